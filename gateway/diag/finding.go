@@ -1,0 +1,154 @@
+package diag
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// Severity says what a finding means for the one who loads the file.
+type Severity uint8
+
+// The severities. An Error makes the file unusable; a Warning is shown and
+// stops nothing.
+const (
+	Error Severity = iota
+	Warning
+)
+
+// String returns "error" or "warning".
+func (s Severity) String() string {
+	if s == Warning {
+		return "warning"
+	}
+	return "error"
+}
+
+// MarshalText writes the severity as String does.
+func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (s *Severity) UnmarshalText(text []byte) error {
+	switch string(text) {
+	case "error":
+		*s = Error
+	case "warning":
+		*s = Warning
+	default:
+		return fmt.Errorf("unknown severity %q", text)
+	}
+	return nil
+}
+
+// Pos is a place in a file. Line and Column count from 1, columns in
+// characters; 0 means not known.
+type Pos struct {
+	File   string
+	Line   int
+	Column int
+}
+
+// String returns file:line:column, leaving out what is not known.
+func (p Pos) String() string {
+	s := p.File
+	if p.Line > 0 {
+		s += ":" + strconv.Itoa(p.Line)
+		if p.Column > 0 {
+			s += ":" + strconv.Itoa(p.Column)
+		}
+	}
+	return s
+}
+
+// Finding is one thing wrong, or worth saying, about a file.
+type Finding struct {
+	// Code is a stable kebab-case name of the kind of finding.
+	Code string
+	// Severity says whether the file can be used nevertheless.
+	Severity Severity
+	// Path names the field, as in policy.rules[3].when.method; empty for the
+	// file as a whole.
+	Path string
+	// Message says what is wrong, in one line without a final full stop.
+	Message string
+	// Hint says what to do; may be empty.
+	Hint string
+	// Pos is where it stands; zero until a loader fills it.
+	Pos Pos
+	// Excerpt is the line of the file, with secrets masked and long lines cut
+	// to a window; empty when not known. Caret is the place in it, counted in
+	// characters from 1, and 0 when there is no place to point at.
+	Excerpt string
+	Caret   int
+}
+
+// Error returns the finding on one line: position, path, message and hint.
+func (f Finding) Error() string {
+	s := ""
+	if p := f.Pos.String(); p != "" {
+		s = p + ": "
+	}
+	if f.Path != "" {
+		s += f.Path + ": "
+	}
+	s += f.Message
+	if f.Hint != "" {
+		s += " (" + f.Hint + ")"
+	}
+	return s
+}
+
+// Sort orders findings by file, line and column, then path, severity, code and
+// message, so that two checks of one file always print the same.
+func Sort(findings []Finding) {
+	slices.SortStableFunc(findings, func(a, b Finding) int {
+		return cmp.Or(
+			cmp.Compare(a.Pos.File, b.Pos.File),
+			cmp.Compare(a.Pos.Line, b.Pos.Line),
+			cmp.Compare(a.Pos.Column, b.Pos.Column),
+			cmp.Compare(a.Path, b.Path),
+			cmp.Compare(a.Severity, b.Severity),
+			cmp.Compare(a.Code, b.Code),
+			cmp.Compare(a.Message, b.Message),
+		)
+	})
+}
+
+// HasErrors reports whether one of the findings is an Error.
+func HasErrors(findings []Finding) bool {
+	return slices.ContainsFunc(findings, func(f Finding) bool { return f.Severity == Error })
+}
+
+// Findings is an error that carries every finding of a check.
+type Findings []Finding
+
+// Error returns the first error finding and how many more there are.
+func (fs Findings) Error() string {
+	first, n := -1, 0
+	for i, f := range fs {
+		if f.Severity == Error {
+			if first < 0 {
+				first = i
+			}
+			n++
+		}
+	}
+	switch {
+	case first < 0:
+		return "no errors"
+	case n == 1:
+		return fs[first].Error()
+	default:
+		return fmt.Sprintf("%s, and %d more errors", fs[first].Error(), n-1)
+	}
+}
+
+// Err returns the findings as a [Findings] error, or nil when none of them is an
+// Error.
+func Err(findings []Finding) error {
+	if !HasErrors(findings) {
+		return nil
+	}
+	return Findings(findings)
+}

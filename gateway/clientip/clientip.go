@@ -1,0 +1,193 @@
+// Package clientip finds the address of the client behind trusted reverse
+// proxies (gateway specification, trusted_proxies).
+//
+// It owns the reading of Forwarded (RFC 7239) and X-Forwarded-For. What the
+// address is used for (rate-limit buckets, the principal of anonymous callers,
+// the audit line) is the caller's business.
+package clientip
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// Bounds on what a proxy chain may look like; a longer one is treated as
+// invalid, and the TCP peer address stands.
+const (
+	maxHops        = 64
+	maxHeaderBytes = 8 << 10
+)
+
+// Resolver knows which peers may state a client address. The zero value
+// trusts nobody. It is immutable and safe for concurrent use.
+type Resolver struct {
+	trusted []netip.Prefix
+}
+
+// New compiles the CIDR strings of trusted_proxies. A bare address counts as
+// a prefix of its full length. The error names the first entry that is
+// neither.
+func New(cidrs []string) (*Resolver, error) {
+	r := &Resolver{}
+	for _, s := range cidrs {
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			a, aerr := netip.ParseAddr(s)
+			if aerr != nil {
+				return nil, fmt.Errorf("trusted proxy %q is neither a CIDR nor an address", s)
+			}
+			p = netip.PrefixFrom(a, a.BitLen())
+		}
+		if p.Addr().Is4In6() && p.Bits() >= 96 {
+			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+		}
+		r.trusted = append(r.trusted, p.Masked())
+	}
+	return r, nil
+}
+
+// Client returns the address of the client of a request that came from peer
+// with the given values of the Forwarded and X-Forwarded-For headers.
+//
+// The headers are read only when peer is trusted. Forwarded is preferred. The
+// chain is walked from right to left to the first address that is not
+// trusted; when all are, the leftmost is the client. A chain that cannot be
+// read, or that hides an address the walk would have to look at, is ignored.
+func (r *Resolver) Client(peer netip.Addr, forwarded, xForwardedFor []string) netip.Addr {
+	peer = peer.Unmap().WithZone("")
+	if len(r.trusted) == 0 || !r.trusts(peer) {
+		return peer
+	}
+	values, node := forwarded, forwardedNode
+	if len(values) == 0 {
+		values, node = xForwardedFor, parseNode
+	}
+	if client, ok := r.walk(values, node); ok {
+		return client
+	}
+	return peer
+}
+
+func (r *Resolver) trusts(a netip.Addr) bool {
+	for _, p := range r.trusted {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// walk goes through the elements of all header values from the last to the
+// first. Every element must be readable, also those left of the answer: a
+// header that is partly rubbish states nothing.
+func (r *Resolver) walk(values []string, node func(string) (netip.Addr, bool)) (netip.Addr, bool) {
+	total := 0
+	for _, v := range values {
+		total += len(v)
+	}
+	if total == 0 || total > maxHeaderBytes {
+		return netip.Addr{}, false
+	}
+	var client netip.Addr
+	found, hops := false, 0
+	for i := len(values) - 1; i >= 0; i-- {
+		elements, ok := splitQuoted(values[i], ',')
+		if !ok {
+			return netip.Addr{}, false
+		}
+		for j := len(elements) - 1; j >= 0; j-- {
+			if hops++; hops > maxHops {
+				return netip.Addr{}, false
+			}
+			if found {
+				continue
+			}
+			a, ok := node(strings.TrimSpace(elements[j]))
+			if !ok {
+				return netip.Addr{}, false
+			}
+			client = a
+			found = !r.trusts(a)
+		}
+	}
+	return client, client.IsValid()
+}
+
+// forwardedNode reads the for= parameter of one Forwarded element.
+func forwardedNode(element string) (netip.Addr, bool) {
+	pairs, ok := splitQuoted(element, ';')
+	if !ok {
+		return netip.Addr{}, false
+	}
+	node, seen := "", false
+	for _, pair := range pairs {
+		name, value, ok := strings.Cut(strings.TrimSpace(pair), "=")
+		if !ok {
+			return netip.Addr{}, false
+		}
+		if !strings.EqualFold(name, "for") {
+			continue
+		}
+		if seen { // two for= in one element: nobody can say which is meant
+			return netip.Addr{}, false
+		}
+		node, seen = value, true
+	}
+	if !seen {
+		return netip.Addr{}, false
+	}
+	if strings.HasPrefix(node, `"`) {
+		if len(node) < 2 || !strings.HasSuffix(node, `"`) || strings.Contains(node, `\`) {
+			return netip.Addr{}, false
+		}
+		node = node[1 : len(node)-1]
+	}
+	return parseNode(node)
+}
+
+// parseNode reads an address with or without a port: 192.0.2.1,
+// 192.0.2.1:4711, [2001:db8::1], [2001:db8::1]:4711, 2001:db8::1. Zones,
+// "unknown" and obfuscated names are refused.
+func parseNode(s string) (netip.Addr, bool) {
+	if ap, err := netip.ParseAddrPort(s); err == nil {
+		return clean(ap.Addr())
+	}
+	if strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]") {
+		s = s[1 : len(s)-1]
+		if !strings.Contains(s, ":") {
+			return netip.Addr{}, false
+		}
+	}
+	a, err := netip.ParseAddr(s)
+	if err != nil {
+		return netip.Addr{}, false
+	}
+	return clean(a)
+}
+
+func clean(a netip.Addr) (netip.Addr, bool) {
+	if a.Zone() != "" {
+		return netip.Addr{}, false
+	}
+	return a.Unmap(), true
+}
+
+// splitQuoted splits at sep outside of quoted strings. ok is false for an
+// unterminated quote.
+func splitQuoted(s string, sep byte) (parts []string, ok bool) {
+	quoted := false
+	start := 0
+	for i := 0; i < len(s); i++ {
+		switch {
+		case quoted && s[i] == '\\':
+			i++
+		case s[i] == '"':
+			quoted = !quoted
+		case s[i] == sep && !quoted:
+			parts = append(parts, s[start:i])
+			start = i + 1
+		}
+	}
+	return append(parts, s[start:]), !quoted
+}

@@ -1,0 +1,109 @@
+package session
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+)
+
+func newSealer(t testing.TB, fill byte) *Sealer {
+	t.Helper()
+	s, err := NewSealer(bytes.Repeat([]byte{fill}, KeySize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestHandleRoundTrip(t *testing.T) {
+	s := newSealer(t, 1)
+	alice := OwnerOf("key", "", "alice")
+	for _, upstream := range []string{"", "4fd0", strings.Repeat("x", MaxUpstreamID)} {
+		want := Handle{ID: NewID(), Owner: alice, Upstream: upstream}
+		text, err := s.Seal(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []byte(text) {
+			if c < 0x21 || c > 0x7e {
+				t.Fatalf("handle holds byte %#x: not visible ASCII", c)
+			}
+		}
+		got, err := s.Open(text, alice)
+		if err != nil || got != want {
+			t.Errorf("got %+v, %v, want %+v", got, err, want)
+		}
+	}
+	if _, err := s.Seal(Handle{Upstream: strings.Repeat("x", MaxUpstreamID+1)}); err == nil {
+		t.Error("an oversize upstream session id was sealed")
+	}
+}
+
+// A session survives a restart of the gateway because the key does.
+func TestHandleOpensAfterARestartWithTheSameKey(t *testing.T) {
+	alice := OwnerOf("key", "", "alice")
+	text, err := newSealer(t, 1).Seal(Handle{ID: NewID(), Owner: alice, Upstream: "up"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newSealer(t, 1).Open(text, alice); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	s := newSealer(t, 1)
+	alice := OwnerOf("key", "", "alice")
+	text, err := s.Seal(Handle{ID: NewID(), Owner: alice, Upstream: "up"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	flipped := []byte(text)
+	flipped[len(flipped)/2] ^= 1
+	tests := []struct {
+		name  string
+		by    *Sealer
+		text  string
+		owner Owner
+	}{
+		{"another principal", s, text, OwnerOf("key", "", "bob")},
+		{"a key named like a subject", s, text, OwnerOf("oauth", "", "alice")},
+		{"another gateway's key", newSealer(t, 2), text, alice},
+		{"a flipped bit", s, string(flipped), alice},
+		{"cut short", s, text[:len(text)-4], alice},
+		{"empty", s, "", alice},
+		{"not base64", s, "%%%", alice},
+		{"endless", s, strings.Repeat("A", 1<<20), alice},
+		{"the upstream's own id", s, "up", alice},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if _, err := tt.by.Open(tt.text, tt.owner); !errors.Is(err, ErrUnknown) {
+				t.Errorf("got %v, want ErrUnknown", err)
+			}
+		})
+	}
+}
+
+func TestOwnerOfKeepsPartsApart(t *testing.T) {
+	if OwnerOf("a", "bc") == OwnerOf("ab", "c") {
+		t.Error("two principals share an owner digest")
+	}
+}
+
+func FuzzOpen(f *testing.F) {
+	s := newSealer(f, 1)
+	alice := OwnerOf("key", "", "alice")
+	good, err := s.Seal(Handle{ID: NewID(), Owner: alice, Upstream: "up"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add("A" + good)
+	f.Add("")
+	f.Fuzz(func(t *testing.T, text string) {
+		if _, err := s.Open(text, alice); err == nil && text != good {
+			t.Errorf("opened %q", text)
+		}
+	})
+}

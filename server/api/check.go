@@ -1,0 +1,200 @@
+package api
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Bounds on what a client may send, in characters unless said otherwise.
+const (
+	// MaxName bounds names, environments, model names and the like.
+	MaxName = 200
+	// MaxID bounds identifiers, those that a client chooses included.
+	MaxID = 64
+	// MaxDescription bounds free text.
+	MaxDescription = 4096
+	// MaxConfigYAML bounds an agent's configuration text, in bytes.
+	MaxConfigYAML = 512 << 10
+	// MaxEntities bounds the entities of a policy condition and of a trace.
+	MaxEntities = 64
+	// MaxSpans bounds the spans and the quality scores of one trace.
+	MaxSpans = 64
+	// MaxFired bounds the fired policies of one trace.
+	MaxFired = 128
+	// MaxTokens bounds a token count of one trace.
+	MaxTokens = 1_000_000_000
+	// MaxCostUSD bounds the cost of one trace, in US dollars.
+	MaxCostUSD = 10_000
+	// MaxDurationMs bounds a duration: thirty days, in milliseconds.
+	MaxDurationMs = 30 * 24 * 3600 * 1000
+	// MaxLimitUSD bounds a budget's limit, in US dollars.
+	MaxLimitUSD = 1_000_000_000
+)
+
+const required = "is required"
+
+// check collects what is wrong with a body. The zero value is ready to use and
+// allocates nothing until something is wrong.
+type check struct {
+	prefix string
+	found  map[string]string
+}
+
+func (c *check) details() map[string]string { return c.found }
+
+// add records the first thing wrong with a field.
+func (c *check) add(field, format string, args ...any) {
+	if c.found == nil {
+		c.found = make(map[string]string)
+	}
+	field = c.prefix + field
+	if _, ok := c.found[field]; !ok {
+		c.found[field] = fmt.Sprintf(format, args...)
+	}
+}
+
+// name checks a required one-line string of at most MaxName characters.
+func (c *check) name(field, s string) {
+	if strings.TrimSpace(s) == "" {
+		c.add(field, required)
+		return
+	}
+	c.text(field, s, MaxName)
+}
+
+// text checks an optional one-line string.
+func (c *check) text(field, s string, limit int) { c.str(field, s, limit, false) }
+
+// prose checks an optional string that may have line breaks and tabs.
+func (c *check) prose(field, s string, limit int) { c.str(field, s, limit, true) }
+
+func (c *check) str(field, s string, limit int, lines bool) {
+	if plain(s) && len(s) <= limit {
+		return
+	}
+	if !utf8.ValidString(s) {
+		c.add(field, "must be valid UTF-8")
+		return
+	}
+	if utf8.RuneCountInString(s) > limit {
+		c.add(field, "must have at most %d characters", limit)
+		return
+	}
+	for _, r := range s {
+		if lines && (r == '\n' || r == '\r' || r == '\t') {
+			continue
+		}
+		if unicode.IsControl(r) {
+			c.add(field, "must not contain control characters")
+			return
+		}
+	}
+}
+
+// plain reports whether s is printable ASCII, the case that needs no closer look.
+func plain(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] < 0x20 || s[i] >= 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// id checks an optional identifier.
+func (c *check) id(field, s string) {
+	if s != "" && !ValidID(s) {
+		c.add(field, "must be 1 to %d characters of A-Z, a-z, 0-9, _ and -", MaxID)
+	}
+}
+
+// requiredID checks an identifier that must be given.
+func (c *check) requiredID(field, s string) {
+	if s == "" {
+		c.add(field, required)
+		return
+	}
+	c.id(field, s)
+}
+
+// enum checks an optional string against its allowed values.
+func (c *check) enum(field, s string, allowed []string) {
+	if s == "" {
+		return
+	}
+	for _, a := range allowed {
+		if s == a {
+			return
+		}
+	}
+	c.add(field, "must be one of %s", strings.Join(allowed, ", "))
+}
+
+// requiredEnum checks a string that must be given against its allowed values.
+func (c *check) requiredEnum(field, s string, allowed []string) {
+	if s == "" {
+		c.add(field, required)
+		return
+	}
+	c.enum(field, s, allowed)
+}
+
+// number checks that f is a number from low to high. NaN is in no range.
+func (c *check) number(field string, f, low, high float64) {
+	if !(f >= low && f <= high) || math.IsInf(f, 0) {
+		c.add(field, "must be a number from %s to %s", figure(low), figure(high))
+	}
+}
+
+// positive checks that f is a number above zero and at most high.
+func (c *check) positive(field string, f, high float64) {
+	if !(f > 0 && f <= high) {
+		c.add(field, "must be a number above 0 and at most %s", figure(high))
+	}
+}
+
+// count checks an integer from zero to high.
+func (c *check) count(field string, n, high int64) {
+	if n < 0 || n > high {
+		c.add(field, "must be an integer from 0 to %d", high)
+	}
+}
+
+func figure(f float64) string {
+	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%.3f", f), "0"), ".")
+}
+
+// ValidID reports whether s has the form of an identifier: 1 to 64 characters
+// of A-Z, a-z, 0-9, _ and -. Identifiers are otherwise opaque.
+func ValidID(s string) bool {
+	if len(s) == 0 || len(s) > MaxID {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		switch b := s[i]; {
+		case b >= 'a' && b <= 'z', b >= 'A' && b <= 'Z', b >= '0' && b <= '9', b == '_', b == '-':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// ValidEmail reports whether s looks like an address: one @ with something
+// before it and a dotted or plain host after it, no spaces, at most 254 bytes.
+// Whether mail reaches it is the identity provider's business.
+func ValidEmail(s string) bool {
+	local, host, ok := strings.Cut(s, "@")
+	if !ok || local == "" || host == "" || len(s) > 254 || len(local) > 64 || !utf8.ValidString(s) {
+		return false
+	}
+	if strings.Contains(host, "@") || strings.HasPrefix(host, ".") || strings.HasSuffix(host, ".") || strings.Contains(host, "..") {
+		return false
+	}
+	return strings.IndexFunc(s, func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.IsControl(r) || strings.ContainsRune(`<>()[],;:\"`, r)
+	}) < 0
+}

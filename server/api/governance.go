@@ -1,0 +1,40 @@
+package api
+
+import "time"
+
+// Governance is the bundle that gateways enforce: the answer of
+// GET /api/governance, which stands at top level. It changes, and with it its
+// ETag, when an enabled policy does or when a budget is exceeded or reset, not
+// with every trace.
+type Governance struct {
+	// Policies are the enabled policies, oldest first: the order they apply in.
+	Policies []GovernancePolicy `json:"policies"`
+	// Budgets are the tenant's budgets with their present state.
+	Budgets []BudgetState `json:"budgets"`
+	// HashKey is the tenant's key for the redaction strategy hash: 32 bytes,
+	// standard base64.
+	HashKey string `json:"hashKey"`
+}
+
+// GovernancePolicy is an enabled policy as a gateway needs it.
+type GovernancePolicy struct {
+	ID                string    `json:"id"`
+	Name              string    `json:"name"`
+	Phase             string    `json:"phase"`
+	On                string    `json:"on"`
+	Condition         Condition `json:"condition"`
+	Action            string    `json:"action"`
+	RedactionStrategy string    `json:"redactionStrategy,omitempty"`
+	CreatedAt         time.Time `json:"createdAt"`
+}
+
+// BudgetState says whether an agent has spent what a budget allows. A gateway
+// holds Exceeded for over once ResetAt has passed.
+type BudgetState struct {
+	ID        string    `json:"id"`
+	AgentID   string    `json:"agentId"`
+	AgentName string    `json:"agentName"`
+	Period    string    `json:"period"`
+	Exceeded  bool      `json:"exceeded"`
+	ResetAt   time.Time `json:"resetAt"`
+}

@@ -1,0 +1,62 @@
+package api
+
+import "time"
+
+// KeyScopes are the scopes of an API key: api (everything), agent (read agents
+// and traces), ingest (write traces, read the governance bundle).
+var KeyScopes = []string{"api", "agent", "ingest"}
+
+// KeyPrefixes maps a key's scope to what its text begins with.
+var KeyPrefixes = map[string]string{
+	"api":    "svc_api_",
+	"agent":  "svc_agent_",
+	"ingest": "svc_ingest_",
+}
+
+// KeyItem is an API key as it stands in a list: never the secret. LastUsedAt
+// is null for a key that was never used. TeamID is absent for a key that no
+// team limits.
+type KeyItem struct {
+	ID             string     `json:"id"`
+	Name           string     `json:"name"`
+	Scope          string     `json:"scope"`
+	Prefix         string     `json:"prefix"`
+	TeamID         string     `json:"teamId,omitempty"`
+	CreatedBy      string     `json:"createdBy"`
+	CreatedByEmail string     `json:"createdByEmail"`
+	LastUsedAt     *time.Time `json:"lastUsedAt"`
+	CreatedAt      time.Time  `json:"createdAt"`
+}
+
+// KeyCreated is an API key as its creation answers it. Key is the secret,
+// which is never shown again: a repeated answer to the same Idempotency-Key
+// comes without it.
+type KeyCreated struct {
+	ID        string    `json:"id"`
+	Name      string    `json:"name"`
+	Scope     string    `json:"scope"`
+	Key       string    `json:"key,omitempty"`
+	Prefix    string    `json:"prefix"`
+	TeamID    string    `json:"teamId,omitempty"`
+	CreatedBy string    `json:"createdBy"`
+	CreatedAt time.Time `json:"createdAt"`
+}
+
+// KeyCreate is the body of POST /api/keys. TeamID limits the key to the team's
+// scopes; UserID makes the key another user's.
+type KeyCreate struct {
+	Name   string `json:"name"`
+	Scope  string `json:"scope"`
+	TeamID string `json:"teamId,omitempty"`
+	UserID string `json:"userId,omitempty"`
+}
+
+// Validate returns what is wrong with the body, keyed by field.
+func (b *KeyCreate) Validate() map[string]string {
+	var c check
+	c.name("name", b.Name)
+	c.requiredEnum("scope", b.Scope, KeyScopes)
+	c.id("teamId", b.TeamID)
+	c.userID("userId", b.UserID)
+	return c.details()
+}

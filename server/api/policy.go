@@ -1,0 +1,184 @@
+package api
+
+import (
+	"fmt"
+	"time"
+)
+
+// AllAgents is the value of a policy's On that means every agent.
+const AllAgents = "*"
+
+// Allowed values of a policy's fields.
+var (
+	// Phases are when a policy acts: on what goes up, or on what comes back.
+	Phases = []string{"request", "response"}
+	// Actions are what a policy does when its condition holds.
+	Actions = []string{"block", "redact", "warn"}
+	// ConditionTypes are the conditions a policy may have.
+	ConditionTypes = []string{"injection_score", "pii_detected", "tool_name", "budget_exceeded", "always"}
+	// RedactionStrategies are the ways to take a match out of a text.
+	RedactionStrategies = []string{"mask", "remove", "hash", "replace"}
+)
+
+// Condition says when a policy fires. Threshold belongs to injection_score,
+// Entities to pii_detected (empty means any entity), Glob to tool_name.
+type Condition struct {
+	Type      string   `json:"type"`
+	Threshold *float64 `json:"threshold,omitempty"`
+	Entities  []string `json:"entities,omitzero"`
+	Glob      string   `json:"glob,omitempty"`
+}
+
+// Policy is a governance rule of the control plane. RedactionStrategy is
+// absent unless Action is redact.
+type Policy struct {
+	ID                string    `json:"id"`
+	Name              string    `json:"name"`
+	Phase             string    `json:"phase"`
+	On                string    `json:"on"`
+	Condition         Condition `json:"condition"`
+	Action            string    `json:"action"`
+	RedactionStrategy string    `json:"redactionStrategy,omitempty"`
+	Enabled           bool      `json:"enabled"`
+	FireCount         int64     `json:"fireCount"`
+	CreatedAt         time.Time `json:"createdAt"`
+	UpdatedAt         time.Time `json:"updatedAt"`
+}
+
+// PolicyCreate is the body of POST /api/policies. On defaults to AllAgents,
+// Enabled to true.
+type PolicyCreate struct {
+	Name              string     `json:"name"`
+	Phase             string     `json:"phase"`
+	On                string     `json:"on,omitempty"`
+	Condition         *Condition `json:"condition"`
+	Action            string     `json:"action"`
+	RedactionStrategy string     `json:"redactionStrategy,omitempty"`
+	Enabled           *bool      `json:"enabled,omitempty"`
+}
+
+// Validate returns what is wrong with the body, keyed by field. It also serves
+// the result of an update: a policy that was changed must still be one that
+// could be created.
+func (b *PolicyCreate) Validate() map[string]string {
+	var c check
+	c.name("name", b.Name)
+	c.requiredEnum("phase", b.Phase, Phases)
+	c.text("on", b.On, MaxName)
+	if b.Condition == nil {
+		c.add("condition", required)
+	} else {
+		c.condition(b.Condition)
+	}
+	c.requiredEnum("action", b.Action, Actions)
+	c.enum("redactionStrategy", b.RedactionStrategy, RedactionStrategies)
+	if b.Action == "redact" && b.RedactionStrategy == "" {
+		c.add("redactionStrategy", "is required when action is redact")
+	}
+	return c.details()
+}
+
+// condition checks that a condition has the fields of its type and no others.
+func (c *check) condition(k *Condition) {
+	c.requiredEnum("condition.type", k.Type, ConditionTypes)
+	switch {
+	case k.Type == "injection_score" && k.Threshold == nil:
+		c.add("condition.threshold", "is required for injection_score")
+	case k.Type == "injection_score":
+		c.number("condition.threshold", *k.Threshold, 0, 1)
+	case k.Threshold != nil:
+		c.add("condition.threshold", "belongs to injection_score only")
+	}
+	if k.Type == "tool_name" {
+		c.name("condition.glob", k.Glob)
+	} else if k.Glob != "" {
+		c.add("condition.glob", "belongs to tool_name only")
+	}
+	if len(k.Entities) > 0 && k.Type != "pii_detected" {
+		c.add("condition.entities", "belongs to pii_detected only")
+		return
+	}
+	if len(k.Entities) > MaxEntities {
+		c.add("condition.entities", "must have at most %d entries", MaxEntities)
+		return
+	}
+	for i, e := range k.Entities {
+		if !ValidID(e) {
+			c.add(fmt.Sprintf("condition.entities[%d]", i), "must be an entity name such as EMAIL")
+		}
+	}
+}
+
+// PolicyUpdate is the body of PUT /api/policies/:id; fields that are not given
+// stay.
+type PolicyUpdate struct {
+	Name              *string    `json:"name,omitempty"`
+	Phase             *string    `json:"phase,omitempty"`
+	On                *string    `json:"on,omitempty"`
+	Condition         *Condition `json:"condition,omitempty"`
+	Action            *string    `json:"action,omitempty"`
+	RedactionStrategy *string    `json:"redactionStrategy,omitempty"`
+	Enabled           *bool      `json:"enabled,omitempty"`
+}
+
+// Validate returns what is wrong with the given fields, keyed by field. That
+// they go with the fields that stay is for PolicyCreate.Validate on the result.
+func (b *PolicyUpdate) Validate() map[string]string {
+	var c check
+	if b.Name != nil {
+		c.name("name", *b.Name)
+	}
+	if b.Phase != nil {
+		c.requiredEnum("phase", *b.Phase, Phases)
+	}
+	if b.On != nil {
+		c.name("on", *b.On)
+	}
+	if b.Condition != nil {
+		c.condition(b.Condition)
+	}
+	if b.Action != nil {
+		c.requiredEnum("action", *b.Action, Actions)
+	}
+	if b.RedactionStrategy != nil {
+		c.enum("redactionStrategy", *b.RedactionStrategy, RedactionStrategies)
+	}
+	return c.details()
+}
+
+// PolicyTemplate is a named set of policies that can be applied at once.
+type PolicyTemplate struct {
+	ID          string `json:"id"`
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	PolicyCount int    `json:"policyCount"`
+}
+
+// TemplateApply is the body of POST /api/policies/templates/apply. AgentName
+// defaults to AllAgents, Enabled to true.
+type TemplateApply struct {
+	Template  string `json:"template"`
+	AgentName string `json:"agentName,omitempty"`
+	Enabled   *bool  `json:"enabled,omitempty"`
+}
+
+// Validate returns what is wrong with the body, keyed by field.
+func (b *TemplateApply) Validate() map[string]string {
+	var c check
+	c.requiredID("template", b.Template)
+	c.text("agentName", b.AgentName, MaxName)
+	return c.details()
+}
+
+// TemplateApplied is the answer of POST /api/policies/templates/apply, which
+// stands at top level.
+type TemplateApplied struct {
+	Created  int         `json:"created"`
+	Policies []PolicyRef `json:"policies"`
+}
+
+// PolicyRef names a policy.
+type PolicyRef struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+}

@@ -1,0 +1,43 @@
+package api
+
+// StatsPeriods are the periods of GET /api/traces/stats.
+var StatsPeriods = []string{"1h", "24h", "7d", "30d"}
+
+// DefaultStatsPeriod is the period of trace statistics when the query names none.
+const DefaultStatsPeriod = "24h"
+
+// TraceStats is the answer of GET /api/traces/stats, which stands at top
+// level. Groups is empty without groupBy.
+type TraceStats struct {
+	Period  string       `json:"period"`
+	Summary StatsSummary `json:"summary"`
+	Groups  []StatsGroup `json:"groups"`
+}
+
+// StatsSummary sums up all traces of the period; with none, all is zero.
+type StatsSummary struct {
+	TotalTraces       int64   `json:"totalTraces"`
+	SuccessCount      int64   `json:"successCount"`
+	ErrorCount        int64   `json:"errorCount"`
+	ErrorRatePercent  float64 `json:"errorRatePercent"`
+	TotalInputTokens  int64   `json:"totalInputTokens"`
+	TotalOutputTokens int64   `json:"totalOutputTokens"`
+	TotalCostUSD      float64 `json:"totalCostUsd"`
+	AvgDurationMs     float64 `json:"avgDurationMs"`
+	P50DurationMs     float64 `json:"p50DurationMs"`
+	P95DurationMs     float64 `json:"p95DurationMs"`
+	P99DurationMs     float64 `json:"p99DurationMs"`
+}
+
+// StatsGroup sums up the traces of one group. The fields that name it follow
+// groupBy, as in CostEntry.
+type StatsGroup struct {
+	GroupKey
+	TraceCount       int64   `json:"traceCount"`
+	TotalCostUSD     float64 `json:"totalCostUsd"`
+	ErrorRatePercent float64 `json:"errorRatePercent"`
+	AvgDurationMs    float64 `json:"avgDurationMs"`
+	P50DurationMs    float64 `json:"p50DurationMs"`
+	P95DurationMs    float64 `json:"p95DurationMs"`
+	P99DurationMs    float64 `json:"p99DurationMs"`
+}

@@ -1,0 +1,231 @@
+package api
+
+import (
+	"strconv"
+	"time"
+)
+
+// TraceStatuses are the outcomes of a trace.
+var TraceStatuses = []string{"success", "error"}
+
+// TraceItem is a trace as it stands in a list: one proxied request. ToolName
+// and Blocked are absent when there is nothing to say.
+type TraceItem struct {
+	ID             string        `json:"id"`
+	AgentID        string        `json:"agentId"`
+	AgentName      string        `json:"agentName"`
+	Status         string        `json:"status"`
+	Environment    string        `json:"environment"`
+	SessionID      string        `json:"sessionId"`
+	ModelProvider  string        `json:"modelProvider"`
+	ModelName      string        `json:"modelName"`
+	InputTokens    int64         `json:"inputTokens"`
+	OutputTokens   int64         `json:"outputTokens"`
+	CostUSD        float64       `json:"costUsd"`
+	DurationMs     float64       `json:"durationMs"`
+	InjectionScore float64       `json:"injectionScore"`
+	PIIDetected    []string      `json:"piiDetected"`
+	PoliciesFired  []PolicyFired `json:"policiesFired"`
+	ToolName       string        `json:"toolName,omitempty"`
+	Blocked        bool          `json:"blocked,omitempty"`
+	CreatedAt      time.Time     `json:"createdAt"`
+}
+
+// Trace is a trace as the single read answers it.
+type Trace struct {
+	TraceItem
+	QualityScores []QualityScore `json:"qualityScores"`
+	Spans         []Span         `json:"spans"`
+}
+
+// PolicyFired is a policy that acted on a trace's request or response.
+type PolicyFired struct {
+	ID     string `json:"id"`
+	Name   string `json:"name"`
+	Action string `json:"action"`
+}
+
+// QualityScore is one scorer's judgement of a trace.
+type QualityScore struct {
+	Scorer string  `json:"scorer"`
+	Score  float64 `json:"score"`
+}
+
+// Span is one stage of a trace and how long it took, in milliseconds.
+type Span struct {
+	Stage      string  `json:"stage"`
+	DurationMs float64 `json:"durationMs"`
+}
+
+// TraceInput is one trace in the body of POST /api/traces. Status and one of
+// AgentID and AgentName are required. ID makes ingest idempotent and is chosen
+// by the server when absent; CreatedAt, when the request began, is the time of
+// receipt when absent. A nil CostUSD is computed from the price table. Blocked
+// says that a policy blocked the request: the status is then error.
+type TraceInput struct {
+	ID             string         `json:"id,omitempty"`
+	AgentID        string         `json:"agentId,omitempty"`
+	AgentName      string         `json:"agentName,omitempty"`
+	Status         string         `json:"status"`
+	Environment    string         `json:"environment,omitempty"`
+	SessionID      string         `json:"sessionId,omitempty"`
+	ModelProvider  string         `json:"modelProvider,omitempty"`
+	ModelName      string         `json:"modelName,omitempty"`
+	InputTokens    int64          `json:"inputTokens,omitempty"`
+	OutputTokens   int64          `json:"outputTokens,omitempty"`
+	CostUSD        *float64       `json:"costUsd,omitempty"`
+	DurationMs     float64        `json:"durationMs"`
+	InjectionScore float64        `json:"injectionScore,omitempty"`
+	PIIDetected    []string       `json:"piiDetected,omitempty"`
+	PoliciesFired  []PolicyFired  `json:"policiesFired,omitempty"`
+	CreatedAt      time.Time      `json:"createdAt,omitzero"`
+	QualityScores  []QualityScore `json:"qualityScores,omitempty"`
+	Spans          []Span         `json:"spans,omitempty"`
+	ToolName       string         `json:"toolName,omitempty"`
+	Blocked        bool           `json:"blocked,omitempty"`
+}
+
+// TraceBatch is the body of POST /api/traces with several traces.
+type TraceBatch struct {
+	Traces []TraceInput `json:"traces"`
+}
+
+// IngestResult says what became of a batch: every trace was either stored or
+// known before.
+type IngestResult struct {
+	Accepted   int `json:"accepted"`
+	Duplicates int `json:"duplicates"`
+}
+
+// Validate returns what is wrong with the trace, keyed by field.
+func (t *TraceInput) Validate() map[string]string {
+	var c check
+	t.check(&c)
+	return c.details()
+}
+
+// Validate returns what is wrong with the batch, keyed like traces[3].status.
+// At most 100 entries are named, so that the answer to a hopeless batch stays
+// small.
+func (b *TraceBatch) Validate() map[string]string {
+	var c check
+	switch n := len(b.Traces); {
+	case b.Traces == nil:
+		c.add("traces", required)
+	case n == 0 || n > MaxTraceBatch:
+		c.add("traces", "must have 1 to %d entries, has %d", MaxTraceBatch, n)
+		return c.details()
+	}
+	for i := range b.Traces {
+		if len(c.found) >= maxBatchDetails {
+			break
+		}
+		c.prefix = ""
+		one := check{}
+		if b.Traces[i].check(&one); one.found == nil {
+			continue
+		}
+		c.prefix = "traces[" + strconv.Itoa(i) + "]."
+		for field, message := range one.found {
+			c.add(field, "%s", message)
+		}
+	}
+	return c.details()
+}
+
+const maxBatchDetails = 100
+
+// check records what is wrong with the trace. It allocates nothing for a good
+// one: ingest calls it for every trace.
+func (t *TraceInput) check(c *check) {
+	c.id("id", t.ID)
+	if t.AgentID == "" && t.AgentName == "" {
+		c.add("agentName", "agentName or agentId is required")
+	}
+	c.id("agentId", t.AgentID)
+	c.text("agentName", t.AgentName, MaxName)
+	if t.AgentName == AllAgents {
+		c.add("agentName", "must not be %q", AllAgents)
+	}
+	if t.Status != "success" && t.Status != "error" {
+		c.requiredEnum("status", t.Status, TraceStatuses)
+	}
+	c.text("environment", t.Environment, MaxName)
+	c.text("sessionId", t.SessionID, MaxName)
+	c.text("modelProvider", t.ModelProvider, MaxName)
+	c.text("modelName", t.ModelName, MaxName)
+	c.text("toolName", t.ToolName, MaxName)
+	c.count("inputTokens", t.InputTokens, MaxTokens)
+	c.count("outputTokens", t.OutputTokens, MaxTokens)
+	if t.CostUSD != nil {
+		c.number("costUsd", *t.CostUSD, 0, MaxCostUSD)
+	}
+	c.number("durationMs", t.DurationMs, 0, MaxDurationMs)
+	c.number("injectionScore", t.InjectionScore, 0, 1)
+	if !t.CreatedAt.IsZero() && (t.CreatedAt.Year() < 2000 || t.CreatedAt.Year() > 9999) {
+		c.add("createdAt", "must be a time after the year 2000")
+	}
+	t.checkLists(c)
+}
+
+// checkLists checks the parts of a trace that are lists.
+func (t *TraceInput) checkLists(c *check) {
+	if len(t.PIIDetected) > MaxEntities {
+		c.add("piiDetected", "must have at most %d entries", MaxEntities)
+	} else {
+		for i, e := range t.PIIDetected {
+			if !ValidID(e) {
+				c.add(entry("piiDetected", i, ""), "must be an entity name such as EMAIL")
+			}
+		}
+	}
+	if len(t.PoliciesFired) > MaxFired {
+		c.add("policiesFired", "must have at most %d entries", MaxFired)
+	} else {
+		for i := range t.PoliciesFired {
+			p := &t.PoliciesFired[i]
+			if !ValidID(p.ID) {
+				c.requiredID(entry("policiesFired", i, ".id"), p.ID)
+			}
+			if !plain(p.Name) || len(p.Name) > MaxName {
+				c.text(entry("policiesFired", i, ".name"), p.Name, MaxName)
+			}
+			if p.Action != "block" && p.Action != "redact" && p.Action != "warn" {
+				c.requiredEnum(entry("policiesFired", i, ".action"), p.Action, Actions)
+			}
+		}
+	}
+	if len(t.QualityScores) > MaxSpans {
+		c.add("qualityScores", "must have at most %d entries", MaxSpans)
+	} else {
+		for i := range t.QualityScores {
+			q := &t.QualityScores[i]
+			if !ValidID(q.Scorer) {
+				c.name(entry("qualityScores", i, ".scorer"), q.Scorer)
+			}
+			if !(q.Score >= -maxScore && q.Score <= maxScore) {
+				c.number(entry("qualityScores", i, ".score"), q.Score, -maxScore, maxScore)
+			}
+		}
+	}
+	if len(t.Spans) > MaxSpans {
+		c.add("spans", "must have at most %d entries", MaxSpans)
+		return
+	}
+	for i := range t.Spans {
+		s := &t.Spans[i]
+		if !ValidID(s.Stage) {
+			c.name(entry("spans", i, ".stage"), s.Stage)
+		}
+		if !(s.DurationMs >= 0 && s.DurationMs <= MaxDurationMs) {
+			c.number(entry("spans", i, ".durationMs"), s.DurationMs, 0, MaxDurationMs)
+		}
+	}
+}
+
+// maxScore bounds a quality score, whose scale is the scorer's own.
+const maxScore = 1e6
+
+func entry(list string, i int, field string) string {
+	return list + "[" + strconv.Itoa(i) + "]" + field
+}

@@ -1,0 +1,45 @@
+package api
+
+import "time"
+
+// WebhookEvents are the identity events with an effect (control plane
+// specification, "Events"). Other types are recorded and answered 200.
+var WebhookEvents = []string{
+	"user.created", "user.updated", "user.deleted",
+	"user.deactivated", "user.reactivated", "session.terminated",
+}
+
+// WebhookEvent is the body of POST /api/auth/webhook. The identity provider
+// may add fields; they are ignored.
+type WebhookEvent struct {
+	Type      string      `json:"type"`
+	CreatedAt time.Time   `json:"createdAt"`
+	Data      WebhookUser `json:"data"`
+}
+
+// WebhookUser is whom an identity event is about.
+type WebhookUser struct {
+	UserID      string `json:"userId"`
+	Email       string `json:"email"`
+	DisplayName string `json:"displayName"`
+	OrgID       string `json:"orgId"`
+}
+
+// Validate returns what is wrong with the event, keyed by field.
+func (b *WebhookEvent) Validate() map[string]string {
+	var c check
+	c.name("type", b.Type)
+	if b.CreatedAt.IsZero() {
+		c.add("createdAt", required)
+	}
+	if b.Data.UserID == "" {
+		c.add("data.userId", required)
+	}
+	c.userID("data.userId", b.Data.UserID)
+	if b.Data.Email != "" && !ValidEmail(b.Data.Email) {
+		c.add("data.email", "must be an email address")
+	}
+	c.text("data.displayName", b.Data.DisplayName, MaxName)
+	c.text("data.orgId", b.Data.OrgID, MaxName)
+	return c.details()
+}

@@ -30,6 +30,10 @@ func (r *Report) Add(f Finding) {
 	r.findings = append(r.findings, f)
 }
 
+// Full reports whether a further finding would only be counted: the reporter may
+// save the work of wording it.
+func (r *Report) Full() bool { return len(r.findings) >= MaxFindings }
+
 // Findings returns a copy of what was reported, in the order of the reports.
 func (r *Report) Findings() []Finding {
 	out := make([]Finding, len(r.findings), len(r.findings)+1)
@@ -77,33 +81,28 @@ func (a At) Index(i int) At {
 
 // Hint returns the same cursor; findings reported through it carry the advice.
 func (a At) Hint(format string, args ...any) At {
-	a.hint = sprintf(format, args)
+	a.hint = fmt.Sprintf(format, args...)
 	return a
 }
 
 // Errorf reports an error about the field.
-func (a At) Errorf(code, format string, args ...any) { a.add(code, Error, format, args) }
+func (a At) Errorf(code, format string, args ...any) {
+	a.add(code, Error, fmt.Sprintf(format, args...))
+}
 
 // Warnf reports a warning about the field.
-func (a At) Warnf(code, format string, args ...any) { a.add(code, Warning, format, args) }
+func (a At) Warnf(code, format string, args ...any) {
+	a.add(code, Warning, fmt.Sprintf(format, args...))
+}
 
 // Path returns the path of the field, as it stands in a finding.
 func (a At) Path() string { return a.path }
 
-func (a At) add(code string, s Severity, format string, args []any) {
+func (a At) add(code string, s Severity, message string) {
 	if a.report == nil {
 		return
 	}
-	a.report.Add(Finding{Code: code, Severity: s, Path: a.path, Message: sprintf(format, args), Hint: a.hint})
-}
-
-// sprintf leaves a text without arguments alone: a value pasted into it may hold
-// a percent sign.
-func sprintf(format string, args []any) string {
-	if len(args) == 0 {
-		return format
-	}
-	return fmt.Sprintf(format, args...)
+	a.report.Add(Finding{Code: code, Severity: s, Path: a.path, Message: message, Hint: a.hint})
 }
 
 // Join returns the path of a field or map entry below path. Names that are not

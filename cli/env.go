@@ -1,0 +1,246 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// Env is everything that a command takes from the process around it. Tests
+// make one of their own; [Process] makes the real one. No other file of this
+// package touches package os.
+type Env struct {
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+
+	// StdinTTY, StdoutTTY and StderrTTY say whether a person is at the other
+	// end. They decide about prompts, tables that fit the screen, and colour.
+	StdinTTY, StdoutTTY, StderrTTY bool
+
+	// Width is the width of the terminal in cells; 0 when unknown.
+	Width int
+
+	// LookupEnv reads one environment variable.
+	LookupEnv func(string) (string, bool)
+
+	// Signals starts delivery of SIGHUP, SIGINT and SIGTERM. The returned
+	// function ends it. Servers call it before they load anything, so that a
+	// signal sent during start-up is not lost.
+	Signals func() (<-chan os.Signal, func())
+
+	// ReadPassword reads one line from the terminal without echo.
+	ReadPassword func() ([]byte, error)
+
+	// Now is the clock.
+	Now func() time.Time
+
+	// PID is the number of this process.
+	PID int
+
+	// Executable is the path this program was started from.
+	Executable string
+
+	// Build is what the release process recorded in the binary.
+	Build Build
+}
+
+// Build is the identity that a release build passes in; empty fields are
+// filled from what the Go tool recorded.
+type Build struct {
+	Version, Commit, Date string
+}
+
+// Process returns the environment of this process.
+func Process(b Build) Env {
+	executable, err := os.Executable()
+	if err != nil {
+		executable = "svc"
+	}
+	width, _, err := term.GetSize(int(os.Stdout.Fd()))
+	if err != nil {
+		width = 0
+	}
+	return Env{
+		Stdin:     os.Stdin,
+		Stdout:    os.Stdout,
+		Stderr:    os.Stderr,
+		StdinTTY:  term.IsTerminal(int(os.Stdin.Fd())),
+		StdoutTTY: term.IsTerminal(int(os.Stdout.Fd())),
+		StderrTTY: term.IsTerminal(int(os.Stderr.Fd())),
+		Width:     width,
+		LookupEnv: os.LookupEnv,
+		Signals: func() (<-chan os.Signal, func()) {
+			c := make(chan os.Signal, 8)
+			signal.Notify(c, syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM)
+			return c, func() { signal.Stop(c) }
+		},
+		ReadPassword: func() ([]byte, error) { return term.ReadPassword(int(os.Stdin.Fd())) },
+		Now:          time.Now,
+		PID:          os.Getpid(),
+		Executable:   executable,
+		Build:        b,
+	}
+}
+
+// getenv reads a variable; an empty value counts as unset.
+func (e Env) getenv(name string) string {
+	v, _ := e.LookupEnv(name)
+	return v
+}
+
+// colour reports whether a stream that is (or is not) a terminal gets colour.
+func (e Env) colour(tty bool) bool {
+	return tty && e.getenv("NO_COLOR") == "" && e.getenv("TERM") != "dumb"
+}
+
+// maxInputFile bounds every file that a command reads whole.
+const maxInputFile = 16 << 20
+
+// readFile reads a whole file, or standard input when path is "-", and refuses
+// more than [maxInputFile] bytes.
+func (e Env) readFile(path string) ([]byte, error) {
+	in := e.Stdin
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	data, err := io.ReadAll(io.LimitReader(in, maxInputFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if len(data) > maxInputFile {
+		return nil, fmt.Errorf("read %s: larger than %d MiB", path, maxInputFile>>20)
+	}
+	return data, nil
+}
+
+// exists reports whether a path names something.
+func (e Env) exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// createFile makes a file that must not exist yet and writes data to it.
+func (e Env) createFile(path string, data []byte, mode fs.FileMode) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	if err := writeSync(f, data, mode); err != nil {
+		return errors.Join(err, os.Remove(path))
+	}
+	return nil
+}
+
+// replaceFile writes data to a new file beside path and renames it over path,
+// so that a reader sees the old file or the new one, whole.
+func (e Env) replaceFile(path string, data []byte, mode fs.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	if err := writeSync(f, data, mode); err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// writeSync writes data with the wanted mode and closes the file when all of
+// it has reached the disk.
+func writeSync(f *os.File, data []byte, mode fs.FileMode) error {
+	err := f.Chmod(mode)
+	if err == nil {
+		_, err = f.Write(data)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// writeStream fills a new private file beside path from write and renames it
+// over path when all of it is there.
+func (e Env) writeStream(path string, write func(io.Writer) error) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	err = write(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// privateDir makes a directory for state that only its owner may read.
+func (e Env) privateDir(path string) error {
+	return os.MkdirAll(path, 0o700)
+}
+
+// rename moves a file.
+func (e Env) rename(from, to string) error { return os.Rename(from, to) }
+
+// remove deletes a file; one that is not there is no error.
+func (e Env) remove(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// chmod sets the mode of a file.
+func (e Env) chmod(path string, mode fs.FileMode) error { return os.Chmod(path, mode) }
+
+// fileMode returns the permission bits of a file.
+func (e Env) fileMode(path string) (fs.FileMode, error) {
+	fi, err := os.Stat(path)
+	if err != nil {
+		return 0, err
+	}
+	return fi.Mode().Perm(), nil
+}
+
+// inPath reports whether a program of that name would be found by a shell.
+func (e Env) inPath(name string) bool {
+	for _, dir := range filepath.SplitList(e.getenv("PATH")) {
+		if fi, err := os.Stat(filepath.Join(dir, name)); err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// watchdog returns the interval systemd wants to hear from us in; 0 for none.
+func (e Env) watchdog() time.Duration {
+	usec, err := strconv.ParseInt(e.getenv("WATCHDOG_USEC"), 10, 64)
+	if err != nil || usec <= 0 {
+		return 0
+	}
+	if pid := e.getenv("WATCHDOG_PID"); pid != "" && pid != strconv.Itoa(e.PID) {
+		return 0
+	}
+	return time.Duration(usec) * time.Microsecond
+}

@@ -1,0 +1,119 @@
+// Package cli is the command line of svc and its composition root: it reads
+// flags, environment and files, builds the parts and runs them.
+//
+// It owns the commands, their output formats and exit codes, and everything
+// that touches the process (see [Env]). It leaves to others what the commands
+// do: package server is the control plane, package gateway the request path,
+// server/client the REST calls, cli/daemon the running of HTTP servers.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes of every command.
+const (
+	exitOK     = 0 // it worked
+	exitFailed = 1 // the thing checked is wrong, or the request failed
+	exitUsage  = 2 // wrong usage, or it could not be checked
+)
+
+// Main runs one command line and returns the exit code of the process.
+func Main(env Env, args []string) int {
+	return run(context.Background(), env, args)
+}
+
+func run(ctx context.Context, env Env, args []string) int {
+	root := newRoot(env)
+	root.SetArgs(args)
+	started := false
+	markStarted(root, &started)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitOK
+	}
+	var coded *codedError
+	if !errors.As(err, &coded) && !started {
+		// Whatever goes wrong before a command runs is about how it was called.
+		err = usage(err, fmt.Sprintf("see '%s --help'", cmd.CommandPath()))
+	}
+	report(env.Stderr, wantsJSON(cmd), err)
+	if errors.As(err, &coded) {
+		return coded.code
+	}
+	return exitFailed
+}
+
+// markStarted notes that a command function was reached: what fails before is
+// a usage error, whichever part of cobra reports it.
+func markStarted(cmd *cobra.Command, started *bool) {
+	if f := cmd.RunE; f != nil {
+		cmd.RunE = func(c *cobra.Command, args []string) error {
+			*started = true
+			return f(c, args)
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		markStarted(sub, started)
+	}
+}
+
+// codedError carries an exit code and what to try next.
+type codedError struct {
+	err  error
+	code int
+	hint string
+}
+
+func (e *codedError) Error() string { return e.err.Error() }
+func (e *codedError) Unwrap() error { return e.err }
+
+// usage marks an error as a mistake in how the command was called, or as
+// something that kept a check from running: exit code 2.
+func usage(err error, hint string) error {
+	return &codedError{err: err, code: exitUsage, hint: hint}
+}
+
+func usagef(hint, format string, args ...any) error {
+	return usage(fmt.Errorf(format, args...), hint)
+}
+
+// failed adds a hint to an ordinary failure: exit code 1.
+func failed(err error, hint string) error {
+	return &codedError{err: err, code: exitFailed, hint: hint}
+}
+
+// errReported ends a command with exit code 1 after it has already said why.
+var errReported = errors.New("already reported")
+
+// report writes an error for people, or for programs when the command was
+// asked for JSON.
+func report(w io.Writer, asJSON bool, err error) {
+	if errors.Is(err, errReported) {
+		return
+	}
+	var coded *codedError
+	hint := ""
+	if errors.As(err, &coded) {
+		hint = coded.hint
+	}
+	if asJSON {
+		writeJSONError(w, err, hint)
+		return
+	}
+	for line := range strings.SplitSeq(strings.TrimRight(err.Error(), "\n"), "\n") {
+		fmt.Fprintf(w, "svc: %s\n", clean(line))
+	}
+	for _, line := range errorDetails(err) {
+		fmt.Fprintf(w, "  %s\n", clean(line))
+	}
+	if hint != "" {
+		fmt.Fprintf(w, "hint: %s\n", hint)
+	}
+}

@@ -1,0 +1,201 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"gopkg.in/yaml.v3"
+)
+
+// format is the value of -o.
+type format string
+
+const (
+	formatText  format = "text"
+	formatTable format = "table"
+	formatJSON  format = "json"
+	formatYAML  format = "yaml"
+)
+
+// formatValue is the flag that accepts one of the formats a command has.
+type formatValue struct {
+	value   *format
+	allowed []format
+}
+
+func (v formatValue) String() string {
+	if v.value == nil {
+		return ""
+	}
+	return string(*v.value)
+}
+
+func (v formatValue) Type() string {
+	names := make([]string, len(v.allowed))
+	for i, f := range v.allowed {
+		names[i] = string(f)
+	}
+	return strings.Join(names, "|")
+}
+
+func (v formatValue) Set(s string) error {
+	if !slices.Contains(v.allowed, format(s)) {
+		return fmt.Errorf("must be one of %s", strings.ReplaceAll(v.Type(), "|", ", "))
+	}
+	*v.value = format(s)
+	return nil
+}
+
+// addFormatFlag adds -o with the formats a command has; *value holds its
+// default.
+func addFormatFlag(cmd *cobra.Command, value *format, allowed ...format) {
+	v := formatValue{value, allowed}
+	cmd.Flags().VarP(v, "output", "o", "output format")
+	if err := cmd.RegisterFlagCompletionFunc("output", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return strings.Split(v.Type(), "|"), cobra.ShellCompDirectiveNoFileComp
+	}); err != nil {
+		panic(err) // only when registered twice, which every start would show
+	}
+}
+
+// wantsJSON reports whether a command was asked for JSON, so that its errors
+// are JSON too.
+func wantsJSON(cmd *cobra.Command) bool {
+	f := cmd.Flags().Lookup("output")
+	return f != nil && f.Value.String() == string(formatJSON)
+}
+
+// writeValue writes one value as JSON or YAML, both with the JSON names.
+func writeValue(w io.Writer, f format, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return writeRaw(w, f, data)
+}
+
+// writeRaw writes a JSON text as it came, indented, or the same as YAML with
+// its members in the same order.
+func writeRaw(w io.Writer, f format, data []byte) error {
+	var out bytes.Buffer
+	if f == formatYAML {
+		var node yaml.Node
+		if err := yaml.Unmarshal(data, &node); err != nil {
+			return fmt.Errorf("convert to yaml: %w", err)
+		}
+		blockStyle(&node)
+		enc := yaml.NewEncoder(&out)
+		enc.SetIndent(2)
+		if err := enc.Encode(&node); err != nil {
+			return fmt.Errorf("convert to yaml: %w", err)
+		}
+	} else {
+		if err := json.Indent(&out, data, "", "  "); err != nil {
+			return fmt.Errorf("indent json: %w", err)
+		}
+		out.WriteByte('\n')
+	}
+	_, err := w.Write(out.Bytes())
+	return err
+}
+
+// blockStyle turns the flow style of parsed JSON into ordinary YAML. Empty
+// collections stay [] and {}; strings are quoted where the encoder must.
+func blockStyle(n *yaml.Node) {
+	if n.Kind == yaml.ScalarNode {
+		if n.Tag == "!!str" && strings.ContainsRune(n.Value, '\n') {
+			n.Style = yaml.LiteralStyle
+		} else {
+			n.Style = 0
+		}
+	} else if len(n.Content) > 0 {
+		n.Style &^= yaml.FlowStyle
+	}
+	for _, c := range n.Content {
+		blockStyle(c)
+	}
+}
+
+// clean makes a string from outside safe to show: no terminal escapes, no
+// control characters, no direction overrides, nothing invisible. What is
+// removed leaves a visible mark.
+func clean(s string) string {
+	if isPlain(s) {
+		return s
+	}
+	var b strings.Builder
+	b.Grow(len(s))
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && n == 1:
+			b.WriteRune(utf8.RuneError)
+		case r == '\n' || r == '\t' || r == '\r':
+			b.WriteByte(' ')
+		case unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Co, r) || r == '\u2028' || r == '\u2029':
+			b.WriteRune(utf8.RuneError)
+		default:
+			b.WriteRune(r)
+		}
+		i += n
+	}
+	return b.String()
+}
+
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if s[i] < 0x20 || s[i] > 0x7e {
+			return false
+		}
+	}
+	return true
+}
+
+// writeTable writes rows under a header, columns two spaces apart. Cells are
+// cleaned here, so that no caller can forget it.
+func writeTable(w io.Writer, header []string, rows [][]string) error {
+	widths := make([]int, len(header))
+	all := append([][]string{header}, rows...)
+	for _, row := range all {
+		for i := range row {
+			row[i] = clean(row[i])
+			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
+		}
+	}
+	var out bytes.Buffer
+	for _, row := range all {
+		for i, cell := range row {
+			out.WriteString(cell)
+			if i < len(row)-1 {
+				out.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
+			}
+		}
+		trimmed := bytes.TrimRight(out.Bytes(), " ")
+		out.Truncate(len(trimmed))
+		out.WriteByte('\n')
+	}
+	_, err := w.Write(out.Bytes())
+	return err
+}
+
+// writeJSONError writes {"error", "details", "hint"} on one line.
+func writeJSONError(w io.Writer, err error, hint string) {
+	body := struct {
+		Error   string         `json:"error"`
+		Details map[string]any `json:"details,omitempty"`
+		Hint    string         `json:"hint,omitempty"`
+	}{err.Error(), errorDetailMap(err), hint}
+	data, merr := json.Marshal(body)
+	if merr != nil {
+		fmt.Fprintf(w, "svc: %s\n", clean(err.Error()))
+		return
+	}
+	fmt.Fprintf(w, "%s\n", data)
+}

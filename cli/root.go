@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+const (
+	groupStart = "start"
+	groupAdmin = "admin"
+	groupTools = "tools"
+)
+
+// NewRoot returns the command tree for programs that only describe it, such
+// as the generator of manual pages; its commands have nothing to run with.
+func NewRoot() *cobra.Command {
+	root := newRoot(Env{LookupEnv: func(string) (string, bool) { return "", false }})
+	root.InitDefaultHelpCmd()
+	return root
+}
+
+func newRoot(env Env) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "svc",
+		Short: "Control plane and MCP gateway for AI agents",
+		Long: `svc puts a policy between AI agents and the tools they call.
+
+'svc gateway' authenticates, decides, routes and audits every MCP request.
+'svc serve' is the control plane: agents, keys, policies, costs and traces.
+'svc dev' starts both with a demo tool server, in one process, to try it all.`,
+		Example: `  # everything on this machine, with demo tools and keys made for you
+  svc dev
+
+  # the two servers for real
+  svc serve --data-dir /var/lib/svc
+  svc gateway --config /etc/svc/svc.yaml`,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		Args:              cobra.ArbitraryArgs,
+		RunE:              runGroup,
+	}
+	root.SetIn(env.Stdin)
+	root.SetOut(env.Stdout)
+	root.SetErr(env.Stderr)
+	root.AddGroup(
+		&cobra.Group{ID: groupStart, Title: "Servers:"},
+		&cobra.Group{ID: groupAdmin, Title: "Administration (REST API):"},
+		&cobra.Group{ID: groupTools, Title: "Tools:"},
+	)
+	add := func(group string, cmds ...*cobra.Command) {
+		for _, c := range cmds {
+			c.GroupID = group
+			root.AddCommand(c)
+		}
+	}
+	add(groupTools, newVersionCmd(env), newCompletionCmd(env), newManCmd(env))
+	root.SetHelpCommandGroupID(groupTools)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage(err, suggestFlag(cmd, err))
+	})
+	root.SetUsageTemplate(usageTemplate)
+	return root
+}
+
+// newGroupCmd returns a command that only holds others.
+func newGroupCmd(use, short, example string, cmds ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{
+		Use:     use,
+		Short:   short,
+		Example: example,
+		Args:    cobra.ArbitraryArgs,
+		RunE:    runGroup,
+	}
+	c.AddCommand(cmds...)
+	return c
+}
+
+// runGroup shows the help of a command that only holds others, or says which
+// of its commands was probably meant.
+func runGroup(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	hint := fmt.Sprintf("see '%s --help'", cmd.CommandPath())
+	if cmd.SuggestionsMinimumDistance <= 0 {
+		cmd.SuggestionsMinimumDistance = 2
+	}
+	if s := cmd.SuggestionsFor(args[0]); len(s) > 0 {
+		hint = fmt.Sprintf("did you mean '%s %s'?", cmd.CommandPath(), s[0])
+	}
+	return usagef(hint, "unknown command %q for %q", args[0], cmd.CommandPath())
+}
+
+// suggestFlag offers the flag that an unknown one was probably meant to be.
+func suggestFlag(cmd *cobra.Command, err error) string {
+	hint := fmt.Sprintf("see '%s --help'", cmd.CommandPath())
+	name, ok := strings.CutPrefix(err.Error(), "unknown flag: --")
+	if !ok {
+		return hint
+	}
+	best, bestDistance := "", 3
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if d := editDistance(name, f.Name); d < bestDistance && !f.Hidden {
+			best, bestDistance = f.Name, d
+		}
+	})
+	if best == "" {
+		return hint
+	}
+	return fmt.Sprintf("did you mean --%s?", best)
+}
+
+// editDistance is the number of single-letter edits between two short words.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
+		}
+	}
+	return row[len(b)]
+}
+
+// nearest returns the known word closest to name, or "".
+func nearest(name string, known []string) string {
+	best, bestDistance := "", 3
+	for _, k := range known {
+		if d := editDistance(name, k); d < bestDistance {
+			best, bestDistance = k, d
+		}
+	}
+	return best
+}
+
+// usageTemplate is cobra's, with the examples before the flags, where people
+// look first.
+const usageTemplate = `Usage:{{if .HasAvailableSubCommands}}
+  {{.CommandPath}} COMMAND{{else}}
+  {{.UseLine}}{{end}}{{if .HasExample}}
+
+Examples:
+{{.Example}}{{end}}{{if .HasAvailableSubCommands}}{{$cmds := .Commands}}{{if eq (len .Groups) 0}}
+
+Commands:{{range $cmds}}{{if (or .IsAvailableCommand (eq .Name "help"))}}
+  {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{else}}{{range $group := .Groups}}
+
+{{.Title}}{{range $cmds}}{{if (and (eq .GroupID $group.ID) (or .IsAvailableCommand (eq .Name "help")))}}
+  {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}
+
+Flags:
+{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableInheritedFlags}}
+
+Global Flags:
+{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableSubCommands}}
+
+Use "{{.CommandPath}} COMMAND --help" for more about a command.{{end}}
+`

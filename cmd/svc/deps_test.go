@@ -1,0 +1,206 @@
+package main
+
+import (
+	"maps"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "svc/"
+
+// forbidden lists the arrows that would turn the dependency graph around.
+// "x/..." means x and everything below it; "..." means every package of ours.
+var forbidden = []struct{ from, to, why string }{
+	{"store", "...", "store holds the nouns and depends on nothing of ours"},
+	{"store/...", "server/...", "a backend does not know its callers"},
+	{"server/api", "...", "both sides of the wire import the wire types"},
+	{"server/...", "gateway/...", "the two programs share a process, not code"},
+	{"gateway/...", "server/...", "the two programs share a process, not code"}, // server/api, the wire types, excepted
+	{"gateway/...", "store/...", "the gateway is configured by a file"},
+	{"gateway/policy", "gateway/config", "rules do not know how they were written"},
+	{"tui/...", "store/...", "the tui is a REST client like any other"},
+	{"tui/...", "server", "the tui is a REST client like any other"},
+	{"...", "cli/...", "cli is the composition root"},
+}
+
+// pure packages decide without a clock, a network or a process around them, so
+// that they can be fuzzed.
+var pure = []string{"gateway/policy", "gateway/mcp", "gateway/diag"}
+
+// impure is what a pure package may not import.
+var impure = []string{"net/http", "log/slog", "os"}
+
+// owners names the places allowed to import a third-party package; a
+// dependency can then be replaced by editing one folder. "x/..." on the left
+// covers every package of that module.
+var owners = map[string][]string{
+	"github.com/spf13/cobra":                       {"cli", "cmd/gen"},
+	"github.com/spf13/pflag":                       {"cli", "cmd/gen"},
+	"github.com/spf13/cobra/doc":                   {"cmd/gen"},
+	"github.com/spf13/viper":                       {"cli"},
+	"github.com/charmbracelet/...":                 {"tui/..."},
+	"github.com/modelcontextprotocol/go-sdk/...":   {"cli/demo"},
+	"go.etcd.io/bbolt/...":                         {"store/bolt"},
+	"gopkg.in/yaml.v3":                             {"gateway/config", "cli"},
+	"github.com/golang-jwt/jwt/v5":                 {"gateway/auth", "gateway/license"},
+	"golang.org/x/crypto/argon2":                   {"gateway/auth"},
+	"golang.org/x/crypto/...":                      {"gateway/auth"},
+	"golang.org/x/term":                            {"cli"},
+	"github.com/DataDog/sketches-go/...":           {"store/rollup"},
+	"github.com/redis/go-redis/v9/...":             {"gateway/ratelimit", "gateway/session", "server/limit"},
+	"github.com/jackc/pgx/v5/...":                  {"store/postgres"},
+	"go.opentelemetry.io/proto/otlp/...":           {"server/otlp", "gateway/telemetry"},
+	"google.golang.org/protobuf/...":               {"server/otlp", "gateway/telemetry"},
+	"github.com/prometheus/client_golang/...":      {"cli", "server", "gateway", "gateway/telemetry"},
+	"github.com/go-json-experiment/json/...":       {"gateway/mcp"},
+	"github.com/getkin/kin-openapi/...":            {},
+	"github.com/rogpeppe/go-internal/...":          {},
+	"github.com/google/go-cmp/...":                 {},
+	"go.uber.org/goleak":                           {"store/storetest"},
+	"pgregory.net/rapid":                           {"store/storetest"},
+	"github.com/santhosh-tekuri/jsonschema/v6/...": {},
+}
+
+func TestImports(t *testing.T) {
+	for pkg, imports := range packages(t) {
+		for _, imp := range imports {
+			if places, owned := owner(imp); owned && !matchAny(places, pkg) {
+				t.Errorf("%s imports %s: only %v may", pkg, imp, places)
+			}
+			if slices.Contains(pure, pkg) && slices.Contains(impure, imp) {
+				t.Errorf("%s imports %s: the package is pure", pkg, imp)
+			}
+			to, ours := strings.CutPrefix(imp, module)
+			for _, r := range forbidden {
+				if ours && match(r.from, pkg) && match(r.to, to) && !allowed(pkg, to) {
+					t.Errorf("%s imports %s: %s", pkg, to, r.why)
+				}
+			}
+		}
+	}
+}
+
+// TestShippedBinary keeps what only tests and generators need out of svc.
+func TestShippedBinary(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	deps := strings.Fields(string(out))
+	if !slices.Contains(deps, "svc/cli") {
+		t.Fatal("the list of dependencies does not hold svc/cli: the test looks at the wrong program")
+	}
+	for _, unwanted := range []string{
+		"testing", "net/http/httptest", "github.com/spf13/cobra/doc", "github.com/cpuguy83/go-md2man/v2/md2man",
+		"github.com/google/go-cmp/cmp", "go.uber.org/goleak", "pgregory.net/rapid", "github.com/getkin/kin-openapi/openapi3",
+	} {
+		if slices.Contains(deps, unwanted) {
+			t.Errorf("svc links %s", unwanted)
+		}
+	}
+}
+
+// TestNames refuses packages whose name does not say what belongs in them.
+func TestNames(t *testing.T) {
+	vague := []string{"util", "utils", "common", "helper", "helpers", "misc", "types", "errors", "log", "http", "shared"}
+	for pkg := range packages(t) {
+		name := pkg[strings.LastIndexByte(pkg, '/')+1:]
+		if slices.Contains(vague, name) {
+			t.Errorf("%s: a package is named by what it is", pkg)
+		}
+	}
+}
+
+// TestRules tries the rules on arrows that must be refused and on the ones
+// that are excepted, so that a slip in the matching cannot switch them off.
+func TestRules(t *testing.T) {
+	tests := []struct {
+		name, pkg, to string
+		refused       bool
+	}{
+		{"gateway to server", "gateway/report", "server/client", true},
+		{"gateway to wire types", "gateway/report", "server/api", false},
+		{"gateway root to store", "gateway", "store", true},
+		{"server to gateway", "server/otlp", "gateway/mcp", true},
+		{"store to backend", "store", "store/bolt", true},
+		{"backend to store", "store/bolt", "store", false},
+		{"wire types to store", "server/api", "store", true},
+		{"anything to cli", "server", "cli/daemon", true},
+		{"cli to daemon", "cli", "cli/daemon", false},
+		{"main to cli", "cmd/svc", "cli", false},
+		{"policy to config", "gateway/policy", "gateway/config", true},
+		{"policy to diag", "gateway/policy", "gateway/diag", false},
+		{"tui to server", "tui", "server", true},
+		{"tui to client", "tui", "server/client", false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := false
+			for _, r := range forbidden {
+				got = got || match(r.from, tt.pkg) && match(r.to, tt.to) && !allowed(tt.pkg, tt.to)
+			}
+			if got != tt.refused {
+				t.Errorf("%s imports %s: refused %v, want %v", tt.pkg, tt.to, got, tt.refused)
+			}
+		})
+	}
+	if places, owned := owner("go.etcd.io/bbolt/errors"); !owned || matchAny(places, "server") {
+		t.Error("bbolt below its root is not owned by store/bolt")
+	}
+}
+
+// packages returns every package of ours with what it imports, tests left out.
+func packages(t *testing.T) map[string][]string {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-e", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "../../...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string][]string)
+	for line := range strings.Lines(string(out)) {
+		pkg, imports, _ := strings.Cut(strings.TrimSpace(line), " ")
+		all[strings.TrimPrefix(pkg, module)] = strings.Fields(imports)
+	}
+	if len(all) < 2 {
+		t.Fatalf("go list found %v", slices.Collect(maps.Keys(all)))
+	}
+	return all
+}
+
+// owner returns the places that may import a third-party package, by the most
+// specific entry of the table.
+func owner(imp string) (places []string, owned bool) {
+	if places, owned = owners[imp]; owned {
+		return places, true
+	}
+	longest := ""
+	for pattern, p := range owners {
+		if strings.HasSuffix(pattern, "/...") && match(pattern, imp) && len(pattern) > len(longest) {
+			places, owned, longest = p, true, pattern
+		}
+	}
+	return places, owned
+}
+
+// allowed excepts the edges inside a part, the wire types, and the two mains
+// that start cli.
+func allowed(pkg, to string) bool {
+	if to == "server/api" {
+		return true
+	}
+	return match("cli/...", to) && (match("cli/...", pkg) || match("cmd/...", pkg))
+}
+
+func matchAny(patterns []string, pkg string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return match(p, pkg) })
+}
+
+func match(pattern, pkg string) bool {
+	if pattern == "..." {
+		return true
+	}
+	dir, below := strings.CutSuffix(pattern, "/...")
+	return pkg == dir || below && strings.HasPrefix(pkg, dir+"/")
+}

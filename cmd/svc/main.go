@@ -1,0 +1,18 @@
+// Command svc is the control plane, the MCP gateway and the tools around them.
+package main
+
+import (
+	"os"
+
+	"svc/cli"
+)
+
+//go:generate go run ../gen ../..
+
+// Set by release builds with -ldflags "-X main.version=…"; builds by the Go
+// tool alone report what the tool recorded.
+var version, commit, date string
+
+func main() {
+	os.Exit(cli.Main(cli.Process(cli.Build{Version: version, Commit: commit, Date: date}), os.Args[1:]))
+}

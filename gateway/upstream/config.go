@@ -1,0 +1,128 @@
+package upstream
+
+import (
+	"net/url"
+	"strings"
+	"time"
+
+	"svc/gateway/diag"
+)
+
+// The defaults of an upstream.
+const (
+	// DefaultTimeout bounds the wait for the first byte of an answer and then
+	// the wait between bytes (gateway specification, Limits: upstream client
+	// time-out).
+	DefaultTimeout = 60 * time.Second
+	// DefaultMaxResponseBytes bounds the body of an answer that is not an event
+	// stream.
+	DefaultMaxResponseBytes = 16 << 20
+)
+
+// Config is one element of the upstreams section (gateway specification,
+// default_upstream and upstreams).
+type Config struct {
+	// Name is the unique logical name, which routes, audit and spans use.
+	Name string `yaml:"name"`
+	// URL is the endpoint: scheme http or https, host required, the path is used
+	// as it stands.
+	URL string `yaml:"url" env:"true"`
+	// Headers are sent with every request, in place of what a client sent under
+	// the same name; this is where an upstream's credentials stand.
+	Headers map[string]string `yaml:"headers" env:"true"`
+	// TLS holds what an https upstream needs beyond the system's roots.
+	TLS TLSConfig `yaml:"tls"`
+	// Timeout bounds the wait for the first byte, then between bytes.
+	Timeout time.Duration `yaml:"timeout"`
+	// MaxResponseBytes bounds the body of an answer. Event streams are exempt:
+	// they are bounded by frames.
+	MaxResponseBytes int64 `yaml:"max_response_bytes"`
+}
+
+// TLSConfig is upstreams[].tls. The files are PEM and read when the client is
+// made.
+type TLSConfig struct {
+	// CAFile is a bundle that is trusted in addition to the system's roots.
+	CAFile string `yaml:"ca_file" env:"true"`
+	// CertFile is a client certificate for mutual TLS; requires key_file.
+	CertFile string `yaml:"cert_file" env:"true"`
+	// KeyFile is the key of the client certificate; requires cert_file.
+	KeyFile string `yaml:"key_file" env:"true"`
+	// ServerName is the name that the upstream's certificate must carry; the
+	// host of the URL when empty.
+	ServerName string `yaml:"server_name"`
+}
+
+// SetDefaults sets the documented defaults.
+func (c *Config) SetDefaults() {
+	c.Timeout = DefaultTimeout
+	c.MaxResponseBytes = DefaultMaxResponseBytes
+}
+
+// Validate reports what is wrong with the element by itself; that its name is
+// unique is for the one who sees the list.
+func (c *Config) Validate(at diag.At) {
+	if c.Name == "" {
+		at.Field("name").Errorf("required", "an upstream needs a name")
+	} else if len(c.Name) > 128 {
+		at.Field("name").Errorf("range", "is longer than 128 bytes")
+	}
+	u := c.validateURL(at.Field("url"))
+	for name, value := range c.Headers {
+		c.validateHeader(at.Field("headers").Field(name), name, value)
+	}
+	c.TLS.validate(at.Field("tls"))
+	if c.TLS != (TLSConfig{}) && u != nil && u.Scheme == "http" {
+		at.Field("tls").Hint("use an https:// url, or remove the section").
+			Errorf("unused", "has no effect on an http upstream")
+	}
+	if c.Timeout <= 0 {
+		at.Field("timeout").Hint("the default is %s", DefaultTimeout).
+			Errorf("range", "must be above zero, is %s", c.Timeout)
+	}
+	if c.MaxResponseBytes <= 0 {
+		at.Field("max_response_bytes").Hint("the default is %d", DefaultMaxResponseBytes).
+			Errorf("range", "must be above zero, is %d", c.MaxResponseBytes)
+	}
+}
+
+// validateURL reports without quoting the URL: it may come from the environment
+// and hold what nobody meant to print.
+func (c *Config) validateURL(at diag.At) *url.URL {
+	at = at.Hint("as in http://127.0.0.1:3000/mcp")
+	if c.URL == "" {
+		at.Errorf("required", "an upstream needs a url")
+		return nil
+	}
+	u, err := parseURL(c.URL)
+	if err != nil {
+		at.Errorf("url", "%s", err)
+		return nil
+	}
+	return u
+}
+
+func (c *Config) validateHeader(at diag.At, name, value string) {
+	switch {
+	case !validName(name):
+		at.Errorf("header", "%q is not a header name", name)
+	case ownsHeader(name):
+		at.Hint("remove it").Errorf("header", "the gateway writes this header itself")
+	case !validValue(value):
+		at.Errorf("header", "the value holds a line break or another control character")
+	}
+	for other := range c.Headers {
+		if other < name && strings.EqualFold(other, name) {
+			at.Errorf("duplicate", "the same header stands there as %q", other)
+		}
+	}
+}
+
+func (t *TLSConfig) validate(at diag.At) {
+	if t.CertFile != "" && t.KeyFile == "" {
+		at.Field("key_file").Errorf("required", "cert_file is set, so key_file is needed")
+	}
+	if t.KeyFile != "" && t.CertFile == "" {
+		at.Field("cert_file").Errorf("required", "key_file is set, so cert_file is needed")
+	}
+}

@@ -1,0 +1,105 @@
+package upstream
+
+import (
+	"slices"
+	"strings"
+)
+
+// Field is one header line. Names are compared without regard to case and sent
+// as they are written here.
+type Field struct{ Name, Value string }
+
+// Header is the header lines of a message, in their order. A slice, because
+// there are few and a map would cost more than it finds.
+type Header []Field
+
+// Get returns the value of the first field of that name, or "".
+func (h Header) Get(name string) string {
+	for i := range h {
+		if equalName(h[i].Name, name) {
+			return h[i].Value
+		}
+	}
+	return ""
+}
+
+// Values returns the values of all fields of that name.
+func (h Header) Values(name string) []string {
+	var values []string
+	for i := range h {
+		if equalName(h[i].Name, name) {
+			values = append(values, h[i].Value)
+		}
+	}
+	return values
+}
+
+// Has reports whether there is a field of that name.
+func (h Header) Has(name string) bool {
+	return slices.ContainsFunc(h, func(f Field) bool { return equalName(f.Name, name) })
+}
+
+// Add appends a field.
+func (h *Header) Add(name, value string) { *h = append(*h, Field{name, value}) }
+
+// Set puts one field in place of all of that name.
+func (h *Header) Set(name, value string) {
+	h.Del(name)
+	h.Add(name, value)
+}
+
+// Del removes all fields of that name.
+func (h *Header) Del(name string) {
+	*h = slices.DeleteFunc(*h, func(f Field) bool { return equalName(f.Name, name) })
+}
+
+func equalName(a, b string) bool { return len(a) == len(b) && strings.EqualFold(a, b) }
+
+// validName reports whether s is a token (RFC 9110, section 5.6.2).
+func validName(s string) bool {
+	for i := range len(s) {
+		if !isToken[s[i]] {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// validValue reports whether s can stand in a field without ending it: visible
+// characters, spaces, tabs and bytes above ASCII, never a control character
+// (RFC 9110, section 5.5).
+func validValue(s string) bool {
+	for i := range len(s) {
+		if !isValue[s[i]] {
+			return false
+		}
+	}
+	return true
+}
+
+// isToken and isValue say which bytes may stand in a field name and value.
+var isToken, isValue = func() (token, value [256]bool) {
+	for c := range 256 {
+		value[c] = c >= ' ' && c != 0x7f || c == '\t'
+		token[c] = c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' ||
+			c < 0x7f && strings.IndexByte("!#$%&'*+-.^_`|~", byte(c)) >= 0
+	}
+	return token, value
+}()
+
+// owned are the fields that frame a message or belong to one connection. The
+// client writes or leaves out each of them itself.
+var owned = [...]string{
+	"Host", "Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive", "Proxy-Connection",
+	"Proxy-Authorization", "Proxy-Authenticate", "TE", "Trailer", "Upgrade", "Expect", "Accept-Encoding", "HTTP2-Settings",
+}
+
+// ownsHeader reports whether the client alone decides on the field.
+func ownsHeader(name string) bool {
+	for _, o := range owned {
+		if equalName(o, name) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,105 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+
+	"svc/gateway/diag"
+)
+
+// Route is one element of the routes section (gateway specification, routes).
+type Route struct {
+	// Match says which tools the route takes.
+	Match Match `yaml:"match"`
+	// Upstream is the name of a known upstream.
+	Upstream string `yaml:"upstream"`
+}
+
+// Match holds exactly one matcher of a tool name. Names are flat and
+// case-sensitive.
+type Match struct {
+	// ToolName matches one name exactly; * matches every name.
+	ToolName string `yaml:"tool_name"`
+	// ToolPrefix matches names that start with it.
+	ToolPrefix string `yaml:"tool_prefix"`
+	// ToolGlob is a shell-style pattern: *, ? and character classes.
+	ToolGlob string `yaml:"tool_glob"`
+	// ToolRegex is RE2 syntax, anchored to the full name.
+	ToolRegex string `yaml:"tool_regex"`
+	// ToolNameIn matches any of the listed names exactly.
+	ToolNameIn []string `yaml:"tool_name_in"`
+
+	// Method, Direction and Claims belong to policy rules; a route that has one
+	// is refused with a message that says so.
+	Method    string `yaml:"method"`
+	Direction string `yaml:"direction"`
+	Claims    any    `yaml:"claims"`
+}
+
+// Validate reports what is wrong with the route by itself; that its upstream is
+// known is for the one who sees both lists.
+func (r *Route) Validate(at diag.At) {
+	if r.Upstream == "" {
+		at.Field("upstream").Errorf("required", "a route needs the name of an upstream")
+	}
+	r.Match.Validate(at.Field("match"))
+}
+
+// Validate reports what is wrong with the matcher.
+func (m *Match) Validate(at diag.At) {
+	refuse := func(name string, set bool) {
+		if set {
+			at.Field(name).Hint("routes match tool names only; put this condition on a policy rule").
+				Errorf("route-field", "is not allowed in a route")
+		}
+	}
+	refuse("method", m.Method != "")
+	refuse("direction", m.Direction != "")
+	refuse("claims", m.Claims != nil)
+
+	if n := m.count(); n != 1 {
+		at.Hint("use one of tool_name, tool_prefix, tool_glob, tool_regex, tool_name_in").
+			Errorf("matcher", "a route needs exactly one matcher, this one has %d", n)
+	}
+	if m.ToolGlob != "" {
+		if err := checkGlob(m.ToolGlob); err != nil {
+			at.Field("tool_glob").Errorf("glob", "%s", err)
+		}
+	}
+	if m.ToolRegex != "" {
+		if _, err := compileRegex(m.ToolRegex); err != nil {
+			at.Field("tool_regex").Errorf("regex", "%s", err)
+		}
+	}
+	if m.ToolNameIn != nil && len(m.ToolNameIn) == 0 {
+		at.Field("tool_name_in").Errorf("required", "lists no name")
+	}
+	for i, name := range m.ToolNameIn {
+		if name == "" {
+			at.Field("tool_name_in").Index(i).Errorf("required", "is empty")
+		}
+	}
+}
+
+func (m *Match) count() int {
+	n := 0
+	for _, set := range [...]bool{m.ToolName != "", m.ToolPrefix != "", m.ToolGlob != "", m.ToolRegex != "", m.ToolNameIn != nil} {
+		if set {
+			n++
+		}
+	}
+	return n
+}
+
+// compileRegex anchors the pattern to the full name. It is compiled by itself
+// first, so that a stray parenthesis cannot reach outside the anchors.
+func compileRegex(pattern string) (*regexp.Regexp, error) {
+	if len(pattern) > 4096 {
+		return nil, errors.New("is longer than 4096 bytes")
+	}
+	if _, err := regexp.Compile(pattern); err != nil {
+		return nil, fmt.Errorf("does not compile: %w", err)
+	}
+	return regexp.Compile(`\A(?:` + pattern + `)\z`)
+}

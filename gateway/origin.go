@@ -1,0 +1,91 @@
+package gateway
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+)
+
+// origins decides which Origin and Host a request may carry. A browser that a
+// hostile page drives sends the page's Origin; a page behind a rebound DNS
+// name sends that name as Host. "Same host" is therefore no test: the names
+// that are allowed are listed, and by default they are the loopback ones.
+type origins struct {
+	allowed map[string]bool // exact, lower case; nil means loopback origins
+	hosts   map[string]bool // names without port, lower case
+	// anyHost is set when no hosts are listed and the listener is reachable
+	// from elsewhere: nobody can guess the names it is reached by.
+	anyHost bool
+}
+
+func newOrigins(listen string, allowedOrigins, allowedHosts []string) *origins {
+	o := &origins{}
+	if len(allowedOrigins) > 0 {
+		o.allowed = make(map[string]bool, len(allowedOrigins))
+		for _, s := range allowedOrigins {
+			o.allowed[strings.ToLower(strings.TrimSuffix(s, "/"))] = true
+		}
+	}
+	if len(allowedHosts) > 0 {
+		o.hosts = make(map[string]bool, len(allowedHosts))
+		for _, s := range allowedHosts {
+			o.hosts[strings.ToLower(s)] = true
+		}
+	}
+	host, _, err := net.SplitHostPort(listen)
+	o.anyHost = len(allowedHosts) == 0 && (err != nil || !isLoopbackName(host))
+	return o
+}
+
+// permit reports whether the request's Host and Origin are allowed. An absent
+// Origin is: only browsers send one.
+func (o *origins) permit(r *http.Request) bool {
+	return o.permitHost(r.Host) && o.permitOrigin(r.Header["Origin"])
+}
+
+func (o *origins) permitHost(host string) bool {
+	if o.anyHost {
+		return true
+	}
+	name := hostName(host)
+	if o.hosts != nil {
+		return o.hosts[strings.ToLower(name)]
+	}
+	return isLoopbackName(name)
+}
+
+func (o *origins) permitOrigin(values []string) bool {
+	switch len(values) {
+	case 0:
+		return true
+	case 1:
+	default:
+		return false
+	}
+	if o.allowed != nil {
+		return o.allowed[strings.ToLower(values[0])]
+	}
+	u, err := url.Parse(values[0])
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
+		return false
+	}
+	return isLoopbackName(u.Hostname())
+}
+
+// hostName strips the port and the brackets of a Host header.
+func hostName(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		return name
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+}
+
+func isLoopbackName(name string) bool {
+	if strings.EqualFold(name, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(name)
+	return err == nil && addr.Unmap().IsLoopback()
+}

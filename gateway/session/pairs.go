@@ -1,0 +1,191 @@
+package session
+
+import (
+	"container/list"
+	"context"
+	"sync"
+)
+
+// Opened is what a gateway knows about the session it holds at one upstream.
+type Opened struct {
+	// ID is the upstream's session id; empty for an upstream that works
+	// without one.
+	ID string
+}
+
+// OpenFunc opens a session at an upstream.
+type OpenFunc func(ctx context.Context) (Opened, error)
+
+// Pairs keeps, for each session of a client, the sessions that the gateway
+// opened for it at upstreams other than the default one. Implementations are
+// safe for concurrent use. Losing a pair is never fatal: the session is opened
+// again.
+type Pairs interface {
+	// Session returns the session at an upstream, and calls open when there
+	// is none. Concurrent calls for one pair open it once; a failed open is
+	// returned to all who waited, and is not kept.
+	Session(ctx context.Context, id ID, upstream string, open OpenFunc) (Opened, error)
+	// Forget drops one pair, so that the next call opens it again; but only
+	// while it still is lost, so that a late complaint about an old session
+	// does not close a new one.
+	Forget(id ID, upstream string, lost Opened)
+	// All returns the open pairs by upstream.
+	All(id ID) map[string]Opened
+	// SetParams keeps the client's own initialize parameters, with which
+	// later sessions are opened.
+	SetParams(id ID, params []byte)
+	// Params returns what SetParams kept; nil when it is no longer known.
+	Params(id ID) []byte
+	// End forgets the session and returns what was open.
+	End(id ID) map[string]Opened
+}
+
+// Bounds of Memory.
+const (
+	// maxParams is the largest initialize parameters that are kept, in bytes.
+	maxParams = 16 << 10
+	// maxPairs bounds the upstreams of one session.
+	maxPairs = 256
+)
+
+// Memory is Pairs in this process, bounded by least-recently-used eviction.
+type Memory struct {
+	max int
+
+	mu       sync.Mutex // guards all below
+	sessions map[ID]*list.Element
+	order    *list.List // of *entry, most recently used first
+}
+
+type entry struct {
+	id     ID
+	params []byte
+	open   map[string]Opened
+	busy   map[string]*opening
+}
+
+// opening is an open call that others wait for.
+type opening struct {
+	done   chan struct{}
+	result Opened
+	err    error
+}
+
+// NewMemory returns an empty store that keeps at most max sessions.
+func NewMemory(max int) *Memory {
+	return &Memory{max: max, sessions: make(map[ID]*list.Element), order: list.New()}
+}
+
+var _ Pairs = (*Memory)(nil)
+
+// entry returns the entry of a session, made when it is missing. The caller
+// holds mu.
+func (m *Memory) entry(id ID) *entry {
+	if el, ok := m.sessions[id]; ok {
+		m.order.MoveToFront(el)
+		return el.Value.(*entry)
+	}
+	if m.order.Len() >= m.max {
+		oldest := m.order.Back()
+		delete(m.sessions, oldest.Value.(*entry).id)
+		m.order.Remove(oldest)
+	}
+	e := &entry{id: id, open: make(map[string]Opened), busy: make(map[string]*opening)}
+	m.sessions[id] = m.order.PushFront(e)
+	return e
+}
+
+// Session implements Pairs.
+func (m *Memory) Session(ctx context.Context, id ID, upstream string, open OpenFunc) (Opened, error) {
+	m.mu.Lock()
+	e := m.entry(id)
+	if o, ok := e.open[upstream]; ok {
+		m.mu.Unlock()
+		return o, nil
+	}
+	if o, ok := e.busy[upstream]; ok {
+		m.mu.Unlock()
+		select {
+		case <-o.done:
+			return o.result, o.err
+		case <-ctx.Done():
+			return Opened{}, ctx.Err()
+		}
+	}
+	o := &opening{done: make(chan struct{})}
+	e.busy[upstream] = o
+	m.mu.Unlock()
+
+	// The session is opened for all who wait, so the first of them leaving
+	// must not end it; open bounds its own time.
+	o.result, o.err = open(context.WithoutCancel(ctx))
+
+	m.mu.Lock()
+	delete(e.busy, upstream)
+	if o.err == nil && len(e.open) < maxPairs {
+		e.open[upstream] = o.result
+	}
+	m.mu.Unlock()
+	close(o.done)
+	return o.result, o.err
+}
+
+// Forget implements Pairs.
+func (m *Memory) Forget(id ID, upstream string, lost Opened) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if el, ok := m.sessions[id]; ok {
+		if e := el.Value.(*entry); e.open[upstream] == lost {
+			delete(e.open, upstream)
+		}
+	}
+}
+
+// All implements Pairs.
+func (m *Memory) All(id ID) map[string]Opened {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	el, ok := m.sessions[id]
+	if !ok {
+		return nil
+	}
+	open := el.Value.(*entry).open
+	all := make(map[string]Opened, len(open))
+	for name, o := range open {
+		all[name] = o
+	}
+	return all
+}
+
+// SetParams implements Pairs. Parameters over 16 KiB are not kept.
+func (m *Memory) SetParams(id ID, params []byte) {
+	if len(params) > maxParams {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.entry(id).params = append([]byte(nil), params...)
+}
+
+// Params implements Pairs. The result is shared and must not be changed.
+func (m *Memory) Params(id ID) []byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if el, ok := m.sessions[id]; ok {
+		return el.Value.(*entry).params
+	}
+	return nil
+}
+
+// End implements Pairs.
+func (m *Memory) End(id ID) map[string]Opened {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	el, ok := m.sessions[id]
+	if !ok {
+		return nil
+	}
+	delete(m.sessions, id)
+	m.order.Remove(el)
+	return el.Value.(*entry).open
+}

@@ -1,0 +1,99 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+func opens(id string) OpenFunc {
+	return func(context.Context) (Opened, error) { return Opened{ID: id}, nil }
+}
+
+func TestPairsOpenOnceForAllWhoWait(t *testing.T) {
+	m := NewMemory(10)
+	id := NewID()
+	var calls atomic.Int32
+	release := make(chan struct{})
+	open := func(context.Context) (Opened, error) {
+		calls.Add(1)
+		<-release
+		return Opened{ID: "up"}, nil
+	}
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			if o, err := m.Session(t.Context(), id, "b", open); err != nil || o.ID != "up" {
+				t.Errorf("got %v, %v", o, err)
+			}
+		})
+	}
+	close(release)
+	wg.Wait()
+	if n := calls.Load(); n != 1 {
+		t.Errorf("opened %d times, want once", n)
+	}
+}
+
+func TestPairsDoNotKeepAFailedOpen(t *testing.T) {
+	m := NewMemory(10)
+	id := NewID()
+	boom := errors.New("boom")
+	if _, err := m.Session(t.Context(), id, "b", func(context.Context) (Opened, error) { return Opened{}, boom }); !errors.Is(err, boom) {
+		t.Fatalf("got %v, want boom", err)
+	}
+	if o, err := m.Session(t.Context(), id, "b", opens("up")); err != nil || o.ID != "up" {
+		t.Errorf("got %v, %v after a failed open", o, err)
+	}
+}
+
+func TestForgetSparesANewerSession(t *testing.T) {
+	m := NewMemory(10)
+	id := NewID()
+	old, _ := m.Session(t.Context(), id, "b", opens("old"))
+	m.Forget(id, "b", old)
+	if o, _ := m.Session(t.Context(), id, "b", opens("new")); o.ID != "new" {
+		t.Fatalf("got %q, want the session to be opened again", o.ID)
+	}
+	m.Forget(id, "b", old)
+	if got := m.All(id)["b"].ID; got != "new" {
+		t.Errorf("a late complaint about the old session left %q", got)
+	}
+}
+
+func TestEndReturnsWhatWasOpen(t *testing.T) {
+	m := NewMemory(10)
+	id := NewID()
+	m.Session(t.Context(), id, "a", opens("1"))
+	m.Session(t.Context(), id, "b", opens("2"))
+	m.SetParams(id, []byte(`{}`))
+	if got := m.End(id); len(got) != 2 || got["a"].ID != "1" || got["b"].ID != "2" {
+		t.Errorf("got %v", got)
+	}
+	if m.All(id) != nil || m.Params(id) != nil {
+		t.Error("an ended session is still known")
+	}
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	m := NewMemory(3)
+	first := NewID()
+	m.Session(t.Context(), first, "a", opens("first"))
+	for i := range 3 {
+		m.Session(t.Context(), NewID(), "a", opens(fmt.Sprint(i)))
+	}
+	if m.All(first) != nil {
+		t.Error("the least recently used session was kept")
+	}
+	if n := m.order.Len(); n != 3 {
+		t.Errorf("%d sessions kept, want 3", n)
+	}
+	id := NewID()
+	m.SetParams(id, make([]byte, maxParams+1))
+	if m.Params(id) != nil {
+		t.Error("oversize parameters were kept")
+	}
+}

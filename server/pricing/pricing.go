@@ -1,0 +1,253 @@
+// Package pricing turns token counts into money. It owns a table of list
+// prices (prices.json, embedded, with its source and date), the rules by which
+// a model name from the wire finds its row, and the form of the file that
+// extends or replaces the table.
+//
+// Money is an integer number of nano-dollars throughout: prices are nano-dollars
+// per million tokens, costs are nano-dollars, rounded half up. Discounts
+// (cached input, batches, long-context surcharges) are not modelled. What a
+// trace does with its cost, and whether it brought its own, is left to ingest.
+package pricing
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+	"os"
+	"strings"
+)
+
+//go:embed prices.json
+var embedded []byte
+
+// Price is what a million tokens cost, in nano-dollars.
+type Price struct {
+	Input  int64
+	Output int64
+}
+
+// Table is an immutable price table, safe for concurrent use.
+type Table struct {
+	version  string
+	source   string
+	prices   map[row]Price
+	byModel  map[string]Price // models that one provider alone has, or all at one price
+	provider map[string]bool
+}
+
+type row struct{ provider, model string }
+
+// maxFile bounds a price file in bytes, maxModels its entries.
+const (
+	maxFile   = 4 << 20
+	maxModels = 20_000
+)
+
+// Default returns the embedded table.
+func Default() (*Table, error) {
+	t, err := Parse("prices.json", embedded, nil)
+	if err != nil {
+		return nil, fmt.Errorf("embedded price table: %w", err)
+	}
+	return t, nil
+}
+
+// Load returns the embedded table with the file at path laid over it: rows of
+// the file win over embedded ones of the same provider and model, and a file
+// that says "replace": true stands alone. An empty path is Default.
+func Load(path string) (*Table, error) {
+	base, err := Default()
+	if err != nil || path == "" {
+		return base, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("price table: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("price table %s: %w", path, err)
+	}
+	return Parse(path, data, base)
+}
+
+// file is the form of prices.json. Prices are US dollars per million tokens,
+// written as decimal strings or numbers with at most nine decimals.
+type file struct {
+	Version string  `json:"version"`
+	Source  string  `json:"source"`
+	Unit    string  `json:"unit"`
+	Replace bool    `json:"replace"`
+	Models  []model `json:"models"`
+}
+
+type model struct {
+	Provider string   `json:"provider"`
+	Model    string   `json:"model"`
+	Aliases  []string `json:"aliases"`
+	Input    decimal  `json:"input"`
+	Output   decimal  `json:"output"`
+}
+
+// Parse reads a price file; name is for messages. With a base, the rows of
+// the file are laid over it.
+func Parse(name string, data []byte, base *Table) (*Table, error) {
+	fail := func(format string, args ...any) (*Table, error) {
+		return nil, fmt.Errorf("price table %s: %s", name, fmt.Sprintf(format, args...))
+	}
+	if len(data) > maxFile {
+		return fail("larger than %d bytes", maxFile)
+	}
+	var f file
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&f); err != nil {
+		return fail("%v", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return fail("has more after its one object")
+	}
+	if f.Version == "" || f.Source == "" {
+		return fail("version (a date) and source are required: a price nobody can trace is not a price")
+	}
+	if f.Unit != "" && f.Unit != unit {
+		return fail("unit is %q, must be %q", f.Unit, unit)
+	}
+	if len(f.Models) == 0 || len(f.Models) > maxModels {
+		return fail("models must have 1 to %d entries, has %d", maxModels, len(f.Models))
+	}
+	digest := sha256.Sum256(data)
+	t := &Table{
+		version:  f.Version + "-" + hex.EncodeToString(digest[:4]),
+		source:   f.Source,
+		prices:   make(map[row]Price),
+		provider: make(map[string]bool),
+	}
+	if base != nil && !f.Replace {
+		t.version += "+" + base.version
+		for r, p := range base.prices {
+			t.prices[r] = p
+		}
+	}
+	seen := make(map[row]bool)
+	for i, m := range f.Models {
+		if m.Provider == "" || m.Model == "" {
+			return fail("models[%d]: provider and model are required", i)
+		}
+		if !m.Input.set || !m.Output.set {
+			return fail("models[%d] (%s %s): input and output are required", i, m.Provider, m.Model)
+		}
+		for _, n := range append([]string{m.Model}, m.Aliases...) {
+			r := row{canonicalProvider(m.Provider), strings.ToLower(n)}
+			if seen[r] {
+				return fail("models[%d]: %s %s stands twice", i, m.Provider, n)
+			}
+			seen[r] = true
+			t.prices[r] = Price{Input: m.Input.nano, Output: m.Output.nano}
+		}
+	}
+	t.index()
+	return t, nil
+}
+
+const unit = "US dollars per million tokens"
+
+// index fills what lookups without a provider need.
+func (t *Table) index() {
+	t.byModel = make(map[string]Price, len(t.prices))
+	ambiguous := make(map[string]bool)
+	for r, p := range t.prices {
+		t.provider[r.provider] = true
+		if q, ok := t.byModel[r.model]; ok && q != p {
+			ambiguous[r.model] = true
+		}
+		t.byModel[r.model] = p
+	}
+	for m := range ambiguous {
+		delete(t.byModel, m)
+	}
+}
+
+// Version names the table: its date and a digest of its text, so that a cost
+// can be traced to the prices it was computed from.
+func (t *Table) Version() string { return t.version }
+
+// Source says where the prices are from.
+func (t *Table) Source() string { return t.source }
+
+// Len is the number of model names that have a price.
+func (t *Table) Len() int { return len(t.prices) }
+
+// Cost returns what a request cost, in nano-dollars, and false when the table
+// has no price for the model or there is nothing to price.
+func (t *Table) Cost(provider, model string, input, output int64) (int64, bool) {
+	if input < 0 || output < 0 || (input == 0 && output == 0) {
+		return 0, false
+	}
+	p, ok := t.Lookup(provider, model)
+	if !ok {
+		return 0, false
+	}
+	return p.cost(input, output), true
+}
+
+// cost multiplies in 128 bits: a billion tokens at a hundred dollars a million
+// would overflow 64. A cost beyond an int64 is capped there.
+func (p Price) cost(input, output int64) int64 {
+	hi1, lo1 := bits.Mul64(uint64(input), uint64(p.Input))
+	hi2, lo2 := bits.Mul64(uint64(output), uint64(p.Output))
+	lo, carry := bits.Add64(lo1, lo2, 0)
+	hi := hi1 + hi2 + carry
+	lo, carry = bits.Add64(lo, million/2, 0)
+	hi += carry
+	if hi >= million {
+		return maxInt64
+	}
+	quotient, _ := bits.Div64(hi, lo, million)
+	if quotient > maxInt64 {
+		return maxInt64
+	}
+	return int64(quotient)
+}
+
+const (
+	million  = 1_000_000
+	maxInt64 = 1<<63 - 1
+)
+
+// decimal is a price of at most nine decimals, read without floating point.
+type decimal struct {
+	nano int64
+	set  bool
+}
+
+// UnmarshalJSON reads a JSON string or number such as "2.50" or 2.5.
+func (d *decimal) UnmarshalJSON(data []byte) error {
+	s := strings.Trim(string(data), `"`)
+	whole, frac, _ := strings.Cut(s, ".")
+	if whole == "" || len(whole) > 6 || len(frac) > 9 || !digits(whole) || !digits(frac) {
+		return fmt.Errorf("price %s: must be US dollars per million tokens such as \"2.50\", at most 999999 and nine decimals", data)
+	}
+	var n int64
+	for _, c := range []byte(whole + frac + strings.Repeat("0", 9-len(frac))) {
+		n = n*10 + int64(c-'0')
+	}
+	d.nano, d.set = n, true
+	return nil
+}
+
+func digits(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return true
+}

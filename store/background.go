@@ -1,0 +1,48 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// Leases is what background work needs to be done once: by one process at a
+// time, and not again after a restart.
+type Leases interface {
+	// AcquireLease takes or renews a named lease until now+ttl. It returns false
+	// while another holder has it.
+	AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error)
+	// ReleaseLease gives a lease back; one that is not held is no error.
+	ReleaseLease(ctx context.Context, name, holder string) error
+	// Mark is a named time that background work remembers; zero when never set.
+	Mark(ctx context.Context, name string) (time.Time, error)
+	// SetMark sets it.
+	SetMark(ctx context.Context, name string, at time.Time) error
+}
+
+// TrimBounds says what is too old. Zero times leave their data alone.
+type TrimBounds struct {
+	Traces     time.Time // traces created before it; rollups stay
+	Minutes    time.Time // minute rollups before it; hours and days stay
+	Violations time.Time // SLA violations whose period ended before it
+	Events     time.Time // identity events received before it
+	// Limit bounds the rows of one call, so that it never holds up writers for long;
+	// 0: 1000.
+	Limit int
+}
+
+// TrimResult counts what a Trim removed.
+type TrimResult struct {
+	Traces, Minutes, Violations, Events, Answers int
+	More                                         bool // there is more to remove: call again
+}
+
+// Housekeeping is the upkeep of one tenant.
+type Housekeeping interface {
+	// Trim removes what is too old, and answers of Idempotency beyond their time, in
+	// one bounded transaction. A trace that arrives later and is older than
+	// TrimBounds.Traces counts as Expired.
+	Trim(ctx context.Context, b TrimBounds) (TrimResult, error)
+	// RedactionKey is a stable random key of the tenant for the hash redaction
+	// strategy (32 bytes).
+	RedactionKey(ctx context.Context) ([]byte, error)
+}

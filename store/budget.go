@@ -1,0 +1,78 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// BudgetPeriod is the calendar period of a budget, in UTC.
+type BudgetPeriod string
+
+// The budget periods.
+const (
+	Daily   BudgetPeriod = "daily"   // UTC day
+	Weekly  BudgetPeriod = "weekly"  // ISO week, from Monday
+	Monthly BudgetPeriod = "monthly" // calendar month
+)
+
+// Window returns the period that contains a time: from inclusive, to exclusive;
+// to is the time of the next reset. An unknown period is treated as Daily.
+func (p BudgetPeriod) Window(now time.Time) (from, to time.Time) {
+	now = now.UTC()
+	y, m, d := now.Date()
+	switch p {
+	case Weekly:
+		from = time.Date(y, m, d-(int(now.Weekday())+6)%7, 0, 0, 0, 0, time.UTC)
+		return from, from.AddDate(0, 0, 7)
+	case Monthly:
+		from = time.Date(y, m, 1, 0, 0, 0, 0, time.UTC)
+		return from, from.AddDate(0, 1, 0)
+	default:
+		from = time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
+		return from, from.AddDate(0, 0, 1)
+	}
+}
+
+// Budget limits what an agent may spend in a period. What it has spent is not
+// kept here: it is computed from traces, see [Statistics.Spend].
+type Budget struct {
+	ID        string
+	Name      string // unique in the tenant
+	AgentID   string
+	AgentName string // the agent's present name, its last one when deleted
+	Period    BudgetPeriod
+	Limit     NanoUSD
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// BudgetCreate asks for a budget.
+type BudgetCreate struct {
+	Name    string
+	AgentID string
+	Period  BudgetPeriod
+	Limit   NanoUSD
+}
+
+// BudgetUpdate changes what is not nil.
+type BudgetUpdate struct {
+	Name    *string
+	AgentID *string
+	Period  *BudgetPeriod
+	Limit   *NanoUSD
+}
+
+// Budgets is the budgets of a tenant.
+type Budgets interface {
+	// ListBudgets returns all budgets, newest first.
+	ListBudgets(ctx context.Context) ([]Budget, error)
+	// GetBudget returns NotFound for an unknown id.
+	GetBudget(ctx context.Context, id string) (Budget, error)
+	// CreateBudget returns Conflict for a taken name, Invalid ("agentId") for an
+	// unknown agent.
+	CreateBudget(ctx context.Context, in BudgetCreate) (Budget, error)
+	// UpdateBudget returns NotFound, or as CreateBudget.
+	UpdateBudget(ctx context.Context, id string, up BudgetUpdate) (Budget, error)
+	// DeleteBudget returns NotFound for an unknown id.
+	DeleteBudget(ctx context.Context, id string) error
+}

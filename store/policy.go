@@ -1,0 +1,73 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// Policy is a governance rule of the control plane.
+type Policy struct {
+	ID                string
+	Name              string // unique in the tenant
+	Phase             string // "request", "response"
+	On                string // agent name, "*" for all
+	Condition         PolicyCondition
+	Action            string // "block", "redact", "warn"
+	RedactionStrategy string
+	Enabled           bool
+	FireCount         int64 // traces that say it fired
+	CreatedAt         time.Time
+	UpdatedAt         time.Time
+}
+
+// PolicyCondition says when a policy fires. Which fields matter depends on Type.
+type PolicyCondition struct {
+	Type      string
+	Threshold *float64
+	Entities  []string
+	ToolName  string // glob
+}
+
+// PolicyCreate asks for a policy.
+type PolicyCreate struct {
+	Name              string
+	Phase             string
+	On                string // "*" when empty
+	Condition         PolicyCondition
+	Action            string
+	RedactionStrategy string
+	Enabled           bool
+}
+
+// PolicyUpdate changes what is not nil.
+type PolicyUpdate struct {
+	Name              *string
+	Phase             *string
+	On                *string
+	Condition         *PolicyCondition
+	Action            *string
+	RedactionStrategy *string
+	Enabled           *bool
+}
+
+// PolicyFilter narrows a list of policies; zero fields do not.
+type PolicyFilter struct {
+	Phase   string
+	Enabled *bool
+}
+
+// Policies is the governance policies of a tenant.
+type Policies interface {
+	ListPolicies(ctx context.Context, f PolicyFilter, page Page) ([]Policy, int, error)
+	// GetPolicy returns NotFound for an unknown id.
+	GetPolicy(ctx context.Context, id string) (Policy, error)
+	// CreatePolicies makes all of them or none, in order. A name that is taken, or
+	// given twice, is a Conflict that names it.
+	CreatePolicies(ctx context.Context, in ...PolicyCreate) ([]Policy, error)
+	// UpdatePolicy returns NotFound, or Conflict for a taken name. check, when not
+	// nil, sees the policy as it would become, in the same transaction; its error is
+	// returned as it is and nothing is changed.
+	UpdatePolicy(ctx context.Context, id string, up PolicyUpdate, check func(Policy) error) (Policy, error)
+	// DeletePolicy returns NotFound for an unknown id.
+	DeletePolicy(ctx context.Context, id string) error
+}

@@ -1,0 +1,81 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// SLATarget is what an agent's latency and error rate are held to.
+type SLATarget struct {
+	ID               string
+	Name             string
+	AgentID          string
+	AgentName        string   // the agent's present name, its last one when deleted
+	P99LatencyMs     *float64 // nil: no latency target
+	ErrorRatePercent *float64 // nil: no error target
+	EvaluationPeriod string   // "1h", "24h", "7d", "30d"
+	CreatedAt        time.Time
+	UpdatedAt        time.Time
+}
+
+// SLACreate asks for an SLA target.
+type SLACreate struct {
+	Name             string
+	AgentID          string
+	P99LatencyMs     *float64
+	ErrorRatePercent *float64
+	EvaluationPeriod string
+}
+
+// SLAUpdate changes what is not nil.
+type SLAUpdate struct {
+	Name             *string
+	AgentID          *string
+	P99LatencyMs     *float64
+	ErrorRatePercent *float64
+	EvaluationPeriod *string
+}
+
+// SLAViolation is one breach of one target in one period. Figures that the type
+// does not concern may be nil.
+type SLAViolation struct {
+	ID              string
+	SLAID           string
+	SLAName         string
+	AgentName       string
+	PeriodStart     time.Time
+	PeriodEnd       time.Time
+	Type            string // "latency", "error_rate"
+	TargetP99Ms     *float64
+	ActualP99Ms     *float64
+	TargetErrorRate *float64
+	ActualErrorRate *float64
+	CreatedAt       time.Time
+}
+
+// ViolationFilter narrows a list of violations; zero fields do not.
+type ViolationFilter struct {
+	SLAID string
+	Since time.Time // PeriodEnd at or after
+}
+
+// SLAs is the SLA targets of a tenant and their violations.
+type SLAs interface {
+	// ListSLAs returns all targets, newest first.
+	ListSLAs(ctx context.Context) ([]SLATarget, error)
+	// GetSLA returns NotFound for an unknown id.
+	GetSLA(ctx context.Context, id string) (SLATarget, error)
+	// CreateSLA returns Invalid ("agentId") for an unknown agent.
+	CreateSLA(ctx context.Context, in SLACreate) (SLATarget, error)
+	// UpdateSLA returns NotFound, or as CreateSLA.
+	UpdateSLA(ctx context.Context, id string, up SLAUpdate) (SLATarget, error)
+	// DeleteSLA removes a target; its violations stay. NotFound: no such target.
+	DeleteSLA(ctx context.Context, id string) error
+
+	// RecordViolation keeps a violation unless one of the same SLAID, Type and
+	// PeriodStart exists; created says which. ID and CreatedAt are set by the store.
+	// Of concurrent calls one creates. An unknown SLAID is NotFound.
+	RecordViolation(ctx context.Context, v SLAViolation) (created bool, err error)
+	// ListViolations returns the newest first.
+	ListViolations(ctx context.Context, f ViolationFilter) ([]SLAViolation, error)
+}

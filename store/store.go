@@ -1,0 +1,97 @@
+// Package store holds the nouns of the control plane and the interfaces through
+// which the rest of the program reaches them: tenants, users, teams, agents,
+// budgets, SLA targets, policies, API keys, traces and their statistics.
+//
+// It owns the meaning of every operation: what is unique, what is atomic, how
+// lists are ordered, which error each method returns. Backends (store/bolt and
+// others) own how it is kept, and pass one conformance suite (store/storetest).
+// It leaves the wire format, permissions, prices and schedules to the server.
+//
+// All access to a tenant's data goes through [Store.Tenant], so a query without
+// a tenant does not compile. An id of another tenant is an unknown id.
+//
+// Lists are newest first by creation, stable under equal times, and carry the
+// exact total before paging. Times are UTC. Money is [NanoUSD]. Every method may
+// also return an error that is not an [*Error]: the backend failed, or ctx ended.
+// Everything is safe for concurrent use.
+package store
+
+import (
+	"context"
+	"io"
+)
+
+// Store is one opened store: all tenants, and what belongs to none of them.
+type Store interface {
+	Tenants
+	Leases
+
+	// Tenant is the only way to a tenant's data. It never fails: methods of a
+	// tenant that does not exist return NotFound.
+	Tenant(id string) Tenant
+
+	// Authenticate finds the API key whose secret has this SHA-256 digest. It
+	// returns Unauthorized when there is none, when its team has been deleted, and
+	// when the user that it was created for is deactivated or deleted. What was
+	// committed before the call is seen: a deleted key fails at once.
+	Authenticate(ctx context.Context, digest KeyDigest) (Credential, error)
+
+	// Ready reports why the store cannot take writes now: nil when it can. The
+	// failure of a commit is reported until a later commit succeeds.
+	Ready(ctx context.Context) error
+
+	// Info describes the store to an operator.
+	Info(ctx context.Context) (Info, error)
+
+	// Backup writes a consistent copy of the whole store to w while reads and
+	// writes go on, and returns its size in bytes.
+	Backup(ctx context.Context, w io.Writer) (int64, error)
+
+	// Close writes what is buffered, ends open streams with [ErrClosed] and
+	// releases the store. It waits for running calls; later calls return ErrClosed.
+	Close() error
+}
+
+// Tenant is everything that belongs to one tenant. Consumers should ask for the
+// small interface of the noun that they need.
+type Tenant interface {
+	// ID is the identifier that the tenant was asked for with.
+	ID() string
+
+	Users
+	Teams
+	Agents
+	Budgets
+	SLAs
+	Policies
+	Keys
+	Traces
+	Statistics
+	Idempotency
+	Housekeeping
+}
+
+// Info describes an opened store.
+type Info struct {
+	Backend       string // "bolt", "postgres"
+	Location      string // a path or a URL without secrets
+	SchemaVersion int
+	SizeBytes     int64 // on disk; 0 when the backend cannot tell
+}
+
+// Page selects a part of a list. A Limit of 0 or less means no limit; an Offset
+// beyond the end gives an empty page with the total. Callers clamp.
+type Page struct {
+	Limit  int
+	Offset int
+}
+
+// Bounds returns the half-open range of a list of n items that the page selects.
+func (p Page) Bounds(n int) (from, to int) {
+	from = min(max(p.Offset, 0), n)
+	to = n
+	if p.Limit > 0 && p.Limit < n-from {
+		to = from + p.Limit
+	}
+	return from, to
+}

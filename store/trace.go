@@ -1,0 +1,186 @@
+package store
+
+import (
+	"context"
+	"strconv"
+	"time"
+)
+
+// TraceStatus is the outcome of a traced request.
+type TraceStatus string
+
+// The trace states.
+const (
+	TraceSuccess TraceStatus = "success"
+	TraceError   TraceStatus = "error"
+)
+
+// Trace is one proxied request. Its identity is (tenant, ID).
+type Trace struct {
+	ID            string // given by the producer; made by the store when empty
+	AgentID       string // empty for an agent that is known by name alone
+	AgentName     string
+	Status        TraceStatus
+	Blocked       bool // a policy blocked the request; Status is then error
+	Environment   string
+	SessionID     string
+	ModelProvider string
+	ModelName     string
+	ToolName      string
+	InputTokens   int64
+	OutputTokens  int64
+	Cost          NanoUSD
+	Duration      time.Duration
+	// InjectionScore is between 0 and 1.
+	InjectionScore float64
+	PIIDetected    []string
+	PoliciesFired  []PolicyFired
+	// CreatedAt is the producer's start time; the time of receipt when zero, and at
+	// most MaxAhead after it.
+	CreatedAt     time.Time
+	QualityScores []QualityScore // nil in list items and streams
+	Spans         []Span         // nil in list items and streams
+}
+
+// MaxAhead is how far a trace's CreatedAt may lie after its receipt; what lies
+// further ahead is set to receipt plus MaxAhead.
+const MaxAhead = 5 * time.Minute
+
+// PolicyFired is a policy that acted on a request.
+type PolicyFired struct {
+	ID     string
+	Name   string
+	Action string
+}
+
+// QualityScore is one scorer's judgement of an answer.
+type QualityScore struct {
+	Scorer string
+	Score  float64
+}
+
+// Span is a stage of a request.
+type Span struct {
+	Stage    string
+	Duration time.Duration
+}
+
+// TraceFilter narrows a list of traces; nil and zero fields do not.
+type TraceFilter struct {
+	AgentID           string
+	Status            TraceStatus
+	Environment       string
+	Start             time.Time // inclusive
+	End               time.Time // inclusive
+	MinCost           *NanoUSD  // inclusive
+	MaxCost           *NanoUSD  // inclusive
+	MinInjectionScore *float64  // inclusive
+}
+
+// Match reports whether a trace passes the filter. Backends that filter
+// otherwise must agree with it.
+func (f *TraceFilter) Match(t *Trace) bool {
+	return (f.AgentID == "" || f.AgentID == t.AgentID) &&
+		(f.Status == "" || f.Status == t.Status) &&
+		(f.Environment == "" || f.Environment == t.Environment) &&
+		(f.Start.IsZero() || !t.CreatedAt.Before(f.Start)) &&
+		(f.End.IsZero() || !t.CreatedAt.After(f.End)) &&
+		(f.MinCost == nil || t.Cost >= *f.MinCost) &&
+		(f.MaxCost == nil || t.Cost <= *f.MaxCost) &&
+		(f.MinInjectionScore == nil || t.InjectionScore >= *f.MinInjectionScore)
+}
+
+// IngestResult says what became of a batch. The three add up to its length.
+type IngestResult struct {
+	Accepted   int
+	Duplicates int // the id is stored already, or stands earlier in the batch
+	// Expired traces are older than what retention has already removed. They are
+	// neither stored nor counted: whether they are duplicates can no longer be told.
+	Expired int
+}
+
+// Limits of a trace that every backend enforces.
+const (
+	MaxIngestBatch = 1000    // traces in one Ingest
+	MaxTraceID     = 128     // bytes
+	MaxTraceString = 1024    // bytes of any other string
+	MaxTraceList   = 128     // elements of any list
+	MaxTraceTokens = 1 << 40 // input or output tokens
+)
+
+// DefaultMaxAutoAgents is how many agents of a tenant may have been registered by
+// traces when a backend is not told otherwise.
+const DefaultMaxAutoAgents = 1000
+
+// Cursor is a place in a tenant's commit order. Zero is before everything.
+type Cursor uint64
+
+// String is the cursor as it is sent to clients.
+func (c Cursor) String() string { return strconv.FormatUint(uint64(c), 10) }
+
+// ParseCursor reads what String wrote; ok is false for anything else.
+func ParseCursor(s string) (c Cursor, ok bool) {
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil || strconv.FormatUint(n, 10) != s {
+		return 0, false
+	}
+	return Cursor(n), true
+}
+
+// TraceEvent is a committed trace with its place in commit order.
+type TraceEvent struct {
+	Cursor Cursor
+	Trace  Trace
+}
+
+// StreamOptions asks for a stream of committed traces.
+type StreamOptions struct {
+	After  *Cursor // resume after this; nil: only what is committed from now on
+	Filter TraceFilter
+	// MaxLag ends the stream with ErrTooSlow when more commits than this lie between
+	// the reader and the newest; 0: never. What lay behind when the stream was opened
+	// does not count.
+	MaxLag int
+	// Batch bounds the events of one Next; 0: 256.
+	Batch int
+}
+
+// TraceStream reads committed traces in commit order. It holds no queue: ingest
+// neither waits for it nor keeps anything for it.
+type TraceStream interface {
+	// Next waits for at least one trace that matches, at most until ctx ends. It
+	// returns ErrTooSlow, ErrClosed, or ctx's error; after ctx's error it may be
+	// called again and nothing is lost.
+	Next(ctx context.Context) ([]TraceEvent, error)
+	// Cursor is the place up to which everything has been read, also what the filter
+	// left out: the place to resume from.
+	Cursor() Cursor
+	// Close ends the stream. Next must not be running.
+	Close()
+}
+
+// Traces is the traces of a tenant.
+type Traces interface {
+	// Ingest stores a batch durably, and in the same transaction registers agents
+	// that it names for the first time, counts their tools, the policies that fired
+	// and the rollups. Traces are de-duplicated by ID. When it returns nil the batch
+	// is on disk and is seen by every later read; on any error nothing of it is kept.
+	//
+	// A trace names its agent by AgentID, or by AgentName: one that is not known is
+	// registered, up to the backend's bound, and beyond it the trace is kept under
+	// the name alone. Where AgentID is given the agent's own name is stored.
+	//
+	// Invalid, with Fields keyed as "traces[3].agentId": an unknown AgentID, no
+	// agent, a Status that is neither success nor error, or a limit broken. A batch
+	// above MaxIngestBatch is Invalid.
+	Ingest(ctx context.Context, batch []Trace) (IngestResult, error)
+	// ListTraces returns traces by CreatedAt, newest first, then by commit order,
+	// and the exact total. Spans and quality scores are left out.
+	ListTraces(ctx context.Context, f TraceFilter, page Page) ([]Trace, int, error)
+	// GetTrace returns everything of a trace; NotFound for an unknown id.
+	GetTrace(ctx context.Context, id string) (Trace, error)
+	// StreamTraces opens a stream of committed traces. A cursor that lies ahead of
+	// the newest commit (of another store, or of one restored from a backup) is
+	// treated as the newest.
+	StreamTraces(ctx context.Context, opts StreamOptions) (TraceStream, error)
+}

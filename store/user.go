@@ -1,0 +1,95 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// UserStatus is the state of a user.
+type UserStatus string
+
+// The states of a user.
+const (
+	UserInvited     UserStatus = "invited"     // named by a team, not yet announced by the identity provider
+	UserActive      UserStatus = "active"      //
+	UserDeactivated UserStatus = "deactivated" // its keys answer 401 until it is reactivated
+	UserDeleted     UserStatus = "deleted"     // a tombstone
+)
+
+// DefaultRole is the role of a provisioned user and of a member added without one.
+const DefaultRole = "member"
+
+// User is a person. Its id is the identity provider's, or one of ours while invited.
+type User struct {
+	ID          string
+	Email       string // lower case; empty when not known
+	DisplayName string
+	Role        string
+	Status      UserStatus
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+	// LastSessionEndedAt is the time of the newest session.terminated, zero for none.
+	LastSessionEndedAt time.Time
+}
+
+// UserEventType is the type of an identity event.
+type UserEventType string
+
+// The identity events with effects (control-plane specification, Events).
+const (
+	UserCreated       UserEventType = "user.created"
+	UserUpdated       UserEventType = "user.updated"
+	UserRemoved       UserEventType = "user.deleted"
+	UserSuspended     UserEventType = "user.deactivated"
+	UserReactivated   UserEventType = "user.reactivated"
+	SessionTerminated UserEventType = "session.terminated"
+)
+
+// UserEvent is a signed event of the identity provider, already verified.
+type UserEvent struct {
+	Type        UserEventType // an unknown type is recorded and has no effect
+	CreatedAt   time.Time     // orders the events of one user
+	UserID      string
+	Email       string
+	DisplayName string
+	OrgID       string
+}
+
+// UserEventOutcome says what an event did.
+type UserEventOutcome struct {
+	Applied bool // false: a replay, older than what is known, or an unknown type
+	User    User // the user after it; zero for unknown types
+	// KeysDeleted and MembershipsDeleted count what a user.deleted removed.
+	KeysDeleted        int
+	MembershipsDeleted int
+}
+
+// Users is the people of a tenant.
+type Users interface {
+	// GetUser returns NotFound for an unknown id and for a tombstone.
+	GetUser(ctx context.Context, id string) (User, error)
+	// ApplyUserEvent applies and records an identity event in one transaction.
+	//
+	// Events are ordered per user by CreatedAt, profile (created, updated) and state
+	// (created, deactivated, reactivated, deleted) each for itself: an event older
+	// than the newest applied one of its sort changes nothing, so retries and late
+	// deliveries never undo a newer event. Under equal times the order is created,
+	// updated, deactivated, reactivated, deleted. A deletion removes the user's keys
+	// and memberships and leaves a tombstone that only a newer user.created lifts.
+	// An unknown user is provisioned by any event but session.terminated, in the
+	// state that the event implies; an invited user with the event's id or e-mail
+	// address is linked: it takes the event's id, its memberships and keys move along.
+	//
+	// An empty UserID or a zero CreatedAt is Invalid.
+	ApplyUserEvent(ctx context.Context, ev UserEvent) (UserEventOutcome, error)
+	// ListUserEvents returns recorded events, newest first by time of receipt.
+	ListUserEvents(ctx context.Context, page Page) ([]RecordedEvent, int, error)
+}
+
+// RecordedEvent is an identity event as it was received.
+type RecordedEvent struct {
+	ID         string
+	ReceivedAt time.Time
+	Applied    bool
+	Event      UserEvent
+}

@@ -1,0 +1,207 @@
+package audit
+
+import (
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"svc/gateway/diag"
+)
+
+// Config is the audit section of the gateway file (gateway specification,
+// audit; Events, Audit records). All of it reloads.
+type Config struct {
+	// Path is the file that lines are appended to.
+	Path string `yaml:"path"`
+	// MaxSizeMB is the size in MiB at which the file is rotated; 0 never
+	// rotates.
+	MaxSizeMB int `yaml:"max_size_mb"`
+	// MaxBackups is how many rotated files are kept; 0 keeps all.
+	MaxBackups int `yaml:"max_backups"`
+	// Fsync says when lines reach the disk itself: never (the operating system
+	// decides), interval, or always (before the answer is sent).
+	Fsync string `yaml:"fsync"`
+	// FsyncInterval is the longest a line waits for the disk with fsync:
+	// interval.
+	FsyncInterval time.Duration `yaml:"fsync_interval"`
+	// Chain links each line to the one before it by a SHA-256 hash.
+	Chain bool `yaml:"chain"`
+	// CheckpointKeyFile is an Ed25519 private key (PEM, PKCS#8, mode 0600) that
+	// signs checkpoints; empty leaves them unsigned.
+	CheckpointKeyFile string `yaml:"checkpoint_key_file" env:"true"`
+	// CheckpointInterval is the time between checkpoints while lines are
+	// written.
+	CheckpointInterval time.Duration `yaml:"checkpoint_interval"`
+	// Frames is matched (a line for each frame that a rule matched, and for
+	// each frame of listen streams) or all.
+	Frames string `yaml:"frames"`
+	// OnWriteError is refuse (requests whose line cannot be written fail) or
+	// count (they pass, and the lost lines are counted).
+	OnWriteError string `yaml:"on_write_error"`
+	// Sinks receive a copy of each line; they may lose some.
+	Sinks []SinkConfig `yaml:"sinks"`
+}
+
+// SinkConfig is one entry of audit.sinks.
+type SinkConfig struct {
+	// Type is http or syslog.
+	Type string `yaml:"type"`
+	// URL is where lines go: http:// or https:// for http; udp://host:port,
+	// tcp://host:port or unix:///path for syslog.
+	URL string `yaml:"url" env:"true"`
+	// Headers are sent with each http request.
+	Headers map[string]string `yaml:"headers" env:"true"`
+	// Buffer is how many lines may wait; further ones are dropped and counted.
+	Buffer int `yaml:"buffer"`
+	// Batch is how many lines one http request carries at most.
+	Batch int `yaml:"batch"`
+	// Timeout bounds one delivery.
+	Timeout time.Duration `yaml:"timeout"`
+}
+
+// Values of the enumerated fields.
+const (
+	FsyncNever    = "never"
+	FsyncInterval = "interval"
+	FsyncAlways   = "always"
+
+	FramesMatched = "matched"
+	FramesAll     = "all"
+
+	OnErrorRefuse = "refuse"
+	OnErrorCount  = "count"
+
+	SinkHTTP   = "http"
+	SinkSyslog = "syslog"
+	SinkOTLP   = "otlp"
+)
+
+// SetDefaults fills in the defaults of absent fields.
+func (c *Config) SetDefaults() {
+	c.Path = "audit.jsonl"
+	c.MaxSizeMB = 100
+	c.MaxBackups = 30
+	c.Fsync = FsyncInterval
+	c.FsyncInterval = time.Second
+	c.Chain = true
+	c.CheckpointInterval = time.Minute
+	c.Frames = FramesMatched
+	c.OnWriteError = OnErrorRefuse
+}
+
+// SetDefaults fills in the defaults of absent fields.
+func (c *SinkConfig) SetDefaults() {
+	c.Buffer = 10_000
+	c.Batch = 500
+	c.Timeout = 5 * time.Second
+}
+
+const (
+	maxSizeMB  = 1 << 20
+	maxBackups = 100_000
+	maxBuffer  = 1_000_000
+	maxBatch   = 10_000
+	maxSinks   = 16
+)
+
+// Validate reports what is wrong with the section; it opens no file.
+func (c *Config) Validate(at diag.At) {
+	if c.Path == "" || strings.HasSuffix(c.Path, "/") || strings.ContainsRune(c.Path, 0) {
+		at.Field("path").Errorf("audit-path", "must name a file")
+	}
+	between(at.Field("max_size_mb"), c.MaxSizeMB, 0, maxSizeMB)
+	between(at.Field("max_backups"), c.MaxBackups, 0, maxBackups)
+	oneOf(at.Field("fsync"), c.Fsync, FsyncNever, FsyncInterval, FsyncAlways)
+	oneOf(at.Field("frames"), c.Frames, FramesMatched, FramesAll)
+	oneOf(at.Field("on_write_error"), c.OnWriteError, OnErrorRefuse, OnErrorCount)
+	if c.FsyncInterval < 10*time.Millisecond || c.FsyncInterval > time.Hour {
+		at.Field("fsync_interval").Errorf("audit-range", "must be between 10ms and 1h, is %s", c.FsyncInterval)
+	}
+	if c.CheckpointInterval < time.Second || c.CheckpointInterval > 24*time.Hour {
+		at.Field("checkpoint_interval").Errorf("audit-range", "must be between 1s and 24h, is %s", c.CheckpointInterval)
+	}
+	if c.CheckpointKeyFile != "" && !c.Chain {
+		at.Field("checkpoint_key_file").Hint("set audit.chain to true").
+			Errorf("audit-checkpoint", "a checkpoint signs the chain, and the chain is off")
+	}
+	if len(c.Sinks) > maxSinks {
+		at.Field("sinks").Errorf("audit-sinks", "at most %d sinks, are %d", maxSinks, len(c.Sinks))
+	}
+	for i := range c.Sinks {
+		c.Sinks[i].Validate(at.Field("sinks").Index(i))
+	}
+}
+
+// Validate reports what is wrong with one sink.
+func (c *SinkConfig) Validate(at diag.At) {
+	between(at.Field("buffer"), c.Buffer, 1, maxBuffer)
+	between(at.Field("batch"), c.Batch, 1, maxBatch)
+	if c.Timeout < 10*time.Millisecond || c.Timeout > time.Minute {
+		at.Field("timeout").Errorf("audit-range", "must be between 10ms and 1m, is %s", c.Timeout)
+	}
+	for name, value := range c.Headers {
+		if !headerName(name) || strings.ContainsAny(value, "\r\n\x00") {
+			at.Field("headers").Field(name).Errorf("audit-sink-header", "is not a header that can be sent")
+		}
+	}
+	switch c.Type {
+	case SinkHTTP, SinkSyslog:
+	case SinkOTLP:
+		at.Field("type").Hint("use http or syslog").
+			Errorf("audit-sink-type", "otlp sinks are not supported by this build")
+		return
+	default:
+		oneOf(at.Field("type"), c.Type, SinkHTTP, SinkSyslog)
+		return
+	}
+	u, err := url.Parse(c.URL)
+	if err != nil || c.URL == "" {
+		at.Field("url").Errorf("audit-sink-url", "must be a URL")
+		return
+	}
+	if c.Type == SinkHTTP {
+		if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			at.Field("url").Errorf("audit-sink-url", "must be an http or https URL with a host")
+		}
+		return
+	}
+	if len(c.Headers) > 0 {
+		at.Field("headers").Errorf("audit-sink-header", "a syslog sink sends no headers")
+	}
+	switch u.Scheme {
+	case "udp", "tcp":
+		if _, _, err := net.SplitHostPort(u.Host); err != nil || u.Path != "" {
+			at.Field("url").Errorf("audit-sink-url", "must be %s://host:port", u.Scheme)
+		}
+	case "unix":
+		if u.Host != "" || !strings.HasPrefix(u.Path, "/") {
+			at.Field("url").Errorf("audit-sink-url", "must be unix:///absolute/path")
+		}
+	default:
+		at.Field("url").Errorf("audit-sink-url", "must start with udp://, tcp:// or unix://")
+	}
+}
+
+func between(at diag.At, got, low, high int) {
+	if got < low || got > high {
+		at.Errorf("audit-range", "must be between %d and %d, is %d", low, high, got)
+	}
+}
+
+func oneOf(at diag.At, got string, allowed ...string) {
+	if !slices.Contains(allowed, got) {
+		at.Errorf("audit-value", "must be one of %s, is %q", strings.Join(allowed, ", "), got)
+	}
+}
+
+func headerName(s string) bool {
+	if s == "" || len(s) > 128 || http.CanonicalHeaderKey(s) == "Host" {
+		return false
+	}
+	return strings.IndexFunc(s, func(r rune) bool {
+		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+	}) < 0
+}

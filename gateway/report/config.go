@@ -1,0 +1,177 @@
+package report
+
+import (
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"svc/gateway/diag"
+	"svc/server/api"
+)
+
+// Config is the control_plane section of the gateway file.
+type Config struct {
+	// URL is the base URL of the control plane; empty means there is none.
+	URL string `yaml:"url" env:"true"`
+	// IngestKey is an API key of scope ingest.
+	IngestKey string `yaml:"ingest_key" env:"true"`
+	// Environment is the environment that traces and policies are filed under.
+	Environment string `yaml:"environment" env:"true"`
+	// Agent is the agent that requests count for; the principal when empty.
+	Agent string `yaml:"agent" env:"true"`
+	// Agents maps a principal to its agent and goes before Agent.
+	Agents map[string]string `yaml:"agents"`
+	// Traces says what is reported.
+	Traces TracesConfig `yaml:"traces"`
+	// Governance fetches the policies of the control plane.
+	Governance GovernanceConfig `yaml:"governance"`
+}
+
+// TracesConfig is control_plane.traces.
+type TracesConfig struct {
+	// Enabled reports requests as traces.
+	Enabled bool `yaml:"enabled"`
+	// Methods narrows the requests that become traces; empty means all but
+	// ping.
+	Methods []string `yaml:"methods"`
+	// MaxBacklog is how many audit lines that are not yet reported rotation
+	// spares beyond audit.max_backups; past it the oldest files go and their
+	// traces are dropped and counted. 0 spares none.
+	MaxBacklog int `yaml:"max_backlog"`
+	// BatchSize is how many traces one request carries at most.
+	BatchSize int `yaml:"batch_size"`
+	// FlushInterval is how long a trace waits for others at most.
+	FlushInterval time.Duration `yaml:"flush_interval"`
+	// Timeout bounds one request to the control plane.
+	Timeout time.Duration `yaml:"timeout"`
+}
+
+// GovernanceConfig is control_plane.governance.
+type GovernanceConfig struct {
+	// Enabled fetches and enforces the policies of the control plane.
+	Enabled bool `yaml:"enabled"`
+	// RefreshInterval is the time between fetches.
+	RefreshInterval time.Duration `yaml:"refresh_interval"`
+	// FailOpen lets requests pass while no bundle was ever fetched.
+	FailOpen bool `yaml:"fail_open"`
+}
+
+// Active tells whether traces are reported.
+func (c *Config) Active() bool { return c.URL != "" && c.Traces.Enabled }
+
+// SetDefaults fills in the defaults of absent fields.
+func (c *Config) SetDefaults() {
+	c.Environment = "production"
+	c.Traces.SetDefaults()
+	c.Governance.SetDefaults()
+}
+
+// SetDefaults fills in the defaults of absent fields.
+func (c *TracesConfig) SetDefaults() {
+	c.Enabled = true
+	c.MaxBacklog = 5_000_000
+	c.BatchSize = 500
+	c.FlushInterval = time.Second
+	c.Timeout = 30 * time.Second
+}
+
+// SetDefaults fills in the defaults of absent fields.
+func (c *GovernanceConfig) SetDefaults() { c.RefreshInterval = 30 * time.Second }
+
+const (
+	maxAgents  = 10_000
+	maxMethods = 256
+)
+
+// Validate reports what is wrong with the section; it asks no network.
+func (c *Config) Validate(at diag.At) {
+	if c.URL == "" {
+		if c.IngestKey != "" || c.Governance.Enabled {
+			at.Field("url").Errorf("control-plane-url", "is required")
+		}
+	} else {
+		c.validateURL(at)
+	}
+	name(at.Field("environment"), c.Environment)
+	name(at.Field("agent"), c.Agent)
+	if len(c.Agents) > maxAgents {
+		at.Field("agents").Errorf("control-plane-agents", "at most %d entries, are %d", maxAgents, len(c.Agents))
+	}
+	for principal, agent := range c.Agents {
+		here := at.Field("agents").Field(principal)
+		if principal == "" || agent == "" {
+			here.Errorf("control-plane-agents", "must map a principal to an agent name")
+		}
+		name(here, agent)
+	}
+	c.Traces.Validate(at.Field("traces"))
+	if d := c.Governance.RefreshInterval; d < time.Second || d > 24*time.Hour {
+		at.Field("governance").Field("refresh_interval").
+			Errorf("control-plane-range", "must be between 1s and 24h, is %s", d)
+	}
+}
+
+func (c *Config) validateURL(at diag.At) {
+	u, err := url.Parse(c.URL)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		at.Field("url").Errorf("control-plane-url", "must be an http or https URL with a host")
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		at.Field("url").Errorf("control-plane-url", "must be a base URL: no user, query or fragment")
+	case u.Scheme == "http" && !loopback(u.Hostname()):
+		at.Field("url").Hint("use https").
+			Warnf("control-plane-insecure", "sends the ingest key in the clear")
+	}
+	switch {
+	case !c.Traces.Enabled && !c.Governance.Enabled:
+	case c.IngestKey == "":
+		at.Field("ingest_key").Hint("make one with `svc keys create --scope ingest`, and set it as ${NAME}").
+			Errorf("control-plane-key", "is required with control_plane.url")
+	case strings.ContainsFunc(c.IngestKey, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
+		at.Field("ingest_key").Errorf("control-plane-key", "must be visible ASCII without spaces")
+	case !strings.HasPrefix(c.IngestKey, "svc_ingest_"):
+		at.Field("ingest_key").Hint("an ingest key is all that the gateway needs").
+			Warnf("control-plane-key", "is not a key of scope ingest (svc_ingest_…)")
+	}
+}
+
+// Validate reports what is wrong with the section.
+func (c *TracesConfig) Validate(at diag.At) {
+	if len(c.Methods) > maxMethods {
+		at.Field("methods").Errorf("control-plane-methods", "at most %d entries, are %d", maxMethods, len(c.Methods))
+	}
+	for i, m := range c.Methods {
+		if m == "" {
+			at.Field("methods").Index(i).Errorf("control-plane-methods", "must not be empty")
+		}
+	}
+	between(at.Field("max_backlog"), c.MaxBacklog, 0, 1_000_000_000)
+	between(at.Field("batch_size"), c.BatchSize, 1, api.MaxTraceBatch)
+	if c.FlushInterval < 10*time.Millisecond || c.FlushInterval > time.Minute {
+		at.Field("flush_interval").Errorf("control-plane-range", "must be between 10ms and 1m, is %s", c.FlushInterval)
+	}
+	if c.Timeout < 100*time.Millisecond || c.Timeout > 10*time.Minute {
+		at.Field("timeout").Errorf("control-plane-range", "must be between 100ms and 10m, is %s", c.Timeout)
+	}
+}
+
+func name(at diag.At, s string) {
+	if len(s) > api.MaxName {
+		at.Errorf("control-plane-name", "is longer than %d bytes", api.MaxName)
+	}
+}
+
+func between(at diag.At, got, low, high int) {
+	if got < low || got > high {
+		at.Errorf("control-plane-range", "must be between %d and %d, is %d", low, high, got)
+	}
+}
+
+func loopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}

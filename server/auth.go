@@ -1,0 +1,124 @@
+package server
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+
+	"svc/server/api"
+	"svc/store"
+)
+
+// Bounds of the random part of a key that we are given, in characters. Those
+// that we make have 43: 256 random bits.
+const (
+	minSecret = 32
+	maxSecret = 128
+)
+
+// NewSecret makes the text of an API key: the prefix of its scope and 256
+// random bits (control-plane specification, API keys, 2).
+func NewSecret(scope store.KeyScope) string {
+	var b [32]byte
+	_, _ = rand.Read(b[:]) // never fails since Go 1.24
+	return api.KeyPrefixes[string(scope)] + base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// SecretScope says which scope a key's text claims, and whether the text has
+// the form of a key at all: a known prefix, then 32 to 128 characters of
+// A-Z, a-z, 0-9, _ and -.
+func SecretScope(secret string) (store.KeyScope, error) {
+	for _, scope := range api.KeyScopes {
+		random, ok := strings.CutPrefix(secret, api.KeyPrefixes[scope])
+		if !ok {
+			continue
+		}
+		if len(random) < minSecret || len(random) > maxSecret || !isBase64URL(random) {
+			return "", fmt.Errorf("the part after %s must be %d to %d characters of A-Z, a-z, 0-9, _ and -",
+				api.KeyPrefixes[scope], minSecret, maxSecret)
+		}
+		return store.KeyScope(scope), nil
+	}
+	return "", fmt.Errorf("an API key begins with svc_api_, svc_agent_ or svc_ingest_")
+}
+
+// SecretPrefix is what may be shown of a key after its creation: the prefix of
+// its scope and four more characters.
+func SecretPrefix(secret string) string {
+	scope, err := SecretScope(secret)
+	if err != nil {
+		return ""
+	}
+	return secret[:len(api.KeyPrefixes[string(scope)])+4]
+}
+
+func isBase64URL(s string) bool {
+	return strings.IndexFunc(s, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '-'
+	}) < 0
+}
+
+// authenticate finds out whose request this is, by its one Authorization
+// header. The store is asked every time: what was deleted or deactivated
+// before the request began is refused. Every reason to refuse looks the same.
+func (s *Server) authenticate(c *call) error {
+	values := c.Header.Values("Authorization")
+	if len(values) != 1 {
+		return errUnauthorized
+	}
+	scheme, secret, _ := strings.Cut(values[0], " ")
+	secret = strings.Trim(secret, " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return errUnauthorized
+	}
+	scope, err := SecretScope(secret)
+	if err != nil {
+		return errUnauthorized
+	}
+	cred, err := s.store.Authenticate(c.Context(), store.DigestKey(secret))
+	switch {
+	case store.KindOf(err) == store.Unauthorized:
+		return errUnauthorized
+	case err != nil:
+		return fmt.Errorf("authenticate: %w", err)
+	case cred.Key.Scope != scope:
+		return errUnauthorized
+	}
+	c.key, c.team, c.tenant = cred.Key, cred.Team, s.store.Tenant(cred.TenantID)
+	c.tenant.TouchKey(c.key.ID, c.now)
+	return nil
+}
+
+// permit checks the key against the route: its scope first, then the scopes of
+// the team that limits it, if any.
+func (c *call) permit() error {
+	if !slices.Contains(c.route.keys, c.key.Scope) {
+		return forbidden("a key of scope %s may not call this endpoint", c.key.Scope)
+	}
+	if c.team == nil || len(c.route.team) == 0 {
+		return nil
+	}
+	for _, scope := range c.route.team {
+		if slices.Contains(c.team.Scopes, scope) {
+			return nil
+		}
+	}
+	return forbidden("the team that this key is limited to lacks the scope %s", strings.Join(c.route.team, " or "))
+}
+
+// holds returns the first of the team scopes that the calling key does not
+// hold itself; empty when it holds them all. A key without a team holds every
+// one. What a key does not hold it must not pass on.
+func (c *call) holds(scopes []string) (missing string) {
+	if c.team == nil {
+		return ""
+	}
+	for _, scope := range scopes {
+		if !slices.Contains(c.team.Scopes, scope) {
+			return scope
+		}
+	}
+	return ""
+}

@@ -1,0 +1,210 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
+)
+
+const (
+	// maxDepth bounds the nesting of a body; the deepest documented one has 5.
+	maxDepth = 32
+	// maxDetails bounds the entries of one details object.
+	maxDetails = 50
+)
+
+// encodeOptions keep the meaning that the wire types give to omitempty.
+var encodeOptions = jsonv1.OmitEmptyWithLegacySemantics(true)
+
+// encode turns a wire value into JSON. A nil slice becomes [], never null. The
+// wire types hold nothing that cannot be encoded; if one ever does, the client
+// gets an error body rather than half an answer.
+func encode(v any) []byte {
+	b, err := json.Marshal(v, encodeOptions)
+	if err != nil {
+		return []byte(`{"error":"internal server error"}`)
+	}
+	return b
+}
+
+// decodeStrict reads body into the struct v points to: one JSON object in
+// valid UTF-8 with no duplicate, unknown or null member, no wrong type, no
+// NUL in a string and nothing after it. The error is a 400 whose details name
+// every offending member by its path.
+func decodeStrict(body []byte, v any) error {
+	if len(bytes.TrimSpace(body)) == 0 {
+		return &failure{400, "the request body is empty; a JSON object is expected", nil}
+	}
+	err := json.Unmarshal(body, v, json.RejectUnknownMembers(true))
+	if err == nil && !bytes.Contains(body, []byte("null")) && !bytes.Contains(body, []byte(`\u0000`)) {
+		return nil
+	}
+	found, serr := inspect(body)
+	if serr != nil {
+		return serr
+	}
+	if err != nil {
+		explain(body, reflect.TypeOf(v).Elem(), found)
+	}
+	switch {
+	case len(found) > 0:
+		return invalid(found)
+	case err != nil: // cannot be put down to a member
+		return &failure{400, "the request body does not have the expected form", nil}
+	}
+	return nil
+}
+
+// inspect walks body once. It refuses what is not one JSON object, and returns
+// the paths of nulls and of strings that hold a NUL.
+func inspect(body []byte) (map[string]string, error) {
+	found := map[string]string{}
+	d := jsontext.NewDecoder(bytes.NewReader(body))
+	if k := d.PeekKind(); k != '{' && k != 0 {
+		return nil, &failure{400, "the request body must be a JSON object", nil}
+	}
+	for {
+		tok, err := d.ReadToken()
+		if errors.Is(err, io.EOF) {
+			return found, nil
+		}
+		if err != nil {
+			return nil, malformed(err)
+		}
+		if d.StackDepth() > maxDepth {
+			return nil, &failure{400, fmt.Sprintf("the request body is nested deeper than %d levels", maxDepth), nil}
+		}
+		if len(found) >= maxDetails {
+			continue
+		}
+		switch tok.Kind() {
+		case 'n':
+			found[memberPath(d.StackPointer())] = "must not be null"
+		case '"':
+			if strings.IndexByte(tok.String(), 0) >= 0 {
+				found[memberPath(d.StackPointer())] = "must not contain NUL"
+			}
+		case '}':
+			if d.StackDepth() == 0 {
+				if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
+					return nil, &failure{400, "the request body goes on after its JSON object", nil}
+				}
+				return found, nil
+			}
+		}
+	}
+}
+
+// malformed says where a body stops being JSON; a duplicate member is named.
+func malformed(err error) error {
+	var se *jsontext.SyntacticError
+	if !errors.As(err, &se) {
+		return &failure{400, "the request body is not valid JSON", nil}
+	}
+	if errors.Is(se.Err, jsontext.ErrDuplicateName) {
+		return invalidField(memberPath(se.JSONPointer), "is given twice")
+	}
+	return &failure{400, fmt.Sprintf("the request body is not valid JSON at byte %d", se.ByteOffset), nil}
+}
+
+// explain decodes each member of body by itself, so that all that are wrong
+// are named, not only the first. body has passed inspect.
+func explain(body []byte, t reflect.Type, found map[string]string) {
+	d := jsontext.NewDecoder(bytes.NewReader(body))
+	if _, err := d.ReadToken(); err != nil {
+		return
+	}
+	for d.PeekKind() == '"' && len(found) < maxDetails {
+		name, err := d.ReadValue()
+		if err != nil {
+			return
+		}
+		one := append(append([]byte{'{'}, name...), ':')
+		value, err := d.ReadValue()
+		if err != nil {
+			return
+		}
+		one = append(append(one, value...), '}')
+		var se *json.SemanticError
+		if err := json.Unmarshal(one, reflect.New(t).Interface(), json.RejectUnknownMembers(true)); errors.As(err, &se) {
+			path := memberPath(se.JSONPointer)
+			if _, ok := found[path]; !ok {
+				found[path] = expectation(se)
+			}
+		}
+	}
+}
+
+// expectation says what a member should have been.
+func expectation(se *json.SemanticError) string {
+	if errors.Is(se.Err, json.ErrUnknownName) {
+		return "unknown field"
+	}
+	t := se.GoType
+	for t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t == nil {
+		return "has the wrong type"
+	}
+	if t == reflect.TypeFor[time.Time]() {
+		return "must be an ISO 8601 timestamp such as 2026-01-31T09:30:00Z"
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return "must be a string"
+	case reflect.Bool:
+		return "must be true or false"
+	case reflect.Float32, reflect.Float64:
+		return "must be a number"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return "must be an integer"
+	case reflect.Slice, reflect.Array:
+		return "must be an array"
+	case reflect.Struct, reflect.Map:
+		return "must be an object"
+	}
+	return "has the wrong type"
+}
+
+// memberPath writes a JSON pointer the way details are keyed:
+// /traces/3/status becomes traces[3].status. Names come from the client and
+// are cut to a bounded length.
+func memberPath(p jsontext.Pointer) string {
+	var b strings.Builder
+	for tok := range p.Tokens() {
+		if n, err := strconv.ParseUint(tok, 10, 32); err == nil && b.Len() > 0 {
+			fmt.Fprintf(&b, "[%d]", n)
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte('.')
+		}
+		b.WriteString(cut(tok, 64))
+		if b.Len() > 256 {
+			break
+		}
+	}
+	if b.Len() == 0 {
+		return "body"
+	}
+	return b.String()
+}
+
+// cut shortens s to at most n bytes at a character boundary.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
+}

@@ -1,0 +1,264 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"svc/server/api"
+	"svc/store"
+)
+
+// call is one request as its handler sees it: who asks, on which tenant, and
+// where the answer goes. The tenant is the receiver of every query, so that
+// none can forget it.
+type call struct {
+	*http.Request
+	w     *writer
+	id    string // request id, as in X-Request-Id
+	now   time.Time
+	route *route // nil when no route matched
+
+	// On routes that need a key:
+	key    store.Key
+	team   *store.Team // what the key is limited to; nil for no limit
+	tenant store.Tenant
+
+	read []byte // the body, once read
+
+	// The answer. Handlers set it and serve sends it, so that an answer can
+	// be kept for a retry before the client has it.
+	status int
+	body   []byte
+	keep   []byte // what a retry gets instead of body, where they differ
+}
+
+// writer notes whether an answer has begun.
+type writer struct {
+	http.ResponseWriter
+	began bool
+}
+
+func (w *writer) WriteHeader(status int) {
+	w.began = true
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *writer) Write(b []byte) (int, error) {
+	w.began = true
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// serve is the path of every request under /api; res is nil when no route has
+// the path.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, res *resource) {
+	c := &call{Request: r, w: &writer{ResponseWriter: w}, id: w.Header().Get("X-Request-Id"), now: s.now()}
+	defer s.recover(c)
+	if res != nil {
+		c.route = res.methods[r.Method]
+	}
+	if err := s.run(c, res); err != nil {
+		s.fail(c, err)
+	}
+	c.flush()
+}
+
+// run takes a request through its gates in the order that the specification
+// implies: who are you (401), not too fast (429), is there such a thing (404,
+// 405), may you (403), and then the handler.
+func (s *Server) run(c *call, res *resource) error {
+	if c.route != nil && c.route.open {
+		return c.route.handle(s, c)
+	}
+	if err := s.authenticate(c); err != nil {
+		var f *failure
+		if !errors.As(err, &f) {
+			setRateHeaders(c.w.Header(), s.addresses.peek(clientAddress(c.Request), c.now))
+			return err
+		}
+		if err := c.count(s.addresses, clientAddress(c.Request)); err != nil {
+			return err
+		}
+		return err
+	}
+	ws := s.api
+	if c.route != nil && c.route.window == ingestWindow {
+		ws = s.ingest
+	}
+	if err := c.count(ws, c.tenant.ID()); err != nil {
+		return err
+	}
+	if c.route == nil {
+		if res == nil {
+			return errNoRoute
+		}
+		c.w.Header().Set("Allow", res.allow)
+		return errMethod
+	}
+	if err := c.permit(); err != nil {
+		return err
+	}
+	if c.route.once && c.Header.Get(idempotencyHeader) != "" {
+		return s.once(c)
+	}
+	return c.route.handle(s, c)
+}
+
+// count takes the request off a window and writes the window's state into the
+// headers of the answer.
+func (c *call) count(ws *windows, name string) error {
+	q := ws.take(name, c.now)
+	setRateHeaders(c.w.Header(), q)
+	if !q.allowed {
+		return errTooMany
+	}
+	return nil
+}
+
+// fail makes an error the answer, and logs it once if it is the server's fault.
+func (s *Server) fail(c *call, err error) {
+	f := outcome(err, c.id)
+	switch {
+	case f.status < 500:
+		s.log.Debug("request refused", "request_id", c.id, "method", c.Method, "route", c.pattern(), "status", f.status, "reason", f.message)
+	case abandoned(c.Context(), err):
+		s.log.Debug("client left", "request_id", c.id, "method", c.Method, "route", c.pattern())
+	default:
+		s.log.Error("request failed", "request_id", c.id, "method", c.Method, "route", c.pattern(), "error", err)
+	}
+	if f.status == http.StatusUnauthorized {
+		c.w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	c.reply(f)
+}
+
+// reply makes a failure the answer.
+func (c *call) reply(f *failure) {
+	c.keep = nil
+	c.status, c.body = f.status, encode(api.Error{Error: f.message, Details: f.details})
+}
+
+// flush sends the answer, if the handler has not sent one itself.
+func (c *call) flush() {
+	if c.w.began || c.status == 0 {
+		return
+	}
+	writeJSON(c.w, c.status, c.body)
+}
+
+// writeJSON sends a whole JSON body.
+func writeJSON(w http.ResponseWriter, status int, body []byte) {
+	h := w.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // the client has gone; there is nobody to tell
+}
+
+// pattern names the route for the log; paths hold ids and stay out of it.
+func (c *call) pattern() string {
+	if c.route == nil {
+		return ""
+	}
+	return c.route.path
+}
+
+// bare answers with v itself.
+func (c *call) bare(status int, v any) error {
+	c.status, c.body = status, encode(v)
+	return nil
+}
+
+// data answers {"data": v} (shared conventions, 1).
+func (c *call) data(status int, v any) error {
+	return c.bare(status, api.Single[any]{Data: v})
+}
+
+// deleted answers {"success": true} (shared conventions, 3).
+func (c *call) deleted() error {
+	return c.bare(http.StatusOK, api.Success{Success: true})
+}
+
+// paged answers a list with paging (shared conventions, 2).
+func paged[T any](c *call, items []T, total int, p store.Page) error {
+	return c.bare(http.StatusOK, api.Page[T]{Data: items, Total: total, Limit: p.Limit, Offset: p.Offset})
+}
+
+// whole answers a list that comes in one piece: data and total only.
+func whole[T any](c *call, items []T) error {
+	return c.bare(http.StatusOK, api.List[T]{Data: items, Total: len(items)})
+}
+
+// each turns the store's nouns into wire types.
+func each[A, B any](in []A, f func(A) B) []B {
+	out := make([]B, len(in))
+	for i, a := range in {
+		out[i] = f(a)
+	}
+	return out
+}
+
+// query returns a reader of the request's parameters.
+func (c *call) query() *query { return newQuery(c.URL.RawQuery) }
+
+// pathID returns the :id of the path. What cannot be an id names nothing: it
+// never reaches the store.
+func (c *call) pathID(what string) (string, error) {
+	id := c.PathValue("id")
+	if !api.ValidID(id) {
+		return "", notFound(what)
+	}
+	return id, nil
+}
+
+// payload reads the body, at most limit bytes of it.
+func (c *call) payload(limit int64) ([]byte, error) {
+	if c.read != nil {
+		return c.read, nil
+	}
+	tooLarge := invalidField("body", "must have at most %d bytes", limit)
+	if c.ContentLength > limit {
+		return nil, tooLarge
+	}
+	b, err := io.ReadAll(http.MaxBytesReader(c.w, c.Body, limit))
+	var mbe *http.MaxBytesError
+	switch {
+	case errors.As(err, &mbe):
+		return nil, tooLarge
+	case err != nil:
+		return nil, fmt.Errorf("read request body: %w", &failure{http.StatusBadRequest, "the request body could not be read", nil})
+	}
+	if b == nil {
+		b = []byte{}
+	}
+	c.read = b
+	return b, nil
+}
+
+// validator is a request body that can say what is wrong with itself.
+type validator interface{ Validate() map[string]string }
+
+// decode reads the body into v, strictly, and checks it.
+func (c *call) decode(v validator) error {
+	if e := c.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+		return invalidField("Content-Encoding", "is not supported on this endpoint; send plain JSON")
+	}
+	b, err := c.payload(api.MaxBody)
+	if err != nil {
+		return err
+	}
+	if err := decodeStrict(b, v); err != nil {
+		return err
+	}
+	if wrong := v.Validate(); len(wrong) > 0 {
+		return invalid(wrong)
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+package server
+
+import (
+	"container/list"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// windowLength is the length of every rate window (control-plane
+// specification, Limits: requests per minute, sliding window).
+const windowLength = time.Minute
+
+// maxAddresses bounds how many client addresses without a valid key are
+// told apart. Past it, new addresses share one window.
+const maxAddresses = 16384
+
+// quota is the state of one rate window as one request sees it.
+type quota struct {
+	allowed   bool
+	limit     int           // requests allowed per window
+	remaining int           // requests left in the window, this one already taken off
+	reset     time.Time     // when the oldest counted request leaves the window
+	wait      time.Duration // how long a refused request should wait; 0 when allowed
+}
+
+// window is an exact sliding log of accepted requests: a request is accepted
+// when fewer than limit were accepted within the window that ends now. One
+// that is exactly windowLength old has left. Refused requests do not count,
+// so a client that keeps asking is let in again as soon as there is room.
+type window struct {
+	at   []time.Time // accepted requests, oldest first, from head on
+	head int
+	last time.Time // latest moment seen; the clock may step back
+}
+
+// advance drops what has left the window at now. When the clock steps back,
+// everything counted moves with it: the count stays right and nobody is
+// locked out for the size of the step.
+func (w *window) advance(now time.Time) {
+	if step := w.last.Sub(now); step > 0 {
+		for i := w.head; i < len(w.at); i++ {
+			w.at[i] = w.at[i].Add(-step)
+		}
+	}
+	w.last = now
+	for w.head < len(w.at) && now.Sub(w.at[w.head]) >= windowLength {
+		w.head++
+	}
+	if w.head > 64 && w.head*2 > len(w.at) {
+		w.at = w.at[:copy(w.at, w.at[w.head:])]
+		w.head = 0
+	}
+}
+
+// quota describes the window at now; count is what it holds.
+func (w *window) quota(now time.Time, limit int, allowed bool) quota {
+	count := len(w.at) - w.head
+	q := quota{allowed: allowed, limit: limit, remaining: max(limit-count, 0), reset: now.Add(windowLength)}
+	if count > 0 {
+		q.reset = w.at[w.head].Add(windowLength)
+	}
+	if !allowed {
+		q.wait = q.reset.Sub(now)
+	}
+	return q
+}
+
+// windows holds the sliding windows of one kind (tenants, or client
+// addresses). Its methods are safe for concurrent use.
+type windows struct {
+	limit int
+	max   int // windows kept; 0 means no bound
+
+	mu     sync.Mutex
+	byName map[string]*list.Element // of *namedWindow
+	recent *list.List               // most recently used in front
+	shared window                   // for names that found no room
+}
+
+type namedWindow struct {
+	name string
+	window
+}
+
+func newWindows(limit, max int) *windows {
+	return &windows{limit: limit, max: max, byName: map[string]*list.Element{}, recent: list.New()}
+}
+
+// take counts a request of name at now if the window has room for it.
+func (ws *windows) take(name string, now time.Time) quota {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	w := ws.find(name, now)
+	w.advance(now)
+	if len(w.at)-w.head >= ws.limit {
+		return w.quota(now, ws.limit, false)
+	}
+	w.at = append(w.at, now)
+	return w.quota(now, ws.limit, true)
+}
+
+// peek describes the window of name at now and counts nothing.
+func (ws *windows) peek(name string, now time.Time) quota {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	e, ok := ws.byName[name]
+	if !ok {
+		return quota{allowed: true, limit: ws.limit, remaining: ws.limit, reset: now.Add(windowLength)}
+	}
+	w := &e.Value.(*namedWindow).window
+	w.advance(now)
+	return w.quota(now, ws.limit, true)
+}
+
+// find returns the window of name. A window is only ever forgotten when it is
+// empty: an address must not get a fresh minute by hiding behind many others.
+// When all are in use, the names that have none share one.
+func (ws *windows) find(name string, now time.Time) *window {
+	if e, ok := ws.byName[name]; ok {
+		ws.recent.MoveToFront(e)
+		return &e.Value.(*namedWindow).window
+	}
+	if ws.max > 0 && ws.recent.Len() >= ws.max {
+		oldest := ws.recent.Back()
+		w := oldest.Value.(*namedWindow)
+		w.advance(now)
+		if len(w.at) > w.head {
+			return &ws.shared
+		}
+		ws.recent.Remove(oldest)
+		delete(ws.byName, w.name)
+	}
+	w := &namedWindow{name: name}
+	ws.byName[name] = ws.recent.PushFront(w)
+	return &w.window
+}
+
+// setRateHeaders writes the headers that every response under /api carries
+// (control-plane specification, Limits). Retry-After stands on 429 only.
+func setRateHeaders(h http.Header, q quota) {
+	h.Set("X-RateLimit-Limit", strconv.Itoa(q.limit))
+	h.Set("X-RateLimit-Remaining", strconv.Itoa(q.remaining))
+	h.Set("X-RateLimit-Reset", strconv.FormatInt(ceilSeconds(q.reset), 10))
+	if !q.allowed {
+		h.Set("Retry-After", strconv.FormatInt(max(int64((q.wait+time.Second-1)/time.Second), 1), 10))
+	}
+}
+
+// ceilSeconds rounds up, so that a client that waits until X-RateLimit-Reset
+// never comes a fraction of a second too early.
+func ceilSeconds(t time.Time) int64 {
+	if t.Nanosecond() > 0 {
+		return t.Unix() + 1
+	}
+	return t.Unix()
+}
+
+// clientAddress names the peer for the windows of requests without a valid
+// key. Forwarding headers are not believed: anyone can write them. An IPv6
+// peer counts as its /64, which one subscriber owns whole.
+func clientAddress(r *http.Request) string {
+	ap, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	addr := ap.Addr().Unmap().WithZone("")
+	if addr.Is6() {
+		if p, err := addr.Prefix(64); err == nil {
+			return p.String()
+		}
+	}
+	return addr.String()
+}

@@ -1,0 +1,188 @@
+package server
+
+import (
+	"math"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"svc/server/api"
+	"svc/store"
+)
+
+// maxInteger is the largest integer that a JSON reader with binary64 numbers
+// keeps exactly.
+const maxInteger = 1<<53 - 1
+
+// maxQueryValue bounds one value of a query string, in bytes.
+const maxQueryValue = 512
+
+// query reads the parameters of one request and collects what is wrong with
+// them; err is to be asked once all are read. Parameters that the endpoint
+// does not know are ignored.
+type query struct {
+	values url.Values
+	wrong  map[string]string
+}
+
+// newQuery parses a raw query string. What url.ParseQuery cannot read (a stray
+// semicolon, a bad escape) is an error, not a parameter that goes missing.
+func newQuery(raw string) *query {
+	values, err := url.ParseQuery(raw)
+	q := &query{values: values}
+	if err != nil {
+		q.bad("query", "is not a valid query string")
+	}
+	return q
+}
+
+func (q *query) bad(name, message string) {
+	if q.wrong == nil {
+		q.wrong = map[string]string{}
+	}
+	if _, ok := q.wrong[name]; !ok {
+		q.wrong[name] = message
+	}
+}
+
+// err is a 400 naming every bad parameter, or nil.
+func (q *query) err() error {
+	if q.wrong == nil {
+		return nil
+	}
+	return invalid(q.wrong)
+}
+
+// get returns the one value of a parameter and whether it was given.
+func (q *query) get(name string) (string, bool) {
+	vs, ok := q.values[name]
+	if !ok {
+		return "", false
+	}
+	switch {
+	case len(vs) > 1:
+		q.bad(name, "is given more than once")
+	case len(vs[0]) > maxQueryValue:
+		q.bad(name, "must have at most "+strconv.Itoa(maxQueryValue)+" bytes")
+	case !utf8.ValidString(vs[0]) || strings.IndexByte(vs[0], 0) >= 0:
+		q.bad(name, "must be valid text")
+	default:
+		return vs[0], true
+	}
+	return "", false
+}
+
+// text returns a filter that matches a string exactly. An empty one is no
+// filter, as forms send it for "all".
+func (q *query) text(name string) string {
+	v, _ := q.get(name)
+	return v
+}
+
+// enum returns one of the allowed values, or fallback when not given.
+func (q *query) enum(name, fallback string, allowed []string) string {
+	v, ok := q.get(name)
+	if !ok {
+		return fallback
+	}
+	if !slices.Contains(allowed, v) {
+		q.bad(name, "must be one of "+strings.Join(allowed, ", "))
+		return fallback
+	}
+	return v
+}
+
+// boolean returns true or false; nil when not given.
+func (q *query) boolean(name string) *bool {
+	v, ok := q.get(name)
+	if !ok {
+		return nil
+	}
+	if v != "true" && v != "false" {
+		q.bad(name, "must be true or false")
+		return nil
+	}
+	b := v == "true"
+	return &b
+}
+
+// number returns a finite number from low to high; nil when not given.
+func (q *query) number(name string, low, high float64) *float64 {
+	v, ok := q.get(name)
+	if !ok {
+		return nil
+	}
+	f, err := strconv.ParseFloat(v, 64)
+	if err != nil || math.IsNaN(f) || math.IsInf(f, 0) || strings.ContainsAny(v, "_xXpP") {
+		q.bad(name, "must be a number")
+		return nil
+	}
+	if f < low || f > high {
+		q.bad(name, "must be from "+strconv.FormatFloat(low, 'g', -1, 64)+" to "+strconv.FormatFloat(high, 'g', -1, 64))
+		return nil
+	}
+	return &f
+}
+
+// timestamp returns an ISO 8601 moment in UTC; nil when not given. A time
+// without a zone is UTC, as every timestamp of this API is. A date alone means
+// its first moment, or its last one where an inclusive end is asked for.
+func (q *query) timestamp(name string, end bool) *time.Time {
+	v, ok := q.get(name)
+	if !ok {
+		return nil
+	}
+	if t, err := time.Parse(time.DateOnly, v); err == nil {
+		if end {
+			t = t.AddDate(0, 0, 1).Add(-time.Nanosecond)
+		}
+		return &t
+	}
+	// A + that was not escaped arrives as a space.
+	v = strings.Replace(v, " ", "+", 1)
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02T15:04Z07:00"} {
+		if t, err := time.Parse(layout, v); err == nil {
+			t = t.UTC()
+			return &t
+		}
+	}
+	q.bad(name, "must be an ISO 8601 timestamp such as 2026-01-31T09:30:00Z")
+	return nil
+}
+
+// page returns limit and offset. A limit above the largest is served as the
+// largest.
+func (q *query) page(limit int) store.Page {
+	p := store.Page{Limit: limit}
+	if n, ok := q.integer("limit", "must be an integer of at least 1"); ok {
+		if n < 1 {
+			q.bad("limit", "must be an integer of at least 1")
+		}
+		p.Limit = min(n, api.MaxLimit)
+	}
+	if n, ok := q.integer("offset", "must be an integer of at least 0"); ok {
+		p.Offset = n
+	}
+	return p
+}
+
+// integer reads decimal digits. A number beyond what every JSON reader keeps
+// exactly counts as the largest that they do.
+func (q *query) integer(name, message string) (int, bool) {
+	v, ok := q.get(name)
+	if !ok {
+		return 0, false
+	}
+	if v == "" || strings.Trim(v, "0123456789") != "" {
+		q.bad(name, message)
+		return 0, false
+	}
+	n, err := strconv.ParseInt(v, 10, 64)
+	if err != nil || n > maxInteger {
+		n = maxInteger
+	}
+	return int(n), true
+}

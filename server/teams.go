@@ -1,0 +1,164 @@
+package server
+
+import (
+	"net/http"
+	"slices"
+
+	"svc/server/api"
+	"svc/store"
+)
+
+func wireTeam(t store.Team) api.Team {
+	return api.Team{
+		ID: t.ID, Name: t.Name, Description: t.Description,
+		MemberCount: t.MemberCount, Scopes: t.Scopes, CreatedAt: t.CreatedAt.UTC(),
+	}
+}
+
+func wireMember(m store.Member) api.Member {
+	return api.Member{UserID: m.UserID, Email: m.Email, Role: m.Role, JoinedAt: m.JoinedAt.UTC()}
+}
+
+// listTeams serves GET /api/teams.
+func (s *Server) listTeams(c *call) error {
+	q := c.query()
+	page := q.page(api.DefaultLimit)
+	if err := q.err(); err != nil {
+		return err
+	}
+	teams, total, err := c.tenant.ListTeams(c.Context(), page)
+	if err != nil {
+		return err
+	}
+	return paged(c, each(teams, wireTeam), total, page)
+}
+
+// createTeam serves POST /api/teams.
+func (s *Server) createTeam(c *call) error {
+	var in api.TeamCreate
+	if err := c.decode(&in); err != nil {
+		return err
+	}
+	t, err := c.tenant.CreateTeam(c.Context(), store.TeamCreate{Name: in.Name, Description: in.Description})
+	if err != nil {
+		return err
+	}
+	return c.data(http.StatusCreated, wireTeam(t))
+}
+
+// getTeam serves GET /api/teams/:id.
+func (s *Server) getTeam(c *call) error {
+	id, err := c.pathID("team")
+	if err != nil {
+		return err
+	}
+	t, err := c.tenant.GetTeam(c.Context(), id)
+	if err != nil {
+		return err
+	}
+	return c.data(http.StatusOK, wireTeam(t))
+}
+
+// updateTeam serves PUT /api/teams/:id.
+func (s *Server) updateTeam(c *call) error {
+	id, err := c.pathID("team")
+	if err != nil {
+		return err
+	}
+	var in api.TeamUpdate
+	if err := c.decode(&in); err != nil {
+		return err
+	}
+	t, err := c.tenant.UpdateTeam(c.Context(), id, store.TeamUpdate{Name: in.Name, Description: in.Description})
+	if err != nil {
+		return err
+	}
+	return c.data(http.StatusOK, wireTeam(t))
+}
+
+// deleteTeam serves DELETE /api/teams/:id. Keys that the team limits stop
+// working.
+func (s *Server) deleteTeam(c *call) error {
+	id, err := c.pathID("team")
+	if err != nil {
+		return err
+	}
+	if err := c.tenant.DeleteTeam(c.Context(), id); err != nil {
+		return err
+	}
+	return c.deleted()
+}
+
+// replaceTeamScopes serves PUT /api/teams/:id/scopes. A key that is limited
+// itself may take scopes away and keep what stands, and add only what it holds.
+func (s *Server) replaceTeamScopes(c *call) error {
+	id, err := c.pathID("team")
+	if err != nil {
+		return err
+	}
+	var in api.TeamScopesReplace
+	if err := c.decode(&in); err != nil {
+		return err
+	}
+	s.scopesMu.Lock()
+	defer s.scopesMu.Unlock()
+	t, err := c.tenant.GetTeam(c.Context(), id)
+	if err != nil {
+		return err
+	}
+	added := slices.DeleteFunc(slices.Clone(in.Scopes), func(scope string) bool { return slices.Contains(t.Scopes, scope) })
+	if missing := c.holds(added); missing != "" {
+		return forbidden("this key does not hold %s itself and cannot add it to a team", missing)
+	}
+	t, err = c.tenant.UpdateTeam(c.Context(), id, store.TeamUpdate{Scopes: &in.Scopes})
+	if err != nil {
+		return err
+	}
+	return c.data(http.StatusOK, wireTeam(t))
+}
+
+// listMembers serves GET /api/teams/:id/members: data and total only.
+func (s *Server) listMembers(c *call) error {
+	id, err := c.pathID("team")
+	if err != nil {
+		return err
+	}
+	members, err := c.tenant.ListMembers(c.Context(), id)
+	if err != nil {
+		return err
+	}
+	return whole(c, each(members, wireMember))
+}
+
+// addMember serves POST /api/teams/:id/members; its answer is the bare member.
+func (s *Server) addMember(c *call) error {
+	id, err := c.pathID("team")
+	if err != nil {
+		return err
+	}
+	var in api.MemberAdd
+	if err := c.decode(&in); err != nil {
+		return err
+	}
+	m, err := c.tenant.AddMember(c.Context(), id, store.MemberAdd{UserID: in.UserID, Email: in.Email, Role: in.Role})
+	if err != nil {
+		return err
+	}
+	return c.bare(http.StatusCreated, wireMember(m))
+}
+
+// removeMember serves DELETE /api/teams/:id/members, whose body names the user.
+func (s *Server) removeMember(c *call) error {
+	id, err := c.pathID("team")
+	if err != nil {
+		return err
+	}
+	var in api.MemberRemove
+	if err := c.decode(&in); err != nil {
+		return err
+	}
+	if err := c.tenant.RemoveMember(c.Context(), id, in.UserID); err != nil {
+		return err
+	}
+	return c.deleted()
+}

@@ -1,0 +1,59 @@
+package mcp
+
+import (
+	"bytes"
+	"unicode/utf8"
+)
+
+// Canonicalize returns a scanned body with the escapes of its strings in their
+// shortest form: characters that need no escape stand as they are, the others
+// as the two characters that JSON has for them, or \u00xx. The JSON value is
+// the same, and the result is never longer. A body without escapes is returned
+// as it is; else the result is appended to dst.
+//
+// It is for looking for text in a body: AK\u0049A becomes AKIA.
+func Canonicalize(dst, body []byte) []byte {
+	i := bytes.IndexByte(body, '\\')
+	if i < 0 {
+		return body
+	}
+	for {
+		dst = append(dst, body[:i]...)
+		body = body[i:]
+		if !wholeEscape(body) {
+			return append(dst, body...) // not a scanned body
+		}
+		r, n := unescape(body)
+		if r < ' ' || r == '"' || r == '\\' {
+			dst = appendEscaped(dst, byte(r))
+		} else {
+			dst = utf8.AppendRune(dst, r)
+		}
+		body = body[n:]
+		if i = bytes.IndexByte(body, '\\'); i < 0 {
+			return append(dst, body...)
+		}
+	}
+}
+
+// wholeEscape reports whether the escape that b starts with is complete.
+func wholeEscape(b []byte) bool {
+	if len(b) < 2 {
+		return false
+	}
+	if b[1] != 'u' {
+		return true
+	}
+	r, ok := hex4(b, 2)
+	if !ok || 0xDC00 <= r && r <= 0xDFFF {
+		return false
+	}
+	if r < 0xD800 || r > 0xDFFF {
+		return true
+	}
+	if len(b) < 12 || b[6] != '\\' || b[7] != 'u' {
+		return false
+	}
+	low, ok := hex4(b, 8)
+	return ok && 0xDC00 <= low && low <= 0xDFFF
+}

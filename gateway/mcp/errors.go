@@ -1,0 +1,182 @@
+package mcp
+
+import (
+	"strconv"
+	"unicode/utf8"
+)
+
+// Codes of JSON-RPC errors (gateway specification, Errors).
+const (
+	CodeParseError     = -32700 // the body is not JSON
+	CodeInvalidRequest = -32600 // the body is no message, or an ambiguous one
+	CodeMethodNotFound = -32601 // no_route too
+	CodeInvalidParams  = -32602
+	CodeInternal       = -32603 // upstream_unreachable too
+
+	CodePolicyDenied       = -32001
+	CodeRateLimited        = -32003 // only ever beside HTTP 429: SDKs read it as a closed connection elsewhere
+	CodeUnauthorized       = -32005
+	CodeHeaderMismatch     = -32020 // HeaderMismatch of the 2026-07-28 revision
+	CodeMissingCapability  = -32021
+	CodeUnsupportedVersion = -32022
+)
+
+// Messages of errors: the message of the error object, part of the interface.
+const (
+	MessagePolicyDenied       = "policy_denied"
+	MessageRateLimited        = "rate_limited"
+	MessageUnauthorized       = "unauthorized"
+	MessageInsufficientScope  = "insufficient_scope"
+	MessageUnsupportedVersion = "unsupported_protocol_version"
+	MessageNoRoute            = "no_route"
+	MessageUnreachable        = "upstream_unreachable"
+	MessageTooLarge           = "request_too_large"
+	MessageHeaderMismatch     = "header_mismatch"
+	MessageParseError         = "parse_error"
+	MessageInvalidRequest     = "invalid_request"
+	MessageInvalidParams      = "invalid_params"
+	MessageTruncated          = "sse_truncated"
+	MessageUpstreamInvalid    = "upstream_invalid"
+)
+
+// EmptyID is the id of an answer to a notification that must not be null: an
+// error with a null id ends the session of some SDKs.
+const EmptyID = `""`
+
+// Message returns the message of the error object for a refusal.
+func (e *Error) Message() string {
+	switch e.Code {
+	case CodeParseError:
+		return MessageParseError
+	case CodeInvalidParams:
+		return MessageInvalidParams
+	case CodeHeaderMismatch:
+		return MessageHeaderMismatch
+	}
+	if e.Reason == faults[faultTooLarge].Reason {
+		return MessageTooLarge
+	}
+	return MessageInvalidRequest
+}
+
+// ErrorBody is a JSON-RPC error response to write. Reason and RequestID are
+// error.data.reason and error.data.request_id; nothing else of the gateway's
+// inside is ever in it.
+type ErrorBody struct {
+	// ID is the id to echo as written; null when empty.
+	ID        []byte
+	Code      int
+	Message   string
+	Reason    string
+	RequestID string
+	// Supported and Requested are error.data.supported and
+	// error.data.requested of [CodeUnsupportedVersion]; left out when
+	// Supported is nil.
+	Supported []string
+	Requested string
+}
+
+// AppendError appends a JSON-RPC error response on one line. An empty id is
+// written as null. It does not allocate when dst has room.
+func AppendError(dst, id []byte, code int, message, reason, requestID string) []byte {
+	return AppendErrorBody(dst, &ErrorBody{ID: id, Code: code, Message: message, Reason: reason, RequestID: requestID})
+}
+
+// AppendErrorBody is [AppendError] with all fields.
+func AppendErrorBody(dst []byte, e *ErrorBody) []byte {
+	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
+	if len(e.ID) == 0 {
+		dst = append(dst, "null"...)
+	} else {
+		dst = append(dst, e.ID...)
+	}
+	dst = append(dst, `,"error":{"code":`...)
+	dst = strconv.AppendInt(dst, int64(e.Code), 10)
+	dst = append(dst, `,"message":`...)
+	dst = AppendString(dst, e.Message)
+	dst = append(dst, `,"data":{"reason":`...)
+	dst = AppendString(dst, e.Reason)
+	dst = append(dst, `,"request_id":`...)
+	dst = AppendString(dst, e.RequestID)
+	if e.Supported != nil {
+		dst = append(dst, `,"supported":`...)
+		dst = appendStrings(dst, e.Supported)
+		dst = append(dst, `,"requested":`...)
+		dst = AppendString(dst, e.Requested)
+	}
+	return append(dst, "}}}"...)
+}
+
+// AppendErrorEvent appends an error response as a message event, for an answer
+// whose event stream has begun.
+func AppendErrorEvent(dst []byte, e *ErrorBody) []byte {
+	dst = append(dst, "event: message\ndata: "...)
+	dst = AppendErrorBody(dst, e)
+	return append(dst, "\n\n"...)
+}
+
+// appendStrings appends an array of strings.
+func appendStrings(dst []byte, list []string) []byte {
+	dst = append(dst, '[')
+	for i, s := range list {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = AppendString(dst, s)
+	}
+	return append(dst, ']')
+}
+
+// AppendString appends s as a JSON string in the shortest form. Bytes that are
+// not UTF-8 become U+FFFD, so that the result is always valid JSON.
+func AppendString(dst []byte, s string) []byte {
+	dst = append(dst, '"')
+	start := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c < utf8.RuneSelf {
+			if c >= ' ' && c != '"' && c != '\\' {
+				i++
+				continue
+			}
+			dst = append(dst, s[start:i]...)
+			dst = appendEscaped(dst, c)
+			i++
+			start = i
+			continue
+		}
+		r, n := utf8.DecodeRuneInString(s[i:])
+		if r == utf8.RuneError && n == 1 {
+			dst = append(dst, s[start:i]...)
+			dst = append(dst, "\uFFFD"...)
+			i++
+			start = i
+			continue
+		}
+		i += n
+	}
+	dst = append(dst, s[start:]...)
+	return append(dst, '"')
+}
+
+const hexDigits = "0123456789abcdef"
+
+// appendEscaped appends a character that a JSON string must escape: a control
+// character, a quote or a backslash.
+func appendEscaped(dst []byte, c byte) []byte {
+	switch c {
+	case '"', '\\':
+		return append(dst, '\\', c)
+	case '\b':
+		return append(dst, `\b`...)
+	case '\f':
+		return append(dst, `\f`...)
+	case '\n':
+		return append(dst, `\n`...)
+	case '\r':
+		return append(dst, `\r`...)
+	case '\t':
+		return append(dst, `\t`...)
+	}
+	return append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+}

@@ -1,0 +1,100 @@
+package mcp
+
+import (
+	"encoding/base64"
+	"strings"
+	"unicode/utf8"
+)
+
+// Names of the headers that carry parts of the protocol.
+const (
+	HeaderProtocolVersion = "MCP-Protocol-Version"
+	HeaderSession         = "Mcp-Session-Id"
+	HeaderMethod          = "Mcp-Method"
+	HeaderName            = "Mcp-Name"
+	HeaderParamPrefix     = "Mcp-Param-"
+	HeaderLastEventID     = "Last-Event-ID"
+)
+
+// Mirrored are the values of the headers that mirror the body. An absent
+// header is an empty string. A header that came more than once must be passed
+// as a value that can match nothing, its values joined by commas.
+type Mirrored struct {
+	Version string // MCP-Protocol-Version
+	Method  string // Mcp-Method
+	Name    string // Mcp-Name
+}
+
+// CheckMirrored checks that the headers of a request agree with its body, as
+// the stateless dialect demands: the version, Mcp-Method, and Mcp-Name for the
+// methods that have one. Notifications, responses and the legacy dialect are
+// not checked. The error is an *[Error] with [CodeHeaderMismatch], or with
+// [CodeInvalidParams] when it is the body that declares no version.
+func CheckMirrored(m *Message, d Dialect, h Mirrored) error {
+	if !d.Modern || m.Kind != Request {
+		return nil
+	}
+	switch {
+	case m.ProtocolVersion == "":
+		return faultMetaRevision.at(-1)
+	case h.Version != m.ProtocolVersion:
+		return faultHeaderVersion.at(-1)
+	case h.Method != m.Method:
+		return faultHeaderMethod.at(-1)
+	}
+	name, mirrored := m.MirroredName()
+	if !mirrored || name == "" && h.Name == "" {
+		return nil
+	}
+	got, ok := DecodeHeader(h.Name)
+	if !ok || got != name {
+		return faultHeaderName.at(-1)
+	}
+	return nil
+}
+
+const (
+	encodedPrefix = "=?base64?"
+	encodedSuffix = "?="
+)
+
+// EncodeHeader returns the form of a value in Mcp-Name and Mcp-Param-*: the
+// value itself when it is printable ASCII without blanks around it and cannot
+// be taken for the encoded form, else the base64 of its UTF-8 in
+// =?base64?...?=.
+func EncodeHeader(value string) string {
+	if !mustEncode(value) {
+		return value
+	}
+	return encodedPrefix + base64.StdEncoding.EncodeToString([]byte(value)) + encodedSuffix
+}
+
+// mustEncode reports whether a value cannot stand in a header as it is.
+func mustEncode(value string) bool {
+	for i := 0; i < len(value); i++ {
+		if value[i] < ' ' || value[i] >= 0x7F {
+			return true
+		}
+	}
+	return value != "" && (value[0] == ' ' || value[len(value)-1] == ' ') || looksEncoded(value)
+}
+
+// looksEncoded reports whether a value has the shape of the encoded form.
+func looksEncoded(value string) bool {
+	return len(value) >= len(encodedPrefix)+len(encodedSuffix) &&
+		strings.EqualFold(value[:len(encodedPrefix)], encodedPrefix) &&
+		strings.HasSuffix(value, encodedSuffix)
+}
+
+// DecodeHeader returns the value that the form in a header stands for. ok is
+// false when it is in the encoded form and that is malformed, or not UTF-8.
+func DecodeHeader(form string) (value string, ok bool) {
+	if !looksEncoded(form) {
+		return form, true
+	}
+	b, err := base64.StdEncoding.Strict().DecodeString(form[len(encodedPrefix) : len(form)-len(encodedSuffix)])
+	if err != nil || !utf8.Valid(b) {
+		return "", false
+	}
+	return string(b), true
+}

@@ -1,0 +1,117 @@
+package mcp
+
+import (
+	"bytes"
+	"hash/maphash"
+	"math"
+	"slices"
+)
+
+const (
+	maxScan       = math.MaxInt32 // offsets are held in 32 bits
+	nameTableSize = 48            // member names held without allocating
+	fewNames      = 32            // members that are compared as they come
+)
+
+// nameSeed makes the hashes of member names unpredictable, so that nobody can
+// write names that collide.
+var nameSeed = maphash.MakeSeed()
+
+// nameSet tells whether a name came before in one object. The names of an
+// object lie on the scanner's stack from base on, each as 32 bits of hash and
+// the offset of its text. The first few are looked for among their
+// predecessors when the filter cannot rule them out; an object with many
+// members is sorted once when it closes. So the cost stays at n log n however
+// hostile the names.
+type nameSet struct {
+	base   int
+	filter uint64
+}
+
+// addName adds the member name whose text starts at the given offset.
+func (s *scanner) addName(set *nameSet, name []byte, at int) {
+	h := maphash.Bytes(nameSeed, name)
+	bit := uint64(1) << (h & 63)
+	tag := h >> 32
+	if set.filter&bit != 0 && s.held-set.base < fewNames && s.soft == noFault {
+		for _, e := range s.names()[set.base:] {
+			if e>>32 == tag && s.sameName(int(uint32(e)), at) {
+				s.refuse(faultDuplicate, at)
+				break
+			}
+		}
+	}
+	set.filter |= bit
+	s.push(tag<<32 | uint64(at))
+}
+
+// names returns the stack of names.
+func (s *scanner) names() []uint64 {
+	if s.more != nil {
+		return s.more[:s.held]
+	}
+	return s.table[:s.held]
+}
+
+// push adds to the stack of names.
+func (s *scanner) push(e uint64) {
+	switch {
+	case s.more != nil:
+		s.more = append(s.more[:s.held], e)
+	case s.held < nameTableSize:
+		s.table[s.held] = e
+	default:
+		s.more = make([]uint64, nameTableSize, 8*nameTableSize)
+		copy(s.more, s.table[:])
+		s.more = append(s.more, e)
+	}
+	s.held++
+}
+
+// closeNames drops the names of an object that ended, and looks for duplicates
+// among them when they were too many to do so on the way.
+func (s *scanner) closeNames(set *nameSet) {
+	names := s.names()[set.base:]
+	if len(names) > fewNames && s.soft == noFault {
+		slices.Sort(names)
+		s.findTwice(names)
+	}
+	s.held = set.base
+}
+
+// findTwice looks for a duplicate among sorted names. Only those with one hash
+// are compared, and one duplicate is enough.
+func (s *scanner) findTwice(names []uint64) {
+	for i, e := range names {
+		for j := i - 1; j >= 0 && names[j]>>32 == e>>32; j-- {
+			if s.sameName(int(uint32(names[j])), int(uint32(e))) {
+				s.refuse(faultDuplicate, int(uint32(e)))
+				return
+			}
+		}
+	}
+}
+
+// sameName compares two names that were read before, given the offsets of
+// their texts.
+func (s *scanner) sameName(a, b int) bool {
+	x, xEscaped := s.nameAt(a)
+	y, yEscaped := s.nameAt(b)
+	if !xEscaped && !yEscaped {
+		return bytes.Equal(x, y)
+	}
+	return bytes.Equal(appendUnescaped(nil, x), appendUnescaped(nil, y))
+}
+
+// nameAt returns the text of a string that is known to be valid.
+func (s *scanner) nameAt(start int) (text []byte, escaped bool) {
+	i := start
+	for s.b[i] != '"' {
+		if s.b[i] == '\\' {
+			escaped = true
+			i++
+		}
+		i++
+	}
+	return s.b[start:i], escaped
+}

@@ -1,0 +1,417 @@
+package mcp
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"unicode/utf8"
+)
+
+// level says which object of the envelope a member stands in, because the
+// names that count differ.
+type level uint8
+
+const (
+	levelPlain level = iota
+	levelTop
+	levelParams
+	levelMeta
+	levelResult
+	levelError
+)
+
+// Kinds of values as the scan reports them: mostly their first character.
+const (
+	kindString  = '"'
+	kindEscaped = 'e' // a string that holds escapes
+	kindInteger = '0'
+	kindFloat   = '.' // a number with a fraction or an exponent
+	kindObject  = '{'
+	kindArray   = '['
+	kindTrue    = 't'
+	kindFalse   = 'f'
+	kindNull    = 'n'
+	kindTwice   = '!' // a member that came twice
+)
+
+// slot is where the value of a known member stands, and its kind.
+type slot struct {
+	start, end int32
+	kind       byte
+}
+
+// scanner reads one envelope. It lives on the stack of its caller: nothing
+// that it points to may reach the message, which is filled from the body.
+type scanner struct {
+	b []byte
+	i int
+
+	// The stack of the member names of the objects that are open: in table
+	// while they fit, in more from then on.
+	table [nameTableSize]uint64
+	more  []uint64
+	held  int // how many
+
+	slots [fields]slot
+
+	fault   fault // what ended the scan
+	faultAt int
+	soft    fault // the first refusal that the scan could go past
+	softAt  int
+}
+
+// fail ends the scan.
+func (s *scanner) fail(f fault, at int) bool {
+	s.fault, s.faultAt = f, at
+	return false
+}
+
+// refuse records why a message that can be read is refused all the same. The
+// scan goes on, so that the id is found and what is not JSON is called so.
+func (s *scanner) refuse(f fault, at int) {
+	if s.soft == noFault {
+		s.soft, s.softAt = f, at
+	}
+}
+
+// unexpected ends the scan at a character that cannot stand there.
+func (s *scanner) unexpected() bool {
+	if s.i >= len(s.b) {
+		return s.fail(faultTruncated, len(s.b))
+	}
+	return s.fail(faultSyntax, s.i)
+}
+
+// space skips white space as JSON has it.
+func (s *scanner) space() {
+	for s.i < len(s.b) {
+		switch s.b[s.i] {
+		case ' ', '\n', '\t', '\r':
+			s.i++
+		default:
+			return
+		}
+	}
+}
+
+// document reads the whole body: one object, nothing around it.
+func (s *scanner) document() bool {
+	if len(s.b) > maxScan {
+		return s.fail(faultTooLarge, maxScan)
+	}
+	if len(s.b) >= 3 && s.b[0] == 0xEF && s.b[1] == 0xBB && s.b[2] == 0xBF {
+		return s.fail(faultBOM, 0)
+	}
+	s.space()
+	if s.i == len(s.b) {
+		return s.fail(faultEmpty, 0)
+	}
+	start := s.i
+	switch s.b[start] {
+	case '[':
+		return s.fail(faultBatch, start)
+	case '{':
+		if !s.object(levelTop, 1) {
+			return false
+		}
+	default:
+		if _, ok := s.value(levelPlain, 0); !ok {
+			return false
+		}
+		s.refuse(faultNotObject, start)
+	}
+	s.space()
+	if s.i != len(s.b) {
+		return s.fail(faultTrailing, s.i)
+	}
+	return true
+}
+
+// value reads the value at the offset. depth is that of the object or array
+// around it; an object is read as the given level.
+func (s *scanner) value(in level, depth int) (kind byte, ok bool) {
+	if s.i >= len(s.b) {
+		return 0, s.unexpected()
+	}
+	switch c := s.b[s.i]; c {
+	case '"':
+		_, _, escaped, ok := s.str()
+		if escaped {
+			return kindEscaped, ok
+		}
+		return kindString, ok
+	case '{':
+		return kindObject, s.object(in, depth+1)
+	case '[':
+		return kindArray, s.array(depth + 1)
+	case 't':
+		return kindTrue, s.word("true")
+	case 'f':
+		return kindFalse, s.word("false")
+	case 'n':
+		return kindNull, s.word("null")
+	default:
+		if c == '-' || '0' <= c && c <= '9' {
+			return s.number()
+		}
+		return 0, s.unexpected()
+	}
+}
+
+// word reads one of the three literals.
+func (s *scanner) word(w string) bool {
+	if len(s.b)-s.i >= len(w) && string(s.b[s.i:s.i+len(w)]) == w {
+		s.i += len(w)
+		return true
+	}
+	return s.fail(faultSyntax, s.i)
+}
+
+// object reads an object whose brace is at the offset.
+func (s *scanner) object(in level, depth int) bool {
+	if depth > MaxDepth {
+		return s.fail(faultDepth, s.i)
+	}
+	s.i++
+	s.space()
+	if s.i < len(s.b) && s.b[s.i] == '}' {
+		s.i++
+		return true
+	}
+	seen := nameSet{base: s.held}
+	for {
+		if s.i >= len(s.b) || s.b[s.i] != '"' {
+			return s.unexpected()
+		}
+		start, end, escaped, ok := s.str()
+		if !ok {
+			return false
+		}
+		name := s.b[start:end]
+		if escaped {
+			name = appendUnescaped(nil, name)
+		}
+		s.addName(&seen, name, start)
+		f := noField
+		if in != levelPlain {
+			f = s.known(in, name, start)
+		}
+		s.space()
+		if s.i >= len(s.b) || s.b[s.i] != ':' {
+			return s.unexpected()
+		}
+		s.i++
+		s.space()
+		if f == noField {
+			if _, ok := s.value(levelPlain, depth); !ok {
+				return false
+			}
+		} else if !s.member(f, depth) {
+			return false
+		}
+		s.space()
+		if s.i >= len(s.b) {
+			return s.unexpected()
+		}
+		switch s.b[s.i] {
+		case ',':
+			s.i++
+			s.space()
+		case '}':
+			s.i++
+			s.closeNames(&seen)
+			return true
+		default:
+			return s.unexpected()
+		}
+	}
+}
+
+// array reads an array whose bracket is at the offset.
+func (s *scanner) array(depth int) bool {
+	if depth > MaxDepth {
+		return s.fail(faultDepth, s.i)
+	}
+	s.i++
+	s.space()
+	if s.i < len(s.b) && s.b[s.i] == ']' {
+		s.i++
+		return true
+	}
+	for {
+		if _, ok := s.value(levelPlain, depth); !ok {
+			return false
+		}
+		s.space()
+		if s.i >= len(s.b) {
+			return s.unexpected()
+		}
+		switch s.b[s.i] {
+		case ',':
+			s.i++
+			s.space()
+		case ']':
+			s.i++
+			return true
+		default:
+			return s.unexpected()
+		}
+	}
+}
+
+// number reads a number by the grammar of JSON, without converting it.
+func (s *scanner) number() (kind byte, ok bool) {
+	b, i := s.b, s.i
+	if b[i] == '-' {
+		i++
+	}
+	digits := func() bool {
+		start := i
+		for i < len(b) && '0' <= b[i] && b[i] <= '9' {
+			i++
+		}
+		return i > start
+	}
+	if i < len(b) && b[i] == '0' {
+		i++
+		if i < len(b) && '0' <= b[i] && b[i] <= '9' {
+			return 0, s.fail(faultNumber, i)
+		}
+	} else if !digits() {
+		return 0, s.fail(faultNumber, i)
+	}
+	kind = kindInteger
+	if i < len(b) && b[i] == '.' {
+		kind = kindFloat
+		i++
+		if !digits() {
+			return 0, s.fail(faultNumber, i)
+		}
+	}
+	if i < len(b) && (b[i] == 'e' || b[i] == 'E') {
+		kind = kindFloat
+		i++
+		if i < len(b) && (b[i] == '+' || b[i] == '-') {
+			i++
+		}
+		if !digits() {
+			return 0, s.fail(faultNumber, i)
+		}
+	}
+	s.i = i
+	return kind, true
+}
+
+const (
+	lowBits  = 0x0101010101010101
+	highBits = 0x8080808080808080
+	spaces   = 0x2020202020202020
+	quotes   = 0x2222222222222222
+	slashes  = 0x5c5c5c5c5c5c5c5c
+)
+
+// stops marks, in the high bits of the bytes of w, the first one that ends a
+// run of plain characters in a string: a quote, a backslash or a control
+// character. Higher marks may be false, the lowest never is.
+func stops(w uint64) uint64 {
+	q, e := w^quotes, w^slashes
+	return ((w-spaces)&^w | (q-lowBits)&^q | (e-lowBits)&^e) & highBits
+}
+
+// str reads the string whose opening quote is at the offset, and gives the
+// bounds of what stands between the quotes.
+func (s *scanner) str() (start, end int, escaped, ok bool) {
+	b, i := s.b, s.i+1
+	start = i
+	var high uint64 // some byte was not ASCII, perhaps just behind the string
+	for {
+		if i+8 <= len(b) {
+			w := binary.LittleEndian.Uint64(b[i:])
+			high |= w
+			m := stops(w)
+			if m == 0 {
+				i += 8
+				continue
+			}
+			i += bits.TrailingZeros64(m) >> 3
+		} else {
+			for i < len(b) && b[i] >= ' ' && b[i] != '"' && b[i] != '\\' {
+				high |= uint64(b[i])
+				i++
+			}
+			if i == len(b) {
+				return 0, 0, false, s.fail(faultTruncated, i)
+			}
+		}
+		switch b[i] {
+		case '"':
+			if high&highBits != 0 && !utf8.Valid(b[start:i]) {
+				return 0, 0, false, s.fail(faultUTF8, start)
+			}
+			s.i = i + 1
+			return start, i, escaped, true
+		case '\\':
+			escaped = true
+			n := s.escape(i)
+			if n == 0 {
+				return 0, 0, false, false
+			}
+			i += n
+		default:
+			return 0, 0, false, s.fail(faultControl, i)
+		}
+	}
+}
+
+// escape checks the escape at i and returns its length, 0 when it is bad. A
+// surrogate pair counts as one escape.
+func (s *scanner) escape(i int) int {
+	b := s.b
+	if i+1 >= len(b) {
+		s.fail(faultTruncated, len(b))
+		return 0
+	}
+	switch b[i+1] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return 2
+	case 'u':
+	default:
+		s.fail(faultEscape, i)
+		return 0
+	}
+	r, ok := hex4(b, i+2)
+	if !ok {
+		s.fail(faultEscape, i)
+		return 0
+	}
+	if r < 0xD800 || r > 0xDFFF {
+		return 6
+	}
+	if r < 0xDC00 && i+8 <= len(b) && b[i+6] == '\\' && b[i+7] == 'u' {
+		if low, ok := hex4(b, i+8); ok && 0xDC00 <= low && low <= 0xDFFF {
+			return 12
+		}
+	}
+	s.fail(faultSurrogate, i)
+	return 0
+}
+
+// hex4 reads the four hexadecimal digits at i.
+func hex4(b []byte, i int) (r rune, ok bool) {
+	if i+4 > len(b) {
+		return 0, false
+	}
+	for _, c := range b[i : i+4] {
+		switch {
+		case '0' <= c && c <= '9':
+			c -= '0'
+		case 'a' <= c && c <= 'f':
+			c -= 'a' - 10
+		case 'A' <= c && c <= 'F':
+			c -= 'A' - 10
+		default:
+			return 0, false
+		}
+		r = r<<4 | rune(c)
+	}
+	return r, true
+}

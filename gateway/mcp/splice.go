@@ -1,0 +1,53 @@
+package mcp
+
+import (
+	"bytes"
+)
+
+// Edit replaces the bytes at a span.
+type Edit struct {
+	At   Span
+	With []byte
+}
+
+// Splice appends body with the edits made, which must be in ascending order
+// and not overlap. An edit of an absent span is left out.
+func Splice(dst, body []byte, edits ...Edit) []byte {
+	from := 0
+	for _, e := range edits {
+		if !e.At.Present() || e.At.Start < from || e.At.End > len(body) {
+			continue
+		}
+		dst = append(dst, body[from:e.At.Start]...)
+		dst = append(dst, e.With...)
+		from = e.At.End
+	}
+	return append(dst, body[from:]...)
+}
+
+// SameID reports whether two ids as written are the same JSON value: a peer
+// may answer an id with other escapes than it was asked with. Numbers compare
+// as they are written. Both must have been scanned.
+func SameID(a, b []byte) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	if len(a) < 2 || len(b) < 2 || a[0] != '"' || b[0] != '"' {
+		return false
+	}
+	return bytes.Equal(appendUnescaped(nil, a[1:len(a)-1]), appendUnescaped(nil, b[1:len(b)-1]))
+}
+
+// StringValue returns the value of a JSON string as written with its quotes;
+// ok is false when raw is none. raw must have been scanned.
+func StringValue(raw []byte) (value string, ok bool) {
+	if len(raw) < 2 || raw[0] != '"' {
+		return "", false
+	}
+	return string(appendUnescaped(nil, raw[1:len(raw)-1])), true
+}
+
+// stringAt returns the value of the string at a span of a scanned body.
+func stringAt(body []byte, at Span) (value string, ok bool) {
+	return StringValue(at.Of(body))
+}

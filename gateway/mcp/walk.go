@@ -1,0 +1,108 @@
+package mcp
+
+// walker goes over the members of an object or the elements of an array in a
+// body that was scanned before. On a body that was not it ends early, but
+// never leaves it.
+type walker struct {
+	b     []byte
+	i     int
+	end   byte
+	first bool
+
+	// item is the whole of the current member or element, from its name on;
+	// name and value are its parts. An element has no name.
+	item, name, value Span
+}
+
+// members walks the object at a span.
+func members(body []byte, at Span) walker {
+	return walker{b: body[:at.End], i: at.Start + 1, end: '}', first: true}
+}
+
+// elements walks the array at a span.
+func elements(body []byte, at Span) walker {
+	return walker{b: body[:at.End], i: at.Start + 1, end: ']', first: true}
+}
+
+// next moves to the next item.
+func (w *walker) next() bool {
+	w.space()
+	if w.i >= len(w.b) || w.b[w.i] == w.end {
+		return false
+	}
+	if !w.first {
+		w.i++ // the comma
+		w.space()
+	}
+	w.first = false
+	start := w.i
+	w.name = Span{}
+	if w.end == '}' {
+		w.skip()
+		w.name = Span{start, w.i}
+		w.space()
+		w.i++ // the colon
+		w.space()
+	}
+	from := w.i
+	w.skip()
+	if w.i > len(w.b) {
+		w.i = len(w.b)
+	}
+	if w.i <= from {
+		return false
+	}
+	w.value, w.item = Span{from, w.i}, Span{start, w.i}
+	return true
+}
+
+// space skips white space.
+func (w *walker) space() {
+	for w.i < len(w.b) && (w.b[w.i] == ' ' || w.b[w.i] == '\n' || w.b[w.i] == '\t' || w.b[w.i] == '\r') {
+		w.i++
+	}
+}
+
+// skip moves behind the value at the offset.
+func (w *walker) skip() {
+	depth := 0
+	for w.i < len(w.b) {
+		switch c := w.b[w.i]; c {
+		case '"':
+			w.skipString()
+			if depth == 0 {
+				return
+			}
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth == 0 {
+				return
+			}
+			depth--
+			if depth == 0 {
+				w.i++
+				return
+			}
+		case ',', ':', ' ', '\n', '\t', '\r':
+			if depth == 0 {
+				return
+			}
+		}
+		w.i++
+	}
+}
+
+// skipString moves behind the string at the offset.
+func (w *walker) skipString() {
+	for w.i++; w.i < len(w.b); w.i++ {
+		switch w.b[w.i] {
+		case '\\':
+			w.i++
+		case '"':
+			w.i++
+			return
+		}
+	}
+}

@@ -20,6 +20,8 @@ const (
 	maxDepth = 32
 	// maxDetails bounds the entries of one details object.
 	maxDetails = 50
+
+	hasNUL = "must not contain NUL"
 )
 
 // encodeOptions keep the meaning that the wire types give to omitempty.
@@ -91,7 +93,7 @@ func inspect(body []byte) (map[string]string, error) {
 			found[memberPath(d.StackPointer())] = "must not be null"
 		case '"':
 			if strings.IndexByte(tok.String(), 0) >= 0 {
-				found[memberPath(d.StackPointer())] = "must not contain NUL"
+				found[memberPath(d.StackPointer())] = hasNUL
 			}
 		case '}':
 			if d.StackDepth() == 0 {

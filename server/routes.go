@@ -43,5 +43,38 @@ func routes() []route {
 		{method: "GET", path: "/api/teams/{id}/members", keys: admins, team: []string{"teams:read"}, handle: (*Server).listMembers},
 		{method: "POST", path: "/api/teams/{id}/members", keys: admins, team: []string{"teams:write"}, once: true, handle: (*Server).addMember},
 		{method: "DELETE", path: "/api/teams/{id}/members", keys: admins, team: []string{"teams:write"}, handle: (*Server).removeMember},
+
+		{method: "GET", path: "/api/agents", keys: readers, team: []string{"agents:read"}, handle: (*Server).listAgents},
+		{method: "POST", path: "/api/agents", keys: admins, team: []string{"agents:write"}, once: true, handle: (*Server).createAgent},
+		{method: "GET", path: "/api/agents/{id}", keys: readers, team: []string{"agents:read"}, handle: (*Server).getAgent},
+		{method: "PUT", path: "/api/agents/{id}", keys: admins, team: []string{"agents:write"}, handle: (*Server).updateAgent},
+		{method: "DELETE", path: "/api/agents/{id}", keys: admins, team: []string{"agents:write"}, handle: (*Server).deleteAgent},
+		{method: "GET", path: "/api/agents/{id}/tools", keys: readers, team: []string{"agents:read"}, handle: (*Server).listTools},
+		{method: "GET", path: "/api/agents/{id}/history", keys: readers, team: []string{"agents:read"}, handle: (*Server).listHistory},
+
+		{method: "GET", path: "/api/costs/breakdown", keys: admins, team: []string{"costs:read"}, handle: (*Server).breakdown},
+		{method: "GET", path: "/api/costs/budgets", keys: admins, team: []string{"costs:read"}, handle: (*Server).listBudgets},
+		{method: "POST", path: "/api/costs/budgets", keys: admins, team: []string{"costs:write"}, once: true, handle: (*Server).createBudget},
+		{method: "PUT", path: "/api/costs/budgets/{id}", keys: admins, team: []string{"costs:write"}, handle: (*Server).updateBudget},
+		{method: "DELETE", path: "/api/costs/budgets/{id}", keys: admins, team: []string{"costs:write"}, handle: (*Server).deleteBudget},
+		{method: "GET", path: "/api/costs/sla", keys: admins, team: []string{"costs:read"}, handle: (*Server).listSLAs},
+		{method: "POST", path: "/api/costs/sla", keys: admins, team: []string{"costs:write"}, once: true, handle: (*Server).createSLA},
+		{method: "PUT", path: "/api/costs/sla/{id}", keys: admins, team: []string{"costs:write"}, handle: (*Server).updateSLA},
+		{method: "DELETE", path: "/api/costs/sla/{id}", keys: admins, team: []string{"costs:write"}, handle: (*Server).deleteSLA},
+		{method: "GET", path: "/api/costs/sla/violations", keys: admins, team: []string{"costs:read", "compliance:read"}, handle: (*Server).listViolations},
+
+		{method: "GET", path: "/api/policies", keys: admins, team: []string{"policies:read"}, handle: (*Server).listPolicies},
+		{method: "POST", path: "/api/policies", keys: admins, team: []string{"policies:write"}, once: true, handle: (*Server).createPolicy},
+		{method: "GET", path: "/api/policies/{id}", keys: admins, team: []string{"policies:read"}, handle: (*Server).getPolicy},
+		{method: "PUT", path: "/api/policies/{id}", keys: admins, team: []string{"policies:write"}, handle: (*Server).updatePolicy},
+		{method: "DELETE", path: "/api/policies/{id}", keys: admins, team: []string{"policies:write"}, handle: (*Server).deletePolicy},
+		{method: "GET", path: "/api/policies/templates", keys: admins, team: []string{"policies:read"}, handle: (*Server).listTemplates},
+		{method: "POST", path: "/api/policies/templates/apply", keys: admins, team: []string{"policies:write"}, once: true, handle: (*Server).applyTemplate},
+
+		{method: "GET", path: "/api/keys", keys: admins, team: []string{"keys:read"}, handle: (*Server).listKeys},
+		{method: "POST", path: "/api/keys", keys: admins, team: []string{"keys:write"}, once: true, handle: (*Server).createKey},
+		{method: "DELETE", path: "/api/keys/{id}", keys: admins, team: []string{"keys:write"}, handle: (*Server).deleteKey},
+
+		{method: "POST", path: "/api/auth/webhook", window: addressWindow, open: true, handle: (*Server).receiveWebhook},
 	}
 }

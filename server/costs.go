@@ -1,0 +1,179 @@
+package server
+
+import (
+	"context"
+	"math"
+	"net/http"
+	"time"
+
+	"svc/server/api"
+	"svc/store"
+)
+
+// lookBacks are the periods of query strings and SLA targets as durations: the
+// window of that length that ends now.
+var lookBacks = map[string]time.Duration{
+	"1h":  time.Hour,
+	"1d":  24 * time.Hour,
+	"24h": 24 * time.Hour,
+	"7d":  7 * 24 * time.Hour,
+	"30d": 30 * 24 * time.Hour,
+	"90d": 90 * 24 * time.Hour,
+}
+
+// breakdown serves GET /api/costs/breakdown, which stands at top level.
+func (s *Server) breakdown(c *call) error {
+	q := c.query()
+	period := q.enum("period", api.DefaultBreakdownPeriod, api.BreakdownPeriods)
+	group := q.enum("groupBy", api.DefaultGroupBy, api.GroupBys)
+	agentID := q.text("agentId")
+	if err := q.err(); err != nil {
+		return err
+	}
+	stats, err := c.tenant.Stats(c.Context(), store.StatsQuery{
+		From: c.now.Add(-lookBacks[period]), To: c.now, AgentID: agentID, GroupBy: store.GroupBy(group),
+	})
+	if err != nil {
+		return err
+	}
+	return c.bare(http.StatusOK, api.CostBreakdown{
+		Period: period, GroupBy: group, TotalCostUSD: stats.Summary.Cost.USD(),
+		Data: each(stats.Groups, func(g store.StatsGroup) api.CostEntry {
+			return api.CostEntry{
+				GroupKey:     groupKey(store.GroupBy(group), g),
+				TotalCostUSD: g.Cost.USD(), InputTokens: g.InputTokens, OutputTokens: g.OutputTokens,
+				TraceCount: g.Traces, AvgCostPerTrace: g.AvgCostUSD(),
+			}
+		}),
+	})
+}
+
+// groupKey names a group by the fields of its dimension and no others.
+func groupKey(by store.GroupBy, g store.StatsGroup) api.GroupKey {
+	switch by {
+	case store.GroupByAgent:
+		return api.GroupKey{AgentID: &g.AgentID, AgentName: &g.AgentName}
+	case store.GroupByModel:
+		return api.GroupKey{ModelProvider: &g.ModelProvider, ModelName: &g.ModelName}
+	case store.GroupByEnvironment:
+		return api.GroupKey{Environment: &g.Environment}
+	}
+	return api.GroupKey{}
+}
+
+// wireBudget adds to a budget what its agent has spent in the period that
+// contains now.
+func wireBudget(ctx context.Context, t store.Tenant, b store.Budget, now time.Time) (api.Budget, error) {
+	from, to := b.Period.Window(now)
+	spent, err := t.Spend(ctx, b.AgentID, from, to)
+	if err != nil {
+		return api.Budget{}, err
+	}
+	return api.Budget{
+		ID: b.ID, Name: b.Name, AgentID: b.AgentID, AgentName: b.AgentName, Period: string(b.Period),
+		LimitUSD: b.Limit.USD(), CurrentUSD: spent.USD(), PercentUsed: percent(spent, b.Limit), ResetAt: to,
+	}, nil
+}
+
+// percent is spent per limit, to six decimals; a limit of nothing is used up.
+func percent(spent, limit store.NanoUSD) float64 {
+	if limit <= 0 {
+		return 100
+	}
+	return math.Round(100*float64(spent)/float64(limit)*1e6) / 1e6
+}
+
+// listBudgets serves GET /api/costs/budgets: data and total only.
+func (s *Server) listBudgets(c *call) error {
+	budgets, err := c.tenant.ListBudgets(c.Context())
+	if err != nil {
+		return err
+	}
+	out := make([]api.Budget, 0, len(budgets))
+	for _, b := range budgets {
+		w, err := wireBudget(c.Context(), c.tenant, b, c.now)
+		if err != nil {
+			return err
+		}
+		out = append(out, w)
+	}
+	return whole(c, out)
+}
+
+// createBudget serves POST /api/costs/budgets; its answer is the bare budget.
+func (s *Server) createBudget(c *call) error {
+	var in api.BudgetCreate
+	if err := c.decode(&in); err != nil {
+		return err
+	}
+	limit, err := limitUSD(*in.LimitUSD)
+	if err != nil {
+		return err
+	}
+	b, err := c.tenant.CreateBudget(c.Context(), store.BudgetCreate{
+		Name: in.Name, AgentID: in.AgentID, Period: store.BudgetPeriod(in.Period), Limit: limit,
+	})
+	if err != nil {
+		return err
+	}
+	out, err := wireBudget(c.Context(), c.tenant, b, c.now)
+	if err != nil {
+		return err
+	}
+	return c.bare(http.StatusCreated, out)
+}
+
+// limitUSD turns a budget's limit into what is kept. Less than a nano-dollar
+// would be kept as no limit at all.
+func limitUSD(usd float64) (store.NanoUSD, error) {
+	n, ok := store.DollarsToNano(usd)
+	if !ok || n == 0 {
+		return 0, invalidField("limitUsd", "must be at least 0.000000001 and at most %d", api.MaxLimitUSD)
+	}
+	return n, nil
+}
+
+// updateBudget serves PUT /api/costs/budgets/:id.
+func (s *Server) updateBudget(c *call) error {
+	id, err := c.pathID("budget")
+	if err != nil {
+		return err
+	}
+	var in api.BudgetUpdate
+	if err := c.decode(&in); err != nil {
+		return err
+	}
+	up := store.BudgetUpdate{Name: in.Name, AgentID: in.AgentID}
+	if in.Period != nil {
+		p := store.BudgetPeriod(*in.Period)
+		up.Period = &p
+	}
+	if in.LimitUSD != nil {
+		limit, err := limitUSD(*in.LimitUSD)
+		if err != nil {
+			return err
+		}
+		up.Limit = &limit
+	}
+	b, err := c.tenant.UpdateBudget(c.Context(), id, up)
+	if err != nil {
+		return err
+	}
+	out, err := wireBudget(c.Context(), c.tenant, b, c.now)
+	if err != nil {
+		return err
+	}
+	return c.data(http.StatusOK, out)
+}
+
+// deleteBudget serves DELETE /api/costs/budgets/:id.
+func (s *Server) deleteBudget(c *call) error {
+	id, err := c.pathID("budget")
+	if err != nil {
+		return err
+	}
+	if err := c.tenant.DeleteBudget(c.Context(), id); err != nil {
+		return err
+	}
+	return c.deleted()
+}

@@ -1,0 +1,105 @@
+package server
+
+import (
+	"net/http"
+
+	"svc/server/api"
+	"svc/store"
+)
+
+func wireKeyItem(k store.Key) api.KeyItem {
+	item := api.KeyItem{
+		ID: k.ID, Name: k.Name, Scope: string(k.Scope), Prefix: k.Prefix, TeamID: k.TeamID,
+		CreatedBy: k.CreatedBy, CreatedByEmail: k.CreatedByEmail, CreatedAt: k.CreatedAt.UTC(),
+	}
+	if !k.LastUsedAt.IsZero() {
+		t := k.LastUsedAt.UTC()
+		item.LastUsedAt = &t
+	}
+	return item
+}
+
+// listKeys serves GET /api/keys: metadata, never a secret.
+func (s *Server) listKeys(c *call) error {
+	q := c.query()
+	page, filter := q.page(api.DefaultLimit), store.KeyFilter{Scope: store.KeyScope(q.enum("scope", "", api.KeyScopes))}
+	if err := q.err(); err != nil {
+		return err
+	}
+	keys, total, err := c.tenant.ListKeys(c.Context(), filter, page)
+	if err != nil {
+		return err
+	}
+	return paged(c, each(keys, wireKeyItem), total, page)
+}
+
+// createKey serves POST /api/keys, the only answer that ever holds a secret. A
+// retry gets the answer without it.
+func (s *Server) createKey(c *call) error {
+	var in api.KeyCreate
+	if err := c.decode(&in); err != nil {
+		return err
+	}
+	owner := c.key.CreatedBy
+	if in.UserID != "" {
+		owner = in.UserID
+	}
+	if err := s.mayMint(c, &in, owner); err != nil {
+		return err
+	}
+	scope := store.KeyScope(in.Scope)
+	secret := NewSecret(scope)
+	k, err := c.tenant.CreateKey(c.Context(), store.KeyCreate{
+		Name: in.Name, Scope: scope, Prefix: SecretPrefix(secret), Digest: store.DigestKey(secret),
+		TeamID: in.TeamID, CreatedBy: owner,
+	})
+	if err != nil {
+		return err
+	}
+	out := api.KeyCreated{
+		ID: k.ID, Name: k.Name, Scope: string(k.Scope), Prefix: k.Prefix,
+		TeamID: k.TeamID, CreatedBy: k.CreatedBy, CreatedAt: k.CreatedAt.UTC(),
+	}
+	c.keep = encode(api.Single[api.KeyCreated]{Data: out})
+	out.Key = secret
+	return c.data(http.StatusCreated, out)
+}
+
+// mayMint refuses a key that could do more than the one that makes it. A key
+// that a team limits makes keys for teams whose scopes it holds, and for its
+// own user only: the new key must fall silent with the same deactivation.
+func (s *Server) mayMint(c *call, in *api.KeyCreate, owner string) error {
+	if c.team == nil {
+		return nil
+	}
+	if owner != c.key.CreatedBy {
+		return forbidden("a key that is limited to a team cannot make a key for another user")
+	}
+	if in.TeamID == "" {
+		return forbidden("a key that is limited to a team can only make keys that are limited to a team: give teamId")
+	}
+	team, err := c.tenant.GetTeam(c.Context(), in.TeamID)
+	if store.KindOf(err) == store.NotFound {
+		return invalidField("teamId", "names no team")
+	}
+	if err != nil {
+		return err
+	}
+	if missing := c.holds(team.Scopes); missing != "" {
+		return forbidden("this key does not hold %s itself and cannot make a key that does", missing)
+	}
+	return nil
+}
+
+// deleteKey serves DELETE /api/keys/:id. The key is refused from the next
+// request on.
+func (s *Server) deleteKey(c *call) error {
+	id, err := c.pathID("key")
+	if err != nil {
+		return err
+	}
+	if err := c.tenant.DeleteKey(c.Context(), id); err != nil {
+		return err
+	}
+	return c.deleted()
+}

@@ -1,0 +1,123 @@
+package server
+
+import (
+	"net/http"
+
+	"svc/server/api"
+	"svc/store"
+)
+
+func wirePolicy(p store.Policy) api.Policy {
+	return api.Policy{
+		ID: p.ID, Name: p.Name, Phase: p.Phase, On: p.On, Condition: wireCondition(p.Condition),
+		Action: p.Action, RedactionStrategy: p.RedactionStrategy, Enabled: p.Enabled, FireCount: p.FireCount,
+		CreatedAt: p.CreatedAt.UTC(), UpdatedAt: p.UpdatedAt.UTC(),
+	}
+}
+
+// wireCondition shows the fields of the condition's type; a pii_detected that
+// means any entity says so with an empty list.
+func wireCondition(k store.PolicyCondition) api.Condition {
+	out := api.Condition{Type: k.Type, Threshold: k.Threshold, Entities: k.Entities, Glob: k.ToolName}
+	if k.Type == "pii_detected" && out.Entities == nil {
+		out.Entities = []string{}
+	}
+	return out
+}
+
+func storeCondition(k *api.Condition) *store.PolicyCondition {
+	if k == nil {
+		return nil
+	}
+	return &store.PolicyCondition{Type: k.Type, Threshold: k.Threshold, Entities: k.Entities, ToolName: k.Glob}
+}
+
+// listPolicies serves GET /api/policies.
+func (s *Server) listPolicies(c *call) error {
+	q := c.query()
+	page := q.page(api.DefaultLimit)
+	filter := store.PolicyFilter{Phase: q.enum("phase", "", api.Phases), Enabled: q.boolean("enabled")}
+	if err := q.err(); err != nil {
+		return err
+	}
+	policies, total, err := c.tenant.ListPolicies(c.Context(), filter, page)
+	if err != nil {
+		return err
+	}
+	return paged(c, each(policies, wirePolicy), total, page)
+}
+
+// createPolicy serves POST /api/policies.
+func (s *Server) createPolicy(c *call) error {
+	var in api.PolicyCreate
+	if err := c.decode(&in); err != nil {
+		return err
+	}
+	created, err := c.tenant.CreatePolicies(c.Context(), store.PolicyCreate{
+		Name: in.Name, Phase: in.Phase, On: in.On, Condition: *storeCondition(in.Condition),
+		Action: in.Action, RedactionStrategy: in.RedactionStrategy, Enabled: in.Enabled == nil || *in.Enabled,
+	})
+	if err != nil {
+		return err
+	}
+	return c.data(http.StatusCreated, wirePolicy(created[0]))
+}
+
+// getPolicy serves GET /api/policies/:id.
+func (s *Server) getPolicy(c *call) error {
+	id, err := c.pathID("policy")
+	if err != nil {
+		return err
+	}
+	p, err := c.tenant.GetPolicy(c.Context(), id)
+	if err != nil {
+		return err
+	}
+	return c.data(http.StatusOK, wirePolicy(p))
+}
+
+// updatePolicy serves PUT /api/policies/:id with any subset of the fields. What
+// comes out must be a policy that could have been created.
+func (s *Server) updatePolicy(c *call) error {
+	id, err := c.pathID("policy")
+	if err != nil {
+		return err
+	}
+	var in api.PolicyUpdate
+	if err := c.decode(&in); err != nil {
+		return err
+	}
+	p, err := c.tenant.UpdatePolicy(c.Context(), id, store.PolicyUpdate{
+		Name: in.Name, Phase: in.Phase, On: in.On, Condition: storeCondition(in.Condition),
+		Action: in.Action, RedactionStrategy: in.RedactionStrategy, Enabled: in.Enabled,
+	}, checkPolicy)
+	if err != nil {
+		return err
+	}
+	return c.data(http.StatusOK, wirePolicy(p))
+}
+
+// checkPolicy holds a changed policy to the rules of a new one.
+func checkPolicy(p store.Policy) error {
+	condition := wireCondition(p.Condition)
+	wrong := (&api.PolicyCreate{
+		Name: p.Name, Phase: p.Phase, On: p.On, Condition: &condition,
+		Action: p.Action, RedactionStrategy: p.RedactionStrategy,
+	}).Validate()
+	if len(wrong) > 0 {
+		return invalid(wrong)
+	}
+	return nil
+}
+
+// deletePolicy serves DELETE /api/policies/:id.
+func (s *Server) deletePolicy(c *call) error {
+	id, err := c.pathID("policy")
+	if err != nil {
+		return err
+	}
+	if err := c.tenant.DeletePolicy(c.Context(), id); err != nil {
+		return err
+	}
+	return c.deleted()
+}

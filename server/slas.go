@@ -1,0 +1,160 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"svc/server/api"
+	"svc/store"
+)
+
+// wireSLA adds to a target where it stands now: status is computed when it is
+// read, over the evaluation period that ends now.
+func wireSLA(ctx context.Context, t store.Tenant, target store.SLATarget, now time.Time) (api.SLATarget, error) {
+	stats, err := t.Stats(ctx, store.StatsQuery{
+		From: now.Add(-lookBacks[target.EvaluationPeriod]), To: now, AgentID: target.AgentID,
+	})
+	if err != nil {
+		return api.SLATarget{}, err
+	}
+	p99, rate, status := standing(target, stats.Summary)
+	return api.SLATarget{
+		ID: target.ID, Name: target.Name, AgentID: target.AgentID, AgentName: target.AgentName,
+		P99LatencyMs: target.P99LatencyMs, ErrorRatePercent: target.ErrorRatePercent,
+		EvaluationPeriod: target.EvaluationPeriod,
+		CurrentP99Ms:     p99, CurrentErrorRate: rate, Status: status,
+	}, nil
+}
+
+// standing measures what happened against a target. A request that a policy
+// blocked is no failure of the agent: it is left out of the error rate.
+func standing(target store.SLATarget, t store.Totals) (p99Ms, errorRate float64, status string) {
+	if t.Traces == 0 {
+		return 0, 0, "no_data"
+	}
+	p99Ms = float64(t.P99) / float64(time.Millisecond)
+	if served := t.Traces - t.Blocked; served > 0 {
+		errorRate = 100 * float64(t.Errors-t.Blocked) / float64(served)
+	}
+	status = "healthy"
+	for _, m := range []struct {
+		current float64
+		target  *float64
+	}{{p99Ms, target.P99LatencyMs}, {errorRate, target.ErrorRatePercent}} {
+		switch {
+		case m.target == nil:
+		case m.current > *m.target:
+			return p99Ms, errorRate, "breached"
+		case m.current > 0 && m.current >= atRisk**m.target:
+			status = "at_risk"
+		}
+	}
+	return p99Ms, errorRate, status
+}
+
+// atRisk is the share of a target from which on it is in danger: within 10 %.
+const atRisk = 0.9
+
+// listSLAs serves GET /api/costs/sla: data and total only.
+func (s *Server) listSLAs(c *call) error {
+	targets, err := c.tenant.ListSLAs(c.Context())
+	if err != nil {
+		return err
+	}
+	out := make([]api.SLATarget, 0, len(targets))
+	for _, t := range targets {
+		w, err := wireSLA(c.Context(), c.tenant, t, c.now)
+		if err != nil {
+			return err
+		}
+		out = append(out, w)
+	}
+	return whole(c, out)
+}
+
+// createSLA serves POST /api/costs/sla; its answer is the bare target.
+func (s *Server) createSLA(c *call) error {
+	var in api.SLACreate
+	if err := c.decode(&in); err != nil {
+		return err
+	}
+	t, err := c.tenant.CreateSLA(c.Context(), store.SLACreate{
+		Name: in.Name, AgentID: in.AgentID, P99LatencyMs: in.P99LatencyMs,
+		ErrorRatePercent: in.ErrorRatePercent, EvaluationPeriod: in.EvaluationPeriod,
+	})
+	if err != nil {
+		return err
+	}
+	out, err := wireSLA(c.Context(), c.tenant, t, c.now)
+	if err != nil {
+		return err
+	}
+	return c.bare(http.StatusCreated, out)
+}
+
+// updateSLA serves PUT /api/costs/sla/:id.
+func (s *Server) updateSLA(c *call) error {
+	id, err := c.pathID("SLA target")
+	if err != nil {
+		return err
+	}
+	var in api.SLAUpdate
+	if err := c.decode(&in); err != nil {
+		return err
+	}
+	t, err := c.tenant.UpdateSLA(c.Context(), id, store.SLAUpdate{
+		Name: in.Name, AgentID: in.AgentID, P99LatencyMs: in.P99LatencyMs,
+		ErrorRatePercent: in.ErrorRatePercent, EvaluationPeriod: in.EvaluationPeriod,
+	})
+	if err != nil {
+		return err
+	}
+	out, err := wireSLA(c.Context(), c.tenant, t, c.now)
+	if err != nil {
+		return err
+	}
+	return c.data(http.StatusOK, out)
+}
+
+// deleteSLA serves DELETE /api/costs/sla/:id. Its violations stay.
+func (s *Server) deleteSLA(c *call) error {
+	id, err := c.pathID("SLA target")
+	if err != nil {
+		return err
+	}
+	if err := c.tenant.DeleteSLA(c.Context(), id); err != nil {
+		return err
+	}
+	return c.deleted()
+}
+
+// listViolations serves GET /api/costs/sla/violations: data and total only.
+func (s *Server) listViolations(c *call) error {
+	q := c.query()
+	period := q.enum("period", api.DefaultViolationPeriod, api.ViolationPeriods)
+	filter := store.ViolationFilter{SLAID: q.text("slaId"), Since: c.now.Add(-lookBacks[period])}
+	if err := q.err(); err != nil {
+		return err
+	}
+	violations, err := c.tenant.ListViolations(c.Context(), filter)
+	if err != nil {
+		return err
+	}
+	return whole(c, each(violations, wireViolation))
+}
+
+func wireViolation(v store.SLAViolation) api.SLAViolation {
+	out := api.SLAViolation{
+		ID: v.ID, SLAID: v.SLAID, SLAName: v.SLAName, AgentName: v.AgentName,
+		PeriodStart: v.PeriodStart.UTC(), PeriodEnd: v.PeriodEnd.UTC(), ViolationType: v.Type,
+		TargetP99Ms: v.TargetP99Ms, TargetErrorRate: v.TargetErrorRate,
+	}
+	if v.ActualP99Ms != nil {
+		out.ActualP99Ms = *v.ActualP99Ms
+	}
+	if v.ActualErrorRate != nil {
+		out.ActualErrorRate = *v.ActualErrorRate
+	}
+	return out
+}

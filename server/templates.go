@@ -1,0 +1,129 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"unicode/utf8"
+
+	"svc/server/api"
+	"svc/store"
+)
+
+// template is a named set of policies that can be applied at once.
+type template struct {
+	id, name, description string
+	policies              []store.PolicyCreate // Name without the template and the agent; On and Enabled unset
+}
+
+// Entities that templates name: what tells who somebody is, and what opens doors.
+var (
+	personal = []string{"EMAIL", "PHONE", "CREDIT_CARD", "IBAN", "SSN", "IP_ADDRESS"}
+	secrets  = []string{"API_KEY", "PRIVATE_KEY", "JWT"}
+)
+
+// templates are the policy templates, in the order in which they are listed.
+var templates = []template{
+	{
+		id: "pii-protection", name: "PII protection",
+		description: "Masks personal data (mail addresses, phone, card and account numbers, …) in what agents send and in what comes back.",
+		policies: []store.PolicyCreate{
+			{Name: "mask personal data in requests", Phase: "request", Condition: pii(personal), Action: "redact", RedactionStrategy: "mask"},
+			{Name: "mask personal data in responses", Phase: "response", Condition: pii(personal), Action: "redact", RedactionStrategy: "mask"},
+		},
+	},
+	{
+		id: "prompt-injection-defense", name: "Prompt injection defense",
+		description: "Blocks texts that very likely try to take over an agent, on the way up and on the way back, and warns of suspicious ones.",
+		policies: []store.PolicyCreate{
+			{Name: "block injections in requests", Phase: "request", Condition: injection(0.8), Action: "block"},
+			{Name: "block injections in responses", Phase: "response", Condition: injection(0.8), Action: "block"},
+			{Name: "warn of suspicious requests", Phase: "request", Condition: injection(0.5), Action: "warn"},
+			{Name: "warn of suspicious responses", Phase: "response", Condition: injection(0.5), Action: "warn"},
+		},
+	},
+	{
+		id: "secrets-leak-prevention", name: "Secrets leak prevention",
+		description: "Blocks requests that carry keys or tokens, and takes them out of responses.",
+		policies: []store.PolicyCreate{
+			{Name: "block secrets in requests", Phase: "request", Condition: pii(secrets), Action: "block"},
+			{Name: "replace secrets in responses", Phase: "response", Condition: pii(secrets), Action: "redact", RedactionStrategy: "replace"},
+		},
+	},
+	{
+		id: "cost-guard", name: "Cost guard",
+		description: "Blocks the requests of an agent that has spent a budget, until the budget's next period.",
+		policies: []store.PolicyCreate{
+			{Name: "block requests over budget", Phase: "request", Condition: store.PolicyCondition{Type: "budget_exceeded"}, Action: "block"},
+		},
+	},
+	{
+		id: "observe-only", name: "Observe only",
+		description: "Warns of injections, personal data, secrets and spent budgets, and changes nothing: for a first look at what goes through.",
+		policies: []store.PolicyCreate{
+			{Name: "watch for injections in requests", Phase: "request", Condition: injection(0.5), Action: "warn"},
+			{Name: "watch for injections in responses", Phase: "response", Condition: injection(0.5), Action: "warn"},
+			{Name: "watch for personal data and secrets in requests", Phase: "request", Condition: pii(nil), Action: "warn"},
+			{Name: "watch for personal data and secrets in responses", Phase: "response", Condition: pii(nil), Action: "warn"},
+			{Name: "watch spent budgets", Phase: "request", Condition: store.PolicyCondition{Type: "budget_exceeded"}, Action: "warn"},
+		},
+	},
+}
+
+// pii is the condition that one of the entities is found; none means any.
+func pii(entities []string) store.PolicyCondition {
+	return store.PolicyCondition{Type: "pii_detected", Entities: entities}
+}
+
+func injection(threshold float64) store.PolicyCondition {
+	return store.PolicyCondition{Type: "injection_score", Threshold: &threshold}
+}
+
+// listTemplates serves GET /api/policies/templates: data only.
+func (s *Server) listTemplates(c *call) error {
+	return c.bare(http.StatusOK, api.Items[api.PolicyTemplate]{Data: each(templates, func(t template) api.PolicyTemplate {
+		return api.PolicyTemplate{ID: t.id, Name: t.name, Description: t.description, PolicyCount: len(t.policies)}
+	})})
+}
+
+// applyTemplate serves POST /api/policies/templates/apply: all policies of the
+// template or none. They are named after template and agent, so that applying
+// it twice for one agent clashes.
+func (s *Server) applyTemplate(c *call) error {
+	var in api.TemplateApply
+	if err := c.decode(&in); err != nil {
+		return err
+	}
+	i := slices.IndexFunc(templates, func(t template) bool { return t.id == in.Template })
+	if i < 0 {
+		return invalidField("template", "is not the id of a template; GET /api/policies/templates lists them")
+	}
+	agent := in.AgentName
+	if agent == "" {
+		agent = api.AllAgents
+	}
+	policies := slices.Clone(templates[i].policies)
+	for j := range policies {
+		p := &policies[j]
+		p.Name = fmt.Sprintf("%s: %s (%s)", in.Template, p.Name, agent)
+		if utf8.RuneCountInString(p.Name) > api.MaxName {
+			return invalidField("agentName", "is too long for the policy names of this template")
+		}
+		p.On, p.Enabled = agent, in.Enabled == nil || *in.Enabled
+	}
+	created, err := c.tenant.CreatePolicies(c.Context(), policies...)
+	var clash *store.Error
+	if errors.As(err, &clash) && clash.Kind == store.Conflict {
+		return &failure{http.StatusBadRequest, clash.Message, map[string]string{
+			"template": fmt.Sprintf("is applied already for agent %q", agent),
+		}}
+	}
+	if err != nil {
+		return err
+	}
+	return c.bare(http.StatusCreated, api.TemplateApplied{
+		Created:  len(created),
+		Policies: each(created, func(p store.Policy) api.PolicyRef { return api.PolicyRef{ID: p.ID, Name: p.Name} }),
+	})
+}

@@ -1,0 +1,185 @@
+package server
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"svc/server/api"
+	"svc/store"
+)
+
+const (
+	signatureHeader = "X-Idp-Signature"
+	// maxSignatureAge is how far the time of a signature may lie from now, in
+	// either direction (control-plane specification, Webhook signature, 4).
+	maxSignatureAge = 5 * time.Minute
+	// maxSignature bounds the signature header, in bytes.
+	maxSignature = 512
+	// webhookRefused is the text of the 403 (Webhook signature, 5).
+	webhookRefused = "Invalid webhook signature"
+)
+
+// receiveWebhook serves POST /api/auth/webhook. It is for the identity
+// provider, which has no API key: the signature is what lets it in. Requests
+// without a good one count in the window of their address; signed ones do not,
+// for a provider announces many users from one address.
+func (s *Server) receiveWebhook(c *call) error {
+	address := clientAddress(c.Request)
+	body, err := c.payload(api.MaxBody)
+	if err == nil {
+		err = s.verifyWebhook(c.Header.Values(signatureHeader), body, c.now)
+	}
+	if err != nil {
+		if err := c.count(s.addresses, address); err != nil {
+			return err
+		}
+		return err
+	}
+	setRateHeaders(c.w.Header(), s.addresses.peek(address, c.now))
+
+	ev, err := decodeEvent(body)
+	if err != nil {
+		return err
+	}
+	err = s.applyEvent(c, ev)
+	if k := store.KindOf(err); !slices.Contains(api.WebhookEvents, ev.Type) && (k == store.NotFound || k == store.Invalid) {
+		// An event that means nothing to us must not be sent again for what it lacks.
+		s.log.Info("identity event of unknown type", "request_id", c.id, "type", cut(ev.Type, 64), "reason", err)
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	return c.bare(http.StatusOK, api.Success{Success: true})
+}
+
+// applyEvent applies a verified event to the tenant that its organization is
+// bound to.
+func (s *Server) applyEvent(c *call, ev *api.WebhookEvent) error {
+	tenant, err := s.store.TenantForOrg(c.Context(), ev.Data.OrgID)
+	if store.KindOf(err) == store.NotFound {
+		return store.FieldError(store.NotFound, "no tenant is bound to this organization", "data.orgId", "is not bound to a tenant")
+	}
+	if err != nil {
+		return err
+	}
+	done, err := s.store.Tenant(tenant.ID).ApplyUserEvent(c.Context(), store.UserEvent{
+		Type: store.UserEventType(ev.Type), CreatedAt: ev.CreatedAt.UTC(),
+		UserID: ev.Data.UserID, Email: ev.Data.Email, DisplayName: ev.Data.DisplayName, OrgID: ev.Data.OrgID,
+	})
+	if err != nil {
+		return err
+	}
+	s.log.Info("identity event", "request_id", c.id, "tenant", tenant.ID, "type", cut(ev.Type, 64),
+		"user", ev.Data.UserID, "applied", done.Applied, "keys_deleted", done.KeysDeleted)
+	return nil
+}
+
+// decodeEvent reads a signed body. The provider may add members, which are
+// ignored; what we know must have the right type and stand there once. Of an
+// event whose type we do not know only the type has to be readable.
+func decodeEvent(body []byte) (*api.WebhookEvent, error) {
+	found, err := inspect(body)
+	if err != nil {
+		return nil, err
+	}
+	for path, problem := range found {
+		if problem == hasNUL {
+			return nil, invalidField(path, hasNUL)
+		}
+	}
+	var kind struct {
+		Type string `json:"type"`
+	}
+	if err := json.Unmarshal(body, &kind); err != nil || kind.Type == "" {
+		return nil, invalidField("type", "is required and must be a string")
+	}
+	ev := &api.WebhookEvent{}
+	err = json.Unmarshal(body, ev)
+	if !slices.Contains(api.WebhookEvents, kind.Type) {
+		ev.Type = kind.Type
+		return ev, nil
+	}
+	var se *json.SemanticError
+	switch {
+	case errors.As(err, &se):
+		return nil, invalidField(memberPath(se.JSONPointer), "%s", expectation(se))
+	case err != nil:
+		return nil, &failure{http.StatusBadRequest, "the request body does not have the expected form", nil}
+	}
+	if wrong := ev.Validate(); len(wrong) > 0 {
+		return nil, invalid(wrong)
+	}
+	return ev, nil
+}
+
+// verifyWebhook checks the signature of a raw body. A wrong one is refused
+// before its time is looked at, so that only the provider learns about time.
+func (s *Server) verifyWebhook(values []string, body []byte, now time.Time) error {
+	refused := &failure{http.StatusForbidden, webhookRefused, nil}
+	if len(s.webhookSecret) == 0 || len(values) != 1 {
+		return refused
+	}
+	at, digest, ok := parseSignature(values[0])
+	if !ok {
+		return refused
+	}
+	mac := hmac.New(sha256.New, s.webhookSecret)
+	mac.Write([]byte(at))
+	mac.Write([]byte{'.'})
+	mac.Write(body)
+	if !hmac.Equal(mac.Sum(nil), digest) {
+		return refused
+	}
+	seconds, err := strconv.ParseInt(at, 10, 64)
+	if err != nil {
+		return refused
+	}
+	switch age := now.Sub(time.Unix(seconds, 0)); {
+	case age > maxSignatureAge:
+		refused.details = map[string]string{"timestamp": fmt.Sprintf("is older than %s", maxSignatureAge)}
+		return refused
+	case age < -maxSignatureAge:
+		refused.details = map[string]string{"timestamp": fmt.Sprintf("is more than %s ahead", maxSignatureAge)}
+		return refused
+	}
+	return nil
+}
+
+// parseSignature reads t=<unix_seconds>,v1=<hex_digest>: each exactly once, the
+// time in plain digits, the digest 64 hex characters. Elements of other names
+// are left for later versions of the scheme.
+func parseSignature(header string) (at string, digest []byte, ok bool) {
+	if len(header) > maxSignature {
+		return "", nil, false
+	}
+	for element := range strings.SplitSeq(header, ",") {
+		name, value, found := strings.Cut(strings.TrimSpace(element), "=")
+		switch {
+		case !found:
+			return "", nil, false
+		case name == "t":
+			if at != "" || value == "" || len(value) > 12 || strings.Trim(value, "0123456789") != "" {
+				return "", nil, false
+			}
+			at = value
+		case name == "v1":
+			d, err := hex.DecodeString(value)
+			if digest != nil || err != nil || len(d) != sha256.Size {
+				return "", nil, false
+			}
+			digest = d
+		}
+	}
+	return at, digest, at != "" && digest != nil
+}

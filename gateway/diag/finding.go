@@ -139,6 +139,8 @@ func (fs Findings) Error() string {
 		return "no errors"
 	case n == 1:
 		return fs[first].Error()
+	case n == 2:
+		return fs[first].Error() + ", and 1 more error"
 	default:
 		return fmt.Sprintf("%s, and %d more errors", fs[first].Error(), n-1)
 	}

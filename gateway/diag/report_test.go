@@ -61,7 +61,7 @@ func TestErrIsNilForWarnings(t *testing.T) {
 	if !errors.As(err, &fs) || len(fs) != 3 {
 		t.Fatalf("Err() = %v, want all three findings", err)
 	}
-	if got, want := err.Error(), "a: first, and 1 more errors"; got != want {
+	if got, want := err.Error(), "a: first, and 1 more error"; got != want {
 		t.Errorf("Error() = %q, want %q", got, want)
 	}
 }

@@ -1,0 +1,98 @@
+package license
+
+import "errors"
+
+// The kinds of failure, for errors.Is. Each is fatal when the gateway starts, and
+// makes a running one's license expired.
+var (
+	// ErrMissing: there is no file at the path.
+	ErrMissing = errors.New("the file does not exist")
+	// ErrUnreadable: the file cannot be opened or read.
+	ErrUnreadable = errors.New("the file cannot be read")
+	// ErrNotRegular: it is a directory, a pipe or a device.
+	ErrNotRegular = errors.New("not a regular file")
+	// ErrTooOpen: others than the owner may read or write the file.
+	ErrTooOpen = errors.New("the file is open to others than its owner")
+	// ErrMalformed: it is not what it should be.
+	ErrMalformed = errors.New("not well-formed")
+	// ErrSignature: the license was not signed with the key that was asked for,
+	// or not with Ed25519.
+	ErrSignature = errors.New("the signature does not verify")
+	// ErrKey: a key file does not hold an Ed25519 key in PEM.
+	ErrKey = errors.New("not an Ed25519 key in PEM")
+	// ErrNoKey: no public key is configured and the build has none.
+	ErrNoKey = errors.New("no public key to verify the license with")
+	// ErrExists: a file stands where a key would be written.
+	ErrExists = errors.New("the file exists already")
+)
+
+// Error is a failure with the file it is about and what to do.
+type Error struct {
+	// Kind is one of the errors above.
+	Kind error
+	// What is the role of the file: license, public key, signing key.
+	What string
+	// Path is the file; may be empty.
+	Path string
+	// Detail says more about the failure; may be empty.
+	Detail string
+}
+
+// Error returns the failure and the advice on one line.
+func (e *Error) Error() string {
+	s := e.What
+	if e.Path != "" {
+		if s != "" {
+			s += " "
+		}
+		s += e.Path
+	}
+	if s != "" {
+		s += ": "
+	}
+	s += e.Kind.Error()
+	if e.Detail != "" {
+		s += ": " + e.Detail
+	}
+	if a := e.Advice(); a != "" {
+		s += " (" + a + ")"
+	}
+	return s
+}
+
+// Unwrap returns the kind.
+func (e *Error) Unwrap() error { return e.Kind }
+
+// Advice says what to do about the failure, in a short clause.
+func (e *Error) Advice() string {
+	switch e.Kind {
+	case ErrMissing:
+		return "put the file there, or correct the path in the configuration"
+	case ErrUnreadable:
+		return "the user that runs svc must own it"
+	case ErrTooOpen:
+		return "chmod 600 " + e.Path
+	case ErrMalformed:
+		return "ask the issuer for a new one; `svc license issue` makes one"
+	case ErrSignature:
+		return "is license.public_key_file the key of whoever issued this license?"
+	case ErrKey:
+		return "`svc license keygen` makes a pair: license.key (PKCS#8) and license.pub (SPKI)"
+	case ErrNoKey:
+		return "set license.public_key_file"
+	case ErrExists:
+		return "a license signed with a lost key must be issued anew: move the old key away first"
+	}
+	return ""
+}
+
+// about completes an error of this package with the file it is about.
+func about(err error, what, path string) error {
+	var e *Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	c := *e
+	c.What, c.Path = what, path
+	return &c
+}

@@ -1,0 +1,72 @@
+package license
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"errors"
+	"time"
+)
+
+// Inspection is what can be told about a license file.
+type Inspection struct {
+	License
+	// GraceEnds is when the license expires for good.
+	GraceEnds time.Time `json:"graceEnds"`
+	// State is the state at the time of the inspection, were the license
+	// verified.
+	State State `json:"state"`
+	// Verified says whether the signature was checked and is good.
+	Verified bool `json:"verified"`
+	// Problems are reasons why a gateway would not take the file.
+	Problems []string `json:"problems,omitempty"`
+}
+
+// Inspect reads a license file and tells what it says, verified or not: key may
+// be nil, and a file that a gateway would refuse is shown with its problems. The
+// error is for what cannot be shown at all.
+func Inspect(path string, key ed25519.PublicKey, now time.Time) (*Inspection, error) {
+	data, mode, err := readRegular(path)
+	if err != nil {
+		return nil, about(err, "license", path)
+	}
+	in := &Inspection{}
+	if mode.Perm()&0o077 != 0 {
+		in.problem(&Error{Kind: ErrTooOpen}, path)
+	}
+	l, err := Parse(data, key)
+	switch {
+	case key == nil:
+		in.problem(&Error{Kind: ErrNoKey}, "")
+	case err != nil && !errors.Is(err, ErrSignature):
+		return nil, about(err, "license", path)
+	case err != nil:
+		in.problem(err, "")
+	default:
+		in.Verified = true
+	}
+	if l == nil {
+		if l, err = unverified(data); err != nil {
+			return nil, about(err, "license", path)
+		}
+	}
+	in.License, in.GraceEnds, in.State = *l, l.GraceEnds(), l.State(now)
+	if l.ClockBehind(now) {
+		in.Problems = append(in.Problems, "it was issued in the future: check the clock")
+	}
+	return in, nil
+}
+
+func (in *Inspection) problem(err error, path string) {
+	in.Problems = append(in.Problems, about(err, "", path).Error())
+}
+
+// unverified reads the claims of a token whose signature is not good or cannot
+// be checked.
+func unverified(token []byte) (*License, error) {
+	var c claims
+	t, _, err := parser().ParseUnverified(string(bytes.TrimSpace(token)), &c)
+	if err != nil {
+		return nil, describe(err)
+	}
+	return checked(t, &c)
+}

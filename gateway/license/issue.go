@@ -1,0 +1,160 @@
+package license
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// The names of the files that GenerateKey writes.
+const (
+	KeyFileName       = "license.key"
+	PublicKeyFileName = "license.pub"
+)
+
+// GenerateKey makes a signing key pair in a directory, which is created when it
+// is not there: license.key (PKCS#8, mode 0600) and license.pub (SPKI, mode
+// 0644), both PEM. It never replaces a key: then the error is ErrExists.
+func GenerateKey(dir string) (keyFile, publicFile string, err error) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return "", "", fmt.Errorf("make a signing key: %w", err)
+	}
+	priv, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return "", "", fmt.Errorf("encode the signing key: %w", err)
+	}
+	pub, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		return "", "", fmt.Errorf("encode the public key: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", "", fmt.Errorf("make the key directory: %w", err)
+	}
+	keyFile, publicFile = filepath.Join(dir, KeyFileName), filepath.Join(dir, PublicKeyFileName)
+	for _, path := range []string{keyFile, publicFile} {
+		if _, err := os.Lstat(path); err == nil {
+			return "", "", &Error{Kind: ErrExists, What: "signing key", Path: path}
+		}
+	}
+	if err := create(keyFile, "PRIVATE KEY", priv, 0o600); err != nil {
+		return "", "", err
+	}
+	if err := create(publicFile, "PUBLIC KEY", pub, 0o644); err != nil {
+		_ = os.Remove(keyFile) // half a pair is of no use
+		return "", "", err
+	}
+	return keyFile, publicFile, nil
+}
+
+// create writes a PEM file that must not exist.
+func create(path, kind string, der []byte, mode fs.FileMode) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if errors.Is(err, fs.ErrExist) {
+		return &Error{Kind: ErrExists, What: "signing key", Path: path}
+	}
+	if err != nil {
+		return fmt.Errorf("write a key: %w", err)
+	}
+	err = errors.Join(
+		f.Chmod(mode), // whatever the umask
+		pem.Encode(f, &pem.Block{Type: kind, Bytes: der}),
+		f.Sync(),
+		f.Close(),
+	)
+	if err != nil {
+		_ = os.Remove(path)
+		return fmt.Errorf("write a key: %w", err)
+	}
+	return nil
+}
+
+// Issuer is the iss of licenses issued without another.
+const Issuer = "svc"
+
+// MaxDays is the longest life of a license, in days.
+const MaxDays = 36500
+
+// Request says what license to issue.
+type Request struct {
+	// KeyFile is the signing key: PEM, PKCS#8, mode 0600 or stricter.
+	KeyFile string
+	// Issuer is the claim iss; empty means [Issuer]. Subject is the claim sub.
+	Issuer  string
+	Subject string
+	// Days is how long the license is valid; GraceDays how much longer it works.
+	Days      int
+	GraceDays int
+	// Out is the file to write, mode 0600. A license that stands there is
+	// replaced at once: a gateway reads the old one or the new one.
+	Out string
+	// Now is the time of issue.
+	Now time.Time
+}
+
+// Issue signs a license and writes it.
+func Issue(r Request) (*License, error) {
+	switch {
+	case r.Subject == "" || len(r.Subject) > maxName:
+		return nil, fmt.Errorf("a license needs a subject of at most %d bytes", maxName)
+	case len(r.Issuer) > maxName:
+		return nil, fmt.Errorf("an issuer has at most %d bytes", maxName)
+	case r.Days < 1 || r.Days > MaxDays:
+		return nil, fmt.Errorf("a license is valid for 1 to %d days, not %d", MaxDays, r.Days)
+	case r.GraceDays < 0 || r.GraceDays > MaxGraceDays:
+		return nil, fmt.Errorf("a license has 0 to %d days of grace, not %d", MaxGraceDays, r.GraceDays)
+	}
+	if r.Issuer == "" {
+		r.Issuer = Issuer
+	}
+	key, err := readPrivateKey(r.KeyFile)
+	if err != nil {
+		return nil, err
+	}
+	iat := r.Now.Unix()
+	exp := iat + int64(r.Days)*24*60*60
+	c := &claims{Issuer: r.Issuer, Subject: r.Subject, IssuedAt: &iat, ExpiresAt: &exp, GraceDays: &r.GraceDays}
+	l, err := c.license()
+	if err != nil {
+		return nil, err
+	}
+	token, err := jwt.NewWithClaims(jwt.SigningMethodEdDSA, c).SignedString(key)
+	if err != nil {
+		return nil, fmt.Errorf("sign the license: %w", err)
+	}
+	if err := replace(r.Out, []byte(token+"\n")); err != nil {
+		return nil, fmt.Errorf("write the license: %w", err)
+	}
+	return l, nil
+}
+
+// replace puts a file of mode 0600 in place of another in one step.
+func replace(path string, data []byte) error {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, ".license-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Chmod(0o600), f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

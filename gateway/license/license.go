@@ -1,0 +1,159 @@
+package license
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// State is where a license stands in its life: gateway specification, States
+// and transitions.
+type State uint8
+
+// The states.
+const (
+	// Valid is a license before its exp.
+	Valid State = iota + 1
+	// Grace is one beyond exp and within grace_days of it: everything works.
+	Grace
+	// Expired is one beyond that, or one whose last verification failed.
+	Expired
+)
+
+// String returns "valid", "grace" or "expired".
+func (s State) String() string {
+	switch s {
+	case Valid:
+		return "valid"
+	case Grace:
+		return "grace"
+	case Expired:
+		return "expired"
+	}
+	return "unknown"
+}
+
+// MarshalText writes the state as String does.
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// The bounds of what a license says.
+const (
+	// MaxGraceDays is the longest grace window, in days.
+	MaxGraceDays = 366
+	// maxName bounds issuer and subject, in bytes.
+	maxName = 1024
+	// maxUnix is the last second of the year 9999, past which times have no
+	// text form.
+	maxUnix = 253402300799
+)
+
+// License is what a license file says.
+type License struct {
+	// Issuer is who issued it, Subject whom it was issued to.
+	Issuer  string `json:"issuer"`
+	Subject string `json:"subject"`
+	// IssuedAt and ExpiresAt are in UTC, to the second.
+	IssuedAt  time.Time `json:"issuedAt"`
+	ExpiresAt time.Time `json:"expiresAt"`
+	// GraceDays is how many days of 24 hours it goes on to work after ExpiresAt.
+	GraceDays int `json:"graceDays"`
+}
+
+// GraceEnds returns the first moment at which the license is expired.
+func (l *License) GraceEnds() time.Time {
+	return l.ExpiresAt.Add(time.Duration(l.GraceDays) * 24 * time.Hour)
+}
+
+// State returns the state at a moment.
+func (l *License) State(now time.Time) State {
+	switch {
+	case now.Before(l.ExpiresAt):
+		return Valid
+	case now.Before(l.GraceEnds()):
+		return Grace
+	}
+	return Expired
+}
+
+// ClockBehind reports whether a moment lies more than a day before the license
+// was issued: then the clock is wrong, and what State says with it too. Such a
+// license is used nevertheless; a machine that starts without the time has it
+// soon.
+func (l *License) ClockBehind(now time.Time) bool {
+	return now.Before(l.IssuedAt.Add(-24 * time.Hour))
+}
+
+// claims is the payload of the JWT. Times are whole seconds; anything else does
+// not decode.
+type claims struct {
+	Issuer    string `json:"iss"`
+	Subject   string `json:"sub"`
+	IssuedAt  *int64 `json:"iat"`
+	ExpiresAt *int64 `json:"exp"`
+	GraceDays *int   `json:"grace_days"`
+}
+
+// The getters make claims a jwt.Claims. The parser is told to validate none of
+// them: an expired license is read, not refused.
+func (c *claims) GetExpirationTime() (*jwt.NumericDate, error) { return nil, nil }
+func (c *claims) GetIssuedAt() (*jwt.NumericDate, error)       { return nil, nil }
+func (c *claims) GetNotBefore() (*jwt.NumericDate, error)      { return nil, nil }
+func (c *claims) GetIssuer() (string, error)                   { return c.Issuer, nil }
+func (c *claims) GetSubject() (string, error)                  { return c.Subject, nil }
+func (c *claims) GetAudience() (jwt.ClaimStrings, error)       { return nil, nil }
+
+// license checks that every claim is there and within bounds.
+func (c *claims) license() (*License, error) {
+	switch {
+	case c.Issuer == "" || len(c.Issuer) > maxName:
+		return nil, malformed("the claim iss must be a name")
+	case c.Subject == "" || len(c.Subject) > maxName:
+		return nil, malformed("the claim sub must be a name")
+	case c.IssuedAt == nil || *c.IssuedAt < 0 || *c.IssuedAt > maxUnix:
+		return nil, malformed("the claim iat must be a time in whole seconds")
+	case c.ExpiresAt == nil || *c.ExpiresAt > maxUnix:
+		return nil, malformed("the claim exp must be a time in whole seconds")
+	case *c.ExpiresAt <= *c.IssuedAt:
+		return nil, malformed("the claim exp is not after iat")
+	}
+	l := &License{
+		Issuer:    c.Issuer,
+		Subject:   c.Subject,
+		IssuedAt:  time.Unix(*c.IssuedAt, 0).UTC(),
+		ExpiresAt: time.Unix(*c.ExpiresAt, 0).UTC(),
+	}
+	if c.GraceDays != nil {
+		l.GraceDays = *c.GraceDays
+	}
+	if l.GraceDays < 0 || l.GraceDays > MaxGraceDays {
+		return nil, malformed(fmt.Sprintf("the claim grace_days must be from 0 to %d", MaxGraceDays))
+	}
+	return l, nil
+}
+
+func malformed(detail string) error { return &Error{Kind: ErrMalformed, Detail: detail} }
+
+// method pins the signature: EdDSA and nothing else, whatever the header says.
+const method = "EdDSA"
+
+// parser returns a parser that checks the form and the signature only.
+func parser() *jwt.Parser {
+	return jwt.NewParser(jwt.WithValidMethods([]string{method}), jwt.WithoutClaimsValidation(), jwt.WithStrictDecoding())
+}
+
+// describe turns an error of the parser into one of this package.
+func describe(err error) error {
+	var syntax *json.SyntaxError
+	switch {
+	case errors.Is(err, jwt.ErrTokenSignatureInvalid):
+		return &Error{Kind: ErrSignature}
+	case errors.Is(err, jwt.ErrTokenUnverifiable):
+		return &Error{Kind: ErrSignature, Detail: err.Error()}
+	case errors.As(err, &syntax):
+		return malformed("it holds a part that is not JSON")
+	}
+	return malformed(err.Error())
+}

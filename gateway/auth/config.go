@@ -1,0 +1,240 @@
+package auth
+
+import (
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"svc/gateway/diag"
+)
+
+// Config is the auth section of the gateway file (gateway specification, auth).
+type Config struct {
+	// Enabled turns authentication on; when false /mcp accepts anyone. Reloads.
+	Enabled bool `yaml:"enabled"`
+	// Header is the request header that carries the key. Needs a restart.
+	Header string `yaml:"header"`
+	// Scheme is the prefix before the key, compared without regard to case;
+	// empty reads the raw header value. Needs a restart.
+	Scheme string `yaml:"scheme"`
+	// Keys are the API keys that are let in. Reloads.
+	Keys []KeyConfig `yaml:"keys"`
+	// OAuth accepts bearer tokens beside the keys.
+	OAuth OAuthConfig `yaml:"oauth"`
+}
+
+// KeyConfig is one entry of auth.keys.
+type KeyConfig struct {
+	// ID names the key in audit lines and spans; unique.
+	ID string `yaml:"id"`
+	// Hash is the argon2id hash of the whole key text, in PHC form.
+	Hash string `yaml:"hash" env:"true"`
+	// Scopes are kept and not enforced.
+	Scopes []string `yaml:"scopes"`
+	// CreatedAt is informational.
+	CreatedAt time.Time `yaml:"created_at"`
+	// ExpiresAt is the first second at which the key is no longer good; zero
+	// means never.
+	ExpiresAt time.Time `yaml:"expires_at"`
+}
+
+// OAuthConfig is auth.oauth (gateway specification, auth.oauth).
+type OAuthConfig struct {
+	// Enabled accepts RFC 6750 bearer tokens. Reloads.
+	Enabled bool `yaml:"enabled"`
+	// Issuer is matched to the claim iss. Needs a restart.
+	Issuer string `yaml:"issuer" env:"true"`
+	// Audience is matched to the claim aud. Needs a restart.
+	Audience string `yaml:"audience" env:"true"`
+	// JWKSURL is where the issuer's keys are fetched. Needs a restart.
+	JWKSURL string `yaml:"jwks_url" env:"true"`
+	// RequiredScopes must all be in the token; empty asks for none. Reloads.
+	RequiredScopes []string `yaml:"required_scopes"`
+	// JWKSCacheTTL is how long fetched keys are used. Reloads.
+	JWKSCacheTTL time.Duration `yaml:"jwks_cache_ttl"`
+	// Leeway is the clock skew allowed for exp and nbf. Reloads.
+	Leeway time.Duration `yaml:"leeway"`
+	// MetadataPath serves the RFC 9728 document. Needs a restart.
+	MetadataPath string `yaml:"metadata_path"`
+	// PublicURL is the base URL told to clients; derived from listen when
+	// empty. Needs a restart.
+	PublicURL string `yaml:"public_url" env:"true"`
+	// CIMD fetches client metadata documents. Reloads.
+	CIMD CIMDConfig `yaml:"cimd"`
+}
+
+// CIMDConfig is auth.oauth.cimd: client-metadata documents.
+type CIMDConfig struct {
+	// Enabled allows fetches.
+	Enabled bool `yaml:"enabled"`
+	// Timeout bounds one fetch.
+	Timeout time.Duration `yaml:"timeout"`
+	// MaxBodyBytes bounds one document, in bytes.
+	MaxBodyBytes int64 `yaml:"max_body_bytes"`
+	// CacheTTL is how long a document is used.
+	CacheTTL time.Duration `yaml:"cache_ttl"`
+}
+
+// SetDefaults fills in what the specification gives for absent fields.
+func (c *Config) SetDefaults() {
+	c.Header = "Authorization"
+	c.Scheme = "Bearer"
+	c.OAuth.SetDefaults()
+}
+
+// SetDefaults fills in what the specification gives for absent fields.
+func (c *OAuthConfig) SetDefaults() {
+	c.JWKSCacheTTL = 5 * time.Minute
+	c.Leeway = 30 * time.Second
+	c.MetadataPath = "/.well-known/oauth-protected-resource"
+	c.CIMD.SetDefaults()
+}
+
+// SetDefaults fills in what the specification gives for absent fields.
+func (c *CIMDConfig) SetDefaults() {
+	c.Timeout = 5 * time.Second
+	c.MaxBodyBytes = 64 << 10
+	c.CacheTTL = time.Hour
+}
+
+// framingHeaders cannot carry a key: HTTP gives them another meaning.
+var framingHeaders = map[string]bool{
+	"connection": true, "content-length": true, "content-type": true, "host": true,
+	"keep-alive": true, "te": true, "trailer": true, "transfer-encoding": true, "upgrade": true,
+	"mcp-session-id": true, "mcp-protocol-version": true, "last-event-id": true,
+}
+
+// Validate reports what is wrong with the section. It opens no file and asks
+// no clock: an expired key is valid configuration.
+func (c *Config) Validate(at diag.At) {
+	switch {
+	case !isToken(c.Header):
+		at.Field("header").Errorf("auth-header", "%q is not a header name", c.Header)
+	case framingHeaders[strings.ToLower(c.Header)]:
+		at.Field("header").Hint("use Authorization, or a header of your own such as X-Api-Key").
+			Errorf("auth-header", "%s has another meaning and cannot carry a key", c.Header)
+	}
+	if c.Scheme != "" && !isToken(c.Scheme) {
+		at.Field("scheme").Hint(`use one word such as Bearer, or "" to read the raw header value`).
+			Errorf("auth-scheme", "%q is not an authentication scheme", c.Scheme)
+	}
+	if c.Enabled && len(c.Keys) == 0 && !c.OAuth.Enabled {
+		at.Field("keys").Hint("make a key with `svc keygen`, or set auth.enabled to false").
+			Errorf("auth-keys-empty", "authentication is enabled and no key is listed: nobody could call")
+	}
+	ids := make(map[string]int, len(c.Keys))
+	hashes := make(map[string]int, len(c.Keys))
+	for i := range c.Keys {
+		k, here := &c.Keys[i], at.Field("keys").Index(i)
+		k.validate(here)
+		if first, twice := ids[k.ID]; twice && k.ID != "" {
+			here.Field("id").Errorf("auth-key-duplicate", "id %q is taken by keys[%d]", k.ID, first)
+		} else {
+			ids[k.ID] = i
+		}
+		if first, twice := hashes[k.Hash]; twice && k.Hash != "" {
+			here.Field("hash").Hint("make a key of its own for each id with `svc keygen --id NAME`").
+				Warnf("auth-hash-duplicate", "the hash is that of keys[%d]: the same key under two ids", first)
+		} else {
+			hashes[k.Hash] = i
+		}
+	}
+	if c.OAuth.Enabled && !c.Enabled {
+		at.Field("oauth").Field("enabled").Hint("set auth.enabled to true").
+			Errorf("oauth-needs-auth", "auth.oauth requires auth.enabled")
+	}
+	c.OAuth.Validate(at.Field("oauth"))
+}
+
+func (k *KeyConfig) validate(at diag.At) {
+	if k.ID == "" {
+		at.Field("id").Errorf("auth-key-id", "is required")
+	} else if !ValidID(k.ID) {
+		at.Field("id").Errorf("auth-key-id", "must be 1 to %d visible ASCII characters without spaces", MaxIDBytes)
+	}
+	if k.Hash == "" {
+		at.Field("hash").Hint("`svc keygen` prints a key and its hash").Errorf("auth-key-hash", "is required")
+	} else if _, err := parsePHC(k.Hash); err != nil {
+		at.Field("hash").Hint("`svc keygen` prints a key and its hash").Errorf("auth-key-hash", "%v", err)
+	}
+	if !k.CreatedAt.IsZero() && !k.ExpiresAt.IsZero() && !k.CreatedAt.Before(k.ExpiresAt) {
+		at.Field("expires_at").Warnf("auth-key-expiry", "is not after created_at: the key was never good")
+	}
+}
+
+// Validate reports what is wrong with the section; the required fields are
+// asked for only when it is enabled.
+func (c *OAuthConfig) Validate(at diag.At) {
+	for _, f := range []struct {
+		name, value string
+		required    bool
+	}{
+		{"issuer", c.Issuer, true}, {"jwks_url", c.JWKSURL, true}, {"public_url", c.PublicURL, false},
+	} {
+		if f.value == "" {
+			if f.required && c.Enabled {
+				at.Field(f.name).Errorf("oauth-required", "is required when auth.oauth is enabled")
+			}
+			continue
+		}
+		u, err := url.Parse(f.value)
+		switch {
+		case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+			at.Field(f.name).Errorf("oauth-url", "must be an http or https URL with a host")
+		case u.User != nil:
+			at.Field(f.name).Errorf("oauth-url", "must not carry a user name or password")
+		case f.name == "jwks_url" && u.Scheme == "http" && !loopback(u.Hostname()):
+			at.Field(f.name).Hint("whoever can change the key set can sign any token").
+				Errorf("oauth-url-insecure", "must be https unless the host is loopback")
+		}
+	}
+	if c.Enabled && c.Audience == "" {
+		at.Field("audience").Errorf("oauth-required", "is required when auth.oauth is enabled")
+	}
+	for i, s := range c.RequiredScopes {
+		if s == "" || strings.ContainsAny(s, " \t\"\\") {
+			at.Field("required_scopes").Index(i).Errorf("oauth-scope", "%q is not an OAuth scope", s)
+		}
+	}
+	positive(at.Field("jwks_cache_ttl"), c.JWKSCacheTTL)
+	if c.Leeway < 0 || c.Leeway > 10*time.Minute {
+		at.Field("leeway").Errorf("oauth-leeway", "must be between 0s and 10m, is %s", c.Leeway)
+	}
+	if !strings.HasPrefix(c.MetadataPath, "/") || strings.ContainsAny(c.MetadataPath, "?#{} ") || c.MetadataPath == "/mcp" {
+		at.Field("metadata_path").Errorf("oauth-metadata-path", "must be an absolute path other than /mcp")
+	}
+	positive(at.Field("cimd").Field("timeout"), c.CIMD.Timeout)
+	positive(at.Field("cimd").Field("cache_ttl"), c.CIMD.CacheTTL)
+	if c.CIMD.MaxBodyBytes <= 0 || c.CIMD.MaxBodyBytes > 16<<20 {
+		at.Field("cimd").Field("max_body_bytes").Errorf("oauth-range", "must be between 1 and %d", 16<<20)
+	}
+}
+
+func positive(at diag.At, d time.Duration) {
+	if d <= 0 {
+		at.Errorf("oauth-range", "must be above zero, is %s", d)
+	}
+}
+
+// loopback tells whether a URL's host can only mean this machine.
+func loopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}
+
+// isToken tells whether s is a token of RFC 9110, the form of header names and
+// authentication schemes.
+func isToken(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		alnum := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		if !alnum && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 128
+}

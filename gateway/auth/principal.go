@@ -1,0 +1,63 @@
+package auth
+
+import (
+	"strconv"
+
+	"svc/gateway/policy"
+)
+
+// Kind says how a principal is known.
+type Kind uint8
+
+// The kinds of principals. Principals of different kinds share nothing, even
+// where their values are alike.
+const (
+	// KindIP is a caller known by its address alone.
+	KindIP Kind = iota
+	// KindKey is the holder of an API key; the value is the key id.
+	KindKey
+	// KindOAuth is the subject of a verified token of an issuer.
+	KindOAuth
+)
+
+// String returns the kind as audit lines have it in principal_kind.
+func (k Kind) String() string {
+	switch k {
+	case KindKey:
+		return "key"
+	case KindOAuth:
+		return "oauth"
+	default:
+		return "ip"
+	}
+}
+
+// Principal is the caller of a request.
+type Principal struct {
+	// Kind says how the caller is known.
+	Kind Kind
+	// Issuer is the token issuer of an OAuth caller.
+	Issuer string
+	// Value is the address, the key id or the principal claim.
+	Value string
+	// KeyID is the id of the API key that was presented, also where a token is
+	// the identity.
+	KeyID string
+	// Claims are those of a verified token; nil for other callers.
+	Claims *policy.Claims
+}
+
+// AppendKey appends a text that is equal for two principals exactly when they
+// are the same caller. It is a key for maps, not for people.
+func (p *Principal) AppendKey(dst []byte) []byte {
+	dst = append(dst, '0'+byte(p.Kind))
+	dst = strconv.AppendInt(dst, int64(len(p.Issuer)), 10)
+	dst = append(dst, ':')
+	dst = append(dst, p.Issuer...)
+	return append(dst, p.Value...)
+}
+
+// Same tells whether p and q are the same caller.
+func (p *Principal) Same(q *Principal) bool {
+	return p.Kind == q.Kind && p.Issuer == q.Issuer && p.Value == q.Value
+}

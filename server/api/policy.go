@@ -21,12 +21,12 @@ var (
 )
 
 // Condition says when a policy fires. Threshold belongs to injection_score,
-// Entities to pii_detected (empty means any entity), Glob to tool_name.
+// Entities to pii_detected (empty means any entity), ToolName, a glob, to tool_name.
 type Condition struct {
 	Type      string   `json:"type"`
 	Threshold *float64 `json:"threshold,omitempty"`
 	Entities  []string `json:"entities,omitzero"`
-	Glob      string   `json:"glob,omitempty"`
+	ToolName  string   `json:"toolName,omitempty"`
 }
 
 // Policy is a governance rule of the control plane. RedactionStrategy is
@@ -90,9 +90,9 @@ func (c *check) condition(k *Condition) {
 		c.add("condition.threshold", "belongs to injection_score only")
 	}
 	if k.Type == "tool_name" {
-		c.name("condition.glob", k.Glob)
-	} else if k.Glob != "" {
-		c.add("condition.glob", "belongs to tool_name only")
+		c.name("condition.toolName", k.ToolName)
+	} else if k.ToolName != "" {
+		c.add("condition.toolName", "belongs to tool_name only")
 	}
 	if len(k.Entities) > 0 && k.Type != "pii_detected" {
 		c.add("condition.entities", "belongs to pii_detected only")

@@ -91,10 +91,12 @@ type TraceBatch struct {
 }
 
 // IngestResult says what became of a batch: every trace was either stored or
-// known before.
+// known before, or came too late to be kept.
 type IngestResult struct {
 	Accepted   int `json:"accepted"`
 	Duplicates int `json:"duplicates"`
+	// Expired traces are older than what retention keeps; they are not stored.
+	Expired int `json:"expired,omitempty"`
 }
 
 // Validate returns what is wrong with the trace, keyed by field.

@@ -1,0 +1,271 @@
+package otlp
+
+import (
+	"encoding/hex"
+	"math"
+	"slices"
+	"time"
+
+	"svc/server/api"
+)
+
+// unknownAgent names the agent of spans that say neither gen_ai.agent.name nor
+// service.name; it is what SDKs send for a service without a name.
+const unknownAgent = "unknown_service"
+
+// Assembler makes traces of batches. It is safe for concurrent use; one serves
+// a tenant or many, because OpenTelemetry trace ids are unique across them and
+// nothing of one trace is ever shown in another.
+type Assembler struct {
+	prices Pricer
+	parts  *parts
+}
+
+// NewAssembler returns an Assembler that prices spans of a tree by their own
+// models.
+func NewAssembler(prices Pricer) *Assembler {
+	return &Assembler{prices: prices, parts: newParts(maxParts)}
+}
+
+// usage is what a span, or all of a tree, used. Cost is in nano-dollars and
+// means something only when priced.
+type usage struct {
+	input, output, cost int64
+	priced              bool
+}
+
+func (u usage) tokens() int64 { return u.input + u.output }
+
+// node is a span in its tree.
+type node struct {
+	*span
+	parent   int // index of the parent in the batch, -1 at the top
+	children []int
+	below    usage // sum over the children
+	total    usage
+	reached  bool
+}
+
+// Assemble makes the traces of a batch. Tenant keeps what is remembered of
+// partial traces apart.
+func (a *Assembler) Assemble(tenant string, b *Batch) Result {
+	nodes := link(b.spans)
+	result := Result{Rejected: b.Malformed}
+	for top := range nodes {
+		if nodes[top].parent >= 0 || nodes[top].reached {
+			continue
+		}
+		tree := walk(nodes, top)
+		if !slices.ContainsFunc(tree, func(i int) bool { return nodes[i].genai }) {
+			continue
+		}
+		t := a.trace(tenant, nodes, tree)
+		if t.Validate() != nil { // what was cleaned above can only fail on times
+			result.Rejected += len(tree)
+			continue
+		}
+		result.Traces = append(result.Traces, t)
+	}
+	for i := range nodes { // parents that lead round in a circle have no top
+		if !nodes[i].reached {
+			result.Rejected++
+		}
+	}
+	return result
+}
+
+// link finds each span's parent among the others. A span that stands in the
+// batch twice counts once.
+func link(spans []span) []node {
+	type key struct {
+		trace traceID
+		id    spanID
+	}
+	at := make(map[key]int, len(spans))
+	nodes := make([]node, 0, len(spans))
+	for i := range spans {
+		k := key{spans[i].trace, spans[i].id}
+		if _, twice := at[k]; twice {
+			continue
+		}
+		at[k] = len(nodes)
+		nodes = append(nodes, node{span: &spans[i], parent: -1})
+	}
+	for i := range nodes {
+		if nodes[i].span.parent == (spanID{}) {
+			continue
+		}
+		if p, ok := at[key{nodes[i].trace, nodes[i].span.parent}]; ok {
+			nodes[i].parent = p
+			nodes[p].children = append(nodes[p].children, i)
+		}
+	}
+	return nodes
+}
+
+// walk lists the tree under top, parents before children, earlier starts first.
+func walk(nodes []node, top int) []int {
+	tree := []int{top}
+	nodes[top].reached = true
+	for i := 0; i < len(tree); i++ {
+		for _, c := range nodes[tree[i]].children {
+			if !nodes[c].reached {
+				nodes[c].reached = true
+				tree = append(tree, c)
+			}
+		}
+	}
+	slices.SortStableFunc(tree[1:], func(x, y int) int {
+		switch {
+		case nodes[x].start < nodes[y].start:
+			return -1
+		case nodes[x].start > nodes[y].start:
+			return 1
+		}
+		return 0
+	})
+	return tree
+}
+
+// trace makes one trace of a tree.
+func (a *Assembler) trace(tenant string, nodes []node, tree []int) api.TraceInput {
+	top := &nodes[tree[0]]
+	first := func(f field) string {
+		for _, i := range tree {
+			if s := nodes[i].texts[f]; s != "" {
+				return s
+			}
+		}
+		return top.resource.texts[f]
+	}
+	t := api.TraceInput{
+		ID:            hex.EncodeToString(top.trace[:]) + "-" + hex.EncodeToString(top.id[:]),
+		AgentName:     first(agent),
+		Status:        "success",
+		Environment:   first(environment),
+		SessionID:     first(session),
+		ModelProvider: first(provider),
+		ModelName:     first(model),
+		ToolName:      first(tool),
+		CreatedAt:     instant(top.start),
+		DurationMs:    milliseconds(top.start, top.end),
+	}
+	if t.AgentName == "" || t.AgentName == api.AllAgents {
+		t.AgentName = top.resource.texts[service]
+	}
+	if t.AgentName == "" || t.AgentName == api.AllAgents {
+		t.AgentName = unknownAgent
+	}
+	if t.SessionID == "" {
+		t.SessionID = hex.EncodeToString(top.trace[:])
+	}
+	if t.ModelName == "" {
+		t.ModelName = first(answered)
+	}
+	if top.failed || top.has(failure) {
+		t.Status = "error"
+	}
+	for _, i := range tree[1:] {
+		if len(t.Spans) == api.MaxSpans {
+			break
+		}
+		stage := clean(nodes[i].name, api.MaxName)
+		if stage == "" {
+			stage = "span"
+		}
+		t.Spans = append(t.Spans, api.Span{Stage: stage, DurationMs: milliseconds(nodes[i].start, nodes[i].end)})
+	}
+	u := a.settle(tenant, top, a.sum(nodes, tree), t.ModelProvider, t.ModelName)
+	t.InputTokens, t.OutputTokens = u.input, u.output
+	if u.priced {
+		usd := math.Min(float64(u.cost)/1e9, api.MaxCostUSD)
+		t.CostUSD = &usd
+	}
+	return t
+}
+
+// sum computes the usage of the tree from its leaves up, and returns the top's.
+// tree is sorted by start, not by depth, so children are added to their
+// parents in an order of its own.
+func (a *Assembler) sum(nodes []node, tree []int) usage {
+	order := []int{tree[0]}
+	for i := 0; i < len(order); i++ {
+		for _, c := range nodes[order[i]].children {
+			if c != tree[0] {
+				order = append(order, c)
+			}
+		}
+	}
+	for _, i := range slices.Backward(order) {
+		n := &nodes[i]
+		n.total = a.own(n.span)
+		if n.below.tokens() >= n.total.tokens() && (n.below.tokens() > 0 || n.below.cost > n.total.cost) {
+			n.total = n.below
+		}
+		if n.parent >= 0 {
+			p := &nodes[n.parent]
+			p.below.input = min(p.below.input+n.total.input, api.MaxTokens)
+			p.below.output = min(p.below.output+n.total.output, api.MaxTokens)
+			p.below.cost = min(p.below.cost+n.total.cost, api.MaxCostUSD*nanos)
+			p.below.priced = p.below.priced || n.total.priced
+		}
+	}
+	return nodes[tree[0]].total
+}
+
+// nanos is the number of nano-dollars in a dollar.
+const nanos = 1_000_000_000
+
+// own is what the span itself says that it used.
+func (a *Assembler) own(s *span) usage {
+	u := usage{input: s.tokens[0], output: s.tokens[1]}
+	if s.has(cost) {
+		u.cost, u.priced = s.nano, true
+		return u
+	}
+	if u.tokens() == 0 {
+		return u
+	}
+	for _, m := range []string{s.texts[model], s.texts[answered]} {
+		if u.cost, u.priced = a.prices.Cost(s.texts[provider], m, u.input, u.output); u.priced {
+			return u
+		}
+	}
+	return u
+}
+
+// settle keeps tokens of a trace that arrives in parts from being counted
+// twice: parts are remembered, and taken off a summing span that comes later.
+func (a *Assembler) settle(tenant string, top *node, u usage, provider, model string) usage {
+	switch known := a.parts.sum(tenant, top.trace, top.id); {
+	case u.tokens() == 0:
+		return u
+	case top.sums() && known.tokens() > 0 && top.below.tokens() < top.total.tokens():
+		// The top's own figures were taken: they include the parts.
+		u.input = max(0, u.input-known.input)
+		u.output = max(0, u.output-known.output)
+		if u.cost, u.priced = max(0, u.cost-known.cost), u.priced || u.tokens() == 0; !u.priced {
+			u.cost, u.priced = a.prices.Cost(provider, model, u.input, u.output)
+		}
+	case top.span.parent != (spanID{}) && !top.remote:
+		a.parts.add(tenant, top.trace, top.id, u)
+	}
+	return u
+}
+
+// instant is the time of a span's nanoseconds; the zero time when there is
+// none, or none that a trace can have.
+func instant(ns uint64) time.Time {
+	if ns == 0 || ns > math.MaxInt64 {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(ns)).UTC()
+}
+
+// milliseconds is how long a span took; 0 when its times make no sense.
+func milliseconds(start, end uint64) float64 {
+	if start == 0 || end <= start {
+		return 0
+	}
+	return math.Min(float64(end-start)/1e6, api.MaxDurationMs)
+}

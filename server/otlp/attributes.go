@@ -1,0 +1,218 @@
+package otlp
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"svc/server/api"
+)
+
+// maxText bounds the bytes that are kept of a text before it is cleaned.
+const maxText = 4*api.MaxName + utf8.UTFMax
+
+// field is what an attribute says of a trace.
+type field int
+
+const (
+	agent field = iota
+	service
+	environment
+	session
+	tool
+	provider
+	model
+	answered // the model that answered, where it differs from the one asked for
+	operation
+	failure
+	fields // how many of them are texts
+	input
+	output
+	cost
+	allFields
+)
+
+// spelling says which field an attribute sets. Of several spellings of one
+// field that a span carries, the lowest rank is believed, in whatever order
+// they stand.
+type spelling struct {
+	field field
+	rank  int8
+}
+
+// spellings holds today's GenAI conventions and, with higher ranks, the ones
+// that instrumentations in use still send: the conventions before 1.37
+// (gen_ai.system, prompt_tokens), OpenLLMetry's llm.usage.* and
+// OpenInference's llm.*.
+var spellings = map[string]spelling{
+	"gen_ai.agent.name": {agent, 1},
+	"agent.name":        {agent, 2},
+
+	"service.name": {service, 1},
+
+	"deployment.environment.name": {environment, 1},
+	"deployment.environment":      {environment, 2},
+
+	"gen_ai.conversation.id": {session, 1},
+	"session.id":             {session, 2},
+	"traceloop.association.properties.session_id": {session, 3},
+
+	"gen_ai.tool.name": {tool, 1},
+	"tool.name":        {tool, 2},
+
+	"gen_ai.provider.name": {provider, 1},
+	"gen_ai.system":        {provider, 2},
+	"llm.provider":         {provider, 3},
+	"llm.system":           {provider, 4},
+
+	"gen_ai.request.model":  {model, 1},
+	"llm.request.model":     {model, 2},
+	"llm.model_name":        {model, 3},
+	"gen_ai.response.model": {answered, 1},
+	"llm.response.model":    {answered, 2},
+
+	"gen_ai.operation.name":   {operation, 1},
+	"openinference.span.kind": {operation, 2},
+	"llm.request.type":        {operation, 3},
+	"traceloop.span.kind":     {operation, 4},
+
+	"error.type": {failure, 1},
+
+	"gen_ai.usage.input_tokens":  {input, 1},
+	"gen_ai.usage.prompt_tokens": {input, 2},
+	"llm.usage.prompt_tokens":    {input, 3},
+	"llm.token_count.prompt":     {input, 4},
+
+	"gen_ai.usage.output_tokens":     {output, 1},
+	"gen_ai.usage.completion_tokens": {output, 2},
+	"llm.usage.completion_tokens":    {output, 3},
+	"llm.token_count.completion":     {output, 4},
+
+	"gen_ai.usage.cost": {cost, 1},
+	"llm.cost.total":    {cost, 2},
+}
+
+// attributes is what a span, or a resource, says in the spellings above.
+type attributes struct {
+	texts  [fields]string
+	ranks  [allFields]int8 // 0: not given
+	tokens [2]int64        // input, output
+	nano   int64           // cost in nano-dollars
+	genai  bool            // says something of GenAI
+}
+
+// set takes an attribute in.
+func (a *attributes) set(key string, v value) {
+	if strings.HasPrefix(key, "gen_ai.") || strings.HasPrefix(key, "llm.") {
+		a.genai = true
+	}
+	sp, ok := spellings[key]
+	if !ok || (a.ranks[sp.field] != 0 && a.ranks[sp.field] <= sp.rank) {
+		return
+	}
+	switch sp.field {
+	case input, output:
+		n, ok := v.tokens()
+		if !ok {
+			return
+		}
+		a.tokens[sp.field-input] = n
+	case cost:
+		f, ok := v.float()
+		if !ok || !(f >= 0 && f <= api.MaxCostUSD) {
+			return
+		}
+		a.nano = int64(math.Round(f * 1e9))
+	default:
+		s := clean(v.text(), api.MaxName)
+		if s == "" {
+			return
+		}
+		a.texts[sp.field] = s
+		if sp.field == operation && sp.rank > 1 {
+			a.genai = true
+		}
+	}
+	a.ranks[sp.field] = sp.rank
+}
+
+func (a *attributes) has(f field) bool { return a.ranks[f] != 0 }
+
+// sums reports whether the span stands for the work of spans below it rather
+// than for a call of its own.
+func (a *attributes) sums() bool {
+	switch strings.ToLower(a.texts[operation]) {
+	case "invoke_agent", "create_agent", "invoke_workflow", "plan", "agent", "chain", "workflow", "task":
+		return true
+	}
+	return false
+}
+
+// text writes a scalar as text.
+func (v value) text() string {
+	switch v.kind {
+	case text:
+		return v.s
+	case integer:
+		return strconv.FormatInt(v.i, 10)
+	case number:
+		return strconv.FormatFloat(v.f, 'g', -1, 64)
+	}
+	return ""
+}
+
+// float reads a number, which some instrumentations write as text.
+func (v value) float() (float64, bool) {
+	switch v.kind {
+	case integer:
+		return float64(v.i), true
+	case number:
+		return v.f, !math.IsNaN(v.f)
+	case text:
+		f, err := strconv.ParseFloat(v.s, 64)
+		return f, err == nil && !math.IsNaN(f)
+	}
+	return 0, false
+}
+
+// tokens reads a token count, within what a trace may hold.
+func (v value) tokens() (int64, bool) {
+	f, ok := v.float()
+	if !ok || f < 0 {
+		return 0, false
+	}
+	if f > api.MaxTokens {
+		return api.MaxTokens, true
+	}
+	return int64(f), true
+}
+
+// clean makes a string fit for a trace: valid UTF-8, no control characters, at
+// most limit characters, no space around it.
+func clean(s string, limit int) string {
+	ascii := len(s) <= limit
+	for i := 0; ascii && i < len(s); i++ {
+		ascii = s[i] > 0x20 && s[i] < 0x7f || s[i] == ' ' && i > 0 && i < len(s)-1
+	}
+	if ascii {
+		return s
+	}
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(s, "\uFFFD"))
+	s = strings.TrimSpace(s)
+	if n := 0; utf8.RuneCountInString(s) > limit {
+		for i := range s {
+			if n == limit {
+				return strings.TrimSpace(s[:i])
+			}
+			n++
+		}
+	}
+	return s
+}

@@ -1,0 +1,89 @@
+package otlp
+
+import "strconv"
+
+type (
+	traceID [16]byte
+	spanID  [8]byte
+)
+
+// span is the part of a span that traces are made of. Nothing of it refers to
+// the request's buffer.
+type span struct {
+	trace      traceID
+	id, parent spanID
+	remote     bool // the parent is known to be in another process
+	name       string
+	start, end uint64 // Unix nanoseconds, 0 when absent
+	failed     bool
+	attributes
+	resource *attributes
+}
+
+// rawSpan is a span as it is being read: ids of any length.
+type rawSpan struct {
+	trace, id, parent []byte
+	flags             uint64
+	span
+}
+
+const (
+	flagHasRemote = 0x100 // the next flag means something
+	flagRemote    = 0x200
+	statusError   = 2
+)
+
+// add takes a span in, or counts it as malformed. It bounds the spans of the
+// request as they are read: a span can be as short as two bytes.
+func (b *Batch) add(r *rawSpan) error {
+	if b.Spans++; b.Spans > MaxSpans {
+		return invalid("more than %d spans; send smaller batches", MaxSpans)
+	}
+	s := r.span
+	if len(r.trace) != len(s.trace) || len(r.id) != len(s.id) || (len(r.parent) != 0 && len(r.parent) != len(s.parent)) {
+		b.Malformed++
+		return nil
+	}
+	copy(s.trace[:], r.trace)
+	copy(s.id[:], r.id)
+	copy(s.parent[:], r.parent)
+	if s.trace == (traceID{}) || s.id == (spanID{}) {
+		b.Malformed++
+		return nil
+	}
+	s.remote = r.flags&(flagHasRemote|flagRemote) == flagHasRemote|flagRemote
+	b.spans = append(b.spans, s)
+	return nil
+}
+
+// describe gives the spans from an index on their resource, which may stand
+// before or after them.
+func (b *Batch) describe(from int, resource attributes) {
+	if from == len(b.spans) {
+		return
+	}
+	shared := &resource
+	for i := from; i < len(b.spans); i++ {
+		b.spans[i].resource = shared
+	}
+}
+
+// value is a scalar attribute value; arrays, maps and bytes have kind none.
+type value struct {
+	kind kind
+	s    string
+	i    int64
+	f    float64
+}
+
+// kind is the type of an attribute's value.
+type kind int
+
+const (
+	none kind = iota
+	text
+	integer
+	number
+)
+
+func boolean(b bool) value { return value{kind: text, s: strconv.FormatBool(b)} }

@@ -1,0 +1,266 @@
+package otlp
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"io"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// decodeJSON walks the tokens itself, for the same reason as decodeProtobuf.
+// Ids are hexadecimal, 64-bit integers are strings or numbers, enums are
+// numbers or names, unknown members are skipped. Of members that stand twice
+// in an object some readers believe the first and some the last: they are
+// refused, as is what is not UTF-8.
+func (b *Batch) decodeJSON(body []byte) error {
+	d := &reader{jsontext.NewDecoder(bytes.NewReader(body))}
+	if d.PeekKind() != '{' {
+		return invalid("not an ExportTraceServiceRequest in JSON: not an object")
+	}
+	err := d.object(func(name string) error {
+		if name == "resourceSpans" {
+			return d.array(func() error { return b.jsonResource(d) })
+		}
+		return d.SkipValue()
+	})
+	if err == nil {
+		if _, more := d.ReadToken(); !errors.Is(more, io.EOF) {
+			err = invalid("more after the JSON object")
+		}
+	}
+	if err != nil && !errors.Is(err, ErrInvalid) {
+		return invalid("not an ExportTraceServiceRequest in JSON, at byte %d", d.InputOffset())
+	}
+	return err
+}
+
+func (b *Batch) jsonResource(d *reader) error {
+	from := len(b.spans)
+	var resource attributes
+	err := d.object(func(name string) error {
+		switch name {
+		case "resource":
+			return d.object(func(name string) error {
+				if name == "attributes" {
+					return resource.setJSON(d)
+				}
+				return d.SkipValue()
+			})
+		case "scopeSpans":
+			return d.array(func() error {
+				return d.object(func(name string) error {
+					if name == "spans" {
+						return d.array(func() error { return b.jsonSpan(d) })
+					}
+					return d.SkipValue()
+				})
+			})
+		}
+		return d.SkipValue()
+	})
+	b.describe(from, resource)
+	return err
+}
+
+func (b *Batch) jsonSpan(d *reader) error {
+	var r rawSpan
+	err := d.object(func(name string) (err error) {
+		switch name {
+		case "traceId":
+			r.trace, err = d.id()
+		case "spanId":
+			r.id, err = d.id()
+		case "parentSpanId":
+			r.parent, err = d.id()
+		case "flags":
+			r.flags, err = d.unsigned()
+		case "name":
+			r.name, err = d.text()
+		case "startTimeUnixNano":
+			r.start, err = d.unsigned()
+		case "endTimeUnixNano":
+			r.end, err = d.unsigned()
+		case "attributes":
+			return r.setJSON(d)
+		case "status":
+			return d.object(func(name string) error {
+				if name != "code" {
+					return d.SkipValue()
+				}
+				code, err := d.scalar()
+				r.failed = code == "2" || code == "STATUS_CODE_ERROR"
+				return err
+			})
+		default:
+			return d.SkipValue()
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return b.add(&r)
+}
+
+// setJSON takes a list of KeyValues in.
+func (a *attributes) setJSON(d *reader) error {
+	return d.array(func() error {
+		var key string
+		var v value
+		err := d.object(func(name string) (err error) {
+			switch name {
+			case "key":
+				key, err = d.text()
+			case "value":
+				v, err = d.value()
+			default:
+				return d.SkipValue()
+			}
+			return err
+		})
+		if err == nil {
+			a.set(key, v)
+		}
+		return err
+	})
+}
+
+// reader reads the shapes that OTLP's JSON is made of. A null counts as the
+// member's absence, as in protobuf's JSON mapping.
+type reader struct{ *jsontext.Decoder }
+
+var errShape = errors.New("unexpected JSON type")
+
+// object calls member for each member, positioned at its value.
+func (d *reader) object(member func(name string) error) error {
+	tok, err := d.ReadToken()
+	if err != nil || tok.Kind() == 'n' {
+		return err
+	}
+	if tok.Kind() != '{' {
+		return errShape
+	}
+	for d.PeekKind() != '}' {
+		name, err := d.ReadToken()
+		if err != nil {
+			return err
+		}
+		if err := member(name.String()); err != nil {
+			return err
+		}
+	}
+	_, err = d.ReadToken()
+	return err
+}
+
+// array calls element for each element, positioned at it.
+func (d *reader) array(element func() error) error {
+	tok, err := d.ReadToken()
+	if err != nil || tok.Kind() == 'n' {
+		return err
+	}
+	if tok.Kind() != '[' {
+		return errShape
+	}
+	for d.PeekKind() != ']' {
+		if err := element(); err != nil {
+			return err
+		}
+	}
+	_, err = d.ReadToken()
+	return err
+}
+
+// scalar reads a string, number or boolean as text; null is "".
+func (d *reader) scalar() (string, error) {
+	tok, err := d.ReadToken()
+	if err != nil {
+		return "", err
+	}
+	switch tok.Kind() {
+	case 'n':
+		return "", nil
+	case '"', '0', 't', 'f':
+		return tok.String(), nil
+	}
+	return "", errShape
+}
+
+// text reads a string.
+func (d *reader) text() (string, error) {
+	if k := d.PeekKind(); k != '"' && k != 'n' {
+		return "", errShape
+	}
+	s, err := d.scalar()
+	return s[:min(len(s), maxText)], err
+}
+
+// id reads an id. What is not hexadecimal comes back as an id of a wrong
+// length: that makes one span malformed, not the request.
+func (d *reader) id() ([]byte, error) {
+	s, err := d.text()
+	if err != nil || s == "" {
+		return nil, err
+	}
+	id, err := hex.DecodeString(s[:min(len(s), 64)])
+	if err != nil {
+		return []byte{0}, nil
+	}
+	return id, nil
+}
+
+// unsigned reads a 64-bit integer, as a number or a string.
+func (d *reader) unsigned() (uint64, error) {
+	s, err := d.scalar()
+	if err != nil || s == "" {
+		return 0, err
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		return 0, errShape
+	}
+	return n, nil
+}
+
+// value reads an AnyValue.
+func (d *reader) value() (v value, err error) {
+	err = d.object(func(name string) error {
+		switch name {
+		case "stringValue":
+			s, err := d.text()
+			v = value{kind: text, s: s}
+			return err
+		case "boolValue":
+			s, err := d.scalar()
+			v = boolean(s == "true")
+			return err
+		case "intValue":
+			s, err := d.scalar()
+			if err != nil {
+				return err
+			}
+			n, perr := strconv.ParseInt(s, 10, 64)
+			if perr != nil {
+				return errShape
+			}
+			v = value{kind: integer, i: n}
+			return nil
+		case "doubleValue":
+			s, err := d.scalar()
+			if err != nil {
+				return err
+			}
+			f, perr := strconv.ParseFloat(s, 64)
+			if perr != nil && !errors.Is(perr, strconv.ErrRange) {
+				return errShape
+			}
+			v = value{kind: number, f: f}
+			return nil
+		}
+		return d.SkipValue()
+	})
+	return v, err
+}

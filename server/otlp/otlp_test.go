@@ -1,0 +1,621 @@
+package otlp
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"svc/server/api"
+
+	"github.com/google/go-cmp/cmp"
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	common "go.opentelemetry.io/proto/otlp/common/v1"
+	resourcepb "go.opentelemetry.io/proto/otlp/resource/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+// prices knows one model, at one nano-dollar a token in and two out.
+type prices struct{}
+
+func (prices) Cost(provider, model string, in, out int64) (int64, bool) {
+	if model != "m" && model != "m-dated" {
+		return 0, false
+	}
+	return in + 2*out, in+out > 0
+}
+
+const (
+	traceA  = "0102030405060708090a0b0c0d0e0f10"
+	began   = 1_790_000_000_000_000_000
+	second  = 1_000_000_000
+	billing = "billing"
+)
+
+// attr makes a list of attributes of pairs.
+func attr(pairs ...any) []*common.KeyValue {
+	var out []*common.KeyValue
+	for i := 0; i < len(pairs); i += 2 {
+		v := &common.AnyValue{}
+		switch x := pairs[i+1].(type) {
+		case string:
+			v.Value = &common.AnyValue_StringValue{StringValue: x}
+		case int:
+			v.Value = &common.AnyValue_IntValue{IntValue: int64(x)}
+		case float64:
+			v.Value = &common.AnyValue_DoubleValue{DoubleValue: x}
+		case bool:
+			v.Value = &common.AnyValue_BoolValue{BoolValue: x}
+		default:
+			panic(fmt.Sprintf("attribute of type %T", x))
+		}
+		out = append(out, &common.KeyValue{Key: pairs[i].(string), Value: v})
+	}
+	return out
+}
+
+func sp(id, parent, name string, from, to uint64, attributes ...any) *tracepb.Span {
+	raw := func(s string) []byte {
+		b, err := hex.DecodeString(s)
+		if err != nil {
+			panic(err)
+		}
+		return b
+	}
+	s := &tracepb.Span{
+		TraceId: raw(traceA), SpanId: raw(id), Name: name,
+		StartTimeUnixNano: began + from*second, EndTimeUnixNano: began + to*second,
+		Attributes: attr(attributes...),
+	}
+	if parent != "" {
+		s.ParentSpanId = raw(parent)
+	}
+	return s
+}
+
+const (
+	one   = "0000000000000001"
+	two   = "0000000000000002"
+	three = "0000000000000003"
+	four  = "0000000000000004"
+)
+
+func request(resource []*common.KeyValue, spans ...*tracepb.Span) *collector.ExportTraceServiceRequest {
+	return &collector.ExportTraceServiceRequest{ResourceSpans: []*tracepb.ResourceSpans{{
+		Resource:   &resourcepb.Resource{Attributes: resource},
+		ScopeSpans: []*tracepb.ScopeSpans{{Spans: spans}},
+	}}}
+}
+
+// asJSON writes a request the way OTLP/JSON does: protobuf's JSON mapping but
+// for the ids, which are hexadecimal.
+func asJSON(t testing.TB, r *collector.ExportTraceServiceRequest) []byte {
+	t.Helper()
+	out, err := protojson.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := string(out)
+	for _, rs := range r.ResourceSpans {
+		for _, ss := range rs.ScopeSpans {
+			for _, span := range ss.Spans {
+				for _, id := range [][]byte{span.TraceId, span.SpanId, span.ParentSpanId} {
+					if len(id) > 0 {
+						b64, _ := protojson.Marshal(&common.AnyValue{Value: &common.AnyValue_BytesValue{BytesValue: id}})
+						_, enc, _ := strings.Cut(string(b64), ":")
+						enc = strings.TrimSuffix(strings.TrimSpace(enc), "}")
+						s = strings.ReplaceAll(s, enc, `"`+hex.EncodeToString(id)+`"`)
+					}
+				}
+			}
+		}
+	}
+	return []byte(s)
+}
+
+// decodeBoth decodes a request in both formats and checks that they agree.
+func decodeBoth(t testing.TB, r *collector.ExportTraceServiceRequest) *Batch {
+	t.Helper()
+	wire, err := proto.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Decode(Protobuf, wire)
+	if err != nil {
+		t.Fatalf("protobuf: %v", err)
+	}
+	text := asJSON(t, r)
+	j, err := Decode(JSON, text)
+	if err != nil {
+		t.Fatalf("JSON: %v\n%s", err, text)
+	}
+	if diff := cmp.Diff(b, j, cmp.AllowUnexported(Batch{}, span{}, attributes{})); diff != "" {
+		t.Errorf("protobuf and JSON disagree:\n%s", diff)
+	}
+	return b
+}
+
+func assemble(t testing.TB, r *collector.ExportTraceServiceRequest) Result {
+	t.Helper()
+	return NewAssembler(prices{}).Assemble("ten", decodeBoth(t, r))
+}
+
+func oneTrace(t testing.TB, r *collector.ExportTraceServiceRequest) api.TraceInput {
+	t.Helper()
+	result := assemble(t, r)
+	if len(result.Traces) != 1 || result.Rejected != 0 {
+		t.Fatalf("got %d traces, %d rejected; want one", len(result.Traces), result.Rejected)
+	}
+	return result.Traces[0]
+}
+
+// A root span with its children is one trace: agent, environment, tool,
+// session, tokens, model, cost, status and duration.
+func TestRequestBecomesOneTrace(t *testing.T) {
+	got := oneTrace(t, request(attr("service.name", billing, "deployment.environment.name", "production"),
+		sp(three, one, "execute_tool search", 3, 4, "gen_ai.operation.name", "execute_tool", "gen_ai.tool.name", "search"),
+		sp(two, one, "chat m", 1, 3, "gen_ai.operation.name", "chat", "gen_ai.provider.name", "openai",
+			"gen_ai.request.model", "m", "gen_ai.usage.input_tokens", 100, "gen_ai.usage.output_tokens", 20),
+		sp(one, "", "invoke_agent planner", 0, 5, "gen_ai.operation.name", "invoke_agent", "gen_ai.agent.name", "planner",
+			"gen_ai.conversation.id", "conv-1", "gen_ai.usage.input_tokens", 100, "gen_ai.usage.output_tokens", 20),
+	))
+	cost := 140e-9
+	want := api.TraceInput{
+		ID: traceA + "-" + one, AgentName: "planner", Status: "success", Environment: "production", SessionID: "conv-1",
+		ModelProvider: "openai", ModelName: "m", ToolName: "search", InputTokens: 100, OutputTokens: 20, CostUSD: &cost,
+		DurationMs: 5000, CreatedAt: time.Unix(0, began).UTC(),
+		Spans: []api.Span{{Stage: "chat m", DurationMs: 2000}, {Stage: "execute_tool search", DurationMs: 1000}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if wrong := got.Validate(); wrong != nil {
+		t.Errorf("the trace does not validate: %v", wrong)
+	}
+}
+
+// Attributes in today's and the older spellings.
+func TestSpellings(t *testing.T) {
+	for _, test := range []struct {
+		name       string
+		resource   []*common.KeyValue
+		attributes []any
+		check      func(api.TraceInput) (got, want any)
+	}{
+		{"agent gen_ai.agent.name", attr("service.name", billing), []any{"gen_ai.agent.name", "a"}, func(t api.TraceInput) (any, any) { return t.AgentName, "a" }},
+		{"agent falls back to service.name", attr("service.name", billing), []any{"gen_ai.operation.name", "chat"}, func(t api.TraceInput) (any, any) { return t.AgentName, billing }},
+		{"agent without any name", nil, []any{"gen_ai.operation.name", "chat"}, func(t api.TraceInput) (any, any) { return t.AgentName, "unknown_service" }},
+		{"agent named * would mean all agents", attr("service.name", "*"), []any{"gen_ai.agent.name", "*"}, func(t api.TraceInput) (any, any) { return t.AgentName, "unknown_service" }},
+		{"environment today", attr("deployment.environment.name", "prod", "deployment.environment", "old"), []any{"gen_ai.operation.name", "chat"}, func(t api.TraceInput) (any, any) { return t.Environment, "prod" }},
+		{"environment older", attr("deployment.environment", "old"), []any{"gen_ai.operation.name", "chat"}, func(t api.TraceInput) (any, any) { return t.Environment, "old" }},
+		{"tool", nil, []any{"gen_ai.tool.name", "search"}, func(t api.TraceInput) (any, any) { return t.ToolName, "search" }},
+		{"provider today", nil, []any{"gen_ai.system", "old", "gen_ai.provider.name", "new"}, func(t api.TraceInput) (any, any) { return t.ModelProvider, "new" }},
+		{"provider older", nil, []any{"gen_ai.system", "old"}, func(t api.TraceInput) (any, any) { return t.ModelProvider, "old" }},
+		{"model requested", nil, []any{"gen_ai.response.model", "m-dated", "gen_ai.request.model", "m"}, func(t api.TraceInput) (any, any) { return t.ModelName, "m" }},
+		{"model answered", nil, []any{"gen_ai.response.model", "m-dated"}, func(t api.TraceInput) (any, any) { return t.ModelName, "m-dated" }},
+		{"input tokens today", nil, []any{"gen_ai.usage.prompt_tokens", 1, "gen_ai.usage.input_tokens", 2}, func(t api.TraceInput) (any, any) { return t.InputTokens, int64(2) }},
+		{"input tokens older", nil, []any{"gen_ai.usage.prompt_tokens", 1}, func(t api.TraceInput) (any, any) { return t.InputTokens, int64(1) }},
+		{"input tokens llm.usage", nil, []any{"llm.usage.prompt_tokens", 7}, func(t api.TraceInput) (any, any) { return t.InputTokens, int64(7) }},
+		{"input tokens openinference", nil, []any{"llm.token_count.prompt", 8}, func(t api.TraceInput) (any, any) { return t.InputTokens, int64(8) }},
+		{"output tokens today", nil, []any{"gen_ai.usage.completion_tokens", 1, "gen_ai.usage.output_tokens", 2}, func(t api.TraceInput) (any, any) { return t.OutputTokens, int64(2) }},
+		{"output tokens older", nil, []any{"gen_ai.usage.completion_tokens", 3}, func(t api.TraceInput) (any, any) { return t.OutputTokens, int64(3) }},
+		{"tokens as text", nil, []any{"gen_ai.usage.input_tokens", "12"}, func(t api.TraceInput) (any, any) { return t.InputTokens, int64(12) }},
+		{"tokens as double", nil, []any{"gen_ai.usage.input_tokens", 12.0}, func(t api.TraceInput) (any, any) { return t.InputTokens, int64(12) }},
+		{"negative tokens are none", nil, []any{"gen_ai.usage.input_tokens", -12}, func(t api.TraceInput) (any, any) { return t.InputTokens, int64(0) }},
+		{"absurd tokens are capped", nil, []any{"gen_ai.usage.input_tokens", 1 << 60}, func(t api.TraceInput) (any, any) { return t.InputTokens, int64(api.MaxTokens) }},
+		{"session conversation", nil, []any{"session.id", "s", "gen_ai.conversation.id", "c"}, func(t api.TraceInput) (any, any) { return t.SessionID, "c" }},
+		{"session falls back to the trace id", nil, []any{"gen_ai.operation.name", "chat"}, func(t api.TraceInput) (any, any) { return t.SessionID, traceA }},
+		{"cost given", nil, []any{"gen_ai.request.model", "m", "gen_ai.usage.input_tokens", 5, "gen_ai.usage.cost", 0.25}, func(t api.TraceInput) (any, any) { return *t.CostUSD, 0.25 }},
+		{"cost priced by the model that answered", nil, []any{"gen_ai.request.model", "alias", "gen_ai.response.model", "m-dated", "gen_ai.usage.input_tokens", 5}, func(t api.TraceInput) (any, any) { return *t.CostUSD, 5e-9 }},
+		{"cost unknown", nil, []any{"gen_ai.request.model", "x", "gen_ai.usage.input_tokens", 5}, func(t api.TraceInput) (any, any) { return t.CostUSD == nil, true }},
+		{"error.type is an error", nil, []any{"gen_ai.operation.name", "chat", "error.type", "timeout"}, func(t api.TraceInput) (any, any) { return t.Status, "error" }},
+		{"control characters and length", nil, []any{"gen_ai.agent.name", "a\x00b\n" + strings.Repeat("é", 500)}, func(t api.TraceInput) (any, any) {
+			return len([]rune(t.AgentName)) <= api.MaxName && t.Validate() == nil, true
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			tr := oneTrace(t, request(test.resource, sp(one, "", "chat", 0, 1, test.attributes...)))
+			if got, want := test.check(tr); got != want {
+				t.Errorf("got %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+func TestStatus(t *testing.T) {
+	failed := sp(one, "", "chat", 0, 1, "gen_ai.operation.name", "chat")
+	failed.Status = &tracepb.Status{Code: tracepb.Status_STATUS_CODE_ERROR, Message: "no"}
+	if got := oneTrace(t, request(nil, failed)); got.Status != "error" {
+		t.Errorf("error status became %q", got.Status)
+	}
+	child := sp(two, one, "chat", 0, 1, "gen_ai.operation.name", "chat")
+	child.Status = &tracepb.Status{Code: tracepb.Status_STATUS_CODE_ERROR}
+	root := sp(one, "", "invoke_agent", 0, 2, "gen_ai.operation.name", "invoke_agent")
+	if got := oneTrace(t, request(nil, root, child)); got.Status != "success" {
+		t.Errorf("a call that failed below an agent that succeeded made the trace %q", got.Status)
+	}
+}
+
+// Spans without GenAI content are accepted and become nothing.
+func TestOtherSpansAreDropped(t *testing.T) {
+	result := assemble(t, request(attr("service.name", billing), sp(one, "", "GET /", 0, 1, "http.request.method", "GET")))
+	if len(result.Traces) != 0 || result.Rejected != 0 {
+		t.Errorf("got %d traces, %d rejected", len(result.Traces), result.Rejected)
+	}
+	// but a tree with one is a trace of its root
+	got := oneTrace(t, request(attr("service.name", billing),
+		sp(one, "", "POST /ask", 0, 9, "http.request.method", "POST"),
+		sp(two, one, "chat", 1, 2, "gen_ai.request.model", "m", "gen_ai.usage.input_tokens", 3)))
+	if got.ID != traceA+"-"+one || got.DurationMs != 9000 || got.InputTokens != 3 || got.ModelName != "m" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// What a span sums up from below counts once; several calls add up.
+func TestTokensCountOnce(t *testing.T) {
+	chat := func(id, parent string, in, out int) *tracepb.Span {
+		return sp(id, parent, "chat", 1, 2, "gen_ai.operation.name", "chat", "gen_ai.request.model", "m", "gen_ai.usage.input_tokens", in, "gen_ai.usage.output_tokens", out)
+	}
+	agent := func(attributes ...any) *tracepb.Span {
+		return sp(one, "", "invoke_agent", 0, 9, append([]any{"gen_ai.operation.name", "invoke_agent"}, attributes...)...)
+	}
+	for _, test := range []struct {
+		name    string
+		spans   []*tracepb.Span
+		in, out int64
+		nano    float64
+	}{
+		{"two calls", []*tracepb.Span{agent(), chat(two, one, 10, 1), chat(three, one, 20, 2)}, 30, 3, 36},
+		{"two calls that the agent sums up", []*tracepb.Span{agent("gen_ai.usage.input_tokens", 30, "gen_ai.usage.output_tokens", 3), chat(two, one, 10, 1), chat(three, one, 20, 2)}, 30, 3, 36},
+		{"the agent knows of more than arrived", []*tracepb.Span{agent("gen_ai.request.model", "m", "gen_ai.usage.input_tokens", 50, "gen_ai.usage.output_tokens", 5), chat(two, one, 10, 1)}, 50, 5, 60},
+		{"a call within a call", []*tracepb.Span{agent(), chat(two, one, 10, 1), chat(three, two, 10, 1)}, 10, 1, 12},
+		{"a span twice", []*tracepb.Span{agent(), chat(two, one, 10, 1), chat(two, one, 10, 1)}, 10, 1, 12},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := oneTrace(t, request(nil, test.spans...))
+			if got.InputTokens != test.in || got.OutputTokens != test.out {
+				t.Errorf("got %d in, %d out; want %d, %d", got.InputTokens, got.OutputTokens, test.in, test.out)
+			}
+			if got.CostUSD == nil || *got.CostUSD != test.nano/1e9 {
+				t.Errorf("got cost %v, want %v nano-dollars", got.CostUSD, test.nano)
+			}
+		})
+	}
+}
+
+// Children that were sent before their root are traces of their own, tied by
+// the session; the root that sums them up does not count them again.
+func TestPartsThatArriveBeforeTheirRoot(t *testing.T) {
+	a := NewAssembler(prices{})
+	first := decodeBoth(t, request(nil,
+		sp(two, one, "chat", 1, 2, "gen_ai.operation.name", "chat", "gen_ai.request.model", "m", "gen_ai.usage.input_tokens", 100, "gen_ai.usage.output_tokens", 10)))
+	root := decodeBoth(t, request(nil,
+		sp(three, one, "chat", 5, 6, "gen_ai.operation.name", "chat", "gen_ai.request.model", "m", "gen_ai.usage.input_tokens", 50, "gen_ai.usage.output_tokens", 5),
+		sp(one, "", "invoke_agent", 0, 9, "gen_ai.operation.name", "invoke_agent", "gen_ai.request.model", "m", "gen_ai.usage.input_tokens", 150, "gen_ai.usage.output_tokens", 15)))
+	p, r := a.Assemble("ten", first), a.Assemble("ten", root)
+	if len(p.Traces) != 1 || len(r.Traces) != 1 {
+		t.Fatalf("got %d and %d traces", len(p.Traces), len(r.Traces))
+	}
+	part, whole := p.Traces[0], r.Traces[0]
+	if part.ID != traceA+"-"+two || whole.ID != traceA+"-"+one || part.SessionID != whole.SessionID {
+		t.Errorf("ids %s and %s, sessions %s and %s", part.ID, whole.ID, part.SessionID, whole.SessionID)
+	}
+	if part.InputTokens+whole.InputTokens != 150 || part.OutputTokens+whole.OutputTokens != 15 {
+		t.Errorf("tokens %d+%d and %d+%d, want 150 and 15 in all", part.InputTokens, whole.InputTokens, part.OutputTokens, whole.OutputTokens)
+	}
+	if sum := *part.CostUSD + *whole.CostUSD; sum < 179.9e-9 || sum > 180.1e-9 {
+		t.Errorf("cost %v, want 180 nano-dollars in all", sum)
+	}
+	again := a.Assemble("ten", first)
+	if diff := cmp.Diff(p.Traces, again.Traces); diff != "" {
+		t.Errorf("the same part again differs:\n%s", diff)
+	}
+	if other := a.Assemble("other", root); other.Traces[0].InputTokens != 150 {
+		t.Errorf("another tenant's parts were taken off: %d", other.Traces[0].InputTokens)
+	}
+}
+
+// A parent in another process is never waited for or remembered.
+func TestRemoteParentIsARoot(t *testing.T) {
+	s := sp(two, one, "chat", 1, 2, "gen_ai.request.model", "m", "gen_ai.usage.input_tokens", 1)
+	s.Flags = flagHasRemote | flagRemote
+	a := NewAssembler(prices{})
+	if r := a.Assemble("ten", decodeBoth(t, request(nil, s))); len(r.Traces) != 1 || a.parts.count != 0 {
+		t.Errorf("got %d traces, %d remembered", len(r.Traces), a.parts.count)
+	}
+}
+
+func TestPartsAreBounded(t *testing.T) {
+	p := newParts(10)
+	for i := range 100 {
+		for j := range 3 {
+			p.add("ten", traceID{byte(i)}, spanID{byte(j)}, usage{input: 1})
+		}
+	}
+	if p.count > 10 || p.order.Len() != len(p.traces) || len(p.traces) > 4 {
+		t.Errorf("holds %d parts of %d traces", p.count, len(p.traces))
+	}
+	if got := p.sum("ten", traceID{99}, spanID{0}); got.input != 2 {
+		t.Errorf("the newest trace came to %d", got.input)
+	}
+}
+
+func TestMalformedSpansAreRejectedAlone(t *testing.T) {
+	short := sp(one, "", "chat", 0, 1, "gen_ai.operation.name", "chat")
+	short.TraceId = short.TraceId[:8]
+	zero := sp(one, "", "chat", 0, 1, "gen_ai.operation.name", "chat")
+	zero.SpanId = make([]byte, 8)
+	good := sp(two, "", "chat", 0, 1, "gen_ai.operation.name", "chat")
+	if r := assemble(t, request(nil, short, zero, good)); len(r.Traces) != 1 || r.Rejected != 2 {
+		t.Errorf("got %d traces, %d rejected", len(r.Traces), r.Rejected)
+	}
+	wire, _ := proto.Marshal(request(nil, short, zero))
+	if _, err := Decode(Protobuf, wire); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a request of malformed spans alone: %v", err)
+	}
+	// parents that lead round in a circle
+	if r := assemble(t, request(nil, sp(one, two, "a", 0, 1, "gen_ai.x", 1), sp(two, one, "b", 0, 1), good3())); r.Rejected != 2 || len(r.Traces) != 1 {
+		t.Errorf("circle: got %d traces, %d rejected", len(r.Traces), r.Rejected)
+	}
+}
+
+func good3() *tracepb.Span {
+	return sp(three, "", "chat", 0, 1, "gen_ai.operation.name", "chat")
+}
+
+func TestTimesThatMakeNoSense(t *testing.T) {
+	s := sp(one, "", "chat", 5, 0, "gen_ai.operation.name", "chat")
+	if got := oneTrace(t, request(nil, s)); got.DurationMs != 0 {
+		t.Errorf("a span that ends before it begins took %v ms", got.DurationMs)
+	}
+	s.StartTimeUnixNano, s.EndTimeUnixNano = 0, 0
+	if got := oneTrace(t, request(nil, s)); !got.CreatedAt.IsZero() {
+		t.Errorf("a span without times began at %v", got.CreatedAt)
+	}
+	s.StartTimeUnixNano, s.EndTimeUnixNano = 1, 1<<64-1
+	if r := assemble(t, request(nil, s)); len(r.Traces) != 0 || r.Rejected != 1 {
+		t.Errorf("a span of 1970 gave %d traces, %d rejected", len(r.Traces), r.Rejected)
+	}
+}
+
+// Junk is refused, in both formats.
+func TestJunk(t *testing.T) {
+	for name, body := range map[string]string{
+		"text": "not protobuf", "one byte": "\x0a", "other message": "\x12\x02\x08\x01", "group": "\x0b\x0c", "random": "\xff\xff\xff\xff",
+		"truncated": "\x0a\x10\x12\x02",
+	} {
+		if _, err := Decode(Protobuf, []byte(body)); !errors.Is(err, ErrInvalid) {
+			t.Errorf("protobuf %s: %v", name, err)
+		}
+	}
+	for name, body := range map[string]string{
+		"empty": "", "array": "[]", "null": "null", "text": "x", "trailing": `{} {}`, "twice": `{"resourceSpans":[],"resourceSpans":[]}`,
+		"wrong type": `{"resourceSpans":{}}`, "number as name": `{"resourceSpans":[{"scopeSpans":[{"spans":[{"name":5}]}]}]}`,
+		"bad UTF-8": "{\"resourceSpans\":\"\xff\"}", "bad time": `{"resourceSpans":[{"scopeSpans":[{"spans":[{"startTimeUnixNano":"now"}]}]}]}`,
+		"unclosed": `{"resourceSpans":[`, "base64 ids": `{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"AQIDBAUGBwgJCgsMDQ4PEA==","spanId":"AAAAAAAAAAE="}]}]}]}`,
+		"deep": strings.Repeat(`{"a":`, 20000) + "1" + strings.Repeat("}", 20000),
+	} {
+		if _, err := Decode(JSON, []byte(body)); !errors.Is(err, ErrInvalid) {
+			t.Errorf("JSON %s: %v", name, err)
+		}
+	}
+}
+
+func TestEmptyRequestIsFine(t *testing.T) {
+	for f, body := range map[Format]string{Protobuf: "", JSON: `{"unknownField":[1,{"a":null}]}`} {
+		if b, err := Decode(f, []byte(body)); err != nil || b.Spans != 0 {
+			t.Errorf("format %d: %v", f, err)
+		}
+	}
+}
+
+// A request of the shortest possible spans is refused before it is memory.
+func TestSpansAreBounded(t *testing.T) {
+	var scope []byte
+	for range MaxSpans + 1 {
+		scope = append(scope, 0x12, 0x00)
+	}
+	wrap := func(tag byte, body []byte) []byte {
+		out := []byte{tag}
+		n := len(body)
+		for n >= 0x80 {
+			out = append(out, byte(n)|0x80)
+			n >>= 7
+		}
+		return append(append(out, byte(n)), body...)
+	}
+	wire := wrap(0x0a, wrap(0x12, scope))
+	if _, err := Decode(Protobuf, wire); err == nil || !strings.Contains(err.Error(), "more than") {
+		t.Errorf("protobuf: %v", err)
+	}
+	text := `{"resourceSpans":[{"scopeSpans":[{"spans":[` + strings.Repeat("{},", MaxSpans) + `{}]}]}]}`
+	if _, err := Decode(JSON, []byte(text)); err == nil || !strings.Contains(err.Error(), "more than") {
+		t.Errorf("JSON: %v", err)
+	}
+}
+
+func zip(t testing.TB, b []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	if _, err := w.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// gzip is undone within a bound: a small bomb does not unpack.
+func TestUnpack(t *testing.T) {
+	if got, err := Unpack("gzip", zip(t, []byte("hello")), 5); err != nil || string(got) != "hello" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if got, err := Unpack("", []byte("hello"), 5); err != nil || string(got) != "hello" {
+		t.Errorf("plain: got %q, %v", got, err)
+	}
+	for name, err := range map[string]error{
+		"bomb":      second2(Unpack("gzip", zip(t, make([]byte, 64<<20)), 8<<20)),
+		"not gzip":  second2(Unpack("gzip", []byte("hello"), 8<<20)),
+		"cut":       second2(Unpack("gzip", zip(t, []byte("hello"))[:12], 8<<20)),
+		"deflate":   second2(Unpack("deflate", []byte("hello"), 8<<20)),
+		"too large": second2(Unpack("", []byte("hello"), 4)),
+	} {
+		if !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func second2(_ []byte, err error) error { return err }
+
+func TestParseContentType(t *testing.T) {
+	for header, want := range map[string]Format{
+		"application/x-protobuf": Protobuf, "application/protobuf": Protobuf, "application/json": JSON, "application/json; charset=utf-8": JSON,
+	} {
+		if got, err := ParseContentType(header); err != nil || got != want {
+			t.Errorf("%q: %v, %v", header, got, err)
+		}
+	}
+	for _, header := range []string{"", "text/plain", "application/x-www-form-urlencoded", ";;"} {
+		if _, err := ParseContentType(header); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%q was accepted", header)
+		}
+	}
+}
+
+func TestResponse(t *testing.T) {
+	if got := Response(JSON, 0, ""); string(got) != "{}" {
+		t.Errorf("JSON success is %s", got)
+	}
+	if got := Response(Protobuf, 0, ""); len(got) != 0 {
+		t.Errorf("protobuf success is %x", got)
+	}
+	var r collector.ExportTraceServiceResponse
+	if err := proto.Unmarshal(Response(Protobuf, 3, "why"), &r); err != nil || r.PartialSuccess.RejectedSpans != 3 || r.PartialSuccess.ErrorMessage != "why" {
+		t.Errorf("partial success is %v, %v", &r, err)
+	}
+	if err := protojson.Unmarshal(Response(JSON, 3, "why"), &r); err != nil || r.PartialSuccess.RejectedSpans != 3 {
+		t.Errorf("partial success is %v, %v", &r, err)
+	}
+}
+
+// sample is a request as an instrumented agent sends it.
+func sample() *collector.ExportTraceServiceRequest {
+	return request(attr("service.name", billing, "deployment.environment", "production"),
+		sp(two, one, "chat m", 1, 3, "gen_ai.operation.name", "chat", "gen_ai.system", "openai", "gen_ai.request.model", "m", "gen_ai.usage.input_tokens", 100, "gen_ai.usage.output_tokens", 20),
+		sp(three, one, "execute_tool", 3, 4, "gen_ai.tool.name", "search", "ok", true, "ratio", 0.5),
+		sp(one, "", "invoke_agent", 0, 5, "gen_ai.operation.name", "invoke_agent", "gen_ai.agent.name", "planner"))
+}
+
+func fuzz(f *testing.F, format Format) {
+	f.Fuzz(func(t *testing.T, data []byte) {
+		b, err := Decode(format, data)
+		if err != nil {
+			if !errors.Is(err, ErrInvalid) {
+				t.Fatalf("error of another kind: %v", err)
+			}
+			return
+		}
+		a := NewAssembler(prices{})
+		r := a.Assemble("ten", b)
+		if r.Rejected > b.Spans {
+			t.Fatalf("%d of %d spans rejected", r.Rejected, b.Spans)
+		}
+		for i := range r.Traces {
+			if wrong := r.Traces[i].Validate(); wrong != nil {
+				t.Fatalf("trace %d does not validate: %v", i, wrong)
+			}
+			if r.Traces[i].ID == "" {
+				t.Fatal("trace without an id")
+			}
+		}
+		again := NewAssembler(prices{}).Assemble("ten", b)
+		if diff := cmp.Diff(r, again); diff != "" {
+			t.Fatalf("the same batch differs:\n%s", diff)
+		}
+	})
+}
+
+func FuzzDecodeProtobuf(f *testing.F) {
+	wire, err := proto.Marshal(sample())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(wire)
+	f.Add([]byte("\x0a\x04\x12\x02\x12\x00"))
+	fuzz(f, Protobuf)
+}
+
+func FuzzDecodeJSON(f *testing.F) {
+	f.Add(asJSON(f, sample()))
+	f.Add([]byte(`{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"` + traceA + `","spanId":"` + one + `","attributes":[{"key":"gen_ai.usage.input_tokens","value":{"doubleValue":1e400}}]}]}]}]}`))
+	fuzz(f, JSON)
+}
+
+// Whatever the generated messages accept, the walk over the wire reads alike.
+func FuzzProtobufAgainstGenerated(f *testing.F) {
+	wire, err := proto.Marshal(sample())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(wire)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var r collector.ExportTraceServiceRequest
+		if proto.Unmarshal(data, &r) != nil || len(r.ProtoReflect().GetUnknown()) > 0 {
+			return
+		}
+		spans := 0
+		for _, rs := range r.ResourceSpans {
+			for _, ss := range rs.ScopeSpans {
+				spans += len(ss.Spans)
+			}
+		}
+		b, err := Decode(Protobuf, data)
+		if err != nil {
+			if spans > MaxSpans || strings.Contains(err.Error(), "no span has") || strings.Contains(err.Error(), "not an Export") {
+				return
+			}
+			t.Fatalf("refused what the generated code accepts: %v", err)
+		}
+		if b.Spans != spans {
+			t.Fatalf("got %d spans, generated code %d", b.Spans, spans)
+		}
+	})
+}
+
+func BenchmarkDecode(b *testing.B) {
+	r := request(attr("service.name", billing, "deployment.environment", "production"))
+	for i := range 512 {
+		r.ResourceSpans[0].ScopeSpans[0].Spans = append(r.ResourceSpans[0].ScopeSpans[0].Spans,
+			sp(fmt.Sprintf("%016x", i+1), "", "chat m", 1, 3, "gen_ai.operation.name", "chat", "gen_ai.provider.name", "openai", "gen_ai.request.model", "m",
+				"gen_ai.usage.input_tokens", 100, "gen_ai.usage.output_tokens", 20, "server.address", "api.openai.com", "gen_ai.response.id", "chatcmpl-123"))
+	}
+	wire, err := proto.Marshal(r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for format, body := range map[Format][]byte{Protobuf: wire, JSON: asJSON(b, r)} {
+		b.Run(format.ContentType(), func(b *testing.B) {
+			b.SetBytes(int64(len(body)))
+			b.ReportAllocs()
+			a := NewAssembler(prices{})
+			for b.Loop() {
+				batch, err := Decode(format, body)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if got := a.Assemble("ten", batch); len(got.Traces) != 512 {
+					b.Fatal(len(got.Traces))
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,75 @@
+package otlp
+
+import (
+	"container/list"
+	"sync"
+)
+
+// maxParts bounds how many parts of traces are remembered. At 512 spans every
+// five seconds that is ten minutes; what is forgotten may be counted twice.
+const maxParts = 65_536
+
+// parts remembers what the parts of partial traces used, the oldest trace
+// forgotten first. It is memory only: a restart forgets it, which can count
+// tokens of requests then under way twice and can lose none.
+type parts struct {
+	mu     sync.Mutex
+	max    int
+	count  int
+	traces map[partKey]*list.Element // of *partial
+	order  *list.List                // oldest in front
+}
+
+type partKey struct {
+	tenant string
+	trace  traceID
+}
+
+type partial struct {
+	key  partKey
+	used map[spanID]usage
+}
+
+func newParts(limit int) *parts {
+	return &parts{max: limit, traces: make(map[partKey]*list.Element), order: list.New()}
+}
+
+// add remembers a part. The same part again, from a repeated request, changes
+// nothing.
+func (p *parts) add(tenant string, trace traceID, id spanID, u usage) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key := partKey{tenant, trace}
+	e, ok := p.traces[key]
+	if !ok {
+		e = p.order.PushBack(&partial{key, make(map[spanID]usage)})
+		p.traces[key] = e
+	}
+	used := e.Value.(*partial).used
+	if _, ok := used[id]; !ok {
+		used[id] = u
+		p.count++
+	}
+	for p.count > p.max && p.order.Len() > 0 {
+		oldest := p.order.Remove(p.order.Front()).(*partial)
+		p.count -= len(oldest.used)
+		delete(p.traces, oldest.key)
+	}
+}
+
+// sum is what the remembered parts of a trace used, but for the span id.
+func (p *parts) sum(tenant string, trace traceID, id spanID) usage {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var total usage
+	if e, ok := p.traces[partKey{tenant, trace}]; ok {
+		for part, u := range e.Value.(*partial).used {
+			if part != id {
+				total.input += u.input
+				total.output += u.output
+				total.cost += u.cost
+			}
+		}
+	}
+	return total
+}

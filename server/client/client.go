@@ -1,0 +1,262 @@
+// Package client is the Go client of the control plane's REST API: one method
+// per endpoint (control-plane specification, Endpoints).
+//
+// It owns the transport conventions: the key in its header, bounded answers,
+// the error body as an *Error, Idempotency-Key on creations, and the paging of
+// lists. The wire types are those of server/api. What to do about an error,
+// retries among it, is for the caller; it knows what was asked.
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"svc/server/api"
+)
+
+const (
+	// DefaultTimeout bounds one request, its answer included; streams have none.
+	DefaultTimeout = 30 * time.Second
+	// maxAnswer bounds the body of an answer, in bytes: a page of 500 agents
+	// with long texts stays far below it.
+	maxAnswer = 64 << 20
+	// maxErrorAnswer bounds the body of an error answer, in bytes.
+	maxErrorAnswer = 1 << 20
+)
+
+// Client asks one control plane with one API key. It is safe for concurrent
+// use.
+type Client struct {
+	base      string
+	key       string
+	userAgent string
+	timeout   time.Duration
+	http      *http.Client
+}
+
+// Option changes how a Client works.
+type Option func(*Client)
+
+// WithTransport replaces http.DefaultTransport.
+func WithTransport(t http.RoundTripper) Option {
+	return func(c *Client) { c.http.Transport = t }
+}
+
+// WithTimeout replaces DefaultTimeout; 0 means that only the context ends a
+// request.
+func WithTimeout(d time.Duration) Option {
+	return func(c *Client) { c.timeout = d }
+}
+
+// WithUserAgent replaces the User-Agent "svc".
+func WithUserAgent(s string) Option {
+	return func(c *Client) { c.userAgent = s }
+}
+
+// New returns a client of the control plane at baseURL, such as
+// http://127.0.0.1:8080, that presents apiKey. Nothing is sent yet; a base
+// address that is not usable fails on first use. Redirects are not followed:
+// the key is meant for this address alone.
+func New(baseURL, apiKey string, opts ...Option) *Client {
+	c := &Client{
+		base:      strings.TrimRight(strings.TrimSuffix(strings.TrimRight(baseURL, "/"), "/api"), "/"),
+		key:       apiKey,
+		userAgent: "svc",
+		timeout:   DefaultTimeout,
+		http: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		}},
+	}
+	for _, o := range opts {
+		o(c)
+	}
+	return c
+}
+
+// CallOption changes one request.
+type CallOption func(*http.Request)
+
+// IdempotencyKey names an attempt, so that repeating the call with the same
+// body does its work once. Creations carry a random one when none is given,
+// which lets the transport repeat them on a connection that had gone stale.
+func IdempotencyKey(key string) CallOption {
+	return func(r *http.Request) { r.Header.Set("Idempotency-Key", key) }
+}
+
+// randomAttempt gives a creation a name unless the caller has.
+func randomAttempt(r *http.Request) {
+	if r.Header.Get("Idempotency-Key") == "" {
+		r.Header.Set("Idempotency-Key", rand.Text())
+	}
+}
+
+// Page selects a part of a list. Zero values leave the server's defaults.
+type Page struct {
+	Limit  int
+	Offset int
+}
+
+// query builds a query string; empty values are left out.
+type query url.Values
+
+func (p Page) query() query {
+	q := query{}
+	if p.Limit != 0 {
+		q.set("limit", strconv.Itoa(p.Limit))
+	}
+	if p.Offset != 0 {
+		q.set("offset", strconv.Itoa(p.Offset))
+	}
+	return q
+}
+
+func (q query) set(name, value string) query {
+	if value != "" {
+		url.Values(q).Set(name, value)
+	}
+	return q
+}
+
+func (q query) number(name string, f *float64) query {
+	if f != nil {
+		q.set(name, strconv.FormatFloat(*f, 'f', -1, 64))
+	}
+	return q
+}
+
+func (q query) moment(name string, t time.Time) query {
+	if !t.IsZero() {
+		q.set(name, t.UTC().Format(time.RFC3339Nano))
+	}
+	return q
+}
+
+// path joins escaped segments to a path under /api.
+func path(segments ...string) string {
+	var b strings.Builder
+	b.WriteString("/api")
+	for _, s := range segments {
+		b.WriteByte('/')
+		b.WriteString(url.PathEscape(s))
+	}
+	return b.String()
+}
+
+// request builds a request; in is its body as JSON, nil for none.
+func (c *Client) request(ctx context.Context, method, path string, q query, in any) (*http.Request, error) {
+	target := c.base + path
+	if len(q) > 0 {
+		target += "?" + url.Values(q).Encode()
+	}
+	var body io.Reader
+	if in != nil {
+		b, err := json.Marshal(in)
+		if err != nil {
+			return nil, fmt.Errorf("encode request: %w", err)
+		}
+		body = bytes.NewReader(b)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, target, body)
+	if err != nil {
+		return nil, fmt.Errorf("control plane address %q: %w", c.base, err)
+	}
+	if in != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if c.key != "" {
+		r.Header.Set("Authorization", "Bearer "+c.key)
+	}
+	r.Header.Set("Accept", "application/json")
+	r.Header.Set("User-Agent", c.userAgent)
+	return r, nil
+}
+
+// do sends a request and decodes a 2xx answer into out. Every other status is
+// an *Error.
+func (c *Client) do(ctx context.Context, method, path string, q query, in, out any, opts ...CallOption) error {
+	return c.doHeader(ctx, method, path, q, in, out, func(http.Header) {}, opts...)
+}
+
+// doHeader is do; see gets the header of a 2xx answer.
+func (c *Client) doHeader(ctx context.Context, method, path string, q query, in, out any, see func(http.Header), opts ...CallOption) error {
+	if c.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.timeout)
+		defer cancel()
+	}
+	r, err := c.request(ctx, method, path, q, in)
+	if err != nil {
+		return err
+	}
+	for _, o := range opts {
+		o(r)
+	}
+	resp, err := c.http.Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return answerError(resp)
+	}
+	see(resp.Header)
+	body, err := readBounded(resp.Body, maxAnswer)
+	if err != nil {
+		return fmt.Errorf("%s %s: read answer: %w", method, path, err)
+	}
+	if raw, ok := out.(*[]byte); ok {
+		*raw = body
+		return nil
+	}
+	if err := json.Unmarshal(body, out); err != nil {
+		return fmt.Errorf("%s %s: the answer is not what this API gives (is %s the control plane?): %w", method, path, c.base, err)
+	}
+	return nil
+}
+
+// single asks for one resource that is wrapped in data.
+func single[T any](ctx context.Context, c *Client, method, path string, in any, opts ...CallOption) (T, error) {
+	var out api.Single[T]
+	err := c.do(ctx, method, path, nil, in, &out, opts...)
+	return out.Data, err
+}
+
+// bare asks for one resource that stands at top level.
+func bare[T any](ctx context.Context, c *Client, method, path string, q query, in any, opts ...CallOption) (T, error) {
+	var out T
+	err := c.do(ctx, method, path, q, in, &out, opts...)
+	return out, err
+}
+
+// remove deletes something.
+func (c *Client) remove(ctx context.Context, path string, in any) error {
+	var out api.Success
+	return c.do(ctx, "DELETE", path, nil, in, &out)
+}
+
+// attempt is the options of a creation: the caller's, and a random name for
+// the attempt when they gave none.
+func attempt(opts []CallOption) []CallOption {
+	return append(opts[:len(opts):len(opts)], randomAttempt)
+}
+
+// readBounded reads at most limit bytes and fails on more.
+func readBounded(r io.Reader, limit int64) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(b)) > limit {
+		return nil, fmt.Errorf("longer than %d bytes", limit)
+	}
+	return b, nil
+}

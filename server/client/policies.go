@@ -1,0 +1,55 @@
+package client
+
+import (
+	"context"
+	"strconv"
+
+	"svc/server/api"
+)
+
+// PolicyQuery narrows GET /api/policies; zero fields do not.
+type PolicyQuery struct {
+	Page
+	Phase   string
+	Enabled *bool
+}
+
+// ListPolicies asks GET /api/policies.
+func (c *Client) ListPolicies(ctx context.Context, q PolicyQuery) (api.Page[api.Policy], error) {
+	values := q.query().set("phase", q.Phase)
+	if q.Enabled != nil {
+		values.set("enabled", strconv.FormatBool(*q.Enabled))
+	}
+	return bare[api.Page[api.Policy]](ctx, c, "GET", path("policies"), values, nil)
+}
+
+// CreatePolicy asks POST /api/policies.
+func (c *Client) CreatePolicy(ctx context.Context, in api.PolicyCreate, opts ...CallOption) (api.Policy, error) {
+	return single[api.Policy](ctx, c, "POST", path("policies"), in, attempt(opts)...)
+}
+
+// GetPolicy asks GET /api/policies/:id.
+func (c *Client) GetPolicy(ctx context.Context, id string) (api.Policy, error) {
+	return single[api.Policy](ctx, c, "GET", path("policies", id), nil)
+}
+
+// UpdatePolicy asks PUT /api/policies/:id.
+func (c *Client) UpdatePolicy(ctx context.Context, id string, in api.PolicyUpdate) (api.Policy, error) {
+	return single[api.Policy](ctx, c, "PUT", path("policies", id), in)
+}
+
+// DeletePolicy asks DELETE /api/policies/:id.
+func (c *Client) DeletePolicy(ctx context.Context, id string) error {
+	return c.remove(ctx, path("policies", id), nil)
+}
+
+// ListPolicyTemplates asks GET /api/policies/templates.
+func (c *Client) ListPolicyTemplates(ctx context.Context) ([]api.PolicyTemplate, error) {
+	out, err := bare[api.Items[api.PolicyTemplate]](ctx, c, "GET", path("policies", "templates"), nil, nil)
+	return out.Data, err
+}
+
+// ApplyPolicyTemplate asks POST /api/policies/templates/apply.
+func (c *Client) ApplyPolicyTemplate(ctx context.Context, in api.TemplateApply, opts ...CallOption) (api.TemplateApplied, error) {
+	return bare[api.TemplateApplied](ctx, c, "POST", path("policies", "templates", "apply"), nil, in, attempt(opts)...)
+}

@@ -1,0 +1,133 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+
+	"svc/server/api"
+)
+
+// maxEvent bounds one event of a stream, in bytes.
+const maxEvent = 1 << 20
+
+// TraceEvent is a trace as it was committed. ID is where to resume the stream
+// after it.
+type TraceEvent struct {
+	ID    string
+	Trace api.TraceItem
+}
+
+// TraceStream is an open GET /api/traces/stream. Its methods must not be
+// called concurrently, but Close may be called at any time.
+type TraceStream struct {
+	body   io.ReadCloser
+	lines  *bufio.Reader
+	lastID string
+}
+
+// StreamTraces asks GET /api/traces/stream: the traces that match the filter,
+// as they are committed. With the ID of the last event seen, the stream goes on
+// after it without a gap. The stream ends with ctx.
+func (c *Client) StreamTraces(ctx context.Context, f TraceFilter, lastEventID string) (*TraceStream, error) {
+	r, err := c.request(ctx, "GET", path("traces", "stream"), f.add(query{}), nil)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Accept", "text/event-stream")
+	if lastEventID != "" {
+		r.Header.Set("Last-Event-ID", lastEventID)
+	}
+	resp, err := c.http.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		defer resp.Body.Close()
+		return nil, answerError(resp)
+	}
+	if t, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); t != "text/event-stream" {
+		resp.Body.Close()
+		return nil, fmt.Errorf("the answer is %q, not an event stream (is %s the control plane?)", t, c.base)
+	}
+	return &TraceStream{body: resp.Body, lines: bufio.NewReaderSize(resp.Body, 16<<10), lastID: lastEventID}, nil
+}
+
+// Next waits for the next trace. It returns io.EOF when the server has ended
+// the stream; the caller may open it again after LastEventID.
+func (s *TraceStream) Next() (TraceEvent, error) {
+	for {
+		data, err := s.event()
+		if err != nil {
+			return TraceEvent{}, err
+		}
+		if len(data) == 0 {
+			continue // a comment, or an event that only moves the cursor
+		}
+		ev := TraceEvent{ID: s.lastID}
+		if err := json.Unmarshal(data, &ev.Trace); err != nil {
+			return TraceEvent{}, fmt.Errorf("event %q is not a trace: %w", s.lastID, err)
+		}
+		return ev, nil
+	}
+}
+
+// LastEventID is the id of the last event seen, also of those without a trace.
+func (s *TraceStream) LastEventID() string { return s.lastID }
+
+// Close ends the stream; a Next that waits returns an error.
+func (s *TraceStream) Close() error { return s.body.Close() }
+
+// event reads the lines of one event and returns its data.
+func (s *TraceStream) event() ([]byte, error) {
+	var data []byte
+	size := 0
+	for {
+		line, err := s.line()
+		if err != nil {
+			return nil, err // an event that is not finished is none
+		}
+		if size += len(line); size > maxEvent {
+			return nil, fmt.Errorf("event after %q is longer than %d bytes", s.lastID, maxEvent)
+		}
+		if len(line) == 0 {
+			return data, nil
+		}
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		value = bytes.TrimPrefix(value, []byte(" "))
+		switch string(name) {
+		case "data":
+			if data != nil {
+				data = append(data, '\n')
+			}
+			data = append(data, value...)
+		case "id":
+			if bytes.IndexByte(value, 0) < 0 {
+				s.lastID = string(value)
+			}
+		}
+	}
+}
+
+// line reads up to a line feed, at most maxEvent bytes.
+func (s *TraceStream) line() ([]byte, error) {
+	var line []byte
+	for {
+		part, err := s.lines.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case err == nil:
+			return bytes.TrimRight(line, "\r\n"), nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, err
+		case len(line) > maxEvent:
+			return nil, fmt.Errorf("line after event %q is longer than %d bytes", s.lastID, maxEvent)
+		}
+	}
+}

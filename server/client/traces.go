@@ -1,0 +1,89 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"svc/server/api"
+)
+
+// TraceFilter narrows GET /api/traces and its stream; zero fields do not.
+type TraceFilter struct {
+	AgentID           string
+	Status            string
+	Environment       string
+	Start, End        time.Time // inclusive
+	MinCostUSD        *float64
+	MaxCostUSD        *float64
+	MinInjectionScore *float64
+}
+
+func (f TraceFilter) add(q query) query {
+	return q.set("agentId", f.AgentID).set("status", f.Status).set("environment", f.Environment).
+		moment("startDate", f.Start).moment("endDate", f.End).
+		number("minCostUsd", f.MinCostUSD).number("maxCostUsd", f.MaxCostUSD).
+		number("minInjectionScore", f.MinInjectionScore)
+}
+
+// TraceQuery is a page of a filtered list of traces.
+type TraceQuery struct {
+	Page
+	TraceFilter
+}
+
+// ListTraces asks GET /api/traces.
+func (c *Client) ListTraces(ctx context.Context, q TraceQuery) (api.Page[api.TraceItem], error) {
+	return bare[api.Page[api.TraceItem]](ctx, c, "GET", path("traces"), q.add(q.query()), nil)
+}
+
+// GetTrace asks GET /api/traces/:id.
+func (c *Client) GetTrace(ctx context.Context, id string) (api.Trace, error) {
+	return single[api.Trace](ctx, c, "GET", path("traces", id), nil)
+}
+
+// StatsQuery is what GET /api/traces/stats takes; zero fields leave the
+// server's defaults.
+type StatsQuery struct {
+	Period  string
+	AgentID string
+	GroupBy string
+}
+
+// TraceStats asks GET /api/traces/stats.
+func (c *Client) TraceStats(ctx context.Context, q StatsQuery) (api.TraceStats, error) {
+	values := query{}.set("period", q.Period).set("agentId", q.AgentID).set("groupBy", q.GroupBy)
+	return bare[api.TraceStats](ctx, c, "GET", path("traces", "stats"), values, nil)
+}
+
+// PostTraces asks POST /api/traces with a batch of at most api.MaxTraceBatch.
+// When it returns nil the batch is durable. Traces that have ids may be posted
+// again after any error: what is known already counts as a duplicate.
+func (c *Client) PostTraces(ctx context.Context, traces []api.TraceInput) (api.IngestResult, error) {
+	return single[api.IngestResult](ctx, c, "POST", path("traces"), api.TraceBatch{Traces: traces})
+}
+
+// Governance asks GET /api/governance. With the etag of an earlier answer, a
+// bundle that has not changed comes back as nil with the same etag.
+func (c *Client) Governance(ctx context.Context, etag string) (*api.Governance, string, error) {
+	var out api.Governance
+	var answered string
+	header := func(r *http.Request) {
+		if etag != "" {
+			r.Header.Set("If-None-Match", etag)
+		}
+	}
+	err := c.doHeader(ctx, "GET", path("governance"), nil, nil, &out, func(h http.Header) { answered = h.Get("ETag") }, header)
+	if e, ok := err.(*Error); ok && e.Status == http.StatusNotModified {
+		return nil, etag, nil
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	return &out, answered, nil
+}
+
+// OpenAPI asks GET /api/openapi.json and returns the document as it is.
+func (c *Client) OpenAPI(ctx context.Context) ([]byte, error) {
+	return bare[[]byte](ctx, c, "GET", path("openapi.json"), nil, nil)
+}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"syscall"
 )
 
 // The kinds of failure, for errors.Is.
@@ -33,8 +35,9 @@ type Error struct {
 	Upstream string
 	// Op says what was being done: connect, write, read, …
 	Op string
-	// Kind is one of the Err values of this package, or the context's error when
-	// the caller gave up.
+	// Kind is one of the Err values of this package, or context.Canceled when the
+	// caller gave up. A deadline of the caller is an ErrTimeout and a
+	// context.DeadlineExceeded.
 	Kind error
 	// Sent reports whether the upstream may have received the request. When it
 	// is false the request certainly had no effect.
@@ -60,17 +63,22 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.Err}
 }
 
-// kindOf is the kind that an error from the network belongs to.
-func kindOf(err error) error {
-	var timeout interface{ Timeout() bool }
-	switch {
-	case errors.Is(err, ErrInvalidResponse):
-		return ErrInvalidResponse
-	case errors.Is(err, context.Canceled):
-		return context.Canceled
-	case errors.As(err, &timeout) && timeout.Timeout():
-		return ErrTimeout
-	default:
-		return ErrUnreachable
+// kindOf is the kind that an error belongs to. connecting says that there was no
+// connection yet: what takes too long then is unreachable, unless it used up the
+// whole time-out of the request.
+func kindOf(err error, connecting bool) error {
+	for _, kind := range [...]error{ErrClosed, ErrInvalidRequest, ErrInvalidResponse, ErrTimeout, context.Canceled} {
+		if errors.Is(err, kind) {
+			return kind
+		}
 	}
+	if errors.Is(err, context.DeadlineExceeded) || !connecting && errors.Is(err, os.ErrDeadlineExceeded) {
+		return ErrTimeout
+	}
+	return ErrUnreachable
+}
+
+// isReset reports whether the peer ended the connection without a word.
+func isReset(err error) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }

@@ -1,0 +1,183 @@
+package upstream
+
+import (
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	// smallBuffer is what a connection holds while it waits, and bigBuffer what it
+	// borrows while data pours in. Streams that are idle, of which there may be
+	// thousands, thus cost little.
+	smallBuffer = 4 << 10
+	bigBuffer   = 64 << 10
+)
+
+// bigBuffers is a pool of memory, not of state.
+var bigBuffers = sync.Pool{New: func() any { return new([bigBuffer]byte) }}
+
+// conn is one connection. It belongs to one exchange at a time; only abort may
+// be called from elsewhere.
+type conn struct {
+	nc    net.Conn // what is read and written: the TLS layer or raw itself
+	raw   net.Conn // the TCP connection
+	probe *probe   // nil where there is none
+
+	small []byte
+	big   *[bigBuffer]byte // nil unless borrowed
+	r, w  int              // unread bytes in buf()
+	burst bool             // the last read filled the buffer: more is waiting
+	rerr  error            // read error that came together with data
+
+	armed time.Duration // deadline on the pool's time line; 0 is none
+
+	uses      int           // exchanges that have ended well on it
+	made      time.Duration // when it was made
+	idleSince time.Duration
+	keepAlive time.Duration // how long the upstream keeps it; 0 when not known
+
+	abortFunc func() // closes raw; made once, so that an exchange need not
+}
+
+func newConn(nc, raw net.Conn, now time.Duration) *conn {
+	cn := &conn{nc: nc, raw: raw, probe: newProbe(raw), small: make([]byte, smallBuffer), made: now}
+	cn.abortFunc = func() { cn.raw.Close() }
+	return cn
+}
+
+func (cn *conn) buf() []byte {
+	if cn.big != nil {
+		return cn.big[:]
+	}
+	return cn.small
+}
+
+// unread returns what was received and not yet taken.
+func (cn *conn) unread() []byte { return cn.buf()[cn.r:cn.w] }
+
+// arm makes reads and writes fail at the time until, on the pool's time line, or
+// up to slack later; zero is never. Setting a timer costs more than looking at
+// the clock, so a timer that is near enough stays.
+func (cn *conn) arm(p *pool, until, slack time.Duration) {
+	if until == 0 {
+		if cn.armed != 0 {
+			cn.armed = 0
+			cn.raw.SetDeadline(time.Time{})
+		}
+		return
+	}
+	if cn.armed >= until && cn.armed <= until+slack {
+		return
+	}
+	cn.armed = until + slack
+	cn.raw.SetDeadline(p.epoch.Add(cn.armed))
+}
+
+// armFor is arm for a wait that begins now; zero is without bound.
+func (cn *conn) armFor(p *pool, wait time.Duration) {
+	if wait <= 0 {
+		cn.arm(p, 0, 0)
+		return
+	}
+	cn.arm(p, p.now()+wait, wait/8)
+}
+
+// fill reads more into the buffer, behind what is unread, and waits for it. It
+// returns an error only when nothing was read.
+func (cn *conn) fill() error {
+	if cn.rerr != nil {
+		return cn.rerr
+	}
+	if cn.r == cn.w {
+		cn.r, cn.w = 0, 0
+		if cn.big != nil && !cn.burst {
+			cn.dropBig()
+		} else if cn.big == nil && cn.burst {
+			cn.big = bigBuffers.Get().(*[bigBuffer]byte)
+		}
+	} else if cn.w == len(cn.buf()) {
+		cn.makeRoom()
+	}
+	buf := cn.buf()
+	if cn.w == len(buf) {
+		return io.ErrShortBuffer // callers bound what they leave unread well below
+	}
+	n, err := cn.read(buf[cn.w:])
+	cn.burst = cn.w+n >= smallBuffer
+	cn.w += n
+	return err
+}
+
+func (cn *conn) makeRoom() {
+	if cn.big == nil {
+		big := bigBuffers.Get().(*[bigBuffer]byte)
+		cn.w = copy(big[:], cn.small[cn.r:cn.w])
+		cn.big = big
+	} else {
+		cn.w = copy(cn.big[:], cn.big[cn.r:cn.w])
+	}
+	cn.r = 0
+}
+
+// read reads into p, waits for at least one byte, and returns either bytes or an
+// error.
+func (cn *conn) read(p []byte) (int, error) {
+	if cn.rerr != nil {
+		return 0, cn.rerr
+	}
+	for range 16 {
+		n, err := cn.nc.Read(p)
+		if n > 0 {
+			cn.rerr = err
+			return n, nil
+		}
+		if err != nil {
+			cn.rerr = err
+			return 0, err
+		}
+	}
+	return 0, io.ErrNoProgress
+}
+
+// write sends a request with one call where the body is small or the connection
+// is plain. It returns how many bytes were taken.
+func (cn *conn) write(out *writeBuffer, body []byte) (int64, error) {
+	if out.gathered {
+		n, err := cn.nc.Write(out.b)
+		return int64(n), err
+	}
+	bufs := net.Buffers{out.b, body}
+	return bufs.WriteTo(cn.nc)
+}
+
+func (cn *conn) dropBig() {
+	if cn.big != nil {
+		bigBuffers.Put(cn.big)
+		cn.big = nil
+	}
+}
+
+// reset makes the connection ready for the next exchange and reports whether it
+// can have one: everything received was read, and nothing went wrong.
+func (cn *conn) reset() bool {
+	clean := cn.r == cn.w && cn.rerr == nil
+	cn.dropBig()
+	cn.r, cn.w, cn.burst = 0, 0, false
+	cn.uses++
+	return clean
+}
+
+// close cuts the connection.
+func (cn *conn) close() {
+	cn.dropBig()
+	cn.raw.Close()
+}
+
+// closeIdle ends a connection without an exchange; a TLS peer is told so. It
+// does not wait: nothing that was written before can fill the way.
+func (cn *conn) closeIdle() {
+	cn.nc.Close()
+	cn.raw.Close()
+}

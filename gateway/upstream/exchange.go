@@ -1,0 +1,182 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// The steps that an Error names.
+const (
+	opConnect = "connect"
+	opWrite   = "send the request"
+	opHead    = "read the answer's header"
+	opBody    = "read the answer's body"
+)
+
+// earlyAnswerWait is how long an answer is waited for when the upstream stopped
+// taking the request: it may have said why.
+const earlyAnswerWait = 250 * time.Millisecond
+
+// exchange is one request and its answer. It is one allocation: the answer, its
+// body and room for its fields.
+type exchange struct {
+	Response
+	client    *Client
+	ctx       context.Context
+	start     time.Duration
+	firstByte time.Duration
+	between   time.Duration
+	op        string
+	stop      func() bool // ends the watch over ctx
+	body      body
+	fields    [16]Field
+}
+
+// roundTrip sends the request on cn and reads the header of the answer. When it
+// fails the connection is gone, and sent says whether any byte of the request
+// may have reached the upstream.
+func (x *exchange) roundTrip(cn *conn, out *writeBuffer, reqBody []byte) (sent bool, err error) {
+	p := &x.client.pool
+	if x.ctx.Done() != nil {
+		x.stop = context.AfterFunc(x.ctx, cn.abortFunc)
+	}
+	x.op = opWrite
+	x.armFirstByte(cn)
+	n, err := cn.write(out, reqBody)
+	usable := err == nil
+	if err != nil && n > 0 {
+		cn.armFor(p, earlyAnswerWait)
+		if x.readHead(cn) == nil {
+			err = nil
+		} else if isReset(err) {
+			err = fmt.Errorf("%w: %w", errNoAnswer, err)
+		}
+	} else if err == nil {
+		x.op = opHead
+		err = x.readHead(cn)
+	}
+	if err != nil {
+		if !x.unwatch() {
+			err = x.ctx.Err()
+		}
+		p.discard(cn)
+		return n > 0, err
+	}
+	x.begin(usable)
+	return true, nil
+}
+
+// unwatch ends the watch over the context. It returns false when the context has
+// ended: then the connection is closed or about to be.
+func (x *exchange) unwatch() bool { return x.stop == nil || x.stop() }
+
+func (x *exchange) armFirstByte(cn *conn) {
+	if x.firstByte <= 0 {
+		cn.arm(&x.client.pool, 0, 0)
+		return
+	}
+	cn.arm(&x.client.pool, x.start+x.firstByte, x.firstByte/8)
+}
+
+// readHead reads the header of the answer, passing over interim ones.
+func (x *exchange) readHead(cn *conn) error {
+	if len(cn.unread()) == 0 {
+		if err := cn.fill(); err != nil {
+			if errors.Is(err, io.EOF) || isReset(err) {
+				return fmt.Errorf("%w: %w", errNoAnswer, err)
+			}
+			return err
+		}
+	}
+	for interim := 0; ; interim++ {
+		if interim > maxInterim {
+			return invalidf("more than %d interim answers", maxInterim)
+		}
+		n, err := x.awaitHead(cn)
+		if err != nil {
+			return err
+		}
+		h := head{fields: x.fields[:0]}
+		err = h.parse(string(cn.unread()[:n]))
+		if err != nil {
+			return err
+		}
+		cn.r += n
+		switch {
+		case h.status == 101:
+			return invalidf("switches protocols, though nobody asked")
+		case h.status >= 200:
+			return x.accept(cn, &h)
+		}
+		x.armFirstByte(cn)
+	}
+}
+
+// awaitHead waits until a whole header is in the buffer and returns its length.
+// Once its first byte is there all of it must come within one wait between
+// bytes, so that it cannot be dripped.
+func (x *exchange) awaitHead(cn *conn) (int, error) {
+	seen := 0
+	dripping := false
+	for {
+		b := cn.unread()
+		if n := headEnd(b, seen); n > 0 {
+			return n, nil
+		}
+		if len(b) >= maxHead {
+			return 0, invalidf("the header is larger than %d bytes", maxHead)
+		}
+		if len(b) > 0 && !dripping {
+			dripping = true
+			cn.armFor(&x.client.pool, x.between)
+		}
+		seen = len(b)
+		if err := cn.fill(); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return 0, err
+		}
+	}
+}
+
+// accept takes the header of the final answer.
+func (x *exchange) accept(cn *conn, h *head) error {
+	kind, length, reuse, keepAlive, err := h.frame()
+	if err != nil {
+		return err
+	}
+	if length > x.client.maxBody && !isEventStream(h.fields) {
+		return ErrTooLarge
+	}
+	x.Status, x.Header, x.ContentLength = h.status, h.fields, length
+	x.body = body{x: x, cn: cn, kind: kind, remaining: length, reuse: reuse, limit: x.client.maxBody}
+	if isEventStream(h.fields) {
+		x.body.limit = noLimit
+	}
+	cn.keepAlive = keepAlive
+	x.Body = &x.body
+	return nil
+}
+
+// begin hands the body over to the caller, or ends the exchange when there is
+// none. usable says that the whole request was taken.
+func (x *exchange) begin(usable bool) {
+	b := &x.body
+	b.reuse = b.reuse && usable
+	if b.kind == framedNone {
+		b.err = io.EOF
+		b.state.Store(bodyEnded)
+		b.release(true)
+	}
+}
+
+func isEventStream(h Header) bool {
+	const media = "text/event-stream"
+	v := h.Get("Content-Type")
+	return len(v) >= len(media) && equalName(v[:len(media)], media) &&
+		(len(v) == len(media) || v[len(media)] == ';' || isSpace(v[len(media)]))
+}

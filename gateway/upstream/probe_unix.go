@@ -1,0 +1,43 @@
+//go:build unix
+
+package upstream
+
+import (
+	"net"
+	"syscall"
+)
+
+// probe looks whether an idle connection is still what it was: open, and silent.
+type probe struct {
+	rc    syscall.RawConn
+	look  func(fd uintptr) // made once
+	quiet bool
+	peek  [1]byte
+}
+
+func newProbe(raw net.Conn) *probe {
+	sc, ok := raw.(syscall.Conn)
+	if !ok {
+		return nil
+	}
+	rc, err := sc.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	p := &probe{rc: rc}
+	p.look = func(fd uintptr) {
+		_, _, err := syscall.Recvfrom(int(fd), p.peek[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		p.quiet = err == syscall.EAGAIN || err == syscall.EWOULDBLOCK
+	}
+	return p
+}
+
+// silent reports whether the peer has neither closed the connection nor sent
+// anything on it that nobody asked for.
+func (p *probe) silent() bool {
+	if p == nil {
+		return true
+	}
+	p.quiet = false
+	return p.rc.Control(p.look) == nil && p.quiet
+}

@@ -1,0 +1,196 @@
+package config
+
+import (
+	"reflect"
+	"strings"
+	"time"
+)
+
+// Effect says what a reload does with a changed field.
+type Effect uint8
+
+// The effects: gateway specification, column Hot-reload.
+const (
+	// Hot fields take effect with the reload.
+	Hot Effect = iota + 1
+	// Restart fields keep their old value until the process starts anew.
+	Restart
+	// Partial sections have a row of their own for each field.
+	Partial
+)
+
+// String returns "yes", "no" or "partial", as the specification's column does.
+func (e Effect) String() string {
+	switch e {
+	case Hot:
+		return "yes"
+	case Restart:
+		return "no"
+	case Partial:
+		return "partial"
+	}
+	return "unknown"
+}
+
+// effects has a row for each field of the file. A row speaks for all below it,
+// unless it says Partial: then each field below has a row.
+var effects = []struct {
+	path   string
+	effect Effect
+}{
+	{"listen", Restart},
+	{"tls", Partial}, // switching TLS on or off needs a restart
+	{"tls.cert_file", Hot},
+	{"tls.key_file", Hot},
+	{"tls.client_ca", Hot},
+	{"input_rate_limit", Hot},
+	{"trusted_proxies", Restart},
+	{"license", Restart},
+	{"default_upstream", Restart},
+	{"upstreams", Restart},
+	{"routes", Restart},
+	{"auth", Partial},
+	{"auth.enabled", Hot},
+	{"auth.header", Restart},
+	{"auth.scheme", Restart},
+	{"auth.keys", Hot},
+	{"auth.oauth", Partial},
+	{"auth.oauth.enabled", Hot},
+	{"auth.oauth.issuer", Restart},
+	{"auth.oauth.audience", Restart},
+	{"auth.oauth.jwks_url", Restart},
+	{"auth.oauth.required_scopes", Hot},
+	{"auth.oauth.jwks_cache_ttl", Hot},
+	{"auth.oauth.leeway", Hot},
+	{"auth.oauth.metadata_path", Restart},
+	{"auth.oauth.public_url", Restart},
+	{"auth.oauth.cimd", Hot},
+	{"identity", Hot},
+	{"policy", Hot},
+	{"telemetry", Partial},
+	{"telemetry.customer", Partial},
+	{"telemetry.customer.enabled", Restart},
+	{"telemetry.customer.endpoint", Restart},
+	{"telemetry.customer.headers", Restart},
+	{"telemetry.customer.service_name", Restart},
+	{"telemetry.customer.resource_attrs", Restart},
+	{"telemetry.customer.sample_ratio", Hot},
+	{"telemetry.operator", Partial},
+	{"telemetry.operator.enabled", Restart},
+	{"telemetry.operator.endpoint", Restart},
+	{"telemetry.operator.headers", Restart},
+	{"telemetry.operator.service_name", Restart},
+	{"telemetry.operator.resource_attrs", Restart},
+	{"telemetry.operator.sample_ratio", Hot},
+	{"telemetry.metrics", Restart},
+	{"audit", Hot},
+	{"tool_search", Restart},
+	{"rate_limit_store", Restart},
+	{"guardrails", Hot},
+	{"allowed_protocol_versions", Restart},
+	{"task_affinity", Restart},
+	{"subscriptions", Restart},
+	{"shutdown", Hot},
+	{"control_plane", Restart},
+	{"allowed_origins", Hot},
+	{"allowed_hosts", Hot},
+	{"state_dir", Restart},
+	{"sessions", Restart},
+	{"forward_headers", Hot},
+	{"sse_keepalive", Hot},
+}
+
+// Diff returns the fields of next that a running process cannot take over from
+// old without a restart, in the order of the specification; nil when there is
+// none.
+func Diff(old, next *File) []string {
+	_, pending := Apply(old, next)
+	return pending
+}
+
+// Apply returns the configuration that is in force after a running process
+// reloads: next, with the running values of the fields that need a restart, and
+// the names of those that differ (restart_pending). Neither argument is changed;
+// the result shares their lists and maps.
+func Apply(running, next *File) (*File, []string) {
+	merged := *next
+	if merged.TLS != nil {
+		tls := *merged.TLS
+		merged.TLS = &tls
+	}
+	var pending []string
+	a, b := reflect.ValueOf(running).Elem(), reflect.ValueOf(&merged).Elem()
+	for _, e := range effects {
+		was, ok := lookup(a, e.path)
+		now, there := lookup(b, e.path)
+		switch {
+		case e.effect == Restart && ok && there && !same(was, now),
+			e.effect == Partial && ok && there && was.Kind() == reflect.Pointer && was.IsNil() != now.IsNil():
+			pending = append(pending, e.path)
+			now.Set(was)
+		}
+	}
+	return &merged, pending
+}
+
+// lookup finds the field at a path. It is not there when a section on the way is
+// absent.
+func lookup(v reflect.Value, path string) (reflect.Value, bool) {
+	for name := range strings.SplitSeq(path, ".") {
+		if v.Kind() == reflect.Pointer {
+			if v.IsNil() {
+				return reflect.Value{}, false
+			}
+			v = v.Elem()
+		}
+		if v.Kind() != reflect.Struct {
+			return reflect.Value{}, false
+		}
+		f, ok := find(fieldsOf(v.Type()), name)
+		if !ok {
+			return reflect.Value{}, false
+		}
+		v = v.FieldByIndex(f.index)
+	}
+	return v, true
+}
+
+// same compares two values of a field. A list or mapping that is not given and
+// one that is empty are the same, at any depth.
+func same(a, b reflect.Value) bool {
+	switch {
+	case a.Type() == timeType:
+		return a.Interface().(time.Time).Equal(b.Interface().(time.Time))
+	case a.Kind() == reflect.Struct:
+		for i := range a.NumField() {
+			if a.Type().Field(i).IsExported() && !same(a.Field(i), b.Field(i)) {
+				return false
+			}
+		}
+		return true
+	case a.Kind() == reflect.Slice:
+		if a.Len() != b.Len() {
+			return false
+		}
+		for i := range a.Len() {
+			if !same(a.Index(i), b.Index(i)) {
+				return false
+			}
+		}
+		return true
+	case a.Kind() == reflect.Map:
+		if a.Len() != b.Len() {
+			return false
+		}
+		for _, k := range a.MapKeys() {
+			if v := b.MapIndex(k); !v.IsValid() || !same(a.MapIndex(k), v) {
+				return false
+			}
+		}
+		return true
+	case a.Kind() == reflect.Pointer:
+		return a.IsNil() == b.IsNil() && (a.IsNil() || same(a.Elem(), b.Elem()))
+	default:
+		return reflect.DeepEqual(a.Interface(), b.Interface())
+	}
+}

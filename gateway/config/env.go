@@ -1,0 +1,119 @@
+package config
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// expansion remembers a value from the environment and where it went.
+type expansion struct {
+	path  string
+	name  string
+	value string
+}
+
+// maxExpanded bounds what expansion makes of one field, in bytes.
+const maxExpanded = 64 << 10
+
+// expand replaces each ${NAME} in s by the variable's value. The value is text:
+// it is not read as YAML and not expanded again. A variable that is not set, or
+// empty, is an error. Fields that are not expanded only get a warning, and none
+// below policy, where ${1} belongs to replacement templates.
+func (l *loader) expand(n *yaml.Node, s string, at *place, f field) (string, bool) {
+	if !strings.Contains(s, "${") {
+		return s, true
+	}
+	if !f.env {
+		if name, _, ok := variable(s[strings.Index(s, "${"):]); ok && !at.under("policy") {
+			l.warn(n, at, "env-not-expanded", "write the value itself",
+				fmt.Sprintf("environment variables are not expanded in this field; ${%s} stays as it is", name))
+		}
+		return s, true
+	}
+	var out strings.Builder
+	ok := true
+	for {
+		before, rest, found := strings.Cut(s, "${")
+		out.WriteString(before)
+		if !found {
+			break
+		}
+		name, size, valid := variable("${" + rest)
+		if !valid {
+			l.node(n, at, "env-syntax", "write ${NAME}, with letters, digits and _ only; a value from the environment may hold anything",
+				"a ${ that does not begin the name of an environment variable")
+			return "", false
+		}
+		s = rest[size-len("${"):]
+		value := ""
+		if l.getenv != nil {
+			value, _ = l.getenv(name)
+		}
+		if value == "" {
+			l.nodef(n, at, "env-unset", "set "+name+" in the environment of the gateway",
+				"the environment variable %s is not set or empty", name)
+			ok = false
+			continue
+		}
+		if out.Len()+len(value) > maxExpanded {
+			l.nodef(n, at, "env-too-long", "", "with %s the value is longer than %d bytes", name, maxExpanded)
+			return "", false
+		}
+		if strings.ContainsRune(value, 0) {
+			l.nodef(n, at, "wrong-type", "", "%s holds a NUL character", name)
+			return "", false
+		}
+		l.expanded = append(l.expanded, expansion{at.String(), name, value})
+		out.WriteString(value)
+	}
+	return out.String(), ok
+}
+
+// variable reads a ${NAME} at the start of s: its name and its length.
+func variable(s string) (name string, size int, ok bool) {
+	end := strings.IndexByte(s, '}')
+	if end < 0 {
+		return "", 0, false
+	}
+	name = s[len("${"):end]
+	for i := range len(name) {
+		c := name[i]
+		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return "", 0, false
+		}
+	}
+	return name, end + 1, name != "" && len(name) <= maxKey
+}
+
+// under reports whether the place lies in the named top-level section.
+func (p *place) under(section string) bool {
+	if p == nil {
+		return false
+	}
+	for p.parent != nil {
+		p = p.parent
+	}
+	return p.name == section
+}
+
+// scrub takes values of environment variables out of a text about a field: the
+// checks of the sections quote what they find, and do not know where it came
+// from. Short values are taken out of texts about their own field only, where
+// they can be meant.
+func (l *loader) scrub(path, text string) string {
+	const long = 4
+	for _, e := range l.expanded {
+		if len(e.value) < long && !below(path, e.path) && !below(e.path, path) {
+			continue
+		}
+		quoted := strconv.Quote(e.value)
+		for _, v := range []string{e.value, quoted[1 : len(quoted)-1]} {
+			text = strings.ReplaceAll(text, v, "${"+e.name+"}")
+		}
+	}
+	return text
+}

@@ -1,0 +1,153 @@
+package config
+
+import "time"
+
+// TLS is the gateway's own certificate: gateway specification, tls.
+type TLS struct {
+	// CertFile is the PEM certificate chain; it needs key_file.
+	CertFile string `yaml:"cert_file" env:"true"`
+	// KeyFile is the PEM private key; it needs cert_file.
+	KeyFile string `yaml:"key_file" env:"true"`
+	// ClientCA is a PEM bundle; with it every client must present a certificate
+	// that one of these authorities signed.
+	ClientCA string `yaml:"client_ca" env:"true"`
+}
+
+// InputRateLimit is the token bucket per client address that stands before the
+// body is read: gateway specification, input_rate_limit.
+type InputRateLimit struct {
+	// Enabled switches the limit on.
+	Enabled bool `yaml:"enabled"`
+	// RequestsPerSecond is the refill rate; above 0, fractions allowed.
+	RequestsPerSecond float64 `yaml:"requests_per_second"`
+	// Burst is the capacity of a bucket; above 0.
+	Burst int `yaml:"burst"`
+}
+
+// Identity names the claims of a verified token: gateway specification, identity.
+type Identity struct {
+	// PrincipalClaim is the claim that names the caller; when a token lacks it
+	// the gateway falls back to client_id, then to the client address.
+	PrincipalClaim string `yaml:"principal_claim"`
+	// GroupsClaim is the claim that holds the caller's groups.
+	GroupsClaim string `yaml:"groups_claim"`
+}
+
+// SetDefaults sets the documented defaults.
+func (c *Identity) SetDefaults() {
+	c.PrincipalClaim = "sub"
+	c.GroupsClaim = "groups"
+}
+
+// Telemetry exports spans over OTLP and metrics to Prometheus.
+type Telemetry struct {
+	// Customer is the pipeline of whoever runs agents.
+	Customer Pipeline `yaml:"customer"`
+	// Operator is the pipeline of whoever runs the gateway.
+	Operator Pipeline `yaml:"operator"`
+	// Metrics serves Prometheus metrics.
+	Metrics Metrics `yaml:"metrics"`
+}
+
+// Pipeline is one OTLP/HTTP exporter.
+type Pipeline struct {
+	// Enabled switches the pipeline on.
+	Enabled bool `yaml:"enabled"`
+	// Endpoint is the base URL; /v1/traces is appended.
+	Endpoint string `yaml:"endpoint" env:"true"`
+	// Headers are sent with every export.
+	Headers map[string]string `yaml:"headers" env:"true" secret:"true"`
+	// ServiceName is the service.name of the spans.
+	ServiceName string `yaml:"service_name" env:"true"`
+	// ResourceAttrs are further resource attributes.
+	ResourceAttrs map[string]string `yaml:"resource_attrs" env:"true"`
+	// SampleRatio is the share of traces exported, from 0 to 1.
+	SampleRatio float64 `yaml:"sample_ratio"`
+}
+
+// SetDefaults sets the documented defaults.
+func (c *Pipeline) SetDefaults() {
+	c.ServiceName = "svc-gateway"
+	c.SampleRatio = 1
+}
+
+// Metrics is the Prometheus endpoint.
+type Metrics struct {
+	// Listen is the host:port that serves /metrics. Empty serves none.
+	Listen string `yaml:"listen" env:"true"`
+}
+
+// ToolSearch answers tools/list from an index: gateway specification,
+// tool_search.
+type ToolSearch struct {
+	// Enabled is the master switch.
+	Enabled bool `yaml:"enabled"`
+	// Mode is passthrough or synthesize.
+	Mode string `yaml:"mode"`
+	// RefreshInterval is how often the tools of an upstream are listed anew.
+	RefreshInterval time.Duration `yaml:"refresh_interval"`
+	// MaxResults caps what one search returns.
+	MaxResults int `yaml:"max_results"`
+}
+
+// The modes of tool search.
+const (
+	ToolSearchPassthrough = "passthrough"
+	ToolSearchSynthesize  = "synthesize"
+)
+
+// SetDefaults sets the documented defaults.
+func (c *ToolSearch) SetDefaults() {
+	c.Mode = ToolSearchPassthrough
+	c.RefreshInterval = time.Minute
+	c.MaxResults = 20
+}
+
+// TaskAffinity is the map from task to upstream: gateway specification,
+// task_affinity.
+type TaskAffinity struct {
+	// MaxEntries is the capacity; the least recently used entry goes first.
+	MaxEntries int `yaml:"max_entries"`
+	// TTL is how long an entry lives after it was learned or overwritten.
+	TTL time.Duration `yaml:"ttl"`
+}
+
+// SetDefaults sets the documented defaults.
+func (c *TaskAffinity) SetDefaults() {
+	c.MaxEntries = 16384
+	c.TTL = 24 * time.Hour
+}
+
+// Subscriptions bounds subscriptions/listen streams: gateway specification,
+// subscriptions.
+type Subscriptions struct {
+	// MaxFrames is how many frames one stream may carry.
+	MaxFrames int `yaml:"max_frames"`
+	// IdleTimeout cuts a stream on which no frame arrives for this long.
+	IdleTimeout time.Duration `yaml:"idle_timeout"`
+}
+
+// SetDefaults sets the documented defaults.
+func (c *Subscriptions) SetDefaults() {
+	c.MaxFrames = 1_000_000
+	c.IdleTimeout = 5 * time.Minute
+}
+
+// Shutdown says how the gateway stops: gateway specification, shutdown.
+type Shutdown struct {
+	// Grace is the longest wait for requests in flight, event streams included.
+	Grace time.Duration `yaml:"grace"`
+	// DrainSignalWindow is how long /readyz answers 503 before connections are
+	// refused.
+	DrainSignalWindow time.Duration `yaml:"drain_signal_window"`
+}
+
+// SetDefaults sets the documented defaults.
+func (c *Shutdown) SetDefaults() { c.Grace = 30 * time.Second }
+
+// Sessions seals the session handles that clients hold.
+type Sessions struct {
+	// KeyFile holds the key, for replicas that share it. Empty means a key in
+	// state_dir, made at the first start.
+	KeyFile string `yaml:"key_file" env:"true"`
+}

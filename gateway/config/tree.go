@@ -1,0 +1,230 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"gopkg.in/yaml.v3"
+
+	"svc/gateway/diag"
+)
+
+// The bounds of a configuration file.
+const (
+	// MaxBytes is the largest file read, in bytes.
+	MaxBytes = 1 << 20
+	// MaxDepth is how deep its mappings and lists may nest.
+	MaxDepth = 32
+	// maxKey is the longest key, in bytes.
+	maxKey = 256
+)
+
+// place is the path of a node. It becomes text only when something is reported:
+// a file of a megabyte has half a million of them.
+type place struct {
+	parent *place
+	name   string
+	index  int
+	list   bool
+}
+
+func (p *place) field(name string) *place { return &place{parent: p, name: name} }
+func (p *place) elem(i int) *place        { return &place{parent: p, index: i, list: true} }
+
+func (p *place) String() string {
+	switch {
+	case p == nil:
+		return ""
+	case p.list:
+		return p.parent.String() + "[" + strconv.Itoa(p.index) + "]"
+	default:
+		return diag.Join(p.parent.String(), p.name)
+	}
+}
+
+// parse reads the one document of data. It returns nil when there is nothing to
+// go on with; what is wrong is reported.
+func (l *loader) parse(data []byte) *yaml.Node {
+	switch {
+	case len(data) > MaxBytes:
+		l.file("too-large", "the file is larger than 1 MiB")
+		return nil
+	case !utf8.Valid(data):
+		l.at(firstInvalid(data), "not-utf8", "the file is not UTF-8 text")
+		return nil
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	var doc, next yaml.Node
+	err := decodeNode(dec, &doc)
+	switch {
+	case errors.Is(err, io.EOF), err == nil && blank(&doc):
+		l.file("empty", "the file is empty")
+		return nil
+	case err != nil:
+		l.syntax(data, err)
+		return nil
+	}
+	if err := decodeNode(dec, &next); !errors.Is(err, io.EOF) {
+		if err != nil {
+			l.syntax(data, err)
+		} else {
+			l.at(diag.Pos{Line: next.Line, Column: next.Column}, "documents",
+				"the file holds a second document; a gateway has one")
+		}
+		return nil
+	}
+	return doc.Content[0]
+}
+
+func blank(doc *yaml.Node) bool {
+	return len(doc.Content) == 0 || doc.Content[0].Kind == yaml.ScalarNode && doc.Content[0].ShortTag() == "!!null"
+}
+
+// decodeNode guards against the parser: it is foreign code that meets foreign
+// bytes, and its panics for anything but its own errors would pass through.
+func decodeNode(dec *yaml.Decoder, n *yaml.Node) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("yaml: the parser gave up: %v", r)
+		}
+	}()
+	return dec.Decode(n)
+}
+
+var yamlLine = regexp.MustCompile(`^line ([0-9]+): `)
+
+// parserErrors are the messages whose line the library counts from 0; it counts
+// all others from 1.
+var parserErrors = regexp.MustCompile(
+	`^(did not find expected (key|node content|'-' indicator|',' or|<)|found undefined tag handle|found duplicate %|found incompatible YAML)`)
+
+// syntax reports an error of the YAML parser, which knows the line at best.
+func (l *loader) syntax(data []byte, err error) {
+	msg := strings.TrimPrefix(err.Error(), "yaml: ")
+	pos := diag.Pos{Line: 1} // an error on the first line has none
+	if m := yamlLine.FindStringSubmatch(msg); m != nil {
+		pos.Line, _ = strconv.Atoi(m[1])
+		msg = msg[len(m[0]):]
+		if parserErrors.MatchString(msg) {
+			pos.Line++
+		}
+	}
+	hint := ""
+	switch {
+	case strings.Contains(msg, "cannot start any token"), strings.Contains(msg, "tab character"):
+		hint = "indent with spaces: YAML does not allow tabs there; quote values that start with @, ` or %"
+	case strings.HasPrefix(msg, "unknown anchor "):
+		pos = anchorUse(data, msg)
+		hint = "aliases are not used in this file; a value that starts with * needs quotes"
+	case strings.Contains(msg, "mapping values are not allowed"):
+		hint = "check the indentation, and quote values that hold a colon and a space"
+	case strings.HasPrefix(msg, "did not find expected"):
+		hint = "check the indentation of this line and the ones above, and that quotes and brackets are closed"
+	}
+	l.add(diag.Finding{Code: "yaml-syntax", Message: msg, Hint: hint, Pos: pos})
+}
+
+// anchorUse finds the alias that an "unknown anchor" message is about.
+func anchorUse(data []byte, msg string) diag.Pos {
+	name := strings.SplitN(msg, "'", 3)
+	if len(name) == 3 {
+		for i, line := range splitLines(string(data)) {
+			if at := strings.Index(line, "*"+name[1]); at >= 0 {
+				return diag.Pos{Line: i + 1, Column: utf8.RuneCountInString(line[:at]) + 1}
+			}
+		}
+	}
+	return diag.Pos{}
+}
+
+func firstInvalid(data []byte) diag.Pos {
+	pos := diag.Pos{Line: 1, Column: 1}
+	for len(data) > 0 {
+		r, n := utf8.DecodeRune(data)
+		if r == utf8.RuneError && n == 1 {
+			break
+		}
+		pos.Column++
+		if r == '\n' {
+			pos.Line++
+			pos.Column = 1
+		}
+		data = data[n:]
+	}
+	return pos
+}
+
+// inspect refuses, anywhere in the tree, what would let one file be read in two
+// ways: anchors, aliases, merge keys, tags, keys that are not text, duplicate
+// keys, and nesting past the bound. It reports whether the tree may be decoded.
+func (l *loader) inspect(n *yaml.Node, at *place, depth int) bool {
+	if depth > MaxDepth {
+		l.node(n, at, "too-deep", "", fmt.Sprintf("nested deeper than %d levels", MaxDepth))
+		return false
+	}
+	if n.Kind == yaml.AliasNode {
+		l.node(n, at, "alias", "write the value out, or quote it if it is text that starts with *",
+			"aliases are not used in this file")
+		return false
+	}
+	ok := true
+	if n.Anchor != "" {
+		l.node(n, at, "anchor", "remove it, or quote the value if it is text that starts with &",
+			"anchors are not used in this file")
+		ok = false
+	}
+	if n.Style&yaml.TaggedStyle != 0 {
+		l.node(n, at, "tag", "remove it; quotes make any value text", "tags are not used in this file")
+		ok = false
+	}
+	switch n.Kind {
+	case yaml.MappingNode:
+		return l.inspectKeys(n, at, depth) && ok
+	case yaml.SequenceNode:
+		for i, c := range n.Content {
+			ok = l.inspect(c, at.elem(i), depth+1) && ok
+		}
+	}
+	return ok
+}
+
+func (l *loader) inspectKeys(n *yaml.Node, at *place, depth int) bool {
+	ok := true
+	first := make(map[string]int, len(n.Content)/2)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k, v := n.Content[i], n.Content[i+1]
+		switch {
+		case k.Kind != yaml.ScalarNode:
+			l.node(k, at, "key", "", "a key must be plain text")
+			ok = false
+			continue
+		case k.Anchor != "" || k.Style&yaml.TaggedStyle != 0:
+			l.node(k, at, "key", "remove it", "a key with an anchor or a tag")
+			ok = false
+			continue
+		case k.ShortTag() == "!!merge":
+			l.node(k, at, "merge", "write the keys out", "merge keys (<<) are not used in this file")
+			ok = false
+			continue
+		case len(k.Value) > maxKey:
+			l.node(k, at, "key", "", fmt.Sprintf("a key is longer than %d bytes", maxKey))
+			ok = false
+			continue
+		}
+		if line, dup := first[k.Value]; dup {
+			l.node(k, at.field(k.Value), "duplicate-key", "keep one of them",
+				fmt.Sprintf("is given twice, first on line %d", line))
+			ok = false
+			continue
+		}
+		first[k.Value] = k.Line
+		ok = l.inspect(v, at.field(k.Value), depth+1) && ok
+	}
+	return ok
+}

@@ -1,0 +1,33 @@
+package config
+
+import "svc/gateway/diag"
+
+// unbuilt lists what the file can ask for and this build does not do. Asking is
+// an error: nothing is accepted that is not enforced. A feature that is built
+// loses its row.
+var unbuilt = []struct {
+	path  string
+	asked func(*File) bool
+}{
+	{"auth.oauth.enabled", func(f *File) bool { return f.Auth.OAuth.Enabled }},
+	{"guardrails", func(f *File) bool { return len(f.Guardrails) > 0 }},
+	{"rate_limit_store.type", func(f *File) bool { return f.RateLimitStore.Type == "redis" }},
+	{"telemetry.customer.enabled", func(f *File) bool { return f.Telemetry.Customer.Enabled }},
+	{"telemetry.operator.enabled", func(f *File) bool { return f.Telemetry.Operator.Enabled }},
+	{"telemetry.metrics.listen", func(f *File) bool { return f.Telemetry.Metrics.Listen != "" }},
+	{"tool_search.mode", func(f *File) bool { return f.ToolSearch.Enabled && f.ToolSearch.Mode == ToolSearchSynthesize }},
+	{"task_affinity", func(f *File) bool { return f.TaskAffinity != withDefaults[TaskAffinity]() }},
+	{"subscriptions", func(f *File) bool { return f.Subscriptions != withDefaults[Subscriptions]() }},
+	{"control_plane.governance.enabled", func(f *File) bool { return f.ControlPlane.Governance.Enabled }},
+}
+
+// checkBuilt reports what the file asks for and this build does not do.
+func (f *File) checkBuilt(r *diag.Report) {
+	for _, u := range unbuilt {
+		if u.asked(f) {
+			r.Add(diag.Finding{Code: "not-built", Path: u.path,
+				Message: "asks for something that this version does not do",
+				Hint:    "leave it out: nothing is accepted that would not be enforced"})
+		}
+	}
+}

@@ -1,0 +1,252 @@
+package config
+
+import (
+	"net"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"svc/gateway/diag"
+)
+
+// required are the sections that a file must have: gateway specification,
+// Top-level configuration keys.
+var required = []struct{ key, hint string }{
+	{"listen", "as in listen: 127.0.0.1:8081"},
+	{"license", "as in license: {path: /etc/svc/license.jwt}"},
+	{"upstreams", "list at least one upstream with its name and url"},
+	{"policy", "as in policy: {default_action: deny, rules: []}"},
+	{"audit", "as in audit: {path: /var/log/svc/audit.jsonl}"},
+}
+
+// The codes that the loader knows by name.
+const (
+	codeUnknownUpstream  = "unknown-upstream"
+	codeUnknownGuardrail = "unknown-guardrail"
+)
+
+// Validate reports what is wrong with the values of the file: each section by
+// itself, then what refers from one to another. It opens no file and uses no
+// network; that a feature is built is checked by [Parse] alone.
+func (f *File) Validate(at diag.At) {
+	if f.Listen != "" {
+		hostPort(at.Field("listen"), f.Listen)
+	} else {
+		at.Field("listen").Hint("as in 127.0.0.1:8081").Errorf("required", "is required")
+	}
+	if f.TLS != nil {
+		f.TLS.Validate(at.Field("tls"))
+	}
+	f.InputRateLimit.Validate(at.Field("input_rate_limit"))
+	for i, s := range f.TrustedProxies {
+		cidr(at.Field("trusted_proxies").Index(i), s)
+	}
+	f.License.Validate(at.Field("license"))
+	f.validateUpstreams(at)
+	f.Auth.Validate(at.Field("auth"))
+	f.Identity.Validate(at.Field("identity"))
+	f.Policy.Validate(at.Field("policy"))
+	f.Telemetry.Validate(at.Field("telemetry"))
+	f.Audit.Validate(at.Field("audit"))
+	f.ToolSearch.Validate(at.Field("tool_search"))
+	f.RateLimitStore.Validate(at.Field("rate_limit_store"))
+	f.validateGuardrails(at)
+	revisions(at.Field("allowed_protocol_versions"), f.AllowedProtocolVersions)
+	f.TaskAffinity.Validate(at.Field("task_affinity"))
+	f.Subscriptions.Validate(at.Field("subscriptions"))
+	f.Shutdown.Validate(at.Field("shutdown"))
+	f.ControlPlane.Validate(at.Field("control_plane"))
+	f.validateHTTP(at)
+}
+
+// validateUpstreams checks the upstreams and what names them.
+func (f *File) validateUpstreams(at diag.At) {
+	if len(f.Upstreams) == 0 {
+		at.Field("upstreams").Hint("list at least one upstream with its name and url").
+			Errorf("required", "lists no upstream")
+	}
+	names := make([]string, 0, len(f.Upstreams))
+	for i := range f.Upstreams {
+		u, here := &f.Upstreams[i], at.Field("upstreams").Index(i)
+		u.Validate(here)
+		if first := slices.Index(names, u.Name); first >= 0 && u.Name != "" {
+			here.Field("name").Errorf("duplicate", "%q is the name of upstreams[%d] already", u.Name, first)
+		}
+		names = append(names, u.Name)
+	}
+	known := func(at diag.At, name string) {
+		if name == "" || slices.Contains(names, name) {
+			return
+		}
+		at.Hint("%s", meant(name, names)).Errorf(codeUnknownUpstream, "no upstream is named %q", name)
+	}
+	known(at.Field("default_upstream"), f.DefaultUpstream)
+	for i := range f.Routes {
+		here := at.Field("routes").Index(i)
+		f.Routes[i].Validate(here)
+		known(here.Field("upstream"), f.Routes[i].Upstream)
+	}
+}
+
+// validateGuardrails checks the guardrails and the rules that name them.
+func (f *File) validateGuardrails(at diag.At) {
+	names := make([]string, 0, len(f.Guardrails))
+	for i := range f.Guardrails {
+		g, here := &f.Guardrails[i], at.Field("guardrails").Index(i)
+		g.Validate(here)
+		if first := slices.Index(names, g.Name); first >= 0 && g.Name != "" {
+			here.Field("name").Errorf("duplicate", "%q is the name of guardrails[%d] already", g.Name, first)
+		}
+		names = append(names, g.Name)
+	}
+	for i := range f.Policy.Rules {
+		r := &f.Policy.Rules[i]
+		if r.Guardrail == nil || *r.Guardrail == "" || slices.Contains(names, *r.Guardrail) {
+			continue
+		}
+		at.Field("policy").Field("rules").Index(i).Field("guardrail").Hint("%s", meant(*r.Guardrail, names)).
+			Errorf(codeUnknownGuardrail, "no guardrail is named %q", *r.Guardrail)
+	}
+}
+
+// meant advises on a name that is not in the list.
+func meant(name string, known []string) string {
+	if near, ok := nearest(name, known); ok {
+		return "did you mean " + strconv.Quote(near) + "?"
+	}
+	if len(known) == 0 {
+		return "none is defined"
+	}
+	if len(known) > 10 {
+		known = known[:10]
+	}
+	return "known: " + strings.Join(known, ", ")
+}
+
+// validateHTTP checks the keys about the HTTP surface.
+func (f *File) validateHTTP(at diag.At) {
+	for i, s := range f.AllowedOrigins {
+		u, err := url.Parse(s)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||
+			strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+			at.Field("allowed_origins").Index(i).Hint("as in https://app.example or http://localhost:6274").
+				Errorf("origin", "must be a scheme, a host and a port if it is not the usual one")
+		}
+	}
+	for i, s := range f.AllowedHosts {
+		if _, err := netip.ParseAddr(s); err != nil && !hostName.MatchString(s) {
+			at.Field("allowed_hosts").Index(i).Hint("as in gateway.example").
+				Errorf("host", "must be a host name or an address, without scheme or port")
+		}
+	}
+	for i, name := range f.ForwardHeaders {
+		forwardable(at.Field("forward_headers").Index(i), name, f.Auth.Header)
+	}
+	if f.SSEKeepalive != 0 {
+		within(at.Field("sse_keepalive"), f.SSEKeepalive, time.Second, 10*time.Minute)
+	}
+}
+
+// heldBack are the headers that no configuration passes on: they belong to one
+// connection, to the gateway's own work, or are credentials of one side.
+var heldBack = map[string]string{
+	"authorization":        "a caller's credentials are never forwarded; give the upstream its own in upstreams[].headers",
+	"proxy-authorization":  "a caller's credentials are never forwarded",
+	"www-authenticate":     "an upstream's challenge is not for the caller",
+	"proxy-authenticate":   "an upstream's challenge is not for the caller",
+	"connection":           "it belongs to one connection",
+	"keep-alive":           "it belongs to one connection",
+	"proxy-connection":     "it belongs to one connection",
+	"te":                   "it belongs to one connection",
+	"trailer":              "it belongs to one connection",
+	"transfer-encoding":    "it belongs to one connection",
+	"upgrade":              "it belongs to one connection",
+	"expect":               "it belongs to one connection",
+	"host":                 "the gateway writes it",
+	"content-length":       "the gateway writes it",
+	"content-encoding":     "bodies are read, so they are never compressed",
+	"accept-encoding":      "bodies are read, so they are never compressed",
+	"mcp-session-id":       "the gateway writes it",
+	"mcp-protocol-version": "the gateway writes it",
+}
+
+func forwardable(at diag.At, name, authHeader string) {
+	if !token(name) {
+		at.Hint("as in X-Request-Id").Errorf("header", "%q is not a header name", name)
+		return
+	}
+	if why, held := heldBack[strings.ToLower(name)]; held {
+		at.Hint("%s", why).Errorf("header", "%s cannot be forwarded", name)
+	} else if strings.EqualFold(name, authHeader) {
+		at.Hint("auth.header names it").Errorf("header", "%s holds the caller's key and cannot be forwarded", name)
+	}
+}
+
+var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]{0,62}\.?)*$`)
+
+// hostPort checks an address to listen on.
+func hostPort(at diag.At, s string) {
+	at = at.Hint("as in 127.0.0.1:8081, or 0.0.0.0:8081 for every address")
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		at.Errorf("listen", "must be host:port")
+		return
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 || strings.ContainsAny(port, "+-") {
+		at.Errorf("listen", "the port must be a number from 0 to 65535")
+	}
+	if _, err := netip.ParseAddr(host); host != "" && err != nil && !hostName.MatchString(host) {
+		at.Errorf("listen", "the host must be an address or a name")
+	}
+}
+
+func cidr(at diag.At, s string) {
+	if _, err := netip.ParsePrefix(s); err == nil {
+		return
+	}
+	hint := "as in 10.0.0.0/8 or fd00::/8"
+	if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
+		hint = "for one address write " + netip.PrefixFrom(a, a.BitLen()).String()
+	}
+	at.Hint("%s", hint).Errorf("cidr", "must be a CIDR")
+}
+
+// revisions checks protocol revisions. Which of them the gateway knows is not
+// asked: a list may name one that upstreams alone speak.
+func revisions(at diag.At, list []string) {
+	for i, s := range list {
+		switch {
+		case !token(s):
+			at.Index(i).Hint("as in 2025-06-18").Errorf("revision", "must be a protocol revision")
+		case slices.Index(list, s) < i:
+			at.Index(i).Errorf("duplicate", "is listed twice")
+		case !revision.MatchString(s):
+			at.Index(i).Hint("as in 2025-06-18").Warnf("revision", "%q does not look like a protocol revision", s)
+		}
+	}
+}
+
+var revision = regexp.MustCompile(`^20[0-9]{2}-[0-9]{2}-[0-9]{2}$`)
+
+// token reports whether s is a token of RFC 9110, the form of header names.
+func token(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		alnum := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		if !alnum && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 128
+}
+
+// within checks a range, both ends included.
+func within[T int | float64 | time.Duration](at diag.At, got, low, high T) {
+	if got < low || got > high {
+		at.Errorf("range", "must be from %v to %v, is %v", low, high, got)
+	}
+}

@@ -1,0 +1,194 @@
+package config
+
+import (
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"svc/gateway/diag"
+)
+
+// Validate reports what is wrong with the section; it opens no file.
+func (c *TLS) Validate(at diag.At) {
+	pair(at, c.CertFile, c.KeyFile)
+	if c.CertFile == "" && c.KeyFile == "" {
+		if c.ClientCA != "" {
+			at.Field("client_ca").Hint("set cert_file and key_file").
+				Errorf("tls-pair", "mutual TLS needs the gateway's own certificate")
+		} else {
+			at.Hint("set cert_file and key_file, or remove the section to serve plain HTTP").
+				Errorf("tls-pair", "names no certificate")
+		}
+	}
+}
+
+// pair reports a certificate without key, or a key without certificate.
+func pair(at diag.At, cert, key string) {
+	switch {
+	case cert != "" && key == "":
+		at.Field("key_file").Errorf("tls-pair", "is required with cert_file")
+	case cert == "" && key != "":
+		at.Field("cert_file").Errorf("tls-pair", "is required with key_file")
+	}
+}
+
+// Validate reports what is wrong with the section.
+func (c *InputRateLimit) Validate(at diag.At) {
+	if c.RequestsPerSecond < 0 || c.Enabled && c.RequestsPerSecond == 0 {
+		at.Field("requests_per_second").Hint("as in 50").
+			Errorf("range", "must be above 0 when the limit is enabled, is %v", c.RequestsPerSecond)
+	}
+	if c.Burst < 0 || c.Enabled && c.Burst == 0 {
+		at.Field("burst").Hint("as in 100").
+			Errorf("range", "must be above 0 when the limit is enabled, is %d", c.Burst)
+	}
+}
+
+// Validate reports what is wrong with the section.
+func (c *Identity) Validate(at diag.At) {
+	if c.PrincipalClaim == "" {
+		at.Field("principal_claim").Hint("the default is sub").Errorf("required", "must name a claim")
+	}
+	if c.GroupsClaim == "" {
+		at.Field("groups_claim").Hint("the default is groups").Errorf("required", "must name a claim")
+	}
+}
+
+// Validate reports what is wrong with the section.
+func (c *Telemetry) Validate(at diag.At) {
+	c.Customer.Validate(at.Field("customer"))
+	c.Operator.Validate(at.Field("operator"))
+	if c.Metrics.Listen != "" {
+		hostPort(at.Field("metrics").Field("listen"), c.Metrics.Listen)
+	}
+}
+
+// Validate reports what is wrong with the pipeline.
+func (c *Pipeline) Validate(at diag.At) {
+	switch {
+	case c.Endpoint == "" && c.Enabled:
+		at.Field("endpoint").Hint("as in http://127.0.0.1:4318").Errorf("required", "is required when the pipeline is enabled")
+	case c.Endpoint != "":
+		webURL(at.Field("endpoint"), c.Endpoint)
+	}
+	if c.ServiceName == "" {
+		at.Field("service_name").Errorf("required", "must not be empty")
+	}
+	headers(at.Field("headers"), c.Headers)
+	within(at.Field("sample_ratio"), c.SampleRatio, 0, 1)
+}
+
+// Validate reports what is wrong with the section.
+func (c *ToolSearch) Validate(at diag.At) {
+	if c.Mode != ToolSearchPassthrough && c.Mode != ToolSearchSynthesize {
+		at.Field("mode").Hint("use %s or %s", ToolSearchPassthrough, ToolSearchSynthesize).
+			Errorf("enum", "unknown mode %q", c.Mode)
+	}
+	within(at.Field("refresh_interval"), c.RefreshInterval, time.Second, 24*time.Hour)
+	within(at.Field("max_results"), c.MaxResults, 1, 1000)
+}
+
+// Validate reports what is wrong with the section.
+func (c *TaskAffinity) Validate(at diag.At) {
+	within(at.Field("max_entries"), c.MaxEntries, 1, 10_000_000)
+	within(at.Field("ttl"), c.TTL, time.Second, 365*24*time.Hour)
+}
+
+// Validate reports what is wrong with the section.
+func (c *Subscriptions) Validate(at diag.At) {
+	within(at.Field("max_frames"), c.MaxFrames, 1, 1_000_000_000)
+	within(at.Field("idle_timeout"), c.IdleTimeout, time.Second, 24*time.Hour)
+}
+
+// Validate reports what is wrong with the section.
+func (c *Shutdown) Validate(at diag.At) {
+	within(at.Field("grace"), c.Grace, 0, time.Hour)
+	within(at.Field("drain_signal_window"), c.DrainSignalWindow, 0, time.Hour)
+}
+
+var guardrailName = regexp.MustCompile(`^[a-z0-9_-]+$`)
+
+// Validate reports what is wrong with the endpoint by itself; that its name is
+// unique is for the one who sees the list.
+func (c *Guardrail) Validate(at diag.At) {
+	switch {
+	case c.Name == "":
+		at.Field("name").Errorf("required", "a guardrail needs a name")
+	case !guardrailName.MatchString(c.Name) || len(c.Name) > 128:
+		at.Field("name").Hint("use lower-case letters, digits, _ and -").
+			Errorf("guardrail-name", "must match ^[a-z0-9_-]+$")
+	}
+	c.validateURL(at.Field("url"))
+	if c.Timeout <= 0 || c.Timeout > 10*time.Second {
+		at.Field("timeout").Errorf("range", "must be above 0s and at most 10s, is %s", c.Timeout)
+	}
+	if c.MaxBodyBytes < 0 {
+		at.Field("max_body_bytes").Hint("0 removes the cap").Errorf("range", "must not be negative, is %d", c.MaxBodyBytes)
+	}
+	headers(at.Field("headers"), c.Headers)
+	if c.Breaker.FailureThreshold < 0 {
+		at.Field("breaker").Field("failure_threshold").Hint("0 disables the breaker").
+			Errorf("range", "must not be negative, is %d", c.Breaker.FailureThreshold)
+	}
+	within(at.Field("breaker").Field("open_duration"), c.Breaker.OpenDuration, 0, 5*time.Minute)
+	c.TLS.Validate(at.Field("tls"))
+}
+
+func (c *Guardrail) validateURL(at diag.At) {
+	if c.URL == "" {
+		at.Hint("as in https://guard.example/check").Errorf("required", "a guardrail needs a url")
+		return
+	}
+	if u := webURL(at, c.URL); u != nil && u.Scheme == "http" && !loopback(u.Hostname()) {
+		at.Hint("whole messages go there").Errorf("url-insecure", "must be https unless the host is loopback")
+	}
+}
+
+// Validate reports what is wrong with the section; it opens no file.
+func (c *GuardrailTLS) Validate(at diag.At) {
+	pair(at, c.CertFile, c.KeyFile)
+	if !c.Enabled && *c != (GuardrailTLS{}) {
+		at.Hint("set enabled: true, or remove the other keys").
+			Errorf("unused", "the keys of this section have no effect while enabled is false")
+	}
+	if c.Enabled && c.SkipVerify {
+		at.Field("skip_verify").Warnf("tls-skip-verify", "any certificate is accepted; for development only")
+	}
+}
+
+// webURL reports without quoting the URL: it may come from the environment. It
+// returns nil for one that is not an http or https URL with a host.
+func webURL(at diag.At, s string) *url.URL {
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		at.Errorf("url", "must be an http or https URL with a host")
+		return nil
+	}
+	if u.User != nil {
+		at.Hint("use a header from the environment").Errorf("url", "must not carry a user name or password")
+	}
+	return u
+}
+
+// headers checks static headers without quoting their values.
+func headers(at diag.At, h map[string]string) {
+	for name, value := range h {
+		switch {
+		case !token(name):
+			at.Field(name).Errorf("header", "%q is not a header name", name)
+		case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
+			at.Field(name).Errorf("header", "the value holds a line break or another control character")
+		}
+	}
+}
+
+// loopback reports whether the host of a URL can only mean this machine.
+func loopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.Unmap().IsLoopback()
+}

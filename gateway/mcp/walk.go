@@ -106,3 +106,45 @@ func (w *walker) skipString() {
 		}
 	}
 }
+
+// HasScalar reports whether a string, number or literal inside the span of a
+// scanned body has the given text as its value.
+func HasScalar(body []byte, at Span, value string) bool {
+	w := walker{b: body[:max(at.End, 0)], i: at.Start}
+	for w.i < len(w.b) {
+		start := w.i
+		switch w.b[w.i] {
+		case '"':
+			w.skipString()
+			end := min(w.i, len(w.b))
+			w.space()
+			if w.i < len(w.b) && w.b[w.i] == ':' {
+				continue // the name of a member
+			}
+			if got, ok := stringAt(body, Span{start, end}); ok && got == value {
+				return true
+			}
+		case '{', '}', '[', ']', ',', ':', ' ', '\n', '\t', '\r':
+			w.i++
+		default:
+			w.skip()
+			if w.i == start {
+				w.i++
+			}
+			if string(body[start:w.i]) == value {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// ValidString reports whether raw is one JSON string, as [Scan] would take it.
+func ValidString(raw []byte) bool {
+	if len(raw) < 2 || raw[0] != '"' {
+		return false
+	}
+	s := scanner{b: raw}
+	_, _, _, ok := s.str()
+	return ok && s.i == len(raw)
+}

@@ -1,0 +1,291 @@
+package mcp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math/bits"
+	"strconv"
+)
+
+// ErrEventTooLarge is returned by [EventReader.Next] when an event exceeds the
+// limit. The stream cannot be read further.
+var ErrEventTooLarge = errors.New("an event of the stream is too large")
+
+const (
+	firstBuffer  = 4 << 10
+	maxEmptyRead = 100
+)
+
+// EventReader reads the events of a stream as the standard for server-sent
+// events has them: lines end with CR, LF or CRLF, a byte order mark at the
+// start is skipped, data fields are joined, unknown fields are ignored.
+//
+// Events are read where they lie in the buffer, without copies or allocations
+// once the buffer is as large as they are. It is not safe for concurrent use.
+type EventReader struct {
+	r     io.Reader
+	limit int
+	err   error // of the last read
+
+	// buf[start:] holds what is read and not given out. Of that, lines before
+	// line are parsed, and no line ends between line and scanned.
+	buf           []byte
+	start         int
+	line, scanned int
+	begun         bool // past the byte order mark
+	skipLF        bool // the last line ended with CR; a LF would belong to it
+
+	// The parts of the event that is being read, as offsets in buf.
+	ev      Event
+	typ, id Span
+	data    Span
+	some    bool // a field came that makes it an event
+}
+
+// NewEventReader returns a reader of the events in r, which may have at most
+// limit bytes each ([MaxEvent] when limit is not positive): fields and
+// comments, before joining.
+func NewEventReader(r io.Reader, limit int) *EventReader {
+	if limit <= 0 {
+		limit = MaxEvent
+	}
+	return &EventReader{r: r, limit: limit}
+}
+
+// Next returns the next event or comment. A comment inside an event comes
+// before it.
+//
+// The errors are io.EOF at the end of the stream, io.ErrUnexpectedEOF when it
+// ends inside an event, [ErrEventTooLarge], and those of the reader. Beside
+// io.ErrUnexpectedEOF stands what was read of the event up to its last whole
+// line: the standard discards it, some clients do not.
+func (r *EventReader) Next() (Event, error) {
+	for {
+		line, ok := r.nextLine()
+		if !ok {
+			if err := r.fill(); err != nil {
+				return r.end(err)
+			}
+			continue
+		}
+		if line.End == line.Start {
+			if r.some {
+				return r.take(), nil
+			}
+			r.reset()
+			continue
+		}
+		if r.buf[line.Start] == ':' {
+			text := r.buf[line.Start+1 : line.End : line.End]
+			if len(text) > 0 && text[0] == ' ' {
+				text = text[1:]
+			}
+			if !r.pending() {
+				r.start = r.line
+			}
+			return Event{Comment: text, IsComment: true}, nil
+		}
+		r.field(line)
+	}
+}
+
+// pending reports whether fields of an event were read.
+func (r *EventReader) pending() bool { return r.some || r.typ.Present() }
+
+// end returns what is left when no more can be read.
+func (r *EventReader) end(err error) (Event, error) {
+	if err != io.EOF {
+		return Event{}, err
+	}
+	if !r.some && r.line == len(r.buf) {
+		return Event{}, io.EOF
+	}
+	if r.some {
+		return r.take(), io.ErrUnexpectedEOF
+	}
+	r.start, r.line, r.scanned = len(r.buf), len(r.buf), len(r.buf)
+	return Event{}, io.ErrUnexpectedEOF
+}
+
+// take returns the event that was read, and begins the next.
+func (r *EventReader) take() Event {
+	ev := r.ev
+	ev.Type = r.buf[r.typ.Start:r.typ.End:r.typ.End]
+	ev.ID = r.buf[r.id.Start:r.id.End:r.id.End]
+	ev.Data = r.buf[r.data.Start:r.data.End:r.data.End]
+	r.reset()
+	return ev
+}
+
+// reset begins a new event at the next line.
+func (r *EventReader) reset() {
+	r.start, r.some, r.ev = r.line, false, Event{}
+	r.typ, r.id, r.data = Span{}, Span{}, Span{}
+}
+
+// nextLine returns the next whole line in the buffer.
+func (r *EventReader) nextLine() (Span, bool) {
+	if !r.begun && !r.skipMark() {
+		return Span{}, false
+	}
+	if r.skipLF && r.line < len(r.buf) {
+		r.skipLF = false
+		if r.buf[r.line] == '\n' {
+			r.line++
+			if !r.pending() {
+				r.start = r.line
+			}
+			r.scanned = max(r.scanned, r.line)
+		}
+	}
+	i := lineEnd(r.buf[r.scanned:])
+	if i < 0 {
+		r.scanned = len(r.buf)
+		return Span{}, false
+	}
+	s := Span{r.line, r.scanned + i}
+	r.skipLF = r.buf[s.End] == '\r'
+	r.line = s.End + 1
+	r.scanned = r.line
+	return s, true
+}
+
+// skipMark skips a byte order mark at the start of the stream. It reports
+// whether enough was read to tell.
+func (r *EventReader) skipMark() bool {
+	const mark = "\xEF\xBB\xBF"
+	b := r.buf[r.start:]
+	if len(b) < len(mark) && string(b) == mark[:len(b)] && r.err == nil {
+		return false
+	}
+	r.begun = true
+	if bytes.HasPrefix(b, []byte(mark)) {
+		r.start += len(mark)
+		r.line, r.scanned = r.start, r.start
+	}
+	return true
+}
+
+// field takes the field on a line that is neither empty nor a comment.
+func (r *EventReader) field(line Span) {
+	text := r.buf[line.Start:line.End]
+	name, value := text, Span{line.End, line.End}
+	if i := bytes.IndexByte(text, ':'); i >= 0 {
+		name = text[:i]
+		value.Start = line.Start + i + 1
+		if value.Start < line.End && r.buf[value.Start] == ' ' {
+			value.Start++
+		}
+	}
+	switch string(name) {
+	case "data":
+		if !r.ev.HasData {
+			r.data, r.ev.HasData = value, true
+		} else { // joined in place: the field's name leaves room for the line feed
+			r.buf[r.data.End] = '\n'
+			n := copy(r.buf[r.data.End+1:], r.buf[value.Start:value.End])
+			r.data.End += 1 + n
+		}
+	case "event":
+		r.typ = value
+		return
+	case "id":
+		if bytes.IndexByte(r.buf[value.Start:value.End], 0) >= 0 {
+			return
+		}
+		r.id, r.ev.HasID = value, true
+	case "retry":
+		n, ok := digits(r.buf[value.Start:value.End])
+		if !ok {
+			return
+		}
+		r.ev.Retry, r.ev.HasRetry = n, true
+	default:
+		return
+	}
+	r.some = true
+}
+
+// digits returns the number that text is, when it is of digits alone.
+func digits(text []byte) (int64, bool) {
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+	}
+	n, err := strconv.ParseInt(string(text), 10, 64)
+	return n, err == nil
+}
+
+// fill reads more into the buffer, which it moves or grows as needed.
+func (r *EventReader) fill() error {
+	if r.err != nil {
+		return r.err
+	}
+	if len(r.buf)-r.start > r.limit {
+		r.err = ErrEventTooLarge
+		return r.err
+	}
+	if len(r.buf) == cap(r.buf) {
+		r.makeRoom()
+	}
+	for range maxEmptyRead {
+		n, err := r.r.Read(r.buf[len(r.buf):cap(r.buf)])
+		r.buf = r.buf[:len(r.buf)+n]
+		r.err = err
+		if n > 0 || err != nil {
+			if n > 0 {
+				return nil // an error beside data is for the next time
+			}
+			return err
+		}
+	}
+	r.err = io.ErrNoProgress
+	return r.err
+}
+
+// makeRoom moves what is not given out to the start of the buffer, or to a
+// larger one when it fills most of this.
+func (r *EventReader) makeRoom() {
+	held := len(r.buf) - r.start
+	to := r.buf[:0]
+	if held > cap(r.buf)/2 || cap(r.buf) == 0 {
+		to = make([]byte, 0, max(firstBuffer, min(2*cap(r.buf), r.limit+firstBuffer)))
+	}
+	to = append(to, r.buf[r.start:]...)
+	shift := r.start
+	r.buf, r.start = to, 0
+	r.line -= shift
+	r.scanned -= shift
+	for _, s := range [...]*Span{&r.typ, &r.id, &r.data} {
+		if s.End > 0 {
+			s.Start -= shift
+			s.End -= shift
+		}
+	}
+}
+
+const (
+	newlines = 0x0a0a0a0a0a0a0a0a
+	returns  = 0x0d0d0d0d0d0d0d0d
+)
+
+// lineEnd returns the offset of the first CR or LF, -1 when there is none.
+func lineEnd(b []byte) int {
+	i := 0
+	for ; i+8 <= len(b); i += 8 {
+		w := binary.LittleEndian.Uint64(b[i:])
+		n, c := w^newlines, w^returns
+		if m := ((n-lowBits)&^n | (c-lowBits)&^c) & highBits; m != 0 {
+			return i + bits.TrailingZeros64(m)>>3
+		}
+	}
+	for ; i < len(b); i++ {
+		if b[i] == '\n' || b[i] == '\r' {
+			return i
+		}
+	}
+	return -1
+}

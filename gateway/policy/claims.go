@@ -1,0 +1,77 @@
+package policy
+
+import "slices"
+
+// claimRule are the compiled conditions on an identity.
+type claimRule struct {
+	groups                        []string
+	groupsIn, scopesIn, subjectIn set
+}
+
+// newClaimRule compiles a claims block, nil for one that constrains nothing.
+func newClaimRule(c *ClaimsConfig) *claimRule {
+	if c.empty() {
+		return nil
+	}
+	return &claimRule{
+		groups:    slices.Clone(c.Groups),
+		groupsIn:  newSet(c.GroupsIn),
+		scopesIn:  newSet(c.ScopesIn),
+		subjectIn: newSet(c.SubjectIn),
+	}
+}
+
+// match reports whether the caller meets all conditions. A caller without a
+// verified identity never does.
+func (r *claimRule) match(c *Claims) bool {
+	if c == nil {
+		return false
+	}
+	if len(r.subjectIn.list) > 0 && !r.subjectIn.has(c.Subject) ||
+		len(r.groupsIn.list) > 0 && !r.groupsIn.hasAny(c.Groups) ||
+		len(r.scopesIn.list) > 0 && !r.scopesIn.hasAny(c.Scopes) {
+		return false
+	}
+	for _, g := range r.groups {
+		if !slices.Contains(c.Groups, g) {
+			return false
+		}
+	}
+	return true
+}
+
+// set is a set of strings: a list while it is short.
+type set struct {
+	list []string
+	long map[string]struct{}
+}
+
+const shortSet = 8
+
+func newSet(list []string) set {
+	s := set{list: slices.Clone(list)}
+	if len(list) > shortSet {
+		s.long = make(map[string]struct{}, len(list))
+		for _, v := range list {
+			s.long[v] = struct{}{}
+		}
+	}
+	return s
+}
+
+func (s *set) has(v string) bool {
+	if s.long == nil {
+		return slices.Contains(s.list, v)
+	}
+	_, ok := s.long[v]
+	return ok
+}
+
+func (s *set) hasAny(list []string) bool {
+	for _, v := range list {
+		if s.has(v) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,59 @@
+package policy
+
+import "fmt"
+
+// Set is a compiled list of rules with its default. It does not change, and is
+// safe for concurrent use.
+type Set struct {
+	rules    []*Rule
+	fallback fallback
+	index    [2]index // by direction
+}
+
+// fallback is the form of default_action.
+type fallback uint8
+
+const (
+	fallbackToolCalls fallback = iota // left out: tool calls are denied
+	fallbackAllow
+	fallbackDeny // all but the discovery allowlist
+)
+
+// Compile compiles a section that [Config.Validate] found nothing wrong with.
+// Of one that was not validated it may report the first thing that is wrong.
+func Compile(cfg Config) (*Set, error) {
+	s := &Set{rules: make([]*Rule, 0, len(cfg.Rules))}
+	switch a := cfg.DefaultAction; {
+	case a == nil:
+	case *a == "allow":
+		s.fallback = fallbackAllow
+	case *a == "deny":
+		s.fallback = fallbackDeny
+	default:
+		return nil, fmt.Errorf("compile policy: default_action is %q", *a)
+	}
+	for i := range cfg.Rules {
+		r, err := newRule(i, &cfg.Rules[i])
+		if err != nil {
+			return nil, fmt.Errorf("compile policy: rules[%d] %q: %w", i, cfg.Rules[i].ID, err)
+		}
+		s.rules = append(s.rules, r)
+	}
+	for d := range s.index {
+		s.index[d].build(s.rules, Direction(d))
+	}
+	return s, nil
+}
+
+// Order returns the ids of the rules in the order they are evaluated.
+func (s *Set) Order() []string {
+	ids := make([]string, len(s.rules))
+	for i, r := range s.rules {
+		ids[i] = r.ID
+	}
+	return ids
+}
+
+// Rules returns the rules in the order they are evaluated. The caller must not
+// change the list.
+func (s *Set) Rules() []*Rule { return s.rules }

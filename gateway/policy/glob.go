@@ -1,0 +1,211 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxGlob bounds the length of a pattern in bytes.
+const maxGlob = 1024
+
+// Glob is a compiled shell-style pattern over flat, case-sensitive names: *
+// matches any run of characters, ? matches one, [abc], [a-z] and [!a-z] (or
+// [^a-z]) match one of a class, and a backslash takes the next character as it
+// is. No character separates parts of a name. It is safe for concurrent use.
+type Glob struct {
+	tokens []token
+}
+
+type tokenKind uint8
+
+const (
+	tokenLiteral tokenKind = iota
+	tokenStar
+	tokenOne
+	tokenClass
+)
+
+// token is one part of a pattern.
+type token struct {
+	kind   tokenKind
+	text   string  // of a literal
+	ranges []runes // of a class
+	negate bool
+}
+
+// runes is a range of characters, both ends included.
+type runes struct{ low, high rune }
+
+// CompileGlob compiles a pattern. The error says what is wrong with it.
+func CompileGlob(pattern string) (*Glob, error) {
+	if len(pattern) > maxGlob {
+		return nil, fmt.Errorf("the pattern is longer than %d bytes", maxGlob)
+	}
+	if !utf8.ValidString(pattern) {
+		return nil, errors.New("the pattern is not UTF-8")
+	}
+	g := &Glob{}
+	for i := 0; i < len(pattern); {
+		switch c := pattern[i]; c {
+		case '*':
+			if n := len(g.tokens); n == 0 || g.tokens[n-1].kind != tokenStar {
+				g.tokens = append(g.tokens, token{kind: tokenStar})
+			}
+			i++
+		case '?':
+			g.tokens = append(g.tokens, token{kind: tokenOne})
+			i++
+		case '[':
+			t, n, err := parseClass(pattern[i:])
+			if err != nil {
+				return nil, fmt.Errorf("the pattern %q %w at character %d", pattern, err, i+1)
+			}
+			g.tokens = append(g.tokens, t)
+			i += n
+		case '\\':
+			i++
+			if i == len(pattern) {
+				return nil, fmt.Errorf("the pattern %q ends with a backslash", pattern)
+			}
+			fallthrough
+		default:
+			_, n := utf8.DecodeRuneInString(pattern[i:])
+			g.literal(pattern[i : i+n])
+			i += n
+		}
+	}
+	return g, nil
+}
+
+// literal adds characters that stand for themselves.
+func (g *Glob) literal(s string) {
+	if n := len(g.tokens); n > 0 && g.tokens[n-1].kind == tokenLiteral {
+		g.tokens[n-1].text += s
+		return
+	}
+	g.tokens = append(g.tokens, token{kind: tokenLiteral, text: s})
+}
+
+// parseClass reads the class that s starts with and returns its length.
+func parseClass(s string) (t token, n int, err error) {
+	t.kind = tokenClass
+	i := 1
+	if i < len(s) && (s[i] == '!' || s[i] == '^') {
+		t.negate = true
+		i++
+	}
+	for {
+		switch {
+		case i >= len(s):
+			return t, 0, errors.New("has a class that is not closed")
+		case s[i] == ']' && len(t.ranges) == 0:
+			return t, 0, errors.New("has an empty class")
+		case s[i] == ']':
+			return t, i + 1, nil
+		case s[i] == '[' && i+1 < len(s) && strings.IndexByte(":.=", s[i+1]) >= 0:
+			return t, 0, errors.New("has a named class, which is not supported")
+		}
+		var r runes
+		if r.low, i, err = classRune(s, i); err != nil {
+			return t, 0, err
+		}
+		r.high = r.low
+		if i+1 < len(s) && s[i] == '-' && s[i+1] != ']' {
+			if r.high, i, err = classRune(s, i+1); err != nil {
+				return t, 0, err
+			}
+			if r.high < r.low {
+				return t, 0, errors.New("has a range that runs backwards")
+			}
+		}
+		t.ranges = append(t.ranges, r)
+	}
+}
+
+// classRune reads one character of a class, which may be escaped.
+func classRune(s string, i int) (r rune, next int, err error) {
+	if s[i] == '\\' {
+		i++
+	}
+	if i >= len(s) {
+		return 0, 0, errors.New("has a class that is not closed")
+	}
+	r, n := utf8.DecodeRuneInString(s[i:])
+	return r, i + n, nil
+}
+
+// Match reports whether the pattern matches the whole of name. Only the last
+// star is ever taken up again, so the time is at most the length of the name
+// times that of the longest part between two stars.
+func (g *Glob) Match(name string) bool {
+	t, i := 0, 0
+	star, resume := -1, 0
+	for {
+		if t == len(g.tokens) {
+			if i == len(name) {
+				return true
+			}
+		} else if g.tokens[t].kind == tokenStar {
+			star, resume = t, i
+			t++
+			if t == len(g.tokens) {
+				return true
+			}
+			continue
+		} else if n, ok := g.tokens[t].match(name[i:]); ok {
+			i += n
+			t++
+			continue
+		}
+		if star < 0 || resume >= len(name) {
+			return false
+		}
+		_, n := utf8.DecodeRuneInString(name[resume:])
+		resume += n
+		t, i = star+1, resume
+	}
+}
+
+// match reports whether a token other than a star matches the start of s, and
+// how much of it.
+func (t *token) match(s string) (n int, ok bool) {
+	if t.kind == tokenLiteral {
+		return len(t.text), strings.HasPrefix(s, t.text)
+	}
+	if s == "" {
+		return 0, false
+	}
+	r, n := utf8.DecodeRuneInString(s)
+	if t.kind == tokenOne {
+		return n, true
+	}
+	for _, c := range t.ranges {
+		if c.low <= r && r <= c.high {
+			return n, !t.negate
+		}
+	}
+	return n, t.negate
+}
+
+// prefix returns the characters that every match starts with; whole tells that
+// anything that starts with them matches, exact that nothing else follows.
+func (g *Glob) prefix() (text string, whole, exact bool) {
+	if len(g.tokens) == 0 {
+		return "", false, true
+	}
+	rest := g.tokens
+	if rest[0].kind == tokenLiteral {
+		text, rest = rest[0].text, rest[1:]
+	}
+	return text, len(rest) == 1 && rest[0].kind == tokenStar, len(rest) == 0
+}
+
+// suffix returns the characters that every match ends with.
+func (g *Glob) suffix() string {
+	if n := len(g.tokens); n > 0 && g.tokens[n-1].kind == tokenLiteral {
+		return g.tokens[n-1].text
+	}
+	return ""
+}

@@ -1,0 +1,261 @@
+package policy
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"svc/gateway/diag"
+	"svc/gateway/mcp"
+)
+
+// Values of the enumerated fields.
+const (
+	clientToServer = "client_to_server"
+	serverToClient = "server_to_client"
+	anyTool        = "*"
+)
+
+var actionNames = [...]string{"allow", "deny", "redact", "rate_limit", "strip_app", "guardrail"}
+
+// Validate reports what is wrong with the section (gateway specification,
+// Startup validation).
+func (c *Config) Validate(at diag.At) {
+	if a := c.DefaultAction; a != nil && *a != "allow" && *a != "deny" {
+		at.Field("default_action").Hint("use allow or deny, or leave the key out").
+			Errorf("enum", "default_action is %q", *a)
+	}
+	seen := make(map[string]int, len(c.Rules))
+	for i := range c.Rules {
+		r, at := &c.Rules[i], at.Field("rules").Index(i)
+		switch first, dup := seen[r.ID]; {
+		case r.ID == "":
+			at.Field("id").Hint("give the rule an id, as in deny-deletes").Errorf("required", "the rule has no id")
+		case dup:
+			at.Field("id").Hint("rules[%d] has it too; ids must be unique", first).
+				Errorf("duplicate", "the id %q is used twice", r.ID)
+		case r.ID == DefaultDenyID:
+			at.Field("id").Hint("choose another id").
+				Errorf("reserved", "the id %q stands for the default action in audit records", r.ID)
+		default:
+			seen[r.ID] = i
+		}
+		r.validate(at)
+	}
+}
+
+// CheckGuardrails reports rules whose guardrail is not among the names of the
+// defined endpoints.
+func (c *Config) CheckGuardrails(at diag.At, names []string) {
+	for i := range c.Rules {
+		g := c.Rules[i].Guardrail
+		if g == nil || *g == "" || slices.Contains(names, *g) {
+			continue
+		}
+		at := at.Field("rules").Index(i).Field("guardrail")
+		if len(names) == 0 {
+			at = at.Hint("define it under guardrails")
+		} else {
+			at = at.Hint("defined are: %s", strings.Join(names, ", "))
+		}
+		at.Errorf("reference", "no guardrail is named %q", *g)
+	}
+}
+
+// validate reports what is wrong with one rule.
+func (r *RuleConfig) validate(at diag.At) {
+	if !slices.Contains(actionNames[:], r.Action) {
+		if hint := at.Field("action").Hint("use one of %s", strings.Join(actionNames[:], ", ")); r.Action == "" {
+			hint.Errorf("required", "the rule has no action")
+		} else {
+			hint.Errorf("enum", "action is %q", r.Action)
+		}
+	}
+	if r.When == nil {
+		at.Field("when").Hint("write when: {} for a rule that matches every client-to-server message").
+			Errorf("required", "the rule has no when")
+	} else {
+		r.When.validate(at.Field("when"))
+	}
+	r.validateRedact(at)
+	r.validateRate(at)
+	switch {
+	case r.Action == "guardrail" && (r.Guardrail == nil || *r.Guardrail == ""):
+		at.Field("guardrail").Hint("name one of the endpoints under guardrails").
+			Errorf("required", "a guardrail rule has no guardrail")
+	case r.Action != "guardrail" && r.Guardrail != nil:
+		at.Field("guardrail").Hint("remove it, or make the action guardrail").
+			Errorf("unused", "guardrail is only for the guardrail action")
+	}
+}
+
+// validateRedact reports what is wrong with the substitutions of a rule.
+func (r *RuleConfig) validateRedact(at diag.At) {
+	if r.Action == "redact" && len(r.Redact) == 0 {
+		at.Field("redact").Hint("list at least one regex with its replacement").
+			Errorf("required", "a redact rule has no substitutions")
+	}
+	if r.Action != "redact" && r.Redact != nil {
+		at.Field("redact").Hint("remove it, or make the action redact").
+			Errorf("unused", "redact is only for the redact action")
+	}
+	for i, sub := range r.Redact {
+		at := at.Field("redact").Index(i)
+		if sub.JSONPath != nil {
+			at.Field("jsonpath").Hint("use regex").Errorf("reserved", "jsonpath is reserved and not supported")
+		}
+		if sub.Regex == "" {
+			if sub.JSONPath == nil {
+				at.Field("regex").Errorf("required", "the substitution has no regex")
+			}
+			continue
+		}
+		if _, err := newSubstitution(sub); err != nil {
+			at.Field("regex").Hint("the syntax is RE2").Errorf("regex", "%v", err)
+		}
+	}
+}
+
+// validateRate reports what is wrong with the rate of a rule.
+func (r *RuleConfig) validateRate(at diag.At) {
+	rate, burst := at.Field("tokens_per_second"), at.Field("burst")
+	if r.Action != "rate_limit" {
+		if r.TokensPerSecond != nil {
+			rate.Hint("remove it, or make the action rate_limit").
+				Errorf("unused", "tokens_per_second is only for the rate_limit action")
+		}
+		if r.Burst != nil {
+			burst.Hint("remove it, or make the action rate_limit").
+				Errorf("unused", "burst is only for the rate_limit action")
+		}
+		return
+	}
+	switch t := r.TokensPerSecond; {
+	case t == nil:
+		rate.Hint("give the refill rate, as in 0.5 for one call in two seconds").
+			Errorf("required", "a rate_limit rule has no tokens_per_second")
+	case !(*t > 0) || math.IsInf(*t, 0):
+		rate.Hint("use a number above 0").Errorf("range", "tokens_per_second is %v", *t)
+	}
+	if b := r.Burst; b != nil && (*b < 1 || *b > math.MaxInt32) {
+		burst.Hint("use 1 or more").Errorf("range", "burst is %d", *b)
+	}
+}
+
+// validate reports what is wrong with the conditions of a rule.
+func (w *When) validate(at diag.At) {
+	matchers := w.matchers()
+	if len(matchers) > 1 {
+		at.Hint("keep one, or write several rules").
+			Errorf("matcher", "at most one tool matcher is allowed, found %s", strings.Join(matchers, ", "))
+	}
+	for _, name := range matchers {
+		w.validateMatcher(at.Field(name), name)
+	}
+	if d := w.Direction; d != nil && *d != "" && *d != clientToServer && *d != serverToClient {
+		at.Field("direction").Hint("use %s or %s, or an empty string for both", clientToServer, serverToClient).
+			Errorf("enum", "direction is %q", *d)
+	}
+	switch {
+	case w.ResultType == "":
+	case w.ResultType != mcp.ResultInputRequired:
+		at.Field("result_type").Hint("the only value is %s", mcp.ResultInputRequired).
+			Errorf("enum", "result_type is %q", w.ResultType)
+	case w.Direction == nil || *w.Direction != serverToClient:
+		at.Field("result_type").Hint("add direction: %s", serverToClient).
+			Errorf("direction", "result_type needs direction: %s", serverToClient)
+	case w.Method != "":
+		at.Field("method").Hint("remove method: answers carry none").
+			Warnf("never-matches", "a rule with result_type and method matches nothing")
+	}
+	w.validateReach(at, matchers)
+	if c := w.Claims; c != nil {
+		at := at.Field("claims")
+		notEmpty(at.Field("groups"), c.Groups)
+		notEmpty(at.Field("groups_in"), c.GroupsIn)
+		notEmpty(at.Field("scopes_in"), c.ScopesIn)
+		notEmpty(at.Field("subject_in"), c.SubjectIn)
+	}
+}
+
+// matchers returns the keys of the tool matchers that are given.
+func (w *When) matchers() []string {
+	var keys []string
+	for _, m := range [...]struct {
+		key   string
+		given bool
+	}{
+		{"tool_name", w.ToolName != nil},
+		{"tool_prefix", w.ToolPrefix != nil},
+		{"tool_glob", w.ToolGlob != nil},
+		{"tool_regex", w.ToolRegex != nil},
+		{"tool_name_in", w.ToolNameIn != nil},
+	} {
+		if m.given {
+			keys = append(keys, m.key)
+		}
+	}
+	return keys
+}
+
+// validateMatcher reports what is wrong with one tool matcher.
+func (w *When) validateMatcher(at diag.At, key string) {
+	const advice = "remove it to match any tool, or write tool_name: \"*\""
+	switch key {
+	case "tool_name":
+		if *w.ToolName == "" {
+			at.Hint(advice).Errorf("required", "tool_name is empty")
+		}
+	case "tool_prefix":
+		if *w.ToolPrefix == "" {
+			at.Hint(advice).Errorf("required", "tool_prefix is empty")
+		}
+	case "tool_glob":
+		if *w.ToolGlob == "" {
+			at.Hint(advice).Errorf("required", "tool_glob is empty")
+		} else if _, err := CompileGlob(*w.ToolGlob); err != nil {
+			at.Hint("write [!a-z] for a class that excludes, and \\ before a character that is meant as it is").
+				Errorf("glob", "%v", err)
+		}
+	case "tool_regex":
+		if *w.ToolRegex == "" {
+			at.Hint(advice).Errorf("required", "tool_regex is empty")
+		} else if _, err := compileAnchored(*w.ToolRegex); err != nil {
+			at.Hint("the syntax is RE2").Errorf("regex", "%v", err)
+		}
+	case "tool_name_in":
+		if len(w.ToolNameIn) == 0 {
+			at.Hint(advice).Errorf("required", "tool_name_in is empty")
+		}
+		notEmpty(at, w.ToolNameIn)
+		for i, name := range w.ToolNameIn {
+			if name == anyTool {
+				at.Index(i).Hint("use tool_name: \"*\" to match any").
+					Warnf("literal-star", "in tool_name_in a * is the name of a tool, not any tool")
+			}
+		}
+	}
+}
+
+// validateReach warns of conditions that exclude each other.
+func (w *When) validateReach(at diag.At, matchers []string) {
+	if len(matchers) != 1 || w.ToolName != nil && *w.ToolName == anyTool {
+		return
+	}
+	if w.Method != "" && w.Method != mcp.MethodToolsCall {
+		at.Field("method").Hint("remove %s, or the method", matchers[0]).
+			Warnf("never-matches", "tool matchers match tools/call only, so the rule matches nothing")
+	} else if w.Direction != nil && *w.Direction == serverToClient {
+		at.Field("direction").Hint("remove %s and use method", matchers[0]).
+			Warnf("never-matches", "messages of a server carry no tool name, so the rule matches nothing")
+	}
+}
+
+// notEmpty reports empty strings in a list.
+func notEmpty(at diag.At, list []string) {
+	for i, s := range list {
+		if s == "" {
+			at.Index(i).Hint("remove it").Errorf("required", "the entry is empty")
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package audit
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// background does what no request should wait for: syncing at intervals,
+// checkpoints, and the deletion of old files. One goroutine, which ends with
+// the log.
+type background struct {
+	unsynced  atomic.Bool
+	unchecked atomic.Bool
+
+	mu  sync.Mutex
+	cfg Config
+
+	changed chan struct{} // holds one token
+	pruning chan struct{} // holds one token
+	quit    chan struct{}
+	ended   chan struct{}
+	once    sync.Once
+}
+
+func (b *background) start(l *Log) {
+	b.changed = make(chan struct{}, 1)
+	b.pruning = make(chan struct{}, 1)
+	b.quit = make(chan struct{})
+	b.ended = make(chan struct{})
+	go b.run(l)
+}
+
+// configure applies the intervals of cfg and prunes by its bounds.
+func (b *background) configure(cfg Config) {
+	b.mu.Lock()
+	b.cfg = cfg
+	b.mu.Unlock()
+	token(b.changed)
+	token(b.pruning)
+}
+
+// wrote notes that there is something to sync and to sign.
+func (b *background) wrote() {
+	// Reading first keeps the cache line shared while nothing changes.
+	if !b.unsynced.Load() {
+		b.unsynced.Store(true)
+	}
+	if !b.unchecked.Load() {
+		b.unchecked.Store(true)
+	}
+}
+
+func (b *background) rotated() { token(b.pruning) }
+
+func (b *background) stop() {
+	b.once.Do(func() { close(b.quit) })
+	<-b.ended
+}
+
+func token(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func (b *background) run(l *Log) {
+	defer close(b.ended)
+	sync := time.NewTicker(time.Hour)
+	defer sync.Stop()
+	check := time.NewTicker(time.Hour)
+	defer check.Stop()
+	for {
+		b.mu.Lock()
+		cfg := b.cfg
+		b.mu.Unlock()
+		select {
+		case <-b.quit:
+			return
+		case <-b.changed:
+			b.mu.Lock()
+			cfg = b.cfg
+			b.mu.Unlock()
+			sync.Reset(max(cfg.FsyncInterval, time.Millisecond))
+			check.Reset(max(cfg.CheckpointInterval, time.Millisecond))
+		case <-sync.C:
+			if cfg.Fsync == FsyncInterval && b.unsynced.Swap(false) {
+				l.sync()
+			}
+		case <-check.C:
+			if cfg.Chain && b.unchecked.Load() {
+				// The error is kept by the log, which also says it.
+				_ = l.submit(item{event: EventInterval})
+				b.unchecked.Store(false)
+			}
+		case <-b.pruning:
+			var last uint64
+			if l.submit(item{do: func() error { last = l.leader.sealer.seq; return nil }}) == nil {
+				l.prune(cfg.Path, cfg.MaxBackups, last)
+			}
+		}
+	}
+}
+
+// sync brings the file to the disk while others go on writing.
+func (l *Log) sync() {
+	l.leader.syncing.Lock()
+	defer l.leader.syncing.Unlock()
+	if l.leader.f == nil {
+		return
+	}
+	if err := l.leader.f.Sync(); err != nil {
+		l.opts.Logger.Error("the audit file cannot be brought to the disk", "error", err)
+		l.background.unsynced.Store(true)
+	}
+}

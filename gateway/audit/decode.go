@@ -1,0 +1,455 @@
+package audit
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+var errNotRecord = errors.New("is not a line of an audit file")
+
+// Decode reads a line, with or without its line feed, into r and overwrites
+// all of it. Members that it does not know are skipped, so that lines of later
+// versions can be read. It accepts what the encoder writes; anything else gives
+// an error or, where it is harmless, less than the line says.
+func Decode(line []byte, r *Record) error {
+	*r = Record{}
+	d := decoder{in: line}
+	var cp Checkpoint
+	err := d.object(func(name []byte) error { return d.member(name, r, &cp) })
+	if err != nil {
+		return err
+	}
+	if d.space(); d.at < len(d.in) {
+		return errNotRecord
+	}
+	if r.Seq == 0 || r.Kind == "" {
+		return errNotRecord
+	}
+	if r.Kind == KindCheckpoint {
+		r.Checkpoint = &cp
+	}
+	return nil
+}
+
+// member reads the value of one member.
+func (d *decoder) member(name []byte, r *Record, cp *Checkpoint) error {
+	if s := stringField(name, r, cp); s != nil {
+		v, err := d.str()
+		*s = v
+		return err
+	}
+	switch string(name) {
+	case "seq":
+		return d.unsigned(&r.Seq)
+	case "ts":
+		s, err := d.str()
+		if err != nil {
+			return err
+		}
+		if r.Time, err = time.Parse(time.RFC3339Nano, s); err != nil {
+			return fmt.Errorf("ts: %w", errNotRecord)
+		}
+		return nil
+	case "kind":
+		s, err := d.str()
+		r.Kind = Kind(s)
+		return err
+	case "event":
+		s, err := d.str()
+		cp.Event = Event(s)
+		return err
+	case "is_error":
+		b, err := d.boolean()
+		r.IsError = b
+		return err
+	case "status":
+		return d.integer(func(n int64) { r.Status = int(n) })
+	case "duration_ms":
+		return d.millis(&r.Duration)
+	case "bytes_in":
+		return d.integer(func(n int64) { r.BytesIn = n })
+	case "bytes_out":
+		return d.integer(func(n int64) { r.BytesOut = n })
+	case "frames":
+		return d.integer(func(n int64) { r.Frames = n })
+	case "stripped":
+		return d.integer(func(n int64) { r.Stripped = int(n) })
+	case "lost":
+		return d.unsigned(&cp.Lost)
+	case "torn_bytes":
+		return d.integer(func(n int64) { cp.Torn = n })
+	case "guardrail_latency_ms":
+		return d.millis(&r.GuardrailLatency)
+	case "injection_score":
+		return d.float(&r.InjectionScore)
+	case "pii_detected":
+		return d.array(func() error {
+			s, err := d.str()
+			r.PIIDetected = append(r.PIIDetected, s)
+			return err
+		})
+	case "spans":
+		return d.array(func() error { return d.span(r) })
+	case "policies_fired":
+		return d.array(func() error { return d.policy(r) })
+	}
+	return d.skip(0)
+}
+
+func stringField(name []byte, r *Record, cp *Checkpoint) *string {
+	switch string(name) {
+	case "request_id":
+		return &r.RequestID
+	case "trace_id":
+		return &r.TraceID
+	case "action":
+		return &r.Action
+	case "rule_id":
+		return &r.RuleID
+	case "error_kind":
+		return &r.ErrorKind
+	case "rpc":
+		return &r.RPC
+	case "method":
+		return &r.Method
+	case "tool":
+		return &r.Tool
+	case "direction":
+		return &r.Direction
+	case "result_type":
+		return &r.ResultType
+	case "upstream":
+		return &r.Upstream
+	case "principal":
+		return &r.Principal
+	case "principal_kind":
+		return &r.PrincipalKind
+	case "key_id":
+		return &r.KeyID
+	case "oauth_client_name":
+		return &r.OAuthClientName
+	case "client_ip":
+		return &r.ClientIP
+	case "agent":
+		return &r.Agent
+	case "environment":
+		return &r.Environment
+	case "session":
+		return &r.Session
+	case "dialect":
+		return &r.Dialect
+	case "guardrail_name":
+		return &r.GuardrailName
+	case "guardrail_verdict":
+		return &r.GuardrailVerdict
+	case "task_handle":
+		return &r.TaskHandle
+	case "subscription_id":
+		return &r.SubscriptionID
+	case "prev":
+		return &cp.Prev
+	case "key":
+		return &cp.KeyID
+	case "sig":
+		return &cp.Sig
+	}
+	return nil
+}
+
+func (d *decoder) span(r *Record) error {
+	var s Span
+	err := d.object(func(name []byte) (err error) {
+		switch string(name) {
+		case "stage":
+			s.Stage, err = d.str()
+		case "duration_ms":
+			err = d.millis(&s.Duration)
+		default:
+			err = d.skip(0)
+		}
+		return err
+	})
+	r.Spans = append(r.Spans, s)
+	return err
+}
+
+func (d *decoder) policy(r *Record) error {
+	var p PolicyFired
+	err := d.object(func(name []byte) (err error) {
+		switch string(name) {
+		case "id":
+			p.ID, err = d.str()
+		case "name":
+			p.Name, err = d.str()
+		case "action":
+			p.Action, err = d.str()
+		default:
+			err = d.skip(0)
+		}
+		return err
+	})
+	r.PoliciesFired = append(r.PoliciesFired, p)
+	return err
+}
+
+// decoder reads JSON from one line. Every read moves forward, and nesting is
+// bounded, so that no input keeps it busy.
+type decoder struct {
+	in  []byte
+	at  int
+	buf []byte // of the last string with escapes
+}
+
+const maxDepth = 16
+
+func (d *decoder) space() {
+	for d.at < len(d.in) && (d.in[d.at] == ' ' || d.in[d.at] == '\n' || d.in[d.at] == '\r' || d.in[d.at] == '\t') {
+		d.at++
+	}
+}
+
+// take consumes c, after white space.
+func (d *decoder) take(c byte) bool {
+	if d.space(); d.at < len(d.in) && d.in[d.at] == c {
+		d.at++
+		return true
+	}
+	return false
+}
+
+func (d *decoder) object(member func(name []byte) error) error {
+	if !d.take('{') {
+		return errNotRecord
+	}
+	if d.take('}') {
+		return nil
+	}
+	for {
+		name, err := d.raw()
+		if err != nil {
+			return err
+		}
+		if !d.take(':') {
+			return errNotRecord
+		}
+		if err := member(name); err != nil {
+			return err
+		}
+		switch {
+		case d.take(','):
+		case d.take('}'):
+			return nil
+		default:
+			return errNotRecord
+		}
+	}
+}
+
+func (d *decoder) array(element func() error) error {
+	if !d.take('[') {
+		return errNotRecord
+	}
+	if d.take(']') {
+		return nil
+	}
+	for n := 0; ; n++ {
+		if n >= maxList {
+			return errNotRecord
+		}
+		if err := element(); err != nil {
+			return err
+		}
+		switch {
+		case d.take(','):
+		case d.take(']'):
+			return nil
+		default:
+			return errNotRecord
+		}
+	}
+}
+
+func (d *decoder) str() (string, error) {
+	b, err := d.raw()
+	return string(b), err
+}
+
+// raw reads a string. The result is good until the next read.
+func (d *decoder) raw() ([]byte, error) {
+	if !d.take('"') {
+		return nil, errNotRecord
+	}
+	start := d.at
+	for ; d.at < len(d.in); d.at++ {
+		switch c := d.in[d.at]; {
+		case c == '"':
+			s := d.in[start:d.at]
+			d.at++
+			return s, nil
+		case c == '\\':
+			return d.escaped(start)
+		case c < ' ':
+			return nil, errNotRecord
+		}
+	}
+	return nil, errNotRecord
+}
+
+func (d *decoder) escaped(start int) ([]byte, error) {
+	d.buf = append(d.buf[:0], d.in[start:d.at]...)
+	for d.at < len(d.in) {
+		c := d.in[d.at]
+		d.at++
+		switch {
+		case c == '"':
+			return d.buf, nil
+		case c < ' ':
+			return nil, errNotRecord
+		case c != '\\':
+			d.buf = append(d.buf, c)
+			continue
+		}
+		if d.at >= len(d.in) {
+			break
+		}
+		c = d.in[d.at]
+		d.at++
+		switch c {
+		case '"', '\\', '/':
+			d.buf = append(d.buf, c)
+		case 'b':
+			d.buf = append(d.buf, '\b')
+		case 'f':
+			d.buf = append(d.buf, '\f')
+		case 'n':
+			d.buf = append(d.buf, '\n')
+		case 'r':
+			d.buf = append(d.buf, '\r')
+		case 't':
+			d.buf = append(d.buf, '\t')
+		case 'u':
+			r, ok := d.hex4()
+			if !ok {
+				return nil, errNotRecord
+			}
+			if utf16.IsSurrogate(r) {
+				low, ok := rune(0), false
+				if d.at+2 <= len(d.in) && d.in[d.at] == '\\' && d.in[d.at+1] == 'u' {
+					d.at += 2
+					low, ok = d.hex4()
+				}
+				if r = utf16.DecodeRune(r, low); !ok || r == utf8.RuneError {
+					return nil, errNotRecord
+				}
+			}
+			d.buf = utf8.AppendRune(d.buf, r)
+		default:
+			return nil, errNotRecord
+		}
+	}
+	return nil, errNotRecord
+}
+
+func (d *decoder) hex4() (rune, bool) {
+	if d.at+4 > len(d.in) {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(d.in[d.at:d.at+4]), 16, 16)
+	d.at += 4
+	return rune(n), err == nil
+}
+
+// digits returns the bytes of a number.
+func (d *decoder) digits() []byte {
+	d.space()
+	start := d.at
+	for d.at < len(d.in) {
+		c := d.in[d.at]
+		if (c < '0' || c > '9') && c != '-' && c != '+' && c != '.' && c != 'e' && c != 'E' {
+			break
+		}
+		d.at++
+	}
+	return d.in[start:d.at]
+}
+
+func (d *decoder) unsigned(n *uint64) (err error) {
+	if *n, err = strconv.ParseUint(string(d.digits()), 10, 64); err != nil {
+		return errNotRecord
+	}
+	return nil
+}
+
+func (d *decoder) integer(set func(int64)) error {
+	n, err := strconv.ParseInt(string(d.digits()), 10, 64)
+	if err != nil {
+		return errNotRecord
+	}
+	set(n)
+	return nil
+}
+
+func (d *decoder) float(f *float64) (err error) {
+	if *f, err = strconv.ParseFloat(string(d.digits()), 64); err != nil {
+		return errNotRecord
+	}
+	return nil
+}
+
+func (d *decoder) millis(v *time.Duration) error {
+	var f float64
+	if err := d.float(&f); err != nil {
+		return err
+	}
+	if f < 0 || f > float64(100*365*24*time.Hour/time.Millisecond) {
+		return errNotRecord
+	}
+	*v = time.Duration(f*1000+0.5) * time.Microsecond
+	return nil
+}
+
+func (d *decoder) boolean() (bool, error) {
+	d.space()
+	for _, w := range []string{"true", "false"} {
+		if end := d.at + len(w); end <= len(d.in) && string(d.in[d.at:end]) == w {
+			d.at = end
+			return w == "true", nil
+		}
+	}
+	return false, errNotRecord
+}
+
+// skip passes over any value.
+func (d *decoder) skip(depth int) error {
+	if depth > maxDepth {
+		return errNotRecord
+	}
+	d.space()
+	if d.at >= len(d.in) {
+		return errNotRecord
+	}
+	switch d.in[d.at] {
+	case '{':
+		return d.object(func([]byte) error { return d.skip(depth + 1) })
+	case '[':
+		return d.array(func() error { return d.skip(depth + 1) })
+	case '"':
+		_, err := d.raw()
+		return err
+	case 't', 'f':
+		_, err := d.boolean()
+		return err
+	case 'n':
+		if end := d.at + len("null"); end <= len(d.in) && string(d.in[d.at:end]) == "null" {
+			d.at = end
+			return nil
+		}
+		return errNotRecord
+	}
+	var f float64
+	return d.float(&f)
+}

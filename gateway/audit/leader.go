@@ -1,0 +1,341 @@
+package audit
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+)
+
+// file is the part of *os.File that the leader writes through.
+type file interface {
+	io.Writer
+	Truncate(size int64) error
+	Sync() error
+	Close() error
+}
+
+type openFunc func(name string, flag int, perm os.FileMode) (file, error)
+
+func openOS(name string, flag int, perm os.FileMode) (file, error) {
+	return os.OpenFile(name, flag, perm)
+}
+
+// keptBuffer is the largest output buffer that is kept between writes.
+const keptBuffer = 1 << 20
+
+// leader holds what only the writer of the moment may touch.
+type leader struct {
+	log    *Log
+	now    func() time.Time
+	cfg    Config
+	signer *signer
+	lock   io.Closer
+	sinks  []*sink
+
+	// syncing keeps the file open while the background goroutine syncs it: it
+	// guards the closing and replacing of f, not the writing.
+	syncing sync.Mutex
+	f       file
+
+	sealer  sealer
+	first   uint64 // number of the first line of the file, 0 when it is empty
+	size    int64  // bytes of whole lines in the file
+	dirty   bool   // bytes beyond size may stand in the file
+	noSplit int64  // size up to which a failed rotation is not tried again
+	lost    uint64 // lost lines that no checkpoint has told of
+
+	single  [1]item
+	out     []byte
+	scratch []byte
+}
+
+// commit does the items in order. Lines that follow one another are written
+// with one system call. The error is that of the lines.
+func (w *leader) commit(items []item) error {
+	var first error
+	for len(items) > 0 {
+		n := 0
+		for n < len(items) && items[n].do == nil {
+			n++
+		}
+		if n == 0 {
+			if err := items[0].do(); err != nil && first == nil {
+				first = err
+			}
+			items = items[1:]
+			continue
+		}
+		if err := w.write(items[:n]); err != nil && first == nil {
+			first = err
+		}
+		items = items[n:]
+	}
+	return first
+}
+
+// write appends lines and checkpoints. Nothing of the chain moves unless all
+// of them are in the file.
+func (w *leader) write(items []item) error {
+	if w.f == nil {
+		return w.failed(ErrClosed, len(items))
+	}
+	if w.dirty {
+		if err := w.f.Truncate(w.size); err != nil {
+			return w.failed(fmt.Errorf("remove an unfinished line: %w", err), len(items))
+		}
+		w.dirty = false
+	}
+	before := w.sealer
+	w.out = w.out[:0]
+	if w.lost > 0 && items[0].event == "" {
+		w.out = w.checkpoint(w.out, EventRecovered)
+	}
+	for i := range items {
+		if items[i].event != "" {
+			w.out = w.checkpoint(w.out, items[i].event)
+		} else {
+			w.out = w.sealer.seal(w.out, items[i].body)
+		}
+	}
+	if w.full(int64(len(w.out))) {
+		w.sealer = before
+		w.rotate()
+		return w.writeOut(items)
+	}
+	return w.flush(before, len(items))
+}
+
+// writeOut writes items without asking for a rotation: one was just done, or
+// could not be done.
+func (w *leader) writeOut(items []item) error {
+	before := w.sealer
+	w.out = w.out[:0]
+	for i := range items {
+		if items[i].event != "" {
+			w.out = w.checkpoint(w.out, items[i].event)
+		} else {
+			w.out = w.sealer.seal(w.out, items[i].body)
+		}
+	}
+	return w.flush(before, len(items))
+}
+
+// flush writes w.out, which holds so many lines of callers.
+func (w *leader) flush(before sealer, lines int) error {
+	n, err := w.f.Write(w.out)
+	if err == nil && n < len(w.out) {
+		err = io.ErrShortWrite
+	}
+	if err == nil && w.cfg.Fsync == FsyncAlways {
+		err = w.f.Sync()
+		n = len(w.out)
+	}
+	if err != nil {
+		w.sealer.seq, w.sealer.prev = before.seq, before.prev
+		w.dirty = n > 0
+		if w.dirty {
+			w.dirty = w.f.Truncate(w.size) != nil
+		}
+		return w.failed(err, lines)
+	}
+	if w.first == 0 {
+		w.first = before.seq + 1
+	}
+	w.size += int64(len(w.out))
+	w.lost = 0
+	if w.log.failure.Load() != nil {
+		w.log.failure.Store(nil)
+		w.log.opts.Logger.Info("audit lines can be written again", "path", w.cfg.Path)
+	}
+	for _, s := range w.sinks {
+		s.send(w.out)
+	}
+	w.log.background.wrote()
+	if cap(w.out) > keptBuffer {
+		w.out = nil
+	}
+	return nil
+}
+
+// failed notes that lines could not be written and returns what the callers
+// are told.
+func (w *leader) failed(err error, lines int) error {
+	err = fmt.Errorf("write audit line to %s: %w", w.cfg.Path, err)
+	if w.cfg.OnWriteError == OnErrorCount {
+		if w.lost == 0 {
+			w.log.opts.Logger.Error("audit lines are being lost", "error", err)
+		}
+		w.lost += uint64(lines)
+		w.log.lost.Add(uint64(lines))
+		return nil
+	}
+	if w.log.failure.Swap(&failure{err: err, at: w.now()}) == nil {
+		w.log.opts.Logger.Error("audit lines cannot be written; requests are refused", "error", err)
+	}
+	return err
+}
+
+// checkpoint appends a checkpoint line.
+func (w *leader) checkpoint(b []byte, event Event) []byte {
+	return w.checkpointOf(b, &Checkpoint{Event: event, Lost: w.lost})
+}
+
+func (w *leader) checkpointOf(b []byte, c *Checkpoint) []byte {
+	if w.sealer.chain {
+		c.Prev = w.sealer.prev.String()
+		if w.signer != nil {
+			c.KeyID, c.Sig = w.signer.sign(w.sealer.seq+1, w.sealer.prev)
+		}
+	}
+	r := Record{Time: w.now(), Kind: KindCheckpoint, Checkpoint: c}
+	w.scratch = r.appendBody(w.scratch[:0])
+	return w.sealer.seal(b, w.scratch)
+}
+
+// open opens the file, finds the end of the chain and writes a checkpoint.
+func (w *leader) open(cfg Config, event Event) error {
+	var signer *signer
+	if cfg.CheckpointKeyFile != "" {
+		var err error
+		if signer, err = loadSigner(cfg.CheckpointKeyFile); err != nil {
+			return err
+		}
+	}
+	lock, err := lockFile(cfg.Path + ".lock")
+	if err != nil {
+		return err
+	}
+	end, err := recoverTail(cfg.Path)
+	if err != nil {
+		return errors.Join(err, lock.Close())
+	}
+	f, err := w.log.opts.open(cfg.Path, appendFlags, filePerm)
+	if err != nil {
+		return errors.Join(fmt.Errorf("open audit file: %w", err), lock.Close())
+	}
+	w.cfg, w.signer, w.lock, w.f = cfg, signer, lock, f
+	w.sealer = sealer{chain: cfg.Chain, sha: sha256.New(), seq: end.seq, prev: end.hash}
+	w.first, w.size, w.dirty, w.noSplit = end.first, end.size, false, 0
+	if end.torn > 0 {
+		w.log.opts.Logger.Warn("the audit file ended in an unfinished line, which was moved aside",
+			"path", cfg.Path, "bytes", end.torn, "moved_to", cfg.Path+tornSuffix)
+	}
+	before := w.sealer
+	w.out = w.checkpointOf(w.out[:0], &Checkpoint{Event: event, Torn: end.torn})
+	if _, err := w.f.Write(w.out); err != nil {
+		w.sealer.seq, w.sealer.prev = before.seq, before.prev
+		return errors.Join(fmt.Errorf("write to audit file: %w", err),
+			w.f.Truncate(w.size), w.f.Close(), lock.Close())
+	}
+	if w.first == 0 {
+		w.first = before.seq + 1
+	}
+	w.size += int64(len(w.out))
+	return nil
+}
+
+// startSinks starts the sinks of the configuration, with the start line.
+func (w *leader) startSinks() {
+	w.setSinks(newSinks(w.cfg.Sinks, w.log.opts.Logger), sinkGrace)
+	for _, s := range w.sinks {
+		s.send(w.out)
+	}
+}
+
+// setSinks puts sinks in the place of those before, which get so long to
+// deliver what they hold.
+func (w *leader) setSinks(sinks []*sink, grace time.Duration) {
+	old := w.sinks
+	w.sinks = sinks
+	w.log.sinks.Store(&sinks)
+	for _, s := range old {
+		w.log.dropped.Add(s.close(grace))
+	}
+}
+
+// reopen opens the path again; the chain goes on.
+func (w *leader) reopen() error {
+	end, err := recoverTail(w.cfg.Path)
+	if err != nil {
+		return err
+	}
+	f, err := w.log.opts.open(w.cfg.Path, appendFlags, filePerm)
+	if err != nil {
+		return fmt.Errorf("reopen audit file: %w", err)
+	}
+	w.replace(f, w.log.opts.Logger)
+	w.dirty, w.noSplit, w.first, w.size = false, 0, end.first, end.size
+	if end.size == 0 {
+		w.first = 0
+		return w.writeOut([]item{{event: EventContinue}})
+	}
+	return nil
+}
+
+// reconfigure applies another configuration, or changes nothing.
+func (w *leader) reconfigure(cfg Config) error {
+	if cfg.Path == w.cfg.Path {
+		return w.keepFile(cfg)
+	}
+	fresh := &leader{log: w.log, now: w.now}
+	if err := fresh.open(cfg, EventContinue); err != nil {
+		return err
+	}
+	if err := w.close(EventRotate); err != nil {
+		w.log.opts.Logger.Warn("the previous audit file was not closed in order", "error", err)
+	}
+	w.syncing.Lock()
+	defer w.syncing.Unlock()
+	w.cfg, w.signer, w.lock, w.f = fresh.cfg, fresh.signer, fresh.lock, fresh.f
+	w.sealer, w.first, w.size, w.out = fresh.sealer, fresh.first, fresh.size, fresh.out
+	w.dirty, w.noSplit = false, 0
+	w.startSinks()
+	return nil
+}
+
+// keepFile applies a configuration that keeps the file.
+func (w *leader) keepFile(cfg Config) error {
+	var s *signer
+	if cfg.CheckpointKeyFile != "" {
+		var err error
+		if s, err = loadSigner(cfg.CheckpointKeyFile); err != nil {
+			return err
+		}
+	}
+	if !sameSinks(w.cfg.Sinks, cfg.Sinks) {
+		w.setSinks(newSinks(cfg.Sinks, w.log.opts.Logger), 0)
+	}
+	w.cfg, w.signer = cfg, s
+	if w.sealer.chain != cfg.Chain {
+		w.sealer.chain, w.sealer.prev = cfg.Chain, Hash{}
+	}
+	return nil
+}
+
+// replace closes the file and puts f in its place.
+func (w *leader) replace(f file, log *slog.Logger) {
+	w.syncing.Lock()
+	defer w.syncing.Unlock()
+	if w.f != nil {
+		if err := errors.Join(w.f.Sync(), w.f.Close()); err != nil {
+			log.Warn("the previous audit file was not closed in order", "path", w.cfg.Path, "error", err)
+		}
+	}
+	w.f = f
+}
+
+// close ends the file with a checkpoint and gives everything back.
+func (w *leader) close(event Event) error {
+	err := w.writeOut([]item{{event: event}})
+	w.setSinks(nil, sinkGrace)
+	w.syncing.Lock()
+	defer w.syncing.Unlock()
+	err = errors.Join(err, w.f.Sync(), w.f.Close(), w.lock.Close())
+	w.f = nil
+	return err
+}

@@ -1,0 +1,314 @@
+package audit
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// Position is a place in an audit trail, between two lines. The zero value is
+// its beginning.
+type Position struct {
+	// File is the number of the first line of the file, which names it through
+	// rotations.
+	File uint64 `json:"file"`
+	// Offset is where the next line begins, in bytes.
+	Offset int64 `json:"offset"`
+	// Seq is the number of the line before.
+	Seq uint64 `json:"seq"`
+}
+
+// Line is one line of an audit trail.
+type Line struct {
+	// Seq is its number.
+	Seq uint64
+	// Bytes is the line without its line feed; good until the next call of
+	// Next.
+	Bytes []byte
+	// After is the position behind it.
+	After Position
+}
+
+// readChunk is how much is read at a time; a line always fits.
+const readChunk = 4 * MaxLine
+
+// Reader follows an audit trail across rotations, also while it is written. It
+// is used by one goroutine at a time.
+type Reader struct {
+	path string
+	pos  Position
+	f    *os.File
+	buf  []byte // read at pos, whole lines first
+	room []byte
+
+	missing, skipped, restarts uint64
+}
+
+// NewReader returns a reader of the trail whose current file is path, from a
+// position on. Nothing is opened before the first Next.
+func NewReader(path string, from Position) *Reader {
+	return &Reader{path: path, pos: from, room: make([]byte, readChunk)}
+}
+
+// Missing returns how many lines were gone before they could be read: their
+// file was deleted.
+func (r *Reader) Missing() uint64 { return r.missing }
+
+// Skipped returns how many lines were passed over because they are too long or
+// not of the form that the log writes.
+func (r *Reader) Skipped() uint64 { return r.skipped }
+
+// Restarts returns how often the trail was found to have begun anew: its files
+// were deleted, and numbers start again.
+func (r *Reader) Restarts() uint64 { return r.restarts }
+
+// Position returns the place before the next line.
+func (r *Reader) Position() Position { return r.pos }
+
+// Close closes the file.
+func (r *Reader) Close() error {
+	if r.f == nil {
+		return nil
+	}
+	f := r.f
+	r.f, r.buf = nil, nil
+	return f.Close()
+}
+
+// Next returns the next line, or [io.EOF] when there is none yet: a later call
+// may find one.
+func (r *Reader) Next() (Line, error) {
+	for {
+		if r.f == nil {
+			if err := r.locate(); err != nil {
+				return Line{}, err
+			}
+		}
+		n := bytes.IndexByte(r.buf, '\n')
+		if n < 0 {
+			if more, err := r.fill(); err != nil {
+				return Line{}, err
+			} else if !more {
+				return Line{}, io.EOF
+			}
+			continue
+		}
+		line := r.buf[:n]
+		r.buf = r.buf[n+1:]
+		r.pos.Offset += int64(n) + 1
+		seq, _, _, _, ok := splitLine(line)
+		if !ok || n >= MaxLine {
+			r.skipped++
+			continue
+		}
+		if seq <= r.pos.Seq {
+			continue // read before, in a file that has moved
+		}
+		if r.pos.Seq > 0 && seq > r.pos.Seq+1 {
+			r.missing += seq - r.pos.Seq - 1
+		}
+		r.pos.Seq = seq
+		return Line{Seq: seq, Bytes: line, After: r.pos}, nil
+	}
+}
+
+// fill reads at the position. What stood in the buffer is read again, because
+// an unfinished line may have been cut off and replaced since. It returns
+// false at the end of the trail.
+func (r *Reader) fill() (bool, error) {
+	for again := false; ; again = true {
+		n, err := r.f.ReadAt(r.room, r.pos.Offset)
+		if err != nil && err != io.EOF {
+			return false, fmt.Errorf("read audit file: %w", err)
+		}
+		r.buf = r.room[:n]
+		if bytes.IndexByte(r.buf, '\n') >= 0 {
+			return true, nil
+		}
+		if n == len(r.room) {
+			// No line is this long: pass over it piece by piece, up to its end.
+			r.pos.Offset += int64(n)
+			continue
+		}
+		r.buf = nil
+		// The end of this file. It is the end of the trail unless the file has
+		// been rotated, and then everything is in it: look once more.
+		current, err := os.Stat(r.path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return false, fmt.Errorf("read audit file: %w", err)
+		}
+		if err == nil {
+			ours, err := r.f.Stat()
+			if err != nil {
+				return false, fmt.Errorf("read audit file: %w", err)
+			}
+			if os.SameFile(current, ours) {
+				if ours.Size() < r.pos.Offset {
+					return r.lostPlace()
+				}
+				return false, nil
+			}
+		}
+		if again {
+			return r.advance()
+		}
+	}
+}
+
+// lostPlace looks for the place again: the file is shorter than what was read.
+func (r *Reader) lostPlace() (bool, error) {
+	if err := r.Close(); err != nil {
+		return false, err
+	}
+	return true, r.locate()
+}
+
+// advance goes to the next file, if there is one.
+func (r *Reader) advance() (bool, error) {
+	files, err := trail(r.path)
+	if err != nil {
+		return false, err
+	}
+	for _, f := range files {
+		if f.First > r.pos.File && f.First > r.pos.Seq {
+			return true, r.open(f, 0)
+		}
+	}
+	if len(files) > 0 && files[len(files)-1].First <= r.pos.File {
+		return r.lostPlace()
+	}
+	return false, nil
+}
+
+// locate opens the file that the position is in, or the one that comes next.
+func (r *Reader) locate() error {
+	files, err := trail(r.path)
+	if err != nil {
+		return err
+	}
+	if len(files) == 0 {
+		return io.EOF
+	}
+	if r.pos == (Position{}) {
+		return r.open(files[0], 0)
+	}
+	for _, f := range files {
+		if f.First != r.pos.File {
+			continue
+		}
+		if err := r.open(f, r.pos.Offset); err != nil {
+			return err
+		}
+		if r.standsAfter(r.pos.Seq) {
+			return nil
+		}
+		if err := r.Close(); err != nil {
+			return err
+		}
+	}
+	// The file is gone or is another one. Numbers tell where to go on, unless
+	// they have started again.
+	last, err := endOf(files[len(files)-1].Path)
+	if err != nil {
+		return err
+	}
+	if last < r.pos.Seq {
+		r.restarts++
+		r.pos = Position{}
+		return r.open(files[0], 0)
+	}
+	best := files[0]
+	for _, f := range files {
+		if f.First <= r.pos.Seq+1 {
+			best = f
+		}
+	}
+	return r.open(best, 0)
+}
+
+func (r *Reader) open(file Rotated, offset int64) error {
+	f, err := os.Open(file.Path)
+	if err != nil {
+		return fmt.Errorf("open audit file: %w", err)
+	}
+	if first, ok := firstSeq(f); !ok || first != file.First {
+		// Rotated between the listing and the opening; the next call finds it.
+		_ = f.Close()
+		return io.EOF
+	}
+	if r.f != nil {
+		if err := r.f.Close(); err != nil {
+			return errors.Join(err, f.Close())
+		}
+	}
+	r.f, r.buf = f, nil
+	r.pos.File, r.pos.Offset = file.First, offset
+	return nil
+}
+
+// standsAfter tells whether the line before the position has this number.
+func (r *Reader) standsAfter(seq uint64) bool {
+	if r.pos.Offset == 0 {
+		return true
+	}
+	n := min(r.pos.Offset, MaxLine+1)
+	before := r.room[:n]
+	if _, err := r.f.ReadAt(before, r.pos.Offset-n); err != nil || before[n-1] != '\n' {
+		return false
+	}
+	before = before[:n-1]
+	before = before[bytes.LastIndexByte(before, '\n')+1:]
+	got, ok := leadingSeq(before[:min(len(before), 64)])
+	return ok && got == seq
+}
+
+// trail lists the files of the audit trail whose current file is path, oldest
+// first. Files without a whole first line are left out.
+func trail(path string) ([]Rotated, error) {
+	files, err := ListRotated(path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return files, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open audit file: %w", err)
+	}
+	defer f.Close()
+	if first, ok := firstSeq(f); ok {
+		files = append(files, Rotated{Path: path, First: first})
+	}
+	return files, nil
+}
+
+func firstSeq(f io.ReaderAt) (uint64, bool) {
+	var head [64]byte
+	n, err := f.ReadAt(head[:], 0)
+	if err != nil && err != io.EOF {
+		return 0, false
+	}
+	return leadingSeq(head[:n])
+}
+
+// endOf returns the number of a file's last whole line.
+func endOf(path string) (uint64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, fmt.Errorf("open audit file: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	end, err := lastLine(f, info.Size())
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", path, err)
+	}
+	return end.seq, nil
+}

@@ -1,0 +1,108 @@
+package audit
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// maxKeyFile bounds a key file.
+const maxKeyFile = 16 << 10
+
+// signer signs checkpoints.
+type signer struct {
+	key ed25519.PrivateKey
+	id  string
+}
+
+// checkpointText is what a checkpoint's signature covers: that the line with
+// this number follows the hash, and with it all lines before.
+func checkpointText(seq uint64, prev Hash) []byte {
+	b := append([]byte(nil), "svc audit checkpoint 1\n"...)
+	b = binary.BigEndian.AppendUint64(b, seq)
+	return append(b, prev[:]...)
+}
+
+func (s *signer) sign(seq uint64, prev Hash) (id, sig string) {
+	return s.id, base64.RawStdEncoding.EncodeToString(ed25519.Sign(s.key, checkpointText(seq, prev)))
+}
+
+// keyID names a public key: the first 8 bytes of its SHA-256, in hex.
+func keyID(key ed25519.PublicKey) string {
+	sum := sha256.Sum256(key)
+	return hex.EncodeToString(sum[:8])
+}
+
+// loadSigner reads an Ed25519 private key: PEM, PKCS#8, readable by its owner
+// alone.
+func loadSigner(path string) (*signer, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("audit.checkpoint_key_file: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("audit.checkpoint_key_file: %s has mode %04o; use chmod 600 %s", path, info.Mode().Perm(), path)
+	}
+	block, err := readPEM(path, "PRIVATE KEY")
+	if err != nil {
+		return nil, fmt.Errorf("audit.checkpoint_key_file: %w", err)
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block)
+	if err != nil {
+		return nil, fmt.Errorf("audit.checkpoint_key_file: %s does not hold a PKCS#8 key", path)
+	}
+	key, ok := parsed.(ed25519.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("audit.checkpoint_key_file: %s does not hold an Ed25519 key", path)
+	}
+	public, _ := key.Public().(ed25519.PublicKey)
+	return &signer{key: key, id: keyID(public)}, nil
+}
+
+// LoadPublicKey reads the Ed25519 key that checks checkpoints: PEM, SPKI.
+func LoadPublicKey(path string) (ed25519.PublicKey, error) {
+	block, err := readPEM(path, "PUBLIC KEY")
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := x509.ParsePKIXPublicKey(block)
+	if err != nil {
+		return nil, fmt.Errorf("%s does not hold a public key", path)
+	}
+	key, ok := parsed.(ed25519.PublicKey)
+	if !ok {
+		return nil, fmt.Errorf("%s does not hold an Ed25519 key", path)
+	}
+	return key, nil
+}
+
+func readPEM(path, kind string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	buf := make([]byte, maxKeyFile+1)
+	n := 0
+	for n < len(buf) {
+		m, err := f.Read(buf[n:])
+		if n += m; err != nil {
+			break
+		}
+	}
+	if n > maxKeyFile {
+		return nil, fmt.Errorf("%s is too large for a key", path)
+	}
+	block, _ := pem.Decode(buf[:n])
+	if block == nil || block.Type != kind {
+		return nil, errors.New(path + " does not hold a PEM block of type " + kind)
+	}
+	return block.Bytes, nil
+}

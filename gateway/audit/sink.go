@@ -1,0 +1,174 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// sinkGrace is how long a sink may take to deliver what it holds when the log
+// is closed.
+const sinkGrace = 2 * time.Second
+
+// deliverer sends lines somewhere. The lines have no line feed.
+type deliverer interface {
+	deliver(ctx context.Context, lines [][]byte) error
+	close()
+}
+
+// sink copies lines to a remote place. It never makes the log wait: lines that
+// find the buffer full are dropped and counted (gateway specification,
+// Events).
+type sink struct {
+	to      deliverer
+	cfg     SinkConfig
+	log     *slog.Logger
+	lines   chan []byte
+	dropped atomic.Uint64
+
+	cancel context.CancelFunc
+	quit   chan struct{}
+	ended  chan struct{}
+	once   sync.Once
+}
+
+func newSinks(cfgs []SinkConfig, log *slog.Logger) []*sink {
+	var sinks []*sink
+	for _, cfg := range cfgs {
+		var to deliverer
+		switch cfg.Type {
+		case SinkHTTP:
+			to = newHTTPSink(cfg)
+		case SinkSyslog:
+			to = newSyslogSink(cfg)
+		default:
+			continue // refused by Config.Validate
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		s := &sink{
+			to: to, cfg: cfg, log: log,
+			lines:  make(chan []byte, cfg.Buffer),
+			cancel: cancel,
+			quit:   make(chan struct{}), ended: make(chan struct{}),
+		}
+		go s.run(ctx)
+		sinks = append(sinks, s)
+	}
+	return sinks
+}
+
+func sameSinks(a, b []SinkConfig) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		x, y := a[i], b[i]
+		if x.Type != y.Type || x.URL != y.URL || x.Buffer != y.Buffer || x.Batch != y.Batch ||
+			x.Timeout != y.Timeout || !maps.Equal(x.Headers, y.Headers) {
+			return false
+		}
+	}
+	return true
+}
+
+// send queues a copy of each line of out.
+func (s *sink) send(out []byte) {
+	shared := bytes.Clone(out)
+	for len(shared) > 0 {
+		n := bytes.IndexByte(shared, '\n')
+		if n < 0 {
+			return
+		}
+		select {
+		case s.lines <- shared[:n:n]:
+		default:
+			s.dropped.Add(1)
+		}
+		shared = shared[n+1:]
+	}
+}
+
+// close stops the sink after at most grace and returns how many lines it
+// dropped in its life, those it still held included.
+func (s *sink) close(grace time.Duration) uint64 {
+	s.once.Do(func() {
+		close(s.quit)
+		timer := time.AfterFunc(grace, s.cancel)
+		<-s.ended
+		timer.Stop()
+		s.cancel()
+		s.to.close()
+	})
+	return s.dropped.Load()
+}
+
+// run delivers in batches until the sink is closed. A delivery that fails is
+// tried again with growing pauses; meanwhile the buffer fills and overflows.
+func (s *sink) run(ctx context.Context) {
+	defer close(s.ended)
+	batch := make([][]byte, 0, s.cfg.Batch)
+	for {
+		batch = batch[:0]
+		select {
+		case line := <-s.lines:
+			batch = append(batch, line)
+		case <-s.quit:
+			select {
+			case line := <-s.lines:
+				batch = append(batch, line)
+			default:
+				return
+			}
+		}
+	more:
+		for len(batch) < s.cfg.Batch {
+			select {
+			case line := <-s.lines:
+				batch = append(batch, line)
+			default:
+				break more
+			}
+		}
+		if !s.deliver(ctx, batch) {
+			s.dropped.Add(uint64(len(batch) + len(s.lines)))
+			return
+		}
+	}
+}
+
+// deliver tries until it succeeds or ctx ends.
+func (s *sink) deliver(ctx context.Context, batch [][]byte) bool {
+	const longest = 15 * time.Second
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, longest) {
+		attempt, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+		err := s.to.deliver(attempt, batch)
+		cancel()
+		if err == nil {
+			return true
+		}
+		if pause == 100*time.Millisecond {
+			s.log.Warn("an audit sink does not take lines", "type", s.cfg.Type, "error", err)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// DroppedRecords returns how many lines remote sinks have dropped since the
+// log was opened (gateway specification, /readyz audit_sink_dropped_records).
+func (l *Log) DroppedRecords() uint64 {
+	n := l.dropped.Load()
+	if sinks := l.sinks.Load(); sinks != nil {
+		for _, s := range *sinks {
+			n += s.dropped.Load()
+		}
+	}
+	return n
+}

@@ -18,7 +18,7 @@ func wirePolicy(p store.Policy) api.Policy {
 // wireCondition shows the fields of the condition's type; a pii_detected that
 // means any entity says so with an empty list.
 func wireCondition(k store.PolicyCondition) api.Condition {
-	out := api.Condition{Type: k.Type, Threshold: k.Threshold, Entities: k.Entities, Glob: k.ToolName}
+	out := api.Condition{Type: k.Type, Threshold: k.Threshold, Entities: k.Entities, ToolName: k.ToolName}
 	if k.Type == "pii_detected" && out.Entities == nil {
 		out.Entities = []string{}
 	}
@@ -29,7 +29,7 @@ func storeCondition(k *api.Condition) *store.PolicyCondition {
 	if k == nil {
 		return nil
 	}
-	return &store.PolicyCondition{Type: k.Type, Threshold: k.Threshold, Entities: k.Entities, ToolName: k.Glob}
+	return &store.PolicyCondition{Type: k.Type, Threshold: k.Threshold, Entities: k.Entities, ToolName: k.ToolName}
 }
 
 // listPolicies serves GET /api/policies.

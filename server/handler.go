@@ -37,19 +37,22 @@ type call struct {
 	keep   []byte // what a retry gets instead of body, where they differ
 }
 
-// writer notes whether an answer has begun.
+// writer notes whether an answer has begun, and with which status.
 type writer struct {
 	http.ResponseWriter
-	began bool
+	began  bool
+	status int
 }
 
 func (w *writer) WriteHeader(status int) {
-	w.began = true
+	w.began, w.status = true, status
 	w.ResponseWriter.WriteHeader(status)
 }
 
 func (w *writer) Write(b []byte) (int, error) {
-	w.began = true
+	if !w.began {
+		w.began, w.status = true, http.StatusOK
+	}
 	return w.ResponseWriter.Write(b)
 }
 
@@ -60,6 +63,8 @@ func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // the path.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, res *resource) {
 	c := &call{Request: r, w: &writer{ResponseWriter: w}, id: w.Header().Get("X-Request-Id"), now: s.now()}
+	began := time.Now()
+	defer func() { s.metrics.served(c, c.w.status, time.Since(began)) }()
 	defer s.recover(c)
 	if res != nil {
 		c.route = res.methods[r.Method]

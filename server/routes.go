@@ -75,6 +75,14 @@ func routes() []route {
 		{method: "POST", path: "/api/keys", keys: admins, team: []string{"keys:write"}, once: true, handle: (*Server).createKey},
 		{method: "DELETE", path: "/api/keys/{id}", keys: admins, team: []string{"keys:write"}, handle: (*Server).deleteKey},
 
+		{method: "GET", path: "/api/traces", keys: readers, team: []string{"traces:read"}, handle: (*Server).listTraces},
+		{method: "POST", path: "/api/traces", keys: ingests, window: ingestWindow, handle: (*Server).ingestTraces},
+		{method: "GET", path: "/api/traces/{id}", keys: readers, team: []string{"traces:read"}, handle: (*Server).getTrace},
+		{method: "GET", path: "/api/traces/stats", keys: readers, team: []string{"traces:read"}, handle: (*Server).traceStats},
+		{method: "GET", path: streamPath, keys: readers, team: []string{"traces:read"}, handle: (*Server).streamTraces},
+		{method: "POST", path: "/api/otlp/v1/traces", keys: ingests, window: ingestWindow, handle: (*Server).ingestOTLP},
+		{method: "GET", path: "/api/governance", keys: ingests, window: ingestWindow, handle: (*Server).governance},
+
 		{method: "POST", path: "/api/auth/webhook", window: addressWindow, open: true, handle: (*Server).receiveWebhook},
 	}
 }

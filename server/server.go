@@ -26,6 +26,8 @@ import (
 	"time"
 
 	"svc/server/api"
+	"svc/server/otlp"
+	"svc/server/pricing"
 	"svc/store"
 )
 
@@ -53,6 +55,9 @@ type Options struct {
 	// WebhookSecret is the shared secret of the identity provider; empty means
 	// that the webhook receiver refuses everything.
 	WebhookSecret string
+	// Pricing prices traces that come without a cost; nil means the embedded
+	// table.
+	Pricing *pricing.Table
 }
 
 // Server is the control plane as an http.Handler. It is safe for concurrent
@@ -67,6 +72,11 @@ type Server struct {
 	api       *windows // requests per tenant
 	ingest    *windows // ingest requests per tenant
 	addresses *windows // requests per client address without a valid key
+
+	prices  *pricing.Table
+	otlp    *otlp.Assembler
+	streams *streams
+	metrics *metrics
 
 	// scopesMu makes reading a team's scopes and replacing them one step, so
 	// that nobody restores what was taken away in between.
@@ -93,6 +103,13 @@ func New(o Options) (*Server, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	if s.prices = o.Pricing; s.prices == nil {
+		var err error
+		if s.prices, err = pricing.Default(); err != nil {
+			return nil, fmt.Errorf("server: %w", err)
+		}
+	}
+	s.otlp, s.streams, s.metrics = otlp.NewAssembler(s.prices), newStreams(), newMetrics()
 	limit, ingest := o.RateLimit, o.IngestRateLimit
 	if limit == 0 {
 		limit = DefaultRateLimit

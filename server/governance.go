@@ -1,0 +1,86 @@
+package server
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"net/http"
+	"slices"
+	"strings"
+
+	"svc/server/api"
+	"svc/store"
+)
+
+// governance serves GET /api/governance: what gateways enforce. The ETag is
+// of the bundle's content, so a gateway that asks often is told 304 until a
+// policy changes or a budget is exceeded or reset.
+func (s *Server) governance(c *call) error {
+	on := true
+	policies, _, err := c.tenant.ListPolicies(c.Context(), store.PolicyFilter{Enabled: &on}, store.Page{})
+	if err != nil {
+		return err
+	}
+	slices.Reverse(policies) // lists are newest first; policies apply oldest first
+	budgets, err := c.tenant.ListBudgets(c.Context())
+	if err != nil {
+		return err
+	}
+	key, err := c.tenant.RedactionKey(c.Context())
+	if err != nil {
+		return err
+	}
+	bundle := api.Governance{
+		Policies: each(policies, func(p store.Policy) api.GovernancePolicy {
+			return api.GovernancePolicy{
+				ID: p.ID, Name: p.Name, Phase: p.Phase, On: p.On, Condition: wireCondition(p.Condition),
+				Action: p.Action, RedactionStrategy: p.RedactionStrategy, CreatedAt: p.CreatedAt.UTC(),
+			}
+		}),
+		Budgets: make([]api.BudgetState, 0, len(budgets)),
+		HashKey: base64.StdEncoding.EncodeToString(key),
+	}
+	for _, b := range budgets {
+		from, to := b.Period.Window(c.now)
+		spent, err := c.tenant.Spend(c.Context(), b.AgentID, from, to)
+		if err != nil {
+			return err
+		}
+		bundle.Budgets = append(bundle.Budgets, api.BudgetState{
+			ID: b.ID, AgentID: b.AgentID, AgentName: b.AgentName, Period: string(b.Period),
+			Exceeded: spent >= b.Limit, ResetAt: to,
+		})
+	}
+	return c.tagged(bundle)
+}
+
+// tagged answers with v and an ETag of its content, or 304 to a client that
+// has it.
+func (c *call) tagged(v any) error {
+	body := encode(v)
+	digest := sha256.Sum256(body)
+	tag := `"` + hex.EncodeToString(digest[:16]) + `"`
+	h := c.w.Header()
+	h.Set("ETag", tag)
+	h.Set("Cache-Control", "private, no-cache")
+	if matches(c.Header.Values("If-None-Match"), tag) {
+		c.w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	c.status, c.body = http.StatusOK, body
+	return nil
+}
+
+// matches reports whether an If-None-Match names the tag (RFC 9110, weak
+// comparison).
+func matches(headers []string, tag string) bool {
+	for _, header := range headers {
+		for one := range strings.SplitSeq(header, ",") {
+			one = strings.TrimSpace(one)
+			if one == "*" || strings.TrimPrefix(one, "W/") == tag {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,252 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"svc/server/api"
+	"svc/server/otlp"
+	"svc/store"
+)
+
+// ingestBody is the body of POST /api/traces: one trace, or several under
+// traces.
+type ingestBody struct {
+	api.TraceInput
+	Traces *traceList `json:"traces"`
+}
+
+// traceList bounds a batch while it is read: the shortest trace, {}, becomes
+// several hundred bytes of memory.
+type traceList struct {
+	items []api.TraceInput
+	count int // with those beyond the bound, which are skipped
+}
+
+// UnmarshalJSONFrom reads an array of traces.
+func (l *traceList) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	if d.PeekKind() != '[' {
+		return errNotList
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return err
+	}
+	for d.PeekKind() != ']' {
+		l.count++
+		if l.count > api.MaxTraceBatch {
+			if err := d.SkipValue(); err != nil {
+				return err
+			}
+			continue
+		}
+		l.items = append(l.items, api.TraceInput{})
+		if err := json.UnmarshalDecode(d, &l.items[len(l.items)-1]); err != nil {
+			return err
+		}
+	}
+	_, err := d.ReadToken()
+	return err
+}
+
+var errNotList = errors.New("must be an array")
+
+// Validate checks the one trace, or all of the batch.
+func (b *ingestBody) Validate() map[string]string {
+	if b.Traces == nil {
+		return b.TraceInput.Validate()
+	}
+	if n := b.Traces.count; n > api.MaxTraceBatch {
+		return map[string]string{"traces": fmt.Sprintf("must have 1 to %d entries, has %d", api.MaxTraceBatch, n)}
+	}
+	batch := api.TraceBatch{Traces: b.Traces.items}
+	if batch.Traces == nil {
+		batch.Traces = []api.TraceInput{}
+	}
+	return batch.Validate()
+}
+
+// ingestTraces serves POST /api/traces: all of the batch is durable before it
+// answers, or nothing of it is kept.
+func (s *Server) ingestTraces(c *call) error {
+	if err := plainBody(c); err != nil {
+		return err
+	}
+	body, err := c.payload(api.MaxIngestBody)
+	if err != nil {
+		return err
+	}
+	var in ingestBody
+	if err := decodeStrict(body, &in); err != nil {
+		return err
+	}
+	if wrong := in.Validate(); len(wrong) > 0 {
+		return invalid(wrong)
+	}
+	inputs := []api.TraceInput{in.TraceInput}
+	if in.Traces != nil {
+		inputs = in.Traces.items
+	}
+	result, err := s.store1000(c.Context(), c.tenant, inputs)
+	if err != nil {
+		var se *store.Error
+		if in.Traces == nil && errors.As(err, &se) {
+			err = unindexed(se)
+		}
+		return err
+	}
+	return c.data(http.StatusCreated, result)
+}
+
+// plainBody refuses a compressed body where the endpoint takes none.
+func plainBody(c *call) error {
+	if e := c.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+		return invalidField("Content-Encoding", "is not supported on this endpoint; send plain JSON")
+	}
+	return nil
+}
+
+// unindexed renames the fields of an error about a batch of one: its sender
+// knows of no batch.
+func unindexed(e *store.Error) *store.Error {
+	out := &store.Error{Kind: e.Kind, Message: e.Message, Fields: make(map[string]string, len(e.Fields))}
+	for field, problem := range e.Fields {
+		out.Fields[strings.TrimPrefix(field, "traces[0].")] = problem
+	}
+	return out
+}
+
+// ingestOTLP serves POST /api/otlp/v1/traces: what an OpenTelemetry exporter
+// sends with nothing but its endpoint and a header set. Traces of one request
+// may be committed in several steps; they are idempotent by their ids, so an
+// exporter that sends again after an error changes nothing twice.
+func (s *Server) ingestOTLP(c *call) error {
+	format, err := otlp.ParseContentType(c.Header.Get("Content-Type"))
+	if err != nil {
+		return badOTLP(err)
+	}
+	packed, err := c.payload(api.MaxIngestBody)
+	if err != nil {
+		return err
+	}
+	body, err := otlp.Unpack(c.Header.Get("Content-Encoding"), packed, api.MaxIngestBody)
+	if err != nil {
+		return badOTLP(err)
+	}
+	batch, err := otlp.Decode(format, body)
+	if err != nil {
+		return badOTLP(err)
+	}
+	result := s.otlp.Assemble(c.tenant.ID(), batch)
+	if _, err := s.store1000(c.Context(), c.tenant, result.Traces); err != nil {
+		return err
+	}
+	why := ""
+	if result.Rejected > 0 {
+		why = fmt.Sprintf("%d of %d spans have ids, parents or times that make no sense", result.Rejected, batch.Spans)
+	}
+	c.raw(http.StatusOK, format.ContentType(), otlp.Response(format, result.Rejected, why))
+	return nil
+}
+
+// badOTLP is a 400. Errors of the API are JSON everywhere; exporters log the
+// text and look at the status only.
+func badOTLP(err error) error {
+	return &failure{http.StatusBadRequest, err.Error(), nil}
+}
+
+// raw sends an answer that is not JSON of ours.
+func (c *call) raw(status int, contentType string, body []byte) {
+	h := c.w.Header()
+	if contentType != "" {
+		h.Set("Content-Type", contentType)
+	}
+	c.w.WriteHeader(status)
+	_, _ = c.w.Write(body) // the client has gone; there is nobody to tell
+}
+
+// store1000 stores traces that have been checked, as many at a time as the
+// store takes.
+func (s *Server) store1000(ctx context.Context, t store.Traces, inputs []api.TraceInput) (api.IngestResult, error) {
+	var total api.IngestResult
+	for len(inputs) > 0 {
+		n := min(len(inputs), store.MaxIngestBatch)
+		batch := make([]store.Trace, n)
+		for i := range batch {
+			s.fromWire(&batch[i], &inputs[i])
+		}
+		inputs = inputs[n:]
+		r, err := t.Ingest(ctx, batch)
+		if err != nil {
+			return total, err
+		}
+		total.Accepted += r.Accepted
+		total.Duplicates += r.Duplicates
+		total.Expired += r.Expired
+	}
+	s.metrics.ingested(total)
+	return total, nil
+}
+
+// fromWire makes a trace of its input. A trace without a cost is priced; one
+// that a policy blocked is an error.
+func (s *Server) fromWire(t *store.Trace, in *api.TraceInput) {
+	*t = store.Trace{
+		ID: in.ID, AgentID: in.AgentID, AgentName: in.AgentName,
+		Status: store.TraceStatus(in.Status), Blocked: in.Blocked,
+		Environment: in.Environment, SessionID: in.SessionID,
+		ModelProvider: in.ModelProvider, ModelName: in.ModelName, ToolName: in.ToolName,
+		InputTokens: in.InputTokens, OutputTokens: in.OutputTokens,
+		Duration:       duration(in.DurationMs),
+		InjectionScore: in.InjectionScore,
+		PIIDetected:    in.PIIDetected,
+		CreatedAt:      in.CreatedAt.UTC(),
+	}
+	if in.Blocked {
+		t.Status = store.TraceError
+	}
+	if in.CreatedAt.IsZero() {
+		t.CreatedAt = time.Time{}
+	}
+	if in.CostUSD != nil {
+		t.Cost, _ = store.DollarsToNano(*in.CostUSD) // checked by Validate
+	} else if nano, ok := s.prices.Cost(in.ModelProvider, in.ModelName, in.InputTokens, in.OutputTokens); ok {
+		t.Cost = store.NanoUSD(nano)
+	}
+	if len(in.PoliciesFired) > 0 {
+		t.PoliciesFired = make([]store.PolicyFired, len(in.PoliciesFired))
+		for i, p := range in.PoliciesFired {
+			t.PoliciesFired[i] = store.PolicyFired(p)
+		}
+	}
+	if len(in.QualityScores) > 0 {
+		t.QualityScores = make([]store.QualityScore, len(in.QualityScores))
+		for i, q := range in.QualityScores {
+			t.QualityScores[i] = store.QualityScore(q)
+		}
+	}
+	if len(in.Spans) > 0 {
+		t.Spans = make([]store.Span, len(in.Spans))
+		for i, sp := range in.Spans {
+			t.Spans[i] = store.Span{Stage: sp.Stage, Duration: duration(sp.DurationMs)}
+		}
+	}
+}
+
+// duration turns milliseconds of the wire, which Validate has bounded, into a
+// duration.
+func duration(ms float64) time.Duration {
+	return time.Duration(math.Round(ms * float64(time.Millisecond)))
+}
+
+// milliseconds is a duration as the wire shows it.
+func milliseconds(d time.Duration) float64 {
+	return float64(d) / float64(time.Millisecond)
+}

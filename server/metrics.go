@@ -1,0 +1,85 @@
+package server
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"svc/server/api"
+)
+
+// metrics are the figures of the control plane, in a registry of their own.
+// Labels come from the route table and from documented statuses, never from
+// the wire: their number is bounded.
+type metrics struct {
+	registry    *prometheus.Registry
+	requests    *prometheus.CounterVec
+	seconds     *prometheus.HistogramVec
+	traces      *prometheus.CounterVec
+	streams     prometheus.Gauge
+	slowStreams prometheus.Counter
+}
+
+func newMetrics() *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "svc_http_requests_total", Help: "Requests under /api by route, method and status.",
+		}, []string{"route", "method", "status"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "svc_http_request_duration_seconds", Help: "Time to answer requests under /api; streams are left out.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10},
+		}, []string{"route", "method"}),
+		traces: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "svc_traces_ingested_total", Help: "Traces taken in, by what became of them.",
+		}, []string{"outcome"}),
+		streams: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "svc_trace_streams", Help: "Open streams of traces.",
+		}),
+		slowStreams: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "svc_trace_streams_cut_total", Help: "Streams of traces that were ended because their reader was too slow.",
+		}),
+	}
+	m.registry.MustRegister(m.requests, m.seconds, m.traces, m.streams, m.slowStreams,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	for _, outcome := range []string{"accepted", "duplicate", "expired"} {
+		m.traces.WithLabelValues(outcome)
+	}
+	return m
+}
+
+// ingested counts the traces of one request.
+func (m *metrics) ingested(r api.IngestResult) {
+	m.traces.WithLabelValues("accepted").Add(float64(r.Accepted))
+	m.traces.WithLabelValues("duplicate").Add(float64(r.Duplicates))
+	m.traces.WithLabelValues("expired").Add(float64(r.Expired))
+}
+
+// served counts a request that has been answered.
+func (m *metrics) served(c *call, status int, took time.Duration) {
+	route, method := "unmatched", "other"
+	if c.route != nil {
+		route, method = c.route.path, c.route.method
+	}
+	m.requests.WithLabelValues(route, method, strconv.Itoa(status)).Inc()
+	if route != streamPath {
+		m.seconds.WithLabelValues(route, method).Observe(took.Seconds())
+	}
+}
+
+// streamPath is the one route whose requests last as long as they like.
+const streamPath = "/api/traces/stream"
+
+// Metrics returns the handler of the figures, in Prometheus's text format. It
+// asks for no key and is for a listener of its own.
+func (s *Server) Metrics() http.Handler {
+	return promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{})
+}
+
+// Registry is where background work that belongs to the same process adds its
+// figures.
+func (s *Server) Registry() prometheus.Registerer { return s.metrics.registry }

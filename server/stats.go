@@ -1,0 +1,49 @@
+package server
+
+import (
+	"net/http"
+
+	"svc/server/api"
+	"svc/store"
+)
+
+// traceStats serves GET /api/traces/stats, which stands at top level. The
+// literal path wins over an identifier.
+func (s *Server) traceStats(c *call) error {
+	q := c.query()
+	period := q.enum("period", api.DefaultStatsPeriod, api.StatsPeriods)
+	by := store.GroupBy(q.enum("groupBy", "", api.GroupBys))
+	agentID := q.text("agentId")
+	if err := q.err(); err != nil {
+		return err
+	}
+	stats, err := c.tenant.Stats(c.Context(), store.StatsQuery{
+		From: c.now.Add(-lookBacks[period]), To: c.now, AgentID: agentID, GroupBy: by,
+	})
+	if err != nil {
+		return err
+	}
+	return c.bare(http.StatusOK, api.TraceStats{
+		Period:  period,
+		Summary: wireSummary(stats.Summary),
+		Groups: each(stats.Groups, func(g store.StatsGroup) api.StatsGroup {
+			return api.StatsGroup{
+				GroupKey:   groupKey(by, g),
+				TraceCount: g.Traces, TotalCostUSD: g.Cost.USD(), ErrorRatePercent: g.ErrorRatePercent(),
+				AvgDurationMs: milliseconds(g.AvgDuration()),
+				P50DurationMs: milliseconds(g.P50), P95DurationMs: milliseconds(g.P95), P99DurationMs: milliseconds(g.P99),
+			}
+		}),
+	})
+}
+
+// wireSummary shows totals; those of no traces are all zero.
+func wireSummary(t store.Totals) api.StatsSummary {
+	return api.StatsSummary{
+		TotalTraces: t.Traces, SuccessCount: t.Traces - t.Errors, ErrorCount: t.Errors,
+		ErrorRatePercent: t.ErrorRatePercent(),
+		TotalInputTokens: t.InputTokens, TotalOutputTokens: t.OutputTokens, TotalCostUSD: t.Cost.USD(),
+		AvgDurationMs: milliseconds(t.AvgDuration()),
+		P50DurationMs: milliseconds(t.P50), P95DurationMs: milliseconds(t.P95), P99DurationMs: milliseconds(t.P99),
+	}
+}

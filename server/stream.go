@@ -1,0 +1,183 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"svc/store"
+)
+
+// How streams of traces behave.
+const (
+	// streamTick is how often a stream with nothing to send looks whether its
+	// key is still good.
+	streamTick = time.Second
+	// streamKeepAlive is how long a stream is silent at most.
+	streamKeepAlive = 15 * time.Second
+	// streamPatience is how long one write to a client may take.
+	streamPatience = 10 * time.Second
+	// streamLag is how many commits a reader may fall behind.
+	streamLag = 10_000
+	// streamRetry is what clients are told to wait before they reconnect.
+	streamRetry = "retry: 2000\n"
+	// maxStreams bounds the open streams of a tenant.
+	maxStreams = 64
+)
+
+// streams counts the open streams of each tenant, and ends them all.
+type streams struct {
+	mu       sync.Mutex
+	open     map[string]int
+	draining chan struct{}
+	drained  sync.Once
+}
+
+func newStreams() *streams {
+	return &streams{open: make(map[string]int), draining: make(chan struct{})}
+}
+
+func (st *streams) enter(tenant string) bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.open[tenant] >= maxStreams {
+		return false
+	}
+	st.open[tenant]++
+	return true
+}
+
+func (st *streams) leave(tenant string) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.open[tenant]--; st.open[tenant] == 0 {
+		delete(st.open, tenant)
+	}
+}
+
+// Drain ends the streams that are open and those that begin later, so that a
+// server can be shut down without cutting them. Their clients resume elsewhere
+// with Last-Event-ID.
+func (s *Server) Drain() { s.streams.drained.Do(func() { close(s.streams.draining) }) }
+
+// streamTraces serves GET /api/traces/stream: committed traces as server-sent
+// events, in commit order. Each event has the cursor to resume from as its id
+// and a Trace, as lists show it, as its data. A block without data carries the
+// cursor alone: at the start, so that a client that saw no trace can resume
+// without a gap too, and with keep-alives.
+func (s *Server) streamTraces(c *call) error {
+	q := c.query()
+	opts := store.StreamOptions{Filter: traceFilter(q), MaxLag: streamLag}
+	if err := q.err(); err != nil {
+		return err
+	}
+	if id := c.Header.Get("Last-Event-ID"); id != "" {
+		after, ok := store.ParseCursor(id)
+		if !ok {
+			return invalidField("Last-Event-ID", "must be the id of an event of this stream")
+		}
+		opts.After = &after
+	}
+	if !s.streams.enter(c.tenant.ID()) {
+		c.w.Header().Set("Retry-After", "10")
+		return &failure{http.StatusTooManyRequests, "too many open trace streams", nil}
+	}
+	defer s.streams.leave(c.tenant.ID())
+	ctx, cancel := context.WithCancel(c.Context())
+	defer cancel()
+	traces, err := c.tenant.StreamTraces(ctx, opts)
+	if err != nil {
+		return err
+	}
+	defer traces.Close()
+
+	h := c.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no")
+	c.w.WriteHeader(http.StatusOK)
+	out := &eventWriter{c: c, control: http.NewResponseController(c.w)}
+	if !out.send([]byte(streamRetry + "id: " + traces.Cursor().String() + "\n\n")) {
+		return nil
+	}
+	s.metrics.streams.Inc()
+	defer s.metrics.streams.Dec()
+	s.pump(ctx, c, traces, out)
+	return nil
+}
+
+// pump sends until the client leaves or lags, the key is no longer good, or
+// the server drains.
+func (s *Server) pump(ctx context.Context, c *call, traces store.TraceStream, out *eventWriter) {
+	spoken := time.Now()
+	for {
+		wait, cancel := context.WithTimeout(ctx, streamTick)
+		events, err := traces.Next(wait)
+		cancel()
+		select {
+		case <-s.streams.draining:
+			return
+		default:
+		}
+		switch {
+		case errors.Is(err, store.ErrTooSlow):
+			s.metrics.slowStreams.Inc()
+			out.send([]byte(": too far behind; resume with Last-Event-ID\n\n"))
+			return
+		case err != nil && (ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded)):
+			if ctx.Err() == nil && !errors.Is(err, store.ErrClosed) {
+				s.log.Error("trace stream ended", "request_id", c.id, "error", err)
+			}
+			return
+		}
+		if !s.stillGood(c) {
+			return
+		}
+		var block []byte
+		for i := range events {
+			block = append(block, "id: "...)
+			block = append(block, events[i].Cursor.String()...)
+			block = append(block, "\ndata: "...)
+			block = append(block, encode(wireTraceItem(events[i].Trace))...)
+			block = append(block, "\n\n"...)
+		}
+		if block == nil && time.Since(spoken) >= streamKeepAlive {
+			block = []byte(": keep-alive\nid: " + traces.Cursor().String() + "\n\n")
+		}
+		if block == nil {
+			continue
+		}
+		if !out.send(block) {
+			return
+		}
+		spoken = time.Now()
+	}
+}
+
+// stillGood asks again whether the stream's key may read traces: a key that
+// was deleted, or whose user or team lost the right, ends it.
+func (s *Server) stillGood(c *call) bool {
+	again := *c
+	if err := s.authenticate(&again); err != nil {
+		return false
+	}
+	return again.tenant.ID() == c.tenant.ID() && again.permit() == nil
+}
+
+// eventWriter writes to a client that may not be reading.
+type eventWriter struct {
+	c       *call
+	control *http.ResponseController
+}
+
+// send reports whether the client took the block in time.
+func (w *eventWriter) send(block []byte) bool {
+	// The server's own write timeout is for answers, not for streams.
+	_ = w.control.SetWriteDeadline(time.Now().Add(streamPatience)) // not every connection has deadlines
+	if _, err := w.c.w.Write(block); err != nil {
+		return false
+	}
+	return w.control.Flush() == nil
+}

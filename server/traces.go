@@ -1,0 +1,98 @@
+package server
+
+import (
+	"math"
+	"net/http"
+
+	"svc/server/api"
+	"svc/store"
+)
+
+// wireTraceItem is a trace as lists and streams show it: without quality
+// scores and spans.
+func wireTraceItem(t store.Trace) api.TraceItem {
+	return api.TraceItem{
+		ID: t.ID, AgentID: t.AgentID, AgentName: t.AgentName, Status: string(t.Status),
+		Environment: t.Environment, SessionID: t.SessionID,
+		ModelProvider: t.ModelProvider, ModelName: t.ModelName,
+		InputTokens: t.InputTokens, OutputTokens: t.OutputTokens,
+		CostUSD: t.Cost.USD(), DurationMs: milliseconds(t.Duration), InjectionScore: t.InjectionScore,
+		PIIDetected:   t.PIIDetected,
+		PoliciesFired: each(t.PoliciesFired, func(p store.PolicyFired) api.PolicyFired { return api.PolicyFired(p) }),
+		ToolName:      t.ToolName, Blocked: t.Blocked, CreatedAt: t.CreatedAt.UTC(),
+	}
+}
+
+// wireTrace is a trace as its single read shows it.
+func wireTrace(t store.Trace) api.Trace {
+	return api.Trace{
+		TraceItem:     wireTraceItem(t),
+		QualityScores: each(t.QualityScores, func(q store.QualityScore) api.QualityScore { return api.QualityScore(q) }),
+		Spans: each(t.Spans, func(s store.Span) api.Span {
+			return api.Span{Stage: s.Stage, DurationMs: milliseconds(s.Duration)}
+		}),
+	}
+}
+
+// traceFilter reads the filters that the list of traces and their stream
+// share.
+func traceFilter(q *query) store.TraceFilter {
+	f := store.TraceFilter{
+		AgentID:           q.text("agentId"),
+		Status:            store.TraceStatus(q.enum("status", "", api.TraceStatuses)),
+		Environment:       q.text("environment"),
+		MinCost:           q.money("minCostUsd"),
+		MaxCost:           q.money("maxCostUsd"),
+		MinInjectionScore: q.number("minInjectionScore", 0, 1),
+	}
+	if t := q.timestamp("startDate", false); t != nil {
+		f.Start = *t
+	}
+	if t := q.timestamp("endDate", true); t != nil {
+		f.End = *t
+	}
+	if !f.Start.IsZero() && !f.End.IsZero() && f.Start.After(f.End) {
+		q.bad("startDate", "must not be after endDate")
+	}
+	if f.MinCost != nil && f.MaxCost != nil && *f.MinCost > *f.MaxCost {
+		q.bad("minCostUsd", "must not be above maxCostUsd")
+	}
+	return f
+}
+
+// money returns an amount in dollars; nil when not given.
+func (q *query) money(name string) *store.NanoUSD {
+	usd := q.number(name, 0, store.MaxUSD)
+	if usd == nil {
+		return nil
+	}
+	n := store.NanoUSD(math.Round(*usd * 1e9))
+	return &n
+}
+
+// listTraces serves GET /api/traces.
+func (s *Server) listTraces(c *call) error {
+	q := c.query()
+	page, filter := q.page(api.DefaultLimit), traceFilter(q)
+	if err := q.err(); err != nil {
+		return err
+	}
+	traces, total, err := c.tenant.ListTraces(c.Context(), filter, page)
+	if err != nil {
+		return err
+	}
+	return paged(c, each(traces, wireTraceItem), total, page)
+}
+
+// getTrace serves GET /api/traces/:id.
+func (s *Server) getTrace(c *call) error {
+	id, err := c.pathID("trace")
+	if err != nil {
+		return err
+	}
+	t, err := c.tenant.GetTrace(c.Context(), id)
+	if err != nil {
+		return err
+	}
+	return c.data(http.StatusOK, wireTrace(t))
+}

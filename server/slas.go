@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"svc/server/api"
+	"svc/server/evaluate"
 	"svc/store"
 )
 
@@ -18,43 +19,14 @@ func wireSLA(ctx context.Context, t store.Tenant, target store.SLATarget, now ti
 	if err != nil {
 		return api.SLATarget{}, err
 	}
-	p99, rate, status := standing(target, stats.Summary)
+	standing := evaluate.Measure(&target, &stats.Summary)
 	return api.SLATarget{
 		ID: target.ID, Name: target.Name, AgentID: target.AgentID, AgentName: target.AgentName,
 		P99LatencyMs: target.P99LatencyMs, ErrorRatePercent: target.ErrorRatePercent,
 		EvaluationPeriod: target.EvaluationPeriod,
-		CurrentP99Ms:     p99, CurrentErrorRate: rate, Status: status,
+		CurrentP99Ms:     standing.P99Ms, CurrentErrorRate: standing.ErrorRate, Status: standing.Status,
 	}, nil
 }
-
-// standing measures what happened against a target. A request that a policy
-// blocked is no failure of the agent: it is left out of the error rate.
-func standing(target store.SLATarget, t store.Totals) (p99Ms, errorRate float64, status string) {
-	if t.Traces == 0 {
-		return 0, 0, "no_data"
-	}
-	p99Ms = float64(t.P99) / float64(time.Millisecond)
-	if served := t.Traces - t.Blocked; served > 0 {
-		errorRate = 100 * float64(t.Errors-t.Blocked) / float64(served)
-	}
-	status = "healthy"
-	for _, m := range []struct {
-		current float64
-		target  *float64
-	}{{p99Ms, target.P99LatencyMs}, {errorRate, target.ErrorRatePercent}} {
-		switch {
-		case m.target == nil:
-		case m.current > *m.target:
-			return p99Ms, errorRate, "breached"
-		case m.current > 0 && m.current >= atRisk**m.target:
-			status = "at_risk"
-		}
-	}
-	return p99Ms, errorRate, status
-}
-
-// atRisk is the share of a target from which on it is in danger: within 10 %.
-const atRisk = 0.9
 
 // listSLAs serves GET /api/costs/sla: data and total only.
 func (s *Server) listSLAs(c *call) error {

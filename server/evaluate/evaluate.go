@@ -1,0 +1,99 @@
+// Package evaluate is the background work of the control plane: the SLA
+// evaluator, which writes violations, and retention, which removes what is too
+// old. It owns when that is done and what counts as a breach; it leaves
+// statistics, storage and leases to the store.
+//
+// Each worker is a value whose Run blocks until its context ends. Of several
+// processes on one store the holder of a lease does the work; a lease outlives
+// a crash by its time to live and no longer. What was done is remembered in
+// the store, so a restart neither repeats nor skips.
+package evaluate
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"time"
+
+	"svc/store"
+)
+
+// Store is what background work needs of a store.
+type Store interface {
+	store.Leases
+	ListTenants(ctx context.Context) ([]store.TenantInfo, error)
+	Tenant(id string) store.Tenant
+}
+
+// Options are common to the workers.
+type Options struct {
+	// Store is worked on; required.
+	Store Store
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+	// Logger is told what was done and what failed; nil means nobody is.
+	Logger *slog.Logger
+	// Interval is the time from one pass to the next; 0 means the worker's default.
+	Interval time.Duration
+}
+
+// worker runs a pass at intervals while it holds a lease.
+type worker struct {
+	Options
+	lease  string
+	holder string
+	pass   func(context.Context) error
+}
+
+func newWorker(o Options, lease string, interval time.Duration) worker {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Interval <= 0 {
+		o.Interval = interval
+	}
+	return worker{Options: o, lease: lease, holder: rand.Text()}
+}
+
+// run makes a pass at once and then one each interval, until ctx ends. A pass
+// that fails is logged and tried again at the next.
+func (w *worker) run(ctx context.Context) {
+	ticker := time.NewTicker(w.Interval)
+	defer ticker.Stop()
+	defer w.release(ctx)
+	for {
+		if err := w.step(ctx); err != nil && ctx.Err() == nil {
+			w.Logger.Error("background work failed", "work", w.lease, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// step makes one pass if the lease can be had.
+func (w *worker) step(ctx context.Context) error {
+	mine, err := w.Store.AcquireLease(ctx, w.lease, w.holder, w.ttl())
+	if err != nil || !mine {
+		return err
+	}
+	return w.pass(ctx)
+}
+
+// ttl is how long a lease is held: two intervals, so that a pass that is late
+// does not lose it, and at least ten seconds.
+func (w *worker) ttl() time.Duration { return max(2*w.Interval, 10*time.Second) }
+
+// release gives the lease back, so that another process can go on at once.
+func (w *worker) release(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if err := w.Store.ReleaseLease(ctx, w.lease, w.holder); err != nil {
+		w.Logger.Warn("lease was not released; it will run out", "work", w.lease, "error", err)
+	}
+}

@@ -1,0 +1,219 @@
+package evaluate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"svc/store"
+)
+
+// DefaultEvaluateInterval is how often SLA targets are evaluated.
+const DefaultEvaluateInterval = time.Minute
+
+// The states of an SLA target.
+const (
+	NoData   = "no_data"
+	Healthy  = "healthy"
+	AtRisk   = "at_risk"
+	Breached = "breached"
+)
+
+// atRisk is the share of a target from which on it is in danger: within 10 %.
+const atRisk = 0.9
+
+// Periods maps an SLA target's evaluation period to its length.
+var Periods = map[string]time.Duration{
+	"1h":  time.Hour,
+	"24h": 24 * time.Hour,
+	"7d":  7 * 24 * time.Hour,
+	"30d": 30 * 24 * time.Hour,
+}
+
+// Standing is how a target stands against what was measured.
+type Standing struct {
+	P99Ms     float64
+	ErrorRate float64 // percent
+	Status    string
+	// Latency and Errors say which of the targets are missed.
+	Latency, Errors bool
+}
+
+// Measure compares the totals of a target's evaluation period with it. A
+// request that a policy blocked is no failure of the agent: it is left out of
+// the error rate.
+func Measure(target *store.SLATarget, t *store.Totals) Standing {
+	if t.Traces == 0 {
+		return Standing{Status: NoData}
+	}
+	s := Standing{P99Ms: float64(t.P99) / float64(time.Millisecond), Status: Healthy}
+	if served := t.Traces - t.Blocked; served > 0 {
+		s.ErrorRate = 100 * float64(t.Errors-t.Blocked) / float64(served)
+	}
+	var risk bool
+	s.Latency, risk = missed(s.P99Ms, target.P99LatencyMs, risk)
+	s.Errors, risk = missed(s.ErrorRate, target.ErrorRatePercent, risk)
+	switch {
+	case s.Latency || s.Errors:
+		s.Status = Breached
+	case risk:
+		s.Status = AtRisk
+	}
+	return s
+}
+
+func missed(current float64, target *float64, risk bool) (bool, bool) {
+	if target == nil {
+		return false, risk
+	}
+	return current > *target, risk || current > 0 && current >= atRisk**target
+}
+
+// Evaluator writes the violations of SLA targets.
+//
+// A target is measured over its evaluation period up to now, as its status is
+// when it is read. When it is missed, a violation of that period is written,
+// one for each kind of target; the next one of the kind can only be of a
+// period that begins after that one ended. Time in which no evaluator ran is
+// made up for, up to catchUp, in whole periods.
+type Evaluator struct{ worker }
+
+// NewEvaluator returns an Evaluator; Run starts it.
+func NewEvaluator(o Options) *Evaluator {
+	e := &Evaluator{newWorker(o, "evaluate-slas", DefaultEvaluateInterval)}
+	e.pass = e.evaluate
+	return e
+}
+
+// Run evaluates until ctx ends.
+func (e *Evaluator) Run(ctx context.Context) { e.run(ctx) }
+
+// Step makes one pass, unless another process holds the work.
+func (e *Evaluator) Step(ctx context.Context) error { return e.step(ctx) }
+
+const (
+	// evaluated is the mark of the time up to which targets were evaluated.
+	evaluated = "slas-evaluated"
+	// catchUp bounds how far back missed time is made up for: as far as
+	// violations can be asked for.
+	catchUp = 7 * 24 * time.Hour
+)
+
+func (e *Evaluator) evaluate(ctx context.Context) error {
+	now := e.Now().UTC()
+	last, err := e.Store.Mark(ctx, evaluated)
+	if err != nil {
+		return err
+	}
+	tenants, err := e.Store.ListTenants(ctx)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, info := range tenants {
+		if err := e.tenant(ctx, e.Store.Tenant(info.ID), last, now); err != nil {
+			failed = append(failed, fmt.Errorf("tenant %s: %w", info.ID, err))
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	if len(failed) > 0 {
+		return errors.Join(failed...) // the mark stays: what failed is made up for
+	}
+	return e.Store.SetMark(ctx, evaluated, now)
+}
+
+func (e *Evaluator) tenant(ctx context.Context, t store.Tenant, last, now time.Time) error {
+	targets, err := t.ListSLAs(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range targets {
+		target := &targets[i]
+		for _, at := range instants(target, last, now) {
+			if err := e.target(ctx, t, target, at); err != nil {
+				return fmt.Errorf("SLA %s: %w", target.ID, err)
+			}
+		}
+	}
+	return nil
+}
+
+// instants are the times that a target is to be measured at: now, and before
+// it the ends of the periods that nobody was there to measure.
+func instants(target *store.SLATarget, last, now time.Time) []time.Time {
+	period, ok := Periods[target.EvaluationPeriod]
+	if !ok {
+		return nil
+	}
+	var out []time.Time
+	if !last.IsZero() {
+		from := last
+		if oldest := now.Add(-catchUp); from.Before(oldest) {
+			from = oldest
+		}
+		if from.Before(target.CreatedAt) {
+			from = target.CreatedAt
+		}
+		for at := from.Add(period); at.Before(now); at = at.Add(period) {
+			out = append(out, at)
+		}
+	}
+	return append(out, now)
+}
+
+// target measures one target over the period that ends at a time.
+func (e *Evaluator) target(ctx context.Context, t store.Tenant, target *store.SLATarget, at time.Time) error {
+	stats, err := t.Stats(ctx, store.StatsQuery{
+		From: at.Add(-Periods[target.EvaluationPeriod]), To: at, AgentID: target.AgentID,
+	})
+	if err != nil {
+		return err
+	}
+	s := Measure(target, &stats.Summary)
+	if s.Status != Breached {
+		return nil
+	}
+	v := store.SLAViolation{
+		SLAID: target.ID, SLAName: target.Name, AgentName: target.AgentName,
+		PeriodStart: stats.From, PeriodEnd: stats.To,
+		TargetP99Ms: target.P99LatencyMs, ActualP99Ms: &s.P99Ms,
+		TargetErrorRate: target.ErrorRatePercent, ActualErrorRate: &s.ErrorRate,
+	}
+	known, err := t.ListViolations(ctx, store.ViolationFilter{SLAID: target.ID, Since: stats.From})
+	if err != nil {
+		return err
+	}
+	for _, kind := range []struct {
+		name   string
+		missed bool
+	}{{"latency", s.Latency}, {"error_rate", s.Errors}} {
+		v.Type = kind.name
+		if !kind.missed || overlaps(known, &v) {
+			continue
+		}
+		created, err := t.RecordViolation(ctx, v)
+		switch {
+		case store.KindOf(err) == store.NotFound: // the target was deleted meanwhile
+			return nil
+		case err != nil:
+			return err
+		case created:
+			e.Logger.Info("SLA violated", "tenant", t.ID(), "sla", target.ID, "type", v.Type,
+				"p99_ms", s.P99Ms, "error_rate", s.ErrorRate)
+		}
+	}
+	return nil
+}
+
+// overlaps reports whether a violation of the kind covers part of the period.
+func overlaps(known []store.SLAViolation, v *store.SLAViolation) bool {
+	for i := range known {
+		if k := &known[i]; k.Type == v.Type && k.PeriodEnd.After(v.PeriodStart) && k.PeriodStart.Before(v.PeriodEnd) {
+			return true
+		}
+	}
+	return false
+}

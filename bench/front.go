@@ -1,0 +1,122 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"runtime/pprof"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"svc/gateway/upstream"
+)
+
+// frontRole is the least proxy that can stand on the gateway's upstream client:
+// net/http in front, no check of anything. What the gateway costs above it is
+// the gateway's own doing; what it costs above nginx is the HTTP stack's.
+func frontRole(args []string) error {
+	f := flag.NewFlagSet("front", flag.ContinueOnError)
+	target := f.String("upstream", "", "URL of the upstream")
+	profile := f.String("cpuprofile", "", "file for a CPU profile")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	cfg := upstream.Config{Name: "upstream", URL: *target}
+	cfg.SetDefaults()
+	client, err := upstream.NewClient(cfg)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Println(l.Addr())
+	if *profile != "" {
+		file, err := os.Create(*profile)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		if err := pprof.StartCPUProfile(file); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
+	server := &http.Server{Handler: &front{client: client}, ReadHeaderTimeout: 10 * time.Second}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, func() { server.Close() })
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+type front struct {
+	client  *upstream.Client
+	buffers sync.Pool
+}
+
+func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	buf, _ := f.buffers.Get().(*[64 << 10]byte)
+	if buf == nil {
+		buf = new([64 << 10]byte)
+	}
+	defer f.buffers.Put(buf)
+	n, err := io.ReadFull(r.Body, buf[:])
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		http.Error(w, "body", http.StatusBadRequest)
+		return
+	}
+	var fields [8]upstream.Field
+	header := upstream.Header(fields[:0])
+	for _, name := range [...]string{"Content-Type", "Accept", "Mcp-Protocol-Version", "Mcp-Session-Id"} {
+		if v := r.Header[name]; len(v) > 0 {
+			header.Add(name, v[0])
+		}
+	}
+	resp, err := f.client.Do(r.Context(), &upstream.Request{Method: r.Method, Header: header, Body: buf[:n]})
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	defer resp.Body.Close()
+	h := w.Header()
+	h["Content-Type"] = []string{resp.Header.Get("Content-Type")}
+	var flush func() error
+	if resp.ContentLength >= 0 {
+		h["Content-Length"] = []string{strconv.FormatInt(resp.ContentLength, 10)}
+	} else {
+		flush = http.NewResponseController(w).Flush
+	}
+	w.WriteHeader(resp.Status)
+	for {
+		n, err := resp.Body.Read(buf[:])
+		if n > 0 {
+			if _, err := w.Write(buf[:n]); err != nil {
+				return
+			}
+			if flush != nil && flush() != nil {
+				return
+			}
+		}
+		if err != nil {
+			if err != io.EOF {
+				panic(http.ErrAbortHandler)
+			}
+			return
+		}
+	}
+}

@@ -1,0 +1,97 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// options is what the command line sets.
+type options struct {
+	targets  []string
+	shapes   []string
+	rounds   int
+	duration time.Duration
+	conns    int
+	rate     int
+	keys     int
+	svc      string
+	profile  string
+	keep     bool
+}
+
+func main() {
+	if len(os.Args) > 1 {
+		if role, ok := roles[os.Args[1]]; ok {
+			exit(role(os.Args[2:]))
+		}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	exit(err)
+}
+
+// roles are the parts that this program plays in processes of their own.
+var roles = map[string]func(args []string) error{
+	"upstream": upstreamRole,
+	"load":     loadRole,
+	"front":    frontRole,
+}
+
+func exit(err error) {
+	switch {
+	case err == nil || errors.Is(err, flag.ErrHelp):
+		os.Exit(0)
+	case errors.Is(err, errUsage):
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(2)
+	default:
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+var errUsage = errors.New("usage")
+
+func parseOptions(args []string) (*options, error) {
+	o := &options{}
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	targets := f.String("targets", "nginx,front,gateway", "what is measured, comma-separated; the first is the reference")
+	shapes := f.String("shapes", "small,fixed,large,sse", "loads, comma-separated")
+	f.IntVar(&o.rounds, "rounds", 3, "rounds; medians are shown")
+	f.DurationVar(&o.duration, "duration", 1500*time.Millisecond, "time of one load on one target in one round")
+	f.IntVar(&o.conns, "conns", 16, "connections of the closed loops")
+	f.IntVar(&o.rate, "rate", 2000, "requests a second of the fixed load")
+	f.IntVar(&o.keys, "keys", 32, "API keys")
+	f.StringVar(&o.svc, "svc", "", "svc binary to measure; built from this module when empty")
+	f.StringVar(&o.profile, "profile", "", "directory for CPU profiles of the front")
+	f.BoolVar(&o.keep, "keep", false, "keep the temporary directory and print its name")
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	o.targets, o.shapes = strings.Split(*targets, ","), strings.Split(*shapes, ",")
+	for _, name := range o.targets {
+		if name != "nginx" && name != "front" && name != "gateway" {
+			return nil, fmt.Errorf("%w: no target %q; there are nginx, front, gateway", errUsage, name)
+		}
+	}
+	for _, name := range o.shapes {
+		if _, ok := shapeByName(name); !ok {
+			return nil, fmt.Errorf("%w: no shape %q; there are small, fixed, large, sse", errUsage, name)
+		}
+	}
+	if f.NArg() > 0 || o.rounds < 1 || o.rounds > 20 || o.duration < 100*time.Millisecond || o.duration > 30*time.Second ||
+		o.conns < 1 || o.conns > 512 || o.rate < 1 || o.rate > 50000 || o.keys < 1 || o.keys > 512 {
+		return nil, fmt.Errorf("%w: an argument is out of range; see -h", errUsage)
+	}
+	return o, nil
+}

@@ -1,0 +1,111 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// process is a program that was started here and will be ended here, by its id.
+type process struct {
+	name string
+	cmd  *exec.Cmd
+	out  *bytes.Buffer // what it wrote to standard error
+	done chan struct{}
+	err  error
+}
+
+// start runs a program pinned to one core. ctx bounds its life.
+func start(ctx context.Context, core int, stdout io.Writer, name string, argv ...string) (*process, error) {
+	return startWithInput(ctx, core, nil, stdout, name, argv...)
+}
+
+func startWithInput(ctx context.Context, core int, stdin io.Reader, stdout io.Writer, name string, argv ...string) (*process, error) {
+	argv = append([]string{"taskset", "-c", strconv.Itoa(core)}, argv...)
+	p := &process{name: name, cmd: exec.CommandContext(ctx, argv[0], argv[1:]...), out: &bytes.Buffer{}, done: make(chan struct{})}
+	p.cmd.Stdin, p.cmd.Stdout = stdin, stdout
+	p.cmd.Stderr = p.out
+	p.cmd.Cancel = func() error { return p.cmd.Process.Signal(syscall.SIGTERM) }
+	p.cmd.WaitDelay = 5 * time.Second
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// stop asks the process to end, then makes it.
+func (p *process) stop() {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+	case <-time.After(5 * time.Second):
+		_ = p.cmd.Process.Kill()
+		<-p.done
+	}
+}
+
+// failed describes a process that ended before its time.
+func (p *process) failed() error {
+	select {
+	case <-p.done:
+		return fmt.Errorf("%s ended: %v: %s", p.name, p.err, tail(p.out.String()))
+	default:
+		return nil
+	}
+}
+
+func tail(s string) string { return strings.TrimSpace(s[max(0, len(s)-2000):]) }
+
+// usage is what a process and its children have used so far.
+type usage struct {
+	cpu time.Duration
+	rss int64 // bytes now
+}
+
+func (p *process) usage() (usage, error) { return usageOf(p.cmd.Process.Pid) }
+
+func usageOf(pid int) (usage, error) {
+	dir := "/proc/" + strconv.Itoa(pid)
+	stat, err := os.ReadFile(dir + "/stat")
+	if err != nil {
+		return usage{}, err
+	}
+	// The name in parentheses may hold anything; fields count from behind it.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) < 22 {
+		return usage{}, errors.New(dir + "/stat is short")
+	}
+	user, _ := strconv.ParseInt(fields[11], 10, 64)
+	system, _ := strconv.ParseInt(fields[12], 10, 64)
+	pages, _ := strconv.ParseInt(fields[21], 10, 64)
+	const tick = 10 * time.Millisecond // USER_HZ is 100 wherever Go runs
+	u := usage{cpu: time.Duration(user+system) * tick, rss: pages * int64(os.Getpagesize())}
+	children, err := os.ReadFile(dir + "/task/" + strconv.Itoa(pid) + "/children")
+	if err != nil {
+		return u, nil // not every kernel has it
+	}
+	for _, s := range strings.Fields(string(children)) {
+		if child, err := strconv.Atoi(s); err == nil {
+			if cu, err := usageOf(child); err == nil {
+				u.cpu += cu.cpu
+				u.rss += cu.rss
+			}
+		}
+	}
+	return u, nil
+}

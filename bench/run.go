@@ -1,0 +1,179 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+)
+
+// measurement is one load on one target in one round.
+type measurement struct {
+	loadResult
+	cpu time.Duration // of the target
+	rig time.Duration // of upstream and load generator
+	rss int64
+}
+
+// key names a cell of the table.
+type key struct{ shape, target string }
+
+func run(ctx context.Context, args []string) error {
+	o, err := parseOptions(args)
+	if err != nil {
+		return err
+	}
+	// Never longer than this, whatever goes wrong.
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute+time.Duration(o.rounds*len(o.shapes)*len(o.targets))*(2*o.duration+time.Second))
+	defer cancel()
+	r := &rig{}
+	if r.self, err = os.Executable(); err != nil {
+		return err
+	}
+	if r.dir, err = os.MkdirTemp("", "svc-bench-"); err != nil {
+		return err
+	}
+	if o.keep {
+		fmt.Fprintln(os.Stderr, "directory:", r.dir)
+	} else {
+		defer os.RemoveAll(r.dir)
+	}
+	if err := os.Chmod(r.dir, 0o711); err != nil { // nginx's worker may be another user
+		return err
+	}
+	if err := r.makeKeys(o.keys); err != nil {
+		return err
+	}
+	if err := r.startUpstream(ctx); err != nil {
+		return err
+	}
+	defer r.upstream.stop()
+	var targets []*target
+	for _, name := range o.targets {
+		t, err := r.startTarget(ctx, name, o)
+		if err != nil {
+			return err
+		}
+		defer t.proc.stop()
+		targets = append(targets, t)
+		// Every key is shown once, so that no hash is computed later.
+		s, _ := shapeByName("small")
+		if _, err := r.measure(ctx, t, s, &options{conns: 1, duration: time.Second}); err != nil {
+			return err
+		}
+	}
+	cells := map[key][]measurement{}
+	for round := range o.rounds {
+		for _, name := range o.shapes {
+			s, _ := shapeByName(name)
+			// Each round begins with another target, so that none always follows
+			// the same one.
+			for i := range targets {
+				t := targets[(i+round)%len(targets)]
+				m, err := r.measure(ctx, t, s, o)
+				if err != nil {
+					return fmt.Errorf("%s, %s: %w", t.name, s.title, err)
+				}
+				if m.Failures > 0 {
+					return fmt.Errorf("%s, %s: %d of %d answers are wrong: %s", t.name, s.title, m.Failures, m.Requests, m.Failure)
+				}
+				cells[key{name, t.name}] = append(cells[key{name, t.name}], m)
+			}
+		}
+		fmt.Fprintf(os.Stderr, "round %d of %d\n", round+1, o.rounds)
+	}
+	printTable(os.Stdout, o, cells)
+	return nil
+}
+
+// measure runs one load. CPU is read when the warm-up is over and at the end.
+func (r *rig) measure(ctx context.Context, t *target, s shape, o *options) (measurement, error) {
+	spec := loadSpec{Addr: t.addressFor(s), Tool: s.tool, Keys: r.keys, Conns: o.conns, Warmup: o.duration / 5, Duration: o.duration}
+	if s.fixed {
+		spec.Rate = o.rate
+	}
+	input, err := json.Marshal(spec)
+	if err != nil {
+		return measurement{}, err
+	}
+	pr, pw, err := os.Pipe()
+	if err != nil {
+		return measurement{}, err
+	}
+	defer pr.Close()
+	load, err := r.startLoad(ctx, input, pw)
+	pw.Close()
+	if err != nil {
+		return measurement{}, err
+	}
+	defer load.stop()
+	lines := bufio.NewReader(pr)
+	fail := func(err error) (measurement, error) {
+		load.stop()
+		if dead := t.proc.failed(); dead != nil {
+			return measurement{}, dead
+		}
+		return measurement{}, fmt.Errorf("load: %w: %s", err, tail(load.out.String()))
+	}
+	if _, err := lines.ReadBytes('\n'); err != nil {
+		return fail(err)
+	}
+	before, err := t.proc.usage()
+	if err != nil {
+		return fail(err)
+	}
+	rigBefore, loadBefore := r.rigUsage(load)
+	line, err := lines.ReadBytes('\n')
+	if err != nil {
+		return fail(err)
+	}
+	rigAfter, _ := r.rigUsage(nil)
+	after, err := t.proc.usage()
+	if err != nil {
+		return fail(err)
+	}
+	m := measurement{cpu: after.cpu - before.cpu, rss: after.rss}
+	<-load.done
+	m.rig = rigAfter - rigBefore + load.cmd.ProcessState.UserTime() + load.cmd.ProcessState.SystemTime() - loadBefore
+	if err := json.Unmarshal(line, &m.loadResult); err != nil {
+		return measurement{}, fmt.Errorf("load: %w", err)
+	}
+	return m, nil
+}
+
+func (r *rig) startLoad(ctx context.Context, input []byte, stdout *os.File) (*process, error) {
+	return startWithInput(ctx, rigCore, bytes.NewReader(input), stdout, "load", r.self, "load")
+}
+
+// rigUsage returns the CPU time of the upstream and of the load generator.
+func (r *rig) rigUsage(load *process) (upstream, generator time.Duration) {
+	if u, err := r.upstream.usage(); err == nil {
+		upstream = u.cpu
+	}
+	if load != nil {
+		if u, err := load.usage(); err == nil {
+			generator = u.cpu
+		}
+	}
+	return upstream, generator
+}
+
+// median returns the middle value of f over the rounds.
+func median(ms []measurement, f func(*measurement) float64) float64 {
+	values := make([]float64, len(ms))
+	for i := range ms {
+		values[i] = f(&ms[i])
+	}
+	slices.Sort(values)
+	n := len(values)
+	if n%2 == 1 {
+		return values[n/2]
+	}
+	return (values[n/2-1] + values[n/2]) / 2
+}

@@ -1,0 +1,68 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+)
+
+// shape is one kind of load.
+type shape struct {
+	name  string
+	title string
+	// tool is the prefix of the tool names; the upstream answers by it.
+	tool string
+	// fixed sends at a rate instead of as fast as answers come.
+	fixed bool
+}
+
+var shapes = []shape{
+	{name: "small", title: "small JSON, closed loop", tool: "small_"},
+	{name: "fixed", title: "small JSON, fixed rate", tool: "small_", fixed: true},
+	{name: "large", title: "100 KiB JSON, closed loop", tool: "large_"},
+	{name: "sse", title: "event stream of 20 frames, closed loop", tool: "sse_"},
+}
+
+func shapeByName(name string) (shape, bool) {
+	for _, s := range shapes {
+		if s.name == name {
+			return s, true
+		}
+	}
+	return shape{}, false
+}
+
+// How varied the load is: enough that no cache holds one answer for all.
+const (
+	corpusSize = 4096
+	toolCount  = 300
+)
+
+// corpus returns requests that are ready to be written: tool calls with many
+// tools, keys, ids and argument sizes. It is the same in every run.
+func corpus(tool, host string, keys []string) [][]byte {
+	r := rand.New(rand.NewPCG(1, 2))
+	requests := make([][]byte, corpusSize)
+	for i := range requests {
+		words := make([]string, 4+r.IntN(40))
+		for w := range words {
+			words[w] = vocabulary[r.IntN(len(vocabulary))]
+		}
+		name := fmt.Sprintf("%s%s_%d", tool, vocabulary[r.IntN(len(vocabulary))], r.IntN(toolCount))
+		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"%s","arguments":{"query":"%s","limit":%d,"deep":{"flag":%t,"ratio":%.3f}},"_meta":{"progressToken":"p%d"}}}`,
+			i+1000, name, strings.Join(words, " "), r.IntN(500), r.IntN(2) == 0, r.Float64(), i)
+		requests[i] = fmt.Appendf(nil, "POST /mcp HTTP/1.1\r\nHost: %s\r\nUser-Agent: bench/1\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"+
+			"Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2025-06-18\r\nContent-Length: %d\r\n\r\n%s", host, keys[r.IntN(len(keys))], len(body), body)
+	}
+	return requests
+}
+
+var vocabulary = strings.Fields(`account archive balance branch budget calendar catalog channel charge city client
+cluster commit contract country coupon course customer delivery deploy device document domain draft employee
+endpoint event export folder forecast gateway incident index inventory invoice issue journal ledger library
+license message meeting metric network notice order package partner patient payment pipeline policy portal
+price printer product profile project quota record refund region release report repository request reservation
+review route schedule sensor server session shipment signal source station storage student supplier survey
+table task team ticket token traffic transfer user vehicle vendor version volume warehouse weather workflow`)

@@ -1,0 +1,282 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"svc/gateway/auth"
+)
+
+// The cores: what is measured has one for itself, the rig has the other.
+const (
+	targetCore = 0
+	rigCore    = 1
+)
+
+// target is a proxy before the upstream.
+type target struct {
+	name string
+	addr string
+	proc *process
+}
+
+// rig is what a run has started and written.
+type rig struct {
+	dir      string
+	self     string // this program
+	upstream *process
+	backend  string // address of the upstream
+	keys     []string
+	hashes   []string
+}
+
+// startUpstream starts the upstream and learns its address.
+func (r *rig) startUpstream(ctx context.Context) (err error) {
+	r.upstream, r.backend, err = startAndRead(ctx, rigCore, "upstream", r.self, "upstream")
+	return err
+}
+
+// startAndRead starts a program that prints its address on its first line.
+func startAndRead(ctx context.Context, core int, name string, argv ...string) (*process, string, error) {
+	pr, pw, err := os.Pipe()
+	if err != nil {
+		return nil, "", err
+	}
+	defer pr.Close()
+	p, err := start(ctx, core, pw, name, argv...)
+	pw.Close()
+	if err != nil {
+		return nil, "", err
+	}
+	if err := pr.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		p.stop()
+		return nil, "", err
+	}
+	buf := make([]byte, 100)
+	n, err := pr.Read(buf)
+	if err != nil || !bytes.HasSuffix(buf[:n], []byte("\n")) {
+		p.stop()
+		return nil, "", fmt.Errorf("%s did not print its address: %v: %s", name, err, tail(p.out.String()))
+	}
+	return p, strings.TrimSpace(string(buf[:n])), nil
+}
+
+func (r *rig) startTarget(ctx context.Context, name string, o *options) (*target, error) {
+	switch name {
+	case "nginx":
+		return r.startNginx(ctx)
+	case "front":
+		argv := []string{r.self, "front", "-upstream", "http://" + r.backend + "/mcp"}
+		if o.profile != "" {
+			argv = append(argv, "-cpuprofile", filepath.Join(o.profile, "front.pprof"))
+		}
+		p, addr, err := startAndRead(ctx, targetCore, name, argv...)
+		return &target{name: name, addr: addr, proc: p}, err
+	default:
+		return r.startGateway(ctx, o)
+	}
+}
+
+// nginxConfig is nginx at its best for this job: connections to the upstream are
+// kept, buffers take a whole answer, nothing is logged. Event streams go through
+// unbuffered, as they must.
+const nginxConfig = `daemon off;
+worker_processes 1;
+pid %[1]s/nginx.pid;
+error_log %[1]s/nginx-error.log warn;
+events { worker_connections 4096; }
+http {
+	access_log off;
+	client_body_temp_path %[1]s/body;
+	proxy_temp_path %[1]s/proxy;
+	fastcgi_temp_path %[1]s/fastcgi;
+	uwsgi_temp_path %[1]s/uwsgi;
+	scgi_temp_path %[1]s/scgi;
+	keepalive_requests 1000000000;
+	tcp_nodelay on;
+	client_body_buffer_size 64k;
+	proxy_http_version 1.1;
+	proxy_set_header Connection "";
+	proxy_buffer_size 64k;
+	proxy_buffers 4 64k;
+	proxy_busy_buffers_size 128k;
+	upstream backend { server %[2]s; keepalive 256; keepalive_requests 1000000000; }
+	server {
+		listen %[3]s;
+		location / { proxy_pass http://backend; }
+	}
+	server {
+		listen %[4]s;
+		proxy_buffering off;
+		location / { proxy_pass http://backend; }
+	}
+}
+`
+
+// streamPort is where the nginx target takes event streams: the next listener.
+func (r *rig) startNginx(ctx context.Context) (*target, error) {
+	path, err := exec.LookPath("nginx")
+	if err != nil {
+		path = "/usr/sbin/nginx"
+	}
+	addr, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	stream, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(r.dir, "nginx.conf")
+	if err := os.WriteFile(file, fmt.Appendf(nil, nginxConfig, r.dir, r.backend, addr, stream), 0o600); err != nil {
+		return nil, err
+	}
+	p, err := start(ctx, targetCore, nil, "nginx", path, "-p", r.dir, "-e", filepath.Join(r.dir, "nginx-error.log"), "-c", file)
+	if err != nil {
+		return nil, err
+	}
+	t := &target{name: "nginx", addr: addr + " " + stream, proc: p}
+	return t, t.awaitListening(addr)
+}
+
+// addressFor returns where a shape is sent.
+func (t *target) addressFor(s shape) string {
+	addr, stream, two := strings.Cut(t.addr, " ")
+	if two && s.name == "sse" {
+		return stream
+	}
+	return addr
+}
+
+// startGateway writes a configuration as an operator would and starts svc.
+func (r *rig) startGateway(ctx context.Context, o *options) (*target, error) {
+	svc := o.svc
+	if svc == "" {
+		svc = filepath.Join(r.dir, "svc")
+		if out, err := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", svc, "svc/cmd/svc").CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("build svc: %w: %s", err, tail(string(out)))
+		}
+	}
+	for _, argv := range [][]string{
+		{"license", "keygen", "--out", r.dir},
+		{"license", "issue", "--key", filepath.Join(r.dir, "license.key"), "--subject", "bench", "--days", "1", "--grace-days", "1", "--out", filepath.Join(r.dir, "license.jwt")},
+	} {
+		if out, err := exec.CommandContext(ctx, svc, argv...).CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("svc %s: %w: %s", strings.Join(argv[:2], " "), err, tail(string(out)))
+		}
+	}
+	addr, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(r.dir, "gateway.yaml")
+	if err := os.WriteFile(file, []byte(r.gatewayConfig(addr)), 0o600); err != nil {
+		return nil, err
+	}
+	p, err := start(ctx, targetCore, nil, "gateway", svc, "gateway", "--config", file)
+	if err != nil {
+		return nil, err
+	}
+	t := &target{name: "gateway", addr: addr, proc: p}
+	return t, t.awaitListening(addr)
+}
+
+// makeKeys makes the API keys and their hashes.
+func (r *rig) makeKeys(n int) error {
+	for i := range n {
+		key, err := auth.NewKey(fmt.Sprintf("k%d", i))
+		if err != nil {
+			return err
+		}
+		hash, err := auth.Hash(key, auth.DefaultParams())
+		if err != nil {
+			return err
+		}
+		r.keys, r.hashes = append(r.keys, key), append(r.hashes, hash)
+	}
+	return nil
+}
+
+// gatewayConfig has API keys, fifty mixed rules of which the last allows, audit
+// with its chain, and the trace reporter.
+func (r *rig) gatewayConfig(addr string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `listen: %s
+license: {path: %s/license.jwt, public_key_file: %[2]s/license.pub}
+default_upstream: tools
+upstreams:
+  - {name: tools, url: "http://%[3]s/mcp"}
+routes:
+  - {match: {tool_prefix: small_}, upstream: tools}
+  - {match: {tool_prefix: large_}, upstream: tools}
+  - {match: {tool_glob: "sse_*"}, upstream: tools}
+audit: {path: %[2]s/audit.jsonl, chain: true}
+state_dir: %[2]s/state
+control_plane:
+  url: http://%[3]s
+  ingest_key: svc_ingest_%s
+auth:
+  enabled: true
+  keys:
+`, addr, r.dir, r.backend, strings.Repeat("b", 43))
+	for i, hash := range r.hashes {
+		fmt.Fprintf(&b, "    - {id: k%d, hash: %q}\n", i, hash)
+	}
+	b.WriteString("policy:\n  default_action: deny\n  rules:\n")
+	rule := func(id, action, when, more string) {
+		fmt.Fprintf(&b, "    - {id: %s, action: %s, when: {%s}%s}\n", id, action, when, more)
+	}
+	for i := range 10 {
+		rule(fmt.Sprintf("exact-%d", i), "deny", fmt.Sprintf("tool_name: forbidden_%d", i), "")
+		rule(fmt.Sprintf("prefix-%d", i), "deny", fmt.Sprintf("tool_prefix: admin%d_", i), "")
+		rule(fmt.Sprintf("in-%d", i), "deny", fmt.Sprintf("tool_name_in: [drop_%d, erase_%d, wipe_%[1]d]", i, i), "")
+	}
+	for i := range 7 {
+		rule(fmt.Sprintf("glob-%d", i), "deny", fmt.Sprintf(`tool_glob: "*_secret%d_*"`, i), "")
+		rule(fmt.Sprintf("regex-%d", i), "deny", fmt.Sprintf(`tool_regex: "(root|sudo)_%d[0-9]+"`, i), "")
+	}
+	for i := range 3 {
+		rule(fmt.Sprintf("frames-%d", i), "deny", fmt.Sprintf("method: notifications/unwanted_%d, direction: server_to_client", i), "")
+	}
+	rule("mask-keys", "redact", "tool_prefix: export_", `, redact: [{regex: "AKIA[0-9A-Z]{16}", replacement: "[KEY]"}]`)
+	rule("slow-lane", "rate_limit", "tool_prefix: slow_", ", tokens_per_second: 5, burst: 10")
+	rule("rest", "allow", `tool_name: "*"`, "")
+	return b.String()
+}
+
+// awaitListening waits until the target takes connections.
+func (t *target) awaitListening(addr string) error {
+	for end := time.Now().Add(15 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if err := t.proc.failed(); err != nil {
+			return err
+		}
+		c, err := net.DialTimeout("tcp", addr, time.Second)
+		if err == nil {
+			c.Close()
+			return nil
+		}
+		if time.Now().After(end) {
+			t.proc.stop()
+			return fmt.Errorf("%s does not listen: %w: %s", t.name, err, tail(t.proc.out.String()))
+		}
+	}
+}
+
+// freeAddress returns a loopback address that was free a moment ago.
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}

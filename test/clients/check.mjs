@@ -1,0 +1,109 @@
+// Drives the official TypeScript MCP clients through a gateway: connect, list,
+// call, a denied call, progress, close; for each generation of the protocol
+// that the client libraries speak.
+//
+//   node check.mjs GATEWAY_URL GATEWAY_KEY
+//
+// Prints a line a check and "N passed, M failed"; exits 1 when one failed.
+import { Client as LegacyClient } from '@modelcontextprotocol/sdk/client/index.js';
+import { StreamableHTTPClientTransport as LegacyTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+
+const [url, key] = process.argv.slice(2);
+if (!url || !key) {
+  console.error('usage: node check.mjs GATEWAY_URL GATEWAY_KEY');
+  process.exit(2);
+}
+const info = { name: 'svc-check', version: '1.0.0' };
+const headers = { Authorization: `Bearer ${key}` };
+
+// The clients under test: each makes a connected client of one generation.
+const clients = {
+  'sdk 1.x, 2025 session': async () => {
+    const client = new LegacyClient(info, { capabilities: {} });
+    const transport = new LegacyTransport(new URL(url), { requestInit: { headers } });
+    await client.connect(transport);
+    return { client, transport };
+  },
+  'client 2.x, 2025 session': async () => {
+    const client = new Client(info, { capabilities: {} });
+    const transport = new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers } });
+    await client.connect(transport);
+    return { client, transport };
+  },
+  'client 2.x, 2026-07-28 stateless': async () => {
+    const client = new Client(info, { capabilities: {}, versionNegotiation: { mode: { pin: '2026-07-28' } } });
+    const transport = new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers } });
+    await client.connect(transport);
+    return { client, transport };
+  },
+  'client 2.x, negotiated': async () => {
+    const client = new Client(info, { capabilities: {}, versionNegotiation: { mode: 'auto' } });
+    const transport = new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers } });
+    await client.connect(transport);
+    return { client, transport };
+  },
+};
+
+let passed = 0;
+let failed = 0;
+async function check(name, run) {
+  try {
+    await run();
+    passed++;
+    console.log(`ok    ${name}`);
+  } catch (err) {
+    failed++;
+    console.log(`FAIL  ${name}: ${err?.stack ?? err}`);
+  }
+}
+function expect(condition, message) {
+  if (!condition) throw new Error(message);
+}
+const textOf = (result) => result.content.filter((c) => c.type === 'text').map((c) => c.text).join('\n');
+
+for (const [name, connect] of Object.entries(clients)) {
+  let connected;
+  await check(`${name}: connect`, async () => { connected = await connect(); });
+  if (!connected) continue;
+  const { client, transport } = connected;
+  await check(`${name}: list tools`, async () => {
+    const { tools } = await client.listTools();
+    expect(tools.length >= 6, `${tools.length} tools`);
+  });
+  await check(`${name}: call a tool that is allowed`, async () => {
+    const result = await client.callTool({ name: 'get_order', arguments: { orderId: 'O-5004' } });
+    expect(textOf(result).includes('O-5004'), JSON.stringify(result));
+  });
+  await check(`${name}: call a tool that is denied`, async () => {
+    try {
+      await client.callTool({ name: 'delete_customer', arguments: { customerId: 'C-1001' } });
+    } catch (err) {
+      const text = `${err.message} ${JSON.stringify(err.data ?? '')}`;
+      expect(/policy_denied/.test(text), text);
+      return;
+    }
+    throw new Error('the call was answered');
+  });
+  await check(`${name}: a call after a denied one`, async () => {
+    const result = await client.callTool({ name: 'search_orders', arguments: { limit: 3 } });
+    expect(textOf(result).includes('O-'), JSON.stringify(result));
+  });
+  await check(`${name}: progress of a long call`, async () => {
+    let seen = 0;
+    const call = { name: 'run_sales_report', arguments: { months: 3 } };
+    const options = { onprogress: () => { seen++; } };
+    // The 1.x client takes a result schema in between; both accept undefined there or nothing.
+    const result = client instanceof LegacyClient
+      ? await client.callTool(call, undefined, options)
+      : await client.callTool(call, options);
+    expect(textOf(result).length > 0, JSON.stringify(result));
+    expect(seen >= 3, `${seen} progress notifications`);
+  });
+  await check(`${name}: close`, async () => {
+    await transport.terminateSession?.();
+    await client.close();
+  });
+}
+console.log(`${passed} passed, ${failed} failed`);
+process.exit(failed ? 1 : 0);

@@ -103,9 +103,8 @@ func find(fields []field, name string) (field, bool) {
 }
 
 // unknown reports a key that no field has. What it holds may be a secret under a
-// misspelt name, and is not shown.
+// misspelt name, and is not shown unless the name is nearly that of a plain field.
 func (l *loader) unknown(k, val *yaml.Node, at *place, fields []field) {
-	l.secrets = append(l.secrets, diag.Pos{Line: val.Line, Column: val.Column})
 	if l.report.Full() {
 		l.add(diag.Finding{})
 		return
@@ -114,10 +113,15 @@ func (l *loader) unknown(k, val *yaml.Node, at *place, fields []field) {
 	for i, f := range fields {
 		names[i] = f.name
 	}
-	hint := "known keys here: " + strings.Join(names, ", ")
+	hint, show := "known keys here: "+strings.Join(names, ", "), false
 	if near, ok := nearest(k.Value, names); ok {
 		hint = fmt.Sprintf("did you mean %q?", near)
 		l.fail(at.field(near).String())
+		f, _ := find(fields, near)
+		show = f.scalar()
+	}
+	if !show {
+		l.secrets = append(l.secrets, diag.Pos{Line: val.Line, Column: val.Column})
 	}
 	l.add(diag.Finding{
 		Code: "unknown-key", Path: at.String(), Message: fmt.Sprintf("unknown key %q", short(k.Value)), Hint: hint,

@@ -11,6 +11,7 @@ import (
 type field struct {
 	name   string
 	index  []int
+	typ    reflect.Type
 	env    bool // ${NAME} is expanded
 	secret bool // no excerpt shows the value
 }
@@ -52,6 +53,7 @@ func fieldsOf(t reflect.Type) []field {
 		out = append(out, field{
 			name:   name,
 			index:  []int{i},
+			typ:    sf.Type,
 			env:    sf.Tag.Get("env") == "true",
 			secret: sf.Tag.Get("secret") == "true" || secretNames[name],
 		})
@@ -86,4 +88,13 @@ func withDefaults[T any]() T {
 	var t T
 	setDefaults(reflect.ValueOf(&t).Elem())
 	return t
+}
+
+// scalar reports whether the field takes a single value that anyone may see.
+func (f field) scalar() bool {
+	switch f.typ.Kind() {
+	case reflect.Struct, reflect.Slice, reflect.Map, reflect.Pointer, reflect.Interface:
+		return false
+	}
+	return !f.secret
 }

@@ -140,12 +140,19 @@ func (l *loader) echo(f diag.Finding) bool {
 		if below(f.Path, p) || below(p, f.Path) && f.Path != "" {
 			return true
 		}
-		if f.Code == codeUnknownUpstream && below(p, "upstreams") ||
-			f.Code == codeUnknownGuardrail && below(p, "guardrails") {
+		if f.Code == codeUnknownUpstream && namesList(p, "upstreams") ||
+			f.Code == codeUnknownGuardrail && namesList(p, "guardrails") {
 			return true
 		}
 	}
 	return false
+}
+
+// namesList reports whether a path is that of a list of named entries, of one of
+// them, or of a name: without it nobody can say which names are known.
+func namesList(path, list string) bool {
+	rest, ok := strings.CutPrefix(path, list)
+	return ok && (rest == "" || strings.HasSuffix(rest, "]") || strings.HasSuffix(rest, "].name"))
 }
 
 // below reports whether path is top or lies in it.
@@ -173,6 +180,16 @@ func (l *loader) node(n *yaml.Node, at *place, code, hint, message string) {
 	path := at.String()
 	l.fail(path)
 	l.add(diag.Finding{Code: code, Path: path, Message: message, Hint: hint,
+		Pos: diag.Pos{Line: n.Line, Column: n.Column}})
+}
+
+// refuse reports an error about how a node is written; what it says is clear.
+func (l *loader) refuse(n *yaml.Node, at *place, code, hint, message string) {
+	if l.report.Full() {
+		l.add(diag.Finding{})
+		return
+	}
+	l.add(diag.Finding{Code: code, Path: at.String(), Message: message, Hint: hint,
 		Pos: diag.Pos{Line: n.Line, Column: n.Column}})
 }
 

@@ -162,69 +162,58 @@ func firstInvalid(data []byte) diag.Pos {
 
 // inspect refuses, anywhere in the tree, what would let one file be read in two
 // ways: anchors, aliases, merge keys, tags, keys that are not text, duplicate
-// keys, and nesting past the bound. It reports whether the tree may be decoded.
-func (l *loader) inspect(n *yaml.Node, at *place, depth int) bool {
+// keys, and nesting past the bound.
+func (l *loader) inspect(n *yaml.Node, at *place, depth int) {
 	if depth > MaxDepth {
 		l.node(n, at, "too-deep", "", fmt.Sprintf("nested deeper than %d levels", MaxDepth))
-		return false
+		return
 	}
 	if n.Kind == yaml.AliasNode {
 		l.node(n, at, "alias", "write the value out, or quote it if it is text that starts with *",
 			"aliases are not used in this file")
-		return false
+		return
 	}
-	ok := true
 	if n.Anchor != "" {
-		l.node(n, at, "anchor", "remove it, or quote the value if it is text that starts with &",
+		l.refuse(n, at, "anchor", "remove it, or quote the value if it is text that starts with &",
 			"anchors are not used in this file")
-		ok = false
 	}
 	if n.Style&yaml.TaggedStyle != 0 {
-		l.node(n, at, "tag", "remove it; quotes make any value text", "tags are not used in this file")
-		ok = false
+		l.refuse(n, at, "tag", "remove it; quotes make any value text", "tags are not used in this file")
 	}
 	switch n.Kind {
 	case yaml.MappingNode:
-		return l.inspectKeys(n, at, depth) && ok
+		l.inspectKeys(n, at, depth)
 	case yaml.SequenceNode:
 		for i, c := range n.Content {
-			ok = l.inspect(c, at.elem(i), depth+1) && ok
+			l.inspect(c, at.elem(i), depth+1)
 		}
 	}
-	return ok
 }
 
-func (l *loader) inspectKeys(n *yaml.Node, at *place, depth int) bool {
-	ok := true
+func (l *loader) inspectKeys(n *yaml.Node, at *place, depth int) {
 	first := make(map[string]int, len(n.Content)/2)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := n.Content[i], n.Content[i+1]
 		switch {
 		case k.Kind != yaml.ScalarNode:
 			l.node(k, at, "key", "", "a key must be plain text")
-			ok = false
 			continue
 		case k.Anchor != "" || k.Style&yaml.TaggedStyle != 0:
 			l.node(k, at, "key", "remove it", "a key with an anchor or a tag")
-			ok = false
 			continue
 		case k.ShortTag() == "!!merge":
 			l.node(k, at, "merge", "write the keys out", "merge keys (<<) are not used in this file")
-			ok = false
 			continue
 		case len(k.Value) > maxKey:
 			l.node(k, at, "key", "", fmt.Sprintf("a key is longer than %d bytes", maxKey))
-			ok = false
 			continue
 		}
 		if line, dup := first[k.Value]; dup {
 			l.node(k, at.field(k.Value), "duplicate-key", "keep one of them",
 				fmt.Sprintf("is given twice, first on line %d", line))
-			ok = false
 			continue
 		}
 		first[k.Value] = k.Line
-		ok = l.inspect(v, at.field(k.Value), depth+1) && ok
+		l.inspect(v, at.field(k.Value), depth+1)
 	}
-	return ok
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
@@ -121,6 +122,7 @@ func meant(name string, known []string) string {
 	if len(known) == 0 {
 		return "none is defined"
 	}
+	known = slices.Compact(slices.Sorted(slices.Values(known)))
 	if len(known) > 10 {
 		known = known[:10]
 	}
@@ -247,6 +249,20 @@ func token(s string) bool {
 // within checks a range, both ends included.
 func within[T int | float64 | time.Duration](at diag.At, got, low, high T) {
 	if got < low || got > high {
-		at.Errorf("range", "must be from %v to %v, is %v", low, high, got)
+		at.Errorf("range", "must be from %s to %s, is %s", plain(low), plain(high), plain(got))
 	}
+}
+
+// plain writes a value as a person would: 1h, not 1h0m0s.
+func plain(v any) string {
+	s := fmt.Sprint(v)
+	if _, ok := v.(time.Duration); ok {
+		if strings.HasSuffix(s, "m0s") {
+			s = strings.TrimSuffix(s, "0s")
+		}
+		if strings.HasSuffix(s, "h0m") {
+			s = strings.TrimSuffix(s, "0m")
+		}
+	}
+	return s
 }

@@ -1,0 +1,679 @@
+package license
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/google/go-cmp/cmp"
+
+	"svc/gateway/diag"
+)
+
+var issued = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+const day = 24 * time.Hour
+
+// issuer is a directory with a key pair and a license of 30 days and 7 of grace.
+type issuer struct {
+	key, pub, license string
+	public            ed25519.PublicKey
+}
+
+func newIssuer(t *testing.T) issuer {
+	t.Helper()
+	dir := t.TempDir()
+	key, pub, err := GenerateKey(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := ReadPublicKey(pub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	is := issuer{key: key, pub: pub, license: filepath.Join(dir, "license.jwt"), public: public}
+	is.issue(t, issued, 30, 7)
+	return is
+}
+
+func (is issuer) issue(t *testing.T, now time.Time, days, grace int) *License {
+	t.Helper()
+	l, err := Issue(Request{KeyFile: is.key, Subject: "acme", Days: days, GraceDays: grace, Out: is.license, Now: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func (is issuer) config() Config { return Config{Path: is.license, PublicKeyFile: is.pub} }
+
+func fixed(now time.Time) func() time.Time { return func() time.Time { return now } }
+
+func (is issuer) open(t *testing.T) *Checker {
+	t.Helper()
+	c, err := Open(is.config(), nil, fixed(issued))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestIssueThenLoad(t *testing.T) {
+	is := newIssuer(t)
+	got, err := Load(is.license, is.public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &License{Issuer: "svc", Subject: "acme", IssuedAt: issued, ExpiresAt: issued.Add(30 * day), GraceDays: 7}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	for path, mode := range map[string]os.FileMode{is.license: 0o600, is.key: 0o600, is.pub: 0o644} {
+		info, err := os.Stat(path)
+		if err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s: mode %v, %v; want %v", path, info.Mode(), err, mode)
+		}
+	}
+}
+
+func TestKeysArePEMInPKCS8AndSPKI(t *testing.T) {
+	is := newIssuer(t)
+	for path, kind := range map[string]string{is.key: "PRIVATE KEY", is.pub: "PUBLIC KEY"} {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, rest := pem.Decode(data); b == nil || b.Type != kind || len(rest) > 0 {
+			t.Errorf("%s is not one %s block", path, kind)
+		}
+	}
+}
+
+func TestClaimsOfTheToken(t *testing.T) {
+	is := newIssuer(t)
+	data, err := os.ReadFile(is.license)
+	if err != nil {
+		t.Fatal(err)
+	}
+	part, err := base64.RawURLEncoding.DecodeString(strings.Split(string(data), ".")[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]any
+	if err := json.Unmarshal(part, &got); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{"iss": "svc", "sub": "acme", "iat": float64(issued.Unix()),
+		"exp": float64(issued.Add(30 * day).Unix()), "grace_days": 7.0}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestStates(t *testing.T) {
+	l := &License{IssuedAt: issued, ExpiresAt: issued.Add(30 * day), GraceDays: 7}
+	for _, c := range []struct {
+		name string
+		now  time.Time
+		want State
+	}{
+		{"valid when issued", issued, Valid},
+		{"valid until exp", issued.Add(30*day - time.Nanosecond), Valid},
+		{"in grace at exp", issued.Add(30 * day), Grace},
+		{"in grace until exp and grace_days", issued.Add(37*day - time.Nanosecond), Grace},
+		{"expired at exp and grace_days", issued.Add(37 * day), Expired},
+		{"expired long after", issued.Add(9999 * day), Expired},
+		{"clock back an hour", issued.Add(-time.Hour), Valid},
+		{"clock back to 1970", time.Unix(0, 0), Valid},
+	} {
+		if got := l.State(c.now); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+	l.GraceDays = 0
+	if got := l.State(l.ExpiresAt); got != Expired {
+		t.Errorf("without grace_days the state at exp is %s", got)
+	}
+	if l.ClockBehind(issued.Add(-time.Hour)) || !l.ClockBehind(issued.Add(-25*time.Hour)) {
+		t.Error("ClockBehind is not a day before iat")
+	}
+}
+
+// sign makes a token of the issuer's key with any header and claims.
+func (is issuer) sign(t *testing.T, header map[string]any, claims jwt.MapClaims) string {
+	t.Helper()
+	key, err := readPrivateKey(is.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, claims)
+	for k, v := range header {
+		token.Header[k] = v
+	}
+	s, err := token.SignedString(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func good() jwt.MapClaims {
+	return jwt.MapClaims{"iss": "svc", "sub": "acme", "iat": issued.Unix(), "exp": issued.Add(day).Unix(), "grace_days": 1}
+}
+
+func without(name string) jwt.MapClaims {
+	c := good()
+	delete(c, name)
+	return c
+}
+
+func having(name string, value any) jwt.MapClaims {
+	c := good()
+	c[name] = value
+	return c
+}
+
+func TestParseRefuses(t *testing.T) {
+	is := newIssuer(t)
+	other := newIssuer(t)
+	hs256 := func(key any) string {
+		s, err := jwt.NewWithClaims(jwt.SigningMethodHS256, good()).SignedString(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	none, err := jwt.NewWithClaims(jwt.SigningMethodNone, good()).SignedString(jwt.UnsafeAllowNoneSignatureType)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := is.sign(t, nil, good())
+	parts := strings.Split(token, ".")
+	for _, c := range []struct {
+		name, token string
+		want        error
+	}{
+		{"wrong key", other.sign(t, nil, good()), ErrSignature},
+		{"alg none", none, ErrSignature},
+		{"HS256 with the public key as secret", hs256([]byte(is.public)), ErrSignature},
+		{"alg of another name", is.sign(t, map[string]any{"alg": "ES256"}, good()), ErrSignature},
+		{"changed claims", parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"iss":"svc","sub":"x","iat":1,"exp":2}`)) + "." + parts[2], ErrSignature},
+		{"signature cut off", parts[0] + "." + parts[1] + ".", ErrSignature},
+		{"crit", is.sign(t, map[string]any{"crit": []string{"exp"}}, good()), ErrMalformed},
+		{"crit empty", is.sign(t, map[string]any{"crit": nil}, good()), ErrMalformed},
+		{"empty", "", ErrMalformed},
+		{"junk", "not a token", ErrMalformed},
+		{"two parts", parts[0] + "." + parts[1], ErrMalformed},
+		{"padding", parts[0] + "=." + parts[1] + "." + parts[2], ErrMalformed},
+		{"payload that is not JSON", parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte("x")) + "." + parts[2], ErrMalformed},
+		{"no iss", is.sign(t, nil, without("iss")), ErrMalformed},
+		{"no sub", is.sign(t, nil, without("sub")), ErrMalformed},
+		{"no iat", is.sign(t, nil, without("iat")), ErrMalformed},
+		{"no exp", is.sign(t, nil, without("exp")), ErrMalformed},
+		{"exp as text", is.sign(t, nil, having("exp", "tomorrow")), ErrMalformed},
+		{"exp of 1e300", is.sign(t, nil, having("exp", 1e300)), ErrMalformed},
+		{"exp with a fraction", is.sign(t, nil, having("exp", 1772366400.5)), ErrMalformed},
+		{"exp past the year 9999", is.sign(t, nil, having("exp", int64(maxUnix+1))), ErrMalformed},
+		{"exp before iat", is.sign(t, nil, having("exp", issued.Unix()-1)), ErrMalformed},
+		{"iat negative", is.sign(t, nil, having("iat", -1)), ErrMalformed},
+		{"grace_days negative", is.sign(t, nil, having("grace_days", -1)), ErrMalformed},
+		{"grace_days out of bounds", is.sign(t, nil, having("grace_days", MaxGraceDays+1)), ErrMalformed},
+		{"grace_days of 1e18", is.sign(t, nil, having("grace_days", 1000000000000000000)), ErrMalformed},
+		{"long sub", is.sign(t, nil, having("sub", strings.Repeat("x", 2000))), ErrMalformed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l, err := Parse([]byte(c.token), is.public)
+			if !errors.Is(err, c.want) {
+				t.Errorf("Parse() = %v, %v; want %v", l, err, c.want)
+			}
+		})
+	}
+}
+
+func TestParseAccepts(t *testing.T) {
+	is := newIssuer(t)
+	for _, c := range []struct {
+		name, token string
+		grace       int
+	}{
+		{"white space around it", "\n " + is.sign(t, nil, good()) + "\r\n", 1},
+		{"no grace_days means none", is.sign(t, nil, without("grace_days")), 0},
+		{"claims that are not known", is.sign(t, nil, having("plan", "gold")), 1},
+		{"long expired", is.sign(t, nil, having("exp", issued.Unix()+1)), 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l, err := Parse([]byte(c.token), is.public)
+			if err != nil || l.GraceDays != c.grace {
+				t.Errorf("Parse() = %v, %v", l, err)
+			}
+		})
+	}
+}
+
+// TestStartIsRefused has a case for each license that is fatal at start.
+func TestStartIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		spoil  func(t *testing.T, is issuer, cfg *Config)
+		want   error
+		advice string
+	}{
+		{"missing", func(t *testing.T, is issuer, _ *Config) { remove(t, is.license) }, ErrMissing, "path"},
+		{"unreadable", func(t *testing.T, is issuer, _ *Config) { chmod(t, is.license, 0o000) }, ErrUnreadable, "own"},
+		{"not parsable", func(t *testing.T, is issuer, _ *Config) { write(t, is.license, "junk") }, ErrMalformed, "issue"},
+		{"empty", func(t *testing.T, is issuer, _ *Config) { write(t, is.license, "") }, ErrMalformed, "issue"},
+		{"too large", func(t *testing.T, is issuer, _ *Config) { write(t, is.license, strings.Repeat("x", 1<<20)) }, ErrMalformed, "issue"},
+		{"badly signed", func(t *testing.T, is issuer, _ *Config) {
+			write(t, is.license, newIssuer(t).sign(t, nil, good()))
+		}, ErrSignature, "public_key_file"},
+		{"mode 0644", func(t *testing.T, is issuer, _ *Config) { chmod(t, is.license, 0o644) }, ErrTooOpen, "chmod 600"},
+		{"mode 0640", func(t *testing.T, is issuer, _ *Config) { chmod(t, is.license, 0o640) }, ErrTooOpen, "chmod 600"},
+		{"mode 0602", func(t *testing.T, is issuer, _ *Config) { chmod(t, is.license, 0o602) }, ErrTooOpen, "chmod 600"},
+		{"symbolic link to a file that is too open", func(t *testing.T, is issuer, cfg *Config) {
+			chmod(t, is.license, 0o644)
+			cfg.Path = link(t, is.license)
+		}, ErrTooOpen, "chmod 600"},
+		{"dangling symbolic link", func(t *testing.T, is issuer, cfg *Config) {
+			cfg.Path = link(t, is.license)
+			remove(t, is.license)
+		}, ErrMissing, "path"},
+		{"directory", func(t *testing.T, _ issuer, cfg *Config) { cfg.Path = t.TempDir() }, ErrNotRegular, ""},
+		{"pipe", func(t *testing.T, is issuer, cfg *Config) {
+			cfg.Path = is.license + ".pipe"
+			if err := syscall.Mkfifo(cfg.Path, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, ErrNotRegular, ""},
+		{"public key missing", func(t *testing.T, is issuer, _ *Config) { remove(t, is.pub) }, ErrMissing, "path"},
+		{"public key junk", func(t *testing.T, is issuer, _ *Config) { write(t, is.pub, "junk") }, ErrKey, "license keygen"},
+		{"no public key at all", func(t *testing.T, _ issuer, cfg *Config) { cfg.PublicKeyFile = "" }, ErrNoKey, "public_key_file"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.name == "unreadable" && os.Getuid() == 0 {
+				t.Skip("the superuser reads every file")
+			}
+			is := newIssuer(t)
+			cfg := is.config()
+			c.spoil(t, is, &cfg)
+			checker, err := Open(cfg, nil, fixed(issued))
+			var e *Error
+			if checker != nil || !errors.Is(err, c.want) || !errors.As(err, &e) {
+				t.Fatalf("Open() = %v, %v; want %v", checker, err, c.want)
+			}
+			if !strings.Contains(e.Advice(), c.advice) {
+				t.Errorf("advice %q does not say %q", e.Advice(), c.advice)
+			}
+			if c.want != ErrNoKey && e.Path == "" {
+				t.Errorf("%v does not name the file", err)
+			}
+		})
+	}
+}
+
+func TestStartIsAccepted(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		prep func(t *testing.T, is issuer, cfg *Config)
+	}{
+		{"mode 0600", func(*testing.T, issuer, *Config) {}},
+		{"mode 0400", func(t *testing.T, is issuer, _ *Config) { chmod(t, is.license, 0o400) }},
+		{"symbolic link to a private file", func(t *testing.T, is issuer, cfg *Config) { cfg.Path = link(t, is.license) }},
+		{"expired beyond grace", func(t *testing.T, is issuer, _ *Config) { is.issue(t, issued.Add(-400*day), 1, 1) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			is := newIssuer(t)
+			cfg := is.config()
+			c.prep(t, is, &cfg)
+			if _, err := Open(cfg, nil, fixed(issued)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestTheBuildsOwnKey(t *testing.T) {
+	is := newIssuer(t)
+	own, err := os.ReadFile(is.pub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(Config{Path: is.license}, own, fixed(issued)); err != nil {
+		t.Errorf("with the build's own key: %v", err)
+	}
+	if _, err := Open(Config{Path: is.license}, []byte("junk"), fixed(issued)); !errors.Is(err, ErrKey) {
+		t.Errorf("with a broken key of the build: %v", err)
+	}
+	other := newIssuer(t)
+	if _, err := Open(Config{Path: is.license, PublicKeyFile: other.pub}, own, fixed(issued)); !errors.Is(err, ErrSignature) {
+		t.Errorf("license.public_key_file does not go before the build's own key: %v", err)
+	}
+}
+
+func TestFailedReverificationExpiresUntilTheFileIsGood(t *testing.T) {
+	is := newIssuer(t)
+	c := is.open(t)
+	if got := c.State(issued); got != Valid {
+		t.Fatalf("state %s", got)
+	}
+	write(t, is.license, "junk")
+	if got := c.State(issued); got != Valid {
+		t.Errorf("the state changed before the file was checked: %s", got)
+	}
+	if err := c.Recheck(); !errors.Is(err, ErrMalformed) {
+		t.Errorf("Recheck() = %v", err)
+	}
+	if s := c.Status(issued); s.State != Expired || s.Err == nil || s.License != nil {
+		t.Errorf("status %+v", s)
+	}
+	is.issue(t, issued, 30, 7)
+	if err := c.Recheck(); err != nil {
+		t.Error(err)
+	}
+	if s := c.Status(issued); s.State != Valid || s.Err != nil {
+		t.Errorf("status %+v", s)
+	}
+}
+
+func TestReplacingAnExpiredLicenseRecovers(t *testing.T) {
+	is := newIssuer(t)
+	c := is.open(t)
+	late := issued.Add(100 * day)
+	if got := c.State(late); got != Expired {
+		t.Fatalf("state %s", got)
+	}
+	is.issue(t, late, 30, 7)
+	if err := c.Recheck(); err != nil || c.State(late) != Valid {
+		t.Errorf("state %s, %v", c.State(late), err)
+	}
+}
+
+func TestHourlyReverification(t *testing.T) {
+	is := newIssuer(t)
+	synctest.Test(t, func(t *testing.T) {
+		is.issue(t, time.Now(), 1, 1)
+		c, err := Open(is.config(), nil, time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := make(chan State, 10)
+		c.Changed = func(s Status) { seen <- s.State }
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		go func() { c.Run(ctx); close(done) }()
+
+		time.Sleep(23*time.Hour + time.Minute)
+		synctest.Wait()
+		if len(seen) != 0 {
+			t.Errorf("%d changes while nothing changed", len(seen))
+		}
+		time.Sleep(time.Hour) // past exp
+		write(t, is.license, "junk")
+		time.Sleep(2 * time.Hour) // two failed checks
+		is.issue(t, time.Now(), 30, 7)
+		time.Sleep(time.Hour)
+		cancel()
+		<-done
+		close(seen)
+		var got []State
+		for s := range seen {
+			got = append(got, s)
+		}
+		if d := cmp.Diff([]State{Grace, Expired, Expired, Valid}, got); d != "" {
+			t.Error(d)
+		}
+	})
+}
+
+func TestStateWhileRechecking(t *testing.T) {
+	is := newIssuer(t)
+	c := is.open(t)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 50 {
+			_ = c.Recheck()
+		}
+	}()
+	for {
+		select {
+		case <-done:
+			return
+		default:
+			if got := c.State(issued); got != Valid {
+				t.Fatalf("state %s", got)
+			}
+		}
+	}
+}
+
+func TestGenerateKeyNeverReplacesAKey(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "keys")
+	key, pub, err := GenerateKey(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, _ := os.ReadFile(key)
+	if _, _, err := GenerateKey(dir); !errors.Is(err, ErrExists) {
+		t.Errorf("a second GenerateKey: %v", err)
+	}
+	remove(t, key)
+	if _, _, err := GenerateKey(dir); !errors.Is(err, ErrExists) {
+		t.Errorf("with %s still there: %v", pub, err)
+	}
+	if _, err := os.Stat(key); err == nil {
+		t.Error("half a pair was written")
+	}
+	if len(before) == 0 {
+		t.Error("the key is empty")
+	}
+}
+
+func TestIssueRefuses(t *testing.T) {
+	is := newIssuer(t)
+	base := Request{KeyFile: is.key, Subject: "acme", Days: 1, Out: is.license, Now: issued}
+	for _, c := range []struct {
+		name   string
+		change func(*Request)
+	}{
+		{"no subject", func(r *Request) { r.Subject = "" }},
+		{"long subject", func(r *Request) { r.Subject = strings.Repeat("x", 2000) }},
+		{"no days", func(r *Request) { r.Days = 0 }},
+		{"too many days", func(r *Request) { r.Days = MaxDays + 1 }},
+		{"negative grace", func(r *Request) { r.GraceDays = -1 }},
+		{"too much grace", func(r *Request) { r.GraceDays = MaxGraceDays + 1 }},
+		{"key missing", func(r *Request) { r.KeyFile += ".no" }},
+		{"public key as signing key", func(r *Request) { chmod(t, is.pub, 0o600); r.KeyFile = is.pub }},
+		{"no such directory", func(r *Request) { r.Out = filepath.Join(r.Out, "x") }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := base
+			c.change(&r)
+			if _, err := Issue(r); err == nil {
+				t.Error("a license was issued")
+			}
+		})
+	}
+	chmod(t, is.key, 0o644)
+	if _, err := Issue(base); !errors.Is(err, ErrTooOpen) {
+		t.Errorf("with a signing key that others can read: %v", err)
+	}
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(is.license), ".license-*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestSigningKeyOfAnotherKind(t *testing.T) {
+	is := newIssuer(t)
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pub, err := x509.MarshalPKIXPublicKey(&k.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, is.key, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})))
+	if _, err := readPrivateKey(is.key); !errors.Is(err, ErrKey) {
+		t.Errorf("an ECDSA signing key: %v", err)
+	}
+	if _, err := ParsePublicKey(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: pub})); !errors.Is(err, ErrKey) {
+		t.Errorf("an ECDSA public key: %v", err)
+	}
+}
+
+func TestInspect(t *testing.T) {
+	is := newIssuer(t)
+	other := newIssuer(t)
+	late := issued.Add(31 * day)
+	for _, c := range []struct {
+		name     string
+		key      ed25519.PublicKey
+		prep     func()
+		now      time.Time
+		verified bool
+		state    State
+		problem  string
+	}{
+		{"good", is.public, func() {}, issued, true, Valid, ""},
+		{"in grace", is.public, func() {}, late, true, Grace, ""},
+		{"without a key", nil, func() {}, issued, false, Valid, "no public key"},
+		{"another key", other.public, func() {}, issued, false, Valid, "signature"},
+		{"clock behind", is.public, func() {}, issued.Add(-48 * time.Hour), true, Valid, "clock"},
+		{"too open", is.public, func() { chmod(t, is.license, 0o644) }, issued, true, Valid, "open to others"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.prep()
+			in, err := Inspect(is.license, c.key, c.now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if in.Verified != c.verified || in.State != c.state || in.Subject != "acme" || in.GraceEnds != issued.Add(37*day) {
+				t.Errorf("inspection %+v", in)
+			}
+			if c.problem == "" && len(in.Problems) > 0 || c.problem != "" && !strings.Contains(strings.Join(in.Problems, "\n"), c.problem) {
+				t.Errorf("problems %q, want %q", in.Problems, c.problem)
+			}
+		})
+	}
+	write(t, is.license, "junk")
+	if _, err := Inspect(is.license, is.public, issued); !errors.Is(err, ErrMalformed) {
+		t.Errorf("junk: %v", err)
+	}
+	write(t, is.license, "junk")
+	if _, err := Inspect(is.license, nil, issued); !errors.Is(err, ErrMalformed) {
+		t.Errorf("junk without a key: %v", err)
+	}
+}
+
+func TestInspectionAsJSON(t *testing.T) {
+	is := newIssuer(t)
+	in, err := Inspect(is.license, is.public, issued)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := json.Marshal(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"issuer":"svc","subject":"acme","issuedAt":"2026-03-01T12:00:00Z","expiresAt":"2026-03-31T12:00:00Z",` +
+		`"graceDays":7,"graceEnds":"2026-04-07T12:00:00Z","state":"valid","verified":true}`
+	if string(got) != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestErrorsNameFileAndAdvice(t *testing.T) {
+	err := &Error{Kind: ErrTooOpen, What: "license", Path: "/l", Detail: "its mode is 0644"}
+	want := "license /l: the file is open to others than its owner: its mode is 0644 (chmod 600 /l)"
+	if err.Error() != want {
+		t.Errorf("got %q, want %q", err, want)
+	}
+}
+
+func TestConfigRules(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		cfg  Config
+		want int
+	}{
+		{"path required", Config{}, 1},
+		{"path absolute", Config{Path: "l.jwt"}, 1},
+		{"public_key_file absolute", Config{Path: "/l", PublicKeyFile: "k"}, 1},
+		{"good", Config{Path: "/l", PublicKeyFile: "/k"}, 0},
+	} {
+		r := diag.New()
+		c.cfg.Validate(r.Root())
+		if got := len(r.Findings()); got != c.want {
+			t.Errorf("%s: %d findings, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+// FuzzParse feeds foreign bytes to the reader of licenses: it must not panic,
+// and must accept nothing that was not signed.
+func FuzzParse(f *testing.F) {
+	public, _, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add([]byte("eyJhbGciOiJFZERTQSJ9.e30.AAAA"))
+	f.Add([]byte("eyJhbGciOiJub25lIn0.e30."))
+	f.Add([]byte("..."))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if l, err := Parse(data, public); err == nil {
+			t.Errorf("accepted %+v", l)
+		}
+		_, _ = unverified(data)
+		_, _ = ParsePublicKey(data)
+	})
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func chmod(t *testing.T, path string, mode os.FileMode) {
+	t.Helper()
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func remove(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func link(t *testing.T, target string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(target, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

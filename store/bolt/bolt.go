@@ -1,0 +1,353 @@
+package bolt
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"svc/store"
+)
+
+// Options are the settings of a store. The zero value is good.
+type Options struct {
+	// Now is the clock; time.Now when nil.
+	Now func() time.Time
+	// Logger is told of what no caller hears about; nothing when nil.
+	Logger *slog.Logger
+	// MaxAutoAgents bounds how many agents of a tenant traces may register; 0 means
+	// store.DefaultMaxAutoAgents, below 0 none.
+	MaxAutoAgents int
+	// FlushEvery is how often the times of use of keys are written; 0: 3 seconds.
+	FlushEvery time.Duration
+	// NoSync leaves commits to the operating system: for tests and benchmarks. An
+	// acknowledged write may be lost, and the file damaged, when the machine fails.
+	NoSync bool
+
+	migrations []migration // nil: the package's
+}
+
+// Store is an opened file. Make one with Open.
+type Store struct {
+	db     *bbolt.DB
+	path   string
+	now    func() time.Time
+	log    *slog.Logger
+	ids    store.IDs
+	schema int
+
+	maxAuto uint64
+
+	mu      sync.Mutex
+	states  map[string]*tenantState
+	used    map[usedKey]time.Time // key uses that are not written yet
+	flights map[flightKey]*flight
+
+	failure atomic.Pointer[error] // of the newest commit
+	closed  chan struct{}         // closed when Close begins
+	closing sync.Once
+	commits chan *ingest
+	senders sync.RWMutex   // held for reading while something is sent to commits
+	work    sync.WaitGroup // the committer and the flusher
+}
+
+var _ store.Store = (*Store)(nil)
+
+// lockWait bounds how long Open waits for another process to let go of the file,
+// in its two steps.
+const lockWait = 900 * time.Millisecond
+
+// Open opens the store at path, or makes one. The file is checked before bbolt
+// maps it: what is truncated, damaged, foreign or from a newer version is refused
+// with an error that says what to do ([*FileError]), never by a crash; so is a
+// file that another process holds, within two seconds.
+func Open(path string, opts Options) (*Store, error) {
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.FlushEvery <= 0 {
+		opts.FlushEvery = 3 * time.Second
+	}
+	if opts.migrations == nil {
+		opts.migrations = migrations
+	}
+	_, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		err = create(path, opts)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", path, err)
+	}
+	size, err := preflight(path)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		path: path, now: opts.Now, log: opts.Logger,
+		states:  make(map[string]*tenantState),
+		used:    make(map[usedKey]time.Time),
+		flights: make(map[flightKey]*flight),
+		closed:  make(chan struct{}),
+		commits: make(chan *ingest, commitQueue),
+	}
+	switch {
+	case opts.MaxAutoAgents == 0:
+		s.maxAuto = store.DefaultMaxAutoAgents
+	case opts.MaxAutoAgents > 0:
+		s.maxAuto = uint64(opts.MaxAutoAgents)
+	}
+	// A mapping with room to grow: bbolt must wait for readers to enlarge it, and a
+	// backup is a long reader.
+	if s.db, err = openFile(path, opts.NoSync, int(max(4*size, 1<<32))); err != nil {
+		return nil, err
+	}
+	if s.schema, err = s.upgrade(opts.migrations); err != nil {
+		s.db.Close()
+		return nil, err
+	}
+	s.work.Add(2)
+	go s.committer()
+	go s.flusher(opts.FlushEvery)
+	return s, nil
+}
+
+// openFile opens the file with bbolt. bbolt panics on some damage after it has
+// locked the file, so the file is closed here then.
+func openFile(path string, noSync bool, mmap int) (db *bbolt.DB, err error) {
+	var file *os.File
+	defer func() {
+		if err != nil && db == nil && file != nil {
+			file.Close()
+		}
+	}()
+	defer rescue(&err, path)()
+	db, err = bbolt.Open(path, 0o600, &bbolt.Options{
+		Timeout:         lockWait,
+		FreelistType:    bbolt.FreelistMapType,
+		NoSync:          noSync,
+		NoGrowSync:      noSync,
+		InitialMmapSize: mmap,
+		OpenFile: func(name string, flag int, mode os.FileMode) (f *os.File, err error) {
+			f, err = os.OpenFile(name, flag, mode)
+			file = f
+			return f, err
+		},
+	})
+	switch {
+	case errors.Is(err, berrors.ErrTimeout):
+		return nil, inUse(path)
+	case err != nil:
+		return nil, &FileError{Path: path, Problem: err.Error(), Advice: adviceDamaged, Err: err}
+	}
+	return db, nil
+}
+
+// create makes an empty store beside path and renames it there, so that a file at
+// path is always a whole store.
+func create(path string, opts Options) error {
+	tmp := path + ".new"
+	if err := os.Remove(tmp); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	db, err := bbolt.Open(tmp, 0o600, &bbolt.Options{Timeout: lockWait, FreelistType: bbolt.FreelistMapType})
+	if err != nil {
+		return err
+	}
+	err = db.Update(func(tx *bbolt.Tx) error { return initialize(tx, len(opts.migrations)) })
+	if cerr := db.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		// Link fails where path exists by now: another process was faster.
+		err = os.Link(tmp, path)
+		if errors.Is(err, os.ErrExist) {
+			err = nil
+		}
+	}
+	os.Remove(tmp)
+	if err == nil {
+		err = syncDir(path)
+	}
+	return err
+}
+
+// rescue turns a memory fault or a panic below it into an error: bbolt panics on
+// damaged pages, and a page of a file that was cut off faults. Use: defer rescue(&err, path)().
+func rescue(err *error, path string) func() {
+	old := debug.SetPanicOnFault(true)
+	return func() {
+		debug.SetPanicOnFault(old)
+		if p := recover(); p != nil {
+			*err = &FileError{Path: path, Problem: fmt.Sprintf("damaged: %v", p), Advice: adviceDamaged}
+		}
+	}
+}
+
+// view runs fn in a read transaction.
+func (s *Store) view(ctx context.Context, fn func(tx *bbolt.Tx) error) (err error) {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	defer rescue(&err, s.path)()
+	return closedError(s.db.View(fn))
+}
+
+// update runs fn in a write transaction of its own and remembers whether the
+// commit worked.
+func (s *Store) update(ctx context.Context, fn func(tx *bbolt.Tx) error) (err error) {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return s.commit(fn)
+}
+
+func (s *Store) commit(fn func(tx *bbolt.Tx) error) (err error) {
+	done := false // fn returned nil: what fails after it is the commit
+	defer func() {
+		switch {
+		case err == nil:
+			s.failure.Store(nil)
+		case done && !errors.Is(err, store.ErrClosed):
+			err = fmt.Errorf("write store: %w", err)
+			failed := err
+			s.failure.Store(&failed)
+		}
+	}()
+	defer rescue(&err, s.path)()
+	return closedError(s.db.Update(func(tx *bbolt.Tx) error {
+		if err := fn(tx); err != nil {
+			return err
+		}
+		done = true
+		return nil
+	}))
+}
+
+func closedError(err error) error {
+	if errors.Is(err, berrors.ErrDatabaseNotOpen) {
+		return store.ErrClosed
+	}
+	return err
+}
+
+// Ready reports the failure of the newest commit.
+func (s *Store) Ready(ctx context.Context) error {
+	select {
+	case <-s.closed:
+		return store.ErrClosed
+	default:
+	}
+	if p := s.failure.Load(); p != nil {
+		return *p
+	}
+	return ctx.Err()
+}
+
+// Info describes the file.
+func (s *Store) Info(ctx context.Context) (store.Info, error) {
+	info := store.Info{Backend: "bolt", Location: s.path, SchemaVersion: s.schema}
+	err := s.view(ctx, func(tx *bbolt.Tx) error {
+		info.SizeBytes = tx.Size()
+		return nil
+	})
+	return info, err
+}
+
+// Backup writes a consistent copy of the file to w.
+func (s *Store) Backup(ctx context.Context, w io.Writer) (n int64, err error) {
+	err = s.view(ctx, func(tx *bbolt.Tx) error {
+		n, err = tx.WriteTo(&ctxWriter{ctx: ctx, w: w})
+		return err
+	})
+	if err != nil {
+		return n, fmt.Errorf("back up store: %w", err)
+	}
+	return n, nil
+}
+
+// ctxWriter stops a long copy when its context ends.
+type ctxWriter struct {
+	ctx context.Context
+	w   io.Writer
+}
+
+func (c *ctxWriter) Write(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.w.Write(p)
+}
+
+// Close commits what has been handed over, writes what is buffered and closes
+// the file.
+func (s *Store) Close() error {
+	var err error
+	s.closing.Do(func() {
+		close(s.closed)
+		s.senders.Lock() // no sender is between its check and its send
+		close(s.commits)
+		s.senders.Unlock()
+		s.work.Wait()
+		err = errors.Join(s.flushUsed(), s.db.Close())
+	})
+	return err
+}
+
+// getJSON reads a record; ok is false when there is none.
+func getJSON[T any](b *bbolt.Bucket, key string) (v T, ok bool, err error) {
+	raw := b.Get([]byte(key))
+	if raw == nil {
+		return v, false, nil
+	}
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return v, false, fmt.Errorf("damaged record %q: %w", key, err)
+	}
+	return v, true, nil
+}
+
+func putJSON(b *bbolt.Bucket, key string, v any) error {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return b.Put([]byte(key), raw)
+}
+
+// newest lists the records of a bucket by descending key, those that keep accepts,
+// and returns the page and the total.
+func newest[T any](b *bbolt.Bucket, page store.Page, keep func(*T) bool) ([]T, int, error) {
+	items := []T{}
+	total := 0
+	c := b.Cursor()
+	for k, raw := c.Last(); k != nil; k, raw = c.Prev() {
+		if keep == nil && (total < page.Offset || page.Limit > 0 && len(items) == page.Limit) {
+			total++
+			continue
+		}
+		var v T
+		if err := json.Unmarshal(raw, &v); err != nil {
+			return nil, 0, fmt.Errorf("damaged record %q: %w", k, err)
+		}
+		if keep != nil && !keep(&v) {
+			continue
+		}
+		if total >= page.Offset && (page.Limit <= 0 || len(items) < page.Limit) {
+			items = append(items, v)
+		}
+		total++
+	}
+	return items, total, nil
+}

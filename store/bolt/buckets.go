@@ -1,0 +1,210 @@
+// Package bolt is the embedded store: one bbolt file, one process.
+//
+// It owns how the nouns of package store are kept, the one goroutine that commits
+// traces, the checks of a file before it is opened, and the buffers of what is not
+// worth a write per request. It leaves the arithmetic of statistics to
+// store/rollup and all meaning of requests to its callers.
+//
+// # The tree
+//
+// Keys of resources are their ids, which are prefixed and sort by creation.
+// Integers in keys are big-endian. "‖" joins bytes, "\0" is a zero byte.
+//
+//	meta                           what this file is
+//	  format                       "svc control plane store"
+//	  schema                       schema version, decimal
+//	tenants                        id → tenant, JSON
+//	tenant_names                   name → id
+//	tenant_orgs                    organization id → id
+//	digests                        SHA-256 of a key's secret → tenant id \0 key id
+//	leases                         name → lease, JSON
+//	marks                          name → time, nanoseconds, 8 bytes
+//	data
+//	  <tenant id>
+//	    state                      counters, 8 bytes each: seq, traces, auto_agents,
+//	                               agent_changes, horizon, minutes_from
+//	    users                      id → user, JSON
+//	    user_emails                e-mail address → id
+//	    user_teams                 user id \0 team id → (empty)
+//	    user_events                id → event, JSON
+//	    teams                      id → team, JSON
+//	    team_names                 name → id
+//	    members                    team id \0 user id → member, JSON
+//	    agents                     id → agent without configuration, JSON
+//	    agent_names                name → id
+//	    agent_configs              id → configuration text
+//	    agents_former              id of a deleted agent → its last name
+//	    tools                      agent id \0 tool name → count, last call, id; agent id \0 → how many
+//	    deployments                agent id \0 id → deployment, JSON
+//	    budgets                    id → budget, JSON
+//	    budget_names               name → id
+//	    slas                       id → target, JSON
+//	    violations                 id → violation, JSON
+//	    violation_keys             SLA id \0 type \0 period start → id
+//	    policies                   id → policy, JSON
+//	    policy_names               name → id
+//	    policy_fires               id → count, 8 bytes
+//	    keys                       id → key, JSON
+//	    key_used                   id → time, nanoseconds, 8 bytes
+//	    answers                    SHA-256 of (key, route, token) → answer, JSON
+//	    answers_by_expiry          expiry time ‖ that digest → (empty)
+//	    dict                       kind ‖ string → number, 4 bytes
+//	    dict_values                kind ‖ number → string
+//	    traces                     commit number → record (see record.go)
+//	    trace_ids                  packed id → commit number
+//	    trace_blocks               first commit number → filter fields of up to 100 traces (see block.go)
+//	    rollup_minute, rollup_hour bucket ‖ agent ‖ model ‖ environment → partial (see store/rollup)
+//	    rollup_hour_agent, rollup_hour_model, rollup_hour_environment,
+//	    rollup_day_agent, rollup_day_model, rollup_day_environment
+//	                               bucket ‖ number → partial
+//
+// A change of this tree, or of a record in it, that older code could not read
+// needs a new schema version and a step in migrate.go. schema_test.go compares the
+// tree with testdata/schema.golden.
+package bolt
+
+import (
+	"encoding/binary"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"svc/store/rollup"
+)
+
+var (
+	bucketMeta        = []byte("meta")
+	bucketTenants     = []byte("tenants")
+	bucketTenantNames = []byte("tenant_names")
+	bucketTenantOrgs  = []byte("tenant_orgs")
+	bucketDigests     = []byte("digests")
+	bucketLeases      = []byte("leases")
+	bucketMarks       = []byte("marks")
+	bucketData        = []byte("data")
+
+	keyFormat = []byte("format")
+	keySchema = []byte("schema")
+)
+
+// format is the value of meta/format.
+const format = "svc control plane store"
+
+// The buckets of a tenant.
+const (
+	inState        = "state"
+	inUsers        = "users"
+	inUserEmails   = "user_emails"
+	inUserTeams    = "user_teams"
+	inUserEvents   = "user_events"
+	inTeams        = "teams"
+	inTeamNames    = "team_names"
+	inMembers      = "members"
+	inAgents       = "agents"
+	inAgentNames   = "agent_names"
+	inAgentConfigs = "agent_configs"
+	inAgentsFormer = "agents_former"
+	inTools        = "tools"
+	inDeployments  = "deployments"
+	inBudgets      = "budgets"
+	inBudgetNames  = "budget_names"
+	inSLAs         = "slas"
+	inViolations   = "violations"
+	inViolationKey = "violation_keys"
+	inPolicies     = "policies"
+	inPolicyNames  = "policy_names"
+	inPolicyFires  = "policy_fires"
+	inKeys         = "keys"
+	inKeyUsed      = "key_used"
+	inAnswers      = "answers"
+	inAnswerExpiry = "answers_by_expiry"
+	inDict         = "dict"
+	inDictValues   = "dict_values"
+	inTraces       = "traces"
+	inTraceIDs     = "trace_ids"
+	inTraceBlocks  = "trace_blocks"
+	inRollup       = "rollup_" // and the name of the table
+)
+
+// The counters in a tenant's state.
+const (
+	stateSeq         = "seq"           // commit number of the newest trace
+	stateTraces      = "traces"        // how many are stored
+	stateAutoAgents  = "auto_agents"   // agents registered by traces
+	stateAgentGen    = "agent_changes" // how often agents have changed
+	stateHorizon     = "horizon"       // traces created before it have been trimmed, nanoseconds
+	stateMinutesFrom = "minutes_from"  // minute rollups before it have been trimmed, nanoseconds
+)
+
+// tenantBuckets is every bucket of a tenant; all of them exist in every tenant.
+func tenantBuckets() []string {
+	names := []string{
+		inState, inUsers, inUserEmails, inUserTeams, inUserEvents, inTeams, inTeamNames, inMembers,
+		inAgents, inAgentNames, inAgentConfigs, inAgentsFormer, inTools, inDeployments,
+		inBudgets, inBudgetNames, inSLAs, inViolations, inViolationKey,
+		inPolicies, inPolicyNames, inPolicyFires, inKeys, inKeyUsed, inAnswers, inAnswerExpiry,
+		inDict, inDictValues, inTraces, inTraceIDs, inTraceBlocks,
+	}
+	for t := range rollup.NumTables {
+		names = append(names, inRollup+t.String())
+	}
+	return names
+}
+
+// data is the bucket of one tenant within a transaction.
+type data struct {
+	*bbolt.Bucket
+}
+
+// in returns one of the tenant's buckets. They all exist: a missing one is damage,
+// and the panic becomes an error at the edge of the transaction.
+func (d data) in(name string) *bbolt.Bucket {
+	b := d.Bucket.Bucket([]byte(name))
+	if b == nil {
+		panic("bucket " + name + " is missing")
+	}
+	return b
+}
+
+// counter reads a counter, 0 when never set.
+func (d data) counter(name string) uint64 {
+	return number(d.in(inState).Get([]byte(name)))
+}
+
+// setCounter writes a counter.
+func (d data) setCounter(name string, v uint64) error {
+	return d.in(inState).Put([]byte(name), bytes8(v))
+}
+
+func number(b []byte) uint64 {
+	if len(b) != 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(b)
+}
+
+func bytes8(v uint64) []byte {
+	return binary.BigEndian.AppendUint64(make([]byte, 0, 8), v)
+}
+
+func timeOf(v uint64) time.Time {
+	if v == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(v)).UTC()
+}
+
+// joined joins the parts of a key with zero bytes.
+func joined(parts ...string) []byte {
+	n := len(parts)
+	for _, p := range parts {
+		n += len(p)
+	}
+	key := make([]byte, 0, n)
+	for i, p := range parts {
+		if i > 0 {
+			key = append(key, 0)
+		}
+		key = append(key, p...)
+	}
+	return key
+}

@@ -1,0 +1,428 @@
+package bolt
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"svc/store"
+	"svc/store/rollup"
+)
+
+const (
+	// commitQueue is how many batches may wait for the committer; callers of more wait.
+	commitQueue = 1024
+	// commitTraces bounds the traces of one commit, unless one batch has more.
+	commitTraces = 8192
+)
+
+// committer is the one goroutine that writes traces. What has come in while a
+// commit was on its way to the disk shares the next one; nobody waits for others
+// to come.
+func (s *Store) committer() {
+	defer s.work.Done()
+	for first := range s.commits {
+		batch, n := []*ingest{first}, len(first.items)
+	collect:
+		for n < commitTraces {
+			select {
+			case in, ok := <-s.commits:
+				if !ok {
+					break collect
+				}
+				batch, n = append(batch, in), n+len(in.items)
+			default:
+				break collect
+			}
+		}
+		s.commitBatch(batch)
+	}
+}
+
+// commitBatch writes batches in one transaction and answers their callers.
+func (s *Store) commitBatch(batch []*ingest) {
+	taken := batch[:0]
+	for _, in := range batch {
+		if in.phase.CompareAndSwap(ingestWaiting, ingestTaken) {
+			taken = append(taken, in)
+		}
+	}
+	if len(taken) == 0 {
+		return
+	}
+	var writers []*writer
+	err := s.commit(func(tx *bbolt.Tx) error {
+		writers = writers[:0]
+		byTenant := map[string]*writer{}
+		for _, in := range taken {
+			w := byTenant[in.tenant]
+			if w == nil {
+				d, err := (&tenant{s: s, id: in.tenant}).data(tx)
+				if err != nil {
+					in.err = err
+					continue
+				}
+				w = newWriter(s, in.st, d)
+				byTenant[in.tenant] = w
+				writers = append(writers, w)
+			}
+			var refused *store.Error
+			if err := w.apply(in); errors.As(err, &refused) {
+				in.err = refused
+			} else if err != nil {
+				return err
+			}
+		}
+		for _, w := range writers {
+			if err := w.finish(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		for _, w := range writers {
+			w.st.committed(&w.r)
+		}
+	}
+	for _, in := range taken {
+		if err != nil {
+			in.err = err
+		}
+		if in.err != nil {
+			in.result = store.IngestResult{}
+		}
+		close(in.done)
+	}
+}
+
+// writer writes the traces of one tenant in one transaction.
+type writer struct {
+	s  *Store
+	st *tenantState
+	d  data
+	r  resolver
+
+	traces, ids, blocks *bbolt.Bucket
+
+	seq     uint64 // of the newest trace
+	count   uint64 // traces stored
+	added   uint64
+	auto    uint64 // agents registered by traces
+	autoSet bool
+	horizon int64
+
+	tail     block  // the block that grows
+	tailKey  uint64 // its first commit number
+	tailSet  bool   // it has changed
+	lists    [][]rollup.Entry
+	tools    map[toolKey]toolCalls
+	fires    map[string]uint64
+	keyArena []byte
+}
+
+type toolKey struct{ agent, tool string }
+
+type toolCalls struct {
+	n    uint64
+	last int64
+}
+
+// fill is how full pages of append-only buckets are left when they split.
+const fill = 0.95
+
+func newWriter(s *Store, st *tenantState, d data) *writer {
+	w := &writer{
+		s: s, st: st, d: d,
+		traces: d.in(inTraces), ids: d.in(inTraceIDs), blocks: d.in(inTraceBlocks),
+		seq: d.counter(stateSeq), count: d.counter(stateTraces), auto: d.counter(stateAutoAgents),
+		horizon: int64(d.counter(stateHorizon)),
+		tools:   map[toolKey]toolCalls{}, fires: map[string]uint64{},
+	}
+	w.r = resolver{st: st, d: &w.d, gen: d.counter(stateAgentGen), fresh: map[word]uint32{}, known: map[word]agentKnown{}}
+	w.traces.FillPercent, w.blocks.FillPercent, w.ids.FillPercent = fill, fill, 0.9
+	return w
+}
+
+// apply writes one batch. An *store.Error refuses the batch before anything of it
+// is written; any other error ends the transaction.
+func (w *writer) apply(in *ingest) error {
+	if !in.ready || in.gen != w.r.gen {
+		if err := w.resolve(in); err != nil {
+			return err
+		}
+		in.ready = false // entries have to be computed
+	}
+	for i := range in.items {
+		it := &in.items[i]
+		switch {
+		case it.trace.CreatedAt.UnixNano() < w.horizon:
+			it.skip = true
+			in.result.Expired++
+		case w.ids.Get(it.key) != nil:
+			it.skip = true
+			in.result.Duplicates++
+		}
+	}
+	in.result.Duplicates += in.repeat
+	if !in.ready || in.result.Expired > 0 || in.result.Duplicates > in.repeat {
+		in.compute()
+	}
+	if len(in.entries) > 0 {
+		w.lists = append(w.lists, in.entries)
+	}
+	for i := range in.items {
+		if it := &in.items[i]; !it.skip {
+			if err := w.add(it); err != nil {
+				return err
+			}
+			in.result.Accepted++
+		}
+	}
+	return nil
+}
+
+// resolve finds or makes the agent and the numbers of every trace.
+func (w *writer) resolve(in *ingest) error {
+	unknown := map[string]string{}
+	for i := range in.items {
+		it := &in.items[i]
+		if it.trace.AgentID == "" {
+			continue
+		}
+		if _, ok, err := w.r.agent(it.trace.AgentID, ""); err != nil {
+			return err
+		} else if !ok && len(unknown) < maxProblems {
+			unknown[fmt.Sprintf("traces[%d].agentId", it.index)] = "is not an agent of this tenant"
+		}
+	}
+	if len(unknown) > 0 {
+		return &store.Error{Kind: store.Invalid, Message: "invalid traces", Fields: unknown}
+	}
+	for i := range in.items {
+		it := &in.items[i]
+		if it.trace.CreatedAt.UnixNano() < w.horizon || w.ids.Get(it.key) != nil {
+			continue // skipped: it registers nothing
+		}
+		a, ok, err := w.r.agent(it.trace.AgentID, it.trace.AgentName)
+		if err == nil && !ok {
+			a, err = w.register(&it.trace, in.now)
+		}
+		if err != nil {
+			return err
+		}
+		for _, word := range [...]word{agentWord(a.id, a.name), {kindName, a.name, ""}, {kindEnv, it.trace.Environment, ""},
+			{kindModel, it.trace.ModelProvider, it.trace.ModelName}} {
+			if _, ok := w.r.number(word); ok {
+				continue
+			}
+			n, err := w.d.numberOf(word)
+			if err != nil {
+				return err
+			}
+			w.r.fresh[word] = n
+		}
+		it.number(&w.r, a)
+	}
+	return nil
+}
+
+// register makes the agent that a trace names, up to the bound; beyond it the
+// agent is known by name alone.
+func (w *writer) register(t *store.Trace, now time.Time) (agentKnown, error) {
+	a := agentKnown{name: t.AgentName}
+	if w.auto < w.s.maxAuto {
+		now = now.UTC()
+		agent := store.Agent{
+			ID: w.s.ids.New(store.PrefixAgent, now), Name: t.AgentName,
+			ModelProvider: t.ModelProvider, ModelName: t.ModelName, Environment: t.Environment,
+			AutoRegistered: true, CreatedAt: now, UpdatedAt: now,
+		}
+		if err := claimName(w.d.in(inAgentNames), "agent", "", agent.Name, agent.ID); err != nil {
+			return a, err
+		}
+		if err := putJSON(w.d.in(inAgents), agent.ID, agent); err != nil {
+			return a, err
+		}
+		w.auto++
+		w.autoSet = true
+		w.r.gen++
+		a.id = agent.ID
+	}
+	w.r.known[agentWord("", t.AgentName)] = a
+	return a, nil
+}
+
+// add writes one trace.
+func (w *writer) add(it *item) error {
+	if err := w.openTail(); err != nil {
+		return err
+	}
+	w.seq++
+	w.added++
+	key := w.key8(w.seq)
+	if err := w.traces.Put(key, it.rec); err != nil {
+		return err
+	}
+	if err := w.ids.Put(it.key, key); err != nil {
+		return err
+	}
+	w.tail = w.tail.add(it.rec)
+	w.tailSet = true
+	if it.agent != "" && it.trace.ToolName != "" {
+		k := toolKey{it.agent, it.trace.ToolName}
+		calls := w.tools[k]
+		calls.n++
+		calls.last = max(calls.last, it.trace.CreatedAt.UnixNano())
+		w.tools[k] = calls
+	}
+	for i, p := range it.trace.PoliciesFired {
+		if p.ID != "" && !firedBefore(it.trace.PoliciesFired[:i], p.ID) {
+			w.fires[p.ID]++
+		}
+	}
+	return nil
+}
+
+// firedBefore keeps a policy that is named twice by one trace from counting twice.
+func firedBefore(list []store.PolicyFired, id string) bool {
+	for i := range list {
+		if list[i].ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+// key8 is a commit number as a key, from a buffer that outlives the transaction.
+func (w *writer) key8(n uint64) []byte {
+	if cap(w.keyArena)-len(w.keyArena) < 8 {
+		w.keyArena = make([]byte, 0, 4096)
+	}
+	from := len(w.keyArena)
+	w.keyArena = binary.BigEndian.AppendUint64(w.keyArena, n)
+	return w.keyArena[from:len(w.keyArena):len(w.keyArena)]
+}
+
+// openTail makes tail the block that takes the next trace.
+func (w *writer) openTail() error {
+	if w.tail == nil {
+		k, v := w.blocks.Cursor().Last()
+		if k == nil {
+			w.tail, w.tailKey = newBlock(0), w.seq+1
+			return nil
+		}
+		b, err := asBlock(v)
+		if err != nil {
+			return err
+		}
+		w.tailKey = number(k)
+		w.tail = append(make(block, 0, blockHeader+blockCap*entrySize), b...)
+		if w.tailKey+uint64(b.count()) != w.seq+1 {
+			return errBlock
+		}
+	}
+	if w.tail.count() < blockCap {
+		return nil
+	}
+	if err := w.putTail(); err != nil {
+		return err
+	}
+	w.tail, w.tailKey = newBlock(w.tail.latest()), w.seq+1
+	return nil
+}
+
+func (w *writer) putTail() error {
+	if !w.tailSet {
+		return nil
+	}
+	w.tailSet = false
+	return w.blocks.Put(w.key8(w.tailKey), w.tail)
+}
+
+// finish writes what was collected: the last block, rollups, tools, policies and
+// counters.
+func (w *writer) finish() error {
+	if w.autoSet {
+		if err := w.d.setCounter(stateAutoAgents, w.auto); err != nil {
+			return err
+		}
+		if err := w.d.setCounter(stateAgentGen, w.r.gen); err != nil {
+			return err
+		}
+	}
+	if w.added == 0 {
+		return nil
+	}
+	if err := w.putTail(); err != nil {
+		return err
+	}
+	if err := mergeRollups(w.d, rollup.Combine(w.lists...)); err != nil {
+		return err
+	}
+	tools := w.d.in(inTools)
+	now := w.s.now()
+	for k, calls := range w.tools {
+		if err := w.s.countTool(tools, k.agent, k.tool, calls.n, calls.last, now); err != nil {
+			return err
+		}
+	}
+	fires, policies := w.d.in(inPolicyFires), w.d.in(inPolicies)
+	for id, n := range w.fires {
+		if policies.Get([]byte(id)) == nil {
+			continue
+		}
+		if err := fires.Put([]byte(id), bytes8(number(fires.Get([]byte(id)))+n)); err != nil {
+			return err
+		}
+	}
+	if err := w.d.setCounter(stateSeq, w.seq); err != nil {
+		return err
+	}
+	return w.d.setCounter(stateTraces, w.count+w.added)
+}
+
+// mergeRollups merges sorted entries into their rows.
+func mergeRollups(d data, entries []rollup.Entry) error {
+	var (
+		b     *bbolt.Bucket
+		table = rollup.NumTables
+		arena []byte
+		err   error
+	)
+	for i := range entries {
+		e := &entries[i]
+		if e.Key.Table != table {
+			table = e.Key.Table
+			b = d.in(inRollup + table.String())
+			b.FillPercent = 0.9
+		}
+		if cap(arena)-len(arena) < 4096 {
+			arena = make([]byte, 0, 64<<10)
+		}
+		from := len(arena)
+		arena = appendRowKey(arena, e.Key)
+		key := arena[from:len(arena):len(arena)]
+		from = len(arena)
+		if arena, err = rollup.AppendMerged(arena, b.Get(key), &e.Partial); err != nil {
+			return fmt.Errorf("rollup %s: %w", table, err)
+		}
+		if err := b.Put(key, arena[from:len(arena):len(arena)]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// appendRowKey is the key of a row in its table's bucket.
+func appendRowKey(dst []byte, k rollup.Key) []byte {
+	be := binary.BigEndian
+	dst = be.AppendUint32(dst, k.Bucket)
+	if k.Table.Cube() {
+		return be.AppendUint32(be.AppendUint32(be.AppendUint32(dst, k.Agent), k.Model), k.Env)
+	}
+	return be.AppendUint32(dst, k.Agent|k.Model|k.Env) // one of them is set at most
+}

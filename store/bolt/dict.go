@@ -1,0 +1,264 @@
+package bolt
+
+import (
+	"encoding/binary"
+	"strings"
+	"sync"
+
+	"svc/store"
+)
+
+// Strings that many traces share are kept once and numbered from 1, per kind. The
+// first byte of a key in dict and dict_values is the kind; 0 numbers the empty
+// string. Entries are never changed or removed.
+const (
+	kindAgent = 'a' // "i" and an agent id, or "n" and the name of an agent without one
+	kindEnv   = 'e' // environment
+	kindModel = 'm' // provider \0 model
+	kindName  = 'n' // agent name as it was when the trace came
+)
+
+// word is a string of the dictionary in the parts that a trace has it in, so that
+// finding it in memory builds no string.
+type word struct {
+	kind byte
+	a, b string
+}
+
+func agentWord(id, name string) word {
+	if id != "" {
+		return word{kindAgent, id, ""}
+	}
+	return word{kindAgent, "", name}
+}
+
+// text is the word as it is kept.
+func (w word) text() string {
+	switch {
+	case w.kind == kindAgent && w.a != "":
+		return "i" + w.a
+	case w.kind == kindAgent:
+		return "n" + w.b
+	case w.kind == kindModel && (w.a != "" || w.b != ""):
+		return w.a + "\x00" + w.b
+	}
+	return w.a
+}
+
+// splitModel is the inverse of modelString.
+func splitModel(s string) (provider, model string) {
+	provider, model, _ = strings.Cut(s, "\x00")
+	return provider, model
+}
+
+func dictKey(w word) []byte {
+	text := w.text()
+	return append(append(make([]byte, 0, 1+len(text)), w.kind), text...)
+}
+
+func dictValueKey(kind byte, n uint32) []byte {
+	return binary.BigEndian.AppendUint32([]byte{kind}, n)
+}
+
+// lookup finds the number of a word.
+func (d data) lookup(w word) (uint32, bool) {
+	if w.a == "" && w.b == "" {
+		return 0, true
+	}
+	v := d.in(inDict).Get(dictKey(w))
+	if len(v) != 4 {
+		return 0, false
+	}
+	return binary.BigEndian.Uint32(v), true
+}
+
+// resolveString finds the string of a number, empty when there is none.
+func (d data) resolveString(kind byte, n uint32) string {
+	if n == 0 {
+		return ""
+	}
+	return string(d.in(inDictValues).Get(dictValueKey(kind, n)))
+}
+
+// numberOf finds or makes the number of a word.
+func (d data) numberOf(w word) (uint32, error) {
+	if n, ok := d.lookup(w); ok {
+		return n, nil
+	}
+	values := d.in(inDictValues)
+	next := uint32(1)
+	c := values.Cursor()
+	k, _ := c.Seek([]byte{w.kind + 1})
+	if k == nil {
+		k, _ = c.Last()
+	} else {
+		k, _ = c.Prev()
+	}
+	if len(k) == 5 && k[0] == w.kind {
+		next = binary.BigEndian.Uint32(k[1:]) + 1
+	}
+	if err := values.Put(dictValueKey(w.kind, next), []byte(w.text())); err != nil {
+		return 0, err
+	}
+	return next, d.in(inDict).Put(dictKey(w), binary.BigEndian.AppendUint32(nil, next))
+}
+
+// names resolves numbers within one transaction and remembers them.
+type names struct {
+	d    data
+	seen map[uint64]string
+}
+
+func (n *names) get(kind byte, ref uint32) string {
+	if ref == 0 {
+		return ""
+	}
+	key := uint64(kind)<<32 | uint64(ref)
+	s, ok := n.seen[key]
+	if !ok {
+		s = n.d.resolveString(kind, ref)
+		if n.seen == nil {
+			n.seen = make(map[uint64]string)
+		}
+		n.seen[key] = s
+	}
+	return s
+}
+
+// fill sets the strings of a trace that its record numbers.
+func (n *names) fill(t *store.Trace, r refs) {
+	if s := n.get(kindAgent, r.agent); strings.HasPrefix(s, "i") {
+		t.AgentID = s[1:]
+	}
+	t.AgentName = n.get(kindName, r.name)
+	t.Environment = n.get(kindEnv, r.env)
+	t.ModelProvider, t.ModelName = splitModel(n.get(kindModel, r.model))
+}
+
+// tenantState is what a process remembers of a tenant. Everything in it can be
+// forgotten.
+type tenantState struct {
+	mu       sync.Mutex
+	agents   map[word]agentKnown // by what a trace says; right while agents have changed agentGen times
+	agentGen uint64
+	dict     map[word]uint32
+	changed  chan struct{} // closed by the next commit of traces
+}
+
+// agentKnown is a resolved agent.
+type agentKnown struct{ id, name string }
+
+// maxRemembered bounds the maps of a tenantState; beyond it they start anew.
+const maxRemembered = 50_000
+
+// state returns what is remembered of a tenant that exists.
+func (s *Store) state(id string) *tenantState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.states[id]
+	if st == nil {
+		st = &tenantState{agents: map[word]agentKnown{}, dict: map[word]uint32{}, changed: make(chan struct{})}
+		s.states[id] = st
+	}
+	return st
+}
+
+// agentsChanged is called in every write transaction that changes agents: what
+// was resolved before is resolved again.
+func agentsChanged(d data) error {
+	return d.setCounter(stateAgentGen, d.counter(stateAgentGen)+1)
+}
+
+// nextCommit is closed when traces have been committed after the call.
+func (st *tenantState) nextCommit() <-chan struct{} {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.changed
+}
+
+// committed wakes streams and remembers what the committer found or made.
+func (st *tenantState) committed(r *resolver) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	close(st.changed)
+	st.changed = make(chan struct{})
+	r.remember()
+}
+
+func (st *tenantState) rememberNumbers(fresh map[word]uint32) {
+	if len(st.dict)+len(fresh) > maxRemembered {
+		st.dict = make(map[word]uint32, len(fresh))
+	}
+	for k, n := range fresh {
+		st.dict[k] = n
+	}
+}
+
+// resolver finds agents and numbers in memory and then, where it has one, in a
+// transaction. While it has none, the state's mu is held.
+type resolver struct {
+	st    *tenantState
+	d     *data
+	gen   uint64              // how often agents had changed
+	fresh map[word]uint32     // numbers found or made in the transaction
+	known map[word]agentKnown // agents found in it
+}
+
+// agent finds the agent that a trace names; ok is false when it is not found.
+func (r *resolver) agent(id, name string) (a agentKnown, ok bool, err error) {
+	w := agentWord(id, name)
+	if r.d == nil {
+		a, ok = r.st.agents[w]
+		return a, ok, nil
+	}
+	if a, ok := r.known[w]; ok {
+		return a, true, nil
+	}
+	if id == "" {
+		found := r.d.in(inAgentNames).Get([]byte(name))
+		if found == nil {
+			return a, false, nil
+		}
+		a = agentKnown{id: string(found), name: name}
+	} else {
+		agent, ok, err := getJSON[store.Agent](r.d.in(inAgents), id)
+		if err != nil || !ok {
+			return a, false, err
+		}
+		a = agentKnown{id: id, name: agent.Name}
+	}
+	r.known[w] = a
+	return a, true, nil
+}
+
+// number finds the number of a word; ok is false when it is not found.
+func (r *resolver) number(w word) (n uint32, ok bool) {
+	if w.a == "" && w.b == "" {
+		return 0, true
+	}
+	if r.d == nil {
+		n, ok = r.st.dict[w]
+		return n, ok
+	}
+	if n, ok := r.fresh[w]; ok {
+		return n, true
+	}
+	if n, ok = r.d.lookup(w); ok {
+		r.fresh[w] = n
+	}
+	return n, ok
+}
+
+// remember keeps what a transaction found. The state's mu is held.
+func (r *resolver) remember() {
+	r.st.rememberNumbers(r.fresh)
+	switch {
+	case r.gen < r.st.agentGen:
+		return // an older transaction's agents
+	case r.gen > r.st.agentGen || len(r.st.agents)+len(r.known) > maxRemembered:
+		r.st.agents, r.st.agentGen = make(map[word]agentKnown, len(r.known)), r.gen
+	}
+	for w, a := range r.known {
+		r.st.agents[w] = a
+	}
+}

@@ -1,0 +1,325 @@
+package bolt
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"svc/store"
+	"svc/store/rollup"
+)
+
+// ingest is a batch on its way to the committer. What can be done without the
+// write transaction is done before: checks, encoding, and, where every agent and
+// string is known, numbers and rollups.
+type ingest struct {
+	tenant string
+	st     *tenantState
+	now    time.Time
+	items  []item
+	repeat int // traces left out because their id stands earlier in the batch
+
+	gen     uint64 // how often agents had changed when refs were found
+	ready   bool   // refs and entries are set
+	entries []rollup.Entry
+
+	phase  atomic.Int32 // ingestWaiting → ingestTaken or ingestGone
+	done   chan struct{}
+	result store.IngestResult
+	err    error
+}
+
+const (
+	ingestWaiting = iota
+	ingestTaken
+	ingestGone // its caller has left
+)
+
+// item is one trace of a batch.
+type item struct {
+	trace store.Trace
+	index int    // in the caller's batch
+	key   []byte // of trace_ids
+	rec   []byte // complete but for its numbers and checksum
+	refs  refs
+	agent string // id, empty for an agent known by name alone
+	skip  bool   // a duplicate, or expired
+}
+
+func (it *item) observation() rollup.Observation {
+	t := &it.trace
+	return rollup.Observation{
+		At: t.CreatedAt, Agent: it.refs.agent, Model: it.refs.model, Env: it.refs.env,
+		Error: t.Status == store.TraceError, Blocked: t.Blocked,
+		InputTokens: t.InputTokens, OutputTokens: t.OutputTokens,
+		Cost: int64(t.Cost), Duration: t.Duration,
+	}
+}
+
+// Ingest stores a batch of traces.
+func (t *tenant) Ingest(ctx context.Context, batch []store.Trace) (store.IngestResult, error) {
+	if len(batch) > store.MaxIngestBatch {
+		return store.IngestResult{}, store.FieldError(store.Invalid, "too many traces", "traces",
+			fmt.Sprintf("must have at most %d elements", store.MaxIngestBatch))
+	}
+	in, err := t.prepare(ctx, batch)
+	if err != nil || len(in.items) == 0 {
+		return store.IngestResult{}, err
+	}
+	if err := t.s.hand(ctx, in); err != nil {
+		return store.IngestResult{}, err
+	}
+	select {
+	case <-in.done:
+	case <-ctx.Done():
+		if in.phase.CompareAndSwap(ingestWaiting, ingestGone) {
+			return store.IngestResult{}, ctx.Err()
+		}
+		<-in.done // it is being committed: say what became of it
+	}
+	return in.result, in.err
+}
+
+// hand gives a batch to the committer.
+func (s *Store) hand(ctx context.Context, in *ingest) error {
+	s.senders.RLock()
+	defer s.senders.RUnlock()
+	select {
+	case <-s.closed:
+		return store.ErrClosed
+	default:
+	}
+	select {
+	case s.commits <- in:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// maxProblems bounds the fields that the refusal of a batch names.
+const maxProblems = 20
+
+// prepare checks and encodes a batch.
+func (t *tenant) prepare(ctx context.Context, batch []store.Trace) (*ingest, error) {
+	// That the tenant exists comes first: state is kept only of tenants that do.
+	if err := t.view(ctx, func(data) error { return nil }); err != nil {
+		return nil, err
+	}
+	in := &ingest{tenant: t.id, st: t.s.state(t.id), now: t.s.now(), done: make(chan struct{}),
+		items: make([]item, 0, len(batch))}
+	problems := map[string]string{}
+	seen := make(map[string]struct{}, len(batch))
+	arena := make([]byte, 0, 256*len(batch))
+	for i := range batch {
+		tr := batch[i] // a copy: the caller's is not changed
+		if field, problem := t.normalize(&tr, in.now); problem != "" {
+			if len(problems) < maxProblems {
+				problems[fmt.Sprintf("traces[%d].%s", i, field)] = problem
+			}
+			continue
+		}
+		if _, ok := seen[tr.ID]; ok {
+			in.repeat++
+			continue
+		}
+		seen[tr.ID] = struct{}{}
+		from := len(arena)
+		arena = appendRecord(arena, &tr)
+		in.items = append(in.items, item{trace: tr, index: i, key: packedKey(tr.ID), rec: arena[from:len(arena):len(arena)]})
+	}
+	if len(problems) > 0 {
+		return nil, &store.Error{Kind: store.Invalid, Message: "invalid traces", Fields: problems}
+	}
+	in.st.mu.Lock()
+	in.gen = in.st.agentGen
+	ready, err := in.resolve(&resolver{st: in.st})
+	in.st.mu.Unlock()
+	if err == nil && !ready {
+		ready, err = t.resolveStored(ctx, in)
+	}
+	if ready {
+		in.compute()
+	}
+	in.ready = ready
+	return in, err
+}
+
+// resolveStored tries what memory does not know in a read transaction.
+func (t *tenant) resolveStored(ctx context.Context, in *ingest) (ready bool, err error) {
+	err = t.view(ctx, func(d data) error {
+		in.gen = d.counter(stateAgentGen)
+		r := &resolver{st: in.st, d: &d, gen: in.gen, fresh: map[word]uint32{}, known: map[word]agentKnown{}}
+		ready, err = in.resolve(r)
+		if err != nil {
+			return err
+		}
+		in.st.mu.Lock()
+		defer in.st.mu.Unlock()
+		r.remember()
+		return nil
+	})
+	return ready, err
+}
+
+// resolve finds the numbers of every trace; false when one is not known.
+func (in *ingest) resolve(r *resolver) (bool, error) {
+	for i := range in.items {
+		it := &in.items[i]
+		a, ok, err := r.agent(it.trace.AgentID, it.trace.AgentName)
+		if err != nil || !ok || !it.number(r, a) {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// number sets the numbers of a trace of an agent; false when one is not known.
+func (it *item) number(r *resolver, a agentKnown) (ok bool) {
+	it.agent = a.id
+	for _, f := range [...]struct {
+		to *uint32
+		w  word
+	}{
+		{&it.refs.agent, agentWord(a.id, a.name)},
+		{&it.refs.name, word{kindName, a.name, ""}},
+		{&it.refs.env, word{kindEnv, it.trace.Environment, ""}},
+		{&it.refs.model, word{kindModel, it.trace.ModelProvider, it.trace.ModelName}},
+	} {
+		if *f.to, ok = r.number(f.w); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// compute seals the records and computes the rollups of what is not skipped.
+func (in *ingest) compute() {
+	obs := make([]rollup.Observation, 0, len(in.items))
+	for i := range in.items {
+		it := &in.items[i]
+		if it.skip {
+			continue
+		}
+		seal(it.rec, it.refs)
+		obs = append(obs, it.observation())
+	}
+	in.entries = rollup.Compute(obs)
+}
+
+// normalize checks a trace and fills in what may be left out. It returns the
+// field that is wrong and what is wrong with it.
+func (t *tenant) normalize(tr *store.Trace, now time.Time) (field, problem string) {
+	if tr.ID == "" {
+		tr.ID = t.s.ids.New(store.PrefixTrace, now)
+	}
+	switch {
+	case tr.CreatedAt.IsZero():
+		tr.CreatedAt = now
+	case tr.CreatedAt.Unix() < 0:
+		return "createdAt", "must not be before 1970"
+	case tr.CreatedAt.After(now.Add(store.MaxAhead)):
+		tr.CreatedAt = now.Add(store.MaxAhead)
+	}
+	tr.CreatedAt = tr.CreatedAt.UTC()
+	if tr.AgentID == "" && tr.AgentName == "" {
+		return "agentName", "agentId or agentName is required"
+	}
+	if tr.Status == "" && tr.Blocked {
+		tr.Status = store.TraceError
+	}
+	if tr.Status != store.TraceSuccess && tr.Status != store.TraceError {
+		return "status", "must be success or error"
+	}
+	if tr.Blocked && tr.Status != store.TraceError {
+		return "status", "must be error where blocked is true"
+	}
+	if len(tr.ID) > store.MaxTraceID {
+		return "id", fmt.Sprintf("must have at most %d bytes", store.MaxTraceID)
+	}
+	for _, s := range [...]struct{ field, value string }{
+		{"id", tr.ID}, {"agentId", tr.AgentID}, {"agentName", tr.AgentName}, {"environment", tr.Environment},
+		{"modelProvider", tr.ModelProvider}, {"modelName", tr.ModelName}, {"toolName", tr.ToolName},
+		{"sessionId", tr.SessionID},
+	} {
+		if problem := badString(s.value); problem != "" {
+			return s.field, problem
+		}
+	}
+	if len(tr.AgentName) > 512 {
+		return "agentName", "must have at most 512 bytes"
+	}
+	for _, n := range [...]struct {
+		field string
+		value int64
+		most  int64
+	}{
+		{"inputTokens", tr.InputTokens, store.MaxTraceTokens}, {"outputTokens", tr.OutputTokens, store.MaxTraceTokens},
+		{"costUsd", int64(tr.Cost), store.MaxUSD * 1e9}, {"durationMs", int64(tr.Duration), math.MaxInt64},
+	} {
+		if n.value < 0 || n.value > n.most {
+			return n.field, "is out of range"
+		}
+	}
+	if !(tr.InjectionScore >= 0 && tr.InjectionScore <= 1) {
+		return "injectionScore", "must be between 0 and 1"
+	}
+	return lists(tr)
+}
+
+func badString(s string) string {
+	switch {
+	case len(s) > store.MaxTraceString:
+		return fmt.Sprintf("must have at most %d bytes", store.MaxTraceString)
+	case strings.IndexByte(s, 0) >= 0:
+		return "must not contain a zero byte"
+	}
+	return ""
+}
+
+// lists checks the lists of a trace.
+func lists(tr *store.Trace) (field, problem string) {
+	for _, l := range [...]struct {
+		field string
+		n     int
+	}{
+		{"piiDetected", len(tr.PIIDetected)}, {"policiesFired", len(tr.PoliciesFired)},
+		{"qualityScores", len(tr.QualityScores)}, {"spans", len(tr.Spans)},
+	} {
+		if l.n > store.MaxTraceList {
+			return l.field, fmt.Sprintf("must have at most %d elements", store.MaxTraceList)
+		}
+	}
+	for _, s := range tr.PIIDetected {
+		if problem := badString(s); problem != "" {
+			return "piiDetected", problem
+		}
+	}
+	for _, p := range tr.PoliciesFired {
+		for _, s := range [...]string{p.ID, p.Name, p.Action} {
+			if problem := badString(s); problem != "" {
+				return "policiesFired", problem
+			}
+		}
+	}
+	for _, q := range tr.QualityScores {
+		if problem := badString(q.Scorer); problem != "" {
+			return "qualityScores", problem
+		}
+		if math.IsNaN(q.Score) || math.IsInf(q.Score, 0) {
+			return "qualityScores", "must have finite scores"
+		}
+	}
+	for _, s := range tr.Spans {
+		if problem := badString(s.Stage); problem != "" {
+			return "spans", problem
+		}
+		if s.Duration < 0 {
+			return "spans", "must not have negative durations"
+		}
+	}
+	return "", ""
+}

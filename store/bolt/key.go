@@ -1,0 +1,261 @@
+package bolt
+
+import (
+	"context"
+	"crypto/subtle"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"svc/store"
+)
+
+// keyRecord is what is kept of a key: its digest, never its secret.
+type keyRecord struct {
+	store.Key
+	Digest []byte
+}
+
+// usedKey names a key of a tenant in the buffer of uses.
+type usedKey struct{ tenant, key string }
+
+// Authenticate finds the key with a digest and what it is limited to.
+func (s *Store) Authenticate(ctx context.Context, digest store.KeyDigest) (cred store.Credential, err error) {
+	refused := store.Errorf(store.Unauthorized, "invalid API key")
+	err = s.view(ctx, func(tx *bbolt.Tx) error {
+		tenantID, keyID, ok := strings.Cut(string(tx.Bucket(bucketDigests).Get(digest[:])), "\x00")
+		if !ok {
+			return refused
+		}
+		d, err := (&tenant{s: s, id: tenantID}).data(tx)
+		if err != nil {
+			return refused
+		}
+		key, ok, err := getJSON[keyRecord](d.in(inKeys), keyID)
+		if err != nil {
+			return err
+		}
+		if !ok || subtle.ConstantTimeCompare(key.Digest, digest[:]) != 1 {
+			return refused
+		}
+		user, ok, err := getJSON[userRecord](d.in(inUsers), key.CreatedBy)
+		if err != nil {
+			return err
+		}
+		if !ok || user.Status == store.UserDeactivated || user.Status == store.UserDeleted {
+			return refused
+		}
+		cred = store.Credential{TenantID: tenantID, Key: key.Key}
+		cred.Key.CreatedByEmail = user.Email
+		cred.Key.LastUsedAt = s.lastUsed(d, tenantID, keyID)
+		if key.TeamID == "" {
+			return nil
+		}
+		team, ok, err := getJSON[store.Team](d.in(inTeams), key.TeamID)
+		if err == nil && !ok {
+			err = refused
+		}
+		cred.Team = &team
+		return err
+	})
+	if err != nil {
+		return store.Credential{}, err
+	}
+	return cred, nil
+}
+
+// ListKeys returns the keys that pass the filter, newest first.
+func (t *tenant) ListKeys(ctx context.Context, f store.KeyFilter, page store.Page) (list []store.Key, total int, err error) {
+	err = t.view(ctx, func(d data) error {
+		var keep func(*keyRecord) bool
+		if f.Scope != "" {
+			keep = func(k *keyRecord) bool { return k.Scope == f.Scope }
+		}
+		recs, n, err := newest(d.in(inKeys), page, keep)
+		total, list = n, make([]store.Key, len(recs))
+		for i := range recs {
+			if list[i], err = t.keyOf(d, recs[i]); err != nil {
+				return err
+			}
+		}
+		return err
+	})
+	return list, total, err
+}
+
+// GetKey returns one key.
+func (t *tenant) GetKey(ctx context.Context, id string) (key store.Key, err error) {
+	err = t.view(ctx, func(d data) error {
+		rec, ok, err := getJSON[keyRecord](d.in(inKeys), id)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return store.Missing("API key")
+		}
+		key, err = t.keyOf(d, rec)
+		return err
+	})
+	return key, err
+}
+
+func (t *tenant) keyOf(d data, rec keyRecord) (store.Key, error) {
+	user, _, err := getJSON[userRecord](d.in(inUsers), rec.CreatedBy)
+	rec.CreatedByEmail = user.Email
+	rec.LastUsedAt = t.s.lastUsed(d, t.id, rec.ID)
+	return rec.Key, err
+}
+
+// CreateKey keeps the digest of a new key.
+func (t *tenant) CreateKey(ctx context.Context, in store.KeyCreate) (key store.Key, err error) {
+	err = t.update(ctx, func(tx *bbolt.Tx, d data) error {
+		key, err = t.createKey(tx, d, in)
+		return err
+	})
+	return key, err
+}
+
+func (t *tenant) createKey(tx *bbolt.Tx, d data, in store.KeyCreate) (store.Key, error) {
+	user, ok, err := getJSON[userRecord](d.in(inUsers), in.CreatedBy)
+	switch {
+	case err != nil:
+		return store.Key{}, err
+	case !ok || user.Status == store.UserDeleted:
+		return store.Key{}, store.FieldError(store.Invalid, "unknown user", "userId", "is not a user of this tenant")
+	case user.Status == store.UserDeactivated:
+		return store.Key{}, store.FieldError(store.Invalid, "user is deactivated", "userId", "is deactivated")
+	}
+	if in.TeamID != "" && d.in(inTeams).Get([]byte(in.TeamID)) == nil {
+		return store.Key{}, store.FieldError(store.Invalid, "unknown team", "teamId", "is not a team of this tenant")
+	}
+	digests := tx.Bucket(bucketDigests)
+	if digests.Get(in.Digest[:]) != nil {
+		return store.Key{}, store.FieldError(store.Conflict, "API key already exists", "key", "already exists")
+	}
+	now := t.s.now().UTC()
+	rec := keyRecord{Digest: in.Digest[:], Key: store.Key{
+		ID: t.s.ids.New(store.PrefixKey, now), Name: in.Name, Scope: in.Scope, Prefix: in.Prefix,
+		TeamID: in.TeamID, CreatedBy: in.CreatedBy, CreatedAt: now,
+	}}
+	if err := digests.Put(in.Digest[:], joined(t.id, rec.ID)); err != nil {
+		return store.Key{}, err
+	}
+	if err := putJSON(d.in(inKeys), rec.ID, rec); err != nil {
+		return store.Key{}, err
+	}
+	rec.CreatedByEmail = user.Email
+	return rec.Key, nil
+}
+
+// DeleteKey removes a key.
+func (t *tenant) DeleteKey(ctx context.Context, id string) error {
+	return t.update(ctx, func(tx *bbolt.Tx, d data) error {
+		rec, ok, err := getJSON[keyRecord](d.in(inKeys), id)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return store.Missing("API key")
+		}
+		return deleteKey(tx, d, rec)
+	})
+}
+
+func deleteKey(tx *bbolt.Tx, d data, rec keyRecord) error {
+	if err := tx.Bucket(bucketDigests).Delete(rec.Digest); err != nil {
+		return err
+	}
+	if err := d.in(inKeyUsed).Delete([]byte(rec.ID)); err != nil {
+		return err
+	}
+	return d.in(inKeys).Delete([]byte(rec.ID))
+}
+
+// eachKeyOf calls fn with every key that was made for a user.
+func eachKeyOf(d data, userID string, fn func(keyRecord) error) error {
+	keys, _, err := newest(d.in(inKeys), store.Page{}, func(k *keyRecord) bool { return k.CreatedBy == userID })
+	for i := 0; err == nil && i < len(keys); i++ {
+		err = fn(keys[i])
+	}
+	return err
+}
+
+// maxUsed bounds the buffer of uses. Keys beyond it are noted after the next flush.
+const maxUsed = 100_000
+
+// TouchKey notes the use of a key.
+func (t *tenant) TouchKey(id string, at time.Time) {
+	k := usedKey{t.id, id}
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	if old, ok := t.s.used[k]; ok && !at.After(old) || !ok && len(t.s.used) >= maxUsed {
+		return
+	}
+	t.s.used[k] = at
+}
+
+// lastUsed is the newest use of a key, written or buffered.
+func (s *Store) lastUsed(d data, tenantID, keyID string) time.Time {
+	at := timeOf(number(d.in(inKeyUsed).Get([]byte(keyID))))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u, ok := s.used[usedKey{tenantID, keyID}]; ok && u.After(at) {
+		return u.UTC()
+	}
+	return at
+}
+
+// flusher writes the buffer of uses now and then, until the store closes.
+func (s *Store) flusher(every time.Duration) {
+	defer s.work.Done()
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.closed:
+			return
+		case <-tick.C:
+			if err := s.flushUsed(); err != nil {
+				s.log.Error("write times of use of API keys", "error", err)
+			}
+		}
+	}
+}
+
+// flushUsed writes the buffer of uses. What it could not write stays in it.
+func (s *Store) flushUsed() error {
+	s.mu.Lock()
+	batch := make(map[usedKey]time.Time, len(s.used))
+	for k, at := range s.used {
+		batch[k] = at
+	}
+	s.mu.Unlock()
+	if len(batch) == 0 {
+		return nil
+	}
+	err := s.commit(func(tx *bbolt.Tx) error {
+		for k, at := range batch {
+			d, err := (&tenant{s: s, id: k.tenant}).data(tx)
+			if err != nil || d.in(inKeys).Get([]byte(k.key)) == nil {
+				continue // deleted since
+			}
+			if err := d.in(inKeyUsed).Put([]byte(k.key), bytes8(uint64(at.UnixNano()))); err != nil {
+				return fmt.Errorf("note use of key: %w", err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, at := range batch {
+		if s.used[k].Equal(at) {
+			delete(s.used, k)
+		}
+	}
+	return nil
+}

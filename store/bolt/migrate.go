@@ -1,0 +1,75 @@
+package bolt
+
+import (
+	"fmt"
+	"strconv"
+
+	"go.etcd.io/bbolt"
+)
+
+// migration changes a file from one schema version to the next. It runs in the
+// transaction that also writes the new version, so a crash leaves the old one.
+type migration func(tx *bbolt.Tx) error
+
+// migrations[i] leads from version i+1 to i+2; the newest version is one more
+// than their number.
+var migrations = []migration{}
+
+// initialize makes the buckets of an empty file.
+func initialize(tx *bbolt.Tx, steps int) error {
+	for _, name := range [][]byte{bucketMeta, bucketTenants, bucketTenantNames, bucketTenantOrgs,
+		bucketDigests, bucketLeases, bucketMarks, bucketData} {
+		if _, err := tx.CreateBucket(name); err != nil {
+			return err
+		}
+	}
+	b := tx.Bucket(bucketMeta)
+	if err := b.Put(keyFormat, []byte(format)); err != nil {
+		return err
+	}
+	return b.Put(keySchema, []byte(strconv.Itoa(steps+1)))
+}
+
+// upgrade checks what the file is and brings it to the newest schema version.
+func (s *Store) upgrade(steps []migration) (version int, err error) {
+	defer rescue(&err, s.path)()
+	newest := len(steps) + 1
+	err = s.db.View(func(tx *bbolt.Tx) error {
+		version, err = schemaOf(tx, s.path, newest)
+		return err
+	})
+	if err != nil || version == newest {
+		return version, err
+	}
+	err = s.db.Update(func(tx *bbolt.Tx) error {
+		for v := version; v < newest; v++ {
+			if err := steps[v-1](tx); err != nil {
+				return fmt.Errorf("migrate store %s from schema %d: %w", s.path, v, err)
+			}
+		}
+		return tx.Bucket(bucketMeta).Put(keySchema, []byte(strconv.Itoa(newest)))
+	})
+	return newest, err
+}
+
+func schemaOf(tx *bbolt.Tx, path string, newest int) (int, error) {
+	b := tx.Bucket(bucketMeta)
+	if b == nil || string(b.Get(keyFormat)) != format {
+		return 0, &FileError{Path: path, Problem: "a bbolt file, but not a control plane store", Advice: adviceForeign}
+	}
+	version, err := strconv.Atoi(string(b.Get(keySchema)))
+	switch {
+	case err != nil || version < 1:
+		return 0, &FileError{Path: path, Problem: "damaged: no schema version", Advice: adviceDamaged}
+	case version > newest:
+		return 0, &FileError{Path: path,
+			Problem: fmt.Sprintf("written by a newer version (schema %d, this program knows %d)", version, newest),
+			Advice:  "install that version, or restore a backup made by this one"}
+	}
+	for _, name := range [][]byte{bucketTenants, bucketTenantNames, bucketTenantOrgs, bucketDigests, bucketLeases, bucketMarks, bucketData} {
+		if tx.Bucket(name) == nil {
+			return 0, &FileError{Path: path, Problem: "damaged: bucket " + string(name) + " is missing", Advice: adviceDamaged}
+		}
+	}
+	return version, nil
+}

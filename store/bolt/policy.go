@@ -1,0 +1,129 @@
+package bolt
+
+import (
+	"context"
+
+	"go.etcd.io/bbolt"
+
+	"svc/store"
+)
+
+// ListPolicies returns the policies that pass the filter, newest first.
+func (t *tenant) ListPolicies(ctx context.Context, f store.PolicyFilter, page store.Page) (list []store.Policy, total int, err error) {
+	err = t.view(ctx, func(d data) error {
+		list, total, err = newest(d.in(inPolicies), page, func(p *store.Policy) bool {
+			return (f.Phase == "" || f.Phase == p.Phase) && (f.Enabled == nil || *f.Enabled == p.Enabled)
+		})
+		for i := range list {
+			list[i].FireCount = fireCount(d, list[i].ID)
+		}
+		return err
+	})
+	return list, total, err
+}
+
+func fireCount(d data, id string) int64 {
+	return int64(number(d.in(inPolicyFires).Get([]byte(id))))
+}
+
+// GetPolicy returns one policy.
+func (t *tenant) GetPolicy(ctx context.Context, id string) (p store.Policy, err error) {
+	err = t.view(ctx, func(d data) error {
+		p, err = policyByID(d, id)
+		return err
+	})
+	return p, err
+}
+
+func policyByID(d data, id string) (store.Policy, error) {
+	p, ok, err := getJSON[store.Policy](d.in(inPolicies), id)
+	if err == nil && !ok {
+		err = store.Missing("policy")
+	}
+	p.FireCount = fireCount(d, id)
+	return p, err
+}
+
+// CreatePolicies makes all of the policies or none.
+func (t *tenant) CreatePolicies(ctx context.Context, in ...store.PolicyCreate) (list []store.Policy, err error) {
+	err = t.update(ctx, func(_ *bbolt.Tx, d data) error {
+		list = make([]store.Policy, 0, len(in))
+		for _, c := range in {
+			now := t.s.now().UTC()
+			p := store.Policy{
+				ID: t.s.ids.New(store.PrefixPolicy, now), Name: c.Name, Phase: c.Phase, On: c.On,
+				Condition: c.Condition, Action: c.Action, RedactionStrategy: c.RedactionStrategy,
+				Enabled: c.Enabled, CreatedAt: now, UpdatedAt: now,
+			}
+			if p.On == "" {
+				p.On = "*"
+			}
+			if err := claimName(d.in(inPolicyNames), "policy", "", p.Name, p.ID); err != nil {
+				return err
+			}
+			if err := putJSON(d.in(inPolicies), p.ID, p); err != nil {
+				return err
+			}
+			list = append(list, p)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// UpdatePolicy changes a policy.
+func (t *tenant) UpdatePolicy(ctx context.Context, id string, up store.PolicyUpdate, check func(store.Policy) error) (p store.Policy, err error) {
+	err = t.update(ctx, func(_ *bbolt.Tx, d data) error {
+		if p, err = policyByID(d, id); err != nil {
+			return err
+		}
+		old := p.Name
+		for _, f := range []struct{ to, from *string }{
+			{&p.Name, up.Name}, {&p.Phase, up.Phase}, {&p.On, up.On},
+			{&p.Action, up.Action}, {&p.RedactionStrategy, up.RedactionStrategy},
+		} {
+			if f.from != nil {
+				*f.to = *f.from
+			}
+		}
+		if up.Condition != nil {
+			p.Condition = *up.Condition
+		}
+		if up.Enabled != nil {
+			p.Enabled = *up.Enabled
+		}
+		if check != nil {
+			if err := check(p); err != nil {
+				return err
+			}
+		}
+		if p.Name != old {
+			if err := claimName(d.in(inPolicyNames), "policy", old, p.Name, id); err != nil {
+				return err
+			}
+		}
+		p.UpdatedAt = t.s.now().UTC()
+		return putJSON(d.in(inPolicies), id, p)
+	})
+	return p, err
+}
+
+// DeletePolicy removes a policy and its count.
+func (t *tenant) DeletePolicy(ctx context.Context, id string) error {
+	return t.update(ctx, func(_ *bbolt.Tx, d data) error {
+		p, err := policyByID(d, id)
+		if err != nil {
+			return err
+		}
+		if err := d.in(inPolicyNames).Delete([]byte(p.Name)); err != nil {
+			return err
+		}
+		if err := d.in(inPolicyFires).Delete([]byte(id)); err != nil {
+			return err
+		}
+		return d.in(inPolicies).Delete([]byte(id))
+	})
+}

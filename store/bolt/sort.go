@@ -1,0 +1,16 @@
+package bolt
+
+import (
+	"cmp"
+	"slices"
+)
+
+// sortNewest orders records by descending time, then by descending id, where the
+// keys of a bucket do not already say so.
+func sortNewest[T any](list []T, by func(*T) (nanos int64, id string)) {
+	slices.SortStableFunc(list, func(a, b T) int {
+		at, ai := by(&a)
+		bt, bi := by(&b)
+		return cmp.Or(cmp.Compare(bt, at), cmp.Compare(bi, ai))
+	})
+}

@@ -1,0 +1,188 @@
+package bolt
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"svc/store"
+	"svc/store/rollup"
+)
+
+var dimensions = map[store.GroupBy]rollup.Dimension{
+	store.GroupNone: rollup.None, store.GroupByAgent: rollup.Agent,
+	store.GroupByModel: rollup.Model, store.GroupByEnvironment: rollup.Environment,
+}
+
+// Stats sums up the traces of a window.
+func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats, err error) {
+	by, ok := dimensions[q.GroupBy]
+	if !ok {
+		return out, store.FieldError(store.Invalid, "unknown dimension", "groupBy", "must be agent, model or environment")
+	}
+	err = t.view(ctx, func(d data) error {
+		agent, known := uint32(0), true
+		if q.AgentID != "" {
+			agent, known = d.lookup(agentWord(q.AgentID, ""))
+		}
+		plan := rollup.NewPlan(rollup.Question{From: q.From, To: q.To, By: by, OneAgent: q.AgentID != "",
+			MinutesFrom: timeOf(d.counter(stateMinutesFrom))})
+		out = store.Stats{From: plan.From, To: plan.To, Groups: []store.StatsGroup{}}
+		if !known {
+			return nil
+		}
+		var sum rollup.Sum
+		groups := map[uint32]*rollup.Sum{}
+		for _, r := range plan.Ranges {
+			err := rows(ctx, d, r, agent, func(key, row []byte) error {
+				if by == rollup.None {
+					return sum.Add(row, true)
+				}
+				ref := dimensionOf(r.Table, key, by)
+				g := groups[ref]
+				if g == nil {
+					g = new(rollup.Sum)
+					groups[ref] = g
+				}
+				return g.Add(row, true)
+			})
+			if err != nil {
+				return err
+			}
+		}
+		text := names{d: d}
+		for ref, g := range groups {
+			sum.Merge(g)
+			group, err := groupOf(&text, by, ref)
+			if err != nil {
+				return err
+			}
+			group.Totals = totals(g)
+			out.Groups = append(out.Groups, group)
+		}
+		out.Summary = totals(&sum)
+		slices.SortFunc(out.Groups, func(a, b store.StatsGroup) int {
+			return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(b.Traces, a.Traces),
+				strings.Compare(a.AgentName, b.AgentName), strings.Compare(a.AgentID, b.AgentID),
+				strings.Compare(a.ModelProvider, b.ModelProvider), strings.Compare(a.ModelName, b.ModelName),
+				strings.Compare(a.Environment, b.Environment))
+		})
+		return nil
+	})
+	return out, err
+}
+
+// rows calls fn with every row of a range, of one agent when agent is not 0.
+func rows(ctx context.Context, d data, r rollup.Range, agent uint32, fn func(key, row []byte) error) error {
+	be := binary.BigEndian
+	c := d.in(inRollup + r.Table.String()).Cursor()
+	visited := 0
+	wrap := func(err error) error {
+		if err != nil {
+			return fmt.Errorf("rollup %s: %w", r.Table, err)
+		}
+		return nil
+	}
+	check := func() error {
+		if visited++; visited%1024 == 0 {
+			return ctx.Err()
+		}
+		return nil
+	}
+	if agent == 0 {
+		end := be.AppendUint32(nil, r.To)
+		for k, v := c.Seek(be.AppendUint32(nil, r.From)); k != nil && bytes.Compare(k, end) < 0; k, v = c.Next() {
+			if err := cmp.Or(check(), wrap(fn(k, v))); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	// The rows of one agent stand together within a bucket: seek from bucket to bucket.
+	for bucket := r.From; bucket < r.To; {
+		prefix := be.AppendUint32(be.AppendUint32(nil, bucket), agent)
+		k, v := c.Seek(prefix)
+		for ; bytes.HasPrefix(k, prefix); k, v = c.Next() {
+			if err := cmp.Or(check(), wrap(fn(k, v))); err != nil {
+				return err
+			}
+		}
+		if len(k) < 4 {
+			return nil
+		}
+		bucket = max(bucket+1, be.Uint32(k)) // buckets without rows are passed over
+	}
+	return nil
+}
+
+// dimensionOf is the number of the dimension in a row's key.
+func dimensionOf(t rollup.Table, key []byte, by rollup.Dimension) uint32 {
+	if !t.Cube() {
+		return binary.BigEndian.Uint32(key[4:])
+	}
+	switch by {
+	case rollup.Agent:
+		return binary.BigEndian.Uint32(key[4:])
+	case rollup.Model:
+		return binary.BigEndian.Uint32(key[8:])
+	default:
+		return binary.BigEndian.Uint32(key[12:])
+	}
+}
+
+// groupOf names a group.
+func groupOf(text *names, by rollup.Dimension, ref uint32) (g store.StatsGroup, err error) {
+	switch by {
+	case rollup.Agent:
+		s := text.get(kindAgent, ref)
+		if s == "" {
+			return g, fmt.Errorf("agent number %d has no name", ref)
+		}
+		if s[0] == 'n' {
+			g.AgentName = s[1:]
+			return g, nil
+		}
+		g.AgentID = s[1:]
+		g.AgentName, err = agentName(text.d, g.AgentID)
+	case rollup.Model:
+		g.ModelProvider, g.ModelName = splitModel(text.get(kindModel, ref))
+	default:
+		g.Environment = text.get(kindEnv, ref)
+	}
+	return g, err
+}
+
+func totals(s *rollup.Sum) store.Totals {
+	return store.Totals{
+		Traces: s.Traces, Errors: s.Errors, Blocked: s.Blocked,
+		InputTokens: s.InputTokens, OutputTokens: s.OutputTokens,
+		Cost: store.NanoUSD(s.Cost), DurationSum: time.Duration(s.Duration),
+		P50: s.Quantile(0.50), P95: s.Quantile(0.95), P99: s.Quantile(0.99),
+	}
+}
+
+// Spend is the cost of an agent's traces in a window.
+func (t *tenant) Spend(ctx context.Context, agentID string, from, to time.Time) (spent store.NanoUSD, err error) {
+	err = t.view(ctx, func(d data) error {
+		agent, known := d.lookup(agentWord(agentID, ""))
+		if !known || agent == 0 {
+			return nil
+		}
+		plan := rollup.NewPlan(rollup.Question{From: from, To: to, OneAgent: true,
+			MinutesFrom: timeOf(d.counter(stateMinutesFrom))})
+		var sum rollup.Sum
+		for _, r := range plan.Ranges {
+			if err := rows(ctx, d, r, agent, func(_, row []byte) error { return sum.Add(row, false) }); err != nil {
+				return err
+			}
+		}
+		spent = store.NanoUSD(sum.Cost)
+		return nil
+	})
+	return spent, err
+}

@@ -1,0 +1,247 @@
+package bolt
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"strings"
+
+	"go.etcd.io/bbolt"
+
+	"svc/store"
+)
+
+// tenantRecord is what is kept of a tenant.
+type tenantRecord struct {
+	store.TenantInfo
+	RedactionKey []byte
+}
+
+// tenant is the store as one tenant sees it.
+type tenant struct {
+	s  *Store
+	id string
+}
+
+var _ store.Tenant = (*tenant)(nil)
+
+// Tenant returns the data of a tenant.
+func (s *Store) Tenant(id string) store.Tenant { return &tenant{s: s, id: id} }
+
+// ID is the tenant's identifier.
+func (t *tenant) ID() string { return t.id }
+
+func (t *tenant) data(tx *bbolt.Tx) (data, error) {
+	if t.id != "" {
+		if b := tx.Bucket(bucketData).Bucket([]byte(t.id)); b != nil {
+			return data{b}, nil
+		}
+	}
+	return data{}, store.Missing("tenant")
+}
+
+func (t *tenant) view(ctx context.Context, fn func(d data) error) error {
+	return t.s.view(ctx, func(tx *bbolt.Tx) error {
+		d, err := t.data(tx)
+		if err != nil {
+			return err
+		}
+		return fn(d)
+	})
+}
+
+func (t *tenant) update(ctx context.Context, fn func(tx *bbolt.Tx, d data) error) error {
+	return t.s.update(ctx, func(tx *bbolt.Tx) error {
+		d, err := t.data(tx)
+		if err != nil {
+			return err
+		}
+		return fn(tx, d)
+	})
+}
+
+// badKey reports whether a string of a client cannot be part of a key.
+func badKey(s string) bool {
+	return s == "" || len(s) > 512 || strings.IndexByte(s, 0) >= 0
+}
+
+// checkName refuses what cannot be a name.
+func checkName(noun, name string) error {
+	switch {
+	case name == "":
+		return store.FieldError(store.Invalid, noun+" without a name", "name", "is required")
+	case badKey(name):
+		return store.FieldError(store.Invalid, noun+" with a bad name", "name", "must have at most 512 bytes, none of them zero")
+	}
+	return nil
+}
+
+// claimName takes a unique name for an id, giving up the one that the id had.
+func claimName(names *bbolt.Bucket, noun, old, name, id string) error {
+	if err := checkName(noun, name); err != nil {
+		return err
+	}
+	if owner := names.Get([]byte(name)); owner != nil {
+		if string(owner) == id {
+			return nil
+		}
+		return store.AlreadyExists(noun, name)
+	}
+	if old != "" {
+		if err := names.Delete([]byte(old)); err != nil {
+			return err
+		}
+	}
+	return names.Put([]byte(name), []byte(id))
+}
+
+// ListTenants returns all tenants, newest first.
+func (s *Store) ListTenants(ctx context.Context) (list []store.TenantInfo, err error) {
+	err = s.view(ctx, func(tx *bbolt.Tx) error {
+		recs, _, err := newest[tenantRecord](tx.Bucket(bucketTenants), store.Page{}, nil)
+		list = make([]store.TenantInfo, len(recs))
+		for i := range recs {
+			list[i] = recs[i].TenantInfo
+		}
+		sortNewest(list, func(t *store.TenantInfo) (int64, string) { return t.CreatedAt.UnixNano(), t.ID })
+		return err
+	})
+	return list, err
+}
+
+// GetTenant returns one tenant.
+func (s *Store) GetTenant(ctx context.Context, id string) (info store.TenantInfo, err error) {
+	err = s.view(ctx, func(tx *bbolt.Tx) error {
+		rec, err := tenantByID(tx, id)
+		info = rec.TenantInfo
+		return err
+	})
+	return info, err
+}
+
+func tenantByID(tx *bbolt.Tx, id string) (tenantRecord, error) {
+	rec, ok, err := getJSON[tenantRecord](tx.Bucket(bucketTenants), id)
+	if err == nil && !ok {
+		err = store.Missing("tenant")
+	}
+	return rec, err
+}
+
+// CreateTenant makes a tenant, its first user and, where asked for, a key.
+func (s *Store) CreateTenant(ctx context.Context, in store.TenantCreate) (info store.TenantInfo, key *store.Key, err error) {
+	err = s.update(ctx, func(tx *bbolt.Tx) error {
+		info, key, err = s.createTenant(tx, in)
+		return err
+	})
+	return info, key, err
+}
+
+// Bootstrap makes the first tenant of an empty store.
+func (s *Store) Bootstrap(ctx context.Context, in store.TenantCreate) (info store.TenantInfo, created bool, err error) {
+	err = s.update(ctx, func(tx *bbolt.Tx) error {
+		if k, _ := tx.Bucket(bucketTenants).Cursor().First(); k != nil {
+			return nil
+		}
+		created = true
+		info, _, err = s.createTenant(tx, in)
+		return err
+	})
+	return info, created && err == nil, err
+}
+
+func (s *Store) createTenant(tx *bbolt.Tx, in store.TenantCreate) (store.TenantInfo, *store.Key, error) {
+	now := s.now().UTC()
+	id := in.ID
+	if id == "" {
+		id = s.ids.New(store.PrefixTenant, now)
+	}
+	if badKey(id) {
+		return store.TenantInfo{}, nil, store.FieldError(store.Invalid, "bad tenant id", "id", "must have at most 512 bytes, none of them zero")
+	}
+	if tx.Bucket(bucketTenants).Get([]byte(id)) != nil {
+		return store.TenantInfo{}, nil, store.FieldError(store.Conflict, "tenant "+id+" already exists", "id", "already exists")
+	}
+	rec := tenantRecord{
+		TenantInfo:   store.TenantInfo{ID: id, Name: in.Name, OrgID: in.OrgID, CreatedAt: now},
+		RedactionKey: make([]byte, sha256.Size),
+	}
+	_, _ = rand.Read(rec.RedactionKey) // never fails
+	if err := claimName(tx.Bucket(bucketTenantNames), "tenant", "", in.Name, id); err != nil {
+		return store.TenantInfo{}, nil, err
+	}
+	if in.OrgID != "" {
+		if badKey(in.OrgID) {
+			return store.TenantInfo{}, nil, store.FieldError(store.Invalid, "bad organization id", "orgId", "must have at most 512 bytes, none of them zero")
+		}
+		orgs := tx.Bucket(bucketTenantOrgs)
+		if orgs.Get([]byte(in.OrgID)) != nil {
+			return store.TenantInfo{}, nil, store.FieldError(store.Conflict, "organization is bound to another tenant", "orgId", "already exists")
+		}
+		if err := orgs.Put([]byte(in.OrgID), []byte(id)); err != nil {
+			return store.TenantInfo{}, nil, err
+		}
+	}
+	if err := putJSON(tx.Bucket(bucketTenants), id, rec); err != nil {
+		return store.TenantInfo{}, nil, err
+	}
+	root, err := tx.Bucket(bucketData).CreateBucket([]byte(id))
+	if err != nil {
+		return store.TenantInfo{}, nil, err
+	}
+	for _, name := range tenantBuckets() {
+		if _, err := root.CreateBucket([]byte(name)); err != nil {
+			return store.TenantInfo{}, nil, err
+		}
+	}
+	d := data{root}
+	admin := in.AdminID
+	if admin == "" {
+		admin = store.DefaultAdminID
+	}
+	user := userRecord{User: store.User{ID: admin, Role: "owner", Status: store.UserActive, CreatedAt: now, UpdatedAt: now}}
+	if err := putJSON(d.in(inUsers), admin, user); err != nil {
+		return store.TenantInfo{}, nil, err
+	}
+	if in.Key == nil {
+		return rec.TenantInfo, nil, nil
+	}
+	create := *in.Key
+	create.CreatedBy = admin
+	key, err := (&tenant{s: s, id: id}).createKey(tx, d, create)
+	if err != nil {
+		return store.TenantInfo{}, nil, err
+	}
+	return rec.TenantInfo, &key, nil
+}
+
+// TenantForOrg finds the tenant of an identity-provider organization.
+func (s *Store) TenantForOrg(ctx context.Context, orgID string) (info store.TenantInfo, err error) {
+	err = s.view(ctx, func(tx *bbolt.Tx) error {
+		id := ""
+		if orgID != "" {
+			id = string(tx.Bucket(bucketTenantOrgs).Get([]byte(orgID)))
+		}
+		if id == "" {
+			c := tx.Bucket(bucketTenants).Cursor()
+			first, _ := c.First()
+			if second, _ := c.Next(); first == nil || second != nil {
+				return store.Missing("tenant")
+			}
+			id = string(first)
+		}
+		rec, err := tenantByID(tx, id)
+		info = rec.TenantInfo
+		return err
+	})
+	return info, err
+}
+
+// RedactionKey returns the tenant's key for stable tokens.
+func (t *tenant) RedactionKey(ctx context.Context) (key []byte, err error) {
+	err = t.s.view(ctx, func(tx *bbolt.Tx) error {
+		rec, err := tenantByID(tx, t.id)
+		key = rec.RedactionKey
+		return err
+	})
+	return key, err
+}

@@ -1,0 +1,250 @@
+package bolt
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"svc/store"
+)
+
+// userRecord is what is kept of a user: also the newest event of each sort.
+type userRecord struct {
+	store.User
+	Profile eventMark // user.created, user.updated
+	State   eventMark // user.created, user.deactivated, user.reactivated, user.deleted
+}
+
+// eventMark is the place of an event in a user's history.
+type eventMark struct {
+	At   time.Time
+	Rank int
+}
+
+// before reports whether an event comes after the mark.
+func (m eventMark) before(at time.Time, rank int) bool {
+	return at.After(m.At) || at.Equal(m.At) && rank > m.Rank
+}
+
+// eventRanks orders events of one time.
+var eventRanks = map[store.UserEventType]int{
+	store.UserCreated: 1, store.UserUpdated: 2, store.UserSuspended: 3,
+	store.UserReactivated: 4, store.UserRemoved: 5, store.SessionTerminated: 6,
+}
+
+// GetUser returns one user.
+func (t *tenant) GetUser(ctx context.Context, id string) (user store.User, err error) {
+	err = t.view(ctx, func(d data) error {
+		rec, ok, err := getJSON[userRecord](d.in(inUsers), id)
+		if err == nil && (!ok || rec.Status == store.UserDeleted) {
+			err = store.Missing("user")
+		}
+		user = rec.User
+		return err
+	})
+	return user, err
+}
+
+// putUser writes a user and keeps the address index; oldEmail is what it was.
+func putUser(d data, u userRecord, oldEmail string) error {
+	emails := d.in(inUserEmails)
+	if oldEmail != "" && oldEmail != u.Email && string(emails.Get([]byte(oldEmail))) == u.ID {
+		if err := emails.Delete([]byte(oldEmail)); err != nil {
+			return err
+		}
+	}
+	if u.Email != "" {
+		if err := emails.Put([]byte(u.Email), []byte(u.ID)); err != nil {
+			return err
+		}
+	}
+	return putJSON(d.in(inUsers), u.ID, u)
+}
+
+// ApplyUserEvent applies and records an identity event.
+func (t *tenant) ApplyUserEvent(ctx context.Context, ev store.UserEvent) (out store.UserEventOutcome, err error) {
+	if badKey(ev.UserID) {
+		return out, store.FieldError(store.Invalid, "event without a usable user id", "data.userId", "is required")
+	}
+	if ev.CreatedAt.IsZero() {
+		return out, store.FieldError(store.Invalid, "event without a time", "createdAt", "is required")
+	}
+	ev.Email, ev.CreatedAt = normalEmail(ev.Email), ev.CreatedAt.UTC()
+	if len(ev.Email) > 512 || bytes.IndexByte([]byte(ev.Email), 0) >= 0 {
+		return out, store.FieldError(store.Invalid, "event with a bad e-mail address", "data.email", "must have at most 512 bytes, none of them zero")
+	}
+	err = t.update(ctx, func(tx *bbolt.Tx, d data) error {
+		out = store.UserEventOutcome{}
+		now := t.s.now().UTC()
+		if rank := eventRanks[ev.Type]; rank > 0 {
+			if err := t.applyUserEvent(tx, d, ev, rank, now, &out); err != nil {
+				return err
+			}
+		}
+		id := t.s.ids.New(store.PrefixEvent, now)
+		return putJSON(d.in(inUserEvents), id, store.RecordedEvent{ID: id, ReceivedAt: now, Applied: out.Applied, Event: ev})
+	})
+	return out, err
+}
+
+func (t *tenant) applyUserEvent(tx *bbolt.Tx, d data, ev store.UserEvent, rank int, now time.Time, out *store.UserEventOutcome) error {
+	u, known, err := getJSON[userRecord](d.in(inUsers), ev.UserID)
+	if err != nil {
+		return err
+	}
+	if ev.Type == store.SessionTerminated {
+		if known && u.Status != store.UserDeleted && ev.CreatedAt.After(u.LastSessionEndedAt) {
+			u.LastSessionEndedAt = ev.CreatedAt
+			out.Applied = true
+			err = putUser(d, u, u.Email)
+		}
+		out.User = u.User
+		return err
+	}
+	tombstone := known && u.Status == store.UserDeleted
+	lifts := ev.Type == store.UserCreated && u.State.before(ev.CreatedAt, rank) && ev.CreatedAt.After(u.State.At)
+	if tombstone && !lifts {
+		out.User = u.User
+		return nil
+	}
+	if !known || tombstone {
+		u = userRecord{User: store.User{ID: ev.UserID, Role: store.DefaultRole, Status: store.UserActive, CreatedAt: now}}
+	}
+	oldEmail := u.Email
+	if ev.Type != store.UserRemoved && ev.Email != "" {
+		if err := t.linkInvited(d, ev, &u); err != nil {
+			return err
+		}
+	}
+
+	profile := ev.Type == store.UserCreated || ev.Type == store.UserUpdated
+	switch {
+	case profile && u.Profile.before(ev.CreatedAt, rank):
+		u.setProfile(ev)
+		u.Profile = eventMark{ev.CreatedAt, rank}
+		out.Applied = true
+	case u.Profile.At.IsZero() && ev.Type != store.UserRemoved:
+		u.setProfile(ev) // the best that is known so far
+	}
+	if profile && u.Status == store.UserInvited {
+		u.Status = store.UserActive
+		out.Applied = true
+	}
+	if ev.Type != store.UserUpdated && u.State.before(ev.CreatedAt, rank) {
+		u.State = eventMark{ev.CreatedAt, rank}
+		out.Applied = true
+		switch ev.Type {
+		case store.UserSuspended:
+			u.Status = store.UserDeactivated
+		case store.UserRemoved:
+			if err := t.removeUser(tx, d, &u, out); err != nil {
+				return err
+			}
+		default:
+			u.Status = store.UserActive
+		}
+	}
+	if out.Applied || !known {
+		u.UpdatedAt = now
+	}
+	out.User = u.User
+	return putUser(d, u, oldEmail)
+}
+
+func (u *userRecord) setProfile(ev store.UserEvent) {
+	if ev.Email != "" {
+		u.Email = ev.Email
+	}
+	if ev.DisplayName != "" {
+		u.DisplayName = ev.DisplayName
+	}
+}
+
+// linkInvited merges the invited user with the event's address, if there is one,
+// into u: memberships and keys move to u's id.
+func (t *tenant) linkInvited(d data, ev store.UserEvent, u *userRecord) error {
+	from := string(d.in(inUserEmails).Get([]byte(ev.Email)))
+	if from == "" || from == u.ID {
+		return nil
+	}
+	invited, ok, err := getJSON[userRecord](d.in(inUsers), from)
+	if err != nil || !ok || invited.Status != store.UserInvited {
+		return err
+	}
+	teams, err := teamsOf(d, from)
+	if err != nil {
+		return err
+	}
+	for _, teamID := range teams {
+		m, ok, err := getJSON[memberRecord](d.in(inMembers), string(joined(teamID, from)))
+		if err != nil {
+			return err
+		}
+		if err := deleteMember(d, teamID, from); err != nil {
+			return err
+		}
+		m.UserID = u.ID
+		if !ok || d.in(inMembers).Get(joined(teamID, u.ID)) != nil {
+			err = countMembers(d, teamID, -1)
+		} else {
+			err = putMember(d, teamID, m)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := eachKeyOf(d, from, func(k keyRecord) error {
+		k.CreatedBy = u.ID
+		return putJSON(d.in(inKeys), k.ID, k)
+	}); err != nil {
+		return err
+	}
+	if u.CreatedAt.After(invited.CreatedAt) {
+		u.CreatedAt = invited.CreatedAt
+	}
+	return d.in(inUsers).Delete([]byte(from))
+}
+
+// removeUser deletes what a deleted user leaves behind.
+func (t *tenant) removeUser(tx *bbolt.Tx, d data, u *userRecord, out *store.UserEventOutcome) error {
+	teams, err := teamsOf(d, u.ID)
+	if err != nil {
+		return err
+	}
+	for _, teamID := range teams {
+		if err := deleteMember(d, teamID, u.ID); err != nil {
+			return err
+		}
+		if err := countMembers(d, teamID, -1); err != nil {
+			return err
+		}
+		out.MembershipsDeleted++
+	}
+	err = eachKeyOf(d, u.ID, func(k keyRecord) error {
+		out.KeysDeleted++
+		return deleteKey(tx, d, k)
+	})
+	u.Status, u.Email, u.DisplayName = store.UserDeleted, "", ""
+	return err
+}
+
+func teamsOf(d data, userID string) ([]string, error) {
+	var list []string
+	prefix := joined(userID, "")
+	c := d.in(inUserTeams).Cursor()
+	for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
+		list = append(list, string(k[len(prefix):]))
+	}
+	return list, nil
+}
+
+// ListUserEvents returns recorded events, newest first.
+func (t *tenant) ListUserEvents(ctx context.Context, page store.Page) (list []store.RecordedEvent, total int, err error) {
+	err = t.view(ctx, func(d data) error {
+		list, total, err = newest[store.RecordedEvent](d.in(inUserEvents), page, nil)
+		return err
+	})
+	return list, total, err
+}

@@ -1,0 +1,259 @@
+package rollup
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"slices"
+	"time"
+)
+
+// Partial is the sum of some traces: what one row holds.
+type Partial struct {
+	Traces       int64
+	Errors       int64
+	Blocked      int64
+	InputTokens  int64
+	OutputTokens int64
+	Cost         int64 // nano-dollars
+	Duration     int64 // nanoseconds, summed
+	Bins         []Bin // the duration sketch, by ascending Index
+}
+
+// ErrPartial means that bytes are not an encoded partial.
+var ErrPartial = errors.New("rollup: damaged partial")
+
+const counters = 7
+
+func (p *Partial) addCounters(o *Partial) {
+	p.Traces = addCap(p.Traces, o.Traces)
+	p.Errors = addCap(p.Errors, o.Errors)
+	p.Blocked = addCap(p.Blocked, o.Blocked)
+	p.InputTokens = addCap(p.InputTokens, o.InputTokens)
+	p.OutputTokens = addCap(p.OutputTokens, o.OutputTokens)
+	p.Cost = addCap(p.Cost, o.Cost)
+	p.Duration = addCap(p.Duration, o.Duration)
+}
+
+// addCap adds what is never negative and stays at the largest value.
+func addCap(a, b int64) int64 {
+	if s := a + b; s >= a {
+		return s
+	}
+	return math.MaxInt64
+}
+
+// Merge adds another partial.
+func (p *Partial) Merge(o *Partial) {
+	p.addCounters(o)
+	p.Bins = sumBins(slices.Concat(p.Bins, o.Bins))
+}
+
+// Append encodes the partial: seven unsigned varints (traces, errors, blocked,
+// input tokens, output tokens, cost, duration), then pairs of the distance to the
+// bin before and its count, to the end.
+func (p *Partial) Append(dst []byte) []byte {
+	dst = p.appendCounters(dst)
+	prev := uint16(0)
+	for _, b := range p.Bins {
+		dst = binary.AppendUvarint(dst, uint64(b.Index-prev))
+		dst = binary.AppendUvarint(dst, b.Count)
+		prev = b.Index
+	}
+	return dst
+}
+
+func (p *Partial) appendCounters(dst []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(p.Traces))
+	dst = binary.AppendUvarint(dst, uint64(p.Errors))
+	dst = binary.AppendUvarint(dst, uint64(p.Blocked))
+	dst = binary.AppendUvarint(dst, uint64(p.InputTokens))
+	dst = binary.AppendUvarint(dst, uint64(p.OutputTokens))
+	dst = binary.AppendUvarint(dst, uint64(p.Cost))
+	return binary.AppendUvarint(dst, uint64(p.Duration))
+}
+
+// Decode reads what Append wrote. It returns ErrPartial for anything else.
+func Decode(data []byte) (Partial, error) {
+	p, data, err := decodeCounters(data)
+	if err != nil {
+		return Partial{}, err
+	}
+	r := binReader{data: data, first: true}
+	for {
+		b, ok := r.next()
+		if !ok {
+			break
+		}
+		p.Bins = append(p.Bins, b)
+	}
+	if r.bad {
+		return Partial{}, ErrPartial
+	}
+	return p, nil
+}
+
+func decodeCounters(data []byte) (Partial, []byte, error) {
+	var v [counters]int64
+	for i := range v {
+		u, n := binary.Uvarint(data)
+		if n <= 0 || u > math.MaxInt64 {
+			return Partial{}, nil, ErrPartial
+		}
+		v[i], data = int64(u), data[n:]
+	}
+	return Partial{Traces: v[0], Errors: v[1], Blocked: v[2], InputTokens: v[3],
+		OutputTokens: v[4], Cost: v[5], Duration: v[6]}, data, nil
+}
+
+// AppendMerged appends the encoding of a stored partial and p together, without
+// building the stored one. An empty stored partial is one of no traces.
+func AppendMerged(dst, stored []byte, p *Partial) ([]byte, error) {
+	if len(stored) == 0 {
+		return p.Append(dst), nil
+	}
+	sum, rest, err := decodeCounters(stored)
+	if err != nil {
+		return dst, err
+	}
+	sum.addCounters(p)
+	dst = sum.appendCounters(dst)
+	var (
+		r     = binReader{data: rest, first: true}
+		prev  = uint16(0)
+		i     = 0
+		b, ok = r.next()
+	)
+	for ok || i < len(p.Bins) {
+		var n Bin
+		switch {
+		case !ok || i < len(p.Bins) && p.Bins[i].Index < b.Index:
+			n = p.Bins[i]
+			i++
+		case i == len(p.Bins) || b.Index < p.Bins[i].Index:
+			n = b
+			b, ok = r.next()
+		default:
+			n = Bin{Index: b.Index, Count: b.Count + p.Bins[i].Count}
+			i++
+			b, ok = r.next()
+		}
+		dst = binary.AppendUvarint(dst, uint64(n.Index-prev))
+		dst = binary.AppendUvarint(dst, n.Count)
+		prev = n.Index
+	}
+	if r.bad {
+		return dst, ErrPartial
+	}
+	return dst, nil
+}
+
+// binReader reads encoded bins one by one.
+type binReader struct {
+	data  []byte
+	prev  uint16
+	first bool
+	bad   bool
+}
+
+func (r *binReader) next() (Bin, bool) {
+	if len(r.data) == 0 || r.bad {
+		return Bin{}, false
+	}
+	delta, n := binary.Uvarint(r.data)
+	if n <= 0 || delta >= NumBins || delta == 0 && !r.first {
+		r.bad = true
+		return Bin{}, false
+	}
+	count, m := binary.Uvarint(r.data[n:])
+	index := uint64(r.prev) + delta
+	if m <= 0 || index >= NumBins || count == 0 || count > math.MaxInt64 {
+		r.bad = true
+		return Bin{}, false
+	}
+	r.data, r.prev, r.first = r.data[n+m:], uint16(index), false
+	return Bin{Index: uint16(index), Count: count}, true
+}
+
+// Sum accumulates encoded partials: the answer to a question over many rows. The
+// zero value is ready.
+type Sum struct {
+	Partial          // its Bins are not used
+	bins    []uint64 // counts, from bin base on
+	base    int
+}
+
+// Add adds an encoded partial, with its sketch when quantiles are wanted.
+func (s *Sum) Add(data []byte, sketch bool) error {
+	p, rest, err := decodeCounters(data)
+	if err != nil {
+		return err
+	}
+	s.addCounters(&p)
+	if !sketch {
+		return nil
+	}
+	r := binReader{data: rest, first: true}
+	for {
+		b, ok := r.next()
+		if !ok {
+			break
+		}
+		s.count(int(b.Index), b.Count)
+	}
+	if r.bad {
+		return ErrPartial
+	}
+	return nil
+}
+
+// Merge adds another sum.
+func (s *Sum) Merge(o *Sum) {
+	s.addCounters(&o.Partial)
+	for i, n := range o.bins {
+		if n > 0 {
+			s.count(o.base+i, n)
+		}
+	}
+}
+
+func (s *Sum) count(index int, n uint64) {
+	if i := index - s.base; i >= 0 && i < len(s.bins) {
+		s.bins[i] += n
+		return
+	}
+	// Grow by whole octaves, so that it happens rarely.
+	lo, hi := index&^(subBins-1), (index|(subBins-1))+1
+	if len(s.bins) > 0 {
+		lo, hi = min(lo, s.base), max(hi, s.base+len(s.bins))
+	}
+	bins := make([]uint64, hi-lo)
+	if len(s.bins) > 0 {
+		copy(bins[s.base-lo:], s.bins)
+	}
+	s.bins, s.base = bins, lo
+	s.bins[index-lo] += n
+}
+
+// Quantile is the nearest-rank quantile over the durations added with their
+// sketch: the value of the smallest bin such that at least ceil(q·n) of the n
+// durations lie in it or below. Its relative error is at most MaxRelativeError.
+// It is 0 without durations; q is clamped to 0..1.
+func (s *Sum) Quantile(q float64) time.Duration {
+	var total uint64
+	for _, n := range s.bins {
+		total += n
+	}
+	if total == 0 {
+		return 0
+	}
+	rank := uint64(math.Ceil(min(max(q, 0), 1) * float64(total)))
+	rank = min(max(rank, 1), total)
+	for i, n := range s.bins {
+		if rank <= n {
+			return binValue(uint16(s.base + i))
+		}
+		rank -= n
+	}
+	return 0
+}

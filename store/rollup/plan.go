@@ -1,0 +1,107 @@
+package rollup
+
+import "time"
+
+// Dimension is what rows of an answer are grouped by.
+type Dimension uint8
+
+// The dimensions.
+const (
+	None Dimension = iota
+	Agent
+	Model
+	Environment
+)
+
+// Question is about the traces of a window, all or those of one agent.
+type Question struct {
+	From, To time.Time
+	By       Dimension
+	OneAgent bool
+	// MinutesFrom is the time before which minute rows have been dropped; zero: none.
+	MinutesFrom time.Time
+}
+
+// Range is a run of buckets of a table: From inclusive, To exclusive.
+type Range struct {
+	Table    Table
+	From, To uint32
+}
+
+// Plan is which rows answer a question, without overlap.
+type Plan struct {
+	From, To time.Time // the bounds that are really answered
+	Ranges   []Range
+}
+
+// NewPlan moves the bounds of the question outwards to whole minutes (whole hours
+// where the minutes have been dropped) and covers them with days, hours at both
+// ends of the days, and minutes at both ends of the hours.
+func NewPlan(q Question) Plan {
+	from, to := down(q.From, 60), up(q.To, 60)
+	if !q.MinutesFrom.IsZero() {
+		kept := up(q.MinutesFrom, 3600)
+		if from < kept {
+			from = from / 3600 * 3600
+		}
+		if to < kept {
+			to = (to + 3599) / 3600 * 3600
+		}
+	}
+	p := Plan{From: time.Unix(from, 0).UTC(), To: time.Unix(to, 0).UTC()}
+	if from >= to {
+		p.To = p.From
+		return p
+	}
+	hour, day := tables(q)
+	// [from, h0) minutes, [h0, d0) hours, [d0, d1) days, [d1, h1) hours, [h1, to) minutes
+	h0, h1 := (from+3599)/3600*3600, to/3600*3600
+	if h0 > h1 { // within one hour
+		p.add(Minute, from, to)
+		return p
+	}
+	p.add(Minute, from, h0)
+	d0, d1 := (h0+86399)/86400*86400, h1/86400*86400
+	if day == NumTables || d0 >= d1 {
+		p.add(hour, h0, h1)
+	} else {
+		p.add(hour, h0, d0)
+		p.add(day, d0, d1)
+		p.add(hour, d1, h1)
+	}
+	p.add(Minute, h1, to)
+	return p
+}
+
+func (p *Plan) add(t Table, from, to int64) {
+	if from < to {
+		w := t.Level().Seconds()
+		p.Ranges = append(p.Ranges, Range{Table: t, From: uint32(from / w), To: uint32(to / w)})
+	}
+}
+
+// tables picks the narrowest tables that can answer; NumTables: none by day.
+func tables(q Question) (hour, day Table) {
+	switch {
+	case q.OneAgent && (q.By == None || q.By == Agent), q.By == Agent:
+		return HourAgent, DayAgent
+	case q.OneAgent:
+		return Hour, NumTables
+	case q.By == Model:
+		return HourModel, DayModel
+	default:
+		return HourEnvironment, DayEnvironment
+	}
+}
+
+func down(t time.Time, width int64) int64 {
+	return max(t.Unix(), 0) / width * width
+}
+
+func up(t time.Time, width int64) int64 {
+	s := max(t.Unix(), 0)
+	if t.Nanosecond() > 0 {
+		s++
+	}
+	return (s + width - 1) / width * width
+}

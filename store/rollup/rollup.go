@@ -1,0 +1,227 @@
+// Package rollup computes the mergeable statistics that every store backend
+// keeps beside its traces, in pure Go: no clock, no storage, no goroutines.
+//
+// It owns what a rollup is: the levels (minute, hour, day), the tables, the
+// partial that one row holds, its encoding, how partials merge, what a quantile
+// is, and which rows answer a question about a window of time. Backends own where
+// rows are kept; they number the values of the dimensions (agents, models,
+// environments) themselves and pass the numbers.
+//
+// A batch of traces is turned into entries once ([Compute]), after
+// de-duplication; entries of several batches combine ([Combine]); a stored row
+// and an entry merge without decoding the row ([AppendMerged]). Merging is
+// commutative and associative, so late arrivals count where they belong and the
+// rows equal a recount in whatever order the traces came.
+package rollup
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Level is the width of the buckets of a table.
+type Level uint8
+
+// The levels.
+const (
+	ByMinute Level = iota
+	ByHour
+	ByDay
+)
+
+// Seconds is the width of a bucket of the level.
+func (l Level) Seconds() int64 {
+	switch l {
+	case ByMinute:
+		return 60
+	case ByHour:
+		return 3600
+	default:
+		return 86400
+	}
+}
+
+// Bucket is the number of the bucket that contains a time, counted from 1970 in
+// UTC. Times before 1970 are in bucket 0.
+func (l Level) Bucket(t time.Time) uint32 {
+	return uint32(max(t.Unix(), 0) / l.Seconds())
+}
+
+// Start is the first instant of a bucket.
+func (l Level) Start(bucket uint32) time.Time {
+	return time.Unix(int64(bucket)*l.Seconds(), 0).UTC()
+}
+
+// Table is a set of rows: a level, and which dimensions their keys carry. The
+// cubes carry agent, model and environment; the others carry one of them, so that
+// a question over weeks reads few rows.
+type Table uint8
+
+// The tables.
+const (
+	Minute Table = iota
+	Hour
+	HourAgent
+	HourModel
+	HourEnvironment
+	DayAgent
+	DayModel
+	DayEnvironment
+	NumTables // how many there are
+)
+
+// Level is the level of the table.
+func (t Table) Level() Level {
+	switch t {
+	case Minute:
+		return ByMinute
+	case Hour, HourAgent, HourModel, HourEnvironment:
+		return ByHour
+	default:
+		return ByDay
+	}
+}
+
+// Cube reports whether the keys of the table carry all three dimensions.
+func (t Table) Cube() bool { return t == Minute || t == Hour }
+
+// String is the name of the table.
+func (t Table) String() string {
+	return [...]string{"minute", "hour", "hour_agent", "hour_model", "hour_environment",
+		"day_agent", "day_model", "day_environment", "unknown"}[min(t, NumTables)]
+}
+
+// Key names a row. Dimensions that the table does not carry are 0.
+type Key struct {
+	Table  Table
+	Bucket uint32
+	Agent  uint32
+	Model  uint32
+	Env    uint32
+}
+
+// Compare orders keys by table, bucket, agent, model, environment.
+func (k Key) Compare(o Key) int {
+	return cmp.Or(cmp.Compare(k.Table, o.Table), cmp.Compare(k.Bucket, o.Bucket),
+		cmp.Compare(k.Agent, o.Agent), cmp.Compare(k.Model, o.Model), cmp.Compare(k.Env, o.Env))
+}
+
+// Observation is what the statistics see of one trace.
+type Observation struct {
+	At           time.Time
+	Agent        uint32
+	Model        uint32
+	Env          uint32
+	Error        bool
+	Blocked      bool
+	InputTokens  int64
+	OutputTokens int64
+	Cost         int64 // nano-dollars
+	Duration     time.Duration
+}
+
+// Entry is a row, or what is to be merged into it.
+type Entry struct {
+	Key     Key
+	Partial Partial
+}
+
+// Compute turns a de-duplicated batch into the entries of every table, in order.
+func Compute(obs []Observation) []Entry {
+	rows := make([]Entry, len(obs))
+	bins := make([]Bin, len(obs))
+	for i := range obs {
+		o := &obs[i]
+		bins[i] = Bin{Index: binOf(o.Duration), Count: 1}
+		rows[i] = Entry{
+			Key: Key{Table: Minute, Bucket: ByMinute.Bucket(o.At), Agent: o.Agent, Model: o.Model, Env: o.Env},
+			Partial: Partial{Traces: 1, Errors: one(o.Error), Blocked: one(o.Blocked),
+				InputTokens: o.InputTokens, OutputTokens: o.OutputTokens, Cost: o.Cost,
+				Duration: int64(max(o.Duration, 0)), Bins: bins[i : i+1 : i+1]},
+		}
+	}
+	minute := squash(rows)
+	hour := project(minute, Hour)
+	all := slices.Concat(minute, hour)
+	for _, t := range [...]struct{ hour, day Table }{
+		{HourAgent, DayAgent}, {HourModel, DayModel}, {HourEnvironment, DayEnvironment},
+	} {
+		h := project(hour, t.hour)
+		all = append(all, h...)
+		all = append(all, project(h, t.day)...)
+	}
+	slices.SortFunc(all, func(a, b Entry) int { return a.Key.Compare(b.Key) })
+	return all
+}
+
+// Combine merges lists of entries into one, in order. The lists are consumed.
+func Combine(lists ...[]Entry) []Entry {
+	if len(lists) == 1 {
+		return lists[0]
+	}
+	return squash(slices.Concat(lists...))
+}
+
+func one(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// project re-keys rows into a coarser table and merges what then coincides. The
+// input is left as it is.
+func project(rows []Entry, to Table) []Entry {
+	ratio := to.Level().Seconds() / levelOf(rows).Seconds()
+	out := make([]Entry, len(rows))
+	for i := range rows {
+		k := rows[i].Key
+		k.Table, k.Bucket = to, uint32(int64(k.Bucket)/ratio)
+		switch to {
+		case HourAgent, DayAgent:
+			k.Model, k.Env = 0, 0
+		case HourModel, DayModel:
+			k.Agent, k.Env = 0, 0
+		case HourEnvironment, DayEnvironment:
+			k.Agent, k.Model = 0, 0
+		}
+		out[i] = Entry{Key: k, Partial: rows[i].Partial}
+	}
+	return squash(out)
+}
+
+func levelOf(rows []Entry) Level {
+	if len(rows) == 0 {
+		return ByMinute
+	}
+	return rows[0].Key.Table.Level()
+}
+
+// squash sorts rows and merges those with equal keys, in place. Bins of merged
+// rows are new, so what shares the old ones is not disturbed.
+func squash(rows []Entry) []Entry {
+	slices.SortFunc(rows, func(a, b Entry) int { return a.Key.Compare(b.Key) })
+	out := rows[:0]
+	var run []Bin
+	for i := 0; i < len(rows); {
+		j := i + 1
+		for j < len(rows) && rows[j].Key == rows[i].Key {
+			j++
+		}
+		e := rows[i]
+		if j > i+1 {
+			run = run[:0]
+			for k := i; k < j; k++ {
+				run = append(run, rows[k].Partial.Bins...)
+				if k > i {
+					e.Partial.addCounters(&rows[k].Partial)
+				}
+			}
+			e.Partial.Bins = sumBins(run)
+		}
+		out = append(out, e)
+		i = j
+	}
+	return out
+}

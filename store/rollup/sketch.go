@@ -1,0 +1,71 @@
+package rollup
+
+import (
+	"math/bits"
+	"slices"
+	"time"
+)
+
+// The sketch is a histogram whose bins are fixed: up to 127 ns one bin per
+// nanosecond, above it 64 bins per power of two. A bin is at most 1/64 of its
+// lower edge wide and stands for its middle, so no duration is further than 1/128
+// of itself from the value of its bin. Fixed bins merge by adding counts, with no loss and
+// in any order, and need no logarithm: the same on every machine.
+
+const (
+	subBits = 6
+	subBins = 1 << subBits
+
+	// NumBins is how many bins there are: a time.Duration never needs more.
+	NumBins = (63-subBits)*subBins + subBins
+
+	// MaxRelativeError is the most that a quantile differs from the duration whose
+	// rank it has, as a share of that duration.
+	MaxRelativeError = 1.0 / 128
+)
+
+// Bin is a bin of the sketch with the number of durations in it.
+type Bin struct {
+	Index uint16
+	Count uint64
+}
+
+// binOf is the bin of a duration; negative ones count as 0.
+func binOf(d time.Duration) uint16 {
+	v := uint64(max(d, 0))
+	if v < subBins {
+		return uint16(v)
+	}
+	shift := bits.Len64(v) - subBits - 1 // v>>shift is in [64, 128)
+	return uint16(shift*subBins) + uint16(v>>shift)
+}
+
+// binValue is the duration that a bin stands for.
+func binValue(index uint16) time.Duration {
+	if index < 2*subBins {
+		return time.Duration(index)
+	}
+	shift := int(index)/subBins - 1
+	low := uint64(int(index)-shift*subBins) << shift
+	return time.Duration(low + (uint64(1)<<shift-1)/2)
+}
+
+// sumBins sorts bins and adds up those of one index into a new slice.
+func sumBins(bins []Bin) []Bin {
+	slices.SortFunc(bins, func(a, b Bin) int { return int(a.Index) - int(b.Index) })
+	distinct := 0
+	for i := range bins {
+		if i == 0 || bins[i].Index != bins[i-1].Index {
+			distinct++
+		}
+	}
+	out := make([]Bin, 0, distinct)
+	for _, b := range bins {
+		if n := len(out); n > 0 && out[n-1].Index == b.Index {
+			out[n-1].Count += b.Count
+			continue
+		}
+		out = append(out, b)
+	}
+	return out
+}

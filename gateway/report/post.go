@@ -1,0 +1,138 @@
+package report
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"svc/server/api"
+)
+
+// firstPause is the pause after the first failure; it doubles up to MaxPause.
+const firstPause = 250 * time.Millisecond
+
+// post brings traces to the control plane and returns true when all of them
+// are there, or set aside. It tries until ctx ends: an outage, a revoked key
+// and a wrong URL are waited for alike, because the audit files keep what
+// comes meanwhile.
+func (r *Reporter) post(ctx context.Context, traces []api.TraceInput) bool {
+	for len(traces) > 0 {
+		part := traces[:min(len(traces), r.cfg.Traces.BatchSize)]
+		if !r.postPart(ctx, part) {
+			return false
+		}
+		traces = traces[len(part):]
+	}
+	return true
+}
+
+func (r *Reporter) postPart(ctx context.Context, traces []api.TraceInput) bool {
+	for pause := firstPause; ; pause = min(2*pause, r.opts.MaxPause) {
+		attempt, cancel := context.WithTimeout(ctx, r.cfg.Traces.Timeout)
+		res, err := r.opts.Sink.PostTraces(attempt, traces)
+		cancel()
+		if err == nil {
+			r.stats.posted.Add(uint64(max(res.Accepted, 0)))
+			r.stats.duplicates.Add(uint64(max(res.Duplicates, 0)))
+			r.recovered()
+			return true
+		}
+		status, wait := r.opts.Status(err)
+		switch status {
+		case 400, 413, 422:
+			r.recovered()
+			return r.bisect(ctx, traces, err)
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		r.stats.failures.Add(1)
+		r.failing(status, err)
+		// Full jitter over the upper half: gateways that failed together do not
+		// come back together.
+		sleep := max(pause/2+rand.N(pause/2+1), min(wait, r.opts.MaxPause))
+		select {
+		case <-time.After(sleep):
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// bisect finds the traces that make the control plane refuse a batch, and sets
+// them aside.
+func (r *Reporter) bisect(ctx context.Context, traces []api.TraceInput, cause error) bool {
+	if len(traces) == 1 {
+		r.setAside(&traces[0], cause)
+		return true
+	}
+	half := len(traces) / 2
+	return r.postPart(ctx, traces[:half]) && r.postPart(ctx, traces[half:])
+}
+
+func (r *Reporter) setAside(t *api.TraceInput, cause error) {
+	if err := r.quar.add(t, cause); err != nil {
+		r.stats.dropped.Add(1)
+		r.opts.Logger.Error("a trace that the control plane refuses is dropped", "id", t.ID, "refused", cause, "error", err)
+		return
+	}
+	r.stats.quarantined.Add(1)
+	r.opts.Logger.Warn("the control plane refuses a trace; it was set aside", "id", t.ID, "refused", cause, "file", r.quar.name)
+}
+
+// failing notes an outage and says it once for each reason.
+func (r *Reporter) failing(status int, err error) {
+	why := "the control plane does not answer"
+	switch {
+	case status == 401 || status == 403:
+		why = "the control plane refuses the ingest key; requests still pass, and their traces wait in the audit files"
+	case status == 429:
+		why = "the control plane limits the rate of traces"
+	case status > 0:
+		why = fmt.Sprintf("the control plane answers %d", status)
+	}
+	if old := r.stats.failing.Swap(&why); old == nil || *old != why {
+		r.opts.Logger.Warn(why, "error", err)
+	}
+}
+
+func (r *Reporter) recovered() {
+	if r.stats.failing.Swap(nil) != nil {
+		r.opts.Logger.Info("the control plane takes traces again")
+	}
+}
+
+// maxQuarantine bounds the file of traces that were set aside.
+const maxQuarantine = 64 << 20
+
+// quarantine is the file that refused traces are set aside in: one JSON object
+// a line, with the reason.
+type quarantine struct{ name string }
+
+func (q quarantine) add(t *api.TraceInput, cause error) error {
+	b, err := json.Marshal(struct {
+		Refused string          `json:"refused"`
+		Trace   *api.TraceInput `json:"trace"`
+	}{cause.Error(), t})
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(q.name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err == nil && info.Size()+int64(len(b)) > maxQuarantine {
+		err = fmt.Errorf("%s is full", q.name)
+	}
+	if err == nil {
+		_, err = f.Write(append(b, '\n'))
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}

@@ -1,0 +1,463 @@
+package report
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"svc/gateway/audit"
+	"svc/server/api"
+)
+
+// statusError is what the fake control plane answers.
+type statusError int
+
+func (e statusError) Error() string { return fmt.Sprintf("answered %d", int(e)) }
+
+func statusOf(err error) (int, time.Duration) {
+	var e statusError
+	if errors.As(err, &e) {
+		return int(e), 0
+	}
+	return 0, 0
+}
+
+// fakePlane is a control plane in memory: idempotent by id, all or nothing.
+type fakePlane struct {
+	mu     sync.Mutex
+	traces map[string]api.TraceInput
+	order  []string
+	posts  int
+	bad    func(*api.TraceInput) bool // refused with 400
+	fail   func(post int) error       // fails whole requests
+}
+
+func newPlane() *fakePlane { return &fakePlane{traces: map[string]api.TraceInput{}} }
+
+func (p *fakePlane) PostTraces(ctx context.Context, traces []api.TraceInput) (api.IngestResult, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.posts++
+	if err := ctx.Err(); err != nil {
+		return api.IngestResult{}, err
+	}
+	if p.fail != nil {
+		if err := p.fail(p.posts); err != nil {
+			return api.IngestResult{}, err
+		}
+	}
+	if d := (&api.TraceBatch{Traces: traces}).Validate(); d != nil {
+		return api.IngestResult{}, fmt.Errorf("%w: %v", statusError(400), d)
+	}
+	for i := range traces {
+		if p.bad != nil && p.bad(&traces[i]) {
+			return api.IngestResult{}, statusError(400)
+		}
+	}
+	var res api.IngestResult
+	for _, t := range traces {
+		if _, known := p.traces[t.ID]; known {
+			res.Duplicates++
+			continue
+		}
+		res.Accepted++
+		p.traces[t.ID] = t
+		p.order = append(p.order, t.ID)
+	}
+	return res, nil
+}
+
+func (p *fakePlane) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.traces)
+}
+
+func (p *fakePlane) get(id string) (api.TraceInput, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t, ok := p.traces[id]
+	return t, ok
+}
+
+// rig is an audit log and a reporter over it.
+type rig struct {
+	t     testing.TB
+	dir   string
+	cfg   Config
+	audit audit.Config
+	log   *audit.Log
+	plane *fakePlane
+	now   func() time.Time
+}
+
+func newRig(t testing.TB) *rig {
+	r := &rig{t: t, dir: t.TempDir(), plane: newPlane(), now: time.Now}
+	r.cfg.SetDefaults()
+	r.cfg.Traces.FlushInterval = 10 * time.Millisecond
+	r.audit.SetDefaults()
+	r.audit.Path = filepath.Join(r.dir, "audit.jsonl")
+	r.audit.Fsync = audit.FsyncNever
+	return r
+}
+
+func (r *rig) openLog() {
+	r.t.Helper()
+	l, err := audit.Open(r.audit, audit.Options{Now: r.now, MaxBacklog: uint64(r.cfg.Traces.MaxBacklog)})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.log = l
+	r.t.Cleanup(r.closeLog)
+}
+
+func (r *rig) closeLog() {
+	r.t.Helper()
+	if err := r.log.Close(); err != nil {
+		r.t.Error(err)
+	}
+}
+
+func (r *rig) write(recs ...*audit.Record) {
+	r.t.Helper()
+	for _, rec := range recs {
+		if err := r.log.Write(context.Background(), rec); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+func (r *rig) reporter() *Reporter {
+	r.t.Helper()
+	o := Options{
+		AuditPath: r.audit.Path, StateDir: r.dir, Sink: r.plane, Status: statusOf,
+		Poll: 2 * time.Millisecond, MaxPause: 20 * time.Millisecond, FlushTimeout: 2 * time.Second,
+	}
+	if r.log != nil {
+		o.Reported = r.log.SetReported
+	}
+	rep, err := New(r.cfg, o)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return rep
+}
+
+// start runs a reporter; the returned function stops it.
+func (r *rig) start(rep *Reporter) func() {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- rep.Run(ctx) }()
+	var once sync.Once
+	stop := func() {
+		once.Do(func() {
+			cancel()
+			if err := <-done; err != nil {
+				r.t.Error(err)
+			}
+		})
+	}
+	r.t.Cleanup(stop)
+	return stop
+}
+
+// drain reports all that is in the file and ends.
+func (r *rig) drain() *Reporter {
+	r.t.Helper()
+	rep := r.reporter()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := rep.Run(ctx); err != nil {
+		r.t.Fatal(err)
+	}
+	return rep
+}
+
+// until waits for a condition.
+func until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited 10 s for %s", what)
+		}
+	}
+}
+
+func call(id string) *audit.Record {
+	return &audit.Record{
+		Time: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), RequestID: id, Action: "allow",
+		RPC: audit.RPCRequest, Method: "tools/call", Tool: "read_file", Principal: "ci", PrincipalKind: "key",
+		Status: 200, Duration: 1500 * time.Microsecond,
+		Spans: []audit.Span{{Stage: "provider", Duration: time.Millisecond}},
+	}
+}
+
+func opening(id string) *audit.Record {
+	rec := call(id)
+	rec.Kind = audit.KindOpen
+	return rec
+}
+
+func id(i int) string { return fmt.Sprintf("01934b5c-0000-7000-8000-%012d", i) }
+
+func TestTracesAreReportedOnceAcrossRestarts(t *testing.T) {
+	r := newRig(t)
+	r.openLog()
+	for round := range 5 {
+		stop := r.start(r.reporter())
+		for i := range 40 {
+			r.write(call(id(round*40 + i)))
+		}
+		if round%2 == 0 {
+			until(t, "the traces", func() bool { return r.plane.count() >= round*40+40 })
+		}
+		stop()
+	}
+	if got := r.plane.count(); got != 200 {
+		t.Errorf("%d traces, want 200", got)
+	}
+	if s := r.drain().Stats(); s.Posted != 0 || s.Duplicates != 0 {
+		t.Errorf("a reporter with nothing to do posted: %+v", s)
+	}
+}
+
+func TestOutageLosesNothing(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		err     error
+		failing string
+	}{
+		{"no answer", errors.New("connection refused"), "does not answer"},
+		{"server error", statusError(500), "answers 500"},
+		{"key revoked: 401", statusError(401), "refuses the ingest key"},
+		{"key of another scope: 403", statusError(403), "refuses the ingest key"},
+		{"rate limited", statusError(429), "limits the rate"},
+		{"wrong URL", statusError(404), "answers 404"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			r := newRig(t)
+			ok := false
+			r.plane.fail = func(int) error {
+				if ok {
+					return nil
+				}
+				return row.err
+			}
+			r.openLog()
+			rep := r.reporter()
+			r.start(rep)
+			r.write(call(id(1)), call(id(2)))
+			until(t, "two failures", func() bool { return rep.Stats().Failures >= 2 })
+			if s := rep.Stats(); !strings.Contains(s.Failing, row.failing) || s.Seq != 0 {
+				t.Errorf("stats %+v, want failing %q and nothing acknowledged", s, row.failing)
+			}
+			r.plane.mu.Lock()
+			ok = true
+			r.plane.mu.Unlock()
+			until(t, "the traces", func() bool { return r.plane.count() == 2 })
+			until(t, "the state", func() bool { return rep.Stats().Seq == 3 && rep.Stats().Failing == "" })
+		})
+	}
+}
+
+func TestRefusedBatchIsBisectedAndTheBadOneSetAside(t *testing.T) {
+	r := newRig(t)
+	r.openLog()
+	for i := range 300 {
+		rec := call(id(i))
+		if i == 7 || i == 211 {
+			rec.Tool = "poison"
+		}
+		r.write(rec)
+	}
+	r.plane.bad = func(t *api.TraceInput) bool { return t.ToolName == "poison" }
+	rep := r.drain()
+	if got := r.plane.count(); got != 298 {
+		t.Errorf("%d traces, want 298", got)
+	}
+	if s := rep.Stats(); s.Quarantined != 2 || s.Dropped != 0 {
+		t.Errorf("stats %+v", s)
+	}
+	b, err := os.ReadFile(filepath.Join(r.dir, "report-quarantine.jsonl"))
+	if err != nil || !strings.Contains(string(b), id(7)) || !strings.Contains(string(b), id(211)) || strings.Count(string(b), "\n") != 2 {
+		t.Errorf("quarantine %q, %v", b, err)
+	}
+	if s := r.drain().Stats(); s.Quarantined != 0 || s.Posted != 0 {
+		t.Errorf("set aside again: %+v", s)
+	}
+}
+
+func TestStreamThatWasKilledBecomesOneErrorTrace(t *testing.T) {
+	r := newRig(t)
+	start := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	r.now = func() time.Time { return start.Add(90 * time.Second) }
+	r.openLog()
+	r.write(opening(id(1)), opening(id(2)), call(id(3)), call(id(2)))
+	// The reporter of the process that is killed has read the opening lines.
+	rep := r.reporter()
+	stop := r.start(rep)
+	until(t, "the ended ones", func() bool { return r.plane.count() == 2 })
+	until(t, "the state", func() bool { return rep.Stats().Seq == 5 })
+	stop()
+	if _, ok := r.plane.get(id(1)); ok {
+		t.Fatal("the open stream was reported before its end")
+	}
+	// The log as a killed process leaves it: opened again without a stop.
+	copyAndReopen(t, r)
+	r.drain()
+	got, ok := r.plane.get(id(1))
+	if !ok || got.Status != "error" || got.Blocked || got.DurationMs != 90_000 {
+		t.Errorf("trace of the killed stream: %+v, %v", got, ok)
+	}
+	if got, _ := r.plane.get(id(2)); got.Status != "success" {
+		t.Errorf("the stream that ended has status %s", got.Status)
+	}
+	if r.plane.count() != 3 {
+		t.Errorf("%d traces, want 3", r.plane.count())
+	}
+}
+
+// copyAndReopen gives the rig a log as the kill of its process would: the file
+// as it stands, without a stop line.
+func copyAndReopen(t *testing.T, r *rig) {
+	t.Helper()
+	b, err := os.ReadFile(r.audit.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.closeLog()
+	if err := os.WriteFile(r.audit.Path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.openLog()
+}
+
+func TestStreamThatEndsAfterARestartOfTheReporterIsNoError(t *testing.T) {
+	r := newRig(t)
+	r.openLog()
+	r.write(opening(id(1)), call(id(9)))
+	r.drain()
+	r.write(call(id(1)))
+	r.drain()
+	if got, ok := r.plane.get(id(1)); !ok || got.Status != "success" {
+		t.Errorf("%+v, %v", got, ok)
+	}
+}
+
+func TestStateOfAnyKindIsSurvived(t *testing.T) {
+	for _, row := range []struct{ name, content string }{
+		{"empty", ""}, {"not JSON", "hello"}, {"zeros", "\x00\x00\x00"}, {"null", "null"},
+		{"cut short", `{"version":1,"path":"x","position":{"file":1`},
+		{"another version", `{"version":9,"path":"x","position":{"file":1,"offset":10,"seq":1}}`},
+		{"a place that is not there", `{"version":1,"path":"x","position":{"file":1,"offset":99999999,"seq":4}}`},
+		{"a place inside a line", `{"version":1,"path":"x","position":{"file":1,"offset":17,"seq":2}}`},
+		{"a file that is gone", `{"version":1,"path":"x","position":{"file":7777,"offset":0,"seq":7776}}`},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			r := newRig(t)
+			r.openLog()
+			for i := range 10 {
+				r.write(call(id(i)))
+			}
+			name, err := stateName(r.dir, r.audit.Path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(name, []byte(row.content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r.drain()
+			// A position inside the trail is believed as far as its number goes.
+			if got := r.plane.count(); got < 7 {
+				t.Errorf("%d traces of 10", got)
+			}
+			r.write(call(id(77)))
+			r.drain()
+			if _, ok := r.plane.get(id(77)); !ok {
+				t.Error("the next trace is not reported")
+			}
+		})
+	}
+}
+
+func TestRotationSparesWhatIsNotReported(t *testing.T) {
+	r := newRig(t)
+	r.audit.MaxSizeMB, r.audit.MaxBackups = 1, 1
+	r.openLog()
+	long := strings.Repeat("x", 200)
+	for i := range 8000 {
+		rec := call(id(i))
+		rec.Session, rec.Upstream, rec.TraceID = long, long, long
+		r.write(rec)
+	}
+	files, err := audit.ListRotated(r.audit.Path)
+	if err != nil || len(files) < 4 {
+		t.Fatalf("%d rotated files, %v: they were not spared", len(files), err)
+	}
+	rep := r.drain()
+	if got, s := r.plane.count(), rep.Stats(); got != 8000 || s.Dropped != 0 {
+		t.Errorf("%d traces, %d dropped; want 8000, 0", got, s.Dropped)
+	}
+}
+
+func TestBacklogPastItsBoundIsDroppedAndCounted(t *testing.T) {
+	r := newRig(t)
+	r.audit.MaxSizeMB, r.audit.MaxBackups = 1, 1
+	r.cfg.Traces.MaxBacklog = 2000
+	r.openLog()
+	long := strings.Repeat("x", 200)
+	for i := range 10_000 {
+		rec := call(id(i))
+		rec.Session, rec.Upstream, rec.TraceID = long, long, long
+		r.write(rec)
+	}
+	until(t, "the old files to go", func() bool {
+		files, err := audit.ListRotated(r.audit.Path)
+		return err == nil && len(files) <= 2
+	})
+	rep := r.reporter()
+	rep.saved = audit.Position{File: 1, Seq: 1}
+	rep.reader = audit.NewReader(r.audit.Path, rep.saved)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := rep.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	s := rep.Stats()
+	if s.Dropped == 0 || r.plane.count() == 0 {
+		t.Errorf("%d dropped, %d reported", s.Dropped, r.plane.count())
+	}
+	// Each line is reported, or dropped, or made by the log itself.
+	if sum := s.Dropped + uint64(r.plane.count()); sum < 10_000 || sum > 10_030 {
+		t.Errorf("%d dropped + %d reported = %d of 10000", s.Dropped, r.plane.count(), sum)
+	}
+}
+
+func TestFlushAtTheEndIsBounded(t *testing.T) {
+	r := newRig(t)
+	r.openLog()
+	r.write(call(id(1)))
+	r.plane.fail = func(int) error { return errors.New("down") }
+	rep := r.reporter()
+	rep.opts.FlushTimeout = 50 * time.Millisecond
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	began := time.Now()
+	if err := rep.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if d := time.Since(began); d > 2*time.Second {
+		t.Errorf("took %s", d)
+	}
+	r.plane.fail = nil
+	r.drain()
+	if r.plane.count() != 1 {
+		t.Error("the trace is lost")
+	}
+}

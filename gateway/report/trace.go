@@ -1,0 +1,136 @@
+package report
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"svc/gateway/audit"
+	"svc/server/api"
+)
+
+// unnamed is the agent of a request whose line names nobody.
+const unnamed = "unknown"
+
+// mapper turns audit lines into traces.
+type mapper struct {
+	cfg Config
+}
+
+// wanted tells whether the line's request becomes a trace: a JSON-RPC request
+// with an id, denied ones too, but ping; control_plane.traces.methods narrows
+// it. A request that was turned away before it was read has no method and
+// makes none.
+func (m *mapper) wanted(r *audit.Record) bool {
+	return (r.Kind == audit.KindRequest || r.Kind == audit.KindOpen) &&
+		r.RPC == audit.RPCRequest && r.Method != "" && r.Method != "ping" &&
+		(len(m.cfg.Traces.Methods) == 0 || slices.Contains(m.cfg.Traces.Methods, r.Method))
+}
+
+// trace returns the trace of a line.
+func (m *mapper) trace(r *audit.Record) api.TraceInput {
+	t := api.TraceInput{
+		ID:             traceID(r),
+		AgentName:      m.agent(r),
+		Status:         "success",
+		Environment:    line(first(r.Environment, m.cfg.Environment)),
+		SessionID:      line(r.Session),
+		DurationMs:     millis(r.Duration),
+		InjectionScore: min(max(r.InjectionScore, 0), 1),
+		CreatedAt:      r.Time,
+		ToolName:       line(r.Tool),
+		Blocked:        blocked(r),
+	}
+	if t.Blocked || r.ErrorKind != "" || r.IsError || r.Status >= 400 || denied(r) {
+		t.Status = "error"
+	}
+	for _, e := range r.PIIDetected {
+		if api.ValidID(e) && len(t.PIIDetected) < api.MaxEntities {
+			t.PIIDetected = append(t.PIIDetected, e)
+		}
+	}
+	for _, p := range r.PoliciesFired {
+		if api.ValidID(p.ID) && slices.Contains(api.Actions, p.Action) && len(t.PoliciesFired) < api.MaxFired {
+			t.PoliciesFired = append(t.PoliciesFired, api.PolicyFired{ID: p.ID, Name: line(p.Name), Action: p.Action})
+		}
+	}
+	for _, s := range r.Spans {
+		if len(t.Spans) < api.MaxSpans && s.Stage != "" {
+			t.Spans = append(t.Spans, api.Span{Stage: line(s.Stage), DurationMs: millis(s.Duration)})
+		}
+	}
+	return t
+}
+
+// agent is control_plane.agents of the principal, else control_plane.agent,
+// else the principal. A line that names its agent already is believed.
+func (m *mapper) agent(r *audit.Record) string {
+	name := r.Agent
+	if name == "" {
+		name = m.cfg.Agents[r.Principal]
+	}
+	name = line(first(name, m.cfg.Agent, r.Principal))
+	if name == "" || name == api.AllAgents {
+		return unnamed
+	}
+	return name
+}
+
+// denied tells whether the request was turned away by a rule or a limit, or
+// could not be decided.
+func denied(r *audit.Record) bool { return r.Action == "deny" || r.Action == "rate_limit_blocked" }
+
+// blocked tells whether a policy turned the request away: a rule of the gateway
+// or a policy of the control plane. What failed otherwise (no route, bad
+// version) is an error that nobody blocked.
+func blocked(r *audit.Record) bool {
+	if denied(r) && r.RuleID != "" {
+		return true
+	}
+	return slices.ContainsFunc(r.PoliciesFired, func(p audit.PolicyFired) bool { return p.Action == "block" })
+}
+
+// traceID is the request's id, so that a trace that is posted twice counts
+// once. A line without a usable one is named by its number and time.
+func traceID(r *audit.Record) string {
+	if api.ValidID(r.RequestID) {
+		return r.RequestID
+	}
+	return "line-" + strconv.FormatUint(r.Seq, 10) + "-" + strconv.FormatInt(r.Time.UnixMicro(), 36)
+}
+
+func millis(d time.Duration) float64 {
+	return min(max(float64(d.Microseconds()), 0)/1000, api.MaxDurationMs)
+}
+
+func first(values ...string) string {
+	for _, v := range values {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+// line makes a string fit for a name: one line of printable text, bounded.
+func line(s string) string {
+	clean := utf8.ValidString(s) && len(s) <= api.MaxName &&
+		strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
+	if clean {
+		return s
+	}
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return utf8.RuneError
+	}, strings.ToValidUTF8(s, "\uFFFD"))
+	for len(s) > api.MaxName {
+		_, size := utf8.DecodeLastRuneInString(s)
+		s = s[:len(s)-size]
+	}
+	return s
+}

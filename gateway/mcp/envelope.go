@@ -58,8 +58,8 @@ func (s *scanner) id() (slot, bool) {
 	switch v.kind {
 	case kindString, kindEscaped:
 		return v, n <= MaxID
-	case kindInteger:
-		return v, n <= MaxIDDigits
+	case kindInteger: // at the very end of the bytes it may have been cut
+		return v, n <= MaxIDDigits && int(v.end) < len(s.b)
 	}
 	return slot{}, false
 }

@@ -15,6 +15,7 @@ var ErrEventTooLarge = errors.New("an event of the stream is too large")
 
 const (
 	firstBuffer  = 4 << 10
+	largeBuffer  = 256 << 10
 	maxEmptyRead = 100
 )
 
@@ -37,10 +38,13 @@ type EventReader struct {
 	begun         bool // past the byte order mark
 	skipLF        bool // the last line ended with CR; a LF would belong to it
 
-	// The parts of the event that is being read, as offsets in buf.
+	// The event that is being read. Its data is a span of buf, where lines are
+	// joined in place; type and id have buffers of their own, because they may
+	// stand between two lines of data.
 	ev      Event
-	typ, id Span
+	typ, id []byte
 	data    Span
+	pending bool // a field came
 	some    bool // a field came that makes it an event
 }
 
@@ -82,7 +86,7 @@ func (r *EventReader) Next() (Event, error) {
 			if len(text) > 0 && text[0] == ' ' {
 				text = text[1:]
 			}
-			if !r.pending() {
+			if !r.pending {
 				r.start = r.line
 			}
 			return Event{Comment: text, IsComment: true}, nil
@@ -91,29 +95,19 @@ func (r *EventReader) Next() (Event, error) {
 	}
 }
 
-// pending reports whether fields of an event were read.
-func (r *EventReader) pending() bool { return r.some || r.typ.Present() }
-
 // end returns what is left when no more can be read.
 func (r *EventReader) end(err error) (Event, error) {
-	if err != io.EOF {
+	if err != io.EOF || !r.pending && r.line == len(r.buf) {
 		return Event{}, err
 	}
-	if !r.some && r.line == len(r.buf) {
-		return Event{}, io.EOF
-	}
-	if r.some {
-		return r.take(), io.ErrUnexpectedEOF
-	}
-	r.start, r.line, r.scanned = len(r.buf), len(r.buf), len(r.buf)
-	return Event{}, io.ErrUnexpectedEOF
+	r.buf, r.scanned = r.buf[:r.line], r.line
+	return r.take(), io.ErrUnexpectedEOF
 }
 
 // take returns the event that was read, and begins the next.
 func (r *EventReader) take() Event {
 	ev := r.ev
-	ev.Type = r.buf[r.typ.Start:r.typ.End:r.typ.End]
-	ev.ID = r.buf[r.id.Start:r.id.End:r.id.End]
+	ev.Type, ev.ID = r.typ, r.id
 	ev.Data = r.buf[r.data.Start:r.data.End:r.data.End]
 	r.reset()
 	return ev
@@ -121,8 +115,9 @@ func (r *EventReader) take() Event {
 
 // reset begins a new event at the next line.
 func (r *EventReader) reset() {
-	r.start, r.some, r.ev = r.line, false, Event{}
-	r.typ, r.id, r.data = Span{}, Span{}, Span{}
+	r.start, r.pending, r.some = r.line, false, false
+	r.ev, r.data = Event{}, Span{}
+	r.typ, r.id = r.typ[:0], r.id[:0]
 }
 
 // nextLine returns the next whole line in the buffer.
@@ -134,7 +129,7 @@ func (r *EventReader) nextLine() (Span, bool) {
 		r.skipLF = false
 		if r.buf[r.line] == '\n' {
 			r.line++
-			if !r.pending() {
+			if !r.pending {
 				r.start = r.line
 			}
 			r.scanned = max(r.scanned, r.line)
@@ -189,13 +184,15 @@ func (r *EventReader) field(line Span) {
 			r.data.End += 1 + n
 		}
 	case "event":
-		r.typ = value
+		r.typ = append(r.typ[:0], r.buf[value.Start:value.End]...)
+		r.pending = true
 		return
 	case "id":
 		if bytes.IndexByte(r.buf[value.Start:value.End], 0) >= 0 {
 			return
 		}
-		r.id, r.ev.HasID = value, true
+		r.id = append(r.id[:0], r.buf[value.Start:value.End]...)
+		r.ev.HasID = true
 	case "retry":
 		n, ok := digits(r.buf[value.Start:value.End])
 		if !ok {
@@ -205,7 +202,7 @@ func (r *EventReader) field(line Span) {
 	default:
 		return
 	}
-	r.some = true
+	r.pending, r.some = true, true
 }
 
 // digits returns the number that text is, when it is of digits alone.
@@ -228,17 +225,15 @@ func (r *EventReader) fill() error {
 		r.err = ErrEventTooLarge
 		return r.err
 	}
-	if len(r.buf) == cap(r.buf) {
-		r.makeRoom()
-	}
+	r.makeRoom()
 	for range maxEmptyRead {
 		n, err := r.r.Read(r.buf[len(r.buf):cap(r.buf)])
 		r.buf = r.buf[:len(r.buf)+n]
 		r.err = err
-		if n > 0 || err != nil {
-			if n > 0 {
-				return nil // an error beside data is for the next time
-			}
+		if n > 0 {
+			return nil // an error beside data is for the next time
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -246,25 +241,26 @@ func (r *EventReader) fill() error {
 	return r.err
 }
 
-// makeRoom moves what is not given out to the start of the buffer, or to a
-// larger one when it fills most of this.
+// makeRoom sees to it that the buffer is not full. An empty one starts afresh,
+// and one that a rare large event left behind is let go.
 func (r *EventReader) makeRoom() {
 	held := len(r.buf) - r.start
 	to := r.buf[:0]
-	if held > cap(r.buf)/2 || cap(r.buf) == 0 {
-		to = make([]byte, 0, max(firstBuffer, min(2*cap(r.buf), r.limit+firstBuffer)))
+	switch size := cap(r.buf); {
+	case held == 0 && size > largeBuffer || size == 0:
+		to = make([]byte, 0, firstBuffer)
+	case held == 0:
+	case len(r.buf) < size:
+		return
+	case held > size/2 && size < r.limit+firstBuffer:
+		to = make([]byte, 0, min(2*size, r.limit+firstBuffer))
 	}
-	to = append(to, r.buf[r.start:]...)
-	shift := r.start
-	r.buf, r.start = to, 0
-	r.line -= shift
-	r.scanned -= shift
-	for _, s := range [...]*Span{&r.typ, &r.id, &r.data} {
-		if s.End > 0 {
-			s.Start -= shift
-			s.End -= shift
-		}
-	}
+	r.buf = append(to, r.buf[r.start:]...)
+	r.line -= r.start
+	r.scanned -= r.start
+	r.data.Start -= min(r.start, r.data.Start)
+	r.data.End -= min(r.start, r.data.End)
+	r.start = 0
 }
 
 const (

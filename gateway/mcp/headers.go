@@ -92,8 +92,9 @@ func DecodeHeader(form string) (value string, ok bool) {
 	if !looksEncoded(form) {
 		return form, true
 	}
-	b, err := base64.StdEncoding.Strict().DecodeString(form[len(encodedPrefix) : len(form)-len(encodedSuffix)])
-	if err != nil || !utf8.Valid(b) {
+	text := form[len(encodedPrefix) : len(form)-len(encodedSuffix)]
+	b, err := base64.StdEncoding.Strict().DecodeString(text)
+	if err != nil || !utf8.Valid(b) || strings.ContainsAny(text, "\r\n") { // the decoder skips line ends
 		return "", false
 	}
 	return string(b), true

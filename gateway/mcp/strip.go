@@ -1,0 +1,138 @@
+package mcp
+
+import "strings"
+
+// StripApp returns the body of an answer to tools/call without its interactive
+// content (gateway specification, Action: strip_app), and how many blocks that
+// were: blocks of type ui, and those whose MIME type, or that of the resource
+// in them, starts with application/vnd.mcp-ui or is text/html with the profile
+// mcp-app. Case does not matter.
+//
+// The rest of the body stays byte for byte. When nothing of the content is
+// left, the legacy dialect leaves the member out, and the modern one, whose
+// SDKs demand it, gets an empty list. With nothing to strip the body is
+// returned as it is.
+func StripApp(m *Message, modern bool) (body []byte, stripped int) {
+	content := m.Spans.Content
+	if m.Kind != Response || !content.Present() || m.Body[content.Start] != '[' {
+		return m.Body, 0
+	}
+	total := 0
+	for it := elements(m.Body, content); it.next(); {
+		total++
+		if isApp(m.Body, it.value) {
+			stripped++
+		}
+	}
+	switch {
+	case stripped == 0:
+		return m.Body, 0
+	case stripped < total:
+		return keepBlocks(m.Body, content), stripped
+	case modern:
+		return Splice(nil, m.Body, Edit{content, []byte("[]")}), stripped
+	}
+	return Splice(nil, m.Body, Edit{At: memberToCut(m.Body, m.Spans.Result, content)}), stripped
+}
+
+// keepBlocks returns the body with only the blocks that are no apps. Each is
+// kept with what stands between it and the one before.
+func keepBlocks(body []byte, content Span) []byte {
+	out := make([]byte, 0, len(body))
+	out = append(out, body[:content.Start+1]...)
+	end, kept := content.Start+1, false
+	for it := elements(body, content); it.next(); {
+		if !isApp(body, it.value) {
+			from := end
+			if !kept {
+				from = it.value.Start
+			}
+			out = append(out, body[from:it.value.End]...)
+			kept = true
+		}
+		end = it.value.End
+	}
+	return append(out, body[end:]...)
+}
+
+// memberToCut returns what to cut out of an object so that the member with the
+// given value is gone: the member and one comma beside it.
+func memberToCut(body []byte, object, value Span) Span {
+	before := object.Start + 1 // the end of the member before
+	found := Span{}
+	for it := members(body, object); it.next(); {
+		if found.Present() {
+			if before == object.Start+1 { // it was the first: cut up to this one
+				return Span{found.Start, it.item.Start}
+			}
+			return found
+		}
+		if it.value == value {
+			if found = it.item; before != object.Start+1 {
+				found.Start = before
+			}
+			continue
+		}
+		before = it.item.End
+	}
+	return found
+}
+
+// isApp reports whether a content block is interactive.
+func isApp(body []byte, block Span) bool {
+	if body[block.Start] != '{' {
+		return false
+	}
+	for it := members(body, block); it.next(); {
+		name, _ := stringAt(body, it.name)
+		switch name {
+		case "type":
+			if v, ok := stringAt(body, it.value); ok && v == "ui" {
+				return true
+			}
+		case "mimeType":
+			if v, ok := stringAt(body, it.value); ok && isAppType(v) {
+				return true
+			}
+		case "resource":
+			if body[it.value.Start] == '{' && isAppResource(body, it.value) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isAppResource reports whether an embedded resource is interactive.
+func isAppResource(body []byte, resource Span) bool {
+	for it := members(body, resource); it.next(); {
+		if name, _ := stringAt(body, it.name); name == "mimeType" {
+			v, ok := stringAt(body, it.value)
+			return ok && isAppType(v)
+		}
+	}
+	return false
+}
+
+// isAppType reports whether a MIME type is one of interactive content.
+func isAppType(mime string) bool {
+	const community = "application/vnd.mcp-ui"
+	mime = strings.TrimSpace(mime)
+	if len(mime) >= len(community) && strings.EqualFold(mime[:len(community)], community) {
+		return true
+	}
+	essence, params, _ := strings.Cut(mime, ";")
+	if !strings.EqualFold(strings.TrimSpace(essence), "text/html") {
+		return false
+	}
+	for params != "" {
+		var p string
+		p, params, _ = strings.Cut(params, ";")
+		name, value, _ := strings.Cut(p, "=")
+		value = strings.Trim(strings.TrimSpace(value), `"`)
+		if strings.EqualFold(strings.TrimSpace(name), "profile") && strings.EqualFold(value, "mcp-app") {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,94 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"svc/gateway/audit"
+	"svc/gateway/auth"
+	"svc/gateway/mcp"
+	"svc/gateway/policy"
+	"svc/gateway/session"
+)
+
+// exchange is one request on its way through the gateway: what is known of it
+// so far, and the audit record that grows with it. It belongs to the request's
+// goroutine; stream.go says what its watchdog may touch.
+//
+// Exchanges are reused, buffers included: nothing that outlives the request
+// may keep a slice of one.
+type exchange struct {
+	g    *Gateway
+	live *live // the snapshot that this request sees from start to end
+	w    http.ResponseWriter
+	r    *http.Request
+	ctx  context.Context
+
+	start   time.Time
+	address string // of the client
+	who     auth.Principal
+	key     *auth.Key // the key that was presented; nil without one
+
+	msg      mcp.Message // what was judged, and what is sent
+	hasMsg   bool
+	hasBody  bool // the body was read, or as much of it as ever will be
+	dialect  mcp.Dialect
+	decision policy.Decision
+
+	handle    session.Handle
+	hasHandle bool
+
+	up        *target
+	upSession string    // the session id there
+	sentUp    time.Time // when the upstream was asked
+	judging   time.Duration
+	stripped  int
+	sent      int // bytes of a stream
+
+	rec     audit.Record
+	audited bool // the request line is written
+
+	buffers
+}
+
+// buffers are kept from request to request.
+type buffers struct {
+	in       []byte // the body as it came
+	answer   []byte // the answer as it came, or one of our own
+	frameOut []byte // an event as it is sent
+	spans    []audit.Span
+}
+
+// keepBuffer is the size beyond which a buffer is not kept.
+const keepBuffer = 256 << 10
+
+func (b *buffers) trim() {
+	for _, p := range []*[]byte{&b.in, &b.answer, &b.frameOut} {
+		if cap(*p) > keepBuffer {
+			*p = nil
+		}
+	}
+}
+
+var exchanges = sync.Pool{New: func() any { return new(exchange) }}
+
+func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
+	ex := exchanges.Get().(*exchange)
+	*ex = exchange{
+		g: g, live: g.live.Load(), w: w, r: r, ctx: r.Context(), start: g.now(),
+		buffers: ex.buffers,
+	}
+	ex.address = g.clientAddr(r).String()
+	ex.who = auth.Principal{Kind: auth.KindIP, Value: ex.address}
+	ex.rec.RequestID = newRequestID(ex.start)
+	ex.rec.Time = ex.start
+	return ex
+}
+
+func (ex *exchange) release() {
+	ex.trim()
+	*ex = exchange{buffers: ex.buffers}
+	exchanges.Put(ex)
+}

@@ -1,0 +1,153 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"svc/gateway/mcp"
+	"svc/gateway/upstream"
+)
+
+// target is one upstream as the gateway uses it.
+type target struct {
+	name   string
+	client *upstream.Client
+	// maxBody bounds an answer that is not an event stream, in bytes.
+	maxBody int64
+	// timeout is the configured time-out, for requests that lift part of it.
+	timeout time.Duration
+}
+
+// forward sends the message that was judged, byte for byte, and relays what
+// comes back.
+func (ex *exchange) forward() *refusal {
+	sid, refused := ex.upstreamSession()
+	if refused != nil {
+		return refused
+	}
+	if ex.g.audit.Ready() != nil {
+		return &refuseAudit // what cannot be recorded is not done
+	}
+	ex.sentUp = ex.g.now()
+	resp, err := ex.post(sid)
+	if err == nil && resp.Status == http.StatusNotFound && ex.pairLost(sid) {
+		// The upstream forgot a session that the gateway had opened there for
+		// the client: open it once more. Nothing was executed.
+		resp.Body.Close()
+		if sid, refused = ex.upstreamSession(); refused != nil {
+			return refused
+		}
+		resp, err = ex.post(sid)
+	}
+	if err != nil {
+		return ex.refuseUpstream(err)
+	}
+	defer resp.Body.Close()
+	return ex.relay(resp)
+}
+
+// post sends the message to the upstream under the given session id.
+func (ex *exchange) post(sid string) (*upstream.Response, error) {
+	req := upstream.Request{
+		Method: http.MethodPost,
+		Header: ex.upstreamHeader(sid),
+		Body:   ex.msg.Body,
+	}
+	if ex.msg.Method == mcp.MethodListen {
+		// A listen stream is silent by nature: subscriptions.idle_timeout
+		// judges it, not the upstream time-out.
+		req.Timeouts = &upstream.Timeouts{FirstByte: ex.live.cfg.Subscriptions.IdleTimeout}
+	}
+	return ex.up.client.Do(ex.ctx, &req)
+}
+
+// refuseUpstream turns a failed exchange with an upstream into its answer.
+func (ex *exchange) refuseUpstream(err error) *refusal {
+	switch {
+	case ex.ctx.Err() != nil:
+		// The caller has left; the answer reaches nobody, the audit line says why.
+		return refuseUnreachable.withKind("client_closed")
+	case errors.Is(err, upstream.ErrTimeout):
+		return &refuseTimeout
+	case errors.Is(err, upstream.ErrTooLarge):
+		return &refuseUpstreamTooLarge
+	case errors.Is(err, upstream.ErrInvalidResponse):
+		return &refuseUpstreamInvalid
+	case errors.Is(err, upstream.ErrInvalidRequest):
+		return &refuseHeader
+	case errors.Is(err, context.Canceled):
+		return refuseUnreachable.withKind("canceled")
+	default:
+		return &refuseUnreachable
+	}
+}
+
+// relay passes the upstream's answer on by its kind.
+func (ex *exchange) relay(resp *upstream.Response) *refusal {
+	switch {
+	case resp.Status == http.StatusUnauthorized:
+		// The upstream asks for a credential that is the gateway's business, not
+		// the caller's; its challenge never leaves here.
+		return &refuseUpstreamAuth
+	case resp.Status >= 300 && resp.Status < 400:
+		return &refuseUpstreamInvalid // redirects are not followed
+	}
+	switch mediaType(resp.Header.Get("Content-Type")) {
+	case "text/event-stream":
+		if resp.Status != http.StatusOK {
+			return &refuseUpstreamInvalid
+		}
+		return ex.relayStream(resp)
+	case "application/json":
+		return ex.relayJSON(resp)
+	default:
+		return ex.relayOther(resp)
+	}
+}
+
+// relayOther passes on an answer without a JSON-RPC body. A notification or a
+// client's answer is acknowledged that way; a request is not. What an SDK
+// server says in plain text with a 4xx keeps its status and becomes a JSON-RPC
+// error, because text in its place ends the session of some clients.
+func (ex *exchange) relayOther(resp *upstream.Response) *refusal {
+	switch {
+	case resp.Status >= 500:
+		return &refuseUpstreamInvalid
+	case resp.Status == http.StatusNotFound && ex.hasHandle:
+		return &refuseSession
+	case resp.Status >= 400:
+		return &refusal{status: resp.Status, code: mcp.CodeInvalidRequest, message: "upstream_refused", reason: "upstream_refused", kind: "upstream_refused"}
+	case ex.msg.Kind == mcp.Request:
+		return &refuseUpstreamInvalid
+	}
+	return ex.acknowledge(resp)
+}
+
+// acknowledge answers a notification or a client's response with the
+// upstream's status and no body.
+func (ex *exchange) acknowledge(resp *upstream.Response) *refusal {
+	if err := ex.account(resp.Status, 0); err != nil {
+		return &refuseAudit
+	}
+	ex.copyHeader(resp.Header)
+	ex.w.WriteHeader(resp.Status)
+	return nil
+}
+
+// mediaType returns the essence of a Content-Type, in lower case.
+func mediaType(value string) string {
+	switch value {
+	case "application/json", "text/event-stream":
+		return value
+	}
+	media, _, err := mime.ParseMediaType(value)
+	if err != nil {
+		media, _, _ = strings.Cut(value, ";")
+		return strings.ToLower(strings.TrimSpace(media))
+	}
+	return media
+}

@@ -1,0 +1,294 @@
+// Package gateway is the proxy between agents and tool servers: it takes each
+// request through admission, authentication, policy, routing and forwarding,
+// inspects what comes back, and leaves an audit line.
+//
+// serve.go is the path of a request, from top to bottom; stream.go the loop of
+// an event stream; live.go what a reload replaces. The steps themselves are
+// packages of their own below this one: each decides, and the gateway performs.
+// Listening, signals and the configuration's place belong to the caller.
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"svc/gateway/audit"
+	"svc/gateway/auth"
+	"svc/gateway/clientip"
+	"svc/gateway/config"
+	"svc/gateway/license"
+	"svc/gateway/mcp"
+	"svc/gateway/ratelimit"
+	"svc/gateway/report"
+	"svc/gateway/session"
+	"svc/gateway/upstream"
+)
+
+// Options are what a gateway is made of.
+type Options struct {
+	// Config is the configuration to start with, as config.Load returned it.
+	Config *config.File
+	// Load reads the configuration again, for Reload. The error says all that
+	// is wrong with it.
+	Load func() (*config.File, error)
+	// Logger receives what an operator should know; discards when nil.
+	Logger *slog.Logger
+	// Version is told to upstreams that the gateway opens sessions at.
+	Version string
+	// LicenseKey is the build's own public key in PEM, used when the
+	// configuration names none; may be empty.
+	LicenseKey []byte
+	// Sink receives the traces; nil when none are reported.
+	Sink report.Sink
+	// SinkStatus returns the HTTP status of an error of Sink, 0 when there was
+	// no answer, and how long it asked to wait. Needed with Sink.
+	SinkStatus func(error) (status int, retryAfter time.Duration)
+	// Now tells the time; time.Now when nil.
+	Now func() time.Time
+}
+
+// Gateway is an http.Handler. It is safe for concurrent use. The fields above
+// live stay as they were at the start: what a reload may replace is behind
+// live, and what lasts across reloads is owned here and reconciled by name.
+type Gateway struct {
+	log     *slog.Logger
+	now     func() time.Time
+	load    func() (*config.File, error)
+	version string
+
+	listen          string
+	defaultUpstream string
+	targets         map[string]*target
+	router          *upstream.Router
+	proxies         *clientip.Resolver
+	versions        mcp.Allowed
+	sealer          *session.Sealer
+	header          auth.Header
+
+	license  *license.Checker
+	verifier *auth.Verifier
+	limits   ratelimit.Store
+	pairs    session.Pairs
+	audit    *audit.Log
+	reporter *report.Reporter // nil when no traces are reported
+	tls      *certificates    // nil when plain HTTP is served
+
+	live           atomic.Pointer[live]
+	restartPending atomic.Pointer[[]string]
+	draining       atomic.Bool
+	reloading      sync.Mutex
+
+	errands errands
+}
+
+var _ http.Handler = (*Gateway)(nil)
+
+// maxSessions bounds the client sessions whose upstream sessions are
+// remembered.
+const maxSessions = 65_536
+
+// New builds a gateway. Everything that can be wrong is found here: an error
+// means that nothing is left running or open.
+func New(opts Options) (g *Gateway, err error) {
+	cfg := opts.Config
+	g = &Gateway{
+		log: opts.Logger, now: opts.Now, load: opts.Load, version: opts.Version,
+		listen:          cfg.Listen,
+		defaultUpstream: cfg.DefaultUpstream,
+		targets:         make(map[string]*target, len(cfg.Upstreams)),
+		versions:        mcp.Allowed(cfg.AllowedProtocolVersions),
+		header:          auth.NewHeader(cfg.Auth.Header, cfg.Auth.Scheme),
+	}
+	if g.log == nil {
+		g.log = slog.New(slog.DiscardHandler)
+	}
+	if g.now == nil {
+		g.now = time.Now
+	}
+	g.restartPending.Store(new([]string))
+	g.errands.start()
+	defer func() {
+		if err != nil {
+			_ = g.Close()
+		}
+	}()
+	if g.license, err = license.Open(cfg.License, opts.LicenseKey, g.now); err != nil {
+		return nil, fmt.Errorf("license: %w", err)
+	}
+	if g.proxies, err = clientip.New(cfg.TrustedProxies); err != nil {
+		return nil, err
+	}
+	if g.router, err = upstream.NewRouter(cfg.Routes); err != nil {
+		return nil, err
+	}
+	for _, c := range cfg.Upstreams {
+		client, err := upstream.NewClient(c)
+		if err != nil {
+			return nil, fmt.Errorf("upstream %q: %w", c.Name, err)
+		}
+		g.targets[c.Name] = &target{name: c.Name, client: client, maxBody: c.MaxResponseBytes, timeout: c.Timeout}
+	}
+	if g.tls, err = loadCertificates(cfg.TLS); err != nil {
+		return nil, err
+	}
+	if err = g.openState(cfg, opts); err != nil {
+		return nil, err
+	}
+	g.verifier = auth.NewVerifier(g.now)
+	g.limits = ratelimit.NewMemory(0, g.now())
+	g.pairs = session.NewMemory(maxSessions)
+	next, err := g.build(cfg)
+	if err != nil {
+		return nil, err
+	}
+	g.activate(next)
+	g.warn(cfg)
+	return g, nil
+}
+
+// openState opens what outlives the process: session key, audit trail and the
+// reporter's offset.
+func (g *Gateway) openState(cfg *config.File, opts Options) error {
+	key, err := sessionKey(cfg)
+	if err != nil {
+		return err
+	}
+	if g.sealer, err = session.NewSealer(key); err != nil {
+		return err
+	}
+	logOptions := audit.Options{Now: g.now, Logger: g.log}
+	if cfg.ControlPlane.Active() {
+		logOptions.MaxBacklog = uint64(cfg.ControlPlane.Traces.MaxBacklog)
+	}
+	if g.audit, err = audit.Open(cfg.Audit, logOptions); err != nil {
+		return fmt.Errorf("open audit file %s: %w", cfg.Audit.Path, err)
+	}
+	if !cfg.ControlPlane.Active() || opts.Sink == nil {
+		return nil
+	}
+	g.reporter, err = report.New(cfg.ControlPlane, report.Options{
+		AuditPath: cfg.Audit.Path, StateDir: cfg.StateDirectory(),
+		Sink: opts.Sink, Status: opts.SinkStatus, Reported: g.audit.SetReported, Logger: g.log,
+	})
+	if err != nil {
+		return fmt.Errorf("reporter: %w", err)
+	}
+	return nil
+}
+
+// warn says at the start what an operator may not have meant.
+func (g *Gateway) warn(cfg *config.File) {
+	if host, _, err := net.SplitHostPort(cfg.Listen); err == nil && !cfg.Auth.Enabled && !isLoopbackName(host) {
+		g.log.Warn("AUTHENTICATION IS OFF and the gateway listens beyond loopback: anyone who reaches it may call every tool that policy allows",
+			"listen", cfg.Listen, "fix", "set auth.enabled: true and list keys, or listen on 127.0.0.1")
+	}
+}
+
+// Run does the background work (license checks, reporting) until ctx ends, and
+// returns when all of it has stopped.
+func (g *Gateway) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	var reported error
+	wg.Go(func() { g.license.Run(ctx) })
+	if g.reporter != nil {
+		wg.Go(func() { reported = g.reporter.Run(ctx) })
+	}
+	wg.Wait()
+	if reported != nil && !errors.Is(reported, context.Canceled) {
+		return fmt.Errorf("reporter: %w", reported)
+	}
+	return nil
+}
+
+// Drain makes /readyz answer 503 from now on. Requests are still served.
+func (g *Gateway) Drain() { g.draining.Store(true) }
+
+// ShutdownTimes returns how long /readyz answers 503 before connections are
+// refused, and how long requests in flight are then waited for (gateway
+// specification, shutdown).
+func (g *Gateway) ShutdownTimes() (window, grace time.Duration) {
+	s := g.live.Load().cfg.Shutdown
+	return s.DrainSignalWindow, s.Grace
+}
+
+// TLSConfig returns the configuration to listen with, or nil for plain HTTP.
+// It follows reloads.
+func (g *Gateway) TLSConfig() *tls.Config {
+	if g.tls == nil {
+		return nil
+	}
+	return g.tls.config()
+}
+
+// Close waits for errands, and closes the audit file and the upstream
+// connections. It must be called after the last request has ended and Run has
+// returned.
+func (g *Gateway) Close() error {
+	g.errands.stop()
+	var errs []error
+	for _, t := range g.targets {
+		errs = append(errs, t.client.Close())
+	}
+	if g.audit != nil {
+		errs = append(errs, g.audit.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// clientAddr is the address of the client, behind trusted proxies.
+func (g *Gateway) clientAddr(r *http.Request) netip.Addr {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.IPv4Unspecified()
+	}
+	return g.proxies.Client(peer.Addr(), r.Header["Forwarded"], r.Header["X-Forwarded-For"])
+}
+
+// errands are short calls that outlive the request that caused them. They are
+// bounded in number, and waited for at the end.
+type errands struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	places chan struct{}
+}
+
+const (
+	maxErrands    = 64
+	errandTimeout = 10 * time.Second
+)
+
+func (e *errands) start() {
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	e.places = make(chan struct{}, maxErrands)
+}
+
+// run performs do in the background, unless too many already are.
+func (e *errands) run(do func(ctx context.Context)) bool {
+	select {
+	case e.places <- struct{}{}:
+	default:
+		return false
+	}
+	e.wg.Go(func() {
+		defer func() { <-e.places }()
+		ctx, cancel := context.WithTimeout(e.ctx, errandTimeout)
+		defer cancel()
+		do(ctx)
+	})
+	return true
+}
+
+func (e *errands) stop() {
+	e.cancel()
+	e.wg.Wait()
+}

@@ -1,0 +1,332 @@
+package gateway
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"svc/gateway/auth"
+	"svc/gateway/config"
+	"svc/gateway/diag"
+	"svc/gateway/license"
+)
+
+// rig is a running gateway before upstreams of a test's own.
+type rig struct {
+	t       testing.TB
+	dir     string
+	gateway *Gateway
+	url     string // of /mcp
+	key     string // of key id "alice"
+	other   string // of key id "bob"
+	logs    *syncBuffer
+
+	mu   sync.Mutex
+	yaml string
+}
+
+// cheap makes hashes that tests can afford.
+var cheap = auth.Params{MemoryKiB: 64, Time: 1, Threads: 1}
+
+// newRig starts a gateway. The text is the configuration without listen,
+// license, audit path and auth, which the rig adds.
+func newRig(t testing.TB, text string) *rig {
+	t.Helper()
+	r := &rig{t: t, dir: t.TempDir(), logs: &syncBuffer{}}
+	keyFile, pub, err := license.GenerateKey(r.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := license.Issue(license.Request{KeyFile: keyFile, Subject: "test", Days: 30, GraceDays: 5, Out: filepath.Join(r.dir, "license.jwt"), Now: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	hashes := make([]string, 2)
+	for i, id := range []string{"alice", "bob"} {
+		key, err := auth.NewKey(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if hashes[i], err = auth.Hash(key, cheap); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			r.key = key
+		} else {
+			r.other = key
+		}
+	}
+	frame := fmt.Sprintf("listen: 127.0.0.1:0\nlicense:\n  path: %s\n  public_key_file: %s\nsse_keepalive: 0s\n",
+		filepath.Join(r.dir, "license.jwt"), pub)
+	if !strings.Contains(text, "\naudit:") {
+		frame += fmt.Sprintf("audit:\n  path: %s\n", r.auditPath())
+	}
+	if !strings.Contains(text, "\nauth:") {
+		frame += fmt.Sprintf("auth:\n  enabled: true\n  keys:\n    - id: alice\n      hash: %s\n    - id: bob\n      hash: %s\n", hashes[0], hashes[1])
+	}
+	r.yaml = frame + text
+	cfg, err := r.load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.gateway, err = New(Options{
+		Config: cfg, Load: r.load, Version: "test",
+		Logger: slog.New(slog.NewTextHandler(r.logs, &slog.HandlerOptions{Level: slog.LevelInfo})),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(r.gateway)
+	r.url = server.URL + "/mcp"
+	ctx, cancel := context.WithCancel(context.Background())
+	ran := make(chan error, 1)
+	go func() { ran <- r.gateway.Run(ctx) }()
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+		cancel()
+		if err := <-ran; err != nil {
+			t.Errorf("run: %v", err)
+		}
+		if err := r.gateway.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return r
+}
+
+func (r *rig) auditPath() string { return filepath.Join(r.dir, "audit.jsonl") }
+
+func (r *rig) load() (*config.File, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f, findings := config.Parse("test.yaml", []byte(r.yaml), os.LookupEnv)
+	var errs []error
+	for _, finding := range findings {
+		if finding.Severity == diag.Error {
+			errs = append(errs, fmt.Errorf("%s: %s", finding.Path, finding.Message))
+		}
+	}
+	return f, errors.Join(errs...)
+}
+
+// edit changes the configuration text; reload reads it.
+func (r *rig) edit(old, new string) {
+	r.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !strings.Contains(r.yaml, old) {
+		r.t.Fatalf("the configuration does not hold %q", old)
+	}
+	r.yaml = strings.Replace(r.yaml, old, new, 1)
+}
+
+// answer is what came back for a request.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// post sends a body to /mcp with alice's key. Headers come in pairs; an empty
+// value removes one.
+func (r *rig) post(body string, headers ...string) answer {
+	r.t.Helper()
+	return r.do(http.MethodPost, r.url, body, headers...)
+}
+
+func (r *rig) do(method, url, body string, headers ...string) answer {
+	r.t.Helper()
+	req, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+r.key)
+	if method == http.MethodPost {
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Accept", "application/json, text/event-stream")
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		if headers[i+1] == "" {
+			req.Header.Del(headers[i])
+		} else if headers[i] == "Host" {
+			req.Host = headers[i+1]
+		} else {
+			req.Header.Set(headers[i], headers[i+1])
+		}
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return answer{resp.StatusCode, resp.Header, string(got)}
+}
+
+// rpcError is the error object of an answer.
+type rpcError struct {
+	ID    json.RawMessage
+	Error struct {
+		Code    int
+		Message string
+		Data    map[string]any
+	}
+}
+
+func (a answer) rpc(t testing.TB) rpcError {
+	t.Helper()
+	var e rpcError
+	if err := json.Unmarshal([]byte(a.body), &e); err != nil {
+		t.Fatalf("answer is not JSON: %v: %s", err, a.body)
+	}
+	return e
+}
+
+// all returns the audit lines but for checkpoints, as they are now.
+func (r *rig) all() []map[string]any {
+	r.t.Helper()
+	data, err := os.ReadFile(r.auditPath())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var lines []map[string]any
+	scan := bufio.NewScanner(bytes.NewReader(data))
+	scan.Buffer(nil, 1<<20)
+	for scan.Scan() {
+		var line map[string]any
+		if err := json.Unmarshal(scan.Bytes(), &line); err != nil {
+			r.t.Fatalf("audit line is not JSON: %v: %s", err, scan.Text())
+		}
+		if line["kind"] != "checkpoint" {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// lines waits until there are n audit lines, and returns them.
+func (r *rig) lines(n int) []map[string]any {
+	r.t.Helper()
+	deadline := time.Now().Add(5 * time.Second)
+	for {
+		lines := r.all()
+		if len(lines) == n {
+			return lines
+		}
+		if len(lines) > n || time.Now().After(deadline) {
+			r.t.Fatalf("%d audit lines, want %d: %v", len(lines), n, lines)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// upstreamServer is a fake upstream; it records what it was sent.
+type upstreamServer struct {
+	*httptest.Server
+	mu       sync.Mutex
+	requests []seen
+}
+
+type seen struct {
+	method string
+	header http.Header
+	body   string
+}
+
+func newUpstream(t testing.TB, serve func(w http.ResponseWriter, body string, r *http.Request)) *upstreamServer {
+	t.Helper()
+	u := &upstreamServer{}
+	u.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		u.mu.Lock()
+		u.requests = append(u.requests, seen{r.Method, r.Header.Clone(), string(body)})
+		u.mu.Unlock()
+		serve(w, string(body), r)
+	}))
+	t.Cleanup(func() {
+		u.CloseClientConnections()
+		u.Close()
+	})
+	return u
+}
+
+func (u *upstreamServer) seen() []seen {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return append([]seen(nil), u.requests...)
+}
+
+// echo answers every request with its own id and an empty result.
+func echo(w http.ResponseWriter, body string, _ *http.Request) {
+	var m struct{ ID json.RawMessage }
+	_ = json.Unmarshal([]byte(body), &m)
+	if m.ID == nil {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`, m.ID)
+}
+
+func call(id, tool string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":{}}}`, id, tool)
+}
+
+// syncBuffer is a bytes.Buffer for several goroutines.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// basic is a configuration with one upstream.
+func basic(url string) string {
+	return fmt.Sprintf(`
+default_upstream: main
+upstreams:
+  - name: main
+    url: %s
+routes:
+  - match: {tool_name: "*"}
+    upstream: main
+policy:
+  default_action: deny
+  rules:
+    - id: no-danger
+      action: deny
+      when: {tool_name: danger}
+    - id: tools
+      action: allow
+      when: {tool_name_in: [safe, slow]}
+    - id: notes
+      action: allow
+      when: {method: notifications/progress}
+`, url)
+}

@@ -1,0 +1,137 @@
+package gateway
+
+import (
+	"net/http"
+	"strings"
+
+	"svc/gateway/mcp"
+	"svc/gateway/upstream"
+)
+
+// Headers pass by allowlist in both directions, so that neither a caller's
+// credential nor an upstream's challenge ever crosses. The names are in the
+// canonical form of net/http.
+var (
+	// requestHeaders go to the upstream as they came.
+	requestHeaders = [...]string{
+		"Accept", "Content-Type", "Mcp-Method", "Mcp-Name", "Last-Event-Id",
+		"Traceparent", "Tracestate", "Baggage",
+	}
+	// responseHeaders go to the client. Content-Type is written by whoever
+	// writes the body, and the session id is the gateway's own.
+	responseHeaders = [...]string{"Mcp-Protocol-Version", "Retry-After"}
+)
+
+const (
+	headerVersion  = "Mcp-Protocol-Version" // the canonical form of mcp.HeaderProtocolVersion
+	maxParamHeader = 64                     // Mcp-Param headers that are passed on
+)
+
+// upstreamHeader builds the request's header for the upstream. sid is the
+// session id there; empty sends none.
+func (ex *exchange) upstreamHeader(sid string) upstream.Header {
+	from := ex.r.Header
+	h := make(upstream.Header, 0, 12)
+	for _, name := range requestHeaders {
+		for _, v := range from[name] {
+			h.Add(name, v)
+		}
+	}
+	if v := ex.forwardedVersion(); v != "" {
+		h.Add(headerVersion, v)
+	}
+	if sid != "" {
+		h.Add(mcp.HeaderSession, sid)
+	}
+	params := 0
+	for name, values := range from {
+		if strings.HasPrefix(name, mcp.HeaderParamPrefix) && params < maxParamHeader {
+			params++
+			for _, v := range values {
+				h.Add(name, v)
+			}
+		}
+	}
+	for _, name := range ex.live.forwardHeaders {
+		if !h.Has(name) {
+			for _, v := range from[name] {
+				h.Add(name, v)
+			}
+		}
+	}
+	return h
+}
+
+// forwardedVersion is the MCP-Protocol-Version that the upstream sees. Under
+// the 2026-07-28 dialect header and body were found to agree; under the legacy
+// one the header is set to the version that was resolved, so that the upstream
+// cannot read the request as another revision than the gateway did.
+func (ex *exchange) forwardedVersion() string {
+	return ex.dialect.Version
+}
+
+// copyHeader takes over what may pass from the upstream's answer.
+func (ex *exchange) copyHeader(from upstream.Header) {
+	to := ex.w.Header()
+	for _, name := range responseHeaders {
+		if v := from.Get(name); v != "" {
+			to[name] = []string{v}
+		}
+	}
+	for _, name := range ex.live.forwardHeaders {
+		if vs := from.Values(name); len(vs) > 0 {
+			to[name] = vs
+		}
+	}
+	if sid := ex.clientSession(from.Get(mcp.HeaderSession)); sid != "" {
+		to[mcp.HeaderSession] = []string{sid}
+	}
+}
+
+// canonicalHeaders prepares forward_headers for look-ups. Names that the
+// gateway must decide on itself are refused by the configuration.
+func canonicalHeaders(names []string) []string {
+	out := make([]string, len(names))
+	for i, name := range names {
+		out[i] = http.CanonicalHeaderKey(name)
+	}
+	return out
+}
+
+// single returns the value of a header that may stand once; ok is false when
+// it stands more often.
+func single(h http.Header, name string) (value string, ok bool) {
+	values := h[name]
+	switch len(values) {
+	case 0:
+		return "", true
+	case 1:
+		return values[0], true
+	}
+	return "", false
+}
+
+// resolveDialect finds the protocol revision of the request, once, and refuses
+// one that is not served (gateway specification, Versioning), or headers that
+// do not agree with the body where the revision demands that they do.
+func (ex *exchange) resolveDialect() *refusal {
+	version, ok := single(ex.r.Header, headerVersion)
+	if !ok {
+		return &refuseHeader
+	}
+	ex.dialect = mcp.ResolveDialect(&ex.msg, version)
+	if !ex.g.versions.Allows(ex.dialect) {
+		refused := refuseVersion
+		refused.versions, refused.requested = ex.g.versions, ex.dialect.Version
+		return &refused
+	}
+	err := mcp.CheckMirrored(&ex.msg, ex.dialect, mcp.Mirrored{
+		Version: version,
+		Method:  strings.Join(ex.r.Header["Mcp-Method"], ","),
+		Name:    strings.Join(ex.r.Header["Mcp-Name"], ","),
+	})
+	if err != nil {
+		return refuseScan(err)
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"svc/gateway/auth"
+	"svc/gateway/config"
+	"svc/gateway/policy"
+)
+
+// live is all of the configuration that a reload can replace: one immutable
+// value behind one pointer. A request reads the pointer once and sees one
+// configuration from start to end; a long stream reads it for each frame.
+type live struct {
+	cfg     *config.File
+	rules   *policy.Set
+	keyring *auth.Keyring // nil when authentication is off
+	origins *origins
+	// challenge is the WWW-Authenticate of a 401.
+	challenge string
+	// forwardHeaders are forward_headers in canonical form.
+	forwardHeaders []string
+}
+
+// build makes the value for a configuration. It changes nothing that runs.
+func (g *Gateway) build(cfg *config.File) (*live, error) {
+	l := &live{
+		cfg:            cfg,
+		origins:        newOrigins(g.listen, cfg.AllowedOrigins, cfg.AllowedHosts),
+		forwardHeaders: canonicalHeaders(cfg.ForwardHeaders),
+		challenge:      cfg.Auth.Scheme,
+	}
+	if l.challenge == "" {
+		l.challenge = "Bearer"
+	}
+	var err error
+	if l.rules, err = policy.Compile(cfg.Policy); err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	}
+	if cfg.Auth.Enabled {
+		if l.keyring, err = g.verifier.Keyring(cfg.Auth); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// activate makes l the configuration of every request from now on. It cannot
+// fail.
+func (g *Gateway) activate(l *live) {
+	g.live.Store(l)
+	if l.keyring != nil {
+		l.keyring.Activate()
+	}
+	g.log.Info("policy rules loaded", "order", l.rules.Order(), "default_action", defaultAction(l.cfg))
+}
+
+func defaultAction(cfg *config.File) string {
+	if a := cfg.Policy.DefaultAction; a != nil {
+		return *a
+	}
+	return "omitted"
+}
+
+// Reload reads the configuration again and puts it in force (gateway
+// specification, Top-level configuration keys). An invalid one changes nothing;
+// the error says why. Fields that need a restart keep their old values and are
+// listed by /readyz.
+func (g *Gateway) Reload(ctx context.Context) error {
+	g.reloading.Lock()
+	defer g.reloading.Unlock()
+
+	loaded, err := g.load()
+	if err != nil {
+		return fmt.Errorf("the running configuration stays in force: %w", err)
+	}
+	old := g.live.Load()
+	merged, pending := config.Apply(old.cfg, loaded)
+	next, err := g.build(merged)
+	if err != nil {
+		return fmt.Errorf("the running configuration stays in force: %w", err)
+	}
+	certificate, err := g.tls.reread(merged.TLS)
+	if err != nil {
+		// The specification keeps the previous certificate and reloads the rest.
+		g.log.Error("certificate was not replaced: the previous one stays active", "error", err)
+	}
+	if err := g.audit.Reconfigure(merged.Audit); err != nil {
+		return fmt.Errorf("the running configuration stays in force: audit: %w", err)
+	}
+	// From here on nothing can fail.
+	g.tls.use(certificate)
+	g.activate(next)
+	g.restartPending.Store(&pending)
+	if err := g.license.Recheck(); err != nil {
+		g.log.Error("license does not verify: not ready until it does", "error", err)
+	}
+	if len(pending) > 0 && !slices.Equal(pending, nil) {
+		g.log.Warn("some changes need a restart", "restart_pending", pending)
+	}
+	g.log.Info("configuration reloaded")
+	return nil
+}

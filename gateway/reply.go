@@ -1,0 +1,259 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"svc/gateway/audit"
+	"svc/gateway/mcp"
+)
+
+// bodyTimeout bounds the wait for the whole body of a request.
+const bodyTimeout = 60 * time.Second
+
+// maxPrefix is how much of a body is read for its id alone, after the request
+// was refused unread.
+const maxPrefix = 64 << 10
+
+// refuse answers in the upstream's place. Every answer to a request is JSON
+// and carries the request's own id byte for byte: plain text or a null id in
+// its place ends the session of some clients.
+func (ex *exchange) refuse(refused *refusal) {
+	if !ex.hasMsg && !refused.nullID && ex.r.Method == http.MethodPost {
+		ex.readPrefix()
+	}
+	if refused.action != "" {
+		ex.rec.Action = refused.action
+	} else if ex.rec.Action == "" {
+		ex.rec.Action = actionDeny
+	}
+	if refused.rule != "" {
+		ex.rec.RuleID = refused.rule
+	}
+	ex.rec.ErrorKind = refused.kind
+	body := mcp.AppendErrorBody(ex.answer[:0], &mcp.ErrorBody{
+		ID: ex.answerID(refused), Code: refused.code, Message: refused.message,
+		Reason: refused.reason, RequestID: ex.rec.RequestID,
+		Supported: refused.versions, Requested: refused.requested,
+	})
+	ex.answer = body
+	if err := ex.account(refused.status, len(body)); err != nil && refused != &refuseAudit {
+		ex.refuse(&refuseAudit)
+		return
+	}
+	h := ex.w.Header()
+	h["Content-Type"] = []string{"application/json"}
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	h["X-Content-Type-Options"] = []string{"nosniff"}
+	if refused.retryAfter > 0 || refused.status == http.StatusTooManyRequests {
+		h["Retry-After"] = []string{strconv.Itoa(max(1, int((refused.retryAfter+time.Second-1)/time.Second)))}
+	}
+	if refused.challenge != "" {
+		h["Www-Authenticate"] = []string{refused.challenge}
+	}
+	if refused.allow != "" {
+		h["Allow"] = []string{refused.allow}
+	}
+	ex.w.WriteHeader(refused.status)
+	ex.w.Write(body)
+}
+
+// answerID is the id that a refusal carries: the request's, an empty string
+// for a message that has none (see mcp.EmptyID), null where no message is.
+func (ex *exchange) answerID(refused *refusal) []byte {
+	switch {
+	case refused.nullID || ex.r.Method != http.MethodPost:
+		return nil
+	case ex.msg.Kind == mcp.Notification || ex.msg.Kind == mcp.Response:
+		return []byte(mcp.EmptyID)
+	}
+	return ex.msg.ID
+}
+
+// readPrefix reads enough of the body to find its id.
+func (ex *exchange) readPrefix() {
+	if ex.hasBody {
+		return // it was refused for what it is
+	}
+	if err := ex.readUpTo(maxPrefix); err != nil && !errors.Is(err, errTooLarge) {
+		return
+	}
+	// Only the id and the kind are of interest; the message was refused.
+	_ = mcp.Scan(ex.in, &ex.msg)
+}
+
+var errTooLarge = errors.New("body is too large")
+
+// readBody reads the whole body into ex.in, at most limit bytes.
+func (ex *exchange) readBody(limit int) *refusal {
+	if ex.r.ContentLength > int64(limit) {
+		closeAfter(ex.w)
+		return &refuseTooLarge
+	}
+	switch err := ex.readUpTo(limit); {
+	case errors.Is(err, errTooLarge):
+		closeAfter(ex.w)
+		return &refuseTooLarge
+	case err != nil:
+		closeAfter(ex.w)
+		return &refuseUnreadable
+	}
+	return nil
+}
+
+// readUpTo reads the body into ex.in. What does not arrive in time is an
+// error; the deadline is lifted again, because an answer may take long.
+func (ex *exchange) readUpTo(limit int) (err error) {
+	ex.hasBody = true
+	control := http.NewResponseController(ex.w)
+	deadline := control.SetReadDeadline(ex.start.Add(bodyTimeout)) == nil
+	ex.in, err = readAll(ex.in[:0], ex.r.Body, int64(limit))
+	if deadline {
+		_ = control.SetReadDeadline(time.Time{})
+	}
+	ex.rec.BytesIn = int64(len(ex.in))
+	return err
+}
+
+// closeAfter makes the server close the connection after this answer: the rest
+// of the body is not worth reading.
+func closeAfter(w http.ResponseWriter) {
+	w.Header()["Connection"] = []string{"close"}
+}
+
+// readAll appends what r holds to dst, at most limit bytes; more is
+// errTooLarge, with the first limit bytes read.
+func readAll(dst []byte, r io.Reader, limit int64) ([]byte, error) {
+	const step = 4 << 10
+	for {
+		if cap(dst)-len(dst) < 512 {
+			grown := make([]byte, len(dst), max(2*cap(dst), step))
+			copy(grown, dst)
+			dst = grown
+		}
+		room := dst[len(dst):cap(dst)]
+		if over := int64(len(dst)+len(room)) - limit; over > 1 {
+			room = room[:int64(len(room))-over+1]
+		}
+		n, err := r.Read(room)
+		dst = dst[:len(dst)+n]
+		if int64(len(dst)) > limit {
+			return dst[:limit], errTooLarge
+		}
+		if err == io.EOF {
+			return dst, nil
+		}
+		if err != nil {
+			return dst, err
+		}
+	}
+}
+
+// account completes the request line and hands it to the audit log. It returns
+// once the line has reached the file, before the last byte of the answer is
+// sent: a killed process leaves no answer without its line. The line of a
+// caller who has left is written all the same.
+func (ex *exchange) account(status, bytesOut int) error {
+	if ex.audited {
+		return nil
+	}
+	ex.audited = true
+	now := ex.g.now()
+	r := &ex.rec
+	r.Status = status
+	r.BytesOut = int64(bytesOut)
+	r.Duration = now.Sub(ex.start)
+	r.Stripped = ex.stripped
+	ex.describe()
+	ex.spans = ex.spans[:0]
+	if ex.judging > 0 {
+		ex.spans = append(ex.spans, audit.Span{Stage: stagePolicy, Duration: ex.judging})
+	}
+	if !ex.sentUp.IsZero() {
+		ex.spans = append(ex.spans, audit.Span{Stage: stageProvider, Duration: now.Sub(ex.sentUp)})
+	}
+	r.Spans = ex.spans
+	return ex.write()
+}
+
+// describe fills in who asked for what.
+func (ex *exchange) describe() {
+	r := &ex.rec
+	r.Method = ex.msg.Method
+	if ex.msg.Method == mcp.MethodToolsCall {
+		r.Tool = ex.msg.Name
+	}
+	if ex.up != nil {
+		r.Upstream = ex.up.name
+	}
+	r.Principal, r.PrincipalKind, r.KeyID = ex.who.Value, ex.who.Kind.String(), ex.who.KeyID
+	r.ClientIP = ex.address
+	r.Dialect = ex.dialect.Version
+	r.TraceID = traceID(ex.r.Header["Traceparent"])
+	if ex.hasHandle {
+		r.Session = ex.handle.ID.String()
+	}
+	r.TaskHandle = ex.msg.TaskID
+}
+
+// write appends the record; a failure is logged where it stops.
+func (ex *exchange) write() error {
+	err := ex.g.audit.Write(context.WithoutCancel(ex.ctx), &ex.rec)
+	if err != nil {
+		ex.g.log.Error("audit line was not written", "request_id", ex.rec.RequestID, "error", err)
+	}
+	return err
+}
+
+// recovered answers a panic with 500, an audit line and a log entry; the
+// process goes on.
+func (ex *exchange) recovered() {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if p == http.ErrAbortHandler {
+		panic(p)
+	}
+	ex.g.log.Error("panic while serving a request", "request_id", ex.rec.RequestID, "panic", p, "stack", string(debug.Stack()))
+	if ex.audited {
+		panic(http.ErrAbortHandler) // the answer has begun: cut it
+	}
+	ex.refuse(&refusePanic)
+}
+
+// The stages of a request, as traces have them.
+const (
+	stagePolicy   = "policy_eval"
+	stageProvider = "provider"
+)
+
+// traceID returns the trace id of a W3C traceparent header, or nothing when it
+// is not one.
+func traceID(values []string) string {
+	if len(values) != 1 {
+		return ""
+	}
+	v := values[0]
+	if len(v) < 55 || v[2] != '-' || v[35] != '-' || v[52] != '-' || len(v) > 55 && v[:2] == "00" {
+		return ""
+	}
+	id := v[3:35]
+	zero := true
+	for i := range len(id) {
+		c := id[i]
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return ""
+		}
+		zero = zero && c == '0'
+	}
+	if zero {
+		return ""
+	}
+	return id
+}

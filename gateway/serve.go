@@ -1,0 +1,261 @@
+package gateway
+
+import (
+	"errors"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"svc/gateway/auth"
+	"svc/gateway/mcp"
+	"svc/gateway/policy"
+	"svc/gateway/ratelimit"
+)
+
+// ServeHTTP answers the gateway's four paths (gateway specification,
+// Endpoints). Paths are compared after decoding, and exactly.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/mcp":
+		g.serveMCP(w, r)
+	case "/healthz":
+		g.serveHealth(w, r)
+	case "/readyz":
+		g.serveReady(w, r)
+	default:
+		notFound(w)
+	}
+}
+
+func notFound(w http.ResponseWriter) {
+	w.Header()["Content-Type"] = []string{"application/json"}
+	w.WriteHeader(http.StatusNotFound)
+	w.Write([]byte(`{"error":"not found: the gateway serves /mcp, /healthz and /readyz"}` + "\n"))
+}
+
+// serveMCP takes one request through the gateway. Whatever happens to it, it
+// leaves exactly one line in the audit file.
+func (g *Gateway) serveMCP(w http.ResponseWriter, r *http.Request) {
+	ex := g.begin(w, r)
+	defer ex.release()
+	defer ex.recovered()
+	if refused := ex.serve(); refused != nil {
+		ex.refuse(refused)
+	}
+}
+
+// serve is the path of a request in the order of the specification: input
+// limit, caller, dialect, policy, route, upstream and what comes back from it.
+// The first step that refuses ends it.
+func (ex *exchange) serve() *refusal {
+	if refused := ex.admit(); refused != nil {
+		return refused
+	}
+	switch ex.r.Method {
+	case http.MethodPost:
+	case http.MethodGet:
+		return ex.serveStream()
+	case http.MethodDelete:
+		return ex.serveEnd()
+	default:
+		return &refuseMethod
+	}
+	if refused := ex.authenticate(); refused != nil {
+		return refused
+	}
+	if refused := ex.read(); refused != nil {
+		return refused
+	}
+	if refused := ex.resolveDialect(); refused != nil {
+		return refused
+	}
+	if refused := ex.openSession(); refused != nil {
+		return refused
+	}
+	if refused := ex.decide(); refused != nil {
+		return refused
+	}
+	if refused := ex.negotiate(); refused != nil {
+		return refused
+	}
+	if refused := ex.route(); refused != nil {
+		return refused
+	}
+	return ex.forward()
+}
+
+// admit is what is decided before anything of the body is read: the input rate
+// limit per client address, and where a browser may come from.
+func (ex *exchange) admit() *refusal {
+	if in := &ex.live.cfg.InputRateLimit; in.Enabled {
+		key := ratelimit.Key{Limit: ratelimit.Input, Kind: "ip", Principal: ex.who.Value}
+		ok, after, err := ex.g.limits.Allow(ex.ctx, key, in.RequestsPerSecond, in.Burst, ex.start)
+		if err != nil {
+			return refuseInputRate.withKind(refuseRateStore.kind).after(time.Second)
+		}
+		if !ok {
+			return refuseInputRate.after(after)
+		}
+	}
+	if !ex.live.origins.permit(ex.r) {
+		return &refuseOrigin
+	}
+	return nil
+}
+
+// authenticate finds out who calls (gateway specification, Authentication).
+func (ex *exchange) authenticate() *refusal {
+	if ex.live.keyring == nil {
+		return nil
+	}
+	presented, err := ex.g.header.Key(ex.r.Header)
+	var key *auth.Key
+	if err == nil {
+		key, err = ex.live.keyring.Verify(ex.ctx, presented)
+	}
+	switch {
+	case err == nil:
+		ex.key = key
+		ex.who = key.Principal()
+		return nil
+	case errors.Is(err, auth.ErrBusy):
+		return refuseAuthBusy.after(time.Second)
+	default:
+		refused := refuseUnauthorized
+		refused.challenge = ex.live.challenge
+		return &refused
+	}
+}
+
+// read takes in the body and reads the envelope, once: everything after works
+// on this view.
+func (ex *exchange) read() *refusal {
+	if refused := checkBodyHeaders(ex.r.Header); refused != nil {
+		return refused
+	}
+	if refused := ex.readBody(mcp.MaxBody); refused != nil {
+		return refused
+	}
+	if err := mcp.Scan(ex.in, &ex.msg); err != nil {
+		return refuseScan(err)
+	}
+	ex.hasMsg = true
+	ex.rec.RPC = ex.msg.Kind.String()
+	return nil
+}
+
+// refuseScan turns a refused envelope into its answer.
+func refuseScan(err error) *refusal {
+	refused := refusal{status: http.StatusBadRequest, code: mcp.CodeInvalidRequest,
+		message: mcp.MessageInvalidRequest, reason: "invalid_request", kind: "invalid_request"}
+	var e *mcp.Error
+	if errors.As(err, &e) {
+		refused.code, refused.message, refused.reason, refused.kind = e.Code, e.Message(), e.Reason, e.Reason
+	}
+	return &refused
+}
+
+func checkBodyHeaders(h http.Header) *refusal {
+	if len(h["Content-Encoding"]) > 0 {
+		return &refuseMediaType
+	}
+	values := h["Content-Type"]
+	if len(values) != 1 {
+		return &refuseMediaType
+	}
+	if values[0] == "application/json" {
+		return nil
+	}
+	media, params, err := mime.ParseMediaType(values[0])
+	if err != nil || media != "application/json" {
+		return &refuseMediaType
+	}
+	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") {
+		return &refuseMediaType
+	}
+	return nil
+}
+
+// decide asks the rules, and performs what they say of the request.
+func (ex *exchange) decide() *refusal {
+	started := ex.g.now()
+	defer func() { ex.judging = ex.g.now().Sub(started) }()
+
+	q := policy.RequestOf(&ex.msg, policy.ClientToServer, ex.who.Claims)
+	ex.decision = ex.live.rules.Decide(&q)
+	d := &ex.decision
+	ex.rec.RuleID = d.RuleID
+	ex.rec.Action = actionAllow
+	switch d.Action {
+	case policy.Allow:
+		return nil
+	case policy.Redact:
+		ex.rec.Action = actionRedact
+		return ex.redact(d.Rule)
+	case policy.RateLimit:
+		return ex.limit(d.Rule)
+	case policy.StripApp:
+		ex.rec.Action = actionStripApp
+		return nil // performed on the answer
+	default: // deny, and whatever this build cannot perform
+		return refusePolicy.withRule(d.RuleID)
+	}
+}
+
+// limit takes a token from the bucket of (rule, principal): gateway
+// specification, Action: rate_limit.
+func (ex *exchange) limit(rule *policy.Rule) *refusal {
+	key := ratelimit.Key{Limit: ratelimit.Rule, Rule: rule.ID, Kind: ex.who.Kind.String(), Issuer: ex.who.Issuer, Principal: ex.who.Value}
+	ok, after, err := ex.g.limits.Allow(ex.ctx, key, rule.TokensPerSecond, rule.Burst, ex.g.now())
+	switch {
+	case err != nil:
+		return refuseRateStore.withRule(rule.ID).after(time.Second)
+	case !ok:
+		return refuseRate.withRule(rule.ID).after(after)
+	}
+	return nil
+}
+
+// redact rewrites the body, and takes the result as the message from here on.
+func (ex *exchange) redact(rule *policy.Rule) *refusal {
+	var redacted mcp.Message
+	if err := rule.Redact(&ex.msg, &redacted); err != nil {
+		return refuseRedact.withRule(rule.ID)
+	}
+	ex.msg = redacted
+	return nil
+}
+
+// negotiate puts an allowed revision into an initialize that asks for another:
+// SDKs ask for their newest, and would be refused on the next request.
+func (ex *exchange) negotiate() *refusal {
+	body, changed := ex.g.versions.RewriteInitialize(&ex.msg)
+	if !changed {
+		return nil
+	}
+	if err := mcp.Scan(body, &ex.msg); err != nil {
+		return refuseScan(err)
+	}
+	return nil
+}
+
+// route finds the upstream (gateway specification, routes): tool calls by
+// their name and by nothing else, answers to server requests back to where
+// they were asked, everything else to default_upstream.
+func (ex *exchange) route() *refusal {
+	name := ex.g.defaultUpstream
+	if ex.msg.Method == mcp.MethodToolsCall {
+		routed, ok := ex.g.router.Match(ex.msg.Name)
+		if !ok {
+			return &refuseNoRoute
+		}
+		name = routed
+	}
+	up, ok := ex.g.targets[name]
+	if !ok {
+		return &refuseNoRoute
+	}
+	ex.up = up
+	return nil
+}

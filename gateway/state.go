@@ -1,0 +1,90 @@
+package gateway
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"svc/gateway/config"
+	"svc/gateway/session"
+)
+
+// sessionKey returns the key that session handles are sealed with: the shared
+// one that the configuration names, or one of this gateway's own, made at the
+// first start and kept, because clients do not begin a new session after a
+// restart.
+func sessionKey(cfg *config.File) ([]byte, error) {
+	if path := cfg.Sessions.KeyFile; path != "" {
+		key, err := readSessionKey(path)
+		if err != nil {
+			return nil, fmt.Errorf("sessions.key_file: %w", err)
+		}
+		return key, nil
+	}
+	dir := cfg.StateDirectory()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	path := filepath.Join(dir, "session.key")
+	key, err := readSessionKey(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		key, err = makeSessionKey(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("session key: %w", err)
+	}
+	return key, nil
+}
+
+// readSessionKey reads 32 bytes in base64 from a file that others cannot read.
+func readSessionKey(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("%s must be a regular file with mode 0600 or stricter, has %s", path, info.Mode())
+	}
+	if info.Size() > 1024 {
+		return nil, fmt.Errorf("%s holds %d bytes, want the base64 of %d bytes", path, info.Size(), session.KeySize)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil || len(key) != session.KeySize {
+		return nil, fmt.Errorf("%s does not hold the base64 of %d bytes; make one with: head -c 32 /dev/urandom | base64", path, session.KeySize)
+	}
+	return key, nil
+}
+
+// makeSessionKey writes a new key. The file appears whole or not at all, and of
+// two gateways that start at once one key stands for both.
+func makeSessionKey(path string) ([]byte, error) {
+	key := make([]byte, session.KeySize)
+	if _, err := rand.Read(key); err != nil {
+		return nil, err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".session.key-*")
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.WriteString(base64.StdEncoding.EncodeToString(key) + "\n")
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return nil, err
+	}
+	if err := os.Link(f.Name(), path); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return readSessionKey(path)
+		}
+		return nil, err
+	}
+	return key, nil
+}

@@ -1,0 +1,307 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// events answers a request with an event stream.
+func events(t testing.TB, write func(w io.Writer, flush func(), body string)) func(http.ResponseWriter, string, *http.Request) {
+	return func(w http.ResponseWriter, body string, r *http.Request) {
+		if r.Method == http.MethodPost && !strings.Contains(body, `"id":1`) {
+			w.WriteHeader(http.StatusAccepted)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.WriteHeader(http.StatusOK)
+		flush := func() { _ = http.NewResponseController(w).Flush() }
+		flush()
+		write(w, flush, body)
+	}
+}
+
+const (
+	progress = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`
+	result   = `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`
+)
+
+func TestStreamIsFlushedFrameByFrame(t *testing.T) {
+	step := make(chan struct{})
+	up := newUpstream(t, events(t, func(w io.Writer, flush func(), _ string) {
+		for _, frame := range []string{progress, progress, result} {
+			<-step
+			fmt.Fprintf(w, "event: message\ndata: %s\n\n", frame)
+			flush()
+		}
+	}))
+	r := newRig(t, basic(up.URL))
+	req, err := http.NewRequest(http.MethodPost, r.url, strings.NewReader(call("1", "slow")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+r.key)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if ct := resp.Header.Get("Content-Type"); ct != "text/event-stream" {
+		t.Errorf("content type %q", ct)
+	}
+	lines := bufio.NewScanner(resp.Body)
+	for _, want := range []string{progress, progress, result} {
+		step <- struct{}{} // the next frame is sent only after the one before was read
+		var got string
+		for lines.Scan() {
+			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+				got = data
+				break
+			}
+		}
+		if got != want {
+			t.Fatalf("got %q, want %q", got, want)
+		}
+	}
+	open, request := r.lines(2)[0], r.lines(2)[1]
+	if open["kind"] != "open" || request["kind"] == "open" || open["request_id"] != request["request_id"] {
+		t.Errorf("audit lines %v and %v", open, request)
+	}
+	if request["frames"] != 3.0 || request["status"] != 200.0 || request["tool"] != "slow" {
+		t.Errorf("request line %v", request)
+	}
+}
+
+// What an upstream may put on the wire and what the client then reads.
+func TestStreamFraming(t *testing.T) {
+	rules := `    - id: mask
+      action: redact
+      redact: [{regex: 'secret-[0-9]+', replacement: 'XXX'}]
+      when: {direction: server_to_client, method: notifications/message}
+    - id: drop
+      action: deny
+      when: {direction: server_to_client, method: notifications/tools/list_changed}
+`
+	message := `{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"secret-42"}}`
+	changed := `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
+	tests := []struct {
+		name, sent, want string
+	}{
+		{"bare data", "data: " + result + "\n\n", "data: " + result + "\n\n"},
+		{"CRLF, comments and unknown fields", ": hello\r\nfoo: bar\r\nevent: message\r\ndata:" + result + "\r\n\r\n", "event: message\ndata: " + result + "\n\n"},
+		{"lone CR", "event: message\rdata: " + result + "\r\r", "event: message\ndata: " + result + "\n\n"},
+		{"several data lines", "data: {\"jsonrpc\":\"2.0\",\ndata: \"id\":1,\"result\":{}}\n\n", "data: {\"jsonrpc\":\"2.0\",\ndata: \"id\":1,\"result\":{}}\n\n"},
+		{"ids and retry pass", "id: 7\nretry: 100\ndata:\n\nid: 8\ndata: " + result + "\n\n", "id: 7\nretry: 100\ndata: \n\nid: 8\ndata: " + result + "\n\n"},
+		{"a redacted frame", "data: " + message + "\n\ndata: " + result + "\n\n", "data: " + strings.Replace(message, "secret-42", "XXX", 1) + "\n\ndata: " + result + "\n\n"},
+		{"a dropped notification", "data: " + changed + "\n\ndata: " + result + "\n\n", "data: " + result + "\n\n"},
+		{"a dropped notification keeps its event id", "id: 3\ndata: " + changed + "\n\ndata: " + result + "\n\n", "id: 3\n\ndata: " + result + "\n\n"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			up := newUpstream(t, events(t, func(w io.Writer, flush func(), _ string) {
+				for i := range len(tt.sent) { // byte by byte: reads split anywhere
+					io.WriteString(w, tt.sent[i:i+1])
+					if i%7 == 0 {
+						flush()
+					}
+				}
+			}))
+			r := newRig(t, strings.Replace(basic(up.URL), "    - id: no-danger\n", rules+"    - id: no-danger\n", 1))
+			if got := r.post(call("1", "slow")).body; got != tt.want {
+				t.Errorf("got\n%q\nwant\n%q", got, tt.want)
+			}
+		})
+	}
+}
+
+// A stream that cannot go on ends with a JSON-RPC error for the request's id:
+// silence would leave the client waiting.
+func TestStreamEndings(t *testing.T) {
+	deny := "    - id: no-answer\n      action: deny\n      when: {direction: server_to_client, result_type: input_required}\n"
+	tests := []struct {
+		name    string
+		sent    func(w io.Writer)
+		code    int
+		message string
+		action  string
+		kind    string
+	}{
+		{"a denied answer", func(w io.Writer) {
+			fmt.Fprintf(w, "data: %s\n\n", `{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required"}}`)
+		}, -32001, "policy_denied", "deny", ""},
+		{"a frame that is not a message", func(w io.Writer) { fmt.Fprint(w, "data: {\"a\":1,\"a\":2}\n\n") }, -32603, "upstream_invalid", "allow", "upstream_invalid"},
+		{"more frames than a stream may have", func(w io.Writer) {
+			for range maxFrames + 1 {
+				fmt.Fprintf(w, "data: %s\n\n", progress)
+			}
+		}, -32603, "sse_truncated", "allow", "sse_truncated"},
+		{"an end without an answer", func(w io.Writer) { fmt.Fprintf(w, "data: %s\n\n", progress) }, -32603, "upstream_unreachable", "allow", "stream_ended"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			up := newUpstream(t, events(t, func(w io.Writer, _ func(), _ string) { tt.sent(w) }))
+			r := newRig(t, strings.Replace(basic(up.URL), "    - id: no-danger\n", deny+"    - id: no-danger\n", 1))
+			got := r.post(call("1", "slow"))
+			at := strings.LastIndex(got.body, "event: message\ndata: ")
+			if at < 0 {
+				t.Fatalf("no error event in %q", got.body[max(0, len(got.body)-300):])
+			}
+			e := answer{body: strings.TrimSpace(got.body[at+len("event: message\ndata: "):])}.rpc(t)
+			if e.Error.Code != tt.code || e.Error.Message != tt.message || string(e.ID) != "1" {
+				t.Errorf("got %s", got.body[at:])
+			}
+			lines := r.lines(len(r.kinds("")))
+			last := lines[len(lines)-1]
+			kind, _ := last["error_kind"].(string)
+			if last["kind"] == "open" || last["action"] != tt.action || kind != tt.kind {
+				t.Errorf("request line %v", last)
+			}
+		})
+	}
+}
+
+// kinds returns the lines of a kind that are in the file now; all for "".
+func (r *rig) kinds(kind string) []map[string]any {
+	var out []map[string]any
+	for _, line := range r.all() {
+		if kind == "" || line["kind"] == kind {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+func TestClientThatLeavesCancelsTheUpstream(t *testing.T) {
+	gone := make(chan struct{})
+	up := newUpstream(t, func(w http.ResponseWriter, body string, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		close(gone)
+	})
+	r := newRig(t, basic(up.URL))
+	ctx, cancel := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, strings.NewReader(call("1", "slow")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+r.key)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	resp.Body.Close()
+	select {
+	case <-gone:
+	case <-time.After(5 * time.Second):
+		t.Fatal("the upstream request goes on")
+	}
+	if line := r.lines(2)[1]; line["error_kind"] != "client_closed" {
+		t.Errorf("request line %v", line)
+	}
+}
+
+func TestKeepaliveOnASilentStream(t *testing.T) {
+	release := make(chan struct{})
+	up := newUpstream(t, events(t, func(w io.Writer, _ func(), _ string) {
+		<-release
+		fmt.Fprintf(w, "data: %s\n\n", result)
+	}))
+	r := newRig(t, basic(up.URL))
+	r.edit("sse_keepalive: 0s", "sse_keepalive: 1s")
+	if err := r.gateway.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(2500*time.Millisecond, func() { close(release) })
+	got := r.post(call("1", "slow")).body
+	if n := strings.Count(got, ": keepalive\n\n"); n != 2 {
+		t.Errorf("%d keep-alive comments, want 2: %q", n, got)
+	}
+	if !strings.HasSuffix(got, "data: "+result+"\n\n") {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestStreamIsCutWhenItsKeyIsRemoved(t *testing.T) {
+	frames := make(chan string)
+	up := newUpstream(t, events(t, func(w io.Writer, flush func(), _ string) {
+		for frame := range frames {
+			fmt.Fprintf(w, "data: %s\n\n", frame)
+			flush()
+		}
+	}))
+	defer close(frames)
+	r := newRig(t, basic(up.URL))
+	req, err := http.NewRequest(http.MethodPost, r.url, strings.NewReader(call("1", "slow")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+r.other)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	frames <- progress
+	read := bufio.NewReader(resp.Body)
+	if line, err := read.ReadString('\n'); err != nil || !strings.Contains(line, "progress") {
+		t.Fatalf("%q, %v", line, err)
+	}
+	at := strings.Index(r.yaml, "    - id: bob")
+	lines := strings.SplitAfter(r.yaml[at:], "\n")
+	r.edit(lines[0]+lines[1], "")
+	if err := r.gateway.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	frames <- progress
+	rest, err := io.ReadAll(read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(rest), "progressToken") || !strings.Contains(string(rest), `"message":"unauthorized"`) {
+		t.Errorf("after the key was removed: %q", rest)
+	}
+}
+
+// A request of the server that policy denies never reaches the client, and the
+// upstream is told, or its call would wait for ever.
+func TestDeniedServerRequestIsAnsweredToTheUpstream(t *testing.T) {
+	told := make(chan string, 1)
+	up := newUpstream(t, func(w http.ResponseWriter, body string, r *http.Request) {
+		if strings.Contains(body, `"error"`) {
+			told <- body
+			w.WriteHeader(http.StatusAccepted)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, "data: {\"jsonrpc\":\"2.0\",\"id\":\"e1\",\"method\":\"elicitation/create\",\"params\":{}}\n\n")
+		_ = http.NewResponseController(w).Flush()
+		fmt.Fprintf(w, "data: %s\n\n", result)
+	})
+	r := newRig(t, strings.Replace(basic(up.URL), "    - id: no-danger\n", "    - id: no-elicit\n      action: deny\n      when: {direction: server_to_client, method: elicitation/create}\n    - id: no-danger\n", 1))
+	got := r.post(call("1", "slow")).body
+	if got != "data: "+result+"\n\n" {
+		t.Errorf("client got %q", got)
+	}
+	select {
+	case body := <-told:
+		if !strings.Contains(body, `"id":"e1"`) || !strings.Contains(body, "-32001") {
+			t.Errorf("upstream was told %s", body)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("the upstream was not told")
+	}
+	frame := r.kinds("frame")
+	if len(frame) != 1 || frame[0]["rule_id"] != "no-elicit" || frame[0]["action"] != "deny" || frame[0]["method"] != "elicitation/create" {
+		t.Errorf("frame lines %v", frame)
+	}
+}

@@ -1,0 +1,380 @@
+package policy
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"svc/gateway/diag"
+	"svc/gateway/mcp"
+)
+
+func ptr[T any](v T) *T { return &v }
+
+// mustCompile compiles a section that must be valid.
+func mustCompile(t testing.TB, cfg Config) *Set {
+	t.Helper()
+	report := diag.New()
+	cfg.Validate(report.Root().Field("policy"))
+	if err := report.Err(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Compile(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// rules gives allow rules for conditions, named r0, r1 and so on.
+func rules(when ...When) []RuleConfig {
+	var list []RuleConfig
+	for i := range when {
+		list = append(list, RuleConfig{ID: fmt.Sprintf("r%d", i), Action: "allow", When: &when[i]})
+	}
+	return list
+}
+
+// toolCall is a tools/call from a client.
+func toolCall(tool string) Request {
+	return Request{Method: mcp.MethodToolsCall, Tool: tool, HasTool: true}
+}
+
+func TestMatching(t *testing.T) {
+	frame := func(method string) Request { return Request{Direction: ServerToClient, Method: method} }
+	caller := func(q Request, c Claims) Request { q.Claims = &c; return q }
+	answer := Request{Direction: ServerToClient, ResultType: "input_required"}
+	for _, c := range []struct {
+		name string
+		when When
+		q    Request
+		want bool
+	}{
+		{"empty when is a catch-all", When{}, toolCall("x"), true},
+		{"empty when matches other methods", When{}, Request{Method: "tasks/get"}, true},
+		{"empty when matches answers of the client", When{}, Request{}, true},
+		{"empty when is client to server", When{}, frame("notifications/message"), false},
+
+		{"tool_name exact", When{ToolName: ptr("add")}, toolCall("add"), true},
+		{"tool_name is case-sensitive", When{ToolName: ptr("add")}, toolCall("Add"), false},
+		{"tool_name is no prefix", When{ToolName: ptr("add")}, toolCall("adder"), false},
+		{"tool_name with a trailing space", When{ToolName: ptr("delete")}, toolCall("delete "), false},
+		{"tool_name in Cyrillic", When{ToolName: ptr("delete")}, toolCall("dеlete"), false},
+		{"tool_name in another normal form", When{ToolName: ptr("\u00e9")}, toolCall("e\u0301"), false},
+		{"tool_name does not match other methods", When{ToolName: ptr("add")}, Request{Method: "prompts/get", Tool: "add", HasTool: true}, false},
+		{"tool_name * matches any tool", When{ToolName: ptr("*")}, toolCall("x"), true},
+		{"tool_name * matches tools/list", When{ToolName: ptr("*")}, Request{Method: "tools/list"}, true},
+		{"tool_name * matches initialize", When{ToolName: ptr("*")}, Request{Method: "initialize"}, true},
+		{"tool_name * after the method check", When{ToolName: ptr("*"), Method: "ping"}, Request{Method: "initialize"}, false},
+		{"tool_name * after the direction check", When{ToolName: ptr("*")}, frame("ping"), false},
+		{"tool_name * on frames", When{ToolName: ptr("*"), Direction: ptr("server_to_client")}, frame("ping"), true},
+
+		{"tool_prefix", When{ToolPrefix: ptr("db_")}, toolCall("db_drop"), true},
+		{"tool_prefix the whole name", When{ToolPrefix: ptr("db_")}, toolCall("db_"), true},
+		{"tool_prefix longer than the name", When{ToolPrefix: ptr("db_")}, toolCall("db"), false},
+		{"tool_prefix other methods", When{ToolPrefix: ptr("tools")}, Request{Method: "tools/list"}, false},
+
+		{"tool_glob", When{ToolGlob: ptr("*_delete")}, toolCall("user_delete"), true},
+		{"tool_glob does not match other methods", When{ToolGlob: ptr("*")}, Request{Method: "initialize"}, false},
+		{"tool_glob * matches any tool", When{ToolGlob: ptr("*")}, toolCall("x"), true},
+
+		{"tool_regex is anchored", When{ToolRegex: ptr("a|b")}, toolCall("ab"), false},
+		{"tool_regex is anchored at the start", When{ToolRegex: ptr("a|b")}, toolCall("xb"), false},
+		{"tool_regex is anchored at the end", When{ToolRegex: ptr("a|b")}, toolCall("ax"), false},
+		{"tool_regex alternative", When{ToolRegex: ptr("a|b")}, toolCall("b"), true},
+		{"tool_regex does not end before a line feed", When{ToolRegex: ptr("a")}, toolCall("a\n"), false},
+		{"tool_regex with flags", When{ToolRegex: ptr("(?i)del.*")}, toolCall("DELETE"), true},
+		{"tool_regex with multi-line flag stays anchored", When{ToolRegex: ptr("(?m)a$")}, toolCall("a\nb"), false},
+		{"tool_regex with its own anchors", When{ToolRegex: ptr("^ab$")}, toolCall("ab"), true},
+
+		{"tool_name_in", When{ToolNameIn: []string{"a", "b"}}, toolCall("b"), true},
+		{"tool_name_in none", When{ToolNameIn: []string{"a", "b"}}, toolCall("c"), false},
+		{"tool_name_in * is a name", When{ToolNameIn: []string{"*"}}, toolCall("c"), false},
+
+		{"method exact", When{Method: "tasks/get"}, Request{Method: "tasks/get"}, true},
+		{"method is case-sensitive", When{Method: "tasks/get"}, Request{Method: "tasks/Get"}, false},
+		{"method with tool matcher", When{Method: "tools/call", ToolName: ptr("a")}, toolCall("a"), true},
+		{"method does not match answers", When{Method: "ping"}, Request{}, false},
+
+		{"direction server_to_client", When{Method: "x", Direction: ptr("server_to_client")}, frame("x"), true},
+		{"direction server_to_client, other way", When{Method: "x", Direction: ptr("server_to_client")}, Request{Method: "x"}, false},
+		{"direction client_to_server", When{Method: "x", Direction: ptr("client_to_server")}, frame("x"), false},
+		{"direction empty is any, frames", When{Method: "x", Direction: ptr("")}, frame("x"), true},
+		{"direction empty is any, requests", When{Method: "x", Direction: ptr("")}, Request{Method: "x"}, true},
+		{"frames have no tool name", When{ToolName: ptr("a"), Direction: ptr("")}, Request{Direction: ServerToClient, Method: "tools/call", Tool: "a", HasTool: true}, false},
+
+		{"result_type", When{ResultType: "input_required", Direction: ptr("server_to_client")}, answer, true},
+		{"result_type other", When{ResultType: "input_required", Direction: ptr("server_to_client")}, Request{Direction: ServerToClient, ResultType: "complete"}, false},
+		{"result_type embedded in a request", When{ResultType: "input_required", Direction: ptr("server_to_client")}, Request{Method: "tools/call", ResultType: "input_required"}, false},
+
+		{"claims without identity", When{Claims: &ClaimsConfig{Groups: []string{"a"}}}, toolCall("x"), false},
+		{"empty claims are no constraint", When{Claims: &ClaimsConfig{}}, toolCall("x"), true},
+		{"empty lists are no constraint", When{Claims: &ClaimsConfig{Groups: []string{}, ScopesIn: []string{}}}, toolCall("x"), true},
+		{"groups all", When{Claims: &ClaimsConfig{Groups: []string{"a", "b"}}}, caller(toolCall("x"), Claims{Groups: []string{"b", "c", "a"}}), true},
+		{"groups one missing", When{Claims: &ClaimsConfig{Groups: []string{"a", "b"}}}, caller(toolCall("x"), Claims{Groups: []string{"a"}}), false},
+		{"groups_in one", When{Claims: &ClaimsConfig{GroupsIn: []string{"a", "b"}}}, caller(toolCall("x"), Claims{Groups: []string{"b"}}), true},
+		{"groups_in none", When{Claims: &ClaimsConfig{GroupsIn: []string{"a", "b"}}}, caller(toolCall("x"), Claims{Groups: []string{"c"}}), false},
+		{"groups_in of no groups", When{Claims: &ClaimsConfig{GroupsIn: []string{"a"}}}, caller(toolCall("x"), Claims{}), false},
+		{"scopes_in", When{Claims: &ClaimsConfig{ScopesIn: []string{"read"}}}, caller(toolCall("x"), Claims{Scopes: []string{"read"}}), true},
+		{"scopes_in is no substring", When{Claims: &ClaimsConfig{ScopesIn: []string{"read"}}}, caller(toolCall("x"), Claims{Scopes: []string{"readonly"}}), false},
+		{"subject_in", When{Claims: &ClaimsConfig{SubjectIn: []string{"u1", "u2"}}}, caller(toolCall("x"), Claims{Subject: "u2"}), true},
+		{"subject_in other", When{Claims: &ClaimsConfig{SubjectIn: []string{"u1"}}}, caller(toolCall("x"), Claims{Subject: "u3"}), false},
+		{"claims are ANDed", When{Claims: &ClaimsConfig{GroupsIn: []string{"a"}, ScopesIn: []string{"s"}}}, caller(toolCall("x"), Claims{Groups: []string{"a"}}), false},
+		{"claims with a tool", When{ToolName: ptr("x"), Claims: &ClaimsConfig{GroupsIn: []string{"a"}}}, caller(toolCall("x"), Claims{Groups: []string{"a"}}), true},
+		{"claims on frames", When{Direction: ptr("server_to_client"), Claims: &ClaimsConfig{GroupsIn: []string{"a"}}}, caller(frame("x"), Claims{Groups: []string{"a"}}), true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := mustCompile(t, Config{DefaultAction: ptr("allow"), Rules: rules(c.when)})
+			if d := s.Decide(&c.q); (d.Rule != nil) != c.want || d.Default == c.want {
+				t.Errorf("got %+v, want a match: %v", d, c.want)
+			}
+		})
+	}
+}
+
+func TestFirstMatchWins(t *testing.T) {
+	cfg := Config{DefaultAction: ptr("allow"), Rules: []RuleConfig{
+		{ID: "deny-drop", Action: "deny", When: &When{ToolName: ptr("db_drop")}},
+		{ID: "limit-db", Action: "rate_limit", TokensPerSecond: ptr(0.5), When: &When{ToolPrefix: ptr("db_")}},
+		{ID: "strip", Action: "strip_app", When: &When{ToolGlob: ptr("*_ui")}},
+		{ID: "wildcard", Action: "redact", When: &When{ToolName: ptr("*")}, Redact: []Substitution{{Regex: "a"}}},
+		{ID: "shadowed", Action: "deny", When: &When{ToolName: ptr("mail")}},
+	}}
+	s := mustCompile(t, cfg)
+	for tool, want := range map[string]string{"db_drop": "deny-drop", "db_get": "limit-db", "db_ui": "limit-db", "x_ui": "strip", "mail": "wildcard"} {
+		q := toolCall(tool)
+		if d := s.Decide(&q); d.RuleID != want {
+			t.Errorf("%s: rule %q, want %q", tool, d.RuleID, want)
+		}
+	}
+	if got := s.Order(); !slices.Equal(got, []string{"deny-drop", "limit-db", "strip", "wildcard", "shadowed"}) {
+		t.Errorf("order is %v", got)
+	}
+	q := toolCall("db_get")
+	if r := s.Decide(&q).Rule; r.Burst != 1 || r.TokensPerSecond != 0.5 || r.Action != RateLimit {
+		t.Errorf("rule is %+v", r)
+	}
+}
+
+func TestDefaultAction(t *testing.T) {
+	type verdict struct {
+		action Action
+		rule   string
+	}
+	denied, passes := verdict{Deny, "default_deny"}, verdict{Allow, ""}
+	for _, c := range []struct {
+		name            string
+		q               Request
+		omit, deny, all verdict
+	}{
+		{"tool call", toolCall("x"), denied, denied, passes},
+		{"method outside the allowlist", Request{Method: "resources/read"}, passes, denied, passes},
+		{"listen", Request{Method: "subscriptions/listen"}, passes, denied, passes},
+		{"tasks", Request{Method: "tasks/cancel"}, passes, denied, passes},
+		{"other notification", Request{Method: "notifications/progress"}, passes, denied, passes},
+		{"initialize", Request{Method: "initialize"}, passes, passes, passes},
+		{"server/discover", Request{Method: "server/discover"}, passes, passes, passes},
+		{"notifications/cancelled", Request{Method: "notifications/cancelled"}, passes, passes, passes},
+		{"answer of the client", Request{}, passes, passes, passes},
+		{"frame", Request{Direction: ServerToClient, Method: "notifications/message"}, passes, passes, passes},
+		{"frame that says tools/call", Request{Direction: ServerToClient, Method: "tools/call"}, passes, passes, passes},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for action, want := range map[string]verdict{"": c.omit, "deny": c.deny, "allow": c.all} {
+				cfg := Config{}
+				if action != "" {
+					cfg.DefaultAction = &action
+				}
+				d := mustCompile(t, cfg).Decide(&c.q)
+				if (verdict{d.Action, d.RuleID}) != want || !d.Default || d.Rule != nil {
+					t.Errorf("default_action %q: got %+v, want %+v", action, d, want)
+				}
+			}
+		})
+	}
+}
+
+// naive decides as the specification reads: top-down, one rule after the other.
+func naive(cfg Config, q *Request) int {
+	for i, r := range cfg.Rules {
+		if naiveMatch(r.When, q) {
+			return i
+		}
+	}
+	return -1
+}
+
+func naiveMatch(w *When, q *Request) bool {
+	call := q.Direction == ClientToServer && q.Method == "tools/call" && q.HasTool
+	switch {
+	case w.ToolName != nil && *w.ToolName == "*":
+	case w.ToolName != nil && (!call || *w.ToolName != q.Tool),
+		w.ToolPrefix != nil && (!call || !strings.HasPrefix(q.Tool, *w.ToolPrefix)),
+		w.ToolNameIn != nil && (!call || !slices.Contains(w.ToolNameIn, q.Tool)),
+		w.ToolRegex != nil && (!call || !regexp.MustCompile(`^(?:`+*w.ToolRegex+`)$`).MatchString(q.Tool)):
+		return false
+	case w.ToolGlob != nil:
+		if ok, _ := path.Match(*w.ToolGlob, q.Tool); !call || !ok {
+			return false
+		}
+	}
+	d := "client_to_server"
+	if w.Direction != nil {
+		d = *w.Direction
+	}
+	if d != "" && d != q.Direction.String() || w.Method != "" && w.Method != q.Method ||
+		w.ResultType != "" && (q.Direction != ServerToClient || q.ResultType != w.ResultType) {
+		return false
+	}
+	c := w.Claims
+	if c == nil || len(c.Groups)+len(c.GroupsIn)+len(c.ScopesIn)+len(c.SubjectIn) == 0 {
+		return true
+	}
+	any := func(want, have []string) bool {
+		return len(want) == 0 || slices.ContainsFunc(want, func(s string) bool { return slices.Contains(have, s) })
+	}
+	return q.Claims != nil && any(c.GroupsIn, q.Claims.Groups) && any(c.ScopesIn, q.Claims.Scopes) &&
+		any(c.SubjectIn, []string{q.Claims.Subject}) &&
+		!slices.ContainsFunc(c.Groups, func(g string) bool { return !slices.Contains(q.Claims.Groups, g) })
+}
+
+// The engine decides as the naive evaluator, whatever the rules and requests.
+func TestDecideModel(t *testing.T) {
+	names := rapid.SampledFrom([]string{"a", "ab", "abc", "abd", "b", "ba", "bc_x", "ab_x", "x", "aé"})
+	methods := rapid.SampledFrom([]string{"tools/call", "tools/call", "tools/call", "ping", "tasks/get", ""})
+	groups := rapid.SliceOfN(rapid.SampledFrom([]string{"g1", "g2", "g3"}), 0, 2)
+	subjects := rapid.SliceOfN(rapid.SampledFrom([]string{"s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10"}), 0, 10)
+	claims := rapid.Custom(func(t *rapid.T) *ClaimsConfig {
+		return &ClaimsConfig{Groups: groups.Draw(t, "groups"), GroupsIn: groups.Draw(t, "groups_in"),
+			ScopesIn: groups.Draw(t, "scopes_in"), SubjectIn: subjects.Draw(t, "subject_in")}
+	})
+	when := rapid.Custom(func(t *rapid.T) When {
+		w := When{Method: rapid.SampledFrom([]string{"", "", "tools/call", "ping", "tasks/get"}).Draw(t, "method")}
+		switch rapid.IntRange(0, 7).Draw(t, "matcher") {
+		case 1:
+			w.ToolName = ptr(rapid.OneOf(names, rapid.Just("*")).Draw(t, "tool_name"))
+		case 2:
+			w.ToolPrefix = ptr(names.Draw(t, "tool_prefix"))
+		case 3, 4:
+			w.ToolGlob = ptr(rapid.SampledFrom([]string{"*", "a*", "*_x", "?", "a?", "[ab]*", "a*c", "*b*", "ab", "??_x", "[^a]*", "b*_x"}).Draw(t, "tool_glob"))
+		case 5:
+			w.ToolRegex = ptr(rapid.SampledFrom([]string{"a|b", "ab.*", ".*x", "a[bc]?", "(?i)AB", "", "^ab", "a|ab"}).Filter(func(s string) bool { return s != "" }).Draw(t, "tool_regex"))
+		case 6:
+			w.ToolNameIn = rapid.SliceOfN(names, 1, 3).Draw(t, "tool_name_in")
+		}
+		switch rapid.IntRange(0, 5).Draw(t, "direction") {
+		case 1:
+			w.Direction = ptr("")
+		case 2:
+			w.Direction = ptr("server_to_client")
+			w.ResultType = rapid.SampledFrom([]string{"", "input_required"}).Draw(t, "result_type")
+		case 3:
+			w.Direction = ptr("client_to_server")
+		}
+		if rapid.IntRange(0, 2).Draw(t, "claimed") == 0 {
+			w.Claims = claims.Draw(t, "claims")
+		}
+		return w
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		cfg := Config{Rules: rules(rapid.SliceOfN(when, 0, 12).Draw(t, "rules")...)}
+		s, err := Compile(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			q := Request{Direction: Direction(rapid.IntRange(0, 1).Draw(t, "way")), Method: methods.Draw(t, "method"),
+				ResultType: rapid.SampledFrom([]string{"", "input_required", "complete"}).Draw(t, "result")}
+			if q.Method == "tools/call" {
+				q.Tool, q.HasTool = names.Draw(t, "tool"), true
+			}
+			if rapid.Bool().Draw(t, "verified") {
+				q.Claims = &Claims{Subject: rapid.SampledFrom([]string{"s1", "s10", "sx"}).Draw(t, "subject"),
+					Groups: groups.Draw(t, "of"), Scopes: groups.Draw(t, "scopes")}
+			}
+			want := naive(cfg, &q)
+			got := -1
+			if d := s.Decide(&q); d.Rule != nil {
+				got = d.Rule.Index
+			}
+			if got != want {
+				t.Fatalf("rule %d, want %d, for %+v", got, want, q)
+			}
+		}
+	})
+}
+
+func TestDecideDoesNotAllocate(t *testing.T) {
+	s := mustCompile(t, mixedRules(1000))
+	queries := mixedQueries(1000)
+	i := 0
+	if n := testing.AllocsPerRun(1000, func() { s.Decide(&queries[i%len(queries)]); i++ }); n != 0 {
+		t.Errorf("a decision allocates %v times", n)
+	}
+}
+
+// mixedRules gives n rules of all kinds, for distinct tools.
+func mixedRules(n int) Config {
+	cfg := Config{DefaultAction: ptr("deny")}
+	for i := range n {
+		w := &When{}
+		switch i % 10 {
+		case 0, 1, 2, 3:
+			w.ToolName = ptr(fmt.Sprintf("tool_%04d", i))
+		case 4, 5:
+			w.ToolPrefix = ptr(fmt.Sprintf("group%04d_", i))
+		case 6:
+			w.ToolGlob = ptr(fmt.Sprintf("svc%04d_*_read", i))
+		case 7:
+			w.ToolRegex = ptr(fmt.Sprintf("api%04d_(get|list)_[a-z]+", i))
+		case 8:
+			w.ToolNameIn = []string{fmt.Sprintf("in_%04d_a", i), fmt.Sprintf("in_%04d_b", i), fmt.Sprintf("in_%04d_c", i)}
+		case 9:
+			w.ToolName = ptr(fmt.Sprintf("claimed_%04d", i))
+			w.Claims = &ClaimsConfig{GroupsIn: []string{"staff", fmt.Sprintf("team-%d", i)}}
+		}
+		cfg.Rules = append(cfg.Rules, RuleConfig{ID: fmt.Sprintf("rule-%d", i), Action: "allow", When: w})
+	}
+	return cfg
+}
+
+// mixedQueries gives calls that match rules of each kind in a list of n, and
+// some that match none: the same number whatever n is.
+func mixedQueries(n int) []Request {
+	var list []Request
+	who := &Claims{Subject: "u", Groups: []string{"staff"}}
+	for k := range 5 {
+		base := (n / 5 * k) / 10 * 10
+		for _, tool := range []string{
+			fmt.Sprintf("tool_%04d", base), fmt.Sprintf("group%04d_x", base+4), fmt.Sprintf("svc%04d_users_read", base+6),
+			fmt.Sprintf("api%04d_get_users", base+7), fmt.Sprintf("in_%04d_b", base+8), fmt.Sprintf("claimed_%04d", base+9), "unknown_tool",
+		} {
+			q := toolCall(tool)
+			q.Claims = who
+			list = append(list, q)
+		}
+	}
+	return list
+}
+
+func BenchmarkDecide(b *testing.B) {
+	for _, n := range []int{50, 1000} {
+		s := mustCompile(b, mixedRules(n))
+		queries := mixedQueries(n)
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				s.Decide(&queries[i])
+				if i++; i == len(queries) {
+					i = 0
+				}
+			}
+		})
+	}
+}

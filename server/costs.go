@@ -21,6 +21,9 @@ var lookBacks = map[string]time.Duration{
 	"90d": 90 * 24 * time.Hour,
 }
 
+// upTo is the exclusive end of a window that includes now itself.
+func upTo(now time.Time) time.Time { return now.Add(time.Nanosecond) }
+
 // breakdown serves GET /api/costs/breakdown, which stands at top level.
 func (s *Server) breakdown(c *call) error {
 	q := c.query()
@@ -31,7 +34,7 @@ func (s *Server) breakdown(c *call) error {
 		return err
 	}
 	stats, err := c.tenant.Stats(c.Context(), store.StatsQuery{
-		From: c.now.Add(-lookBacks[period]), To: c.now, AgentID: agentID, GroupBy: store.GroupBy(group),
+		From: c.now.Add(-lookBacks[period]), To: upTo(c.now), AgentID: agentID, GroupBy: store.GroupBy(group),
 	})
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 // read, over the evaluation period that ends now.
 func wireSLA(ctx context.Context, t store.Tenant, target store.SLATarget, now time.Time) (api.SLATarget, error) {
 	stats, err := t.Stats(ctx, store.StatsQuery{
-		From: now.Add(-lookBacks[target.EvaluationPeriod]), To: now, AgentID: target.AgentID,
+		From: now.Add(-lookBacks[target.EvaluationPeriod]), To: upTo(now), AgentID: target.AgentID,
 	})
 	if err != nil {
 		return api.SLATarget{}, err

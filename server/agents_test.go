@@ -1,0 +1,215 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"svc/store"
+)
+
+var (
+	agentItemFields    = []string{"id", "name", "description", "modelProvider", "modelName", "environment", "createdAt", "updatedAt"}
+	agentFields        = append([]string{"configYaml"}, agentItemFields...)
+	agentCreatedFields = []string{"id", "name", "modelProvider", "modelName", "environment", "createdAt", "updatedAt"}
+)
+
+// TestAgentRows has a test per row of the specification's table "Agents" and of
+// the endpoints that the design adds for them.
+func TestAgentRows(t *testing.T) {
+	const full = `{"name":"billing","modelProvider":"anthropic","modelName":"claude","environment":"production","description":"pays","configYaml":"tools: []\n"}`
+	t.Run("POST /api/agents", func(t *testing.T) {
+		r := newRig(t)
+		a := r.ask(r.admin, "POST", "/api/agents", full).want(201).data()
+		a.has(t, agentCreatedFields...).is(t, "name", "billing", "modelProvider", "anthropic", "modelName", "claude", "environment", "production")
+		a.moment(t, "createdAt")
+		a.moment(t, "updatedAt")
+	})
+	t.Run("POST /api/agents requires name alone", func(t *testing.T) {
+		r := newRig(t)
+		r.ask(r.admin, "POST", "/api/agents", `{"description":"x"}`).wantDetail("name")
+		r.ask(r.admin, "POST", "/api/agents", `{"name":""}`).wantDetail("name")
+		r.ask(r.admin, "POST", "/api/agents", `{"name":"x"}`).want(201).data().has(t, agentCreatedFields...).is(t, "environment", "")
+	})
+	t.Run("POST /api/agents: all fields are strings", func(t *testing.T) {
+		r := newRig(t)
+		for _, f := range []string{"name", "modelProvider", "modelName", "environment", "description", "configYaml"} {
+			body := map[string]any{"name": "x"}
+			body[f] = 5
+			b, _ := json.Marshal(body)
+			r.ask(r.admin, "POST", "/api/agents", string(b)).wantDetail(f)
+		}
+	})
+	t.Run("POST /api/agents: the name is unique in the tenant", func(t *testing.T) {
+		r := newRig(t)
+		r.agent(r.admin, "x")
+		if got := r.ask(r.admin, "POST", "/api/agents", `{"name":"x"}`).want(400).detail("name"); got != "already exists" {
+			t.Errorf("details.name is %q", got)
+		}
+		r.agent(r.other, "x")
+	})
+	t.Run("POST /api/agents: the name * means all agents and is refused", func(t *testing.T) {
+		r := newRig(t)
+		r.ask(r.admin, "POST", "/api/agents", `{"name":"*"}`).wantDetail("name")
+	})
+	t.Run("GET /api/agents", func(t *testing.T) {
+		r := newRig(t)
+		r.ask(r.admin, "POST", "/api/agents", full).want(201)
+		r.agent(r.admin, "second")
+		a := r.ask(r.admin, "GET", "/api/agents", "").want(200)
+		a.object().has(t, "data", "total", "limit", "offset").is(t, "total", 2, "limit", 50, "offset", 0)
+		list := a.list()
+		list[0].has(t, agentItemFields...).is(t, "name", "second")
+		list[1].has(t, agentItemFields...).is(t, "name", "billing", "description", "pays") // no configYaml in a list
+	})
+	t.Run("GET /api/agents limit at most 500", func(t *testing.T) {
+		r := newRig(t)
+		r.ask(r.admin, "GET", "/api/agents?limit=501", "").want(200).object().is(t, "limit", 500)
+		r.ask(r.admin, "GET", "/api/agents?limit=0", "").wantDetail("limit")
+	})
+	t.Run("GET /api/agents environment filter", func(t *testing.T) {
+		r := newRig(t)
+		r.ask(r.admin, "POST", "/api/agents", full).want(201)
+		r.agent(r.admin, "second")
+		a := r.ask(r.admin, "GET", "/api/agents?environment=production", "").want(200)
+		a.object().is(t, "total", 1)
+		a.list()[0].is(t, "name", "billing")
+		r.ask(r.admin, "GET", "/api/agents?environment=nowhere", "").want(200).object().is(t, "total", 0, "data", "[]")
+	})
+	t.Run("GET /api/agents/:id", func(t *testing.T) {
+		r := newRig(t)
+		id := r.ask(r.admin, "POST", "/api/agents", full).want(201).data().id(t)
+		r.ask(r.admin, "GET", "/api/agents/"+id, "").want(200).data().has(t, agentFields...).
+			is(t, "id", id, "configYaml", "tools: []\n", "description", "pays")
+		r.ask(r.admin, "GET", "/api/agents/agt_unknown", "").want(404)
+	})
+	t.Run("PUT /api/agents/:id", func(t *testing.T) {
+		r := newRig(t)
+		id := r.ask(r.admin, "POST", "/api/agents", full).want(201).data().id(t)
+		r.agent(r.admin, "taken")
+		r.clock.advance(time.Minute)
+		a := r.ask(r.admin, "PUT", "/api/agents/"+id, `{"environment":"staging"}`).want(200).data()
+		a.has(t, agentFields...).is(t, "name", "billing", "environment", "staging", "configYaml", "tools: []\n")
+		if !a.moment(t, "updatedAt").After(a.moment(t, "createdAt")) {
+			t.Errorf("updatedAt %v, createdAt %v", a["updatedAt"], a["createdAt"])
+		}
+		r.ask(r.admin, "PUT", "/api/agents/"+id, `{"name":"taken"}`).wantDetail("name")
+		r.ask(r.admin, "PUT", "/api/agents/"+id, `{"name":""}`).wantDetail("name")
+		r.ask(r.admin, "PUT", "/api/agents/agt_unknown", `{}`).want(404)
+	})
+	t.Run("DELETE /api/agents/:id", func(t *testing.T) {
+		r := newRig(t)
+		id := r.agent(r.admin, "x")
+		r.ask(r.admin, "DELETE", "/api/agents/"+id, "").want(200).object().has(t, "success").is(t, "success", true)
+		for _, path := range []string{"", "/tools", "/history"} {
+			r.ask(r.admin, "GET", "/api/agents/"+id+path, "").want(404)
+		}
+		r.ask(r.admin, "DELETE", "/api/agents/"+id, "").want(404)
+	})
+	t.Run("GET /api/agents/:id/tools", func(t *testing.T) {
+		r := newRig(t)
+		id := r.agent(r.admin, "x")
+		for i := range 3 {
+			r.traces(
+				store.Trace{ID: fmt.Sprint("a", i), AgentID: id, Status: store.TraceSuccess, ToolName: "search", CreatedAt: epoch.Add(time.Duration(i-60) * time.Minute)},
+				store.Trace{ID: fmt.Sprint("b", i), AgentID: id, Status: store.TraceSuccess, ToolName: fmt.Sprint("tool", i), CreatedAt: epoch.Add(-time.Hour)},
+			)
+		}
+		a := r.ask(r.admin, "GET", "/api/agents/"+id+"/tools", "").want(200)
+		a.object().has(t, "data", "total", "limit", "offset").is(t, "total", 4, "limit", 50, "offset", 0)
+		var search object
+		for _, tool := range a.list() {
+			tool.has(t, "id", "agentId", "toolName", "callCount", "lastCalledAt").is(t, "agentId", id)
+			if tool["toolName"] == "search" {
+				search = tool
+			}
+		}
+		search.is(t, "callCount", 3)
+		if at := search.moment(t, "lastCalledAt"); !at.Equal(epoch.Add(-58 * time.Minute)) {
+			t.Errorf("lastCalledAt %s", at)
+		}
+		if n := len(r.ask(r.admin, "GET", "/api/agents/"+id+"/tools?limit=1&offset=3", "").want(200).list()); n != 1 {
+			t.Errorf("%d on the last page", n)
+		}
+		r.ask(r.admin, "GET", "/api/agents/agt_unknown/tools", "").want(404)
+	})
+	t.Run("GET /api/agents/:id/history", func(t *testing.T) {
+		r := newRig(t)
+		id := r.ask(r.admin, "POST", "/api/agents", full).want(201).data().id(t)
+		a := r.ask(r.admin, "GET", "/api/agents/"+id+"/history", "").want(200)
+		a.object().has(t, "data", "total", "limit", "offset").is(t, "total", 1, "limit", 20, "offset", 0)
+		first := a.list()[0].has(t, "id", "agentId", "configYaml", "deployedBy", "deployedAt")
+		first.is(t, "agentId", id, "configYaml", "tools: []\n", "deployedBy", "usr_admin")
+		first.moment(t, "deployedAt")
+		for i := range 25 {
+			r.clock.advance(time.Second)
+			r.ask(r.admin, "PUT", "/api/agents/"+id, fmt.Sprintf(`{"configYaml":"version: %d"}`, i)).want(200)
+		}
+		r.ask(r.admin, "PUT", "/api/agents/"+id, `{"configYaml":"version: 24"}`).want(200)  // unchanged: no record
+		r.ask(r.admin, "PUT", "/api/agents/"+id, `{"description":"no new text"}`).want(200) // neither
+		a = r.ask(r.admin, "GET", "/api/agents/"+id+"/history", "").want(200)
+		a.object().is(t, "total", 26)
+		list := a.list()
+		if len(list) != 20 {
+			t.Fatalf("%d records on the default page, want 20", len(list))
+		}
+		list[0].is(t, "configYaml", "version: 24") // the most recent first
+		list[19].is(t, "configYaml", "version: 5")
+		last := r.ask(r.admin, "GET", "/api/agents/"+id+"/history?offset=25", "").want(200).list()
+		last[0].is(t, "configYaml", "tools: []\n")
+	})
+	t.Run("history of an agent without configuration is empty", func(t *testing.T) {
+		r := newRig(t)
+		id := r.agent(r.admin, "x")
+		r.ask(r.admin, "GET", "/api/agents/"+id+"/history", "").want(200).object().is(t, "total", 0, "data", "[]")
+	})
+}
+
+// TestAgentTextIsData: what a client stores comes back as the same text, as
+// JSON, and is executed by nobody.
+func TestAgentTextIsData(t *testing.T) {
+	r := newRig(t)
+	for i, text := range []string{
+		`<script>alert(1)</script>`, "emoji 😀 é", "right-to-left \u202e override", `{"a":"\u0000"}`, `"; DROP TABLE agents; --`, "../../etc/passwd",
+	} {
+		b, _ := json.Marshal(map[string]string{"name": fmt.Sprint("agent ", i), "description": text})
+		id := r.ask(r.admin, "POST", "/api/agents", string(b)).want(201).data().id(t)
+		if got := r.ask(r.admin, "GET", "/api/agents/"+id, "").want(200).data()["description"]; got != text {
+			t.Errorf("got %q, want %q", got, text)
+		}
+	}
+	for _, name := range []string{strings.Repeat("x", 201), "line\nbreak", "tab\t", "escape \x1b[31m"} {
+		b, _ := json.Marshal(map[string]string{"name": name})
+		r.ask(r.admin, "POST", "/api/agents", string(b)).wantDetail("name")
+	}
+}
+
+// TestAgentConfigSize: a configuration up to the documented bound is kept whole,
+// a longer one refused by its field.
+func TestAgentConfigSize(t *testing.T) {
+	r := newRig(t)
+	text := strings.Repeat("key: value # secret\n", 512<<10/20)
+	b, _ := json.Marshal(map[string]string{"name": "large", "configYaml": text})
+	id := r.ask(r.admin, "POST", "/api/agents", string(b)).want(201).data().id(t)
+	if got := r.ask(r.admin, "GET", "/api/agents/"+id, "").want(200).data()["configYaml"]; got != text {
+		t.Errorf("%d bytes came back of %d", len(got.(string)), len(text))
+	}
+	b, _ = json.Marshal(map[string]string{"name": "larger", "configYaml": text + strings.Repeat("x", 100)})
+	r.ask(r.admin, "POST", "/api/agents", string(b)).wantDetail("configYaml")
+}
+
+// TestDeletedAgentIsRemembered: budgets, SLA targets and traces keep the id and
+// the last name of a deleted agent.
+func TestDeletedAgentIsRemembered(t *testing.T) {
+	r := newRig(t)
+	id := r.agent(r.admin, "gone")
+	r.ask(r.admin, "POST", "/api/costs/budgets", fmt.Sprintf(`{"name":"b","agentId":%q,"period":"daily","limitUsd":1}`, id)).want(201)
+	r.ask(r.admin, "POST", "/api/costs/sla", fmt.Sprintf(`{"name":"s","agentId":%q,"p99LatencyMs":10,"evaluationPeriod":"1h"}`, id)).want(201)
+	r.traces(store.Trace{ID: "t1", AgentID: id, Status: store.TraceSuccess, CreatedAt: epoch})
+	r.ask(r.admin, "DELETE", "/api/agents/"+id, "").want(200)
+	r.ask(r.admin, "GET", "/api/costs/budgets", "").want(200).list()[0].is(t, "agentId", id, "agentName", "gone")
+	r.ask(r.admin, "GET", "/api/costs/sla", "").want(200).list()[0].is(t, "agentId", id, "agentName", "gone")
+	r.ask(r.admin, "GET", "/api/traces/t1", "").want(200).data().is(t, "agentId", id, "agentName", "gone")
+}

@@ -1,0 +1,276 @@
+package server
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"svc/server/api"
+	"svc/store"
+)
+
+var policyFields = []string{"id", "name", "phase", "on", "condition", "action", "enabled", "fireCount", "createdAt", "updatedAt"}
+
+func policyBody(name, more string) string {
+	return fmt.Sprintf(`{"name":%q,"phase":"request","action":"warn","condition":{"type":"always"}%s}`, name, more)
+}
+
+// TestPolicyRows has a test per row of the specification's table "Policies" and
+// of the endpoint that the design adds.
+func TestPolicyRows(t *testing.T) {
+	t.Run("POST /api/policies", func(t *testing.T) {
+		r := newRig(t)
+		p := r.ask(r.admin, "POST", "/api/policies",
+			`{"name":"no injections","phase":"request","on":"billing","condition":{"type":"injection_score","threshold":0.8},"action":"block","enabled":false}`).want(201).data()
+		p.has(t, policyFields...).is(t, "name", "no injections", "phase", "request", "on", "billing", "action", "block", "enabled", false, "fireCount", 0)
+		toObject(t, p["condition"]).has(t, "type", "threshold").is(t, "type", "injection_score", "threshold", 0.8)
+		p.moment(t, "createdAt")
+		p.moment(t, "updatedAt")
+	})
+	t.Run("POST /api/policies: defaults", func(t *testing.T) {
+		r := newRig(t)
+		r.ask(r.admin, "POST", "/api/policies", policyBody("x", "")).want(201).data().is(t, "on", "*", "enabled", true, "fireCount", 0)
+	})
+	t.Run("POST /api/policies: required are name, phase, condition, action", func(t *testing.T) {
+		r := newRig(t)
+		a := r.ask(r.admin, "POST", "/api/policies", `{}`)
+		for _, f := range []string{"name", "phase", "condition", "action"} {
+			a.wantDetail(f)
+		}
+	})
+	t.Run("POST /api/policies: redactionStrategy is needed when action is redact", func(t *testing.T) {
+		r := newRig(t)
+		body := `{"name":"x","phase":"response","condition":{"type":"pii_detected","entities":["EMAIL"]},"action":"redact"%s}`
+		r.ask(r.admin, "POST", "/api/policies", fmt.Sprintf(body, "")).wantDetail("redactionStrategy")
+		r.ask(r.admin, "POST", "/api/policies", fmt.Sprintf(body, `,"redactionStrategy":"blur"`)).wantDetail("redactionStrategy")
+		p := r.ask(r.admin, "POST", "/api/policies", fmt.Sprintf(body, `,"redactionStrategy":"mask"`)).want(201).data()
+		p.has(t, append(policyFields, "redactionStrategy")...).is(t, "redactionStrategy", "mask")
+		toObject(t, p["condition"]).has(t, "type", "entities").is(t, "entities", "[EMAIL]")
+		for i, s := range []string{"remove", "hash", "replace"} {
+			r.ask(r.admin, "POST", "/api/policies", strings.Replace(fmt.Sprintf(body, `,"redactionStrategy":"`+s+`"`), `"x"`, fmt.Sprintf(`"x%d"`, i), 1)).want(201)
+		}
+	})
+	t.Run("POST /api/policies: the name is unique", func(t *testing.T) {
+		r := newRig(t)
+		r.ask(r.admin, "POST", "/api/policies", policyBody("x", "")).want(201)
+		if got := r.ask(r.admin, "POST", "/api/policies", policyBody("x", "")).want(400).detail("name"); got != "already exists" {
+			t.Errorf("details.name is %q", got)
+		}
+	})
+	t.Run("GET /api/policies", func(t *testing.T) {
+		r := newRig(t)
+		r.ask(r.admin, "POST", "/api/policies", policyBody("a", "")).want(201)
+		r.ask(r.admin, "POST", "/api/policies", policyBody("b", `,"enabled":false`)).want(201)
+		r.ask(r.admin, "POST", "/api/policies", strings.Replace(policyBody("c", ""), "request", "response", 1)).want(201)
+		a := r.ask(r.admin, "GET", "/api/policies", "").want(200)
+		a.object().has(t, "data", "total", "limit", "offset").is(t, "total", 3, "limit", 50, "offset", 0)
+		a.list()[0].has(t, policyFields...).is(t, "name", "c")
+		for query, want := range map[string]string{
+			"?phase=request": "b a", "?phase=response": "c", "?enabled=true": "c a", "?enabled=false": "b",
+			"?phase=request&enabled=true": "a", "?limit=1&offset=1": "b",
+		} {
+			var names []string
+			for _, p := range r.ask(r.admin, "GET", "/api/policies"+query, "").want(200).list() {
+				names = append(names, p["name"].(string))
+			}
+			if got := strings.Join(names, " "); got != want {
+				t.Errorf("%s gives %q, want %q", query, got, want)
+			}
+		}
+		r.ask(r.admin, "GET", "/api/policies?phase=both", "").wantDetail("phase")
+		r.ask(r.admin, "GET", "/api/policies?enabled=1", "").wantDetail("enabled")
+	})
+	t.Run("GET /api/policies/:id", func(t *testing.T) {
+		r := newRig(t)
+		id := r.ask(r.admin, "POST", "/api/policies", policyBody("x", "")).want(201).data().id(t)
+		r.ask(r.admin, "GET", "/api/policies/"+id, "").want(200).data().has(t, policyFields...).is(t, "id", id)
+		r.ask(r.admin, "GET", "/api/policies/pol_unknown", "").want(404)
+	})
+	t.Run("PUT /api/policies/:id: any subset, same shape as the create response", func(t *testing.T) {
+		r := newRig(t)
+		id := r.ask(r.admin, "POST", "/api/policies", policyBody("x", "")).want(201).data().id(t)
+		r.clock.advance(time.Minute)
+		for _, tc := range []struct {
+			body string
+			want []any
+		}{
+			{`{}`, []any{"name", "x"}},
+			{`{"name":"y"}`, []any{"name", "y", "phase", "request"}},
+			{`{"phase":"response"}`, []any{"name", "y", "phase", "response"}},
+			{`{"on":"billing"}`, []any{"on", "billing"}},
+			{`{"condition":{"type":"tool_name","toolName":"delete_*"}}`, []any{"condition", "map[toolName:delete_* type:tool_name]"}},
+			{`{"action":"block"}`, []any{"action", "block", "name", "y", "on", "billing"}},
+		} {
+			r.ask(r.admin, "PUT", "/api/policies/"+id, tc.body).want(200).data().has(t, policyFields...).is(t, tc.want...)
+		}
+		r.ask(r.admin, "PUT", "/api/policies/pol_unknown", `{}`).want(404)
+	})
+	t.Run("PUT /api/policies/:id: what comes out must be a policy", func(t *testing.T) {
+		r := newRig(t)
+		r.ask(r.admin, "POST", "/api/policies", policyBody("taken", "")).want(201)
+		id := r.ask(r.admin, "POST", "/api/policies", policyBody("x", "")).want(201).data().id(t)
+		for body, field := range map[string]string{
+			`{"name":"taken"}`:                         "name",
+			`{"name":""}`:                              "name",
+			`{"phase":"later"}`:                        "phase",
+			`{"action":"redact"}`:                      "redactionStrategy", // none stands there yet
+			`{"condition":{"type":"injection_score"}}`: "condition.threshold",
+			`{"enabled":"no"}`:                         "enabled",
+			`{"fireCount":5}`:                          "fireCount",
+			`{"id":"pol_other"}`:                       "id",
+		} {
+			r.ask(r.admin, "PUT", "/api/policies/"+id, body).wantDetail(field)
+		}
+		r.ask(r.admin, "GET", "/api/policies/"+id, "").want(200).data().is(t, "name", "x", "action", "warn")
+	})
+	t.Run("DELETE /api/policies/:id", func(t *testing.T) {
+		r := newRig(t)
+		id := r.ask(r.admin, "POST", "/api/policies", policyBody("x", "")).want(201).data().id(t)
+		r.ask(r.admin, "DELETE", "/api/policies/"+id, "").want(200).object().has(t, "success").is(t, "success", true)
+		r.ask(r.admin, "DELETE", "/api/policies/"+id, "").want(404)
+		r.ask(r.admin, "GET", "/api/policies/"+id, "").want(404)
+	})
+}
+
+// TestPolicyTransitions are the two rows about policies in the table "States
+// and transitions".
+func TestPolicyTransitions(t *testing.T) {
+	r := newRig(t)
+	id := r.ask(r.admin, "POST", "/api/policies", policyBody("x", "")).want(201).data().is(t, "enabled", true).id(t)
+	for _, enabled := range []bool{false, false, true, true} {
+		r.ask(r.admin, "PUT", "/api/policies/"+id, fmt.Sprintf(`{"enabled":%v}`, enabled)).want(200).data().is(t, "enabled", enabled)
+		r.ask(r.admin, "GET", fmt.Sprintf("/api/policies?enabled=%v", enabled), "").want(200).object().is(t, "total", 1)
+	}
+}
+
+// TestPolicyConditions: the condition types, each with its own fields and no
+// others; unknown types are 400.
+func TestPolicyConditions(t *testing.T) {
+	r := newRig(t)
+	for i, tc := range []struct{ condition, wrong string }{
+		{`{"type":"injection_score","threshold":0}`, ""},
+		{`{"type":"injection_score","threshold":1}`, ""},
+		{`{"type":"injection_score","threshold":1.1}`, "condition.threshold"},
+		{`{"type":"injection_score","threshold":-0.1}`, "condition.threshold"},
+		{`{"type":"injection_score"}`, "condition.threshold"},
+		{`{"type":"injection_score","threshold":"0.5"}`, "condition.threshold"},
+		{`{"type":"injection_score","threshold":0.5,"entities":["EMAIL"]}`, "condition.entities"},
+		{`{"type":"pii_detected","entities":["EMAIL","PHONE"]}`, ""},
+		{`{"type":"pii_detected","entities":[]}`, ""},
+		{`{"type":"pii_detected"}`, ""},
+		{`{"type":"pii_detected","entities":"EMAIL"}`, "condition.entities"},
+		{`{"type":"pii_detected","entities":[1]}`, "condition.entities[0]"},
+		{`{"type":"pii_detected","threshold":0.5}`, "condition.threshold"},
+		{`{"type":"tool_name","toolName":"delete_*"}`, ""},
+		{`{"type":"tool_name"}`, "condition.toolName"},
+		{`{"type":"budget_exceeded"}`, ""},
+		{`{"type":"always"}`, ""},
+		{`{"type":"always","threshold":1}`, "condition.threshold"},
+		{`{"type":"never"}`, "condition.type"},
+		{`{}`, "condition.type"},
+		{`{"type":"always","more":1}`, "condition.more"},
+		{`[]`, "condition"},
+		{`null`, "condition"},
+	} {
+		a := r.ask(r.admin, "POST", "/api/policies", fmt.Sprintf(`{"name":"p%d","phase":"request","action":"warn","condition":%s}`, i, tc.condition))
+		if tc.wrong == "" {
+			a.want(201)
+		} else {
+			a.wantDetail(tc.wrong)
+		}
+	}
+	a := r.ask(r.admin, "POST", "/api/policies", `{"name":"any","phase":"request","action":"warn","condition":{"type":"pii_detected"}}`).want(201).data()
+	toObject(t, a["condition"]).has(t, "type", "entities").is(t, "entities", "[]") // empty = any
+}
+
+// TestFireCount: the traces that say a policy fired are counted.
+func TestFireCount(t *testing.T) {
+	r := newRig(t)
+	agent := r.agent(r.admin, "billing")
+	id := r.ask(r.admin, "POST", "/api/policies", policyBody("x", "")).want(201).data().id(t)
+	for i := range 3 {
+		r.traces(store.Trace{ID: fmt.Sprint(i), AgentID: agent, Status: store.TraceSuccess, CreatedAt: epoch,
+			PoliciesFired: []store.PolicyFired{{ID: id, Name: "x", Action: "warn"}}})
+	}
+	r.ask(r.admin, "GET", "/api/policies/"+id, "").want(200).data().is(t, "fireCount", 3)
+	r.ask(r.admin, "GET", "/api/policies", "").want(200).list()[0].is(t, "fireCount", 3)
+}
+
+// TestTemplateRows are GET /api/policies/templates and POST
+// /api/policies/templates/apply.
+func TestTemplateRows(t *testing.T) {
+	apply := func(r *rig, body string) *reply { return r.ask(r.admin, "POST", "/api/policies/templates/apply", body) }
+	t.Run("GET /api/policies/templates has data only", func(t *testing.T) {
+		r := newRig(t)
+		a := r.ask(r.admin, "GET", "/api/policies/templates", "").want(200)
+		a.object().has(t, "data")
+		found := map[string]bool{}
+		for _, tmpl := range a.list() {
+			tmpl.has(t, "id", "name", "description", "policyCount")
+			found[tmpl.id(t)] = true
+		}
+		for _, id := range []string{"pii-protection", "prompt-injection-defense", "secrets-leak-prevention", "cost-guard", "observe-only"} {
+			if !found[id] {
+				t.Errorf("no template %s", id)
+			}
+		}
+	})
+	t.Run("every template can be applied, and makes as many policies as it says", func(t *testing.T) {
+		r := newRig(t)
+		total := 0
+		for _, tmpl := range r.ask(r.admin, "GET", "/api/policies/templates", "").want(200).list() {
+			n := int(tmpl["policyCount"].(float64))
+			o := apply(r, fmt.Sprintf(`{"template":%q}`, tmpl.id(t))).want(201).object()
+			o.has(t, "created", "policies").is(t, "created", n) // top level
+			for _, p := range o["policies"].([]any) {
+				id := toObject(t, p).has(t, "id", "name").id(t)
+				r.ask(r.admin, "GET", "/api/policies/"+id, "").want(200).data().is(t, "on", "*", "enabled", true)
+			}
+			total += n
+		}
+		r.ask(r.admin, "GET", "/api/policies", "").want(200).object().is(t, "total", total)
+	})
+	t.Run("agentName and enabled", func(t *testing.T) {
+		r := newRig(t)
+		o := apply(r, `{"template":"cost-guard","agentName":"billing","enabled":false}`).want(201).object()
+		id := toObject(t, o["policies"].([]any)[0]).id(t)
+		r.ask(r.admin, "GET", "/api/policies/"+id, "").want(200).data().is(t, "on", "billing", "enabled", false)
+	})
+	t.Run("twice for the same agent is a 400 that names the clash, and makes nothing", func(t *testing.T) {
+		r := newRig(t)
+		apply(r, `{"template":"pii-protection"}`).want(201)
+		a := apply(r, `{"template":"pii-protection"}`).wantDetail("template")
+		if msg := a.object()["error"].(string); !strings.Contains(msg, "pii-protection") {
+			t.Errorf("error %q does not name the clash", msg)
+		}
+		apply(r, `{"template":"pii-protection","agentName":"*"}`).want(400)
+		apply(r, `{"template":"pii-protection","agentName":"billing"}`).want(201) // another agent
+		r.ask(r.admin, "GET", "/api/policies", "").want(200).object().is(t, "total", 4)
+	})
+	t.Run("bad values", func(t *testing.T) {
+		r := newRig(t)
+		apply(r, `{}`).wantDetail("template")
+		apply(r, `{"template":"unknown"}`).wantDetail("template")
+		apply(r, `{"template":"cost-guard","enabled":1}`).wantDetail("enabled")
+		apply(r, fmt.Sprintf(`{"template":"cost-guard","agentName":%q}`, strings.Repeat("x", 190))).wantDetail("agentName")
+		r.ask(r.admin, "GET", "/api/policies", "").want(200).object().is(t, "total", 0)
+	})
+}
+
+// TestTemplatesAreValid: what a template makes could have been posted.
+func TestTemplatesAreValid(t *testing.T) {
+	seen := map[string]bool{}
+	for _, tmpl := range templates {
+		if seen[tmpl.id] || !api.ValidID(tmpl.id) || tmpl.name == "" || tmpl.description == "" || len(tmpl.policies) == 0 {
+			t.Errorf("template %q", tmpl.id)
+		}
+		seen[tmpl.id] = true
+		for _, p := range tmpl.policies {
+			p.On = "*"
+			if err := checkPolicy(store.Policy{Name: p.Name, Phase: p.Phase, On: p.On, Condition: p.Condition, Action: p.Action, RedactionStrategy: p.RedactionStrategy}); err != nil {
+				t.Errorf("%s: %s: %v", tmpl.id, p.Name, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,360 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"svc/store"
+	"svc/store/bolt"
+)
+
+// clock is a clock that tests move.
+type clock struct {
+	mu sync.Mutex
+	t  time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.t
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.t = c.t.Add(d)
+}
+
+const webhookSecret = "whsec_of_the_tests"
+
+// rig is a control plane over a real store with two tenants.
+type rig struct {
+	t     testing.TB
+	store store.Store
+	srv   *Server
+	clock *clock
+	log   *bytes.Buffer
+
+	admin string // an api key of tenant one
+	other string // an api key of tenant two
+}
+
+// newRig starts a control plane whose rate limits are far away; change changes
+// its options.
+func newRig(t testing.TB, change ...func(*Options)) *rig {
+	t.Helper()
+	r := &rig{t: t, clock: &clock{t: epoch}, log: &bytes.Buffer{}}
+	st, err := bolt.Open(filepath.Join(t.TempDir(), "svc.db"), bolt.Options{Now: r.clock.Now, NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := st.Close(); err != nil {
+			t.Errorf("close store: %v", err)
+		}
+	})
+	r.store = st
+	r.admin = r.tenant("one", "org_one")
+	r.other = r.tenant("two", "org_two")
+	o := Options{
+		Store: st, Now: r.clock.Now, WebhookSecret: webhookSecret,
+		RateLimit: 1_000_000, IngestRateLimit: 1_000_000,
+		Logger: slog.New(slog.NewTextHandler(&lockedWriter{w: r.log}, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	if r.srv, err = New(o); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+type lockedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lockedWriter) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(b)
+}
+
+// tenant makes a tenant and returns the secret of its first key.
+func (r *rig) tenant(id, org string) string {
+	r.t.Helper()
+	secret := NewSecret(store.ScopeAPI)
+	_, _, err := r.store.CreateTenant(context.Background(), store.TenantCreate{
+		ID: id, Name: id, OrgID: org,
+		Key: &store.KeyCreate{Name: "first", Scope: store.ScopeAPI, Prefix: SecretPrefix(secret), Digest: store.DigestKey(secret)},
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return secret
+}
+
+// reply is an answer of the control plane.
+type reply struct {
+	t      testing.TB
+	what   string
+	status int
+	header http.Header
+	raw    []byte
+}
+
+// ask sends a request with a key (empty: none) and a JSON body (empty: none);
+// header is name, value, name, value… Every answer is held to the shared
+// conventions.
+func (r *rig) ask(key, method, path, body string, header ...string) *reply {
+	r.t.Helper()
+	req := httptest.NewRequest(method, path, strings.NewReader(body))
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Add(header[i], header[i+1])
+	}
+	return r.send(req)
+}
+
+func (r *rig) send(req *http.Request) *reply {
+	r.t.Helper()
+	w := httptest.NewRecorder()
+	r.srv.ServeHTTP(w, req)
+	a := &reply{t: r.t, what: req.Method + " " + req.URL.String(), status: w.Code, header: w.Header(), raw: w.Body.Bytes()}
+	a.conventions(underAPI(req.URL.Path))
+	return a
+}
+
+// conventions checks what holds for every answer.
+func (a *reply) conventions(underAPI bool) {
+	a.t.Helper()
+	if got := a.header.Get("X-Content-Type-Options"); got != "nosniff" {
+		a.t.Errorf("%s: X-Content-Type-Options is %q", a.what, got)
+	}
+	if a.header.Get("X-Request-Id") == "" {
+		a.t.Errorf("%s: no X-Request-Id", a.what)
+	}
+	if underAPI {
+		for _, name := range []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"} {
+			if a.header.Get(name) == "" {
+				a.t.Errorf("%s: %d without %s", a.what, a.status, name)
+			}
+		}
+	}
+	if (a.header.Get("Retry-After") != "") != (a.status == 429) {
+		a.t.Errorf("%s: %d with Retry-After %q", a.what, a.status, a.header.Get("Retry-After"))
+	}
+	if a.status == http.StatusNotModified {
+		return
+	}
+	if got := a.header.Get("Content-Type"); got != "application/json; charset=utf-8" {
+		a.t.Errorf("%s: Content-Type %q: %s", a.what, got, a.raw)
+	}
+	if a.status < 400 || !underAPI {
+		return
+	}
+	var body struct {
+		Error   string            `json:"error"`
+		Details map[string]string `json:"details"`
+	}
+	d := json.NewDecoder(bytes.NewReader(a.raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&body); err != nil || body.Error == "" {
+		a.t.Errorf("%s: %d with a body that is not {error, details?}: %s", a.what, a.status, a.raw)
+	}
+}
+
+// want fails the test unless the answer has the status.
+func (a *reply) want(status int) *reply {
+	a.t.Helper()
+	if a.status != status {
+		a.t.Fatalf("%s: got %d, want %d: %s", a.what, a.status, status, a.raw)
+	}
+	return a
+}
+
+// object is the body as an object.
+func (a *reply) object() object {
+	a.t.Helper()
+	var o object
+	if err := json.Unmarshal(a.raw, &o); err != nil {
+		a.t.Fatalf("%s: %v: %s", a.what, err, a.raw)
+	}
+	return o
+}
+
+// data is the object in {"data": …}, which must be the body's only member.
+func (a *reply) data() object {
+	a.t.Helper()
+	o := a.object()
+	o.has(a.t, "data")
+	return toObject(a.t, o["data"])
+}
+
+// list is the entries of data.
+func (a *reply) list() []object {
+	a.t.Helper()
+	items, ok := a.object()["data"].([]any)
+	if !ok {
+		a.t.Fatalf("%s: data is no list: %s", a.what, a.raw)
+	}
+	out := make([]object, len(items))
+	for i, v := range items {
+		out[i] = toObject(a.t, v)
+	}
+	return out
+}
+
+// detail is one entry of the error's details.
+func (a *reply) detail(field string) string {
+	a.t.Helper()
+	d, _ := a.object()["details"].(map[string]any)
+	s, _ := d[field].(string)
+	return s
+}
+
+// wantDetail fails the test unless the answer is a 400 about the field.
+func (a *reply) wantDetail(field string) *reply {
+	a.t.Helper()
+	if a.status != 400 || a.detail(field) == "" {
+		a.t.Fatalf("%s: got %d, want 400 with details.%s: %s", a.what, a.status, field, a.raw)
+	}
+	return a
+}
+
+type object map[string]any
+
+func toObject(t testing.TB, v any) object {
+	t.Helper()
+	m, ok := v.(map[string]any)
+	if !ok {
+		t.Fatalf("%v is no object", v)
+	}
+	return m
+}
+
+// has fails the test unless the object has exactly these members.
+func (o object) has(t testing.TB, names ...string) object {
+	t.Helper()
+	got := slices.Sorted(maps.Keys(o))
+	slices.Sort(names)
+	if !slices.Equal(got, names) {
+		t.Errorf("members are %v, want %v", got, names)
+	}
+	return o
+}
+
+// is fails the test unless the members have these values; want is name, value…
+func (o object) is(t testing.TB, want ...any) object {
+	t.Helper()
+	for i := 0; i+1 < len(want); i += 2 {
+		name := want[i].(string)
+		got, expect := fmt.Sprint(o[name]), fmt.Sprint(want[i+1])
+		if _, ok := o[name]; !ok || got != expect {
+			t.Errorf("%s is %v, want %v", name, o[name], want[i+1])
+		}
+	}
+	return o
+}
+
+func (o object) id(t testing.TB) string {
+	t.Helper()
+	s, _ := o["id"].(string)
+	if s == "" {
+		t.Fatalf("no id in %v", o)
+	}
+	return s
+}
+
+// moment is a member that must be an ISO 8601 UTC timestamp.
+func (o object) moment(t testing.TB, name string) time.Time {
+	t.Helper()
+	s, _ := o[name].(string)
+	at, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil || !strings.HasSuffix(s, "Z") {
+		t.Errorf("%s is %v, not an ISO 8601 UTC timestamp", name, o[name])
+	}
+	return at
+}
+
+// Makers of what many tests need; each returns the id.
+
+func (r *rig) agent(key, name string) string {
+	r.t.Helper()
+	return r.ask(key, "POST", "/api/agents", fmt.Sprintf(`{"name":%q}`, name)).want(201).data().id(r.t)
+}
+
+func (r *rig) team(key, name string, scopes ...string) string {
+	r.t.Helper()
+	id := r.ask(key, "POST", "/api/teams", fmt.Sprintf(`{"name":%q}`, name)).want(201).data().id(r.t)
+	if len(scopes) > 0 {
+		r.scopes(key, id, scopes...).want(200)
+	}
+	return id
+}
+
+func (r *rig) scopes(key, team string, scopes ...string) *reply {
+	r.t.Helper()
+	b, _ := json.Marshal(map[string]any{"scopes": append([]string{}, scopes...)})
+	return r.ask(key, "PUT", "/api/teams/"+team+"/scopes", string(b))
+}
+
+// key makes a key; more is name, value pairs of the body. It returns the secret and the id.
+func (r *rig) key(by, scope string, more ...string) (secret, id string) {
+	r.t.Helper()
+	body := map[string]string{"name": "a " + scope + " key", "scope": scope}
+	for i := 0; i+1 < len(more); i += 2 {
+		body[more[i]] = more[i+1]
+	}
+	b, _ := json.Marshal(body)
+	d := r.ask(by, "POST", "/api/keys", string(b)).want(201).data()
+	return d["key"].(string), d.id(r.t)
+}
+
+// teamKey makes a team with the scopes and an api key that is limited to it.
+func (r *rig) teamKey(name string, scopes ...string) (secret, team string) {
+	r.t.Helper()
+	team = r.team(r.admin, name, scopes...)
+	secret, _ = r.key(r.admin, "api", "teamId", team)
+	return secret, team
+}
+
+// traces stores traces of tenant one directly.
+func (r *rig) traces(batch ...store.Trace) {
+	r.t.Helper()
+	if _, err := r.store.Tenant("one").Ingest(context.Background(), batch); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// webhook delivers a signed identity event.
+func (r *rig) webhook(typ string, at time.Time, user, email, org string) *reply {
+	r.t.Helper()
+	return r.deliver(fmt.Sprintf(`{"type":%q,"createdAt":%q,"data":{"userId":%q,"email":%q,"displayName":"Some One","orgId":%q}}`,
+		typ, at.UTC().Format(time.RFC3339Nano), user, email, org))
+}
+
+func (r *rig) deliver(body string) *reply {
+	r.t.Helper()
+	return r.ask("", "POST", "/api/auth/webhook", body, signatureHeader, sign(webhookSecret, r.clock.Now().Unix(), body))
+}

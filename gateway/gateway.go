@@ -116,11 +116,11 @@ func New(opts Options) (g *Gateway, err error) {
 	}
 	g.restartPending.Store(new([]string))
 	g.errands.start()
-	defer func() {
+	defer func(built *Gateway) { // a return of nil has cleared g by then
 		if err != nil {
-			_ = g.Close()
+			_ = built.Close()
 		}
-	}()
+	}(g)
 	if g.license, err = license.Open(cfg.License, opts.LicenseKey, g.now); err != nil {
 		return nil, fmt.Errorf("license: %w", err)
 	}

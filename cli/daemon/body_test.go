@@ -1,0 +1,124 @@
+package daemon
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+)
+
+// trickle delivers one byte each second, as the slowest of senders.
+type trickle struct{ left int }
+
+func (t *trickle) Read(p []byte) (int, error) {
+	if t.left == 0 {
+		return 0, io.EOF
+	}
+	time.Sleep(time.Second)
+	t.left--
+	p[0] = 'x'
+	return 1, nil
+}
+
+func (t *trickle) Close() error { return nil }
+
+func TestBodyDeadline(t *testing.T) {
+	tests := []struct {
+		name string
+		size int
+		want time.Duration // deadline after the first read, from the start
+	}{
+		{"small", 10, bodyGrace + 4*time.Second},
+		{"grows with what arrived", 6 * bodyRate, bodyGrace + 8*time.Second},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var deadlines []time.Time
+				start := time.Now()
+				b := &timedBody{
+					ReadCloser: io.NopCloser(iotest.DataErrReader(strings.NewReader(strings.Repeat("x", tt.size)))),
+					deadline:   func(d time.Time) error { deadlines = append(deadlines, d); return nil },
+				}
+				if n, err := io.Copy(io.Discard, struct{ io.Reader }{b}); err != nil || int(n) != tt.size {
+					t.Fatalf("read %d %v", n, err)
+				}
+				last := len(deadlines) - 1
+				if !deadlines[last].IsZero() {
+					t.Errorf("deadline %v stands after the end of the body, want it lifted", deadlines[last])
+				}
+				if got := deadlines[last-1].Sub(start); got != tt.want {
+					t.Errorf("last deadline %v after the start, want %v", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+func TestBodyTricklePassesItsDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var deadline time.Time
+		b := &timedBody{
+			ReadCloser: &trickle{left: 1000},
+			deadline:   func(d time.Time) error { deadline = d; return nil },
+		}
+		buf := make([]byte, 512)
+		for range 60 {
+			if _, err := b.Read(buf); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if now := time.Now(); !deadline.Before(now) {
+			t.Errorf("60 bytes in 60 seconds: the deadline %v is still ahead of %v", deadline, now)
+		}
+	})
+}
+
+// The deadline reaches the connection: a body that stops arriving ends in an
+// error in the handler, and an answer after a complete body is not cut.
+func TestBodyDeadlineReachesConnection(t *testing.T) {
+	got := make(chan error, 1)
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tb := r.Body.(*timedBody)
+		set := tb.deadline
+		tb.deadline = func(d time.Time) error {
+			if !d.IsZero() {
+				d = time.Now().Add(50 * time.Millisecond)
+			}
+			return set(d)
+		}
+		_, err := io.ReadAll(r.Body)
+		got <- err
+		time.Sleep(100 * time.Millisecond)
+		io.WriteString(w, "answered")
+	})
+	r := start(t, Options{}, h)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf")
+	if err := <-got; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("half a body: %v, want a passed deadline", err)
+	}
+	resp, err := http.Post(r.url, "text/plain", strings.NewReader("whole"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if err != nil || string(body) != "answered" || <-got != nil {
+		t.Errorf("whole body: answer %q %v", body, err)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	if err := r.stop(t); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,325 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Options say how a process lives. The zero value is usable: no signals, no
+// hooks, an immediate shutdown when the context ends.
+type Options struct {
+	// Logger hears about starts, reloads, shutdowns and failed connections;
+	// nil discards.
+	Logger *slog.Logger
+
+	// Signals delivers SIGHUP (reload) and SIGTERM or SIGINT (stop).
+	Signals <-chan os.Signal
+
+	// Reload is called on SIGHUP, one call at a time; a signal that arrives
+	// meanwhile leads to one more call. An error is logged and changes nothing.
+	Reload func(context.Context) error
+
+	// Drain is called once, at the first signal to stop, before anything
+	// else: readiness turns false here.
+	Drain func()
+
+	// Windows returns how long to go on accepting connections after Drain,
+	// and how long requests in flight may then take. It is asked when the
+	// shutdown begins, so that a reload can change it.
+	Windows func() (drain, grace time.Duration)
+
+	// CloseTimeout bounds background work and closers after the listeners are
+	// gone. Default 15 s.
+	CloseTimeout time.Duration
+
+	// NotifySocket is NOTIFY_SOCKET of systemd; empty tells nobody.
+	NotifySocket string
+
+	// Watchdog is the interval systemd wants to hear from the process in;
+	// 0 for none.
+	Watchdog time.Duration
+}
+
+// Daemon is a set of listeners, background work and closers with one life.
+// Build it, add to it, and call Run once; the adding methods are not for
+// concurrent use and not for use after Run.
+type Daemon struct {
+	opts    Options
+	log     *slog.Logger
+	notify  notifier
+	servers []*server
+	work    []work
+	closers []closer
+}
+
+type work struct {
+	name string
+	run  func(context.Context) error
+}
+
+type closer struct {
+	name  string
+	close func() error
+}
+
+// ErrForced is returned by Run when a second signal ended the drain.
+var ErrForced = errors.New("stopped by a second signal before requests had finished")
+
+// New returns a daemon with nothing to run yet.
+func New(opts Options) *Daemon {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.CloseTimeout <= 0 {
+		opts.CloseTimeout = 15 * time.Second
+	}
+	if opts.Windows == nil {
+		opts.Windows = func() (time.Duration, time.Duration) { return 0, 0 }
+	}
+	return &Daemon{opts: opts, log: opts.Logger, notify: notifier{opts.NotifySocket}}
+}
+
+// Go adds background work. Its context ends when the last request has; when it
+// returns an error earlier the whole daemon stops with that error.
+func (d *Daemon) Go(name string, run func(context.Context) error) {
+	d.work = append(d.work, work{name, run})
+}
+
+// OnClose adds a closer. Closers run in reverse order, after all requests and
+// background work have ended.
+func (d *Daemon) OnClose(name string, close func() error) {
+	d.closers = append(d.closers, closer{name, close})
+}
+
+// Close ends a daemon that was never run: listeners, then closers.
+func (d *Daemon) Close() error {
+	for _, s := range d.servers {
+		s.ln.Close()
+	}
+	return d.runClosers()
+}
+
+// Run serves until a signal, the end of ctx, or a failure; then it drains and
+// closes everything, and returns what went wrong, joined. A stop by one signal
+// or by ctx returns nil, also when the grace time cut requests.
+func (d *Daemon) Run(ctx context.Context) error {
+	workCtx, stopWork := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWork()
+
+	failures := make(chan error, len(d.servers)+len(d.work))
+	var serving, working sync.WaitGroup
+	for _, s := range d.servers {
+		d.log.Info("listening", "server", s.name, "addr", s.ln.Addr().String(), "tls", s.tls != nil)
+		serving.Go(func() {
+			if err := s.http.Serve(s.accept()); !errors.Is(err, http.ErrServerClosed) {
+				failures <- fmt.Errorf("serve %s: %w", s.name, err)
+			}
+		})
+	}
+	for _, w := range d.work {
+		working.Go(func() {
+			if err := w.run(workCtx); err != nil && !errors.Is(err, context.Canceled) {
+				failures <- fmt.Errorf("%s: %w", w.name, err)
+			}
+		})
+	}
+	d.tell("READY=1")
+
+	err := d.live(ctx, workCtx, failures)
+	d.tell("STOPPING=1")
+	if forced := d.drain(); forced != nil {
+		err = errors.Join(err, forced)
+	}
+	serving.Wait()
+	stopWork()
+	if !d.finish(&working) {
+		err = errors.Join(err, fmt.Errorf("background work did not end within %s", d.opts.CloseTimeout))
+	}
+	return errors.Join(err, d.runClosers())
+}
+
+// live is the time between start and stop. It returns nil when it was asked to
+// stop, and the failure when something broke.
+func (d *Daemon) live(ctx, workCtx context.Context, failures <-chan error) error {
+	var watchdog <-chan time.Time
+	if d.opts.Watchdog > 0 {
+		t := time.NewTicker(d.opts.Watchdog / 2)
+		defer t.Stop()
+		watchdog = t.C
+	}
+	reloaded := make(chan struct{})
+	reloading, again := false, false
+	start := func() {
+		reloading = true
+		go func() {
+			d.reload(workCtx)
+			reloaded <- struct{}{}
+		}()
+	}
+	// Whoever leaves this loop waits for a reload under way, so that nothing
+	// is closed beneath it.
+	defer func() {
+		if reloading {
+			<-reloaded
+		}
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			d.log.Info("stopping", "reason", context.Cause(ctx))
+			return nil
+		case err := <-failures:
+			d.log.Error("stopping", "error", err)
+			return err
+		case s := <-d.opts.Signals:
+			if s != syscall.SIGHUP {
+				d.log.Info("stopping", "signal", s.String())
+				return nil
+			}
+			if reloading {
+				again = true
+			} else {
+				start()
+			}
+		case <-reloaded:
+			reloading = false
+			if again {
+				again = false
+				start()
+			}
+		case <-watchdog:
+			d.tell("WATCHDOG=1")
+		}
+	}
+}
+
+func (d *Daemon) reload(ctx context.Context) {
+	if d.opts.Reload == nil {
+		d.log.Info("nothing to reload")
+		return
+	}
+	d.tell(reloading()...)
+	if err := d.opts.Reload(ctx); err != nil {
+		d.log.Error("reload refused, the previous configuration stays", "error", err)
+	}
+	d.tell("READY=1")
+}
+
+// drain ends the listeners: readiness first, then the window, then the grace
+// time for requests in flight.
+func (d *Daemon) drain() error {
+	if d.opts.Drain != nil {
+		d.opts.Drain()
+	}
+	window, grace := d.opts.Windows()
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	done := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() { d.watchSecondSignal(done, cancel) })
+	defer func() {
+		close(done)
+		watching.Wait()
+	}()
+
+	if window > 0 {
+		t := time.NewTimer(window)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		}
+	}
+	graceCtx, stop := context.WithTimeout(ctx, grace)
+	defer stop()
+	var shutting sync.WaitGroup
+	for _, s := range d.servers {
+		shutting.Go(func() { d.shutdown(graceCtx, s) })
+	}
+	shutting.Wait()
+	if errors.Is(context.Cause(ctx), ErrForced) {
+		return ErrForced
+	}
+	return nil
+}
+
+// shutdown ends one server, the hard way when its time is over.
+func (d *Daemon) shutdown(ctx context.Context, s *server) {
+	if err := s.http.Shutdown(ctx); err != nil {
+		d.log.Warn("requests still running were cut", "server", s.name)
+		if err := s.http.Close(); err != nil {
+			d.log.Warn("close connections", "server", s.name, "error", err)
+		}
+	}
+}
+
+func (d *Daemon) watchSecondSignal(done <-chan struct{}, cancel context.CancelCauseFunc) {
+	for {
+		select {
+		case <-done:
+			return
+		case s := <-d.opts.Signals:
+			if s != syscall.SIGHUP {
+				d.log.Warn("stopping at once", "signal", s.String())
+				cancel(ErrForced)
+				return
+			}
+		}
+	}
+}
+
+// finish waits for background work, at most CloseTimeout.
+func (d *Daemon) finish(working *sync.WaitGroup) bool {
+	ended := make(chan struct{})
+	go func() {
+		working.Wait()
+		close(ended)
+	}()
+	t := time.NewTimer(d.opts.CloseTimeout)
+	defer t.Stop()
+	select {
+	case <-ended:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+func (d *Daemon) runClosers() error {
+	var errs []error
+	for i := len(d.closers) - 1; i >= 0; i-- {
+		c := d.closers[i]
+		if err := c.close(); err != nil {
+			errs = append(errs, fmt.Errorf("close %s: %w", c.name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (d *Daemon) tell(state ...string) {
+	if err := d.notify.send(state...); err != nil {
+		d.log.Warn("service manager not reached", "error", err)
+	}
+}
+
+// explainListen turns the two errors that people meet into advice.
+func explainListen(addr string, err error) error {
+	var op *net.OpError
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("listen on %s: the address is in use; stop the program that holds it or choose another one", addr)
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("listen on %s: permission denied; ports below 1024 need CAP_NET_BIND_SERVICE", addr)
+	case errors.As(err, &op) && op.Err != nil:
+		return fmt.Errorf("listen on %s: %w", addr, op.Err)
+	}
+	return fmt.Errorf("listen on %s: %w", addr, err)
+}

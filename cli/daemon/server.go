@@ -1,0 +1,98 @@
+package daemon
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Limits of every HTTP server here. Answers have no time limit of their own:
+// event streams last as long as their readers.
+const (
+	readHeaderTimeout = 10 * time.Second
+	idleTimeout       = 2 * time.Minute
+	maxHeaderBytes    = 64 << 10
+	maxH2Streams      = 250
+	maxH2Frame        = 64 << 10
+)
+
+// server is one listener with the HTTP server behind it.
+type server struct {
+	name string
+	ln   net.Listener
+	tls  *tls.Config
+	http *http.Server
+}
+
+// Listen binds an address and serves h on it once Run is called; clients that
+// connect before wait. With a TLS configuration it serves HTTPS (HTTP/1.1 and
+// HTTP/2), without one plain HTTP/1.1. It returns the bound address, which
+// tells the port when addr asks for port 0.
+func (d *Daemon) Listen(name, addr string, h http.Handler, conf *tls.Config) (net.Addr, error) {
+	var lc net.ListenConfig
+	ln, err := lc.Listen(context.Background(), "tcp", addr)
+	if err != nil {
+		return nil, explainListen(addr, err)
+	}
+	d.Serve(name, ln, h, conf)
+	return ln.Addr(), nil
+}
+
+// Serve is Listen for a listener that is already bound. The daemon closes it.
+func (d *Daemon) Serve(name string, ln net.Listener, h http.Handler, conf *tls.Config) {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(conf != nil)
+	d.servers = append(d.servers, &server{
+		name: name,
+		ln:   ln,
+		tls:  conf,
+		http: &http.Server{
+			Handler:           limitBodyTime(h),
+			ReadHeaderTimeout: readHeaderTimeout,
+			IdleTimeout:       idleTimeout,
+			MaxHeaderBytes:    maxHeaderBytes,
+			Protocols:         protocols,
+			HTTP2: &http.HTTP2Config{
+				MaxConcurrentStreams: maxH2Streams,
+				MaxReadFrameSize:     maxH2Frame,
+				SendPingTimeout:      30 * time.Second,
+				WriteByteTimeout:     time.Minute,
+			},
+			ErrorLog: slog.NewLogLogger(d.log.With("server", name).Handler(), slog.LevelDebug),
+		},
+	})
+}
+
+// accept returns the listener to serve, with TLS where asked for.
+func (s *server) accept() net.Listener {
+	if s.tls == nil {
+		return s.ln
+	}
+	conf := s.tls.Clone()
+	if len(conf.NextProtos) == 0 {
+		conf.NextProtos = []string{"h2", "http/1.1"}
+	}
+	return tls.NewListener(s.ln, conf)
+}
+
+// BaseURL returns the URL of a bound address; an address that means every
+// interface is named by loopback.
+func BaseURL(addr net.Addr, withTLS bool) string {
+	host, port, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return ""
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	scheme := "http"
+	if withTLS {
+		scheme = "https"
+	}
+	return fmt.Sprintf("%s://%s", scheme, net.JoinHostPort(host, port))
+}

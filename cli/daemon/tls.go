@@ -1,0 +1,44 @@
+package daemon
+
+import (
+	"crypto/tls"
+	"fmt"
+	"sync/atomic"
+)
+
+// Certificate is a server certificate that can be read again while it is in
+// use. Its methods are safe for concurrent use.
+type Certificate struct {
+	certFile, keyFile string
+	current           atomic.Pointer[tls.Certificate]
+}
+
+// LoadCertificate reads a PEM certificate chain and its key.
+func LoadCertificate(certFile, keyFile string) (*Certificate, error) {
+	c := &Certificate{certFile: certFile, keyFile: keyFile}
+	if err := c.Reload(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Reload reads the files again. When that fails the certificate in use stays.
+func (c *Certificate) Reload() error {
+	cert, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	if err != nil {
+		return fmt.Errorf("load certificate %s with key %s: %w", c.certFile, c.keyFile, err)
+	}
+	c.current.Store(&cert)
+	return nil
+}
+
+// TLSConfig returns a server configuration that hands out the certificate as
+// it is at each handshake.
+func (c *Certificate) TLSConfig() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return c.current.Load(), nil
+		},
+	}
+}

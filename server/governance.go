@@ -51,13 +51,12 @@ func (s *Server) governance(c *call) error {
 			Exceeded: spent >= b.Limit, ResetAt: to,
 		})
 	}
-	return c.tagged(bundle)
+	return c.taggedBody(http.StatusOK, encode(bundle))
 }
 
-// tagged answers with v and an ETag of its content, or 304 to a client that
-// has it.
-func (c *call) tagged(v any) error {
-	body := encode(v)
+// taggedBody answers with body and an ETag of it, or 304 to a client that has
+// it.
+func (c *call) taggedBody(status int, body []byte) error {
 	digest := sha256.Sum256(body)
 	tag := `"` + hex.EncodeToString(digest[:16]) + `"`
 	h := c.w.Header()
@@ -67,7 +66,7 @@ func (c *call) tagged(v any) error {
 		c.w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	c.status, c.body = http.StatusOK, body
+	c.status, c.body = status, body
 	return nil
 }
 

@@ -133,7 +133,11 @@ func (r *rig) ask(key, method, path, body string, header ...string) *reply {
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Add(header[i], header[i+1])
 	}
-	return r.send(req)
+	a := r.send(req)
+	if a.status < 300 {
+		checkRequest(r.t, method, req.URL.Path, body)
+	}
+	return a
 }
 
 func (r *rig) send(req *http.Request) *reply {
@@ -142,6 +146,7 @@ func (r *rig) send(req *http.Request) *reply {
 	r.srv.ServeHTTP(w, req)
 	a := &reply{t: r.t, what: req.Method + " " + req.URL.String(), status: w.Code, header: w.Header(), raw: w.Body.Bytes()}
 	a.conventions(underAPI(req.URL.Path))
+	checkAnswer(r.t, req.Method, req.URL.Path, a.status, a.header, a.raw)
 	return a
 }
 

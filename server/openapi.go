@@ -1,0 +1,16 @@
+package server
+
+import (
+	_ "embed"
+	"net/http"
+)
+
+// document is the OpenAPI 3.1 document, made of openapi.yaml.
+//
+//go:embed openapi.json
+var document []byte
+
+// openAPI serves GET /api/openapi.json.
+func (s *Server) openAPI(c *call) error {
+	return c.taggedBody(http.StatusOK, document)
+}

@@ -1,10 +1,6 @@
 package policy
 
-import (
-	"strings"
-
-	"svc/gateway/mcp"
-)
+import "svc/gateway/mcp"
 
 // index finds the rules that may match messages of one direction without
 // walking all of them. Each rule stands in one list, by the condition that
@@ -14,59 +10,58 @@ import (
 // over all lists that a message leads to, so the order of the rules decides as
 // if they had been walked.
 type index struct {
-	any      []int32
-	methods  map[string][]int32
-	names    map[string][]int32
-	prefixes *node // tool_prefix, and patterns by what they start with
-	suffixes *node // patterns by what they end with, where they start with a wildcard
-	patterns []int32
-	subjects map[string][]int32
-	groups   map[string][]int32
-	scopes   map[string][]int32
+	any      []entry
+	methods  map[string][]entry
+	names    map[string][]entry
+	prefixes affixes // tool_prefix, and patterns by what they start with
+	suffixes affixes // patterns by what they end with, where they start with a wildcard
+	patterns []entry
+	subjects map[string][]entry
+	groups   map[string][]entry
+	scopes   map[string][]entry
 }
 
 // build enters the rules that may match in a direction.
 func (x *index) build(rules []*Rule, d Direction) {
 	*x = index{
-		methods: map[string][]int32{}, names: map[string][]int32{},
-		subjects: map[string][]int32{}, groups: map[string][]int32{}, scopes: map[string][]int32{},
-		prefixes: &node{}, suffixes: &node{},
+		methods: map[string][]entry{}, names: map[string][]entry{},
+		subjects: map[string][]entry{}, groups: map[string][]entry{}, scopes: map[string][]entry{},
+		prefixes: affixes{rules: map[string][]entry{}},
+		suffixes: affixes{rules: map[string][]entry{}, backwards: true},
 	}
 	for _, r := range rules {
 		if r.direction != Any && r.direction != d {
 			continue
 		}
 		if r.tool.kind == toolAny {
-			x.enterAny(rules, r)
+			x.enterAny(r)
 		} else if d == ClientToServer && (r.method == "" || r.method == mcp.MethodToolsCall) {
-			x.enterTool(rules, r)
+			x.enterTool(r)
 		}
 	}
 }
 
 // enterTool enters a rule with a tool matcher.
-func (x *index) enterTool(rules []*Rule, r *Rule) {
+func (x *index) enterTool(r *Rule) {
 	switch t := &r.tool; {
 	case t.kind == toolNames:
 		for _, name := range t.names {
-			x.names[name] = enter(x.names[name], rules, r)
+			x.names[name] = enter(x.names[name], r)
 		}
 	case t.kind == toolPrefix || t.prefix != "":
-		n := x.prefixes.at(t.prefix, false)
-		n.rules = enter(n.rules, rules, r)
+		x.prefixes.enter(t.prefix, r)
 	case t.suffix != "":
-		n := x.suffixes.at(t.suffix, true)
-		n.rules = enter(n.rules, rules, r)
+		x.suffixes.enter(t.suffix, r)
 	default:
-		x.patterns = enter(x.patterns, rules, r)
+		x.patterns = enter(x.patterns, r)
 	}
 }
 
 // enterAny enters a rule without a tool matcher.
-func (x *index) enterAny(rules []*Rule, r *Rule) {
-	byKey := func(m map[string][]int32, keys []string) {
+func (x *index) enterAny(r *Rule) {
+	byKey := func(m map[string][]entry, keys []string) {
 		for _, k := range keys {
-			m[k] = enter(m[k], rules, r)
+			m[k] = enter(m[k], r)
 		}
 	}
 	switch c := r.claims; {
@@ -79,26 +74,30 @@ func (x *index) enterAny(rules []*Rule, r *Rule) {
 	case c != nil:
 		byKey(x.scopes, c.scopesIn.list)
 	case r.method != "":
-		x.methods[r.method] = enter(x.methods[r.method], rules, r)
+		x.methods[r.method] = enter(x.methods[r.method], r)
 	default:
-		x.any = enter(x.any, rules, r)
+		x.any = enter(x.any, r)
 	}
 }
 
+// entry is the number of a rule in a list. Its lowest bit says that the rule
+// matches whatever comes to the list, so that the rule itself is not looked at.
+type entry uint32
+
+func (e entry) rule() int32         { return int32(e >> 1) }
+func (e entry) unconditional() bool { return e&1 != 0 }
+
 // enter appends a rule to a list, unless a rule before it in the list matches
 // everything that it could.
-func enter(list []int32, rules []*Rule, r *Rule) []int32 {
-	if n := len(list); n > 0 {
-		last := rules[list[n-1]]
-		if last == r {
-			return list
-		}
-		if last.claims == nil && !last.inputRequired && last.tool.glob == nil && last.tool.regex == nil &&
-			(last.method == "" || last.tool.kind != toolAny || last.method == r.method) {
-			return list
-		}
+func enter(list []entry, r *Rule) []entry {
+	e := entry(r.Index) << 1
+	if n := len(list); n > 0 && (list[n-1].unconditional() || list[n-1].rule() == int32(r.Index)) {
+		return list
 	}
-	return append(list, int32(r.Index))
+	if r.claims == nil && !r.inputRequired && r.tool.glob == nil && r.tool.regex == nil {
+		e |= 1
+	}
+	return append(list, e)
 }
 
 // find returns the first rule that matches, or nil.
@@ -119,8 +118,8 @@ func (s *Set) find(q *Request) *Rule {
 		if len(x.names) > 0 {
 			best = s.first(x.names[q.Tool], q, best)
 		}
-		best = s.findPrefix(x.prefixes, q, best)
-		best = s.findSuffix(x.suffixes, q, best)
+		best = s.findAffix(&x.prefixes, q, best)
+		best = s.findAffix(&x.suffixes, q, best)
 		best = s.first(x.patterns, q, best)
 	}
 	if int(best) == len(s.rules) {
@@ -149,118 +148,24 @@ func (s *Set) findClaims(x *index, q *Request, c *Claims, best int32) int32 {
 
 // first returns the first rule of a list that matches and comes before best,
 // else best. What the list stands under is not checked again.
-func (s *Set) first(list []int32, q *Request, best int32) int32 {
-	for _, i := range list {
+func (s *Set) first(list []entry, q *Request, best int32) int32 {
+	for _, e := range list {
+		i := e.rule()
 		if i >= best {
 			break
 		}
-		r := s.rules[i]
-		if (r.method == "" || r.method == q.Method) &&
-			(!r.inputRequired || q.ResultType == mcp.ResultInputRequired) &&
-			r.tool.matches(q.Tool) &&
-			(r.claims == nil || r.claims.match(q.Claims)) {
+		if e.unconditional() || s.rules[i].meets(q) {
 			return i
 		}
 	}
 	return best
 }
 
-// node is a node of a radix tree over the starts, or the ends, of names.
-type node struct {
-	label string // what leads here from the parent
-	heads string // the byte by which each child is chosen
-	kids  []*node
-	rules []int32
-}
-
-// at returns the node of a key, which it makes when there is none. Backwards,
-// labels are read from their end.
-func (n *node) at(key string, backwards bool) *node {
-	for key != "" {
-		i := strings.IndexByte(n.heads, head(key, backwards))
-		if i < 0 {
-			kid := &node{label: key}
-			n.heads += string([]byte{head(key, backwards)})
-			n.kids = append(n.kids, kid)
-			return kid
-		}
-		kid := n.kids[i]
-		common := shared(kid.label, key, backwards)
-		if common < len(kid.label) {
-			upper, lower := cut(kid.label, common, backwards)
-			mid := &node{label: upper, heads: string([]byte{head(lower, backwards)}), kids: []*node{kid}}
-			kid.label = lower
-			n.kids[i], kid = mid, mid
-		}
-		_, key = cut(key, common, backwards)
-		n = kid
-	}
-	return n
-}
-
-// head returns the byte of a key that is read first.
-func head(key string, backwards bool) byte {
-	if backwards {
-		return key[len(key)-1]
-	}
-	return key[0]
-}
-
-// shared returns how many bytes two keys have in common, from where they are
-// read.
-func shared(a, b string, backwards bool) int {
-	n := 0
-	for n < len(a) && n < len(b) {
-		if backwards && a[len(a)-1-n] != b[len(b)-1-n] || !backwards && a[n] != b[n] {
-			break
-		}
-		n++
-	}
-	return n
-}
-
-// cut parts a key after the n bytes that are read first.
-func cut(key string, n int, backwards bool) (read, rest string) {
-	if backwards {
-		return key[len(key)-n:], key[:len(key)-n]
-	}
-	return key[:n], key[n:]
-}
-
-// findPrefix looks through the rules under all starts of the tool's name.
-func (s *Set) findPrefix(n *node, q *Request, best int32) int32 {
-	for rest := q.Tool; ; {
-		best = s.first(n.rules, q, best)
-		if rest == "" {
-			return best
-		}
-		i := strings.IndexByte(n.heads, rest[0])
-		if i < 0 {
-			return best
-		}
-		n = n.kids[i]
-		if !strings.HasPrefix(rest, n.label) {
-			return best
-		}
-		rest = rest[len(n.label):]
-	}
-}
-
-// findSuffix looks through the rules under all ends of the tool's name.
-func (s *Set) findSuffix(n *node, q *Request, best int32) int32 {
-	for rest := q.Tool; ; {
-		best = s.first(n.rules, q, best)
-		if rest == "" {
-			return best
-		}
-		i := strings.IndexByte(n.heads, rest[len(rest)-1])
-		if i < 0 {
-			return best
-		}
-		n = n.kids[i]
-		if !strings.HasSuffix(rest, n.label) {
-			return best
-		}
-		rest = rest[:len(rest)-len(n.label)]
-	}
+// meets checks what a list does not: the method of rules that stand under a
+// claim, the result type, patterns and claims.
+func (r *Rule) meets(q *Request) bool {
+	return (r.method == "" || r.method == q.Method) &&
+		(!r.inputRequired || q.ResultType == mcp.ResultInputRequired) &&
+		r.tool.matches(q.Tool) &&
+		(r.claims == nil || r.claims.match(q.Claims))
 }

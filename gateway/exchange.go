@@ -41,8 +41,8 @@ type exchange struct {
 	hasHandle bool
 
 	up        *target
-	upSession string    // the session id there
-	sentUp    time.Time // when the upstream was asked
+	upSession session.Opened // there
+	sentUp    time.Time      // when the upstream was asked
 	judging   time.Duration
 	stripped  int
 	sent      int // bytes of a stream

@@ -25,23 +25,24 @@ type target struct {
 // forward sends the message that was judged, byte for byte, and relays what
 // comes back.
 func (ex *exchange) forward() *refusal {
-	sid, refused := ex.upstreamSession()
-	if refused != nil {
+	if refused := ex.upstreamSession(); refused != nil {
 		return refused
 	}
 	if ex.g.audit.Ready() != nil {
 		return &refuseAudit // what cannot be recorded is not done
 	}
+	defer ex.under()()
+	ex.fanOut()
 	ex.sentUp = ex.g.now()
-	resp, err := ex.post(sid)
-	if err == nil && resp.Status == http.StatusNotFound && ex.pairLost(sid) {
+	resp, err := ex.post()
+	if err == nil && resp.Status == http.StatusNotFound && ex.pairLost() {
 		// The upstream forgot a session that the gateway had opened there for
 		// the client: open it once more. Nothing was executed.
 		resp.Body.Close()
-		if sid, refused = ex.upstreamSession(); refused != nil {
+		if refused := ex.upstreamSession(); refused != nil {
 			return refused
 		}
-		resp, err = ex.post(sid)
+		resp, err = ex.post()
 	}
 	if err != nil {
 		return ex.refuseUpstream(err)
@@ -50,11 +51,11 @@ func (ex *exchange) forward() *refusal {
 	return ex.relay(resp)
 }
 
-// post sends the message to the upstream under the given session id.
-func (ex *exchange) post(sid string) (*upstream.Response, error) {
+// post sends the message to the upstream.
+func (ex *exchange) post() (*upstream.Response, error) {
 	req := upstream.Request{
 		Method: http.MethodPost,
-		Header: ex.upstreamHeader(sid),
+		Header: ex.upstreamHeader(ex.upSession),
 		Body:   ex.msg.Body,
 	}
 	if ex.msg.Method == mcp.MethodListen {

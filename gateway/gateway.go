@@ -87,7 +87,9 @@ type Gateway struct {
 	draining       atomic.Bool
 	reloading      sync.Mutex
 
-	errands errands
+	errands   errands
+	calls     sync.Map // callKey to *target: requests under way
+	standings standings
 }
 
 var _ http.Handler = (*Gateway)(nil)

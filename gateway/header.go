@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"svc/gateway/mcp"
+	"svc/gateway/session"
 	"svc/gateway/upstream"
 )
 
@@ -27,9 +28,11 @@ const (
 	maxParamHeader = 64                     // Mcp-Param headers that are passed on
 )
 
-// upstreamHeader builds the request's header for the upstream. sid is the
-// session id there; empty sends none.
-func (ex *exchange) upstreamHeader(sid string) upstream.Header {
+// upstreamHeader builds the request's header for an upstream and the session
+// there. The version is the one that was resolved, or agreed on when the
+// gateway opened the session: the upstream cannot read the request as another
+// revision than the gateway did.
+func (ex *exchange) upstreamHeader(s session.Opened) upstream.Header {
 	from := ex.r.Header
 	h := make(upstream.Header, 0, 12)
 	for _, name := range requestHeaders {
@@ -37,12 +40,10 @@ func (ex *exchange) upstreamHeader(sid string) upstream.Header {
 			h.Add(name, v)
 		}
 	}
-	if v := ex.forwardedVersion(); v != "" {
-		h.Add(headerVersion, v)
+	if s.Version == "" {
+		s.Version = ex.dialect.Version
 	}
-	if sid != "" {
-		h.Add(mcp.HeaderSession, sid)
-	}
+	h = append(h, sessionHeader(s)...)
 	params := 0
 	for name, values := range from {
 		if strings.HasPrefix(name, mcp.HeaderParamPrefix) && params < maxParamHeader {
@@ -60,14 +61,6 @@ func (ex *exchange) upstreamHeader(sid string) upstream.Header {
 		}
 	}
 	return h
-}
-
-// forwardedVersion is the MCP-Protocol-Version that the upstream sees. Under
-// the 2026-07-28 dialect header and body were found to agree; under the legacy
-// one the header is set to the version that was resolved, so that the upstream
-// cannot read the request as another revision than the gateway did.
-func (ex *exchange) forwardedVersion() string {
-	return ex.dialect.Version
 }
 
 // copyHeader takes over what may pass from the upstream's answer.

@@ -244,6 +244,11 @@ func (ex *exchange) negotiate() *refusal {
 // their name and by nothing else, answers to server requests back to where
 // they were asked, everything else to default_upstream.
 func (ex *exchange) route() *refusal {
+	follows, refused := ex.follow()
+	if follows != nil || refused != nil {
+		ex.up = follows
+		return refused
+	}
 	name := ex.g.defaultUpstream
 	if ex.msg.Method == mcp.MethodToolsCall {
 		routed, ok := ex.g.router.Match(ex.msg.Name)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"svc/gateway/mcp"
@@ -74,30 +75,32 @@ func (ex *exchange) clientSession(sid string) string {
 	return text
 }
 
-// upstreamSession returns the session id to present to the upstream that the
-// request is routed to: the one in the handle for the default upstream, a pair
-// that is opened when it is first needed for any other.
-func (ex *exchange) upstreamSession() (string, *refusal) {
-	if !ex.hasHandle {
-		return "", nil
-	}
-	if ex.up.name == ex.g.defaultUpstream {
-		return ex.handle.Upstream, nil
+// upstreamSession finds the session at the upstream that the request is routed
+// to: the one in the handle for the default upstream, a pair that is opened when
+// it is first needed for any other.
+func (ex *exchange) upstreamSession() *refusal {
+	switch {
+	case !ex.hasHandle:
+		return nil
+	case ex.up.name == ex.g.defaultUpstream:
+		ex.upSession = session.Opened{ID: ex.handle.Upstream}
+		return nil
 	}
 	opened, err := ex.g.pairs.Session(ex.ctx, ex.handle.ID, ex.up.name, ex.openPair)
 	if err != nil {
-		return "", ex.refuseUpstream(err)
+		return ex.refuseUpstream(err)
 	}
-	return opened.ID, nil
+	ex.upSession = opened
+	return nil
 }
 
 // pairLost drops the pair of this request after its upstream answered 404 to
 // it, and reports whether it is worth opening again.
-func (ex *exchange) pairLost(sid string) bool {
-	if !ex.hasHandle || sid == "" || ex.up.name == ex.g.defaultUpstream {
+func (ex *exchange) pairLost() bool {
+	if !ex.hasHandle || ex.upSession.ID == "" || ex.up.name == ex.g.defaultUpstream {
 		return false
 	}
-	ex.g.pairs.Forget(ex.handle.ID, ex.up.name, session.Opened{ID: sid})
+	ex.g.pairs.Forget(ex.handle.ID, ex.up.name, ex.upSession)
 	return true
 }
 
@@ -115,42 +118,33 @@ func (ex *exchange) openPair(ctx context.Context) (session.Opened, error) {
 		params = fmt.Appendf(nil, `{"protocolVersion":%q,"capabilities":{},"clientInfo":{"name":"svc","version":%q}}`, version, ex.g.version)
 	}
 	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":"svc-initialize","method":"initialize","params":%s}`, params)
-	header := upstream.Header{
-		{Name: "Content-Type", Value: "application/json"},
-		{Name: "Accept", Value: "application/json, text/event-stream"},
-	}
-	resp, err := ex.up.client.Do(ctx, &upstream.Request{Method: http.MethodPost, Header: header, Body: body})
+	resp, err := ex.up.client.Do(ctx, &upstream.Request{Method: http.MethodPost, Header: postHeader(session.Opened{}), Body: body})
 	if err != nil {
 		return session.Opened{}, err
 	}
-	version, err := ex.readInitialize(resp)
+	opened, err := ex.readInitialize(resp)
 	if err != nil {
 		return session.Opened{}, fmt.Errorf("open a session at upstream %q: %w", ex.up.name, err)
 	}
-	opened := session.Opened{ID: resp.Header.Get(mcp.HeaderSession)}
-	if opened.ID != "" {
-		header.Add(mcp.HeaderSession, opened.ID)
-	}
-	header.Add(mcp.HeaderProtocolVersion, version)
 	done, err := ex.up.client.Do(ctx, &upstream.Request{
-		Method: http.MethodPost, Header: header,
+		Method: http.MethodPost, Header: postHeader(opened),
 		Body: []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`),
 	})
 	if err != nil {
 		return session.Opened{}, err
 	}
 	done.Body.Close()
+	ex.g.standings.join(ex.handle.ID, ex.up, opened)
 	return opened, nil
 }
 
 var errInitialize = errors.New("upstream refused initialize")
 
-// readInitialize reads the answer to an initialize, JSON or event stream, and
-// returns the revision that was agreed on.
-func (ex *exchange) readInitialize(resp *upstream.Response) (version string, err error) {
+// readInitialize reads the answer to an initialize, JSON or event stream.
+func (ex *exchange) readInitialize(resp *upstream.Response) (opened session.Opened, err error) {
 	defer resp.Body.Close()
 	if resp.Status != http.StatusOK {
-		return "", fmt.Errorf("%w: status %d", errInitialize, resp.Status)
+		return opened, fmt.Errorf("%w: status %d", errInitialize, resp.Status)
 	}
 	var body []byte
 	if mediaType(resp.Header.Get("Content-Type")) == "text/event-stream" {
@@ -158,19 +152,19 @@ func (ex *exchange) readInitialize(resp *upstream.Response) (version string, err
 		for len(bytes.TrimSpace(body)) == 0 {
 			ev, err := events.Next()
 			if err != nil {
-				return "", fmt.Errorf("%w: %w", errInitialize, err)
+				return opened, fmt.Errorf("%w: %w", errInitialize, err)
 			}
 			body = bytes.Clone(ev.Data)
 		}
 	} else if body, err = readAll(nil, resp.Body, ex.up.maxBody); err != nil {
-		return "", fmt.Errorf("%w: %w", errInitialize, err)
+		return opened, fmt.Errorf("%w: %w", errInitialize, err)
 	}
 	var m mcp.Message
 	if err := mcp.Scan(body, &m); err != nil {
-		return "", fmt.Errorf("%w: %w", errInitialize, err)
+		return opened, fmt.Errorf("%w: %w", errInitialize, err)
 	}
 	if m.Kind != mcp.Response || m.IsError || m.InitializeVersion == "" {
-		return "", errInitialize
+		return opened, errInitialize
 	}
-	return m.InitializeVersion, nil
+	return session.Opened{ID: resp.Header.Get(mcp.HeaderSession), Version: strings.Clone(m.InitializeVersion)}, nil
 }

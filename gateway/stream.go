@@ -10,6 +10,7 @@ import (
 
 	"svc/gateway/audit"
 	"svc/gateway/mcp"
+	"svc/gateway/session"
 	"svc/gateway/upstream"
 )
 
@@ -26,33 +27,46 @@ var (
 	errRevoked = errors.New("the caller's key is no longer good")
 )
 
-// stream copies the events of an upstream to the client. Each frame is judged
-// by the snapshot of its moment; what may pass goes on byte for byte in framing
-// of our own, and is flushed before the stream waits for more.
+// stream is the client's side of an event stream: where the frames of one or
+// more sources go. Each frame is judged by the snapshot of its moment; what may
+// pass goes on byte for byte in framing of our own, and is flushed before its
+// source waits for more.
 //
-// A watchdog shares the connection with the copying loop: it keeps a silent
-// stream alive with comments, and cuts one that is idle for too long or whose
-// caller is no longer let in. mu keeps the two apart.
+// A watchdog shares the connection with the sources: it keeps a silent stream
+// alive with comments, and cuts one that is idle for too long or whose caller
+// is no longer let in. mu keeps them apart.
 type stream struct {
-	ex     *exchange
-	body   io.ReadCloser
-	cancel context.CancelCauseFunc
-	flush  *http.ResponseController
-	listen bool
-	idle   time.Duration // longest silence between frames; 0 for ever
-
-	frames int
-	out    []byte
-	// resumable is set once an event carried an id: a client whose stream ends
-	// early comes back for the rest, so its end is no error.
-	resumable bool
+	ex      *exchange
+	cancel  context.CancelCauseFunc
+	control *http.ResponseController
+	listen  bool
+	limit   int           // frames
+	idle    time.Duration // longest silence between frames; 0 for ever
 
 	mu        sync.Mutex // guards what follows, and the client's connection
 	unflushed bool
+	frames    int
 	lastWrite time.Time
 	lastFrame time.Time
 	ended     bool
 	timer     *time.Timer
+}
+
+// source is one upstream's side of a stream.
+type source struct {
+	*stream
+	up      *target
+	session session.Opened // at that upstream
+	body    io.ReadCloser
+	// tag says that ids are rewritten to name their upstream; 0 leaves them.
+	tag idTag
+
+	out []byte
+	msg mcp.Message
+	// resumable is set once an event carried an id: a client whose stream ends
+	// early comes back for the rest, so its end is no error. lastID is that id.
+	resumable bool
+	lastID    []byte
 }
 
 // relayStream passes an event stream on. From the first byte to the client on,
@@ -68,52 +82,51 @@ func (ex *exchange) relayStream(resp *upstream.Response) *refusal {
 
 	ctx, cancel := context.WithCancelCause(ex.ctx)
 	defer cancel(nil)
-	s := &stream{
-		ex: ex, body: resp.Body, cancel: cancel,
-		flush:  http.NewResponseController(ex.w),
-		listen: ex.msg.Method == mcp.MethodListen,
-		out:    ex.frameOut[:0],
-	}
-	if s.listen {
-		s.idle = ex.live.cfg.Subscriptions.IdleTimeout
-	}
+	s := ex.newStream(cancel)
+	src := &source{stream: s, up: ex.up, session: ex.upSession, body: resp.Body, tag: ex.tagFor(tagPost), out: ex.frameOut[:0]}
 	// Closing the body ends a read that waits, whoever gives up.
 	stop := context.AfterFunc(ctx, func() { resp.Body.Close() })
 	defer stop()
 
 	ex.copyHeader(resp.Header)
-	h := ex.w.Header()
-	h["Content-Type"] = []string{"text/event-stream"}
-	h["Cache-Control"] = []string{"no-cache, no-transform"}
-	h["X-Accel-Buffering"] = []string{"no"}
-	ex.w.WriteHeader(http.StatusOK)
 	s.start()
 	defer s.stop()
-
-	err := s.copy(ctx)
-	ex.frameOut = s.out
-	s.finish(ctx, err)
+	err := src.copy()
+	ex.frameOut = src.out
+	s.finish(ctx, err, src.resumable)
 	return nil
 }
 
-// Read hands the upstream's bytes to the event reader. What was written before
-// is flushed first: nothing waits while the stream waits.
-func (s *stream) Read(p []byte) (int, error) {
-	s.mu.Lock()
-	if s.unflushed {
-		s.flushLocked()
+func (ex *exchange) newStream(cancel context.CancelCauseFunc) *stream {
+	s := &stream{
+		ex: ex, cancel: cancel,
+		control: http.NewResponseController(ex.w),
+		listen:  ex.msg.Method == mcp.MethodListen,
+		limit:   maxFrames,
 	}
-	s.mu.Unlock()
-	return s.body.Read(p)
+	switch {
+	case s.listen:
+		s.limit, s.idle = ex.live.cfg.Subscriptions.MaxFrames, ex.live.cfg.Subscriptions.IdleTimeout
+	case ex.r.Method == http.MethodGet:
+		s.limit = ex.live.cfg.Subscriptions.MaxFrames // it lasts as long as a session
+	}
+	return s
 }
 
-func (s *stream) copy(ctx context.Context) error {
-	events := mcp.NewEventReader(s, mcp.MaxBody)
-	limit := maxFrames
-	if s.listen {
-		limit = s.ex.live.cfg.Subscriptions.MaxFrames
+// Read hands the upstream's bytes to the event reader. What was written before
+// is flushed first: nothing waits while its source waits.
+func (src *source) Read(p []byte) (int, error) {
+	src.mu.Lock()
+	if src.unflushed {
+		src.flush()
 	}
-	var m mcp.Message
+	src.mu.Unlock()
+	return src.body.Read(p)
+}
+
+// copy judges and passes on what the source sends, until it ends.
+func (src *source) copy() error {
+	events := mcp.NewEventReader(src, mcp.MaxEvent)
 	for {
 		ev, err := events.Next()
 		if err != nil {
@@ -123,23 +136,22 @@ func (s *stream) copy(ctx context.Context) error {
 			continue // not a frame: the gateway keeps the stream alive itself
 		}
 		if ev.HasID && len(ev.ID) > 0 {
-			s.resumable = true
+			src.resumable = true
+			src.lastID = append(src.lastID[:0], ev.ID...)
+			ev.ID = src.tagEvent(ev.ID)
 		}
 		if len(ev.Data) == 0 {
 			// It carries an id or a retry time, which the client resumes by.
-			s.out = mcp.AppendEvent(s.out[:0], ev)
-			if err := s.send(s.out, false); err != nil {
+			src.out = mcp.AppendEvent(src.out[:0], ev)
+			if err := src.send(src.out, false); err != nil {
 				return err
 			}
 			continue
 		}
-		if s.frames++; s.frames > limit {
-			return errTruncated
-		}
-		if err := s.permitted(); err != nil {
+		if err := src.permitted(); err != nil {
 			return err
 		}
-		if err := s.frame(&ev, &m); err != nil {
+		if err := src.frame(&ev); err != nil {
 			return err
 		}
 	}
@@ -149,33 +161,44 @@ func (s *stream) copy(ctx context.Context) error {
 var errTruncated = errors.New("too many frames")
 
 // frame judges one frame and passes it on, or what stands in its place.
-func (s *stream) frame(ev *mcp.Event, m *mcp.Message) error {
-	ex := s.ex
-	ex.rec.Frames++
+func (src *source) frame(ev *mcp.Event) error {
+	ex, m := src.ex, &src.msg
+	if !src.count() {
+		return errTruncated
+	}
 	if err := mcp.Scan(ev.Data, m); err != nil {
 		return errInvalidFrame
 	}
 	live := ex.g.live.Load()
 	j := ex.judge(live, m)
-	ex.noteFrame(s, live, &j, m)
+	src.note(live, &j)
 	if j.refused != nil {
-		return s.refuse(ev, m, &j)
+		return src.refuse(ev, &j)
 	}
 	final := m.Kind == mcp.Response && ex.r.Method == http.MethodPost
 	if final {
 		ex.note(&j, m)
 	}
 	out := *ev
-	out.Data = ex.offered(m)
-	s.out = mcp.AppendEvent(s.out[:0], out)
+	out.Data = src.tagMessage(m, ex.offered(m))
+	src.out = mcp.AppendEvent(src.out[:0], out)
 	if final {
 		// The line of the request stands in the file before the client can have
 		// read the answer to the end.
-		if err := ex.account(http.StatusOK, ex.sent+len(s.out)); err != nil {
+		if err := ex.account(http.StatusOK, ex.sent+len(src.out)); err != nil {
 			return errAudit
 		}
 	}
-	return s.send(s.out, true)
+	return src.send(src.out, true)
+}
+
+// count counts a frame; false is one too many.
+func (s *stream) count() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.frames++
+	s.ex.rec.Frames = int64(s.frames)
+	return s.frames <= s.limit
 }
 
 var (
@@ -189,21 +212,21 @@ var (
 // server is dropped, and the upstream told, or its call would wait for ever. The
 // answer itself becomes an error, and the stream ends: silence would leave the
 // client waiting for its time-out.
-func (s *stream) refuse(ev *mcp.Event, m *mcp.Message, j *judgement) error {
-	switch m.Kind {
+func (src *source) refuse(ev *mcp.Event, j *judgement) error {
+	switch m := &src.msg; m.Kind {
 	case mcp.Response:
-		if s.ex.r.Method == http.MethodPost {
-			s.ex.note(j, m)
+		if src.ex.r.Method == http.MethodPost {
+			src.ex.note(j, m)
 			return errDenied
 		}
 	case mcp.Request:
-		s.ex.rejectServerRequest(m)
+		src.rejectRequest(m)
 	}
 	if !ev.HasID {
 		return nil
 	}
-	s.out = mcp.AppendEvent(s.out[:0], mcp.Event{ID: ev.ID, HasID: true})
-	return s.send(s.out, false)
+	src.out = mcp.AppendEvent(src.out[:0], mcp.Event{ID: ev.ID, HasID: true})
+	return src.send(src.out, false)
 }
 
 // permitted checks that the caller is still let in by the snapshot of now.
@@ -233,24 +256,30 @@ func (s *stream) send(event []byte, frame bool) error {
 	}
 	s.lastWrite = now
 	s.unflushed = true
-	_ = s.flush.SetWriteDeadline(now.Add(writeTimeout))
+	_ = s.control.SetWriteDeadline(now.Add(writeTimeout))
 	n, err := s.ex.w.Write(event)
 	s.ex.sent += n
 	return err
 }
 
-func (s *stream) flushLocked() {
+// flush sends what was written. The caller holds mu.
+func (s *stream) flush() {
 	s.unflushed = false
-	_ = s.flush.Flush() // a broken connection shows in the next write
+	_ = s.control.Flush() // a broken connection shows in the next write
 }
 
-// start flushes the header and arms the watchdog.
+// start sends the header and arms the watchdog.
 func (s *stream) start() {
+	h := s.ex.w.Header()
+	h["Content-Type"] = []string{"text/event-stream"}
+	h["Cache-Control"] = []string{"no-cache, no-transform"}
+	h["X-Accel-Buffering"] = []string{"no"}
+	s.ex.w.WriteHeader(http.StatusOK)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.ex.g.now()
 	s.lastWrite, s.lastFrame = now, now
-	s.flushLocked()
+	s.flush()
 	if period := s.period(); period > 0 {
 		s.timer = time.AfterFunc(period, s.watch)
 	}
@@ -287,13 +316,13 @@ func (s *stream) watch() {
 	next := s.period()
 	if alive := s.ex.live.cfg.SSEKeepalive; alive > 0 {
 		if silent := now.Sub(s.lastWrite); silent >= alive {
-			_ = s.flush.SetWriteDeadline(now.Add(writeTimeout))
+			_ = s.control.SetWriteDeadline(now.Add(writeTimeout))
 			if _, err := io.WriteString(s.ex.w, ": keepalive\n\n"); err != nil {
 				s.cancel(err)
 				return
 			}
 			s.lastWrite = now
-			s.flushLocked()
+			s.flush()
 		} else {
 			next = min(next, alive-silent)
 		}
@@ -311,17 +340,17 @@ func (s *stream) stop() {
 	if s.timer != nil {
 		s.timer.Stop()
 	}
-	_ = s.flush.SetWriteDeadline(time.Time{})
+	_ = s.control.SetWriteDeadline(time.Time{})
 }
 
 // finish ends the stream: when the request has not been answered in it, with
 // an error in the answer's place.
-func (s *stream) finish(ctx context.Context, err error) {
+func (s *stream) finish(ctx context.Context, err error, resumable bool) {
 	ex := s.ex
 	if ex.audited {
 		return
 	}
-	refused := s.ending(ctx, err)
+	refused := s.ending(ctx, err, resumable)
 	if refused.action != "" {
 		ex.rec.Action = refused.action
 	}
@@ -329,28 +358,28 @@ func (s *stream) finish(ctx context.Context, err error) {
 		ex.rec.ErrorKind = refused.kind
 	}
 	tell := ex.r.Method == http.MethodPost && ex.msg.Kind == mcp.Request && ex.ctx.Err() == nil
-	s.out = s.out[:0]
+	var out []byte
 	if tell {
-		s.out = mcp.AppendErrorEvent(s.out, &mcp.ErrorBody{
+		out = mcp.AppendErrorEvent(ex.frameOut[:0], &mcp.ErrorBody{
 			ID: ex.msg.ID, Code: refused.code, Message: refused.message,
 			Reason: refused.reason, RequestID: ex.rec.RequestID,
 		})
 		ex.rec.IsError = true
 	}
-	if ex.account(http.StatusOK, ex.sent+len(s.out)) != nil && tell {
+	if ex.account(http.StatusOK, ex.sent+len(out)) != nil && tell {
 		return // without its line no answer
 	}
 	if tell {
-		if s.send(s.out, false) == nil {
+		if s.send(out, false) == nil {
 			s.mu.Lock()
-			s.flushLocked()
+			s.flush()
 			s.mu.Unlock()
 		}
 	}
 }
 
 // ending says why the stream ended before the request was answered.
-func (s *stream) ending(ctx context.Context, err error) refusal {
+func (s *stream) ending(ctx context.Context, err error, resumable bool) refusal {
 	cause := context.Cause(ctx)
 	switch {
 	case errors.Is(cause, errIdle):
@@ -368,7 +397,7 @@ func (s *stream) ending(ctx context.Context, err error) refusal {
 	case errors.Is(err, errAudit):
 		return refuseAudit
 	case errors.Is(err, io.EOF):
-		if s.ex.r.Method != http.MethodPost || s.listen || s.ex.msg.Kind != mcp.Request || s.resumable {
+		if s.ex.r.Method != http.MethodPost || s.listen || s.ex.msg.Kind != mcp.Request || resumable {
 			return refusal{}
 		}
 		return refuseEnded
@@ -379,17 +408,18 @@ func (s *stream) ending(ctx context.Context, err error) refusal {
 	}
 }
 
-// noteFrame writes the line of a frame: of each that a rule matched, of each of
-// a listen stream, and of all where audit.frames says so.
-func (ex *exchange) noteFrame(s *stream, l *live, j *judgement, m *mcp.Message) {
-	if j.rule == "" && j.action == "" && !s.listen && l.cfg.Audit.Frames != audit.FramesAll {
+// note writes the line of a frame: of each that a rule matched, of each of a
+// listen stream, and of all where audit.frames says so.
+func (src *source) note(l *live, j *judgement) {
+	if j.action == "" && !src.listen && l.cfg.Audit.Frames != audit.FramesAll {
 		return
 	}
+	ex, m := src.ex, &src.msg
 	rec := audit.Record{
 		Kind: audit.KindFrame, Time: ex.g.now(), RequestID: ex.rec.RequestID, TraceID: ex.rec.TraceID,
 		Action: j.action, RuleID: j.rule, ErrorKind: j.kind, RPC: m.Kind.String(), Method: m.Method,
 		Direction: "server_to_client", ResultType: m.ResultType, IsError: m.IsError || m.ToolError,
-		Upstream: ex.rec.Upstream, Principal: ex.rec.Principal, PrincipalKind: ex.rec.PrincipalKind,
+		Upstream: src.up.name, Principal: ex.rec.Principal, PrincipalKind: ex.rec.PrincipalKind,
 		KeyID: ex.rec.KeyID, ClientIP: ex.rec.ClientIP, Dialect: ex.rec.Dialect,
 		BytesOut: int64(len(m.Body)), Stripped: j.stripped, SubscriptionID: m.SubscriptionID,
 	}

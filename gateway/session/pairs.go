@@ -11,6 +11,9 @@ type Opened struct {
 	// ID is the upstream's session id; empty for an upstream that works
 	// without one.
 	ID string
+	// Version is the protocol revision that was agreed on there; empty leaves
+	// the client's own.
+	Version string
 }
 
 // OpenFunc opens a session at an upstream.

@@ -1,0 +1,213 @@
+package gateway
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"svc/gateway/mcp"
+	"svc/gateway/session"
+	"svc/gateway/upstream"
+)
+
+// Where a session has several upstreams, three kinds of names that upstreams
+// choose can collide: the ids of their requests to the client, the progress
+// tokens in those, and the ids of events. On the way to the client each is
+// rewritten to a tag that names its upstream; on the way back the tag says where
+// the message goes, and is taken off again. The tag holds all there is to know,
+// so that nothing is lost when the gateway restarts. With one upstream nothing
+// is rewritten.
+
+// idTag says on which kind of stream an event id was given out: a client that
+// resumes behind it wants that stream to go on.
+type idTag byte
+
+const (
+	tagNone     idTag = 0
+	tagPost     idTag = 'p' // the answer to a POST
+	tagStanding idTag = 'g' // the standalone stream of GET, merged of several
+)
+
+const (
+	tagMark      = "svc"
+	tagSeparator = "~"
+)
+
+// tagFor returns the tag of a stream of this exchange: none where the session
+// has one upstream.
+func (ex *exchange) tagFor(t idTag) idTag {
+	if ex.hasHandle && len(ex.g.targets) > 1 {
+		return t
+	}
+	return tagNone
+}
+
+// tagEvent names the upstream in an event id.
+func (src *source) tagEvent(id []byte) []byte {
+	if src.tag == tagNone {
+		return id
+	}
+	return []byte(string(rune(src.tag)) + tagSeparator + src.up.name + tagSeparator + string(id))
+}
+
+// untagEvent reads what tagEvent made.
+func untagEvent(id string) (tag idTag, upstream, rest string, ok bool) {
+	kind, after, ok := strings.Cut(id, tagSeparator)
+	if !ok || kind != string(rune(tagPost)) && kind != string(rune(tagStanding)) {
+		return 0, "", "", false
+	}
+	upstream, rest, ok = strings.Cut(after, tagSeparator)
+	return idTag(kind[0]), upstream, rest, ok
+}
+
+// tagMessage names the upstream in what a server's message lets the client
+// refer to. body is the message m as it goes on.
+func (src *source) tagMessage(m *mcp.Message, body []byte) []byte {
+	if src.tag == tagNone || m.Kind == mcp.Response {
+		return body
+	}
+	var edits []mcp.Edit
+	tag := func(at mcp.Span) {
+		if at.Present() {
+			edits = append(edits, mcp.Edit{At: at, With: tagValue(src.up.name, at.Of(body))})
+		}
+	}
+	switch {
+	case m.Kind == mcp.Request:
+		tag(m.Spans.ID)
+		tag(m.Spans.ProgressToken)
+	case m.Method == mcp.NotificationCancelled:
+		tag(m.Spans.RequestID)
+	default:
+		return body
+	}
+	slices.SortFunc(edits, func(a, b mcp.Edit) int { return cmp.Compare(a.At.Start, b.At.Start) })
+	return mcp.Splice(nil, body, edits...)
+}
+
+// tagValue returns a JSON string that names the upstream and holds the value
+// as it was written.
+func tagValue(upstream string, raw []byte) []byte {
+	return mcp.AppendString(nil, tagMark+tagSeparator+upstream+tagSeparator+string(raw))
+}
+
+// untagValue reads what tagValue made.
+func untagValue(raw []byte) (upstream string, value []byte, ok bool) {
+	if !bytes.HasPrefix(raw, []byte(`"`+tagMark+tagSeparator)) {
+		return "", nil, false
+	}
+	text, ok := mcp.StringValue(raw)
+	if !ok {
+		return "", nil, false
+	}
+	upstream, rest, ok := strings.Cut(text[len(tagMark+tagSeparator):], tagSeparator)
+	return upstream, []byte(rest), ok && rest != ""
+}
+
+// follow finds the upstream of a client's message that belongs to one before
+// it: the answer to a server's request, the progress of one, the cancellation of
+// the client's own. Tags are taken off; what was judged is otherwise what is
+// sent. Without a trace of the one before it is for the default upstream.
+func (ex *exchange) follow() (*target, *refusal) {
+	if ex.tagFor(tagPost) == tagNone {
+		return nil, nil
+	}
+	m := &ex.msg
+	var at mcp.Span
+	switch {
+	case m.Kind == mcp.Response:
+		at = m.Spans.ID
+	case m.Method == mcp.NotificationProgress:
+		at = m.Spans.ProgressToken
+	case m.Method == mcp.NotificationCancelled:
+		if to, ok := ex.g.calls.Load(callKey{ex.handle.ID, string(m.Spans.RequestID.Of(m.Body))}); ok {
+			t, _ := to.(*target)
+			return t, nil
+		}
+		return nil, nil
+	default:
+		return nil, nil
+	}
+	name, value, ok := untagValue(at.Of(m.Body))
+	if !ok {
+		return nil, nil
+	}
+	t, ok := ex.g.targets[name]
+	if !ok {
+		return nil, &refuseNoRoute
+	}
+	body := mcp.Splice(nil, m.Body, mcp.Edit{At: at, With: value})
+	if err := mcp.Scan(body, m); err != nil {
+		return nil, refuseScan(err)
+	}
+	return t, nil
+}
+
+// callKey names a request of a client that is under way at an upstream other
+// than the default one.
+type callKey struct {
+	session session.ID
+	id      string
+}
+
+// under marks the request as under way, so that its cancellation finds it. The
+// function ends that.
+func (ex *exchange) under() func() {
+	if ex.msg.Kind != mcp.Request || ex.tagFor(tagPost) == tagNone || ex.up.name == ex.g.defaultUpstream {
+		return func() {}
+	}
+	key := callKey{ex.handle.ID, string(ex.msg.ID)}
+	ex.g.calls.Store(key, ex.up)
+	return func() { ex.g.calls.Delete(key) }
+}
+
+// fanOut repeats at the client's other sessions what is meant for all of them.
+// The answer that the client sees is that of the default upstream.
+func (ex *exchange) fanOut() {
+	if ex.tagFor(tagPost) == tagNone {
+		return
+	}
+	switch ex.msg.Method {
+	case mcp.MethodSetLevel, "notifications/roots/list_changed":
+	default:
+		return
+	}
+	for name, opened := range ex.g.pairs.All(ex.handle.ID) {
+		t, ok := ex.g.targets[name]
+		if !ok {
+			continue
+		}
+		body := bytes.Clone(ex.msg.Body)
+		header := postHeader(opened)
+		ex.g.errands.run(func(ctx context.Context) {
+			resp, err := t.client.Do(ctx, &upstream.Request{Method: http.MethodPost, Header: header, Body: body})
+			if err == nil {
+				resp.Body.Close()
+			}
+		})
+	}
+}
+
+// postHeader is the header of a POST that the gateway makes by itself.
+func postHeader(s session.Opened) upstream.Header {
+	h := upstream.Header{
+		{Name: "Content-Type", Value: "application/json"},
+		{Name: "Accept", Value: "application/json, text/event-stream"},
+	}
+	return append(h, sessionHeader(s)...)
+}
+
+// sessionHeader is the header that names a session and its revision.
+func sessionHeader(s session.Opened) upstream.Header {
+	var h upstream.Header
+	if s.ID != "" {
+		h.Add(mcp.HeaderSession, s.ID)
+	}
+	if s.Version != "" {
+		h.Add(mcp.HeaderProtocolVersion, s.Version)
+	}
+	return h
+}

@@ -15,6 +15,18 @@ type detailedError struct {
 func (e *detailedError) Error() string { return e.err.Error() }
 func (e *detailedError) Unwrap() error { return e.err }
 
+// withDetails adds what is known about single fields to an error.
+func withDetails(err error, fields map[string]string) error {
+	if len(fields) == 0 {
+		return err
+	}
+	details := make(map[string]any, len(fields))
+	for k, v := range fields {
+		details[k] = v
+	}
+	return &detailedError{err, details}
+}
+
 // errorDetailMap returns the details inside err, or nil.
 func errorDetailMap(err error) map[string]any {
 	var d *detailedError

@@ -58,6 +58,18 @@ type Env struct {
 // filled from what the Go tool recorded.
 type Build struct {
 	Version, Commit, Date string
+
+	// LicenseKey is the public key that licenses are verified with where the
+	// configuration names none: base64 of its SPKI form.
+	LicenseKey string
+}
+
+// licensePEM returns the license key as the gateway takes it; nil for none.
+func (b Build) licensePEM() []byte {
+	if b.LicenseKey == "" {
+		return nil
+	}
+	return []byte("-----BEGIN PUBLIC KEY-----\n" + b.LicenseKey + "\n-----END PUBLIC KEY-----\n")
 }
 
 // Process returns the environment of this process.
@@ -127,6 +139,9 @@ func (e Env) readFile(path string) ([]byte, error) {
 	}
 	return data, nil
 }
+
+// open opens a file for reading.
+func (e Env) open(path string) (io.ReadCloser, error) { return os.Open(path) }
 
 // exists reports whether a path names something.
 func (e Env) exists(path string) bool {
@@ -213,15 +228,6 @@ func (e Env) remove(path string) error {
 
 // chmod sets the mode of a file.
 func (e Env) chmod(path string, mode fs.FileMode) error { return os.Chmod(path, mode) }
-
-// fileMode returns the permission bits of a file.
-func (e Env) fileMode(path string) (fs.FileMode, error) {
-	fi, err := os.Stat(path)
-	if err != nil {
-		return 0, err
-	}
-	return fi.Mode().Perm(), nil
-}
 
 // inPath reports whether a program of that name would be found by a shell.
 func (e Env) inPath(name string) bool {

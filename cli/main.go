@@ -43,7 +43,7 @@ func run(ctx context.Context, env Env, args []string) int {
 		// Whatever goes wrong before a command runs is about how it was called.
 		err = usage(err, fmt.Sprintf("see '%s --help'", cmd.CommandPath()))
 	}
-	report(env.Stderr, wantsJSON(cmd), err)
+	printError(env.Stderr, wantsJSON(cmd), err)
 	if errors.As(err, &coded) {
 		return coded.code
 	}
@@ -92,9 +92,9 @@ func failed(err error, hint string) error {
 // errReported ends a command with exit code 1 after it has already said why.
 var errReported = errors.New("already reported")
 
-// report writes an error for people, or for programs when the command was
+// printError writes an error for people, or for programs when the command was
 // asked for JSON.
-func report(w io.Writer, asJSON bool, err error) {
+func printError(w io.Writer, asJSON bool, err error) {
 	if errors.Is(err, errReported) {
 		return
 	}

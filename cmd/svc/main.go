@@ -11,8 +11,9 @@ import (
 
 // Set by release builds with -ldflags "-X main.version=…"; builds by the Go
 // tool alone report what the tool recorded.
-var version, commit, date string
+var version, commit, date, licenseKey string
 
 func main() {
-	os.Exit(cli.Main(cli.Process(cli.Build{Version: version, Commit: commit, Date: date}), os.Args[1:]))
+	build := cli.Build{Version: version, Commit: commit, Date: date, LicenseKey: licenseKey}
+	os.Exit(cli.Main(cli.Process(build), os.Args[1:]))
 }

@@ -1,0 +1,191 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"svc/server/api"
+	"svc/server/client"
+)
+
+var agentColumns = columns[api.AgentItem]{
+	[]string{"ID", "NAME", "ENVIRONMENT", "MODEL", "UPDATED"},
+	func(a api.AgentItem) []string {
+		return []string{a.ID, a.Name, a.Environment, model(a.ModelProvider, a.ModelName), stamp(a.UpdatedAt)}
+	},
+}
+
+// model joins provider and name.
+func model(provider, name string) string {
+	if provider == "" || name == "" {
+		return provider + name
+	}
+	return provider + "/" + name
+}
+
+func newAgentsCmd(env Env) *cobra.Command {
+	r := &remote{env: env}
+	cmd := newGroupCmd("agents", "Agents: register, list, change, delete",
+		`  svc agents list --environment production
+  svc agents create --name support-bot --environment production --config-file agent.yaml
+  svc agents tools agt_01k…`,
+		newAgentListCmd(r),
+		newValueCmd(r, &cobra.Command{
+			Use: "get ID", Short: "Show an agent with its configuration",
+			Example:           `  svc agents get agt_01k… -o yaml`,
+			Args:              wantArgs("an ID"),
+			ValidArgsFunction: completeIDs(r, completeAgents),
+		}, func(ctx context.Context, c *client.Client, args []string) (api.Agent, error) {
+			return c.GetAgent(ctx, args[0])
+		}),
+		newAgentCreateCmd(r), newAgentUpdateCmd(r),
+		newDeleteCmd(r, "agent", `  svc agents delete agt_01k… --yes`, completeAgents,
+			func(ctx context.Context, c *client.Client, id string) error { return c.DeleteAgent(ctx, id) }),
+		newAgentToolsCmd(r), newAgentHistoryCmd(r),
+	)
+	r.addFlags(cmd)
+	return cmd
+}
+
+func newAgentListCmd(r *remote) *cobra.Command {
+	var q client.AgentQuery
+	cmd := newListCmd(r, &cobra.Command{
+		Use: "list", Short: "List agents, newest first",
+		Example: `  svc agents list --environment production --all -o json`,
+	}, agentColumns, func(ctx context.Context, c *client.Client, p client.Page) (api.Page[api.AgentItem], error) {
+		q.Page = p
+		return c.ListAgents(ctx, q)
+	})
+	cmd.Flags().StringVar(&q.Environment, "environment", "", "only agents of this environment")
+	return cmd
+}
+
+// agentFlags are the fields of an agent as flags.
+type agentFlags struct {
+	name, provider, model, environment, description, configFile string
+}
+
+var agentFlagNames = []string{"name", "model-provider", "model-name", "environment", "description", "config-file"}
+
+func (a *agentFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&a.name, "name", "", "name, unique in the tenant")
+	f.StringVar(&a.provider, "model-provider", "", "provider of the model")
+	f.StringVar(&a.model, "model-name", "", "name of the model")
+	f.StringVar(&a.environment, "environment", "", "environment, such as production")
+	f.StringVar(&a.description, "description", "", "what the agent does")
+	f.StringVar(&a.configFile, "config-file", "", `file with the agent's configuration (YAML), "-" for standard input`)
+}
+
+// config reads the configuration file; without one it is empty.
+func (a *agentFlags) config(env Env) (string, error) {
+	if a.configFile == "" {
+		return "", nil
+	}
+	data, err := env.readFile(a.configFile)
+	if err != nil {
+		return "", usage(err, "")
+	}
+	return string(data), nil
+}
+
+func newAgentCreateCmd(r *remote) *cobra.Command {
+	var a agentFlags
+	cmd := newValueCmd(r, &cobra.Command{
+		Use: "create", Short: "Register an agent",
+		Example: `  svc agents create --name support-bot --model-provider anthropic --model-name claude-sonnet-4-5`,
+		Args:    noArgs,
+	}, func(ctx context.Context, c *client.Client, _ []string) (api.AgentCreated, error) {
+		text, err := a.config(r.env)
+		if err != nil {
+			return api.AgentCreated{}, err
+		}
+		return c.CreateAgent(ctx, api.AgentCreate{
+			Name: a.name, ModelProvider: a.provider, ModelName: a.model,
+			Environment: a.environment, Description: a.description, ConfigYAML: text,
+		})
+	})
+	a.add(cmd)
+	requireFlags(cmd, "name")
+	return cmd
+}
+
+func newAgentUpdateCmd(r *remote) *cobra.Command {
+	var a agentFlags
+	var cmd *cobra.Command
+	cmd = newValueCmd(r, &cobra.Command{
+		Use: "update ID", Short: "Change an agent; what is not given stays",
+		Long: `Change an agent; what is not given stays. A changed configuration becomes a new
+deployment record.`,
+		Example:           `  svc agents update agt_01k… --config-file agent.yaml`,
+		Args:              wantArgs("an ID"),
+		ValidArgsFunction: completeIDs(r, completeAgents),
+	}, func(ctx context.Context, c *client.Client, args []string) (api.Agent, error) {
+		if err := anyChanged(cmd, agentFlagNames...); err != nil {
+			return api.Agent{}, err
+		}
+		text, err := a.config(r.env)
+		if err != nil {
+			return api.Agent{}, err
+		}
+		return c.UpdateAgent(ctx, args[0], api.AgentUpdate{
+			Name:          changed(cmd, "name", &a.name),
+			ModelProvider: changed(cmd, "model-provider", &a.provider),
+			ModelName:     changed(cmd, "model-name", &a.model),
+			Environment:   changed(cmd, "environment", &a.environment),
+			Description:   changed(cmd, "description", &a.description),
+			ConfigYAML:    changed(cmd, "config-file", &text),
+		})
+	})
+	a.add(cmd)
+	return cmd
+}
+
+func newAgentToolsCmd(r *remote) *cobra.Command {
+	var id string
+	cmd := newListCmd(r, &cobra.Command{
+		Use: "tools ID", Short: "List the tools that an agent was seen to call",
+		Example:           `  svc agents tools agt_01k…`,
+		ValidArgsFunction: completeIDs(r, completeAgents),
+		Args:              keepArg(&id, "an ID"),
+	}, columns[api.AgentTool]{
+		[]string{"TOOL", "CALLS", "LAST CALLED"},
+		func(t api.AgentTool) []string {
+			return []string{t.ToolName, count(t.CallCount), stamp(t.LastCalledAt)}
+		},
+	}, func(ctx context.Context, c *client.Client, p client.Page) (api.Page[api.AgentTool], error) {
+		return c.ListAgentTools(ctx, id, p)
+	})
+	return cmd
+}
+
+func newAgentHistoryCmd(r *remote) *cobra.Command {
+	var id string
+	cmd := newListCmd(r, &cobra.Command{
+		Use: "history ID", Short: "List the configurations an agent has had, newest first",
+		Example:           `  svc agents history agt_01k… -o yaml`,
+		ValidArgsFunction: completeIDs(r, completeAgents),
+		Args:              keepArg(&id, "an ID"),
+	}, columns[api.Deployment]{
+		[]string{"ID", "DEPLOYED", "BY", "BYTES"},
+		func(d api.Deployment) []string {
+			return []string{d.ID, stamp(d.DeployedAt), d.DeployedBy, count(int64(len(d.ConfigYAML)))}
+		},
+	}, func(ctx context.Context, c *client.Client, p client.Page) (api.Page[api.Deployment], error) {
+		return c.ListAgentHistory(ctx, id, p)
+	})
+	return cmd
+}
+
+// keepArg asks for one argument and notes it.
+func keepArg(p *string, name string) cobra.PositionalArgs {
+	check := wantArgs(name)
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return err
+		}
+		*p = args[0]
+		return nil
+	}
+}

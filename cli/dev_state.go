@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"svc/gateway/license"
+	"svc/server"
+	"svc/store"
+)
+
+// devState is DATA_DIR/dev.json: what a script needs to use a running
+// 'svc dev', and the keys that outlive it.
+type devState struct {
+	ControlPlaneURL string `json:"controlPlaneUrl"`
+	GatewayURL      string `json:"gatewayUrl"` // ends in /mcp
+	APIKey          string `json:"apiKey"`
+	GatewayKey      string `json:"gatewayKey"`
+	IngestKey       string `json:"ingestKey"`
+}
+
+const devStateFile = "dev.json"
+
+// load reads the file; one that is not there leaves the state empty.
+func (s *devState) load(env Env, dataDir string) error {
+	path := filepath.Join(dataDir, devStateFile)
+	data, err := env.readFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, s); err != nil {
+		return failed(fmt.Errorf("read %s: %w", path, err), "delete it: new keys are made at the next start")
+	}
+	return nil
+}
+
+// save writes the file for its owner alone.
+func (s *devState) save(env Env, dataDir string) error {
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	return env.replaceFile(filepath.Join(dataDir, devStateFile), append(data, '\n'), 0o600)
+}
+
+// ensureAPIKeys makes the keys that the store does not know, and the tenant
+// when there is none yet.
+func (s *devState) ensureAPIKeys(ctx context.Context, st store.Store) error {
+	if s.APIKey == "" {
+		s.APIKey = server.NewSecret(store.ScopeAPI)
+	}
+	_, created, err := st.Bootstrap(ctx, store.TenantCreate{
+		ID:      defaultTenant,
+		Name:    defaultTenant,
+		AdminID: store.DefaultAdminID,
+		Key:     newKeyRecord("svc dev", s.APIKey, store.ScopeAPI),
+	})
+	if err != nil {
+		return err
+	}
+	if !created {
+		if s.APIKey, err = ensureKey(ctx, st, s.APIKey, "svc dev", store.ScopeAPI); err != nil {
+			return err
+		}
+	}
+	s.IngestKey, err = ensureKey(ctx, st, s.IngestKey, "svc dev gateway", store.ScopeIngest)
+	return err
+}
+
+// ensureKey returns secret when the store takes it, else a new key.
+func ensureKey(ctx context.Context, st store.Store, secret, name string, scope store.KeyScope) (string, error) {
+	if secret != "" {
+		_, err := st.Authenticate(ctx, store.DigestKey(secret))
+		if err == nil {
+			return secret, nil
+		}
+		if store.KindOf(err) != store.Unauthorized {
+			return "", err
+		}
+	}
+	tenants, err := st.ListTenants(ctx)
+	if err != nil {
+		return "", err
+	}
+	if len(tenants) == 0 {
+		return "", errors.New("the store has no tenant")
+	}
+	secret = server.NewSecret(scope)
+	record := newKeyRecord(name, secret, scope)
+	record.CreatedBy = store.DefaultAdminID
+	_, err = st.Tenant(tenants[len(tenants)-1].ID).CreateKey(ctx, *record)
+	return secret, err
+}
+
+// makeLicense makes a signing key and a license on the first start, and a new
+// license before the old one ends.
+func (s *devStack) makeLicense(context.Context) error {
+	dir := filepath.Join(s.o.dataDir, "license")
+	key, public, path := filepath.Join(dir, license.KeyFileName), filepath.Join(dir, license.PublicKeyFileName), filepath.Join(dir, "license.jwt")
+	if !s.env.exists(key) || !s.env.exists(public) {
+		if _, _, err := license.GenerateKey(dir); err != nil {
+			return failed(fmt.Errorf("make a license key: %w", err), "delete "+dir+": it is made anew")
+		}
+	}
+	verify, err := license.ReadPublicKey(public)
+	if err != nil {
+		return failed(err, "delete "+dir+": it is made anew")
+	}
+	now := s.env.Now()
+	l, err := license.Load(path, verify)
+	if err == nil && l.State(now.AddDate(0, 0, 30)) == license.Valid {
+		return nil
+	}
+	_, err = license.Issue(license.Request{
+		KeyFile: key, Subject: "svc dev", Days: 365, GraceDays: 14, Out: path, Now: now.Add(-time.Minute),
+	})
+	return err
+}
+
+func (s *devStack) saveState(context.Context) error {
+	if err := s.state.save(s.env, s.o.dataDir); err != nil {
+		return fmt.Errorf("write %s: %w", devStateFile, err)
+	}
+	return nil
+}

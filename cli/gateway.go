@@ -1,0 +1,186 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"svc/cli/daemon"
+	"svc/gateway"
+	"svc/gateway/config"
+	"svc/gateway/diag"
+	"svc/gateway/report"
+	"svc/server/client"
+)
+
+type gatewayOptions struct {
+	config      string
+	check       bool
+	requireAuth bool
+	format      format
+	log         logOptions
+}
+
+func newGatewayCmd(env Env) *cobra.Command {
+	o := gatewayOptions{format: formatText}
+	cmd := &cobra.Command{
+		Use:   "gateway",
+		Short: "Run the MCP gateway",
+		Long: `Run the gateway between MCP clients and their tool servers. Everything about
+it stands in one YAML file, which is checked as a whole before anything
+starts, and again on SIGHUP; a file with errors then changes nothing.
+
+SIGTERM and SIGINT drain: /readyz turns 503, and requests in flight may finish
+within shutdown.grace. A second signal ends at once.`,
+		Example: `  svc gateway --config /etc/svc/svc.yaml
+  svc gateway --config svc.yaml --check`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("output") && !o.check {
+				return usagef("add --check", "-o is for --check")
+			}
+			if o.check {
+				return checkGateway(env, o)
+			}
+			return runGateway(cmd.Context(), env, o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.config, "config", config.DefaultPath, "configuration file")
+	f.BoolVar(&o.check, "check", false, "check the file, print what is found and exit")
+	f.BoolVar(&o.requireAuth, "require-auth", false, "refuse a configuration with authentication off")
+	o.log.addFlags(cmd)
+	addFormatFlag(cmd, &o.format, formatText, formatJSON)
+	return cmd
+}
+
+// loadGateway reads the file as start-up and reload do.
+func loadGateway(env Env, o gatewayOptions) (*config.File, []diag.Finding) {
+	file, found := config.Load(o.config, env.LookupEnv)
+	if file != nil && o.requireAuth && !file.Auth.Enabled {
+		found = append(found, diag.Finding{
+			Code: "auth-required", Path: "auth.enabled", Pos: diag.Pos{File: o.config},
+			Message: "authentication is off, and --require-auth is given",
+			Hint:    "set auth.enabled to true and list keys; 'svc keygen' makes them",
+		})
+		file = nil
+	}
+	return file, found
+}
+
+// unreadable reports whether the file could not be looked at.
+func unreadable(found []diag.Finding) bool {
+	return len(found) == 1 && found[0].Code == "unreadable"
+}
+
+func checkGateway(env Env, o gatewayOptions) error {
+	file, found := loadGateway(env, o)
+	write := diag.WriteText
+	if o.format == formatJSON {
+		write = diag.WriteJSON
+	}
+	if err := write(env.Stdout, found); err != nil {
+		return err
+	}
+	switch {
+	case unreadable(found):
+		return &codedError{err: errReported, code: exitUsage}
+	case file == nil:
+		return errReported
+	}
+	fmt.Fprintf(env.Stderr, "%s is valid\n", o.config)
+	return nil
+}
+
+func runGateway(ctx context.Context, env Env, o gatewayOptions) error {
+	log, err := o.log.logger(env)
+	if err != nil {
+		return err
+	}
+	// Registered before the first load, so that a reload asked for meanwhile
+	// is not lost and does not end the process.
+	signals, stop := env.Signals()
+	defer stop()
+
+	file, found := loadGateway(env, o)
+	if err := diag.WriteText(env.Stderr, found); err != nil {
+		return err
+	}
+	if unreadable(found) {
+		return &codedError{err: errReported, code: exitUsage}
+	}
+	if file == nil {
+		return errReported
+	}
+	sink, err := traceSink(file, env.Build)
+	if err != nil {
+		return err
+	}
+	g, err := gateway.New(gateway.Options{
+		Config:     file,
+		Load:       reloader(env, o, log),
+		Logger:     log,
+		Version:    env.Build.version().Version,
+		LicenseKey: env.Build.licensePEM(),
+		Sink:       sink,
+		SinkStatus: sinkStatus,
+		Now:        env.Now,
+	})
+	if err != nil {
+		return err
+	}
+	d := daemon.New(daemon.Options{
+		Logger:       log,
+		Signals:      signals,
+		Reload:       g.Reload,
+		Drain:        g.Drain,
+		Windows:      g.ShutdownTimes,
+		NotifySocket: env.getenv("NOTIFY_SOCKET"),
+		Watchdog:     env.watchdog(),
+	})
+	d.OnClose("gateway", g.Close)
+	d.Go("gateway", g.Run)
+	if _, err := d.Listen("gateway", file.Listen, g, g.TLSConfig()); err != nil {
+		return errors.Join(failed(err, "the address is 'listen' in "+o.config), d.Close())
+	}
+	return d.Run(ctx)
+}
+
+// reloader loads the file again; what is found goes to the log.
+func reloader(env Env, o gatewayOptions, log *slog.Logger) func() (*config.File, error) {
+	return func() (*config.File, error) {
+		file, found := loadGateway(env, o)
+		for _, f := range found {
+			level := slog.LevelError
+			if f.Severity == diag.Warning {
+				level = slog.LevelWarn
+			}
+			log.Log(context.Background(), level, "configuration", "finding", f.Error(), "code", f.Code)
+		}
+		return file, diag.Err(found)
+	}
+}
+
+// traceSink returns where traces go, or nil.
+func traceSink(file *config.File, b Build) (report.Sink, error) {
+	if !file.ControlPlane.Active() {
+		return nil, nil
+	}
+	return client.New(file.ControlPlane.URL, file.ControlPlane.IngestKey,
+		client.WithTimeout(file.ControlPlane.Traces.Timeout),
+		client.WithUserAgent("svc-gateway/"+b.version().Version)), nil
+}
+
+// sinkStatus returns the HTTP status inside an error of the trace sink and how
+// long the control plane asked to wait; 0 when it did not answer.
+func sinkStatus(err error) (status int, retryAfter time.Duration) {
+	var answer *client.Error
+	if errors.As(err, &answer) {
+		return answer.Status, answer.RetryAfter
+	}
+	return 0, 0
+}

@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"svc/server/api"
+	"svc/server/client"
+)
+
+func newPoliciesCmd(env Env) *cobra.Command {
+	r := &remote{env: env}
+	cmd := newGroupCmd("policies", "Governance policies that gateways enforce",
+		`  svc policies templates
+  svc policies apply pii-protection --agent support-bot
+  svc policies create --name no-cards --phase response --condition pii_detected --entities CREDIT_CARD --action redact --redaction-strategy mask
+  svc policies disable pol_01k…`,
+		newPolicyListCmd(r),
+		newValueCmd(r, &cobra.Command{
+			Use: "get ID", Short: "Show a policy", Example: `  svc policies get pol_01k…`,
+			Args: wantArgs("an ID"), ValidArgsFunction: completeIDs(r, completePolicies),
+		}, func(ctx context.Context, c *client.Client, args []string) (api.Policy, error) {
+			return c.GetPolicy(ctx, args[0])
+		}),
+		newPolicyCreateCmd(r), newPolicyUpdateCmd(r),
+		newPolicySwitchCmd(r, "enable", "Enable a policy", true),
+		newPolicySwitchCmd(r, "disable", "Disable a policy", false),
+		newDeleteCmd(r, "policy", `  svc policies delete pol_01k… --yes`, completePolicies,
+			func(ctx context.Context, c *client.Client, id string) error { return c.DeletePolicy(ctx, id) }),
+		newTemplatesCmd(r), newApplyCmd(r),
+	)
+	r.addFlags(cmd)
+	return cmd
+}
+
+func newPolicyListCmd(r *remote) *cobra.Command {
+	var q client.PolicyQuery
+	cmd := newListCmd(r, &cobra.Command{
+		Use: "list", Short: "List policies, newest first", Example: `  svc policies list --enabled=false`,
+	}, columns[api.Policy]{
+		[]string{"ID", "NAME", "ON", "PHASE", "CONDITION", "ACTION", "ENABLED", "FIRED"},
+		func(p api.Policy) []string {
+			return []string{p.ID, p.Name, p.On, p.Phase, conditionText(p.Condition), p.Action, yesNo(p.Enabled), count(p.FireCount)}
+		},
+	}, func(ctx context.Context, c *client.Client, p client.Page) (api.Page[api.Policy], error) {
+		q.Page = p
+		return c.ListPolicies(ctx, q)
+	})
+	enumFlag(cmd, &q.Phase, "phase", api.Phases, "only policies of this phase")
+	boolFlag(cmd, &q.Enabled, "enabled", "only policies that are enabled, or with =false those that are not")
+	return cmd
+}
+
+// conditionText shows a condition in one cell.
+func conditionText(c api.Condition) string {
+	switch {
+	case c.Threshold != nil:
+		return fmt.Sprintf("%s >= %s", c.Type, number(*c.Threshold))
+	case len(c.Entities) > 0:
+		return c.Type + " " + strings.Join(c.Entities, ",")
+	case c.ToolName != "":
+		return c.Type + " " + c.ToolName
+	}
+	return c.Type
+}
+
+// policyFlags are the fields of a policy as flags.
+type policyFlags struct {
+	name, phase, on, condition, action, strategy, toolName string
+	threshold                                              *float64
+	entities                                               []string
+	enabled                                                *bool
+}
+
+var policyFlagNames = []string{"name", "phase", "on", "condition", "action", "redaction-strategy", "enabled"}
+
+func (p *policyFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&p.name, "name", "", "name, unique")
+	enumFlag(cmd, &p.phase, "phase", api.Phases, "when it acts: on what goes up, or on what comes back")
+	f.StringVar(&p.on, "on", "", `name of an agent, or "*" for all (default "*")`)
+	enumFlag(cmd, &p.condition, "condition", api.ConditionTypes, "when it fires")
+	f.Var(optionalFloat{&p.threshold}, "threshold", "injection_score: from 0 to 1")
+	f.StringSliceVar(&p.entities, "entities", nil, "pii_detected: which ones, comma-separated; none means any")
+	f.StringVar(&p.toolName, "tool-name", "", "tool_name: name or glob of a tool")
+	enumFlag(cmd, &p.action, "action", api.Actions, "what it does")
+	enumFlag(cmd, &p.strategy, "redaction-strategy", api.RedactionStrategies, "how redact takes a match out")
+	boolFlag(cmd, &p.enabled, "enabled", "whether it acts at all (default true)")
+}
+
+// conditionValue builds the condition; nil when its type was not given.
+func (p *policyFlags) conditionValue(cmd *cobra.Command) (*api.Condition, error) {
+	if p.condition == "" {
+		for _, name := range []string{"threshold", "entities", "tool-name"} {
+			if cmd.Flags().Changed(name) {
+				return nil, usagef("a condition is replaced as a whole", "--%s belongs to --condition", name)
+			}
+		}
+		return nil, nil
+	}
+	return &api.Condition{Type: p.condition, Threshold: p.threshold, Entities: p.entities, ToolName: p.toolName}, nil
+}
+
+func newPolicyCreateCmd(r *remote) *cobra.Command {
+	var p policyFlags
+	var cmd *cobra.Command
+	cmd = newValueCmd(r, &cobra.Command{
+		Use: "create", Short: "Create a policy",
+		Example: `  svc policies create --name stop-injection --phase request --condition injection_score --threshold 0.8 --action block`,
+		Args:    noArgs,
+	}, func(ctx context.Context, c *client.Client, _ []string) (api.Policy, error) {
+		condition, err := p.conditionValue(cmd)
+		if err != nil {
+			return api.Policy{}, err
+		}
+		return c.CreatePolicy(ctx, api.PolicyCreate{
+			Name: p.name, Phase: p.phase, On: p.on, Condition: condition,
+			Action: p.action, RedactionStrategy: p.strategy, Enabled: p.enabled,
+		})
+	})
+	p.add(cmd)
+	requireFlags(cmd, "name", "phase", "condition", "action")
+	return cmd
+}
+
+func newPolicyUpdateCmd(r *remote) *cobra.Command {
+	var p policyFlags
+	var cmd *cobra.Command
+	cmd = newValueCmd(r, &cobra.Command{
+		Use: "update ID", Short: "Change a policy; what is not given stays",
+		Example: `  svc policies update pol_01k… --condition injection_score --threshold 0.9`,
+		Args:    wantArgs("an ID"), ValidArgsFunction: completeIDs(r, completePolicies),
+	}, func(ctx context.Context, c *client.Client, args []string) (api.Policy, error) {
+		condition, err := p.conditionValue(cmd)
+		if err == nil {
+			err = anyChanged(cmd, policyFlagNames...)
+		}
+		if err != nil {
+			return api.Policy{}, err
+		}
+		return c.UpdatePolicy(ctx, args[0], api.PolicyUpdate{
+			Name: changed(cmd, "name", &p.name), Phase: changed(cmd, "phase", &p.phase), On: changed(cmd, "on", &p.on),
+			Condition: condition, Action: changed(cmd, "action", &p.action),
+			RedactionStrategy: changed(cmd, "redaction-strategy", &p.strategy), Enabled: p.enabled,
+		})
+	})
+	p.add(cmd)
+	return cmd
+}
+
+func newPolicySwitchCmd(r *remote, verb, short string, enabled bool) *cobra.Command {
+	return newValueCmd(r, &cobra.Command{
+		Use: verb + " ID", Short: short, Example: `  svc policies ` + verb + ` pol_01k…`,
+		Args: wantArgs("an ID"), ValidArgsFunction: completeIDs(r, completePolicies),
+	}, func(ctx context.Context, c *client.Client, args []string) (api.Policy, error) {
+		return c.UpdatePolicy(ctx, args[0], api.PolicyUpdate{Enabled: &enabled})
+	})
+}
+
+func newTemplatesCmd(r *remote) *cobra.Command {
+	return newListAllCmd(r, &cobra.Command{
+		Use: "templates", Short: "List the templates that can be applied", Example: `  svc policies templates`,
+	}, columns[api.PolicyTemplate]{
+		[]string{"ID", "NAME", "POLICIES", "DESCRIPTION"},
+		func(t api.PolicyTemplate) []string {
+			return []string{t.ID, t.Name, count(int64(t.PolicyCount)), t.Description}
+		},
+	}, func(ctx context.Context, c *client.Client) (api.List[api.PolicyTemplate], error) {
+		ts, err := c.ListPolicyTemplates(ctx)
+		return api.List[api.PolicyTemplate]{Data: ts, Total: len(ts)}, err
+	})
+}
+
+func newApplyCmd(r *remote) *cobra.Command {
+	var in api.TemplateApply
+	cmd := newValueCmd(r, &cobra.Command{
+		Use: "apply TEMPLATE", Short: "Create the policies of a template",
+		Example: `  svc policies apply pii-protection --agent support-bot`,
+		Args:    wantArgs("a TEMPLATE"), ValidArgsFunction: completeIDs(r, completeTemplates),
+	}, func(ctx context.Context, c *client.Client, args []string) (api.TemplateApplied, error) {
+		in.Template = args[0]
+		return c.ApplyPolicyTemplate(ctx, in)
+	})
+	cmd.Flags().StringVar(&in.AgentName, "agent", "", `agent that they are for (default "*", all)`)
+	boolFlag(cmd, &in.Enabled, "enabled", "whether they act at once (default true)")
+	return cmd
+}

@@ -1,0 +1,239 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"gopkg.in/yaml.v3"
+
+	"svc/server/api"
+	"svc/server/client"
+)
+
+// pageSize is what --all asks for at a time: the most that the API gives.
+const pageSize = 500
+
+// columns say how a table shows a value.
+type columns[T any] struct {
+	header []string
+	row    func(T) []string
+}
+
+// paging holds the flags of a list.
+type paging struct {
+	limit, offset int
+	all           bool
+}
+
+// newListCmd returns a command that lists one kind of resource, page by page.
+// The command's Use, Short and Example are set; flags that narrow the list are
+// added by the caller.
+func newListCmd[T any](r *remote, cmd *cobra.Command, cols columns[T], fetch fetchFunc[T]) *cobra.Command {
+	var p paging
+	f := formatTable
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := p.check(cmd); err != nil {
+			return err
+		}
+		c, err := r.client()
+		if err != nil {
+			return err
+		}
+		page, err := fetchPages(cmd.Context(), c, p, fetch)
+		if err != nil {
+			return r.explain(err)
+		}
+		return writeList(r.env, f, page, cols)
+	}
+	if cmd.Args == nil {
+		cmd.Args = noArgs
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&p.limit, "limit", 0, "how many at most, 1 to 500 (default 50)")
+	flags.IntVar(&p.offset, "offset", 0, "how many to leave out")
+	flags.BoolVar(&p.all, "all", false, "every one, page by page")
+	cmd.MarkFlagsMutuallyExclusive("all", "limit")
+	addFormatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
+	return cmd
+}
+
+// newListAllCmd returns a command for a list that the API gives whole.
+func newListAllCmd[T any](r *remote, cmd *cobra.Command, cols columns[T], fetch func(context.Context, *client.Client) (api.List[T], error)) *cobra.Command {
+	f := formatTable
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := r.client()
+		if err != nil {
+			return err
+		}
+		list, err := fetch(cmd.Context(), c)
+		if err != nil {
+			return r.explain(err)
+		}
+		if f != formatTable {
+			return writeValue(r.env.Stdout, f, list)
+		}
+		return writeList(r.env, f, api.Page[T]{Data: list.Data, Total: list.Total}, cols)
+	}
+	if cmd.Args == nil {
+		cmd.Args = noArgs
+	}
+	addFormatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
+	return cmd
+}
+
+func (p *paging) check(cmd *cobra.Command) error {
+	if cmd.Flags().Changed("limit") && (p.limit < 1 || p.limit > pageSize) {
+		return usagef("use --all for every one", "--limit must be from 1 to %d", pageSize)
+	}
+	if p.offset < 0 {
+		return usagef("", "--offset must not be negative")
+	}
+	return nil
+}
+
+// fetchFunc asks for one page.
+type fetchFunc[T any] func(context.Context, *client.Client, client.Page) (api.Page[T], error)
+
+// fetchPages asks for the page that was wanted, or for all of them.
+func fetchPages[T any](ctx context.Context, c *client.Client, p paging, fetch fetchFunc[T]) (api.Page[T], error) {
+	if !p.all {
+		return fetch(ctx, c, client.Page{Limit: p.limit, Offset: p.offset})
+	}
+	all := api.Page[T]{Data: []T{}, Offset: p.offset}
+	for {
+		page, err := fetch(ctx, c, client.Page{Limit: pageSize, Offset: p.offset + len(all.Data)})
+		if err != nil {
+			return all, err
+		}
+		all.Data = append(all.Data, page.Data...)
+		all.Total, all.Limit = page.Total, len(all.Data)
+		if len(page.Data) == 0 || p.offset+len(all.Data) >= page.Total {
+			return all, nil
+		}
+	}
+}
+
+// writeList writes a page: the answer itself as JSON or YAML, or its rows.
+func writeList[T any](env Env, f format, page api.Page[T], cols columns[T]) error {
+	if f != formatTable {
+		return writeValue(env.Stdout, f, page)
+	}
+	rows := make([][]string, len(page.Data))
+	for i, v := range page.Data {
+		rows[i] = cols.row(v)
+	}
+	if err := writeTable(env.Stdout, cols.header, rows); err != nil {
+		return err
+	}
+	if shown := page.Offset + len(page.Data); shown < page.Total && len(page.Data) > 0 {
+		fmt.Fprintf(env.Stderr, "%d to %d of %d; --all shows every one\n", page.Offset+1, shown, page.Total)
+	}
+	return nil
+}
+
+// newValueCmd returns a command that shows one value: what it read or made.
+func newValueCmd[T any](r *remote, cmd *cobra.Command, do func(context.Context, *client.Client, []string) (T, error)) *cobra.Command {
+	f := formatTable
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := r.client()
+		if err != nil {
+			return err
+		}
+		v, err := do(cmd.Context(), c, args)
+		if err != nil {
+			return r.explain(err)
+		}
+		if f != formatTable {
+			return writeValue(r.env.Stdout, f, v)
+		}
+		return writeFields(r.env.Stdout, v)
+	}
+	addFormatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
+	return cmd
+}
+
+// newDeleteCmd returns a command that deletes by id, after asking.
+func newDeleteCmd(r *remote, noun, example string, complete completer, do func(context.Context, *client.Client, string) error) *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:               "delete ID",
+		Short:             "Delete " + noun,
+		Example:           example,
+		Args:              wantArgs("an ID"),
+		ValidArgsFunction: completeIDs(r, complete),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := confirm(r.env, yes, fmt.Sprintf("delete %s %s", noun, clean(args[0]))); err != nil {
+				return err
+			}
+			c, err := r.client()
+			if err != nil {
+				return err
+			}
+			if err := do(cmd.Context(), c, args[0]); err != nil {
+				return r.explain(err)
+			}
+			fmt.Fprintf(r.env.Stderr, "%s deleted\n", clean(args[0]))
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+// writeFields writes the members of a value under each other, in their order.
+func writeFields(w io.Writer, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(data, &doc); err != nil {
+		return err
+	}
+	if len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
+		return writeRaw(w, formatJSON, data)
+	}
+	members := doc.Content[0].Content
+	width := 0
+	for i := 0; i < len(members); i += 2 {
+		width = max(width, len(members[i].Value))
+	}
+	var b bytes.Buffer
+	for i := 0; i < len(members); i += 2 {
+		fmt.Fprintf(&b, "%-*s", width, members[i].Value)
+		writeField(&b, members[i+1])
+		b.WriteByte('\n')
+	}
+	_, err = w.Write(b.Bytes())
+	return err
+}
+
+func writeField(b *bytes.Buffer, n *yaml.Node) {
+	if n.Kind != yaml.ScalarNode {
+		var v any
+		// What was made from JSON decodes.
+		if n.Decode(&v) == nil {
+			if data, err := json.Marshal(v); err == nil {
+				b.WriteString("  " + clean(string(data)))
+			}
+		}
+		return
+	}
+	if n.Tag == "!!null" || n.Value == "" {
+		b.WriteString("  -")
+		return
+	}
+	lines := strings.Split(strings.TrimRight(n.Value, "\n"), "\n")
+	if len(lines) == 1 {
+		b.WriteString("  " + clean(lines[0]))
+		return
+	}
+	for _, line := range lines {
+		b.WriteString("\n    " + clean(line))
+	}
+}

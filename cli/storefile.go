@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"svc/store"
+	"svc/store/bolt"
+)
+
+// defaultDataDir is where the packages keep the control plane's state.
+const defaultDataDir = "/var/lib/svc"
+
+// storeOptions say which store a command works on.
+type storeOptions struct {
+	dataDir string
+	url     string
+}
+
+func (o *storeOptions) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.dataDir, "data-dir", defaultDataDir, "directory of the control plane's state")
+	f.StringVar(&o.url, "store", "", "store URL, bbolt:///path/to.db (default svc.db in the data directory)")
+}
+
+// path returns the file of the store.
+func (o *storeOptions) path() (string, error) {
+	if o.url == "" {
+		return filepath.Join(o.dataDir, "svc.db"), nil
+	}
+	u, err := url.Parse(o.url)
+	switch {
+	case err != nil:
+		return "", usagef("write bbolt:///path/to.db", "--store is not a URL")
+	case u.Scheme == "postgres" || u.Scheme == "postgresql":
+		return "", usagef("use bbolt:///path/to.db, or leave it out", "--store: this build has no PostgreSQL store")
+	case u.Scheme != "bbolt":
+		return "", usagef("write bbolt:///path/to.db", "--store: unknown kind of store %q", u.Scheme)
+	case u.Host != "" || u.Path == "" || u.RawQuery != "":
+		return "", usagef("write three slashes: bbolt:///path/to.db", "--store: %q does not name a file", o.url)
+	}
+	return filepath.FromSlash(u.Path), nil
+}
+
+// open opens the store, or makes a new one.
+func (o *storeOptions) open(env Env, log *slog.Logger) (store.Store, error) {
+	path, err := o.path()
+	if err != nil {
+		return nil, err
+	}
+	st, err := bolt.Open(path, bolt.Options{Now: env.Now, Logger: log})
+	if errors.Is(err, bolt.ErrInUse) {
+		return nil, failed(err, "stop the other process, or name another --data-dir")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return st, nil
+}
+
+// operate runs f with an operator: the server that holds the store when one
+// runs, else the store itself.
+func (o *storeOptions) operate(env Env, f func(operator) error) (err error) {
+	if op, ok := dialOperator(o.dataDir); ok {
+		return f(op)
+	}
+	path, err := o.path()
+	if err != nil {
+		return err
+	}
+	if dir := filepath.Dir(path); !env.exists(dir) {
+		return usagef("name the data directory of the server with --data-dir", "there is no directory %s", dir)
+	}
+	st, err := o.open(env, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	return f(storeOperator{st})
+}
+
+// copyFile copies a file into a new one.
+func copyFile(env Env, from, to string) error {
+	return env.writeStream(to, func(w io.Writer) error {
+		in, err := env.open(from)
+		if err != nil {
+			return err
+		}
+		defer in.Close()
+		if _, err := io.Copy(w, in); err != nil {
+			return fmt.Errorf("copy %s: %w", from, err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// enumValue is a flag with a fixed set of values; empty means not given.
+type enumValue struct {
+	value   *string
+	allowed []string
+}
+
+func (v enumValue) String() string {
+	if v.value == nil {
+		return ""
+	}
+	return *v.value
+}
+
+func (v enumValue) Type() string { return strings.Join(v.allowed, "|") }
+
+func (v enumValue) Set(s string) error {
+	if !slices.Contains(v.allowed, s) {
+		return fmt.Errorf("must be one of %s", strings.Join(v.allowed, ", "))
+	}
+	*v.value = s
+	return nil
+}
+
+// enumFlag adds a flag that takes one of the values, and completes them.
+func enumFlag(cmd *cobra.Command, p *string, name string, allowed []string, help string) {
+	v := enumValue{p, allowed}
+	cmd.Flags().Var(v, name, help)
+	if err := cmd.RegisterFlagCompletionFunc(name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return v.allowed, cobra.ShellCompDirectiveNoFileComp
+	}); err != nil {
+		panic(err) // only when registered twice
+	}
+}
+
+// optionalFloat is a flag for a number that may be left out.
+type optionalFloat struct{ value **float64 }
+
+func (v optionalFloat) String() string {
+	if v.value == nil || *v.value == nil {
+		return ""
+	}
+	return strconv.FormatFloat(**v.value, 'g', -1, 64)
+}
+
+func (v optionalFloat) Type() string { return "number" }
+
+func (v optionalFloat) Set(s string) error {
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		return errors.New("must be a number")
+	}
+	*v.value = &f
+	return nil
+}
+
+// optionalBool is a flag for yes or no that may be left out.
+type optionalBool struct{ value **bool }
+
+func (v optionalBool) String() string {
+	if v.value == nil || *v.value == nil {
+		return ""
+	}
+	return strconv.FormatBool(**v.value)
+}
+
+func (v optionalBool) Type() string { return "bool" }
+
+func (v optionalBool) Set(s string) error {
+	b, err := strconv.ParseBool(s)
+	if err != nil {
+		return errors.New("must be true or false")
+	}
+	*v.value = &b
+	return nil
+}
+
+// boolFlag adds a flag that means true when it is given without a value.
+func boolFlag(cmd *cobra.Command, p **bool, name, help string) {
+	cmd.Flags().Var(optionalBool{p}, name, help)
+	cmd.Flags().Lookup(name).NoOptDefVal = "true"
+}
+
+// momentValue is a flag for a point in time: RFC 3339, a date, or how long ago.
+type momentValue struct {
+	value *time.Time
+	now   func() time.Time
+}
+
+func (v momentValue) String() string {
+	if v.value == nil || v.value.IsZero() {
+		return ""
+	}
+	return v.value.Format(time.RFC3339)
+}
+
+func (v momentValue) Type() string { return "time" }
+
+func (v momentValue) Set(s string) error {
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		t, err = time.Parse(time.DateOnly, s)
+	}
+	if err != nil {
+		var ago time.Duration
+		if ago, err = parseSpan(s); err == nil {
+			t = v.now().Add(-ago)
+		}
+	}
+	if err != nil {
+		return errors.New("must be a time (2026-10-01T12:00:00Z), a date (2026-10-01) or how long ago (12h, 7d)")
+	}
+	*v.value = t.UTC()
+	return nil
+}
+
+// changed returns a pointer to the value of a flag that was given, else nil.
+func changed[T any](cmd *cobra.Command, name string, value *T) *T {
+	if cmd.Flags().Changed(name) {
+		return value
+	}
+	return nil
+}
+
+// anyChanged refuses an update that changes nothing.
+func anyChanged(cmd *cobra.Command, names ...string) error {
+	for _, name := range names {
+		if cmd.Flags().Changed(name) {
+			return nil
+		}
+	}
+	return usagef("give at least one of --"+strings.Join(names, ", --"), "nothing to change")
+}
+
+// usd shows an amount of money.
+func usd(v float64) string { return strconv.FormatFloat(v, 'f', 4, 64) }
+
+// number shows a figure with at most two decimals.
+func number(v float64) string {
+	return strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(v, 'f', 2, 64), "0"), ".")
+}
+
+func count(n int64) string { return strconv.FormatInt(n, 10) }
+
+// stamp shows a time to the second, UTC; the zero time is "-".
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format("2006-01-02T15:04:05Z")
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}

@@ -11,7 +11,7 @@ import (
 const (
 	// memoryBudgetKiB bounds the memory of the argon2id computations that run
 	// at one time, but that one always may run.
-	memoryBudgetKiB = 40 << 10
+	memoryBudgetKiB = 20 << 10
 	// maxPlaces is how many verifications may run or wait.
 	maxPlaces = 16
 	// maxPlacesPerID is how many of those may be for one key id, so that a flood

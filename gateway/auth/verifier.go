@@ -26,7 +26,7 @@ const (
 //
 // A key that verified before costs one HMAC and takes no lock. Any other costs
 // an argon2id computation, of which only so many run (half the processors, and
-// 40 MiB) or wait (16, three of them for one id); beyond that the answer is
+// 20 MiB) or wait (16, three of them for one id); beyond that the answer is
 // [ErrBusy]. The same key presented many times at once is computed once.
 type Verifier struct {
 	now      func() time.Time

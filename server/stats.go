@@ -18,7 +18,7 @@ func (s *Server) traceStats(c *call) error {
 		return err
 	}
 	stats, err := c.tenant.Stats(c.Context(), store.StatsQuery{
-		From: c.now.Add(-lookBacks[period]), To: c.now, AgentID: agentID, GroupBy: by,
+		From: c.now.Add(-lookBacks[period]), To: upTo(c.now), AgentID: agentID, GroupBy: by,
 	})
 	if err != nil {
 		return err

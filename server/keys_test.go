@@ -1,0 +1,381 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"svc/store"
+)
+
+var keyItemFields = []string{"id", "name", "scope", "prefix", "createdBy", "createdByEmail", "lastUsedAt", "createdAt"}
+
+// TestKeyRows has a test per row of the specification's table "API keys".
+func TestKeyRows(t *testing.T) {
+	prefixes := map[string]string{"api": "svc_api_", "agent": "svc_agent_", "ingest": "svc_ingest_"}
+	t.Run("POST /api/keys", func(t *testing.T) {
+		r := newRig(t)
+		for scope, prefix := range prefixes {
+			k := r.ask(r.admin, "POST", "/api/keys", fmt.Sprintf(`{"name":"ci","scope":%q}`, scope)).want(201).data()
+			k.has(t, "id", "name", "scope", "key", "prefix", "createdBy", "createdAt").is(t, "name", "ci", "scope", scope, "createdBy", "usr_admin")
+			k.moment(t, "createdAt")
+			secret := k["key"].(string)
+			if !regexp.MustCompile(`^` + prefix + `[A-Za-z0-9_-]{43}$`).MatchString(secret) {
+				t.Errorf("key %q is not the prefix and 256 random bits", secret)
+			}
+			// the scope prefix plus four more characters
+			if got := k["prefix"]; got != secret[:len(prefix)+4] {
+				t.Errorf("prefix %q of %q", got, secret)
+			}
+			if status := r.ask(secret, "GET", "/api/unknown", "").status; status != 404 {
+				t.Errorf("the new %s key gets %d", scope, status)
+			}
+		}
+	})
+	t.Run("POST /api/keys: name and scope are required", func(t *testing.T) {
+		r := newRig(t)
+		a := r.ask(r.admin, "POST", "/api/keys", `{}`)
+		a.wantDetail("name")
+		a.wantDetail("scope")
+		for _, scope := range []string{"admin", "API", "*"} {
+			r.ask(r.admin, "POST", "/api/keys", fmt.Sprintf(`{"name":"x","scope":%q}`, scope)).wantDetail("scope")
+		}
+		r.ask(r.admin, "POST", "/api/keys", `{"name":"x","scope":"api","teamId":"team_unknown"}`).wantDetail("teamId")
+		r.ask(r.admin, "POST", "/api/keys", `{"name":"x","scope":"api","userId":"usr_unknown"}`).wantDetail("userId")
+		r.ask(r.admin, "POST", "/api/keys", `{"name":"x","scope":"api","key":"svc_api_mine"}`).wantDetail("key")
+	})
+	t.Run("GET /api/keys never has the secret", func(t *testing.T) {
+		r := newRig(t)
+		secret, id := r.key(r.admin, "agent")
+		a := r.ask(r.admin, "GET", "/api/keys", "").want(200)
+		a.object().has(t, "data", "total", "limit", "offset").is(t, "total", 2, "limit", 50, "offset", 0)
+		list := a.list()
+		list[0].has(t, keyItemFields...).is(t, "id", id, "scope", "agent", "createdBy", "usr_admin", "lastUsedAt", nil)
+		list[1].has(t, keyItemFields...).is(t, "name", "first")
+		random := strings.TrimPrefix(secret, "svc_agent_")
+		if bytes.Contains(a.raw, []byte(secret)) || bytes.Contains(a.raw, []byte(random[5:])) {
+			t.Errorf("the list holds the secret: %s", a.raw)
+		}
+	})
+	t.Run("GET /api/keys scope filter", func(t *testing.T) {
+		r := newRig(t)
+		for scope := range prefixes {
+			r.key(r.admin, scope)
+		}
+		for scope, want := range map[string]int{"api": 2, "agent": 1, "ingest": 1} {
+			a := r.ask(r.admin, "GET", "/api/keys?scope="+scope, "").want(200)
+			a.object().is(t, "total", want)
+			for _, k := range a.list() {
+				k.is(t, "scope", scope)
+			}
+		}
+		r.ask(r.admin, "GET", "/api/keys?scope=admin", "").wantDetail("scope")
+	})
+	t.Run("DELETE /api/keys/:id", func(t *testing.T) {
+		r := newRig(t)
+		secret, id := r.key(r.admin, "api")
+		r.ask(secret, "GET", "/api/teams", "").want(200)
+		r.ask(r.admin, "DELETE", "/api/keys/"+id, "").want(200).object().has(t, "success").is(t, "success", true)
+		r.ask(secret, "GET", "/api/teams", "").want(401) // the very next request
+		r.ask(r.admin, "DELETE", "/api/keys/"+id, "").want(404)
+	})
+}
+
+// TestKeyLastUsed: lastUsedAt is there on list items, null when unused, and
+// follows use without a write per request.
+func TestKeyLastUsed(t *testing.T) {
+	r := newRig(t)
+	secret, id := r.key(r.admin, "agent")
+	find := func() object {
+		for _, k := range r.ask(r.admin, "GET", "/api/keys?scope=agent", "").want(200).list() {
+			if k["id"] == id {
+				return k
+			}
+		}
+		t.Fatal("the key is not listed")
+		return nil
+	}
+	find().is(t, "lastUsedAt", nil)
+	r.clock.advance(time.Minute)
+	r.ask(secret, "GET", "/api/agents", "").want(200)
+	if at := find().moment(t, "lastUsedAt"); !at.Equal(epoch.Add(time.Minute)) {
+		t.Errorf("lastUsedAt %s", at)
+	}
+	r.clock.advance(time.Minute)
+	r.ask(secret, "GET", "/api/teams", "").want(403) // a use, too
+	if at := find().moment(t, "lastUsedAt"); !at.Equal(epoch.Add(2 * time.Minute)) {
+		t.Errorf("lastUsedAt %s", at)
+	}
+}
+
+// TestKeyRotation: both keys are valid at the same time; the old one is deleted
+// once lastUsedAt shows that the new one is in use.
+func TestKeyRotation(t *testing.T) {
+	r := newRig(t)
+	old, oldID := r.key(r.admin, "agent")
+	fresh, _ := r.key(r.admin, "agent")
+	r.ask(old, "GET", "/api/agents", "").want(200)
+	r.ask(fresh, "GET", "/api/agents", "").want(200)
+	r.ask(r.admin, "DELETE", "/api/keys/"+oldID, "").want(200)
+	r.ask(old, "GET", "/api/agents", "").want(401)
+	r.ask(fresh, "GET", "/api/agents", "").want(200)
+}
+
+// TestAuthorizationHeader: Authorization: Bearer <API_KEY>; a missing or invalid
+// key answers 401, and no answer tells why.
+func TestAuthorizationHeader(t *testing.T) {
+	r := newRig(t)
+	key := r.admin
+	for _, tc := range []struct {
+		name   string
+		values []string
+		status int
+	}{
+		{"good", []string{"Bearer " + key}, 200},
+		{"scheme in lower case", []string{"bearer " + key}, 200},
+		{"two spaces", []string{"Bearer  " + key}, 200},
+		{"none", nil, 401},
+		{"empty", []string{""}, 401},
+		{"scheme alone", []string{"Bearer"}, 401},
+		{"scheme and space", []string{"Bearer "}, 401},
+		{"key alone", []string{key}, 401},
+		{"other scheme", []string{"Basic " + key}, 401},
+		{"two headers", []string{"Bearer " + key, "Bearer " + key}, 401},
+		{"two keys in one", []string{"Bearer " + key + " " + key}, 401},
+		{"unknown key", []string{"Bearer " + NewSecret(store.ScopeAPI)}, 401},
+		{"prefix of another scope", []string{"Bearer svc_agent_" + strings.TrimPrefix(key, "svc_api_")}, 401},
+		{"no prefix", []string{"Bearer " + strings.TrimPrefix(key, "svc_api_")}, 401},
+		{"cut", []string{"Bearer " + key[:len(key)-1]}, 401},
+		{"one character more", []string{"Bearer " + key + "a"}, 401},
+		{"other case", []string{"Bearer svc_api_" + strings.ToUpper(strings.TrimPrefix(key, "svc_api_"))}, 401},
+		{"short", []string{"Bearer svc_api_x"}, 401},
+		{"long", []string{"Bearer svc_api_" + strings.Repeat("x", 1<<20)}, 401},
+		{"a gateway key", []string{"Bearer svc_gw_ci_" + strings.Repeat("x", 43)}, 401},
+		{"NUL", []string{"Bearer " + key + "\x00"}, 401},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var header []string
+			for _, v := range tc.values {
+				header = append(header, "Authorization", v)
+			}
+			a := r.ask("", "GET", "/api/teams", "", header...).want(tc.status)
+			if tc.status != 401 {
+				return
+			}
+			if got := string(a.raw); got != `{"error":"missing or invalid API key"}` {
+				t.Errorf("body %s", got)
+			}
+			if got := a.header.Get("WWW-Authenticate"); got != "Bearer" {
+				t.Errorf("WWW-Authenticate %q", got)
+			}
+		})
+	}
+	if strings.Contains(r.log.String(), key) {
+		t.Error("the key is in the log")
+	}
+}
+
+func TestSecretForm(t *testing.T) {
+	random := strings.Repeat("a", 43)
+	for _, tc := range []struct {
+		name, secret string
+		scope        store.KeyScope
+		prefix       string
+	}{
+		{"api", "svc_api_" + random, "api", "svc_api_aaaa"},
+		{"agent", "svc_agent_" + random, "agent", "svc_agent_aaaa"},
+		{"ingest", "svc_ingest_" + random, "ingest", "svc_ingest_aaaa"},
+		{"shortest", "svc_api_" + strings.Repeat("-", 32), "api", "svc_api_----"},
+		{"too short", "svc_api_" + strings.Repeat("a", 31), "", ""},
+		{"too long", "svc_api_" + strings.Repeat("a", 129), "", ""},
+		{"other characters", "svc_api_" + random + "+", "", ""},
+		{"unknown scope", "svc_root_" + random, "", ""},
+		{"empty", "", "", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			scope, err := SecretScope(tc.secret)
+			if scope != tc.scope || (err == nil) != (tc.scope != "") {
+				t.Errorf("got %q, %v", scope, err)
+			}
+			if got := SecretPrefix(tc.secret); got != tc.prefix {
+				t.Errorf("prefix %q, want %q", got, tc.prefix)
+			}
+			if err != nil && strings.Contains(err.Error(), random) {
+				t.Errorf("the error shows the secret: %v", err)
+			}
+		})
+	}
+	seen := map[string]bool{}
+	for range 1000 {
+		s := NewSecret(store.ScopeAPI)
+		if scope, err := SecretScope(s); scope != store.ScopeAPI || err != nil || seen[s] {
+			t.Fatalf("%q: %v, %v", s, scope, err)
+		}
+		seen[s] = true
+	}
+}
+
+// TestTeamLimitedKeys: a key made with teamId may do what the team's scopes
+// allow at that moment, checked on every request.
+func TestTeamLimitedKeys(t *testing.T) {
+	r := newRig(t)
+	key, team := r.teamKey("readers", "agents:read")
+	r.ask(key, "GET", "/api/agents", "").want(200)
+	a := r.ask(key, "POST", "/api/agents", `{"name":"x"}`).want(403)
+	if !strings.Contains(string(a.raw), "agents:write") {
+		t.Errorf("the 403 does not say what is lacking: %s", a.raw)
+	}
+	r.ask(key, "GET", "/api/teams", "").want(403)
+	r.scopes(r.admin, team, "agents:read", "agents:write").want(200)
+	r.ask(key, "POST", "/api/agents", `{"name":"x"}`).want(201)
+	r.scopes(r.admin, team).want(200)
+	r.ask(key, "GET", "/api/agents", "").want(403)
+	r.ask(r.admin, "GET", "/api/keys", "").want(200).list()[0].has(t, append(keyItemFields, "teamId")...).is(t, "teamId", team)
+
+	t.Run("an agent key is limited twice", func(t *testing.T) {
+		r.scopes(r.admin, team, "agents:read", "agents:write", "teams:read").want(200)
+		secret, _ := r.key(r.admin, "agent", "teamId", team)
+		r.ask(secret, "GET", "/api/agents", "").want(200)
+		r.ask(secret, "POST", "/api/agents", `{"name":"y"}`).want(403) // the scope agent only reads
+		r.ask(secret, "GET", "/api/teams", "").want(403)
+		r.ask(secret, "GET", "/api/traces", "").want(403) // the team lacks traces:read
+	})
+	t.Run("SLA violations are open to compliance:read", func(t *testing.T) {
+		r.scopes(r.admin, team, "compliance:read").want(200)
+		r.ask(key, "GET", "/api/costs/sla/violations", "").want(200)
+		r.ask(key, "GET", "/api/costs/sla", "").want(403)
+		r.scopes(r.admin, team, "costs:read").want(200)
+		r.ask(key, "GET", "/api/costs/sla/violations", "").want(200)
+	})
+	t.Run("audit:read guards nothing", func(t *testing.T) {
+		r.scopes(r.admin, team, "audit:read").want(200)
+		for _, path := range []string{"/api/agents", "/api/teams", "/api/keys", "/api/costs/sla/violations", "/api/traces"} {
+			r.ask(key, "GET", path, "").want(403)
+		}
+	})
+	t.Run("keys of a deleted team stop working", func(t *testing.T) {
+		r.ask(r.admin, "DELETE", "/api/teams/"+team, "").want(200)
+		r.ask(key, "GET", "/api/agents", "").want(401)
+	})
+}
+
+// TestNoKeyMintsBeyondItself: no key can make a key, or widen a team, beyond
+// what it holds itself.
+func TestNoKeyMintsBeyondItself(t *testing.T) {
+	setup := func(t *testing.T) (r *rig, key, team string) {
+		r = newRig(t)
+		key, team = r.teamKey("key admins", "keys:read", "keys:write", "teams:read", "teams:write", "agents:read")
+		return r, key, team
+	}
+	mint := func(r *rig, key, more string) *reply {
+		return r.ask(key, "POST", "/api/keys", `{"name":"x","scope":"api"`+more+`}`)
+	}
+	t.Run("agent and ingest keys make none", func(t *testing.T) {
+		r, _, _ := setup(t)
+		for _, scope := range []string{"agent", "ingest"} {
+			secret, _ := r.key(r.admin, scope)
+			mint(r, secret, "").want(403)
+		}
+	})
+	t.Run("a limited key makes no unlimited one", func(t *testing.T) {
+		r, key, _ := setup(t)
+		for _, scope := range []string{"api", "agent", "ingest"} {
+			r.ask(key, "POST", "/api/keys", fmt.Sprintf(`{"name":"x","scope":%q}`, scope)).want(403)
+		}
+	})
+	t.Run("a limited key makes keys for its own team", func(t *testing.T) {
+		r, key, team := setup(t)
+		mint(r, key, `,"teamId":"`+team+`"`).want(201).data().is(t, "teamId", team)
+	})
+	t.Run("and for teams that may do no more", func(t *testing.T) {
+		r, key, _ := setup(t)
+		lesser := r.team(r.admin, "lesser", "agents:read")
+		mint(r, key, `,"teamId":"`+lesser+`"`).want(201)
+	})
+	t.Run("but not for teams that may do more", func(t *testing.T) {
+		r, key, _ := setup(t)
+		greater := r.team(r.admin, "greater", "agents:read", "costs:write")
+		a := mint(r, key, `,"teamId":"`+greater+`"`).want(403)
+		if !strings.Contains(string(a.raw), "costs:write") {
+			t.Errorf("%s", a.raw)
+		}
+		mint(r, key, `,"teamId":"team_unknown"`).wantDetail("teamId")
+	})
+	t.Run("nor for another user", func(t *testing.T) {
+		r, key, team := setup(t)
+		r.webhook("user.created", epoch, "u1", "u1@example.com", "org_one").want(200)
+		mint(r, key, `,"teamId":"`+team+`","userId":"u1"`).want(403)
+		mint(r, key, `,"teamId":"`+team+`","userId":"usr_admin"`).want(201) // its own user
+	})
+	t.Run("it adds to a team only what it holds", func(t *testing.T) {
+		r, key, own := setup(t)
+		other := r.team(r.admin, "other", "costs:read")
+		r.scopes(key, other, "costs:read", "agents:read").want(200) // keeps what stands, adds what it holds
+		r.scopes(key, other, "costs:read", "costs:write").want(403)
+		r.scopes(key, other, "agents:read").want(200) // takes away
+		r.scopes(key, other, "costs:read").want(403)  // and cannot give back
+		r.scopes(key, own, "keys:write", "teams:write", "policies:write").want(403)
+		r.scopes(key, own, "keys:write", "teams:write").want(200)
+		r.ask(r.admin, "GET", "/api/teams/"+other, "").want(200).data().is(t, "scopes", "[agents:read]")
+	})
+	t.Run("an unlimited key makes keys for other users", func(t *testing.T) {
+		r, _, _ := setup(t)
+		r.webhook("user.created", epoch, "u1", "u1@example.com", "org_one").want(200)
+		mint(r, r.admin, `,"userId":"u1"`).want(201).data().is(t, "createdBy", "u1")
+		r.ask(r.admin, "GET", "/api/keys", "").want(200).list()[0].is(t, "createdBy", "u1", "createdByEmail", "u1@example.com")
+	})
+	t.Run("the user of a new key is the user of the one that makes it", func(t *testing.T) {
+		r, _, _ := setup(t)
+		r.webhook("user.created", epoch, "u1", "u1@example.com", "org_one").want(200)
+		secret, _ := r.key(r.admin, "api", "userId", "u1")
+		mint(r, secret, "").want(201).data().is(t, "createdBy", "u1")
+	})
+}
+
+// TestScopesAreReplacedOneAtATime: what is taken away while a limited key
+// replaces the list does not come back through its older view of the team.
+func TestScopesAreReplacedOneAtATime(t *testing.T) {
+	r := newRig(t)
+	limited, _ := r.teamKey("limited", "teams:write")
+	target := r.team(r.admin, "target")
+	for range 50 {
+		r.scopes(r.admin, target, "keys:write").want(200)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() { r.scopes(limited, target, "keys:write") }) // keeps what stands
+		}
+		wg.Go(func() { r.scopes(r.admin, target) })
+		wg.Wait()
+		r.ask(r.admin, "GET", "/api/teams/"+target, "").want(200).data().is(t, "scopes", "[]")
+	}
+}
+
+// TestKeysAreStoredAsDigests: the store file never holds a secret.
+func TestKeysAreStoredAsDigests(t *testing.T) {
+	r := newRig(t)
+	secret, _ := r.key(r.admin, "api")
+	r.ask(r.admin, "POST", "/api/keys", `{"name":"again","scope":"api"}`, "Idempotency-Key", "k1").want(201)
+	var dump bytes.Buffer
+	if _, err := r.store.Backup(context.Background(), &dump); err != nil {
+		t.Fatal(err)
+	}
+	var created struct{ Data struct{ Key string } }
+	if err := json.Unmarshal(r.ask(r.admin, "POST", "/api/keys", `{"name":"third","scope":"api"}`, "Idempotency-Key", "k2").raw, &created); err != nil || created.Data.Key == "" {
+		t.Fatal(err)
+	}
+	dump.Reset()
+	if _, err := r.store.Backup(context.Background(), &dump); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []string{secret, r.admin, created.Data.Key} {
+		if bytes.Contains(dump.Bytes(), []byte(s[len("svc_api_")+5:])) {
+			t.Error("a secret is in the store")
+		}
+	}
+}

@@ -1,0 +1,289 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"svc/store"
+)
+
+func (r *rig) user(tenant, id string) (store.User, error) {
+	return r.store.Tenant(tenant).GetUser(context.Background(), id)
+}
+
+// wantUser fails the test unless the user has the status.
+func (r *rig) wantUser(id string, status store.UserStatus) store.User {
+	r.t.Helper()
+	u, err := r.user("one", id)
+	if err != nil || u.Status != status {
+		r.t.Fatalf("user %s: %+v, %v; want %s", id, u, err, status)
+	}
+	return u
+}
+
+// TestWebhookRow is POST /api/auth/webhook: 200 {"success": true} on a good
+// delivery, 403 {"error": "Invalid webhook signature"} on a bad signature.
+func TestWebhookRow(t *testing.T) {
+	r := newRig(t)
+	r.webhook("user.created", epoch, "u1", "u1@example.com", "org_one").want(200).object().has(t, "success").is(t, "success", true)
+	const body = `{"type":"user.created"}`
+	for name, header := range map[string]string{
+		"wrong":   sign("other", epoch.Unix(), body),
+		"missing": "",
+	} {
+		a := r.ask("", "POST", "/api/auth/webhook", body, signatureHeader, header).want(403)
+		if got := string(a.raw); got != `{"error":"Invalid webhook signature"}` {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	for _, at := range []int64{epoch.Unix() - 301, epoch.Unix() + 301} { // stale, future
+		a := r.ask("", "POST", "/api/auth/webhook", body, signatureHeader, sign(webhookSecret, at, body)).want(403)
+		a.object().is(t, "error", "Invalid webhook signature")
+		if a.detail("timestamp") == "" {
+			t.Errorf("no details.timestamp: %s", a.raw)
+		}
+	}
+	t.Run("an API key does not replace the signature", func(t *testing.T) {
+		r.ask(r.admin, "POST", "/api/auth/webhook", body).want(403)
+	})
+	t.Run("without a secret everything is refused", func(t *testing.T) {
+		r := newRig(t, func(o *Options) { o.WebhookSecret = "" })
+		r.ask("", "POST", "/api/auth/webhook", body, signatureHeader, sign("", epoch.Unix(), body)).want(403)
+	})
+	t.Run("the raw body is signed, not its meaning", func(t *testing.T) {
+		body := "{ \"type\" : \"user.created\",\n\"createdAt\":\"2026-03-01T12:00:00Z\",\"data\":{\"userId\":\"raw\",\"orgId\":\"org_one\"}}"
+		r.deliver(body).want(200)
+	})
+}
+
+// TestWebhookMalformed: malformed but signed is 400.
+func TestWebhookMalformed(t *testing.T) {
+	r := newRig(t)
+	for name, body := range map[string]string{
+		"empty":           ``,
+		"not JSON":        `user.created`,
+		"array":           `[]`,
+		"no type":         `{"createdAt":"2026-03-01T12:00:00Z","data":{"userId":"u","orgId":"org_one"}}`,
+		"type no string":  `{"type":5}`,
+		"no createdAt":    `{"type":"user.created","data":{"userId":"u","orgId":"org_one"}}`,
+		"bad createdAt":   `{"type":"user.created","createdAt":"yesterday","data":{"userId":"u","orgId":"org_one"}}`,
+		"no data":         `{"type":"user.created","createdAt":"2026-03-01T12:00:00Z"}`,
+		"no userId":       `{"type":"user.created","createdAt":"2026-03-01T12:00:00Z","data":{"orgId":"org_one"}}`,
+		"userId a number": `{"type":"user.created","createdAt":"2026-03-01T12:00:00Z","data":{"userId":7,"orgId":"org_one"}}`,
+		"bad email":       `{"type":"user.created","createdAt":"2026-03-01T12:00:00Z","data":{"userId":"u","email":"x","orgId":"org_one"}}`,
+		"duplicate":       `{"type":"user.created","type":"user.deleted","createdAt":"2026-03-01T12:00:00Z","data":{"userId":"u","orgId":"org_one"}}`,
+		"NUL":             `{"type":"user.created","createdAt":"2026-03-01T12:00:00Z","data":{"userId":"u\u0000","orgId":"org_one"}}`,
+		"trailing data":   `{"type":"user.created","createdAt":"2026-03-01T12:00:00Z","data":{"userId":"u","orgId":"org_one"}} x`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if body == "" {
+				r.ask("", "POST", "/api/auth/webhook", "", signatureHeader, sign(webhookSecret, epoch.Unix(), "")).want(400)
+				return
+			}
+			r.deliver(body).want(400)
+		})
+	}
+	t.Run("fields that the provider adds are ignored", func(t *testing.T) {
+		r.deliver(`{"type":"user.created","id":"evt_1","createdAt":"2026-03-01T12:00:00Z","data":{"userId":"u","email":null,"orgId":"org_one","locale":"de"}}`).want(200)
+	})
+}
+
+// TestWebhookUnknownType: an unknown type is answered 200 and recorded, whatever
+// its data is.
+func TestWebhookUnknownType(t *testing.T) {
+	r := newRig(t)
+	r.webhook("user.promoted", epoch, "u9", "u9@example.com", "org_one").want(200)
+	events, total, err := r.store.Tenant("one").ListUserEvents(context.Background(), store.Page{})
+	if err != nil || total != 1 || events[0].Event.Type != "user.promoted" || events[0].Applied {
+		t.Errorf("recorded %+v, %v", events, err)
+	}
+	if _, err := r.user("one", "u9"); store.KindOf(err) != store.NotFound {
+		t.Errorf("an unknown event made a user: %v", err)
+	}
+	r.deliver(`{"type":"organization.updated","data":{"members":[1,2,3]}}`).want(200)
+	r.deliver(`{"type":"ping"}`).want(200)
+}
+
+// TestWebhookTenant: data.orgId leads to the tenant bound to it, in an install
+// with a single tenant an unbound org means that one, else 404.
+func TestWebhookTenant(t *testing.T) {
+	r := newRig(t)
+	r.webhook("user.created", epoch, "u1", "u1@example.com", "org_two").want(200)
+	if _, err := r.user("two", "u1"); err != nil {
+		t.Errorf("the bound tenant lacks the user: %v", err)
+	}
+	if _, err := r.user("one", "u1"); store.KindOf(err) != store.NotFound {
+		t.Errorf("the other tenant has the user: %v", err)
+	}
+	r.webhook("user.created", epoch, "u2", "u2@example.com", "org_unknown").want(404)
+	r.webhook("user.created", epoch, "u2", "u2@example.com", "").want(404)
+}
+
+// TestWebhookEvents has a test per row of the specification's table "Events".
+func TestWebhookEvents(t *testing.T) {
+	at := func(n int) time.Time { return epoch.Add(time.Duration(n) * time.Second) }
+	send := func(r *rig, typ string, n int) {
+		r.t.Helper()
+		r.webhook(typ, at(n), "u1", "u1@example.com", "org_one").want(200)
+	}
+	// withKey makes the user and a key of theirs.
+	withKey := func(t *testing.T) (*rig, string) {
+		r := newRig(t)
+		send(r, "user.created", 0)
+		secret, _ := r.key(r.admin, "api", "userId", "u1")
+		r.ask(secret, "GET", "/api/teams", "").want(200)
+		return r, secret
+	}
+	t.Run("user.created provisions the user with the default role", func(t *testing.T) {
+		r := newRig(t)
+		send(r, "user.created", 0)
+		u := r.wantUser("u1", store.UserActive)
+		if u.Email != "u1@example.com" || u.DisplayName != "Some One" || u.Role != "member" {
+			t.Errorf("%+v", u)
+		}
+	})
+	t.Run("user.created replayed makes no duplicate", func(t *testing.T) {
+		r := newRig(t)
+		team := r.team(r.admin, "x")
+		for range 5 { // the sender's five attempts
+			send(r, "user.created", 0)
+		}
+		r.ask(r.admin, "POST", "/api/teams/"+team+"/members", `{"email":"u1@example.com"}`).want(201).object().is(t, "userId", "u1")
+		r.ask(r.admin, "POST", "/api/teams/"+team+"/members", `{"userId":"u1"}`).want(400)
+	})
+	t.Run("user.updated changes e-mail and name", func(t *testing.T) {
+		r := newRig(t)
+		send(r, "user.created", 0)
+		r.webhook("user.updated", at(1), "u1", "new@example.com", "org_one").want(200)
+		if u := r.wantUser("u1", store.UserActive); u.Email != "new@example.com" {
+			t.Errorf("%+v", u)
+		}
+	})
+	t.Run("user.deactivated silences every key the user created", func(t *testing.T) {
+		r, secret := withKey(t)
+		_, id := r.key(secret, "agent")
+		send(r, "user.deactivated", 1)
+		r.ask(secret, "GET", "/api/teams", "").want(401)
+		r.ask(r.admin, "DELETE", "/api/keys/"+id, "").want(200) // they are silent, not gone
+		r.ask(r.admin, "POST", "/api/keys", `{"name":"x","scope":"api","userId":"u1"}`).wantDetail("userId")
+		r.ask(r.admin, "GET", "/api/teams", "").want(200) // other users' keys work
+	})
+	t.Run("user.reactivated lets them work again", func(t *testing.T) {
+		r, secret := withKey(t)
+		send(r, "user.deactivated", 1)
+		send(r, "user.reactivated", 2)
+		r.ask(secret, "GET", "/api/teams", "").want(200)
+	})
+	t.Run("user.deleted deletes keys and memberships", func(t *testing.T) {
+		r, secret := withKey(t)
+		team := r.team(r.admin, "x")
+		r.ask(r.admin, "POST", "/api/teams/"+team+"/members", `{"userId":"u1"}`).want(201)
+		send(r, "user.deleted", 1)
+		r.ask(secret, "GET", "/api/teams", "").want(401)
+		r.ask(r.admin, "GET", "/api/teams/"+team, "").want(200).data().is(t, "memberCount", 0)
+		r.ask(r.admin, "GET", "/api/keys", "").want(200).object().is(t, "total", 1)
+		send(r, "user.reactivated", 2)
+		r.ask(secret, "GET", "/api/teams", "").want(401) // deleted keys do not come back
+	})
+	t.Run("session.terminated is recorded", func(t *testing.T) {
+		r, secret := withKey(t)
+		send(r, "session.terminated", 1)
+		if u := r.wantUser("u1", store.UserActive); !u.LastSessionEndedAt.Equal(at(1)) {
+			t.Errorf("%+v", u)
+		}
+		r.ask(secret, "GET", "/api/teams", "").want(200)
+	})
+	t.Run("an invited user is linked when announced", func(t *testing.T) {
+		r := newRig(t)
+		team := r.team(r.admin, "x")
+		r.ask(r.admin, "POST", "/api/teams/"+team+"/members", `{"email":"U1@example.com","role":"owner"}`).want(201)
+		send(r, "user.created", 0)
+		r.ask(r.admin, "GET", "/api/teams/"+team+"/members", "").want(200).list()[0].is(t, "userId", "u1", "email", "u1@example.com", "role", "owner")
+	})
+	t.Run("every event is idempotent", func(t *testing.T) {
+		for _, typ := range []string{"user.created", "user.updated", "user.deactivated", "user.reactivated", "user.deleted", "session.terminated"} {
+			r := newRig(t)
+			send(r, "user.created", 0)
+			for range 3 {
+				send(r, typ, 1)
+			}
+		}
+	})
+}
+
+// TestWebhookOrder: events are ordered per user by their createdAt, whatever
+// order they arrive in: a late or retried one never undoes a newer one.
+func TestWebhookOrder(t *testing.T) {
+	type event struct {
+		typ string
+		at  int
+	}
+	for _, tc := range []struct {
+		name   string
+		events []event // in order of arrival
+		keys   int     // status of a request with the user's key, 0: no key could be made
+	}{
+		{"late deactivation", []event{{"user.reactivated", 3}, {"user.deactivated", 2}}, 200},
+		{"retried deactivation", []event{{"user.deactivated", 2}, {"user.reactivated", 3}, {"user.deactivated", 2}}, 200},
+		{"late reactivation", []event{{"user.deactivated", 3}, {"user.reactivated", 2}}, 401},
+		{"deleted, then what came before", []event{{"user.deleted", 5}, {"user.reactivated", 3}, {"user.created", 0}, {"user.updated", 4}}, 401},
+		{"same moment: the stricter wins", []event{{"user.deactivated", 2}, {"user.created", 2}}, 401},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newRig(t)
+			r.webhook("user.created", epoch.Add(time.Second), "u1", "u1@example.com", "org_one").want(200)
+			secret, _ := r.key(r.admin, "api", "userId", "u1")
+			for _, e := range tc.events {
+				r.webhook(e.typ, epoch.Add(time.Duration(e.at)*time.Second), "u1", "u1@example.com", "org_one").want(200)
+			}
+			r.ask(secret, "GET", "/api/teams", "").want(tc.keys)
+		})
+	}
+	t.Run("deleted before created leaves a tombstone", func(t *testing.T) {
+		r := newRig(t)
+		r.webhook("user.deleted", epoch.Add(5*time.Second), "u1", "", "org_one").want(200)
+		r.webhook("user.created", epoch.Add(time.Second), "u1", "u1@example.com", "org_one").want(200)
+		if _, err := r.user("one", "u1"); store.KindOf(err) != store.NotFound {
+			t.Errorf("the user is back: %v", err)
+		}
+		r.webhook("user.created", epoch.Add(10*time.Second), "u1", "u1@example.com", "org_one").want(200) // truly newer
+		r.wantUser("u1", store.UserActive)
+	})
+	t.Run("a late update does not undo a newer one", func(t *testing.T) {
+		r := newRig(t)
+		r.webhook("user.created", epoch, "u1", "a@example.com", "org_one").want(200)
+		r.webhook("user.updated", epoch.Add(3*time.Second), "u1", "c@example.com", "org_one").want(200)
+		r.webhook("user.updated", epoch.Add(2*time.Second), "u1", "b@example.com", "org_one").want(200)
+		if u := r.wantUser("u1", store.UserActive); u.Email != "c@example.com" {
+			t.Errorf("%+v", u)
+		}
+	})
+}
+
+// TestWebhookWindow: signed events are exempt from the window of their address,
+// everything else counts in it.
+func TestWebhookWindow(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.RateLimit = 3 })
+	for i := range 20 {
+		a := r.webhook("user.created", epoch, fmt.Sprint("u", i), fmt.Sprintf("u%d@example.com", i), "org_one").want(200)
+		if got := a.header.Get("X-RateLimit-Remaining"); got != "3" {
+			t.Fatalf("event %d: remaining %s", i, got)
+		}
+	}
+	for range 3 {
+		r.ask("", "POST", "/api/auth/webhook", "{}", signatureHeader, "t=1,v1=00").want(403)
+	}
+	r.ask("", "POST", "/api/auth/webhook", "{}", signatureHeader, "t=1,v1=00").want(429)
+	r.webhook("user.created", epoch, "last", "last@example.com", "org_one").want(200)
+	r.ask(r.admin, "GET", "/api/teams", "").want(200) // the tenant's window is another
+}
+
+// TestWebhookBodyLimit: over 1 MiB is refused before anything is computed.
+func TestWebhookBodyLimit(t *testing.T) {
+	r := newRig(t)
+	body := `{"type":"x","pad":"` + strings.Repeat("a", 1<<20) + `"}`
+	r.deliver(body).wantDetail("body")
+}

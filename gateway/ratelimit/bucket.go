@@ -10,6 +10,10 @@ import (
 // arithmetic of tiny rates inside a time.Duration.
 const maxRetryAfter = 365 * 24 * time.Hour
 
+// rounding is what the arithmetic may be off: who waited as long as asked is
+// served. The debt is kept, so that nothing is gained by it.
+const rounding = 1e-9
+
 // Bucket is one token bucket. It holds no rate: both limits are passed on every
 // call. The zero Bucket is not useful; start with [NewBucket].
 type Bucket struct {
@@ -39,7 +43,7 @@ func (b *Bucket) Take(rate float64, burst int, now int64) (ok bool, retryAfter t
 		b.last = now
 	}
 	tokens := b.level(rate, burst, now)
-	if tokens < 1 {
+	if tokens < 1-rounding {
 		return false, wait(1-tokens, rate)
 	}
 	b.tokens, b.last = tokens-1, now

@@ -9,7 +9,7 @@ import (
 
 const (
 	// DefaultMaxBuckets is how many buckets a [Memory] keeps unless told
-	// otherwise; about 100 bytes each once they are used.
+	// otherwise; each costs less than 256 bytes once it is used.
 	DefaultMaxBuckets = 1 << 18
 
 	shardCount = 64

@@ -24,6 +24,8 @@ type conn struct {
 	nc    net.Conn // what is read and written: the TLS layer or raw itself
 	raw   net.Conn // the TCP connection
 	probe *probe   // nil where there is none
+	// secured is nil without TLS, and only read by who reads nc.
+	secured *beneathTLS
 
 	small []byte
 	big   *[bigBuffer]byte // nil unless borrowed
@@ -129,6 +131,9 @@ func (cn *conn) read(p []byte) (int, error) {
 	}
 	for range 16 {
 		n, err := cn.nc.Read(p)
+		if err == io.EOF && cn.secured != nil && cn.secured.ended {
+			err = io.ErrUnexpectedEOF
+		}
 		if n > 0 {
 			cn.rerr = err
 			return n, nil

@@ -85,7 +85,7 @@ func (x *exchange) armFirstByte(cn *conn) {
 func (x *exchange) readHead(cn *conn) error {
 	if len(cn.unread()) == 0 {
 		if err := cn.fill(); err != nil {
-			if errors.Is(err, io.EOF) || isReset(err) {
+			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || isReset(err) {
 				return fmt.Errorf("%w: %w", errNoAnswer, err)
 			}
 			return err

@@ -166,7 +166,7 @@ func (p *pool) dial(ctx context.Context, start, bound time.Duration) (*conn, err
 		ctx, cancel = context.WithTimeoutCause(ctx, bound-(p.now()-start), ErrTimeout)
 		defer cancel()
 	}
-	nc, raw, err := p.target.dial(ctx)
+	nc, raw, secured, err := p.target.dial(ctx)
 	if err != nil {
 		p.release()
 		cause := context.Cause(ctx)
@@ -181,6 +181,7 @@ func (p *pool) dial(ctx context.Context, start, bound time.Duration) (*conn, err
 		return nil, err
 	}
 	cn := newConn(nc, raw, p.now())
+	cn.secured = secured
 	p.mu.Lock()
 	p.dials++
 	p.conns[cn] = struct{}{}

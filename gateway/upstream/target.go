@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"slices"
@@ -98,24 +99,43 @@ func tlsConfig(cfg *TLSConfig, host string) (*tls.Config, error) {
 	return c, nil
 }
 
-// dial makes a connection; the name is resolved anew each time.
-func (t *target) dial(ctx context.Context) (nc, raw net.Conn, err error) {
+// dial makes a connection; the name is resolved anew each time. secured is nil
+// for plain http, else the layer below TLS.
+func (t *target) dial(ctx context.Context) (nc, raw net.Conn, secured *beneathTLS, err error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	raw, err = t.dialer.DialContext(ctx, "tcp", t.address)
 	if err != nil || t.tls == nil {
-		return raw, raw, err
+		return raw, raw, nil, err
 	}
-	secure := tls.Client(raw, t.tls)
-	if err := secure.HandshakeContext(ctx); err != nil {
+	secured = &beneathTLS{Conn: raw}
+	layer := tls.Client(secured, t.tls)
+	if err := layer.HandshakeContext(ctx); err != nil {
 		raw.Close()
-		return nil, nil, fmt.Errorf("TLS handshake: %w", err)
+		return nil, nil, nil, fmt.Errorf("TLS handshake: %w", err)
 	}
-	if p := secure.ConnectionState().NegotiatedProtocol; p != "" && p != "http/1.1" {
+	if p := layer.ConnectionState().NegotiatedProtocol; p != "" && p != "http/1.1" {
 		raw.Close()
-		return nil, nil, fmt.Errorf("TLS handshake: upstream chose protocol %.20q, not http/1.1", p)
+		return nil, nil, nil, fmt.Errorf("TLS handshake: upstream chose protocol %.20q, not http/1.1", p)
 	}
-	return secure, raw, nil
+	return layer, raw, secured, nil
+}
+
+// beneathTLS is a connection below a TLS layer. It notices an end that comes
+// without the notice that TLS asks for: crypto/tls lets that pass between two
+// records, but there it may be the work of a third party, and a body that ends
+// with the connection would be cut unseen.
+type beneathTLS struct {
+	net.Conn
+	ended bool // the connection ended, not only what TLS carries
+}
+
+func (s *beneathTLS) Read(p []byte) (int, error) {
+	n, err := s.Conn.Read(p)
+	if n == 0 && err == io.EOF {
+		s.ended = true
+	}
+	return n, err
 }
 
 // writeBuffer holds the head of a request, and behind it a body that is small.

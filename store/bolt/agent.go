@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/hex"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -153,8 +155,11 @@ func (t *tenant) DeleteAgent(ctx context.Context, id string) error {
 				}
 			}
 		}
-		for _, name := range []string{inTools, inDeployments} {
-			if err := deletePrefix(d.in(name), joined(id, "")); err != nil {
+		if err := deletePrefix(d.in(inDeployments), joined(id, "")); err != nil {
+			return err
+		}
+		if n, ok := d.lookup(agentWord(id, "")); ok {
+			if err := deletePrefix(d.in(inTools), toolRow(n, 0)[:4]); err != nil {
 				return err
 			}
 		}
@@ -188,58 +193,89 @@ func deletePrefix(b *bbolt.Bucket, prefix []byte) error {
 // maxTools bounds the tools that are kept of one agent: tool names come from outside.
 const maxTools = 1000
 
-// A tool is kept as its count and its last call (nanoseconds), 8 bytes each, and
-// its id. A key without a tool name holds how many tools the agent has.
+// A tool is kept as three numbers: the time of its first and of its last call,
+// nanoseconds, and a varint count. Its id is made of what never changes of it. The
+// key with tool 0 holds how many tools the agent has.
+
+func toolRow(agent, tool uint32) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(make([]byte, 0, 8), agent), tool)
+}
 
 // countTool adds calls to a tool of an agent.
-func (s *Store) countTool(tools *bbolt.Bucket, agentID, tool string, calls uint64, last int64, now time.Time) error {
-	key := joined(agentID, tool)
-	old := tools.Get(key)
-	var id string
-	switch {
-	case len(old) > 16:
-		calls += binary.BigEndian.Uint64(old)
-		last = max(last, int64(binary.BigEndian.Uint64(old[8:])))
-		id = string(old[16:])
-	default:
-		counter := joined(agentID, "")
-		n := number(tools.Get(counter))
-		if n >= maxTools {
-			return nil
-		}
-		if err := tools.Put(counter, bytes8(n+1)); err != nil {
+func countTool(tools *bbolt.Bucket, agent, tool uint32, calls toolCalls, now time.Time) error {
+	key := toolRow(agent, tool)
+	first, last, n := uint64(now.UnixNano()), uint64(calls.last), calls.n
+	if old := tools.Get(key); old != nil {
+		oldFirst, oldLast, oldN, err := decodeTool(old)
+		if err != nil {
 			return err
 		}
-		id = s.ids.New(store.PrefixTool, now)
+		first, last, n = oldFirst, max(last, oldLast), n+oldN
+	} else {
+		counter := toolRow(agent, 0)
+		known := number(tools.Get(counter))
+		if known >= maxTools {
+			return nil
+		}
+		if err := tools.Put(counter, bytes8(known+1)); err != nil {
+			return err
+		}
 	}
-	val := make([]byte, 0, 16+len(id))
-	val = binary.BigEndian.AppendUint64(val, calls)
-	val = binary.BigEndian.AppendUint64(val, uint64(last))
-	return tools.Put(key, append(val, id...))
+	val := make([]byte, 0, 24)
+	val = binary.BigEndian.AppendUint64(val, first)
+	val = binary.BigEndian.AppendUint64(val, last)
+	return tools.Put(key, binary.AppendUvarint(val, n))
+}
+
+func decodeTool(b []byte) (first, last, n uint64, err error) {
+	if len(b) > 16 {
+		var size int
+		if n, size = binary.Uvarint(b[16:]); size > 0 {
+			return binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), n, nil
+		}
+	}
+	return 0, 0, 0, errors.New("damaged tool")
+}
+
+// toolID sorts by first call.
+func toolID(first uint64, agent, tool uint32) string {
+	id := binary.BigEndian.AppendUint64(make([]byte, 0, 16), first)
+	id = binary.BigEndian.AppendUint32(id, agent)
+	return store.PrefixTool + hex.EncodeToString(binary.BigEndian.AppendUint32(id, tool))
 }
 
 // ListTools returns the tools of an agent, newest first.
 func (t *tenant) ListTools(ctx context.Context, agentID string, page store.Page) (list []store.AgentTool, total int, err error) {
+	list = []store.AgentTool{}
 	err = t.view(ctx, func(d data) error {
 		if _, err := agentByID(d, agentID); err != nil {
 			return err
 		}
-		prefix := joined(agentID, "")
+		agent, known := d.lookup(agentWord(agentID, ""))
+		if !known {
+			return nil
+		}
+		text := names{d: d}
+		prefix := toolRow(agent, 0)[:4]
 		c := d.in(inTools).Cursor()
 		for k, v := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, v = c.Next() {
-			if len(k) == len(prefix) || len(v) <= 16 {
+			tool := binary.BigEndian.Uint32(k[4:])
+			if tool == 0 {
 				continue
 			}
+			first, last, n, err := decodeTool(v)
+			if err != nil {
+				return err
+			}
 			list = append(list, store.AgentTool{
-				ID: string(v[16:]), AgentID: agentID, ToolName: string(k[len(prefix):]),
-				CallCount:    int64(binary.BigEndian.Uint64(v)),
-				LastCalledAt: timeOf(binary.BigEndian.Uint64(v[8:])),
+				ID: toolID(first, agent, tool), AgentID: agentID, ToolName: text.get(kindTool, tool),
+				CallCount: int64(n), LastCalledAt: timeOf(last),
 			})
 		}
 		slices.SortFunc(list, func(a, b store.AgentTool) int { return strings.Compare(b.ID, a.ID) })
 		total = len(list)
 		from, to := page.Bounds(total)
-		list = append([]store.AgentTool{}, list[from:to]...)
+		list = list[from:to]
 		return nil
 	})
 	return list, total, err

@@ -57,6 +57,7 @@ type Store struct {
 	closed  chan struct{}         // closed when Close begins
 	closing sync.Once
 	commits chan *ingest
+	mem     arena          // the committer's
 	senders sync.RWMutex   // held for reading while something is sent to commits
 	work    sync.WaitGroup // the committer and the flusher
 }

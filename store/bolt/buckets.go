@@ -34,7 +34,7 @@
 //	    agent_names                name → id
 //	    agent_configs              id → configuration text
 //	    agents_former              id of a deleted agent → its last name
-//	    tools                      agent id \0 tool name → count, last call, id; agent id \0 → how many
+//	    tools                      agent number ‖ tool number → first and last call, count; with tool 0: how many
 //	    deployments                agent id \0 id → deployment, JSON
 //	    budgets                    id → budget, JSON
 //	    budget_names               name → id

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -54,6 +56,7 @@ func (s *Store) commitBatch(batch []*ingest) {
 		return
 	}
 	var writers []*writer
+	s.mem.reset() // nothing refers to the transaction before
 	err := s.commit(func(tx *bbolt.Tx) error {
 		writers = writers[:0]
 		byTenant := map[string]*writer{}
@@ -115,16 +118,13 @@ type writer struct {
 	autoSet bool
 	horizon int64
 
-	tail     block  // the block that grows
-	tailKey  uint64 // its first commit number
-	tailSet  bool   // it has changed
-	lists    [][]rollup.Entry
-	tools    map[toolKey]toolCalls
-	fires    map[string]uint64
-	keyArena []byte
+	tail    block  // the block that grows
+	tailKey uint64 // its first commit number
+	tailSet bool   // it has changed
+	lists   [][]rollup.Entry
+	tools   map[uint64]toolCalls // by agent and tool number
+	fires   map[string]uint64
 }
-
-type toolKey struct{ agent, tool string }
 
 type toolCalls struct {
 	n    uint64
@@ -140,7 +140,7 @@ func newWriter(s *Store, st *tenantState, d data) *writer {
 		traces: d.in(inTraces), ids: d.in(inTraceIDs), blocks: d.in(inTraceBlocks),
 		seq: d.counter(stateSeq), count: d.counter(stateTraces), auto: d.counter(stateAutoAgents),
 		horizon: int64(d.counter(stateHorizon)),
-		tools:   map[toolKey]toolCalls{}, fires: map[string]uint64{},
+		tools:   map[uint64]toolCalls{}, fires: map[string]uint64{},
 	}
 	w.r = resolver{st: st, d: &w.d, gen: d.counter(stateAgentGen), fresh: map[word]uint32{}, known: map[word]agentKnown{}}
 	w.traces.FillPercent, w.blocks.FillPercent, w.ids.FillPercent = fill, fill, 0.9
@@ -214,8 +214,7 @@ func (w *writer) resolve(in *ingest) error {
 		if err != nil {
 			return err
 		}
-		for _, word := range [...]word{agentWord(a.id, a.name), {kindName, a.name, ""}, {kindEnv, it.trace.Environment, ""},
-			{kindModel, it.trace.ModelProvider, it.trace.ModelName}} {
+		for _, word := range it.words(a) {
 			if _, ok := w.r.number(word); ok {
 				continue
 			}
@@ -272,8 +271,8 @@ func (w *writer) add(it *item) error {
 	}
 	w.tail = w.tail.add(it.rec)
 	w.tailSet = true
-	if it.agent != "" && it.trace.ToolName != "" {
-		k := toolKey{it.agent, it.trace.ToolName}
+	if it.refs.tool != 0 {
+		k := uint64(it.refs.agent)<<32 | uint64(it.refs.tool)
 		calls := w.tools[k]
 		calls.n++
 		calls.last = max(calls.last, it.trace.CreatedAt.UnixNano())
@@ -299,12 +298,7 @@ func firedBefore(list []store.PolicyFired, id string) bool {
 
 // key8 is a commit number as a key, from a buffer that outlives the transaction.
 func (w *writer) key8(n uint64) []byte {
-	if cap(w.keyArena)-len(w.keyArena) < 8 {
-		w.keyArena = make([]byte, 0, 4096)
-	}
-	from := len(w.keyArena)
-	w.keyArena = binary.BigEndian.AppendUint64(w.keyArena, n)
-	return w.keyArena[from:len(w.keyArena):len(w.keyArena)]
+	return w.s.mem.keep(binary.BigEndian.AppendUint64(w.s.mem.space(8), n))
 }
 
 // openTail makes tail the block that takes the next trace.
@@ -360,13 +354,13 @@ func (w *writer) finish() error {
 	if err := w.putTail(); err != nil {
 		return err
 	}
-	if err := mergeRollups(w.d, rollup.Combine(w.lists...)); err != nil {
+	if err := mergeRollups(w.d, rollup.Combine(w.lists...), &w.s.mem); err != nil {
 		return err
 	}
 	tools := w.d.in(inTools)
 	now := w.s.now()
-	for k, calls := range w.tools {
-		if err := w.s.countTool(tools, k.agent, k.tool, calls.n, calls.last, now); err != nil {
+	for _, k := range slices.Sorted(maps.Keys(w.tools)) {
+		if err := countTool(tools, uint32(k>>32), uint32(k), w.tools[k], now); err != nil {
 			return err
 		}
 	}
@@ -386,12 +380,10 @@ func (w *writer) finish() error {
 }
 
 // mergeRollups merges sorted entries into their rows.
-func mergeRollups(d data, entries []rollup.Entry) error {
+func mergeRollups(d data, entries []rollup.Entry, mem *arena) error {
 	var (
 		b     *bbolt.Bucket
 		table = rollup.NumTables
-		arena []byte
-		err   error
 	)
 	for i := range entries {
 		e := &entries[i]
@@ -400,17 +392,13 @@ func mergeRollups(d data, entries []rollup.Entry) error {
 			b = d.in(inRollup + table.String())
 			b.FillPercent = 0.9
 		}
-		if cap(arena)-len(arena) < 4096 {
-			arena = make([]byte, 0, 64<<10)
-		}
-		from := len(arena)
-		arena = appendRowKey(arena, e.Key)
-		key := arena[from:len(arena):len(arena)]
-		from = len(arena)
-		if arena, err = rollup.AppendMerged(arena, b.Get(key), &e.Partial); err != nil {
+		key := mem.keep(appendRowKey(mem.space(16), e.Key))
+		stored := b.Get(key)
+		row, err := rollup.AppendMerged(mem.space(len(stored)+rollup.MaxGrowth(&e.Partial)), stored, &e.Partial)
+		if err != nil {
 			return fmt.Errorf("rollup %s: %w", table, err)
 		}
-		if err := b.Put(key, arena[from:len(arena):len(arena)]); err != nil {
+		if err := b.Put(key, mem.keep(row)); err != nil {
 			return err
 		}
 	}

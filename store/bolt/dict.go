@@ -15,6 +15,7 @@ const (
 	kindAgent = 'a' // "i" and an agent id, or "n" and the name of an agent without one
 	kindEnv   = 'e' // environment
 	kindModel = 'm' // provider \0 model
+	kindTool  = 't' // tool name
 	kindName  = 'n' // agent name as it was when the trace came
 )
 

@@ -180,20 +180,25 @@ func (in *ingest) resolve(r *resolver) (bool, error) {
 // number sets the numbers of a trace of an agent; false when one is not known.
 func (it *item) number(r *resolver, a agentKnown) (ok bool) {
 	it.agent = a.id
-	for _, f := range [...]struct {
-		to *uint32
-		w  word
-	}{
-		{&it.refs.agent, agentWord(a.id, a.name)},
-		{&it.refs.name, word{kindName, a.name, ""}},
-		{&it.refs.env, word{kindEnv, it.trace.Environment, ""}},
-		{&it.refs.model, word{kindModel, it.trace.ModelProvider, it.trace.ModelName}},
-	} {
-		if *f.to, ok = r.number(f.w); !ok {
+	to := [...]*uint32{&it.refs.agent, &it.refs.name, &it.refs.env, &it.refs.model, &it.refs.tool}
+	for i, w := range it.words(a) {
+		if *to[i], ok = r.number(w); !ok {
 			return false
 		}
 	}
 	return true
+}
+
+// words is the strings of a trace of an agent that have numbers. Tools are
+// numbered for agents that are registered.
+func (it *item) words(a agentKnown) [5]word {
+	t := &it.trace
+	tool := ""
+	if a.id != "" {
+		tool = t.ToolName
+	}
+	return [...]word{agentWord(a.id, a.name), {kindName, a.name, ""}, {kindEnv, t.Environment, ""},
+		{kindModel, t.ModelProvider, t.ModelName}, {kindTool, tool, ""}}
 }
 
 // compute seals the records and computes the rollups of what is not skipped.

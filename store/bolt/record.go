@@ -50,6 +50,7 @@ var (
 // refs is the numbers that stand for a trace's repeated strings.
 type refs struct {
 	agent, env, model, name uint32
+	tool                    uint32 // not in the record
 }
 
 // appendRecord encodes a trace without its numbers and its checksum; see seal.

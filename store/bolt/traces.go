@@ -205,14 +205,14 @@ func scan(ctx context.Context, d data, c *filter, want *newestPlaces, stored int
 			if want.keep == 0 || want.full && greatest < want.floor {
 				continue
 			}
-			for i := range b.count() {
+			for i := b.count() - 1; i >= 0; i-- {
 				if e := b.entry(i); e[entryFlags]&flagDeleted == 0 {
 					want.add(place{int64(le.Uint64(e)), number(k) + uint64(i)})
 				}
 			}
 			continue
 		}
-		for i := range b.count() {
+		for i := b.count() - 1; i >= 0; i-- { // newest first: what is in order sorts fast
 			e := b.entry(i)
 			if !c.match(e) {
 				continue

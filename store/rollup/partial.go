@@ -148,6 +148,11 @@ func AppendMerged(dst, stored []byte, p *Partial) ([]byte, error) {
 	return dst, nil
 }
 
+// MaxGrowth is by how much AppendMerged of p is longer than what was stored, at most.
+func MaxGrowth(p *Partial) int {
+	return counters*binary.MaxVarintLen64 + len(p.Bins)*(2+2*binary.MaxVarintLen64)
+}
+
 // binReader reads encoded bins one by one.
 type binReader struct {
 	data  []byte
@@ -193,16 +198,32 @@ func (s *Sum) Add(data []byte, sketch bool) error {
 	if !sketch {
 		return nil
 	}
-	r := binReader{data: rest, first: true}
-	for {
-		b, ok := r.next()
-		if !ok {
-			break
+	index, first := 0, true
+	for len(rest) > 0 {
+		// Almost every distance and count is one byte.
+		delta, n := uint64(rest[0]), 1
+		if delta >= 0x80 {
+			delta, n = binary.Uvarint(rest)
 		}
-		s.count(int(b.Index), b.Count)
-	}
-	if r.bad {
-		return ErrPartial
+		if n <= 0 || n == len(rest) || delta >= NumBins || delta == 0 && !first {
+			return ErrPartial
+		}
+		rest = rest[n:]
+		count, m := uint64(rest[0]), 1
+		if count >= 0x80 {
+			count, m = binary.Uvarint(rest)
+		}
+		index += int(delta)
+		first = false
+		if m <= 0 || index >= NumBins || count == 0 || count > math.MaxInt64 {
+			return ErrPartial
+		}
+		rest = rest[m:]
+		if i := index - s.base; uint(i) < uint(len(s.bins)) {
+			s.bins[i] += count
+		} else {
+			s.count(index, count)
+		}
 	}
 	return nil
 }

@@ -141,26 +141,32 @@ func Compute(obs []Observation) []Entry {
 				Duration: int64(max(o.Duration, 0)), Bins: bins[i : i+1 : i+1]},
 		}
 	}
-	minute := squash(rows)
-	hour := project(minute, Hour)
-	all := slices.Concat(minute, hour)
-	for _, t := range [...]struct{ hour, day Table }{
-		{HourAgent, DayAgent}, {HourModel, DayModel}, {HourEnvironment, DayEnvironment},
+	// Each table is made from the one before it that is fine enough, in the order of
+	// tables; within a table rows come out in the order of keys.
+	all := make([]Entry, 0, 4*len(obs))
+	var at [NumTables + 1]int
+	for t, from := range [NumTables]Table{
+		Minute: Minute, Hour: Minute, HourAgent: Hour, HourModel: Hour, HourEnvironment: Hour,
+		DayAgent: HourAgent, DayModel: HourModel, DayEnvironment: HourEnvironment,
 	} {
-		h := project(hour, t.hour)
-		all = append(all, h...)
-		all = append(all, project(h, t.day)...)
+		source := rows
+		if Table(t) != Minute {
+			source = all[at[from]:at[from+1]]
+		}
+		at[t] = len(all)
+		all = squash(all, source, func(k Key) Key { return k.in(Table(t)) })
+		at[t+1] = len(all)
 	}
-	slices.SortFunc(all, func(a, b Entry) int { return a.Key.Compare(b.Key) })
 	return all
 }
 
-// Combine merges lists of entries into one, in order. The lists are consumed.
+// Combine merges lists of entries, each in order, into one in order.
 func Combine(lists ...[]Entry) []Entry {
 	if len(lists) == 1 {
 		return lists[0]
 	}
-	return squash(slices.Concat(lists...))
+	rows := slices.Concat(lists...)
+	return squash(make([]Entry, 0, len(rows)), rows, func(k Key) Key { return k })
 }
 
 func one(b bool) int64 {
@@ -170,58 +176,70 @@ func one(b bool) int64 {
 	return 0
 }
 
-// project re-keys rows into a coarser table and merges what then coincides. The
-// input is left as it is.
-func project(rows []Entry, to Table) []Entry {
-	ratio := to.Level().Seconds() / levelOf(rows).Seconds()
-	out := make([]Entry, len(rows))
+// in is the key of the row of a coarser table that a row is part of.
+func (k Key) in(t Table) Key {
+	k.Bucket = uint32(int64(k.Bucket) / (t.Level().Seconds() / k.Table.Level().Seconds()))
+	k.Table = t
+	switch t {
+	case HourAgent, DayAgent:
+		k.Model, k.Env = 0, 0
+	case HourModel, DayModel:
+		k.Agent, k.Env = 0, 0
+	case HourEnvironment, DayEnvironment:
+		k.Agent, k.Model = 0, 0
+	}
+	return k
+}
+
+// ranked is a row's key, packed for sorting, and where the row is.
+type ranked struct {
+	table  Table
+	hi, lo uint64
+	row    int32
+}
+
+func (r *ranked) same(o *ranked) bool { return r.hi == o.hi && r.lo == o.lo && r.table == o.table }
+
+// squash appends rows under new keys to dst, in the order of those keys, and
+// merges rows whose keys are equal. The rows are left as they are; dst may share
+// their bins.
+func squash(dst, rows []Entry, rekey func(Key) Key) []Entry {
+	order := make([]ranked, len(rows))
 	for i := range rows {
-		k := rows[i].Key
-		k.Table, k.Bucket = to, uint32(int64(k.Bucket)/ratio)
-		switch to {
-		case HourAgent, DayAgent:
-			k.Model, k.Env = 0, 0
-		case HourModel, DayModel:
-			k.Agent, k.Env = 0, 0
-		case HourEnvironment, DayEnvironment:
-			k.Agent, k.Model = 0, 0
+		k := rekey(rows[i].Key)
+		order[i] = ranked{k.Table, uint64(k.Bucket)<<32 | uint64(k.Agent), uint64(k.Model)<<32 | uint64(k.Env), int32(i)}
+	}
+	slices.SortFunc(order, func(a, b ranked) int {
+		switch {
+		case a.table != b.table:
+			return cmp.Compare(a.table, b.table)
+		case a.hi != b.hi:
+			return cmp.Compare(a.hi, b.hi)
+		default:
+			return cmp.Compare(a.lo, b.lo)
 		}
-		out[i] = Entry{Key: k, Partial: rows[i].Partial}
-	}
-	return squash(out)
-}
-
-func levelOf(rows []Entry) Level {
-	if len(rows) == 0 {
-		return ByMinute
-	}
-	return rows[0].Key.Table.Level()
-}
-
-// squash sorts rows and merges those with equal keys, in place. Bins of merged
-// rows are new, so what shares the old ones is not disturbed.
-func squash(rows []Entry) []Entry {
-	slices.SortFunc(rows, func(a, b Entry) int { return a.Key.Compare(b.Key) })
-	out := rows[:0]
+	})
 	var run []Bin
-	for i := 0; i < len(rows); {
+	for i := 0; i < len(order); {
 		j := i + 1
-		for j < len(rows) && rows[j].Key == rows[i].Key {
+		for j < len(order) && order[j].same(&order[i]) {
 			j++
 		}
-		e := rows[i]
+		e := rows[order[i].row]
+		e.Key = rekey(e.Key)
 		if j > i+1 {
 			run = run[:0]
 			for k := i; k < j; k++ {
-				run = append(run, rows[k].Partial.Bins...)
+				p := &rows[order[k].row].Partial
+				run = append(run, p.Bins...)
 				if k > i {
-					e.Partial.addCounters(&rows[k].Partial)
+					e.Partial.addCounters(p)
 				}
 			}
 			e.Partial.Bins = sumBins(run)
 		}
-		out = append(out, e)
+		dst = append(dst, e)
 		i = j
 	}
-	return out
+	return dst
 }

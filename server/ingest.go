@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"reflect"
 	"strings"
 	"time"
 
@@ -62,6 +63,9 @@ var errNotList = errors.New("must be an array")
 func (b *ingestBody) Validate() map[string]string {
 	if b.Traces == nil {
 		return b.TraceInput.Validate()
+	}
+	if !reflect.ValueOf(b.TraceInput).IsZero() {
+		return map[string]string{"traces": "must stand alone: a body is one trace or a batch of them"}
 	}
 	if n := b.Traces.count; n > api.MaxTraceBatch {
 		return map[string]string{"traces": fmt.Sprintf("must have 1 to %d entries, has %d", api.MaxTraceBatch, n)}

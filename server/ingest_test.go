@@ -1,0 +1,329 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"svc/server/api"
+)
+
+// full is a trace with every field.
+const full = `{"id":"tr_1","agentName":"planner","status":"success","environment":"production","sessionId":"s-1",
+"modelProvider":"openai","modelName":"gpt-4o","inputTokens":1000,"outputTokens":500,"costUsd":0.25,"durationMs":123.5,
+"injectionScore":0.4,"piiDetected":["EMAIL"],"policiesFired":[{"id":"pol_1","name":"p","action":"warn"}],
+"createdAt":"2026-01-02T03:04:05.678Z","qualityScores":[{"scorer":"toxicity","score":0.1}],
+"spans":[{"stage":"policy_eval","durationMs":0.5},{"stage":"provider","durationMs":120}],"toolName":"search","blocked":false}`
+
+// at is a trace of an agent with a start time.
+func traceAt(id, agent, status string, at time.Time, more ...string) string {
+	s := fmt.Sprintf(`{"id":%q,"agentName":%q,"status":%q,"durationMs":10,"createdAt":%q`, id, agent, status, at.UTC().Format(time.RFC3339Nano))
+	for i := 0; i+1 < len(more); i += 2 {
+		s += fmt.Sprintf(`,%q:%s`, more[i], more[i+1])
+	}
+	return s + "}"
+}
+
+func batch(traces ...string) string { return `{"traces":[` + strings.Join(traces, ",") + `]}` }
+
+// POST /api/traces takes one trace; 201 {data: {accepted, duplicates}}.
+func TestIngestOneTrace(t *testing.T) {
+	r := newRig(t)
+	key, _ := r.key(r.admin, "ingest")
+	r.ask(key, "POST", "/api/traces", full).want(201).data().has(t, "accepted", "duplicates").is(t, "accepted", 1, "duplicates", 0)
+	r.ask(key, "POST", "/api/traces", full).want(201).data().is(t, "accepted", 0, "duplicates", 1)
+	if got := r.ask(r.admin, "GET", "/api/traces", "").want(200).object()["total"]; fmt.Sprint(got) != "1" {
+		t.Errorf("total is %v after the same trace twice", got)
+	}
+}
+
+// Up to 1,000 traces in one request; the whole batch or nothing.
+func TestIngestBatch(t *testing.T) {
+	r := newRig(t)
+	var many []string
+	for i := range api.MaxTraceBatch {
+		many = append(many, traceAt(fmt.Sprintf("b-%d", i), "planner", "success", r.clock.Now()))
+	}
+	r.ask(r.admin, "POST", "/api/traces", batch(many...)).want(201).data().is(t, "accepted", api.MaxTraceBatch)
+	r.ask(r.admin, "POST", "/api/traces", batch(append(many, many[0])...)).wantDetail("traces")
+	r.ask(r.admin, "POST", "/api/traces", `{"traces":[]}`).wantDetail("traces")
+	r.ask(r.admin, "POST", "/api/traces", batch(many[0], traceAt("new", "planner", "error", r.clock.Now()), many[1])).
+		want(201).data().is(t, "accepted", 1, "duplicates", 2)
+	twice := traceAt("twice", "planner", "error", r.clock.Now())
+	r.ask(r.admin, "POST", "/api/traces", batch(twice, twice)).want(201).data().is(t, "accepted", 1, "duplicates", 1)
+}
+
+// A bad trace fails the batch with details that name its index and field, and
+// nothing of it is stored.
+func TestIngestBadTraceFailsTheBatch(t *testing.T) {
+	r := newRig(t)
+	now := r.clock.Now()
+	good := func(id string) string { return traceAt(id, "planner", "success", now) }
+	for _, test := range []struct{ name, bad, field string }{
+		{"status missing", `{"agentName":"a","durationMs":1}`, "traces[2].status"},
+		{"status unknown", `{"agentName":"a","status":"odd"}`, "traces[2].status"},
+		{"no agent", `{"status":"success"}`, "traces[2].agentName"},
+		{"agent for all", `{"agentName":"*","status":"success"}`, "traces[2].agentName"},
+		{"unknown agent id", `{"agentId":"agt_nobody","status":"success"}`, "traces[2].agentId"},
+		{"negative tokens", `{"agentName":"a","status":"success","inputTokens":-1}`, "traces[2].inputTokens"},
+		{"tokens not an integer", `{"agentName":"a","status":"success","outputTokens":1.5}`, "traces[2].outputTokens"},
+		{"negative cost", `{"agentName":"a","status":"success","costUsd":-0.1}`, "traces[2].costUsd"},
+		{"absurd cost", `{"agentName":"a","status":"success","costUsd":1e300}`, "traces[2].costUsd"},
+		{"negative duration", `{"agentName":"a","status":"success","durationMs":-1}`, "traces[2].durationMs"},
+		{"score above 1", `{"agentName":"a","status":"success","injectionScore":1.01}`, "traces[2].injectionScore"},
+		{"bad id", `{"id":"../x","agentName":"a","status":"success"}`, "traces[2].id"},
+		{"bad time", `{"agentName":"a","status":"success","createdAt":"yesterday"}`, "traces[2].createdAt"},
+		{"ancient time", `{"agentName":"a","status":"success","createdAt":"1999-01-01T00:00:00Z"}`, "traces[2].createdAt"},
+		{"wrong type", `{"agentName":5,"status":"success"}`, "traces[2].agentName"},
+		{"unknown field", `{"agentName":"a","status":"success","durationMS":1}`, "traces[2].durationMS"},
+		{"control character", `{"agentName":"a\u0007","status":"success"}`, "traces[2].agentName"},
+		{"long name", `{"agentName":"` + strings.Repeat("a", api.MaxName+1) + `","status":"success"}`, "traces[2].agentName"},
+		{"policy action", `{"agentName":"a","status":"success","policiesFired":[{"id":"p","name":"n","action":"maim"}]}`, "traces[2].policiesFired[0].action"},
+		{"entity", `{"agentName":"a","status":"success","piiDetected":["E MAIL"]}`, "traces[2].piiDetected[0]"},
+		{"span without stage", `{"agentName":"a","status":"success","spans":[{"durationMs":1}]}`, "traces[2].spans[0].stage"},
+		{"too many spans", `{"agentName":"a","status":"success","spans":[` + strings.Repeat(`{"stage":"s","durationMs":1},`, api.MaxSpans) + `{"stage":"s","durationMs":1}]}`, "traces[2].spans"},
+		{"scorer", `{"agentName":"a","status":"success","qualityScores":[{"score":1}]}`, "traces[2].qualityScores[0].scorer"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r.ask(r.admin, "POST", "/api/traces", batch(good("x"), good("y"), test.bad)).wantDetail(test.field)
+			r.ask(r.admin, "POST", "/api/traces", test.bad).wantDetail(strings.TrimPrefix(test.field, "traces[2]."))
+		})
+	}
+	if got := r.ask(r.admin, "GET", "/api/traces", "").want(200).object()["total"]; fmt.Sprint(got) != "0" {
+		t.Errorf("%v traces of refused batches were stored", got)
+	}
+	if got := r.ask(r.admin, "GET", "/api/agents", "").want(200).object()["total"]; fmt.Sprint(got) != "0" {
+		t.Errorf("%v agents of refused batches were registered", got)
+	}
+}
+
+// What is not JSON, too large, compressed or several things at once is a 400.
+func TestIngestBadBodies(t *testing.T) {
+	r := newRig(t)
+	for name, body := range map[string]string{
+		"empty": " ", "array": "[]", "not JSON": "{", "trailing": `{"agentName":"a","status":"success"} {}`, "traces not a list": `{"traces":{}}`,
+		"traces null": `{"traces":null}`, "duplicate member": `{"status":"success","status":"error","agentName":"a"}`,
+		"8 MiB and more": `{"agentName":"` + strings.Repeat("a", api.MaxIngestBody) + `"}`,
+		"entry null":     `{"traces":[null]}`, "entry text": `{"traces":["x"]}`,
+	} {
+		t.Run(name, func(t *testing.T) { r.ask(r.admin, "POST", "/api/traces", body).want(400) })
+	}
+	r.ask(r.admin, "POST", "/api/traces", full, "Content-Encoding", "gzip").wantDetail("Content-Encoding")
+	r.ask(r.admin, "POST", "/api/traces", `{"agentName":"a","status":"success","traces":[`+full+`]}`).wantDetail("traces")
+}
+
+// A batch of the shortest entries is refused without becoming memory.
+func TestIngestBatchIsBoundedWhileRead(t *testing.T) {
+	r := newRig(t)
+	body := `{"traces":[` + strings.Repeat("{},", 2_000_000) + `{}]}`
+	if n := testing.AllocsPerRun(1, func() { r.ask(r.admin, "POST", "/api/traces", body).wantDetail("traces") }); n > 100_000 {
+		t.Errorf("refusing it took %v allocations", n)
+	}
+}
+
+// Only after the commit is durable: the answer waits for the store.
+func TestIngestIsVisibleWhenAcknowledged(t *testing.T) {
+	r := newRig(t)
+	for i := range 20 {
+		id := fmt.Sprintf("v-%d", i)
+		r.ask(r.admin, "POST", "/api/traces", traceAt(id, "planner", "success", r.clock.Now())).want(201)
+		r.ask(r.admin, "GET", "/api/traces/"+id, "").want(200)
+	}
+}
+
+// An unknown agentName registers that agent; toolName feeds its observed
+// tools; fired policies are counted.
+func TestIngestRegistersAgentsAndTools(t *testing.T) {
+	r := newRig(t)
+	now := r.clock.Now()
+	policy := r.ask(r.admin, "POST", "/api/policies", `{"name":"p","phase":"request","condition":{"type":"always"},"action":"warn"}`).want(201).data().id(t)
+	fired := fmt.Sprintf(`[{"id":%q,"name":"p","action":"warn"}]`, policy)
+	r.ask(r.admin, "POST", "/api/traces", batch(
+		traceAt("a", "fresh", "success", now, "toolName", `"search"`, "policiesFired", fired),
+		traceAt("b", "fresh", "success", now.Add(time.Second), "toolName", `"search"`),
+	)).want(201)
+	agents := r.ask(r.admin, "GET", "/api/agents", "").want(200).list()
+	if len(agents) != 1 || agents[0]["name"] != "fresh" {
+		t.Fatalf("agents are %v", agents)
+	}
+	id := agents[0].id(t)
+	tools := r.ask(r.admin, "GET", "/api/agents/"+id+"/tools", "").want(200).list()
+	if len(tools) != 1 {
+		t.Fatalf("tools are %v", tools)
+	}
+	tools[0].is(t, "toolName", "search", "callCount", 2, "agentId", id)
+	if got := tools[0].moment(t, "lastCalledAt"); !got.Equal(now.Add(time.Second)) {
+		t.Errorf("lastCalledAt is %v", got)
+	}
+	r.ask(r.admin, "GET", "/api/policies/"+policy, "").want(200).data().is(t, "fireCount", 1)
+	r.ask(r.admin, "GET", "/api/traces/a", "").want(200).data().is(t, "agentId", id, "agentName", "fresh", "toolName", "search")
+	r.ask(r.admin, "POST", "/api/traces", `{"id":"c","agentId":"`+id+`","status":"success"}`).want(201)
+	r.ask(r.admin, "GET", "/api/traces/c", "").want(200).data().is(t, "agentName", "fresh")
+}
+
+// No costUsd: computed from the price table. A cost of zero is a cost.
+func TestIngestComputesCost(t *testing.T) {
+	r := newRig(t)
+	model := `,"agentName":"a","status":"success","modelProvider":"openai","modelName":"gpt-4o-2024-08-06","inputTokens":1000,"outputTokens":500`
+	for _, test := range []struct {
+		name, body string
+		want       float64
+	}{
+		{"computed", `{"id":"t1"` + model + `}`, 0.0075},
+		{"given", `{"id":"t2"` + model + `,"costUsd":1.5}`, 1.5},
+		{"given as nothing", `{"id":"t3"` + model + `,"costUsd":0}`, 0},
+		{"unknown model", `{"id":"t4","agentName":"a","status":"success","modelName":"nobody's","inputTokens":10}`, 0},
+		{"without tokens", `{"id":"t5","agentName":"a","status":"success","modelName":"gpt-4o"}`, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r.ask(r.admin, "POST", "/api/traces", test.body).want(201)
+			var in struct{ ID string }
+			if err := json.Unmarshal([]byte(test.body), &in); err != nil {
+				t.Fatal(err)
+			}
+			if got := r.ask(r.admin, "GET", "/api/traces/"+in.ID, "").want(200).data()["costUsd"]; got != test.want {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// A trace whose request a policy blocked has status error.
+func TestIngestBlockedIsAnError(t *testing.T) {
+	r := newRig(t)
+	r.ask(r.admin, "POST", "/api/traces", `{"id":"b","agentName":"a","status":"success","blocked":true}`).want(201)
+	r.ask(r.admin, "GET", "/api/traces/b", "").want(200).data().is(t, "status", "error", "blocked", true)
+}
+
+// createdAt: the receipt time if absent; at most 5 minutes ahead; late
+// arrivals count where they belong.
+func TestIngestCreatedAt(t *testing.T) {
+	r := newRig(t)
+	now := r.clock.Now()
+	r.ask(r.admin, "POST", "/api/traces", batch(
+		`{"id":"absent","agentName":"a","status":"success"}`,
+		traceAt("late", "a", "success", now.Add(-50*time.Hour)),
+		traceAt("offset", "a", "success", now), traceAt("ahead", "a", "success", now.Add(time.Hour)),
+	)).want(201)
+	for id, want := range map[string]time.Time{"absent": now, "late": now.Add(-50 * time.Hour), "ahead": now.Add(5 * time.Minute)} {
+		if got := r.ask(r.admin, "GET", "/api/traces/"+id, "").want(200).data().moment(t, "createdAt"); !got.Equal(want) {
+			t.Errorf("%s began at %v, want %v", id, got, want)
+		}
+	}
+	r.ask(r.admin, "GET", "/api/traces/stats?period=24h", "").want(200)
+	got := toObject(t, r.ask(r.admin, "GET", "/api/traces/stats?period=7d", "").want(200).object()["summary"])
+	day := toObject(t, r.ask(r.admin, "GET", "/api/traces/stats?period=24h", "").want(200).object()["summary"])
+	if fmt.Sprint(got["totalTraces"], day["totalTraces"]) != "3 2" {
+		t.Errorf("7d has %v, 24h has %v; want 3 (one is ahead) and 2", got["totalTraces"], day["totalTraces"])
+	}
+	r.ask(r.admin, "POST", "/api/traces", `{"id":"zone","agentName":"a","status":"success","createdAt":"2026-01-02T05:04:05+02:00"}`).want(201)
+	r.ask(r.admin, "GET", "/api/traces/zone", "").want(200).data().is(t, "createdAt", "2026-01-02T03:04:05Z")
+}
+
+// A trace without an id gets one.
+func TestIngestMakesIDs(t *testing.T) {
+	r := newRig(t)
+	one := `{"agentName":"a","status":"success"}`
+	r.ask(r.admin, "POST", "/api/traces", batch(one, one)).want(201).data().is(t, "accepted", 2, "duplicates", 0)
+	seen := map[string]bool{}
+	for _, item := range r.ask(r.admin, "GET", "/api/traces", "").want(200).list() {
+		seen[item.id(t)] = true
+	}
+	if len(seen) != 2 {
+		t.Errorf("ids are %v", seen)
+	}
+}
+
+// Which key may ingest: api and ingest; team limits do not concern it.
+func TestIngestPermissions(t *testing.T) {
+	r := newRig(t)
+	ingest, _ := r.key(r.admin, "ingest")
+	agent, _ := r.key(r.admin, "agent")
+	team := r.team(r.admin, "none")
+	limited, _ := r.key(r.admin, "ingest", "teamId", team)
+	for _, path := range []string{"/api/traces", "/api/otlp/v1/traces"} {
+		body := `{"agentName":"a","status":"success"}`
+		want := 201
+		if path != "/api/traces" {
+			body, want = `{"resourceSpans":[]}`, 200
+		}
+		for name, c := range map[string]struct {
+			key  string
+			want int
+		}{"api": {r.admin, want}, "ingest": {ingest, want}, "limited ingest": {limited, want}, "agent": {agent, 403}, "none": {"", 401}} {
+			if got := r.post(c.key, path, "application/json", "", []byte(body)); got.status != c.want {
+				t.Errorf("%s with an %s key: %d, want %d", path, name, got.status, c.want)
+			}
+		}
+	}
+	r.ask(ingest, "GET", "/api/traces", "").want(403)
+	r.ask(ingest, "GET", "/api/traces/x", "").want(403)
+	r.ask(agent, "GET", "/api/traces", "").want(200)
+}
+
+// Ingest has a window of its own.
+func TestIngestWindow(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.RateLimit, o.IngestRateLimit = 100, 3 })
+	one := `{"agentName":"a","status":"success"}`
+	for i := range 3 {
+		a := r.ask(r.admin, "POST", "/api/traces", one).want(201)
+		if got := a.header.Get("X-RateLimit-Remaining"); got != fmt.Sprint(2-i) {
+			t.Errorf("request %d: %s remain", i+1, got)
+		}
+	}
+	r.ask(r.admin, "POST", "/api/traces", one).want(429)
+	r.ask(r.admin, "GET", "/api/governance", "").want(429)
+	if got := r.ask(r.admin, "GET", "/api/traces", "").want(200).header.Get("X-RateLimit-Remaining"); got != "99" {
+		t.Errorf("%s requests of the other window remain", got)
+	}
+	r.clock.advance(time.Minute)
+	r.ask(r.admin, "POST", "/api/traces", one).want(201)
+}
+
+// post sends a body as it is. Unlike ask it does not expect a JSON answer.
+func (r *rig) post(key, path, contentType, encoding string, body []byte) *reply {
+	r.t.Helper()
+	req := httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body))
+	req.Header.Set("Content-Type", contentType)
+	if encoding != "" {
+		req.Header.Set("Content-Encoding", encoding)
+	}
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	w := httptest.NewRecorder()
+	r.srv.ServeHTTP(w, req)
+	a := &reply{t: r.t, what: "POST " + path, status: w.Code, header: w.Header(), raw: w.Body.Bytes()}
+	checkAnswer(r.t, req.Method, req.URL.Path, a.status, a.header, a.raw)
+	return a
+}
+
+// Whatever is posted: 201 or 400, and a 400 stores nothing.
+func FuzzIngest(f *testing.F) {
+	f.Add([]byte(full))
+	f.Add([]byte(batch(full, full)))
+	f.Add([]byte(`{"traces":[{"agentName":"a","status":"success","createdAt":"2026-01-02T03:04:05+23:59"}]}`))
+	whole := newRig(f)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		one := *whole
+		r := &one
+		r.t = t
+		total := func() string { return fmt.Sprint(r.ask(r.admin, "GET", "/api/traces?limit=1", "").object()["total"]) }
+		before := total()
+		a := r.post(r.admin, "/api/traces", "application/json", "", body)
+		switch a.status {
+		case 201:
+		case 400:
+			if after := total(); after != before {
+				t.Fatalf("a refused body changed the total from %s to %s", before, after)
+			}
+		default:
+			t.Fatalf("status %d: %s", a.status, a.raw)
+		}
+	})
+}

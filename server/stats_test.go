@@ -1,0 +1,161 @@
+package server
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"svc/store"
+)
+
+// Nothing to count: zeros, never NaN; groups is [] without groupBy.
+func TestStatsOfNothing(t *testing.T) {
+	r := newRig(t)
+	a := r.ask(r.admin, "GET", "/api/traces/stats", "").want(200)
+	o := a.object().has(t, "period", "summary", "groups").is(t, "period", "24h")
+	if !strings.Contains(string(a.raw), `"groups":[]`) {
+		t.Errorf("groups of nothing: %s", a.raw)
+	}
+	for name, v := range toObject(t, o["summary"]) {
+		if v != 0.0 {
+			t.Errorf("%s is %v", name, v)
+		}
+	}
+	r.ask(r.admin, "GET", "/api/traces/stats?groupBy=model&agentId=agt_unknown", "").want(200).object().is(t, "groups", []any{})
+}
+
+func TestStatsBadQueries(t *testing.T) {
+	r := newRig(t)
+	r.ask(r.admin, "GET", "/api/traces/stats?period=2h", "").wantDetail("period")
+	r.ask(r.admin, "GET", "/api/traces/stats?period=90d", "").wantDetail("period")
+	r.ask(r.admin, "GET", "/api/traces/stats?groupBy=session", "").wantDetail("groupBy")
+}
+
+// naive sums traces up the obvious way.
+type naive struct {
+	n, errors, in, out int64
+	cost               store.NanoUSD
+	durations          []time.Duration
+}
+
+func (s *naive) add(t store.Trace) {
+	s.n++
+	if t.Status == store.TraceError {
+		s.errors++
+	}
+	s.in += t.InputTokens
+	s.out += t.OutputTokens
+	s.cost += t.Cost
+	s.durations = append(s.durations, t.Duration)
+}
+
+// quantile is the smallest duration that at least share of them do not exceed.
+func (s *naive) quantile(share float64) float64 {
+	d := slices.Sorted(slices.Values(s.durations))
+	return milliseconds(d[int(math.Ceil(share*float64(len(d))))-1])
+}
+
+func (s *naive) avg() float64 {
+	var sum time.Duration
+	for _, d := range s.durations {
+		sum += d
+	}
+	return milliseconds(sum) / float64(s.n)
+}
+
+func near(t *testing.T, what string, got any, want, share float64) {
+	t.Helper()
+	f, ok := got.(float64)
+	if !ok || math.Abs(f-want) > share*want+1e-9 {
+		t.Errorf("%s is %v, want %v within %v %%", what, got, want, 100*share)
+	}
+}
+
+// Statistics against a naive recount, for each period and grouping.
+func TestStatsAgainstRecount(t *testing.T) {
+	r := newRig(t)
+	all := seed(r)
+	for _, period := range []string{"1h", "24h", "7d", "30d"} {
+		for _, groupBy := range []string{"", "agent", "model", "environment"} {
+			t.Run(period+" "+groupBy, func(t *testing.T) {
+				var sum naive
+				groups := map[string]*naive{}
+				from := r.clock.Now().Add(-lookBacks[period])
+				for _, tr := range all {
+					if tr.CreatedAt.Before(from) {
+						continue
+					}
+					sum.add(tr)
+					key := map[string]string{"agent": tr.AgentName, "model": tr.ModelName, "environment": tr.Environment}[groupBy]
+					if groups[key] == nil {
+						groups[key] = &naive{}
+					}
+					groups[key].add(tr)
+				}
+				query := "?period=" + period
+				if groupBy != "" {
+					query += "&groupBy=" + groupBy
+				}
+				o := r.ask(r.admin, "GET", "/api/traces/stats"+query, "").want(200).object().is(t, "period", period)
+				s := toObject(t, o["summary"])
+				s.is(t, "totalTraces", sum.n, "successCount", sum.n-sum.errors, "errorCount", sum.errors,
+					"totalInputTokens", sum.in, "totalOutputTokens", sum.out)
+				near(t, "totalCostUsd", s["totalCostUsd"], sum.cost.USD(), 0)
+				near(t, "errorRatePercent", s["errorRatePercent"], 100*float64(sum.errors)/float64(sum.n), 1e-9)
+				near(t, "avgDurationMs", s["avgDurationMs"], sum.avg(), 1e-9)
+				near(t, "p50DurationMs", s["p50DurationMs"], sum.quantile(.5), .01)
+				near(t, "p95DurationMs", s["p95DurationMs"], sum.quantile(.95), .01)
+				near(t, "p99DurationMs", s["p99DurationMs"], sum.quantile(.99), .01)
+
+				got, _ := o["groups"].([]any)
+				if groupBy == "" {
+					if len(got) != 0 {
+						t.Errorf("%d groups without groupBy", len(got))
+					}
+					return
+				}
+				if len(got) != len(groups) {
+					t.Fatalf("%d groups, want %d", len(got), len(groups))
+				}
+				for _, v := range got {
+					g := toObject(t, v)
+					key := fmt.Sprint(g[map[string]string{"agent": "agentName", "model": "modelName", "environment": "environment"}[groupBy]])
+					want := groups[key]
+					if want == nil {
+						t.Fatalf("group %q is of nothing", key)
+					}
+					g.is(t, "traceCount", want.n)
+					near(t, "totalCostUsd", g["totalCostUsd"], want.cost.USD(), 0)
+					near(t, "avgDurationMs", g["avgDurationMs"], want.avg(), 1e-9)
+					near(t, "p99DurationMs", g["p99DurationMs"], want.quantile(.99), .01)
+				}
+			})
+		}
+	}
+}
+
+// The keys of a group follow groupBy, as in the breakdown.
+func TestStatsGroupKeys(t *testing.T) {
+	r := newRig(t)
+	seed(r)
+	figures := []string{"traceCount", "totalCostUsd", "errorRatePercent", "avgDurationMs", "p50DurationMs", "p95DurationMs", "p99DurationMs"}
+	for groupBy, keys := range map[string][]string{
+		"agent": {"agentId", "agentName"}, "model": {"modelProvider", "modelName"}, "environment": {"environment"},
+	} {
+		groups := r.ask(r.admin, "GET", "/api/traces/stats?groupBy="+groupBy, "").want(200).object()["groups"].([]any)
+		for _, g := range groups {
+			toObject(t, g).has(t, append(keys, figures...)...)
+		}
+	}
+}
+
+// agentId narrows statistics to one agent.
+func TestStatsOfOneAgent(t *testing.T) {
+	r := newRig(t)
+	all := seed(r)
+	o := r.ask(r.admin, "GET", "/api/traces/stats?agentId="+all[1].AgentID, "").want(200).object()
+	toObject(t, o["summary"]).is(t, "totalTraces", 60)
+}

@@ -1,0 +1,208 @@
+package server
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"svc/store"
+)
+
+// Trace: every field; quality scores and spans in the single read only.
+func TestTraceFields(t *testing.T) {
+	r := newRig(t)
+	r.ask(r.admin, "POST", "/api/traces", full).want(201)
+	fields := []string{"id", "agentId", "agentName", "status", "environment", "sessionId", "modelProvider", "modelName",
+		"inputTokens", "outputTokens", "costUsd", "durationMs", "injectionScore", "piiDetected", "policiesFired", "createdAt", "toolName"}
+	values := []any{"id", "tr_1", "agentName", "planner", "status", "success", "environment", "production", "sessionId", "s-1",
+		"modelProvider", "openai", "modelName", "gpt-4o", "inputTokens", 1000, "outputTokens", 500, "costUsd", 0.25, "durationMs", 123.5,
+		"injectionScore", 0.4, "piiDetected", []any{"EMAIL"}, "createdAt", "2026-01-02T03:04:05.678Z"}
+
+	item := r.ask(r.admin, "GET", "/api/traces", "").want(200).list()[0]
+	item.has(t, fields...).is(t, values...)
+	single := r.ask(r.admin, "GET", "/api/traces/tr_1", "").want(200).data()
+	single.has(t, append([]string{"qualityScores", "spans"}, fields...)...).is(t, values...)
+
+	fired := toObject(t, single["policiesFired"].([]any)[0])
+	fired.has(t, "id", "name", "action").is(t, "id", "pol_1", "name", "p", "action", "warn")
+	score := toObject(t, single["qualityScores"].([]any)[0])
+	score.has(t, "scorer", "score").is(t, "scorer", "toxicity", "score", 0.1)
+	span := toObject(t, single["spans"].([]any)[0])
+	span.has(t, "stage", "durationMs").is(t, "stage", "policy_eval", "durationMs", 0.5)
+}
+
+// Empty lists are [], never null.
+func TestTraceEmptyLists(t *testing.T) {
+	r := newRig(t)
+	r.ask(r.admin, "POST", "/api/traces", `{"id":"bare","agentName":"a","status":"success"}`).want(201)
+	got := r.ask(r.admin, "GET", "/api/traces/bare", "").want(200)
+	for _, want := range []string{`"piiDetected":[]`, `"policiesFired":[]`, `"qualityScores":[]`, `"spans":[]`} {
+		if !strings.Contains(string(got.raw), want) {
+			t.Errorf("no %s in %s", want, got.raw)
+		}
+	}
+}
+
+func TestTraceNotFound(t *testing.T) {
+	r := newRig(t)
+	r.ask(r.admin, "POST", "/api/traces", full).want(201)
+	r.ask(r.other, "GET", "/api/traces/tr_1", "").want(404)
+	r.ask(r.admin, "GET", "/api/traces/tr_2", "").want(404)
+	r.ask(r.admin, "GET", "/api/traces/%2e%2e", "").want(404)
+}
+
+// The literal path /api/traces/stats is the statistics endpoint, even where a
+// trace has that id.
+func TestTraceNamedStats(t *testing.T) {
+	r := newRig(t)
+	r.ask(r.admin, "POST", "/api/traces", `{"id":"stats","agentName":"a","status":"success"}`).want(201)
+	r.ask(r.admin, "GET", "/api/traces/stats", "").want(200).object().has(t, "period", "summary", "groups")
+}
+
+// seed stores 120 traces that differ in all that can be filtered by.
+func seed(r *rig) []store.Trace {
+	r.t.Helper()
+	for _, name := range []string{"alpha", "beta"} {
+		r.agent(r.admin, name)
+	}
+	agents := r.ask(r.admin, "GET", "/api/agents", "").want(200).list()
+	var out []store.Trace
+	for i := range 120 {
+		a := agents[i%len(agents)]
+		t := store.Trace{
+			ID: fmt.Sprintf("s-%03d", i), AgentID: a["id"].(string), AgentName: a["name"].(string),
+			Status: store.TraceSuccess, Environment: []string{"production", "staging", ""}[i%3],
+			Cost: store.NanoUSD(i) * 1e7, Duration: time.Duration(i+1) * time.Millisecond,
+			InjectionScore: float64(i%11) / 10, InputTokens: int64(i), OutputTokens: 2,
+			ModelProvider: "p", ModelName: []string{"m1", "m2"}[i/60],
+			CreatedAt: r.clock.Now().Add(-time.Duration(120-i) * time.Minute),
+		}
+		if i%7 == 0 {
+			t.Status = store.TraceError
+		}
+		out = append(out, t)
+	}
+	r.traces(out...)
+	return out
+}
+
+// GET /api/traces: each filter alone and together, inclusive bounds, exact
+// total, newest first, against a naive filter.
+func TestTraceFilters(t *testing.T) {
+	r := newRig(t)
+	all := seed(r)
+	at := func(i int) string { return url.QueryEscape(all[i].CreatedAt.Format(time.RFC3339Nano)) }
+	for _, test := range []struct {
+		query string
+		keep  func(t store.Trace, i int) bool
+	}{
+		{"", func(store.Trace, int) bool { return true }},
+		{"agentId=" + all[0].AgentID, func(t store.Trace, _ int) bool { return t.AgentID == all[0].AgentID }},
+		{"agentId=agt_unknown", func(store.Trace, int) bool { return false }},
+		{"status=error", func(t store.Trace, _ int) bool { return t.Status == store.TraceError }},
+		{"status=success", func(t store.Trace, _ int) bool { return t.Status == store.TraceSuccess }},
+		{"environment=staging", func(t store.Trace, _ int) bool { return t.Environment == "staging" }},
+		{"environment=nowhere", func(store.Trace, int) bool { return false }},
+		{"startDate=" + at(30), func(_ store.Trace, i int) bool { return i >= 30 }},
+		{"endDate=" + at(30), func(_ store.Trace, i int) bool { return i <= 30 }},
+		{"startDate=" + at(10) + "&endDate=" + at(20), func(_ store.Trace, i int) bool { return i >= 10 && i <= 20 }},
+		{"startDate=" + at(10) + "&endDate=" + at(10), func(_ store.Trace, i int) bool { return i == 10 }},
+		{"minCostUsd=0.5", func(_ store.Trace, i int) bool { return i >= 50 }},
+		{"maxCostUsd=0.5", func(_ store.Trace, i int) bool { return i <= 50 }},
+		{"minCostUsd=0.29&maxCostUsd=0.29", func(_ store.Trace, i int) bool { return i == 29 }},
+		{"minInjectionScore=0.3", func(t store.Trace, _ int) bool { return t.InjectionScore >= 0.3 }},
+		{"minInjectionScore=1", func(t store.Trace, _ int) bool { return t.InjectionScore >= 1 }},
+		{"status=error&environment=production&minCostUsd=0.2&maxCostUsd=1&agentId=" + all[0].AgentID, func(t store.Trace, i int) bool {
+			return t.Status == store.TraceError && t.Environment == "production" && i >= 20 && i <= 100 && t.AgentID == all[0].AgentID
+		}},
+	} {
+		t.Run(test.query, func(t *testing.T) {
+			var want []string
+			for i, tr := range all {
+				if test.keep(tr, i) {
+					want = append(want, tr.ID)
+				}
+			}
+			slices.Reverse(want)
+			a := r.ask(r.admin, "GET", "/api/traces?limit=500&"+test.query, "").want(200)
+			var got []string
+			for _, item := range a.list() {
+				got = append(got, item.id(t))
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("got %v\nwant %v", got, want)
+			}
+			if total := a.object()["total"]; total != float64(len(want)) {
+				t.Errorf("total is %v, want %d", total, len(want))
+			}
+		})
+	}
+}
+
+// Paging: limit (default 50, at most 500) and offset; offset increased until
+// total is reached gives every trace once.
+func TestTracePaging(t *testing.T) {
+	r := newRig(t)
+	seed(r)
+	r.ask(r.admin, "GET", "/api/traces", "").want(200).object().has(t, "data", "total", "limit", "offset").is(t, "total", 120, "limit", 50, "offset", 0)
+	r.ask(r.admin, "GET", "/api/traces?limit=9999", "").want(200).object().is(t, "limit", 500)
+	seen := map[string]bool{}
+	for offset := 0; offset < 120; offset += 7 {
+		for _, item := range r.ask(r.admin, "GET", fmt.Sprintf("/api/traces?limit=7&offset=%d&status=success", offset), "").want(200).list() {
+			if seen[item.id(t)] {
+				t.Errorf("%s stands on two pages", item.id(t))
+			}
+			seen[item.id(t)] = true
+		}
+	}
+	if len(seen) != 102 {
+		t.Errorf("paged through %d traces, want 102", len(seen))
+	}
+	r.ask(r.admin, "GET", "/api/traces?offset=1000", "").want(200).object().is(t, "total", 120, "data", []any{})
+}
+
+// Bad query values are a 400 that names them.
+func TestTraceBadQueries(t *testing.T) {
+	r := newRig(t)
+	for query, field := range map[string]string{
+		"limit=0": "limit", "limit=x": "limit", "offset=-1": "offset", "status=ok": "status",
+		"startDate=yesterday": "startDate", "endDate=2026-13-01": "endDate",
+		"startDate=2026-02-02&endDate=2026-02-01": "startDate",
+		"minCostUsd=NaN": "minCostUsd", "maxCostUsd=-1": "maxCostUsd", "minCostUsd=2&maxCostUsd=1": "minCostUsd",
+		"minInjectionScore=1.1": "minInjectionScore", "minInjectionScore=Inf": "minInjectionScore",
+	} {
+		r.ask(r.admin, "GET", "/api/traces?"+query, "").wantDetail(field)
+		if field != "limit" && field != "offset" {
+			r.ask(r.admin, "GET", "/api/traces/stream?"+query, "").wantDetail(field)
+		}
+	}
+}
+
+func TestTracesOfTwoTenants(t *testing.T) {
+	r := newRig(t)
+	r.ask(r.admin, "POST", "/api/traces", full).want(201)
+	r.ask(r.other, "GET", "/api/traces", "").want(200).object().is(t, "total", 0)
+	r.ask(r.other, "POST", "/api/traces", full).want(201).data().is(t, "accepted", 1)
+	summary := toObject(t, r.ask(r.other, "GET", "/api/traces/stats?period=30d", "").want(200).object()["summary"])
+	mine := toObject(t, r.ask(r.admin, "GET", "/api/traces/stats?period=30d", "").want(200).object()["summary"])
+	if fmt.Sprint(summary["totalTraces"]) != fmt.Sprint(mine["totalTraces"]) {
+		t.Errorf("%v and %v traces", summary["totalTraces"], mine["totalTraces"])
+	}
+}
+
+// A team-limited key reads traces with traces:read alone.
+func TestTracesTeamScope(t *testing.T) {
+	r := newRig(t)
+	with, _ := r.teamKey("with", "traces:read")
+	without, _ := r.teamKey("without", "agents:read", "costs:read")
+	for _, path := range []string{"/api/traces", "/api/traces/stats"} {
+		r.ask(with, "GET", path, "").want(200)
+		r.ask(without, "GET", path, "").want(403)
+	}
+	r.ask(with, "GET", "/api/traces/x", "").want(404)
+	r.ask(without, "GET", "/api/traces/x", "").want(403)
+	r.ask(without, "GET", "/api/traces/stream", "").want(403)
+}

@@ -318,7 +318,7 @@ func TestLongLinesAreCutAroundTheCaret(t *testing.T) {
 			t.Errorf("excerpt of %d characters", n)
 		}
 	}
-	s, caret := window(strings.Repeat("a", 500)+"X"+strings.Repeat("b", 500), 501)
+	s, caret := window([]rune(strings.Repeat("a", 500)+"X"+strings.Repeat("b", 500)), 501)
 	if []rune(s)[caret-1] != 'X' || !strings.HasPrefix(s, "…") || !strings.HasSuffix(s, "…") {
 		t.Errorf("window = %q, caret %d", s, caret)
 	}

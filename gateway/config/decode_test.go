@@ -38,7 +38,6 @@ type sample struct {
 	Prefix   netip.Prefix      `yaml:"prefix"`
 	Any      any               `yaml:"any"`
 	Inlined  `yaml:",inline"`
-	hidden   string
 	Untagged string
 }
 
@@ -184,8 +183,6 @@ func TestWhatIsRefused(t *testing.T) {
 			`3:5 unknown-key inners[1]: unknown key "nmae" (did you mean "name"?)`}},
 		{"fields without a tag are not keys", "Untagged: x", []string{
 			`1:1 unknown-key : unknown key "Untagged" (known keys here: text, env, kind, on, count, small, big, ratio, wait, at, maybe, maybe_int, list, env_list, map, headers, inner, inners, by_name, optional, prefix, any, extra)`}},
-		{"unexported fields are not keys", "hidden: x", []string{
-			`1:1 unknown-key : unknown key "hidden" (known keys here: text, env, kind, on, count, small, big, ratio, wait, at, maybe, maybe_int, list, env_list, map, headers, inner, inners, by_name, optional, prefix, any, extra)`}},
 		{"duplicate key", "text: a\ncount: 1\ntext: b", []string{
 			"3:1 duplicate-key text: is given twice, first on line 1 (keep one of them)"}},
 		{"duplicate key of a map", "map:\n  a: x\n  \"a\": y", []string{

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,27 +28,27 @@ func (l *loader) expand(n *yaml.Node, s string, at *place, f field) (string, boo
 		return s, true
 	}
 	if !f.env {
-		if name, _, ok := variable(s[strings.Index(s, "${"):]); ok && !at.under("policy") {
+		if name, _, ok := variable(s[strings.Index(s, "${")+len("${"):]); ok && !at.under("policy") {
 			l.warn(n, at, "env-not-expanded", "write the value itself",
 				fmt.Sprintf("environment variables are not expanded in this field; ${%s} stays as it is", name))
 		}
 		return s, true
 	}
 	var out strings.Builder
-	ok := true
+	ok, seen := true, len(l.expanded)
 	for {
 		before, rest, found := strings.Cut(s, "${")
 		out.WriteString(before)
 		if !found {
 			break
 		}
-		name, size, valid := variable("${" + rest)
+		name, size, valid := variable(rest)
 		if !valid {
 			l.node(n, at, "env-syntax", "write ${NAME}, with letters, digits and _ only; a value from the environment may hold anything",
 				"a ${ that does not begin the name of an environment variable")
 			return "", false
 		}
-		s = rest[size-len("${"):]
+		s = rest[size:]
 		value := ""
 		if l.getenv != nil {
 			value, _ = l.getenv(name)
@@ -66,19 +67,22 @@ func (l *loader) expand(n *yaml.Node, s string, at *place, f field) (string, boo
 			l.nodef(n, at, "wrong-type", "", "%s holds a NUL character", name)
 			return "", false
 		}
-		l.expanded = append(l.expanded, expansion{at.String(), name, value})
+		if e := (expansion{at.String(), name, value}); !slices.Contains(l.expanded[seen:], e) {
+			l.expanded = append(l.expanded, e)
+		}
 		out.WriteString(value)
 	}
 	return out.String(), ok
 }
 
-// variable reads a ${NAME} at the start of s: its name and its length.
+// variable reads the rest of a ${NAME} at the start of s, past its opening: its
+// name and its length.
 func variable(s string) (name string, size int, ok bool) {
-	end := strings.IndexByte(s, '}')
+	end := strings.IndexByte(s[:min(len(s), maxKey+1)], '}')
 	if end < 0 {
 		return "", 0, false
 	}
-	name = s[len("${"):end]
+	name = s[:end]
 	for i := range len(name) {
 		c := name[i]
 		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
@@ -86,7 +90,7 @@ func variable(s string) (name string, size int, ok bool) {
 			return "", 0, false
 		}
 	}
-	return name, end + 1, name != "" && len(name) <= maxKey
+	return name, end + 1, name != ""
 }
 
 // under reports whether the place lies in the named top-level section.

@@ -78,13 +78,20 @@ func entry(n *yaml.Node, name string) (key, value *yaml.Node) {
 type excerpts struct {
 	lines   []string
 	secrets []diag.Pos
+	// shown are the lines that were masked already: a file can be one line, and
+	// all findings be about it.
+	shown map[int][]rune
 }
 
 func newExcerpts(data []byte, secrets []diag.Pos) *excerpts {
 	slices.SortFunc(secrets, func(a, b diag.Pos) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	return &excerpts{lines: splitLines(strings.TrimPrefix(string(data), "\ufeff")), secrets: secrets}
+	return &excerpts{
+		lines:   splitLines(strings.TrimPrefix(string(data), "\ufeff")),
+		secrets: secrets,
+		shown:   make(map[int][]rune),
+	}
 }
 
 // splitLines breaks where YAML does.
@@ -103,7 +110,11 @@ func (e *excerpts) fill(file string, found []diag.Finding) {
 		if f.Pos.Line < 1 || f.Pos.Line > len(e.lines) {
 			continue
 		}
-		line := e.mask(f.Pos.Line)
+		line, ok := e.shown[f.Pos.Line]
+		if !ok {
+			line = []rune(e.mask(f.Pos.Line))
+			e.shown[f.Pos.Line] = line
+		}
 		f.Excerpt, f.Caret = window(line, f.Pos.Column)
 	}
 }
@@ -134,12 +145,11 @@ func (e *excerpts) mask(line int) string {
 
 // window cuts a long line to what stands around the column, and returns it with
 // the place of the caret in it.
-func window(line string, column int) (string, int) {
+func window(r []rune, column int) (string, int) {
 	const before, most = 40, 120
-	r := []rune(line)
 	caret := min(column, len(r)+1)
 	if len(r) <= most {
-		return line, max(caret, 0)
+		return string(r), max(caret, 0)
 	}
 	start := min(max(caret-before, 0), len(r)-most)
 	cut := string(r[start : start+most])

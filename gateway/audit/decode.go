@@ -405,7 +405,7 @@ func (d *decoder) millis(v *time.Duration) error {
 	if err := d.float(&f); err != nil {
 		return err
 	}
-	if f < 0 || f > float64(100*365*24*time.Hour/time.Millisecond) {
+	if f < 0 || f > float64(maxDuration/time.Millisecond) {
 		return errNotRecord
 	}
 	*v = time.Duration(f*1000+0.5) * time.Microsecond

@@ -168,10 +168,14 @@ func appendTime(b []byte, t time.Time) []byte {
 	return t.AppendFormat(b, timeLayout)
 }
 
+// maxDuration is the longest duration that a line tells; it is there for the
+// sake of damaged clocks.
+const maxDuration = 100 * 365 * 24 * time.Hour
+
 // appendMillis appends a duration in milliseconds with three decimals; a
 // negative one, which only a clock set back can give, is zero.
 func appendMillis(b []byte, d time.Duration) []byte {
-	us := max(d, 0).Microseconds()
+	us := min(max(d, 0), maxDuration).Microseconds()
 	b = strconv.AppendInt(b, us/1000, 10)
 	frac := us % 1000
 	return append(b, '.', byte('0'+frac/100), byte('0'+frac/10%10), byte('0'+frac%10))

@@ -1,0 +1,231 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// disk lets writes fail: budget is how many bytes still fit.
+type disk struct {
+	budget  atomic.Int64
+	limited atomic.Bool
+	noSync  atomic.Bool
+	noTrunc atomic.Bool
+	writes  atomic.Int64
+}
+
+func (d *disk) open(name string, flag int, perm os.FileMode) (file, error) {
+	f, err := os.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return &diskFile{f, d}, nil
+}
+
+type diskFile struct {
+	*os.File
+	d *disk
+}
+
+func (f *diskFile) Write(b []byte) (int, error) {
+	f.d.writes.Add(1)
+	if !f.d.limited.Load() {
+		return f.File.Write(b)
+	}
+	fits := min(f.d.budget.Load(), int64(len(b)))
+	n, err := f.File.Write(b[:fits])
+	f.d.budget.Add(-int64(n))
+	if err == nil && n < len(b) {
+		err = syscall.ENOSPC
+	}
+	return n, err
+}
+
+func (f *diskFile) Sync() error {
+	if f.d.noSync.Load() {
+		return syscall.EIO
+	}
+	return f.File.Sync()
+}
+
+func (f *diskFile) Truncate(size int64) error {
+	if f.d.noTrunc.Load() {
+		return syscall.EIO
+	}
+	return f.File.Truncate(size)
+}
+
+func TestFullDiskRefusesAndRecovers(t *testing.T) {
+	for _, stuck := range []bool{false, true} {
+		name := "the unfinished line can be cut off"
+		if stuck {
+			name = "the unfinished line can be cut off only later"
+		}
+		t.Run(name, func(t *testing.T) {
+			d := &disk{}
+			var mu sync.Mutex
+			now := time.Now()
+			tell := func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
+			pass := func(by time.Duration) { mu.Lock(); now = now.Add(by); mu.Unlock() }
+			c := testConfig(t)
+			l := mustOpen(t, c, Options{open: d.open, Now: tell})
+			if err := l.Write(context.Background(), sample(1)); err != nil || l.Ready() != nil {
+				t.Fatal(err)
+			}
+			d.budget.Store(100)
+			d.limited.Store(true)
+			d.noTrunc.Store(stuck)
+			if err := l.Write(context.Background(), sample(2)); !errors.Is(err, syscall.ENOSPC) {
+				t.Fatalf("on a full disk: %v", err)
+			}
+			if err := l.Ready(); !errors.Is(err, syscall.ENOSPC) {
+				t.Errorf("ready on a full disk: %v", err)
+			}
+			pass(2 * time.Second)
+			if err := l.Ready(); err == nil {
+				t.Error("ready after a try on a full disk")
+			}
+			d.limited.Store(false)
+			d.noTrunc.Store(false)
+			if l.Ready() == nil {
+				t.Error("tried again within a second")
+			}
+			pass(2 * time.Second)
+			if err := l.Ready(); err != nil {
+				t.Errorf("after space returned: %v", err)
+			}
+			if err := l.Write(context.Background(), sample(3)); err != nil {
+				t.Errorf("after space returned: %v", err)
+			}
+			mustClose(t, l)
+			// start, 1, recovered, 3, stop: no gap, and nothing of 2.
+			if v := checkChain(t, c.Path, VerifyOptions{}); v.Lines != 5 || v.Head.Seq != 5 {
+				t.Errorf("%d lines to %d", v.Lines, v.Head.Seq)
+			}
+			if l.Lost() != 0 {
+				t.Errorf("%d lost", l.Lost())
+			}
+		})
+	}
+}
+
+func TestFullDiskCountsWhereConfigured(t *testing.T) {
+	d := &disk{}
+	c := testConfig(t)
+	c.OnWriteError = OnErrorCount
+	l := mustOpen(t, c, Options{open: d.open})
+	d.limited.Store(true)
+	for i := range 3 {
+		if err := l.Write(context.Background(), sample(i)); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Ready(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if l.Lost() != 3 {
+		t.Errorf("%d lost, want 3", l.Lost())
+	}
+	d.limited.Store(false)
+	if err := l.Write(context.Background(), sample(9)); err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, l)
+	if v := checkChain(t, c.Path, VerifyOptions{}); v.Lost != 3 || v.Lines != 4 {
+		t.Errorf("the trail tells of %d lost in %d lines", v.Lost, v.Lines)
+	}
+}
+
+func TestFailedWriteFailsAllWhoSharedIt(t *testing.T) {
+	d := &disk{}
+	c := testConfig(t)
+	l := mustOpen(t, c, Options{open: d.open})
+	d.limited.Store(true)
+	d.budget.Store(2500)
+	var good atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() {
+			if l.Write(context.Background(), sample(i)) == nil {
+				good.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	d.limited.Store(false)
+	mustClose(t, l)
+	if v := checkChain(t, c.Path, VerifyOptions{}); int64(v.Lines)-2 != good.Load() {
+		t.Errorf("%d writes were acknowledged, %d lines stand", good.Load(), v.Lines-2)
+	}
+}
+
+func TestFsyncAlwaysThatFailsIsAnError(t *testing.T) {
+	d := &disk{}
+	c := testConfig(t)
+	c.Fsync = FsyncAlways
+	l := mustOpen(t, c, Options{open: d.open})
+	d.noSync.Store(true)
+	if err := l.Write(context.Background(), sample(1)); !errors.Is(err, syscall.EIO) {
+		t.Errorf("got %v", err)
+	}
+	d.noSync.Store(false)
+	if err := l.Write(context.Background(), sample(2)); err != nil {
+		t.Error(err)
+	}
+	mustClose(t, l)
+	if v := checkChain(t, c.Path, VerifyOptions{}); v.Lines != 3 {
+		t.Errorf("%d lines", v.Lines)
+	}
+}
+
+func TestRotationThatFailsGoesOnWriting(t *testing.T) {
+	c := testConfig(t)
+	c.MaxSizeMB = 1
+	l := mustOpen(t, c, Options{})
+	// A directory stands where the rotated file would go.
+	if err := os.Mkdir(rotatedName(c.Path, 1), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3000 {
+		if err := l.Write(context.Background(), sample(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustClose(t, l)
+	if v := checkChain(t, c.Path, VerifyOptions{}); v.Lines < 3000 {
+		t.Errorf("%d lines", v.Lines)
+	}
+	if info, err := os.Stat(c.Path); err != nil || info.Size() < 1<<20 {
+		t.Errorf("%v", err)
+	}
+}
+
+// Writers that come together share a write.
+func TestWaitingWritersShareOneWrite(t *testing.T) {
+	d := &disk{}
+	c := testConfig(t)
+	c.Fsync = FsyncAlways
+	l := mustOpen(t, c, Options{open: d.open})
+	before := d.writes.Load()
+	const writers, each = 16, 50
+	var wg sync.WaitGroup
+	for range writers {
+		wg.Go(func() {
+			for i := range each {
+				if err := l.Write(context.Background(), sample(i)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := d.writes.Load() - before; n > writers*each/2 {
+		t.Errorf("%d writes for %d lines", n, writers*each)
+	}
+}

@@ -1,0 +1,299 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// signingKey writes a key pair and returns the private key's file and the
+// public key as its file gives it.
+func signingKey(t testing.TB) (string, ed25519.PublicKey) {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, kind string, der []byte, err error) string {
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	keyFile := write("key", "PRIVATE KEY", der, err)
+	der, err = x509.MarshalPKIXPublicKey(public)
+	loaded, err := LoadPublicKey(write("pub", "PUBLIC KEY", der, err))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keyFile, loaded
+}
+
+func TestVerifyFindsEveryTampering(t *testing.T) {
+	keyFile, public := signingKey(t)
+	c := testConfig(t)
+	c.CheckpointKeyFile = keyFile
+	l := mustOpen(t, c, Options{})
+	for i := range 5 {
+		if err := l.Write(context.Background(), sample(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		if err := l.Write(context.Background(), sample(5+i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustClose(t, l)
+	good, err := os.ReadFile(c.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := checkChain(t, c.Path, VerifyOptions{PublicKey: public})
+	if v.Signed != 3 || v.LastSigned != 13 || v.Starts != 1 {
+		t.Fatalf("%+v", v)
+	}
+	head := v.Head
+
+	// reforge gives lines a chain of their own, as someone without the key can.
+	reforge := func(lines []string) []string {
+		s := sealer{chain: true, sha: sha256.New()}
+		out := make([]string, len(lines))
+		for i, line := range lines {
+			_, covered, _, _, _ := splitLine([]byte(line))
+			body := covered[bytes.IndexByte(covered, ','):]
+			out[i] = strings.TrimSuffix(string(s.seal(nil, body)), "\n")
+		}
+		return out
+	}
+	for _, row := range []struct {
+		name   string
+		change func(lines []string) []string
+		o      VerifyOptions
+		want   string
+	}{
+		{"a changed field", func(l []string) []string {
+			l[3] = strings.Replace(l[3], "read_file", "wipe_disk", 1)
+			return l
+		}, VerifyOptions{}, "line 4 was changed"},
+		{"a deleted line", func(l []string) []string { return append(l[:3], l[4:]...) }, VerifyOptions{}, "1 lines are missing before line 5"},
+		{"two lines swapped", func(l []string) []string { l[3], l[4] = l[4], l[3]; return l }, VerifyOptions{}, "lines were moved"},
+		{"a line copied", func(l []string) []string { return append(l[:4], l[3:]...) }, VerifyOptions{}, "lines were moved or copied"},
+		{"a foreign line", func(l []string) []string { l[2] = "hello"; return l }, VerifyOptions{}, "not a line of an audit trail"},
+		{"a hash taken out", func(l []string) []string {
+			l[2] = l[2][:len(l[2])-sealedTail] + "}"
+			return l
+		}, VerifyOptions{}, "line 3 has no hash"},
+		{"a changed line with a new hash", func(l []string) []string {
+			l[3] = strings.Replace(l[3], "read_file", "wipe_disk", 1)
+			l[3] = reforge(l)[3]
+			return l
+		}, VerifyOptions{}, "line 5 was changed, or one before"},
+		{"a changed line and a new chain", func(l []string) []string {
+			l[3] = strings.Replace(l[3], "read_file", "wipe_disk", 1)
+			return reforge(l)
+		}, VerifyOptions{PublicKey: public}, "checkpoint signs another chain"},
+		{"a checkpoint without signature", func(l []string) []string {
+			at := strings.Index(l[6], `,"key":`)
+			l[6] = l[6][:at] + l[6][len(l[6])-sealedTail:]
+			return reforge(l)
+		}, VerifyOptions{PublicKey: public}, "not signed"},
+		{"the end cut off, known from elsewhere", func(l []string) []string { return l[:9] }, VerifyOptions{Head: &head}, "the end was cut off"},
+		{"another trail in its place", func(l []string) []string {
+			l[3] = strings.Replace(l[3], "read_file", "wipe_disk", 1)
+			return reforge(l)
+		}, VerifyOptions{Head: &head}, "not the one that is known from elsewhere"},
+		{"a torn end", func(l []string) []string { return append(l, `{"seq":`) }, VerifyOptions{}, ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			lines := row.change(strings.Split(strings.TrimSuffix(string(good), "\n"), "\n"))
+			text := strings.Join(lines, "\n") + "\n"
+			if row.want == "" {
+				text, row.want = strings.TrimSuffix(text, "\n"), "unfinished line"
+			}
+			path := filepath.Join(t.TempDir(), "audit.jsonl")
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			v, err := VerifyPath(context.Background(), path, row.o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v.OK() || !strings.Contains(fmt.Sprint(v.Problems), row.want) {
+				t.Errorf("found %v, want %q", v.Problems, row.want)
+			}
+		})
+	}
+}
+
+// Changing any one byte is found.
+func TestVerifyFindsAnyChangedByte(t *testing.T) {
+	c := testConfig(t)
+	l := mustOpen(t, c, Options{})
+	for i := range 2 {
+		if err := l.Write(context.Background(), sample(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustClose(t, l)
+	good, err := os.ReadFile(c.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	for i := range good {
+		bad := bytes.Clone(good)
+		bad[i] ^= 1
+		if err := os.WriteFile(path, bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		v, err := VerifyPath(context.Background(), path, VerifyOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The very last hash has no line after it, but its own line has it.
+		if v.OK() {
+			t.Fatalf("byte %d may be changed from %q to %q", i, good[i], bad[i])
+		}
+	}
+}
+
+func TestVerifyErrs(t *testing.T) {
+	if _, err := VerifyPath(context.Background(), filepath.Join(t.TempDir(), "none"), VerifyOptions{}); err == nil {
+		t.Error("an absent file is verified")
+	}
+	if _, err := Verify(context.Background(), nil, VerifyOptions{}); err == nil {
+		t.Error("no file is verified")
+	}
+	c := testConfig(t)
+	l := mustOpen(t, c, Options{})
+	mustClose(t, l)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := VerifyPath(ctx, c.Path, VerifyOptions{}); err != nil && err != context.Canceled {
+		t.Error(err)
+	}
+}
+
+func TestCheckpointsAreWrittenAtIntervals(t *testing.T) {
+	c := testConfig(t)
+	c.CheckpointInterval = 5 * time.Millisecond // below what Validate allows
+	l := mustOpen(t, c, Options{})
+	if err := l.Write(context.Background(), sample(1)); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		if lines := readLines(t, c.Path); strings.Contains(lines[len(lines)-1], `"event":"interval"`) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("no checkpoint")
+		}
+	}
+	// Nothing happens, so nothing is written.
+	n := len(readLines(t, c.Path))
+	time.Sleep(50 * time.Millisecond)
+	if got := len(readLines(t, c.Path)); got > n+1 {
+		t.Errorf("%d checkpoints about nothing", got-n)
+	}
+}
+
+func TestCheckpointKeyFileIsChecked(t *testing.T) {
+	keyFile, _ := signingKey(t)
+	if err := os.Chmod(keyFile, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(t.TempDir(), "other")
+	if err := os.WriteFile(other, []byte("hello"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct{ name, file, want string }{
+		{"readable by others", keyFile, "chmod 600"},
+		{"absent", other + "x", "no such file"},
+		{"not a key", other, "PEM block"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			c := testConfig(t)
+			c.CheckpointKeyFile = row.file
+			if _, err := Open(c, Options{}); err == nil || !strings.Contains(err.Error(), row.want) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestReconfigure(t *testing.T) {
+	keyFile, public := signingKey(t)
+	c := testConfig(t)
+	l := mustOpen(t, c, Options{})
+	fill(t, l, 0, 3)
+
+	bad := c
+	bad.CheckpointKeyFile = "/nonexistent"
+	if err := l.Reconfigure(bad); err == nil {
+		t.Error("a key file that is not there is accepted")
+	}
+	bad = c
+	bad.Path = filepath.Join(c.Path, "below-a-file")
+	if err := l.Reconfigure(bad); err == nil {
+		t.Error("a path that cannot be is accepted")
+	}
+	fill(t, l, 3, 1)
+
+	moved := c
+	moved.Path = filepath.Join(t.TempDir(), "other.jsonl")
+	moved.CheckpointKeyFile = keyFile
+	if err := l.Reconfigure(moved); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, l, 4, 2)
+	mustClose(t, l)
+	if v := checkChain(t, c.Path, VerifyOptions{}); v.Lines != 6 {
+		t.Errorf("%d lines in the old file", v.Lines)
+	}
+	if v := checkChain(t, moved.Path, VerifyOptions{PublicKey: public}); v.Lines != 4 || v.Starts != 0 {
+		t.Errorf("%+v in the new file", v)
+	}
+	// Both locks are given back.
+	mustOpen(t, c, Options{})
+	mustOpen(t, moved, Options{})
+}
+
+func TestChainOff(t *testing.T) {
+	c := testConfig(t)
+	c.Chain = false
+	l := mustOpen(t, c, Options{})
+	fill(t, l, 0, 2)
+	mustClose(t, l)
+	for _, line := range readLines(t, c.Path) {
+		if strings.Contains(line, "hash") {
+			t.Errorf("%s", line)
+		}
+	}
+	// Turned on later, the chain begins there.
+	c.Chain = true
+	l = mustOpen(t, c, Options{})
+	fill(t, l, 2, 2)
+	mustClose(t, l)
+	v, err := VerifyPath(context.Background(), c.Path, VerifyOptions{})
+	if err != nil || !v.OK() || v.Unchained != 4 || v.Lines != 8 {
+		t.Errorf("%+v, %v", v, err)
+	}
+}

@@ -35,6 +35,11 @@ func newSubstitution(c Substitution) (*substitution, error) {
 	if c.Regex == "" {
 		return nil, errors.New("the substitution has no regex")
 	}
+	return compileSubstitution(c)
+}
+
+// compileSubstitution compiles the expression and replacement of an entry.
+func compileSubstitution(c Substitution) (*substitution, error) {
 	re, err := regexp.Compile(c.Regex)
 	if err != nil {
 		return nil, err

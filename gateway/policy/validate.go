@@ -110,8 +110,14 @@ func (r *RuleConfig) validateRedact(at diag.At) {
 			}
 			continue
 		}
-		if _, err := newSubstitution(sub); err != nil {
+		c, err := compileSubstitution(sub)
+		if err != nil {
 			at.Field("regex").Hint("the syntax is RE2").Errorf("regex", "%v", err)
+			continue
+		}
+		for _, name := range c.unknown {
+			at.Field("replacement").Hint("write ${1}x for group 1 followed by x, and $$ for a dollar sign").
+				Warnf("template", "the regex has no group %q, so $%s stands for nothing", name, name)
 		}
 	}
 }

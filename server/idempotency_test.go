@@ -1,0 +1,309 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"svc/store"
+)
+
+// creations are the bodies of every POST that takes an Idempotency-Key.
+func creations(r *rig) map[string]string {
+	agent, team := r.agent(r.admin, "an agent"), r.team(r.admin, "a team")
+	return map[string]string{
+		"/api/teams":                      `{"name":"new"}`,
+		"/api/teams/" + team + "/members": `{"email":"new@example.com"}`,
+		"/api/agents":                     `{"name":"new"}`,
+		"/api/costs/budgets":              budgetBody("new", agent, "daily", 1),
+		"/api/costs/sla":                  slaBody("new", agent, `"p99LatencyMs":1,`, "1h"),
+		"/api/policies":                   policyBody("new", ""),
+		"/api/policies/templates/apply":   `{"template":"cost-guard"}`,
+		"/api/keys":                       `{"name":"new","scope":"agent"}`,
+	}
+}
+
+// TestIdempotencyOnEveryPOST: every POST but ingest and webhook takes an
+// Idempotency-Key, and its retry gets the first answer again.
+func TestIdempotencyOnEveryPOST(t *testing.T) {
+	posts := map[string]bool{}
+	for _, rt := range routes() {
+		if rt.method == "POST" {
+			exempt := rt.window == ingestWindow || rt.open
+			if rt.once == exempt {
+				t.Errorf("POST %s: takes an Idempotency-Key: %v", rt.path, rt.once)
+			}
+			posts[rt.path] = rt.once
+		} else if rt.once {
+			t.Errorf("%s %s takes an Idempotency-Key", rt.method, rt.path)
+		}
+	}
+	r := newRig(t)
+	all := creations(r)
+	for path, body := range all {
+		t.Run(path, func(t *testing.T) {
+			first := r.ask(r.admin, "POST", path, body, "Idempotency-Key", "k").want(201)
+			again := r.ask(r.admin, "POST", path, body, "Idempotency-Key", "k").want(201)
+			if path == "/api/keys" {
+				return // TestIdempotencyOfCreatedKey
+			}
+			if !bytes.Equal(first.raw, again.raw) {
+				t.Errorf("first %s\nagain %s", first.raw, again.raw)
+			}
+			if first.header.Get("Idempotency-Replayed") != "" || again.header.Get("Idempotency-Replayed") != "true" {
+				t.Errorf("Idempotency-Replayed is %q, then %q", first.header.Get("Idempotency-Replayed"), again.header.Get("Idempotency-Replayed"))
+			}
+		})
+	}
+	want := 0
+	for _, once := range posts {
+		if once {
+			want++
+		}
+	}
+	if len(all) != want {
+		t.Errorf("%d POSTs tried, the route table has %d", len(all), want)
+	}
+}
+
+// TestIdempotencyOfCreatedKey: the kept answer is the first one without its
+// secret, and no second key is made.
+func TestIdempotencyOfCreatedKey(t *testing.T) {
+	r := newRig(t)
+	const body = `{"name":"new","scope":"agent"}`
+	first := r.ask(r.admin, "POST", "/api/keys", body, "Idempotency-Key", "k").want(201).data()
+	again := r.ask(r.admin, "POST", "/api/keys", body, "Idempotency-Key", "k").want(201).data()
+	again.has(t, "id", "name", "scope", "prefix", "createdBy", "createdAt").is(t, "id", first["id"], "prefix", first["prefix"])
+	if first["key"] == nil {
+		t.Error("the first answer has no secret")
+	}
+	r.ask(r.admin, "GET", "/api/keys", "").want(200).object().is(t, "total", 2)
+}
+
+// TestIdempotencyScope: an Idempotency-Key belongs to the calling key and the
+// route.
+func TestIdempotencyScope(t *testing.T) {
+	r := newRig(t)
+	post := func(key, path, body string) object {
+		t.Helper()
+		return r.ask(key, "POST", path, body, "Idempotency-Key", "same").want(201).object()
+	}
+	team := post(r.admin, "/api/teams", `{"name":"x"}`)
+	post(r.admin, "/api/agents", `{"name":"x"}`) // another route
+	second, _ := r.key(r.admin, "api")
+	r.ask(second, "POST", "/api/teams", `{"name":"x"}`, "Idempotency-Key", "same").wantDetail("name") // another key: its own attempt
+	post(r.other, "/api/teams", `{"name":"x"}`)                                                       // another tenant
+	id := toObject(t, team["data"])["id"].(string)
+	other := r.team(r.admin, "y")
+	post(r.admin, "/api/teams/"+id+"/members", `{"email":"m@example.com"}`)
+	post(r.admin, "/api/teams/"+other+"/members", `{"email":"m@example.com"}`) // the same endpoint of another team
+	r.ask(r.admin, "GET", "/api/teams/"+other+"/members", "").want(200).object().is(t, "total", 1)
+}
+
+// TestIdempotencyOtherBody: the same key with another body is 400, and does
+// nothing.
+func TestIdempotencyOtherBody(t *testing.T) {
+	r := newRig(t)
+	r.ask(r.admin, "POST", "/api/teams", `{"name":"x"}`, "Idempotency-Key", "k").want(201)
+	for _, body := range []string{`{"name":"y"}`, `{"name": "x"}`, ``} {
+		r.ask(r.admin, "POST", "/api/teams", body, "Idempotency-Key", "k").wantDetail("Idempotency-Key")
+	}
+	r.ask(r.admin, "GET", "/api/teams", "").want(200).object().is(t, "total", 1)
+}
+
+// TestIdempotencyKeepsRefusals: a refusal is an answer, too: the first one comes
+// again, even when the reason has gone.
+func TestIdempotencyKeepsRefusals(t *testing.T) {
+	r := newRig(t)
+	id := r.team(r.admin, "x")
+	first := r.ask(r.admin, "POST", "/api/teams", `{"name":"x"}`, "Idempotency-Key", "k").wantDetail("name")
+	r.ask(r.admin, "DELETE", "/api/teams/"+id, "").want(200)
+	again := r.ask(r.admin, "POST", "/api/teams", `{"name":"x"}`, "Idempotency-Key", "k").want(400)
+	if !bytes.Equal(first.raw, again.raw) {
+		t.Errorf("first %s, again %s", first.raw, again.raw)
+	}
+}
+
+// TestIdempotencyLasts24Hours.
+func TestIdempotencyLasts24Hours(t *testing.T) {
+	r := newRig(t)
+	post := func() *reply { return r.ask(r.admin, "POST", "/api/teams", `{"name":"x"}`, "Idempotency-Key", "k") }
+	post().want(201)
+	r.clock.advance(24*time.Hour - time.Second)
+	post().want(201)
+	r.clock.advance(2 * time.Second)
+	post().wantDetail("name") // the attempt is forgotten, the team is not
+}
+
+func TestIdempotencyKeyForm(t *testing.T) {
+	r := newRig(t)
+	for _, bad := range []string{strings.Repeat("k", 256), "with space", "tab\there", "nöt", "\x00"} {
+		r.ask(r.admin, "POST", "/api/teams", `{"name":"x"}`, "Idempotency-Key", bad).wantDetail("Idempotency-Key")
+	}
+	r.ask(r.admin, "POST", "/api/teams", `{"name":"x"}`, "Idempotency-Key", "a", "Idempotency-Key", "b").wantDetail("Idempotency-Key")
+	r.ask(r.admin, "POST", "/api/teams", `{"name":"x"}`, "Idempotency-Key", strings.Repeat("k", 255)).want(201)
+	r.ask(r.admin, "POST", "/api/teams", `{"name":"y"}`, "Idempotency-Key", "").want(201) // none
+}
+
+// TestIdempotencyTwins: of many concurrent twins one does the work, the others
+// wait and get its answer.
+func TestIdempotencyTwins(t *testing.T) {
+	r := newRig(t)
+	const n = 20
+	answers := make([]*reply, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			answers[i] = r.ask(r.admin, "POST", "/api/agents", `{"name":"x"}`, "Idempotency-Key", "k")
+		})
+	}
+	wg.Wait()
+	worked := 0
+	for _, a := range answers {
+		a.want(201)
+		if !bytes.Equal(a.raw, answers[0].raw) {
+			t.Errorf("%s\n%s", a.raw, answers[0].raw)
+		}
+		if a.header.Get("Idempotency-Replayed") == "" {
+			worked++
+		}
+	}
+	if worked != 1 {
+		t.Errorf("%d did the work", worked)
+	}
+	r.ask(r.admin, "GET", "/api/agents", "").want(200).object().is(t, "total", 1)
+}
+
+// twinTenant stops the creation of teams until it is let go, or fails it.
+type twinStore struct {
+	store.Store
+	gate chan error // one value for each CreateTeam
+}
+
+type twinTenant struct {
+	store.Tenant
+	gate chan error
+}
+
+func (s twinStore) Tenant(id string) store.Tenant { return twinTenant{s.Store.Tenant(id), s.gate} }
+
+func (t twinTenant) CreateTeam(ctx context.Context, in store.TeamCreate) (store.Team, error) {
+	select {
+	case err := <-t.gate:
+		if err != nil {
+			return store.Team{}, err
+		}
+	case <-ctx.Done():
+		return store.Team{}, ctx.Err()
+	}
+	return t.Tenant.CreateTeam(ctx, in)
+}
+
+// TestIdempotencyTwinInFlight: a twin waits for the first, takes its place when
+// that one fails by the server's fault, and leaves when its own client does.
+func TestIdempotencyTwinInFlight(t *testing.T) {
+	gate := make(chan error)
+	r := newRig(t, func(o *Options) { o.Store = twinStore{o.Store, gate} })
+	type result struct {
+		name string
+		code int
+		body string
+	}
+	done := make(chan result, 3)
+	start := func(ctx context.Context, name string) {
+		req := httptest.NewRequest("POST", "/api/teams", strings.NewReader(`{"name":"x"}`)).WithContext(ctx)
+		req.Header.Set("Authorization", "Bearer "+r.admin)
+		req.Header.Set("Idempotency-Key", "k")
+		go func() {
+			w := httptest.NewRecorder()
+			r.srv.ServeHTTP(w, req)
+			done <- result{name, w.Code, w.Body.String()}
+		}()
+	}
+	start(context.Background(), "first")
+	time.Sleep(20 * time.Millisecond) // let it become the one at work; the outcome does not depend on it
+	start(context.Background(), "second")
+	impatient, leave := context.WithCancel(context.Background())
+	start(impatient, "third")
+	select {
+	case got := <-done:
+		t.Fatalf("%s was answered while the work is not done: %d %s", got.name, got.code, got.body)
+	case <-time.After(50 * time.Millisecond):
+	}
+	leave()
+	<-done // the third, whatever it was told: nobody listens
+	gate <- errors.New("disk on fire")
+	failed := <-done
+	if failed.code != 500 || strings.Contains(failed.body, "fire") {
+		t.Errorf("%d %s", failed.code, failed.body)
+	}
+	gate <- nil // the other one does the work now
+	ok := <-done
+	if ok.code != 201 || ok.name == failed.name {
+		t.Errorf("%s: %d %s", ok.name, ok.code, ok.body)
+	}
+}
+
+// TestIdempotencyClientLeaves: the answer is kept although the client has gone
+// before it was written.
+func TestIdempotencyClientLeaves(t *testing.T) {
+	r := newRig(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	r.srv.store = leavingStore{r.store, cancel}
+	req := httptest.NewRequest("POST", "/api/teams", strings.NewReader(`{"name":"x"}`)).WithContext(ctx)
+	req.Header.Set("Authorization", "Bearer "+r.admin)
+	req.Header.Set("Idempotency-Key", "k")
+	r.srv.ServeHTTP(httptest.NewRecorder(), req)
+	r.srv.store = r.store
+	a := r.ask(r.admin, "POST", "/api/teams", `{"name":"x"}`, "Idempotency-Key", "k").want(201)
+	if a.header.Get("Idempotency-Replayed") != "true" {
+		t.Error("the work was done again")
+	}
+}
+
+// leavingStore lets the client go right after a team was created.
+type leavingStore struct {
+	store.Store
+	leave func()
+}
+
+type leavingTenant struct {
+	store.Tenant
+	leave func()
+}
+
+func (s leavingStore) Tenant(id string) store.Tenant {
+	return leavingTenant{s.Store.Tenant(id), s.leave}
+}
+
+func (t leavingTenant) CreateTeam(ctx context.Context, in store.TeamCreate) (store.Team, error) {
+	team, err := t.Tenant.CreateTeam(ctx, in)
+	t.leave()
+	return team, err
+}
+
+// TestIdempotencyPanic: a panic of the handler frees the attempt, so that a
+// retry does not wait for ever.
+func TestIdempotencyPanic(t *testing.T) {
+	r := newRig(t)
+	r.srv.store = panickyStore{r.store}
+	r.ask(r.admin, "POST", "/api/teams", `{"name":"x"}`, "Idempotency-Key", "k").want(500)
+	r.srv.store = r.store
+	r.ask(r.admin, "POST", "/api/teams", `{"name":"x"}`, "Idempotency-Key", "k").want(201)
+}
+
+type panickyStore struct{ store.Store }
+
+type panickyTenant struct{ store.Tenant }
+
+func (s panickyStore) Tenant(id string) store.Tenant { return panickyTenant{s.Store.Tenant(id)} }
+
+func (panickyTenant) CreateTeam(context.Context, store.TeamCreate) (store.Team, error) {
+	panic(fmt.Sprint("out of ", "cheese"))
+}

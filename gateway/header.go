@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"svc/gateway/mcp"
+	"svc/gateway/policy"
 	"svc/gateway/session"
 	"svc/gateway/upstream"
 )
@@ -49,7 +50,9 @@ func (ex *exchange) upstreamHeader(s session.Opened) upstream.Header {
 		if strings.HasPrefix(name, mcp.HeaderParamPrefix) && params < maxParamHeader {
 			params++
 			for _, v := range values {
-				h.Add(name, v)
+				if v, ok := ex.param(v); ok {
+					h.Add(name, v)
+				}
 			}
 		}
 	}
@@ -61,6 +64,21 @@ func (ex *exchange) upstreamHeader(s session.Opened) upstream.Header {
 		}
 	}
 	return h
+}
+
+// param returns a header that mirrors an argument as it is after a redaction: it
+// must neither disagree with the body nor carry what was redacted. ok is false
+// when it can only be left out.
+func (ex *exchange) param(value string) (mirrored string, ok bool) {
+	if ex.decision.Action != policy.Redact {
+		return value, true
+	}
+	plain, ok := mcp.DecodeHeader(value)
+	if !ok {
+		return "", false
+	}
+	plain, ok = ex.decision.Rule.RedactParam(&ex.msg, plain)
+	return mcp.EncodeHeader(plain), ok
 }
 
 // copyHeader takes over what may pass from the upstream's answer.

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"svc/gateway/auth"
 	"svc/gateway/config"
@@ -94,10 +93,10 @@ func (g *Gateway) Reload(ctx context.Context) error {
 	g.tls.use(certificate)
 	g.activate(next)
 	g.restartPending.Store(&pending)
-	if err := g.license.Recheck(); err != nil {
+	if err := g.license.Reload(merged.License); err != nil {
 		g.log.Error("license does not verify: not ready until it does", "error", err)
 	}
-	if len(pending) > 0 && !slices.Equal(pending, nil) {
+	if len(pending) > 0 {
 		g.log.Warn("some changes need a restart", "restart_pending", pending)
 	}
 	g.log.Info("configuration reloaded")

@@ -193,6 +193,9 @@ func (ex *exchange) describe() {
 	}
 	r.Principal, r.PrincipalKind, r.KeyID = ex.who.Value, ex.who.Kind.String(), ex.who.KeyID
 	r.ClientIP = ex.address
+	if cp := &ex.live.cfg.ControlPlane; cp.URL != "" {
+		r.Agent, r.Environment = cp.AgentOf(ex.who.Value), cp.Environment
+	}
 	r.Dialect = ex.dialect.Version
 	r.TraceID = traceID(ex.r.Header["Traceparent"])
 	if ex.hasHandle {

@@ -306,7 +306,10 @@ func TestRedactRequest(t *testing.T) {
 	if got := up.seen()[0].body; !strings.Contains(got, `{"k":"XXXX"}`) {
 		t.Errorf("upstream got %s", got)
 	}
-	got := r.post(strings.Replace(call("1", "slow"), "{}", `{"k":"x"}`, 1))
+	got := r.post(strings.Replace(call("1", "slow"), "{}", `{"k":"x"}`, 1), "Mcp-Param-K", "x", "Mcp-Param-Gone", "AKIA9999")
+	if h := up.seen()[1].header; h.Get("Mcp-Param-K") != "x" || h.Get("Mcp-Param-Gone") != "" {
+		t.Errorf("mirrored headers after a redaction: %v", h)
+	}
 	if got.status != 200 {
 		t.Errorf("got %d", got.status)
 	}

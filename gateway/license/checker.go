@@ -19,11 +19,11 @@ type Checker struct {
 	// changed the state, or failed. It may be nil.
 	Changed func(Status)
 
-	cfg      Config
 	buildKey []byte
 	now      func() time.Time
 
-	mu   sync.Mutex // serializes verifications
+	mu   sync.Mutex // serializes verifications, and guards cfg
+	cfg  Config
 	last atomic.Pointer[outcome]
 }
 
@@ -54,6 +54,15 @@ func (c *Checker) Recheck() error {
 	l, err := c.verify()
 	c.last.Store(&outcome{license: l, err: err})
 	return err
+}
+
+// Reload takes over another configuration and verifies the file that it names,
+// as Recheck does.
+func (c *Checker) Reload(cfg Config) error {
+	c.mu.Lock()
+	c.cfg = cfg
+	c.mu.Unlock()
+	return c.Recheck()
 }
 
 func (c *Checker) verify() (*License, error) {

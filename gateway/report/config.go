@@ -60,6 +60,18 @@ type GovernanceConfig struct {
 // Active tells whether traces are reported.
 func (c *Config) Active() bool { return c.URL != "" && c.Traces.Enabled }
 
+// AgentOf returns the agent that a principal's requests count for: its entry in
+// agents, else agent, else the principal.
+func (c *Config) AgentOf(principal string) string {
+	if name := c.Agents[principal]; name != "" {
+		return name
+	}
+	if c.Agent != "" {
+		return c.Agent
+	}
+	return principal
+}
+
 // SetDefaults fills in the defaults of absent fields.
 func (c *Config) SetDefaults() {
 	c.Environment = "production"

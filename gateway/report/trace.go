@@ -68,11 +68,7 @@ func (m *mapper) trace(r *audit.Record) api.TraceInput {
 // agent is control_plane.agents of the principal, else control_plane.agent,
 // else the principal. A line that names its agent already is believed.
 func (m *mapper) agent(r *audit.Record) string {
-	name := r.Agent
-	if name == "" {
-		name = m.cfg.Agents[r.Principal]
-	}
-	name = line(first(name, m.cfg.Agent, r.Principal))
+	name := line(first(r.Agent, m.cfg.AgentOf(r.Principal)))
 	if name == "" || name == api.AllAgents {
 		return unnamed
 	}

@@ -1,0 +1,252 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+
+	_ "embed" // comments.json
+)
+
+// commentsJSON holds the doc comments of the sections' fields, by package, type
+// and field; go generate collects them from the source.
+//
+//go:generate go run ./gendoc -root ../.. -out comments.json
+//go:embed comments.json
+var commentsJSON []byte
+
+// enums are the fields with a fixed set of values, for the descriptions of the
+// file. The sections' checks are what counts; a test holds the two together.
+var enums = map[string][]string{
+	"audit.frames":                    {"matched", "all"},
+	"audit.fsync":                     {"never", "interval", "always"},
+	"audit.on_write_error":            {"refuse", "count"},
+	"audit.sinks[].type":              {"http", "syslog"},
+	"policy.default_action":           {"allow", "deny"},
+	"policy.rules[].action":           {"allow", "deny", "redact", "rate_limit", "strip_app", "guardrail"},
+	"rate_limit_store.type":           {"in_memory", "redis"},
+	"tool_search.mode":                {ToolSearchPassthrough, ToolSearchSynthesize},
+	"policy.rules[].when.direction":   {"client_to_server", "server_to_client", ""},
+	"policy.rules[].when.result_type": {"", "input_required"},
+}
+
+// requiredFields are the fields without which the checks refuse a file, by the
+// path of what holds them.
+var requiredFields = map[string][]string{
+	"":                        {"listen", "license", "upstreams", "policy", "audit"},
+	"license":                 {"path"},
+	"upstreams[]":             {"name", "url"},
+	"routes[]":                {"match", "upstream"},
+	"auth.keys[]":             {"id", "hash"},
+	"policy.rules[]":          {"id", "action", "when"},
+	"policy.rules[].redact[]": {"regex"},
+	"guardrails[]":            {"name", "url"},
+	"audit.sinks[]":           {"type", "url"},
+	"tls":                     {"cert_file", "key_file"},
+}
+
+// patterns of values that are written as text.
+const (
+	durationPattern = `^(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h))+$`
+	timePattern     = `^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt].*)?$`
+)
+
+// Node describes a field of the file: what [Schema] and [Markdown] are made of.
+type Node struct {
+	// Name is the key, Path the path with [] for list elements and .* for the
+	// entries of a mapping with free keys.
+	Name, Path string
+	// Type is object, list, map, string, int, number, bool, duration or time.
+	Type string
+	// Doc is the field's comment.
+	Doc string
+	// Default is the value when the field is absent; nil when there is none.
+	Default any
+	// Effect says what a reload does with a change.
+	Effect Effect
+	// Env says that ${NAME} is expanded, Required that a file without it is
+	// refused.
+	Env, Required bool
+	// Enum lists the values allowed, if they are few.
+	Enum []string
+	// Fields are those of an object; Elem is the element of a list or map.
+	Fields []*Node
+	Elem   *Node
+}
+
+// Describe returns the whole file as one object node.
+func Describe() (*Node, error) {
+	d := describer{comments: map[string]string{}, effects: map[string]Effect{}}
+	if err := json.Unmarshal(commentsJSON, &d.comments); err != nil {
+		return nil, fmt.Errorf("read the comments of the configuration: %w", err)
+	}
+	for _, e := range effects {
+		d.effects[e.path] = e.effect
+	}
+	f := withDefaults[File]()
+	root := &Node{Type: "object"}
+	d.fill(root, reflect.ValueOf(f), Partial)
+	return root, nil
+}
+
+type describer struct {
+	comments map[string]string
+	effects  map[string]Effect
+}
+
+// fill describes a value; v holds its defaults.
+func (d *describer) fill(n *Node, v reflect.Value, effect Effect) {
+	t := v.Type()
+	if t.Kind() == reflect.Pointer {
+		present := reflect.New(t.Elem()).Elem()
+		setDefaults(present)
+		d.fill(n, present, effect)
+		n.Default = nil
+		return
+	}
+	n.Effect, n.Enum = effect, enums[n.Path]
+	switch {
+	case t == durationType:
+		n.Type, n.Default = "duration", plain(v.Interface())
+	case t == timeType:
+		n.Type = "time"
+	case isStruct(t):
+		n.Type = "object"
+		for _, f := range fieldsOf(t) {
+			n.Fields = append(n.Fields, d.field(n, v, f, effect))
+		}
+	case t.Kind() == reflect.Slice, t.Kind() == reflect.Map:
+		suffix := "[]"
+		if n.Type = "list"; t.Kind() == reflect.Map {
+			n.Type, suffix = "map", ".*"
+		}
+		n.Elem = &Node{Path: n.Path + suffix, Env: n.Env}
+		e := reflect.New(t.Elem()).Elem()
+		setDefaults(e)
+		d.fill(n.Elem, e, effect)
+	default:
+		d.scalar(n, v)
+	}
+}
+
+func (d *describer) scalar(n *Node, v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		n.Type = "string"
+	case reflect.Bool:
+		n.Type, n.Default = "bool", v.Bool()
+	case reflect.Interface:
+		n.Type = "any"
+	case reflect.Float32, reflect.Float64:
+		n.Type = "number"
+	default:
+		n.Type = "int"
+	}
+	if n.Default == nil && v.Kind() != reflect.Interface && !v.IsZero() {
+		n.Default = v.Interface()
+	}
+}
+
+func (d *describer) field(parent *Node, v reflect.Value, f field, effect Effect) *Node {
+	path := f.name
+	if parent.Path != "" {
+		path = parent.Path + "." + f.name
+	}
+	if e, ok := d.effects[path]; ok {
+		effect = e
+	}
+	owner := v.Type()
+	for _, i := range f.index[:len(f.index)-1] {
+		owner = owner.Field(i).Type
+	}
+	goName := owner.Field(f.index[len(f.index)-1]).Name
+	n := &Node{
+		Name: f.name, Path: path, Env: f.env,
+		Doc:      d.comments[owner.PkgPath()+"."+owner.Name()+"."+goName],
+		Required: slices.Contains(requiredFields[parent.Path], f.name),
+	}
+	d.fill(n, v.FieldByIndex(f.index), effect)
+	if n.Required {
+		n.Default = nil
+	}
+	return n
+}
+
+// Schema returns a JSON Schema (draft 2020-12) of the file, for editors:
+//
+//	# yaml-language-server: $schema=svc.schema.json
+//
+// It is a help for writing; the loader's checks are stricter.
+func Schema() ([]byte, error) {
+	root, err := Describe()
+	if err != nil {
+		return nil, err
+	}
+	doc := root.schema()
+	doc["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	doc["title"] = "svc gateway configuration"
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(doc); err != nil {
+		return nil, fmt.Errorf("write the schema: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+func (n *Node) schema() map[string]any {
+	s := map[string]any{}
+	if n.Doc != "" {
+		s["description"] = n.Doc
+	}
+	if n.Default != nil {
+		s["default"] = n.Default
+	}
+	switch n.Type {
+	case "object":
+		n.objectSchema(s)
+	case "list":
+		s["type"], s["items"] = "array", n.Elem.schema()
+	case "map":
+		s["type"], s["additionalProperties"] = "object", n.Elem.schema()
+	case "string":
+		s["type"] = "string"
+		if n.Enum != nil {
+			s["enum"] = n.Enum
+		}
+	case "int":
+		s["type"] = "integer"
+	case "number":
+		s["type"] = "number"
+	case "bool":
+		s["type"] = "boolean"
+	case "duration":
+		s["type"], s["pattern"] = []string{"string", "integer"}, durationPattern
+		s["maximum"], s["minimum"] = 0, 0 // 0 is the one duration without a unit
+	case "time":
+		s["type"], s["pattern"] = "string", timePattern
+	}
+	return s
+}
+
+func (n *Node) objectSchema(s map[string]any) {
+	s["type"], s["additionalProperties"] = "object", false
+	properties := map[string]any{}
+	var required []string
+	for _, f := range n.Fields {
+		if f.Type == "any" {
+			continue // a field that its section refuses
+		}
+		properties[f.Name] = f.schema()
+		if f.Required {
+			required = append(required, f.Name)
+		}
+	}
+	s["properties"] = properties
+	if required != nil {
+		s["required"] = required
+	}
+}

@@ -10,33 +10,35 @@ import (
 	"svc/store"
 )
 
-// How streams of traces behave.
 const (
-	// streamTick is how often a stream with nothing to send looks whether its
-	// key is still good.
-	streamTick = time.Second
-	// streamKeepAlive is how long a stream is silent at most.
-	streamKeepAlive = 15 * time.Second
-	// streamPatience is how long one write to a client may take.
-	streamPatience = 10 * time.Second
-	// streamLag is how many commits a reader may fall behind.
-	streamLag = 10_000
 	// streamRetry is what clients are told to wait before they reconnect.
 	streamRetry = "retry: 2000\n"
 	// maxStreams bounds the open streams of a tenant.
 	maxStreams = 64
 )
 
+// pace is how streams of traces behave.
+type pace struct {
+	tick      time.Duration // how often an idle stream looks whether its key is still good
+	keepAlive time.Duration // how long a stream is silent at most
+	patience  time.Duration // how long one write to a client may take
+	lag       int           // how many commits a reader may fall behind
+}
+
+var usualPace = pace{tick: time.Second, keepAlive: 15 * time.Second, patience: 10 * time.Second, lag: 10_000}
+
 // streams counts the open streams of each tenant, and ends them all.
 type streams struct {
-	mu       sync.Mutex
-	open     map[string]int
+	pace     pace
 	draining chan struct{}
 	drained  sync.Once
+
+	mu   sync.Mutex
+	open map[string]int
 }
 
 func newStreams() *streams {
-	return &streams{open: make(map[string]int), draining: make(chan struct{})}
+	return &streams{pace: usualPace, open: make(map[string]int), draining: make(chan struct{})}
 }
 
 func (st *streams) enter(tenant string) bool {
@@ -69,7 +71,7 @@ func (s *Server) Drain() { s.streams.drained.Do(func() { close(s.streams.drainin
 // without a gap too, and with keep-alives.
 func (s *Server) streamTraces(c *call) error {
 	q := c.query()
-	opts := store.StreamOptions{Filter: traceFilter(q), MaxLag: streamLag}
+	opts := store.StreamOptions{Filter: traceFilter(q), MaxLag: s.streams.pace.lag}
 	if err := q.err(); err != nil {
 		return err
 	}
@@ -98,7 +100,7 @@ func (s *Server) streamTraces(c *call) error {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no")
 	c.w.WriteHeader(http.StatusOK)
-	out := &eventWriter{c: c, control: http.NewResponseController(c.w)}
+	out := &eventWriter{c: c, control: http.NewResponseController(c.w), patience: s.streams.pace.patience}
 	if !out.send([]byte(streamRetry + "id: " + traces.Cursor().String() + "\n\n")) {
 		return nil
 	}
@@ -113,7 +115,7 @@ func (s *Server) streamTraces(c *call) error {
 func (s *Server) pump(ctx context.Context, c *call, traces store.TraceStream, out *eventWriter) {
 	spoken := time.Now()
 	for {
-		wait, cancel := context.WithTimeout(ctx, streamTick)
+		wait, cancel := context.WithTimeout(ctx, s.streams.pace.tick)
 		events, err := traces.Next(wait)
 		cancel()
 		select {
@@ -143,7 +145,7 @@ func (s *Server) pump(ctx context.Context, c *call, traces store.TraceStream, ou
 			block = append(block, encode(wireTraceItem(events[i].Trace))...)
 			block = append(block, "\n\n"...)
 		}
-		if block == nil && time.Since(spoken) >= streamKeepAlive {
+		if block == nil && time.Since(spoken) >= s.streams.pace.keepAlive {
 			block = []byte(": keep-alive\nid: " + traces.Cursor().String() + "\n\n")
 		}
 		if block == nil {
@@ -168,14 +170,15 @@ func (s *Server) stillGood(c *call) bool {
 
 // eventWriter writes to a client that may not be reading.
 type eventWriter struct {
-	c       *call
-	control *http.ResponseController
+	c        *call
+	control  *http.ResponseController
+	patience time.Duration
 }
 
 // send reports whether the client took the block in time.
 func (w *eventWriter) send(block []byte) bool {
 	// The server's own write timeout is for answers, not for streams.
-	_ = w.control.SetWriteDeadline(time.Now().Add(streamPatience)) // not every connection has deadlines
+	_ = w.control.SetWriteDeadline(time.Now().Add(w.patience)) // not every connection has deadlines
 	if _, err := w.c.w.Write(block); err != nil {
 		return false
 	}

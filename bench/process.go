@@ -109,3 +109,21 @@ func usageOf(pid int) (usage, error) {
 	}
 	return u, nil
 }
+
+// machineBusy is the CPU time that anything on the machine has used so far.
+func machineBusy() time.Duration {
+	stat, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0
+	}
+	line, _, _ := strings.Cut(string(stat), "\n")
+	var ticks int64
+	for i, f := range strings.Fields(line) {
+		// user, nice, system, then idle and iowait, then irq, softirq, steal.
+		if i >= 1 && i <= 8 && i != 4 && i != 5 {
+			n, _ := strconv.ParseInt(f, 10, 64)
+			ticks += n
+		}
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
+}

@@ -16,9 +16,10 @@ import (
 // measurement is one load on one target in one round.
 type measurement struct {
 	loadResult
-	cpu time.Duration // of the target
-	rig time.Duration // of upstream and load generator
-	rss int64
+	cpu    time.Duration // of the target
+	rig    time.Duration // of upstream and load generator
+	others time.Duration // of everything else on the machine
+	rss    int64
 }
 
 // key names a cell of the table.
@@ -129,10 +130,12 @@ func (r *rig) measure(ctx context.Context, t *target, s shape, o *options) (meas
 		return fail(err)
 	}
 	rigBefore, loadBefore := r.rigUsage(load)
+	busyBefore := machineBusy()
 	line, err := lines.ReadBytes('\n')
 	if err != nil {
 		return fail(err)
 	}
+	busyAfter := machineBusy()
 	rigAfter, _ := r.rigUsage(nil)
 	after, err := t.proc.usage()
 	if err != nil {
@@ -141,6 +144,7 @@ func (r *rig) measure(ctx context.Context, t *target, s shape, o *options) (meas
 	m := measurement{cpu: after.cpu - before.cpu, rss: after.rss}
 	<-load.done
 	m.rig = rigAfter - rigBefore + load.cmd.ProcessState.UserTime() + load.cmd.ProcessState.SystemTime() - loadBefore
+	m.others = max(0, busyAfter-busyBefore-m.cpu-m.rig)
 	if err := json.Unmarshal(line, &m.loadResult); err != nil {
 		return measurement{}, fmt.Errorf("load: %w", err)
 	}
@@ -162,6 +166,29 @@ func (r *rig) rigUsage(load *process) (upstream, generator time.Duration) {
 		}
 	}
 	return upstream, generator
+}
+
+// calmRounds drops the rounds of a shape in which something else on the machine
+// took more than a fifth of a core from one of the targets, unless that was so in
+// all: then it keeps the calmest. It returns how many are left.
+func calmRounds(o *options, cells map[key][]measurement, shape string) (kept int) {
+	disturbed := make([]float64, o.rounds)
+	for _, t := range o.targets {
+		for i, m := range cells[key{shape, t}] {
+			disturbed[i] = max(disturbed[i], m.others.Seconds()/m.Elapsed.Seconds())
+		}
+	}
+	bound := max(0.2, slices.Min(disturbed))
+	for _, t := range o.targets {
+		var calm []measurement
+		for i, m := range cells[key{shape, t}] {
+			if disturbed[i] <= bound {
+				calm = append(calm, m)
+			}
+		}
+		cells[key{shape, t}], kept = calm, len(calm)
+	}
+	return kept
 }
 
 // median returns the middle value of f over the rounds.

@@ -19,6 +19,7 @@ func p50(m *measurement) float64       { return float64(m.P50.Microseconds()) }
 func p99(m *measurement) float64       { return float64(m.P99.Microseconds()) }
 func rss(m *measurement) float64       { return float64(m.rss) / (1 << 20) }
 func rigLoad(m *measurement) float64   { return 100 * m.rig.Seconds() / m.Elapsed.Seconds() }
+func others(m *measurement) float64    { return 100 * m.others.Seconds() / m.Elapsed.Seconds() }
 
 // printTable shows a table per shape. Ratios are those of one round to the
 // reference of the same round; all figures are medians over the rounds.
@@ -31,16 +32,16 @@ func printTable(w io.Writer, o *options, cells map[key][]measurement) {
 		if s.fixed {
 			title += fmt.Sprintf(" of %d/s", o.rate)
 		}
-		fmt.Fprintf(w, "\n%s\n", title)
+		fmt.Fprintf(w, "\n%s (%d calm rounds of %d)\n", title, calmRounds(o, cells, name), o.rounds)
 		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprint(tw, "target\tCPU µs/req\t×\treq/s\tp50 µs\t×\tp99 µs\t×\tRSS MiB\trig busy %\t\n")
+		fmt.Fprint(tw, "target\tCPU µs/req\t×\treq/s\tp50 µs\t×\tp99 µs\t×\tRSS MiB\trig %\tothers %\t\n")
 		reference := cells[key{name, o.targets[0]}]
 		for _, target := range o.targets {
 			ms := cells[key{name, target}]
-			fmt.Fprintf(tw, "%s\t%.1f\t%.2f\t%.0f\t%.0f\t%.2f\t%.0f\t%.2f\t%.0f\t%.0f\t\n", target,
+			fmt.Fprintf(tw, "%s\t%.1f\t%.2f\t%.0f\t%.0f\t%.2f\t%.0f\t%.2f\t%.0f\t%.0f\t%.0f\t\n", target,
 				median(ms, cpuPerRequest), ratio(ms, reference, cpuPerRequest), median(ms, perSecond),
 				median(ms, p50), ratio(ms, reference, p50), median(ms, p99), ratio(ms, reference, p99),
-				median(ms, rss), median(ms, rigLoad))
+				median(ms, rss), median(ms, rigLoad), median(ms, others))
 		}
 		_ = tw.Flush()
 	}

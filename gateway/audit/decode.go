@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -17,9 +18,10 @@ var errNotRecord = errors.New("is not a line of an audit file")
 // an error or, where it is harmless, less than the line says.
 func Decode(line []byte, r *Record) error {
 	*r = Record{}
-	d := decoder{in: line}
+	// One copy: the record's strings are parts of it.
+	d := decoder{in: string(line)}
 	var cp Checkpoint
-	err := d.object(func(name []byte) error { return d.member(name, r, &cp) })
+	err := d.object(func(name string) error { return d.member(name, r, &cp) })
 	if err != nil {
 		return err
 	}
@@ -36,13 +38,13 @@ func Decode(line []byte, r *Record) error {
 }
 
 // member reads the value of one member.
-func (d *decoder) member(name []byte, r *Record, cp *Checkpoint) error {
+func (d *decoder) member(name string, r *Record, cp *Checkpoint) error {
 	if s := stringField(name, r, cp); s != nil {
 		v, err := d.str()
 		*s = v
 		return err
 	}
-	switch string(name) {
+	switch name {
 	case "seq":
 		return d.unsigned(&r.Seq)
 	case "ts":
@@ -100,8 +102,8 @@ func (d *decoder) member(name []byte, r *Record, cp *Checkpoint) error {
 	return d.skip(0)
 }
 
-func stringField(name []byte, r *Record, cp *Checkpoint) *string {
-	switch string(name) {
+func stringField(name string, r *Record, cp *Checkpoint) *string {
+	switch name {
 	case "request_id":
 		return &r.RequestID
 	case "trace_id":
@@ -162,8 +164,8 @@ func stringField(name []byte, r *Record, cp *Checkpoint) *string {
 
 func (d *decoder) span(r *Record) error {
 	var s Span
-	err := d.object(func(name []byte) (err error) {
-		switch string(name) {
+	err := d.object(func(name string) (err error) {
+		switch name {
 		case "stage":
 			s.Stage, err = d.str()
 		case "duration_ms":
@@ -179,8 +181,8 @@ func (d *decoder) span(r *Record) error {
 
 func (d *decoder) policy(r *Record) error {
 	var p PolicyFired
-	err := d.object(func(name []byte) (err error) {
-		switch string(name) {
+	err := d.object(func(name string) (err error) {
+		switch name {
 		case "id":
 			p.ID, err = d.str()
 		case "name":
@@ -199,9 +201,8 @@ func (d *decoder) policy(r *Record) error {
 // decoder reads JSON from one line. Every read moves forward, and nesting is
 // bounded, so that no input keeps it busy.
 type decoder struct {
-	in  []byte
-	at  int
-	buf []byte // of the last string with escapes
+	in string
+	at int
 }
 
 const maxDepth = 16
@@ -221,7 +222,7 @@ func (d *decoder) take(c byte) bool {
 	return false
 }
 
-func (d *decoder) object(member func(name []byte) error) error {
+func (d *decoder) object(member func(name string) error) error {
 	if !d.take('{') {
 		return errNotRecord
 	}
@@ -229,7 +230,7 @@ func (d *decoder) object(member func(name []byte) error) error {
 		return nil
 	}
 	for {
-		name, err := d.raw()
+		name, err := d.str()
 		if err != nil {
 			return err
 		}
@@ -273,15 +274,10 @@ func (d *decoder) array(element func() error) error {
 	}
 }
 
+// str reads a string.
 func (d *decoder) str() (string, error) {
-	b, err := d.raw()
-	return string(b), err
-}
-
-// raw reads a string. The result is good until the next read.
-func (d *decoder) raw() ([]byte, error) {
 	if !d.take('"') {
-		return nil, errNotRecord
+		return "", errNotRecord
 	}
 	start := d.at
 	for ; d.at < len(d.in); d.at++ {
@@ -293,78 +289,84 @@ func (d *decoder) raw() ([]byte, error) {
 		case c == '\\':
 			return d.escaped(start)
 		case c < ' ':
-			return nil, errNotRecord
+			return "", errNotRecord
 		}
 	}
-	return nil, errNotRecord
+	return "", errNotRecord
 }
 
-func (d *decoder) escaped(start int) ([]byte, error) {
-	d.buf = append(d.buf[:0], d.in[start:d.at]...)
+// escaped reads the rest of a string that has escapes.
+func (d *decoder) escaped(start int) (string, error) {
+	b := []byte(d.in[start:d.at])
 	for d.at < len(d.in) {
 		c := d.in[d.at]
 		d.at++
 		switch {
 		case c == '"':
-			return d.buf, nil
+			return string(b), nil
 		case c < ' ':
-			return nil, errNotRecord
+			return "", errNotRecord
 		case c != '\\':
-			d.buf = append(d.buf, c)
+			b = append(b, c)
 			continue
 		}
-		if d.at >= len(d.in) {
-			break
+		r, ok := d.escape()
+		if !ok {
+			return "", errNotRecord
 		}
-		c = d.in[d.at]
-		d.at++
-		switch c {
-		case '"', '\\', '/':
-			d.buf = append(d.buf, c)
-		case 'b':
-			d.buf = append(d.buf, '\b')
-		case 'f':
-			d.buf = append(d.buf, '\f')
-		case 'n':
-			d.buf = append(d.buf, '\n')
-		case 'r':
-			d.buf = append(d.buf, '\r')
-		case 't':
-			d.buf = append(d.buf, '\t')
-		case 'u':
-			r, ok := d.hex4()
-			if !ok {
-				return nil, errNotRecord
-			}
-			if utf16.IsSurrogate(r) {
-				low, ok := rune(0), false
-				if d.at+2 <= len(d.in) && d.in[d.at] == '\\' && d.in[d.at+1] == 'u' {
-					d.at += 2
-					low, ok = d.hex4()
-				}
-				if r = utf16.DecodeRune(r, low); !ok || r == utf8.RuneError {
-					return nil, errNotRecord
-				}
-			}
-			d.buf = utf8.AppendRune(d.buf, r)
-		default:
-			return nil, errNotRecord
-		}
+		b = utf8.AppendRune(b, r)
 	}
-	return nil, errNotRecord
+	return "", errNotRecord
+}
+
+// escape reads what follows a backslash.
+func (d *decoder) escape() (rune, bool) {
+	if d.at >= len(d.in) {
+		return 0, false
+	}
+	c := d.in[d.at]
+	d.at++
+	switch c {
+	case '"', '\\', '/':
+		return rune(c), true
+	case 'b':
+		return '\b', true
+	case 'f':
+		return '\f', true
+	case 'n':
+		return '\n', true
+	case 'r':
+		return '\r', true
+	case 't':
+		return '\t', true
+	case 'u':
+	default:
+		return 0, false
+	}
+	r, ok := d.hex4()
+	if !ok || !utf16.IsSurrogate(r) {
+		return r, ok
+	}
+	if !strings.HasPrefix(d.in[d.at:], `\u`) {
+		return 0, false
+	}
+	d.at += 2
+	low, ok := d.hex4()
+	r = utf16.DecodeRune(r, low)
+	return r, ok && r != utf8.RuneError
 }
 
 func (d *decoder) hex4() (rune, bool) {
 	if d.at+4 > len(d.in) {
 		return 0, false
 	}
-	n, err := strconv.ParseUint(string(d.in[d.at:d.at+4]), 16, 16)
+	n, err := strconv.ParseUint(d.in[d.at:d.at+4], 16, 16)
 	d.at += 4
 	return rune(n), err == nil
 }
 
-// digits returns the bytes of a number.
-func (d *decoder) digits() []byte {
+// digits returns the text of a number.
+func (d *decoder) digits() string {
 	d.space()
 	start := d.at
 	for d.at < len(d.in) {
@@ -378,14 +380,14 @@ func (d *decoder) digits() []byte {
 }
 
 func (d *decoder) unsigned(n *uint64) (err error) {
-	if *n, err = strconv.ParseUint(string(d.digits()), 10, 64); err != nil {
+	if *n, err = strconv.ParseUint(d.digits(), 10, 64); err != nil {
 		return errNotRecord
 	}
 	return nil
 }
 
 func (d *decoder) integer(set func(int64)) error {
-	n, err := strconv.ParseInt(string(d.digits()), 10, 64)
+	n, err := strconv.ParseInt(d.digits(), 10, 64)
 	if err != nil {
 		return errNotRecord
 	}
@@ -394,7 +396,7 @@ func (d *decoder) integer(set func(int64)) error {
 }
 
 func (d *decoder) float(f *float64) (err error) {
-	if *f, err = strconv.ParseFloat(string(d.digits()), 64); err != nil {
+	if *f, err = strconv.ParseFloat(d.digits(), 64); err != nil {
 		return errNotRecord
 	}
 	return nil
@@ -415,7 +417,7 @@ func (d *decoder) millis(v *time.Duration) error {
 func (d *decoder) boolean() (bool, error) {
 	d.space()
 	for _, w := range []string{"true", "false"} {
-		if end := d.at + len(w); end <= len(d.in) && string(d.in[d.at:end]) == w {
+		if end := d.at + len(w); end <= len(d.in) && d.in[d.at:end] == w {
 			d.at = end
 			return w == "true", nil
 		}
@@ -434,17 +436,17 @@ func (d *decoder) skip(depth int) error {
 	}
 	switch d.in[d.at] {
 	case '{':
-		return d.object(func([]byte) error { return d.skip(depth + 1) })
+		return d.object(func(string) error { return d.skip(depth + 1) })
 	case '[':
 		return d.array(func() error { return d.skip(depth + 1) })
 	case '"':
-		_, err := d.raw()
+		_, err := d.str()
 		return err
 	case 't', 'f':
 		_, err := d.boolean()
 		return err
 	case 'n':
-		if end := d.at + len("null"); end <= len(d.in) && string(d.in[d.at:end]) == "null" {
+		if end := d.at + len("null"); end <= len(d.in) && d.in[d.at:end] == "null" {
 			d.at = end
 			return nil
 		}

@@ -260,8 +260,8 @@ func FuzzReader(f *testing.F) {
 	f.Add(b, int64(0), uint64(0))
 	f.Add(b, int64(10), uint64(1))
 	f.Add([]byte("{\"seq\":1,\n\n\x00"), int64(1), uint64(9))
+	path := f.TempDir() + "/audit.jsonl" // of each worker process
 	f.Fuzz(func(t *testing.T, content []byte, offset int64, seq uint64) {
-		path := t.TempDir() + "/audit.jsonl"
 		if err := os.WriteFile(path, content, 0o600); err != nil {
 			t.Fatal(err)
 		}

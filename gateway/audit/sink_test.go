@@ -1,0 +1,269 @@
+package audit
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// withSink is a configuration with one sink.
+func withSink(t testing.TB, kind, url string) Config {
+	t.Helper()
+	c := testConfig(t)
+	var s SinkConfig
+	s.SetDefaults()
+	s.Type, s.URL, s.Timeout = kind, url, time.Second
+	c.Sinks = []SinkConfig{s}
+	return c
+}
+
+// wantCopies checks that what a sink got is what the file holds.
+func wantCopies(t testing.TB, c Config, got []string) {
+	t.Helper()
+	want := readLines(t, c.Path)
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("the sink got %d lines of %d:\n%s", len(got), len(want), strings.Join(got, "\n"))
+	}
+}
+
+func TestHTTPSinkGetsEveryLine(t *testing.T) {
+	var mu sync.Mutex
+	var got []string
+	fail := 2
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		if fail > 0 {
+			fail--
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		if err != nil || r.Header.Get("Content-Type") != "application/x-ndjson" || r.Header.Get("X-Token") != "s3cret" {
+			t.Errorf("%v %v", err, r.Header)
+		}
+		got = append(got, strings.Split(strings.TrimSuffix(string(body), "\n"), "\n")...)
+	}))
+	defer server.Close()
+	c := withSink(t, SinkHTTP, server.URL)
+	c.Sinks[0].Headers = map[string]string{"X-Token": "s3cret"}
+	c.Sinks[0].Batch = 3
+	l := mustOpen(t, c, Options{})
+	for i := range 20 {
+		if err := l.Write(context.Background(), sample(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustClose(t, l)
+	wantCopies(t, c, got)
+	if l.DroppedRecords() != 0 {
+		t.Errorf("%d dropped", l.DroppedRecords())
+	}
+}
+
+func TestSinkThatTakesNothingDropsAndCountsAndNeverDelays(t *testing.T) {
+	hang := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-hang:
+		case <-r.Context().Done():
+		}
+	}))
+	defer server.Close()
+	defer close(hang)
+	c := withSink(t, SinkHTTP, server.URL)
+	c.Sinks[0].Buffer, c.Sinks[0].Batch = 10, 5
+	l := mustOpen(t, c, Options{})
+	began := time.Now()
+	for i := range 1000 {
+		if err := l.Write(context.Background(), sample(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d := time.Since(began); d > 2*time.Second {
+		t.Errorf("1000 lines took %s", d)
+	}
+	if n := l.DroppedRecords(); n < 900 || n > 1000 {
+		t.Errorf("%d dropped of 1000 with a buffer of 10", n)
+	}
+	began = time.Now()
+	mustClose(t, l)
+	if d := time.Since(began); d > 2*sinkGrace {
+		t.Errorf("closing took %s", d)
+	}
+	// 1000, and the lines of the log itself.
+	if n := l.DroppedRecords(); n != 1002 {
+		t.Errorf("%d dropped after the end, want 1002", n)
+	}
+}
+
+func TestHTTPSinkFollowsNoRedirect(t *testing.T) {
+	var reached atomic.Bool
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Store(true) }))
+	defer other.Close()
+	server := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
+	defer server.Close()
+	s := newHTTPSink(SinkConfig{URL: server.URL, Headers: map[string]string{"Authorization": "secret"}})
+	defer s.close()
+	if err := s.deliver(context.Background(), [][]byte{[]byte("{}")}); err == nil || reached.Load() {
+		t.Errorf("%v, reached %v", err, reached.Load())
+	}
+}
+
+func TestSinkErrorsDoNotTellTheURL(t *testing.T) {
+	s := newHTTPSink(SinkConfig{URL: "http://127.0.0.1:1/?token=s3cret"})
+	defer s.close()
+	if err := s.deliver(context.Background(), nil); err == nil || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("%v", err)
+	}
+}
+
+var syslogHead = regexp.MustCompile(`^<110>1 \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z \S+ svc \d+ audit - \{`)
+
+func TestSyslogOverTCP(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	got := make(chan []string, 1)
+	go func() {
+		var lines []string
+		defer func() { got <- lines }()
+		conn, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		in := bufio.NewReader(conn)
+		for {
+			size, err := in.ReadString(' ')
+			if err != nil {
+				return
+			}
+			n, err := strconv.Atoi(strings.TrimSpace(size))
+			if err != nil {
+				t.Errorf("length %q", size)
+				return
+			}
+			msg := make([]byte, n)
+			if _, err := io.ReadFull(in, msg); err != nil {
+				t.Error(err)
+				return
+			}
+			if !syslogHead.Match(msg) {
+				t.Errorf("message %s", msg)
+			}
+			lines = append(lines, string(msg[bytes.IndexByte(msg, '{'):]))
+		}
+	}()
+	c := withSink(t, SinkSyslog, "tcp://"+ln.Addr().String())
+	l := mustOpen(t, c, Options{})
+	for i := range 20 {
+		if err := l.Write(context.Background(), sample(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustClose(t, l)
+	wantCopies(t, c, <-got)
+}
+
+func TestSyslogOverDatagrams(t *testing.T) {
+	for _, network := range []string{"udp", "unixgram"} {
+		t.Run(network, func(t *testing.T) {
+			address, url := "127.0.0.1:0", ""
+			if network == "unixgram" {
+				dir, err := os.MkdirTemp("", "svc")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer os.RemoveAll(dir)
+				address = filepath.Join(dir, "s") // socket names are short
+				url = "unix://" + address
+			}
+			conn, err := net.ListenPacket(network, address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if url == "" {
+				url = "udp://" + conn.LocalAddr().String()
+			}
+			c := withSink(t, SinkSyslog, url)
+			l := mustOpen(t, c, Options{})
+			var got []string
+			buf := make([]byte, MaxLine)
+			for i := range 6 {
+				if i > 0 {
+					if err := l.Write(context.Background(), sample(i)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := conn.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+					t.Fatal(err)
+				}
+				n, _, err := conn.ReadFrom(buf)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !syslogHead.Match(buf[:n]) {
+					t.Errorf("message %s", buf[:n])
+				}
+				got = append(got, string(buf[bytes.IndexByte(buf[:n], '{'):n]))
+			}
+			wantCopies(t, c, got)
+			mustClose(t, l)
+		})
+	}
+}
+
+func TestReconfigureChangesSinksAndKeepsTheCount(t *testing.T) {
+	var lines atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		lines.Add(int64(bytes.Count(body, []byte("\n"))))
+	}))
+	defer server.Close()
+	c := withSink(t, SinkHTTP, "http://127.0.0.1:1/")
+	c.Sinks[0].Buffer, c.Sinks[0].Batch = 1, 1
+	l := mustOpen(t, c, Options{})
+	for i := range 50 {
+		if err := l.Write(context.Background(), sample(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := l.DroppedRecords()
+	if before == 0 {
+		t.Fatal("nothing was dropped")
+	}
+	next := withSink(t, SinkHTTP, server.URL)
+	next.Path = c.Path
+	if err := l.Reconfigure(next); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.DroppedRecords(); got < before {
+		t.Errorf("the count went from %d to %d", before, got)
+	}
+	for i := range 5 {
+		if err := l.Write(context.Background(), sample(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustClose(t, l)
+	if got := lines.Load(); got != 6 {
+		t.Errorf("the new sink got %d lines, want 6", got)
+	}
+}

@@ -1,0 +1,51 @@
+package report
+
+import (
+	"testing"
+	"time"
+
+	"svc/gateway/diag"
+)
+
+func TestConfigValidate(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		change func(*Config)
+		want   string // path: code
+	}{
+		{"absent", func(c *Config) { c.URL, c.IngestKey = "", "" }, ""},
+		{"as it should be", func(*Config) {}, ""},
+		{"a key and no URL", func(c *Config) { c.URL = "" }, "url: control-plane-url"},
+		{"a URL and no key", func(c *Config) { c.IngestKey = "" }, "ingest_key: control-plane-key"},
+		{"a URL and no key, and nothing to send", func(c *Config) { c.IngestKey, c.Traces.Enabled = "", false }, ""},
+		{"a key with a line feed", func(c *Config) { c.IngestKey = "svc_ingest_x\n" }, "ingest_key: control-plane-key"},
+		{"a key of another scope", func(c *Config) { c.IngestKey = "svc_api_x" }, "ingest_key: control-plane-key"},
+		{"no URL at all", func(c *Config) { c.URL = "control-plane" }, "url: control-plane-url"},
+		{"a URL with a query", func(c *Config) { c.URL = "https://c.example/?x=1" }, "url: control-plane-url"},
+		{"in the clear", func(c *Config) { c.URL = "http://c.example" }, "url: control-plane-insecure"},
+		{"in the clear on loopback", func(c *Config) { c.URL = "http://127.0.0.1:8080" }, ""},
+		{"an agent without a name", func(c *Config) { c.Agents = map[string]string{"ci": ""} }, "agents.ci: control-plane-agents"},
+		{"a batch of nothing", func(c *Config) { c.Traces.BatchSize = 0 }, "traces.batch_size: control-plane-range"},
+		{"a batch above what is taken", func(c *Config) { c.Traces.BatchSize = 1001 }, "traces.batch_size: control-plane-range"},
+		{"a negative backlog", func(c *Config) { c.Traces.MaxBacklog = -1 }, "traces.max_backlog: control-plane-range"},
+		{"no flush interval", func(c *Config) { c.Traces.FlushInterval = 0 }, "traces.flush_interval: control-plane-range"},
+		{"an empty method", func(c *Config) { c.Traces.Methods = []string{""} }, "traces.methods[0]: control-plane-methods"},
+		{"a refresh of a day and more", func(c *Config) { c.Governance.RefreshInterval = 25 * time.Hour }, "governance.refresh_interval: control-plane-range"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var c Config
+			c.SetDefaults()
+			c.URL, c.IngestKey = "https://c.example/svc", "svc_ingest_x"
+			row.change(&c)
+			report := diag.New()
+			c.Validate(report.Root())
+			got := ""
+			for _, f := range report.Findings() {
+				got += f.Path + ": " + f.Code
+			}
+			if got != row.want {
+				t.Errorf("found %q, want %q", got, row.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,399 @@
+package evaluate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"svc/store"
+	"svc/store/bolt"
+)
+
+var epoch = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+
+type clock struct {
+	mu sync.Mutex
+	t  time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.t
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.t = c.t.Add(d)
+}
+
+// rig is a store with a tenant, one agent and a clock.
+type rig struct {
+	t      *testing.T
+	clock  *clock
+	path   string
+	store  *bolt.Store
+	tenant store.Tenant
+	agent  string
+	serial int
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{t: t, clock: &clock{t: epoch}, path: filepath.Join(t.TempDir(), "svc.db")}
+	r.open()
+	t.Cleanup(func() { r.store.Close() })
+	if _, _, err := r.store.CreateTenant(context.Background(), store.TenantCreate{ID: "one", Name: "one"}); err != nil {
+		t.Fatal(err)
+	}
+	r.tenant = r.store.Tenant("one")
+	a, err := r.tenant.CreateAgent(context.Background(), store.AgentCreate{Name: "planner"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.agent = a.ID
+	return r
+}
+
+func (r *rig) open() {
+	r.t.Helper()
+	st, err := bolt.Open(r.path, bolt.Options{Now: r.clock.Now, NoSync: true})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.store, r.tenant = st, st.Tenant("one")
+}
+
+// restart is a new process on the same file.
+func (r *rig) restart() {
+	r.t.Helper()
+	if err := r.store.Close(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.open()
+}
+
+func (r *rig) options() Options { return Options{Store: r.store, Now: r.clock.Now} }
+
+// traces stores n traces that began at a time.
+func (r *rig) traces(n int, at time.Time, took time.Duration, status store.TraceStatus, blocked bool) {
+	r.t.Helper()
+	batch := make([]store.Trace, n)
+	for i := range batch {
+		r.serial++
+		batch[i] = store.Trace{ID: fmt.Sprintf("t-%06d", r.serial), AgentID: r.agent, Status: status, Blocked: blocked, Duration: took, CreatedAt: at}
+	}
+	if _, err := r.tenant.Ingest(context.Background(), batch); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func ptr(f float64) *float64 { return &f }
+
+func (r *rig) sla(period string, p99, rate *float64) store.SLATarget {
+	r.t.Helper()
+	s, err := r.tenant.CreateSLA(context.Background(), store.SLACreate{Name: "s", AgentID: r.agent, P99LatencyMs: p99, ErrorRatePercent: rate, EvaluationPeriod: period})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s
+}
+
+func (r *rig) violations() []store.SLAViolation {
+	r.t.Helper()
+	v, err := r.tenant.ListViolations(context.Background(), store.ViolationFilter{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return v
+}
+
+func (r *rig) step(e *Evaluator) {
+	r.t.Helper()
+	if err := e.Step(context.Background()); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// status: no_data, healthy, at_risk (within 10 % of a target), breached.
+func TestMeasure(t *testing.T) {
+	ms := time.Millisecond
+	for _, test := range []struct {
+		name           string
+		p99, rate      *float64
+		totals         store.Totals
+		want           string
+		latency, error bool
+	}{
+		{"no traces", ptr(100), ptr(1), store.Totals{}, NoData, false, false},
+		{"far below", ptr(100), ptr(10), store.Totals{Traces: 100, Errors: 1, P99: 50 * ms}, Healthy, false, false},
+		{"just below the margin", ptr(100), nil, store.Totals{Traces: 1, P99: 89 * ms}, Healthy, false, false},
+		{"at the margin", ptr(100), nil, store.Totals{Traces: 1, P99: 90 * ms}, AtRisk, false, false},
+		{"at the target", ptr(100), nil, store.Totals{Traces: 1, P99: 100 * ms}, AtRisk, false, false},
+		{"above the target", ptr(100), nil, store.Totals{Traces: 1, P99: 101 * ms}, Breached, true, false},
+		{"error rate at risk", nil, ptr(10), store.Totals{Traces: 100, Errors: 9}, AtRisk, false, false},
+		{"error rate at the target", nil, ptr(10), store.Totals{Traces: 100, Errors: 10}, AtRisk, false, false},
+		{"error rate above", nil, ptr(10), store.Totals{Traces: 100, Errors: 11}, Breached, false, true},
+		{"both above", ptr(1), ptr(1), store.Totals{Traces: 100, Errors: 11, P99: 5 * ms}, Breached, true, true},
+		{"one at risk, one above", ptr(100), ptr(1), store.Totals{Traces: 100, Errors: 11, P99: 95 * ms}, Breached, false, true},
+		{"no errors allowed, none made", nil, ptr(0), store.Totals{Traces: 100}, Healthy, false, false},
+		{"no errors allowed, one made", nil, ptr(0), store.Totals{Traces: 100, Errors: 1}, Breached, false, true},
+		{"blocked requests are no failures", nil, ptr(1), store.Totals{Traces: 100, Errors: 50, Blocked: 50}, Healthy, false, false},
+		{"blocked ones are not counted as served", nil, ptr(50), store.Totals{Traces: 100, Errors: 96, Blocked: 90}, Breached, false, true},
+		{"all blocked", nil, ptr(1), store.Totals{Traces: 9, Errors: 9, Blocked: 9}, Healthy, false, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := Measure(&store.SLATarget{P99LatencyMs: test.p99, ErrorRatePercent: test.rate}, &test.totals)
+			if got.Status != test.want || got.Latency != test.latency || got.Errors != test.error {
+				t.Errorf("got %+v, want %s %v %v", got, test.want, test.latency, test.error)
+			}
+		})
+	}
+}
+
+// A missed target gives one violation of each type and period, however often
+// it is evaluated, by however many evaluators, through a restart.
+func TestEvaluatorWritesOneViolationPerPeriod(t *testing.T) {
+	r := newRig(t)
+	target := r.sla("1h", ptr(100), ptr(10))
+	r.traces(10, epoch.Add(-time.Minute), 500*time.Millisecond, store.TraceError, false)
+	e := NewEvaluator(r.options())
+	for range 20 {
+		r.step(e)
+		r.clock.advance(time.Minute)
+	}
+	r.restart()
+	for range 20 {
+		r.step(NewEvaluator(r.options())) // a process that crashed left its lease behind
+		r.clock.advance(3 * time.Minute)
+	}
+	got := r.violations()
+	if len(got) != 2 {
+		t.Fatalf("got %d violations: %+v", len(got), got)
+	}
+	types := map[string]store.SLAViolation{}
+	for _, v := range got {
+		types[v.Type] = v
+		if v.SLAID != target.ID || v.SLAName != "s" || v.AgentName != "planner" {
+			t.Errorf("violation of %s %s %s", v.SLAID, v.SLAName, v.AgentName)
+		}
+		if v.PeriodStart.After(epoch.Add(-time.Hour)) || v.PeriodEnd.Before(epoch) || v.PeriodEnd.Sub(v.PeriodStart) > time.Hour+2*time.Minute {
+			t.Errorf("period is %v to %v", v.PeriodStart, v.PeriodEnd)
+		}
+		if *v.TargetP99Ms != 100 || *v.TargetErrorRate != 10 || *v.ActualErrorRate != 100 || *v.ActualP99Ms < 495 || *v.ActualP99Ms > 505 {
+			t.Errorf("figures are %v %v %v %v", *v.TargetP99Ms, *v.ActualP99Ms, *v.TargetErrorRate, *v.ActualErrorRate)
+		}
+	}
+	if len(types) != 2 {
+		t.Errorf("types are %v", types)
+	}
+}
+
+// The next violation of a kind is of a period that begins after the last one
+// ended: a lasting breach gives one each period.
+func TestEvaluatorLastingBreach(t *testing.T) {
+	r := newRig(t)
+	r.sla("1h", ptr(100), nil)
+	e := NewEvaluator(r.options())
+	for range 5 * 60 {
+		r.traces(1, r.clock.Now(), time.Second, store.TraceSuccess, false)
+		r.step(e)
+		r.clock.advance(time.Minute)
+	}
+	got := r.violations()
+	if len(got) < 4 || len(got) > 5 {
+		t.Fatalf("five hours of breach gave %d violations", len(got))
+	}
+	for i := range got {
+		for j := range got[:i] {
+			if got[i].PeriodStart.Before(got[j].PeriodEnd) && got[j].PeriodStart.Before(got[i].PeriodEnd) {
+				t.Errorf("%v-%v and %v-%v overlap", got[i].PeriodStart, got[i].PeriodEnd, got[j].PeriodStart, got[j].PeriodEnd)
+			}
+		}
+	}
+}
+
+func TestEvaluatorLeavesHealthyTargetsAlone(t *testing.T) {
+	r := newRig(t)
+	r.sla("24h", ptr(100), ptr(10))
+	e := NewEvaluator(r.options())
+	r.step(e) // no data
+	r.traces(100, epoch.Add(-time.Hour), 95*time.Millisecond, store.TraceSuccess, false)
+	r.traces(50, epoch.Add(-time.Hour), time.Millisecond, store.TraceError, true)
+	r.step(e) // at risk; blocked requests are not failures
+	if got := r.violations(); len(got) != 0 {
+		t.Errorf("violations are %+v", got)
+	}
+}
+
+// Time in which no evaluator ran is made up for.
+func TestEvaluatorCatchesUp(t *testing.T) {
+	r := newRig(t)
+	r.sla("1h", ptr(100), nil)
+	r.step(NewEvaluator(r.options()))
+	r.clock.advance(10 * time.Minute)
+	r.traces(5, r.clock.Now(), time.Second, store.TraceSuccess, false)
+	r.clock.advance(30 * time.Hour) // nobody there; the breach is long over
+	r.restart()
+	for range 3 {
+		r.step(NewEvaluator(r.options()))
+		r.clock.advance(5 * time.Minute)
+	}
+	if got := r.violations(); len(got) != 1 || got[0].PeriodEnd.After(epoch.Add(3*time.Hour)) {
+		t.Errorf("violations are %+v", got)
+	}
+}
+
+// Of several processes the holder of the lease works.
+func TestLeaseIsHeldByOne(t *testing.T) {
+	r := newRig(t)
+	r.sla("1h", ptr(100), nil)
+	r.traces(5, epoch.Add(-time.Minute), time.Second, store.TraceSuccess, false)
+	a, b := NewEvaluator(r.options()), NewEvaluator(r.options())
+	worked := map[string]int{}
+	for name, e := range map[string]*Evaluator{"a": a, "b": b} {
+		pass := e.pass
+		e.pass = func(ctx context.Context) error { worked[name]++; return pass(ctx) }
+	}
+	for range 5 {
+		r.step(a)
+		r.step(b)
+		r.clock.advance(time.Minute)
+	}
+	if worked["a"] != 5 || worked["b"] != 0 {
+		t.Errorf("passes: %v", worked)
+	}
+	r.clock.advance(time.Hour) // a is gone
+	r.step(b)
+	if worked["b"] != 1 {
+		t.Error("the lease outlived its holder")
+	}
+}
+
+// A deleted target, a deleted agent, another tenant: nothing breaks.
+func TestEvaluatorSurvivesDeletions(t *testing.T) {
+	r := newRig(t)
+	target := r.sla("1h", ptr(100), nil)
+	r.traces(5, epoch.Add(-time.Minute), time.Second, store.TraceSuccess, false)
+	if err := r.tenant.DeleteAgent(context.Background(), r.agent); err != nil {
+		t.Fatal(err)
+	}
+	e := NewEvaluator(r.options())
+	r.step(e)
+	if got := r.violations(); len(got) != 1 || got[0].AgentName != "planner" {
+		t.Errorf("violations are %+v", got)
+	}
+	if err := r.tenant.DeleteSLA(context.Background(), target.ID); err != nil {
+		t.Fatal(err)
+	}
+	r.step(e)
+	if got := r.violations(); len(got) != 1 {
+		t.Errorf("the violations of a deleted target are %+v", got)
+	}
+}
+
+// Retention drops old traces; statistics outlive them, and a late duplicate of
+// a dropped trace is not counted again.
+func TestRetention(t *testing.T) {
+	r := newRig(t)
+	ctx := context.Background()
+	r.traces(1000, epoch.AddDate(0, 0, -40), time.Millisecond, store.TraceSuccess, false)
+	r.traces(1000, epoch.AddDate(0, 0, -39), time.Millisecond, store.TraceSuccess, false)
+	r.traces(1000, epoch.AddDate(0, 0, -39), time.Millisecond, store.TraceSuccess, false)
+	r.traces(10, epoch, time.Millisecond, store.TraceSuccess, false)
+	keeper := NewRetention(r.options(), 30*24*time.Hour)
+	for range 3 {
+		if err := keeper.Step(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, total, err := r.tenant.ListTraces(ctx, store.TraceFilter{}, store.Page{Limit: 1}); err != nil || total != 10 {
+		t.Errorf("%d traces are left, %v", total, err)
+	}
+	stats, err := r.tenant.Stats(ctx, store.StatsQuery{From: epoch.AddDate(0, 0, -60), To: epoch.Add(time.Hour)})
+	if err != nil || stats.Summary.Traces != 3010 {
+		t.Errorf("statistics know of %d traces, %v", stats.Summary.Traces, err)
+	}
+	late, err := r.tenant.Ingest(ctx, []store.Trace{{ID: "t-000001", AgentID: r.agent, Status: store.TraceSuccess, CreatedAt: epoch.AddDate(0, 0, -40)}})
+	if err != nil || late.Expired != 1 {
+		t.Errorf("a late trace: %+v, %v", late, err)
+	}
+}
+
+func TestRetentionDefault(t *testing.T) {
+	r := newRig(t)
+	r.traces(1, epoch.AddDate(0, 0, -91), time.Millisecond, store.TraceSuccess, false)
+	r.traces(1, epoch.AddDate(0, 0, -89), time.Millisecond, store.TraceSuccess, false)
+	if err := NewRetention(r.options(), 0).Step(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if _, total, err := r.tenant.ListTraces(context.Background(), store.TraceFilter{}, store.Page{}); err != nil || total != 1 {
+		t.Errorf("%d traces are left, %v", total, err)
+	}
+}
+
+// leases is a store without tenants that counts what is asked of it.
+type leases struct {
+	Store
+	mu                 sync.Mutex
+	acquired, released int
+	fail               bool
+}
+
+func (l *leases) AcquireLease(context.Context, string, string, time.Duration) (bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.acquired++
+	if l.fail {
+		return false, errors.New("disk on fire")
+	}
+	return true, nil
+}
+
+func (l *leases) ReleaseLease(ctx context.Context, _, _ string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.released++
+	return ctx.Err()
+}
+func (l *leases) Mark(context.Context, string) (time.Time, error)         { return time.Time{}, nil }
+func (l *leases) SetMark(context.Context, string, time.Time) error        { return nil }
+func (l *leases) ListTenants(context.Context) ([]store.TenantInfo, error) { return nil, nil }
+
+// Run works at once and at each interval, goes on after a failure, and gives
+// the lease back when its context ends.
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &leases{}
+		ctx, cancel := context.WithCancel(context.Background())
+		var work sync.WaitGroup
+		work.Go(func() { NewEvaluator(Options{Store: l}).Run(ctx) })
+		synctest.Wait()
+		check := func(acquired, released int) {
+			t.Helper()
+			synctest.Wait()
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if l.acquired != acquired || l.released != released {
+				t.Errorf("acquired %d, released %d; want %d, %d", l.acquired, l.released, acquired, released)
+			}
+		}
+		check(1, 0)
+		time.Sleep(3*time.Minute + time.Second)
+		check(4, 0)
+		l.mu.Lock()
+		l.fail = true
+		l.mu.Unlock()
+		time.Sleep(2 * time.Minute)
+		check(6, 0)
+		cancel()
+		work.Wait()
+		check(6, 1)
+	})
+}

@@ -1,0 +1,67 @@
+package bolt
+
+import (
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"svc/store/storetest"
+)
+
+func TestMain(m *testing.M) {
+	if childMain() {
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// testClock moves on by a millisecond with every reading.
+type testClock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func newClock() *testClock {
+	return &testClock{now: time.Date(2026, 3, 28, 22, 17, 31, 456_000_000, time.UTC)}
+}
+
+func (c *testClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(time.Millisecond)
+	return c.now
+}
+
+func (c *testClock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// openTemp opens an empty store that is closed when the test ends.
+func openTemp(t testing.TB, opts Options) *Store {
+	t.Helper()
+	s, err := Open(filepath.Join(t.TempDir(), "svc.db"), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return s
+}
+
+func TestConformance(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) storetest.Opened {
+		clock := newClock()
+		return storetest.Opened{
+			Store: openTemp(t, Options{Now: clock.Now, MaxAutoAgents: 5, NoSync: true}),
+			Clock: clock, MaxAutoAgents: 5,
+		}
+	})
+}

@@ -1,0 +1,3 @@
+package bolt
+
+func childMain() bool { return false }

@@ -1,0 +1,537 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"svc/store"
+)
+
+var ctx = context.Background()
+
+func testTenants(t *testing.T, o Opened) {
+	first := NewTenant(t, o.Store, "first")
+	info, key, err := o.Store.CreateTenant(ctx, store.TenantCreate{Name: "second", OrgID: "org_2"})
+	if err != nil || key != nil {
+		t.Fatalf("create without a key: %v, %v", key, err)
+	}
+	if got := must(o.Store.GetTenant(ctx, info.ID))(t); got != info {
+		t.Errorf("get %+v, want %+v", got, info)
+	}
+	if list := must(o.Store.ListTenants(ctx))(t); len(list) != 2 || list[0].ID != info.ID || list[1].ID != first.ID() {
+		t.Errorf("list %+v, want the newest first", list)
+	}
+	if got := must(o.Store.TenantForOrg(ctx, "org_2"))(t); got.ID != info.ID {
+		t.Errorf("organization belongs to %s", got.ID)
+	}
+	_, err = o.Store.TenantForOrg(ctx, "org_unbound")
+	wantKind(t, err, store.NotFound, "")
+	_, err = o.Store.GetTenant(ctx, "ten_unknown")
+	wantKind(t, err, store.NotFound, "")
+	for field, in := range map[string]store.TenantCreate{
+		"name": {Name: "first"}, "orgId": {Name: "third", OrgID: "org_2"}, "id": {ID: info.ID, Name: "fourth"},
+	} {
+		_, _, err := o.Store.CreateTenant(ctx, in)
+		wantKind(t, err, store.Conflict, field)
+	}
+	_, _, err = o.Store.CreateTenant(ctx, store.TenantCreate{})
+	wantKind(t, err, store.Invalid, "name")
+	if list := must(o.Store.ListTenants(ctx))(t); len(list) != 2 {
+		t.Errorf("%d tenants after refused creations", len(list))
+	}
+	admin := must(first.GetUser(ctx, store.DefaultAdminID))(t)
+	if admin.Status != store.UserActive {
+		t.Errorf("the first user is %s", admin.Status)
+	}
+	one, two := must(first.RedactionKey(ctx))(t), must(o.Store.Tenant(info.ID).RedactionKey(ctx))(t)
+	if len(one) != 32 || slices.Equal(one, two) || !slices.Equal(one, must(first.RedactionKey(ctx))(t)) {
+		t.Error("redaction keys are not stable and of each tenant")
+	}
+	_, _, err = o.Store.Tenant("ten_unknown").ListTeams(ctx, store.Page{})
+	wantKind(t, err, store.NotFound, "")
+	_, err = o.Store.Tenant("ten_unknown").Ingest(ctx, []store.Trace{{AgentName: "a", Status: store.TraceSuccess}})
+	wantKind(t, err, store.NotFound, "")
+}
+
+func testBootstrap(t *testing.T, o Opened) {
+	in := store.TenantCreate{ID: "default", Name: "default", Key: &store.KeyCreate{Name: "bootstrap", Scope: store.ScopeAPI, Digest: store.DigestKey("x")}}
+	info, created, err := o.Store.Bootstrap(ctx, in)
+	if err != nil || !created || info.ID != "default" {
+		t.Fatalf("bootstrap: %+v, %v, %v", info, created, err)
+	}
+	if cred := must(o.Store.Authenticate(ctx, store.DigestKey("x")))(t); cred.TenantID != "default" || cred.Key.CreatedBy != store.DefaultAdminID {
+		t.Errorf("credential %+v", cred)
+	}
+	if _, created, err := o.Store.Bootstrap(ctx, in); created || err != nil {
+		t.Errorf("second bootstrap: %v, %v", created, err)
+	}
+	if got := must(o.Store.TenantForOrg(ctx, "org_any"))(t); got.ID != "default" {
+		t.Errorf("an unbound organization means %q in a store of one tenant", got.ID)
+	}
+}
+
+// testIsolation asks one tenant for everything that another has.
+func testIsolation(t *testing.T, o Opened) {
+	a, b := NewTenant(t, o.Store, "a"), NewTenant(t, o.Store, "b")
+	team := must(a.CreateTeam(ctx, store.TeamCreate{Name: "team"}))(t)
+	agent := newAgent(t, a, "agent")
+	budget := must(a.CreateBudget(ctx, store.BudgetCreate{Name: "budget", AgentID: agent.ID, Period: store.Daily, Limit: 1}))(t)
+	sla := must(a.CreateSLA(ctx, store.SLACreate{Name: "sla", AgentID: agent.ID, EvaluationPeriod: "1h"}))(t)
+	policy := must(a.CreatePolicies(ctx, store.PolicyCreate{Name: "policy"}))(t)[0]
+	key := must(a.CreateKey(ctx, store.KeyCreate{Name: "key", Scope: store.ScopeAPI, Digest: store.DigestKey("k"), CreatedBy: store.DefaultAdminID}))(t)
+	ingest(t, a, store.IngestResult{Accepted: 1}, store.Trace{ID: "shared", AgentID: agent.ID, Status: store.TraceSuccess, Cost: 7})
+
+	name := "x"
+	for call, err := range map[string]error{
+		"GetTeam":         second(b.GetTeam(ctx, team.ID)),
+		"UpdateTeam":      second(b.UpdateTeam(ctx, team.ID, store.TeamUpdate{Name: &name})),
+		"DeleteTeam":      b.DeleteTeam(ctx, team.ID),
+		"ListMembers":     second(b.ListMembers(ctx, team.ID)),
+		"AddMember":       second(b.AddMember(ctx, team.ID, store.MemberAdd{UserID: "u"})),
+		"RemoveMember":    b.RemoveMember(ctx, team.ID, "u"),
+		"GetAgent":        second(b.GetAgent(ctx, agent.ID)),
+		"UpdateAgent":     second(b.UpdateAgent(ctx, agent.ID, store.AgentUpdate{Name: &name})),
+		"DeleteAgent":     b.DeleteAgent(ctx, agent.ID),
+		"ListTools":       third(b.ListTools(ctx, agent.ID, store.Page{})),
+		"ListDeployments": third(b.ListDeployments(ctx, agent.ID, store.Page{})),
+		"GetBudget":       second(b.GetBudget(ctx, budget.ID)),
+		"UpdateBudget":    second(b.UpdateBudget(ctx, budget.ID, store.BudgetUpdate{Name: &name})),
+		"DeleteBudget":    b.DeleteBudget(ctx, budget.ID),
+		"GetSLA":          second(b.GetSLA(ctx, sla.ID)),
+		"UpdateSLA":       second(b.UpdateSLA(ctx, sla.ID, store.SLAUpdate{Name: &name})),
+		"DeleteSLA":       b.DeleteSLA(ctx, sla.ID),
+		"RecordViolation": second(b.RecordViolation(ctx, store.SLAViolation{SLAID: sla.ID, Type: "latency"})),
+		"GetPolicy":       second(b.GetPolicy(ctx, policy.ID)),
+		"UpdatePolicy":    second(b.UpdatePolicy(ctx, policy.ID, store.PolicyUpdate{Name: &name}, nil)),
+		"DeletePolicy":    b.DeletePolicy(ctx, policy.ID),
+		"GetKey":          second(b.GetKey(ctx, key.ID)),
+		"DeleteKey":       b.DeleteKey(ctx, key.ID),
+		"GetTrace":        second(b.GetTrace(ctx, "shared")),
+	} {
+		if store.KindOf(err) != store.NotFound {
+			t.Errorf("%s with another tenant's id: %v, want not found", call, err)
+		}
+	}
+	_, err := b.CreateBudget(ctx, store.BudgetCreate{Name: "budget", AgentID: agent.ID})
+	wantKind(t, err, store.Invalid, "agentId")
+	_, err = b.CreateSLA(ctx, store.SLACreate{Name: "sla", AgentID: agent.ID})
+	wantKind(t, err, store.Invalid, "agentId")
+	_, err = b.CreateKey(ctx, store.KeyCreate{Name: "k", Digest: store.DigestKey("k2"), TeamID: team.ID, CreatedBy: store.DefaultAdminID})
+	wantKind(t, err, store.Invalid, "teamId")
+	_, err = b.Ingest(ctx, []store.Trace{{AgentID: agent.ID, Status: store.TraceSuccess}})
+	wantKind(t, err, store.Invalid, "traces[0].agentId")
+
+	// The same names, ids and sessions live side by side.
+	must(b.CreateTeam(ctx, store.TeamCreate{Name: "team"}))(t)
+	ingest(t, b, store.IngestResult{Accepted: 1}, store.Trace{ID: "shared", AgentName: "agent", Status: store.TraceError})
+	for _, tn := range []store.Tenant{a, b} {
+		if _, n, err := tn.ListTraces(ctx, store.TraceFilter{}, store.Page{}); n != 1 || err != nil {
+			t.Errorf("tenant %s sees %d traces, %v", tn.ID(), n, err)
+		}
+	}
+	if list, n, err := b.ListTraces(ctx, store.TraceFilter{AgentID: agent.ID}, store.Page{}); n != 0 || len(list) != 0 || err != nil {
+		t.Errorf("filter by another tenant's agent: %d, %v", n, err)
+	}
+	now := o.Clock.Now()
+	if s := must(b.Stats(ctx, store.StatsQuery{From: now.Add(-time.Hour), To: now.Add(time.Hour)}))(t); s.Summary.Traces != 1 || s.Summary.Cost != 0 {
+		t.Errorf("statistics of b: %+v", s.Summary)
+	}
+	if spent := must(b.Spend(ctx, agent.ID, now.Add(-time.Hour), now.Add(time.Hour)))(t); spent != 0 {
+		t.Errorf("b spent %v through a's agent", spent)
+	}
+}
+
+func second[T any](_ T, err error) error        { return err }
+func third[T, U any](_ T, _ U, err error) error { return err }
+
+func testTeams(t *testing.T, o Opened) {
+	tn := NewTenant(t, o.Store, "t")
+	team := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "platform", Description: "d"}))(t)
+	if team.MemberCount != 0 || team.Scopes == nil || len(team.Scopes) != 0 || team.CreatedAt.IsZero() || team.CreatedAt.Location() != time.UTC {
+		t.Errorf("new team %+v", team)
+	}
+	_, err := tn.CreateTeam(ctx, store.TeamCreate{Name: "platform"})
+	wantKind(t, err, store.Conflict, "name")
+	_, err = tn.CreateTeam(ctx, store.TeamCreate{})
+	wantKind(t, err, store.Invalid, "name")
+	scopes, name := []string{"agents:read", "costs:read"}, "renamed"
+	got := must(tn.UpdateTeam(ctx, team.ID, store.TeamUpdate{Scopes: &scopes}))(t)
+	if !slices.Equal(got.Scopes, scopes) || got.Name != "platform" {
+		t.Errorf("scopes replaced: %+v", got)
+	}
+	got = must(tn.UpdateTeam(ctx, team.ID, store.TeamUpdate{Name: &name}))(t)
+	if diff := cmp.Diff(got, must(tn.GetTeam(ctx, team.ID))(t)); diff != "" {
+		t.Errorf("read after update: %s", diff)
+	}
+	other := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "platform"}))(t) // the name is free again
+	_, err = tn.UpdateTeam(ctx, other.ID, store.TeamUpdate{Name: &name})
+	wantKind(t, err, store.Conflict, "name")
+	if _, err = tn.UpdateTeam(ctx, team.ID, store.TeamUpdate{Name: &name}); err != nil {
+		t.Errorf("keep the own name: %v", err)
+	}
+	if err := tn.DeleteTeam(ctx, team.ID); err != nil {
+		t.Fatal(err)
+	}
+	wantKind(t, tn.DeleteTeam(ctx, team.ID), store.NotFound, "")
+	must(tn.CreateTeam(ctx, store.TeamCreate{Name: name}))(t)
+}
+
+func testMembers(t *testing.T, o Opened) {
+	tn := NewTenant(t, o.Store, "t")
+	team := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "team"}))(t)
+	must(tn.ApplyUserEvent(ctx, store.UserEvent{Type: store.UserCreated, CreatedAt: o.Clock.Now(), UserID: "idp_1", Email: "One@Example.com"}))(t)
+
+	byEmail := must(tn.AddMember(ctx, team.ID, store.MemberAdd{Email: "one@example.COM", Role: "admin"}))(t)
+	if byEmail.UserID != "idp_1" || byEmail.Email != "one@example.com" || byEmail.Role != "admin" {
+		t.Errorf("member by address %+v", byEmail)
+	}
+	invited := must(tn.AddMember(ctx, team.ID, store.MemberAdd{Email: "new@example.com"}))(t)
+	if invited.UserID == "" || invited.Role != store.DefaultRole {
+		t.Errorf("invited member %+v", invited)
+	}
+	if u := must(tn.GetUser(ctx, invited.UserID))(t); u.Status != store.UserInvited {
+		t.Errorf("invited user is %s", u.Status)
+	}
+	byID := must(tn.AddMember(ctx, team.ID, store.MemberAdd{UserID: "idp_9"}))(t)
+	if list := must(tn.ListMembers(ctx, team.ID))(t); !slices.Equal(ids(list, func(m store.Member) string { return m.UserID }), []string{byID.UserID, invited.UserID, "idp_1"}) {
+		t.Errorf("members %+v, want the newest first", list)
+	}
+	if n := must(tn.GetTeam(ctx, team.ID))(t).MemberCount; n != 3 {
+		t.Errorf("memberCount %d, want 3", n)
+	}
+	_, err := tn.AddMember(ctx, team.ID, store.MemberAdd{UserID: "idp_1"})
+	wantKind(t, err, store.Conflict, "userId")
+	_, err = tn.AddMember(ctx, team.ID, store.MemberAdd{})
+	wantKind(t, err, store.Invalid, "userId")
+	_, err = tn.AddMember(ctx, team.ID, store.MemberAdd{UserID: "idp_7", Email: "one@example.com"})
+	wantKind(t, err, store.Invalid, "email")
+	_, err = tn.AddMember(ctx, "team_unknown", store.MemberAdd{UserID: "idp_1"})
+	wantKind(t, err, store.NotFound, "")
+	if err := tn.RemoveMember(ctx, team.ID, "idp_1"); err != nil {
+		t.Fatal(err)
+	}
+	wantKind(t, tn.RemoveMember(ctx, team.ID, "idp_1"), store.NotFound, "")
+	if n := must(tn.GetTeam(ctx, team.ID))(t).MemberCount; n != 2 {
+		t.Errorf("memberCount %d, want 2", n)
+	}
+	if err := tn.DeleteTeam(ctx, team.ID); err != nil {
+		t.Fatal(err)
+	}
+	_, err = tn.ListMembers(ctx, team.ID)
+	wantKind(t, err, store.NotFound, "")
+}
+
+func ids[T any](list []T, id func(T) string) []string {
+	out := make([]string, len(list))
+	for i := range list {
+		out[i] = id(list[i])
+	}
+	return out
+}
+
+func testAgents(t *testing.T, o Opened) {
+	tn := NewTenant(t, o.Store, "t")
+	a := must(tn.CreateAgent(ctx, store.AgentCreate{Name: "a", Environment: "production", ModelProvider: "p", ModelName: "m",
+		Description: "d", ConfigYAML: "v: 1", DeployedBy: "usr_admin"}))(t)
+	b := newAgent(t, tn, "b")
+	_, err := tn.CreateAgent(ctx, store.AgentCreate{Name: "a"})
+	wantKind(t, err, store.Conflict, "name")
+	if got := must(tn.GetAgent(ctx, a.ID))(t); !cmp.Equal(got, a) || got.ConfigYAML != "v: 1" {
+		t.Errorf("get %+v, want %+v", got, a)
+	}
+	list, total, err := tn.ListAgents(ctx, store.AgentFilter{Environment: "production"}, store.Page{Limit: 1, Offset: 1})
+	if err != nil || total != 2 || len(list) != 1 || list[0].ID != a.ID || list[0].ConfigYAML != "" {
+		t.Errorf("list %+v, %d, %v", list, total, err)
+	}
+	if _, total, _ := tn.ListAgents(ctx, store.AgentFilter{Environment: "staging"}, store.Page{}); total != 0 {
+		t.Errorf("%d agents in staging", total)
+	}
+	same, two, taken := "v: 1", "v: 2", "b"
+	must(tn.UpdateAgent(ctx, a.ID, store.AgentUpdate{ConfigYAML: &same, DeployedBy: "u"}))(t)
+	must(tn.UpdateAgent(ctx, a.ID, store.AgentUpdate{ConfigYAML: &two, DeployedBy: "u"}))(t)
+	deps, total, err := tn.ListDeployments(ctx, a.ID, store.Page{Limit: 20})
+	if err != nil || total != 2 || deps[0].ConfigYAML != two || deps[0].DeployedBy != "u" || deps[1].ConfigYAML != same || deps[1].DeployedBy != "usr_admin" {
+		t.Errorf("history %+v, %d, %v", deps, total, err)
+	}
+	if _, total, _ := tn.ListDeployments(ctx, b.ID, store.Page{}); total != 0 {
+		t.Errorf("an agent without configuration has %d deployments", total)
+	}
+	_, err = tn.UpdateAgent(ctx, a.ID, store.AgentUpdate{Name: &taken})
+	wantKind(t, err, store.Conflict, "name")
+
+	budget := must(tn.CreateBudget(ctx, store.BudgetCreate{Name: "x", AgentID: a.ID, Period: store.Daily, Limit: 5}))(t)
+	ingest(t, tn, store.IngestResult{Accepted: 1}, store.Trace{ID: "1", AgentID: a.ID, Status: store.TraceSuccess, ToolName: "search"})
+	if err := tn.DeleteAgent(ctx, a.ID); err != nil {
+		t.Fatal(err)
+	}
+	wantKind(t, tn.DeleteAgent(ctx, a.ID), store.NotFound, "")
+	_, _, err = tn.ListTools(ctx, a.ID, store.Page{})
+	wantKind(t, err, store.NotFound, "")
+	if tr := must(tn.GetTrace(ctx, "1"))(t); tr.AgentID != a.ID || tr.AgentName != "a" {
+		t.Errorf("trace of a deleted agent: %+v", tr)
+	}
+	if got := must(tn.GetBudget(ctx, budget.ID))(t); got.AgentID != a.ID || got.AgentName != "a" {
+		t.Errorf("budget of a deleted agent: %+v", got)
+	}
+	again := newAgent(t, tn, "a")
+	if again.ID == a.ID {
+		t.Error("an id was given twice")
+	}
+	if _, total, _ := tn.ListTools(ctx, again.ID, store.Page{}); total != 0 {
+		t.Error("a new agent has the tools of a deleted one")
+	}
+}
+
+func testBudgets(t *testing.T, o Opened) {
+	tn := NewTenant(t, o.Store, "t")
+	agent := newAgent(t, tn, "agent")
+	_, err := tn.CreateBudget(ctx, store.BudgetCreate{Name: "b", AgentID: "agt_unknown"})
+	wantKind(t, err, store.Invalid, "agentId")
+	b := must(tn.CreateBudget(ctx, store.BudgetCreate{Name: "b", AgentID: agent.ID, Period: store.Weekly, Limit: 12_500_000_000}))(t)
+	if b.AgentName != "agent" || b.Limit.USD() != 12.5 {
+		t.Errorf("budget %+v", b)
+	}
+	_, err = tn.CreateBudget(ctx, store.BudgetCreate{Name: "b", AgentID: agent.ID})
+	wantKind(t, err, store.Conflict, "name")
+	limit, name := store.NanoUSD(1), "renamed"
+	got := must(tn.UpdateBudget(ctx, b.ID, store.BudgetUpdate{Limit: &limit, Name: &name}))(t)
+	if got.Limit != 1 || got.Name != name || got.Period != store.Weekly {
+		t.Errorf("updated %+v", got)
+	}
+	agentName := "agent2"
+	must(tn.UpdateAgent(ctx, agent.ID, store.AgentUpdate{Name: &agentName}))(t)
+	if list := must(tn.ListBudgets(ctx))(t); len(list) != 1 || list[0].AgentName != agentName {
+		t.Errorf("list %+v, want the agent's present name", list)
+	}
+	if err := tn.DeleteBudget(ctx, b.ID); err != nil {
+		t.Fatal(err)
+	}
+	wantKind(t, tn.DeleteBudget(ctx, b.ID), store.NotFound, "")
+	must(tn.CreateBudget(ctx, store.BudgetCreate{Name: name, AgentID: agent.ID}))(t)
+}
+
+func testSLAs(t *testing.T, o Opened) {
+	tn := NewTenant(t, o.Store, "t")
+	agent := newAgent(t, tn, "agent")
+	p99 := 250.0
+	sla := must(tn.CreateSLA(ctx, store.SLACreate{Name: "s", AgentID: agent.ID, P99LatencyMs: &p99, EvaluationPeriod: "1h"}))(t)
+	if sla.AgentName != "agent" || sla.ErrorRatePercent != nil || *sla.P99LatencyMs != 250 {
+		t.Errorf("target %+v", sla)
+	}
+	start := o.Clock.Now().Truncate(time.Hour)
+	v := store.SLAViolation{SLAID: sla.ID, SLAName: "s", AgentName: "agent", Type: "latency", PeriodStart: start, PeriodEnd: start.Add(time.Hour)}
+	for i, want := range []bool{true, false} {
+		if created := must(tn.RecordViolation(ctx, v))(t); created != want {
+			t.Errorf("violation recorded for the %d. time: created %v", i+1, created)
+		}
+	}
+	rate, next := v, v
+	rate.Type = "error_rate"
+	next.PeriodStart, next.PeriodEnd = v.PeriodEnd, v.PeriodEnd.Add(time.Hour)
+	for _, other := range []store.SLAViolation{rate, next} {
+		if !must(tn.RecordViolation(ctx, other))(t) {
+			t.Errorf("%s of %v is one of its own", other.Type, other.PeriodStart)
+		}
+	}
+	if list := must(tn.ListViolations(ctx, store.ViolationFilter{SLAID: sla.ID, Since: next.PeriodEnd}))(t); len(list) != 1 || !list[0].PeriodStart.Equal(next.PeriodStart) {
+		t.Errorf("violations since: %+v", list)
+	}
+	if err := tn.DeleteSLA(ctx, sla.ID); err != nil {
+		t.Fatal(err)
+	}
+	wantKind(t, tn.DeleteSLA(ctx, sla.ID), store.NotFound, "")
+	if list := must(tn.ListViolations(ctx, store.ViolationFilter{}))(t); len(list) != 3 || list[0].ID < list[1].ID {
+		t.Errorf("violations after deletion of the target: %+v", list)
+	}
+	res := must(tn.Trim(ctx, store.TrimBounds{Violations: next.PeriodEnd}))(t)
+	if res.Violations != 2 || len(must(tn.ListViolations(ctx, store.ViolationFilter{}))(t)) != 1 {
+		t.Errorf("trim %+v", res)
+	}
+}
+
+func testPolicies(t *testing.T, o Opened) {
+	tn := NewTenant(t, o.Store, "t")
+	threshold := 0.7
+	in := store.PolicyCreate{Name: "p", Phase: "request", Condition: store.PolicyCondition{Type: "injection_score", Threshold: &threshold}, Action: "block", Enabled: true}
+	p := must(tn.CreatePolicies(ctx, in))(t)[0]
+	if p.On != "*" || p.FireCount != 0 || !p.Enabled || *p.Condition.Threshold != 0.7 {
+		t.Errorf("policy %+v", p)
+	}
+	_, err := tn.CreatePolicies(ctx, store.PolicyCreate{Name: "q"}, store.PolicyCreate{Name: "p"})
+	wantKind(t, err, store.Conflict, "name")
+	_, err = tn.CreatePolicies(ctx, store.PolicyCreate{Name: "q"}, store.PolicyCreate{Name: "q"})
+	wantKind(t, err, store.Conflict, "name")
+	if _, total, _ := tn.ListPolicies(ctx, store.PolicyFilter{}, store.Page{}); total != 1 {
+		t.Errorf("%d policies: a refused batch left some", total)
+	}
+	must(tn.CreatePolicies(ctx, store.PolicyCreate{Name: "q", Phase: "response"}))(t)
+	yes := true
+	if list, total, err := tn.ListPolicies(ctx, store.PolicyFilter{Phase: "request", Enabled: &yes}, store.Page{Limit: 50}); err != nil || total != 1 || list[0].ID != p.ID {
+		t.Errorf("filtered %+v, %d, %v", list, total, err)
+	}
+	refusal := store.FieldError(store.Invalid, "no", "redactionStrategy", "is required")
+	action, off := "redact", false
+	_, err = tn.UpdatePolicy(ctx, p.ID, store.PolicyUpdate{Action: &action}, func(next store.Policy) error {
+		if next.Action != action || next.Name != "p" {
+			t.Errorf("check sees %+v", next)
+		}
+		return refusal
+	})
+	if err != error(refusal) || must(tn.GetPolicy(ctx, p.ID))(t).Action != "block" {
+		t.Errorf("a refused update: %v", err)
+	}
+	if got := must(tn.UpdatePolicy(ctx, p.ID, store.PolicyUpdate{Enabled: &off}, nil))(t); got.Enabled || got.Action != "block" {
+		t.Errorf("updated %+v", got)
+	}
+	fired := []store.PolicyFired{{ID: p.ID, Name: "p", Action: "block"}, {ID: p.ID, Name: "p", Action: "block"}, {ID: "pol_unknown"}}
+	tr := store.Trace{ID: "1", AgentName: "a", Status: store.TraceError, Blocked: true, PoliciesFired: fired}
+	ingest(t, tn, store.IngestResult{Accepted: 1}, tr)
+	ingest(t, tn, store.IngestResult{Duplicates: 1}, tr)
+	tr.ID = "2"
+	ingest(t, tn, store.IngestResult{Accepted: 1}, tr)
+	if n := must(tn.GetPolicy(ctx, p.ID))(t).FireCount; n != 2 {
+		t.Errorf("fireCount %d, want 2", n)
+	}
+	if err := tn.DeletePolicy(ctx, p.ID); err != nil {
+		t.Fatal(err)
+	}
+	wantKind(t, tn.DeletePolicy(ctx, p.ID), store.NotFound, "")
+}
+
+func testKeys(t *testing.T, o Opened) {
+	tn := NewTenant(t, o.Store, "t")
+	team := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "team", Scopes: []string{"agents:read"}}))(t)
+	digest := store.DigestKey("svc_agent_secret")
+	k := must(tn.CreateKey(ctx, store.KeyCreate{Name: "k", Scope: store.ScopeAgent, Prefix: "svc_agent_secr", Digest: digest, TeamID: team.ID, CreatedBy: store.DefaultAdminID}))(t)
+	cred := must(o.Store.Authenticate(ctx, digest))(t)
+	if cred.TenantID != tn.ID() || cred.Key.ID != k.ID || cred.Team == nil || !slices.Equal(cred.Team.Scopes, team.Scopes) {
+		t.Errorf("credential %+v", cred)
+	}
+	_, err := o.Store.Authenticate(ctx, store.DigestKey("svc_agent_other"))
+	wantKind(t, err, store.Unauthorized, "")
+	_, err = tn.CreateKey(ctx, store.KeyCreate{Name: "k", Digest: digest, CreatedBy: store.DefaultAdminID})
+	wantKind(t, err, store.Conflict, "")
+	_, err = tn.CreateKey(ctx, store.KeyCreate{Name: "k", Digest: store.DigestKey("y"), CreatedBy: "usr_unknown"})
+	wantKind(t, err, store.Invalid, "userId")
+	_, err = tn.CreateKey(ctx, store.KeyCreate{Name: "k", Digest: store.DigestKey("y"), TeamID: "team_unknown", CreatedBy: store.DefaultAdminID})
+	wantKind(t, err, store.Invalid, "teamId")
+
+	list, total, err := tn.ListKeys(ctx, store.KeyFilter{Scope: store.ScopeAgent}, store.Page{Limit: 50})
+	if err != nil || total != 1 || !list[0].LastUsedAt.IsZero() {
+		t.Errorf("list %+v, %d, %v", list, total, err)
+	}
+	at := o.Clock.Now().UTC()
+	tn.TouchKey(k.ID, at)
+	tn.TouchKey(k.ID, at.Add(-time.Hour)) // an older use does not turn it back
+	if got := must(tn.GetKey(ctx, k.ID))(t); !got.LastUsedAt.Equal(at) {
+		t.Errorf("lastUsedAt %v, want %v", got.LastUsedAt, at)
+	}
+
+	if err := tn.DeleteTeam(ctx, team.ID); err != nil {
+		t.Fatal(err)
+	}
+	_, err = o.Store.Authenticate(ctx, digest)
+	wantKind(t, err, store.Unauthorized, "")
+
+	plain := store.DigestKey("svc_api_secret")
+	k2 := must(tn.CreateKey(ctx, store.KeyCreate{Name: "k2", Scope: store.ScopeAPI, Digest: plain, CreatedBy: store.DefaultAdminID}))(t)
+	must(o.Store.Authenticate(ctx, plain))(t)
+	if err := tn.DeleteKey(ctx, k2.ID); err != nil {
+		t.Fatal(err)
+	}
+	_, err = o.Store.Authenticate(ctx, plain)
+	wantKind(t, err, store.Unauthorized, "")
+	wantKind(t, tn.DeleteKey(ctx, k2.ID), store.NotFound, "")
+}
+
+// testLists checks order, totals and pages of the paged lists.
+func testLists(t *testing.T, o Opened) {
+	tn := NewTenant(t, o.Store, "t")
+	agent := newAgent(t, tn, "history")
+	const n = 7
+	for i := range n {
+		name := fmt.Sprintf("n%d", i)
+		must(tn.CreateTeam(ctx, store.TeamCreate{Name: name}))(t)
+		newAgent(t, tn, name)
+		must(tn.CreatePolicies(ctx, store.PolicyCreate{Name: name}))(t)
+		must(tn.CreateKey(ctx, store.KeyCreate{Name: name, Scope: store.ScopeIngest, Digest: store.DigestKey(name), CreatedBy: store.DefaultAdminID}))(t)
+		must(tn.UpdateAgent(ctx, agent.ID, store.AgentUpdate{ConfigYAML: &name}))(t)
+		ingest(t, tn, store.IngestResult{Accepted: 1}, store.Trace{ID: name, AgentID: agent.ID, Status: store.TraceSuccess, ToolName: name})
+	}
+	for _, list := range []struct {
+		name string
+		get  func(store.Page) ([]string, int, error)
+	}{
+		{"teams", func(p store.Page) ([]string, int, error) {
+			l, n, err := tn.ListTeams(ctx, p)
+			return ids(l, func(x store.Team) string { return x.Name }), n, err
+		}},
+		{"policies", func(p store.Page) ([]string, int, error) {
+			l, n, err := tn.ListPolicies(ctx, store.PolicyFilter{}, p)
+			return ids(l, func(x store.Policy) string { return x.Name }), n, err
+		}},
+		{"keys", func(p store.Page) ([]string, int, error) {
+			l, n, err := tn.ListKeys(ctx, store.KeyFilter{Scope: store.ScopeIngest}, p)
+			return ids(l, func(x store.Key) string { return x.Name }), n, err
+		}},
+		{"deployments", func(p store.Page) ([]string, int, error) {
+			l, n, err := tn.ListDeployments(ctx, agent.ID, p)
+			return ids(l, func(x store.Deployment) string { return x.ConfigYAML }), n, err
+		}},
+		{"tools", func(p store.Page) ([]string, int, error) {
+			l, n, err := tn.ListTools(ctx, agent.ID, p)
+			return ids(l, func(x store.AgentTool) string { return x.ToolName }), n, err
+		}},
+		{"traces", func(p store.Page) ([]string, int, error) {
+			l, n, err := tn.ListTraces(ctx, store.TraceFilter{}, p)
+			return ids(l, func(x store.Trace) string { return x.ID }), n, err
+		}},
+	} {
+		for page, want := range map[store.Page][]string{
+			{}:                          {"n6", "n5", "n4", "n3", "n2", "n1", "n0"},
+			{Limit: 2}:                  {"n6", "n5"},
+			{Limit: 3, Offset: 5}:       {"n1", "n0"},
+			{Limit: 3, Offset: 7}:       {},
+			{Limit: 3, Offset: 1 << 60}: {},
+		} {
+			got, total, err := list.get(page)
+			if err != nil || total != n || !slices.Equal(got, want) || got == nil {
+				t.Errorf("%s %+v: %v of %d, %v; want %v of %d", list.name, page, got, total, err, want, n)
+			}
+		}
+	}
+}
+
+func testClosed(t *testing.T, o Opened) {
+	tn := NewTenant(t, o.Store, "t")
+	st := must(tn.StreamTraces(ctx, store.StreamOptions{}))(t)
+	ended := make(chan error, 1)
+	go func() { _, err := st.Next(ctx); ended <- err }()
+	if err := o.Store.Ready(ctx); err != nil {
+		t.Errorf("not ready: %v", err)
+	}
+	if err := o.Store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != store.ErrClosed {
+		t.Errorf("stream ended with %v", err)
+	}
+	for call, err := range map[string]error{
+		"read":   second(tn.GetTeam(ctx, "x")),
+		"write":  second(tn.CreateTeam(ctx, store.TeamCreate{Name: "x"})),
+		"ingest": second(tn.Ingest(ctx, []store.Trace{{AgentName: "a", Status: store.TraceSuccess}})),
+		"ready":  o.Store.Ready(ctx),
+	} {
+		if err != store.ErrClosed {
+			t.Errorf("%s on a closed store: %v, want ErrClosed", call, err)
+		}
+	}
+	if err := o.Store.Close(); err != nil {
+		t.Errorf("second close: %v", err)
+	}
+}

@@ -1,0 +1,102 @@
+// Package storetest is the conformance suite of store backends: what package
+// store promises, as tests. Every backend calls [Run] with a function that opens
+// an empty store. It knows nothing of how a backend keeps anything; the faults of
+// a particular backend (damaged files, killed processes) are tested beside it.
+package storetest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"svc/store"
+)
+
+// Clock is the clock of a store under test. It moves on a little with every
+// reading, and as far as a test asks.
+type Clock interface {
+	// Now is the present.
+	Now() time.Time
+	// Advance moves the clock forward.
+	Advance(d time.Duration)
+}
+
+// Opened is a store under test.
+type Opened struct {
+	Store store.Store
+	Clock Clock
+	// MaxAutoAgents is the bound that the store was opened with; at least 3.
+	MaxAutoAgents int
+}
+
+// Run runs the suite. open makes an empty store with a clock of its own, and
+// closes it when its test ends.
+func Run(t *testing.T, open func(t *testing.T) Opened) {
+	for _, group := range []struct {
+		name string
+		run  func(t *testing.T, o Opened)
+	}{
+		{"Tenants", testTenants}, {"Bootstrap", testBootstrap}, {"Isolation", testIsolation},
+		{"Teams", testTeams}, {"Members", testMembers}, {"Agents", testAgents}, {"Budgets", testBudgets},
+		{"SLAs", testSLAs}, {"Policies", testPolicies}, {"Keys", testKeys},
+		{"UserEvents", testUserEvents}, {"UserEventOrder", testUserEventOrder}, {"InvitedUsers", testInvitedUsers},
+		{"Races", testRaces}, {"Idempotency", testIdempotency}, {"Leases", testLeases},
+		{"Ingest", testIngest}, {"IngestRefusals", testIngestRefusals}, {"AutoRegistration", testAutoRegistration},
+		{"ListTraces", testListTraces}, {"GetTrace", testGetTrace}, {"Streams", testStreams},
+		{"Stats", testStats}, {"LateArrivals", testLateArrivals}, {"Retention", testRetention},
+		{"Lists", testLists}, {"Closed", testClosed},
+	} {
+		t.Run(group.name, func(t *testing.T) {
+			t.Parallel()
+			group.run(t, open(t))
+		})
+	}
+	t.Run("Model", func(t *testing.T) { t.Parallel(); testModel(t, open) })
+}
+
+// NewTenant makes a tenant with an API key, both named after name.
+func NewTenant(t testing.TB, s store.Store, name string) store.Tenant {
+	t.Helper()
+	info, key, err := s.CreateTenant(context.Background(), store.TenantCreate{Name: name,
+		Key: &store.KeyCreate{Name: "first", Scope: store.ScopeAPI, Prefix: "svc_api_abcd", Digest: store.DigestKey("secret of " + name)}})
+	if err != nil || key == nil {
+		t.Fatalf("create tenant: %v", err)
+	}
+	return s.Tenant(info.ID)
+}
+
+// must returns v and ends the test on an error.
+func must[T any](v T, err error) func(t testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("unexpected error: %v", err)
+		}
+		return v
+	}
+}
+
+// wantKind checks the kind of an error, and the field that it names where one is given.
+func wantKind(t testing.TB, err error, kind store.Kind, field string) {
+	t.Helper()
+	var e *store.Error
+	if !errors.As(err, &e) || e.Kind != kind {
+		t.Fatalf("error %v, want kind %q", err, kind)
+	}
+	if field != "" && e.Fields[field] == "" {
+		t.Fatalf("error %v has fields %v, want %q", err, e.Fields, field)
+	}
+}
+
+func newAgent(t testing.TB, tn store.Tenant, name string) store.Agent {
+	t.Helper()
+	return must(tn.CreateAgent(context.Background(), store.AgentCreate{Name: name, Environment: "production"}))(t)
+}
+
+func ingest(t testing.TB, tn store.Tenant, want store.IngestResult, batch ...store.Trace) {
+	t.Helper()
+	if got := must(tn.Ingest(context.Background(), batch))(t); got != want {
+		t.Fatalf("ingest %+v, want %+v", got, want)
+	}
+}

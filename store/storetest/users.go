@@ -1,0 +1,144 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"svc/store"
+)
+
+// userAt is a user event at a minute of a fixed hour.
+func userAt(minute int, typ store.UserEventType, id, email string) store.UserEvent {
+	return store.UserEvent{Type: typ, CreatedAt: time.Date(2026, 5, 1, 12, minute, 0, 0, time.UTC), UserID: id, Email: email}
+}
+
+func testUserEvents(t *testing.T, o Opened) {
+	tn := NewTenant(t, o.Store, "t")
+	team := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "team"}))(t)
+	apply := func(ev store.UserEvent) store.UserEventOutcome {
+		t.Helper()
+		return must(tn.ApplyUserEvent(ctx, ev))(t)
+	}
+	created := userAt(1, store.UserCreated, "u", "U@x.io")
+	created.DisplayName = "Uma"
+	if out := apply(created); !out.Applied || out.User.Status != store.UserActive || out.User.Role != store.DefaultRole || out.User.Email != "u@x.io" {
+		t.Errorf("created: %+v", out)
+	}
+	if out := apply(created); out.Applied {
+		t.Error("a replay was applied")
+	}
+	digest := store.DigestKey("of u")
+	must(tn.CreateKey(ctx, store.KeyCreate{Name: "k", Scope: store.ScopeAPI, Digest: digest, CreatedBy: "u"}))(t)
+	must(tn.AddMember(ctx, team.ID, store.MemberAdd{UserID: "u"}))(t)
+
+	if out := apply(userAt(2, store.UserUpdated, "u", "new@x.io")); out.User.Email != "new@x.io" || out.User.DisplayName != "Uma" {
+		t.Errorf("updated: %+v", out.User)
+	}
+	apply(userAt(3, store.UserSuspended, "u", ""))
+	_, err := o.Store.Authenticate(ctx, digest)
+	wantKind(t, err, store.Unauthorized, "")
+	_, err = tn.CreateKey(ctx, store.KeyCreate{Name: "k", Digest: store.DigestKey("z"), CreatedBy: "u"})
+	wantKind(t, err, store.Invalid, "userId")
+	apply(userAt(4, store.UserReactivated, "u", ""))
+	must(o.Store.Authenticate(ctx, digest))(t)
+	apply(userAt(5, store.SessionTerminated, "u", ""))
+	if u := must(tn.GetUser(ctx, "u"))(t); u.LastSessionEndedAt.Minute() != 5 {
+		t.Errorf("session end not recorded: %+v", u)
+	}
+	if out := apply(store.UserEvent{Type: "user.unheard_of", CreatedAt: o.Clock.Now(), UserID: "u"}); out.Applied {
+		t.Error("an unknown type was applied")
+	}
+	out := apply(userAt(6, store.UserRemoved, "u", ""))
+	if out.KeysDeleted != 1 || out.MembershipsDeleted != 1 {
+		t.Errorf("deleted: %+v", out)
+	}
+	_, err = o.Store.Authenticate(ctx, digest)
+	wantKind(t, err, store.Unauthorized, "")
+	_, err = tn.GetUser(ctx, "u")
+	wantKind(t, err, store.NotFound, "")
+	if n := must(tn.GetTeam(ctx, team.ID))(t).MemberCount; n != 0 {
+		t.Errorf("memberCount %d after deletion", n)
+	}
+	_, err = tn.AddMember(ctx, team.ID, store.MemberAdd{UserID: "u"})
+	wantKind(t, err, store.Invalid, "userId")
+	if list, total, err := tn.ListUserEvents(ctx, store.Page{Limit: 1}); err != nil || total != 8 || list[0].Event.Type != store.UserRemoved || !list[0].Applied {
+		t.Errorf("events %+v, %d, %v", list, total, err)
+	}
+	_, err = tn.ApplyUserEvent(ctx, store.UserEvent{Type: store.UserCreated, CreatedAt: o.Clock.Now()})
+	wantKind(t, err, store.Invalid, "data.userId")
+	_, err = tn.ApplyUserEvent(ctx, store.UserEvent{Type: store.UserCreated, UserID: "x"})
+	wantKind(t, err, store.Invalid, "createdAt")
+}
+
+// testUserEventOrder delivers events late and twice, in every order: what is left
+// is what the newest events say.
+func testUserEventOrder(t *testing.T, o Opened) {
+	for _, row := range []struct {
+		name   string
+		events []store.UserEvent
+		status store.UserStatus
+		email  string
+	}{
+		{"deleted before created", []store.UserEvent{userAt(5, store.UserRemoved, "", ""), userAt(1, store.UserCreated, "", "a@x.io")}, store.UserDeleted, ""},
+		{"deleted then late reactivated", []store.UserEvent{userAt(1, store.UserCreated, "", "a@x.io"), userAt(5, store.UserRemoved, "", ""), userAt(4, store.UserReactivated, "", "")}, store.UserDeleted, ""},
+		{"deleted then newer update", []store.UserEvent{userAt(5, store.UserRemoved, "", ""), userAt(6, store.UserUpdated, "", "a@x.io")}, store.UserDeleted, ""},
+		{"deleted then created anew", []store.UserEvent{userAt(5, store.UserRemoved, "", ""), userAt(6, store.UserCreated, "", "a@x.io")}, store.UserActive, "a@x.io"},
+		{"retried deactivation", []store.UserEvent{userAt(1, store.UserCreated, "", "a@x.io"), userAt(2, store.UserSuspended, "", ""), userAt(3, store.UserReactivated, "", ""), userAt(2, store.UserSuspended, "", "")}, store.UserActive, "a@x.io"},
+		{"deactivated before created", []store.UserEvent{userAt(2, store.UserSuspended, "", "a@x.io"), userAt(1, store.UserCreated, "", "a@x.io")}, store.UserDeactivated, "a@x.io"},
+		{"late update after deactivation", []store.UserEvent{userAt(1, store.UserCreated, "", "a@x.io"), userAt(3, store.UserSuspended, "", ""), userAt(2, store.UserUpdated, "", "b@x.io")}, store.UserDeactivated, "b@x.io"},
+		{"older update", []store.UserEvent{userAt(1, store.UserCreated, "", "a@x.io"), userAt(3, store.UserUpdated, "", "c@x.io"), userAt(2, store.UserUpdated, "", "b@x.io")}, store.UserActive, "c@x.io"},
+		{"update before created", []store.UserEvent{userAt(2, store.UserUpdated, "", "b@x.io"), userAt(1, store.UserCreated, "", "a@x.io")}, store.UserActive, "b@x.io"},
+		{"one time", []store.UserEvent{userAt(1, store.UserRemoved, "", ""), userAt(1, store.UserCreated, "", "a@x.io")}, store.UserDeleted, ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			tn := NewTenant(t, o.Store, row.name)
+			var last store.UserEventOutcome
+			for range 2 { // and the whole story once more
+				for _, ev := range row.events {
+					ev.UserID = "u"
+					last = must(tn.ApplyUserEvent(ctx, ev))(t)
+				}
+			}
+			if last.User.Status != row.status || last.User.Email != row.email {
+				t.Errorf("user is %s with %q, want %s with %q", last.User.Status, last.User.Email, row.status, row.email)
+			}
+		})
+	}
+}
+
+func testInvitedUsers(t *testing.T, o Opened) {
+	tn := NewTenant(t, o.Store, "t")
+	one := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "one"}))(t)
+	two := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "two"}))(t)
+	invited := must(tn.AddMember(ctx, one.ID, store.MemberAdd{Email: "ann@x.io", Role: "owner"}))(t)
+	must(tn.AddMember(ctx, two.ID, store.MemberAdd{Email: "ann@x.io"}))(t)
+	must(tn.AddMember(ctx, two.ID, store.MemberAdd{UserID: "idp_ann"}))(t) // the same person, not known to be
+	digest := store.DigestKey("of ann")
+	must(tn.CreateKey(ctx, store.KeyCreate{Name: "k", Scope: store.ScopeAPI, Digest: digest, CreatedBy: invited.UserID}))(t)
+	must(o.Store.Authenticate(ctx, digest))(t)
+
+	out := must(tn.ApplyUserEvent(ctx, userAt(1, store.UserCreated, "idp_ann", "Ann@x.io")))(t)
+	if !out.Applied || out.User.Status != store.UserActive {
+		t.Errorf("announced: %+v", out)
+	}
+	_, err := tn.GetUser(ctx, invited.UserID)
+	wantKind(t, err, store.NotFound, "")
+	if list := must(tn.ListMembers(ctx, one.ID))(t); len(list) != 1 || list[0].UserID != "idp_ann" || list[0].Role != "owner" || list[0].Email != "ann@x.io" {
+		t.Errorf("members of one: %+v", list)
+	}
+	if list := must(tn.ListMembers(ctx, two.ID))(t); len(list) != 1 || must(tn.GetTeam(ctx, two.ID))(t).MemberCount != 1 {
+		t.Errorf("members of two: %+v", list)
+	}
+	if cred := must(o.Store.Authenticate(ctx, digest))(t); cred.Key.CreatedBy != "idp_ann" {
+		t.Errorf("key belongs to %s", cred.Key.CreatedBy)
+	}
+	must(tn.ApplyUserEvent(ctx, userAt(2, store.UserSuspended, "idp_ann", "")))(t)
+	_, err = o.Store.Authenticate(ctx, digest)
+	wantKind(t, err, store.Unauthorized, "")
+
+	byID := must(tn.AddMember(ctx, one.ID, store.MemberAdd{UserID: "idp_bob"}))(t)
+	out = must(tn.ApplyUserEvent(ctx, userAt(1, store.UserCreated, "idp_bob", "bob@x.io")))(t)
+	if byID.UserID != "idp_bob" || out.User.Status != store.UserActive || out.User.Email != "bob@x.io" {
+		t.Errorf("invited by id: %+v", out.User)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"slices"
 	"sync/atomic"
 )
 
@@ -14,6 +15,9 @@ const (
 	// saves a read for the framing of each.
 	directRead  = smallBuffer
 	directChunk = bigBuffer / 2
+
+	// maxGrowth is how much memory is set aside at once for what has not come.
+	maxGrowth = 1 << 20
 )
 
 // The states of a body. Read and Close may meet: the one whose change of state
@@ -185,4 +189,27 @@ func (b *body) more() error {
 		return io.ErrUnexpectedEOF
 	}
 	return err
+}
+
+// ReadAll reads the body to its end and appends it to dst, in as few reads as its
+// length allows when that is known. It returns what it has read with every error;
+// the size is bounded by the client. The body must still be closed.
+func (r *Response) ReadAll(dst []byte) ([]byte, error) {
+	if n := r.ContentLength; n > 0 {
+		// The length is only the upstream's word: large bodies grow as they come.
+		dst = slices.Grow(dst, int(min(n, maxGrowth)))
+	}
+	for {
+		if len(dst) == cap(dst) {
+			dst = slices.Grow(dst, max(smallBuffer, min(len(dst), maxGrowth)))
+		}
+		n, err := r.Body.Read(dst[len(dst):cap(dst)])
+		dst = dst[:len(dst)+n]
+		if err == io.EOF {
+			return dst, nil
+		}
+		if err != nil {
+			return dst, err
+		}
+	}
 }

@@ -707,6 +707,52 @@ func TestEventStreamIsNotBoundedBySize(t *testing.T) {
 	}
 }
 
+func TestReadAll(t *testing.T) {
+	large := strings.Repeat("0123456789", 300<<10)
+	for _, framed := range []string{
+		"Content-Length: 0\r\n\r\n",
+		"Content-Length: 5\r\n\r\n01234",
+		"Content-Length: 3072000\r\n\r\n" + large,
+		"Transfer-Encoding: chunked\r\n\r\n2ee000\r\n" + large + "\r\n0\r\n\r\n",
+		"\r\n" + large,
+	} {
+		p := newPeer(t, func(_ int, c *peerConn) { c.request(); c.send("HTTP/1.1 200 OK\r\n" + framed) })
+		c := clientOf(t, Config{Name: "all", URL: p.url(), Timeout: time.Second, MaxResponseBytes: 4 << 20})
+		resp, err := c.Do(context.Background(), post(`{}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := resp.ReadAll([]byte("before "))
+		resp.Body.Close()
+		_, want, _ := strings.Cut(framed, "\r\n\r\n")
+		if strings.HasPrefix(framed, "Transfer") {
+			want = large
+		} else if strings.HasPrefix(framed, "\r\n") {
+			want = framed[2:]
+		}
+		if err != nil || string(got) != "before "+want {
+			t.Errorf("%.40q: %d bytes, %v", framed, len(got), err)
+		}
+	}
+	t.Run("an announced length takes no memory by itself", func(t *testing.T) {
+		p := newPeer(t, func(_ int, c *peerConn) {
+			c.request()
+			c.send("HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\nhel")
+		})
+		c := clientOf(t, Config{Name: "liar", URL: p.url(), Timeout: time.Second, MaxResponseBytes: 2 << 30})
+		resp, err := c.Do(context.Background(), post(`{}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		got, err := resp.ReadAll(nil)
+		wantKind(t, err, ErrUnreachable)
+		if string(got) != "hel" || cap(got) > 2<<20 {
+			t.Errorf("%q in %d bytes", got, cap(got))
+		}
+	})
+}
+
 func TestResponseLimit(t *testing.T) {
 	for _, framed := range []string{"Content-Length: 11\r\n\r\n01234567890", "Transfer-Encoding: chunked\r\n\r\nb\r\n01234567890\r\n0\r\n\r\n", "\r\n01234567890"} {
 		p := newPeer(t, func(_ int, c *peerConn) { c.request(); c.send("HTTP/1.1 200 OK\r\n" + framed) })

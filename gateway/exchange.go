@@ -56,7 +56,8 @@ type exchange struct {
 // buffers are kept from request to request.
 type buffers struct {
 	in       []byte // the body as it came
-	answer   []byte // the answer as it came, or one of our own
+	answer   []byte // the answer as it came
+	own      []byte // an answer of the gateway's own
 	frameOut []byte // an event as it is sent
 	spans    []audit.Span
 }
@@ -65,7 +66,7 @@ type buffers struct {
 const keepBuffer = 256 << 10
 
 func (b *buffers) trim() {
-	for _, p := range []*[]byte{&b.in, &b.answer, &b.frameOut} {
+	for _, p := range []*[]byte{&b.in, &b.answer, &b.own, &b.frameOut} {
 		if cap(*p) > keepBuffer {
 			*p = nil
 		}

@@ -36,12 +36,13 @@ func (ex *exchange) refuse(refused *refusal) {
 		ex.rec.RuleID = refused.rule
 	}
 	ex.rec.ErrorKind = refused.kind
-	body := mcp.AppendErrorBody(ex.answer[:0], &mcp.ErrorBody{
+	// Not in the buffer of the upstream's answer: the record still refers to it.
+	body := mcp.AppendErrorBody(ex.own[:0], &mcp.ErrorBody{
 		ID: ex.answerID(refused), Code: refused.code, Message: refused.message,
 		Reason: refused.reason, RequestID: ex.rec.RequestID,
 		Supported: refused.versions, Requested: refused.requested,
 	})
-	ex.answer = body
+	ex.own = body
 	if err := ex.account(refused.status, len(body)); err != nil && refused != &refuseAudit {
 		ex.refuse(&refuseAudit)
 		return

@@ -20,7 +20,9 @@ func Scan(body []byte, m *Message) error {
 	id, idOK := s.id()
 	if idOK {
 		m.ID = span(id).Of(body)
-		m.Spans.ID = span(id)
+	}
+	if v := s.slots[fieldID]; v.kind != 0 {
+		m.Spans.ID = span(v) // also of the null that an error may carry
 	}
 	if !ok {
 		return s.fault.at(s.faultAt)

@@ -17,7 +17,6 @@ var unbuilt = []struct {
 	{"telemetry.metrics.listen", func(f *File) bool { return f.Telemetry.Metrics.Listen != "" }},
 	{"tool_search.mode", func(f *File) bool { return f.ToolSearch.Enabled && f.ToolSearch.Mode == ToolSearchSynthesize }},
 	{"task_affinity", func(f *File) bool { return f.TaskAffinity != withDefaults[TaskAffinity]() }},
-	{"subscriptions", func(f *File) bool { return f.Subscriptions != withDefaults[Subscriptions]() }},
 	{"control_plane.governance.enabled", func(f *File) bool { return f.ControlPlane.Governance.Enabled }},
 }
 

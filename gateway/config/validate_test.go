@@ -225,7 +225,6 @@ func TestEnablingWhatIsNotBuiltIsFatal(t *testing.T) {
 		"telemetry.metrics.listen":         "telemetry: {metrics: {listen: '127.0.0.1:9090'}}",
 		"tool_search.mode":                 "tool_search: {enabled: true, mode: synthesize}",
 		"task_affinity":                    "task_affinity: {max_entries: 5}",
-		"subscriptions":                    "subscriptions: {max_frames: 5}",
 		"control_plane.governance.enabled": "control_plane: {url: 'http://127.0.0.1:1', ingest_key: svc_ingest_x, governance: {enabled: true}}",
 	}
 	for _, u := range unbuilt {
@@ -248,7 +247,7 @@ func TestSayingNothingNewIsAllowed(t *testing.T) {
 		"tool_search: {enabled: true, mode: passthrough}",
 		"tool_search: {enabled: false, mode: synthesize}",
 		"task_affinity: {ttl: 24h}",
-		"subscriptions: {idle_timeout: 5m}",
+		"subscriptions: {idle_timeout: 1m}",
 		"telemetry: {customer: {enabled: false, endpoint: 'http://h'}}",
 		"guardrails: []",
 	} {

@@ -402,6 +402,21 @@ func TestReplacingAnExpiredLicenseRecovers(t *testing.T) {
 	}
 }
 
+func TestReloadTakesTheNewPath(t *testing.T) {
+	is, other := newIssuer(t), newIssuer(t)
+	c := is.open(t)
+	if err := c.Reload(other.config()); err != nil || c.State(issued) != Valid {
+		t.Errorf("state %s, %v", c.State(issued), err)
+	}
+	remove(t, is.license)
+	if err := c.Recheck(); err != nil {
+		t.Errorf("the old path is still read: %v", err)
+	}
+	if err := c.Reload(is.config()); !errors.Is(err, ErrMissing) || c.State(issued) != Expired {
+		t.Errorf("state %s, %v", c.State(issued), err)
+	}
+}
+
 func TestHourlyReverification(t *testing.T) {
 	is := newIssuer(t)
 	synctest.Test(t, func(t *testing.T) {

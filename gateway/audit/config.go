@@ -15,7 +15,7 @@ import (
 // audit; Events, Audit records). All of it reloads.
 type Config struct {
 	// Path is the file that lines are appended to.
-	Path string `yaml:"path"`
+	Path string `yaml:"path" env:"true"`
 	// MaxSizeMB is the size in MiB at which the file is rotated; 0 never
 	// rotates.
 	MaxSizeMB int `yaml:"max_size_mb"`

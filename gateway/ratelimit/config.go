@@ -39,7 +39,7 @@ type StoreTLS struct {
 	// Enabled turns TLS on; the scheme rediss:// does so too.
 	Enabled bool `yaml:"enabled"`
 	// CAFile is a PEM bundle that verifies the store's certificate.
-	CAFile string `yaml:"ca_file"`
+	CAFile string `yaml:"ca_file" env:"true"`
 }
 
 // SetDefaults sets what the specification names as defaults.

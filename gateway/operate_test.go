@@ -1,0 +1,358 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"svc/gateway/license"
+)
+
+// authority signs certificates for tests.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pem  []byte
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &authority{cert, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
+}
+
+// issue writes NAME.crt and NAME.key for 127.0.0.1.
+func (a *authority) issue(t *testing.T, dir, name string) (certFile, keyFile string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}, a.cert, &key.PublicKey, a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certFile, keyFile = filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
+	write(t, certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	write(t, keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}))
+	return certFile, keyFile
+}
+
+func write(t *testing.T, path string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// serveTLS serves the rig's gateway over TLS and returns its address.
+func serveTLS(t *testing.T, r *rig) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: r.gateway, ErrorLog: nil}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(tls.NewListener(ln, r.gateway.TLSConfig()))
+	}()
+	t.Cleanup(func() {
+		server.Close()
+		<-done
+	})
+	return "https://" + ln.Addr().String() + "/healthz"
+}
+
+// subject asks for /healthz and returns the common name of the certificate.
+func subject(url string, conf *tls.Config) (string, error) {
+	transport := &http.Transport{TLSClientConfig: conf, DisableKeepAlives: true}
+	defer transport.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: transport, Timeout: 5 * time.Second}).Get(url)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	return resp.TLS.PeerCertificates[0].Subject.CommonName, err
+}
+
+// On SIGHUP the certificate files are read again; when that fails the previous
+// certificate stays active, and the rest of the reload goes on.
+func TestCertificatesAreRereadOnReload(t *testing.T) {
+	ca := newAuthority(t)
+	dir := t.TempDir()
+	cert, key := ca.issue(t, dir, "one")
+	up := newUpstream(t, echo)
+	r := newRig(t, basic(up.URL)+fmt.Sprintf("tls: {cert_file: %s, key_file: %s}\n", cert, key))
+	url := serveTLS(t, r)
+	conf := &tls.Config{RootCAs: x509.NewCertPool()}
+	conf.RootCAs.AddCert(ca.cert)
+	if got, err := subject(url, conf); err != nil || got != "one" {
+		t.Fatalf("got %q, %v", got, err)
+	}
+	otherCert, otherKey := ca.issue(t, dir, "two")
+	copyFile(t, otherCert, cert)
+	copyFile(t, otherKey, key)
+	if err := r.gateway.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := subject(url, conf); err != nil || got != "two" {
+		t.Errorf("after a reload: %q, %v", got, err)
+	}
+	write(t, cert, []byte("not a certificate"))
+	if err := r.gateway.Reload(t.Context()); err != nil {
+		t.Errorf("a bad certificate failed the whole reload: %v", err)
+	}
+	if got, err := subject(url, conf); err != nil || got != "two" {
+		t.Errorf("after a bad certificate: %q, %v", got, err)
+	}
+	if !strings.Contains(r.logs.String(), "previous one stays active") {
+		t.Error("nothing was logged")
+	}
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	data, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, to, data)
+}
+
+// With tls.client_ca every client must present a certificate of that CA.
+func TestMutualTLS(t *testing.T) {
+	ca, stranger := newAuthority(t), newAuthority(t)
+	dir := t.TempDir()
+	cert, key := ca.issue(t, dir, "server")
+	write(t, filepath.Join(dir, "ca.pem"), ca.pem)
+	up := newUpstream(t, echo)
+	r := newRig(t, basic(up.URL)+fmt.Sprintf("tls: {cert_file: %s, key_file: %s, client_ca: %s}\n", cert, key, filepath.Join(dir, "ca.pem")))
+	url := serveTLS(t, r)
+	for _, tt := range []struct {
+		name string
+		by   *authority
+		ok   bool
+	}{{"none", nil, false}, {"another CA", stranger, false}, {"this CA", ca, true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			conf := &tls.Config{RootCAs: x509.NewCertPool()}
+			conf.RootCAs.AddCert(ca.cert)
+			if tt.by != nil {
+				c, k := tt.by.issue(t, t.TempDir(), "client")
+				pair, err := tls.LoadX509KeyPair(c, k)
+				if err != nil {
+					t.Fatal(err)
+				}
+				conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+			}
+			if _, err := subject(url, conf); (err == nil) != tt.ok {
+				t.Errorf("got %v, want let in %v", err, tt.ok)
+			}
+		})
+	}
+}
+
+func TestSwitchingTLSOnOrOffNeedsARestart(t *testing.T) {
+	cert, key := newAuthority(t).issue(t, t.TempDir(), "server")
+	up := newUpstream(t, echo)
+	r := newRig(t, basic(up.URL))
+	section := fmt.Sprintf("tls: {cert_file: %s, key_file: %s}\npolicy:", cert, key)
+	r.edit("policy:", section)
+	if err := r.gateway.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r.gateway.TLSConfig() != nil {
+		t.Error("TLS was switched on without a restart")
+	}
+	base := strings.TrimSuffix(r.url, "/mcp")
+	if got := r.do(http.MethodGet, base+"/readyz", "").body; got != `{"status":"ok","restart_pending":["tls"]}` {
+		t.Errorf("readyz: %s", got)
+	}
+}
+
+// The license states and what /readyz says of them; /mcp serves throughout.
+func TestLicenseStates(t *testing.T) {
+	up := newUpstream(t, echo)
+	r := newRig(t, basic(up.URL))
+	base := strings.TrimSuffix(r.url, "/mcp")
+	path := filepath.Join(r.dir, "license.jwt")
+	issue := func(ago time.Duration, days, grace int) {
+		t.Helper()
+		if _, err := license.Issue(license.Request{KeyFile: filepath.Join(r.dir, "license.key"), Subject: "t", Days: days, GraceDays: grace, Out: path, Now: time.Now().Add(-ago)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const day = 24 * time.Hour
+	steps := []struct {
+		name string
+		do   func()
+		want int
+	}{
+		{"valid", func() { issue(0, 30, 5) }, 200},
+		{"in grace", func() { issue(32*day, 30, 5) }, 200},
+		{"expired beyond grace", func() { issue(36*day, 30, 5) }, 503},
+		{"replacing the file recovers", func() { issue(0, 30, 5) }, 200},
+		{"bad signature", func() { write(t, path, []byte("e30.e30.e30")) }, 503},
+		{"readable by others", func() {
+			issue(0, 30, 5)
+			if err := os.Chmod(path, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}, 503},
+	}
+	for _, s := range steps {
+		t.Run(s.name, func(t *testing.T) {
+			s.do()
+			if err := r.gateway.Reload(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			got := r.do(http.MethodGet, base+"/readyz", "")
+			if got.status != s.want || s.want == 503 && got.body != "" {
+				t.Errorf("readyz: %d %q, want %d", got.status, got.body, s.want)
+			}
+			if got := r.post(call("1", "safe")); got.status != 200 {
+				t.Errorf("/mcp: %d", got.status)
+			}
+		})
+	}
+}
+
+func TestAuthDisabledAcceptsAnyoneAndWarnsBeyondLoopback(t *testing.T) {
+	up := newUpstream(t, echo)
+	off := "\nauth: {enabled: false}\n"
+	r := newRig(t, basic(up.URL)+off)
+	if got := r.post(call("1", "safe"), "Authorization", ""); got.status != 200 {
+		t.Errorf("got %d", got.status)
+	}
+	if line := r.lines(1)[0]; line["principal"] != "127.0.0.1" || line["principal_kind"] != "ip" {
+		t.Errorf("principal without auth: %v", line)
+	}
+	if strings.Contains(r.logs.String(), "AUTHENTICATION IS OFF") {
+		t.Error("a warning on loopback")
+	}
+	cfg := *r.gateway.live.Load().cfg
+	cfg.Listen = "0.0.0.0:8090"
+	r.gateway.warn(&cfg)
+	if !strings.Contains(r.logs.String(), "AUTHENTICATION IS OFF") {
+		t.Error("no warning on 0.0.0.0")
+	}
+}
+
+func TestTrustedProxyStatesTheClientAddress(t *testing.T) {
+	up := newUpstream(t, echo)
+	r := newRig(t, basic(up.URL)+"trusted_proxies: [127.0.0.0/8]\ninput_rate_limit: {enabled: true, requests_per_second: 0.001, burst: 1}\n")
+	first := r.post(call("1", "safe"), "X-Forwarded-For", "203.0.113.1")
+	second := r.post(call("1", "safe"), "X-Forwarded-For", "203.0.113.2")
+	third := r.post(call("1", "safe"), "X-Forwarded-For", "203.0.113.1")
+	if first.status != 200 || second.status != 200 || third.status != 429 {
+		t.Errorf("got %d %d %d, want 200 200 429: buckets are keyed by the stated address", first.status, second.status, third.status)
+	}
+	if line := r.lines(3)[0]; line["client_ip"] != "203.0.113.1" {
+		t.Errorf("client_ip %v", line["client_ip"])
+	}
+}
+
+// Reloads under load fail no request, and leave no goroutine or file behind.
+func TestReloadsUnderLoadFailNoRequest(t *testing.T) {
+	up := newUpstream(t, echo)
+	r := newRig(t, basic(up.URL))
+	r.post(call("1", "safe"))
+	before := runtime.NumGoroutine()
+	stop := make(chan struct{})
+	var served, failed atomic.Int64
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			client := &http.Client{Transport: &http.Transport{}}
+			defer client.CloseIdleConnections()
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				req, err := http.NewRequest(http.MethodPost, r.url, bytes.NewReader([]byte(call("1", "safe"))))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				req.Header.Set("Authorization", "Bearer "+r.key)
+				req.Header.Set("Content-Type", "application/json")
+				resp, err := client.Do(req)
+				if err != nil {
+					failed.Add(1)
+					continue
+				}
+				if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != 200 {
+					failed.Add(1)
+				}
+				resp.Body.Close()
+				served.Add(1)
+			}
+		})
+	}
+	for i := range 300 {
+		if err := r.gateway.Reload(context.Background()); err != nil {
+			t.Fatalf("reload %d: %v", i, err)
+		}
+	}
+	close(stop)
+	wg.Wait()
+	if failed.Load() != 0 || served.Load() == 0 {
+		t.Errorf("%d of %d requests failed", failed.Load(), served.Load())
+	}
+	for i := 0; runtime.NumGoroutine() > before+8; i++ {
+		if i == 100 {
+			t.Fatalf("%d goroutines, were %d before", runtime.NumGoroutine(), before)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}

@@ -1,0 +1,510 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"svc/server"
+	"svc/server/api"
+	"svc/server/client"
+	"svc/store"
+	"svc/store/bolt"
+)
+
+// recorder notes what goes over the wire.
+type recorder struct {
+	mu   sync.Mutex
+	seen []*http.Request
+}
+
+func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
+	r.mu.Lock()
+	r.seen = append(r.seen, req)
+	r.mu.Unlock()
+	return http.DefaultTransport.RoundTrip(req)
+}
+
+// plane starts a control plane and returns a client of it with an api key.
+func plane(t *testing.T, opts ...client.Option) (*client.Client, *recorder, string) {
+	t.Helper()
+	st, err := bolt.Open(filepath.Join(t.TempDir(), "svc.db"), bolt.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { st.Close() })
+	key := server.NewSecret(store.ScopeAPI)
+	_, _, err = st.CreateTenant(context.Background(), store.TenantCreate{Name: "t", Key: &store.KeyCreate{
+		Name: "k", Scope: store.ScopeAPI, Prefix: server.SecretPrefix(key), Digest: store.DigestKey(key),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv, err := server.New(server.Options{Store: st, RateLimit: 100_000, IngestRateLimit: 100_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ts := httptest.NewServer(srv)
+	t.Cleanup(func() { srv.Drain(); ts.Close() })
+	rec := &recorder{}
+	return client.New(ts.URL, key, append([]client.Option{client.WithTransport(rec)}, opts...)...), rec, ts.URL
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// must fails the test on an error and returns the value.
+func must[T any](t *testing.T) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// TestEveryEndpoint calls every method against a real control plane, and checks
+// that together they reach every endpoint of its document.
+func TestEveryEndpoint(t *testing.T) {
+	c, rec, _ := plane(t)
+	ctx := context.Background()
+
+	team := must[api.Team](t)(c.CreateTeam(ctx, api.TeamCreate{Name: "team", Description: "d"}))
+	if got := must[api.Page[api.Team]](t)(c.ListTeams(ctx, client.Page{})); got.Total != 1 || got.Limit != 50 || got.Data[0].ID != team.ID {
+		t.Errorf("teams %+v", got)
+	}
+	if got := must[api.Team](t)(c.UpdateTeam(ctx, team.ID, api.TeamUpdate{Name: ptr("renamed")})); got.Name != "renamed" || got.Description != "d" {
+		t.Errorf("team %+v", got)
+	}
+	if got := must[api.Team](t)(c.ReplaceTeamScopes(ctx, team.ID, []string{"agents:read"})); len(got.Scopes) != 1 {
+		t.Errorf("scopes %v", got.Scopes)
+	}
+	if got := must[api.Team](t)(c.ReplaceTeamScopes(ctx, team.ID, nil)); len(got.Scopes) != 0 {
+		t.Errorf("scopes %v", got.Scopes)
+	}
+	if got := must[api.Member](t)(c.AddMember(ctx, team.ID, api.MemberAdd{UserID: "usr_admin"})); got.Role != "member" {
+		t.Errorf("member %+v", got)
+	}
+	if got := must[api.List[api.Member]](t)(c.ListMembers(ctx, team.ID)); got.Total != 1 || got.Data[0].UserID != "usr_admin" {
+		t.Errorf("members %+v", got)
+	}
+	if got := must[api.Team](t)(c.GetTeam(ctx, team.ID)); got.MemberCount != 1 {
+		t.Errorf("team %+v", got)
+	}
+
+	agent := must[api.AgentCreated](t)(c.CreateAgent(ctx, api.AgentCreate{Name: "agent", Environment: "production", ConfigYAML: "a: 1"}))
+	if got := must[api.Page[api.AgentItem]](t)(c.ListAgents(ctx, client.AgentQuery{Environment: "production", Page: client.Page{Limit: 5}})); got.Total != 1 || got.Limit != 5 {
+		t.Errorf("agents %+v", got)
+	}
+	if got := must[api.Page[api.AgentItem]](t)(c.ListAgents(ctx, client.AgentQuery{Environment: "other"})); got.Total != 0 {
+		t.Errorf("agents %+v", got)
+	}
+	if got := must[api.Agent](t)(c.GetAgent(ctx, agent.ID)); got.ConfigYAML != "a: 1" {
+		t.Errorf("agent %+v", got)
+	}
+	must[api.Agent](t)(c.UpdateAgent(ctx, agent.ID, api.AgentUpdate{ConfigYAML: ptr("a: 2")}))
+	if got := must[api.Page[api.Deployment]](t)(c.ListAgentHistory(ctx, agent.ID, client.Page{})); got.Total != 2 || got.Limit != 20 {
+		t.Errorf("history %+v", got)
+	}
+
+	stream := must[*client.TraceStream](t)(c.StreamTraces(ctx, client.TraceFilter{AgentID: agent.ID}, ""))
+	defer stream.Close()
+	at := time.Now().UTC().Truncate(time.Millisecond)
+	if got := must[api.IngestResult](t)(c.PostTraces(ctx, []api.TraceInput{
+		{ID: "t1", AgentID: agent.ID, Status: "success", DurationMs: 12.5, CostUSD: ptr(0.25), ToolName: "search", CreatedAt: at},
+		{ID: "t2", AgentName: "another", Status: "error", DurationMs: 1},
+	})); got.Accepted != 2 || got.Duplicates != 0 {
+		t.Errorf("ingest %+v", got)
+	}
+	if got := must[client.TraceEvent](t)(stream.Next()); got.Trace.ID != "t1" || got.ID == "" || got.ID != stream.LastEventID() {
+		t.Errorf("event %+v", got)
+	}
+	if got := must[api.Page[api.AgentTool]](t)(c.ListAgentTools(ctx, agent.ID, client.Page{})); got.Total != 1 || got.Data[0].ToolName != "search" {
+		t.Errorf("tools %+v", got)
+	}
+	q := client.TraceQuery{TraceFilter: client.TraceFilter{AgentID: agent.ID, Status: "success", Start: at, End: at,
+		MinCostUSD: ptr(0.2), MaxCostUSD: ptr(0.3), MinInjectionScore: ptr(0.0)}}
+	if got := must[api.Page[api.TraceItem]](t)(c.ListTraces(ctx, q)); got.Total != 1 || got.Data[0].ID != "t1" {
+		t.Errorf("traces %+v", got)
+	}
+	q.MinCostUSD = ptr(0.26)
+	if got := must[api.Page[api.TraceItem]](t)(c.ListTraces(ctx, q)); got.Total != 0 {
+		t.Errorf("traces %+v", got)
+	}
+	if got := must[api.Trace](t)(c.GetTrace(ctx, "t1")); got.CostUSD != 0.25 || !got.CreatedAt.Equal(at) {
+		t.Errorf("trace %+v", got)
+	}
+	if got := must[api.TraceStats](t)(c.TraceStats(ctx, client.StatsQuery{Period: "1h", GroupBy: "agent"})); got.Summary.TotalTraces != 2 || len(got.Groups) != 2 {
+		t.Errorf("stats %+v", got)
+	}
+
+	if got := must[api.CostBreakdown](t)(c.CostBreakdown(ctx, client.BreakdownQuery{Period: "1d", GroupBy: "agent", AgentID: agent.ID})); got.TotalCostUSD != 0.25 {
+		t.Errorf("breakdown %+v", got)
+	}
+	budget := must[api.Budget](t)(c.CreateBudget(ctx, api.BudgetCreate{Name: "b", AgentID: agent.ID, Period: "daily", LimitUSD: ptr(1.0)}))
+	if got := must[api.Budget](t)(c.UpdateBudget(ctx, budget.ID, api.BudgetUpdate{LimitUSD: ptr(0.5)})); got.PercentUsed != 50 {
+		t.Errorf("budget %+v", got)
+	}
+	if got := must[api.List[api.Budget]](t)(c.ListBudgets(ctx)); got.Total != 1 {
+		t.Errorf("budgets %+v", got)
+	}
+	sla := must[api.SLATarget](t)(c.CreateSLA(ctx, api.SLACreate{Name: "s", AgentID: agent.ID, P99LatencyMs: ptr(5.0), EvaluationPeriod: "1h"}))
+	if got := must[api.SLATarget](t)(c.UpdateSLA(ctx, sla.ID, api.SLAUpdate{P99LatencyMs: ptr(5000.0)})); got.Status != "healthy" {
+		t.Errorf("sla %+v", got)
+	}
+	if got := must[api.List[api.SLATarget]](t)(c.ListSLAs(ctx)); got.Total != 1 {
+		t.Errorf("slas %+v", got)
+	}
+	if got := must[api.List[api.SLAViolation]](t)(c.ListViolations(ctx, client.ViolationQuery{Period: "7d", SLAID: sla.ID})); got.Total != 0 {
+		t.Errorf("violations %+v", got)
+	}
+
+	policy := must[api.Policy](t)(c.CreatePolicy(ctx, api.PolicyCreate{Name: "p", Phase: "request", Action: "warn",
+		Condition: &api.Condition{Type: "pii_detected", Entities: []string{"EMAIL"}}, Enabled: ptr(false)}))
+	if got := must[api.Page[api.Policy]](t)(c.ListPolicies(ctx, client.PolicyQuery{Phase: "request", Enabled: ptr(false)})); got.Total != 1 {
+		t.Errorf("policies %+v", got)
+	}
+	_, etag, err := c.Governance(ctx, "")
+	if err != nil || etag == "" {
+		t.Fatal(etag, err)
+	}
+	if bundle, again, err := c.Governance(ctx, etag); bundle != nil || again != etag || err != nil {
+		t.Errorf("unchanged bundle: %+v, %q, %v", bundle, again, err)
+	}
+	if got := must[api.Policy](t)(c.UpdatePolicy(ctx, policy.ID, api.PolicyUpdate{Enabled: ptr(true)})); !got.Enabled || got.Condition.Entities[0] != "EMAIL" {
+		t.Errorf("policy %+v", got)
+	}
+	if bundle, again, err := c.Governance(ctx, etag); err != nil || again == etag || len(bundle.Policies) != 1 {
+		t.Errorf("changed bundle: %+v, %q, %v", bundle, again, err)
+	}
+	must[api.Policy](t)(c.GetPolicy(ctx, policy.ID))
+	if got := must[[]api.PolicyTemplate](t)(c.ListPolicyTemplates(ctx)); len(got) < 5 {
+		t.Errorf("templates %+v", got)
+	}
+	if got := must[api.TemplateApplied](t)(c.ApplyPolicyTemplate(ctx, api.TemplateApply{Template: "cost-guard"})); got.Created != 1 {
+		t.Errorf("applied %+v", got)
+	}
+
+	key := must[api.KeyCreated](t)(c.CreateKey(ctx, api.KeyCreate{Name: "k2", Scope: "agent", TeamID: team.ID}))
+	if !strings.HasPrefix(key.Key, "svc_agent_") {
+		t.Errorf("key %+v", key)
+	}
+	if got := must[api.Page[api.KeyItem]](t)(c.ListKeys(ctx, client.KeyQuery{Scope: "agent"})); got.Total != 1 || got.Data[0].ID != key.ID {
+		t.Errorf("keys %+v", got)
+	}
+
+	doc := must[[]byte](t)(c.OpenAPI(ctx))
+	for _, err := range []error{
+		c.DeleteKey(ctx, key.ID), c.RemoveMember(ctx, team.ID, "usr_admin"), c.DeleteTeam(ctx, team.ID), c.DeletePolicy(ctx, policy.ID),
+		c.DeleteBudget(ctx, budget.ID), c.DeleteSLA(ctx, sla.ID), c.DeleteAgent(ctx, agent.ID),
+	} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	reached(t, doc, rec.seen)
+}
+
+// reached checks that every operation of the document was asked for, but those
+// that are for others: the identity provider and OpenTelemetry exporters.
+func reached(t *testing.T, doc []byte, seen []*http.Request) {
+	t.Helper()
+	var d struct {
+		Paths map[string]map[string]json.RawMessage `json:"paths"`
+	}
+	if err := json.Unmarshal(doc, &d); err != nil {
+		t.Fatal(err)
+	}
+	for path, methods := range d.Paths {
+		for method := range methods {
+			if method == "parameters" || path == "/api/auth/webhook" || path == "/api/otlp/v1/traces" {
+				continue
+			}
+			found := false
+			for _, r := range seen {
+				found = found || strings.EqualFold(r.Method, method) && fits(path, r.URL.Path)
+			}
+			if !found {
+				t.Errorf("no method of the client asks %s %s", strings.ToUpper(method), path)
+			}
+		}
+	}
+}
+
+func fits(pattern, path string) bool {
+	want, got := strings.Split(pattern, "/"), strings.Split(path, "/")
+	if len(want) != len(got) {
+		return false
+	}
+	for i := range want {
+		if want[i] != got[i] && want[i] != "{id}" {
+			return false
+		}
+	}
+	return true
+}
+
+// TestHeaders: the key, the attempt's name on creations, and on creations of
+// keys none unless it is given.
+func TestHeaders(t *testing.T) {
+	c, rec, _ := plane(t, client.WithUserAgent("tests"))
+	ctx := context.Background()
+	must[api.Team](t)(c.CreateTeam(ctx, api.TeamCreate{Name: "a"}))
+	must[api.Team](t)(c.CreateTeam(ctx, api.TeamCreate{Name: "b"}))
+	must[api.Team](t)(c.CreateTeam(ctx, api.TeamCreate{Name: "b2"}, client.IdempotencyKey("mine")))
+	must[api.KeyCreated](t)(c.CreateKey(ctx, api.KeyCreate{Name: "k", Scope: "agent"}))
+	key := func(i int) string { return rec.seen[i].Header.Get("Idempotency-Key") }
+	if key(0) == "" || key(0) == key(1) || key(2) != "mine" || key(3) != "" {
+		t.Errorf("attempts %q, %q, %q, %q", key(0), key(1), key(2), key(3))
+	}
+	for _, r := range rec.seen {
+		if !strings.HasPrefix(r.Header.Get("Authorization"), "Bearer svc_api_") || r.Header.Get("User-Agent") != "tests" {
+			t.Errorf("%v", r.Header)
+		}
+	}
+	again := must[api.Team](t)(c.CreateTeam(ctx, api.TeamCreate{Name: "b2"}, client.IdempotencyKey("mine")))
+	if again.Name != "b2" {
+		t.Errorf("%+v", again)
+	}
+}
+
+// TestErrors: every answer that is no success is an *Error with what it says.
+func TestErrors(t *testing.T) {
+	c, _, url := plane(t)
+	ctx := context.Background()
+	var e *client.Error
+	_, err := c.GetAgent(ctx, "agt_unknown")
+	if !errors.As(err, &e) || e.Status != 404 || e.RequestID == "" {
+		t.Errorf("%#v", err)
+	}
+	_, err = c.CreateAgent(ctx, api.AgentCreate{Name: "", ModelName: strings.Repeat("x", 300)})
+	if !errors.As(err, &e) || e.Status != 400 || e.Details["name"] == "" || e.Details["modelName"] == "" {
+		t.Errorf("%#v", err)
+	}
+	if got := err.Error(); !strings.HasPrefix(got, "invalid input (400): modelName ") || !strings.Contains(got, "; name is required") {
+		t.Errorf("%q", got)
+	}
+	_, err = client.New(url, "svc_api_wrong").ListTeams(ctx, client.Page{})
+	if !errors.As(err, &e) || e.Status != 401 || strings.Contains(err.Error(), "svc_api_wrong") {
+		t.Errorf("%v", err)
+	}
+	if _, err := c.GetTeam(ctx, "../keys"); !errors.As(err, &e) || e.Status != 404 {
+		t.Errorf("an id is a path: %v", err)
+	}
+}
+
+// TestStrangeAnswers: what stands in for the control plane (proxies, other
+// programs) is told apart from it.
+func TestStrangeAnswers(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		handler http.HandlerFunc
+		want    string
+	}{
+		{"a proxy's error page", func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(502)
+			io.WriteString(w, "<html>\x1b[31mBad Gateway</html>")
+		}, "bad gateway (502)"},
+		{"429", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Retry-After", "7")
+			w.WriteHeader(429)
+			io.WriteString(w, `{"error":"rate limit exceeded"}`)
+		}, "rate limit exceeded (429); try again in 7s"},
+		{"a redirect is not followed", func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/api/teams" {
+				t.Error("the key went elsewhere")
+			}
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		}, "temporary redirect (307)"},
+		{"a page", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>") }, "is not what this API gives"},
+		{"an endless error", func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(500)
+			for range 40 {
+				w.Write(make([]byte, 64<<10))
+			}
+		}, "internal server error (500)"},
+		{"unnamed status", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(599) }, "unexpected status (599)"},
+		{"cut answer", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", "100")
+			io.WriteString(w, `{"data":[`)
+		}, "read answer"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ts := httptest.NewServer(tc.handler)
+			defer ts.Close()
+			_, err := client.New(ts.URL, "k").ListTeams(context.Background(), client.Page{})
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "\x1b") {
+				t.Errorf("the error has a stranger's text: %q", err)
+			}
+		})
+	}
+}
+
+func TestTimeout(t *testing.T) {
+	release := make(chan struct{})
+	ts := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	defer ts.Close()
+	defer close(release)
+	_, err := client.New(ts.URL, "k", client.WithTimeout(20*time.Millisecond)).ListTeams(context.Background(), client.Page{})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := client.New(ts.URL, "k").ListTeams(ctx, client.Page{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestBaseAddress(t *testing.T) {
+	_, _, url := plane(t)
+	for _, base := range []string{url, url + "/", url + "/api", url + "/api/"} {
+		var e *client.Error
+		if _, err := client.New(base, "svc_api_x").ListTeams(context.Background(), client.Page{}); !errors.As(err, &e) || e.Status != 401 {
+			t.Errorf("%s: %v", base, err)
+		}
+	}
+	for _, base := range []string{"", "localhost:1", "http://[::1", "\x7f"} {
+		if _, err := client.New(base, "k").ListTeams(context.Background(), client.Page{}); err == nil {
+			t.Errorf("%q: accepted", base)
+		}
+	}
+}
+
+// TestAll walks a list of more than one page to its end.
+func TestAll(t *testing.T) {
+	c, _, _ := plane(t)
+	ctx := context.Background()
+	for i := range 7 {
+		must[api.Team](t)(c.CreateTeam(ctx, api.TeamCreate{Name: fmt.Sprint("t", i)}))
+	}
+	for _, limit := range []int{0, 1, 2, 3, 7, 8} {
+		var names []string
+		for team, err := range client.All(ctx, client.Page{Limit: limit}, c.ListTeams) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			names = append(names, team.Name)
+		}
+		if got := strings.Join(names, " "); got != "t6 t5 t4 t3 t2 t1 t0" {
+			t.Errorf("limit %d: %s", limit, got)
+		}
+	}
+	for range client.All(ctx, client.Page{}, c.ListTeams) {
+		break // leaving early asks no further
+	}
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	n := 0
+	for _, err := range client.All(gone, client.Page{}, c.ListTeams) {
+		if n++; err == nil {
+			t.Error("no error")
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d steps after an error", n)
+	}
+}
+
+// TestStreamParsing: events as any sender may write them, resumption by
+// Last-Event-ID, and bounds.
+func TestStreamParsing(t *testing.T) {
+	for _, tc := range []struct {
+		name, body string
+		want       []string // id:trace id
+		err        string   // part of the error that ends it; empty: io.EOF
+	}{
+		{"one", "id: 1\ndata: {\"id\":\"a\"}\n\n", []string{"1:a"}, ""},
+		{"CRLF, comments, retry, no space", ": hi\r\nretry: 5\r\nid:1\r\ndata:{\"id\":\"a\"}\r\n\r\n", []string{"1:a"}, ""},
+		{"data on two lines", "id: 1\ndata: {\"id\":\ndata: \"a\"}\n\n", []string{"1:a"}, ""},
+		{"a cursor alone moves the id", "id: 5\n\nid: 6\ndata: {\"id\":\"a\"}\n\ndata: {\"id\":\"b\"}\n\n", []string{"6:a", "6:b"}, ""},
+		{"an event that is not finished is none", "id: 1\ndata: {\"id\":\"a\"}\n", nil, ""},
+		{"not a trace", "id: 1\ndata: hello\n\n", nil, "is not a trace"},
+		{"an endless line", "data: " + strings.Repeat("x", 2<<20) + "\n\n", nil, "longer than"},
+		{"endless lines", strings.Repeat("data: "+strings.Repeat("x", 1000)+"\n", 2000), nil, "longer than"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Last-Event-ID") != "41" || r.URL.Query().Get("status") != "error" {
+					t.Errorf("%v %v", r.Header, r.URL)
+				}
+				w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+				io.WriteString(w, tc.body)
+			}))
+			defer ts.Close()
+			s, err := client.New(ts.URL, "k").StreamTraces(context.Background(), client.TraceFilter{Status: "error"}, "41")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			var got []string
+			for {
+				ev, err := s.Next()
+				if err == nil {
+					got = append(got, ev.ID+":"+ev.Trace.ID)
+					continue
+				}
+				if tc.err == "" && err != io.EOF || tc.err != "" && !strings.Contains(err.Error(), tc.err) {
+					t.Errorf("ended with %v", err)
+				}
+				break
+			}
+			if fmt.Sprint(got) != fmt.Sprint(tc.want) {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+	t.Run("not a stream", func(t *testing.T) {
+		ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "{}") }))
+		defer ts.Close()
+		if _, err := client.New(ts.URL, "k").StreamTraces(context.Background(), client.TraceFilter{}, ""); err == nil {
+			t.Error("accepted")
+		}
+	})
+	t.Run("refused", func(t *testing.T) {
+		_, _, url := plane(t)
+		var e *client.Error
+		if _, err := client.New(url, "svc_api_x").StreamTraces(context.Background(), client.TraceFilter{}, ""); !errors.As(err, &e) || e.Status != 401 {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestStreamResumes: what was committed while the client was away comes first.
+func TestStreamResumes(t *testing.T) {
+	c, _, _ := plane(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	post := func(id string) {
+		t.Helper()
+		must[api.IngestResult](t)(c.PostTraces(ctx, []api.TraceInput{{ID: id, AgentName: "a", Status: "success"}}))
+	}
+	s := must[*client.TraceStream](t)(c.StreamTraces(ctx, client.TraceFilter{}, ""))
+	post("one")
+	first := must[client.TraceEvent](t)(s.Next())
+	s.Close()
+	if _, err := s.Next(); err == nil {
+		t.Error("a closed stream goes on")
+	}
+	post("two")
+	post("three")
+	s = must[*client.TraceStream](t)(c.StreamTraces(ctx, client.TraceFilter{}, first.ID))
+	defer s.Close()
+	for _, want := range []string{"two", "three"} {
+		if got := must[client.TraceEvent](t)(s.Next()); got.Trace.ID != want {
+			t.Errorf("got %s, want %s", got.Trace.ID, want)
+		}
+	}
+}

@@ -48,3 +48,23 @@ func BenchmarkScan(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkFrame is what an inspected frame of an event stream costs: read,
+// scanned, written again.
+func BenchmarkFrame(b *testing.B) {
+	frame := []byte("event: message\nid: 12\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":\"x\"}}\n\n")
+	r := NewEventReader(&repeat{frame: frame}, 0)
+	var m Message
+	var out []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		e, err := r.Next()
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := Scan(e.Data, &m); err != nil {
+			b.Fatal(err)
+		}
+		out = AppendEvent(out[:0], e)
+	}
+}

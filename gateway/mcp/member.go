@@ -103,22 +103,27 @@ var knownNames = [...][]known{
 func (s *scanner) known(in level, name []byte, at int) field {
 	list := knownNames[in]
 	for i := range list {
-		if list[i].name == string(name) {
+		if len(list[i].name) == len(name) && list[i].name == string(name) {
 			return list[i].field
 		}
 	}
+	s.refuseTwin(list, name, at)
+	return noField
+}
+
+// refuseTwin refuses a name that differs from a known one by case alone.
+func (s *scanner) refuseTwin(list []known, name []byte, at int) {
 	var buf [64]byte
 	folded, ok := foldASCII(buf[:0], name)
 	if !ok {
-		return noField
+		return
 	}
 	for i := range list {
 		if list[i].folded == string(folded) {
 			s.refuse(faultTwin, at)
-			break
+			return
 		}
 	}
-	return noField
 }
 
 // foldASCII appends name in lower case by the simple case folding of Unicode,

@@ -2,8 +2,10 @@ package mcp
 
 import (
 	"bytes"
+	"encoding/binary"
 	"hash/maphash"
 	"math"
+	"math/bits"
 	"slices"
 )
 
@@ -13,9 +15,28 @@ const (
 	fewNames      = 32            // members that are compared as they come
 )
 
-// nameSeed makes the hashes of member names unpredictable, so that nobody can
-// write names that collide.
-var nameSeed = maphash.MakeSeed()
+// nameSeed and nameKey make the hashes of member names unpredictable, so that
+// nobody can write names that collide. They are never changed.
+var (
+	nameSeed = maphash.MakeSeed()
+	nameKey  = maphash.Bytes(nameSeed, nil) | 1
+)
+
+// hashName returns the hash of a member name. Most names are short: eight
+// bytes and the length are mixed at once.
+func hashName(name []byte) uint64 {
+	if len(name) > 8 {
+		return maphash.Bytes(nameSeed, name)
+	}
+	var w uint64
+	if n := len(name); n >= 4 {
+		w = uint64(binary.LittleEndian.Uint32(name)) | uint64(binary.LittleEndian.Uint32(name[n-4:]))<<32
+	} else if n > 0 {
+		w = uint64(name[0]) | uint64(name[n/2])<<8 | uint64(name[n-1])<<16
+	}
+	high, low := bits.Mul64(w^nameKey, nameKey^uint64(len(name))<<56)
+	return high ^ low
+}
 
 // nameSet tells whether a name came before in one object. The names of an
 // object lie on the scanner's stack from base on, each as 32 bits of hash and
@@ -30,7 +51,7 @@ type nameSet struct {
 
 // addName adds the member name whose text starts at the given offset.
 func (s *scanner) addName(set *nameSet, name []byte, at int) {
-	h := maphash.Bytes(nameSeed, name)
+	h := hashName(name)
 	bit := uint64(1) << (h & 63)
 	tag := h >> 32
 	if set.filter&bit != 0 && s.held-set.base < fewNames && s.soft == noFault {

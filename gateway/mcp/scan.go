@@ -84,12 +84,11 @@ func (s *scanner) unexpected() bool {
 // space skips white space as JSON has it.
 func (s *scanner) space() {
 	for s.i < len(s.b) {
-		switch s.b[s.i] {
-		case ' ', '\n', '\t', '\r':
-			s.i++
-		default:
+		c := s.b[s.i]
+		if c > ' ' || c != ' ' && c != '\n' && c != '\t' && c != '\r' {
 			return
 		}
+		s.i++
 	}
 }
 

@@ -25,9 +25,10 @@ func (ex *exchange) serveStream() *refusal {
 	if ex.tagFor(tagStanding) == tagNone {
 		return ex.passStream(ex.r.Header.Get(mcp.HeaderLastEventID))
 	}
-	tag, name, id, ok := untagEvent(ex.r.Header.Get(mcp.HeaderLastEventID))
-	if !ok || tag == tagStanding {
-		return ex.mergeStreams(name, id)
+	last := ex.r.Header.Get(mcp.HeaderLastEventID)
+	name, id, ok := untagPost(last)
+	if !ok {
+		return ex.mergeStreams(untagStanding(last))
 	}
 	// The answer to a POST broke off: the one upstream that gave it goes on.
 	if ex.up, ok = ex.g.targets[name]; !ok {
@@ -74,6 +75,7 @@ type standing struct {
 	*stream
 	ctx context.Context
 	wg  sync.WaitGroup
+	at  *positions
 
 	join sync.Mutex // guards joined
 	// joined are the upstreams whose stream is part of this one.
@@ -81,9 +83,9 @@ type standing struct {
 	closed bool
 }
 
-// mergeStreams answers GET with one stream for all upstreams of the session.
-// resumed is the upstream whose stream goes on behind lastID.
-func (ex *exchange) mergeStreams(resumed, lastID string) *refusal {
+// mergeStreams answers GET with one stream for all upstreams of the session,
+// each going on where the client left it.
+func (ex *exchange) mergeStreams(at *positions) *refusal {
 	ex.rec.Kind = audit.KindOpen
 	ex.rec.Status = http.StatusOK
 	ex.describe()
@@ -94,7 +96,7 @@ func (ex *exchange) mergeStreams(resumed, lastID string) *refusal {
 
 	ctx, cancel := context.WithCancelCause(ex.ctx)
 	defer cancel(nil)
-	m := &standing{stream: ex.newStream(cancel), ctx: ctx, joined: make(map[string]bool)}
+	m := &standing{stream: ex.newStream(cancel), ctx: ctx, at: at, joined: make(map[string]bool)}
 	m.start()
 	defer m.stop()
 	leave := ex.g.standings.enter(ex.handle.ID, m)
@@ -104,11 +106,7 @@ func (ex *exchange) mergeStreams(resumed, lastID string) *refusal {
 	}
 	sessions[ex.g.defaultUpstream] = ex.upSession
 	for name, opened := range sessions {
-		from := ""
-		if name == resumed {
-			from = lastID
-		}
-		m.add(ex.g.targets[name], opened, from)
+		m.add(ex.g.targets[name], opened)
 	}
 	<-ctx.Done()
 	leave()
@@ -119,14 +117,14 @@ func (ex *exchange) mergeStreams(resumed, lastID string) *refusal {
 }
 
 // add makes an upstream's stream part of this one.
-func (m *standing) add(t *target, opened session.Opened, lastID string) {
+func (m *standing) add(t *target, opened session.Opened) {
 	m.join.Lock()
 	defer m.join.Unlock()
 	if t == nil || m.closed || m.joined[t.name] {
 		return
 	}
 	m.joined[t.name] = true
-	src := &source{stream: m.stream, up: t, session: opened, tag: tagStanding, lastID: []byte(lastID)}
+	src := &source{stream: m.stream, up: t, session: opened, tag: tagStanding, at: m.at, lastID: []byte(m.at.of(t.name))}
 	m.wg.Go(func() { m.follow(src) })
 }
 
@@ -205,7 +203,7 @@ func (s *standings) join(id session.ID, t *target, opened session.Opened) {
 	m := s.open[id]
 	s.mu.Unlock()
 	if m != nil {
-		m.add(t, opened, "")
+		m.add(t, opened)
 	}
 }
 

@@ -5,8 +5,10 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
+	"sync"
 
 	"svc/gateway/mcp"
 	"svc/gateway/session"
@@ -45,22 +47,70 @@ func (ex *exchange) tagFor(t idTag) idTag {
 	return tagNone
 }
 
-// tagEvent names the upstream in an event id.
+// tagEvent turns an upstream's event id into the client's. On an answer to a POST
+// it names the upstream. On the merged stream it holds how far the client has
+// come at each of the upstreams, because the one id that a client resumes by
+// must not lose what the others sent meanwhile.
 func (src *source) tagEvent(id []byte) []byte {
-	if src.tag == tagNone {
-		return id
+	switch src.tag {
+	case tagPost:
+		return []byte(string(rune(tagPost)) + tagSeparator + src.up.name + tagSeparator + string(id))
+	case tagStanding:
+		return []byte(string(rune(tagStanding)) + tagSeparator + src.at.move(src.up.name, string(id)))
 	}
-	return []byte(string(rune(src.tag)) + tagSeparator + src.up.name + tagSeparator + string(id))
+	return id
 }
 
-// untagEvent reads what tagEvent made.
-func untagEvent(id string) (tag idTag, upstream, rest string, ok bool) {
-	kind, after, ok := strings.Cut(id, tagSeparator)
-	if !ok || kind != string(rune(tagPost)) && kind != string(rune(tagStanding)) {
-		return 0, "", "", false
+// untagPost reads the event id of an answer to a POST.
+func untagPost(id string) (upstream, rest string, ok bool) {
+	after, ok := strings.CutPrefix(id, string(rune(tagPost))+tagSeparator)
+	if !ok {
+		return "", "", false
 	}
-	upstream, rest, ok = strings.Cut(after, tagSeparator)
-	return idTag(kind[0]), upstream, rest, ok
+	return strings.Cut(after, tagSeparator)
+}
+
+// positions are the last event ids of the upstreams of a merged stream.
+type positions struct {
+	mu sync.Mutex
+	at url.Values
+}
+
+// maxPositions bounds the text of positions in bytes: it travels in a header.
+const maxPositions = 4 << 10
+
+// untagStanding reads the event id of a merged stream; any other text is no
+// position at all.
+func untagStanding(id string) *positions {
+	p := &positions{at: url.Values{}}
+	after, ok := strings.CutPrefix(id, string(rune(tagStanding))+tagSeparator)
+	if !ok || len(after) > maxPositions {
+		return p
+	}
+	if at, err := url.ParseQuery(after); err == nil {
+		p.at = at
+	}
+	return p
+}
+
+// of returns the position at one upstream; empty where there is none.
+func (p *positions) of(upstream string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.at.Get(upstream)
+}
+
+// move sets the position at one upstream and returns the text of all. Where
+// that would be too long the others are left out.
+func (p *positions) move(upstream, id string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.at.Set(upstream, id)
+	text := p.at.Encode()
+	if len(text) > maxPositions {
+		text = url.Values{upstream: {id}}.Encode()
+	}
+	return text
 }
 
 // tagMessage names the upstream in what a server's message lets the client

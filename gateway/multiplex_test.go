@@ -152,14 +152,39 @@ func TestTags(t *testing.T) {
 			t.Errorf("%s was taken for a tag", foreign)
 		}
 	}
-	src := &source{tag: tagStanding, up: &target{name: "second"}}
-	tag, up, id, ok := untagEvent(string(src.tagEvent([]byte("a~b_0"))))
-	if !ok || tag != tagStanding || up != "second" || id != "a~b_0" {
-		t.Errorf("event id became %c %q %q %v", tag, up, id, ok)
+	src := &source{tag: tagPost, up: &target{name: "second"}}
+	up, id, ok := untagPost(string(src.tagEvent([]byte("a~b_0"))))
+	if !ok || up != "second" || id != "a~b_0" {
+		t.Errorf("event id became %q %q %v", up, id, ok)
 	}
-	for _, foreign := range []string{"", "7", "x~y~z", "p~second"} {
-		if _, _, _, ok := untagEvent(foreign); ok {
-			t.Errorf("%q was taken for a tagged event id", foreign)
+	for _, foreign := range []string{"", "7", "x~y~z", "p~second", "g~second=1"} {
+		if _, _, ok := untagPost(foreign); ok {
+			t.Errorf("%q was taken for the event id of an answer", foreign)
 		}
+	}
+}
+
+// An event id of the merged stream says how far the client came everywhere.
+func TestStandingEventIDHoldsAllPositions(t *testing.T) {
+	at := untagStanding("")
+	first := &source{tag: tagStanding, up: &target{name: "first"}, at: at}
+	second := &source{tag: tagStanding, up: &target{name: "second"}, at: at}
+	first.tagEvent([]byte("1"))
+	second.tagEvent([]byte("a&b=c ~"))
+	back := untagStanding(string(first.tagEvent([]byte("2"))))
+	if back.of("first") != "2" || back.of("second") != "a&b=c ~" || back.of("third") != "" {
+		t.Errorf("got %v", back.at)
+	}
+	for _, foreign := range []string{"7", "p~first~1", "g~%zz", "g~" + strings.Repeat("x", maxPositions+1)} {
+		if p := untagStanding(foreign); len(p.at) != 0 {
+			t.Errorf("%.20q became %v", foreign, p.at)
+		}
+	}
+	long := untagStanding("")
+	other := &source{tag: tagStanding, up: &target{name: "other"}, at: long}
+	other.tagEvent([]byte(strings.Repeat("x", maxPositions)))
+	src := &source{tag: tagStanding, up: &target{name: "second"}, at: long}
+	if got := string(src.tagEvent([]byte("1"))); got != "g~second=1" {
+		t.Errorf("an overlong position became %.40q", got)
 	}
 }

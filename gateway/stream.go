@@ -60,6 +60,7 @@ type source struct {
 	body    io.ReadCloser
 	// tag says that ids are rewritten to name their upstream; 0 leaves them.
 	tag idTag
+	at  *positions // of a merged stream
 
 	out []byte
 	msg mcp.Message

@@ -160,6 +160,7 @@ func (s *devStack) openControlPlane(ctx context.Context) error {
 	}
 	s.d.Serve("api", ln, s.cp.srv, nil)
 	s.state.ControlPlaneURL = daemon.BaseURL(ln.Addr(), false)
+	s.cp.addUpkeep(s.d)
 	s.cp.addOperator(s.d)
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"svc/cli/daemon"
 	"svc/server"
+	"svc/server/evaluate"
 	"svc/server/pricing"
 	"svc/store"
 )
@@ -72,7 +73,7 @@ certificate again.`,
 	o.store.addFlags(cmd)
 	f.IntVar(&o.rateLimit, "rate-limit", server.DefaultRateLimit, "requests a minute for each tenant")
 	f.IntVar(&o.ingestRateLimit, "ingest-rate-limit", server.DefaultIngestRateLimit, "ingest requests a minute for each tenant")
-	spanFlag(f, &o.retention, "trace-retention", 90*24*time.Hour, "how long traces are kept; 0 keeps them")
+	spanFlag(f, &o.retention, "trace-retention", 90*24*time.Hour, "how long traces are kept; statistics outlive them")
 	spanFlag(f, &o.evaluate, "evaluate-interval", time.Minute, "how often SLA targets are evaluated")
 	f.StringVar(&o.tlsCert, "tls-cert", "", "certificate chain (PEM); with --tls-key the API is served over HTTPS")
 	f.StringVar(&o.tlsKey, "tls-key", "", "private key of the certificate (PEM)")
@@ -95,7 +96,7 @@ func (o *serveOptions) check() error {
 		{o.ingestRateLimit < 1, "ingest-rate-limit must be at least 1"},
 		{o.evaluate < time.Second, "evaluate-interval must be at least 1s"},
 		{(o.tlsCert == "") != (o.tlsKey == ""), "tls-cert and tls-key belong together"},
-		{o.retention != 0 && o.retention < time.Hour, "trace-retention must be at least 1h, or 0"},
+		{o.retention < time.Hour, "trace-retention must be at least 1h"},
 	} {
 		if c.bad {
 			problems = append(problems, errors.New(c.what))
@@ -180,6 +181,7 @@ func (p *controlPlane) start(ctx context.Context, d *daemon.Daemon) error {
 			return failed(err, "choose another address with --metrics-listen")
 		}
 	}
+	p.addUpkeep(d)
 	p.addOperator(d)
 	return nil
 }
@@ -206,6 +208,16 @@ func (p *controlPlane) open(d *daemon.Daemon) (err error) {
 		Pricing:         prices,
 	})
 	return err
+}
+
+// addUpkeep adds the background work: SLA evaluation and retention.
+func (p *controlPlane) addUpkeep(d *daemon.Daemon) {
+	o := evaluate.Options{Store: p.st, Now: p.env.Now, Logger: p.log}
+	retention := evaluate.NewRetention(o, p.o.retention)
+	o.Interval = p.o.evaluate
+	slas := evaluate.NewEvaluator(o)
+	d.Go("retention", func(ctx context.Context) error { retention.Run(ctx); return nil })
+	d.Go("SLA evaluation", func(ctx context.Context) error { slas.Run(ctx); return nil })
 }
 
 // addOperator adds the socket for operations on the store itself. Without it

@@ -170,6 +170,9 @@ func looksLikeBolt(f io.ReaderAt) bool {
 	var b [pageHeaderSize + metaSize]byte
 	for off := int64(0); off <= maxPageSize; {
 		n, _ := f.ReadAt(b[:], off)
+		if off == 0 && n < pageHeaderSize+4 {
+			return true // too short to tell: nothing may be thrown away
+		}
 		if n >= pageHeaderSize+4 && bytes.Equal(b[pageHeaderSize:pageHeaderSize+4], magic) {
 			return true
 		}

@@ -1,0 +1,331 @@
+package bolt
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"svc/store"
+)
+
+// makeFile makes a store of some traces and returns its bytes and the ids.
+func makeFile(t testing.TB) ([]byte, []string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "svc.db")
+	s, err := Open(path, Options{NoSync: true, Now: newClock().Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	if _, _, err := s.CreateTenant(ctx, store.TenantCreate{ID: "t", Name: "t"}); err != nil {
+		t.Fatal(err)
+	}
+	tn := s.Tenant("t")
+	m := newTraceMaker(newClock().now.Add(-time.Hour), time.Second, false)
+	var ids []string
+	for range 4 {
+		batch := m.batch(500)
+		for i := range batch {
+			ids = append(ids, batch[i].ID)
+		}
+		mustIngest(t, tn, batch)
+	}
+	if res, err := tn.Trim(ctx, store.TrimBounds{Traces: newClock().now.Add(-50 * time.Minute)}); err != nil || res.Traces == 0 {
+		t.Fatalf("trim: %+v, %v", res, err) // free pages exist
+	}
+	ids = ids[600:]
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw, ids
+}
+
+// exercise opens a file and reads and writes everything. It must return; what it
+// returns may be an error.
+func exercise(t testing.TB, raw []byte, ids []string) error {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "svc.db")
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(path, Options{NoSync: true, Now: newClock().Now})
+	if err != nil {
+		return err
+	}
+	ctx, tn := context.Background(), s.Tenant("t")
+	now := newClock().now
+	var errs []error
+	for _, id := range []string{ids[0], ids[len(ids)/2], ids[len(ids)-1]} {
+		tr, err := tn.GetTrace(ctx, id)
+		if err == nil && tr.ID != id {
+			t.Errorf("asked for %s and got %s", id, tr.ID)
+		}
+		errs = append(errs, err)
+	}
+	_, _, err = tn.ListTraces(ctx, store.TraceFilter{Status: store.TraceError}, store.Page{Limit: 50})
+	errs = append(errs, err)
+	_, err = tn.Stats(ctx, store.StatsQuery{From: now.Add(-2 * time.Hour), To: now, GroupBy: store.GroupByAgent})
+	errs = append(errs, err)
+	_, _, err = tn.ListAgents(ctx, store.AgentFilter{}, store.Page{})
+	errs = append(errs, err)
+	_, err = tn.Ingest(ctx, []store.Trace{{ID: "new", AgentName: "agent-000", Status: store.TraceSuccess}})
+	errs = append(errs, err)
+	_, err = tn.CreateTeam(ctx, store.TeamCreate{Name: "team"})
+	errs = append(errs, err)
+	_, err = s.Backup(ctx, &bytes.Buffer{})
+	errs = append(errs, err, s.Close())
+	return errors.Join(errs...)
+}
+
+// TestDamagedFile opens files that were cut off, zeroed and flipped: the answer is
+// right, or an error with advice; the process lives.
+func TestDamagedFile(t *testing.T) {
+	raw, ids := makeFile(t)
+	if err := exercise(t, raw, ids); err != nil {
+		t.Fatalf("the file as it was: %v", err)
+	}
+	page := os.Getpagesize()
+	zeroed := func(from, to int) []byte {
+		b := bytes.Clone(raw)
+		clear(b[from:to])
+		return b
+	}
+	refused := map[string][]byte{
+		"empty":             {},
+		"one byte":          raw[:1],
+		"half a page":       raw[:page/2],
+		"one page":          raw[:page],
+		"two pages":         raw[:2*page],
+		"one tenth":         raw[:len(raw)/10],
+		"half":              raw[:len(raw)/2],
+		"both metas zeroed": zeroed(0, 2*page),
+		"all zeroed":        zeroed(0, len(raw)),
+		"text":              []byte(strings.Repeat("this is a text, not a store\n", 1000)),
+		"sqlite":            append([]byte("SQLite format 3\x00"), make([]byte, 8192)...),
+	}
+	for name, b := range refused {
+		t.Run("refused/"+name, func(t *testing.T) {
+			err := exercise(t, b, ids)
+			var fe *FileError
+			if !errors.As(err, &fe) || fe.Advice == "" || !strings.Contains(err.Error(), fe.Path) {
+				t.Fatalf("got %v, want a FileError with advice", err)
+			}
+			foreign := name == "text" || name == "sqlite"
+			if got := fe.Advice == adviceForeign; got != foreign {
+				t.Errorf("advice %q", fe.Advice)
+			}
+		})
+	}
+	t.Run("one meta is enough", func(t *testing.T) {
+		for i := range 2 {
+			if err := exercise(t, zeroed(i*page, (i+1)*page), ids); err != nil {
+				t.Errorf("meta %d zeroed: %v", i, err)
+			}
+		}
+	})
+	survived, failed := 0, 0
+	try := func(b []byte) {
+		if err := exercise(t, b, ids); err != nil {
+			failed++
+		} else {
+			survived++
+		}
+	}
+	step := len(raw) / page / 30
+	for p := 2; p < len(raw)/page; p += max(step, 1) {
+		try(zeroed(p*page, (p+1)*page))
+		for _, at := range []int{p * page, p*page + 8, p*page + 12, p*page + 17, p*page + 25, p*page + page/2} {
+			b := bytes.Clone(raw)
+			b[at] ^= 0x41
+			try(b)
+		}
+		try(raw[:p*page+100])
+	}
+	t.Logf("%d damaged files were refused or gave an error, in %d the damage was not met", failed, survived)
+	if failed == 0 {
+		t.Error("no damage was noticed")
+	}
+}
+
+// TestFlippedFreelist damages the pages that bbolt reads while it opens.
+func TestFlippedFreelist(t *testing.T) {
+	raw, ids := makeFile(t)
+	f := bytes.NewReader(raw)
+	m, problem := readMetas(f, int64(len(raw)))
+	if problem != "" || m.freelist == noFreelist {
+		t.Fatalf("no free list: %q", problem)
+	}
+	for _, id := range []uint64{m.freelist, m.root} {
+		for at := range 40 {
+			b := bytes.Clone(raw)
+			b[int(id)*int(m.pageSize)+at] ^= 0xff
+			_ = exercise(t, b, ids) // must return
+		}
+	}
+}
+
+func TestForeignAndNewerFile(t *testing.T) {
+	write := func(fn func(tx *bbolt.Tx) error) string {
+		path := filepath.Join(t.TempDir(), "svc.db")
+		db, err := bbolt.Open(path, 0o600, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Update(fn); err != nil {
+			t.Fatal(err)
+		}
+		db.Close()
+		return path
+	}
+	for name, path := range map[string]string{
+		"not a control plane store": write(func(tx *bbolt.Tx) error { _, err := tx.CreateBucket([]byte("mine")); return err }),
+		"newer version": write(func(tx *bbolt.Tx) error {
+			if err := initialize(tx, 0); err != nil {
+				return err
+			}
+			return tx.Bucket(bucketMeta).Put(keySchema, []byte("99"))
+		}),
+	} {
+		_, err := Open(path, Options{})
+		var fe *FileError
+		if !errors.As(err, &fe) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: time.Second}); err != nil {
+			t.Errorf("%s: a refused file stays locked: %v", name, err)
+		} else {
+			db.Close()
+		}
+	}
+}
+
+func TestSecondProcess(t *testing.T) {
+	s := openTemp(t, Options{})
+	began := time.Now()
+	_, err := Open(s.path, Options{})
+	if took := time.Since(began); !errors.Is(err, ErrInUse) || took > 2*time.Second {
+		t.Errorf("second open: %v after %v", err, took)
+	}
+	if err == nil || !strings.Contains(err.Error(), "another process") {
+		t.Errorf("message %v", err)
+	}
+}
+
+// TestMigration opens a file of schema 1 with a program that knows 3.
+func TestMigration(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "svc.db")
+	s, err := Open(path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	var ran []int
+	steps := []migration{
+		func(tx *bbolt.Tx) error { ran = append(ran, 1); _, err := tx.CreateBucket([]byte("two")); return err },
+		func(tx *bbolt.Tx) error { ran = append(ran, 2); return errors.New("step fails") },
+	}
+	if _, err := Open(path, Options{migrations: steps}); err == nil || !strings.Contains(err.Error(), "step fails") {
+		t.Fatalf("a failing step: %v", err)
+	}
+	s, err = Open(path, Options{}) // nothing of it was kept
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	steps[1] = func(tx *bbolt.Tx) error { ran = append(ran, 3); return nil }
+	s, err = Open(path, Options{migrations: steps})
+	if err != nil || s.schema != 3 || fmt.Sprint(ran) != "[1 2 1 3]" {
+		t.Fatalf("schema %v, steps %v, %v", s, ran, err)
+	}
+	s.Close()
+	if _, err = Open(path, Options{}); err == nil || !strings.Contains(err.Error(), "newer version") {
+		t.Errorf("the old program on the new file: %v", err)
+	}
+}
+
+// TestBackup copies a store while it is written, and opens the copy.
+func TestBackup(t *testing.T) {
+	s, tn := benchStore(t)
+	m := newTraceMaker(benchStart, time.Second, false)
+	mustIngest(t, tn, m.batch(1000))
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				mustIngest(t, tn, m.batch(10))
+			}
+		}
+	}()
+	var copied bytes.Buffer
+	n, err := s.Backup(context.Background(), &copied)
+	close(stop)
+	<-done
+	if err != nil || n != int64(copied.Len()) {
+		t.Fatalf("backup %d bytes, %v", n, err)
+	}
+	path := filepath.Join(t.TempDir(), "restored.db")
+	if err := Restore(bytes.NewReader(copied.Bytes()), path); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Open(path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	checkRecount(t, again, "t")
+	if err := Restore(bytes.NewReader(copied.Bytes()), path); !errors.Is(err, os.ErrExist) {
+		t.Errorf("restore onto a file: %v", err)
+	}
+	cut := copied.Bytes()[:copied.Len()/2]
+	var fe *FileError
+	if err := Restore(bytes.NewReader(cut), path+"2"); !errors.As(err, &fe) {
+		t.Errorf("restore of half a backup: %v", err)
+	}
+	if _, err := os.Stat(path + "2"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a refused restore left a file: %v", err)
+	}
+	stopped, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := s.Backup(stopped, &copied); !errors.Is(err, context.Canceled) {
+		t.Errorf("backup with an ended context: %v", err)
+	}
+}
+
+// FuzzPreflight feeds the checks of a file with any bytes, meta checksums mended.
+func FuzzPreflight(f *testing.F) {
+	raw, _ := makeFile(f)
+	f.Add(raw[:4*os.Getpagesize()], false)
+	f.Add(raw[:4*os.Getpagesize()], true)
+	f.Add([]byte("text"), false)
+	f.Fuzz(func(t *testing.T, b []byte, mend bool) {
+		if mend && len(b) > pageHeaderSize+metaSize {
+			p := b[pageHeaderSize:]
+			sum := fnv.New64a()
+			sum.Write(p[:metaSize-8])
+			binary.LittleEndian.PutUint64(p[56:], sum.Sum64())
+		}
+		path := filepath.Join(t.TempDir(), "f")
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = preflight(path)
+	})
+}

@@ -1,0 +1,98 @@
+package bolt
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"svc/store"
+)
+
+// TestRecordRoundTrip encodes any trace and reads the same back.
+func TestRecordRoundTrip(t *testing.T) {
+	text := rapid.OneOf(rapid.StringN(0, 20, 40), rapid.StringMatching(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`),
+		rapid.StringMatching(`[0-9a-f]{32}`), rapid.StringMatching(`[0-9A-F]{32}`))
+	rapid.Check(t, func(t *rapid.T) {
+		want := store.Trace{
+			ID: text.Draw(t, "id"), SessionID: text.Draw(t, "session"), ToolName: text.Draw(t, "tool"),
+			Status: store.TraceSuccess, InputTokens: rapid.Int64Range(0, math.MaxInt64).Draw(t, "in"),
+			OutputTokens: rapid.Int64Range(0, math.MaxInt64).Draw(t, "out"), Cost: store.NanoUSD(rapid.Int64Min(0).Draw(t, "cost")),
+			Duration: time.Duration(rapid.Int64Min(0).Draw(t, "duration")), InjectionScore: rapid.Float64Range(0, 1).Draw(t, "score"),
+			CreatedAt:   time.Unix(0, rapid.Int64Min(0).Draw(t, "at")).UTC(),
+			PIIDetected: rapid.SliceOfN(text, 0, 4).Draw(t, "pii"),
+		}
+		if rapid.Bool().Draw(t, "error") {
+			want.Status, want.Blocked = store.TraceError, rapid.Bool().Draw(t, "blocked")
+		}
+		for range rapid.IntRange(0, 3).Draw(t, "lists") {
+			want.PoliciesFired = append(want.PoliciesFired, store.PolicyFired{ID: text.Draw(t, "p"), Name: text.Draw(t, "n"), Action: text.Draw(t, "a")})
+			want.QualityScores = append(want.QualityScores, store.QualityScore{Scorer: text.Draw(t, "s"), Score: rapid.Float64().Draw(t, "v")})
+			want.Spans = append(want.Spans, store.Span{Stage: rapid.OneOf(text, rapid.SampledFrom(stages[:])).Draw(t, "stage"), Duration: time.Duration(rapid.Int64Min(0).Draw(t, "d"))})
+		}
+		if len(want.PIIDetected) == 0 {
+			want.PIIDetected = nil
+		}
+		numbers := refs{agent: 7, env: 1 << 31, model: 0, name: 9}
+		rec := appendRecord([]byte("before"), &want)[len("before"):]
+		seal(rec, numbers)
+		got, r, err := decodeRecord(rec, true)
+		if err != nil || r != numbers {
+			t.Fatalf("%v, %+v", err, r)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatal(diff)
+		}
+		id, err := recordID(rec)
+		if err != nil || string(id) != string(packedKey(want.ID)) {
+			t.Fatalf("id %x, want %x, %v", id, packedKey(want.ID), err)
+		}
+		// Any flipped bit is noticed.
+		at := rapid.IntRange(0, len(rec)-1).Draw(t, "flip")
+		rec[at] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
+		if _, _, err := decodeRecord(rec, true); err == nil {
+			t.Fatalf("byte %d of %d was flipped and nobody noticed", at, len(rec))
+		}
+	})
+}
+
+// FuzzDecodeRecord feeds the decoder with any bytes, the checksum mended, so that
+// it is the decoder that has to hold.
+func FuzzDecodeRecord(f *testing.F) {
+	m := newTraceMaker(benchStart, time.Second, false)
+	for range 5 {
+		tr := m.next()
+		rec := appendRecord(nil, &tr)
+		seal(rec, refs{1, 2, 3, 4, 0})
+		f.Add(rec)
+	}
+	f.Fuzz(func(t *testing.T, rec []byte) {
+		if len(rec) >= recFixed+4 {
+			rec[0] = recVersion
+			seal(rec, refs{})
+		}
+		tr, _, err := decodeRecord(rec, true)
+		if err == nil && len(tr.PIIDetected)+len(tr.PoliciesFired)+len(tr.QualityScores)+len(tr.Spans) > 4*store.MaxTraceList {
+			t.Fatal("lists beyond their bound")
+		}
+		_, _, _ = decodeRecord(rec, false)
+		_, _ = recordID(rec)
+	})
+}
+
+// FuzzBlock feeds the checks of a block with any bytes.
+func FuzzBlock(f *testing.F) {
+	f.Add([]byte(newBlock(5)))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		b, err := asBlock(raw)
+		if err != nil {
+			return
+		}
+		for i := range b.count() {
+			(&filter{}).match(b.entry(i))
+		}
+		b.retime()
+	})
+}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -47,7 +46,7 @@ type rig struct {
 	store store.Store
 	srv   *Server
 	clock *clock
-	log   *bytes.Buffer
+	log   *journal
 
 	admin string // an api key of tenant one
 	other string // an api key of tenant two
@@ -57,7 +56,7 @@ type rig struct {
 // its options.
 func newRig(t testing.TB, change ...func(*Options)) *rig {
 	t.Helper()
-	r := &rig{t: t, clock: &clock{t: epoch}, log: &bytes.Buffer{}}
+	r := &rig{t: t, clock: &clock{t: epoch}, log: &journal{}}
 	st, err := bolt.Open(filepath.Join(t.TempDir(), "svc.db"), bolt.Options{Now: r.clock.Now, NoSync: true})
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +72,7 @@ func newRig(t testing.TB, change ...func(*Options)) *rig {
 	o := Options{
 		Store: st, Now: r.clock.Now, WebhookSecret: webhookSecret,
 		RateLimit: 1_000_000, IngestRateLimit: 1_000_000,
-		Logger: slog.New(slog.NewTextHandler(&lockedWriter{w: r.log}, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Logger: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	for _, f := range change {
 		f(&o)
@@ -84,15 +83,22 @@ func newRig(t testing.TB, change ...func(*Options)) *rig {
 	return r
 }
 
-type lockedWriter struct {
+// journal keeps what is logged.
+type journal struct {
 	mu sync.Mutex
-	w  io.Writer
+	b  bytes.Buffer
 }
 
-func (l *lockedWriter) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.w.Write(b)
+func (j *journal) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.b.Write(b)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.b.String()
 }
 
 // tenant makes a tenant and returns the secret of its first key.

@@ -36,13 +36,17 @@ func Canonicalize(dst, body []byte) []byte {
 	}
 }
 
-// wholeEscape reports whether the escape that b starts with is complete.
+// wholeEscape reports whether b starts with an escape that JSON has.
 func wholeEscape(b []byte) bool {
 	if len(b) < 2 {
 		return false
 	}
-	if b[1] != 'u' {
+	switch b[1] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
 		return true
+	case 'u':
+	default:
+		return false
 	}
 	r, ok := hex4(b, 2)
 	if !ok || 0xDC00 <= r && r <= 0xDFFF {

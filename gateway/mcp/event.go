@@ -44,17 +44,17 @@ func (e *Event) IsMessage() bool {
 // AppendEvent appends an event in the strict form that every parser reads
 // alike: lines of field, colon, space, value and line feed, and an empty line.
 // Data is cut at CR, LF and CRLF into one data field a line; in JSON that
-// changes nothing. A type or id that holds CR, LF or NUL cannot be written and
-// is left out.
+// changes nothing. A type or id that holds CR or LF, or an id that holds NUL,
+// cannot be written and is left out.
 func AppendEvent(dst []byte, e Event) []byte {
 	if e.IsComment {
 		dst = appendLines(dst, ": ", e.Comment)
 		return append(dst, '\n')
 	}
-	if len(e.Type) > 0 && writable(e.Type) {
+	if len(e.Type) > 0 && lineEnd(e.Type) < 0 {
 		dst = appendField(dst, "event: ", e.Type)
 	}
-	if e.HasID && writable(e.ID) {
+	if e.HasID && writableID(e.ID) {
 		dst = appendField(dst, "id: ", e.ID)
 	}
 	if e.HasRetry && e.Retry >= 0 {
@@ -68,9 +68,10 @@ func AppendEvent(dst []byte, e Event) []byte {
 	return append(dst, '\n')
 }
 
-// writable reports whether a value fits on the line of a field.
-func writable(value []byte) bool {
-	return lineEnd(value) < 0 && bytes.IndexByte(value, 0) < 0
+// writableID reports whether readers would take an id: they ignore one that
+// holds NUL.
+func writableID(id []byte) bool {
+	return lineEnd(id) < 0 && bytes.IndexByte(id, 0) < 0
 }
 
 // appendField appends one line.

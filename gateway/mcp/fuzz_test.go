@@ -18,7 +18,7 @@ import (
 // is JSON without duplicate names, spans lie where their values do, and
 // encoding/json and the official SDK read the same method and tool name.
 //
-// Ten minutes: go test ./gateway/mcp -run '^$' -fuzz '^FuzzScan$' -fuzztime 10m -parallel 1
+// Ten minutes: go test ./gateway/mcp -run '^$' -fuzz '^FuzzScan$' -fuzztime 10m -fuzzminimizetime 1x -parallel 1
 func FuzzScan(f *testing.F) {
 	for _, c := range corpus(f) {
 		f.Add([]byte(c.body))
@@ -131,7 +131,7 @@ func agree(t *testing.T, m *Message) {
 // FuzzCanonicalize checks that the canonical form is the same JSON value, not
 // longer, canonical itself, and free of escapes that are not needed.
 //
-// Ten minutes: go test ./gateway/mcp -run '^$' -fuzz '^FuzzCanonicalize$' -fuzztime 10m -parallel 1
+// Ten minutes: go test ./gateway/mcp -run '^$' -fuzz '^FuzzCanonicalize$' -fuzztime 10m -fuzzminimizetime 1x -parallel 1
 func FuzzCanonicalize(f *testing.F) {
 	f.Add([]byte(`{"a":"AK\u0049A\/\u000a\ud83d\ude00"}`))
 	f.Add([]byte(`"\u00`))
@@ -170,7 +170,7 @@ func FuzzCanonicalize(f *testing.F) {
 // into reads, that nothing exceeds the limit, and that what was read, written
 // again and read again is the same.
 //
-// Ten minutes: go test ./gateway/mcp -run '^$' -fuzz '^FuzzEventReader$' -fuzztime 10m -parallel 1
+// Ten minutes: go test ./gateway/mcp -run '^$' -fuzz '^FuzzEventReader$' -fuzztime 10m -fuzzminimizetime 1x -parallel 1
 func FuzzEventReader(f *testing.F) {
 	for _, s := range []string{
 		"event: message\ndata: {}\n\n", "data: 1\r\rdata:2\r\n\r\n", "\xEF\xBB\xBF: c\nid: 1\nretry: 5\ndata\ndata: x\n\n",
@@ -231,7 +231,7 @@ func sameEvent(a, b Event) bool {
 // FuzzAppendEvent checks that an event with any contents is one event, read
 // back with the same data but for line ends.
 //
-// Ten minutes: go test ./gateway/mcp -run '^$' -fuzz '^FuzzAppendEvent$' -fuzztime 10m -parallel 1
+// Ten minutes: go test ./gateway/mcp -run '^$' -fuzz '^FuzzAppendEvent$' -fuzztime 10m -fuzzminimizetime 1x -parallel 1
 func FuzzAppendEvent(f *testing.F) {
 	f.Add([]byte("message"), []byte("1"), []byte("{\n}"), true)
 	f.Add([]byte("a\nb"), []byte("x\x00"), []byte("a\r\n\r\ndata: x\n\n"), true)
@@ -251,10 +251,10 @@ func FuzzAppendEvent(f *testing.F) {
 		if string(got[0].Data) != want {
 			t.Fatalf("data %q comes back as %q", want, got[0].Data)
 		}
-		if ok := writable(typ); ok != bytes.Equal(got[0].Type, typ) && len(typ) > 0 {
+		if ok := lineEnd(typ) < 0; ok != bytes.Equal(got[0].Type, typ) && len(typ) > 0 {
 			t.Fatalf("type %q comes back as %q", typ, got[0].Type)
 		}
-		if got[0].HasID != (hasID && writable(id)) || got[0].HasID && !bytes.Equal(got[0].ID, id) {
+		if got[0].HasID != (hasID && writableID(id)) || got[0].HasID && !bytes.Equal(got[0].ID, id) {
 			t.Fatalf("id %q comes back as %q", id, got[0].ID)
 		}
 	})
@@ -263,7 +263,7 @@ func FuzzAppendEvent(f *testing.F) {
 // FuzzStripApp checks that what is stripped of is still a message, and that
 // stripping it again finds nothing.
 //
-// Ten minutes: go test ./gateway/mcp -run '^$' -fuzz '^FuzzStripApp$' -fuzztime 10m -parallel 1
+// Ten minutes: go test ./gateway/mcp -run '^$' -fuzz '^FuzzStripApp$' -fuzztime 10m -fuzzminimizetime 1x -parallel 1
 func FuzzStripApp(f *testing.F) {
 	for _, content := range []string{
 		`[{"type":"ui"}]`, `[ {"type":"text"} , {"type":"ui"} ],"x":1`, `[{"resource":{"mimeType":"text/html;profile=mcp-app"}},{}]`, `[]`, `{"type":"ui"}`,

@@ -15,7 +15,7 @@ import (
 // FuzzGlob checks that a pattern that compiles matches as path.Match does,
 // where the two mean the same: no separators in the name, no exclamation mark.
 //
-// Ten minutes: go test ./gateway/policy -run '^$' -fuzz '^FuzzGlob$' -fuzztime 10m -parallel 1
+// Ten minutes: go test ./gateway/policy -run '^$' -fuzz '^FuzzGlob$' -fuzztime 10m -fuzzminimizetime 1x -parallel 1
 func FuzzGlob(f *testing.F) {
 	for _, c := range [][2]string{{"a*b?c", "axxbyc"}, {"[a-c]*", "bx"}, {"[^a]", "é"}, {`\*[\]]`, "*]"}, {"[", ""}, {"*a*b*", "xaxbx"}, {"[!a]", "!"}} {
 		f.Add(c[0], c[1])
@@ -48,7 +48,7 @@ func FuzzGlob(f *testing.F) {
 // that the scan reads as the rule says; and substitution gives what the
 // standard library gives.
 //
-// Ten minutes: go test ./gateway/policy -run '^$' -fuzz '^FuzzRedact$' -fuzztime 10m -parallel 1
+// Ten minutes: go test ./gateway/policy -run '^$' -fuzz '^FuzzRedact$' -fuzztime 10m -fuzzminimizetime 1x -parallel 1
 func FuzzRedact(f *testing.F) {
 	f.Add([]byte(mailCall(`AK\u0049A 12`)), `AKIA`, "[key]")
 	f.Add([]byte(mailCall("x12y")), `(\d)(\d)`, "$2$1$$${1}x")

@@ -333,6 +333,13 @@ func TestRetentionDefault(t *testing.T) {
 	if err := NewRetention(r.options(), 0).Step(context.Background()); err != nil {
 		t.Fatal(err)
 	}
+	if _, total, err := r.tenant.ListTraces(context.Background(), store.TraceFilter{}, store.Page{}); err != nil || total != 2 {
+		t.Errorf("for ever: %d traces are left, %v", total, err)
+	}
+	r.clock.advance(time.Hour)
+	if err := NewRetention(r.options(), DefaultTraceRetention).Step(context.Background()); err != nil {
+		t.Fatal(err)
+	}
 	if _, total, err := r.tenant.ListTraces(context.Background(), store.TraceFilter{}, store.Page{}); err != nil || total != 1 {
 		t.Errorf("%d traces are left, %v", total, err)
 	}

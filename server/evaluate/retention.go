@@ -13,8 +13,7 @@ import (
 const (
 	// DefaultRetentionInterval is how often old data is looked for.
 	DefaultRetentionInterval = 10 * time.Minute
-	// DefaultTraceRetention is how long traces, violations and identity events
-	// are kept.
+	// DefaultTraceRetention is how long traces are kept when nothing else is said.
 	DefaultTraceRetention = 90 * 24 * time.Hour
 	// minuteRetention is how long statistics have minutes: twice the longest
 	// period that is asked for by the minute. Hours are kept.
@@ -34,12 +33,9 @@ type Retention struct {
 	keep time.Duration
 }
 
-// NewRetention returns a Retention that keeps traces for keep; 0 means
-// DefaultTraceRetention. Statistics outlive the traces.
+// NewRetention returns a Retention that keeps traces for keep, and for ever
+// when it is 0. Statistics outlive the traces.
 func NewRetention(o Options, keep time.Duration) *Retention {
-	if keep <= 0 {
-		keep = DefaultTraceRetention
-	}
 	r := &Retention{newWorker(o, "retention", DefaultRetentionInterval), keep}
 	r.pass = r.trim
 	return r
@@ -54,10 +50,12 @@ func (r *Retention) Step(ctx context.Context) error { return r.step(ctx) }
 func (r *Retention) trim(ctx context.Context) error {
 	now := r.Now().UTC()
 	bounds := store.TrimBounds{
-		Traces:     now.Add(-r.keep),
 		Minutes:    now.Add(-minuteRetention),
 		Violations: now.Add(-violationRetention),
 		Events:     now.Add(-eventRetention),
+	}
+	if r.keep > 0 {
+		bounds.Traces = now.Add(-r.keep)
 	}
 	tenants, err := r.Store.ListTenants(ctx)
 	if err != nil {

@@ -16,6 +16,7 @@ type disk struct {
 	budget  atomic.Int64
 	limited atomic.Bool
 	noSync  atomic.Bool
+	skips   atomic.Bool // syncs, for tests that close often
 	noTrunc atomic.Bool
 	writes  atomic.Int64
 }
@@ -50,6 +51,9 @@ func (f *diskFile) Write(b []byte) (int, error) {
 func (f *diskFile) Sync() error {
 	if f.d.noSync.Load() {
 		return syscall.EIO
+	}
+	if f.d.skips.Load() {
+		return nil
 	}
 	return f.File.Sync()
 }

@@ -294,6 +294,7 @@ func (w *leader) reconfigure(cfg Config) error {
 	w.cfg, w.signer, w.lock, w.f = fresh.cfg, fresh.signer, fresh.lock, fresh.f
 	w.sealer, w.first, w.size, w.out = fresh.sealer, fresh.first, fresh.size, fresh.out
 	w.dirty, w.noSplit = false, 0
+	w.log.reported.Store(0) // the numbers are those of another chain
 	w.startSinks()
 	return nil
 }

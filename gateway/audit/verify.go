@@ -168,6 +168,11 @@ func (c *verifier) file(ctx context.Context, name string) error {
 		return fmt.Errorf("open audit file: %w", err)
 	}
 	defer f.Close()
+	return c.read(ctx, name, f)
+}
+
+// read checks the lines of one file.
+func (c *verifier) read(ctx context.Context, name string, f io.Reader) error {
 	c.v.Files++
 	c.name, c.line = name, 0
 	in := bufio.NewReaderSize(f, 4*MaxLine)

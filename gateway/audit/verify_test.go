@@ -157,19 +157,16 @@ func TestVerifyFindsAnyChangedByte(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	for i := range good {
 		bad := bytes.Clone(good)
 		bad[i] ^= 1
-		if err := os.WriteFile(path, bad, 0o600); err != nil {
+		c := verifier{sha: sha256.New()}
+		if err := c.read(context.Background(), "audit.jsonl", bytes.NewReader(bad)); err != nil {
 			t.Fatal(err)
 		}
-		v, err := VerifyPath(context.Background(), path, VerifyOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c.finish()
 		// The very last hash has no line after it, but its own line has it.
-		if v.OK() {
+		if c.v.OK() {
 			t.Fatalf("byte %d may be changed from %q to %q", i, good[i], bad[i])
 		}
 	}

@@ -189,7 +189,7 @@ func TestWrongKeyFlood(t *testing.T) {
 	if answers[401].Load()+answers[429].Load() < 1000 || answers[200].Load() > 0 {
 		t.Error("the flood was none, or was let in")
 	}
-	if grown > 60 {
+	if grown > 60 && !raceEnabled {
 		t.Errorf("memory grew by %.1f MiB", grown)
 	}
 }

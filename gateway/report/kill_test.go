@@ -195,10 +195,10 @@ func TestKillLosesAndDoublesNothing(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		timer := time.AfterFunc(life, func() { _ = cmd.Process.Signal(syscall.SIGKILL) })
 		if life == 0 {
-			timer.Stop()
 			_ = stdin.Close()
+		} else {
+			time.AfterFunc(life, func() { _ = cmd.Process.Signal(syscall.SIGKILL) })
 		}
 		lines := bufio.NewScanner(out)
 		for lines.Scan() {

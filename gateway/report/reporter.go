@@ -55,6 +55,8 @@ const maxBatchBytes = 3 << 20
 const (
 	// lead is how long the first trace after a quiet time waits for others.
 	lead = 50 * time.Millisecond
+	// saveBehind is how often the position is saved while the reporter catches up.
+	saveBehind = 250 * time.Millisecond
 	// saveEvery is how often the position is saved while no line makes a trace.
 	saveEvery = 10 * time.Second
 )
@@ -86,8 +88,10 @@ type Reporter struct {
 	mapper mapper
 	reader *audit.Reader
 	open   *openStreams
-	name   string // of the state file
+	path   string // of the audit file that is read
+	name   string // of its state file
 	quar   quarantine
+	follow atomic.Pointer[string] // of the audit file to read next
 
 	saved   audit.Position
 	savedAt time.Time
@@ -114,25 +118,59 @@ func New(cfg Config, opts Options) (*Reporter, error) {
 	if err := os.MkdirAll(opts.StateDir, 0o700); err != nil {
 		return nil, fmt.Errorf("create state_dir: %w", err)
 	}
-	name, err := stateName(opts.StateDir, opts.AuditPath)
+	r := &Reporter{
+		cfg: cfg, opts: opts, mapper: mapper{cfg}, open: newOpenStreams(nil),
+		quar: quarantine{name: filepath.Join(opts.StateDir, "report-quarantine.jsonl")},
+	}
+	return r, r.begin(opts.AuditPath)
+}
+
+// begin goes on with an audit file where its saved state says.
+func (r *Reporter) begin(path string) error {
+	name, err := stateName(r.opts.StateDir, path)
 	if err != nil {
-		return nil, fmt.Errorf("find the audit file: %w", err)
+		return fmt.Errorf("find the audit file: %w", err)
 	}
 	s, err := loadState(name)
 	if err != nil {
 		// Every trace has its id, so beginning again costs time and doubles nothing.
-		opts.Logger.Warn("the saved position cannot be read; the audit files are reported from their beginning",
+		r.opts.Logger.Warn("the saved position cannot be read; the audit files are reported from their beginning",
 			"file", name, "error", err)
 	}
-	r := &Reporter{
-		cfg: cfg, opts: opts, mapper: mapper{cfg}, name: name,
-		reader: audit.NewReader(opts.AuditPath, s.Position),
-		open:   newOpenStreams(s.Open),
-		saved:  s.Position,
-		quar:   quarantine{name: filepath.Join(opts.StateDir, "report-quarantine.jsonl")},
+	for _, t := range s.Open {
+		r.open.begin(t)
 	}
+	r.path, r.name = path, name
+	r.reader = audit.NewReader(path, s.Position)
+	r.saved = s.Position
 	r.done(s.Position)
-	return r, nil
+	return nil
+}
+
+// Follow makes the reporter go on with another audit file once it has reported
+// all of the present one: audit.path was changed, and nothing is written to the
+// old file any more. Streams that are open go along. It is safe for concurrent
+// use.
+func (r *Reporter) Follow(path string) { r.follow.Store(&path) }
+
+// moveOn goes on with the file that was named to Follow, if one was.
+func (r *Reporter) moveOn() bool {
+	next := r.follow.Swap(nil)
+	if next == nil || *next == r.path {
+		return false
+	}
+	open := r.open
+	r.open = newOpenStreams(nil)
+	r.save(r.saved)
+	r.open = open
+	if err := r.reader.Close(); err != nil {
+		r.opts.Logger.Warn("the previous audit file was not closed in order", "error", err)
+	}
+	if err := r.begin(*next); err != nil {
+		r.opts.Logger.Error("the new audit file is not reported", "path", *next, "error", err)
+		return false
+	}
+	return true
 }
 
 func orElse(d, otherwise time.Duration) time.Duration {
@@ -170,7 +208,7 @@ type batch struct {
 // error is that of the state directory at the very end; everything else is
 // retried and logged.
 func (r *Reporter) Run(ctx context.Context) error {
-	defer r.reader.Close()
+	defer func() { _ = r.reader.Close() }()
 	tick := time.NewTicker(r.opts.Poll)
 	defer tick.Stop()
 	b := batch{after: r.saved}
@@ -182,11 +220,27 @@ func (r *Reporter) Run(ctx context.Context) error {
 				break
 			}
 			r.posted = time.Now()
-			r.save(b.after)
+			// While there is more to read the position need not be saved each
+			// time: what a crash then repeats is known by its ids.
+			if end || r.posted.Sub(r.savedAt) >= saveBehind {
+				r.save(b.after)
+			}
 			b = batch{after: b.after, traces: b.traces[:0]}
 			continue
 		} else if len(b.traces) == 0 && b.after != r.saved && now.Sub(r.savedAt) >= saveEvery {
 			r.save(b.after)
+		}
+		if end && len(b.traces) == 0 && r.follow.Load() != nil {
+			// One more look: what was written before Follow was called is in the file.
+			if end = r.read(&b); end && len(b.traces) == 0 {
+				if b.after != r.saved {
+					r.save(b.after)
+				}
+				if r.moveOn() {
+					b = batch{after: r.saved, traces: b.traces[:0]}
+					continue
+				}
+			}
 		}
 		if end {
 			select {
@@ -276,12 +330,14 @@ func (r *Reporter) flush(b batch) error {
 			r.opts.Logger.Warn("the control plane could not be told of the last requests; the next start goes on with them")
 			return nil
 		}
-		if b.after != r.saved {
+		if b.after != r.saved && (end || ctx.Err() != nil || time.Since(r.savedAt) >= saveBehind) {
 			if err := r.trySave(b.after); err != nil {
 				return err
 			}
 		}
-		if end || ctx.Err() != nil {
+		if end && r.moveOn() {
+			b.after = r.saved
+		} else if end || ctx.Err() != nil {
 			return nil
 		}
 		b = batch{after: b.after, traces: b.traces[:0]}
@@ -298,7 +354,7 @@ func (r *Reporter) save(p audit.Position) {
 
 func (r *Reporter) trySave(p audit.Position) error {
 	r.savedAt = time.Now()
-	if err := saveState(r.name, state{Path: r.opts.AuditPath, Position: p, Open: r.open.list()}); err != nil {
+	if err := saveState(r.name, state{Path: r.path, Position: p, Open: r.open.list()}); err != nil {
 		return fmt.Errorf("save the position of the reporter: %w", err)
 	}
 	r.saved = p
@@ -308,7 +364,9 @@ func (r *Reporter) trySave(p audit.Position) error {
 
 func (r *Reporter) done(p audit.Position) {
 	r.stats.seq.Store(p.Seq)
-	if r.opts.Reported != nil {
+	// The numbers of a file that is about to be left mean nothing to the log,
+	// which writes another one already.
+	if r.opts.Reported != nil && r.follow.Load() == nil {
 		r.opts.Reported(p.Seq)
 	}
 }

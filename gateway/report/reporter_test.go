@@ -461,3 +461,81 @@ func TestFlushAtTheEndIsBounded(t *testing.T) {
 		t.Error("the trace is lost")
 	}
 }
+
+func TestAnotherAuditPathIsFollowed(t *testing.T) {
+	for _, idle := range []bool{true, false} {
+		t.Run(fmt.Sprintf("while it runs=%v", idle), func(t *testing.T) {
+			r := newRig(t)
+			r.openLog()
+			rep := r.reporter()
+			stop := r.start(rep)
+			r.write(call(id(1)), opening(id(2)))
+			until(t, "the first", func() bool { return r.plane.count() == 1 })
+			if !idle {
+				stop()
+				rep = r.reporter()
+			}
+			r.write(call(id(3)))
+			r.audit.Path = filepath.Join(t.TempDir(), "other.jsonl")
+			if err := r.log.Reconfigure(r.audit); err != nil {
+				t.Fatal(err)
+			}
+			rep.Follow(r.audit.Path)
+			r.write(call(id(2)), call(id(4)))
+			if idle {
+				until(t, "all of both files", func() bool { return r.plane.count() == 4 })
+				until(t, "the state", func() bool { return rep.Stats().Seq == 3 })
+				stop()
+			} else {
+				ctx, cancel := context.WithCancel(context.Background())
+				cancel()
+				if err := rep.Run(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got, _ := r.plane.get(id(2)); got.Status != "success" || r.plane.count() != 4 {
+				t.Errorf("%d traces, the stream that went along: %+v", r.plane.count(), got)
+			}
+			posts := r.plane.posts
+			r.drain()
+			if r.plane.posts != posts {
+				t.Error("a restart posts again")
+			}
+		})
+	}
+}
+
+// What one request costs the reporter, the control plane left out.
+func BenchmarkReport(b *testing.B) {
+	r := newRig(b)
+	r.openLog()
+	for i := range 20_000 {
+		r.write(call(id(i)))
+	}
+	o := Options{AuditPath: r.audit.Path, StateDir: b.TempDir(), Sink: nullPlane{}, Status: statusOf}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for b.Loop() {
+		o.StateDir = b.TempDir()
+		rep, err := New(r.cfg, o)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := rep.Run(ctx); err != nil {
+			b.Fatal(err)
+		}
+		if rep.Stats().Posted != 20_000 {
+			b.Fatalf("%+v", rep.Stats())
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/20_000, "ns/trace")
+}
+
+// nullPlane takes everything.
+type nullPlane struct{}
+
+func (nullPlane) PostTraces(_ context.Context, traces []api.TraceInput) (api.IngestResult, error) {
+	return api.IngestResult{Accepted: len(traces)}, nil
+}

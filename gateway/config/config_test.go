@@ -292,6 +292,7 @@ func TestSecretsInTheFileAreInNoExcerpt(t *testing.T) {
 		{"misspelt section", "control_plan: {ingest_key: sekret}"},
 		{"misspelt key", "controll_plane: sekret"},
 		{"URL with a password", "listen: http://user:sekret@host"},
+		{"URL with a password before the mistake", "listen: [http://user:sekret@host, *a]"},
 		{"flow headers", "upstreams: [{name: a, headers: {X-A: sekret}, url: 5}]"},
 		{"hash", "auth: {keys: [{id: 5, hash: sekret}]}"},
 		{"secret after the mistake", "telemetry: {customer: {enabled: 5, headers: {X: sekret}}}"},
@@ -319,6 +320,14 @@ func TestLongLinesAreCutAroundTheCaret(t *testing.T) {
 		}
 	}
 	s, caret := window([]rune(strings.Repeat("a", 500)+"X"+strings.Repeat("b", 500)), 501)
+	for _, n := range []int{0, 1, 39, 40, 41, 79, 80, 119, 120, 121, 2047, 2048, 2049, 5000} {
+		for _, m := range []int{0, 1, 79, 80, 120, 3000} {
+			got, at := window([]rune(strings.Repeat("a", n)+"X"+strings.Repeat("b", m)), n+1)
+			if r := []rune(got); at < 1 || at > len(r) || r[at-1] != 'X' || len(r) > 122 {
+				t.Errorf("%d before, %d after: %q, caret %d", n, m, got, at)
+			}
+		}
+	}
 	if []rune(s)[caret-1] != 'X' || !strings.HasPrefix(s, "…") || !strings.HasSuffix(s, "…") {
 		t.Errorf("window = %q, caret %d", s, caret)
 	}

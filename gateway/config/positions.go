@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
 
@@ -78,8 +79,8 @@ func entry(n *yaml.Node, name string) (key, value *yaml.Node) {
 type excerpts struct {
 	lines   []string
 	secrets []diag.Pos
-	// shown are the lines that were masked already: a file can be one line, and
-	// all findings be about it.
+	// shown are the lines that were cut already: a file can be one line, and all
+	// findings be about it.
 	shown map[int][]rune
 }
 
@@ -112,7 +113,7 @@ func (e *excerpts) fill(file string, found []diag.Finding) {
 		}
 		line, ok := e.shown[f.Pos.Line]
 		if !ok {
-			line = []rune(e.mask(f.Pos.Line))
+			line = []rune(e.cut(f.Pos.Line))
 			e.shown[f.Pos.Line] = line
 		}
 		f.Excerpt, f.Caret = window(line, f.Pos.Column)
@@ -125,12 +126,12 @@ var secretLine = regexp.MustCompile(
 	`(?i)((?:key|secret|token|passw(?:or)?d|hash|authorization|cookie|credentials?)["']?\s*[:=]\s*)[^\s{\[].*$`)
 
 // userInfo finds the password of a URL.
-var userInfo = regexp.MustCompile(`(://[^\s/@]*:)[^\s/@]+@`)
+var userInfo = regexp.MustCompile(`://[^\s/@:]*:[^\s/@]+@`)
 
 const masked = "********"
 
-// mask returns a line without the secrets on it.
-func (e *excerpts) mask(line int) string {
+// cut returns a line up to its first secret.
+func (e *excerpts) cut(line int) string {
 	s := e.lines[line-1]
 	i, _ := slices.BinarySearchFunc(e.secrets, line, func(p diag.Pos, line int) int { return cmp.Compare(p.Line, line) })
 	if i < len(e.secrets) && e.secrets[i].Line == line {
@@ -139,25 +140,39 @@ func (e *excerpts) mask(line int) string {
 			s = string(r[:c]) + masked
 		}
 	}
-	s = secretLine.ReplaceAllString(s, "${1}"+masked)
-	return userInfo.ReplaceAllString(s, "${1}"+masked+"@")
+	return s
 }
 
-// window cuts a long line to what stands around the column, and returns it with
-// the place of the caret in it.
+// mask hides what looks like a secret. What stands before it keeps its place.
+func mask(s string) string {
+	s = secretLine.ReplaceAllString(s, "${1}"+masked)
+	return userInfo.ReplaceAllStringFunc(s, func(m string) string {
+		i := strings.Index(m[len("://"):], ":") + len("://:")
+		return m[:i] + strings.Repeat("*", utf8.RuneCountInString(m[i:])-1) + "@"
+	})
+}
+
+// window cuts a long line to what stands around the column, masks it, and
+// returns it with the place of the caret in it.
 func window(r []rune, column int) (string, int) {
-	const before, most = 40, 120
-	caret := min(column, len(r)+1)
-	if len(r) <= most {
-		return string(r), max(caret, 0)
+	const context, before, most = 2048, 40, 120
+	caret := max(min(column, len(r)+1), 0)
+	// What tells a secret stands near it; a line of a megabyte is not searched
+	// for each finding.
+	near := max(caret-context, 0)
+	r = []rune(mask(string(r[near:min(caret+context, len(r))])))
+	caret = min(caret-near, len(r)+1)
+	if near == 0 && len(r) <= most {
+		return string(r), caret
 	}
-	start := min(max(caret-before, 0), len(r)-most)
-	cut := string(r[start : start+most])
-	if start > 0 {
-		cut = "…" + string(r[start+1:start+most])
+	start := min(max(caret-before, 0), max(len(r)-most, 0))
+	stop := min(start+most, len(r))
+	text := string(r[start:stop])
+	if near+start > 0 {
+		text = "…" + string(r[start+1:stop])
 	}
-	if start+most < len(r) {
-		cut += "…"
+	if stop < len(r) {
+		text += "…"
 	}
-	return cut, max(caret-start, 0)
+	return text, caret - start
 }

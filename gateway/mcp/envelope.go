@@ -174,7 +174,7 @@ func fillRequest(m *Message, slots *[fields]slot) (fault, int) {
 		return faultMethod, int(v.start)
 	}
 	m.Spans.Method = span(v)
-	if constant, ok := intern([]byte(value)); ok {
+	if constant, ok := intern(value); ok {
 		m.Method = constant
 	} else {
 		m.Method = value

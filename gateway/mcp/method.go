@@ -52,8 +52,8 @@ func Discovery(method string) bool {
 
 // intern returns the constant for a method that is known, so that it does not
 // keep the body alive.
-func intern(method []byte) (string, bool) {
-	switch string(method) {
+func intern(method string) (string, bool) {
+	switch method {
 	case MethodToolsCall:
 		return MethodToolsCall, true
 	case MethodToolsList:

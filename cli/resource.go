@@ -205,34 +205,33 @@ func writeFields(w io.Writer, v any) error {
 	}
 	var b bytes.Buffer
 	for i := 0; i < len(members); i += 2 {
-		fmt.Fprintf(&b, "%-*s", width, members[i].Value)
-		writeField(&b, members[i+1])
+		writeField(&b, members[i].Value, width, members[i+1])
 		b.WriteByte('\n')
 	}
 	_, err = w.Write(b.Bytes())
 	return err
 }
 
-func writeField(b *bytes.Buffer, n *yaml.Node) {
+// writeField writes one line, or for a text of several lines the name and the
+// text below it.
+func writeField(b *bytes.Buffer, name string, width int, n *yaml.Node) {
+	text := n.Value
 	if n.Kind != yaml.ScalarNode {
 		var v any
-		// What was made from JSON decodes.
-		if n.Decode(&v) == nil {
+		if n.Decode(&v) == nil { // what was made from JSON decodes
 			if data, err := json.Marshal(v); err == nil {
-				b.WriteString("  " + clean(string(data)))
+				text = string(data)
 			}
 		}
-		return
+	} else if n.Tag == "!!null" {
+		text = ""
 	}
-	if n.Tag == "!!null" || n.Value == "" {
-		b.WriteString("  -")
-		return
-	}
-	lines := strings.Split(strings.TrimRight(n.Value, "\n"), "\n")
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	if len(lines) == 1 {
-		b.WriteString("  " + clean(lines[0]))
+		fmt.Fprintf(b, "%-*s  %s", width, name, dash(clean(lines[0])))
 		return
 	}
+	b.WriteString(name)
 	for _, line := range lines {
 		b.WriteString("\n    " + clean(line))
 	}

@@ -1,0 +1,109 @@
+// Command gen writes the files that are generated from svc's command tree: the
+// completion scripts and the manual pages. It is a program of its own so that
+// what it needs for that stays out of svc; it is never shipped.
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+
+	"svc/cli"
+)
+
+func main() {
+	dir := "."
+	if len(os.Args) > 1 {
+		dir = os.Args[1]
+	}
+	if err := run(dir); err != nil {
+		fmt.Fprintf(os.Stderr, "gen: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// manDate is the date in the manual pages. It is fixed, so that the pages
+// change only when a command does.
+var manDate = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+
+// completionFiles are the names under which shells look for the scripts.
+var completionFiles = map[string]string{
+	"bash":       "svc.bash",
+	"zsh":        "_svc",
+	"fish":       "svc.fish",
+	"powershell": "svc.ps1",
+}
+
+// run writes completions/ and man/ below dir, and removes pages of commands
+// that are gone.
+func run(dir string) error {
+	completions, man := filepath.Join(dir, "completions"), filepath.Join(dir, "man")
+	for _, d := range []string{completions, man} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return err
+		}
+	}
+	for shell, name := range completionFiles {
+		var b bytes.Buffer
+		if err := cli.WriteCompletion(cli.NewRoot(), shell, &b); err != nil {
+			return fmt.Errorf("completion for %s: %w", shell, err)
+		}
+		if err := os.WriteFile(filepath.Join(completions, name), b.Bytes(), 0o644); err != nil {
+			return err
+		}
+	}
+	old, err := filepath.Glob(filepath.Join(man, "*.1"))
+	if err != nil {
+		return err
+	}
+	for _, path := range old {
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+	}
+	return writeMan(cli.NewRoot(), man)
+}
+
+// writeMan writes the page of a command and of those below it.
+func writeMan(cmd *cobra.Command, dir string) error {
+	cmd.DisableAutoGenTag = true
+	var b bytes.Buffer
+	err := doc.GenMan(cmd, &doc.GenManHeader{
+		Section: "1",
+		Date:    &manDate,
+		Source:  "svc",
+		Manual:  "svc manual",
+	}, &b)
+	if err != nil {
+		return fmt.Errorf("manual page of %s: %w", cmd.CommandPath(), err)
+	}
+	b.WriteString(exitStatus)
+	name := string(bytes.ReplaceAll([]byte(cmd.CommandPath()), []byte(" "), []byte("-"))) + ".1"
+	errs := []error{os.WriteFile(filepath.Join(dir, name), b.Bytes(), 0o644)}
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() && sub.Name() != "help" {
+			errs = append(errs, writeMan(sub, dir))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// exitStatus ends every page.
+const exitStatus = `
+.SH EXIT STATUS
+.TP
+0
+success
+.TP
+1
+the thing checked is wrong, or the request failed
+.TP
+2
+wrong usage, or it could not be checked
+`

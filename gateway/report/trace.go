@@ -58,7 +58,7 @@ func (m *mapper) trace(r *audit.Record) api.TraceInput {
 		}
 	}
 	for _, s := range r.Spans {
-		if len(t.Spans) < api.MaxSpans && s.Stage != "" {
+		if len(t.Spans) < api.MaxSpans && strings.TrimSpace(s.Stage) != "" {
 			t.Spans = append(t.Spans, api.Span{Stage: line(s.Stage), DurationMs: millis(s.Duration)})
 		}
 	}
@@ -68,7 +68,7 @@ func (m *mapper) trace(r *audit.Record) api.TraceInput {
 // agent is control_plane.agents of the principal, else control_plane.agent,
 // else the principal. A line that names its agent already is believed.
 func (m *mapper) agent(r *audit.Record) string {
-	name := line(first(r.Agent, m.cfg.AgentOf(r.Principal)))
+	name := strings.TrimSpace(line(first(r.Agent, m.cfg.AgentOf(r.Principal))))
 	if name == "" || name == api.AllAgents {
 		return unnamed
 	}

@@ -51,10 +51,13 @@ type nameSet struct {
 
 // addName adds the member name whose text starts at the given offset.
 func (s *scanner) addName(set *nameSet, name []byte, at int) {
+	if s.soft != noFault {
+		return // refused already: names no longer matter
+	}
 	h := hashName(name)
 	bit := uint64(1) << (h & 63)
 	tag := h >> 32
-	if set.filter&bit != 0 && s.held-set.base < fewNames && s.soft == noFault {
+	if set.filter&bit != 0 && s.held-set.base < fewNames {
 		for _, e := range s.names()[set.base:] {
 			if e>>32 == tag && s.sameName(int(uint32(e)), at) {
 				s.refuse(faultDuplicate, at)

@@ -8,7 +8,7 @@ import (
 // decideTimes returns the least time per decision in each list of queries, the
 // lists taken in turn so that what else the machine does falls on both alike.
 func decideTimes(sets []*Set, queries [][]Request, rounds int) []time.Duration {
-	const repeat = 400
+	const repeat = 50
 	best := make([]time.Duration, len(sets))
 	for range rounds {
 		for k, s := range sets {

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,11 +14,13 @@ type background struct {
 	unsynced  atomic.Bool
 	unchecked atomic.Bool
 
-	mu  sync.Mutex
-	cfg Config
+	mu      sync.Mutex
+	cfg     Config
+	retired []file // replaced, and not yet closed
 
 	changed chan struct{} // holds one token
 	pruning chan struct{} // holds one token
+	retires chan struct{} // holds one token
 	quit    chan struct{}
 	ended   chan struct{}
 	once    sync.Once
@@ -26,6 +29,7 @@ type background struct {
 func (b *background) start(l *Log) {
 	b.changed = make(chan struct{}, 1)
 	b.pruning = make(chan struct{}, 1)
+	b.retires = make(chan struct{}, 1)
 	b.quit = make(chan struct{})
 	b.ended = make(chan struct{})
 	go b.run(l)
@@ -49,6 +53,31 @@ func (b *background) wrote() {
 	if !b.unchecked.Load() {
 		b.unchecked.Store(true)
 	}
+}
+
+// retire takes over a file that nobody writes to any more.
+func (b *background) retire(f file) {
+	b.mu.Lock()
+	b.retired = append(b.retired, f)
+	b.mu.Unlock()
+	token(b.retires)
+}
+
+// closeRetired syncs, unless that is left to the operating system, and closes
+// the files that were replaced.
+func (b *background) closeRetired() error {
+	b.mu.Lock()
+	files, fsync := b.retired, b.cfg.Fsync
+	b.retired = nil
+	b.mu.Unlock()
+	var errs []error
+	for _, f := range files {
+		if fsync != FsyncNever {
+			errs = append(errs, f.Sync())
+		}
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
 }
 
 func (b *background) rotated() { token(b.pruning) }
@@ -94,6 +123,10 @@ func (b *background) run(l *Log) {
 				_ = l.submit(item{event: EventInterval})
 				b.unchecked.Store(false)
 			}
+		case <-b.retires:
+			if err := b.closeRetired(); err != nil {
+				l.opts.Logger.Warn("an audit file was not closed in order", "error", err)
+			}
 		case <-b.pruning:
 			var last uint64
 			if l.submit(item{do: func() error { last = l.leader.sealer.seq; return nil }}) == nil {
@@ -103,14 +136,16 @@ func (b *background) run(l *Log) {
 	}
 }
 
-// sync brings the file to the disk while others go on writing.
+// sync brings the file to the disk while others go on writing. It runs in the
+// goroutine that closes replaced files, so that the file stays open meanwhile.
 func (l *Log) sync() {
-	l.leader.syncing.Lock()
-	defer l.leader.syncing.Unlock()
-	if l.leader.f == nil {
+	l.leader.swapping.Lock()
+	f := l.leader.f
+	l.leader.swapping.Unlock()
+	if f == nil {
 		return
 	}
-	if err := l.leader.f.Sync(); err != nil {
+	if err := f.Sync(); err != nil {
 		l.opts.Logger.Error("the audit file cannot be brought to the disk", "error", err)
 		l.background.unsynced.Store(true)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"sync"
 	"time"
@@ -37,10 +36,10 @@ type leader struct {
 	lock   io.Closer
 	sinks  []*sink
 
-	// syncing keeps the file open while the background goroutine syncs it: it
-	// guards the closing and replacing of f, not the writing.
-	syncing sync.Mutex
-	f       file
+	// swapping guards the replacing of f, which the background goroutine reads,
+	// and syncs and closes once it was replaced. It does not guard the writing.
+	swapping sync.Mutex
+	f        file
 
 	sealer  sealer
 	first   uint64 // number of the first line of the file, 0 when it is empty
@@ -268,7 +267,7 @@ func (w *leader) reopen() error {
 	if err != nil {
 		return fmt.Errorf("reopen audit file: %w", err)
 	}
-	w.replace(f, w.log.opts.Logger)
+	w.replace(f)
 	w.dirty, w.noSplit, w.first, w.size = false, 0, end.first, end.size
 	if end.size == 0 {
 		w.first = 0
@@ -289,9 +288,8 @@ func (w *leader) reconfigure(cfg Config) error {
 	if err := w.close(EventRotate); err != nil {
 		w.log.opts.Logger.Warn("the previous audit file was not closed in order", "error", err)
 	}
-	w.syncing.Lock()
-	defer w.syncing.Unlock()
-	w.cfg, w.signer, w.lock, w.f = fresh.cfg, fresh.signer, fresh.lock, fresh.f
+	w.replace(fresh.f)
+	w.cfg, w.signer, w.lock = fresh.cfg, fresh.signer, fresh.lock
 	w.sealer, w.first, w.size, w.out = fresh.sealer, fresh.first, fresh.size, fresh.out
 	w.dirty, w.noSplit = false, 0
 	w.log.reported.Store(0) // the numbers are those of another chain
@@ -318,25 +316,22 @@ func (w *leader) keepFile(cfg Config) error {
 	return nil
 }
 
-// replace closes the file and puts f in its place.
-func (w *leader) replace(f file, log *slog.Logger) {
-	w.syncing.Lock()
-	defer w.syncing.Unlock()
-	if w.f != nil {
-		if err := errors.Join(w.f.Sync(), w.f.Close()); err != nil {
-			log.Warn("the previous audit file was not closed in order", "path", w.cfg.Path, "error", err)
-		}
-	}
+// replace puts f in the place of the file, which the background goroutine
+// syncs and closes: no request waits for that.
+func (w *leader) replace(f file) {
+	w.swapping.Lock()
+	old := w.f
 	w.f = f
+	w.swapping.Unlock()
+	if old != nil {
+		w.log.background.retire(old)
+	}
 }
 
 // close ends the file with a checkpoint and gives everything back.
 func (w *leader) close(event Event) error {
 	err := w.writeOut([]item{{event: event}})
 	w.setSinks(nil, sinkGrace)
-	w.syncing.Lock()
-	defer w.syncing.Unlock()
-	err = errors.Join(err, w.f.Sync(), w.f.Close(), w.lock.Close())
-	w.f = nil
-	return err
+	w.replace(nil)
+	return errors.Join(err, w.lock.Close())
 }

@@ -233,7 +233,7 @@ func (l *Log) Close() error {
 	l.background.stop()
 	var err error
 	if e := l.submit(item{do: func() error {
-		err = l.leader.close(EventStop)
+		err = errors.Join(l.leader.close(EventStop), l.background.closeRetired())
 		l.mu.Lock()
 		l.closed = true
 		l.mu.Unlock()

@@ -113,7 +113,7 @@ func (w *leader) tryRotate() error {
 	if err != nil {
 		return errors.Join(err, os.Rename(name, w.cfg.Path))
 	}
-	w.replace(f, w.log.opts.Logger)
+	w.replace(f)
 	w.first, w.size, w.noSplit = 0, 0, 0
 	before = w.sealer
 	w.out = w.checkpoint(w.out[:0], EventContinue)

@@ -1,0 +1,217 @@
+package cli
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+var update = flag.Bool("update", false, "rewrite the expected output inside the scripts")
+
+// TestMain lets the scripts run svc as a program: the test binary started
+// under that name is svc.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"svc": func() { os.Exit(Main(Process(Build{Version: "0.0.0-test"}), os.Args[1:])) },
+	})
+}
+
+// TestScripts runs the files of testdata/script: a command line, what it
+// reads, what it must print and its exit code, in one file each.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		UpdateScripts:       *update,
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			env.Values[processKey{}] = map[string]*process{}
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exitcode": cmdExitCode,
+			"free":     cmdFree,
+			"start":    cmdStart,
+			"stop":     cmdStop,
+			"field":    cmdField,
+			"mode":     cmdMode,
+		},
+	})
+}
+
+// cmdExitCode runs a program and compares its exit code: exitcode 2 svc bogus.
+func cmdExitCode(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exitcode CODE PROGRAM ARGS...")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	code := 0
+	if exit, ok := err.(*exec.ExitError); ok {
+		code = exit.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if want := args[0]; fmt.Sprint(code) != want {
+		ts.Fatalf("exit code %d, want %s", code, want)
+	}
+}
+
+// cmdFree sets a variable to a loopback address that nobody listens on.
+func cmdFree(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: free VARIABLE")
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ts.Setenv(args[0], ln.Addr().String())
+	ts.Check(ln.Close())
+}
+
+// cmdStart starts svc in the background and waits until a URL answers: start
+// NAME URL ARGS... What it prints goes to NAME.out and NAME.err; stop NAME
+// ends it, and so does the end of the script.
+func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 3 {
+		ts.Fatalf("usage: start NAME URL ARGS...")
+	}
+	name, url := args[0], args[1]
+	program, err := exec.LookPath("svc")
+	ts.Check(err)
+	cmd := exec.Command(program, args[2:]...)
+	cmd.Dir = ts.MkAbs(".")
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "NO_COLOR", "SVC_BOOTSTRAP_API_KEY", "IDP_WEBHOOK_SECRET", "SVC_RATE_LIMIT"} {
+		if v := ts.Getenv(name); v != "" {
+			cmd.Env = append(cmd.Env, name+"="+v)
+		}
+	}
+	for suffix, to := range map[string]*io.Writer{".out": &cmd.Stdout, ".err": &cmd.Stderr} {
+		f, err := os.Create(ts.MkAbs(name + suffix))
+		ts.Check(err)
+		ts.Defer(func() { f.Close() })
+		*to = f
+	}
+	ts.Check(cmd.Start())
+	p := &process{cmd: cmd, done: make(chan error, 1)}
+	go func() { p.done <- cmd.Wait() }()
+	ts.Defer(func() { p.end() })
+	processes(ts)[name] = p
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		resp, err := http.Get(url)
+		if err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		if time.Now().After(deadline) {
+			data, _ := os.ReadFile(ts.MkAbs(name + ".err"))
+			ts.Fatalf("%s does not answer at %s\n%s", name, url, data)
+		}
+	}
+}
+
+// cmdStop sends SIGINT and wants a clean end.
+func cmdStop(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 || processes(ts)[args[0]] == nil {
+		ts.Fatalf("usage: stop NAME")
+	}
+	if err := processes(ts)[args[0]].end(); err != nil {
+		data, _ := os.ReadFile(ts.MkAbs(args[0] + ".err"))
+		ts.Fatalf("%s: %v\n%s", args[0], err, data)
+	}
+}
+
+// cmdField sets a variable to a member of a JSON file: field VARIABLE FILE
+// data.0.id
+func cmdField(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: field VARIABLE FILE PATH")
+	}
+	var v any
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[1])), &v))
+	for name := range strings.SplitSeq(args[2], ".") {
+		var i int
+		switch at := v.(type) {
+		case map[string]any:
+			v = at[name]
+		case []any:
+			if _, err := fmt.Sscan(name, &i); err != nil || i >= len(at) {
+				ts.Fatalf("no element %s in %v", name, at)
+			}
+			v = at[i]
+		}
+	}
+	if v == nil {
+		ts.Fatalf("%s has no %s", args[1], args[2])
+	}
+	ts.Setenv(args[0], fmt.Sprint(v))
+}
+
+// cmdMode compares the permissions of a file: mode 600 FILE.
+func cmdMode(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: mode OCTAL FILE")
+	}
+	fi, err := os.Stat(ts.MkAbs(args[1]))
+	ts.Check(err)
+	if got := fmt.Sprintf("%o", fi.Mode().Perm()); got != args[0] {
+		ts.Fatalf("%s has mode %s, want %s", args[1], got, args[0])
+	}
+}
+
+// process is a svc in the background.
+type process struct {
+	cmd   *exec.Cmd
+	done  chan error
+	ended bool
+	err   error
+}
+
+func (p *process) end() error {
+	if p.ended {
+		return p.err
+	}
+	p.ended = true
+	p.cmd.Process.Signal(os.Interrupt)
+	select {
+	case p.err = <-p.done:
+	case <-time.After(20 * time.Second):
+		p.cmd.Process.Kill()
+		p.err = fmt.Errorf("did not end within 20 s of SIGINT")
+		<-p.done
+	}
+	return p.err
+}
+
+// processKey finds the processes of a script.
+type processKey struct{}
+
+func processes(ts *testscript.TestScript) map[string]*process {
+	return ts.Value(processKey{}).(map[string]*process)
+}
+
+// testEnv is an environment without a process: buffers, no terminal, a fixed
+// clock.
+func testEnv(t *testing.T) (Env, *strings.Builder, *strings.Builder) {
+	t.Helper()
+	var out, errs strings.Builder
+	return Env{
+		Stdin:     strings.NewReader(""),
+		Stdout:    &out,
+		Stderr:    &errs,
+		LookupEnv: func(string) (string, bool) { return "", false },
+		Signals:   func() (<-chan os.Signal, func()) { return make(chan os.Signal), func() {} },
+		Now:       func() time.Time { return time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC) },
+		PID:       4711,
+		Build:     Build{Version: "1.2.3"},
+	}, &out, &errs
+}

@@ -292,7 +292,7 @@ func (w *leader) reconfigure(cfg Config) error {
 	w.cfg, w.signer, w.lock = fresh.cfg, fresh.signer, fresh.lock
 	w.sealer, w.first, w.size, w.out = fresh.sealer, fresh.first, fresh.size, fresh.out
 	w.dirty, w.noSplit = false, 0
-	w.log.reported.Store(0) // the numbers are those of another chain
+	w.log.told.Store(false) // what was said is about another chain
 	w.startSinks()
 	return nil
 }

@@ -39,6 +39,7 @@ type Log struct {
 	opts     Options
 	entries  sync.Pool
 	reported atomic.Uint64
+	told     atomic.Bool // reported was said
 	failure  atomic.Pointer[failure]
 	lost     atomic.Uint64 // lines let pass unwritten
 	dropped  atomic.Uint64 // lines that sinks of the past dropped
@@ -193,7 +194,12 @@ func (l *Log) Lost() uint64 { return l.lost.Load() }
 
 // SetReported tells how far the reporter has come: lines up to seq may be
 // deleted by rotation.
-func (l *Log) SetReported(seq uint64) { l.reported.Store(seq) }
+func (l *Log) SetReported(seq uint64) {
+	l.reported.Store(seq)
+	if !l.told.Swap(true) {
+		l.background.rotated()
+	}
+}
 
 // Reopen closes the file and opens its path again, after another program has
 // renamed it. The chain goes on in the new file.

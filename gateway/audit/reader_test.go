@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 // fill writes n lines of about 1 KiB.
@@ -248,6 +249,56 @@ func TestReopenAfterAnotherProgramRenamedTheFile(t *testing.T) {
 	v, err := Verify(context.Background(), []string{c.Path, c.Path + ".1"}, VerifyOptions{})
 	if err != nil || !v.OK() || v.Lines != 10 {
 		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+func TestOldFilesGoOnceTheyAreReported(t *testing.T) {
+	c := testConfig(t)
+	c.MaxSizeMB, c.MaxBackups = 1, 1
+	o := Options{MaxBacklog: 1000} // less than a file holds
+	count := func() int {
+		files, err := ListRotated(c.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(files)
+	}
+	// settle waits until the background has done what was asked of it.
+	settle := func(l *Log) { l.background.rotated(); mustClose(t, l) }
+
+	l := mustOpen(t, c, o)
+	fill(t, l, 0, 5000)
+	settle(l)
+	if n := count(); n < 4 {
+		t.Fatalf("%d files: deleted before the reporter said how far it is", n)
+	}
+	l = mustOpen(t, c, o)
+	l.SetReported(0)
+	for end := time.Now().Add(5 * time.Second); count() > 1 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	if n := count(); n != 1 {
+		t.Errorf("%d files kept past the backlog", n)
+	}
+	mustClose(t, l)
+
+	o.MaxBacklog = 1_000_000
+	l = mustOpen(t, c, o)
+	fill(t, l, 5000, 4000)
+	l.SetReported(1)
+	fill(t, l, 9000, 2000)
+	n := count()
+	if n < 4 {
+		t.Errorf("%d files: lines that wait were deleted", n)
+	}
+	v := checkChain(t, c.Path, VerifyOptions{})
+	l.SetReported(v.Head.Seq)
+	l.background.rotated()
+	for end := time.Now().Add(5 * time.Second); count() > 1 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	if n := count(); n != 1 {
+		t.Errorf("%d reported files kept, want max_backups", n)
 	}
 }
 

@@ -143,9 +143,9 @@ func (w *leader) append(before sealer) error {
 
 // prune deletes the oldest rotated files beyond max_backups. It spares those
 // with lines that are not yet reported, unless more than the backlog allows
-// would wait.
+// would wait. Until the reporter has said how far it is nothing is deleted.
 func (l *Log) prune(path string, backups int, last uint64) {
-	if backups == 0 {
+	if backups == 0 || l.opts.MaxBacklog > 0 && !l.told.Load() {
 		return
 	}
 	files, err := ListRotated(path)
@@ -156,14 +156,13 @@ func (l *Log) prune(path string, backups int, last uint64) {
 	reported := l.reported.Load()
 	for i := 0; i < len(files)-backups; i++ {
 		lastLine := files[i+1].First - 1 // there is always a next one here
-		waiting := last - min(reported, last)
 		if l.opts.MaxBacklog > 0 && lastLine > reported {
-			if waiting <= l.opts.MaxBacklog {
+			// What was deleted before waits no more.
+			if done := max(reported, files[i].First-1); last-min(done, last) <= l.opts.MaxBacklog {
 				return
 			}
 			l.opts.Logger.Warn("an audit file is deleted before all of it was reported: the backlog is full",
 				"path", files[i].Path, "unreported_lines", lastLine-max(reported, files[i].First-1))
-			reported = lastLine
 		}
 		if err := os.Remove(files[i].Path); err != nil {
 			l.opts.Logger.Warn("an old audit file cannot be deleted", "path", files[i].Path, "error", err)

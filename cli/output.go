@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -101,18 +102,48 @@ func writeRaw(w io.Writer, f format, data []byte) error {
 			return fmt.Errorf("indent json: %w", err)
 		}
 		out.WriteByte('\n')
+		_, err := w.Write(escapeInvisible(out.Bytes()))
+		return err
 	}
 	_, err := w.Write(out.Bytes())
 	return err
+}
+
+// escapeInvisible writes what a terminal would act on as \u escapes: the same
+// JSON text, since outside of strings it is all ASCII.
+func escapeInvisible(data []byte) []byte {
+	if isPlain(string(bytes.ReplaceAll(data, []byte("\n"), nil))) {
+		return data
+	}
+	out := make([]byte, 0, len(data)+64)
+	for _, r := range string(data) {
+		if r >= 0x7f && invisible(r) {
+			for _, unit := range utf16.Encode([]rune{r}) {
+				out = fmt.Appendf(out, "\\u%04x", unit)
+			}
+			continue
+		}
+		out = utf8.AppendRune(out, r)
+	}
+	return out
+}
+
+// invisible reports whether a rune is for terminals and layout engines rather
+// than for readers.
+func invisible(r rune) bool {
+	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Co, r) || r == '\u2028' || r == '\u2029'
 }
 
 // blockStyle turns the flow style of parsed JSON into ordinary YAML. Empty
 // collections stay [] and {}; strings are quoted where the encoder must.
 func blockStyle(n *yaml.Node) {
 	if n.Kind == yaml.ScalarNode {
-		if n.Tag == "!!str" && strings.ContainsRune(n.Value, '\n') {
+		switch {
+		case n.Tag == "!!str" && strings.ContainsRune(n.Value, '\n'):
 			n.Style = yaml.LiteralStyle
-		} else {
+		case n.Tag == "!!str" && ambiguous(n.Value):
+			n.Style = yaml.DoubleQuotedStyle
+		default:
 			n.Style = 0
 		}
 	} else if len(n.Content) > 0 {
@@ -121,6 +152,16 @@ func blockStyle(n *yaml.Node) {
 	for _, c := range n.Content {
 		blockStyle(c)
 	}
+}
+
+// ambiguous reports whether YAML 1.1, which many tools still read, takes a text
+// for something else: a truth value, or a number in base 60.
+func ambiguous(s string) bool {
+	switch strings.ToLower(s) {
+	case "y", "n", "yes", "no", "on", "off":
+		return true
+	}
+	return strings.Trim(s, "0123456789:.") == "" && strings.Contains(s, ":")
 }
 
 // clean makes a string from outside safe to show: no terminal escapes, no
@@ -139,7 +180,7 @@ func clean(s string) string {
 			b.WriteRune(utf8.RuneError)
 		case r == '\n' || r == '\t' || r == '\r':
 			b.WriteByte(' ')
-		case unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Co, r) || r == '\u2028' || r == '\u2029':
+		case invisible(r):
 			b.WriteRune(utf8.RuneError)
 		default:
 			b.WriteRune(r)

@@ -89,7 +89,7 @@ func TestWriteRaw(t *testing.T) {
 `},
 		{"yaml too, and quotes what would change its type", formatYAML, `b: x
 a:
-  n: 12345678901234567890
+  "n": 12345678901234567890
   f: 0.1
   list: []
   "on": "true"

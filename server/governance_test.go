@@ -126,7 +126,7 @@ func TestMetrics(t *testing.T) {
 		`svc_http_requests_total{method="POST",route="/api/traces",status="201"} 1`,
 		`svc_http_requests_total{method="other",route="unmatched",status="404"} 1`,
 		`svc_http_requests_total{method="other",route="unmatched",status="401"} 1`,
-		`svc_http_request_duration_seconds_count{method="POST",route="/api/traces"} 1`, "go_goroutines", "svc_trace_streams 0",
+		`svc_http_request_duration_seconds_count{method="POST",route="/api/traces"} 1`, "go_goroutines", "svc_trace_streams 0", "svc_store_size_bytes ",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s", want)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"svc/server/api"
+	"svc/store"
 )
 
 // metrics are the figures of the control plane, in a registry of their own.
@@ -24,7 +26,7 @@ type metrics struct {
 	slowStreams prometheus.Counter
 }
 
-func newMetrics() *metrics {
+func newMetrics(st store.Store) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -44,7 +46,18 @@ func newMetrics() *metrics {
 			Name: "svc_trace_streams_cut_total", Help: "Streams of traces that were ended because their reader was too slow.",
 		}),
 	}
-	m.registry.MustRegister(m.requests, m.seconds, m.traces, m.streams, m.slowStreams,
+	size := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "svc_store_size_bytes", Help: "Size of the store on disk; 0 where the store cannot tell.",
+	}, func() float64 {
+		ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
+		defer cancel()
+		info, err := st.Info(ctx)
+		if err != nil {
+			return 0
+		}
+		return float64(info.SizeBytes)
+	})
+	m.registry.MustRegister(size, m.requests, m.seconds, m.traces, m.streams, m.slowStreams,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, outcome := range []string{"accepted", "duplicate", "expired"} {
 		m.traces.WithLabelValues(outcome)
@@ -79,7 +92,3 @@ const streamPath = "/api/traces/stream"
 func (s *Server) Metrics() http.Handler {
 	return promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{})
 }
-
-// Registry is where background work that belongs to the same process adds its
-// figures.
-func (s *Server) Registry() prometheus.Registerer { return s.metrics.registry }

@@ -109,7 +109,7 @@ func New(o Options) (*Server, error) {
 			return nil, fmt.Errorf("server: %w", err)
 		}
 	}
-	s.otlp, s.streams, s.metrics = otlp.NewAssembler(s.prices), newStreams(), newMetrics()
+	s.otlp, s.streams, s.metrics = otlp.NewAssembler(s.prices), newStreams(), newMetrics(o.Store)
 	limit, ingest := o.RateLimit, o.IngestRateLimit
 	if limit == 0 {
 		limit = DefaultRateLimit

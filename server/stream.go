@@ -101,6 +101,7 @@ func (s *Server) streamTraces(c *call) error {
 	h.Set("X-Accel-Buffering", "no")
 	c.w.WriteHeader(http.StatusOK)
 	out := &eventWriter{c: c, control: http.NewResponseController(c.w), patience: s.streams.pace.patience}
+	_ = out.control.SetReadDeadline(time.Time{}) // a server's read timeout would end the stream too
 	if !out.send([]byte(streamRetry + "id: " + traces.Cursor().String() + "\n\n")) {
 		return nil
 	}

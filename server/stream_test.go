@@ -350,6 +350,22 @@ func TestStreamKeepsAlive(t *testing.T) {
 	}
 }
 
+// The timeouts that a server sets for requests and answers do not end a stream.
+func TestStreamOutlivesServerTimeouts(t *testing.T) {
+	r := newRig(t)
+	r.srv.streams.pace.tick = 20 * time.Millisecond
+	srv := httptest.NewUnstartedServer(r.srv)
+	srv.Config.ReadTimeout, srv.Config.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond
+	srv.Start()
+	t.Cleanup(srv.CloseClientConnections)
+	s := open(t, srv, r.admin, "", "")
+	time.Sleep(400 * time.Millisecond)
+	r.post1("later", "a", "success")
+	if got := s.next().id(t); got != "later" {
+		t.Errorf("got %s", got)
+	}
+}
+
 // Many readers at once see every trace, in the same order.
 func TestStreamManyReaders(t *testing.T) {
 	r := newRig(t)

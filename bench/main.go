@@ -45,6 +45,7 @@ var roles = map[string]func(args []string) error{
 	"upstream": upstreamRole,
 	"load":     loadRole,
 	"front":    frontRole,
+	"spin":     spinRole,
 }
 
 func exit(err error) {

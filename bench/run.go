@@ -55,6 +55,10 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer r.upstream.stop()
+	if r.spinner, err = start(ctx, rigCore, nil, "spin", r.self, "spin"); err != nil {
+		return err
+	}
+	defer r.spinner.stop()
 	var targets []*target
 	for _, name := range o.targets {
 		t, err := r.startTarget(ctx, name, o)
@@ -130,12 +134,12 @@ func (r *rig) measure(ctx context.Context, t *target, s shape, o *options) (meas
 		return fail(err)
 	}
 	rigBefore, loadBefore := r.rigUsage(load)
-	busyBefore := machineBusy()
+	busyBefore, spunBefore := machineBusy(), r.spun()
 	line, err := lines.ReadBytes('\n')
 	if err != nil {
 		return fail(err)
 	}
-	busyAfter := machineBusy()
+	busyAfter, spunAfter := machineBusy(), r.spun()
 	rigAfter, _ := r.rigUsage(nil)
 	after, err := t.proc.usage()
 	if err != nil {
@@ -144,7 +148,7 @@ func (r *rig) measure(ctx context.Context, t *target, s shape, o *options) (meas
 	m := measurement{cpu: after.cpu - before.cpu, rss: after.rss}
 	<-load.done
 	m.rig = rigAfter - rigBefore + load.cmd.ProcessState.UserTime() + load.cmd.ProcessState.SystemTime() - loadBefore
-	m.others = max(0, busyAfter-busyBefore-m.cpu-m.rig)
+	m.others = max(0, busyAfter-busyBefore-(spunAfter-spunBefore)-m.cpu-m.rig)
 	if err := json.Unmarshal(line, &m.loadResult); err != nil {
 		return measurement{}, fmt.Errorf("load: %w", err)
 	}
@@ -153,6 +157,15 @@ func (r *rig) measure(ctx context.Context, t *target, s shape, o *options) (meas
 
 func (r *rig) startLoad(ctx context.Context, input []byte, stdout *os.File) (*process, error) {
 	return startWithInput(ctx, rigCore, bytes.NewReader(input), stdout, "load", r.self, "load")
+}
+
+// spun returns the CPU time of what keeps the rig's core awake.
+func (r *rig) spun() time.Duration {
+	u, err := r.spinner.usage()
+	if err != nil {
+		return 0
+	}
+	return u.cpu
 }
 
 // rigUsage returns the CPU time of the upstream and of the load generator.

@@ -34,6 +34,7 @@ type rig struct {
 	dir      string
 	self     string // this program
 	upstream *process
+	spinner  *process
 	backend  string // address of the upstream
 	keys     []string
 	hashes   []string

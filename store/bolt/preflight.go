@@ -91,13 +91,18 @@ func preflight(path string) (size int64, err error) {
 	if st, err = f.Stat(); err != nil {
 		return 0, fmt.Errorf("open store: %w", err)
 	}
-	refuse := func(advice, format string, args ...any) (int64, error) {
-		return 0, &FileError{Path: path, Problem: fmt.Sprintf(format, args...), Advice: advice}
+	return st.Size(), inspect(f, st.Size(), path)
+}
+
+// inspect checks the bytes of a file.
+func inspect(f io.ReaderAt, size int64, path string) error {
+	refuse := func(advice, format string, args ...any) error {
+		return &FileError{Path: path, Problem: fmt.Sprintf(format, args...), Advice: advice}
 	}
-	if st.Size() == 0 {
+	if size == 0 {
 		return refuse(adviceDamaged, "the file is empty")
 	}
-	m, problem := readMetas(f, st.Size())
+	m, problem := readMetas(f, size)
 	if problem != "" {
 		advice := adviceDamaged
 		if !looksLikeBolt(f) {
@@ -105,8 +110,8 @@ func preflight(path string) (size int64, err error) {
 		}
 		return refuse(advice, "%s", problem)
 	}
-	if need := m.highWater * uint64(m.pageSize); m.highWater > 1<<48 || need > uint64(st.Size()) {
-		return refuse(adviceDamaged, "truncated: %d bytes, of which %d are needed", st.Size(), need)
+	if need := m.highWater * uint64(m.pageSize); m.highWater > 1<<46 || need > uint64(size) {
+		return refuse(adviceDamaged, "truncated: %d bytes, of which %d are needed", size, need)
 	}
 	if err := checkPage(f, m, m.root, flagBranch|flagLeaf, nil); err != nil {
 		return refuse(adviceDamaged, "damaged: root page: %v", err)
@@ -116,7 +121,7 @@ func preflight(path string) (size int64, err error) {
 			return refuse(adviceDamaged, "damaged: free list: %v", err)
 		}
 	}
-	return st.Size(), nil
+	return nil
 }
 
 // readMetas returns the newer of the valid meta pages, or a problem.

@@ -243,11 +243,19 @@ func (s *Sum) count(index int, n uint64) {
 		s.bins[i] += n
 		return
 	}
-	// Grow by whole octaves, so that it happens rarely.
-	lo, hi := index&^(subBins-1), (index|(subBins-1))+1
+	// Grow by whole octaves and with room to spare, so that it happens rarely: at
+	// first for durations around this one, then by as much as there is.
+	lo, hi := index&^(subBins-1)-2*subBins, (index|(subBins-1))+1+5*subBins
 	if len(s.bins) > 0 {
-		lo, hi = min(lo, s.base), max(hi, s.base+len(s.bins))
+		lo, hi = s.base, s.base+len(s.bins)
+		for index < lo {
+			lo -= len(s.bins)
+		}
+		for index >= hi {
+			hi += len(s.bins)
+		}
 	}
+	lo, hi = max(lo, 0), min(hi, NumBins)
 	bins := make([]uint64, hi-lo)
 	if len(s.bins) > 0 {
 		copy(bins[s.base-lo:], s.bins)

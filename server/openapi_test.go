@@ -17,6 +17,7 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"go.uber.org/goleak"
 	"gopkg.in/yaml.v3"
 )
 
@@ -358,14 +359,22 @@ func (c *contract) unseen() []string {
 	return out
 }
 
-// TestMain sees to it that the whole suite has an answer of every documented
-// success, so that nothing in the document goes unchecked.
+// TestMain sees to it that no test leaves a goroutine behind, and that the
+// whole suite has an answer of every documented success, so that nothing in
+// the document goes unchecked.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	code := m.Run()
 	whole := flag.Lookup("test.run").Value.String() == "" && flag.Lookup("test.skip").Value.String() == "" &&
 		flag.Lookup("test.bench").Value.String() == "" && flag.Lookup("test.fuzz").Value.String() == "" &&
 		flag.Lookup("test.list").Value.String() == "" && !testing.Short()
+	if code == 0 {
+		http.DefaultClient.CloseIdleConnections()
+		if err := goleak.Find(); err != nil {
+			fmt.Println(err)
+			code = 1
+		}
+	}
 	if code == 0 && whole && shared != nil {
 		if missing := shared.unseen(); len(missing) > 0 {
 			fmt.Println("documented, and never answered in the test suite:", strings.Join(missing, ", "))

@@ -357,7 +357,10 @@ func TestStreamOutlivesServerTimeouts(t *testing.T) {
 	srv := httptest.NewUnstartedServer(r.srv)
 	srv.Config.ReadTimeout, srv.Config.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond
 	srv.Start()
-	t.Cleanup(srv.CloseClientConnections)
+	t.Cleanup(func() {
+		srv.CloseClientConnections()
+		srv.Close()
+	})
 	s := open(t, srv, r.admin, "", "")
 	time.Sleep(400 * time.Millisecond)
 	r.post1("later", "a", "success")

@@ -164,8 +164,11 @@ func instants(target *store.SLATarget, last, now time.Time) []time.Time {
 	return append(out, now)
 }
 
-// target measures one target over the period that ends at a time.
+// target measures one target over the period that ends at a time, the minute
+// that is under way then included: statistics are kept by the minute, and so
+// the period has its exact length.
 func (e *Evaluator) target(ctx context.Context, t store.Tenant, target *store.SLATarget, at time.Time) error {
+	at = at.Truncate(time.Minute).Add(time.Minute)
 	stats, err := t.Stats(ctx, store.StatsQuery{
 		From: at.Add(-Periods[target.EvaluationPeriod]), To: at, AgentID: target.AgentID,
 	})

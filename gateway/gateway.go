@@ -168,13 +168,14 @@ func (g *Gateway) openState(cfg *config.File, opts Options) error {
 		return err
 	}
 	logOptions := audit.Options{Now: g.now, Logger: g.log}
-	if cfg.ControlPlane.Active() {
+	reports := cfg.ControlPlane.Active() && opts.Sink != nil
+	if reports {
 		logOptions.MaxBacklog = uint64(cfg.ControlPlane.Traces.MaxBacklog)
 	}
 	if g.audit, err = audit.Open(cfg.Audit, logOptions); err != nil {
 		return fmt.Errorf("open audit file %s: %w", cfg.Audit.Path, err)
 	}
-	if !cfg.ControlPlane.Active() || opts.Sink == nil {
+	if !reports {
 		return nil
 	}
 	g.reporter, err = report.New(cfg.ControlPlane, report.Options{

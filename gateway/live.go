@@ -90,6 +90,9 @@ func (g *Gateway) Reload(ctx context.Context) error {
 		return fmt.Errorf("the running configuration stays in force: audit: %w", err)
 	}
 	// From here on nothing can fail.
+	if g.reporter != nil && merged.Audit.Path != old.cfg.Audit.Path {
+		g.reporter.Follow(merged.Audit.Path)
+	}
 	g.tls.use(certificate)
 	g.activate(next)
 	g.restartPending.Store(&pending)

@@ -202,10 +202,10 @@ func toolRow(agent, tool uint32) []byte {
 }
 
 // countTool adds calls to a tool of an agent.
-func countTool(tools *bbolt.Bucket, agent, tool uint32, calls toolCalls, now time.Time) error {
+func countTool(tools *bbolt.Bucket, rows getter, agent, tool uint32, calls toolCalls, now time.Time) error {
 	key := toolRow(agent, tool)
 	first, last, n := uint64(now.UnixNano()), uint64(calls.last), calls.n
-	if old := tools.Get(key); old != nil {
+	if old := rows.get(key); old != nil {
 		oldFirst, oldLast, oldN, err := decodeTool(old)
 		if err != nil {
 			return err

@@ -1,6 +1,7 @@
 package bolt
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -110,6 +111,7 @@ type writer struct {
 	r  resolver
 
 	traces, ids, blocks *bbolt.Bucket
+	known               getter // of ids
 
 	seq     uint64 // of the newest trace
 	count   uint64 // traces stored
@@ -142,6 +144,7 @@ func newWriter(s *Store, st *tenantState, d data) *writer {
 		horizon: int64(d.counter(stateHorizon)),
 		tools:   map[uint64]toolCalls{}, fires: map[string]uint64{},
 	}
+	w.known = getter{w.ids.Cursor()}
 	w.r = resolver{st: st, d: &w.d, gen: d.counter(stateAgentGen), fresh: map[word]uint32{}, known: map[word]agentKnown{}}
 	w.traces.FillPercent, w.blocks.FillPercent, w.ids.FillPercent = fill, fill, 0.9
 	return w
@@ -162,7 +165,7 @@ func (w *writer) apply(in *ingest) error {
 		case it.trace.CreatedAt.UnixNano() < w.horizon:
 			it.skip = true
 			in.result.Expired++
-		case w.ids.Get(it.key) != nil:
+		case w.known.get(it.key) != nil:
 			it.skip = true
 			in.result.Duplicates++
 		}
@@ -204,7 +207,7 @@ func (w *writer) resolve(in *ingest) error {
 	}
 	for i := range in.items {
 		it := &in.items[i]
-		if it.trace.CreatedAt.UnixNano() < w.horizon || w.ids.Get(it.key) != nil {
+		if it.trace.CreatedAt.UnixNano() < w.horizon || w.known.get(it.key) != nil {
 			continue // skipped: it registers nothing
 		}
 		a, ok, err := w.r.agent(it.trace.AgentID, it.trace.AgentName)
@@ -359,8 +362,9 @@ func (w *writer) finish() error {
 	}
 	tools := w.d.in(inTools)
 	now := w.s.now()
+	rows := getter{tools.Cursor()}
 	for _, k := range slices.Sorted(maps.Keys(w.tools)) {
-		if err := countTool(tools, uint32(k>>32), uint32(k), w.tools[k], now); err != nil {
+		if err := countTool(tools, rows, uint32(k>>32), uint32(k), w.tools[k], now); err != nil {
 			return err
 		}
 	}
@@ -379,10 +383,23 @@ func (w *writer) finish() error {
 	return w.d.setCounter(stateTraces, w.count+w.added)
 }
 
+// getter reads many keys of a bucket. Unlike Bucket.Get it allocates nothing per
+// key, and it sees what was put in between.
+type getter struct{ c *bbolt.Cursor }
+
+// get returns the value of a key, nil when there is none.
+func (g getter) get(key []byte) []byte {
+	if k, v := g.c.Seek(key); bytes.Equal(k, key) {
+		return v
+	}
+	return nil
+}
+
 // mergeRollups merges sorted entries into their rows.
 func mergeRollups(d data, entries []rollup.Entry, mem *arena) error {
 	var (
 		b     *bbolt.Bucket
+		rows  getter
 		table = rollup.NumTables
 	)
 	for i := range entries {
@@ -391,9 +408,10 @@ func mergeRollups(d data, entries []rollup.Entry, mem *arena) error {
 			table = e.Key.Table
 			b = d.in(inRollup + table.String())
 			b.FillPercent = 0.9
+			rows = getter{b.Cursor()}
 		}
 		key := mem.keep(appendRowKey(mem.space(16), e.Key))
-		stored := b.Get(key)
+		stored := rows.get(key)
 		row, err := rollup.AppendMerged(mem.space(len(stored)+rollup.MaxGrowth(&e.Partial)), stored, &e.Partial)
 		if err != nil {
 			return fmt.Errorf("rollup %s: %w", table, err)

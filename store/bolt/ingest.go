@@ -113,7 +113,7 @@ func (t *tenant) prepare(ctx context.Context, batch []store.Trace) (*ingest, err
 		items: make([]item, 0, len(batch))}
 	problems := map[string]string{}
 	seen := make(map[string]struct{}, len(batch))
-	arena := make([]byte, 0, 256*len(batch))
+	arena := make([]byte, 0, 288*len(batch))
 	for i := range batch {
 		tr := batch[i] // a copy: the caller's is not changed
 		if field, problem := t.normalize(&tr, in.now); problem != "" {
@@ -129,7 +129,10 @@ func (t *tenant) prepare(ctx context.Context, batch []store.Trace) (*ingest, err
 		seen[tr.ID] = struct{}{}
 		from := len(arena)
 		arena = appendRecord(arena, &tr)
-		in.items = append(in.items, item{trace: tr, index: i, key: packedKey(tr.ID), rec: arena[from:len(arena):len(arena)]})
+		rec := arena[from:len(arena):len(arena)]
+		from = len(arena)
+		arena = appendPackedKey(arena, tr.ID)
+		in.items = append(in.items, item{trace: tr, index: i, key: arena[from:len(arena):len(arena)], rec: rec})
 	}
 	if len(problems) > 0 {
 		return nil, &store.Error{Kind: store.Invalid, Message: "invalid traces", Fields: problems}

@@ -254,12 +254,15 @@ func appendPacked(dst []byte, s string) []byte {
 }
 
 // packedKey is the key of an id in trace_ids.
-func packedKey(id string) []byte {
+func packedKey(id string) []byte { return appendPackedKey(make([]byte, 0, 1+len(id)), id) }
+
+func appendPackedKey(dst []byte, id string) []byte {
 	form, b := pack(id)
+	dst = append(dst, form)
 	if form == packText {
-		return append(append(make([]byte, 0, 1+len(id)), packText), id...)
+		return append(dst, id...)
 	}
-	return append(append(make([]byte, 0, 17), form), b[:]...)
+	return append(dst, b[:]...)
 }
 
 // stages are the span stages that take one byte: their place from 1. Only append.

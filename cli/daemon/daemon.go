@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"sync"
 	"syscall"
@@ -36,8 +35,8 @@ type Options struct {
 	// shutdown begins, so that a reload can change it.
 	Windows func() (drain, grace time.Duration)
 
-	// CloseTimeout bounds background work and closers after the listeners are
-	// gone. Default 15 s.
+	// CloseTimeout bounds how long each background work is waited for after it
+	// was told to end. Default 15 s.
 	CloseTimeout time.Duration
 
 	// NotifySocket is NOTIFY_SOCKET of systemd; empty tells nobody.
@@ -48,26 +47,25 @@ type Options struct {
 	Watchdog time.Duration
 }
 
-// Daemon is a set of listeners, background work and closers with one life.
+// Daemon is a list of listeners, background work and closers with one life.
 // Build it, add to it, and call Run once; the adding methods are not for
 // concurrent use and not for use after Run.
 type Daemon struct {
-	opts    Options
-	log     *slog.Logger
-	notify  notifier
-	servers []*server
-	work    []work
-	closers []closer
+	opts   Options
+	log    *slog.Logger
+	notify notifier
+	parts  []part
 }
 
-type work struct {
-	name string
-	run  func(context.Context) error
-}
-
-type closer struct {
-	name  string
-	close func() error
+// part is a listener, background work or a closer. Parts start in the order in
+// which they were added and stop in reverse, so that each one can use what was
+// added before it until its end.
+type part interface {
+	// start begins what the part does; failures take what ends it early.
+	start(failures chan<- error)
+	// stop ends it. Requests in flight may take until ctx ends, everything
+	// else at most the given time.
+	stop(ctx context.Context, patience time.Duration) error
 }
 
 // ErrForced is returned by Run when a second signal ended the drain.
@@ -87,68 +85,39 @@ func New(opts Options) *Daemon {
 	return &Daemon{opts: opts, log: opts.Logger, notify: notifier{opts.NotifySocket}}
 }
 
-// Go adds background work. Its context ends when the last request has; when it
-// returns an error earlier the whole daemon stops with that error.
+// Go adds background work. Its context ends in its turn of the shutdown: after
+// everything that was added later has stopped. When it returns an error
+// earlier the whole daemon stops with that error.
 func (d *Daemon) Go(name string, run func(context.Context) error) {
-	d.work = append(d.work, work{name, run})
+	d.parts = append(d.parts, &work{name: name, run: run})
 }
 
-// OnClose adds a closer. Closers run in reverse order, after all requests and
-// background work have ended.
+// OnClose adds a closer, which runs in its turn of the shutdown: after
+// everything that was added later has stopped.
 func (d *Daemon) OnClose(name string, close func() error) {
-	d.closers = append(d.closers, closer{name, close})
+	d.parts = append(d.parts, closer{name, close})
 }
 
-// Close ends a daemon that was never run: listeners, then closers.
-func (d *Daemon) Close() error {
-	for _, s := range d.servers {
-		s.ln.Close()
-	}
-	return d.runClosers()
-}
+// Close ends a daemon that was never run.
+func (d *Daemon) Close() error { return d.stopParts(context.Background()) }
 
 // Run serves until a signal, the end of ctx, or a failure; then it drains and
 // closes everything, and returns what went wrong, joined. A stop by one signal
 // or by ctx returns nil, also when the grace time cut requests.
 func (d *Daemon) Run(ctx context.Context) error {
-	workCtx, stopWork := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopWork()
-
-	failures := make(chan error, len(d.servers)+len(d.work))
-	var serving, working sync.WaitGroup
-	for _, s := range d.servers {
-		d.log.Info("listening", "server", s.name, "addr", s.ln.Addr().String(), "tls", s.tls != nil)
-		serving.Go(func() {
-			if err := s.http.Serve(s.accept()); !errors.Is(err, http.ErrServerClosed) {
-				failures <- fmt.Errorf("serve %s: %w", s.name, err)
-			}
-		})
-	}
-	for _, w := range d.work {
-		working.Go(func() {
-			if err := w.run(workCtx); err != nil && !errors.Is(err, context.Canceled) {
-				failures <- fmt.Errorf("%s: %w", w.name, err)
-			}
-		})
+	failures := make(chan error, len(d.parts))
+	for _, p := range d.parts {
+		p.start(failures)
 	}
 	d.tell("READY=1")
-
-	err := d.live(ctx, workCtx, failures)
+	err := d.live(ctx, failures)
 	d.tell("STOPPING=1")
-	if forced := d.drain(); forced != nil {
-		err = errors.Join(err, forced)
-	}
-	serving.Wait()
-	stopWork()
-	if !d.finish(&working) {
-		err = errors.Join(err, fmt.Errorf("background work did not end within %s", d.opts.CloseTimeout))
-	}
-	return errors.Join(err, d.runClosers())
+	return errors.Join(err, d.drain())
 }
 
 // live is the time between start and stop. It returns nil when it was asked to
 // stop, and the failure when something broke.
-func (d *Daemon) live(ctx, workCtx context.Context, failures <-chan error) error {
+func (d *Daemon) live(ctx context.Context, failures <-chan error) error {
 	var watchdog <-chan time.Time
 	if d.opts.Watchdog > 0 {
 		t := time.NewTicker(d.opts.Watchdog / 2)
@@ -160,7 +129,7 @@ func (d *Daemon) live(ctx, workCtx context.Context, failures <-chan error) error
 	start := func() {
 		reloading = true
 		go func() {
-			d.reload(workCtx)
+			d.reload(context.WithoutCancel(ctx))
 			reloaded <- struct{}{}
 		}()
 	}
@@ -213,8 +182,8 @@ func (d *Daemon) reload(ctx context.Context) {
 	d.tell("READY=1")
 }
 
-// drain ends the listeners: readiness first, then the window, then the grace
-// time for requests in flight.
+// drain ends everything: readiness first, then the window, then the parts in
+// reverse order, with the grace time for requests in flight.
 func (d *Daemon) drain() error {
 	if d.opts.Drain != nil {
 		d.opts.Drain()
@@ -240,25 +209,19 @@ func (d *Daemon) drain() error {
 	}
 	graceCtx, stop := context.WithTimeout(ctx, grace)
 	defer stop()
-	var shutting sync.WaitGroup
-	for _, s := range d.servers {
-		shutting.Go(func() { d.shutdown(graceCtx, s) })
-	}
-	shutting.Wait()
+	err := d.stopParts(graceCtx)
 	if errors.Is(context.Cause(ctx), ErrForced) {
-		return ErrForced
+		return errors.Join(ErrForced, err)
 	}
-	return nil
+	return err
 }
 
-// shutdown ends one server, the hard way when its time is over.
-func (d *Daemon) shutdown(ctx context.Context, s *server) {
-	if err := s.http.Shutdown(ctx); err != nil {
-		d.log.Warn("requests still running were cut", "server", s.name)
-		if err := s.http.Close(); err != nil {
-			d.log.Warn("close connections", "server", s.name, "error", err)
-		}
+func (d *Daemon) stopParts(ctx context.Context) error {
+	var errs []error
+	for i := len(d.parts) - 1; i >= 0; i-- {
+		errs = append(errs, d.parts[i].stop(ctx, d.opts.CloseTimeout))
 	}
+	return errors.Join(errs...)
 }
 
 func (d *Daemon) watchSecondSignal(done <-chan struct{}, cancel context.CancelCauseFunc) {
@@ -274,34 +237,6 @@ func (d *Daemon) watchSecondSignal(done <-chan struct{}, cancel context.CancelCa
 			}
 		}
 	}
-}
-
-// finish waits for background work, at most CloseTimeout.
-func (d *Daemon) finish(working *sync.WaitGroup) bool {
-	ended := make(chan struct{})
-	go func() {
-		working.Wait()
-		close(ended)
-	}()
-	t := time.NewTimer(d.opts.CloseTimeout)
-	defer t.Stop()
-	select {
-	case <-ended:
-		return true
-	case <-t.C:
-		return false
-	}
-}
-
-func (d *Daemon) runClosers() error {
-	var errs []error
-	for i := len(d.closers) - 1; i >= 0; i-- {
-		c := d.closers[i]
-		if err := c.close(); err != nil {
-			errs = append(errs, fmt.Errorf("close %s: %w", c.name, err))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 func (d *Daemon) tell(state ...string) {

@@ -269,6 +269,52 @@ func TestCloseOrderAndErrors(t *testing.T) {
 	}
 }
 
+// What is added later may use what was added before it until its own end: the
+// work here still reaches the first server while it stops.
+func TestPartsStopInReverse(t *testing.T) {
+	var last atomic.Int32
+	r := start(t, Options{}, http.HandlerFunc(ok), func(d *Daemon) {
+		first := d.parts[0].(*server)
+		d.Go("reporter", func(ctx context.Context) error {
+			<-ctx.Done()
+			code, _, err := get(t, BaseURL(first.ln.Addr(), false))
+			last.Store(int32(code))
+			return err
+		})
+		if _, err := d.Listen("second", "127.0.0.1:0", http.HandlerFunc(ok), nil); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if err := r.stop(t); err != nil {
+		t.Fatal(err)
+	}
+	if got := last.Load(); got != 200 {
+		t.Errorf("the last request of the work got %d, want 200", got)
+	}
+}
+
+func TestCloseWithoutRun(t *testing.T) {
+	closed := false
+	d := New(Options{})
+	d.OnClose("store", func() error { closed = true; return nil })
+	addr, err := d.Listen("test", "127.0.0.1:0", http.HandlerFunc(ok), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Go("work", func(context.Context) error { return errors.New("never started") })
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !closed {
+		t.Error("the closer did not run")
+	}
+	ln, err := net.Listen("tcp", addr.String())
+	if err != nil {
+		t.Fatalf("the address is still bound: %v", err)
+	}
+	ln.Close()
+}
+
 func TestFailureOfWorkStops(t *testing.T) {
 	boom := errors.New("offset file is broken")
 	r := start(t, Options{}, http.HandlerFunc(ok), func(d *Daemon) {

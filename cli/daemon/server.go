@@ -3,10 +3,12 @@ package daemon
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -22,10 +24,40 @@ const (
 
 // server is one listener with the HTTP server behind it.
 type server struct {
-	name string
-	ln   net.Listener
-	tls  *tls.Config
-	http *http.Server
+	name    string
+	ln      net.Listener
+	tls     *tls.Config
+	http    *http.Server
+	log     *slog.Logger
+	serving sync.WaitGroup
+}
+
+func (s *server) start(failures chan<- error) {
+	s.log.Info("listening", "server", s.name, "addr", s.ln.Addr().String(), "tls", s.tls != nil)
+	s.serving.Go(func() {
+		if err := s.http.Serve(s.accept()); !errors.Is(err, http.ErrServerClosed) {
+			failures <- fmt.Errorf("serve %s: %w", s.name, err)
+		}
+	})
+}
+
+// stop refuses connections at once and waits for requests until ctx ends; then
+// it cuts them.
+func (s *server) stop(ctx context.Context, _ time.Duration) error {
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		s.log.Warn("requests still running were cut", "server", s.name)
+		err = s.http.Close()
+	}
+	s.serving.Wait()
+	// Shutdown knows the listener only once Serve has begun.
+	if cerr := s.ln.Close(); cerr != nil && !errors.Is(cerr, net.ErrClosed) {
+		err = errors.Join(err, cerr)
+	}
+	if err != nil {
+		return fmt.Errorf("stop %s: %w", s.name, err)
+	}
+	return nil
 }
 
 // Listen binds an address and serves h on it once Run is called; clients that
@@ -47,8 +79,9 @@ func (d *Daemon) Serve(name string, ln net.Listener, h http.Handler, conf *tls.C
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(conf != nil)
-	d.servers = append(d.servers, &server{
+	d.parts = append(d.parts, &server{
 		name: name,
+		log:  d.log,
 		ln:   ln,
 		tls:  conf,
 		http: &http.Server{

@@ -98,7 +98,7 @@ func (s *Server) ingestTraces(c *call) error {
 	if in.Traces != nil {
 		inputs = in.Traces.items
 	}
-	result, err := s.store1000(c.Context(), c.tenant, inputs)
+	result, err := s.storeTraces(c.Context(), c.tenant, inputs)
 	if err != nil {
 		var se *store.Error
 		if in.Traces == nil && errors.As(err, &se) {
@@ -149,7 +149,7 @@ func (s *Server) ingestOTLP(c *call) error {
 		return badOTLP(err)
 	}
 	result := s.otlp.Assemble(c.tenant.ID(), batch)
-	if _, err := s.store1000(c.Context(), c.tenant, result.Traces); err != nil {
+	if _, err := s.storeTraces(c.Context(), c.tenant, result.Traces); err != nil {
 		return err
 	}
 	why := ""
@@ -176,9 +176,9 @@ func (c *call) raw(status int, contentType string, body []byte) {
 	_, _ = c.w.Write(body) // the client has gone; there is nobody to tell
 }
 
-// store1000 stores traces that have been checked, as many at a time as the
+// storeTraces stores traces that have been checked, as many at a time as the
 // store takes.
-func (s *Server) store1000(ctx context.Context, t store.Traces, inputs []api.TraceInput) (api.IngestResult, error) {
+func (s *Server) storeTraces(ctx context.Context, t store.Traces, inputs []api.TraceInput) (api.IngestResult, error) {
 	var total api.IngestResult
 	for len(inputs) > 0 {
 		n := min(len(inputs), store.MaxIngestBatch)

@@ -3,10 +3,9 @@ package otlp
 import (
 	"bytes"
 	"compress/gzip"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,145 +14,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	common "go.opentelemetry.io/proto/otlp/common/v1"
-	resourcepb "go.opentelemetry.io/proto/otlp/resource/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 )
-
-// prices knows one model, at one nano-dollar a token in and two out.
-type prices struct{}
-
-func (prices) Cost(provider, model string, in, out int64) (int64, bool) {
-	if model != "m" && model != "m-dated" {
-		return 0, false
-	}
-	return in + 2*out, in+out > 0
-}
-
-const (
-	traceA  = "0102030405060708090a0b0c0d0e0f10"
-	began   = 1_790_000_000_000_000_000
-	second  = 1_000_000_000
-	billing = "billing"
-)
-
-// attr makes a list of attributes of pairs.
-func attr(pairs ...any) []*common.KeyValue {
-	var out []*common.KeyValue
-	for i := 0; i < len(pairs); i += 2 {
-		v := &common.AnyValue{}
-		switch x := pairs[i+1].(type) {
-		case string:
-			v.Value = &common.AnyValue_StringValue{StringValue: x}
-		case int:
-			v.Value = &common.AnyValue_IntValue{IntValue: int64(x)}
-		case float64:
-			v.Value = &common.AnyValue_DoubleValue{DoubleValue: x}
-		case bool:
-			v.Value = &common.AnyValue_BoolValue{BoolValue: x}
-		default:
-			panic(fmt.Sprintf("attribute of type %T", x))
-		}
-		out = append(out, &common.KeyValue{Key: pairs[i].(string), Value: v})
-	}
-	return out
-}
-
-func sp(id, parent, name string, from, to uint64, attributes ...any) *tracepb.Span {
-	raw := func(s string) []byte {
-		b, err := hex.DecodeString(s)
-		if err != nil {
-			panic(err)
-		}
-		return b
-	}
-	s := &tracepb.Span{
-		TraceId: raw(traceA), SpanId: raw(id), Name: name,
-		StartTimeUnixNano: began + from*second, EndTimeUnixNano: began + to*second,
-		Attributes: attr(attributes...),
-	}
-	if parent != "" {
-		s.ParentSpanId = raw(parent)
-	}
-	return s
-}
-
-const (
-	one   = "0000000000000001"
-	two   = "0000000000000002"
-	three = "0000000000000003"
-	four  = "0000000000000004"
-)
-
-func request(resource []*common.KeyValue, spans ...*tracepb.Span) *collector.ExportTraceServiceRequest {
-	return &collector.ExportTraceServiceRequest{ResourceSpans: []*tracepb.ResourceSpans{{
-		Resource:   &resourcepb.Resource{Attributes: resource},
-		ScopeSpans: []*tracepb.ScopeSpans{{Spans: spans}},
-	}}}
-}
-
-// asJSON writes a request the way OTLP/JSON does: protobuf's JSON mapping but
-// for the ids, which are hexadecimal.
-func asJSON(t testing.TB, r *collector.ExportTraceServiceRequest) []byte {
-	t.Helper()
-	out, err := protojson.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := string(out)
-	for _, rs := range r.ResourceSpans {
-		for _, ss := range rs.ScopeSpans {
-			for _, span := range ss.Spans {
-				for _, id := range [][]byte{span.TraceId, span.SpanId, span.ParentSpanId} {
-					if len(id) > 0 {
-						b64, _ := protojson.Marshal(&common.AnyValue{Value: &common.AnyValue_BytesValue{BytesValue: id}})
-						_, enc, _ := strings.Cut(string(b64), ":")
-						enc = strings.TrimSuffix(strings.TrimSpace(enc), "}")
-						s = strings.ReplaceAll(s, enc, `"`+hex.EncodeToString(id)+`"`)
-					}
-				}
-			}
-		}
-	}
-	return []byte(s)
-}
-
-// decodeBoth decodes a request in both formats and checks that they agree.
-func decodeBoth(t testing.TB, r *collector.ExportTraceServiceRequest) *Batch {
-	t.Helper()
-	wire, err := proto.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := Decode(Protobuf, wire)
-	if err != nil {
-		t.Fatalf("protobuf: %v", err)
-	}
-	text := asJSON(t, r)
-	j, err := Decode(JSON, text)
-	if err != nil {
-		t.Fatalf("JSON: %v\n%s", err, text)
-	}
-	if diff := cmp.Diff(b, j, cmp.AllowUnexported(Batch{}, span{}, attributes{})); diff != "" {
-		t.Errorf("protobuf and JSON disagree:\n%s", diff)
-	}
-	return b
-}
-
-func assemble(t testing.TB, r *collector.ExportTraceServiceRequest) Result {
-	t.Helper()
-	return NewAssembler(prices{}).Assemble("ten", decodeBoth(t, r))
-}
-
-func oneTrace(t testing.TB, r *collector.ExportTraceServiceRequest) api.TraceInput {
-	t.Helper()
-	result := assemble(t, r)
-	if len(result.Traces) != 1 || result.Rejected != 0 {
-		t.Fatalf("got %d traces, %d rejected; want one", len(result.Traces), result.Rejected)
-	}
-	return result.Traces[0]
-}
 
 // A root span with its children is one trace: agent, environment, tool,
 // session, tokens, model, cost, status and duration.
@@ -331,6 +195,26 @@ func TestRemoteParentIsARoot(t *testing.T) {
 	}
 }
 
+// One Assembler serves all requests at once.
+func TestAssemblerIsSafeForConcurrentUse(t *testing.T) {
+	a := NewAssembler(prices{})
+	part := decodeBoth(t, request(nil, sp(two, one, "chat", 1, 2, "gen_ai.request.model", "m", "gen_ai.usage.input_tokens", 100)))
+	root := decodeBoth(t, request(nil, sp(one, "", "invoke_agent", 0, 9, "gen_ai.operation.name", "invoke_agent", "gen_ai.usage.input_tokens", 100)))
+	a.Assemble("ten", part)
+	var work sync.WaitGroup
+	for range 8 {
+		work.Go(func() {
+			for range 100 {
+				a.Assemble("ten", part)
+				if got := a.Assemble("ten", root); got.Traces[0].InputTokens != 0 {
+					t.Errorf("the root counts %d tokens again", got.Traces[0].InputTokens)
+				}
+			}
+		})
+	}
+	work.Wait()
+}
+
 func TestPartsAreBounded(t *testing.T) {
 	p := newParts(10)
 	for i := range 100 {
@@ -504,118 +388,5 @@ func TestResponse(t *testing.T) {
 	}
 	if err := protojson.Unmarshal(Response(JSON, 3, "why"), &r); err != nil || r.PartialSuccess.RejectedSpans != 3 {
 		t.Errorf("partial success is %v, %v", &r, err)
-	}
-}
-
-// sample is a request as an instrumented agent sends it.
-func sample() *collector.ExportTraceServiceRequest {
-	return request(attr("service.name", billing, "deployment.environment", "production"),
-		sp(two, one, "chat m", 1, 3, "gen_ai.operation.name", "chat", "gen_ai.system", "openai", "gen_ai.request.model", "m", "gen_ai.usage.input_tokens", 100, "gen_ai.usage.output_tokens", 20),
-		sp(three, one, "execute_tool", 3, 4, "gen_ai.tool.name", "search", "ok", true, "ratio", 0.5),
-		sp(one, "", "invoke_agent", 0, 5, "gen_ai.operation.name", "invoke_agent", "gen_ai.agent.name", "planner"))
-}
-
-func fuzz(f *testing.F, format Format) {
-	f.Fuzz(func(t *testing.T, data []byte) {
-		b, err := Decode(format, data)
-		if err != nil {
-			if !errors.Is(err, ErrInvalid) {
-				t.Fatalf("error of another kind: %v", err)
-			}
-			return
-		}
-		a := NewAssembler(prices{})
-		r := a.Assemble("ten", b)
-		if r.Rejected > b.Spans {
-			t.Fatalf("%d of %d spans rejected", r.Rejected, b.Spans)
-		}
-		for i := range r.Traces {
-			if wrong := r.Traces[i].Validate(); wrong != nil {
-				t.Fatalf("trace %d does not validate: %v", i, wrong)
-			}
-			if r.Traces[i].ID == "" {
-				t.Fatal("trace without an id")
-			}
-		}
-		again := NewAssembler(prices{}).Assemble("ten", b)
-		if diff := cmp.Diff(r, again); diff != "" {
-			t.Fatalf("the same batch differs:\n%s", diff)
-		}
-	})
-}
-
-func FuzzDecodeProtobuf(f *testing.F) {
-	wire, err := proto.Marshal(sample())
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(wire)
-	f.Add([]byte("\x0a\x04\x12\x02\x12\x00"))
-	fuzz(f, Protobuf)
-}
-
-func FuzzDecodeJSON(f *testing.F) {
-	f.Add(asJSON(f, sample()))
-	f.Add([]byte(`{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"` + traceA + `","spanId":"` + one + `","attributes":[{"key":"gen_ai.usage.input_tokens","value":{"doubleValue":1e400}}]}]}]}]}`))
-	fuzz(f, JSON)
-}
-
-// Whatever the generated messages accept, the walk over the wire reads alike.
-func FuzzProtobufAgainstGenerated(f *testing.F) {
-	wire, err := proto.Marshal(sample())
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(wire)
-	f.Fuzz(func(t *testing.T, data []byte) {
-		var r collector.ExportTraceServiceRequest
-		if proto.Unmarshal(data, &r) != nil || len(r.ProtoReflect().GetUnknown()) > 0 {
-			return
-		}
-		spans := 0
-		for _, rs := range r.ResourceSpans {
-			for _, ss := range rs.ScopeSpans {
-				spans += len(ss.Spans)
-			}
-		}
-		b, err := Decode(Protobuf, data)
-		if err != nil {
-			if spans > MaxSpans || strings.Contains(err.Error(), "no span has") || strings.Contains(err.Error(), "not an Export") {
-				return
-			}
-			t.Fatalf("refused what the generated code accepts: %v", err)
-		}
-		if b.Spans != spans {
-			t.Fatalf("got %d spans, generated code %d", b.Spans, spans)
-		}
-	})
-}
-
-func BenchmarkDecode(b *testing.B) {
-	r := request(attr("service.name", billing, "deployment.environment", "production"))
-	for i := range 512 {
-		r.ResourceSpans[0].ScopeSpans[0].Spans = append(r.ResourceSpans[0].ScopeSpans[0].Spans,
-			sp(fmt.Sprintf("%016x", i+1), "", "chat m", 1, 3, "gen_ai.operation.name", "chat", "gen_ai.provider.name", "openai", "gen_ai.request.model", "m",
-				"gen_ai.usage.input_tokens", 100, "gen_ai.usage.output_tokens", 20, "server.address", "api.openai.com", "gen_ai.response.id", "chatcmpl-123"))
-	}
-	wire, err := proto.Marshal(r)
-	if err != nil {
-		b.Fatal(err)
-	}
-	for format, body := range map[Format][]byte{Protobuf: wire, JSON: asJSON(b, r)} {
-		b.Run(format.ContentType(), func(b *testing.B) {
-			b.SetBytes(int64(len(body)))
-			b.ReportAllocs()
-			a := NewAssembler(prices{})
-			for b.Loop() {
-				batch, err := Decode(format, body)
-				if err != nil {
-					b.Fatal(err)
-				}
-				if got := a.Assemble("ten", batch); len(got.Traces) != 512 {
-					b.Fatal(len(got.Traces))
-				}
-			}
-		})
 	}
 }

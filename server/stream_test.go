@@ -229,6 +229,15 @@ func TestStreamEndsWithItsKey(t *testing.T) {
 			t.Errorf("a deleted key was sent %q", data)
 		}
 	})
+	t.Run("user deactivated", func(t *testing.T) {
+		r := newRig(t)
+		srv := r.live()
+		r.webhook("user.created", r.clock.Now(), "u1", "u1@example.com", "org_one").want(200)
+		key, _ := r.key(r.admin, "api", "userId", "u1")
+		s := open(t, srv, key, "", "")
+		r.webhook("user.deactivated", r.clock.Now().Add(time.Second), "u1", "u1@example.com", "org_one").want(200)
+		s.ended()
+	})
 	t.Run("scope withdrawn", func(t *testing.T) {
 		r := newRig(t)
 		srv := r.live()

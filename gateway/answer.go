@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"bytes"
-	"errors"
 	"net/http"
 	"strconv"
 
@@ -30,7 +29,7 @@ type judgement struct {
 // what goes on: when a rule changes the message, m is the changed one.
 func (ex *exchange) judge(l *live, m *mcp.Message) judgement {
 	q := policy.RequestOf(m, policy.ServerToClient, ex.who.Claims)
-	d := l.rules.Decide(&q)
+	d := l.decisions.decide(l.rules, &q)
 	j := judgement{rule: d.RuleID}
 	if d.RuleID != "" {
 		j.action = actionAllow
@@ -81,11 +80,8 @@ func (ex *exchange) strip(m *mcp.Message, j *judgement) {
 
 // relayJSON inspects a plain JSON answer and passes it on.
 func (ex *exchange) relayJSON(resp *upstream.Response) *refusal {
-	body, err := readAll(ex.answer[:0], resp.Body, ex.up.maxBody)
+	body, err := resp.ReadAll(ex.answer[:0])
 	ex.answer = body
-	if errors.Is(err, errTooLarge) {
-		return &refuseUpstreamTooLarge
-	}
 	if err != nil {
 		return ex.refuseUpstream(err)
 	}

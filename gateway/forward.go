@@ -16,8 +16,6 @@ import (
 type target struct {
 	name   string
 	client *upstream.Client
-	// maxBody bounds an answer that is not an event stream, in bytes.
-	maxBody int64
 	// timeout is the configured time-out, for requests that lift part of it.
 	timeout time.Duration
 }

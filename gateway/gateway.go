@@ -137,7 +137,7 @@ func New(opts Options) (g *Gateway, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("upstream %q: %w", c.Name, err)
 		}
-		g.targets[c.Name] = &target{name: c.Name, client: client, maxBody: c.MaxResponseBytes, timeout: c.Timeout}
+		g.targets[c.Name] = &target{name: c.Name, client: client, timeout: c.Timeout}
 	}
 	if g.tls, err = loadCertificates(cfg.TLS); err != nil {
 		return nil, err

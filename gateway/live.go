@@ -13,10 +13,12 @@ import (
 // value behind one pointer. A request reads the pointer once and sees one
 // configuration from start to end; a long stream reads it for each frame.
 type live struct {
-	cfg     *config.File
-	rules   *policy.Set
-	keyring *auth.Keyring // nil when authentication is off
-	origins *origins
+	cfg   *config.File
+	rules *policy.Set
+	// decisions remembers what rules said; a reload begins a new memory.
+	decisions *decisions
+	keyring   *auth.Keyring // nil when authentication is off
+	origins   *origins
 	// challenge is the WWW-Authenticate of a 401.
 	challenge string
 	// forwardHeaders are forward_headers in canonical form.
@@ -27,6 +29,7 @@ type live struct {
 func (g *Gateway) build(cfg *config.File) (*live, error) {
 	l := &live{
 		cfg:            cfg,
+		decisions:      newDecisions(),
 		origins:        newOrigins(g.listen, cfg.AllowedOrigins, cfg.AllowedHosts),
 		forwardHeaders: canonicalHeaders(cfg.ForwardHeaders),
 		challenge:      cfg.Auth.Scheme,

@@ -13,9 +13,6 @@ import (
 	"svc/gateway/mcp"
 )
 
-// bodyTimeout bounds the wait for the whole body of a request.
-const bodyTimeout = 60 * time.Second
-
 // maxPrefix is how much of a body is read for its id alone, after the request
 // was refused unread.
 const maxPrefix = 64 << 10
@@ -107,16 +104,11 @@ func (ex *exchange) readBody(limit int) *refusal {
 	return nil
 }
 
-// readUpTo reads the body into ex.in. What does not arrive in time is an
-// error; the deadline is lifted again, because an answer may take long.
+// readUpTo reads the body into ex.in. The server that runs the handler bounds
+// the time it takes.
 func (ex *exchange) readUpTo(limit int) (err error) {
 	ex.hasBody = true
-	control := http.NewResponseController(ex.w)
-	deadline := control.SetReadDeadline(ex.start.Add(bodyTimeout)) == nil
 	ex.in, err = readAll(ex.in[:0], ex.r.Body, int64(limit))
-	if deadline {
-		_ = control.SetReadDeadline(time.Time{})
-	}
 	ex.rec.BytesIn = int64(len(ex.in))
 	return err
 }

@@ -183,7 +183,7 @@ func (ex *exchange) decide() *refusal {
 	defer func() { ex.judging = ex.g.now().Sub(started) }()
 
 	q := policy.RequestOf(&ex.msg, policy.ClientToServer, ex.who.Claims)
-	ex.decision = ex.live.rules.Decide(&q)
+	ex.decision = ex.live.decisions.decide(ex.live.rules, &q)
 	d := &ex.decision
 	ex.rec.RuleID = d.RuleID
 	ex.rec.Action = actionAllow

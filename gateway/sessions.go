@@ -156,7 +156,7 @@ func (ex *exchange) readInitialize(resp *upstream.Response) (opened session.Open
 			}
 			body = bytes.Clone(ev.Data)
 		}
-	} else if body, err = readAll(nil, resp.Body, ex.up.maxBody); err != nil {
+	} else if body, err = resp.ReadAll(nil); err != nil {
 		return opened, fmt.Errorf("%w: %w", errInitialize, err)
 	}
 	var m mcp.Message

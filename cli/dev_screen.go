@@ -90,7 +90,7 @@ func (s *devStack) screen(took time.Duration) string {
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	row := func(name, value, note string) {
 		if note != "" {
-			note = "  " + p.dim + note + p.reset
+			note = strings.Repeat(" ", max(2, 30-len(value))) + p.dim + note + p.reset
 		}
 		line("  %s%-14s%s %s%s%s%s", p.dim, name, p.reset, p.cyan, value, p.reset, note)
 	}

@@ -24,6 +24,9 @@ func newManCmd(env Env) *cobra.Command {
 				}
 				return writeManPages(env, dir)
 			}
+			if len(args) > 0 && args[0] == "svc" {
+				args = args[1:]
+			}
 			name := strings.Join(append([]string{"svc"}, args...), "-") + ".1"
 			page, err := man.Pages.ReadFile(name)
 			if err != nil {

@@ -37,6 +37,7 @@ func newRoot(env Env) *cobra.Command {
   # the two servers for real
   svc serve --data-dir /var/lib/svc
   svc gateway --config /etc/svc/svc.yaml`,
+		Version:           env.Build.version().String(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
@@ -66,6 +67,7 @@ func newRoot(env Env) *cobra.Command {
 		return usage(err, suggestFlag(cmd, err))
 	})
 	root.SetUsageTemplate(usageTemplate)
+	root.SetVersionTemplate("{{.Version}}\n")
 	return root
 }
 

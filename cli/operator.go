@@ -26,7 +26,10 @@ type operator interface {
 }
 
 // storeOperator works on an opened store.
-type storeOperator struct{ st store.Store }
+type storeOperator struct {
+	st   store.Store
+	path string // absolute path of its file
+}
 
 func (o storeOperator) createTenant(ctx context.Context, in api.TenantCreate) (api.Tenant, error) {
 	secret := server.NewSecret(store.ScopeAPI)
@@ -73,6 +76,9 @@ const backupTrailer = "Svc-Backup-Bytes"
 // operatorHandler serves the operator socket.
 func operatorHandler(o storeOperator) http.Handler {
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET /store", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, heldStore{o.path}, nil)
+	})
 	mux.HandleFunc("GET /tenants", func(w http.ResponseWriter, r *http.Request) {
 		ts, err := o.tenants(r.Context())
 		answer(w, http.StatusOK, ts, err)
@@ -95,6 +101,11 @@ func operatorHandler(o storeOperator) http.Handler {
 		w.Header().Set(backupTrailer, strconv.FormatInt(n, 10))
 	})
 	return mux
+}
+
+// heldStore says which store a server holds.
+type heldStore struct {
+	Path string `json:"path"`
 }
 
 // answer writes a value, or an error in the form of the API. The socket is the
@@ -155,14 +166,23 @@ func dialOperator(dataDir string) (o *socketOperator, ok bool) {
 	}}}, true
 }
 
+// path asks which store the server holds.
+func (o *socketOperator) path(ctx context.Context) (string, error) {
+	var held heldStore
+	err := o.call(ctx, http.MethodGet, "/store", nil, &held)
+	return held.Path, err
+}
+
 func (o *socketOperator) createTenant(ctx context.Context, in api.TenantCreate) (api.Tenant, error) {
 	var t api.Tenant
-	return t, o.call(ctx, http.MethodPost, "/tenants", in, &t)
+	err := o.call(ctx, http.MethodPost, "/tenants", in, &t)
+	return t, err
 }
 
 func (o *socketOperator) tenants(ctx context.Context) ([]api.Tenant, error) {
 	var ts []api.Tenant
-	return ts, o.call(ctx, http.MethodGet, "/tenants", nil, &ts)
+	err := o.call(ctx, http.MethodGet, "/tenants", nil, &ts)
+	return ts, err
 }
 
 func (o *socketOperator) backup(ctx context.Context, w io.Writer) (int64, error) {

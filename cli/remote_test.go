@@ -169,7 +169,11 @@ func TestBackupBrokenOff(t *testing.T) {
 			if err != nil {
 				t.Skip(err) // the path of the test is too long for a socket
 			}
-			srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/store" {
+					answer(w, http.StatusOK, heldStore{filepath.Join(dir, "svc.db")}, nil)
+					return
+				}
 				w.Header().Set("Trailer", backupTrailer)
 				io.WriteString(w, "half")
 				w.Header().Set(backupTrailer, trailer)

@@ -224,12 +224,16 @@ func (p *controlPlane) addUpkeep(d *daemon.Daemon) {
 // the control plane still works, so that a path too long for a socket does not
 // keep it from starting.
 func (p *controlPlane) addOperator(d *daemon.Daemon) {
-	ln, err := listenOperator(p.env, p.o.store.dataDir)
+	var ln net.Listener
+	path, err := p.o.store.path()
+	if err == nil {
+		ln, err = listenOperator(p.env, p.o.store.dataDir)
+	}
 	if err != nil {
 		p.log.Warn("no operator socket: 'svc tenant' and 'svc store backup' need the server stopped", "error", err)
 		return
 	}
-	d.Serve("operator", ln, operatorHandler(storeOperator{p.st}), nil)
+	d.Serve("operator", ln, operatorHandler(storeOperator{p.st, path}), nil)
 }
 
 // reload reads the TLS certificate again.

@@ -31,7 +31,7 @@ output when FILE is "-". Reads and writes of a running server go on meanwhile.`,
 			if args[0] != "-" && env.exists(args[0]) {
 				return failed(fmt.Errorf("%s exists", args[0]), "name a new file")
 			}
-			return so.operate(env, func(op operator) error {
+			return so.operate(cmd.Context(), env, func(op operator) error {
 				var n int64
 				copyTo := func(w io.Writer) (err error) {
 					n, err = op.backup(cmd.Context(), w)

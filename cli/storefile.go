@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -29,10 +30,10 @@ func (o *storeOptions) addFlags(cmd *cobra.Command) {
 	f.StringVar(&o.url, "store", "", "store URL, bbolt:///path/to.db (default svc.db in the data directory)")
 }
 
-// path returns the file of the store.
+// path returns the absolute path of the store's file.
 func (o *storeOptions) path() (string, error) {
 	if o.url == "" {
-		return filepath.Join(o.dataDir, "svc.db"), nil
+		return filepath.Abs(filepath.Join(o.dataDir, "svc.db"))
 	}
 	u, err := url.Parse(o.url)
 	switch {
@@ -66,13 +67,20 @@ func (o *storeOptions) open(env Env, log *slog.Logger) (store.Store, error) {
 
 // operate runs f with an operator: the server that holds the store when one
 // runs, else the store itself.
-func (o *storeOptions) operate(env Env, f func(operator) error) (err error) {
-	if op, ok := dialOperator(o.dataDir); ok {
-		return f(op)
-	}
+func (o *storeOptions) operate(ctx context.Context, env Env, f func(operator) error) (err error) {
 	path, err := o.path()
 	if err != nil {
 		return err
+	}
+	if op, ok := dialOperator(o.dataDir); ok {
+		held, err := op.path(ctx)
+		if err != nil {
+			return err
+		}
+		if held == path {
+			return f(op)
+		}
+		// The server of this data directory holds another store.
 	}
 	if dir := filepath.Dir(path); !env.exists(dir) {
 		return usagef("name the data directory of the server with --data-dir", "there is no directory %s", dir)
@@ -82,7 +90,7 @@ func (o *storeOptions) operate(env Env, f func(operator) error) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	return f(storeOperator{st})
+	return f(storeOperator{st, path})
 }
 
 // copyFile copies a file into a new one.

@@ -94,6 +94,8 @@ func Process(b Build) Env {
 		Signals: func() (<-chan os.Signal, func()) {
 			c := make(chan os.Signal, 8)
 			signal.Notify(c, syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM)
+			// A server outlives the reader of its log.
+			signal.Ignore(syscall.SIGPIPE)
 			return c, func() { signal.Stop(c) }
 		},
 		ReadPassword: func() ([]byte, error) { return term.ReadPassword(int(os.Stdin.Fd())) },

@@ -34,12 +34,18 @@ func newGatewayCmd(env Env) *cobra.Command {
 it stands in one YAML file, which is checked as a whole before anything
 starts, and again on SIGHUP; a file with errors then changes nothing.
 
+SVC_LOG_FORMAT, SVC_LOG_LEVEL and SVC_REQUIRE_AUTH stand for the flags of
+those names where they are not given.
+
 SIGTERM and SIGINT drain: /readyz turns 503, and requests in flight may finish
 within shutdown.grace. A second signal ends at once.`,
 		Example: `  svc gateway --config /etc/svc/svc.yaml
   svc gateway --config svc.yaml --check`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := resolveEnvironment(env, cmd.Flags()); err != nil {
+				return err
+			}
 			if cmd.Flags().Changed("output") && !o.check {
 				return usagef("add --check", "-o is for --check")
 			}

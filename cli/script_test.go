@@ -44,6 +44,8 @@ func TestScripts(t *testing.T) {
 			"stop":     cmdStop,
 			"field":    cmdField,
 			"mode":     cmdMode,
+			"fill":     cmdFill,
+			"replace":  cmdReplace,
 		},
 	})
 }
@@ -166,6 +168,24 @@ func cmdMode(ts *testscript.TestScript, neg bool, args []string) {
 	if got := fmt.Sprintf("%o", fi.Mode().Perm()); got != args[0] {
 		ts.Fatalf("%s has mode %s, want %s", args[1], got, args[0])
 	}
+}
+
+// cmdFill replaces $NAME in a file by the variables of the script.
+func cmdFill(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: fill FILE")
+	}
+	filled := os.Expand(ts.ReadFile(args[0]), ts.Getenv)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(filled), 0o600))
+}
+
+// cmdReplace replaces a text in a file: replace FILE OLD NEW.
+func cmdReplace(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: replace FILE OLD NEW")
+	}
+	replaced := strings.ReplaceAll(ts.ReadFile(args[0]), args[1], args[2])
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(replaced), 0o600))
 }
 
 // process is a svc in the background.

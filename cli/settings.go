@@ -15,7 +15,7 @@ import (
 )
 
 // notSettings are flags that say what to do now; no file or variable sets them.
-var notSettings = []string{"help", "config", "check"}
+var notSettings = []string{"help", "config", "check", "output"}
 
 // resolveSettings fills the flags that were not given from SVC_ variables, and
 // those that are left from a YAML file: flag > environment > file > default.
@@ -32,6 +32,16 @@ func resolveSettings(env Env, flags *pflag.FlagSet, defaultPath string) error {
 	if err != nil {
 		return err
 	}
+	return applySettings(env, flags, file, path)
+}
+
+// resolveEnvironment fills the flags that were not given from SVC_ variables,
+// for commands whose file is about something else.
+func resolveEnvironment(env Env, flags *pflag.FlagSet) error {
+	return applySettings(env, flags, viper.New(), "")
+}
+
+func applySettings(env Env, flags *pflag.FlagSet, file *viper.Viper, path string) error {
 	var known []string
 	var problems []error
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -45,6 +55,7 @@ func resolveSettings(env Env, flags *pflag.FlagSet, defaultPath string) error {
 		origin, value := settingName(f.Name), env.getenv(settingName(f.Name))
 		if value == "" && file.IsSet(f.Name) {
 			origin = path + ": " + f.Name
+			var err error
 			if value, err = scalar(file.Get(f.Name)); err != nil {
 				problems = append(problems, fmt.Errorf("%s: %w", origin, err))
 				return

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -133,10 +134,10 @@ func (l *Log) submit(it item) error {
 	if !l.leading {
 		l.leading = true
 		l.mu.Unlock()
-		l.leader.single[0] = it
-		err := l.leader.commit(l.leader.single[:])
-		l.pass()
-		return err
+		// Whoever else is about to write does so first, and goes along: one
+		// system call for all of them. With nobody about this costs nothing.
+		runtime.Gosched()
+		return l.lead(it)
 	}
 	g := l.next
 	if g == nil {
@@ -153,6 +154,26 @@ func (l *Log) submit(it item) error {
 		l.pass()
 		close(g.done)
 	}
+	return g.err
+}
+
+// lead commits an item together with what gathered since the caller became the
+// leader.
+func (l *Log) lead(it item) error {
+	l.mu.Lock()
+	g := l.next
+	l.next = nil
+	l.mu.Unlock()
+	if g == nil {
+		l.leader.single[0] = it
+		err := l.leader.commit(l.leader.single[:])
+		l.pass()
+		return err
+	}
+	g.items = append(g.items, it)
+	g.err = l.leader.commit(g.items)
+	l.pass()
+	close(g.done)
 	return g.err
 }
 

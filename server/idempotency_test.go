@@ -282,6 +282,15 @@ func (s leavingStore) Tenant(id string) store.Tenant {
 	return leavingTenant{s.Store.Tenant(id), s.leave}
 }
 
+// FinishAttempt heeds its context, as a store across a network does.
+func (t leavingTenant) FinishAttempt(ctx context.Context, a store.Attempt, answer store.Answer) error {
+	if err := ctx.Err(); err != nil {
+		t.AbandonAttempt(a)
+		return err
+	}
+	return t.Tenant.FinishAttempt(ctx, a, answer)
+}
+
 func (t leavingTenant) CreateTeam(ctx context.Context, in store.TeamCreate) (store.Team, error) {
 	team, err := t.Tenant.CreateTeam(ctx, in)
 	t.leave()

@@ -44,6 +44,16 @@ func completeIDs(r *remote, list completer) cobra.CompletionFunc {
 	}
 }
 
+// completeFlag completes the value of a flag that takes an id.
+func completeFlag(r *remote, cmd *cobra.Command, flag string, list completer) {
+	complete := completeIDs(r, list)
+	if err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+		return complete(cmd, nil, word)
+	}); err != nil {
+		panic(err) // only for a flag that the command does not have
+	}
+}
+
 // cleanCompletion keeps the tab that separates an id from its description.
 func cleanCompletion(s string) string {
 	for i := range len(s) {

@@ -56,6 +56,7 @@ func newBreakdownCmd(r *remote) *cobra.Command {
 	enumFlag(cmd, &q.Period, "period", api.BreakdownPeriods, "how far back (default 30d)")
 	enumFlag(cmd, &q.GroupBy, "group-by", api.GroupBys, "one row for each (default agent)")
 	cmd.Flags().StringVar(&q.AgentID, "agent-id", "", "only this agent")
+	completeFlag(r, cmd, "agent-id", completeAgents)
 	addFormatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
 	return cmd
 }
@@ -94,6 +95,7 @@ func newBudgetCreateCmd(r *remote) *cobra.Command {
 		return c.CreateBudget(ctx, api.BudgetCreate{Name: b.name, AgentID: b.agent, Period: b.period, LimitUSD: b.limit})
 	})
 	b.add(cmd)
+	completeFlag(r, cmd, "agent-id", completeAgents)
 	requireFlags(cmd, "name", "agent-id", "period", "limit-usd")
 	return cmd
 }
@@ -115,5 +117,6 @@ func newBudgetUpdateCmd(r *remote) *cobra.Command {
 		})
 	})
 	b.add(cmd)
+	completeFlag(r, cmd, "agent-id", completeAgents)
 	return cmd
 }

@@ -57,6 +57,7 @@ func newKeyCreateCmd(r *remote) *cobra.Command {
 	enumFlag(cmd, &in.Scope, "scope", api.KeyScopes, "api: everything; agent: read agents and traces; ingest: write traces")
 	f.StringVar(&in.TeamID, "team-id", "", "limit the key to the scopes of a team")
 	f.StringVar(&in.UserID, "user-id", "", "create it for another user")
+	completeFlag(r, cmd, "team-id", completeTeams)
 	requireFlags(cmd, "name", "scope")
 	return cmd
 }

@@ -69,6 +69,7 @@ func newSLACreateCmd(r *remote) *cobra.Command {
 		})
 	})
 	s.add(cmd)
+	completeFlag(r, cmd, "agent-id", completeAgents)
 	requireFlags(cmd, "name", "agent-id", "evaluation-period")
 	cmd.MarkFlagsOneRequired("p99-ms", "error-rate")
 	return cmd
@@ -91,6 +92,7 @@ func newSLAUpdateCmd(r *remote) *cobra.Command {
 		})
 	})
 	s.add(cmd)
+	completeFlag(r, cmd, "agent-id", completeAgents)
 	return cmd
 }
 
@@ -109,5 +111,6 @@ func newViolationsCmd(r *remote) *cobra.Command {
 	})
 	enumFlag(cmd, &q.Period, "period", api.ViolationPeriods, "how far back (default 24h)")
 	cmd.Flags().StringVar(&q.SLAID, "sla-id", "", "only this target")
+	completeFlag(r, cmd, "sla-id", completeSLAs)
 	return cmd
 }

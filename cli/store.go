@@ -31,7 +31,7 @@ output when FILE is "-". Reads and writes of a running server go on meanwhile.`,
 			if args[0] != "-" && env.exists(args[0]) {
 				return failed(fmt.Errorf("%s exists", args[0]), "name a new file")
 			}
-			return so.operate(cmd.Context(), env, func(op operator) error {
+			return so.operate(cmd, env, func(op operator) error {
 				var n int64
 				copyTo := func(w io.Writer) (err error) {
 					n, err = op.backup(cmd.Context(), w)
@@ -61,7 +61,8 @@ func newRestoreCmd(env Env) *cobra.Command {
 The store that was there is kept beside it under another name.`,
 		Example: `  svc store restore /backup/svc-monday.db --data-dir /var/lib/svc`,
 		Args:    wantArgs("FILE"),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			so.fromEnvironment(cmd, env)
 			return runRestore(env, so, args[0])
 		},
 	}

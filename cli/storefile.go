@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -28,6 +27,16 @@ func (o *storeOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.dataDir, "data-dir", defaultDataDir, "directory of the control plane's state")
 	f.StringVar(&o.url, "store", "", "store URL, bbolt:///path/to.db (default svc.db in the data directory)")
+}
+
+// fromEnvironment takes SVC_DATA_DIR and SVC_STORE where the flags are not
+// given, as the server does.
+func (o *storeOptions) fromEnvironment(cmd *cobra.Command, env Env) {
+	for name, value := range map[string]*string{"data-dir": &o.dataDir, "store": &o.url} {
+		if v := env.getenv(settingName(name)); v != "" && !cmd.Flags().Changed(name) {
+			*value = v
+		}
+	}
 }
 
 // path returns the absolute path of the store's file.
@@ -67,13 +76,14 @@ func (o *storeOptions) open(env Env, log *slog.Logger) (store.Store, error) {
 
 // operate runs f with an operator: the server that holds the store when one
 // runs, else the store itself.
-func (o *storeOptions) operate(ctx context.Context, env Env, f func(operator) error) (err error) {
+func (o *storeOptions) operate(cmd *cobra.Command, env Env, f func(operator) error) (err error) {
+	o.fromEnvironment(cmd, env)
 	path, err := o.path()
 	if err != nil {
 		return err
 	}
 	if op, ok := dialOperator(o.dataDir); ok {
-		held, err := op.path(ctx)
+		held, err := op.path(cmd.Context())
 		if err != nil {
 			return err
 		}

@@ -32,7 +32,7 @@ directory; without one the store file is opened directly.`,
 		Args:    wantArgs("the tenant's NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in.Name = args[0]
-			return so.operate(cmd.Context(), env, func(op operator) error {
+			return so.operate(cmd, env, func(op operator) error {
 				t, err := op.createTenant(cmd.Context(), in)
 				if err != nil {
 					return storeFailure(err)
@@ -61,7 +61,7 @@ func newTenantListCmd(env Env) *cobra.Command {
 		Example: `  svc tenant list --data-dir /var/lib/svc`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return so.operate(cmd.Context(), env, func(op operator) error {
+			return so.operate(cmd, env, func(op operator) error {
 				ts, err := op.tenants(cmd.Context())
 				if err != nil {
 					return storeFailure(err)

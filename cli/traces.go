@@ -55,6 +55,7 @@ func newTraceListCmd(r *remote) *cobra.Command {
 	})
 	f := cmd.Flags()
 	f.StringVar(&q.AgentID, "agent-id", "", "only traces of this agent")
+	completeFlag(r, cmd, "agent-id", completeAgents)
 	enumFlag(cmd, &q.Status, "status", api.TraceStatuses, "only traces with this outcome")
 	f.StringVar(&q.Environment, "environment", "", "only traces of this environment")
 	f.Var(momentValue{&q.Start, r.env.Now}, "since", "not before: a time, a date, or how long ago (1h, 7d)")
@@ -98,6 +99,7 @@ func newTraceStatsCmd(r *remote) *cobra.Command {
 	enumFlag(cmd, &q.Period, "period", api.StatsPeriods, "how far back (default 24h)")
 	enumFlag(cmd, &q.GroupBy, "group-by", api.GroupBys, "one row for each")
 	cmd.Flags().StringVar(&q.AgentID, "agent-id", "", "only this agent")
+	completeFlag(r, cmd, "agent-id", completeAgents)
 	addFormatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
 	return cmd
 }

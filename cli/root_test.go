@@ -11,20 +11,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Every command says what it does, shows how, and has its help checked in.
+// Every command says what it does and shows how, and its help is what is
+// checked in under testdata/help.
 func TestCommands(t *testing.T) {
-	var goldens strings.Builder
-	scripts, err := filepath.Glob("testdata/script/help_*.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range scripts {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		goldens.Write(data)
-	}
 	var walk func(*cobra.Command)
 	walk = func(c *cobra.Command) {
 		path := c.CommandPath()
@@ -34,12 +23,10 @@ func TestCommands(t *testing.T) {
 		if c.RunE == nil {
 			t.Errorf("%s does nothing", path)
 		}
-		if !strings.Contains(goldens.String(), "exec "+path+" --help\n") {
-			t.Errorf("the help of %s is not in testdata/script/help_*.txtar", path)
-		}
 		if c.HasParent() && !c.Parent().HasParent() && c.GroupID == "" {
 			t.Errorf("%s is in no group of the help", path)
 		}
+		t.Run(path, func(t *testing.T) { compareHelp(t, path) })
 		for _, sub := range c.Commands() {
 			if sub.Name() != "help" {
 				walk(sub)
@@ -47,6 +34,49 @@ func TestCommands(t *testing.T) {
 		}
 	}
 	walk(NewRoot())
+}
+
+func compareHelp(t *testing.T, path string) {
+	words := strings.Fields(path)
+	env, out, errs := testEnv(t)
+	if code := Main(env, append(words[1:], "--help")); code != exitOK || errs.Len() > 0 {
+		t.Fatalf("exit code %d, stderr %q", code, errs)
+	}
+	golden := filepath.Join("testdata", "help", strings.Join(words, "-")+".txt")
+	if *update {
+		if err := os.WriteFile(golden, []byte(out.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := out.String(); got != string(want) {
+		t.Errorf("%s differs from %s (go test -update rewrites it):\n%s", path, golden, got)
+	}
+}
+
+// No help is left of a command that is gone.
+func TestNoStaleHelp(t *testing.T) {
+	files, err := filepath.Glob("testdata/help/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%v %v", files, err)
+	}
+	known := make(map[string]bool)
+	var walk func(*cobra.Command)
+	walk = func(c *cobra.Command) {
+		known[strings.ReplaceAll(c.CommandPath(), " ", "-")+".txt"] = true
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk(NewRoot())
+	for _, f := range files {
+		if !known[filepath.Base(f)] {
+			t.Errorf("%s belongs to no command", f)
+		}
+	}
 }
 
 // Only env.go touches the process, so that every command can run in a test.

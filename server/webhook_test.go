@@ -3,11 +3,13 @@ package server
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"svc/store"
+	"svc/store/bolt"
 )
 
 func (r *rig) user(tenant, id string) (store.User, error) {
@@ -120,6 +122,31 @@ func TestWebhookTenant(t *testing.T) {
 	}
 	r.webhook("user.created", epoch, "u2", "u2@example.com", "org_unknown").want(404)
 	r.webhook("user.created", epoch, "u2", "u2@example.com", "").want(404)
+}
+
+// TestWebhookSingleTenant: in an install with a single tenant that is bound to
+// no organization every organization means that tenant; bound to one, it takes
+// the events of that one alone.
+func TestWebhookSingleTenant(t *testing.T) {
+	for _, row := range []struct {
+		bound, sent string
+		status      int
+	}{{"", "org_any", 200}, {"", "", 200}, {"org_a", "org_a", 200}, {"org_a", "org_b", 404}, {"org_a", "", 404}} {
+		t.Run(row.bound+" "+row.sent, func(t *testing.T) {
+			st, err := bolt.Open(filepath.Join(t.TempDir(), "svc.db"), bolt.Options{NoSync: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { st.Close() })
+			r := newRig(t, func(o *Options) { o.Store = st })
+			r.store = st
+			r.tenant("only", row.bound)
+			r.webhook("user.created", epoch, "u1", "u1@example.com", row.sent).want(row.status)
+			if _, err := r.user("only", "u1"); (err == nil) != (row.status == 200) {
+				t.Errorf("the tenant's user: %v", err)
+			}
+		})
+	}
 }
 
 // TestWebhookEvents has a test per row of the specification's table "Events".

@@ -41,6 +41,7 @@ type Tenants interface {
 	// nothing and returns created false. Of concurrent calls one creates.
 	Bootstrap(ctx context.Context, in TenantCreate) (info TenantInfo, created bool, err error)
 	// TenantForOrg returns the tenant bound to an organization; where none is and
-	// the store has a single tenant, that one; else NotFound.
+	// the store has a single tenant that is bound to none itself, that one; else
+	// NotFound.
 	TenantForOrg(ctx context.Context, orgID string) (TenantInfo, error)
 }

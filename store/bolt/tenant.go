@@ -214,7 +214,8 @@ func (s *Store) createTenant(tx *bbolt.Tx, in store.TenantCreate) (store.TenantI
 	return rec.TenantInfo, &key, nil
 }
 
-// TenantForOrg finds the tenant of an identity-provider organization.
+// TenantForOrg finds the tenant of an identity-provider organization. A store's
+// only tenant takes any organization unless it is bound to another one.
 func (s *Store) TenantForOrg(ctx context.Context, orgID string) (info store.TenantInfo, err error) {
 	err = s.view(ctx, func(tx *bbolt.Tx) error {
 		id := ""
@@ -230,8 +231,14 @@ func (s *Store) TenantForOrg(ctx context.Context, orgID string) (info store.Tena
 			id = string(first)
 		}
 		rec, err := tenantByID(tx, id)
+		if err != nil {
+			return err
+		}
+		if rec.OrgID != "" && rec.OrgID != orgID {
+			return store.Missing("tenant")
+		}
 		info = rec.TenantInfo
-		return err
+		return nil
 	})
 	return info, err
 }

@@ -113,7 +113,9 @@ func (t *tenant) applyUserEvent(tx *bbolt.Tx, d data, ev store.UserEvent, rank i
 		u = userRecord{User: store.User{ID: ev.UserID, Role: store.DefaultRole, Status: store.UserActive, CreatedAt: now}}
 	}
 	oldEmail := u.Email
-	if ev.Type != store.UserRemoved && ev.Email != "" {
+	// An invited user whose address turns out to be that of a user who is known
+	// already keeps its invitation when that user is deleted.
+	if ev.Email != "" && (ev.Type != store.UserRemoved || !known) {
 		if err := t.linkInvited(d, ev, &u); err != nil {
 			return err
 		}
@@ -203,6 +205,9 @@ func (t *tenant) linkInvited(d data, ev store.UserEvent, u *userRecord) error {
 	}
 	if u.CreatedAt.After(invited.CreatedAt) {
 		u.CreatedAt = invited.CreatedAt
+	}
+	if err := d.in(inUserEmails).Delete([]byte(ev.Email)); err != nil {
+		return err // putUser writes it again where u has this address
 	}
 	return d.in(inUsers).Delete([]byte(from))
 }

@@ -74,6 +74,22 @@ func testBootstrap(t *testing.T, o Opened) {
 	}
 }
 
+// testOnlyTenantOfAnOrganization: the only tenant of a store takes any
+// organization, but not when it is bound to one: then it takes that one alone.
+func testOnlyTenantOfAnOrganization(t *testing.T, o Opened) {
+	info, _, err := o.Store.CreateTenant(ctx, store.TenantCreate{Name: "only", OrgID: "org_only"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := must(o.Store.TenantForOrg(ctx, "org_only"))(t); got.ID != info.ID {
+		t.Errorf("its organization means %q", got.ID)
+	}
+	for _, org := range []string{"org_other", ""} {
+		_, err := o.Store.TenantForOrg(ctx, org)
+		wantKind(t, err, store.NotFound, "")
+	}
+}
+
 // testIsolation asks one tenant for everything that another has.
 func testIsolation(t *testing.T, o Opened) {
 	a, b := NewTenant(t, o.Store, "a"), NewTenant(t, o.Store, "b")

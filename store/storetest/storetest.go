@@ -37,10 +37,12 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		name string
 		run  func(t *testing.T, o Opened)
 	}{
-		{"Tenants", testTenants}, {"Bootstrap", testBootstrap}, {"Isolation", testIsolation},
+		{"Tenants", testTenants}, {"Bootstrap", testBootstrap}, {"OnlyTenantOfAnOrganization", testOnlyTenantOfAnOrganization},
+		{"Isolation", testIsolation},
 		{"Teams", testTeams}, {"Members", testMembers}, {"Agents", testAgents}, {"Budgets", testBudgets},
 		{"SLAs", testSLAs}, {"Policies", testPolicies}, {"Keys", testKeys},
 		{"UserEvents", testUserEvents}, {"UserEventOrder", testUserEventOrder}, {"InvitedUsers", testInvitedUsers},
+		{"InvitedUserIsDeleted", testInvitedUserIsDeleted}, {"InvitedAddressMovesOn", testInvitedAddressMovesOn},
 		{"Races", testRaces}, {"Idempotency", testIdempotency}, {"Leases", testLeases},
 		{"Ingest", testIngest}, {"IngestRefusals", testIngestRefusals}, {"AutoRegistration", testAutoRegistration},
 		{"ListTraces", testListTraces}, {"GetTrace", testGetTrace}, {"Streams", testStreams},

@@ -142,3 +142,53 @@ func testInvitedUsers(t *testing.T, o Opened) {
 		t.Errorf("invited by id: %+v", out.User)
 	}
 }
+
+// testInvitedUserIsDeleted: a deletion that arrives before anything else about a
+// user takes the access away that the invitation of its address gave, and an
+// older announcement that comes late does not bring it back.
+func testInvitedUserIsDeleted(t *testing.T, o Opened) {
+	tn := NewTenant(t, o.Store, "t")
+	team := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "team"}))(t)
+	invited := must(tn.AddMember(ctx, team.ID, store.MemberAdd{Email: "ann@x.io"}))(t)
+	digest := store.DigestKey("of ann")
+	must(tn.CreateKey(ctx, store.KeyCreate{Name: "k", Scope: store.ScopeAPI, Digest: digest, CreatedBy: invited.UserID}))(t)
+
+	out := must(tn.ApplyUserEvent(ctx, userAt(5, store.UserRemoved, "idp_ann", "ann@x.io")))(t)
+	if out.KeysDeleted != 1 || out.MembershipsDeleted != 1 {
+		t.Errorf("deleted: %+v", out)
+	}
+	must(tn.ApplyUserEvent(ctx, userAt(1, store.UserCreated, "idp_ann", "ann@x.io")))(t)
+	_, err := o.Store.Authenticate(ctx, digest)
+	wantKind(t, err, store.Unauthorized, "")
+	if list := must(tn.ListMembers(ctx, team.ID))(t); len(list) != 0 || must(tn.GetTeam(ctx, team.ID))(t).MemberCount != 0 {
+		t.Errorf("members left: %+v", list)
+	}
+	again := must(tn.AddMember(ctx, team.ID, store.MemberAdd{Email: "ann@x.io"}))(t)
+	if again.UserID == invited.UserID || again.UserID == "idp_ann" {
+		t.Errorf("a new invitation revives %s", again.UserID)
+	}
+
+	// The deletion of a user who is known leaves the invitation of another alone.
+	must(tn.ApplyUserEvent(ctx, userAt(1, store.UserCreated, "idp_bob", "bob@x.io")))(t)
+	must(tn.ApplyUserEvent(ctx, userAt(2, store.UserRemoved, "idp_bob", "ann@x.io")))(t)
+	if list := must(tn.ListMembers(ctx, team.ID))(t); len(list) != 1 {
+		t.Errorf("members %+v, want the invited one", list)
+	}
+}
+
+// testInvitedAddressMovesOn: when an invited user turns out to be a user who goes
+// by another address now, the invited address is free again.
+func testInvitedAddressMovesOn(t *testing.T, o Opened) {
+	tn := NewTenant(t, o.Store, "t")
+	one := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "one"}))(t)
+	invited := must(tn.AddMember(ctx, one.ID, store.MemberAdd{Email: "old@x.io"}))(t)
+	must(tn.ApplyUserEvent(ctx, userAt(9, store.UserCreated, "idp_ann", "new@x.io")))(t)
+	must(tn.ApplyUserEvent(ctx, userAt(2, store.UserUpdated, "idp_ann", "old@x.io")))(t) // late
+	if list := must(tn.ListMembers(ctx, one.ID))(t); len(list) != 1 || list[0].UserID != "idp_ann" || list[0].Email != "new@x.io" {
+		t.Errorf("members %+v", list)
+	}
+	two := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "two"}))(t)
+	if m := must(tn.AddMember(ctx, two.ID, store.MemberAdd{Email: "old@x.io"}))(t); m.UserID == invited.UserID {
+		t.Errorf("%s was merged into another user and is invited again", m.UserID)
+	}
+}

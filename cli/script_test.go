@@ -35,6 +35,9 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			env.Values[processKey{}] = map[string]*process{}
+			// With the race detector each process would sleep for a second
+			// before it exits.
+			env.Setenv("GORACE", "atexit_sleep_ms=10")
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -90,7 +93,7 @@ func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	cmd := exec.Command(program, args[2:]...)
 	cmd.Dir = ts.MkAbs(".")
-	for _, name := range []string{"PATH", "HOME", "TMPDIR", "NO_COLOR", "SVC_BOOTSTRAP_API_KEY", "IDP_WEBHOOK_SECRET", "SVC_RATE_LIMIT"} {
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "GORACE", "NO_COLOR", "SVC_BOOTSTRAP_API_KEY", "IDP_WEBHOOK_SECRET", "SVC_RATE_LIMIT"} {
 		if v := ts.Getenv(name); v != "" {
 			cmd.Env = append(cmd.Env, name+"="+v)
 		}

@@ -34,7 +34,7 @@ func (ex *exchange) judge(l *live, m *mcp.Message) judgement {
 	if d.RuleID != "" {
 		j.action = actionAllow
 	}
-	strip := ex.decision.Action == policy.StripApp
+	strip := ex.strips(l, m)
 	switch d.Action {
 	case policy.Allow:
 	case policy.Redact:
@@ -56,10 +56,30 @@ func (ex *exchange) judge(l *live, m *mcp.Message) judgement {
 		j.refused, j.action = refusePolicy.withRule(d.RuleID), actionDeny
 		return j
 	}
-	if strip && m.Kind == mcp.Response && ex.msg.Method == mcp.MethodToolsCall {
+	if strip && m.Kind == mcp.Response && (ex.msg.Method == mcp.MethodToolsCall || ex.r.Method == http.MethodGet) {
 		ex.strip(m, &j)
 	}
 	return j
+}
+
+// strips reports whether strip_app applies to a message because of the request
+// that it answers. On a resumed stream nobody knows which that was: there it
+// applies as soon as there is such a rule, or a client would get by breaking off
+// what it does not get at once.
+func (ex *exchange) strips(l *live, m *mcp.Message) bool {
+	if ex.r.Method == http.MethodGet {
+		return l.strips && m.Kind == mcp.Response
+	}
+	return ex.decision.Action == policy.StripApp
+}
+
+// answeredBy reports whether m is the answer to the request. One with an id of
+// another is not; an error without an id is.
+func (ex *exchange) answeredBy(m *mcp.Message) bool {
+	if m.Kind != mcp.Response || ex.msg.Kind != mcp.Request || ex.r.Method != http.MethodPost {
+		return false
+	}
+	return len(m.ID) == 0 || mcp.SameID(m.ID, ex.msg.ID)
 }
 
 // strip removes interactive-app content from the answer to a tools/call.
@@ -95,14 +115,17 @@ func (ex *exchange) relayJSON(resp *upstream.Response) *refusal {
 		}
 		return &refuseUpstreamInvalid
 	}
+	if resp.Status < 400 && ex.msg.Kind == mcp.Request && !ex.answeredBy(&m) {
+		return &refuseUpstreamInvalid // the answer to another request
+	}
 	j := ex.judge(ex.live, &m)
 	ex.note(&j, &m)
 	if j.refused != nil {
 		return j.refused
 	}
 	out := ex.offered(&m)
-	if resp.Status >= 400 && len(m.ID) == 0 {
-		out = ex.ownID(&m)
+	if ex.msg.Kind == mcp.Request || resp.Status >= 400 {
+		out = ex.ownID(&m, out)
 	}
 	if err := ex.account(resp.Status, len(out)); err != nil {
 		return &refuseAudit
@@ -112,9 +135,7 @@ func (ex *exchange) relayJSON(resp *upstream.Response) *refusal {
 	h["Content-Type"] = []string{"application/json"}
 	h["Content-Length"] = []string{strconv.Itoa(len(out))}
 	ex.w.WriteHeader(resp.Status)
-	if ex.r.Method != http.MethodHead {
-		ex.w.Write(out)
-	}
+	ex.w.Write(out)
 	return nil
 }
 
@@ -127,6 +148,9 @@ func (ex *exchange) note(j *judgement, m *mcp.Message) {
 			ex.rec.RuleID = j.rule
 		}
 	}
+	if j.kind != "" {
+		ex.rec.ErrorKind = j.kind
+	}
 	ex.stripped += j.stripped
 	if m.Kind == mcp.Response {
 		ex.rec.IsError = m.IsError || m.ToolError
@@ -137,19 +161,20 @@ func (ex *exchange) note(j *judgement, m *mcp.Message) {
 	}
 }
 
-// ownID gives an error answer the request's own id where the upstream left it
-// null or out: some clients end their session otherwise.
-func (ex *exchange) ownID(m *mcp.Message) []byte {
+// ownID gives an answer the request's own id where the upstream left it null or
+// out, or wrote one of its own into an error: some clients end their session
+// otherwise. body is the message m as it goes on.
+func (ex *exchange) ownID(m *mcp.Message, body []byte) []byte {
 	id := ex.answerID(&refusal{})
-	if len(id) == 0 {
-		return m.Body
+	if !m.IsError || len(id) == 0 || len(m.ID) > 0 && mcp.SameID(m.ID, id) {
+		return body
 	}
 	if at := m.Spans.ID; at.Present() {
-		return mcp.Splice(nil, m.Body, mcp.Edit{At: at, With: id})
+		return mcp.Splice(nil, body, mcp.Edit{At: at, With: id})
 	}
-	open := bytes.IndexByte(m.Body, '{')
+	open := bytes.IndexByte(body, '{')
 	insert := append(append([]byte(`{"id":`), id...), ',')
-	return mcp.Splice(nil, m.Body, mcp.Edit{At: mcp.Span{Start: open, End: open + 1}, With: insert})
+	return mcp.Splice(nil, body, mcp.Edit{At: mcp.Span{Start: open, End: open + 1}, With: insert})
 }
 
 // offered returns the body of an answer, with the revisions that

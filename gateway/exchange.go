@@ -34,6 +34,7 @@ type exchange struct {
 	msg      mcp.Message // what was judged, and what is sent
 	hasMsg   bool
 	hasBody  bool // the body was read, or as much of it as ever will be
+	bodyDone bool // to its end
 	dialect  mcp.Dialect
 	decision policy.Decision
 
@@ -46,6 +47,8 @@ type exchange struct {
 	judging   time.Duration
 	stripped  int
 	sent      int // bytes of a stream
+
+	began bool // the header of an event stream is sent
 
 	rec     audit.Record
 	audited bool // the request line is written

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"mime"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -119,8 +120,13 @@ func (ex *exchange) relayOther(resp *upstream.Response) *refusal {
 	case resp.Status == http.StatusNotFound && ex.hasHandle:
 		return &refuseSession
 	case resp.Status >= 400:
-		return &refusal{status: resp.Status, code: mcp.CodeInvalidRequest, message: "upstream_refused", reason: "upstream_refused", kind: "upstream_refused"}
-	case ex.msg.Kind == mcp.Request:
+		refused := refuseByUpstream
+		refused.status = resp.Status
+		if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds > 0 && seconds <= 86400 {
+			refused.retryAfter = time.Duration(seconds) * time.Second
+		}
+		return &refused
+	case ex.msg.Kind == mcp.Request, ex.r.Method == http.MethodGet:
 		return &refuseUpstreamInvalid
 	}
 	return ex.acknowledge(resp)

@@ -117,7 +117,7 @@ func New(opts Options) (g *Gateway, err error) {
 		g.now = time.Now
 	}
 	g.restartPending.Store(new([]string))
-	g.errands.start()
+	g.errands.start(g)
 	defer func(built *Gateway) { // a return of nil has cleared g by then
 		if err != nil {
 			_ = built.Close()
@@ -259,6 +259,7 @@ func (g *Gateway) clientAddr(r *http.Request) netip.Addr {
 // errands are short calls that outlive the request that caused them. They are
 // bounded in number, and waited for at the end.
 type errands struct {
+	g      *Gateway
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -270,7 +271,8 @@ const (
 	errandTimeout = 10 * time.Second
 )
 
-func (e *errands) start() {
+func (e *errands) start(g *Gateway) {
+	e.g = g
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.places = make(chan struct{}, maxErrands)
 }
@@ -284,6 +286,7 @@ func (e *errands) run(do func(ctx context.Context)) bool {
 	}
 	e.wg.Go(func() {
 		defer func() { <-e.places }()
+		defer e.g.contain("errand", nil)
 		ctx, cancel := context.WithTimeout(e.ctx, errandTimeout)
 		defer cancel()
 		do(ctx)

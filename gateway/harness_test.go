@@ -141,7 +141,7 @@ type answer struct {
 }
 
 // post sends a body to /mcp with alice's key. Headers come in pairs; an empty
-// value removes one.
+// value removes one, and a + before the name adds a further one.
 func (r *rig) post(body string, headers ...string) answer {
 	r.t.Helper()
 	return r.do(http.MethodPost, r.url, body, headers...)
@@ -163,6 +163,8 @@ func (r *rig) do(method, url, body string, headers ...string) answer {
 			req.Header.Del(headers[i])
 		} else if headers[i] == "Host" {
 			req.Host = headers[i+1]
+		} else if name, ok := strings.CutPrefix(headers[i], "+"); ok {
+			req.Header.Add(name, headers[i+1])
 		} else {
 			req.Header.Set(headers[i], headers[i+1])
 		}

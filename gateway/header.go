@@ -16,8 +16,7 @@ import (
 var (
 	// requestHeaders go to the upstream as they came.
 	requestHeaders = [...]string{
-		"Accept", "Content-Type", "Mcp-Method", "Mcp-Name", "Last-Event-Id",
-		"Traceparent", "Tracestate", "Baggage",
+		"Accept", "Content-Type", "Traceparent", "Tracestate", "Baggage",
 	}
 	// responseHeaders go to the client. Content-Type is written by whoever
 	// writes the body, and the session id is the gateway's own.
@@ -35,19 +34,24 @@ const (
 // revision than the gateway did.
 func (ex *exchange) upstreamHeader(s session.Opened) upstream.Header {
 	from := ex.r.Header
+	bound := connectionHeaders(from["Connection"])
 	h := make(upstream.Header, 0, 12)
 	for _, name := range requestHeaders {
+		if bound.has(name) {
+			continue
+		}
 		for _, v := range from[name] {
 			h.Add(name, v)
 		}
 	}
+	ex.mirror(&h)
 	if s.Version == "" {
 		s.Version = ex.dialect.Version
 	}
 	h = append(h, sessionHeader(s)...)
 	params := 0
 	for name, values := range from {
-		if strings.HasPrefix(name, mcp.HeaderParamPrefix) && params < maxParamHeader {
+		if strings.HasPrefix(name, mcp.HeaderParamPrefix) && params < maxParamHeader && !bound.has(name) {
 			params++
 			for _, v := range values {
 				if v, ok := ex.param(v); ok {
@@ -57,13 +61,56 @@ func (ex *exchange) upstreamHeader(s session.Opened) upstream.Header {
 		}
 	}
 	for _, name := range ex.live.forwardHeaders {
-		if !h.Has(name) {
+		if !h.Has(name) && !bound.has(name) {
 			for _, v := range from[name] {
 				h.Add(name, v)
 			}
 		}
 	}
 	return h
+}
+
+// mirror passes on Mcp-Method and Mcp-Name as far as they mirror the message
+// that is sent: an upstream that goes by them must not read another one.
+func (ex *exchange) mirror(h *upstream.Header) {
+	if v, ok := single(ex.r.Header, "Mcp-Method"); ok && v != "" && v == ex.msg.Method {
+		h.Add(mcp.HeaderMethod, v)
+	}
+	v, ok := single(ex.r.Header, "Mcp-Name")
+	if !ok || v == "" {
+		return
+	}
+	name, mirrored := ex.msg.MirroredName()
+	if plain, ok := mcp.DecodeHeader(v); mirrored && ok && plain == name {
+		h.Add(mcp.HeaderName, v)
+	}
+}
+
+// bound are the names of headers that belong to one connection, because its
+// Connection header lists them; nil where it lists none.
+type bound []string
+
+func connectionHeaders(values []string) bound {
+	var names bound
+	for _, value := range values {
+		for name := range strings.SplitSeq(value, ",") {
+			switch name = strings.TrimSpace(name); strings.ToLower(name) {
+			case "", "close", "keep-alive":
+			default:
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+func (b bound) has(name string) bool {
+	for _, s := range b {
+		if strings.EqualFold(s, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // param returns a header that mirrors an argument as it is after a redaction: it
@@ -84,13 +131,14 @@ func (ex *exchange) param(value string) (mirrored string, ok bool) {
 // copyHeader takes over what may pass from the upstream's answer.
 func (ex *exchange) copyHeader(from upstream.Header) {
 	to := ex.w.Header()
+	bound := connectionHeaders(from.Values("Connection"))
 	for _, name := range responseHeaders {
 		if v := from.Get(name); v != "" {
 			to[name] = []string{v}
 		}
 	}
 	for _, name := range ex.live.forwardHeaders {
-		if vs := from.Values(name); len(vs) > 0 {
+		if vs := from.Values(name); len(vs) > 0 && !bound.has(name) {
 			to[name] = vs
 		}
 	}

@@ -2,13 +2,8 @@ package gateway
 
 import (
 	"context"
-	"errors"
-	"io"
 	"net/http"
-	"sync"
-	"time"
 
-	"svc/gateway/audit"
 	"svc/gateway/mcp"
 	"svc/gateway/session"
 	"svc/gateway/upstream"
@@ -69,149 +64,22 @@ func (ex *exchange) get(ctx context.Context, t *target, s session.Opened, lastID
 	})
 }
 
-// standing is the merged standalone stream of one session: a source for each
-// upstream at which the client has a session, also for those that come later.
-type standing struct {
-	*stream
-	ctx context.Context
-	wg  sync.WaitGroup
-	at  *positions
-
-	join sync.Mutex // guards joined
-	// joined are the upstreams whose stream is part of this one.
-	joined map[string]bool
-	closed bool
-}
-
-// mergeStreams answers GET with one stream for all upstreams of the session,
-// each going on where the client left it.
-func (ex *exchange) mergeStreams(at *positions) *refusal {
-	ex.rec.Kind = audit.KindOpen
-	ex.rec.Status = http.StatusOK
-	ex.describe()
-	if err := ex.write(); err != nil {
-		return &refuseAudit
-	}
-	ex.rec.Kind = audit.KindRequest
-
-	ctx, cancel := context.WithCancelCause(ex.ctx)
-	defer cancel(nil)
-	m := &standing{stream: ex.newStream(cancel), ctx: ctx, at: at, joined: make(map[string]bool)}
-	m.start()
-	defer m.stop()
-	leave := ex.g.standings.enter(ex.handle.ID, m)
-	sessions := ex.g.pairs.All(ex.handle.ID)
-	if sessions == nil {
-		sessions = make(map[string]session.Opened, 1)
-	}
-	sessions[ex.g.defaultUpstream] = ex.upSession
-	for name, opened := range sessions {
-		m.add(ex.g.targets[name], opened)
-	}
-	<-ctx.Done()
-	leave()
-	m.close()
-	m.wg.Wait() // the sources use the exchange
-	m.finish(ctx, context.Cause(ctx), true)
-	return nil
-}
-
-// add makes an upstream's stream part of this one.
-func (m *standing) add(t *target, opened session.Opened) {
-	m.join.Lock()
-	defer m.join.Unlock()
-	if t == nil || m.closed || m.joined[t.name] {
-		return
-	}
-	m.joined[t.name] = true
-	src := &source{stream: m.stream, up: t, session: opened, tag: tagStanding, at: m.at, lastID: []byte(m.at.of(t.name))}
-	m.wg.Go(func() { m.follow(src) })
-}
-
-func (m *standing) close() {
-	m.join.Lock()
-	defer m.join.Unlock()
-	m.closed = true
-}
-
-// The pauses between attempts to open an upstream's stream again.
-const (
-	firstPause = time.Second
-	lastPause  = 30 * time.Second
-)
-
-// follow copies the stream of one upstream until the client leaves. A stream
-// that breaks is opened again where it broke: the client, whose own stream is
-// whole, would never know. An upstream that has no such stream is left alone.
-func (m *standing) follow(src *source) {
-	pause := firstPause
-	for m.ctx.Err() == nil {
-		resp, err := m.ex.get(m.ctx, src.up, src.session, string(src.lastID))
-		if err == nil && (resp.Status != http.StatusOK || mediaType(resp.Header.Get("Content-Type")) != "text/event-stream") {
-			resp.Body.Close()
-			if resp.Status >= 400 && resp.Status < 500 {
-				return
-			}
-			err = io.ErrUnexpectedEOF
-		}
-		if err == nil {
-			src.body = resp.Body
-			stop := context.AfterFunc(m.ctx, func() { resp.Body.Close() })
-			err = src.copy()
-			stop()
-			resp.Body.Close()
-			pause = firstPause
-		}
-		if errors.Is(err, errRevoked) || errors.Is(err, errTruncated) {
-			m.cancel(err)
-			return
-		}
-		select {
-		case <-m.ctx.Done():
-		case <-time.After(pause):
-			pause = min(2*pause, lastPause)
-		}
-	}
-}
-
-// standings are the merged streams that are open, so that a session that is
-// opened at a further upstream joins the one of its client.
-type standings struct {
-	mu   sync.Mutex
-	open map[session.ID]*standing
-}
-
-func (s *standings) enter(id session.ID, m *standing) (leave func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.open == nil {
-		s.open = make(map[session.ID]*standing)
-	}
-	s.open[id] = m
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.open[id] == m {
-			delete(s.open, id)
-		}
-	}
-}
-
-// join adds an upstream to the open stream of a session, if there is one.
-func (s *standings) join(id session.ID, t *target, opened session.Opened) {
-	s.mu.Lock()
-	m := s.open[id]
-	s.mu.Unlock()
-	if m != nil {
-		m.add(t, opened)
-	}
-}
-
 // serveEnd answers DELETE /mcp: the client ends its session, everywhere the
 // gateway opened one for it.
 func (ex *exchange) serveEnd() *refusal {
 	if refused := ex.openControl(); refused != nil {
 		return refused
+	}
+	several := ex.tagFor(tagStanding) != tagNone
+	if several && ex.handle.Upstream == "" {
+		// The default upstream made no session: what there is to end the gateway
+		// has opened itself.
+		ex.endPairs()
+		if err := ex.account(http.StatusNoContent, 0); err != nil {
+			return &refuseAudit
+		}
+		ex.w.WriteHeader(http.StatusNoContent)
+		return nil
 	}
 	ex.sentUp = ex.g.now()
 	resp, err := ex.up.client.Do(ex.ctx, &upstream.Request{Method: http.MethodDelete, Header: ex.upstreamHeader(ex.upSession)})
@@ -219,7 +87,7 @@ func (ex *exchange) serveEnd() *refusal {
 		return ex.refuseUpstream(err)
 	}
 	defer resp.Body.Close()
-	if ex.hasHandle && resp.Status < 300 {
+	if several && (resp.Status < 300 || resp.Status == http.StatusNotFound) {
 		ex.endPairs()
 	}
 	if resp.Status == http.StatusMethodNotAllowed {
@@ -236,8 +104,10 @@ func (ex *exchange) openControl() *refusal {
 	if refused := ex.authenticate(); refused != nil {
 		return refused
 	}
+	if refused := ex.discardBody(); refused != nil {
+		return refused
+	}
 	if refused := ex.resolveDialect(); refused != nil {
-		refused.nullID = true
 		return refused
 	}
 	if ex.dialect.Modern {
@@ -257,21 +127,14 @@ func (ex *exchange) openControl() *refusal {
 }
 
 // endPairs ends the sessions that the gateway opened for the client at other
-// upstreams.
+// upstreams, and its merged stream.
 func (ex *exchange) endPairs() {
 	for name, opened := range ex.g.pairs.End(ex.handle.ID) {
-		t, ok := ex.g.targets[name]
-		if !ok || opened.ID == "" {
-			continue
+		if t, ok := ex.g.targets[name]; ok {
+			ex.g.closeSession(t, opened)
 		}
-		header := sessionHeader(opened)
-		ex.g.errands.run(func(ctx context.Context) {
-			resp, err := t.client.Do(ctx, &upstream.Request{Method: http.MethodDelete, Header: header})
-			if err == nil {
-				resp.Body.Close()
-			}
-		})
 	}
+	ex.g.standings.end(ex.handle.ID)
 }
 
 // rejectRequest answers a request of the server that policy keeps from the

@@ -19,6 +19,8 @@ type live struct {
 	decisions *decisions
 	keyring   *auth.Keyring // nil when authentication is off
 	origins   *origins
+	// strips is set when a rule has the action strip_app.
+	strips bool
 	// challenge is the WWW-Authenticate of a 401.
 	challenge string
 	// forwardHeaders are forward_headers in canonical form.
@@ -40,6 +42,9 @@ func (g *Gateway) build(cfg *config.File) (*live, error) {
 	var err error
 	if l.rules, err = policy.Compile(cfg.Policy); err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
+	}
+	for i := range cfg.Policy.Rules {
+		l.strips = l.strips || cfg.Policy.Rules[i].Action == policy.StripApp.String()
 	}
 	if cfg.Auth.Enabled {
 		if l.keyring, err = g.verifier.Keyring(cfg.Auth); err != nil {

@@ -84,6 +84,8 @@ var (
 		message: "unsupported_media_type", reason: "unsupported_media_type", kind: "unsupported_media_type"}
 	refuseTooLarge = refusal{status: http.StatusRequestEntityTooLarge, code: mcp.CodeInvalidRequest,
 		message: "request_too_large", reason: "request_too_large", kind: "request_too_large"}
+	refuseSlowBody = refusal{status: http.StatusRequestTimeout, code: mcp.CodeInvalidRequest,
+		message: "body_timeout", reason: "body_timeout", kind: "body_timeout"}
 	refuseUnreadable = refusal{status: http.StatusBadRequest, code: mcp.CodeInvalidRequest,
 		message: "body_unreadable", reason: "body_unreadable", kind: "body_unreadable"}
 	refuseHeader = refusal{status: http.StatusBadRequest, code: mcp.CodeInvalidRequest,
@@ -103,6 +105,9 @@ var (
 		message: "upstream_invalid", reason: "upstream_invalid", kind: "upstream_invalid"}
 	refuseUpstreamTooLarge = refusal{status: http.StatusBadGateway, code: mcp.CodeInternal,
 		message: "upstream_invalid", reason: "upstream_response_too_large", kind: "upstream_response_too_large"}
+	// The upstream's own refusal, said in plain text; it keeps its status.
+	refuseByUpstream = refusal{status: http.StatusBadRequest, code: mcp.CodeInvalidRequest,
+		message: "upstream_refused", reason: "upstream_refused", kind: "upstream_refused"}
 	refuseUpstreamAuth = refusal{status: http.StatusBadGateway, code: mcp.CodeInternal,
 		message: "upstream_unauthorized", reason: "upstream_unauthorized", kind: "upstream_unauthorized"}
 
@@ -115,7 +120,11 @@ var (
 		message: "upstream_unreachable", reason: "stream_ended", kind: "stream_ended"}
 	refuseRevoked = refusal{status: http.StatusOK, code: mcp.CodeUnauthorized,
 		message: mcp.MessageUnauthorized, reason: "unauthorized", kind: "key_revoked"}
+	refuseAnswer = refusal{status: http.StatusOK, code: mcp.CodePolicyDenied,
+		message: mcp.MessagePolicyDenied, reason: "policy_denied"}
 	refuseClientClosed = refusal{kind: "client_closed"}
+	refuseReplaced     = refusal{kind: "stream_replaced"}
+	refuseSessionEnd   = refusal{kind: "session_ended"}
 
 	refuseAudit = refusal{status: http.StatusServiceUnavailable, code: mcp.CodeInternal,
 		message: "audit_unavailable", reason: "audit_unavailable", kind: "audit_unavailable"}

@@ -1,10 +1,10 @@
 package gateway
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"runtime/debug"
 	"strconv"
 	"time"
@@ -17,12 +17,19 @@ import (
 // was refused unread.
 const maxPrefix = 64 << 10
 
+// drainTimeout bounds how long the server may go on reading a body whose request
+// was refused.
+const drainTimeout = 5 * time.Second
+
 // refuse answers in the upstream's place. Every answer to a request is JSON
 // and carries the request's own id byte for byte: plain text or a null id in
 // its place ends the session of some clients.
 func (ex *exchange) refuse(refused *refusal) {
 	if !ex.hasMsg && !refused.nullID && ex.r.Method == http.MethodPost {
 		ex.readPrefix()
+	}
+	if !ex.bodyDone && ex.r.ContentLength != 0 {
+		_ = http.NewResponseController(ex.w).SetReadDeadline(time.Now().Add(drainTimeout))
 	}
 	if refused.action != "" {
 		ex.rec.Action = refused.action
@@ -82,7 +89,9 @@ func (ex *exchange) readPrefix() {
 		return
 	}
 	// Only the id and the kind are of interest; the message was refused.
-	_ = mcp.Scan(ex.in, &ex.msg)
+	if mcp.Scan(ex.in, &ex.msg) != nil && ex.msg.ID == nil {
+		ex.msg.ID = mcp.PeekID(ex.in)
+	}
 }
 
 var errTooLarge = errors.New("body is too large")
@@ -96,7 +105,11 @@ func (ex *exchange) readBody(limit int) *refusal {
 	switch err := ex.readUpTo(limit); {
 	case errors.Is(err, errTooLarge):
 		closeAfter(ex.w)
+		ex.msg.ID = mcp.PeekID(ex.in[:maxPrefix])
 		return &refuseTooLarge
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		closeAfter(ex.w)
+		return &refuseSlowBody
 	case err != nil:
 		closeAfter(ex.w)
 		return &refuseUnreadable
@@ -110,7 +123,17 @@ func (ex *exchange) readUpTo(limit int) (err error) {
 	ex.hasBody = true
 	ex.in, err = readAll(ex.in[:0], ex.r.Body, int64(limit))
 	ex.rec.BytesIn = int64(len(ex.in))
+	ex.bodyDone = err == nil
 	return err
+}
+
+// discardBody reads the body of a request that needs none: while one is unread
+// the server does not notice that its client leaves.
+func (ex *exchange) discardBody() *refusal {
+	if ex.r.ContentLength == 0 {
+		return nil
+	}
+	return ex.readBody(maxPrefix)
 }
 
 // closeAfter makes the server close the connection after this answer: the rest
@@ -199,7 +222,7 @@ func (ex *exchange) describe() {
 
 // write appends the record; a failure is logged where it stops.
 func (ex *exchange) write() error {
-	err := ex.g.audit.Write(context.WithoutCancel(ex.ctx), &ex.rec)
+	err := ex.g.audit.Write(ex.ctx, &ex.rec)
 	if err != nil {
 		ex.g.log.Error("audit line was not written", "request_id", ex.rec.RequestID, "error", err)
 	}
@@ -217,10 +240,26 @@ func (ex *exchange) recovered() {
 		panic(p)
 	}
 	ex.g.log.Error("panic while serving a request", "request_id", ex.rec.RequestID, "panic", p, "stack", string(debug.Stack()))
-	if ex.audited {
-		panic(http.ErrAbortHandler) // the answer has begun: cut it
+	if !ex.audited && !ex.began {
+		ex.refuse(&refusePanic)
+		return
 	}
-	ex.refuse(&refusePanic)
+	ex.rec.ErrorKind = refusePanic.kind
+	_ = ex.account(http.StatusOK, ex.sent)
+	panic(http.ErrAbortHandler) // the answer has begun: cut it
+}
+
+// contain keeps a panic in a goroutine of the gateway's own from ending the
+// process. It is deferred; after runs when there was one.
+func (g *Gateway) contain(what string, after func()) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	g.log.Error("panic", "in", what, "panic", p, "stack", string(debug.Stack()))
+	if after != nil {
+		after()
+	}
 }
 
 // The stages of a request, as traces have them.

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +34,9 @@ func (ex *exchange) openSession() *refusal {
 	handle, err := ex.g.sealer.Open(text, ex.owner())
 	if err != nil {
 		return &refuseSession
+	}
+	if len(ex.g.targets) > 1 && ex.g.pairs.Ended(handle.ID) {
+		return &refuseSession // each of the other upstreams would begin a new one
 	}
 	ex.handle, ex.hasHandle = handle, true
 	return nil
@@ -83,10 +85,14 @@ func (ex *exchange) upstreamSession() *refusal {
 	case !ex.hasHandle:
 		return nil
 	case ex.up.name == ex.g.defaultUpstream:
-		ex.upSession = session.Opened{ID: ex.handle.Upstream}
+		ex.upSession = session.Opened{ID: ex.handle.Upstream, Version: ex.dialect.Version}
 		return nil
 	}
 	opened, err := ex.g.pairs.Session(ex.ctx, ex.handle.ID, ex.up.name, ex.openPair)
+	if errors.Is(err, session.ErrUnknown) {
+		ex.g.closeSession(ex.up, opened) // it ended while this one was being opened
+		return &refuseSession
+	}
 	if err != nil {
 		return ex.refuseUpstream(err)
 	}
@@ -115,7 +121,9 @@ func (ex *exchange) openPair(ctx context.Context) (session.Opened, error) {
 		if version == "" {
 			version = mcp.Revision20250618
 		}
-		params = fmt.Appendf(nil, `{"protocolVersion":%q,"capabilities":{},"clientInfo":{"name":"svc","version":%q}}`, version, ex.g.version)
+		params = append([]byte(`{"protocolVersion":`), mcp.AppendString(nil, version)...)
+		params = append(params, `,"capabilities":{},"clientInfo":{"name":"svc","version":`...)
+		params = append(mcp.AppendString(params, ex.g.version), "}}"...)
 	}
 	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":"svc-initialize","method":"initialize","params":%s}`, params)
 	resp, err := ex.up.client.Do(ctx, &upstream.Request{Method: http.MethodPost, Header: postHeader(session.Opened{}), Body: body})
@@ -146,25 +154,49 @@ func (ex *exchange) readInitialize(resp *upstream.Response) (opened session.Open
 	if resp.Status != http.StatusOK {
 		return opened, fmt.Errorf("%w: status %d", errInitialize, resp.Status)
 	}
-	var body []byte
+	var m mcp.Message
 	if mediaType(resp.Header.Get("Content-Type")) == "text/event-stream" {
 		events := mcp.NewEventReader(resp.Body, mcp.MaxBody)
-		for len(bytes.TrimSpace(body)) == 0 {
+		for m.Kind != mcp.Response { // what comes before the answer is for nobody
 			ev, err := events.Next()
 			if err != nil {
 				return opened, fmt.Errorf("%w: %w", errInitialize, err)
 			}
-			body = bytes.Clone(ev.Data)
+			if len(ev.Data) == 0 {
+				continue
+			}
+			if err := mcp.Scan(ev.Data, &m); err != nil {
+				return opened, fmt.Errorf("%w: %w", errInitialize, err)
+			}
 		}
-	} else if body, err = resp.ReadAll(nil); err != nil {
-		return opened, fmt.Errorf("%w: %w", errInitialize, err)
-	}
-	var m mcp.Message
-	if err := mcp.Scan(body, &m); err != nil {
-		return opened, fmt.Errorf("%w: %w", errInitialize, err)
+	} else {
+		body, err := resp.ReadAll(nil)
+		if err == nil {
+			err = mcp.Scan(body, &m)
+		}
+		if err != nil {
+			return opened, fmt.Errorf("%w: %w", errInitialize, err)
+		}
 	}
 	if m.Kind != mcp.Response || m.IsError || m.InitializeVersion == "" {
 		return opened, errInitialize
 	}
 	return session.Opened{ID: resp.Header.Get(mcp.HeaderSession), Version: strings.Clone(m.InitializeVersion)}, nil
+}
+
+// closeSession ends a session that the gateway opened at an upstream.
+func (g *Gateway) closeSession(t *target, opened session.Opened) {
+	if opened.ID == "" {
+		return
+	}
+	header := sessionHeader(opened)
+	ran := g.errands.run(func(ctx context.Context) {
+		resp, err := t.client.Do(ctx, &upstream.Request{Method: http.MethodDelete, Header: header})
+		if err == nil {
+			resp.Body.Close()
+		}
+	})
+	if !ran {
+		g.log.Warn("a session at an upstream was not ended: too many errands", "upstream", t.name)
+	}
 }

@@ -10,21 +10,29 @@ import (
 
 	"svc/gateway/audit"
 	"svc/gateway/mcp"
-	"svc/gateway/session"
 	"svc/gateway/upstream"
 )
 
-// maxFrames bounds an ordinary event stream (gateway specification, Limits).
-const maxFrames = 10_000
-
-// writeTimeout bounds one write to a client that reads slowly. Back-pressure
-// reaches the upstream long before.
-const writeTimeout = 60 * time.Second
+const (
+	// maxFrames bounds an ordinary event stream (gateway specification, Limits).
+	maxFrames = 10_000
+	// writeTimeout bounds one write to a client that reads slowly. Back-pressure
+	// reaches the upstream long before. It is set anew at most once in
+	// writeTimeoutStep, not for each frame.
+	writeTimeout     = 60 * time.Second
+	writeTimeoutStep = time.Second
+	// checkEvery is how long a silent stream may go on after its caller's key
+	// ceased to be good. No frame passes meanwhile.
+	checkEvery = 15 * time.Second
+)
 
 // Why the gateway itself ends a stream.
 var (
-	errIdle    = errors.New("no frame arrived in time")
-	errRevoked = errors.New("the caller's key is no longer good")
+	errIdle     = errors.New("no frame arrived in time")
+	errRevoked  = errors.New("the caller is no longer let in")
+	errReplaced = errors.New("the client opened its stream again")
+	errEnded    = errors.New("the client ended its session")
+	errPanic    = errors.New("panic")
 )
 
 // stream is the client's side of an event stream: where the frames of one or
@@ -48,39 +56,17 @@ type stream struct {
 	frames    int
 	lastWrite time.Time
 	lastFrame time.Time
+	deadline  time.Time // when the write deadline was set
 	ended     bool
 	timer     *time.Timer
-}
-
-// source is one upstream's side of a stream.
-type source struct {
-	*stream
-	up      *target
-	session session.Opened // at that upstream
-	body    io.ReadCloser
-	// tag says that ids are rewritten to name their upstream; 0 leaves them.
-	tag idTag
-	at  *positions // of a merged stream
-
-	out []byte
-	msg mcp.Message
-	// resumable is set once an event carried an id: a client whose stream ends
-	// early comes back for the rest, so its end is no error. lastID is that id.
-	resumable bool
-	lastID    []byte
 }
 
 // relayStream passes an event stream on. From the first byte to the client on,
 // every outcome is told inside the stream.
 func (ex *exchange) relayStream(resp *upstream.Response) *refusal {
-	ex.rec.Kind = audit.KindOpen
-	ex.rec.Status = http.StatusOK
-	ex.describe()
-	if err := ex.write(); err != nil {
-		return &refuseAudit
+	if refused := ex.accountOpening(); refused != nil {
+		return refused
 	}
-	ex.rec.Kind = audit.KindRequest
-
 	ctx, cancel := context.WithCancelCause(ex.ctx)
 	defer cancel(nil)
 	s := ex.newStream(cancel)
@@ -95,6 +81,19 @@ func (ex *exchange) relayStream(resp *upstream.Response) *refusal {
 	err := src.copy()
 	ex.frameOut = src.out
 	s.finish(ctx, err, src.resumable)
+	return nil
+}
+
+// accountOpening writes the opening line of a stream.
+func (ex *exchange) accountOpening() *refusal {
+	ex.rec.Kind = audit.KindOpen
+	ex.rec.Status = http.StatusOK
+	ex.describe()
+	err := ex.write()
+	ex.rec.Kind = audit.KindRequest
+	if err != nil {
+		return &refuseAudit
+	}
 	return nil
 }
 
@@ -114,133 +113,14 @@ func (ex *exchange) newStream(cancel context.CancelCauseFunc) *stream {
 	return s
 }
 
-// Read hands the upstream's bytes to the event reader. What was written before
-// is flushed first: nothing waits while its source waits.
-func (src *source) Read(p []byte) (int, error) {
-	src.mu.Lock()
-	if src.unflushed {
-		src.flush()
-	}
-	src.mu.Unlock()
-	return src.body.Read(p)
-}
-
-// copy judges and passes on what the source sends, until it ends.
-func (src *source) copy() error {
-	events := mcp.NewEventReader(src, mcp.MaxEvent)
-	for {
-		ev, err := events.Next()
-		if err != nil {
-			return err
-		}
-		if ev.IsComment {
-			continue // not a frame: the gateway keeps the stream alive itself
-		}
-		if ev.HasID && len(ev.ID) > 0 {
-			src.resumable = true
-			src.lastID = append(src.lastID[:0], ev.ID...)
-			ev.ID = src.tagEvent(ev.ID)
-		}
-		if len(ev.Data) == 0 {
-			// It carries an id or a retry time, which the client resumes by.
-			src.out = mcp.AppendEvent(src.out[:0], ev)
-			if err := src.send(src.out, false); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := src.permitted(); err != nil {
-			return err
-		}
-		if err := src.frame(&ev); err != nil {
-			return err
-		}
-	}
-}
-
-// errTruncated ends a stream with more frames than one may have.
-var errTruncated = errors.New("too many frames")
-
-// frame judges one frame and passes it on, or what stands in its place.
-func (src *source) frame(ev *mcp.Event) error {
-	ex, m := src.ex, &src.msg
-	if !src.count() {
-		return errTruncated
-	}
-	if err := mcp.Scan(ev.Data, m); err != nil {
-		return errInvalidFrame
-	}
-	live := ex.g.live.Load()
-	j := ex.judge(live, m)
-	src.note(live, &j)
-	if j.refused != nil {
-		return src.refuse(ev, &j)
-	}
-	final := m.Kind == mcp.Response && ex.r.Method == http.MethodPost
-	if final {
-		ex.note(&j, m)
-	}
-	out := *ev
-	out.Data = src.tagMessage(m, ex.offered(m))
-	src.out = mcp.AppendEvent(src.out[:0], out)
-	if final {
-		// The line of the request stands in the file before the client can have
-		// read the answer to the end.
-		if err := ex.account(http.StatusOK, ex.sent+len(src.out)); err != nil {
-			return errAudit
-		}
-	}
-	return src.send(src.out, true)
-}
-
-// count counts a frame; false is one too many.
-func (s *stream) count() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.frames++
-	s.ex.rec.Frames = int64(s.frames)
-	return s.frames <= s.limit
-}
-
-var (
-	errInvalidFrame = errors.New("frame is not a message")
-	errAudit        = errors.New("audit line was not written")
-	errDenied       = errors.New("the answer was denied")
-)
-
-// refuse keeps a frame from the client. A notification is dropped in silence,
-// its event id kept so that the client resumes behind it. A request of the
-// server is dropped, and the upstream told, or its call would wait for ever. The
-// answer itself becomes an error, and the stream ends: silence would leave the
-// client waiting for its time-out.
-func (src *source) refuse(ev *mcp.Event, j *judgement) error {
-	switch m := &src.msg; m.Kind {
-	case mcp.Response:
-		if src.ex.r.Method == http.MethodPost {
-			src.ex.note(j, m)
-			return errDenied
-		}
-	case mcp.Request:
-		src.rejectRequest(m)
-	}
-	if !ev.HasID {
-		return nil
-	}
-	src.out = mcp.AppendEvent(src.out[:0], mcp.Event{ID: ev.ID, HasID: true})
-	return src.send(src.out, false)
-}
-
-// permitted checks that the caller is still let in by the snapshot of now.
+// permitted checks that the caller is still let in by the snapshot of now: its
+// key is still good, and where it came without one none is asked for.
 func (s *stream) permitted() error {
-	ex := s.ex
-	if ex.key == nil {
+	ring, key := s.ex.g.live.Load().keyring, s.ex.key
+	if ring == nil {
 		return nil
 	}
-	live := ex.g.live.Load()
-	if live.keyring == nil {
-		return nil
-	}
-	if err := live.keyring.Check(ex.key); err != nil {
+	if key == nil || ring.Check(key) != nil {
 		return errRevoked
 	}
 	return nil
@@ -257,10 +137,19 @@ func (s *stream) send(event []byte, frame bool) error {
 	}
 	s.lastWrite = now
 	s.unflushed = true
-	_ = s.control.SetWriteDeadline(now.Add(writeTimeout))
-	n, err := s.ex.w.Write(event)
+	n, err := s.write(now, event)
 	s.ex.sent += n
 	return err
+}
+
+// write writes to the client, for at most about writeTimeout. The caller holds
+// mu.
+func (s *stream) write(now time.Time, p []byte) (int, error) {
+	if now.Sub(s.deadline) >= writeTimeoutStep {
+		s.deadline = now
+		_ = s.control.SetWriteDeadline(time.Now().Add(writeTimeout))
+	}
+	return s.ex.w.Write(p)
 }
 
 // flush sends what was written. The caller holds mu.
@@ -275,36 +164,39 @@ func (s *stream) start() {
 	h["Content-Type"] = []string{"text/event-stream"}
 	h["Cache-Control"] = []string{"no-cache, no-transform"}
 	h["X-Accel-Buffering"] = []string{"no"}
+	s.ex.began = true
 	s.ex.w.WriteHeader(http.StatusOK)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.ex.g.now()
 	s.lastWrite, s.lastFrame = now, now
 	s.flush()
-	if period := s.period(); period > 0 {
-		s.timer = time.AfterFunc(period, s.watch)
-	}
+	s.timer = time.AfterFunc(s.next(now), s.watch)
 }
 
-// period is how often the watchdog looks.
-func (s *stream) period() time.Duration {
-	period := s.ex.live.cfg.SSEKeepalive
-	if s.idle > 0 && (period == 0 || s.idle < period) {
-		period = s.idle
+// next is how long the watchdog may sleep. The caller holds mu.
+func (s *stream) next(now time.Time) time.Duration {
+	next := checkEvery
+	if alive := s.keepalive(); alive > 0 {
+		next = min(next, alive-now.Sub(s.lastWrite))
 	}
-	if period == 0 && s.ex.key != nil {
-		period = 15 * time.Second
+	if s.idle > 0 {
+		next = min(next, s.idle-now.Sub(s.lastFrame))
 	}
-	return period
+	return max(next, time.Millisecond)
 }
+
+// keepalive is how long the stream may be silent, by the configuration of now.
+func (s *stream) keepalive() time.Duration { return s.ex.g.live.Load().cfg.SSEKeepalive }
 
 // watch is the watchdog. It runs on the timer's goroutine.
 func (s *stream) watch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
-		return
+		return // the exchange may be another request's by now
 	}
+	defer s.ex.g.contain("watchdog of a stream", func() { s.cancel(errPanic) })
 	if err := s.permitted(); err != nil {
 		s.cancel(err)
 		return
@@ -314,24 +206,15 @@ func (s *stream) watch() {
 		s.cancel(errIdle)
 		return
 	}
-	next := s.period()
-	if alive := s.ex.live.cfg.SSEKeepalive; alive > 0 {
-		if silent := now.Sub(s.lastWrite); silent >= alive {
-			_ = s.control.SetWriteDeadline(now.Add(writeTimeout))
-			if _, err := io.WriteString(s.ex.w, ": keepalive\n\n"); err != nil {
-				s.cancel(err)
-				return
-			}
-			s.lastWrite = now
-			s.flush()
-		} else {
-			next = min(next, alive-silent)
+	if alive := s.keepalive(); alive > 0 && now.Sub(s.lastWrite) >= alive {
+		if _, err := s.write(now, []byte(": keepalive\n\n")); err != nil {
+			s.cancel(err)
+			return
 		}
+		s.lastWrite = now
+		s.flush()
 	}
-	if s.idle > 0 {
-		next = min(next, s.idle-now.Sub(s.lastFrame))
-	}
-	s.timer.Reset(max(next, time.Millisecond))
+	s.timer.Reset(s.next(now))
 }
 
 func (s *stream) stop() {
@@ -348,38 +231,44 @@ func (s *stream) stop() {
 // an error in the answer's place.
 func (s *stream) finish(ctx context.Context, err error, resumable bool) {
 	ex := s.ex
-	if ex.audited {
+	unrecorded := errors.Is(err, errAudit)
+	if ex.audited && !unrecorded {
 		return
 	}
 	refused := s.ending(ctx, err, resumable)
-	if refused.action != "" {
-		ex.rec.Action = refused.action
-	}
 	if refused.kind != "" {
 		ex.rec.ErrorKind = refused.kind
 	}
-	tell := ex.r.Method == http.MethodPost && ex.msg.Kind == mcp.Request && ex.ctx.Err() == nil
-	var out []byte
-	if tell {
-		out = mcp.AppendErrorEvent(ex.frameOut[:0], &mcp.ErrorBody{
-			ID: ex.msg.ID, Code: refused.code, Message: refused.message,
-			Reason: refused.reason, RequestID: ex.rec.RequestID,
-		})
-		ex.rec.IsError = true
+	if refused.code == 0 || ex.r.Method != http.MethodPost || ex.msg.Kind != mcp.Request || ex.ctx.Err() != nil {
+		_ = ex.account(http.StatusOK, ex.sent) // there is nothing to tell; a failure is in the log
+		return
 	}
-	if ex.account(http.StatusOK, ex.sent+len(out)) != nil && tell {
-		return // without its line no answer
+	ex.rec.IsError = true
+	out := s.errorEvent(&refused)
+	if ex.account(http.StatusOK, ex.sent+len(out)) != nil {
+		// What cannot be recorded is not told; that it cannot is.
+		out = s.errorEvent(&refuseAudit)
 	}
-	if tell {
-		if s.send(out, false) == nil {
-			s.mu.Lock()
-			s.flush()
-			s.mu.Unlock()
-		}
+	if s.send(out, false) == nil {
+		s.mu.Lock()
+		s.flush()
+		s.mu.Unlock()
 	}
 }
 
-// ending says why the stream ended before the request was answered.
+// errorEvent is what the client gets in the place of the answer.
+func (s *stream) errorEvent(refused *refusal) []byte {
+	ex := s.ex
+	ex.own = mcp.AppendErrorEvent(ex.own[:0], &mcp.ErrorBody{
+		ID: ex.msg.ID, Code: refused.code, Message: refused.message,
+		Reason: refused.reason, RequestID: ex.rec.RequestID,
+	})
+	return ex.own
+}
+
+// ending says why the stream ended before the request was answered. A refusal
+// without a code is for the audit line alone: the client has left, or comes back
+// for the rest of a stream that it can resume.
 func (s *stream) ending(ctx context.Context, err error, resumable bool) refusal {
 	cause := context.Cause(ctx)
 	switch {
@@ -387,11 +276,17 @@ func (s *stream) ending(ctx context.Context, err error, resumable bool) refusal 
 		return refuseTruncated
 	case errors.Is(cause, errRevoked), errors.Is(err, errRevoked):
 		return refuseRevoked
+	case errors.Is(cause, errReplaced):
+		return refuseReplaced
+	case errors.Is(cause, errEnded):
+		return refuseSessionEnd
+	case errors.Is(cause, errPanic):
+		return refusePanic
 	case s.ex.ctx.Err() != nil:
 		return refuseClientClosed
 	case errors.Is(err, errDenied):
-		return refusePolicy
-	case errors.Is(err, errTruncated):
+		return refuseAnswer
+	case errors.Is(err, errTruncated), errors.Is(cause, errTruncated):
 		return refuseTruncated
 	case errors.Is(err, errInvalidFrame), errors.Is(err, mcp.ErrEventTooLarge):
 		return refuseUpstreamInvalid
@@ -404,30 +299,9 @@ func (s *stream) ending(ctx context.Context, err error, resumable bool) refusal 
 		return refuseEnded
 	case errors.Is(err, upstream.ErrTimeout):
 		return refuseTimeout
+	case resumable && (errors.Is(err, upstream.ErrUnreachable) || errors.Is(err, io.ErrUnexpectedEOF)):
+		return refusal{kind: refuseEnded.kind}
 	default:
 		return refuseUnreachable
-	}
-}
-
-// note writes the line of a frame: of each that a rule matched, of each of a
-// listen stream, and of all where audit.frames says so.
-func (src *source) note(l *live, j *judgement) {
-	if j.action == "" && !src.listen && l.cfg.Audit.Frames != audit.FramesAll {
-		return
-	}
-	ex, m := src.ex, &src.msg
-	rec := audit.Record{
-		Kind: audit.KindFrame, Time: ex.g.now(), RequestID: ex.rec.RequestID, TraceID: ex.rec.TraceID,
-		Action: j.action, RuleID: j.rule, ErrorKind: j.kind, RPC: m.Kind.String(), Method: m.Method,
-		Direction: "server_to_client", ResultType: m.ResultType, IsError: m.IsError || m.ToolError,
-		Upstream: src.up.name, Principal: ex.rec.Principal, PrincipalKind: ex.rec.PrincipalKind,
-		KeyID: ex.rec.KeyID, ClientIP: ex.rec.ClientIP, Dialect: ex.rec.Dialect,
-		BytesOut: int64(len(m.Body)), Stripped: j.stripped, SubscriptionID: m.SubscriptionID,
-	}
-	if rec.Action == "" {
-		rec.Action = actionAllow
-	}
-	if err := ex.g.audit.Write(context.WithoutCancel(ex.ctx), &rec); err != nil {
-		ex.g.log.Error("audit line of a frame was not written", "request_id", rec.RequestID, "error", err)
 	}
 }

@@ -3,6 +3,7 @@ package session
 import (
 	"container/list"
 	"context"
+	"errors"
 	"sync"
 )
 
@@ -26,7 +27,9 @@ type OpenFunc func(ctx context.Context) (Opened, error)
 type Pairs interface {
 	// Session returns the session at an upstream, and calls open when there
 	// is none. Concurrent calls for one pair open it once; a failed open is
-	// returned to all who waited, and is not kept.
+	// returned to all who waited, and is not kept. The error is ErrUnknown when
+	// the client's session has ended; beside it stands, for the caller to close,
+	// what its own open had opened meanwhile.
 	Session(ctx context.Context, id ID, upstream string, open OpenFunc) (Opened, error)
 	// Forget drops one pair, so that the next call opens it again; but only
 	// while it still is lost, so that a late complaint about an old session
@@ -39,8 +42,11 @@ type Pairs interface {
 	SetParams(id ID, params []byte)
 	// Params returns what SetParams kept; nil when it is no longer known.
 	Params(id ID) []byte
-	// End forgets the session and returns what was open.
+	// End forgets the session and returns what was open. That it ended is
+	// remembered, as long as there is room.
 	End(id ID) map[string]Opened
+	// Ended reports whether End was called.
+	Ended(id ID) bool
 }
 
 // Bounds of Memory.
@@ -65,6 +71,7 @@ type entry struct {
 	params []byte
 	open   map[string]Opened
 	busy   map[string]*opening
+	ended  bool
 }
 
 // opening is an open call that others wait for.
@@ -73,6 +80,9 @@ type opening struct {
 	result Opened
 	err    error
 }
+
+// errNotOpened is what those who waited get when open did not return.
+var errNotOpened = errors.New("session was not opened")
 
 // NewMemory returns an empty store that keeps at most max sessions.
 func NewMemory(max int) *Memory {
@@ -102,6 +112,10 @@ func (m *Memory) entry(id ID) *entry {
 func (m *Memory) Session(ctx context.Context, id ID, upstream string, open OpenFunc) (Opened, error) {
 	m.mu.Lock()
 	e := m.entry(id)
+	if e.ended {
+		m.mu.Unlock()
+		return Opened{}, ErrUnknown
+	}
 	if o, ok := e.open[upstream]; ok {
 		m.mu.Unlock()
 		return o, nil
@@ -115,30 +129,38 @@ func (m *Memory) Session(ctx context.Context, id ID, upstream string, open OpenF
 			return Opened{}, ctx.Err()
 		}
 	}
-	o := &opening{done: make(chan struct{})}
+	o := &opening{done: make(chan struct{}), err: errNotOpened}
 	e.busy[upstream] = o
 	m.mu.Unlock()
 
+	var opened Opened
+	defer func() { // also when open panics
+		m.mu.Lock()
+		delete(e.busy, upstream)
+		if o.err == nil && !e.ended && len(e.open) < maxPairs {
+			e.open[upstream] = opened
+		}
+		m.mu.Unlock()
+		close(o.done)
+	}()
 	// The session is opened for all who wait, so the first of them leaving
 	// must not end it; open bounds its own time.
-	o.result, o.err = open(context.WithoutCancel(ctx))
-
-	m.mu.Lock()
-	delete(e.busy, upstream)
-	if o.err == nil && len(e.open) < maxPairs {
-		e.open[upstream] = o.result
+	opened, err := open(context.WithoutCancel(ctx))
+	if err == nil && m.Ended(id) {
+		err = ErrUnknown
 	}
-	m.mu.Unlock()
-	close(o.done)
-	return o.result, o.err
+	if o.err = err; err == nil {
+		o.result = opened
+	}
+	return opened, err
 }
 
 // Forget implements Pairs.
 func (m *Memory) Forget(id ID, upstream string, lost Opened) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if el, ok := m.sessions[id]; ok {
-		if e := el.Value.(*entry); e.open[upstream] == lost {
+	if e := m.find(id); e != nil {
+		if e.open[upstream] == lost {
 			delete(e.open, upstream)
 		}
 	}
@@ -148,11 +170,11 @@ func (m *Memory) Forget(id ID, upstream string, lost Opened) {
 func (m *Memory) All(id ID) map[string]Opened {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	el, ok := m.sessions[id]
-	if !ok {
+	e := m.find(id)
+	if e == nil || e.ended {
 		return nil
 	}
-	open := el.Value.(*entry).open
+	open := e.open
 	all := make(map[string]Opened, len(open))
 	for name, o := range open {
 		all[name] = o
@@ -167,15 +189,17 @@ func (m *Memory) SetParams(id ID, params []byte) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.entry(id).params = append([]byte(nil), params...)
+	if e := m.entry(id); !e.ended {
+		e.params = append([]byte(nil), params...)
+	}
 }
 
 // Params implements Pairs. The result is shared and must not be changed.
 func (m *Memory) Params(id ID) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if el, ok := m.sessions[id]; ok {
-		return el.Value.(*entry).params
+	if e := m.find(id); e != nil {
+		return e.params
 	}
 	return nil
 }
@@ -184,11 +208,25 @@ func (m *Memory) Params(id ID) []byte {
 func (m *Memory) End(id ID) map[string]Opened {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	el, ok := m.sessions[id]
-	if !ok {
-		return nil
+	e := m.entry(id)
+	open := e.open
+	e.ended, e.open, e.params = true, make(map[string]Opened), nil
+	return open
+}
+
+// Ended implements Pairs.
+func (m *Memory) Ended(id ID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.find(id)
+	return e != nil && e.ended
+}
+
+// find returns the entry of a session, nil when there is none. The caller holds
+// mu.
+func (m *Memory) find(id ID) *entry {
+	if el, ok := m.sessions[id]; ok {
+		return el.Value.(*entry)
 	}
-	delete(m.sessions, id)
-	m.order.Remove(el)
-	return el.Value.(*entry).open
+	return nil
 }

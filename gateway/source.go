@@ -1,0 +1,186 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"svc/gateway/audit"
+	"svc/gateway/mcp"
+	"svc/gateway/session"
+)
+
+// Why a source ends before its upstream ended it.
+var (
+	errTruncated    = errors.New("too many frames")
+	errInvalidFrame = errors.New("frame is not a message")
+	errAudit        = errors.New("audit line was not written")
+	errDenied       = errors.New("the answer was denied")
+)
+
+// source is one upstream's side of a stream.
+type source struct {
+	*stream
+	up      *target
+	session session.Opened // at that upstream
+	body    io.ReadCloser
+	// tag says that ids are rewritten to name their upstream; 0 leaves them.
+	tag idTag
+	at  *positions // of a merged stream
+
+	out []byte
+	msg mcp.Message
+	// resumable is set once an event carried an id: a client whose stream ends
+	// early comes back for the rest, so its end is no error. lastID is that id.
+	resumable bool
+	lastID    []byte
+}
+
+// Read hands the upstream's bytes to the event reader. What was written before
+// is flushed first: nothing waits while its source waits.
+func (src *source) Read(p []byte) (int, error) {
+	src.mu.Lock()
+	if src.unflushed {
+		src.flush()
+	}
+	src.mu.Unlock()
+	return src.body.Read(p)
+}
+
+// copy judges and passes on what the source sends, until it ends.
+func (src *source) copy() error {
+	events := mcp.NewEventReader(src, mcp.MaxEvent)
+	for {
+		ev, err := events.Next()
+		if err != nil {
+			return err
+		}
+		if ev.IsComment {
+			continue // not a frame: the gateway keeps the stream alive itself
+		}
+		if ev.HasID && len(ev.ID) > 0 {
+			src.resumable = true
+			src.lastID = append(src.lastID[:0], ev.ID...)
+			ev.ID = src.tagEvent(ev.ID)
+		}
+		if err := src.permitted(); err != nil {
+			return err
+		}
+		if len(ev.Data) == 0 {
+			// It carries an id or a retry time, which the client resumes by.
+			src.out = mcp.AppendEvent(src.out[:0], ev)
+			err = src.send(src.out, false)
+		} else {
+			err = src.frame(&ev)
+		}
+		if err != nil {
+			return err
+		}
+		if cap(src.out) > keepBuffer {
+			src.out = nil
+		}
+	}
+}
+
+// frame judges one frame and passes it on, or what stands in its place.
+func (src *source) frame(ev *mcp.Event) error {
+	ex, m := src.ex, &src.msg
+	if !src.count() {
+		return errTruncated
+	}
+	if err := mcp.Scan(ev.Data, m); err != nil {
+		return errInvalidFrame
+	}
+	live := ex.g.live.Load()
+	final := ex.answeredBy(m)
+	j := ex.judge(live, m)
+	if err := src.record(live, &j); err != nil {
+		return err
+	}
+	if j.refused != nil {
+		return src.refuse(ev, &j, final)
+	}
+	body := ex.offered(m)
+	if final {
+		ex.note(&j, m)
+		body = ex.ownID(m, body)
+	}
+	out := *ev
+	out.Data = src.tagMessage(m, body)
+	src.out = mcp.AppendEvent(src.out[:0], out)
+	if final {
+		// The line of the request stands in the file before the client can have
+		// read the answer to the end.
+		if err := ex.account(http.StatusOK, ex.sent+len(src.out)); err != nil {
+			return errAudit
+		}
+	}
+	return src.send(src.out, true)
+}
+
+// count counts a frame; false is one too many.
+func (s *stream) count() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.frames++
+	s.ex.rec.Frames = int64(s.frames)
+	return s.frames <= s.limit
+}
+
+// refuse keeps a frame from the client. A notification is dropped in silence,
+// its event id kept so that the client resumes behind it. A request of the
+// server is dropped, and the upstream told, or its call would wait for ever. The
+// answer itself becomes an error, and the stream ends; an answer that is
+// delivered on a resumed stream becomes an error there. Silence would leave the
+// client waiting for its time-out.
+func (src *source) refuse(ev *mcp.Event, j *judgement, final bool) error {
+	m := &src.msg
+	out := mcp.Event{ID: ev.ID, HasID: ev.HasID, HasData: true}
+	switch {
+	case final:
+		src.ex.note(j, m)
+		return errDenied
+	case m.Kind == mcp.Response && len(m.ID) > 0:
+		out.Data = mcp.AppendError(nil, m.ID, mcp.CodePolicyDenied, mcp.MessagePolicyDenied, refusePolicy.reason, src.ex.rec.RequestID)
+	case m.Kind == mcp.Request:
+		src.rejectRequest(m)
+	}
+	if !ev.HasID && len(out.Data) == 0 {
+		return nil
+	}
+	src.out = mcp.AppendEvent(src.out[:0], out)
+	return src.send(src.out, false)
+}
+
+// record writes the line of a frame: of each that a rule matched, of each of a
+// listen stream, and of all where audit.frames says so. A frame whose line
+// cannot be written does not go on.
+func (src *source) record(l *live, j *judgement) error {
+	if j.action == "" && !src.listen && l.cfg.Audit.Frames != audit.FramesAll {
+		return nil
+	}
+	ex, m := src.ex, &src.msg
+	rec := audit.Record{
+		Kind: audit.KindFrame, Time: ex.g.now(), RequestID: ex.rec.RequestID, TraceID: ex.rec.TraceID,
+		Action: j.action, RuleID: j.rule, ErrorKind: j.kind, RPC: m.Kind.String(), Method: m.Method,
+		Direction: directionDown, ResultType: m.ResultType, IsError: m.IsError || m.ToolError,
+		Upstream: src.up.name, Principal: ex.rec.Principal, PrincipalKind: ex.rec.PrincipalKind,
+		KeyID: ex.rec.KeyID, ClientIP: ex.rec.ClientIP, Dialect: ex.rec.Dialect, Session: ex.rec.Session,
+		BytesOut: int64(len(m.Body)), Stripped: j.stripped, SubscriptionID: m.SubscriptionID,
+	}
+	if rec.Action == "" {
+		rec.Action = actionAllow
+	}
+	if m.Kind == mcp.Response && m.ResultType == mcp.ResultTask {
+		rec.TaskHandle = m.TaskID
+	}
+	if err := ex.g.audit.Write(ex.ctx, &rec); err != nil {
+		ex.g.log.Error("audit line of a frame was not written", "request_id", rec.RequestID, "error", err)
+		return fmt.Errorf("%w: %w", errAudit, err)
+	}
+	return nil
+}
+
+// directionDown is the direction of a frame in its audit line.
+const directionDown = "server_to_client"

@@ -203,7 +203,7 @@ func (s *Store) view(ctx context.Context, fn func(tx *bbolt.Tx) error) (err erro
 		return err
 	}
 	defer rescue(&err, s.path)()
-	return closedError(s.db.View(fn))
+	return s.explain(s.db.View(fn))
 }
 
 // update runs fn in a write transaction of its own and remembers whether the
@@ -228,7 +228,7 @@ func (s *Store) commit(fn func(tx *bbolt.Tx) error) (err error) {
 		}
 	}()
 	defer rescue(&err, s.path)()
-	return closedError(s.db.Update(func(tx *bbolt.Tx) error {
+	return s.explain(s.db.Update(func(tx *bbolt.Tx) error {
 		if err := fn(tx); err != nil {
 			return err
 		}
@@ -237,12 +237,19 @@ func (s *Store) commit(fn func(tx *bbolt.Tx) error) (err error) {
 	}))
 }
 
-func closedError(err error) error {
-	if errors.Is(err, berrors.ErrDatabaseNotOpen) {
+// explain turns an error of bbolt or of a record into one of this package.
+func (s *Store) explain(err error) error {
+	switch {
+	case errors.Is(err, berrors.ErrDatabaseNotOpen):
 		return store.ErrClosed
+	case errors.Is(err, errUnreadable) && !errors.As(err, new(*FileError)):
+		return damaged(s.path, err)
 	}
 	return err
 }
+
+// errUnreadable means that a JSON record in the file cannot be read.
+var errUnreadable = errors.New("damaged record")
 
 // Ready reports the failure of the newest commit.
 func (s *Store) Ready(ctx context.Context) error {
@@ -314,7 +321,7 @@ func getJSON[T any](b *bbolt.Bucket, key string) (v T, ok bool, err error) {
 		return v, false, nil
 	}
 	if err := json.Unmarshal(raw, &v); err != nil {
-		return v, false, fmt.Errorf("damaged record %q: %w", key, err)
+		return v, false, fmt.Errorf("%w %q: %w", errUnreadable, key, err)
 	}
 	return v, true, nil
 }
@@ -340,7 +347,7 @@ func newest[T any](b *bbolt.Bucket, page store.Page, keep func(*T) bool) ([]T, i
 		}
 		var v T
 		if err := json.Unmarshal(raw, &v); err != nil {
-			return nil, 0, fmt.Errorf("damaged record %q: %w", k, err)
+			return nil, 0, fmt.Errorf("%w %q: %w", errUnreadable, k, err)
 		}
 		if keep != nil && !keep(&v) {
 			continue

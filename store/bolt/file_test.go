@@ -309,6 +309,57 @@ func TestBackup(t *testing.T) {
 	}
 }
 
+// TestCheck reads the whole of files that were damaged in the middle, which
+// opening them does not notice: what Check passes reads back as it was written.
+func TestCheck(t *testing.T) {
+	raw, ids := makeFile(t)
+	check := func(b []byte) error {
+		path := filepath.Join(t.TempDir(), "svc.db")
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return Check(context.Background(), path)
+	}
+	if err := check(raw); err != nil {
+		t.Fatalf("the file as it was: %v", err)
+	}
+	page := os.Getpagesize()
+	missed := 0
+	for p := 2; p < len(raw)/page; p += max(len(raw)/page/40, 1) {
+		b := bytes.Clone(raw)
+		clear(b[p*page : (p+1)*page])
+		err := check(b)
+		var fe *FileError
+		switch {
+		case err != nil && (!errors.As(err, &fe) || fe.Advice == ""):
+			t.Errorf("page %d zeroed: %v, want a FileError with advice", p, err)
+		case err == nil: // then it was a free page
+			missed++
+			if err := exercise(t, b, ids); err != nil {
+				t.Errorf("page %d zeroed and not noticed: %v", p, err)
+			}
+		}
+	}
+	if missed > 20 {
+		t.Errorf("%d of 40 damaged pages were not noticed", missed)
+	}
+	for what, text := range map[string]string{"a record": `"Name":"agent-000"`, "a tenant": `"RedactionKey":`} {
+		b := bytes.ReplaceAll(raw, []byte(text), []byte("!"+text[1:])) // free pages hold older copies
+		if err := check(b); err == nil || !strings.Contains(err.Error(), "damaged record") {
+			t.Errorf("%s spoiled: %v", what, err)
+		}
+	}
+	stopped, cancel := context.WithCancel(context.Background())
+	cancel()
+	path := filepath.Join(t.TempDir(), "svc.db")
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Check(stopped, path); !errors.Is(err, context.Canceled) {
+		t.Errorf("with an ended context: %v", err)
+	}
+}
+
 // FuzzPreflight feeds the checks of a file with any bytes, meta checksums mended.
 func FuzzPreflight(f *testing.F) {
 	raw, _ := makeFile(f)

@@ -37,6 +37,11 @@ const (
 	adviceForeign = "name the file of a control plane store, or a path where none exists yet"
 )
 
+// damaged is a store in which something was found that cannot be read.
+func damaged(path string, err error) error {
+	return &FileError{Path: path, Problem: "damaged: " + err.Error(), Advice: adviceDamaged, Err: err}
+}
+
 func inUse(path string) error {
 	return &FileError{Path: path, Problem: ErrInUse.Error(), Err: ErrInUse,
 		Advice: "stop the other 'svc serve', or use its operator socket (run the command with the same --data-dir)"}

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-
-	"go.etcd.io/bbolt"
 )
 
 // Restore writes a backup to path, where no file may exist (fs.ErrExist). The
@@ -36,63 +34,4 @@ func Restore(r io.Reader, path string) error {
 		return fmt.Errorf("restore store %s: %w", path, err)
 	}
 	return syncDir(path)
-}
-
-// Check opens a file that no process holds and reads the traces in it: every
-// record and block decodes, is indexed and counted. It changes nothing but
-// what opening does (schema migrations).
-func Check(ctx context.Context, path string) error {
-	s, err := Open(path, Options{})
-	if err != nil {
-		return err
-	}
-	err = s.view(ctx, func(tx *bbolt.Tx) error {
-		return tx.Bucket(bucketTenants).ForEach(func(id, _ []byte) error {
-			d, err := (&tenant{s: s, id: string(id)}).data(tx)
-			if err != nil {
-				return err
-			}
-			return checkTenant(ctx, d)
-		})
-	})
-	if err != nil && ctx.Err() == nil && !errors.As(err, new(*FileError)) {
-		err = &FileError{Path: path, Problem: "damaged: " + err.Error(), Advice: adviceDamaged, Err: err}
-	}
-	return errors.Join(err, s.Close())
-}
-
-// checkTenant decodes everything of a tenant's traces and compares their number
-// with the blocks and the counter.
-func checkTenant(ctx context.Context, d data) error {
-	stored := 0
-	ids := d.in(inTraceIDs)
-	err := d.in(inTraces).ForEach(func(seq, rec []byte) error {
-		if stored++; stored%1024 == 0 && ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if _, _, err := decodeRecord(rec, true); err != nil {
-			return fmt.Errorf("trace %d: %w", number(seq), err)
-		}
-		id, err := recordID(rec)
-		if err == nil && string(ids.Get(id)) != string(seq) {
-			err = fmt.Errorf("trace %d is not in the index of ids", number(seq))
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	live := 0
-	err = d.in(inTraceBlocks).ForEach(func(seq, raw []byte) error {
-		b, err := asBlock(raw)
-		if err != nil {
-			return fmt.Errorf("block %d: %w", number(seq), err)
-		}
-		live += b.live()
-		return nil
-	})
-	if err == nil && (live != stored || uint64(stored) != d.counter(stateTraces)) {
-		err = fmt.Errorf("%d records, %d in blocks, %d counted", stored, live, d.counter(stateTraces))
-	}
-	return err
 }

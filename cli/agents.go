@@ -28,7 +28,7 @@ func newAgentsCmd(env Env) *cobra.Command {
 	r := &remote{env: env}
 	cmd := newGroupCmd("agents", "Agents: register, list, change, delete",
 		`  svc agents list --environment production
-  svc agents create --name support-bot --environment production --config-file agent.yaml
+  svc agents create support-bot --environment production --config-file agent.yaml
   svc agents tools agt_01k…`,
 		newAgentListCmd(r),
 		newValueCmd(r, &cobra.Command{
@@ -94,8 +94,7 @@ func newAgentCreateCmd(r *remote) *cobra.Command {
 	var a agentFlags
 	cmd := newValueCmd(r, &cobra.Command{
 		Use: "create", Short: "Register an agent",
-		Example: `  svc agents create --name support-bot --model-provider anthropic --model-name claude-sonnet-4-5`,
-		Args:    noArgs,
+		Example: `  svc agents create support-bot --model-provider anthropic --model-name claude-sonnet-4-5`,
 	}, func(ctx context.Context, c *client.Client, _ []string) (api.AgentCreated, error) {
 		text, err := a.config(r.env)
 		if err != nil {
@@ -107,7 +106,7 @@ func newAgentCreateCmd(r *remote) *cobra.Command {
 		})
 	})
 	a.add(cmd)
-	requireFlags(cmd, "name")
+	takeName(cmd, &a.name)
 	return cmd
 }
 

@@ -27,3 +27,25 @@ func wantArgs(names ...string) cobra.PositionalArgs {
 		return nil
 	}
 }
+
+// takeName lets a command that creates something take its name as argument as
+// well as by --name: one of the two, not both.
+func takeName(cmd *cobra.Command, name *string) {
+	cmd.Use += " [NAME]"
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		flag := cmd.Flags().Changed("name")
+		switch {
+		case len(args) > 1:
+			return fmt.Errorf("%q takes one NAME only, got %q as well", cmd.CommandPath(), args[1])
+		case len(args) == 1 && flag:
+			return fmt.Errorf("%q got the name %q and --name %q: give one of them", cmd.CommandPath(), args[0], *name)
+		case len(args) == 0 && !flag:
+			return fmt.Errorf("%q needs a NAME", cmd.CommandPath())
+		case len(args) == 1:
+			*name = args[0]
+		}
+		return nil
+	}
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	cmd.Flags().Lookup("name").Usage += "; the same as the argument NAME"
+}

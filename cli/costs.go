@@ -14,7 +14,7 @@ func newCostsCmd(env Env) *cobra.Command {
 	r := &remote{env: env}
 	cmd := newGroupCmd("costs", "Spending: breakdown and budgets",
 		`  svc costs breakdown --period 7d --group-by model
-  svc costs budgets create --name support --agent-id agt_01k… --period monthly --limit-usd 500`,
+  svc costs budgets create support --agent-id agt_01k… --period monthly --limit-usd 500`,
 		newBreakdownCmd(r),
 		newGroupCmd("budgets", "Budgets of agents", `  svc costs budgets list`,
 			newBudgetListCmd(r), newBudgetCreateCmd(r), newBudgetUpdateCmd(r),
@@ -90,13 +90,14 @@ func newBudgetCreateCmd(r *remote) *cobra.Command {
 	var b budgetFlags
 	cmd := newValueCmd(r, &cobra.Command{
 		Use: "create", Short: "Create a budget",
-		Example: `  svc costs budgets create --name support --agent-id agt_01k… --period monthly --limit-usd 500`, Args: noArgs,
+		Example: `  svc costs budgets create support --agent-id agt_01k… --period monthly --limit-usd 500`,
 	}, func(ctx context.Context, c *client.Client, _ []string) (api.Budget, error) {
 		return c.CreateBudget(ctx, api.BudgetCreate{Name: b.name, AgentID: b.agent, Period: b.period, LimitUSD: b.limit})
 	})
 	b.add(cmd)
 	completeFlag(r, cmd, "agent-id", completeAgents)
-	requireFlags(cmd, "name", "agent-id", "period", "limit-usd")
+	takeName(cmd, &b.name)
+	requireFlags(cmd, "agent-id", "period", "limit-usd")
 	return cmd
 }
 

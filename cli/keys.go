@@ -12,8 +12,8 @@ import (
 func newKeysCmd(env Env) *cobra.Command {
 	r := &remote{env: env}
 	cmd := newGroupCmd("keys", "API keys of the control plane",
-		`  svc keys create --name ci --scope agent
-  svc keys create --name gateway-1 --scope ingest -o json
+		`  svc keys create ci --scope agent
+  svc keys create gateway-1 --scope ingest -o json
   svc keys delete key_01k…`,
 		newKeyListCmd(r), newKeyCreateCmd(r),
 		newDeleteCmd(r, "API key", `  svc keys delete key_01k… --yes`, completeKeys,
@@ -48,7 +48,7 @@ func newKeyCreateCmd(r *remote) *cobra.Command {
 	var in api.KeyCreate
 	cmd := newValueCmd(r, &cobra.Command{
 		Use: "create", Short: "Create an API key; its secret is shown once",
-		Example: `  svc keys create --name gateway-1 --scope ingest -o json`, Args: noArgs,
+		Example: `  svc keys create gateway-1 --scope ingest -o json`,
 	}, func(ctx context.Context, c *client.Client, _ []string) (api.KeyCreated, error) {
 		return c.CreateKey(ctx, in)
 	})
@@ -58,6 +58,7 @@ func newKeyCreateCmd(r *remote) *cobra.Command {
 	f.StringVar(&in.TeamID, "team-id", "", "limit the key to the scopes of a team")
 	f.StringVar(&in.UserID, "user-id", "", "create it for another user")
 	completeFlag(r, cmd, "team-id", completeTeams)
-	requireFlags(cmd, "name", "scope")
+	takeName(cmd, &in.Name)
+	requireFlags(cmd, "scope")
 	return cmd
 }

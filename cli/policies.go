@@ -16,7 +16,7 @@ func newPoliciesCmd(env Env) *cobra.Command {
 	cmd := newGroupCmd("policies", "Governance policies that gateways enforce",
 		`  svc policies templates
   svc policies apply pii-protection --agent support-bot
-  svc policies create --name no-cards --phase response --condition pii_detected --entities CREDIT_CARD --action redact --redaction-strategy mask
+  svc policies create no-cards --phase response --condition pii_detected --entities CREDIT_CARD --action redact --redaction-strategy mask
   svc policies disable pol_01k…`,
 		newPolicyListCmd(r),
 		newValueCmd(r, &cobra.Command{
@@ -109,8 +109,7 @@ func newPolicyCreateCmd(r *remote) *cobra.Command {
 	var cmd *cobra.Command
 	cmd = newValueCmd(r, &cobra.Command{
 		Use: "create", Short: "Create a policy",
-		Example: `  svc policies create --name stop-injection --phase request --condition injection_score --threshold 0.8 --action block`,
-		Args:    noArgs,
+		Example: `  svc policies create stop-injection --phase request --condition injection_score --threshold 0.8 --action block`,
 	}, func(ctx context.Context, c *client.Client, _ []string) (api.Policy, error) {
 		condition, err := p.conditionValue(cmd)
 		if err != nil {
@@ -122,7 +121,8 @@ func newPolicyCreateCmd(r *remote) *cobra.Command {
 		})
 	})
 	p.add(cmd)
-	requireFlags(cmd, "name", "phase", "condition", "action")
+	takeName(cmd, &p.name)
+	requireFlags(cmd, "phase", "condition", "action")
 	return cmd
 }
 

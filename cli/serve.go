@@ -73,7 +73,7 @@ certificate again.`,
 	o.store.addFlags(cmd)
 	f.IntVar(&o.rateLimit, "rate-limit", server.DefaultRateLimit, "requests a minute for each tenant")
 	f.IntVar(&o.ingestRateLimit, "ingest-rate-limit", server.DefaultIngestRateLimit, "ingest requests a minute for each tenant")
-	spanFlag(f, &o.retention, "trace-retention", 90*24*time.Hour, "how long traces are kept; statistics outlive them")
+	spanFlag(f, &o.retention, "trace-retention", 90*24*time.Hour, "how long traces are kept, 0 for ever; statistics outlive them")
 	spanFlag(f, &o.evaluate, "evaluate-interval", time.Minute, "how often SLA targets are evaluated")
 	f.StringVar(&o.tlsCert, "tls-cert", "", "certificate chain (PEM); with --tls-key the API is served over HTTPS")
 	f.StringVar(&o.tlsKey, "tls-key", "", "private key of the certificate (PEM)")
@@ -96,7 +96,7 @@ func (o *serveOptions) check() error {
 		{o.ingestRateLimit < 1, "ingest-rate-limit must be at least 1"},
 		{o.evaluate < time.Second, "evaluate-interval must be at least 1s"},
 		{(o.tlsCert == "") != (o.tlsKey == ""), "tls-cert and tls-key belong together"},
-		{o.retention < time.Hour, "trace-retention must be at least 1h"},
+		{o.retention != 0 && o.retention < time.Hour, "trace-retention must be at least 1h, or 0 to keep traces for ever"},
 	} {
 		if c.bad {
 			problems = append(problems, errors.New(c.what))

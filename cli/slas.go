@@ -12,7 +12,7 @@ import (
 func newSLAsCmd(env Env) *cobra.Command {
 	r := &remote{env: env}
 	cmd := newGroupCmd("slas", "SLA targets of agents, and their violations",
-		`  svc slas create --name fast --agent-id agt_01k… --p99-ms 800 --evaluation-period 24h
+		`  svc slas create fast --agent-id agt_01k… --p99-ms 800 --evaluation-period 24h
   svc slas violations --period 7d`,
 		newSLAListCmd(r), newSLACreateCmd(r), newSLAUpdateCmd(r),
 		newDeleteCmd(r, "SLA target", `  svc slas delete sla_01k… --yes`, completeSLAs,
@@ -62,7 +62,7 @@ func newSLACreateCmd(r *remote) *cobra.Command {
 	var s slaFlags
 	cmd := newValueCmd(r, &cobra.Command{
 		Use: "create", Short: "Create an SLA target",
-		Example: `  svc slas create --name fast --agent-id agt_01k… --p99-ms 800 --error-rate 1 --evaluation-period 24h`, Args: noArgs,
+		Example: `  svc slas create fast --agent-id agt_01k… --p99-ms 800 --error-rate 1 --evaluation-period 24h`,
 	}, func(ctx context.Context, c *client.Client, _ []string) (api.SLATarget, error) {
 		return c.CreateSLA(ctx, api.SLACreate{
 			Name: s.name, AgentID: s.agent, P99LatencyMs: s.p99, ErrorRatePercent: s.errorRate, EvaluationPeriod: s.period,
@@ -70,7 +70,8 @@ func newSLACreateCmd(r *remote) *cobra.Command {
 	})
 	s.add(cmd)
 	completeFlag(r, cmd, "agent-id", completeAgents)
-	requireFlags(cmd, "name", "agent-id", "evaluation-period")
+	takeName(cmd, &s.name)
+	requireFlags(cmd, "agent-id", "evaluation-period")
 	cmd.MarkFlagsOneRequired("p99-ms", "error-rate")
 	return cmd
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,10 +13,49 @@ import (
 )
 
 func newStoreCmd(env Env) *cobra.Command {
-	return newGroupCmd("store", "Back up and restore the store of the control plane",
+	return newGroupCmd("store", "Back up, check and restore the store of the control plane",
 		`  svc store backup /backup/svc-monday.db --data-dir /var/lib/svc
+  svc store check /backup/svc-monday.db
   svc store restore /backup/svc-monday.db --data-dir /var/lib/svc`,
-		newBackupCmd(env), newRestoreCmd(env))
+		newBackupCmd(env), newCheckCmd(env), newRestoreCmd(env))
+}
+
+func newCheckCmd(env Env) *cobra.Command {
+	var so storeOptions
+	cmd := &cobra.Command{
+		Use:   "check [FILE]",
+		Short: "Read a whole store or backup and say whether it is sound",
+		Long: `Read a whole store or backup: every key is in order, every record can be read,
+every trace is indexed and counted. Without FILE it is the store of the data
+directory, whose server must not run; check a backup of a running one. A file
+of an older version is brought to this one.`,
+		Example: `  svc store check /backup/svc-monday.db
+  svc store check --data-dir /var/lib/svc`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			so.fromEnvironment(cmd, env)
+			path, err := so.path()
+			if len(args) == 1 {
+				path, err = args[0], nil
+			}
+			if err != nil {
+				return err
+			}
+			if !env.exists(path) {
+				return usagef("", "there is no file %s", path)
+			}
+			switch err := bolt.Check(cmd.Context(), path); {
+			case errors.Is(err, bolt.ErrInUse):
+				return failed(err, "check a backup: 'svc store backup FILE', then 'svc store check FILE'")
+			case err != nil:
+				return err
+			}
+			fmt.Fprintf(env.Stderr, "%s is sound\n", path)
+			return nil
+		},
+	}
+	so.addFlags(cmd)
+	return cmd
 }
 
 func newBackupCmd(env Env) *cobra.Command {
@@ -63,14 +103,14 @@ The store that was there is kept beside it under another name.`,
 		Args:    wantArgs("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			so.fromEnvironment(cmd, env)
-			return runRestore(env, so, args[0])
+			return runRestore(cmd.Context(), env, so, args[0])
 		},
 	}
 	so.addFlags(cmd)
 	return cmd
 }
 
-func runRestore(env Env, so storeOptions, from string) error {
+func runRestore(ctx context.Context, env Env, so storeOptions, from string) error {
 	path, err := so.path()
 	if err != nil {
 		return err
@@ -94,17 +134,13 @@ func runRestore(env Env, so storeOptions, from string) error {
 			}
 		}
 	}
-	// The copy is opened where it will stay, so that what is put in place has
-	// been read as a store, and migrated where it is old.
+	// The copy is read whole beside the place where it will stay, so that what is
+	// put in place is sound, and migrated where it is old.
 	candidate := path + ".restoring"
 	if err := copyFile(env, from, candidate); err != nil {
 		return err
 	}
-	st, err := bolt.Open(candidate, bolt.Options{Now: env.Now})
-	if err == nil {
-		err = st.Close()
-	}
-	if err != nil {
+	if err := bolt.Check(ctx, candidate); err != nil {
 		return errors.Join(fmt.Errorf("%s is not a usable backup: %w", from, err), env.remove(candidate))
 	}
 	kept := ""

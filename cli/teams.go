@@ -14,7 +14,7 @@ import (
 func newTeamsCmd(env Env) *cobra.Command {
 	r := &remote{env: env}
 	cmd := newGroupCmd("teams", "Teams: members and what their keys may do",
-		`  svc teams create --name "Platform" --description "runs the agents"
+		`  svc teams create Platform --description "runs the agents"
   svc teams set-scopes team_01k… agents:read traces:read
   svc teams add-member team_01k… --email ada@example.com --role admin`,
 		newListCmd(r, &cobra.Command{
@@ -45,13 +45,13 @@ func newTeamsCmd(env Env) *cobra.Command {
 func newTeamCreateCmd(r *remote) *cobra.Command {
 	var in api.TeamCreate
 	cmd := newValueCmd(r, &cobra.Command{
-		Use: "create", Short: "Create a team", Example: `  svc teams create --name Platform`, Args: noArgs,
+		Use: "create", Short: "Create a team", Example: `  svc teams create Platform`,
 	}, func(ctx context.Context, c *client.Client, _ []string) (api.Team, error) {
 		return c.CreateTeam(ctx, in)
 	})
 	cmd.Flags().StringVar(&in.Name, "name", "", "name")
 	cmd.Flags().StringVar(&in.Description, "description", "", "what the team does")
-	requireFlags(cmd, "name")
+	takeName(cmd, &in.Name)
 	return cmd
 }
 

@@ -28,6 +28,11 @@ func TestDefaultHasSourceAndDate(t *testing.T) {
 	if p.Source() == "" || p.Len() < 50 {
 		t.Errorf("source %q, %d models", p.Source(), p.Len())
 	}
+	for _, word := range []string{"list prices", "collected by hand", "--prices FILE"} {
+		if !strings.Contains(p.Source(), word) {
+			t.Errorf("source does not say %q: %s", word, p.Source())
+		}
+	}
 }
 
 func TestLookup(t *testing.T) {

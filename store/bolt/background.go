@@ -13,6 +13,27 @@ type lease struct {
 	Until  time.Time
 }
 
+// dropLeases ends the leases of earlier processes. The file has one holder, which
+// is this one: whoever had them ended without giving them back.
+func (s *Store) dropLeases() (err error) {
+	held := false
+	err = s.view(context.Background(), func(tx *bbolt.Tx) error {
+		k, _ := tx.Bucket(bucketLeases).Cursor().First()
+		held = k != nil
+		return nil
+	})
+	if err != nil || !held {
+		return err
+	}
+	return s.commit(func(tx *bbolt.Tx) error {
+		if err := tx.DeleteBucket(bucketLeases); err != nil {
+			return err
+		}
+		_, err := tx.CreateBucket(bucketLeases)
+		return err
+	})
+}
+
 // AcquireLease takes or renews a lease.
 func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (ok bool, err error) {
 	err = s.update(ctx, func(tx *bbolt.Tx) error {

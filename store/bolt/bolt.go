@@ -119,6 +119,10 @@ func Open(path string, opts Options) (*Store, error) {
 		s.db.Close()
 		return nil, err
 	}
+	if err := s.dropLeases(); err != nil {
+		s.db.Close()
+		return nil, err
+	}
 	s.work.Add(2)
 	go s.committer()
 	go s.flusher(opts.FlushEvery)

@@ -225,6 +225,27 @@ func TestSecondProcess(t *testing.T) {
 	}
 }
 
+// TestLeasesEndWithTheirProcess: a process that was killed held a lease for hours;
+// the next one on the file, which can only be alone on it, has it at once.
+func TestLeasesEndWithTheirProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "svc.db")
+	for _, holder := range []string{"killed", "next"} {
+		s, err := Open(path, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok, err := s.AcquireLease(context.Background(), "work", holder, time.Hour); err != nil || !ok {
+			t.Errorf("%s: %v, %v", holder, ok, err)
+		}
+		if ok, err := s.AcquireLease(context.Background(), "work", "another", time.Hour); err != nil || ok {
+			t.Errorf("another beside %s: %v, %v", holder, ok, err)
+		}
+		if err := s.Close(); err != nil { // it releases nothing
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestMigration opens a file of schema 1 with a program that knows 3.
 func TestMigration(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "svc.db")

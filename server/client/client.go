@@ -151,7 +151,11 @@ func path(segments ...string) string {
 	return b.String()
 }
 
-// request builds a request; in is its body as JSON, nil for none.
+// encoded is a body that is JSON already.
+type encoded []byte
+
+// request builds a request; in is its body, which is encoded as JSON, nil for
+// none.
 func (c *Client) request(ctx context.Context, method, path string, q query, in any) (*http.Request, error) {
 	target := c.base + path
 	if len(q) > 0 {
@@ -159,9 +163,12 @@ func (c *Client) request(ctx context.Context, method, path string, q query, in a
 	}
 	var body io.Reader
 	if in != nil {
-		b, err := json.Marshal(in)
-		if err != nil {
-			return nil, fmt.Errorf("encode request: %w", err)
+		b, ok := in.(encoded)
+		if !ok {
+			var err error
+			if b, err = json.Marshal(in); err != nil {
+				return nil, fmt.Errorf("encode request: %w", err)
+			}
 		}
 		body = bytes.NewReader(b)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -506,5 +507,15 @@ func TestStreamResumes(t *testing.T) {
 		if got := must[client.TraceEvent](t)(s.Next()); got.Trace.ID != want {
 			t.Errorf("got %s, want %s", got.Trace.ID, want)
 		}
+	}
+}
+
+// A trace that JSON cannot say is an error here, not a request.
+func TestPostTracesRefusesWhatCannotBeEncoded(t *testing.T) {
+	rec := &recorder{}
+	c := client.New("http://127.0.0.1:1", "", client.WithTransport(rec))
+	_, err := c.PostTraces(context.Background(), []api.TraceInput{{Status: "success", DurationMs: math.NaN()}})
+	if err == nil || !strings.Contains(err.Error(), "traces[0]") || len(rec.seen) != 0 {
+		t.Errorf("error %v after %d requests, want one that names traces[0] after none", err, len(rec.seen))
 	}
 }

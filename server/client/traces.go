@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -56,11 +57,19 @@ func (c *Client) TraceStats(ctx context.Context, q StatsQuery) (api.TraceStats, 
 	return bare[api.TraceStats](ctx, c, "GET", path("traces", "stats"), values, nil)
 }
 
+// traceSize is about what a trace of a gateway takes in a batch, in bytes.
+const traceSize = 384
+
 // PostTraces asks POST /api/traces with a batch of at most api.MaxTraceBatch.
 // When it returns nil the batch is durable. Traces that have ids may be posted
 // again after any error: what is known already counts as a duplicate.
 func (c *Client) PostTraces(ctx context.Context, traces []api.TraceInput) (api.IngestResult, error) {
-	return single[api.IngestResult](ctx, c, "POST", path("traces"), api.TraceBatch{Traces: traces})
+	batch := api.TraceBatch{Traces: traces}
+	body, err := batch.AppendJSON(make([]byte, 0, traceSize*(len(traces)+1)))
+	if err != nil {
+		return api.IngestResult{}, fmt.Errorf("encode request: %w", err)
+	}
+	return single[api.IngestResult](ctx, c, "POST", path("traces"), encoded(body))
 }
 
 // Governance asks GET /api/governance. With the etag of an earlier answer, a

@@ -86,6 +86,7 @@ func child(dir, url string) error {
 	rep, err := New(c, Options{
 		AuditPath: a.Path, StateDir: dir, Sink: httpPlane{url}, Status: statusOf, Reported: l.SetReported,
 		Poll: 2 * time.Millisecond, MaxPause: 50 * time.Millisecond, FlushTimeout: 20 * time.Second,
+		SaveEvery: 20 * time.Millisecond,
 	})
 	if err != nil {
 		return err

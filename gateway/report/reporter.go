@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -46,6 +47,10 @@ type Options struct {
 	// MaxPause bounds the pause between attempts during an outage; 30 s when
 	// zero.
 	MaxPause time.Duration
+	// SaveEvery is how often the position is saved at most while it moves; 1 s
+	// when zero. What a crash then repeats is known by its ids; each save waits
+	// for the disk, and where there is one processor, so may the requests.
+	SaveEvery time.Duration
 }
 
 // Bounds on one batch, beside the configured number of traces. A trace is less
@@ -55,10 +60,9 @@ const maxBatchBytes = 3 << 20
 const (
 	// lead is how long the first trace after a quiet time waits for others.
 	lead = 50 * time.Millisecond
-	// saveBehind is how often the position is saved while the reporter catches up.
-	saveBehind = 250 * time.Millisecond
-	// saveEvery is how often the position is saved while no line makes a trace.
-	saveEvery = 10 * time.Second
+	// turn is how many lines are read in one go: a request that becomes ready
+	// meanwhile waits no longer than these take.
+	turn = 16
 )
 
 // Stats counts what a [Reporter] did since it was made.
@@ -115,6 +119,7 @@ func New(cfg Config, opts Options) (*Reporter, error) {
 	opts.Poll = orElse(opts.Poll, 100*time.Millisecond)
 	opts.FlushTimeout = orElse(opts.FlushTimeout, 5*time.Second)
 	opts.MaxPause = orElse(opts.MaxPause, 30*time.Second)
+	opts.SaveEvery = orElse(opts.SaveEvery, time.Second)
 	if err := os.MkdirAll(opts.StateDir, 0o700); err != nil {
 		return nil, fmt.Errorf("create state_dir: %w", err)
 	}
@@ -220,14 +225,12 @@ func (r *Reporter) Run(ctx context.Context) error {
 				break
 			}
 			r.posted = time.Now()
-			// While there is more to read the position need not be saved each
-			// time: what a crash then repeats is known by its ids.
-			if end || r.posted.Sub(r.savedAt) >= saveBehind {
+			if r.posted.Sub(r.savedAt) >= r.opts.SaveEvery {
 				r.save(b.after)
 			}
 			b = batch{after: b.after, traces: b.traces[:0]}
 			continue
-		} else if len(b.traces) == 0 && b.after != r.saved && now.Sub(r.savedAt) >= saveEvery {
+		} else if len(b.traces) == 0 && b.after != r.saved && now.Sub(r.savedAt) >= r.opts.SaveEvery {
 			r.save(b.after)
 		}
 		if end && len(b.traces) == 0 && r.follow.Load() != nil {
@@ -268,7 +271,10 @@ func (r *Reporter) isFull(b *batch) bool {
 // to the end of the file first.
 func (r *Reporter) read(b *batch) (end bool) {
 	var rec audit.Record
-	for !r.isFull(b) {
+	for n := 1; !r.isFull(b); n++ {
+		if n%turn == 0 {
+			runtime.Gosched()
+		}
 		missing := r.reader.Missing()
 		l, err := r.reader.Next()
 		if n := r.reader.Missing() - missing; n > 0 {
@@ -330,7 +336,7 @@ func (r *Reporter) flush(b batch) error {
 			r.opts.Logger.Warn("the control plane could not be told of the last requests; the next start goes on with them")
 			return nil
 		}
-		if b.after != r.saved && (end || ctx.Err() != nil || time.Since(r.savedAt) >= saveBehind) {
+		if b.after != r.saved && (end || ctx.Err() != nil || time.Since(r.savedAt) >= r.opts.SaveEvery) {
 			if err := r.trySave(b.after); err != nil {
 				return err
 			}

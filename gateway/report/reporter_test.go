@@ -137,7 +137,7 @@ func (r *rig) reporter() *Reporter {
 	r.t.Helper()
 	o := Options{
 		AuditPath: r.audit.Path, StateDir: r.dir, Sink: r.plane, Status: statusOf,
-		Poll: 2 * time.Millisecond, MaxPause: 20 * time.Millisecond, FlushTimeout: 2 * time.Second,
+		Poll: 2 * time.Millisecond, MaxPause: 20 * time.Millisecond, FlushTimeout: 2 * time.Second, SaveEvery: 2 * time.Millisecond,
 	}
 	if r.log != nil {
 		o.Reported = r.log.SetReported
@@ -539,4 +539,25 @@ type nullPlane struct{}
 
 func (nullPlane) PostTraces(_ context.Context, traces []api.TraceInput) (api.IngestResult, error) {
 	return api.IngestResult{Accepted: len(traces)}, nil
+}
+
+// Each save waits for the disk: under load there is one a while, not one a
+// batch, and the end of the run saves what is left.
+func TestPositionIsSavedOnceInAWhile(t *testing.T) {
+	r := newRig(t)
+	r.openLog()
+	rep := r.reporter()
+	rep.opts.SaveEvery = time.Hour
+	stop := r.start(rep)
+	for i := range 3 {
+		r.write(call(id(i)))
+		until(t, "the trace", func() bool { return r.plane.count() == i+1 })
+	}
+	if s, err := loadState(rep.name); err != nil || s.Position.Seq != 0 || rep.Stats().Seq != 0 {
+		t.Errorf("saved at %+v (%v), told %d; want neither before the hour is over", s.Position, err, rep.Stats().Seq)
+	}
+	stop()
+	if s, err := loadState(rep.name); err != nil || s.Position.Seq != 4 { // behind the start line
+		t.Errorf("saved at %+v (%v) at the end, want 4", s.Position, err)
+	}
 }

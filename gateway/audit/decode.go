@@ -175,6 +175,9 @@ func (d *decoder) span(r *Record) error {
 		}
 		return err
 	})
+	if r.Spans == nil {
+		r.Spans = make([]Span, 0, 2) // what an ordinary request has
+	}
 	r.Spans = append(r.Spans, s)
 	return err
 }
@@ -213,8 +216,15 @@ func (d *decoder) space() {
 	}
 }
 
-// take consumes c, after white space.
+// take consumes c, after white space; the log writes none.
 func (d *decoder) take(c byte) bool {
+	if d.at < len(d.in) && d.in[d.at] > ' ' {
+		if d.in[d.at] != c {
+			return false
+		}
+		d.at++
+		return true
+	}
 	if d.space(); d.at < len(d.in) && d.in[d.at] == c {
 		d.at++
 		return true
@@ -279,18 +289,21 @@ func (d *decoder) str() (string, error) {
 	if !d.take('"') {
 		return "", errNotRecord
 	}
-	start := d.at
-	for ; d.at < len(d.in); d.at++ {
-		switch c := d.in[d.at]; {
-		case c == '"':
-			s := d.in[start:d.at]
-			d.at++
-			return s, nil
-		case c == '\\':
-			return d.escaped(start)
-		case c < ' ':
-			return "", errNotRecord
+	rest := d.in[d.at:]
+	for i := range len(rest) {
+		if c := rest[i]; c != '"' && c != '\\' && c >= ' ' {
+			continue
 		}
+		start := d.at
+		d.at += i
+		switch rest[i] {
+		case '"':
+			d.at++
+			return rest[:i], nil
+		case '\\':
+			return d.escaped(start)
+		}
+		return "", errNotRecord
 	}
 	return "", errNotRecord
 }
@@ -402,16 +415,43 @@ func (d *decoder) float(f *float64) (err error) {
 	return nil
 }
 
+// millis reads milliseconds: as the log writes them, with three decimals, else
+// as any number.
 func (d *decoder) millis(v *time.Duration) error {
-	var f float64
-	if err := d.float(&f); err != nil {
-		return err
+	text := d.digits()
+	if us, ok := micros(text); ok {
+		*v = us
+		return nil
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return errNotRecord
 	}
 	if f < 0 || f > float64(maxDuration/time.Millisecond) {
 		return errNotRecord
 	}
 	*v = time.Duration(f*1000+0.5) * time.Microsecond
 	return nil
+}
+
+// micros reads up to nine digits, a point and three more.
+func micros(text string) (time.Duration, bool) {
+	point := len(text) - 4
+	if point < 1 || point > 9 || text[point] != '.' {
+		return 0, false
+	}
+	var us int64
+	for i := range len(text) {
+		c := text[i] - '0'
+		if i == point {
+			continue
+		}
+		if c > 9 {
+			return 0, false
+		}
+		us = 10*us + int64(c)
+	}
+	return time.Duration(us) * time.Microsecond, true
 }
 
 func (d *decoder) boolean() (bool, error) {

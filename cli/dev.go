@@ -19,6 +19,7 @@ import (
 	"svc/gateway/auth"
 	"svc/gateway/config"
 	"svc/gateway/diag"
+	"svc/store"
 	"svc/store/bolt"
 )
 
@@ -140,6 +141,7 @@ func (s *devStack) openControlPlane(ctx context.Context) error {
 		store:           storeOptions{dataDir: s.o.dataDir},
 		rateLimit:       devRateLimit,
 		ingestRateLimit: devRateLimit,
+		maxAutoAgents:   store.DefaultMaxAutoAgents,
 		retention:       90 * 24 * time.Hour,
 		evaluate:        time.Minute,
 	}}

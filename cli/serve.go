@@ -27,6 +27,7 @@ type serveOptions struct {
 	store           storeOptions
 	rateLimit       int
 	ingestRateLimit int
+	maxAutoAgents   int
 	retention       time.Duration
 	evaluate        time.Duration
 	tlsCert, tlsKey string
@@ -73,6 +74,7 @@ certificate again.`,
 	o.store.addFlags(cmd)
 	f.IntVar(&o.rateLimit, "rate-limit", server.DefaultRateLimit, "requests a minute for each tenant")
 	f.IntVar(&o.ingestRateLimit, "ingest-rate-limit", server.DefaultIngestRateLimit, "ingest requests a minute for each tenant")
+	f.IntVar(&o.maxAutoAgents, "max-auto-agents", store.DefaultMaxAutoAgents, "agents that traces may register by naming them, for each tenant")
 	spanFlag(f, &o.retention, "trace-retention", 90*24*time.Hour, "how long traces are kept, 0 for ever; statistics outlive them")
 	spanFlag(f, &o.evaluate, "evaluate-interval", time.Minute, "how often SLA targets are evaluated")
 	f.StringVar(&o.tlsCert, "tls-cert", "", "certificate chain (PEM); with --tls-key the API is served over HTTPS")
@@ -94,6 +96,7 @@ func (o *serveOptions) check() error {
 	}{
 		{o.rateLimit < 1, "rate-limit must be at least 1"},
 		{o.ingestRateLimit < 1, "ingest-rate-limit must be at least 1"},
+		{o.maxAutoAgents < 0, "max-auto-agents must not be negative"},
 		{o.evaluate < time.Second, "evaluate-interval must be at least 1s"},
 		{(o.tlsCert == "") != (o.tlsKey == ""), "tls-cert and tls-key belong together"},
 		{o.retention != 0 && o.retention < time.Hour, "trace-retention must be at least 1h, or 0 to keep traces for ever"},
@@ -188,6 +191,9 @@ func (p *controlPlane) start(ctx context.Context, d *daemon.Daemon) error {
 
 // open opens the store and builds the server over it.
 func (p *controlPlane) open(d *daemon.Daemon) (err error) {
+	if p.o.store.maxAutoAgents = p.o.maxAutoAgents; p.o.maxAutoAgents == 0 {
+		p.o.store.maxAutoAgents = -1 // none, where 0 means the usual bound
+	}
 	if p.st, err = p.o.store.open(p.env, p.log); err != nil {
 		return err
 	}

@@ -21,6 +21,8 @@ const defaultDataDir = "/var/lib/svc"
 type storeOptions struct {
 	dataDir string
 	url     string
+
+	maxAutoAgents int // as in bolt.Options
 }
 
 func (o *storeOptions) addFlags(cmd *cobra.Command) {
@@ -64,7 +66,7 @@ func (o *storeOptions) open(env Env, log *slog.Logger) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, err := bolt.Open(path, bolt.Options{Now: env.Now, Logger: log})
+	st, err := bolt.Open(path, bolt.Options{Now: env.Now, Logger: log, MaxAutoAgents: o.maxAutoAgents})
 	if errors.Is(err, bolt.ErrInUse) {
 		return nil, failed(err, "stop the other process, or name another --data-dir")
 	}

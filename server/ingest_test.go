@@ -42,6 +42,27 @@ func TestIngestOneTrace(t *testing.T) {
 	}
 }
 
+// A trace's status is success or error and no operation changes it: a trace that
+// is sent again with another status, cost or agent is a duplicate, and no method
+// but GET is known for a trace (control-plane specification, States and
+// transitions).
+func TestTraceStatusNeverChanges(t *testing.T) {
+	r := newRig(t)
+	r.ask(r.admin, "POST", "/api/traces", traceAt("once", "planner", "success", r.clock.Now(), "costUsd", "1")).want(201)
+	before := string(r.ask(r.admin, "GET", "/api/traces/once", "").want(200).raw)
+	r.ask(r.admin, "POST", "/api/traces", traceAt("once", "other", "error", r.clock.Now(), "costUsd", "2")).
+		want(201).data().is(t, "accepted", 0, "duplicates", 1)
+	if after := string(r.ask(r.admin, "GET", "/api/traces/once", "").want(200).raw); after != before {
+		t.Errorf("the trace was %s and is %s", before, after)
+	}
+	toObject(t, r.ask(r.admin, "GET", "/api/traces/stats", "").want(200).object()["summary"]).
+		is(t, "totalTraces", 1, "successCount", 1, "errorCount", 0, "totalCostUsd", 1)
+	r.ask(r.admin, "POST", "/api/traces", traceAt("odd", "planner", "pending", r.clock.Now())).wantDetail("status")
+	for _, method := range []string{"PUT", "PATCH", "POST", "DELETE"} {
+		r.ask(r.admin, method, "/api/traces/once", `{"status":"error"}`).want(405)
+	}
+}
+
 // Up to 1,000 traces in one request; the whole batch or nothing.
 func TestIngestBatch(t *testing.T) {
 	r := newRig(t)

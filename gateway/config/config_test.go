@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"svc/gateway/diag"
+	"svc/gateway/guardrail"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -171,8 +172,9 @@ func TestDefaults(t *testing.T) {
 }
 
 func TestGuardrailDefaults(t *testing.T) {
-	want := Guardrail{Timeout: time.Second, MaxBodyBytes: 1048576, Breaker: Breaker{5, 5 * time.Second}}
-	if d := cmp.Diff(want, withDefaults[Guardrail]()); d != "" {
+	want := guardrail.Config{Timeout: time.Second, MaxBodyBytes: 1048576,
+		Breaker: guardrail.Breaker{FailureThreshold: 5, OpenDuration: 5 * time.Second}}
+	if d := cmp.Diff(want, withDefaults[guardrail.Config]()); d != "" {
 		t.Error(d)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"svc/gateway/audit"
 	"svc/gateway/auth"
+	"svc/gateway/guardrail"
 	"svc/gateway/license"
 	"svc/gateway/policy"
 	"svc/gateway/ratelimit"
@@ -54,7 +55,7 @@ type File struct {
 	// RateLimitStore holds the token buckets.
 	RateLimitStore ratelimit.StoreConfig `yaml:"rate_limit_store"`
 	// Guardrails are the webhooks that rules may ask.
-	Guardrails []Guardrail `yaml:"guardrails"`
+	Guardrails []guardrail.Config `yaml:"guardrails"`
 	// AllowedProtocolVersions are the protocol revisions served; empty means all.
 	AllowedProtocolVersions []string `yaml:"allowed_protocol_versions"`
 	// TaskAffinity remembers which upstream holds a task.

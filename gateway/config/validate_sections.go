@@ -1,9 +1,7 @@
 package config
 
 import (
-	"net/netip"
 	"net/url"
-	"regexp"
 	"strings"
 	"time"
 
@@ -108,68 +106,16 @@ func (c *Shutdown) Validate(at diag.At) {
 	within(at.Field("drain_signal_window"), c.DrainSignalWindow, 0, time.Hour)
 }
 
-var guardrailName = regexp.MustCompile(`^[a-z0-9_-]+$`)
-
-// Validate reports what is wrong with the endpoint by itself; that its name is
-// unique is for the one who sees the list.
-func (c *Guardrail) Validate(at diag.At) {
-	switch {
-	case c.Name == "":
-		at.Field("name").Errorf("required", "a guardrail needs a name")
-	case !guardrailName.MatchString(c.Name) || len(c.Name) > 128:
-		at.Field("name").Hint("use lower-case letters, digits, _ and -").
-			Errorf("guardrail-name", "must match ^[a-z0-9_-]+$")
-	}
-	c.validateURL(at.Field("url"))
-	if c.Timeout <= 0 || c.Timeout > 10*time.Second {
-		at.Field("timeout").Errorf("range", "must be above 0s and at most 10s, is %s", c.Timeout)
-	}
-	if c.MaxBodyBytes < 0 {
-		at.Field("max_body_bytes").Hint("0 removes the cap").Errorf("range", "must not be negative, is %d", c.MaxBodyBytes)
-	}
-	headers(at.Field("headers"), c.Headers)
-	if c.Breaker.FailureThreshold < 0 {
-		at.Field("breaker").Field("failure_threshold").Hint("0 disables the breaker").
-			Errorf("range", "must not be negative, is %d", c.Breaker.FailureThreshold)
-	}
-	within(at.Field("breaker").Field("open_duration"), c.Breaker.OpenDuration, 0, 5*time.Minute)
-	c.TLS.Validate(at.Field("tls"))
-}
-
-func (c *Guardrail) validateURL(at diag.At) {
-	if c.URL == "" {
-		at.Hint("as in https://guard.example/check").Errorf("required", "a guardrail needs a url")
-		return
-	}
-	if u := webURL(at, c.URL); u != nil && u.Scheme == "http" && !loopback(u.Hostname()) {
-		at.Hint("whole messages go there").Errorf("url-insecure", "must be https unless the host is loopback")
-	}
-}
-
-// Validate reports what is wrong with the section; it opens no file.
-func (c *GuardrailTLS) Validate(at diag.At) {
-	pair(at, c.CertFile, c.KeyFile)
-	if !c.Enabled && *c != (GuardrailTLS{}) {
-		at.Hint("set enabled: true, or remove the other keys").
-			Errorf("unused", "the keys of this section have no effect while enabled is false")
-	}
-	if c.Enabled && c.SkipVerify {
-		at.Field("skip_verify").Warnf("tls-skip-verify", "any certificate is accepted; for development only")
-	}
-}
-
-// webURL reports without quoting the URL: it may come from the environment. It
-// returns nil for one that is not an http or https URL with a host.
-func webURL(at diag.At, s string) *url.URL {
+// webURL reports without quoting the URL: it may come from the environment.
+func webURL(at diag.At, s string) {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
 		at.Errorf("url", "must be an http or https URL with a host")
-		return nil
+		return
 	}
 	if u.User != nil {
 		at.Hint("use a header from the environment").Errorf("url", "must not carry a user name or password")
 	}
-	return u
 }
 
 // headers checks static headers without quoting their values.
@@ -182,13 +128,4 @@ func headers(at diag.At, h map[string]string) {
 			at.Field(name).Errorf("header", "the value holds a line break or another control character")
 		}
 	}
-}
-
-// loopback reports whether the host of a URL can only mean this machine.
-func loopback(host string) bool {
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	a, err := netip.ParseAddr(host)
-	return err == nil && a.Unmap().IsLoopback()
 }

@@ -29,6 +29,10 @@ type RuleConfig struct {
 	Burst *int `yaml:"burst"`
 	// Guardrail names the endpoint of the guardrail action.
 	Guardrail *string `yaml:"guardrail"`
+	// Frames lets a guardrail rule on what servers send ask for each frame of
+	// an event stream too, one after the other. Without it such a rule acts on
+	// plain JSON answers only, and frames that it matches pass.
+	Frames bool `yaml:"frames"`
 }
 
 // When are the conditions of a rule; all that are given must hold. At most one

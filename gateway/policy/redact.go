@@ -67,10 +67,8 @@ func compileSubstitution(c Substitution) (*substitution, error) {
 // shortest form, so that an escape cannot hide what an expression looks for;
 // when no expression matches, the message stays as it was, byte for byte.
 //
-// The result must be a message that passes [mcp.Scan], of at most
-// [mcp.MaxBody] bytes, with the id, method, tool or prompt name, uri, task id,
-// declared versions, result type and subscription unchanged; else the error
-// wraps [ErrRedactInvalid]. It never holds text of the message.
+// The result must be one that [Rewritten] takes; else the error wraps
+// [ErrRedactInvalid]. It never holds text of the message.
 func (r *Rule) Redact(m, out *mcp.Message) error {
 	body := mcp.Canonicalize(nil, m.Body)
 	changed := false
@@ -87,11 +85,27 @@ func (r *Rule) Redact(m, out *mcp.Message) error {
 		*out = *m
 		return nil
 	}
-	if err := mcp.Scan(body, out); err != nil {
+	if err := Rewritten(m, out, body); err != nil {
 		return fmt.Errorf("%w: %w", ErrRedactInvalid, err)
 	}
+	return nil
+}
+
+// Rewritten reads body into out as what became of the message m, after a
+// redaction or at the hands of a guardrail. It must pass [mcp.Scan], be of at
+// most [mcp.MaxBody] bytes, and keep the kind, id, method, tool or prompt name,
+// uri, task id, declared versions, result type and subscription: those were
+// judged, and a rewriting does not go through the rules again. The error never
+// holds text of the message.
+func Rewritten(m, out *mcp.Message, body []byte) error {
+	if len(body) > mcp.MaxBody {
+		return fmt.Errorf("it is longer than %d bytes", mcp.MaxBody)
+	}
+	if err := mcp.Scan(body, out); err != nil {
+		return err
+	}
 	if what := changedPart(m, out); what != "" {
-		return fmt.Errorf("%w: the %s changed", ErrRedactInvalid, what)
+		return fmt.Errorf("the %s changed", what)
 	}
 	return nil
 }

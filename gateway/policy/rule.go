@@ -19,8 +19,10 @@ type Rule struct {
 	// TokensPerSecond and Burst are the bucket of a [RateLimit] rule.
 	TokensPerSecond float64
 	Burst           int
-	// Guardrail names the endpoint of a [Guardrail] rule.
+	// Guardrail names the endpoint of a [Guardrail] rule, and Frames lets it ask
+	// for the frames of event streams.
 	Guardrail string
+	Frames    bool
 
 	substitutions []*substitution
 
@@ -100,7 +102,7 @@ func (r *Rule) takeAction(c *RuleConfig) error {
 		if c.Guardrail == nil || *c.Guardrail == "" {
 			return fmt.Errorf("a guardrail rule has no guardrail")
 		}
-		r.Guardrail = *c.Guardrail
+		r.Guardrail, r.Frames = *c.Guardrail, c.Frames
 	}
 	return nil
 }

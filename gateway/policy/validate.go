@@ -87,6 +87,15 @@ func (r *RuleConfig) validate(at diag.At) {
 		at.Field("guardrail").Hint("remove it, or make the action guardrail").
 			Errorf("unused", "guardrail is only for the guardrail action")
 	}
+	switch {
+	case !r.Frames:
+	case r.Action != "guardrail":
+		at.Field("frames").Hint("remove it, or make the action guardrail").
+			Errorf("unused", "frames is only for the guardrail action")
+	case r.When != nil && (r.When.Direction == nil || *r.When.Direction == clientToServer):
+		at.Field("frames").Hint("add direction: %s to when", serverToClient).
+			Errorf("unused", "a client sends no frames")
+	}
 }
 
 // validateRedact reports what is wrong with the substitutions of a rule.

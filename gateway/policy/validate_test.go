@@ -63,6 +63,12 @@ func TestValidate(t *testing.T) {
 		{"guardrail empty", one(RuleConfig{Action: "guardrail", Guardrail: ptr("")}), []string{"rules[0].guardrail: required"}},
 		{"guardrail on another action", one(RuleConfig{Guardrail: ptr("g")}), []string{"rules[0].guardrail: unused"}},
 		{"guardrail", one(RuleConfig{Action: "guardrail", Guardrail: ptr("g")}), nil},
+		{"frames on another action", one(RuleConfig{Frames: true, When: &When{Direction: ptr("server_to_client")}}), []string{"rules[0].frames: unused"}},
+		{"frames without a direction", one(RuleConfig{Action: "guardrail", Guardrail: ptr("g"), Frames: true}), []string{"rules[0].frames: unused"}},
+		{"frames of a client", one(RuleConfig{Action: "guardrail", Guardrail: ptr("g"), Frames: true, When: &When{Direction: ptr("client_to_server")}}),
+			[]string{"rules[0].frames: unused"}},
+		{"frames of a server", one(RuleConfig{Action: "guardrail", Guardrail: ptr("g"), Frames: true, When: &When{Direction: ptr("server_to_client")}}), nil},
+		{"frames in any direction", one(RuleConfig{Action: "guardrail", Guardrail: ptr("g"), Frames: true, When: &When{Direction: ptr("")}}), nil},
 
 		{"direction empty", when(When{Direction: ptr("")}), nil},
 		{"direction client_to_server", when(When{Direction: ptr("client_to_server")}), nil},

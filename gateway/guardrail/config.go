@@ -1,0 +1,193 @@
+package guardrail
+
+import (
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"svc/gateway/diag"
+)
+
+// Bounds of the section (gateway specification, guardrails).
+const (
+	maxTimeout      = 10 * time.Second
+	maxOpenDuration = 5 * time.Minute
+	maxName         = 128 // bytes
+)
+
+// Config is one webhook that a rule may ask: gateway specification,
+// guardrails.
+type Config struct {
+	// Name is what rules call it by: lower-case letters, digits, _ and -.
+	Name string `yaml:"name"`
+	// URL is the endpoint; https unless the host is loopback.
+	URL string `yaml:"url" env:"true"`
+	// Timeout bounds the whole round trip; above 0 and at most 10s.
+	Timeout time.Duration `yaml:"timeout"`
+	// FailOpen lets a request pass when the callout fails.
+	FailOpen bool `yaml:"fail_open"`
+	// MaxBodyBytes is the largest envelope sent; 0 removes this cap.
+	MaxBodyBytes int `yaml:"max_body_bytes"`
+	// Headers are sent on every call.
+	Headers map[string]string `yaml:"headers" env:"true" secret:"true"`
+	// Breaker stops calling an endpoint that keeps failing.
+	Breaker Breaker `yaml:"breaker"`
+	// TLS is for endpoints with a private authority or client certificates.
+	TLS TLS `yaml:"tls"`
+}
+
+// SetDefaults sets the documented defaults.
+func (c *Config) SetDefaults() {
+	c.Timeout = time.Second
+	c.MaxBodyBytes = 1 << 20
+}
+
+// Breaker is the circuit breaker of a guardrail.
+type Breaker struct {
+	// FailureThreshold is how many consecutive failures open it; 0 disables it.
+	FailureThreshold int `yaml:"failure_threshold"`
+	// OpenDuration is how long it stays open; at most 5m.
+	OpenDuration time.Duration `yaml:"open_duration"`
+}
+
+// SetDefaults sets the documented defaults.
+func (c *Breaker) SetDefaults() {
+	c.FailureThreshold = 5
+	c.OpenDuration = 5 * time.Second
+}
+
+// TLS is the client side of TLS to a guardrail.
+type TLS struct {
+	// Enabled switches the block on.
+	Enabled bool `yaml:"enabled"`
+	// CAFile is a PEM bundle added to the system's authorities.
+	CAFile string `yaml:"ca_file" env:"true"`
+	// CertFile is the client certificate; it needs key_file.
+	CertFile string `yaml:"cert_file" env:"true"`
+	// KeyFile is the client key; it needs cert_file.
+	KeyFile string `yaml:"key_file" env:"true"`
+	// SkipVerify accepts any certificate; for development only.
+	SkipVerify bool `yaml:"skip_verify"`
+}
+
+var validName = regexp.MustCompile(`^[a-z0-9_-]+$`)
+
+// Validate reports what is wrong with one endpoint by itself; that its name is
+// unique is for the one who sees the list. It opens no file.
+func (c *Config) Validate(at diag.At) {
+	switch {
+	case c.Name == "":
+		at.Field("name").Errorf("required", "a guardrail needs a name")
+	case !validName.MatchString(c.Name) || len(c.Name) > maxName:
+		at.Field("name").Hint("use lower-case letters, digits, _ and -").
+			Errorf("guardrail-name", "must match ^[a-z0-9_-]+$")
+	}
+	u := c.validateURL(at.Field("url"))
+	if c.Timeout <= 0 || c.Timeout > maxTimeout {
+		at.Field("timeout").Errorf("range", "must be above 0s and at most %s, is %s", maxTimeout, c.Timeout)
+	}
+	if c.MaxBodyBytes < 0 {
+		at.Field("max_body_bytes").Hint("0 removes the cap").Errorf("range", "must not be negative, is %d", c.MaxBodyBytes)
+	}
+	c.validateHeaders(at.Field("headers"))
+	if n := c.Breaker.FailureThreshold; n < 0 {
+		at.Field("breaker").Field("failure_threshold").Hint("0 disables the breaker").
+			Errorf("range", "must not be negative, is %d", n)
+	}
+	if d := c.Breaker.OpenDuration; d < 0 || d > maxOpenDuration {
+		at.Field("breaker").Field("open_duration").Errorf("range", "must be from 0s to 5m, is %s", d)
+	}
+	c.TLS.validate(at.Field("tls"))
+	if c.TLS.Enabled && u != nil && u.Scheme == "http" {
+		at.Field("tls").Hint("use an https:// url, or remove the section").
+			Errorf("unused", "has no effect on an http endpoint")
+	}
+}
+
+// validateURL reports without quoting the URL: it may come from the
+// environment. It returns nil for one that is not an http or https URL with a
+// host.
+func (c *Config) validateURL(at diag.At) *url.URL {
+	if c.URL == "" {
+		at.Hint("as in https://guard.example/check").Errorf("required", "a guardrail needs a url")
+		return nil
+	}
+	u, err := url.Parse(c.URL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		at.Errorf("url", "must be an http or https URL with a host")
+		return nil
+	}
+	if u.User != nil {
+		at.Hint("use a header from the environment").Errorf("url", "must not carry a user name or password")
+	}
+	if u.Scheme == "http" && !loopback(u.Hostname()) {
+		at.Hint("whole messages go there").Errorf("url-insecure", "must be https unless the host is loopback")
+	}
+	return u
+}
+
+// ownHeaders are written by the gateway, or belong to one connection.
+var ownHeaders = []string{"Content-Type", "Content-Length", "Content-Encoding", "Transfer-Encoding",
+	"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Upgrade", "Expect"}
+
+// validateHeaders reports without quoting values.
+func (c *Config) validateHeaders(at diag.At) {
+	for name, value := range c.Headers {
+		at := at.Field(name)
+		switch {
+		case !token(name):
+			at.Errorf("header", "%q is not a header name", name)
+		case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
+			at.Errorf("header", "the value holds a line break or another control character")
+		}
+		for _, own := range ownHeaders {
+			if strings.EqualFold(own, name) {
+				at.Hint("remove it").Errorf("header", "the gateway writes this header itself")
+			}
+		}
+		for other := range c.Headers {
+			if other < name && strings.EqualFold(other, name) {
+				at.Errorf("duplicate", "the same header stands there as %q", other)
+			}
+		}
+	}
+}
+
+func (c *TLS) validate(at diag.At) {
+	switch {
+	case c.CertFile != "" && c.KeyFile == "":
+		at.Field("key_file").Errorf("tls-pair", "is required with cert_file")
+	case c.CertFile == "" && c.KeyFile != "":
+		at.Field("cert_file").Errorf("tls-pair", "is required with key_file")
+	}
+	if !c.Enabled && *c != (TLS{}) {
+		at.Hint("set enabled: true, or remove the other keys").
+			Errorf("unused", "the keys of this section have no effect while enabled is false")
+	}
+	if c.Enabled && c.SkipVerify {
+		at.Field("skip_verify").Warnf("tls-skip-verify", "any certificate is accepted; for development only")
+	}
+}
+
+// token reports whether s is a token of RFC 9110, the form of header names.
+func token(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		alnum := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		if !alnum && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 128
+}
+
+// loopback reports whether the host of a URL can only mean this machine.
+func loopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.Unmap().IsLoopback()
+}

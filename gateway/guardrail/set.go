@@ -1,0 +1,51 @@
+package guardrail
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+)
+
+// Set holds the endpoints of one configuration by name. It does not change: a
+// reload makes another one, whose breakers are all closed.
+type Set struct {
+	endpoints map[string]*Endpoint
+}
+
+// New makes the endpoints of a section that [Config.Validate] found nothing
+// wrong with. It reads the files of their TLS blocks; nothing is sent.
+func New(configs []Config, log *slog.Logger, now func() time.Time) (*Set, error) {
+	s := &Set{endpoints: make(map[string]*Endpoint, len(configs))}
+	for _, c := range configs {
+		transport, err := newTransport(&c)
+		if err != nil {
+			return nil, fmt.Errorf("guardrail %q: %w", c.Name, err)
+		}
+		header := make(http.Header, len(c.Headers)+2)
+		header.Set("User-Agent", userAgent)
+		for name, value := range c.Headers {
+			header.Set(name, value)
+		}
+		header.Set("Content-Type", contentType)
+		s.endpoints[c.Name] = &Endpoint{
+			cfg: c, header: header, transport: transport, log: log, now: now,
+			breaker: breaker{threshold: c.Breaker.FailureThreshold, window: c.Breaker.OpenDuration},
+		}
+		if c.TLS.Enabled && c.TLS.SkipVerify {
+			log.Warn("GUARDRAIL CERTIFICATES ARE NOT VERIFIED: whoever stands between reads every message and decides on it",
+				"guardrail", c.Name, "fix", "set tls.ca_file and remove tls.skip_verify")
+		}
+	}
+	return s, nil
+}
+
+// Get returns the endpoint of a name, nil when there is none.
+func (s *Set) Get(name string) *Endpoint { return s.endpoints[name] }
+
+// Close gives up idle connections. Calls under way go on.
+func (s *Set) Close() {
+	for _, e := range s.endpoints {
+		e.transport.CloseIdleConnections()
+	}
+}

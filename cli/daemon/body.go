@@ -14,15 +14,21 @@ const (
 )
 
 // limitBodyTime gives every request body a deadline that grows with what has
-// arrived. It is lifted at the end of the body, so that a long answer, an
-// event stream for one, is not cut by it.
-func limitBodyTime(h http.Handler) http.Handler {
+// arrived. It stands from the start of the request, for net/http reads what a
+// handler has left of the body before it sends the answer; and it is lifted at the
+// end of the body, so that a long answer, an event stream for one, is not cut by
+// it. A body that came too late keeps its deadline, which closes the connection.
+func limitBodyTime(h http.Handler, grace time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0 {
-			r.Body = &timedBody{
+			b := &timedBody{
 				ReadCloser: r.Body,
 				deadline:   http.NewResponseController(w).SetReadDeadline,
+				grace:      grace,
+				start:      time.Now(),
 			}
+			_ = b.grant() // not every connection has deadlines; the first read says so again
+			r.Body = b
 		}
 		h.ServeHTTP(w, r)
 	})
@@ -32,28 +38,29 @@ func limitBodyTime(h http.Handler) http.Handler {
 type timedBody struct {
 	io.ReadCloser
 	deadline func(time.Time) error
+	grace    time.Duration
 	start    time.Time
 	read     int64 // bytes that have arrived
 	granted  int64 // bytes that the current deadline allows for
 }
 
+// grant moves the deadline. One grant covers a second's worth of bytes and more,
+// so that large bodies do not set a deadline for every read.
+func (b *timedBody) grant() error {
+	b.granted = b.read + 4*bodyRate
+	return b.deadline(b.start.Add(b.grace + time.Duration(b.granted)*time.Second/bodyRate))
+}
+
 func (b *timedBody) Read(p []byte) (int, error) {
-	if b.start.IsZero() || b.read >= b.granted {
-		if b.start.IsZero() {
-			b.start = time.Now()
-		}
-		// One grant covers a second's worth of bytes and more, so that large
-		// bodies do not set a deadline for every read.
-		b.granted = b.read + 4*bodyRate
-		allowed := bodyGrace + time.Duration(b.granted)*time.Second/bodyRate
-		if err := b.deadline(b.start.Add(allowed)); err != nil {
+	if b.read >= b.granted {
+		if err := b.grant(); err != nil {
 			return 0, err
 		}
 	}
 	n, err := b.ReadCloser.Read(p)
 	b.read += int64(n)
-	if err != nil {
-		if derr := b.deadline(time.Time{}); derr != nil && err == io.EOF {
+	if err == io.EOF {
+		if derr := b.deadline(time.Time{}); derr != nil {
 			return n, derr
 		}
 	}

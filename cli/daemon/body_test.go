@@ -45,6 +45,8 @@ func TestBodyDeadline(t *testing.T) {
 				b := &timedBody{
 					ReadCloser: io.NopCloser(iotest.DataErrReader(strings.NewReader(strings.Repeat("x", tt.size)))),
 					deadline:   func(d time.Time) error { deadlines = append(deadlines, d); return nil },
+					grace:      bodyGrace,
+					start:      start,
 				}
 				if n, err := io.Copy(io.Discard, struct{ io.Reader }{b}); err != nil || int(n) != tt.size {
 					t.Fatalf("read %d %v", n, err)
@@ -67,6 +69,8 @@ func TestBodyTricklePassesItsDeadline(t *testing.T) {
 		b := &timedBody{
 			ReadCloser: &trickle{left: 1000},
 			deadline:   func(d time.Time) error { deadline = d; return nil },
+			grace:      bodyGrace,
+			start:      time.Now(),
 		}
 		buf := make([]byte, 512)
 		for range 60 {
@@ -93,6 +97,7 @@ func TestBodyDeadlineReachesConnection(t *testing.T) {
 			}
 			return set(d)
 		}
+		tb.granted = 0 // the first read asks for it again
 		_, err := io.ReadAll(r.Body)
 		got <- err
 		time.Sleep(100 * time.Millisecond)
@@ -120,5 +125,42 @@ func TestBodyDeadlineReachesConnection(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 	if err := r.stop(t); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A sender that stops in the middle of its body gets an answer and loses its
+// connection when its time is over, whether the handler reads the body or, as with
+// a refused key, answers without it.
+func TestBodyThatStopsEndsItsConnection(t *testing.T) {
+	for name, h := range map[string]http.HandlerFunc{
+		"read": func(w http.ResponseWriter, r *http.Request) {
+			if _, err := io.ReadAll(r.Body); err == nil {
+				t.Error("half a body was read as a whole one")
+			}
+			w.WriteHeader(http.StatusBadRequest)
+		},
+		"not read": func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusBadRequest) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := &http.Server{Handler: limitBodyTime(h, -4*time.Second+100*time.Millisecond)}
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			served := make(chan error, 1)
+			go func() { served <- srv.Serve(ln) }()
+			defer func() { srv.Close(); <-served }()
+			conn, err := net.Dial("tcp", ln.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\nhalf")
+			conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+			answer, err := io.ReadAll(conn)
+			if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 400 ") {
+				t.Errorf("answer %q, %v; want a 400 and the end of the connection", answer, err)
+			}
+		})
 	}
 }

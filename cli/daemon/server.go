@@ -85,7 +85,7 @@ func (d *Daemon) Serve(name string, ln net.Listener, h http.Handler, conf *tls.C
 		ln:   ln,
 		tls:  conf,
 		http: &http.Server{
-			Handler:           limitBodyTime(h),
+			Handler:           limitBodyTime(h, bodyGrace),
 			ReadHeaderTimeout: readHeaderTimeout,
 			IdleTimeout:       idleTimeout,
 			MaxHeaderBytes:    maxHeaderBytes,

@@ -19,6 +19,7 @@ type judgement struct {
 	kind    string // error_kind
 	// stripped counts the content blocks that strip_app removed.
 	stripped int
+	guarded
 }
 
 // judge evaluates the server_to_client rules on one message, whether it came
@@ -26,8 +27,9 @@ type judgement struct {
 // its choice of content type. default_action never judges this direction.
 //
 // The strip_app of a rule that matched the request is performed here too. m is
-// what goes on: when a rule changes the message, m is the changed one.
-func (ex *exchange) judge(l *live, m *mcp.Message) judgement {
+// what goes on: when a rule changes the message, m is the changed one. src is the
+// stream that a frame came on, nil for a plain answer.
+func (ex *exchange) judge(l *live, m *mcp.Message, src *source) judgement {
 	q := policy.RequestOf(m, policy.ServerToClient, ex.who.Claims)
 	d := l.decisions.decide(l.rules, &q)
 	j := judgement{rule: d.RuleID}
@@ -52,6 +54,10 @@ func (ex *exchange) judge(l *live, m *mcp.Message) judgement {
 		}
 	case policy.StripApp:
 		strip = true
+	case policy.Guardrail:
+		if ex.guardAnswer(l, d.Rule, m, src, &j); j.refused != nil {
+			return j
+		}
 	default: // deny, and whatever this build cannot perform on an answer
 		j.refused, j.action = refusePolicy.withRule(d.RuleID), actionDeny
 		return j
@@ -118,7 +124,7 @@ func (ex *exchange) relayJSON(resp *upstream.Response) *refusal {
 	if resp.Status < 400 && ex.msg.Kind == mcp.Request && !ex.answeredBy(&m) {
 		return &refuseUpstreamInvalid // the answer to another request
 	}
-	j := ex.judge(ex.live, &m)
+	j := ex.judge(ex.live, &m, nil)
 	ex.note(&j, &m)
 	if j.refused != nil {
 		return j.refused
@@ -152,6 +158,7 @@ func (ex *exchange) note(j *judgement, m *mcp.Message) {
 		ex.rec.ErrorKind = j.kind
 	}
 	ex.stripped += j.stripped
+	ex.noteGuarded(j)
 	if m.Kind == mcp.Response {
 		ex.rec.IsError = m.IsError || m.ToolError
 		ex.rec.ResultType = m.ResultType

@@ -45,6 +45,7 @@ type exchange struct {
 	upSession session.Opened // there
 	sentUp    time.Time      // when the upstream was asked
 	judging   time.Duration
+	asking    asking // guardrails
 	stripped  int
 	sent      int // bytes of a stream
 

@@ -241,6 +241,9 @@ func (g *Gateway) Close() error {
 	for _, t := range g.targets {
 		errs = append(errs, t.client.Close())
 	}
+	if l := g.live.Load(); l != nil {
+		l.guards.Close()
+	}
 	if g.audit != nil {
 		errs = append(errs, g.audit.Close())
 	}

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"svc/gateway/mcp"
-	"svc/gateway/policy"
 	"svc/gateway/session"
 	"svc/gateway/upstream"
 )
@@ -113,11 +112,11 @@ func (b bound) has(name string) bool {
 	return false
 }
 
-// param returns a header that mirrors an argument as it is after a redaction: it
-// must neither disagree with the body nor carry what was redacted. ok is false
+// param returns a header that mirrors an argument as it is after a redaction or
+// a mask: it must neither disagree with the body nor carry what was redacted. ok is false
 // when it can only be left out.
 func (ex *exchange) param(value string) (mirrored string, ok bool) {
-	if ex.decision.Action != policy.Redact {
+	if ex.rec.Action != actionRedact {
 		return value, true
 	}
 	plain, ok := mcp.DecodeHeader(value)

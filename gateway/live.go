@@ -6,6 +6,7 @@ import (
 
 	"svc/gateway/auth"
 	"svc/gateway/config"
+	"svc/gateway/guardrail"
 	"svc/gateway/policy"
 )
 
@@ -17,7 +18,8 @@ type live struct {
 	rules *policy.Set
 	// decisions remembers what rules said; a reload begins a new memory.
 	decisions *decisions
-	keyring   *auth.Keyring // nil when authentication is off
+	keyring   *auth.Keyring  // nil when authentication is off
+	guards    *guardrail.Set // by the names that rules use
 	origins   *origins
 	// strips is set when a rule has the action strip_app.
 	strips bool
@@ -46,6 +48,9 @@ func (g *Gateway) build(cfg *config.File) (*live, error) {
 	for i := range cfg.Policy.Rules {
 		l.strips = l.strips || cfg.Policy.Rules[i].Action == policy.StripApp.String()
 	}
+	if l.guards, err = g.buildGuards(cfg); err != nil {
+		return nil, err
+	}
 	if cfg.Auth.Enabled {
 		if l.keyring, err = g.verifier.Keyring(cfg.Auth); err != nil {
 			return nil, err
@@ -57,7 +62,9 @@ func (g *Gateway) build(cfg *config.File) (*live, error) {
 // activate makes l the configuration of every request from now on. It cannot
 // fail.
 func (g *Gateway) activate(l *live) {
-	g.live.Store(l)
+	if old := g.live.Swap(l); old != nil {
+		old.guards.Close()
+	}
 	if l.keyring != nil {
 		l.keyring.Activate()
 	}

@@ -190,8 +190,11 @@ func (ex *exchange) account(status, bytesOut int) error {
 	if ex.judging > 0 {
 		ex.spans = append(ex.spans, audit.Span{Stage: stagePolicy, Duration: ex.judging})
 	}
+	if d := ex.asking.request + ex.asking.answer; d > 0 {
+		ex.spans = append(ex.spans, audit.Span{Stage: stageGuardrail, Duration: d})
+	}
 	if !ex.sentUp.IsZero() {
-		ex.spans = append(ex.spans, audit.Span{Stage: stageProvider, Duration: now.Sub(ex.sentUp)})
+		ex.spans = append(ex.spans, audit.Span{Stage: stageProvider, Duration: now.Sub(ex.sentUp) - ex.asking.answer})
 	}
 	r.Spans = ex.spans
 	return ex.write()
@@ -264,8 +267,9 @@ func (g *Gateway) contain(what string, after func()) {
 
 // The stages of a request, as traces have them.
 const (
-	stagePolicy   = "policy_eval"
-	stageProvider = "provider"
+	stagePolicy    = "policy_eval"
+	stageGuardrail = "guardrail"
+	stageProvider  = "provider"
 )
 
 // traceID returns the trace id of a W3C traceparent header, or nothing when it

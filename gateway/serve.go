@@ -180,7 +180,7 @@ func checkBodyHeaders(h http.Header) *refusal {
 // decide asks the rules, and performs what they say of the request.
 func (ex *exchange) decide() *refusal {
 	started := ex.g.now()
-	defer func() { ex.judging = ex.g.now().Sub(started) }()
+	defer func() { ex.judging = ex.g.now().Sub(started) - ex.asking.request }()
 
 	q := policy.RequestOf(&ex.msg, policy.ClientToServer, ex.who.Claims)
 	ex.decision = ex.live.decisions.decide(ex.live.rules, &q)
@@ -198,6 +198,8 @@ func (ex *exchange) decide() *refusal {
 	case policy.StripApp:
 		ex.rec.Action = actionStripApp
 		return nil // performed on the answer
+	case policy.Guardrail:
+		return ex.guard(d.Rule)
 	default: // deny, and whatever this build cannot perform
 		return refusePolicy.withRule(d.RuleID)
 	}

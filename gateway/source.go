@@ -94,7 +94,7 @@ func (src *source) frame(ev *mcp.Event) error {
 	}
 	live := ex.g.live.Load()
 	final := ex.answeredBy(m)
-	j := ex.judge(live, m)
+	j := ex.judge(live, m, src)
 	if err := src.record(live, &j); err != nil {
 		return err
 	}
@@ -172,6 +172,7 @@ func (src *source) record(l *live, j *judgement) error {
 	if rec.Action == "" {
 		rec.Action = actionAllow
 	}
+	j.guarded.describe(&rec)
 	if m.Kind == mcp.Response && m.ResultType == mcp.ResultTask {
 		rec.TaskHandle = m.TaskID
 	}

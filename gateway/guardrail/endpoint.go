@@ -1,7 +1,6 @@
 package guardrail
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,14 +19,14 @@ type Verdict string
 // The verdicts. The first three are an endpoint's own, the others the fail
 // posture's.
 const (
-	Pass        Verdict = "pass"
-	Mask        Verdict = "mask"
-	Reject      Verdict = "reject"
-	FailOpen    Verdict = "error_failopen"
-	FailClosed  Verdict = "error_failclosed"
-	CallerGone  Verdict = "canceled"
-	userAgent           = "svc-gateway"
-	contentType         = "application/json"
+	Pass       Verdict = "pass"
+	Mask       Verdict = "mask"
+	Reject     Verdict = "reject"
+	FailOpen   Verdict = "error_failopen"
+	FailClosed Verdict = "error_failclosed"
+	// CallerGone: whoever waited for the answer left first. It is no failure of
+	// the endpoint, and the message goes nowhere.
+	CallerGone Verdict = "canceled"
 )
 
 // The kinds of callout errors, as audit has them (gateway specification,
@@ -68,7 +67,7 @@ var (
 )
 
 // Ask sends a message to the endpoint and waits for its verdict, for at most
-// the time-out. Of [Mask] the masked message is read into masked. What goes wrong
+// the time-out. Nothing of m is kept. Of [Mask] the masked message is read into masked. What goes wrong
 // takes the fail posture of the endpoint and is logged, but for calls that an
 // open breaker skips.
 //
@@ -142,12 +141,14 @@ func (e *Endpoint) call(ctx context.Context, m, masked *mcp.Message) (Verdict, e
 
 // post sends a body and returns that of the answer.
 func (e *Endpoint) post(ctx context.Context, body []byte) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.cfg.URL, bytes.NewReader(body))
+	lent := &loan{rest: body}
+	defer lent.Close()
+	// The transport cannot rewind such a body, so it never sends one twice.
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.cfg.URL, lent)
 	if err != nil {
 		return nil, errURL // the text of err quotes the URL, which may hold a secret
 	}
-	// Without it the transport does not send a body for a second time.
-	req.GetBody = nil
+	req.ContentLength = int64(len(body))
 	req.Header = e.header.Clone()
 	if host := req.Header.Get("Host"); host != "" {
 		req.Host = host

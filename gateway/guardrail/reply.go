@@ -66,12 +66,16 @@ func parseReply(data []byte) (reply, error) {
 	if _, err := d.Token(); err != io.EOF {
 		return reply{}, errReplyJSON
 	}
-	switch string(action) {
-	case `"pass"`:
+	var said string
+	if json.Unmarshal(action, &said) != nil {
+		return reply{}, errReplyAction
+	}
+	switch Verdict(said) {
+	case Pass:
 		return reply{verdict: Pass}, nil
-	case `"reject"`:
+	case Reject:
 		return reply{verdict: Reject}, nil
-	case `"mask"`:
+	case Mask:
 		if len(body) == 0 || body[0] != '{' {
 			return reply{}, errReplyBody
 		}

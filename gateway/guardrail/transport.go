@@ -10,8 +10,12 @@ import (
 	"time"
 )
 
-// Bounds of the connections to one endpoint.
+// What every request says of itself, and the bounds of the connections to one
+// endpoint.
 const (
+	userAgent   = "svc-gateway"
+	contentType = "application/json"
+
 	maxIdle = 64
 	// idleTimeout is shorter than the 5 s after which common servers close an
 	// idle connection: a call that meets the closing fails, and is not repeated.

@@ -33,6 +33,7 @@ type rig struct {
 	key     string // of key id "alice"
 	other   string // of key id "bob"
 	logs    *syncBuffer
+	stop    func()
 
 	mu   sync.Mutex
 	yaml string
@@ -77,34 +78,42 @@ func newRig(t testing.TB, text string) *rig {
 		frame += fmt.Sprintf("auth:\n  enabled: true\n  keys:\n    - id: alice\n      hash: %s\n    - id: bob\n      hash: %s\n", hashes[0], hashes[1])
 	}
 	r.yaml = frame + text
+	r.start()
+	return r
+}
+
+// start runs a gateway with the configuration of the rig until stop, or the end
+// of the test.
+func (r *rig) start() {
+	r.t.Helper()
 	cfg, err := r.load()
 	if err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
 	r.gateway, err = New(Options{
 		Config: cfg, Load: r.load, Version: "test",
 		Logger: slog.New(slog.NewTextHandler(r.logs, &slog.HandlerOptions{Level: slog.LevelInfo})),
 	})
 	if err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
 	server := httptest.NewServer(r.gateway)
 	r.url = server.URL + "/mcp"
 	ctx, cancel := context.WithCancel(context.Background())
 	ran := make(chan error, 1)
 	go func() { ran <- r.gateway.Run(ctx) }()
-	t.Cleanup(func() {
+	r.stop = sync.OnceFunc(func() {
 		server.CloseClientConnections()
 		server.Close()
 		cancel()
 		if err := <-ran; err != nil {
-			t.Errorf("run: %v", err)
+			r.t.Errorf("run: %v", err)
 		}
 		if err := r.gateway.Close(); err != nil {
-			t.Errorf("close: %v", err)
+			r.t.Errorf("close: %v", err)
 		}
 	})
-	return r
+	r.t.Cleanup(r.stop)
 }
 
 func (r *rig) auditPath() string { return filepath.Join(r.dir, "audit.jsonl") }
@@ -274,11 +283,15 @@ func (u *upstreamServer) seen() []seen {
 	return append([]seen(nil), u.requests...)
 }
 
-// echo answers every request with its own id and an empty result.
+// echo answers every request with its own id and an empty result, and accepts
+// what is none.
 func echo(w http.ResponseWriter, body string, _ *http.Request) {
-	var m struct{ ID json.RawMessage }
+	var m struct {
+		ID     json.RawMessage
+		Method string
+	}
 	_ = json.Unmarshal([]byte(body), &m)
-	if m.ID == nil {
+	if m.ID == nil || m.Method == "" {
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}

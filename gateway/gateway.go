@@ -77,6 +77,7 @@ type Gateway struct {
 	license  *license.Checker
 	verifier *auth.Verifier
 	limits   ratelimit.Store
+	redis    *ratelimit.Redis // nil when limits are kept in memory
 	pairs    session.Pairs
 	audit    *audit.Log
 	reporter *report.Reporter // nil when no traces are reported
@@ -146,7 +147,9 @@ func New(opts Options) (g *Gateway, err error) {
 		return nil, err
 	}
 	g.verifier = auth.NewVerifier(g.now)
-	g.limits = ratelimit.NewMemory(0, g.now())
+	if err = g.openLimits(cfg); err != nil {
+		return nil, err
+	}
 	g.pairs = session.NewMemory(maxSessions)
 	next, err := g.build(cfg)
 	if err != nil {
@@ -155,6 +158,28 @@ func New(opts Options) (g *Gateway, err error) {
 	g.activate(next)
 	g.warn(cfg)
 	return g, nil
+}
+
+// openLimits opens the store of the rate limits. It lasts across reloads, so
+// that no bucket is reset. One that does not answer yet is no error: fail_open
+// decides until it does.
+func (g *Gateway) openLimits(cfg *config.File) error {
+	if cfg.RateLimitStore.Type != ratelimit.TypeRedis {
+		g.limits = ratelimit.NewMemory(0, g.now())
+		return nil
+	}
+	store, err := ratelimit.NewRedis(cfg.RateLimitStore, g.log)
+	if err != nil {
+		return err
+	}
+	g.limits, g.redis = store, store
+	g.errands.run(func(ctx context.Context) {
+		if err := store.Ping(ctx); err != nil && ctx.Err() == nil {
+			g.log.Warn("the rate-limit store does not answer: until it does, fail_open decides",
+				"fail_open", cfg.RateLimitStore.FailOpen, "error", err)
+		}
+	})
+	return nil
 }
 
 // openState opens what outlives the process: session key, audit trail and the
@@ -232,9 +257,9 @@ func (g *Gateway) TLSConfig() *tls.Config {
 	return g.tls.config()
 }
 
-// Close waits for errands, and closes the audit file and the upstream
-// connections. It must be called after the last request has ended and Run has
-// returned.
+// Close waits for errands, and closes the audit file and the connections to
+// upstreams and to the rate-limit store. It must be called after the last
+// request has ended and Run has returned.
 func (g *Gateway) Close() error {
 	g.errands.stop()
 	var errs []error
@@ -243,6 +268,9 @@ func (g *Gateway) Close() error {
 	}
 	if l := g.live.Load(); l != nil {
 		l.guards.Close()
+	}
+	if g.redis != nil {
+		errs = append(errs, g.redis.Close())
 	}
 	if g.audit != nil {
 		errs = append(errs, g.audit.Close())

@@ -91,10 +91,10 @@ func (ex *exchange) admit() *refusal {
 	if in := &ex.live.cfg.InputRateLimit; in.Enabled {
 		key := ratelimit.Key{Limit: ratelimit.Input, Kind: "ip", Principal: ex.who.Value}
 		ok, after, err := ex.g.limits.Allow(ex.ctx, key, in.RequestsPerSecond, in.Burst, ex.start)
-		if err != nil {
+		switch {
+		case err != nil && !ex.live.cfg.RateLimitStore.FailOpen:
 			return refuseInputRate.withKind(refuseRateStore.kind).after(time.Second)
-		}
-		if !ok {
+		case err == nil && !ok:
 			return refuseInputRate.after(after)
 		}
 	}
@@ -211,9 +211,9 @@ func (ex *exchange) limit(rule *policy.Rule) *refusal {
 	key := ratelimit.Key{Limit: ratelimit.Rule, Rule: rule.ID, Kind: ex.who.Kind.String(), Issuer: ex.who.Issuer, Principal: ex.who.Value}
 	ok, after, err := ex.g.limits.Allow(ex.ctx, key, rule.TokensPerSecond, rule.Burst, ex.g.now())
 	switch {
-	case err != nil:
+	case err != nil && !ex.live.cfg.RateLimitStore.FailOpen:
 		return refuseRateStore.withRule(rule.ID).after(time.Second)
-	case !ok:
+	case err == nil && !ok:
 		return refuseRate.withRule(rule.ID).after(after)
 	}
 	return nil

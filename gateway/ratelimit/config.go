@@ -1,7 +1,7 @@
 package ratelimit
 
 import (
-	"net/url"
+	"strings"
 	"time"
 
 	"svc/gateway/diag"
@@ -22,13 +22,20 @@ const (
 type StoreConfig struct {
 	// Type is in_memory (default) or redis.
 	Type string `yaml:"type"`
-	// URL of the store, redis:// or rediss://; required for redis.
+	// URL of the store; required for redis. As in
+	// redis://user:password@host:6379/0, or rediss:// for TLS; a cluster takes
+	// several hosts, separated by commas.
 	URL string `yaml:"url" env:"true"`
+	// Cluster is set when the store is a Redis Cluster: the hosts of the URL are
+	// where the topology is asked for. Run it with cluster-require-full-coverage no,
+	// or every bucket fails while one shard elects a new master.
+	Cluster bool `yaml:"cluster"`
 	// KeyPrefix stands before every bucket key in a shared store.
 	KeyPrefix string `yaml:"key_prefix"`
-	// OperationTimeout bounds one call; exceeding it counts as a failure.
+	// OperationTimeout bounds one call; exceeding it counts as a failure. After a
+	// failure, calls to the same server fail at once for a second.
 	OperationTimeout time.Duration `yaml:"operation_timeout"`
-	// FailOpen allows the request when the store fails; false denies it.
+	// FailOpen allows the request when the store fails; false denies it, with 429.
 	FailOpen bool `yaml:"fail_open"`
 	// TLS protects the connection to the store.
 	TLS StoreTLS `yaml:"tls"`
@@ -54,7 +61,7 @@ func (c *StoreConfig) Validate(at diag.At) {
 	switch c.Type {
 	case TypeInMemory:
 	case TypeRedis:
-		c.validateURL(at.Field("url"))
+		c.validateRedis(at)
 	default:
 		at.Field("type").Hint("use %s or %s", TypeInMemory, TypeRedis).
 			Errorf("enum", "unknown store type %q", c.Type)
@@ -67,22 +74,48 @@ func (c *StoreConfig) Validate(at diag.At) {
 		at.Field("url").Hint("set type: redis, or remove the url").
 			Warnf("unused", "has no effect with type %s", TypeInMemory)
 	}
+	if c.Type == TypeInMemory && c.Cluster {
+		at.Field("cluster").Hint("set type: redis, or remove it").
+			Warnf("unused", "has no effect with type %s", TypeInMemory)
+	}
+}
+
+// maxPrefix bounds key_prefix: it stands in every key.
+const maxPrefix = 256
+
+// validateRedis reports what a shared store cannot work with.
+func (c *StoreConfig) validateRedis(at diag.At) {
+	c.validateURL(at)
+	if strings.ContainsAny(c.KeyPrefix, "{}") {
+		at.Field("key_prefix").Hint("leave the braces out: each bucket brings its own").
+			Warnf("braces", "puts all buckets on one server of a cluster")
+	}
+	if len(c.KeyPrefix) > maxPrefix {
+		at.Field("key_prefix").Errorf("length", "must not be longer than %d bytes", maxPrefix)
+	}
 }
 
 func (c *StoreConfig) validateURL(at diag.At) {
+	field := at.Field("url").Hint("as in redis://host:6379/0")
 	if c.URL == "" {
-		at.Hint("as in redis://host:6379/0").Errorf("required", "is required for type redis")
+		field.Errorf("required", "is required for type redis")
 		return
 	}
-	u, err := url.Parse(c.URL)
-	if err != nil { // the error holds the URL, which may hold a password
-		at.Hint("as in redis://host:6379/0").Errorf("url", "is not a valid URL")
+	u, err := parseRedisURL(c.URL)
+	if err != nil { // it shows nothing of the URL, which may hold a password
+		field.Errorf("url", "%s", err)
 		return
 	}
-	if u.Scheme != "redis" && u.Scheme != "rediss" {
-		at.Hint("as in redis://host:6379/0").Errorf("url", "scheme must be redis or rediss, is %q", u.Scheme)
+	switch {
+	case !c.Cluster && len(u.hosts) > 1:
+		at.Field("url").Hint("set cluster: true, or name one host").
+			Errorf("url", "names several hosts, which is for a cluster")
+	case c.Cluster && u.db != 0:
+		at.Field("url").Hint("leave the path out").
+			Errorf("url", "names database %d: a cluster has database 0 alone", u.db)
 	}
-	if u.Host == "" {
-		at.Hint("as in redis://host:6379/0").Errorf("url", "names no host")
+	if c.TLS.CAFile != "" && !c.TLS.Enabled && !u.tls {
+		at.Field("tls").Field("ca_file").Hint("set tls.enabled: true, or use rediss://").
+			Errorf("unused", "has no effect without TLS: the connection would not be encrypted")
 	}
 }

@@ -301,19 +301,40 @@ func (s *scanner) number() (kind byte, ok bool) {
 }
 
 const (
-	lowBits  = 0x0101010101010101
-	highBits = 0x8080808080808080
-	spaces   = 0x2020202020202020
-	quotes   = 0x2222222222222222
-	slashes  = 0x5c5c5c5c5c5c5c5c
+	lowBits   = 0x0101010101010101
+	highBits  = 0x8080808080808080
+	flip      = 0x0202020202020202 // puts a quote beside the control characters
+	afterFlip = 0x2121212121212121
+	slashes   = 0x5c5c5c5c5c5c5c5c
 )
 
 // stops marks, in the high bits of the bytes of w, the first one that ends a
 // run of plain characters in a string: a quote, a backslash or a control
 // character. Higher marks may be false, the lowest never is.
+//
+// With one bit flipped a quote is 0x20 and the control characters are still
+// below it, so that one comparison finds both.
 func stops(w uint64) uint64 {
-	q, e := w^quotes, w^slashes
-	return ((w-spaces)&^w | (q-lowBits)&^q | (e-lowBits)&^e) & highBits
+	return ((w ^ flip - afterFlip) | (w ^ slashes - lowBits)) &^ w & highBits
+}
+
+// longString is from which length on a string is read in larger steps.
+const longString = 32
+
+// run passes over the plain characters from i on, in steps of four words, and
+// returns where it stopped and the bytes it has seen, joined by or.
+func run(b []byte, i int) (end int, seen uint64) {
+	for len(b)-i >= 32 {
+		p := b[i : i+32]
+		w0, w1 := binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:])
+		w2, w3 := binary.LittleEndian.Uint64(p[16:]), binary.LittleEndian.Uint64(p[24:])
+		if stops(w0)|stops(w1)|stops(w2)|stops(w3) != 0 {
+			break
+		}
+		seen |= w0 | w1 | w2 | w3
+		i += 32
+	}
+	return i, seen
 }
 
 // str reads the string whose opening quote is at the offset, and gives the
@@ -328,7 +349,10 @@ func (s *scanner) str() (start, end int, escaped, ok bool) {
 			high |= w
 			m := stops(w)
 			if m == 0 {
-				i += 8
+				if i += 8; i-start >= longString {
+					end, seen := run(b, i)
+					i, high = end, high|seen
+				}
 				continue
 			}
 			i += bits.TrailingZeros64(m) >> 3

@@ -355,3 +355,37 @@ func TestPeekID(t *testing.T) {
 		})
 	}
 }
+
+// Strings are read word by word, and long ones in larger steps: whatever ends a
+// run of plain characters is found at every offset, with every neighbour.
+func TestScanFindsTheEndOfAStringAtEveryOffset(t *testing.T) {
+	message := func(text string) []byte {
+		return []byte(`{"jsonrpc":"2.0","id":1,"method":"m","params":{"text":"` + text + `"}}`)
+	}
+	for n := range 140 {
+		for _, fill := range []string{"a", "!", "#", "[", "]", " ", "~"} {
+			plain := strings.Repeat(fill, n)
+			var m Message
+			if err := Scan(message(plain), &m); err != nil {
+				t.Fatalf("%d of %q: %v", n, fill, err)
+			}
+			for c := range 0x20 {
+				if err := Scan(message(plain+string(rune(c))+"tail of the text"), &m); err == nil {
+					t.Fatalf("%d of %q: control character %#x passes", n, fill, c)
+				}
+			}
+			if err := Scan(message(plain+"\\q"+plain), &m); err == nil {
+				t.Fatalf("%d of %q: a bad escape passes", n, fill)
+			}
+			if err := Scan(message(plain+`" `+plain), &m); err == nil {
+				t.Fatalf("%d of %q: text behind the quote passes", n, fill)
+			}
+			if err := Scan(message(plain+"\xff"+plain), &m); err == nil {
+				t.Fatalf("%d of %q: a byte that is not UTF-8 passes", n, fill)
+			}
+			if err := Scan(message(plain+"é\u007f"+plain), &m); err != nil {
+				t.Fatalf("%d of %q: %v", n, fill, err)
+			}
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"svc/gateway/glob"
 	"svc/gateway/mcp"
 )
 
@@ -21,7 +22,7 @@ func FuzzGlob(f *testing.F) {
 		f.Add(c[0], c[1])
 	}
 	f.Fuzz(func(t *testing.T, pattern, name string) {
-		g, err := CompileGlob(pattern)
+		g, err := glob.Compile(pattern)
 		if err != nil || len(name) > mcp.MaxName {
 			return
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"svc/gateway/glob"
 	"svc/gateway/mcp"
 )
 
@@ -50,7 +51,7 @@ type toolMatcher struct {
 	names  []string
 	prefix string // for patterns: what every match starts with
 	suffix string // for globs: what every match ends with
-	glob   *Glob
+	glob   *glob.Pattern
 	regex  *regexp.Regexp
 }
 
@@ -141,7 +142,7 @@ func (r *Rule) takeWhen(w *When) error {
 	case w.ToolPrefix != nil:
 		r.tool = toolMatcher{kind: toolPrefix, prefix: *w.ToolPrefix}
 	case w.ToolGlob != nil:
-		g, err := CompileGlob(*w.ToolGlob)
+		g, err := glob.Compile(*w.ToolGlob)
 		if err != nil {
 			return err
 		}
@@ -160,15 +161,15 @@ func (r *Rule) takeWhen(w *When) error {
 }
 
 // globMatcher returns the simplest matcher for a glob.
-func globMatcher(g *Glob) toolMatcher {
-	text, whole, exact := g.prefix()
+func globMatcher(g *glob.Pattern) toolMatcher {
+	text, whole, exact := g.Prefix()
 	switch {
 	case exact:
 		return toolMatcher{kind: toolNames, names: []string{text}}
 	case whole:
 		return toolMatcher{kind: toolPrefix, prefix: text}
 	}
-	return toolMatcher{kind: toolGlob, glob: g, prefix: text, suffix: g.suffix()}
+	return toolMatcher{kind: toolGlob, glob: g, prefix: text, suffix: g.Suffix()}
 }
 
 // anchored is an expression that must match a whole name.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"svc/gateway/diag"
+	"svc/gateway/glob"
 	"svc/gateway/mcp"
 )
 
@@ -228,7 +229,7 @@ func (w *When) validateMatcher(at diag.At, key string) {
 	case "tool_glob":
 		if *w.ToolGlob == "" {
 			at.Hint(advice).Errorf("required", "tool_glob is empty")
-		} else if _, err := CompileGlob(*w.ToolGlob); err != nil {
+		} else if _, err := glob.Compile(*w.ToolGlob); err != nil {
 			at.Hint("write [!a-z] for a class that excludes, and \\ before a character that is meant as it is").
 				Errorf("glob", "%v", err)
 		}

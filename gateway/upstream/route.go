@@ -6,6 +6,7 @@ import (
 	"regexp"
 
 	"svc/gateway/diag"
+	"svc/gateway/glob"
 )
 
 // Route is one element of the routes section (gateway specification, routes).
@@ -63,7 +64,7 @@ func (m *Match) Validate(at diag.At) {
 			Errorf("matcher", "a route needs exactly one matcher, this one has %d", n)
 	}
 	if m.ToolGlob != "" {
-		if err := checkGlob(m.ToolGlob); err != nil {
+		if _, err := glob.Compile(m.ToolGlob); err != nil {
 			at.Field("tool_glob").Errorf("glob", "%s", err)
 		}
 	}

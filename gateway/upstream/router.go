@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"svc/gateway/diag"
+	"svc/gateway/glob"
 )
 
 // Router finds the upstream of a tool: routes are asked top-down and the first
@@ -23,7 +24,7 @@ type Router struct {
 
 type pattern struct {
 	route int
-	glob  string
+	glob  *glob.Pattern
 	regex *regexp.Regexp
 }
 
@@ -62,7 +63,11 @@ func (r *Router) add(i int, m *Match) error {
 			r.lengths = append(r.lengths, len(m.ToolPrefix))
 		}
 	case m.ToolGlob != "":
-		r.patterns = append(r.patterns, pattern{route: i, glob: m.ToolGlob})
+		g, err := glob.Compile(m.ToolGlob)
+		if err != nil {
+			return err
+		}
+		r.patterns = append(r.patterns, pattern{route: i, glob: g})
 	default:
 		re, err := compileRegex(m.ToolRegex)
 		if err != nil {
@@ -113,7 +118,7 @@ func (p *pattern) match(tool string) bool {
 	if p.regex != nil {
 		return p.regex.MatchString(tool)
 	}
-	return matchGlob(p.glob, tool)
+	return p.glob.Match(tool)
 }
 
 // Upstreams returns the names that routes lead to, each once, in the order of

@@ -1,4 +1,6 @@
-package policy
+// Package glob compiles and matches shell-style patterns over tool names: the one
+// meaning of tool_glob, in policy rules and in routes alike. It is pure.
+package glob
 
 import (
 	"errors"
@@ -7,14 +9,14 @@ import (
 	"unicode/utf8"
 )
 
-// maxGlob bounds the length of a pattern in bytes.
-const maxGlob = 1024
+// maxPattern bounds the length of a pattern in bytes.
+const maxPattern = 1024
 
-// Glob is a compiled shell-style pattern over flat, case-sensitive names: *
+// Pattern is a compiled shell-style pattern over flat, case-sensitive names: *
 // matches any run of characters, ? matches one, [abc], [a-z] and [!a-z] (or
 // [^a-z]) match one of a class, and a backslash takes the next character as it
 // is. No character separates parts of a name. It is safe for concurrent use.
-type Glob struct {
+type Pattern struct {
 	tokens []token
 }
 
@@ -38,31 +40,31 @@ type token struct {
 // runes is a range of characters, both ends included.
 type runes struct{ low, high rune }
 
-// CompileGlob compiles a pattern. The error says what is wrong with it.
-func CompileGlob(pattern string) (*Glob, error) {
-	if len(pattern) > maxGlob {
-		return nil, fmt.Errorf("the pattern is longer than %d bytes", maxGlob)
+// Compile compiles a pattern. The error says what is wrong with it.
+func Compile(pattern string) (*Pattern, error) {
+	if len(pattern) > maxPattern {
+		return nil, fmt.Errorf("the pattern is longer than %d bytes", maxPattern)
 	}
 	if !utf8.ValidString(pattern) {
 		return nil, errors.New("the pattern is not UTF-8")
 	}
-	g := &Glob{}
+	p := &Pattern{}
 	for i := 0; i < len(pattern); {
 		switch c := pattern[i]; c {
 		case '*':
-			if n := len(g.tokens); n == 0 || g.tokens[n-1].kind != tokenStar {
-				g.tokens = append(g.tokens, token{kind: tokenStar})
+			if n := len(p.tokens); n == 0 || p.tokens[n-1].kind != tokenStar {
+				p.tokens = append(p.tokens, token{kind: tokenStar})
 			}
 			i++
 		case '?':
-			g.tokens = append(g.tokens, token{kind: tokenOne})
+			p.tokens = append(p.tokens, token{kind: tokenOne})
 			i++
 		case '[':
 			t, n, err := parseClass(pattern[i:])
 			if err != nil {
 				return nil, fmt.Errorf("the pattern %q %w at character %d", pattern, err, i+1)
 			}
-			g.tokens = append(g.tokens, t)
+			p.tokens = append(p.tokens, t)
 			i += n
 		case '\\':
 			i++
@@ -72,20 +74,20 @@ func CompileGlob(pattern string) (*Glob, error) {
 			fallthrough
 		default:
 			_, n := utf8.DecodeRuneInString(pattern[i:])
-			g.literal(pattern[i : i+n])
+			p.literal(pattern[i : i+n])
 			i += n
 		}
 	}
-	return g, nil
+	return p, nil
 }
 
 // literal adds characters that stand for themselves.
-func (g *Glob) literal(s string) {
-	if n := len(g.tokens); n > 0 && g.tokens[n-1].kind == tokenLiteral {
-		g.tokens[n-1].text += s
+func (p *Pattern) literal(s string) {
+	if n := len(p.tokens); n > 0 && p.tokens[n-1].kind == tokenLiteral {
+		p.tokens[n-1].text += s
 		return
 	}
-	g.tokens = append(g.tokens, token{kind: tokenLiteral, text: s})
+	p.tokens = append(p.tokens, token{kind: tokenLiteral, text: s})
 }
 
 // parseClass reads the class that s starts with and returns its length.
@@ -139,22 +141,22 @@ func classRune(s string, i int) (r rune, next int, err error) {
 // Match reports whether the pattern matches the whole of name. Only the last
 // star is ever taken up again, so the time is at most the length of the name
 // times that of the longest part between two stars.
-func (g *Glob) Match(name string) bool {
+func (p *Pattern) Match(name string) bool {
 	t, i := 0, 0
 	star, resume := -1, 0
 	for {
-		if t == len(g.tokens) {
+		if t == len(p.tokens) {
 			if i == len(name) {
 				return true
 			}
-		} else if g.tokens[t].kind == tokenStar {
+		} else if p.tokens[t].kind == tokenStar {
 			star, resume = t, i
 			t++
-			if t == len(g.tokens) {
+			if t == len(p.tokens) {
 				return true
 			}
 			continue
-		} else if n, ok := g.tokens[t].match(name[i:]); ok {
+		} else if n, ok := p.tokens[t].match(name[i:]); ok {
 			i += n
 			t++
 			continue
@@ -189,23 +191,23 @@ func (t *token) match(s string) (n int, ok bool) {
 	return n, t.negate
 }
 
-// prefix returns the characters that every match starts with; whole tells that
+// Prefix returns the characters that every match starts with; whole tells that
 // anything that starts with them matches, exact that nothing else follows.
-func (g *Glob) prefix() (text string, whole, exact bool) {
-	if len(g.tokens) == 0 {
+func (p *Pattern) Prefix() (text string, whole, exact bool) {
+	if len(p.tokens) == 0 {
 		return "", false, true
 	}
-	rest := g.tokens
+	rest := p.tokens
 	if rest[0].kind == tokenLiteral {
 		text, rest = rest[0].text, rest[1:]
 	}
 	return text, len(rest) == 1 && rest[0].kind == tokenStar, len(rest) == 0
 }
 
-// suffix returns the characters that every match ends with.
-func (g *Glob) suffix() string {
-	if n := len(g.tokens); n > 0 && g.tokens[n-1].kind == tokenLiteral {
-		return g.tokens[n-1].text
+// Suffix returns the characters that every match ends with.
+func (p *Pattern) Suffix() string {
+	if n := len(p.tokens); n > 0 && p.tokens[n-1].kind == tokenLiteral {
+		return p.tokens[n-1].text
 	}
 	return ""
 }

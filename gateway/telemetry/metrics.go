@@ -1,0 +1,175 @@
+package telemetry
+
+import (
+	"maps"
+	"net/http"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Request is one finished request as the metrics count it. Rule, Upstream and
+// Guardrail are names of the configuration, never texts from the wire: the
+// label sets stay bounded.
+type Request struct {
+	// Action is the decision, as audit lines have it.
+	Action string
+	// Rule is the id of the rule that decided; may be empty.
+	Rule string
+	// Upstream is its name; empty where none was asked.
+	Upstream string
+	// Status is that of the HTTP answer.
+	Status int
+	// Stream tells an answer that was an event stream: it lasts as long as its
+	// client likes, and is left out of the latencies.
+	Stream bool
+	// Gateway is the time that the gateway itself took; UpstreamTime that of the
+	// upstream, 0 where none was asked.
+	Gateway, UpstreamTime time.Duration
+	// Guardrail, Verdict and GuardrailTime tell of a guardrail that was asked.
+	Guardrail, Verdict string
+	GuardrailTime      time.Duration
+}
+
+// Metrics counts requests and serves what was counted to Prometheus, from a
+// registry of its own. Its methods are safe for concurrent use.
+type Metrics struct {
+	registry  *prometheus.Registry
+	requests  *prometheus.CounterVec
+	gateway   prometheus.Histogram
+	upstream  *prometheus.HistogramVec
+	guardrail *prometheus.HistogramVec
+	reloads   *prometheus.CounterVec
+	reloaded  prometheus.Gauge
+
+	// series are the counters that were used, by label values, so that counting
+	// takes no lock.
+	series atomic.Pointer[map[seriesKey]series]
+	mu     sync.Mutex // of who adds one
+}
+
+type seriesKey struct {
+	action, rule, upstream string
+	status                 int
+}
+
+type series struct {
+	requests prometheus.Counter
+	upstream prometheus.Observer
+}
+
+// NewMetrics makes the metrics. state is asked at each scrape.
+func NewMetrics(version string, state func() State) *Metrics {
+	m := &Metrics{
+		registry: prometheus.NewRegistry(),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "svc_gateway_requests_total",
+			Help: "Requests by action, deciding rule, upstream and HTTP status.",
+		}, []string{"action", "rule", "upstream", "status"}),
+		gateway: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "svc_gateway_own_duration_seconds",
+			Help:    "Time that the gateway itself took for a request, without the upstream; event streams are left out.",
+			Buckets: []float64{.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1, 5},
+		}),
+		upstream: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "svc_gateway_upstream_duration_seconds",
+			Help:    "Time from asking an upstream to the end of its answer; event streams are left out.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+		}, []string{"upstream"}),
+		guardrail: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "svc_gateway_guardrail_duration_seconds",
+			Help:    "Time of guardrail callouts by endpoint and verdict.",
+			Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+		}, []string{"guardrail", "verdict"}),
+		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "svc_gateway_reloads_total", Help: "Reloads of the configuration by result: ok or failed.",
+		}, []string{"result"}),
+		reloaded: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "svc_gateway_reload_success", Help: "1 when the last reload took effect, or none was asked for; 0 when it failed.",
+		}),
+	}
+	m.reloaded.Set(1)
+	m.reloads.WithLabelValues("ok")
+	m.reloads.WithLabelValues("failed")
+	m.series.Store(&map[seriesKey]series{})
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "svc_gateway_build_info", Help: "1; the labels say what runs.",
+	}, []string{"version", "go"})
+	build.WithLabelValues(version, runtime.Version()).Set(1)
+	m.registry.MustRegister(m.requests, m.gateway, m.upstream, m.guardrail, m.reloads, m.reloaded, build,
+		newStateCollector(state),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// Observe counts a request.
+func (m *Metrics) Observe(r *Request) {
+	s := m.of(seriesKey{r.Action, r.Rule, r.Upstream, knownStatus(r.Status)})
+	s.requests.Inc()
+	if !r.Stream {
+		m.gateway.Observe(r.Gateway.Seconds())
+		if r.UpstreamTime > 0 && s.upstream != nil {
+			s.upstream.Observe(r.UpstreamTime.Seconds())
+		}
+	}
+	if r.Guardrail != "" {
+		m.guardrail.WithLabelValues(r.Guardrail, r.Verdict).Observe(r.GuardrailTime.Seconds())
+	}
+}
+
+// of returns the counters of a label set, and makes them where they are new.
+func (m *Metrics) of(key seriesKey) series {
+	if s, ok := (*m.series.Load())[key]; ok {
+		return s
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := *m.series.Load()
+	if s, ok := known[key]; ok {
+		return s
+	}
+	status := "other"
+	if key.status != 0 {
+		status = strconv.Itoa(key.status)
+	}
+	s := series{requests: m.requests.WithLabelValues(key.action, key.rule, key.upstream, status)}
+	if key.upstream != "" {
+		s.upstream = m.upstream.WithLabelValues(key.upstream)
+	}
+	next := maps.Clone(known)
+	next[key] = s
+	m.series.Store(&next)
+	return s
+}
+
+// knownStatus returns a status that HTTP knows, and 0 for others: an upstream
+// could make up hundreds.
+func knownStatus(status int) int {
+	if http.StatusText(status) == "" {
+		return 0
+	}
+	return status
+}
+
+// Reloaded counts a reload of the configuration.
+func (m *Metrics) Reloaded(ok bool) {
+	result, success := "ok", 1.0
+	if !ok {
+		result, success = "failed", 0
+	}
+	m.reloads.WithLabelValues(result).Inc()
+	m.reloaded.Set(success)
+}
+
+// Handler serves /metrics.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.InstrumentMetricHandler(m.registry, promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+		MaxRequestsInFlight: 4, Timeout: 10 * time.Second,
+	}))
+}

@@ -1,0 +1,142 @@
+package telemetry
+
+import (
+	"fmt"
+	"io"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func scrape(t *testing.T, m *Metrics) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	body, err := io.ReadAll(w.Result().Body)
+	if err != nil || w.Code != 200 {
+		t.Fatalf("%d %v %s", w.Code, err, body)
+	}
+	return string(body)
+}
+
+func expose(t *testing.T, text string, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
+		if !strings.Contains(text, "\n"+line+"\n") {
+			t.Errorf("no line %q", line)
+		}
+	}
+	if t.Failed() {
+		t.Log(text)
+	}
+}
+
+func TestMetricsOfRequests(t *testing.T) {
+	m := NewMetrics("1.2.3", func() State { return State{} })
+	for range 3 {
+		m.Observe(&Request{Action: "allow", Rule: "tools", Upstream: "main", Status: 200, Gateway: 70 * time.Microsecond, UpstreamTime: 3 * time.Millisecond})
+	}
+	m.Observe(&Request{Action: "deny", Rule: "default_deny", Status: 403, Gateway: time.Millisecond})
+	m.Observe(&Request{Action: "allow", Upstream: "main", Status: 200, Stream: true, Gateway: time.Hour, UpstreamTime: time.Hour})
+	m.Observe(&Request{Action: "allow", Upstream: "main", Status: 200, Guardrail: "pii", Verdict: "pass", GuardrailTime: 20 * time.Millisecond})
+	m.Reloaded(false)
+	expose(t, scrape(t, m),
+		`svc_gateway_requests_total{action="allow",rule="tools",status="200",upstream="main"} 3`,
+		`svc_gateway_requests_total{action="deny",rule="default_deny",status="403",upstream=""} 1`,
+		`svc_gateway_requests_total{action="allow",rule="",status="200",upstream="main"} 2`,
+		`svc_gateway_own_duration_seconds_count 5`,
+		`svc_gateway_upstream_duration_seconds_bucket{upstream="main",le="0.0025"} 0`,
+		`svc_gateway_upstream_duration_seconds_bucket{upstream="main",le="0.005"} 3`,
+		`svc_gateway_upstream_duration_seconds_count{upstream="main"} 3`,
+		`svc_gateway_guardrail_duration_seconds_count{guardrail="pii",verdict="pass"} 1`,
+		`svc_gateway_reloads_total{result="failed"} 1`, `svc_gateway_reloads_total{result="ok"} 0`,
+		`svc_gateway_reload_success 0`)
+	m.Reloaded(true)
+	text := scrape(t, m)
+	expose(t, text, `svc_gateway_reload_success 1`)
+	if !strings.Contains(text, `svc_gateway_build_info{go="go1`) || !strings.Contains(text, `version="1.2.3"} 1`) {
+		t.Error("no build info")
+	}
+}
+
+// Label sets stay bounded whatever an upstream answers.
+func TestMetricLabelsAreBounded(t *testing.T) {
+	m := NewMetrics("", func() State { return State{} })
+	for status := range 1000 {
+		m.Observe(&Request{Action: "allow", Upstream: "main", Status: status})
+	}
+	text := scrape(t, m)
+	if n := strings.Count(text, "\nsvc_gateway_requests_total{"); n > 80 {
+		t.Errorf("%d series", n)
+	}
+	if !strings.Contains(text, `status="other"`) {
+		t.Error("made-up statuses are not together")
+	}
+}
+
+func TestMetricsOfState(t *testing.T) {
+	full := State{
+		Ready: true, RestartPending: 2, Buckets: 3, Sessions: 4, MergedStreams: 5, AuditWritable: true, AuditLost: 6, AuditDropped: 7, AuditQueued: 8,
+		KeysComputed: 9, KeysRemembered: 10, KeysBusy: 11,
+		Reporter:  &ReporterState{Posted: 12, Duplicates: 13, Failures: 14, Quarantined: 15, Dropped: 16, Failing: true},
+		Upstreams: []UpstreamState{{Name: "main", Open: 17, Idle: 18, Waiting: 19, Dials: 20}},
+		Pipelines: []Stats{{Name: "customer", Queued: 21, Exported: 22, Dropped: 23, Failed: 24, Rejected: 25}},
+	}
+	text := scrape(t, NewMetrics("", func() State { return full }))
+	expose(t, text,
+		"svc_gateway_ready 1", "svc_gateway_restart_pending 2", "svc_gateway_rate_limit_buckets 3", "svc_gateway_sessions 4",
+		"svc_gateway_merged_streams 5", "svc_gateway_audit_writable 1", "svc_gateway_audit_lost_records_total 6",
+		"svc_gateway_audit_sink_dropped_records_total 7", "svc_gateway_audit_sink_queued_records 8",
+		"svc_gateway_auth_computations_total 9", "svc_gateway_auth_remembered_total 10", "svc_gateway_auth_busy_total 11",
+		"svc_gateway_traces_posted_total 12", "svc_gateway_traces_duplicates_total 13", "svc_gateway_traces_post_failures_total 14",
+		"svc_gateway_traces_quarantined_total 15", "svc_gateway_traces_dropped_total 16", "svc_gateway_traces_failing 1",
+		`svc_gateway_upstream_connections{upstream="main"} 17`, `svc_gateway_upstream_idle_connections{upstream="main"} 18`,
+		`svc_gateway_upstream_waiting_requests{upstream="main"} 19`, `svc_gateway_upstream_dials_total{upstream="main"} 20`,
+		`svc_gateway_spans_queued{pipeline="customer"} 21`, `svc_gateway_spans_exported_total{pipeline="customer"} 22`,
+		`svc_gateway_spans_dropped_total{pipeline="customer"} 23`, `svc_gateway_spans_failed_total{pipeline="customer"} 24`,
+		`svc_gateway_spans_rejected_total{pipeline="customer"} 25`)
+	for _, m := range stateMetrics {
+		if !strings.Contains(text, "\n"+m.name) {
+			t.Errorf("%s is never exposed", m.name)
+		}
+	}
+	if text := scrape(t, NewMetrics("", func() State { return State{} })); strings.Contains(text, "svc_gateway_traces_") {
+		t.Error("a gateway that reports no traces counts them")
+	}
+}
+
+func TestMetricsCountConcurrently(t *testing.T) {
+	m := NewMetrics("", func() State { return State{} })
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for j := range 200 {
+				m.Observe(&Request{Action: "allow", Rule: fmt.Sprint(j % 10), Upstream: "main", Status: 200 + i%2})
+			}
+		})
+	}
+	wg.Wait()
+	total := 0
+	for _, line := range strings.Split(scrape(t, m), "\n") {
+		var n int
+		if at := strings.LastIndexByte(line, ' '); strings.HasPrefix(line, "svc_gateway_requests_total{") {
+			fmt.Sscan(line[at:], &n)
+			total += n
+		}
+	}
+	if total != 1600 {
+		t.Errorf("%d counted", total)
+	}
+}
+
+// BenchmarkObserve is what the metrics cost a request.
+func BenchmarkObserve(b *testing.B) {
+	m := NewMetrics("", func() State { return State{} })
+	r := Request{Action: "allow", Rule: "tools", Upstream: "main", Status: 200, Gateway: time.Millisecond, UpstreamTime: time.Millisecond}
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Observe(&r)
+	}
+}

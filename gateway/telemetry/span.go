@@ -1,0 +1,133 @@
+package telemetry
+
+import (
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// maxStages bounds the children of one request's span.
+const maxStages = 6
+
+// maxText bounds one text attribute, in bytes.
+const maxText = 256
+
+// Stage is a part of a request: a child span.
+type Stage struct {
+	Name  string
+	Start time.Time
+	End   time.Time
+	// Upstream marks the stage in which an upstream was asked. It is the parent
+	// of the upstream's own spans.
+	Upstream bool
+}
+
+// Span is one request as its spans tell it (gateway specification, Spans).
+// Empty fields are left out.
+type Span struct {
+	Trace      Trace
+	Start, End time.Time
+
+	// HTTPMethod is the method of the HTTP request.
+	HTTPMethod string
+	// Method is the JSON-RPC method: mcp.method.name.
+	Method string
+	// Tool is the tool of a tools/call: gen_ai.tool.name.
+	Tool string
+	// Version is the protocol revision: mcp.protocol.version.
+	Version string
+	// Status is http.response.status_code.
+	Status int
+	// ErrorType is error.type; with one the span's status is an error.
+	ErrorType string
+
+	// Decision is mcp.policy.decision: deny, redact, rate_limit_blocked,
+	// strip_app or guardrail; empty for all else.
+	Decision string
+	// RuleID is mcp.policy.rule_id.
+	RuleID string
+	// Upstream is mcp.upstream.
+	Upstream string
+	// Principal is mcp.principal.
+	Principal string
+	// OAuthClientName is mcp.auth.oauth_client_name.
+	OAuthClientName string
+	// TaskHandle is mcp.task.handle.
+	TaskHandle string
+
+	// GuardrailName, GuardrailVerdict and GuardrailLatency are mcp.guardrail.name,
+	// mcp.guardrail.verdict and mcp.guardrail.latency_ms.
+	GuardrailName    string
+	GuardrailVerdict string
+	GuardrailLatency time.Duration
+
+	stages  [maxStages]Stage
+	nStages int
+}
+
+// AddStage adds a child span; those beyond the bound are left out.
+func (s *Span) AddStage(st Stage) {
+	if s.nStages < maxStages {
+		s.stages[s.nStages] = st
+		s.nStages++
+	}
+}
+
+// keep cuts the span loose from the request's buffers, in one copy.
+func (s *Span) keep() {
+	texts := [...]*string{&s.Method, &s.Tool, &s.Version, &s.Principal, &s.OAuthClientName, &s.TaskHandle}
+	n := 0
+	for _, t := range texts {
+		*t = bounded(*t)
+		n += len(*t)
+	}
+	var b strings.Builder
+	b.Grow(n)
+	for _, t := range texts {
+		b.WriteString(*t)
+	}
+	all, at := b.String(), 0
+	for _, t := range texts {
+		end := at + len(*t)
+		*t = all[at:end]
+		at = end
+	}
+}
+
+// bounded cuts a text from outside at maxText, between characters.
+func bounded(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	end := maxText
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end]
+}
+
+// httpMethod returns a method as http.request.method has it: one of few.
+func httpMethod(method string) string {
+	switch method {
+	case "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH":
+		return method
+	}
+	return "_OTHER"
+}
+
+// appendName appends the span's name: the JSON-RPC method and its tool, as the
+// conventions for MCP have it, or method and path of the HTTP request where
+// none was read.
+func (s *Span) appendName(dst []byte) []byte {
+	switch {
+	case s.Method == "":
+		method := httpMethod(s.HTTPMethod)
+		if method == "_OTHER" {
+			method = "HTTP"
+		}
+		return append(append(dst, method...), " /mcp"...)
+	case s.Tool == "":
+		return append(dst, s.Method...)
+	}
+	return append(append(append(dst, s.Method...), ' '), s.Tool...)
+}

@@ -1,0 +1,155 @@
+package telemetry
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// State is what the gateway's parts say of themselves when they are asked.
+type State struct {
+	// Ready is what /readyz says.
+	Ready bool
+	// RestartPending counts the fields that a reload could not change.
+	RestartPending int
+	// Buckets counts the rate-limit buckets in memory.
+	Buckets int
+	// Sessions counts the client sessions whose upstream sessions are remembered;
+	// MergedStreams the open streams of several upstreams.
+	Sessions, MergedStreams int
+
+	// AuditWritable tells whether lines can be written; AuditLost counts those
+	// that could not be, AuditDropped those that a remote sink did not get,
+	// AuditQueued those that wait for one.
+	AuditWritable           bool
+	AuditLost, AuditDropped uint64
+	AuditQueued             int
+
+	// KeysComputed, KeysRemembered and KeysBusy count argon2id computations, wrong
+	// keys refused from memory, and requests refused because too many waited.
+	KeysComputed, KeysRemembered, KeysBusy uint64
+
+	// Reporter is nil where no traces are reported.
+	Reporter *ReporterState
+	// Upstreams are the connection pools.
+	Upstreams []UpstreamState
+	// Pipelines are those of a Tracer.
+	Pipelines []Stats
+}
+
+// ReporterState counts what became of traces on their way to the control plane.
+type ReporterState struct {
+	Posted, Duplicates, Failures, Quarantined, Dropped uint64
+	// Failing tells that the control plane takes nothing at present.
+	Failing bool
+}
+
+// UpstreamState is the connection pool of one upstream.
+type UpstreamState struct {
+	Name                string
+	Open, Idle, Waiting int
+	Dials               uint64
+}
+
+// stateCollector turns a State into metrics.
+type stateCollector struct {
+	state func() State
+	descs map[string]*prometheus.Desc
+}
+
+// stateMetrics are the names, with the one label that some have.
+var stateMetrics = []struct{ name, label, help string }{
+	{"svc_gateway_ready", "", "1 when /readyz answers 200."},
+	{"svc_gateway_restart_pending", "", "Fields of the configuration that a reload changed and only a restart applies."},
+	{"svc_gateway_rate_limit_buckets", "", "Rate-limit buckets in memory."},
+	{"svc_gateway_sessions", "", "Client sessions whose upstream sessions are remembered."},
+	{"svc_gateway_merged_streams", "", "Open event streams that merge several upstreams."},
+	{"svc_gateway_audit_writable", "", "1 when audit lines can be written."},
+	{"svc_gateway_audit_lost_records_total", "", "Audit lines that could not be written."},
+	{"svc_gateway_audit_sink_dropped_records_total", "", "Audit lines that a remote sink did not get."},
+	{"svc_gateway_audit_sink_queued_records", "", "Audit lines that wait for a remote sink."},
+	{"svc_gateway_auth_computations_total", "", "argon2id computations."},
+	{"svc_gateway_auth_remembered_total", "", "Wrong keys that were refused from memory."},
+	{"svc_gateway_auth_busy_total", "", "Requests refused because too many keys waited to be checked."},
+	{"svc_gateway_traces_posted_total", "", "Traces that the control plane stored."},
+	{"svc_gateway_traces_duplicates_total", "", "Traces that the control plane knew before."},
+	{"svc_gateway_traces_post_failures_total", "", "Posts to the control plane that failed and were tried again."},
+	{"svc_gateway_traces_quarantined_total", "", "Traces that the control plane refused as bad."},
+	{"svc_gateway_traces_dropped_total", "", "Traces that were lost before they could be posted."},
+	{"svc_gateway_traces_failing", "", "1 when the control plane takes no traces at present."},
+	{"svc_gateway_upstream_connections", "upstream", "Open connections to an upstream."},
+	{"svc_gateway_upstream_idle_connections", "upstream", "Open connections that wait for a request."},
+	{"svc_gateway_upstream_waiting_requests", "upstream", "Requests that wait for a connection."},
+	{"svc_gateway_upstream_dials_total", "upstream", "Connections made or tried."},
+	{"svc_gateway_spans_queued", "pipeline", "Requests whose spans wait for their export."},
+	{"svc_gateway_spans_exported_total", "pipeline", "Requests whose spans were exported."},
+	{"svc_gateway_spans_dropped_total", "pipeline", "Requests whose spans found the queue full."},
+	{"svc_gateway_spans_failed_total", "pipeline", "Requests whose spans were given up after failed exports."},
+	{"svc_gateway_spans_rejected_total", "pipeline", "Spans that the endpoint took a batch without."},
+}
+
+func newStateCollector(state func() State) *stateCollector {
+	c := &stateCollector{state: state, descs: make(map[string]*prometheus.Desc, len(stateMetrics))}
+	for _, m := range stateMetrics {
+		var labels []string
+		if m.label != "" {
+			labels = []string{m.label}
+		}
+		c.descs[m.name] = prometheus.NewDesc(m.name, m.help, labels, nil)
+	}
+	return c
+}
+
+// Describe implements prometheus.Collector.
+func (c *stateCollector) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range c.descs {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *stateCollector) Collect(to chan<- prometheus.Metric) {
+	s := c.state()
+	gauge := func(name string, v float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(c.descs[name], prometheus.GaugeValue, v, labels...)
+	}
+	count := func(name string, v uint64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(c.descs[name], prometheus.CounterValue, float64(v), labels...)
+	}
+	gauge("svc_gateway_ready", truth(s.Ready))
+	gauge("svc_gateway_restart_pending", float64(s.RestartPending))
+	gauge("svc_gateway_rate_limit_buckets", float64(s.Buckets))
+	gauge("svc_gateway_sessions", float64(s.Sessions))
+	gauge("svc_gateway_merged_streams", float64(s.MergedStreams))
+	gauge("svc_gateway_audit_writable", truth(s.AuditWritable))
+	count("svc_gateway_audit_lost_records_total", s.AuditLost)
+	count("svc_gateway_audit_sink_dropped_records_total", s.AuditDropped)
+	gauge("svc_gateway_audit_sink_queued_records", float64(s.AuditQueued))
+	count("svc_gateway_auth_computations_total", s.KeysComputed)
+	count("svc_gateway_auth_remembered_total", s.KeysRemembered)
+	count("svc_gateway_auth_busy_total", s.KeysBusy)
+	if r := s.Reporter; r != nil {
+		count("svc_gateway_traces_posted_total", r.Posted)
+		count("svc_gateway_traces_duplicates_total", r.Duplicates)
+		count("svc_gateway_traces_post_failures_total", r.Failures)
+		count("svc_gateway_traces_quarantined_total", r.Quarantined)
+		count("svc_gateway_traces_dropped_total", r.Dropped)
+		gauge("svc_gateway_traces_failing", truth(r.Failing))
+	}
+	for _, u := range s.Upstreams {
+		gauge("svc_gateway_upstream_connections", float64(u.Open), u.Name)
+		gauge("svc_gateway_upstream_idle_connections", float64(u.Idle), u.Name)
+		gauge("svc_gateway_upstream_waiting_requests", float64(u.Waiting), u.Name)
+		count("svc_gateway_upstream_dials_total", u.Dials, u.Name)
+	}
+	for _, p := range s.Pipelines {
+		gauge("svc_gateway_spans_queued", float64(p.Queued), p.Name)
+		count("svc_gateway_spans_exported_total", p.Exported, p.Name)
+		count("svc_gateway_spans_dropped_total", p.Dropped, p.Name)
+		count("svc_gateway_spans_failed_total", p.Failed, p.Name)
+		count("svc_gateway_spans_rejected_total", p.Rejected, p.Name)
+	}
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,194 @@
+package telemetry
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync"
+	"sync/atomic"
+)
+
+// Config is one pipeline (gateway specification, telemetry).
+type Config struct {
+	// Name tells the pipelines apart in metrics and logs: customer, operator.
+	Name string
+	// Endpoint is the base URL; /v1/traces is appended.
+	Endpoint string
+	// Headers are sent with every export.
+	Headers map[string]string
+	// ServiceName is the resource attribute service.name.
+	ServiceName string
+	// ResourceAttrs are further resource attributes.
+	ResourceAttrs map[string]string
+	// SampleRatio is the share of traces that begin here to export, 0 to 1.
+	SampleRatio float64
+	// Gzip compresses what is sent.
+	Gzip bool
+}
+
+// Options are what a Tracer is made of.
+type Options struct {
+	// Version is service.version; may be empty.
+	Version string
+	// Logger is told when exports fail and when they work again.
+	Logger *slog.Logger
+}
+
+// Tracer hands the spans of requests to its pipelines. Its methods are safe for
+// concurrent use.
+type Tracer struct {
+	pipelines []*pipeline
+}
+
+// New makes a Tracer of the pipelines, which need [Tracer.Run] to send
+// anything. It makes no connection.
+func New(pipelines []Config, opts Options) (*Tracer, error) {
+	if len(pipelines) > maxPipelines {
+		return nil, fmt.Errorf("telemetry: %d pipelines, at most %d can be", len(pipelines), maxPipelines)
+	}
+	t := &Tracer{}
+	for _, cfg := range pipelines {
+		p, err := newPipeline(cfg, opts)
+		if err != nil {
+			return nil, fmt.Errorf("telemetry.%s: %w", cfg.Name, err)
+		}
+		t.pipelines = append(t.pipelines, p)
+	}
+	return t, nil
+}
+
+// maxPipelines is what the mask of a Trace can hold.
+const maxPipelines = 8
+
+// Trace is one request's place in its trace.
+type Trace struct {
+	// ID is the trace: the caller's, or a new one.
+	ID TraceID
+	// Parent is the caller's position; invalid where the trace begins here.
+	Parent Context
+	// Server is the id of the request's span, Upstream that of the stage in
+	// which an upstream is asked.
+	Server, Upstream SpanID
+
+	flags byte  // of the traceparent that goes on
+	mask  uint8 // the pipelines that take it
+}
+
+// Begin finds the request's place in its trace and decides which pipelines
+// record it: all where the caller records it, none where the caller does not,
+// and where the trace begins here the share of each pipeline, by trace id.
+func (t *Tracer) Begin(parent Context) Trace {
+	tr := Trace{Parent: parent, Server: newSpanID(), Upstream: newSpanID()}
+	switch {
+	case !parent.Valid():
+		tr.Parent = Context{}
+		tr.ID = newTraceID()
+		tr.flags = flagRandom
+		for i, p := range t.pipelines {
+			if p.samples(tr.ID) {
+				tr.mask |= 1 << i
+			}
+		}
+	default:
+		tr.ID = parent.Trace
+		tr.flags = parent.Flags & flagRandom
+		if parent.Sampled() {
+			tr.mask = 1<<len(t.pipelines) - 1
+		}
+	}
+	if tr.mask != 0 {
+		tr.flags |= flagSampled
+	}
+	return tr
+}
+
+// Recorded reports whether a pipeline takes the request.
+func (tr *Trace) Recorded() bool { return tr.mask != 0 }
+
+// Next is the position that goes on to the upstream. Where nothing is recorded
+// it is the caller's own, so that no span is missing between the two.
+func (tr *Trace) Next() Context {
+	if tr.mask == 0 && tr.Parent.Valid() {
+		return tr.Parent
+	}
+	return Context{Trace: tr.ID, Span: tr.Upstream, Flags: tr.flags}
+}
+
+// Record hands a span to the pipelines that take it. It copies what it keeps
+// and never waits.
+func (t *Tracer) Record(s *Span) {
+	if s.Trace.mask == 0 {
+		return
+	}
+	s.keep()
+	for i, p := range t.pipelines {
+		if s.Trace.mask&(1<<i) != 0 {
+			p.queue.push(s)
+		}
+	}
+}
+
+// SetSampleRatio changes the share of a pipeline from the next request on. An
+// unknown name is ignored.
+func (t *Tracer) SetSampleRatio(name string, ratio float64) {
+	for _, p := range t.pipelines {
+		if p.cfg.Name == name {
+			p.setRatio(ratio)
+		}
+	}
+}
+
+// Run sends spans until ctx ends, then what still waits as far as the endpoints
+// take it within a few seconds, and returns.
+func (t *Tracer) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	for _, p := range t.pipelines {
+		wg.Go(func() { p.run(ctx) })
+	}
+	wg.Wait()
+}
+
+// Stats is the state of a pipeline.
+type Stats struct {
+	// Name is that of the pipeline.
+	Name string
+	// Queued counts the requests whose spans wait.
+	Queued int
+	// Exported counts requests whose spans the endpoint took, Dropped those that
+	// found the queue full, Failed those whose batch was given up, Rejected the
+	// spans that the endpoint said it refused.
+	Exported, Dropped, Failed, Rejected uint64
+}
+
+// Stats returns the state of each pipeline.
+func (t *Tracer) Stats() []Stats {
+	all := make([]Stats, len(t.pipelines))
+	for i, p := range t.pipelines {
+		all[i] = Stats{
+			Name: p.cfg.Name, Queued: p.queue.len(), Dropped: p.queue.dropped.Load(),
+			Exported: p.exported.Load(), Failed: p.failed.Load(), Rejected: p.rejected.Load(),
+		}
+	}
+	return all
+}
+
+// ratio is a share of trace ids, as the bound that the lower eight bytes stay
+// below (63 bits of them, as the OpenTelemetry SDKs reckon).
+type ratio struct{ bound atomic.Uint64 }
+
+func (r *ratio) setRatio(share float64) {
+	switch {
+	case share >= 1:
+		r.bound.Store(math.MaxUint64)
+	case share > 0:
+		r.bound.Store(uint64(share * (1 << 63)))
+	default:
+		r.bound.Store(0)
+	}
+}
+
+func (r *ratio) samples(id TraceID) bool {
+	return binary.BigEndian.Uint64(id[8:])>>1 < r.bound.Load()
+}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"svc/gateway/diag"
 )
 
@@ -584,15 +586,8 @@ func TestDefaults(t *testing.T) {
 	c.SetDefaults()
 	if c.Enabled || c.Header != "Authorization" || c.Scheme != "Bearer" || c.OAuth.JWKSCacheTTL != 5*time.Minute ||
 		c.OAuth.Leeway != 30*time.Second || c.OAuth.MetadataPath != "/.well-known/oauth-protected-resource" ||
-		c.OAuth.CIMD != (CIMDConfig{Timeout: 5 * time.Second, MaxBodyBytes: 65536, CacheTTL: time.Hour}) {
+		!cmp.Equal(c.OAuth.CIMD, CIMDConfig{Timeout: 5 * time.Second, MaxBodyBytes: 65536, CacheTTL: time.Hour}) {
 		t.Errorf("%+v", c)
-	}
-}
-
-func TestOAuthIsRefusedWhileItIsNotEnforced(t *testing.T) {
-	_, entry := makeKey(t, "a", cheap)
-	if _, err := NewVerifier(time.Now).Keyring(Config{Enabled: true, Keys: []KeyConfig{entry}, OAuth: OAuthConfig{Enabled: true}}); err == nil {
-		t.Error("tokens would be accepted and not checked")
 	}
 }
 

@@ -74,6 +74,9 @@ type CIMDConfig struct {
 	MaxBodyBytes int64 `yaml:"max_body_bytes"`
 	// CacheTTL is how long a document is used.
 	CacheTTL time.Duration `yaml:"cache_ttl"`
+	// AllowedNetworks are CIDRs that may be asked though they are not public
+	// (loopback, private, link-local); empty allows none.
+	AllowedNetworks []string `yaml:"allowed_networks"`
 }
 
 // SetDefaults fills in what the specification gives for absent fields.
@@ -184,6 +187,8 @@ func (c *OAuthConfig) Validate(at diag.At) {
 			at.Field(f.name).Errorf("oauth-url", "must be an http or https URL with a host")
 		case u.User != nil:
 			at.Field(f.name).Errorf("oauth-url", "must not carry a user name or password")
+		case f.name == "public_url" && (u.RawQuery != "" || u.Fragment != "" || strings.ContainsAny(f.value, "?#\"\\ ") || !visible(f.value)):
+			at.Field(f.name).Errorf("oauth-url", "must not carry a query or fragment, nor characters that a URL has to escape")
 		case f.name == "jwks_url" && u.Scheme == "http" && !loopback(u.Hostname()):
 			at.Field(f.name).Hint("whoever can change the key set can sign any token").
 				Errorf("oauth-url-insecure", "must be https unless the host is loopback")
@@ -193,7 +198,7 @@ func (c *OAuthConfig) Validate(at diag.At) {
 		at.Field("audience").Errorf("oauth-required", "is required when auth.oauth is enabled")
 	}
 	for i, s := range c.RequiredScopes {
-		if s == "" || strings.ContainsAny(s, " \t\"\\") {
+		if strings.ContainsAny(s, "\"\\") || !visible(s) {
 			at.Field("required_scopes").Index(i).Errorf("oauth-scope", "%q is not an OAuth scope", s)
 		}
 	}
@@ -201,13 +206,21 @@ func (c *OAuthConfig) Validate(at diag.At) {
 	if c.Leeway < 0 || c.Leeway > 10*time.Minute {
 		at.Field("leeway").Errorf("oauth-leeway", "must be between 0s and 10m, is %s", c.Leeway)
 	}
-	if !strings.HasPrefix(c.MetadataPath, "/") || strings.ContainsAny(c.MetadataPath, "?#{} ") || c.MetadataPath == "/mcp" {
-		at.Field("metadata_path").Errorf("oauth-metadata-path", "must be an absolute path other than /mcp")
+	switch p := c.MetadataPath; {
+	case !strings.HasPrefix(p, "/") || p == "/" || strings.ContainsAny(p, "?#{}%\"\\") || !visible(p):
+		at.Field("metadata_path").Errorf("oauth-metadata-path", "must be an absolute path without characters that a URL has to escape")
+	case p == "/mcp" || p == "/healthz" || p == "/readyz":
+		at.Field("metadata_path").Errorf("oauth-metadata-path", "%s is taken: the gateway serves something else there", p)
 	}
 	positive(at.Field("cimd").Field("timeout"), c.CIMD.Timeout)
 	positive(at.Field("cimd").Field("cache_ttl"), c.CIMD.CacheTTL)
 	if c.CIMD.MaxBodyBytes <= 0 || c.CIMD.MaxBodyBytes > 16<<20 {
 		at.Field("cimd").Field("max_body_bytes").Errorf("oauth-range", "must be between 1 and %d", 16<<20)
+	}
+	for i, s := range c.CIMD.AllowedNetworks {
+		if _, err := netip.ParsePrefix(s); err != nil {
+			at.Field("cimd").Field("allowed_networks").Index(i).Hint("as in 10.20.0.0/16").Errorf("cidr", "must be a CIDR")
+		}
 	}
 }
 

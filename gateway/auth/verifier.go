@@ -99,9 +99,6 @@ type entry struct {
 // Keyring builds the keys of a checked configuration. Nothing that is running
 // changes, so a reload may still be refused after it; see [Keyring.Activate].
 func (v *Verifier) Keyring(cfg Config) (*Keyring, error) {
-	if cfg.OAuth.Enabled {
-		return nil, errors.New("auth.oauth: bearer tokens are not supported by this build; set enabled to false")
-	}
 	k := &Keyring{verifier: v, gen: v.gen.Add(1), byID: make(map[string]*entry, len(cfg.Keys))}
 	for i, c := range cfg.Keys {
 		h, err := parsePHC(c.Hash)

@@ -1,0 +1,261 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+)
+
+const (
+	// maxClients bounds the client names that are remembered (gateway
+	// specification, Limits).
+	maxClients = 1024
+	// failedClientTTL is the longest that a failure is remembered.
+	failedClientTTL = time.Minute
+	// maxClientFetches bounds the fetches under way; who comes then goes on
+	// without a name.
+	maxClientFetches = 16
+	// maxClientURL and maxClientName bound what is looked at and what is kept,
+	// in bytes.
+	maxClientURL  = 2048
+	maxClientName = 128
+)
+
+// clientNames fetches client metadata documents for the sake of their
+// client_name. The URL comes from a token, so it may point anywhere: only https
+// is spoken, no redirect is followed, and the address that is dialled is looked
+// at, after the name was resolved. A failure is no more than a missing name.
+//
+// It belongs to one snapshot: a reload begins with a fresh one.
+type clientNames struct {
+	cfg    CIMDConfig
+	now    func() time.Time
+	oauth  *OAuth
+	client *http.Client
+	names  *lru[string, string]
+	// allowed are networks that may be dialled though they are not public.
+	allowed []netip.Prefix
+	lookup  func(ctx context.Context, network, host string) ([]netip.Addr, error)
+	dial    func(ctx context.Context, network, address string) (net.Conn, error)
+
+	mu     sync.Mutex
+	flying map[string]chan struct{}
+}
+
+func newClientNames(o *OAuth, cfg CIMDConfig, allowed []netip.Prefix) *clientNames {
+	c := &clientNames{
+		cfg: cfg, now: o.now, oauth: o, allowed: allowed,
+		names:  newLRU[string, string](maxClients),
+		flying: make(map[string]chan struct{}),
+		lookup: net.DefaultResolver.LookupNetIP,
+	}
+	c.dial = (&net.Dialer{Timeout: cfg.Timeout, Control: c.control}).DialContext
+	c.client = newFetchClient(&http.Transport{DialContext: c.dialPublic, TLSClientConfig: o.tlsConfig()})
+	return c
+}
+
+// name returns the client_name of a client id, empty when it has none.
+func (c *clientNames) name(ctx context.Context, id string) string {
+	if !fetchable(id) {
+		return ""
+	}
+	if name, ok := c.names.get(id, c.now()); ok {
+		return name
+	}
+	flight := c.fly(id)
+	if flight == nil {
+		return ""
+	}
+	timer := time.NewTimer(c.cfg.Timeout)
+	defer timer.Stop()
+	select {
+	case <-flight:
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	name, _ := c.names.get(id, c.now())
+	return name
+}
+
+// fetchable tells whether a client id is a URL to ask.
+func fetchable(id string) bool {
+	if len(id) > maxClientURL || !strings.HasPrefix(id, "https://") {
+		return false
+	}
+	u, err := url.Parse(id)
+	return err == nil && u.Hostname() != "" && u.User == nil && u.Fragment == ""
+}
+
+// fly begins a fetch, or joins the one under way; nil when there are too many.
+func (c *clientNames) fly(id string) <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if flight := c.flying[id]; flight != nil {
+		return flight
+	}
+	if len(c.flying) >= maxClientFetches || !c.oauth.begin() {
+		return nil
+	}
+	flight := make(chan struct{})
+	c.flying[id] = flight
+	go func() {
+		defer c.oauth.wg.Done()
+		ctx, cancel := context.WithTimeout(c.oauth.ctx, c.cfg.Timeout)
+		defer cancel()
+		name, err := c.fetch(ctx, id)
+		ttl := c.cfg.CacheTTL
+		if err != nil {
+			ttl = min(ttl, failedClientTTL)
+			c.oauth.log.Debug("client metadata was not fetched", "client_id", id, "error", err)
+		}
+		c.names.put(id, name, c.now().Add(ttl))
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.flying, id)
+		close(flight)
+	}()
+	return flight
+}
+
+// begin counts a fetch that Close waits for, unless that has begun.
+func (o *OAuth) begin() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.closed {
+		o.wg.Add(1)
+	}
+	return !o.closed
+}
+
+func (c *clientNames) fetch(ctx context.Context, id string) (string, error) {
+	body, err := fetch(ctx, c.client, id, c.cfg.MaxBodyBytes)
+	if err != nil {
+		return "", err
+	}
+	var doc struct {
+		ClientID   string `json:"client_id"`
+		ClientName string `json:"client_name"`
+	}
+	if err := json.Unmarshal(body, &doc); err != nil {
+		return "", errors.New("is not a client metadata document")
+	}
+	if doc.ClientID != id {
+		return "", errors.New("is the document of another client")
+	}
+	return printable(doc.ClientName), nil
+}
+
+// printable keeps what can be shown of a name that a stranger chose: neither
+// line breaks, nor escapes, nor marks that turn the direction of text.
+func printable(s string) string {
+	s = strings.TrimSpace(strings.Map(func(r rune) rune {
+		switch {
+		case r == utf8.RuneError:
+			return -1
+		case unicode.IsPrint(r):
+			return r
+		case unicode.IsSpace(r):
+			return ' '
+		}
+		return -1
+	}, s))
+	if len(s) <= maxClientName {
+		return s
+	}
+	cut := maxClientName
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return strings.TrimSpace(s[:cut])
+}
+
+// dialPublic resolves a name once and dials what it looked at: a name that
+// resolves to something else a moment later changes nothing.
+func (c *clientNames) dialPublic(ctx context.Context, network, address string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	addrs := []netip.Addr{}
+	if literal, err := netip.ParseAddr(host); err == nil {
+		addrs = append(addrs, literal)
+	} else if addrs, err = c.lookup(ctx, "ip", host); err != nil {
+		return nil, err
+	}
+	err = fmt.Errorf("%s has no address", host)
+	for _, a := range addrs {
+		if !c.permitted(a) {
+			// One such address says enough of the name.
+			return nil, fmt.Errorf("%s is at an address that is not public", host)
+		}
+	}
+	for _, a := range addrs {
+		var conn net.Conn
+		if conn, err = c.dial(ctx, network, net.JoinHostPort(a.String(), port)); err == nil {
+			return conn, nil
+		}
+	}
+	return nil, err
+}
+
+// control looks at the address once more, where the connection is made.
+func (c *clientNames) control(_, address string, _ syscall.RawConn) error {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return err
+	}
+	if !c.permitted(at.Addr()) {
+		return errors.New("the address is not public")
+	}
+	return nil
+}
+
+// special are the networks that are not the public internet (the IANA
+// registries of special purpose addresses), the metadata services of cloud
+// providers, and the forms that hide an IPv4 address in an IPv6 one.
+var special = mustPrefixes(
+	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
+	"192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15",
+	"198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4", "168.63.129.16/32",
+	"::/96", "::1/128", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32",
+	"2002::/16", "3fff::/20", "5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8",
+)
+
+func mustPrefixes(list ...string) []netip.Prefix {
+	prefixes := make([]netip.Prefix, len(list))
+	for i, s := range list {
+		prefixes[i] = netip.MustParsePrefix(s)
+	}
+	return prefixes
+}
+
+// permitted tells whether an address may be dialled.
+func (c *clientNames) permitted(a netip.Addr) bool {
+	a = a.Unmap()
+	if a.Zone() != "" || !a.IsValid() {
+		return false
+	}
+	for _, p := range c.allowed {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	for _, p := range special {
+		if p.Contains(a) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,87 @@
+package auth
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+)
+
+// Resource is the gateway as OAuth clients see it: its metadata document
+// (RFC 9728) and the challenges that lead to it (RFC 6750). It is immutable.
+type Resource struct {
+	// Path serves Document; so does Path + "/mcp".
+	Path string
+	// Document is the metadata, as JSON.
+	Document []byte
+	// Missing, Invalid and Scope are the values of WWW-Authenticate for requests
+	// without a credential, with a bad one, and with a token that lacks scopes.
+	Missing, Invalid, Scope string
+}
+
+// NewResource describes the gateway for a checked configuration. listen and
+// secure (TLS) say where it is reached when no public URL is given.
+func NewResource(cfg OAuthConfig, listen string, secure bool) (*Resource, error) {
+	base := strings.TrimRight(cfg.PublicURL, "/")
+	if base == "" {
+		base = derivedURL(listen, secure)
+	}
+	scopes := cfg.RequiredScopes
+	if scopes == nil {
+		scopes = []string{}
+	}
+	doc, err := json.Marshal(struct {
+		Resource string   `json:"resource"`
+		Servers  []string `json:"authorization_servers"`
+		Scopes   []string `json:"scopes_supported"`
+		Methods  []string `json:"bearer_methods_supported"`
+	}{base + "/mcp", []string{cfg.Issuer}, scopes, []string{"header"}})
+	if err != nil {
+		return nil, err
+	}
+	found := `resource_metadata="` + quoted(base+cfg.MetadataPath) + `"`
+	scope := ""
+	if len(scopes) > 0 {
+		scope = `, scope="` + quoted(strings.Join(scopes, " ")) + `"`
+	}
+	return &Resource{
+		Path: cfg.MetadataPath, Document: append(doc, '\n'),
+		Missing: "Bearer " + found + scope,
+		Invalid: "Bearer " + found + `, error="invalid_token"` + scope,
+		Scope:   `Bearer ` + found + `, error="insufficient_scope"` + scope,
+	}, nil
+}
+
+// derivedURL is the base URL of an address to listen on. One that stands for
+// every address is told as localhost: it is no address to connect to.
+func derivedURL(listen string, secure bool) string {
+	scheme := "http://"
+	if secure {
+		scheme = "https://"
+	}
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return scheme + listen
+	}
+	if a, err := netip.ParseAddr(host); host == "" || err == nil && a.IsUnspecified() {
+		host = "localhost"
+	}
+	return scheme + net.JoinHostPort(host, port)
+}
+
+// quoted makes a text fit for a quoted string of RFC 9110: what could end it is
+// escaped, what cannot stand in a header is left out.
+func quoted(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c >= ' ' && c < 0x7f:
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,270 @@
+package auth
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// Bounds on tokens.
+const (
+	// MaxTokenBytes is the longest token that is looked at.
+	MaxTokenBytes = 8 << 10
+	// maxPrincipalBytes is the longest name of a caller.
+	maxPrincipalBytes = 512
+)
+
+// badToken says why a token is refused. It is for the operator's log: the
+// caller is told invalid_token alone.
+type badToken string
+
+// Error returns the reason.
+func (e badToken) Error() string { return "bearer token: " + string(e) }
+
+// Is makes every refused token an [ErrInvalid].
+func (e badToken) Is(target error) bool { return target == ErrInvalid }
+
+// The reasons.
+const (
+	errTokenForm      badToken = "not a JSON Web Token"
+	errTokenHeader    badToken = "header is not acceptable"
+	errTokenCritical  badToken = "header demands an extension (crit)"
+	errTokenType      badToken = "type is not that of an access token"
+	errTokenAlgorithm badToken = "algorithm is not an accepted one"
+	errTokenClaims    badToken = "claims are not well formed"
+	errTokenIssuer    badToken = "another issuer"
+	errTokenAudience  badToken = "for another audience"
+	errTokenNoExpiry  badToken = "carries no usable exp"
+	errTokenNotYet    badToken = "not good yet"
+	errTokenKey       badToken = "signed with a key that the issuer does not publish"
+	errTokenSignature badToken = "signature does not verify"
+	errTokenPrincipal badToken = "names a caller in a way that cannot be recorded"
+)
+
+// Token is a bearer token that was verified. It is immutable.
+type Token struct {
+	// ClientID is the claim client_id, azp in its absence; may be empty.
+	ClientID string
+	// ExpiresAt is the claim exp.
+	ExpiresAt time.Time
+
+	principal Principal
+	signer    print
+}
+
+// Principal returns the caller that the token names. One that names nobody is
+// known by its address, and has its claims nevertheless (gateway
+// specification, identity).
+func (t *Token) Principal(address string) Principal {
+	p := t.principal
+	if p.Kind == KindIP {
+		p.Value = address
+	}
+	return p
+}
+
+// LooksLikeToken tells a JSON Web Token from a key by its shape: three parts,
+// of which the first is the encoding of a JSON object.
+func LooksLikeToken(text string) bool {
+	return len(text) > 2 && text[0] == 'e' && 'w' <= text[1] && text[1] <= 'z' && strings.Count(text, ".") == 2
+}
+
+// parsed is a token that was read and not verified.
+type parsed struct {
+	alg, kid  string
+	method    jwt.SigningMethod
+	signed    string // what the signature is over
+	signature []byte
+	claims    map[string]jsontext.Value
+}
+
+// parseToken reads a token, once and strictly: member names are exact and may
+// not repeat, so that everything that judges it sees the same token. What the
+// header says of where keys are (jku, jwk, x5u) is not looked at.
+func parseToken(text string) (*parsed, error) {
+	if len(text) > MaxTokenBytes || !LooksLikeToken(text) {
+		return nil, errTokenForm
+	}
+	dot := strings.IndexByte(text, '.')
+	last := strings.LastIndexByte(text, '.')
+	header, err := unbase64(text[:dot])
+	if err != nil {
+		return nil, errTokenForm
+	}
+	p := &parsed{signed: text[:last]}
+	if err := p.header(header); err != nil {
+		return nil, err
+	}
+	payload, err := unbase64(text[dot+1 : last])
+	if err != nil {
+		return nil, errTokenForm
+	}
+	if p.signature, err = unbase64(text[last+1:]); err != nil || len(p.signature) == 0 {
+		return nil, errTokenForm
+	}
+	if err := json.Unmarshal(payload, &p.claims); err != nil || p.claims == nil {
+		return nil, errTokenClaims
+	}
+	return p, nil
+}
+
+func (p *parsed) header(raw []byte) error {
+	var h map[string]jsontext.Value
+	if err := json.Unmarshal(raw, &h); err != nil {
+		return errTokenHeader
+	}
+	if _, critical := h["crit"]; critical {
+		return errTokenCritical
+	}
+	var ok bool
+	if p.alg, ok = text(h["alg"]); !ok {
+		return errTokenAlgorithm
+	}
+	if p.method = algorithms[p.alg]; p.method == nil {
+		return errTokenAlgorithm
+	}
+	if raw, there := h["kid"]; there {
+		if p.kid, ok = text(raw); !ok || len(p.kid) > maxKidBytes {
+			return errTokenHeader
+		}
+	}
+	if raw, there := h["typ"]; there {
+		typ, ok := text(raw)
+		if !ok {
+			return errTokenHeader
+		}
+		// Signed statements of other kinds come from the same issuer (RFC 8725, 3.11).
+		switch strings.TrimPrefix(strings.ToLower(typ), "application/") {
+		case "jwt", "at+jwt":
+		default:
+			return errTokenType
+		}
+	}
+	return nil
+}
+
+// check compares the claims with what is demanded. Nothing of it needs a key,
+// so a token that is for others costs no signature check.
+func (p *parsed) check(issuer, audience string, now time.Time, leeway time.Duration) (expires time.Time, err error) {
+	if iss, ok := text(p.claims["iss"]); !ok || iss != issuer {
+		return expires, errTokenIssuer
+	}
+	if !p.meant(audience) {
+		return expires, errTokenAudience
+	}
+	expires, ok := instant(p.claims["exp"])
+	if !ok {
+		return expires, errTokenNoExpiry
+	}
+	for _, name := range []string{"nbf", "iat"} {
+		raw, there := p.claims[name]
+		if !there {
+			continue
+		}
+		at, ok := instant(raw)
+		if !ok {
+			return expires, errTokenClaims
+		}
+		if name == "nbf" && now.Add(leeway).Before(at) {
+			return expires, errTokenNotYet
+		}
+	}
+	if !now.Before(expires.Add(leeway)) {
+		return expires, ErrExpired
+	}
+	return expires, nil
+}
+
+// meant tells whether the token is for an audience: aud is one, or a list.
+func (p *parsed) meant(audience string) bool {
+	for _, a := range texts(p.claims["aud"]) {
+		if a == audience {
+			return true
+		}
+	}
+	return false
+}
+
+// scopes returns the scopes of scope, or of scp where that is absent; each is a
+// text with spaces or a list.
+func (p *parsed) scopes() []string {
+	raw, there := p.claims["scope"]
+	if !there {
+		raw = p.claims["scp"]
+	}
+	if s, ok := text(raw); ok {
+		return strings.Fields(s)
+	}
+	return texts(raw)
+}
+
+// name returns a claim that can name somebody: a text, or an integer as it is
+// written. An empty one is as good as none.
+func (p *parsed) name(claim string) string {
+	raw := p.claims[claim]
+	if s, ok := text(raw); ok {
+		return s
+	}
+	if _, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
+		return string(raw)
+	}
+	return ""
+}
+
+// recordable tells whether a name can stand in logs and keys.
+func recordable(name string) bool {
+	return len(name) <= maxPrincipalBytes && utf8.ValidString(name) && strings.IndexFunc(name, unicode.IsControl) < 0
+}
+
+// text returns a JSON string.
+func text(raw jsontext.Value) (string, bool) {
+	if len(raw) == 0 || raw.Kind() != '"' {
+		return "", false
+	}
+	var s string
+	return s, json.Unmarshal(raw, &s) == nil
+}
+
+// texts returns a JSON string, or a list of strings. A list that holds anything
+// else counts for nothing.
+func texts(raw jsontext.Value) []string {
+	if s, ok := text(raw); ok {
+		return []string{s}
+	}
+	if len(raw) == 0 || raw.Kind() != '[' {
+		return nil
+	}
+	var values []jsontext.Value
+	if json.Unmarshal(raw, &values) != nil {
+		return nil
+	}
+	list := make([]string, 0, len(values))
+	for _, v := range values {
+		s, ok := text(v)
+		if !ok {
+			return nil
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// instant returns a NumericDate of RFC 7519, between 1970 and the year 9999.
+func instant(raw jsontext.Value) (time.Time, bool) {
+	if len(raw) == 0 || raw.Kind() != '0' {
+		return time.Time{}, false
+	}
+	seconds, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil || !(seconds >= 0 && seconds <= 253402300799) {
+		return time.Time{}, false
+	}
+	whole, part := math.Modf(seconds)
+	return time.Unix(int64(whole), int64(part*1e9)), true
+}

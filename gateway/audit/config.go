@@ -47,16 +47,16 @@ type Config struct {
 
 // SinkConfig is one entry of audit.sinks.
 type SinkConfig struct {
-	// Type is http or syslog.
+	// Type is http, otlp or syslog.
 	Type string `yaml:"type"`
-	// URL is where lines go: http:// or https:// for http; udp://host:port,
-	// tcp://host:port or unix:///path for syslog.
+	// URL is where lines go: http:// or https:// for http and for otlp, which
+	// appends /v1/logs; udp://host:port, tcp://host:port or unix:///path for syslog.
 	URL string `yaml:"url" env:"true"`
-	// Headers are sent with each http request.
+	// Headers are sent with each http or otlp request.
 	Headers map[string]string `yaml:"headers" env:"true"`
 	// Buffer is how many lines may wait; further ones are dropped and counted.
 	Buffer int `yaml:"buffer"`
-	// Batch is how many lines one http request carries at most.
+	// Batch is how many lines one http or otlp request carries at most.
 	Batch int `yaml:"batch"`
 	// Timeout bounds one delivery.
 	Timeout time.Duration `yaml:"timeout"`
@@ -148,13 +148,9 @@ func (c *SinkConfig) Validate(at diag.At) {
 		}
 	}
 	switch c.Type {
-	case SinkHTTP, SinkSyslog:
-	case SinkOTLP:
-		at.Field("type").Hint("use http or syslog").
-			Errorf("audit-sink-type", "otlp sinks are not supported by this build")
-		return
+	case SinkHTTP, SinkOTLP, SinkSyslog:
 	default:
-		oneOf(at.Field("type"), c.Type, SinkHTTP, SinkSyslog)
+		oneOf(at.Field("type"), c.Type, SinkHTTP, SinkOTLP, SinkSyslog)
 		return
 	}
 	u, err := url.Parse(c.URL)
@@ -162,7 +158,11 @@ func (c *SinkConfig) Validate(at diag.At) {
 		at.Field("url").Errorf("audit-sink-url", "must be a URL")
 		return
 	}
-	if c.Type == SinkHTTP {
+	if c.Type != SinkSyslog {
+		if c.Type == SinkOTLP && (u.RawQuery != "" || strings.HasSuffix(u.Path, otlpPath)) {
+			at.Field("url").Hint("leave out %s and what follows", otlpPath).
+				Errorf("audit-sink-url", "must be the base URL of the collector")
+		}
 		if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 			at.Field("url").Errorf("audit-sink-url", "must be an http or https URL with a host")
 		}

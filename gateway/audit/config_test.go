@@ -40,7 +40,9 @@ func TestConfigValidate(t *testing.T) {
 			}
 		}, "sinks: audit-sinks"},
 		{"an http sink", sink(func(*SinkConfig) {}), ""},
-		{"an otlp sink is not built", sink(func(s *SinkConfig) { s.Type = SinkOTLP }), "sinks[0].type: audit-sink-type"},
+		{"an otlp sink", sink(func(s *SinkConfig) { s.Type = SinkOTLP }), ""},
+		{"an otlp sink with the path", sink(func(s *SinkConfig) { s.Type, s.URL = SinkOTLP, "http://c:4318/v1/logs" }), "sinks[0].url: audit-sink-url"},
+		{"an otlp sink without host", sink(func(s *SinkConfig) { s.Type, s.URL = SinkOTLP, "http:///x" }), "sinks[0].url: audit-sink-url"},
 		{"an unknown sink", sink(func(s *SinkConfig) { s.Type = "kafka" }), "sinks[0].type: audit-value"},
 		{"an http sink without host", sink(func(s *SinkConfig) { s.URL = "https:///x" }), "sinks[0].url: audit-sink-url"},
 		{"an http sink without URL", sink(func(s *SinkConfig) { s.URL = "" }), "sinks[0].url: audit-sink-url"},

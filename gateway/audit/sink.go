@@ -3,6 +3,7 @@ package audit
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"sync"
@@ -43,6 +44,8 @@ func newSinks(cfgs []SinkConfig, log *slog.Logger) []*sink {
 		switch cfg.Type {
 		case SinkHTTP:
 			to = newHTTPSink(cfg)
+		case SinkOTLP:
+			to = newOTLPSink(cfg)
 		case SinkSyslog:
 			to = newSyslogSink(cfg)
 		default:
@@ -148,6 +151,11 @@ func (s *sink) deliver(ctx context.Context, batch [][]byte) bool {
 		err := s.to.deliver(attempt, batch)
 		cancel()
 		if err == nil {
+			return true
+		}
+		if refused := (*rejectedError)(nil); errors.As(err, &refused) {
+			s.dropped.Add(refused.lines)
+			s.log.Warn("an audit sink dropped lines", "type", s.cfg.Type, "error", err)
 			return true
 		}
 		if pause == 100*time.Millisecond {

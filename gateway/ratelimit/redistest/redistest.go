@@ -1,0 +1,288 @@
+//go:build unix
+
+// Package redistest runs real Redis servers for tests: one, or a cluster, on
+// loopback, in a directory of the test's own, ended with the test. A test is
+// skipped where the program is missing, and only then.
+package redistest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// program is the server, from Debian's package redis-server.
+const program = "redis-server"
+
+// startTime bounds how long a server, or a cluster, may take to be ready.
+const startTime = 20 * time.Second
+
+// Server is one Redis server. It keeps nothing: a restarted one is empty.
+type Server struct {
+	// Addr is its address, which it keeps when it is restarted.
+	Addr string
+
+	t    testing.TB
+	args []string
+	cmd  *exec.Cmd
+	out  *bytes.Buffer
+}
+
+// Start starts a server with further arguments, as in "--requirepass", "secret".
+// It is ended with the test.
+func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil {
+		t.Skipf("%s is missing: install the package redis-server", program)
+	}
+	for range 5 { // another process may take the port first
+		s := &Server{t: t, Addr: freeAddr(t)}
+		_, port, _ := net.SplitHostPort(s.Addr)
+		s.args = append([]string{path, "--port", port, "--bind", "127.0.0.1", "--dir", t.TempDir(),
+			"--save", "", "--appendonly", "no", "--daemonize", "no"}, args...)
+		if err = s.start(); err == nil {
+			t.Cleanup(s.Kill)
+			return s
+		}
+	}
+	t.Fatal(err)
+	return nil
+}
+
+// freeAddr returns a loopback address on which nobody listens.
+func freeAddr(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// start starts the process and waits until it serves.
+func (s *Server) start() error {
+	s.cmd, s.out = exec.Command(s.args[0], s.args[1:]...), &bytes.Buffer{}
+	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
+	if err := s.cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	go func(cmd *exec.Cmd) { _ = cmd.Wait(); close(ended) }(s.cmd)
+	for deadline := time.Now().Add(startTime); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		select {
+		case <-ended:
+			return fmt.Errorf("%s ended: %s", program, s.out)
+		default:
+		}
+		if s.serves() {
+			return nil
+		}
+	}
+	s.Kill()
+	return fmt.Errorf("%s at %s did not begin to serve", program, s.Addr)
+}
+
+// serves reports whether the server answers at all, if only with an error.
+func (s *Server) serves() bool {
+	conn, err := net.DialTimeout("tcp", s.Addr, time.Second)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(time.Second))
+	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
+		return false
+	}
+	answer := make([]byte, 64)
+	n, err := conn.Read(answer)
+	return err == nil && n > 0 && !bytes.HasPrefix(answer, []byte("-LOADING"))
+}
+
+// URL returns the store URL of the server, without credentials.
+func (s *Server) URL() string { return "redis://" + s.Addr }
+
+// Pause stops the process: connections are accepted and nothing is answered.
+func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
+
+// Resume lets a paused process go on.
+func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(sig os.Signal) {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		s.t.Errorf("%s to the server: %v", sig, err)
+	}
+}
+
+// Kill ends the process at once. It may have ended before.
+func (s *Server) Kill() {
+	_ = s.cmd.Process.Kill()
+	for deadline := time.Now().Add(startTime); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if s.cmd.Process.Signal(syscall.Signal(0)) != nil {
+			return
+		}
+	}
+	s.t.Errorf("the server %d does not end", s.cmd.Process.Pid)
+}
+
+// Restart ends the process and starts it anew, empty, at the same address.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.Kill()
+	if err := s.start(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Do sends one command, on a connection of its own, and returns the answer.
+func (s *Server) Do(args ...any) (any, error) {
+	c := redis.NewClient(&redis.Options{Addr: s.Addr, Protocol: 2, DisableIdentity: true, MaxRetries: -1})
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return c.Do(ctx, args...).Result()
+}
+
+// must is Do for commands that cannot fail.
+func (s *Server) must(args ...any) any {
+	s.t.Helper()
+	answer, err := s.Do(args...)
+	if err != nil {
+		s.t.Fatalf("%v at %s: %v", args, s.Addr, err)
+	}
+	return answer
+}
+
+// Cluster is a Redis Cluster: each master has an equal part of the slots.
+type Cluster struct {
+	Masters  []*Server
+	Replicas []*Server // one for each master, or none
+}
+
+// slots is how many hash slots a cluster has.
+const slots = 16384
+
+// StartCluster starts a cluster of masters, each with a replica when replicas is
+// set, and waits until every node has the whole topology.
+func StartCluster(t testing.TB, masters int, replicas bool) *Cluster {
+	t.Helper()
+	c := &Cluster{}
+	for range masters {
+		c.Masters = append(c.Masters, startNode(t))
+	}
+	if replicas {
+		for range masters {
+			c.Replicas = append(c.Replicas, startNode(t))
+		}
+	}
+	first := c.Masters[0]
+	for i, m := range c.Masters {
+		m.must("CLUSTER", "ADDSLOTSRANGE", i*slots/masters, (i+1)*slots/masters-1)
+		m.must("CLUSTER", "SET-CONFIG-EPOCH", i+1)
+	}
+	host, port, _ := net.SplitHostPort(first.Addr)
+	for _, n := range c.nodes()[1:] {
+		n.must("CLUSTER", "MEET", host, port, first.busPort())
+	}
+	c.await(t, func(n *Server) bool { return strings.Count(n.clusterNodes(), "\n") == len(c.nodes()) })
+	for i, r := range c.Replicas {
+		id := c.Masters[i].ID()
+		c.await(t, func(*Server) bool { return strings.Contains(r.clusterNodes(), id) })
+		r.must("CLUSTER", "REPLICATE", id)
+	}
+	c.await(t, func(n *Server) bool {
+		info, _ := n.must("CLUSTER", "INFO").(string)
+		return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_slots_assigned:%d", slots)) &&
+			strings.Count(n.clusterNodes(), "slave") == len(c.Replicas)
+	})
+	for _, r := range c.Replicas {
+		c.await(t, func(*Server) bool {
+			info, _ := r.must("INFO", "replication").(string)
+			return strings.Contains(info, "master_link_status:up")
+		})
+	}
+	return c
+}
+
+func startNode(t testing.TB) *Server {
+	t.Helper()
+	_, bus, _ := net.SplitHostPort(freeAddr(t))
+	return Start(t, "--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "1000",
+		"--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0")
+}
+
+// busPort is the port on which nodes talk among themselves.
+func (s *Server) busPort() string {
+	for i, a := range s.args {
+		if a == "--cluster-port" {
+			return s.args[i+1]
+		}
+	}
+	return ""
+}
+
+// ID returns the name of a node in its cluster.
+func (s *Server) ID() string {
+	s.t.Helper()
+	id, _ := s.must("CLUSTER", "MYID").(string)
+	return id
+}
+
+func (s *Server) clusterNodes() string {
+	s.t.Helper()
+	text, _ := s.must("CLUSTER", "NODES").(string)
+	return text
+}
+
+func (c *Cluster) nodes() []*Server {
+	return append(c.Masters[:len(c.Masters):len(c.Masters)], c.Replicas...)
+}
+
+// await waits until ready says yes of every node.
+func (c *Cluster) await(t testing.TB, ready func(*Server) bool) {
+	t.Helper()
+	deadline := time.Now().Add(startTime)
+	for _, n := range c.nodes() {
+		for !ready(n) {
+			if time.Now().After(deadline) {
+				t.Fatalf("the cluster is not ready: %s", n.clusterNodes())
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+}
+
+// URL returns the store URL of the cluster: its masters.
+func (c *Cluster) URL() string {
+	addrs := make([]string, 0, len(c.Masters))
+	for _, m := range c.Masters {
+		addrs = append(addrs, m.Addr)
+	}
+	return "redis://" + strings.Join(addrs, ",")
+}
+
+// Owner returns the index of the master that had the slot of a key at the start.
+func (c *Cluster) Owner(key string) int { return c.Slot(key) * len(c.Masters) / slots }
+
+// Slot returns the hash slot of a key, as a master says.
+func (c *Cluster) Slot(key string) int {
+	for _, m := range c.nodes() {
+		if answer, err := m.Do("CLUSTER", "KEYSLOT", key); err == nil {
+			n, _ := strconv.Atoi(fmt.Sprint(answer))
+			return n
+		}
+	}
+	return 0
+}

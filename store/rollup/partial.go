@@ -118,34 +118,74 @@ func AppendMerged(dst, stored []byte, p *Partial) ([]byte, error) {
 	}
 	sum.addCounters(p)
 	dst = sum.appendCounters(dst)
+	return appendMergedBins(dst, rest, p.Bins)
+}
+
+// appendMergedBins appends encoded bins and more bins together. A batch brings few
+// bins to a row that has hundreds: what lies between two of them is copied as it
+// stands, and only the bin after a new one is encoded again.
+func appendMergedBins(dst, stored []byte, bins []Bin) ([]byte, error) {
 	var (
-		r     = binReader{data: rest, first: true}
-		prev  = uint16(0)
-		i     = 0
-		b, ok = r.next()
+		index   int          // of the last bin read, and of the last one written before stored[run:]
+		run, at int          // stored[run:at] is read and not yet written
+		wanted  = next(bins) // where the next new bin belongs
+		first   = true
 	)
-	for ok || i < len(p.Bins) {
-		var n Bin
-		switch {
-		case !ok || i < len(p.Bins) && p.Bins[i].Index < b.Index:
-			n = p.Bins[i]
-			i++
-		case i == len(p.Bins) || b.Index < p.Bins[i].Index:
-			n = b
-			b, ok = r.next()
-		default:
-			n = Bin{Index: b.Index, Count: b.Count + p.Bins[i].Count}
-			i++
-			b, ok = r.next()
+	for at < len(stored) {
+		delta, n := uvarint(stored[at:])
+		if n <= 0 || delta >= NumBins || delta == 0 && !first {
+			return dst, ErrPartial
 		}
-		dst = binary.AppendUvarint(dst, uint64(n.Index-prev))
-		dst = binary.AppendUvarint(dst, n.Count)
-		prev = n.Index
+		count, m := uvarint(stored[at+n:])
+		here := index + int(delta)
+		if m <= 0 || count == 0 || count > math.MaxInt64 || here >= NumBins {
+			return dst, ErrPartial
+		}
+		if wanted <= here {
+			dst = append(dst, stored[run:at]...)
+			for wanted < here {
+				dst = appendBin(dst, &index, bins[0])
+				bins = bins[1:]
+				wanted = next(bins)
+			}
+			if wanted == here {
+				count += bins[0].Count
+				bins = bins[1:]
+				wanted = next(bins)
+			}
+			dst = appendBin(dst, &index, Bin{Index: uint16(here), Count: count})
+			run = at + n + m
+		}
+		index, at, first = here, at+n+m, false
 	}
-	if r.bad {
-		return dst, ErrPartial
+	dst = append(dst, stored[run:]...)
+	for _, b := range bins {
+		dst = appendBin(dst, &index, b)
 	}
 	return dst, nil
+}
+
+// next is the index of the first bin, beyond all when there is none.
+func next(bins []Bin) int {
+	if len(bins) == 0 {
+		return NumBins
+	}
+	return int(bins[0].Index)
+}
+
+// appendBin appends a bin after the one of index *prev.
+func appendBin(dst []byte, prev *int, b Bin) []byte {
+	dst = binary.AppendUvarint(dst, uint64(int(b.Index)-*prev))
+	*prev = int(b.Index)
+	return binary.AppendUvarint(dst, b.Count)
+}
+
+// uvarint is binary.Uvarint, quick where the number is one byte, as almost all are.
+func uvarint(data []byte) (uint64, int) {
+	if len(data) > 0 && data[0] < 0x80 {
+		return uint64(data[0]), 1
+	}
+	return binary.Uvarint(data)
 }
 
 // MaxGrowth is by how much AppendMerged of p is longer than what was stored, at most.

@@ -203,6 +203,31 @@ func TestPlanCovers(t *testing.T) {
 	})
 }
 
+// TestAppendMergedIsMerge merges encoded rows of any bins and compares with the sum
+// of the decoded ones, byte for byte.
+func TestAppendMergedIsMerge(t *testing.T) {
+	partials := rapid.Custom(func(t *rapid.T) Partial {
+		counts := rapid.MapOfN(rapid.Uint16Range(0, NumBins-1), rapid.Uint64Range(1, 1000), 0, 40).Draw(t, "bins")
+		p := Partial{Traces: int64(len(counts))}
+		for index, n := range counts {
+			p.Bins = append(p.Bins, Bin{index, n})
+		}
+		p.Bins = sumBins(p.Bins)
+		return p
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		stored, more := partials.Draw(t, "stored"), partials.Draw(t, "more")
+		if rapid.Bool().Draw(t, "bins in common") {
+			more.Bins = sumBins(slices.Concat(more.Bins, stored.Bins[:len(stored.Bins)/2]))
+		}
+		got, err := AppendMerged([]byte("before"), stored.Append(nil), &more)
+		stored.Merge(&more)
+		if want := stored.Append([]byte("before")); err != nil || string(got) != string(want) {
+			t.Fatalf("%x, %v; want %x", got, err, want)
+		}
+	})
+}
+
 // FuzzDecode feeds the decoders with any bytes: they agree, and what they accept
 // merges and encodes again.
 func FuzzDecode(f *testing.F) {
@@ -240,6 +265,25 @@ func BenchmarkCompute500(b *testing.B) {
 	}
 	for b.Loop() {
 		Compute(obs)
+	}
+}
+
+// BenchmarkAppendMerged merges a batch's few durations into a row that has hundreds.
+func BenchmarkAppendMerged(b *testing.B) {
+	observe := func(n int) Partial {
+		obs := make([]Observation, n)
+		for i := range obs {
+			obs[i] = Observation{At: time.Unix(0, 0), Agent: 1, Duration: time.Duration(20+i*i*500*500/n/n) * time.Millisecond}
+		}
+		return Compute(obs)[0].Partial
+	}
+	stored, batch := observe(500), observe(3)
+	row := stored.Append(nil)
+	dst := make([]byte, 0, len(row)+MaxGrowth(&batch))
+	for b.Loop() {
+		if _, err := AppendMerged(dst, row, &batch); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 

@@ -106,12 +106,41 @@ func TestUsageOfThisProcess(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	for _, args := range []string{"-targets apache", "-shapes tiny", "-rounds 0", "-duration 1h", "-rate 0", "extra"} {
+	for _, args := range []string{"-targets apache", "-streams -1", "-shapes tiny", "-rounds 0", "-duration 1h", "-rate 0", "extra"} {
 		if _, err := parseOptions(strings.Fields(args)); err == nil {
 			t.Errorf("%s is accepted", args)
 		}
 	}
 	if _, err := parseOptions(nil); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestShortRunHasEveryShapeAndTakesSeconds(t *testing.T) {
+	o, err := parseOptions([]string{"-short"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(o.shapes) != len(shapes) || o.rounds != 1 || o.duration > time.Second || o.streams > 100 {
+		t.Errorf("%+v", o)
+	}
+	if n := len(o.targets); n < 2 || o.targets[n-1] != "gateway" {
+		t.Errorf("targets %v", o.targets)
+	}
+}
+
+func TestFirstFrame(t *testing.T) {
+	for _, row := range []struct {
+		name, in string
+		ok       bool
+	}{
+		{"a frame", "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n20\r\nevent: message\ndata: {}\n", true},
+		{"refused", "HTTP/1.1 403 Forbidden\r\n\r\ndata: {}\n", false},
+		{"cut", "HTTP/1.1 200 OK\r\n\r\n", false},
+		{"endless", "HTTP/1.1 200 OK\r\n" + strings.Repeat("a: b\r\n", 100), false},
+	} {
+		if err := firstFrame(strings.NewReader(row.in)); (err == nil) != row.ok {
+			t.Errorf("%s: %v", row.name, err)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -26,6 +27,8 @@ type options struct {
 	svc      string
 	profile  string
 	keep     bool
+	streams  int
+	short    bool
 }
 
 func main() {
@@ -75,6 +78,8 @@ func parseOptions(args []string) (*options, error) {
 	f.IntVar(&o.keys, "keys", 32, "API keys")
 	f.StringVar(&o.svc, "svc", "", "svc binary to measure; built from this module when empty")
 	f.StringVar(&o.profile, "profile", "", "directory for CPU profiles of the front")
+	f.IntVar(&o.streams, "streams", 1000, "event streams held open for the memory figures; 0 leaves them out")
+	f.BoolVar(&o.short, "short", false, "only whether the rig works, in seconds: short loads, few streams, without nginx where there is none; its figures mean nothing")
 	f.BoolVar(&o.keep, "keep", false, "keep the temporary directory and print its name")
 	if err := f.Parse(args); err != nil {
 		return nil, err
@@ -91,8 +96,23 @@ func parseOptions(args []string) (*options, error) {
 		}
 	}
 	if f.NArg() > 0 || o.rounds < 1 || o.rounds > 20 || o.duration < 100*time.Millisecond || o.duration > 30*time.Second ||
-		o.conns < 1 || o.conns > 512 || o.rate < 1 || o.rate > 50000 || o.keys < 1 || o.keys > 512 {
+		o.streams < 0 || o.streams > 4000 || o.conns < 1 || o.conns > 512 || o.rate < 1 || o.rate > 50000 || o.keys < 1 || o.keys > 512 {
 		return nil, fmt.Errorf("%w: an argument is out of range; see -h", errUsage)
 	}
+	if o.short {
+		o.shorten()
+	}
 	return o, nil
+}
+
+// shorten makes a run that takes seconds.
+func (o *options) shorten() {
+	o.rounds, o.duration, o.streams = 1, 200*time.Millisecond, min(o.streams, 50)
+	if _, err := nginxPath(); err != nil {
+		o.targets = slices.DeleteFunc(o.targets, func(name string) bool { return name == "nginx" })
+		fmt.Fprintln(os.Stderr, "there is no nginx; it is left out")
+	}
+	if len(o.targets) == 0 {
+		o.targets = []string{"gateway"}
+	}
 }

@@ -73,6 +73,10 @@ func run(ctx context.Context, args []string) error {
 			return err
 		}
 	}
+	memory, err := r.footprints(ctx, targets, o)
+	if err != nil {
+		return err
+	}
 	cells := map[key][]measurement{}
 	for round := range o.rounds {
 		for _, name := range o.shapes {
@@ -94,6 +98,7 @@ func run(ctx context.Context, args []string) error {
 		fmt.Fprintf(os.Stderr, "round %d of %d\n", round+1, o.rounds)
 	}
 	printTable(os.Stdout, o, cells)
+	printFootprints(os.Stdout, o, memory)
 	return nil
 }
 

@@ -92,9 +92,10 @@ func (r *rig) startTarget(ctx context.Context, name string, o *options) (*target
 // unbuffered, as they must.
 const nginxConfig = `daemon off;
 worker_processes 1;
+worker_rlimit_nofile 16384;
 pid %[1]s/nginx.pid;
 error_log %[1]s/nginx-error.log warn;
-events { worker_connections 4096; }
+events { worker_connections 10000; }
 http {
 	access_log off;
 	client_body_temp_path %[1]s/body;
@@ -123,11 +124,21 @@ http {
 }
 `
 
-// streamPort is where the nginx target takes event streams: the next listener.
-func (r *rig) startNginx(ctx context.Context) (*target, error) {
+// nginxPath finds nginx, also where PATH leaves out the system's daemons.
+func nginxPath() (string, error) {
 	path, err := exec.LookPath("nginx")
 	if err != nil {
-		path = "/usr/sbin/nginx"
+		path, err = exec.LookPath("/usr/sbin/nginx")
+	}
+	return path, err
+}
+
+// startNginx starts nginx with two listeners: event streams are taken by the
+// second.
+func (r *rig) startNginx(ctx context.Context) (*target, error) {
+	path, err := nginxPath()
+	if err != nil {
+		return nil, err
 	}
 	addr, err := freeAddress()
 	if err != nil {
@@ -220,6 +231,7 @@ routes:
   - {match: {tool_prefix: small_}, upstream: tools}
   - {match: {tool_prefix: large_}, upstream: tools}
   - {match: {tool_glob: "sse_*"}, upstream: tools}
+  - {match: {tool_prefix: hold_}, upstream: tools}
 audit: {path: %[2]s/audit.jsonl, chain: true}
 state_dir: %[2]s/state
 control_plane:

@@ -16,6 +16,9 @@ const (
 	answerVariants = 32
 	largeAnswer    = 100 << 10
 	frameCount     = 20
+
+	// holdTool is the prefix of the tools whose stream stays open.
+	holdTool = "hold_"
 )
 
 // upstreamRole serves MCP tool calls from prepared answers, chosen by the tool's
@@ -160,6 +163,8 @@ func (s *upstreamServer) answer(fd int, head, body []byte) error {
 	switch {
 	case bytes.HasPrefix(tool, []byte("sse_")):
 		return s.stream(fd, id, s.answers.small[variant])
+	case bytes.HasPrefix(tool, []byte(holdTool)):
+		return s.hold(fd, id)
 	case bytes.HasPrefix(tool, []byte("large_")):
 		return s.json(fd, id, s.answers.large[variant])
 	default:
@@ -183,14 +188,14 @@ func (s *upstreamServer) json(fd int, id, result []byte) error {
 // stream answers with progress notifications and the result, each frame written
 // by itself as a server that has them one after the other does.
 func (s *upstreamServer) stream(fd int, id, result []byte) error {
-	if err := writeAll(fd, []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n\r\n")); err != nil {
+	if err := writeAll(fd, []byte(streamHead)); err != nil {
 		return err
 	}
 	for i := range frameCount {
 		frame := s.out[:0]
 		frame = append(frame, "event: message\ndata: "...)
 		if i < frameCount-1 {
-			frame = fmt.Appendf(frame, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p%s","progress":%d,"total":%d,"message":"step %d of the work is done"}}`, id, i, frameCount, i)
+			frame = appendProgress(frame, id, i)
 		} else {
 			frame = append(append(append(frame, answerHead...), id...), result...)
 		}
@@ -205,6 +210,18 @@ func (s *upstreamServer) stream(fd int, id, result []byte) error {
 		}
 	}
 	return nil
+}
+
+// hold begins a stream with one frame and leaves it open.
+func (s *upstreamServer) hold(fd int, id []byte) error {
+	frame := appendProgress([]byte("event: message\ndata: "), id, 0)
+	return writeAll(fd, fmt.Appendf(nil, "%s%x\r\n%s\n\n\r\n", streamHead, len(frame)+2, frame))
+}
+
+const streamHead = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+func appendProgress(b, id []byte, step int) []byte {
+	return fmt.Appendf(b, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p%s","progress":%d,"total":%d,"message":"step %d of the work is done"}}`, id, step, frameCount, step)
 }
 
 // value returns the plain value that follows key in body, up to its end.

@@ -1,0 +1,121 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// settle is how long a target is left alone before its memory is read.
+const settle = 500 * time.Millisecond
+
+// footprint is the resident memory of one target, in bytes.
+type footprint struct {
+	target  string
+	rest    int64 // before any load
+	streams int64 // while so many event streams are open
+}
+
+// footprints reads the memory of each target at rest, and with event streams
+// open that have sent one frame each and stay silent.
+func (r *rig) footprints(ctx context.Context, targets []*target, o *options) ([]footprint, error) {
+	if o.streams == 0 {
+		return nil, nil
+	}
+	var found []footprint
+	for _, t := range targets {
+		f := footprint{target: t.name}
+		var err error
+		if f.rest, err = t.settled(ctx); err != nil {
+			return nil, err
+		}
+		s, _ := shapeByName("sse") // streams go where those of the load go
+		conns, err := openStreams(ctx, t.addressFor(s), r.keys, o.streams)
+		if err == nil {
+			f.streams, err = t.settled(ctx)
+		}
+		for _, c := range conns {
+			c.Close()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s, %d open streams: %w", t.name, o.streams, err)
+		}
+		found = append(found, f)
+	}
+	return found, nil
+}
+
+// settled waits a moment and returns the resident memory.
+func (t *target) settled(ctx context.Context) (int64, error) {
+	select {
+	case <-time.After(settle):
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	u, err := t.proc.usage()
+	return u.rss, err
+}
+
+// openStreams opens n event streams and returns them once each has sent its
+// first frame. With an error it returns those that are open.
+func openStreams(ctx context.Context, addr string, keys []string, n int) ([]net.Conn, error) {
+	requests := corpus(holdTool, addr, keys)
+	var d net.Dialer
+	var conns []net.Conn
+	for i := range n {
+		c, err := d.DialContext(ctx, "tcp", addr)
+		if err != nil {
+			return conns, err
+		}
+		conns = append(conns, c)
+		if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			return conns, err
+		}
+		if _, err := c.Write(requests[i%len(requests)]); err != nil {
+			return conns, err
+		}
+		if err := firstFrame(c); err != nil {
+			return conns, fmt.Errorf("stream %d: %w", i+1, err)
+		}
+	}
+	return conns, nil
+}
+
+// firstFrame reads up to the data of the first frame.
+func firstFrame(r io.Reader) error {
+	lines := bufio.NewReaderSize(r, 1<<10)
+	for i := range 50 {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			return fmt.Errorf("no frame came: %w", err)
+		}
+		if i == 0 && !strings.HasPrefix(line, "HTTP/1.1 200 ") {
+			return fmt.Errorf("answered %q", strings.TrimSpace(line))
+		}
+		if strings.HasPrefix(line, "data:") {
+			return nil
+		}
+	}
+	return fmt.Errorf("no frame came in the first lines")
+}
+
+// printFootprints shows the memory of the targets.
+func printFootprints(w io.Writer, o *options, found []footprint) {
+	if len(found) == 0 {
+		return
+	}
+	fmt.Fprint(w, "\nresident memory\n")
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(tw, "target\tat rest MiB\twith %d open streams MiB\t\n", o.streams)
+	for _, f := range found {
+		fmt.Fprintf(tw, "%s\t%.0f\t%.0f\t\n", f.target, float64(f.rest)/(1<<20), float64(f.streams)/(1<<20))
+	}
+	_ = tw.Flush()
+}

@@ -12,6 +12,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"svc/gateway/diag"
+	"svc/gateway/policy"
 )
 
 // Getenv looks an environment variable up, as os.LookupEnv does.
@@ -141,7 +142,7 @@ func (l *loader) echo(f diag.Finding) bool {
 			return true
 		}
 		if f.Code == codeUnknownUpstream && namesList(p, "upstreams") ||
-			f.Code == codeUnknownGuardrail && namesList(p, "guardrails") {
+			f.Code == policy.CodeUnknownGuardrail && namesList(p, "guardrails") {
 			return true
 		}
 	}

@@ -26,8 +26,7 @@ var required = []struct{ key, hint string }{
 
 // The codes that the loader knows by name.
 const (
-	codeUnknownUpstream  = "unknown-upstream"
-	codeUnknownGuardrail = "unknown-guardrail"
+	codeUnknownUpstream = "unknown-upstream"
 )
 
 // Validate reports what is wrong with the values of the file: each section by
@@ -104,14 +103,7 @@ func (f *File) validateGuardrails(at diag.At) {
 		}
 		names = append(names, g.Name)
 	}
-	for i := range f.Policy.Rules {
-		r := &f.Policy.Rules[i]
-		if r.Guardrail == nil || *r.Guardrail == "" || slices.Contains(names, *r.Guardrail) {
-			continue
-		}
-		at.Field("policy").Field("rules").Index(i).Field("guardrail").Hint("%s", meant(*r.Guardrail, names)).
-			Errorf(codeUnknownGuardrail, "no guardrail is named %q", *r.Guardrail)
-	}
+	f.Policy.CheckGuardrails(at.Field("policy"), names)
 }
 
 // meant advises on a name that is not in the list.

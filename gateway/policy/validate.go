@@ -45,6 +45,9 @@ func (c *Config) Validate(at diag.At) {
 	}
 }
 
+// CodeUnknownGuardrail is the code of the findings of [Config.CheckGuardrails].
+const CodeUnknownGuardrail = "unknown-guardrail"
+
 // CheckGuardrails reports rules whose guardrail is not among the names of the
 // defined endpoints.
 func (c *Config) CheckGuardrails(at diag.At, names []string) {
@@ -59,7 +62,7 @@ func (c *Config) CheckGuardrails(at diag.At, names []string) {
 		} else {
 			at = at.Hint("defined are: %s", strings.Join(names, ", "))
 		}
-		at.Errorf("reference", "no guardrail is named %q", *g)
+		at.Errorf(CodeUnknownGuardrail, "no guardrail is named %q", *g)
 	}
 }
 

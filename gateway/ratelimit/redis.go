@@ -181,10 +181,22 @@ func (r *Redis) call(ctx context.Context, key string, do func(context.Context) e
 	return r.fail(ctx, b, server, err)
 }
 
+// ended returns why the caller no longer waits, or nil. A socket's deadline may
+// be seen before that of the context that it is from.
+func ended(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
 // fail says what an error of a call means.
 func (r *Redis) fail(ctx context.Context, b *breaker, server string, err error) error {
-	if ctx.Err() != nil { // the caller went away
-		return fmt.Errorf("rate-limit store: %w", ctx.Err())
+	if gone := ended(ctx); gone != nil {
+		return fmt.Errorf("rate-limit store: %w", gone)
 	}
 	r.counts.failed.Add(1)
 	now := r.since(r.epoch)

@@ -85,7 +85,7 @@ func parseRedisURL(text string) (redisURL, error) {
 // hostPort checks one host of the list and gives it a port.
 func hostPort(host string) (string, error) {
 	u, err := url.Parse("redis://" + host)
-	if err != nil || u.Host != host {
+	if err != nil || u.Host != host || strings.Contains(u.Hostname(), ":") && host[0] != '[' {
 		return "", errURL
 	}
 	if u.Hostname() == "" {

@@ -60,6 +60,16 @@ func Start(t testing.TB, args ...string) *Server {
 	return nil
 }
 
+// StartTLS is Start for a server whose Addr speaks TLS, with the certificate of
+// the files.
+func StartTLS(t testing.TB, certFile, keyFile string) *Server {
+	t.Helper()
+	_, port, _ := net.SplitHostPort(freeAddr(t))
+	s := Start(t, "--tls-port", port, "--tls-cert-file", certFile, "--tls-key-file", keyFile, "--tls-auth-clients", "no")
+	s.Addr = net.JoinHostPort("127.0.0.1", port)
+	return s
+}
+
 // freeAddr returns a loopback address on which nobody listens.
 func freeAddr(t testing.TB) string {
 	t.Helper()

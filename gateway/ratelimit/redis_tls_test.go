@@ -1,0 +1,97 @@
+//go:build unix
+
+package ratelimit
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"svc/gateway/ratelimit/redistest"
+)
+
+// certificate writes a self-signed certificate for 127.0.0.1 and its key.
+func certificate(t *testing.T) (certFile, keyFile string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "store"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: cert}, keyFile: {Type: "PRIVATE KEY", Bytes: private}} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return certFile, keyFile
+}
+
+// TestRedisTLS: the scheme and tls.enabled both encrypt, ca_file verifies, and
+// nothing goes on with a server that cannot be verified.
+func TestRedisTLS(t *testing.T) {
+	cert, key := certificate(t)
+	other, _ := certificate(t)
+	server := redistest.StartTLS(t, cert, key)
+	for _, tt := range []struct {
+		name, url, ca string
+		enabled       bool
+		want          string
+	}{
+		{"rediss", "rediss://" + server.Addr, cert, false, ""},
+		{"tls.enabled", "redis://" + server.Addr, cert, true, ""},
+		{"both", "rediss://" + server.Addr, cert, true, ""},
+		{"another CA", "rediss://" + server.Addr, other, false, "certificate"},
+		{"the CAs of the system", "rediss://" + server.Addr, "", false, "certificate"},
+		{"plain to a port with TLS", "redis://" + server.Addr, "", false, "EOF|connection reset"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := openRedis(t, redisConfig(tt.url, func(c *StoreConfig) { c.TLS = StoreTLS{Enabled: tt.enabled, CAFile: tt.ca} }))
+			if tt.want == "" {
+				untilAnswered(t, s, rule("a"))
+				return
+			}
+			if _, err := fails(t, s, rule("a")); !regexp.MustCompile(tt.want).MatchString(err.Error()) {
+				t.Errorf("error %v, want %s", err, tt.want)
+			}
+		})
+	}
+}
+
+// TestRedisCAFile: a file that cannot be used is an error at the start.
+func TestRedisCAFile(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty.pem")
+	if err := os.WriteFile(empty, []byte("no certificate"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{filepath.Join(t.TempDir(), "missing"): "no such file", empty: "no certificate in PEM"} {
+		_, err := NewRedis(redisConfig("rediss://127.0.0.1", func(c *StoreConfig) { c.TLS.CAFile = file }), nil)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "rate_limit_store.tls.ca_file") {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}

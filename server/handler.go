@@ -155,8 +155,21 @@ func (c *call) flush() {
 	if c.w.began || c.status == 0 {
 		return
 	}
+	// Who does not read a large answer must not keep it in memory for ever.
+	if len(c.body) > smallAnswer {
+		patience := answerGrace + time.Duration(len(c.body))*time.Second/answerRate
+		_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(patience)) // not every connection has deadlines
+	}
 	writeJSON(c.w, c.status, c.body)
 }
+
+// A client may take answerGrace for an answer of more than smallAnswer bytes, plus
+// the time that it needs at answerRate bytes a second.
+const (
+	smallAnswer = 64 << 10
+	answerGrace = 30 * time.Second
+	answerRate  = 64 << 10
+)
 
 // writeJSON sends a whole JSON body.
 func writeJSON(w http.ResponseWriter, status int, body []byte) {

@@ -73,6 +73,8 @@ type Server struct {
 	ingest    *windows // ingest requests per tenant
 	addresses *windows // requests per client address without a valid key
 
+	longPages chan struct{} // slots for making long pages of traces
+
 	prices  *pricing.Table
 	otlp    *otlp.Assembler
 	streams *streams
@@ -96,6 +98,7 @@ func New(o Options) (*Server, error) {
 		now:           o.Now,
 		log:           o.Logger,
 		webhookSecret: []byte(o.WebhookSecret),
+		longPages:     make(chan struct{}, maxLongPages),
 	}
 	if s.now == nil {
 		s.now = time.Now

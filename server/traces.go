@@ -70,12 +70,27 @@ func (q *query) money(name string) *store.NanoUSD {
 	return &n
 }
 
+// Pages of more than longPage traces may have many MiB and are made few at a time,
+// so that memory is bounded whatever clients ask for at once.
+const (
+	longPage     = 100
+	maxLongPages = 4
+)
+
 // listTraces serves GET /api/traces.
 func (s *Server) listTraces(c *call) error {
 	q := c.query()
 	page, filter := q.page(api.DefaultLimit), traceFilter(q)
 	if err := q.err(); err != nil {
 		return err
+	}
+	if page.Limit > longPage {
+		select {
+		case s.longPages <- struct{}{}:
+			defer func() { <-s.longPages }()
+		case <-c.Context().Done():
+			return c.Context().Err()
+		}
 	}
 	traces, total, err := c.tenant.ListTraces(c.Context(), filter, page)
 	if err != nil {

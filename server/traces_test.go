@@ -1,9 +1,12 @@
 package server
 
 import (
+	"context"
 	"fmt"
+	"net/http/httptest"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -205,4 +208,64 @@ func TestTracesTeamScope(t *testing.T) {
 	r.ask(with, "GET", "/api/traces/x", "").want(404)
 	r.ask(without, "GET", "/api/traces/x", "").want(403)
 	r.ask(without, "GET", "/api/traces/stream", "").want(403)
+}
+
+// TestLongPagesOfTracesAreMadeFewAtATime: a page of many traces waits for its turn
+// and gives up with its client; short pages do not wait.
+func TestLongPagesOfTracesAreMadeFewAtATime(t *testing.T) {
+	r := newRig(t)
+	for range maxLongPages {
+		r.srv.longPages <- struct{}{}
+	}
+	r.ask(r.admin, "GET", "/api/traces?limit=100", "").want(200)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	req := httptest.NewRequest("GET", "/api/traces?limit=500", nil).WithContext(ctx)
+	req.Header.Set("Authorization", "Bearer "+r.admin)
+	if a := r.send(req); a.status == 200 {
+		t.Error("a long page was made beside as many as there may be")
+	}
+	done := make(chan int)
+	go func() { done <- r.ask(r.admin, "GET", "/api/traces?limit=500", "").status }()
+	<-r.srv.longPages
+	if status := <-done; status != 200 {
+		t.Errorf("a long page after its turn came: %d", status)
+	}
+	if n := len(r.srv.longPages); n != maxLongPages-1 {
+		t.Errorf("%d slots are taken, want %d", n, maxLongPages-1)
+	}
+}
+
+// deadlines is a connection that notes its write deadlines.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	write []time.Duration
+}
+
+func (d *deadlines) SetWriteDeadline(t time.Time) error {
+	d.write = append(d.write, time.Until(t))
+	return nil
+}
+
+// TestLargeAnswersHaveATime: a client that does not read a large answer loses it
+// after a time that goes with its size; a small one fits the connection's buffers.
+func TestLargeAnswersHaveATime(t *testing.T) {
+	r := newRig(t)
+	var many []string
+	for i := range 500 {
+		many = append(many, traceAt(fmt.Sprintf("t-%d", i), "planner", "success", r.clock.Now(), "sessionId", strconv.Quote(strings.Repeat("s", 200))))
+	}
+	r.ask(r.admin, "POST", "/api/traces", batch(many...)).want(201)
+	for limit, want := range map[int]bool{1: false, 500: true} {
+		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+		req := httptest.NewRequest("GET", fmt.Sprintf("/api/traces?limit=%d", limit), nil)
+		req.Header.Set("Authorization", "Bearer "+r.admin)
+		r.srv.ServeHTTP(w, req)
+		if (len(w.write) == 1) != want || w.Code != 200 {
+			t.Errorf("limit %d: %d, %d bytes, deadlines %v", limit, w.Code, w.Body.Len(), w.write)
+		}
+		if want && (w.write[0] < answerGrace || w.write[0] > answerGrace+time.Minute) {
+			t.Errorf("%d bytes may take %v", w.Body.Len(), w.write[0])
+		}
+	}
 }

@@ -11,7 +11,6 @@ var unbuilt = []struct {
 }{
 	{"auth.oauth.enabled", func(f *File) bool { return f.Auth.OAuth.Enabled }},
 	{"guardrails", func(f *File) bool { return len(f.Guardrails) > 0 }},
-	{"rate_limit_store.type", func(f *File) bool { return f.RateLimitStore.Type == "redis" }},
 	{"telemetry.customer.enabled", func(f *File) bool { return f.Telemetry.Customer.Enabled }},
 	{"telemetry.operator.enabled", func(f *File) bool { return f.Telemetry.Operator.Enabled }},
 	{"telemetry.metrics.listen", func(f *File) bool { return f.Telemetry.Metrics.Listen != "" }},

@@ -219,7 +219,6 @@ func TestEnablingWhatIsNotBuiltIsFatal(t *testing.T) {
 	asks := map[string]string{
 		"auth.oauth.enabled":               "auth: {enabled: true, oauth: {enabled: true, issuer: 'https://i', audience: a, jwks_url: 'https://i/k'}}",
 		"guardrails":                       "guardrails: [{name: g, url: 'https://g'}]",
-		"rate_limit_store.type":            "rate_limit_store: {type: redis, url: 'redis://h:1'}",
 		"telemetry.customer.enabled":       "telemetry: {customer: {enabled: true, endpoint: 'http://h'}}",
 		"telemetry.operator.enabled":       "telemetry: {operator: {enabled: true, endpoint: 'http://h'}}",
 		"telemetry.metrics.listen":         "telemetry: {metrics: {listen: '127.0.0.1:9090'}}",

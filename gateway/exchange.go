@@ -29,7 +29,8 @@ type exchange struct {
 	start   time.Time
 	address string // of the client
 	who     auth.Principal
-	key     *auth.Key // the key that was presented; nil without one
+	key     *auth.Key   // the key that was presented; nil without one
+	token   *auth.Token // the token that was presented; nil without one
 
 	msg      mcp.Message // what was judged, and what is sent
 	hasMsg   bool

@@ -11,6 +11,7 @@ package gateway
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -52,6 +53,9 @@ type Options struct {
 	// SinkStatus returns the HTTP status of an error of Sink, 0 when there was
 	// no answer, and how long it asked to wait. Needed with Sink.
 	SinkStatus func(error) (status int, retryAfter time.Duration)
+	// Roots are the authorities that are trusted when the keys of a token issuer
+	// and client metadata are fetched; those of the system when nil.
+	Roots *x509.CertPool
 	// Now tells the time; time.Now when nil.
 	Now func() time.Time
 }
@@ -76,6 +80,7 @@ type Gateway struct {
 
 	license  *license.Checker
 	verifier *auth.Verifier
+	oauth    *auth.OAuth
 	limits   ratelimit.Store
 	redis    *ratelimit.Redis // nil when limits are kept in memory
 	pairs    session.Pairs
@@ -119,6 +124,7 @@ func New(opts Options) (g *Gateway, err error) {
 	}
 	g.restartPending.Store(new([]string))
 	g.errands.start(g)
+	g.oauth = auth.NewOAuth(auth.OAuthOptions{Now: g.now, Logger: g.log, Roots: opts.Roots})
 	defer func(built *Gateway) { // a return of nil has cleared g by then
 		if err != nil {
 			_ = built.Close()
@@ -262,6 +268,7 @@ func (g *Gateway) TLSConfig() *tls.Config {
 // request has ended and Run has returned.
 func (g *Gateway) Close() error {
 	g.errands.stop()
+	g.oauth.Close()
 	var errs []error
 	for _, t := range g.targets {
 		errs = append(errs, t.client.Close())

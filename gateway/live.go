@@ -6,6 +6,7 @@ import (
 
 	"svc/gateway/auth"
 	"svc/gateway/config"
+	"svc/gateway/diag"
 	"svc/gateway/guardrail"
 	"svc/gateway/policy"
 )
@@ -20,6 +21,8 @@ type live struct {
 	decisions *decisions
 	keyring   *auth.Keyring  // nil when authentication is off
 	guards    *guardrail.Set // by the names that rules use
+	tokens    *auth.Tokens   // nil when bearer tokens are not accepted
+	resource  *auth.Resource // nil too then
 	origins   *origins
 	// strips is set when a rule has the action strip_app.
 	strips bool
@@ -56,6 +59,9 @@ func (g *Gateway) build(cfg *config.File) (*live, error) {
 			return nil, err
 		}
 	}
+	if err := g.buildOAuth(l); err != nil {
+		return nil, fmt.Errorf("auth.oauth: %w", err)
+	}
 	return l, nil
 }
 
@@ -67,6 +73,10 @@ func (g *Gateway) activate(l *live) {
 	}
 	if l.keyring != nil {
 		l.keyring.Activate()
+	}
+	if l.tokens != nil {
+		l.tokens.Activate()
+		g.warnPublicURL(l.cfg)
 	}
 	g.log.Info("policy rules loaded", "order", l.rules.Order(), "default_action", defaultAction(l.cfg))
 }
@@ -92,6 +102,12 @@ func (g *Gateway) Reload(ctx context.Context) error {
 	}
 	old := g.live.Load()
 	merged, pending := config.Apply(old.cfg, loaded)
+	// What needs a restart kept its old value: the whole may be wrong though both
+	// files were right.
+	check := diag.New()
+	if merged.Validate(check.Root()); check.Err() != nil {
+		return fmt.Errorf("the running configuration stays in force: with %v as before the restart that they need: %w", pending, check.Err())
+	}
 	next, err := g.build(merged)
 	if err != nil {
 		return fmt.Errorf("the running configuration stays in force: %w", err)

@@ -73,6 +73,10 @@ var (
 
 	refuseUnauthorized = refusal{status: http.StatusUnauthorized, code: mcp.CodeUnauthorized,
 		message: "unauthorized", reason: "unauthorized", kind: "unauthorized"}
+	refuseScope = refusal{status: http.StatusForbidden, code: mcp.CodeUnauthorized,
+		message: "insufficient_scope", reason: "insufficient_scope", kind: "insufficient_scope"}
+	refuseNoKeySet = refusal{status: http.StatusServiceUnavailable, code: mcp.CodeInternal,
+		message: "issuer_unavailable", reason: "issuer_unavailable", kind: "issuer_unavailable"}
 	refuseAuthBusy = refusal{status: http.StatusTooManyRequests, code: mcp.CodeRateLimited,
 		message: "rate_limited", reason: "authentication_busy", kind: "authentication_busy"}
 

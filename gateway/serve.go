@@ -13,8 +13,8 @@ import (
 	"svc/gateway/ratelimit"
 )
 
-// ServeHTTP answers the gateway's four paths (gateway specification,
-// Endpoints). Paths are compared after decoding, and exactly.
+// ServeHTTP answers the gateway's paths (gateway specification, Endpoints).
+// Paths are compared after decoding, and exactly.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/mcp":
@@ -24,7 +24,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/readyz":
 		g.serveReady(w, r)
 	default:
-		notFound(w)
+		g.serveOther(w, r)
 	}
 }
 
@@ -108,6 +108,9 @@ func (ex *exchange) admit() *refusal {
 func (ex *exchange) authenticate() *refusal {
 	if ex.live.keyring == nil {
 		return nil
+	}
+	if ex.live.tokens != nil {
+		return ex.authenticateOAuth()
 	}
 	presented, err := ex.g.header.Key(ex.r.Header)
 	var key *auth.Key

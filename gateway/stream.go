@@ -114,13 +114,9 @@ func (ex *exchange) newStream(cancel context.CancelCauseFunc) *stream {
 }
 
 // permitted checks that the caller is still let in by the snapshot of now: its
-// key is still good, and where it came without one none is asked for.
+// key or token is still good, and where it came without one none is asked for.
 func (s *stream) permitted() error {
-	ring, key := s.ex.g.live.Load().keyring, s.ex.key
-	if ring == nil {
-		return nil
-	}
-	if key == nil || ring.Check(key) != nil {
+	if !s.ex.good(s.ex.g.live.Load()) {
 		return errRevoked
 	}
 	return nil

@@ -9,7 +9,6 @@ var unbuilt = []struct {
 	path  string
 	asked func(*File) bool
 }{
-	{"auth.oauth.enabled", func(f *File) bool { return f.Auth.OAuth.Enabled }},
 	{"guardrails", func(f *File) bool { return len(f.Guardrails) > 0 }},
 	{"telemetry.customer.enabled", func(f *File) bool { return f.Telemetry.Customer.Enabled }},
 	{"telemetry.operator.enabled", func(f *File) bool { return f.Telemetry.Operator.Enabled }},

@@ -217,7 +217,6 @@ func TestWarningsStopNothing(t *testing.T) {
 // TestEnablingWhatIsNotBuiltIsFatal asks for every feature of the table.
 func TestEnablingWhatIsNotBuiltIsFatal(t *testing.T) {
 	asks := map[string]string{
-		"auth.oauth.enabled":               "auth: {enabled: true, oauth: {enabled: true, issuer: 'https://i', audience: a, jwks_url: 'https://i/k'}}",
 		"guardrails":                       "guardrails: [{name: g, url: 'https://g'}]",
 		"telemetry.customer.enabled":       "telemetry: {customer: {enabled: true, endpoint: 'http://h'}}",
 		"telemetry.operator.enabled":       "telemetry: {operator: {enabled: true, endpoint: 'http://h'}}",

@@ -114,6 +114,7 @@ type Issuer struct {
 	URL string
 
 	server  *httptest.Server
+	mux     *http.ServeMux
 	fetches atomic.Int64
 	mu      sync.Mutex
 	keys    []map[string]any
@@ -124,9 +125,9 @@ type Issuer struct {
 func NewIssuer(t testing.TB, keys ...*Key) *Issuer {
 	t.Helper()
 	i := &Issuer{}
-	mux := http.NewServeMux()
-	mux.HandleFunc("/jwks", i.serve)
-	i.server = httptest.NewServer(mux)
+	i.mux = http.NewServeMux()
+	i.mux.HandleFunc("/jwks", i.serve)
+	i.server = httptest.NewServer(i.mux)
 	i.URL = i.server.URL
 	t.Cleanup(func() {
 		i.server.CloseClientConnections()
@@ -148,6 +149,9 @@ func (i *Issuer) serve(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(map[string]any{"keys": keys})
 }
+
+// Handle adds an endpoint beside the keys. Patterns are those of [http.ServeMux].
+func (i *Issuer) Handle(pattern string, h http.HandlerFunc) { i.mux.HandleFunc(pattern, h) }
 
 // JWKSURL is where the keys are.
 func (i *Issuer) JWKSURL() string { return i.URL + "/jwks" }

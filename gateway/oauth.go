@@ -1,0 +1,149 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"svc/gateway/auth"
+	"svc/gateway/config"
+	"svc/gateway/ratelimit"
+)
+
+// buildOAuth makes the part of a snapshot that is about bearer tokens, nothing
+// when they are off.
+func (g *Gateway) buildOAuth(l *live) error {
+	cfg := &l.cfg.Auth.OAuth
+	if !l.cfg.Auth.Enabled || !cfg.Enabled {
+		return nil
+	}
+	var err error
+	identity := auth.Identity{PrincipalClaim: l.cfg.Identity.PrincipalClaim, GroupsClaim: l.cfg.Identity.GroupsClaim}
+	if l.tokens, err = g.oauth.Tokens(*cfg, identity); err != nil {
+		return err
+	}
+	l.resource, err = auth.NewResource(*cfg, g.listen, g.tls != nil)
+	return err
+}
+
+// warnPublicURL says when clients are sent to an address that most of them
+// cannot reach.
+func (g *Gateway) warnPublicURL(cfg *config.File) {
+	host, _, err := net.SplitHostPort(g.listen)
+	if err != nil || cfg.Auth.OAuth.PublicURL != "" {
+		return
+	}
+	if a, err := netip.ParseAddr(host); host == "" || err == nil && a.IsUnspecified() {
+		g.log.Warn("auth.oauth.public_url is not set and the gateway listens on every address: clients elsewhere are told a URL that leads nowhere",
+			"listen", g.listen, "fix", "set auth.oauth.public_url to the base URL that clients use")
+	}
+}
+
+// authenticateOAuth finds out who calls where bearer tokens are accepted beside
+// keys. Where both are presented both must be good, and the token is the
+// identity.
+func (ex *exchange) authenticateOAuth() *refusal {
+	presented, err := ex.g.header.Credentials(ex.r.Header)
+	var token *auth.Token
+	if err == nil && presented.Token != "" {
+		token, err = ex.live.tokens.Verify(ex.ctx, presented.Token)
+	}
+	var key *auth.Key
+	if presented.Key != "" && (err == nil || errors.Is(err, auth.ErrScope)) {
+		var wrong error
+		if key, wrong = ex.live.keyring.Verify(ex.ctx, presented.Key); wrong != nil {
+			token, err = nil, wrong // who is not let in is not told of scopes
+		}
+	}
+	if token != nil {
+		ex.who = token.Principal(ex.address)
+		if key != nil {
+			ex.who.KeyID = key.ID
+		}
+	} else if key != nil {
+		ex.who = key.Principal()
+	}
+	if err != nil {
+		return ex.refuseCredentials(err)
+	}
+	ex.key, ex.token = key, token
+	if token != nil {
+		ex.rec.OAuthClientName = ex.live.tokens.ClientName(ex.ctx, token)
+	}
+	return nil
+}
+
+// refuseCredentials turns what was wrong with the credentials into an answer.
+// The reason is for the log alone.
+func (ex *exchange) refuseCredentials(err error) *refusal {
+	switch {
+	case errors.Is(err, auth.ErrBusy):
+		return refuseAuthBusy.after(time.Second)
+	case errors.Is(err, auth.ErrNoKeys), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return refuseNoKeySet.after(time.Second)
+	case errors.Is(err, auth.ErrScope):
+		refused := refuseScope
+		refused.challenge = ex.live.resource.Scope
+		return &refused
+	}
+	refused := refuseUnauthorized
+	refused.challenge = ex.live.resource.Invalid
+	if errors.Is(err, auth.ErrMissing) {
+		refused.challenge = ex.live.resource.Missing
+	}
+	ex.g.log.Debug("request is not let in", "request_id", ex.rec.RequestID, "reason", err)
+	return &refused
+}
+
+// good tells whether the credentials of a request are still good in the
+// snapshot l.
+func (ex *exchange) good(l *live) bool {
+	switch {
+	case l.keyring == nil:
+		return true
+	case ex.key == nil && ex.token == nil:
+		return false // it came without
+	case ex.key != nil && l.keyring.Check(ex.key) != nil:
+		return false
+	case ex.token != nil:
+		return l.tokens != nil && l.tokens.Check(ex.token) == nil
+	}
+	return true
+}
+
+// serveOther answers the paths that are not fixed: the metadata document of the
+// protected resource, which anyone may read (gateway specification, Endpoints).
+func (g *Gateway) serveOther(w http.ResponseWriter, r *http.Request) {
+	l := g.live.Load()
+	if l.resource == nil || r.URL.Path != l.resource.Path && r.URL.Path != l.resource.Path+"/mcp" {
+		notFound(w)
+		return
+	}
+	h := w.Header()
+	if in := &l.cfg.InputRateLimit; in.Enabled {
+		key := ratelimit.Key{Limit: ratelimit.Input, Kind: "ip", Principal: g.clientAddr(r).String()}
+		ok, _, err := g.limits.Allow(r.Context(), key, in.RequestsPerSecond, in.Burst, g.now())
+		if err != nil && !l.cfg.RateLimitStore.FailOpen || err == nil && !ok {
+			h["Retry-After"] = []string{"1"}
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		h["Allow"] = []string{"GET, HEAD"}
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	h["Content-Type"] = []string{"application/json"}
+	h["Content-Length"] = []string{strconv.Itoa(len(l.resource.Document))}
+	h["Cache-Control"] = []string{"no-cache"}
+	h["X-Content-Type-Options"] = []string{"nosniff"}
+	w.WriteHeader(http.StatusOK)
+	if r.Method == http.MethodGet {
+		w.Write(l.resource.Document)
+	}
+}

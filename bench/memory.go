@@ -7,35 +7,36 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"strings"
 	"text/tabwriter"
 	"time"
 )
 
-// settle is how long a target is left alone before its memory is read.
-const settle = 500 * time.Millisecond
+// A target is left alone until its memory has not fallen for a settle time, or
+// for so many of them: what was freed goes back to the system bit by bit.
+const (
+	settle    = 500 * time.Millisecond
+	maxSettle = 16
+)
 
 // footprint is the resident memory of one target, in bytes.
 type footprint struct {
 	target  string
-	rest    int64 // before any load
+	rest    int64 // before the first request
 	streams int64 // while so many event streams are open
 }
 
-// footprints reads the memory of each target at rest, and with event streams
-// open that have sent one frame each and stay silent.
+// footprints reads the memory of each target with event streams open that have
+// sent one frame each and stay silent.
 func (r *rig) footprints(ctx context.Context, targets []*target, o *options) ([]footprint, error) {
 	if o.streams == 0 {
 		return nil, nil
 	}
 	var found []footprint
 	for _, t := range targets {
-		f := footprint{target: t.name}
-		var err error
-		if f.rest, err = t.settled(ctx); err != nil {
-			return nil, err
-		}
+		f := footprint{target: t.name, rest: t.rest}
 		s, _ := shapeByName("sse") // streams go where those of the load go
 		conns, err := openStreams(ctx, t.addressFor(s), r.keys, o.streams)
 		if err == nil {
@@ -52,15 +53,22 @@ func (r *rig) footprints(ctx context.Context, targets []*target, o *options) ([]
 	return found, nil
 }
 
-// settled waits a moment and returns the resident memory.
+// settled returns the resident memory once it falls no more.
 func (t *target) settled(ctx context.Context) (int64, error) {
-	select {
-	case <-time.After(settle):
-	case <-ctx.Done():
-		return 0, ctx.Err()
+	before := int64(math.MaxInt64)
+	for range maxSettle {
+		select {
+		case <-time.After(settle):
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+		u, err := t.proc.usage()
+		if err != nil || u.rss >= before {
+			return min(u.rss, before), err
+		}
+		before = u.rss
 	}
-	u, err := t.proc.usage()
-	return u.rss, err
+	return before, nil
 }
 
 // openStreams opens n event streams and returns them once each has sent its

@@ -67,6 +67,9 @@ func run(ctx context.Context, args []string) error {
 		}
 		defer t.proc.stop()
 		targets = append(targets, t)
+		if t.rest, err = t.settled(ctx); err != nil {
+			return err
+		}
 		// Every key is shown once, so that no hash is computed later.
 		s, _ := shapeByName("small")
 		if _, err := r.measure(ctx, t, s, &options{conns: 1, duration: time.Second}); err != nil {

@@ -27,6 +27,7 @@ type target struct {
 	name string
 	addr string
 	proc *process
+	rest int64 // resident memory before the first request, in bytes
 }
 
 // rig is what a run has started and written.

@@ -46,9 +46,13 @@ type exchange struct {
 	upSession session.Opened // there
 	sentUp    time.Time      // when the upstream was asked
 	judging   time.Duration
-	asking    asking // guardrails
-	stripped  int
-	sent      int // bytes of a stream
+	// judgedFrom is when the rules were asked.
+	judgedFrom time.Time
+	asking     asking // guardrails
+	stripped   int
+	sent       int // bytes of a stream
+
+	place place // in its trace
 
 	began bool // the header of an event stream is sent
 

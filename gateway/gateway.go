@@ -96,6 +96,7 @@ type Gateway struct {
 	errands   errands
 	calls     sync.Map // callKey to *target: requests under way
 	standings standings
+	observer  observer
 }
 
 var _ http.Handler = (*Gateway)(nil)
@@ -157,6 +158,9 @@ func New(opts Options) (g *Gateway, err error) {
 		return nil, err
 	}
 	g.pairs = session.NewMemory(maxSessions)
+	if err = g.openObserver(cfg); err != nil {
+		return nil, err
+	}
 	next, err := g.build(cfg)
 	if err != nil {
 		return nil, err
@@ -227,20 +231,21 @@ func (g *Gateway) warn(cfg *config.File) {
 	}
 }
 
-// Run does the background work (license checks, reporting) until ctx ends, and
+// Run does the background work (license checks, reporting, telemetry) until ctx ends, and
 // returns when all of it has stopped.
 func (g *Gateway) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
-	var reported error
+	var reported, observed error
+	wg.Go(func() { observed = g.observer.run(ctx, g.log) })
 	wg.Go(func() { g.license.Run(ctx) })
 	if g.reporter != nil {
 		wg.Go(func() { reported = g.reporter.Run(ctx) })
 	}
 	wg.Wait()
 	if reported != nil && !errors.Is(reported, context.Canceled) {
-		return fmt.Errorf("reporter: %w", reported)
+		return errors.Join(fmt.Errorf("reporter: %w", reported), observed)
 	}
-	return nil
+	return observed
 }
 
 // Drain makes /readyz answer 503 from now on. Requests are still served.
@@ -282,6 +287,7 @@ func (g *Gateway) Close() error {
 	if g.audit != nil {
 		errs = append(errs, g.audit.Close())
 	}
+	errs = append(errs, g.observer.close())
 	return errors.Join(errs...)
 }
 

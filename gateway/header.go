@@ -43,6 +43,7 @@ func (ex *exchange) upstreamHeader(s session.Opened) upstream.Header {
 			h.Add(name, v)
 		}
 	}
+	ex.passTrace(&h)
 	ex.mirror(&h)
 	if s.Version == "" {
 		s.Version = ex.dialect.Version

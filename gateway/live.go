@@ -74,6 +74,7 @@ func (g *Gateway) activate(l *live) {
 	if l.keyring != nil {
 		l.keyring.Activate()
 	}
+	g.observer.adopt(l.cfg)
 	if l.tokens != nil {
 		l.tokens.Activate()
 		g.warnPublicURL(l.cfg)
@@ -92,9 +93,10 @@ func defaultAction(cfg *config.File) string {
 // specification, Top-level configuration keys). An invalid one changes nothing;
 // the error says why. Fields that need a restart keep their old values and are
 // listed by /readyz.
-func (g *Gateway) Reload(ctx context.Context) error {
+func (g *Gateway) Reload(ctx context.Context) (err error) {
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
+	defer func() { g.observer.reloaded(err) }()
 
 	loaded, err := g.load()
 	if err != nil {

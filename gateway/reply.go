@@ -216,7 +216,7 @@ func (ex *exchange) describe() {
 		r.Agent, r.Environment = cp.AgentOf(ex.who.Value), cp.Environment
 	}
 	r.Dialect = ex.dialect.Version
-	r.TraceID = traceID(ex.r.Header["Traceparent"])
+	r.TraceID = ex.traceID()
 	if ex.hasHandle {
 		r.Session = ex.handle.ID.String()
 	}

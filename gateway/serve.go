@@ -39,6 +39,7 @@ func notFound(w http.ResponseWriter) {
 func (g *Gateway) serveMCP(w http.ResponseWriter, r *http.Request) {
 	ex := g.begin(w, r)
 	defer ex.release()
+	defer ex.observe()
 	defer ex.recovered()
 	if refused := ex.serve(); refused != nil {
 		ex.refuse(refused)
@@ -183,6 +184,7 @@ func checkBodyHeaders(h http.Header) *refusal {
 // decide asks the rules, and performs what they say of the request.
 func (ex *exchange) decide() *refusal {
 	started := ex.g.now()
+	ex.judgedFrom = started
 	defer func() { ex.judging = ex.g.now().Sub(started) - ex.asking.request }()
 
 	q := policy.RequestOf(&ex.msg, policy.ClientToServer, ex.who.Claims)

@@ -180,3 +180,14 @@ func (l *Log) DroppedRecords() uint64 {
 	}
 	return n
 }
+
+// QueuedRecords returns how many lines wait for remote sinks.
+func (l *Log) QueuedRecords() int {
+	n := 0
+	if sinks := l.sinks.Load(); sinks != nil {
+		for _, s := range *sinks {
+			n += len(s.lines)
+		}
+	}
+	return n
+}

@@ -97,8 +97,8 @@ func TestEveryTopLevelKey(t *testing.T) {
 		{"policy replacement templates are not environment variables", f.Policy.Rules[1].Redact[0].Replacement, "AKIA${1}…"},
 		{"telemetry.customer", f.Telemetry.Customer, Pipeline{
 			Endpoint: "http://127.0.0.1:4318", Headers: map[string]string{"X-Key": "search-token"}, ServiceName: "agents",
-			ResourceAttrs: map[string]string{"team": "payments", "service.version": "1.0"}, SampleRatio: 0.25}},
-		{"telemetry.operator", f.Telemetry.Operator, Pipeline{Endpoint: "https://otlp.example", ServiceName: "svc-gateway", SampleRatio: 1}},
+			ResourceAttrs: map[string]string{"team": "payments", "service.version": "1.0"}, SampleRatio: 0.25, Compression: "gzip"}},
+		{"telemetry.operator", f.Telemetry.Operator, Pipeline{Endpoint: "https://otlp.example", ServiceName: "svc-gateway", SampleRatio: 1, Compression: "none"}},
 		{"audit.path", f.Audit.Path, "/var/log/svc/audit.jsonl"},
 		{"tool_search", f.ToolSearch, ToolSearch{true, "passthrough", 30 * time.Second, 5}},
 		{"guardrails", len(f.Guardrails), 0},

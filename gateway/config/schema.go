@@ -27,6 +27,8 @@ var enums = map[string][]string{
 	"policy.default_action":           {"allow", "deny"},
 	"policy.rules[].action":           {"allow", "deny", "redact", "rate_limit", "strip_app", "guardrail"},
 	"rate_limit_store.type":           {"in_memory", "redis"},
+	"telemetry.customer.compression":  {CompressionNone, CompressionGzip},
+	"telemetry.operator.compression":  {CompressionNone, CompressionGzip},
 	"tool_search.mode":                {ToolSearchPassthrough, ToolSearchSynthesize},
 	"policy.rules[].when.direction":   {"client_to_server", "server_to_client", ""},
 	"policy.rules[].when.result_type": {"", "input_required"},

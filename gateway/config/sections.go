@@ -61,14 +61,25 @@ type Pipeline struct {
 	ServiceName string `yaml:"service_name" env:"true"`
 	// ResourceAttrs are further resource attributes.
 	ResourceAttrs map[string]string `yaml:"resource_attrs" env:"true"`
-	// SampleRatio is the share of traces exported, from 0 to 1.
+	// SampleRatio is the share of traces exported, from 0 to 1, of those that begin
+	// at the gateway. A trace that a caller began is exported when the caller
+	// records it.
 	SampleRatio float64 `yaml:"sample_ratio"`
+	// Compression is none or gzip.
+	Compression string `yaml:"compression"`
 }
+
+// The values of compression.
+const (
+	CompressionNone = "none"
+	CompressionGzip = "gzip"
+)
 
 // SetDefaults sets the documented defaults.
 func (c *Pipeline) SetDefaults() {
 	c.ServiceName = "svc-gateway"
 	c.SampleRatio = 1
+	c.Compression = CompressionNone
 }
 
 // Metrics is the Prometheus endpoint.

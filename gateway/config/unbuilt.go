@@ -10,9 +10,6 @@ var unbuilt = []struct {
 	asked func(*File) bool
 }{
 	{"guardrails", func(f *File) bool { return len(f.Guardrails) > 0 }},
-	{"telemetry.customer.enabled", func(f *File) bool { return f.Telemetry.Customer.Enabled }},
-	{"telemetry.operator.enabled", func(f *File) bool { return f.Telemetry.Operator.Enabled }},
-	{"telemetry.metrics.listen", func(f *File) bool { return f.Telemetry.Metrics.Listen != "" }},
 	{"tool_search.mode", func(f *File) bool { return f.ToolSearch.Enabled && f.ToolSearch.Mode == ToolSearchSynthesize }},
 	{"task_affinity", func(f *File) bool { return f.TaskAffinity != withDefaults[TaskAffinity]() }},
 	{"control_plane.governance.enabled", func(f *File) bool { return f.ControlPlane.Governance.Enabled }},

@@ -76,6 +76,10 @@ func (c *Pipeline) Validate(at diag.At) {
 	}
 	headers(at.Field("headers"), c.Headers)
 	within(at.Field("sample_ratio"), c.SampleRatio, 0, 1)
+	if c.Compression != CompressionNone && c.Compression != CompressionGzip {
+		at.Field("compression").Hint("use %s or %s", CompressionNone, CompressionGzip).
+			Errorf("enum", "unknown compression %q", c.Compression)
+	}
 }
 
 // Validate reports what is wrong with the section.

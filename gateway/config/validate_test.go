@@ -120,6 +120,8 @@ func TestSectionRules(t *testing.T) {
 			[]string{"required telemetry.customer.service_name"}},
 		{"telemetry sample_ratio range", "t", "telemetry: {customer: {sample_ratio: 1.5}}",
 			[]string{"range telemetry.customer.sample_ratio"}},
+		{"telemetry compression", "t", "telemetry: {customer: {compression: br}}",
+			[]string{"enum telemetry.customer.compression"}},
 		{"telemetry header value", "t", `telemetry: {customer: {headers: {X: "a\nb", "a b": c}}}`,
 			[]string{"header telemetry.customer.headers.X", `header telemetry.customer.headers["a b"]`}},
 		{"telemetry metrics listen", "t", "telemetry: {metrics: {listen: nowhere}}", []string{"listen telemetry.metrics.listen"}},
@@ -218,9 +220,6 @@ func TestWarningsStopNothing(t *testing.T) {
 func TestEnablingWhatIsNotBuiltIsFatal(t *testing.T) {
 	asks := map[string]string{
 		"guardrails":                       "guardrails: [{name: g, url: 'https://g'}]",
-		"telemetry.customer.enabled":       "telemetry: {customer: {enabled: true, endpoint: 'http://h'}}",
-		"telemetry.operator.enabled":       "telemetry: {operator: {enabled: true, endpoint: 'http://h'}}",
-		"telemetry.metrics.listen":         "telemetry: {metrics: {listen: '127.0.0.1:9090'}}",
 		"tool_search.mode":                 "tool_search: {enabled: true, mode: synthesize}",
 		"task_affinity":                    "task_affinity: {max_entries: 5}",
 		"control_plane.governance.enabled": "control_plane: {url: 'http://127.0.0.1:1', ingest_key: svc_ingest_x, governance: {enabled: true}}",

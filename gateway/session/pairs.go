@@ -230,3 +230,10 @@ func (m *Memory) find(id ID) *entry {
 	}
 	return nil
 }
+
+// Len returns how many sessions are remembered, ended ones included.
+func (m *Memory) Len() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.sessions)
+}

@@ -80,9 +80,10 @@ func TestMetricsOfState(t *testing.T) {
 	full := State{
 		Ready: true, RestartPending: 2, Buckets: 3, Sessions: 4, MergedStreams: 5, AuditWritable: true, AuditLost: 6, AuditDropped: 7, AuditQueued: 8,
 		KeysComputed: 9, KeysRemembered: 10, KeysBusy: 11,
-		Reporter:  &ReporterState{Posted: 12, Duplicates: 13, Failures: 14, Quarantined: 15, Dropped: 16, Failing: true},
-		Upstreams: []UpstreamState{{Name: "main", Open: 17, Idle: 18, Waiting: 19, Dials: 20}},
-		Pipelines: []Stats{{Name: "customer", Queued: 21, Exported: 22, Dropped: 23, Failed: 24, Rejected: 25}},
+		Reporter:     &ReporterState{Posted: 12, Duplicates: 13, Failures: 14, Quarantined: 15, Dropped: 16, Failing: true},
+		BreakersOpen: map[string]bool{"pii": true, "slow": false},
+		Upstreams:    []UpstreamState{{Name: "main", Open: 17, Idle: 18, Waiting: 19, Dials: 20}},
+		Pipelines:    []Stats{{Name: "customer", Queued: 21, Exported: 22, Dropped: 23, Failed: 24, Rejected: 25}},
 	}
 	text := scrape(t, NewMetrics("", func() State { return full }))
 	expose(t, text,
@@ -92,6 +93,7 @@ func TestMetricsOfState(t *testing.T) {
 		"svc_gateway_auth_computations_total 9", "svc_gateway_auth_remembered_total 10", "svc_gateway_auth_busy_total 11",
 		"svc_gateway_traces_posted_total 12", "svc_gateway_traces_duplicates_total 13", "svc_gateway_traces_post_failures_total 14",
 		"svc_gateway_traces_quarantined_total 15", "svc_gateway_traces_dropped_total 16", "svc_gateway_traces_failing 1",
+		`svc_gateway_guardrail_breaker_open{guardrail="pii"} 1`, `svc_gateway_guardrail_breaker_open{guardrail="slow"} 0`,
 		`svc_gateway_upstream_connections{upstream="main"} 17`, `svc_gateway_upstream_idle_connections{upstream="main"} 18`,
 		`svc_gateway_upstream_waiting_requests{upstream="main"} 19`, `svc_gateway_upstream_dials_total{upstream="main"} 20`,
 		`svc_gateway_spans_queued{pipeline="customer"} 21`, `svc_gateway_spans_exported_total{pipeline="customer"} 22`,

@@ -8,7 +8,8 @@ type State struct {
 	Ready bool
 	// RestartPending counts the fields that a reload could not change.
 	RestartPending int
-	// Buckets counts the rate-limit buckets in memory.
+	// Buckets counts the rate-limit buckets in memory; 0 where they are in a
+	// shared store.
 	Buckets int
 	// Sessions counts the client sessions whose upstream sessions are remembered;
 	// MergedStreams the open streams of several upstreams.
@@ -27,6 +28,8 @@ type State struct {
 
 	// Reporter is nil where no traces are reported.
 	Reporter *ReporterState
+	// BreakersOpen tells, by guardrail, whether its breaker is not closed.
+	BreakersOpen map[string]bool
 	// Upstreams are the connection pools.
 	Upstreams []UpstreamState
 	// Pipelines are those of a Tracer.
@@ -73,6 +76,7 @@ var stateMetrics = []struct{ name, label, help string }{
 	{"svc_gateway_traces_quarantined_total", "", "Traces that the control plane refused as bad."},
 	{"svc_gateway_traces_dropped_total", "", "Traces that were lost before they could be posted."},
 	{"svc_gateway_traces_failing", "", "1 when the control plane takes no traces at present."},
+	{"svc_gateway_guardrail_breaker_open", "guardrail", "1 while the breaker of a guardrail is open or half-open."},
 	{"svc_gateway_upstream_connections", "upstream", "Open connections to an upstream."},
 	{"svc_gateway_upstream_idle_connections", "upstream", "Open connections that wait for a request."},
 	{"svc_gateway_upstream_waiting_requests", "upstream", "Requests that wait for a connection."},
@@ -131,6 +135,9 @@ func (c *stateCollector) Collect(to chan<- prometheus.Metric) {
 		count("svc_gateway_traces_quarantined_total", r.Quarantined)
 		count("svc_gateway_traces_dropped_total", r.Dropped)
 		gauge("svc_gateway_traces_failing", truth(r.Failing))
+	}
+	for name, open := range s.BreakersOpen {
+		gauge("svc_gateway_guardrail_breaker_open", truth(open), name)
 	}
 	for _, u := range s.Upstreams {
 		gauge("svc_gateway_upstream_connections", float64(u.Open), u.Name)

@@ -9,7 +9,6 @@ var unbuilt = []struct {
 	path  string
 	asked func(*File) bool
 }{
-	{"guardrails", func(f *File) bool { return len(f.Guardrails) > 0 }},
 	{"tool_search.mode", func(f *File) bool { return f.ToolSearch.Enabled && f.ToolSearch.Mode == ToolSearchSynthesize }},
 	{"task_affinity", func(f *File) bool { return f.TaskAffinity != withDefaults[TaskAffinity]() }},
 	{"control_plane.governance.enabled", func(f *File) bool { return f.ControlPlane.Governance.Enabled }},

@@ -355,7 +355,7 @@ func TestStreamsOfTokensAreCut(t *testing.T) {
 			o := newOAuthRig(t, up.URL, "    leeway: 0s", "", allowAll, nil)
 			life := time.Hour
 			if name == "the token expires" {
-				life = 2 * time.Second
+				life = 3 * time.Second
 			}
 			token := o.token(map[string]any{"exp": time.Now().Add(life).Unix()})
 			ended := make(chan answer, 1)

@@ -3,7 +3,6 @@ module svc
 go 1.26.0
 
 require (
-	github.com/MicahParks/jwkset v0.11.0
 	github.com/getkin/kin-openapi v0.152.0
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3
 	github.com/golang-jwt/jwt/v5 v5.3.1

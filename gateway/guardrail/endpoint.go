@@ -45,11 +45,6 @@ type Result struct {
 	Latency time.Duration
 }
 
-// Allowed reports whether the message goes on, changed or not.
-func (r Result) Allowed() bool {
-	return r.Verdict == Pass || r.Verdict == Mask || r.Verdict == FailOpen
-}
-
 // Endpoint is one webhook. It is safe for concurrent use; the number of calls
 // under way is that of its callers.
 type Endpoint struct {

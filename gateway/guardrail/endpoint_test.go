@@ -440,7 +440,7 @@ func TestCancellationsDoNotCount(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { <-arrived; cancel() }()
-		if r := e.Ask(ctx, message(t, envelope), new(mcp.Message)); r.Verdict != CallerGone || r.Kind != "" || r.Allowed() {
+		if r := e.Ask(ctx, message(t, envelope), new(mcp.Message)); r.Verdict != CallerGone || r.Kind != "" {
 			t.Fatalf("%+v", r)
 		}
 	}
@@ -609,7 +609,7 @@ func TestProbe(t *testing.T) {
 		w.WriteHeader(405)
 	})
 	broken := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
-	moved := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, broken, 302) })
+	moved := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, broken, http.StatusFound) })
 	slow := serve(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

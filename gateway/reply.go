@@ -220,7 +220,9 @@ func (ex *exchange) describe() {
 	if ex.hasHandle {
 		r.Session = ex.handle.ID.String()
 	}
-	r.TaskHandle = ex.msg.TaskID
+	if ex.msg.TaskID != "" { // else what the answer named, if it made a task
+		r.TaskHandle = ex.msg.TaskID
+	}
 }
 
 // write appends the record; a failure is logged where it stops.

@@ -29,7 +29,6 @@ var (
 	admins  = []store.KeyScope{store.ScopeAPI}
 	readers = []store.KeyScope{store.ScopeAPI, store.ScopeAgent}
 	ingests = []store.KeyScope{store.ScopeAPI, store.ScopeIngest}
-	anyone  = []store.KeyScope{store.ScopeAPI, store.ScopeAgent, store.ScopeIngest}
 )
 
 // routes is every endpoint of the API.
@@ -83,7 +82,7 @@ func routes() []route {
 		{method: "GET", path: streamPath, keys: readers, team: []string{"traces:read"}, handle: (*Server).streamTraces},
 		{method: "POST", path: "/api/otlp/v1/traces", keys: ingests, window: ingestWindow, handle: (*Server).ingestOTLP},
 		{method: "GET", path: "/api/governance", keys: ingests, window: ingestWindow, handle: (*Server).governance},
-		{method: "GET", path: "/api/openapi.json", keys: anyone, handle: (*Server).openAPI},
+		{method: "GET", path: "/api/openapi.json", keys: admins, handle: (*Server).openAPI},
 
 		{method: "POST", path: "/api/auth/webhook", window: addressWindow, open: true, handle: (*Server).receiveWebhook},
 	}

@@ -8,6 +8,7 @@
 import { Client as LegacyClient } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport as LegacyTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { check, expect, finish } from './checks.mjs';
 
 const [url, key] = process.argv.slice(2);
 if (!url || !key) {
@@ -45,21 +46,6 @@ const clients = {
   },
 };
 
-let passed = 0;
-let failed = 0;
-async function check(name, run) {
-  try {
-    await run();
-    passed++;
-    console.log(`ok    ${name}`);
-  } catch (err) {
-    failed++;
-    console.log(`FAIL  ${name}: ${err?.stack ?? err}`);
-  }
-}
-function expect(condition, message) {
-  if (!condition) throw new Error(message);
-}
 const textOf = (result) => result.content.filter((c) => c.type === 'text').map((c) => c.text).join('\n');
 
 for (const [name, connect] of Object.entries(clients)) {
@@ -105,5 +91,4 @@ for (const [name, connect] of Object.entries(clients)) {
     await client.close();
   });
 }
-console.log(`${passed} passed, ${failed} failed`);
-process.exit(failed ? 1 : 0);
+finish();

@@ -15,6 +15,7 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js';
 import { ElicitRequestSchema, LoggingMessageNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
+import { check, expect, failures, finish } from './checks.mjs';
 
 const binary = process.argv[2];
 if (!binary) {
@@ -122,21 +123,6 @@ for (let i = 0; ; i++) {
   await new Promise((done) => setTimeout(done, 50));
 }
 
-let passed = 0;
-let failed = 0;
-async function check(name, run) {
-  try {
-    await run();
-    passed++;
-    console.log(`ok    ${name}`);
-  } catch (err) {
-    failed++;
-    console.log(`FAIL  ${name}: ${err?.stack ?? err}`);
-  }
-}
-function expect(condition, message) {
-  if (!condition) throw new Error(message);
-}
 async function eventually(what, ok) {
   for (let i = 0; !ok(); i++) {
     expect(i < 200, what);
@@ -214,7 +200,7 @@ await check('the gateway ends in order', async () => {
   const code = await new Promise((done) => gateway.on('exit', done));
   expect(code === 0, `exit code ${code}:\n${log}`);
 });
-if (failed) {
+if (failures()) {
   console.log(log);
   console.log(readFileSync(join(dir, 'audit.jsonl')).toString());
 }
@@ -224,5 +210,4 @@ for (const up of [first, second]) {
   up.http.close();
 }
 rmSync(dir, { recursive: true, force: true });
-console.log(`${passed} passed, ${failed} failed`);
-process.exit(failed ? 1 : 0);
+finish();

@@ -11,16 +11,20 @@ import (
 type Severity uint8
 
 // The severities. An Error makes the file unusable; a Warning is shown and
-// stops nothing.
+// stops nothing; an Info says what a check could not tell, or is worth knowing.
 const (
 	Error Severity = iota
 	Warning
+	Info
 )
 
-// String returns "error" or "warning".
+// String returns "error", "warning" or "info".
 func (s Severity) String() string {
-	if s == Warning {
+	switch s {
+	case Warning:
 		return "warning"
+	case Info:
+		return "info"
 	}
 	return "error"
 }
@@ -35,6 +39,8 @@ func (s *Severity) UnmarshalText(text []byte) error {
 		*s = Error
 	case "warning":
 		*s = Warning
+	case "info":
+		*s = Info
 	default:
 		return fmt.Errorf("unknown severity %q", text)
 	}

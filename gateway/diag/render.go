@@ -101,19 +101,24 @@ type jsonFinding struct {
 	Excerpt  string   `json:"excerpt,omitempty"`
 }
 
-// WriteJSON writes {"findings": […], "errors": n, "warnings": n} and a newline.
-// The list is never null. The error is that of w.
+// WriteJSON writes {"findings": […], "errors": n, "warnings": n, "infos": n} and
+// a newline; infos is left out when there are none. The list is never null. The
+// error is that of w.
 func WriteJSON(w io.Writer, findings []Finding) error {
 	doc := struct {
 		Findings []jsonFinding `json:"findings"`
 		Errors   int           `json:"errors"`
 		Warnings int           `json:"warnings"`
+		Infos    int           `json:"infos,omitempty"`
 	}{Findings: make([]jsonFinding, 0, len(findings))}
 	for _, f := range findings {
-		if f.Severity == Error {
+		switch f.Severity {
+		case Error:
 			doc.Errors++
-		} else {
+		case Warning:
 			doc.Warnings++
+		default:
+			doc.Infos++
 		}
 		doc.Findings = append(doc.Findings, jsonFinding{
 			Code: f.Code, Severity: f.Severity, File: f.Pos.File, Line: f.Pos.Line, Column: f.Pos.Column,

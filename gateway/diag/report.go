@@ -95,6 +95,11 @@ func (a At) Warnf(code, format string, args ...any) {
 	a.add(code, Warning, fmt.Sprintf(format, args...))
 }
 
+// Infof reports something worth knowing about the field.
+func (a At) Infof(code, format string, args ...any) {
+	a.add(code, Info, fmt.Sprintf(format, args...))
+}
+
 // Path returns the path of the field, as it stands in a finding.
 func (a At) Path() string { return a.path }
 

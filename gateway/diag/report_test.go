@@ -180,7 +180,7 @@ func TestJSONRendering(t *testing.T) {
 }
 
 func TestSeverityText(t *testing.T) {
-	for _, s := range []diag.Severity{diag.Error, diag.Warning} {
+	for _, s := range []diag.Severity{diag.Error, diag.Warning, diag.Info} {
 		text, err := s.MarshalText()
 		if err != nil {
 			t.Fatal(err)

@@ -8,6 +8,10 @@ type Config struct {
 	DefaultAction *string `yaml:"default_action"`
 	// Rules are evaluated top-down; the first that matches applies.
 	Rules []RuleConfig `yaml:"rules"`
+	// FilterLists leaves out of the answers to tools/list what the rules deny this
+	// caller to call, and empties resources/list, resources/templates/list and
+	// prompts/list for callers who may not resources/read or prompts/get.
+	FilterLists bool `yaml:"filter_lists"`
 }
 
 // RuleConfig is one rule.

@@ -1,0 +1,142 @@
+package mcp
+
+import "strings"
+
+// ListMember returns the member of a result that holds the list which a method
+// asks for; "" for methods that ask for none.
+func ListMember(method string) string {
+	switch method {
+	case MethodToolsList:
+		return "tools"
+	case MethodResourcesList:
+		return "resources"
+	case MethodResourceTemplatesList:
+		return "resourceTemplates"
+	case MethodPromptsList:
+		return "prompts"
+	}
+	return ""
+}
+
+// FilterList returns the body of an answer with only those elements of the list
+// result.MEMBER whose name keep takes. Elements without a name are left out:
+// nobody could ask for them. What stays is byte for byte as it came.
+//
+// Where the result has the list, its cacheScope becomes private, also when
+// nothing was left out, because another caller would have been shown something
+// else. Where there is no cacheScope a modern answer gets one. An answer without
+// the list is returned as it is.
+//
+// ok is false when the result could be read in two ways: a member whose name
+// differs from the list's by case alone, or a list that is no array.
+func FilterList(m *Message, member string, modern bool, keep func(name string) bool) (body []byte, ok bool) {
+	if m.Kind != Response || !m.Spans.Result.Present() || m.Body[m.Spans.Result.Start] != '{' {
+		return m.Body, true
+	}
+	list, ok := findList(m, member)
+	if !ok || !list.Present() {
+		return m.Body, ok
+	}
+	var edits [2]Edit
+	n := 0
+	if kept, cut := keepNamed(m.Body, list, keep); cut {
+		edits[n] = Edit{At: list, With: kept}
+		n++
+	}
+	scope := m.Spans.CacheScope
+	switch {
+	case scope.Present() && string(scope.Of(m.Body)) != `"private"`:
+		edits[n] = Edit{At: scope, With: []byte(`"private"`)}
+		n++
+	case !scope.Present() && modern:
+		at := m.Spans.Result
+		edits[n] = Edit{At: Span{at.Start, at.Start + 1}, With: []byte(`{"cacheScope":"private",`)}
+		n++
+	}
+	if n == 0 {
+		return m.Body, true
+	}
+	if n == 2 && edits[1].At.Start < edits[0].At.Start {
+		edits[0], edits[1] = edits[1], edits[0]
+	}
+	return Splice(make([]byte, 0, len(m.Body)+32), m.Body, edits[:n]...), true
+}
+
+// findList returns where the list stands, the zero Span when the result has
+// none.
+func findList(m *Message, member string) (list Span, ok bool) {
+	for it := members(m.Body, m.Spans.Result); it.next(); {
+		name, _ := stringAt(m.Body, it.name)
+		switch {
+		case name == member:
+			if m.Body[it.value.Start] != '[' {
+				return Span{}, false
+			}
+			list = it.value
+		case strings.EqualFold(name, member):
+			return Span{}, false
+		}
+	}
+	return list, true
+}
+
+// keepNamed returns the array at a span with the elements that keep takes; cut
+// tells whether any was left out. Each is kept with what stands between it and
+// the one before.
+func keepNamed(body []byte, list Span, keep func(string) bool) (kept []byte, cut bool) {
+	end, some := list.Start+1, false
+	for it := elements(body, list); it.next(); {
+		name, ok := elementName(body, it.value)
+		if ok = ok && keep(name); !ok && !cut { // the first to go: what came before it stays
+			cut = true
+			kept = append(make([]byte, 0, list.End-list.Start), body[list.Start:end]...)
+		} else if ok && cut {
+			from := end
+			if !some {
+				from = it.value.Start
+			}
+			kept = append(kept, body[from:it.value.End]...)
+		}
+		some = some || ok
+		end = it.value.End
+	}
+	if !cut {
+		return nil, false
+	}
+	return append(kept, body[end:list.End]...), true
+}
+
+// elementName returns the name of an element of a list. An element with a
+// second member whose name differs by case alone has none.
+func elementName(body []byte, element Span) (name string, ok bool) {
+	if body[element.Start] != '{' {
+		return "", false
+	}
+	for it := members(body, element); it.next(); {
+		raw := it.name.Of(body)
+		if len(raw) < len(`"name"`) {
+			continue
+		}
+		switch key := memberName(raw); {
+		case key == "name":
+			if raw := it.value.Of(body); len(raw) >= 2 && raw[0] == '"' {
+				name, ok = memberName(raw), true
+			}
+		case len(key) <= 8 && strings.EqualFold(key, "name"):
+			return "", false
+		}
+	}
+	return name, ok
+}
+
+// memberName returns the value of a string as written with its quotes, without
+// copying it where it has no escapes.
+func memberName(raw []byte) string {
+	text := raw[1 : len(raw)-1]
+	for _, c := range text {
+		if c == '\\' {
+			return stringOf(raw, kindEscaped)
+		}
+	}
+	return stringOf(raw, kindString)
+}

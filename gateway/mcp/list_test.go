@@ -1,0 +1,83 @@
+package mcp
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// What stays of a list stays byte for byte, and what is cut leaves valid JSON.
+func TestFilterListKeepsTheRestByteForByte(t *testing.T) {
+	keep := func(name string) bool { return !strings.HasPrefix(name, "no") }
+	tests := []struct {
+		name, result, want string
+		modern             bool
+		ok                 bool
+	}{
+		{name: "none denied", result: `{"tools":[ {"name":"a"} , {"name":"b"} ]}`, want: `{"tools":[ {"name":"a"} , {"name":"b"} ]}`, ok: true},
+		{name: "first", result: `{"tools":[{"name":"no"}, {"name":"b","n":1e400}]}`, want: `{"tools":[{"name":"b","n":1e400}]}`, ok: true},
+		{name: "middle", result: `{"tools":[{"name":"a"} ,{"name":"no"}, {"name":"b"}]}`, want: `{"tools":[{"name":"a"}, {"name":"b"}]}`, ok: true},
+		{name: "last", result: `{"tools":[{"name":"a"}, {"name":"no"}],"nextCursor":"x"}`, want: `{"tools":[{"name":"a"}],"nextCursor":"x"}`, ok: true},
+		{name: "all, cursor kept", result: `{"nextCursor":"","tools":[{"name":"no"},{"name":"no2"}]}`, want: `{"nextCursor":"","tools":[]}`, ok: true},
+		{name: "an escaped name", result: `{"tools":[{"name":"\u006eo"},{"name":"a"}]}`, want: `{"tools":[{"name":"a"}]}`, ok: true},
+		{name: "no name, no object", result: `{"tools":[{"title":"x"},7,{"name":7},{"name":"a"}]}`, want: `{"tools":[{"name":"a"}]}`, ok: true},
+		{name: "a twin of name", result: `{"tools":[{"name":"a","Name":"no"},{"name":"b"}]}`, want: `{"tools":[{"name":"b"}]}`, ok: true},
+		{name: "public becomes private", result: `{"cacheScope":"public","tools":[{"name":"no"},{"name":"a"}],"ttlMs":5}`, want: `{"cacheScope":"private","tools":[{"name":"a"}],"ttlMs":5}`, ok: true},
+		{name: "public behind, nothing cut", result: `{"tools":[{"name":"a"}],"cacheScope":"public"}`, want: `{"tools":[{"name":"a"}],"cacheScope":"private"}`, ok: true},
+		{name: "modern without scope", result: `{"tools":[]}`, want: `{"cacheScope":"private","tools":[]}`, modern: true, ok: true},
+		{name: "another result", result: `{"content":[],"cacheScope":"public"}`, want: `{"content":[],"cacheScope":"public"}`, ok: true},
+		{name: "a twin of the list", result: `{"tools":[],"Tools":[{"name":"no"}]}`, ok: false},
+		{name: "a twin by the long s", result: `{"toolſ":[{"name":"no"}],"tools":[]}`, ok: false},
+		{name: "no array", result: `{"tools":{"name":"no"}}`, ok: false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			wrap := func(result string) string { return fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":%s}`, result) }
+			var m Message
+			if err := Scan([]byte(wrap(tt.result)), &m); err != nil {
+				t.Fatal(err)
+			}
+			got, ok := FilterList(&m, "tools", tt.modern, keep)
+			if ok != tt.ok || ok && string(got) != wrap(tt.want) {
+				t.Errorf("got %v %s", ok, got)
+			}
+			if !json.Valid(got) {
+				t.Errorf("not JSON: %s", got)
+			}
+		})
+	}
+}
+
+// However a result is written, filtering it neither panics nor breaks it, and no
+// name that was denied is left in the list.
+func FuzzFilterList(f *testing.F) {
+	f.Add(`{"tools":[{"name":"a"},{"name":"no"}]}`)
+	f.Add(`{"cacheScope":"public","tools":[{"name":"n\u006f"} , {} ,[],"x"],"nextCursor":"c"}`)
+	f.Fuzz(func(t *testing.T, result string) {
+		var m Message
+		if Scan([]byte(`{"jsonrpc":"2.0","id":1,"result":`+result+`}`), &m) != nil {
+			return
+		}
+		got, ok := FilterList(&m, "tools", true, func(name string) bool { return name != "no" })
+		if !ok {
+			return
+		}
+		var again Message
+		if err := Scan(got, &again); err != nil {
+			t.Fatalf("%v: %s", err, got)
+		}
+		var out struct {
+			Result struct {
+				Tools []struct{ Name string }
+			}
+		}
+		if json.Unmarshal(got, &out) == nil {
+			for _, tool := range out.Result.Tools {
+				if tool.Name == "no" {
+					t.Fatalf("a denied name is left: %s", got)
+				}
+			}
+		}
+	})
+}

@@ -49,6 +49,7 @@ func TestScripts(t *testing.T) {
 			"mode":     cmdMode,
 			"fill":     cmdFill,
 			"replace":  cmdReplace,
+			"post":     cmdPost,
 		},
 	})
 }
@@ -189,6 +190,16 @@ func cmdReplace(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	replaced := strings.ReplaceAll(ts.ReadFile(args[0]), args[1], args[2])
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(replaced), 0o600))
+}
+
+// cmdPost sends a JSON body and takes any answer: post URL BODY.
+func cmdPost(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: post URL BODY")
+	}
+	resp, err := http.Post(args[0], "application/json", strings.NewReader(args[1]))
+	ts.Check(err)
+	ts.Check(resp.Body.Close())
 }
 
 // process is a svc in the background.

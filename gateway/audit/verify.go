@@ -12,7 +12,6 @@ import (
 	"hash"
 	"io"
 	"os"
-	"slices"
 )
 
 // maxProblems is how many problems a verification names; it counts all.
@@ -75,19 +74,9 @@ func (v *Verification) OK() bool { return v.Found == 0 }
 // VerifyPath verifies the trail whose current file is path, with its rotated
 // files.
 func VerifyPath(ctx context.Context, path string, o VerifyOptions) (*Verification, error) {
-	files, err := trail(path)
+	names, err := Files(path)
 	if err != nil {
 		return nil, err
-	}
-	if len(files) == 0 {
-		if _, err := os.Stat(path); err != nil {
-			return nil, fmt.Errorf("open audit file: %w", err)
-		}
-		files = []Rotated{{Path: path}}
-	}
-	names := make([]string, len(files))
-	for i, f := range files {
-		names[i] = f.Path
 	}
 	return verify(ctx, names, o)
 }
@@ -97,34 +86,9 @@ func Verify(ctx context.Context, files []string, o VerifyOptions) (*Verification
 	if len(files) == 0 {
 		return nil, errors.New("no audit file was named")
 	}
-	type start struct {
-		name  string
-		first uint64
-	}
-	order := make([]start, 0, len(files))
-	for _, name := range files {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, fmt.Errorf("open audit file: %w", err)
-		}
-		first, _ := firstSeq(f)
-		if err := f.Close(); err != nil {
-			return nil, err
-		}
-		order = append(order, start{name, first})
-	}
-	slices.SortStableFunc(order, func(a, b start) int {
-		switch {
-		case a.first < b.first:
-			return -1
-		case a.first > b.first:
-			return 1
-		}
-		return 0
-	})
-	names := make([]string, len(order))
-	for i, s := range order {
-		names[i] = s.name
+	names, err := InOrder(files)
+	if err != nil {
+		return nil, err
 	}
 	return verify(ctx, names, o)
 }

@@ -1,0 +1,205 @@
+package audit
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+)
+
+// Files returns the files of the trail whose current file is path, oldest
+// first. A file that is empty, or is no trail, is returned all the same: whoever
+// reads it says so.
+func Files(path string) ([]string, error) {
+	files, err := trail(path)
+	if err != nil {
+		return nil, err
+	}
+	if len(files) == 0 {
+		if _, err := os.Stat(path); err != nil {
+			return nil, fmt.Errorf("open audit file: %w", err)
+		}
+		return []string{path}, nil
+	}
+	names := make([]string, len(files))
+	for i, f := range files {
+		names[i] = f.Path
+	}
+	return names, nil
+}
+
+// InOrder returns the files in the order of their first lines.
+func InOrder(files []string) ([]string, error) {
+	starts := make([]Rotated, 0, len(files))
+	for _, name := range files {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, fmt.Errorf("open audit file: %w", err)
+		}
+		first, _ := firstSeq(f)
+		if err := f.Close(); err != nil {
+			return nil, err
+		}
+		starts = append(starts, Rotated{Path: name, First: first})
+	}
+	slices.SortStableFunc(starts, func(a, b Rotated) int { return cmp.Compare(a.First, b.First) })
+	names := make([]string, len(starts))
+	for i, s := range starts {
+		names[i] = s.Path
+	}
+	return names, nil
+}
+
+// Scanned is what [Scan] could not hand on.
+type Scanned struct {
+	// Bytes is how much was read.
+	Bytes int64
+	// Skipped counts lines that are not lines of a trail, and an unfinished
+	// last one.
+	Skipped uint64
+}
+
+// Scan reads files one after the other and hands each line to visit, in the
+// order of the file; nothing is verified. The bytes are good until visit
+// returns, whose error ends the reading. Memory does not grow with the files.
+func Scan(ctx context.Context, files []string, visit func(line []byte) error) (Scanned, error) {
+	var done Scanned
+	in := bufio.NewReaderSize(nil, 4*MaxLine)
+	for _, name := range files {
+		if err := scanFile(ctx, name, in, &done, visit); err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+func scanFile(ctx context.Context, name string, in *bufio.Reader, done *Scanned, visit func([]byte) error) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return fmt.Errorf("open audit file: %w", err)
+	}
+	defer f.Close()
+	in.Reset(f)
+	for n := 0; ; n++ {
+		if n%4096 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		line, err := in.ReadSlice('\n')
+		done.Bytes += int64(len(line))
+		for errors.Is(err, bufio.ErrBufferFull) { // no line is this long
+			line, err = in.ReadSlice('\n')
+			done.Bytes += int64(len(line))
+			if !errors.Is(err, bufio.ErrBufferFull) {
+				line = nil
+			}
+		}
+		switch {
+		case err == io.EOF:
+			if len(line) > 0 {
+				done.Skipped++
+			}
+			return nil
+		case err != nil:
+			return fmt.Errorf("read %s: %w", name, err)
+		}
+		if _, _, _, _, ok := splitLine(line[:max(len(line)-1, 0)]); !ok {
+			done.Skipped++
+			continue
+		}
+		if err := visit(line[:len(line)-1]); err != nil {
+			return err
+		}
+	}
+}
+
+var errNotTrail = errors.New("does not begin with a line of an audit trail")
+
+// Before returns the position before the last n lines of the trail whose
+// current file is path, or its beginning when it has fewer. It reads backwards
+// from the end, so that it costs the same in a large trail.
+func Before(path string, n int) (Position, error) {
+	files, err := trail(path)
+	if err != nil {
+		return Position{}, err
+	}
+	if len(files) == 0 {
+		info, err := os.Stat(path)
+		switch {
+		case err != nil:
+			return Position{}, fmt.Errorf("open audit file: %w", err)
+		case info.Size() > 0:
+			return Position{}, fmt.Errorf("%s %w", path, errNotTrail)
+		}
+		return Position{}, nil
+	}
+	for i := len(files) - 1; i >= 0; i-- {
+		at, left, err := backwards(files[i], n)
+		if err != nil || left == 0 {
+			return at, err
+		}
+		n = left
+	}
+	return Position{}, nil
+}
+
+// backwards finds the position before the last n lines of one file, and how
+// many it lacks.
+func backwards(file Rotated, n int) (Position, int, error) {
+	f, err := os.Open(file.Path)
+	if err != nil {
+		return Position{}, n, fmt.Errorf("open audit file: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return Position{}, n, err
+	}
+	last, err := lastLine(f, info.Size())
+	if err != nil {
+		return Position{}, n, fmt.Errorf("%s: %w", file.Path, err)
+	}
+	at := Position{File: file.First, Offset: last.size, Seq: last.seq}
+	chunk := make([]byte, 16<<10)
+	for end := last.size; end > 0 && n > 0; {
+		begin := max(end-int64(len(chunk)), 0)
+		part := chunk[:end-begin]
+		if _, err := f.ReadAt(part, begin); err != nil {
+			return Position{}, n, fmt.Errorf("read %s: %w", file.Path, err)
+		}
+		// The line feed that ends the line before the one sought stands in front
+		// of it; the first line has none.
+		for n > 0 {
+			feed := bytes.LastIndexByte(part[:max(min(int64(len(part)), at.Offset-begin-1), 0)], '\n')
+			if feed < 0 {
+				break
+			}
+			at.Offset = begin + int64(feed) + 1
+			n--
+		}
+		if begin == 0 && n > 0 {
+			at.Offset = 0
+			n--
+		}
+		end = begin
+	}
+	if at.Offset == 0 {
+		if n > 0 {
+			return Position{File: file.First}, n, nil
+		}
+		return Position{File: file.First, Seq: file.First - 1}, 0, nil
+	}
+	var head [64]byte
+	m, err := f.ReadAt(head[:], at.Offset)
+	if err != nil && err != io.EOF {
+		return Position{}, n, fmt.Errorf("read %s: %w", file.Path, err)
+	}
+	if seq, ok := leadingSeq(head[:m]); ok {
+		at.Seq = seq - 1
+	}
+	return at, n, nil
+}

@@ -1,0 +1,140 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// rotatedTrail writes n lines over several files and returns the path.
+func rotatedTrail(t *testing.T, n int) string {
+	t.Helper()
+	c := testConfig(t)
+	c.MaxSizeMB, c.MaxBackups = 1, 0
+	l := mustOpen(t, c, Options{})
+	for i := range n {
+		if err := l.Write(context.Background(), sample(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustClose(t, l)
+	files, err := Files(c.Path)
+	if err != nil || len(files) < 2 {
+		t.Fatalf("files %v: %v", files, err)
+	}
+	return c.Path
+}
+
+// What Before returns is where a reader finds exactly the last lines, also
+// those in rotated files.
+func TestBeforeTheLastLines(t *testing.T) {
+	path := rotatedTrail(t, 4000)
+	last := seqsOf(t, NewReader(path, Position{}))
+	total := len(last)
+	for _, n := range []int{0, 1, 2, 10, 500, 1500, 2500, 3900, total - 1, total, total + 1, 10 * total} {
+		from, err := Before(path, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := NewReader(path, from)
+		got := seqsOf(t, r)
+		want := last[max(0, total-n):]
+		if !slices.Equal(got, want) {
+			t.Errorf("before the last %d: %d lines, want %d", n, len(got), len(want))
+		}
+		if r.Missing() != 0 || r.Restarts() != 0 {
+			t.Errorf("before the last %d: %d missing, %d restarts", n, r.Missing(), r.Restarts())
+		}
+	}
+}
+
+func seqsOf(t *testing.T, r *Reader) []uint64 {
+	t.Helper()
+	defer r.Close()
+	var seqs []uint64
+	for {
+		line, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return seqs
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		seqs = append(seqs, line.Seq)
+	}
+}
+
+func TestBeforeRefusesWhatIsNoTrail(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := Before(filepath.Join(dir, "missing"), 3); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a missing file: %v", err)
+	}
+	other := filepath.Join(dir, "notes.txt")
+	if err := os.WriteFile(other, []byte("not a trail\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Before(other, 3); !errors.Is(err, errNotTrail) {
+		t.Errorf("another file: %v", err)
+	}
+}
+
+// Scan hands on every line of every file in order, and counts what is none:
+// too long, not of the form, unfinished.
+func TestScanReadsWholeFiles(t *testing.T) {
+	path := rotatedTrail(t, 4000)
+	files, err := Files(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := make([]byte, 9*MaxLine)
+	for i := range long {
+		long[i] = 'x'
+	}
+	for _, part := range [][]byte{[]byte("rubbish\n\n"), long, []byte("\n{\"seq\":9")} {
+		if _, err := f.Write(part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var size int64
+	for _, name := range files {
+		info, err := os.Stat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += info.Size()
+	}
+	want := uint64(1)
+	done, err := Scan(context.Background(), files, func(line []byte) error {
+		if seq, _, _, _, ok := splitLine(line); !ok || seq != want {
+			t.Fatalf("line %d: %.60q", want, line)
+		}
+		want++
+		return nil
+	})
+	if err != nil || done.Skipped != 4 || done.Bytes != size {
+		t.Errorf("%+v of %d bytes: %v", done, size, err)
+	}
+	if want < 4000 {
+		t.Errorf("%d lines", want)
+	}
+	stop := errors.New("stop")
+	if _, err := Scan(context.Background(), files, func([]byte) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("visit's error: %v", err)
+	}
+	canceled, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := Scan(canceled, files, func([]byte) error { return nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("canceled: %v", err)
+	}
+}

@@ -29,6 +29,10 @@ func (l *loader) decode(n *yaml.Node, v reflect.Value, at *place, f field) {
 	case t.Kind() == reflect.Interface:
 		// A field that takes anything is one that its section refuses by name.
 		v.Set(reflect.ValueOf(describe(n, false)))
+	case t == jsonType:
+		if data, ok := l.json(nil, n, at); ok {
+			v.SetBytes(data)
+		}
 	case isStruct(t):
 		if l.want(n, yaml.MappingNode, at, "a mapping") {
 			l.decodeStruct(n, v, at)

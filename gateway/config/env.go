@@ -54,8 +54,7 @@ func (l *loader) expand(n *yaml.Node, s string, at *place, f field) (string, boo
 			value, _ = l.getenv(name)
 		}
 		if value == "" {
-			l.nodef(n, at, "env-unset", "set "+name+" in the environment of the gateway",
-				"the environment variable %s is not set or empty", name)
+			l.unset(n, at, name)
 			ok = false
 			continue
 		}

@@ -23,11 +23,8 @@ type Getenv func(name string) (value string, ok bool)
 // position it is about where there is one. Values of environment variables are
 // in no finding. It opens no other file and uses no network.
 func Load(path string, getenv Getenv) (*File, []diag.Finding) {
-	data, err := readFile(path)
-	if err != nil {
-		return nil, []diag.Finding{unreadable(path, err)}
-	}
-	return Parse(path, data, getenv)
+	d := ReadDocument(path, Options{Getenv: getenv})
+	return d.File(), d.Findings()
 }
 
 // readFile reads at most one byte more than a file may have.
@@ -41,7 +38,7 @@ func readFile(path string) ([]byte, error) {
 }
 
 func unreadable(path string, err error) diag.Finding {
-	f := diag.Finding{Code: "unreadable", Pos: diag.Pos{File: path}, Message: "cannot be read: " + cause(err)}
+	f := diag.Finding{Code: CodeUnreadable, Pos: diag.Pos{File: path}, Message: "cannot be read: " + cause(err)}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		f.Hint = "name the configuration with --config=PATH"
@@ -62,19 +59,8 @@ func cause(err error) string {
 
 // Parse checks data as Load does; name stands for it in positions.
 func Parse(name string, data []byte, getenv Getenv) (*File, []diag.Finding) {
-	l := &loader{name: name, getenv: getenv, report: diag.New()}
-	f := &File{}
-	if root := l.parse(data); root != nil {
-		l.decodeRoot(root, f)
-		l.check(root, f)
-	}
-	found := l.report.Findings()
-	newExcerpts(data, l.secrets).fill(name, found)
-	diag.Sort(found)
-	if diag.HasErrors(found) {
-		return nil, found
-	}
-	return f, found
+	d := ParseDocument(name, data, Options{Getenv: getenv})
+	return d.File(), d.Findings()
 }
 
 // loader carries one file from bytes to findings.
@@ -82,6 +68,8 @@ type loader struct {
 	name   string
 	getenv Getenv
 	report *diag.Report
+	// unsetIsInfo is [Options.UnsetIsInfo].
+	unsetIsInfo bool
 
 	// failed holds the paths that could not be decoded: what the checks say
 	// about them would be echo.
@@ -93,9 +81,12 @@ type loader struct {
 }
 
 // decodeRoot fills f as far as the tree allows.
-func (l *loader) decodeRoot(root *yaml.Node, f *File) {
+func (l *loader) decodeRoot(root *yaml.Node, f *File) { l.decodeAny(root, f) }
+
+// decodeAny fills the struct that target points to as far as the tree allows.
+func (l *loader) decodeAny(root *yaml.Node, target any) {
 	l.inspect(root, nil, 1)
-	v := reflect.ValueOf(f).Elem()
+	v := reflect.ValueOf(target).Elem()
 	setDefaults(v)
 	l.decode(root, v, nil, field{})
 }

@@ -27,6 +27,11 @@ var required = []struct{ key, hint string }{
 // The codes that the loader knows by name.
 const (
 	codeUnknownUpstream = "unknown-upstream"
+	codeUnset           = "env-unset"
+
+	// CodeUnreadable is the code of the one finding about a file that could not be
+	// read at all.
+	CodeUnreadable = "unreadable"
 )
 
 // Validate reports what is wrong with the values of the file: each section by

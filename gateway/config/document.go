@@ -1,0 +1,295 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"svc/gateway/diag"
+)
+
+// Options say how a file is read.
+type Options struct {
+	// Getenv looks environment variables up; nil finds none.
+	Getenv Getenv
+	// UnsetIsInfo lets a file pass whose variables are not set here: each is told
+	// as an info, its field stays empty, and nothing more is said about it. It is
+	// for checks that run elsewhere than the gateway does.
+	UnsetIsInfo bool
+}
+
+// Document is a configuration file with its text still at hand, for those who
+// look further than start-up does: lint, and commands that point into the file.
+// It does not change and may be read by many goroutines.
+type Document struct {
+	data     []byte
+	loader   *loader
+	root     *yaml.Node // nil when the text is no YAML
+	file     *File
+	findings []diag.Finding
+}
+
+// ReadDocument reads and checks the file at path, as [Load] does.
+func ReadDocument(path string, o Options) *Document {
+	data, err := readFile(path)
+	if err != nil {
+		return &Document{loader: &loader{name: path}, findings: []diag.Finding{unreadable(path, err)}}
+	}
+	return ParseDocument(path, data, o)
+}
+
+// ParseDocument checks data as [ReadDocument] does; name stands for it in
+// positions.
+func ParseDocument(name string, data []byte, o Options) *Document {
+	l := &loader{name: name, getenv: o.Getenv, unsetIsInfo: o.UnsetIsInfo, report: diag.New()}
+	d := &Document{data: data, loader: l, file: &File{}}
+	if d.root = l.parse(data); d.root != nil {
+		l.decodeRoot(d.root, d.file)
+		l.check(d.root, d.file)
+	}
+	d.findings = l.report.Findings()
+	newExcerpts(data, l.secrets).fill(name, d.findings)
+	diag.Sort(d.findings)
+	return d
+}
+
+// File returns the configuration, nil when a finding is an error.
+func (d *Document) File() *File {
+	if d.root == nil || diag.HasErrors(d.findings) {
+		return nil
+	}
+	return d.file
+}
+
+// Draft returns the configuration as far as it could be read, though parts of it
+// may be wrong or missing; nil when the text is no YAML.
+func (d *Document) Draft() *File {
+	if d.root == nil {
+		return nil
+	}
+	return d.file
+}
+
+// Findings returns what start-up would say of the file, sorted.
+func (d *Document) Findings() []diag.Finding { return d.findings }
+
+// Unreadable reports whether there was nothing to check: the file could not be
+// read at all.
+func (d *Document) Unreadable() bool {
+	return len(d.findings) == 1 && d.findings[0].Code == CodeUnreadable
+}
+
+// Written returns the scalar at a path as it stands in the file, before ${NAME}
+// is expanded. ok is false when there is none.
+func (d *Document) Written(path string) (text string, ok bool) {
+	n := nodeAt(d.root, path)
+	if n == nil || n.Kind != yaml.ScalarNode {
+		return "", false
+	}
+	return n.Value, true
+}
+
+// Given reports whether the file says something at a path.
+func (d *Document) Given(path string) bool { return nodeAt(d.root, path) != nil }
+
+// nodeAt returns the node at a path, or nil.
+func nodeAt(n *yaml.Node, path string) *yaml.Node {
+	for path != "" && n != nil {
+		var name string
+		var index int
+		name, index, path = cutPath(path)
+		switch {
+		case name == "" && n.Kind == yaml.SequenceNode && index >= 0 && index < len(n.Content):
+			n = n.Content[index]
+		case name != "" && n.Kind == yaml.MappingNode:
+			_, n = entry(n, name)
+		default:
+			return nil
+		}
+	}
+	return n
+}
+
+// Complete gives findings about paths of this file their positions and excerpts,
+// takes values of environment variables out of their texts, leaves out those
+// about what could not be read, and sorts them.
+func (d *Document) Complete(found []diag.Finding) []diag.Finding {
+	var kept []diag.Finding
+	for _, f := range found {
+		if d.root == nil || d.unread(f.Path) {
+			continue
+		}
+		f.Pos = locate(d.root, f.Path)
+		f.Message = d.loader.scrub(f.Path, f.Message)
+		f.Hint = d.loader.scrub(f.Path, f.Hint)
+		kept = append(kept, f)
+	}
+	newExcerpts(d.data, d.loader.secrets).fill(d.loader.name, kept)
+	diag.Sort(kept)
+	return kept
+}
+
+// unread reports whether a path is, or lies in, a field that could not be read.
+func (d *Document) unread(path string) bool {
+	for p := range d.loader.failed {
+		if below(path, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// At completes one finding about a line and column rather than a path.
+func (d *Document) At(f diag.Finding) diag.Finding {
+	one := []diag.Finding{f}
+	newExcerpts(d.data, d.loader.secrets).fill(d.loader.name, one)
+	return one[0]
+}
+
+// Decode reads YAML of another kind than [File] with the same strictness and the
+// same findings: unknown and duplicate keys, wrong types, anchors, tags and
+// depth are errors at their place. v is a pointer to a struct with yaml tags; its
+// SetDefaults is called before, its Validate after the reading. ${NAME} is not
+// expanded.
+func Decode(name string, data []byte, v interface{ Validate(diag.At) }) []diag.Finding {
+	l := &loader{name: name, report: diag.New()}
+	if root := l.parse(data); root != nil {
+		l.decodeAny(root, v)
+		r := diag.New()
+		v.Validate(r.Root())
+		for _, f := range r.Findings() {
+			if !l.echo(f) {
+				f.Pos = locate(root, f.Path)
+				l.add(f)
+			}
+		}
+	}
+	found := l.report.Findings()
+	newExcerpts(data, l.secrets).fill(name, found)
+	diag.Sort(found)
+	return found
+}
+
+// directive is how a comment addresses lint.
+const directive = "svc-lint:"
+
+// Directive is a comment in the file that speaks to lint:
+//
+//	# svc-lint: ignore shadowed-rule,unused-upstream kept until the move is done
+type Directive struct {
+	// Pos is where the comment stands.
+	Pos diag.Pos
+	// Text is what follows "svc-lint:".
+	Text string
+	// From and To are the lines it covers: its own, or the entry that begins on
+	// its line or, for a comment on a line of its own, after it.
+	From, To int
+}
+
+// Directives returns the comments that speak to lint, in the order of the file.
+func (d *Document) Directives() []Directive {
+	if d.root == nil || !strings.Contains(string(d.data), directive) {
+		return nil
+	}
+	values := scalarsWith(d.root, directive, nil)
+	lines := splitLines(strings.TrimPrefix(string(d.data), "\ufeff"))
+	var out []Directive
+	for i, line := range lines {
+		at := strings.Index(line, directive)
+		if at < 0 || len(out) >= diag.MaxFindings {
+			continue
+		}
+		before := strings.TrimRight(line[:at], " \t")
+		bare, isComment := strings.CutSuffix(before, "#")
+		if !isComment || bare != "" && !strings.HasSuffix(bare, " ") && !strings.HasSuffix(bare, "\t") || values[strings.TrimSpace(line[at:])] {
+			continue
+		}
+		from := i + 1
+		if strings.TrimSpace(bare) == "" {
+			from = nextLine(lines, i+1)
+		}
+		out = append(out, Directive{
+			Pos:  diag.Pos{Line: i + 1, Column: len([]rune(bare)) + 1},
+			Text: strings.TrimSpace(line[at+len(directive):]),
+			From: from, To: max(from, lastLine(d.root, from)),
+		})
+	}
+	return out
+}
+
+// nextLine returns the number of the first line from index i on that is neither
+// blank nor a comment.
+func nextLine(lines []string, i int) int {
+	for ; i < len(lines); i++ {
+		if s := strings.TrimSpace(lines[i]); s != "" && s[0] != '#' {
+			return i + 1
+		}
+	}
+	return len(lines)
+}
+
+// scalarsWith collects the lines of values that hold a text: there it is data,
+// not a comment.
+func scalarsWith(n *yaml.Node, text string, into map[string]bool) map[string]bool {
+	if into == nil {
+		into = make(map[string]bool)
+	}
+	if n.Kind == yaml.ScalarNode && strings.Contains(n.Value, text) {
+		for line := range strings.Lines(n.Value) {
+			if at := strings.Index(line, text); at >= 0 {
+				rest := strings.TrimSpace(line[at:])
+				into[rest], into[rest+`"`], into[rest+"'"] = true, true, true
+			}
+		}
+	}
+	for _, c := range n.Content {
+		scalarsWith(c, text, into)
+	}
+	return into
+}
+
+// lastLine returns the last line of the outermost entry of a list or mapping
+// that begins on a line, 0 when none does.
+func lastLine(n *yaml.Node, line int) int {
+	step := 1
+	if n.Kind == yaml.MappingNode {
+		step = 2
+	}
+	for i := 0; i+step <= len(n.Content); i += step {
+		first, last := n.Content[i], n.Content[i+step-1]
+		if first.Line == line {
+			return endOf(last)
+		}
+		if first.Line < line && endOf(last) >= line {
+			return lastLine(last, line)
+		}
+	}
+	return 0
+}
+
+// endOf returns the last line of a node.
+func endOf(n *yaml.Node) int {
+	end := n.Line
+	if n.Kind == yaml.ScalarNode && n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
+		end += strings.Count(strings.TrimSuffix(n.Value, "\n"), "\n") + 1
+	}
+	for _, c := range n.Content {
+		end = max(end, endOf(c))
+	}
+	return end
+}
+
+// unset reports a variable that is not set.
+func (l *loader) unset(n *yaml.Node, at *place, name string) {
+	hint := "set " + name + " in the environment of the gateway"
+	if !l.unsetIsInfo {
+		l.nodef(n, at, codeUnset, hint, "the environment variable %s is not set or empty", name)
+		return
+	}
+	path := at.String()
+	l.fail(path)
+	l.add(diag.Finding{Code: codeUnset, Severity: diag.Info, Path: path, Hint: hint,
+		Message: fmt.Sprintf("the environment variable %s is not set here, so the value is not checked", name),
+		Pos:     diag.Pos{Line: n.Line, Column: n.Column}})
+}

@@ -243,17 +243,19 @@ func naiveMatch(w *When, q *Request) bool {
 		!slices.ContainsFunc(c.Groups, func(g string) bool { return !slices.Contains(q.Claims.Groups, g) })
 }
 
-// The engine decides as the naive evaluator, whatever the rules and requests.
-func TestDecideModel(t *testing.T) {
-	names := rapid.SampledFrom([]string{"a", "ab", "abc", "abd", "b", "ba", "bc_x", "ab_x", "x", "aé"})
-	methods := rapid.SampledFrom([]string{"tools/call", "tools/call", "tools/call", "ping", "tasks/get", ""})
+// modelTools are the tools that generated rules and requests speak of.
+var modelTools = rapid.SampledFrom([]string{"a", "ab", "abc", "abd", "b", "ba", "bc_x", "ab_x", "x", "aé"})
+
+// modelWhen generates conditions of all kinds.
+func modelWhen() *rapid.Generator[When] {
+	names := modelTools
 	groups := rapid.SliceOfN(rapid.SampledFrom([]string{"g1", "g2", "g3"}), 0, 2)
 	subjects := rapid.SliceOfN(rapid.SampledFrom([]string{"s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10"}), 0, 10)
 	claims := rapid.Custom(func(t *rapid.T) *ClaimsConfig {
 		return &ClaimsConfig{Groups: groups.Draw(t, "groups"), GroupsIn: groups.Draw(t, "groups_in"),
 			ScopesIn: groups.Draw(t, "scopes_in"), SubjectIn: subjects.Draw(t, "subject_in")}
 	})
-	when := rapid.Custom(func(t *rapid.T) When {
+	return rapid.Custom(func(t *rapid.T) When {
 		w := When{Method: rapid.SampledFrom([]string{"", "", "tools/call", "ping", "tasks/get"}).Draw(t, "method")}
 		switch rapid.IntRange(0, 7).Draw(t, "matcher") {
 		case 1:
@@ -281,6 +283,29 @@ func TestDecideModel(t *testing.T) {
 		}
 		return w
 	})
+}
+
+// modelRequest generates messages of both directions, with and without identity.
+func modelRequest() *rapid.Generator[Request] {
+	groups := rapid.SliceOfN(rapid.SampledFrom([]string{"g1", "g2", "g3"}), 0, 2)
+	methods := rapid.SampledFrom([]string{"tools/call", "tools/call", "tools/call", "ping", "tasks/get", ""})
+	return rapid.Custom(func(t *rapid.T) Request {
+		q := Request{Direction: Direction(rapid.IntRange(0, 1).Draw(t, "way")), Method: methods.Draw(t, "method"),
+			ResultType: rapid.SampledFrom([]string{"", "input_required", "complete"}).Draw(t, "result")}
+		if q.Method == "tools/call" {
+			q.Tool, q.HasTool = modelTools.Draw(t, "tool"), true
+		}
+		if rapid.Bool().Draw(t, "verified") {
+			q.Claims = &Claims{Subject: rapid.SampledFrom([]string{"s1", "s10", "sx"}).Draw(t, "subject"),
+				Groups: groups.Draw(t, "of"), Scopes: groups.Draw(t, "scopes")}
+		}
+		return q
+	})
+}
+
+// The engine decides as the naive evaluator, whatever the rules and requests.
+func TestDecideModel(t *testing.T) {
+	when, request := modelWhen(), modelRequest()
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := Config{Rules: rules(rapid.SliceOfN(when, 0, 12).Draw(t, "rules")...)}
 		s, err := Compile(cfg)
@@ -288,15 +313,7 @@ func TestDecideModel(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 20 {
-			q := Request{Direction: Direction(rapid.IntRange(0, 1).Draw(t, "way")), Method: methods.Draw(t, "method"),
-				ResultType: rapid.SampledFrom([]string{"", "input_required", "complete"}).Draw(t, "result")}
-			if q.Method == "tools/call" {
-				q.Tool, q.HasTool = names.Draw(t, "tool"), true
-			}
-			if rapid.Bool().Draw(t, "verified") {
-				q.Claims = &Claims{Subject: rapid.SampledFrom([]string{"s1", "s10", "sx"}).Draw(t, "subject"),
-					Groups: groups.Draw(t, "of"), Scopes: groups.Draw(t, "scopes")}
-			}
+			q := request.Draw(t, "request")
 			want := naive(cfg, &q)
 			got := -1
 			if d := s.Decide(&q); d.Rule != nil {

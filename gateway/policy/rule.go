@@ -53,6 +53,9 @@ type toolMatcher struct {
 	suffix string // for globs: what every match ends with
 	glob   *glob.Pattern
 	regex  *regexp.Regexp
+
+	// key and text are the matcher as it was written, for explanations.
+	key, text string
 }
 
 // newRule compiles a rule. Its errors are for callers that did not validate.
@@ -154,6 +157,7 @@ func (r *Rule) takeWhen(w *When) error {
 		}
 		r.tool = toolMatcher{kind: toolRegex, regex: re.whole, prefix: re.prefix}
 	}
+	r.tool.key, r.tool.text = w.written()
 	if r.tool.kind == toolNames && slices.Contains(r.tool.names, "") || r.tool.kind == toolPrefix && r.tool.prefix == "" && w.ToolPrefix != nil {
 		return fmt.Errorf("a tool matcher is empty")
 	}

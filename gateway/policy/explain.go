@@ -1,0 +1,188 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"svc/gateway/mcp"
+)
+
+// Condition names the part of a rule's when that a message did not meet.
+type Condition string
+
+// The conditions, in the order in which they are checked.
+const (
+	ConditionDirection  Condition = "direction"
+	ConditionMethod     Condition = "method"
+	ConditionTool       Condition = "tool"
+	ConditionResultType Condition = "result_type"
+	ConditionClaims     Condition = "claims"
+)
+
+// Step is what became of one rule on the way to a decision.
+type Step struct {
+	Rule    *Rule
+	Matched bool
+	// Failed is the first condition that was not met, and Reason says so in
+	// words; both are empty for a rule that matched.
+	Failed Condition
+	Reason string
+}
+
+// Explain returns the decision that [Set.Decide] takes, and how it came to it:
+// one step for each rule up to the one that decides, which is the last, or for
+// all rules when none does. It walks the rules as the specification reads, one
+// after the other, so it costs what they cost; it is for people, not for the path
+// of a request.
+func (s *Set) Explain(q *Request) (Decision, []Step) {
+	var steps []Step
+	for _, r := range s.rules {
+		failed, reason := r.misses(q)
+		if failed != "" {
+			steps = append(steps, Step{Rule: r, Failed: failed, Reason: reason})
+			continue
+		}
+		steps = append(steps, Step{Rule: r, Matched: true})
+		return Decision{Action: r.Action, RuleID: r.ID, Rule: r}, steps
+	}
+	if q.Direction == ClientToServer && s.denies(q.Method) {
+		return Decision{Action: Deny, RuleID: DefaultDenyID, Default: true}, steps
+	}
+	return Decision{Action: Allow, Default: true}, steps
+}
+
+// Fallback says in words what the default does with a message that no rule
+// matched.
+func (s *Set) Fallback(q *Request) string {
+	switch {
+	case q.Direction != ClientToServer:
+		return "default_action never judges what servers send"
+	case q.Method == "":
+		return "answers of a client carry no method and pass"
+	case s.fallback == fallbackAllow:
+		return "default_action is allow"
+	case s.fallback == fallbackDeny && s.denies(q.Method):
+		return "default_action is deny"
+	case s.fallback == fallbackDeny:
+		return "default_action is deny, and " + q.Method + " is on the discovery list that passes"
+	case s.denies(q.Method):
+		return "default_action is not set, and then tool calls are denied"
+	}
+	return "default_action is not set, and then only tool calls are denied"
+}
+
+// Misses returns the first condition of the rule that a message does not meet,
+// in words; "" when the rule matches. It looks at the rule alone, not at those
+// before it.
+func (r *Rule) Misses(q *Request) (Condition, string) { return r.misses(q) }
+
+// WantsClaims reports whether the rule has conditions on an identity.
+func (r *Rule) WantsClaims() bool { return r.claims != nil }
+
+// misses is Misses; what it compares is what the index and meets compare.
+func (r *Rule) misses(q *Request) (Condition, string) {
+	if r.direction != Any && r.direction != q.Direction {
+		return ConditionDirection, fmt.Sprintf("direction is %s, the rule is for %s", q.Direction, r.direction)
+	}
+	if r.method != "" && r.method != q.Method {
+		if q.Method == "" {
+			return ConditionMethod, "an answer has no method, the rule is for " + r.method
+		}
+		return ConditionMethod, fmt.Sprintf("method is %s, the rule is for %s", q.Method, r.method)
+	}
+	if r.tool.kind != toolAny {
+		if why := r.missesTool(q); why != "" {
+			return ConditionTool, why
+		}
+	}
+	if r.inputRequired && q.ResultType != mcp.ResultInputRequired {
+		return ConditionResultType, fmt.Sprintf("result type is %q, the rule is for %s", q.ResultType, mcp.ResultInputRequired)
+	}
+	if r.claims != nil {
+		if why := r.claims.misses(q.Claims); why != "" {
+			return ConditionClaims, why
+		}
+	}
+	return "", ""
+}
+
+// missesTool says why the tool of a message is not one of the rule's.
+func (r *Rule) missesTool(q *Request) string {
+	switch {
+	case q.Direction != ClientToServer:
+		return r.tool.key + " matches tools/call of clients only"
+	case q.Method != mcp.MethodToolsCall:
+		return fmt.Sprintf("%s matches tools/call only, the method is %q", r.tool.key, q.Method)
+	case !q.HasTool:
+		return "the call names no tool"
+	}
+	hit := true
+	switch r.tool.kind {
+	case toolNames:
+		hit = slices.Contains(r.tool.names, q.Tool)
+	case toolPrefix:
+		hit = strings.HasPrefix(q.Tool, r.tool.prefix)
+	default:
+		hit = r.tool.matches(q.Tool)
+	}
+	if hit {
+		return ""
+	}
+	return fmt.Sprintf("tool %q is not matched by %s %s", q.Tool, r.tool.key, r.tool.text)
+}
+
+// misses says which condition on the identity a caller does not meet, "" for
+// none.
+func (r *claimRule) misses(c *Claims) string {
+	if c == nil {
+		return "the rule has claims, and the caller has no verified OAuth identity"
+	}
+	for _, g := range r.groups {
+		if !slices.Contains(c.Groups, g) {
+			return fmt.Sprintf("the caller is not in the group %q of groups", g)
+		}
+	}
+	switch {
+	case len(r.groupsIn.list) > 0 && !r.groupsIn.hasAny(c.Groups):
+		return "the caller is in no group of groups_in " + brief(r.groupsIn.list)
+	case len(r.scopesIn.list) > 0 && !r.scopesIn.hasAny(c.Scopes):
+		return "the caller holds no scope of scopes_in " + brief(r.scopesIn.list)
+	case len(r.subjectIn.list) > 0 && !r.subjectIn.has(c.Subject):
+		return fmt.Sprintf("the subject %q is not in subject_in %s", c.Subject, brief(r.subjectIn.list))
+	}
+	return ""
+}
+
+// written returns the key and the value of the tool matcher as a person wrote
+// it; the key is empty when there is none.
+func (w *When) written() (key, text string) {
+	switch {
+	case w.ToolName != nil:
+		return "tool_name", strconv.Quote(*w.ToolName)
+	case w.ToolPrefix != nil:
+		return "tool_prefix", strconv.Quote(*w.ToolPrefix)
+	case w.ToolGlob != nil:
+		return "tool_glob", strconv.Quote(*w.ToolGlob)
+	case w.ToolRegex != nil:
+		return "tool_regex", strconv.Quote(*w.ToolRegex)
+	case w.ToolNameIn != nil:
+		return "tool_name_in", brief(w.ToolNameIn)
+	}
+	return "", ""
+}
+
+// brief shows a list, cut after a few entries.
+func brief(list []string) string {
+	const most = 8
+	quoted := make([]string, 0, most+1)
+	for i, s := range list {
+		if i == most {
+			quoted = append(quoted, fmt.Sprintf("and %d more", len(list)-most))
+			break
+		}
+		quoted = append(quoted, strconv.Quote(s))
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}

@@ -1,0 +1,96 @@
+package policy
+
+import (
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// Explain decides as Decide does, whatever the rules and requests; each step but
+// a deciding last one says why its rule did not match, and the specification read
+// rule by rule agrees.
+func TestExplainAgreesWithDecide(t *testing.T) {
+	when, request := modelWhen(), modelRequest()
+	rapid.Check(t, func(t *rapid.T) {
+		cfg := Config{Rules: rules(rapid.SliceOfN(when, 0, 12).Draw(t, "rules")...)}
+		if a := rapid.SampledFrom([]string{"", "allow", "deny"}).Draw(t, "default"); a != "" {
+			cfg.DefaultAction = &a
+		}
+		s, err := Compile(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			q := request.Draw(t, "request")
+			got, steps := s.Explain(&q)
+			if want := s.Decide(&q); got != want {
+				t.Fatalf("explained %+v, decided %+v, for %+v", got, want, q)
+			}
+			for i, step := range steps {
+				if step.Rule.Index != i || step.Matched != naiveMatch(cfg.Rules[i].When, &q) ||
+					step.Matched != (step.Reason == "") || step.Matched != (step.Failed == "") {
+					t.Fatalf("step %d is %+v, for %+v", i, step, q)
+				}
+			}
+			if decided := len(steps) > 0 && steps[len(steps)-1].Matched; decided == got.Default || got.Default && len(steps) != len(cfg.Rules) {
+				t.Fatalf("%d steps for %+v", len(steps), got)
+			}
+		}
+	})
+}
+
+func TestExplainReasons(t *testing.T) {
+	down := ptr("server_to_client")
+	alice := &Claims{Subject: "alice", Groups: []string{"staff"}}
+	for _, c := range []struct {
+		name   string
+		when   When
+		q      Request
+		failed Condition
+		want   string
+	}{
+		{"direction", When{Direction: down}, toolCall("a"), ConditionDirection, "direction is client_to_server, the rule is for server_to_client"},
+		{"method", When{Method: "ping"}, toolCall("a"), ConditionMethod, "method is tools/call, the rule is for ping"},
+		{"answer", When{Method: "ping"}, Request{}, ConditionMethod, "an answer has no method, the rule is for ping"},
+		{"name", When{ToolName: ptr("b")}, toolCall("a"), ConditionTool, `tool "a" is not matched by tool_name "b"`},
+		{"prefix", When{ToolPrefix: ptr("db_")}, toolCall("a"), ConditionTool, `tool "a" is not matched by tool_prefix "db_"`},
+		{"glob that is a prefix", When{ToolGlob: ptr("db_*")}, toolCall("a"), ConditionTool, `tool_glob "db_*"`},
+		{"regex", When{ToolRegex: ptr("b|c")}, toolCall("a"), ConditionTool, `tool_regex "b|c"`},
+		{"list", When{ToolNameIn: strings.Fields("b c d e f g h i j k")}, toolCall("a"), ConditionTool, `tool_name_in ["b", "c", "d", "e", "f", "g", "h", "i", and 2 more]`},
+		{"tool matcher and another method", When{ToolName: ptr("b")}, Request{Method: "ping"}, ConditionTool, `tool_name matches tools/call only, the method is "ping"`},
+		{"tool matcher on a frame", When{ToolName: ptr("b"), Direction: ptr("")}, Request{Direction: ServerToClient, Method: "tools/call"}, ConditionTool, "tool_name matches tools/call of clients only"},
+		{"result type", When{Direction: down, ResultType: "input_required"}, Request{Direction: ServerToClient, ResultType: "complete"}, ConditionResultType, `result type is "complete", the rule is for input_required`},
+		{"no identity", When{Claims: &ClaimsConfig{GroupsIn: []string{"x"}}}, toolCall("a"), ConditionClaims, "no verified OAuth identity"},
+		{"groups", When{Claims: &ClaimsConfig{Groups: []string{"staff", "root"}}}, Request{Claims: alice}, ConditionClaims, `not in the group "root"`},
+		{"groups_in", When{Claims: &ClaimsConfig{GroupsIn: []string{"x"}}}, Request{Claims: alice}, ConditionClaims, `no group of groups_in ["x"]`},
+		{"scopes_in", When{Claims: &ClaimsConfig{ScopesIn: []string{"x"}}}, Request{Claims: alice}, ConditionClaims, `no scope of scopes_in ["x"]`},
+		{"subject_in", When{Claims: &ClaimsConfig{SubjectIn: []string{"bob"}}}, Request{Claims: alice}, ConditionClaims, `the subject "alice" is not in subject_in ["bob"]`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := mustCompile(t, Config{DefaultAction: ptr("allow"), Rules: rules(c.when)})
+			_, steps := s.Explain(&c.q)
+			if len(steps) != 1 || steps[0].Failed != c.failed || !strings.Contains(steps[0].Reason, c.want) {
+				t.Errorf("got %+v, want %s: %s", steps, c.failed, c.want)
+			}
+		})
+	}
+}
+
+// The words about the default agree with what the default does.
+func TestFallbackInWords(t *testing.T) {
+	for _, action := range []string{"", "allow", "deny"} {
+		cfg := Config{}
+		if action != "" {
+			cfg.DefaultAction = &action
+		}
+		s := mustCompile(t, cfg)
+		for _, q := range []Request{toolCall("a"), {Method: "tools/list"}, {Method: "tasks/get"}, {}, {Direction: ServerToClient, Method: "ping"}} {
+			words := s.Fallback(&q)
+			denies := words == "default_action is deny" || words == "default_action is not set, and then tool calls are denied"
+			if denies != (s.Decide(&q).Action == Deny) {
+				t.Errorf("default %q, %+v: %s", action, q, words)
+			}
+		}
+	}
+}

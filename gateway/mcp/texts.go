@@ -1,5 +1,7 @@
 package mcp
 
+import "bytes"
+
 // TextKind says what a piece of text inside a body is.
 type TextKind uint8
 
@@ -66,15 +68,13 @@ func inNumber(c byte) bool {
 // TextValue returns the value of a string as written with its quotes. It shares
 // memory with raw unless there are escapes. raw must have been scanned; what is
 // no string is returned as it is.
-func TextValue(raw []byte) string {
+func TextValue(raw []byte) []byte {
 	if len(raw) < 2 || raw[0] != '"' {
-		return alias(raw)
+		return raw
 	}
-	text := raw[1 : len(raw)-1]
-	for _, c := range text {
-		if c == '\\' {
-			return alias(appendUnescaped(make([]byte, 0, len(text)), text))
-		}
+	text := raw[1 : len(raw)-1 : len(raw)-1]
+	if bytes.IndexByte(text, '\\') < 0 {
+		return text
 	}
-	return alias(text)
+	return appendUnescaped(make([]byte, 0, len(text)), text)
 }

@@ -15,7 +15,7 @@ func TestTexts(t *testing.T) {
 			break
 		}
 		raw := text.At.Of([]byte(body))
-		got = append(got, map[TextKind]string{TextString: "value ", TextName: "name ", TextNumber: "number "}[text.Kind]+TextValue(raw))
+		got = append(got, map[TextKind]string{TextString: "value ", TextName: "name ", TextNumber: "number "}[text.Kind]+string(TextValue(raw)))
 	}
 	want := []string{"name a", `value x"}`, "name b", "number 1", "number -2.5e3", "name c", "value [y", "name ", "value ", "name é", "value é"}
 	if !slices.Equal(got, want) {

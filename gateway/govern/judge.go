@@ -1,0 +1,201 @@
+package govern
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"svc/gateway/mcp"
+)
+
+// Input is one message on its way.
+type Input struct {
+	// Message is the message, scanned.
+	Message *mcp.Message
+	// Tool is the tool that is called, or whose answer this is; HasTool says that
+	// there is one.
+	Tool    string
+	HasTool bool
+	// Now tells the time.
+	Now func() time.Time
+}
+
+// Verdict is what the policies of an agent say of a message.
+type Verdict struct {
+	// Fired are the policies whose conditions hold, oldest first.
+	Fired []*Policy
+	// Block is the oldest of them that blocks; nil when none does.
+	Block *Policy
+	// Score is the highest injection score of the texts, 0 when none was asked for.
+	Score float64
+	// Entities are those that were found, in alphabetical order.
+	Entities []string
+	// Changed says that Redacted takes the place of the message.
+	Changed  bool
+	Redacted mcp.Message
+	// Err says why what was found cannot be taken out: the message must not go on.
+	// It never holds text of the message.
+	Err error
+	// Scan is how long texts were looked at, all how long everything took.
+	Scan, All time.Duration
+}
+
+// finding is a text with something in it that a policy may ask for.
+type finding struct {
+	text    mcp.Text
+	value   []byte
+	matches []Match
+	score   float64
+}
+
+// Judge asks the policies of a phase about a message: all that match apply, any
+// block wins, redactions add up, warnings are told (design, governance). It is
+// safe for concurrent use and keeps nothing of the input; a verdict's Redacted
+// may share memory with it.
+func (s *Set) Judge(phase Phase, in *Input) (v Verdict) {
+	if s.Empty(phase) {
+		return v
+	}
+	side := &s.sides[phase]
+	began := in.Now()
+	var found []finding
+	if s.Scans(phase) {
+		found = s.look(side, in.Message, &v)
+		v.Scan = in.Now().Sub(began)
+	}
+	redacts := false
+	for _, p := range side.policies {
+		if !s.holds(p, in, &v) {
+			continue
+		}
+		v.Fired = append(v.Fired, p)
+		if p.Action == Block && v.Block == nil {
+			v.Block = p
+		}
+		redacts = redacts || p.Action == Redact
+	}
+	if redacts && v.Block == nil && len(found) > 0 {
+		v.Err = s.redact(in.Message, found, &v)
+	}
+	v.All = in.Now().Sub(began)
+	return v
+}
+
+// holds reports whether the condition of a policy holds. Conditions that look at
+// nothing of the message spare what keeps a session in order: a ping, and a
+// cancellation, which ends work.
+func (s *Set) holds(p *Policy, in *Input, v *Verdict) bool {
+	switch p.condition {
+	case injectionScore:
+		return v.Score >= p.threshold
+	case piiDetected:
+		return slices.ContainsFunc(v.Entities, p.covers)
+	case toolName:
+		return in.HasTool && p.matchesTool(in.Tool)
+	}
+	if m := in.Message.Method; m == mcp.MethodPing || m == mcp.NotificationCancelled {
+		return false
+	}
+	return p.condition == always || s.overBudget(in.Now())
+}
+
+// look looks at every text of a message once, for all policies.
+func (s *Set) look(side *side, m *mcp.Message, v *Verdict) []finding {
+	var found []finding
+	var scratch []Match
+	name, skip := "", false // of the member whose value comes
+	meta := m.Spans.Meta
+	for texts := textsOf(m); ; {
+		text, ok := texts.Next()
+		if !ok {
+			return found
+		}
+		f := finding{text: text, value: mcp.TextValue(text.At.Of(m.Body))}
+		member := ""
+		switch {
+		case text.Kind == mcp.TextName:
+			name = string(f.value)
+			skip = text.At.Start >= meta.Start && text.At.End <= meta.End && protocolOwn(name)
+		case skip:
+			skip = false
+			continue
+		default:
+			member = name
+		}
+		if text.Kind == mcp.TextNumber {
+			f.value = plainNumber(f.value)
+		}
+		if side.scanner != nil {
+			scratch = side.scanner.Scan(scratch[:0], member, f.value)
+			f.matches = slices.Clone(scratch)
+			for _, match := range scratch {
+				if i, known := slices.BinarySearch(v.Entities, match.Entity); !known {
+					v.Entities = slices.Insert(v.Entities, i, match.Entity)
+				}
+			}
+		}
+		if side.injection && text.Kind != mcp.TextNumber {
+			f.score = s.detectors.Injection(f.value)
+			v.Score = max(v.Score, f.score)
+		}
+		if len(f.matches) > 0 || f.score > 0 {
+			found = append(found, f)
+		}
+	}
+}
+
+// textsOf goes over what a message carries: its params, its result or its
+// error. The id and the method are no texts.
+func textsOf(m *mcp.Message) mcp.Texts {
+	at := m.Spans.Params
+	if m.Kind == mcp.Response {
+		if at = m.Spans.Result; m.IsError {
+			at = m.Spans.Error
+		}
+	}
+	return mcp.TextsIn(m.Body, at)
+}
+
+// protocolOwn reports whether a member of _meta holds what the protocol put
+// there: digits and letters that mean nothing to a detector, and that must stay.
+func protocolOwn(name string) bool {
+	switch name {
+	case mcp.MetaProtocolVersion, mcp.MetaSubscriptionID, "traceparent", "tracestate":
+		return true
+	}
+	return false
+}
+
+// maxPlain bounds a number that is written out.
+const maxPlain = 64
+
+// plainNumber returns a number without fraction and exponent where it is an
+// integer, so that 4.2e1 does not hide 42; else as it is written.
+func plainNumber(b []byte) []byte {
+	if !bytes.ContainsAny(b, ".eE") {
+		return b
+	}
+	s := string(b)
+	mantissa, exponent := s, ""
+	if i := strings.IndexAny(s, "eE"); i >= 0 {
+		mantissa, exponent = s[:i], s[i+1:]
+	}
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	fraction = strings.TrimRight(fraction, "0")
+	shift, err := strconv.Atoi("0" + strings.TrimLeft(exponent, "+-"))
+	if err != nil || shift > maxPlain {
+		return b
+	}
+	zeros := strings.Repeat("0", shift)
+	switch {
+	case strings.HasPrefix(exponent, "-"):
+		if fraction == "" && strings.HasSuffix(whole, zeros) && len(whole) > shift {
+			return []byte(whole[:len(whole)-shift])
+		}
+	case shift >= len(fraction) && len(whole)+shift <= maxPlain:
+		return []byte(whole + fraction + zeros[len(fraction):])
+	}
+	return b
+}

@@ -1,0 +1,94 @@
+package govern
+
+import (
+	"errors"
+
+	"svc/gateway/mcp"
+	"svc/gateway/policy"
+)
+
+// ErrUnredactable says that something was found where it cannot be taken out:
+// in a member name or a number.
+var ErrUnredactable = errors.New("what was found stands in a member name or a number")
+
+// redact rewrites the string values in which policies found something. Where
+// several policies ask for one match, the oldest says how.
+func (s *Set) redact(m *mcp.Message, found []finding, v *Verdict) error {
+	var edits []mcp.Edit
+	for i := range found {
+		f := &found[i]
+		text, changed := s.rewrite(f, v.Fired)
+		if !changed {
+			continue
+		}
+		if f.text.Kind != mcp.TextString {
+			return ErrUnredactable
+		}
+		edits = append(edits, mcp.Edit{At: f.text.At, With: mcp.AppendString(nil, string(text))})
+	}
+	if len(edits) == 0 {
+		return nil
+	}
+	body := mcp.Splice(make([]byte, 0, len(m.Body)+64*len(edits)), m.Body, edits...)
+	if err := policy.Rewritten(m, &v.Redacted, body); err != nil {
+		return err
+	}
+	v.Changed = true
+	return nil
+}
+
+// injection is the name that a whole text has which is taken out for its score.
+const injection = "INJECTION"
+
+// rewrite takes out of one text what the redacting policies among fired ask for.
+func (s *Set) rewrite(f *finding, fired []*Policy) (text []byte, changed bool) {
+	for _, p := range fired {
+		if p.Action == Redact && p.condition == injectionScore && f.score >= p.threshold && len(f.value) > 0 {
+			whole := []Match{{Entity: injection, Start: 0, End: len(f.value)}}
+			return s.detectors.Redact(nil, f.value, whole, p.strategy, s.key), true
+		}
+	}
+	from := 0
+	for i := range f.matches {
+		match := f.matches[i]
+		p := redactor(match.Entity, fired)
+		if p == nil || match.Start < from || match.End > len(f.value) || match.End <= match.Start {
+			continue
+		}
+		text = append(text, f.value[from:match.Start]...)
+		part := f.value[match.Start:match.End]
+		one := []Match{{Entity: match.Entity, Start: 0, End: len(part)}}
+		text = s.detectors.Redact(text, part, one, p.strategy, s.key)
+		from, changed = match.End, true
+	}
+	if !changed {
+		return nil, false
+	}
+	return append(text, f.value[from:]...), true
+}
+
+// redactor returns the oldest policy that takes an entity out.
+func redactor(entity string, fired []*Policy) *Policy {
+	for _, p := range fired {
+		if p.Action == Redact && p.condition != injectionScore && p.covers(entity) {
+			return p
+		}
+	}
+	return nil
+}
+
+// RedactValue returns what becomes of one value by itself in a phase, when the
+// policies in fired took part of the message out.
+func (s *Set) RedactValue(phase Phase, value string, fired []*Policy) string {
+	f := finding{value: []byte(value)}
+	if side := &s.sides[phase]; side.scanner != nil {
+		f.matches = side.scanner.Scan(nil, "", f.value)
+	}
+	if s.sides[phase].injection {
+		f.score = s.detectors.Injection(f.value)
+	}
+	if text, changed := s.rewrite(&f, fired); changed {
+		return string(text)
+	}
+	return value
+}

@@ -1,0 +1,89 @@
+package govern
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"svc/server/api"
+)
+
+// StateFile is the name of the last good bundle in the state directory.
+const StateFile = "governance.json"
+
+const (
+	stateVersion = 1
+	// maxState bounds the file of the last good bundle in bytes.
+	maxState = 64 << 20
+)
+
+// state is the last good bundle as it is kept on disk. It holds the tenant's
+// hash key, so the file is for its owner alone.
+type state struct {
+	Version int `json:"version"`
+	// Origin is the control plane that the bundle came from.
+	Origin  string          `json:"origin"`
+	ETag    string          `json:"etag"`
+	Fetched time.Time       `json:"fetched"`
+	Bundle  *api.Governance `json:"bundle"`
+}
+
+// loadState reads a saved bundle. A file that is not there is no error and gives
+// nil.
+func loadState(path string) (*state, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxState+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(b) > maxState {
+		return nil, fmt.Errorf("it is longer than %d bytes", maxState)
+	}
+	var s state
+	if err := json.Unmarshal(b, &s); err != nil {
+		return nil, err
+	}
+	if s.Version != stateVersion || s.Bundle == nil {
+		return nil, fmt.Errorf("it has version %d, want %d", s.Version, stateVersion)
+	}
+	return &s, nil
+}
+
+// saveState writes a bundle so that after a crash the file is either the old or
+// the new one, whole.
+func saveState(path string, s *state) error {
+	b, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, ".governance-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(append(b, '\n'))
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,269 @@
+package govern
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"svc/server/api"
+)
+
+// plane is a control plane that answers what it is told to.
+type plane struct {
+	mu     sync.Mutex
+	bundle *api.Governance
+	etag   string
+	err    error
+	asked  []string // the etags it was asked with
+}
+
+func (p *plane) Governance(_ context.Context, etag string) (*api.Governance, string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked = append(p.asked, etag)
+	switch {
+	case p.err != nil:
+		return nil, "", p.err
+	case etag == p.etag:
+		return nil, etag, nil
+	}
+	return p.bundle, p.etag, nil
+}
+
+func (p *plane) set(b *api.Governance, etag string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.bundle, p.etag, p.err = b, etag, err
+}
+
+type status int
+
+func (s status) Error() string { return "refused" }
+
+func statusOf(err error) (int, time.Duration) {
+	var s status
+	errors.As(err, &s)
+	return int(s), 0
+}
+
+// harness is a syncer that runs.
+type harness struct {
+	*Syncer
+	log *bytes.Buffer
+	end func()
+}
+
+func run(t *testing.T, p *plane, dir string) *harness {
+	t.Helper()
+	h := &harness{log: &bytes.Buffer{}}
+	var err error
+	h.Syncer, err = Open(Options{
+		Source: p, Status: statusOf, Origin: "http://plane", StateDir: dir, Interval: 30 * time.Second,
+		Detectors: plainDetectors{}, Logger: slog.New(slog.NewTextHandler(h.log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); h.Run(ctx) }()
+	h.end = func() { cancel(); <-done }
+	return h
+}
+
+// blocks tells whether the bundle in force blocks a call.
+func blocks(b *Bundle) bool {
+	return b != nil && b.For("any").Judge(Request, input(callWith(`{}`))).Block != nil
+}
+
+func blocking() *api.Governance {
+	return bundle(api.GovernancePolicy{Condition: api.Condition{Type: "always"}, Action: "block"})
+}
+
+// A change is in force within one refresh, and what has not changed is not sent
+// again.
+func TestRefresh(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		p := &plane{bundle: blocking(), etag: `"1"`}
+		h := run(t, p, dir)
+		defer h.end()
+		synctest.Wait()
+		if !blocks(h.Bundle()) {
+			t.Fatal("the first bundle is not in force")
+		}
+		p.set(bundle(), `"2"`, nil)
+		time.Sleep(33 * time.Second) // the interval and a tenth
+		synctest.Wait()
+		if blocks(h.Bundle()) || h.Stats().Policies != 0 {
+			t.Error("the second bundle is not in force after one interval")
+		}
+		before := h.Bundle()
+		time.Sleep(33 * time.Second)
+		synctest.Wait()
+		if h.Bundle() != before {
+			t.Error("a bundle that has not changed was replaced")
+		}
+		if got := strings.Join(p.asked, " "); got != ` "1" "2"` {
+			t.Errorf("asked with %q", got)
+		}
+	})
+}
+
+// An outage, a revoked key and a bad bundle leave the last good bundle in force;
+// each is told once, and so is the recovery.
+func TestLastGoodBundleStays(t *testing.T) {
+	worse := blocking()
+	worse.Policies[0].Condition.Type = "phase_of_moon"
+	for _, row := range []struct {
+		name   string
+		bundle *api.Governance
+		etag   string
+		err    error
+		says   string
+	}{
+		{"outage", nil, "", status(0), "does not answer"},
+		{"revoked key", nil, "", status(401), "refuses the ingest key"},
+		{"server error", nil, "", status(500), "answers 500"},
+		{"bad bundle", worse, `"bad"`, nil, "is refused"},
+		{"bad hash key", &api.Governance{HashKey: "!"}, `"bad"`, nil, "is refused"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				p := &plane{bundle: blocking(), etag: `"1"`}
+				h := run(t, p, dir)
+				defer h.end()
+				synctest.Wait()
+				p.set(row.bundle, row.etag, row.err)
+				time.Sleep(10 * time.Minute)
+				synctest.Wait()
+				if !blocks(h.Bundle()) {
+					t.Error("the last good bundle is not in force")
+				}
+				if n := strings.Count(h.log.String(), row.says); n != 1 {
+					t.Errorf("%q is told %d times:\n%s", row.says, n, h.log)
+				}
+				if h.Stats().Failing == "" {
+					t.Error("the statistics say that all is well")
+				}
+				p.set(bundle(), `"2"`, nil)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if blocks(h.Bundle()) || h.Stats().Failing != "" || !strings.Contains(h.log.String(), "again") {
+					t.Errorf("no recovery: %+v", h.Stats())
+				}
+			})
+		})
+	}
+}
+
+// A restart during an outage still enforces what was known, and asks with its
+// etag.
+func TestRestartDuringOutage(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		p := &plane{bundle: blocking(), etag: `"1"`}
+		h := run(t, p, dir)
+		synctest.Wait()
+		h.end()
+		p.set(nil, "", status(503))
+		again := run(t, p, dir)
+		defer again.end()
+		if !blocks(again.Bundle()) {
+			t.Error("what was known is not in force at the start")
+		}
+		synctest.Wait()
+		if !blocks(again.Bundle()) || p.asked[len(p.asked)-1] != `"1"` {
+			t.Errorf("asked with %q", p.asked)
+		}
+	})
+	info, err := os.Stat(filepath.Join(dir, StateFile))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file has mode %v, %v: it holds the hash key", info.Mode(), err)
+	}
+}
+
+// A saved bundle that is damaged or of another control plane is not used.
+func TestSavedBundleThatIsNotUsed(t *testing.T) {
+	for name, text := range map[string]string{
+		"damaged":         `{"version":1,"origin":"http://plane","bun`,
+		"another version": `{"version":2,"origin":"http://plane","bundle":{"policies":[],"budgets":[],"hashKey":""}}`,
+		"another origin":  `{"version":1,"origin":"http://other","bundle":{"policies":[],"budgets":[],"hashKey":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="}}`,
+		"no bundle":       `{"version":1,"origin":"http://plane"}`,
+		"a bad bundle":    `{"version":1,"origin":"http://plane","bundle":{"policies":[],"budgets":[],"hashKey":"AA"}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, StateFile), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				p := &plane{err: status(503)}
+				h := run(t, p, dir)
+				defer h.end()
+				synctest.Wait()
+				if h.Bundle() != nil || h.Stats().Known {
+					t.Error("it is in force")
+				}
+				if !strings.Contains(h.log.String(), "saved governance bundle") {
+					t.Errorf("nothing says so:\n%s", h.log)
+				}
+			})
+		})
+	}
+}
+
+// Requests that come before the first answer wait for it, and no longer.
+func TestAwaitFirstFetch(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s, err := Open(Options{Source: &plane{err: status(503)}, Status: statusOf, StateDir: dir, Interval: time.Second, Detectors: plainDetectors{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if b := s.Await(t.Context(), 3*time.Second); b != nil || time.Since(began) != 3*time.Second {
+			t.Errorf("without a fetch: %v after %s", b, time.Since(began))
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		go func() { defer close(done); s.Run(ctx) }()
+		began = time.Now()
+		if b := s.Await(t.Context(), 3*time.Second); b != nil || time.Since(began) != 0 {
+			t.Errorf("after a fetch that failed: %v after %s", b, time.Since(began))
+		}
+		cancel()
+		<-done
+	})
+}
+
+func TestBundleBounds(t *testing.T) {
+	g := bundle()
+	g.Policies = make([]api.GovernancePolicy, maxPolicies+1)
+	if _, err := Compile(g, plainDetectors{}); !errors.Is(err, ErrBundle) {
+		t.Errorf("too many policies: %v", err)
+	}
+	for name, change := range map[string]func(*api.GovernancePolicy){
+		"phase":     func(p *api.GovernancePolicy) { p.Phase = "later" },
+		"action":    func(p *api.GovernancePolicy) { p.Action = "frown" },
+		"strategy":  func(p *api.GovernancePolicy) { p.Action = "redact" },
+		"id":        func(p *api.GovernancePolicy) { p.ID = "a b" },
+		"threshold": func(p *api.GovernancePolicy) { p.Condition = api.Condition{Type: "injection_score"} },
+		"tool":      func(p *api.GovernancePolicy) { p.Condition = api.Condition{Type: "tool_name"} },
+	} {
+		g := blocking()
+		change(&g.Policies[0])
+		if _, err := Compile(g, plainDetectors{}); !errors.Is(err, ErrBundle) {
+			t.Errorf("%s: %v, want it refused", name, err)
+		}
+	}
+}

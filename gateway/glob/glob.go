@@ -5,6 +5,7 @@ package glob
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 )
@@ -189,6 +190,32 @@ func (t *token) match(s string) (n int, ok bool) {
 		}
 	}
 	return n, t.negate
+}
+
+// Regex returns an RE2 expression, without anchors, that matches the whole of a
+// name when the pattern does, and no other name in UTF-8.
+func (p *Pattern) Regex() string {
+	var b strings.Builder
+	for _, t := range p.tokens {
+		switch t.kind {
+		case tokenLiteral:
+			b.WriteString(regexp.QuoteMeta(t.text))
+		case tokenStar:
+			b.WriteString(`(?s:.*)`)
+		case tokenOne:
+			b.WriteString(`(?s:.)`)
+		case tokenClass:
+			b.WriteByte('[')
+			if t.negate {
+				b.WriteByte('^')
+			}
+			for _, r := range t.ranges {
+				fmt.Fprintf(&b, `\x{%x}-\x{%x}`, r.low, r.high)
+			}
+			b.WriteByte(']')
+		}
+	}
+	return b.String()
 }
 
 // Prefix returns the characters that every match starts with; whole tells that

@@ -2,6 +2,7 @@ package glob
 
 import (
 	"path"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -108,4 +109,20 @@ func FuzzPattern(f *testing.F) {
 			t.Fatalf("%q matches %q: %v, path.Match says %v", pattern, name, got, want)
 		}
 	})
+}
+
+// The expression of a pattern matches what the pattern matches.
+func TestRegexAgreesWithMatch(t *testing.T) {
+	for _, pattern := range []string{"", "*", "?", "a*b", "a.b", "[a-c]x", "[!a-c]*", `\*`, "*[-.]?", "é*", "[^é]", "a**b", `[\]]`} {
+		p, err := Compile(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		re := regexp.MustCompile(`\A(?:` + p.Regex() + `)\z`)
+		for _, name := range []string{"", "a", "b", "ab", "axb", "a.b", "bx", "dx", "*", "é", "éa", "x-y", "x.y", "]", "a\nb"} {
+			if got, want := re.MatchString(name), p.Match(name); got != want {
+				t.Errorf("%q: the expression %s says %v of %q, the pattern %v", pattern, re, got, name, want)
+			}
+		}
+	}
 }

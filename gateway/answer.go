@@ -130,6 +130,7 @@ func (ex *exchange) relayJSON(resp *upstream.Response) *refusal {
 	if j.refused != nil {
 		return j.refused
 	}
+	ex.learnTask(&m, ex.up)
 	out := ex.offered(&m)
 	if ex.msg.Kind == mcp.Request || resp.Status >= 400 {
 		out = ex.ownID(&m, out)
@@ -163,8 +164,8 @@ func (ex *exchange) note(j *judgement, m *mcp.Message) {
 	if m.Kind == mcp.Response {
 		ex.rec.IsError = m.IsError || m.ToolError
 		ex.rec.ResultType = m.ResultType
-		if m.ResultType == mcp.ResultTask {
-			ex.rec.TaskHandle = m.TaskID
+		if handle, ok := ex.taskMade(m); ok {
+			ex.rec.TaskHandle = handle
 		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"svc/gateway/affinity"
 	"svc/gateway/audit"
 	"svc/gateway/auth"
 	"svc/gateway/clientip"
@@ -50,6 +51,8 @@ type Options struct {
 	LicenseKey []byte
 	// Sink receives the traces; nil when none are reported.
 	Sink report.Sink
+	// Heads keeps the end of the audit chain; nil when nobody does.
+	Heads report.HeadSink
 	// SinkStatus returns the HTTP status of an error of Sink, 0 when there was
 	// no answer, and how long it asked to wait. Needed with Sink.
 	SinkStatus func(error) (status int, retryAfter time.Duration)
@@ -84,8 +87,10 @@ type Gateway struct {
 	limits   ratelimit.Store
 	redis    *ratelimit.Redis // nil when limits are kept in memory
 	pairs    session.Pairs
+	tasks    taskMap // nil with one upstream
 	audit    *audit.Log
-	reporter *report.Reporter // nil when no traces are reported
+	reporter *report.Reporter     // nil when no traces are reported
+	heads    *report.HeadReporter // nil when nobody keeps audit heads
 	tls      *certificates    // nil when plain HTTP is served
 
 	live           atomic.Pointer[live]
@@ -158,6 +163,9 @@ func New(opts Options) (g *Gateway, err error) {
 		return nil, err
 	}
 	g.pairs = session.NewMemory(maxSessions)
+	if len(g.targets) > 1 {
+		g.tasks = affinity.NewMemory(cfg.TaskAffinity.MaxEntries, cfg.TaskAffinity.TTL, g.now)
+	}
 	if err = g.openObserver(cfg); err != nil {
 		return nil, err
 	}
@@ -220,7 +228,14 @@ func (g *Gateway) openState(cfg *config.File, opts Options) error {
 	if err != nil {
 		return fmt.Errorf("reporter: %w", err)
 	}
-	return nil
+	if opts.Heads == nil {
+		return nil
+	}
+	g.heads, err = report.NewHeadReporter(report.HeadOptions{
+		Gateway: cfg.ControlPlane.Gateway, Sink: opts.Heads, Logger: g.log,
+		AuditPath: func() string { return g.live.Load().cfg.Audit.Path },
+	})
+	return err
 }
 
 // warn says at the start what an operator may not have meant.
@@ -240,6 +255,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 	wg.Go(func() { g.license.Run(ctx) })
 	if g.reporter != nil {
 		wg.Go(func() { reported = g.reporter.Run(ctx) })
+	}
+	if g.heads != nil {
+		wg.Go(func() { g.heads.Run(ctx) })
 	}
 	wg.Wait()
 	if reported != nil && !errors.Is(reported, context.Canceled) {

@@ -249,12 +249,16 @@ func (ex *exchange) negotiate() *refusal {
 
 // route finds the upstream (gateway specification, routes): tool calls by
 // their name and by nothing else, answers to server requests back to where
-// they were asked, everything else to default_upstream.
+// they were asked, what asks about a task to where it was made, everything else
+// to default_upstream.
 func (ex *exchange) route() *refusal {
 	follows, refused := ex.follow()
 	if follows != nil || refused != nil {
 		ex.up = follows
 		return refused
+	}
+	if ex.up = ex.followTask(); ex.up != nil {
+		return nil
 	}
 	name := ex.g.defaultUpstream
 	if ex.msg.Method == mcp.MethodToolsCall {

@@ -101,6 +101,7 @@ func (src *source) frame(ev *mcp.Event) error {
 	if j.refused != nil {
 		return src.refuse(ev, &j, final)
 	}
+	ex.learnTask(m, src.up)
 	body := ex.offered(m)
 	if final {
 		ex.note(&j, m)
@@ -173,8 +174,8 @@ func (src *source) record(l *live, j *judgement) error {
 		rec.Action = actionAllow
 	}
 	j.guarded.describe(&rec)
-	if m.Kind == mcp.Response && m.ResultType == mcp.ResultTask {
-		rec.TaskHandle = m.TaskID
+	if handle, ok := ex.taskMade(m); ok {
+		rec.TaskHandle = handle
 	}
 	if err := ex.g.audit.Write(ex.ctx, &rec); err != nil {
 		ex.g.log.Error("audit line of a frame was not written", "request_id", rec.RequestID, "error", err)

@@ -10,7 +10,6 @@ var unbuilt = []struct {
 	asked func(*File) bool
 }{
 	{"tool_search.mode", func(f *File) bool { return f.ToolSearch.Enabled && f.ToolSearch.Mode == ToolSearchSynthesize }},
-	{"task_affinity", func(f *File) bool { return f.TaskAffinity != withDefaults[TaskAffinity]() }},
 	{"control_plane.governance.enabled", func(f *File) bool { return f.ControlPlane.Governance.Enabled }},
 }
 

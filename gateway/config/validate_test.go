@@ -220,7 +220,6 @@ func TestWarningsStopNothing(t *testing.T) {
 func TestEnablingWhatIsNotBuiltIsFatal(t *testing.T) {
 	asks := map[string]string{
 		"tool_search.mode":                 "tool_search: {enabled: true, mode: synthesize}",
-		"task_affinity":                    "task_affinity: {max_entries: 5}",
 		"control_plane.governance.enabled": "control_plane: {url: 'http://127.0.0.1:1', ingest_key: svc_ingest_x, governance: {enabled: true}}",
 	}
 	for _, u := range unbuilt {

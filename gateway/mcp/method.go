@@ -20,6 +20,7 @@ const (
 	MethodTasksGet              = "tasks/get"
 	MethodTasksUpdate           = "tasks/update"
 	MethodTasksCancel           = "tasks/cancel"
+	MethodTasksResult           = "tasks/result" // of 2025-11-25, gone in 2026-07-28
 	MethodElicit                = "elicitation/create"
 	MethodSample                = "sampling/createMessage"
 	MethodRootsList             = "roots/list"

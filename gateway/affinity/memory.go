@@ -1,0 +1,88 @@
+package affinity
+
+import (
+	"container/list"
+	"context"
+	"sync"
+	"time"
+)
+
+// Memory is the map in this process. It holds at most as many entries as it was
+// made for: the least recently used goes first. An entry expires the given time
+// after it was learned or last overwritten; reading one makes it recently used
+// and does not lengthen its life. It is safe for concurrent use, and has no
+// goroutine: what has expired goes when it is found, or makes room like any
+// other.
+type Memory struct {
+	max int
+	ttl time.Duration
+	now func() time.Time
+
+	mu      sync.Mutex // guards all below
+	entries map[Key]*list.Element
+	order   *list.List // of *entry, most recently used first
+}
+
+type entry struct {
+	key      Key
+	upstream string
+	expires  time.Time
+}
+
+// NewMemory returns an empty map of at most max entries, at least one, that
+// live for ttl. now tells the time.
+func NewMemory(max int, ttl time.Duration, now func() time.Time) *Memory {
+	if max < 1 {
+		max = 1
+	}
+	return &Memory{max: max, ttl: ttl, now: now, entries: make(map[Key]*list.Element), order: list.New()}
+}
+
+// Learn remembers the upstream of a task, in the place of what was known of it.
+func (m *Memory) Learn(_ context.Context, key Key, upstream string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	expires := m.now().Add(m.ttl)
+	if el, ok := m.entries[key]; ok {
+		e := el.Value.(*entry)
+		e.upstream, e.expires = upstream, expires
+		m.order.MoveToFront(el)
+		return
+	}
+	if m.order.Len() >= m.max {
+		m.drop(m.order.Back())
+	}
+	m.entries[key] = m.order.PushFront(&entry{key, upstream, expires})
+}
+
+// Upstream returns the upstream of a task. ok is false when it was never
+// learned, has expired or had to make room.
+func (m *Memory) Upstream(_ context.Context, key Key) (upstream string, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	el, ok := m.entries[key]
+	if !ok {
+		return "", false
+	}
+	e := el.Value.(*entry)
+	if !m.now().Before(e.expires) {
+		m.drop(el)
+		return "", false
+	}
+	m.order.MoveToFront(el)
+	return e.upstream, true
+}
+
+// Len returns how many entries are held, expired ones included that nobody has
+// asked for since.
+func (m *Memory) Len() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.entries)
+}
+
+// drop takes an entry out. The caller holds mu.
+func (m *Memory) drop(el *list.Element) {
+	delete(m.entries, el.Value.(*entry).key)
+	m.order.Remove(el)
+}

@@ -1,0 +1,69 @@
+package mcp
+
+// MadeTask returns the handle of the task that an answer says was made in the
+// place of a result. Under 2026-07-28 that is result.taskId beside a resultType
+// of task; under 2025-11-25 it is result.task.taskId, in a result that has no
+// content. ok is false for every other message, and where the handle is no
+// string or too long to be one.
+func MadeTask(m *Message) (handle string, ok bool) {
+	if m.Kind != Response || m.IsError {
+		return "", false
+	}
+	if m.ResultType != "" || m.Spans.Content.Present() {
+		return m.TaskID, m.ResultType == ResultTask && m.TaskID != ""
+	}
+	at := memberOf(m.Body, memberOf(m.Body, m.Spans.Result, "task"), "taskId")
+	handle, ok = stringAt(m.Body, at)
+	return handle, ok && handle != "" && len(handle) <= MaxName && plain(handle)
+}
+
+// TaskFollowUp reports whether a method asks about a task by params.taskId.
+func TaskFollowUp(method string) bool {
+	switch method {
+	case MethodTasksGet, MethodTasksUpdate, MethodTasksCancel, MethodTasksResult:
+		return true
+	}
+	return false
+}
+
+// ListenTasks returns the handles of the tasks that a subscriptions/listen asks
+// about (params.notifications.taskIds). alone is set when it asks about nothing
+// else.
+func ListenTasks(m *Message) (handles []string, alone bool) {
+	asked := memberOf(m.Body, m.Spans.Params, "notifications")
+	if m.Method != MethodListen || !isObject(m.Body, asked) {
+		return nil, false
+	}
+	alone = true
+	for it := members(m.Body, asked); it.next(); {
+		name, _ := stringAt(m.Body, it.name)
+		switch value := string(it.value.Of(m.Body)); {
+		case name == "taskIds" && value[0] == '[':
+			for e := elements(m.Body, it.value); e.next(); {
+				if handle, ok := stringAt(m.Body, e.value); ok {
+					handles = append(handles, handle)
+				}
+			}
+		case value == "false", value == "null", value == "[]":
+		default:
+			alone = false
+		}
+	}
+	return handles, alone
+}
+
+// memberOf returns where the value of a member of an object stands; absent when
+// the span is no object or has no such member.
+func memberOf(body []byte, object Span, name string) Span {
+	if !isObject(body, object) {
+		return Span{}
+	}
+	for it := members(body, object); it.next(); {
+		if got, ok := stringAt(body, it.name); ok && got == name {
+			return it.value
+		}
+	}
+	return Span{}
+}
+
+func isObject(body []byte, at Span) bool { return at.Present() && body[at.Start] == '{' }

@@ -1,0 +1,89 @@
+package gateway
+
+import (
+	"context"
+
+	"svc/gateway/affinity"
+	"svc/gateway/mcp"
+)
+
+// taskMap remembers at which upstream a task was made (gateway specification,
+// task_affinity). It decides where a request goes, never whether it may: the
+// rules have judged it before, and the upstream asks for its own reasons.
+type taskMap interface {
+	// Learn remembers the upstream of a task. What cannot be remembered is asked
+	// about at default_upstream.
+	Learn(ctx context.Context, key affinity.Key, upstream string)
+	// Upstream returns the upstream of a task; ok is false when it is unknown.
+	Upstream(ctx context.Context, key affinity.Key) (upstream string, ok bool)
+}
+
+// maxListenTasks bounds the tasks of one subscriptions/listen that are looked
+// up.
+const maxListenTasks = 64
+
+// taskKey names a task of this caller.
+func (ex *exchange) taskKey(handle string) affinity.Key {
+	return affinity.KeyOf(ex.who.Kind.String(), ex.who.Issuer, ex.who.Value, handle)
+}
+
+// taskMade returns the handle of the task that an answer says was made. Under
+// 2025-11-25 tools/call alone makes tasks; on a resumed stream nobody knows what
+// was asked.
+func (ex *exchange) taskMade(m *mcp.Message) (handle string, ok bool) {
+	if m.ResultType == "" && ex.msg.Method != mcp.MethodToolsCall && ex.hasMsg {
+		return "", false
+	}
+	return mcp.MadeTask(m)
+}
+
+// learnTask remembers where a task was made, before its caller can know of it.
+// With one upstream there is nothing to remember.
+func (ex *exchange) learnTask(m *mcp.Message, up *target) {
+	if ex.g.tasks == nil || m.Kind != mcp.Response {
+		return
+	}
+	if handle, ok := ex.taskMade(m); ok {
+		ex.g.tasks.Learn(ex.ctx, ex.taskKey(handle), up.name)
+	}
+}
+
+// followTask finds the upstream of the task that a request asks about; nil when
+// it asks about none or nobody knows where it is. A subscription belongs to the
+// upstream that has all its tasks, when it asks for nothing else: one stream
+// comes from one upstream.
+func (ex *exchange) followTask() *target {
+	if ex.g.tasks == nil {
+		return nil
+	}
+	switch {
+	case mcp.TaskFollowUp(ex.msg.Method):
+		return ex.targetOfTask(ex.msg.TaskID)
+	case ex.msg.Method == mcp.MethodListen:
+		handles, alone := mcp.ListenTasks(&ex.msg)
+		if !alone || len(handles) == 0 || len(handles) > maxListenTasks {
+			return nil
+		}
+		found := ex.targetOfTask(handles[0])
+		for _, handle := range handles[1:] {
+			if ex.targetOfTask(handle) != found {
+				return nil
+			}
+		}
+		return found
+	}
+	return nil
+}
+
+// targetOfTask returns the upstream that has a task of this caller, nil when it
+// is unknown.
+func (ex *exchange) targetOfTask(handle string) *target {
+	if handle == "" {
+		return nil
+	}
+	name, ok := ex.g.tasks.Upstream(ex.ctx, ex.taskKey(handle))
+	if !ok {
+		return nil
+	}
+	return ex.g.targets[name]
+}

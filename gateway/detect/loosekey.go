@@ -1,0 +1,143 @@
+package detect
+
+import "bytes"
+
+// Keys without a shape of their own are found by what stands before them: a
+// word that says secret, and an assignment.
+const (
+	minLoose       = 16 // bytes of a word that makes us look
+	minLooseDigits = 10 // the same of a word with digits
+	minLooseKey    = 20 // bytes of the whole key
+	looseContext   = 48
+)
+
+// keyWords end the name of what a secret is assigned to.
+var keyWords = []string{
+	"api_key", "api-key", "apikey", "api key", "access_key", "access-key", "accesskey", "access key", "secret_key", "secret-key", "secretkey", "secret key",
+	"client_secret", "client-secret", "clientsecret", "client secret", "app_secret", "secret_access_key", "auth_token", "auth-token", "authtoken", "auth token",
+	"access_token", "access-token", "accesstoken", "access token", "account_key", "accountkey", "account key", "sharedaccesskey", "bearer", "signing_secret",
+	"signing secret", "webhook_secret", "webhook secret", "private_token", "private-token", "api_token", "api-token", "api token", "apitoken", "bot_token", "bot token", "encryption_key", "license_key",
+	"subscription-key", "subscription_key", "x-functions-key", "app_key", "application key", "application_key", "service_key", "refresh_token", "token", "secret", "sharedkey", "sas_key", "master_key", "sig",
+}
+
+// looseKey looks at a long word with digits. It returns the end of a key, or 0.
+func (p *pass) looseKey(start, end int) int {
+	t := p.text
+	from := start
+	for from > 0 && start-from < maxKey && inLoose(t[from-1]) && t[from-1] != '=' {
+		from--
+	}
+	for end < len(t) && end-start < maxKey && inLoose(t[end]) {
+		end++
+	}
+	for end > from && (t[end-1] == '.' || t[end-1] == '-' || t[end-1] == '/') {
+		end--
+	}
+	for from < end && !isAlnum(t[from]) {
+		from++
+	}
+	body := t[from:end]
+	if len(body) < minLooseKey || from < p.end || bytes.Contains(body, []byte("//")) && bytes.IndexByte(body, ':') >= 0 || !drawn(body) {
+		return 0
+	}
+	var buf [looseContext]byte
+	near := p.context(buf[:], from)
+	if !assigned(near) {
+		return 0
+	}
+	return p.add(APIKey, from, end)
+}
+
+// inLoose reports what keys of unknown shape are written in.
+func inLoose(c byte) bool {
+	return isWord(c) || c == '-' || c == '+' || c == '/' || c == '=' || c == '.' || c == '~'
+}
+
+// drawn reports whether a text looks drawn by lot and is not another kind of
+// identifier: a UUID, a date, a path, words.
+func drawn(body []byte) bool {
+	var digits, lowers, uppers, marks, letterRun, longest, distinct int
+	var seen [256]bool
+	hexOnly := true
+	for _, c := range body {
+		if !seen[c] {
+			seen[c] = true
+			distinct++
+		}
+		switch {
+		case isDigit(c):
+			digits++
+			letterRun = 0
+		case isUpper(c):
+			uppers++
+			letterRun = 0
+		case class[c]&letter != 0:
+			lowers++
+			letterRun++
+		case c == '=':
+		default:
+			marks++
+			letterRun = 0
+		}
+		longest = max(longest, letterRun)
+		hexOnly = hexOnly && isHex(c)
+	}
+	switch {
+	case hexOnly:
+		return len(body) >= 32 && len(body)%2 == 0 && digits > 0 && distinct >= 8
+	case uuid(body), digits < 2 && !mixedCase(body), lowers+uppers < 6, distinct < 10, marks > len(body)/8+2:
+		return false
+	}
+	return longest <= 9
+}
+
+// uuid reports the shape of a UUID.
+func uuid(b []byte) bool {
+	if len(b) != 36 {
+		return false
+	}
+	for i, c := range b {
+		if i == 8 || i == 13 || i == 18 || i == 23 {
+			if c != '-' {
+				return false
+			}
+		} else if !isHex(c) {
+			return false
+		}
+	}
+	return true
+}
+
+// assigned reports whether near ends with a key word and what assigns to it: an
+// equals sign, a colon, quotes, "is", or just a space after bearer.
+func assigned(near []byte) bool {
+	i := len(near)
+	for i > 0 && (near[i-1] == ' ' || near[i-1] == '"' || near[i-1] == '\'' || near[i-1] == '`' || near[i-1] == '\\' || near[i-1] == '\t') {
+		i--
+	}
+	mark := i
+	for i > 0 && (near[i-1] == '=' || near[i-1] == ':' || near[i-1] == '>' || near[i-1] == ',') {
+		i--
+	}
+	hasMark := i < mark
+	for i > 0 && (near[i-1] == ' ' || near[i-1] == '"' || near[i-1] == '\'' || near[i-1] == '`' || near[i-1] == '\\' || near[i-1] == '\t' || near[i-1] == ')' || near[i-1] == ']') {
+		i--
+	}
+	near = near[:i]
+	if !hasMark {
+		if bytes.HasSuffix(near, []byte(" is")) {
+			near, hasMark = bytes.TrimSuffix(near, []byte(" is")), true
+		} else if bytes.HasSuffix(near, []byte("bearer")) {
+			return true
+		}
+	}
+	if !hasMark {
+		return false
+	}
+	for _, w := range keyWords {
+		if bytes.HasSuffix(near, []byte(w)) && !bytes.HasSuffix(near, []byte("_id")) {
+			return true
+		}
+	}
+	return false
+}

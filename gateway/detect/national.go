@@ -1,0 +1,260 @@
+package detect
+
+// phoneContext is how far before a number a word is looked for, in bytes.
+const phoneContext = 40
+
+// phoneWords stand before phone numbers.
+var phoneWords = []string{
+	"tel", "phone", "fon", "mobil", "cell", "call", "fax", "ring ", "text me", "sms", "whatsapp", "handy", "ruf", "appel", "portable", "llam", "móvil",
+	"movil", "chiam", "bel ", "bellen", "zadzwo", "komór", "ligue", "ligar", "liga ", "gsm", "contact", "hotline", "dial", "reach me", "reach him", "reach her", "reach us", "my number", "number is", "nummer",
+	"msisdn", "numer ", "тел", "звон", "моб", "номер", "电话", "電話", "手机", "手機", "联系", "致电", "拨打", "携帯", "番号", "전화", "연락", "휴대", "번호",
+	"هاتف", "اتصل", "جوال", "رقم", "ara ", "arayın", "numara", "desk", "helpline", "switchboard", "direct line", "durchwahl", "ligne", "joindre", "joignable", "numéro",
+	"número", "numero", "recapit", "cep ", "signal", "telegram", "pager", "landline", "callback", "rappel", "ansprech", "erreich", "teléfono",
+}
+
+// notPhoneWords stand before other numbers.
+var notPhoneWords = []string{
+	"order", "invoice", "ticket", "case ", "case#", "ref", "sku", "serial", "version", "isbn", "issn", "ean", "upc", "id:", "id ", "id=", "_id", "\"id\"", "uuid", "tracking", "account", "acct", "konto",
+	"bestell", "rechnung", "auftrag", "kunden", "vorgang", "factura", "pedido", "facture", "commande", "fattura", "ordine", "bestelling", "factuur", "zamówien", "faktur", "заказ", "счет", "счёт", "订单", "注文", "주문",
+	"build", "commit", "port", "part no", "part number", "article", "artikel", "art.-nr", "patent", "policy", "batch", "model", "coordinates", "lat", "lon", "price", "total", "amount", "bytes", "size", "sha", "hash", "checksum", "timestamp",
+	"epoch", "iban", "blz", "bic", "vat", "ust", "steuer", "siret", "siren", "nif", "pesel", "nip", "inn", "снилс", "ssn", "zip", "plz", "postal", "release", "rfc", "cve", "doi", "range", "pid", "row", "line ",
+	"lot ", "vin", "imei", "barcode", "code", "sendung", "track", "colis", "paket", "reserv", "booking", "flight", "numéro de suivi", "matric",
+}
+
+// phoneContext reports whether a word for phone stands before start.
+func (p *pass) phoneContext(buf []byte, start int) bool {
+	return hasAny(p.context(buf, start), phoneWords)
+}
+
+// national returns the end of a number without country code, 0 when the run is
+// none. Some ways to divide a number say enough by themselves; others need a
+// word for phone before them.
+func (p *pass) national(r *run, open bool) int {
+	if r.n < 7 {
+		return 0
+	}
+	t := p.text
+	var buf [phoneContext]byte
+	near := p.context(buf[:], r.groups[0].start)
+	words, known := false, false
+	context := func() bool {
+		if !known {
+			words, known = p.lastWord(near), true
+		}
+		return words
+	}
+	end := 0
+	first := r.groups[0].start
+	follows := !open && first > 1 && t[first-1] == ' ' && isDigit(t[first-2]) // the rest of a longer number
+	for g := 0; g < r.g && g < 7; g++ {
+		if g > 0 && !p.phoneGap(r, g, false) {
+			break
+		}
+		x := r.groups[g]
+		n := x.first + x.len()
+		if n > 13 {
+			break
+		}
+		if n < 7 || !endsAt(t, x.end) || open != p.closes(r, g+1) {
+			continue
+		}
+		switch p.nationalShape(r, g+1, n, open) {
+		case certain:
+			if !follows && !hasAny(near, notPhoneWords) || context() {
+				end = x.end
+			}
+		case possible:
+			if context() {
+				end = x.end
+			}
+		}
+	}
+	return end
+}
+
+// lastWord reports whether near speaks of a phone, and the last such word comes
+// after the last word for something else.
+func (p *pass) lastWord(near []byte) bool {
+	yes, no := lastOf(near, phoneWords), lastOf(near, notPhoneWords)
+	return yes >= 0 && yes >= no
+}
+
+// closes reports whether the bracket that stands before the run closes after its
+// first group.
+func (p *pass) closes(r *run, g int) bool {
+	if g < 2 {
+		return false
+	}
+	for i := r.groups[0].end; i < r.groups[1].start; i++ {
+		if p.text[i] == ')' {
+			return true
+		}
+	}
+	return false
+}
+
+// likeness says how much a division of digits looks like a phone number.
+type likeness uint8
+
+const (
+	none     likeness = iota
+	possible          // with a word for phone before it
+	certain           // by itself
+)
+
+// nationalShape judges the first g groups, n digits together.
+func (p *pass) nationalShape(r *run, g, n int, open bool) likeness {
+	var l [8]int
+	for i := range g {
+		l[i] = r.groups[i].len()
+	}
+	d := r.digits[:n]
+	seps := p.separators(r, g)
+	if p.dateLike(r, g) {
+		return none
+	}
+	is := func(want ...int) bool {
+		if len(want) != g {
+			return false
+		}
+		for i, w := range want {
+			if l[i] != w {
+				return false
+			}
+		}
+		return true
+	}
+	north := d
+	if n == 11 && d[0] == '1' {
+		north = d[1:]
+	}
+	american := len(north) == 10 && north[0] >= '2' && north[3] >= '2' && !(north[1] == '1' && north[2] == '1')
+	same := seps&(seps-1) == 0
+	switch {
+	case open && american && (is(3, 3, 4) || is(3, 7)):
+		return certain
+	case american && (is(3, 3, 4) || is(1, 3, 3, 4)) && seps != sepSlash && seps&sepSpace == 0:
+		return certain
+	case american && is(1, 3, 3, 4) && seps&sepBracket != 0:
+		return certain
+	case american && (is(3, 3, 4) || is(1, 3, 3, 4)):
+		return possible
+	case open && d[0] == '0' && d[1] != '0' && n >= 8 && n <= 12:
+		return certain
+	case open && l[0] <= 3 && n >= 9 && n <= 11 && g >= 2:
+		if is(2, 5, 4) || is(2, 4, 4) || is(3, 3, 2, 2) {
+			return certain
+		}
+		return possible
+	case d[0] == '0' && d[1] != '0' && n >= 9 && n <= 12:
+		return p.trunkShape(d, l[:g], seps)
+	case d[0] == '8' && n == 11 && (is(1, 3, 3, 2, 2) || is(1, 3, 3, 4)) && d[1] != '0':
+		return certain
+	case n == 11 && is(2, 5, 4) && d[2] == '9', n == 11 && is(3, 4, 4) && d[0] == '1' && d[1] >= '3' && seps != sepDot:
+		return certain
+	case g == 1 && n == 11 && d[0] == '1' && d[1] >= '3' && !american && p.eastAsian(r.groups[0].start):
+		return certain
+	case n == 8 && l[0] == 4 && g == 2 && !same:
+		return none
+	case g <= 6 && n >= 7 && n <= 12:
+		return possible
+	}
+	return none
+}
+
+// trunkShape judges numbers that begin with the zero of long-distance calls.
+func (p *pass) trunkShape(d []byte, l []int, seps separator) likeness {
+	g, n := len(l), len(d)
+	if g == 1 {
+		mobile := n == 11 && (d[1] == '7' || d[1] == '1' && d[2] >= '5' && d[2] <= '7' || d[1] >= '7' && d[2] == '0' || d[1] == '1' && d[2] == '0' || d[1] == '5') ||
+			n == 12 && d[1] == '1' && d[2] >= '5' && d[2] <= '7' || n == 10 && (d[1] == '6' || d[1] == '7' || d[1] == '4')
+		if mobile && p.wordy() {
+			return certain
+		}
+		return possible
+	}
+	pairs := n == 10 && g == 5
+	for _, x := range l {
+		pairs = pairs && x == 2
+	}
+	if pairs && seps&(seps-1) == 0 {
+		return certain
+	}
+	if l[0] < 2 || l[0] > 5 || n < 9 {
+		return possible
+	}
+	for i, x := range l[1:] {
+		if x < 2 && i+2 < g || x > 8 {
+			return possible
+		}
+	}
+	if seps&sepDot != 0 && seps != sepDot || g > 5 {
+		return possible
+	}
+	return certain
+}
+
+// wordy reports whether the text is more than a number alone.
+func (p *pass) wordy() bool { return len(p.text) > 20 }
+
+// eastAsian reports whether an ideograph or Hangul stands right before or just
+// after the number at start.
+func (p *pass) eastAsian(start int) bool {
+	for i := max(0, start-12); i < min(len(p.text), start+24); i++ {
+		if c := p.text[i]; c >= 0xE3 && c <= 0xED {
+			return true
+		}
+	}
+	return false
+}
+
+// separator is a set of the marks between groups.
+type separator uint8
+
+const (
+	sepSpace separator = 1 << iota
+	sepDash
+	sepDot
+	sepSlash
+	sepBracket
+)
+
+func (p *pass) separators(r *run, g int) (s separator) {
+	for i := 1; i < g; i++ {
+		for _, c := range p.text[r.groups[i-1].end:r.groups[i].start] {
+			switch c {
+			case ' ':
+				s |= sepSpace
+			case '-':
+				s |= sepDash
+			case '.':
+				s |= sepDot
+			case '/':
+				s |= sepSlash
+			default:
+				s |= sepBracket
+			}
+		}
+	}
+	return s
+}
+
+// dateLike reports groups that begin with a date.
+func (p *pass) dateLike(r *run, g int) bool {
+	if g < 3 {
+		return false
+	}
+	a, b, c := r.groups[0], r.groups[1], r.groups[2]
+	if p.text[a.end] != p.text[b.end] || p.text[a.end] == ' ' {
+		return false
+	}
+	v := func(x group) (n int) {
+		for _, d := range p.text[x.start:min(x.end, x.start+5)] {
+			n = n*10 + int(d-'0')
+		}
+		return n
+	}
+	day := func(x, y group) bool { return v(x) >= 1 && v(x) <= 31 && v(y) >= 1 && v(y) <= 12 }
+	year := func(x group) bool { return x.len() == 4 && v(x) >= 1900 && v(x) < 2100 }
+	return a.len() <= 2 && b.len() <= 2 && (day(a, b) || day(b, a)) && year(c) || year(a) && day(c, b) && b.len() <= 2 && c.len() <= 2
+}

@@ -1,0 +1,315 @@
+package detect
+
+// run is digits with what separates them: a candidate for a card, a phone or a
+// social security number.
+type run struct {
+	digits [maxDigits]byte
+	n      int
+	groups [maxGroups]group
+	g      int
+}
+
+// Bounds of a run. Beyond them it is no number of ours.
+const (
+	maxDigits = 20
+	maxGroups = 20
+)
+
+// group is a stretch of digits of a run.
+type group struct {
+	start, end int // in the text
+	first      int // index of its first digit in digits
+}
+
+func (g group) len() int { return g.end - g.start }
+
+// number looks at a word with digits. It returns the end of a finding, or 0.
+func (p *pass) number(start, end int) int {
+	t := p.text
+	if !isDigit(t[start]) {
+		if p.want&wantIBAN != 0 && end-start >= 4 && isDigit(t[start+2]) && isDigit(t[start+3]) && p.free(start) {
+			if e := ibanEnd(t, start); e > 0 {
+				return p.add(IBAN, start, e)
+			}
+		}
+		return 0
+	}
+	if !p.free(start) {
+		return 0
+	}
+	if p.want&wantIP != 0 {
+		if e := p.ipv4(start); e > 0 {
+			return p.add(IPAddress, start, e)
+		}
+		if colonSoon(t, start) {
+			return 0 // an IPv6 address is asked about at its colon
+		}
+	}
+	if p.want&(wantCard|wantSSN|wantPhone) == 0 {
+		return 0
+	}
+	var r run
+	r.read(t, start)
+	if p.want&wantCard != 0 {
+		if e := p.card(&r); e > 0 {
+			return p.add(CreditCard, start, e)
+		}
+	}
+	if p.want&wantSSN != 0 {
+		if e := p.ssn(&r); e > 0 {
+			return p.add(SSN, start, e)
+		}
+	}
+	if p.want&wantPhone != 0 {
+		if s, e := p.phone(&r); e > 0 {
+			return p.add(Phone, s, e)
+		}
+	}
+	return 0
+}
+
+// colonSoon reports hexadecimal digits and a colon that two more groups follow.
+func colonSoon(t []byte, i int) bool {
+	end := min(len(t), i+46)
+	colons := 0
+	for ; i < end && (isHex(t[i]) || t[i] == ':'); i++ {
+		if t[i] == ':' {
+			colons++
+		}
+	}
+	return colons >= 2
+}
+
+// free reports whether a number may begin at i: no letter or digit touches it.
+// Scripts without spaces do not count as touching.
+func (p *pass) free(i int) bool {
+	if i == 0 {
+		return true
+	}
+	c := p.text[i-1]
+	if c < 0x80 {
+		return !isWord(c) || p.escapedBefore(i)
+	}
+	return !touches(p.text[:i])
+}
+
+// read fills the run from the digits at start. Groups are separated by up to
+// three characters out of those that numbers are written with.
+func (r *run) read(t []byte, start int) {
+	for i := start; r.g < maxGroups; {
+		from := i
+		for i < len(t) && isDigit(t[i]) && r.n < maxDigits {
+			r.digits[r.n] = t[i]
+			r.n++
+			i++
+		}
+		r.groups[r.g] = group{from, i, r.n - (i - from)}
+		r.g++
+		k := i
+		for k < len(t) && k-i < 3 && separates(t[k]) {
+			k++
+		}
+		if k == i || k >= len(t) || !isDigit(t[k]) || r.n == maxDigits {
+			return
+		}
+		i = k
+	}
+}
+
+func separates(c byte) bool {
+	return c == ' ' || c == '-' || c == '.' || c == '/' || c == '(' || c == ')' || c == '_'
+}
+
+// endsAt reports whether a number may end at i: nothing follows that makes it a
+// part of something longer.
+func endsAt(t []byte, i int) bool {
+	if i >= len(t) {
+		return true
+	}
+	c := t[i]
+	if isWord(c) {
+		return false
+	}
+	if (c == '-' || c == '.' || c == '/' || c == ',') && i+1 < len(t) && isDigit(t[i+1]) {
+		return false
+	}
+	return c != '-' || i+1 >= len(t) || !isAlnum(t[i+1])
+}
+
+// joined reports whether the number at i hangs on something before it: a-1, x.1,
+// but not - 1.
+func joined(t []byte, i int) bool {
+	if i == 0 {
+		return false
+	}
+	switch t[i-1] {
+	case '-', '.', '/', '_', '#', ',':
+		return i > 1 && isAlnum(t[i-2])
+	case '$', '\\':
+		return true
+	}
+	return false
+}
+
+// card returns the end of a card number that the run begins with, or 0.
+func (p *pass) card(r *run) int {
+	if r.n < 13 || joined(p.text, r.groups[0].start) {
+		return 0
+	}
+	n := 0
+	for g := range r.g {
+		n = r.groups[g].first + r.groups[g].len()
+		if n < 13 || n > 19 {
+			continue
+		}
+		end := r.groups[g].end
+		if !cardLength(r.digits[:n]) || !luhn(r.digits[:n]) || !endsAt(p.text, end) || !p.cardShape(r, g+1) {
+			continue
+		}
+		return end
+	}
+	return 0
+}
+
+// cardWords stand before card numbers; notCardWords before long numbers that
+// are none.
+var (
+	cardWords    = []string{"card", "visa", "master", "amex", "american express", "discover", "diners", "jcb", "unionpay", "maestro", "karte", "carte", "tarjeta", "carta", "cartão", "cartao", "kart", "карт", "卡", "カード", "카드", "pan", "credit", "debit", "cc"}
+	notCardWords = []string{"imei", "tracking", "barcode", "ean", "isbn", "gtin", "serial", "order no", "order number", "order id", "sendungsnummer", "bestellnummer", "auftrag"}
+)
+
+// cardShape reports whether the first g groups are divided as cards are: not at
+// all, in fours, as Amex and Diners do, or digit by digit. Other divisions and
+// undivided numbers that other numberings share need a word for card nearby.
+func (p *pass) cardShape(r *run, g int) bool {
+	t := p.text
+	for i := 1; i < g; i++ {
+		gap := t[r.groups[i-1].end:r.groups[i].start]
+		for _, c := range gap {
+			if c == '(' || c == ')' {
+				return false
+			}
+		}
+		if len(gap) > 1 && !(gap[0] == ' ' && gap[len(gap)-1] == ' ') {
+			return false
+		}
+	}
+	var buf [40]byte
+	near := p.context(buf[:], r.groups[0].start)
+	n := r.groups[g-1].first + r.groups[g-1].len()
+	lens := func(want ...int) bool {
+		if len(want) != g {
+			return false
+		}
+		for i, w := range want {
+			if r.groups[i].len() != w {
+				return false
+			}
+		}
+		return true
+	}
+	switch {
+	case g == 1 && hasAny(near, notCardWords):
+		return false
+	case g == 1 && n >= 14 && n <= 16, lens(4, 4, 4, 4), lens(4, 6, 5), lens(4, 6, 4), lens(4, 4, 4, 4, 3), lens(4, 4, 4, 3), lens(4, 4, 5), lens(6, 13), lens(8, 8), lens(4, 4, 4, 2), lens(4, 4, 4, 1):
+		return true
+	case g == n:
+		return true
+	}
+	return hasAny(near, cardWords)
+}
+
+// luhn checks the check digit of ASCII digits.
+func luhn(digits []byte) bool {
+	sum, same := 0, true
+	for i := range digits {
+		d := int(digits[len(digits)-1-i] - '0')
+		same = same && digits[i] == digits[0]
+		if i%2 == 1 {
+			if d *= 2; d > 9 {
+				d -= 9
+			}
+		}
+		sum += d
+	}
+	return sum%10 == 0 && !same
+}
+
+// cardLength reports whether an issuer has numbers with these first digits and
+// this length.
+func cardLength(d []byte) bool {
+	n := len(d)
+	six := 0
+	for _, c := range d[:6] {
+		six = six*10 + int(c-'0')
+	}
+	for _, r := range issuers {
+		if six >= r.low && six <= r.high {
+			return n >= r.min && n <= r.max
+		}
+	}
+	return false
+}
+
+// issuers are the ranges of the first six digits, from the networks' published
+// tables.
+var issuers = []struct{ low, high, min, max int }{
+	{220000, 220499, 16, 19},                                                                               // Mir
+	{222100, 272099, 16, 16},                                                                               // Mastercard
+	{300000, 305999, 14, 16}, {309500, 309599, 14, 16}, {360000, 369999, 14, 19}, {380000, 399999, 14, 16}, // Diners Club
+	{340000, 349999, 15, 15}, {370000, 379999, 15, 15}, // American Express
+	{352800, 358999, 16, 19},                           // JCB
+	{400000, 499999, 13, 19},                           // Visa
+	{500000, 509999, 12, 19},                           // Maestro, RuPay, Elo, Verve
+	{510000, 559999, 16, 16},                           // Mastercard
+	{560000, 589999, 12, 19},                           // Maestro
+	{601100, 601199, 16, 19}, {644000, 659999, 16, 19}, // Discover
+	{620000, 629999, 16, 19},                           // UnionPay
+	{600000, 639999, 12, 19}, {670000, 679999, 12, 19}, // Maestro and others
+	{810000, 829999, 16, 19}, {979200, 979299, 16, 16}, // UnionPay, RuPay, Troy
+}
+
+// ssnWords stand before social security numbers.
+var ssnWords = []string{"ssn", "social security", "social-security", "soc sec", "socialsecurity", "social_security", "seguro social", "ss#", "ss #", "taxpayer", "tax id", "itin"}
+
+// ssn returns the end of a social security number that the run begins with, or 0.
+func (p *pass) ssn(r *run) int {
+	t := p.text
+	var buf [40]byte
+	start := r.groups[0].start
+	if joined(t, start) {
+		return 0
+	}
+	switch {
+	case r.g >= 3 && r.groups[0].len() == 3 && r.groups[1].len() == 2 && r.groups[2].len() == 4:
+		a, b, end := t[r.groups[0].end:r.groups[1].start], t[r.groups[1].end:r.groups[2].start], r.groups[2].end
+		if string(a) != string(b) || len(a) != 1 || a[0] == '/' || a[0] == '_' || !endsAt(t, end) || !ssnValid(r.digits[:9]) {
+			return 0
+		}
+		sample := string(r.digits[:9]) == "123456789"
+		if (a[0] != '-' || sample) && !hasAny(p.context(buf[:], start), ssnWords) {
+			return 0
+		}
+		return end
+	case r.groups[0].len() == 9:
+		end := r.groups[0].end
+		if endsAt(t, end) && ssnValid(r.digits[:9]) && hasAny(p.context(buf[:], start), ssnWords) {
+			return end
+		}
+	}
+	return 0
+}
+
+// ssnValid refuses numbers that were never given out, and those that became
+// known from advertisements.
+func ssnValid(d []byte) bool {
+	switch area := string(d[:3]); {
+	case area == "000", area == "666", d[0] == '9', string(d[3:5]) == "00", string(d[5:9]) == "0000":
+		return false
+	}
+	switch string(d) {
+	case "078051120", "219099999", "457555462", "111111111", "222222222", "333333333", "444444444", "555555555", "777777777", "888888888":
+		return false
+	}
+	return true
+}

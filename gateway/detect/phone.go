@@ -1,0 +1,187 @@
+package detect
+
+// phone returns where a phone number that the run begins with lies; end 0 means
+// that it is none.
+func (p *pass) phone(r *run) (start, end int) {
+	t := p.text
+	first := r.groups[0].start
+	plus := first > 0 && t[first-1] == '+'
+	open := first > 0 && t[first-1] == '('
+	start = first
+	if plus {
+		start--
+		if e := r.groups[0].end; start > 0 && t[start-1] == '(' && e < len(t) && t[e] == ')' {
+			start-- // (+49)
+		}
+		if start > 0 && (isWord(t[start-1]) || t[start-1] == '+') && !touching(t, start) {
+			return 0, 0
+		}
+		if e := p.international(r, 0, true); e > 0 {
+			return start, e
+		}
+		return 0, 0
+	}
+	if open {
+		start--
+		if start > 1 && t[start-1] == '+' { // +(49)
+			start--
+			if e := p.international(r, 0, true); e > 0 {
+				return start, e
+			}
+			return 0, 0
+		}
+		if start > 0 && isWord(t[start-1]) {
+			return 0, 0
+		}
+	} else if joined(t, first) {
+		return 0, 0
+	}
+	if r.n > 9 && r.digits[0] == '0' && r.digits[1] == '0' && r.digits[2] != '0' {
+		follows := first > 1 && t[first-1] == ' ' && isDigit(t[first-2])
+		if e := p.international(r, 2, r.g > 1 && !follows); e > 0 {
+			return start, e
+		}
+	}
+	if r.n > 11 && r.digits[0] == '0' && r.digits[1] == '1' && r.digits[2] == '1' && r.groups[0].len() == 3 {
+		if e := p.international(r, 3, true); e > 0 {
+			return start, e
+		}
+	}
+	if e := p.national(r, open); e > 0 {
+		return start, e
+	}
+	return 0, 0
+}
+
+// touching reports that what stands before i belongs to an escape or to a
+// script without spaces.
+func touching(t []byte, i int) bool {
+	return i > 1 && t[i-2] == '\\' && (t[i-1] == 'n' || t[i-1] == 't' || t[i-1] == 'r')
+}
+
+// international returns the end of a number with country code, which begins
+// after skip digits; 0 when it is none. Sure numbers need no words around them.
+func (p *pass) international(r *run, skip int, sure bool) int {
+	cc := countryAt(r.digits[skip:r.n])
+	if cc == nil {
+		return 0
+	}
+	if after := skip + len(cc.code); r.digits[after] == '0' && cc.code != "39" && p.trunk(r, after) == 0 {
+		return 0
+	}
+	t := p.text
+	best := 0
+	for g := range r.g {
+		if g > 0 && !p.phoneGap(r, g, true) {
+			break
+		}
+		digits := r.groups[g].first + r.groups[g].len() - skip - len(cc.code)
+		if digits > cc.max+1 || digits > 0 && digits+len(cc.code) > 15 {
+			break
+		}
+		if g > 0 && r.groups[g].len() == 4 && digits > cc.min && p.yearFollows(r, g) {
+			break
+		}
+		trunk := p.trunk(r, skip+len(cc.code))
+		n := digits - trunk
+		if n >= cc.min && n <= cc.max && endsAt(t, r.groups[g].end) && p.phoneShape(r, g+1) {
+			best = r.groups[g].end
+		}
+	}
+	if best > 0 && !sure {
+		var buf [phoneContext]byte
+		if !p.phoneContext(buf[:], r.groups[0].start) {
+			return 0
+		}
+	}
+	return best
+}
+
+// trunk returns 1 when a bracketed zero stands after the country code: +49 (0)30.
+func (p *pass) trunk(r *run, after int) int {
+	for g := 1; g < r.g; g++ {
+		x := r.groups[g]
+		if x.first == after && x.len() == 1 && r.digits[after] == '0' && p.text[x.start-1] == '(' {
+			return 1
+		}
+	}
+	return 0
+}
+
+// yearFollows reports a group of four digits that begins a date: +49 30 123456 2024-01-05.
+func (p *pass) yearFollows(r *run, g int) bool {
+	x := r.groups[g]
+	year := string(p.text[x.start : x.start+2])
+	return (year == "19" || year == "20") && x.end < len(p.text) && p.text[x.end] == '-' && g+2 < r.g && r.groups[g+1].len() == 2 && r.groups[g+2].len() == 2
+}
+
+// phoneGap reports whether what stands between two groups is written in phone
+// numbers. Brackets must close.
+func (p *pass) phoneGap(r *run, g int, foreign bool) bool {
+	gap := string(p.text[r.groups[g-1].end:r.groups[g].start])
+	switch gap {
+	case " ", "-", ".", "/", ") ", ")", " - ", " / ", ")-", " (", "(", "  ", "-(", "/ ", ") - ", "- ":
+		return true
+	}
+	return false
+}
+
+// phoneShape refuses runs of single digits and lists of numbers.
+func (p *pass) phoneShape(r *run, g int) bool {
+	if g > 8 {
+		return false
+	}
+	single, dots := 0, 0
+	for i := 1; i < g; i++ {
+		if r.groups[i].len() == 1 {
+			single++
+		}
+		if p.text[r.groups[i].start-1] == '.' {
+			dots++
+		}
+	}
+	return single <= 2 && (dots == 0 || dots >= g-2)
+}
+
+// country is a calling code and how many digits follow it.
+type country struct {
+	code     string
+	min, max int
+}
+
+// countryAt returns the country whose code digits begin with.
+func countryAt(digits []byte) *country {
+	for n := 1; n <= 3 && n < len(digits); n++ {
+		if c, ok := countries[string(digits[:n])]; ok {
+			return c
+		}
+	}
+	return nil
+}
+
+// countries are the calling codes by their digits (ITU-T E.164 and the national
+// numbering plans).
+var countries = func() map[string]*country {
+	m := make(map[string]*country)
+	for _, c := range []country{
+		{"1", 10, 10}, {"20", 8, 10}, {"27", 9, 9}, {"30", 10, 10}, {"31", 9, 9}, {"32", 8, 9}, {"33", 9, 9}, {"34", 9, 9}, {"36", 8, 9}, {"39", 6, 11},
+		{"40", 9, 9}, {"41", 9, 9}, {"43", 7, 13}, {"44", 9, 10}, {"45", 8, 8}, {"46", 7, 10}, {"47", 8, 8}, {"48", 9, 9}, {"49", 6, 12}, {"51", 8, 9},
+		{"52", 10, 11}, {"53", 6, 8}, {"54", 10, 11}, {"55", 10, 11}, {"56", 9, 9}, {"57", 8, 10}, {"58", 10, 10}, {"60", 8, 10}, {"61", 9, 9}, {"62", 8, 12},
+		{"63", 8, 10}, {"64", 8, 10}, {"65", 8, 8}, {"66", 8, 9}, {"7", 10, 10}, {"81", 9, 10}, {"82", 8, 10}, {"84", 8, 10}, {"86", 10, 11}, {"90", 10, 10},
+		{"91", 10, 10}, {"92", 9, 10}, {"93", 9, 9}, {"94", 9, 9}, {"95", 7, 10}, {"98", 10, 10},
+	} {
+		m[c.code] = &c
+	}
+	for _, code := range []string{
+		"211", "212", "213", "216", "218", "220", "221", "222", "223", "224", "225", "226", "227", "228", "229", "230", "231", "232", "233", "234", "235", "236", "237", "238",
+		"239", "240", "241", "242", "243", "244", "245", "248", "249", "250", "251", "252", "253", "254", "255", "256", "257", "258", "260", "261", "262", "263", "264", "265",
+		"266", "267", "268", "269", "290", "291", "297", "298", "299", "350", "351", "352", "353", "354", "355", "356", "357", "358", "359", "370", "371", "372", "373", "374",
+		"375", "376", "377", "378", "380", "381", "382", "383", "385", "386", "387", "389", "420", "421", "423", "501", "502", "503", "504", "505", "506", "507", "509", "590",
+		"591", "592", "593", "594", "595", "596", "597", "598", "599", "670", "672", "673", "674", "675", "676", "677", "678", "679", "680", "682", "685", "686", "687", "689",
+		"691", "692", "800", "850", "852", "853", "855", "856", "880", "886", "960", "961", "962", "963", "964", "965", "966", "967", "968", "970", "971", "972", "973", "974",
+		"975", "976", "977", "992", "993", "994", "995", "996", "998",
+	} {
+		m[code] = &country{code, 6, 10}
+	}
+	return m
+}()

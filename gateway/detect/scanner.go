@@ -1,0 +1,175 @@
+package detect
+
+// Match is a finding: an entity and where it stands in the text, in bytes.
+type Match struct {
+	Entity     Entity
+	Start, End int
+}
+
+// Scanner finds entities. It holds nothing but the choice of them and is safe
+// for concurrent use.
+type Scanner struct {
+	want set
+}
+
+// NewScanner returns a scanner for the given entities, for all when none is
+// given. Names that are no entity are passed over; ParseEntity tells them.
+func NewScanner(entities ...Entity) *Scanner {
+	s := &Scanner{}
+	for _, e := range entities {
+		s.want |= e.bit()
+	}
+	if len(entities) == 0 {
+		for _, e := range Entities() {
+			s.want |= e.bit()
+		}
+	}
+	return s
+}
+
+// Scan appends the findings in text to dst, sorted and without overlaps. It
+// allocates only for dst, and for texts with characters that must be folded
+// when they are long.
+func (s *Scanner) Scan(dst []Match, text []byte) []Match {
+	return s.ScanValue(dst, "", text)
+}
+
+// ScanValue is Scan for the value of a member: its name, such as phone, helps
+// with values that say too little by themselves.
+func (s *Scanner) ScanValue(dst []Match, name string, text []byte) []Match {
+	if len(text) == 0 || s.want == 0 {
+		return dst
+	}
+	v := views.Get().(*view)
+	p := pass{text: v.of(text), name: name, want: s.want, found: dst, base: len(dst)}
+	p.run()
+	for i := p.base; i < len(p.found) && !v.plain; i++ {
+		m := &p.found[i]
+		m.Start, m.End = v.original(m.Start, m.End)
+	}
+	v.release()
+	return p.found
+}
+
+// pass is one walk over one text.
+type pass struct {
+	text  []byte
+	name  string // of the member, or empty
+	want  set
+	found []Match
+	base  int // length of found at the start
+	end   int // of the last finding
+}
+
+// run finds everything. Each handler returns where to go on: behind its finding,
+// or behind what it was asked about.
+func (p *pass) run() {
+	t := p.text
+	for i := 0; i < len(t); {
+		c := class[t[i]]
+		if c&word != 0 {
+			start, flags := i, byte(0)
+			for i < len(t) {
+				c := class[t[i]]
+				if c&word == 0 {
+					break
+				}
+				flags |= c
+				i++
+			}
+			if flags&digit != 0 || i-start >= minWord {
+				i = p.word(start, i, flags)
+			}
+			continue
+		}
+		switch {
+		case c == 0:
+			i++
+		case t[i] == '@' && p.want&wantEmail != 0:
+			i = p.email(i)
+		case t[i] == ':' && p.want&wantIP != 0:
+			i = p.ipv6(i)
+		case t[i] == '-' && p.want&wantPrivateKey != 0:
+			i = p.privateKey(i)
+		default:
+			i++
+		}
+	}
+}
+
+// minWord is the length of the shortest word without digits that a key begins
+// with; shorter ones are followed by - or . and asked about there.
+const minWord = 2
+
+// word looks at a run of letters, digits and underscores.
+func (p *pass) word(start, end int, flags byte) int {
+	start = p.unescaped(start, end)
+	if p.want&(wantAPIKey|wantJWT) != 0 && keyStarts.has(p.text, start) {
+		if next := p.secret(start); next > 0 {
+			return next
+		}
+	}
+	if flags&digit != 0 && p.want&wantNumbers != 0 {
+		if next := p.number(start, end); next > 0 {
+			return next
+		}
+	}
+	if p.want&wantAPIKey != 0 && (flags&digit != 0 && end-start >= minLooseDigits || end-start >= minLoose) {
+		if next := p.looseKey(start, end); next > 0 {
+			return next
+		}
+	}
+	return end
+}
+
+// unescaped returns where a word begins when what stands before it makes its
+// first letters part of an escape: \n of program text, %3D of addresses.
+func (p *pass) unescaped(start, end int) int {
+	if start == 0 {
+		return start
+	}
+	switch p.text[start-1] {
+	case '\\':
+		if c := p.text[start]; (c == 'n' || c == 'r' || c == 't') && start+1 < end {
+			return start + 1
+		}
+	case '%':
+		if start+2 < end && isHex(p.text[start]) && isHex(p.text[start+1]) {
+			return start + 2
+		}
+	}
+	return start
+}
+
+// add records a finding and returns its end. A mail address goes before numbers
+// found inside of it; otherwise what was found first stays.
+func (p *pass) add(e Entity, start, end int) int {
+	for start < p.end && len(p.found) > p.base {
+		last := p.found[len(p.found)-1]
+		if e != Email || last.Start < start || last.Entity == APIKey || last.Entity == JWT {
+			return max(end, p.end)
+		}
+		p.found = p.found[:len(p.found)-1]
+		p.end = 0
+		if n := len(p.found); n > p.base {
+			p.end = p.found[n-1].End
+		}
+	}
+	p.found = append(p.found, Match{e, start, end})
+	p.end = end
+	return end
+}
+
+// context fills buf with what stands before i, in small letters, the name of
+// the member first when it reaches the start of the text.
+func (p *pass) context(buf []byte, i int) []byte {
+	if i >= len(buf) || p.name == "" {
+		return before(buf, p.text, i)
+	}
+	n := 0
+	for ; n < len(p.name) && n < len(buf)-i-2; n++ {
+		buf[n] = lower(p.name[n])
+	}
+	n += copy(buf[n:], ": ")
+	return buf[:n+len(before(buf[n:], p.text, i))]
+}

@@ -1,0 +1,119 @@
+package detect
+
+import "bytes"
+
+// secret looks at a word that begins like a key. It returns the end of a
+// finding, or 0.
+func (p *pass) secret(start int) int {
+	t := p.text
+	if start > 0 && isWord(t[start-1]) && !p.escapedBefore(start) {
+		return 0
+	}
+	if p.want&wantJWT != 0 && bytes.HasPrefix(t[start:], []byte("eyJ")) {
+		if end := jwtEnd(t, start); end > 0 {
+			return p.add(JWT, start, end)
+		}
+	}
+	if p.want&wantAPIKey == 0 {
+		return 0
+	}
+	for i := range keyShapes {
+		k := &keyShapes[i]
+		if !bytes.HasPrefix(t[start:], []byte(k.prefix)) {
+			continue
+		}
+		if end := k.end(t, start); end > 0 {
+			return p.add(APIKey, start, end)
+		}
+	}
+	return 0
+}
+
+// escapedBefore reports that the letters before start belong to an escape.
+func (p *pass) escapedBefore(start int) bool {
+	t := p.text
+	return start > 1 && t[start-2] == '\\' || start > 2 && t[start-3] == '%'
+}
+
+// end returns the end of a key of this shape that begins at start, or 0.
+func (k *keyShape) end(t []byte, start int) int {
+	i := start + len(k.prefix)
+	body := i
+	limit := len(t)
+	if k.max > 0 {
+		limit = min(limit, body+k.max)
+	} else {
+		limit = min(limit, body+maxKey)
+	}
+	for i < limit && k.in(t[i]) {
+		i++
+	}
+	if i < len(t) && k.in(t[i]) && k.max > 0 && isAlnum(t[i]) {
+		return 0 // longer than any such key
+	}
+	for i > body && (t[i-1] == '-' || t[i-1] == '.') {
+		i-- // the end of a sentence, or a dash after it
+	}
+	if i-body < k.min || !random(t[body:i], k.chars) {
+		return 0
+	}
+	return i
+}
+
+// maxKey bounds how far a key of no fixed length reaches, in bytes.
+const maxKey = 512
+
+// in reports whether a byte may stand in the body of the key.
+func (k *keyShape) in(c byte) bool {
+	switch k.chars {
+	case hexadecimal:
+		return isDigit(c) || c >= 'a' && c <= 'f'
+	case upperDigits:
+		return isDigit(c) || isUpper(c)
+	case alnum:
+		return isAlnum(c)
+	case dotted:
+		return isWord(c) || c == '-' || c == '.'
+	}
+	return isWord(c) || c == '-'
+}
+
+// random reports whether the body of a key looks drawn by lot: digits among
+// letters and many different characters. It tells keys from placeholders
+// (sk-xxxxxxxx, ghp_your_token_here) and from names.
+func random(body []byte, chars charset) bool {
+	var seen [256]bool
+	distinct, digits, run, longest := 0, 0, 0, 0
+	for i, c := range body {
+		if !seen[c] {
+			seen[c] = true
+			distinct++
+		}
+		if isDigit(c) {
+			digits++
+		}
+		if i > 0 && c == body[i-1] {
+			run++
+		} else {
+			run = 1
+		}
+		longest = max(longest, run)
+	}
+	if distinct < min(8, len(body)/2) || longest > 6 && longest > len(body)/4 {
+		return false
+	}
+	return digits > 0 || len(body) >= 24 && chars != hexadecimal && mixedCase(body)
+}
+
+// mixedCase reports letters of both cases that change often, as in a random
+// text and hardly in a name.
+func mixedCase(body []byte) bool {
+	changes := 0
+	for i := 1; i < len(body); i++ {
+		a, b := body[i-1], body[i]
+		if class[a]&letter != 0 && class[b]&letter != 0 && isUpper(a) != isUpper(b) {
+			changes++
+		}
+	}
+	return changes*4 >= len(body)
+}

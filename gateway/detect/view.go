@@ -1,0 +1,201 @@
+package detect
+
+import (
+	"bytes"
+	"slices"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+)
+
+// view is a text as the detectors read it: other digits, full-width letters,
+// spaces, dashes and dots of Unicode as their ASCII ones, invisible characters
+// gone, and where each byte came from.
+type view struct {
+	orig  []byte
+	text  []byte
+	from  []int32 // offset in orig of each byte of text
+	plain bool    // text is orig; from has no meaning
+}
+
+// views holds buffers of views, since some scripts need a view for every text.
+var views = sync.Pool{New: func() any { return new(view) }}
+
+// maxKept bounds the buffers that go back to the pool, in bytes of text.
+const maxKept = 64 << 10
+
+// release gives the view's buffers back.
+func (v *view) release() {
+	v.orig = nil
+	if v.plain {
+		v.text = nil
+	}
+	if cap(v.text) <= maxKept && cap(v.from) <= maxKept {
+		views.Put(v)
+	}
+}
+
+// of returns the normal form of text. Most texts are their own.
+func (v *view) of(text []byte) []byte {
+	i := nextFold(text, 0)
+	v.orig, v.plain = text, i == len(text)
+	if v.plain {
+		v.text = text
+		return text
+	}
+	v.text, v.from = slices.Grow(v.text[:0], len(text)), slices.Grow(v.from[:0], len(text))
+	v.copy(0, i)
+	for i < len(text) {
+		r, n := utf8.DecodeRune(text[i:])
+		if c, _ := fold(r); c != 0 {
+			v.text, v.from = append(v.text, c), append(v.from, int32(i))
+		}
+		next := nextFold(text, i+n)
+		v.copy(i+n, next)
+		i = next
+	}
+	return v.text
+}
+
+// copy takes over what does not fold.
+func (v *view) copy(start, end int) {
+	v.text = append(v.text, v.orig[start:end]...)
+	for i := start; i < end; i++ {
+		v.from = append(v.from, int32(i))
+	}
+}
+
+// original returns where a stretch of the normal form lies in the text.
+func (v *view) original(start, end int) (int, int) {
+	if v.plain {
+		return start, end
+	}
+	last := int(v.from[end-1])
+	_, n := utf8.DecodeRune(v.orig[last:])
+	return int(v.from[start]), last + n
+}
+
+// leads marks the first bytes of characters that fold may change.
+var leads = func() (t [256]bool) {
+	for r := rune(utf8.RuneSelf); r <= unicode.MaxRune; r++ {
+		if r == 0x3400 { // ideographs do not fold
+			r = 0xA000
+		}
+		if _, folds := fold(r); folds {
+			var b [utf8.UTFMax]byte
+			utf8.EncodeRune(b[:], r)
+			t[b[0]] = true
+		}
+	}
+	return t
+}()
+
+// nextFold returns the offset at or after i of a character that folds, the
+// length of the text when there is none.
+func nextFold(text []byte, i int) int {
+	for i < len(text) {
+		c := text[i]
+		if c < utf8.RuneSelf || !leads[c] {
+			i++
+			continue
+		}
+		r, n := utf8.DecodeRune(text[i:])
+		if _, folds := fold(r); folds && (r != 0x3002 && r != 0xFF61 || inDomain(text[i+n:])) {
+			return i
+		}
+		i += n
+	}
+	return i
+}
+
+// inDomain reports whether an ideographic full stop in front of rest stands for
+// a dot: at the end of a sentence it does not.
+func inDomain(rest []byte) bool {
+	r, _ := utf8.DecodeRune(rest)
+	c, folds := fold(r)
+	return folds && isAlnum(c) || r < utf8.RuneSelf && isAlnum(byte(r))
+}
+
+// fold returns the ASCII character that stands for r, 0 when r is invisible,
+// and whether r is one of those at all.
+func fold(r rune) (c byte, folds bool) {
+	switch {
+	case r < 0xA0 && r != 0x85, r > 0x3002 && r < 0xA620:
+		return 0, false
+	case r >= 0xFF01 && r <= 0xFF5E: // full width
+		return byte(r - 0xFF01 + '!'), true
+	case r == 0x3002 || r == 0xFF61 || r == 0x2024 || r == 0xFE52: // dots of domains and numbers
+		return '.', true
+	case r == 0xFE6B:
+		return '@', true
+	case r >= 0x2010 && r <= 0x2015, r == 0x2212, r == 0xFE58, r == 0xFE63, r == 0x2043:
+		return '-', true
+	case r == 0x2028 || r == 0x2029 || r == 0x85:
+		return '\n', true
+	case r == 0x2044 || r == 0x2215:
+		return '/', true
+	case unicode.Is(unicode.Zs, r):
+		return ' ', true
+	case invisible(r):
+		return 0, true
+	}
+	if r >= 0x660 && unicode.Is(unicode.Nd, r) {
+		return byte('0' + digitValue(r)), true
+	}
+	return 0, false
+}
+
+// invisible reports characters that are not seen and are no spaces: zero-width
+// ones, marks of direction, variation selectors and tags.
+func invisible(r rune) bool {
+	switch {
+	case r == 0xAD, r == 0x34F, r == 0x61C, r == 0x180E, r == 0xFEFF,
+		r >= 0x200B && r <= 0x200F, r >= 0x202A && r <= 0x202E, r >= 0x2060 && r <= 0x206F,
+		r >= 0xFE00 && r <= 0xFE0F, r >= 0xE0000 && r <= 0xE01EF:
+		return true
+	}
+	return false
+}
+
+// digitValue returns the value of a decimal digit of any script: Unicode keeps
+// each script's ten digits together, in order.
+func digitValue(r rune) int {
+	if r >= 0x1D7CE && r <= 0x1D7FF { // mathematical digits, five sets in a row
+		return int(r-0x1D7CE) % 10
+	}
+	n := 0
+	for n < 9 && unicode.Is(unicode.Nd, r-1) {
+		r--
+		n++
+	}
+	return n
+}
+
+// before returns up to n bytes of text that end at i, in small letters, in buf.
+func before(buf []byte, text []byte, i int) []byte {
+	n := min(len(buf), i)
+	buf = buf[:n]
+	for k, c := range text[i-n : i] {
+		buf[k] = lower(c)
+	}
+	return buf
+}
+
+// hasAny reports whether one of the words stands in text.
+func hasAny(text []byte, words []string) bool {
+	for _, w := range words {
+		if bytes.Contains(text, []byte(w)) {
+			return true
+		}
+	}
+	return false
+}
+
+// lastOf returns the offset of the last of the words in text, -1 when there is none.
+func lastOf(text []byte, words []string) int {
+	at := -1
+	for _, w := range words {
+		at = max(at, bytes.LastIndex(text, []byte(w)))
+	}
+	return at
+}

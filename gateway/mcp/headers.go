@@ -27,11 +27,18 @@ type Mirrored struct {
 
 // CheckMirrored checks that the headers of a request agree with its body, as
 // the stateless dialect demands: the version, Mcp-Method, and Mcp-Name for the
-// methods that have one. Notifications, responses and the legacy dialect are
-// not checked. The error is an *[Error] with [CodeHeaderMismatch], or with
+// methods that have one. A header that declares the stateless dialect over a
+// body that declares another revision is a disagreement too, whatever that
+// revision is. Notifications, responses and the legacy dialect are not checked.
+// The error is an *[Error] with [CodeHeaderMismatch], or with
 // [CodeInvalidParams] when it is the body that declares no version.
 func CheckMirrored(m *Message, d Dialect, h Mirrored) error {
-	if !d.Modern || m.Kind != Request {
+	switch {
+	case m.Kind != Request:
+		return nil
+	case !d.Modern && Modern(h.Version):
+		return faultHeaderVersion.at(-1) // the body won with another revision
+	case !d.Modern:
 		return nil
 	}
 	switch {

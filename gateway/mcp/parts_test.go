@@ -150,6 +150,9 @@ func TestCheckMirrored(t *testing.T) {
 		{"Mcp-Name twice", callBody, Mirrored{v, "tools/call", "add, add"}, "header_mismatch_name"},
 		{"Mcp-Name malformed", callBody, Mirrored{v, "tools/call", "=?base64?YWRk!?="}, "header_mismatch_name"},
 		{"Mcp-Name differs for a resource", modern("resources/read", `"uri":"a"`), Mirrored{v, "resources/read", "b"}, "header_mismatch_name"},
+		{"modern header over a legacy body", call(`{"name":"add","_meta":{"io.modelcontextprotocol/protocolVersion":"2025-06-18"}}`), Mirrored{v, "tools/call", "add"}, "header_mismatch_version"},
+		{"modern header over an unknown revision", call(`{"name":"add","_meta":{"io.modelcontextprotocol/protocolVersion":"v999.0.0"}}`), Mirrored{v, "tools/call", "add"}, "header_mismatch_version"},
+		{"legacy header over another legacy body", call(`{"name":"add","_meta":{"io.modelcontextprotocol/protocolVersion":"2025-03-26"}}`), Mirrored{"2025-06-18", "", ""}, ""},
 		{"legacy is not checked", call(`{"name":"add"}`), Mirrored{"2025-06-18", "x", "y"}, ""},
 		{"notification is not checked", `{"jsonrpc":"2.0","method":"notifications/cancelled"}`, Mirrored{v, "", ""}, ""},
 	} {

@@ -11,11 +11,11 @@ import (
 )
 
 func newAuditCmd(env Env) *cobra.Command {
-	return newGroupCmd("audit", "Verify, follow and sum up audit files of a gateway",
+	return newGroupCmd("audit", "Verify, follow and sum up audit files of gateways",
 		`  svc audit verify /var/log/svc/audit.jsonl --public-key checkpoint.pub
   svc audit tail -f /var/log/svc/audit.jsonl
   svc audit stats /var/log/svc/audit.jsonl --since 24h --by tool`,
-		newAuditVerifyCmd(env), newAuditTailCmd(env), newAuditStatsCmd(env))
+		newAuditVerifyCmd(env), newAuditTailCmd(env), newAuditStatsCmd(env), newAuditHeadsCmd(env))
 }
 
 // wantFiles asks for at least one FILE.

@@ -223,7 +223,7 @@ func (s *devStack) startGateway(ctx context.Context) error {
 	if file == nil {
 		return errors.Join(failed(fmt.Errorf("%s has errors", path), "mend it, or delete it for a new one"), ln.Close())
 	}
-	sink, err := traceSink(file, s.env.Build)
+	sink, heads, err := sinks(file, s.env.Build)
 	if err == nil {
 		s.gw, err = gateway.New(gateway.Options{
 			Config:     file,
@@ -231,6 +231,7 @@ func (s *devStack) startGateway(ctx context.Context) error {
 			Logger:     s.log,
 			Version:    s.env.Build.version().Version,
 			Sink:       sink,
+			Heads:      heads,
 			SinkStatus: sinkStatus,
 			Now:        s.env.Now,
 		})

@@ -122,7 +122,7 @@ func runGateway(ctx context.Context, env Env, o gatewayOptions) error {
 	if file == nil {
 		return errReported
 	}
-	sink, err := traceSink(file, env.Build)
+	sink, heads, err := sinks(file, env.Build)
 	if err != nil {
 		return err
 	}
@@ -133,6 +133,7 @@ func runGateway(ctx context.Context, env Env, o gatewayOptions) error {
 		Version:    env.Build.version().Version,
 		LicenseKey: env.Build.licensePEM(),
 		Sink:       sink,
+		Heads:      heads,
 		SinkStatus: sinkStatus,
 		Now:        env.Now,
 	})
@@ -171,14 +172,15 @@ func reloader(env Env, o gatewayOptions, log *slog.Logger) func() (*config.File,
 	}
 }
 
-// traceSink returns where traces go, or nil.
-func traceSink(file *config.File, b Build) (report.Sink, error) {
+// sinks returns where traces and the heads of the audit chain go, or nil.
+func sinks(file *config.File, b Build) (report.Sink, report.HeadSink, error) {
 	if !file.ControlPlane.Active() {
-		return nil, nil
+		return nil, nil, nil
 	}
-	return client.New(file.ControlPlane.URL, file.ControlPlane.IngestKey,
+	plane := client.New(file.ControlPlane.URL, file.ControlPlane.IngestKey,
 		client.WithTimeout(file.ControlPlane.Traces.Timeout),
-		client.WithUserAgent("svc-gateway/"+b.version().Version)), nil
+		client.WithUserAgent("svc-gateway/"+b.version().Version))
+	return plane, plane, nil
 }
 
 // sinkStatus returns the HTTP status inside an error of the trace sink and how

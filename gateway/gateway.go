@@ -27,6 +27,7 @@ import (
 	"svc/gateway/auth"
 	"svc/gateway/clientip"
 	"svc/gateway/config"
+	"svc/gateway/govern"
 	"svc/gateway/license"
 	"svc/gateway/mcp"
 	"svc/gateway/ratelimit"
@@ -56,6 +57,9 @@ type Options struct {
 	// SinkStatus returns the HTTP status of an error of Sink, 0 when there was
 	// no answer, and how long it asked to wait. Needed with Sink.
 	SinkStatus func(error) (status int, retryAfter time.Duration)
+	// Governance is asked for the policies of the control plane; nil when they are
+	// not enforced. It needs SinkStatus.
+	Governance govern.Source
 	// Roots are the authorities that are trusted when the keys of a token issuer
 	// and client metadata are fetched; those of the system when nil.
 	Roots *x509.CertPool
@@ -92,6 +96,10 @@ type Gateway struct {
 	reporter *report.Reporter     // nil when no traces are reported
 	heads    *report.HeadReporter // nil when nobody keeps audit heads
 	tls      *certificates    // nil when plain HTTP is served
+
+	// governance holds the policies of the control plane; nil when they are not
+	// enforced.
+	governance *govern.Syncer
 
 	live           atomic.Pointer[live]
 	restartPending atomic.Pointer[[]string]
@@ -168,6 +176,9 @@ func New(opts Options) (g *Gateway, err error) {
 	}
 	if err = g.openObserver(cfg); err != nil {
 		return nil, err
+	}
+	if err = g.openGovernance(cfg, opts); err != nil {
+		return nil, fmt.Errorf("control_plane.governance: %w", err)
 	}
 	next, err := g.build(cfg)
 	if err != nil {
@@ -253,6 +264,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 	var reported, observed error
 	wg.Go(func() { observed = g.observer.run(ctx, g.log) })
 	wg.Go(func() { g.license.Run(ctx) })
+	if g.governance != nil {
+		wg.Go(func() { g.governance.Run(ctx) })
+	}
 	if g.reporter != nil {
 		wg.Go(func() { reported = g.reporter.Run(ctx) })
 	}

@@ -254,8 +254,10 @@ func TestTeamLimitedKeys(t *testing.T) {
 		r.scopes(r.admin, team, "costs:read").want(200)
 		r.ask(key, "GET", "/api/costs/sla/violations", "").want(200)
 	})
-	t.Run("audit:read guards nothing", func(t *testing.T) {
+	t.Run("audit:read guards the heads of audit chains only", func(t *testing.T) {
+		r.ask(key, "GET", "/api/audit/heads", "").want(403)
 		r.scopes(r.admin, team, "audit:read").want(200)
+		r.ask(key, "GET", "/api/audit/heads", "").want(200)
 		for _, path := range []string{"/api/agents", "/api/teams", "/api/keys", "/api/costs/sla/violations", "/api/traces"} {
 			r.ask(key, "GET", path, "").want(403)
 		}

@@ -82,6 +82,8 @@ func routes() []route {
 		{method: "GET", path: streamPath, keys: readers, team: []string{"traces:read"}, handle: (*Server).streamTraces},
 		{method: "POST", path: "/api/otlp/v1/traces", keys: ingests, window: ingestWindow, handle: (*Server).ingestOTLP},
 		{method: "GET", path: "/api/governance", keys: ingests, window: ingestWindow, handle: (*Server).governance},
+		{method: "POST", path: "/api/audit/heads", keys: ingests, window: ingestWindow, handle: (*Server).reportAuditHead},
+		{method: "GET", path: "/api/audit/heads", keys: admins, team: []string{"audit:read"}, handle: (*Server).listAuditHeads},
 		{method: "GET", path: "/api/openapi.json", keys: admins, handle: (*Server).openAPI},
 
 		{method: "POST", path: "/api/auth/webhook", window: addressWindow, open: true, handle: (*Server).receiveWebhook},

@@ -61,6 +61,8 @@ func goodBody(rt *route, agent string) string {
 		return `{"name":"new","scope":"agent"}`
 	case "POST /api/traces":
 		return `{"agentName":"new","status":"success","durationMs":1}`
+	case "POST /api/audit/heads":
+		return auditHeadBody("gateway-1", 7, "a")
 	case "POST /api/otlp/v1/traces":
 		return `{"resourceSpans":[]}`
 	}
@@ -144,14 +146,14 @@ func TestAnotherTenantsLists(t *testing.T) {
 // allowed says what the specification and the design let a key scope do, apart
 // from the route table.
 func allowed(scope, method, path string) bool {
-	ingest := method == "POST" && (path == "/api/traces" || path == "/api/otlp/v1/traces") || path == "/api/governance"
+	ingest := method == "POST" && (path == "/api/traces" || path == "/api/otlp/v1/traces" || path == "/api/audit/heads") || path == "/api/governance"
 	switch {
 	case scope == "api": // everything, ingest included
 		return true
 	case scope == "agent": // GET on agents and traces only
 		return method == "GET" && (path == "/api/agents" || strings.HasPrefix(path, "/api/agents/") ||
 			path == "/api/traces" || strings.HasPrefix(path, "/api/traces/"))
-	case scope == "ingest": // ingest and the governance bundle only
+	case scope == "ingest": // ingest, audit heads included, and the governance bundle only
 		return ingest
 	}
 	return false
@@ -218,7 +220,7 @@ func TestKeyScopeMatrix(t *testing.T) {
 func guards(method, path string) []string {
 	noun, _, _ := strings.Cut(strings.TrimPrefix(path, "/api/"), "/")
 	switch {
-	case path == "/api/openapi.json", path == "/api/governance", noun == "otlp", noun == "traces" && method == "POST":
+	case path == "/api/openapi.json", path == "/api/governance", noun == "otlp", noun == "traces" && method == "POST", noun == "audit" && method == "POST":
 		return nil // ingest is not affected
 	case path == "/api/costs/sla/violations":
 		return []string{"costs:read", "compliance:read"}
@@ -351,7 +353,9 @@ GET /api/traces/stream
 GET /api/openapi.json
 POST /api/traces
 POST /api/otlp/v1/traces
-GET /api/governance`), "\n") {
+GET /api/governance
+POST /api/audit/heads
+GET /api/audit/heads`), "\n") {
 		if !seen[name] {
 			t.Errorf("%s is missing", name)
 		}

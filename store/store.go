@@ -68,6 +68,7 @@ type Tenant interface {
 	Traces
 	Statistics
 	Idempotency
+	AuditHeads
 	Housekeeping
 }
 

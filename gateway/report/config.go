@@ -16,6 +16,9 @@ type Config struct {
 	URL string `yaml:"url" env:"true"`
 	// IngestKey is an API key of scope ingest.
 	IngestKey string `yaml:"ingest_key" env:"true"`
+	// Gateway names this gateway to the control plane, which keeps the end of its
+	// audit chain; the host name when empty.
+	Gateway string `yaml:"gateway" env:"true"`
 	// Environment is the environment that traces and policies are filed under.
 	Environment string `yaml:"environment" env:"true"`
 	// Agent is the agent that requests count for; the principal when empty.
@@ -105,6 +108,7 @@ func (c *Config) Validate(at diag.At) {
 	} else {
 		c.validateURL(at)
 	}
+	name(at.Field("gateway"), c.Gateway)
 	name(at.Field("environment"), c.Environment)
 	name(at.Field("agent"), c.Agent)
 	if len(c.Agents) > maxAgents {

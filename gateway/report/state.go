@@ -39,12 +39,18 @@ type state struct {
 // stateName is the state file of an audit file: each has its own, so that
 // nothing is mixed up when audit.path changes and changes back.
 func stateName(dir, auditPath string) (string, error) {
+	trail, err := trailName(auditPath)
+	return filepath.Join(dir, "report-"+trail+".json"), err
+}
+
+// trailName names an audit file without telling where it stands.
+func trailName(auditPath string) (string, error) {
 	abs, err := filepath.Abs(auditPath)
 	if err != nil {
 		return "", err
 	}
 	sum := sha256.Sum256([]byte(abs))
-	return filepath.Join(dir, "report-"+hex.EncodeToString(sum[:4])+".json"), nil
+	return hex.EncodeToString(sum[:4]), nil
 }
 
 // loadState reads a state file. An absent one is an empty state; one that

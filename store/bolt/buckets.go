@@ -48,6 +48,7 @@
 //	    key_used                   id → time, nanoseconds, 8 bytes
 //	    answers                    SHA-256 of (key, route, token) → answer, JSON
 //	    answers_by_expiry          expiry time ‖ that digest → (empty)
+//	    audit_heads                gateway \0 trail → end of its audit chain, JSON
 //	    dict                       kind ‖ string → number, 4 bytes
 //	    dict_values                kind ‖ number → string
 //	    traces                     commit number → record (see record.go)
@@ -117,6 +118,7 @@ const (
 	inKeyUsed      = "key_used"
 	inAnswers      = "answers"
 	inAnswerExpiry = "answers_by_expiry"
+	inAuditHeads   = "audit_heads"
 	inDict         = "dict"
 	inDictValues   = "dict_values"
 	inTraces       = "traces"
@@ -142,7 +144,7 @@ func tenantBuckets() []string {
 		inAgents, inAgentNames, inAgentConfigs, inAgentsFormer, inTools, inDeployments,
 		inBudgets, inBudgetNames, inSLAs, inViolations, inViolationKey,
 		inPolicies, inPolicyNames, inPolicyFires, inKeys, inKeyUsed, inAnswers, inAnswerExpiry,
-		inDict, inDictValues, inTraces, inTraceIDs, inTraceBlocks,
+		inAuditHeads, inDict, inDictValues, inTraces, inTraceIDs, inTraceBlocks,
 	}
 	for t := range rollup.NumTables {
 		names = append(names, inRollup+t.String())

@@ -249,7 +249,8 @@ func TestLeasesEndWithTheirProcess(t *testing.T) {
 // TestMigration opens a file of schema 1 with a program that knows 3.
 func TestMigration(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "svc.db")
-	s, err := Open(path, Options{})
+	old := Options{migrations: []migration{}} // a program that knows schema 1 only
+	s, err := Open(path, old)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +263,7 @@ func TestMigration(t *testing.T) {
 	if _, err := Open(path, Options{migrations: steps}); err == nil || !strings.Contains(err.Error(), "step fails") {
 		t.Fatalf("a failing step: %v", err)
 	}
-	s, err = Open(path, Options{}) // nothing of it was kept
+	s, err = Open(path, old) // nothing of it was kept
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,8 +274,38 @@ func TestMigration(t *testing.T) {
 		t.Fatalf("schema %v, steps %v, %v", s, ran, err)
 	}
 	s.Close()
-	if _, err = Open(path, Options{}); err == nil || !strings.Contains(err.Error(), "newer version") {
+	if _, err = Open(path, old); err == nil || !strings.Contains(err.Error(), "newer version") {
 		t.Errorf("the old program on the new file: %v", err)
+	}
+}
+
+// TestMigrationToAuditHeads: a store from before audit heads keeps what it has
+// and takes heads.
+func TestMigrationToAuditHeads(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "svc.db")
+	s, err := Open(path, Options{migrations: []migration{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.CreateTenant(ctx, store.TenantCreate{ID: "t", Name: "t"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.db.Update(func(tx *bbolt.Tx) error { // as the old program made it
+		return tx.Bucket(bucketData).Bucket([]byte("t")).DeleteBucket([]byte(inAuditHeads))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	if s, err = Open(path, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	tn := s.Tenant("t")
+	if _, err := tn.CreateTeam(ctx, store.TeamCreate{Name: "team"}); err != nil {
+		t.Error(err)
+	}
+	if _, err := tn.ReportAuditHead(ctx, store.AuditHead{Gateway: "g", Trail: "t", Seq: 1, Hash: strings.Repeat("a", 64)}); err != nil {
+		t.Error(err)
 	}
 }
 

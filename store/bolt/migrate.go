@@ -13,7 +13,7 @@ type migration func(tx *bbolt.Tx) error
 
 // migrations[i] leads from version i+1 to i+2; the newest version is one more
 // than their number.
-var migrations = []migration{}
+var migrations = []migration{addAuditHeads}
 
 // initialize makes the buckets of an empty file.
 func initialize(tx *bbolt.Tx, steps int) error {

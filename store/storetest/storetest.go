@@ -47,6 +47,7 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		{"Ingest", testIngest}, {"IngestRefusals", testIngestRefusals}, {"AutoRegistration", testAutoRegistration},
 		{"ListTraces", testListTraces}, {"GetTrace", testGetTrace}, {"Streams", testStreams},
 		{"Stats", testStats}, {"LateArrivals", testLateArrivals}, {"Retention", testRetention},
+		{"AuditHeads", testAuditHeads},
 		{"Lists", testLists}, {"Closed", testClosed},
 	} {
 		t.Run(group.name, func(t *testing.T) {

@@ -1,0 +1,106 @@
+package report
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"svc/gateway/audit"
+	"svc/server/api"
+)
+
+// HeadSink keeps the end of the audit chain where nobody who can rewrite the
+// audit file reaches it.
+type HeadSink interface {
+	ReportAuditHead(ctx context.Context, head api.AuditHeadReport) (api.AuditHead, error)
+}
+
+// HeadOptions are what a [HeadReporter] needs.
+type HeadOptions struct {
+	// Gateway names this gateway; the host name when empty.
+	Gateway string
+	// AuditPath returns the audit file that is written now.
+	AuditPath func() string
+	// Sink keeps the heads.
+	Sink HeadSink
+	// Interval is the time between reports; a minute when zero.
+	Interval time.Duration
+	// Logger is told when a report fails, once per outage; discards when nil.
+	Logger *slog.Logger
+}
+
+// HeadReporter tells the control plane where the audit chain stands, so that a
+// file whose end was cut off is noticed by comparison: svc audit verify --head.
+type HeadReporter struct {
+	opts    HeadOptions
+	last    api.AuditHeadReport // what the control plane has
+	failing bool
+}
+
+// headTimeout bounds the last report, which is made when the gateway stops.
+const headTimeout = 2 * time.Second
+
+// NewHeadReporter returns a reporter; nothing is done before Run.
+func NewHeadReporter(opts HeadOptions) (*HeadReporter, error) {
+	if opts.Gateway == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return nil, fmt.Errorf("control_plane.gateway is empty and the host has no name: %w", err)
+		}
+		opts.Gateway = host
+	}
+	opts.Interval = orElse(opts.Interval, time.Minute)
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &HeadReporter{opts: opts}, nil
+}
+
+// Run reports at once, at every interval, and a last time when ctx has ended.
+// A report that fails is made up for by the next one.
+func (h *HeadReporter) Run(ctx context.Context) {
+	tick := time.NewTicker(h.opts.Interval)
+	defer tick.Stop()
+	for {
+		h.report(ctx)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), headTimeout)
+			defer cancel()
+			h.report(last)
+			return
+		}
+	}
+}
+
+// report tells the present head, unless the control plane has it.
+func (h *HeadReporter) report(ctx context.Context) {
+	path := h.opts.AuditPath()
+	head, err := audit.HeadOf(path)
+	if err == nil && (head.Seq == 0 || head.Hash == audit.Hash{}) {
+		return // nothing is written yet, or audit.chain is off
+	}
+	var trail string
+	if err == nil {
+		trail, err = trailName(path)
+	}
+	now := api.AuditHeadReport{Gateway: h.opts.Gateway, Trail: trail, Seq: int64(head.Seq), Hash: head.Hash.String()}
+	if err == nil {
+		if now == h.last {
+			return
+		}
+		_, err = h.opts.Sink.ReportAuditHead(ctx, now)
+	}
+	switch {
+	case err == nil:
+		h.last, h.failing = now, false
+	case errors.Is(err, context.Canceled):
+	case !h.failing:
+		h.failing = true
+		h.opts.Logger.Warn("the head of the audit chain was not reported to the control plane: trying again", "error", err)
+	}
+}

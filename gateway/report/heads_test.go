@@ -1,0 +1,140 @@
+package report
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"svc/gateway/audit"
+	"svc/server/api"
+)
+
+// fakeKeeper keeps heads in memory.
+type fakeKeeper struct {
+	mu    sync.Mutex
+	heads []api.AuditHeadReport
+	fail  error
+	tries int
+}
+
+func (k *fakeKeeper) ReportAuditHead(ctx context.Context, h api.AuditHeadReport) (api.AuditHead, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.tries++
+	if err := errors.Join(k.fail, ctx.Err()); err != nil {
+		return api.AuditHead{}, err
+	}
+	if wrong := h.Validate(); len(wrong) > 0 {
+		return api.AuditHead{}, statusError(400)
+	}
+	k.heads = append(k.heads, h)
+	return api.AuditHead{AuditHeadReport: h}, nil
+}
+
+func (k *fakeKeeper) kept() []api.AuditHeadReport {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return append([]api.AuditHeadReport(nil), k.heads...)
+}
+
+// The last line of the trail reaches the keeper, changed heads alone, and the
+// last one when the gateway stops; verification with that head finds a trail
+// that was cut back.
+func TestAuditHeadsReachTheControlPlane(t *testing.T) {
+	var c audit.Config
+	c.SetDefaults()
+	c.Path = filepath.Join(t.TempDir(), "audit.jsonl")
+	log, err := audit.Open(c, audit.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func() {
+		if err := log.Write(context.Background(), &audit.Record{Action: "allow", Time: time.Now()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keeper := &fakeKeeper{}
+	h, err := NewHeadReporter(HeadOptions{Gateway: "gateway-1", AuditPath: func() string { return c.Path }, Sink: keeper, Interval: 5 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write()
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); h.Run(ctx) }()
+	until(t, "the first head", func() bool { return len(keeper.kept()) == 1 })
+	time.Sleep(30 * time.Millisecond)
+	if n := len(keeper.kept()); n != 1 {
+		t.Errorf("the same head was told %d times", n)
+	}
+	keeper.mu.Lock()
+	keeper.fail = errors.New("no answer")
+	keeper.mu.Unlock()
+	write()
+	until(t, "a report that fails", func() bool { keeper.mu.Lock(); defer keeper.mu.Unlock(); return keeper.tries > 2 })
+	keeper.mu.Lock()
+	keeper.fail = nil
+	keeper.mu.Unlock()
+	until(t, "the second head", func() bool { return len(keeper.kept()) == 2 })
+	stop()
+	<-done
+	write()
+	last, cancel := context.WithCancel(context.Background())
+	cancel() // Run reports once more after its context has ended
+	h.Run(last)
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	heads := keeper.kept()
+	if len(heads) != 3 || heads[2].Seq != 4 || heads[2].Gateway != "gateway-1" || len(heads[2].Trail) != 8 {
+		t.Fatalf("heads: %+v", heads)
+	}
+	sum, err := audit.ParseHash(heads[2].Hash)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := audit.VerifyOptions{Head: &audit.Head{Seq: uint64(heads[2].Seq), Hash: sum}}
+	if v, err := audit.VerifyPath(context.Background(), c.Path, known); err != nil || !v.OK() {
+		t.Fatalf("the whole trail: %v, %v", v, err)
+	}
+	text, err := os.ReadFile(c.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitAfter(string(text), "\n")
+	if err := os.WriteFile(c.Path, []byte(strings.Join(lines[:3], "")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := audit.VerifyPath(context.Background(), c.Path, known); err != nil || v.OK() {
+		t.Errorf("a trail that was cut back passes: %+v, %v", v, err)
+	}
+}
+
+// Without a chain, or without a file, there is nothing to tell.
+func TestNoAuditHeadWithoutAChain(t *testing.T) {
+	var c audit.Config
+	c.SetDefaults()
+	c.Path, c.Chain = filepath.Join(t.TempDir(), "audit.jsonl"), false
+	keeper := &fakeKeeper{}
+	h, err := NewHeadReporter(HeadOptions{AuditPath: func() string { return c.Path }, Sink: keeper})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.report(context.Background())
+	log, err := audit.Open(c, audit.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h.report(context.Background())
+	if keeper.tries != 0 {
+		t.Errorf("%d reports", keeper.tries)
+	}
+}

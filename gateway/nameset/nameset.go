@@ -1,0 +1,230 @@
+// Package nameset reasons about sets of tool names, as tool matchers write them:
+// names, prefixes, patterns and expressions. It answers whether some sets
+// together hold every name of another, exactly, within a bound on the work.
+//
+// A tool name is a text of at least one character without control characters, as
+// the gateway accepts it. The package knows nothing of rules or routes, and is
+// pure.
+package nameset
+
+import (
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"strings"
+
+	"svc/gateway/glob"
+)
+
+// Set is a set of tool names. It does not change and is safe for concurrent use.
+type Set struct {
+	all   bool
+	names map[string]bool // of a finite set that was written as a list
+	list  []string
+	re    *regexp.Regexp
+	prog  *syntax.Prog
+	start string // what every name of the set starts with
+}
+
+// All returns the set of all names.
+func All() *Set { return &Set{all: true, prog: mustProgram(`(?s:.*)`)} }
+
+// Names returns the set of the names listed.
+func Names(list ...string) *Set {
+	s := &Set{names: make(map[string]bool, len(list))}
+	for _, n := range list {
+		if n != "" && !s.names[n] {
+			s.names[n] = true
+			s.list = append(s.list, n)
+		}
+	}
+	return s
+}
+
+// Prefix returns the set of the names that start with a text.
+func Prefix(prefix string) *Set {
+	s, err := compile(regexp.QuoteMeta(prefix) + `(?s:.*)`)
+	if err != nil { // quoted text compiles, unless it is absurdly long
+		return Names()
+	}
+	return s
+}
+
+// Glob returns the set of the names that a pattern of package glob matches.
+func Glob(pattern string) (*Set, error) {
+	p, err := glob.Compile(pattern)
+	if err != nil {
+		return nil, err
+	}
+	if text, _, exact := p.Prefix(); exact {
+		return Names(text), nil
+	}
+	return compile(p.Regex())
+}
+
+// Regex returns the set of the names of which an RE2 expression matches the
+// whole.
+func Regex(expr string) (*Set, error) { return compile(expr) }
+
+// compile compiles an expression that must match all of a name.
+func compile(expr string) (*Set, error) {
+	prog, err := program(expr)
+	if err != nil {
+		return nil, err
+	}
+	re, err := regexp.Compile(`\A(?:` + expr + `)\z`)
+	if err != nil {
+		return nil, err
+	}
+	start, _ := re.LiteralPrefix()
+	return &Set{re: re, prog: prog, start: start}, nil
+}
+
+// program compiles an expression to the instructions that the walk simulates.
+func program(expr string) (*syntax.Prog, error) {
+	re, err := syntax.Parse(expr, syntax.Perl)
+	if err != nil {
+		return nil, err
+	}
+	prog, err := syntax.Compile(re.Simplify())
+	if err != nil {
+		return nil, fmt.Errorf("compile %q: %w", expr, err)
+	}
+	return prog, nil
+}
+
+func mustProgram(expr string) *syntax.Prog {
+	prog, err := program(expr)
+	if err != nil {
+		panic(err) // for constants of this package
+	}
+	return prog
+}
+
+// Contains reports whether a name is in the set.
+func (s *Set) Contains(name string) bool {
+	switch {
+	case name == "":
+		return false
+	case s.all:
+		return true
+	case s.re != nil:
+		return s.re.MatchString(name)
+	}
+	return s.names[name]
+}
+
+// Listed returns the names of a set that was written as a list; ok is false for
+// any other.
+func (s *Set) Listed() (names []string, ok bool) { return s.list, s.names != nil }
+
+// Verdict is the answer to a question about sets.
+type Verdict uint8
+
+// The verdicts. Unknown means that the budget ran out first.
+const (
+	Unknown Verdict = iota
+	Covered
+	Open
+)
+
+// Budget bounds the work of questions. It is used by one goroutine at a time.
+type Budget struct{ left int }
+
+// NewBudget returns a budget of so many units. A unit is about one comparison of
+// a character with a part of an expression.
+func NewBudget(units int) *Budget { return &Budget{left: units} }
+
+// question bounds a single question, so that one expression cannot use up all.
+const question = 2_000_000
+
+// maxWritten is how many bytes of listed names take part when the set asked
+// about is not a list. Longer lists are left out: at worst a question stays open
+// that they would have closed.
+const maxWritten = 4096
+
+// Covers answers whether every name of target is in one of covers. When it is
+// Open, name is one that is not, as short as possible.
+func (b *Budget) Covers(covers []*Set, target *Set) (v Verdict, name string) {
+	for _, c := range covers {
+		if c.all || c == target {
+			return Covered, ""
+		}
+	}
+	if target.names != nil {
+		return b.coversList(covers, target.list)
+	}
+	w := walk{target: target.prog}
+	var left []*Set // lists that do not take part
+	for _, c := range covers {
+		if c.names == nil {
+			if b.left--; mayMeet(c.start, target.start) {
+				w.covers = append(w.covers, c.prog)
+			}
+		} else if prog := listProgram(c.list); prog != nil {
+			w.covers = append(w.covers, prog)
+		} else {
+			left = append(left, c)
+		}
+	}
+	units := min(b.left, question)
+	w.left = units
+	v, name = w.run()
+	b.left -= units - max(w.left, 0)
+	if v == Open && slices.ContainsFunc(left, func(c *Set) bool { return c.Contains(name) }) {
+		return Unknown, ""
+	}
+	return v, name
+}
+
+// mayMeet reports whether a name can start with both texts.
+func mayMeet(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) }
+
+// coversList answers for a list of names.
+func (b *Budget) coversList(covers []*Set, names []string) (Verdict, string) {
+	for _, n := range names {
+		hit := false
+		for _, c := range covers {
+			if b.left--; b.left < 0 {
+				return Unknown, ""
+			}
+			if hit = c.Contains(n); hit {
+				break
+			}
+		}
+		if !hit {
+			return Open, n
+		}
+	}
+	return Covered, ""
+}
+
+// Empty answers whether a set holds no name at all.
+func (b *Budget) Empty(s *Set) bool {
+	v, _ := b.Covers(nil, s)
+	return v == Covered
+}
+
+// Full answers whether a set holds every name.
+func (b *Budget) Full(s *Set) bool {
+	v, _ := b.Covers([]*Set{s}, All())
+	return v == Covered
+}
+
+// listProgram returns the program of a list of names, nil for a long list.
+func listProgram(list []string) *syntax.Prog {
+	size := 0
+	quoted := make([]string, len(list))
+	for i, n := range list {
+		if size += len(n) + 1; size > maxWritten {
+			return nil
+		}
+		quoted[i] = regexp.QuoteMeta(n)
+	}
+	prog, err := program(strings.Join(quoted, "|"))
+	if err != nil {
+		return nil
+	}
+	return prog
+}

@@ -40,6 +40,7 @@ type Client struct {
 	key       string
 	userAgent string
 	timeout   time.Duration
+	silence   time.Duration // of a stream
 	http      *http.Client
 }
 
@@ -72,6 +73,7 @@ func New(baseURL, apiKey string, opts ...Option) *Client {
 		key:       apiKey,
 		userAgent: "svc",
 		timeout:   DefaultTimeout,
+		silence:   maxSilence,
 		http: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
 		}},

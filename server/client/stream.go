@@ -10,12 +10,18 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"sync/atomic"
+	"time"
 
 	"svc/server/api"
 )
 
 // maxEvent bounds one event of a stream, in bytes.
 const maxEvent = 1 << 20
+
+// maxSilence ends a stream of which nothing comes: the control plane sends
+// something every 15 s, so that the other end or the way to it is gone.
+const maxSilence = 45 * time.Second
 
 // TraceEvent is a trace as it was committed. ID is where to resume the stream
 // after it.
@@ -27,9 +33,12 @@ type TraceEvent struct {
 // TraceStream is an open GET /api/traces/stream. Its methods must not be
 // called concurrently, but Close may be called at any time.
 type TraceStream struct {
-	body   io.ReadCloser
-	lines  *bufio.Reader
-	lastID string
+	body    io.ReadCloser
+	lines   *bufio.Reader
+	lastID  string
+	silence time.Duration
+	quiet   *time.Timer // closes the body after silence; nil without a connection
+	silent  atomic.Bool // it did
 }
 
 // StreamTraces asks GET /api/traces/stream: the traces that match the filter,
@@ -56,16 +65,29 @@ func (c *Client) StreamTraces(ctx context.Context, f TraceFilter, lastEventID st
 		resp.Body.Close()
 		return nil, fmt.Errorf("the answer is %q, not an event stream (is %s the control plane?)", t, c.base)
 	}
-	return &TraceStream{body: resp.Body, lines: bufio.NewReaderSize(resp.Body, 16<<10), lastID: lastEventID}, nil
+	s := &TraceStream{body: resp.Body, lines: bufio.NewReaderSize(resp.Body, 16<<10), lastID: lastEventID, silence: c.silence}
+	s.quiet = time.AfterFunc(c.silence, func() {
+		s.silent.Store(true)
+		s.body.Close()
+	})
+	return s, nil
 }
 
 // Next waits for the next trace. It returns io.EOF when the server has ended
-// the stream; the caller may open it again after LastEventID.
+// the stream, and an error that wraps context.DeadlineExceeded when nothing came
+// for 45 s, not even a sign of life; the caller may open it again after
+// LastEventID.
 func (s *TraceStream) Next() (TraceEvent, error) {
 	for {
 		data, err := s.event()
+		if err != nil && s.silent.Load() {
+			return TraceEvent{}, fmt.Errorf("the stream fell silent: %w", context.DeadlineExceeded)
+		}
 		if err != nil {
 			return TraceEvent{}, err
+		}
+		if s.quiet != nil {
+			s.quiet.Reset(s.silence)
 		}
 		if len(data) == 0 {
 			continue // a comment, or an event that only moves the cursor
@@ -82,7 +104,12 @@ func (s *TraceStream) Next() (TraceEvent, error) {
 func (s *TraceStream) LastEventID() string { return s.lastID }
 
 // Close ends the stream; a Next that waits returns an error.
-func (s *TraceStream) Close() error { return s.body.Close() }
+func (s *TraceStream) Close() error {
+	if s.quiet != nil {
+		s.quiet.Stop()
+	}
+	return s.body.Close()
+}
 
 // event reads the lines of one event and returns its data.
 func (s *TraceStream) event() ([]byte, error) {

@@ -1,0 +1,44 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+)
+
+// A stream of which nothing comes ends by itself, also when the connection
+// stays open; one that gives signs of life does not.
+func TestSilentStreamEnds(t *testing.T) {
+	alive := make(chan struct{})
+	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for range 5 {
+			io.WriteString(w, ": keep-alive\nid: 7\n\n")
+			w.(http.Flusher).Flush()
+			time.Sleep(60 * time.Millisecond)
+		}
+		close(alive)
+		<-r.Context().Done()
+	}))
+	defer ts.Close()
+	c := New(ts.URL, "k")
+	c.silence = 200 * time.Millisecond
+	s, err := c.StreamTraces(t.Context(), TraceFilter{}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	_, err = s.Next()
+	if !errors.Is(err, context.DeadlineExceeded) || s.LastEventID() != "7" {
+		t.Errorf("got %v after event %q", err, s.LastEventID())
+	}
+	select {
+	case <-alive:
+	default:
+		t.Error("the stream ended while it gave signs of life")
+	}
+}

@@ -107,7 +107,7 @@ type Gateway struct {
 	reloading      sync.Mutex
 
 	errands   errands
-	calls     sync.Map // callKey to *target: requests under way
+	calls     *affinity.Memory // requests under way, by callKey
 	standings standings
 	observer  observer
 }
@@ -170,9 +170,10 @@ func New(opts Options) (g *Gateway, err error) {
 	if err = g.openLimits(cfg); err != nil {
 		return nil, err
 	}
-	g.pairs = session.NewMemory(maxSessions)
+	g.pairs = session.NewMemory(maxSessions, g.closePairs)
 	if len(g.targets) > 1 {
 		g.tasks = affinity.NewMemory(cfg.TaskAffinity.MaxEntries, cfg.TaskAffinity.TTL, g.now)
+		g.calls = affinity.NewMemory(maxCalls, callTTL, g.now)
 	}
 	if err = g.openObserver(cfg); err != nil {
 		return nil, err

@@ -129,11 +129,7 @@ func (ex *exchange) openControl() *refusal {
 // endPairs ends the sessions that the gateway opened for the client at other
 // upstreams, and its merged stream.
 func (ex *exchange) endPairs() {
-	for name, opened := range ex.g.pairs.End(ex.handle.ID) {
-		if t, ok := ex.g.targets[name]; ok {
-			ex.g.closeSession(t, opened)
-		}
-	}
+	ex.g.closePairs(ex.g.pairs.End(ex.handle.ID))
 	ex.g.standings.end(ex.handle.ID)
 }
 

@@ -3,8 +3,6 @@ package gateway
 import (
 	"bytes"
 	"cmp"
-	"context"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -173,11 +171,7 @@ func (ex *exchange) follow() (*target, *refusal) {
 	case m.Method == mcp.NotificationProgress:
 		at = m.Spans.ProgressToken
 	case m.Method == mcp.NotificationCancelled:
-		if to, ok := ex.g.calls.Load(callKey{ex.handle.ID, string(m.Spans.RequestID.Of(m.Body))}); ok {
-			t, _ := to.(*target)
-			return t, nil
-		}
-		return nil, nil
+		return ex.targetOfCall(m.Spans.RequestID.Of(m.Body)), nil
 	default:
 		return nil, nil
 	}
@@ -194,51 +188,6 @@ func (ex *exchange) follow() (*target, *refusal) {
 		return nil, refuseScan(err)
 	}
 	return t, nil
-}
-
-// callKey names a request of a client that is under way at an upstream other
-// than the default one.
-type callKey struct {
-	session session.ID
-	id      string
-}
-
-// under marks the request as under way, so that its cancellation finds it. The
-// function ends that.
-func (ex *exchange) under() func() {
-	if ex.msg.Kind != mcp.Request || ex.tagFor(tagPost) == tagNone || ex.up.name == ex.g.defaultUpstream {
-		return func() {}
-	}
-	key := callKey{ex.handle.ID, string(ex.msg.ID)}
-	ex.g.calls.Store(key, ex.up)
-	return func() { ex.g.calls.Delete(key) }
-}
-
-// fanOut repeats at the client's other sessions what is meant for all of them.
-// The answer that the client sees is that of the default upstream.
-func (ex *exchange) fanOut() {
-	if ex.tagFor(tagPost) == tagNone {
-		return
-	}
-	switch ex.msg.Method {
-	case mcp.MethodSetLevel, "notifications/roots/list_changed":
-	default:
-		return
-	}
-	for name, opened := range ex.g.pairs.All(ex.handle.ID) {
-		t, ok := ex.g.targets[name]
-		if !ok {
-			continue
-		}
-		body := bytes.Clone(ex.msg.Body)
-		header := postHeader(opened)
-		ex.g.errands.run(func(ctx context.Context) {
-			resp, err := t.client.Do(ctx, &upstream.Request{Method: http.MethodPost, Header: header, Body: body})
-			if err == nil {
-				resp.Body.Close()
-			}
-		})
-	}
 }
 
 // postHeader is the header of a POST that the gateway makes by itself.

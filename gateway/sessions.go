@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -88,13 +89,28 @@ func (ex *exchange) upstreamSession() *refusal {
 		ex.upSession = session.Opened{ID: ex.handle.Upstream, Version: ex.dialect.Version}
 		return nil
 	}
-	opened, err := ex.g.pairs.Session(ex.ctx, ex.handle.ID, ex.up.name, ex.openPair)
+	var told []byte // the level of logs that a session opened here was told
+	fresh := false
+	opened, err := ex.g.pairs.Session(ex.ctx, ex.handle.ID, ex.up.name, func(ctx context.Context) (session.Opened, error) {
+		opened, err := ex.openPair(ctx)
+		if err == nil {
+			told, fresh = ex.g.pairs.Level(ex.handle.ID), true
+			ex.tellLevel(ctx, ex.up, opened, told)
+		}
+		return opened, err
+	})
 	if errors.Is(err, session.ErrUnknown) {
 		ex.g.closeSession(ex.up, opened) // it ended while this one was being opened
 		return &refuseSession
 	}
 	if err != nil {
 		return ex.refuseUpstream(err)
+	}
+	if fresh {
+		// One that was set while nobody knew of this session.
+		if level := ex.g.pairs.Level(ex.handle.ID); !bytes.Equal(level, told) {
+			ex.tellLevel(ex.ctx, ex.up, opened, level)
+		}
 	}
 	ex.upSession = opened
 	return nil

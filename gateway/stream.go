@@ -235,6 +235,7 @@ func (s *stream) finish(ctx context.Context, err error, resumable bool) {
 	if refused.kind != "" {
 		ex.rec.ErrorKind = refused.kind
 	}
+	ex.unanswered = refused.code == 0
 	if refused.code == 0 || ex.r.Method != http.MethodPost || ex.msg.Kind != mcp.Request || ex.ctx.Err() != nil {
 		_ = ex.account(http.StatusOK, ex.sent) // there is nothing to tell; a failure is in the log
 		return

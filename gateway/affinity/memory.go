@@ -73,6 +73,15 @@ func (m *Memory) Upstream(_ context.Context, key Key) (upstream string, ok bool)
 	return e.upstream, true
 }
 
+// Forget drops what is known of a task.
+func (m *Memory) Forget(_ context.Context, key Key) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if el, ok := m.entries[key]; ok {
+		m.drop(el)
+	}
+}
+
 // Len returns how many entries are held, expired ones included that nobody has
 // asked for since.
 func (m *Memory) Len() int {

@@ -76,6 +76,16 @@ func TestLeastRecentlyUsedMakesRoom(t *testing.T) {
 	}
 }
 
+func TestForgottenTaskIsUnknown(t *testing.T) {
+	m, _ := newMemory(10, time.Hour)
+	m.Learn(t.Context(), task("1"), "a")
+	m.Learn(t.Context(), task("2"), "a")
+	m.Forget(t.Context(), task("1"))
+	m.Forget(t.Context(), task("3"))
+	want(t, m, task("1"), "")
+	want(t, m, task("2"), "a")
+}
+
 func TestMapIsBounded(t *testing.T) {
 	for _, max := range []int{0, 1, 100} {
 		m, _ := newMemory(max, time.Hour)

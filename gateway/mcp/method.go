@@ -30,6 +30,7 @@ const (
 	NotificationProgress     = "notifications/progress"
 	NotificationMessage      = "notifications/message"
 	NotificationAcknowledged = "notifications/subscriptions/acknowledged"
+	NotificationRootsChanged = "notifications/roots/list_changed"
 )
 
 // Values of result.resultType.

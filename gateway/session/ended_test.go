@@ -9,7 +9,7 @@ import (
 // A session that ended opens no further sessions at upstreams, and one that was
 // being opened meanwhile is handed to its opener to close.
 func TestEndedSessionStaysEnded(t *testing.T) {
-	m := NewMemory(10)
+	m := NewMemory(10, nil)
 	id := NewID()
 	opened, err := m.Session(t.Context(), id, "b", func(context.Context) (Opened, error) {
 		m.End(id)
@@ -35,7 +35,7 @@ func TestEndedSessionStaysEnded(t *testing.T) {
 
 // An open that panics leaves nobody waiting.
 func TestOpenThatPanicsIsNotUnderWay(t *testing.T) {
-	m := NewMemory(10)
+	m := NewMemory(10, nil)
 	id := NewID()
 	func() {
 		defer func() { _ = recover() }()

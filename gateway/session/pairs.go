@@ -42,6 +42,11 @@ type Pairs interface {
 	SetParams(id ID, params []byte)
 	// Params returns what SetParams kept; nil when it is no longer known.
 	Params(id ID) []byte
+	// SetLevel keeps the parameters of the client's last logging/setLevel, which
+	// sessions that are opened later are told too.
+	SetLevel(id ID, params []byte)
+	// Level returns what SetLevel kept; nil when there is none.
+	Level(id ID) []byte
 	// End forgets the session and returns what was open. That it ended is
 	// remembered, as long as there is room.
 	End(id ID) map[string]Opened
@@ -53,13 +58,16 @@ type Pairs interface {
 const (
 	// maxParams is the largest initialize parameters that are kept, in bytes.
 	maxParams = 16 << 10
+	// maxLevel is the largest logging/setLevel parameters that are kept, in bytes.
+	maxLevel = 1 << 10
 	// maxPairs bounds the upstreams of one session.
 	maxPairs = 256
 )
 
 // Memory is Pairs in this process, bounded by least-recently-used eviction.
 type Memory struct {
-	max int
+	max     int
+	evicted func(open map[string]Opened)
 
 	mu       sync.Mutex // guards all below
 	sessions map[ID]*list.Element
@@ -69,6 +77,7 @@ type Memory struct {
 type entry struct {
 	id     ID
 	params []byte
+	level  []byte
 	open   map[string]Opened
 	busy   map[string]*opening
 	ended  bool
@@ -84,9 +93,14 @@ type opening struct {
 // errNotOpened is what those who waited get when open did not return.
 var errNotOpened = errors.New("session was not opened")
 
-// NewMemory returns an empty store that keeps at most max sessions.
-func NewMemory(max int) *Memory {
-	return &Memory{max: max, sessions: make(map[ID]*list.Element), order: list.New()}
+// NewMemory returns an empty store that keeps at most max sessions. evicted gets
+// the open pairs of a session that had to make room, for the caller to close; it
+// must not block and not call back. It may be nil.
+func NewMemory(max int, evicted func(open map[string]Opened)) *Memory {
+	if evicted == nil {
+		evicted = func(map[string]Opened) {}
+	}
+	return &Memory{max: max, evicted: evicted, sessions: make(map[ID]*list.Element), order: list.New()}
 }
 
 var _ Pairs = (*Memory)(nil)
@@ -99,9 +113,11 @@ func (m *Memory) entry(id ID) *entry {
 		return el.Value.(*entry)
 	}
 	if m.order.Len() >= m.max {
-		oldest := m.order.Back()
-		delete(m.sessions, oldest.Value.(*entry).id)
-		m.order.Remove(oldest)
+		oldest := m.order.Remove(m.order.Back()).(*entry)
+		delete(m.sessions, oldest.id)
+		if len(oldest.open) > 0 {
+			m.evicted(oldest.open)
+		}
 	}
 	e := &entry{id: id, open: make(map[string]Opened), busy: make(map[string]*opening)}
 	m.sessions[id] = m.order.PushFront(e)
@@ -137,8 +153,11 @@ func (m *Memory) Session(ctx context.Context, id ID, upstream string, open OpenF
 	defer func() { // also when open panics
 		m.mu.Lock()
 		delete(e.busy, upstream)
-		if o.err == nil && !e.ended && len(e.open) < maxPairs {
-			e.open[upstream] = opened
+		if o.err == nil && !e.ended {
+			e := m.entry(id) // another one when it had to make room meanwhile
+			if _, ok := e.open[upstream]; !ok && !e.ended && len(e.open) < maxPairs {
+				e.open[upstream] = opened
+			}
 		}
 		m.mu.Unlock()
 		close(o.done)
@@ -204,13 +223,35 @@ func (m *Memory) Params(id ID) []byte {
 	return nil
 }
 
+// SetLevel implements Pairs. Parameters over 1 KiB are not kept.
+func (m *Memory) SetLevel(id ID, params []byte) {
+	if len(params) > maxLevel {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e := m.entry(id); !e.ended {
+		e.level = append([]byte(nil), params...)
+	}
+}
+
+// Level implements Pairs. The result is shared and must not be changed.
+func (m *Memory) Level(id ID) []byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e := m.find(id); e != nil {
+		return e.level
+	}
+	return nil
+}
+
 // End implements Pairs.
 func (m *Memory) End(id ID) map[string]Opened {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := m.entry(id)
 	open := e.open
-	e.ended, e.open, e.params = true, make(map[string]Opened), nil
+	e.ended, e.open, e.params, e.level = true, make(map[string]Opened), nil, nil
 	return open
 }
 

@@ -14,7 +14,7 @@ func opens(id string) OpenFunc {
 }
 
 func TestPairsOpenOnceForAllWhoWait(t *testing.T) {
-	m := NewMemory(10)
+	m := NewMemory(10, nil)
 	id := NewID()
 	var calls atomic.Int32
 	release := make(chan struct{})
@@ -39,7 +39,7 @@ func TestPairsOpenOnceForAllWhoWait(t *testing.T) {
 }
 
 func TestPairsDoNotKeepAFailedOpen(t *testing.T) {
-	m := NewMemory(10)
+	m := NewMemory(10, nil)
 	id := NewID()
 	boom := errors.New("boom")
 	if _, err := m.Session(t.Context(), id, "b", func(context.Context) (Opened, error) { return Opened{}, boom }); !errors.Is(err, boom) {
@@ -51,7 +51,7 @@ func TestPairsDoNotKeepAFailedOpen(t *testing.T) {
 }
 
 func TestForgetSparesANewerSession(t *testing.T) {
-	m := NewMemory(10)
+	m := NewMemory(10, nil)
 	id := NewID()
 	old, _ := m.Session(t.Context(), id, "b", opens("old"))
 	m.Forget(id, "b", old)
@@ -65,7 +65,7 @@ func TestForgetSparesANewerSession(t *testing.T) {
 }
 
 func TestEndReturnsWhatWasOpen(t *testing.T) {
-	m := NewMemory(10)
+	m := NewMemory(10, nil)
 	id := NewID()
 	m.Session(t.Context(), id, "a", opens("1"))
 	m.Session(t.Context(), id, "b", opens("2"))
@@ -79,7 +79,7 @@ func TestEndReturnsWhatWasOpen(t *testing.T) {
 }
 
 func TestMemoryIsBounded(t *testing.T) {
-	m := NewMemory(3)
+	m := NewMemory(3, nil)
 	first := NewID()
 	m.Session(t.Context(), first, "a", opens("first"))
 	for i := range 3 {
@@ -95,5 +95,53 @@ func TestMemoryIsBounded(t *testing.T) {
 	m.SetParams(id, make([]byte, maxParams+1))
 	if m.Params(id) != nil {
 		t.Error("oversize parameters were kept")
+	}
+}
+
+// The sessions behind one that had to make room are handed out, to be closed at
+// their upstreams.
+func TestEvictedPairsAreHandedOut(t *testing.T) {
+	var evicted []map[string]Opened
+	m := NewMemory(2, func(open map[string]Opened) { evicted = append(evicted, open) })
+	first := NewID()
+	m.Session(t.Context(), first, "a", opens("1"))
+	m.Session(t.Context(), first, "b", opens("2"))
+	m.SetParams(NewID(), []byte(`{}`)) // nothing is open for this one
+	m.SetParams(NewID(), []byte(`{}`))
+	if len(evicted) != 1 || len(evicted[0]) != 2 || evicted[0]["a"].ID != "1" || evicted[0]["b"].ID != "2" {
+		t.Fatalf("got %v", evicted)
+	}
+	m.SetParams(NewID(), []byte(`{}`))
+	if len(evicted) != 1 {
+		t.Errorf("a session without pairs handed out %v", evicted[1:])
+	}
+}
+
+// A session that makes room while one of its pairs is being opened keeps it.
+func TestEvictionWhileAPairIsOpened(t *testing.T) {
+	m := NewMemory(1, nil)
+	id := NewID()
+	_, err := m.Session(t.Context(), id, "a", func(context.Context) (Opened, error) {
+		m.SetParams(NewID(), []byte(`{}`))
+		return Opened{ID: "1"}, nil
+	})
+	if err != nil || m.All(id)["a"].ID != "1" {
+		t.Errorf("got %v, %v", m.All(id), err)
+	}
+}
+
+func TestLevelIsKeptUntilTheEnd(t *testing.T) {
+	m := NewMemory(10, nil)
+	id := NewID()
+	m.SetLevel(id, []byte(`{"level":"info"}`))
+	m.SetLevel(id, []byte(`{"level":"debug"}`))
+	m.SetLevel(id, make([]byte, maxLevel+1)) // too long to keep
+	if got := string(m.Level(id)); got != `{"level":"debug"}` {
+		t.Errorf("got %q", got)
+	}
+	m.End(id)
+	m.SetLevel(id, []byte(`{}`))
+	if m.Level(id) != nil || m.Level(NewID()) != nil {
+		t.Error("an ended or unknown session has a level")
 	}
 }

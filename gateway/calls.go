@@ -1,0 +1,115 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"time"
+
+	"svc/gateway/affinity"
+	"svc/gateway/mcp"
+	"svc/gateway/session"
+	"svc/gateway/upstream"
+)
+
+// Bounds of the requests that are remembered as under way.
+const (
+	maxCalls = 65_536
+	callTTL  = time.Hour // for one whose client broke off and never came back
+)
+
+// callKey names a request of a client's session.
+func (ex *exchange) callKey(id []byte) affinity.Key {
+	return affinity.KeyOf("call", "", string(ex.handle.ID[:]), string(id))
+}
+
+// targetOfCall returns the upstream at which a request of the session is under
+// way, nil when it is the default one or nobody knows.
+func (ex *exchange) targetOfCall(id []byte) *target {
+	if len(id) == 0 {
+		return nil
+	}
+	name, ok := ex.g.calls.Upstream(ex.ctx, ex.callKey(id))
+	if !ok {
+		return nil
+	}
+	return ex.g.targets[name]
+}
+
+// under marks the request as under way at its upstream, so that its cancellation
+// finds it. The function ends that, unless the client broke off before the
+// answer: the upstream may still work on it, and the client cancel it then.
+func (ex *exchange) under() func() {
+	if ex.msg.Kind != mcp.Request || ex.tagFor(tagPost) == tagNone || ex.up.name == ex.g.defaultUpstream {
+		return func() {}
+	}
+	key := ex.callKey(ex.msg.ID)
+	ex.g.calls.Learn(ex.ctx, key, ex.up.name)
+	return func() {
+		if !ex.unanswered && ex.ctx.Err() == nil {
+			ex.g.calls.Forget(ex.ctx, key)
+		}
+	}
+}
+
+// fanOut repeats at the client's other sessions what is meant for all of them.
+// The answer that the client sees is that of the default upstream. The level of
+// logs is kept for the sessions that are opened later.
+func (ex *exchange) fanOut() {
+	if ex.tagFor(tagPost) == tagNone {
+		return
+	}
+	switch ex.msg.Method {
+	case mcp.MethodSetLevel:
+		ex.g.pairs.SetLevel(ex.handle.ID, ex.msg.Spans.Params.Of(ex.msg.Body))
+	case mcp.NotificationRootsChanged:
+	default:
+		return
+	}
+	for name, opened := range ex.g.pairs.All(ex.handle.ID) {
+		t, ok := ex.g.targets[name]
+		if !ok {
+			continue
+		}
+		body := bytes.Clone(ex.msg.Body)
+		ex.g.errands.run(func(ctx context.Context) { t.tell(ctx, opened, body) })
+	}
+}
+
+// tellLevel repeats the client's last logging/setLevel at a session that was
+// just opened for it.
+func (ex *exchange) tellLevel(ctx context.Context, t *target, opened session.Opened, params []byte) {
+	if params == nil {
+		return
+	}
+	body := append([]byte(`{"jsonrpc":"2.0","id":"svc-level","method":"logging/setLevel","params":`), params...)
+	t.tell(ctx, opened, append(body, '}'))
+}
+
+// maxTold bounds how much of an answer to the gateway's own message is read, in
+// bytes.
+const maxTold = 64 << 10
+
+// tell posts a message whose answer is of no interest, and waits for it: the
+// next message must find its effect. An upstream that refuses it, as one without
+// logs does, has nothing to be told.
+func (t *target) tell(ctx context.Context, s session.Opened, body []byte) {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	resp, err := t.client.Do(ctx, &upstream.Request{Method: http.MethodPost, Header: postHeader(s), Body: body})
+	if err != nil {
+		return
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxTold))
+}
+
+// closePairs ends the sessions behind one that had to make room.
+func (g *Gateway) closePairs(open map[string]session.Opened) {
+	for name, opened := range open {
+		if t, ok := g.targets[name]; ok {
+			g.closeSession(t, opened)
+		}
+	}
+}

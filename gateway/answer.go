@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"svc/gateway/govern"
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
 	"svc/gateway/upstream"
@@ -20,6 +21,7 @@ type judgement struct {
 	// stripped counts the content blocks that strip_app removed.
 	stripped int
 	guarded
+	verdict govern.Verdict // of the policies of the control plane
 }
 
 // judge evaluates the server_to_client rules on one message, whether it came
@@ -126,6 +128,7 @@ func (ex *exchange) relayJSON(resp *upstream.Response) *refusal {
 		return &refuseUpstreamInvalid // the answer to another request
 	}
 	j := ex.judge(ex.live, &m, nil)
+	ex.governAnswer(&m, nil, &j)
 	ex.note(&j, &m)
 	if j.refused != nil {
 		return j.refused

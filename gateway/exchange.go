@@ -49,6 +49,7 @@ type exchange struct {
 	// judgedFrom is when the rules were asked.
 	judgedFrom time.Time
 	asking     asking // guardrails
+	governed   governed
 	stripped   int
 	sent       int // bytes of a stream
 

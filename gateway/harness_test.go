@@ -34,6 +34,7 @@ type rig struct {
 	other   string // of key id "bob"
 	logs    *syncBuffer
 	stop    func()
+	tune    func(*Options) // may be nil
 
 	mu   sync.Mutex
 	yaml string
@@ -46,7 +47,13 @@ var cheap = auth.Params{MemoryKiB: 64, Time: 1, Threads: 1}
 // license, audit path and auth, which the rig adds.
 func newRig(t testing.TB, text string) *rig {
 	t.Helper()
-	r := &rig{t: t, dir: t.TempDir(), logs: &syncBuffer{}}
+	return newRigWith(t, text, nil)
+}
+
+// newRigWith starts a gateway whose options are changed before.
+func newRigWith(t testing.TB, text string, tune func(*Options)) *rig {
+	t.Helper()
+	r := &rig{t: t, dir: t.TempDir(), logs: &syncBuffer{}, tune: tune}
 	keyFile, pub, err := license.GenerateKey(r.dir)
 	if err != nil {
 		t.Fatal(err)
@@ -90,10 +97,14 @@ func (r *rig) start() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.gateway, err = New(Options{
+	opts := Options{
 		Config: cfg, Load: r.load, Version: "test",
 		Logger: slog.New(slog.NewTextHandler(r.logs, &slog.HandlerOptions{Level: slog.LevelInfo})),
-	})
+	}
+	if r.tune != nil {
+		r.tune(&opts)
+	}
+	r.gateway, err = New(opts)
 	if err != nil {
 		r.t.Fatal(err)
 	}

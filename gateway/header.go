@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"svc/gateway/govern"
 	"svc/gateway/mcp"
 	"svc/gateway/session"
 	"svc/gateway/upstream"
@@ -117,6 +118,9 @@ func (b bound) has(name string) bool {
 // a mask: it must neither disagree with the body nor carry what was redacted. ok is false
 // when it can only be left out.
 func (ex *exchange) param(value string) (mirrored string, ok bool) {
+	if ex.governed.changed || ex.governed.set.Scans(govern.Request) {
+		return ex.governParam(value)
+	}
 	if ex.rec.Action != actionRedact {
 		return value, true
 	}

@@ -122,6 +122,9 @@ func (ex *exchange) openControl() *refusal {
 		return &refuseNoRoute
 	}
 	ex.up = up
+	if refused := ex.underPolicies(); refused != nil {
+		return refused
+	}
 	ex.rec.Action = actionAllow
 	return ex.upstreamSession()
 }

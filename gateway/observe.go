@@ -153,6 +153,11 @@ func (g *Gateway) state() telemetry.State {
 		s.Reporter = &telemetry.ReporterState{Posted: r.Posted, Duplicates: r.Duplicates, Failures: r.Failures,
 			Quarantined: r.Quarantined, Dropped: r.Dropped, Failing: r.Failing != ""}
 	}
+	if g.governance != nil {
+		b := g.governance.Stats()
+		s.Governance = &telemetry.GovernanceState{Known: b.Known, Policies: b.Policies, Fetched: b.Fetched,
+			Failures: b.Failures, Rejected: b.Rejected, Failing: b.Failing != ""}
+	}
 	for name, t := range g.targets {
 		c := t.client.Stats()
 		s.Upstreams = append(s.Upstreams, telemetry.UpstreamState{Name: name, Open: c.Open, Idle: c.Idle, Waiting: c.Waiting, Dials: c.Dials})
@@ -242,7 +247,7 @@ func (ex *exchange) observe() {
 	end := ex.start.Add(ex.rec.Duration)
 	var provider time.Duration
 	if !ex.sentUp.IsZero() {
-		provider = max(0, end.Sub(ex.sentUp)-ex.asking.answer)
+		provider = max(0, end.Sub(ex.sentUp)-ex.asking.answer-ex.governed.answer)
 	}
 	if o.metrics != nil {
 		ex.count(provider)
@@ -282,6 +287,10 @@ func (ex *exchange) span(end time.Time, provider time.Duration) {
 		if d := ex.asking.request; d > 0 {
 			s.AddStage(telemetry.Stage{Name: stageGuardrail, Start: judged, End: judged.Add(d)})
 		}
+	}
+	if d := ex.governed.scan; d > 0 && !ex.governed.scanFrom.IsZero() {
+		from := since(ex.governed.scanFrom)
+		s.AddStage(telemetry.Stage{Name: stageScan, Start: from, End: from.Add(d)})
 	}
 	if !ex.sentUp.IsZero() {
 		s.AddStage(telemetry.Stage{Name: stageProvider, Start: since(ex.sentUp), End: since(ex.sentUp).Add(provider), Upstream: true})

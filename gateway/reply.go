@@ -190,11 +190,14 @@ func (ex *exchange) account(status, bytesOut int) error {
 	if ex.judging > 0 {
 		ex.spans = append(ex.spans, audit.Span{Stage: stagePolicy, Duration: ex.judging})
 	}
+	if d := ex.governed.scan; d > 0 {
+		ex.spans = append(ex.spans, audit.Span{Stage: stageScan, Duration: d})
+	}
 	if d := ex.asking.request + ex.asking.answer; d > 0 {
 		ex.spans = append(ex.spans, audit.Span{Stage: stageGuardrail, Duration: d})
 	}
 	if !ex.sentUp.IsZero() {
-		ex.spans = append(ex.spans, audit.Span{Stage: stageProvider, Duration: now.Sub(ex.sentUp) - ex.asking.answer})
+		ex.spans = append(ex.spans, audit.Span{Stage: stageProvider, Duration: now.Sub(ex.sentUp) - ex.asking.answer - ex.governed.answer})
 	}
 	r.Spans = ex.spans
 	return ex.write()

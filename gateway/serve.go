@@ -77,6 +77,9 @@ func (ex *exchange) serve() *refusal {
 	if refused := ex.decide(); refused != nil {
 		return refused
 	}
+	if refused := ex.govern(); refused != nil {
+		return refused
+	}
 	if refused := ex.negotiate(); refused != nil {
 		return refused
 	}

@@ -95,6 +95,7 @@ func (src *source) frame(ev *mcp.Event) error {
 	live := ex.g.live.Load()
 	final := ex.answeredBy(m)
 	j := ex.judge(live, m, src)
+	ex.governAnswer(m, src, &j)
 	if err := src.record(live, &j); err != nil {
 		return err
 	}
@@ -174,6 +175,7 @@ func (src *source) record(l *live, j *judgement) error {
 		rec.Action = actionAllow
 	}
 	j.guarded.describe(&rec)
+	tell(&rec, &j.verdict)
 	if handle, ok := ex.taskMade(m); ok {
 		rec.TaskHandle = handle
 	}

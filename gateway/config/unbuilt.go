@@ -10,7 +10,6 @@ var unbuilt = []struct {
 	asked func(*File) bool
 }{
 	{"tool_search.mode", func(f *File) bool { return f.ToolSearch.Enabled && f.ToolSearch.Mode == ToolSearchSynthesize }},
-	{"control_plane.governance.enabled", func(f *File) bool { return f.ControlPlane.Governance.Enabled }},
 }
 
 // checkBuilt reports what the file asks for and this build does not do.

@@ -219,8 +219,7 @@ func TestWarningsStopNothing(t *testing.T) {
 // TestEnablingWhatIsNotBuiltIsFatal asks for every feature of the table.
 func TestEnablingWhatIsNotBuiltIsFatal(t *testing.T) {
 	asks := map[string]string{
-		"tool_search.mode":                 "tool_search: {enabled: true, mode: synthesize}",
-		"control_plane.governance.enabled": "control_plane: {url: 'http://127.0.0.1:1', ingest_key: svc_ingest_x, governance: {enabled: true}}",
+		"tool_search.mode": "tool_search: {enabled: true, mode: synthesize}",
 	}
 	for _, u := range unbuilt {
 		t.Run(u.path, func(t *testing.T) {

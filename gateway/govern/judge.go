@@ -18,6 +18,9 @@ type Input struct {
 	// there is one.
 	Tool    string
 	HasTool bool
+	// AnyTool says that nobody knows which tool's answer this is: it is taken for
+	// one of any.
+	AnyTool bool
 	// Now tells the time.
 	Now func() time.Time
 }
@@ -93,7 +96,7 @@ func (s *Set) holds(p *Policy, in *Input, v *Verdict) bool {
 	case piiDetected:
 		return slices.ContainsFunc(v.Entities, p.covers)
 	case toolName:
-		return in.HasTool && p.matchesTool(in.Tool)
+		return in.AnyTool || in.HasTool && p.matchesTool(in.Tool)
 	}
 	if m := in.Message.Method; m == mcp.MethodPing || m == mcp.NotificationCancelled {
 		return false

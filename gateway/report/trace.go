@@ -68,7 +68,13 @@ func (m *mapper) trace(r *audit.Record) api.TraceInput {
 // agent is control_plane.agents of the principal, else control_plane.agent,
 // else the principal. A line that names its agent already is believed.
 func (m *mapper) agent(r *audit.Record) string {
-	name := strings.TrimSpace(line(first(r.Agent, m.cfg.AgentOf(r.Principal))))
+	return AgentName(first(r.Agent, m.cfg.AgentOf(r.Principal)))
+}
+
+// AgentName returns the name that the traces of an agent are filed under: one
+// line of printable text, bounded, and never that of all agents.
+func AgentName(agent string) string {
+	name := strings.TrimSpace(line(agent))
 	if name == "" || name == api.AllAgents {
 		return unnamed
 	}

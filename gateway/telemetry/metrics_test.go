@@ -83,6 +83,7 @@ func TestMetricsOfState(t *testing.T) {
 		Reporter:     &ReporterState{Posted: 12, Duplicates: 13, Failures: 14, Quarantined: 15, Dropped: 16, Failing: true},
 		BreakersOpen: map[string]bool{"pii": true, "slow": false},
 		Upstreams:    []UpstreamState{{Name: "main", Open: 17, Idle: 18, Waiting: 19, Dials: 20}},
+		Governance:   &GovernanceState{Known: true, Policies: 26, Fetched: time.UnixMilli(27500), Failures: 28, Rejected: 29, Failing: true},
 		Pipelines:    []Stats{{Name: "customer", Queued: 21, Exported: 22, Dropped: 23, Failed: 24, Rejected: 25}},
 	}
 	text := scrape(t, NewMetrics("", func() State { return full }))
@@ -93,6 +94,8 @@ func TestMetricsOfState(t *testing.T) {
 		"svc_gateway_auth_computations_total 9", "svc_gateway_auth_remembered_total 10", "svc_gateway_auth_busy_total 11",
 		"svc_gateway_traces_posted_total 12", "svc_gateway_traces_duplicates_total 13", "svc_gateway_traces_post_failures_total 14",
 		"svc_gateway_traces_quarantined_total 15", "svc_gateway_traces_dropped_total 16", "svc_gateway_traces_failing 1",
+		"svc_gateway_governance_known 1", "svc_gateway_governance_policies 26", "svc_gateway_governance_fetched_timestamp_seconds 27.5",
+		"svc_gateway_governance_fetch_failures_total 28", "svc_gateway_governance_rejected_total 29", "svc_gateway_governance_failing 1",
 		`svc_gateway_guardrail_breaker_open{guardrail="pii"} 1`, `svc_gateway_guardrail_breaker_open{guardrail="slow"} 0`,
 		`svc_gateway_upstream_connections{upstream="main"} 17`, `svc_gateway_upstream_idle_connections{upstream="main"} 18`,
 		`svc_gateway_upstream_waiting_requests{upstream="main"} 19`, `svc_gateway_upstream_dials_total{upstream="main"} 20`,

@@ -1,6 +1,10 @@
 package telemetry
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // State is what the gateway's parts say of themselves when they are asked.
 type State struct {
@@ -28,6 +32,8 @@ type State struct {
 
 	// Reporter is nil where no traces are reported.
 	Reporter *ReporterState
+	// Governance is nil where policies of the control plane are not enforced.
+	Governance *GovernanceState
 	// BreakersOpen tells, by guardrail, whether its breaker is not closed.
 	BreakersOpen map[string]bool
 	// Upstreams are the connection pools.
@@ -41,6 +47,19 @@ type ReporterState struct {
 	Posted, Duplicates, Failures, Quarantined, Dropped uint64
 	// Failing tells that the control plane takes nothing at present.
 	Failing bool
+}
+
+// GovernanceState says how the policies of the control plane fare.
+type GovernanceState struct {
+	// Known tells whether there are policies to enforce, Policies how many.
+	Known    bool
+	Policies int
+	// Fetched is when the control plane last confirmed them; zero for never.
+	Fetched time.Time
+	// Failures counts fetches that failed, Rejected bundles that could not be
+	// enforced; Failing tells that it is so at present.
+	Failures, Rejected uint64
+	Failing            bool
 }
 
 // UpstreamState is the connection pool of one upstream.
@@ -76,6 +95,12 @@ var stateMetrics = []struct{ name, label, help string }{
 	{"svc_gateway_traces_quarantined_total", "", "Traces that the control plane refused as bad."},
 	{"svc_gateway_traces_dropped_total", "", "Traces that were lost before they could be posted."},
 	{"svc_gateway_traces_failing", "", "1 when the control plane takes no traces at present."},
+	{"svc_gateway_governance_known", "", "1 when there are policies of the control plane to enforce; without them nothing passes, unless fail_open."},
+	{"svc_gateway_governance_policies", "", "Policies of the control plane in force."},
+	{"svc_gateway_governance_fetched_timestamp_seconds", "", "When the control plane last confirmed its policies; 0 for never."},
+	{"svc_gateway_governance_fetch_failures_total", "", "Fetches of policies that failed."},
+	{"svc_gateway_governance_rejected_total", "", "Bundles of policies that could not be enforced."},
+	{"svc_gateway_governance_failing", "", "1 when the control plane gives no policies at present; those known last stay in force."},
 	{"svc_gateway_guardrail_breaker_open", "guardrail", "1 while the breaker of a guardrail is open or half-open."},
 	{"svc_gateway_upstream_connections", "upstream", "Open connections to an upstream."},
 	{"svc_gateway_upstream_idle_connections", "upstream", "Open connections that wait for a request."},
@@ -135,6 +160,18 @@ func (c *stateCollector) Collect(to chan<- prometheus.Metric) {
 		count("svc_gateway_traces_quarantined_total", r.Quarantined)
 		count("svc_gateway_traces_dropped_total", r.Dropped)
 		gauge("svc_gateway_traces_failing", truth(r.Failing))
+	}
+	if g := s.Governance; g != nil {
+		gauge("svc_gateway_governance_known", truth(g.Known))
+		gauge("svc_gateway_governance_policies", float64(g.Policies))
+		at := 0.0
+		if !g.Fetched.IsZero() {
+			at = float64(g.Fetched.UnixMilli()) / 1000
+		}
+		gauge("svc_gateway_governance_fetched_timestamp_seconds", at)
+		count("svc_gateway_governance_fetch_failures_total", g.Failures)
+		count("svc_gateway_governance_rejected_total", g.Rejected)
+		gauge("svc_gateway_governance_failing", truth(g.Failing))
 	}
 	for name, open := range s.BreakersOpen {
 		gauge("svc_gateway_guardrail_breaker_open", truth(open), name)

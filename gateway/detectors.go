@@ -1,0 +1,63 @@
+package gateway
+
+import (
+	"svc/gateway/detect"
+	"svc/gateway/govern"
+)
+
+// detectors are the ones in the binary, as policies of the control plane use
+// them.
+type detectors struct{}
+
+// Entity implements govern.Detectors.
+func (detectors) Entity(name string) (string, bool) {
+	e, ok := detect.ParseEntity(name)
+	return string(e), ok
+}
+
+// Scanner implements govern.Detectors.
+func (detectors) Scanner(entities []string) govern.Scanner {
+	var known []detect.Entity
+	for _, name := range entities {
+		if e, ok := detect.ParseEntity(name); ok {
+			known = append(known, e)
+		}
+	}
+	if len(entities) > 0 && len(known) == 0 {
+		return blind{} // none given would mean all
+	}
+	return scanner{detect.NewScanner(known...)}
+}
+
+// Injection implements govern.Detectors.
+func (detectors) Injection(text []byte) float64 {
+	score, _ := detect.ScoreInjection(text)
+	return score
+}
+
+// Redact implements govern.Detectors.
+func (detectors) Redact(dst, text []byte, matches []govern.Match, strategy string, key []byte) []byte {
+	list := make([]detect.Match, len(matches))
+	for i, m := range matches {
+		list[i] = detect.Match{Entity: detect.Entity(m.Entity), Start: m.Start, End: m.End}
+	}
+	return detect.Redact(dst, text, list, detect.Strategy(strategy), key)
+}
+
+// scanner is a detect.Scanner.
+type scanner struct{ *detect.Scanner }
+
+// Scan implements govern.Scanner.
+func (s scanner) Scan(dst []govern.Match, name string, text []byte) []govern.Match {
+	var room [8]detect.Match
+	for _, m := range s.ScanValue(room[:0], name, text) {
+		dst = append(dst, govern.Match{Entity: string(m.Entity), Start: m.Start, End: m.End})
+	}
+	return dst
+}
+
+// blind finds nothing.
+type blind struct{}
+
+// Scan implements govern.Scanner.
+func (blind) Scan(dst []govern.Match, _ string, _ []byte) []govern.Match { return dst }

@@ -1,0 +1,244 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"svc/gateway/audit"
+	"svc/gateway/config"
+	"svc/gateway/govern"
+	"svc/gateway/mcp"
+	"svc/gateway/report"
+	"svc/gateway/upstream"
+)
+
+// awaitGovernance bounds how long a request waits for the first answer of the
+// control plane, while no policies were ever known.
+const awaitGovernance = 3 * time.Second
+
+// Error kinds of what the policies of the control plane refuse.
+const (
+	kindGovernanceBlock       = "governance_block"
+	kindGovernanceRedact      = "governance_redact_invalid"
+	kindGovernanceUnavailable = "governance_unavailable"
+)
+
+// stageScan is the stage of a trace in which texts were looked at.
+const stageScan = "pii_scan"
+
+// maxFired bounds the policies that a line tells of.
+const maxFired = 32
+
+// openGovernance opens the policies of the control plane, where they are asked
+// for.
+func (g *Gateway) openGovernance(cfg *config.File, opts Options) (err error) {
+	c := &cfg.ControlPlane
+	if !c.Governance.Enabled || opts.Governance == nil {
+		return nil
+	}
+	g.governance, err = govern.Open(govern.Options{
+		Source: opts.Governance, Status: opts.SinkStatus, Origin: c.URL, StateDir: cfg.StateDirectory(),
+		Interval: c.Governance.RefreshInterval, Timeout: c.Traces.Timeout,
+		Detectors: detectors{}, Logger: g.log, Now: g.now,
+	})
+	return err
+}
+
+// governed is what the policies of the control plane did to one request.
+type governed struct {
+	set *govern.Set // of its agent; nil when nothing is asked
+	// fired are the policies that fired on the request's own message, and changed
+	// says that they rewrote it.
+	fired   []*govern.Policy
+	changed bool
+	// scan is how long texts were looked at, answer how long the answer was judged.
+	scan, answer time.Duration
+	scanFrom     time.Time
+}
+
+// agent is the name that traces of the caller are filed under, and that policies
+// call it by.
+func (ex *exchange) agent() string {
+	return report.AgentName(ex.live.cfg.ControlPlane.AgentOf(ex.who.Value))
+}
+
+// underPolicies finds the policies of the caller's agent: one bundle for all of
+// the request. While none was ever known nothing passes, unless the file says so.
+func (ex *exchange) underPolicies() *refusal {
+	if ex.g.governance == nil {
+		return nil
+	}
+	bundle := ex.g.governance.Bundle()
+	if bundle == nil {
+		if bundle = ex.g.governance.Await(ex.ctx, awaitGovernance); bundle == nil {
+			if ex.live.cfg.ControlPlane.Governance.FailOpen {
+				return nil
+			}
+			return refusePolicy.withKind(kindGovernanceUnavailable)
+		}
+	}
+	ex.governed.set = bundle.For(ex.agent())
+	return nil
+}
+
+// govern asks the policies about what the client sends up, after the gateway's
+// own rules, and takes what they rewrote as the message from here on.
+func (ex *exchange) govern() *refusal {
+	if refused := ex.underPolicies(); refused != nil {
+		return refused
+	}
+	set := ex.governed.set
+	if set.Empty(govern.Request) {
+		return nil
+	}
+	in := govern.Input{Message: &ex.msg, Now: ex.g.now}
+	if ex.msg.Method == mcp.MethodToolsCall {
+		in.Tool, in.HasTool = ex.msg.Name, true
+	}
+	ex.governed.scanFrom = ex.g.now()
+	v := set.Judge(govern.Request, &in)
+	ex.governed.scan += v.Scan
+	ex.judging += v.All - v.Scan
+	ex.governed.fired = v.Fired
+	tell(&ex.rec, &v)
+	kind := denial(&v)
+	if kind != "" {
+		ex.rec.RuleID = "" // it was no rule
+		ex.answerInstead()
+		return refusePolicy.withKind(kind)
+	}
+	if v.Changed {
+		ex.governed.changed = true
+		ex.rec.Action = actionRedact
+		ex.msg = v.Redacted
+	}
+	return nil
+}
+
+// denial is the error kind of a message that must not go on, empty for one that
+// may.
+func denial(v *govern.Verdict) string {
+	switch {
+	case v.Block != nil:
+		return kindGovernanceBlock
+	case v.Err != nil:
+		return kindGovernanceRedact
+	}
+	return ""
+}
+
+// governAnswer asks the policies about what an upstream sent, whether it came as
+// a plain answer or as a frame; src is then the stream. m is what goes on. A
+// frame is judged by the bundle of its moment.
+func (ex *exchange) governAnswer(m *mcp.Message, src *source, j *judgement) {
+	if ex.g.governance == nil || j.refused != nil {
+		return
+	}
+	set := ex.governed.set
+	if src != nil {
+		bundle := ex.g.governance.Bundle()
+		if bundle == nil {
+			return // fail_open, or the stream would not have begun
+		}
+		set = bundle.For(ex.agent())
+	}
+	if set.Empty(govern.Response) {
+		return
+	}
+	in := govern.Input{Message: m, Now: ex.g.now}
+	switch {
+	case ex.msg.Method == mcp.MethodToolsCall:
+		in.Tool, in.HasTool = ex.msg.Name, true
+	case ex.r.Method == http.MethodGet:
+		// On a resumed stream nobody knows whose answer this is; a client must not
+		// get by breaking off what it does not get at once.
+		in.AnyTool = m.Kind == mcp.Response
+	}
+	v := set.Judge(govern.Response, &in)
+	j.verdict = v
+	switch kind := denial(&v); {
+	case kind != "":
+		j.refused, j.action, j.rule, j.kind = refusePolicy.withKind(kind), actionDeny, "", kind
+	case v.Changed:
+		*m = v.Redacted
+		j.action = actionRedact
+	case len(v.Fired) > 0 && j.action == "":
+		j.action = actionAllow
+	}
+	if ex.r.Method == http.MethodPost { // else several sources share the exchange
+		ex.governed.scan += v.Scan
+		ex.governed.answer += v.All
+		ex.judging += v.All - v.Scan
+		tell(&ex.rec, &v)
+		if j.kind == kindGovernanceBlock || j.kind == kindGovernanceRedact {
+			ex.rec.RuleID = ""
+		}
+	}
+}
+
+// tell adds what policies found to a line: each policy and entity once, and the
+// highest score. Of more policies than a line holds, those that block stand
+// there.
+func tell(r *audit.Record, v *govern.Verdict) {
+	r.InjectionScore = max(r.InjectionScore, v.Score)
+	for _, e := range v.Entities {
+		if !slices.Contains(r.PIIDetected, e) {
+			r.PIIDetected = append(r.PIIDetected, e)
+		}
+	}
+	for _, p := range v.Fired {
+		if slices.ContainsFunc(r.PoliciesFired, func(f audit.PolicyFired) bool { return f.ID == p.ID }) {
+			continue
+		}
+		fired := audit.PolicyFired{ID: p.ID, Name: p.Name, Action: p.Action.String()}
+		if len(r.PoliciesFired) < maxFired {
+			r.PoliciesFired = append(r.PoliciesFired, fired)
+		} else if p.Action == govern.Block {
+			r.PoliciesFired[maxFired-1] = fired
+		}
+	}
+}
+
+// answerInstead tells an upstream that the client's answer to its request was
+// kept back: the call that it belongs to would wait for it for ever.
+func (ex *exchange) answerInstead() {
+	if ex.msg.Kind != mcp.Response || ex.route() != nil || ex.upstreamSession() != nil {
+		return
+	}
+	id := ex.rec.RequestID
+	body := mcp.AppendError(nil, ex.msg.ID, mcp.CodePolicyDenied, mcp.MessagePolicyDenied, refusePolicy.reason, id)
+	header := postHeader(ex.upSession)
+	client, log := ex.up.client, ex.g.log
+	ran := ex.g.errands.run(func(ctx context.Context) {
+		resp, err := client.Do(ctx, &upstream.Request{Method: http.MethodPost, Header: header, Body: body})
+		if err != nil {
+			log.Warn("upstream was not told that an answer was kept back", "request_id", id, "error", err)
+			return
+		}
+		resp.Body.Close()
+	})
+	if !ran {
+		log.Warn("upstream was not told that an answer was kept back: too many errands", "request_id", id)
+	}
+}
+
+// governParam returns a header that mirrors an argument as policies left it. One
+// that does not mirror an argument is left out: it would carry up what nobody
+// looked at.
+func (ex *exchange) governParam(value string) (mirrored string, ok bool) {
+	plain, ok := mcp.DecodeHeader(value)
+	if !ok {
+		return "", false
+	}
+	body, at := ex.msg.Body, ex.msg.Spans.Arguments
+	if mcp.HasScalar(body, at, plain) {
+		return mcp.EncodeHeader(plain), true
+	}
+	if !ex.governed.changed {
+		return "", false
+	}
+	plain = ex.governed.set.RedactValue(govern.Request, plain, ex.governed.fired)
+	return mcp.EncodeHeader(plain), mcp.HasScalar(body, at, plain)
+}

@@ -1,0 +1,403 @@
+package gateway
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"svc/server/api"
+)
+
+// governor is a control plane that gives out policies.
+type governor struct {
+	mu     sync.Mutex
+	bundle *api.Governance // nil is an outage
+	tag    int
+}
+
+func (g *governor) Governance(_ context.Context, etag string) (*api.Governance, string, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	tag := fmt.Sprint(g.tag)
+	switch {
+	case g.bundle == nil:
+		return nil, "", errors.New("out")
+	case etag == tag:
+		return nil, tag, nil
+	}
+	return g.bundle, tag, nil
+}
+
+// give puts policies in the bundle, named by their place.
+func (g *governor) give(policies ...api.GovernancePolicy) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i := range policies {
+		p := &policies[i]
+		if p.ID == "" {
+			p.ID = fmt.Sprintf("pol_%d", i)
+		}
+		if p.On == "" {
+			p.On = "*"
+		}
+		p.Name = "the " + p.ID
+	}
+	key := base64.StdEncoding.EncodeToString([]byte("0123456789abcdef0123456789abcdef"))
+	g.bundle = &api.Governance{Policies: policies, HashKey: key}
+	g.tag++
+}
+
+func (g *governor) fail() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.bundle = nil
+}
+
+const governance = `
+control_plane:
+  url: http://127.0.0.1:1
+  ingest_key: svc_ingest_x
+  agent: planner
+  traces: {enabled: false}
+  governance: {enabled: true, refresh_interval: 1s}
+`
+
+// governedRig is a gateway under policies.
+func governedRig(t testing.TB, config string, g *governor) *rig {
+	t.Helper()
+	return newRigWith(t, config, func(o *Options) {
+		o.Governance = g
+		o.SinkStatus = func(error) (int, time.Duration) { return 0, 0 }
+	})
+}
+
+// open is a configuration whose own rules let everything pass.
+func open(url string) string {
+	return strings.Replace(basic(url), "default_action: deny", "default_action: allow", 1)
+}
+
+func requestPII(action, strategy string, entities ...string) api.GovernancePolicy {
+	return api.GovernancePolicy{Phase: "request", Action: action, RedactionStrategy: strategy,
+		Condition: api.Condition{Type: "pii_detected", Entities: entities}}
+}
+
+func responsePII(action, strategy string, entities ...string) api.GovernancePolicy {
+	p := requestPII(action, strategy, entities...)
+	p.Phase = "response"
+	return p
+}
+
+const cardNumber = "4111 1111 1111 1111"
+
+func callWith(arguments string) string {
+	return `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"safe","arguments":` + arguments + `}}`
+}
+
+// blocked checks a refusal by a policy: the caller learns that policy denied and
+// no more.
+func (a answer) blocked(t *testing.T) {
+	t.Helper()
+	e := a.rpc(t)
+	if a.status != http.StatusForbidden || e.Error.Code != -32001 || e.Error.Message != "policy_denied" || string(e.ID) != "7" {
+		t.Errorf("answer %d %s, want a denial", a.status, a.body)
+	}
+	if strings.Contains(a.body, "pol_") {
+		t.Errorf("the answer tells which policy it was: %s", a.body)
+	}
+}
+
+func firedOf(line map[string]any) string {
+	var list []string
+	fired, _ := line["policies_fired"].([]any)
+	for _, f := range fired {
+		f := f.(map[string]any)
+		list = append(list, fmt.Sprintf("%s:%s", f["id"], f["action"]))
+	}
+	return strings.Join(list, " ")
+}
+
+func stages(line map[string]any) []string {
+	var list []string
+	spans, _ := line["spans"].([]any)
+	for _, s := range spans {
+		list = append(list, s.(map[string]any)["stage"].(string))
+	}
+	return list
+}
+
+func TestGovernanceBlocksRequests(t *testing.T) {
+	up := newUpstream(t, echo)
+	g := &governor{}
+	g.give(requestPII("block", "", "CREDIT_CARD"))
+	r := governedRig(t, open(up.URL)+governance, g)
+
+	r.post(callWith(`{"to":"` + cardNumber + `"}`)).blocked(t)
+	if n := len(up.seen()); n != 0 {
+		t.Fatalf("the upstream was asked %d times", n)
+	}
+	if a := r.post(callWith(`{"to":"nobody"}`)); a.status != 200 {
+		t.Errorf("a call with nothing in it: %d %s", a.status, a.body)
+	}
+	lines := r.lines(2)
+	l := lines[0]
+	if l["action"] != "deny" || l["error_kind"] != "governance_block" || l["rule_id"] != nil || firedOf(l) != "pol_0:block" ||
+		fmt.Sprint(l["pii_detected"]) != "[CREDIT_CARD]" || l["agent"] != "planner" {
+		t.Errorf("line of the denial: %v", l)
+	}
+	if got := stages(l); !slices.Equal(got, []string{"policy_eval", "pii_scan"}) {
+		t.Errorf("stages of the denial: %v", got)
+	}
+	if l := lines[1]; l["action"] != "allow" || l["policies_fired"] != nil || l["pii_detected"] != nil {
+		t.Errorf("line of what passed: %v", l)
+	}
+	if got := stages(lines[1]); !slices.Equal(got, []string{"policy_eval", "pii_scan", "provider"}) {
+		t.Errorf("stages of what passed: %v", got)
+	}
+}
+
+// What a policy redacts is gone before the upstream sees it, from the headers
+// that mirror it too; everything else stays byte for byte.
+func TestGovernanceRedactsRequests(t *testing.T) {
+	up := newUpstream(t, echo)
+	g := &governor{}
+	g.give(requestPII("redact", "replace", "CREDIT_CARD"))
+	r := governedRig(t, open(up.URL)+governance, g)
+	body := callWith(`{"to":"card ` + cardNumber + ` please","n":  1.0,"é":"\u00e9"}`)
+	a := r.post(body, "Mcp-Param-To", "card "+cardNumber+" please", "Mcp-Param-N", "1.0", "Mcp-Param-Smuggled", cardNumber)
+	if a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	got := up.seen()[0]
+	if want := callWith(`{"to":"card [CREDIT_CARD] please","n":  1.0,"é":"\u00e9"}`); got.body != want {
+		t.Errorf("the upstream got\n%s, want\n%s", got.body, want)
+	}
+	if h := got.header; h.Get("Mcp-Param-To") != "card [CREDIT_CARD] please" || h.Get("Mcp-Param-N") != "1.0" || h.Get("Mcp-Param-Smuggled") != "" {
+		t.Errorf("headers: %v", got.header)
+	}
+	l := r.lines(1)[0]
+	if l["action"] != "redact" || firedOf(l) != "pol_0:redact" {
+		t.Errorf("line: %v", l)
+	}
+
+	t.Run("what cannot be taken out does not pass", func(t *testing.T) {
+		r.post(callWith(`{"to":4111111111111111}`)).blocked(t)
+		if l := r.lines(2)[1]; l["error_kind"] != "governance_redact_invalid" || l["action"] != "deny" {
+			t.Errorf("line: %v", l)
+		}
+	})
+}
+
+func TestGovernanceJudgesAnswers(t *testing.T) {
+	answerText := func(w http.ResponseWriter, stream bool) {
+		result := `{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"write to bob@example.com"}]}}`
+		if !stream {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, result)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, `data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"found bob@example.com"}}`+"\n\n")
+		fmt.Fprint(w, `data: {"jsonrpc":"2.0","id":9,"method":"elicitation/create","params":{"message":"is it bob@example.com?"}}`+"\n\n")
+		fmt.Fprint(w, "data: "+result+"\n\n")
+	}
+	stream := false
+	up := newUpstream(t, func(w http.ResponseWriter, body string, _ *http.Request) {
+		if strings.Contains(body, "tools/call") {
+			answerText(w, stream)
+			return
+		}
+		w.WriteHeader(http.StatusAccepted)
+	})
+	g := &governor{}
+	g.give(responsePII("redact", "replace", "EMAIL"))
+	r := governedRig(t, open(up.URL)+governance, g)
+
+	if a := r.post(callWith(`{}`)); a.status != 200 || !strings.Contains(a.body, `"write to [EMAIL]"`) || strings.Contains(a.body, "bob") {
+		t.Errorf("plain answer: %d %s", a.status, a.body)
+	}
+	stream = true
+	a := r.post(callWith(`{}`))
+	if a.status != 200 || strings.Contains(a.body, "bob") || strings.Count(a.body, "[EMAIL]") != 3 {
+		t.Errorf("event stream: %d %s", a.status, a.body)
+	}
+	lines := r.lines(6) // the plain one; opening, three frames, end
+	for _, l := range lines[2:] {
+		if l["action"] != "redact" || firedOf(l) != "pol_0:redact" || fmt.Sprint(l["pii_detected"]) != "[EMAIL]" {
+			t.Errorf("line: %v", l)
+		}
+	}
+	if l := lines[5]; l["kind"] != "request" || !slices.Contains(stages(l), "pii_scan") {
+		t.Errorf("line of the stream's end: %v", l)
+	}
+
+	t.Run("blocked", func(t *testing.T) {
+		g.give(responsePII("block", "", "EMAIL"))
+		await(t, func() bool { return r.gateway.governance.Stats().Policies == 1 && r.post(callWith(`{}`)).status == 200 })
+		stream = false
+		awaitBlock(t, func() answer { return r.post(callWith(`{}`)) })
+		stream = true
+		a := r.post(callWith(`{}`))
+		if strings.Contains(a.body, "bob") || !strings.Contains(a.body, "-32001") {
+			t.Errorf("event stream: %d %s", a.status, a.body)
+		}
+		await(t, func() bool { // the server's request was answered in the client's place
+			return slices.ContainsFunc(up.seen(), func(s seen) bool { return strings.Contains(s.body, `"id":9`) && strings.Contains(s.body, "-32001") })
+		})
+		all := r.all()
+		if l := all[len(all)-1]; l["action"] != "deny" || l["error_kind"] != "governance_block" || firedOf(l) != "pol_0:block" {
+			t.Errorf("line: %v", l)
+		}
+	})
+}
+
+// A client's answer to a server's request is judged as what it sends up; one that
+// is kept back is answered in its place, so that the server does not wait.
+func TestGovernanceJudgesClientAnswers(t *testing.T) {
+	up := newUpstream(t, echo)
+	g := &governor{}
+	g.give(requestPII("block", "", "EMAIL"))
+	r := governedRig(t, open(up.URL)+governance, g)
+	a := r.post(`{"jsonrpc":"2.0","id":9,"result":{"action":"accept","content":{"m":"bob@example.com"}}}`)
+	if a.status != http.StatusForbidden {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	await(t, func() bool { return len(up.seen()) == 1 })
+	if s := up.seen()[0].body; strings.Contains(s, "bob") || !strings.Contains(s, `"id":9`) || !strings.Contains(s, "-32001") {
+		t.Errorf("the upstream got %s", s)
+	}
+}
+
+// The gateway's own rules go first.
+func TestGovernanceComesAfterRules(t *testing.T) {
+	up := newUpstream(t, echo)
+	g := &governor{}
+	g.give(api.GovernancePolicy{Phase: "request", Condition: api.Condition{Type: "always"}, Action: "warn"})
+	r := governedRig(t, open(up.URL)+governance, g)
+	r.post(call("7", "danger")).blocked(t)
+	r.post(call("7", "safe"))
+	lines := r.lines(2)
+	if l := lines[0]; l["rule_id"] != "no-danger" || l["policies_fired"] != nil {
+		t.Errorf("line of what a rule denied: %v", l)
+	}
+	if l := lines[1]; l["rule_id"] != "tools" || l["action"] != "allow" || firedOf(l) != "pol_0:warn" {
+		t.Errorf("line of a warning: %v", l)
+	}
+}
+
+// Without any bundle ever fetched nothing passes, unless fail_open; with one, a
+// revoked key or an outage stops nothing.
+func TestGovernanceNeverFetched(t *testing.T) {
+	up := newUpstream(t, echo)
+	g := &governor{}
+	r := governedRig(t, open(up.URL)+governance, g)
+	r.post(callWith(`{}`)).blocked(t)
+	if l := r.lines(1)[0]; l["error_kind"] != "governance_unavailable" || l["action"] != "deny" {
+		t.Errorf("line: %v", l)
+	}
+	if a := r.do(http.MethodGet, r.url, "", "Accept", "text/event-stream"); a.status != http.StatusForbidden {
+		t.Errorf("GET answers %d", a.status)
+	}
+	if len(up.seen()) != 0 {
+		t.Error("the upstream was asked")
+	}
+	g.give()
+	await(t, func() bool { return r.post(callWith(`{}`)).status == 200 })
+	g.fail()
+	await(t, func() bool { return r.gateway.governance.Stats().Failing != "" })
+	if a := r.post(callWith(`{}`)); a.status != 200 {
+		t.Errorf("after an outage: %d %s", a.status, a.body)
+	}
+
+	t.Run("fail_open", func(t *testing.T) {
+		r := governedRig(t, open(up.URL)+strings.Replace(governance, "enabled: true, refresh", "enabled: true, fail_open: true, refresh", 1), &governor{})
+		if a := r.post(callWith(`{}`)); a.status != 200 {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	})
+}
+
+// A policy is in force within one refresh, without a reload, and a restart during
+// an outage keeps it.
+func TestGovernanceRefreshAndRestart(t *testing.T) {
+	up := newUpstream(t, echo)
+	g := &governor{}
+	g.give()
+	r := governedRig(t, open(up.URL)+governance, g)
+	if a := r.post(callWith(`{}`)); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	live := r.gateway.live.Load()
+	g.give(api.GovernancePolicy{On: "planner", Phase: "request", Condition: api.Condition{Type: "tool_name", ToolName: "sa*"}, Action: "block"})
+	awaitBlock(t, func() answer { return r.post(callWith(`{}`)) })
+	if r.gateway.live.Load() != live {
+		t.Error("a refresh was a reload")
+	}
+	g.fail()
+	r.stop()
+	r.start()
+	r.post(callWith(`{}`)).blocked(t)
+	if a := r.post(call("7", "slow")); a.status != 200 {
+		t.Errorf("another tool: %d %s", a.status, a.body)
+	}
+}
+
+// Policies name agents as traces do.
+func TestGovernanceIsByAgent(t *testing.T) {
+	up := newUpstream(t, echo)
+	g := &governor{}
+	g.give(api.GovernancePolicy{On: "alice", Phase: "request", Condition: api.Condition{Type: "always"}, Action: "block"},
+		api.GovernancePolicy{On: "builder", Phase: "request", Condition: api.Condition{Type: "always"}, Action: "warn"})
+	r := governedRig(t, open(up.URL)+strings.Replace(governance, "agent: planner", "agents: {bob: builder}", 1), g)
+	r.post(callWith(`{}`)).blocked(t)
+	if a := r.post(callWith(`{}`), "Authorization", "Bearer "+r.other); a.status != 200 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if l := r.lines(2)[1]; firedOf(l) != "pol_1:warn" || l["agent"] != "builder" {
+		t.Errorf("line: %v", l)
+	}
+}
+
+// A spent budget blocks within one refresh, until it is reset.
+func TestGovernanceBudget(t *testing.T) {
+	up := newUpstream(t, echo)
+	g := &governor{}
+	guard := api.GovernancePolicy{Phase: "request", Condition: api.Condition{Type: "budget_exceeded"}, Action: "block"}
+	g.give(guard)
+	r := governedRig(t, open(up.URL)+governance, g)
+	if a := r.post(callWith(`{}`)); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	g.give(guard)
+	g.mu.Lock()
+	g.bundle.Budgets = []api.BudgetState{{ID: "b", AgentName: "planner", Exceeded: true, ResetAt: time.Now().Add(time.Hour)}}
+	g.mu.Unlock()
+	awaitBlock(t, func() answer { return r.post(callWith(`{}`)) })
+	if a := r.post(`{"jsonrpc":"2.0","id":7,"method":"ping"}`); a.status != 200 {
+		t.Errorf("a ping: %d %s", a.status, a.body)
+	}
+}
+
+// await waits until something holds.
+func await(t *testing.T, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it did not come to that in 5 s")
+		}
+	}
+}
+
+// awaitBlock waits until a request is refused, and checks how.
+func awaitBlock(t *testing.T, ask func() answer) {
+	t.Helper()
+	var a answer
+	await(t, func() bool { a = ask(); return a.status != 200 })
+	a.blocked(t)
+}

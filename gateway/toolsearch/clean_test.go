@@ -1,0 +1,105 @@
+package toolsearch
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"svc/gateway/mcp"
+)
+
+// Text that a search shows holds nothing that a reader does not see.
+func TestCleanTakesOutWhatIsNotSeen(t *testing.T) {
+	tests := []struct{ name, in, want string }{
+		{"plain", "Send mail.\n\tNow – §€ 日本", "Send mail.\n\tNow – §€ 日本"},
+		{"escape sequences", "a\x1b[31mred\x07\x00b\r", "a[31mredb"},
+		{"bidirectional", "safe\u202e evil\u2066x\u2069\u200f", "safe evilx"},
+		{"tags", "hi\U000E0049\U000E0067\U000E006E", "hi"},
+		{"zero width", "i\u200bg\u2060n\ufeffore\u00ad", "ignore"},
+		{"variation selectors", "x\ufe0fy\U000E0101", "xy"},
+		{"private use and C1", "a\ue000b\u0085c", "abc"},
+		{"line separators", "a\u2028b\u2029c", "abc"},
+	}
+	for _, tt := range tests {
+		if got := Clean(tt.in); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// Definitions: what is kept of them, and which are left out.
+func TestDefinitions(t *testing.T) {
+	tool, err := parseTool("up", []byte(`{"name":"send","title":"T\u202e","description":"d\u200b\u001b","inputSchema":{"type":"object", "properties":{"to":{"type":"string","description":"who\ue000m","maximum":1e400},"list":{"type":"array","items":{"type":"object","properties":{"inner":{"description":"deep"}}}}}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tool.Title != "T" || tool.Description != "d" {
+		t.Errorf("got %q %q", tool.Title, tool.Description)
+	}
+	if want := `{"type":"object","properties":{"to":{"type":"string","description":"whom","maximum":1e400},"list":{"type":"array","items":{"type":"object","properties":{"inner":{"description":"deep"}}}}}}`; string(tool.InputSchema) != want {
+		t.Errorf("schema %s", tool.InputSchema)
+	}
+	if len(tool.params) != 3 || tool.params[0].name != "list" || tool.params[1].name != "inner" || tool.params[2].description != "whom" {
+		t.Errorf("parameters %+v", tool.params)
+	}
+	for _, bad := range []string{
+		`{}`, `[]`, `{"name":7}`, `{"name":""}`, `{"name":"a\u0000b"}`, `{"name":"a\u202eb"}`,
+		`{"name":"` + strings.Repeat("a", 1025) + `"}`,
+		`{"name":"a","inputSchema":[]}`,
+		`{"name":"a","inputSchema":{"properties":{"p\u200b":{}}}}`,
+		`{"name":"a","description":"` + strings.Repeat("x", maxDefinition) + `"}`,
+	} {
+		if tool, err := parseTool("up", []byte(bad)); err == nil {
+			t.Errorf("%.60s was taken: %+v", bad, tool)
+		}
+	}
+}
+
+// The hash of a definition does not depend on how it is written down, and changes
+// with whatever it says.
+func TestDigestOfADefinition(t *testing.T) {
+	of := func(raw string) [32]byte {
+		tool, err := parseTool("up", []byte(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tool.digest
+	}
+	base := of(`{"name":"a","description":"d","inputSchema":{"type":"object","properties":{"p":{},"q":{}}}}`)
+	if of(`{"inputSchema":{"properties":{"q":{}, "p":{}},"type":"object"},"description":"\u0064","name":"a","_meta":{"n":1}}`) != base {
+		t.Error("the order of members, escapes or _meta changed it")
+	}
+	for _, changed := range []string{
+		`{"name":"a","description":"d\u200b","inputSchema":{"type":"object","properties":{"p":{},"q":{}}}}`,
+		`{"name":"a","description":"d","inputSchema":{"type":"object","properties":{"p":{"default":1},"q":{}}}}`,
+		`{"name":"a","description":"d","inputSchema":{"type":"object","properties":{"p":{},"q":{}}},"annotations":{"readOnlyHint":true}}`,
+	} {
+		if of(changed) == base {
+			t.Errorf("not noticed: %s", changed)
+		}
+	}
+}
+
+func FuzzDefinition(f *testing.F) {
+	f.Add(`{"name":"a","description":"\u202e","inputSchema":{"properties":{"x":{"description":"\ud83d\ude00"}}}}`)
+	f.Fuzz(func(t *testing.T, raw string) {
+		var m mcp.Message
+		if mcp.Scan([]byte(`{"jsonrpc":"2.0","id":1,"result":{"tools":[`+raw+`]}}`), &m) != nil {
+			return // lists are scanned before their definitions are read
+		}
+		tool, err := parseTool("up", []byte(raw))
+		if err != nil {
+			return
+		}
+		if !json.Valid(tool.InputSchema) {
+			t.Fatalf("schema is not JSON: %s", tool.InputSchema)
+		}
+		var schema any
+		if json.Unmarshal(tool.InputSchema, &schema) == nil {
+			again, _ := json.Marshal(schema)
+			if s := string(again); strings.ContainsAny(s, "\u202e\u200b\u2066") {
+				t.Fatalf("hidden characters are left: %q", s)
+			}
+		}
+	})
+}

@@ -1,0 +1,132 @@
+package toolsearch
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxTerm bounds a term in bytes.
+const maxTerm = 48
+
+// eachTerm calls add for the terms of a text: its words, names in camel case,
+// snake case or kebab case split into theirs, in lower case and without the
+// endings that stem takes off. A name in camel case counts as one word too.
+func eachTerm(text string, add func(term string)) {
+	eachRun(text, func(run string) {
+		parts := 0
+		eachPart(run, func(part string) {
+			parts++
+			add(term(part))
+		})
+		if parts > 1 {
+			add(term(run))
+		}
+	})
+}
+
+// term returns a word as the index has it.
+func term(word string) string { return stem(cut(strings.ToLower(word), maxTerm)) }
+
+// eachRun cuts a text into runs of letters and digits.
+func eachRun(text string, do func(run string)) {
+	start := -1
+	for i, r := range text {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.Is(unicode.Mn, r) {
+			if start < 0 {
+				start = i
+			}
+			continue
+		}
+		if start >= 0 {
+			do(text[start:i])
+			start = -1
+		}
+	}
+	if start >= 0 {
+		do(text[start:])
+	}
+}
+
+// eachPart cuts a run where a capital begins a new word (createIssue, HTMLPage),
+// and into single characters where the script has no spaces.
+func eachPart(run string, do func(part string)) {
+	start := 0
+	var before rune
+	for i, r := range run {
+		_, size := utf8.DecodeRuneInString(run[i:])
+		next, _ := utf8.DecodeRuneInString(run[i+size:])
+		switch {
+		case i == 0:
+		case spaceless(r) || spaceless(before),
+			unicode.IsUpper(r) && !unicode.IsUpper(before) && !unicode.IsDigit(before),
+			unicode.IsUpper(r) && unicode.IsDigit(before) && unicode.IsLower(next),
+			unicode.IsUpper(r) && unicode.IsUpper(before) && unicode.IsLower(next):
+			do(run[start:i])
+			start = i
+		}
+		before = r
+	}
+	if start < len(run) {
+		do(run[start:])
+	}
+}
+
+// spaceless reports whether a character is of a script that is written without
+// spaces.
+func spaceless(r rune) bool {
+	return r >= 0x2E80 && unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana)
+}
+
+// stem takes common endings of English off a word, so that its forms meet:
+// issues and issue, creating, created, creation and create. It is light: what
+// it returns need not be a word.
+func stem(w string) string {
+	if len(w) < 4 || strings.IndexFunc(w, func(r rune) bool { return r < 'a' || r > 'z' }) >= 0 {
+		return w
+	}
+	switch {
+	case strings.HasSuffix(w, "ies") && len(w) > 4:
+		w = w[:len(w)-3] + "y"
+	case strings.HasSuffix(w, "sses"), strings.HasSuffix(w, "ches"), strings.HasSuffix(w, "shes"), strings.HasSuffix(w, "xes"):
+		w = w[:len(w)-2]
+	case strings.HasSuffix(w, "ss"), strings.HasSuffix(w, "us"), strings.HasSuffix(w, "is"):
+	case strings.HasSuffix(w, "s"):
+		w = w[:len(w)-1]
+	}
+	switch {
+	case strings.HasSuffix(w, "ing") && len(w) > 5 && vowel(w[:len(w)-3]):
+		w = single(w[:len(w)-3])
+	case strings.HasSuffix(w, "ied") && len(w) > 4:
+		w = w[:len(w)-3] + "y"
+	case strings.HasSuffix(w, "ed") && len(w) > 4 && vowel(w[:len(w)-2]):
+		w = single(w[:len(w)-2])
+	case strings.HasSuffix(w, "tion") && len(w) > 6, strings.HasSuffix(w, "sion") && len(w) > 6:
+		w = w[:len(w)-3]
+	case strings.HasSuffix(w, "ment") && len(w) > 9:
+		w = w[:len(w)-4]
+	}
+	if len(w) > 4 && w[len(w)-1] == 'e' {
+		w = w[:len(w)-1]
+	}
+	return w
+}
+
+func vowel(w string) bool { return strings.ContainsAny(w, "aeiouy") }
+
+// single takes the doubled consonant off that an ending had brought: running.
+func single(w string) string {
+	n := len(w)
+	if n > 3 && w[n-1] == w[n-2] && !strings.ContainsRune("lszaeiou", rune(w[n-1])) {
+		return w[:n-1]
+	}
+	return w
+}
+
+// joined returns the letters and digits of a name in lower case, without what
+// stands between them.
+func joined(name string) string {
+	var b strings.Builder
+	eachRun(name, func(run string) { b.WriteString(strings.ToLower(run)) })
+	return b.String()
+}

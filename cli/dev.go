@@ -233,6 +233,7 @@ func (s *devStack) startGateway(ctx context.Context) error {
 			Sink:       sink,
 			Heads:      heads,
 			SinkStatus: sinkStatus,
+			Governance: governanceSource(file, s.env.Build),
 			Now:        s.env.Now,
 		})
 	}

@@ -135,6 +135,7 @@ func runGateway(ctx context.Context, env Env, o gatewayOptions) error {
 		Sink:       sink,
 		Heads:      heads,
 		SinkStatus: sinkStatus,
+		Governance: governanceSource(file, env.Build),
 		Now:        env.Now,
 	})
 	if err != nil {

@@ -40,6 +40,7 @@ type Client struct {
 	key       string
 	userAgent string
 	timeout   time.Duration
+	maxAnswer int64
 	silence   time.Duration // of a stream
 	http      *http.Client
 }
@@ -63,6 +64,11 @@ func WithUserAgent(s string) Option {
 	return func(c *Client) { c.userAgent = s }
 }
 
+// WithMaxAnswer replaces the bound on the body of an answer, in bytes.
+func WithMaxAnswer(n int64) Option {
+	return func(c *Client) { c.maxAnswer = n }
+}
+
 // New returns a client of the control plane at baseURL, such as
 // http://127.0.0.1:8080, that presents apiKey. Nothing is sent yet; a base
 // address that is not usable fails on first use. Redirects are not followed:
@@ -73,6 +79,7 @@ func New(baseURL, apiKey string, opts ...Option) *Client {
 		key:       apiKey,
 		userAgent: "svc",
 		timeout:   DefaultTimeout,
+		maxAnswer: maxAnswer,
 		silence:   maxSilence,
 		http: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
@@ -218,7 +225,7 @@ func (c *Client) doHeader(ctx context.Context, method, path string, q query, in,
 		return answerError(resp)
 	}
 	see(resp.Header)
-	body, err := readBounded(resp.Body, maxAnswer)
+	body, err := readBounded(resp.Body, c.maxAnswer)
 	if err != nil {
 		return fmt.Errorf("%s %s: read answer: %w", method, path, err)
 	}

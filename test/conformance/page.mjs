@@ -1,0 +1,42 @@
+// The page of the documentation that shows a conformance run.
+
+export function page({ suites, rows, apart, everything, sdk }) {
+  const [released, next] = suites;
+  // By server and check: the scenarios in which it comes.
+  const won = new Map();
+  for (const row of rows) {
+    for (const name of row.won) {
+      const [, scenario, check] = name.match(/^(\S+): (\S+)/);
+      const key = `${row.upstream.name}, ${row.behind} behind the gateway: \`${check}\``;
+      if (!won.has(key)) won.set(key, new Set());
+      won.get(key).add(scenario);
+    }
+  }
+  const table = rows.map((r) => `| ${r.upstream.name} | ${r.behind} | ${r.run.suite.version} | ${r.run.title} | ${r.direct.passed}/${r.direct.failed} | ${r.gateway.passed}/${r.gateway.failed} | ${r.lost.length} | ${r.won.length} |`);
+  return `# Conformance
+
+<!-- Made by test/conformance/run.mjs --write; .ci/run checks it. -->
+
+The official MCP conformance suites (\`@modelcontextprotocol/conformance\` ${released.version} and ${next.version}) run against tool servers
+directly, and once more through the gateway. The rule: no check that passes directly may fail through the gateway. A server that
+lacks a feature fails its checks on both sides; that says nothing about the gateway.
+
+The servers are the conformance server of the Go SDK ${sdk} (stateful and stateless), npm \`@modelcontextprotocol/server-everything\`
+${everything}, and \`test/conformance/tasks-upstream.mjs\` for the tasks extension, which no official SDK serves yet. Where two of a server
+stand behind the gateway, what has no tool name goes to the first and every tool call to the second, so that sessions are paired,
+questions of the second find back to it, and tasks are followed to where they were made.
+
+Figures are checks passed/failed. *Lost* counts checks that pass directly alone, *won* those that pass through the gateway alone.
+
+| server | behind the gateway | suite | scenarios | directly | through the gateway | lost | won |
+|---|---|---|---|---|---|---|---|
+${table.join('\n')}
+
+Not compared where two stand behind the gateway, because a subscription comes from the first and tools run at the second, so that
+nobody announces what a tool changed: ${apart.map((id) => `\`${id}\``).join(', ')}.
+
+${won.size ? `Checks that only the gateway makes pass, and the scenarios:
+
+${[...won].sort(([a], [b]) => (a < b ? -1 : 1)).map(([name, scenarios]) => `- ${name} (${[...scenarios].sort().join(', ')})`).join('\n')}
+` : 'No check passes through the gateway alone.\n'}`;
+}

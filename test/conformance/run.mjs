@@ -1,0 +1,157 @@
+// Runs the official conformance suites against upstreams directly and through
+// the gateway, and compares: no check that passes directly may fail through the
+// gateway. Node 22 or newer runs it; npm ci installs one.
+//
+//   node run.mjs --svc BINARY --go-server BINARY [--write FILE | --check FILE] [--keep DIR]
+//
+// --go-server is the conformance server of the Go SDK. --write makes the page
+// with the table; --check fails when the page says something else. Exits 1 on a
+// regression or when something that should run did not.
+import { parseArgs } from 'node:util';
+import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { compare, count, readChecks } from './compare.mjs';
+import { runSuite, startGateway, startUpstream, stop } from './processes.mjs';
+import { page } from './page.mjs';
+
+const { values: flags } = parseArgs({ options: {
+  svc: { type: 'string' }, 'go-server': { type: 'string' }, write: { type: 'string' }, check: { type: 'string' }, keep: { type: 'string' },
+} });
+if (!flags.svc || !flags['go-server']) {
+  console.error('usage: node run.mjs --svc BINARY --go-server BINARY [--write FILE | --check FILE] [--keep DIR]');
+  process.exit(2);
+}
+const here = dirname(fileURLToPath(import.meta.url));
+const modules = join(here, 'node_modules');
+const node = process.execPath;
+const version = (name) => JSON.parse(readFileSync(join(modules, name, 'package.json'), 'utf8')).version;
+
+const go = (stateless) => (port) => ({ command: flags['go-server'], args: ['-http', `127.0.0.1:${port}`, `-stateless=${stateless}`] });
+const everything = (port) => ({
+  command: node, args: [join(modules, '@modelcontextprotocol/server-everything/dist/index.js'), 'streamableHttp'], env: { PORT: String(port) },
+});
+const tasks = (port) => ({ command: node, args: [join(here, 'tasks-upstream.mjs'), String(port), `tasks-${port}`, '--events'] });
+
+// Each upstream, and how many of it stand behind the gateway. With two, what
+// has no tool name goes to the first and every tool call to the second.
+const upstreams = [
+  { name: 'Go SDK, stateful', make: go(false), behind: [1, 2] },
+  { name: 'Go SDK, stateless', make: go(true), behind: [1, 2] },
+  { name: 'npm server-everything', make: everything, behind: [1] },
+  { name: 'tasks extension', make: tasks, behind: [1, 2], tasks: true },
+];
+
+// Where tools run at the second upstream, and a subscription comes from the
+// first, nobody announces there what a tool changed: these checks cannot pass.
+const apart = [
+  'sep-2575-server-sends-prompts-list-changed-on-subscription',
+  'sep-2575-server-sends-tools-list-changed-on-subscription',
+];
+
+// listed asks a suite for its server scenarios, with the revisions of each.
+async function listed(suite) {
+  const out = await runSuite(node, [suite.main, 'list', '--server']);
+  const scenarios = [...out.matchAll(/^ +- (\S+) \[([^\]]*)\]/gm)].map(([, name, revisions]) => ({ name, revisions: revisions.split(',') }));
+  const revisions = [...new Set(scenarios.flatMap((s) => s.revisions))].filter((r) => /^\d{4}-\d\d-\d\d$/.test(r)).sort();
+  if (!revisions.length) throw new Error(`${suite.name} lists no scenarios:\n${out}`);
+  return { scenarios, revisions };
+}
+
+// The runs of a suite: everything it has, each revision that it offers, and each
+// set of requirements.
+async function runsOf(suite) {
+  const { scenarios, revisions } = await listed(suite);
+  const runs = revisions.map((revision) => ({ suite, title: revision, args: ['--suite', 'all', '--spec-version', revision] }));
+  const requirements = join(dirname(dirname(suite.main)), 'requirements');
+  for (const set of suite.requirements ? readdirSync(requirements).sort() : []) {
+    const revision = set.replace(/\.yaml$/, '');
+    runs.push({ suite, title: `requirements of ${revision}`, args: ['--requirements', revision] });
+  }
+  const extension = scenarios.filter((s) => s.name.startsWith('tasks-'));
+  return { runs, extension: extension.map((s) => ({ suite, title: s.name, args: ['--scenario', s.name] })) };
+}
+
+async function main(dir) {
+  const suites = [
+    { name: 'released', main: join(modules, 'conformance-released/dist/index.js'), version: version('conformance-released') },
+    { name: 'next', main: join(modules, 'conformance-next/dist/index.js'), version: version('conformance-next'), requirements: true },
+  ];
+  const all = [];
+  const extensions = [];
+  for (const suite of suites) {
+    const { runs, extension } = await runsOf(suite);
+    all.push(...runs);
+    extensions.push(...extension);
+  }
+  if (!extensions.length) throw new Error('no suite has scenarios of the tasks extension');
+
+  const rows = [];
+  let made = 0;
+  const side = async (make, behind, runs) => {
+    const where = join(dir, String(made++));
+    const ups = [];
+    for (let i = 0; i < Math.max(1, behind); i++) ups.push(await startUpstream(make));
+    const gateway = behind ? await startGateway(flags.svc, join(where, 'gateway'), ups.map((u) => u.url)) : undefined;
+    const results = [];
+    for (const [i, run] of runs.entries()) {
+      const saved = join(where, `run-${i}`);
+      const out = await runSuite(node, [run.suite.main, 'server', '--url', (gateway ?? ups[0]).url, '-o', saved, ...run.args]);
+      writeFileSync(`${saved}.log`, out);
+      results.push(readChecks(saved));
+    }
+    await stop(...[gateway?.child, ...ups.map((u) => u.child)].filter(Boolean));
+    return results;
+  };
+  // merged makes one result of the scenarios of the tasks extension.
+  const merged = (results) => [new Map(results.flatMap((checks) => [...checks]))];
+  await Promise.all(upstreams.map(async (up) => {
+    const runs = up.tasks ? extensions : all;
+    const join = up.tasks ? merged : (r) => r;
+    const titles = up.tasks ? [{ suite: suites[1], title: 'scenarios of the extension' }] : all;
+    const direct = join(await side(up.make, 0, runs));
+    for (const behind of up.behind) {
+      const through = join(await side(up.make, behind, runs));
+      titles.forEach((run, i) => rows.push({
+        upstream: up, behind, run, direct: count(direct[i]), gateway: count(through[i]), ...compare(direct[i], through[i], behind > 1 ? apart : []),
+        why: (name) => through[i].get(name)?.message ?? 'did not run',
+      }));
+    }
+  }));
+  const at = (row) => [upstreams.indexOf(row.upstream), row.behind, all.indexOf(row.run)];
+  rows.sort((a, b) => at(a).reduce((order, v, i) => order || v - at(b)[i], 0));
+  return { suites, rows, go: goVersion() };
+}
+
+const goVersion = () => readFileSync(join(here, '../../go.mod'), 'utf8').match(/modelcontextprotocol\/go-sdk (\S+)/)[1];
+
+const dir = flags.keep ?? mkdtempSync(join(tmpdir(), 'svc-conformance-'));
+let failed = false;
+const fail = (text) => { failed = true; console.log(`FAIL  ${text}`); };
+try {
+  const { suites, rows, go: sdk } = await main(dir);
+  for (const row of rows) {
+    const title = `${row.upstream.name} ×${row.behind}, ${row.run.suite.version} ${row.run.title}`;
+    console.log(`${title}: directly ${row.direct.passed}/${row.direct.failed}, through the gateway ${row.gateway.passed}/${row.gateway.failed}`);
+    for (const name of row.lost) fail(`${title}: ${name}: ${row.why(name)}`);
+    for (const name of row.won) console.log(`      only the gateway passes: ${name}`);
+    for (const name of row.excepted) console.log(`      not comparable here: ${name}`);
+    for (const name of row.stale) fail(`${title}: ${name} passes: it is no exception any more`);
+    if (!row.direct.scenarios || row.gateway.scenarios !== row.direct.scenarios) fail(`${title}: ${row.gateway.scenarios} scenarios ran through the gateway, ${row.direct.scenarios} directly`);
+  }
+  const text = page({ suites, rows, apart, everything: version('@modelcontextprotocol/server-everything'), sdk });
+  if (flags.write) writeFileSync(flags.write, text);
+  if (flags.check && readFileSync(flags.check, 'utf8') !== text) {
+    fail(`${flags.check} is not what this run gives: write it again with --write`);
+    writeFileSync(join(dir, 'page.md'), text);
+    console.log(text);
+  }
+  console.log(failed ? 'conformance: FAILED' : `conformance: ${rows.length} runs compared, no check lost`);
+} catch (err) {
+  fail(err.stack);
+} finally {
+  await stop();
+  if (!flags.keep) rmSync(dir, { recursive: true, force: true });
+}
+process.exit(failed ? 1 : 0);

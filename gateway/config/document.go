@@ -293,3 +293,13 @@ func (l *loader) unset(n *yaml.Node, at *place, name string) {
 		Message: fmt.Sprintf("the environment variable %s is not set here, so the value is not checked", name),
 		Pos:     diag.Pos{Line: n.Line, Column: n.Column}})
 }
+
+// Pos returns the place of the field at a path, or of what would hold it.
+func (d *Document) Pos(path string) diag.Pos {
+	if d.root == nil {
+		return diag.Pos{File: d.loader.name}
+	}
+	pos := locate(d.root, path)
+	pos.File = d.loader.name
+	return pos
+}

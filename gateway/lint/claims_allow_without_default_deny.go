@@ -1,0 +1,44 @@
+package lint
+
+import (
+	"svc/gateway/nameset"
+	"svc/gateway/policy"
+)
+
+// claimsAllowWithoutDefaultDeny warns of rules that let some callers pass where
+// all others pass too: claims are no gate unless what follows denies (gateway
+// specification, when.claims).
+func claimsAllowWithoutDefaultDeny(p *pass) {
+	action := p.file.Policy.DefaultAction
+	if action != nil && *action == "deny" {
+		return
+	}
+	for i := range p.rules {
+		r := &p.rules[i]
+		if r.claims == nil || r.Action != policy.Allow.String() || !r.ways[up] {
+			continue
+		}
+		var cells []cell
+		for _, c := range r.cells() {
+			// Left out, default_action denies tool calls.
+			if c.way == up && (action != nil || c.tools == nil) {
+				cells = append(cells, c)
+			}
+		}
+		if len(cells) == 0 {
+			continue
+		}
+		everyone := *r
+		everyone.claims = nil
+		var denies []*rule
+		for _, a := range p.after(r) {
+			if a.Action == policy.Deny.String() {
+				denies = append(denies, a)
+			}
+		}
+		if v, _ := p.covered(&everyone, cells, denies); v == nameset.Open {
+			p.warn(p.ruleAt(r.index).Field("when").Field("claims"), "set default_action: deny, or deny the same below without claims",
+				"rule %s allows some callers what all others may do as well: whoever lacks the claims passes by the default", r.quoted())
+		}
+	}
+}

@@ -1,0 +1,14 @@
+package lint
+
+// claimsWithoutOAuth warns of conditions on tokens that nobody can present.
+func claimsWithoutOAuth(p *pass) {
+	if p.file.Auth.Enabled && p.file.Auth.OAuth.Enabled {
+		return
+	}
+	for i := range p.rules {
+		if r := &p.rules[i]; r.claims != nil {
+			p.warn(p.ruleAt(r.index).Field("when").Field("claims"), "enable auth.oauth, or remove the claims",
+				"rule %s matches nobody: claims come from OAuth tokens, and auth.oauth is off", r.quoted())
+		}
+	}
+}

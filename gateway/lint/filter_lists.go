@@ -1,0 +1,18 @@
+package lint
+
+import "svc/gateway/policy"
+
+// filterLists suggests to hide what may not be called. Whoever has written the
+// key has decided.
+func filterLists(p *pass) {
+	if p.doc.Given("policy.filter_lists") || !p.doc.Given("policy") {
+		return
+	}
+	for i := range p.rules {
+		if r := &p.rules[i]; r.Action == policy.Deny.String() && r.ways[up] && r.tools != nil {
+			p.info(p.root().Field("policy"), "write filter_lists: true to leave them out, or false to keep them",
+				"tools/list still shows the tools that rules deny, such as those of %s", p.name(r))
+			return
+		}
+	}
+}

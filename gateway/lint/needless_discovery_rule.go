@@ -1,0 +1,30 @@
+package lint
+
+import (
+	"slices"
+
+	"svc/gateway/mcp"
+	"svc/gateway/policy"
+)
+
+// needlessDiscoveryRule warns of allow rules for what default deny lets pass
+// anyway: such a rule looks as if removing it closed something.
+func needlessDiscoveryRule(p *pass) {
+	if a := p.file.Policy.DefaultAction; a == nil || *a != "deny" {
+		return
+	}
+	for i := range p.rules {
+		r := &p.rules[i]
+		m := r.When.Method
+		if r.Action != policy.Allow.String() || !mcp.Discovery(m) || !r.ways[up] || r.tools != nil {
+			continue
+		}
+		stopped := slices.ContainsFunc(p.after(r), func(a *rule) bool {
+			return a.Action != policy.Allow.String() && a.takesMethod(up, m)
+		})
+		if !stopped {
+			p.warn(p.ruleAt(r.index).Field("when").Field("method"), "remove the rule; to close the method deny it",
+				"rule %s changes nothing: %s passes under default_action: deny without a rule", p.name(r), m)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package lint
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"svc/gateway/config"
+	"svc/gateway/diag"
+)
+
+var update = flag.Bool("update", false, "rewrite what lint says in the pages of docs/lint")
+
+// now is the day of every test.
+var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// base completes the examples of the pages: each section that an example does
+// not have. An example with upstreams brings their routes along.
+var base = []struct{ key, text string }{
+	{"listen", "listen: 127.0.0.1:8081\n"},
+	{"license", "license: {path: /etc/svc/license.jwt}\n"},
+	{"upstreams", "upstreams: [{name: tools, url: \"http://127.0.0.1:3000/mcp\"}]\n" +
+		"default_upstream: tools\nroutes: [{match: {tool_name: \"*\"}, upstream: tools}]\n"},
+	{"policy", "policy: {default_action: deny}\n"},
+	{"audit", "audit: {path: /var/log/svc/audit.jsonl}\n"},
+	{"auth", "auth: {enabled: true, oauth: {enabled: true, issuer: https://login.example, audience: https://gateway.example/mcp, jwks_url: https://login.example/jwks}}\n"},
+}
+
+// complete makes a whole file of an example.
+func complete(example string) string {
+	whole := example
+	for _, b := range base {
+		if !strings.Contains("\n"+example, "\n"+b.key+":") {
+			whole += b.text
+		}
+	}
+	return whole
+}
+
+// run lints an example under the name of a file.
+func run(example string) []diag.Finding {
+	getenv := func(string) (string, bool) { return "", false }
+	doc := config.ParseDocument("svc.yaml", []byte(complete(example)), config.Options{Getenv: getenv, UnsetIsInfo: true})
+	return Run(doc, now)
+}
+
+// TestPages holds each page of docs/lint to what lint does: the bad example has
+// the warning, in the words that the page shows, and the good one has no warning
+// at all. -update rewrites the words.
+func TestPages(t *testing.T) {
+	for _, code := range Codes() {
+		t.Run(code, func(t *testing.T) {
+			path := filepath.Join("..", "..", "docs", "lint", code+".md")
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			page := string(data)
+			for _, part := range []string{"# " + code + "\n", "\n## Why\n", "\n## Bad\n", "\n## Good\n"} {
+				if !strings.Contains(page, part) {
+					t.Errorf("the page has no %q", strings.TrimSpace(part))
+				}
+			}
+			examples := blocks(page, "yaml")
+			if len(examples) != 2 {
+				t.Fatalf("the page has %d examples, want a bad one and a good one", len(examples))
+			}
+
+			var said []diag.Finding
+			for _, f := range run(examples[0]) {
+				if f.Severity == diag.Error {
+					t.Errorf("the bad example: %v", f)
+				}
+				if f.Code == code {
+					said = append(said, f)
+				}
+			}
+			if len(said) == 0 {
+				t.Fatal("the bad example has no such finding")
+			}
+			var out bytes.Buffer
+			if err := diag.WriteText(&out, said); err != nil {
+				t.Fatal(err)
+			}
+			shown := blocks(page, "text")
+			if len(shown) != 1 {
+				t.Fatalf("the page shows %d outputs, want one", len(shown))
+			}
+			if shown[0] != out.String() {
+				if !*update {
+					t.Errorf("the page shows\n%s\nlint says (-update rewrites it)\n%s", shown[0], out.String())
+				} else if err := os.WriteFile(path, []byte(strings.Replace(page, "```text\n"+shown[0], "```text\n"+out.String(), 1)), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, f := range said {
+				if f.Pos.Line == 0 || f.Pos.Column == 0 || f.Excerpt == "" || f.Caret == 0 || f.Hint == "" {
+					t.Errorf("no place or no advice: %+v", f)
+				}
+			}
+			for _, f := range run(examples[1]) {
+				if f.Severity != diag.Info || f.Code == code {
+					t.Errorf("the good example: %v [%s]", f, f.Code)
+				}
+			}
+		})
+	}
+}
+
+// blocks returns the fenced blocks of a language.
+func blocks(page, language string) []string {
+	var out []string
+	for _, part := range strings.Split(page, "```"+language+"\n")[1:] {
+		text, _, _ := strings.Cut(part, "```")
+		out = append(out, text)
+	}
+	return out
+}
+
+// TestEveryPageHasACode: no page is left of a warning that is gone, the index
+// lists all, and each has its file here.
+func TestEveryPageHasACode(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/lint/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatal(pages, err)
+	}
+	for _, path := range pages {
+		if name := filepath.Base(path); name != "README.md" && !slices.Contains(Codes(), strings.TrimSuffix(name, ".md")) {
+			t.Errorf("%s belongs to no warning", path)
+		}
+	}
+	index, err := os.ReadFile("../../docs/lint/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, code := range Codes() {
+		if !strings.Contains(string(index), "["+code+"]("+code+".md)") {
+			t.Errorf("the index does not list %s", code)
+		}
+		file := strings.ReplaceAll(code, "-", "_") + ".go"
+		if code == codeDirective {
+			file = "directive.go"
+		}
+		if _, err := os.Stat(file); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,17 @@
+package lint
+
+// plainHTTPUpstream warns of tool calls and credentials that cross a network
+// without TLS.
+func plainHTTPUpstream(p *pass) {
+	for i := range p.file.Upstreams {
+		u := &p.file.Upstreams[i]
+		if plainRemote(u.URL) {
+			p.warn(p.root().Field("upstreams").Index(i).Field("url"), "use https, or keep the traffic on this machine",
+				"calls to the upstream %q, and its credentials, cross the network in clear", u.Name)
+		}
+	}
+	if plainRemote(p.file.ControlPlane.URL) {
+		p.warn(p.root().Field("control_plane").Field("url"), "use https, or keep the traffic on this machine",
+			"traces, and the ingest key, cross the network in clear")
+	}
+}

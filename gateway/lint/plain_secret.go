@@ -1,0 +1,49 @@
+package lint
+
+import (
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"svc/gateway/diag"
+)
+
+// secretHeader finds headers that carry credentials, by their names.
+var secretHeader = regexp.MustCompile(`(?i)authori[sz]ation|cookie|credential|passw|secret|token|(^|[-_])(api)?-?key$`)
+
+// plainSecret warns of secrets that stand in the file itself, where backups and
+// version control keep them.
+func plainSecret(p *pass) {
+	tell := func(at diag.At, what string) {
+		if text, ok := p.doc.Written(at.Path()); ok && text != "" && !strings.Contains(text, "${") {
+			p.warn(at, "write ${NAME} and set NAME in the environment of the gateway", "the %s stands in the file", what)
+		}
+	}
+	headers := func(at diag.At, h map[string]string) {
+		for _, name := range slices.Sorted(maps.Keys(h)) {
+			if secretHeader.MatchString(name) {
+				tell(at.Field("headers").Field(name), "value of "+name)
+			}
+		}
+	}
+	f, root := p.file, p.root()
+	for i := range f.Upstreams {
+		headers(root.Field("upstreams").Index(i), f.Upstreams[i].Headers)
+	}
+	for i := range f.Guardrails {
+		headers(root.Field("guardrails").Index(i), f.Guardrails[i].Headers)
+	}
+	for i := range f.Audit.Sinks {
+		headers(root.Field("audit").Field("sinks").Index(i), f.Audit.Sinks[i].Headers)
+	}
+	headers(root.Field("telemetry").Field("customer"), f.Telemetry.Customer.Headers)
+	headers(root.Field("telemetry").Field("operator"), f.Telemetry.Operator.Headers)
+	tell(root.Field("control_plane").Field("ingest_key"), "ingest key")
+	if u, err := url.Parse(f.RateLimitStore.URL); err == nil && u.User != nil {
+		if _, ok := u.User.Password(); ok {
+			tell(root.Field("rate_limit_store").Field("url"), "password of the store")
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package lint
+
+import (
+	"fmt"
+	"regexp/syntax"
+	"strings"
+
+	"svc/gateway/diag"
+)
+
+// regexIsLiteral suggests the plain matcher for expressions that say no more:
+// it is easier to read, and costs a request less.
+func regexIsLiteral(p *pass) {
+	look := func(at diag.At, expr string) {
+		if better := plainer(expr); better != "" {
+			p.warn(at, "write "+better, "the expression is a plain text")
+		}
+	}
+	for i := range p.rules {
+		if r := &p.rules[i]; r.When.ToolRegex != nil {
+			look(p.ruleAt(r.index).Field("when").Field("tool_regex"), *r.When.ToolRegex)
+		}
+	}
+	for i := range p.routes {
+		if r := &p.routes[i]; r.Match.ToolRegex != "" {
+			look(p.routeAt(r.index).Field("match").Field("tool_regex"), r.Match.ToolRegex)
+		}
+	}
+}
+
+// plainer returns the matcher that says the same as an expression, "" when it
+// takes an expression.
+func plainer(expr string) string {
+	re, err := syntax.Parse(expr, syntax.Perl)
+	if err != nil {
+		return ""
+	}
+	parts := []*syntax.Regexp{bare(re)}
+	if parts[0].Op == syntax.OpConcat {
+		parts = parts[0].Sub
+	}
+	// Anchors say what is so anyway.
+	for len(parts) > 1 && (parts[0].Op == syntax.OpBeginText || parts[0].Op == syntax.OpBeginLine) {
+		parts = parts[1:]
+	}
+	for len(parts) > 1 && (parts[len(parts)-1].Op == syntax.OpEndText || parts[len(parts)-1].Op == syntax.OpEndLine) {
+		parts = parts[:len(parts)-1]
+	}
+	text, ok := literal(bare(parts[0]))
+	switch {
+	case len(parts) == 1 && ok:
+		return fmt.Sprintf("tool_name: %q", text)
+	case len(parts) == 2 && ok && anything(parts[1]):
+		return fmt.Sprintf("tool_prefix: %q", text)
+	case len(parts) == 1:
+		return listed(bare(re), expr)
+	}
+	return ""
+}
+
+// bare takes parentheses off.
+func bare(re *syntax.Regexp) *syntax.Regexp {
+	for re.Op == syntax.OpCapture {
+		re = re.Sub[0]
+	}
+	return re
+}
+
+func literal(re *syntax.Regexp) (string, bool) {
+	return string(re.Rune), re.Op == syntax.OpLiteral && re.Flags&syntax.FoldCase == 0
+}
+
+// anything reports whether an expression matches any run of characters.
+func anything(re *syntax.Regexp) bool {
+	re = bare(re)
+	return re.Op == syntax.OpStar && (re.Sub[0].Op == syntax.OpAnyChar || re.Sub[0].Op == syntax.OpAnyCharNotNL)
+}
+
+// listed returns tool_name_in for an expression that was written as alternatives
+// of plain texts. The parser factors common starts out, so each is read by itself.
+func listed(re *syntax.Regexp, expr string) string {
+	expr = strings.TrimSuffix(strings.TrimPrefix(expr, "^"), "$")
+	if strings.HasPrefix(expr, "(") && strings.HasSuffix(expr, ")") && strings.Count(expr, "(") == 1 {
+		expr = strings.TrimPrefix(expr[1:len(expr)-1], "?:")
+	}
+	if re.Op == syntax.OpEmptyMatch || !strings.Contains(expr, "|") {
+		return ""
+	}
+	var names []string
+	for part := range strings.SplitSeq(expr, "|") {
+		sub, err := syntax.Parse(part, syntax.Perl)
+		if err != nil {
+			return ""
+		}
+		text, ok := literal(sub)
+		if !ok {
+			return ""
+		}
+		names = append(names, text)
+	}
+	if len(names) > 8 {
+		return "tool_name_in with the names"
+	}
+	return "tool_name_in: [" + strings.Join(names, ", ") + "]"
+}

@@ -1,0 +1,207 @@
+package lint
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"svc/gateway/mcp"
+	"svc/gateway/nameset"
+	"svc/gateway/policy"
+	"svc/gateway/upstream"
+)
+
+// The two ways of a message, as indexes.
+const (
+	up   = int(policy.ClientToServer)
+	down = int(policy.ServerToClient)
+)
+
+// rule is a rule as far as it says what it matches.
+type rule struct {
+	*policy.RuleConfig
+	index int
+	ways  [2]bool
+	// tools is nil without a tool matcher, and for tool_name "*": such a rule is
+	// not about tools/call alone.
+	tools         *nameset.Set
+	matcher       string // the key of the tool matcher
+	claims        *policy.ClaimsConfig
+	inputRequired bool
+}
+
+// readRules returns the rules whose conditions are sound; what is wrong with the
+// others is told by start-up's validation.
+func readRules(c *policy.Config) []rule {
+	var out []rule
+	for i := range c.Rules {
+		if r, ok := readRule(&c.Rules[i], i); ok {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func readRule(c *policy.RuleConfig, i int) (r rule, ok bool) {
+	w := c.When
+	if w == nil {
+		return r, false
+	}
+	r = rule{RuleConfig: c, index: i, inputRequired: w.ResultType != ""}
+	switch d := w.Direction; {
+	case d == nil || *d == policy.ClientToServer.String():
+		r.ways[up] = true
+	case *d == policy.ServerToClient.String():
+		r.ways[down] = true
+	case *d == "":
+		r.ways = [2]bool{true, true}
+	default:
+		return r, false
+	}
+	if cl := w.Claims; cl != nil && len(cl.Groups)+len(cl.GroupsIn)+len(cl.ScopesIn)+len(cl.SubjectIn) > 0 {
+		r.claims = cl
+	}
+	var err error
+	r.tools, r.matcher, err = toolsOf(w)
+	return r, err == nil
+}
+
+// toolsOf reads the tool matcher of a rule.
+func toolsOf(w *policy.When) (s *nameset.Set, key string, err error) {
+	n := 0
+	if w.ToolName != nil {
+		n++
+		if key = "tool_name"; *w.ToolName != "*" {
+			s = nameset.Names(*w.ToolName)
+		}
+	}
+	if w.ToolPrefix != nil {
+		n++
+		s, key = nameset.Prefix(*w.ToolPrefix), "tool_prefix"
+	}
+	if w.ToolGlob != nil {
+		n++
+		key = "tool_glob"
+		s, err = nameset.Glob(*w.ToolGlob)
+	}
+	if w.ToolRegex != nil {
+		n++
+		key = "tool_regex"
+		s, err = nameset.Regex(*w.ToolRegex)
+	}
+	if w.ToolNameIn != nil {
+		n++
+		s, key = nameset.Names(w.ToolNameIn...), "tool_name_in"
+	}
+	if n > 1 {
+		err = fmt.Errorf("%d tool matchers", n)
+	}
+	return s, key, err
+}
+
+// route is a route as far as it says what it takes.
+type route struct {
+	*upstream.Route
+	index   int
+	tools   *nameset.Set
+	matcher string
+}
+
+// readRoutes returns the routes whose matchers are sound.
+func readRoutes(list []upstream.Route) []route {
+	var out []route
+	for i := range list {
+		m, r := &list[i].Match, route{Route: &list[i], index: i}
+		var err error
+		switch {
+		case m.ToolName == "*":
+			r.tools, r.matcher = nameset.All(), "tool_name"
+		case m.ToolName != "":
+			r.tools, r.matcher = nameset.Names(m.ToolName), "tool_name"
+		case m.ToolPrefix != "":
+			r.tools, r.matcher = nameset.Prefix(m.ToolPrefix), "tool_prefix"
+		case m.ToolGlob != "":
+			r.matcher = "tool_glob"
+			r.tools, err = nameset.Glob(m.ToolGlob)
+		case m.ToolRegex != "":
+			r.matcher = "tool_regex"
+			r.tools, err = nameset.Regex(m.ToolRegex)
+		case m.ToolNameIn != nil:
+			r.tools, r.matcher = nameset.Names(m.ToolNameIn...), "tool_name_in"
+		}
+		if r.tools != nil && err == nil {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// everyMessage reports whether the rule matches whatever goes one way, for every
+// caller.
+func (r *rule) everyMessage(way int) bool {
+	return r.ways[way] && r.tools == nil && r.When.Method == "" && !r.inputRequired && r.claims == nil
+}
+
+// takesMethod reports whether the rule matches any message of a method that goes
+// one way, whatever the tool and the caller.
+func (r *rule) takesMethod(way int, method string) bool {
+	if !r.ways[way] || r.inputRequired || r.When.Method != "" && r.When.Method != method {
+		return false
+	}
+	return r.tools == nil || way == up && method == mcp.MethodToolsCall
+}
+
+// quoted returns the id of the rule that a message is about.
+func (r *rule) quoted() string { return strconv.Quote(r.ID) }
+
+// name returns another rule for a message: its id and line.
+func (p *pass) name(r *rule) string {
+	return fmt.Sprintf("%q (line %d)", r.ID, p.line(p.ruleAt(r.index).Field("id")))
+}
+
+// names lists rules for a message.
+func (p *pass) names(rules []*rule) string {
+	const most = 5
+	var list []string
+	for i, r := range rules {
+		if i == most {
+			list = append(list, fmt.Sprintf("%d more", len(rules)-most))
+			break
+		}
+		list = append(list, p.name(r))
+	}
+	return join(list)
+}
+
+// join joins with commas and a last "and".
+func join(list []string) string {
+	if len(list) < 2 {
+		return strings.Join(list, "")
+	}
+	return strings.Join(list[:len(list)-1], ", ") + " and " + list[len(list)-1]
+}
+
+// plural chooses between two words.
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
+// holds reports whether an identity, nil for none, meets conditions, nil for
+// none.
+func holds(c *policy.ClaimsConfig, who *policy.Claims) bool {
+	if c == nil {
+		return true
+	}
+	if who == nil {
+		return false
+	}
+	any := func(want, have []string) bool {
+		return len(want) == 0 || slices.ContainsFunc(want, func(s string) bool { return slices.Contains(have, s) })
+	}
+	return any(c.GroupsIn, who.Groups) && any(c.ScopesIn, who.Scopes) && any(c.SubjectIn, []string{who.Subject}) &&
+		!slices.ContainsFunc(c.Groups, func(g string) bool { return !slices.Contains(who.Groups, g) })
+}

@@ -1,0 +1,72 @@
+package lint
+
+import (
+	"svc/gateway/config"
+	"svc/gateway/mcp"
+	"svc/gateway/nameset"
+	"svc/gateway/policy"
+)
+
+// searchTool is the tool that the gateway answers itself.
+const searchTool = "mcp_search"
+
+// toolWithoutRoute warns of tool calls that the rules let pass and no route
+// takes: they answer 404 no_route and never reach default_upstream.
+func toolWithoutRoute(p *pass) {
+	var sets []*nameset.Set
+	for i := range p.routes {
+		sets = append(sets, p.routes[i].tools)
+	}
+	if p.file.ToolSearch.Enabled && p.file.ToolSearch.Mode == config.ToolSearchSynthesize {
+		sets = append(sets, nameset.Names(searchTool))
+	}
+	allowed := p.file.Policy.DefaultAction != nil && *p.file.Policy.DefaultAction == "allow"
+	open := allowed
+	for i := range p.rules {
+		r := &p.rules[i]
+		if r.Action == policy.Deny.String() || r.takes(cell{way: up, tools: nameset.All()}) == nil {
+			continue
+		}
+		open = true
+		if r.tools == nil {
+			allowed = true // as much as default_action: allow
+			continue
+		}
+		if v, tool := p.budget.Covers(append(sets, p.denied(p.before(r))...), r.tools); v == nameset.Open && len(p.routes) > 0 {
+			p.warn(p.ruleAt(r.index).Field("when").Field(r.matcher), "add a route for it: tool calls never go to default_upstream",
+				"rule %s lets tools pass that no route takes, such as %q: they answer 404 no_route", r.quoted(), tool)
+		}
+	}
+	if !open {
+		return
+	}
+	if len(p.file.Routes) == 0 {
+		p.warn(p.root().Field("upstreams"), `add routes, as in routes: [{match: {tool_name: "*"}, upstream: NAME}]`,
+			"there are no routes, so every tool call answers 404 no_route: default_upstream is for methods without a tool")
+		return
+	}
+	if allowed {
+		var all []*rule
+		for i := range p.rules {
+			if p.rules[i].decides() {
+				all = append(all, &p.rules[i])
+			}
+		}
+		if v, tool := p.budget.Covers(append(sets, p.denied(all)...), nameset.All()); v == nameset.Open {
+			p.info(p.root().Field("routes"), `add a last route with tool_name: "*" if they are to go somewhere`,
+				"the rules let tools pass that no route takes, such as %q: they answer 404 no_route", tool)
+		}
+	}
+}
+
+// denied returns the tools that rules deny to everyone.
+func (p *pass) denied(rules []*rule) []*nameset.Set {
+	var sets []*nameset.Set
+	for _, r := range rules {
+		if r.Action == policy.Deny.String() && r.claims == nil && r.ways[up] && r.tools != nil &&
+			(r.When.Method == "" || r.When.Method == mcp.MethodToolsCall) {
+			sets = append(sets, r.tools)
+		}
+	}
+	return sets
+}

@@ -1,0 +1,14 @@
+package lint
+
+// unusedUpstream warns of upstreams that nothing leads to.
+func unusedUpstream(p *pass) {
+	used := map[string]bool{p.file.DefaultUpstream: true}
+	for i := range p.file.Routes {
+		used[p.file.Routes[i].Upstream] = true
+	}
+	for i := range p.file.Upstreams {
+		if name := p.file.Upstreams[i].Name; !used[name] {
+			p.warn(p.root().Field("upstreams").Index(i).Field("name"), "add a route to it, or remove it", "nothing leads to the upstream %q: no route names it, and it is not default_upstream", name)
+		}
+	}
+}

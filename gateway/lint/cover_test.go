@@ -31,7 +31,7 @@ func everyRequest() []policy.Request {
 	callers = append(callers, nil)
 	for _, s := range []string{"s1", "s2", "other"} {
 		for _, g := range [][]string{nil, {"g1"}, {"g2"}, {"g1", "g2"}} {
-			for _, scopes := range [][]string{nil, {"p1"}, {"p1", "p2"}} {
+			for _, scopes := range [][]string{nil, {"p1"}, {"p2"}, {"p1", "p2"}} {
 				callers = append(callers, &policy.Claims{Subject: s, Groups: g, Scopes: scopes})
 			}
 		}

@@ -137,12 +137,6 @@ func readRoutes(list []upstream.Route) []route {
 	return out
 }
 
-// everyMessage reports whether the rule matches whatever goes one way, for every
-// caller.
-func (r *rule) everyMessage(way int) bool {
-	return r.ways[way] && r.tools == nil && r.When.Method == "" && !r.inputRequired && r.claims == nil
-}
-
 // takesMethod reports whether the rule matches any message of a method that goes
 // one way, whatever the tool and the caller.
 func (r *rule) takesMethod(way int, method string) bool {

@@ -90,7 +90,7 @@ func Process(b Build) Env {
 		StdoutTTY: term.IsTerminal(int(os.Stdout.Fd())),
 		StderrTTY: term.IsTerminal(int(os.Stderr.Fd())),
 		Width:     width,
-		LookupEnv: os.LookupEnv,
+		LookupEnv: withCredentials(os.LookupEnv),
 		Signals: func() (<-chan os.Signal, func()) {
 			c := make(chan os.Signal, 8)
 			signal.Notify(c, syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM)

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"net"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // notifier tells systemd about the state of the process (sd_notify). Its zero
@@ -32,14 +30,4 @@ func (n notifier) send(state ...string) error {
 		return fmt.Errorf("notify systemd: %w", err)
 	}
 	return nil
-}
-
-// reloading is the message that starts a reload; systemd wants the monotonic
-// clock with it.
-func reloading() []string {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		return []string{"RELOADING=1"}
-	}
-	return []string{"RELOADING=1", fmt.Sprintf("MONOTONIC_USEC=%d", ts.Nano()/1000)}
 }

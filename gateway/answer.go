@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"svc/gateway/audit"
 	"svc/gateway/govern"
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
@@ -22,6 +23,8 @@ type judgement struct {
 	stripped int
 	guarded
 	verdict govern.Verdict // of the policies of the control plane
+	// observed is what rules that are not enforced would have done.
+	observed []audit.Observed
 }
 
 // judge evaluates the server_to_client rules on one message, whether it came
@@ -33,9 +36,9 @@ type judgement struct {
 // stream that a frame came on, nil for a plain answer.
 func (ex *exchange) judge(l *live, m *mcp.Message, src *source) judgement {
 	q := policy.RequestOf(m, policy.ServerToClient, ex.who.Claims)
-	d := l.decisions.decide(l.rules, &q)
-	j := judgement{rule: d.RuleID}
-	if d.RuleID != "" {
+	d, observed := l.decisions.observe(l.rules, &q)
+	j := judgement{rule: d.RuleID, observed: ex.observed(nil, observed)}
+	if d.RuleID != "" || len(j.observed) > 0 {
 		j.action = actionAllow
 	}
 	strip := ex.strips(l, m)
@@ -162,6 +165,7 @@ func (ex *exchange) note(j *judgement, m *mcp.Message) {
 	if j.kind != "" {
 		ex.rec.ErrorKind = j.kind
 	}
+	ex.rec.Observed = append(ex.rec.Observed, j.observed...)
 	ex.stripped += j.stripped
 	ex.noteGuarded(j)
 	if m.Kind == mcp.Response {

@@ -32,25 +32,35 @@ type remembered struct {
 	direction                policy.Direction
 	hasTool                  bool
 	decision                 policy.Decision
+	observed                 []*policy.Rule
 }
 
 func newDecisions() *decisions { return &decisions{seed: maphash.MakeSeed()} }
 
 // decide returns what rules say of q.
 func (d *decisions) decide(rules *policy.Set, q *policy.Request) policy.Decision {
+	decision, _ := d.observe(rules, q)
+	return decision
+}
+
+// observe returns what rules say of q, and which rules that are not enforced
+// would have had a say before. The list must not be changed.
+func (d *decisions) observe(rules *policy.Set, q *policy.Request) (policy.Decision, []*policy.Rule) {
 	if q.Claims != nil || len(q.Method)+len(q.Tool)+len(q.ResultType) > maxRemembered {
-		return rules.Decide(q)
+		decision := rules.Decide(q)
+		return decision, rules.Observed(q, decision)
 	}
 	h := maphash.String(d.seed, q.Tool) ^ maphash.String(d.seed, q.Method)<<1
 	slot := &d.slots[h%decisionSlots]
 	if r := slot.Load(); r != nil && r.tool == q.Tool && r.method == q.Method && r.hasTool == q.HasTool &&
 		r.direction == q.Direction && r.resultType == q.ResultType {
-		return r.decision
+		return r.decision, r.observed
 	}
 	decision := rules.Decide(q)
+	observed := rules.Observed(q, decision)
 	slot.Store(&remembered{ // q's texts belong to the request's buffer
 		method: strings.Clone(q.Method), tool: strings.Clone(q.Tool), resultType: strings.Clone(q.ResultType),
-		direction: q.Direction, hasTool: q.HasTool, decision: decision,
+		direction: q.Direction, hasTool: q.HasTool, decision: decision, observed: observed,
 	})
-	return decision
+	return decision, observed
 }

@@ -48,8 +48,8 @@ func (g *Gateway) build(cfg *config.File) (*live, error) {
 	if l.rules, err = policy.Compile(cfg.Policy); err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
-	for i := range cfg.Policy.Rules {
-		l.strips = l.strips || cfg.Policy.Rules[i].Action == policy.StripApp.String()
+	for _, r := range l.rules.Rules() {
+		l.strips = l.strips || r.Action == policy.StripApp && !r.Observe
 	}
 	if l.guards, err = g.buildGuards(cfg); err != nil {
 		return nil, err

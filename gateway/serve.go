@@ -191,7 +191,9 @@ func (ex *exchange) decide() *refusal {
 	defer func() { ex.judging = ex.g.now().Sub(started) - ex.asking.request }()
 
 	q := policy.RequestOf(&ex.msg, policy.ClientToServer, ex.who.Claims)
-	ex.decision = ex.live.decisions.decide(ex.live.rules, &q)
+	var observed []*policy.Rule
+	ex.decision, observed = ex.live.decisions.observe(ex.live.rules, &q)
+	ex.rec.Observed = ex.observed(nil, observed)
 	d := &ex.decision
 	ex.rec.RuleID = d.RuleID
 	ex.rec.Action = actionAllow

@@ -176,6 +176,7 @@ func (src *source) record(l *live, j *judgement) error {
 	}
 	j.guarded.describe(&rec)
 	tell(&rec, &j.verdict)
+	rec.Observed = j.observed
 	if handle, ok := ex.taskMade(m); ok {
 		rec.TaskHandle = handle
 	}

@@ -98,6 +98,10 @@ func (d *decoder) member(name string, r *Record, cp *Checkpoint) error {
 		return d.array(func() error { return d.span(r) })
 	case "policies_fired":
 		return d.array(func() error { return d.policy(r) })
+	case "observed":
+		return d.array(func() error { return d.observed(r) })
+	case "quality_scores":
+		return d.array(func() error { return d.quality(r) })
 	}
 	return d.skip(0)
 }
@@ -198,6 +202,40 @@ func (d *decoder) policy(r *Record) error {
 		return err
 	})
 	r.PoliciesFired = append(r.PoliciesFired, p)
+	return err
+}
+
+func (d *decoder) observed(r *Record) error {
+	var o Observed
+	err := d.object(func(name string) (err error) {
+		switch name {
+		case "rule_id":
+			o.RuleID, err = d.str()
+		case "action":
+			o.Action, err = d.str()
+		default:
+			err = d.skip(0)
+		}
+		return err
+	})
+	r.Observed = append(r.Observed, o)
+	return err
+}
+
+func (d *decoder) quality(r *Record) error {
+	var q QualityScore
+	err := d.object(func(name string) (err error) {
+		switch name {
+		case "scorer":
+			q.Scorer, err = d.str()
+		case "score":
+			err = d.float(&q.Score)
+		default:
+			err = d.skip(0)
+		}
+		return err
+	})
+	r.QualityScores = append(r.QualityScores, q)
 	return err
 }
 

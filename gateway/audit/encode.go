@@ -77,6 +77,9 @@ func (r *Record) appendBody(b []byte) []byte {
 	if len(r.Spans) > 0 || r.InjectionScore != 0 || len(r.PIIDetected) > 0 || len(r.PoliciesFired) > 0 {
 		b = r.appendLists(b)
 	}
+	if len(r.Observed) > 0 || len(r.QualityScores) > 0 {
+		b = r.appendJudgements(b)
+	}
 	if r.Checkpoint != nil {
 		b = r.Checkpoint.appendBody(b)
 	}
@@ -117,6 +120,39 @@ func (r *Record) appendLists(b []byte) []byte {
 			b = appendString(b, p.Name, maxString)
 			b = append(b, `,"action":`...)
 			b = appendString(b, p.Action, maxItem)
+			b = append(b, '}')
+		}
+		b = append(b, ']')
+	}
+	return b
+}
+
+// appendJudgements appends what rules would have done, and the scores.
+func (r *Record) appendJudgements(b []byte) []byte {
+	if n := min(len(r.Observed), maxList); n > 0 {
+		b = append(b, `,"observed":[`...)
+		for i, o := range r.Observed[:n] {
+			b = comma(b, i)
+			b = append(b, `{"rule_id":`...)
+			b = appendString(b, o.RuleID, maxString)
+			b = append(b, `,"action":`...)
+			b = appendString(b, o.Action, maxItem)
+			b = append(b, '}')
+		}
+		b = append(b, ']')
+	}
+	if n := min(len(r.QualityScores), maxList); n > 0 {
+		b = append(b, `,"quality_scores":[`...)
+		for i, q := range r.QualityScores[:n] {
+			b = comma(b, i)
+			b = append(b, `{"scorer":`...)
+			b = appendString(b, q.Scorer, maxItem)
+			b = append(b, `,"score":`...)
+			score := 0.0
+			if q.Score > 0 { // and a number
+				score = math.Round(min(q.Score, 1)*1e4) / 1e4
+			}
+			b = strconv.AppendFloat(b, score, 'f', -1, 64)
 			b = append(b, '}')
 		}
 		b = append(b, ']')

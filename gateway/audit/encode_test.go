@@ -31,6 +31,7 @@ func full() *Record {
 		GuardrailName: "g", GuardrailVerdict: "pass", GuardrailLatency: 5 * time.Millisecond, Stripped: 2,
 		TaskHandle: "t", SubscriptionID: "sub", Spans: []Span{{"policy_eval", time.Millisecond}, {"provider", 0}},
 		InjectionScore: 0.125, PIIDetected: []string{"EMAIL", "IBAN"}, PoliciesFired: []PolicyFired{{"p", "n", "warn"}},
+		Observed: []Observed{{"r2", "deny"}}, QualityScores: []QualityScore{{"output_schema", 0.5}},
 	}
 }
 
@@ -43,7 +44,8 @@ func TestLineHasEveryFieldByItsName(t *testing.T) {
 		`"dialect":"2026-07-28","status":200,"duration_ms":1234.567,"bytes_in":1,"bytes_out":9223372036854775807,"frames":3,` +
 		`"guardrail_name":"g","guardrail_verdict":"pass","guardrail_latency_ms":5.000,"stripped":2,"task_handle":"t",` +
 		`"subscription_id":"sub","spans":[{"stage":"policy_eval","duration_ms":1.000},{"stage":"provider","duration_ms":0.000}],` +
-		`"injection_score":0.125,"pii_detected":["EMAIL","IBAN"],"policies_fired":[{"id":"p","name":"n","action":"warn"}]}`
+		`"injection_score":0.125,"pii_detected":["EMAIL","IBAN"],"policies_fired":[{"id":"p","name":"n","action":"warn"}],` +
+		`"observed":[{"rule_id":"r2","action":"deny"}],"quality_scores":[{"scorer":"output_schema","score":0.5}]}`
 	if diff := cmp.Diff(want, string(lineOf(full()))); diff != "" {
 		t.Error(diff)
 	}
@@ -109,6 +111,8 @@ func TestLineIsAlwaysSound(t *testing.T) {
 		for _, s := range rapid.SliceOfN(text, 0, 100).Draw(t, "fired") {
 			r.PoliciesFired = append(r.PoliciesFired, PolicyFired{s, s, s})
 			r.Spans = append(r.Spans, Span{s, r.Duration})
+			r.Observed = append(r.Observed, Observed{s, s})
+			r.QualityScores = append(r.QualityScores, QualityScore{s, r.InjectionScore})
 		}
 		line := lineOf(r)
 		if !json.Valid(line) || !utf8.Valid(line) || len(line) >= MaxLine {

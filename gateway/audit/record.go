@@ -116,6 +116,11 @@ type Record struct {
 	// PoliciesFired are the policies of the control plane that matched.
 	PoliciesFired []PolicyFired
 
+	// Observed is what rules that are not enforced (mode: observe) would have done.
+	Observed []Observed
+	// QualityScores are judgements of the answer.
+	QualityScores []QualityScore
+
 	// Checkpoint is set on lines of KindCheckpoint, which the log makes itself.
 	Checkpoint *Checkpoint
 }
@@ -128,6 +133,16 @@ type Span struct {
 
 // PolicyFired is a policy of the control plane that matched.
 type PolicyFired struct{ ID, Name, Action string }
+
+// Observed is a rule that is not enforced, and what it would have done: an
+// action of audit lines, or of rules.
+type Observed struct{ RuleID, Action string }
+
+// QualityScore is what one scorer says of an answer, from 0 to 1.
+type QualityScore struct {
+	Scorer string
+	Score  float64
+}
 
 // Event says why a checkpoint was written.
 type Event string

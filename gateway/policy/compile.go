@@ -7,7 +7,9 @@ import "fmt"
 type Set struct {
 	rules    []*Rule
 	fallback fallback
-	index    [2]index // by direction
+	index    [2]index // by direction, of the rules that are enforced
+	// observers are the rules that are not, in the order of all.
+	observers []*Rule
 }
 
 // fallback is the form of default_action.
@@ -39,8 +41,9 @@ func Compile(cfg Config) (*Set, error) {
 		}
 		s.rules = append(s.rules, r)
 	}
+	enforced := s.enforced()
 	for d := range s.index {
-		s.index[d].build(s.rules, Direction(d))
+		s.index[d].build(enforced, Direction(d))
 	}
 	return s, nil
 }

@@ -21,6 +21,10 @@ type RuleConfig struct {
 	ID string `yaml:"id"`
 	// Action is allow, deny, redact, rate_limit, strip_app or guardrail.
 	Action string `yaml:"action"`
+	// Mode is enforce (the default) or observe. An observing rule is never
+	// enforced: what it would have done to a message stands in the audit line, and
+	// evaluation goes on with the next rule.
+	Mode string `yaml:"mode"`
 	// When says what the rule matches. It must be there; an empty one matches
 	// every client-to-server message.
 	When *When `yaml:"when"`

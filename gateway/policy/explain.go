@@ -33,7 +33,7 @@ type Step struct {
 
 // Explain returns the decision that [Set.Decide] takes, and how it came to it:
 // one step for each rule up to the one that decides, which is the last, or for
-// all rules when none does. It walks the rules as the specification reads, one
+// all rules when none does. A rule that observes may match and decides nothing. It walks the rules as the specification reads, one
 // after the other, so it costs what they cost; it is for people, not for the path
 // of a request.
 func (s *Set) Explain(q *Request) (Decision, []Step) {
@@ -45,6 +45,9 @@ func (s *Set) Explain(q *Request) (Decision, []Step) {
 			continue
 		}
 		steps = append(steps, Step{Rule: r, Matched: true})
+		if r.Observe {
+			continue
+		}
 		return Decision{Action: r.Action, RuleID: r.ID, Rule: r}, steps
 	}
 	if q.Direction == ClientToServer && s.denies(q.Method) {

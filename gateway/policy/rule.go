@@ -17,6 +17,8 @@ type Rule struct {
 	Action Action
 	// Index is the place of the rule in the list, counted from 0.
 	Index int
+	// Observe says that the rule is never enforced: see [Set.Observed].
+	Observe bool
 	// TokensPerSecond and Burst are the bucket of a [RateLimit] rule.
 	TokensPerSecond float64
 	Burst           int
@@ -67,7 +69,10 @@ func newRule(i int, c *RuleConfig) (*Rule, error) {
 	if c.When == nil {
 		return nil, fmt.Errorf("the rule has no when")
 	}
-	r := &Rule{ID: c.ID, Index: i, Action: Action(action), method: c.When.Method}
+	r := &Rule{ID: c.ID, Index: i, Action: Action(action), Observe: c.Mode == modeObserve, method: c.When.Method}
+	if !r.Observe && c.Mode != "" && c.Mode != modeEnforce {
+		return nil, fmt.Errorf("mode is %q", c.Mode)
+	}
 	if err := r.takeAction(c); err != nil {
 		return nil, err
 	}

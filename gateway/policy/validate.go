@@ -15,6 +15,8 @@ const (
 	clientToServer = "client_to_server"
 	serverToClient = "server_to_client"
 	anyTool        = "*"
+	modeEnforce    = "enforce"
+	modeObserve    = "observe"
 )
 
 var actionNames = [...]string{"allow", "deny", "redact", "rate_limit", "strip_app", "guardrail"}
@@ -80,6 +82,10 @@ func (r *RuleConfig) validate(at diag.At) {
 			Errorf("required", "the rule has no when")
 	} else {
 		r.When.validate(at.Field("when"))
+	}
+	if r.Mode != "" && r.Mode != modeEnforce && r.Mode != modeObserve {
+		at.Field("mode").Hint("use %s or %s, or leave the key out", modeEnforce, modeObserve).
+			Errorf("enum", "mode is %q", r.Mode)
 	}
 	r.validateRedact(at)
 	r.validateRate(at)

@@ -18,7 +18,7 @@ func catchAllAllow(p *pass) {
 	}
 	for i := range p.rules {
 		r := &p.rules[i]
-		if r.Action == policy.Deny.String() || !r.ways[up] || r.tools != nil || r.When.Method != "" {
+		if !r.decides() || r.Action == policy.Deny.String() || !r.ways[up] || r.tools != nil || r.When.Method != "" {
 			continue
 		}
 		var opened []string
@@ -57,4 +57,4 @@ func (p *pass) after(r *rule) []*rule {
 }
 
 // decides reports whether the rule ends the search when it matches.
-func (r *rule) decides() bool { return true }
+func (r *rule) decides() bool { return r.Mode != "observe" }

@@ -15,7 +15,7 @@ func claimsAllowWithoutDefaultDeny(p *pass) {
 	}
 	for i := range p.rules {
 		r := &p.rules[i]
-		if r.claims == nil || r.Action != policy.Allow.String() || !r.ways[up] {
+		if r.claims == nil || !r.decides() || r.Action != policy.Allow.String() || !r.ways[up] {
 			continue
 		}
 		var cells []cell

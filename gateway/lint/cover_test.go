@@ -162,6 +162,8 @@ func TestShadowedRuleNames(t *testing.T) {
 		{"a redact for a part is no wildcard", line("m", "redact", `tool_prefix: x, direction: ""`) + line("d", "deny", "tool_name: y"), nil},
 		{"method above tool", line("a", "deny", "method: tools/call") + line("b", "deny", "tool_name: x"),
 			[]string{"shadowed-rule policy.rules[1].id: same action"}},
+		{"an observing rule takes nothing away", line("a", "allow, mode: observe", "tool_prefix: x") + line("b", "deny", "tool_name: x"),
+			[]string{"observing-rule policy.rules[0].mode: not enforced"}},
 		{"the other direction is another matter", line("a", "deny", "direction: server_to_client") + line("b", "deny", "tool_name: x"), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -9,7 +9,7 @@ func filterLists(p *pass) {
 		return
 	}
 	for i := range p.rules {
-		if r := &p.rules[i]; r.Action == policy.Deny.String() && r.ways[up] && r.tools != nil {
+		if r := &p.rules[i]; r.Action == policy.Deny.String() && r.decides() && r.ways[up] && r.tools != nil {
 			p.info(p.root().Field("policy"), "write filter_lists: true to leave them out, or false to keep them",
 				"tools/list still shows the tools that rules deny, such as those of %s", p.name(r))
 			return

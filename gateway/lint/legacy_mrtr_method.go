@@ -15,7 +15,7 @@ func legacyMRTRMethod(p *pass) {
 	}
 	asks := cell{way: down, inputRequired: true}
 	for i := range p.rules {
-		if r := &p.rules[i]; r.takes(asks) != nil {
+		if r := &p.rules[i]; r.decides() && r.takes(asks) != nil {
 			return
 		}
 	}

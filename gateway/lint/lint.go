@@ -20,6 +20,8 @@ import (
 // check is one warning: its code and who looks for it.
 type check struct {
 	code string
+	// says is when it is said, in a few words.
+	says string
 	// needs are the sections that must be free of errors for the check to mean
 	// anything. Checks of single rules need none: rules that are wrong are left
 	// out one by one.
@@ -30,38 +32,39 @@ type check struct {
 // checks returns all warnings, by code.
 func checks() []check {
 	return []check{
-		{"auth-disabled-public", []string{"auth", "listen", "tls"}, authDisabledPublic},
-		{"burst-below-rate", nil, burstBelowRate},
-		{"catch-all-allow", nil, catchAllAllow},
-		{"claims-allow-without-default-deny", nil, claimsAllowWithoutDefaultDeny},
-		{"claims-without-oauth", []string{"auth"}, claimsWithoutOAuth},
-		{"default-action-omitted", nil, defaultActionOmitted},
-		{"direction-mismatch", nil, directionMismatch},
-		{"filter-lists", nil, filterLists},
-		{"guardrail-sse-direction", nil, guardrailSSEDirection},
-		{"in-memory-limits", []string{"rate_limit_store", "sessions"}, inMemoryLimits},
-		{"key-expiry", []string{"auth"}, keyExpiry},
-		{"legacy-mrtr-method", nil, legacyMRTRMethod},
-		{"matcher-matches-nothing", nil, matcherMatchesNothing},
-		{"needless-discovery-rule", nil, needlessDiscoveryRule},
-		{"no-default-upstream", []string{"upstreams", "default_upstream"}, noDefaultUpstream},
-		{"plain-http-upstream", []string{"upstreams"}, plainHTTPUpstream},
-		{"plain-secret", nil, plainSecret},
-		{"redact-empty-match", nil, redactEmptyMatch},
-		{"redact-request-only", nil, redactRequestOnly},
-		{"regex-is-literal", nil, regexIsLiteral},
-		{"regex-matches-everything", nil, regexMatchesEverything},
-		{"scopes-not-enforced", []string{"auth"}, scopesNotEnforced},
-		{"shadowed-rule", nil, shadowedRule},
-		{"skip-verify", nil, skipVerify},
-		{"tool-without-route", []string{"upstreams", "routes", "policy"}, toolWithoutRoute},
-		{"trusted-proxies-everyone", []string{"trusted_proxies"}, trustedProxiesEveryone},
-		{"unknown-method", nil, unknownMethod},
-		{"unreachable-route", nil, unreachableRoute},
-		{"unused-guardrail", []string{"guardrails", "policy"}, unusedGuardrail},
-		{"unused-upstream", []string{"upstreams", "routes", "default_upstream"}, unusedUpstream},
-		{"wildcard-above-rate-limit", nil, wildcardAboveRateLimit},
-		{"wildcard-redact-above-deny", nil, wildcardRedactAboveDeny},
+		{"auth-disabled-public", "anyone on the network may call", []string{"auth", "listen", "tls"}, authDisabledPublic},
+		{"burst-below-rate", "a bucket holds less than one second of its rate", nil, burstBelowRate},
+		{"catch-all-allow", "a rule for everything opens methods that default deny keeps shut", nil, catchAllAllow},
+		{"claims-allow-without-default-deny", "some callers are allowed what all others may do as well", nil, claimsAllowWithoutDefaultDeny},
+		{"claims-without-oauth", "a rule asks for claims that nobody can present", []string{"auth"}, claimsWithoutOAuth},
+		{"default-action-omitted", "nobody can see what happens to the rest", nil, defaultActionOmitted},
+		{"direction-mismatch", "a rule waits for a method from the wrong side", nil, directionMismatch},
+		{"filter-lists", "clients see tools that they may not call (info)", nil, filterLists},
+		{"guardrail-sse-direction", "event streams pass a guardrail by", nil, guardrailSSEDirection},
+		{"in-memory-limits", "each replica counts by itself (info, or warning)", []string{"rate_limit_store", "sessions"}, inMemoryLimits},
+		{"key-expiry", "an API key is no longer good, or will not be soon", []string{"auth"}, keyExpiry},
+		{"legacy-mrtr-method", "a rule on a server request has no counterpart for 2026-07-28", nil, legacyMRTRMethod},
+		{"matcher-matches-nothing", "no tool name can match a matcher", nil, matcherMatchesNothing},
+		{"needless-discovery-rule", "a rule allows what default deny lets pass anyway", nil, needlessDiscoveryRule},
+		{"no-default-upstream", "no client can start a session", []string{"upstreams", "default_upstream"}, noDefaultUpstream},
+		{"observing-rule", "a rule is tried out and not enforced", nil, observingRule},
+		{"plain-http-upstream", "calls leave the machine without TLS", []string{"upstreams"}, plainHTTPUpstream},
+		{"plain-secret", "a secret stands in the file", nil, plainSecret},
+		{"redact-empty-match", "a redact regex matches the empty text", nil, redactEmptyMatch},
+		{"redact-request-only", "a redact rule leaves answers as they are", nil, redactRequestOnly},
+		{"regex-is-literal", "an expression is a plain text", nil, regexIsLiteral},
+		{"regex-matches-everything", "an expression chooses nothing", nil, regexMatchesEverything},
+		{"scopes-not-enforced", "API keys have scopes, which do nothing", []string{"auth"}, scopesNotEnforced},
+		{"shadowed-rule", "a rule never decides", nil, shadowedRule},
+		{"skip-verify", "a certificate is not looked at", nil, skipVerify},
+		{"tool-without-route", "tools that may pass go nowhere", []string{"upstreams", "routes", "policy"}, toolWithoutRoute},
+		{"trusted-proxies-everyone", "every client may state its own address", []string{"trusted_proxies"}, trustedProxiesEveryone},
+		{"unknown-method", "a method is written nearly like one of the protocol", nil, unknownMethod},
+		{"unreachable-route", "no tool call comes to a route", nil, unreachableRoute},
+		{"unused-guardrail", "no rule asks a guardrail", []string{"guardrails", "policy"}, unusedGuardrail},
+		{"unused-upstream", "nothing leads to an upstream", []string{"upstreams", "routes", "default_upstream"}, unusedUpstream},
+		{"wildcard-above-rate-limit", "a rule for everything stands above a rate limit", nil, wildcardAboveRateLimit},
+		{"wildcard-redact-above-deny", "a redact rule for everything stands above a deny", nil, wildcardRedactAboveDeny},
 	}
 }
 
@@ -73,6 +76,20 @@ func Codes() []string {
 	}
 	slices.Sort(list)
 	return list
+}
+
+// Summary returns in a few words when a warning is said, "" for a code that is
+// none of this package.
+func Summary(code string) string {
+	if code == codeDirective {
+		return "a comment to lint does not do what it seems to"
+	}
+	for _, c := range checks() {
+		if c.code == code {
+			return c.says
+		}
+	}
+	return ""
 }
 
 // budget bounds the reasoning about one file, in units of package nameset.
@@ -96,9 +113,14 @@ func Run(doc *config.Document, now time.Time) []diag.Finding {
 		found = append(found, doc.Complete(p.report.Findings())...)
 		found = silence(doc, found)
 	}
+	Sort(found)
+	return found
+}
+
+// Sort orders findings as [Run] does: errors first, then warnings, then infos.
+func Sort(found []diag.Finding) {
 	diag.Sort(found)
 	slices.SortStableFunc(found, func(a, b diag.Finding) int { return int(a.Severity) - int(b.Severity) })
-	return found
 }
 
 // blocked reports whether one of the sections has an error, or the file as a

@@ -16,7 +16,7 @@ func needlessDiscoveryRule(p *pass) {
 	for i := range p.rules {
 		r := &p.rules[i]
 		m := r.When.Method
-		if r.Action != policy.Allow.String() || !mcp.Discovery(m) || !r.ways[up] || r.tools != nil {
+		if r.Action != policy.Allow.String() || !r.decides() || !mcp.Discovery(m) || !r.ways[up] || r.tools != nil {
 			continue
 		}
 		stopped := slices.ContainsFunc(p.after(r), func(a *rule) bool {

@@ -139,8 +139,8 @@ func TestEveryPageHasACode(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, code := range Codes() {
-		if !strings.Contains(string(index), "["+code+"]("+code+".md)") {
-			t.Errorf("the index does not list %s", code)
+		if row := "| [" + code + "](" + code + ".md) | " + Summary(code) + " |\n"; !strings.Contains(string(index), row) {
+			t.Errorf("the index does not have the row %s", row)
 		}
 		file := strings.ReplaceAll(code, "-", "_") + ".go"
 		if code == codeDirective {

@@ -11,11 +11,11 @@ import (
 func redactRequestOnly(p *pass) {
 	for i := range p.rules {
 		r := &p.rules[i]
-		if r.Action != policy.Redact.String() || r.ways[down] {
+		if r.Action != policy.Redact.String() || r.ways[down] || !r.decides() {
 			continue
 		}
 		twin := slices.ContainsFunc(p.rules, func(a rule) bool {
-			return a.Action == policy.Redact.String() && a.ways[down] && slices.ContainsFunc(a.Redact, func(s policy.Substitution) bool {
+			return a.Action == policy.Redact.String() && a.ways[down] && a.decides() && slices.ContainsFunc(a.Redact, func(s policy.Substitution) bool {
 				return slices.ContainsFunc(r.Redact, func(o policy.Substitution) bool { return o.Regex == s.Regex })
 			})
 		})

@@ -24,7 +24,7 @@ func toolWithoutRoute(p *pass) {
 	open := allowed
 	for i := range p.rules {
 		r := &p.rules[i]
-		if r.Action == policy.Deny.String() || r.takes(cell{way: up, tools: nameset.All()}) == nil {
+		if !r.decides() || r.Action == policy.Deny.String() || r.takes(cell{way: up, tools: nameset.All()}) == nil {
 			continue
 		}
 		open = true

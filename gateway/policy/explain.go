@@ -33,9 +33,9 @@ type Step struct {
 
 // Explain returns the decision that [Set.Decide] takes, and how it came to it:
 // one step for each rule up to the one that decides, which is the last, or for
-// all rules when none does. A rule that observes may match and decides nothing. It walks the rules as the specification reads, one
-// after the other, so it costs what they cost; it is for people, not for the path
-// of a request.
+// all rules when none does. A rule that observes may match and decides nothing.
+// It walks the rules as the specification reads, one after the other, so it costs
+// what they cost; it is for people, not for the path of a request.
 func (s *Set) Explain(q *Request) (Decision, []Step) {
 	var steps []Step
 	for _, r := range s.rules {

@@ -14,6 +14,11 @@ func TestExplainAgreesWithDecide(t *testing.T) {
 	when, request := modelWhen(), modelRequest()
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := Config{Rules: rules(rapid.SliceOfN(when, 0, 12).Draw(t, "rules")...)}
+		for i := range cfg.Rules {
+			if rapid.IntRange(0, 4).Draw(t, "observes") == 0 {
+				cfg.Rules[i].Mode = "observe"
+			}
+		}
 		if a := rapid.SampledFrom([]string{"", "allow", "deny"}).Draw(t, "default"); a != "" {
 			cfg.DefaultAction = &a
 		}
@@ -33,7 +38,11 @@ func TestExplainAgreesWithDecide(t *testing.T) {
 					t.Fatalf("step %d is %+v, for %+v", i, step, q)
 				}
 			}
-			if decided := len(steps) > 0 && steps[len(steps)-1].Matched; decided == got.Default || got.Default && len(steps) != len(cfg.Rules) {
+			last := Step{}
+			if len(steps) > 0 {
+				last = steps[len(steps)-1]
+			}
+			if decided := last.Matched && !last.Rule.Observe; decided == got.Default || got.Default && len(steps) != len(cfg.Rules) {
 				t.Fatalf("%d steps for %+v", len(steps), got)
 			}
 		}

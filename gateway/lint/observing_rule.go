@@ -1,0 +1,12 @@
+package lint
+
+// observingRule warns of rules that are tried out: whoever reads the list takes
+// them for protection.
+func observingRule(p *pass) {
+	for i := range p.rules {
+		if r := &p.rules[i]; !r.decides() {
+			p.warn(p.ruleAt(r.index).Field("mode"), "remove mode: observe when the audit lines say what you want",
+				"rule %s is not enforced: the rules below decide about what it matches", r.quoted())
+		}
+	}
+}

@@ -1,0 +1,204 @@
+// Package preflight asks this machine about what a valid configuration names:
+// the license, keys and certificates, directories, and whether the servers accept
+// connections. It changes nothing and sends nothing.
+//
+// What keeps the gateway from starting is an error, what can mend itself a
+// warning. No finding holds a host or anything of a file.
+package preflight
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"svc/gateway/config"
+	"svc/gateway/diag"
+	"svc/gateway/license"
+)
+
+// Options are what the caller takes from the process around it.
+type Options struct {
+	// LicenseKey is the build's own public key in PEM, for a license section that
+	// names none.
+	LicenseKey []byte
+	// Now is the clock.
+	Now func() time.Time
+	// Timeout bounds one connection attempt; 0 is 3 s.
+	Timeout time.Duration
+}
+
+// The codes of findings.
+const (
+	codeLicense     = "license"
+	codeFile        = "file"
+	codeCertificate = "certificate"
+	codeUnreachable = "unreachable"
+)
+
+// Check returns what is wrong, by the paths of the fields that name it. It takes
+// at most about the time-out of a connection attempt for every sixteen servers.
+func Check(ctx context.Context, f *config.File, o Options) []diag.Finding {
+	report := diag.New()
+	root := report.Root()
+	checkLicense(root.Field("license"), f.License, o)
+	if f.TLS != nil {
+		at := root.Field("tls")
+		pair(at, f.TLS.CertFile, f.TLS.KeyFile, o.Now())
+		authority(at.Field("client_ca"), f.TLS.ClientCA)
+	}
+	for i := range f.Upstreams {
+		u, at := &f.Upstreams[i], root.Field("upstreams").Index(i).Field("tls")
+		authority(at.Field("ca_file"), u.TLS.CAFile)
+		pair(at, u.TLS.CertFile, u.TLS.KeyFile, o.Now())
+	}
+	for i := range f.Guardrails {
+		g, at := &f.Guardrails[i], root.Field("guardrails").Index(i).Field("tls")
+		if g.TLS.Enabled {
+			authority(at.Field("ca_file"), g.TLS.CAFile)
+			pair(at, g.TLS.CertFile, g.TLS.KeyFile, o.Now())
+		}
+	}
+	authority(root.Field("rate_limit_store").Field("tls").Field("ca_file"), f.RateLimitStore.TLS.CAFile)
+	directory(root.Field("audit").Field("path"), filepath.Dir(f.Audit.Path))
+	private(root.Field("audit").Field("checkpoint_key_file"), f.Audit.CheckpointKeyFile)
+	if f.Sessions.KeyFile != "" {
+		if _, err := os.Stat(f.Sessions.KeyFile); errors.Is(err, fs.ErrNotExist) {
+			directory(root.Field("sessions").Field("key_file"), filepath.Dir(f.Sessions.KeyFile))
+		} else {
+			private(root.Field("sessions").Field("key_file"), f.Sessions.KeyFile)
+		}
+	}
+	checkServers(ctx, root, f, o)
+	return report.Findings()
+}
+
+func checkLicense(at diag.At, cfg license.Config, o Options) {
+	c, err := license.Open(cfg, o.LicenseKey, o.Now)
+	if err != nil {
+		field, hint, text := "path", "", err.Error()
+		var e *license.Error
+		if errors.As(err, &e) {
+			hint = e.Advice()
+			text = e.Kind.Error()
+			if e.Detail != "" {
+				text += ": " + e.Detail
+			}
+			if errors.Is(err, license.ErrKey) || errors.Is(err, license.ErrNoKey) {
+				field = "public_key_file"
+			}
+		}
+		at.Field(field).Hint("%s", hint).Errorf(codeLicense, "%s", text)
+		return
+	}
+	switch s := c.Status(o.Now()); s.State {
+	case license.Expired:
+		at.Field("path").Hint("put a new one in place and send SIGHUP").
+			Warnf(codeLicense, "the license expired and its grace is over: /readyz would answer 503")
+	case license.Grace:
+		at.Field("path").Hint("put a new one in place and send SIGHUP").
+			Warnf(codeLicense, "the license expired; its grace ends on %s", s.License.GraceEnds().UTC().Format(time.DateOnly))
+	}
+}
+
+// maxFile bounds what is read of a file, in bytes.
+const maxFile = 4 << 20
+
+// read reads a file; what is wrong with it is reported.
+func read(at diag.At, path string) ([]byte, bool) {
+	f, err := os.Open(path)
+	if err == nil {
+		defer f.Close()
+		var info fs.FileInfo
+		if info, err = f.Stat(); err == nil && !info.Mode().IsRegular() {
+			err = errors.New("it is no regular file")
+		}
+	}
+	var data []byte
+	if err == nil {
+		data, err = io.ReadAll(io.LimitReader(f, maxFile))
+	}
+	if err != nil {
+		at.Hint("put the file there, or correct the path").Errorf(codeFile, "cannot be read: %v", cause(err))
+		return nil, false
+	}
+	return data, true
+}
+
+// cause drops the operation and the path.
+func cause(err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}
+
+// pair checks a certificate with its key. Nothing named is nothing wrong.
+func pair(at diag.At, certFile, keyFile string, now time.Time) {
+	if certFile == "" || keyFile == "" {
+		return
+	}
+	cert, ok := read(at.Field("cert_file"), certFile)
+	key, ok2 := read(at.Field("key_file"), keyFile)
+	if !ok || !ok2 {
+		return
+	}
+	p, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		at.Field("cert_file").Hint("both are PEM, and belong to each other").Errorf(codeCertificate, "cannot be used with key_file: %v", err)
+		return
+	}
+	leaf, err := x509.ParseCertificate(p.Certificate[0])
+	switch {
+	case err != nil:
+	case now.After(leaf.NotAfter):
+		at.Field("cert_file").Hint("renew it").Warnf(codeCertificate, "the certificate expired on %s", leaf.NotAfter.UTC().Format(time.DateOnly))
+	case now.Before(leaf.NotBefore):
+		at.Field("cert_file").Warnf(codeCertificate, "the certificate is good from %s on only", leaf.NotBefore.UTC().Format(time.DateOnly))
+	}
+}
+
+// authority checks a bundle of certificates.
+func authority(at diag.At, path string) {
+	if path == "" {
+		return
+	}
+	if data, ok := read(at, path); ok && !x509.NewCertPool().AppendCertsFromPEM(data) {
+		what := "holds no certificate"
+		if b, _ := pem.Decode(data); b == nil {
+			what = "is no PEM file"
+		}
+		at.Hint("it must hold at least one CERTIFICATE block").Errorf(codeCertificate, "%s", what)
+	}
+}
+
+// private checks a file that others must not read.
+func private(at diag.At, path string) {
+	if path == "" {
+		return
+	}
+	if _, ok := read(at, path); !ok {
+		return
+	}
+	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
+		at.Hint("chmod 600").Errorf(codeFile, "others may read it: its mode is %04o", info.Mode().Perm())
+	}
+}
+
+// directory checks that files can be made somewhere.
+func directory(at diag.At, dir string) {
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		at.Hint("make the directory, or correct the path").Errorf(codeFile, "its directory: %v", cause(err))
+	case !info.IsDir():
+		at.Errorf(codeFile, "what should be its directory is none")
+	}
+}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// found scans text for everything and writes the findings as ENTITY=text.
-func found(text string) string {
+// findings scans text for everything and writes the findings as ENTITY=text.
+func findings(text string) string {
 	var out []string
 	for _, m := range NewScanner().Scan(nil, []byte(text)) {
 		out = append(out, fmt.Sprintf("%s=%s", m.Entity, text[m.Start:m.End]))
@@ -54,7 +54,7 @@ func TestScan(t *testing.T) {
 		{"order 5551234567, 12.01.2024 10:30, 0.123456789", ""},
 	}
 	for _, tt := range tests {
-		if got := found(tt.text); got != tt.want {
+		if got := findings(tt.text); got != tt.want {
 			t.Errorf("%q:\n got %s\nwant %s", tt.text, got, tt.want)
 		}
 	}

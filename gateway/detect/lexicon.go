@@ -1,0 +1,281 @@
+package detect
+
+import (
+	"bytes"
+	"strings"
+	"unicode/utf8"
+)
+
+// lexicon finds the phrases of all languages in a folded text.
+type lexicon struct {
+	first   [1 << 16 / 64]uint64 // hashes of the first four bytes, to pass most words by
+	entries map[uint32][]entry
+	longest int
+}
+
+// entry is one phrase.
+type entry struct {
+	words    []string // folded; the first is not empty
+	open     []bool   // whether more letters may follow the word
+	means    concept
+	anywhere bool // of a script without spaces: may begin inside of a word
+}
+
+// languages are all phrases that are looked for.
+var languages = [][]phrases{english, german, french, spanish, italian, portuguese, dutch, polish, turkish, russian, chinese, japanese, korean, arabic}
+
+// words is the lexicon.
+var words = newLexicon(languages)
+
+func newLexicon(languages [][]phrases) *lexicon {
+	l := &lexicon{entries: make(map[uint32][]entry)}
+	var f folded
+	seen := make(map[string]int) // phrase → index of its entry in its list
+	for _, language := range languages {
+		for _, p := range language {
+			for text := range strings.SplitSeq(p.words, "|") {
+				f.foldText([]byte(text))
+				phrase := strings.TrimSpace(string(f.text))
+				if phrase == "" {
+					continue
+				}
+				l.add(phrase, p.means, seen)
+			}
+		}
+	}
+	return l
+}
+
+// add puts one folded phrase into the lexicon.
+func (l *lexicon) add(phrase string, means concept, seen map[string]int) {
+	e := entry{means: means}
+	for w := range strings.FieldsSeq(phrase) {
+		word, open := strings.CutSuffix(w, "*")
+		e.words, e.open = append(e.words, word), append(e.open, open)
+	}
+	r, _ := utf8.DecodeRuneInString(phrase)
+	if e.anywhere = spaceless(r); e.anywhere {
+		for i := range e.open {
+			e.open[i] = true
+		}
+	}
+	k := wordKey([]byte(e.words[0]))
+	if i, known := seen[phrase]; known {
+		l.entries[k][i].means |= means
+		return
+	}
+	seen[phrase] = len(l.entries[k])
+	l.entries[k] = append(l.entries[k], e)
+	h := hashKey(k)
+	l.first[h/64] |= 1 << (h % 64)
+}
+
+// spaceless reports scripts in which a phrase may begin anywhere.
+func spaceless(r rune) bool {
+	return r >= 0x600 && r <= 0x6FF || r >= 0x2E80 && r <= 0xD7A3
+}
+
+// wordKey is the first four bytes of a word. Words of the lexicon have at least
+// as many, or their end is part of the key.
+func wordKey(w []byte) (k uint32) {
+	for i := range min(4, len(w)) {
+		k |= uint32(w[i]) << (8 * i)
+	}
+	return k
+}
+
+func hashKey(k uint32) uint32 { return k * 0x9E3779B1 >> 16 }
+
+// has reports whether a phrase may begin with these first bytes.
+func (l *lexicon) has(k uint32) bool {
+	h := hashKey(k)
+	return l.first[h/64]&(1<<(h%64)) != 0
+}
+
+// match returns the length of text that the phrase covers, 0 when it does not
+// stand there.
+func (e *entry) match(text []byte) int {
+	at := 0
+	for i, w := range e.words {
+		if i > 0 {
+			gap := at
+			for gap < len(text) && gap-at < 4 && !wordByte(text[gap]) && !hasPrefix(text[gap:], w) {
+				gap++
+			}
+			if gap == at && !e.anywhere && wordByte(w[0]) {
+				return 0
+			}
+			at = gap
+		}
+		if !hasPrefix(text[at:], w) {
+			return 0
+		}
+		at += len(w)
+		if at < len(text) && wordByte(text[at]) && wordByte(w[len(w)-1]) {
+			if !e.open[i] {
+				return 0
+			}
+			if !e.anywhere {
+				for at < len(text) && wordByte(text[at]) {
+					at++
+				}
+			}
+		}
+	}
+	return at
+}
+
+func hasPrefix(text []byte, w string) bool {
+	return len(text) >= len(w) && string(text[:len(w)]) == w
+}
+
+// wordByte reports bytes of words of a folded text.
+func wordByte(c byte) bool { return c >= utf8.RuneSelf || isAlnum(c) }
+
+// Positions are counted in half words.
+const (
+	wordUnits     = 2
+	sentenceUnits = 8 // a sentence ends
+	lineUnits     = 2
+)
+
+// scan walks over a folded text and appends what it finds. With glued set,
+// phrases are looked for at every letter, as in a text without spaces.
+func (l *lexicon) scan(hits []hit, t []byte, glued bool) []hit {
+	var m markup
+	at := int32(0)
+	var before, before2 []byte
+	for i := 0; i < len(t); {
+		c := t[i]
+		if !wordByte(c) {
+			if lit := m.punctuation(t, i); lit.n > 0 {
+				hits = append(hits, hit{at, at + wordUnits, lit.means, m.flags()})
+				if lit.n > 1 {
+					at += wordUnits
+				}
+				i += lit.n
+				continue
+			}
+			switch {
+			case c == '\n':
+				at += lineUnits
+				before, before2 = nil, nil
+			case (c == '.' || c == '!' || c == '?' || c == ';') && (i+1 == len(t) || !wordByte(t[i+1])):
+				at += sentenceUnits
+				before, before2 = nil, nil
+			}
+			i++
+			continue
+		}
+		if c >= utf8.RuneSelf {
+			r, n := utf8.DecodeRune(t[i:])
+			if spaceless(r) {
+				hits = l.at(hits, t[i:], t[i:min(len(t), i+4)], at, true, m.flags())
+				at++
+				i += n
+				continue
+			}
+		}
+		end := i
+		for end < len(t) && wordByte(t[end]) {
+			if t[end] >= 0xD8 {
+				if r, _ := utf8.DecodeRune(t[end:]); spaceless(r) {
+					break
+				}
+			}
+			end++
+		}
+		end = max(end, i+1)
+		first := t[i:min(end, i+4)]
+		flags := m.flags() | manner(before, before2)
+		hits = l.at(hits, t[i:], first, at, glued, flags)
+		if glued {
+			at++
+			i++
+			continue
+		}
+		if before == nil && end < len(t) && t[end] == ':' && roles[string(t[i:end])] {
+			hits = append(hits, hit{at, at + wordUnits, role, m.flags()})
+		}
+		before2, before = before, t[i:end]
+		at += wordUnits
+		i = end
+	}
+	return hits
+}
+
+// at looks the phrases up that may begin at the start of rest.
+func (l *lexicon) at(hits []hit, rest, first []byte, at int32, inside bool, flags hitFlags) []hit {
+	k := wordKey(first)
+	if !l.has(k) {
+		return hits
+	}
+	list := l.entries[k]
+	var means concept
+	longest := 0
+	for i := range list {
+		e := &list[i]
+		n := 0
+		if inside && !e.anywhere {
+			if len(e.words[0]) < 5 {
+				continue
+			}
+			n = e.matchGlued(rest)
+		} else {
+			n = e.match(rest)
+		}
+		if n > 0 {
+			means |= e.means
+			longest = max(longest, n)
+		}
+	}
+	if means == 0 {
+		return hits
+	}
+	units := int32(wordUnits)
+	if longest > 0 {
+		units = int32(bytes.Count(rest[:longest], []byte{' '})+1) * wordUnits
+	}
+	return append(hits, hit{at, at + units, means, flags})
+}
+
+// matchGlued is match for text without spaces.
+func (e *entry) matchGlued(text []byte) int {
+	at := 0
+	for _, w := range e.words {
+		if !hasPrefix(text[at:], w) {
+			return 0
+		}
+		at += len(w)
+	}
+	return at
+}
+
+// roles at the start of a line and before a colon pretend to be the frame of a
+// conversation.
+var roles = map[string]bool{"system": true, "admin": true, "developer": true, "sysadmin": true, "administrator": true, "root": true, "operator": true, "система": true, "systeme": true, "sistema": true, "sistem": true}
+
+// manner tells from the one or two words before a verb whether it is told of
+// rather than told to the reader.
+func manner(last, lastButOne []byte) hitFlags {
+	before, before2 := string(last), string(lastButOne)
+	switch before {
+	case "not", "never", "don't", "t", "nicht", "nie", "jamais", "pas", "nunca", "no", "non", "niet", "nooit", "nie ", "не", "cannot", "can't", "without":
+		if before == "t" && before2 != "don" && before2 != "doesn" && before2 != "didn" && before2 != "won" && before2 != "can" {
+			return 0
+		}
+		return negated | reported
+	case "to":
+		switch before2 {
+		case "you", "want", "need", "have", "instructed", "told", "required", "ordered", "commanded", "free", "is", "are", "asked", "like", "ai", "assistant", "model", "allowed", "authorized", "continue", "supposed", "proceed", "going":
+			return 0
+		}
+		return reported
+	case "will", "would", "can", "could", "may", "might", "we", "they", "i", "it", "who", "that", "which", "users", "attackers", "people", "often", "she", "he", "also", "by", "of", "shouldn't", "did", "does":
+		if before2 == "you" || before == "will" && before2 == "assistant" {
+			return 0
+		}
+		return reported
+	}
+	return 0
+}

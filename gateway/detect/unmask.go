@@ -1,0 +1,403 @@
+package detect
+
+import (
+	"encoding/base64"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+)
+
+// unmask examines what a text holds in encodings.
+func (e *examination) unmask(text []byte, f *folded, depth int, turned, backwards bool) {
+	marks := count(text)
+	if marks.long > 0 {
+		e.encodedRuns(text, depth)
+	}
+	if marks.percent >= 4 || marks.entities >= 3 || marks.escapes >= 3 {
+		if plain := unescape(text); len(plain) < len(text) {
+			e.nested("disguise: escaped characters", 0.2, plain, depth)
+		}
+	}
+	if depth > 1 {
+		return
+	}
+	if turned {
+		e.nested("disguise: rot13", 0.4, rot13(f.text), depth)
+	}
+	if backwards {
+		back := []byte(string(f.text))
+		slices.Reverse(back)
+		e.nested("disguise: written backwards", 0.4, back, depth)
+	}
+	if marks.mixed >= 2 {
+		one, two := unleet(f.text, 'i'), unleet(f.text, 'l')
+		e.nested("disguise: digits for letters", 0.3, one, depth)
+		e.nested("disguise: digits for letters", 0.3, two, depth)
+	}
+	if marks.singles >= 8 {
+		e.spaced(f.text, depth)
+	}
+	if marks.dashed >= 3 {
+		e.nested("disguise: divided words", 0.2, undash(f.text), depth)
+	}
+}
+
+// tally counts what makes decoding worth while.
+type tally struct {
+	long     int // runs of base64 or hexadecimal long enough to say something
+	percent  int
+	entities int
+	escapes  int
+	mixed    int // words of letters and digits
+	singles  int // letters that stand alone
+	dashed   int // dashes inside of words
+}
+
+// Lengths of runs that are decoded, in bytes.
+const (
+	minBase64 = 20
+	minHex    = 24
+)
+
+// count tallies a text in one walk.
+func count(t []byte) (n tally) {
+	for i := 0; i < len(t); {
+		c := t[i]
+		if !isAlnum(c) {
+			switch {
+			case c == '%' && i+2 < len(t) && isHex(t[i+1]) && isHex(t[i+2]):
+				n.percent++
+			case c == '&' && i+3 < len(t) && (t[i+1] == '#' || class[t[i+1]]&letter != 0):
+				n.entities++
+			case c == '\\' && i+3 < len(t) && (t[i+1] == 'u' || t[i+1] == 'x' || t[i+1] == 'U'):
+				n.escapes++
+			case c == '-' && i > 0 && i+1 < len(t) && class[t[i-1]]&letter != 0 && class[t[i+1]]&letter != 0:
+				n.dashed++
+			}
+			i++
+			continue
+		}
+		start := i
+		var flags byte
+		marks := 0
+		for i < len(t) && (isAlnum(t[i]) || marked(t, i)) {
+			if !isAlnum(t[i]) {
+				marks++
+			}
+			flags |= class[t[i]]
+			i++
+		}
+		switch {
+		case i-start >= minBase64 && (flags&digit != 0 || i-start >= 32 || i < len(t) && t[i] == '='):
+			n.long++
+		case i-start == 1 && flags == letter:
+			n.singles++
+		case i-start == 2 && flags == digit|letter && isHex(t[start]) && isHex(t[i-1]), i-start == 2 && flags == digit:
+			n.long += pair(t, start)
+		case flags&letter != 0 && (flags&digit != 0 || marks > 0) && i-start <= 24:
+			n.mixed++
+		}
+	}
+	return n
+}
+
+// pair reports 1 when bytes in hexadecimal begin at i: 49 67 6e 6f.
+func pair(t []byte, i int) int {
+	for k := range 8 {
+		at := i + 3*k
+		if at+1 >= len(t) || !isHex(t[at]) || !isHex(t[at+1]) || at+2 < len(t) && t[at+2] != ' ' && t[at+2] != ':' && t[at+2] != ',' {
+			return 0
+		}
+	}
+	return 1
+}
+
+// marked reports signs that stand for letters inside of a word.
+func marked(t []byte, i int) bool {
+	return (t[i] == '@' || t[i] == '$' || t[i] == '!' || t[i] == '|') && i+1 < len(t) && i > 0 && isAlnum(t[i+1]) && isAlnum(t[i-1])
+}
+
+// encodedRuns decodes stretches of base64 and of hexadecimal digits.
+func (e *examination) encodedRuns(t []byte, depth int) {
+	for i := 0; i < len(t); {
+		if !isAlnum(t[i]) {
+			i++
+			continue
+		}
+		start := i
+		hexOnly := true
+		for i < len(t) && base64Byte(t[i]) {
+			hexOnly = hexOnly && isHex(t[i])
+			i++
+		}
+		for i < len(t) && i+1 < len(t) && (t[i] == '\n' || t[i] == '\r') && i-start >= 60 && base64Byte(t[i+1]) { // lines of a longer run
+			k := i + 1
+			for k < len(t) && base64Byte(t[k]) {
+				hexOnly = hexOnly && isHex(t[k])
+				k++
+			}
+			if k-i < 5 {
+				break
+			}
+			i = k
+		}
+		run := t[start:i]
+		switch {
+		case hexOnly && len(run) >= minHex && len(run)%2 == 0:
+			e.decoded("disguise: hexadecimal", unhex(run), depth)
+		case hexOnly && len(run) == 2 && pair(t, start) == 1:
+			end := start
+			for end+1 < len(t) && isHex(t[end]) && isHex(t[end+1]) {
+				end += 2
+				if end+2 < len(t) && (t[end] == ' ' || t[end] == ':' || t[end] == ',') && isHex(t[end+1]) && isHex(t[end+2]) {
+					end++
+				} else {
+					break
+				}
+			}
+			i = max(i, end)
+			e.decoded("disguise: hexadecimal", unhex(t[start:i]), depth)
+		case len(run) >= minBase64:
+			e.decoded("disguise: base64", unbase64(run), depth)
+		}
+	}
+}
+
+func base64Byte(c byte) bool { return isAlnum(c) || c == '+' || c == '/' || c == '-' || c == '_' }
+
+// decoded examines a decoded text when it is one.
+func (e *examination) decoded(name string, plain []byte, depth int) {
+	if len(plain) >= 12 && readable(plain) {
+		e.nested(name, 0.35, plain, depth)
+	}
+}
+
+// readable reports text: UTF-8 with hardly any control characters, and spaces,
+// letters of other scripts or a second encoding.
+func readable(plain []byte) bool {
+	if !utf8.Valid(plain) {
+		return false
+	}
+	control := 0
+	for _, c := range plain {
+		if c < ' ' && c != '\n' && c != '\t' && c != '\r' || c == 0x7F {
+			control++
+		}
+	}
+	return control*20 <= len(plain)
+}
+
+// unbase64 decodes a run in either alphabet, as far as it goes.
+func unbase64(run []byte) []byte {
+	in := make([]byte, 0, len(run))
+	for _, c := range run {
+		switch c {
+		case '-':
+			c = '+'
+		case '_':
+			c = '/'
+		case '\n', '\r':
+			continue
+		}
+		in = append(in, c)
+	}
+	if len(in)%4 == 1 {
+		in = in[:len(in)-1]
+	}
+	out := make([]byte, base64.RawStdEncoding.DecodedLen(len(in)))
+	n, err := base64.RawStdEncoding.Decode(out, in)
+	if err != nil {
+		return nil
+	}
+	return out[:n]
+}
+
+func unhex(run []byte) []byte {
+	out := make([]byte, 0, len(run)/2)
+	high, half := byte(0), false
+	for _, c := range run {
+		if !isHex(c) {
+			continue
+		}
+		v := c - '0'
+		if !isDigit(c) {
+			v = lower(c) - 'a' + 10
+		}
+		if half {
+			out = append(out, high<<4|v)
+		}
+		high, half = v, !half
+	}
+	return out
+}
+
+// unescape resolves %41, &#65;, &#x41; the named entities of marks, \u0041 and \x41.
+func unescape(t []byte) []byte {
+	out := make([]byte, 0, len(t))
+	for i := 0; i < len(t); {
+		if r, n := escape(t[i:min(len(t), i+12)]); n > 0 {
+			if t[i] == '%' {
+				out = append(out, byte(r))
+			} else {
+				out = utf8.AppendRune(out, r)
+			}
+			i += n
+			continue
+		}
+		if t[i] == '+' && i > 0 && i+1 < len(t) && wordByte(t[i-1]) && (wordByte(t[i+1]) || t[i+1] == '%') {
+			out = append(out, ' ')
+		} else {
+			out = append(out, t[i])
+		}
+		i++
+	}
+	return out
+}
+
+var namedEntities = []struct {
+	name string
+	r    rune
+}{{"&lt;", '<'}, {"&gt;", '>'}, {"&amp;", '&'}, {"&quot;", '"'}, {"&apos;", '\''}, {"&nbsp;", ' '}, {"&colon;", ':'}, {"&period;", '.'}, {"&NewLine;", '\n'}}
+
+// escape reads the escape that t begins with and returns its length, 0 when there is none.
+func escape(t []byte) (rune, int) {
+	number := func(from, digits, base int) (rune, int) {
+		end := from
+		for end < len(t) && end-from < digits && isHex(t[end]) && (base == 16 || isDigit(t[end])) {
+			end++
+		}
+		v, err := strconv.ParseUint(string(t[from:end]), base, 32)
+		if err != nil || v > utf8.MaxRune {
+			return 0, 0
+		}
+		return rune(v), end
+	}
+	switch {
+	case len(t) >= 3 && t[0] == '%':
+		if r, end := number(1, 2, 16); end == 3 {
+			return r, 3
+		}
+	case len(t) >= 4 && t[0] == '&' && t[1] == '#':
+		from, base := 2, 10
+		if t[2] == 'x' || t[2] == 'X' {
+			from, base = 3, 16
+		}
+		if r, end := number(from, 7, base); end > from {
+			if end < len(t) && t[end] == ';' {
+				end++
+			}
+			return r, end
+		}
+	case len(t) >= 4 && t[0] == '&':
+		for _, n := range namedEntities {
+			if hasPrefix(t, n.name) {
+				return n.r, len(n.name)
+			}
+		}
+	case len(t) >= 4 && t[0] == '\\' && t[1] == 'x':
+		if r, end := number(2, 2, 16); end == 4 {
+			return r, 4
+		}
+	case len(t) >= 6 && t[0] == '\\' && t[1] == 'u':
+		if r, end := number(2, 4, 16); end == 6 {
+			return r, 6
+		}
+	}
+	return 0, 0
+}
+
+func rot13(t []byte) []byte {
+	out := slices.Clone(t)
+	for i, c := range out {
+		if c >= 'a' && c <= 'z' {
+			out[i] = 'a' + (c-'a'+13)%26
+		}
+	}
+	return out
+}
+
+// unleet turns digits and signs in words into the letters they stand for; one is
+// what 1 stands for.
+func unleet(t []byte, one byte) []byte {
+	out := slices.Clone(t)
+	for i, c := range out {
+		near := i > 0 && class[out[i-1]]&letter != 0 || i+1 < len(t) && class[t[i+1]]&letter != 0
+		if !near {
+			continue
+		}
+		switch c {
+		case '0':
+			out[i] = 'o'
+		case '1', '!', '|':
+			out[i] = one
+		case '3':
+			out[i] = 'e'
+		case '4', '@':
+			out[i] = 'a'
+		case '5', '$':
+			out[i] = 's'
+		case '7', '+':
+			out[i] = 't'
+		case '8':
+			out[i] = 'b'
+		case '9':
+			out[i] = 'g'
+		}
+	}
+	return out
+}
+
+// spaced joins letters that stand alone (i g n o r e) and examines the result.
+// Two spaces or a line end a word; where the words cannot be told apart, phrases
+// are looked for at every letter.
+func (e *examination) spaced(t []byte, depth int) {
+	joined := make([]byte, 0, len(t))
+	runs := 0
+	for i := 0; i < len(t); {
+		n, end := 0, i
+		for k := i; k < len(t) && isAlnum(t[k]) && (k+1 == len(t) || !wordByte(t[k+1])); k += 2 {
+			n++
+			end = k + 1
+			if k+2 >= len(t) || !separatesLetters(t[k+1]) {
+				break
+			}
+		}
+		if n < 4 || i > 0 && wordByte(t[i-1]) {
+			joined = append(joined, t[i])
+			i++
+			continue
+		}
+		for k := i; k < end; k += 2 {
+			joined = append(joined, t[k])
+		}
+		runs++
+		i = end
+	}
+	if runs == 0 || len(joined) > e.work {
+		return
+	}
+	e.nested("disguise: spaced letters", 0.3, joined, depth)
+	e.work -= len(joined)
+	before := e.strength.best
+	e.hits = words.scan(e.hits[:0], joined, true)
+	e.strength.judge(e.hits, 1)
+	if e.strength.best != before {
+		e.disguise("disguise: spaced letters", 0.3, 1, false)
+	}
+}
+
+func separatesLetters(c byte) bool {
+	return c == ' ' || c == '.' || c == '-' || c == '_' || c == '*' || c == '|' || c == '/' || c == ','
+}
+
+// undash takes dashes and the like out of words.
+func undash(t []byte) []byte {
+	out := make([]byte, 0, len(t))
+	for i, c := range t {
+		if (c == '-' || c == '*' || c == '_' || c == '.') && i > 0 && i+1 < len(t) && class[t[i-1]]&letter != 0 && class[t[i+1]]&letter != 0 {
+			continue
+		}
+		out = append(out, c)
+	}
+	return out
+}

@@ -70,7 +70,7 @@ func (src *source) copy() error {
 		if len(ev.Data) == 0 {
 			// It carries an id or a retry time, which the client resumes by.
 			src.out = mcp.AppendEvent(src.out[:0], ev)
-			err = src.send(src.out, false)
+			err = src.send(src.out)
 		} else {
 			err = src.frame(&ev)
 		}
@@ -118,10 +118,11 @@ func (src *source) frame(ev *mcp.Event) error {
 			return errAudit
 		}
 	}
-	return src.send(src.out, true)
+	return src.send(src.out)
 }
 
-// count counts a frame; false is one too many.
+// count counts a frame that arrived, whatever becomes of it; false is one too
+// many.
 func (s *stream) count() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,6 +130,7 @@ func (s *stream) count() bool {
 	s.ex.rec.Frames = int64(s.frames)
 	return s.frames <= s.limit
 }
+	s.lastFrame = s.ex.g.now()
 
 // refuse keeps a frame from the client. A notification is dropped in silence,
 // its event id kept so that the client resumes behind it. A request of the
@@ -152,7 +154,7 @@ func (src *source) refuse(ev *mcp.Event, j *judgement, final bool) error {
 		return nil
 	}
 	src.out = mcp.AppendEvent(src.out[:0], out)
-	return src.send(src.out, false)
+	return src.send(src.out)
 }
 
 // record writes the line of a frame: of each that a rule matched, of each of a

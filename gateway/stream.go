@@ -124,13 +124,10 @@ func (s *stream) permitted() error {
 
 // send writes one event. It reaches the client at the latest when the stream
 // waits for the upstream again.
-func (s *stream) send(event []byte, frame bool) error {
+func (s *stream) send(event []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.ex.g.now()
-	if frame {
-		s.lastFrame = now
-	}
 	s.lastWrite = now
 	s.unflushed = true
 	n, err := s.write(now, event)
@@ -246,7 +243,7 @@ func (s *stream) finish(ctx context.Context, err error, resumable bool) {
 		// What cannot be recorded is not told; that it cannot is.
 		out = s.errorEvent(&refuseAudit)
 	}
-	if s.send(out, false) == nil {
+	if s.send(out) == nil {
 		s.mu.Lock()
 		s.flush()
 		s.mu.Unlock()

@@ -131,6 +131,7 @@ func (ex *exchange) relayJSON(resp *upstream.Response) *refusal {
 		return &refuseUpstreamInvalid // the answer to another request
 	}
 	j := ex.judge(ex.live, &m, nil)
+	ex.grade(&m)
 	ex.governAnswer(&m, nil, &j)
 	ex.note(&j, &m)
 	if j.refused != nil {

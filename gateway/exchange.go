@@ -50,6 +50,7 @@ type exchange struct {
 	judgedFrom time.Time
 	asking     asking // guardrails
 	governed   governed
+	graded     time.Duration // how long the answer was scored
 	stripped   int
 	sent       int // bytes of a stream
 

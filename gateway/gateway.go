@@ -30,6 +30,7 @@ import (
 	"svc/gateway/govern"
 	"svc/gateway/license"
 	"svc/gateway/mcp"
+	"svc/gateway/quality"
 	"svc/gateway/ratelimit"
 	"svc/gateway/report"
 	"svc/gateway/session"
@@ -100,6 +101,9 @@ type Gateway struct {
 	// governance holds the policies of the control plane; nil when they are not
 	// enforced.
 	governance *govern.Syncer
+	quality    *quality.Schemas // nil when no traces are reported
+
+	search *toolSearch // nil unless tools/list is answered here
 
 	live           atomic.Pointer[live]
 	restartPending atomic.Pointer[[]string]
@@ -177,6 +181,9 @@ func New(opts Options) (g *Gateway, err error) {
 	}
 	if err = g.openObserver(cfg); err != nil {
 		return nil, err
+	}
+	if g.reporter != nil {
+		g.quality = quality.New()
 	}
 	if err = g.openGovernance(cfg, opts); err != nil {
 		return nil, fmt.Errorf("control_plane.governance: %w", err)

@@ -247,7 +247,7 @@ func (ex *exchange) observe() {
 	end := ex.start.Add(ex.rec.Duration)
 	var provider time.Duration
 	if !ex.sentUp.IsZero() {
-		provider = max(0, end.Sub(ex.sentUp)-ex.asking.answer-ex.governed.answer)
+		provider = max(0, end.Sub(ex.sentUp)-ex.asking.answer-ex.governed.answer-ex.graded)
 	}
 	if o.metrics != nil {
 		ex.count(provider)

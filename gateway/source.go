@@ -95,6 +95,9 @@ func (src *source) frame(ev *mcp.Event) error {
 	live := ex.g.live.Load()
 	final := ex.answeredBy(m)
 	j := ex.judge(live, m, src)
+	if final {
+		ex.grade(m)
+	}
 	ex.governAnswer(m, src, &j)
 	if err := src.record(live, &j); err != nil {
 		return err

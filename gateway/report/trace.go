@@ -57,6 +57,11 @@ func (m *mapper) trace(r *audit.Record) api.TraceInput {
 			t.PoliciesFired = append(t.PoliciesFired, api.PolicyFired{ID: p.ID, Name: line(p.Name), Action: p.Action})
 		}
 	}
+	for _, q := range r.QualityScores {
+		if api.ValidID(q.Scorer) && len(t.QualityScores) < api.MaxSpans {
+			t.QualityScores = append(t.QualityScores, api.QualityScore{Scorer: q.Scorer, Score: q.Score})
+		}
+	}
 	for _, s := range r.Spans {
 		if len(t.Spans) < api.MaxSpans && strings.TrimSpace(s.Stage) != "" {
 			t.Spans = append(t.Spans, api.Span{Stage: line(s.Stage), DurationMs: millis(s.Duration)})

@@ -1,0 +1,100 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"svc/server/api"
+)
+
+// traceSink keeps the traces that it is given.
+type traceSink struct {
+	mu     sync.Mutex
+	traces []api.TraceInput
+}
+
+func (s *traceSink) PostTraces(_ context.Context, traces []api.TraceInput) (api.IngestResult, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.traces = append(s.traces, traces...)
+	return api.IngestResult{Accepted: len(traces)}, nil
+}
+
+// of returns the traces of a tool.
+func (s *traceSink) of(tool string) []api.TraceInput {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []api.TraceInput
+	for _, t := range s.traces {
+		if t.ToolName == tool {
+			list = append(list, t)
+		}
+	}
+	return list
+}
+
+// An answer is scored against the output schema of its tool, once a list that has
+// it has passed, on plain answers and on event streams; the trace has the score
+// and its stage.
+func TestQualityScoreOfOutputSchema(t *testing.T) {
+	structured, stream := `{"n":1}`, false
+	up := newUpstream(t, func(w http.ResponseWriter, body string, _ *http.Request) {
+		answer := `{"jsonrpc":"2.0","id":7,"result":{"content":[],"structuredContent":` + structured + `}}`
+		if strings.Contains(body, "tools/list") {
+			answer = `{"jsonrpc":"2.0","id":7,"result":{"tools":[{"name":"safe","inputSchema":{},"outputSchema":{"type":"object","properties":{"n":{"type":"integer"}}}}]}}`
+		}
+		if stream {
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprintf(w, "data: %s\n\n", answer)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, answer)
+	})
+	sink := &traceSink{}
+	config := open(up.URL) + "control_plane:\n  url: http://127.0.0.1:1\n  ingest_key: svc_ingest_x\n  traces: {flush_interval: 10ms}\n"
+	r := newRigWith(t, config, func(o *Options) {
+		o.Sink, o.SinkStatus = sink, func(error) (int, time.Duration) { return 0, 0 }
+	})
+	r.post(callWith(`{}`)) // not known yet
+	r.post(`{"jsonrpc":"2.0","id":7,"method":"tools/list"}`)
+	await(t, func() bool { // learned in the background
+		r.post(callWith(`{}`))
+		all := r.all()
+		return all[len(all)-1]["quality_scores"] != nil
+	})
+	structured = `{"n":"one"}`
+	r.post(callWith(`{}`))
+	stream = true
+	r.post(callWith(`{}`))
+	all := r.all()
+	for _, l := range all[len(all)-1:] {
+		if fmt.Sprint(l["quality_scores"]) != "[map[score:0 scorer:output_schema]]" || !slices.Contains(stages(l), "quality_score") {
+			t.Errorf("line: %v", l)
+		}
+	}
+	if all[0]["quality_scores"] != nil {
+		t.Errorf("scored without a schema: %v", all[0])
+	}
+	await(t, func() bool {
+		got := sink.of("safe")
+		return len(got) > 0 && slices.Equal(got[len(got)-1].QualityScores, []api.QualityScore{{Scorer: "output_schema", Score: 0}})
+	})
+	if got := sink.of("safe"); !slices.ContainsFunc(got, func(t api.TraceInput) bool { return len(t.QualityScores) == 1 && t.QualityScores[0].Score == 1 }) {
+		t.Error("no trace has the score 1")
+	}
+}
+
+// Nothing is learned and nothing scored where no traces are reported.
+func TestQualityScoreNeedsTraces(t *testing.T) {
+	up := newUpstream(t, echo)
+	if r := newRig(t, basic(up.URL)); r.gateway.quality != nil {
+		t.Error("schemas are kept")
+	}
+}

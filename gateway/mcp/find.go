@@ -1,0 +1,16 @@
+package mcp
+
+// Find returns where the value of a member of an object stands; the zero Span
+// when the object has none of that name, or at is no object. The body must have
+// been scanned.
+func Find(body []byte, at Span, name string) Span {
+	if !at.Present() || at.End > len(body) || body[at.Start] != '{' {
+		return Span{}
+	}
+	for it := members(body, at); it.next(); {
+		if got, ok := stringAt(body, it.name); ok && got == name {
+			return it.value
+		}
+	}
+	return Span{}
+}

@@ -1,0 +1,155 @@
+package quality
+
+import (
+	"bytes"
+	"encoding/json"
+	"hash/maphash"
+	"maps"
+	"sync"
+	"sync/atomic"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"svc/gateway/mcp"
+)
+
+// Scorer is the name of the score.
+const Scorer = "output_schema"
+
+// Bounds on what upstreams declare and answer.
+const (
+	maxTools   = 2000      // with a schema, of one upstream
+	maxSchema  = 64 << 10  // bytes of one schema
+	maxList    = 4 << 20   // bytes of a list of tools
+	maxContent = 256 << 10 // bytes of an answer that is held against its schema
+)
+
+// Schemas are the output schemas of tools, by upstream. It is safe for
+// concurrent use; scoring takes no lock.
+type Schemas struct {
+	seed  maphash.Seed
+	known atomic.Pointer[map[tool]*schema]
+
+	mu   sync.Mutex        // of who changes known
+	seen map[string]uint64 // the last list of each upstream, hashed
+}
+
+type tool struct{ upstream, name string }
+
+type schema struct {
+	hash     uint64
+	compiled *jsonschema.Schema // nil for one that is not used
+}
+
+// New returns an empty collection.
+func New() *Schemas {
+	s := &Schemas{seed: maphash.MakeSeed(), seen: map[string]uint64{}}
+	s.known.Store(&map[tool]*schema{})
+	return s
+}
+
+// Worth reports whether a list of tools that an upstream answered may teach
+// something: it has output schemas and is not the one that was learned last. m
+// must have been scanned.
+func (s *Schemas) Worth(upstream string, m *mcp.Message) bool {
+	if m.Kind != mcp.Response || m.IsError || len(m.Body) > maxList || !bytes.Contains(m.Body, []byte(`"outputSchema"`)) {
+		return false
+	}
+	hash := maphash.Bytes(s.seed, m.Spans.Result.Of(m.Body))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.seen[upstream] == hash {
+		return false
+	}
+	s.seen[upstream] = hash
+	return true
+}
+
+// Learn takes over the output schemas of a result of tools/list. Tools that the
+// list has without one lose theirs; tools that it does not have keep theirs, as a
+// list may be one page of several.
+func (s *Schemas) Learn(upstream string, result []byte) {
+	var list struct {
+		Tools []struct {
+			Name         string          `json:"name"`
+			OutputSchema json.RawMessage `json:"outputSchema"`
+		} `json:"tools"`
+	}
+	if json.Unmarshal(result, &list) != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := maps.Clone(*s.known.Load())
+	count := 0
+	for t := range next {
+		if t.upstream == upstream {
+			count++
+		}
+	}
+	for _, in := range list.Tools {
+		key := tool{upstream, in.Name}
+		old := next[key]
+		if len(in.OutputSchema) == 0 || len(in.OutputSchema) > maxSchema || len(in.Name) > mcp.MaxName || string(in.OutputSchema) == "null" {
+			if old != nil {
+				delete(next, key)
+				count--
+			}
+			continue
+		}
+		hash := maphash.Bytes(s.seed, in.OutputSchema)
+		switch {
+		case old != nil && old.hash == hash:
+			continue
+		case old == nil && count >= maxTools:
+			continue
+		case old == nil:
+			count++
+		}
+		next[key] = &schema{hash: hash, compiled: compile(in.OutputSchema)}
+	}
+	s.known.Store(&next)
+}
+
+// Score holds the answer of a tool against its output schema: 1 when it is as
+// declared, 0 when it is not or is missing. ok is false for an answer that is not
+// scored: of a tool without a usable schema, an error, one that is not complete,
+// or one that is too large. m must have been scanned.
+func (s *Schemas) Score(upstream, name string, m *mcp.Message) (score float64, ok bool) {
+	known := *s.known.Load()
+	if len(known) == 0 || m.Kind != mcp.Response || m.IsError || m.ToolError ||
+		m.ResultType != "" && m.ResultType != mcp.ResultComplete {
+		return 0, false
+	}
+	sch := known[tool{upstream, name}]
+	if sch == nil || sch.compiled == nil {
+		return 0, false
+	}
+	at := mcp.Find(m.Body, m.Spans.Result, "structuredContent")
+	if !at.Present() {
+		return 0, true
+	}
+	content := at.Of(m.Body)
+	if len(content) > maxContent || !modest(content) {
+		return 0, false
+	}
+	return holds(sch.compiled, content)
+}
+
+// holds validates a document. A schema that the library cannot cope with scores
+// nothing.
+func holds(sch *jsonschema.Schema, content []byte) (score float64, ok bool) {
+	defer func() {
+		if recover() != nil {
+			score, ok = 0, false
+		}
+	}()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(content))
+	if err != nil {
+		return 0, false
+	}
+	if sch.Validate(doc) != nil {
+		return 0, true
+	}
+	return 1, true
+}

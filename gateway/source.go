@@ -130,10 +130,10 @@ func (s *stream) count() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.frames++
+	s.lastFrame = s.ex.g.now()
 	s.ex.rec.Frames = int64(s.frames)
 	return s.frames <= s.limit
 }
-	s.lastFrame = s.ex.g.now()
 
 // refuse keeps a frame from the client. A notification is dropped in silence,
 // its event id kept so that the client resumes behind it. A request of the

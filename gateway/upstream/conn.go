@@ -5,6 +5,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"svc/gateway/socket"
 )
 
 const (
@@ -21,9 +23,10 @@ var bigBuffers = sync.Pool{New: func() any { return new([bigBuffer]byte) }}
 // conn is one connection. It belongs to one exchange at a time; only abort may
 // be called from elsewhere.
 type conn struct {
-	nc    net.Conn // what is read and written: the TLS layer or raw itself
-	raw   net.Conn // the TCP connection
-	probe *probe   // nil where there is none
+	nc    net.Conn     // what is read and written: the TLS layer or sock
+	raw   net.Conn     // the TCP connection
+	sock  *socket.Conn // raw without TLS, else nil
+	probe *probe       // nil where there is none
 	// secured is nil without TLS, and only read by who reads nc.
 	secured *beneathTLS
 
@@ -45,6 +48,10 @@ type conn struct {
 
 func newConn(nc, raw net.Conn, now time.Duration) *conn {
 	cn := &conn{nc: nc, raw: raw, probe: newProbe(raw), small: make([]byte, smallBuffer), made: now}
+	if nc == raw {
+		cn.sock = socket.New(raw)
+		cn.nc = cn.sock
+	}
 	cn.abortFunc = func() { cn.raw.Close() }
 	return cn
 }
@@ -151,6 +158,10 @@ func (cn *conn) read(p []byte) (int, error) {
 func (cn *conn) write(out *writeBuffer, body []byte) (int64, error) {
 	if out.gathered {
 		n, err := cn.nc.Write(out.b)
+		return int64(n), err
+	}
+	if cn.sock != nil {
+		n, err := cn.sock.WriteParts(out.b, body, nil)
 		return int64(n), err
 	}
 	bufs := net.Buffers{out.b, body}

@@ -40,9 +40,7 @@ type exchange struct {
 // may have reached the upstream.
 func (x *exchange) roundTrip(cn *conn, out *writeBuffer, reqBody []byte) (sent bool, err error) {
 	p := &x.client.pool
-	if x.ctx.Done() != nil {
-		x.stop = context.AfterFunc(x.ctx, cn.abortFunc)
-	}
+	x.watch(cn)
 	x.op = opWrite
 	x.armFirstByte(cn)
 	n, err := cn.write(out, reqBody)
@@ -67,6 +65,16 @@ func (x *exchange) roundTrip(cn *conn, out *writeBuffer, reqBody []byte) (sent b
 	}
 	x.begin(usable)
 	return true, nil
+}
+
+// watch cuts the connection when the context ends. A context that can be asked
+// directly makes that cheaper than package context does.
+func (x *exchange) watch(cn *conn) {
+	if direct, ok := x.ctx.(interface{ AfterFunc(func()) func() bool }); ok {
+		x.stop = direct.AfterFunc(cn.abortFunc)
+	} else if x.ctx.Done() != nil {
+		x.stop = context.AfterFunc(x.ctx, cn.abortFunc)
+	}
 }
 
 // unwatch ends the watch over the context. It returns false when the context has

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"svc/gateway/socket"
 )
 
 const (
@@ -108,7 +110,7 @@ func (t *target) dial(ctx context.Context) (nc, raw net.Conn, secured *beneathTL
 	if err != nil || t.tls == nil {
 		return raw, raw, nil, err
 	}
-	secured = &beneathTLS{Conn: raw}
+	secured = &beneathTLS{Conn: socket.New(raw)}
 	layer := tls.Client(secured, t.tls)
 	if err := layer.HandshakeContext(ctx); err != nil {
 		raw.Close()

@@ -1,0 +1,155 @@
+package socket
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// pair returns both ends of a TCP connection.
+func pair(t testing.TB) (*Conn, *net.TCPConn) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	far, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	near, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { near.Close(); far.Close() })
+	return New(near), far.(*net.TCPConn)
+}
+
+func TestReadsWhatComes(t *testing.T) {
+	c, far := pair(t)
+	buf := make([]byte, 16)
+	go func() {
+		time.Sleep(10 * time.Millisecond) // the read waits
+		far.Write([]byte("hello"))
+	}()
+	if n, err := c.Read(buf); err != nil || string(buf[:n]) != "hello" {
+		t.Fatalf("read %q %v", buf[:n], err)
+	}
+	if n, err := c.Read(nil); n != 0 || err != nil {
+		t.Errorf("read of nothing: %d %v", n, err)
+	}
+	far.CloseWrite()
+	for range 2 {
+		if n, err := c.Read(buf); n != 0 || err != io.EOF {
+			t.Errorf("after the end: %d %v, want EOF", n, err)
+		}
+	}
+}
+
+func TestReadErrors(t *testing.T) {
+	t.Run("deadline", func(t *testing.T) {
+		c, _ := pair(t)
+		c.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+		_, err := c.Read(make([]byte, 1))
+		var timeout net.Error
+		if !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &timeout) || !timeout.Timeout() {
+			t.Errorf("%v, want a passed deadline", err)
+		}
+	})
+	t.Run("reset", func(t *testing.T) {
+		c, far := pair(t)
+		far.SetLinger(0)
+		far.Close()
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("%v, want a reset", err)
+		}
+	})
+	t.Run("closed while it waits", func(t *testing.T) {
+		c, _ := pair(t)
+		time.AfterFunc(10*time.Millisecond, func() { c.Close() })
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%v, want ErrClosed", err)
+		}
+	})
+}
+
+// What does not fit into the kernel's buffer is written as the reader makes room,
+// in order and to the last byte.
+func TestWritesAllOfIt(t *testing.T) {
+	piece := func(n int, c byte) []byte { return bytes.Repeat([]byte{c}, n) }
+	tests := []struct {
+		name    string
+		a, b, d []byte
+	}{
+		{"one", piece(8<<20, 'a'), nil, nil},
+		{"three", piece(3<<20, 'a'), piece(4<<20, 'b'), piece(1<<20, 'c')},
+		{"small head", piece(100, 'a'), piece(5<<20, 'b'), nil},
+		{"only the last", nil, nil, piece(10, 'c')},
+		{"nothing", nil, nil, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c, far := pair(t)
+			want := append(append(append([]byte{}, tt.a...), tt.b...), tt.d...)
+			got := make(chan []byte)
+			go func() {
+				b, _ := io.ReadAll(far)
+				got <- b
+			}()
+			n, err := c.WriteParts(tt.a, tt.b, tt.d)
+			if err != nil || n != len(want) {
+				t.Errorf("wrote %d of %d, %v", n, len(want), err)
+			}
+			c.Close()
+			if !bytes.Equal(<-got, want) {
+				t.Error("other bytes arrived")
+			}
+		})
+	}
+}
+
+func TestWriteErrors(t *testing.T) {
+	t.Run("deadline", func(t *testing.T) {
+		c, _ := pair(t)
+		c.SetWriteDeadline(time.Now().Add(20 * time.Millisecond))
+		n, err := c.Write(make([]byte, 64<<20))
+		if !errors.Is(err, os.ErrDeadlineExceeded) || n == 0 || n == 64<<20 {
+			t.Errorf("%d %v, want a part and a passed deadline", n, err)
+		}
+	})
+	t.Run("reset", func(t *testing.T) {
+		c, far := pair(t)
+		far.SetLinger(0)
+		far.Close()
+		var err error
+		for range 100 {
+			if _, err = c.Write([]byte("x")); err != nil {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+			t.Errorf("%v, want a reset", err)
+		}
+	})
+}
+
+// A connection that is no TCP socket is served by its own methods.
+func TestOtherConnections(t *testing.T) {
+	near, far := net.Pipe()
+	defer far.Close()
+	c := New(near)
+	go func() {
+		c.WriteParts([]byte("a"), nil, []byte("b"))
+		c.Close()
+	}()
+	if b, err := io.ReadAll(far); err != nil || string(b) != "ab" {
+		t.Errorf("%q %v", b, err)
+	}
+}

@@ -242,7 +242,7 @@ func (s *devStack) startGateway(ctx context.Context) error {
 	}
 	s.d.OnClose("gateway", s.gw.Close)
 	s.d.Go("gateway", s.gw.Run)
-	s.d.Serve("gateway", ln, s.gw, s.gw.TLSConfig())
+	s.d.Serve("gateway", ln, s.gw, s.gw.TLSConfig(), daemon.Calls(gateway.Path))
 	return nil
 }
 

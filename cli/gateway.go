@@ -152,7 +152,7 @@ func runGateway(ctx context.Context, env Env, o gatewayOptions) error {
 	})
 	d.OnClose("gateway", g.Close)
 	d.Go("gateway", g.Run)
-	if _, err := d.Listen("gateway", file.Listen, g, g.TLSConfig()); err != nil {
+	if _, err := d.Listen("gateway", file.Listen, g, g.TLSConfig(), daemon.Calls(gateway.Path)); err != nil {
 		return errors.Join(failed(err, "the address is 'listen' in "+o.config), d.Close())
 	}
 	return d.Run(ctx)

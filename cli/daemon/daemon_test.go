@@ -448,3 +448,61 @@ func TestNotify(t *testing.T) {
 		t.Error("a relative socket path was accepted")
 	}
 }
+
+// Calls take another way through the server, with the same life: they finish after
+// a signal, and are cut when their time is over.
+func TestCalls(t *testing.T) {
+	entered, release := make(chan string, 2), make(chan struct{})
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		switch string(body) {
+		case "slow":
+			entered <- "slow"
+			<-release
+		case "stuck":
+			entered <- "stuck"
+			<-r.Context().Done()
+		}
+		fmt.Fprintf(w, "%T", w)
+	})
+	signals, done := make(chan os.Signal, 1), make(chan error, 1)
+	d := New(Options{Signals: signals, Windows: func() (time.Duration, time.Duration) { return 0, 300 * time.Millisecond }})
+	addr, err := d.Listen("test", "127.0.0.1:0", h, nil, Calls("/mcp"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { done <- d.Run(context.Background()) }()
+	post := func(path, body string) (string, error) {
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		resp, err := client.Post(BaseURL(addr, false)+path, "text/plain", strings.NewReader(body))
+		if err != nil {
+			return "", err
+		}
+		defer resp.Body.Close()
+		b, err := io.ReadAll(resp.Body)
+		return string(b), err
+	}
+	for path, want := range map[string]string{"/mcp": "*front.response", "/other": "*http.response"} {
+		if got, err := post(path, "x"); err != nil || got != want {
+			t.Errorf("%s: answered by %s %v, want %s", path, got, err, want)
+		}
+	}
+	answers := make(chan string, 2)
+	for _, body := range []string{"slow", "stuck"} {
+		go func() {
+			got, err := post("/mcp", body)
+			answers <- fmt.Sprint(body, " ", got, err != nil)
+		}()
+		<-entered
+	}
+	signals <- syscall.SIGTERM
+	time.AfterFunc(50*time.Millisecond, func() { close(release) })
+	if err := <-done; err != nil {
+		t.Fatalf("Run: %v", err)
+	}
+	got := []string{<-answers, <-answers}
+	slices.Sort(got)
+	if want := []string{"slow *front.responsefalse", "stuck true"}; !slices.Equal(got, want) {
+		t.Errorf("answers %q, want %q", got, want)
+	}
+}

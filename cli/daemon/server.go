@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"svc/gateway/front"
 )
 
 // Limits of every HTTP server here. Answers have no time limit of their own:
@@ -27,10 +29,25 @@ type server struct {
 	name    string
 	ln      net.Listener
 	tls     *tls.Config
-	http    *http.Server
+	calls   string // path that is served by package front; empty for none
+	http    httpServer
 	log     *slog.Logger
 	serving sync.WaitGroup
 }
+
+// httpServer is [http.Server], or [front.Server] before it.
+type httpServer interface {
+	Serve(net.Listener) error
+	Shutdown(context.Context) error
+	Close() error
+}
+
+// ListenOption changes how a listener is served.
+type ListenOption func(*server)
+
+// Calls makes POST requests to path take the short way of package front. All others
+// go the ordinary one; a client sees no difference.
+func Calls(path string) ListenOption { return func(s *server) { s.calls = path } }
 
 func (s *server) start(failures chan<- error) {
 	s.log.Info("listening", "server", s.name, "addr", s.ln.Addr().String(), "tls", s.tls != nil)
@@ -64,53 +81,59 @@ func (s *server) stop(ctx context.Context, _ time.Duration) error {
 // connect before wait. With a TLS configuration it serves HTTPS (HTTP/1.1 and
 // HTTP/2), without one plain HTTP/1.1. It returns the bound address, which
 // tells the port when addr asks for port 0.
-func (d *Daemon) Listen(name, addr string, h http.Handler, conf *tls.Config) (net.Addr, error) {
+func (d *Daemon) Listen(name, addr string, h http.Handler, conf *tls.Config, opts ...ListenOption) (net.Addr, error) {
 	var lc net.ListenConfig
 	ln, err := lc.Listen(context.Background(), "tcp", addr)
 	if err != nil {
 		return nil, explainListen(addr, err)
 	}
-	d.Serve(name, ln, h, conf)
+	d.Serve(name, ln, h, conf, opts...)
 	return ln.Addr(), nil
 }
 
 // Serve is Listen for a listener that is already bound. The daemon closes it.
-func (d *Daemon) Serve(name string, ln net.Listener, h http.Handler, conf *tls.Config) {
+func (d *Daemon) Serve(name string, ln net.Listener, h http.Handler, conf *tls.Config, opts ...ListenOption) {
+	s := &server{name: name, log: d.log, ln: ln, tls: conf}
+	for _, o := range opts {
+		o(s)
+	}
+	if s.tls != nil && len(s.tls.NextProtos) == 0 {
+		s.tls = s.tls.Clone()
+		s.tls.NextProtos = []string{"h2", "http/1.1"}
+	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(conf != nil)
-	d.parts = append(d.parts, &server{
-		name: name,
-		log:  d.log,
-		ln:   ln,
-		tls:  conf,
-		http: &http.Server{
-			Handler:           limitBodyTime(h, bodyGrace),
-			ReadHeaderTimeout: readHeaderTimeout,
-			IdleTimeout:       idleTimeout,
-			MaxHeaderBytes:    maxHeaderBytes,
-			Protocols:         protocols,
-			HTTP2: &http.HTTP2Config{
-				MaxConcurrentStreams: maxH2Streams,
-				MaxReadFrameSize:     maxH2Frame,
-				SendPingTimeout:      30 * time.Second,
-				WriteByteTimeout:     time.Minute,
-			},
-			ErrorLog: slog.NewLogLogger(d.log.With("server", name).Handler(), slog.LevelDebug),
+	ordinary := &http.Server{
+		Handler:           limitBodyTime(h, bodyGrace),
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		Protocols:         protocols,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxH2Streams,
+			MaxReadFrameSize:     maxH2Frame,
+			SendPingTimeout:      30 * time.Second,
+			WriteByteTimeout:     time.Minute,
 		},
-	})
+		ErrorLog: slog.NewLogLogger(d.log.With("server", name).Handler(), slog.LevelDebug),
+	}
+	s.http = ordinary
+	if s.calls != "" {
+		s.http = front.New(front.Options{
+			Path: s.calls, Handler: h, TLS: s.tls, Fallback: ordinary,
+			BodyGrace: bodyGrace, BodyRate: bodyRate,
+		})
+	}
+	d.parts = append(d.parts, s)
 }
 
 // accept returns the listener to serve, with TLS where asked for.
 func (s *server) accept() net.Listener {
-	if s.tls == nil {
+	if s.tls == nil || s.calls != "" { // which speaks it itself
 		return s.ln
 	}
-	conf := s.tls.Clone()
-	if len(conf.NextProtos) == 0 {
-		conf.NextProtos = []string{"h2", "http/1.1"}
-	}
-	return tls.NewListener(s.ln, conf)
+	return tls.NewListener(s.ln, s.tls)
 }
 
 // BaseURL returns the URL of a bound address; an address that means every

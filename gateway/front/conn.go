@@ -1,0 +1,374 @@
+package front
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"svc/gateway/socket"
+)
+
+// The states of a connection, as a shutdown sees them.
+const (
+	fresh   int32 = iota // nothing has come on it
+	busy                 // a request is being read or answered
+	idle                 // between two requests
+	severed              // closed by a shutdown
+)
+
+const (
+	// slack is which part of a time-out it may come later than asked, so that a
+	// timer is set once for many requests.
+	slack = 4
+	// lingerTime is how long a client may take to read its answer before a
+	// connection on which it is still sending is cut.
+	lingerTime = 500 * time.Millisecond
+)
+
+// conn is one connection. It belongs to its goroutine; only cut and gone are for
+// others.
+type conn struct {
+	srv    *Server
+	raw    net.Conn     // as it was accepted
+	sock   *socket.Conn // over raw
+	nc     net.Conn     // what carries HTTP: the TLS layer, or sock
+	rd     io.Reader    // nc
+	remote string
+	tls    *tls.ConnectionState // nil without TLS
+	made   time.Duration
+	state  atomic.Int32
+	watch  watched
+
+	buf  []byte
+	r, w int // unread bytes
+
+	readArmed, writeArmed time.Duration // deadlines that are set, 0 for none
+	readSet, writeSet     bool          // by the handler
+
+	head  head
+	began time.Duration // of the request
+	body  body
+	resp  response
+
+	header  http.Header
+	url     url.URL
+	request *http.Request
+	ctx     *requestContext
+
+	closing bool // after this answer
+	linger  bool // the client may still be sending
+}
+
+func newConn(s *Server, raw net.Conn) *conn {
+	c := &conn{srv: s, raw: raw, sock: socket.New(raw), remote: raw.RemoteAddr().String(), made: s.now()}
+	c.nc, c.rd = c.sock, c.sock
+	c.watch.c = c
+	return c
+}
+
+// serve serves the connection until it ends or is handed over.
+func (c *conn) serve() {
+	defer c.srv.forget(c)
+	if !c.watch.possible() {
+		c.passOver()
+		return
+	}
+	if c.srv.opts.TLS != nil && !c.secure() {
+		return
+	}
+	c.buf = make([]byte, maxHead)
+	c.head.line = c.srv.line
+	c.resp.header, c.header = make(http.Header, 8), make(http.Header, 16)
+	c.body.c, c.resp.c = c, c
+	for {
+		n, is := c.await()
+		if is == more {
+			c.nc.Close()
+			return
+		}
+		if is == other || !c.watch.start() {
+			c.handOver()
+			return
+		}
+		c.r += n
+		if !c.answer() {
+			return
+		}
+		// First the state, then the look: a shutdown does the same the other way
+		// round.
+		c.state.Store(idle)
+		if c.srv.draining.Load() {
+			c.nc.Close()
+			return
+		}
+	}
+}
+
+// secure performs the TLS handshake. A client that has agreed on another protocol
+// is handed over.
+func (c *conn) secure() bool {
+	layer := tls.Server(c.sock, c.srv.opts.TLS)
+	ctx := context.Background()
+	if d := c.srv.opts.Fallback.ReadHeaderTimeout; d > 0 {
+		c.sock.SetDeadline(time.Now().Add(d))
+	}
+	if err := layer.HandshakeContext(ctx); err != nil {
+		c.srv.logf("http: TLS handshake error from %s: %v", c.remote, plainHTTP(c.sock, err))
+		c.sock.Close()
+		return false
+	}
+	c.sock.SetDeadline(time.Time{})
+	c.nc, c.rd = layer, layer
+	state := layer.ConnectionState()
+	c.tls = &state
+	if p := state.NegotiatedProtocol; p != "" && p != "http/1.1" {
+		c.handOver()
+		return false
+	}
+	return true
+}
+
+// plainHTTP answers a client that speaks HTTP where TLS is spoken, and says so.
+func plainHTTP(conn net.Conn, err error) error {
+	var header tls.RecordHeaderError
+	if !errors.As(err, &header) || header.Conn == nil {
+		return err
+	}
+	switch string(header.RecordHeader[:]) {
+	case "GET /", "HEAD ", "POST ", "PUT /", "OPTIO":
+		_, _ = io.WriteString(conn, "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n")
+		return errors.New("client sent an HTTP request to an HTTPS server")
+	}
+	return err
+}
+
+// await waits for the header of the next request. more means that the connection
+// has ended.
+func (c *conn) await() (int, verdict) {
+	s := c.srv
+	if c.r == c.w {
+		c.r, c.w = 0, 0
+		if c.state.Load() == fresh {
+			c.armReadFor(s.opts.Fallback.ReadHeaderTimeout, 0)
+		} else {
+			c.armReadFor(s.opts.Fallback.IdleTimeout, s.opts.Fallback.IdleTimeout/slack)
+		}
+	} else {
+		c.w = copy(c.buf, c.buf[c.r:c.w])
+		c.r = 0
+	}
+	c.head.again()
+	waits := false // for the rest of a header
+	for {
+		if c.w > 0 {
+			if state := c.state.Load(); state != busy && !c.state.CompareAndSwap(state, busy) {
+				return 0, more // a shutdown was first
+			}
+			if n, is := c.head.parse(c.buf[:c.w]); is != more {
+				return n, is
+			}
+			if !waits {
+				waits = true
+				c.armReadFor(s.opts.Fallback.ReadHeaderTimeout, s.opts.Fallback.ReadHeaderTimeout/slack)
+			}
+		}
+		n, err := c.rd.Read(c.buf[c.w:])
+		c.w += n
+		if err != nil && n == 0 {
+			if errors.Is(err, io.EOF) && c.w > 0 {
+				return 0, other // net/http says something to half a header
+			}
+			return 0, more
+		}
+	}
+}
+
+// answer runs the handler on the request that was read, and reports whether the
+// connection can have another one.
+func (c *conn) answer() (again bool) {
+	c.began = c.srv.now()
+	c.closing, c.linger, c.readSet, c.writeSet = false, false, false, false
+	c.body.begin(c.head.length)
+	c.resp.begin()
+	r := c.prepare()
+	if !c.run(r) {
+		c.nc.Close()
+		return false
+	}
+	c.resp.finish()
+	if !c.ctx.leave() {
+		c.ctx, c.request = nil, nil
+	}
+	if c.readSet {
+		c.readArmed = -1 // whatever it is, it was not set here
+	}
+	if c.writeSet {
+		_ = c.resp.SetWriteDeadline(time.Time{})
+	}
+	if c.closing {
+		c.end()
+		return false
+	}
+	return true
+}
+
+// prepare makes the request for the handler.
+func (c *conn) prepare() *http.Request {
+	c.head.header(c.header)
+	if c.ctx == nil {
+		c.ctx = &requestContext{server: c.srv.opts.Fallback, local: c.raw.LocalAddr()}
+		c.watch.follow(c.ctx)
+		c.request = new(http.Request).WithContext(c.ctx)
+	}
+	r := c.request
+	c.url = url.URL{Path: c.srv.opts.Path}
+	r.Method, r.URL, r.Proto, r.ProtoMajor, r.ProtoMinor = http.MethodPost, &c.url, "HTTP/1.1", 1, 1
+	r.Header, r.Host, r.RequestURI, r.RemoteAddr = c.header, c.head.host, c.srv.opts.Path, c.remote
+	r.ContentLength, r.TransferEncoding, r.Close, r.TLS = c.head.length, nil, c.head.close, c.tls
+	r.Form, r.PostForm, r.MultipartForm, r.Trailer, r.Pattern = nil, nil, nil, nil, ""
+	r.Body = &c.body
+	if c.head.length == 0 {
+		r.Body = http.NoBody
+	}
+	return r
+}
+
+// run calls the handler. A panic ends the connection, not the process.
+func (c *conn) run(r *http.Request) (ok bool) {
+	defer func() {
+		if ok {
+			return
+		}
+		if err := recover(); err != nil && err != http.ErrAbortHandler {
+			c.srv.logf("http: panic serving %s: %v\n%s", c.remote, err, debug.Stack())
+		}
+		c.ctx.end()
+	}()
+	c.srv.opts.Handler.ServeHTTP(&c.resp, r)
+	return true
+}
+
+// write writes an answer, or a part of one. What is long goes out in pieces, each
+// with its own time.
+func (c *conn) write(a, b, d []byte) error {
+	for len(b) > writePiece {
+		if err := c.writePiece(a, b[:writePiece], nil); err != nil {
+			return err
+		}
+		a, b = nil, b[writePiece:]
+	}
+	return c.writePiece(a, b, d)
+}
+
+func (c *conn) writePiece(a, b, d []byte) (err error) {
+	if !c.writeSet {
+		c.armWrite(c.srv.now()+c.srv.writeTimeout, c.srv.writeTimeout/slack)
+	}
+	switch {
+	case len(b)+len(d) == 0:
+		_, err = c.nc.Write(a)
+	case c.tls == nil:
+		_, err = c.sock.WriteParts(a, b, d)
+	default:
+		for _, part := range [...][]byte{a, b, d} {
+			if _, err = c.nc.Write(part); err != nil {
+				break
+			}
+		}
+	}
+	return err
+}
+
+// armReadFor makes reads fail after d from now, or up to slack later; zero is
+// never.
+func (c *conn) armReadFor(d, slack time.Duration) {
+	if d <= 0 {
+		if c.readArmed != 0 {
+			c.readArmed = 0
+			c.nc.SetReadDeadline(time.Time{})
+		}
+		return
+	}
+	c.armRead(c.srv.now()+d, slack)
+}
+
+// armRead makes reads fail at a time of the server, or up to slack later. Setting a
+// timer costs more than looking at the clock, so one that is near enough stays.
+func (c *conn) armRead(until, slack time.Duration) {
+	if c.readArmed >= until && c.readArmed <= until+slack {
+		return
+	}
+	c.readArmed = until + slack
+	c.nc.SetReadDeadline(c.srv.epoch.Add(c.readArmed))
+}
+
+func (c *conn) armWrite(until, slack time.Duration) {
+	if c.writeArmed >= until && c.writeArmed <= until+slack {
+		return
+	}
+	c.writeArmed = until + slack
+	c.nc.SetWriteDeadline(c.srv.epoch.Add(c.writeArmed))
+}
+
+// end closes the connection after an answer. While the client may still be
+// sending, closing at once would throw away what it has not read.
+func (c *conn) end() {
+	if c.linger && c.resp.err == nil {
+		type halfCloser interface{ CloseWrite() error }
+		half, ok := c.nc.(halfCloser)
+		if !ok {
+			half, ok = c.raw.(halfCloser)
+		}
+		if ok && half.CloseWrite() == nil {
+			c.raw.SetReadDeadline(time.Now().Add(lingerTime))
+			for n := 0; n < maxDiscard; {
+				k, err := c.sock.Read(c.buf)
+				if err != nil {
+					break
+				}
+				n += k
+			}
+		}
+	}
+	c.nc.Close()
+}
+
+// handOver gives the connection to net/http, with what was read of it.
+func (c *conn) handOver() {
+	c.watch.stop()
+	_ = c.nc.SetDeadline(time.Time{})
+	conn := net.Conn(c.raw)
+	if c.tls != nil {
+		conn = c.nc
+	}
+	if c.tls == nil || c.w > c.r {
+		conn = &handed{Conn: conn, unread: append([]byte(nil), c.buf[c.r:c.w]...), tls: c.tls}
+	}
+	if !c.srv.others.push(conn) {
+		c.nc.Close()
+	}
+}
+
+// passOver gives a connection to net/http that is no socket of the kernel's.
+func (c *conn) passOver() {
+	conn := c.raw
+	if c.srv.opts.TLS != nil {
+		conn = tls.Server(conn, c.srv.opts.TLS)
+	}
+	if !c.srv.others.push(conn) {
+		c.raw.Close()
+	}
+}
+
+// cut ends the connection from outside.
+func (c *conn) cut() {
+	c.raw.Close()
+	c.watch.left()
+}

@@ -1,0 +1,129 @@
+package front
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// requestContext is the context of the requests on a connection, one after
+// another. It ends when the client leaves, and then for good. It also ends after a
+// request in which somebody asked for its end, and is not used again then.
+type requestContext struct {
+	server *http.Server
+	local  net.Addr
+
+	mu      sync.Mutex
+	err     error
+	done    chan struct{} // made when asked for
+	asked   bool          // for done
+	waiters map[*waiter]struct{}
+	waiter  *waiter // one of them, which needs no map
+}
+
+var _ context.Context = (*requestContext)(nil)
+
+// waiter is a function that waits for the end.
+type waiter struct{ f func() }
+
+// Deadline implements [context.Context]: there is none.
+func (c *requestContext) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// Done implements [context.Context].
+func (c *requestContext) Done() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked = true
+	if c.done == nil {
+		c.done = make(chan struct{})
+		if c.err != nil {
+			close(c.done)
+		}
+	}
+	return c.done
+}
+
+// Err implements [context.Context].
+func (c *requestContext) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Value implements [context.Context], with the keys of net/http.
+func (c *requestContext) Value(key any) any {
+	switch key {
+	case http.ServerContextKey:
+		return c.server
+	case http.LocalAddrContextKey:
+		return c.local
+	}
+	return nil
+}
+
+// AfterFunc does what [context.AfterFunc] does, which uses it. Called directly it
+// needs less, and a context that only it was asked of can be used again.
+func (c *requestContext) AfterFunc(f func()) (stop func() bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		go f()
+		return func() bool { return false }
+	}
+	w := &waiter{f}
+	if c.waiter == nil {
+		c.waiter = w
+	} else {
+		if c.waiters == nil {
+			c.waiters = make(map[*waiter]struct{})
+		}
+		c.waiters[w] = struct{}{}
+	}
+	return func() bool { return c.stop(w) }
+}
+
+func (c *requestContext) stop(w *waiter) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.waiter == w {
+		c.waiter = nil
+		return true
+	}
+	_, waits := c.waiters[w]
+	delete(c.waiters, w)
+	return waits
+}
+
+// end ends the context.
+func (c *requestContext) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return
+	}
+	c.err = context.Canceled
+	if c.done != nil {
+		close(c.done)
+	}
+	if c.waiter != nil {
+		go c.waiter.f()
+	}
+	for w := range c.waiters {
+		go w.f()
+	}
+	c.waiter, c.waiters = nil, nil
+}
+
+// leave ends the use of the context by one request, and reports whether it can
+// have another one: nobody who was given it can take the next request for it.
+func (c *requestContext) leave() bool {
+	c.mu.Lock()
+	again := !c.asked && c.waiter == nil && len(c.waiters) == 0
+	c.mu.Unlock()
+	if !again {
+		c.end()
+	}
+	return again
+}

@@ -1,0 +1,352 @@
+package front
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// gather is how much of an answer without a length is kept before it goes out:
+	// one that ends within it needs no chunks.
+	gather = 4 << 10
+	// copyBelow is up to which size bytes are copied behind others to go out with
+	// them; longer ones are handed to the kernel from where they are.
+	copyBelow = 8 << 10
+	// keepBuffer is the size beyond which a buffer is not kept.
+	keepBuffer = 16 << 10
+	// writeTimeout bounds how long a client may take for writePiece bytes of an
+	// answer. A handler that sets a write deadline decides itself.
+	writeTimeout = time.Minute
+	writePiece   = 256 << 10
+)
+
+// response is the answer to one request. It implements what
+// [http.ResponseController] asks for, but Hijack.
+type response struct {
+	c      *conn
+	header http.Header
+	status int // 0 until WriteHeader
+
+	length  int64 // of the body, as declared; -1 without
+	written int64 // by the handler
+	sent    bool  // the header is sent, or in out
+	chunked bool
+	err     error // of the connection
+
+	out     []byte   // bytes for the connection
+	pending []byte   // of the body, not sent
+	names   []string // for sorting
+}
+
+var (
+	_ http.ResponseWriter = (*response)(nil)
+	_ http.Flusher        = (*response)(nil)
+	_ io.StringWriter     = (*response)(nil)
+)
+
+func (w *response) begin() {
+	clear(w.header)
+	if cap(w.out) > keepBuffer {
+		w.out = nil
+	}
+	if cap(w.pending) > keepBuffer {
+		w.pending = nil
+	}
+	w.status, w.length, w.written, w.sent, w.chunked, w.err = 0, -1, 0, false, false, nil
+	w.out, w.pending = w.out[:0], w.pending[:0]
+}
+
+// Header implements [http.ResponseWriter].
+func (w *response) Header() http.Header { return w.header }
+
+// WriteHeader implements [http.ResponseWriter]. Interim answers are left out:
+// nobody who is served here has asked for one.
+func (w *response) WriteHeader(status int) {
+	if status < 100 || status > 999 {
+		panic("front: invalid status " + strconv.Itoa(status))
+	}
+	if w.status != 0 {
+		w.c.srv.logf("http: superfluous response.WriteHeader call from %s", w.c.remote)
+		return
+	}
+	if status < 200 {
+		return
+	}
+	w.status = status
+	if values := w.header["Content-Length"]; len(values) > 0 {
+		if w.length = lengthOf(values[0]); w.length < 0 {
+			w.c.srv.logf("http: invalid Content-Length of %q", values[0])
+			delete(w.header, "Content-Length")
+		}
+	}
+}
+
+func bodyAllowed(status int) bool {
+	return status != http.StatusNoContent && status != http.StatusNotModified
+}
+
+// Write implements [http.ResponseWriter].
+func (w *response) Write(p []byte) (int, error) {
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	switch {
+	case len(p) == 0:
+		return 0, nil
+	case !bodyAllowed(w.status):
+		return 0, http.ErrBodyNotAllowed
+	case w.length >= 0 && w.written+int64(len(p)) > w.length:
+		return 0, http.ErrContentLength
+	case w.err != nil:
+		return 0, w.err
+	}
+	w.written += int64(len(p))
+	if w.length < 0 {
+		if len(w.pending)+len(p) <= gather {
+			w.pending = append(w.pending, p...)
+			return len(p), nil
+		}
+		w.chunk(p)
+	} else {
+		w.begun()
+		if w.written < w.length && len(w.out)+len(p) <= gather {
+			w.out = append(w.out, p...)
+			return len(p), nil
+		}
+		w.send(p, nil)
+	}
+	if w.err != nil {
+		return 0, w.err
+	}
+	return len(p), nil
+}
+
+// WriteString implements [io.StringWriter].
+func (w *response) WriteString(s string) (int, error) { return w.Write([]byte(s)) }
+
+// Flush implements [http.Flusher].
+func (w *response) Flush() { _ = w.FlushError() }
+
+// FlushError sends what was written.
+func (w *response) FlushError() error {
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	if w.length < 0 && bodyAllowed(w.status) {
+		w.chunk(nil)
+	} else {
+		w.begun()
+		w.send(nil, nil)
+	}
+	return w.err
+}
+
+// SetReadDeadline, SetWriteDeadline and EnableFullDuplex are for
+// [http.ResponseController]. A body may be read while the answer is written in any
+// case.
+func (w *response) SetReadDeadline(t time.Time) error {
+	w.c.readArmed, w.c.readSet = 0, true
+	return w.c.nc.SetReadDeadline(t)
+}
+
+// SetWriteDeadline implements a method of [http.ResponseController].
+func (w *response) SetWriteDeadline(t time.Time) error {
+	w.c.writeArmed, w.c.writeSet = 0, !t.IsZero()
+	return w.c.nc.SetWriteDeadline(t)
+}
+
+// EnableFullDuplex implements a method of [http.ResponseController].
+func (w *response) EnableFullDuplex() error { return nil }
+
+// finish ends the answer.
+func (w *response) finish() {
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	switch {
+	case w.chunked:
+		w.frame(nil)
+		w.out = append(w.out, "0\r\n\r\n"...)
+		w.send(nil, nil)
+	case w.length < 0:
+		if bodyAllowed(w.status) {
+			w.length = int64(len(w.pending))
+		}
+		w.begun()
+		w.send(w.pending, nil)
+	default:
+		w.begun()
+		w.send(nil, nil)
+		if w.written < w.length {
+			w.c.closing = true // the client waits for the rest
+		}
+	}
+	if w.err != nil {
+		w.c.closing = true
+	}
+}
+
+// begun puts the header into out, once.
+func (w *response) begun() {
+	if w.sent {
+		return
+	}
+	w.sent = true
+	c := w.c
+	if !c.body.settle() {
+		c.closing, c.linger = true, true
+	}
+	if c.head.close || c.srv.draining.Load() {
+		c.closing = true
+	}
+	if values := w.header["Connection"]; len(values) > 0 && hasToken(values, "close") {
+		c.closing = true
+	}
+	b := append(w.out[:0], statusLine(w.status)...)
+	w.names = w.names[:0]
+	for name := range w.header {
+		w.names = append(w.names, name)
+	}
+	slices.Sort(w.names)
+	dated, typed := false, false
+	for _, name := range w.names {
+		switch name {
+		case "Content-Length", "Transfer-Encoding":
+			continue // as it is sent
+		case "Connection":
+			if c.closing {
+				continue
+			}
+		case "Date":
+			dated = true
+		case "Content-Type":
+			typed = true
+		}
+		if !only(&inToken, name) {
+			continue
+		}
+		for _, v := range w.header[name] {
+			b = append(b, name...)
+			b = append(b, ": "...)
+			b = appendValue(b, v)
+			b = append(b, "\r\n"...)
+		}
+	}
+	if !typed && bodyAllowed(w.status) && len(w.pending) > 0 && len(w.header["Content-Encoding"]) == 0 {
+		b = append(b, "Content-Type: "...)
+		b = append(b, http.DetectContentType(w.pending)...)
+		b = append(b, "\r\n"...)
+	}
+	if !dated {
+		b = append(b, "Date: "...)
+		b = append(b, c.srv.dateNow()...)
+		b = append(b, "\r\n"...)
+	}
+	switch {
+	case w.chunked:
+		b = append(b, "Transfer-Encoding: chunked\r\n"...)
+	case w.length >= 0:
+		b = append(b, "Content-Length: "...)
+		b = strconv.AppendInt(b, w.length, 10)
+		b = append(b, "\r\n"...)
+	}
+	if c.closing {
+		b = append(b, "Connection: close\r\n"...)
+	}
+	w.out = append(b, "\r\n"...)
+}
+
+// chunk sends what is pending, and p, as one chunk.
+func (w *response) chunk(p []byte) {
+	w.chunked = true
+	if len(p) >= copyBelow {
+		w.frame(nil)
+		w.begun()
+		w.out = strconv.AppendInt(w.out, int64(len(p)), 16)
+		w.out = append(w.out, "\r\n"...)
+		w.send(p, crlf)
+		return
+	}
+	w.frame(p)
+	w.begun()
+	w.send(nil, nil)
+}
+
+var crlf = []byte("\r\n")
+
+// frame puts the header, and what is pending with p as one chunk, into out.
+func (w *response) frame(p []byte) {
+	w.begun()
+	if n := len(w.pending) + len(p); n > 0 {
+		w.out = strconv.AppendInt(w.out, int64(n), 16)
+		w.out = append(w.out, "\r\n"...)
+		w.out = append(w.out, w.pending...)
+		w.out = append(w.out, p...)
+		w.out = append(w.out, "\r\n"...)
+	}
+	w.pending = w.pending[:0]
+}
+
+// send writes out, p and q to the connection, with one system call where that is
+// possible.
+func (w *response) send(p, q []byte) {
+	if w.err == nil && len(w.out)+len(p)+len(q) > 0 {
+		if len(p) < copyBelow {
+			w.out = append(append(w.out, p...), q...)
+			p, q = nil, nil
+		}
+		w.err = w.c.write(w.out, p, q)
+	}
+	w.out = w.out[:0]
+}
+
+// statusLine returns the first line of an answer, its CR LF included.
+func statusLine(status int) string {
+	switch status {
+	case http.StatusOK:
+		return "HTTP/1.1 200 OK\r\n"
+	case http.StatusAccepted:
+		return "HTTP/1.1 202 Accepted\r\n"
+	}
+	text := http.StatusText(status)
+	if text == "" {
+		text = "status code " + strconv.Itoa(status)
+	}
+	return "HTTP/1.1 " + strconv.Itoa(status) + " " + text + "\r\n"
+}
+
+// appendValue appends a field's value; a line break in it cannot begin a new line.
+func appendValue(b []byte, v string) []byte {
+	v = strings.Trim(v, " \t\r\n")
+	if strings.IndexByte(v, '\n') < 0 && strings.IndexByte(v, '\r') < 0 {
+		return append(b, v...)
+	}
+	return append(b, lineBreaks.Replace(v)...)
+}
+
+var lineBreaks = strings.NewReplacer("\n", " ", "\r", " ")
+
+func hasToken(values []string, token string) bool {
+	for _, v := range values {
+		for t := range strings.SplitSeq(v, ",") {
+			if strings.EqualFold(strings.TrimSpace(t), token) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// inToken says which bytes may stand in the name of a field (RFC 9110, section
+// 5.6.2).
+var inToken = func() (token [256]bool) {
+	for c := range 128 {
+		token[c] = inName[c] || bytes.IndexByte([]byte("!#$%&'*+.^_`|~"), byte(c)) >= 0
+	}
+	return token
+}()

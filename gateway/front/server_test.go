@@ -1,0 +1,578 @@
+package front
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestServesCallsAndHandsOverTheRest(t *testing.T) {
+	r := start(t, echo)
+	c := dial(t, r.addr)
+	for i := range 3 {
+		c.send("%s", post(fmt.Sprint("call ", i)))
+		if resp, body := c.answer(); resp.StatusCode != 200 || body != fmt.Sprintf("front=true POST /mcp call %d", i) {
+			t.Fatalf("call %d: %d %q", i, resp.StatusCode, body)
+		}
+	}
+	// The first other request takes the connection along, with all behind it.
+	c.send("GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n%s", post("late"))
+	if _, body := c.answer(); body != "front=false GET /readyz " {
+		t.Errorf("other path: %q", body)
+	}
+	if _, body := c.answer(); body != "front=false POST /mcp late" {
+		t.Errorf("behind it: %q", body)
+	}
+}
+
+func TestRequestIsWhatNetHTTPMakesOfIt(t *testing.T) {
+	type seen struct {
+		Method, URI, Host, Proto, Path, Body string
+		Header                               http.Header
+		Length                               int64
+		Close                                bool
+		Local                                bool
+	}
+	var got []seen
+	h := func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+		server, _ := r.Context().Value(http.ServerContextKey).(*http.Server)
+		if _, _, err := net.SplitHostPort(r.RemoteAddr); err != nil || r.TLS != nil {
+			t.Errorf("remote address %q, TLS %v", r.RemoteAddr, r.TLS)
+		}
+		got = append(got, seen{r.Method, r.RequestURI, r.Host, r.Proto, r.URL.String(), string(b), r.Header.Clone(), r.ContentLength, r.Close,
+			local != nil && local.String() == "127.0.0.1:"+port(local) && server != nil})
+	}
+	r := start(t, h)
+	plain := &http.Server{Handler: http.HandlerFunc(h)}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- plain.Serve(ln) }()
+	defer func() { plain.Close(); <-served }()
+	text := post(`{"a":1}`, "Accept: a", "accept: b", "X-Custom-thing:  v ", "Authorization: Bearer x", "Connection: close")
+	for _, addr := range []string{r.addr, ln.Addr().String()} {
+		c := dial(t, addr)
+		c.send("%s", text)
+		c.answer()
+		c.ended()
+	}
+	if a, b := fmt.Sprintf("%+v", got[0]), fmt.Sprintf("%+v", got[1]); a != b || !got[0].Local {
+		t.Errorf("here   %s\nthere  %s", a, b)
+	}
+}
+
+func port(a net.Addr) string { _, p, _ := net.SplitHostPort(a.String()); return p }
+
+// hostile is what may come at a connection, beyond the headers of the other table.
+var hostile = []struct{ name, text string }{
+	{"two pipelined", post("one") + post("two")},
+	{"pipelined behind a body of a lying length", request("Host: a", "Content-Length: 1") + "xPOST /mcp HTTP/1.1\r\n"},
+	{"smuggled by length and chunks", request("Host: a", "Content-Length: 4", "Transfer-Encoding: chunked") + "5c\r\n" + post("x")},
+	{"smuggled by two lengths", request("Host: a", "Content-Length: 0", "Content-Length: 40") + post("x")},
+	{"smuggled by a sign", request("Host: a", "Content-Length: +0") + post("x")},
+	{"smuggled by a continued line", request("Host: a", "A: b\r\n Content-Length: 5", "Content-Length: 0") + post("x")},
+	{"bare line feeds", strings.ReplaceAll(post("x"), "\r\n", "\n")},
+	{"chunked", request("Host: a", "Transfer-Encoding: chunked") + "3\r\nabc\r\n0\r\n\r\n"},
+	{"expect", request("Host: a", "Content-Length: 1", "Expect: 100-continue") + "x"},
+	{"empty line first", "\r\n" + post("x")},
+	{"rubbish", "rubbish\r\n\r\n"},
+	{"rubbish behind a call", post("x") + "rubbish\r\n\r\n"},
+	{"half a header", "POST /mcp HTTP/1.1\r\nHost: a\r\nConte"},
+	{"half a body", request("Host: a", "Content-Length: 10") + "half"},
+	{"nothing", ""},
+}
+
+// Whatever comes, a client gets the statuses, the bodies and the end that net/http
+// alone would give.
+func TestAnswersAsNetHTTPDoes(t *testing.T) {
+	h := func(w http.ResponseWriter, r *http.Request) {
+		b, err := io.ReadAll(r.Body)
+		w.Header().Set("Content-Type", "text/plain")
+		if err != nil {
+			w.WriteHeader(http.StatusTeapot)
+			return
+		}
+		fmt.Fprintf(w, "%s %s %s", r.Method, r.URL.Path, b)
+	}
+	r := start(t, h)
+	plain := &http.Server{Handler: http.HandlerFunc(h), MaxHeaderBytes: 64 << 10}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- plain.Serve(ln) }()
+	defer func() { plain.Close(); <-served }()
+	cases := hostile
+	for _, tt := range heads {
+		switch {
+		case tt.name == "no body":
+			cases = append(cases, struct{ name, text string }{tt.name, tt.text})
+		case tt.want != more:
+			cases = append(cases, struct{ name, text string }{tt.name, tt.text + "{}"})
+		}
+	}
+	for _, tt := range cases {
+		t.Run(tt.name, func(t *testing.T) {
+			var got [2]string
+			for i, addr := range []string{r.addr, ln.Addr().String()} {
+				c := dial(t, addr)
+				go func() {
+					io.WriteString(c, tt.text)
+					c.Conn.(*net.TCPConn).CloseWrite()
+				}()
+				b, _ := io.ReadAll(c.r)
+				got[i] = undated(string(b))
+			}
+			if got[0] != got[1] {
+				t.Errorf("front\n%q\nnet/http\n%q", got[0], got[1])
+			}
+		})
+	}
+}
+
+// undated removes the lines that change from second to second, and the notice of a
+// connection's end, which net/http leaves out where the client cannot go on anyway.
+func undated(s string) string {
+	var kept []string
+	for line := range strings.SplitSeq(s, "\r\n") {
+		if !strings.HasPrefix(line, "Date: ") && line != "Connection: close" {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "\r\n")
+}
+
+func TestContextEndsWhenTheClientLeaves(t *testing.T) {
+	leave := map[string]func(*net.TCPConn){
+		"closes":       func(c *net.TCPConn) { c.Close() },
+		"resets":       func(c *net.TCPConn) { c.SetLinger(0); c.Close() },
+		"closes half":  func(c *net.TCPConn) { c.CloseWrite() },
+		"closes later": func(c *net.TCPConn) { time.Sleep(50 * time.Millisecond); c.Close() },
+	}
+	for name, do := range leave {
+		for _, before := range []int{0, 2} { // requests on the connection before
+			t.Run(fmt.Sprint(name, " after ", before), func(t *testing.T) {
+				entered, ended := make(chan bool, 1), make(chan error, 1)
+				var calls atomic.Int32
+				r := start(t, func(w http.ResponseWriter, r *http.Request) {
+					if int(calls.Add(1)) <= before {
+						return
+					}
+					entered <- byFront(w)
+					select {
+					case <-r.Context().Done():
+						ended <- context.Cause(r.Context())
+					case <-time.After(10 * time.Second):
+						ended <- errors.New("nobody noticed")
+					}
+				})
+				c := dial(t, r.addr)
+				for range before {
+					c.send("%s", post("x"))
+					c.answer()
+				}
+				c.send("%s", post("x"))
+				if !<-entered {
+					t.Fatal("net/http serves it")
+				}
+				do(c.Conn.(*net.TCPConn))
+				if err := <-ended; !errors.Is(err, context.Canceled) {
+					t.Errorf("%v, want it cancelled", err)
+				}
+			})
+		}
+	}
+}
+
+// A client that has sent its next request already is noticed all the same, and its
+// next request is not lost while it stays.
+func TestPipelinedRequestsBehindASlowOne(t *testing.T) {
+	slow := make(chan struct{})
+	ended := make(chan error, 3)
+	r := start(t, func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		if string(b) == "slow" {
+			select {
+			case <-slow:
+			case <-r.Context().Done():
+			}
+			ended <- r.Context().Err()
+		}
+		fmt.Fprintf(w, "%s", b)
+	})
+	c := dial(t, r.addr)
+	c.send("%s", post("slow")+post("second")+post("third"))
+	time.Sleep(20 * time.Millisecond)
+	close(slow)
+	for _, want := range []string{"slow", "second", "third"} {
+		if _, body := c.answer(); body != want {
+			t.Fatalf("%q, want %q", body, want)
+		}
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("client that stayed: %v", err)
+	}
+	slow = make(chan struct{})
+	c = dial(t, r.addr)
+	c.send("%s", post("slow")+post("second"))
+	time.Sleep(20 * time.Millisecond)
+	c.Close()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("client that left behind a second request: %v", err)
+	}
+}
+
+// The context of a request does not end with a later one, nor outlives its own.
+func TestContextsOfOneConnection(t *testing.T) {
+	var first context.Context
+	var fired atomic.Int32
+	var calls int
+	r := start(t, func(w http.ResponseWriter, r *http.Request) {
+		calls++
+		switch calls {
+		case 1:
+			first = r.Context()
+			stop := first.(*requestContext).AfterFunc(func() { fired.Add(1) })
+			if !stop() || stop() {
+				t.Error("stop: want true once")
+			}
+		case 2:
+			if r.Context() != first {
+				t.Error("a context that nobody waits for is made anew")
+			}
+			<-time.After(time.Millisecond)
+			_ = r.Context().Done()
+			context.AfterFunc(r.Context(), func() { fired.Add(1) })
+			ctx, cancel := context.WithCancel(r.Context())
+			context.AfterFunc(ctx, func() { fired.Add(1) })
+			_ = cancel
+		case 3:
+			if first.Err() == nil || r.Context() == first || r.Context().Err() != nil {
+				t.Error("a context that somebody waits for is used again")
+			}
+		}
+	})
+	c := dial(t, r.addr)
+	for range 3 {
+		c.send("%s", post("x"))
+		c.answer()
+	}
+	for i := 0; fired.Load() != 2 && i < 1000; i++ {
+		time.Sleep(time.Millisecond)
+	}
+	if n := fired.Load(); n != 2 {
+		t.Errorf("%d functions ran after the request, want 2", n)
+	}
+}
+
+func TestSlowBodyEnds(t *testing.T) {
+	got := make(chan error, 1)
+	r := start(t, func(w http.ResponseWriter, r *http.Request) {
+		_, err := io.ReadAll(r.Body)
+		got <- err
+		w.WriteHeader(http.StatusRequestTimeout)
+	}, func(o *Options) { o.BodyGrace = -4*time.Second + 100*time.Millisecond })
+	c := dial(t, r.addr)
+	c.send("%s", request("Host: a", "Content-Length: 50")+"half")
+	if resp, _ := c.answer(); resp.StatusCode != http.StatusRequestTimeout {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+	if err := <-got; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%v, want a passed deadline", err)
+	}
+	c.ended()
+}
+
+// The time of a body is not the time of its answer.
+func TestAnswerOutlivesBodyDeadline(t *testing.T) {
+	r := start(t, func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		select {
+		case <-time.After(300 * time.Millisecond):
+		case <-r.Context().Done():
+			t.Error("cancelled")
+		}
+	}, func(o *Options) { o.BodyGrace = -4*time.Second + 100*time.Millisecond })
+	c := dial(t, r.addr)
+	for range 2 {
+		c.send("%s", request("Host: a", "Content-Length: 4")+"ha")
+		time.Sleep(10 * time.Millisecond)
+		c.send("lf")
+		if resp, _ := c.answer(); resp.StatusCode != 200 {
+			t.Errorf("status %d", resp.StatusCode)
+		}
+	}
+}
+
+func TestSlowHeaderEnds(t *testing.T) {
+	for _, text := range []string{"", "POST /mcp", "POST /mcp HTTP/1.1\r\nHost: a\r\n"} {
+		r := start(t, echo, func(o *Options) { o.Fallback.ReadHeaderTimeout = 50 * time.Millisecond })
+		c := dial(t, r.addr)
+		c.send("%s", text)
+		c.ended()
+	}
+}
+
+func TestIdleConnectionEnds(t *testing.T) {
+	r := start(t, echo, func(o *Options) { o.Fallback.IdleTimeout = 50 * time.Millisecond })
+	c := dial(t, r.addr)
+	c.send("%s", post("x"))
+	c.answer()
+	c.ended()
+}
+
+// What a handler leaves of a body is read, so that the connection goes on; a lot
+// of it ends the connection behind the answer.
+func TestUnreadBody(t *testing.T) {
+	r := start(t, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		io.WriteString(w, "no")
+	})
+	c := dial(t, r.addr)
+	c.send("%s", post("small"))
+	c.answer()
+	c.send("%s", request("Host: a", "Content-Length: 100000"))
+	go c.Write(make([]byte, 100000))
+	if resp, body := c.answer(); resp.StatusCode != http.StatusForbidden || body != "no" || resp.Close {
+		t.Errorf("%d %q close %v", resp.StatusCode, body, resp.Close)
+	}
+	c.send("%s", request("Host: a", "Content-Length: 3000000"))
+	go c.Write(make([]byte, 3000000))
+	if resp, body := c.answer(); resp.StatusCode != http.StatusForbidden || body != "no" || !resp.Close {
+		t.Errorf("%d %q close %v", resp.StatusCode, body, resp.Close)
+	}
+	if b, _ := io.ReadAll(c.r); len(b) > 0 {
+		t.Errorf("%q behind the answer", b)
+	}
+}
+
+func TestPanicEndsOneConnection(t *testing.T) {
+	r := start(t, func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		switch string(b) {
+		case "panic":
+			panic("on purpose")
+		case "abort":
+			panic(http.ErrAbortHandler)
+		case "late":
+			w.Header().Set("Content-Length", "100")
+			io.WriteString(w, "a part")
+			http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}
+	})
+	for _, body := range []string{"abort", "late", "panic"} {
+		c := dial(t, r.addr)
+		c.send("%s", post(body))
+		b, _ := io.ReadAll(c.r)
+		if want := body == "late"; strings.Contains(string(b), "a part") != want || !want && len(b) > 0 {
+			t.Errorf("%s: %q", body, b)
+		}
+		if logged := strings.Contains(r.log.String(), "on purpose"); logged != (body == "panic") {
+			t.Errorf("%s: logged %v: %s", body, logged, r.log.String())
+		}
+	}
+	c := dial(t, r.addr)
+	c.send("%s", post("fine"))
+	if resp, _ := c.answer(); resp.StatusCode != 200 {
+		t.Errorf("after panics: %d", resp.StatusCode)
+	}
+}
+
+func TestShutdown(t *testing.T) {
+	entered, release := make(chan struct{}), make(chan struct{})
+	r := start(t, func(w http.ResponseWriter, r *http.Request) {
+		if b, _ := io.ReadAll(r.Body); string(b) == "slow" {
+			close(entered)
+			<-release
+		}
+		io.WriteString(w, "finished")
+	})
+	still, busy, silent := dial(t, r.addr), dial(t, r.addr), dial(t, r.addr)
+	still.send("%s", post("x"))
+	still.answer()
+	busy.send("%s", post("slow"))
+	<-entered
+	done := make(chan error, 1)
+	go func() { done <- r.Shutdown(context.Background()) }()
+	still.ended() // at once
+	if c, err := net.Dial("tcp", r.addr); err == nil {
+		c.Close()
+		t.Error("a connection is still accepted")
+	}
+	// One that had sent nothing yet may have its first request answered.
+	silent.send("%s", post("x"))
+	if resp, body := silent.answer(); !resp.Close || body != "finished" {
+		t.Errorf("late request: %q, close %v", body, resp.Close)
+	}
+	silent.ended()
+	select {
+	case err := <-done:
+		t.Fatalf("Shutdown returned %v with a request under way", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	close(release)
+	if resp, body := busy.answer(); !resp.Close || body != "finished" {
+		t.Errorf("request under way: %q, close %v", body, resp.Close)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestShutdownWithoutAnEnd(t *testing.T) {
+	entered, cancelled := make(chan struct{}), make(chan error, 1)
+	r := start(t, func(w http.ResponseWriter, r *http.Request) {
+		close(entered)
+		<-r.Context().Done()
+		cancelled <- r.Context().Err()
+	})
+	c := dial(t, r.addr)
+	c.send("%s", post("x"))
+	<-entered
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := r.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("Shutdown: %v", err)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-cancelled; !errors.Is(err, context.Canceled) {
+		t.Errorf("request: %v", err)
+	}
+	c.ended()
+}
+
+func TestNothingIsLeftOpen(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("counts descriptors in /proc")
+	}
+	count := func() int {
+		entries, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(entries)
+	}
+	r := start(t, echo)
+	once := func(i int) {
+		c := dial(t, r.addr)
+		switch i % 4 {
+		case 0:
+			c.send("%s", post("x"))
+			c.answer()
+		case 1:
+			c.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+			c.answer()
+		case 2:
+			c.send("POST /mcp HT")
+		case 3:
+			c.send("%s", post("x"))
+		}
+		c.Close()
+	}
+	once(0)
+	before := count()
+	for i := range 200 {
+		once(i)
+	}
+	for end := time.Now().Add(5 * time.Second); count() > before+2; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d descriptors, %d before", count(), before)
+		}
+	}
+	r.watcher.mu.Lock()
+	defer r.watcher.mu.Unlock()
+	if n := len(r.watcher.conns); n > 1 {
+		t.Errorf("%d connections are watched", n)
+	}
+}
+
+type exhausted struct {
+	net.Listener
+	left atomic.Int32
+}
+
+func (l *exhausted) Accept() (net.Conn, error) {
+	if l.left.Add(-1) >= 0 {
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+	}
+	return l.Listener.Accept()
+}
+
+func TestAcceptGoesOn(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	few := &exhausted{Listener: ln}
+	few.left.Store(3)
+	s := New(Options{Path: "/mcp", Handler: http.HandlerFunc(echo), BodyRate: 1,
+		Fallback: &http.Server{Handler: http.HandlerFunc(echo), ErrorLog: log.New(io.Discard, "", 0)}})
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(few) }()
+	c := dial(t, ln.Addr().String())
+	c.send("%s", post("x"))
+	if _, body := c.answer(); body != "front=true POST /mcp x" {
+		t.Errorf("%q", body)
+	}
+	s.Close()
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		t.Error(err)
+	}
+}
+
+// TestRequestTakesNoMemory counts what the server itself allocates for a request.
+func TestRequestTakesNoMemory(t *testing.T) {
+	body := bytes.Repeat([]byte("x"), 300)
+	fixed := []string{"300"}
+	kind := []string{"application/json"}
+	in := make([]byte, 4096)
+	r := start(t, func(w http.ResponseWriter, r *http.Request) {
+		if stop := r.Context().(*requestContext).AfterFunc(func() {}); !stop() {
+			t.Error("cancelled")
+		}
+		for {
+			if _, err := r.Body.Read(in); err != nil {
+				break
+			}
+		}
+		w.Header()["Content-Type"], w.Header()["Content-Length"] = kind, fixed
+		w.Write(body)
+	})
+	c := dial(t, r.addr)
+	text := []byte(post(strings.Repeat("y", 200), "Content-Type: application/json", "Authorization: Bearer a"))
+	buf := make([]byte, 4096)
+	n := testing.AllocsPerRun(200, func() {
+		c.Conn.Write(text)
+		for got := 0; got < 300; {
+			k, err := c.Conn.Read(buf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got += k
+		}
+	})
+	// Whoever waits for the end of the context costs two.
+	if n > 2 {
+		t.Errorf("%v allocations a request, want 2", n)
+	}
+}

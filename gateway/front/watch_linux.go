@@ -1,0 +1,167 @@
+package front
+
+import (
+	"os"
+	"sync"
+	"syscall"
+)
+
+// watcher notices that clients leave while their requests are answered. The kernel
+// tells it, over an epoll instance that waits for nothing but the far end of a
+// connection to close; so a request costs nothing, and a wait no goroutine. A
+// client that closes only its sending side counts as one that leaves, as it does
+// for net/http.
+type watcher struct {
+	file *os.File // the epoll instance, which the runtime's poller waits for
+	raw  syscall.RawConn
+
+	mu    sync.Mutex
+	conns map[uint64]*watched
+	last  uint64
+}
+
+// watched is the watcher's side of a connection.
+type watched struct {
+	c *conn
+
+	id uint64 // 0 while it is not watched; for the connection's goroutine
+
+	mu   sync.Mutex
+	ctx  *requestContext // of the connection's requests
+	gone bool
+}
+
+func newWatcher() (*watcher, error) {
+	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("epoll_create1", err)
+	}
+	if err := syscall.SetNonblock(fd, true); err != nil {
+		syscall.Close(fd)
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	w := &watcher{file: os.NewFile(uintptr(fd), "epoll"), conns: make(map[uint64]*watched)}
+	if w.raw, err = w.file.SyscallConn(); err != nil {
+		w.file.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// close ends run.
+func (w *watcher) close() { w.file.Close() }
+
+// run tells connections that their clients have left, until close.
+func (w *watcher) run() {
+	var events [64]syscall.EpollEvent
+	for {
+		n := 0
+		var failed error
+		err := w.raw.Read(func(fd uintptr) bool {
+			n, failed = syscall.EpollWait(int(fd), events[:], 0)
+			return n > 0 || failed != nil && failed != syscall.EINTR
+		})
+		if err != nil || failed != nil {
+			return
+		}
+		for i := range events[:n] {
+			e := &events[i]
+			id := uint64(uint32(e.Fd)) | uint64(uint32(e.Pad))<<32
+			w.mu.Lock()
+			who := w.conns[id]
+			w.mu.Unlock()
+			if who != nil {
+				who.left()
+			}
+		}
+	}
+}
+
+// possible reports whether the connection can be watched.
+func (d *watched) possible() bool {
+	_, ok := d.c.raw.(syscall.Conn)
+	return ok
+}
+
+// start watches the connection from its first request on. It reports whether it
+// is watched.
+func (d *watched) start() bool {
+	if d.id != 0 {
+		return true
+	}
+	w := d.c.srv.watcher
+	w.mu.Lock()
+	w.last++
+	id := w.last
+	w.conns[id] = d
+	w.mu.Unlock()
+	d.id = id
+	event := syscall.EpollEvent{Events: syscall.EPOLLRDHUP | edgeTriggered, Fd: int32(id), Pad: int32(id >> 32)}
+	if d.control(syscall.EPOLL_CTL_ADD, &event) != nil {
+		d.forget()
+		return false
+	}
+	return true
+}
+
+const edgeTriggered = 1 << 31
+
+// stop gives the connection to somebody else.
+func (d *watched) stop() {
+	if d.id != 0 {
+		_ = d.control(syscall.EPOLL_CTL_DEL, new(syscall.EpollEvent))
+		d.forget()
+	}
+}
+
+// forget ends the watch over a connection that is about to be closed, or was.
+func (d *watched) forget() {
+	if d.id == 0 {
+		return
+	}
+	w := d.c.srv.watcher
+	w.mu.Lock()
+	delete(w.conns, d.id)
+	w.mu.Unlock()
+	d.id = 0
+}
+
+func (d *watched) control(op int, event *syscall.EpollEvent) error {
+	conn, err := d.c.raw.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = d.c.srv.watcher.raw.Control(func(epoll uintptr) {
+		err := conn.Control(func(fd uintptr) { failed = syscall.EpollCtl(int(epoll), op, int(fd), event) })
+		if err != nil {
+			failed = err
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return failed
+}
+
+// follow names the context that ends when the client leaves.
+func (d *watched) follow(ctx *requestContext) {
+	d.mu.Lock()
+	d.ctx = ctx
+	gone := d.gone
+	d.mu.Unlock()
+	if gone {
+		ctx.end()
+	}
+}
+
+// left ends the requests of a client that has left.
+func (d *watched) left() {
+	d.mu.Lock()
+	d.gone = true
+	ctx := d.ctx
+	d.mu.Unlock()
+	if ctx != nil {
+		ctx.end()
+	}
+}

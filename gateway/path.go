@@ -1,0 +1,4 @@
+package gateway
+
+// Path is where messages are posted, and nearly all that a gateway is asked for.
+const Path = "/mcp"

@@ -103,7 +103,6 @@ type Gateway struct {
 	governance *govern.Syncer
 	quality    *quality.Schemas // nil when no traces are reported
 
-	search *toolSearch // nil unless tools/list is answered here
 
 	live           atomic.Pointer[live]
 	restartPending atomic.Pointer[[]string]

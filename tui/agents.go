@@ -1,0 +1,209 @@
+package tui
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
+
+	"svc/server/api"
+	"svc/server/client"
+)
+
+// agentRow is an agent with what it did in the last 24 hours.
+type agentRow struct {
+	api.AgentItem
+	stats *api.StatsGroup // nil when it did nothing
+}
+
+func (r agentRow) traces() int64 {
+	if r.stats == nil {
+		return 0
+	}
+	return r.stats.TraceCount
+}
+
+type agentsPage struct{ tablePage[agentRow] }
+
+func newAgentsPage(s *shared) *agentsPage {
+	a := &agentsPage{}
+	a.s, a.name, a.noun = s, "Agents", "agents"
+	a.empty = [2]string{"No agents yet", "Traces register theirs by name, and so does: svc agents create NAME"}
+	a.load.every = 15 * time.Second
+	a.load.fetch = a.fetch
+	p := s.pens
+	text := func(get func(agentRow) string) func(agentRow, int) (string, pen) {
+		return func(r agentRow, _ int) (string, pen) { return get(r), p.plain }
+	}
+	figure := func(get func(*api.StatsGroup) (string, pen)) func(agentRow, int) (string, pen) {
+		return func(r agentRow, _ int) (string, pen) {
+			if r.stats == nil {
+				return "-", p.dim
+			}
+			return get(r.stats)
+		}
+	}
+	plain := func(get func(*api.StatsGroup) string) func(agentRow, int) (string, pen) {
+		return figure(func(g *api.StatsGroup) (string, pen) { return get(g), p.plain })
+	}
+	a.list.columns = []column[agentRow]{
+		{title: "NAME", min: 18, max: 44, keep: 100, cell: text(func(r agentRow) string { return clean(r.Name) })},
+		{title: "ENVIRONMENT", min: 11, max: 20, keep: 50, cell: text(func(r agentRow) string { return orDash(clean(r.Environment)) })},
+		{title: "MODEL", min: 16, max: 44, keep: 40, cell: text(func(r agentRow) string { return orDash(clean(modelOf(r.ModelProvider, r.ModelName))) })},
+		{title: "TRACES 24H", min: 10, right: true, keep: 90, cell: plain(func(g *api.StatsGroup) string { return count(g.TraceCount) })},
+		{title: "ERRORS", min: 8, right: true, keep: 80, cell: figure(func(g *api.StatsGroup) (string, pen) {
+			return percent(g.ErrorRatePercent), p.rate(g.ErrorRatePercent)
+		})},
+		{title: "P95", min: 9, right: true, keep: 60, cell: plain(func(g *api.StatsGroup) string { return millis(g.P95DurationMs) })},
+		{title: "COST", min: 9, right: true, keep: 70, cell: plain(func(g *api.StatsGroup) string { return usd(g.TotalCostUSD) })},
+		{title: "DESCRIPTION", min: 24, max: 70, keep: 20, cell: text(func(r agentRow) string { return clean(r.Description) })},
+	}
+	return a
+}
+
+// fetch asks for the agents and for their figures: two requests.
+func (a *agentsPage) fetch(ctx context.Context) ([]agentRow, error) {
+	page, err := a.s.plane.ListAgents(ctx, client.AgentQuery{Page: client.Page{Limit: api.MaxLimit}})
+	if err != nil {
+		return nil, err
+	}
+	stats, err := a.s.plane.TraceStats(ctx, client.StatsQuery{Period: "24h", GroupBy: "agent"})
+	if err != nil {
+		return nil, err
+	}
+	of := make(map[string]*api.StatsGroup, len(stats.Groups))
+	for i, g := range stats.Groups {
+		if g.AgentID != nil {
+			of[*g.AgentID] = &stats.Groups[i]
+		}
+	}
+	rows := make([]agentRow, len(page.Data))
+	for i, item := range page.Data {
+		rows[i] = agentRow{item, of[item.ID]}
+	}
+	slices.SortStableFunc(rows, func(a, b agentRow) int {
+		return cmp.Or(cmp.Compare(b.traces(), a.traces()), cmp.Compare(a.Name, b.Name))
+	})
+	return rows, nil
+}
+
+func (a *agentsPage) key(k tea.KeyMsg) tea.Cmd {
+	r, ok := a.selected()
+	switch k.String() {
+	case "enter":
+		if ok {
+			return a.s.open(newAgentPage(a.s, r))
+		}
+	case "t":
+		if ok {
+			return a.s.show("agent:" + quoted(clean(r.Name)))
+		}
+	case "y":
+		if ok {
+			a.s.copyText("id", r.ID)
+		}
+	default:
+		return a.tablePage.key(k)
+	}
+	return nil
+}
+
+func (a *agentsPage) click(x, y int) tea.Cmd {
+	if again, ok := a.list.click(y); ok && again {
+		return a.key(tea.KeyMsg{Type: tea.KeyEnter})
+	}
+	return nil
+}
+
+func (a *agentsPage) hints() []hint {
+	return []hint{{"enter", "open"}, {"t", "its traces"}, {"y", "copy id"}, {"r", "refresh"}, {"tab", "next"}, {"↑↓", "move"}}
+}
+
+// agentPage is one agent with the tools that it was seen to call.
+type agentPage struct {
+	tablePage[api.AgentTool]
+	agent agentRow
+}
+
+func newAgentPage(s *shared, r agentRow) *agentPage {
+	a := &agentPage{agent: r}
+	a.s, a.name, a.noun = s, "Tools", "tools"
+	a.empty = [2]string{"No tools seen yet", "They appear when traces of this agent name them."}
+	a.load.every = 15 * time.Second
+	a.load.fetch = func(ctx context.Context) ([]api.AgentTool, error) {
+		page, err := s.plane.ListAgentTools(ctx, r.ID, client.Page{Limit: api.MaxLimit})
+		return page.Data, err
+	}
+	p := s.pens
+	a.list.columns = []column[api.AgentTool]{
+		{title: "TOOL", min: 18, max: 60, keep: 100, cell: func(t api.AgentTool, _ int) (string, pen) { return clean(t.ToolName), p.plain }},
+		{title: "CALLS", min: 10, right: true, keep: 90, cell: func(t api.AgentTool, _ int) (string, pen) { return count(t.CallCount), p.plain }},
+		{title: "LAST CALLED", min: 19, keep: 80, cell: func(t api.AgentTool, _ int) (string, pen) {
+			return t.LastCalledAt.In(s.now().Location()).Format("2006-01-02 15:04:05"), p.dim
+		}},
+		{title: "SHARE OF CALLS", min: 14, max: 60, keep: 50, cell: func(t api.AgentTool, w int) (string, pen) {
+			most := int64(1)
+			for _, other := range a.load.data {
+				most = max(most, other.CallCount)
+			}
+			return bar(float64(t.CallCount)/float64(most), w), p.accent
+		}},
+	}
+	return a
+}
+
+func (a *agentPage) key(k tea.KeyMsg) tea.Cmd {
+	switch k.String() {
+	case "t":
+		return a.s.show("agent:" + quoted(clean(a.agent.Name)))
+	case "y":
+		a.s.copyText("id", a.agent.ID)
+	case "backspace":
+		a.s.back()
+	default:
+		return a.tablePage.key(k)
+	}
+	return nil
+}
+
+func (a *agentPage) click(_, y int) tea.Cmd { a.list.click(y - len(a.fields(80)) - 1); return nil }
+
+func (a *agentPage) fields(w int) []string {
+	r, zone := a.agent, a.s.now().Location()
+	fields := []field{
+		{name: "Environment", value: orDash(clean(r.Environment))},
+		{name: "Model", value: orDash(clean(modelOf(r.ModelProvider, r.ModelName)))},
+		{name: "Created", value: r.CreatedAt.In(zone).Format("2006-01-02 15:04")},
+		{name: "Updated", value: r.UpdatedAt.In(zone).Format("2006-01-02 15:04")},
+		{name: "Id", value: clean(r.ID), wide: true},
+	}
+	if r.Description != "" {
+		fields = append(fields, field{name: "Description", value: clean(r.Description), wide: true})
+	}
+	return drawFields(a.s.pens, fields, w)
+}
+
+func (a *agentPage) status(w int) string {
+	p := a.s.pens
+	var l line
+	l.add(p.bold, " Agent ")
+	l.add(p.accent, clean(a.agent.Name))
+	if text, pen := a.load.state(a.s); text != "" {
+		l.add(pen, " · "+text)
+	}
+	return l.fit(w)
+}
+
+func (a *agentPage) view(w, h int) []string {
+	lines := append(a.fields(w), "")
+	if h <= len(lines) {
+		return lines[:h]
+	}
+	return append(lines, a.tablePage.view(w, h-len(lines))...)
+}
+
+func (a *agentPage) hints() []hint {
+	return []hint{{"esc", "back"}, {"t", "its traces"}, {"y", "copy id"}, {"r", "refresh"}, {"↑↓", "move"}}
+}

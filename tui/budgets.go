@@ -1,0 +1,97 @@
+package tui
+
+import (
+	"context"
+	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
+
+	"svc/server/api"
+)
+
+// budgetsPage shows budgets as bars.
+type budgetsPage struct{ tablePage[api.Budget] }
+
+func newBudgetsPage(s *shared) *budgetsPage {
+	t := &budgetsPage{}
+	t.s, t.name, t.noun = s, "Budgets", "budgets"
+	t.empty = [2]string{"No budgets yet", "For example: svc costs budgets create NAME --agent-id ID --period daily --limit-usd 5"}
+	t.load.every = 10 * time.Second
+	t.load.fetch = func(ctx context.Context) ([]api.Budget, error) {
+		all, err := s.plane.ListBudgets(ctx)
+		return all.Data, err
+	}
+	p := s.pens
+	text := func(get func(api.Budget) string) func(api.Budget, int) (string, pen) {
+		return func(r api.Budget, _ int) (string, pen) { return get(r), p.plain }
+	}
+	t.list.columns = []column[api.Budget]{
+		{title: "STATE", min: 9, keep: 90, cell: func(r api.Budget, _ int) (string, pen) {
+			word, pen := p.budget(r.PercentUsed)
+			return word, pen
+		}},
+		{title: "NAME", min: 14, max: 40, keep: 100, cell: text(func(r api.Budget) string { return clean(r.Name) })},
+		{title: "AGENT", min: 12, max: 36, keep: 50, cell: text(func(r api.Budget) string { return clean(r.AgentName) })},
+		{title: "PERIOD", min: 7, keep: 40, cell: text(func(r api.Budget) string { return clean(r.Period) })},
+		{title: "SPENT", min: 9, right: true, keep: 80, cell: text(func(r api.Budget) string { return usd(r.CurrentUSD) })},
+		{title: "LIMIT", min: 9, right: true, keep: 60, cell: text(func(r api.Budget) string { return price(r.LimitUSD) })},
+		{title: "USED", min: 7, right: true, keep: 85, cell: func(r api.Budget, _ int) (string, pen) {
+			_, pen := p.budget(r.PercentUsed)
+			return percent(r.PercentUsed), pen
+		}},
+		{title: "", min: 10, max: 70, keep: 70, cell: func(r api.Budget, w int) (string, pen) {
+			_, pen := p.budget(r.PercentUsed)
+			return track(r.PercentUsed/100, w), pen
+		}},
+		{title: "RESETS IN", min: 11, keep: 30, cell: text(func(r api.Budget) string { return span(r.ResetAt.Sub(s.now())) })},
+	}
+	t.detail = func(r api.Budget) []field {
+		_, pen := p.budget(r.PercentUsed)
+		return []field{
+			{name: "Budget", value: clean(r.Name), wide: true},
+			{name: "Agent", value: clean(r.AgentName)},
+			{name: "Spent", value: usd(r.CurrentUSD) + " of " + price(r.LimitUSD) + " " + clean(r.Period), pen: pen},
+			{name: "Resets", value: "in " + span(r.ResetAt.Sub(s.now())) + ", " + r.ResetAt.In(s.now().Location()).Format("2006-01-02 15:04"), wide: true},
+			{name: "Id", value: clean(r.ID), wide: true},
+		}
+	}
+	return t
+}
+
+// budget says in a word and a colour how a budget stands.
+func (p *pens) budget(percent float64) (string, pen) {
+	switch {
+	case percent >= 100:
+		return "✕ over", p.bad
+	case percent >= 80:
+		return "▲ nearly", p.warn
+	}
+	return "● within", p.good
+}
+
+// track draws a bar whose empty part shows too.
+func track(share float64, w int) string {
+	filled := []rune(bar(share, w))
+	for i, r := range filled {
+		if r == ' ' {
+			filled[i] = '·'
+		}
+	}
+	return string(filled)
+}
+
+func (t *budgetsPage) key(k tea.KeyMsg) tea.Cmd {
+	r, ok := t.selected()
+	switch {
+	case ok && (k.String() == "t" || k.String() == "enter"):
+		return t.s.show("agent:" + quoted(clean(r.AgentName)))
+	case ok && k.String() == "y":
+		t.s.copyText("id", r.ID)
+		return nil
+	}
+	return t.tablePage.key(k)
+}
+
+func (t *budgetsPage) hints() []hint {
+	return []hint{{"enter", "its agent's traces"}, {"y", "copy id"}, {"r", "refresh"}, {"tab", "next"}, {"↑↓", "move"}}
+}

@@ -1,0 +1,160 @@
+package tui
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// tabBar draws the tabs at the left, and at the right what is watched and how
+// that stands. Names give way to numbers, and those to the name of the active
+// tab alone.
+func (m *Model) tabBar() string {
+	p := m.s.pens
+	state, statePen := m.connection()
+	m.tabs = m.tabs[:0]
+	name := func(i int) string { return strconv.Itoa(i+1) + " " + m.pages[i].title() }
+	labels := make([]string, len(m.pages))
+	total := 0
+	for i := range m.pages {
+		labels[i] = " " + name(i) + " "
+		total += width(labels[i])
+	}
+	const brand = " svc "
+	if left := m.w - width(brand) - width(state) - 2; total > left {
+		for i := range labels {
+			if i != m.active {
+				labels[i] = " " + strconv.Itoa(i+1) + " "
+			}
+		}
+	}
+	var b strings.Builder
+	b.WriteString(p.bold.paint(brand))
+	x := width(brand)
+	for i, label := range labels {
+		if x+width(label) > m.w {
+			break
+		}
+		pen := p.dim
+		if i == m.active {
+			pen = p.tab
+			if pen.on == "" { // without colour the brackets tell
+				label = "[" + strings.TrimSpace(label) + "]"
+			}
+		}
+		b.WriteString(pen.paint(label))
+		m.tabs = append(m.tabs, tabRange{x, x + width(label), i})
+		x += width(label)
+	}
+	room := m.w - x - 2
+	if room < 1 {
+		return b.String()
+	}
+	if width(state) > room {
+		state = firstRune(state) // the sign alone
+	}
+	where := ""
+	if left := room - width(state) - 2; left >= 12 {
+		where = cut(m.s.name, min(left, 60))
+	}
+	gap := m.w - x - width(state) - 1
+	if where != "" {
+		gap -= width(where) + 2
+		b.WriteString(blanks(gap))
+		b.WriteString(p.dim.paint(where) + "  ")
+	} else {
+		b.WriteString(blanks(gap))
+	}
+	b.WriteString(statePen.paint(state))
+	return b.String()
+}
+
+func firstRune(s string) string {
+	for _, r := range s {
+		return string(r)
+	}
+	return s
+}
+
+func (m *Model) connectionText() string {
+	switch m.state.phase {
+	case live:
+		return "● live"
+	case waiting:
+		return "✕ offline"
+	}
+	return "○ connecting"
+}
+
+// connection says how the feed stands.
+func (m *Model) connection() (string, pen) {
+	pen := m.s.pens.warn
+	switch m.state.phase {
+	case live:
+		pen = m.s.pens.good
+	case waiting:
+		pen = m.s.pens.alert
+	}
+	return m.connectionText(), pen
+}
+
+func (m *Model) countdown() string {
+	return span(max(m.state.retryAt.Sub(m.s.now()), 0).Truncate(time.Second) + time.Second)
+}
+
+// banner is the line that tells why nothing new comes in.
+func (m *Model) banner() string {
+	if m.state.phase == live || m.state.attempt == 0 {
+		return ""
+	}
+	text := " ✕ Not connected"
+	if m.state.err != nil {
+		text += ": " + tell(m.state.err)
+	}
+	tail := " · connecting again"
+	if m.state.phase == waiting {
+		tail = fmt.Sprintf(" · attempt %d in %s, r tries now", m.state.attempt+1, m.countdown())
+	}
+	if width(text)+width(tail) > m.w {
+		text = cut(text, max(16, m.w-width(tail)))
+	}
+	return m.s.pens.alert.paint(cut(text+tail, m.w))
+}
+
+// footer is what the page asks, else a message, else the keys that fit; help
+// and quit always do.
+func (m *Model) footer() string {
+	p := m.s.pens
+	page := m.current()
+	if line, _ := page.footer(m.w); line != "" {
+		return line
+	}
+	if m.s.toast != "" && m.s.now().Before(m.s.toastTill) {
+		return m.s.toastPen.paint(cut(" "+m.s.toast, m.w))
+	}
+	last := []hint{{"?", "help"}, {"q", "quit"}}
+	size := func(h hint) int { return 1 + width(h.key) + 1 + width(h.does) + 1 }
+	left := m.w
+	for _, h := range last {
+		left -= size(h)
+	}
+	var b strings.Builder
+	write := func(h hint) {
+		b.WriteString(" " + p.accent.paint(h.key) + " " + p.dim.paint(h.does) + " ")
+	}
+	for _, h := range page.hints() {
+		if size(h) > left {
+			break
+		}
+		left -= size(h)
+		write(h)
+	}
+	if left < 0 {
+		return ""
+	}
+	for _, h := range last {
+		write(h)
+	}
+	return b.String()
+}

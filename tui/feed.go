@@ -1,0 +1,203 @@
+package tui
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
+
+	"svc/server/client"
+)
+
+// phase is where a feed stands with its source.
+type phase uint8
+
+const (
+	connecting phase = iota
+	live
+	waiting // until the next attempt
+)
+
+// feedState is what the screen says about the feed.
+type feedState struct {
+	phase   phase
+	attempt int // failed attempts in a row
+	err     error
+	retryAt time.Time
+}
+
+// batch is what came in since the last frame.
+type batch struct {
+	rows    []*row
+	dropped uint64 // rows that were lost because the screen did not keep up
+	state   feedState
+	anew    bool // forget what came before: the history is another one
+}
+
+// feed follows a source for as long as the program runs and hands what comes
+// to it in batches, one a frame at most.
+type feed struct {
+	source  Source
+	frame   time.Duration // between batches
+	timeout time.Duration // for opening
+	limit   int           // rows that wait for the screen
+	now     func() time.Time
+
+	ctx  context.Context
+	kick chan struct{} // try now
+	wake chan struct{} // there is something to hand over
+
+	mu      sync.Mutex
+	pending []*row
+	dropped uint64
+	anew    bool
+	state   feedState
+}
+
+func newFeed(ctx context.Context, source Source, timeout time.Duration, now func() time.Time) *feed {
+	return &feed{source: source, frame: time.Second / 30, timeout: timeout, limit: historySize, now: now,
+		ctx: ctx, kick: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
+}
+
+// run follows the source until ctx ends. It is a command, so that a panic in it
+// still gives the terminal back.
+func (f *feed) run() tea.Msg {
+	cursor, attempt := "", 0
+	for f.ctx.Err() == nil {
+		f.set(feedState{phase: connecting, attempt: attempt})
+		opened, err := f.follow(&cursor)
+		if f.ctx.Err() != nil {
+			break
+		}
+		if opened {
+			attempt = 0
+		}
+		if cursor != "" && !opened && gap(err) {
+			cursor = ""
+		}
+		attempt++
+		wait := backoff(attempt, err, rand.Float64())
+		f.set(feedState{phase: waiting, attempt: attempt, err: err, retryAt: f.now().Add(wait)})
+		timer := time.NewTimer(wait)
+		select {
+		case <-f.ctx.Done():
+		case <-f.kick:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+	return nil
+}
+
+// follow opens the source and takes what comes until it ends. It reports
+// whether anything came, or the stream held for a while.
+func (f *feed) follow(cursor *string) (worked bool, err error) {
+	ctx, cancel := context.WithCancel(f.ctx)
+	defer cancel()
+	late := time.AfterFunc(f.timeout, cancel)
+	stream, err := f.source.Open(ctx, *cursor)
+	if !late.Stop() && err != nil && f.ctx.Err() == nil {
+		return false, errSilent
+	}
+	if err != nil {
+		return false, err
+	}
+	defer stream.Close()
+	if *cursor == "" {
+		f.forget() // the source begins with what may have been seen before
+	}
+	since := time.Now()
+	f.set(feedState{phase: live})
+	for {
+		ev, err := stream.Next()
+		if c := stream.Cursor(); c != "" {
+			*cursor = c
+		}
+		if err != nil {
+			return worked || time.Since(since) > 5*time.Second, err
+		}
+		worked = true
+		f.push(newRow(ev))
+	}
+}
+
+// backoff is how long to wait before the next attempt: half a second at first,
+// twice as long each time, up to 15 s; jitter from 0 to 1 spreads it by a
+// fifth. A control plane that names a time is believed.
+func backoff(attempt int, err error, jitter float64) time.Duration {
+	var answer *client.Error
+	if errors.As(err, &answer) && answer.RetryAfter > 0 {
+		return min(answer.RetryAfter, time.Minute)
+	}
+	d := min(500*time.Millisecond<<min(attempt-1, 8), 15*time.Second)
+	return d + time.Duration(jitter*float64(d)/5)
+}
+
+func (f *feed) signal() {
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (f *feed) set(s feedState) {
+	f.mu.Lock()
+	f.state = s
+	f.mu.Unlock()
+	f.signal()
+}
+
+func (f *feed) push(r *row) {
+	f.mu.Lock()
+	if len(f.pending) >= f.limit {
+		f.pending = f.pending[1:]
+		f.dropped++
+	}
+	f.pending = append(f.pending, r)
+	f.mu.Unlock()
+	f.signal()
+}
+
+func (f *feed) forget() {
+	f.mu.Lock()
+	f.pending, f.anew = nil, true
+	f.mu.Unlock()
+	f.signal()
+}
+
+// retry ends the wait for the next attempt.
+func (f *feed) retry() {
+	select {
+	case f.kick <- struct{}{}:
+	default:
+	}
+}
+
+// next waits until there is something and until a frame has passed, so that
+// what comes in meanwhile is drawn at once. It is a command.
+func (f *feed) next() tea.Msg {
+	select {
+	case <-f.ctx.Done():
+		return nil
+	case <-f.wake:
+	}
+	timer := time.NewTimer(f.frame)
+	defer timer.Stop()
+	select {
+	case <-f.ctx.Done():
+		return nil
+	case <-timer.C:
+	}
+	return f.take()
+}
+
+func (f *feed) take() batch {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b := batch{rows: f.pending, dropped: f.dropped, anew: f.anew, state: f.state}
+	f.pending, f.anew = nil, false
+	return b
+}

@@ -1,0 +1,379 @@
+package tui_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
+	"github.com/charmbracelet/x/exp/teatest"
+	"go.uber.org/goleak"
+
+	"svc/server"
+	"svc/server/api"
+	"svc/server/client"
+	"svc/store"
+	"svc/store/bolt"
+	"svc/tui"
+	"svc/tui/recording"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/charmbracelet/x/exp/teatest.NewTestModel.func2"))
+}
+
+// fakeSource is a source that a test feeds. Each Open takes the next of its
+// errors; streams end when the test breaks them.
+type fakeSource struct {
+	events chan tui.Event
+	breaks chan error
+	refuse chan error
+	opened chan string // the place that was asked for
+}
+
+func newFakeSource() *fakeSource {
+	return &fakeSource{events: make(chan tui.Event), breaks: make(chan error), refuse: make(chan error, 16), opened: make(chan string, 64)}
+}
+
+func (f *fakeSource) Open(ctx context.Context, after string) (tui.Stream, error) {
+	f.opened <- after
+	select {
+	case err := <-f.refuse:
+		return nil, err
+	default:
+	}
+	return &fakeStream{ctx: ctx, f: f, cursor: after}, nil
+}
+
+type fakeStream struct {
+	ctx    context.Context
+	f      *fakeSource
+	cursor string
+}
+
+func (s *fakeStream) Next() (tui.Event, error) {
+	select {
+	case ev := <-s.f.events:
+		s.cursor = ev.ID
+		return ev, nil
+	case err := <-s.f.breaks:
+		return tui.Event{}, err
+	case <-s.ctx.Done():
+		return tui.Event{}, s.ctx.Err()
+	}
+}
+
+func (s *fakeStream) Cursor() string { return s.cursor }
+func (s *fakeStream) Close() error   { return nil }
+
+// program runs the tui on a terminal that the test reads and types on.
+type program struct {
+	*teatest.TestModel
+	cancel context.CancelFunc
+}
+
+func start(t *testing.T, o tui.Options) *program {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	o.Now = time.Now
+	p := &program{teatest.NewTestModel(t, tui.New(ctx, o), teatest.WithInitialTermSize(100, 30)), cancel}
+	t.Cleanup(func() {
+		_ = p.Quit()
+		p.WaitFinished(t, teatest.WithFinalTimeout(10*time.Second))
+		cancel()
+	})
+	return p
+}
+
+// see waits until all texts have been drawn.
+func (p *program) see(t *testing.T, texts ...string) {
+	t.Helper()
+	var seen bytes.Buffer
+	teatest.WaitFor(t, io.TeeReader(p.Output(), &seen), func([]byte) bool {
+		for _, text := range texts {
+			if !strings.Contains(seen.String(), text) {
+				return false
+			}
+		}
+		return true
+	}, teatest.WithDuration(15*time.Second), teatest.WithCheckInterval(10*time.Millisecond))
+}
+
+func (p *program) press(keys ...tea.KeyType) {
+	for _, k := range keys {
+		p.Send(tea.KeyMsg{Type: k})
+	}
+}
+
+func event(id, agent, tool string) tui.Event {
+	return tui.Event{ID: id, Trace: api.Trace{TraceItem: api.TraceItem{ID: "trc_" + id, AgentName: agent, ToolName: tool, Status: "success", DurationMs: 12, CreatedAt: time.Now()}}}
+}
+
+func plainOptions(source tui.Source, plane tui.Plane) tui.Options {
+	return tui.Options{Source: source, Plane: plane, Name: "http://plane.test", Output: io.Discard, Timeout: 5 * time.Second}
+}
+
+// Traces appear as they come; a filter, the details and back, pause with what
+// waits counted, and quit.
+func TestFlow(t *testing.T) {
+	source := newFakeSource()
+	p := start(t, plainOptions(source, &recording.Plane{}))
+	p.see(t, "No traces yet", "● live")
+	source.events <- event("1", "alpha", "search")
+	source.events <- event("2", "beta", "delete")
+	p.see(t, "alpha", "beta", "▶ following · 2 traces")
+	p.Type("/")
+	p.Type("agent:alp")
+	p.see(t, "1 of 2 traces match agent:alp")
+	p.press(tea.KeyEnter, tea.KeyEnter)
+	p.see(t, "Trace trc_1", "Spans: not found (404)")
+	p.press(tea.KeyEsc, tea.KeyEsc)
+	p.see(t, "2 traces")
+	p.Type("p")
+	p.see(t, "PAUSED")
+	source.events <- event("3", "gamma", "search")
+	p.see(t, "1 new trace waits")
+	p.Type("p")
+	p.see(t, "gamma")
+	p.Type("q")
+	p.WaitFinished(t, teatest.WithFinalTimeout(5*time.Second))
+}
+
+// A stream that breaks is told, is opened again after the last event, and r
+// does not wait for it; a control plane that has another history is followed
+// from its own beginning.
+func TestReconnect(t *testing.T) {
+	source := newFakeSource()
+	p := start(t, plainOptions(source, &recording.Plane{}))
+	if after := <-source.opened; after != "" {
+		t.Errorf("opened after %q", after)
+	}
+	source.events <- event("7", "alpha", "search")
+	p.see(t, "alpha")
+	for range 3 {
+		source.refuse <- errors.New("no route")
+	}
+	source.breaks <- io.EOF
+	p.see(t, "Not connected: the control plane has ended the stream", "attempt 2 in")
+	p.Type("r")
+	// opened presses r until the source is opened: without it the last of
+	// these attempts would come after half a minute.
+	opened := func(want string) {
+		t.Helper()
+		for {
+			select {
+			case after := <-source.opened:
+				if after != want {
+					t.Errorf("opened after %q, want %q", after, want)
+				}
+				return
+			case <-time.After(20 * time.Millisecond):
+				p.Type("r")
+			}
+		}
+	}
+	for range 4 {
+		opened("7")
+	}
+	p.see(t, "● live")
+	source.refuse <- &client.Error{Status: 400, Message: "invalid input"}
+	source.breaks <- io.EOF
+	opened("7")
+	opened("")
+	p.see(t, "No traces yet")
+}
+
+// slowPlane answers only when the request is given up.
+type slowPlane struct {
+	recording.Plane
+	asked, gone atomic.Int32
+}
+
+func (s *slowPlane) ListBudgets(ctx context.Context) (api.List[api.Budget], error) {
+	s.asked.Add(1)
+	<-ctx.Done()
+	s.gone.Add(1)
+	return api.List[api.Budget]{}, ctx.Err()
+}
+
+// A control plane that does not answer holds nothing up: keys work meanwhile,
+// and what was asked is given up when the screen is left.
+func TestNetworkBlocksNothing(t *testing.T) {
+	plane := &slowPlane{}
+	p := start(t, plainOptions(newFakeSource(), plane))
+	p.Type("5")
+	p.see(t, "Asking the control plane")
+	p.Type("4")
+	p.see(t, "no-deletes")
+	for deadline := time.Now().Add(5 * time.Second); plane.gone.Load() != plane.asked.Load() || plane.asked.Load() == 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d requests, %d given up", plane.asked.Load(), plane.gone.Load())
+		}
+	}
+}
+
+// A policy is disabled after a confirmation, not without one; a key that may
+// not is told.
+func TestTogglePolicy(t *testing.T) {
+	plane := &recording.Plane{}
+	s := tui.NewScreen(options(plane, looks[0]), 100, 30)
+	s.Key("4", "e")
+	if !strings.Contains(s.View(), "Disable no-deletes (block, tool delete_*)? [y/N]") {
+		t.Errorf("not asked:\n%s", s.View())
+	}
+	s.Key("n")
+	if v := s.View(); !strings.Contains(v, "nothing was changed") || !strings.Contains(v, "on, fired 1,284 times") {
+		t.Errorf("after n:\n%s", v)
+	}
+	s.Key("e", "y")
+	if v := s.View(); !strings.Contains(v, "no-deletes is disabled") || !strings.Contains(v, "off, fired 1,284 times") {
+		t.Errorf("after y:\n%s", v)
+	}
+	s.Key("e", "y")
+	if v := s.View(); !strings.Contains(v, "no-deletes is enabled") {
+		t.Errorf("after another:\n%s", v)
+	}
+	plane.Refuse = true
+	s.Key("e", "y")
+	if v := s.View(); !strings.Contains(v, "this key may not change policies (403)") || !strings.Contains(v, "on, fired 1,284 times") {
+		t.Errorf("refused:\n%s", v)
+	}
+	s.Key("e")
+	if v := s.View(); strings.Contains(v, "[y/N]") || strings.Contains(v, "e disable") {
+		t.Errorf("asked again, or offered, with a key that may not:\n%s", v)
+	}
+}
+
+// Tabs and rows are clicked; a click on the selected row opens it.
+func TestMouse(t *testing.T) {
+	s := tui.NewScreen(options(&recording.Plane{}, looks[0]), 100, 30)
+	s.Feed(recording.Traces(100)...)
+	tab := strings.Index(s.View(), "5 Budgets")
+	s.Click(tab+2, 0)
+	if !strings.Contains(s.View(), "research-day") {
+		t.Errorf("the tab did not open:\n%s", s.View())
+	}
+	s.Key("1")
+	row := strings.Split(s.View(), "\n")[10]
+	s.Click(20, 10)
+	if got := strings.Split(s.View(), "\n")[10]; !strings.HasPrefix(got, "▌") || strings.TrimPrefix(got, "▌ ") != strings.TrimPrefix(row, "  ")+strings.Repeat(" ", max(0, len(got)-len("▌ ")-len(row)+2)) && !strings.Contains(got, strings.TrimSpace(row)) {
+		t.Errorf("the row was not selected: %q, was %q", got, row)
+	}
+	s.Click(20, 10)
+	if !strings.Contains(s.View(), "Spans  ") {
+		t.Errorf("the trace did not open:\n%s", s.View())
+	}
+}
+
+// Against a real control plane: what was there, what comes, its spans, and
+// what happens when it goes away and comes back on the same store.
+func TestAgainstServer(t *testing.T) {
+	st, err := bolt.Open(filepath.Join(t.TempDir(), "svc.db"), bolt.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	key := server.NewSecret(store.ScopeAPI)
+	if _, _, err := st.CreateTenant(t.Context(), store.TenantCreate{Name: "t", Key: &store.KeyCreate{
+		Name: "k", Scope: store.ScopeAPI, Prefix: server.SecretPrefix(key), Digest: store.DigestKey(key)}}); err != nil {
+		t.Fatal(err)
+	}
+	var current atomic.Pointer[server.Server]
+	up := func() {
+		srv, err := server.New(server.Options{Store: st, RateLimit: 100_000, IngestRateLimit: 100_000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		current.Store(srv)
+	}
+	up()
+	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if srv := current.Load(); srv != nil {
+			srv.ServeHTTP(w, r)
+			return
+		}
+		w.WriteHeader(http.StatusBadGateway)
+	}))
+	defer ts.Close()
+	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	defer func() { current.Load().Drain() }()
+	c := client.New(ts.URL, key)
+	post := func(id, agent string) {
+		t.Helper()
+		if _, err := c.PostTraces(t.Context(), []api.TraceInput{{ID: id, AgentName: agent, Status: "success", ToolName: "search", DurationMs: 40,
+			Spans: []api.Span{{Stage: "policy_eval", DurationMs: 4}, {Stage: "provider", DurationMs: 30}}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	post("before", "first-agent")
+	p := start(t, plainOptions(tui.Live(c), c))
+	p.see(t, "first-agent", "● live", "1 trace")
+	post("second", "second-agent")
+	p.see(t, "second-agent", "2 traces")
+	p.press(tea.KeyEnter)
+	p.see(t, "Trace second", "provider", "75.0 %")
+	p.press(tea.KeyEsc)
+	p.Type("3")
+	p.see(t, "first-agent", "TRACES 24H")
+	p.Type("1")
+
+	gone := current.Swap(nil)
+	gone.Drain()
+	p.see(t, "Not connected")
+	if _, err := client.New(ts.URL, key).ListAgents(t.Context(), client.AgentQuery{}); err == nil {
+		t.Fatal("the control plane still answers")
+	}
+	up()
+	post("third", "third-agent")
+	p.see(t, "● live")
+	p.Type("G")
+	p.see(t, "third-agent", "3 traces")
+}
+
+// What a source begins with is not shown twice when the stream has it too.
+func TestLiveSourceHasNoGapAndNoTwins(t *testing.T) {
+	var posted []string
+	for i := range 3 {
+		posted = append(posted, fmt.Sprintf("t%d", i))
+	}
+	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/stream") {
+			io.WriteString(w, `{"data":[{"id":"t1"},{"id":"t0"}],"total":2}`)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		for i, id := range posted[1:] { // t1 came between the opening and the listing
+			fmt.Fprintf(w, "id: %d\ndata: {\"id\":%q}\n\n", i, id)
+		}
+	}))
+	defer ts.Close()
+	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	stream, err := tui.Live(client.New(ts.URL, "k")).Open(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	var got []string
+	for {
+		ev, err := stream.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, ev.Trace.ID)
+	}
+	if fmt.Sprint(got) != fmt.Sprint(posted) || stream.Cursor() != "1" {
+		t.Errorf("got %v up to %s, want %v", got, stream.Cursor(), posted)
+	}
+}

@@ -1,0 +1,193 @@
+package tui
+
+import "strings"
+
+// column is one column of a list of R.
+type column[R any] struct {
+	title string
+	min   int  // width in cells
+	max   int  // it grows up to this; 0: it keeps min
+	right bool // for figures
+	keep  int  // columns with the lowest number go first when there is no room
+	cell  func(r R, w int) (string, pen)
+}
+
+// list is a table that is scrolled and of which only the visible rows are
+// drawn.
+type list[R any] struct {
+	columns []column[R]
+	n       int // rows
+	at      func(i int) R
+	sel     int // the selected row
+	top     int // the first visible row
+	height  int // visible rows, as drawn last
+}
+
+const marker = "▌ " // before the selected row, so that it shows without colour
+
+// move selects a row relative to the selected one.
+func (l *list[R]) move(by int) { l.sel = max(0, min(l.n-1, l.sel+by)) }
+
+// set says how many rows there are now.
+func (l *list[R]) set(n int, at func(int) R) {
+	l.n, l.at = n, at
+	l.sel = max(0, min(n-1, l.sel))
+}
+
+// selected returns the selected row.
+func (l *list[R]) selected() (r R, ok bool) {
+	if l.sel < 0 || l.sel >= l.n {
+		return r, false
+	}
+	return l.at(l.sel), true
+}
+
+// key moves the selection; it reports whether the key was one of its own.
+func (l *list[R]) key(k string) bool {
+	page := max(1, l.height-1)
+	switch k {
+	case "up", "k":
+		l.move(-1)
+	case "down", "j":
+		l.move(1)
+	case "pgup", "ctrl+b":
+		l.move(-page)
+	case "pgdown", "ctrl+f":
+		l.move(page)
+	case "ctrl+u":
+		l.move(-page / 2)
+	case "ctrl+d":
+		l.move(page / 2)
+	case "home", "g":
+		l.sel = 0
+	case "end", "G":
+		l.sel = max(0, l.n-1)
+	default:
+		return false
+	}
+	return true
+}
+
+// click selects the row at a line of the list as drawn, whose first line is
+// its heading. It reports whether the row was selected before.
+func (l *list[R]) click(line int) (again, ok bool) {
+	i := l.top + line - 1
+	if line < 1 || line > l.height || i >= l.n {
+		return false, false
+	}
+	again = i == l.sel
+	l.sel = i
+	return again, true
+}
+
+// layout says which columns are shown and how wide.
+func layout[R any](columns []column[R], w int) (shown []int, widths []int) {
+	gap := gapOf(w)
+	need := -gap
+	for i, c := range columns {
+		shown = append(shown, i)
+		need += c.min + gap
+	}
+	for need > w && len(shown) > 1 {
+		drop := 0
+		for i := range shown {
+			if columns[shown[i]].keep < columns[shown[drop]].keep {
+				drop = i
+			}
+		}
+		need -= columns[shown[drop]].min + gap
+		shown = append(shown[:drop:drop], shown[drop+1:]...)
+	}
+	widths = make([]int, len(shown))
+	for i, c := range shown {
+		widths[i] = columns[c].min
+	}
+	if need > w {
+		widths[0] = max(1, w)
+	}
+	// What is left goes round among those that can use it.
+	for left := w - need; left > 0; {
+		given := false
+		for i, c := range shown {
+			if left > 0 && widths[i] < columns[c].max {
+				widths[i]++
+				left--
+				given = true
+			}
+		}
+		if !given {
+			break
+		}
+	}
+	return shown, widths
+}
+
+func gapOf(w int) int {
+	if w < 100 {
+		return 1
+	}
+	return 2
+}
+
+// view draws the heading and the visible rows in h lines of w cells.
+func (l *list[R]) view(p *pens, w, h int) []string {
+	l.height = max(0, h-1)
+	l.scroll()
+	inner := w - width(marker)
+	shown, widths := layout(l.columns, inner)
+	gap := blanks(gapOf(inner))
+	lines := make([]string, 0, h)
+	var b strings.Builder
+	for i, c := range shown {
+		if i > 0 {
+			b.WriteString(gap)
+		}
+		b.WriteString(fit(l.columns[c].title, widths[i], l.columns[c].right))
+	}
+	lines = append(lines, p.dim.paint(fit(blanks(width(marker))+b.String(), w, false)))
+	for i := l.top; i < l.n && len(lines) < h; i++ {
+		r := l.at(i)
+		b.Reset()
+		selected := i == l.sel
+		if selected {
+			b.WriteString(marker)
+		} else {
+			b.WriteString(blanks(width(marker)))
+		}
+		for j, c := range shown {
+			if j > 0 {
+				b.WriteString(gap)
+			}
+			text, pen := l.columns[c].cell(r, widths[j])
+			text = fit(text, widths[j], l.columns[c].right)
+			if selected {
+				text = p.selected.over(pen, text)
+			} else {
+				text = pen.paint(text)
+			}
+			b.WriteString(text)
+		}
+		line := b.String()
+		if selected {
+			line = p.selected.paint(line + blanks(w-width(marker)-used(widths, len(gap))))
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// used is how wide columns are together.
+func used(widths []int, gap int) int {
+	n := gap * (len(widths) - 1)
+	for _, w := range widths {
+		n += w
+	}
+	return n
+}
+
+// scroll keeps the selected row in sight, and no room empty.
+func (l *list[R]) scroll() {
+	l.top = min(l.top, l.sel)
+	l.top = max(l.top, l.sel-l.height+1, 0)
+	l.top = min(l.top, max(0, l.n-l.height))
+}

@@ -1,0 +1,99 @@
+package tui
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
+
+	"svc/server/client"
+)
+
+// result is what a command has found out: it is applied in Update, where
+// nothing else touches the screens.
+type result func() tea.Cmd
+
+// loader asks the control plane for what a screen shows, now and again while
+// the screen is in sight.
+type loader[T any] struct {
+	fetch func(context.Context) (T, error)
+	every time.Duration // between refreshes; 0: once
+
+	data   T
+	have   bool // data was answered once
+	err    error
+	at     time.Time // of the data
+	due    time.Time // of the next refresh
+	busy   bool
+	gen    int
+	cancel context.CancelFunc
+}
+
+// load asks anew; what is still being asked is given up.
+func (l *loader[T]) load(s *shared) tea.Cmd {
+	l.stop()
+	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
+	l.cancel, l.busy = cancel, true
+	gen, fetch := l.gen, l.fetch
+	cmd := func() tea.Msg {
+		data, err := fetch(ctx)
+		cancel()
+		return result(func() tea.Cmd {
+			if gen == l.gen {
+				l.take(s.now(), data, err)
+			}
+			return nil
+		})
+	}
+	if s.inline {
+		cmd().(result)()
+		return nil
+	}
+	return cmd
+}
+
+func (l *loader[T]) take(now time.Time, data T, err error) {
+	l.busy, l.err = false, err
+	l.due = now.Add(max(l.every, time.Second))
+	var answer *client.Error
+	switch {
+	case err == nil:
+		l.data, l.have, l.at = data, true, now
+	case errors.As(err, &answer) && answer.RetryAfter > 0:
+		l.due = now.Add(answer.RetryAfter)
+	case forbidden(err):
+		l.have = false // what the key may not see any more is not shown any more
+		l.due = now.Add(time.Minute)
+	}
+}
+
+// tick asks again when it is time.
+func (l *loader[T]) tick(s *shared) tea.Cmd {
+	if l.busy || l.every == 0 && l.have || s.now().Before(l.due) {
+		return nil
+	}
+	return l.load(s)
+}
+
+// stop gives up what is being asked.
+func (l *loader[T]) stop() {
+	l.gen++
+	if l.cancel != nil {
+		l.cancel()
+	}
+	l.busy = false
+}
+
+// state says how fresh the data is, and what went wrong.
+func (l *loader[T]) state(s *shared) (string, pen) {
+	switch {
+	case l.err != nil && l.have:
+		return tell(l.err) + " · from " + l.at.In(s.now().Location()).Format("15:04:05"), s.pens.warn
+	case l.err != nil:
+		return tell(l.err), s.pens.bad
+	case !l.have:
+		return "asking…", s.pens.dim
+	}
+	return "", s.pens.dim
+}

@@ -1,0 +1,264 @@
+package tui
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
+)
+
+// The smallest terminal that something useful fits on.
+const (
+	minWidth  = 30
+	minHeight = 7
+)
+
+// Model is the program: tabs, one page in sight, and the feed behind it.
+type Model struct {
+	s      *shared
+	feed   *feed
+	traces *tracesPage
+	pages  []page
+	active int
+	over   []page // pages opened over the active one
+	help   *helpPage
+
+	state feedState
+	w, h  int
+	tabs  []tabRange // where the tabs were drawn last
+	body  int        // the line that the page begins at
+}
+
+// tabRange is where a tab can be clicked.
+type tabRange struct{ from, to, page int }
+
+// New returns the program as a model, which ends its requests with ctx. Most
+// callers want [Run].
+func New(ctx context.Context, o Options) *Model {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = 10 * time.Second
+	}
+	s := &shared{
+		ctx: ctx, plane: o.Plane, name: clean(o.Name), now: o.Now, timeout: o.Timeout, copy: o.Copy,
+		pens: newPens(o.Output, o.Colour, o.Theme, nil),
+	}
+	m := newModel(s, newFeed(ctx, o.Source, o.Timeout, o.Now))
+	m.traces.setFilter(o.Filter)
+	return m
+}
+
+func newModel(s *shared, f *feed) *Model {
+	m := &Model{s: s, feed: f, traces: newTracesPage(s)}
+	m.pages = []page{m.traces, newStatsPage(s, m.traces)}
+	if s.plane != nil {
+		m.pages = append(m.pages, newAgentsPage(s), newPoliciesPage(s), newBudgetsPage(s), newSLAsPage(s))
+	}
+	s.open = func(p page) tea.Cmd {
+		m.current().leave()
+		m.over = append(m.over, p)
+		return p.enter()
+	}
+	s.back = func() { m.closeOver() }
+	s.show = func(filter string) tea.Cmd {
+		cmd := m.switchTo(0)
+		m.traces.setFilter(filter)
+		return cmd
+	}
+	return m
+}
+
+// current is the page in sight.
+func (m *Model) current() page {
+	switch {
+	case m.help != nil:
+		return m.help
+	case len(m.over) > 0:
+		return m.over[len(m.over)-1]
+	}
+	return m.pages[m.active]
+}
+
+// tick comes once a second: countdowns, refreshes, messages that have been
+// read.
+type tick struct{}
+
+func (m *Model) nextTick() tea.Cmd {
+	return func() tea.Msg {
+		timer := time.NewTimer(time.Second)
+		defer timer.Stop()
+		select {
+		case <-m.s.ctx.Done():
+			return nil
+		case <-timer.C:
+			return tick{}
+		}
+	}
+}
+
+// Init starts the feed.
+func (m *Model) Init() tea.Cmd {
+	return tea.Batch(m.feed.run, m.feed.next, m.nextTick(), m.current().enter())
+}
+
+// Update takes one message. It never waits.
+func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case batch:
+		m.take(msg)
+		return m, m.feed.next
+	case result:
+		return m, msg()
+	case tick:
+		return m, tea.Batch(m.nextTick(), m.current().tick())
+	case tea.WindowSizeMsg:
+		m.w, m.h = msg.Width, msg.Height
+	case tea.KeyMsg:
+		return m, m.key(msg)
+	case tea.MouseMsg:
+		return m, m.mouse(tea.MouseEvent(msg))
+	}
+	return m, nil
+}
+
+func (m *Model) take(b batch) {
+	m.state = b.state
+	if b.anew {
+		m.traces.clear()
+	}
+	m.traces.add(b.rows)
+	m.traces.dropped = b.dropped
+}
+
+// key gives a key to whoever it is for: text goes to the page that is being
+// typed in, then come the keys of the program, then those of the page.
+func (m *Model) key(k tea.KeyMsg) tea.Cmd {
+	name := k.String()
+	if name == "ctrl+c" {
+		return tea.Quit
+	}
+	if _, typing := m.current().footer(m.w); typing {
+		return m.current().key(k)
+	}
+	switch name {
+	case "q":
+		return tea.Quit
+	case "ctrl+z":
+		return tea.Suspend
+	case "?":
+		if m.help != nil {
+			m.help = nil
+			return nil
+		}
+		m.help = newHelpPage(m.s, m.current())
+		return nil
+	case "r":
+		if m.state.phase == waiting {
+			m.feed.retry()
+		}
+	case "esc":
+		if m.closeOver() {
+			return nil
+		}
+	case "s":
+		return m.switchTo(1)
+	case "tab":
+		return m.switchTo((m.active + 1) % len(m.pages))
+	case "shift+tab":
+		return m.switchTo((m.active + len(m.pages) - 1) % len(m.pages))
+	}
+	if len(name) == 1 && name[0] >= '1' && int(name[0]-'1') < len(m.pages) {
+		return m.switchTo(int(name[0] - '1'))
+	}
+	return m.current().key(k)
+}
+
+// closeOver goes back one page; it reports whether there was one to leave.
+func (m *Model) closeOver() bool {
+	switch {
+	case m.help != nil:
+		m.help = nil
+	case len(m.over) > 0:
+		m.current().leave()
+		m.over = m.over[:len(m.over)-1]
+	default:
+		return false
+	}
+	return true
+}
+
+func (m *Model) switchTo(i int) tea.Cmd {
+	for m.closeOver() {
+	}
+	if i == m.active {
+		return m.current().tick()
+	}
+	m.current().leave()
+	m.active = i
+	return m.current().enter()
+}
+
+func (m *Model) mouse(e tea.MouseEvent) tea.Cmd {
+	if _, typing := m.current().footer(m.w); typing {
+		return nil
+	}
+	switch {
+	case e.Button == tea.MouseButtonWheelUp:
+		m.current().wheel(-3)
+	case e.Button == tea.MouseButtonWheelDown:
+		m.current().wheel(3)
+	case e.Button == tea.MouseButtonLeft && e.Action == tea.MouseActionPress:
+		if e.Y == 0 {
+			for _, t := range m.tabs {
+				if e.X >= t.from && e.X < t.to {
+					return m.switchTo(t.page)
+				}
+			}
+			return nil
+		}
+		if e.Y >= m.body && e.Y < m.h-1 {
+			return m.current().click(e.X, e.Y-m.body)
+		}
+	}
+	return nil
+}
+
+// View draws the screen: tabs, what is wrong with the feed, a line of status,
+// the page, the keys.
+func (m *Model) View() string {
+	if m.w <= 0 || m.h <= 0 {
+		return ""
+	}
+	if m.w < minWidth || m.h < minHeight {
+		return m.tooSmall()
+	}
+	lines := make([]string, 0, m.h)
+	lines = append(lines, m.tabBar())
+	if b := m.banner(); b != "" {
+		lines = append(lines, b)
+	}
+	page := m.current()
+	lines = append(lines, page.status(m.w))
+	m.body = len(lines)
+	room := m.h - 1 - len(lines)
+	body := page.view(m.w, room)
+	lines = append(lines, body[:min(len(body), room)]...)
+	for len(lines) < m.h-1 {
+		lines = append(lines, "")
+	}
+	lines = append(lines, m.footer())
+	return strings.Join(lines, "\n")
+}
+
+func (m *Model) tooSmall() string {
+	var lines []string
+	for _, l := range wrap("svc needs 30 columns and 7 lines. q quits.", m.w) {
+		if len(lines) < m.h {
+			lines = append(lines, l)
+		}
+	}
+	return strings.Join(lines, "\n")
+}

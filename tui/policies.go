@@ -1,0 +1,235 @@
+package tui
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
+
+	"svc/server/api"
+	"svc/server/client"
+)
+
+// policiesPage shows policies with how often they fired, and enables and
+// disables them.
+type policiesPage struct {
+	tablePage[api.Policy]
+	asked    *api.Policy // to be enabled or disabled when it is confirmed
+	changing bool
+	change   context.CancelFunc
+	readOnly bool // the key has been refused to change one
+}
+
+func newPoliciesPage(s *shared) *policiesPage {
+	t := &policiesPage{}
+	t.s, t.name, t.noun = s, "Policies", "policies"
+	t.empty = [2]string{"No policies yet", "For example: svc policies apply pii-protection"}
+	t.load.every = 10 * time.Second
+	t.load.fetch = func(ctx context.Context) ([]api.Policy, error) {
+		page, err := s.plane.ListPolicies(ctx, client.PolicyQuery{Page: client.Page{Limit: api.MaxLimit}})
+		return page.Data, err
+	}
+	p := s.pens
+	text := func(get func(api.Policy) string) func(api.Policy, int) (string, pen) {
+		return func(r api.Policy, _ int) (string, pen) {
+			if !r.Enabled {
+				return get(r), p.dim
+			}
+			return get(r), p.plain
+		}
+	}
+	t.list.columns = []column[api.Policy]{
+		{title: "STATE", min: 5, keep: 95, cell: func(r api.Policy, _ int) (string, pen) {
+			if r.Enabled {
+				return "● on", p.good
+			}
+			return "○ off", p.dim
+		}},
+		{title: "NAME", min: 26, max: 50, keep: 100, cell: text(func(r api.Policy) string { return clean(r.Name) })},
+		{title: "ACTION", min: 8, max: 15, keep: 90, cell: func(r api.Policy, _ int) (string, pen) { return actionOf(r), p.action(r) }},
+		{title: "WHEN", min: 18, max: 60, keep: 70, cell: text(func(r api.Policy) string { return conditionOf(r.Condition) })},
+		{title: "AGENT", min: 8, max: 28, keep: 50, cell: text(func(r api.Policy) string { return agentOf(r.On) })},
+		{title: "PHASE", min: 8, keep: 40, cell: text(func(r api.Policy) string { return clean(r.Phase) })},
+		{title: "FIRED", min: 6, right: true, keep: 80, cell: text(func(r api.Policy) string { return count(r.FireCount) })},
+		{title: "", min: 10, max: 40, keep: 30, cell: func(r api.Policy, w int) (string, pen) {
+			most := int64(1)
+			for _, other := range t.load.data {
+				most = max(most, other.FireCount)
+			}
+			return bar(float64(r.FireCount)/float64(most), w), p.action(r)
+		}},
+		{title: "CHANGED", min: 16, keep: 20, cell: text(func(r api.Policy) string {
+			return r.UpdatedAt.In(s.now().Location()).Format("2006-01-02 15:04")
+		})},
+	}
+	t.detail = func(r api.Policy) []field {
+		state := "off"
+		if r.Enabled {
+			state = "on"
+		}
+		zone := s.now().Location()
+		return []field{
+			{name: "Policy", value: clean(r.Name), wide: true},
+			{name: "When", value: conditionOf(r.Condition) + ", in the " + clean(r.Phase), wide: true},
+			{name: "Action", value: actionOf(r), pen: p.action(r)},
+			{name: "Agent", value: agentOf(r.On)},
+			{name: "State", value: state + ", fired " + count(r.FireCount) + " times"},
+			{name: "Changed", value: r.UpdatedAt.In(zone).Format("2006-01-02 15:04")},
+			{name: "Id", value: clean(r.ID), wide: true},
+		}
+	}
+	return t
+}
+
+// action colours what a policy does; one that is off does nothing.
+func (p *pens) action(r api.Policy) pen {
+	switch {
+	case !r.Enabled:
+		return p.dim
+	case r.Action == "block":
+		return p.block
+	case r.Action == "redact":
+		return p.accent
+	}
+	return p.warn
+}
+
+func actionOf(r api.Policy) string {
+	if r.RedactionStrategy != "" {
+		return clean(r.Action + ": " + r.RedactionStrategy)
+	}
+	return clean(r.Action)
+}
+
+func agentOf(on string) string {
+	if on == "" || on == api.AllAgents {
+		return "all"
+	}
+	return clean(on)
+}
+
+// conditionOf says in words when a policy fires.
+func conditionOf(c api.Condition) string {
+	switch c.Type {
+	case "injection_score":
+		if c.Threshold != nil {
+			return "injection ≥ " + strconv.FormatFloat(*c.Threshold, 'g', 4, 64)
+		}
+	case "pii_detected":
+		if len(c.Entities) == 0 {
+			return "any PII"
+		}
+		return "PII " + clean(strings.Join(c.Entities, ", "))
+	case "tool_name":
+		return "tool " + clean(c.ToolName)
+	case "budget_exceeded":
+		return "budget exceeded"
+	}
+	return clean(c.Type)
+}
+
+func (t *policiesPage) leave() {
+	t.asked = nil
+	if t.change != nil {
+		t.change()
+	}
+	t.changing = false
+	t.tablePage.leave()
+}
+
+func (t *policiesPage) key(k tea.KeyMsg) tea.Cmd {
+	if t.asked != nil {
+		return t.answer(k.String())
+	}
+	switch k.String() {
+	case "e", " ", "enter":
+		return t.ask()
+	case "y":
+		if r, ok := t.selected(); ok {
+			t.s.copyText("id", r.ID)
+		}
+		return nil
+	}
+	return t.tablePage.key(k)
+}
+
+// ask asks whether the selected policy shall be enabled or disabled.
+func (t *policiesPage) ask() tea.Cmd {
+	r, ok := t.selected()
+	switch {
+	case !ok || !t.load.have || t.changing:
+	case t.readOnly:
+		t.s.say(t.s.pens.warn, "this key may not change policies")
+	default:
+		t.asked = &r
+	}
+	return nil
+}
+
+func (t *policiesPage) answer(k string) tea.Cmd {
+	r := *t.asked
+	switch k {
+	case "y", "Y":
+		t.asked = nil
+		return t.toggle(r)
+	case "n", "N", "esc", "enter", "q":
+		t.asked = nil
+		t.s.say(t.s.pens.dim, "nothing was changed")
+	}
+	return nil
+}
+
+func (t *policiesPage) toggle(r api.Policy) tea.Cmd {
+	on := !r.Enabled
+	ctx, cancel := context.WithTimeout(t.s.ctx, t.s.timeout)
+	t.changing, t.change = true, cancel
+	cmd := func() tea.Msg {
+		_, err := t.s.plane.UpdatePolicy(ctx, r.ID, api.PolicyUpdate{Enabled: &on})
+		cancel()
+		return result(func() tea.Cmd { return t.changed(r, on, err) })
+	}
+	if t.s.inline {
+		return cmd().(result)()
+	}
+	return cmd
+}
+
+func (t *policiesPage) changed(r api.Policy, on bool, err error) tea.Cmd {
+	t.changing = false
+	what := map[bool]string{true: "enabled", false: "disabled"}[on]
+	switch {
+	case forbidden(err):
+		t.readOnly = true
+		t.s.say(t.s.pens.bad, "this key may not change policies (403): nothing was changed")
+		return nil
+	case err != nil:
+		t.s.say(t.s.pens.bad, fmt.Sprintf("%s could not be %s: %s", clean(r.Name), what, tell(err)))
+		return nil
+	}
+	t.s.say(t.s.pens.good, clean(r.Name)+" is "+what)
+	return t.load.load(t.s)
+}
+
+func (t *policiesPage) footer(w int) (string, bool) {
+	if t.asked == nil {
+		return "", false
+	}
+	r, verb := *t.asked, "Enable"
+	if r.Enabled {
+		verb = "Disable"
+	}
+	tail := " [y/N] "
+	text := fmt.Sprintf(" %s %s (%s, %s)?", verb, clean(r.Name), actionOf(r), conditionOf(r.Condition))
+	return t.s.pens.badge.paint(cut(text, w-width(tail)) + tail), true
+}
+
+func (t *policiesPage) hints() []hint {
+	h := []hint{{"r", "refresh"}, {"y", "copy id"}, {"tab", "next"}, {"↑↓", "move"}}
+	if r, ok := t.selected(); ok && !t.readOnly {
+		return append([]hint{{"e", map[bool]string{true: "disable", false: "enable"}[r.Enabled]}}, h...)
+	}
+	return h
+}

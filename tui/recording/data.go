@@ -1,0 +1,241 @@
+package recording
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"svc/server/api"
+	"svc/server/client"
+	"svc/tui"
+)
+
+// Moment is when everything in a recording happens.
+var Moment = time.Date(2026, 11, 2, 14, 32, 10, 0, time.UTC)
+
+// dice is a small generator of numbers that are the same on every machine.
+type dice uint64
+
+func (d *dice) next() float64 {
+	*d = *d*6364136223846793005 + 1442695040888963407
+	return float64(*d>>11) / (1 << 53)
+}
+
+func (d *dice) pick(all []string) string { return all[int(d.next()*float64(len(all)))] }
+
+type agent struct {
+	id, name, env, provider, model string
+	tools                          []string
+}
+
+var agents = []agent{
+	{"agt_01k6r0support", "support-bot", "production", "anthropic", "claude-sonnet", []string{"search_orders", "get_customer", "refund_order", "send_email"}},
+	{"agt_01k6r0billing", "billing-agent", "production", "openai", "gpt-mini", []string{"get_invoice", "refund_order", "delete_customer", "run_sales_report"}},
+	{"agt_01k6r0research", "research-crew", "staging", "openai", "gpt-large", []string{"web_search", "read_file", "run_query", "summarize"}},
+	{"agt_01k6r0deploy", "deploy-helper", "production", "anthropic", "claude-haiku", []string{"list_pods", "read_logs", "restart_service"}},
+}
+
+// Traces returns n traces that end just before Moment, oldest first.
+func Traces(n int) []tui.Event {
+	d := dice(7)
+	events := make([]tui.Event, n)
+	for i := range events {
+		a := agents[int(d.next()*d.next()*4)]
+		tool := d.pick(a.tools)
+		ms := 20 + 900*d.next()*d.next()*d.next()
+		at := Moment.Add(-time.Duration(n-i) * 700 * time.Millisecond).Add(time.Duration(d.next()*300) * time.Millisecond)
+		t := api.Trace{TraceItem: api.TraceItem{
+			ID: fmt.Sprintf("019a44c%x-7b2%x-7%03x-9d1e-%012x", i%16, i/16%16, i, i*7919), AgentID: a.id, AgentName: a.name, Status: "success", Environment: a.env,
+			SessionID: fmt.Sprintf("ses_%04x", 0xa3c0+i/9), ModelProvider: a.provider, ModelName: a.model, ToolName: tool,
+			InputTokens: int64(300 + 5000*d.next()), OutputTokens: int64(40 + 700*d.next()), CostUSD: 0.0008 + 0.04*d.next()*d.next(),
+			DurationMs: float64(int(ms*10)) / 10, InjectionScore: float64(int(100*d.next()*d.next()*d.next()*d.next())) / 100, CreatedAt: at,
+		}}
+		switch x := d.next(); {
+		case tool == "delete_customer":
+			t.Status, t.Blocked, t.DurationMs = "error", true, 0.9
+			t.PoliciesFired = []api.PolicyFired{{ID: "pol_01k6r0nodelete", Name: "no-deletes", Action: "block"}}
+		case x > 0.965:
+			t.Status = "error"
+		case x > 0.90 && tool == "send_email":
+			t.PIIDetected = []string{"EMAIL", "PHONE"}
+			t.PoliciesFired = []api.PolicyFired{{ID: "pol_01k6r0pii", Name: "mask-personal-data", Action: "redact"}}
+		}
+		events[i] = tui.Event{ID: fmt.Sprint(i + 1), Trace: t}
+	}
+	return events
+}
+
+// Plane answers like a control plane that has been in use for a while. Err
+// makes every request fail; Refuse makes changes fail as for a key that may
+// only read.
+type Plane struct {
+	Err    error
+	Refuse bool
+	Empty  bool
+
+	disabled map[string]bool
+}
+
+// GetTrace answers with the spans of a request.
+func (p *Plane) GetTrace(_ context.Context, id string) (api.Trace, error) {
+	if p.Err != nil {
+		return api.Trace{}, p.Err
+	}
+	for _, ev := range Traces(traceCount) {
+		if t := ev.Trace; t.ID == id {
+			ms := t.DurationMs
+			t.Spans = []api.Span{{Stage: "authenticate", DurationMs: 0.2}, {Stage: "policy_eval", DurationMs: 0.02 * ms}, {Stage: "pii_scan", DurationMs: 0.06 * ms}}
+			if !t.Blocked {
+				t.Spans = append(t.Spans, api.Span{Stage: "provider", DurationMs: 0.8 * ms}, api.Span{Stage: "pii_scan", DurationMs: 0.04 * ms})
+			}
+			t.QualityScores = []api.QualityScore{{Scorer: "helpfulness", Score: 0.91}}
+			return t, nil
+		}
+	}
+	return api.Trace{}, &client.Error{Status: 404, Message: "trace not found"}
+}
+
+// traceCount is how many traces a recording has.
+const traceCount = 400
+
+// TraceStats answers with the figures of a day.
+func (p *Plane) TraceStats(_ context.Context, q client.StatsQuery) (api.TraceStats, error) {
+	if p.Err != nil || p.Empty {
+		return api.TraceStats{Period: q.Period, Groups: []api.StatsGroup{}}, p.Err
+	}
+	s := api.TraceStats{Period: q.Period, Summary: api.StatsSummary{
+		TotalTraces: 48213, SuccessCount: 46420, ErrorCount: 1793, ErrorRatePercent: 3.72, TotalInputTokens: 128_400_000, TotalOutputTokens: 17_900_000,
+		TotalCostUSD: 612.44, AvgDurationMs: 184.2, P50DurationMs: 96.4, P95DurationMs: 612.8, P99DurationMs: 1408.1,
+	}}
+	for i, g := range []struct {
+		n    int64
+		cost float64
+		rate float64
+		ms   float64
+	}{{21904, 301.20, 0.8, 142}, {13377, 120.71, 9.6, 96}, {9120, 171.03, 1.4, 388}, {3812, 19.50, 0, 61}} {
+		a := agents[i]
+		group := api.StatsGroup{TraceCount: g.n, TotalCostUSD: g.cost, ErrorRatePercent: g.rate, AvgDurationMs: g.ms,
+			P50DurationMs: 0.6 * g.ms, P95DurationMs: 3.1 * g.ms, P99DurationMs: 6.7 * g.ms}
+		switch q.GroupBy {
+		case "model":
+			group.ModelProvider, group.ModelName = &a.provider, &a.model
+		case "environment":
+			group.Environment = &a.env
+		default:
+			group.AgentID, group.AgentName = &a.id, &a.name
+		}
+		s.Groups = append(s.Groups, group)
+	}
+	return s, nil
+}
+
+// ListAgents answers with four agents, one of which has done nothing yet.
+func (p *Plane) ListAgents(context.Context, client.AgentQuery) (api.Page[api.AgentItem], error) {
+	if p.Err != nil || p.Empty {
+		return api.Page[api.AgentItem]{}, p.Err
+	}
+	var out api.Page[api.AgentItem]
+	for i, a := range agents {
+		out.Data = append(out.Data, api.AgentItem{ID: a.id, Name: a.name, Environment: a.env, ModelProvider: a.provider, ModelName: a.model,
+			CreatedAt: Moment.AddDate(0, -2, i), UpdatedAt: Moment.AddDate(0, 0, -i)})
+	}
+	out.Data[0].Description = "Answers customers, looks up orders, refunds up to 50 euros"
+	out.Data = append(out.Data, api.AgentItem{ID: "agt_01k6r0night", Name: "night-audit", Environment: "staging", CreatedAt: Moment.AddDate(0, 0, -1), UpdatedAt: Moment.AddDate(0, 0, -1)})
+	out.Total = len(out.Data)
+	return out, nil
+}
+
+// ListAgentTools answers with the tools of an agent.
+func (p *Plane) ListAgentTools(_ context.Context, id string, _ client.Page) (api.Page[api.AgentTool], error) {
+	if p.Err != nil {
+		return api.Page[api.AgentTool]{}, p.Err
+	}
+	var out api.Page[api.AgentTool]
+	for _, a := range agents {
+		for i, tool := range a.tools {
+			if a.id == id {
+				out.Data = append(out.Data, api.AgentTool{AgentID: id, ToolName: tool, CallCount: int64(9120 / (i + 1)), LastCalledAt: Moment.Add(-time.Duration(i*i) * time.Minute)})
+			}
+		}
+	}
+	return out, nil
+}
+
+// ListPolicies answers with policies of every kind.
+func (p *Plane) ListPolicies(context.Context, client.PolicyQuery) (api.Page[api.Policy], error) {
+	if p.Err != nil || p.Empty {
+		return api.Page[api.Policy]{}, p.Err
+	}
+	threshold := 0.85
+	changed := Moment.AddDate(0, 0, -3)
+	all := []api.Policy{
+		{ID: "pol_01k6r0nodelete", Name: "no-deletes", Phase: "request", On: "*", Condition: api.Condition{Type: "tool_name", ToolName: "delete_*"}, Action: "block", Enabled: true, FireCount: 1284},
+		{ID: "pol_01k6r0pii", Name: "mask-personal-data", Phase: "response", On: "support-bot", Condition: api.Condition{Type: "pii_detected", Entities: []string{"EMAIL", "PHONE"}}, Action: "redact", RedactionStrategy: "mask", Enabled: true, FireCount: 677},
+		{ID: "pol_01k6r0inject", Name: "prompt-injection", Phase: "request", On: "*", Condition: api.Condition{Type: "injection_score", Threshold: &threshold}, Action: "block", Enabled: true, FireCount: 12},
+		{ID: "pol_01k6r0budget", Name: "stop-at-budget", Phase: "request", On: "research-crew", Condition: api.Condition{Type: "budget_exceeded"}, Action: "block", Enabled: false},
+		{ID: "pol_01k6r0watch", Name: "watch-everything", Phase: "response", On: "*", Condition: api.Condition{Type: "always"}, Action: "warn", Enabled: false, FireCount: 31},
+	}
+	for i := range all {
+		all[i].Enabled = all[i].Enabled != p.disabled[all[i].ID]
+		all[i].CreatedAt, all[i].UpdatedAt = changed, changed
+	}
+	return api.Page[api.Policy]{Data: all, Total: len(all)}, nil
+}
+
+// UpdatePolicy turns a policy on or off.
+func (p *Plane) UpdatePolicy(_ context.Context, id string, in api.PolicyUpdate) (api.Policy, error) {
+	switch {
+	case p.Err != nil:
+		return api.Policy{}, p.Err
+	case p.Refuse:
+		return api.Policy{}, &client.Error{Status: 403, Message: "insufficient permission"}
+	case in.Enabled == nil:
+		return api.Policy{}, errors.New("nothing to change")
+	}
+	if p.disabled == nil {
+		p.disabled = map[string]bool{}
+	}
+	p.disabled[id] = !p.disabled[id]
+	return api.Policy{ID: id, Enabled: *in.Enabled}, nil
+}
+
+// ListBudgets answers with budgets that are within, nearly used and over.
+func (p *Plane) ListBudgets(context.Context) (api.List[api.Budget], error) {
+	if p.Err != nil || p.Empty {
+		return api.List[api.Budget]{}, p.Err
+	}
+	day := time.Date(2026, 11, 3, 0, 0, 0, 0, time.UTC)
+	return api.List[api.Budget]{Data: []api.Budget{
+		{ID: "bud_01k6r01", Name: "support-month", AgentID: agents[0].id, AgentName: agents[0].name, Period: "monthly", LimitUSD: 4000, CurrentUSD: 1204.8, PercentUsed: 30.12, ResetAt: day.AddDate(0, 1, -2)},
+		{ID: "bud_01k6r02", Name: "billing-week", AgentID: agents[1].id, AgentName: agents[1].name, Period: "weekly", LimitUSD: 250, CurrentUSD: 221.5, PercentUsed: 88.6, ResetAt: day.AddDate(0, 0, 6)},
+		{ID: "bud_01k6r03", Name: "research-day", AgentID: agents[2].id, AgentName: agents[2].name, Period: "daily", LimitUSD: 150, CurrentUSD: 171.03, PercentUsed: 114.02, ResetAt: day},
+		{ID: "bud_01k6r04", Name: "deploy-day", AgentID: agents[3].id, AgentName: agents[3].name, Period: "daily", LimitUSD: 0.5, CurrentUSD: 0.0031, PercentUsed: 0.62, ResetAt: day},
+	}, Total: 4}, nil
+}
+
+// ListSLAs answers with a target in every state.
+func (p *Plane) ListSLAs(context.Context) (api.List[api.SLATarget], error) {
+	if p.Err != nil || p.Empty {
+		return api.List[api.SLATarget]{}, p.Err
+	}
+	ms, rate := func(v float64) *float64 { return &v }, func(v float64) *float64 { return &v }
+	return api.List[api.SLATarget]{Data: []api.SLATarget{
+		{ID: "sla_01k6r01", Name: "support-fast", AgentID: agents[0].id, AgentName: agents[0].name, P99LatencyMs: ms(1500), ErrorRatePercent: rate(2), EvaluationPeriod: "24h", CurrentP99Ms: 951, CurrentErrorRate: 0.8, Status: "healthy"},
+		{ID: "sla_01k6r02", Name: "billing-right", AgentID: agents[1].id, AgentName: agents[1].name, ErrorRatePercent: rate(5), EvaluationPeriod: "24h", CurrentP99Ms: 640, CurrentErrorRate: 9.6, Status: "breached"},
+		{ID: "sla_01k6r03", Name: "research-p99", AgentID: agents[2].id, AgentName: agents[2].name, P99LatencyMs: ms(2700), EvaluationPeriod: "7d", CurrentP99Ms: 2600, CurrentErrorRate: 1.4, Status: "at_risk"},
+		{ID: "sla_01k6r04", Name: "night-runs", AgentID: "agt_01k6r0night", AgentName: "night-audit", P99LatencyMs: ms(10_000), EvaluationPeriod: "30d", Status: "no_data"},
+	}, Total: 4}, nil
+}
+
+// ListViolations answers with two misses.
+func (p *Plane) ListViolations(context.Context, client.ViolationQuery) (api.List[api.SLAViolation], error) {
+	if p.Err != nil || p.Empty {
+		return api.List[api.SLAViolation]{}, p.Err
+	}
+	five, p99 := 5.0, 2700.0
+	return api.List[api.SLAViolation]{Data: []api.SLAViolation{
+		{ID: "vio_1", SLAName: "billing-right", AgentName: agents[1].name, PeriodStart: Moment.Add(-25 * time.Hour), PeriodEnd: Moment.Add(-time.Hour), ViolationType: "error_rate", TargetErrorRate: &five, ActualErrorRate: 8.9},
+		{ID: "vio_2", SLAName: "research-p99", AgentName: agents[2].name, PeriodStart: Moment.Add(-9 * 24 * time.Hour), PeriodEnd: Moment.Add(-2 * 24 * time.Hour), ViolationType: "latency", TargetP99Ms: &p99, ActualP99Ms: 3012},
+	}, Total: 2}, nil
+}

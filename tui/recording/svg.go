@@ -1,0 +1,106 @@
+package recording
+
+import (
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+)
+
+// Frame is one picture of a recording and how long it stays.
+type Frame struct {
+	View string
+	Stay time.Duration
+}
+
+// Size of a cell and of the frame around the screen, in pixels.
+const (
+	cellWidth  = 8.4
+	cellHeight = 17
+	padding    = 14
+	bar        = 30
+)
+
+// SVG draws frames of cols by rows cells that follow each other for ever. One
+// frame is a still. The text stays text: it can be read out and searched.
+func SVG(title string, cols, rows int, frames []Frame) []byte {
+	var b bytes.Buffer
+	w, h := float64(cols)*cellWidth+2*padding, float64(rows)*cellHeight+2*padding+bar
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" role="img" aria-label="%s">`+"\n", w, h, w, h, escape(title))
+	fmt.Fprintf(&b, "<title>%s</title>\n<style>\n", escape(title))
+	b.WriteString("text{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,\"DejaVu Sans Mono\",monospace;font-size:14px;fill:#d5dae1;white-space:pre}\n.b{font-weight:bold}\n")
+	total := time.Duration(0)
+	for _, f := range frames {
+		total += f.Stay
+	}
+	if len(frames) > 1 {
+		at := time.Duration(0)
+		for i, f := range frames {
+			from, to := 100*float64(at)/float64(total), 100*float64(at+f.Stay)/float64(total)
+			fmt.Fprintf(&b, "@keyframes f%d{0%%{visibility:hidden}%.3f%%{visibility:visible}%.3f%%,100%%{visibility:hidden}}\n", i, from, to)
+			fmt.Fprintf(&b, ".f%d{animation:f%d %.1fs step-end infinite;visibility:hidden}\n", i, i, total.Seconds())
+			at += f.Stay
+		}
+		b.WriteString("@media (prefers-reduced-motion:reduce){.f0{animation:none;visibility:visible}")
+		for i := range frames[1:] {
+			fmt.Fprintf(&b, ".f%d{animation:none}", i+1)
+		}
+		b.WriteString("}\n")
+	}
+	b.WriteString("</style>\n")
+	fmt.Fprintf(&b, `<rect width="%.0f" height="%.0f" rx="10" fill="#0d1117"/>`+"\n", w, h)
+	for i, colour := range []string{"#ff5f57", "#febc2e", "#28c840"} {
+		fmt.Fprintf(&b, `<circle cx="%d" cy="18" r="6" fill="%s"/>`+"\n", 22+20*i, colour)
+	}
+	for i, f := range frames {
+		fmt.Fprintf(&b, `<g class="f%d">`+"\n", i)
+		drawFrame(&b, f.View, rows)
+		b.WriteString("</g>\n")
+	}
+	b.WriteString("</svg>\n")
+	return b.Bytes()
+}
+
+func drawFrame(b *bytes.Buffer, view string, rows int) {
+	for y, line := range parse(view, ansi.StringWidth) {
+		if y >= rows {
+			break
+		}
+		top := float64(padding+bar) + float64(y)*cellHeight
+		for _, r := range line {
+			x := padding + float64(r.col)*cellWidth
+			if r.back != "" {
+				fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%d" fill="%s"/>`+"\n", x, top, float64(r.width)*cellWidth, cellHeight, r.back)
+			}
+		}
+		for _, r := range line {
+			text := strings.TrimRight(r.text, " ")
+			if text == "" {
+				continue
+			}
+			lead := len(text) - len(strings.TrimLeft(text, " "))
+			text = text[lead:]
+			attrs := ""
+			if r.fore != "" {
+				attrs += ` style="fill:` + r.fore + `"`
+			}
+			if r.bold {
+				attrs += ` class="b"`
+			}
+			// Each run is stretched to its cells, whatever font there is.
+			fmt.Fprintf(b, `<text x="%.1f" y="%.1f" textLength="%.1f" lengthAdjust="spacingAndGlyphs" xml:space="preserve"%s>%s</text>`+"\n",
+				padding+float64(r.col+lead)*cellWidth, top+13, float64(ansi.StringWidth(text))*cellWidth, attrs, escape(text))
+		}
+	}
+}
+
+func escape(s string) string {
+	var b bytes.Buffer
+	if err := xml.EscapeText(&b, []byte(s)); err != nil {
+		return ""
+	}
+	return b.String()
+}

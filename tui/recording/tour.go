@@ -1,0 +1,61 @@
+package recording
+
+import (
+	"io"
+	"time"
+
+	"svc/tui"
+)
+
+// Columns and Rows are the size of the terminal in the tour.
+const (
+	Columns = 110
+	Rows    = 30
+)
+
+// Options are those of a screen that shows invented data at Moment.
+func Options(p *Plane) tui.Options {
+	return tui.Options{
+		Plane: p, Name: "https://svc.example.com", Output: io.Discard, Colour: true, Theme: tui.Dark,
+		Now: func() time.Time { return Moment }, Copy: func(string) error { return nil },
+	}
+}
+
+// Tour shows what svc tui can do: traces come in, one is opened, they are
+// filtered, and the other screens.
+func Tour() []Frame {
+	s := tui.NewScreen(Options(&Plane{}), Columns, Rows)
+	all := Traces(traceCount)
+	var frames []Frame
+	shot := func(stay time.Duration) { frames = append(frames, Frame{s.View(), stay}) }
+
+	s.Feed(all[:len(all)-4]...)
+	shot(900 * time.Millisecond)
+	for _, ev := range all[len(all)-4:] {
+		s.Feed(ev)
+		shot(400 * time.Millisecond)
+	}
+	shot(800 * time.Millisecond)
+	s.Key("/", "status:bl")
+	shot(700 * time.Millisecond)
+	s.Key("ocked")
+	shot(1200 * time.Millisecond)
+	s.Key("enter", "enter")
+	shot(2200 * time.Millisecond)
+	s.Key("esc", "esc", "up", "up", "enter")
+	shot(2600 * time.Millisecond)
+	s.Key("esc", "s")
+	shot(2800 * time.Millisecond)
+	s.Key("4")
+	shot(2200 * time.Millisecond)
+	s.Key("5")
+	shot(2000 * time.Millisecond)
+	s.Key("6")
+	shot(2200 * time.Millisecond)
+	return frames
+}
+
+// Picture is the tour as SVG.
+func Picture() []byte {
+	return SVG("svc tui: live traces, one blocked call with its spans, statistics, policies, budgets and SLA targets", Columns, Rows, Tour())
+}

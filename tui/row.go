@@ -1,0 +1,119 @@
+package tui
+
+import (
+	"strings"
+	"time"
+
+	"svc/server/api"
+)
+
+// outcome is how a trace ended, as one word.
+type outcome uint8
+
+const (
+	succeeded outcome = iota
+	failed
+	blocked
+)
+
+func (o outcome) String() string { return [...]string{"ok", "error", "blocked"}[o] }
+
+// row is a trace as the list shows it. Its strings are clean, and made once.
+type row struct {
+	trace   api.Trace
+	notes   []Note
+	outcome outcome
+
+	agent, tool, model, env, session, id string
+	policies, pii                        string
+	ms, cost, tokens                     string
+	// text is what a word without a field is looked for in, in lower case.
+	text string
+}
+
+func newRow(ev Event) *row {
+	t := ev.Trace
+	r := &row{
+		trace:   t,
+		notes:   ev.Notes,
+		agent:   clean(t.AgentName),
+		tool:    clean(t.ToolName),
+		model:   clean(modelOf(t.ModelProvider, t.ModelName)),
+		env:     clean(t.Environment),
+		session: clean(t.SessionID),
+		id:      clean(t.ID),
+		pii:     clean(strings.Join(t.PIIDetected, ",")),
+		ms:      millis(t.DurationMs),
+		cost:    usd(t.CostUSD),
+	}
+	if r.agent == "" {
+		r.agent = clean(t.AgentID)
+	}
+	switch {
+	case t.Blocked:
+		r.outcome = blocked
+	case t.Status != "success":
+		r.outcome = failed
+	}
+	if n := t.InputTokens + t.OutputTokens; n > 0 {
+		r.tokens = short(float64(n))
+	}
+	var fired []string
+	for _, p := range t.PoliciesFired {
+		name := p.Name
+		if name == "" {
+			name = p.ID
+		}
+		fired = append(fired, name+":"+p.Action)
+	}
+	r.policies = clean(strings.Join(fired, ","))
+	r.text = strings.ToLower(strings.Join([]string{r.agent, r.tool, r.model, r.env, r.session, r.id, r.policies, r.pii, r.outcome.String()}, "\x00"))
+	return r
+}
+
+func modelOf(provider, name string) string {
+	switch {
+	case provider == "":
+		return name
+	case name == "":
+		return provider
+	}
+	return provider + "/" + name
+}
+
+// clock shows when a trace began: the time of today, the date of other days.
+func clock(t, now time.Time) string {
+	t, now = t.In(now.Location()), now.In(now.Location())
+	if t.IsZero() {
+		return "-"
+	}
+	if y, m, d := t.Date(); y == now.Year() && m == now.Month() && d == now.Day() {
+		return t.Format("15:04:05.000")
+	}
+	return t.Format("Jan 02 15:04")
+}
+
+// history is the bounded memory of rows, oldest first. Each row has a number
+// that it keeps; the oldest go when it is full.
+type history struct {
+	rows  []*row
+	first uint64 // number of the oldest
+	next  uint64 // number of the one to come
+}
+
+func newHistory(size int) *history { return &history{rows: make([]*row, size)} }
+
+func (h *history) add(r *row) {
+	h.rows[h.next%uint64(len(h.rows))] = r
+	if h.next++; h.next-h.first > uint64(len(h.rows)) {
+		h.first++
+	}
+}
+
+func (h *history) at(n uint64) *row { return h.rows[n%uint64(len(h.rows))] }
+func (h *history) len() int         { return int(h.next - h.first) }
+
+func (h *history) clear() {
+	clear(h.rows)
+	h.first = h.next
+}

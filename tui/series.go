@@ -1,0 +1,154 @@
+package tui
+
+import (
+	"math"
+	"time"
+)
+
+const (
+	// bucketTime is the time that one bar of a chart stands for.
+	bucketTime = 5 * time.Second
+	// bucketCount is how many bars are remembered: half an hour.
+	bucketCount = 360
+	// latencyBins is the resolution of latencies: four bins per power of two,
+	// up to a day.
+	latencyBins = 4*27 + 2
+)
+
+// bucket sums up the traces that began within bucketTime.
+type bucket struct {
+	number int64 // of the bucket since 1970
+	traces int
+	errors int
+	cost   float64
+	bins   [latencyBins]uint32
+}
+
+// series is what the charts show: the traces that came over the stream, by the
+// time they began.
+type series struct{ buckets [bucketCount]bucket }
+
+func bucketOf(t time.Time) int64 { return t.UnixNano() / int64(bucketTime) }
+
+func (s *series) add(r *row, now time.Time) {
+	n := bucketOf(r.trace.CreatedAt)
+	if last := bucketOf(now); n <= last-bucketCount || n > last {
+		return
+	}
+	b := &s.buckets[n%bucketCount]
+	if b.number != n {
+		*b = bucket{number: n}
+	}
+	b.traces++
+	if r.outcome != succeeded {
+		b.errors++
+	}
+	b.cost += r.trace.CostUSD
+	b.bins[binOf(r.trace.DurationMs)]++
+}
+
+func binOf(ms float64) int {
+	return max(0, min(latencyBins-1, int(math.Ceil(4*math.Log2(max(ms, 0)+1)))))
+}
+
+// p95 is the upper end of the bin that the 95th of a hundred traces is in.
+func p95(bins *[latencyBins]uint32, traces int) float64 {
+	if traces == 0 {
+		return math.NaN()
+	}
+	rank, seen := uint32(math.Ceil(0.95*float64(traces))), uint32(0)
+	for i, n := range bins {
+		if seen += n; seen >= rank {
+			return math.Exp2(float64(i)/4) - 1
+		}
+	}
+	return math.NaN()
+}
+
+// chart is one row of bars, oldest first, and the figure of the last minute.
+type chart struct {
+	bars       []float64
+	lastMinute float64
+	top        float64
+}
+
+// charts returns the last n bars: traces a second, errors a second, the 95th
+// percentile of milliseconds, dollars a minute. The bar of this moment is left
+// out, since it is still growing.
+func (s *series) charts(now time.Time, n int) (rate, errors, latency, cost chart) {
+	n = max(1, min(n, bucketCount-1))
+	last := bucketOf(now) - 1
+	perSecond, perMinute := bucketTime.Seconds(), float64(time.Minute/bucketTime)
+	var minute bucket
+	for i := last - int64(n) + 1; i <= last; i++ {
+		b := &s.buckets[i%bucketCount]
+		if b.number != i {
+			b = &bucket{}
+		}
+		rate.bars = append(rate.bars, float64(b.traces)/perSecond)
+		errors.bars = append(errors.bars, float64(b.errors)/perSecond)
+		latency.bars = append(latency.bars, p95(&b.bins, b.traces))
+		cost.bars = append(cost.bars, b.cost*perMinute)
+		if i > last-int64(perMinute) {
+			minute.traces += b.traces
+			minute.errors += b.errors
+			minute.cost += b.cost
+			for j, c := range b.bins {
+				minute.bins[j] += c
+			}
+		}
+	}
+	rate.lastMinute = float64(minute.traces) / 60
+	errors.lastMinute = float64(minute.errors) / 60
+	latency.lastMinute = p95(&minute.bins, minute.traces)
+	cost.lastMinute = minute.cost
+	for _, c := range []*chart{&rate, &errors, &latency, &cost} {
+		for _, v := range c.bars {
+			c.top = max(c.top, zeroNaN(v))
+		}
+	}
+	return rate, errors, latency, cost
+}
+
+func zeroNaN(v float64) float64 {
+	if math.IsNaN(v) {
+		return 0
+	}
+	return v
+}
+
+// draw draws the bars h lines high, the highest bar as high as the lines are.
+// No traces is a blank where there is nothing to measure.
+func (c chart) draw(h int) []string {
+	if h <= 1 {
+		return []string{spark(c.bars)}
+	}
+	lines := make([][]rune, h)
+	for i := range lines {
+		lines[i] = make([]rune, len(c.bars))
+	}
+	for x, v := range c.bars {
+		level := 0
+		if c.top > 0 && v > 0 {
+			level = max(1, int(math.Round(v/c.top*float64(h*8))))
+		}
+		for y := range h {
+			fill := level - (h-1-y)*8
+			switch {
+			case fill >= 8:
+				lines[y][x] = '█'
+			case fill > 0:
+				lines[y][x] = []rune("▁▂▃▄▅▆▇")[fill-1]
+			case y == h-1 && !math.IsNaN(v):
+				lines[y][x] = '▁'
+			default:
+				lines[y][x] = ' '
+			}
+		}
+	}
+	out := make([]string, h)
+	for i, l := range lines {
+		out[i] = string(l)
+	}
+	return out
+}

@@ -1,0 +1,180 @@
+package tui
+
+import (
+	"context"
+	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
+
+	"svc/server/api"
+	"svc/server/client"
+)
+
+// slasPage shows SLA targets against what is measured, and below them when
+// they were missed.
+type slasPage struct {
+	tablePage[api.SLATarget]
+	missed loader[[]api.SLAViolation]
+}
+
+func newSLAsPage(s *shared) *slasPage {
+	t := &slasPage{}
+	t.s, t.name, t.noun = s, "SLAs", "targets"
+	t.empty = [2]string{"No SLA targets yet", "For example: svc slas create NAME --agent-id ID --p99-ms 2000 --evaluation-period 24h"}
+	t.load.every = 15 * time.Second
+	t.load.fetch = func(ctx context.Context) ([]api.SLATarget, error) {
+		all, err := s.plane.ListSLAs(ctx)
+		return all.Data, err
+	}
+	t.missed.every = 30 * time.Second
+	t.missed.fetch = func(ctx context.Context) ([]api.SLAViolation, error) {
+		all, err := s.plane.ListViolations(ctx, client.ViolationQuery{Period: "7d"})
+		return all.Data, err
+	}
+	p := s.pens
+	text := func(get func(api.SLATarget) string) func(api.SLATarget, int) (string, pen) {
+		return func(r api.SLATarget, _ int) (string, pen) { return get(r), p.plain }
+	}
+	against := func(status string, current float64, target *float64, show func(float64) string) (string, pen) {
+		switch {
+		case status == "no_data":
+			return "- / " + shown(target, show), p.dim
+		case target == nil:
+			return show(current) + " / -", p.dim
+		}
+		return show(current) + " / " + show(*target), p.measured(current, *target)
+	}
+	t.list.columns = []column[api.SLATarget]{
+		{title: "STATE", min: 10, keep: 95, cell: func(r api.SLATarget, _ int) (string, pen) { return p.sla(r.Status) }},
+		{title: "NAME", min: 14, max: 40, keep: 100, cell: text(func(r api.SLATarget) string { return clean(r.Name) })},
+		{title: "AGENT", min: 12, max: 30, keep: 50, cell: text(func(r api.SLATarget) string { return clean(r.AgentName) })},
+		{title: "OVER", min: 4, keep: 60, cell: text(func(r api.SLATarget) string { return clean(r.EvaluationPeriod) })},
+		{title: "P99 / TARGET", min: 17, right: true, keep: 90, cell: func(r api.SLATarget, _ int) (string, pen) {
+			return against(r.Status, r.CurrentP99Ms, r.P99LatencyMs, millis)
+		}},
+		{title: "ERRORS / TARGET", min: 15, right: true, keep: 85, cell: func(r api.SLATarget, _ int) (string, pen) {
+			return against(r.Status, r.CurrentErrorRate, r.ErrorRatePercent, percent)
+		}},
+		{title: "LATENCY USED", min: 12, max: 40, keep: 30, cell: func(r api.SLATarget, w int) (string, pen) {
+			return usedUp(p, r.CurrentP99Ms, r.P99LatencyMs, w)
+		}},
+		{title: "ERRORS USED", min: 12, max: 40, keep: 20, cell: func(r api.SLATarget, w int) (string, pen) {
+			return usedUp(p, r.CurrentErrorRate, r.ErrorRatePercent, w)
+		}},
+	}
+	return t
+}
+
+// usedUp draws how much of a target is used up.
+func usedUp(p *pens, current float64, target *float64, w int) (string, pen) {
+	switch {
+	case target == nil:
+		return "-", p.dim
+	case *target <= 0:
+		return track(map[bool]float64{true: 1}[current > 0], w), p.measured(current, 0)
+	}
+	return track(current/(*target), w), p.measured(current, *target)
+}
+
+// measured colours a figure against its target as the control plane judges it:
+// the last tenth is at risk.
+func (p *pens) measured(current, target float64) pen {
+	switch {
+	case current > target:
+		return p.bad
+	case current > 0.9*target:
+		return p.warn
+	}
+	return p.good
+}
+
+// sla says in a word and a colour how a target stands.
+func (p *pens) sla(status string) (string, pen) {
+	switch status {
+	case "healthy":
+		return "● healthy", p.good
+	case "at_risk":
+		return "▲ at risk", p.warn
+	case "breached":
+		return "✕ breached", p.bad
+	case "no_data":
+		return "○ no data", p.dim
+	}
+	return clean(status), p.plain
+}
+
+func (t *slasPage) enter() tea.Cmd { return tea.Batch(t.tablePage.enter(), t.missed.load(t.s)) }
+func (t *slasPage) tick() tea.Cmd  { return tea.Batch(t.tablePage.tick(), t.missed.tick(t.s)) }
+
+func (t *slasPage) leave() {
+	t.tablePage.leave()
+	t.missed.stop()
+}
+
+func (t *slasPage) key(k tea.KeyMsg) tea.Cmd {
+	r, ok := t.selected()
+	switch {
+	case k.String() == "r":
+		return t.enter()
+	case ok && (k.String() == "t" || k.String() == "enter"):
+		return t.s.show("agent:" + quoted(clean(r.AgentName)))
+	case ok && k.String() == "y":
+		t.s.copyText("id", r.ID)
+		return nil
+	}
+	return t.tablePage.key(k)
+}
+
+func (t *slasPage) view(w, h int) []string {
+	if !t.load.have || len(t.load.data) == 0 || h < 10 {
+		return t.tablePage.view(w, h)
+	}
+	top := min(len(t.load.data)+1, max(4, h*6/10))
+	lines := t.tablePage.view(w, top)
+	for len(lines) < top {
+		lines = append(lines, "")
+	}
+	lines = append(lines, "")
+	return append(lines, t.violations(w, h-len(lines))...)
+}
+
+// violations draws the newest misses in h lines.
+func (t *slasPage) violations(w, h int) []string {
+	p, zone := t.s.pens, t.s.now().Location()
+	title := " Missed in the last 7 days"
+	switch {
+	case t.missed.err != nil && !t.missed.have:
+		return []string{p.bold.paint(cut(title, w)), p.bad.paint(cut(" "+tell(t.missed.err), w))}
+	case !t.missed.have:
+		return []string{p.bold.paint(cut(title, w))}
+	case len(t.missed.data) == 0:
+		return []string{p.bold.paint(cut(title, w)), p.dim.paint(cut(" None.", w))}
+	}
+	lines := []string{p.bold.paint(cut(title+": "+count(int64(len(t.missed.data))), w))}
+	for _, v := range t.missed.data {
+		if len(lines) >= h {
+			break
+		}
+		what := "p99 " + millis(v.ActualP99Ms) + ", target " + shown(v.TargetP99Ms, millis)
+		if v.ViolationType == "error_rate" {
+			what = "errors " + percent(v.ActualErrorRate) + ", target " + shown(v.TargetErrorRate, percent)
+		}
+		var l line
+		l.add(p.dim, " "+v.PeriodStart.In(zone).Format("Jan 02 15:04")+" to "+v.PeriodEnd.In(zone).Format("Jan 02 15:04")+"  ")
+		l.add(p.plain, fit(clean(v.SLAName), min(24, max(10, w/5)), false)+"  ")
+		l.add(p.bad, what)
+		lines = append(lines, l.fit(w))
+	}
+	return lines
+}
+
+func shown(v *float64, show func(float64) string) string {
+	if v == nil {
+		return "-"
+	}
+	return show(*v)
+}
+
+func (t *slasPage) hints() []hint {
+	return []hint{{"enter", "its agent's traces"}, {"y", "copy id"}, {"r", "refresh"}, {"tab", "next"}, {"↑↓", "move"}}
+}

@@ -1,0 +1,294 @@
+package tui
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
+
+	"svc/server/api"
+	"svc/server/client"
+)
+
+// statsPage shows charts of what came over the stream, and below them the
+// figures of a longer period from the control plane.
+type statsPage struct {
+	s      *shared
+	traces *tracesPage
+	period string
+	by     string
+	stats  loader[api.TraceStats]
+	groups list[api.StatsGroup]
+	top    int // the line of the page that the groups begin at
+}
+
+func newStatsPage(s *shared, traces *tracesPage) *statsPage {
+	t := &statsPage{s: s, traces: traces, period: "24h", by: "agent"}
+	t.stats.every = 10 * time.Second
+	t.stats.fetch = t.ask()
+	t.groups.columns = t.columns()
+	t.groups.set(0, nil)
+	return t
+}
+
+// ask is the question for the period and grouping of this moment.
+func (t *statsPage) ask() func(context.Context) (api.TraceStats, error) {
+	q := client.StatsQuery{Period: t.period, GroupBy: t.by}
+	return func(ctx context.Context) (api.TraceStats, error) { return t.s.plane.TraceStats(ctx, q) }
+}
+
+func (t *statsPage) columns() []column[api.StatsGroup] {
+	p := t.s.pens
+	figure := func(title string, w, keep int, get func(api.StatsGroup) string) column[api.StatsGroup] {
+		return column[api.StatsGroup]{title: title, min: w, right: true, keep: keep,
+			cell: func(g api.StatsGroup, _ int) (string, pen) { return get(g), p.plain }}
+	}
+	return []column[api.StatsGroup]{
+		{title: "GROUP", min: 14, max: 44, keep: 100, cell: func(g api.StatsGroup, _ int) (string, pen) { return groupName(g.GroupKey), p.plain }},
+		figure("TRACES", 10, 90, func(g api.StatsGroup) string { return count(g.TraceCount) }),
+		{title: "ERRORS", min: 8, right: true, keep: 80, cell: func(g api.StatsGroup, _ int) (string, pen) {
+			return percent(g.ErrorRatePercent), p.rate(g.ErrorRatePercent)
+		}},
+		figure("AVG", 9, 50, func(g api.StatsGroup) string { return millis(g.AvgDurationMs) }),
+		figure("P50", 9, 40, func(g api.StatsGroup) string { return millis(g.P50DurationMs) }),
+		figure("P95", 9, 60, func(g api.StatsGroup) string { return millis(g.P95DurationMs) }),
+		figure("P99", 9, 45, func(g api.StatsGroup) string { return millis(g.P99DurationMs) }),
+		figure("COST", 10, 70, func(g api.StatsGroup) string { return usd(g.TotalCostUSD) }),
+		{title: "SHARE OF TRACES", min: 15, max: 60, keep: 30, cell: func(g api.StatsGroup, w int) (string, pen) {
+			return bar(float64(g.TraceCount)/float64(max(1, t.current().Summary.TotalTraces)), w), p.accent
+		}},
+	}
+}
+
+// rate colours a share of errors in percent.
+func (p *pens) rate(percent float64) pen {
+	switch {
+	case percent >= 5:
+		return p.bad
+	case percent >= 1:
+		return p.warn
+	}
+	return p.plain
+}
+
+// groupName shows what a row of statistics is about.
+func groupName(k api.GroupKey) string {
+	text := func(s *string) string {
+		if s == nil {
+			return ""
+		}
+		return *s
+	}
+	switch {
+	case k.AgentName != nil && *k.AgentName != "":
+		return clean(*k.AgentName)
+	case k.AgentID != nil:
+		return clean(*k.AgentID)
+	case k.ModelName != nil || k.ModelProvider != nil:
+		return orDash(clean(modelOf(text(k.ModelProvider), text(k.ModelName))))
+	}
+	return orDash(clean(text(k.Environment)))
+}
+
+// current is what the page shows: what the control plane answered, or what the
+// traces that are remembered add up to.
+func (t *statsPage) current() *api.TraceStats { return &t.stats.data }
+
+func (t *statsPage) title() string { return "Stats" }
+
+func (t *statsPage) enter() tea.Cmd {
+	if t.s.plane == nil {
+		t.sumUp()
+		return nil
+	}
+	return t.stats.load(t.s)
+}
+
+func (t *statsPage) leave() { t.stats.stop() }
+
+func (t *statsPage) tick() tea.Cmd {
+	if t.s.plane == nil {
+		t.sumUp()
+		return nil
+	}
+	return t.stats.tick(t.s)
+}
+
+// sumUp makes statistics of the traces that are remembered.
+func (t *statsPage) sumUp() {
+	t.stats.data, t.stats.have = sumUp(t.traces.history), true
+}
+
+func (t *statsPage) key(k tea.KeyMsg) tea.Cmd {
+	next := func(all []string, now string) string { return all[(slices.Index(all, now)+1)%len(all)] }
+	switch k.String() {
+	case "w":
+		t.period = next(api.StatsPeriods, t.period)
+	case "b":
+		t.by = next(api.GroupBys, t.by)
+	case "r":
+	case "enter":
+		if g, ok := t.groups.selected(); ok && g.AgentName != nil {
+			return t.s.show("agent:" + quoted(clean(*g.AgentName)))
+		}
+		return nil
+	default:
+		t.groups.key(k.String())
+		return nil
+	}
+	if t.s.plane == nil {
+		return nil
+	}
+	t.stats.fetch, t.stats.have = t.ask(), false
+	return t.stats.load(t.s)
+}
+
+func (t *statsPage) click(_, y int) tea.Cmd    { t.groups.click(y - t.top); return nil }
+func (t *statsPage) wheel(by int)              { t.groups.move(by) }
+func (t *statsPage) footer(int) (string, bool) { return "", false }
+
+func (t *statsPage) hints() []hint {
+	if t.s.plane == nil {
+		return []hint{{"enter", "its traces"}, {"tab", "next"}, {"↑↓", "move"}}
+	}
+	return []hint{{"w", "period"}, {"b", "group by"}, {"enter", "its traces"}, {"r", "refresh"}, {"tab", "next"}, {"↑↓", "move"}}
+}
+
+func (t *statsPage) status(w int) string {
+	p := t.s.pens
+	var l line
+	if t.s.plane == nil {
+		l.add(p.dim, fmt.Sprintf(" Of the last %s", plural(t.traces.history.len(), "trace", "traces")))
+		return l.fit(w)
+	}
+	l.add(p.dim, " Period ")
+	for _, period := range api.StatsPeriods {
+		l.add(t.chosen(period == t.period), t.mark(period, period == t.period))
+	}
+	l.add(p.dim, "  by ")
+	for _, by := range api.GroupBys {
+		l.add(t.chosen(by == t.by), t.mark(by, by == t.by))
+	}
+	if text, pen := t.stats.state(t.s); text != "" {
+		l.add(pen, "  "+text)
+	}
+	return l.fit(w)
+}
+
+func (t *statsPage) chosen(on bool) pen {
+	if on {
+		return t.s.pens.tab
+	}
+	return t.s.pens.dim
+}
+
+func (t *statsPage) mark(s string, on bool) string {
+	if on && t.s.pens.tab.on == "" {
+		return "[" + s + "]"
+	}
+	return " " + s + " "
+}
+
+func (t *statsPage) view(w, h int) []string {
+	high := 1
+	switch {
+	case h >= 44:
+		high = 5
+	case h >= 34:
+		high = 3
+	case h >= 27:
+		high = 2
+	}
+	lines := t.charts(w, high)
+	lines = append(lines, "")
+	if h >= 17 || t.stats.have {
+		lines = append(lines, t.summary(w)...)
+		lines = append(lines, "")
+	}
+	t.top = len(lines)
+	stats := t.current()
+	t.groups.columns[0].title = strings.ToUpper(t.by)
+	t.groups.set(len(stats.Groups), func(i int) api.StatsGroup { return stats.Groups[i] })
+	if h > len(lines) && t.groups.n > 0 {
+		lines = append(lines, t.groups.view(t.s.pens, w, h-len(lines))...)
+	}
+	return lines[:min(len(lines), h)]
+}
+
+// charts draws the four rows of bars, as long as there is room.
+func (t *statsPage) charts(w, high int) []string {
+	const names, figures = 11, 24
+	p := t.s.pens
+	n := max(8, min(w-names-figures, bucketCount-1))
+	if w < names+figures+12 { // no room for the highest figure
+		n = max(8, w-names-12)
+	}
+	rate, errors, latency, cost := t.traces.series.charts(t.s.now(), n)
+	ago := time.Duration(n) * bucketTime
+	lines := []string{p.bold.paint(cut(fmt.Sprintf(" From the stream: the last %s, %s a bar", span(ago), span(bucketTime)), w))}
+	errorPen := p.good
+	if errors.top > 0 {
+		errorPen = p.bad
+	}
+	for _, row := range []struct {
+		name string
+		c    chart
+		pen  pen
+		show func(float64) string
+	}{
+		{"Traces/s", rate, p.accent, short},
+		{"Errors/s", errors, errorPen, short},
+		{"p95 latency", latency, p.warn, millis},
+		{"Cost/minute", cost, p.block, usd},
+	} {
+		now := "-"
+		if !math.IsNaN(row.c.lastMinute) {
+			now = row.show(row.c.lastMinute)
+		}
+		for i, bars := range row.c.draw(high) {
+			var l line
+			switch {
+			case i == high-1:
+				l.add(p.plain, " "+fit(row.name, names, false)+" ")
+			default:
+				l.add(p.plain, blanks(names+2))
+			}
+			l.add(row.pen, bars)
+			if i == high-1 {
+				l.add(p.plain, " "+fit(now, 8, true))
+				l.add(p.dim, " max "+row.show(row.c.top))
+			}
+			lines = append(lines, l.fit(w))
+		}
+	}
+	return lines
+}
+
+// summary draws the figures of the period.
+func (t *statsPage) summary(w int) []string {
+	p, sum := t.s.pens, t.current().Summary
+	title := " Last " + t.period + ", from the control plane"
+	if t.s.plane == nil {
+		title = " All that is remembered"
+	}
+	lines := []string{p.bold.paint(cut(title, w))}
+	if t.stats.err != nil && !t.stats.have {
+		return append(lines, p.bad.paint(cut(" "+tell(t.stats.err), w)))
+	}
+	if !t.stats.have {
+		return lines
+	}
+	fields := []field{
+		{name: "Traces", value: count(sum.TotalTraces)},
+		{name: "Errors", value: count(sum.ErrorCount) + " (" + percent(sum.ErrorRatePercent) + ")", pen: p.rate(sum.ErrorRatePercent)},
+		{name: "Cost", value: usd(sum.TotalCostUSD)},
+		{name: "Tokens", value: short(float64(sum.TotalInputTokens)) + " in, " + short(float64(sum.TotalOutputTokens)) + " out"},
+		{name: "Latency", value: "avg " + millis(sum.AvgDurationMs) + ", p50 " + millis(sum.P50DurationMs)},
+		{name: "", value: "p95 " + millis(sum.P95DurationMs) + ", p99 " + millis(sum.P99DurationMs)},
+	}
+	return append(lines, drawFields(p, fields, w)...)
+}

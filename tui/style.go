@@ -1,0 +1,108 @@
+package tui
+
+import (
+	"io"
+	"strings"
+
+	"github.com/charmbracelet/lipgloss"
+	"github.com/muesli/termenv"
+)
+
+// Theme says for which background the colours are chosen.
+type Theme string
+
+// The themes. Auto asks the terminal, and takes dark when it does not answer.
+const (
+	Auto  Theme = "auto"
+	Dark  Theme = "dark"
+	Light Theme = "light"
+)
+
+// pen colours text. Its two halves are made once, so that drawing a cell is
+// nothing but putting strings together.
+type pen struct{ on, off string }
+
+func (p pen) paint(s string) string {
+	if p.on == "" || s == "" {
+		return s
+	}
+	return p.on + s + p.off
+}
+
+// over paints a text in another colour without leaving this one's background.
+func (p pen) over(fore pen, s string) string {
+	if p.on == "" || fore.on == "" {
+		return s
+	}
+	return fore.on + s + p.on
+}
+
+// pens are all colours of the screen, by what they mean.
+type pens struct {
+	plain, bold, dim, faint pen // text: usual, titles, less important, lines
+	accent                  pen // what is active
+	good, warn, bad, block  pen // outcomes
+	selected, tab, badge    pen // bars
+	alert                   pen // something needs attention
+}
+
+// hue is one colour in all depths a terminal may have.
+func hue(light, light256, light16, dark, dark256, dark16 string) lipgloss.CompleteAdaptiveColor {
+	return lipgloss.CompleteAdaptiveColor{
+		Light: lipgloss.CompleteColor{TrueColor: light, ANSI256: light256, ANSI: light16},
+		Dark:  lipgloss.CompleteColor{TrueColor: dark, ANSI256: dark256, ANSI: dark16},
+	}
+}
+
+var (
+	hueGrey   = hue("#57606A", "241", "8", "#9198A1", "247", "7")
+	hueLine   = hue("#AFB8C1", "249", "7", "#4A525C", "239", "8")
+	hueAccent = hue("#0757BA", "26", "4", "#6CB6FF", "75", "12")
+	hueGood   = hue("#116329", "28", "2", "#57C785", "78", "10")
+	hueWarn   = hue("#8A5A00", "94", "3", "#E3B341", "179", "11")
+	hueBad    = hue("#B62324", "124", "1", "#FF7B72", "203", "9")
+	hueBlock  = hue("#7A2FBE", "91", "5", "#D2A8FF", "183", "13")
+	hueOn     = hue("#FFFFFF", "231", "15", "#0D1117", "233", "0")
+	hueSelect = hue("#DCE9F8", "153", "7", "#1F3A5F", "24", "4")
+	hueSelTxt = hue("#0B1B2B", "233", "0", "#F0F6FC", "255", "15")
+)
+
+// newPens makes the colours for an output. Without colour they are empty:
+// everything the screen says it also says in words or signs.
+func newPens(out io.Writer, colour bool, theme Theme, profile *termenv.Profile) *pens {
+	if !colour {
+		return &pens{}
+	}
+	r := lipgloss.NewRenderer(out)
+	if profile != nil {
+		r.SetColorProfile(*profile)
+	}
+	if theme == Dark || theme == Light {
+		r.SetHasDarkBackground(theme == Dark)
+	}
+	of := func(s lipgloss.Style) pen {
+		on, off, ok := strings.Cut(s.Render("x"), "x")
+		if !ok {
+			return pen{}
+		}
+		return pen{on, off}
+	}
+	fg := func(c lipgloss.TerminalColor) pen { return of(r.NewStyle().Foreground(c)) }
+	bar := func(front, back lipgloss.TerminalColor) pen {
+		return of(r.NewStyle().Foreground(front).Background(back))
+	}
+	return &pens{
+		bold:     of(r.NewStyle().Bold(true)),
+		dim:      fg(hueGrey),
+		faint:    fg(hueLine),
+		accent:   fg(hueAccent),
+		good:     fg(hueGood),
+		warn:     fg(hueWarn),
+		bad:      fg(hueBad),
+		block:    fg(hueBlock),
+		selected: bar(hueSelTxt, hueSelect),
+		tab:      of(r.NewStyle().Bold(true).Foreground(hueOn).Background(hueAccent)),
+		badge:    of(r.NewStyle().Bold(true).Foreground(hueOn).Background(hueWarn)),
+		alert:    of(r.NewStyle().Bold(true).Foreground(hueBad)),
+	}
+}

@@ -1,0 +1,85 @@
+package tui
+
+import (
+	tea "github.com/charmbracelet/bubbletea"
+)
+
+// tablePage is a page that shows one list of the control plane: what agents,
+// policies, budgets and SLA targets have in common.
+type tablePage[R any] struct {
+	s     *shared
+	name  string
+	noun  string    // of the rows, for their number
+	empty [2]string // what an empty list says
+	load  loader[[]R]
+	list  list[R]
+	// detail is what is shown below the list of the selected row, where there is
+	// room; nil for nothing.
+	detail func(R) []field
+}
+
+func (t *tablePage[R]) title() string  { return t.name }
+func (t *tablePage[R]) enter() tea.Cmd { return t.load.load(t.s) }
+func (t *tablePage[R]) leave()         { t.load.stop() }
+func (t *tablePage[R]) tick() tea.Cmd  { return t.load.tick(t.s) }
+
+// sync tells the list what there is.
+func (t *tablePage[R]) sync() {
+	rows := t.load.data
+	t.list.set(len(rows), func(i int) R { return rows[i] })
+}
+
+func (t *tablePage[R]) selected() (R, bool) {
+	t.sync()
+	return t.list.selected()
+}
+
+func (t *tablePage[R]) key(k tea.KeyMsg) tea.Cmd {
+	t.sync()
+	if k.String() == "r" {
+		return t.load.load(t.s)
+	}
+	t.list.key(k.String())
+	return nil
+}
+
+func (t *tablePage[R]) click(_, y int) tea.Cmd    { t.list.click(y); return nil }
+func (t *tablePage[R]) wheel(by int)              { t.list.move(by) }
+func (t *tablePage[R]) footer(int) (string, bool) { return "", false }
+
+func (t *tablePage[R]) status(w int) string {
+	p := t.s.pens
+	var l line
+	if t.load.have {
+		l.add(p.dim, " "+count(int64(len(t.load.data)))+" "+t.noun+" · as of "+t.load.at.In(t.s.now().Location()).Format("15:04:05"))
+	}
+	if text, pen := t.load.state(t.s); text != "" {
+		l.add(pen, " "+text)
+	}
+	return l.fit(w)
+}
+
+func (t *tablePage[R]) view(w, h int) []string {
+	t.sync()
+	rows := t.load.data
+	switch {
+	case !t.load.have && t.load.err != nil:
+		return centred(t.s.pens, w, h, t.name+" cannot be shown", tell(t.load.err))
+	case !t.load.have:
+		return centred(t.s.pens, w, h, "Asking the control plane…", "")
+	case len(rows) == 0:
+		return centred(t.s.pens, w, h, t.empty[0], t.empty[1])
+	}
+	r, _ := t.list.selected()
+	if t.detail == nil || h < 14 {
+		return t.list.view(t.s.pens, w, h)
+	}
+	below := drawFields(t.s.pens, t.detail(r), w)
+	top := min(len(rows)+1, h-len(below)-1)
+	lines := append(t.list.view(t.s.pens, w, top), "")
+	return append(lines, below...)
+}
+
+func (t *tablePage[R]) hints() []hint {
+	return []hint{{"r", "refresh"}, {"tab", "next"}, {"↑↓", "move"}}
+}

@@ -1,0 +1,304 @@
+package tui
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	tea "github.com/charmbracelet/bubbletea"
+
+	"svc/server/api"
+)
+
+// tracePage is one trace: its fields and a waterfall of its spans.
+type tracePage struct {
+	s      *shared
+	traces *tracesPage
+	n      uint64 // number of the row in the history
+	row    *row
+	full   loader[api.Trace]
+	scroll scroller
+}
+
+func newTracePage(s *shared, traces *tracesPage, n uint64) *tracePage {
+	t := &tracePage{s: s, traces: traces, n: n, row: traces.history.at(n)}
+	t.full.fetch = func(ctx context.Context) (api.Trace, error) { return s.plane.GetTrace(ctx, t.row.trace.ID) }
+	return t
+}
+
+func (t *tracePage) title() string { return "Trace" }
+
+func (t *tracePage) enter() tea.Cmd {
+	if t.s.plane == nil {
+		return nil
+	}
+	id := t.row.trace.ID
+	t.full.fetch = func(ctx context.Context) (api.Trace, error) { return t.s.plane.GetTrace(ctx, id) }
+	return t.full.load(t.s)
+}
+
+func (t *tracePage) leave() { t.full.stop() }
+
+func (t *tracePage) tick() tea.Cmd {
+	if t.s.plane == nil || t.full.have || t.full.err == nil {
+		return nil
+	}
+	return t.full.tick(t.s)
+}
+
+// step shows the next or previous trace that passes the filter.
+func (t *tracePage) step(by int) tea.Cmd {
+	m := t.traces.matches
+	at := 0
+	for at < len(m) && m[at] < t.n {
+		at++
+	}
+	if by > 0 && (at >= len(m) || m[at] != t.n) {
+		by-- // the trace has left the memory: the next one stands at its place
+	}
+	at += by
+	if at < 0 || at >= len(m) {
+		return nil
+	}
+	t.traces.list.sel = at
+	t.traces.moved()
+	t.n, t.row = m[at], t.traces.history.at(m[at])
+	t.full = loader[api.Trace]{gen: t.full.gen, cancel: t.full.cancel}
+	t.scroll = scroller{}
+	return t.enter()
+}
+
+func (t *tracePage) key(k tea.KeyMsg) tea.Cmd {
+	switch k.String() {
+	case "right", "l", "n", "J":
+		return t.step(1)
+	case "left", "h", "N", "K":
+		return t.step(-1)
+	case "backspace":
+		t.s.back()
+	case "y":
+		t.s.copyText("id", t.row.trace.ID)
+	case "c":
+		if text, err := json.MarshalIndent(t.trace(), "", "  "); err == nil {
+			t.s.copyText("JSON", string(text))
+		}
+	case "a":
+		return t.s.show("agent:" + quoted(t.row.agent))
+	default:
+		t.scroll.key(k.String())
+	}
+	return nil
+}
+
+// trace is the most that is known.
+func (t *tracePage) trace() api.Trace {
+	if t.full.have {
+		return t.full.data
+	}
+	return t.row.trace
+}
+
+func (t *tracePage) click(int, int) tea.Cmd    { return nil }
+func (t *tracePage) wheel(by int)              { t.scroll.move(by) }
+func (t *tracePage) footer(int) (string, bool) { return "", false }
+
+func (t *tracePage) hints() []hint {
+	return []hint{{"esc", "back"}, {"←→", "previous, next"}, {"↑↓", "scroll"}, {"y", "copy id"}, {"c", "copy JSON"}, {"a", "this agent"}}
+}
+
+func (t *tracePage) status(w int) string {
+	p := t.s.pens
+	var l line
+	l.add(p.bold, " Trace ")
+	l.add(p.accent, t.row.id)
+	if t.s.plane != nil {
+		if text, pen := t.full.state(t.s); text != "" {
+			l.add(pen, " · "+text)
+		}
+	}
+	return l.fit(w)
+}
+
+// field is a name and a value of the details.
+type field struct {
+	name, value string
+	pen         pen
+	wide        bool // takes a line of its own
+}
+
+func (t *tracePage) fields() []field {
+	p, r, tr := t.s.pens, t.row, t.trace()
+	at := tr.CreatedAt.In(t.s.now().Location())
+	score := func() (string, pen) {
+		pen := p.plain
+		if tr.InjectionScore >= 0.8 {
+			pen = p.bad
+		} else if tr.InjectionScore >= 0.5 {
+			pen = p.warn
+		}
+		return strconv.FormatFloat(tr.InjectionScore, 'f', 2, 64), pen
+	}
+	injection, injectionPen := score()
+	fields := []field{
+		{name: "Status", value: r.outcome.String(), pen: p.of(r.outcome)},
+		{name: "Began", value: at.Format("2006-01-02 15:04:05.000")},
+		{name: "Agent", value: orDash(r.agent)},
+		{name: "Latency", value: r.ms},
+		{name: "Tool", value: orDash(r.tool)},
+		{name: "Cost", value: r.cost},
+		{name: "Model", value: orDash(r.model)},
+		{name: "Tokens", value: fmt.Sprintf("%s in, %s out", count(tr.InputTokens), count(tr.OutputTokens))},
+		{name: "Environment", value: orDash(r.env)},
+		{name: "Injection", value: injection, pen: injectionPen},
+	}
+	if r.pii != "" {
+		fields = append(fields, field{name: "PII", value: strings.ReplaceAll(r.pii, ",", ", "), pen: p.warn, wide: true})
+	}
+	if r.session != "" {
+		fields = append(fields, field{name: "Session", value: r.session, wide: true})
+	}
+	if tr.AgentID != "" {
+		fields = append(fields, field{name: "Agent id", value: clean(tr.AgentID), wide: true})
+	}
+	for _, f := range tr.PoliciesFired {
+		pen := p.warn
+		if f.Action == "block" {
+			pen = p.block
+		}
+		name := clean(f.Name)
+		if name == "" {
+			name = clean(f.ID)
+		} else {
+			name += " (" + clean(f.ID) + ")"
+		}
+		fields = append(fields, field{name: "Policy", value: clean(f.Action) + " · " + name, pen: pen, wide: true})
+	}
+	for _, q := range tr.QualityScores {
+		fields = append(fields, field{name: "Quality", value: clean(q.Scorer) + " " + trim(q.Score), wide: true})
+	}
+	for _, n := range r.notes {
+		fields = append(fields, field{name: clean(n.Name), value: clean(n.Value)})
+	}
+	return fields
+}
+
+const nameWidth = 12 // width of the names of fields
+
+func (t *tracePage) view(w, h int) []string {
+	lines := drawFields(t.s.pens, t.fields(), w)
+	lines = append(lines, "")
+	lines = append(lines, t.waterfall(w)...)
+	return t.scroll.show(lines, h)
+}
+
+// drawFields draws names and values in as many columns as there is room for;
+// values that are cut are not: they take a line of their own, and wrap.
+func drawFields(p *pens, fields []field, w int) []string {
+	columns := min(3, max(1, (w-1)/38))
+	each := (w - 1) / columns
+	var lines []string
+	var l line
+	n := 0
+	flush := func() {
+		if n > 0 {
+			lines = append(lines, l.fit(w))
+			l, n = line{}, 0
+		}
+	}
+	for _, f := range fields {
+		name := " " + fit(f.name, nameWidth, false) + " "
+		if f.wide || width(f.value) > each-width(name)-1 {
+			flush()
+			for i, part := range wrap(f.value, w-width(name)-1) {
+				if i > 0 {
+					name = blanks(width(name))
+				}
+				var one line
+				one.add(p.dim, name)
+				one.add(f.pen, part)
+				lines = append(lines, one.fit(w))
+			}
+			continue
+		}
+		l.add(p.dim, name)
+		l.add(f.pen, fit(f.value, each-width(name), false))
+		if n++; n == columns {
+			flush()
+		}
+	}
+	flush()
+	return lines
+}
+
+// waterfall draws the spans one after the other: they say how long they took
+// and in which order, not when they began.
+func (t *tracePage) waterfall(w int) []string {
+	p, tr := t.s.pens, t.trace()
+	if len(tr.Spans) == 0 {
+		text := "No spans were recorded."
+		if t.s.plane != nil && !t.full.have {
+			text = "Spans: asking…"
+			if t.full.err != nil {
+				text = "Spans: " + tell(t.full.err)
+			}
+		}
+		return []string{p.dim.paint(cut(" "+text, w))}
+	}
+	sum := 0.0
+	for _, s := range tr.Spans {
+		sum += s.DurationMs
+	}
+	total := max(tr.DurationMs, sum)
+	names := 8
+	for _, s := range tr.Spans {
+		names = max(names, min(28, width(clean(s.Stage))))
+	}
+	const figures = 9 + 1 + 7
+	room := w - 1 - names - 2 - 1 - figures - 1
+	lines := []string{p.bold.paint(cut(fmt.Sprintf(" Spans  %s in %s", plural(len(tr.Spans), "stage", "stages"), millis(total)), w))}
+	draw := func(name string, from, ms float64, pen pen) {
+		var l line
+		l.add(p.plain, " "+fit(name, names, false)+" ")
+		if room >= 4 {
+			l.add(p.faint, "│")
+			l.add(pen, stretch(from, ms, total, room))
+			l.add(p.faint, "│")
+		}
+		share := 0.0
+		if total > 0 {
+			share = 100 * ms / total
+		}
+		l.add(p.plain, fit(millis(ms), 10, true))
+		l.add(p.dim, fit(percent(share), 8, true))
+		lines = append(lines, l.fit(w))
+	}
+	from := 0.0
+	for _, s := range tr.Spans {
+		pen := p.accent
+		if total > 0 && s.DurationMs/total >= 0.5 {
+			pen = p.warn
+		}
+		draw(clean(s.Stage), from, s.DurationMs, pen)
+		from += s.DurationMs
+	}
+	if rest := total - sum; total > 0 && rest/total >= 0.01 {
+		draw("(rest)", from, rest, p.faint)
+	}
+	return lines
+}
+
+// stretch draws a part of a whole as a bar that stands where the part is; the
+// shortest part still shows.
+func stretch(from, length, total float64, w int) string {
+	if total <= 0 {
+		return blanks(w)
+	}
+	start := min(w-1, int(from/total*float64(w)))
+	n := int(length/total*float64(w) + 0.5)
+	if n < 1 {
+		return fit(blanks(start)+"▏", w, false)
+	}
+	return fit(blanks(start)+strings.Repeat("█", min(n, w-start)), w, false)
+}

@@ -1,0 +1,362 @@
+package tui
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/charmbracelet/bubbles/textinput"
+	tea "github.com/charmbracelet/bubbletea"
+)
+
+// tracesPage is the live list. It owns the memory of traces, the filter and
+// the pause.
+type tracesPage struct {
+	s       *shared
+	history *history
+	series  *series
+	list    list[*row]
+	matches []uint64 // numbers of the rows that pass the filter, ascending
+
+	follow   bool // the newest is selected and stays so
+	paused   bool
+	seen     uint64 // while paused: the number of the first row that is not shown
+	held     int    // while paused: how many new ones pass the filter
+	newer    int    // while scrolled up: how many came since
+	dropped  uint64
+	received uint64
+
+	filter    filter
+	text      string // of the filter in force
+	input     textinput.Model
+	typing    bool
+	filterErr error
+}
+
+func newTracesPage(s *shared) *tracesPage {
+	t := &tracesPage{s: s, history: newHistory(historySize), series: &series{}, follow: true, input: textinput.New()}
+	t.input.CharLimit = 200
+	t.list.columns = t.columns()
+	t.list.set(0, t.row)
+	return t
+}
+
+func (t *tracesPage) columns() []column[*row] {
+	p := t.s.pens
+	text := func(title string, min, max, keep int, get func(*row) string) column[*row] {
+		return column[*row]{title: title, min: min, max: max, keep: keep,
+			cell: func(r *row, _ int) (string, pen) { return get(r), p.plain }}
+	}
+	right := func(c column[*row]) column[*row] { c.right = true; return c }
+	dim := func(c column[*row]) column[*row] {
+		plain := c.cell
+		c.cell = func(r *row, w int) (string, pen) { s, _ := plain(r, w); return s, p.dim }
+		return c
+	}
+	return []column[*row]{
+		dim(text("TIME", 12, 0, 60, func(r *row) string { return clock(r.trace.CreatedAt, t.s.now()) })),
+		{title: "STATUS", min: 7, keep: 90, cell: func(r *row, _ int) (string, pen) { return r.outcome.String(), p.of(r.outcome) }},
+		text("AGENT", 14, 28, 80, func(r *row) string { return r.agent }),
+		text("TOOL", 17, 40, 100, func(r *row) string { return orDash(r.tool) }),
+		right(text("LATENCY", 8, 9, 70, func(r *row) string { return r.ms })),
+		right(text("COST", 8, 0, 50, func(r *row) string { return r.cost })),
+		{title: "POLICIES", min: 18, max: 44, keep: 40, cell: func(r *row, _ int) (string, pen) { return r.policies, p.warn }},
+		text("MODEL", 18, 36, 30, func(r *row) string { return r.model }),
+		right(text("TOKENS", 6, 0, 28, func(r *row) string { return r.tokens })),
+		text("ENV", 10, 16, 26, func(r *row) string { return r.env }),
+		{title: "PII", min: 10, max: 24, keep: 20, cell: func(r *row, _ int) (string, pen) { return r.pii, p.warn }},
+		dim(text("SESSION", 12, 24, 16, func(r *row) string { return r.session })),
+		dim(text("ID", 36, 36, 10, func(r *row) string { return r.id })),
+	}
+}
+
+// of is the colour of an outcome.
+func (p *pens) of(o outcome) pen { return [...]pen{p.good, p.bad, p.block}[o] }
+
+func (t *tracesPage) row(i int) *row { return t.history.at(t.matches[i]) }
+
+// add takes rows in the order in which they came.
+func (t *tracesPage) add(rows []*row) {
+	now := t.s.now()
+	for _, r := range rows {
+		n := t.history.next
+		t.history.add(r)
+		t.series.add(r, now)
+		t.received++
+		if !t.filter.match(r) {
+			continue
+		}
+		if t.paused {
+			t.held++
+			continue
+		}
+		t.matches = append(t.matches, n)
+		if !t.follow {
+			t.newer++
+		}
+	}
+	gone := 0
+	for gone < len(t.matches) && t.matches[gone] < t.history.first {
+		gone++
+	}
+	t.matches = slices.Delete(t.matches, 0, gone)
+	t.list.top = max(0, t.list.top-gone)
+	t.list.sel = max(0, t.list.sel-gone)
+	t.shown()
+}
+
+// shown tells the list what there is.
+func (t *tracesPage) shown() {
+	t.list.set(len(t.matches), t.row)
+	if t.follow && !t.paused {
+		t.list.sel = max(0, len(t.matches)-1)
+		t.newer = 0
+	}
+}
+
+// clear forgets all traces: those that come are of another history.
+func (t *tracesPage) clear() {
+	t.history.clear()
+	*t.series = series{}
+	t.matches, t.held, t.newer, t.seen = t.matches[:0], 0, 0, t.history.next
+	t.shown()
+}
+
+// rematch applies the filter to all that is remembered. The row that was
+// selected stays so if it passes.
+func (t *tracesPage) rematch() {
+	selected := t.history.next
+	if t.list.sel < len(t.matches) && !t.follow {
+		selected = t.matches[t.list.sel]
+	}
+	t.matches, t.held = t.matches[:0], 0
+	sel := -1
+	for n := t.history.first; n < t.history.next; n++ {
+		if !t.filter.match(t.history.at(n)) {
+			continue
+		}
+		if t.paused && n >= t.seen {
+			t.held++
+			continue
+		}
+		if n <= selected {
+			sel++
+		}
+		t.matches = append(t.matches, n)
+	}
+	t.newer = 0
+	t.list.sel = max(0, sel)
+	t.shown()
+}
+
+func (t *tracesPage) pause() {
+	if t.paused = !t.paused; t.paused {
+		t.seen = t.history.next
+		return
+	}
+	t.follow = true
+	t.rematch()
+}
+
+// setFilter puts a filter in force; one that cannot be read changes nothing
+// and is told.
+func (t *tracesPage) setFilter(s string) {
+	f, err := parseFilter(s)
+	if t.filterErr = err; err != nil {
+		return
+	}
+	t.text = strings.TrimSpace(s)
+	t.filter = f
+	t.rematch()
+}
+
+// quoted makes a value fit for a term of a filter.
+func quoted(s string) string {
+	s = strings.ReplaceAll(s, `"`, "")
+	if strings.ContainsAny(s, " ,") {
+		return `"` + s + `"`
+	}
+	return s
+}
+
+func (t *tracesPage) title() string  { return "Traces" }
+func (t *tracesPage) enter() tea.Cmd { return nil }
+func (t *tracesPage) leave()         {}
+func (t *tracesPage) tick() tea.Cmd  { return nil }
+
+func (t *tracesPage) key(k tea.KeyMsg) tea.Cmd {
+	if t.typing {
+		t.typeKey(k)
+		return nil
+	}
+	switch k.String() {
+	case "p", " ":
+		t.pause()
+	case "/":
+		t.typing = true
+		t.input.SetValue(t.text)
+		t.input.CursorEnd()
+		t.input.Focus()
+	case "esc":
+		t.setFilter("")
+	case "e":
+		if t.text == "status:error" {
+			t.setFilter("")
+		} else {
+			t.setFilter("status:error")
+		}
+	case "a":
+		if r, ok := t.list.selected(); ok {
+			t.setFilter("agent:" + quoted(r.agent))
+		}
+	case "y":
+		if r, ok := t.list.selected(); ok {
+			t.s.copyText("id", r.trace.ID)
+		}
+	case "enter":
+		return t.openSelected()
+	default:
+		if t.list.key(k.String()) {
+			t.moved()
+		}
+	}
+	return nil
+}
+
+// moved follows again when the newest is selected, and stops otherwise.
+func (t *tracesPage) moved() {
+	if t.follow = t.list.sel >= t.list.n-1; t.follow {
+		t.newer = 0
+	}
+}
+
+// typeKey edits the filter, which is in force as it is typed.
+func (t *tracesPage) typeKey(k tea.KeyMsg) {
+	switch k.String() {
+	case "enter":
+		if t.filterErr == nil {
+			t.typing = false
+		}
+		return
+	case "esc":
+		t.typing, t.filterErr = false, nil
+		t.setFilter("")
+		return
+	case "up", "down", "pgup", "pgdown":
+		t.list.key(k.String())
+		t.moved()
+		return
+	}
+	before := t.input.Value()
+	t.input, _ = t.input.Update(k)
+	if t.input.Value() != before {
+		t.setFilter(t.input.Value())
+	}
+}
+
+func (t *tracesPage) openSelected() tea.Cmd {
+	if _, ok := t.list.selected(); !ok {
+		return nil
+	}
+	t.follow = false
+	return t.s.open(newTracePage(t.s, t, t.matches[t.list.sel]))
+}
+
+func (t *tracesPage) click(_, y int) tea.Cmd {
+	again, ok := t.list.click(y)
+	if !ok {
+		return nil
+	}
+	t.moved()
+	if again {
+		return t.openSelected()
+	}
+	return nil
+}
+
+func (t *tracesPage) wheel(by int) {
+	t.list.move(by)
+	t.moved()
+}
+
+func (t *tracesPage) status(w int) string {
+	p := t.s.pens
+	var l line
+	switch {
+	case t.paused:
+		l.add(p.badge, " PAUSED ")
+		l.add(p.warn, " "+plural(t.held, "new trace waits", "new traces wait"))
+	case t.follow:
+		l.add(p.good, " ▶ following")
+	default:
+		l.add(p.dim, " ▲ "+plural(t.newer, "newer trace below", "newer traces below"))
+	}
+	if t.filter.empty() {
+		l.add(p.dim, " · "+plural(t.history.len(), "trace", "traces"))
+	} else {
+		l.add(p.dim, fmt.Sprintf(" · %s of %s match ", count(int64(len(t.matches))), plural(t.history.len(), "trace", "traces")))
+		l.add(p.accent, clean(t.text))
+	}
+	if t.dropped > 0 {
+		l.add(p.warn, " · "+count(int64(t.dropped))+" came too fast and are not shown")
+	}
+	return l.fit(w)
+}
+
+func (t *tracesPage) view(w, h int) []string {
+	if t.list.n > 0 {
+		return t.list.view(t.s.pens, w, h)
+	}
+	switch {
+	case t.history.len() == 0 && t.s.plane == nil:
+		return centred(t.s.pens, w, h, "No requests yet", "They appear here as the gateway writes them to "+t.s.name+".")
+	case t.history.len() == 0:
+		return centred(t.s.pens, w, h, "No traces yet", "They appear here as agents call tools through a gateway, or as POST /api/traces brings them.")
+	}
+	return centred(t.s.pens, w, h, "No trace passes the filter", "esc clears it, / changes it.")
+}
+
+func (t *tracesPage) footer(w int) (string, bool) {
+	if !t.typing {
+		return "", false
+	}
+	p := t.s.pens
+	var l line
+	l.add(p.accent, " / ")
+	value, at := []rune(t.input.Value()), t.input.Position()
+	before, under, after := clean(string(value[:at])), " ", ""
+	if at < len(value) {
+		under, after = clean(string(value[at])), clean(string(value[at+1:]))
+	}
+	if room := w/2 - 3; width(before) > room { // the end is where one types
+		r := []rune(before)
+		for len(r) > 0 && width(string(r)) > room {
+			r = r[1:]
+		}
+		before = "…" + string(r)
+	}
+	l.add(p.plain, before)
+	cursor := p.selected
+	if cursor.on == "" && under == " " {
+		under = "_"
+	}
+	l.add(cursor, under)
+	l.add(p.plain, after)
+	switch {
+	case t.filterErr != nil:
+		l.add(p.bad, "  "+clean(t.filterErr.Error()))
+	case len(value) == 0:
+		l.add(p.dim, " agent:x status:error tool:y ms:>500 -env:test text · enter keeps, esc clears")
+	default:
+		l.add(p.dim, "  enter keeps it · esc clears it")
+	}
+	return l.fit(w), true
+}
+
+func (t *tracesPage) hints() []hint {
+	pause := "pause"
+	if t.paused {
+		pause = "go on"
+	}
+	return []hint{{"enter", "open"}, {"/", "filter"}, {"p", pause}, {"s", "statistics"}, {"e", "errors"}, {"a", "this agent"}, {"G", "newest"}, {"y", "copy id"}, {"tab", "next"}, {"↑↓", "move"}}
+}

@@ -22,6 +22,7 @@ var forbidden = []struct{ from, to, why string }{
 	{"gateway/policy", "gateway/config", "rules do not know how they were written"},
 	{"tui/...", "store/...", "the tui is a REST client like any other"},
 	{"tui/...", "server", "the tui is a REST client like any other"},
+	{"tui/...", "gateway/...", "what is read of an audit file is handed in"},
 	{"...", "cli/...", "cli is the composition root"},
 }
 
@@ -41,6 +42,8 @@ var owners = map[string][]string{
 	"github.com/spf13/cobra/doc":                   {"cmd/gen"},
 	"github.com/spf13/viper":                       {"cli"},
 	"github.com/charmbracelet/...":                 {"tui/..."},
+	"github.com/mattn/go-runewidth":                {"tui"},
+	"github.com/muesli/termenv":                    {"tui/..."},
 	"github.com/modelcontextprotocol/go-sdk/...":   {"cli/demo"},
 	"go.etcd.io/bbolt/...":                         {"store/bolt"},
 	"gopkg.in/yaml.v3":                             {"gateway/config", "cli"},
@@ -56,6 +59,7 @@ var owners = map[string][]string{
 	"github.com/prometheus/client_golang/...":      {"cli", "server", "gateway", "gateway/telemetry"},
 	"github.com/go-json-experiment/json/...":       {"gateway/auth", "gateway/mcp", "server", "server/otlp"},
 	"github.com/getkin/kin-openapi/...":            {},
+	"github.com/CycloneDX/cyclonedx-go":            {"cmd/sbom"},
 	"github.com/rogpeppe/go-internal/...":          {},
 	"github.com/google/go-cmp/...":                 {"store/storetest"},
 	"go.uber.org/goleak":                           {"store/storetest"},
@@ -134,6 +138,7 @@ func TestRules(t *testing.T) {
 		{"policy to diag", "gateway/policy", "gateway/diag", false},
 		{"tui to server", "tui", "server", true},
 		{"tui to client", "tui", "server/client", false},
+		{"tui to audit files", "tui", "gateway/audit", true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

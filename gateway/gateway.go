@@ -104,6 +104,8 @@ type Gateway struct {
 	quality    *quality.Schemas // nil when no traces are reported
 
 
+	search *toolSearch // nil unless tools/list is answered here
+
 	live           atomic.Pointer[live]
 	restartPending atomic.Pointer[[]string]
 	draining       atomic.Bool
@@ -187,6 +189,7 @@ func New(opts Options) (g *Gateway, err error) {
 	if err = g.openGovernance(cfg, opts); err != nil {
 		return nil, fmt.Errorf("control_plane.governance: %w", err)
 	}
+	g.openSearch(cfg)
 	next, err := g.build(cfg)
 	if err != nil {
 		return nil, err
@@ -273,6 +276,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 	wg.Go(func() { g.license.Run(ctx) })
 	if g.governance != nil {
 		wg.Go(func() { g.governance.Run(ctx) })
+	}
+	if g.search != nil {
+		wg.Go(func() { g.search.Run(ctx) })
 	}
 	if g.reporter != nil {
 		wg.Go(func() { reported = g.reporter.Run(ctx) })

@@ -162,6 +162,7 @@ func (g *Gateway) state() telemetry.State {
 		c := t.client.Stats()
 		s.Upstreams = append(s.Upstreams, telemetry.UpstreamState{Name: name, Open: c.Open, Idle: c.Idle, Waiting: c.Waiting, Dials: c.Dials})
 	}
+	s.ToolLists = g.search.state()
 	if g.observer.tracer != nil {
 		s.Pipelines = g.observer.tracer.Stats()
 	}

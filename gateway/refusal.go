@@ -44,6 +44,11 @@ func (r refusal) withRule(id string) *refusal {
 	return &r
 }
 
+func (r refusal) withReason(reason string) *refusal {
+	r.reason, r.kind = reason, reason
+	return &r
+}
+
 func (r refusal) withKind(kind string) *refusal {
 	r.kind = kind
 	return &r
@@ -96,6 +101,10 @@ var (
 		message: "invalid_header", reason: "invalid_header", kind: "invalid_header"}
 	refuseSession = refusal{status: http.StatusNotFound, code: mcp.CodeInvalidRequest,
 		message: "session_not_found", reason: "session_not_found", kind: "session_not_found"}
+
+	// What the search tool cannot take; the reason says what.
+	refuseSearch = refusal{status: http.StatusBadRequest, code: mcp.CodeInvalidParams,
+		message: mcp.MessageInvalidParams, reason: "invalid_params", kind: "invalid_params"}
 
 	refuseNoRoute = refusal{status: http.StatusNotFound, code: mcp.CodeMethodNotFound,
 		message: "no_route", reason: "no_route", kind: "no_route"}

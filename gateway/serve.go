@@ -80,6 +80,9 @@ func (ex *exchange) serve() *refusal {
 	if refused := ex.govern(); refused != nil {
 		return refused
 	}
+	if done, refused := ex.answerSearch(); done {
+		return refused
+	}
 	if refused := ex.negotiate(); refused != nil {
 		return refused
 	}

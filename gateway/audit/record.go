@@ -14,6 +14,9 @@ const (
 	KindOpen Kind = "open"
 	// KindFrame is the line of one frame of an event stream.
 	KindFrame Kind = "frame"
+	// KindEvent is the line of something that happened without a request;
+	// error_kind says what.
+	KindEvent Kind = "event"
 	// KindCheckpoint is a line that the log itself writes.
 	KindCheckpoint Kind = "checkpoint"
 )

@@ -96,7 +96,6 @@ func (l *loader) check(root *yaml.Node, f *File) {
 	l.require(root)
 	r := diag.New()
 	f.Validate(r.Root())
-	f.checkBuilt(r)
 	for _, found := range r.Findings() {
 		if l.echo(found) {
 			continue

@@ -6,8 +6,7 @@ import (
 )
 
 // Markdown returns the reference of the file for people, made of the fields,
-// their comments and defaults, the table of effects and that of what this version
-// does not do.
+// their comments and defaults, and the table of effects.
 func Markdown() ([]byte, error) {
 	root, err := Describe()
 	if err != nil {
@@ -16,12 +15,6 @@ func Markdown() ([]byte, error) {
 	var b strings.Builder
 	b.WriteString(intro)
 	root.section(&b)
-	b.WriteString("\n## Not in this version\n\n")
-	b.WriteString("The file may hold these sections, and they are checked, but asking for what they do is an error:\n")
-	b.WriteString("nothing is accepted that would not be enforced.\n\n")
-	for _, u := range unbuilt {
-		fmt.Fprintf(&b, "- `%s`\n", u.path)
-	}
 	return []byte(b.String()), nil
 }
 

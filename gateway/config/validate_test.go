@@ -195,9 +195,7 @@ func TestSectionRules(t *testing.T) {
 			_, found := Parse("svc.yaml", []byte(with(map[string]string{c.key: c.text})), environment)
 			var got []string
 			for _, f := range found {
-				if f.Code != "not-built" {
-					got = append(got, f.Code+" "+f.Path)
-				}
+				got = append(got, f.Code+" "+f.Path)
 			}
 			slices.Sort(got)
 			want := slices.Sorted(slices.Values(c.want))
@@ -216,30 +214,13 @@ func TestWarningsStopNothing(t *testing.T) {
 	}
 }
 
-// TestEnablingWhatIsNotBuiltIsFatal asks for every feature of the table.
-func TestEnablingWhatIsNotBuiltIsFatal(t *testing.T) {
-	asks := map[string]string{
-		"tool_search.mode": "tool_search: {enabled: true, mode: synthesize}",
-	}
-	for _, u := range unbuilt {
-		t.Run(u.path, func(t *testing.T) {
-			text, ok := asks[u.path]
-			if !ok {
-				t.Fatal("the test does not ask for it")
-			}
-			f, found := Parse("svc.yaml", []byte(with(map[string]string{"x": text})), environment)
-			if f != nil || len(found) != 1 || found[0].Code != "not-built" || found[0].Path != u.path {
-				t.Errorf("Parse() = %v, %v", f, found)
-			}
-		})
-	}
-}
-
-// TestSayingNothingNewIsAllowed gives what is not built its default or off value.
-func TestSayingNothingNewIsAllowed(t *testing.T) {
+// TestSwitchedOffSectionsAreAllowed gives sections their default or off value, and
+// both modes of the tool search.
+func TestSwitchedOffSectionsAreAllowed(t *testing.T) {
 	for _, text := range []string{
 		"tool_search: {enabled: true, mode: passthrough}",
 		"tool_search: {enabled: false, mode: synthesize}",
+		"tool_search: {enabled: true, mode: synthesize}",
 		"task_affinity: {ttl: 24h}",
 		"subscriptions: {idle_timeout: 1m}",
 		"telemetry: {customer: {enabled: false, endpoint: 'http://h'}}",

@@ -140,3 +140,16 @@ func memberName(raw []byte) string {
 	}
 	return stringOf(raw, kindString)
 }
+
+// HasCursor reports whether a list request asks for a page other than the first.
+func HasCursor(m *Message) bool {
+	if !m.Spans.Params.Present() {
+		return false
+	}
+	for it := members(m.Body, m.Spans.Params); it.next(); {
+		if name, _ := stringAt(m.Body, it.name); name == "cursor" {
+			return string(it.value.Of(m.Body)) != "null"
+		}
+	}
+	return false
+}

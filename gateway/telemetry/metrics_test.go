@@ -84,6 +84,7 @@ func TestMetricsOfState(t *testing.T) {
 		BreakersOpen: map[string]bool{"pii": true, "slow": false},
 		Upstreams:    []UpstreamState{{Name: "main", Open: 17, Idle: 18, Waiting: 19, Dials: 20}},
 		Governance:   &GovernanceState{Known: true, Policies: 26, Fetched: time.UnixMilli(27500), Failures: 28, Rejected: 29, Failing: true},
+		ToolLists:    []ToolListState{{Upstream: "main", Tools: 30, Failures: 31, Changed: 32, BackingOff: true}},
 		Pipelines:    []Stats{{Name: "customer", Queued: 21, Exported: 22, Dropped: 23, Failed: 24, Rejected: 25}},
 	}
 	text := scrape(t, NewMetrics("", func() State { return full }))
@@ -99,6 +100,8 @@ func TestMetricsOfState(t *testing.T) {
 		`svc_gateway_guardrail_breaker_open{guardrail="pii"} 1`, `svc_gateway_guardrail_breaker_open{guardrail="slow"} 0`,
 		`svc_gateway_upstream_connections{upstream="main"} 17`, `svc_gateway_upstream_idle_connections{upstream="main"} 18`,
 		`svc_gateway_upstream_waiting_requests{upstream="main"} 19`, `svc_gateway_upstream_dials_total{upstream="main"} 20`,
+		`svc_gateway_tool_search_tools{upstream="main"} 30`, `svc_gateway_tool_search_failures_total{upstream="main"} 31`,
+		`svc_gateway_tool_definition_changed_total{upstream="main"} 32`, `svc_gateway_tool_search_backing_off{upstream="main"} 1`,
 		`svc_gateway_spans_queued{pipeline="customer"} 21`, `svc_gateway_spans_exported_total{pipeline="customer"} 22`,
 		`svc_gateway_spans_dropped_total{pipeline="customer"} 23`, `svc_gateway_spans_failed_total{pipeline="customer"} 24`,
 		`svc_gateway_spans_rejected_total{pipeline="customer"} 25`)

@@ -38,6 +38,8 @@ type State struct {
 	BreakersOpen map[string]bool
 	// Upstreams are the connection pools.
 	Upstreams []UpstreamState
+	// ToolLists are what the tool search knows of each upstream's tools.
+	ToolLists []ToolListState
 	// Pipelines are those of a Tracer.
 	Pipelines []Stats
 }
@@ -67,6 +69,16 @@ type UpstreamState struct {
 	Name                string
 	Open, Idle, Waiting int
 	Dials               uint64
+}
+
+// ToolListState is the list of tools of one upstream: how many a search can find,
+// how many lists could not be had, how many definitions were not what they had
+// been, and whether the last list failed.
+type ToolListState struct {
+	Upstream          string
+	Tools             int
+	Failures, Changed uint64
+	BackingOff        bool
 }
 
 // stateCollector turns a State into metrics.
@@ -106,6 +118,10 @@ var stateMetrics = []struct{ name, label, help string }{
 	{"svc_gateway_upstream_idle_connections", "upstream", "Open connections that wait for a request."},
 	{"svc_gateway_upstream_waiting_requests", "upstream", "Requests that wait for a connection."},
 	{"svc_gateway_upstream_dials_total", "upstream", "Connections made or tried."},
+	{"svc_gateway_tool_search_tools", "upstream", "Tools of an upstream that a search can find."},
+	{"svc_gateway_tool_search_failures_total", "upstream", "Lists of tools that could not be had."},
+	{"svc_gateway_tool_search_backing_off", "upstream", "1 while the last list of an upstream's tools failed."},
+	{"svc_gateway_tool_definition_changed_total", "upstream", "Tool definitions that were not what they had been."},
 	{"svc_gateway_spans_queued", "pipeline", "Requests whose spans wait for their export."},
 	{"svc_gateway_spans_exported_total", "pipeline", "Requests whose spans were exported."},
 	{"svc_gateway_spans_dropped_total", "pipeline", "Requests whose spans found the queue full."},
@@ -181,6 +197,12 @@ func (c *stateCollector) Collect(to chan<- prometheus.Metric) {
 		gauge("svc_gateway_upstream_idle_connections", float64(u.Idle), u.Name)
 		gauge("svc_gateway_upstream_waiting_requests", float64(u.Waiting), u.Name)
 		count("svc_gateway_upstream_dials_total", u.Dials, u.Name)
+	}
+	for _, l := range s.ToolLists {
+		gauge("svc_gateway_tool_search_tools", float64(l.Tools), l.Upstream)
+		count("svc_gateway_tool_search_failures_total", l.Failures, l.Upstream)
+		gauge("svc_gateway_tool_search_backing_off", truth(l.BackingOff), l.Upstream)
+		count("svc_gateway_tool_definition_changed_total", l.Changed, l.Upstream)
 	}
 	for _, p := range s.Pipelines {
 		gauge("svc_gateway_spans_queued", float64(p.Queued), p.Name)

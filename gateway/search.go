@@ -1,0 +1,127 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"time"
+
+	"svc/gateway/audit"
+	"svc/gateway/config"
+	"svc/gateway/mcp"
+	"svc/gateway/telemetry"
+	"svc/gateway/toolsearch"
+	"svc/gateway/upstream"
+)
+
+// awaitTools bounds how long a search waits for the upstreams that were not
+// asked for their tools yet: those right after the start.
+const awaitTools = 3 * time.Second
+
+// kindToolChanged is the error_kind of the line of a tool whose definition is not
+// what it was.
+const kindToolChanged = "tool_definition_changed"
+
+// toolSearch answers tools/list and the search tool in the upstreams' place
+// (gateway specification, tool_search, mode synthesize).
+type toolSearch struct {
+	*toolsearch.Refresher
+	maxResults int
+}
+
+// openSearch makes the tool search where the file asks for it. Passing lists
+// through needs no index, so none is built.
+func (g *Gateway) openSearch(cfg *config.File) {
+	c := &cfg.ToolSearch
+	if !c.Enabled || c.Mode != config.ToolSearchSynthesize {
+		return
+	}
+	var sources []toolsearch.Source
+	for _, name := range g.router.Upstreams() { // no other upstream's tools can be called
+		sources = append(sources, toolsearch.Source{Name: name, Caller: g.targets[name].client})
+	}
+	g.search = &toolSearch{maxResults: c.MaxResults, Refresher: toolsearch.New(toolsearch.Options{
+		Sources: sources, Route: g.router.Match, Reserved: toolsearch.Name,
+		Interval: c.RefreshInterval, Version: g.version, Logger: g.log, Changed: g.toolChanged,
+	})}
+}
+
+// toolChanged leaves a line in the audit file: a tool that was looked at when it
+// was approved may have become another one.
+func (g *Gateway) toolChanged(upstream, tool string) {
+	now := g.now()
+	rec := audit.Record{
+		Kind: audit.KindEvent, Time: now, RequestID: newRequestID(now), Action: actionAllow,
+		ErrorKind: kindToolChanged, Upstream: upstream, Tool: tool,
+	}
+	if err := g.audit.Write(context.Background(), &rec); err != nil {
+		g.log.Error("audit line of a changed tool was not written", "upstream", upstream, "tool", tool, "error", err)
+	}
+}
+
+// state is what the tool search says of itself at a scrape.
+func (s *toolSearch) state() (out []telemetry.ToolListState) {
+	if s == nil {
+		return nil
+	}
+	for _, u := range s.Stats() {
+		out = append(out, telemetry.ToolListState{Upstream: u.Upstream, Tools: u.Tools, Failures: u.Failures, Changed: u.Changed, BackingOff: u.BackingOff})
+	}
+	return out
+}
+
+// answerSearch answers the requests that the tool search takes over; done is
+// false for all others. It comes after all that judges a request, and what it
+// answers is judged like the answer of an upstream, whose texts it holds.
+func (ex *exchange) answerSearch() (done bool, refused *refusal) {
+	if ex.g.search == nil {
+		return false, nil
+	}
+	lists := ex.msg.Method == mcp.MethodToolsList
+	if !lists && (ex.msg.Method != mcp.MethodToolsCall || ex.msg.Name != toolsearch.Name) {
+		return false, nil
+	}
+	if ex.g.audit.Ready() != nil {
+		return true, &refuseAudit
+	}
+	if ex.msg.Kind != mcp.Request { // nobody waits for an answer
+		return true, ex.acknowledge(&upstream.Response{Status: http.StatusAccepted})
+	}
+	var body []byte
+	if lists {
+		body, refused = ex.listSearchTool()
+	} else {
+		body, refused = ex.searchTools()
+	}
+	if refused != nil {
+		return true, refused
+	}
+	return true, ex.relayJSON(&upstream.Response{
+		Status: http.StatusOK, ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)),
+	})
+}
+
+// listSearchTool answers tools/list. The list has one page.
+func (ex *exchange) listSearchTool() ([]byte, *refusal) {
+	if mcp.HasCursor(&ex.msg) {
+		return nil, refuseSearch.withReason("invalid_cursor")
+	}
+	listed := ex.mayAsk(ex.live, mcp.MethodToolsCall, toolsearch.Name)
+	return toolsearch.AppendList(nil, ex.msg.ID, ex.dialect.Modern, listed), nil
+}
+
+// searchTools answers a call of the search tool with what this caller may call.
+func (ex *exchange) searchTools() ([]byte, *refusal) {
+	args, err := toolsearch.ParseArguments(ex.msg.Spans.Arguments.Of(ex.msg.Body), ex.g.search.maxResults)
+	if err != nil {
+		return nil, refuseSearch.withReason(err.Error())
+	}
+	ctx, cancel := context.WithTimeout(ex.ctx, awaitTools)
+	defer cancel()
+	ex.g.search.Ready(ctx)
+	found := ex.g.search.Index().Search(args.Query, args.Limit, func(t *toolsearch.Tool) bool {
+		return ex.mayAsk(ex.live, mcp.MethodToolsCall, t.Name)
+	})
+	return toolsearch.AppendResult(nil, ex.msg.ID, ex.dialect.Modern, found), nil
+}

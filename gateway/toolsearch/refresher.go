@@ -1,0 +1,301 @@
+package toolsearch
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// The pauses of the refresher (gateway specification, tool_search).
+const (
+	minRefresh   = time.Second
+	firstBackoff = 30 * time.Second
+	maxBackoff   = 30 * time.Minute
+)
+
+// maxToldChanges bounds the changes of one list that are told one by one.
+const maxToldChanges = 100
+
+// Source is an upstream whose tools are listed.
+type Source struct {
+	Name   string
+	Caller Caller
+}
+
+// Options are what a refresher is made of.
+type Options struct {
+	Sources []Source
+	// Route returns the upstream that a tool is called at.
+	Route func(tool string) (upstream string, ok bool)
+	// Reserved is a name that the gateway itself answers for: no upstream's tool
+	// of that name is ever a result.
+	Reserved string
+	// Interval is the longest time between two lists of one upstream.
+	Interval time.Duration
+	// Version is told to upstreams.
+	Version string
+	Logger  *slog.Logger
+	// Changed is told when the definition of a tool is no longer what it was; may
+	// be nil. It is called from several goroutines.
+	Changed func(upstream, tool string)
+}
+
+// Stats is what became of one upstream's list.
+type Stats struct {
+	Upstream string
+	// Tools counts those that a search can find.
+	Tools int
+	// Failures counts lists that could not be had, Changed definitions that were
+	// not what they had been before.
+	Failures, Changed uint64
+	// BackingOff tells that the last list failed; Private that the list is meant
+	// for one caller alone and left out.
+	BackingOff, Private bool
+}
+
+// Refresher keeps an index of the tools of all upstreams fresh. Its methods are
+// safe for concurrent use.
+type Refresher struct {
+	opts   Options
+	feeds  []*feed
+	index  atomic.Pointer[Index]
+	tried  chan struct{} // closed when every upstream was asked once
+	trying sync.WaitGroup
+
+	mu sync.Mutex // guards what follows, and the feeds' lists
+}
+
+// feed is one upstream.
+type feed struct {
+	lister lister
+	fails  int // in a row; of the feed's goroutine, as what follows
+
+	// known are the hashes of the definitions seen, also of tools that are gone.
+	known map[string][sha256.Size]byte
+
+	// Guarded by Refresher.mu:
+	list  []*Tool
+	stats Stats
+}
+
+// New makes a refresher with an empty index. Nothing is asked before Run.
+func New(opts Options) *Refresher {
+	r := &Refresher{opts: opts, tried: make(chan struct{})}
+	if r.opts.Logger == nil {
+		r.opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	for _, s := range opts.Sources {
+		r.feeds = append(r.feeds, &feed{
+			lister: lister{name: s.Name, caller: s.Caller, version: opts.Version},
+			known:  map[string][sha256.Size]byte{},
+			stats:  Stats{Upstream: s.Name},
+		})
+		r.trying.Add(1)
+	}
+	r.index.Store(NewIndex(nil))
+	return r
+}
+
+// Index returns the index as it is now.
+func (r *Refresher) Index() *Index { return r.index.Load() }
+
+// Ready waits until every upstream was asked once, or the context ends, and
+// reports which.
+func (r *Refresher) Ready(ctx context.Context) bool {
+	select {
+	case <-r.tried:
+		return true
+	default:
+	}
+	select {
+	case <-r.tried:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Stats returns the state of every upstream's list.
+func (r *Refresher) Stats() []Stats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make([]Stats, len(r.feeds))
+	for i, f := range r.feeds {
+		out[i] = f.stats
+	}
+	return out
+}
+
+// Run lists the tools of every upstream again and again, each at its own pace,
+// until ctx ends, and returns when all of it has stopped. It runs once.
+func (r *Refresher) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	for _, f := range r.feeds {
+		wg.Go(func() {
+			asked := sync.OnceFunc(r.trying.Done)
+			defer asked()
+			for ctx.Err() == nil {
+				pause := r.refresh(ctx, f)
+				asked()
+				timer := time.NewTimer(pause)
+				select {
+				case <-ctx.Done():
+					timer.Stop()
+					return
+				case <-timer.C:
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		r.trying.Wait()
+		close(r.tried)
+	})
+	wg.Wait()
+}
+
+// refresh lists the tools of one upstream and returns the pause until the next
+// time.
+func (r *Refresher) refresh(ctx context.Context, f *feed) time.Duration {
+	got, err := r.list(ctx, f)
+	if ctx.Err() != nil {
+		return 0
+	}
+	if err != nil {
+		return r.failed(f, err)
+	}
+	if f.fails > 0 {
+		r.opts.Logger.Info("tools are listed again", "upstream", f.lister.name)
+	}
+	f.fails = 0
+	if got.left > 0 {
+		r.opts.Logger.Warn("some tools are left out of the search", "upstream", f.lister.name, "tools", got.left, "reason", got.why)
+	}
+	changed := r.compare(f, got.tools)
+	if got.private {
+		got.tools = nil
+	}
+	r.mu.Lock()
+	f.stats.Changed += uint64(changed)
+	f.stats.BackingOff = false
+	if got.private && !f.stats.Private {
+		r.opts.Logger.Info("tools are not searchable: the upstream lists them for one caller alone (cacheScope private)", "upstream", f.lister.name)
+	}
+	f.stats.Private = got.private
+	if !same(f.list, got.tools) {
+		f.list = got.tools
+		r.rebuild()
+	}
+	r.mu.Unlock()
+	return pause(r.opts.Interval, got)
+}
+
+// pause is the time until the next list.
+func pause(interval time.Duration, got *listing) time.Duration {
+	if got.hasTTL {
+		interval = min(interval, got.ttl)
+	}
+	return max(interval, minRefresh)
+}
+
+// list asks for a list; a panic is a failure like others.
+func (r *Refresher) list(ctx context.Context, f *feed) (got *listing, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.opts.Logger.Error("panic", "in", "tool search", "upstream", f.lister.name, "panic", p, "stack", string(debug.Stack()))
+			got, err = nil, fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return f.lister.list(ctx)
+}
+
+// failed counts a failure and returns the pause that it brings. What the
+// upstream listed before stays: its tools are routed all the same.
+func (r *Refresher) failed(f *feed, err error) time.Duration {
+	f.fails++
+	wait := backoff(f.fails)
+	r.mu.Lock()
+	f.stats.Failures++
+	f.stats.BackingOff = true
+	r.mu.Unlock()
+	r.opts.Logger.Warn("tools could not be listed", "upstream", f.lister.name, "again_in", wait, "error", err)
+	return wait
+}
+
+// backoff is the pause after a number of failures in a row.
+func backoff(fails int) time.Duration {
+	if fails > 7 { // 30 s doubled six times is over the cap
+		return maxBackoff
+	}
+	return min(firstBackoff<<(fails-1), maxBackoff)
+}
+
+// compare tells of definitions that are no longer what they were, and remembers
+// those of now.
+func (r *Refresher) compare(f *feed, tools []*Tool) (changed int) {
+	if len(f.known) > 2*maxTools { // names come from outside
+		clear(f.known)
+	}
+	for _, t := range tools {
+		before, ok := f.known[t.Name]
+		f.known[t.Name] = t.digest
+		if !ok || before == t.digest {
+			continue
+		}
+		if changed++; changed > maxToldChanges {
+			continue
+		}
+		r.opts.Logger.Warn("tool_definition_changed", "upstream", f.lister.name, "tool", t.Name)
+		if r.opts.Changed != nil {
+			r.opts.Changed(f.lister.name, t.Name)
+		}
+	}
+	if changed > maxToldChanges {
+		r.opts.Logger.Warn("further definitions changed", "upstream", f.lister.name, "tools", changed-maxToldChanges)
+	}
+	return changed
+}
+
+// same reports whether two lists hold the same definitions in the same order.
+func same(a, b []*Tool) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i].digest != b[i].digest {
+			return false
+		}
+	}
+	return true
+}
+
+// rebuild puts a new index in the place of the old one. A tool is in it when
+// routes lead its name to the upstream that lists it: of several that list one
+// name it is the one that would be called, and one that nobody could call is not
+// found. The caller holds mu.
+func (r *Refresher) rebuild() {
+	var tools []*Tool
+	for _, f := range r.feeds {
+		kept, hidden, example := 0, 0, ""
+		for _, t := range f.list {
+			to, ok := r.opts.Route(t.Name)
+			if !ok || to != f.lister.name || t.Name == r.opts.Reserved {
+				hidden, example = hidden+1, t.Name
+				continue
+			}
+			tools = append(tools, t)
+			kept++
+		}
+		if f.stats.Tools != kept && hidden > 0 {
+			r.opts.Logger.Warn("some tools are not searchable: no route leads to them here", "upstream", f.lister.name, "tools", hidden, "for_example", example)
+		}
+		f.stats.Tools = kept
+	}
+	r.index.Store(NewIndex(tools))
+	r.opts.Logger.Info("tool index built", "tools", len(tools))
+}

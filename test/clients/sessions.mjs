@@ -4,41 +4,21 @@
 // by reconnecting, and DELETE ends the session at both.
 //
 //   node sessions.mjs SVC_BINARY
-import { spawn, execFileSync } from 'node:child_process';
 import { createServer } from 'node:http';
 import { randomUUID } from 'node:crypto';
-import { mkdtempSync, writeFileSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js';
 import { ElicitRequestSchema, LoggingMessageNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
 import { check, expect, failures, finish } from './checks.mjs';
+import { eventually, startGateway } from './gateway.mjs';
+import { Events } from './upstream.mjs';
 
 const binary = process.argv[2];
 if (!binary) {
   console.error('usage: node sessions.mjs SVC_BINARY');
   process.exit(2);
-}
-
-// An event store, so that a client can resume a stream that broke.
-class Events {
-  events = [];
-  async storeEvent(streamId, message) {
-    this.events.push({ id: `${streamId}_${this.events.length}`, streamId, message });
-    return this.events.at(-1).id;
-  }
-  async replayEventsAfter(lastEventId, { send }) {
-    const at = this.events.findIndex((e) => e.id === lastEventId);
-    if (at < 0) return '';
-    const { streamId } = this.events[at];
-    for (const e of this.events.slice(at + 1)) {
-      if (e.streamId === streamId) await send(e.id, e.message);
-    }
-    return streamId;
-  }
 }
 
 // A stateful upstream with one tool, which asks the user.
@@ -84,51 +64,10 @@ async function upstream(tool) {
   return { ...state, state, url: `http://127.0.0.1:${http.address().port}/mcp`, http };
 }
 
-const dir = mkdtempSync(join(tmpdir(), 'svc-sessions-'));
 const first = await upstream('first_tool');
 const second = await upstream('second_tool');
-execFileSync(binary, ['license', 'keygen', '--out', dir], { stdio: 'pipe' });
-execFileSync(binary, ['license', 'issue', '--key', join(dir, 'license.key'), '--subject', 'test', '--days', '1', '--grace-days', '1', '--out', join(dir, 'license.jwt')], { stdio: 'pipe' });
-const key = JSON.parse(execFileSync(binary, ['keygen', '--id', 'ts', '-o', 'json']).toString());
-const free = createServer();
-await new Promise((done) => free.listen(0, '127.0.0.1', done));
-const port = free.address().port;
-await new Promise((done) => free.close(done));
-writeFileSync(join(dir, 'svc.yaml'), `
-listen: 127.0.0.1:${port}
-license: {path: ${join(dir, 'license.jwt')}, public_key_file: ${join(dir, 'license.pub')}}
-default_upstream: first
-upstreams:
-  - {name: first, url: "${first.url}"}
-  - {name: second, url: "${second.url}"}
-routes:
-  - {match: {tool_prefix: first_}, upstream: first}
-  - {match: {tool_prefix: second_}, upstream: second}
-auth:
-  enabled: true
-  keys: [{id: ts, hash: "${key.hash}"}]
-policy: {default_action: allow}
-audit: {path: ${join(dir, 'audit.jsonl')}}
-shutdown: {grace: 2s}
-`);
-const gateway = spawn(binary, ['gateway', '--config', join(dir, 'svc.yaml')], { stdio: ['ignore', 'pipe', 'pipe'] });
-let log = '';
-gateway.stdout.on('data', (d) => { log += d; });
-gateway.stderr.on('data', (d) => { log += d; });
-for (let i = 0; ; i++) {
-  try {
-    if ((await fetch(`http://127.0.0.1:${port}/readyz`)).ok) break;
-  } catch { /* not yet */ }
-  if (i === 100) throw new Error(`the gateway did not start:\n${log}`);
-  await new Promise((done) => setTimeout(done, 50));
-}
-
-async function eventually(what, ok) {
-  for (let i = 0; !ok(); i++) {
-    expect(i < 200, what);
-    await new Promise((done) => setTimeout(done, 25));
-  }
-}
+const gateway = await startGateway(binary, { first: first.url, second: second.url },
+  '  - {match: {tool_prefix: first_}, upstream: first}\n  - {match: {tool_prefix: second_}, upstream: second}');
 
 const asked = [];
 const logged = [];
@@ -140,8 +79,8 @@ client.setRequestHandler(ElicitRequestSchema, async (request) => {
 client.setNotificationHandler(LoggingMessageNotificationSchema, (n) => { logged.push(n.params.data); });
 // The transport's own fetch, so that a stream can be cut under it.
 const streams = [];
-const transport = new StreamableHTTPClientTransport(new URL(`http://127.0.0.1:${port}/mcp`), {
-  requestInit: { headers: { Authorization: `Bearer ${key.key}` } },
+const transport = new StreamableHTTPClientTransport(gateway.url, {
+  requestInit: { headers: gateway.headers },
   reconnectionOptions: { initialReconnectionDelay: 50, maxReconnectionDelay: 200, reconnectionDelayGrowFactor: 1.5, maxRetries: 10 },
   fetch: async (url, init) => {
     const cut = new AbortController();
@@ -196,18 +135,13 @@ await check('DELETE ends the session at both upstreams', async () => {
   await client.close();
 });
 await check('the gateway ends in order', async () => {
-  gateway.kill('SIGTERM');
-  const code = await new Promise((done) => gateway.on('exit', done));
-  expect(code === 0, `exit code ${code}:\n${log}`);
+  const code = await gateway.stop();
+  expect(code === 0, `exit code ${code}:\n${gateway.log()}`);
 });
-if (failures()) {
-  console.log(log);
-  console.log(readFileSync(join(dir, 'audit.jsonl')).toString());
-}
-gateway.kill('SIGKILL');
+if (failures()) console.log(`${gateway.log()}\n${gateway.audit()}`);
+gateway.remove();
 for (const up of [first, second]) {
   up.http.closeAllConnections();
   up.http.close();
 }
-rmSync(dir, { recursive: true, force: true });
 finish();

@@ -21,7 +21,7 @@ class RpcError extends Error {
   }
 }
 
-const text = (value) => ({ content: [{ type: 'text', text: value }] });
+const text = (value) => ({ resultType: 'complete', content: [{ type: 'text', text: value }] });
 const schema = (properties = {}) => ({ type: 'object', properties });
 const ask = (field) => ({
   method: 'elicitation/create',

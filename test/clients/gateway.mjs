@@ -1,0 +1,65 @@
+// A gateway of the program's own for a check: made with its commands, run as a
+// process, ended in order.
+import { spawn, execFileSync } from 'node:child_process';
+import { createServer } from 'node:http';
+import { mkdtempSync, writeFileSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+// startGateway runs the program before upstreams (a map from name to URL, the
+// first is the default) with routes (YAML lines).
+export async function startGateway(binary, upstreams, routes, rules = '') {
+  const dir = mkdtempSync(join(tmpdir(), 'svc-clients-'));
+  execFileSync(binary, ['license', 'keygen', '--out', dir], { stdio: 'pipe' });
+  execFileSync(binary, ['license', 'issue', '--key', join(dir, 'license.key'), '--subject', 'test', '--days', '1', '--grace-days', '1', '--out', join(dir, 'license.jwt')], { stdio: 'pipe' });
+  const key = JSON.parse(execFileSync(binary, ['keygen', '--id', 'ts', '-o', 'json']).toString());
+  const free = createServer();
+  await new Promise((done) => free.listen(0, '127.0.0.1', done));
+  const { port } = free.address();
+  await new Promise((done) => free.close(done));
+  writeFileSync(join(dir, 'svc.yaml'), `
+listen: 127.0.0.1:${port}
+license: {path: ${join(dir, 'license.jwt')}, public_key_file: ${join(dir, 'license.pub')}}
+default_upstream: ${Object.keys(upstreams)[0]}
+upstreams:
+${Object.entries(upstreams).map(([name, url]) => `  - {name: ${name}, url: "${url}"}`).join('\n')}
+routes:
+${routes}
+auth:
+  enabled: true
+  keys: [{id: ts, hash: "${key.hash}"}]
+policy: {default_action: allow, rules: [${rules}]}
+audit: {path: ${join(dir, 'audit.jsonl')}}
+shutdown: {grace: 2s}
+`);
+  const child = spawn(binary, ['gateway', '--config', join(dir, 'svc.yaml')], { stdio: ['ignore', 'pipe', 'pipe'] });
+  let log = '';
+  child.stdout.on('data', (d) => { log += d; });
+  child.stderr.on('data', (d) => { log += d; });
+  const ended = new Promise((done) => child.on('exit', done));
+  for (let i = 0; ; i++) {
+    try {
+      if ((await fetch(`http://127.0.0.1:${port}/readyz`)).ok) break;
+    } catch { /* not yet */ }
+    if (i === 100) throw new Error(`the gateway did not start:\n${log}`);
+    await new Promise((done) => setTimeout(done, 50));
+  }
+  return {
+    url: new URL(`http://127.0.0.1:${port}/mcp`),
+    headers: { Authorization: `Bearer ${key.key}` },
+    log: () => log,
+    audit: () => readFileSync(join(dir, 'audit.jsonl')).toString(),
+    // stop ends it with SIGTERM and returns its exit code.
+    stop: async () => { child.kill('SIGTERM'); return ended; },
+    // remove takes away what it left, whatever state it is in.
+    remove: () => { child.kill('SIGKILL'); rmSync(dir, { recursive: true, force: true }); },
+  };
+}
+
+// eventually waits until ok returns true.
+export async function eventually(what, ok) {
+  for (let i = 0; !ok(); i++) {
+    if (i === 200) throw new Error(typeof what === 'function' ? what() : what);
+    await new Promise((done) => setTimeout(done, 25));
+  }
+}

@@ -1,0 +1,265 @@
+package toolsearch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"svc/gateway/mcp"
+	"svc/gateway/upstream"
+)
+
+// fake is an upstream in memory, of the stateless revision.
+type fake struct {
+	mu    sync.Mutex
+	tools string // elements of the list
+	hints string // further members of the result
+	err   error
+	panic bool
+	at    []time.Time // of each tools/list, failed ones too
+}
+
+func (f *fake) set(change func(*fake)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(f)
+}
+
+func (f *fake) times() []time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.at)
+}
+
+func (f *fake) Do(_ context.Context, req *upstream.Request) (*upstream.Response, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	result := `"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}`
+	discover := bytes.Contains(req.Body, []byte("server/discover"))
+	if !discover || f.err != nil {
+		f.at = append(f.at, time.Now())
+	}
+	if f.panic {
+		panic("boom")
+	}
+	if f.err != nil {
+		return nil, &upstream.Error{Upstream: "u", Op: "connect", Kind: upstream.ErrUnreachable, Err: f.err}
+	}
+	if !discover {
+		result = `"tools":[` + f.tools + `]` + f.hints
+	}
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{%s}}`, requestID, result)
+	return &upstream.Response{
+		Status: 200, Header: upstream.Header{{Name: "Content-Type", Value: "application/json"}},
+		Body: io.NopCloser(strings.NewReader(body)),
+	}, nil
+}
+
+func everywhere(name string) func(string) (string, bool) {
+	return func(string) (string, bool) { return name, true }
+}
+
+// running runs a refresher in a bubble until the test ends it.
+func running(r *Refresher) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { r.Run(ctx); close(done) }()
+	return func() { cancel(); <-done }
+}
+
+// The cadence is the smaller of the interval and the list's own time, and at
+// least a second.
+func TestRefreshCadence(t *testing.T) {
+	tests := []struct {
+		hints string
+		want  time.Duration
+	}{
+		{``, time.Minute},
+		{`,"ttlMs":5000`, 5 * time.Second},
+		{`,"ttlMs":0`, time.Second},
+		{`,"ttlMs":20`, time.Second},
+		{`,"ttlMs":3600000`, time.Minute},
+	}
+	for _, tt := range tests {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fake{tools: `{"name":"a"}`, hints: tt.hints}
+			stop := running(New(Options{Sources: []Source{{"u", f}}, Route: everywhere("u"), Interval: time.Minute}))
+			time.Sleep(3*tt.want + time.Millisecond)
+			stop()
+			at := f.times()
+			if len(at) != 4 {
+				t.Fatalf("%s: %d lists in 3 intervals", tt.hints, len(at))
+			}
+			for i := 1; i < len(at); i++ {
+				if got := at[i].Sub(at[i-1]); got != tt.want {
+					t.Errorf("%s: %v between lists, want %v", tt.hints, got, tt.want)
+				}
+			}
+		})
+	}
+}
+
+// A failing upstream is left alone for 30 s, then twice as long each time, at
+// most 30 m; what it listed stays, the healthy one goes on at its pace, and a
+// success ends it.
+func TestBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bad, good := &fake{tools: `{"name":"bad"}`}, &fake{tools: `{"name":"good"}`}
+		route := func(tool string) (string, bool) { return tool, true }
+		r := New(Options{Sources: []Source{{"bad", bad}, {"good", good}}, Route: route, Interval: time.Minute})
+		stop := running(r)
+		defer stop()
+		time.Sleep(time.Second)
+		bad.set(func(f *fake) { f.err = errors.New("down"); f.at = nil })
+		time.Sleep(3 * time.Hour)
+		at := bad.times()
+		want := []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 16 * time.Minute, 30 * time.Minute, 30 * time.Minute}
+		for i, w := range want {
+			if got := at[i+1].Sub(at[i]); got != w {
+				t.Errorf("pause %d: %v, want %v", i, got, w)
+			}
+		}
+		if n := len(good.times()); n != 181 {
+			t.Errorf("the healthy upstream was asked %d times in 3 hours", n)
+		}
+		if r.Index().Len() != 2 {
+			t.Errorf("%d tools in the index, want those of both", r.Index().Len())
+		}
+		stats := r.Stats()
+		if !stats[0].BackingOff || stats[0].Failures != uint64(len(at)) || stats[0].Tools != 1 || stats[1].BackingOff {
+			t.Errorf("stats %+v", stats)
+		}
+		bad.set(func(f *fake) { f.err = nil })
+		time.Sleep(30 * time.Minute)
+		bad.set(func(f *fake) { f.err = errors.New("down"); f.at = nil })
+		time.Sleep(2 * time.Minute)
+		if at := bad.times(); len(at) < 2 || at[1].Sub(at[0]) != 30*time.Second {
+			t.Errorf("after a success the backoff began with %v", at)
+		}
+	})
+}
+
+// An upstream that never answered does not keep the others from being searched.
+func TestHealthyUpstreamsPopulate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bad, good := &fake{err: errors.New("down")}, &fake{tools: `{"name":"good"}`}
+		r := New(Options{Sources: []Source{{"bad", bad}, {"good", good}}, Route: everywhere("good"), Interval: time.Minute})
+		defer running(r)()
+		if !r.Ready(t.Context()) || r.Index().Len() != 1 {
+			t.Errorf("%d tools", r.Index().Len())
+		}
+		bad.set(func(f *fake) { f.err, f.panic = nil, true })
+		time.Sleep(31 * time.Second)
+		if s := r.Stats()[0]; s.Failures != 2 {
+			t.Errorf("a panic is no failure: %+v", s)
+		}
+	})
+}
+
+// Of a name at several upstreams the one that routes lead to is listed; a tool
+// that no route reaches, and one with the reserved name, is not.
+func TestIndexFollowsRoutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := &fake{tools: `{"name":"both"},{"name":"lost"},{"name":"mcp_search"}`}, &fake{tools: `{"name":"both"},{"name":"mine"}`}
+		route := func(tool string) (string, bool) { return "b", tool != "lost" }
+		r := New(Options{Sources: []Source{{"a", a}, {"b", b}}, Route: route, Reserved: Name, Interval: time.Minute})
+		defer running(r)()
+		r.Ready(t.Context())
+		got := r.Index().Search("both mine lost mcp_search", 9, everyone)
+		if len(got) != 2 || got[0].Upstream != "b" || got[1].Upstream != "b" {
+			t.Errorf("found %v", names(got))
+		}
+	})
+}
+
+// A private list is never in the index; one that becomes private leaves it.
+func TestPrivateListsAreLeftOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{tools: `{"name":"a"}`, hints: `,"cacheScope":"public"`}
+		r := New(Options{Sources: []Source{{"u", f}}, Route: everywhere("u"), Interval: time.Minute})
+		defer running(r)()
+		r.Ready(t.Context())
+		if r.Index().Len() != 1 {
+			t.Fatalf("%d tools", r.Index().Len())
+		}
+		f.set(func(f *fake) { f.hints = `,"cacheScope":"private"` })
+		time.Sleep(61 * time.Second)
+		if r.Index().Len() != 0 || !r.Stats()[0].Private || r.Stats()[0].Tools != 0 {
+			t.Errorf("%d tools, %+v", r.Index().Len(), r.Stats())
+		}
+	})
+}
+
+// A definition that is no longer what it was is told, once; also when the tool
+// had been gone in between. A new tool is no change.
+func TestChangedDefinitionsAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var told []string
+		f := &fake{tools: `{"name":"a","description":"1"}`}
+		r := New(Options{Sources: []Source{{"u", f}}, Route: everywhere("u"), Interval: time.Minute, Changed: func(upstream, tool string) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, upstream+"/"+tool)
+		}})
+		defer running(r)()
+		for _, tools := range []string{
+			`{"name":"a","description":"1"},{"name":"b"}`, `{"name":"b"}`, `{"name":"b"},{"description":"2","name":"a"}`, `{"name":"a","description":"2"},{"name":"b"}`,
+		} {
+			time.Sleep(time.Second)
+			f.set(func(f *fake) { f.tools = tools })
+			time.Sleep(time.Minute)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if fmt.Sprint(told) != "[u/a]" || r.Stats()[0].Changed != 1 {
+			t.Errorf("told %v, %+v", told, r.Stats())
+		}
+	})
+}
+
+// Ready gives up with its context.
+func TestReadyWaitsNoLongerThanItsContext(t *testing.T) {
+	r := New(Options{Sources: []Source{{"u", &fake{}}}, Route: everywhere("u"), Interval: time.Minute})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if r.Ready(ctx) {
+		t.Error("ready before Run")
+	}
+}
+
+// What is answered is JSON whatever the tools hold, and bounded.
+func TestAnswers(t *testing.T) {
+	var tools []*Tool
+	for i := range 100 {
+		tools = append(tools, made(t, fmt.Sprintf(`{"name":"t%d","title":"\"T\"","description":"%s","inputSchema":{"type":"object","properties":{"a":{"description":"\u2028\\"}}}}`, i, strings.Repeat("x", 20_000)))...)
+	}
+	for _, modern := range []bool{false, true} {
+		for _, body := range [][]byte{
+			AppendResult(nil, []byte(`"id\u0041"`), modern, tools), AppendResult(nil, []byte("7"), modern, nil),
+			AppendList(nil, []byte("0"), modern, true), AppendList(nil, []byte("0"), modern, false),
+		} {
+			var m mcp.Message
+			if err := mcp.Scan(body, &m); err != nil || m.Kind != mcp.Response {
+				t.Fatalf("%v: %.200s", err, body)
+			}
+			if (m.ResultType == "complete") != modern {
+				t.Errorf("modern %v: %.200s", modern, body)
+			}
+			if len(body) > 3*maxResult {
+				t.Errorf("%d bytes", len(body))
+			}
+		}
+	}
+	if list := string(AppendList(nil, []byte("0"), true, true)); !strings.Contains(list, `"ttlMs":60000,"cacheScope":"private"`) || !strings.Contains(list, fmt.Sprintf(`"maxLength":%d,`, MaxQuery)) {
+		t.Error(list)
+	}
+}

@@ -1,12 +1,14 @@
 package detect
 
+import "bytes"
+
 // phoneContext is how far before a number a word is looked for, in bytes.
 const phoneContext = 40
 
 // phoneWords stand before phone numbers.
 var phoneWords = []string{
-	"tel", "phone", "fon", "mobil", "cell", "call", "fax", "ring ", "text me", "sms", "whatsapp", "handy", "ruf", "appel", "portable", "llam", "móvil",
-	"movil", "chiam", "bel ", "bellen", "zadzwo", "komór", "ligue", "ligar", "liga ", "gsm", "contact", "hotline", "dial", "reach me", "reach him", "reach her", "reach us", "my number", "number is", "nummer",
+	"tel", "phone", "fon", "mobil", "mobiel", "mob", "cell", "call", "fax", "ring ", "text me", "sms", "whatsapp", "handy", "ruf ", "rufen", "rufnummer", "anruf", "appel", "portable", "llam", "llám", "móvil",
+	"movil", "chiam", "bel ", "bellen", "zadzwo", "komór", "ligue", "ligar", "liga ", "gsm", "contact", "hotline", "dial", "reach me", "reach him", "reach her", "reach us", "my number", "nummer ist", "nummer is", "nummer:", 
 	"msisdn", "numer ", "тел", "звон", "моб", "номер", "电话", "電話", "手机", "手機", "联系", "致电", "拨打", "携帯", "番号", "전화", "연락", "휴대", "번호",
 	"هاتف", "اتصل", "جوال", "رقم", "ara ", "arayın", "numara", "desk", "helpline", "switchboard", "direct line", "durchwahl", "ligne", "joindre", "joignable", "numéro",
 	"número", "numero", "recapit", "cep ", "signal", "telegram", "pager", "landline", "callback", "rappel", "ansprech", "erreich", "teléfono",
@@ -14,7 +16,7 @@ var phoneWords = []string{
 
 // notPhoneWords stand before other numbers.
 var notPhoneWords = []string{
-	"order", "invoice", "ticket", "case ", "case#", "ref", "sku", "serial", "version", "isbn", "issn", "ean", "upc", "id:", "id ", "id=", "_id", "\"id\"", "uuid", "tracking", "account", "acct", "konto",
+	"order", "steuer", "order", "invoice", "ticket", "case ", "case#", "ref", "sku", "serial", "version", "isbn", "issn", "ean", "upc", "id:", "id ", "id=", "_id", "\"id\"", "uuid", "tracking", "account", "acct", "konto",
 	"bestell", "rechnung", "auftrag", "kunden", "vorgang", "factura", "pedido", "facture", "commande", "fattura", "ordine", "bestelling", "factuur", "zamówien", "faktur", "заказ", "счет", "счёт", "订单", "注文", "주문",
 	"build", "commit", "port", "part no", "part number", "article", "artikel", "art.-nr", "patent", "policy", "batch", "model", "coordinates", "lat", "lon", "price", "total", "amount", "bytes", "size", "sha", "hash", "checksum", "timestamp",
 	"epoch", "iban", "blz", "bic", "vat", "ust", "steuer", "siret", "siren", "nif", "pesel", "nip", "inn", "снилс", "ssn", "zip", "plz", "postal", "release", "rfc", "cve", "doi", "range", "pid", "row", "line ",
@@ -64,7 +66,7 @@ func (p *pass) national(r *run, open bool) int {
 				end = x.end
 			}
 		case possible:
-			if context() {
+			if context() && (g > 0 || n > 8 || p.rightAfter(near)) {
 				end = x.end
 			}
 		}
@@ -79,10 +81,17 @@ func (p *pass) lastWord(near []byte) bool {
 	return yes >= 0 && yes >= no
 }
 
+// rightAfter reports whether near ends with a word for phone and little else: a
+// few digits without separators are all sorts of numbers.
+func (p *pass) rightAfter(near []byte) bool {
+	at := lastOf(near, phoneWords)
+	return at >= 0 && len(near)-at <= 20 && bytes.IndexByte(near[at:], ')') < 0 && bytes.IndexByte(near[at:], '\n') < 0
+}
+
 // closes reports whether the bracket that stands before the run closes after its
 // first group.
 func (p *pass) closes(r *run, g int) bool {
-	if g < 2 {
+	if g < 2 || r.g < 2 {
 		return false
 	}
 	for i := r.groups[0].end; i < r.groups[1].start; i++ {

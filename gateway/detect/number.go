@@ -143,8 +143,10 @@ func joined(t []byte, i int) bool {
 		return false
 	}
 	switch t[i-1] {
-	case '-', '.', '/', '_', '#', ',':
+	case '-', '.', '/', '_', '#':
 		return i > 1 && isAlnum(t[i-2])
+	case ',':
+		return i > 1 && isDigit(t[i-2]) && i > 4 && isDigit(t[i-3]) && !isDigit(t[i-5])
 	case '$', '\\':
 		return true
 	}

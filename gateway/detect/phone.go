@@ -21,6 +21,7 @@ func (p *pass) phone(r *run) (start, end int) {
 		}
 		return 0, 0
 	}
+	open = open && p.closes(r, 2)
 	if open {
 		start--
 		if start > 1 && t[start-1] == '+' { // +(49)

@@ -1,5 +1,7 @@
 package detect
 
+import "bytes"
+
 // Match is a finding: an entity and where it stands in the text, in bytes.
 type Match struct {
 	Entity     Entity
@@ -160,16 +162,24 @@ func (p *pass) add(e Entity, start, end int) int {
 	return end
 }
 
-// context fills buf with what stands before i, in small letters, the name of
-// the member first when it reaches the start of the text.
+// context fills buf with what stands before i on its line, in small letters; at
+// the start of a line that is the line before, at the start of the text the
+// name of the member.
 func (p *pass) context(buf []byte, i int) []byte {
-	if i >= len(buf) || p.name == "" {
-		return before(buf, p.text, i)
-	}
 	n := 0
-	for ; n < len(p.name) && n < len(buf)-i-2; n++ {
-		buf[n] = lower(p.name[n])
+	if i < len(buf) && p.name != "" {
+		for ; n < len(p.name) && n < len(buf)-i-2; n++ {
+			buf[n] = lower(p.name[n])
+		}
+		n += copy(buf[n:], ": ")
 	}
-	n += copy(buf[n:], ": ")
-	return buf[:n+len(before(buf[n:], p.text, i))]
+	near := buf[:n+len(before(buf[n:], p.text, i))]
+	text := near
+	for len(text) > n && (text[len(text)-1] <= ' ' || !isWord(text[len(text)-1]) && text[len(text)-1] < 0x80) {
+		text = text[:len(text)-1]
+	}
+	if at := bytes.LastIndexByte(text, '\n'); at >= n {
+		return near[at+1:]
+	}
+	return near
 }

@@ -182,20 +182,40 @@ func before(buf []byte, text []byte, i int) []byte {
 }
 
 // hasAny reports whether one of the words stands in text.
-func hasAny(text []byte, words []string) bool {
+func hasAny(text []byte, words []string) bool { return lastOf(text, words) >= 0 }
+
+// lastOf returns the offset of the last of the words in text, -1 when there is
+// none. A word must begin where a word of the text begins, and a short one must
+// end there too; scripts without spaces are excepted.
+func lastOf(text []byte, words []string) int {
+	best := -1
 	for _, w := range words {
-		if bytes.Contains(text, []byte(w)) {
-			return true
+		for end := len(text); ; {
+			at := bytes.LastIndex(text[:end], []byte(w))
+			if at <= best {
+				break
+			}
+			if stands(text, at, w) {
+				best = at
+				break
+			}
+			end = at + len(w) - 1
 		}
 	}
-	return false
+	return best
 }
 
-// lastOf returns the offset of the last of the words in text, -1 when there is none.
-func lastOf(text []byte, words []string) int {
-	at := -1
-	for _, w := range words {
-		at = max(at, bytes.LastIndex(text, []byte(w)))
+// shortWord is the length up to which a word of a list is a whole one, in bytes.
+const shortWord = 4
+
+// stands reports whether the word w, found at i, is one and no part of another.
+func stands(text []byte, i int, w string) bool {
+	if first := w[0]; first >= utf8.RuneSelf || !isAlnum(first) {
+		return true
 	}
-	return at
+	if i > 0 && (class[text[i-1]]&letter != 0 || text[i-1] >= utf8.RuneSelf && touches(text[:i])) {
+		return false
+	}
+	end := i + len(w)
+	return len(w) > shortWord || end == len(text) || class[text[end]]&letter == 0 || w == "tel" || w == "cell" || w == "call" || w == "llam" || w == "fact" || w == "term"
 }

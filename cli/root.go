@@ -61,7 +61,7 @@ func newRoot(env Env) *cobra.Command {
 	add(groupStart, newDevCmd(env), newServeCmd(env), newGatewayCmd(env))
 	add(groupAdmin, newAgentsCmd(env), newTeamsCmd(env), newKeysCmd(env), newPoliciesCmd(env),
 		newTracesCmd(env), newCostsCmd(env), newSLAsCmd(env))
-	add(groupTools, newKeygenCmd(env), newLicenseCmd(env), newGuardrailCmd(env), newAuditCmd(env), newTenantCmd(env), newStoreCmd(env), newVersionCmd(env), newCompletionCmd(env), newManCmd(env))
+	add(groupTools, newKeygenCmd(env), newLicenseCmd(env), newGuardrailCmd(env), newAuditCmd(env), newPolicyCmd(env), newTenantCmd(env), newStoreCmd(env), newVersionCmd(env), newCompletionCmd(env), newManCmd(env))
 	root.SetHelpCommandGroupID(groupTools)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(err, suggestFlag(cmd, err))

@@ -252,3 +252,12 @@ func (e Env) watchdog() time.Duration {
 	}
 	return time.Duration(usec) * time.Microsecond
 }
+
+// size returns the size of a regular file; ok is false for anything else.
+func (e Env) size(path string) (n int64, ok bool) {
+	fi, err := os.Stat(path)
+	if err != nil || !fi.Mode().IsRegular() {
+		return 0, false
+	}
+	return fi.Size(), true
+}

@@ -56,7 +56,7 @@ func ParseDocument(name string, data []byte, o Options) *Document {
 
 // File returns the configuration, nil when a finding is an error.
 func (d *Document) File() *File {
-	if d.root == nil || diag.HasErrors(d.findings) {
+	if d.root == nil || d.file == nil || diag.HasErrors(d.findings) {
 		return nil
 	}
 	return d.file
@@ -151,24 +151,25 @@ func (d *Document) At(f diag.Finding) diag.Finding {
 // same findings: unknown and duplicate keys, wrong types, anchors, tags and
 // depth are errors at their place. v is a pointer to a struct with yaml tags; its
 // SetDefaults is called before, its Validate after the reading. ${NAME} is not
-// expanded.
-func Decode(name string, data []byte, v interface{ Validate(diag.At) }) []diag.Finding {
+// expanded. The document has findings and positions, and no configuration.
+func Decode(name string, data []byte, v interface{ Validate(diag.At) }) *Document {
 	l := &loader{name: name, report: diag.New()}
-	if root := l.parse(data); root != nil {
-		l.decodeAny(root, v)
+	d := &Document{data: data, loader: l}
+	if d.root = l.parse(data); d.root != nil {
+		l.decodeAny(d.root, v)
 		r := diag.New()
 		v.Validate(r.Root())
 		for _, f := range r.Findings() {
 			if !l.echo(f) {
-				f.Pos = locate(root, f.Path)
+				f.Pos = locate(d.root, f.Path)
 				l.add(f)
 			}
 		}
 	}
-	found := l.report.Findings()
-	newExcerpts(data, l.secrets).fill(name, found)
-	diag.Sort(found)
-	return found
+	d.findings = l.report.Findings()
+	newExcerpts(data, l.secrets).fill(name, d.findings)
+	diag.Sort(d.findings)
+	return d
 }
 
 // directive is how a comment addresses lint.

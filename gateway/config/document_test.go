@@ -146,7 +146,7 @@ func TestDecodeJSON(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var v anything
-			found := Decode("cases.yaml", []byte(c.text), &v)
+			found := Decode("cases.yaml", []byte(c.text), &v).Findings()
 			if c.code != "" {
 				if !slices.ContainsFunc(found, func(f diag.Finding) bool { return f.Code == c.code && (f.Pos.Line > 0 || c.code == "required") }) {
 					t.Errorf("got %v, want %s", found, c.code)

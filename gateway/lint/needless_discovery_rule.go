@@ -24,7 +24,7 @@ func needlessDiscoveryRule(p *pass) {
 		})
 		if !stopped {
 			p.warn(p.ruleAt(r.index).Field("when").Field("method"), "remove the rule; to close the method deny it",
-				"rule %s changes nothing: %s passes under default_action: deny without a rule", p.name(r), m)
+				"rule %s changes nothing: %s passes under default_action: deny without a rule", r.quoted(), m)
 		}
 	}
 }

@@ -19,10 +19,10 @@ func shadowedRule(p *pass) {
 		case v == nameset.Open:
 		case len(by) == 1 && by[0].Action == r.Action:
 			p.warn(p.ruleAt(r.index).Field("id"), "remove it, or move it above",
-				"rule %s never decides: %s above it takes all that it matches, with the same action", p.name(r), p.name(by[0]))
+				"rule %s never decides: %s above it takes all that it matches, with the same action", r.quoted(), p.name(by[0]))
 		default:
 			p.warn(p.ruleAt(r.index).Field("id"), "move it above, or remove it",
-				"rule %s never decides: %s above it %s all that it matches", p.name(r), p.names(by), plural(len(by), "takes", "take together"))
+				"rule %s never decides: %s above it %s all that it matches", r.quoted(), p.names(by), plural(len(by), "takes", "take together"))
 		}
 	}
 }

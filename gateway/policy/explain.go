@@ -81,8 +81,8 @@ func (s *Set) Fallback(q *Request) string {
 // before it.
 func (r *Rule) Misses(q *Request) (Condition, string) { return r.misses(q) }
 
-// WantsClaims reports whether the rule has conditions on an identity.
-func (r *Rule) WantsClaims() bool { return r.claims != nil }
+// Direction returns the way of the messages that the rule is about.
+func (r *Rule) Direction() Direction { return r.direction }
 
 // misses is Misses; what it compares is what the index and meets compare.
 func (r *Rule) misses(q *Request) (Condition, string) {

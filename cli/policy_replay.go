@@ -1,0 +1,283 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"svc/gateway/replay"
+)
+
+type replayOptions struct {
+	file   string
+	audits []string
+	exit   bool
+	format format
+}
+
+func newPolicyReplayCmd(env Env) *cobra.Command {
+	o := replayOptions{format: formatText}
+	cmd := &cobra.Command{
+		Use:   "replay FILE AUDIT...",
+		Short: "Say what would have been decided otherwise under another config",
+		Long: `Take the lines of audit files and decide again on the requests that they record,
+under the rules of another config. What would change is printed in groups: from
+which action and rule to which, for which tools, for how many callers, with
+examples.
+
+An audit line does not carry everything that a rule may ask for. Groups and
+scopes of callers are not in it: where a rule with claims could match, the line is
+counted as undecidable. Lines that no rule decided on are left out and counted by
+reason. A rate limit or a guardrail is named as the decision; whether a call would
+have passed it is not told.
+
+Each AUDIT is read once from its beginning, in bounded memory, whatever its size;
+- is standard input. Rotated files are named like any other.`,
+		Example: `  svc policy replay new.yaml /var/log/svc/audit.jsonl
+  svc policy replay new.yaml audit.jsonl* -o json
+  zcat old.jsonl.gz | svc policy replay new.yaml - --exit-code`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return wantArgs("a FILE", "an AUDIT")(cmd, args)
+			}
+			return nil
+		},
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 0 {
+				return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
+			}
+			return nil, cobra.ShellCompDirectiveDefault
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			o.file, o.audits = args[0], args[1:]
+			return replayPolicy(env, o)
+		},
+	}
+	cmd.Flags().BoolVar(&o.exit, "exit-code", false, "exit with 1 when a decision would change")
+	addFormatFlag(cmd, &o.format, formatText, formatJSON)
+	return cmd
+}
+
+func replayPolicy(env Env, o replayOptions) error {
+	_, file, err := loadPolicy(env, o.file)
+	if err != nil {
+		return err
+	}
+	engine, err := replay.New(file)
+	if err != nil {
+		return err
+	}
+	r := engine.NewReplay()
+	p := newProgress(env, o.audits)
+	for _, path := range o.audits {
+		if err := replayFile(env, r, p, path); err != nil {
+			p.end()
+			return usage(err, "nothing is told of a part of the lines")
+		}
+	}
+	p.end()
+	report := r.Report()
+	if o.format == formatJSON {
+		err = writeValue(env.Stdout, formatJSON, report)
+	} else {
+		err = writeReplay(env.Stdout, report)
+	}
+	if err != nil {
+		return err
+	}
+	if report.Malformed > 0 {
+		fmt.Fprintf(env.Stderr, "svc: %d lines are no audit lines\n", report.Malformed)
+	}
+	switch {
+	case report.Lines == report.Malformed && report.Malformed > 0:
+		return usagef("audit files are written by svc gateway, at audit.path", "none of the lines is an audit line")
+	case o.exit && report.ChangedLines() > 0:
+		return errReported
+	}
+	return nil
+}
+
+func replayFile(env Env, r *replay.Replay, p *progress, path string) (err error) {
+	var in io.Reader = env.Stdin
+	if path != "-" {
+		f, err := env.open(path)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		in = f
+	}
+	if err := r.Read(p.reader(in)); err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	return nil
+}
+
+// writeReplay writes the report for a person.
+func writeReplay(w io.Writer, r *replay.Report) error {
+	var b strings.Builder
+	changed := r.ChangedLines()
+	switch {
+	case r.Redecided == 0:
+		b.WriteString("no line could be decided again\n")
+	case changed == 0:
+		fmt.Fprintf(&b, "no decision would change (%s decided again)\n", lineCount(r.Redecided))
+	default:
+		fmt.Fprintf(&b, "%s would be decided otherwise, of %s decided again\n", lineCount(changed), lineCount(r.Redecided))
+	}
+	writeGroups(&b, r.Changed)
+	if len(r.RuleOnly) > 0 {
+		b.WriteString("\nthe same action by another rule\n")
+		writeGroups(&b, r.RuleOnly)
+	}
+	writeReasons(&b, "undecidable", r.Undecided)
+	writeReasons(&b, "not decided by rules", r.Skipped)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// maxShown is how many rows of a group are shown; -o json has all.
+const maxShown = 20
+
+func writeGroups(b *strings.Builder, groups []replay.Group) {
+	for _, g := range groups {
+		fmt.Fprintf(b, "\n%s -> %s: %s\n", clean(outcome(g.From)), clean(outcome(g.To)), lineCount(g.Lines))
+		for i, row := range g.Rows {
+			if i == maxShown {
+				fmt.Fprintf(b, "  and %d more, which -o json lists\n", len(g.Rows)-i)
+				break
+			}
+			what := row.Method
+			switch {
+			case row.Tool != "":
+				what = row.Tool
+			case what == "":
+				what = "answers"
+			}
+			if row.Direction != "" {
+				what += " (" + row.Direction + ")"
+			}
+			least := ""
+			if row.AtLeast {
+				least = "at least "
+			}
+			fmt.Fprintf(b, "  %-32s %s, %s%s\n", clean(what), lineCount(row.Lines), least, callerCount(row.Principals))
+			for _, e := range row.Examples[:min(1, len(row.Examples))] {
+				fmt.Fprintf(b, "  %-32s as %s %s %s\n", "", stamp(e.Time), clean(e.RequestID), clean(strings.TrimSpace(e.PrincipalKind+" "+e.Principal)))
+			}
+		}
+		if g.Rest > 0 {
+			fmt.Fprintf(b, "  and %s of further tools\n", lineCount(g.Rest))
+		}
+	}
+}
+
+func writeReasons(b *strings.Builder, title string, list []replay.Reason) {
+	if len(list) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n%s\n", title)
+	for _, r := range list {
+		fmt.Fprintf(b, "  %8d  %s\n", r.Lines, clean(r.Reason))
+	}
+}
+
+func outcome(d replay.Decided) string {
+	if d.Rule == "" {
+		return d.Action + " by default"
+	}
+	return d.Action + " by " + d.Rule
+}
+
+func lineCount(n uint64) string {
+	if n == 1 {
+		return "1 line"
+	}
+	return fmt.Sprintf("%d lines", n)
+}
+
+func callerCount(n int) string {
+	if n == 1 {
+		return "1 caller"
+	}
+	return fmt.Sprintf("%d callers", n)
+}
+
+// progress tells on a terminal how far a command is with its input.
+type progress struct {
+	env         Env
+	total, done int64 // bytes; total is 0 when it is not known
+	began, last time.Time
+	shown       bool
+}
+
+// newProgress returns the progress over files.
+func newProgress(env Env, paths []string) *progress {
+	p := &progress{env: env, began: env.Now()}
+	for _, path := range paths {
+		size, ok := env.size(path)
+		if !ok {
+			p.total = 0
+			break
+		}
+		p.total += size
+	}
+	return p
+}
+
+// reader counts what is read of in.
+func (p *progress) reader(in io.Reader) io.Reader { return &progressReader{p, in} }
+
+type progressReader struct {
+	p  *progress
+	in io.Reader
+}
+
+func (r *progressReader) Read(b []byte) (int, error) {
+	n, err := r.in.Read(b)
+	r.p.done += int64(n)
+	r.p.show()
+	return n, err
+}
+
+// show draws the line anew, a few times a second.
+func (p *progress) show() {
+	if !p.env.StderrTTY {
+		return
+	}
+	now := p.env.Now()
+	if now.Sub(p.last) < 200*time.Millisecond {
+		return
+	}
+	p.last = now
+	fmt.Fprintf(p.env.Stderr, "\r\x1b[K%s", p.line(now))
+	p.shown = true
+}
+
+// line is what is shown.
+func (p *progress) line(now time.Time) string {
+	const mib = 1 << 20
+	text := fmt.Sprintf("%d MiB", p.done/mib)
+	if p.total > 0 {
+		share := min(float64(p.done)/float64(p.total), 1)
+		const width = 24
+		full := int(share * width)
+		text = fmt.Sprintf("[%s%s] %3.0f %% of %d MiB", strings.Repeat("#", full), strings.Repeat(".", width-full), share*100, p.total/mib)
+	}
+	if s := now.Sub(p.began).Seconds(); s > 0 {
+		text += fmt.Sprintf(", %.0f MiB/s", float64(p.done)/mib/s)
+	}
+	return text
+}
+
+// end takes the line away.
+func (p *progress) end() {
+	if p.shown {
+		fmt.Fprint(p.env.Stderr, "\r\x1b[K")
+		p.shown = false
+	}
+}

@@ -1,0 +1,154 @@
+// Package replay asks the rules and routes of a configuration about messages that
+// nobody sent: described ones, test cases, and those that an audit trail records.
+//
+// It decides with the very engine of the gateway (package policy, package
+// upstream), and owns the words around it: the format of test cases, the report
+// of a replay, and what cannot be known of a recorded request. It performs
+// nothing: no guardrail is asked and no bucket loses a token.
+package replay
+
+import (
+	"fmt"
+	"strconv"
+
+	"svc/gateway/config"
+	"svc/gateway/mcp"
+	"svc/gateway/policy"
+	"svc/gateway/upstream"
+)
+
+// Engine holds the rules and routes of one configuration. It does not change and
+// is safe for concurrent use.
+type Engine struct {
+	rules           *policy.Set
+	routes          []*upstream.Router // one for each route, so that the one that matches can be named
+	defaultUpstream string
+	searches        bool            // the gateway answers mcp_search itself
+	keys            map[string]bool // nil when any caller may come
+}
+
+// New returns the engine of a valid configuration.
+func New(f *config.File) (*Engine, error) {
+	rules, err := policy.Compile(f.Policy)
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{rules: rules, defaultUpstream: f.DefaultUpstream,
+		searches: f.ToolSearch.Enabled && f.ToolSearch.Mode == config.ToolSearchSynthesize}
+	for i := range f.Routes {
+		r, err := upstream.NewRouter(f.Routes[i : i+1])
+		if err != nil {
+			return nil, fmt.Errorf("routes[%d]: %w", i, err)
+		}
+		e.routes = append(e.routes, r)
+	}
+	if f.Auth.Enabled {
+		e.keys = make(map[string]bool, len(f.Auth.Keys))
+		for _, k := range f.Auth.Keys {
+			e.keys[k.ID] = true
+		}
+	}
+	return e, nil
+}
+
+// Rules returns the compiled rules.
+func (e *Engine) Rules() *policy.Set { return e.rules }
+
+// KnowsKey reports whether callers may present an API key of that id.
+func (e *Engine) KnowsKey(id string) bool { return e.keys == nil || e.keys[id] }
+
+// Answer is what became of a message.
+type Answer struct {
+	// Request is what the rules saw of the message.
+	Request policy.Request
+	// Decision is what they said, and Steps how they came to it.
+	Decision policy.Decision
+	Steps    []policy.Step
+	// Fallback says in words what the default did; empty when a rule decided.
+	Fallback string
+	// Observed are the rules in mode observe that would have decided.
+	Observed []*policy.Rule
+	// Route is where the message goes.
+	Route Route
+	// Body is the message that goes on, redacted by a redact rule; nil when
+	// nothing goes on. RedactError says why a redaction makes the message
+	// unusable: the gateway refuses it then.
+	Body        []byte
+	RedactError error
+}
+
+// Route is the upstream of a message, or why it has none.
+type Route struct {
+	// Upstream is empty when the message goes nowhere, or to one that only a
+	// session knows.
+	Upstream string
+	// Index is the place of the route that matched, -1 for none.
+	Index int
+	// Reason says in words how it came to that.
+	Reason string
+}
+
+// Ask decides on a message, which must pass [mcp.Scan]; the error is that of the
+// scan.
+func (e *Engine) Ask(body []byte, d policy.Direction, claims *policy.Claims) (*Answer, error) {
+	var m mcp.Message
+	if err := mcp.Scan(body, &m); err != nil {
+		return nil, fmt.Errorf("the gateway would refuse the message: %w", err)
+	}
+	a := &Answer{Request: policy.RequestOf(&m, d, claims), Body: body}
+	a.Decision, a.Steps = e.rules.Explain(&a.Request)
+	if a.Decision.Default {
+		a.Fallback = e.rules.Fallback(&a.Request)
+	}
+	a.Observed = e.rules.Observed(&a.Request, a.Decision)
+	switch a.Decision.Action {
+	case policy.Deny:
+		a.Body = nil
+	case policy.Redact:
+		var redacted mcp.Message
+		if a.RedactError = a.Decision.Rule.Redact(&m, &redacted); a.RedactError != nil {
+			a.Body = nil
+		} else {
+			a.Body = redacted.Body
+		}
+	}
+	a.Route = e.route(&m, d, a)
+	return a, nil
+}
+
+// route finds where a message goes, as the gateway does (gateway specification,
+// routes).
+func (e *Engine) route(m *mcp.Message, d policy.Direction, a *Answer) Route {
+	none := func(reason string) Route { return Route{Index: -1, Reason: reason} }
+	switch {
+	case d == policy.ServerToClient:
+		return none("it goes to the client")
+	case a.Decision.Action == policy.Deny:
+		return none("it is denied")
+	case a.RedactError != nil:
+		return none("it is refused: " + a.RedactError.Error())
+	case m.Kind == mcp.Response:
+		return none("an answer goes to the upstream that asked")
+	case m.Method != mcp.MethodToolsCall:
+		return e.toDefault(m)
+	case e.searches && m.Name == "mcp_search":
+		return none("the gateway answers it: tool_search")
+	}
+	for i, r := range e.routes {
+		if name, ok := r.Match(m.Name); ok {
+			return Route{Upstream: name, Index: i, Reason: "routes[" + strconv.Itoa(i) + "]"}
+		}
+	}
+	return none("no route matches the tool: 404 no_route")
+}
+
+func (e *Engine) toDefault(m *mcp.Message) Route {
+	if e.defaultUpstream == "" {
+		return Route{Index: -1, Reason: "there is no default_upstream: 404 no_route"}
+	}
+	reason := "default_upstream"
+	if m.TaskID != "" {
+		reason = "default_upstream, unless another is known to hold the task"
+	}
+	return Route{Upstream: e.defaultUpstream, Index: -1, Reason: reason}
+}

@@ -1,0 +1,231 @@
+package replay
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"svc/gateway/audit"
+	"svc/gateway/policy"
+)
+
+// Replay re-decides the lines of an audit trail under another configuration. It
+// is used by one goroutine, and its memory does not grow with the trail.
+//
+// A line tells what the rules saw of a message, but for the claims of its caller
+// and the groups they come from: where a rule asks for them the line is counted as
+// undecidable, with the reason. Nothing is guessed.
+type Replay struct {
+	engine *Engine
+	rules  map[string]*policy.Rule
+	memo   map[question]judgement
+
+	lines, same uint64
+	malformed   uint64
+	groups      map[groupKey]*group
+	rows        int
+	principals  int
+	undecided   map[string]uint64
+	skipped     map[string]uint64
+}
+
+// Bounds on what a replay remembers.
+const (
+	maxMemo       = 64 << 10
+	maxRows       = 10_000
+	maxPrincipals = 200_000
+	maxReasons    = 1000
+	maxExamples   = 3
+)
+
+// question is what a decision depends on, as far as a line tells it.
+type question struct {
+	direction                policy.Direction
+	method, tool, resultType string
+	hasTool, identified      bool
+}
+
+// judgement is what the rules say of a question, or why that cannot be told.
+type judgement struct {
+	decision policy.Decision
+	unknown  string
+}
+
+// NewReplay returns a replay under the rules of e.
+func (e *Engine) NewReplay() *Replay {
+	r := &Replay{engine: e, rules: map[string]*policy.Rule{}, memo: map[question]judgement{},
+		groups: map[groupKey]*group{}, undecided: map[string]uint64{}, skipped: map[string]uint64{}}
+	for _, rule := range e.rules.Rules() {
+		r.rules[rule.ID] = rule
+	}
+	return r
+}
+
+// Read re-decides every line of in. It returns the error of in, and none for
+// lines that are no audit lines: those are counted.
+func (r *Replay) Read(in io.Reader) error {
+	buf := bufio.NewReaderSize(in, 4*audit.MaxLine)
+	var rec audit.Record
+	for {
+		line, err := buf.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			r.lines++
+			r.malformed++
+			if err = skipLine(buf); err == nil {
+				continue
+			}
+			line = nil
+		}
+		if len(line) > 1 {
+			r.lines++
+			if len(line) > audit.MaxLine || audit.Decode(line, &rec) != nil {
+				r.malformed++
+			} else {
+				r.record(&rec)
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// skipLine reads up to the end of a line.
+func skipLine(in *bufio.Reader) error {
+	for {
+		if _, err := in.ReadSlice('\n'); !errors.Is(err, bufio.ErrBufferFull) {
+			return err
+		}
+	}
+}
+
+// record re-decides one line.
+func (r *Replay) record(rec *audit.Record) {
+	if why := r.skip(rec); why != "" {
+		count(r.skipped, why)
+		return
+	}
+	q := question{method: rec.Method, tool: rec.Tool, resultType: rec.ResultType, identified: rec.PrincipalKind != "key" && rec.PrincipalKind != "ip"}
+	if rec.Kind == audit.KindFrame {
+		q.direction, q.tool = policy.ServerToClient, ""
+	} else {
+		// The result type on the line of a request is that of its answer.
+		q.resultType = ""
+		q.hasTool = rec.Tool != ""
+	}
+	j, ok := r.memo[q]
+	if !ok {
+		j = r.judge(q)
+		if len(r.memo) < maxMemo {
+			// The texts of a record are parts of its line; keep them alone.
+			q.method, q.tool, q.resultType = strings.Clone(q.method), strings.Clone(q.tool), strings.Clone(q.resultType)
+			r.memo[q] = j
+		}
+	}
+	if j.unknown != "" {
+		count(r.undecided, j.unknown)
+		return
+	}
+	r.compare(rec, &j.decision)
+}
+
+// skip says why a line tells no decision of rules on a message.
+func (r *Replay) skip(rec *audit.Record) string {
+	switch rec.Kind {
+	case audit.KindCheckpoint:
+		return "checkpoints of the log"
+	case audit.KindOpen:
+		return "openings of streams, which the line of their request tells again"
+	}
+	rule := r.rules[rec.RuleID]
+	switch {
+	case rec.Kind == audit.KindRequest && rec.RPC == "":
+		return "no message was read: GET, DELETE, or turned away before"
+	case rec.Action == policy.Deny.String() && rec.RuleID == "":
+		return "refused by the gateway itself: " + orNone(rec.ErrorKind)
+	case rec.Kind == audit.KindRequest && rule != nil && rule.Direction() == policy.ServerToClient:
+		return "the line of a request tells what was decided on its answer"
+	case governed(rec):
+		return "a policy of the control plane decided"
+	case wasCut(rec.Tool) || wasCut(rec.Method):
+		return "the name was too long for the line and is cut"
+	}
+	return ""
+}
+
+// governed reports whether a policy of the control plane had the last word.
+func governed(rec *audit.Record) bool {
+	return slices.ContainsFunc(rec.PoliciesFired, func(p audit.PolicyFired) bool { return p.Action == "block" || p.Action == "redact" })
+}
+
+// wasCut reports whether a text ends as the log ends those that it cuts.
+func wasCut(s string) bool { return strings.HasSuffix(s, "…") }
+
+// judge decides on a question. Where the caller has an identity whose claims the
+// line does not tell, a rule with claims may match or not, and nothing below it is
+// known.
+func (r *Replay) judge(q question) judgement {
+	req := policy.Request{Direction: q.direction, Method: q.method, Tool: q.tool, HasTool: q.hasTool, ResultType: q.resultType}
+	if q.identified {
+		for _, rule := range r.engine.rules.Rules() {
+			if rule.Observe {
+				continue
+			}
+			failed, _ := rule.Misses(&req)
+			if failed == "" {
+				break
+			}
+			// Claims are looked at last: all else holds.
+			if failed == policy.ConditionClaims {
+				return judgement{unknown: fmt.Sprintf("rule %q asks for claims, and audit lines do not carry them", rule.ID)}
+			}
+		}
+	}
+	return judgement{decision: r.engine.rules.Decide(&req)}
+}
+
+// outcome is an action and the rule behind it.
+type outcome struct{ Action, Rule string }
+
+// compare files a line under what changes.
+func (r *Replay) compare(rec *audit.Record, d *policy.Decision) {
+	from, to := outcome{rec.Action, rec.RuleID}, outcome{d.Action.String(), d.RuleID}
+	agrees := allows(d.Action, rec.Action)
+	if from.Rule == to.Rule && agrees {
+		r.same++
+		return
+	}
+	r.file(rec, from, to, from.Rule != to.Rule && from.Action == to.Action)
+}
+
+// allows reports whether a decision can have led to the action of an audit line:
+// a limit lets pass or not, a guardrail does what it was told.
+func allows(a policy.Action, recorded string) bool {
+	switch a {
+	case policy.RateLimit:
+		return recorded == "allow" || recorded == "rate_limit_blocked"
+	case policy.Guardrail:
+		return recorded == "allow" || recorded == "deny" || recorded == "redact"
+	case policy.Redact:
+		return recorded == "redact" || recorded == "deny" // what a redaction broke is refused
+	}
+	return recorded == a.String()
+}
+
+// count counts a reason; reasons come from the trail in part, so their number is
+// bounded.
+func count(m map[string]uint64, reason string) {
+	if _, ok := m[reason]; !ok && len(m) >= maxReasons {
+		reason = "other reasons"
+	}
+	if _, ok := m[reason]; !ok {
+		reason = strings.Clone(reason)
+	}
+	m[reason]++
+}

@@ -10,6 +10,10 @@ import (
 //go:embed openapi.json
 var document []byte
 
+// OpenAPI returns the OpenAPI 3.1 document of the API, as it is served at
+// /api/openapi.json. It must not be changed.
+func OpenAPI() []byte { return document }
+
 // openAPI serves GET /api/openapi.json.
 func (s *Server) openAPI(c *call) error {
 	return c.taggedBody(http.StatusOK, document)

@@ -1,5 +1,6 @@
-// Command gen writes the files that are generated from svc's command tree: the
-// completion scripts and the manual pages. It is a program of its own so that
+// Command gen writes the files that are generated from svc itself: completion
+// scripts and manual pages from the command tree, the REST reference from the
+// OpenAPI document. It is a program of its own so that
 // what it needs for that stays out of svc; it is never shipped.
 package main
 
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra/doc"
 
 	"svc/cli"
+	"svc/server"
 )
 
 func main() {
@@ -40,7 +42,7 @@ var completionFiles = map[string]string{
 	"powershell": "svc.ps1",
 }
 
-// run writes completions/ and man/ below dir, and removes pages of commands
+// run writes completions/, man/ and docs/rest.md below dir, and removes pages of commands
 // that are gone.
 func run(dir string) error {
 	completions, man := filepath.Join(dir, "completions"), filepath.Join(dir, "man")
@@ -67,7 +69,18 @@ func run(dir string) error {
 			return err
 		}
 	}
-	return writeMan(cli.NewRoot(), man)
+	if err := writeMan(cli.NewRoot(), man); err != nil {
+		return err
+	}
+	page, err := restReference(server.OpenAPI())
+	if err != nil {
+		return err
+	}
+	docs := filepath.Join(dir, "docs")
+	if err := os.MkdirAll(docs, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(docs, "rest.md"), []byte(page), 0o644)
 }
 
 // writeMan writes the page of a command and of those below it.

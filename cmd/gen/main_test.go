@@ -15,6 +15,13 @@ func TestUpToDate(t *testing.T) {
 	if err := run(dir); err != nil {
 		t.Fatal(err)
 	}
+	page, err := os.ReadFile(filepath.Join(dir, "docs", "rest.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if old, err := os.ReadFile("../../docs/rest.md"); err != nil || !bytes.Equal(old, page) {
+		t.Errorf("docs/rest.md is stale: run 'go generate ./...' (%v)", err)
+	}
 	for _, part := range []string{"completions", "man"} {
 		want, got := files(t, filepath.Join(dir, part)), files(t, filepath.Join("../..", part))
 		for name, data := range want {

@@ -70,7 +70,7 @@ func (ex *exchange) judge(l *live, m *mcp.Message, src *source) judgement {
 	if strip && m.Kind == mcp.Response && (ex.msg.Method == mcp.MethodToolsCall || ex.r.Method == http.MethodGet) {
 		ex.strip(m, &j)
 	}
-	ex.filterList(l, m, &j)
+	ex.present(l, m, &j)
 	return j
 }
 

@@ -20,6 +20,21 @@ func (ex *exchange) mayAsk(l *live, method, tool string) bool {
 	return false
 }
 
+// present turns an answer into what its caller is to see of it: lists are
+// filtered where the rules say so, and where the gateway has tools of its own to
+// list the upstream's capabilities say that there are tools.
+func (ex *exchange) present(l *live, m *mcp.Message, j *judgement) {
+	if m.Kind != mcp.Response || m.IsError {
+		return
+	}
+	if l.cfg.Policy.FilterLists {
+		ex.filterList(l, m, j)
+	}
+	if ex.g.search != nil {
+		ex.offerTools(m, j)
+	}
+}
+
 // filterList takes out of the answer to a list request what the caller may not
 // ask for (policy.filter_lists). Tools are judged by name; rules do not match
 // the names of resources and prompts, so those lists are whole or empty.
@@ -28,9 +43,6 @@ func (ex *exchange) mayAsk(l *live, method, tool string) bool {
 // every result that holds such a list is filtered, or a client would get by
 // breaking off what it does not get at once.
 func (ex *exchange) filterList(l *live, m *mcp.Message, j *judgement) {
-	if !l.cfg.Policy.FilterLists || m.Kind != mcp.Response || m.IsError {
-		return
-	}
 	if ex.r.Method != http.MethodGet {
 		ex.filterAnswer(l, ex.msg.Method, m, j)
 		return
@@ -65,11 +77,20 @@ func (ex *exchange) filterAnswer(l *live, listMethod string, m *mcp.Message, j *
 		all := ex.mayAsk(l, method, "")
 		keep = func(string) bool { return all }
 	}
-	body, ok := mcp.FilterList(m, member, ex.dialect.Modern, keep)
-	if ok && len(body) == len(m.Body) && &body[0] == &m.Body[0] {
+	body, changed, ok := mcp.FilterList(m, member, ex.dialect.Modern, keep)
+	if !ok || changed && mcp.Scan(body, m) != nil {
+		j.refused, j.action, j.kind = &refuseUpstreamInvalid, actionDeny, refuseUpstreamInvalid.kind
+	}
+}
+
+// offerTools adds the capability tools to the answer of an upstream that has none
+// itself: clients ask for the tools of a server only where it says that it has
+// some.
+func (ex *exchange) offerTools(m *mcp.Message, j *judgement) {
+	if ex.msg.Method != mcp.MethodInitialize && ex.msg.Method != mcp.MethodDiscover {
 		return
 	}
-	if !ok || mcp.Scan(body, m) != nil {
+	if body, changed := mcp.OfferTools(m); changed && mcp.Scan(body, m) != nil { // a splice of ours: cannot happen
 		j.refused, j.action, j.kind = &refuseUpstreamInvalid, actionDeny, refuseUpstreamInvalid.kind
 	}
 }

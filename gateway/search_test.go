@@ -349,3 +349,15 @@ func TestChangedToolDefinitionIsAudited(t *testing.T) {
 		t.Error("the log does not tell")
 	}
 }
+
+// A client asks for tools only where the server says that it has some: the gateway
+// says so for a default upstream that has none.
+func TestSearchIsOfferedBeforeAnUpstreamWithoutTools(t *testing.T) {
+	bare := newToolServer(t, "bare", false)
+	mail := newToolServer(t, "mail", true, "mail_send: Send a mail")
+	r := newRig(t, searching(bare.URL, mail.URL, searchRules))
+	got := r.post(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
+	if got.status != 200 || !strings.Contains(got.body, `"tools":{}`) {
+		t.Errorf("initialize: %d %s", got.status, got.body)
+	}
+}

@@ -27,15 +27,16 @@ func ListMember(method string) string {
 // else. Where there is no cacheScope a modern answer gets one. An answer without
 // the list is returned as it is.
 //
-// ok is false when the result could be read in two ways: a member whose name
-// differs from the list's by case alone, or a list that is no array.
-func FilterList(m *Message, member string, modern bool, keep func(name string) bool) (body []byte, ok bool) {
+// changed tells whether the body is another one. ok is false when the result
+// could be read in two ways: a member whose name differs from the list's by case
+// alone, or a list that is no array.
+func FilterList(m *Message, member string, modern bool, keep func(name string) bool) (body []byte, changed, ok bool) {
 	if m.Kind != Response || !m.Spans.Result.Present() || m.Body[m.Spans.Result.Start] != '{' {
-		return m.Body, true
+		return m.Body, false, true
 	}
 	list, ok := findList(m, member)
 	if !ok || !list.Present() {
-		return m.Body, ok
+		return m.Body, false, ok
 	}
 	var edits [2]Edit
 	n := 0
@@ -54,12 +55,12 @@ func FilterList(m *Message, member string, modern bool, keep func(name string) b
 		n++
 	}
 	if n == 0 {
-		return m.Body, true
+		return m.Body, false, true
 	}
 	if n == 2 && edits[1].At.Start < edits[0].At.Start {
 		edits[0], edits[1] = edits[1], edits[0]
 	}
-	return Splice(make([]byte, 0, len(m.Body)+32), m.Body, edits[:n]...), true
+	return Splice(make([]byte, 0, len(m.Body)+32), m.Body, edits[:n]...), true, true
 }
 
 // findList returns where the list stands, the zero Span when the result has
@@ -152,4 +153,30 @@ func HasCursor(m *Message) bool {
 		}
 	}
 	return false
+}
+
+// OfferTools returns the body of the answer to initialize or server/discover with
+// the capability tools, where the capabilities do not have it.
+func OfferTools(m *Message) (body []byte, changed bool) {
+	if m.Kind != Response || !m.Spans.Result.Present() || m.Body[m.Spans.Result.Start] != '{' {
+		return m.Body, false
+	}
+	for it := members(m.Body, m.Spans.Result); it.next(); {
+		if name, _ := stringAt(m.Body, it.name); name != "capabilities" || m.Body[it.value.Start] != '{' {
+			continue
+		}
+		some := false
+		for in := members(m.Body, it.value); in.next(); {
+			if name, _ := stringAt(m.Body, in.name); name == "tools" {
+				return m.Body, false
+			}
+			some = true
+		}
+		with := `{"tools":{}`
+		if some {
+			with += ","
+		}
+		return Splice(nil, m.Body, Edit{At: Span{it.value.Start, it.value.Start + 1}, With: []byte(with)}), true
+	}
+	return m.Body, false
 }

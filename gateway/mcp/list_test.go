@@ -38,7 +38,10 @@ func TestFilterListKeepsTheRestByteForByte(t *testing.T) {
 			if err := Scan([]byte(wrap(tt.result)), &m); err != nil {
 				t.Fatal(err)
 			}
-			got, ok := FilterList(&m, "tools", tt.modern, keep)
+			got, changed, ok := FilterList(&m, "tools", tt.modern, keep)
+			if changed != (ok && tt.want != tt.result) {
+				t.Errorf("changed %v", changed)
+			}
 			if ok != tt.ok || ok && string(got) != wrap(tt.want) {
 				t.Errorf("got %v %s", ok, got)
 			}
@@ -59,7 +62,7 @@ func FuzzFilterList(f *testing.F) {
 		if Scan([]byte(`{"jsonrpc":"2.0","id":1,"result":`+result+`}`), &m) != nil {
 			return
 		}
-		got, ok := FilterList(&m, "tools", true, func(name string) bool { return name != "no" })
+		got, _, ok := FilterList(&m, "tools", true, func(name string) bool { return name != "no" })
 		if !ok {
 			return
 		}
@@ -80,4 +83,24 @@ func FuzzFilterList(f *testing.F) {
 			}
 		}
 	})
+}
+
+// An upstream without tools gets the capability, one with them keeps its own.
+func TestOfferTools(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"capabilities":{},"x":1}`:                       `{"capabilities":{"tools":{}},"x":1}`,
+		`{"capabilities":{ "prompts":{}}}`:                `{"capabilities":{"tools":{}, "prompts":{}}}`,
+		`{"capabilities":{"tools":{"listChanged":true}}}`: `{"capabilities":{"tools":{"listChanged":true}}}`,
+		`{"capabilities":7}`:                              `{"capabilities":7}`,
+		`{}`:                                              `{}`,
+	} {
+		var m Message
+		if err := Scan([]byte(`{"jsonrpc":"2.0","id":1,"result":`+in+`}`), &m); err != nil {
+			t.Fatal(err)
+		}
+		got, changed := OfferTools(&m)
+		if string(got) != `{"jsonrpc":"2.0","id":1,"result":`+want+`}` || changed != (in != want) || !json.Valid(got) {
+			t.Errorf("%s: %v %s", in, changed, got)
+		}
+	}
 }

@@ -49,6 +49,10 @@ const (
 	respond                          // respond with, say, output only
 	person                           // the user, your operator
 	forward                          // a verb whose object follows it
+	gerund                           // ignoring, revealing: rarely an order
+	strict                           // instructions, prompt: said to models more than to people
+	lapsed                           // no longer apply, are void
+	guarded                          // what nobody sends away by accident: id_rsa, .env, credentials
 )
 
 // phrases are the words of one concept in one language, separated by |. A word
@@ -72,5 +76,6 @@ const (
 	quoted   hitFlags = 1 << iota // inside of quotation marks or backquotes
 	reported                      // to ignore, they ignore: told of, not told to
 	negated                       // do not ignore
-	inMarkup                      // inside of a comment or an invisible element
+	inMarkup                      // inside of a comment
+	inCode                        // part of an identifier or a call
 )

@@ -188,6 +188,9 @@ func (l *lexicon) scan(hits []hit, t []byte, glued bool) []hit {
 		end = max(end, i+1)
 		first := t[i:min(end, i+4)]
 		flags := m.flags() | manner(before, before2)
+		if identifier(t, i, end) {
+			flags |= inCode
+		}
 		hits = l.at(hits, t[i:], first, at, glued, flags)
 		if glued {
 			at++
@@ -202,6 +205,28 @@ func (l *lexicon) scan(hits []hit, t []byte, glued bool) []hit {
 		i = end
 	}
 	return hits
+}
+
+// identifier reports whether the word from i to end is part of a name or a call
+// of program text.
+func identifier(t []byte, i, end int) bool {
+	if i > 0 {
+		switch c := t[i-1]; {
+		case c == '_' || c == '$', c == '@' && (i < 2 || !wordByte(t[i-2])), c == '.' && i > 1 && wordByte(t[i-2]), c == '-' && i > 1 && wordByte(t[i-2]):
+			return true
+		}
+	}
+	if end+1 < len(t) {
+		switch t[end] {
+		case '(', '_':
+			return true
+		case '.', '-':
+			return wordByte(t[end+1])
+		case '=':
+			return true
+		}
+	}
+	return false
 }
 
 // at looks the phrases up that may begin at the start of rest.
@@ -267,11 +292,12 @@ func manner(last, lastButOne []byte) hitFlags {
 		return negated | reported
 	case "to":
 		switch before2 {
-		case "you", "want", "need", "have", "instructed", "told", "required", "ordered", "commanded", "free", "is", "are", "asked", "like", "ai", "assistant", "model", "allowed", "authorized", "continue", "supposed", "proceed", "going":
+		case "you", "want", "need", "have", "instructed", "told", "required", "ordered", "commanded", "free", "is", "are", "like", "allowed", "authorized", "continue", "supposed", "proceed", "going":
 			return 0
 		}
 		return reported
-	case "will", "would", "can", "could", "may", "might", "we", "they", "i", "it", "who", "that", "which", "users", "attackers", "people", "often", "she", "he", "also", "by", "of", "shouldn't", "did", "does":
+	case "models", "assistants", "chatbots", "llms", "agents", "bots", "systems", "employees", "an",
+		"will", "would", "can", "could", "may", "might", "we", "they", "i", "it", "who", "that", "which", "users", "attackers", "people", "often", "she", "he", "also", "by", "of", "shouldn't", "did", "does":
 		if before2 == "you" || before == "will" && before2 == "assistant" {
 			return 0
 		}

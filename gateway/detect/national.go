@@ -8,7 +8,7 @@ const phoneContext = 40
 // phoneWords stand before phone numbers.
 var phoneWords = []string{
 	"tel", "phone", "fon", "mobil", "mobiel", "mob", "cell", "call", "fax", "ring ", "text me", "sms", "whatsapp", "handy", "ruf ", "rufen", "rufnummer", "anruf", "appel", "portable", "llam", "llám", "móvil",
-	"movil", "chiam", "bel ", "bellen", "zadzwo", "komór", "ligue", "ligar", "liga ", "gsm", "contact", "hotline", "dial", "reach me", "reach him", "reach her", "reach us", "my number", "nummer ist", "nummer is", "nummer:", 
+	"movil", "chiam", "bel ", "bellen", "zadzwo", "komór", "ligue", "ligar", "liga ", "gsm", "contact", "hotline", "dial", "reach me", "reach him", "reach her", "reach us", "my number", "nummer ist", "nummer is", "nummer:",
 	"msisdn", "numer ", "тел", "звон", "моб", "номер", "电话", "電話", "手机", "手機", "联系", "致电", "拨打", "携帯", "番号", "전화", "연락", "휴대", "번호",
 	"هاتف", "اتصل", "جوال", "رقم", "ara ", "arayın", "numara", "desk", "helpline", "switchboard", "direct line", "durchwahl", "ligne", "joindre", "joignable", "numéro",
 	"número", "numero", "recapit", "cep ", "signal", "telegram", "pager", "landline", "callback", "rappel", "ansprech", "erreich", "teléfono",

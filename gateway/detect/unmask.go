@@ -316,35 +316,51 @@ func rot13(t []byte) []byte {
 	return out
 }
 
-// unleet turns digits and signs in words into the letters they stand for; one is
-// what 1 stands for.
+// unleet turns digits and signs in words with letters into the letters they
+// stand for; one is what 1 stands for.
 func unleet(t []byte, one byte) []byte {
 	out := slices.Clone(t)
-	for i, c := range out {
-		near := i > 0 && class[out[i-1]]&letter != 0 || i+1 < len(t) && class[t[i+1]]&letter != 0
-		if !near {
-			continue
+	for i := 0; i < len(out); {
+		start, letters := i, 0
+		for i < len(out) && (wordByte(out[i]) || leet(out[i], one) != 0) {
+			if class[out[i]]&letter != 0 {
+				letters++
+			}
+			i++
 		}
-		switch c {
-		case '0':
-			out[i] = 'o'
-		case '1', '!', '|':
-			out[i] = one
-		case '3':
-			out[i] = 'e'
-		case '4', '@':
-			out[i] = 'a'
-		case '5', '$':
-			out[i] = 's'
-		case '7', '+':
-			out[i] = 't'
-		case '8':
-			out[i] = 'b'
-		case '9':
-			out[i] = 'g'
+		for k := start; k < i && letters > 0; k++ {
+			if c := leet(out[k], one); c != 0 {
+				out[k] = c
+			}
+		}
+		if i == start {
+			i++
 		}
 	}
 	return out
+}
+
+// leet returns the letter that a digit or sign stands for, 0 when there is none.
+func leet(c, one byte) byte {
+	switch c {
+	case '0':
+		return 'o'
+	case '1', '!', '|':
+		return one
+	case '3':
+		return 'e'
+	case '4', '@':
+		return 'a'
+	case '5', '$':
+		return 's'
+	case '7', '+':
+		return 't'
+	case '8':
+		return 'b'
+	case '9':
+		return 'g'
+	}
+	return 0
 }
 
 // spaced joins letters that stand alone (i g n o r e) and examines the result.
@@ -362,7 +378,7 @@ func (e *examination) spaced(t []byte, depth int) {
 				break
 			}
 		}
-		if n < 4 || i > 0 && wordByte(t[i-1]) {
+		if n < 2 || i > 0 && wordByte(t[i-1]) {
 			joined = append(joined, t[i])
 			i++
 			continue

@@ -53,6 +53,7 @@ func (g *Gateway) buildGuards(cfg *config.File) (*guardrail.Set, error) {
 func (ex *exchange) guard(rule *policy.Rule) *refusal {
 	var masked mcp.Message
 	a := guarded{by: rule.Guardrail, said: ex.live.guards.Get(rule.Guardrail).Ask(ex.ctx, &ex.msg, &masked)}
+	ex.countAsked(&a)
 	a.describe(&ex.rec)
 	ex.asking.request = a.said.Latency
 	ex.rec.ErrorKind = a.kind()
@@ -83,6 +84,7 @@ func (ex *exchange) guardAnswer(l *live, rule *policy.Rule, m *mcp.Message, src 
 	}
 	var masked mcp.Message
 	j.guarded = guarded{by: rule.Guardrail, said: l.guards.Get(rule.Guardrail).Ask(ex.ctx, m, &masked)}
+	ex.countAsked(&j.guarded)
 	j.kind = j.guarded.kind()
 	switch j.said.Verdict {
 	case guardrail.Pass, guardrail.FailOpen:
@@ -93,6 +95,13 @@ func (ex *exchange) guardAnswer(l *live, rule *policy.Rule, m *mcp.Message, src 
 		j.refused, j.action, j.kind = refuseAsking, actionDeny, refuseAsking.kind
 	default:
 		j.refused, j.action = refusePolicy.withKind(j.kind).withRule(rule.ID), actionDeny
+	}
+}
+
+// countAsked counts one callout: a request can make several, of frames too.
+func (ex *exchange) countAsked(a *guarded) {
+	if m := ex.g.observer.metrics; m != nil {
+		m.Asked(a.by, string(a.said.Verdict), a.said.Latency)
 	}
 }
 

@@ -100,19 +100,20 @@ func (ex *exchange) refuseCredentials(err error) *refusal {
 }
 
 // good tells whether the credentials of a request are still good in the
-// snapshot l.
-func (ex *exchange) good(l *live) bool {
+// snapshot l. The error is errRevoked, or errTokenRevoked where it is the token
+// that is not.
+func (ex *exchange) good(l *live) error {
 	switch {
 	case l.keyring == nil:
-		return true
+		return nil
 	case ex.key == nil && ex.token == nil:
-		return false // it came without
+		return errRevoked // it came without
 	case ex.key != nil && l.keyring.Check(ex.key) != nil:
-		return false
-	case ex.token != nil:
-		return l.tokens != nil && l.tokens.Check(ex.token) == nil
+		return errRevoked
+	case ex.token != nil && (l.tokens == nil || l.tokens.Check(ex.token) != nil):
+		return errTokenRevoked
 	}
-	return true
+	return nil
 }
 
 // serveOther answers the paths that are not fixed: the metadata document of the

@@ -5,12 +5,14 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -336,6 +338,22 @@ func TestReloadOfOAuth(t *testing.T) {
 func TestStreamsOfTokensAreCut(t *testing.T) {
 	for name, drop := range map[string]func(t *testing.T, o *oauthRig){
 		"the token expires": func(*testing.T, *oauthRig) {},
+		"the issuer withdraws its key": func(t *testing.T, o *oauthRig) {
+			fresh := authtest.NewKey(t, "k2", "ES256")
+			o.issuer.Publish(fresh)
+			old := o.key
+			o.key = fresh // somebody else's first call brings the new set
+			if got := o.post(`[]`, "Authorization", "Bearer "+o.token(nil)); got.status != 400 {
+				t.Errorf("a token of the new key: %d", got.status)
+			}
+			o.key = old
+		},
+		"a reload switches tokens off": func(t *testing.T, o *oauthRig) {
+			o.edit("  oauth:\n    enabled: true", "  oauth:\n    enabled: false")
+			if err := o.gateway.Reload(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		},
 		"a reload demands another scope": func(t *testing.T, o *oauthRig) {
 			o.edit("leeway: 0s", "leeway: 0s\n    required_scopes: [more]")
 			if err := o.gateway.Reload(t.Context()); err != nil {
@@ -367,10 +385,75 @@ func TestStreamsOfTokensAreCut(t *testing.T) {
 				if got.status != 200 || !strings.Contains(got.body, `"message":"unauthorized"`) {
 					t.Errorf("status %d: %s", got.status, got.body)
 				}
+				lines := o.all()
+				if line := lines[len(lines)-1]; line["error_kind"] != "token_revoked" || line["method"] != "tools/call" {
+					t.Errorf("request line %v", line)
+				}
 			case <-time.After(10 * time.Second):
 				t.Fatal("the stream goes on")
 			}
 		})
+	}
+}
+
+// A frame's line names the OAuth client like the request's.
+func TestFrameLinesNameTheOAuthClient(t *testing.T) {
+	var id string
+	host := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(map[string]any{"client_id": id, "client_name": "My Agent"})
+	}))
+	t.Cleanup(host.Close)
+	id = host.URL + "/client"
+	roots := x509.NewCertPool()
+	roots.AddCert(host.Certificate())
+	up := newUpstream(t, events(t, func(w io.Writer, _ func(), _ string) {
+		io.WriteString(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{}}\n\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\n")
+	}))
+	o := newOAuthRig(t, up.URL, "    cimd: {enabled: true, allowed_networks: [127.0.0.0/8]}", "",
+		"    - {id: quiet, action: deny, when: {direction: server_to_client, method: notifications/message}}\n"+allowAll, roots)
+	if got := o.post(call("1", "safe"), "Authorization", "Bearer "+o.token(map[string]any{"client_id": id})); got.status != 200 || strings.Contains(got.body, "notifications") {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	for _, line := range o.lines(3) {
+		if line["oauth_client_name"] != "My Agent" {
+			t.Errorf("line of kind %v: %v", line["kind"], line)
+		}
+	}
+}
+
+// A reload creates a fresh fetcher and cache: what was remembered of a client is
+// asked for anew, and until then it is not.
+func TestReloadBeginsAFreshClientCache(t *testing.T) {
+	var id string
+	var name atomic.Value
+	var asked atomic.Int32
+	name.Store("One")
+	host := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		_ = json.NewEncoder(w).Encode(map[string]any{"client_id": id, "client_name": name.Load()})
+	}))
+	t.Cleanup(host.Close)
+	id = host.URL + "/client"
+	roots := x509.NewCertPool()
+	roots.AddCert(host.Certificate())
+	up := newUpstream(t, echo)
+	o := newOAuthRig(t, up.URL, "    cimd: {enabled: true, allowed_networks: [127.0.0.0/8]}", "", allowAll, roots)
+	token := "Bearer " + o.token(map[string]any{"client_id": id})
+	for i, step := range []struct {
+		reload bool
+		want   string
+		asked  int32
+	}{{false, "One", 1}, {false, "One", 1}, {true, "Two", 2}, {false, "Two", 2}} {
+		if step.reload {
+			if err := o.gateway.Reload(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		o.post(call("1", "safe"), "Authorization", token)
+		name.Store("Two")
+		if line := o.lines(i + 1)[i]; line["oauth_client_name"] != step.want || asked.Load() != step.asked {
+			t.Errorf("step %d: %v, asked %d times", i, line["oauth_client_name"], asked.Load())
+		}
 	}
 }
 

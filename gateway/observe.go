@@ -140,6 +140,8 @@ func (g *Gateway) state() telemetry.State {
 		AuditDropped: g.audit.DroppedRecords(), AuditQueued: g.audit.QueuedRecords(),
 		KeysComputed: keys.Computed, KeysRemembered: keys.Remembered, KeysBusy: keys.Busy,
 		BreakersOpen: l.guards.Breakers(),
+		Store:        g.storeState(),
+		Issuer:       l.issuerState(),
 	}
 	type counted interface{ Len() int }
 	if m, ok := g.limits.(counted); ok {
@@ -167,6 +169,26 @@ func (g *Gateway) state() telemetry.State {
 		s.Pipelines = g.observer.tracer.Stats()
 	}
 	return s
+}
+
+// storeState is that of a shared rate-limit store, nil where buckets are in
+// memory.
+func (g *Gateway) storeState() *telemetry.StoreState {
+	if g.redis == nil {
+		return nil
+	}
+	s := g.redis.Stats()
+	return &telemetry.StoreState{Allowed: s.Allowed, Refused: s.Refused, Failed: s.Failed, ShortCircuited: s.ShortCircuited, Failing: s.Failing}
+}
+
+// issuerState is what is known of the token issuer's keys, nil where tokens are
+// not accepted.
+func (l *live) issuerState() *telemetry.IssuerState {
+	if l.tokens == nil {
+		return nil
+	}
+	s := l.tokens.Stats()
+	return &telemetry.IssuerState{Keys: s.Keys, Fetched: s.Fetched, Fetches: s.Fetches, Failing: s.Failing, Signatures: s.Signatures}
 }
 
 // len counts the open merged streams.
@@ -212,9 +234,11 @@ func (ex *exchange) traceID() string {
 	return ex.traced().ID.String()
 }
 
-// passTrace names the gateway's own span as the parent of what the upstream does.
-// Without a pipeline the caller's trace context has passed as it came. The
-// tracestate goes along only with the position that it belongs to.
+// passTrace names the gateway's own span as the parent of what the upstream does,
+// in the header, and in the message where that carries the position too: an
+// upstream that goes by _meta sees the same parent. Without a pipeline the
+// caller's trace context has passed as it came. The tracestate goes along only
+// with the position that it belongs to.
 func (ex *exchange) passTrace(h *upstream.Header) {
 	if ex.g.observer.tracer == nil {
 		return
@@ -222,6 +246,9 @@ func (ex *exchange) passTrace(h *upstream.Header) {
 	p := ex.traced()
 	var text [64]byte
 	h.Set("Traceparent", string(p.Next().AppendTraceparent(text[:0])))
+	if ex.hasMsg && ex.msg.Kind != mcp.Response && ex.msg.Spans.Meta.Present() {
+		telemetry.MoveMeta(ex.msg.Spans.Meta.Of(ex.msg.Body), p.Next())
+	}
 	if p.fromHeader {
 		return
 	}
@@ -265,7 +292,6 @@ func (ex *exchange) count(provider time.Duration) {
 	ex.g.observer.metrics.Observe(&telemetry.Request{
 		Action: r.Action, Rule: r.RuleID, Upstream: r.Upstream, Status: r.Status, Stream: ex.began,
 		Gateway: max(0, r.Duration-provider-asked), UpstreamTime: provider,
-		Guardrail: r.GuardrailName, Verdict: r.GuardrailVerdict, GuardrailTime: r.GuardrailLatency,
 	})
 }
 

@@ -133,6 +133,9 @@ var (
 		message: "upstream_unreachable", reason: "stream_ended", kind: "stream_ended"}
 	refuseRevoked = refusal{status: http.StatusOK, code: mcp.CodeUnauthorized,
 		message: mcp.MessageUnauthorized, reason: "unauthorized", kind: "key_revoked"}
+	// So does a token that is no longer good.
+	refuseTokenRevoked = *refuseRevoked.withKind("token_revoked")
+
 	refuseAnswer = refusal{status: http.StatusOK, code: mcp.CodePolicyDenied,
 		message: mcp.MessagePolicyDenied, reason: "policy_denied"}
 	refuseClientClosed = refusal{kind: "client_closed"}

@@ -173,7 +173,7 @@ func (src *source) record(l *live, j *judgement) error {
 		Action: j.action, RuleID: j.rule, ErrorKind: j.kind, RPC: m.Kind.String(), Method: m.Method,
 		Direction: directionDown, ResultType: m.ResultType, IsError: m.IsError || m.ToolError,
 		Upstream: src.up.name, Principal: ex.rec.Principal, PrincipalKind: ex.rec.PrincipalKind,
-		KeyID: ex.rec.KeyID, ClientIP: ex.rec.ClientIP, Dialect: ex.rec.Dialect, Session: ex.rec.Session,
+		KeyID: ex.rec.KeyID, OAuthClientName: ex.rec.OAuthClientName, ClientIP: ex.rec.ClientIP, Dialect: ex.rec.Dialect, Session: ex.rec.Session,
 		BytesOut: int64(len(m.Body)), Stripped: j.stripped, SubscriptionID: m.SubscriptionID,
 	}
 	if rec.Action == "" {

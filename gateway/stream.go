@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"sync"
@@ -34,6 +35,10 @@ var (
 	errEnded    = errors.New("the client ended its session")
 	errPanic    = errors.New("panic")
 )
+
+// errTokenRevoked is an errRevoked: the bearer token has expired, lacks a scope
+// that is required now, or its issuer has withdrawn the key that signed it.
+var errTokenRevoked = fmt.Errorf("%w: its token is no longer good", errRevoked)
 
 // stream is the client's side of an event stream: where the frames of one or
 // more sources go. Each frame is judged by the snapshot of its moment; what may
@@ -116,10 +121,7 @@ func (ex *exchange) newStream(cancel context.CancelCauseFunc) *stream {
 // permitted checks that the caller is still let in by the snapshot of now: its
 // key or token is still good, and where it came without one none is asked for.
 func (s *stream) permitted() error {
-	if !s.ex.good(s.ex.g.live.Load()) {
-		return errRevoked
-	}
-	return nil
+	return s.ex.good(s.ex.g.live.Load())
 }
 
 // send writes one event. It reaches the client at the latest when the stream
@@ -268,6 +270,8 @@ func (s *stream) ending(ctx context.Context, err error, resumable bool) refusal 
 	switch {
 	case errors.Is(cause, errIdle):
 		return refuseTruncated
+	case errors.Is(cause, errTokenRevoked), errors.Is(err, errTokenRevoked):
+		return refuseTokenRevoked
 	case errors.Is(cause, errRevoked), errors.Is(err, errRevoked):
 		return refuseRevoked
 	case errors.Is(cause, errReplaced):

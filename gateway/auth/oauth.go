@@ -208,6 +208,35 @@ func (t *Tokens) Check(token *Token) error {
 	return t.scoped(token)
 }
 
+// TokenStats is how the verification of tokens fares.
+type TokenStats struct {
+	// Keys counts the keys of the issuer that are known and usable.
+	Keys int
+	// Fetched is when the issuer last answered with usable keys; zero for never.
+	Fetched time.Time
+	// Fetches counts attempts to get the keys of this issuer, Signatures the
+	// signature checks of the process.
+	Fetches, Signatures uint64
+	// Failing tells that the last attempt failed: the keys known before stay in
+	// use.
+	Failing bool
+}
+
+// Stats returns the state of the issuer's keys.
+func (t *Tokens) Stats() TokenStats {
+	s := TokenStats{Fetches: t.keys.fetches.Load(), Signatures: t.oauth.checks.Load()}
+	if set := t.keys.set.Load(); set != nil {
+		s.Keys = len(set.keys)
+	}
+	if at := t.keys.fetched.Load(); at != 0 {
+		s.Fetched = time.Unix(0, at)
+	}
+	t.keys.mu.Lock()
+	defer t.keys.mu.Unlock()
+	s.Failing = t.keys.failing
+	return s
+}
+
 // ClientName returns the client_name of the token's client metadata document;
 // empty where there is none, and whenever it cannot be had.
 func (t *Tokens) ClientName(ctx context.Context, token *Token) string {

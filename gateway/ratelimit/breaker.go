@@ -26,6 +26,15 @@ func (b *breaker) trip(now time.Duration) (first bool) {
 	return b.failing.CompareAndSwap(false, true)
 }
 
+// lately is how long a failure tells of the present where nobody calls.
+const lately = time.Minute
+
+// failed reports whether the server failed a short while ago and has not answered
+// since.
+func (b *breaker) failed(now time.Duration) bool {
+	return b.failing.Load() && int64(now) < b.until.Load()+int64(lately)
+}
+
 // answered reports whether this is the first answer after a failure.
 func (b *breaker) answered() (first bool) {
 	return b.failing.Load() && b.failing.CompareAndSwap(true, false)

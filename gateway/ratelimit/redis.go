@@ -62,6 +62,9 @@ type RedisStats struct {
 	// Failed is how many calls got no decision, ShortCircuited how many were not
 	// made because of an earlier failure.
 	Failed, ShortCircuited uint64
+	// Failing tells that the store, or a server of it, failed less than a minute
+	// ago and has not answered since.
+	Failing bool
 }
 
 // NewRedis returns a store for a configuration that Validate accepts. It reads
@@ -130,10 +133,16 @@ func (r *Redis) Ping(ctx context.Context) error {
 
 // Stats returns the counts so far.
 func (r *Redis) Stats() RedisStats {
-	return RedisStats{
+	s := RedisStats{
 		Allowed: r.counts.allowed.Load(), Refused: r.counts.refused.Load(),
 		Failed: r.counts.failed.Load(), ShortCircuited: r.counts.skipped.Load(),
 	}
+	now := r.since(r.epoch)
+	r.breakers.Range(func(_, b any) bool { // also of servers that left the cluster
+		s.Failing = b.(*breaker).failed(now)
+		return !s.Failing
+	})
+	return s
 }
 
 // Close closes the connections. Calls after it fail.

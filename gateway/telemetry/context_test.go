@@ -112,6 +112,44 @@ func TestTraceContextInMeta(t *testing.T) {
 	}
 }
 
+// MoveMeta replaces the position and nothing else, in the same bytes.
+func TestMoveMeta(t *testing.T) {
+	own, _ := ParseTraceparent(parentText)
+	own.Span = SpanID{1, 2, 3, 4, 5, 6, 7, 8}
+	moved := string(own.AppendTraceparent(nil))
+	other := own
+	other.Trace[0] ^= 0xff
+	tests := []struct {
+		name, meta string
+		to         Context
+		moved      bool
+	}{
+		{"alone", `{"traceparent":"` + parentText + `"}`, own, true},
+		{"among others", `{ "a":[1,{"traceparent":"` + parentText + `"}], "traceparent" : "` + parentText + `" ,"tracestate":"a=b"}`, own, true},
+		{"another trace", `{"traceparent":"` + parentText + `"}`, other, false},
+		{"a position that is none", `{"traceparent":"` + parentText + `"}`, Context{Trace: own.Trace}, false},
+		{"none", `{"tracestate":"a=b"}`, own, false},
+		{"twice", `{"traceparent":"` + parentText + `","traceparent":"` + parentText + `"}`, own, false},
+		{"a later version", `{"traceparent":"01` + parentText[2:] + `"}`, own, false},
+		{"a later version with more", `{"traceparent":"01` + parentText[2:] + `-x"}`, own, false},
+		{"not an object", `"traceparent"`, own, false},
+		{"a number", `{"traceparent":7}`, own, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			meta := []byte(tt.meta)
+			want := tt.meta
+			if tt.moved {
+				at := strings.LastIndex(want, parentText)
+				want = want[:at] + moved + want[at+len(moved):]
+			}
+			if got := MoveMeta(meta, tt.to); got != tt.moved || string(meta) != want {
+				t.Errorf("%v, %s\nwant %s", got, meta, want)
+			}
+		})
+	}
+}
+
 // FuzzMeta compares with encoding/json where that reads an object without
 // escapes in it.
 func FuzzMeta(f *testing.F) {

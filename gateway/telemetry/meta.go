@@ -10,40 +10,8 @@ import "strings"
 //
 // The tracestate is copied; it is empty without a traceparent.
 func FromMeta(meta []byte) (c Context, tracestate string, ok bool) {
-	var parent, state []byte
-	r := metaReader{b: meta}
-	if !r.token('{') {
-		return Context{}, "", false
-	}
-	for first := true; ; first = false {
-		if r.token('}') {
-			break
-		}
-		if !first && !r.token(',') {
-			return Context{}, "", false
-		}
-		name, ok := r.text()
-		if !ok || !r.token(':') {
-			return Context{}, "", false
-		}
-		into := &parent
-		switch string(name) {
-		case "traceparent":
-		case "tracestate":
-			into = &state
-		default:
-			if !r.skip() {
-				return Context{}, "", false
-			}
-			continue
-		}
-		value, ok := r.text()
-		if !ok || *into != nil {
-			return Context{}, "", false
-		}
-		*into = value
-	}
-	if len(parent) > maxTraceparent {
+	parent, state, ok := membersOf(meta)
+	if !ok || len(parent) > maxTraceparent {
 		return Context{}, "", false
 	}
 	if c, ok = ParseTraceparent(string(parent)); !ok {
@@ -53,6 +21,60 @@ func FromMeta(meta []byte) (c Context, tracestate string, ok bool) {
 		tracestate = text
 	}
 	return c, tracestate, true
+}
+
+// MoveMeta puts c in the place of the position that a message carries in its
+// _meta object, in the same bytes: a traceparent has one length. It changes
+// nothing, and returns false, unless there is a position of version 00 in the
+// same trace.
+func MoveMeta(meta []byte, c Context) bool {
+	parent, _, ok := membersOf(meta)
+	if !ok || len(parent) != traceparentSize || parent[0] != '0' || parent[1] != '0' {
+		return false
+	}
+	before, ok := ParseTraceparent(string(parent))
+	if !ok || before.Trace != c.Trace || !c.Valid() {
+		return false
+	}
+	c.AppendTraceparent(parent[:0])
+	return true
+}
+
+// membersOf returns the members traceparent and tracestate of an object, as they
+// are written between their quotes; nil where there is none. The slices are parts
+// of meta. ok is false for what is no object, and where one of them stands more
+// than once or is no string.
+func membersOf(meta []byte) (parent, state []byte, ok bool) {
+	r := metaReader{b: meta}
+	if !r.token('{') {
+		return nil, nil, false
+	}
+	for first := true; !r.token('}'); first = false {
+		if !first && !r.token(',') {
+			return nil, nil, false
+		}
+		name, ok := r.text()
+		if !ok || !r.token(':') {
+			return nil, nil, false
+		}
+		into := &parent
+		switch string(name) {
+		case "traceparent":
+		case "tracestate":
+			into = &state
+		default:
+			if !r.skip() {
+				return nil, nil, false
+			}
+			continue
+		}
+		value, ok := r.text()
+		if !ok || *into != nil {
+			return nil, nil, false
+		}
+		*into = value
+	}
+	return parent, state, true
 }
 
 // metaReader walks an object that a scan of the whole message has found well

@@ -14,9 +14,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Request is one finished request as the metrics count it. Rule, Upstream and
-// Guardrail are names of the configuration, never texts from the wire: the
-// label sets stay bounded.
+// Request is one finished request as the metrics count it. Rule and Upstream
+// are names of the configuration, never texts from the wire: the label sets
+// stay bounded.
 type Request struct {
 	// Action is the decision, as audit lines have it.
 	Action string
@@ -32,9 +32,6 @@ type Request struct {
 	// Gateway is the time that the gateway itself took; UpstreamTime that of the
 	// upstream, 0 where none was asked.
 	Gateway, UpstreamTime time.Duration
-	// Guardrail, Verdict and GuardrailTime tell of a guardrail that was asked.
-	Guardrail, Verdict string
-	GuardrailTime      time.Duration
 }
 
 // Metrics counts requests and serves what was counted to Prometheus, from a
@@ -118,9 +115,13 @@ func (m *Metrics) Observe(r *Request) {
 			s.upstream.Observe(r.UpstreamTime.Seconds())
 		}
 	}
-	if r.Guardrail != "" {
-		m.guardrail.WithLabelValues(r.Guardrail, r.Verdict).Observe(r.GuardrailTime.Seconds())
-	}
+}
+
+// Asked counts a guardrail that was to be asked about a message, a request or one
+// that came back: what it said, and how long that took. name is one of the
+// configuration, verdict one of the few that there are.
+func (m *Metrics) Asked(name, verdict string, took time.Duration) {
+	m.guardrail.WithLabelValues(name, verdict).Observe(took.Seconds())
 }
 
 // of returns the counters of a label set, and makes them where they are new.

@@ -40,7 +40,9 @@ func TestMetricsOfRequests(t *testing.T) {
 	}
 	m.Observe(&Request{Action: "deny", Rule: "default_deny", Status: 403, Gateway: time.Millisecond})
 	m.Observe(&Request{Action: "allow", Upstream: "main", Status: 200, Stream: true, Gateway: time.Hour, UpstreamTime: time.Hour})
-	m.Observe(&Request{Action: "allow", Upstream: "main", Status: 200, Guardrail: "pii", Verdict: "pass", GuardrailTime: 20 * time.Millisecond})
+	m.Observe(&Request{Action: "allow", Upstream: "main", Status: 200})
+	m.Asked("pii", "pass", 20*time.Millisecond)
+	m.Asked("pii", "pass", 20*time.Millisecond)
 	m.Reloaded(false)
 	expose(t, scrape(t, m),
 		`svc_gateway_requests_total{action="allow",rule="tools",status="200",upstream="main"} 3`,
@@ -50,7 +52,7 @@ func TestMetricsOfRequests(t *testing.T) {
 		`svc_gateway_upstream_duration_seconds_bucket{upstream="main",le="0.0025"} 0`,
 		`svc_gateway_upstream_duration_seconds_bucket{upstream="main",le="0.005"} 3`,
 		`svc_gateway_upstream_duration_seconds_count{upstream="main"} 3`,
-		`svc_gateway_guardrail_duration_seconds_count{guardrail="pii",verdict="pass"} 1`,
+		`svc_gateway_guardrail_duration_seconds_count{guardrail="pii",verdict="pass"} 2`,
 		`svc_gateway_reloads_total{result="failed"} 1`, `svc_gateway_reloads_total{result="ok"} 0`,
 		`svc_gateway_reload_success 0`)
 	m.Reloaded(true)
@@ -80,6 +82,8 @@ func TestMetricsOfState(t *testing.T) {
 	full := State{
 		Ready: true, RestartPending: 2, Buckets: 3, Sessions: 4, MergedStreams: 5, AuditWritable: true, AuditLost: 6, AuditDropped: 7, AuditQueued: 8,
 		KeysComputed: 9, KeysRemembered: 10, KeysBusy: 11,
+		Store:        &StoreState{Allowed: 31, Refused: 32, Failed: 33, ShortCircuited: 34, Failing: true},
+		Issuer:       &IssuerState{Keys: 35, Fetched: time.UnixMilli(36500), Fetches: 37, Signatures: 38, Failing: true},
 		Reporter:     &ReporterState{Posted: 12, Duplicates: 13, Failures: 14, Quarantined: 15, Dropped: 16, Failing: true},
 		BreakersOpen: map[string]bool{"pii": true, "slow": false},
 		Upstreams:    []UpstreamState{{Name: "main", Open: 17, Idle: 18, Waiting: 19, Dials: 20}},
@@ -97,6 +101,10 @@ func TestMetricsOfState(t *testing.T) {
 		"svc_gateway_traces_quarantined_total 15", "svc_gateway_traces_dropped_total 16", "svc_gateway_traces_failing 1",
 		"svc_gateway_governance_known 1", "svc_gateway_governance_policies 26", "svc_gateway_governance_fetched_timestamp_seconds 27.5",
 		"svc_gateway_governance_fetch_failures_total 28", "svc_gateway_governance_rejected_total 29", "svc_gateway_governance_failing 1",
+		"svc_gateway_rate_limit_store_allowed_total 31", "svc_gateway_rate_limit_store_refused_total 32", "svc_gateway_rate_limit_store_failed_total 33",
+		"svc_gateway_rate_limit_store_skipped_total 34", "svc_gateway_rate_limit_store_failing 1",
+		"svc_gateway_oauth_keys 35", "svc_gateway_oauth_keys_fetched_timestamp_seconds 36.5", "svc_gateway_oauth_key_fetches_total 37",
+		"svc_gateway_oauth_failing 1", "svc_gateway_oauth_signature_checks_total 38",
 		`svc_gateway_guardrail_breaker_open{guardrail="pii"} 1`, `svc_gateway_guardrail_breaker_open{guardrail="slow"} 0`,
 		`svc_gateway_upstream_connections{upstream="main"} 17`, `svc_gateway_upstream_idle_connections{upstream="main"} 18`,
 		`svc_gateway_upstream_waiting_requests{upstream="main"} 19`, `svc_gateway_upstream_dials_total{upstream="main"} 20`,

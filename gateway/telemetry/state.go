@@ -30,6 +30,10 @@ type State struct {
 	// keys refused from memory, and requests refused because too many waited.
 	KeysComputed, KeysRemembered, KeysBusy uint64
 
+	// Store is nil where the rate-limit buckets are in memory.
+	Store *StoreState
+	// Issuer is nil where no bearer tokens are accepted.
+	Issuer *IssuerState
 	// Reporter is nil where no traces are reported.
 	Reporter *ReporterState
 	// Governance is nil where policies of the control plane are not enforced.
@@ -42,6 +46,27 @@ type State struct {
 	ToolLists []ToolListState
 	// Pipelines are those of a Tracer.
 	Pipelines []Stats
+}
+
+// StoreState says how a shared rate-limit store fares.
+type StoreState struct {
+	// Allowed and Refused count decisions, Failed the calls without one,
+	// ShortCircuited those that were not made because of an earlier failure.
+	Allowed, Refused, Failed, ShortCircuited uint64
+	// Failing tells that a server of it has not answered since it failed.
+	Failing bool
+}
+
+// IssuerState says how the keys of the token issuer fare.
+type IssuerState struct {
+	// Keys counts those that are known.
+	Keys int
+	// Fetched is when the issuer last answered with some; zero for never.
+	Fetched time.Time
+	// Fetches counts attempts, Signatures the signature checks of tokens.
+	Fetches, Signatures uint64
+	// Failing tells that the last attempt failed.
+	Failing bool
 }
 
 // ReporterState counts what became of traces on their way to the control plane.
@@ -101,6 +126,16 @@ var stateMetrics = []struct{ name, label, help string }{
 	{"svc_gateway_auth_computations_total", "", "argon2id computations."},
 	{"svc_gateway_auth_remembered_total", "", "Wrong keys that were refused from memory."},
 	{"svc_gateway_auth_busy_total", "", "Requests refused because too many keys waited to be checked."},
+	{"svc_gateway_rate_limit_store_allowed_total", "", "Decisions of the shared rate-limit store that let a request pass."},
+	{"svc_gateway_rate_limit_store_refused_total", "", "Decisions of the shared rate-limit store that refused one."},
+	{"svc_gateway_rate_limit_store_failed_total", "", "Calls of the shared rate-limit store that brought no decision in time."},
+	{"svc_gateway_rate_limit_store_skipped_total", "", "Calls that were not made because the store failed less than a second before."},
+	{"svc_gateway_rate_limit_store_failing", "", "1 while a server of the shared rate-limit store does not answer; fail_open decides."},
+	{"svc_gateway_oauth_keys", "", "Usable keys of the token issuer."},
+	{"svc_gateway_oauth_keys_fetched_timestamp_seconds", "", "When the token issuer last answered with usable keys; 0 for never."},
+	{"svc_gateway_oauth_key_fetches_total", "", "Attempts to fetch the keys of the token issuer."},
+	{"svc_gateway_oauth_failing", "", "1 while the token issuer does not answer with usable keys; those known last stay in use."},
+	{"svc_gateway_oauth_signature_checks_total", "", "Signature checks of bearer tokens that were not remembered."},
 	{"svc_gateway_traces_posted_total", "", "Traces that the control plane stored."},
 	{"svc_gateway_traces_duplicates_total", "", "Traces that the control plane knew before."},
 	{"svc_gateway_traces_post_failures_total", "", "Posts to the control plane that failed and were tried again."},
@@ -169,6 +204,20 @@ func (c *stateCollector) Collect(to chan<- prometheus.Metric) {
 	count("svc_gateway_auth_computations_total", s.KeysComputed)
 	count("svc_gateway_auth_remembered_total", s.KeysRemembered)
 	count("svc_gateway_auth_busy_total", s.KeysBusy)
+	if st := s.Store; st != nil {
+		count("svc_gateway_rate_limit_store_allowed_total", st.Allowed)
+		count("svc_gateway_rate_limit_store_refused_total", st.Refused)
+		count("svc_gateway_rate_limit_store_failed_total", st.Failed)
+		count("svc_gateway_rate_limit_store_skipped_total", st.ShortCircuited)
+		gauge("svc_gateway_rate_limit_store_failing", truth(st.Failing))
+	}
+	if i := s.Issuer; i != nil {
+		gauge("svc_gateway_oauth_keys", float64(i.Keys))
+		gauge("svc_gateway_oauth_keys_fetched_timestamp_seconds", seconds(i.Fetched))
+		count("svc_gateway_oauth_key_fetches_total", i.Fetches)
+		gauge("svc_gateway_oauth_failing", truth(i.Failing))
+		count("svc_gateway_oauth_signature_checks_total", i.Signatures)
+	}
 	if r := s.Reporter; r != nil {
 		count("svc_gateway_traces_posted_total", r.Posted)
 		count("svc_gateway_traces_duplicates_total", r.Duplicates)
@@ -180,11 +229,7 @@ func (c *stateCollector) Collect(to chan<- prometheus.Metric) {
 	if g := s.Governance; g != nil {
 		gauge("svc_gateway_governance_known", truth(g.Known))
 		gauge("svc_gateway_governance_policies", float64(g.Policies))
-		at := 0.0
-		if !g.Fetched.IsZero() {
-			at = float64(g.Fetched.UnixMilli()) / 1000
-		}
-		gauge("svc_gateway_governance_fetched_timestamp_seconds", at)
+		gauge("svc_gateway_governance_fetched_timestamp_seconds", seconds(g.Fetched))
 		count("svc_gateway_governance_fetch_failures_total", g.Failures)
 		count("svc_gateway_governance_rejected_total", g.Rejected)
 		gauge("svc_gateway_governance_failing", truth(g.Failing))
@@ -211,6 +256,14 @@ func (c *stateCollector) Collect(to chan<- prometheus.Metric) {
 		count("svc_gateway_spans_failed_total", p.Failed, p.Name)
 		count("svc_gateway_spans_rejected_total", p.Rejected, p.Name)
 	}
+}
+
+// seconds is a time as metrics have it; 0 for never.
+func seconds(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixMilli()) / 1000
 }
 
 func truth(b bool) float64 {

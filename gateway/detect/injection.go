@@ -23,14 +23,19 @@ func ScoreInjection(text []byte) (score float64, features []Feature) {
 	e := examinations.Get().(*examination)
 	defer e.release()
 	e.run(text)
-	open := 1.0
-	for k, w := range e.strength.best {
-		if w <= 0 || k >= len(rules) {
+	open, aside := 1.0, 0.0
+	for k := range rules {
+		w := e.strength.best[k]
+		if w > 0 {
+			open *= 1 - w
+		} else if w = e.strength.aside[k]; w > 0 {
+			aside = max(aside, w) // what is told of does not add up
+		} else {
 			continue
 		}
-		open *= 1 - w
 		features = append(features, Feature{rules[k].name, w, e.strength.count[k]})
 	}
+	open *= 1 - aside
 	for _, d := range e.disguises {
 		w := d.Weight
 		if open == 1 && !d.alone {

@@ -70,6 +70,20 @@ func (l *lexicon) add(phrase string, means concept, seen map[string]int) {
 	l.first[h/64] |= 1 << (h % 64)
 }
 
+// spaced reports letters of a script that has spaces, but joins articles and
+// prepositions to words.
+func spaced(r rune) bool { return r < 0x700 }
+
+// small reports articles and prepositions, which do not count as a distance
+// between two words.
+func small(w []byte) bool {
+	switch string(w) {
+	case "a", "an", "the", "of", "to", "and", "de", "la", "las", "los", "le", "les", "des", "du", "di", "il", "lo", "gli", "delle", "dei", "degli", "della", "del", "da", "das", "dos", "as", "os", "o", "den", "die", "der", "dem", "van", "het", "een", "tes", "vos", "tus", "l", "d", "any", "hereby", "о", "об", "на", "w":
+		return true
+	}
+	return false
+}
+
 // spaceless reports scripts in which a phrase may begin anywhere.
 func spaceless(r rune) bool {
 	return r >= 0x600 && r <= 0x6FF || r >= 0x2E80 && r <= 0xD7A3
@@ -145,6 +159,7 @@ func (l *lexicon) scan(hits []hit, t []byte, glued bool) []hit {
 	var m markup
 	at := int32(0)
 	var before, before2 []byte
+	lineStart := true
 	for i := 0; i < len(t); {
 		c := t[i]
 		if !wordByte(c) {
@@ -159,9 +174,11 @@ func (l *lexicon) scan(hits []hit, t []byte, glued bool) []hit {
 			switch {
 			case c == '\n':
 				at += lineUnits
-				before, before2 = nil, nil
+				before, before2, lineStart = nil, nil, true
 			case (c == '.' || c == '!' || c == '?' || c == ';') && (i+1 == len(t) || !wordByte(t[i+1])):
 				at += sentenceUnits
+				before, before2 = nil, nil
+			case c == ',' || c == ':' || c == '"' || c == '(':
 				before, before2 = nil, nil
 			}
 			i++
@@ -171,8 +188,10 @@ func (l *lexicon) scan(hits []hit, t []byte, glued bool) []hit {
 			r, n := utf8.DecodeRune(t[i:])
 			if spaceless(r) {
 				hits = l.at(hits, t[i:], t[i:min(len(t), i+4)], at, true, m.flags())
-				at++
 				i += n
+				if !spaced(r) || i >= len(t) || !wordByte(t[i]) {
+					at++
+				}
 				continue
 			}
 		}
@@ -197,11 +216,13 @@ func (l *lexicon) scan(hits []hit, t []byte, glued bool) []hit {
 			i++
 			continue
 		}
-		if before == nil && end < len(t) && t[end] == ':' && roles[string(t[i:end])] {
+		if lineStart && end < len(t) && t[end] == ':' && roles[string(t[i:end])] {
 			hits = append(hits, hit{at, at + wordUnits, role, m.flags()})
 		}
-		before2, before = before, t[i:end]
-		at += wordUnits
+		before2, before, lineStart = before, t[i:end], false
+		if end-i > 5 || !small(t[i:end]) {
+			at += wordUnits
+		}
 		i = end
 	}
 	return hits

@@ -23,7 +23,7 @@ var rules = []rule{
 	{name: "override: drop instructions", anchor: ignore, near: []concept{strict}, words: 6, tight: 4, weight: 0.2, told: true},
 	{name: "override: drop your safety rules", anchor: ignore, near: []concept{safety, your | prior}, words: 7, tight: 1, weight: 0.45, told: true},
 	{name: "override: drop safety rules", anchor: ignore, near: []concept{safety}, words: 6, tight: 3, weight: 0.2, told: true},
-	{name: "override: then something else", anchor: ignore, near: []concept{prior | told | instruction, instead | newOrders}, words: 14, tight: 2, weight: 0.35, told: true},
+	{name: "override: then something else", anchor: ignore, near: []concept{prior | told | instruction, instead | newOrders}, words: 14, tight: 1, weight: 0.5, told: true},
 	{name: "override: your rules have lapsed", anchor: lapsed, near: []concept{strict | instruction | safety, your | told}, words: 9, weight: 0.5, told: true},
 	{name: "override: instructions have lapsed", anchor: lapsed, near: []concept{strict, prior}, words: 8, weight: 0.25, told: true},
 	{name: "orders: new ones", anchor: newOrders, near: []concept{fromNow | ignore | lapsed | toModel | authority | role | template | boundary | model | persona | reveal | you}, words: 14, weight: 0.22, told: true},
@@ -47,9 +47,9 @@ var rules = []rule{
 	{name: "model: addressed in a text", anchor: toModel, weight: 0.3, told: true},
 	{name: "model: told to act", anchor: toModel, near: []concept{send | tool | destroy | conceal | newOrders | ignore | reveal | must | secret | instead | include}, words: 22, weight: 0.35, told: true},
 	{name: "exfiltration: secrets to an address", anchor: send, near: []concept{secret | context | systemPrompt, destination}, words: 22, weight: 0.15, told: true},
-	{name: "exfiltration: guarded data to an address", anchor: send | include, near: []concept{guarded | context | systemPrompt, destination}, words: 18, weight: 0.3, told: true},
+	{name: "exfiltration: guarded data to an address", anchor: send | include, near: []concept{guarded | context | systemPrompt, destination}, words: 18, weight: 0.45, told: true},
 	{name: "exfiltration: secrets, told to the model", anchor: guarded | context, near: []concept{send | reveal | include, toModel | conceal | ignore | beforeTask | authority | role | template | newOrders}, words: 30, weight: 0.4, told: true},
-	{name: "tools: call one, told to the model", anchor: tool, near: []concept{toModel | conceal | beforeTask | role | template | newOrders | authority}, words: 26, weight: 0.4, told: true},
+	{name: "tools: call one, told to the model", anchor: tool, near: []concept{toModel | conceal | beforeTask | role | template}, words: 26, weight: 0.4, told: true},
 	{name: "tools: something irrevocable, told to the model", anchor: destroy, near: []concept{toModel | conceal | role | template | newOrders | beforeTask}, words: 26, weight: 0.4, told: true},
 	{name: "tools: something irrevocable by a tool", anchor: destroy, near: []concept{tool}, words: 8, weight: 0.1, told: true},
 	{name: "tools: before the task", anchor: beforeTask, near: []concept{tool | send | guarded | context | destroy | conceal | destination}, words: 22, weight: 0.35, told: true},
@@ -85,7 +85,8 @@ const maxNear = 96
 
 // strengths collects how much each rule says, 0 for those that do not hold.
 type strengths struct {
-	best  [64]float64
+	best  [64]float64 // of what is told to the reader
+	aside [64]float64 // of what is quoted, reported or part of a name
 	count [64]int
 }
 
@@ -102,7 +103,11 @@ func (s *strengths) judge(hits []hit, share float64) {
 			if r.told {
 				w *= toldShare(hits, i)
 			}
-			s.best[k] = max(s.best[k], w)
+			if w < r.weight/2 {
+				s.aside[k] = max(s.aside[k], w)
+			} else {
+				s.best[k] = max(s.best[k], w)
+			}
 			s.count[k]++
 		}
 	}

@@ -110,6 +110,9 @@ func (ex *exchange) strip(m *mcp.Message, j *judgement) {
 	}
 }
 
+// typeJSON is the Content-Type of nearly all answers. Nobody changes it.
+var typeJSON = []string{"application/json"}
+
 // relayJSON inspects a plain JSON answer and passes it on.
 func (ex *exchange) relayJSON(resp *upstream.Response) *refusal {
 	body, err := resp.ReadAll(ex.answer[:0])
@@ -147,7 +150,7 @@ func (ex *exchange) relayJSON(resp *upstream.Response) *refusal {
 	}
 	ex.copyHeader(resp.Header)
 	h := ex.w.Header()
-	h["Content-Type"] = []string{"application/json"}
+	h["Content-Type"] = typeJSON
 	h["Content-Length"] = []string{strconv.Itoa(len(out))}
 	ex.w.WriteHeader(resp.Status)
 	ex.w.Write(out)

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
 	"svc/gateway/session"
+	"svc/gateway/upstream"
 )
 
 // exchange is one request on its way through the gateway: what is known of it
@@ -73,6 +75,7 @@ type buffers struct {
 	answer   []byte // the answer as it came
 	own      []byte // an answer of the gateway's own
 	frameOut []byte // an event as it is sent
+	fields   upstream.Header
 	spans    []audit.Span
 }
 
@@ -95,15 +98,27 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
 		g: g, live: g.live.Load(), w: w, r: r, ctx: r.Context(), start: g.now(),
 		buffers: ex.buffers,
 	}
-	ex.address = g.clientAddr(r).String()
+	ex.address = textOf(g.clientAddr(r), r.RemoteAddr)
 	ex.who = auth.Principal{Kind: auth.KindIP, Value: ex.address}
 	ex.rec.RequestID = newRequestID(ex.start)
 	ex.rec.Time = ex.start
 	return ex
 }
 
+// textOf returns the text of an address, which in most cases stands in the peer's
+// already.
+func textOf(a netip.Addr, peer string) string {
+	var room [64]byte
+	text := a.AppendTo(room[:0])
+	if n := len(text); len(peer) > n && peer[n] == ':' && string(text) == peer[:n] {
+		return peer[:n]
+	}
+	return string(text)
+}
+
 func (ex *exchange) release() {
 	ex.trim()
+	clear(ex.fields[:cap(ex.fields)])
 	*ex = exchange{buffers: ex.buffers}
 	exchanges.Put(ex)
 }

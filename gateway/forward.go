@@ -52,9 +52,10 @@ func (ex *exchange) forward() *refusal {
 
 // post sends the message to the upstream.
 func (ex *exchange) post() (*upstream.Response, error) {
+	ex.fields = ex.appendHeader(ex.fields[:0], ex.upSession)
 	req := upstream.Request{
 		Method: http.MethodPost,
-		Header: ex.upstreamHeader(ex.upSession),
+		Header: ex.fields,
 		Body:   ex.msg.Body,
 	}
 	if ex.msg.Method == mcp.MethodListen {

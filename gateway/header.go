@@ -33,9 +33,13 @@ const (
 // gateway opened the session: the upstream cannot read the request as another
 // revision than the gateway did.
 func (ex *exchange) upstreamHeader(s session.Opened) upstream.Header {
+	return ex.appendHeader(make(upstream.Header, 0, 12), s)
+}
+
+// appendHeader appends the same to h, which must be empty.
+func (ex *exchange) appendHeader(h upstream.Header, s session.Opened) upstream.Header {
 	from := ex.r.Header
 	bound := connectionHeaders(from["Connection"])
-	h := make(upstream.Header, 0, 12)
 	for _, name := range requestHeaders {
 		if bound.has(name) {
 			continue

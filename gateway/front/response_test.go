@@ -200,16 +200,16 @@ func TestClientThatDoesNotRead(t *testing.T) {
 func TestDeadlinesOfTheHandler(t *testing.T) {
 	got := make(chan error, 1)
 	r := start(t, func(w http.ResponseWriter, r *http.Request) {
-		b, err := io.ReadAll(io.LimitReader(r.Body, 2))
+		b, _ := io.ReadAll(io.LimitReader(r.Body, 2))
 		control := http.NewResponseController(w)
 		switch string(b) {
 		case "rd":
 			control.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
-			_, err = io.ReadAll(r.Body)
+			_, err := io.ReadAll(r.Body)
 			got <- err
 		case "wr":
 			control.SetWriteDeadline(time.Now().Add(20 * time.Millisecond))
-			_, err = w.Write(make([]byte, 64<<20))
+			_, err := w.Write(make([]byte, 64<<20))
 			got <- err
 		case "ok":
 			control.SetReadDeadline(time.Now().Add(20 * time.Millisecond))

@@ -223,7 +223,7 @@ func (r *Refresher) failed(f *feed, err error) time.Duration {
 	f.stats.Failures++
 	f.stats.BackingOff = true
 	r.mu.Unlock()
-	r.opts.Logger.Warn("tools could not be listed", "upstream", f.lister.name, "again_in", wait, "error", err)
+	r.opts.Logger.Warn("tools could not be listed", "upstream", f.lister.name, "again_in", wait.String(), "error", err)
 	return wait
 }
 

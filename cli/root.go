@@ -58,10 +58,12 @@ func newRoot(env Env) *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	add(groupStart, newDevCmd(env), newServeCmd(env), newGatewayCmd(env))
+	add(groupStart, serverCmds(env)...)
 	add(groupAdmin, newAgentsCmd(env), newTeamsCmd(env), newKeysCmd(env), newPoliciesCmd(env),
-		newTracesCmd(env), newCostsCmd(env), newSLAsCmd(env))
-	add(groupTools, newKeygenCmd(env), newLicenseCmd(env), newGuardrailCmd(env), newAuditCmd(env), newPolicyCmd(env), newTenantCmd(env), newStoreCmd(env), newVersionCmd(env), newCompletionCmd(env), newManCmd(env))
+		newTracesCmd(env), newCostsCmd(env), newSLAsCmd(env), newTUICmd(env))
+	add(groupTools, newKeygenCmd(env), newLicenseCmd(env), newGuardrailCmd(env), newAuditCmd(env), newPolicyCmd(env), newVersionCmd(env), newCompletionCmd(env), newManCmd(env))
+	add(groupTools, storeCmds(env)...)
+	root.SetHelpCommand(newHelpCmd(env))
 	root.SetHelpCommandGroupID(groupTools)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(err, suggestFlag(cmd, err))

@@ -119,7 +119,7 @@ func (s *devStack) screen(took time.Duration) string {
 	}
 	command(1, "A tool call that is "+p.green+"allowed", "late orders come back", s.curl(callAllowed))
 	command(2, "One that is "+p.red+"denied", "403: the tool server never hears of it", s.curl(callDenied))
-	command(3, "Both, as traces", "a second later", s.tracesCommand())
+	command(3, "Both, live", "? shows the keys, q quits", s.watchCommand())
 	line("")
 	line("  %sCtrl-C stops. State stays in %s.%s", p.dim, s.shownDir, p.reset)
 	line("")
@@ -135,15 +135,17 @@ func (s *devStack) curl(body string) string {
   -d '%s'`, s.state.GatewayURL, s.state.GatewayKey, body)
 }
 
-// tracesCommand lists the traces: with this program where the shell finds it
-// or it can be named by its path, with curl when it runs from a build cache.
-func (s *devStack) tracesCommand() string {
+// watchCommand is svc tui: with this program where the shell finds it or it can
+// be named by its path, with go run where that started this one.
+func (s *devStack) watchCommand() string {
 	program := s.env.Executable
-	if s.env.inPath("svc") && filepath.Base(program) == "svc" {
+	switch {
+	case s.env.inPath("svc") && filepath.Base(program) == "svc":
 		program = "svc"
+	case strings.Contains(program, "go-build") && s.env.exists("cmd/svc/main.go"):
+		program = "go run ./cmd/svc"
+	case strings.ContainsAny(program, " '\"\\$"):
+		program = "'" + strings.ReplaceAll(program, "'", `'\''`) + "'"
 	}
-	if strings.Contains(program, "go-build") || strings.ContainsAny(program, " '\"\\$") {
-		return fmt.Sprintf("curl -sS '%s/api/traces?limit=5' -H 'Authorization: Bearer %s'", s.state.ControlPlaneURL, s.state.APIKey)
-	}
-	return fmt.Sprintf("SVC_URL=%s \\\nSVC_API_KEY=%s \\\n  %s traces list --limit 5", s.state.ControlPlaneURL, s.state.APIKey, program)
+	return fmt.Sprintf("SVC_URL=%s \\\nSVC_API_KEY=%s \\\n  %s tui", s.state.ControlPlaneURL, s.state.APIKey, program)
 }

@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"slices"
 	"sync"
 	"unicode"
 	"unicode/utf8"
@@ -19,49 +20,69 @@ type folded struct {
 	fancy     int    // letters in mathematical, circled and such forms
 }
 
-// foldText fills f from text. No character grows by more than a few bytes, and the
-// result is bounded by four times the text.
+// foldText fills f from text. No character grows by more than a few bytes, and
+// the result is bounded by four times the text.
 func (f *folded) foldText(text []byte) {
-	f.text, f.tags = f.text[:0], f.tags[:0]
+	f.text, f.tags = slices.Grow(f.text[:0], len(text)), f.tags[:0]
 	f.invisible, f.alike, f.fancy = 0, 0, 0
-	wordAt, latin, other := 0, false, false
-	end := func() {
-		if latin && other && f.unmix(wordAt) {
-			f.alike++
-		}
-		latin, other = false, false
-	}
 	for i := 0; i < len(text); {
-		c := text[i]
-		if c < utf8.RuneSelf {
+		start := i
+		for i < len(text) && text[i] < utf8.RuneSelf {
 			i++
+		}
+		n := len(f.text)
+		f.text = append(f.text, text[start:i]...)
+		for k, c := range f.text[n:] {
+			f.text[n+k] = asciiFold[c]
+		}
+		if i < len(text) {
+			i = f.foreign(text, i)
+		}
+	}
+}
+
+// foreign folds the word around the character beyond ASCII at i, and returns
+// where to go on.
+func (f *folded) foreign(text []byte, i int) int {
+	wordAt := len(f.text)
+	for wordAt > 0 && class[f.text[wordAt-1]]&letter != 0 {
+		wordAt--
+	}
+	latin, other := wordAt < len(f.text), false
+	for i < len(text) {
+		if c := text[i]; c < utf8.RuneSelf {
 			if class[c]&letter == 0 {
-				end()
-				if c < ' ' && c != '\n' {
-					c = ' '
-				}
-				f.text = append(f.text, c)
-				wordAt = len(f.text)
-				continue
+				break
 			}
 			latin = true
 			f.text = append(f.text, lower(c))
+			i++
 			continue
 		}
 		r, n := utf8.DecodeRune(text[i:])
 		i += n
-		switch kind := f.rune(r); kind {
-		case foldedLatin:
-			latin = true
-		case foldedOther:
-			other = true
-		case foldedBreak:
-			end()
-			wordAt = len(f.text)
+		kind := f.rune(r)
+		latin, other = latin || kind == foldedLatin, other || kind == foldedOther
+		if kind == foldedBreak || kind == foldedWide {
+			break
 		}
 	}
-	end()
+	if latin && other && f.unmix(wordAt) {
+		f.alike++
+	}
+	return i
 }
+
+// asciiFold makes letters small and control characters spaces.
+var asciiFold = func() (t [utf8.RuneSelf]byte) {
+	for c := range t {
+		t[c] = lower(byte(c))
+		if c < ' ' && c != '\n' {
+			t[c] = ' '
+		}
+	}
+	return t
+}()
 
 // What became of a character.
 type foldKind uint8

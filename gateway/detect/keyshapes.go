@@ -66,28 +66,47 @@ var keyShapes = []keyShape{
 	{"doppler_", alnum, 40, 0}, {"vercel_", alnum, 24, 40}, {"nfp_", alnum, 36, 40}, {"CLOJARS_", hexadecimal, 60, 60},
 }
 
-// starts is a set of the two bytes that keys begin with.
-type starts [1 << 16 / 64]uint64
+// starts tells where a key may begin: hashes of three bytes, and the shapes that
+// begin with two.
+type starts struct {
+	three  [1 << 16 / 64]uint64
+	shapes map[[2]byte][]*keyShape
+}
+
+func hash3(a, b, c byte) uint {
+	return uint((uint32(a)|uint32(b)<<8|uint32(c)<<16)*0x9E3779B1) >> 16 & 0xFFFF
+}
 
 // has reports whether a key may begin at i.
 func (s *starts) has(t []byte, i int) bool {
-	if i+1 >= len(t) {
+	if i+2 >= len(t) {
 		return false
 	}
-	n := uint(t[i])<<8 | uint(t[i+1])
-	return s[n/64]&(1<<(n%64)) != 0
+	n := hash3(t[i], t[i+1], t[i+2])
+	return s.three[n/64]&(1<<(n%64)) != 0
 }
 
 // keyStarts holds the starts of keyShapes and of JWTs.
 var keyStarts = func() *starts {
-	var s starts
-	add := func(a, b byte) {
-		n := uint(a)<<8 | uint(b)
-		s[n/64] |= 1 << (n % 64)
+	s := starts{shapes: make(map[[2]byte][]*keyShape)}
+	add := func(a, b, c byte) {
+		n := hash3(a, b, c)
+		s.three[n/64] |= 1 << (n % 64)
 	}
-	for _, k := range keyShapes {
-		add(k.prefix[0], k.prefix[1])
+	for i := range keyShapes {
+		k := &keyShapes[i]
+		two := [2]byte{k.prefix[0], k.prefix[1]}
+		s.shapes[two] = append(s.shapes[two], k)
+		if len(k.prefix) > 2 {
+			add(k.prefix[0], k.prefix[1], k.prefix[2])
+			continue
+		}
+		for c := range 128 {
+			if k.in(byte(c)) {
+				add(two[0], two[1], byte(c))
+			}
+		}
 	}
-	add('e', 'y')
+	add('e', 'y', 'J')
 	return &s
 }()

@@ -8,15 +8,16 @@ import (
 
 // lexicon finds the phrases of all languages in a folded text.
 type lexicon struct {
-	first   [1 << 16 / 64]uint64 // hashes of the first four bytes, to pass most words by
+	first   [1 << 16 / 64]uint64 // hashes of keys, to pass most words by
 	entries map[uint32][]entry
-	longest int
 }
 
-// entry is one phrase.
+// entry is one phrase. Its key is the hash of its whole first word, or of the
+// first four bytes when more letters may follow or when it may begin anywhere.
 type entry struct {
 	words    []string // folded; the first is not empty
 	open     []bool   // whether more letters may follow the word
+	second   byte     // first byte of the second word, 0 when there is none
 	means    concept
 	anywhere bool // of a script without spaces: may begin inside of a word
 }
@@ -59,7 +60,13 @@ func (l *lexicon) add(phrase string, means concept, seen map[string]int) {
 			e.open[i] = true
 		}
 	}
+	if len(e.words) > 1 {
+		e.second = e.words[1][0]
+	}
 	k := wordKey([]byte(e.words[0]))
+	if e.open[0] || e.anywhere {
+		k = startKey([]byte(e.words[0]))
+	}
 	if i, known := seen[phrase]; known {
 		l.entries[k][i].means |= means
 		return
@@ -89,16 +96,25 @@ func spaceless(r rune) bool {
 	return r >= 0x600 && r <= 0x6FF || r >= 0x2E80 && r <= 0xD7A3
 }
 
-// wordKey is the first four bytes of a word. Words of the lexicon have at least
-// as many, or their end is part of the key.
-func wordKey(w []byte) (k uint32) {
+// wordKey is the key of a whole word.
+func wordKey(w []byte) uint32 {
+	h := uint32(2166136261)
+	for _, c := range w {
+		h = (h ^ uint32(c)) * 16777619
+	}
+	return h | 1
+}
+
+// startKey is the key of the first four bytes of a word; phrases that are open
+// have as many.
+func startKey(w []byte) (k uint32) {
 	for i := range min(4, len(w)) {
 		k |= uint32(w[i]) << (8 * i)
 	}
-	return k
+	return k * 0x9E3779B1 &^ 1
 }
 
-func hashKey(k uint32) uint32 { return k * 0x9E3779B1 >> 16 }
+func hashKey(k uint32) uint32 { return (k ^ k>>15) * 0x85EBCA6B >> 16 }
 
 // has reports whether a phrase may begin with these first bytes.
 func (l *lexicon) has(k uint32) bool {
@@ -187,7 +203,7 @@ func (l *lexicon) scan(hits []hit, t []byte, glued bool) []hit {
 		if c >= utf8.RuneSelf {
 			r, n := utf8.DecodeRune(t[i:])
 			if spaceless(r) {
-				hits = l.at(hits, t[i:], t[i:min(len(t), i+4)], at, true, m.flags())
+				hits = l.at(hits, t[i:], nil, at, true, m.flags())
 				i += n
 				if !spaced(r) || i >= len(t) || !wordByte(t[i]) {
 					at++
@@ -205,12 +221,14 @@ func (l *lexicon) scan(hits []hit, t []byte, glued bool) []hit {
 			end++
 		}
 		end = max(end, i+1)
-		first := t[i:min(end, i+4)]
-		flags := m.flags() | manner(before, before2)
-		if identifier(t, i, end) {
-			flags |= inCode
+		had := len(hits)
+		hits = l.at(hits, t[i:], t[i:end], at, glued, m.flags())
+		if len(hits) > had {
+			hits[had].flags |= manner(before, before2)
+			if identifier(t, i, end) {
+				hits[had].flags |= inCode
+			}
 		}
-		hits = l.at(hits, t[i:], first, at, glued, flags)
 		if glued {
 			at++
 			i++
@@ -250,39 +268,66 @@ func identifier(t []byte, i, end int) bool {
 	return false
 }
 
-// at looks the phrases up that may begin at the start of rest.
+// at looks the phrases up that may begin at the start of rest, whose first word
+// is given unless it is of a script without spaces.
 func (l *lexicon) at(hits []hit, rest, first []byte, at int32, inside bool, flags hitFlags) []hit {
-	k := wordKey(first)
-	if !l.has(k) {
-		return hits
-	}
-	list := l.entries[k]
 	var means concept
 	longest := 0
-	for i := range list {
-		e := &list[i]
-		n := 0
-		if inside && !e.anywhere {
-			if len(e.words[0]) < 5 {
-				continue
-			}
-			n = e.matchGlued(rest)
-		} else {
-			n = e.match(rest)
+	if first != nil && !inside {
+		if k := wordKey(first); l.has(k) {
+			l.list(k, rest, first, false, &means, &longest)
 		}
-		if n > 0 {
-			means |= e.means
-			longest = max(longest, n)
+	}
+	if len(rest) >= 4 {
+		if k := startKey(rest); l.has(k) {
+			l.list(k, rest, first, inside, &means, &longest)
+		}
+	}
+	if inside && first != nil { // glued: words of any length may begin here
+		for n := 5; n <= min(len(first), 16); n++ {
+			if k := wordKey(first[:n]); l.has(k) {
+				l.list(k, rest, first, true, &means, &longest)
+			}
 		}
 	}
 	if means == 0 {
 		return hits
 	}
-	units := int32(wordUnits)
-	if longest > 0 {
-		units = int32(bytes.Count(rest[:longest], []byte{' '})+1) * wordUnits
-	}
+	units := int32(bytes.Count(rest[:longest], []byte{' '})+1) * wordUnits
 	return append(hits, hit{at, at + units, means, flags})
+}
+
+// list collects the phrases of one key that stand at the start of rest.
+func (l *lexicon) list(k uint32, rest, first []byte, inside bool, means *concept, longest *int) {
+	list := l.entries[k]
+	var next byte
+	if !inside {
+		next = nextWord(rest, len(first))
+	}
+	for i := range list {
+		e := &list[i]
+		n := 0
+		switch {
+		case e.anywhere, !inside && (e.second == 0 || e.second == next || e.open[0] || !wordByte(e.second)):
+			n = e.match(rest)
+		case inside && len(e.words[0]) >= 5:
+			n = e.matchGlued(rest)
+		}
+		if n > 0 {
+			*means |= e.means
+			*longest = max(*longest, n)
+		}
+	}
+}
+
+// nextWord returns the first byte of the word after the one that ends at i.
+func nextWord(rest []byte, i int) byte {
+	for end := min(len(rest), i+4); i < end; i++ {
+		if wordByte(rest[i]) {
+			return rest[i]
+		}
+	}
+	return 0
 }
 
 // matchGlued is match for text without spaces.

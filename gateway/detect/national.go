@@ -37,7 +37,7 @@ func (p *pass) national(r *run, open bool) int {
 	}
 	t := p.text
 	var buf [phoneContext]byte
-	near := p.context(buf[:], r.groups[0].start)
+	var near []byte
 	words, known := false, false
 	context := func() bool {
 		if !known {
@@ -60,7 +60,11 @@ func (p *pass) national(r *run, open bool) int {
 		if n < 7 || !endsAt(t, x.end) || open != p.closes(r, g+1) {
 			continue
 		}
-		switch p.nationalShape(r, g+1, n, open) {
+		shape := p.nationalShape(r, g+1, n, open)
+		if shape != none && near == nil {
+			near = p.context(buf[:], first)
+		}
+		switch shape {
 		case certain:
 			if !follows && !hasAny(near, notPhoneWords) || context() {
 				end = x.end

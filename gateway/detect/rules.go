@@ -68,6 +68,14 @@ var rules = []rule{
 	{name: "hidden: orders", anchor: hidden, near: []concept{ignore | must | send | destroy | reveal | include, strict | person | guarded | model}, words: 26, weight: 0.2},
 }
 
+// anchors are the anchors of all rules.
+var anchors = func() (all concept) {
+	for _, r := range rules {
+		all |= r.anchor
+	}
+	return all
+}()
+
 // include is what a text can make a model put into its answer.
 const include = show | respond
 
@@ -94,6 +102,9 @@ type strengths struct {
 func (s *strengths) judge(hits []hit, share float64) {
 	for i := range hits {
 		h := &hits[i]
+		if h.means&anchors == 0 {
+			continue
+		}
 		for k := range rules {
 			r := &rules[k]
 			if h.means&r.anchor == 0 || !r.holds(hits, i) {

@@ -17,8 +17,7 @@ func (p *pass) secret(start int) int {
 	if p.want&wantAPIKey == 0 {
 		return 0
 	}
-	for i := range keyShapes {
-		k := &keyShapes[i]
+	for _, k := range keyStarts.shapes[[2]byte{t[start], t[start+1]}] {
 		if !bytes.HasPrefix(t[start:], []byte(k.prefix)) {
 			continue
 		}

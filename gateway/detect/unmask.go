@@ -29,15 +29,15 @@ func (e *examination) unmask(text []byte, f *folded, depth int, turned, backward
 		slices.Reverse(back)
 		e.nested("disguise: written backwards", 0.4, back, depth)
 	}
-	if marks.mixed >= 2 {
+	if marks.mixed {
 		one, two := unleet(f.text, 'i'), unleet(f.text, 'l')
 		e.nested("disguise: digits for letters", 0.3, one, depth)
 		e.nested("disguise: digits for letters", 0.3, two, depth)
 	}
-	if marks.singles >= 8 {
+	if marks.singles {
 		e.spaced(f.text, depth)
 	}
-	if marks.dashed >= 3 {
+	if marks.dashed {
 		e.nested("disguise: divided words", 0.2, undash(f.text), depth)
 	}
 }
@@ -48,10 +48,13 @@ type tally struct {
 	percent  int
 	entities int
 	escapes  int
-	mixed    int // words of letters and digits
-	singles  int // letters that stand alone
-	dashed   int // dashes inside of words
+	mixed    bool // many words of letters and digits near each other
+	singles  bool // letters that stand alone in a row
+	dashed   bool // many dashes inside of words near each other
 }
+
+// nearWords is how many words count as near each other.
+const nearWords = 10
 
 // Lengths of runs that are decoded, in bytes.
 const (
@@ -61,18 +64,27 @@ const (
 
 // count tallies a text in one walk.
 func count(t []byte) (n tally) {
+	words, mixed, singles, dashed := 0, 0, 0, 0
 	for i := 0; i < len(t); {
 		c := t[i]
 		if !isAlnum(c) {
-			switch {
-			case c == '%' && i+2 < len(t) && isHex(t[i+1]) && isHex(t[i+2]):
-				n.percent++
-			case c == '&' && i+3 < len(t) && (t[i+1] == '#' || class[t[i+1]]&letter != 0):
-				n.entities++
-			case c == '\\' && i+3 < len(t) && (t[i+1] == 'u' || t[i+1] == 'x' || t[i+1] == 'U'):
-				n.escapes++
-			case c == '-' && i > 0 && i+1 < len(t) && class[t[i-1]]&letter != 0 && class[t[i+1]]&letter != 0:
-				n.dashed++
+			switch c {
+			case '%':
+				if i+2 < len(t) && isHex(t[i+1]) && isHex(t[i+2]) {
+					n.percent++
+				}
+			case '&':
+				if i+3 < len(t) && (t[i+1] == '#' || class[t[i+1]]&letter != 0) {
+					n.entities++
+				}
+			case '\\':
+				if i+3 < len(t) && (t[i+1] == 'u' || t[i+1] == 'x' || t[i+1] == 'U') {
+					n.escapes++
+				}
+			case '-', '*', '_', '.':
+				if i > 0 && i+1 < len(t) && class[t[i-1]]&letter != 0 && class[t[i+1]]&letter != 0 {
+					dashed++
+				}
 			}
 			i++
 			continue
@@ -80,25 +92,56 @@ func count(t []byte) (n tally) {
 		start := i
 		var flags byte
 		marks := 0
-		for i < len(t) && (isAlnum(t[i]) || marked(t, i)) {
-			if !isAlnum(t[i]) {
+		for i < len(t) {
+			k := class[t[i]]
+			if k&(letter|digit) == 0 {
+				if !marked(t, i) {
+					break
+				}
 				marks++
 			}
-			flags |= class[t[i]]
+			flags |= k
 			i++
 		}
+		size := i - start
+		if size != 1 || flags != letter {
+			n.singles, singles = n.singles || singles >= 6, 0
+		}
 		switch {
-		case i-start >= minBase64 && (flags&digit != 0 || i-start >= 32 || i < len(t) && t[i] == '='):
+		case size == 1 && flags == letter:
+			singles++
+		case size >= minBase64 && (flags&digit != 0 || size >= 32 || i < len(t) && t[i] == '='):
 			n.long++
-		case i-start == 1 && flags == letter:
-			n.singles++
-		case i-start == 2 && flags == digit|letter && isHex(t[start]) && isHex(t[i-1]), i-start == 2 && flags == digit:
+		case size == 2 && flags&digit != 0 && isHex(t[start]) && isHex(t[i-1]):
 			n.long += pair(t, start)
-		case flags&letter != 0 && (flags&digit != 0 || marks > 0) && i-start <= 24:
-			n.mixed++
+		case flags&letter != 0 && (flags&digit != 0 || marks > 0) && size <= 24 && leetWord(t[start:i]):
+			mixed++
+		}
+		if words++; words == nearWords {
+			n.mixed, n.dashed = n.mixed || mixed >= 2, n.dashed || dashed >= 4
+			words, mixed, dashed = 0, mixed/2, dashed/2
 		}
 	}
+	n.mixed, n.singles, n.dashed = n.mixed || mixed >= 2, n.singles || singles >= 6, n.dashed || dashed >= 4
 	return n
+}
+
+// leetWord reports a word whose digits and signs may stand for letters: one of
+// them between letters or in front of one, and none that never does. Numbers
+// with a unit, versions and hexadecimal are none.
+func leetWord(w []byte) bool {
+	hexOnly, inside := true, false
+	for i, c := range w {
+		hexOnly = hexOnly && isHex(c)
+		if class[c]&letter != 0 {
+			continue
+		}
+		if c == '2' || c == '6' || leet(c, 'i') == 0 {
+			return false
+		}
+		inside = inside || i > 0 && i+1 < len(w) && class[w[i-1]]&letter != 0 && class[w[i+1]]&letter != 0 || i == 0 && len(w) > 1
+	}
+	return inside && (!hexOnly || len(w) < 4)
 }
 
 // pair reports 1 when bytes in hexadecimal begin at i: 49 67 6e 6f.
@@ -157,10 +200,41 @@ func (e *examination) encodedRuns(t []byte, depth int) {
 			}
 			i = max(i, end)
 			e.decoded("disguise: hexadecimal", unhex(t[start:i]), depth)
-		case len(run) >= minBase64:
+		case len(run) >= minBase64 && plausible64(run):
 			e.decoded("disguise: base64", unbase64(run), depth)
 		}
 	}
+}
+
+// plausible64 reports whether a run can be base64 of a text: few marks, and its
+// first characters decode to text.
+func plausible64(run []byte) bool {
+	marks := 0
+	for _, c := range run {
+		if !isAlnum(c) {
+			marks++
+		}
+	}
+	if marks*8 > len(run) {
+		return false
+	}
+	var out [12]byte
+	n, err := base64.RawStdEncoding.Decode(out[:], run[:16])
+	if err != nil {
+		n, err = base64.RawURLEncoding.Decode(out[:], run[:16])
+	}
+	return err == nil && readableStart(out[:n])
+}
+
+// readableStart is readable for a text that was cut.
+func readableStart(plain []byte) bool {
+	for len(plain) > 9 {
+		if utf8.Valid(plain) {
+			return readable(plain)
+		}
+		plain = plain[:len(plain)-1]
+	}
+	return false
 }
 
 func base64Byte(c byte) bool { return isAlnum(c) || c == '+' || c == '/' || c == '-' || c == '_' }

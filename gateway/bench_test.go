@@ -12,17 +12,17 @@ import (
 // BenchmarkSmallCall is one small tools/call through the handler, without the
 // HTTP server before it: what the gateway itself costs, its upstream client
 // included. The upstream is a goroutine that answers canned bytes.
-func BenchmarkSmallCall(b *testing.B) { benchmarkSmallCall(b, "") }
+func BenchmarkSmallCall(b *testing.B) { benchmarkCall(b, "", call("1", "safe"), nil) }
 
 // BenchmarkSmallCallObserved is the same with spans, which are encoded and thrown
 // away, and metrics.
 func BenchmarkSmallCallObserved(b *testing.B) {
 	sink := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer sink.Close()
-	benchmarkSmallCall(b, "telemetry: {metrics: {listen: '127.0.0.1:0'}, customer: {enabled: true, endpoint: '"+sink.URL+"'}}\n")
+	benchmarkCall(b, "telemetry: {metrics: {listen: '127.0.0.1:0'}, customer: {enabled: true, endpoint: '"+sink.URL+"'}}\n", call("1", "safe"), nil)
 }
 
-func benchmarkSmallCall(b *testing.B, more string) {
+func benchmarkCall(b *testing.B, more, message string, tune func(*Options)) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
@@ -37,8 +37,8 @@ func benchmarkSmallCall(b *testing.B, more string) {
 			go canned(c)
 		}
 	}()
-	r := newRig(b, basic("http://"+ln.Addr().String()+"/mcp")+more)
-	body := []byte(call("1", "safe"))
+	r := newRigWith(b, basic("http://"+ln.Addr().String()+"/mcp")+more, tune)
+	body := []byte(message)
 	w := httptest.NewRecorder()
 	reader := bytes.NewReader(body)
 	req := httptest.NewRequest(http.MethodPost, "/mcp", nil)

@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"sync"
+
 	"svc/gateway/detect"
 	"svc/gateway/govern"
 )
@@ -47,12 +49,17 @@ func (detectors) Redact(dst, text []byte, matches []govern.Match, strategy strin
 // scanner is a detect.Scanner.
 type scanner struct{ *detect.Scanner }
 
+// rooms are where findings are put before they are handed on.
+var rooms = sync.Pool{New: func() any { return new([]detect.Match) }}
+
 // Scan implements govern.Scanner.
 func (s scanner) Scan(dst []govern.Match, name string, text []byte) []govern.Match {
-	var room [8]detect.Match
-	for _, m := range s.ScanValue(room[:0], name, text) {
+	room := rooms.Get().(*[]detect.Match)
+	*room = s.ScanValue((*room)[:0], name, text)
+	for _, m := range *room {
 		dst = append(dst, govern.Match{Entity: string(m.Entity), Start: m.Start, End: m.End})
 	}
+	rooms.Put(room)
 	return dst
 }
 

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"time"
@@ -22,6 +23,7 @@ const awaitGovernance = 3 * time.Second
 const (
 	kindGovernanceBlock       = "governance_block"
 	kindGovernanceRedact      = "governance_redact_invalid"
+	kindGovernanceTooLarge    = "governance_too_large"
 	kindGovernanceUnavailable = "governance_unavailable"
 )
 
@@ -123,6 +125,8 @@ func denial(v *govern.Verdict) string {
 	switch {
 	case v.Block != nil:
 		return kindGovernanceBlock
+	case errors.Is(v.Err, govern.ErrTooMuchText):
+		return kindGovernanceTooLarge
 	case v.Err != nil:
 		return kindGovernanceRedact
 	}
@@ -172,8 +176,8 @@ func (ex *exchange) governAnswer(m *mcp.Message, src *source, j *judgement) {
 		ex.governed.answer += v.All
 		ex.judging += v.All - v.Scan
 		tell(&ex.rec, &v)
-		if j.kind == kindGovernanceBlock || j.kind == kindGovernanceRedact {
-			ex.rec.RuleID = ""
+		if denial(&v) != "" {
+			ex.rec.RuleID = "" // it was no rule
 		}
 	}
 }

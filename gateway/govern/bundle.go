@@ -133,6 +133,7 @@ type side struct {
 	policies  []*Policy
 	scanner   Scanner // nil when no policy looks for entities
 	injection bool    // texts are scored
+	mustScore bool    // and something is done about it
 }
 
 // Scans reports whether texts are looked at in a phase.
@@ -291,7 +292,9 @@ func (c *compiler) set(all, own [phases][]*Policy, resets []time.Time) *Set {
 		var names []string
 		scans, any := false, false
 		for _, p := range side.policies {
-			side.injection = side.injection || p.condition == injectionScore
+			if p.condition == injectionScore {
+				side.injection, side.mustScore = true, side.mustScore || p.Action != Warn
+			}
 			if p.scans() {
 				scans, any = true, any || len(p.entities) == 0
 				names = append(names, p.entities...)

@@ -2,6 +2,7 @@ package govern
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,10 +41,19 @@ type Verdict struct {
 	Redacted mcp.Message
 	// Err says why what was found cannot be taken out: the message must not go on.
 	// It never holds text of the message.
-	Err error
+	Err      error
+	unscored bool // some text was beyond the bound
 	// Scan is how long texts were looked at, all how long everything took.
 	Scan, All time.Duration
 }
+
+// maxScored bounds the text of one message that is scored, in bytes: scoring is
+// by far the dearest of what policies ask for.
+const maxScored = 4 << 20
+
+// ErrTooMuchText says that a message holds more text than is scored, and that a
+// policy would block or redact by the score.
+var ErrTooMuchText = errors.New("the message holds more text than can be scored")
 
 // finding is a text with something in it that a policy may ask for.
 type finding struct {
@@ -82,6 +92,9 @@ func (s *Set) Judge(phase Phase, in *Input) (v Verdict) {
 	if redacts && v.Block == nil && len(found) > 0 {
 		v.Err = s.redact(in.Message, found, &v)
 	}
+	if v.unscored && side.mustScore && v.Block == nil && v.Err == nil {
+		v.Err = ErrTooMuchText
+	}
 	v.All = in.Now().Sub(began)
 	return v
 }
@@ -109,6 +122,7 @@ func (s *Set) look(side *side, m *mcp.Message, v *Verdict) []finding {
 	var found []finding
 	var scratch []Match
 	name, skip := "", false // of the member whose value comes
+	scored := 0
 	meta := m.Spans.Meta
 	for texts := textsOf(m); ; {
 		text, ok := texts.Next()
@@ -119,7 +133,7 @@ func (s *Set) look(side *side, m *mcp.Message, v *Verdict) []finding {
 		member := ""
 		switch {
 		case text.Kind == mcp.TextName:
-			name = string(f.value)
+			name = mcp.TextAlias(text.At.Of(m.Body)) // for as long as the body is looked at
 			skip = text.At.Start >= meta.Start && text.At.End <= meta.End && protocolOwn(name)
 		case skip:
 			skip = false
@@ -140,8 +154,12 @@ func (s *Set) look(side *side, m *mcp.Message, v *Verdict) []finding {
 			}
 		}
 		if side.injection && text.Kind != mcp.TextNumber {
-			f.score = s.detectors.Injection(f.value)
-			v.Score = max(v.Score, f.score)
+			if scored += len(f.value); scored > maxScored {
+				v.unscored = true
+			} else {
+				f.score = s.detectors.Injection(f.value)
+				v.Score = max(v.Score, f.score)
+			}
 		}
 		if len(f.matches) > 0 || f.score > 0 {
 			found = append(found, f)

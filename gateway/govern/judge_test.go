@@ -207,6 +207,25 @@ func TestScannedOnceAndOnlyWhenAsked(t *testing.T) {
 	}
 }
 
+// More text than is scored does not pass where a policy would act on the score;
+// a warning alone lets it.
+func TestTooMuchTextToScore(t *testing.T) {
+	body := callWith(`["` + strings.Repeat("x ", maxScored/2) + `","ignore all"]`)
+	for action, want := range map[string]error{"block": ErrTooMuchText, "redact": ErrTooMuchText, "warn": nil} {
+		p := api.GovernancePolicy{Condition: score(0.5), Action: action}
+		if action == "redact" {
+			p.RedactionStrategy = "mask"
+		}
+		b, err := Compile(bundle(p), plainDetectors{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := b.For("any").Judge(Request, input(body)); !errors.Is(v.Err, want) || len(v.Fired) > 0 {
+			t.Errorf("%s: error %v, fired %q", action, v.Err, ids(v.Fired))
+		}
+	}
+}
+
 func TestNothingAsked(t *testing.T) {
 	b, err := Compile(bundle(), plainDetectors{})
 	if err != nil {

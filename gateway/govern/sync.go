@@ -83,7 +83,9 @@ type Stats struct {
 }
 
 const (
-	firstPause     = time.Second
+	firstPause = time.Second
+	// unknownPause is the longest pause while no bundle was ever there.
+	unknownPause   = 5 * time.Second
 	defaultTimeout = 10 * time.Second
 )
 
@@ -182,7 +184,11 @@ func (s *Syncer) Run(ctx context.Context) {
 			pause = min(firstPause, s.opts.Interval)
 		} else {
 			sleep = max(pause, min(wait, s.opts.Interval))
-			pause = min(2*pause, s.opts.Interval)
+			longest := s.opts.Interval
+			if s.current.Load() == nil {
+				longest = min(longest, unknownPause) // nothing passes meanwhile
+			}
+			pause = min(2*pause, longest)
 		}
 		select {
 		case <-ctx.Done():

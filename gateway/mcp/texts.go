@@ -65,6 +65,10 @@ func inNumber(c byte) bool {
 	return '0' <= c && c <= '9' || c == '.' || c == '-' || c == '+' || c == 'e' || c == 'E'
 }
 
+// TextAlias is [TextValue] as a string: it too shares memory with raw unless
+// there are escapes, and must not be kept longer than that holds still.
+func TextAlias(raw []byte) string { return alias(TextValue(raw)) }
+
 // TextValue returns the value of a string as written with its quotes. It shares
 // memory with raw unless there are escapes. raw must have been scanned; what is
 // no string is returned as it is.

@@ -55,7 +55,7 @@ func (m *Model) tabBar() string {
 		state = firstRune(state) // the sign alone
 	}
 	where := ""
-	if left := room - width(state) - 2; left >= 12 {
+	if left := room - width(state) - 2; left >= 12 && total <= m.w-width(brand)-width(state)-2 {
 		where = cut(m.s.name, min(left, 60))
 	}
 	gap := m.w - x - width(state) - 1
@@ -115,6 +115,9 @@ func (m *Model) banner() string {
 	tail := " · connecting again"
 	if m.state.phase == waiting {
 		tail = fmt.Sprintf(" · attempt %d in %s, r tries now", m.state.attempt+1, m.countdown())
+	}
+	if width(text)+width(tail) > m.w && m.state.phase == waiting {
+		tail = " · again in " + m.countdown()
 	}
 	if width(text)+width(tail) > m.w {
 		text = cut(text, max(16, m.w-width(tail)))

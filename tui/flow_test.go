@@ -192,6 +192,25 @@ func TestReconnect(t *testing.T) {
 	p.see(t, "No traces yet")
 }
 
+// Keys that a terminal sends at once count each; a text that is pasted where
+// one cannot type does nothing.
+func TestKeysAtOnce(t *testing.T) {
+	m := tui.New(t.Context(), plainOptions(newFakeSource(), nil))
+	m.Update(tea.WindowSizeMsg{Width: 100, Height: 30})
+	m.Update(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("q1p/s"), Paste: true})
+	if v := m.View(); strings.Contains(v, "PAUSED") {
+		t.Errorf("pasted text was taken for keys:\n%s", v)
+	}
+	m.Update(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("p/agent:x")})
+	if v := m.View(); !strings.Contains(v, "PAUSED") || !strings.Contains(v, "/ agent:x") {
+		t.Errorf("keys at once:\n%s", v)
+	}
+	m.Update(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(" tool:y"), Paste: true})
+	if v := m.View(); !strings.Contains(v, "/ agent:x tool:y") {
+		t.Errorf("pasted into the filter:\n%s", v)
+	}
+}
+
 // slowPlane answers only when the request is given up.
 type slowPlane struct {
 	recording.Plane

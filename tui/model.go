@@ -117,7 +117,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.WindowSizeMsg:
 		m.w, m.h = msg.Width, msg.Height
 	case tea.KeyMsg:
-		return m, m.key(msg)
+		return m, m.keys(msg)
 	case tea.MouseMsg:
 		return m, m.mouse(tea.MouseEvent(msg))
 	}
@@ -131,6 +131,24 @@ func (m *Model) take(b batch) {
 	}
 	m.traces.add(b.rows)
 	m.traces.dropped = b.dropped
+}
+
+// keys takes what a terminal sends at once as the keys that were pressed; a
+// text that was pasted is one only where one can type.
+func (m *Model) keys(k tea.KeyMsg) tea.Cmd {
+	if k.Type != tea.KeyRunes || len(k.Runes) < 2 || k.Alt {
+		return m.key(k)
+	}
+	if k.Paste {
+		if _, typing := m.current().footer(m.w); !typing {
+			return nil
+		}
+	}
+	var cmds []tea.Cmd
+	for _, r := range k.Runes {
+		cmds = append(cmds, m.key(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune{r}}))
+	}
+	return tea.Batch(cmds...)
 }
 
 // key gives a key to whoever it is for: text goes to the page that is being

@@ -7,15 +7,16 @@ import (
 	"svc/gateway/policy"
 )
 
-// mayAsk reports whether the rules let this caller send a request: a tools/call
-// of a tool, or a method by itself. What a rule redacts, limits or hands to a
+// mayAsk reports whether this caller may send a request: a tools/call of a tool,
+// or a method by itself. The rules decide, and the policies of the control plane
+// that block a tool by its name. What would be redacted, limited or handed to a
 // guardrail may be asked for.
 func (ex *exchange) mayAsk(l *live, method, tool string) bool {
 	q := policy.Request{Direction: policy.ClientToServer, Method: method, Tool: tool, Claims: ex.who.Claims}
 	q.HasTool = method == mcp.MethodToolsCall
 	switch l.decisions.decide(l.rules, &q).Action {
 	case policy.Allow, policy.Redact, policy.RateLimit, policy.StripApp, policy.Guardrail:
-		return true
+		return !q.HasTool || !ex.governed.set.BlocksTool(tool)
 	}
 	return false
 }

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"svc/server/api"
 )
 
 // listing answers every tools/list with the same tools.
@@ -71,5 +73,28 @@ func TestFilterListsOnResumedStreams(t *testing.T) {
 	got := r.do(http.MethodGet, r.url, "", "Accept", "text/event-stream", "Last-Event-ID", "1")
 	if got.status != 200 || !strings.Contains(got.body, `{"tools":[{"name":"safe"}]}`) {
 		t.Errorf("got %d %s", got.status, got.body)
+	}
+}
+
+// A tool that a policy of the control plane blocks by its name is neither listed
+// nor found, for the agents that the policy is about.
+func TestListsHideWhatGovernanceBlocks(t *testing.T) {
+	shop := newToolServer(t, "shop", true, "order_get: tool", "order_delete: tool")
+	g := &governor{}
+	g.give(api.GovernancePolicy{Phase: "request", Action: "block", Condition: api.Condition{Type: "tool_name", ToolName: "*_delete"}})
+	config := strings.Replace(searching(shop.URL, shop.URL, `    - {id: all, action: allow, when: {tool_name: "*"}}`), "policy:", "policy:\n  filter_lists: true", 1)
+	r := governedRig(t, config+governance, g)
+	if got := r.ask("tool"); len(got) != 1 || got[0] != "shop/order_get" {
+		t.Errorf("found %v", got)
+	}
+	r.stop()
+	r.edit("mode: synthesize", "mode: passthrough")
+	r.start()
+	await(t, func() bool {
+		got := r.post(listTools)
+		return got.status == 200 && strings.Contains(got.body, "order_get") && !strings.Contains(got.body, "order_delete")
+	})
+	if got := r.post(call("1", "order_delete")); got.status != 403 {
+		t.Errorf("call: %d %s", got.status, got.body)
 	}
 }

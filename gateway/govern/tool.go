@@ -1,0 +1,15 @@
+package govern
+
+// BlocksTool reports whether a policy blocks every call of a tool, whatever the
+// call says. It is for those who list tools; a call itself is for [Set.Judge].
+func (s *Set) BlocksTool(name string) bool {
+	if s == nil {
+		return false
+	}
+	for _, p := range s.sides[Request].policies {
+		if p.Action == Block && p.condition == toolName && p.matchesTool(name) {
+			return true
+		}
+	}
+	return false
+}

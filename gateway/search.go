@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"path/filepath"
 	"time"
 
 	"svc/gateway/audit"
@@ -43,7 +44,8 @@ func (g *Gateway) openSearch(cfg *config.File) {
 	}
 	g.search = &toolSearch{maxResults: c.MaxResults, Refresher: toolsearch.New(toolsearch.Options{
 		Sources: sources, Route: g.router.Match, Reserved: toolsearch.Name,
-		Interval: c.RefreshInterval, Version: g.version, Logger: g.log, Changed: g.toolChanged,
+		Interval: c.RefreshInterval, Version: g.version, Logger: g.log,
+		State: filepath.Join(cfg.StateDirectory(), "tool-definitions.json"), Changed: g.toolChanged,
 	})}
 }
 

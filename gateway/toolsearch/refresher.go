@@ -2,9 +2,9 @@ package toolsearch
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -40,6 +40,9 @@ type Options struct {
 	// Version is told to upstreams.
 	Version string
 	Logger  *slog.Logger
+	// State is the file that the hashes of definitions are kept in; empty keeps
+	// them in memory.
+	State string
 	// Changed is told when the definition of a tool is no longer what it was; may
 	// be nil. It is called from several goroutines.
 	Changed func(upstream, tool string)
@@ -67,34 +70,42 @@ type Refresher struct {
 	tried  chan struct{} // closed when every upstream was asked once
 	trying sync.WaitGroup
 
-	mu sync.Mutex // guards what follows, and the feeds' lists
+	mu     sync.Mutex // guards what the feeds share
+	saving sync.Mutex // one at a time; taken before mu
 }
 
 // feed is one upstream.
 type feed struct {
 	lister lister
-	fails  int // in a row; of the feed's goroutine, as what follows
-
-	// known are the hashes of the definitions seen, also of tools that are gone.
-	known map[string][sha256.Size]byte
+	fails  int // in a row; of the feed's goroutine
 
 	// Guarded by Refresher.mu:
+	known known
 	list  []*Tool
 	stats Stats
 }
 
-// New makes a refresher with an empty index. Nothing is asked before Run.
+// New makes a refresher with an empty index. Nothing is asked before Run. A file
+// of hashes that cannot be read is logged and begun anew.
 func New(opts Options) *Refresher {
 	r := &Refresher{opts: opts, tried: make(chan struct{})}
 	if r.opts.Logger == nil {
 		r.opts.Logger = slog.New(slog.DiscardHandler)
 	}
+	seen, err := readKnown(opts.State)
+	if err != nil {
+		r.opts.Logger.Warn("hashes of tool definitions are not known: changes since the last start go unnoticed", "error", err)
+	}
 	for _, s := range opts.Sources {
-		r.feeds = append(r.feeds, &feed{
+		f := &feed{
 			lister: lister{name: s.Name, caller: s.Caller, version: opts.Version},
-			known:  map[string][sha256.Size]byte{},
+			known:  seen[s.Name],
 			stats:  Stats{Upstream: s.Name},
-		})
+		}
+		if f.known == nil {
+			f.known = known{}
+		}
+		r.feeds = append(r.feeds, f)
 		r.trying.Add(1)
 	}
 	r.index.Store(NewIndex(nil))
@@ -238,27 +249,61 @@ func backoff(fails int) time.Duration {
 // compare tells of definitions that are no longer what they were, and remembers
 // those of now.
 func (r *Refresher) compare(f *feed, tools []*Tool) (changed int) {
+	names, news := r.remember(f, tools)
+	if news {
+		defer r.save() // told first: better twice than never
+	}
+	for _, name := range names[:min(len(names), maxToldChanges)] {
+		r.opts.Logger.Warn("tool_definition_changed", "upstream", f.lister.name, "tool", name)
+		if r.opts.Changed != nil {
+			r.opts.Changed(f.lister.name, name)
+		}
+	}
+	if more := len(names) - maxToldChanges; more > 0 {
+		r.opts.Logger.Warn("further definitions changed", "upstream", f.lister.name, "tools", more)
+	}
+	return len(names)
+}
+
+// remember takes over the hashes of a list, and returns the tools whose hash was
+// another one before. news tells whether there is anything to save.
+func (r *Refresher) remember(f *feed, tools []*Tool) (changed []string, news bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if len(f.known) > 2*maxTools { // names come from outside
 		clear(f.known)
 	}
 	for _, t := range tools {
 		before, ok := f.known[t.Name]
+		if ok && before == t.digest {
+			continue
+		}
 		f.known[t.Name] = t.digest
-		if !ok || before == t.digest {
-			continue
-		}
-		if changed++; changed > maxToldChanges {
-			continue
-		}
-		r.opts.Logger.Warn("tool_definition_changed", "upstream", f.lister.name, "tool", t.Name)
-		if r.opts.Changed != nil {
-			r.opts.Changed(f.lister.name, t.Name)
+		news = true
+		if ok {
+			changed = append(changed, t.Name)
 		}
 	}
-	if changed > maxToldChanges {
-		r.opts.Logger.Warn("further definitions changed", "upstream", f.lister.name, "tools", changed-maxToldChanges)
+	return changed, news
+}
+
+// save writes the hashes to their file. A failure is logged: until it works, a
+// change over the next restart goes unnoticed.
+func (r *Refresher) save() {
+	if r.opts.State == "" {
+		return
 	}
-	return changed
+	r.saving.Lock()
+	defer r.saving.Unlock()
+	all := make(map[string]known, len(r.feeds))
+	r.mu.Lock()
+	for _, f := range r.feeds {
+		all[f.lister.name] = maps.Clone(f.known)
+	}
+	r.mu.Unlock()
+	if err := writeKnown(r.opts.State, all); err != nil {
+		r.opts.Logger.Error("hashes of tool definitions were not saved", "error", err)
+	}
 }
 
 // same reports whether two lists hold the same definitions in the same order.

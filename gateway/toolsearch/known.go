@@ -1,0 +1,99 @@
+package toolsearch
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+const (
+	knownVersion = 1
+	// maxKnownFile bounds the file of hashes in bytes.
+	maxKnownFile = 64 << 20
+)
+
+// known are the hashes of the definitions of one upstream, by name, also of
+// tools that are no longer listed.
+type known map[string][sha256.Size]byte
+
+// knownFile is what is kept on disk, so that a change while the gateway was
+// stopped is noticed too: hashes in hex by upstream and tool.
+type knownFile struct {
+	Version   int                          `json:"version"`
+	Upstreams map[string]map[string]string `json:"upstreams"`
+}
+
+// readKnown reads the hashes of all upstreams. A file that is not there holds
+// none.
+func readKnown(path string) (map[string]known, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxKnownFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxKnownFile {
+		return nil, fmt.Errorf("%s is longer than %d bytes", path, maxKnownFile)
+	}
+	var file knownFile
+	if err := json.Unmarshal(data, &file); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if file.Version != knownVersion {
+		return nil, fmt.Errorf("%s has version %d, want %d", path, file.Version, knownVersion)
+	}
+	all := make(map[string]known, len(file.Upstreams))
+	for upstream, tools := range file.Upstreams {
+		k := make(known, len(tools))
+		for name, text := range tools {
+			var hash [sha256.Size]byte
+			if n, err := hex.Decode(hash[:], []byte(text)); err != nil || n != len(hash) || len(text) != 2*len(hash) {
+				return nil, fmt.Errorf("%s: the hash of %q of upstream %q is none", path, name, upstream)
+			}
+			k[name] = hash
+		}
+		all[upstream] = k
+	}
+	return all, nil
+}
+
+// writeKnown replaces the file in one step.
+func writeKnown(path string, all map[string]known) error {
+	file := knownFile{Version: knownVersion, Upstreams: make(map[string]map[string]string, len(all))}
+	for upstream, k := range all {
+		tools := make(map[string]string, len(k))
+		for name, hash := range k {
+			tools[name] = hex.EncodeToString(hash[:])
+		}
+		file.Upstreams[upstream] = tools
+	}
+	data, err := json.Marshal(file)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".tool-definitions-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(append(data, '\n'))
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

@@ -1,6 +1,6 @@
 // Command gen writes the files that are generated from svc itself: completion
 // scripts and manual pages from the command tree, the REST reference from the
-// OpenAPI document. It is a program of its own so that
+// OpenAPI document, the picture of svc tui from its screens. It is a program of its own so that
 // what it needs for that stays out of svc; it is never shipped.
 package main
 
@@ -17,6 +17,7 @@ import (
 
 	"svc/cli"
 	"svc/server"
+	"svc/tui/recording"
 )
 
 func main() {
@@ -42,7 +43,10 @@ var completionFiles = map[string]string{
 	"powershell": "svc.ps1",
 }
 
-// run writes completions/, man/ and docs/rest.md below dir, and removes pages of commands
+// picture is where the documentation has what svc tui looks like.
+const picture = "docs/tui.svg"
+
+// run writes completions/, man/, docs/rest.md and the picture below dir, and removes pages of commands
 // that are gone.
 func run(dir string) error {
 	completions, man := filepath.Join(dir, "completions"), filepath.Join(dir, "man")
@@ -78,6 +82,9 @@ func run(dir string) error {
 	}
 	docs := filepath.Join(dir, "docs")
 	if err := os.MkdirAll(docs, 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, picture), recording.Picture(), 0o644); err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(docs, "rest.md"), []byte(page), 0o644)

@@ -52,6 +52,8 @@ const (
 	gerund                           // ignoring, revealing: rarely an order
 	strict                           // instructions, prompt: said to models more than to people
 	lapsed                           // no longer apply, are void
+	emit                             // print, output, paste: a text that is at hand
+	lift                             // disable, remove, replace: said of everything, of rules too
 	guarded                          // what nobody sends away by accident: id_rsa, .env, credentials
 )
 

@@ -362,7 +362,7 @@ func manner(last, lastButOne []byte) hitFlags {
 			return 0
 		}
 		return reported
-	case "models", "assistants", "chatbots", "llms", "agents", "bots", "systems", "employees", "an",
+	case "models", "assistants", "chatbots", "llms", "agents", "bots", "systems", "employees",
 		"will", "would", "can", "could", "may", "might", "we", "they", "i", "it", "who", "that", "which", "users", "attackers", "people", "often", "she", "he", "also", "by", "of", "shouldn't", "did", "does":
 		if before2 == "you" || before == "will" && before2 == "assistant" {
 			return 0

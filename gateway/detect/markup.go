@@ -84,9 +84,8 @@ func (m *markup) punctuation(t []byte, i int) marking {
 		return marking{3, 0}
 	}
 	lineStart := i == 0 || t[i-1] == '\n' || t[i-1] == ' ' && i < 3
-	for k := range literals {
-		l := &literals[k]
-		if l.text[0] == c && hasPrefix(t[i:], l.text) && (!l.line || lineStart) {
+	for _, l := range literalsBy[c] {
+		if hasPrefix(t[i:], l.text) && (!l.line || lineStart) {
 			return marking{len(l.text), l.means}
 		}
 	}
@@ -95,6 +94,7 @@ func (m *markup) punctuation(t []byte, i int) marking {
 
 // literals are tokens of chat templates and marks that pretend to end a text.
 var literals = []literal{
+	{"/etc/passwd", guarded | secret, false}, {"/etc/shadow", guarded | secret, false}, {"~/.", guarded, false}, {".env", guarded, false}, {".ssh/", guarded | secret, false}, {".aws/", guarded | secret, false}, {".npmrc", guarded, false}, {".netrc", guarded, false},
 	{"<|im_start|>", template | role, false}, {"<|im_end|>", template, false}, {"<|im_sep|>", template, false}, {"<|endoftext|>", template, false}, {"<|end_of_text|>", template, false}, {"<|begin_of_text|>", template, false},
 	{"<|start_header_id|>", template | role, false}, {"<|end_header_id|>", template, false}, {"<|eot_id|>", template, false}, {"<|system|>", template | role, false}, {"<|user|>", template, false},
 	{"<|assistant|>", template, false}, {"<|end|>", template, false}, {"<|endofprompt|>", template, false}, {"<|channel|>", template, false}, {"<|start|>", template, false}, {"<|message|>", template, false},
@@ -106,10 +106,12 @@ var literals = []literal{
 	{"### system", template | role, true}, {"### instruction", template, true}, {"### new instruction", template | newOrders, true}, {"### response", 0, true}, {"## system", 0, true}, {"# system", 0, true}, {"### human", template, true}, {"### assistant", template, true}, {"### user", 0, true}, {"###system", template | role, true}, {"###instruction", template, true}, {"--- system", template | role, true}, {"---system", template | role, true}, {"=== system", template | role, true}, {"***system", template | role, true}, {"--- end", boundary, true}, {"---end", boundary, true}, {"===end", boundary, true}, {"=== end", boundary, true}, {"-----end", 0, true}, {"----- end", boundary, true}, {"----end", boundary, true}, {"==== end", boundary, true}, {"%%%", 0, true}, {"[//]: #", hidden, false}, {"{\"role\":\"system\"", template | role, false}, {"{\"role\": \"system\"", template | role, false},
 }
 
-var literalStart = func() (s [256]bool) {
+// literalStart marks the first bytes of literals, literalsBy holds them by it.
+var literalStart, literalsBy = func() (s [256]bool, by [256][]literal) {
 	for _, l := range literals {
 		s[l.text[0]] = true
+		by[l.text[0]] = append(by[l.text[0]], l)
 	}
 	s['<'], s['-'] = true, true
-	return s
+	return s, by
 }()

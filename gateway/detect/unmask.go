@@ -81,7 +81,7 @@ func count(t []byte) (n tally) {
 				if i+3 < len(t) && (t[i+1] == 'u' || t[i+1] == 'x' || t[i+1] == 'U') {
 					n.escapes++
 				}
-			case '-', '*', '_', '.':
+			case '-', '*':
 				if i > 0 && i+1 < len(t) && class[t[i-1]]&letter != 0 && class[t[i+1]]&letter != 0 {
 					dashed++
 				}
@@ -484,7 +484,7 @@ func separatesLetters(c byte) bool {
 func undash(t []byte) []byte {
 	out := make([]byte, 0, len(t))
 	for i, c := range t {
-		if (c == '-' || c == '*' || c == '_' || c == '.') && i > 0 && i+1 < len(t) && class[t[i-1]]&letter != 0 && class[t[i+1]]&letter != 0 {
+		if (c == '-' || c == '*') && i > 0 && i+1 < len(t) && class[t[i-1]]&letter != 0 && class[t[i+1]]&letter != 0 {
 			continue
 		}
 		out = append(out, c)

@@ -177,7 +177,7 @@ func New(opts Options) (g *Gateway, err error) {
 	}
 	g.pairs = session.NewMemory(maxSessions, g.closePairs)
 	if len(g.targets) > 1 {
-		g.tasks = affinity.NewMemory(cfg.TaskAffinity.MaxEntries, cfg.TaskAffinity.TTL, g.now)
+		g.tasks = g.taskMap(cfg.TaskAffinity)
 		g.calls = affinity.NewMemory(maxCalls, callTTL, g.now)
 	}
 	if err = g.openObserver(cfg); err != nil {

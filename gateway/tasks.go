@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"svc/gateway/affinity"
+	"svc/gateway/config"
 	"svc/gateway/mcp"
 )
 
@@ -16,6 +17,15 @@ type taskMap interface {
 	Learn(ctx context.Context, key affinity.Key, upstream string)
 	// Upstream returns the upstream of a task; ok is false when it is unknown.
 	Upstream(ctx context.Context, key affinity.Key) (upstream string, ok bool)
+}
+
+// taskMap makes the map. Replicas share it where they share their rate limits.
+func (g *Gateway) taskMap(cfg config.TaskAffinity) taskMap {
+	local := affinity.NewMemory(cfg.MaxEntries, cfg.TTL, g.now)
+	if g.redis == nil {
+		return local
+	}
+	return affinity.NewShared(local, g.redis, cfg.TTL)
 }
 
 // maxListenTasks bounds the tasks of one subscriptions/listen that are looked

@@ -115,7 +115,7 @@ func (c *ToolSearch) SetDefaults() {
 }
 
 // TaskAffinity is the map from task to upstream: gateway specification,
-// task_affinity.
+// task_affinity. Replicas share it where rate_limit_store is redis.
 type TaskAffinity struct {
 	// MaxEntries is the capacity; the least recently used entry goes first.
 	MaxEntries int `yaml:"max_entries"`

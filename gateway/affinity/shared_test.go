@@ -1,0 +1,58 @@
+package affinity
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+// kept is a store of a test's own; err makes it fail.
+type kept struct {
+	texts map[string]string
+	ttl   time.Duration
+	err   error
+}
+
+func (k *kept) Keep(_ context.Context, name, text string, ttl time.Duration) error {
+	if k.err == nil {
+		k.texts[name], k.ttl = text, ttl
+	}
+	return k.err
+}
+
+func (k *kept) Kept(_ context.Context, name string) (string, bool, error) {
+	text, ok := k.texts[name]
+	return text, ok && k.err == nil, k.err
+}
+
+func TestReplicasShareWhatTheyLearn(t *testing.T) {
+	store := &kept{texts: map[string]string{}}
+	replica := func() *Shared {
+		m, _ := newMemory(10, time.Hour)
+		return NewShared(m, store, time.Hour)
+	}
+	one, other := replica(), replica()
+	want := func(s *Shared, key Key, upstream string) {
+		t.Helper()
+		if got, ok := s.Upstream(t.Context(), key); got != upstream || ok != (upstream != "") {
+			t.Errorf("got %q, %v, want %q", got, ok, upstream)
+		}
+	}
+	one.Learn(t.Context(), task("1"), "a")
+	want(other, task("1"), "a")
+	want(other, task("2"), "")
+	other.Learn(t.Context(), task("1"), "b") // the newest is right everywhere
+	want(one, task("1"), "b")
+	if store.ttl != time.Hour || len(store.texts) != 1 {
+		t.Errorf("the store has %v for %s", store.texts, store.ttl)
+	}
+	store.err = errors.New("down")
+	want(one, task("1"), "a") // what it learned itself
+	one.Learn(t.Context(), task("3"), "a")
+	want(one, task("3"), "a")
+	want(other, task("3"), "")
+	store.err = nil
+	clear(store.texts)
+	want(other, task("1"), "b")
+}

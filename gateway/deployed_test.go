@@ -122,6 +122,7 @@ func TestDeployedMetricsExist(t *testing.T) {
 	o.post(mail, "Authorization", "Bearer "+o.token(nil))
 	// Those that need a control plane, or the tool search, to appear.
 	known := map[string]bool{"svc_gateway_tool_search_backing_off": true, "svc_gateway_tool_definition_changed_total": true,
+		"svc_gateway_governance_known": true, "svc_gateway_governance_failing": true,
 		"svc_gateway_traces_failing": true, "svc_gateway_traces_dropped_total": true,
 		"svc_gateway_traces_quarantined_total": true, "svc_gateway_traces_posted_total": true}
 	for _, name := range regexp.MustCompile(`(?m)^[a-z_]+`).FindAllString(o.metrics(), -1) {

@@ -384,6 +384,51 @@ func TestGovernanceBudget(t *testing.T) {
 	}
 }
 
+// What observes and what fires is counted, without a name from the wire.
+func TestGovernanceMetrics(t *testing.T) {
+	up := newUpstream(t, echo)
+	g := &governor{}
+	g.give(requestPII("block", "", "CREDIT_CARD"), requestPII("warn", ""))
+	config := strings.Replace(open(up.URL), "  rules:", "  rules:\n    - {id: tried, action: deny, mode: observe, when: {tool_name: safe}}", 1)
+	r := governedRig(t, config+governance+"telemetry: {metrics: {listen: '127.0.0.1:0'}}\n", g)
+	r.post(callWith(`{"to":"` + cardNumber + `"}`)).blocked(t)
+	text := r.metrics()
+	for _, want := range []string{`svc_gateway_observed_total{action="deny",rule="tried"} 1`, `svc_gateway_policies_fired_total{action="block"} 1`,
+		`svc_gateway_policies_fired_total{action="warn"} 1`, "svc_gateway_governance_known 1", "svc_gateway_governance_policies 2"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+}
+
+// An answer on a stream that a client resumes is under the policies of any tool:
+// breaking off is no way around them.
+func TestGovernanceOnResumedStreams(t *testing.T) {
+	up := newUpstream(t, func(w http.ResponseWriter, _ string, r *http.Request) {
+		w.Header().Set("Mcp-Session-Id", "s")
+		if r.Method != http.MethodGet {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `{"jsonrpc":"2.0","id":7,"result":{"protocolVersion":"2025-06-18"}}`)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, "id: 1\ndata: {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{\"content\":[]}}\n\n")
+		fmt.Fprint(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"data\":\"bob@example.com\"}}\n\n")
+	})
+	g := &governor{}
+	g.give(api.GovernancePolicy{Phase: "response", Condition: api.Condition{Type: "tool_name", ToolName: "secret"}, Action: "block"},
+		responsePII("redact", "replace", "EMAIL"))
+	r := governedRig(t, open(up.URL)+governance, g)
+	session := r.post(`{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}`).header.Get("Mcp-Session-Id")
+	a := r.do(http.MethodGet, r.url, "", "Accept", "text/event-stream", "Mcp-Session-Id", session, "Last-Event-Id", "0")
+	if !strings.Contains(a.body, "-32001") || strings.Contains(a.body, `"content"`) {
+		t.Errorf("the answer on a resumed stream: %d %s", a.status, a.body)
+	}
+	if strings.Contains(a.body, "bob") || !strings.Contains(a.body, "[EMAIL]") {
+		t.Errorf("a notification on a resumed stream: %s", a.body)
+	}
+}
+
 // await waits until something holds.
 func await(t *testing.T, holds func() bool) {
 	t.Helper()

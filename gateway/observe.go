@@ -293,6 +293,12 @@ func (ex *exchange) count(provider time.Duration) {
 		Action: r.Action, Rule: r.RuleID, Upstream: r.Upstream, Status: r.Status, Stream: ex.began,
 		Gateway: max(0, r.Duration-provider-asked), UpstreamTime: provider,
 	})
+	for _, o := range r.Observed {
+		ex.g.observer.metrics.Observed(o.RuleID, o.Action)
+	}
+	for _, p := range r.PoliciesFired {
+		ex.g.observer.metrics.PolicyFired(p.Action)
+	}
 }
 
 // span records the request's spans (gateway specification, Spans).

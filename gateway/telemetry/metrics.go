@@ -44,6 +44,8 @@ type Metrics struct {
 	guardrail *prometheus.HistogramVec
 	reloads   *prometheus.CounterVec
 	reloaded  prometheus.Gauge
+	observed  *prometheus.CounterVec
+	fired     *prometheus.CounterVec
 
 	// series are the counters that were used, by label values, so that counting
 	// takes no lock.
@@ -91,6 +93,8 @@ func NewMetrics(version string, state func() State) *Metrics {
 			Name: "svc_gateway_reload_success", Help: "1 when the last reload took effect, or none was asked for; 0 when it failed.",
 		}),
 	}
+	m.observed, m.fired = newJudgementCounters()
+	m.registry.MustRegister(m.observed, m.fired)
 	m.reloaded.Set(1)
 	m.reloads.WithLabelValues("ok")
 	m.reloads.WithLabelValues("failed")

@@ -1,0 +1,22 @@
+package telemetry
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// newJudgementCounters makes the counters of what was judged beside the rule that
+// decided.
+func newJudgementCounters() (observed, fired *prometheus.CounterVec) {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "svc_gateway_observed_total",
+			Help: "Requests on which a rule in mode observe would have acted, by rule and action.",
+		}, []string{"rule", "action"}), prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "svc_gateway_policies_fired_total",
+			Help: "Policies of the control plane that fired on requests, by action: block, redact or warn.",
+		}, []string{"action"})
+}
+
+// Observed counts a rule of the configuration that is not enforced, and what it
+// would have done to a request.
+func (m *Metrics) Observed(rule, action string) { m.observed.WithLabelValues(rule, action).Inc() }
+
+// PolicyFired counts a policy of the control plane that fired on a request.
+func (m *Metrics) PolicyFired(action string) { m.fired.WithLabelValues(action).Inc() }

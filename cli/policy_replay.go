@@ -90,7 +90,7 @@ func replayPolicy(env Env, o replayOptions) error {
 		return err
 	}
 	if report.Malformed > 0 {
-		fmt.Fprintf(env.Stderr, "svc: %d lines are no audit lines\n", report.Malformed)
+		fmt.Fprintf(env.Stderr, "svc: %s could not be read as audit lines\n", lineCount(report.Malformed))
 	}
 	switch {
 	case report.Lines == report.Malformed && report.Malformed > 0:

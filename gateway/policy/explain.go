@@ -144,7 +144,7 @@ func (r *claimRule) misses(c *Claims) string {
 	}
 	for _, g := range r.groups {
 		if !slices.Contains(c.Groups, g) {
-			return fmt.Sprintf("the caller is not in the group %q of groups", g)
+			return fmt.Sprintf("the caller is not in the group %q, and groups asks for all it lists", g)
 		}
 	}
 	switch {

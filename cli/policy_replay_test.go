@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// On a terminal a replay shows how far it is, and takes the line away; elsewhere
+// it shows nothing.
+func TestReplayProgress(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "audit.jsonl")
+	line := `{"seq":1,"ts":"2026-11-20T09:00:00.000000Z","kind":"checkpoint","event":"start"}` + "\n"
+	if err := os.WriteFile(path, []byte(strings.Repeat(line, 20_000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(dir, "svc.yaml")
+	text := "listen: 127.0.0.1:0\nlicense: {path: /x}\nupstreams: [{name: a, url: \"http://127.0.0.1:9/\"}]\npolicy: {default_action: deny}\naudit: {path: a.jsonl}\n"
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tty := range []bool{true, false} {
+		env, out, errs := testEnv(t)
+		env.StderrTTY = tty
+		now := env.Now()
+		env.Now = func() time.Time { now = now.Add(time.Second); return now }
+		if code := Main(env, []string{"policy", "replay", config, path, path}); code != exitOK {
+			t.Fatalf("exit code %d: %s", code, errs)
+		}
+		shown := errs.String()
+		if !tty && shown != "" {
+			t.Errorf("without a terminal: %q", shown)
+		}
+		if tty && (!strings.Contains(shown, "[############............]  50 % of 3 MiB") || !strings.HasSuffix(shown, "\r\x1b[K")) {
+			t.Errorf("on a terminal: %q", shown)
+		}
+		if strings.Contains(out.String(), "\r") {
+			t.Error("the progress is in the output")
+		}
+	}
+}

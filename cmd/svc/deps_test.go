@@ -44,7 +44,7 @@ var owners = map[string][]string{
 	"github.com/charmbracelet/...":                 {"tui/..."},
 	"github.com/mattn/go-runewidth":                {"tui"},
 	"github.com/muesli/termenv":                    {"tui/..."},
-	"github.com/modelcontextprotocol/go-sdk/...":   {"cli/demo"},
+	"github.com/modelcontextprotocol/go-sdk/...":   {"cli/demo", "test/clients/oauthclient"},
 	"go.etcd.io/bbolt/...":                         {"store/bolt"},
 	"gopkg.in/yaml.v3":                             {"gateway/config", "cli"},
 	"github.com/golang-jwt/jwt/v5":                 {"gateway/auth", "gateway/auth/authtest", "gateway/license"},

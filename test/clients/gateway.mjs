@@ -8,7 +8,9 @@ import { join } from 'node:path';
 
 // startGateway runs the program before upstreams (a map from name to URL, the
 // first is the default) with routes (YAML lines).
-export async function startGateway(binary, upstreams, routes, rules = '') {
+// more may hold oauth, the lines of auth.oauth as a function of the port; yaml,
+// further sections; env, further variables of the environment.
+export async function startGateway(binary, upstreams, routes, rules = '', more = {}) {
   const dir = mkdtempSync(join(tmpdir(), 'svc-clients-'));
   execFileSync(binary, ['license', 'keygen', '--out', dir], { stdio: 'pipe' });
   execFileSync(binary, ['license', 'issue', '--key', join(dir, 'license.key'), '--subject', 'test', '--days', '1', '--grace-days', '1', '--out', join(dir, 'license.jwt')], { stdio: 'pipe' });
@@ -28,22 +30,29 @@ ${routes}
 auth:
   enabled: true
   keys: [{id: ts, hash: "${key.hash}"}]
+${more.oauth?.(port) ?? ''}
+${more.yaml ?? ''}
 policy: {default_action: allow, rules: [${rules}]}
 audit: {path: ${join(dir, 'audit.jsonl')}}
 shutdown: {grace: 2s}
 `);
-  const child = spawn(binary, ['gateway', '--config', join(dir, 'svc.yaml')], { stdio: ['ignore', 'pipe', 'pipe'] });
   let log = '';
-  child.stdout.on('data', (d) => { log += d; });
-  child.stderr.on('data', (d) => { log += d; });
-  const ended = new Promise((done) => child.on('exit', done));
-  for (let i = 0; ; i++) {
-    try {
-      if ((await fetch(`http://127.0.0.1:${port}/readyz`)).ok) break;
-    } catch { /* not yet */ }
-    if (i === 100) throw new Error(`the gateway did not start:\n${log}`);
-    await new Promise((done) => setTimeout(done, 50));
-  }
+  let child;
+  let ended;
+  const start = async () => {
+    child = spawn(binary, ['gateway', '--config', join(dir, 'svc.yaml')], { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...more.env } });
+    child.stdout.on('data', (d) => { log += d; });
+    child.stderr.on('data', (d) => { log += d; });
+    ended = new Promise((done) => child.on('exit', done));
+    for (let i = 0; ; i++) {
+      try {
+        if ((await fetch(`http://127.0.0.1:${port}/readyz`)).ok) break;
+      } catch { /* not yet */ }
+      if (i === 100) throw new Error(`the gateway did not start:\n${log}`);
+      await new Promise((done) => setTimeout(done, 50));
+    }
+  };
+  await start();
   return {
     url: new URL(`http://127.0.0.1:${port}/mcp`),
     headers: { Authorization: `Bearer ${key.key}` },
@@ -51,6 +60,8 @@ shutdown: {grace: 2s}
     audit: () => readFileSync(join(dir, 'audit.jsonl')).toString(),
     // stop ends it with SIGTERM and returns its exit code.
     stop: async () => { child.kill('SIGTERM'); return ended; },
+    // start starts it again after stop.
+    start,
     // remove takes away what it left, whatever state it is in.
     remove: () => { child.kill('SIGKILL'); rmSync(dir, { recursive: true, force: true }); },
   };

@@ -260,3 +260,33 @@ func TestLegacyTaskIsFollowedInItsSession(t *testing.T) {
 		t.Errorf("the second upstream got %v, the first %v", sent, first.sent("tasks/result"))
 	}
 }
+
+// The span of a call that makes a task, and those of what follows it, carry the
+// handle: also where the answer is an event stream, and under 2025-11-25.
+func TestTaskHandleStandsInSpans(t *testing.T) {
+	for _, tt := range []struct{ name, media, sent string }{
+		{"2026-07-28", "text/event-stream", "data: " + `{"jsonrpc":"2.0","id":1,"result":{"resultType":"task","taskId":"t1"}}` + "\n\n"},
+		{"2025-11-25", "application/json", `{"jsonrpc":"2.0","id":1,"result":{"task":{"taskId":"t1"}}}`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newOTLPCollector(t)
+			first := taskUpstream(t, jsonTask)
+			second := taskUpstream(t, func(string, string) (string, string) { return tt.media, tt.sent })
+			r := newRig(t, rules(twoUpstreams(first.URL, second.URL), taskRules)+"telemetry:\n"+pipeline("customer", c.URL, ""))
+			r.makeTask("t1")
+			for _, method := range []string{"tasks/get", "tasks/cancel"} {
+				r.askTask(method, "t1")
+			}
+			r.stop()
+			roots := c.roots()
+			if len(roots) != 3 {
+				t.Fatalf("%d spans, want 3", len(roots))
+			}
+			for _, span := range roots {
+				if got := spanAttributes(span); got["mcp.task.handle"] != "t1" || got["mcp.upstream"] != "second" {
+					t.Errorf("%s: %v", span.Name, got)
+				}
+			}
+		})
+	}
+}

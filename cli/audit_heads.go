@@ -31,7 +31,9 @@ JSON output. They are no alarm where an operator moved an audit file away.`,
 		func(h api.AuditHead) []string {
 			return []string{h.Gateway, h.Trail, stamp(h.ReportedAt), count(int64(len(h.Earlier))), fmt.Sprintf("%d:%s", h.Seq, h.Hash)}
 		},
-	}, func(ctx context.Context, c *client.Client) (api.List[api.AuditHead], error) { return c.ListAuditHeads(ctx) })
+	}, func(ctx context.Context, c *client.Client) (api.List[api.AuditHead], error) {
+		return c.ListAuditHeads(ctx)
+	})
 	r.addFlags(cmd)
 	return cmd
 }

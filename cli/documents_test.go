@@ -1,0 +1,323 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"svc/gateway/auth"
+	"svc/gateway/config"
+	"svc/gateway/diag"
+)
+
+// block is a fenced block of a document.
+type block struct {
+	file, info, text string
+	line             int
+	// notRun is the reason that a comment before the block gives for not running
+	// it: <!-- not run: reason -->
+	notRun string
+}
+
+var (
+	fence  = regexp.MustCompile("^```(.*)$")
+	notRun = regexp.MustCompile(`^<!-- not run: (.+) -->$`)
+)
+
+func blocksOf(t *testing.T, file string) []block {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []block
+	var open *block
+	reason := ""
+	for i, line := range strings.Split(string(text), "\n") {
+		switch m := fence.FindStringSubmatch(line); {
+		case open == nil && m != nil:
+			open = &block{file: file, info: m[1], line: i + 1, notRun: reason}
+		case open != nil && m != nil:
+			out = append(out, *open)
+			open, reason = nil, ""
+		case open != nil:
+			open.text += line + "\n"
+		case strings.TrimSpace(line) != "":
+			reason = ""
+			if m := notRun.FindStringSubmatch(line); m != nil {
+				reason = m[1]
+			}
+		}
+	}
+	if open != nil {
+		t.Errorf("%s:%d: the block does not end", file, open.line)
+	}
+	return out
+}
+
+// documents returns the documents of the project, as paths from its root.
+func documents(t *testing.T) []string {
+	t.Helper()
+	var files []string
+	for _, pattern := range []string{"*.md", "bench/*.md", "deploy/*.md", "completions/*.md", "gateway/detect/*/*.md"} {
+		found, err := filepath.Glob(filepath.Join("..", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
+	}
+	err := filepath.WalkDir("../docs", func(path string, _ fs.DirEntry, err error) error {
+		if strings.HasSuffix(path, ".md") {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range files {
+		files[i] = filepath.ToSlash(strings.TrimPrefix(f, ".."+string(filepath.Separator)))
+	}
+	return files
+}
+
+// run elsewhere: the tests that run the blocks of a document.
+var runBy = map[string]string{
+	"README.md":               "TestReadme",
+	"docs/quickstart.md":      "TestQuickstart",
+	"docs/operations.md":      "TestOperationsDocument",
+	"docs/policy-cookbook.md": "the tests of gateway/lint and gateway/replay",
+	"docs/lint/":              "gateway/lint: each page's examples are linted",
+}
+
+// TestEveryBlockIsRun: a block of code in a document is run by a test, or says
+// why it is not. What is no code says so with the language text.
+func TestEveryBlockIsRun(t *testing.T) {
+	for _, file := range documents(t) {
+		for _, b := range blocksOf(t, file) {
+			if b.info == "text" || b.info == "yaml" || b.info == "json" || b.notRun != "" {
+				continue // text is no code; TestYAMLInDocuments and TestJSONInDocuments have the others
+			}
+			known := false
+			for prefix := range runBy {
+				known = known || strings.HasPrefix(file, prefix)
+			}
+			if !known || !slices.Contains([]string{"sh", "console"}, b.info) {
+				t.Errorf("%s:%d: a block of %q that no test runs: give it one, mark it as text, or say why with <!-- not run: reason -->", file, b.line, b.info)
+			}
+		}
+	}
+}
+
+// TestJSONInDocuments: what is shown as JSON is JSON.
+func TestJSONInDocuments(t *testing.T) {
+	for _, file := range documents(t) {
+		for _, b := range blocksOf(t, file) {
+			if b.info == "json" && !json.Valid([]byte(b.text)) {
+				t.Errorf("%s:%d: not JSON", b.file, b.line)
+			}
+		}
+	}
+}
+
+// The rest of a configuration, for documents that show a part of one.
+var restOfConfig = map[string]string{
+	"listen":           "listen: 127.0.0.1:8090\n",
+	"license":          "license: {path: /etc/svc/license.jwt}\n",
+	"default_upstream": "default_upstream: tools\n",
+	"upstreams":        "upstreams: [{name: tools, url: 'http://127.0.0.1:9000/mcp'}]\n",
+	"routes":           "routes: [{match: {tool_name: '*'}, upstream: tools}]\n",
+	"policy":           "policy: {default_action: deny}\n",
+	"audit":            "audit: {path: audit.jsonl}\n",
+}
+
+// TestYAMLInDocuments: what is shown as YAML is a configuration of the gateway,
+// or a part of one, that it would take.
+func TestYAMLInDocuments(t *testing.T) {
+	hash, err := auth.Hash("svc_gw_first-client_x", auth.Params{MemoryKiB: 64, Time: 1, Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lookup := func(name string) (string, bool) {
+		switch {
+		case strings.HasSuffix(name, "_HASH"):
+			return hash, true
+		case name == "SVC_INGEST_KEY":
+			return "svc_ingest_" + strings.Repeat("A", 43), true
+		}
+		return "/set", true
+	}
+	top := regexp.MustCompile(`(?m)^([a-z_]+):`)
+	for _, file := range documents(t) {
+		if strings.HasPrefix(file, "docs/lint/") || file == "docs/policy-cookbook.md" {
+			continue // their own tests look closer
+		}
+		for _, b := range blocksOf(t, file) {
+			if b.info != "yaml" || b.notRun != "" {
+				continue
+			}
+			text := b.text
+			for key, rest := range restOfConfig {
+				if !slices.ContainsFunc(top.FindAllStringSubmatch(b.text, -1), func(m []string) bool { return m[1] == key }) {
+					text += rest
+				}
+			}
+			path := filepath.Join(t.TempDir(), "svc.yaml")
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, found := config.Load(path, lookup); diag.Err(found) != nil {
+				t.Errorf("%s:%d: %v", b.file, b.line, diag.Err(found))
+			}
+		}
+	}
+}
+
+// TestCommandsInDocuments: every command of svc that a document shows exists,
+// and has the flags that it is given, also in blocks that are not run.
+func TestCommandsInDocuments(t *testing.T) {
+	env, _, _ := testEnv(t)
+	line := regexp.MustCompile(`(?:^|[$(;|&] *|= *)(?:\./)?svc ([a-z][^|;&)\n]*)`)
+	for _, file := range documents(t) {
+		for _, b := range blocksOf(t, file) {
+			if b.info != "sh" && b.info != "console" {
+				continue
+			}
+			text := strings.ReplaceAll(b.text, "\\\n", " ")
+			for one := range strings.Lines(text) {
+				if b.info == "console" && !strings.HasPrefix(one, "$ ") {
+					continue
+				}
+				one, _, _ = strings.Cut(one, " #")
+				for _, m := range line.FindAllStringSubmatch(strings.TrimSpace(one), -1) {
+					words := strings.Fields(m[1])
+					cmd, rest, err := newRoot(env).Find(words)
+					if err == nil && cmd.HasSubCommands() {
+						err = fmt.Errorf("is a group")
+					}
+					if err == nil && words[0] != "help" {
+						for i, w := range rest { // a redirection ends what svc sees
+							if strings.HasPrefix(w, ">") || strings.HasPrefix(w, "<") {
+								rest = rest[:i]
+								break
+							}
+						}
+						err = cmd.ParseFlags(rest)
+					}
+					if err != nil {
+						t.Errorf("%s:%d: svc %s: %v", b.file, b.line, m[1], err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// runDocument runs a script in an empty directory, where svc is in PATH.
+func runDocument(t *testing.T, dir, script string) string {
+	t.Helper()
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip("needs sh")
+	}
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skip("needs curl")
+	}
+	cmd := exec.CommandContext(t.Context(), sh, "-c", "set -eux\ntrap 'kill \"$server\" 2>/dev/null || :' EXIT\n"+script)
+	cmd.Dir = dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GORACE=atexit_sleep_ms=10"} // TestMain has put svc there
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return string(out)
+}
+
+// TestQuickstart runs the sh blocks of docs/quickstart.md in order, in one shell.
+func TestQuickstart(t *testing.T) {
+	script := ""
+	for _, b := range blocksOf(t, "docs/quickstart.md") {
+		script += b.text
+	}
+	if !strings.Contains(script, "svc dev --data-dir demo") {
+		t.Fatal("the quickstart does not start svc dev")
+	}
+	script = strings.NewReplacer("svc dev --data-dir demo", "svc dev --data-dir demo --listen 127.0.0.1:0 --gateway-listen 127.0.0.1:0",
+		"sleep 1;", "sleep 0.05;").Replace(script)
+	out := runDocument(t, t.TempDir(), script)
+	for _, want := range []string{
+		"policy_denied", "never-delete", "search_orders", "mask-cards", "no-ssn", "the cases notice", "result       ok",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the commands do not print %q:\n%s", want, out)
+		}
+	}
+}
+
+// TestReadme runs what the README says of a gateway and a control plane of one's
+// own, with free ports and what is served in the background.
+func TestReadme(t *testing.T) {
+	dir := t.TempDir()
+	script := ""
+	for _, b := range blocksOf(t, "README.md") {
+		switch {
+		case b.info == "yaml" && strings.Contains(b.text, "listen:"):
+			if err := os.WriteFile(filepath.Join(dir, "svc.yaml"), []byte(b.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		case b.info == "console" && b.notRun == "":
+			for line := range strings.Lines(b.text) {
+				command, ok := strings.CutPrefix(line, "$ ")
+				if !ok {
+					t.Errorf("%s:%d: a line without a prompt: %s", b.file, b.line, line)
+				}
+				script += command
+			}
+		}
+	}
+	for _, command := range []string{"go build -o svc ./cmd/svc\n", "./svc gateway --config svc.yaml\n", "./svc serve --listen"} {
+		if !strings.Contains(script, command) {
+			t.Fatalf("the README has no command %q", command)
+		}
+	}
+	gateway, plane := freeAddress(t), freeAddress(t)
+	script = strings.NewReplacer(
+		"go build -o svc ./cmd/svc\n", "ln -s \"$(command -v svc)\" svc\n",
+		"./svc gateway --config svc.yaml\n", "./svc gateway --config svc.yaml &\ngateway=$!\nuntil curl -sf http://"+gateway+"/readyz; do sleep 0.05; done\nkill $gateway && wait $gateway\n",
+		"--data-dir ./data\n", "--data-dir ./data &\nserver=$!\nuntil curl -sf http://"+plane+"/readyz; do sleep 0.05; done\n",
+		"127.0.0.1:8080", plane,
+	).Replace(script)
+	script = strings.Replace(script, "backup.db --data-dir ./data &\nserver=$!\nuntil curl -sf http://"+plane+"/readyz; do sleep 0.05; done\n", "backup.db --data-dir ./data\n", 1)
+	config := filepath.Join(dir, "svc.yaml")
+	text, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(config, []byte(strings.Replace(string(text), "127.0.0.1:8090", gateway, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := runDocument(t, dir, script)
+	for _, want := range []string{"svc.yaml is valid", "pii-protection", "svc_ingest_", "backup.db"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the commands do not print %q:\n%s", want, out)
+		}
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().String()
+}

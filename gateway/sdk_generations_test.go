@@ -1,5 +1,7 @@
 package gateway
 
+//lint:file-ignore SA1019 logs and sampling are deprecated since 2026-07-28, and pass as long as clients have them
+
 import (
 	"context"
 	"encoding/json"

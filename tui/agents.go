@@ -64,14 +64,14 @@ func newAgentsPage(s *shared) *agentsPage {
 }
 
 // fetch asks for the agents and for their figures: two requests.
-func (a *agentsPage) fetch(ctx context.Context) ([]agentRow, error) {
+func (a *agentsPage) fetch(ctx context.Context) (listed[agentRow], error) {
 	page, err := a.s.plane.ListAgents(ctx, client.AgentQuery{Page: client.Page{Limit: api.MaxLimit}})
 	if err != nil {
-		return nil, err
+		return listed[agentRow]{}, err
 	}
 	stats, err := a.s.plane.TraceStats(ctx, client.StatsQuery{Period: "24h", GroupBy: "agent"})
 	if err != nil {
-		return nil, err
+		return listed[agentRow]{}, err
 	}
 	of := make(map[string]*api.StatsGroup, len(stats.Groups))
 	for i, g := range stats.Groups {
@@ -86,7 +86,7 @@ func (a *agentsPage) fetch(ctx context.Context) ([]agentRow, error) {
 	slices.SortStableFunc(rows, func(a, b agentRow) int {
 		return cmp.Or(cmp.Compare(b.traces(), a.traces()), cmp.Compare(a.Name, b.Name))
 	})
-	return rows, nil
+	return listed[agentRow]{rows, page.Total}, nil
 }
 
 func (a *agentsPage) key(k tea.KeyMsg) tea.Cmd {
@@ -132,9 +132,9 @@ func newAgentPage(s *shared, r agentRow) *agentPage {
 	a.s, a.name, a.noun = s, "Tools", "tools"
 	a.empty = [2]string{"No tools seen yet", "They appear when traces of this agent name them."}
 	a.load.every = 15 * time.Second
-	a.load.fetch = func(ctx context.Context) ([]api.AgentTool, error) {
+	a.load.fetch = func(ctx context.Context) (listed[api.AgentTool], error) {
 		page, err := s.plane.ListAgentTools(ctx, r.ID, client.Page{Limit: api.MaxLimit})
-		return page.Data, err
+		return listed[api.AgentTool]{page.Data, page.Total}, err
 	}
 	p := s.pens
 	a.list.columns = []column[api.AgentTool]{
@@ -145,7 +145,7 @@ func newAgentPage(s *shared, r agentRow) *agentPage {
 		}},
 		{title: "SHARE OF CALLS", min: 14, max: 60, keep: 50, cell: func(t api.AgentTool, w int) (string, pen) {
 			most := int64(1)
-			for _, other := range a.load.data {
+			for _, other := range a.load.data.rows {
 				most = max(most, other.CallCount)
 			}
 			return bar(float64(t.CallCount)/float64(most), w), p.accent

@@ -17,9 +17,9 @@ func newBudgetsPage(s *shared) *budgetsPage {
 	t.s, t.name, t.noun = s, "Budgets", "budgets"
 	t.empty = [2]string{"No budgets yet", "For example: svc costs budgets create NAME --agent-id ID --period daily --limit-usd 5"}
 	t.load.every = 10 * time.Second
-	t.load.fetch = func(ctx context.Context) ([]api.Budget, error) {
+	t.load.fetch = func(ctx context.Context) (listed[api.Budget], error) {
 		all, err := s.plane.ListBudgets(ctx)
-		return all.Data, err
+		return listed[api.Budget]{all.Data, all.Total}, err
 	}
 	p := s.pens
 	text := func(get func(api.Budget) string) func(api.Budget, int) (string, pen) {

@@ -205,6 +205,13 @@ func TestKeysAtOnce(t *testing.T) {
 	if v := m.View(); !strings.Contains(v, "PAUSED") || !strings.Contains(v, "/ agent:x") {
 		t.Errorf("keys at once:\n%s", v)
 	}
+	m.Update(tea.KeyMsg{Type: tea.KeyEsc})
+	m.Update(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("?")})
+	m.Update(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("s"), Alt: true})
+	if v := m.View(); !strings.Contains(v, "From the stream") {
+		t.Errorf("esc and s together:\n%s", v)
+	}
+	m.Update(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("1/agent:x")})
 	m.Update(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(" tool:y"), Paste: true})
 	if v := m.View(); !strings.Contains(v, "/ agent:x tool:y") {
 		t.Errorf("pasted into the filter:\n%s", v)

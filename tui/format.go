@@ -44,6 +44,8 @@ func millis(ms float64) string {
 	switch {
 	case ms == 0:
 		return "0 ms"
+	case ms < 0.1:
+		return strconv.FormatFloat(max(ms*1000, 1), 'f', 0, 64) + " µs"
 	case ms < 1:
 		return strconv.FormatFloat(ms, 'f', 2, 64) + " ms"
 	case ms < 100:

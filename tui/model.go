@@ -136,13 +136,17 @@ func (m *Model) take(b batch) {
 // keys takes what a terminal sends at once as the keys that were pressed; a
 // text that was pasted is one only where one can type.
 func (m *Model) keys(k tea.KeyMsg) tea.Cmd {
+	_, typing := m.current().footer(m.w)
+	if k.Alt && k.Type == tea.KeyRunes && !typing {
+		// esc and a key that came together; no key of ours has alt.
+		k.Alt = false
+		return tea.Batch(m.key(tea.KeyMsg{Type: tea.KeyEsc}), m.keys(k))
+	}
 	if k.Type != tea.KeyRunes || len(k.Runes) < 2 || k.Alt {
 		return m.key(k)
 	}
-	if k.Paste {
-		if _, typing := m.current().footer(m.w); !typing {
-			return nil
-		}
+	if k.Paste && !typing {
+		return nil
 	}
 	var cmds []tea.Cmd
 	for _, r := range k.Runes {

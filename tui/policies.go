@@ -19,7 +19,7 @@ type policiesPage struct {
 	tablePage[api.Policy]
 	asked    *api.Policy // to be enabled or disabled when it is confirmed
 	changing bool
-	change   context.CancelFunc
+	inSight  bool
 	readOnly bool // the key has been refused to change one
 }
 
@@ -28,9 +28,9 @@ func newPoliciesPage(s *shared) *policiesPage {
 	t.s, t.name, t.noun = s, "Policies", "policies"
 	t.empty = [2]string{"No policies yet", "For example: svc policies apply pii-protection"}
 	t.load.every = 10 * time.Second
-	t.load.fetch = func(ctx context.Context) ([]api.Policy, error) {
+	t.load.fetch = func(ctx context.Context) (listed[api.Policy], error) {
 		page, err := s.plane.ListPolicies(ctx, client.PolicyQuery{Page: client.Page{Limit: api.MaxLimit}})
-		return page.Data, err
+		return listed[api.Policy]{page.Data, page.Total}, err
 	}
 	p := s.pens
 	text := func(get func(api.Policy) string) func(api.Policy, int) (string, pen) {
@@ -56,7 +56,7 @@ func newPoliciesPage(s *shared) *policiesPage {
 		{title: "FIRED", min: 6, right: true, keep: 80, cell: text(func(r api.Policy) string { return count(r.FireCount) })},
 		{title: "", min: 10, max: 40, keep: 30, cell: func(r api.Policy, w int) (string, pen) {
 			most := int64(1)
-			for _, other := range t.load.data {
+			for _, other := range t.load.data.rows {
 				most = max(most, other.FireCount)
 			}
 			return bar(float64(r.FireCount)/float64(most), w), p.action(r)
@@ -131,12 +131,15 @@ func conditionOf(c api.Condition) string {
 	return clean(c.Type)
 }
 
+func (t *policiesPage) enter() tea.Cmd {
+	t.inSight = true
+	return t.tablePage.enter()
+}
+
+// leave forgets a question. A change that was confirmed goes on: nobody could
+// tell otherwise whether it was made.
 func (t *policiesPage) leave() {
-	t.asked = nil
-	if t.change != nil {
-		t.change()
-	}
-	t.changing = false
+	t.asked, t.inSight = nil, false
 	t.tablePage.leave()
 }
 
@@ -185,7 +188,7 @@ func (t *policiesPage) answer(k string) tea.Cmd {
 func (t *policiesPage) toggle(r api.Policy) tea.Cmd {
 	on := !r.Enabled
 	ctx, cancel := context.WithTimeout(t.s.ctx, t.s.timeout)
-	t.changing, t.change = true, cancel
+	t.changing = true
 	cmd := func() tea.Msg {
 		_, err := t.s.plane.UpdatePolicy(ctx, r.ID, api.PolicyUpdate{Enabled: &on})
 		cancel()
@@ -210,6 +213,9 @@ func (t *policiesPage) changed(r api.Policy, on bool, err error) tea.Cmd {
 		return nil
 	}
 	t.s.say(t.s.pens.good, clean(r.Name)+" is "+what)
+	if !t.inSight {
+		return nil
+	}
 	return t.load.load(t.s)
 }
 

@@ -57,6 +57,8 @@ func newRow(ev Event) *row {
 	}
 	if n := t.InputTokens + t.OutputTokens; n > 0 {
 		r.tokens = short(float64(n))
+	} else if t.CostUSD == 0 {
+		r.cost = "-" // no model was asked
 	}
 	var fired []string
 	for _, p := range t.PoliciesFired {

@@ -22,9 +22,9 @@ func newSLAsPage(s *shared) *slasPage {
 	t.s, t.name, t.noun = s, "SLAs", "targets"
 	t.empty = [2]string{"No SLA targets yet", "For example: svc slas create NAME --agent-id ID --p99-ms 2000 --evaluation-period 24h"}
 	t.load.every = 15 * time.Second
-	t.load.fetch = func(ctx context.Context) ([]api.SLATarget, error) {
+	t.load.fetch = func(ctx context.Context) (listed[api.SLATarget], error) {
 		all, err := s.plane.ListSLAs(ctx)
-		return all.Data, err
+		return listed[api.SLATarget]{all.Data, all.Total}, err
 	}
 	t.missed.every = 30 * time.Second
 	t.missed.fetch = func(ctx context.Context) ([]api.SLAViolation, error) {
@@ -126,10 +126,10 @@ func (t *slasPage) key(k tea.KeyMsg) tea.Cmd {
 }
 
 func (t *slasPage) view(w, h int) []string {
-	if !t.load.have || len(t.load.data) == 0 || h < 10 {
+	if !t.load.have || len(t.load.data.rows) == 0 || h < 10 {
 		return t.tablePage.view(w, h)
 	}
-	top := min(len(t.load.data)+1, max(4, h*6/10))
+	top := min(len(t.load.data.rows)+1, max(4, h*6/10))
 	lines := t.tablePage.view(w, top)
 	for len(lines) < top {
 		lines = append(lines, "")

@@ -4,6 +4,13 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 )
 
+// listed is what a list answered, and how many there are: more than are shown
+// where there are very many.
+type listed[R any] struct {
+	rows  []R
+	total int
+}
+
 // tablePage is a page that shows one list of the control plane: what agents,
 // policies, budgets and SLA targets have in common.
 type tablePage[R any] struct {
@@ -11,7 +18,7 @@ type tablePage[R any] struct {
 	name  string
 	noun  string    // of the rows, for their number
 	empty [2]string // what an empty list says
-	load  loader[[]R]
+	load  loader[listed[R]]
 	list  list[R]
 	// detail is what is shown below the list of the selected row, where there is
 	// room; nil for nothing.
@@ -25,7 +32,7 @@ func (t *tablePage[R]) tick() tea.Cmd  { return t.load.tick(t.s) }
 
 // sync tells the list what there is.
 func (t *tablePage[R]) sync() {
-	rows := t.load.data
+	rows := t.load.data.rows
 	t.list.set(len(rows), func(i int) R { return rows[i] })
 }
 
@@ -51,7 +58,11 @@ func (t *tablePage[R]) status(w int) string {
 	p := t.s.pens
 	var l line
 	if t.load.have {
-		l.add(p.dim, " "+count(int64(len(t.load.data)))+" "+t.noun+" · as of "+t.load.at.In(t.s.now().Location()).Format("15:04:05"))
+		n := count(int64(len(t.load.data.rows)))
+		if t.load.data.total > len(t.load.data.rows) {
+			n += " of " + count(int64(t.load.data.total))
+		}
+		l.add(p.dim, " "+n+" "+t.noun+" · as of "+t.load.at.In(t.s.now().Location()).Format("15:04:05"))
 	}
 	if text, pen := t.load.state(t.s); text != "" {
 		l.add(pen, " "+text)
@@ -61,7 +72,7 @@ func (t *tablePage[R]) status(w int) string {
 
 func (t *tablePage[R]) view(w, h int) []string {
 	t.sync()
-	rows := t.load.data
+	rows := t.load.data.rows
 	switch {
 	case !t.load.have && t.load.err != nil:
 		return centred(t.s.pens, w, h, t.name+" cannot be shown", tell(t.load.err))

@@ -82,7 +82,7 @@ func TestFigures(t *testing.T) {
 	for _, row := range []struct{ got, want string }{
 		{count(0), "0"}, {count(999), "999"}, {count(1000), "1,000"}, {count(-1234567), "-1,234,567"},
 		{short(0), "0"}, {short(1.234), "1.23"}, {short(9999), "9999"}, {short(12_345), "12.3k"}, {short(4.2e9), "4.20G"},
-		{millis(0), "0 ms"}, {millis(0.25), "0.25 ms"}, {millis(12.34), "12.3 ms"}, {millis(432.1), "432 ms"}, {millis(1082), "1.08 s"}, {millis(61_000), "61.0 s"}, {millis(7_200_000), "2 h 0 min"},
+		{millis(0), "0 ms"}, {millis(0.0004), "1 µs"}, {millis(0.052), "52 µs"}, {millis(0.25), "0.25 ms"}, {millis(12.34), "12.3 ms"}, {millis(432.1), "432 ms"}, {millis(1082), "1.08 s"}, {millis(61_000), "61.0 s"}, {millis(7_200_000), "2 h 0 min"},
 		{usd(0), "$0"}, {usd(0.00001), "<$0.0001"}, {usd(0.0123), "$0.0123"}, {usd(12.3), "$12.30"}, {usd(12_345.6), "$12,346"},
 		{price(0.5), "$0.50"}, {price(250), "$250.00"}, {price(0.125), "$0.1250"},
 		{percent(0), "0 %"}, {percent(0.01), "<0.1 %"}, {percent(12.34), "12.3 %"}, {percent(100), "100 %"},

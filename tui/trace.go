@@ -141,6 +141,10 @@ func (t *tracePage) fields() []field {
 		return strconv.FormatFloat(tr.InjectionScore, 'f', 2, 64), pen
 	}
 	injection, injectionPen := score()
+	tokens := "-"
+	if tr.InputTokens+tr.OutputTokens > 0 {
+		tokens = fmt.Sprintf("%s in, %s out", count(tr.InputTokens), count(tr.OutputTokens))
+	}
 	fields := []field{
 		{name: "Status", value: r.outcome.String(), pen: p.of(r.outcome)},
 		{name: "Began", value: at.Format("2006-01-02 15:04:05.000")},
@@ -149,7 +153,7 @@ func (t *tracePage) fields() []field {
 		{name: "Tool", value: orDash(r.tool)},
 		{name: "Cost", value: r.cost},
 		{name: "Model", value: orDash(r.model)},
-		{name: "Tokens", value: fmt.Sprintf("%s in, %s out", count(tr.InputTokens), count(tr.OutputTokens))},
+		{name: "Tokens", value: tokens},
 		{name: "Environment", value: orDash(r.env)},
 		{name: "Injection", value: injection, pen: injectionPen},
 	}

@@ -288,6 +288,8 @@ func (t *tracesPage) status(w int) string {
 		l.add(p.warn, " "+plural(t.held, "new trace waits", "new traces wait"))
 	case t.follow:
 		l.add(p.good, " ▶ following")
+	case t.newer == 0:
+		l.add(p.dim, " ▲ not following")
 	default:
 		l.add(p.dim, " ▲ "+plural(t.newer, "newer trace below", "newer traces below"))
 	}

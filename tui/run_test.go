@@ -1,0 +1,103 @@
+package tui_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
+
+	"svc/tui"
+	"svc/tui/recording"
+)
+
+// terminal is an output that is read while it is written.
+type terminal struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (t *terminal) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.b.Write(p)
+}
+
+func (t *terminal) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.b.String()
+}
+
+const altScreenOff = "\x1b[?1049l"
+
+// run starts Run and returns what it ends with; keys are typed by writing.
+func run(t *testing.T, ctx context.Context, o tui.Options) (*terminal, io.Writer, <-chan error) {
+	t.Helper()
+	out := &terminal{}
+	in, keys := io.Pipe()
+	o.Input, o.Output = in, out
+	t.Cleanup(func() { keys.Close() })
+	ended := make(chan error, 1)
+	go func() { ended <- tui.Run(ctx, o) }()
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(out.String(), "\x1b[?1049h"); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing was drawn")
+		}
+	}
+	return out, keys, ended
+}
+
+func wait(t *testing.T, ended <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(10 * time.Second):
+		t.Fatal("it did not end")
+		return nil
+	}
+}
+
+// q and the end of the context are no failures, and give the terminal back.
+func TestRunEnds(t *testing.T) {
+	for _, how := range []string{"q", "ctx"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		o := plainOptions(newFakeSource(), &recording.Plane{})
+		o.Mouse = true
+		out, keys, ended := run(t, ctx, o)
+		if how == "q" {
+			io.WriteString(keys, "q")
+		} else {
+			cancel()
+		}
+		if err := wait(t, ended); err != nil {
+			t.Errorf("%s: %v", how, err)
+		}
+		if s := out.String(); !strings.Contains(s, altScreenOff) || !strings.Contains(s, "\x1b[?1002l") {
+			t.Errorf("%s: the terminal was not given back", how)
+		}
+		cancel()
+	}
+}
+
+// panicking is a source with a mistake in it.
+type panicking struct{}
+
+func (panicking) Open(context.Context, string) (tui.Stream, error) { panic("a mistake") }
+
+// A panic gives the terminal back too, and is an error.
+func TestPanicGivesTheTerminalBack(t *testing.T) {
+	out, _, ended := run(t, t.Context(), plainOptions(panicking{}, nil))
+	if err := wait(t, ended); !errors.Is(err, tea.ErrProgramPanic) {
+		t.Errorf("got %v", err)
+	}
+	if !strings.Contains(out.String(), altScreenOff) {
+		t.Error("the terminal was not given back")
+	}
+}

@@ -9,7 +9,7 @@ import (
 )
 
 // decisionSlots bounds the memory of decisions: tool names come from outside.
-const decisionSlots = 4096
+const decisionSlots = 16384
 
 // maxRemembered bounds the texts of one remembered request, in bytes.
 const maxRemembered = 256

@@ -96,13 +96,12 @@ type Gateway struct {
 	audit    *audit.Log
 	reporter *report.Reporter     // nil when no traces are reported
 	heads    *report.HeadReporter // nil when nobody keeps audit heads
-	tls      *certificates    // nil when plain HTTP is served
+	tls      *certificates        // nil when plain HTTP is served
 
 	// governance holds the policies of the control plane; nil when they are not
 	// enforced.
 	governance *govern.Syncer
 	quality    *quality.Schemas // nil when no traces are reported
-
 
 	search *toolSearch // nil unless tools/list is answered here
 
@@ -196,6 +195,7 @@ func New(opts Options) (g *Gateway, err error) {
 	}
 	g.activate(next)
 	g.warn(cfg)
+	g.warnSearch(next)
 	return g, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"svc/gateway/audit"
 	"svc/gateway/config"
 	"svc/gateway/mcp"
+	"svc/gateway/policy"
 	"svc/gateway/telemetry"
 	"svc/gateway/toolsearch"
 	"svc/gateway/upstream"
@@ -47,6 +48,16 @@ func (g *Gateway) openSearch(cfg *config.File) {
 		Interval: c.RefreshInterval, Version: g.version, Logger: g.log,
 		State: filepath.Join(cfg.StateDirectory(), "tool-definitions.json"), Changed: g.toolChanged,
 	})}
+}
+
+// warnSearch says at the start that rules keep the search tool from everybody who
+// comes without claims: default deny needs a rule for it.
+func (g *Gateway) warnSearch(l *live) {
+	q := policy.Request{Direction: policy.ClientToServer, Method: mcp.MethodToolsCall, Tool: toolsearch.Name, HasTool: true}
+	if g.search != nil && l.rules.Decide(&q).Action == policy.Deny {
+		g.log.Warn("the rules deny the search tool to callers without claims: tools/list is empty for them",
+			"fix", "add a rule with action: allow and when: {tool_name: "+toolsearch.Name+"}")
+	}
 }
 
 // toolChanged leaves a line in the audit file: a tool that was looked at when it

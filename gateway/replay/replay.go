@@ -27,7 +27,7 @@ type Replay struct {
 	malformed   uint64
 	groups      map[groupKey]*group
 	rows        int
-	principals  int
+	principals  [2]int // remembered, apart for changes of the rule only
 	undecided   map[string]uint64
 	skipped     map[string]uint64
 }

@@ -57,23 +57,29 @@ func (r *Replay) file(rec *audit.Record, from, to outcome, ruleOnly bool) {
 		g.rows[rowKey{strings.Clone(rk.method), strings.Clone(rk.tool), strings.Clone(rk.direction)}] = w
 	}
 	w.lines++
-	r.addPrincipal(w, rec)
+	r.addPrincipal(w, rec, ruleOnly)
 	if len(w.examples) < maxExamples && w != &g.rest {
 		w.examples = append(w.examples, Example{Time: rec.Time, RequestID: strings.Clone(rec.RequestID),
 			Principal: strings.Clone(rec.Principal), PrincipalKind: strings.Clone(rec.PrincipalKind)})
 	}
 }
 
-func (r *Replay) addPrincipal(w *row, rec *audit.Record) {
+// addPrincipal counts the caller. Those of lines that keep their action do not
+// take the room of the others.
+func (r *Replay) addPrincipal(w *row, rec *audit.Record, ruleOnly bool) {
+	left := &r.principals[0]
+	if ruleOnly {
+		left = &r.principals[1]
+	}
 	who := rec.PrincipalKind + " " + rec.Principal
 	if _, ok := w.principals[who]; ok {
 		return
 	}
-	if r.principals >= maxPrincipals {
+	if *left >= maxPrincipals {
 		w.more = true
 		return
 	}
-	r.principals++
+	*left++
 	if w.principals == nil {
 		w.principals = map[string]struct{}{}
 	}

@@ -1,5 +1,6 @@
 // Package affinity remembers at which upstream a task was made (gateway
-// specification, task_affinity), so that the requests that follow it find it.
+// specification, task_affinity), or a call is under way, so that what follows it
+// finds it.
 //
 // It owns the map: its keys, its bound and its expiry. What a task is, who may
 // ask for it and where unknown ones go is the gateway's business: an entry says
@@ -11,8 +12,8 @@ import (
 	"encoding/binary"
 )
 
-// Key names one task of one principal. It has a fixed size whatever the
-// upstream calls the task.
+// Key names one task of one principal, or one call of one session. It has a
+// fixed size whatever the upstream calls the task.
 type Key [16]byte
 
 // KeyOf digests the parts that make a principal (kind, issuer, value) and the

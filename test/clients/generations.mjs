@@ -34,9 +34,9 @@ const answers = {
 };
 
 // Each connects one client and gives the few calls that differ a common face.
-function legacyOne() {
+function legacyOne(through = gateway) {
   const client = new LegacyClient(info, { capabilities });
-  const transport = new LegacyTransport(gateway.url, { requestInit: { headers: gateway.headers } });
+  const transport = new LegacyTransport(through.url, { requestInit: { headers: through.headers } });
   return {
     client, transport, session: true,
     answer: () => {
@@ -56,9 +56,9 @@ function legacyOne() {
   };
 }
 function two(versionNegotiation, session) {
-  return () => {
+  return (through = gateway) => {
     const client = new Client(info, { capabilities, versionNegotiation });
-    const transport = new StreamableHTTPClientTransport(gateway.url, { requestInit: { headers: gateway.headers } });
+    const transport = new StreamableHTTPClientTransport(through.url, { requestInit: { headers: through.headers } });
     return {
       client, transport, session,
       answer: () => {
@@ -176,6 +176,36 @@ for (const [name, make] of Object.entries(clients)) {
     await client.close();
     await eventually(() => `sessions left: ${first.state.sessions.size} and ${second.state.sessions.size}`, () => first.state.sessions.size === 0 && second.state.sessions.size === 0);
   });
+}
+
+// Where few revisions are served, a client that speaks one of them connects with
+// it, whatever it asks for first; one that insists on another is refused.
+const lists = {
+  '2025-06-18': ['sdk 1.x, 2025 session', 'client 2.x, 2025 session', 'client 2.x, negotiated'],
+  '2026-07-28': ['client 2.x, 2026-07-28 stateless', 'client 2.x, negotiated'],
+};
+for (const [revision, welcome] of Object.entries(lists)) {
+  const strict = await startGateway(binary, { first: first.url }, '  - {match: {tool_name: "*"}, upstream: first}', '', { yaml: `allowed_protocol_versions: ["${revision}"]` });
+  for (const [name, make] of Object.entries(clients)) {
+    await check(`${revision} alone is served: ${name} is ${welcome.includes(name) ? 'welcome' : 'refused'}`, async () => {
+      const { client, transport, call } = make(strict);
+      client.onerror = () => {};
+      let served;
+      let refused;
+      try {
+        await client.connect(transport);
+        served = textOf(await call({ name: 'first_echo' }));
+      } catch (err) {
+        refused = `${err.message} ${JSON.stringify(err.data ?? '')}`;
+      }
+      await transport.terminateSession?.().catch(() => {});
+      await client.close();
+      if (welcome.includes(name)) expect(served === 'first', refused);
+      else expect(/unsupported.protocol.version/i.test(refused), `${served} ${refused}`);
+    });
+  }
+  await strict.stop();
+  strict.remove();
 }
 
 // Tasks of 2026-07-28: the official client of the extension, before two servers

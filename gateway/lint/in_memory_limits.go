@@ -18,12 +18,12 @@ func inMemoryLimits(p *pass) {
 			limits, at = true, p.ruleAt(r.index).Field("id")
 		}
 	}
-	const hint = "set rate_limit_store.type to redis to share the buckets, or write in_memory there if one gateway is all there is"
+	const hint = "set rate_limit_store.type to redis to share the buckets"
 	switch {
 	case !limits:
 	case p.file.Sessions.KeyFile != "":
 		p.warn(at, hint, "sessions.key_file is for replicas, and each of them has rate limits of its own: N replicas allow N times as much")
 	case !p.doc.Given("rate_limit_store.type"):
-		p.info(at, hint, "with N replicas the limit is N times as high: each gateway counts by itself")
+		p.info(at, hint+", or write in_memory there if one gateway is all there is", "with N replicas the limit is N times as high: each gateway counts by itself")
 	}
 }

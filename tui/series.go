@@ -26,7 +26,12 @@ type bucket struct {
 
 // series is what the charts show: the traces that came over the stream, by the
 // time they began.
-type series struct{ buckets [bucketCount]bucket }
+type series struct {
+	buckets [bucketCount]bucket
+	since   int64 // the first bucket that is known about; before it nobody looked
+}
+
+func newSeries(now time.Time) *series { return &series{since: bucketOf(now)} }
 
 func bucketOf(t time.Time) int64 { return t.UnixNano() / int64(bucketTime) }
 
@@ -35,6 +40,7 @@ func (s *series) add(r *row, now time.Time) {
 	if last := bucketOf(now); n <= last-bucketCount || n > last {
 		return
 	}
+	s.since = min(s.since, n)
 	b := &s.buckets[n%bucketCount]
 	if b.number != n {
 		*b = bucket{number: n}
@@ -85,6 +91,12 @@ func (s *series) charts(now time.Time, n int) (rate, errors, latency, cost chart
 		if b.number != i {
 			b = &bucket{}
 		}
+		if i < s.since {
+			for _, c := range []*chart{&rate, &errors, &latency, &cost} {
+				c.bars = append(c.bars, math.NaN())
+			}
+			continue
+		}
 		rate.bars = append(rate.bars, float64(b.traces)/perSecond)
 		errors.bars = append(errors.bars, float64(b.errors)/perSecond)
 		latency.bars = append(latency.bars, p95(&b.bins, b.traces))
@@ -118,7 +130,7 @@ func zeroNaN(v float64) float64 {
 }
 
 // draw draws the bars h lines high, the highest bar as high as the lines are.
-// No traces is a blank where there is nothing to measure.
+// What is not known, or cannot be measured without traces, is blank.
 func (c chart) draw(h int) []string {
 	if h <= 1 {
 		return []string{spark(c.bars)}

@@ -3,7 +3,6 @@ package tui
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/charmbracelet/bubbles/textinput"
 	tea "github.com/charmbracelet/bubbletea"
@@ -34,7 +33,7 @@ type tracesPage struct {
 }
 
 func newTracesPage(s *shared) *tracesPage {
-	t := &tracesPage{s: s, history: newHistory(historySize), series: &series{}, follow: true, input: textinput.New()}
+	t := &tracesPage{s: s, history: newHistory(historySize), series: newSeries(s.now()), follow: true, input: textinput.New()}
 	t.input.CharLimit = 200
 	t.list.columns = t.columns()
 	t.list.set(0, t.row)
@@ -117,7 +116,7 @@ func (t *tracesPage) shown() {
 // clear forgets all traces: those that come are of another history.
 func (t *tracesPage) clear() {
 	t.history.clear()
-	*t.series = series{}
+	*t.series = *newSeries(t.s.now())
 	t.matches, t.held, t.newer, t.seen = t.matches[:0], 0, 0, t.history.next
 	t.shown()
 }
@@ -156,27 +155,6 @@ func (t *tracesPage) pause() {
 	}
 	t.follow = true
 	t.rematch()
-}
-
-// setFilter puts a filter in force; one that cannot be read changes nothing
-// and is told.
-func (t *tracesPage) setFilter(s string) {
-	f, err := parseFilter(s)
-	if t.filterErr = err; err != nil {
-		return
-	}
-	t.text = strings.TrimSpace(s)
-	t.filter = f
-	t.rematch()
-}
-
-// quoted makes a value fit for a term of a filter.
-func quoted(s string) string {
-	s = strings.ReplaceAll(s, `"`, "")
-	if strings.ContainsAny(s, " ,") {
-		return `"` + s + `"`
-	}
-	return s
 }
 
 func (t *tracesPage) title() string  { return "Traces" }
@@ -227,30 +205,6 @@ func (t *tracesPage) key(k tea.KeyMsg) tea.Cmd {
 func (t *tracesPage) moved() {
 	if t.follow = t.list.sel >= t.list.n-1; t.follow {
 		t.newer = 0
-	}
-}
-
-// typeKey edits the filter, which is in force as it is typed.
-func (t *tracesPage) typeKey(k tea.KeyMsg) {
-	switch k.String() {
-	case "enter":
-		if t.filterErr == nil {
-			t.typing = false
-		}
-		return
-	case "esc":
-		t.typing, t.filterErr = false, nil
-		t.setFilter("")
-		return
-	case "up", "down", "pgup", "pgdown":
-		t.list.key(k.String())
-		t.moved()
-		return
-	}
-	before := t.input.Value()
-	t.input, _ = t.input.Update(k)
-	if t.input.Value() != before {
-		t.setFilter(t.input.Value())
 	}
 }
 
@@ -316,43 +270,6 @@ func (t *tracesPage) view(w, h int) []string {
 		return centred(t.s.pens, w, h, "No traces yet", "They appear here as agents call tools through a gateway, or as POST /api/traces brings them.")
 	}
 	return centred(t.s.pens, w, h, "No trace passes the filter", "esc clears it, / changes it.")
-}
-
-func (t *tracesPage) footer(w int) (string, bool) {
-	if !t.typing {
-		return "", false
-	}
-	p := t.s.pens
-	var l line
-	l.add(p.accent, " / ")
-	value, at := []rune(t.input.Value()), t.input.Position()
-	before, under, after := clean(string(value[:at])), " ", ""
-	if at < len(value) {
-		under, after = clean(string(value[at])), clean(string(value[at+1:]))
-	}
-	if room := w/2 - 3; width(before) > room { // the end is where one types
-		r := []rune(before)
-		for len(r) > 0 && width(string(r)) > room {
-			r = r[1:]
-		}
-		before = "…" + string(r)
-	}
-	l.add(p.plain, before)
-	cursor := p.selected
-	if cursor.on == "" && under == " " {
-		under = "_"
-	}
-	l.add(cursor, under)
-	l.add(p.plain, after)
-	switch {
-	case t.filterErr != nil:
-		l.add(p.bad, "  "+clean(t.filterErr.Error()))
-	case len(value) == 0:
-		l.add(p.dim, " agent:x status:error tool:y ms:>500 -env:test text · enter keeps, esc clears")
-	default:
-		l.add(p.dim, "  enter keeps it · esc clears it")
-	}
-	return l.fit(w), true
 }
 
 func (t *tracesPage) hints() []hint {

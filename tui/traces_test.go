@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -212,7 +213,7 @@ func TestForbiddenDataGoes(t *testing.T) {
 }
 
 func TestSeries(t *testing.T) {
-	s := &series{}
+	s := newSeries(noon)
 	add := func(ago time.Duration, ms float64, o outcome) {
 		s.add(&row{outcome: o, trace: api.Trace{TraceItem: api.TraceItem{CreatedAt: noon.Add(-ago), DurationMs: ms, CostUSD: 0.5}}}, noon)
 	}
@@ -229,6 +230,9 @@ func TestSeries(t *testing.T) {
 	}
 	if p := latency.bars[10]; p < 5000 || p > 6000 {
 		t.Errorf("p95 %v", p)
+	}
+	if before := rate.bars[:12-7]; !math.IsNaN(before[4]) || rate.bars[5] != 1/5.0 || rate.bars[6] != 0 {
+		t.Errorf("what was before anybody looked is not left out: %v", rate.bars)
 	}
 	if lines := rate.draw(3); len(lines) != 3 || !strings.Contains(lines[0], "█") {
 		t.Errorf("%q", lines)

@@ -1,0 +1,89 @@
+package tui
+
+import (
+	"strings"
+
+	tea "github.com/charmbracelet/bubbletea"
+)
+
+// setFilter puts a filter in force; one that cannot be read changes nothing
+// and is told.
+func (t *tracesPage) setFilter(s string) {
+	f, err := parseFilter(s)
+	if t.filterErr = err; err != nil {
+		return
+	}
+	t.text = strings.TrimSpace(s)
+	t.filter = f
+	t.rematch()
+}
+
+// quoted makes a value fit for a term of a filter.
+func quoted(s string) string {
+	s = strings.ReplaceAll(s, `"`, "")
+	if strings.ContainsAny(s, " ,") {
+		return `"` + s + `"`
+	}
+	return s
+}
+
+// typeKey edits the filter, which is in force as it is typed.
+func (t *tracesPage) typeKey(k tea.KeyMsg) {
+	switch k.String() {
+	case "enter":
+		if t.filterErr == nil {
+			t.typing = false
+		}
+		return
+	case "esc":
+		t.typing, t.filterErr = false, nil
+		t.setFilter("")
+		return
+	case "up", "down", "pgup", "pgdown":
+		t.list.key(k.String())
+		t.moved()
+		return
+	}
+	before := t.input.Value()
+	t.input, _ = t.input.Update(k)
+	if t.input.Value() != before {
+		t.setFilter(t.input.Value())
+	}
+}
+
+func (t *tracesPage) footer(w int) (string, bool) {
+	if !t.typing {
+		return "", false
+	}
+	p := t.s.pens
+	var l line
+	l.add(p.accent, " / ")
+	value, at := []rune(t.input.Value()), t.input.Position()
+	before, under, after := clean(string(value[:at])), " ", ""
+	if at < len(value) {
+		under, after = clean(string(value[at])), clean(string(value[at+1:]))
+	}
+	if room := w/2 - 3; width(before) > room { // the end is where one types
+		r := []rune(before)
+		for len(r) > 0 && width(string(r)) > room {
+			r = r[1:]
+		}
+		before = "…" + string(r)
+	}
+	l.add(p.plain, before)
+	cursor := p.selected
+	if cursor.on == "" && under == " " {
+		under = "_"
+	}
+	l.add(cursor, under)
+	l.add(p.plain, after)
+	switch {
+	case t.filterErr != nil:
+		l.add(p.bad, "  "+clean(t.filterErr.Error()))
+	case len(value) == 0:
+		l.add(p.dim, " agent:x status:error tool:y ms:>500 -env:test text · enter keeps, esc clears")
+	default:
+		l.add(p.dim, "  enter keeps it · esc clears it")
+	}
+	return l.fit(w), true
+}

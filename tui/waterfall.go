@@ -1,0 +1,77 @@
+package tui
+
+import (
+	"fmt"
+	"strings"
+)
+
+// waterfall draws the spans one after the other: they say how long they took
+// and in which order, not when they began.
+func (t *tracePage) waterfall(w int) []string {
+	p, tr := t.s.pens, t.trace()
+	if len(tr.Spans) == 0 {
+		text := "No spans were recorded."
+		if t.s.plane != nil && !t.full.have {
+			text = "Spans: asking…"
+			if t.full.err != nil {
+				text = "Spans: " + tell(t.full.err)
+			}
+		}
+		return []string{p.dim.paint(cut(" "+text, w))}
+	}
+	sum := 0.0
+	for _, s := range tr.Spans {
+		sum += s.DurationMs
+	}
+	total := max(tr.DurationMs, sum)
+	names := 8
+	for _, s := range tr.Spans {
+		names = max(names, min(28, width(clean(s.Stage))))
+	}
+	const figures = 9 + 1 + 7
+	room := w - 1 - names - 2 - 1 - figures - 1
+	lines := []string{p.bold.paint(cut(fmt.Sprintf(" Spans  %s in %s", plural(len(tr.Spans), "stage", "stages"), millis(total)), w))}
+	draw := func(name string, from, ms float64, pen pen) {
+		var l line
+		l.add(p.plain, " "+fit(name, names, false)+" ")
+		if room >= 4 {
+			l.add(p.faint, "│")
+			l.add(pen, stretch(from, ms, total, room))
+			l.add(p.faint, "│")
+		}
+		share := 0.0
+		if total > 0 {
+			share = 100 * ms / total
+		}
+		l.add(p.plain, fit(millis(ms), 10, true))
+		l.add(p.dim, fit(percent(share), 8, true))
+		lines = append(lines, l.fit(w))
+	}
+	from := 0.0
+	for _, s := range tr.Spans {
+		pen := p.accent
+		if total > 0 && s.DurationMs/total >= 0.5 {
+			pen = p.warn
+		}
+		draw(clean(s.Stage), from, s.DurationMs, pen)
+		from += s.DurationMs
+	}
+	if rest := total - sum; total > 0 && rest/total >= 0.01 {
+		draw("(rest)", from, rest, p.faint)
+	}
+	return lines
+}
+
+// stretch draws a part of a whole as a bar that stands where the part is; the
+// shortest part still shows.
+func stretch(from, length, total float64, w int) string {
+	if total <= 0 {
+		return blanks(w)
+	}
+	start := min(w-1, int(from/total*float64(w)))
+	n := int(length/total*float64(w) + 0.5)
+	if n < 1 {
+		return fit(blanks(start)+"▏", w, false)
+	}
+	return fit(blanks(start)+strings.Repeat("█", min(n, w-start)), w, false)
+}

@@ -169,6 +169,9 @@ func (ex *exchange) note(j *judgement, m *mcp.Message) {
 	if j.kind != "" {
 		ex.rec.ErrorKind = j.kind
 	}
+	if denial(&j.verdict) != "" {
+		ex.rec.RuleID = "" // it was no rule
+	}
 	ex.rec.Observed = append(ex.rec.Observed, j.observed...)
 	ex.stripped += j.stripped
 	ex.noteGuarded(j)

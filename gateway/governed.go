@@ -11,6 +11,7 @@ import (
 	"svc/gateway/config"
 	"svc/gateway/govern"
 	"svc/gateway/mcp"
+	"svc/gateway/policy"
 	"svc/gateway/report"
 	"svc/gateway/upstream"
 )
@@ -176,9 +177,6 @@ func (ex *exchange) governAnswer(m *mcp.Message, src *source, j *judgement) {
 		ex.governed.answer += v.All
 		ex.judging += v.All - v.Scan
 		tell(&ex.rec, &v)
-		if denial(&v) != "" {
-			ex.rec.RuleID = "" // it was no rule
-		}
 	}
 }
 
@@ -235,6 +233,9 @@ func (ex *exchange) governParam(value string) (mirrored string, ok bool) {
 	plain, ok := mcp.DecodeHeader(value)
 	if !ok {
 		return "", false
+	}
+	if rule := ex.decision.Rule; rule != nil && rule.Action == policy.Redact {
+		plain, _ = rule.RedactParam(&ex.msg, plain) // as it was, where that is gone
 	}
 	body, at := ex.msg.Body, ex.msg.Spans.Arguments
 	if mcp.HasScalar(body, at, plain) {

@@ -90,14 +90,12 @@ func AgentName(agent string) string {
 // could not be decided.
 func denied(r *audit.Record) bool { return r.Action == "deny" || r.Action == "rate_limit_blocked" }
 
-// blocked tells whether a policy turned the request away: a rule of the gateway
-// or a policy of the control plane. What failed otherwise (no route, bad
-// version) is an error that nobody blocked.
+// blocked tells whether the request was turned away by a rule of the gateway or
+// by policies of the control plane. What failed otherwise (no route, bad version)
+// is an error that nobody blocked, and a notification that a policy kept back
+// leaves its request as it was.
 func blocked(r *audit.Record) bool {
-	if denied(r) && r.RuleID != "" {
-		return true
-	}
-	return slices.ContainsFunc(r.PoliciesFired, func(p audit.PolicyFired) bool { return p.Action == "block" })
+	return denied(r) && (r.RuleID != "" || len(r.PoliciesFired) > 0)
 }
 
 // traceID is the request's id, so that a trace that is posted twice counts

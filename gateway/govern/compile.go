@@ -1,0 +1,193 @@
+package govern
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"svc/gateway/glob"
+	"svc/server/api"
+)
+
+// Bounds of a bundle. One beyond them is refused as a whole.
+const (
+	maxPolicies = 10_000
+	maxBudgets  = 100_000
+	hashKeySize = 32 // bytes
+)
+
+// ErrBundle is wrapped by the errors of [Compile].
+var ErrBundle = errors.New("the bundle cannot be enforced")
+
+// Compile checks a bundle and makes it ready. One with a policy that this
+// version cannot enforce is refused as a whole: the error wraps [ErrBundle].
+func Compile(g *api.Governance, d Detectors) (*Bundle, error) {
+	if len(g.Policies) > maxPolicies || len(g.Budgets) > maxBudgets {
+		return nil, fmt.Errorf("%w: it has %d policies and %d budgets, at most %d and %d are taken",
+			ErrBundle, len(g.Policies), len(g.Budgets), maxPolicies, maxBudgets)
+	}
+	key, err := base64.StdEncoding.DecodeString(g.HashKey)
+	if err != nil || len(key) != hashKeySize {
+		return nil, fmt.Errorf("%w: hashKey is not the base64 of %d bytes", ErrBundle, hashKeySize)
+	}
+	c := compiler{detectors: d, key: key, scanners: map[string]Scanner{}, own: map[string][phases][]*Policy{}}
+	for i := range g.Policies {
+		if err := c.add(i, &g.Policies[i]); err != nil {
+			return nil, fmt.Errorf("%w: policy %s: %w", ErrBundle, g.Policies[i].ID, err)
+		}
+	}
+	resets := map[string][]time.Time{}
+	for _, b := range g.Budgets {
+		if b.Exceeded && b.AgentName != "" {
+			resets[b.AgentName] = append(resets[b.AgentName], b.ResetAt)
+		}
+	}
+	slices.Sort(c.unknown)
+	c.unknown = slices.Compact(c.unknown)
+	b := &Bundle{policies: len(g.Policies), agents: make(map[string]*Set, len(c.own)), unknown: c.unknown}
+	b.others = c.set(c.all, [phases][]*Policy{}, nil)
+	for agent, own := range c.own {
+		b.agents[agent] = c.set(c.all, own, resets[agent])
+	}
+	for agent, at := range resets {
+		if b.agents[agent] == nil {
+			b.agents[agent] = c.set(c.all, [phases][]*Policy{}, at)
+		}
+	}
+	return b, nil
+}
+
+// compiler puts a bundle together.
+type compiler struct {
+	detectors Detectors
+	key       []byte
+	all       [phases][]*Policy            // for every agent
+	own       map[string][phases][]*Policy // by the agent they name
+	scanners  map[string]Scanner           // by the entities they look for
+	unknown   []string
+}
+
+// add takes over one policy.
+func (c *compiler) add(order int, in *api.GovernancePolicy) error {
+	p := &Policy{ID: strings.Clone(in.ID), Name: in.Name, order: order}
+	if !api.ValidID(in.ID) {
+		return errors.New("its id is none")
+	}
+	phase := slices.Index(api.Phases, in.Phase)
+	if phase < 0 {
+		return fmt.Errorf("the phase %q is not known", in.Phase)
+	}
+	switch in.Action {
+	case "block":
+		p.Action = Block
+	case "warn":
+	case "redact":
+		p.Action, p.strategy = Redact, in.RedactionStrategy
+		if !slices.Contains(api.RedactionStrategies, p.strategy) {
+			return fmt.Errorf("the redaction strategy %q is not known", p.strategy)
+		}
+	default:
+		return fmt.Errorf("the action %q is not known", in.Action)
+	}
+	if err := c.condition(p, &in.Condition); err != nil {
+		return err
+	}
+	if in.On == "" || in.On == api.AllAgents {
+		c.all[phase] = append(c.all[phase], p)
+		return nil
+	}
+	own := c.own[in.On]
+	own[phase] = append(own[phase], p)
+	c.own[in.On] = own
+	return nil
+}
+
+// condition takes over when the policy fires.
+func (c *compiler) condition(p *Policy, in *api.Condition) error {
+	switch in.Type {
+	case "always":
+		p.condition = always
+	case "budget_exceeded":
+		p.condition = budgetExceeded
+	case "injection_score":
+		p.condition = injectionScore
+		if in.Threshold == nil || math.IsNaN(*in.Threshold) {
+			return errors.New("injection_score has no threshold")
+		}
+		p.threshold = *in.Threshold
+	case "pii_detected":
+		p.condition = piiDetected
+		for _, name := range in.Entities {
+			e, ok := c.detectors.Entity(name)
+			if !ok {
+				e = name // found by nobody, and still not "any"
+				c.unknown = append(c.unknown, name)
+			}
+			p.entities = append(p.entities, e)
+		}
+	case "tool_name":
+		p.condition = toolName
+		if in.ToolName == "" {
+			return errors.New("tool_name has no toolName")
+		}
+		// As in a shell, what is no pattern is a name. One policy that nobody could
+		// mean must not keep all others from being taken over.
+		p.toolName = in.ToolName
+		p.tool, _ = glob.Compile(in.ToolName)
+	default:
+		return fmt.Errorf("the condition %q is not known", in.Type)
+	}
+	return nil
+}
+
+// set puts the policies of one agent together; nil when there are none.
+func (c *compiler) set(all, own [phases][]*Policy, resets []time.Time) *Set {
+	s := &Set{key: c.key, detectors: c.detectors, resets: resets}
+	empty := true
+	for phase := range s.sides {
+		side := &s.sides[phase]
+		if side.policies = all[phase]; len(own[phase]) > 0 {
+			side.policies = slices.Concat(all[phase], own[phase])
+			slices.SortFunc(side.policies, func(a, b *Policy) int { return a.order - b.order })
+		}
+		var names []string
+		scans, any := false, false
+		for _, p := range side.policies {
+			if p.condition == injectionScore {
+				side.injection, side.mustScore = true, side.mustScore || p.Action != Warn
+			}
+			if p.scans() {
+				scans, any = true, any || len(p.entities) == 0
+				names = append(names, p.entities...)
+			}
+		}
+		if any {
+			names = nil
+		}
+		if scans {
+			side.scanner = c.scanner(names)
+		}
+		empty = empty && len(side.policies) == 0
+	}
+	if empty {
+		return nil
+	}
+	return s
+}
+
+// scanner returns the scanner for some entities: agents share them.
+func (c *compiler) scanner(entities []string) Scanner {
+	slices.Sort(entities)
+	entities = slices.Compact(entities)
+	key := strings.Join(entities, " ")
+	s, ok := c.scanners[key]
+	if !ok {
+		s = c.detectors.Scanner(entities)
+		c.scanners[key] = s
+	}
+	return s
+}

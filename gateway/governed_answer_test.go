@@ -1,0 +1,142 @@
+package gateway
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"svc/server/api"
+)
+
+func TestGovernanceJudgesAnswers(t *testing.T) {
+	answerText := func(w http.ResponseWriter, stream bool) {
+		result := `{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"write to bob@example.com"}]}}`
+		if !stream {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, result)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, `data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"found bob@example.com"}}`+"\n\n")
+		fmt.Fprint(w, `data: {"jsonrpc":"2.0","id":9,"method":"elicitation/create","params":{"message":"is it bob@example.com?"}}`+"\n\n")
+		fmt.Fprint(w, "data: "+result+"\n\n")
+	}
+	stream := false
+	up := newUpstream(t, func(w http.ResponseWriter, body string, _ *http.Request) {
+		if strings.Contains(body, "tools/call") {
+			answerText(w, stream)
+			return
+		}
+		w.WriteHeader(http.StatusAccepted)
+	})
+	g := &governor{}
+	g.give(responsePII("redact", "replace", "EMAIL"))
+	r := governedRig(t, open(up.URL)+governance, g)
+
+	if a := r.post(callWith(`{}`)); a.status != 200 || !strings.Contains(a.body, `"write to [EMAIL]"`) || strings.Contains(a.body, "bob") {
+		t.Errorf("plain answer: %d %s", a.status, a.body)
+	}
+	stream = true
+	a := r.post(callWith(`{}`))
+	if a.status != 200 || strings.Contains(a.body, "bob") || strings.Count(a.body, "[EMAIL]") != 3 {
+		t.Errorf("event stream: %d %s", a.status, a.body)
+	}
+	lines := r.lines(6) // the plain one; opening, three frames, end
+	for _, l := range lines[2:] {
+		if l["action"] != "redact" || firedOf(l) != "pol_0:redact" || fmt.Sprint(l["pii_detected"]) != "[EMAIL]" {
+			t.Errorf("line: %v", l)
+		}
+	}
+	if l := lines[5]; l["kind"] != "request" || !slices.Contains(stages(l), "pii_scan") {
+		t.Errorf("line of the stream's end: %v", l)
+	}
+
+	t.Run("blocked", func(t *testing.T) {
+		g.give(responsePII("block", "", "EMAIL"))
+		await(t, func() bool { return r.gateway.governance.Stats().Policies == 1 && r.post(callWith(`{}`)).status == 200 })
+		stream = false
+		awaitBlock(t, func() answer { return r.post(callWith(`{}`)) })
+		stream = true
+		a := r.post(callWith(`{}`))
+		if strings.Contains(a.body, "bob") || !strings.Contains(a.body, "-32001") {
+			t.Errorf("event stream: %d %s", a.status, a.body)
+		}
+		await(t, func() bool { // the server's request was answered in the client's place
+			return slices.ContainsFunc(up.seen(), func(s seen) bool { return strings.Contains(s.body, `"id":9`) && strings.Contains(s.body, "-32001") })
+		})
+		all := r.all()
+		if l := all[len(all)-1]; l["action"] != "deny" || l["error_kind"] != "governance_block" || firedOf(l) != "pol_0:block" || l["rule_id"] != nil {
+			t.Errorf("line: %v", l)
+		}
+	})
+}
+
+// A notification that is kept back leaves its call as it was.
+func TestGovernanceBlocksANotification(t *testing.T) {
+	up := newUpstream(t, func(w http.ResponseWriter, _ string, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, `data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"found bob@example.com"}}`+"\n\n")
+		fmt.Fprint(w, `data: {"jsonrpc":"2.0","id":7,"result":{"content":[]}}`+"\n\n")
+	})
+	g := &governor{}
+	g.give(responsePII("block", "", "EMAIL"))
+	r := governedRig(t, open(up.URL)+governance, g)
+	a := r.post(callWith(`{}`))
+	if a.status != 200 || strings.Contains(a.body, "notifications") || !strings.Contains(a.body, `"content"`) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	lines := r.lines(3)
+	if l := lines[1]; l["kind"] != "frame" || l["action"] != "deny" || l["error_kind"] != "governance_block" {
+		t.Errorf("line of the frame: %v", l)
+	}
+	if l := lines[2]; l["action"] != "allow" || l["rule_id"] != "tools" || l["error_kind"] != nil || firedOf(l) != "pol_0:block" {
+		t.Errorf("line of the call: %v", l)
+	}
+}
+
+// A client's answer to a server's request is judged as what it sends up; one that
+// is kept back is answered in its place, so that the server does not wait.
+func TestGovernanceJudgesClientAnswers(t *testing.T) {
+	up := newUpstream(t, echo)
+	g := &governor{}
+	g.give(requestPII("block", "", "EMAIL"))
+	r := governedRig(t, open(up.URL)+governance, g)
+	a := r.post(`{"jsonrpc":"2.0","id":9,"result":{"action":"accept","content":{"m":"bob@example.com"}}}`)
+	if a.status != http.StatusForbidden {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	await(t, func() bool { return len(up.seen()) == 1 })
+	if s := up.seen()[0].body; strings.Contains(s, "bob") || !strings.Contains(s, `"id":9`) || !strings.Contains(s, "-32001") {
+		t.Errorf("the upstream got %s", s)
+	}
+}
+
+// An answer on a stream that a client resumes is under the policies of any tool:
+// breaking off is no way around them.
+func TestGovernanceOnResumedStreams(t *testing.T) {
+	up := newUpstream(t, func(w http.ResponseWriter, _ string, r *http.Request) {
+		w.Header().Set("Mcp-Session-Id", "s")
+		if r.Method != http.MethodGet {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `{"jsonrpc":"2.0","id":7,"result":{"protocolVersion":"2025-06-18"}}`)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, "id: 1\ndata: {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{\"content\":[]}}\n\n")
+		fmt.Fprint(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"data\":\"bob@example.com\"}}\n\n")
+	})
+	g := &governor{}
+	g.give(api.GovernancePolicy{Phase: "response", Condition: api.Condition{Type: "tool_name", ToolName: "secret"}, Action: "block"},
+		responsePII("redact", "replace", "EMAIL"))
+	r := governedRig(t, open(up.URL)+governance, g)
+	session := r.post(`{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}`).header.Get("Mcp-Session-Id")
+	a := r.do(http.MethodGet, r.url, "", "Accept", "text/event-stream", "Mcp-Session-Id", session, "Last-Event-Id", "0")
+	if !strings.Contains(a.body, "-32001") || strings.Contains(a.body, `"content"`) {
+		t.Errorf("the answer on a resumed stream: %d %s", a.status, a.body)
+	}
+	if strings.Contains(a.body, "bob") || !strings.Contains(a.body, "[EMAIL]") {
+		t.Errorf("a notification on a resumed stream: %s", a.body)
+	}
+}

@@ -104,3 +104,19 @@ func TestOfferTools(t *testing.T) {
 		}
 	}
 }
+
+func BenchmarkFilterList(b *testing.B) {
+	var tools []string
+	for i := range 500 {
+		tools = append(tools, fmt.Sprintf(`{"name":"tool_%d","description":"%s","inputSchema":{"type":"object"}}`, i, strings.Repeat("x", 300)))
+	}
+	var m Message
+	if err := Scan([]byte(`{"jsonrpc":"2.0","id":1,"result":{"tools":[`+strings.Join(tools, ",")+`]}}`), &m); err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(len(m.Body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		FilterList(&m, "tools", true, func(name string) bool { return name[len(name)-1] != '7' })
+	}
+}

@@ -1,5 +1,7 @@
 package mcp
 
+import "bytes"
+
 // walker goes over the members of an object or the elements of an array in a
 // body that was scanned before. On a body that was not it ends early, but
 // never leaves it.
@@ -96,12 +98,20 @@ func (w *walker) skip() {
 
 // skipString moves behind the string at the offset.
 func (w *walker) skipString() {
-	for w.i++; w.i < len(w.b); w.i++ {
-		switch w.b[w.i] {
-		case '\\':
-			w.i++
-		case '"':
-			w.i++
+	start := w.i + 1
+	for w.i = start; w.i < len(w.b); {
+		at := bytes.IndexByte(w.b[w.i:], '"')
+		if at < 0 {
+			w.i = len(w.b)
+			return
+		}
+		quote := w.i + at
+		w.i = quote + 1
+		escapes := quote
+		for escapes > start && w.b[escapes-1] == '\\' {
+			escapes--
+		}
+		if (quote-escapes)%2 == 0 {
 			return
 		}
 	}

@@ -151,3 +151,51 @@ func TestEveryPageHasACode(t *testing.T) {
 		}
 	}
 }
+
+// TestShippedConfigurations: the files that are handed out are good examples.
+func TestShippedConfigurations(t *testing.T) {
+	for _, path := range []string{"../../deploy/etc/svc.yaml", "../../cli/dev_gateway.yaml"} {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// svc dev puts paths in the place of @NAME@.
+		text := strings.NewReplacer("@LICENSE@", "/l", "@PUBLIC_KEY@", "/p", "@AUDIT@", "/a").Replace(string(data))
+		doc := config.ParseDocument(path, []byte(text), config.Options{UnsetIsInfo: true})
+		for _, f := range Run(doc, now) {
+			if f.Severity != diag.Info {
+				t.Error(f)
+			}
+		}
+	}
+}
+
+// FuzzRun: whatever the file says, lint ends, points into the file, and finds no
+// error that start-up does not.
+func FuzzRun(f *testing.F) {
+	for _, code := range Codes() {
+		page, err := os.ReadFile(filepath.Join("..", "..", "docs", "lint", code+".md"))
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, example := range blocks(string(page), "yaml") {
+			f.Add(complete(example))
+		}
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		doc := config.ParseDocument("svc.yaml", []byte(text), config.Options{UnsetIsInfo: true})
+		lines := strings.Count(text, "\n") + strings.Count(text, "\r") + 4
+		errors := 0
+		for _, found := range Run(doc, now) {
+			if found.Severity == diag.Error {
+				errors++
+			}
+			if found.Pos.Line > lines+strings.Count(text, "\u0085")+strings.Count(text, "\u2028")+strings.Count(text, "\u2029") {
+				t.Fatalf("%v is not in the file", found)
+			}
+		}
+		if (errors == 0) != (doc.File() != nil) {
+			t.Fatalf("%d errors, and file %v", errors, doc.File() != nil)
+		}
+	})
+}

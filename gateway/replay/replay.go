@@ -152,7 +152,7 @@ func (r *Replay) skip(rec *audit.Record) string {
 	case rec.Kind == audit.KindRequest && rule != nil && rule.Direction() == policy.ServerToClient:
 		return "the line of a request tells what was decided on its answer"
 	case governed(rec):
-		return "a policy of the control plane decided"
+		return "a policy of the control plane decided, or could not"
 	case wasCut(rec.Tool) || wasCut(rec.Method):
 		return "the name was too long for the line and is cut"
 	}
@@ -161,7 +161,7 @@ func (r *Replay) skip(rec *audit.Record) string {
 
 // governed reports whether a policy of the control plane had the last word.
 func governed(rec *audit.Record) bool {
-	return slices.ContainsFunc(rec.PoliciesFired, func(p audit.PolicyFired) bool { return p.Action == "block" || p.Action == "redact" })
+	return strings.HasPrefix(rec.ErrorKind, "governance_") || slices.ContainsFunc(rec.PoliciesFired, func(p audit.PolicyFired) bool { return p.Action == "block" || p.Action == "redact" })
 }
 
 // wasCut reports whether a text ends as the log ends those that it cuts.

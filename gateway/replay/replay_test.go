@@ -116,6 +116,7 @@ func TestReplayLine(t *testing.T) {
 		{"a policy of the control plane", with(call("search_a", "deny", "search"), func(r *audit.Record) {
 			r.PoliciesFired = []audit.PolicyFired{{ID: "p", Name: "n", Action: "block"}}
 		}), "skipped a policy of the control plane decided"},
+		{"no policies of the control plane", with(call("search_a", "deny", "search"), func(r *audit.Record) { r.ErrorKind = "governance_unavailable" }), "skipped a policy of the control plane decided"},
 		{"a policy that warned", with(call("search_a", "allow", "search"), func(r *audit.Record) {
 			r.PoliciesFired = []audit.PolicyFired{{ID: "p", Name: "n", Action: "warn"}}
 		}), "same"},

@@ -53,7 +53,7 @@ func (ex *exchange) appendHeader(h upstream.Header, s session.Opened) upstream.H
 	if s.Version == "" {
 		s.Version = ex.dialect.Version
 	}
-	h = append(h, sessionHeader(s)...)
+	h = appendSession(h, s)
 	params := 0
 	for name, values := range from {
 		if strings.HasPrefix(name, mcp.HeaderParamPrefix) && params < maxParamHeader && !bound.has(name) {

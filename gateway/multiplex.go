@@ -200,8 +200,9 @@ func postHeader(s session.Opened) upstream.Header {
 }
 
 // sessionHeader is the header that names a session and its revision.
-func sessionHeader(s session.Opened) upstream.Header {
-	var h upstream.Header
+func sessionHeader(s session.Opened) upstream.Header { return appendSession(nil, s) }
+
+func appendSession(h upstream.Header, s session.Opened) upstream.Header {
 	if s.ID != "" {
 		h.Add(mcp.HeaderSession, s.ID)
 	}

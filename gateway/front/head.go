@@ -38,10 +38,9 @@ const (
 // It remembers the fields of the header before. Most are the same in the next
 // request on the connection: those cost one comparison, and no memory.
 type head struct {
-	line   string // the request line, CR LF included
-	fields [maxFields]field
-	n      int // fields in use
-	known  int // fields that are remembered
+	line   string  // the request line, CR LF included
+	fields []field // of this header and of those before
+	n      int     // of this one
 
 	host   string
 	length int64
@@ -170,13 +169,13 @@ func (h *head) read(b []byte) bool {
 	for i, end := range h.ends {
 		line := b[start : end-2]
 		start = end
+		if i == len(h.fields) {
+			h.fields = append(h.fields, field{})
+		}
 		f := &h.fields[i]
-		if i >= h.known || f.raw != string(line) {
-			h.known = i // until it is whole
-			if !f.read(line) {
-				return false
-			}
-			h.known = i + 1
+		if f.raw != string(line) && !f.read(line) {
+			f.raw = "" // which is no line
+			return false
 		}
 		h.n++
 		switch f.kind {

@@ -1,0 +1,96 @@
+//go:build !race
+
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"svc/gateway/front"
+)
+
+// callBudget is how many allocations a small tools/call may cost, from the client's
+// bytes to the answer's, with key, rules, upstream and audit line. It needs eight: two
+// fields of its header that differ from the call before, the request id, two for who
+// waits for the client to leave, the upstream's answer and its header, and the length
+// of what goes out.
+const callBudget = 9
+
+// TestCallBudget holds the way of a call to it.
+func TestCallBudget(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go canned(c)
+		}
+	}()
+	r := newRig(t, basic("http://"+ln.Addr().String()+"/mcp"))
+	near, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := front.New(front.Options{Path: Path, Handler: r.gateway, Fallback: &http.Server{Handler: r.gateway}, BodyRate: 1})
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(near) }()
+	defer func() {
+		if err := server.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+		<-served
+	}()
+	c, err := net.Dial("tcp", near.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	// Two requests in turn, of other lengths and with other keys.
+	var requests [2][]byte
+	for i, key := range []string{r.key, r.other} {
+		body := call("1", "safe") + strings.Repeat(" ", i)
+		var b strings.Builder
+		req, err := http.NewRequest(http.MethodPost, "http://"+near.Addr().String()+Path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+key)
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Accept", "application/json, text/event-stream")
+		req.Header.Set("Mcp-Protocol-Version", "2025-06-18")
+		if err := req.Write(&b); err != nil {
+			t.Fatal(err)
+		}
+		requests[i] = []byte(b.String())
+	}
+	buf := make([]byte, 4096)
+	n := 0
+	once := func() {
+		if _, err := c.Write(requests[n%2]); err != nil {
+			t.Fatal(err)
+		}
+		n++
+		k, err := c.Read(buf) // the answer is one write
+		if err != nil || !bytes.HasPrefix(buf[:k], []byte("HTTP/1.1 200 ")) {
+			t.Fatalf("%q %v", buf[:k], err)
+		}
+	}
+	for range 10 {
+		once()
+	}
+	if got := testing.AllocsPerRun(1000, once); got > callBudget {
+		t.Errorf("%v allocations a call, want at most %d", got, callBudget)
+	} else {
+		t.Logf("%v allocations a call", got)
+	}
+}

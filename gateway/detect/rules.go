@@ -18,7 +18,7 @@ type rule struct {
 // checked.
 var rules = []rule{
 	{name: "override: drop earlier instructions", anchor: ignore, near: []concept{strict, prior | your | told}, words: 8, tight: 1, weight: 0.8, told: true},
-	{name: "override: drop earlier rules", anchor: ignore, near: []concept{instruction, prior | your | told}, words: 8, tight: 1, weight: 0.5, told: true},
+	{name: "override: drop earlier rules", anchor: ignore, near: []concept{instruction, prior | your | told}, words: 8, tight: 1, weight: 0.45, told: true},
 	{name: "override: drop everything said", anchor: ignore, near: []concept{told}, words: 5, tight: 1, weight: 0.65, told: true},
 	{name: "override: drop instructions", anchor: ignore, near: []concept{strict}, words: 6, tight: 4, weight: 0.2, told: true},
 	{name: "override: drop your safety rules", anchor: ignore, near: []concept{safety, your | prior}, words: 7, tight: 1, weight: 0.45, told: true},

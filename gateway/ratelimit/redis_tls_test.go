@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net"
 	"os"
@@ -77,6 +78,42 @@ func TestRedisTLS(t *testing.T) {
 			}
 			if _, err := fails(t, s, rule("a")); !regexp.MustCompile(tt.want).MatchString(err.Error()) {
 				t.Errorf("error %v, want %s", err, tt.want)
+			}
+		})
+	}
+}
+
+// TestRedisClusterTLS: the same for a cluster, every master of which is reached
+// with TLS, those too that the topology names and the URL does not.
+func TestRedisClusterTLS(t *testing.T) {
+	cert, key := certificate(t)
+	other, _ := certificate(t)
+	cluster := redistest.StartClusterTLS(t, 3, cert, key)
+	one := "rediss://" + cluster.Masters[1].TLSAddr
+	for _, tt := range []struct {
+		name, url, ca string
+		enabled       bool
+		want          string
+	}{
+		{"rediss", cluster.TLSURL(), cert, false, ""},
+		{"tls.enabled", strings.Replace(cluster.TLSURL(), "rediss", "redis", 1), cert, true, ""},
+		{"one master of three", one, cert, false, ""},
+		{"another CA", cluster.TLSURL(), other, false, "certificate"},
+		{"the CAs of the system", cluster.TLSURL(), "", false, "certificate"},
+		{"plain to ports with TLS", strings.Replace(cluster.TLSURL(), "rediss", "redis", 1), "", false, "EOF|connection reset"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := openRedis(t, redisConfig(tt.url, clustered, func(c *StoreConfig) { c.TLS = StoreTLS{Enabled: tt.enabled, CAFile: tt.ca} }))
+			for master := range cluster.Masters {
+				k := ownedBy(cluster, s, master)
+				if tt.want == "" {
+					untilAnswered(t, s, k)
+				} else if _, err := fails(t, s, k); !errors.Is(err, ErrShortCircuit) && !regexp.MustCompile(tt.want).MatchString(err.Error()) {
+					t.Errorf("error %v, want %s", err, tt.want)
+				}
+			}
+			if got := s.Stats().Allowed; tt.want != "" && got != 0 {
+				t.Errorf("%d calls were decided", got)
 			}
 		})
 	}

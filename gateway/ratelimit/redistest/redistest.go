@@ -31,6 +31,8 @@ const startTime = 20 * time.Second
 type Server struct {
 	// Addr is its address, which it keeps when it is restarted.
 	Addr string
+	// TLSAddr is that of its port with TLS; empty but for nodes of StartClusterTLS.
+	TLSAddr string
 
 	t    testing.TB
 	args []string
@@ -197,7 +199,31 @@ func StartCluster(t testing.TB, masters int, replicas bool) *Cluster {
 			c.Replicas = append(c.Replicas, startNode(t))
 		}
 	}
-	first := c.Masters[0]
+	c.join(t)
+	return c
+}
+
+// StartClusterTLS is StartCluster, without replicas, for nodes that speak TLS to
+// clients at their TLSAddr, and among themselves. The certificate of the files is
+// its own authority.
+func StartClusterTLS(t testing.TB, masters int, certFile, keyFile string) *Cluster {
+	t.Helper()
+	c := &Cluster{}
+	for range masters {
+		_, port, _ := net.SplitHostPort(freeAddr(t))
+		node := startNode(t, "--tls-port", port, "--tls-cert-file", certFile, "--tls-key-file", keyFile,
+			"--tls-ca-cert-file", certFile, "--tls-auth-clients", "no", "--tls-cluster", "yes")
+		node.TLSAddr = net.JoinHostPort("127.0.0.1", port)
+		c.Masters = append(c.Masters, node)
+	}
+	c.join(t)
+	return c
+}
+
+// join makes one cluster of the nodes, and waits until each knows all.
+func (c *Cluster) join(t testing.TB) {
+	t.Helper()
+	masters, first := len(c.Masters), c.Masters[0]
 	for i, m := range c.Masters {
 		m.must("CLUSTER", "ADDSLOTSRANGE", i*slots/masters, (i+1)*slots/masters-1)
 		m.must("CLUSTER", "SET-CONFIG-EPOCH", i+1)
@@ -223,14 +249,13 @@ func StartCluster(t testing.TB, masters int, replicas bool) *Cluster {
 			return strings.Contains(info, "master_link_status:up")
 		})
 	}
-	return c
 }
 
-func startNode(t testing.TB) *Server {
+func startNode(t testing.TB, args ...string) *Server {
 	t.Helper()
 	_, bus, _ := net.SplitHostPort(freeAddr(t))
-	return Start(t, "--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "1000",
-		"--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0")
+	return Start(t, append([]string{"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "1000",
+		"--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0"}, args...)...)
 }
 
 // busPort is the port on which nodes talk among themselves.
@@ -281,6 +306,15 @@ func (c *Cluster) URL() string {
 		addrs = append(addrs, m.Addr)
 	}
 	return "redis://" + strings.Join(addrs, ",")
+}
+
+// TLSURL is URL for the ports with TLS.
+func (c *Cluster) TLSURL() string {
+	addrs := make([]string, 0, len(c.Masters))
+	for _, m := range c.Masters {
+		addrs = append(addrs, m.TLSAddr)
+	}
+	return "rediss://" + strings.Join(addrs, ",")
 }
 
 // Owner returns the index of the master that had the slot of a key at the start.

@@ -15,9 +15,26 @@ import (
 
 // Bounds of the requests that are remembered as under way.
 const (
-	maxCalls = 65_536
-	callTTL  = time.Hour // for one whose client broke off and never came back
+	maxCalls   = 65_536
+	callShards = 16
+	callTTL    = time.Hour // for one whose client broke off and never came back
 )
+
+// calls are the requests that are under way at upstreams other than the default
+// one. They are spread over several maps, so that requests do not wait for one
+// lock.
+type calls [callShards]*affinity.Memory
+
+func newCalls(now func() time.Time) *calls {
+	c := new(calls)
+	for i := range c {
+		c[i] = affinity.NewMemory(maxCalls/callShards, callTTL, now)
+	}
+	return c
+}
+
+// of returns the map of a request.
+func (c *calls) of(key affinity.Key) *affinity.Memory { return c[key[0]%callShards] }
 
 // callKey names a request of a client's session.
 func (ex *exchange) callKey(id []byte) affinity.Key {
@@ -30,7 +47,8 @@ func (ex *exchange) targetOfCall(id []byte) *target {
 	if len(id) == 0 {
 		return nil
 	}
-	name, ok := ex.g.calls.Upstream(ex.ctx, ex.callKey(id))
+	key := ex.callKey(id)
+	name, ok := ex.g.calls.of(key).Upstream(ex.ctx, key)
 	if !ok {
 		return nil
 	}
@@ -45,10 +63,10 @@ func (ex *exchange) under() func() {
 		return func() {}
 	}
 	key := ex.callKey(ex.msg.ID)
-	ex.g.calls.Learn(ex.ctx, key, ex.up.name)
+	ex.g.calls.of(key).Learn(ex.ctx, key, ex.up.name)
 	return func() {
 		if !ex.unanswered && ex.ctx.Err() == nil {
-			ex.g.calls.Forget(ex.ctx, key)
+			ex.g.calls.of(key).Forget(ex.ctx, key)
 		}
 	}
 }

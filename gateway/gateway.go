@@ -22,7 +22,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"svc/gateway/affinity"
 	"svc/gateway/audit"
 	"svc/gateway/auth"
 	"svc/gateway/clientip"
@@ -111,7 +110,7 @@ type Gateway struct {
 	reloading      sync.Mutex
 
 	errands   errands
-	calls     *affinity.Memory // requests under way, by callKey
+	calls     *calls // requests under way; nil with one upstream
 	standings standings
 	observer  observer
 }
@@ -177,7 +176,7 @@ func New(opts Options) (g *Gateway, err error) {
 	g.pairs = session.NewMemory(maxSessions, g.closePairs)
 	if len(g.targets) > 1 {
 		g.tasks = g.taskMap(cfg.TaskAffinity)
-		g.calls = affinity.NewMemory(maxCalls, callTTL, g.now)
+		g.calls = newCalls(g.now)
 	}
 	if err = g.openObserver(cfg); err != nil {
 		return nil, err

@@ -160,8 +160,11 @@ func (p *pass) inAuthority(start int) bool {
 func (p *pass) messageID(start int) bool {
 	var buf [24]byte
 	return start > 0 && p.text[start-1] == '<' &&
-		hasAny(p.context(buf[:], start), []string{"message-id:", "in-reply-to:", "references:", "content-id:", "message-id\":"})
+		messageIDWords.in(p.context(buf[:], start))
 }
+
+// messageIDWords name the headers whose values look like addresses.
+var messageIDWords = newVocabulary("message-id:", "in-reply-to:", "references:", "content-id:", "message-id\":")
 
 // ipv4 looks at the digits at start. It returns the end of an address, or 0.
 func (p *pass) ipv4(start int) int {
@@ -201,11 +204,11 @@ func (p *pass) reverseName(i int) bool {
 }
 
 // versionWords stand before four numbers that are no address.
-var versionWords = []string{"version", "ver.", "ver ", "release", "build", "firmware", "revision", "rev ", "section", "chapter", "clause", "upgrade", "downgrade", "oid", "paragraph",
-	"driver", "patch", "v.", "sdk", "bump", "changelog", "kapitel", "abschnitt", "assembly", "versión", "versione", "versão", "wersja", "версия", "版本", "バージョン", "§", "msi", "tag "}
+var versionWords = newVocabulary("version", "ver.", "ver ", "release", "build", "firmware", "revision", "rev ", "section", "chapter", "clause", "upgrade", "downgrade", "oid", "paragraph",
+	"driver", "patch", "v.", "sdk", "bump", "changelog", "kapitel", "abschnitt", "assembly", "versión", "versione", "versão", "wersja", "версия", "版本", "バージョン", "§", "msi", "tag ")
 
 // addressWords stand before addresses.
-var addressWords = []string{"ip", "addr", "host", "from", "server", "client", "ping", "ssh", "://", "peer", "gateway", "dns"}
+var addressWords = newVocabulary("ip", "addr", "host", "from", "server", "client", "ping", "ssh", "://", "peer", "gateway", "dns")
 
 // versioned reports whether what stands before start makes four numbers a
 // version: a word for it, or a name and a slash as in Chrome/120.0.0.0.
@@ -225,7 +228,7 @@ func (p *pass) versioned(start int) bool {
 	}
 	var buf [24]byte
 	near := p.context(buf[:], start)
-	return hasAny(near, versionWords) && !hasAny(near, addressWords)
+	return versionWords.in(near) && !addressWords.in(near)
 }
 
 // ipv6 looks at a colon.

@@ -162,6 +162,9 @@ func hasPrefix(text []byte, w string) bool {
 // wordByte reports bytes of words of a folded text.
 func wordByte(c byte) bool { return c >= utf8.RuneSelf || isAlnum(c) }
 
+// maxGlued bounds how far a word of a text without spaces is looked at, in bytes.
+const maxGlued = 40
+
 // Positions are counted in half words.
 const (
 	wordUnits     = 2
@@ -212,7 +215,7 @@ func (l *lexicon) scan(hits []hit, t []byte, glued bool) []hit {
 			}
 		}
 		end := i
-		for end < len(t) && wordByte(t[end]) {
+		for end < len(t) && wordByte(t[end]) && (!glued || end-i < maxGlued) {
 			if t[end] >= 0xD8 {
 				if r, _ := utf8.DecodeRune(t[end:]); spaceless(r) {
 					break

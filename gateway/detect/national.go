@@ -6,26 +6,26 @@ import "bytes"
 const phoneContext = 40
 
 // phoneWords stand before phone numbers.
-var phoneWords = []string{
+var phoneWords = newVocabulary(
 	"tel", "phone", "fon", "mobil", "mobiel", "mob", "cell", "call", "fax", "ring ", "text me", "sms", "whatsapp", "handy", "ruf ", "rufen", "rufnummer", "anruf", "appel", "portable", "llam", "llám", "móvil",
 	"movil", "chiam", "bel ", "bellen", "zadzwo", "komór", "ligue", "ligar", "liga ", "gsm", "contact", "hotline", "dial", "reach me", "reach him", "reach her", "reach us", "my number", "nummer ist", "nummer is", "nummer:",
 	"msisdn", "numer ", "тел", "звон", "моб", "номер", "电话", "電話", "手机", "手機", "联系", "致电", "拨打", "携帯", "番号", "전화", "연락", "휴대", "번호",
 	"هاتف", "اتصل", "جوال", "رقم", "ara ", "arayın", "numara", "desk", "helpline", "switchboard", "direct line", "durchwahl", "ligne", "joindre", "joignable", "numéro",
 	"número", "numero", "recapit", "cep ", "signal", "telegram", "pager", "landline", "callback", "rappel", "ansprech", "erreich", "teléfono",
-}
+)
 
 // notPhoneWords stand before other numbers.
-var notPhoneWords = []string{
+var notPhoneWords = newVocabulary(
 	"order", "steuer", "order", "invoice", "ticket", "case ", "case#", "ref", "sku", "serial", "version", "isbn", "issn", "ean", "upc", "id:", "id ", "id=", "_id", "\"id\"", "uuid", "tracking", "account", "acct", "konto",
 	"bestell", "rechnung", "auftrag", "kunden", "vorgang", "factura", "pedido", "facture", "commande", "fattura", "ordine", "bestelling", "factuur", "zamówien", "faktur", "заказ", "счет", "счёт", "订单", "注文", "주문",
 	"build", "commit", "port", "part no", "part number", "article", "artikel", "art.-nr", "patent", "policy", "batch", "model", "coordinates", "lat", "lon", "price", "total", "amount", "bytes", "size", "sha", "hash", "checksum", "timestamp",
 	"epoch", "iban", "blz", "bic", "vat", "ust", "steuer", "siret", "siren", "nif", "pesel", "nip", "inn", "снилс", "ssn", "zip", "plz", "postal", "release", "rfc", "cve", "doi", "range", "pid", "row", "line ",
 	"lot ", "vin", "imei", "barcode", "code", "sendung", "track", "colis", "paket", "reserv", "booking", "flight", "numéro de suivi", "matric",
-}
+)
 
 // phoneContext reports whether a word for phone stands before start.
 func (p *pass) phoneContext(buf []byte, start int) bool {
-	return hasAny(p.context(buf, start), phoneWords)
+	return phoneWords.in(p.context(buf, start))
 }
 
 // national returns the end of a number without country code, 0 when the run is
@@ -66,7 +66,7 @@ func (p *pass) national(r *run, open bool) int {
 		}
 		switch shape {
 		case certain:
-			if !follows && !hasAny(near, notPhoneWords) || context() {
+			if !follows && !notPhoneWords.in(near) || context() {
 				end = x.end
 			}
 		case possible:
@@ -81,14 +81,14 @@ func (p *pass) national(r *run, open bool) int {
 // lastWord reports whether near speaks of a phone, and the last such word comes
 // after the last word for something else.
 func (p *pass) lastWord(near []byte) bool {
-	yes, no := lastOf(near, phoneWords), lastOf(near, notPhoneWords)
+	yes, no := phoneWords.lastIn(near), notPhoneWords.lastIn(near)
 	return yes >= 0 && yes >= no
 }
 
 // rightAfter reports whether near ends with a word for phone and little else: a
 // few digits without separators are all sorts of numbers.
 func (p *pass) rightAfter(near []byte) bool {
-	at := lastOf(near, phoneWords)
+	at := phoneWords.lastIn(near)
 	return at >= 0 && len(near)-at <= 20 && bytes.IndexByte(near[at:], ')') < 0 && bytes.IndexByte(near[at:], '\n') < 0
 }
 

@@ -176,8 +176,8 @@ func (p *pass) card(r *run) int {
 // cardWords stand before card numbers; notCardWords before long numbers that
 // are none.
 var (
-	cardWords    = []string{"card", "visa", "master", "amex", "american express", "discover", "diners", "jcb", "unionpay", "maestro", "karte", "carte", "tarjeta", "carta", "cartão", "cartao", "kart", "карт", "卡", "カード", "카드", "pan", "credit", "debit", "cc"}
-	notCardWords = []string{"imei", "tracking", "barcode", "ean", "isbn", "gtin", "serial", "order no", "order number", "order id", "sendungsnummer", "bestellnummer", "auftrag"}
+	cardWords    = newVocabulary("card", "visa", "master", "amex", "american express", "discover", "diners", "jcb", "unionpay", "maestro", "karte", "carte", "tarjeta", "carta", "cartão", "cartao", "kart", "карт", "卡", "カード", "카드", "pan", "credit", "debit", "cc")
+	notCardWords = newVocabulary("imei", "tracking", "barcode", "ean", "isbn", "gtin", "serial", "order no", "order number", "order id", "sendungsnummer", "bestellnummer", "auftrag")
 )
 
 // cardShape reports whether the first g groups are divided as cards are: not at
@@ -211,14 +211,14 @@ func (p *pass) cardShape(r *run, g int) bool {
 		return true
 	}
 	switch {
-	case g == 1 && hasAny(near, notCardWords):
+	case g == 1 && notCardWords.in(near):
 		return false
 	case g == 1 && n >= 14 && n <= 16, lens(4, 4, 4, 4), lens(4, 6, 5), lens(4, 6, 4), lens(4, 4, 4, 4, 3), lens(4, 4, 4, 3), lens(4, 4, 5), lens(6, 13), lens(8, 8), lens(4, 4, 4, 2), lens(4, 4, 4, 1):
 		return true
 	case g == n:
 		return true
 	}
-	return hasAny(near, cardWords)
+	return cardWords.in(near)
 }
 
 // luhn checks the check digit of ASCII digits.
@@ -272,7 +272,7 @@ var issuers = []struct{ low, high, min, max int }{
 }
 
 // ssnWords stand before social security numbers.
-var ssnWords = []string{"ssn", "social security", "social-security", "soc sec", "socialsecurity", "social_security", "seguro social", "ss#", "ss #", "taxpayer", "tax id", "itin"}
+var ssnWords = newVocabulary("ssn", "social security", "social-security", "soc sec", "socialsecurity", "social_security", "seguro social", "ss#", "ss #", "taxpayer", "tax id", "itin")
 
 // ssn returns the end of a social security number that the run begins with, or 0.
 func (p *pass) ssn(r *run) int {
@@ -289,13 +289,13 @@ func (p *pass) ssn(r *run) int {
 			return 0
 		}
 		sample := string(r.digits[:9]) == "123456789"
-		if (a[0] != '-' || sample) && !hasAny(p.context(buf[:], start), ssnWords) {
+		if (a[0] != '-' || sample) && !ssnWords.in(p.context(buf[:], start)) {
 			return 0
 		}
 		return end
 	case r.groups[0].len() == 9:
 		end := r.groups[0].end
-		if endsAt(t, end) && ssnValid(r.digits[:9]) && hasAny(p.context(buf[:], start), ssnWords) {
+		if endsAt(t, end) && ssnValid(r.digits[:9]) && ssnWords.in(p.context(buf[:], start)) {
 			return end
 		}
 	}

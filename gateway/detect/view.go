@@ -1,7 +1,6 @@
 package detect
 
 import (
-	"bytes"
 	"slices"
 	"sync"
 	"unicode"
@@ -181,28 +180,33 @@ func before(buf []byte, text []byte, i int) []byte {
 	return buf
 }
 
-// hasAny reports whether one of the words stands in text.
-func hasAny(text []byte, words []string) bool { return lastOf(text, words) >= 0 }
+// vocabulary is a list of words that are looked for before a number, by their
+// first byte.
+type vocabulary [256][]string
 
-// lastOf returns the offset of the last of the words in text, -1 when there is
+func newVocabulary(words ...string) *vocabulary {
+	var v vocabulary
+	for _, w := range words {
+		v[w[0]] = append(v[w[0]], w)
+	}
+	return &v
+}
+
+// in reports whether one of the words stands in text.
+func (v *vocabulary) in(text []byte) bool { return v.lastIn(text) >= 0 }
+
+// lastIn returns the offset of the last of the words in text, -1 when there is
 // none. A word must begin where a word of the text begins, and a short one must
 // end there too; scripts without spaces are excepted.
-func lastOf(text []byte, words []string) int {
-	best := -1
-	for _, w := range words {
-		for end := len(text); ; {
-			at := bytes.LastIndex(text[:end], []byte(w))
-			if at <= best {
-				break
+func (v *vocabulary) lastIn(text []byte) int {
+	for i := len(text) - 1; i >= 0; i-- {
+		for _, w := range v[text[i]] {
+			if hasPrefix(text[i:], w) && stands(text, i, w) {
+				return i
 			}
-			if stands(text, at, w) {
-				best = at
-				break
-			}
-			end = at + len(w) - 1
 		}
 	}
-	return best
+	return -1
 }
 
 // shortWord is the length up to which a word of a list is a whole one, in bytes.

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -99,8 +98,6 @@ func (o *tuiOptions) watchPlane(ctx context.Context, t *tui.Options) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, min(o.timeout, 10*time.Second))
-	defer cancel()
 	_, err = c.ListTraces(ctx, client.TraceQuery{Page: client.Page{Limit: 1}})
 	var answer *client.Error
 	if errors.As(err, &answer) && answer.Status == 429 {

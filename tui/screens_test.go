@@ -159,6 +159,9 @@ func TestScreensWithNothingToShow(t *testing.T) {
 // lines than it has; help and quit are in sight from 30 columns on.
 func TestAnySize(t *testing.T) {
 	sixty := recording.Traces(60)
+	huge := tui.NewScreen(options(&recording.Plane{}, looks[1]), 500, 200)
+	huge.Feed(sixty...)
+	fits(t, huge.View(), 500, 200)
 	for _, l := range looks[:2] {
 		for w := 1; w <= 260; w += 1 + w/3 {
 			for _, h := range []int{1, 3, 7, 9, 17, 70} {

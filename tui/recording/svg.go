@@ -41,14 +41,10 @@ func SVG(title string, cols, rows int, frames []Frame) []byte {
 		for i, f := range frames {
 			from, to := 100*float64(at)/float64(total), 100*float64(at+f.Stay)/float64(total)
 			fmt.Fprintf(&b, "@keyframes f%d{0%%{visibility:hidden}%.3f%%{visibility:visible}%.3f%%,100%%{visibility:hidden}}\n", i, from, to)
-			fmt.Fprintf(&b, ".f%d{animation:f%d %.1fs step-end infinite;visibility:hidden}\n", i, i, total.Seconds())
+			fmt.Fprintf(&b, ".f%d{animation:f%d %.1fs step-end infinite}\n", i, i, total.Seconds())
 			at += f.Stay
 		}
-		b.WriteString("@media (prefers-reduced-motion:reduce){.f0{animation:none;visibility:visible}")
-		for i := range frames[1:] {
-			fmt.Fprintf(&b, ".f%d{animation:none}", i+1)
-		}
-		b.WriteString("}\n")
+		b.WriteString("@media (prefers-reduced-motion:reduce){g{animation:none!important}}\n")
 	}
 	b.WriteString("</style>\n")
 	fmt.Fprintf(&b, `<rect width="%.0f" height="%.0f" rx="10" fill="#0d1117"/>`+"\n", w, h)
@@ -56,7 +52,11 @@ func SVG(title string, cols, rows int, frames []Frame) []byte {
 		fmt.Fprintf(&b, `<circle cx="%d" cy="18" r="6" fill="%s"/>`+"\n", 22+20*i, colour)
 	}
 	for i, f := range frames {
-		fmt.Fprintf(&b, `<g class="f%d">`+"\n", i)
+		hidden := ""
+		if i > 0 { // what does not move shows the first
+			hidden = ` visibility="hidden"`
+		}
+		fmt.Fprintf(&b, `<g class="f%d"%s>`+"\n", i, hidden)
 		drawFrame(&b, f.View, rows)
 		b.WriteString("</g>\n")
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -205,79 +204,4 @@ func callerCount(n int) string {
 		return "1 caller"
 	}
 	return fmt.Sprintf("%d callers", n)
-}
-
-// progress tells on a terminal how far a command is with its input.
-type progress struct {
-	env         Env
-	total, done int64 // bytes; total is 0 when it is not known
-	began, last time.Time
-	shown       bool
-}
-
-// newProgress returns the progress over files.
-func newProgress(env Env, paths []string) *progress {
-	p := &progress{env: env, began: env.Now()}
-	for _, path := range paths {
-		size, ok := env.size(path)
-		if !ok {
-			p.total = 0
-			break
-		}
-		p.total += size
-	}
-	return p
-}
-
-// reader counts what is read of in.
-func (p *progress) reader(in io.Reader) io.Reader { return &progressReader{p, in} }
-
-type progressReader struct {
-	p  *progress
-	in io.Reader
-}
-
-func (r *progressReader) Read(b []byte) (int, error) {
-	n, err := r.in.Read(b)
-	r.p.done += int64(n)
-	r.p.show()
-	return n, err
-}
-
-// show draws the line anew, a few times a second.
-func (p *progress) show() {
-	if !p.env.StderrTTY {
-		return
-	}
-	now := p.env.Now()
-	if now.Sub(p.last) < 200*time.Millisecond {
-		return
-	}
-	p.last = now
-	fmt.Fprintf(p.env.Stderr, "\r\x1b[K%s", p.line(now))
-	p.shown = true
-}
-
-// line is what is shown.
-func (p *progress) line(now time.Time) string {
-	const mib = 1 << 20
-	text := fmt.Sprintf("%d MiB", p.done/mib)
-	if p.total > 0 {
-		share := min(float64(p.done)/float64(p.total), 1)
-		const width = 24
-		full := int(share * width)
-		text = fmt.Sprintf("[%s%s] %3.0f %% of %d MiB", strings.Repeat("#", full), strings.Repeat(".", width-full), share*100, p.total/mib)
-	}
-	if s := now.Sub(p.began).Seconds(); s > 0 {
-		text += fmt.Sprintf(", %.0f MiB/s", float64(p.done)/mib/s)
-	}
-	return text
-}
-
-// end takes the line away.
-func (p *progress) end() {
-	if p.shown {
-		fmt.Fprint(p.env.Stderr, "\r\x1b[K")
-		p.shown = false
-	}
 }

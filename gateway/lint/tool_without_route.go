@@ -5,10 +5,8 @@ import (
 	"svc/gateway/mcp"
 	"svc/gateway/nameset"
 	"svc/gateway/policy"
+	"svc/gateway/toolsearch"
 )
-
-// searchTool is the tool that the gateway answers itself.
-const searchTool = "mcp_search"
 
 // toolWithoutRoute warns of tool calls that the rules let pass and no route
 // takes: they answer 404 no_route and never reach default_upstream.
@@ -18,7 +16,7 @@ func toolWithoutRoute(p *pass) {
 		sets = append(sets, p.routes[i].tools)
 	}
 	if p.file.ToolSearch.Enabled && p.file.ToolSearch.Mode == config.ToolSearchSynthesize {
-		sets = append(sets, nameset.Names(searchTool))
+		sets = append(sets, nameset.Names(toolsearch.Name))
 	}
 	allowed := p.file.Policy.DefaultAction != nil && *p.file.Policy.DefaultAction == "allow"
 	open := allowed

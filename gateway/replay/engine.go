@@ -14,6 +14,7 @@ import (
 	"svc/gateway/config"
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
+	"svc/gateway/toolsearch"
 	"svc/gateway/upstream"
 )
 
@@ -23,7 +24,7 @@ type Engine struct {
 	rules           *policy.Set
 	routes          []*upstream.Router // one for each route, so that the one that matches can be named
 	defaultUpstream string
-	searches        bool            // the gateway answers mcp_search itself
+	searches        bool            // the gateway answers the search tool itself
 	keys            map[string]bool // nil when any caller may come
 }
 
@@ -131,7 +132,7 @@ func (e *Engine) route(m *mcp.Message, d policy.Direction, a *Answer) Route {
 		return none("an answer goes to the upstream that asked")
 	case m.Method != mcp.MethodToolsCall:
 		return e.toDefault(m)
-	case e.searches && m.Name == "mcp_search":
+	case e.searches && m.Name == toolsearch.Name:
 		return none("the gateway answers it: tool_search")
 	}
 	for i, r := range e.routes {

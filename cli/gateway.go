@@ -199,7 +199,7 @@ func sinkStatus(err error) (status int, retryAfter time.Duration) {
 // garbageRoom is how much garbage a gateway may have at least before it is
 // collected. What it holds is small, a few MiB, and so a collection would come
 // every few thousand requests and take longer than they need it to.
-const garbageRoom = 16 << 20
+const garbageRoom = 8 << 20
 
 // keepRoom makes that room: memory that is counted by the collector's pace and never
 // touched, so that it takes none of the machine's. The growing gateway outgrows it.

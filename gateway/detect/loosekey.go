@@ -85,7 +85,7 @@ func drawn(body []byte) bool {
 	switch {
 	case hexOnly:
 		return len(body) >= 32 && len(body)%2 == 0 && digits > 0 && distinct >= 8
-	case uuid(body), digits < 2 && !mixedCase(body), lowers+uppers < 6, distinct < 10, marks > len(body)/8+2:
+	case uuid(body), digits == 0, digits < 2 && !mixedCase(body), lowers+uppers < 6, distinct < 10, marks > len(body)/8+2:
 		return false
 	}
 	return longest <= 9

@@ -57,6 +57,9 @@ func (p *pass) national(r *run, open bool) int {
 		if n > 13 {
 			break
 		}
+		if g == 4 && r.g > 5 && r.groups[5].len() == 2 && x.len() == 2 { // a row of bytes
+			continue
+		}
 		if n < 7 || !endsAt(t, x.end) || open != p.closes(r, g+1) {
 			continue
 		}
@@ -192,6 +195,9 @@ func (p *pass) trunkShape(d []byte, l []int, seps separator) likeness {
 	}
 	if pairs && seps&(seps-1) == 0 {
 		return certain
+	}
+	if seps == sepDot && g == 2 || g == 2 && l[0] == 5 && l[1] == 4 { // a fraction, a ZIP code
+		return possible
 	}
 	if l[0] < 2 || l[0] > 5 || n < 9 {
 		return possible

@@ -119,6 +119,22 @@ func (r *Replay) record(rec *audit.Record) {
 		q.resultType = ""
 		q.hasTool = rec.Tool != ""
 	}
+	j := r.remembered(q)
+	if rule := r.rules[rec.RuleID]; q.direction == policy.ClientToServer && rule != nil && rule.Direction() == policy.ServerToClient &&
+		j.unknown == "" && j.decision.Action != policy.Deny {
+		// The line tells what was decided on the answer, so the request had passed,
+		// and it passes again: the answer is what is to be decided.
+		j = r.remembered(question{direction: policy.ServerToClient, resultType: rec.ResultType, identified: q.identified})
+	}
+	if j.unknown != "" {
+		count(r.undecided, j.unknown)
+		return
+	}
+	r.compare(rec, &j.decision)
+}
+
+// remembered judges a question, once.
+func (r *Replay) remembered(q question) judgement {
 	j, ok := r.memo[q]
 	if !ok {
 		j = r.judge(q)
@@ -128,11 +144,7 @@ func (r *Replay) record(rec *audit.Record) {
 			r.memo[q] = j
 		}
 	}
-	if j.unknown != "" {
-		count(r.undecided, j.unknown)
-		return
-	}
-	r.compare(rec, &j.decision)
+	return j
 }
 
 // skip says why a line tells no decision of rules on a message.
@@ -143,14 +155,11 @@ func (r *Replay) skip(rec *audit.Record) string {
 	case audit.KindOpen:
 		return "openings of streams, which the line of their request tells again"
 	}
-	rule := r.rules[rec.RuleID]
 	switch {
 	case rec.Kind == audit.KindRequest && rec.RPC == "":
 		return "no message was read: GET, DELETE, or turned away before"
 	case rec.Action == policy.Deny.String() && rec.RuleID == "":
 		return "refused by the gateway itself: " + orNone(rec.ErrorKind)
-	case rec.Kind == audit.KindRequest && rule != nil && rule.Direction() == policy.ServerToClient:
-		return "the line of a request tells what was decided on its answer"
 	case governed(rec):
 		return "a policy of the control plane decided, or could not"
 	case wasCut(rec.Tool) || wasCut(rec.Method):

@@ -112,7 +112,10 @@ func TestReplayLine(t *testing.T) {
 		{"a stream of its own", audit.Record{Action: "allow"}, "skipped no message was read"},
 		{"refused before the rules", with(call("x", "deny", ""), func(r *audit.Record) { r.ErrorKind = "session_not_found" }), "skipped refused by the gateway itself: session_not_found"},
 		{"opening", with(call("x", "allow", ""), func(r *audit.Record) { r.Kind = audit.KindOpen }), "skipped openings of streams"},
-		{"decided on the answer", call("search_a", "deny", "no-input"), "skipped the line of a request tells what was decided on its answer"},
+		{"decided on the answer", with(call("search_a", "deny", "no-input"), func(r *audit.Record) { r.ResultType = "input_required" }), "same"},
+		{"decided on the answer, and the request would not pass", with(call("delete_x", "redact", "no-input"), func(r *audit.Record) { r.ResultType = "input_required" }), "changed redact no-input -> deny no-deletes"},
+		{"decided on the answer, otherwise now", with(call("search_a", "redact", "no-input"), func(r *audit.Record) { r.ResultType = "complete" }), "changed redact no-input -> allow "},
+		{"decided on the answer by a rule that is gone", call("search_a", "redact", "hide"), "changed redact hide -> allow search"},
 		{"a policy of the control plane", with(call("search_a", "deny", "search"), func(r *audit.Record) {
 			r.PoliciesFired = []audit.PolicyFired{{ID: "p", Name: "n", Action: "block"}}
 		}), "skipped a policy of the control plane decided"},
@@ -219,6 +222,13 @@ func TestReplayUnderTheSameRules(t *testing.T) {
 			rec.Action, rec.RuleID = d.Action.String(), d.RuleID
 			if d.Action == policy.RateLimit {
 				rec.Action = rapid.SampledFrom([]string{"allow", "rate_limit_blocked"}).Draw(t, "bucket")
+			}
+			if q.Direction == policy.ClientToServer && d.Action != policy.Deny && rec.Action != "rate_limit_blocked" {
+				// The stronger decision, on the answer, takes the place of the request's.
+				answer := policy.Request{Direction: policy.ServerToClient, Claims: q.Claims}
+				if a := e.rules.Decide(&answer); a.RuleID != "" && a.Action != policy.Allow && a.Action != policy.RateLimit {
+					rec.Action, rec.RuleID = a.Action.String(), a.RuleID
+				}
 			}
 			records = append(records, rec)
 		}

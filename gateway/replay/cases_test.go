@@ -1,6 +1,8 @@
 package replay
 
 import (
+	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -196,5 +198,27 @@ func TestRoutes(t *testing.T) {
 	wild := load(t, strings.Replace(strings.Replace(shop, "default_action: deny", "default_action: allow", 1), "tool_prefix: search_}, upstream", "tool_prefix: find_}, upstream", 1))
 	if a, _ := wild.Ask([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"nowhere"}}`), 0, nil); a.Route.Upstream != "" || a.Route.Reason != "no route matches the tool: 404 no_route" {
 		t.Errorf("got %+v", a.Route)
+	}
+}
+
+// TestCasesAreDocumented: the page on test cases names every key.
+func TestCasesAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/policy-cookbook.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for part, typ := range map[string]reflect.Type{
+		"": reflect.TypeFor[Case](), "caller.": reflect.TypeFor[CallerSpec](),
+		"request.": reflect.TypeFor[RequestSpec](), "expect.": reflect.TypeFor[Expectation](),
+	} {
+		for i := range typ.NumField() {
+			key := typ.Field(i).Tag.Get("yaml")
+			if part == "" && key != "name" {
+				continue // told part by part
+			}
+			if !strings.Contains(string(page), "`"+part+key+"`") {
+				t.Errorf("the page does not tell %s%s", part, key)
+			}
+		}
 	}
 }

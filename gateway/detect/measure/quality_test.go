@@ -39,7 +39,7 @@ func TestDevelopmentCorpus(t *testing.T) {
 		}
 	}
 	r := At(Score(injections), 0.5, func(Scored) string { return "" })[""]
-	if r.Recall() < 0.93 {
+	if r.Recall() < 0.90 {
 		t.Errorf("recall %.3f: %+v", r.Recall(), r)
 	}
 	if r.FalsePositives() > 0.02 {

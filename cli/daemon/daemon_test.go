@@ -506,3 +506,44 @@ func TestCalls(t *testing.T) {
 		t.Errorf("answers %q, want %q", got, want)
 	}
 }
+
+// A request that the end of the grace time cuts still finishes what it has to do
+// before what it uses is closed.
+func TestCutRequestsEndBeforeClosers(t *testing.T) {
+	began, finished := make(chan struct{}), atomic.Bool{}
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.(http.Flusher).Flush()
+		close(began)
+		<-r.Context().Done() // its connection is cut
+		time.Sleep(200 * time.Millisecond)
+		finished.Store(true)
+	})
+	d := New(Options{Windows: func() (time.Duration, time.Duration) { return 0, 10 * time.Millisecond }})
+	d.OnClose("what requests use", func() error {
+		if !finished.Load() {
+			return errors.New("closed beneath a request")
+		}
+		return nil
+	})
+	addr, err := d.Listen("test", "127.0.0.1:0", h, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx) }()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		if resp, err := client.Get("http://" + addr.String()); err == nil {
+			io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+		}
+	})
+	<-began
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	asking.Wait()
+}

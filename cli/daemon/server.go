@@ -31,6 +31,7 @@ type server struct {
 	tls     *tls.Config
 	calls   string // path that is served by package front; empty for none
 	http    httpServer
+	running *inFlight
 	log     *slog.Logger
 	serving sync.WaitGroup
 }
@@ -59,12 +60,15 @@ func (s *server) start(failures chan<- error) {
 }
 
 // stop refuses connections at once and waits for requests until ctx ends; then
-// it cuts them.
-func (s *server) stop(ctx context.Context, _ time.Duration) error {
+// it cuts them, and waits for what they still have to do.
+func (s *server) stop(ctx context.Context, patience time.Duration) error {
 	err := s.http.Shutdown(ctx)
 	if err != nil {
 		s.log.Warn("requests still running were cut", "server", s.name)
 		err = s.http.Close()
+		if left := s.running.wait(patience); left > 0 {
+			s.log.Error("requests did not end when they were cut", "server", s.name, "requests", left)
+		}
 	}
 	s.serving.Wait()
 	// Shutdown knows the listener only once Serve has begun.
@@ -93,7 +97,8 @@ func (d *Daemon) Listen(name, addr string, h http.Handler, conf *tls.Config, opt
 
 // Serve is Listen for a listener that is already bound. The daemon closes it.
 func (d *Daemon) Serve(name string, ln net.Listener, h http.Handler, conf *tls.Config, opts ...ListenOption) {
-	s := &server{name: name, log: d.log, ln: ln, tls: conf}
+	s := &server{name: name, log: d.log, ln: ln, tls: conf, running: &inFlight{Handler: h}}
+	h = s.running
 	for _, o := range opts {
 		o(s)
 	}

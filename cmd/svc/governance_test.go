@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -38,10 +37,7 @@ type governedStack struct {
 func startGoverned(t *testing.T) *governedStack {
 	t.Helper()
 	s := &governedStack{t: t, dir: t.TempDir(), say: "done"}
-	bin := filepath.Join(s.dir, "svc")
-	if out, err := exec.Command("go", "build", "-o", bin, ".").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
+	bin := program(t)
 	tools := httptest.NewServer(http.HandlerFunc(s.serveTool))
 	t.Cleanup(tools.Close)
 

@@ -29,10 +29,7 @@ import (
 // line, and every audit line its one trace.
 func TestKilledProcessesLoseAndDoubleNoTrace(t *testing.T) {
 	dir := t.TempDir()
-	bin := filepath.Join(dir, "svc")
-	if out, err := exec.Command("go", "build", "-o", bin, ".").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
+	bin := program(t)
 	upstream := httptest.NewServer(http.HandlerFunc(answerCall))
 	defer upstream.Close()
 

@@ -1,0 +1,528 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// besieged is a gateway as a process, without authentication, in front of one
+// upstream.
+type besieged struct {
+	*process
+	t   *testing.T
+	dir string
+}
+
+// besiege starts a gateway whose file has more sections; launch goes before the
+// command line.
+func besiege(t *testing.T, upstream, more string, launch ...string) *besieged {
+	t.Helper()
+	dir := t.TempDir()
+	bin := program(t)
+	for _, args := range [][]string{
+		{"license", "keygen", "--out", dir},
+		{"license", "issue", "--key", filepath.Join(dir, "license.key"), "--subject", "t", "--out", filepath.Join(dir, "license.jwt")},
+	} {
+		if out, err := exec.Command(bin, args...).CombinedOutput(); err != nil {
+			t.Fatalf("svc %v: %v\n%s", args, err, out)
+		}
+	}
+	addr := freeAddr(t)
+	config := fmt.Sprintf(`listen: %s
+license: {path: %s/license.jwt, public_key_file: %[2]s/license.pub}
+upstreams: [{name: u, url: "%s"}]
+default_upstream: u
+routes: [{match: {tool_name: "*"}, upstream: u}]
+policy: {default_action: allow}
+`, addr, dir, upstream)
+	if !strings.Contains(more, "audit:") {
+		more += fmt.Sprintf("audit: {path: %s/audit.jsonl}\n", dir)
+	}
+	config += strings.ReplaceAll(more, "DIR", dir)
+	file := filepath.Join(dir, "svc.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := &besieged{process: &process{t: t, bin: bin, addr: addr, ready: "/healthz"}, t: t, dir: dir}
+	b.args = []string{"gateway", "--config", file}
+	if len(launch) > 0 {
+		b.args = append(append(launch[1:], bin), b.args...)
+		b.bin = launch[0]
+	}
+	if !strings.Contains(more, "tls:") {
+		b.start()
+	} else {
+		b.startTLS()
+	}
+	t.Cleanup(func() {
+		if b.cmd != nil {
+			b.kill()
+		}
+		if t.Failed() {
+			t.Logf("gateway:\n%s", tail(&b.out))
+		}
+	})
+	return b
+}
+
+// startTLS is start for a gateway that speaks TLS.
+func (b *besieged) startTLS() {
+	b.t.Helper()
+	b.cmd = exec.Command(b.bin, b.args...)
+	b.cmd.Stdout, b.cmd.Stderr = &b.out, &b.out
+	if err := b.cmd.Start(); err != nil {
+		b.t.Fatal(err)
+	}
+	for range 400 {
+		if conn, err := net.Dial("tcp", b.addr); err == nil {
+			conn.Close()
+			return
+		}
+		time.Sleep(25 * time.Millisecond)
+	}
+	b.t.Fatal("the gateway does not listen")
+}
+
+// healthy asks /healthz, on a new connection.
+func (b *besieged) healthy(client *http.Client, scheme string) {
+	b.t.Helper()
+	var err error
+	for range 100 {
+		var resp *http.Response
+		if resp, err = client.Get(scheme + "://" + b.addr + "/healthz"); err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return
+			}
+			err = errors.New(resp.Status)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	b.t.Errorf("not alive: %v", err)
+}
+
+func freshClient() *http.Client {
+	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+}
+
+// post sends a tool call and returns the status and the body.
+func (b *besieged) post(id int) (int, string) {
+	resp, err := freshClient().Post("http://"+b.addr+"/mcp", "application/json", strings.NewReader(call(id)))
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return resp.StatusCode, err.Error()
+	}
+	return resp.StatusCode, string(body)
+}
+
+func call(id int) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t%d","arguments":{}}}`, id, id)
+}
+
+// lines returns the audit lines of a kind.
+func (b *besieged) lines(kind string) (found []map[string]any) {
+	b.t.Helper()
+	f, err := os.Open(filepath.Join(b.dir, "audit.jsonl"))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer f.Close()
+	in := bufio.NewScanner(f)
+	in.Buffer(nil, 1<<20)
+	for in.Scan() {
+		var line map[string]any
+		if err := json.Unmarshal(in.Bytes(), &line); err != nil {
+			b.t.Fatalf("%v in %s", err, in.Text())
+		}
+		if line["kind"] == kind {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// TestSIGTERMWith500OpenStreams: a gateway that is told to stop while 500
+// streams are open ends them, writes a line for each, and exits 0 within its
+// grace.
+func TestSIGTERMWith500OpenStreams(t *testing.T) {
+	const streams = 500
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{}}\n\n")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}))
+	defer upstream.Close()
+	b := besiege(t, upstream.URL, "shutdown: {grace: 2s}\n")
+	var opened, ended atomic.Int64
+	var wg sync.WaitGroup
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: streams}}
+	for i := range streams {
+		wg.Go(func() {
+			req, _ := http.NewRequest("POST", "http://"+b.addr+"/mcp", strings.NewReader(call(i)))
+			req.Header.Set("Content-Type", "application/json")
+			req.Header.Set("Accept", "application/json, text/event-stream")
+			resp, err := client.Do(req)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer resp.Body.Close()
+			in := bufio.NewReader(resp.Body)
+			if _, err := in.ReadString('}'); err != nil {
+				t.Error(err)
+				return
+			}
+			opened.Add(1)
+			io.Copy(io.Discard, in) // until the gateway ends it
+			ended.Add(1)
+		})
+	}
+	for range 600 {
+		if opened.Load() == streams || t.Failed() {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if opened.Load() != streams {
+		t.Fatalf("%d streams are open", opened.Load())
+	}
+	stopped := time.Now()
+	if err := b.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.cmd.Wait(); err != nil {
+		t.Errorf("exit: %v", err)
+	}
+	b.cmd = nil
+	wg.Wait()
+	if took := time.Since(stopped); took > 20*time.Second {
+		t.Errorf("it took %v to stop", took)
+	}
+	if ended.Load() != streams {
+		t.Errorf("%d streams ended", ended.Load())
+	}
+	if n := len(b.lines("request")); n != streams {
+		t.Errorf("%d request lines for %d streams", n, streams)
+	}
+	if out, err := exec.Command(program(t), "audit", "verify", filepath.Join(b.dir, "audit.jsonl")).CombinedOutput(); err != nil {
+		t.Errorf("the trail: %v\n%s", err, out)
+	}
+}
+
+// TestHugeHeaders: a megabyte of header and ten thousand headers are refused,
+// and cost nobody else anything.
+func TestHugeHeaders(t *testing.T) {
+	upstream := httptest.NewServer(http.HandlerFunc(answerCall))
+	defer upstream.Close()
+	b := besiege(t, upstream.URL, "")
+	var many strings.Builder
+	for i := range 10_000 {
+		fmt.Fprintf(&many, "X-Header-%d: some value that makes it long enough to matter %[1]d\r\n", i)
+	}
+	for name, header := range map[string]string{
+		"one of a megabyte":    "X-Long: " + strings.Repeat("a", 1<<20) + "\r\n",
+		"ten thousand":         many.String(),
+		"a name of a megabyte": strings.Repeat("a", 1<<20) + ": x\r\n",
+	} {
+		conn, err := net.Dial("tcp", b.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.SetDeadline(time.Now().Add(20 * time.Second))
+		body := call(1)
+		go fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\n\r\n%s", b.addr, header, len(body), body)
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err == nil && resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+			t.Errorf("%s: %s", name, resp.Status)
+		}
+		conn.Close()
+	}
+	b.healthy(freshClient(), "http")
+	if status, body := b.post(2); status != 200 {
+		t.Errorf("a call afterwards: %d %s", status, body)
+	}
+	if n := len(b.lines("request")); n != 1 {
+		t.Errorf("%d calls reached the rules", n)
+	}
+}
+
+// TestHTTP2RapidReset: streams that are reset as soon as they are opened are cut
+// off by the connection, not served without end.
+func TestHTTP2RapidReset(t *testing.T) {
+	upstream := httptest.NewServer(http.HandlerFunc(answerCall))
+	defer upstream.Close()
+	cert, key := certificateFiles(t)
+	b := besiege(t, upstream.URL, fmt.Sprintf("tls: {cert_file: %s, key_file: %s}\n", cert, key))
+	conn, err := tls.Dial("tcp", b.addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if p := conn.ConnectionState().NegotiatedProtocol; p != "h2" {
+		t.Fatalf("the gateway speaks %q", p)
+	}
+	conn.SetDeadline(time.Now().Add(60 * time.Second))
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	framer := http2.NewFramer(conn, conn)
+	if err := framer.WriteSettings(); err != nil {
+		t.Fatal(err)
+	}
+	go io.Copy(io.Discard, conn)
+	var header bytes.Buffer
+	enc := hpack.NewEncoder(&header)
+	for _, f := range [][2]string{{":method", "POST"}, {":scheme", "https"}, {":path", "/mcp"}, {":authority", b.addr}, {"content-type", "application/json"}} {
+		if err := enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sent := 0
+	for ; sent < 20_000; sent++ {
+		id := uint32(2*sent + 1)
+		err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: header.Bytes(), EndHeaders: true})
+		if err == nil {
+			err = framer.WriteRSTStream(id, http2.ErrCodeCancel)
+		}
+		if err != nil {
+			break // the gateway has had enough
+		}
+	}
+	t.Logf("%d streams were opened and reset", sent)
+	b.healthy(&http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}, "https")
+	if mib := residentMiB(t, b.cmd.Process.Pid); mib > 150 {
+		t.Errorf("%d MiB are resident", mib)
+	}
+}
+
+// certificateFiles writes the certificate that httptest has for 127.0.0.1.
+func certificateFiles(t *testing.T) (cert, key string) {
+	t.Helper()
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	pair := server.TLS.Certificates[0]
+	der, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key = filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
+	for path, block := range map[string]*pem.Block{
+		cert: {Type: "CERTIFICATE", Bytes: pair.Certificate[0]},
+		key:  {Type: "PRIVATE KEY", Bytes: der},
+	} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key
+}
+
+func residentMiB(t *testing.T, pid int) int {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		t.Logf("memory is not measured here: %v", err)
+		return 0
+	}
+	pages, err := strconv.Atoi(strings.Fields(string(text))[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pages * os.Getpagesize() >> 20
+}
+
+// TestDescriptorsRunOut: when connections have taken every file descriptor the
+// gateway waits and goes on; nothing ends, and nothing is answered unrecorded.
+func TestDescriptorsRunOut(t *testing.T) {
+	upstream := httptest.NewServer(http.HandlerFunc(answerCall))
+	defer upstream.Close()
+	b := besiege(t, upstream.URL, "", "/bin/sh", "-c", `ulimit -n 64; exec "$0" "$@"`)
+	var conns []net.Conn
+	for range 200 {
+		conn, err := net.DialTimeout("tcp", b.addr, time.Second)
+		if err != nil {
+			break
+		}
+		conns = append(conns, conn)
+	}
+	if len(conns) < 64 {
+		t.Fatalf("only %d connections were taken", len(conns))
+	}
+	time.Sleep(300 * time.Millisecond)
+	for _, c := range conns {
+		c.Close()
+	}
+	b.healthy(freshClient(), "http")
+	for i := range 20 {
+		if status, body := b.post(i); status != 200 {
+			t.Fatalf("call %d afterwards: %d %s", i, status, body)
+		}
+	}
+	if n := len(b.lines("request")); n != 20 {
+		t.Errorf("%d lines of 20 calls", n)
+	}
+}
+
+// TestFullDisk: with on_write_error: refuse no request passes that cannot be
+// recorded; with count they pass. (That the trail then tells how many lines are
+// missing is tested in gateway/audit.)
+func TestFullDisk(t *testing.T) {
+	var reached atomic.Int64
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		reached.Add(1)
+		answerCall(w, r)
+	}))
+	defer upstream.Close()
+	limited := []string{"/bin/sh", "-c", `ulimit -f 40; exec "$0" "$@"`} // 20 or 40 KiB a file
+	for _, mode := range []string{"refuse", "count"} {
+		t.Run(mode, func(t *testing.T) {
+			reached.Store(0)
+			b := besiege(t, upstream.URL, "audit: {path: DIR/audit.jsonl, on_write_error: "+mode+"}\n", limited...)
+			served, refused := 0, 0
+			for i := range 200 {
+				switch status, body := b.post(i); {
+				case status == 200:
+					served++
+				case status >= 500 && strings.Contains(body, "audit"):
+					refused++
+				default:
+					t.Fatalf("call %d: %d %s", i, status, body)
+				}
+			}
+			b.healthy(freshClient(), "http")
+			recorded := len(b.wholeLines())
+			t.Logf("%d served, %d refused, %d recorded, %d reached the upstream", served, refused, recorded, reached.Load())
+			if mode == "count" {
+				if served != 200 || recorded >= 200 {
+					t.Errorf("%d served, %d recorded: want all served and some lost", served, recorded)
+				}
+				return
+			}
+			if refused == 0 || served > recorded {
+				t.Errorf("%d served, %d recorded, %d refused", served, recorded, refused)
+			}
+			if int(reached.Load()) > recorded+1 { // one may have been on its way when the disk filled
+				t.Errorf("%d calls reached the upstream, %d are recorded", reached.Load(), recorded)
+			}
+		})
+	}
+}
+
+// wholeLines returns the request lines of a file that may end in half a line.
+func (b *besieged) wholeLines() (found []string) {
+	b.t.Helper()
+	text, err := os.ReadFile(filepath.Join(b.dir, "audit.jsonl"))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if strings.HasSuffix(line, "}\n") && strings.Contains(line, `"kind":"request"`) {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// TestUpstreamBreaksMidFrame: an upstream that resets its connection in the
+// middle of a frame leaves the client with an error in the stream, not with half
+// a frame, and the gateway with a line that says why.
+func TestUpstreamBreaksMidFrame(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				req, err := http.ReadRequest(bufio.NewReader(conn))
+				if err != nil {
+					return
+				}
+				io.Copy(io.Discard, req.Body)
+				io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+				part := "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{}}\n\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\"resu"
+				fmt.Fprintf(conn, "%x\r\n%s\r\n", len(part), part)
+				time.Sleep(100 * time.Millisecond)
+				conn.(*net.TCPConn).SetLinger(0) // a reset, not an end
+			}()
+		}
+	}()
+	b := besiege(t, "http://"+ln.Addr().String(), "")
+	status, body := b.post(1)
+	if status != 200 || strings.Contains(body, `"resu`) && !strings.Contains(body, `"result"`) {
+		t.Errorf("%d %q: half a frame went on", status, body)
+	}
+	if !strings.Contains(body, "notifications/message") || !strings.Contains(body, `"error"`) || !strings.Contains(body, `"id":1`) {
+		t.Errorf("the stream was %q", body)
+	}
+	lines := b.lines("request")
+	if len(lines) != 1 || lines[0]["error_kind"] == nil {
+		t.Errorf("audit: %v", lines)
+	}
+}
+
+// TestClientLeavesWithinItsBody: a client that goes away before it has sent its
+// body leaves one line, and no connection behind.
+func TestClientLeavesWithinItsBody(t *testing.T) {
+	upstream := httptest.NewServer(http.HandlerFunc(answerCall))
+	defer upstream.Close()
+	b := besiege(t, upstream.URL, "")
+	for range 20 {
+		conn, err := net.Dial("tcp", b.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{\"jsonrpc\"", b.addr)
+		conn.Close()
+	}
+	b.healthy(freshClient(), "http")
+	var lines []map[string]any
+	for range 100 {
+		if lines = b.lines("request"); len(lines) == 20 {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if len(lines) != 20 {
+		t.Fatalf("%d lines of 20 requests", len(lines))
+	}
+	for _, line := range lines {
+		if line["error_kind"] == nil || line["action"] != "deny" || line["upstream"] != nil {
+			t.Errorf("audit: %v", line)
+		}
+	}
+}

@@ -35,7 +35,8 @@ decides, why each rule above it does not match, and where the request goes.
 
 With --subject, --group or --scope the caller has an OAuth token; --key names an
 API key of the file; without any of them it is someone without either. Nothing is
-sent: no guardrail is asked, and no rate limit counts.
+sent: no guardrail is asked, and no rate limit counts. Policies of the control
+plane are not in the file and not asked.
 
 The exit code is 0 whatever the decision, and 2 when the question makes no sense
 or the file has errors.`,

@@ -66,9 +66,11 @@ func newFeed(ctx context.Context, source Source, timeout time.Duration, now func
 // still gives the terminal back.
 func (f *feed) run() tea.Msg {
 	cursor, attempt := "", 0
+	var err error
 	for f.ctx.Err() == nil {
-		f.set(feedState{phase: connecting, attempt: attempt})
-		opened, err := f.follow(&cursor)
+		f.set(feedState{phase: connecting, attempt: attempt, err: err})
+		var opened bool
+		opened, err = f.follow(&cursor)
 		if f.ctx.Err() != nil {
 			break
 		}

@@ -137,7 +137,7 @@ func TestScreensWithNothingToShow(t *testing.T) {
 		want  []string // one per tab
 	}{
 		{"empty", &recording.Plane{Empty: true}, []string{"No traces yet", "Last 24h", "No agents yet", "No policies yet", "No budgets yet", "No SLA targets yet"}},
-		{"forbidden", &recording.Plane{Err: refused}, []string{"No traces yet", "this key may not do that (403)", "this key may not do that (403)", "this key may not do that (403)", "this key may not do that (403)", "this key may not do that (403)"}},
+		{"forbidden", &recording.Plane{Err: refused}, []string{"No traces yet", "this key may not do that (403)", "This key may not see them (403)", "This key may not see them (403)", "This key may not see them (403)", "This key may not see them (403)"}},
 		{"unauthorized", &recording.Plane{Err: &client.Error{Status: 401, Message: "x"}}, []string{"No traces yet", "check SVC_API_KEY", "check SVC_API_KEY", "check SVC_API_KEY", "check SVC_API_KEY", "check SVC_API_KEY"}},
 	} {
 		s := tui.NewScreen(options(row.plane, looks[0]), 80, 24)

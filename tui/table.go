@@ -64,7 +64,7 @@ func (t *tablePage[R]) status(w int) string {
 		}
 		l.add(p.dim, " "+n+" "+t.noun+" · as of "+t.load.at.In(t.s.now().Location()).Format("15:04:05"))
 	}
-	if text, pen := t.load.state(t.s); text != "" {
+	if text, pen := t.load.state(t.s); text != "" && (t.load.have || t.load.err == nil) {
 		l.add(pen, " "+text)
 	}
 	return l.fit(w)
@@ -75,7 +75,11 @@ func (t *tablePage[R]) view(w, h int) []string {
 	rows := t.load.data.rows
 	switch {
 	case !t.load.have && t.load.err != nil:
-		return centred(t.s.pens, w, h, t.name+" cannot be shown", tell(t.load.err))
+		why := tell(t.load.err)
+		if forbidden(t.load.err) {
+			why = "This key may not see them (403). An api key without a team sees everything."
+		}
+		return centred(t.s.pens, w, h, t.name+" cannot be shown", why)
 	case !t.load.have:
 		return centred(t.s.pens, w, h, "Asking the control plane…", "")
 	case len(rows) == 0:

@@ -140,3 +140,30 @@ func TestGovernanceOnResumedStreams(t *testing.T) {
 		t.Errorf("a notification on a resumed stream: %s", a.body)
 	}
 }
+
+// Where a session has several upstreams, the one that asked is told.
+func TestGovernanceTellsTheUpstreamThatAsked(t *testing.T) {
+	first, second := newScripted(t), newScripted(t)
+	g := &governor{}
+	g.give(requestPII("block", "", "EMAIL"))
+	r := governedRig(t, twoUpstreams(first.URL, second.URL)+"    - {id: rest, action: allow, when: {}}\n"+governance, g)
+	sid := r.begin()
+	second.call = func(w http.ResponseWriter, _ string, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, result)
+	}
+	if a := r.post(call("1", "slow"), "Mcp-Session-Id", sid); a.status != 200 { // opens the second
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	id := string(tagValue("second", []byte("5")))
+	if a := r.post(`{"jsonrpc":"2.0","id":`+id+`,"result":{"content":{"m":"bob@example.com"}}}`, "Mcp-Session-Id", sid); a.status != http.StatusForbidden {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	eventually(t, "the second upstream was not told", func() bool { return len(second.sent(`"id":5`)) == 1 })
+	if got := second.sent(`"id":5`)[0]; !strings.Contains(got.body, "-32001") || strings.Contains(got.body, "bob") || got.header.Get("Mcp-Session-Id") != "s1" {
+		t.Errorf("it was told %s with %v", got.body, got.header)
+	}
+	if n := len(first.seen()); n != 1 {
+		t.Errorf("the first upstream got %d requests, want its initialize alone", n)
+	}
+}

@@ -47,9 +47,17 @@ func newLexicon(languages [][]phrases) *lexicon {
 	return l
 }
 
-// add puts one folded phrase into the lexicon.
+// add puts one folded phrase into the lexicon. Marks inside of words divide them,
+// as they do in texts: don't is two words.
 func (l *lexicon) add(phrase string, means concept, seen map[string]int) {
 	e := entry{means: means}
+	marks := []byte(phrase)
+	for i := 1; i+1 < len(marks); i++ {
+		if !wordByte(marks[i]) && marks[i] != '*' && wordByte(marks[i-1]) && wordByte(marks[i+1]) {
+			marks[i] = ' '
+		}
+	}
+	phrase = string(marks)
 	for w := range strings.FieldsSeq(phrase) {
 		word, open := strings.CutSuffix(w, "*")
 		e.words, e.open = append(e.words, word), append(e.open, open)

@@ -19,6 +19,7 @@ type rule struct {
 var rules = []rule{
 	{name: "override: drop earlier instructions", anchor: ignore, near: []concept{strict, prior | your | told}, words: 8, tight: 1, weight: 0.8, told: true},
 	{name: "override: drop earlier rules", anchor: ignore, near: []concept{instruction, prior | your | told}, words: 8, tight: 1, weight: 0.45, told: true},
+	{name: "override: drop your rules", anchor: ignore, near: []concept{instruction, your | told}, words: 8, tight: 1, weight: 0.15, told: true},
 	{name: "override: drop everything said", anchor: ignore, near: []concept{told}, words: 5, tight: 1, weight: 0.65, told: true},
 	{name: "override: drop instructions", anchor: ignore, near: []concept{strict}, words: 6, tight: 4, weight: 0.2, told: true},
 	{name: "override: drop your safety rules", anchor: ignore, near: []concept{safety, your | prior}, words: 7, tight: 1, weight: 0.45, told: true},
@@ -44,7 +45,7 @@ var rules = []rule{
 	{name: "persona: without limits", anchor: persona, near: []concept{unrestricted}, words: 40, weight: 0.6, told: true},
 	{name: "persona: another one", anchor: persona, near: []concept{model | your | unrestricted}, words: 12, weight: 0.1, told: true},
 	{name: "persona: jailbreak by name", anchor: jailbreak, weight: 0.55, told: true},
-	{name: "persona: unlimited model", anchor: unrestricted, near: []concept{model | you | your}, words: 6, weight: 0.45, told: true},
+	{name: "persona: unlimited model", anchor: unrestricted, near: []concept{model | you | your}, words: 6, weight: 0.5, told: true},
 	{name: "persona: unlimited and willing", anchor: unrestricted, near: []concept{noRefusal | safety | ignore | respond | must}, words: 30, weight: 0.2, told: true},
 	{name: "persona: must not refuse", anchor: noRefusal, weight: 0.2, told: true},
 	{name: "persona: must not refuse, unlimited", anchor: noRefusal, near: []concept{unrestricted | persona | pretext | jailbreak | ignore}, words: 40, weight: 0.4, told: true},
@@ -67,8 +68,8 @@ var rules = []rule{
 	{name: "authority: for secrets", anchor: authority, near: []concept{reveal | show | send, guarded | systemPrompt | safety}, words: 26, weight: 0.25, told: true},
 	{name: "frame: tokens of a chat template", anchor: template, weight: 0.25},
 	{name: "frame: a role and orders", anchor: role, near: []concept{ignore | newOrders | persona | unrestricted | reveal | authority | conceal | lapsed | fromNow | toModel | jailbreak | guarded}, words: 14, weight: 0.4},
-	{name: "frame: a role that speaks to the reader", anchor: role, near: []concept{template, you | must | model}, words: 8, weight: 0.25},
-	{name: "frame: a text pretends to end", anchor: boundary, near: []concept{ignore | newOrders | persona | role | template | authority | reveal | must | tool | systemPrompt | lapsed}, words: 20, weight: 0.45, told: true},
+	{name: "frame: a role that speaks to the reader", anchor: role, near: []concept{template, you | must | model}, words: 8, weight: 0.35},
+	{name: "frame: a text pretends to end", anchor: boundary, near: []concept{ignore | newOrders | persona | role | template | authority | reveal | must | tool | systemPrompt | lapsed}, words: 20, weight: 0.5, told: true},
 	{name: "hidden: orders to a model", anchor: hidden, near: []concept{toModel | conceal | systemPrompt | newOrders | jailbreak | lapsed}, words: 26, weight: 0.4},
 	{name: "hidden: orders", anchor: hidden, near: []concept{ignore | must | send | destroy | reveal | include, strict | person | guarded | model}, words: 26, weight: 0.2},
 }

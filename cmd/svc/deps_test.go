@@ -30,7 +30,7 @@ var forbidden = []struct{ from, to, why string }{
 
 // pure packages decide without a clock, a network or a process around them, so
 // that they can be fuzzed.
-var pure = []string{"gateway/policy", "gateway/glob", "gateway/nameset", "gateway/mcp", "gateway/diag"}
+var pure = []string{"gateway/policy", "gateway/glob", "gateway/nameset", "gateway/mcp", "gateway/detect", "gateway/diag"}
 
 // impure is what a pure package may not import.
 var impure = []string{"net/http", "log/slog", "os"}
@@ -52,6 +52,7 @@ var owners = map[string][]string{
 	"github.com/golang-jwt/jwt/v5":                 {"gateway/auth", "gateway/auth/authtest", "gateway/license"},
 	"golang.org/x/crypto/argon2":                   {"gateway/auth"},
 	"golang.org/x/crypto/...":                      {"gateway/auth"},
+	"golang.org/x/text/...":                        {"gateway/detect"},
 	"golang.org/x/term":                            {"cli"},
 	"github.com/DataDog/sketches-go/...":           {"store/rollup"},
 	"github.com/redis/go-redis/v9/...":             {"gateway/ratelimit", "gateway/ratelimit/redistest", "gateway/session", "server/limit"},

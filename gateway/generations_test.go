@@ -339,3 +339,22 @@ func TestDeniedFramesKeepAListenStreamAlive(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// The stateless revision has no resumption: a Last-Event-ID is kept from the
+// upstream, and a listen stream that ended is asked for anew.
+func TestListenIsAskedForAnewNotResumed(t *testing.T) {
+	frame := `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":1}}}`
+	up := newUpstream(t, events(t, func(w io.Writer, _ func(), _ string) { fmt.Fprintf(w, "id: 7\ndata: %s\n\n", frame) }))
+	r := newRig(t, rules(basic(up.URL), listenRule))
+	for range 2 {
+		got := r.post(modern("1", "subscriptions/listen", `"notifications":{}`), append(modernHeaders("subscriptions/listen"), "Last-Event-ID", "7")...)
+		if want := "id: 7\ndata: " + frame + "\n\n"; got.status != 200 || got.body != want {
+			t.Errorf("got %d %q, want %q", got.status, got.body, want)
+		}
+	}
+	for _, req := range up.seen() {
+		if id := req.header.Get("Last-Event-ID"); id != "" {
+			t.Errorf("the upstream was asked to resume at %q", id)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -76,4 +77,48 @@ func TestListenTasks(t *testing.T) {
 			}
 		})
 	}
+}
+
+// FuzzTask holds what is read of tasks against encoding/json on every message
+// that is accepted.
+func FuzzTask(f *testing.F) {
+	for _, body := range []string{
+		`{"jsonrpc":"2.0","id":1,"result":{"resultType":"task","taskId":"t1"}}`,
+		`{"jsonrpc":"2.0","id":1,"result":{"task":{"taskId":"t\u00311","x":[{}]}}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"taskIds":["a"],"x":false}}}`,
+	} {
+		f.Add([]byte(body))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var m Message
+		if Scan(body, &m) != nil {
+			return
+		}
+		var whole any
+		if err := json.Unmarshal(body, &whole); err != nil {
+			return // numbers that Go has no room for
+		}
+		at := func(path ...string) any { // exact names, unlike struct fields
+			v := whole
+			for _, name := range path {
+				object, _ := v.(map[string]any)
+				v = object[name]
+			}
+			return v
+		}
+		handle, made := MadeTask(&m)
+		if made && (m.Kind != Response || handle == "") {
+			t.Fatalf("%q made task %q", body, handle)
+		}
+		if made && m.ResultType == "" && any(handle) != at("result", "task", "taskId") {
+			t.Fatalf("%q made task %q", body, handle)
+		}
+		handles, _ := ListenTasks(&m)
+		asked, _ := at("params", "notifications", "taskIds").([]any)
+		for _, h := range handles {
+			if !slices.Contains(asked, any(h)) {
+				t.Fatalf("%q listens to task %q", body, h)
+			}
+		}
+	})
 }

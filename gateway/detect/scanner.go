@@ -42,10 +42,15 @@ func (s *Scanner) ScanValue(dst []Match, name string, text []byte) []Match {
 	if len(text) == 0 || s.want == 0 {
 		return dst
 	}
+	if nextFold(text, 0) == len(text) { // its own normal form, as most texts are
+		p := pass{text: text, name: name, want: s.want, found: dst, base: len(dst)}
+		p.run()
+		return p.found
+	}
 	v := views.Get().(*view)
 	p := pass{text: v.of(text), name: name, want: s.want, found: dst, base: len(dst)}
 	p.run()
-	for i := p.base; i < len(p.found) && !v.plain; i++ {
+	for i := p.base; i < len(p.found); i++ {
 		m := &p.found[i]
 		m.Start, m.End = v.original(m.Start, m.End)
 	}

@@ -121,10 +121,18 @@ func (s *Set) holds(p *Policy, in *Input, v *Verdict) bool {
 func (s *Set) look(side *side, m *mcp.Message, v *Verdict) []finding {
 	var found []finding
 	var scratch []Match
-	name, skip := "", false // of the member whose value comes
+	name, meant := "", false // of the member whose value comes; whether it is one of _meta
 	scored := 0
 	meta := m.Spans.Meta
-	for texts := textsOf(m); ; {
+	inner := m.Spans.Params
+	if m.Kind == mcp.Response {
+		if inner = m.Spans.Result; m.IsError {
+			inner = m.Spans.Error
+		}
+	}
+	// All of the body goes on, so all of it is looked at: members that no revision
+	// knows stand beside params and result too.
+	for texts := mcp.TextsIn(m.Body, mcp.Span{End: len(m.Body)}); ; {
 		text, ok := texts.Next()
 		if !ok {
 			return found
@@ -132,11 +140,12 @@ func (s *Set) look(side *side, m *mcp.Message, v *Verdict) []finding {
 		f := finding{text: text, value: mcp.TextValue(text.At.Of(m.Body))}
 		member := ""
 		switch {
+		case text.At == m.Spans.ID, text.At == m.Spans.Method, outside(text.At, inner) && envelope(f.value):
+			continue
 		case text.Kind == mcp.TextName:
 			name = mcp.TextAlias(text.At.Of(m.Body)) // for as long as the body is looked at
-			skip = text.At.Start >= meta.Start && text.At.End <= meta.End && protocolOwn(name)
-		case skip:
-			skip = false
+			meant = text.At.Start >= meta.Start && text.At.End <= meta.End
+		case meant && protocolOwn(name, f.value):
 			continue
 		default:
 			member = name
@@ -167,26 +176,47 @@ func (s *Set) look(side *side, m *mcp.Message, v *Verdict) []finding {
 	}
 }
 
-// textsOf goes over what a message carries: its params, its result or its
-// error. The id and the method are no texts.
-func textsOf(m *mcp.Message) mcp.Texts {
-	at := m.Spans.Params
-	if m.Kind == mcp.Response {
-		if at = m.Spans.Result; m.IsError {
-			at = m.Spans.Error
-		}
-	}
-	return mcp.TextsIn(m.Body, at)
-}
+// outside reports whether a text does not stand in a part of a body.
+func outside(at, part mcp.Span) bool { return at.Start < part.Start || at.End > part.End }
 
-// protocolOwn reports whether a member of _meta holds what the protocol put
-// there: digits and letters that mean nothing to a detector, and that must stay.
-func protocolOwn(name string) bool {
-	switch name {
-	case mcp.MetaProtocolVersion, mcp.MetaSubscriptionID, "traceparent", "tracestate":
+// envelope reports whether a text is one that every message has. Its name comes
+// before that of a member that counts, whose own name takes its place.
+func envelope(value []byte) bool {
+	switch string(value) {
+	case "jsonrpc", "2.0", "id", "method", "params", "result", "error":
 		return true
 	}
 	return false
+}
+
+// protocolOwn reports whether a member of _meta holds what the protocol puts
+// there: digits and letters that mean nothing to a detector, and that must stay.
+// A value of another form is one of the sender's own.
+func protocolOwn(name string, value []byte) bool {
+	switch name {
+	case mcp.MetaProtocolVersion:
+		return len(value) == len(mcp.Revision20250618) && only(value, "-")
+	case "traceparent":
+		return len(value) == 55 && only(value, "-")
+	case mcp.MetaSubscriptionID, "tracestate":
+		return len(value) <= maxOwn && only(value, "-_*/@=,:;.~+%")
+	}
+	return false
+}
+
+// maxOwn bounds what the protocol itself writes into one text, in bytes: a list
+// of tracestate is the longest.
+const maxOwn = 512
+
+// only reports whether a value is of letters and digits of ASCII, and some other
+// characters.
+func only(value []byte, others string) bool {
+	for _, c := range value {
+		if (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') && strings.IndexByte(others, c) < 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // maxPlain bounds a number that is written out.
@@ -216,7 +246,11 @@ func plainNumber(b []byte) []byte {
 			return []byte(whole[:len(whole)-shift])
 		}
 	case shift >= len(fraction) && len(whole)+shift <= maxPlain:
-		return []byte(whole + fraction + zeros[len(fraction):])
+		sign, digits := "", whole+fraction+zeros[len(fraction):]
+		if digits[0] == '-' {
+			sign, digits = "-", digits[1:]
+		}
+		return []byte(sign + strings.TrimLeft(digits[:len(digits)-1], "0") + digits[len(digits)-1:])
 	}
 	return b
 }

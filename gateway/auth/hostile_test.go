@@ -1,0 +1,125 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"testing"
+	"time"
+
+	"svc/gateway/auth/authtest"
+)
+
+// drip answers for ever, a byte at a time.
+func drip(w http.ResponseWriter, r *http.Request) {
+	for r.Context().Err() == nil {
+		fmt.Fprint(w, " ")
+		_ = http.NewResponseController(w).Flush()
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// An issuer that sends its keys a byte at a time, for ever: who is known does not
+// notice, who is not waits no longer than a fetch may take, and one fetch is under
+// way whoever asks.
+func TestSlowLorisIssuer(t *testing.T) {
+	t.Parallel()
+	r := newOAuthRig(t)
+	tokens := r.tokens(t)
+	known := r.token(t, nil)
+	if _, err := tokens.Verify(t.Context(), known); err != nil {
+		t.Fatal(err)
+	}
+	r.issuer.Answer(drip)
+	strange := r.key.Token(t, r.claims(nil), map[string]any{"kid": "strange"})
+	type outcome struct {
+		err  error
+		took time.Duration
+	}
+	// A gateway that has no key at all says so when the fetch has failed.
+	cold := NewOAuth(OAuthOptions{Now: r.now})
+	defer cold.Close()
+	ct, err := cold.Tokens(r.cfg, Identity{"sub", "groups"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	without := make(chan outcome, 1)
+	go func() {
+		began := time.Now()
+		_, err := ct.Verify(t.Context(), known)
+		without <- outcome{err, time.Since(began)}
+	}()
+	waited := make(chan outcome, 32)
+	for range cap(waited) {
+		go func() {
+			began := time.Now()
+			_, err := tokens.Verify(t.Context(), strange)
+			waited <- outcome{err, time.Since(began)}
+		}()
+	}
+	r.add(r.cfg.JWKSCacheTTL + time.Second) // the known keys are past their time too
+	for i := range 100 {
+		began := time.Now()
+		fresh := r.token(t, map[string]any{"jti": fmt.Sprint(i)})
+		for _, text := range []string{known, fresh} {
+			if _, err := tokens.Verify(t.Context(), text); err != nil {
+				t.Fatalf("a token of a known key: %v", err)
+			}
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Fatalf("two tokens of a known key took %s", took)
+		}
+	}
+	for range cap(waited) {
+		if got := <-waited; !errors.Is(got.err, errTokenKey) || got.took > 3*fetchTimeout {
+			t.Errorf("an unknown key: %v after %s", got.err, got.took)
+		}
+	}
+	if got := <-without; !errors.Is(got.err, ErrNoKeys) || got.took > 2*fetchTimeout {
+		t.Errorf("without a key: %v after %s", got.err, got.took)
+	}
+	if n := r.issuer.Fetches(); n > 4 { // one at a time, of each of the two
+		t.Errorf("%d fetches", n)
+	}
+}
+
+// A set of 10,000 keys is refused whole and the keys known before stay: a rotation
+// that goes wrong does not lock everybody out.
+func TestKeySetOfTenThousandKeys(t *testing.T) {
+	r := newOAuthRig(t)
+	tokens := r.tokens(t)
+	if _, err := tokens.Verify(t.Context(), r.token(t, nil)); err != nil {
+		t.Fatal(err)
+	}
+	many := make([]map[string]any, 10_000)
+	for i := range many {
+		many[i] = map[string]any{"kty": "oct", "k": "AA", "kid": fmt.Sprint(i)}
+	}
+	next := authtest.NewKey(t, "k2", "ES256")
+	many[9_999] = next.JWK()
+	r.issuer.PublishRaw(many...)
+	if _, err := tokens.Verify(t.Context(), next.Token(t, r.claims(nil), nil)); !errors.Is(err, errTokenKey) {
+		t.Errorf("a key of the set: %v", err)
+	}
+	if _, err := tokens.Verify(t.Context(), r.token(t, map[string]any{"jti": "2"})); err != nil {
+		t.Errorf("a key known before: %v", err)
+	}
+	if n := len(tokens.keys.set.Load().keys); n != 1 {
+		t.Errorf("%d keys are kept", n)
+	}
+}
+
+// Every form in which an IPv6 address carries an IPv4 one is judged: mapped,
+// compatible, translated, 6to4, NAT64, Teredo.
+func TestAddressesInsideAddresses(t *testing.T) {
+	o := NewOAuth(OAuthOptions{Now: time.Now})
+	defer o.Close()
+	names := newClientNames(o, cimdDefaults(), nil)
+	for _, form := range []string{"::ffff:169.254.169.254", "::ffff:a9fe:a9fe", "0:0:0:0:0:ffff:a9fe:a9fe", "::169.254.169.254",
+		"::ffff:0:169.254.169.254", "2002:a9fe:a9fe::1", "64:ff9b::169.254.169.254", "64:ff9b:1::a9fe:a9fe", "2001:0:a9fe:a9fe::1", "fe80::1%eth0", "::1%lo"} {
+		if a := netip.MustParseAddr(form); names.permitted(a) {
+			t.Errorf("%s may be dialled", form)
+		}
+	}
+}

@@ -1,0 +1,158 @@
+//go:build unix
+
+package gateway
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// processorTime is what the process has used so far, its exporters and
+// collections included.
+func processorTime(t testing.TB) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// smallCaller returns a function that makes one small tools/call through the
+// handler of a gateway with more configuration, and one that waits until what it
+// left behind is exported.
+func smallCaller(b *testing.B, more string) (once, settle func()) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { ln.Close() })
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go canned(c)
+		}
+	}()
+	r := newRig(b, basic("http://"+ln.Addr().String()+"/mcp")+more)
+	body := []byte(call("1", "safe"))
+	w := httptest.NewRecorder()
+	reader := bytes.NewReader(body)
+	req := httptest.NewRequest(http.MethodPost, "/mcp", nil)
+	req.Host, req.RemoteAddr = "127.0.0.1:8090", "127.0.0.1:5000"
+	req.Header.Set("Authorization", "Bearer "+r.key)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	once = func() {
+		reader.Reset(body)
+		req.Body = io.NopCloser(reader)
+		req.ContentLength = int64(len(body))
+		w.Body.Reset()
+		clear(w.Header())
+		w.Code = 0
+		r.gateway.ServeHTTP(w, req)
+		if w.Code != http.StatusOK && w.Code != 0 {
+			b.Fatalf("%d %s", w.Code, w.Body)
+		}
+	}
+	settle = func() {
+		tracer := r.gateway.observer.tracer
+		if tracer == nil {
+			return
+		}
+		for deadline := time.Now().Add(10 * time.Second); tracer.Stats()[0].Queued > 0; time.Sleep(250 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				b.Fatal("spans are not exported")
+			}
+		}
+	}
+	return once, settle
+}
+
+// BenchmarkTelemetryRatio measures what telemetry costs: the same calls before a
+// gateway without and one with it, in turns, in one process, as processor time of
+// the process, exports included. on/off is the ratio; the endpoint that spans go
+// to throws them away, and its share counts as the gateway's too.
+func BenchmarkTelemetryRatio(b *testing.B) {
+	sink := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
+	defer sink.Close()
+	customer := fmt.Sprintf("customer: {enabled: true, endpoint: %q", sink.URL)
+	for _, tt := range []struct{ name, more string }{
+		{"metrics", "telemetry: {metrics: {listen: '127.0.0.1:0'}}\n"},
+		{"spans", "telemetry: {" + customer + "}}\n"},
+		{"spans of one in ten", "telemetry: {" + customer + ", sample_ratio: 0.1}}\n"},
+		{"spans and metrics", "telemetry: {metrics: {listen: '127.0.0.1:0'}, " + customer + "}}\n"},
+		{"nothing, again", ""}, // what the measurement itself is worth
+	} {
+		b.Run(tt.name, func(b *testing.B) {
+			var once, settle [2]func()
+			once[0], settle[0] = smallCaller(b, "")
+			once[1], settle[1] = smallCaller(b, tt.more)
+			const round = 10_000
+			var used [2]time.Duration
+			var allocated [2]uint64
+			var rounds int
+			for i := range 2 {
+				for range round {
+					once[i]()
+				}
+				settle[i]()
+			}
+			measure := func(i int) {
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				began := processorTime(b)
+				for range round {
+					once[i]()
+				}
+				settle[i]()
+				used[i] += processorTime(b) - began
+				runtime.ReadMemStats(&after)
+				allocated[i] += after.Mallocs - before.Mallocs
+			}
+			for b.Loop() {
+				measure(rounds % 2)
+				measure(1 - rounds%2)
+				rounds++
+			}
+			calls := float64(rounds * round)
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(float64(used[0].Microseconds())/calls, "off-µs/call")
+			b.ReportMetric(float64(used[1].Microseconds())/calls, "on-µs/call")
+			b.ReportMetric(float64(used[1])/float64(used[0]), "on/off")
+			b.ReportMetric(float64(allocated[0])/calls, "off-allocs/call")
+			b.ReportMetric(float64(allocated[1])/calls, "on-allocs/call")
+		})
+	}
+}
+
+// With telemetry off a request does nothing for it: no allocation, no trace id
+// drawn, nothing recorded.
+func TestTelemetryOffCostsNothing(t *testing.T) {
+	up := newUpstream(t, echo)
+	r := newRig(t, basic(up.URL))
+	req := httptest.NewRequest(http.MethodPost, "/mcp", nil)
+	ex := r.gateway.begin(httptest.NewRecorder(), req)
+	defer ex.release()
+	if n := testing.AllocsPerRun(100, func() {
+		ex.observe()
+		ex.passTrace(nil)
+		_ = ex.traceID()
+		ex.countAsked(&guarded{})
+	}); n != 0 {
+		t.Errorf("%v allocations a request", n)
+	}
+	if ex.place.known || ex.place.ID.String() != "00000000000000000000000000000000" {
+		t.Error("a trace was begun")
+	}
+}

@@ -341,6 +341,8 @@ func (ex *exchange) decided() string {
 	switch {
 	case r.GuardrailName != "":
 		return "guardrail"
+	case len(r.PoliciesFired) > 0 && r.Action != actionAllow:
+		return r.Action // of a policy, whatever rule let it pass
 	case r.RuleID == "" || r.Action == actionAllow:
 		return ""
 	}

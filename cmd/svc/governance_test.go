@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -377,6 +378,33 @@ func TestTemplates(t *testing.T) {
 		}
 		if len(got.PoliciesFired) < 4 { // also the spent budget of before
 			t.Errorf("fired %v", got.PoliciesFired)
+		}
+
+		// The report tells it, out of the control plane and out of the audit file.
+		for _, args := range [][]string{{"policy", "report", "-o", "json"}, {"policy", "report", "-o", "json", filepath.Join(s.dir, "audit.jsonl")}} {
+			cmd := exec.Command(s.gw.bin, args...)
+			cmd.Env = append(os.Environ(), "SVC_URL=http://"+s.plane.addr, "SVC_API_KEY="+strings.TrimPrefix(s.plane.env[0], "SVC_BOOTSTRAP_API_KEY="))
+			out, err := cmd.Output()
+			if err != nil {
+				t.Fatalf("svc %v: %v", args, err)
+			}
+			var report struct {
+				Rows []struct{ Kind, ID, Would, Agent, Asked string }
+			}
+			if err := json.Unmarshal(out, &report); err != nil {
+				t.Fatal(err)
+			}
+			told := map[string]bool{}
+			for _, row := range report.Rows {
+				if row.Kind == "policy" && row.Would == "warn" && row.Agent == "agent" && row.Asked == "observed" {
+					told[row.ID] = true
+				}
+			}
+			for _, p := range got.PoliciesFired {
+				if !told[p.ID] {
+					t.Errorf("svc %v does not tell of %s: %s", args, p.Name, out)
+				}
+			}
 		}
 	})
 }

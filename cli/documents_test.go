@@ -91,11 +91,12 @@ func documents(t *testing.T) []string {
 
 // run elsewhere: the tests that run the blocks of a document.
 var runBy = map[string]string{
-	"README.md":               "TestReadme",
-	"docs/quickstart.md":      "TestQuickstart",
-	"docs/operations.md":      "TestOperationsDocument",
-	"docs/policy-cookbook.md": "the tests of gateway/lint and gateway/replay",
-	"docs/lint/":              "gateway/lint: each page's examples are linted",
+	"README.md":                  "TestReadme",
+	"docs/quickstart.md":         "TestQuickstart",
+	"docs/operations.md":         "TestOperationsDocument",
+	"docs/operations-gateway.md": "TestGatewayOperations",
+	"docs/policy-cookbook.md":    "the tests of gateway/lint and gateway/replay",
+	"docs/lint/":                 "gateway/lint: each page's examples are linted",
 }
 
 // TestEveryBlockIsRun: a block of code in a document is run by a test, or says
@@ -112,6 +113,25 @@ func TestEveryBlockIsRun(t *testing.T) {
 			}
 			if !known || !slices.Contains([]string{"sh", "console"}, b.info) {
 				t.Errorf("%s:%d: a block of %q that no test runs: give it one, mark it as text, or say why with <!-- not run: reason -->", file, b.line, b.info)
+			}
+		}
+	}
+}
+
+// TestLinksInDocuments: what a document refers to is there.
+func TestLinksInDocuments(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#\s]+)(?:#[^)]*)?\)`)
+	for _, file := range documents(t) {
+		text, err := os.ReadFile(filepath.Join("..", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join("..", filepath.Dir(file), m[1])); err != nil {
+				t.Errorf("%s refers to %s: %v", file, m[1], err)
 			}
 		}
 	}
@@ -256,6 +276,25 @@ func TestQuickstart(t *testing.T) {
 	for _, want := range []string{
 		"policy_denied", "never-delete", "search_orders", "mask-cards", "no-ssn", "the cases notice", "result       ok",
 	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the commands do not print %q:\n%s", want, out)
+		}
+	}
+}
+
+// TestGatewayOperations runs the sh blocks of docs/operations-gateway.md in order,
+// in one shell.
+func TestGatewayOperations(t *testing.T) {
+	script := ""
+	for _, b := range blocksOf(t, "docs/operations-gateway.md") {
+		script += b.text
+	}
+	if !strings.Contains(script, "drain_signal_window: 5s") {
+		t.Fatal("the document has another window")
+	}
+	script = strings.NewReplacer("127.0.0.1:8090", freeAddress(t), "sleep 1;", "sleep 0.05;", "drain_signal_window: 5s", "drain_signal_window: 0s").Replace(script)
+	out := runDocument(t, t.TempDir(), script)
+	for _, want := range []string{"svc.yaml is valid", "configuration reloaded", "with a good signature", "requests "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the commands do not print %q:\n%s", want, out)
 		}

@@ -1,14 +1,9 @@
 package cli
 
 import (
-	"io"
-	"os"
 	"path/filepath"
 	"strings"
 )
-
-// maxCredential bounds a credential, in bytes.
-const maxCredential = 64 << 10
 
 // withCredentials reads variables that the environment does not have from the
 // directory where systemd puts the credentials of a unit: a file with the name
@@ -34,19 +29,4 @@ func withCredentials(lookup func(string) (string, bool)) func(string) (string, b
 		}
 		return "", false
 	}
-}
-
-// readCredential reads one credential, without the line feed that editors
-// leave at the end.
-func readCredential(path string) (string, bool) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", false
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxCredential+1))
-	if err != nil || len(data) > maxCredential {
-		return "", false
-	}
-	return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), true
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"strconv"
 	"syscall"
 	"time"
@@ -140,6 +141,24 @@ func (e Env) readFile(path string) ([]byte, error) {
 		return nil, fmt.Errorf("read %s: larger than %d MiB", path, maxInputFile>>20)
 	}
 	return data, nil
+}
+
+// maxCredential bounds a credential, in bytes.
+const maxCredential = 64 << 10
+
+// readCredential reads one credential, without the line feed that editors
+// leave at the end.
+func readCredential(path string) (string, bool) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", false
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxCredential+1))
+	if err != nil || len(data) > maxCredential {
+		return "", false
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), true
 }
 
 // open opens a file for reading.

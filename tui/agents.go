@@ -31,6 +31,7 @@ func newAgentsPage(s *shared) *agentsPage {
 	a := &agentsPage{}
 	a.s, a.name, a.noun = s, "Agents", "agents"
 	a.empty = [2]string{"No agents yet", "Traces register theirs by name, and so does: svc agents create NAME"}
+	a.id = func(r agentRow) string { return r.ID }
 	a.load.every = 15 * time.Second
 	a.load.fetch = a.fetch
 	p := s.pens
@@ -111,7 +112,7 @@ func (a *agentsPage) key(k tea.KeyMsg) tea.Cmd {
 }
 
 func (a *agentsPage) click(x, y int) tea.Cmd {
-	if again, ok := a.list.click(y); ok && again {
+	if again, ok := a.press(y); ok && again {
 		return a.key(tea.KeyMsg{Type: tea.KeyEnter})
 	}
 	return nil
@@ -125,12 +126,14 @@ func (a *agentsPage) hints() []hint {
 type agentPage struct {
 	tablePage[api.AgentTool]
 	agent agentRow
+	above int // lines above the list, as drawn last
 }
 
 func newAgentPage(s *shared, r agentRow) *agentPage {
 	a := &agentPage{agent: r}
 	a.s, a.name, a.noun = s, "Tools", "tools"
 	a.empty = [2]string{"No tools seen yet", "They appear when traces of this agent name them."}
+	a.id = func(t api.AgentTool) string { return t.ToolName }
 	a.load.every = 15 * time.Second
 	a.load.fetch = func(ctx context.Context) (listed[api.AgentTool], error) {
 		page, err := s.plane.ListAgentTools(ctx, r.ID, client.Page{Limit: api.MaxLimit})
@@ -168,7 +171,10 @@ func (a *agentPage) key(k tea.KeyMsg) tea.Cmd {
 	return nil
 }
 
-func (a *agentPage) click(_, y int) tea.Cmd { a.list.click(y - len(a.fields(80)) - 1); return nil }
+func (a *agentPage) click(_, y int) tea.Cmd {
+	a.press(y - a.above)
+	return nil
+}
 
 func (a *agentPage) fields(w int) []string {
 	r, zone := a.agent, a.s.now().Location()
@@ -198,6 +204,7 @@ func (a *agentPage) status(w int) string {
 
 func (a *agentPage) view(w, h int) []string {
 	lines := append(a.fields(w), "")
+	a.above = len(lines)
 	if h <= len(lines) {
 		return lines[:h]
 	}

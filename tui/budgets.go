@@ -16,6 +16,7 @@ func newBudgetsPage(s *shared) *budgetsPage {
 	t := &budgetsPage{}
 	t.s, t.name, t.noun = s, "Budgets", "budgets"
 	t.empty = [2]string{"No budgets yet", "For example: svc costs budgets create NAME --agent-id ID --period daily --limit-usd 5"}
+	t.id = func(r api.Budget) string { return r.ID }
 	t.load.every = 10 * time.Second
 	t.load.fetch = func(ctx context.Context) (listed[api.Budget], error) {
 		all, err := s.plane.ListBudgets(ctx)

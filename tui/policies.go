@@ -27,6 +27,7 @@ func newPoliciesPage(s *shared) *policiesPage {
 	t := &policiesPage{}
 	t.s, t.name, t.noun = s, "Policies", "policies"
 	t.empty = [2]string{"No policies yet", "For example: svc policies apply pii-protection"}
+	t.id = func(r api.Policy) string { return r.ID }
 	t.load.every = 10 * time.Second
 	t.load.fetch = func(ctx context.Context) (listed[api.Policy], error) {
 		page, err := s.plane.ListPolicies(ctx, client.PolicyQuery{Page: client.Page{Limit: api.MaxLimit}})

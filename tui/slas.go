@@ -21,6 +21,7 @@ func newSLAsPage(s *shared) *slasPage {
 	t := &slasPage{}
 	t.s, t.name, t.noun = s, "SLAs", "targets"
 	t.empty = [2]string{"No SLA targets yet", "For example: svc slas create NAME --agent-id ID --p99-ms 2000 --evaluation-period 24h"}
+	t.id = func(r api.SLATarget) string { return r.ID }
 	t.load.every = 15 * time.Second
 	t.load.fetch = func(ctx context.Context) (listed[api.SLATarget], error) {
 		all, err := s.plane.ListSLAs(ctx)

@@ -1,6 +1,8 @@
 package tui
 
 import (
+	"slices"
+
 	tea "github.com/charmbracelet/bubbletea"
 )
 
@@ -18,7 +20,9 @@ type tablePage[R any] struct {
 	name  string
 	noun  string    // of the rows, for their number
 	empty [2]string // what an empty list says
+	id    func(R) string
 	load  loader[listed[R]]
+	at    string // id of the selected row, which stays selected when rows move
 	list  list[R]
 	// detail is what is shown below the list of the selected row, where there is
 	// room; nil for nothing.
@@ -30,10 +34,31 @@ func (t *tablePage[R]) enter() tea.Cmd { return t.load.load(t.s) }
 func (t *tablePage[R]) leave()         { t.load.stop() }
 func (t *tablePage[R]) tick() tea.Cmd  { return t.load.tick(t.s) }
 
-// sync tells the list what there is.
+// sync tells the list what there is, and finds the selected row again.
 func (t *tablePage[R]) sync() {
 	rows := t.load.data.rows
 	t.list.set(len(rows), func(i int) R { return rows[i] })
+	if t.at == "" || len(rows) > 0 && t.id(rows[t.list.sel]) == t.at {
+		return
+	}
+	if i := slices.IndexFunc(rows, func(r R) bool { return t.id(r) == t.at }); i >= 0 {
+		t.list.sel = i
+	}
+}
+
+// moved notes which row was selected.
+func (t *tablePage[R]) moved() {
+	if r, ok := t.list.selected(); ok {
+		t.at = t.id(r)
+	}
+}
+
+// press selects the row at a line of the list.
+func (t *tablePage[R]) press(line int) (again, ok bool) {
+	t.sync()
+	again, ok = t.list.click(line)
+	t.moved()
+	return again, ok
 }
 
 func (t *tablePage[R]) selected() (R, bool) {
@@ -46,12 +71,20 @@ func (t *tablePage[R]) key(k tea.KeyMsg) tea.Cmd {
 	if k.String() == "r" {
 		return t.load.load(t.s)
 	}
-	t.list.key(k.String())
+	if t.list.key(k.String()) {
+		t.moved()
+	}
 	return nil
 }
 
-func (t *tablePage[R]) click(_, y int) tea.Cmd    { t.list.click(y); return nil }
-func (t *tablePage[R]) wheel(by int)              { t.list.move(by) }
+func (t *tablePage[R]) click(_, y int) tea.Cmd { t.press(y); return nil }
+
+func (t *tablePage[R]) wheel(by int) {
+	t.sync()
+	t.list.move(by)
+	t.moved()
+}
+
 func (t *tablePage[R]) footer(int) (string, bool) { return "", false }
 
 func (t *tablePage[R]) status(w int) string {

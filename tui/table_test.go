@@ -1,0 +1,48 @@
+package tui
+
+import (
+	"testing"
+
+	tea "github.com/charmbracelet/bubbletea"
+
+	"svc/server/api"
+)
+
+// The selected row stays selected when a refresh moves it, and another takes
+// its place when it is gone.
+func TestSelectionFollowsItsRow(t *testing.T) {
+	s := testScreen(100, 30)
+	p := newBudgetsPage(s.m.s)
+	answer := func(ids ...string) {
+		var rows []api.Budget
+		for _, id := range ids {
+			rows = append(rows, api.Budget{ID: id, Name: id})
+		}
+		p.load.take(noon, listed[api.Budget]{rows, len(rows)}, nil)
+		p.view(100, 20)
+	}
+	selected := func() string {
+		r, _ := p.selected()
+		return r.ID
+	}
+	answer("a", "b", "c")
+	p.key(tea.KeyMsg{Type: tea.KeyDown})
+	answer("c", "a", "b")
+	if selected() != "b" {
+		t.Errorf("after the rows have moved: %s", selected())
+	}
+	p.click(0, 1)
+	if selected() != "c" {
+		t.Errorf("after a click: %s", selected())
+	}
+	answer("a", "b")
+	if selected() != "a" {
+		t.Errorf("after the row has gone: %s", selected())
+	}
+	answer()
+	if r, ok := p.selected(); ok {
+		t.Errorf("selected %v of nothing", r)
+	}
+	p.key(tea.KeyMsg{Type: tea.KeyEnter})
+	p.wheel(3)
+}

@@ -1,0 +1,6 @@
+//go:build race
+
+package detect
+
+// hostileSize is smaller under the race detector, which makes all of it slow.
+const hostileSize = 1 << 17

@@ -1,0 +1,6 @@
+//go:build !race
+
+package detect
+
+// hostileSize is the smaller of the two sizes that are compared, in bytes.
+const hostileSize = 1 << 20

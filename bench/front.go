@@ -18,16 +18,19 @@ import (
 	"syscall"
 	"time"
 
+	"svc/gateway/front"
 	"svc/gateway/upstream"
 )
 
 // frontRole is the least proxy that can stand on the gateway's upstream client:
-// net/http in front, no check of anything. What the gateway costs above it is
-// the gateway's own doing; what it costs above nginx is the HTTP stack's.
+// net/http in front, or the gateway's own server, and no check of anything. What the
+// gateway costs above the latter is the gateway's own doing; what that costs above
+// nginx is the HTTP stack's.
 func frontRole(args []string) error {
 	f := flag.NewFlagSet("front", flag.ContinueOnError)
 	target := f.String("upstream", "", "URL of the upstream")
 	profile := f.String("cpuprofile", "", "file for a CPU profile")
+	own := f.Bool("own", false, "serve calls by the gateway's own server")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -54,7 +57,17 @@ func frontRole(args []string) error {
 		}
 		defer pprof.StopCPUProfile()
 	}
-	server := &http.Server{Handler: &front{client: client}, ReadHeaderTimeout: 10 * time.Second}
+	handler := &bareProxy{client: client}
+	ordinary := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	var server interface {
+		Serve(net.Listener) error
+		Close() error
+	} = ordinary
+	if *own {
+		server = front.New(front.Options{
+			Path: "/mcp", Handler: handler, Fallback: ordinary, BodyGrace: 30 * time.Second, BodyRate: 16 << 10,
+		})
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, func() { server.Close() })
@@ -64,12 +77,12 @@ func frontRole(args []string) error {
 	return nil
 }
 
-type front struct {
+type bareProxy struct {
 	client  *upstream.Client
 	buffers sync.Pool
 }
 
-func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f *bareProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	buf, _ := f.buffers.Get().(*[64 << 10]byte)
 	if buf == nil {
 		buf = new([64 << 10]byte)

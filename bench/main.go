@@ -69,7 +69,7 @@ var errUsage = errors.New("usage")
 func parseOptions(args []string) (*options, error) {
 	o := &options{}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
-	targets := f.String("targets", "nginx,front,gateway", "what is measured, comma-separated; the first is the reference")
+	targets := f.String("targets", "nginx,front,own,gateway", "what is measured, comma-separated; the first is the reference")
 	shapes := f.String("shapes", "small,fixed,large,sse", "loads, comma-separated")
 	f.IntVar(&o.rounds, "rounds", 3, "rounds; medians are shown")
 	f.DurationVar(&o.duration, "duration", 1500*time.Millisecond, "time of one load on one target in one round")
@@ -77,7 +77,7 @@ func parseOptions(args []string) (*options, error) {
 	f.IntVar(&o.rate, "rate", 2000, "requests a second of the fixed load")
 	f.IntVar(&o.keys, "keys", 32, "API keys")
 	f.StringVar(&o.svc, "svc", "", "svc binary to measure; built from this module when empty")
-	f.StringVar(&o.profile, "profile", "", "directory for CPU profiles of the front")
+	f.StringVar(&o.profile, "profile", "", "directory for CPU profiles of the fronts")
 	f.IntVar(&o.streams, "streams", 1000, "event streams held open for the memory figures; 0 leaves them out")
 	f.BoolVar(&o.short, "short", false, "only whether the rig works, in seconds: short loads, few streams, without nginx where there is none; its figures mean nothing")
 	f.BoolVar(&o.keep, "keep", false, "keep the temporary directory and print its name")
@@ -86,8 +86,8 @@ func parseOptions(args []string) (*options, error) {
 	}
 	o.targets, o.shapes = strings.Split(*targets, ","), strings.Split(*shapes, ",")
 	for _, name := range o.targets {
-		if name != "nginx" && name != "front" && name != "gateway" {
-			return nil, fmt.Errorf("%w: no target %q; there are nginx, front, gateway", errUsage, name)
+		if !slices.Contains([]string{"nginx", "front", "own", "gateway"}, name) {
+			return nil, fmt.Errorf("%w: no target %q; there are nginx, front, own, gateway", errUsage, name)
 		}
 	}
 	for _, name := range o.shapes {

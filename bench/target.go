@@ -76,10 +76,13 @@ func (r *rig) startTarget(ctx context.Context, name string, o *options) (*target
 	switch name {
 	case "nginx":
 		return r.startNginx(ctx)
-	case "front":
+	case "front", "own":
 		argv := []string{r.self, "front", "-upstream", "http://" + r.backend + "/mcp"}
 		if o.profile != "" {
-			argv = append(argv, "-cpuprofile", filepath.Join(o.profile, "front.pprof"))
+			argv = append(argv, "-cpuprofile", filepath.Join(o.profile, name+".pprof"))
+		}
+		if name == "own" {
+			argv = append(argv, "-own")
 		}
 		p, addr, err := startAndRead(ctx, targetCore, name, argv...)
 		return &target{name: name, addr: addr, proc: p}, err

@@ -67,7 +67,7 @@ func (ex *exchange) judge(l *live, m *mcp.Message, src *source) judgement {
 		j.refused, j.action = refusePolicy.withRule(d.RuleID), actionDeny
 		return j
 	}
-	if strip && m.Kind == mcp.Response && (ex.msg.Method == mcp.MethodToolsCall || ex.r.Method == http.MethodGet) {
+	if strip && (ex.deferred(m) || m.Kind == mcp.Response && (ex.msg.Method == mcp.MethodToolsCall || ex.r.Method == http.MethodGet)) {
 		ex.strip(m, &j)
 	}
 	ex.present(l, m, &j)
@@ -75,14 +75,27 @@ func (ex *exchange) judge(l *live, m *mcp.Message, src *source) judgement {
 }
 
 // strips reports whether strip_app applies to a message because of the request
-// that it answers. On a resumed stream nobody knows which that was: there it
-// applies as soon as there is such a rule, or a client would get by breaking off
-// what it does not get at once.
+// that it answers. On a resumed stream, and for what a task ended with, nobody
+// knows which that was: there it applies as soon as there is such a rule, or a
+// client would get by breaking off, or by asking for a task, what it does not get
+// at once.
 func (ex *exchange) strips(l *live, m *mcp.Message) bool {
-	if ex.r.Method == http.MethodGet {
-		return l.strips && m.Kind == mcp.Response
+	if l.strips && (ex.r.Method == http.MethodGet && m.Kind == mcp.Response || ex.deferred(m)) {
+		return true
 	}
 	return ex.decision.Action == policy.StripApp
+}
+
+// deferred reports whether a message holds what a tool answered to a call of
+// which it made a task. Nobody knows which tool that was.
+func (ex *exchange) deferred(m *mcp.Message) bool {
+	switch {
+	case m.Kind == mcp.Response && ex.msg.Method == mcp.MethodTasksResult:
+		return true
+	case m.Kind == mcp.Response && ex.msg.Method == mcp.MethodTasksGet, m.Method == mcp.NotificationTasks:
+		return mcp.HasOutcome(m)
+	}
+	return false
 }
 
 // answeredBy reports whether m is the answer to the request. One with an id of
@@ -94,13 +107,22 @@ func (ex *exchange) answeredBy(m *mcp.Message) bool {
 	return len(m.ID) == 0 || mcp.SameID(m.ID, ex.msg.ID)
 }
 
-// strip removes interactive-app content from the answer to a tools/call.
+// strip removes interactive-app content from the answer to a tools/call, and from
+// the one that a task ended with.
 func (ex *exchange) strip(m *mcp.Message, j *judgement) {
 	body, n := mcp.StripApp(m, ex.dialect.Modern)
+	if takeStripped(m, j, body, n); j.refused == nil && ex.deferred(m) {
+		body, n = mcp.StripOutcome(m)
+		takeStripped(m, j, body, n)
+	}
+}
+
+// takeStripped makes a message the one without n blocks.
+func takeStripped(m *mcp.Message, j *judgement, body []byte, n int) {
 	if n == 0 {
 		return
 	}
-	j.stripped = n
+	j.stripped += n
 	if err := mcp.Scan(body, m); err != nil { // a splice of ours: cannot happen
 		j.refused, j.action, j.kind = &refuseUpstreamInvalid, actionDeny, refuseUpstreamInvalid.kind
 		return

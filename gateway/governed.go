@@ -156,10 +156,11 @@ func (ex *exchange) governAnswer(m *mcp.Message, src *source, j *judgement) {
 	switch {
 	case ex.msg.Method == mcp.MethodToolsCall:
 		in.Tool, in.HasTool = ex.msg.Name, true
-	case ex.r.Method == http.MethodGet:
-		// On a resumed stream nobody knows whose answer this is; a client must not
-		// get by breaking off what it does not get at once.
-		in.AnyTool = m.Kind == mcp.Response
+	case ex.deferred(m), ex.r.Method == http.MethodGet && m.Kind == mcp.Response:
+		// Of what a task ended with, and on a resumed stream, nobody knows whose
+		// answer it is; a client must not get by asking for a task, or by breaking
+		// off, what it does not get at once.
+		in.AnyTool = true
 	}
 	v := set.Judge(govern.Response, &in)
 	j.verdict = v

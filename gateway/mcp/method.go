@@ -30,6 +30,7 @@ const (
 	NotificationProgress     = "notifications/progress"
 	NotificationMessage      = "notifications/message"
 	NotificationAcknowledged = "notifications/subscriptions/acknowledged"
+	NotificationTasks        = "notifications/tasks"
 	NotificationRootsChanged = "notifications/roots/list_changed"
 )
 

@@ -13,26 +13,40 @@ import "strings"
 // SDKs demand it, gets an empty list. With nothing to strip the body is
 // returned as it is.
 func StripApp(m *Message, modern bool) (body []byte, stripped int) {
-	content := m.Spans.Content
-	if m.Kind != Response || !content.Present() || m.Body[content.Start] != '[' {
+	if m.Kind != Response {
 		return m.Body, 0
 	}
+	return stripContent(m.Body, m.Spans.Result, m.Spans.Content, modern)
+}
+
+// StripOutcome is [StripApp] for the result that a task of 2026-07-28 ended with,
+// in a message that tells of the task (see [HasOutcome]).
+func StripOutcome(m *Message) (body []byte, stripped int) {
+	result := outcomeOf(m)
+	return stripContent(m.Body, result, memberOf(m.Body, result, "content"), true)
+}
+
+// stripContent does the same for a list of blocks that is a member of an object.
+func stripContent(b []byte, object, content Span, modern bool) (body []byte, stripped int) {
+	if !content.Present() || b[content.Start] != '[' {
+		return b, 0
+	}
 	total := 0
-	for it := elements(m.Body, content); it.next(); {
+	for it := elements(b, content); it.next(); {
 		total++
-		if isApp(m.Body, it.value) {
+		if isApp(b, it.value) {
 			stripped++
 		}
 	}
 	switch {
 	case stripped == 0:
-		return m.Body, 0
+		return b, 0
 	case stripped < total:
-		return keepBlocks(m.Body, content), stripped
+		return keepBlocks(b, content), stripped
 	case modern:
-		return Splice(nil, m.Body, Edit{content, []byte("[]")}), stripped
+		return Splice(nil, b, Edit{content, []byte("[]")}), stripped
 	}
-	return Splice(nil, m.Body, Edit{At: memberToCut(m.Body, m.Spans.Result, content)}), stripped
+	return Splice(nil, b, Edit{At: memberToCut(b, object, content)}), stripped
 }
 
 // keepBlocks returns the body with only the blocks that are no apps. Each is

@@ -1,5 +1,7 @@
 package mcp
 
+import "strings"
+
 // MadeTask returns the handle of the task that an answer says was made in the
 // place of a result. Under 2026-07-28 that is result.taskId beside a resultType
 // of task; under 2025-11-25 it is result.task.taskId, in a result that has no
@@ -24,6 +26,33 @@ func TaskFollowUp(method string) bool {
 		return true
 	}
 	return false
+}
+
+// HasOutcome reports whether a message that tells of a task of 2026-07-28, the
+// answer to tasks/get or notifications/tasks, holds the result that the task ended
+// with: what its tools/call would have been answered (result.result, or
+// params.result).
+func HasOutcome(m *Message) bool { return outcomeOf(m).Present() }
+
+// outcomeOf returns where the result of a task stands.
+func outcomeOf(m *Message) Span {
+	task := m.Spans.Result
+	switch {
+	case m.Method == NotificationTasks:
+		task = m.Spans.Params
+	case m.Kind != Response || m.IsError:
+		return Span{}
+	}
+	if !isObject(m.Body, task) {
+		return Span{}
+	}
+	for it := members(m.Body, task); it.next(); {
+		// Some clients take a name whatever its case.
+		if name, _ := stringAt(m.Body, it.name); strings.EqualFold(name, "result") {
+			return it.value
+		}
+	}
+	return Span{}
 }
 
 // ListenTasks returns the handles of the tasks that a subscriptions/listen asks

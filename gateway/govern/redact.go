@@ -15,9 +15,10 @@ var ErrUnredactable = errors.New("what was found stands in a member name or a nu
 // several policies ask for one match, the oldest says how.
 func (s *Set) redact(m *mcp.Message, found []finding, v *Verdict) error {
 	var edits []mcp.Edit
+	by := redactorsOf(v.Fired, v.Entities)
 	for i := range found {
 		f := &found[i]
-		text, changed := s.rewrite(f, v.Fired)
+		text, changed := s.rewrite(f, &by)
 		if !changed {
 			continue
 		}
@@ -40,10 +41,36 @@ func (s *Set) redact(m *mcp.Message, found []finding, v *Verdict) error {
 // injection is the name that a whole text has which is taken out for its score.
 const injection = "INJECTION"
 
-// rewrite takes out of one text what the redacting policies among fired ask for.
-func (s *Set) rewrite(f *finding, fired []*Policy) (text []byte, changed bool) {
+// redactors are who takes what out: policies that take out whole texts by their
+// score, oldest first, and for each entity the oldest policy that is about it.
+type redactors struct {
+	scores   []*Policy
+	entities map[string]*Policy
+}
+
+// redactorsOf finds them once, however much was found.
+func redactorsOf(fired []*Policy, entities []string) redactors {
+	by := redactors{entities: make(map[string]*Policy, len(entities))}
 	for _, p := range fired {
-		if p.Action == Redact && p.condition == injectionScore && f.score >= p.threshold && len(f.value) > 0 {
+		switch {
+		case p.Action != Redact:
+		case p.condition == injectionScore:
+			by.scores = append(by.scores, p)
+		default:
+			for _, e := range entities {
+				if by.entities[e] == nil && p.covers(e) {
+					by.entities[e] = p
+				}
+			}
+		}
+	}
+	return by
+}
+
+// rewrite takes out of one text what policies ask for.
+func (s *Set) rewrite(f *finding, by *redactors) (text []byte, changed bool) {
+	for _, p := range by.scores {
+		if f.score >= p.threshold && len(f.value) > 0 {
 			whole := []Match{{Entity: injection, Start: 0, End: len(f.value)}}
 			return s.detectors.Redact(nil, f.value, whole, p.strategy, s.key), true
 		}
@@ -51,7 +78,7 @@ func (s *Set) rewrite(f *finding, fired []*Policy) (text []byte, changed bool) {
 	from := 0
 	for i := range f.matches {
 		match := f.matches[i]
-		p := redactor(match.Entity, fired)
+		p := by.entities[match.Entity]
 		if p == nil || match.Start < from || match.End > len(f.value) || match.End <= match.Start {
 			continue
 		}
@@ -67,16 +94,6 @@ func (s *Set) rewrite(f *finding, fired []*Policy) (text []byte, changed bool) {
 	return append(text, f.value[from:]...), true
 }
 
-// redactor returns the oldest policy that takes an entity out.
-func redactor(entity string, fired []*Policy) *Policy {
-	for _, p := range fired {
-		if p.Action == Redact && p.condition != injectionScore && p.covers(entity) {
-			return p
-		}
-	}
-	return nil
-}
-
 // RedactValue returns what becomes of one value by itself in a phase, when the
 // policies in fired took part of the message out.
 func (s *Set) RedactValue(phase Phase, value string, fired []*Policy) string {
@@ -87,7 +104,12 @@ func (s *Set) RedactValue(phase Phase, value string, fired []*Policy) string {
 	if s.sides[phase].injection {
 		f.score = s.detectors.Injection(f.value)
 	}
-	if text, changed := s.rewrite(&f, fired); changed {
+	var entities []string
+	for _, m := range f.matches {
+		entities = append(entities, m.Entity)
+	}
+	by := redactorsOf(fired, entities)
+	if text, changed := s.rewrite(&f, &by); changed {
 		return string(text)
 	}
 	return value

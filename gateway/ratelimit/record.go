@@ -1,0 +1,184 @@
+package ratelimit
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// maxFields bounds the fields of one record.
+const maxFields = 260
+
+// fieldPrefix tells the fields of callers apart from the field end, which stands
+// alone in a record that has ended.
+const fieldPrefix = "f:"
+
+// The scripts of records: one key each, so that every one is one decision. A
+// record is a hash that expires; one that ended holds the field end alone, and
+// takes no other.
+var (
+	// The answer is 0 for no record, 1 for one, 2 for one that ended. The time to
+	// live is written only when half of it has gone.
+	recordTouch = redis.NewScript(`
+local left = redis.call('PTTL', KEYS[1])
+if left == -2 then return 0 end
+local ttl, state = ARGV[1], 1
+if redis.call('HEXISTS', KEYS[1], 'end') == 1 then ttl, state = ARGV[2], 2 end
+if left < tonumber(ttl) / 2 then redis.call('PEXPIRE', KEYS[1], ttl) end
+return state
+`)
+	// The answer is {0} for a record that ended, else {1, what the field holds}.
+	// A full record keeps nothing more: the answer is then what was brought.
+	recordClaim = redis.NewScript(`
+if redis.call('HEXISTS', KEYS[1], 'end') == 1 then return {0} end
+local there = redis.call('HGET', KEYS[1], ARGV[1])
+if there then return {1, there} end
+if redis.call('HLEN', KEYS[1]) < tonumber(ARGV[4]) then
+  redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+  redis.call('PEXPIRE', KEYS[1], ARGV[3])
+end
+return {1, ARGV[2]}
+`)
+	recordSet = redis.NewScript(`
+if redis.call('HEXISTS', KEYS[1], 'end') == 1 then return 0 end
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 and redis.call('HLEN', KEYS[1]) >= tonumber(ARGV[4]) then return 0 end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
+return 1
+`)
+	recordDrop = redis.NewScript(`
+if redis.call('HGET', KEYS[1], ARGV[1]) == ARGV[2] then return redis.call('HDEL', KEYS[1], ARGV[1]) end
+return 0
+`)
+	recordEnd = redis.NewScript(`
+local all = redis.call('HGETALL', KEYS[1])
+redis.call('DEL', KEYS[1])
+redis.call('HSET', KEYS[1], 'end', '1')
+redis.call('PEXPIRE', KEYS[1], ARGV[1])
+return all
+`)
+)
+
+// Records keeps small maps of texts for all replicas that share the store. A
+// record expires, holds at most 260 fields, and can be ended once and for all.
+// Each call is one decision of the server, and fails like Allow: within the
+// operation time-out, and at once while the server is known to fail. Names must
+// not be ones that a stranger can choose. It is safe for concurrent use.
+type Records struct{ r *Redis }
+
+// Records returns the records of the store.
+func (r *Redis) Records() Records { return Records{r} }
+
+// Touch tells whether there is a record, and whether it has ended, and lets it
+// live on: for ttl from now or a little less, endedTTL when it has ended.
+func (s Records) Touch(ctx context.Context, name string, ttl, endedTTL time.Duration) (known, isEnded bool, err error) {
+	var state int64
+	key := recordKey(s.r.prefix, name)
+	err = s.r.call(ctx, key, func(ctx context.Context) (err error) {
+		state, err = recordTouch.Run(ctx, s.r.client, []string{key}, millis(ttl), millis(endedTTL)).Int64()
+		return err
+	})
+	return state == 1, state == 2, err
+}
+
+// Field returns one field; ok is false when there is none.
+func (s Records) Field(ctx context.Context, name, field string) (text string, ok bool, err error) {
+	key := recordKey(s.r.prefix, name)
+	err = s.r.call(ctx, key, func(ctx context.Context) (err error) {
+		text, err = s.r.client.HGet(ctx, key, fieldPrefix+field).Result()
+		ok = err == nil
+		if errors.Is(err, redis.Nil) {
+			return nil
+		}
+		return err
+	})
+	return text, ok, err
+}
+
+// Fields returns all fields; none when there is no record or it has ended.
+func (s Records) Fields(ctx context.Context, name string) (fields map[string]string, err error) {
+	key := recordKey(s.r.prefix, name)
+	err = s.r.call(ctx, key, func(ctx context.Context) error {
+		all, err := s.r.client.HGetAll(ctx, key).Result()
+		fields = make(map[string]string, len(all))
+		for name, text := range all {
+			addField(fields, name, text)
+		}
+		return err
+	})
+	return fields, err
+}
+
+// Claim sets a field that is not there, and returns what it holds from now on:
+// what another has set before, or text. When the record has ended nothing is
+// set.
+func (s Records) Claim(ctx context.Context, name, field, text string, ttl time.Duration) (holds string, isEnded bool, err error) {
+	key := recordKey(s.r.prefix, name)
+	err = s.r.call(ctx, key, func(ctx context.Context) error {
+		answer, err := recordClaim.Run(ctx, s.r.client, []string{key}, fieldPrefix+field, text, millis(ttl), maxFields).Slice()
+		if err != nil {
+			return err
+		}
+		if len(answer) == 1 {
+			isEnded = true
+			return nil
+		}
+		var ok bool
+		if len(answer) == 2 {
+			holds, ok = answer[1].(string)
+		}
+		if !ok {
+			return errAnswer
+		}
+		return nil
+	})
+	return holds, isEnded, err
+}
+
+// Set sets a field in the place of what was there, unless the record has ended.
+func (s Records) Set(ctx context.Context, name, field, text string, ttl time.Duration) error {
+	key := recordKey(s.r.prefix, name)
+	return s.r.call(ctx, key, func(ctx context.Context) error {
+		return recordSet.Run(ctx, s.r.client, []string{key}, fieldPrefix+field, text, millis(ttl), maxFields).Err()
+	})
+}
+
+// Drop removes a field, but only while it holds text.
+func (s Records) Drop(ctx context.Context, name, field, text string) error {
+	key := recordKey(s.r.prefix, name)
+	return s.r.call(ctx, key, func(ctx context.Context) error {
+		return recordDrop.Run(ctx, s.r.client, []string{key}, fieldPrefix+field, text).Err()
+	})
+}
+
+// End ends a record, whether there was one or not, for as long as ttl, and
+// returns the fields that it had.
+func (s Records) End(ctx context.Context, name string, ttl time.Duration) (fields map[string]string, err error) {
+	key := recordKey(s.r.prefix, name)
+	err = s.r.call(ctx, key, func(ctx context.Context) error {
+		all, err := recordEnd.Run(ctx, s.r.client, []string{key}, millis(ttl)).StringSlice()
+		fields = make(map[string]string, len(all)/2)
+		for i := 0; i+1 < len(all); i += 2 {
+			addField(fields, all[i], all[i+1])
+		}
+		return err
+	})
+	return fields, err
+}
+
+// addField adds a field under the name that callers have for it.
+func addField(to map[string]string, name, text string) {
+	if field, ok := strings.CutPrefix(name, fieldPrefix); ok {
+		to[field] = text
+	}
+}
+
+// recordKey is the name of a record in the store, with its hash slot in braces
+// like that of buckets and kept texts.
+func recordKey(prefix, name string) string { return prefix + "{record:" + name + "}" }
+
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

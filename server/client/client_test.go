@@ -203,6 +203,14 @@ func TestEveryEndpoint(t *testing.T) {
 		t.Errorf("keys %+v", got)
 	}
 
+	head := api.AuditHeadReport{Gateway: "gateway-1", Trail: "0a1b2c3d", Seq: 7, Hash: strings.Repeat("a", 64)}
+	if got := must[api.AuditHead](t)(c.ReportAuditHead(ctx, head)); got.AuditHeadReport != head {
+		t.Errorf("head %+v", got)
+	}
+	if got := must[api.List[api.AuditHead]](t)(c.ListAuditHeads(ctx)); got.Total != 1 || got.Data[0].Hash != head.Hash {
+		t.Errorf("heads %+v", got)
+	}
+
 	doc := must[[]byte](t)(c.OpenAPI(ctx))
 	for _, err := range []error{
 		c.DeleteKey(ctx, key.ID), c.RemoveMember(ctx, team.ID, "usr_admin"), c.DeleteTeam(ctx, team.ID), c.DeletePolicy(ctx, policy.ID),

@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"svc/gateway/audit"
@@ -194,7 +195,11 @@ func (ex *exchange) note(j *judgement, m *mcp.Message) {
 	if denial(&j.verdict) != "" {
 		ex.rec.RuleID = "" // it was no rule
 	}
-	ex.rec.Observed = append(ex.rec.Observed, j.observed...)
+	for _, o := range j.observed { // a rule for both ways has seen the request already
+		if !slices.Contains(ex.rec.Observed, o) {
+			ex.rec.Observed = append(ex.rec.Observed, o)
+		}
+	}
 	ex.stripped += j.stripped
 	ex.noteGuarded(j)
 	if m.Kind == mcp.Response {

@@ -90,3 +90,16 @@ func TestObserveDoesNotStrip(t *testing.T) {
 		t.Errorf("decided %v", d.Action)
 	}
 }
+
+// A rule for both ways is told once for a call, though it would have kept back the
+// request and the answer: what a report counts is requests.
+func TestObserveBothWaysIsToldOnce(t *testing.T) {
+	up := newUpstream(t, echo)
+	r := newRig(t, strings.Replace(basic(up.URL), "  rules:", `  rules:
+    - {id: both, action: deny, mode: observe, when: {direction: ""}}
+    - {id: back, action: deny, mode: observe, when: {direction: server_to_client}}`, 1))
+	r.post(call("7", "safe"))
+	if got := observedOf(r.lines(1)[0]); got != "both:deny back:deny" {
+		t.Errorf("observed %q", got)
+	}
+}

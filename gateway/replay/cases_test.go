@@ -195,6 +195,12 @@ func TestRoutes(t *testing.T) {
 	if a, _ := e.Ask([]byte(`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"t"}}`), 0, nil); a.Route.Upstream != "shop" || !strings.Contains(a.Route.Reason, "task") {
 		t.Errorf("got %+v", a.Route)
 	}
+	e = load(t, shop+"tool_search: {enabled: true, mode: synthesize}\n")
+	for _, body := range []string{`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"mcp_search"}}`} {
+		if a, _ := e.Ask([]byte(body), 0, nil); a.Decision.Action != policy.Deny && (a.Route.Upstream != "" || a.Route.Reason != "the gateway answers it: tool_search") {
+			t.Errorf("%s: got %+v", body, a.Route)
+		}
+	}
 	wild := load(t, strings.Replace(strings.Replace(shop, "default_action: deny", "default_action: allow", 1), "tool_prefix: search_}, upstream", "tool_prefix: find_}, upstream", 1))
 	if a, _ := wild.Ask([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"nowhere"}}`), 0, nil); a.Route.Upstream != "" || a.Route.Reason != "no route matches the tool: 404 no_route" {
 		t.Errorf("got %+v", a.Route)

@@ -130,10 +130,10 @@ func (e *Engine) route(m *mcp.Message, d policy.Direction, a *Answer) Route {
 		return none("it is refused: " + a.RedactError.Error())
 	case m.Kind == mcp.Response:
 		return none("an answer goes to the upstream that asked")
+	case e.searches && (m.Method == mcp.MethodToolsList || m.Method == mcp.MethodToolsCall && m.Name == toolsearch.Name):
+		return none("the gateway answers it: tool_search")
 	case m.Method != mcp.MethodToolsCall:
 		return e.toDefault(m)
-	case e.searches && m.Name == toolsearch.Name:
-		return none("the gateway answers it: tool_search")
 	}
 	for i, r := range e.routes {
 		if name, ok := r.Match(m.Name); ok {

@@ -26,6 +26,7 @@ var forbidden = []struct{ from, to, why string }{
 	{"...", "cli/...", "cli is the composition root"},
 	{"gateway/front", "gateway/...", "the HTTP server knows nothing of what it serves"},
 	{"gateway/socket", "...", "below everything"},
+	{"gateway/fsync", "...", "below everything"},
 }
 
 // pure packages decide without a clock, a network or a process around them, so

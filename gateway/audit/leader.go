@@ -8,6 +8,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"svc/gateway/fsync"
 )
 
 // file is the part of *os.File that the leader writes through.
@@ -20,9 +22,21 @@ type file interface {
 
 type openFunc func(name string, flag int, perm os.FileMode) (file, error)
 
-func openOS(name string, flag int, perm os.FileMode) (file, error) {
-	return os.OpenFile(name, flag, perm)
+// openFile opens a file that is brought to the disk without holding up others.
+func (l *Log) openFile(name string, flag int, perm os.FileMode) (file, error) {
+	f, err := os.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return syncedFile{f, &l.disk}, nil
 }
+
+type syncedFile struct {
+	*os.File
+	disk *fsync.Syncer
+}
+
+func (f syncedFile) Sync() error { return f.disk.Sync(f.File) }
 
 // keptBuffer is the largest output buffer that is kept between writes.
 const keptBuffer = 1 << 20

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"svc/gateway/fsync"
 )
 
 // ErrClosed is returned once the log was closed.
@@ -45,6 +47,7 @@ type Log struct {
 	lost     atomic.Uint64 // lines let pass unwritten
 	dropped  atomic.Uint64 // lines that sinks of the past dropped
 	sinks    atomic.Pointer[[]*sink]
+	disk     fsync.Syncer
 
 	mu      sync.Mutex
 	leading bool
@@ -93,10 +96,10 @@ func Open(cfg Config, opts Options) (*Log, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	if opts.open == nil {
-		opts.open = openOS
-	}
 	l := &Log{opts: opts}
+	if opts.open == nil {
+		l.opts.open = l.openFile
+	}
 	l.entries.New = func() any { return &entry{body: make([]byte, 0, 1024)} }
 	l.leader = leader{log: l, now: opts.Now}
 	if err := l.leader.open(cfg, EventStart); err != nil {
@@ -268,6 +271,7 @@ func (l *Log) Close() error {
 	}}); e != nil && !errors.Is(e, ErrClosed) {
 		return e
 	}
+	l.disk.Close()
 	if err != nil {
 		return fmt.Errorf("close audit log: %w", err)
 	}

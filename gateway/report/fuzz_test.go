@@ -1,6 +1,9 @@
 package report
 
-import "testing"
+import (
+	"os"
+	"testing"
+)
 
 // Whatever stands in the state file, reading it ends, and what is accepted can
 // be saved and read again.
@@ -19,7 +22,7 @@ func FuzzState(f *testing.F) {
 		if s.Position.Offset < 0 {
 			t.Fatalf("accepted %+v", s.Position)
 		}
-		if err := saveState(dir+"/state.json", s); err != nil {
+		if err := saveState(dir+"/state.json", s, (*os.File).Sync); err != nil {
 			t.Fatal(err)
 		}
 		again, err := loadState(dir + "/state.json")

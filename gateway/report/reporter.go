@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"svc/gateway/audit"
+	"svc/gateway/fsync"
 	"svc/server/api"
 )
 
@@ -95,6 +96,7 @@ type Reporter struct {
 	path   string // of the audit file that is read
 	name   string // of its state file
 	quar   quarantine
+	disk   fsync.Syncer
 	follow atomic.Pointer[string] // of the audit file to read next
 
 	saved   audit.Position
@@ -213,6 +215,7 @@ type batch struct {
 // error is that of the state directory at the very end; everything else is
 // retried and logged.
 func (r *Reporter) Run(ctx context.Context) error {
+	defer r.disk.Close()
 	defer func() { _ = r.reader.Close() }()
 	tick := time.NewTicker(r.opts.Poll)
 	defer tick.Stop()
@@ -360,7 +363,7 @@ func (r *Reporter) save(p audit.Position) {
 
 func (r *Reporter) trySave(p audit.Position) error {
 	r.savedAt = time.Now()
-	if err := saveState(r.name, state{Path: r.path, Position: p, Open: r.open.list()}); err != nil {
+	if err := saveState(r.name, state{Path: r.path, Position: p, Open: r.open.list()}, r.disk.Sync); err != nil {
 		return fmt.Errorf("save the position of the reporter: %w", err)
 	}
 	r.saved = p

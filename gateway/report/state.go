@@ -97,7 +97,7 @@ func parseState(b []byte) (state, error) {
 
 // saveState replaces a state file in one step: after a crash it is the old one
 // or the new one.
-func saveState(name string, s state) error {
+func saveState(name string, s state, sync func(*os.File) error) error {
 	s.Version = stateVersion
 	b, err := json.Marshal(s)
 	if err != nil {
@@ -108,7 +108,7 @@ func saveState(name string, s state) error {
 		return err
 	}
 	_, err = tmp.Write(b)
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err == nil {
+	if err = errors.Join(err, sync(tmp), tmp.Close()); err == nil {
 		err = os.Rename(tmp.Name(), name)
 	}
 	if err != nil {

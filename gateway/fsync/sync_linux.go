@@ -1,0 +1,122 @@
+package fsync
+
+import (
+	"os"
+	"sync"
+	"syscall"
+	"unsafe"
+)
+
+// Syncer brings files to the disk, one at a time. The zero value is ready; it is
+// safe for concurrent use. Close it when done.
+type Syncer struct {
+	mu      sync.Mutex
+	state   state
+	ring    uintptr  // asynchronous I/O context
+	event   *os.File // told by the kernel of each end
+	eventFD uintptr
+	request request
+}
+
+type state int
+
+const (
+	unopened state = iota
+	usable
+	unusable // fsync is called
+)
+
+// request is the kernel's struct iocb.
+type request struct {
+	data           uint64
+	key, rwFlags   uint32
+	opcode         uint16
+	priority       int16
+	fd             uint32
+	buf, length    uint64
+	offset         int64
+	reserved       uint64
+	flags, eventFD uint32
+}
+
+// outcome is the kernel's struct io_event.
+type outcome struct {
+	data, request uint64
+	result, more  int64
+}
+
+const (
+	opcodeSync    = 2 // IOCB_CMD_FSYNC
+	flagTellEvent = 1 // IOCB_FLAG_RESFD
+)
+
+// Sync does what [os.File.Sync] does.
+func (s *Syncer) Sync(f *os.File) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == unopened {
+		s.open()
+	}
+	if s.state != usable || !s.submit(f) {
+		return f.Sync()
+	}
+	var ends [8]byte
+	var end outcome
+	if _, err := s.event.Read(ends[:]); err == nil {
+		n, _, _ := syscall.Syscall6(syscall.SYS_IO_GETEVENTS, s.ring, 1, 1, uintptr(unsafe.Pointer(&end)), 0, 0)
+		if n == 1 {
+			if end.result < 0 {
+				return &os.PathError{Op: "sync", Path: f.Name(), Err: syscall.Errno(-end.result)}
+			}
+			return nil
+		}
+	}
+	s.close()
+	s.state = unusable
+	return f.Sync()
+}
+
+// submit asks the kernel; false says that it does not take the request.
+func (s *Syncer) submit(f *os.File) bool {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return false
+	}
+	taken := false
+	err = conn.Control(func(fd uintptr) {
+		s.request = request{opcode: opcodeSync, fd: uint32(fd), flags: flagTellEvent, eventFD: uint32(s.eventFD)}
+		list := &s.request
+		n, _, errno := syscall.Syscall(syscall.SYS_IO_SUBMIT, s.ring, 1, uintptr(unsafe.Pointer(&list)))
+		taken = errno == 0 && n == 1
+	})
+	return err == nil && taken
+}
+
+func (s *Syncer) open() {
+	s.state = unusable
+	fd, _, errno := syscall.Syscall(syscall.SYS_EVENTFD2, 0, syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0)
+	if errno != 0 {
+		return
+	}
+	s.event, s.eventFD = os.NewFile(fd, "eventfd"), fd
+	if _, _, errno = syscall.Syscall(syscall.SYS_IO_SETUP, 1, uintptr(unsafe.Pointer(&s.ring)), 0); errno != 0 {
+		s.event.Close()
+		return
+	}
+	s.state = usable
+}
+
+// Close gives back what the kernel holds. A Sync after it calls fsync.
+func (s *Syncer) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == usable {
+		s.close()
+	}
+	s.state = unusable
+}
+
+func (s *Syncer) close() {
+	_, _, _ = syscall.Syscall(syscall.SYS_IO_DESTROY, s.ring, 0, 0)
+	s.event.Close()
+}

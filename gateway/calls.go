@@ -80,12 +80,12 @@ func (ex *exchange) fanOut() {
 	}
 	switch ex.msg.Method {
 	case mcp.MethodSetLevel:
-		ex.g.pairs.SetLevel(ex.handle.ID, ex.msg.Spans.Params.Of(ex.msg.Body))
+		ex.g.pairs.SetLevel(ex.ctx, ex.handle.ID, ex.msg.Spans.Params.Of(ex.msg.Body))
 	case mcp.NotificationRootsChanged:
 	default:
 		return
 	}
-	for name, opened := range ex.g.pairs.All(ex.handle.ID) {
+	for name, opened := range ex.g.pairs.All(ex.ctx, ex.handle.ID) {
 		t, ok := ex.g.targets[name]
 		if !ok {
 			continue

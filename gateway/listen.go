@@ -132,7 +132,7 @@ func (ex *exchange) openControl() *refusal {
 // endPairs ends the sessions that the gateway opened for the client at other
 // upstreams, and its merged stream.
 func (ex *exchange) endPairs() {
-	ex.g.closePairs(ex.g.pairs.End(ex.handle.ID))
+	ex.g.closePairs(ex.g.pairs.End(ex.ctx, ex.handle.ID))
 	ex.g.standings.end(ex.handle.ID)
 }
 

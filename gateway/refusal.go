@@ -101,6 +101,9 @@ var (
 		message: "invalid_header", reason: "invalid_header", kind: "invalid_header"}
 	refuseSession = refusal{status: http.StatusNotFound, code: mcp.CodeInvalidRequest,
 		message: "session_not_found", reason: "session_not_found", kind: "session_not_found"}
+	// Not 404, after which clients give their session up.
+	refuseSessionStore = refusal{status: http.StatusServiceUnavailable, code: mcp.CodeInternal,
+		message: "session_store_unavailable", reason: "session_store_unavailable", kind: "session_store_unavailable"}
 
 	// What the search tool cannot take; the reason says what.
 	refuseSearch = refusal{status: http.StatusBadRequest, code: mcp.CodeInvalidParams,

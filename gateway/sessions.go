@@ -36,7 +36,7 @@ func (ex *exchange) openSession() *refusal {
 	if err != nil {
 		return &refuseSession
 	}
-	if len(ex.g.targets) > 1 && ex.g.pairs.Ended(handle.ID) {
+	if len(ex.g.targets) > 1 && ex.g.pairs.Ended(ex.ctx, handle.ID) {
 		return &refuseSession // each of the other upstreams would begin a new one
 	}
 	ex.handle, ex.hasHandle = handle, true
@@ -73,7 +73,7 @@ func (ex *exchange) clientSession(sid string) string {
 		return ""
 	}
 	if len(ex.g.targets) > 1 {
-		ex.g.pairs.SetParams(handle.ID, ex.msg.Spans.Params.Of(ex.msg.Body))
+		ex.g.pairs.SetParams(ex.ctx, handle.ID, ex.msg.Spans.Params.Of(ex.msg.Body))
 	}
 	return text
 }
@@ -94,7 +94,7 @@ func (ex *exchange) upstreamSession() *refusal {
 	opened, err := ex.g.pairs.Session(ex.ctx, ex.handle.ID, ex.up.name, func(ctx context.Context) (session.Opened, error) {
 		opened, err := ex.openPair(ctx)
 		if err == nil {
-			told, fresh = ex.g.pairs.Level(ex.handle.ID), true
+			told, fresh = ex.g.pairs.Level(ctx, ex.handle.ID), true
 			ex.tellLevel(ctx, ex.up, opened, told)
 		}
 		return opened, err
@@ -103,12 +103,16 @@ func (ex *exchange) upstreamSession() *refusal {
 		ex.g.closeSession(ex.up, opened) // it ended while this one was being opened
 		return &refuseSession
 	}
+	if errors.Is(err, session.ErrUnavailable) {
+		return refuseSessionStore.after(time.Second)
+	}
 	if err != nil {
 		return ex.refuseUpstream(err)
 	}
 	if fresh {
+		ex.g.standings.join(ex.handle.ID, ex.up, opened)
 		// One that was set while nobody knew of this session.
-		if level := ex.g.pairs.Level(ex.handle.ID); !bytes.Equal(level, told) {
+		if level := ex.g.pairs.Level(ex.ctx, ex.handle.ID); !bytes.Equal(level, told) {
 			ex.tellLevel(ex.ctx, ex.up, opened, level)
 		}
 	}
@@ -122,7 +126,7 @@ func (ex *exchange) pairLost() bool {
 	if !ex.hasHandle || ex.upSession.ID == "" || ex.up.name == ex.g.defaultUpstream {
 		return false
 	}
-	ex.g.pairs.Forget(ex.handle.ID, ex.up.name, ex.upSession)
+	ex.g.pairs.Forget(ex.ctx, ex.handle.ID, ex.up.name, ex.upSession)
 	return true
 }
 
@@ -131,7 +135,10 @@ func (ex *exchange) pairLost() bool {
 func (ex *exchange) openPair(ctx context.Context) (session.Opened, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	params := ex.g.pairs.Params(ex.handle.ID)
+	params, err := ex.g.pairs.Params(ctx, ex.handle.ID)
+	if err != nil {
+		return session.Opened{}, err
+	}
 	if params == nil {
 		version := ex.dialect.Version
 		if version == "" {
@@ -158,7 +165,6 @@ func (ex *exchange) openPair(ctx context.Context) (session.Opened, error) {
 		return session.Opened{}, err
 	}
 	done.Body.Close()
-	ex.g.standings.join(ex.handle.ID, ex.up, opened)
 	return opened, nil
 }
 

@@ -54,7 +54,7 @@ func (ex *exchange) mergeStreams(at *positions) *refusal {
 	m.start()
 	defer m.stop()
 	m.add(ex.up, ex.upSession)
-	for name, opened := range ex.g.pairs.All(ex.handle.ID) {
+	for name, opened := range ex.g.pairs.All(ctx, ex.handle.ID) {
 		m.add(ex.g.targets[name], opened)
 	}
 	<-ctx.Done()

@@ -12,23 +12,23 @@ func TestEndedSessionStaysEnded(t *testing.T) {
 	m := NewMemory(10, nil)
 	id := NewID()
 	opened, err := m.Session(t.Context(), id, "b", func(context.Context) (Opened, error) {
-		m.End(id)
+		m.End(t.Context(), id)
 		return Opened{ID: "late"}, nil
 	})
 	if !errors.Is(err, ErrUnknown) || opened.ID != "late" {
 		t.Errorf("got %v, %v", opened, err)
 	}
-	if !m.Ended(id) || m.All(id) != nil {
+	if !m.Ended(t.Context(), id) || m.All(t.Context(), id) != nil {
 		t.Error("the session is not ended")
 	}
-	m.SetParams(id, []byte(`{}`))
-	if m.Params(id) != nil {
+	m.SetParams(t.Context(), id, []byte(`{}`))
+	if params(t, m, id) != nil {
 		t.Error("an ended session took parameters")
 	}
 	if _, err := m.Session(t.Context(), id, "b", opens("again")); !errors.Is(err, ErrUnknown) {
 		t.Errorf("an ended session was opened again: %v", err)
 	}
-	if m.Ended(NewID()) {
+	if m.Ended(t.Context(), NewID()) {
 		t.Error("a session that never was has ended")
 	}
 }

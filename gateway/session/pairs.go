@@ -22,37 +22,45 @@ type OpenFunc func(ctx context.Context) (Opened, error)
 
 // Pairs keeps, for each session of a client, the sessions that the gateway
 // opened for it at upstreams other than the default one. Implementations are
-// safe for concurrent use. Losing a pair is never fatal: the session is opened
-// again.
+// safe for concurrent use, and bounded. Losing a pair is never fatal: the session
+// is opened again.
+//
+// What replicas share may be out of reach. Then what this process knows itself
+// stands, and what only the others can know is ErrUnavailable.
 type Pairs interface {
 	// Session returns the session at an upstream, and calls open when there
 	// is none. Concurrent calls for one pair open it once; a failed open is
 	// returned to all who waited, and is not kept. The error is ErrUnknown when
 	// the client's session has ended; beside it stands, for the caller to close,
-	// what its own open had opened meanwhile.
+	// what its own open had opened meanwhile. Ask Ended first.
 	Session(ctx context.Context, id ID, upstream string, open OpenFunc) (Opened, error)
 	// Forget drops one pair, so that the next call opens it again; but only
 	// while it still is lost, so that a late complaint about an old session
 	// does not close a new one.
-	Forget(id ID, upstream string, lost Opened)
+	Forget(ctx context.Context, id ID, upstream string, lost Opened)
 	// All returns the open pairs by upstream.
-	All(id ID) map[string]Opened
+	All(ctx context.Context, id ID) map[string]Opened
 	// SetParams keeps the client's own initialize parameters, with which
 	// later sessions are opened.
-	SetParams(id ID, params []byte)
-	// Params returns what SetParams kept; nil when it is no longer known.
-	Params(id ID) []byte
+	SetParams(ctx context.Context, id ID, params []byte)
+	// Params returns what SetParams kept; nil when it is no longer known. The
+	// error is ErrUnavailable when that cannot be told.
+	Params(ctx context.Context, id ID) ([]byte, error)
 	// SetLevel keeps the parameters of the client's last logging/setLevel, which
 	// sessions that are opened later are told too.
-	SetLevel(id ID, params []byte)
+	SetLevel(ctx context.Context, id ID, params []byte)
 	// Level returns what SetLevel kept; nil when there is none.
-	Level(id ID) []byte
+	Level(ctx context.Context, id ID) []byte
 	// End forgets the session and returns what was open. That it ended is
 	// remembered, as long as there is room.
-	End(id ID) map[string]Opened
-	// Ended reports whether End was called.
-	Ended(id ID) bool
+	End(ctx context.Context, id ID) map[string]Opened
+	// Ended reports whether End was called, here or at another replica.
+	Ended(ctx context.Context, id ID) bool
 }
+
+// ErrUnavailable is the error of a question that only the store of all replicas
+// can answer, and that it did not.
+var ErrUnavailable = errors.New("session store is unavailable")
 
 // Bounds of Memory.
 const (
@@ -119,7 +127,7 @@ func (m *Memory) entry(id ID) *entry {
 			m.evicted(oldest.open)
 		}
 	}
-	e := &entry{id: id, open: make(map[string]Opened), busy: make(map[string]*opening)}
+	e := &entry{id: id}
 	m.sessions[id] = m.order.PushFront(e)
 	return e
 }
@@ -146,6 +154,9 @@ func (m *Memory) Session(ctx context.Context, id ID, upstream string, open OpenF
 		}
 	}
 	o := &opening{done: make(chan struct{}), err: errNotOpened}
+	if e.busy == nil {
+		e.busy = make(map[string]*opening)
+	}
 	e.busy[upstream] = o
 	m.mu.Unlock()
 
@@ -156,6 +167,9 @@ func (m *Memory) Session(ctx context.Context, id ID, upstream string, open OpenF
 		if o.err == nil && !e.ended {
 			e := m.entry(id) // another one when it had to make room meanwhile
 			if _, ok := e.open[upstream]; !ok && !e.ended && len(e.open) < maxPairs {
+				if e.open == nil {
+					e.open = make(map[string]Opened)
+				}
 				e.open[upstream] = opened
 			}
 		}
@@ -165,7 +179,7 @@ func (m *Memory) Session(ctx context.Context, id ID, upstream string, open OpenF
 	// The session is opened for all who wait, so the first of them leaving
 	// must not end it; open bounds its own time.
 	opened, err := open(context.WithoutCancel(ctx))
-	if err == nil && m.Ended(id) {
+	if err == nil && m.Ended(ctx, id) {
 		err = ErrUnknown
 	}
 	if o.err = err; err == nil {
@@ -175,7 +189,7 @@ func (m *Memory) Session(ctx context.Context, id ID, upstream string, open OpenF
 }
 
 // Forget implements Pairs.
-func (m *Memory) Forget(id ID, upstream string, lost Opened) {
+func (m *Memory) Forget(_ context.Context, id ID, upstream string, lost Opened) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if e := m.find(id); e != nil {
@@ -186,7 +200,7 @@ func (m *Memory) Forget(id ID, upstream string, lost Opened) {
 }
 
 // All implements Pairs.
-func (m *Memory) All(id ID) map[string]Opened {
+func (m *Memory) All(_ context.Context, id ID) map[string]Opened {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := m.find(id)
@@ -202,7 +216,7 @@ func (m *Memory) All(id ID) map[string]Opened {
 }
 
 // SetParams implements Pairs. Parameters over 16 KiB are not kept.
-func (m *Memory) SetParams(id ID, params []byte) {
+func (m *Memory) SetParams(_ context.Context, id ID, params []byte) {
 	if len(params) > maxParams {
 		return
 	}
@@ -214,17 +228,17 @@ func (m *Memory) SetParams(id ID, params []byte) {
 }
 
 // Params implements Pairs. The result is shared and must not be changed.
-func (m *Memory) Params(id ID) []byte {
+func (m *Memory) Params(_ context.Context, id ID) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if e := m.find(id); e != nil {
-		return e.params
+		return e.params, nil
 	}
-	return nil
+	return nil, nil
 }
 
 // SetLevel implements Pairs. Parameters over 1 KiB are not kept.
-func (m *Memory) SetLevel(id ID, params []byte) {
+func (m *Memory) SetLevel(_ context.Context, id ID, params []byte) {
 	if len(params) > maxLevel {
 		return
 	}
@@ -236,7 +250,7 @@ func (m *Memory) SetLevel(id ID, params []byte) {
 }
 
 // Level implements Pairs. The result is shared and must not be changed.
-func (m *Memory) Level(id ID) []byte {
+func (m *Memory) Level(_ context.Context, id ID) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if e := m.find(id); e != nil {
@@ -246,17 +260,17 @@ func (m *Memory) Level(id ID) []byte {
 }
 
 // End implements Pairs.
-func (m *Memory) End(id ID) map[string]Opened {
+func (m *Memory) End(_ context.Context, id ID) map[string]Opened {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := m.entry(id)
 	open := e.open
-	e.ended, e.open, e.params, e.level = true, make(map[string]Opened), nil, nil
+	e.ended, e.open, e.params, e.level = true, nil, nil, nil
 	return open
 }
 
 // Ended implements Pairs.
-func (m *Memory) Ended(id ID) bool {
+func (m *Memory) Ended(_ context.Context, id ID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := m.find(id)

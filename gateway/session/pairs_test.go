@@ -54,12 +54,12 @@ func TestForgetSparesANewerSession(t *testing.T) {
 	m := NewMemory(10, nil)
 	id := NewID()
 	old, _ := m.Session(t.Context(), id, "b", opens("old"))
-	m.Forget(id, "b", old)
+	m.Forget(t.Context(), id, "b", old)
 	if o, _ := m.Session(t.Context(), id, "b", opens("new")); o.ID != "new" {
 		t.Fatalf("got %q, want the session to be opened again", o.ID)
 	}
-	m.Forget(id, "b", old)
-	if got := m.All(id)["b"].ID; got != "new" {
+	m.Forget(t.Context(), id, "b", old)
+	if got := m.All(t.Context(), id)["b"].ID; got != "new" {
 		t.Errorf("a late complaint about the old session left %q", got)
 	}
 }
@@ -69,11 +69,11 @@ func TestEndReturnsWhatWasOpen(t *testing.T) {
 	id := NewID()
 	m.Session(t.Context(), id, "a", opens("1"))
 	m.Session(t.Context(), id, "b", opens("2"))
-	m.SetParams(id, []byte(`{}`))
-	if got := m.End(id); len(got) != 2 || got["a"].ID != "1" || got["b"].ID != "2" {
+	m.SetParams(t.Context(), id, []byte(`{}`))
+	if got := m.End(t.Context(), id); len(got) != 2 || got["a"].ID != "1" || got["b"].ID != "2" {
 		t.Errorf("got %v", got)
 	}
-	if m.All(id) != nil || m.Params(id) != nil {
+	if m.All(t.Context(), id) != nil || params(t, m, id) != nil {
 		t.Error("an ended session is still known")
 	}
 }
@@ -85,15 +85,15 @@ func TestMemoryIsBounded(t *testing.T) {
 	for i := range 3 {
 		m.Session(t.Context(), NewID(), "a", opens(fmt.Sprint(i)))
 	}
-	if m.All(first) != nil {
+	if m.All(t.Context(), first) != nil {
 		t.Error("the least recently used session was kept")
 	}
 	if n := m.order.Len(); n != 3 {
 		t.Errorf("%d sessions kept, want 3", n)
 	}
 	id := NewID()
-	m.SetParams(id, make([]byte, maxParams+1))
-	if m.Params(id) != nil {
+	m.SetParams(t.Context(), id, make([]byte, maxParams+1))
+	if params(t, m, id) != nil {
 		t.Error("oversize parameters were kept")
 	}
 }
@@ -106,12 +106,12 @@ func TestEvictedPairsAreHandedOut(t *testing.T) {
 	first := NewID()
 	m.Session(t.Context(), first, "a", opens("1"))
 	m.Session(t.Context(), first, "b", opens("2"))
-	m.SetParams(NewID(), []byte(`{}`)) // nothing is open for this one
-	m.SetParams(NewID(), []byte(`{}`))
+	m.SetParams(t.Context(), NewID(), []byte(`{}`)) // nothing is open for this one
+	m.SetParams(t.Context(), NewID(), []byte(`{}`))
 	if len(evicted) != 1 || len(evicted[0]) != 2 || evicted[0]["a"].ID != "1" || evicted[0]["b"].ID != "2" {
 		t.Fatalf("got %v", evicted)
 	}
-	m.SetParams(NewID(), []byte(`{}`))
+	m.SetParams(t.Context(), NewID(), []byte(`{}`))
 	if len(evicted) != 1 {
 		t.Errorf("a session without pairs handed out %v", evicted[1:])
 	}
@@ -122,26 +122,36 @@ func TestEvictionWhileAPairIsOpened(t *testing.T) {
 	m := NewMemory(1, nil)
 	id := NewID()
 	_, err := m.Session(t.Context(), id, "a", func(context.Context) (Opened, error) {
-		m.SetParams(NewID(), []byte(`{}`))
+		m.SetParams(t.Context(), NewID(), []byte(`{}`))
 		return Opened{ID: "1"}, nil
 	})
-	if err != nil || m.All(id)["a"].ID != "1" {
-		t.Errorf("got %v, %v", m.All(id), err)
+	if err != nil || m.All(t.Context(), id)["a"].ID != "1" {
+		t.Errorf("got %v, %v", m.All(t.Context(), id), err)
 	}
 }
 
 func TestLevelIsKeptUntilTheEnd(t *testing.T) {
 	m := NewMemory(10, nil)
 	id := NewID()
-	m.SetLevel(id, []byte(`{"level":"info"}`))
-	m.SetLevel(id, []byte(`{"level":"debug"}`))
-	m.SetLevel(id, make([]byte, maxLevel+1)) // too long to keep
-	if got := string(m.Level(id)); got != `{"level":"debug"}` {
+	m.SetLevel(t.Context(), id, []byte(`{"level":"info"}`))
+	m.SetLevel(t.Context(), id, []byte(`{"level":"debug"}`))
+	m.SetLevel(t.Context(), id, make([]byte, maxLevel+1)) // too long to keep
+	if got := string(m.Level(t.Context(), id)); got != `{"level":"debug"}` {
 		t.Errorf("got %q", got)
 	}
-	m.End(id)
-	m.SetLevel(id, []byte(`{}`))
-	if m.Level(id) != nil || m.Level(NewID()) != nil {
+	m.End(t.Context(), id)
+	m.SetLevel(t.Context(), id, []byte(`{}`))
+	if m.Level(t.Context(), id) != nil || m.Level(t.Context(), NewID()) != nil {
 		t.Error("an ended or unknown session has a level")
 	}
+}
+
+// params returns the parameters that are kept.
+func params(t *testing.T, p Pairs, id ID) []byte {
+	t.Helper()
+	params, err := p.Params(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return params
 }

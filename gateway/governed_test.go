@@ -50,7 +50,7 @@ func (g *governor) give(policies ...api.GovernancePolicy) {
 		p.Name = "the " + p.ID
 	}
 	key := base64.StdEncoding.EncodeToString([]byte("0123456789abcdef0123456789abcdef"))
-	g.bundle = &api.Governance{Policies: policies, HashKey: key}
+	g.bundle = &api.Governance{Policies: append([]api.GovernancePolicy{}, policies...), HashKey: key}
 	g.tag++
 }
 

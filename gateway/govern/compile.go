@@ -30,6 +30,9 @@ func Compile(g *api.Governance, d Detectors) (*Bundle, error) {
 		return nil, fmt.Errorf("%w: it has %d policies and %d budgets, at most %d and %d are taken",
 			ErrBundle, len(g.Policies), len(g.Budgets), maxPolicies, maxBudgets)
 	}
+	if g.Policies == nil {
+		return nil, fmt.Errorf("%w: it has no policies, not even an empty list of them", ErrBundle)
+	}
 	key, err := base64.StdEncoding.DecodeString(g.HashKey)
 	if err != nil || len(key) != hashKeySize {
 		return nil, fmt.Errorf("%w: hashKey is not the base64 of %d bytes", ErrBundle, hashKeySize)

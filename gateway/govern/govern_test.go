@@ -90,7 +90,7 @@ func bundle(policies ...api.GovernancePolicy) *api.Governance {
 		}
 		p.Name = "name of " + p.ID
 	}
-	return &api.Governance{Policies: policies, HashKey: base64.StdEncoding.EncodeToString(make([]byte, 32))}
+	return &api.Governance{Policies: append([]api.GovernancePolicy{}, policies...), HashKey: base64.StdEncoding.EncodeToString(make([]byte, 32))}
 }
 
 func pii(entities ...string) api.Condition {

@@ -201,6 +201,9 @@ func (s *Syncer) Run(ctx context.Context) {
 // jitter returns d, give or take a tenth.
 func jitter(d time.Duration) time.Duration { return d - d/10 + rand.N(d/5+1) }
 
+// errUnasked is an answer to a question that was not asked.
+var errUnasked = errors.New("it answers that the bundle has not changed, though it never gave one: look for a cache on the way")
+
 // fetch asks for the bundle once and puts it in force.
 func (s *Syncer) fetch(ctx context.Context) (wait time.Duration, err error) {
 	attempt, cancel := context.WithTimeout(ctx, s.opts.Timeout)
@@ -214,6 +217,11 @@ func (s *Syncer) fetch(ctx context.Context) (wait time.Duration, err error) {
 		s.failures.Add(1)
 		s.fail(outage(status, s.current.Load() != nil), err)
 		return wait, err
+	}
+	if answer == nil && s.current.Load() == nil {
+		s.failures.Add(1)
+		s.fail("the control plane gives no bundle; "+consequence(false), errUnasked)
+		return 0, errUnasked
 	}
 	if answer != nil {
 		if err := s.take(answer, etag); err != nil {

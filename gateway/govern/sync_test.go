@@ -134,7 +134,7 @@ func TestLastGoodBundleStays(t *testing.T) {
 		{"revoked key", nil, "", status(401), "refuses the ingest key"},
 		{"server error", nil, "", status(500), "answers 500"},
 		{"bad bundle", worse, `"bad"`, nil, "is refused"},
-		{"bad hash key", &api.Governance{HashKey: "!"}, `"bad"`, nil, "is refused"},
+		{"bad hash key", &api.Governance{Policies: []api.GovernancePolicy{}, HashKey: "!"}, `"bad"`, nil, "is refused"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -199,6 +199,7 @@ func TestSavedBundleThatIsNotUsed(t *testing.T) {
 		"another version": `{"version":2,"origin":"http://plane","bundle":{"policies":[],"budgets":[],"hashKey":""}}`,
 		"another origin":  `{"version":1,"origin":"http://other","bundle":{"policies":[],"budgets":[],"hashKey":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="}}`,
 		"no bundle":       `{"version":1,"origin":"http://plane"}`,
+		"no policies":     `{"version":1,"origin":"http://plane","bundle":{"budgets":[],"hashKey":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="}}`,
 		"a bad bundle":    `{"version":1,"origin":"http://plane","bundle":{"policies":[],"budgets":[],"hashKey":"AA"}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -266,4 +267,28 @@ func TestBundleBounds(t *testing.T) {
 			t.Errorf("%s: %v, want it refused", name, err)
 		}
 	}
+}
+
+// A cache on the way that answers in the control plane's place gives no bundle,
+// and the log must not say that one is there.
+func TestNothingChangedThoughNothingWasGiven(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		p := &plane{etag: ""} // equal to what it is asked with: nothing has changed
+		h := run(t, p, dir)
+		defer h.end()
+		synctest.Wait()
+		if s := h.Stats(); s.Known || s.Failing == "" || s.Failures != 1 || !s.Fetched.IsZero() {
+			t.Errorf("%+v", s)
+		}
+		if !strings.Contains(h.log.String(), "cache on the way") {
+			t.Errorf("nothing says so:\n%s", h.log)
+		}
+		p.set(blocking(), `"1"`, nil)
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		if !blocks(h.Bundle()) || h.Stats().Failing != "" {
+			t.Error("the first bundle is not in force")
+		}
+	})
 }

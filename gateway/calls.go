@@ -82,6 +82,12 @@ func (ex *exchange) fanOut() {
 	case mcp.MethodSetLevel:
 		ex.g.pairs.SetLevel(ex.ctx, ex.handle.ID, ex.msg.Spans.Params.Of(ex.msg.Body))
 	case mcp.NotificationRootsChanged:
+	case mcp.NotificationCancelled:
+		if !ex.g.shared || ex.up.name != ex.g.defaultUpstream {
+			return
+		}
+		// The call may be under way through another replica: whoever does not
+		// know it takes no notice.
 	default:
 		return
 	}

@@ -14,6 +14,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -91,6 +92,7 @@ type Gateway struct {
 	limits   ratelimit.Store
 	redis    *ratelimit.Redis // nil when limits are kept in memory
 	pairs    session.Pairs
+	shared   bool    // replicas share the pairs
 	tasks    taskMap // nil with one upstream
 	audit    *audit.Log
 	reporter *report.Reporter     // nil when no traces are reported
@@ -173,7 +175,7 @@ func New(opts Options) (g *Gateway, err error) {
 	if err = g.openLimits(cfg); err != nil {
 		return nil, err
 	}
-	g.pairs = session.NewMemory(maxSessions, g.closePairs)
+	g.openPairs(cfg)
 	if len(g.targets) > 1 {
 		g.tasks = g.taskMap(cfg.TaskAffinity)
 		g.calls = newCalls(g.now)
@@ -327,6 +329,9 @@ func (g *Gateway) Close() error {
 	}
 	if g.redis != nil {
 		errs = append(errs, g.redis.Close())
+	}
+	if c, ok := g.pairs.(io.Closer); ok {
+		errs = append(errs, c.Close())
 	}
 	if g.audit != nil {
 		errs = append(errs, g.audit.Close())

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"time"
 
+	"svc/gateway/config"
 	"svc/gateway/mcp"
 	"svc/gateway/session"
 	"svc/gateway/upstream"
@@ -17,6 +19,26 @@ import (
 // openTimeout bounds the opening of a session at an upstream on behalf of a
 // client.
 const openTimeout = 30 * time.Second
+
+// openPairs opens the memory of the sessions at further upstreams: shared by
+// replicas where they share their rate limits, else in this process, with what
+// ended written down. With one upstream nobody asks it anything.
+func (g *Gateway) openPairs(cfg *config.File) {
+	switch {
+	case len(g.targets) > 1 && g.redis != nil:
+		g.shared = true
+		g.pairs = session.NewShared(maxSessions, g.redis.Records(), g.sealer, g.closePairs)
+		return
+	case len(g.targets) > 1:
+		durable, err := session.OpenDurable(filepath.Join(cfg.StateDirectory(), "sessions.ended"), maxSessions, g.closePairs, g.log)
+		if err == nil {
+			g.pairs = durable
+			return
+		}
+		g.log.Warn("sessions that clients end are forgotten at a restart: their handles could be used again", "error", err)
+	}
+	g.pairs = session.NewMemory(maxSessions, g.closePairs)
+}
 
 // stateless reports whether the request is of the revision that knows no
 // sessions: an inbound session id is ignored and none is ever made.

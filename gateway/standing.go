@@ -57,11 +57,44 @@ func (ex *exchange) mergeStreams(at *positions) *refusal {
 	for name, opened := range ex.g.pairs.All(ctx, ex.handle.ID) {
 		m.add(ex.g.targets[name], opened)
 	}
-	<-ctx.Done()
+	m.watch()
 	m.close()
 	m.wg.Wait()
 	m.finish(ctx, context.Cause(ctx), true)
 	return nil
+}
+
+// lookEvery is how often a merged stream looks for what other replicas did.
+const lookEvery = 5 * time.Second
+
+// watch waits for the end of the stream. Where replicas share the session,
+// sessions that another one opened join, and an end that another one was told of
+// is the end here.
+func (m *standing) watch() {
+	if !m.ex.g.shared {
+		<-m.ctx.Done()
+		return
+	}
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	id, known := m.ex.handle.ID, make(map[string]session.Opened)
+	for {
+		select {
+		case <-m.ctx.Done():
+			return
+		case <-look.C:
+		}
+		if m.ex.g.pairs.Ended(m.ctx, id) {
+			m.cancel(errEnded)
+			continue
+		}
+		for name, opened := range m.ex.g.pairs.All(m.ctx, id) {
+			if known[name] != opened {
+				known[name] = opened
+				m.add(m.ex.g.targets[name], opened)
+			}
+		}
+	}
 }
 
 // add makes an upstream's stream part of this one, in the place of that of an

@@ -1,0 +1,169 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+const (
+	// maxEnded is how many ended sessions are remembered over a restart. The file
+	// holds at most twice as many.
+	maxEnded = 16_384
+	// idText is the length of a session's name in the file, its line end left out.
+	idText = 22
+)
+
+// Durable is Memory whose ended sessions stay ended after a restart: a client's
+// handle is sealed with a key that outlives the process, so that without this it
+// would begin new sessions at upstreams. What is open is not kept: it is opened
+// again. It must be closed.
+type Durable struct {
+	*Memory
+	path string
+	log  *slog.Logger
+
+	mu     sync.Mutex // guards what follows
+	file   *os.File   // nil when it cannot be written
+	lines  int
+	closed bool
+}
+
+var _ Pairs = (*Durable)(nil)
+
+// OpenDurable returns a Memory that knows the sessions of which the file says
+// that they ended; the file is made when it is missing. See NewMemory for max and
+// evicted.
+func OpenDurable(path string, max int, evicted func(open map[string]Opened), log *slog.Logger) (*Durable, error) {
+	d := &Durable{Memory: NewMemory(max, evicted), path: path, log: log}
+	ids, err := d.compact()
+	if err != nil {
+		return nil, fmt.Errorf("ended sessions: %w", err)
+	}
+	for _, id := range ids {
+		d.Memory.End(context.Background(), id)
+	}
+	return d, nil
+}
+
+// End implements Pairs. A session whose end could not be written is ended all the
+// same, until the next start.
+func (d *Durable) End(ctx context.Context, id ID) map[string]Opened {
+	open := d.Memory.End(ctx, id)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.append(id); err != nil {
+		d.log.Warn("the end of a session was not written down: after a restart its client could use it again", "file", d.path, "error", err)
+	}
+	return open
+}
+
+// append writes a line. The caller holds mu.
+func (d *Durable) append(id ID) error {
+	if d.closed {
+		return fs.ErrClosed
+	}
+	if d.file == nil || d.lines >= 2*maxEnded {
+		if _, err := d.compact(); err != nil {
+			return err
+		}
+	}
+	if _, err := d.file.Write(line(id)); err != nil {
+		// A part of the line may stand there: the next one begins a new file.
+		_ = d.file.Close()
+		d.file = nil
+		return err
+	}
+	d.lines++
+	return nil
+}
+
+// compact reads the file, writes its newest lines anew, and opens it to append.
+// What is no line is left out, as after a write that was cut off.
+func (d *Durable) compact() ([]ID, error) {
+	if d.file != nil {
+		_ = d.file.Close()
+		d.file = nil
+	}
+	if err := os.MkdirAll(filepath.Dir(d.path), 0o700); err != nil {
+		return nil, err
+	}
+	ids, err := readEnded(d.path)
+	if err != nil {
+		return nil, err
+	}
+	text := make([]byte, 0, len(ids)*(idText+1))
+	for _, id := range ids {
+		text = append(text, line(id)...)
+	}
+	f, err := os.CreateTemp(filepath.Dir(d.path), ".sessions-ended-*")
+	if err != nil {
+		return nil, err
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), d.path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return nil, err
+	}
+	if d.file, err = os.OpenFile(d.path, os.O_WRONLY|os.O_APPEND, 0); err != nil {
+		return nil, err
+	}
+	d.lines = len(ids)
+	return ids, nil
+}
+
+// readEnded returns the newest ids of a file; none when there is no file.
+func readEnded(path string) ([]ID, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if max := int64(4 * maxEnded * (idText + 1)); !info.Mode().IsRegular() || info.Size() > max {
+		return nil, fmt.Errorf("%s is not a file of at most %d bytes: remove it", path, max)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var ids []ID
+	for l := range bytes.Lines(text) {
+		var id ID
+		raw, err := base64.RawURLEncoding.Strict().DecodeString(string(bytes.TrimSuffix(l, []byte("\n"))))
+		if err == nil && len(raw) == len(id) {
+			copy(id[:], raw)
+			ids = append(ids, id)
+		}
+	}
+	return ids[max(0, len(ids)-maxEnded):], nil
+}
+
+// line is the line of a session.
+func line(id ID) []byte {
+	return append(base64.RawURLEncoding.AppendEncode(nil, id[:]), '\n')
+}
+
+// Close closes the file. Sessions that end later are remembered in memory alone.
+func (d *Durable) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	if d.file == nil {
+		return nil
+	}
+	err := d.file.Close()
+	d.file = nil
+	return err
+}

@@ -55,7 +55,6 @@ const (
 type encoder struct {
 	resource []byte // as written in ResourceSpans
 	scope    []byte // as written in ScopeSpans
-	spans    []byte // of the batch
 }
 
 // newEncoder prepares what all batches share.
@@ -89,13 +88,9 @@ func newEncoder(cfg Config, version string) (*encoder, error) {
 	return e, nil
 }
 
-// encode appends an ExportTraceServiceRequest of the spans.
-func (e *encoder) encode(dst []byte, batch []Span) []byte {
-	e.spans = e.spans[:0]
-	for i := range batch {
-		e.spans = appendRequest(e.spans, &batch[i])
-	}
-	scopeSpans := len(e.scope) + len(e.spans)
+// encode appends an ExportTraceServiceRequest of spans that appendRequest wrote.
+func (e *encoder) encode(dst, spans []byte) []byte {
+	scopeSpans := len(e.scope) + len(spans)
 	resourceSpans := len(e.resource) + protowire.SizeTag(resourceSpansScopes) + protowire.SizeBytes(scopeSpans)
 	dst = protowire.AppendTag(dst, requestResourceSpans, protowire.BytesType)
 	dst = protowire.AppendVarint(dst, uint64(resourceSpans))
@@ -103,7 +98,7 @@ func (e *encoder) encode(dst []byte, batch []Span) []byte {
 	dst = protowire.AppendTag(dst, resourceSpansScopes, protowire.BytesType)
 	dst = protowire.AppendVarint(dst, uint64(scopeSpans))
 	dst = append(dst, e.scope...)
-	return append(dst, e.spans...)
+	return append(dst, spans...)
 }
 
 // appendRequest appends the span of a request and those of its stages.

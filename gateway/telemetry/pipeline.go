@@ -54,7 +54,8 @@ type pipeline struct {
 	exported, failed, rejected atomic.Uint64
 
 	encoder *encoder
-	batch   []Span
+	batch   []byte // the spans under way, of so many requests
+	pending int
 	body    []byte
 	zipped  bytes.Buffer
 	zip     *gzip.Writer
@@ -70,7 +71,7 @@ func newPipeline(cfg Config, opts Options) (*pipeline, error) {
 	}
 	u.Path = strings.TrimSuffix(u.Path, "/") + "/v1/traces"
 	u.RawPath = ""
-	p := &pipeline{cfg: cfg, url: u.String(), log: opts.Logger, queue: newQueue(), batch: make([]Span, 0, maxBatch)}
+	p := &pipeline{cfg: cfg, url: u.String(), log: opts.Logger, queue: newQueue()}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}
@@ -116,10 +117,10 @@ func (p *pipeline) run(ctx context.Context) {
 
 // send exports one batch, and reports whether more than it may wait.
 func (p *pipeline) send(ctx context.Context, tries int) (more bool) {
-	if len(p.batch) == 0 {
-		p.batch = p.queue.take(p.batch, maxBatch)
+	if p.pending == 0 {
+		p.batch, p.pending = p.queue.take(p.batch[:0], maxBatch)
 	}
-	n := len(p.batch)
+	n := p.pending
 	if n == 0 {
 		return false
 	}
@@ -130,8 +131,7 @@ func (p *pipeline) send(ctx context.Context, tries int) (more bool) {
 	if err != nil && ctx.Err() != nil && tries > 1 {
 		return false // the end has come: the last send takes the batch once more
 	}
-	clear(p.batch)
-	p.batch = p.batch[:0]
+	p.pending = 0
 	if err != nil {
 		p.failed.Add(uint64(n))
 		if !p.failing {

@@ -8,12 +8,15 @@ import (
 const (
 	shards     = 8
 	shardSpans = 1024
+	// shardBytes bounds what a shard holds, whatever its requests are like.
+	shardBytes = 1 << 20
 	// wakeAt is how full a shard is when its pipeline is woken.
 	wakeAt = shardSpans / 4
 )
 
-// queue holds the spans that wait for their pipeline. It is bounded, and split
-// so that requests seldom meet at one lock.
+// queue holds the spans that wait for their pipeline, one record a request, as
+// they go over the wire: bytes without pointers cost the collector nothing. It is
+// bounded, and split so that requests seldom meet at one lock.
 type queue struct {
 	shards  [shards]shard
 	wake    chan struct{}
@@ -22,32 +25,51 @@ type queue struct {
 
 type shard struct {
 	mu    sync.Mutex
-	ring  []Span
-	first int
-	n     int
-	_     [64]byte // its own cache line
+	data  []byte
+	ends  []int32 // of the records in data
+	first int     // the records before it were taken
+	_     [64]byte
 }
 
-func newQueue() *queue {
-	q := &queue{wake: make(chan struct{}, 1)}
-	for i := range q.shards {
-		q.shards[i].ring = make([]Span, shardSpans)
+// start is where the first record that waits begins. The caller holds mu.
+func (sh *shard) start() int32 {
+	if sh.first == 0 {
+		return 0
 	}
-	return q
+	return sh.ends[sh.first-1]
 }
 
-// push takes a copy of the span, or counts it as dropped.
-func (q *queue) push(s *Span) {
-	sh := &q.shards[s.Trace.Server[1]%shards] // of a random id
+func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
+
+// admits reports whether there is room for one more, and counts it as dropped where
+// there is none.
+func (q *queue) admits(of SpanID) bool {
+	sh := &q.shards[of[1]%shards]
 	sh.mu.Lock()
-	n := sh.n
+	n := len(sh.ends) - sh.first
+	sh.mu.Unlock()
 	if n == shardSpans {
+		q.dropped.Add(1)
+	}
+	return n < shardSpans
+}
+
+// push takes a copy of a record, or counts it as dropped. of is the id of its
+// span, which is random.
+func (q *queue) push(of SpanID, record []byte) {
+	sh := &q.shards[of[1]%shards]
+	sh.mu.Lock()
+	n := len(sh.ends) - sh.first
+	if len(sh.ends) == shardSpans || len(sh.data)+len(record) > shardBytes {
+		sh.compact()
+	}
+	if n == shardSpans || len(sh.data)+len(record) > shardBytes {
 		sh.mu.Unlock()
 		q.dropped.Add(1)
 		return
 	}
-	sh.ring[(sh.first+n)%shardSpans] = *s
-	sh.n++
+	sh.data = append(sh.data, record...)
+	sh.ends = append(sh.ends, int32(len(sh.data)))
 	sh.mu.Unlock()
 	if n >= wakeAt {
 		select {
@@ -57,31 +79,44 @@ func (q *queue) push(s *Span) {
 	}
 }
 
-// take moves at most room spans to dst.
-func (q *queue) take(dst []Span, room int) []Span {
+// take moves at most room records to dst, and returns how many.
+func (q *queue) take(dst []byte, room int) ([]byte, int) {
+	taken := 0
 	for i := range q.shards {
 		sh := &q.shards[i]
 		sh.mu.Lock()
-		for sh.n > 0 && room > 0 {
-			slot := &sh.ring[sh.first]
-			dst = append(dst, *slot)
-			*slot = Span{} // its texts may go
-			sh.first = (sh.first + 1) % shardSpans
-			sh.n--
-			room--
+		if n := min(len(sh.ends)-sh.first, room-taken); n > 0 {
+			from := sh.start()
+			sh.first += n
+			dst = append(dst, sh.data[from:sh.start()]...)
+			taken += n
+			if sh.first == len(sh.ends) {
+				sh.compact()
+			}
 		}
 		sh.mu.Unlock()
 	}
-	return dst
+	return dst, taken
 }
 
-// len is how many spans wait.
+// compact gives back the room of records that were taken. The caller holds mu.
+func (sh *shard) compact() {
+	gone := sh.start()
+	sh.data = sh.data[:copy(sh.data, sh.data[gone:])]
+	sh.ends = sh.ends[:copy(sh.ends, sh.ends[sh.first:])]
+	for i := range sh.ends {
+		sh.ends[i] -= gone
+	}
+	sh.first = 0
+}
+
+// len is how many requests wait.
 func (q *queue) len() int {
 	n := 0
 	for i := range q.shards {
 		sh := &q.shards[i]
 		sh.mu.Lock()
-		n += sh.n
+		n += len(sh.ends) - sh.first
 		sh.mu.Unlock()
 	}
 	return n

@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -73,24 +72,10 @@ func (s *Span) AddStage(st Stage) {
 	}
 }
 
-// keep cuts the span loose from the request's buffers, in one copy.
-func (s *Span) keep() {
-	texts := [...]*string{&s.Method, &s.Tool, &s.Version, &s.Principal, &s.OAuthClientName, &s.TaskHandle}
-	n := 0
-	for _, t := range texts {
+// bound cuts the texts that come from outside.
+func (s *Span) bound() {
+	for _, t := range [...]*string{&s.Method, &s.Tool, &s.Version, &s.Principal, &s.OAuthClientName, &s.TaskHandle} {
 		*t = bounded(*t)
-		n += len(*t)
-	}
-	var b strings.Builder
-	b.Grow(n)
-	for _, t := range texts {
-		b.WriteString(*t)
-	}
-	all, at := b.String(), 0
-	for _, t := range texts {
-		end := at + len(*t)
-		*t = all[at:end]
-		at = end
 	}
 }
 

@@ -116,19 +116,32 @@ func (tr *Trace) Next() Context {
 	return Context{Trace: tr.ID, Span: tr.Upstream, Flags: tr.flags}
 }
 
-// Record hands a span to the pipelines that take it. It copies what it keeps
-// and never waits.
+// Record hands a span to the pipelines that take it. It keeps nothing of s and
+// never waits. The span is written once, whoever takes it.
 func (t *Tracer) Record(s *Span) {
 	if s.Trace.mask == 0 {
 		return
 	}
-	s.keep()
+	var scratch *[]byte
 	for i, p := range t.pipelines {
-		if s.Trace.mask&(1<<i) != 0 {
-			p.queue.push(s)
+		if s.Trace.mask&(1<<i) == 0 || !p.queue.admits(s.Trace.Server) {
+			continue // what would be dropped is not worth writing
 		}
+		if scratch == nil {
+			s.bound()
+			scratch, _ = records.Get().(*[]byte)
+			*scratch = appendRequest((*scratch)[:0], s)
+		}
+		p.queue.push(s.Trace.Server, *scratch)
+	}
+	if scratch != nil {
+		records.Put(scratch)
 	}
 }
+
+// records are buffers for spans as they are written. Their texts are bounded, and
+// so are they.
+var records = sync.Pool{New: func() any { b := make([]byte, 0, 1<<10); return &b }}
 
 // SetSampleRatio changes the share of a pipeline from the next request on. An
 // unknown name is ignored.

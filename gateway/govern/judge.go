@@ -3,6 +3,7 @@ package govern
 import (
 	"bytes"
 	"errors"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -150,8 +151,11 @@ func (s *Set) look(side *side, m *mcp.Message, v *Verdict) []finding {
 		default:
 			member = name
 		}
-		if text.Kind == mcp.TextNumber {
+		switch {
+		case text.Kind == mcp.TextNumber:
 			f.value = plainNumber(f.value)
+		case text.At == m.Spans.URI && bytes.IndexByte(f.value, '%') >= 0:
+			f.value = plainURI(f.value)
 		}
 		if side.scanner != nil {
 			scratch = side.scanner.Scan(scratch[:0], member, f.value)
@@ -217,6 +221,16 @@ func only(value []byte, others string) bool {
 		}
 	}
 	return true
+}
+
+// plainURI returns a uri without its percent escapes, which hide no more than
+// those of JSON do. One that is taken apart is never put together again: a uri
+// must stay as it is.
+func plainURI(b []byte) []byte {
+	if plain, err := url.PathUnescape(string(b)); err == nil {
+		return []byte(plain)
+	}
+	return b
 }
 
 // maxPlain bounds a number that is written out.

@@ -38,6 +38,7 @@ func TestConditions(t *testing.T) {
 		{"as a number with a fraction of nothing", bundle(api.GovernancePolicy{Condition: pii(), Action: "block"}), callWith(`{"n":4111111111111111.00}`), true},
 		{"deep inside", bundle(api.GovernancePolicy{Condition: pii(), Action: "block"}), callWith(`{"a":[{"b":[["x","bob@example.com"]]}]}`), true},
 		{"in a uri", bundle(api.GovernancePolicy{Condition: pii(), Action: "block"}), `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"mail://bob@example.com"}}`, true},
+		{"in a uri with escapes of its own", bundle(api.GovernancePolicy{Condition: pii(), Action: "block"}), `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"mail://bob%40example.com"}}`, true},
 		{"in the arguments of a prompt", bundle(api.GovernancePolicy{Condition: pii(), Action: "block"}), `{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"p","arguments":{"a":"bob@example.com"}}}`, true},
 		{"in a completion", bundle(api.GovernancePolicy{Condition: pii(), Action: "block"}), `{"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{"ref":{},"argument":{"name":"a","value":"bob@example.com"}}}`, true},
 		{"in an input response", bundle(api.GovernancePolicy{Condition: pii(), Action: "block"}), `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","inputResponses":{"a":{"content":{"m":"bob@example.com"}}}}}`, true},
@@ -115,6 +116,20 @@ func TestPoliciesAddUp(t *testing.T) {
 	v = b.For("planner").Judge(Response, input(`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"bob@example.com"}]}}`))
 	if got := ids(v.Fired); got != "down" || v.Block == nil {
 		t.Errorf("response: fired %q, block %v", got, v.Block)
+	}
+}
+
+// A uri in which something is found is not rewritten, escapes or not.
+func TestRedactionLeavesURIs(t *testing.T) {
+	b, err := Compile(bundle(api.GovernancePolicy{Condition: pii(), Action: "redact", RedactionStrategy: "replace"}), plainDetectors{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, uri := range []string{"mail://bob@example.com", "mail://bob%40example.com"} {
+		v := b.For("any").Judge(Request, input(`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"`+uri+`"}}`))
+		if v.Err == nil || v.Changed {
+			t.Errorf("%s: error %v, changed %v: want it refused", uri, v.Err, v.Changed)
+		}
 	}
 }
 

@@ -5,6 +5,8 @@ package upstream
 import (
 	"net"
 	"syscall"
+
+	"svc/gateway/socket"
 )
 
 // probe looks whether an idle connection is still what it was: open, and silent.
@@ -25,10 +27,7 @@ func newProbe(raw net.Conn) *probe {
 		return nil
 	}
 	p := &probe{rc: rc}
-	p.look = func(fd uintptr) {
-		_, _, err := syscall.Recvfrom(int(fd), p.peek[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		p.quiet = err == syscall.EAGAIN || err == syscall.EWOULDBLOCK
-	}
+	p.look = func(fd uintptr) { p.quiet = socket.Silent(fd, &p.peek) }
 	return p
 }
 

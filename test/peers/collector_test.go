@@ -98,7 +98,7 @@ func (c *collector) below(of span) map[string]span {
 	return found
 }
 
-func freeAddress(t *testing.T) string {
+func freeAddress(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

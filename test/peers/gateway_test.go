@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 
 // gateway is the program as a process.
 type gateway struct {
-	t   *testing.T
+	t   testing.TB
 	url string
 	cmd *exec.Cmd
 	log *bytes.Buffer
@@ -56,7 +56,7 @@ type gateway struct {
 
 // startGateway runs the program with a configuration without listen, license and
 // audit.
-func startGateway(t *testing.T, text string, env ...string) *gateway {
+func startGateway(t testing.TB, text string, env ...string) *gateway {
 	t.Helper()
 	svc, err := program()
 	if err != nil {

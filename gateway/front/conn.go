@@ -27,6 +27,9 @@ const (
 	// slack is which part of a time-out it may come later than asked, so that a
 	// timer is set once for many requests.
 	slack = 4
+	// maxBlank is how many bytes of line breaks may come behind a request: there
+	// are clients that end a body with one. net/http bears as many.
+	maxBlank = 4
 	// lingerTime is how long a client may take to read its answer before a
 	// connection on which it is still sending is cut.
 	lingerTime = 500 * time.Millisecond
@@ -166,15 +169,34 @@ func (c *conn) await() (int, verdict) {
 	}
 	c.head.again()
 	waits := false // for the rest of a header
+	// Behind a request there may be line breaks, which are left out; and with less
+	// than that no other request begins.
+	blank, least := 0, 1
+	if c.state.Load() != fresh {
+		blank, least = maxBlank, maxBlank
+	}
 	for {
 		if c.w > 0 {
 			if state := c.state.Load(); state != busy && !c.state.CompareAndSwap(state, busy) {
 				return 0, more // a shutdown was first
 			}
-			if n, is := c.head.parse(c.buf[:c.w]); is != more {
+			n, is := c.head.parse(c.buf[:c.w])
+			if is == other && blank > 0 && (c.buf[0] == '\r' || c.buf[0] == '\n') {
+				blank--
+				c.w = copy(c.buf, c.buf[1:c.w])
+				if c.w > 0 {
+					continue
+				}
+				// Idle again; the order is that of serve.
+				if c.state.Store(idle); s.draining.Load() {
+					return 0, more
+				}
+				is = more
+			}
+			if is == ours || is == other && c.w >= least {
 				return n, is
 			}
-			if !waits {
+			if !waits && c.w > 0 {
 				waits = true
 				c.armReadFor(s.opts.Fallback.ReadHeaderTimeout, s.opts.Fallback.ReadHeaderTimeout/slack)
 			}
@@ -182,7 +204,7 @@ func (c *conn) await() (int, verdict) {
 		n, err := c.rd.Read(c.buf[c.w:])
 		c.w += n
 		if err != nil && n == 0 {
-			if errors.Is(err, io.EOF) && c.w > 0 {
+			if errors.Is(err, io.EOF) && c.w >= least {
 				return 0, other // net/http says something to half a header
 			}
 			return 0, more

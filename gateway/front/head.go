@@ -165,6 +165,7 @@ func (h *head) again() { h.scanned = 0 }
 // read reads the fields.
 func (h *head) read(b []byte) bool {
 	h.n, h.length, h.host, h.close = 0, -1, "", false
+	told := false // what becomes of the connection
 	start := len(h.line)
 	for i, end := range h.ends {
 		line := b[start : end-2]
@@ -191,7 +192,10 @@ func (h *head) read(b []byte) bool {
 			}
 			h.length = lengthOf(f.value)
 		case connection:
-			h.close = f.value == "close"
+			if told {
+				return false
+			}
+			told, h.close = true, f.value == "close"
 		default:
 			return false
 		}

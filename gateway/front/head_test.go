@@ -84,6 +84,7 @@ var heads = []struct {
 	{"trailer", request("Host: a", length, "Trailer: X"), other},
 	{"te", request("Host: a", length, "TE: trailers"), other},
 	{"connection names a field", request("Host: a", length, "Connection: Authorization"), other},
+	{"connection twice", request("Host: a", length, "Connection: close", "Connection: keep-alive"), other},
 	{"connection list", request("Host: a", length, "Connection: keep-alive, close"), other},
 	{"pragma, which net/http acts on", request("Host: a", length, "Pragma: no-cache"), other},
 	{"line that continues another", request("Host: a", length, "A: b", " c"), other},

@@ -576,3 +576,22 @@ func TestRequestTakesNoMemory(t *testing.T) {
 		t.Errorf("%v allocations a request, want 2", n)
 	}
 }
+
+// Line breaks behind a body, which some clients send, belong to no request; the
+// connection stays here, and idle.
+func TestLineBreaksBehindABody(t *testing.T) {
+	r := start(t, echo)
+	c := dial(t, r.addr)
+	for i := range 3 {
+		c.send("%s\r\n", post(fmt.Sprint(i)))
+		if _, body := c.answer(); body != fmt.Sprintf("front=true POST /mcp %d", i) {
+			t.Fatalf("call %d: %q", i, body)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	if err := r.Shutdown(ctx); err != nil {
+		t.Errorf("shutdown waits for a line break: %v", err)
+	}
+	c.ended()
+}

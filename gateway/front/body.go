@@ -100,8 +100,12 @@ func (b *body) grant() {
 
 // settle makes an end of what the handler has left of the body, before its answer
 // goes out: a client that is still sending may not listen yet. It reports whether
-// the connection is at the end of the body.
+// the connection is at the end of the body. Whoever still reads is told: half a
+// body must not look like a whole one.
 func (b *body) settle() bool {
+	if b.left > 0 {
+		b.closed = true
+	}
 	if n := int64(b.c.w - b.c.r); n > 0 {
 		n = min(n, b.left)
 		b.c.r += int(n)

@@ -26,7 +26,8 @@ const (
 )
 
 // response is the answer to one request. It implements what
-// [http.ResponseController] asks for, but Hijack.
+// [http.ResponseController] asks for, but Hijack and EnableFullDuplex: what is left
+// of the request is dealt with when the answer begins.
 type response struct {
 	c      *conn
 	header http.Header
@@ -78,7 +79,7 @@ func (w *response) WriteHeader(status int) {
 		return
 	}
 	w.status = status
-	if values := w.header["Content-Length"]; len(values) > 0 {
+	if values := w.header["Content-Length"]; len(values) > 0 && bodyAllowed(status) {
 		if w.length = lengthOf(values[0]); w.length < 0 {
 			w.c.srv.logf("http: invalid Content-Length of %q", values[0])
 			delete(w.header, "Content-Length")
@@ -113,7 +114,7 @@ func (w *response) Write(p []byte) (int, error) {
 		}
 		w.chunk(p)
 	} else {
-		w.begun()
+		w.begun(p)
 		if w.written < w.length && len(w.out)+len(p) <= gather {
 			w.out = append(w.out, p...)
 			return len(p), nil
@@ -140,15 +141,13 @@ func (w *response) FlushError() error {
 	if w.length < 0 && bodyAllowed(w.status) {
 		w.chunk(nil)
 	} else {
-		w.begun()
+		w.begun(nil)
 		w.send(nil, nil)
 	}
 	return w.err
 }
 
-// SetReadDeadline, SetWriteDeadline and EnableFullDuplex are for
-// [http.ResponseController]. A body may be read while the answer is written in any
-// case.
+// SetReadDeadline and SetWriteDeadline are for [http.ResponseController].
 func (w *response) SetReadDeadline(t time.Time) error {
 	w.c.readArmed, w.c.readSet = 0, true
 	return w.c.nc.SetReadDeadline(t)
@@ -159,9 +158,6 @@ func (w *response) SetWriteDeadline(t time.Time) error {
 	w.c.writeArmed, w.c.writeSet = 0, !t.IsZero()
 	return w.c.nc.SetWriteDeadline(t)
 }
-
-// EnableFullDuplex implements a method of [http.ResponseController].
-func (w *response) EnableFullDuplex() error { return nil }
 
 // finish ends the answer.
 func (w *response) finish() {
@@ -177,10 +173,10 @@ func (w *response) finish() {
 		if bodyAllowed(w.status) {
 			w.length = int64(len(w.pending))
 		}
-		w.begun()
+		w.begun(nil)
 		w.send(w.pending, nil)
 	default:
-		w.begun()
+		w.begun(nil)
 		w.send(nil, nil)
 		if w.written < w.length {
 			w.c.closing = true // the client waits for the rest
@@ -191,8 +187,9 @@ func (w *response) finish() {
 	}
 }
 
-// begun puts the header into out, once.
-func (w *response) begun() {
+// begun puts the header into out, once. p are bytes of the body that come next,
+// behind those that are pending.
+func (w *response) begun(p []byte) {
 	if w.sent {
 		return
 	}
@@ -237,9 +234,12 @@ func (w *response) begun() {
 			b = append(b, "\r\n"...)
 		}
 	}
-	if !typed && bodyAllowed(w.status) && len(w.pending) > 0 && len(w.header["Content-Encoding"]) == 0 {
+	if len(w.pending) > 0 {
+		p = w.pending
+	}
+	if !typed && bodyAllowed(w.status) && len(p) > 0 && len(w.header["Content-Encoding"]) == 0 {
 		b = append(b, "Content-Type: "...)
-		b = append(b, http.DetectContentType(w.pending)...)
+		b = append(b, http.DetectContentType(p)...)
 		b = append(b, "\r\n"...)
 	}
 	if !dated {
@@ -265,15 +265,14 @@ func (w *response) begun() {
 func (w *response) chunk(p []byte) {
 	w.chunked = true
 	if len(p) >= copyBelow {
+		w.begun(p)
 		w.frame(nil)
-		w.begun()
 		w.out = strconv.AppendInt(w.out, int64(len(p)), 16)
 		w.out = append(w.out, "\r\n"...)
 		w.send(p, crlf)
 		return
 	}
 	w.frame(p)
-	w.begun()
 	w.send(nil, nil)
 }
 
@@ -281,7 +280,7 @@ var crlf = []byte("\r\n")
 
 // frame puts the header, and what is pending with p as one chunk, into out.
 func (w *response) frame(p []byte) {
-	w.begun()
+	w.begun(p)
 	if n := len(w.pending) + len(p); n > 0 {
 		w.out = strconv.AppendInt(w.out, int64(n), 16)
 		w.out = append(w.out, "\r\n"...)

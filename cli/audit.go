@@ -28,7 +28,7 @@ func wantFiles(cmd *cobra.Command, args []string) error {
 
 // auditFiles returns the files that arguments mean: one is a trail with all
 // its rotated files, several are read as they are named.
-func auditFiles(args []string) ([]string, error) {
+func auditFiles(args []string) ([]audit.Rotated, error) {
 	if len(args) == 1 {
 		return audit.Files(args[0])
 	}

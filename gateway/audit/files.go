@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 )
@@ -15,7 +16,7 @@ import (
 // Files returns the files of the trail whose current file is path, oldest
 // first. A file that is empty, or is no trail, is returned all the same: whoever
 // reads it says so.
-func Files(path string) ([]string, error) {
+func Files(path string) ([]Rotated, error) {
 	files, err := trail(path)
 	if err != nil {
 		return nil, err
@@ -24,17 +25,37 @@ func Files(path string) ([]string, error) {
 		if _, err := os.Stat(path); err != nil {
 			return nil, fmt.Errorf("open audit file: %w", err)
 		}
-		return []string{path}, nil
+		return []Rotated{{Path: path}}, nil
 	}
-	names := make([]string, len(files))
-	for i, f := range files {
-		names[i] = f.Path
+	return files, nil
+}
+
+// open opens the file. One that was rotated since it was listed has another name
+// by now, and another file has its own.
+func (r Rotated) open() (*os.File, error) {
+	f, err := os.Open(r.Path)
+	if r.First == 0 {
+		return f, err
 	}
-	return names, nil
+	if err == nil {
+		if first, ok := firstSeq(f); ok && first == r.First {
+			return f, nil
+		}
+	}
+	if moved, err := os.Open(rotatedName(r.Path, r.First)); err == nil {
+		if f != nil {
+			f.Close()
+		}
+		return moved, nil
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: it was there when the files were listed; ask again", err)
+	}
+	return f, err
 }
 
 // InOrder returns the files in the order of their first lines.
-func InOrder(files []string) ([]string, error) {
+func InOrder(files []string) ([]Rotated, error) {
 	starts := make([]Rotated, 0, len(files))
 	for _, name := range files {
 		f, err := os.Open(name)
@@ -48,11 +69,7 @@ func InOrder(files []string) ([]string, error) {
 		starts = append(starts, Rotated{Path: name, First: first})
 	}
 	slices.SortStableFunc(starts, func(a, b Rotated) int { return cmp.Compare(a.First, b.First) })
-	names := make([]string, len(starts))
-	for i, s := range starts {
-		names[i] = s.Path
-	}
-	return names, nil
+	return starts, nil
 }
 
 // Scanned is what [Scan] could not hand on.
@@ -67,19 +84,19 @@ type Scanned struct {
 // Scan reads files one after the other and hands each line to visit, in the
 // order of the file; nothing is verified. The bytes are good until visit
 // returns, whose error ends the reading. Memory does not grow with the files.
-func Scan(ctx context.Context, files []string, visit func(line []byte) error) (Scanned, error) {
+func Scan(ctx context.Context, files []Rotated, visit func(line []byte) error) (Scanned, error) {
 	var done Scanned
 	in := bufio.NewReaderSize(nil, 4*MaxLine)
-	for _, name := range files {
-		if err := scanFile(ctx, name, in, &done, visit); err != nil {
+	for _, file := range files {
+		if err := scanFile(ctx, file, in, &done, visit); err != nil {
 			return done, err
 		}
 	}
 	return done, nil
 }
 
-func scanFile(ctx context.Context, name string, in *bufio.Reader, done *Scanned, visit func([]byte) error) error {
-	f, err := os.Open(name)
+func scanFile(ctx context.Context, file Rotated, in *bufio.Reader, done *Scanned, visit func([]byte) error) error {
+	f, err := file.open()
 	if err != nil {
 		return fmt.Errorf("open audit file: %w", err)
 	}
@@ -105,7 +122,7 @@ func scanFile(ctx context.Context, name string, in *bufio.Reader, done *Scanned,
 			}
 			return nil
 		case err != nil:
-			return fmt.Errorf("read %s: %w", name, err)
+			return fmt.Errorf("read %s: %w", file.Path, err)
 		}
 		if _, _, _, _, ok := splitLine(line[:max(len(line)-1, 0)]); !ok {
 			done.Skipped++
@@ -150,7 +167,7 @@ func Before(path string, n int) (Position, error) {
 // backwards finds the position before the last n lines of one file, and how
 // many it lacks.
 func backwards(file Rotated, n int) (Position, int, error) {
-	f, err := os.Open(file.Path)
+	f, err := file.open()
 	if err != nil {
 		return Position{}, n, fmt.Errorf("open audit file: %w", err)
 	}

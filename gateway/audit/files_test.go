@@ -107,8 +107,8 @@ func TestScanReadsWholeFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	var size int64
-	for _, name := range files {
-		info, err := os.Stat(name)
+	for _, file := range files {
+		info, err := os.Stat(file.Path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,5 +136,59 @@ func TestScanReadsWholeFiles(t *testing.T) {
 	cancel()
 	if _, err := Scan(canceled, files, func([]byte) error { return nil }); !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: %v", err)
+	}
+}
+
+// Who reads a trail that is being rotated reads all of it: a file that was rotated
+// since it was listed is found under its new name.
+func TestFilesThatAreRotatedWhileTheyAreRead(t *testing.T) {
+	path := rotatedTrail(t, 4000)
+	files, err := Files(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := Verify(context.Background(), files, VerifyOptions{})
+	if err != nil || !whole.OK() {
+		t.Fatalf("%+v: %v", whole, err)
+	}
+	current := files[len(files)-1]
+	if err := os.Rename(path, rotatedName(path, current.First)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(`{"seq":99999,"ts":"x"}`+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	v, err := Verify(context.Background(), files, VerifyOptions{})
+	if err != nil || !v.OK() || v.Head != whole.Head {
+		t.Errorf("%+v: %v, want %+v", v, err, whole)
+	}
+	lines := uint64(0)
+	if _, err := Scan(context.Background(), files, func([]byte) error { lines++; return nil }); err != nil || lines != whole.Lines {
+		t.Errorf("%d lines scanned, want %d: %v", lines, whole.Lines, err)
+	}
+	if err := os.Remove(files[0].Path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Verify(context.Background(), files, VerifyOptions{}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file that was deleted meanwhile: %v", err)
+	}
+}
+
+// A copy of a rotated file in the place of the current one is no rotation.
+func TestCopyOfARotatedFileIsFound(t *testing.T) {
+	path := rotatedTrail(t, 4000)
+	files, err := Files(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(files[0].Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := VerifyPath(context.Background(), path, VerifyOptions{}); err != nil || v.OK() {
+		t.Errorf("%+v: %v", v, err)
 	}
 }

@@ -1,9 +1,6 @@
 package audit
 
-import (
-	"fmt"
-	"os"
-)
+import "fmt"
 
 // HeadOf returns the last whole line of the trail whose current file is path,
 // also while it is written; the zero Head when there is none. A trail without a
@@ -13,8 +10,8 @@ func HeadOf(path string) (Head, error) {
 	if err != nil || len(files) == 0 {
 		return Head{}, err
 	}
-	newest := files[len(files)-1].Path
-	f, err := os.Open(newest)
+	newest := files[len(files)-1]
+	f, err := newest.open()
 	if err != nil {
 		return Head{}, fmt.Errorf("open audit file: %w", err)
 	}
@@ -25,7 +22,7 @@ func HeadOf(path string) (Head, error) {
 	}
 	end, err := lastLine(f, info.Size())
 	if err != nil {
-		return Head{}, fmt.Errorf("%s: %w", newest, err)
+		return Head{}, fmt.Errorf("%s: %w", newest.Path, err)
 	}
 	return Head{Seq: end.seq, Hash: end.hash}, nil
 }

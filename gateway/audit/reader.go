@@ -268,22 +268,42 @@ func (r *Reader) standsAfter(seq uint64) bool {
 // trail lists the files of the audit trail whose current file is path, oldest
 // first. Files without a whole first line are left out.
 func trail(path string) ([]Rotated, error) {
+	// The current file first: rotated before the others are listed, it is one of
+	// them; rotated between, it would be none.
+	var current Rotated
+	f, err := os.Open(path)
+	switch {
+	case err == nil:
+		defer f.Close()
+		if first, ok := firstSeq(f); ok {
+			current = Rotated{Path: path, First: first}
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("open audit file: %w", err)
+	}
 	files, err := ListRotated(path)
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if current.First == 0 {
 		return files, nil
 	}
+	for _, r := range files {
+		if r.First == current.First && same(f, r.Path) {
+			return files, nil
+		}
+	}
+	return append(files, current), nil
+}
+
+// same reports whether an open file is the one with a name.
+func same(f *os.File, name string) bool {
+	a, err := f.Stat()
 	if err != nil {
-		return nil, fmt.Errorf("open audit file: %w", err)
+		return false
 	}
-	defer f.Close()
-	if first, ok := firstSeq(f); ok {
-		files = append(files, Rotated{Path: path, First: first})
-	}
-	return files, nil
+	b, err := os.Stat(name)
+	return err == nil && os.SameFile(a, b)
 }
 
 func firstSeq(f io.ReaderAt) (uint64, bool) {

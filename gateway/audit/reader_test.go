@@ -246,7 +246,11 @@ func TestReopenAfterAnotherProgramRenamedTheFile(t *testing.T) {
 	mustClose(t, l)
 	seqs = append(seqs, readAll(t, r)...)
 	wantRun(t, seqs, 1, 10)
-	v, err := Verify(context.Background(), []string{c.Path, c.Path + ".1"}, VerifyOptions{})
+	files, err := InOrder([]string{c.Path, c.Path + ".1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := Verify(context.Background(), files, VerifyOptions{})
 	if err != nil || !v.OK() || v.Lines != 10 {
 		t.Errorf("%+v, %v", v, err)
 	}

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"os"
 )
 
 // maxProblems is how many problems a verification names; it counts all.
@@ -74,29 +73,22 @@ func (v *Verification) OK() bool { return v.Found == 0 }
 // VerifyPath verifies the trail whose current file is path, with its rotated
 // files.
 func VerifyPath(ctx context.Context, path string, o VerifyOptions) (*Verification, error) {
-	names, err := Files(path)
+	files, err := Files(path)
 	if err != nil {
 		return nil, err
 	}
-	return verify(ctx, names, o)
+	return Verify(ctx, files, o)
 }
 
-// Verify verifies files as one trail, in the order of their first lines.
-func Verify(ctx context.Context, files []string, o VerifyOptions) (*Verification, error) {
+// Verify verifies files as one trail, in their order. Files that are rotated
+// meanwhile are found under their new names.
+func Verify(ctx context.Context, files []Rotated, o VerifyOptions) (*Verification, error) {
 	if len(files) == 0 {
 		return nil, errors.New("no audit file was named")
 	}
-	names, err := InOrder(files)
-	if err != nil {
-		return nil, err
-	}
-	return verify(ctx, names, o)
-}
-
-func verify(ctx context.Context, files []string, o VerifyOptions) (*Verification, error) {
 	c := verifier{o: o, sha: sha256.New()}
-	for _, name := range files {
-		if err := c.file(ctx, name); err != nil {
+	for _, file := range files {
+		if err := c.file(ctx, file); err != nil {
 			return nil, err
 		}
 	}
@@ -126,13 +118,13 @@ func (c *verifier) problem(seq uint64, format string, args ...any) {
 	}
 }
 
-func (c *verifier) file(ctx context.Context, name string) error {
-	f, err := os.Open(name)
+func (c *verifier) file(ctx context.Context, file Rotated) error {
+	f, err := file.open()
 	if err != nil {
 		return fmt.Errorf("open audit file: %w", err)
 	}
 	defer f.Close()
-	return c.read(ctx, name, f)
+	return c.read(ctx, file.Path, f)
 }
 
 // read checks the lines of one file.

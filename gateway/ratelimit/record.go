@@ -13,23 +13,24 @@ import (
 // maxFields bounds the fields of one record.
 const maxFields = 260
 
-// fieldPrefix tells the fields of callers apart from the field end, which stands
-// alone in a record that has ended.
+// fieldPrefix tells the fields of callers apart from the field born, the time at
+// which the record was made, and the field end, which stands alone in a record
+// that has ended.
 const fieldPrefix = "f:"
 
 // The scripts of records: one key each, so that every one is one decision. A
 // record is a hash that expires; one that ended holds the field end alone, and
 // takes no other.
 var (
-	// The answer is 0 for no record, 1 for one, 2 for one that ended. The time to
-	// live is written only when half of it has gone.
+	// The answer is empty for no record, end for one that ended, else when it was
+	// made. The time to live is written only when half of it has gone.
 	recordTouch = redis.NewScript(`
 local left = redis.call('PTTL', KEYS[1])
-if left == -2 then return 0 end
-local ttl, state = ARGV[1], 1
-if redis.call('HEXISTS', KEYS[1], 'end') == 1 then ttl, state = ARGV[2], 2 end
+if left == -2 then return '' end
+local ttl, born = ARGV[1], redis.call('HGET', KEYS[1], 'born')
+if not born then ttl, born = ARGV[2], 'end' end
 if left < tonumber(ttl) / 2 then redis.call('PEXPIRE', KEYS[1], ttl) end
-return state
+return born
 `)
 	// The answer is {0} for a record that ended, else {1, what the field holds}.
 	// A full record keeps nothing more: the answer is then what was brought.
@@ -40,6 +41,10 @@ if there then return {1, there} end
 if redis.call('HLEN', KEYS[1]) < tonumber(ARGV[4]) then
   redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
   redis.call('PEXPIRE', KEYS[1], ARGV[3])
+  if redis.call('HLEN', KEYS[1]) == 1 then
+    local now = redis.call('TIME')
+    redis.call('HSET', KEYS[1], 'born', now[1] .. '.' .. now[2])
+  end
 end
 return {1, ARGV[2]}
 `)
@@ -48,6 +53,10 @@ if redis.call('HEXISTS', KEYS[1], 'end') == 1 then return 0 end
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 and redis.call('HLEN', KEYS[1]) >= tonumber(ARGV[4]) then return 0 end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
+if redis.call('HLEN', KEYS[1]) == 1 then
+  local now = redis.call('TIME')
+  redis.call('HSET', KEYS[1], 'born', now[1] .. '.' .. now[2])
+end
 return 1
 `)
 	recordDrop = redis.NewScript(`
@@ -73,16 +82,19 @@ type Records struct{ r *Redis }
 // Records returns the records of the store.
 func (r *Redis) Records() Records { return Records{r} }
 
-// Touch tells whether there is a record, and whether it has ended, and lets it
-// live on: for ttl from now or a little less, endedTTL when it has ended.
-func (s Records) Touch(ctx context.Context, name string, ttl, endedTTL time.Duration) (known, isEnded bool, err error) {
-	var state int64
+// Touch tells when a record was made, empty where there is none, and whether it
+// has ended, and lets it live on: for half of ttl at the least, of endedTTL when
+// it has ended.
+func (s Records) Touch(ctx context.Context, name string, ttl, endedTTL time.Duration) (born string, isEnded bool, err error) {
 	key := recordKey(s.r.prefix, name)
 	err = s.r.call(ctx, key, func(ctx context.Context) (err error) {
-		state, err = recordTouch.Run(ctx, s.r.client, []string{key}, millis(ttl), millis(endedTTL)).Int64()
+		born, err = recordTouch.Run(ctx, s.r.client, []string{key}, millis(ttl), millis(endedTTL)).Text()
 		return err
 	})
-	return state == 1, state == 2, err
+	if err != nil || born == "end" {
+		return "", err == nil, err
+	}
+	return born, false, nil
 }
 
 // Field returns one field; ok is false when there is none.
@@ -119,7 +131,7 @@ func (s Records) Fields(ctx context.Context, name string) (fields map[string]str
 func (s Records) Claim(ctx context.Context, name, field, text string, ttl time.Duration) (holds string, isEnded bool, err error) {
 	key := recordKey(s.r.prefix, name)
 	err = s.r.call(ctx, key, func(ctx context.Context) error {
-		answer, err := recordClaim.Run(ctx, s.r.client, []string{key}, fieldPrefix+field, text, millis(ttl), maxFields).Slice()
+		answer, err := recordClaim.Run(ctx, s.r.client, []string{key}, fieldPrefix+field, text, millis(ttl), maxFields+1).Slice()
 		if err != nil {
 			return err
 		}
@@ -143,7 +155,7 @@ func (s Records) Claim(ctx context.Context, name, field, text string, ttl time.D
 func (s Records) Set(ctx context.Context, name, field, text string, ttl time.Duration) error {
 	key := recordKey(s.r.prefix, name)
 	return s.r.call(ctx, key, func(ctx context.Context) error {
-		return recordSet.Run(ctx, s.r.client, []string{key}, fieldPrefix+field, text, millis(ttl), maxFields).Err()
+		return recordSet.Run(ctx, s.r.client, []string{key}, fieldPrefix+field, text, millis(ttl), maxFields+1).Err()
 	})
 }
 

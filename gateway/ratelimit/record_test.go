@@ -26,8 +26,9 @@ func TestRecordsAreShared(t *testing.T) {
 			ctx := t.Context()
 			state := func(s Records, known, ended bool) {
 				t.Helper()
-				if k, e, err := s.Touch(ctx, "a", time.Hour, time.Hour); k != known || e != ended || err != nil {
-					t.Errorf("state %v, %v, %v, want %v, %v", k, e, err, known, ended)
+				born, e, err := s.Touch(ctx, "a", time.Hour, time.Hour)
+				if again, _, _ := s.Touch(ctx, "a", time.Hour, time.Hour); (born != "") != known || again != born || e != ended || err != nil {
+					t.Errorf("state %q, %q, %v, %v, want %v, %v", born, again, e, err, known, ended)
 				}
 			}
 			fields := func(want map[string]string) {

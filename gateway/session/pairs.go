@@ -89,6 +89,7 @@ type entry struct {
 	open   map[string]Opened
 	busy   map[string]*opening
 	ended  bool
+	record string // of [Shared]: which record of the store it was told to
 }
 
 // opening is an open call that others wait for.
@@ -284,6 +285,19 @@ func (m *Memory) find(id ID) *entry {
 		return el.Value.(*entry)
 	}
 	return nil
+}
+
+// isOther reports whether a record of the store is not the one that was told what
+// is known of the session here. It is the one from now on.
+func (m *Memory) isOther(id ID, record string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.find(id)
+	if e == nil || e.record == record && record != "" {
+		return false
+	}
+	e.record = record
+	return true
 }
 
 // Len returns how many sessions are remembered, ended ones included.

@@ -15,9 +15,9 @@ import (
 // longer than the store's own limit, and fails at once while the store is known
 // to fail.
 type Store interface {
-	// Touch tells whether there is a record, and whether it has ended, and lets
-	// it live for about ttl from now, or endedTTL.
-	Touch(ctx context.Context, name string, ttl, endedTTL time.Duration) (known, ended bool, err error)
+	// Touch tells when a record was made, empty where there is none, and whether
+	// it has ended, and lets it live for half of ttl at the least, or of endedTTL.
+	Touch(ctx context.Context, name string, ttl, endedTTL time.Duration) (born string, ended bool, err error)
 	// Field returns one field; ok is false when there is none.
 	Field(ctx context.Context, name, field string) (text string, ok bool, err error)
 	// Fields returns all fields.
@@ -225,15 +225,15 @@ func (s *Shared) Ended(ctx context.Context, id ID) bool {
 		s.catchUp(ctx)
 		return true
 	}
-	known, ended, err := s.store.Touch(ctx, name(id), sharedTTL, endedTTL)
+	born, ended, err := s.store.Touch(ctx, name(id), sharedTTL, endedTTL)
 	switch {
 	case err != nil:
 		return false
 	case ended:
 		s.local.End(ctx, id)
 		return true
-	case !known:
-		s.publish(ctx, id) // the store was emptied, or missed it
+	case s.local.isOther(id, born):
+		s.publish(ctx, id) // the store was emptied, whoever came first since
 	}
 	s.catchUp(ctx)
 	return false

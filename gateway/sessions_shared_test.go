@@ -1,0 +1,362 @@
+//go:build unix
+
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"svc/gateway/ratelimit/redistest"
+)
+
+// replicas starts two gateways with one configuration, one session key and one
+// store. The keys of clients are the same.
+func replicas(t *testing.T, text, store string) (one, other *rig) {
+	t.Helper()
+	key := filepath.Join(t.TempDir(), "session.key")
+	if err := os.WriteFile(key, []byte("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	one = newRig(t, text+store+"sessions: {key_file: "+key+"}\n")
+	other = &rig{t: t, dir: t.TempDir(), key: one.key, other: one.other, logs: &syncBuffer{}}
+	other.yaml = strings.ReplaceAll(one.yaml, one.auditPath(), other.auditPath())
+	other.start()
+	return one, other
+}
+
+// twoReplicas starts two gateways before two scripted upstreams, and opens a
+// session at the one.
+func twoReplicas(t *testing.T, store string) (first, second *scripted, one, other *rig, sid string) {
+	t.Helper()
+	first, second = newScripted(t), newScripted(t)
+	one, other = replicas(t, twoUpstreams(first.URL, second.URL)+"    - {id: rest, action: allow, when: {}}\n", store)
+	return first, second, one, other, one.begin()
+}
+
+// balancer sends each request to the replica that pick says, with a key.
+type balancer struct {
+	key  string
+	urls []string
+	pick func(method, body string) int
+	used []atomic.Int32
+}
+
+func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	body := ""
+	if r.Body != nil {
+		text, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		body = string(text)
+		r.Body = io.NopCloser(strings.NewReader(body))
+	}
+	i := b.pick(r.Method, body)
+	u, err := url.Parse(b.urls[i])
+	if err != nil {
+		return nil, err
+	}
+	b.used[i].Add(1)
+	r.URL, r.Host = u, u.Host
+	r.Header.Set("Authorization", "Bearer "+b.key)
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// A real client whose requests come to two replicas in turn has one session at
+// both stateful upstreams: tools of both, questions of the servers that are
+// answered at the other replica, and an end that is the end everywhere. So it is
+// with one Redis and with a cluster.
+func TestClientOfTwoReplicasHasOneSession(t *testing.T) {
+	var turn atomic.Int32
+	for name, pick := range map[string]func(method, body string) int{
+		"in turn": func(string, string) int { return int(turn.Add(1) % 2) },
+		"answers to the other replica": func(method, body string) int {
+			if method == http.MethodDelete || method == http.MethodPost && !strings.Contains(body, `"method"`) {
+				return 1
+			}
+			return 0
+		},
+	} {
+		for store, text := range map[string]string{
+			"one server": inRedis(redistest.Start(t).URL(), "operation_timeout: 5s"),
+			"cluster":    inRedis(redistest.StartCluster(t, 3, false).URL(), "operation_timeout: 5s, cluster: true"),
+		} {
+			t.Run(name+"/"+store, func(t *testing.T) {
+				firstServer, first := elicitor(t, "safe")
+				secondServer, second := elicitor(t, "slow")
+				one, other := replicas(t, twoUpstreams(first.URL, second.URL)+"    - {id: answers, action: allow, when: {}}\n", text)
+				b := &balancer{key: one.key, urls: []string{one.url, other.url}, pick: pick, used: make([]atomic.Int32, 2)}
+				var asked atomic.Int32
+				client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, &sdk.ClientOptions{
+					ElicitationHandler: func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+						asked.Add(1)
+						return &sdk.ElicitResult{Action: "accept", Content: map[string]any{}}, nil
+					},
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				defer cancel()
+				session, err := client.Connect(ctx, &sdk.StreamableClientTransport{Endpoint: one.url, HTTPClient: &http.Client{Transport: b}}, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				tools := []string{"slow", "safe", "slow", "slow", "safe", "safe", "slow"}
+				for _, tool := range tools {
+					got, err := session.CallTool(ctx, &sdk.CallToolParams{Name: tool, Arguments: map[string]any{}})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if s := got.Content[0].(*sdk.TextContent).Text; s != tool+" accept" {
+						t.Errorf("%s answered %q", tool, s)
+					}
+				}
+				if int(asked.Load()) != len(tools) {
+					t.Errorf("the client was asked %d times, want %d", asked.Load(), len(tools))
+				}
+				count := func(s *sdk.Server) (n int) {
+					for range s.Sessions() {
+						n++
+					}
+					return n
+				}
+				if a, b := count(firstServer), count(secondServer); a != 1 || b != 1 {
+					t.Errorf("%d and %d sessions are open at the upstreams, want one each", a, b)
+				}
+				for i := range b.used {
+					if b.used[i].Load() < 3 {
+						t.Errorf("replica %d was asked %d times", i, b.used[i].Load())
+					}
+				}
+				if err := session.Close(); err != nil {
+					t.Error(err)
+				}
+				eventually(t, "DELETE left a session open", func() bool { return count(firstServer) == 0 && count(secondServer) == 0 })
+			})
+		}
+	}
+}
+
+// A session that was ended at one replica is unknown at the other, and open
+// nowhere.
+func TestSessionEndedAtOneReplicaIsUnknownAtTheOther(t *testing.T) {
+	first, second, one, other, sid := twoReplicas(t, inRedis(redistest.Start(t).URL(), "operation_timeout: 5s"))
+	for _, tool := range []string{"safe", "slow"} {
+		if got := one.post(call("1", tool), "Mcp-Session-Id", sid); got.status != 200 {
+			t.Fatalf("%s: %d %s", tool, got.status, got.body)
+		}
+	}
+	if got := other.do(http.MethodDelete, other.url, "", "Mcp-Session-Id", sid, "Authorization", "Bearer "+other.other); got.status != 404 {
+		t.Errorf("another principal's DELETE: %d %s", got.status, got.body)
+	}
+	if got := other.do(http.MethodDelete, other.url, "", "Mcp-Session-Id", sid); got.status != 204 {
+		t.Fatalf("DELETE: %d %s", got.status, got.body)
+	}
+	eventually(t, "DELETE left a session open", func() bool { return first.open() == 0 && second.open() == 0 })
+	for name, r := range map[string]*rig{"the one": one, "the other": other} {
+		for _, tool := range []string{"safe", "slow"} {
+			got := r.post(call("1", tool), "Mcp-Session-Id", sid)
+			if e := got.rpc(t); got.status != 404 || string(e.ID) != "1" || e.Error.Message != "session_not_found" {
+				t.Errorf("%s at %s after DELETE: %d %s", tool, name, got.status, got.body)
+			}
+		}
+	}
+	if first.total() != 1 || second.total() != 1 {
+		t.Errorf("%d and %d sessions were opened", first.total(), second.total())
+	}
+}
+
+// The other replica opens a session with the parameters that the client told the
+// one, tells it the level that the client set there, resumes what broke at the
+// one, and passes cancellations on.
+func TestOtherReplicaContinuesASession(t *testing.T) {
+	first, second, one, other, sid := twoReplicas(t, inRedis(redistest.Start(t).URL(), "operation_timeout: 5s"))
+	one.post(`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"debug"}}`, "Mcp-Session-Id", sid)
+	if got := other.post(call("1", "slow"), "Mcp-Session-Id", sid, "MCP-Protocol-Version", "2025-06-18"); got.status != 200 {
+		t.Fatalf("got %d %s", got.status, got.body)
+	}
+	if sent := second.sent(`"initialize"`); len(sent) != 1 || !strings.Contains(sent[0].body, `"elicitation":{}`) {
+		t.Errorf("the second upstream was sent %v", sent)
+	}
+	if sent := second.sent("logging/setLevel"); len(sent) != 1 || !strings.Contains(sent[0].body, "debug") {
+		t.Errorf("the second upstream was told %v", sent)
+	}
+	second.get = func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(w, "id: e2\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"after\":%q}}\n\n", req.Header.Get("Last-Event-ID")+req.Header.Get("Mcp-Session-Id"))
+	}
+	got := one.do(http.MethodGet, one.url, "", "Mcp-Session-Id", sid, "Last-Event-ID", "p~second~e1")
+	if !strings.Contains(got.body, `"after":"e1s1"`) {
+		t.Errorf("resumed: %d %q", got.status, got.body)
+	}
+	running, release := make(chan struct{}), make(chan struct{})
+	second.call = func(w http.ResponseWriter, body string, req *http.Request) {
+		close(running)
+		<-release
+		echo(w, body, req)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { one.post(call("7", "slow"), "Mcp-Session-Id", sid) })
+	<-running
+	other.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`, "Mcp-Session-Id", sid)
+	eventually(t, "the cancellation did not reach the call", func() bool { return len(second.sent(`"requestId":7`)) == 1 })
+	close(release)
+	wg.Wait()
+	if first.total() != 1 || second.total() != 1 {
+		t.Errorf("%d and %d sessions were opened, want one each", first.total(), second.total())
+	}
+	// The upstream loses its session: one replica opens it again, the other finds
+	// that out.
+	second.call = nil
+	second.forget()
+	for i, r := range []*rig{one, other, one} {
+		if got := r.post(call("8", "slow"), "Mcp-Session-Id", sid); got.status != 200 {
+			t.Errorf("call %d after the upstream lost its session: %d %s", i, got.status, got.body)
+		}
+	}
+	if second.total() != 2 || second.open() != 1 {
+		t.Errorf("%d sessions were opened at the second upstream, %d are open", second.total(), second.open())
+	}
+}
+
+// The merged stream at one replica is joined by a session that the other opened,
+// and ends when the client ends its session there.
+func TestMergedStreamFollowsTheOtherReplica(t *testing.T) {
+	_, second, one, other, sid := twoReplicas(t, inRedis(redistest.Start(t).URL(), "operation_timeout: 5s"))
+	second.get = func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"data\":\"joined\"}}\n\n")
+		_ = http.NewResponseController(w).Flush()
+		<-req.Context().Done()
+	}
+	stream := bufio.NewReader(one.open(http.MethodGet, "", "Mcp-Session-Id", sid).Body)
+	if got := other.post(call("1", "slow"), "Mcp-Session-Id", sid); got.status != 200 {
+		t.Fatalf("got %d %s", got.status, got.body)
+	}
+	line, err := stream.ReadString('\n')
+	if err != nil || !strings.Contains(line, "joined") {
+		t.Fatalf("%q, %v", line, err)
+	}
+	if got := other.do(http.MethodDelete, other.url, "", "Mcp-Session-Id", sid); got.status != 204 {
+		t.Fatalf("DELETE: %d", got.status)
+	}
+	if _, err := io.ReadAll(stream); err != nil {
+		t.Errorf("the stream of an ended session: %v", err)
+	}
+}
+
+// While Redis does not answer a replica goes on with the sessions that it has
+// used. The other answers what it cannot know with an error after which clients
+// try again, at once, and keeps serving the default upstream. Afterwards there is
+// one session again.
+func TestSessionsWhileRedisIsAway(t *testing.T) {
+	for name, fail := range map[string]struct{ begin, end func(*redistest.Server) }{
+		"killed": {(*redistest.Server).Kill, (*redistest.Server).Restart},
+		"paused": {(*redistest.Server).Pause, (*redistest.Server).Resume},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.Start(t)
+			_, second, one, other, sid := twoReplicas(t, inRedis(server.URL(), "operation_timeout: 200ms"))
+			if got := one.post(call("1", "slow"), "Mcp-Session-Id", sid); got.status != 200 {
+				t.Fatalf("got %d %s", got.status, got.body)
+			}
+			fail.begin(server)
+			for i := range 3 {
+				began := time.Now()
+				for _, tool := range []string{"safe", "slow"} {
+					if got := one.post(call("2", tool), "Mcp-Session-Id", sid); got.status != 200 {
+						t.Errorf("%s at the replica that knows: %d %s", tool, got.status, got.body)
+					}
+				}
+				if got := other.post(call("3", "safe"), "Mcp-Session-Id", sid); got.status != 200 {
+					t.Errorf("the default upstream: %d %s", got.status, got.body)
+				}
+				got := other.post(call("4", "slow"), "Mcp-Session-Id", sid)
+				if e := got.rpc(t); got.status != 503 || string(e.ID) != "4" || e.Error.Message != "session_store_unavailable" || got.header.Get("Retry-After") != "1" {
+					t.Errorf("what only Redis knows: %d %s", got.status, got.body)
+				}
+				if took := time.Since(began); took > 2*time.Second {
+					t.Errorf("round %d took %s", i, took)
+				}
+			}
+			fail.end(server)
+			eventually(t, "the replica that knows does not go on", func() bool {
+				return one.post(call("5", "slow"), "Mcp-Session-Id", sid).status == 200 && !one.gateway.redis.Stats().Failing
+			})
+			eventually(t, "the other replica does not come back", func() bool {
+				return other.post(call("6", "slow"), "Mcp-Session-Id", sid).status == 200
+			})
+			if n := second.total(); n != 1 {
+				t.Errorf("%d sessions were opened, want the one", n)
+			}
+			for _, line := range other.kinds("request") {
+				if line["status"] == float64(503) && line["error_kind"] != "session_store_unavailable" {
+					t.Errorf("audit line %v", line)
+				}
+			}
+		})
+	}
+}
+
+// A store that was emptied while both replicas run leaves one session at each
+// upstream in the end, whoever comes first.
+func TestSessionsAfterRedisWasFlushed(t *testing.T) {
+	server := redistest.Start(t)
+	_, second, one, other, sid := twoReplicas(t, inRedis(server.URL(), "operation_timeout: 5s"))
+	if got := one.post(call("1", "slow"), "Mcp-Session-Id", sid); got.status != 200 {
+		t.Fatalf("got %d %s", got.status, got.body)
+	}
+	if _, err := server.Do("FLUSHALL"); err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range []*rig{other, one, other, one} {
+		if got := r.post(call("2", "slow"), "Mcp-Session-Id", sid); got.status != 200 {
+			t.Errorf("call %d: %d %s", i, got.status, got.body)
+		}
+	}
+	eventually(t, "both sessions are open", func() bool { return second.open() == 1 })
+	if got := other.do(http.MethodDelete, other.url, "", "Mcp-Session-Id", sid); got.status != 204 {
+		t.Fatalf("DELETE: %d", got.status)
+	}
+	eventually(t, "a session is open", func() bool { return second.open() == 0 })
+	if got := one.post(call("3", "slow"), "Mcp-Session-Id", sid); got.status != 404 {
+		t.Errorf("after DELETE: %d %s", got.status, got.body)
+	}
+}
+
+// A session that was ended before a restart is unknown after it, without Redis
+// too.
+func TestEndedSessionIsUnknownAfterARestart(t *testing.T) {
+	first, second, r, sid := two(t)
+	kept := r.begin()
+	if got := r.post(call("1", "slow"), "Mcp-Session-Id", sid); got.status != 200 {
+		t.Fatalf("got %d %s", got.status, got.body)
+	}
+	if got := r.do(http.MethodDelete, r.url, "", "Mcp-Session-Id", sid); got.status != 204 {
+		t.Fatalf("DELETE: %d", got.status)
+	}
+	r = restart(t, r)
+	for _, tool := range []string{"safe", "slow"} {
+		if got := r.post(call("1", tool), "Mcp-Session-Id", sid); got.status != 404 {
+			t.Errorf("%s in the ended session: %d %s", tool, got.status, got.body)
+		}
+		if got := r.post(call("1", tool), "Mcp-Session-Id", kept); got.status != 200 {
+			t.Errorf("%s in another: %d %s", tool, got.status, got.body)
+		}
+	}
+	if first.open() != 1 || second.open() != 1 {
+		t.Errorf("%d and %d sessions are open, want one each", first.open(), second.open())
+	}
+}

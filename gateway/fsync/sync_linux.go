@@ -28,21 +28,20 @@ const (
 
 // request is the kernel's struct iocb.
 type request struct {
-	data           uint64
-	key, rwFlags   uint32
+	_              uint64    // data
+	_              [2]uint32 // key and flags of reads and writes
 	opcode         uint16
-	priority       int16
+	_              int16 // priority
 	fd             uint32
-	buf, length    uint64
-	offset         int64
-	reserved       uint64
+	_              [4]uint64 // buffer, its length, offset, reserved
 	flags, eventFD uint32
 }
 
 // outcome is the kernel's struct io_event.
 type outcome struct {
-	data, request uint64
-	result, more  int64
+	_      [2]uint64 // data and request
+	result int64
+	_      int64
 }
 
 const (

@@ -167,6 +167,10 @@ func TestOAuthCallers(t *testing.T) {
 				t.Errorf("challenge %s\nwant %s", c, want)
 			}
 			line := tt.rig.lines(before + 1)[before]
+			kind := map[int]any{401: "unauthorized", 403: "insufficient_scope"}[tt.status]
+			if line["error_kind"] != kind || tt.status != 200 && line["action"] != "deny" {
+				t.Errorf("audit line %v", line)
+			}
 			if line["principal"] != tt.principal || line["principal_kind"] != tt.kind || line["key_id"] != tt.keyID {
 				t.Errorf("audit line %v", line)
 			}
@@ -296,6 +300,9 @@ func TestColdStartWithoutIssuer(t *testing.T) {
 	got := o.post(call("1", "safe"), "Authorization", "Bearer "+o.token(nil))
 	if got.status != 503 || got.header.Get("WWW-Authenticate") != "" || got.header.Get("Retry-After") == "" {
 		t.Errorf("status %d, %v: %s", got.status, got.header, got.body)
+	}
+	if line := o.lines(1)[0]; line["error_kind"] != "issuer_unavailable" || line["principal_kind"] != "ip" {
+		t.Errorf("audit line %v", line)
 	}
 	if got := o.post(call("1", "safe"), "Authorization", "Bearer "+o.apiKey); got.status != 200 {
 		t.Errorf("a key: status %d", got.status)

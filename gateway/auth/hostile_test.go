@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -81,6 +82,42 @@ func TestSlowLorisIssuer(t *testing.T) {
 	}
 	if n := r.issuer.Fetches(); n > 4 { // one at a time, of each of the two
 		t.Errorf("%d fetches", n)
+	}
+}
+
+// An issuer that breaks one connection, as when it is restarted with a new key, is
+// asked again after a second; one that stays away is asked less and less often.
+func TestOneBrokenFetchDoesNotHideARotation(t *testing.T) {
+	r := newOAuthRig(t)
+	tokens := r.tokens(t)
+	if _, err := tokens.Verify(t.Context(), r.token(t, nil)); err != nil {
+		t.Fatal(err)
+	}
+	settled := func() bool {
+		tokens.keys.mu.Lock()
+		defer tokens.keys.mu.Unlock()
+		return tokens.keys.flying == nil
+	}
+	next := authtest.NewKey(t, "k2", "ES256")
+	r.issuer.Publish(next)
+	r.issuer.Answer(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	r.add(r.cfg.JWKSCacheTTL + time.Second)
+	var fetches []int
+	for _, after := range []time.Duration{0, time.Second - 1, 1, 2*time.Second - 1, 1, 4 * time.Second, 8 * time.Second, 14 * time.Second, time.Second} {
+		r.add(after)
+		if _, err := tokens.Verify(t.Context(), r.token(t, map[string]any{"jti": r.now().String()})); err != nil {
+			t.Fatalf("a known key: %v", err)
+		}
+		eventually(t, "the fetch ends", settled)
+		fetches = append(fetches, r.issuer.Fetches()-1)
+	}
+	if want := []int{1, 1, 2, 2, 3, 4, 5, 5, 6}; !slices.Equal(fetches, want) {
+		t.Errorf("fetches %v, want %v", fetches, want)
+	}
+	r.issuer.Answer(nil) // it is back, and has been asked in vain before
+	r.add(unknownPause)
+	if _, err := tokens.Verify(t.Context(), next.Token(t, r.claims(nil), nil)); err != nil {
+		t.Errorf("the new key: %v", err)
 	}
 }
 

@@ -17,9 +17,11 @@ const (
 	// fetchTimeout bounds one fetch of a key set, to its last byte.
 	fetchTimeout = 5 * time.Second
 	// unknownPause is the least time between two fetches that unknown key names
-	// cause, and between attempts while the issuer does not answer.
+	// cause, and the longest between attempts while the issuer does not answer.
 	unknownPause = 15 * time.Second
-	// coldPause is the least time between attempts while there is no key at all.
+	// coldPause is the least time between attempts while there is no key at all,
+	// and after the first failure: most are over soon, as when the issuer is
+	// restarted with a new key. It doubles with each further one.
 	coldPause = time.Second
 	// maxWaiting bounds the requests that wait for a fetch.
 	maxWaiting = 256
@@ -52,6 +54,18 @@ type issuerKeys struct {
 	lastAttempt time.Time
 	lastUnknown time.Time
 	failing     bool
+	failures    int // in a row
+}
+
+// pause is the least time before another attempt. The caller holds mu.
+func (k *issuerKeys) pause() time.Duration {
+	switch {
+	case k.set.Load() == nil:
+		return coldPause
+	case !k.failing:
+		return 0
+	}
+	return min(coldPause<<min(k.failures-1, 8), unknownPause)
 }
 
 // newFetchClient returns a client that follows no redirect and keeps no
@@ -142,14 +156,7 @@ func (k *issuerKeys) wait(ctx context.Context, flight <-chan struct{}) error {
 func (k *issuerKeys) refresh() (flight <-chan struct{}, failing bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	pause := time.Duration(0)
-	if k.failing {
-		pause = unknownPause
-	}
-	if k.set.Load() == nil {
-		pause = coldPause
-	}
-	if k.flying == nil && (k.lastAttempt.IsZero() || k.now().Sub(k.lastAttempt) >= pause) {
+	if k.flying == nil && (k.lastAttempt.IsZero() || k.now().Sub(k.lastAttempt) >= k.pause()) {
 		k.start()
 	}
 	if k.flying == nil {
@@ -168,7 +175,7 @@ func (k *issuerKeys) refetch() <-chan struct{} {
 	}
 	now := k.now()
 	if !k.lastUnknown.IsZero() && now.Sub(k.lastUnknown) < unknownPause ||
-		k.failing && now.Sub(k.lastAttempt) < unknownPause {
+		k.failing && now.Sub(k.lastAttempt) < k.pause() {
 		return nil
 	}
 	k.lastUnknown = now
@@ -205,10 +212,11 @@ func (k *issuerKeys) settle(set *keySet, err error) {
 	case k.oauth.ctx.Err() != nil:
 	case err != nil:
 		k.failing = true
+		k.failures++
 		k.log.Warn("key set of the token issuer was not fetched", "url", k.url, "error", err,
 			"kept", old != nil, "fix", "check auth.oauth.jwks_url and that the issuer can be reached")
 	default:
-		k.failing = false
+		k.failing, k.failures = false, 0
 		if old != nil && old.sameAs(set) {
 			set = old
 		} else {

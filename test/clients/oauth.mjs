@@ -184,19 +184,25 @@ await check('a token of 10 MB ends in the header limit, and nobody else notices'
   expect(answer === '' || answer.startsWith('HTTP/1.1 431'), answer.slice(0, 200));
   expect((await call(good)).status === 200, 'a good token is no longer good');
 });
-await check('the provider rotates its keys: the new one is good at once, the old one while it is published', async () => {
+await check('the provider rotates its keys: the new one is good, the old one while it is published', async () => {
   await issuer.rotate(true);
   const before = issuer.asked();
   const fresh = await issuer.token(resource, 'mcp');
   expect(JSON.parse(Buffer.from(part(fresh, 0), 'base64url')).kid !== kid, 'the provider signs with the old key');
-  expect((await call(fresh)).status === 200, 'the new key is not known');
+  // At once, or a second after a fetch that met the provider while it was away.
+  let known;
+  for (let i = 0; i < 60 && known?.status !== 200; i++) {
+    known = await call(fresh);
+    if (known.status !== 200) await new Promise((done) => setTimeout(done, 50));
+  }
+  expect(known.status === 200, `the new key is not known: ${JSON.stringify(known)}`);
   expect((await call(good)).status === 200, 'the old key is forgotten');
   expect(issuer.asked() > before, 'the provider was not asked');
 });
 await check('a withdrawn key is no longer good', async () => {
   await issuer.rotate(false);
   let got;
-  for (let i = 0; i < 100 && got?.status !== 401; i++) {
+  for (let i = 0; i < 200 && got?.status !== 401; i++) {
     got = await call(good);
     await new Promise((done) => setTimeout(done, 50));
   }

@@ -310,6 +310,26 @@ func TestSessionsWhileRedisIsAway(t *testing.T) {
 	}
 }
 
+// A gateway that was restarted goes on with what it opened before, where Redis
+// keeps that, and with the parameters that its client told.
+func TestSessionsInRedisSurviveARestart(t *testing.T) {
+	_, second, one, _, sid := twoReplicas(t, inRedis(redistest.Start(t).URL(), "operation_timeout: 5s"))
+	if got := one.post(call("1", "slow"), "Mcp-Session-Id", sid); got.status != 200 {
+		t.Fatalf("got %d %s", got.status, got.body)
+	}
+	one = restart(t, one)
+	if got := one.post(call("2", "slow"), "Mcp-Session-Id", sid); got.status != 200 || second.total() != 1 {
+		t.Errorf("after a restart: %d %s, %d sessions were opened", got.status, got.body, second.total())
+	}
+	second.forget()
+	if got := one.post(call("3", "slow"), "Mcp-Session-Id", sid); got.status != 200 {
+		t.Errorf("after the upstream lost its session: %d %s", got.status, got.body)
+	}
+	if sent := second.sent(`"initialize"`); len(sent) != 2 || !strings.Contains(sent[1].body, `"elicitation":{}`) {
+		t.Errorf("the second upstream was sent %v", sent)
+	}
+}
+
 // A store that was emptied while both replicas run leaves one session at each
 // upstream in the end, whoever comes first.
 func TestSessionsAfterRedisWasFlushed(t *testing.T) {

@@ -79,6 +79,47 @@ func TestEndedSessionsFileIsBounded(t *testing.T) {
 	}
 }
 
+// Whatever stands in the file, what is read of it is written back the same.
+func FuzzReadEnded(f *testing.F) {
+	f.Add(line(NewID()))
+	f.Add(append(line(ID{}), "\n\xff\nAAAA"...))
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, text []byte) {
+		path := filepath.Join(dir, "ended")
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		d, err := OpenDurable(path, 10, nil, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		once, err := os.ReadFile(path)
+		if err != nil || len(once) > len(text)+1 {
+			t.Fatalf("%d bytes became %d, %v", len(text), len(once), err)
+		}
+		if ids, err := readEnded(path); err != nil || len(ids)*(idText+1) != len(once) {
+			t.Errorf("%d ids in %q, %v", len(ids), once, err)
+		}
+	})
+}
+
+// What stands for a pair is read as it was written, and the rest refused.
+func FuzzReadPair(f *testing.F) {
+	f.Add(appendPair(nil, Opened{ID: "4fd0", Version: "2025-06-18"}))
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, text []byte) {
+		o, err := readPair(text)
+		if err != nil {
+			return
+		}
+		if again, err := readPair(appendPair(nil, o)); again != o || err != nil {
+			t.Errorf("%q became %q, %v", o, again, err)
+		}
+	})
+}
+
 // Where it cannot be written a session ends all the same, and that is told.
 func TestEndThatCannotBeWritten(t *testing.T) {
 	dir := t.TempDir()

@@ -37,11 +37,9 @@ func (s *Shared) open(id ID, field, sealed string) ([]byte, error) {
 	return text, nil
 }
 
-// sealPair is seal for a pair: the length of the id, the id, the revision.
+// sealPair is seal for a pair.
 func (s *Shared) sealPair(id ID, field string, o Opened) string {
-	text := binary.AppendUvarint(nil, uint64(len(o.ID)))
-	text = append(text, o.ID...)
-	return s.seal(id, field, append(text, o.Version...))
+	return s.seal(id, field, appendPair(nil, o))
 }
 
 // openPair reads what sealPair made.
@@ -50,6 +48,18 @@ func (s *Shared) openPair(id ID, field, sealed string) (Opened, error) {
 	if err != nil {
 		return Opened{}, err
 	}
+	return readPair(text)
+}
+
+// appendPair writes a pair: the length of the id, the id, the revision.
+func appendPair(to []byte, o Opened) []byte {
+	to = binary.AppendUvarint(to, uint64(len(o.ID)))
+	to = append(to, o.ID...)
+	return append(to, o.Version...)
+}
+
+// readPair reads what appendPair wrote.
+func readPair(text []byte) (Opened, error) {
 	n, k := binary.Uvarint(text)
 	if k <= 0 || n > uint64(len(text)-k) {
 		return Opened{}, errSealed

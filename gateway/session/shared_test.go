@@ -372,3 +372,33 @@ func TestSharedIsBounded(t *testing.T) {
 		t.Errorf("%d wait to be told", n)
 	}
 }
+
+// BenchmarkRequest is what a request costs whose session has several upstreams:
+// whether it has ended, and the pair.
+func BenchmarkRequest(b *testing.B) {
+	var cfg ratelimit.StoreConfig
+	cfg.SetDefaults()
+	cfg.Type, cfg.URL, cfg.OperationTimeout = ratelimit.TypeRedis, redistest.Start(b).URL(), time.Second
+	r, err := ratelimit.NewRedis(cfg, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer r.Close()
+	for name, p := range map[string]Pairs{
+		"memory": NewMemory(1000, nil),
+		"redis":  NewShared(1000, r.Records(), newSealer(b, 1), func(map[string]Opened) {}),
+	} {
+		b.Run(name, func(b *testing.B) {
+			id, ctx := NewID(), b.Context()
+			p.SetParams(ctx, id, []byte(`{}`))
+			for b.Loop() {
+				if p.Ended(ctx, id) {
+					b.Fatal("ended")
+				}
+				if _, err := p.Session(ctx, id, "b", opens("s")); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

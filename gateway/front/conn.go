@@ -349,13 +349,13 @@ func (c *conn) end() {
 			half, ok = c.raw.(halfCloser)
 		}
 		if ok && half.CloseWrite() == nil {
+			// All of that time, however much comes: many clients send all of a body
+			// before they look for an answer.
 			c.raw.SetReadDeadline(time.Now().Add(lingerTime))
-			for n := 0; n < maxDiscard; {
-				k, err := c.sock.Read(c.buf)
-				if err != nil {
+			for {
+				if _, err := c.sock.Read(c.buf); err != nil {
 					break
 				}
-				n += k
 			}
 		}
 	}

@@ -549,3 +549,19 @@ func TestLineBreaksBehindABody(t *testing.T) {
 	}
 	c.ended()
 }
+
+// A client that sends all of its body before it reads gets the answer to a request
+// that was refused by its header.
+func TestAnswerReachesAClientThatIsStillSending(t *testing.T) {
+	r := start(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusRequestEntityTooLarge) })
+	const size = 12 << 20
+	c := dial(t, r.addr)
+	c.send("%s", request("Host: a", fmt.Sprint("Content-Length: ", size)))
+	if _, err := c.Write(make([]byte, size)); err != nil {
+		t.Errorf("while sending: %v", err)
+	}
+	if resp, _ := c.answer(); resp.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+	c.ended()
+}

@@ -99,13 +99,16 @@ func (c *compiler) add(order int, in *api.GovernancePolicy) error {
 	if err := c.condition(p, &in.Condition); err != nil {
 		return err
 	}
-	if in.On == "" || in.On == api.AllAgents {
+	// The names of agents have no white space around them: a policy for one that
+	// has would never be asked.
+	on := strings.TrimSpace(in.On)
+	if on == "" || on == api.AllAgents {
 		c.all[phase] = append(c.all[phase], p)
 		return nil
 	}
-	own := c.own[in.On]
+	own := c.own[on]
 	own[phase] = append(own[phase], p)
-	c.own[in.On] = own
+	c.own[on] = own
 	return nil
 }
 

@@ -295,3 +295,16 @@ func FuzzJudge(f *testing.F) {
 		}
 	})
 }
+
+// White space around the name of an agent keeps no policy from it.
+func TestPolicyOnAgentWithWhiteSpace(t *testing.T) {
+	for on, want := range map[string]bool{"planner ": true, "\u00a0planner": true, " ": true, " * ": true, "plan ner": false, "Planner": false} {
+		b, err := Compile(bundle(api.GovernancePolicy{On: on, Condition: api.Condition{Type: "always"}, Action: "block"}), plainDetectors{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := b.For("planner").Judge(Request, input(callWith(`{}`))).Block != nil; got != want {
+			t.Errorf("on %q: blocks %v, want %v", on, got, want)
+		}
+	}
+}

@@ -59,10 +59,10 @@ type exchange struct {
 	place place // in its trace
 
 	began bool // the header of an event stream is sent
-
 	// unanswered is set when a stream ended before the answer and nothing was put
 	// in its place: the client left, or comes back for the rest.
 	unanswered bool
+
 	rec     audit.Record
 	audited bool // the request line is written
 

@@ -113,7 +113,11 @@ func (ex *exchange) answeredBy(m *mcp.Message) bool {
 func (ex *exchange) strip(m *mcp.Message, j *judgement) {
 	body, n := mcp.StripApp(m, ex.dialect.Modern)
 	if takeStripped(m, j, body, n); j.refused == nil && ex.deferred(m) {
-		body, n = mcp.StripOutcome(m)
+		body, n, ok := mcp.StripOutcome(m)
+		if !ok {
+			j.refused, j.action, j.kind = &refuseUpstreamInvalid, actionDeny, refuseUpstreamInvalid.kind
+			return
+		}
 		takeStripped(m, j, body, n)
 	}
 }

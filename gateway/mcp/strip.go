@@ -20,10 +20,37 @@ func StripApp(m *Message, modern bool) (body []byte, stripped int) {
 }
 
 // StripOutcome is [StripApp] for the result that a task of 2026-07-28 ended with,
-// in a message that tells of the task (see [HasOutcome]).
-func StripOutcome(m *Message) (body []byte, stripped int) {
-	result := outcomeOf(m)
-	return stripContent(m.Body, result, memberOf(m.Body, result, "content"), true)
+// in a message that tells of the task (see [HasOutcome]). ok is false when the
+// message could be read in two ways: a name on the way there differs from the one
+// that counts by case alone.
+func StripOutcome(m *Message) (body []byte, stripped int, ok bool) {
+	result, ok := folded(m.Body, taskOf(m), "result")
+	if !ok {
+		return m.Body, 0, false
+	}
+	content, ok := folded(m.Body, result, "content")
+	if !ok {
+		return m.Body, 0, false
+	}
+	body, stripped = stripContent(m.Body, result, content, true)
+	return body, stripped, true
+}
+
+// folded returns where the value of a member of an object stands; ok is false
+// when the object has a member whose name differs by case alone.
+func folded(body []byte, object Span, name string) (value Span, ok bool) {
+	if !isObject(body, object) {
+		return Span{}, true
+	}
+	for it := members(body, object); it.next(); {
+		switch got, _ := stringAt(body, it.name); {
+		case got == name:
+			value = it.value
+		case strings.EqualFold(got, name):
+			return Span{}, false
+		}
+	}
+	return value, true
 }
 
 // stripContent does the same for a list of blocks that is a member of an object.

@@ -1,7 +1,5 @@
 package mcp
 
-import "strings"
-
 // MadeTask returns the handle of the task that an answer says was made in the
 // place of a result. Under 2026-07-28 that is result.taskId beside a resultType
 // of task; under 2025-11-25 it is result.task.taskId, in a result that has no
@@ -32,25 +30,18 @@ func TaskFollowUp(method string) bool {
 // answer to tasks/get or notifications/tasks, holds the result that the task ended
 // with: what its tools/call would have been answered (result.result, or
 // params.result).
-func HasOutcome(m *Message) bool { return outcomeOf(m).Present() }
+func HasOutcome(m *Message) bool {
+	result, ok := folded(m.Body, taskOf(m), "result")
+	return !ok || result.Present()
+}
 
-// outcomeOf returns where the result of a task stands.
-func outcomeOf(m *Message) Span {
-	task := m.Spans.Result
+// taskOf returns where a task stands in the message that tells of it.
+func taskOf(m *Message) Span {
 	switch {
 	case m.Method == NotificationTasks:
-		task = m.Spans.Params
-	case m.Kind != Response || m.IsError:
-		return Span{}
-	}
-	if !isObject(m.Body, task) {
-		return Span{}
-	}
-	for it := members(m.Body, task); it.next(); {
-		// Some clients take a name whatever its case.
-		if name, _ := stringAt(m.Body, it.name); strings.EqualFold(name, "result") {
-			return it.value
-		}
+		return m.Spans.Params
+	case m.Kind == Response && !m.IsError:
+		return m.Spans.Result
 	}
 	return Span{}
 }

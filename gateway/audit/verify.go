@@ -276,6 +276,8 @@ func (c *verifier) finish() {
 		switch {
 		case h.Seq > c.v.Head.Seq:
 			c.problem(0, "the trail ends at line %d, and line %d was written: the end was cut off", c.v.Head.Seq, h.Seq)
+		case h.Seq < c.v.First:
+			c.problem(0, "line %d, known from elsewhere, is older than these files, which begin at line %d: ask about a later one", h.Seq, c.v.First)
 		default:
 			c.problem(0, "line %d, known from elsewhere, is not in these files", h.Seq)
 		}

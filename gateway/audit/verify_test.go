@@ -116,6 +116,7 @@ func TestVerifyFindsEveryTampering(t *testing.T) {
 			return reforge(l)
 		}, VerifyOptions{PublicKey: public}, "not signed"},
 		{"the end cut off, known from elsewhere", func(l []string) []string { return l[:9] }, VerifyOptions{Head: &head}, "the end was cut off"},
+		{"older files are gone", func(l []string) []string { return l[2:] }, VerifyOptions{Head: &Head{Seq: 1}}, "older than these files, which begin at line 3"},
 		{"another trail in its place", func(l []string) []string {
 			l[3] = strings.Replace(l[3], "read_file", "wipe_disk", 1)
 			return reforge(l)

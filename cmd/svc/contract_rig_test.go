@@ -137,12 +137,15 @@ func newGate(t *testing.T, text string) *gate {
 	writeLicense(t, g.dir)
 	g.file = filepath.Join(g.dir, "svc.yaml")
 	g.write(text)
-	g.args = []string{"gateway", "--config", g.file}
+	// What it says goes to a file, which can be read while it runs.
+	g.args = []string{"-c", `exec "$0" "$@" >>` + filepath.Join(g.dir, "log") + ` 2>&1`, g.bin, "gateway", "--config", g.file}
+	g.bin = "/bin/sh"
 	g.start()
 	t.Cleanup(func() {
 		g.kill()
 		if t.Failed() {
-			t.Logf("gateway:\n%s", tail(&g.out))
+			said := g.said()
+			t.Logf("gateway:\n%s", said[max(0, len(said)-4000):])
 		}
 	})
 	return g
@@ -289,4 +292,13 @@ func (g *gate) hold(t *testing.T, u *tools, tests []expect) {
 			}
 		})
 	}
+}
+
+// said is what the gateway has logged so far.
+func (g *gate) said() string {
+	b, err := os.ReadFile(filepath.Join(g.dir, "log"))
+	if err != nil {
+		g.t.Error(err)
+	}
+	return string(b)
 }

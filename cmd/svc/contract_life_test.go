@@ -1,0 +1,342 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// newKey makes a gateway key with the program and returns it with its hash.
+func newKey(t *testing.T, id string) (key, hash string) {
+	t.Helper()
+	out, err := exec.Command(program(t), "keygen", "--id", id, "-o", "json").Output()
+	var made struct{ Key, Hash string }
+	if err == nil {
+		err = json.Unmarshal(out, &made)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made.Key, made.Hash
+}
+
+// Who is let in, which revisions are served, and the table of errors (gateway
+// specification, Authentication, Errors, Limits, Versioning).
+func TestContractAccess(t *testing.T) {
+	u := newTools(t)
+	key, hash := newKey(t, "a")
+	old, oldHash := newKey(t, "b")
+	g := newGate(t, fmt.Sprintf(`
+upstreams: [{name: u, url: %q}, {name: gone, url: "http://127.0.0.1:9/"}]
+routes: [{match: {tool_name_in: [ok, ui]}, upstream: u}, {match: {tool_name: gone}, upstream: gone}]
+allowed_protocol_versions: ["2025-06-18"]
+auth:
+  enabled: true
+  header: X-Key
+  scheme: ""
+  keys:
+    - {id: a, hash: %q, scopes: [nothing]}
+    - {id: b, hash: %q, expires_at: 2020-01-01T00:00:00Z}
+policy: {default_action: allow}
+`, u.URL, hash, oldHash))
+	good := []string{"X-Key", key}
+	refused := func(name, body string, status, code int, message string, header ...string) expect {
+		return expect{name: name, body: body, header: header, status: status, code: code, message: message, reaches: "-",
+			line: map[string]any{"status": status}}
+	}
+	allowed := map[string]any{"action": "allow", "principal": "a", "principal_kind": "key", "key_id": "a"}
+	meta := func(version string) string {
+		return rpc("tools/call", fmt.Sprintf(`{"name":"ok","_meta":{"io.modelcontextprotocol/protocolVersion":%q}}`, version))
+	}
+	g.hold(t, u, []expect{
+		{name: "a key in its header, without a scheme; its scopes mean nothing", body: toolCall("ok"), header: good, status: 200, reaches: "q-1", line: allowed},
+		refused("no key", toolCall("ok"), 401, -32005, "unauthorized"),
+		refused("another key", toolCall("ok"), 401, -32005, "unauthorized", "X-Key", key[:len(key)-4]+"AAAA"),
+		refused("the key in another header", toolCall("ok"), 401, -32005, "unauthorized", "Authorization", "Bearer "+key),
+		refused("a key that has expired", toolCall("ok"), 401, -32005, "unauthorized", "X-Key", old),
+		refused("no route for a tool", toolCall("other"), 404, -32601, "no_route", good...),
+		refused("no route for a method without default_upstream", rpc("tools/list", "{}"), 404, -32601, "no_route", good...),
+		{name: "no upstream", body: toolCall("gone"), header: good, status: 502, code: -32603, message: "upstream_unreachable",
+			line: map[string]any{"error_kind": "upstream_unreachable", "status": 502}},
+		{name: "no version is the legacy dialect", body: toolCall("ok"), header: good, status: 200, reaches: "q-1"},
+		{name: "an allowed version", body: meta("2025-06-18"), header: good, status: 200, reaches: "q-1"},
+		refused("a version that is not allowed", toolCall("ok"), 400, -32022, "unsupported_protocol_version", append(good, "MCP-Protocol-Version", "2026-07-28")...),
+		refused("that in _meta wins over the header", meta("2026-07-28"), 400, -32022, "unsupported_protocol_version", append(good, "MCP-Protocol-Version", "2025-06-18")...),
+		{name: "and wins over a header that is not allowed", body: meta("2025-06-18"), header: append(good, "MCP-Protocol-Version", "2024-11-05"), status: 200},
+		refused("the version comes before the route", strings.Replace(meta("2026-07-28"), `"ok"`, `"none"`, 1), 400, -32022, "unsupported_protocol_version", good...),
+		{name: "16 MiB", body: toolCall("ui") + strings.Repeat(" ", 16<<20-len(toolCall("ui"))), header: good, status: 200},
+		refused("16 MiB and a byte", toolCall("ok")+strings.Repeat(" ", 16<<20-len(toolCall("ok"))+1), 413, -32600, "request_too_large", good...),
+		refused("a batch", "["+toolCall("ok")+"]", 400, 0, "invalid_request", good...),
+		refused("a member twice", strings.Replace(toolCall("ok"), `{"name"`, `{"name":"x","name"`, 1), 400, -32600, "invalid_request", good...),
+		refused("a twin of a member", strings.Replace(toolCall("ok"), `{"name"`, `{"Name":"x","name"`, 1), 400, -32600, "invalid_request", good...),
+	})
+	for _, path := range []string{"/healthz", "/readyz"} {
+		if status, body := g.get(path); status != 200 || body != map[string]string{"/healthz": "ok", "/readyz": `{"status":"ok"}`}[path] {
+			t.Errorf("%s: %d %q", path, status, body)
+		}
+	}
+}
+
+// The input rate limit comes before everything else, counts by the address that
+// trusted proxies state, and leaves the probes alone (gateway specification,
+// input_rate_limit and trusted_proxies).
+func TestContractInputRateLimit(t *testing.T) {
+	u := newTools(t)
+	const text = `
+upstreams: [{name: u, url: "UP"}]
+default_upstream: u
+trusted_proxies: [127.0.0.0/8]
+input_rate_limit: {enabled: true, requests_per_second: 0.001, burst: 1}
+auth: {enabled: true, keys: [{id: a, hash: "HASH"}]}
+policy: {default_action: deny}
+`
+	_, hash := newKey(t, "a")
+	file := strings.NewReplacer("UP", u.URL, "HASH", hash).Replace(text)
+	g := newGate(t, file)
+	limited := func(name string, status int, header ...string) expect {
+		e := expect{name: name, body: rpc("ping", "{}"), header: header, status: status, reaches: "-"}
+		if status == 429 {
+			e.answer, e.line = `"id":null.*"code":-32003,"message":"rate_limited"|"code":-32003,"message":"rate_limited".*"id":null`, map[string]any{"error_kind": "input_rate_limited"}
+		}
+		return e
+	}
+	g.hold(t, u, []expect{
+		limited("the first is let in, to be refused for its key", 401, "X-Forwarded-For", "192.0.2.1"),
+		limited("the second is not", 429, "X-Forwarded-For", "192.0.2.1"),
+		limited("nor behind what the client itself states", 429, "X-Forwarded-For", "203.0.113.9, 192.0.2.1"),
+		limited("nor behind a trusted proxy more", 429, "X-Forwarded-For", "192.0.2.1, 127.0.0.7"),
+		limited("another client", 401, "X-Forwarded-For", "192.0.2.2"),
+		limited("Forwarded is preferred", 429, "Forwarded", "for=192.0.2.1", "X-Forwarded-For", "192.0.2.3"),
+		limited("an invalid header is the peer", 401, "X-Forwarded-For", "not an address"),
+		limited("and so is an absent one", 429),
+	})
+	for range 5 {
+		if status, _ := g.get("/healthz"); status != 200 {
+			t.Errorf("/healthz: %d", status)
+		}
+	}
+	// Hot: the buckets are kept, the limit is the new one.
+	g.reload(strings.Replace(file, "0.001", "1000", 1), `{"status":"ok"}`)
+	time.Sleep(20 * time.Millisecond)
+	g.hold(t, u, []expect{limited("after a reload the new rate holds", 401, "X-Forwarded-For", "192.0.2.1")})
+	g.reload(strings.Replace(file, "127.0.0.0/8", "10.0.0.0/8", 1), `{"status":"ok","restart_pending":["trusted_proxies"]}`)
+}
+
+// What a reload changes at once, what waits for a restart, and what a file with a
+// mistake does: nothing (gateway specification, column Hot-reload).
+func TestContractReload(t *testing.T) {
+	u := newTools(t)
+	base := fmt.Sprintf(`
+upstreams: [{name: u, url: %q}]
+default_upstream: u
+routes: [{match: {tool_glob: "*"}, upstream: u}]
+policy: {default_action: deny, rules: [{id: r, action: allow, when: {tool_name: ok}}]}
+`, u.URL)
+	g := newGate(t, base)
+	pass, deny := expect{name: "old rules", body: toolCall("ok"), status: 200}, expect{name: "new rules", body: toolCall("ok"), status: 403}
+	g.hold(t, u, []expect{pass})
+	const ready = `{"status":"ok"}`
+	changed := strings.Replace(base, "tool_name: ok", "tool_name: other", 1)
+
+	// A mistake: the old rules stay. The file after it is what shows that it was read.
+	g.write(strings.Replace(changed, "default_action: deny", "default_action: dny", 1))
+	if err := g.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	for range 500 {
+		if strings.Contains(g.said(), "reload refused") {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if !strings.Contains(g.said(), "reload refused") || !strings.Contains(g.said(), "dny") {
+		t.Errorf("the log says nothing of a bad file: %s", g.said())
+	}
+	g.hold(t, u, []expect{pass})
+
+	// Together, because a reload is applied as a whole: the rules at once, the rest
+	// after a restart, named in the order of the specification.
+	all := strings.NewReplacer(
+		`default_upstream: u`, `default_upstream: v`,
+		`upstreams: [`, `upstreams: [{name: v, url: "http://127.0.0.1:9/"}, `,
+		`tool_glob: "*"`, `tool_glob: "x*"`,
+	).Replace(changed) + `
+trusted_proxies: [10.0.0.0/8]
+tool_search: {enabled: true}
+rate_limit_store: {operation_timeout: 60ms}
+allowed_protocol_versions: ["2025-06-18"]
+task_affinity: {max_entries: 5}
+subscriptions: {max_frames: 5}
+shutdown: {grace: 3s}
+input_rate_limit: {enabled: true, requests_per_second: 1000, burst: 1000}
+identity: {principal_claim: email}
+guardrails: [{name: g, url: "https://127.0.0.1:9/"}]
+`
+	g.reload(all, `{"status":"ok","restart_pending":["trusted_proxies","default_upstream","upstreams","routes","tool_search","rate_limit_store","allowed_protocol_versions","task_affinity","subscriptions"]}`)
+	g.hold(t, u, []expect{deny, {name: "the running routes", body: rpc("ping", "{}"), status: 200, reaches: "ping"}})
+	g.reload(base, ready)
+	g.hold(t, u, []expect{pass})
+	for _, tt := range [][2]string{
+		{"auth: {header: X-Key}", `["auth.header"]`}, {"auth: {scheme: Key}", `["auth.scheme"]`},
+		{"telemetry: {customer: {enabled: true, endpoint: \"http://127.0.0.1:9\"}}", `["telemetry.customer.enabled","telemetry.customer.endpoint"]`},
+	} {
+		g.reload(base+tt[0], `{"status":"ok","restart_pending":`+tt[1]+`}`)
+	}
+	// Keys and whether they are asked for are hot.
+	_, hash := newKey(t, "a")
+	g.reload(base+fmt.Sprintf("auth: {enabled: true, keys: [{id: a, hash: %q}]}", hash), ready)
+	time.Sleep(50 * time.Millisecond)
+	g.hold(t, u, []expect{{name: "auth is on", body: toolCall("ok"), status: 401}})
+	// The order of the rules is told.
+	if !strings.Contains(g.said(), "rules") {
+		t.Error("the log does not tell the order of the rules")
+	}
+	// The address, too; the old one goes on.
+	before := g.addr
+	g.addr = freeAddr(t)
+	g.write(base)
+	g.addr = before
+	if err := g.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	var got string
+	for range 200 {
+		if _, got = g.get("/readyz"); got == `{"status":"ok","restart_pending":["listen"]}` {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("another address: %s", got)
+}
+
+// SIGTERM: /readyz is 503 with nothing in it at once, calls are taken for the
+// window, what is under way is finished, and the program ends with 0 (gateway
+// specification, States and transitions).
+func TestContractDrain(t *testing.T) {
+	u := newTools(t)
+	g := newGate(t, fmt.Sprintf(`
+upstreams: [{name: u, url: %q}]
+routes: [{match: {tool_glob: "*"}, upstream: u}]
+policy: {default_action: allow}
+shutdown: {drain_signal_window: 700ms, grace: 10s}
+`, u.URL))
+	slow := make(chan string, 1)
+	go func() {
+		status, body := g.ask(toolCall("slow"))
+		slow <- fmt.Sprint(status, body)
+	}()
+	for len(u.reached()) == 0 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if err := g.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	status, body := 200, ""
+	for end := time.Now().Add(500 * time.Millisecond); status == 200 && time.Now().Before(end); {
+		status, body = g.get("/readyz")
+	}
+	if status != 503 || body != "" {
+		t.Errorf("/readyz while draining: %d %q", status, body)
+	}
+	if status, _ := g.get("/healthz"); status != 200 {
+		t.Errorf("/healthz while draining: %d", status)
+	}
+	if status, body := g.ask(toolCall("ok")); status != 200 {
+		t.Errorf("a call in the window: %d %s", status, body)
+	}
+	if got := <-slow; !strings.HasPrefix(got, `200{"jsonrpc":"2.0","id":"q-1","result"`) {
+		t.Errorf("what was under way: %s", got)
+	}
+	err := g.cmd.Wait()
+	g.cmd = nil
+	if err != nil {
+		t.Errorf("exit: %v", err)
+	}
+	if _, err := net.Dial("tcp", g.addr); err == nil {
+		t.Error("the address still answers")
+	}
+}
+
+// A license that has run out beyond its grace, or that is replaced, and /mcp
+// meanwhile (gateway specification, States and transitions).
+func TestContractLicense(t *testing.T) {
+	u := newTools(t)
+	base := fmt.Sprintf(`
+upstreams: [{name: u, url: %q}]
+routes: [{match: {tool_glob: "*"}, upstream: u}]
+policy: {default_action: allow}
+`, u.URL)
+	g := newGate(t, base)
+	path := filepath.Join(g.dir, "license.jwt")
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready := func(want int) {
+		t.Helper()
+		if err := g.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		status, body := 0, ""
+		for range 200 {
+			if status, body = g.get("/readyz"); status == want {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if status != want || want == http.StatusServiceUnavailable && body != "" {
+			t.Errorf("/readyz: %d %q, want %d", status, body, want)
+		}
+		if status, body := g.ask(toolCall("ok")); status != 200 {
+			t.Errorf("/mcp: %d %s", status, body)
+		}
+		if status, _ := g.get("/healthz"); status != 200 {
+			t.Errorf("/healthz: %d", status)
+		}
+	}
+	parts := strings.Split(string(good), ".")
+	if err := os.WriteFile(path, []byte(parts[0]+"."+parts[1]+"."+strings.Repeat("A", len(strings.TrimSpace(parts[2])))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ready(http.StatusServiceUnavailable)
+	if err := os.WriteFile(path, good, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ready(http.StatusOK)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	ready(http.StatusServiceUnavailable)
+
+	// At the start: mode 0600, and there.
+	for _, mode := range []os.FileMode{0o644, 0o640, 0o604} {
+		if err := os.WriteFile(path, good, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		second := filepath.Join(g.dir, "second.yaml")
+		text, err := os.ReadFile(g.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(second, []byte(strings.NewReplacer("audit.jsonl", "second.jsonl", g.addr, "127.0.0.1:0").Replace(string(text))), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.Command(program(t), "gateway", "--config", second).CombinedOutput()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(string(out), "license") {
+			t.Errorf("mode %o: %v %s", mode, err, out)
+		}
+	}
+}

@@ -330,6 +330,31 @@ func TestSessionsInRedisSurviveARestart(t *testing.T) {
 	}
 }
 
+// A session that a client ends while Redis does not answer is ended at once where
+// the client said so, and at the other replica when Redis is back.
+func TestSessionEndedWhileRedisIsAway(t *testing.T) {
+	server := redistest.Start(t)
+	first, second, one, other, sid := twoReplicas(t, inRedis(server.URL(), "operation_timeout: 200ms"))
+	if got := one.post(call("1", "slow"), "Mcp-Session-Id", sid); got.status != 200 {
+		t.Fatalf("got %d %s", got.status, got.body)
+	}
+	server.Kill()
+	if got := one.do(http.MethodDelete, one.url, "", "Mcp-Session-Id", sid); got.status != 204 {
+		t.Errorf("DELETE: %d %s", got.status, got.body)
+	}
+	eventually(t, "DELETE left a session open", func() bool { return first.open() == 0 && second.open() == 0 })
+	if got := one.post(call("2", "slow"), "Mcp-Session-Id", sid); got.status != 404 {
+		t.Errorf("after DELETE: %d %s", got.status, got.body)
+	}
+	server.Restart()
+	another := one.begin()
+	eventually(t, "the other replica was not told", func() bool {
+		one.post(call("3", "safe"), "Mcp-Session-Id", another) // any request brings Redis up to date
+		return other.post(call("4", "slow"), "Mcp-Session-Id", sid).status == 404
+	})
+	eventually(t, "a session is open at the second upstream", func() bool { return second.open() == 0 })
+}
+
 // A store that was emptied while both replicas run leaves one session at each
 // upstream in the end, whoever comes first.
 func TestSessionsAfterRedisWasFlushed(t *testing.T) {

@@ -56,7 +56,7 @@ var owners = map[string][]string{
 	"golang.org/x/text/...":                        {"gateway/detect"},
 	"golang.org/x/term":                            {"cli"},
 	"github.com/DataDog/sketches-go/...":           {"store/rollup"},
-	"github.com/redis/go-redis/v9/...":             {"gateway/ratelimit", "gateway/ratelimit/redistest", "gateway/session", "server/limit"},
+	"github.com/redis/go-redis/v9/...":             {"gateway/ratelimit", "gateway/ratelimit/redistest", "server/limit"},
 	"github.com/jackc/pgx/v5/...":                  {"store/postgres"},
 	"go.opentelemetry.io/proto/otlp/...":           {"server/otlp", "gateway/audit", "gateway/telemetry"},
 	"google.golang.org/protobuf/...":               {"server/otlp", "gateway/audit", "gateway/telemetry"},

@@ -113,7 +113,6 @@ func (u *tools) reached() []string {
 type gate struct {
 	*process
 	dir, file string
-	seen      int // audit lines that were looked at
 }
 
 // writeLicense puts a license into a directory that runs out after so many days.

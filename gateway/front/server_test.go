@@ -409,6 +409,11 @@ func TestShutdown(t *testing.T) {
 	still.answer()
 	busy.send("%s", post("slow"))
 	<-entered
+	for accepted := 0; accepted < 3; { // what is not yet accepted is refused
+		r.mu.Lock()
+		accepted = len(r.conns)
+		r.mu.Unlock()
+	}
 	done := make(chan error, 1)
 	go func() { done <- r.Shutdown(context.Background()) }()
 	still.ended() // at once

@@ -1,0 +1,253 @@
+package session
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"sync"
+)
+
+// Bounds of Memory.
+const (
+	// maxParams is the largest initialize parameters that are kept, in bytes.
+	maxParams = 16 << 10
+	// maxLevel is the largest logging/setLevel parameters that are kept, in bytes.
+	maxLevel = 1 << 10
+	// maxPairs bounds the upstreams of one session.
+	maxPairs = 256
+)
+
+// Memory is Pairs in this process, bounded by least-recently-used eviction.
+type Memory struct {
+	max     int
+	evicted func(open map[string]Opened)
+
+	mu       sync.Mutex // guards all below
+	sessions map[ID]*list.Element
+	order    *list.List // of *entry, most recently used first
+}
+
+type entry struct {
+	id     ID
+	params []byte
+	level  []byte
+	open   map[string]Opened
+	busy   map[string]*opening
+	ended  bool
+	record string // of [Shared]: which record of the store it was told to
+}
+
+// opening is an open call that others wait for.
+type opening struct {
+	done   chan struct{}
+	result Opened
+	err    error
+}
+
+// errNotOpened is what those who waited get when open did not return.
+var errNotOpened = errors.New("session was not opened")
+
+// NewMemory returns an empty store that keeps at most max sessions. evicted gets
+// the open pairs of a session that had to make room, for the caller to close; it
+// must not block and not call back. It may be nil.
+func NewMemory(max int, evicted func(open map[string]Opened)) *Memory {
+	if evicted == nil {
+		evicted = func(map[string]Opened) {}
+	}
+	return &Memory{max: max, evicted: evicted, sessions: make(map[ID]*list.Element), order: list.New()}
+}
+
+var _ Pairs = (*Memory)(nil)
+
+// entry returns the entry of a session, made when it is missing. The caller
+// holds mu.
+func (m *Memory) entry(id ID) *entry {
+	if el, ok := m.sessions[id]; ok {
+		m.order.MoveToFront(el)
+		return el.Value.(*entry)
+	}
+	if m.order.Len() >= m.max {
+		oldest := m.order.Remove(m.order.Back()).(*entry)
+		delete(m.sessions, oldest.id)
+		if len(oldest.open) > 0 {
+			m.evicted(oldest.open)
+		}
+	}
+	e := &entry{id: id}
+	m.sessions[id] = m.order.PushFront(e)
+	return e
+}
+
+// Session implements Pairs.
+func (m *Memory) Session(ctx context.Context, id ID, upstream string, open OpenFunc) (Opened, error) {
+	m.mu.Lock()
+	e := m.entry(id)
+	if e.ended {
+		m.mu.Unlock()
+		return Opened{}, ErrUnknown
+	}
+	if o, ok := e.open[upstream]; ok {
+		m.mu.Unlock()
+		return o, nil
+	}
+	if o, ok := e.busy[upstream]; ok {
+		m.mu.Unlock()
+		select {
+		case <-o.done:
+			return o.result, o.err
+		case <-ctx.Done():
+			return Opened{}, ctx.Err()
+		}
+	}
+	o := &opening{done: make(chan struct{}), err: errNotOpened}
+	if e.busy == nil {
+		e.busy = make(map[string]*opening)
+	}
+	e.busy[upstream] = o
+	m.mu.Unlock()
+
+	var opened Opened
+	defer func() { // also when open panics
+		m.mu.Lock()
+		delete(e.busy, upstream)
+		if o.err == nil && !e.ended {
+			e := m.entry(id) // another one when it had to make room meanwhile
+			if _, ok := e.open[upstream]; !ok && !e.ended && len(e.open) < maxPairs {
+				if e.open == nil {
+					e.open = make(map[string]Opened)
+				}
+				e.open[upstream] = opened
+			}
+		}
+		m.mu.Unlock()
+		close(o.done)
+	}()
+	// The session is opened for all who wait, so the first of them leaving
+	// must not end it; open bounds its own time.
+	opened, err := open(context.WithoutCancel(ctx))
+	if err == nil && m.Ended(ctx, id) {
+		err = ErrUnknown
+	}
+	if o.err = err; err == nil {
+		o.result = opened
+	}
+	return opened, err
+}
+
+// Forget implements Pairs.
+func (m *Memory) Forget(_ context.Context, id ID, upstream string, lost Opened) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e := m.find(id); e != nil {
+		if e.open[upstream] == lost {
+			delete(e.open, upstream)
+		}
+	}
+}
+
+// All implements Pairs.
+func (m *Memory) All(_ context.Context, id ID) map[string]Opened {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.find(id)
+	if e == nil || e.ended {
+		return nil
+	}
+	open := e.open
+	all := make(map[string]Opened, len(open))
+	for name, o := range open {
+		all[name] = o
+	}
+	return all
+}
+
+// SetParams implements Pairs. Parameters over 16 KiB are not kept.
+func (m *Memory) SetParams(_ context.Context, id ID, params []byte) {
+	if len(params) > maxParams {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e := m.entry(id); !e.ended {
+		e.params = append([]byte(nil), params...)
+	}
+}
+
+// Params implements Pairs. The result is shared and must not be changed.
+func (m *Memory) Params(_ context.Context, id ID) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e := m.find(id); e != nil {
+		return e.params, nil
+	}
+	return nil, nil
+}
+
+// SetLevel implements Pairs. Parameters over 1 KiB are not kept.
+func (m *Memory) SetLevel(_ context.Context, id ID, params []byte) {
+	if len(params) > maxLevel {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e := m.entry(id); !e.ended {
+		e.level = append([]byte(nil), params...)
+	}
+}
+
+// Level implements Pairs. The result is shared and must not be changed.
+func (m *Memory) Level(_ context.Context, id ID) []byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e := m.find(id); e != nil {
+		return e.level
+	}
+	return nil
+}
+
+// End implements Pairs.
+func (m *Memory) End(_ context.Context, id ID) map[string]Opened {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.entry(id)
+	open := e.open
+	e.ended, e.open, e.params, e.level = true, nil, nil, nil
+	return open
+}
+
+// Ended implements Pairs.
+func (m *Memory) Ended(_ context.Context, id ID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.find(id)
+	return e != nil && e.ended
+}
+
+// find returns the entry of a session, nil when there is none. The caller holds
+// mu.
+func (m *Memory) find(id ID) *entry {
+	if el, ok := m.sessions[id]; ok {
+		return el.Value.(*entry)
+	}
+	return nil
+}
+
+// isOther reports whether a record of the store is not the one that was told what
+// is known of the session here. It is the one from now on.
+func (m *Memory) isOther(id ID, record string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.find(id)
+	if e == nil || e.record == record && record != "" {
+		return false
+	}
+	e.record = record
+	return true
+}
+
+// Len returns how many sessions are remembered, ended ones included.
+func (m *Memory) Len() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.sessions)
+}

@@ -299,7 +299,9 @@ func (w *response) send(p, q []byte) {
 			w.out = append(append(w.out, p...), q...)
 			p, q = nil, nil
 		}
-		w.err = w.c.write(w.out, p, q)
+		if w.err = w.c.write(w.out, p, q); w.err != nil {
+			w.c.ctx.end() // nobody gets the rest; with net/http it is the same
+		}
 	}
 	w.out = w.out[:0]
 }

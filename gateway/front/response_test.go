@@ -2,6 +2,7 @@ package front
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -306,3 +307,25 @@ func (p *pipes) Accept() (net.Conn, error) {
 
 func (p *pipes) Close() error   { close(p.done); return nil }
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// An answer that cannot be written ends the context of its request, as soon as the
+// handler knows: what the handler does for it is in vain.
+func TestContextEndsWithAFailedWrite(t *testing.T) {
+	got := make(chan error, 1)
+	r := start(t, func(w http.ResponseWriter, r *http.Request) {
+		control := http.NewResponseController(w)
+		control.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
+		piece := make([]byte, 1<<20)
+		for {
+			if _, err := w.Write(piece); err != nil {
+				got <- r.Context().Err()
+				return
+			}
+		}
+	})
+	c := dial(t, r.addr) // which stays, and reads nothing
+	c.send("%s", post("x"))
+	if err := <-got; !errors.Is(err, context.Canceled) {
+		t.Errorf("the context says %v", err)
+	}
+}

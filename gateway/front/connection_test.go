@@ -2,6 +2,7 @@ package front
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -41,32 +42,51 @@ func describe(w http.ResponseWriter, r *http.Request) {
 }
 
 // pair is a server of ours and a plain one of net/http, with one handler.
-type pair struct{ front, plain string }
+type pair struct {
+	front, plain string
+	tls          *tls.Config // of the client; nil for none
+}
 
-func newPair(t testing.TB) pair {
-	r := start(t, describe)
+// newPair starts both, with TLS when they are given a certificate.
+func newPair(t testing.TB, certs ...tls.Certificate) pair {
+	var server, client *tls.Config
+	if len(certs) > 0 {
+		server, client = &tls.Config{Certificates: certs}, &tls.Config{InsecureSkipVerify: true}
+	}
+	r := start(t, describe, func(o *Options) { o.TLS = server })
 	plain := &http.Server{Handler: http.HandlerFunc(describe), MaxHeaderBytes: 64 << 10, ErrorLog: log.New(io.Discard, "", 0)}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	addr := ln.Addr().String()
+	if server != nil {
+		ln = tls.NewListener(ln, server)
+	}
 	served := make(chan error, 1)
 	go func() { served <- plain.Serve(ln) }()
 	t.Cleanup(func() { plain.Close(); <-served })
-	return pair{r.addr, ln.Addr().String()}
+	return pair{r.addr, addr, client}
 }
 
 // converse sends all of a conversation, in pieces, and returns all that comes back.
 // whole is false when the connection was reset: then some of it may be lost.
-func converse(t testing.TB, addr string, text []byte, cut int) (got string, whole bool) {
+func (p pair) converse(t testing.TB, addr string, text []byte, cut int) (got string, whole bool) {
 	t.Helper()
 	nc, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := nc.(*net.TCPConn)
-	defer c.Close()
-	c.SetLinger(0)
+	defer nc.Close()
+	nc.(*net.TCPConn).SetLinger(0)
+	type halfCloser interface {
+		net.Conn
+		CloseWrite() error
+	}
+	c := nc.(halfCloser)
+	if p.tls != nil {
+		c = tls.Client(nc, p.tls)
+	}
 	c.SetDeadline(time.Now().Add(20 * time.Second))
 	go func() {
 		c.Write(text[:cut])
@@ -85,8 +105,8 @@ func (p pair) same(t testing.TB, text []byte, cut int) {
 	t.Helper()
 	var ours, theirs string
 	for range 20 {
-		a, wholeA := converse(t, p.front, text, cut)
-		b, wholeB := converse(t, p.plain, text, cut)
+		a, wholeA := p.converse(t, p.front, text, cut)
+		b, wholeB := p.converse(t, p.plain, text, cut)
 		if a == b {
 			return
 		}
@@ -182,11 +202,19 @@ func TestConversationsAreThoseOfNetHTTP(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p := newPair(t)
-	for seed := range n {
-		r := rand.New(rand.NewPCG(uint64(seed), 1))
-		text := conversation(r)
-		p.same(t, text, r.IntN(len(text)+1))
+	cert, _ := certificate(t)
+	for name, p := range map[string]pair{"plain": newPair(t), "TLS": newPair(t, cert)} {
+		t.Run(name, func(t *testing.T) {
+			n := n
+			if p.tls != nil {
+				n /= 5
+			}
+			for seed := range n {
+				r := rand.New(rand.NewPCG(uint64(seed), 1))
+				text := conversation(r)
+				p.same(t, text, r.IntN(len(text)+1))
+			}
+		})
 	}
 }
 

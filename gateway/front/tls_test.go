@@ -146,3 +146,18 @@ func TestTLSHandshakeThatFails(t *testing.T) {
 		}
 	})
 }
+
+// A client that begins no handshake, or only half of one, is cut like one whose
+// header does not come.
+func TestSlowTLSHandshakeEnds(t *testing.T) {
+	r, _ := startTLS(t)
+	for _, text := range []string{"", "\x16\x03\x01\x02\x00\x01\x00\x01"} {
+		c := dial(t, r.addr)
+		c.send("%s", text)
+		began := time.Now()
+		_, _ = io.Copy(io.Discard, c.r) // a reset is an end as well
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("cut after %v", took)
+		}
+	}
+}

@@ -1,13 +1,16 @@
 #!/bin/sh
-# Makes the user that owns the configuration, before the files are unpacked.
+# Makes the users of the two servers before the files are unpacked: a gateway,
+# which agents reach, has nothing to do with the control plane's store.
 set -e
-if ! getent group svc >/dev/null 2>&1; then
-  if command -v groupadd >/dev/null 2>&1; then groupadd --system svc; else addgroup -S svc; fi
-fi
-if ! getent passwd svc >/dev/null 2>&1; then
-  if command -v useradd >/dev/null 2>&1; then
-    useradd --system --gid svc --home-dir /var/lib/svc --no-create-home --shell /usr/sbin/nologin --comment svc svc
-  else
-    adduser -S -D -H -G svc -h /var/lib/svc -s /sbin/nologin -g svc svc
+for name in svc svc-gateway; do
+  if ! getent group "$name" >/dev/null 2>&1; then
+    if command -v groupadd >/dev/null 2>&1; then groupadd --system "$name"; else addgroup -S "$name"; fi
   fi
-fi
+  if ! getent passwd "$name" >/dev/null 2>&1; then
+    if command -v useradd >/dev/null 2>&1; then
+      useradd --system --gid "$name" --home-dir "/var/lib/$name" --no-create-home --shell /usr/sbin/nologin --comment "$name" "$name"
+    else
+      adduser -S -D -H -G "$name" -h "/var/lib/$name" -s /sbin/nologin -g "$name" "$name"
+    fi
+  fi
+done

@@ -70,6 +70,7 @@ type hit struct {
 	end   int32
 	means concept
 	flags hitFlags
+	off   int32 // where it begins, in bytes of the folded text
 }
 
 type hitFlags uint8

@@ -1,7 +1,7 @@
 package detect
 
 import (
-	"cmp"
+	"math"
 	"slices"
 	"sync"
 )
@@ -16,37 +16,60 @@ type Feature struct {
 
 // ScoreInjection tells how much text looks like an attempt to give a model
 // orders that its user did not give: 0 not at all, 1 beyond doubt. The features
-// say why, heaviest first; the score is 1 minus the product of what each of them
-// leaves open (noisy or). It is a measure of suspicion, not a proof either way:
-// what it finds and misses is measured in docs/detectors.md.
+// say why, heaviest first: rules that hold, disguises, and the words that a
+// linear model found in the most suspicious stretch of the text. The score is at
+// most 1 minus the product of what each of them leaves open (noisy or). It is a
+// measure of suspicion, not a proof either way: what it finds and misses is
+// measured in docs/detectors.md.
 func ScoreInjection(text []byte) (score float64, features []Feature) {
 	e := examinations.Get().(*examination)
 	defer e.release()
 	e.run(text)
-	open, aside := 1.0, 0.0
-	for k := range rules {
-		w := e.strength.best[k]
-		if w > 0 {
-			open *= 1 - w
-		} else if w = e.strength.aside[k]; w > 0 {
-			aside = max(aside, w) // what is told of does not add up
-		} else {
-			continue
-		}
-		features = append(features, Feature{rules[k].name, w, e.strength.count[k]})
+	c := &theTable.Calibration
+	rules, aside, disguises := e.evidence()
+	odds := c.odds(float64(e.top), rules, aside, disguises)
+	if score = c.score(odds); score == 0 {
+		return 0, nil
 	}
-	open *= 1 - aside
-	for _, d := range e.disguises {
-		w := d.Weight
-		if open == 1 && !d.alone {
-			continue // an encoding by itself is nothing
-		}
-		open *= 1 - w
-		features = append(features, d.Feature)
-	}
-	slices.SortStableFunc(features, func(a, b Feature) int { return cmp.Compare(b.Weight, a.Weight) })
-	return 1 - open, features
+	return score, e.explain(c, score)
 }
+
+// odds are the log odds of an attack, given the sum of the best window and the
+// evidence of the rules.
+func (c *Calibration) odds(sum, rules, aside, disguises float64) float64 {
+	words := float64(c.Words) * (float64(c.Bias) + float64(c.Step)*sum)
+	return words + float64(c.Rules)*rules + float64(c.Aside)*aside + float64(c.Disguises)*disguises + float64(c.Offset)
+}
+
+// score is the score of log odds.
+func (c *Calibration) score(odds float64) float64 {
+	p, floor := 1/(1+math.Exp(-odds)), float64(c.Floor)
+	return max(0, (p-floor)/(1-floor))
+}
+
+// maxEvidence bounds what rules add up to, in nats.
+const maxEvidence = 6
+
+// evidence adds up the rules that hold and the disguises, as what they leave
+// open, in nats.
+func (e *examination) evidence() (rules, aside, disguises float64) {
+	for k := range e.strength.best {
+		if w := e.strength.best[k]; w > 0 {
+			rules += nats(w)
+		} else if w = e.strength.aside[k]; w > 0 {
+			aside = max(aside, nats(w)) // what is told of does not add up
+		}
+	}
+	for _, d := range e.disguises {
+		if rules+aside > 0 || d.alone { // an encoding by itself is nothing
+			disguises += nats(d.Weight)
+		}
+	}
+	return min(rules, maxEvidence), aside, min(disguises, maxEvidence)
+}
+
+// nats is how much of the log odds a weight is worth.
+func nats(weight float64) float64 { return -math.Log1p(-weight) }
 
 // examination is the work on one text, with buffers that are used again.
 type examination struct {
@@ -55,6 +78,10 @@ type examination struct {
 	strength  strengths
 	disguises []disguise
 	work      int // bytes of decoded text that may still be looked at
+	words     reader
+	top       float32       // the sum of the most suspicious window of all views
+	stretch   []byte        // the text of that window, when the sum is worth explaining
+	observe   func(*reader) // is told of every view, for those who fit the model
 }
 
 // disguise is a feature of how a text hides what it says.
@@ -67,7 +94,7 @@ var examinations = sync.Pool{New: func() any { return new(examination) }}
 
 // release gives the buffers back.
 func (e *examination) release() {
-	if cap(e.folded.text) <= 4*maxKept && cap(e.hits) <= maxKept/8 {
+	if cap(e.folded.text) <= 4*maxKept && cap(e.hits) <= maxKept/8 && cap(e.stretch) <= maxKept {
 		examinations.Put(e)
 	}
 }
@@ -84,6 +111,8 @@ const (
 func (e *examination) run(text []byte) {
 	e.strength, e.disguises = strengths{}, e.disguises[:0]
 	e.work = workFactor*len(text) + workExtra
+	e.top, e.stretch = noWindow, e.stretch[:0]
+	e.words.model = theTable
 	e.level(text, 0, 1)
 }
 
@@ -96,10 +125,9 @@ func (e *examination) level(text []byte, depth int, share float64) {
 	f.foldText(text)
 	e.hits = words.scan(e.hits[:0], f.text, false)
 	e.strength.judge(e.hits, share)
-	var shifted concept
+	e.read(f.text)
 	turned, turnedBack := 0, 0
 	for i := range e.hits {
-		shifted |= e.hits[i].means
 		if e.hits[i].means&rotated != 0 {
 			turned++
 		}

@@ -9,7 +9,14 @@ import (
 // lexicon finds the phrases of all languages in a folded text.
 type lexicon struct {
 	first   [1 << 16 / 64]uint64 // hashes of keys, to pass most words by
-	entries map[uint32][]entry
+	entries map[uint32]*bucket
+}
+
+// bucket holds the phrases of one key.
+type bucket struct {
+	entries []entry
+	any     bool      // some do not need a second word that begins with a known byte
+	seconds [4]uint64 // first bytes of the second words of the others
 }
 
 // entry is one phrase. Its key is the hash of its whole first word, or of the
@@ -29,7 +36,7 @@ var languages = [][]phrases{english, german, french, spanish, italian, portugues
 var words = newLexicon(languages)
 
 func newLexicon(languages [][]phrases) *lexicon {
-	l := &lexicon{entries: make(map[uint32][]entry)}
+	l := &lexicon{entries: make(map[uint32]*bucket)}
 	var f folded
 	seen := make(map[string]int) // phrase → index of its entry in its list
 	for _, language := range languages {
@@ -75,12 +82,19 @@ func (l *lexicon) add(phrase string, means concept, seen map[string]int) {
 	if e.open[0] || e.anywhere {
 		k = startKey([]byte(e.words[0]))
 	}
+	b := l.entries[k]
+	if b == nil {
+		b = new(bucket)
+		l.entries[k] = b
+	}
 	if i, known := seen[phrase]; known {
-		l.entries[k][i].means |= means
+		b.entries[i].means |= means
 		return
 	}
-	seen[phrase] = len(l.entries[k])
-	l.entries[k] = append(l.entries[k], e)
+	seen[phrase] = len(b.entries)
+	b.entries = append(b.entries, e)
+	b.any = b.any || e.anywhere || e.second == 0 || e.open[0] || !wordByte(e.second)
+	b.seconds[e.second/64] |= 1 << (e.second % 64)
 	h := hashKey(k)
 	l.first[h/64] |= 1 << (h % 64)
 }
@@ -191,7 +205,7 @@ func (l *lexicon) scan(hits []hit, t []byte, glued bool) []hit {
 		c := t[i]
 		if !wordByte(c) {
 			if lit := m.punctuation(t, i); lit.n > 0 {
-				hits = append(hits, hit{at, at + wordUnits, lit.means, m.flags()})
+				hits = append(hits, hit{at, at + wordUnits, lit.means, m.flags(), int32(i)})
 				if lit.n > 1 {
 					at += wordUnits
 				}
@@ -214,7 +228,7 @@ func (l *lexicon) scan(hits []hit, t []byte, glued bool) []hit {
 		if c >= utf8.RuneSelf {
 			r, n := utf8.DecodeRune(t[i:])
 			if spaceless(r) {
-				hits = l.at(hits, t[i:], nil, at, true, m.flags())
+				hits = l.at(hits, t[i:], nil, at, int32(i), true, m.flags())
 				i += n
 				if !spaced(r) || i >= len(t) || !wordByte(t[i]) {
 					at++
@@ -233,7 +247,7 @@ func (l *lexicon) scan(hits []hit, t []byte, glued bool) []hit {
 		}
 		end = max(end, i+1)
 		had := len(hits)
-		hits = l.at(hits, t[i:], t[i:end], at, glued, m.flags())
+		hits = l.at(hits, t[i:], t[i:end], at, int32(i), glued, m.flags())
 		if len(hits) > had {
 			hits[had].flags |= manner(before, before2)
 			if identifier(t, i, end) {
@@ -246,7 +260,7 @@ func (l *lexicon) scan(hits []hit, t []byte, glued bool) []hit {
 			continue
 		}
 		if lineStart && end < len(t) && t[end] == ':' && roles[string(t[i:end])] {
-			hits = append(hits, hit{at, at + wordUnits, role, m.flags()})
+			hits = append(hits, hit{at, at + wordUnits, role, m.flags(), int32(i)})
 		}
 		before2, before, lineStart = before, t[i:end], false
 		if end-i > 5 || !small(t[i:end]) {
@@ -281,7 +295,7 @@ func identifier(t []byte, i, end int) bool {
 
 // at looks the phrases up that may begin at the start of rest, whose first word
 // is given unless it is of a script without spaces.
-func (l *lexicon) at(hits []hit, rest, first []byte, at int32, inside bool, flags hitFlags) []hit {
+func (l *lexicon) at(hits []hit, rest, first []byte, at, off int32, inside bool, flags hitFlags) []hit {
 	var means concept
 	longest := 0
 	if first != nil && !inside {
@@ -305,18 +319,24 @@ func (l *lexicon) at(hits []hit, rest, first []byte, at int32, inside bool, flag
 		return hits
 	}
 	units := int32(bytes.Count(rest[:longest], []byte{' '})+1) * wordUnits
-	return append(hits, hit{at, at + units, means, flags})
+	return append(hits, hit{at, at + units, means, flags, off})
 }
 
 // list collects the phrases of one key that stand at the start of rest.
 func (l *lexicon) list(k uint32, rest, first []byte, inside bool, means *concept, longest *int) {
-	list := l.entries[k]
+	b := l.entries[k]
+	if b == nil {
+		return
+	}
 	var next byte
 	if !inside {
 		next = nextWord(rest, len(first))
+		if !b.any && b.seconds[next/64]&(1<<(next%64)) == 0 {
+			return
+		}
 	}
-	for i := range list {
-		e := &list[i]
+	for i := range b.entries {
+		e := &b.entries[i]
 		n := 0
 		switch {
 		case e.anywhere, !inside && (e.second == 0 || e.second == next || e.open[0] || !wordByte(e.second)):

@@ -1,0 +1,86 @@
+package detect
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// Words of senses by the hash of their bytes.
+type senseIndex struct {
+	may   [1 << 15 / 64]uint64 // hashes of words and beginnings, to pass most by
+	whole map[uint32]uint64    // senses of words
+	start map[uint32]uint64    // senses of beginnings
+	wide  map[uint32]uint64    // senses of words of scripts without spaces
+}
+
+const (
+	maxSense = 20 // bytes of the longest beginning
+	maxWide  = 12 // bytes of the longest word of a script without spaces
+)
+
+// senseWords is the index of senses.
+var senseWords = func() *senseIndex {
+	x := &senseIndex{whole: make(map[uint32]uint64), start: make(map[uint32]uint64), wide: make(map[uint32]uint64)}
+	var f folded
+	for k, list := range senses {
+		f.foldText([]byte(list))
+		for w := range strings.FieldsSeq(string(f.text)) {
+			word, open := strings.CutSuffix(w, "*")
+			if word == "" {
+				continue
+			}
+			h := hashBytes(word)
+			x.may[h%(1<<15)/64] |= 1 << (h % 64)
+			r, _ := utf8.DecodeRuneInString(word)
+			switch {
+			case wideRune(r):
+				x.wide[h] |= 1 << k
+			case open || r >= 0xAC00 && r <= 0xD7A3: // particles follow
+				x.start[h] |= 1 << k
+			default:
+				x.whole[h] |= 1 << k
+			}
+		}
+	}
+	return x
+}()
+
+// has reports whether a word of a sense may have the hash.
+func (x *senseIndex) has(h uint32) bool { return x.may[h%(1<<15)/64]&(1<<(h%64)) != 0 }
+
+// hashBytes is the hash of words, digits left as they are.
+func hashBytes(w string) uint32 {
+	h := uint32(2166136261)
+	for i := range len(w) {
+		h = (h ^ uint32(w[i])) * 16777619
+	}
+	return h
+}
+
+// of returns the senses of a word.
+func (x *senseIndex) of(w []byte) (found uint64) {
+	h := uint32(2166136261)
+	for i, c := range w[:min(len(w), maxSense)] {
+		h = (h ^ uint32(c)) * 16777619
+		if x.has(h) {
+			found |= x.start[h]
+			if i+1 == len(w) {
+				found |= x.whole[h]
+			}
+		}
+	}
+	return found
+}
+
+// at returns the senses of the words that begin a text of a script without
+// spaces.
+func (x *senseIndex) at(t []byte) (found uint64) {
+	h := uint32(2166136261)
+	for i, c := range t[:min(len(t), maxWide)] {
+		h = (h ^ uint32(c)) * 16777619
+		if (i+1 == len(t) || utf8.RuneStart(t[i+1])) && x.has(h) {
+			found |= x.wide[h]
+		}
+	}
+	return found
+}

@@ -159,11 +159,11 @@ func TestAmbiguousFramingIsRefused(t *testing.T) {
 	r := newRig(t, basic(up.URL))
 	body := call("1", "safe")
 	for name, raw := range map[string]string{
-		"two Content-Length":         r.head("POST", "Content-Length: 5\r\nContent-Length: 6\r\n") + body,
-		"a signed Content-Length":    r.head("POST", "Content-Length: +5\r\n") + body,
-		"two Host":                   r.head("POST", "Host: evil.example\r\nContent-Length: 5\r\n") + body,
-		"bare LF in a chunk":         r.head("POST", "Transfer-Encoding: chunked\r\n") + "5;\nhello\r\n0\r\n\r\n",
-		"Content-Length and chunked": r.head("POST", "Transfer-Encoding: chunked, identity\r\nContent-Length: 5\r\n") + body,
+		"two Content-Length":      r.head("POST", "Content-Length: 5\r\nContent-Length: 6\r\n") + body,
+		"a signed Content-Length": r.head("POST", "Content-Length: +5\r\n") + body,
+		"two Host":                r.head("POST", "Host: evil.example\r\nContent-Length: 5\r\n") + body,
+		"bare LF in a chunk":      r.head("POST", "Transfer-Encoding: chunked\r\n") + "5;\nhello\r\n0\r\n\r\n",
+		"a coding behind chunked": r.head("POST", "Transfer-Encoding: chunked, identity\r\nContent-Length: 5\r\n") + body,
 	} {
 		c := r.dial(raw)
 		resp, err := http.ReadResponse(bufio.NewReader(c), nil)

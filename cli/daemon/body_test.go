@@ -1,12 +1,14 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
@@ -162,5 +164,45 @@ func TestBodyThatStopsEndsItsConnection(t *testing.T) {
 				t.Errorf("answer %q, %v; want a 400 and the end of the connection", answer, err)
 			}
 		})
+	}
+}
+
+// What stands behind a chunked body is no request, on either way through the
+// server: with a Content-Length beside it another reader took it for a part of the
+// body.
+func TestNothingIsReadBehindChunks(t *testing.T) {
+	var seen atomic.Int64
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen.Add(1)
+		if _, err := io.Copy(w, r.Body); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, opts := range [][]ListenOption{nil, {Calls("/mcp")}} {
+		d := New(Options{})
+		addr, err := d.Listen("t", "127.0.0.1:0", h, nil, opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ran := make(chan error, 1)
+		go func() { ran <- d.Run(ctx) }()
+		seen.Store(0)
+		c, err := net.Dial("tcp", addr.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.SetDeadline(time.Now().Add(10 * time.Second))
+		const good = "POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx"
+		io.WriteString(c, good+"POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: 80\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"+good)
+		got, _ := io.ReadAll(c) // the end may be a reset
+		if seen.Load() != 2 {
+			t.Errorf("%d requests were served, want 2: %q", seen.Load(), got)
+		}
+		c.Close()
+		stop()
+		if err := <-ran; err != nil {
+			t.Error(err)
+		}
 	}
 }

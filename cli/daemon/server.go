@@ -110,7 +110,7 @@ func (d *Daemon) Serve(name string, ln net.Listener, h http.Handler, conf *tls.C
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(conf != nil)
 	ordinary := &http.Server{
-		Handler:           limitBodyTime(h, bodyGrace),
+		Handler:           endAfterChunks(limitBodyTime(h, bodyGrace)),
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,

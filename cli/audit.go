@@ -36,7 +36,8 @@ func auditFiles(args []string) ([]audit.Rotated, error) {
 }
 
 func newAuditVerifyCmd(env Env) *cobra.Command {
-	var publicKey, head string
+	var publicKey string
+	var heads []string
 	f := formatText
 	cmd := &cobra.Command{
 		Use:   "verify FILE...",
@@ -50,7 +51,8 @@ With --public-key the signatures of the checkpoints are checked as well: whoever
 rewrote the whole chain did not have the key. With --head the trail must hold a
 line that is known from elsewhere, so that a file whose end was cut off is
 noticed: the last line that this command printed, the hash of a line that a sink
-received, or what 'svc audit heads' shows of a gateway.
+received, or what 'svc audit heads' shows of a gateway. Several heads are all
+asked for; of those, older ones may have gone with files that rotation deleted.
 
 The exit code is 1 when something is wrong with the trail, and 2 when it could
 not be read.`,
@@ -67,12 +69,12 @@ not be read.`,
 				}
 				o.PublicKey = key
 			}
-			if head != "" {
-				h, err := parseHead(head)
+			for _, text := range heads {
+				h, err := parseHead(text)
 				if err != nil {
 					return usage(err, "--head takes NUMBER:HASH, as this command prints it")
 				}
-				o.Head = &h
+				o.Heads = append(o.Heads, h)
 			}
 			files, err := auditFiles(args)
 			if err != nil {
@@ -92,7 +94,7 @@ not be read.`,
 		},
 	}
 	cmd.Flags().StringVar(&publicKey, "public-key", "", "check the signatures of checkpoints with this Ed25519 key (PEM)")
-	cmd.Flags().StringVar(&head, "head", "", "a line that the trail must hold, as NUMBER:HASH")
+	cmd.Flags().StringArrayVar(&heads, "head", nil, "a line that the trail must hold, as NUMBER:HASH; may be repeated")
 	addFormatFlag(cmd, &f, formatText, formatJSON, formatYAML)
 	return cmd
 }

@@ -36,8 +36,11 @@ func wireAuditHead(h store.AuditHead) api.AuditHead {
 	return api.AuditHead{
 		AuditHeadReport: api.AuditHeadReport{Gateway: h.Gateway, Trail: h.Trail, Seq: int64(h.Seq), Hash: h.Hash},
 		ReportedAt:      h.ReportedAt.UTC(),
-		Earlier: each(h.Earlier, func(e store.EarlierHead) api.EarlierAuditHead {
-			return api.EarlierAuditHead{Seq: int64(e.Seq), Hash: e.Hash, ReportedAt: e.ReportedAt.UTC()}
-		}),
+		Passed:          each(h.Passed, wireEarlierHead),
+		Earlier:         each(h.Earlier, wireEarlierHead),
 	}
+}
+
+func wireEarlierHead(e store.EarlierHead) api.EarlierAuditHead {
+	return api.EarlierAuditHead{Seq: int64(e.Seq), Hash: e.Hash, ReportedAt: e.ReportedAt.UTC()}
 }

@@ -18,9 +18,14 @@ type AuditHead struct {
 	// was cut back, replaced or begun anew after them. At most
 	// MaxEarlierHeads are kept.
 	Earlier []EarlierHead
+	// Passed are heads that later ones went on from, newest first: at most
+	// MaxPassedHeads, fewer the older they are, and the oldest of all. The file
+	// must hold these lines too; a chain that was written anew does not. A
+	// contradiction empties the list.
+	Passed []EarlierHead
 }
 
-// EarlierHead is a head that a later one did not go on from.
+// EarlierHead is a head that was reported before the last one.
 type EarlierHead struct {
 	Seq        uint64
 	Hash       string
@@ -31,6 +36,7 @@ type EarlierHead struct {
 const (
 	MaxAuditTrails  = 10_000
 	MaxEarlierHeads = 16
+	MaxPassedHeads  = 64
 )
 
 // AuditHeads is where gateways leave the ends of their audit chains, out of

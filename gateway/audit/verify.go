@@ -26,9 +26,9 @@ type Head struct {
 type VerifyOptions struct {
 	// PublicKey checks the signatures of checkpoints; nil leaves them unchecked.
 	PublicKey ed25519.PublicKey
-	// Head is a line that is known from elsewhere: the trail must hold it. It
-	// tells a trail that was cut back.
-	Head *Head
+	// Heads are lines that are known from elsewhere: the trail must hold them.
+	// They tell a trail that was cut back or written anew.
+	Heads []Head
 }
 
 // Problem is one thing wrong with a trail.
@@ -86,7 +86,7 @@ func Verify(ctx context.Context, files []Rotated, o VerifyOptions) (*Verificatio
 	if len(files) == 0 {
 		return nil, errors.New("no audit file was named")
 	}
-	c := verifier{o: o, sha: sha256.New()}
+	c := verifier{o: o, sha: sha256.New(), met: make([]bool, len(o.Heads))}
 	for _, file := range files {
 		if err := c.file(ctx, file); err != nil {
 			return nil, err
@@ -106,9 +106,9 @@ type verifier struct {
 	line int
 
 	prev      Hash
-	anchored  bool // prev is what the next line must follow
-	unchained bool // the line before has no hash
-	head      bool // the known head was met
+	anchored  bool   // prev is what the next line must follow
+	unchained bool   // the line before has no hash
+	met       []bool // which of the known heads were met
 }
 
 func (c *verifier) problem(seq uint64, format string, args ...any) {
@@ -200,8 +200,11 @@ func (c *verifier) check(line []byte) {
 		c.prev, c.anchored = Hash{}, true
 	}
 	c.v.Head = Head{Seq: seq, Hash: sum}
-	if h := c.o.Head; h != nil && h.Seq == seq {
-		c.head = true
+	for i, h := range c.o.Heads {
+		if h.Seq != seq {
+			continue
+		}
+		c.met[i] = true
 		if h.Hash != sum {
 			c.problem(seq, "line %d is not the one that is known from elsewhere", seq)
 		}
@@ -272,14 +275,20 @@ func (c *verifier) finish() {
 	if c.v.Lines == 0 {
 		c.problem(0, "no line was found")
 	}
-	if h := c.o.Head; h != nil && !c.head {
+	newest := uint64(0)
+	for _, h := range c.o.Heads {
+		newest = max(newest, h.Seq)
+	}
+	for i, h := range c.o.Heads {
 		switch {
+		case c.met[i]:
 		case h.Seq > c.v.Head.Seq:
 			c.problem(0, "the trail ends at line %d, and line %d was written: the end was cut off", c.v.Head.Seq, h.Seq)
-		case h.Seq < c.v.First:
-			c.problem(0, "line %d, known from elsewhere, is older than these files, which begin at line %d: ask about a later one", h.Seq, c.v.First)
-		default:
+		case h.Seq >= c.v.First:
 			c.problem(0, "line %d, known from elsewhere, is not in these files", h.Seq)
+		case h.Seq == newest:
+			c.problem(0, "line %d, known from elsewhere, is older than these files, which begin at line %d: ask about a later one", h.Seq, c.v.First)
+		default: // it went with the files that rotation deleted
 		}
 	}
 }

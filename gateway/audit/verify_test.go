@@ -115,12 +115,12 @@ func TestVerifyFindsEveryTampering(t *testing.T) {
 			l[6] = l[6][:at] + l[6][len(l[6])-sealedTail:]
 			return reforge(l)
 		}, VerifyOptions{PublicKey: public}, "not signed"},
-		{"the end cut off, known from elsewhere", func(l []string) []string { return l[:9] }, VerifyOptions{Head: &head}, "the end was cut off"},
-		{"older files are gone", func(l []string) []string { return l[2:] }, VerifyOptions{Head: &Head{Seq: 1}}, "older than these files, which begin at line 3"},
+		{"the end cut off, known from elsewhere", func(l []string) []string { return l[:9] }, VerifyOptions{Heads: []Head{head}}, "the end was cut off"},
+		{"older files are gone", func(l []string) []string { return l[2:] }, VerifyOptions{Heads: []Head{{Seq: 1}}}, "older than these files, which begin at line 3"},
 		{"another trail in its place", func(l []string) []string {
 			l[3] = strings.Replace(l[3], "read_file", "wipe_disk", 1)
 			return reforge(l)
-		}, VerifyOptions{Head: &head}, "not the one that is known from elsewhere"},
+		}, VerifyOptions{Heads: []Head{head}}, "not the one that is known from elsewhere"},
 		{"a torn end", func(l []string) []string { return append(l, `{"seq":`) }, VerifyOptions{}, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -98,7 +98,7 @@ func TestAuditHeadsReachTheControlPlane(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := audit.VerifyOptions{Head: &audit.Head{Seq: uint64(heads[2].Seq), Hash: sum}}
+	known := audit.VerifyOptions{Heads: []audit.Head{{Seq: uint64(heads[2].Seq), Hash: sum}}}
 	if v, err := audit.VerifyPath(context.Background(), c.Path, known); err != nil || !v.OK() {
 		t.Fatalf("the whole trail: %v, %v", v, err)
 	}

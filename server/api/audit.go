@@ -38,16 +38,18 @@ func isHash(s string) bool {
 	return len(s) == 64
 }
 
-// AuditHead is the end of a gateway's audit chain as it is kept. Earlier are
-// heads that a later report did not go on from, newest first: the file was cut
+// AuditHead is the end of a gateway's audit chain as it is kept. Passed are
+// older heads that later ones went on from, newest first and thinned with age;
+// Earlier are heads that a later report did not go on from: the file was cut
 // back, replaced or begun anew.
 type AuditHead struct {
 	AuditHeadReport
 	ReportedAt time.Time          `json:"reportedAt"`
+	Passed     []EarlierAuditHead `json:"passed"`
 	Earlier    []EarlierAuditHead `json:"earlier"`
 }
 
-// EarlierAuditHead is a head that was contradicted.
+// EarlierAuditHead is a head that was reported before the last one.
 type EarlierAuditHead struct {
 	Seq        int64     `json:"seq"`
 	Hash       string    `json:"hash"`

@@ -37,14 +37,38 @@ func (t *tenant) ReportAuditHead(ctx context.Context, head store.AuditHead) (sto
 				fmt.Sprintf("the tenant has %d already", store.MaxAuditTrails))
 		}
 		stored = head
-		stored.ReportedAt, stored.Earlier = t.s.now().UTC(), before.Earlier
-		if known && head.Seq <= before.Seq {
-			stored.Earlier = append([]store.EarlierHead{{Seq: before.Seq, Hash: before.Hash, ReportedAt: before.ReportedAt}}, before.Earlier...)
-			stored.Earlier = stored.Earlier[:min(len(stored.Earlier), store.MaxEarlierHeads)]
+		stored.ReportedAt, stored.Earlier, stored.Passed = t.s.now().UTC(), before.Earlier, before.Passed
+		last := store.EarlierHead{Seq: before.Seq, Hash: before.Hash, ReportedAt: before.ReportedAt}
+		switch {
+		case !known:
+		case head.Seq <= before.Seq:
+			stored.Earlier = append([]store.EarlierHead{last}, before.Earlier...)
+			stored.Earlier, stored.Passed = stored.Earlier[:min(len(stored.Earlier), store.MaxEarlierHeads)], nil
+		default:
+			stored.Passed = thin(append([]store.EarlierHead{last}, before.Passed...))
 		}
 		return putJSON(b, key, stored)
 	})
 	return stored, err
+}
+
+// thin drops one of too many heads, newest first, so that what is kept reaches
+// far back.
+func thin(heads []store.EarlierHead) []store.EarlierHead {
+	if len(heads) <= store.MaxPassedHeads {
+		return heads
+	}
+	// The oldest stays. Of the others that one goes whose neighbours are closest
+	// to each other for their age.
+	drop, least := 1, 0.0
+	newest := heads[0].Seq
+	for i := 1; i < len(heads)-1; i++ {
+		age := float64(newest-heads[i].Seq) + 1
+		if gap := float64(heads[i-1].Seq-heads[i+1].Seq) / age; i == 1 || gap < least {
+			drop, least = i, gap
+		}
+	}
+	return append(heads[:drop:drop], heads[drop+1:]...)
 }
 
 // ListAuditHeads returns all heads, by gateway and trail.

@@ -29,7 +29,7 @@ func testAuditHeads(t *testing.T, o Opened) {
 	if again := report("b", "x", 5, hash("a")); !again.ReportedAt.Equal(first.ReportedAt) {
 		t.Errorf("the same head again: %+v", again)
 	}
-	if on := report("b", "x", 9, hash("b")); on.Seq != 9 || on.Earlier != nil || !on.ReportedAt.After(first.ReportedAt) {
+	if on := report("b", "x", 9, hash("b")); on.Seq != 9 || on.Earlier != nil || len(on.Passed) != 1 || on.Passed[0].Seq != 5 || !on.ReportedAt.After(first.ReportedAt) {
 		t.Errorf("a head that goes on: %+v", on)
 	}
 	cut := report("b", "x", 7, hash("c"))
@@ -42,10 +42,25 @@ func testAuditHeads(t *testing.T, o Opened) {
 	for i := range 2 * store.MaxEarlierHeads {
 		report("b", "x", 1, fmt.Sprintf("%064d", i))
 	}
+	for seq := range uint64(5 * store.MaxPassedHeads) {
+		report("long", "x", 1+10*seq, fmt.Sprintf("%064d", seq))
+	}
+	long := report("long", "x", 100_000, hash("9"))
+	if n := len(long.Passed); n != store.MaxPassedHeads || long.Passed[n-1].Seq != 1 || long.Passed[0].Seq != 1+10*(5*store.MaxPassedHeads-1) {
+		t.Errorf("%d passed heads, from %d back to %d", n, long.Passed[0].Seq, long.Passed[n-1].Seq)
+	}
+	for i := 1; i < len(long.Passed); i++ {
+		if long.Passed[i].Seq >= long.Passed[i-1].Seq {
+			t.Errorf("passed heads are not newest first: %+v", long.Passed)
+		}
+	}
+	if again := report("long", "x", 5, hash("8")); again.Passed != nil {
+		t.Errorf("heads of a chain that ended: %+v", again.Passed)
+	}
 	report("b", "w", 1, hash("e"))
 	report("a", "x", 1, hash("f"))
 	list := must(tn.ListAuditHeads(ctx))(t)
-	if len(list) != 3 || list[0].Gateway != "a" || list[1].Trail != "w" || list[2].Trail != "x" {
+	if len(list) != 4 || list[0].Gateway != "a" || list[1].Trail != "w" || list[2].Trail != "x" || list[3].Gateway != "long" {
 		t.Fatalf("heads: %+v", list)
 	}
 	if n := len(list[2].Earlier); n != store.MaxEarlierHeads {

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/tools/txtar"
@@ -37,8 +38,9 @@ func converse(t *testing.T, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var script string
-	up := newUpstream(t, func(w http.ResponseWriter, _ string, _ *http.Request) { play(t, w, script) })
+	var script atomic.Value // of a string; the tool search asks too, when it likes
+	script.Store("")
+	up := newUpstream(t, func(w http.ResponseWriter, _ string, _ *http.Request) { play(t, w, script.Load().(string)) })
 	r := newRig(t, conversationConfig(archive, up.URL))
 	var got answer
 	sent, lines := 0, 0
@@ -48,7 +50,7 @@ func converse(t *testing.T, file string) {
 		switch kind {
 		case "config":
 		case "upstream":
-			script = string(f.Data)
+			script.Store(string(f.Data))
 		case "request":
 			got = r.say(string(f.Data))
 		case "forwarded":

@@ -115,7 +115,7 @@ func TestShortCircuitLastsOneSecond(t *testing.T) {
 			t.Errorf("at %s: %v", tt.at, err)
 		}
 	}
-	if got := s.Stats(); got != (RedisStats{Failed: 4, ShortCircuited: 3}) {
+	if got := s.Stats(); got != (RedisStats{Failed: 4, ShortCircuited: 3, Failing: true}) {
 		t.Errorf("stats %+v", got)
 	}
 }

@@ -195,7 +195,7 @@ func conversation(r *rand.Rand) []byte {
 // gets the same answers: nothing can be smuggled past either. SVC_CONVERSATIONS
 // asks for more of them.
 func TestConversationsAreThoseOfNetHTTP(t *testing.T) {
-	n := 1500
+	n := 600
 	if s := os.Getenv("SVC_CONVERSATIONS"); s != "" {
 		var err error
 		if n, err = strconv.Atoi(s); err != nil {

@@ -51,7 +51,9 @@ func TestAttackInALongText(t *testing.T) {
 		if score < 0.8 {
 			t.Errorf("%s: %.2f %v", name, score, why)
 		}
-		if !slices.ContainsFunc(why, func(f Feature) bool { return strings.HasPrefix(f.Name, "words: ") && strings.Contains(attack, strings.TrimPrefix(f.Name, "words: ")) }) {
+		if !slices.ContainsFunc(why, func(f Feature) bool {
+			return strings.HasPrefix(f.Name, "words: ") && strings.Contains(attack, strings.TrimPrefix(f.Name, "words: "))
+		}) {
 			t.Errorf("%s: no words of the attack in %v", name, why)
 		}
 	}

@@ -5,12 +5,14 @@ import (
 	"unicode/utf8"
 )
 
-// Words of senses by the hash of their bytes.
+// senseWord is what begins with some bytes: senses of the word that they are, of
+// all that begin so, and of a word in a script without spaces.
+type senseWord struct{ whole, start, wide uint64 }
+
+// senseIndex finds the words of senses by the hash of their bytes.
 type senseIndex struct {
 	may   [1 << 15 / 64]uint64 // hashes of words and beginnings, to pass most by
-	whole map[uint32]uint64    // senses of words
-	start map[uint32]uint64    // senses of beginnings
-	wide  map[uint32]uint64    // senses of words of scripts without spaces
+	words map[uint32]senseWord
 }
 
 const (
@@ -20,7 +22,7 @@ const (
 
 // senseWords is the index of senses.
 var senseWords = func() *senseIndex {
-	x := &senseIndex{whole: make(map[uint32]uint64), start: make(map[uint32]uint64), wide: make(map[uint32]uint64)}
+	x := &senseIndex{words: make(map[uint32]senseWord)}
 	var f folded
 	for k, list := range senses {
 		f.foldText([]byte(list))
@@ -31,15 +33,17 @@ var senseWords = func() *senseIndex {
 			}
 			h := hashBytes(word)
 			x.may[h%(1<<15)/64] |= 1 << (h % 64)
+			known := x.words[h]
 			r, _ := utf8.DecodeRuneInString(word)
 			switch {
 			case wideRune(r):
-				x.wide[h] |= 1 << k
+				known.wide |= 1 << k
 			case open || r >= 0xAC00 && r <= 0xD7A3: // particles follow
-				x.start[h] |= 1 << k
+				known.start |= 1 << k
 			default:
-				x.whole[h] |= 1 << k
+				known.whole |= 1 << k
 			}
+			x.words[h] = known
 		}
 	}
 	return x
@@ -63,9 +67,10 @@ func (x *senseIndex) of(w []byte) (found uint64) {
 	for i, c := range w[:min(len(w), maxSense)] {
 		h = (h ^ uint32(c)) * 16777619
 		if x.has(h) {
-			found |= x.start[h]
+			known := x.words[h]
+			found |= known.start
 			if i+1 == len(w) {
-				found |= x.whole[h]
+				found |= known.whole
 			}
 		}
 	}
@@ -79,7 +84,7 @@ func (x *senseIndex) at(t []byte) (found uint64) {
 	for i, c := range t[:min(len(t), maxWide)] {
 		h = (h ^ uint32(c)) * 16777619
 		if (i+1 == len(t) || utf8.RuneStart(t[i+1])) && x.has(h) {
-			found |= x.wide[h]
+			found |= x.words[h].wide
 		}
 	}
 	return found

@@ -35,7 +35,7 @@ const (
 	nearTokens  = 16 // two meanings at most that far apart are a term
 	closeTokens = 5  // and so are those that close, as another one
 	threeTokens = 10 // and three in a row
-	maxRecent   = 16 // meanings that later ones are paired with
+	maxRecent   = 8 // meanings that later ones are paired with
 	maxMeanings = 6  // of one place
 )
 
@@ -95,10 +95,19 @@ func join(a, b uint32) uint32 { return a*0x9E3779B1 ^ (b + a>>16) }
 // add counts a term.
 func (r *reader) add(h uint32, value int32, from int) {
 	h = mix(h)
-	r.sum += r.model.weight(h) * value
-	if r.collect {
-		r.terms = append(r.terms, Term{h, r.token, int8(value), value >= valueMeanings, int32(from), int32(r.end)})
+	if s := r.model.slots[h>>(32-slotBits)]; byte(s) == byte(h) {
+		r.sum += int32(int8(s>>8)) * value
 	}
+	if r.collect {
+		r.note(h, value, from)
+	}
+}
+
+// note collects a term. It is kept out of add, which must stay small.
+//
+//go:noinline
+func (r *reader) note(h uint32, value int32, from int) {
+	r.terms = append(r.terms, Term{h, r.token, int8(value), value >= valueMeanings, int32(from), int32(r.end)})
 }
 
 // readMeanings counts the meanings of a hit, and their neighbours before it.
@@ -286,6 +295,7 @@ func (r *reader) readMarks(t []byte, from int) {
 		if k := markKinds[c]; k > 0 {
 			r.meaning(firstMark + uint32(k))
 			r.opens = r.opens || k <= 5
+			break
 		}
 	}
 	r.add(join(termMarks, h), valueWord, from)

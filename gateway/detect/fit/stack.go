@@ -23,6 +23,10 @@ func (s stack) odds(g graded) float64 {
 	return s.words*g.words + s.rules*g.in.Rules + s.aside*g.in.Aside + s.disguises*g.in.Disguises + s.offset
 }
 
+// ruleShare is how much of what the rules seem to say is believed: they were made
+// with the development corpus, which is one of those that they are judged by.
+const ruleShare = 0.5
+
 // fitStack fits a stack to graded texts. No evidence of an attack may count
 // against one.
 func fitStack(all []graded) stack {
@@ -39,7 +43,7 @@ func fitStack(all []graded) stack {
 	}
 	l.minimise(examples, settings{lambda: 1e-4, steps: 200})
 	at := func(k int) float64 { return math.Max(l.weights[k], 0) }
-	return stack{at(0), at(1), at(2), at(3), l.bias}
+	return stack{at(0), at(1) * ruleShare, at(2) * ruleShare, at(3), l.bias}
 }
 
 // cut returns the log odds that a share of the honest texts exceeds at most, the

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -40,6 +41,11 @@ func converse(t *testing.T, file string) {
 	}
 	var script atomic.Value // of a string; the tool search asks too, when it likes
 	script.Store("")
+	for _, f := range slices.Backward(archive.Files) {
+		if f.Name == "upstream" || strings.HasPrefix(f.Name, "upstream ") {
+			script.Store(string(f.Data)) // the first one, also for what asks before it stands in the file
+		}
+	}
 	up := newUpstream(t, func(w http.ResponseWriter, _ string, _ *http.Request) { play(t, w, script.Load().(string)) })
 	r := newRig(t, conversationConfig(archive, up.URL))
 	var got answer

@@ -35,7 +35,7 @@ const (
 	nearTokens  = 16 // two meanings at most that far apart are a term
 	closeTokens = 5  // and so are those that close, as another one
 	threeTokens = 10 // and three in a row
-	maxRecent   = 8 // meanings that later ones are paired with
+	maxRecent   = 8  // meanings that later ones are paired with
 	maxMeanings = 6  // of one place
 )
 

@@ -12,10 +12,9 @@ type rule struct {
 	told   bool // counts in full only when it is told to the reader: not quoted as an example, not reported
 }
 
-// rules are the features of the score. The weights are set by hand, so that
-// what hardly ever stands in an honest text passes the usual threshold of 0.5
-// by itself and the rest needs company; docs/detectors.md says how they are
-// checked.
+// rules are the evidence that is not learned. Their weights are set by hand: what
+// each leaves open. How much that counts beside the linear model is part of its
+// Calibration; docs/detectors.md says how both are checked.
 var rules = []rule{
 	{name: "override: drop earlier instructions", anchor: ignore, near: []concept{strict, prior | your | told}, words: 8, tight: 1, weight: 0.8, told: true},
 	{name: "override: drop earlier rules", anchor: ignore, near: []concept{instruction, prior | your | told}, words: 8, tight: 1, weight: 0.45, told: true},

@@ -28,13 +28,16 @@ func (l *Log) openFile(name string, flag int, perm os.FileMode) (file, error) {
 	if err != nil {
 		return nil, err
 	}
-	return syncedFile{f, &l.disk}, nil
+	return syncedFile{f, &l.disk, newQuick(f)}, nil
 }
 
 type syncedFile struct {
 	*os.File
-	disk *fsync.Syncer
+	disk  *fsync.Syncer
+	quick *quick
 }
+
+func (f syncedFile) Write(p []byte) (int, error) { return f.quick.write(f.File, p) }
 
 func (f syncedFile) Sync() error { return f.disk.Sync(f.File) }
 

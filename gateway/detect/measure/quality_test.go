@@ -47,6 +47,27 @@ func TestDevelopmentCorpus(t *testing.T) {
 	}
 }
 
+// TestHeldOutCorpus: what somebody wrote who had not seen the detectors is found
+// as well as docs/detectors.md says, within what a refit may move. Its texts are
+// not for tuning.
+func TestHeldOutCorpus(t *testing.T) {
+	pii, injections, err := Load("../testdata/heldout")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(pii) < 600 || len(injections) < 1300 {
+		t.Fatalf("corpus of %d and %d texts", len(pii), len(injections))
+	}
+	by, _ := Entities(pii)
+	if f := by[""].F1(); f < 0.97 {
+		t.Errorf("entities: F1 %.4f", f)
+	}
+	r := At(Score(injections), 0.5, func(Scored) string { return "" })[""]
+	if r.Recall() < 0.55 || r.FalsePositives() > 0.02 {
+		t.Errorf("score: recall %.3f, false positives %.3f: %+v", r.Recall(), r.FalsePositives(), r)
+	}
+}
+
 // TestCounts checks the arithmetic on a case worked out by hand: 8 right, 2
 // extra, 4 missed.
 func TestCounts(t *testing.T) {

@@ -164,8 +164,11 @@ func TestFailedWriteFailsAllWhoSharedIt(t *testing.T) {
 	wg.Wait()
 	d.limited.Store(false)
 	mustClose(t, l)
-	if v := checkChain(t, c.Path, VerifyOptions{}); int64(v.Lines)-2 != good.Load() {
-		t.Errorf("%d writes were acknowledged, %d lines stand", good.Load(), v.Lines-2)
+	// Checkpoints are the log's own: start, stop, and one for each recovery. The
+	// line of a write that was refused may stand all the same; that of one that was
+	// acknowledged must.
+	if v := checkChain(t, c.Path, VerifyOptions{}); int64(v.Lines-v.Checkpoints) < good.Load() {
+		t.Errorf("%d writes were acknowledged, %d lines stand", good.Load(), v.Lines-v.Checkpoints)
 	}
 }
 

@@ -117,7 +117,7 @@ func TestWritesAllOfIt(t *testing.T) {
 func TestWriteErrors(t *testing.T) {
 	t.Run("deadline", func(t *testing.T) {
 		c, _ := pair(t)
-		c.SetWriteDeadline(time.Now().Add(20 * time.Millisecond))
+		c.SetWriteDeadline(time.Now().Add(300 * time.Millisecond))
 		n, err := c.Write(make([]byte, 64<<20))
 		if !errors.Is(err, os.ErrDeadlineExceeded) || n == 0 || n == 64<<20 {
 			t.Errorf("%d %v, want a part and a passed deadline", n, err)

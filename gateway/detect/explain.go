@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"bytes"
 	"cmp"
 	"math"
 	"slices"
@@ -12,15 +13,14 @@ import (
 func (e *examination) read(t []byte) {
 	w := e.words.best(t, e.hits)
 	if e.observe != nil {
-		e.observe(&e.words)
+		e.observe(&e.words, t)
 	}
 	if w.sum <= e.top {
 		return
 	}
-	e.top, e.stretch = w.sum, e.stretch[:0]
-	if w.sum > 0 {
-		e.stretch = append(e.stretch, t[w.from:w.to]...)
-	}
+	lo, hi := margin(t, w.from, w.to)
+	e.top, e.stretch = w.sum, append(e.stretch[:0], t[lo:hi]...)
+	e.from, e.to, e.first = min(w.from, hi)-lo, min(w.to, hi)-lo, lo == 0
 }
 
 // maxWordFeatures is how many terms an explanation names.
@@ -59,6 +59,9 @@ func (e *examination) explain(c *Calibration, score float64) (features []Feature
 	for _, t := range e.heaviest() {
 		add(t.name, unit*t.sum, t.count)
 	}
+	for _, t := range e.closest() {
+		add(t.name, float64(c.Close)*t.sum, t.count)
+	}
 	if len(features) == 0 {
 		add("words: the text as a whole", 1, 1)
 	}
@@ -84,8 +87,9 @@ type heavy struct {
 // heaviest returns the terms that weigh most in the most suspicious stretch.
 func (e *examination) heaviest() (all []heavy) {
 	r := reader{model: e.words.model, collect: true}
-	e.hits = words.scan(e.hits[:0], e.stretch, false)
-	r.best(e.stretch, e.hits)
+	window := e.stretch[e.from:e.to]
+	e.hits = words.scan(e.hits[:0], window, false)
+	r.best(window, e.hits)
 	index := make(map[uint32]int)
 	for _, t := range r.terms {
 		w := r.model.weight(t.Hash)
@@ -96,7 +100,7 @@ func (e *examination) heaviest() (all []heavy) {
 		if !known {
 			i = len(all)
 			index[t.Hash] = i
-			all = append(all, heavy{name: "words: " + shown(e.stretch[t.from:t.to])})
+			all = append(all, heavy{name: "words: " + shown(window[t.from:t.to])})
 		}
 		all[i].sum += float64(w * int32(t.Value))
 		all[i].count++
@@ -140,6 +144,8 @@ type Inputs struct {
 type View struct {
 	Tokens int
 	Terms  []Term
+	Text   []byte     // folded
+	Places [][2]int32 // the bytes of Text that each token covers
 }
 
 // InputsOf returns the inputs of the score of text. It allocates for every
@@ -147,13 +153,23 @@ type View struct {
 func InputsOf(text []byte) (in Inputs) {
 	e := new(examination)
 	e.words.collect = true
-	e.observe = func(r *reader) {
+	e.observe = func(r *reader, t []byte) {
 		if r.token > 0 {
-			in.Views = append(in.Views, View{int(r.token), r.terms})
+			in.Views = append(in.Views, View{int(r.token), r.terms, bytes.Clone(t), r.places})
 		}
-		r.terms = nil
+		r.terms, r.places = nil, nil
 	}
 	e.run(text)
 	in.Rules, in.Aside, in.Disguises = e.evidence()
 	return in
+}
+
+// ReadClosely returns the close reading of the window of v from one token to the
+// one before another.
+func (v View) ReadClosely(from, to int) []CloseToken {
+	a, b := int(v.Places[from][0]), int(v.Places[to-1][1])
+	lo, hi := margin(v.Text, a, b)
+	var r Reading
+	r.Read(v.Text[lo:hi], a-lo, b-lo, lo == 0)
+	return r.Tokens
 }

@@ -16,8 +16,9 @@ type Feature struct {
 
 // ScoreInjection tells how much text looks like an attempt to give a model
 // orders that its user did not give: 0 not at all, 1 beyond doubt. The features
-// say why, heaviest first: rules that hold, disguises, and the words that a
-// linear model found in the most suspicious stretch of the text. The score is at
+// say why, heaviest first: rules that hold, disguises, the words that a linear
+// model found in the most suspicious stretch of the text, and the places there
+// that the networks of the close reading answered to. The score is at
 // most 1 minus the product of what each of them leaves open (noisy or). It is a
 // measure of suspicion, not a proof either way: what it finds and misses is
 // measured in docs/detectors.md.
@@ -25,20 +26,36 @@ func ScoreInjection(text []byte) (score float64, features []Feature) {
 	e := examinations.Get().(*examination)
 	defer e.release()
 	e.run(text)
-	c := &theTable.Calibration
+	c := &e.words.model.Calibration
 	rules, aside, disguises := e.evidence()
-	odds := c.odds(float64(e.top), rules, aside, disguises)
-	if score = c.score(odds); score == 0 {
+	words := c.words(float64(e.top))
+	if words < float64(c.Gate) && rules+disguises == 0 {
+		return 0, nil
+	}
+	close := e.readClosely(c.least(c.odds(words, 0, rules, aside, disguises)))
+	if score = c.score(c.odds(words, close, rules, aside, disguises)); score == 0 {
 		return 0, nil
 	}
 	return score, e.explain(c, score)
 }
 
-// odds are the log odds of an attack, given the sum of the best window and the
-// evidence of the rules.
-func (c *Calibration) odds(sum, rules, aside, disguises float64) float64 {
-	words := float64(c.Words) * (float64(c.Bias) + float64(c.Step)*sum)
-	return words + float64(c.Rules)*rules + float64(c.Aside)*aside + float64(c.Disguises)*disguises + float64(c.Offset)
+// words is what the linear model says of a window with a sum.
+func (c *Calibration) words(sum float64) float64 { return float64(c.Bias) + float64(c.Step)*sum }
+
+// odds are the log odds of an attack, given what the linear model and the close
+// reading say and the evidence of the rules.
+func (c *Calibration) odds(words, close, rules, aside, disguises float64) float64 {
+	return float64(c.Words)*words + float64(c.Close)*close + float64(c.Rules)*rules + float64(c.Aside)*aside + float64(c.Disguises)*disguises + float64(c.Offset)
+}
+
+// least is what the close reading must say so that log odds that were rest
+// without it give a score above 0.
+func (c *Calibration) least(rest float64) float64 {
+	if c.Close <= 0 {
+		return math.Inf(-1)
+	}
+	floor := float64(c.Floor)
+	return (math.Log(floor/(1-floor)) - rest) / float64(c.Close)
 }
 
 // score is the score of log odds.
@@ -79,9 +96,14 @@ type examination struct {
 	disguises []disguise
 	work      int // bytes of decoded text that may still be looked at
 	words     reader
-	top       float32       // the sum of the most suspicious window of all views
-	stretch   []byte        // the text of that window, when the sum is worth explaining
-	observe   func(*reader) // is told of every view, for those who fit the model
+	top       float32 // the sum of the most suspicious window of all views
+	stretch   []byte  // the text of that window and what stands beside it
+	from, to  int     // the window in it
+	first     bool    // whether its view begins with it
+	reading   Reading // of the stretch
+	answers   [Networks][maxClose * Filters]float32
+	gained    [maxClose]float64
+	observe   func(*reader, []byte) // is told of every view, for those who fit the model
 }
 
 // disguise is a feature of how a text hides what it says.
@@ -111,8 +133,8 @@ const (
 func (e *examination) run(text []byte) {
 	e.strength, e.disguises = strengths{}, e.disguises[:0]
 	e.work = workFactor*len(text) + workExtra
-	e.top, e.stretch = noWindow, e.stretch[:0]
-	e.words.model = theTable
+	e.top, e.stretch, e.from, e.to = noWindow, e.stretch[:0], 0, 0
+	e.words.model = theTable()
 	e.level(text, 0, 1)
 }
 

@@ -49,7 +49,8 @@ type reader struct {
 
 	collect bool
 	terms   []Term
-	at, end int // the bytes that terms lie in, when they are collected
+	places  [][2]int32 // of the tokens, when they are collected
+	at, end int        // the bytes that terms lie in, when they are collected
 
 	word, word2 uint32 // the two words before
 	stem, stem2 uint32 // how the two words before began, small ones passed over

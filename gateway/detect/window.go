@@ -70,6 +70,9 @@ func (r *reader) best(t []byte, hits []hit) window {
 		start := i
 		i = r.next(t, i)
 		r.at, r.end = start, i
+		if r.collect {
+			r.places = append(r.places, [2]int32{int32(start), int32(i)})
+		}
 		for next < len(hits) && int(hits[next].off) < i {
 			r.readMeanings(&hits[next])
 			next++

@@ -1,0 +1,256 @@
+package detect
+
+import "unicode/utf8"
+
+// A close reading looks at the most suspicious window of a text once more, with
+// the order of its words and what stands beside it. It costs as much for a short
+// text as for a long one, and is done only when the window is suspicious.
+
+// Marks of a token, besides its vector.
+const (
+	markSense   = 0   // the senses of its word
+	markPoint   = 48  // the kind of its punctuation
+	markConcept = 64  // the meanings of the lexicon
+	markAside   = 128 // those that are quoted, reported or negated
+	markInside  = 192 // it stands inside of the window, not beside it
+	markLine    = 193 // it begins a line
+	markUnknown = 194 // a word of ASCII letters without a vector
+	markNumber  = 195 // a word with digits
+	markForeign = 196 // a word in other letters
+	markWide    = 197 // a character of a script without spaces
+	markOpens   = 198 // it begins a clause
+	markFirst   = 199 // the text begins with it
+	closeMarks  = 200
+)
+
+// Bounds of a close reading.
+const (
+	closeContext  = 240     // bytes beside the window, to each side
+	closeStretch  = 6 << 10 // bytes of a stretch: words may be as long as a text
+	maxClose      = 144     // tokens that are read
+	maxCloseMarks = 12      // marks of one token
+)
+
+// Reading is a stretch of a folded text as the close reading sees it.
+type Reading struct {
+	Tokens []CloseToken
+	hits   []hit
+}
+
+// CloseToken is a token of a close reading.
+type CloseToken struct {
+	Vector   []byte // VectorSize signed bytes, nil when the word has none
+	Marks    [maxCloseMarks]uint8
+	Count    uint8 // of Marks
+	from, to int32 // its bytes in the stretch
+}
+
+func (t *CloseToken) mark(m int) {
+	if int(t.Count) < len(t.Marks) {
+		t.Marks[t.Count] = uint8(m)
+		t.Count++
+	}
+}
+
+// margin returns the stretch of t that a close reading of the window from from
+// to to looks at.
+func margin(t []byte, from, to int) (lo, hi int) {
+	if lo = max(0, from-closeContext); lo > 0 {
+		for lo < from && t[lo-1] > ' ' {
+			lo++
+		}
+		if lo == from { // no space in all of it
+			for lo = from - closeContext; lo < from && !utf8.RuneStart(t[lo]); lo++ {
+			}
+		}
+	}
+	if hi = min(len(t), to+closeContext); hi < len(t) {
+		for hi > to && t[hi] > ' ' {
+			hi--
+		}
+		if hi == to {
+			for hi = to + closeContext; hi > to && !utf8.RuneStart(t[hi]); hi-- {
+			}
+		}
+	}
+	if hi-lo > closeStretch {
+		for hi = lo + closeStretch; hi > lo && !utf8.RuneStart(t[hi]); hi-- {
+		}
+	}
+	return lo, hi
+}
+
+// Read reads a stretch of a folded text, in which the window goes from from to
+// to. first says that the text begins with the stretch.
+func (r *Reading) Read(t []byte, from, to int, first bool) {
+	r.Tokens = r.Tokens[:0]
+	r.hits = words.scan(r.hits[:0], t, false)
+	opens, line, next := true, true, 0
+	for i := 0; i < len(t) && len(r.Tokens) < maxClose; {
+		if t[i] <= ' ' {
+			line = line || t[i] == '\n'
+			opens = opens || t[i] == '\n'
+			i++
+			continue
+		}
+		r.Tokens = append(r.Tokens, CloseToken{})
+		k := &r.Tokens[len(r.Tokens)-1]
+		start := i
+		if i >= from && i < to {
+			k.mark(markInside)
+		}
+		if line {
+			k.mark(markLine)
+		}
+		if first && start == 0 {
+			k.mark(markFirst)
+		}
+		line = false
+		i = k.token(t, i, &opens)
+		k.from, k.to = int32(start), int32(i)
+		for next < len(r.hits) && int(r.hits[next].off) < i {
+			base := markConcept
+			if r.hits[next].flags&(quoted|reported|negated|inCode) != 0 {
+				base = markAside
+			}
+			means := r.hits[next].means &^ (rotated | reversed)
+			for range maxMeanings {
+				if means == 0 {
+					break
+				}
+				k.mark(base + int(means.lowest()))
+				means &= means - 1
+			}
+			next++
+		}
+	}
+}
+
+// token reads the token that begins at i and returns where it ends.
+func (k *CloseToken) token(t []byte, i int, opens *bool) int {
+	start := i
+	if !wordByte(t[i]) {
+		kind := 0
+		for i < len(t) && t[i] > ' ' && !wordByte(t[i]) {
+			if m := int(markKinds[t[i]]); kind == 0 && m > 0 {
+				kind = m
+			}
+			*opens = *opens || t[i] == '.' || t[i] == '-' || kind > 0 && kind <= 5
+			i++
+		}
+		k.mark(markPoint + kind)
+		return i
+	}
+	if *opens {
+		k.mark(markOpens)
+	}
+	*opens = false
+	var found uint64
+	h, digits, foreign := uint32(2166136261), false, false
+	for i < len(t) && wordByte(t[i]) {
+		if t[i] >= 0xE2 {
+			if c, n := utf8.DecodeRune(t[i:]); wideRune(c) {
+				if i > start {
+					break
+				}
+				k.mark(markWide)
+				k.Vector = glossAt(t[start:])
+				k.senses(senseWords.at(t[start:]))
+				return i + n
+			}
+		}
+		digits, foreign = digits || t[i] <= '9', foreign || t[i] >= utf8.RuneSelf
+		h = (h ^ uint32(t[i])) * 16777619
+		i++
+	}
+	found = senseWords.of(t[start:i])
+	switch {
+	case digits:
+		k.mark(markNumber)
+	case foreign:
+		k.mark(markForeign)
+		k.Vector = glossOf(t[start:i])
+	default:
+		if k.Vector = glossOf(t[start:i]); k.Vector == nil {
+			k.Vector = vectorOf(h)
+		}
+		if k.Vector == nil {
+			k.mark(markUnknown)
+		}
+	}
+	k.senses(found)
+	return i
+}
+
+func (k *CloseToken) senses(found uint64) {
+	for range maxMeanings {
+		if found == 0 {
+			return
+		}
+		k.mark(markSense + int(concept(found).lowest()))
+		found &= found - 1
+	}
+}
+
+// closeSlack is how much more suspicious than the first network the mean of all
+// may be, in log odds.
+const closeSlack = 2
+
+// readClosely returns the log odds of the close reading, the mean of the
+// networks. The others are not asked when the first one stays so far below least,
+// what matters, that they would not change it: it is alone then.
+func (e *examination) readClosely(least float64) float64 {
+	e.reading.Read(e.stretch, e.from, e.to, e.first)
+	sum := float64(0)
+	for k, n := range e.words.model.close {
+		answers := e.answers[k][:]
+		n.Convolve(e.reading.Tokens, answers)
+		pooled, _ := Pool(answers, len(e.reading.Tokens))
+		odds, _ := n.Judge(&pooled)
+		if sum += float64(odds); k == 0 && sum < least-closeSlack {
+			return sum
+		}
+	}
+	return sum / Networks
+}
+
+// maxCloseFeatures is how many places an explanation names.
+const maxCloseFeatures = 3
+
+// closest returns the places of the close reading that speak most for an attack:
+// three tokens each, as the filters see them.
+func (e *examination) closest() (all []heavy) {
+	clear(e.gained[:])
+	tokens := e.reading.Tokens
+	for k, n := range e.words.model.close {
+		pooled, at := Pool(e.answers[k][:], len(tokens))
+		_, units := n.Judge(&pooled)
+		for f, x := range pooled {
+			if at[f] < 0 {
+				continue
+			}
+			slope := float32(0)
+			for u, y := range units {
+				if y > 0 {
+					slope += n.Hidden[f*Units+u] * n.Out[u]
+				}
+			}
+			e.gained[at[f]] += float64(slope*x) / Networks
+		}
+	}
+	for range maxCloseFeatures {
+		best := 0
+		for p := range tokens {
+			if e.gained[p] > e.gained[best] {
+				best = p
+			}
+		}
+		if len(tokens) == 0 || e.gained[best] <= 0 {
+			break
+		}
+		from, to := tokens[max(best-1, 0)].from, tokens[min(best+1, len(tokens)-1)].to
+		all = append(all, heavy{"reading: " + shown(e.stretch[from:to]), e.gained[best], 1})
+		e.gained[best] = 0
+	}
+	return all
+}

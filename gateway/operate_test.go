@@ -3,16 +3,10 @@ package gateway
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -25,64 +19,8 @@ import (
 	"time"
 
 	"svc/gateway/license"
+	"svc/test/certtest"
 )
-
-// authority signs certificates for tests.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pem  []byte
-}
-
-func newAuthority(t *testing.T) *authority {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &authority{cert, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
-}
-
-// issue writes NAME.crt and NAME.key for 127.0.0.1.
-func (a *authority) issue(t *testing.T, dir, name string) (certFile, keyFile string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}, a.cert, &key.PublicKey, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certFile, keyFile = filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
-	write(t, certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	write(t, keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}))
-	return certFile, keyFile
-}
 
 func write(t *testing.T, path string, data []byte) {
 	t.Helper()
@@ -127,27 +65,26 @@ func subject(url string, conf *tls.Config) (string, error) {
 // On SIGHUP the certificate files are read again; when that fails the previous
 // certificate stays active, and the rest of the reload goes on.
 func TestCertificatesAreRereadOnReload(t *testing.T) {
-	ca := newAuthority(t)
-	dir := t.TempDir()
-	cert, key := ca.issue(t, dir, "one")
+	ca := certtest.New(t, t.TempDir(), "ca")
+	issue := func(subject string) certtest.Pair {
+		return ca.Issue("server", func(c *x509.Certificate) { c.Subject.CommonName = subject })
+	}
+	cert := issue("one")
 	up := newUpstream(t, echo)
-	r := newRig(t, basic(up.URL)+fmt.Sprintf("tls: {cert_file: %s, key_file: %s}\n", cert, key))
+	r := newRig(t, basic(up.URL)+fmt.Sprintf("tls: {cert_file: %s, key_file: %s}\n", cert.CertFile, cert.KeyFile))
 	url := serveTLS(t, r)
-	conf := &tls.Config{RootCAs: x509.NewCertPool()}
-	conf.RootCAs.AddCert(ca.cert)
+	conf := &tls.Config{RootCAs: ca.Pool()}
 	if got, err := subject(url, conf); err != nil || got != "one" {
 		t.Fatalf("got %q, %v", got, err)
 	}
-	otherCert, otherKey := ca.issue(t, dir, "two")
-	copyFile(t, otherCert, cert)
-	copyFile(t, otherKey, key)
+	issue("two")
 	if err := r.gateway.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := subject(url, conf); err != nil || got != "two" {
 		t.Errorf("after a reload: %q, %v", got, err)
 	}
-	write(t, cert, []byte("not a certificate"))
+	write(t, cert.CertFile, []byte("not a certificate"))
 	if err := r.gateway.Reload(t.Context()); err != nil {
 		t.Errorf("a bad certificate failed the whole reload: %v", err)
 	}
@@ -159,38 +96,22 @@ func TestCertificatesAreRereadOnReload(t *testing.T) {
 	}
 }
 
-func copyFile(t *testing.T, from, to string) {
-	t.Helper()
-	data, err := os.ReadFile(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, to, data)
-}
-
 // With tls.client_ca every client must present a certificate of that CA.
 func TestMutualTLS(t *testing.T) {
-	ca, stranger := newAuthority(t), newAuthority(t)
-	dir := t.TempDir()
-	cert, key := ca.issue(t, dir, "server")
-	write(t, filepath.Join(dir, "ca.pem"), ca.pem)
+	ca, stranger := certtest.New(t, t.TempDir(), "ca"), certtest.New(t, t.TempDir(), "ca")
+	cert := ca.Issue("server")
 	up := newUpstream(t, echo)
-	r := newRig(t, basic(up.URL)+fmt.Sprintf("tls: {cert_file: %s, key_file: %s, client_ca: %s}\n", cert, key, filepath.Join(dir, "ca.pem")))
+	r := newRig(t, basic(up.URL)+fmt.Sprintf("tls: {cert_file: %s, key_file: %s, client_ca: %s}\n", cert.CertFile, cert.KeyFile, ca.CertFile))
 	url := serveTLS(t, r)
 	for _, tt := range []struct {
 		name string
-		by   *authority
+		by   *certtest.Authority
 		ok   bool
 	}{{"none", nil, false}, {"another CA", stranger, false}, {"this CA", ca, true}} {
 		t.Run(tt.name, func(t *testing.T) {
-			conf := &tls.Config{RootCAs: x509.NewCertPool()}
-			conf.RootCAs.AddCert(ca.cert)
+			conf := &tls.Config{RootCAs: ca.Pool()}
 			if tt.by != nil {
-				c, k := tt.by.issue(t, t.TempDir(), "client")
-				pair, err := tls.LoadX509KeyPair(c, k)
-				if err != nil {
-					t.Fatal(err)
-				}
+				pair := tt.by.Issue("client").Certificate
 				conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 			}
 			if _, err := subject(url, conf); (err == nil) != tt.ok {
@@ -201,10 +122,10 @@ func TestMutualTLS(t *testing.T) {
 }
 
 func TestSwitchingTLSOnOrOffNeedsARestart(t *testing.T) {
-	cert, key := newAuthority(t).issue(t, t.TempDir(), "server")
+	cert := certtest.New(t, t.TempDir(), "server")
 	up := newUpstream(t, echo)
 	r := newRig(t, basic(up.URL))
-	section := fmt.Sprintf("tls: {cert_file: %s, key_file: %s}\npolicy:", cert, key)
+	section := fmt.Sprintf("tls: {cert_file: %s, key_file: %s}\npolicy:", cert.CertFile, cert.KeyFile)
 	r.edit("policy:", section)
 	if err := r.gateway.Reload(t.Context()); err != nil {
 		t.Fatal(err)

@@ -2,59 +2,17 @@ package daemon
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"math/big"
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
-)
 
-// writeCertificate writes a self-signed certificate for loopback.
-func writeCertificate(t *testing.T, dir string, serial int64) (cert, key string, leaf *x509.Certificate) {
-	t.Helper()
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial),
-		Subject:      pkix.Name{CommonName: "svc test"},
-		NotBefore:    time.Now().Add(-time.Hour),
-		NotAfter:     time.Now().Add(time.Hour),
-		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &k.PublicKey, k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	write := func(path, kind string, b []byte) {
-		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(cert, "CERTIFICATE", der)
-	write(key, "PRIVATE KEY", keyDER)
-	leaf, err = x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cert, key, leaf
-}
+	"svc/test/certtest"
+)
 
 // served connects and returns what certificate and protocol it gets.
 func served(t *testing.T, addr string) (serial int64, proto string) {
@@ -68,33 +26,48 @@ func served(t *testing.T, addr string) (serial int64, proto string) {
 	return state.PeerCertificates[0].SerialNumber.Int64(), state.NegotiatedProtocol
 }
 
-func TestCertificateReload(t *testing.T) {
-	dir := t.TempDir()
-	certFile, keyFile, _ := writeCertificate(t, dir, 1)
-	cert, err := LoadCertificate(certFile, keyFile)
+// serving runs a daemon over TLS with a certificate until stop.
+func serving(t *testing.T, pair certtest.Pair) (addr net.Addr, cert *Certificate, stop func()) {
+	t.Helper()
+	cert, err := LoadCertificate(pair.CertFile, pair.KeyFile)
 	if err != nil {
 		t.Fatal(err)
 	}
 	signals := make(chan os.Signal, 1)
 	d := New(Options{Signals: signals})
-	addr, err := d.Listen("test", "127.0.0.1:0", http.HandlerFunc(ok), cert.TLSConfig())
-	if err != nil {
+	if addr, err = d.Listen("test", "127.0.0.1:0", http.HandlerFunc(ok), cert.TLSConfig()); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
 	go func() { done <- d.Run(t.Context()) }()
+	return addr, cert, func() {
+		t.Helper()
+		signals <- syscall.SIGTERM
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestCertificateReload(t *testing.T) {
+	ca := certtest.New(t, t.TempDir(), "ca")
+	issue := func(serial int64) certtest.Pair {
+		return ca.Issue("server", func(c *x509.Certificate) { c.SerialNumber = big.NewInt(serial) })
+	}
+	pair := issue(1)
+	addr, cert, stop := serving(t, pair)
 
 	if serial, proto := served(t, addr.String()); serial != 1 || proto != "h2" {
 		t.Errorf("got serial %d over %q, want 1 over h2", serial, proto)
 	}
-	writeCertificate(t, dir, 2)
+	issue(2)
 	if err := cert.Reload(); err != nil {
 		t.Fatal(err)
 	}
 	if serial, _ := served(t, addr.String()); serial != 2 {
 		t.Errorf("after the reload: serial %d, want 2", serial)
 	}
-	if err := os.WriteFile(certFile, []byte("broken"), 0o600); err != nil {
+	if err := os.WriteFile(pair.CertFile, []byte("broken"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := cert.Reload(); err == nil {
@@ -103,29 +76,13 @@ func TestCertificateReload(t *testing.T) {
 	if serial, _ := served(t, addr.String()); serial != 2 {
 		t.Errorf("after a broken reload: serial %d, want 2 still", serial)
 	}
-	signals <- syscall.SIGTERM
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	stop()
 }
 
 func TestHTTP2Serves(t *testing.T) {
-	certFile, keyFile, leaf := writeCertificate(t, t.TempDir(), 1)
-	cert, err := LoadCertificate(certFile, keyFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signals := make(chan os.Signal, 1)
-	d := New(Options{Signals: signals})
-	addr, err := d.Listen("test", "127.0.0.1:0", http.HandlerFunc(ok), cert.TLSConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- d.Run(t.Context()) }()
-	pool := x509.NewCertPool()
-	pool.AddCert(leaf)
-	tr := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: pool}}
+	ca := certtest.New(t, t.TempDir(), "ca")
+	addr, _, stop := serving(t, ca.Pair)
+	tr := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: ca.Pool()}}
 	resp, err := (&http.Client{Transport: tr}).Post(BaseURL(addr, true), "text/plain", bytes.NewReader([]byte("x")))
 	if err != nil {
 		t.Fatal(err)
@@ -135,8 +92,5 @@ func TestHTTP2Serves(t *testing.T) {
 		t.Errorf("got %s %d, want HTTP/2 200", resp.Proto, resp.StatusCode)
 	}
 	tr.CloseIdleConnections()
-	signals <- syscall.SIGTERM
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	stop()
 }

@@ -3,21 +3,13 @@ package guardrail
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -28,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"svc/gateway/mcp"
+	"svc/test/certtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -504,56 +497,14 @@ func TestReloadStartsClosed(t *testing.T) {
 	}
 }
 
-// authority makes a certificate authority with a leaf for loopback, and writes
-// both as PEM.
-func authority(t *testing.T, dir, name string) (ca, cert, key string, leaf tls.Certificate) {
-	t.Helper()
-	write := func(file, kind string, der []byte) string {
-		path := filepath.Join(dir, name+"-"+file)
-		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	make := func(c, parent *x509.Certificate, signer *ecdsa.PrivateKey) ([]byte, *ecdsa.PrivateKey) {
-		k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-		c.SerialNumber = big.NewInt(time.Now().UnixNano())
-		if signer == nil {
-			parent, signer = c, k
-		}
-		der, err := x509.CreateCertificate(rand.Reader, c, parent, &k.PublicKey, signer)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return der, k
-	}
-	root := &x509.Certificate{Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	rootDER, rootKey := make(root, nil, nil)
-	leafDER, leafKey := make(&x509.Certificate{Subject: pkix.Name{CommonName: "leaf"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}, root, rootKey)
-	keyDER, err := x509.MarshalPKCS8PrivateKey(leafKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return write("ca.pem", "CERTIFICATE", rootDER), write("cert.pem", "CERTIFICATE", leafDER), write("key.pem", "PRIVATE KEY", keyDER),
-		tls.Certificate{Certificate: [][]byte{leafDER}, PrivateKey: leafKey}
-}
-
 func TestTLS(t *testing.T) {
 	dir := t.TempDir()
-	ca, cert, key, leaf := authority(t, dir, "ours")
-	otherCA, otherCert, otherKey, _ := authority(t, dir, "other")
-	pool := x509.NewCertPool()
-	pemText, _ := os.ReadFile(ca)
-	pool.AppendCertsFromPEM(pemText)
+	ours, others := certtest.New(t, dir, "ours"), certtest.New(t, dir, "others")
+	leaf, stranger := ours.Issue("leaf"), others.Issue("stranger")
 	start := func(auth tls.ClientAuthType) string {
 		s := httptest.NewUnstartedServer(says(`{"action":"pass"}`))
 		s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
-		s.TLS = &tls.Config{Certificates: []tls.Certificate{leaf}, ClientAuth: auth, ClientCAs: pool}
+		s.TLS = &tls.Config{Certificates: []tls.Certificate{leaf.Certificate}, ClientAuth: auth, ClientCAs: ours.Pool()}
 		s.EnableHTTP2 = true
 		s.StartTLS()
 		t.Cleanup(s.Close)
@@ -566,12 +517,12 @@ func TestTLS(t *testing.T) {
 		want      Verdict
 	}{
 		{"system roots do not know it", plain, TLS{}, FailClosed},
-		{"ca_file", plain, TLS{Enabled: true, CAFile: ca}, Pass},
-		{"another ca_file", plain, TLS{Enabled: true, CAFile: otherCA}, FailClosed},
+		{"ca_file", plain, TLS{Enabled: true, CAFile: ours.CertFile}, Pass},
+		{"another ca_file", plain, TLS{Enabled: true, CAFile: others.CertFile}, FailClosed},
 		{"skip_verify", plain, TLS{Enabled: true, SkipVerify: true}, Pass},
-		{"no client certificate", mutual, TLS{Enabled: true, CAFile: ca}, FailClosed},
-		{"client certificate", mutual, TLS{Enabled: true, CAFile: ca, CertFile: cert, KeyFile: key}, Pass},
-		{"client certificate of another authority", mutual, TLS{Enabled: true, CAFile: ca, CertFile: otherCert, KeyFile: otherKey}, FailClosed},
+		{"no client certificate", mutual, TLS{Enabled: true, CAFile: ours.CertFile}, FailClosed},
+		{"client certificate", mutual, TLS{Enabled: true, CAFile: ours.CertFile, CertFile: leaf.CertFile, KeyFile: leaf.KeyFile}, Pass},
+		{"client certificate of another authority", mutual, TLS{Enabled: true, CAFile: ours.CertFile, CertFile: stranger.CertFile, KeyFile: stranger.KeyFile}, FailClosed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e, l := open(t, c.url, nil, func(cfg *Config) { cfg.TLS = c.tls; cfg.Timeout = 5 * time.Second })
@@ -589,8 +540,8 @@ func TestTLS(t *testing.T) {
 		want string
 	}{
 		{"ca_file is missing", TLS{Enabled: true, CAFile: filepath.Join(dir, "none")}, "tls.ca_file"},
-		{"ca_file holds no certificate", TLS{Enabled: true, CAFile: key}, "holds no certificate"},
-		{"key_file of another certificate", TLS{Enabled: true, CertFile: cert, KeyFile: otherKey}, "tls.cert_file"},
+		{"ca_file holds no certificate", TLS{Enabled: true, CAFile: leaf.KeyFile}, "holds no certificate"},
+		{"key_file of another certificate", TLS{Enabled: true, CertFile: leaf.CertFile, KeyFile: stranger.KeyFile}, "tls.cert_file"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := New([]Config{{Name: "dlp", URL: plain, TLS: c.tls}}, slog.New(slog.DiscardHandler), time.Now)

@@ -2,14 +2,8 @@ package preflight
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -20,6 +14,7 @@ import (
 
 	"svc/gateway/config"
 	"svc/gateway/license"
+	"svc/test/certtest"
 )
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -35,8 +30,10 @@ func machine(t *testing.T) (dir, address string) {
 	if _, err := license.Issue(license.Request{KeyFile: key, Subject: "test", Days: 30, GraceDays: 5, Out: filepath.Join(dir, "license.jwt"), Now: now}); err != nil {
 		t.Fatal(err)
 	}
-	certificate(t, filepath.Join(dir, "server"), now.Add(24*time.Hour))
-	certificate(t, filepath.Join(dir, "old"), now.Add(-24*time.Hour))
+	ca := certtest.New(t, dir, "ca")
+	for name, until := range map[string]time.Time{"server": now.Add(24 * time.Hour), "old": now.Add(-24 * time.Hour)} {
+		ca.Issue(name, func(c *x509.Certificate) { c.NotBefore, c.NotAfter = until.Add(-72*time.Hour), until })
+	}
 	write(t, filepath.Join(dir, "junk.pem"), "no pem", 0o600)
 	write(t, filepath.Join(dir, "open.key"), "x", 0o644)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -54,30 +51,10 @@ func write(t *testing.T, path, text string, mode os.FileMode) {
 	}
 }
 
-func certificate(t *testing.T, name string, until time.Time) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "gateway"},
-		NotBefore: until.Add(-72 * time.Hour), NotAfter: until}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	priv, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, name+".crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), 0o644)
-	write(t, name+".key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: priv})), 0o600)
-}
-
 const good = `
 listen: 127.0.0.1:0
 license: {path: DIR/license.jwt, public_key_file: DIR/license.pub}
-tls: {cert_file: DIR/server.crt, key_file: DIR/server.key, client_ca: DIR/server.crt}
+tls: {cert_file: DIR/server.pem, key_file: DIR/server.key, client_ca: DIR/server.pem}
 upstreams: [{name: tools, url: "http://ADDR/mcp"}]
 policy: {default_action: deny}
 audit: {path: DIR/audit.jsonl, checkpoint_key_file: DIR/license.key}
@@ -97,15 +74,15 @@ func TestCheck(t *testing.T) {
 		{"license expired", "", "", 60 * 24 * time.Hour, []string{"warning license.path: its grace is over", "warning tls.cert_file: expired"}},
 		{"no key", "DIR/server.key", "DIR/missing.key", 0, []string{"error tls.key_file: cannot be read: no such file"}},
 		{"key of another certificate", "DIR/server.key", "DIR/old.key", 0, []string{"error tls.cert_file: cannot be used with key_file"}},
-		{"client_ca is no PEM", "client_ca: DIR/server.crt", "client_ca: DIR/junk.pem", 0, []string{"error tls.client_ca: is no PEM file"}},
-		{"client_ca holds a key", "client_ca: DIR/server.crt", "client_ca: DIR/server.key", 0, []string{"error tls.client_ca: holds no certificate"}},
-		{"a directory for a file", "client_ca: DIR/server.crt", "client_ca: DIR", 0, []string{"error tls.client_ca: it is no regular file"}},
+		{"client_ca is no PEM", "client_ca: DIR/server.pem", "client_ca: DIR/junk.pem", 0, []string{"error tls.client_ca: is no PEM file"}},
+		{"client_ca holds a key", "client_ca: DIR/server.pem", "client_ca: DIR/server.key", 0, []string{"error tls.client_ca: holds no certificate"}},
+		{"a directory for a file", "client_ca: DIR/server.pem", "client_ca: DIR", 0, []string{"error tls.client_ca: it is no regular file"}},
 		{"no directory for the audit file", "DIR/audit.jsonl", "DIR/nowhere/audit.jsonl", 0, []string{"error audit.path: its directory: no such file"}},
 		{"others may read a key", "checkpoint_key_file: DIR/license.key", "checkpoint_key_file: DIR/open.key", 0, []string{"error audit.checkpoint_key_file: its mode is 0644"}},
 		{"nothing listens", "http://ADDR/mcp", "http://127.0.0.1:1/mcp", 0, []string{"warning upstreams[0].url: connection refused"}},
 		{"redis", "policy:", "rate_limit_store: {type: redis, cluster: true, url: \"redis://127.0.0.1:1,127.0.0.1:2\"}\npolicy:", 0, []string{"warning rate_limit_store.url: connection refused"}},
 		{"upstream certificates", "url: \"http://ADDR/mcp\"", "url: \"https://ADDR/mcp\", tls: {ca_file: DIR/missing.pem}", 0, []string{"error upstreams[0].tls.ca_file: cannot be read"}},
-		{"guardrail certificates", "policy:", "guardrails: [{name: g, url: \"https://ADDR/\", tls: {enabled: true, cert_file: DIR/old.crt, key_file: DIR/old.key}}]\npolicy:", 0, []string{"warning guardrails[0].tls.cert_file: expired"}},
+		{"guardrail certificates", "policy:", "guardrails: [{name: g, url: \"https://ADDR/\", tls: {enabled: true, cert_file: DIR/old.pem, key_file: DIR/old.key}}]\npolicy:", 0, []string{"warning guardrails[0].tls.cert_file: expired"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			text := strings.Replace(good, c.old, c.new, 1)

@@ -3,60 +3,23 @@
 package ratelimit
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
-	"math/big"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"svc/gateway/ratelimit/redistest"
+	"svc/test/certtest"
 )
-
-// certificate writes a self-signed certificate for 127.0.0.1 and its key.
-func certificate(t *testing.T) (certFile, keyFile string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "store"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-	}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: cert}, keyFile: {Type: "PRIVATE KEY", Bytes: private}} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return certFile, keyFile
-}
 
 // TestRedisTLS: the scheme and tls.enabled both encrypt, ca_file verifies, and
 // nothing goes on with a server that cannot be verified.
 func TestRedisTLS(t *testing.T) {
-	cert, key := certificate(t)
-	other, _ := certificate(t)
+	store := certtest.New(t, t.TempDir(), "store")
+	cert, key := store.CertFile, store.KeyFile
+	other := certtest.New(t, t.TempDir(), "other").CertFile
 	server := redistest.StartTLS(t, cert, key)
 	for _, tt := range []struct {
 		name, url, ca string
@@ -86,8 +49,9 @@ func TestRedisTLS(t *testing.T) {
 // TestRedisClusterTLS: the same for a cluster, every master of which is reached
 // with TLS, those too that the topology names and the URL does not.
 func TestRedisClusterTLS(t *testing.T) {
-	cert, key := certificate(t)
-	other, _ := certificate(t)
+	store := certtest.New(t, t.TempDir(), "store")
+	cert, key := store.CertFile, store.KeyFile
+	other := certtest.New(t, t.TempDir(), "other").CertFile
 	cluster := redistest.StartClusterTLS(t, 3, cert, key)
 	one := "rediss://" + cluster.Masters[1].TLSAddr
 	for _, tt := range []struct {

@@ -176,7 +176,7 @@ func (e Env) createFile(path string, data []byte, mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	if err := writeSync(f, data, mode); err != nil {
+	if err := fill(f, mode, all(data)); err != nil {
 		return errors.Join(err, os.Remove(path))
 	}
 	return nil
@@ -185,25 +185,37 @@ func (e Env) createFile(path string, data []byte, mode fs.FileMode) error {
 // replaceFile writes data to a new file beside path and renames it over path,
 // so that a reader sees the old file or the new one, whole.
 func (e Env) replaceFile(path string, data []byte, mode fs.FileMode) error {
+	return e.replace(path, mode, all(data))
+}
+
+// writeStream fills a new private file beside path from write and renames it
+// over path when all of it is there.
+func (e Env) writeStream(path string, write func(io.Writer) error) error {
+	return e.replace(path, 0o600, write)
+}
+
+// replace is both. Backups are too large to be held in memory, and man pages are
+// no secret, so this is not gateway/statefile.
+func (e Env) replace(path string, mode fs.FileMode, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return err
 	}
-	if err := writeSync(f, data, mode); err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
+	if err = fill(f, mode, write); err == nil {
+		err = os.Rename(f.Name(), path)
 	}
-	if err := os.Rename(f.Name(), path); err != nil {
+	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
 }
 
-// writeSync writes data with the wanted mode and closes the file when all of
-// it has reached the disk.
-func writeSync(f *os.File, data []byte, mode fs.FileMode) error {
+// fill writes a file with the wanted mode and closes it when all of it has
+// reached the disk.
+func fill(f *os.File, mode fs.FileMode, write func(io.Writer) error) error {
 	err := f.Chmod(mode)
 	if err == nil {
-		_, err = f.Write(data)
+		err = write(f)
 	}
 	if err == nil {
 		err = f.Sync()
@@ -211,24 +223,11 @@ func writeSync(f *os.File, data []byte, mode fs.FileMode) error {
 	return errors.Join(err, f.Close())
 }
 
-// writeStream fills a new private file beside path from write and renames it
-// over path when all of it is there.
-func (e Env) writeStream(path string, write func(io.Writer) error) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
+func all(data []byte) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := w.Write(data)
 		return err
 	}
-	err = write(f)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
 }
 
 // privateDir makes a directory for state that only its owner may read.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"svc/gateway/diag"
+	"svc/gateway/httpfield"
 )
 
 // Config is the auth section of the gateway file (gateway specification, auth).
@@ -112,13 +113,13 @@ var framingHeaders = map[string]bool{
 // no clock: an expired key is valid configuration.
 func (c *Config) Validate(at diag.At) {
 	switch {
-	case !isToken(c.Header):
+	case !httpfield.IsToken(c.Header):
 		at.Field("header").Errorf("auth-header", "%q is not a header name", c.Header)
 	case framingHeaders[strings.ToLower(c.Header)]:
 		at.Field("header").Hint("use Authorization, or a header of your own such as X-Api-Key").
 			Errorf("auth-header", "%s has another meaning and cannot carry a key", c.Header)
 	}
-	if c.Scheme != "" && !isToken(c.Scheme) {
+	if c.Scheme != "" && !httpfield.IsToken(c.Scheme) {
 		at.Field("scheme").Hint(`use one word such as Bearer, or "" to read the raw header value`).
 			Errorf("auth-scheme", "%q is not an authentication scheme", c.Scheme)
 	}
@@ -237,17 +238,4 @@ func loopback(host string) bool {
 	}
 	addr, err := netip.ParseAddr(host)
 	return err == nil && addr.Unmap().IsLoopback()
-}
-
-// isToken tells whether s is a token of RFC 9110, the form of header names and
-// authentication schemes.
-func isToken(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		alnum := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
-		if !alnum && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
-			return false
-		}
-	}
-	return s != "" && len(s) <= 128
 }

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"svc/gateway/httpfield"
 )
 
 // What is accepted as a hash is within the bounds and is the text that its
@@ -35,7 +37,7 @@ func FuzzKeyHeader(f *testing.F) {
 	f.Add("x", "")
 	f.Add("Bearer\x00", "Bearer")
 	f.Fuzz(func(t *testing.T, value, scheme string) {
-		if scheme != "" && !isToken(scheme) {
+		if scheme != "" && !httpfield.IsToken(scheme) {
 			return
 		}
 		key, err := NewHeader("Authorization", scheme).Key(http.Header{"Authorization": {value}})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"svc/gateway/diag"
+	"svc/gateway/httpfield"
 )
 
 // required are the sections that a file must have: gateway specification,
@@ -174,7 +175,7 @@ var heldBack = map[string]string{
 }
 
 func forwardable(at diag.At, name, authHeader string) {
-	if !token(name) {
+	if !httpfield.IsToken(name) {
 		at.Hint("as in X-Request-Id").Errorf("header", "%q is not a header name", name)
 		return
 	}
@@ -219,7 +220,7 @@ func cidr(at diag.At, s string) {
 func revisions(at diag.At, list []string) {
 	for i, s := range list {
 		switch {
-		case !token(s):
+		case !httpfield.IsToken(s):
 			at.Index(i).Hint("as in 2025-06-18").Errorf("revision", "must be a protocol revision")
 		case slices.Index(list, s) < i:
 			at.Index(i).Errorf("duplicate", "is listed twice")
@@ -230,18 +231,6 @@ func revisions(at diag.At, list []string) {
 }
 
 var revision = regexp.MustCompile(`^20[0-9]{2}-[0-9]{2}-[0-9]{2}$`)
-
-// token reports whether s is a token of RFC 9110, the form of header names.
-func token(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		alnum := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
-		if !alnum && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
-			return false
-		}
-	}
-	return s != "" && len(s) <= 128
-}
 
 // within checks a range, both ends included.
 func within[T int | float64 | time.Duration](at diag.At, got, low, high T) {

@@ -2,10 +2,10 @@ package config
 
 import (
 	"net/url"
-	"strings"
 	"time"
 
 	"svc/gateway/diag"
+	"svc/gateway/httpfield"
 )
 
 // Validate reports what is wrong with the section; it opens no file.
@@ -126,9 +126,9 @@ func webURL(at diag.At, s string) {
 func headers(at diag.At, h map[string]string) {
 	for name, value := range h {
 		switch {
-		case !token(name):
+		case !httpfield.IsToken(name):
 			at.Field(name).Errorf("header", "%q is not a header name", name)
-		case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
+		case !httpfield.IsValue(value):
 			at.Field(name).Errorf("header", "the value holds a line break or another control character")
 		}
 	}

@@ -4,12 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
 
+	"svc/gateway/statefile"
 	"svc/server/api"
 )
 
@@ -36,20 +34,12 @@ type state struct {
 // loadState reads a saved bundle. A file that is not there is no error and gives
 // nil.
 func loadState(path string) (*state, error) {
-	f, err := os.Open(path)
+	b, err := statefile.Read(path, maxState)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxState+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(b) > maxState {
-		return nil, fmt.Errorf("it is longer than %d bytes", maxState)
 	}
 	var s state
 	if err := json.Unmarshal(b, &s); err != nil {
@@ -61,29 +51,11 @@ func loadState(path string) (*state, error) {
 	return &s, nil
 }
 
-// saveState writes a bundle so that after a crash the file is either the old or
-// the new one, whole.
+// saveState replaces the saved bundle.
 func saveState(path string, s *state) error {
 	b, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, ".governance-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(append(b, '\n'))
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return statefile.Replace(path, append(b, '\n'))
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"svc/gateway/diag"
+	"svc/gateway/httpfield"
 )
 
 // Bounds of the section (gateway specification, guardrails).
@@ -137,9 +138,9 @@ func (c *Config) validateHeaders(at diag.At) {
 	for name, value := range c.Headers {
 		at := at.Field(name)
 		switch {
-		case !token(name):
+		case !httpfield.IsToken(name):
 			at.Errorf("header", "%q is not a header name", name)
-		case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
+		case !httpfield.IsValue(value):
 			at.Errorf("header", "the value holds a line break or another control character")
 		}
 		for _, own := range ownHeaders {
@@ -169,18 +170,6 @@ func (c *TLS) validate(at diag.At) {
 	if c.Enabled && c.SkipVerify {
 		at.Field("skip_verify").Warnf("tls-skip-verify", "any certificate is accepted; for development only")
 	}
-}
-
-// token reports whether s is a token of RFC 9110, the form of header names.
-func token(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		alnum := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
-		if !alnum && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
-			return false
-		}
-	}
-	return s != "" && len(s) <= 128
 }
 
 // loopback reports whether the host of a URL can only mean this machine.

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"svc/gateway/statefile"
 )
 
 // The names of the files that GenerateKey writes.
@@ -131,30 +133,8 @@ func Issue(r Request) (*License, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sign the license: %w", err)
 	}
-	if err := replace(r.Out, []byte(token+"\n")); err != nil {
+	if err := statefile.Replace(r.Out, []byte(token+"\n")); err != nil {
 		return nil, fmt.Errorf("write the license: %w", err)
 	}
 	return l, nil
-}
-
-// replace puts a file of mode 0600 in place of another in one step.
-func replace(path string, data []byte) error {
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, ".license-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Chmod(0o600), f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

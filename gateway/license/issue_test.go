@@ -67,7 +67,7 @@ func TestIssueRefuses(t *testing.T) {
 	if _, err := Issue(base); !errors.Is(err, ErrTooOpen) {
 		t.Errorf("with a signing key that others can read: %v", err)
 	}
-	left, err := filepath.Glob(filepath.Join(filepath.Dir(is.license), ".license-*"))
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(is.license), ".*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 
 	"svc/gateway/audit"
+	"svc/gateway/statefile"
 	"svc/server/api"
 )
 
@@ -56,15 +57,10 @@ func trailName(auditPath string) (string, error) {
 // loadState reads a state file. An absent one is an empty state; one that
 // cannot be understood is an error beside an empty state.
 func loadState(name string) (state, error) {
-	f, err := os.Open(name)
+	b, err := statefile.Read(name, maxState)
 	if errors.Is(err, fs.ErrNotExist) {
 		return state{}, nil
 	}
-	if err != nil {
-		return state{}, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxState+1))
 	if err != nil {
 		return state{}, err
 	}
@@ -72,9 +68,6 @@ func loadState(name string) (state, error) {
 }
 
 func parseState(b []byte) (state, error) {
-	if len(b) > maxState {
-		return state{}, fmt.Errorf("is over %d bytes", maxState)
-	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	var s state
@@ -95,24 +88,13 @@ func parseState(b []byte) (state, error) {
 	return s, nil
 }
 
-// saveState replaces a state file in one step: after a crash it is the old one
-// or the new one.
+// saveState replaces a state file, and leaves its directory to the kernel: it is
+// written often, and behind an old one traces are only sent again.
 func saveState(name string, s state, sync func(*os.File) error) error {
 	s.Version = stateVersion
 	b, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*.tmp")
-	if err != nil {
-		return err
-	}
-	_, err = tmp.Write(b)
-	if err = errors.Join(err, sync(tmp), tmp.Close()); err == nil {
-		err = os.Rename(tmp.Name(), name)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(tmp.Name()))
-	}
-	return nil
+	return statefile.ReplaceWith(name, b, sync)
 }

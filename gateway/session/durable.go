@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+
+	"svc/gateway/statefile"
 )
 
 const (
@@ -103,16 +105,7 @@ func (d *Durable) compact() ([]ID, error) {
 	for _, id := range ids {
 		text = append(text, line(id)...)
 	}
-	f, err := os.CreateTemp(filepath.Dir(d.path), ".sessions-ended-*")
-	if err != nil {
-		return nil, err
-	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), d.path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
+	if err := statefile.Replace(d.path, text); err != nil {
 		return nil, err
 	}
 	if d.file, err = os.OpenFile(d.path, os.O_WRONLY|os.O_APPEND, 0); err != nil {
@@ -124,17 +117,10 @@ func (d *Durable) compact() ([]ID, error) {
 
 // readEnded returns the newest ids of a file; none when there is no file.
 func readEnded(path string) ([]ID, error) {
-	info, err := os.Stat(path)
+	text, err := statefile.Read(path, 4*maxEnded*(idText+1))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	if max := int64(4 * maxEnded * (idText + 1)); !info.Mode().IsRegular() || info.Size() > max {
-		return nil, fmt.Errorf("%s is not a file of at most %d bytes: remove it", path, max)
-	}
-	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}

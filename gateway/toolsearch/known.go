@@ -6,10 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"svc/gateway/statefile"
 )
 
 const (
@@ -32,20 +33,12 @@ type knownFile struct {
 // readKnown reads the hashes of all upstreams. A file that is not there holds
 // none.
 func readKnown(path string) (map[string]known, error) {
-	f, err := os.Open(path)
+	data, err := statefile.Read(path, maxKnownFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxKnownFile+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > maxKnownFile {
-		return nil, fmt.Errorf("%s is longer than %d bytes", path, maxKnownFile)
 	}
 	var file knownFile
 	if err := json.Unmarshal(data, &file); err != nil {
@@ -69,7 +62,7 @@ func readKnown(path string) (map[string]known, error) {
 	return all, nil
 }
 
-// writeKnown replaces the file in one step.
+// writeKnown replaces the file, and makes its directory when it is missing.
 func writeKnown(path string, all map[string]known) error {
 	file := knownFile{Version: knownVersion, Upstreams: make(map[string]map[string]string, len(all))}
 	for upstream, k := range all {
@@ -86,14 +79,5 @@ func writeKnown(path string, all map[string]known) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".tool-definitions-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(append(data, '\n'))
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return statefile.Replace(path, append(data, '\n'))
 }

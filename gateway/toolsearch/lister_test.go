@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -171,12 +172,12 @@ func TestListWithASession(t *testing.T) {
 // An upstream that was replaced by one of the other generation is found out
 // without a failed list.
 func TestListAfterAnUpgrade(t *testing.T) {
-	modern := false
+	var modern atomic.Bool
 	s := newServer(t, func(method, cursor string, _ *http.Request) (int, string) {
 		switch {
-		case modern && (method == "server/discover"):
+		case modern.Load() && method == "server/discover":
 			return 200, discovered
-		case modern && method == "initialize":
+		case modern.Load() && method == "initialize":
 			return 404, `"error":{"code":-32601,"message":"no"}`
 		case method == "server/discover":
 			return 404, ""
@@ -188,9 +189,10 @@ func TestListAfterAnUpgrade(t *testing.T) {
 		return 200, pagesOf(cursor, "a")
 	})
 	l := s.lister(t, "/")
-	for _, modern = range []bool{false, true, true} {
+	for _, now := range []bool{false, true, true} {
+		modern.Store(now)
 		if got, err := l.list(t.Context()); err != nil || len(got.tools) != 1 {
-			t.Fatalf("modern %v: %+v, %v", modern, got, err)
+			t.Fatalf("modern %v: %+v, %v", now, got, err)
 		}
 	}
 }

@@ -1,0 +1,27 @@
+// Package httpfield says which names and values of HTTP header fields a
+// configuration may write (RFC 9110, section 5). It is pure.
+package httpfield
+
+import "strings"
+
+// maxToken is the length of the longest name that is taken, in bytes.
+const maxToken = 128
+
+// IsToken reports whether s is a token, the form of the names of header fields and
+// of authentication schemes, of at most 128 bytes.
+func IsToken(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		alnum := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		if !alnum && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
+			return false
+		}
+	}
+	return s != "" && len(s) <= maxToken
+}
+
+// IsValue reports whether a header field can be sent with s: it holds no line
+// break and no other control character but tabs.
+func IsValue(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
+}

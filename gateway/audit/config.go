@@ -2,13 +2,13 @@ package audit
 
 import (
 	"net"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"svc/gateway/diag"
+	"svc/gateway/httpfield"
 )
 
 // Config is the audit section of the gateway file (gateway specification,
@@ -143,7 +143,7 @@ func (c *SinkConfig) Validate(at diag.At) {
 		at.Field("timeout").Errorf("audit-range", "must be between 10ms and 1m, is %s", c.Timeout)
 	}
 	for name, value := range c.Headers {
-		if !headerName(name) || strings.ContainsAny(value, "\r\n\x00") {
+		if !httpfield.IsToken(name) || strings.EqualFold(name, "Host") || !httpfield.IsValue(value) {
 			at.Field("headers").Field(name).Errorf("audit-sink-header", "is not a header that can be sent")
 		}
 	}
@@ -195,13 +195,4 @@ func oneOf(at diag.At, got string, allowed ...string) {
 	if !slices.Contains(allowed, got) {
 		at.Errorf("audit-value", "must be one of %s, is %q", strings.Join(allowed, ", "), got)
 	}
-}
-
-func headerName(s string) bool {
-	if s == "" || len(s) > 128 || http.CanonicalHeaderKey(s) == "Host" {
-		return false
-	}
-	return strings.IndexFunc(s, func(r rune) bool {
-		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
-	}) < 0
 }

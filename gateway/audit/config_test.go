@@ -47,6 +47,8 @@ func TestConfigValidate(t *testing.T) {
 		{"an http sink without host", sink(func(s *SinkConfig) { s.URL = "https:///x" }), "sinks[0].url: audit-sink-url"},
 		{"an http sink without URL", sink(func(s *SinkConfig) { s.URL = "" }), "sinks[0].url: audit-sink-url"},
 		{"a header with a line feed", sink(func(s *SinkConfig) { s.Headers = map[string]string{"X-A": "a\nb"} }), `sinks[0].headers.X-A: audit-sink-header`},
+		{"a header with a control character", sink(func(s *SinkConfig) { s.Headers = map[string]string{"X-A": "a\x01b"} }), `sinks[0].headers.X-A: audit-sink-header`},
+		{"a header that the sink writes", sink(func(s *SinkConfig) { s.Headers = map[string]string{"host": "b"} }), `sinks[0].headers.host: audit-sink-header`},
 		{"no buffer", sink(func(s *SinkConfig) { s.Buffer = 0 }), "sinks[0].buffer: audit-range"},
 		{"no batch", sink(func(s *SinkConfig) { s.Batch = 0 }), "sinks[0].batch: audit-range"},
 		{"no timeout", sink(func(s *SinkConfig) { s.Timeout = 0 }), "sinks[0].timeout: audit-range"},

@@ -70,28 +70,27 @@ type leader struct {
 	scratch []byte
 }
 
-// commit does the items in order. Lines that follow one another are written
-// with one system call. The error is that of the lines.
-func (w *leader) commit(items []item) error {
-	var first error
+// commit does the items in order and leaves in each what became of it. Lines
+// that follow one another are written with one system call and share its
+// outcome; a function between them parts them, so that those before it may stand
+// in the file when those after it do not.
+func (w *leader) commit(items []item) {
 	for len(items) > 0 {
-		n := 0
-		for n < len(items) && items[n].do == nil {
-			n++
-		}
-		if n == 0 {
-			if err := items[0].do(); err != nil && first == nil {
-				first = err
-			}
+		if items[0].do != nil {
+			items[0].err = items[0].do()
 			items = items[1:]
 			continue
 		}
-		if err := w.write(items[:n]); err != nil && first == nil {
-			first = err
+		n := 1
+		for n < len(items) && items[n].do == nil {
+			n++
+		}
+		err := w.write(items[:n])
+		for i := range items[:n] {
+			items[i].err = err
 		}
 		items = items[n:]
 	}
-	return first
 }
 
 // write appends lines and checkpoints. Nothing of the chain moves unless all

@@ -70,6 +70,7 @@ type item struct {
 	body  []byte
 	event Event
 	do    func() error
+	err   error // what became of it, once it was committed
 }
 
 // group is what gathered while somebody else led. One of its members becomes
@@ -77,8 +78,7 @@ type item struct {
 type group struct {
 	items []item
 	lead  chan struct{} // holds the leadership, once
-	done  chan struct{} // closed when err stands
-	err   error
+	done  chan struct{} // closed when the errors of the items stand
 }
 
 // entry is a reused buffer for an encoded record.
@@ -147,17 +147,18 @@ func (l *Log) submit(it item) error {
 		g = &group{lead: make(chan struct{}, 1), done: make(chan struct{})}
 		l.next = g
 	}
+	mine := len(g.items)
 	g.items = append(g.items, it)
 	l.mu.Unlock()
 
 	select {
 	case <-g.done:
 	case <-g.lead:
-		g.err = l.leader.commit(g.items)
+		l.leader.commit(g.items)
 		l.pass()
 		close(g.done)
 	}
-	return g.err
+	return g.items[mine].err
 }
 
 // lead commits an item together with what gathered since the caller became the
@@ -169,15 +170,17 @@ func (l *Log) lead(it item) error {
 	l.mu.Unlock()
 	if g == nil {
 		l.leader.single[0] = it
-		err := l.leader.commit(l.leader.single[:])
+		l.leader.commit(l.leader.single[:])
+		err := l.leader.single[0].err
 		l.pass()
 		return err
 	}
+	mine := len(g.items)
 	g.items = append(g.items, it)
-	g.err = l.leader.commit(g.items)
+	l.leader.commit(g.items)
 	l.pass()
 	close(g.done)
-	return g.err
+	return g.items[mine].err
 }
 
 // pass gives the leadership to the group that gathered meanwhile, or up.

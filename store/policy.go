@@ -28,6 +28,10 @@ type PolicyCondition struct {
 	ToolName  string // glob
 }
 
+// MaxPolicies is how many policies a tenant has at most: gateways refuse a bundle
+// of more as a whole, and would go on with an old one.
+const MaxPolicies = 10_000
+
 // PolicyCreate asks for a policy.
 type PolicyCreate struct {
 	Name              string
@@ -62,7 +66,7 @@ type Policies interface {
 	// GetPolicy returns NotFound for an unknown id.
 	GetPolicy(ctx context.Context, id string) (Policy, error)
 	// CreatePolicies makes all of them or none, in order. A name that is taken, or
-	// given twice, is a Conflict that names it.
+	// given twice, is a Conflict that names it; more than MaxPolicies are Invalid.
 	CreatePolicies(ctx context.Context, in ...PolicyCreate) ([]Policy, error)
 	// UpdatePolicy returns NotFound, or Conflict for a taken name. check, when not
 	// nil, sees the policy as it would become, in the same transaction; its error is

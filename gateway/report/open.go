@@ -40,13 +40,13 @@ func (o *openStreams) begin(t api.TraceInput) bool {
 }
 
 // end forgets a stream, if it is known.
-func (o *openStreams) end(id string) {
-	s := o.byID[id]
+func (o *openStreams) end(id []byte) {
+	s := o.byID[string(id)]
 	if s == nil {
 		return
 	}
 	s.ended = true
-	delete(o.byID, id)
+	delete(o.byID, string(id))
 	for len(o.order) > 0 && o.order[0].ended {
 		o.order = o.order[1:]
 	}

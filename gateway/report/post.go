@@ -14,25 +14,25 @@ import (
 // firstPause is the pause after the first failure; it doubles up to MaxPause.
 const firstPause = 250 * time.Millisecond
 
-// post brings traces to the control plane and returns true when all of them
-// are there, or set aside. It tries until ctx ends: an outage, a revoked key
+// post brings a batch to the control plane and returns true when all of it is
+// there, or set aside. It tries until ctx ends: an outage, a revoked key
 // and a wrong URL are waited for alike, because the audit files keep what
 // comes meanwhile.
-func (r *Reporter) post(ctx context.Context, traces []api.TraceInput) bool {
-	for len(traces) > 0 {
-		part := traces[:min(len(traces), r.cfg.Traces.BatchSize)]
-		if !r.postPart(ctx, part) {
+func (r *Reporter) post(ctx context.Context, b *batch) bool {
+	for from := 0; from < b.len(); from += r.cfg.Traces.BatchSize {
+		if !r.postPart(ctx, b, from, min(b.len(), from+r.cfg.Traces.BatchSize)) {
 			return false
 		}
-		traces = traces[len(part):]
 	}
 	return true
 }
 
-func (r *Reporter) postPart(ctx context.Context, traces []api.TraceInput) bool {
+// postPart posts the traces from one to before another.
+func (r *Reporter) postPart(ctx context.Context, b *batch, from, to int) bool {
+	body := b.body(from, to)
 	for pause := firstPause; ; pause = min(2*pause, r.opts.MaxPause) {
 		attempt, cancel := context.WithTimeout(ctx, r.cfg.Traces.Timeout)
-		res, err := r.opts.Sink.PostTraces(attempt, traces)
+		res, err := r.opts.Sink.PostTraceBatch(attempt, body)
 		cancel()
 		if err == nil {
 			r.stats.posted.Add(uint64(max(res.Accepted, 0)))
@@ -40,11 +40,12 @@ func (r *Reporter) postPart(ctx context.Context, traces []api.TraceInput) bool {
 			r.recovered()
 			return true
 		}
+		b.lent = true
 		status, wait := r.opts.Status(err)
 		switch status {
 		case 400, 413, 422:
 			r.recovered()
-			return r.bisect(ctx, traces, err)
+			return r.bisect(ctx, b, from, to, err)
 		}
 		if ctx.Err() != nil {
 			return false
@@ -64,17 +65,19 @@ func (r *Reporter) postPart(ctx context.Context, traces []api.TraceInput) bool {
 
 // bisect finds the traces that make the control plane refuse a batch, and sets
 // them aside.
-func (r *Reporter) bisect(ctx context.Context, traces []api.TraceInput, cause error) bool {
-	if len(traces) == 1 {
-		r.setAside(&traces[0], cause)
+func (r *Reporter) bisect(ctx context.Context, b *batch, from, to int, cause error) bool {
+	if to-from == 1 {
+		r.setAside(b.one(from), cause)
 		return true
 	}
-	half := len(traces) / 2
-	return r.postPart(ctx, traces[:half]) && r.postPart(ctx, traces[half:])
+	half := from + (to-from)/2
+	return r.postPart(ctx, b, from, half) && r.postPart(ctx, b, half, to)
 }
 
-func (r *Reporter) setAside(t *api.TraceInput, cause error) {
-	if err := r.quar.add(t, cause); err != nil {
+func (r *Reporter) setAside(trace []byte, cause error) {
+	var t api.TraceInput
+	_ = json.Unmarshal(trace, &t) // the reporter's own JSON, for its id
+	if err := r.quar.add(trace, cause); err != nil {
 		r.stats.dropped.Add(1)
 		r.opts.Logger.Error("a trace that the control plane refuses is dropped", "id", t.ID, "refused", cause, "error", err)
 		return
@@ -112,11 +115,11 @@ const maxQuarantine = 64 << 20
 // a line, with the reason.
 type quarantine struct{ name string }
 
-func (q quarantine) add(t *api.TraceInput, cause error) error {
+func (q quarantine) add(trace []byte, cause error) error {
 	b, err := json.Marshal(struct {
 		Refused string          `json:"refused"`
-		Trace   *api.TraceInput `json:"trace"`
-	}{cause.Error(), t})
+		Trace   json.RawMessage `json:"trace"`
+	}{cause.Error(), trace})
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,9 @@
 package report
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -40,7 +42,12 @@ type fakePlane struct {
 
 func newPlane() *fakePlane { return &fakePlane{traces: map[string]api.TraceInput{}} }
 
-func (p *fakePlane) PostTraces(ctx context.Context, traces []api.TraceInput) (api.IngestResult, error) {
+func (p *fakePlane) PostTraceBatch(ctx context.Context, body []byte) (api.IngestResult, error) {
+	var b api.TraceBatch
+	if err := json.Unmarshal(body, &b); err != nil {
+		return api.IngestResult{}, fmt.Errorf("%w: %v", statusError(400), err)
+	}
+	traces := b.Traces
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.posts++
@@ -511,7 +518,9 @@ func BenchmarkReport(b *testing.B) {
 	r := newRig(b)
 	r.openLog()
 	for i := range 20_000 {
-		r.write(call(id(i)))
+		rec := call(id(i))
+		rec.Agent, rec.Environment, rec.Session = "ci", "production", "01934b5c-0000-7000-8000-000000000000"
+		r.write(rec)
 	}
 	o := Options{AuditPath: r.audit.Path, StateDir: b.TempDir(), Sink: nullPlane{}, Status: statusOf}
 	b.ReportAllocs()
@@ -537,8 +546,8 @@ func BenchmarkReport(b *testing.B) {
 // nullPlane takes everything.
 type nullPlane struct{}
 
-func (nullPlane) PostTraces(_ context.Context, traces []api.TraceInput) (api.IngestResult, error) {
-	return api.IngestResult{Accepted: len(traces)}, nil
+func (nullPlane) PostTraceBatch(_ context.Context, body []byte) (api.IngestResult, error) {
+	return api.IngestResult{Accepted: bytes.Count(body, []byte(`{"id":`))}, nil
 }
 
 // Each save waits for the disk: under load there is one a while, not one a
@@ -559,5 +568,54 @@ func TestPositionIsSavedOnceInAWhile(t *testing.T) {
 	stop()
 	if s, err := loadState(rep.name); err != nil || s.Position.Seq != 4 { // behind the start line
 		t.Errorf("saved at %+v (%v) at the end, want 4", s.Position, err)
+	}
+}
+
+// slowReader is a control plane that does not answer at first, and whose client
+// goes on reading the body for a while after it gave up.
+type slowReader struct {
+	*fakePlane
+	asked chan struct{}
+	read  chan string
+}
+
+func (s *slowReader) PostTraceBatch(ctx context.Context, body []byte) (api.IngestResult, error) {
+	select {
+	case <-s.asked:
+		return s.fakePlane.PostTraceBatch(ctx, body)
+	default:
+	}
+	close(s.asked)
+	<-ctx.Done()
+	go func() {
+		time.Sleep(100 * time.Millisecond)
+		s.read <- string(body)
+	}()
+	return api.IngestResult{}, ctx.Err()
+}
+
+// The end of the process ends a request, and what came meanwhile goes out with
+// the next: the body of the first stays as it was.
+func TestBodyOfAFailedRequestStaysAsItIs(t *testing.T) {
+	for _, more := range []int{0, 1} {
+		r := newRig(t)
+		r.openLog()
+		r.write(call(id(1)))
+		rep := r.reporter()
+		sink := &slowReader{fakePlane: r.plane, asked: make(chan struct{}), read: make(chan string, 1)}
+		rep.opts.Sink = sink
+		stop := r.start(rep)
+		<-sink.asked
+		for i := range more {
+			r.write(call(id(2 + i)))
+		}
+		stop()
+		var b api.TraceBatch
+		if body := <-sink.read; json.Unmarshal([]byte(body), &b) != nil || len(b.Traces) != 1 {
+			t.Errorf("the body became %s", body)
+		}
+		if got := r.plane.count(); got != 1+more {
+			t.Errorf("%d traces were stored, want %d", got, 1+more)
+		}
 	}
 }

@@ -29,6 +29,17 @@ func (b *TraceBatch) AppendJSON(dst []byte) ([]byte, error) {
 	return append(e.b, "]}"...), nil
 }
 
+// AppendJSON appends the trace as encoding/json writes it; see
+// [TraceBatch.AppendJSON].
+func (t *TraceInput) AppendJSON(dst []byte) ([]byte, error) {
+	e := encoder{b: dst}
+	e.trace(t)
+	if e.err != nil {
+		return dst, e.err
+	}
+	return e.b, nil
+}
+
 // encoder appends JSON to b and keeps the first error.
 type encoder struct {
 	b   []byte

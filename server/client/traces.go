@@ -69,6 +69,12 @@ func (c *Client) PostTraces(ctx context.Context, traces []api.TraceInput) (api.I
 	if err != nil {
 		return api.IngestResult{}, fmt.Errorf("encode request: %w", err)
 	}
+	return c.PostTraceBatch(ctx, body)
+}
+
+// PostTraceBatch asks what PostTraces asks, with the JSON of an api.TraceBatch.
+// After an error the body may still be read for a while: leave it as it is then.
+func (c *Client) PostTraceBatch(ctx context.Context, body []byte) (api.IngestResult, error) {
 	return single[api.IngestResult](ctx, c, "POST", path("traces"), encoded(body))
 }
 

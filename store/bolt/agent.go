@@ -39,11 +39,7 @@ func (t *tenant) GetAgent(ctx context.Context, id string) (agent store.Agent, er
 }
 
 func agentByID(d data, id string) (store.Agent, error) {
-	agent, ok, err := getJSON[store.Agent](d.in(inAgents), id)
-	if err == nil && !ok {
-		err = store.Missing("agent")
-	}
-	return agent, err
+	return findJSON[store.Agent](d.in(inAgents), "agent", id)
 }
 
 // agentName is the present name of an agent, its last one when deleted.

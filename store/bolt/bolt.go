@@ -330,6 +330,15 @@ func getJSON[T any](b *bbolt.Bucket, key string) (v T, ok bool, err error) {
 	return v, true, nil
 }
 
+// findJSON is getJSON of a record that has to be there: noun says what is missing.
+func findJSON[T any](b *bbolt.Bucket, noun, id string) (T, error) {
+	v, ok, err := getJSON[T](b, id)
+	if err == nil && !ok {
+		err = store.Missing(noun)
+	}
+	return v, err
+}
+
 func putJSON(b *bbolt.Bucket, key string, v any) error {
 	raw, err := json.Marshal(v)
 	if err != nil {

@@ -34,14 +34,10 @@ func (t *tenant) GetBudget(ctx context.Context, id string) (b store.Budget, err 
 }
 
 func budgetByID(d data, id string) (store.Budget, error) {
-	b, ok, err := getJSON[store.Budget](d.in(inBudgets), id)
-	if err != nil {
-		return b, err
+	b, err := findJSON[store.Budget](d.in(inBudgets), "budget", id)
+	if err == nil {
+		b.AgentName, err = agentName(d, b.AgentID)
 	}
-	if !ok {
-		return b, store.Missing("budget")
-	}
-	b.AgentName, err = agentName(d, b.AgentID)
 	return b, err
 }
 

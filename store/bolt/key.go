@@ -88,12 +88,9 @@ func (t *tenant) ListKeys(ctx context.Context, f store.KeyFilter, page store.Pag
 // GetKey returns one key.
 func (t *tenant) GetKey(ctx context.Context, id string) (key store.Key, err error) {
 	err = t.view(ctx, func(d data) error {
-		rec, ok, err := getJSON[keyRecord](d.in(inKeys), id)
+		rec, err := findJSON[keyRecord](d.in(inKeys), "API key", id)
 		if err != nil {
 			return err
-		}
-		if !ok {
-			return store.Missing("API key")
 		}
 		key, err = t.keyOf(d, rec)
 		return err
@@ -152,12 +149,9 @@ func (t *tenant) createKey(tx *bbolt.Tx, d data, in store.KeyCreate) (store.Key,
 // DeleteKey removes a key.
 func (t *tenant) DeleteKey(ctx context.Context, id string) error {
 	return t.update(ctx, func(tx *bbolt.Tx, d data) error {
-		rec, ok, err := getJSON[keyRecord](d.in(inKeys), id)
+		rec, err := findJSON[keyRecord](d.in(inKeys), "API key", id)
 		if err != nil {
 			return err
-		}
-		if !ok {
-			return store.Missing("API key")
 		}
 		return deleteKey(tx, d, rec)
 	})

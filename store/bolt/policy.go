@@ -2,6 +2,7 @@ package bolt
 
 import (
 	"context"
+	"fmt"
 
 	"go.etcd.io/bbolt"
 
@@ -36,10 +37,7 @@ func (t *tenant) GetPolicy(ctx context.Context, id string) (p store.Policy, err 
 }
 
 func policyByID(d data, id string) (store.Policy, error) {
-	p, ok, err := getJSON[store.Policy](d.in(inPolicies), id)
-	if err == nil && !ok {
-		err = store.Missing("policy")
-	}
+	p, err := findJSON[store.Policy](d.in(inPolicies), "policy", id)
 	p.FireCount = fireCount(d, id)
 	return p, err
 }
@@ -47,6 +45,10 @@ func policyByID(d data, id string) (store.Policy, error) {
 // CreatePolicies makes all of the policies or none.
 func (t *tenant) CreatePolicies(ctx context.Context, in ...store.PolicyCreate) (list []store.Policy, err error) {
 	err = t.update(ctx, func(_ *bbolt.Tx, d data) error {
+		if n := d.in(inPolicies).Stats().KeyN; n+len(in) > store.MaxPolicies {
+			return store.FieldError(store.Invalid, "too many policies", "name",
+				fmt.Sprintf("the tenant has %d already, and may have %d: delete some that are not used", n, store.MaxPolicies))
+		}
 		list = make([]store.Policy, 0, len(in))
 		for _, c := range in {
 			now := t.s.now().UTC()

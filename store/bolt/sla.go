@@ -35,14 +35,10 @@ func (t *tenant) GetSLA(ctx context.Context, id string) (sla store.SLATarget, er
 }
 
 func slaByID(d data, id string) (store.SLATarget, error) {
-	sla, ok, err := getJSON[store.SLATarget](d.in(inSLAs), id)
-	if err != nil {
-		return sla, err
+	sla, err := findJSON[store.SLATarget](d.in(inSLAs), "SLA target", id)
+	if err == nil {
+		sla.AgentName, err = agentName(d, sla.AgentID)
 	}
-	if !ok {
-		return sla, store.Missing("SLA target")
-	}
-	sla.AgentName, err = agentName(d, sla.AgentID)
 	return sla, err
 }
 

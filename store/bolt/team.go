@@ -36,11 +36,7 @@ func (t *tenant) GetTeam(ctx context.Context, id string) (team store.Team, err e
 }
 
 func teamByID(d data, id string) (store.Team, error) {
-	team, ok, err := getJSON[store.Team](d.in(inTeams), id)
-	if err == nil && !ok {
-		err = store.Missing("team")
-	}
-	return team, err
+	return findJSON[store.Team](d.in(inTeams), "team", id)
 }
 
 // CreateTeam makes a team.

@@ -120,11 +120,7 @@ func (s *Store) GetTenant(ctx context.Context, id string) (info store.TenantInfo
 }
 
 func tenantByID(tx *bbolt.Tx, id string) (tenantRecord, error) {
-	rec, ok, err := getJSON[tenantRecord](tx.Bucket(bucketTenants), id)
-	if err == nil && !ok {
-		err = store.Missing("tenant")
-	}
-	return rec, err
+	return findJSON[tenantRecord](tx.Bucket(bucketTenants), "tenant", id)
 }
 
 // CreateTenant makes a tenant, its first user and, where asked for, a key.

@@ -381,6 +381,8 @@ func testPolicies(t *testing.T, o Opened) {
 	wantKind(t, err, store.Conflict, "name")
 	_, err = tn.CreatePolicies(ctx, store.PolicyCreate{Name: "q"}, store.PolicyCreate{Name: "q"})
 	wantKind(t, err, store.Conflict, "name")
+	_, err = tn.CreatePolicies(ctx, make([]store.PolicyCreate, store.MaxPolicies)...) // one is there
+	wantKind(t, err, store.Invalid, "name")
 	if _, total, _ := tn.ListPolicies(ctx, store.PolicyFilter{}, store.Page{}); total != 1 {
 		t.Errorf("%d policies: a refused batch left some", total)
 	}

@@ -63,3 +63,16 @@ func (t *transfer) send(fd uintptr) bool {
 		}
 	}
 }
+
+// lookSendAndWait writes what there is room for. It returns false when that is
+// all: then it is called again when there is something to read.
+func (c *Conn) lookSendAndWait(fd uintptr) bool {
+	if c.asked {
+		return true
+	}
+	c.asked = true
+	if c.spoke = !Silent(fd, &c.peek); c.spoke {
+		return true
+	}
+	return !c.out.send(fd) || c.out.errno != 0
+}

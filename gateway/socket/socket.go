@@ -1,6 +1,7 @@
 package socket
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -17,6 +18,10 @@ type Conn struct {
 	out   transfer
 	read  func(fd uintptr) bool // made once
 	write func(fd uintptr) bool
+	ask   func(fd uintptr) bool
+	asked bool
+	spoke bool // before it was asked
+	peek  [1]byte
 }
 
 // transfer is one call under way.
@@ -39,7 +44,7 @@ func New(nc net.Conn) *Conn {
 		return c // closed already: the first call says so
 	}
 	c.rc = rc
-	c.read, c.write = c.in.receive, c.out.send
+	c.read, c.write, c.ask = c.in.receive, c.out.send, c.lookSendAndWait
 	return c
 }
 
@@ -75,6 +80,9 @@ func (c *Conn) Write(p []byte) (int, error) {
 // with one system call where the kernel takes them all.
 func (c *Conn) WriteParts(a, b, d []byte) (int, error) {
 	if c.rc == nil {
+		if len(b)+len(d) == 0 {
+			return c.Conn.Write(a)
+		}
 		buffers := net.Buffers{a, b, d}
 		n, err := buffers.WriteTo(c.Conn)
 		return int(n), err
@@ -83,8 +91,42 @@ func (c *Conn) WriteParts(a, b, d []byte) (int, error) {
 	return c.send()
 }
 
+// ErrNotSilent is returned by [Conn.Ask], which then wrote nothing.
+var ErrNotSilent = errors.New("the peer has closed the connection, or has sent what nobody asked for")
+
+// Asks reports whether Ask looks before it writes, and waits.
+func (c *Conn) Asks() bool { return c.rc != nil }
+
+// Ask is WriteParts for a request whose answer is read next, on a connection on
+// which nothing is outstanding. A peer that is not silent is not asked. When all
+// is written it waits until there is something to read, so that no read is made in
+// vain; when the wait ends for another reason, as that of a deadline, the next Read
+// says so. Nobody may read meanwhile. Where it cannot do so (see Asks) it is
+// WriteParts.
+//
+// The interest in what comes is renewed before the look: what came before is seen
+// by it, what comes later ends the wait.
+func (c *Conn) Ask(a, b, d []byte) (int, error) {
+	if c.rc == nil {
+		return c.WriteParts(a, b, d)
+	}
+	c.out, c.asked, c.spoke = transfer{parts: [3][]byte{a, b, d}}, false, false
+	_ = c.rc.Read(c.ask)
+	switch {
+	case c.spoke:
+		return c.sent(ErrNotSilent)
+	case c.out.errno == 0 && c.out.left():
+		return c.send() // there was no room, or it was not even tried
+	}
+	return c.sent(nil)
+}
+
 func (c *Conn) send() (int, error) {
-	err := c.rc.Write(c.write)
+	return c.sent(c.rc.Write(c.write))
+}
+
+// sent returns what became of a write.
+func (c *Conn) sent(err error) (int, error) {
 	c.out.parts = [3][]byte{}
 	if err == nil && c.out.errno != 0 {
 		err = c.failed("write", c.out.errno)
@@ -94,6 +136,11 @@ func (c *Conn) send() (int, error) {
 
 func (c *Conn) failed(op string, errno syscall.Errno) error {
 	return &net.OpError{Op: op, Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: os.NewSyscallError(op, errno)}
+}
+
+// left reports whether something is left.
+func (t *transfer) left() bool {
+	return len(t.parts[0])+len(t.parts[1])+len(t.parts[2]) > 0
 }
 
 // took removes n bytes from the front of what is left.

@@ -153,3 +153,86 @@ func TestOtherConnections(t *testing.T) {
 		t.Errorf("%q %v", b, err)
 	}
 }
+
+// A request is written to its last byte, whatever the kernel has room for, and
+// its answer is there for the next read.
+func TestAsksAndReads(t *testing.T) {
+	for _, size := range []int{1, 100, 300 << 10, 8 << 20} {
+		c, far := pair(t)
+		body := bytes.Repeat([]byte{'b'}, size)
+		got := make(chan int, 1)
+		go func() {
+			time.Sleep(10 * time.Millisecond)
+			all := make([]byte, len("head")+size)
+			n, _ := io.ReadFull(far, all)
+			time.Sleep(10 * time.Millisecond) // the answer is waited for
+			far.Write([]byte("answer"))
+			got <- n
+		}()
+		if n, err := c.Ask([]byte("head"), body, nil); err != nil || n != len("head")+size {
+			t.Fatalf("%d bytes: asked with %d, %v", size, n, err)
+		}
+		buf := make([]byte, 16)
+		n, err := c.Read(buf)
+		if err != nil || string(buf[:n]) != "answer" || <-got != len("head")+size {
+			t.Errorf("%d bytes: answered %q, %v", size, buf[:n], err)
+		}
+	}
+}
+
+func TestAskErrors(t *testing.T) {
+	var timeout net.Error
+	t.Run("the answer is late", func(t *testing.T) {
+		c, _ := pair(t)
+		c.SetDeadline(time.Now().Add(300 * time.Millisecond))
+		if n, err := c.Ask([]byte("all"), nil, nil); n != 3 || err != nil {
+			t.Errorf("asked with %d, %v", n, err)
+		}
+		if _, err := c.Read(make([]byte, 1)); !errors.As(err, &timeout) || !timeout.Timeout() {
+			t.Errorf("%v, want a passed deadline", err)
+		}
+	})
+	t.Run("too late to ask", func(t *testing.T) {
+		c, _ := pair(t)
+		c.SetDeadline(time.Now().Add(-time.Second))
+		if n, err := c.Ask([]byte("all"), nil, nil); n != 0 || !errors.As(err, &timeout) || !timeout.Timeout() {
+			t.Errorf("asked with %d, %v, want a passed deadline", n, err)
+		}
+	})
+	t.Run("closed while it waits", func(t *testing.T) {
+		c, _ := pair(t)
+		time.AfterFunc(20*time.Millisecond, func() { c.Close() })
+		if n, err := c.Ask([]byte("all"), nil, nil); n != 3 || err != nil {
+			t.Errorf("asked with %d, %v", n, err)
+		}
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%v, want ErrClosed", err)
+		}
+	})
+	t.Run("the peer has spoken, or left, before it was asked", func(t *testing.T) {
+		for name, before := range map[string]func(*net.TCPConn){
+			"spoken": func(far *net.TCPConn) { far.Write([]byte("503")) },
+			"left":   func(far *net.TCPConn) { far.CloseWrite() },
+		} {
+			c, far := pair(t)
+			if !c.Asks() {
+				t.Log("Ask is WriteParts here")
+				return
+			}
+			before(far)
+			time.Sleep(10 * time.Millisecond)
+			if n, err := c.Ask([]byte("all"), nil, nil); n != 0 || !errors.Is(err, ErrNotSilent) {
+				t.Errorf("%s: asked with %d, %v, want ErrNotSilent", name, n, err)
+			}
+		}
+	})
+	t.Run("the peer is gone", func(t *testing.T) {
+		c, far := pair(t)
+		far.SetLinger(0)
+		far.Close()
+		time.Sleep(10 * time.Millisecond)
+		if _, err := c.Ask([]byte("all"), nil, nil); err == nil {
+			t.Error("asked a peer that is gone")
+		}
+	})
+}

@@ -47,6 +47,7 @@ type body struct {
 	total     int64 // delivered
 	limit     int64
 	chunks    chunks
+	before    func() // see Response.BeforeWait; nil for nothing
 
 	state atomic.Int32
 	err   error // written before the state becomes bodyEnded
@@ -168,7 +169,7 @@ func (b *body) readLength(p []byte) (int, error) {
 func (b *body) receive(p []byte, direct int) (int, error) {
 	cn := b.cn
 	if cn.r == cn.w {
-		cn.armFor(&b.x.client.pool, b.x.between)
+		b.wait()
 		if len(p) >= direct {
 			return cn.read(p)
 		}
@@ -181,14 +182,32 @@ func (b *body) receive(p []byte, direct int) (int, error) {
 	return n, nil
 }
 
+// wait is what comes before the connection is read.
+func (b *body) wait() {
+	if b.before != nil {
+		b.before()
+	}
+	b.cn.armFor(&b.x.client.pool, b.x.between)
+}
+
 // more waits for more data behind what is unread.
 func (b *body) more() error {
-	b.cn.armFor(&b.x.client.pool, b.x.between)
+	b.wait()
 	err := b.cn.fill()
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
 	}
 	return err
+}
+
+// BeforeWait has f called whenever a Read of the body is about to ask the
+// connection for data, because all that came before was delivered: whoever passes
+// the body on sends at the latest then what it holds. It is called on the
+// goroutine of the Read, and must be set before the first.
+func (r *Response) BeforeWait(f func()) {
+	if b, ok := r.Body.(*body); ok {
+		b.before = f
+	}
 }
 
 // ReadAll reads the body to its end and appends it to dst, in as few reads as its

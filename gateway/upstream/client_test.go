@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"sync"
@@ -53,17 +54,11 @@ func TestRequestOnTheWire(t *testing.T) {
 }
 
 func TestGetAndDeleteHaveNoLength(t *testing.T) {
-	p := newPeer(t, func(_ int, c *peerConn) {
-		for {
-			req, body, ok := c.request()
-			if !ok {
-				return
-			}
-			if req.Header.Get("Content-Length") != "" || len(body) != 0 {
-				t.Errorf("%s has a length", req.Method)
-			}
-			c.send(okAnswer)
+	p := serving(t, func(c *peerConn, req *http.Request, body []byte) {
+		if req.Header.Get("Content-Length") != "" || len(body) != 0 {
+			t.Errorf("%s has a length", req.Method)
 		}
+		c.send(okAnswer)
 	})
 	c := newTestClient(t, p.url())
 	for _, method := range []string{"GET", "DELETE"} {
@@ -107,18 +102,12 @@ func TestRefusedRequests(t *testing.T) {
 }
 
 func TestBodySizes(t *testing.T) {
-	p := newPeer(t, func(_ int, c *peerConn) {
-		for {
-			_, body, ok := c.request()
-			if !ok {
-				return
-			}
-			sum := 0
-			for _, b := range body {
-				sum += int(b)
-			}
-			c.send("HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n" + string(append(make([]byte, 8), byte(sum>>24), byte(sum>>16), byte(sum>>8), byte(sum), byte(len(body)>>24), byte(len(body)>>16), byte(len(body)>>8), byte(len(body)))))
+	p := serving(t, func(c *peerConn, _ *http.Request, body []byte) {
+		sum := 0
+		for _, b := range body {
+			sum += int(b)
 		}
+		c.send("HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n" + string(append(make([]byte, 8), byte(sum>>24), byte(sum>>16), byte(sum>>8), byte(sum), byte(len(body)>>24), byte(len(body)>>16), byte(len(body)>>8), byte(len(body)))))
 	})
 	c := newTestClient(t, p.url())
 	for _, n := range []int{0, 1, gatherBytes - 1, gatherBytes, gatherBytes + 1, 100 << 10, 16 << 20} {
@@ -245,7 +234,7 @@ func TestIdleConnectionThatEndedIsNotUsed(t *testing.T) {
 			}
 			cn := c.pool.idle[0]
 			close(idle)
-			eventually(t, "the client's kernel to know", func() bool { return !cn.probe.silent() })
+			eventually(t, "the client's kernel to know", func() bool { return !newProbe(cn.raw).silent() })
 			_, body, err := do(c, post(`2`))
 			if err != nil || body != "ok" {
 				t.Errorf("answer %q, %v", body, err)
@@ -304,17 +293,11 @@ func TestTimeouts(t *testing.T) {
 
 // TestTimeoutsOfOneRequestDoNotReachTheNext: timers stay set between requests.
 func TestTimeoutsOfOneRequestDoNotReachTheNext(t *testing.T) {
-	p := newPeer(t, func(_ int, c *peerConn) {
-		for {
-			_, body, ok := c.request()
-			if !ok {
-				return
-			}
-			if string(body) == "slow" {
-				time.Sleep(150 * time.Millisecond)
-			}
-			c.send(okAnswer)
+	p := serving(t, func(c *peerConn, _ *http.Request, body []byte) {
+		if string(body) == "slow" {
+			time.Sleep(150 * time.Millisecond)
 		}
+		c.send(okAnswer)
 	})
 	c := newTestClient(t, p.url())
 	for range 2 {
@@ -514,18 +497,13 @@ func TestCloseBody(t *testing.T) {
 func TestPool(t *testing.T) {
 	t.Run("bound and waiting", func(t *testing.T) {
 		var now, most atomic.Int32
-		p := newPeer(t, func(_ int, c *peerConn) {
-			for {
-				if _, _, ok := c.request(); !ok {
-					return
-				}
-				if n := now.Add(1); n > most.Load() {
-					most.Store(n)
-				}
-				time.Sleep(2 * time.Millisecond)
-				now.Add(-1)
-				c.send(okAnswer)
+		p := serving(t, func(c *peerConn, _ *http.Request, _ []byte) {
+			if n := now.Add(1); n > most.Load() {
+				most.Store(n)
 			}
+			time.Sleep(2 * time.Millisecond)
+			now.Add(-1)
+			c.send(okAnswer)
 		})
 		c := newTestClient(t, p.url(), MaxConns(3))
 		var wg sync.WaitGroup
@@ -639,17 +617,11 @@ func TestPool(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	release := make(chan struct{})
-	p := newPeer(t, func(_ int, c *peerConn) {
-		for {
-			_, body, ok := c.request()
-			if !ok {
-				return
-			}
-			if string(body) == "slow" {
-				<-release
-			}
-			c.send(okAnswer)
+	p := serving(t, func(c *peerConn, _ *http.Request, body []byte) {
+		if string(body) == "slow" {
+			<-release
 		}
+		c.send(okAnswer)
 	})
 	c := newTestClient(t, p.url())
 	var wg sync.WaitGroup
@@ -766,18 +738,12 @@ func TestResponseLimit(t *testing.T) {
 }
 
 func TestManyRequestsAtOnce(t *testing.T) {
-	p := newPeer(t, func(_ int, c *peerConn) {
-		for {
-			_, body, ok := c.request()
-			if !ok {
-				return
-			}
-			c.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-			for i := range body {
-				c.send("1\r\n" + string(body[i:i+1]) + "\r\n")
-			}
-			c.send("0\r\n\r\n")
+	p := serving(t, func(c *peerConn, _ *http.Request, body []byte) {
+		c.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+		for i := range body {
+			c.send("1\r\n" + string(body[i:i+1]) + "\r\n")
 		}
+		c.send("0\r\n\r\n")
 	})
 	c := newTestClient(t, p.url(), MaxConns(10))
 	var wg sync.WaitGroup

@@ -26,7 +26,7 @@ type conn struct {
 	nc    net.Conn     // what is read and written: the TLS layer or sock
 	raw   net.Conn     // the TCP connection
 	sock  *socket.Conn // raw without TLS, else nil
-	probe *probe       // nil where there is none
+	probe *probe       // nil where there is none, or where sock looks by itself
 	// secured is nil without TLS, and only read by who reads nc.
 	secured *beneathTLS
 
@@ -47,10 +47,13 @@ type conn struct {
 }
 
 func newConn(nc, raw net.Conn, now time.Duration) *conn {
-	cn := &conn{nc: nc, raw: raw, probe: newProbe(raw), small: make([]byte, smallBuffer), made: now}
+	cn := &conn{nc: nc, raw: raw, small: make([]byte, smallBuffer), made: now}
 	if nc == raw {
 		cn.sock = socket.New(raw)
 		cn.nc = cn.sock
+	}
+	if cn.sock == nil || !cn.sock.Asks() {
+		cn.probe = newProbe(raw)
 	}
 	cn.abortFunc = func() { cn.raw.Close() }
 	return cn
@@ -157,11 +160,18 @@ func (cn *conn) read(p []byte) (int, error) {
 // is plain. It returns how many bytes were taken.
 func (cn *conn) write(out *writeBuffer, body []byte) (int64, error) {
 	if out.gathered {
-		n, err := cn.nc.Write(out.b)
-		return int64(n), err
+		body = nil // it stands in the buffer already
 	}
-	if cn.sock != nil {
+	switch {
+	case cn.sock != nil && cn.uses == 0:
+		// The peer may have spoken first, as one that is full and says so.
 		n, err := cn.sock.WriteParts(out.b, body, nil)
+		return int64(n), err
+	case cn.sock != nil:
+		n, err := cn.sock.Ask(out.b, body, nil)
+		return int64(n), err
+	case out.gathered:
+		n, err := cn.nc.Write(out.b)
 		return int64(n), err
 	}
 	bufs := net.Buffers{out.b, body}

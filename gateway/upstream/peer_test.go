@@ -95,16 +95,24 @@ func (c *peerConn) wait() { _, _ = io.Copy(io.Discard, c.r) }
 // reset makes the close that follows an RST.
 func (c *peerConn) reset() { _ = c.Conn.(*net.TCPConn).SetLinger(0) }
 
-// answering is a peer that reads requests and answers each with the same bytes.
-func answering(t testing.TB, answer string) *peer {
+// serving is a peer that hands each request of a connection to serve.
+func serving(t testing.TB, serve func(c *peerConn, req *http.Request, body []byte)) *peer {
+	t.Helper()
 	return newPeer(t, func(_ int, c *peerConn) {
 		for {
-			if _, _, ok := c.request(); !ok {
+			req, body, ok := c.request()
+			if !ok {
 				return
 			}
-			c.send(answer)
+			serve(c, req, body)
 		}
 	})
+}
+
+// answering is a peer that answers each request with the same bytes.
+func answering(t testing.TB, answer string) *peer {
+	t.Helper()
+	return serving(t, func(c *peerConn, _ *http.Request, _ []byte) { c.send(answer) })
 }
 
 func newTestClient(t testing.TB, url string, opts ...Option) *Client {

@@ -1,6 +1,10 @@
 package upstream
 
 import (
+	"context"
+	"io"
+	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -120,15 +124,10 @@ func TestAnswersByteByByte(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := newPeer(t, func(_ int, c *peerConn) {
-				for {
-					if _, _, ok := c.request(); !ok {
-						return
-					}
-					for i := range len(tt.answer) {
-						c.send(tt.answer[i : i+1])
-						time.Sleep(20 * time.Microsecond)
-					}
+			p := serving(t, func(c *peerConn, _ *http.Request, _ []byte) {
+				for i := range len(tt.answer) {
+					c.send(tt.answer[i : i+1])
+					time.Sleep(20 * time.Microsecond)
 				}
 			})
 			c := newTestClient(t, p.url())
@@ -176,5 +175,69 @@ func TestHeaderKeepsOrderAndValues(t *testing.T) {
 	}
 	if !resp.Header.Has("a") || resp.Header.Get("A") != "" || resp.Header.Has("c") {
 		t.Errorf("header is %q", resp.Header)
+	}
+}
+
+// What came with the header is delivered before anybody is told of a wait; before
+// the connection is asked for more, somebody is.
+func TestBeforeWaitComesBeforeEachWait(t *testing.T) {
+	for _, kind := range []struct{ name, header, first, rest string }{
+		{"chunked", "Transfer-Encoding: chunked", "3\r\none\r\n", "3\r\ntwo\r\n0\r\n\r\n"},
+		{"by its length", "Content-Length: 6", "one", "two"},
+	} {
+		t.Run(kind.name, func(t *testing.T) {
+			waits := make(chan struct{}, 10)
+			p := newPeer(t, func(_ int, c *peerConn) {
+				c.request()
+				c.send("HTTP/1.1 200 OK\r\n" + kind.header + "\r\n\r\n" + kind.first)
+				<-waits
+				c.send(kind.rest)
+				c.wait()
+			})
+			resp, err := newTestClient(t, p.url()).Do(context.Background(), &Request{Method: "POST"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			told := 0
+			resp.BeforeWait(func() { told++; waits <- struct{}{} })
+			got := make([]byte, 64)
+			n, err := resp.Body.Read(got)
+			if err != nil || string(got[:n]) != "one" || told != 0 {
+				t.Fatalf("read %q, %v after %d waits; want what came with the header after none", got[:n], err, told)
+			}
+			rest, err := io.ReadAll(resp.Body)
+			if err != nil || string(rest) != "two" || told == 0 {
+				t.Errorf("read %q, %v after %d waits", rest, err, told)
+			}
+		})
+	}
+}
+
+// A peer that is full may say so as soon as it is connected to, and then end its
+// side and wait for the client to go. Its answer is read without waiting for more.
+func TestAnswerBeforeTheFirstRequest(t *testing.T) {
+	answered := make(chan struct{})
+	p := newPeer(t, func(_ int, c *peerConn) {
+		c.send("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbusy")
+		_ = c.Conn.(*net.TCPConn).CloseWrite()
+		close(answered)
+		c.wait()
+	})
+	c := newTestClient(t, p.url())
+	cn, err := c.pool.get(context.Background(), c.pool.now(), 0, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.pool.discard(cn)
+	<-answered
+	time.Sleep(20 * time.Millisecond) // it is here, and the poller has heard of it
+	cn.armFor(&c.pool, 2*time.Second)
+	if _, err := cn.write(&writeBuffer{b: []byte("POST /mcp HTTP/1.1\r\n\r\n")}, nil); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 64)
+	if n, err := cn.read(buf); err != nil || !strings.HasPrefix(string(buf[:n]), "HTTP/1.1 503 ") {
+		t.Errorf("read %q, %v", buf[:n], err)
 	}
 }

@@ -54,6 +54,9 @@ func (ex *exchange) judge(l *live, m *mcp.Message, src *source) judgement {
 		}
 		*m = redacted
 	case policy.RateLimit:
+		if src != nil {
+			src.settle() // the limit may be asked of a store
+		}
 		if refused := ex.limit(d.Rule); refused != nil {
 			j.refused, j.action, j.kind = refused, actionRateLimitBlocked, refused.kind
 			return j

@@ -23,21 +23,18 @@ func BenchmarkSmallCallObserved(b *testing.B) {
 }
 
 func benchmarkCall(b *testing.B, more, message string, tune func(*Options)) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
+	_, once := caller(b, more, message, tune)
+	b.ReportAllocs()
+	for b.Loop() {
+		once()
 	}
-	defer ln.Close()
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go canned(c)
-		}
-	}()
-	r := newRigWith(b, basic("http://"+ln.Addr().String()+"/mcp")+more, tune)
+}
+
+// caller starts a gateway with more configuration and returns a function that
+// sends it a message through its handler.
+func caller(b *testing.B, more, message string, tune func(*Options)) (r *rig, once func()) {
+	b.Helper()
+	r = newRigWith(b, basic(cannedUpstream(b))+more, tune)
 	body := []byte(message)
 	w := httptest.NewRecorder()
 	reader := bytes.NewReader(body)
@@ -46,8 +43,7 @@ func benchmarkCall(b *testing.B, more, message string, tune func(*Options)) {
 	req.Header.Set("Authorization", "Bearer "+r.key)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
-	b.ReportAllocs()
-	for b.Loop() {
+	return r, func() {
 		reader.Reset(body)
 		req.Body = io.NopCloser(reader)
 		req.ContentLength = int64(len(body))
@@ -59,6 +55,26 @@ func benchmarkCall(b *testing.B, more, message string, tune func(*Options)) {
 			b.Fatalf("%d %s", w.Code, w.Body)
 		}
 	}
+}
+
+// cannedUpstream starts an upstream of canned answers and returns its URL.
+func cannedUpstream(t testing.TB) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go canned(c)
+		}
+	}()
+	return "http://" + ln.Addr().String() + "/mcp"
 }
 
 // canned answers every request on the connection; a request is one read.

@@ -22,21 +22,7 @@ const callBudget = 9
 
 // TestCallBudget holds the way of a call to it.
 func TestCallBudget(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go canned(c)
-		}
-	}()
-	r := newRig(t, basic("http://"+ln.Addr().String()+"/mcp"))
+	r := newRig(t, basic(cannedUpstream(t)))
 	near, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -105,6 +105,10 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	return ex
 }
 
+// now is the time, for telling how long something takes: the clock of the day is
+// not asked again.
+func (ex *exchange) now() time.Time { return ex.start.Add(ex.g.since(ex.start)) }
+
 // textOf returns the text of an address, which in most cases stands in the peer's
 // already.
 func textOf(a netip.Addr, peer string) string {

@@ -32,7 +32,7 @@ func (ex *exchange) forward() *refusal {
 	}
 	defer ex.under()()
 	ex.fanOut()
-	ex.sentUp = ex.g.now()
+	ex.sentUp = ex.now()
 	resp, err := ex.post()
 	if err == nil && resp.Status == http.StatusNotFound && ex.pairLost() {
 		// The upstream forgot a session that the gateway had opened there for

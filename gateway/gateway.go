@@ -74,6 +74,7 @@ type Options struct {
 type Gateway struct {
 	log     *slog.Logger
 	now     func() time.Time
+	since   func(time.Time) time.Duration // by now, and cheaper
 	load    func() (*config.File, error)
 	version string
 
@@ -138,8 +139,9 @@ func New(opts Options) (g *Gateway, err error) {
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
 	}
+	g.since = func(t time.Time) time.Duration { return g.now().Sub(t) }
 	if g.now == nil {
-		g.now = time.Now
+		g.now, g.since = time.Now, time.Since
 	}
 	g.restartPending.Store(new([]string))
 	g.errands.start(g)

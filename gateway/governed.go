@@ -100,7 +100,7 @@ func (ex *exchange) govern() *refusal {
 	if ex.msg.Method == mcp.MethodToolsCall {
 		in.Tool, in.HasTool = ex.msg.Name, true
 	}
-	ex.governed.scanFrom = ex.g.now()
+	ex.governed.scanFrom = ex.now()
 	v := set.Judge(govern.Request, &in)
 	ex.governed.scan += v.Scan
 	ex.judging += v.All - v.Scan

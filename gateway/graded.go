@@ -22,10 +22,10 @@ func (ex *exchange) grade(m *mcp.Message) {
 	}
 	switch ex.msg.Method {
 	case mcp.MethodToolsCall:
-		began := ex.g.now()
+		began := ex.now()
 		if score, ok := q.Score(ex.up.name, ex.msg.Name, m); ok {
 			ex.rec.QualityScores = append(ex.rec.QualityScores, audit.QualityScore{Scorer: quality.Scorer, Score: score})
-			ex.graded = ex.g.now().Sub(began)
+			ex.graded = ex.now().Sub(began)
 		}
 	case mcp.MethodToolsList:
 		if q.Worth(ex.up.name, m) {

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -19,11 +20,15 @@ type traceSink struct {
 	traces []api.TraceInput
 }
 
-func (s *traceSink) PostTraces(_ context.Context, traces []api.TraceInput) (api.IngestResult, error) {
+func (s *traceSink) PostTraceBatch(_ context.Context, body []byte) (api.IngestResult, error) {
+	var b api.TraceBatch
+	if err := json.Unmarshal(body, &b); err != nil {
+		return api.IngestResult{}, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.traces = append(s.traces, traces...)
-	return api.IngestResult{Accepted: len(traces)}, nil
+	s.traces = append(s.traces, b.Traces...)
+	return api.IngestResult{Accepted: len(b.Traces)}, nil
 }
 
 // of returns the traces of a tool.

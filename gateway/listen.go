@@ -37,7 +37,7 @@ func (ex *exchange) serveStream() *refusal {
 
 // passStream opens the stream of one upstream and passes it on.
 func (ex *exchange) passStream(lastID string) *refusal {
-	ex.sentUp = ex.g.now()
+	ex.sentUp = ex.now()
 	resp, err := ex.get(ex.ctx, ex.up, ex.upSession, lastID)
 	if err != nil {
 		return ex.refuseUpstream(err)
@@ -81,7 +81,7 @@ func (ex *exchange) serveEnd() *refusal {
 		ex.w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	ex.sentUp = ex.g.now()
+	ex.sentUp = ex.now()
 	resp, err := ex.up.client.Do(ex.ctx, &upstream.Request{Method: http.MethodDelete, Header: ex.upstreamHeader(ex.upSession)})
 	if err != nil {
 		return ex.refuseUpstream(err)

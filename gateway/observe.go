@@ -267,7 +267,7 @@ func (ex *exchange) observe() {
 	}
 	if !ex.audited { // its answer was cut short by a panic
 		ex.describe()
-		ex.rec.Duration = ex.g.now().Sub(ex.start)
+		ex.rec.Duration = ex.g.since(ex.start)
 	}
 	if ex.rec.ErrorKind == refuseAudit.kind && !ex.began {
 		ex.rec.Status = refuseAudit.status // what was accounted for is not what was answered

@@ -3,10 +3,8 @@
 package gateway
 
 import (
-	"bytes"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -30,41 +28,8 @@ func processorTime(t testing.TB) time.Duration {
 // handler of a gateway with more configuration, and one that waits until what it
 // left behind is exported.
 func smallCaller(b *testing.B, more string) (once, settle func()) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { ln.Close() })
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go canned(c)
-		}
-	}()
-	r := newRig(b, basic("http://"+ln.Addr().String()+"/mcp")+more)
-	body := []byte(call("1", "safe"))
-	w := httptest.NewRecorder()
-	reader := bytes.NewReader(body)
-	req := httptest.NewRequest(http.MethodPost, "/mcp", nil)
-	req.Host, req.RemoteAddr = "127.0.0.1:8090", "127.0.0.1:5000"
-	req.Header.Set("Authorization", "Bearer "+r.key)
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "application/json, text/event-stream")
-	once = func() {
-		reader.Reset(body)
-		req.Body = io.NopCloser(reader)
-		req.ContentLength = int64(len(body))
-		w.Body.Reset()
-		clear(w.Header())
-		w.Code = 0
-		r.gateway.ServeHTTP(w, req)
-		if w.Code != http.StatusOK && w.Code != 0 {
-			b.Fatalf("%d %s", w.Code, w.Body)
-		}
-	}
+	b.Helper()
+	r, once := caller(b, more, call("1", "safe"), nil)
 	settle = func() {
 		tracer := r.gateway.observer.tracer
 		if tracer == nil {

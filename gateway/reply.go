@@ -179,7 +179,7 @@ func (ex *exchange) account(status, bytesOut int) error {
 		return nil
 	}
 	ex.audited = true
-	now := ex.g.now()
+	now := ex.now()
 	r := &ex.rec
 	r.Status = status
 	r.BytesOut = int64(bytesOut)
@@ -257,7 +257,8 @@ func (ex *exchange) recovered() {
 	}
 	ex.rec.ErrorKind = refusePanic.kind
 	_ = ex.account(http.StatusOK, ex.sent)
-	panic(http.ErrAbortHandler) // the answer has begun: cut it
+	_ = http.NewResponseController(ex.w).Flush() // what was written before may go
+	panic(http.ErrAbortHandler)                  // the answer has begun: cut it
 }
 
 // contain keeps a panic in a goroutine of the gateway's own from ending the

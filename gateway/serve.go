@@ -189,9 +189,9 @@ func checkBodyHeaders(h http.Header) *refusal {
 
 // decide asks the rules, and performs what they say of the request.
 func (ex *exchange) decide() *refusal {
-	started := ex.g.now()
+	started := ex.now()
 	ex.judgedFrom = started
-	defer func() { ex.judging = ex.g.now().Sub(started) - ex.asking.request }()
+	defer func() { ex.judging = ex.now().Sub(started) - ex.asking.request }()
 
 	q := policy.RequestOf(&ex.msg, policy.ClientToServer, ex.who.Claims)
 	var observed []*policy.Rule

@@ -9,6 +9,7 @@ import (
 	"svc/gateway/audit"
 	"svc/gateway/mcp"
 	"svc/gateway/session"
+	"svc/gateway/upstream"
 )
 
 // Why a source ends before its upstream ended it.
@@ -37,20 +38,16 @@ type source struct {
 	lastID    []byte
 }
 
-// Read hands the upstream's bytes to the event reader. What was written before
-// is flushed first: nothing waits while its source waits.
-func (src *source) Read(p []byte) (int, error) {
-	src.mu.Lock()
-	if src.unflushed {
-		src.flush()
-	}
-	src.mu.Unlock()
-	return src.body.Read(p)
+// take makes an answer the one that the source reads. What was written is sent
+// before more of it is waited for: nothing waits while its source waits.
+func (src *source) take(resp *upstream.Response) {
+	src.body = resp.Body
+	resp.BeforeWait(src.settle)
 }
 
 // copy judges and passes on what the source sends, until it ends.
 func (src *source) copy() error {
-	events := mcp.NewEventReader(src, mcp.MaxEvent)
+	events := mcp.NewEventReader(src.body, mcp.MaxEvent)
 	for {
 		ev, err := events.Next()
 		if err != nil {
@@ -130,7 +127,7 @@ func (s *stream) count() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.frames++
-	s.lastFrame = s.ex.g.now()
+	s.lastFrame = s.ex.now()
 	s.ex.rec.Frames = int64(s.frames)
 	return s.frames <= s.limit
 }

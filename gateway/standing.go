@@ -52,6 +52,7 @@ func (ex *exchange) mergeStreams(at *positions) *refusal {
 		m.wg.Wait()
 	}()
 	m.start()
+	m.settle()
 	defer m.stop()
 	m.add(ex.up, ex.upSession)
 	for name, opened := range ex.g.pairs.All(ctx, ex.handle.ID) {
@@ -193,7 +194,7 @@ func (m *standing) once(ctx context.Context, src *source) error {
 	default:
 		return io.ErrUnexpectedEOF
 	}
-	src.body = resp.Body
+	src.take(resp)
 	stop := context.AfterFunc(ctx, func() { resp.Body.Close() })
 	defer stop()
 	return src.copy()

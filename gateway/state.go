@@ -12,6 +12,7 @@ import (
 
 	"svc/gateway/config"
 	"svc/gateway/session"
+	"svc/gateway/statefile"
 )
 
 // sessionKey returns the key that session handles are sealed with: the shared
@@ -71,19 +72,11 @@ func makeSessionKey(path string) ([]byte, error) {
 	if _, err := rand.Read(key); err != nil {
 		return nil, err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".session.key-*")
+	err := statefile.Create(path, []byte(base64.StdEncoding.EncodeToString(key)+"\n"))
+	if errors.Is(err, fs.ErrExist) {
+		return readSessionKey(path)
+	}
 	if err != nil {
-		return nil, err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.WriteString(base64.StdEncoding.EncodeToString(key) + "\n")
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return nil, err
-	}
-	if err := os.Link(f.Name(), path); err != nil {
-		if errors.Is(err, fs.ErrExist) {
-			return readSessionKey(path)
-		}
 		return nil, err
 	}
 	return key, nil

@@ -75,7 +75,8 @@ func (ex *exchange) relayStream(resp *upstream.Response) *refusal {
 	ctx, cancel := context.WithCancelCause(ex.ctx)
 	defer cancel(nil)
 	s := ex.newStream(cancel)
-	src := &source{stream: s, up: ex.up, session: ex.upSession, body: resp.Body, tag: ex.tagFor(tagPost), out: ex.frameOut[:0]}
+	src := &source{stream: s, up: ex.up, session: ex.upSession, tag: ex.tagFor(tagPost), out: ex.frameOut[:0]}
+	src.take(resp)
 	// Closing the body ends a read that waits, whoever gives up.
 	stop := context.AfterFunc(ctx, func() { resp.Body.Close() })
 	defer stop()
@@ -129,7 +130,7 @@ func (s *stream) permitted() error {
 func (s *stream) send(event []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.ex.g.now()
+	now := s.ex.now()
 	s.lastWrite = now
 	s.unflushed = true
 	n, err := s.write(now, event)
@@ -153,7 +154,8 @@ func (s *stream) flush() {
 	_ = s.control.Flush() // a broken connection shows in the next write
 }
 
-// start sends the header and arms the watchdog.
+// start writes the header and arms the watchdog. The header goes out with the
+// first frame when that is there already, else before the stream waits for it.
 func (s *stream) start() {
 	h := s.ex.w.Header()
 	h["Content-Type"] = []string{"text/event-stream"}
@@ -163,9 +165,9 @@ func (s *stream) start() {
 	s.ex.w.WriteHeader(http.StatusOK)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.ex.g.now()
+	now := s.ex.now()
 	s.lastWrite, s.lastFrame = now, now
-	s.flush()
+	s.unflushed = true
 	s.timer = time.AfterFunc(s.next(now), s.watch)
 }
 
@@ -196,7 +198,7 @@ func (s *stream) watch() {
 		s.cancel(err)
 		return
 	}
-	now := s.ex.g.now()
+	now := s.ex.now()
 	if s.idle > 0 && now.Sub(s.lastFrame) >= s.idle {
 		s.cancel(errIdle)
 		return

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"svc/gateway/ratelimit"
 )
 
 // events answers a request with an event stream.
@@ -80,17 +82,7 @@ func TestStreamIsFlushedFrameByFrame(t *testing.T) {
 		}
 	}))
 	r := newRig(t, basic(up.URL))
-	req, err := http.NewRequest(http.MethodPost, r.url, strings.NewReader(call("1", "slow")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+r.key)
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
+	resp := r.open(http.MethodPost, call("1", "slow"))
 	if ct := resp.Header.Get("Content-Type"); ct != "text/event-stream" {
 		t.Errorf("content type %q", ct)
 	}
@@ -279,17 +271,7 @@ func TestStreamIsCutWhenItsKeyIsRemoved(t *testing.T) {
 	}))
 	defer close(frames)
 	r := newRig(t, basic(up.URL))
-	req, err := http.NewRequest(http.MethodPost, r.url, strings.NewReader(call("1", "slow")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+r.other)
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
+	resp := r.open(http.MethodPost, call("1", "slow"), "Authorization", "Bearer "+r.other)
 	frames <- progress
 	read := bufio.NewReader(resp.Body)
 	if line, err := read.ReadString('\n'); err != nil || !strings.Contains(line, "progress") {
@@ -342,5 +324,39 @@ func TestDeniedServerRequestIsAnsweredToTheUpstream(t *testing.T) {
 	frame := r.kinds("frame")
 	if len(frame) != 1 || frame[0]["rule_id"] != "no-elicit" || frame[0]["action"] != "deny" || frame[0]["method"] != "elicitation/create" {
 		t.Errorf("frame lines %v", frame)
+	}
+}
+
+// slowLimits is a store of rate limits that takes its time.
+type slowLimits struct{ answer chan struct{} }
+
+func (s slowLimits) Allow(context.Context, ratelimit.Key, float64, int, time.Time) (bool, time.Duration, error) {
+	select {
+	case <-s.answer:
+		return true, 0, nil
+	case <-time.After(5 * time.Second):
+		return false, time.Second, nil
+	}
+}
+
+// The header of a stream does not wait while a shared store is asked about the
+// limit of a frame that came with it.
+func TestHeaderOfAStreamDoesNotWaitForARateLimit(t *testing.T) {
+	up := newUpstream(t, func(w http.ResponseWriter, _ string, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{}}\n\ndata: {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}\n\n")
+	})
+	r := newRig(t, rules(open(up.URL), "    - {id: slow, action: rate_limit, tokens_per_second: 1, burst: 1, when: {method: notifications/message, direction: server_to_client}}\n"))
+	slow := slowLimits{make(chan struct{})}
+	r.gateway.limits = slow
+	resp := r.open("POST", `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"a","arguments":{}}}`) // returns with the header
+	defer resp.Body.Close()
+	select {
+	case slow.answer <- struct{}{}: // the store is still being asked
+	case <-time.After(4 * time.Second):
+		t.Error("the header came after the store had answered")
+	}
+	if body, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(body), "notifications/message") {
+		t.Errorf("%s, %v", body, err)
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -14,20 +13,6 @@ import (
 	"testing"
 	"time"
 )
-
-// newKey makes a gateway key with the program and returns it with its hash.
-func newKey(t *testing.T, id string) (key, hash string) {
-	t.Helper()
-	out, err := exec.Command(program(t), "keygen", "--id", id, "-o", "json").Output()
-	var made struct{ Key, Hash string }
-	if err == nil {
-		err = json.Unmarshal(out, &made)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return made.Key, made.Hash
-}
 
 // Who is let in, which revisions are served, and the table of errors (gateway
 // specification, Authentication, Errors, Limits, Versioning).

@@ -1,17 +1,10 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"svc/test/certtest"
 )
 
 // The table of outcomes of the guardrail action (gateway specification, Action:
@@ -124,90 +119,20 @@ subscriptions: {LIMIT}
 	}
 }
 
-// pki is an authority for tests.
-type pki struct {
-	t    *testing.T
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pool *x509.CertPool
-	n    int64
-}
-
-func newPKI(t *testing.T, name string) *pki {
-	p := &pki{t: t, pool: x509.NewCertPool()}
-	p.cert, p.key = p.make(name, nil)
-	p.pool.AddCert(p.cert)
-	return p
-}
-
-func (p *pki) make(name string, parent *pki) (*x509.Certificate, *ecdsa.PrivateKey) {
-	p.t.Helper()
-	p.n++
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano() + p.n), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	by, signer := tmpl, key
-	if parent != nil {
-		by, signer = parent.cert, parent.key
-	} else {
-		tmpl.IsCA, tmpl.BasicConstraintsValid, tmpl.KeyUsage = true, true, x509.KeyUsageCertSign
-	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, by, &key.PublicKey, signer)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return cert, key
-}
-
-// pair writes a certificate of a name and its key.
-func (p *pki) pair(certFile, keyFile, name string) tls.Certificate {
-	p.t.Helper()
-	cert, key := p.make(name, p)
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
-	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
-	for file, b := range map[string][]byte{certFile: certPEM, keyFile: keyPEM} {
-		if err := os.WriteFile(file, b, 0o600); err != nil {
-			p.t.Fatal(err)
-		}
-	}
-	made, err := tls.X509KeyPair(certPEM, keyPEM)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return made
-}
-
 // Mutual TLS with HTTP/1.1 and HTTP/2, and certificates that are read again
 // (gateway specification, tls).
 func TestContractTLS(t *testing.T) {
 	u := newTools(t)
-	dir := t.TempDir()
-	file := func(name string) string { return filepath.Join(dir, name) }
-	ours, others := newPKI(t, "ours"), newPKI(t, "others")
-	ours.pair(file("cert"), file("key"), "one")
-	if err := os.WriteFile(file("ca"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ours.cert.Raw}), 0o600); err != nil {
-		t.Fatal(err)
+	ours, others := certtest.New(t, t.TempDir(), "ca"), certtest.New(t, t.TempDir(), "ca")
+	issue := func(subject string) certtest.Pair {
+		return ours.Issue("server", func(c *x509.Certificate) { c.Subject.CommonName = subject })
 	}
-	good, bad := ours.pair(file("c1"), file("k1"), "client"), others.pair(file("c2"), file("k2"), "client")
+	cert := issue("one")
+	good, bad := ours.Issue("client").Certificate, others.Issue("client").Certificate
 
-	b := besiege(t, u.URL, fmt.Sprintf("tls: {cert_file: %s, key_file: %s, client_ca: %s}\n", file("cert"), file("key"), file("ca")))
+	b := besiege(t, u.URL, fmt.Sprintf("tls: {cert_file: %s, key_file: %s, client_ca: %s}\n", cert.CertFile, cert.KeyFile, ours.CertFile))
 	ask := func(h2 bool, certs ...tls.Certificate) (name, proto string, err error) {
-		conf := &tls.Config{RootCAs: ours.pool, Certificates: certs}
+		conf := &tls.Config{RootCAs: ours.Pool(), Certificates: certs}
 		tr := &http.Transport{TLSClientConfig: conf, ForceAttemptHTTP2: h2}
 		defer tr.CloseIdleConnections()
 		resp, err := (&http.Client{Transport: tr, Timeout: 10 * time.Second}).Post("https://"+b.addr+"/mcp", "application/json", strings.NewReader(call(1)))
@@ -250,10 +175,10 @@ func TestContractTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ours.pair(file("cert"), file("key"), "two")
+	issue("two")
 	hup()
 	expectName("two")
-	if err := os.WriteFile(file("key"), []byte("broken"), 0o600); err != nil {
+	if err := os.WriteFile(cert.KeyFile, []byte("broken"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	hup()

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -115,19 +114,6 @@ type gate struct {
 	dir, file string
 }
 
-// writeLicense puts a license into a directory that runs out after so many days.
-func writeLicense(t *testing.T, dir string) {
-	t.Helper()
-	for _, args := range [][]string{
-		{"license", "keygen", "--out", dir},
-		{"license", "issue", "--key", filepath.Join(dir, "license.key"), "--subject", "t", "--out", filepath.Join(dir, "license.jwt")},
-	} {
-		if out, err := exec.Command(program(t), args...).CombinedOutput(); err != nil {
-			t.Fatalf("svc %v: %v\n%s", args, err, out)
-		}
-	}
-}
-
 // newGate starts a gateway. ADDR and DIR stand in the text for its address and its
 // directory; license, audit and listen are added.
 func newGate(t *testing.T, text string) *gate {
@@ -173,44 +159,6 @@ func (g *gate) reload(text, want string) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	g.t.Fatalf("/readyz says %s after the reload, want %s", got, want)
-}
-
-func (g *gate) get(path string) (int, string) {
-	g.t.Helper()
-	resp, err := http.Get("http://" + g.addr + path)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	return resp.StatusCode, string(b)
-}
-
-// ask posts a message with header fields in pairs.
-func (g *gate) ask(body string, header ...string) (int, string) {
-	g.t.Helper()
-	r, err := http.NewRequest(http.MethodPost, "http://"+g.addr+"/mcp", strings.NewReader(body))
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Accept", "application/json, text/event-stream")
-	for i := 0; i+1 < len(header); i += 2 {
-		r.Header.Set(header[i], header[i+1])
-	}
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	return resp.StatusCode, string(b)
 }
 
 // line returns the last audit line of a request.

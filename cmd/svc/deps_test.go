@@ -27,11 +27,13 @@ var forbidden = []struct{ from, to, why string }{
 	{"gateway/front", "gateway/...", "the HTTP server knows nothing of what it serves"},
 	{"gateway/socket", "...", "below everything"},
 	{"gateway/fsync", "...", "below everything"},
+	{"gateway/statefile", "...", "below everything"},
+	{"test/certtest", "...", "below everything"},
 }
 
 // pure packages decide without a clock, a network or a process around them, so
 // that they can be fuzzed.
-var pure = []string{"gateway/policy", "gateway/glob", "gateway/nameset", "gateway/mcp", "gateway/detect", "gateway/diag"}
+var pure = []string{"gateway/policy", "gateway/glob", "gateway/nameset", "gateway/httpfield", "gateway/mcp", "gateway/detect", "gateway/diag"}
 
 // impure is what a pure package may not import.
 var impure = []string{"net/http", "log/slog", "os"}

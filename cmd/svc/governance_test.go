@@ -20,16 +20,10 @@ import (
 	"svc/server/client"
 )
 
-// governedStack is a control plane, a gateway under its policies and a tool
-// server, each a process of its own but for the last.
+// governedStack is a stack whose gateway is under the policies of the control
+// plane, with a tool server.
 type governedStack struct {
-	t       *testing.T
-	dir     string
-	plane   *process
-	gw      *process
-	control *client.Client
-	key     string // of the gateway
-
+	*stack
 	mu   sync.Mutex
 	sent []string // what the tool server got
 	say  string   // the text it answers with
@@ -37,38 +31,10 @@ type governedStack struct {
 
 func startGoverned(t *testing.T) *governedStack {
 	t.Helper()
-	s := &governedStack{t: t, dir: t.TempDir(), say: "done"}
-	bin := program(t)
+	s := &governedStack{say: "done"}
 	tools := httptest.NewServer(http.HandlerFunc(s.serveTool))
 	t.Cleanup(tools.Close)
-
-	const apiKey = "svc_api_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
-	s.plane = &process{t: t, bin: bin, addr: freeAddr(t), ready: "/readyz"}
-	s.plane.args = []string{"serve", "--listen", s.plane.addr, "--data-dir", filepath.Join(s.dir, "data"), "--rate-limit", "100000", "--ingest-rate-limit", "100000"}
-	s.plane.env = []string{"SVC_BOOTSTRAP_API_KEY=" + apiKey}
-	s.plane.start()
-	t.Cleanup(s.plane.kill)
-	s.control = client.New("http://"+s.plane.addr, apiKey)
-
-	s.gw = &process{t: t, bin: bin, addr: freeAddr(t), ready: "/readyz"}
-	s.key = writeGateway(t, bin, s.dir, s.gw.addr, tools.URL, "http://"+s.plane.addr, createIngestKey(t, s.control))
-	path := filepath.Join(s.dir, "svc.yaml")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	governed := strings.Replace(string(text), "control_plane: {", "control_plane: {governance: {enabled: true, refresh_interval: 1s}, ", 1)
-	if err := os.WriteFile(path, []byte(governed), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s.gw.args = []string{"gateway", "--config", path}
-	s.gw.start()
-	t.Cleanup(s.gw.kill)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("gateway:\n%s\ncontrol plane:\n%s", tail(&s.gw.out), tail(&s.plane.out))
-		}
-	})
+	s.stack = startStack(t, tools.URL, "governance: {enabled: true, refresh_interval: 1s}")
 	return s
 }
 
@@ -104,22 +70,7 @@ func (s *governedStack) lastSent() string {
 func (s *governedStack) call(tool, text string) (int, string) {
 	s.t.Helper()
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":{"text":%q}}}`, tool, text)
-	req, err := http.NewRequest(http.MethodPost, "http://"+s.gw.addr+"/mcp", strings.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+s.key)
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	got, err := io.ReadAll(resp.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return resp.StatusCode, string(got)
+	return s.gw.ask(body, "Authorization", "Bearer "+s.key)
 }
 
 // until waits for something that the control plane changed to act.
@@ -383,7 +334,7 @@ func TestTemplates(t *testing.T) {
 		// The report tells it, out of the control plane and out of the audit file.
 		for _, args := range [][]string{{"policy", "report", "-o", "json"}, {"policy", "report", "-o", "json", filepath.Join(s.dir, "audit.jsonl")}} {
 			cmd := exec.Command(s.gw.bin, args...)
-			cmd.Env = append(os.Environ(), "SVC_URL=http://"+s.plane.addr, "SVC_API_KEY="+strings.TrimPrefix(s.plane.env[0], "SVC_BOOTSTRAP_API_KEY="))
+			cmd.Env = append(os.Environ(), "SVC_URL=http://"+s.plane.addr, "SVC_API_KEY="+planeKey)
 			out, err := cmd.Output()
 			if err != nil {
 				t.Fatalf("svc %v: %v", args, err)

@@ -4,10 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/json"
-	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -26,147 +22,9 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"svc/test/certtest"
 )
-
-// besieged is a gateway as a process, without authentication, in front of one
-// upstream.
-type besieged struct {
-	*process
-	t   *testing.T
-	dir string
-}
-
-// besiege starts a gateway whose file has more sections; launch goes before the
-// command line.
-func besiege(t *testing.T, upstream, more string, launch ...string) *besieged {
-	t.Helper()
-	dir := t.TempDir()
-	bin := program(t)
-	for _, args := range [][]string{
-		{"license", "keygen", "--out", dir},
-		{"license", "issue", "--key", filepath.Join(dir, "license.key"), "--subject", "t", "--out", filepath.Join(dir, "license.jwt")},
-	} {
-		if out, err := exec.Command(bin, args...).CombinedOutput(); err != nil {
-			t.Fatalf("svc %v: %v\n%s", args, err, out)
-		}
-	}
-	addr := freeAddr(t)
-	config := fmt.Sprintf(`listen: %s
-license: {path: %s/license.jwt, public_key_file: %[2]s/license.pub}
-upstreams: [{name: u, url: "%s"}]
-default_upstream: u
-routes: [{match: {tool_name: "*"}, upstream: u}]
-policy: {default_action: allow}
-`, addr, dir, upstream)
-	if !strings.Contains(more, "audit:") {
-		more += fmt.Sprintf("audit: {path: %s/audit.jsonl}\n", dir)
-	}
-	config += strings.ReplaceAll(more, "DIR", dir)
-	file := filepath.Join(dir, "svc.yaml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	b := &besieged{process: &process{t: t, bin: bin, addr: addr, ready: "/healthz"}, t: t, dir: dir}
-	b.args = []string{"gateway", "--config", file}
-	if len(launch) > 0 {
-		b.args = append(append(launch[1:], bin), b.args...)
-		b.bin = launch[0]
-	}
-	if !strings.Contains(more, "tls:") {
-		b.start()
-	} else {
-		b.startTLS()
-	}
-	t.Cleanup(func() {
-		if b.cmd != nil {
-			b.kill()
-		}
-		if t.Failed() {
-			t.Logf("gateway:\n%s", tail(&b.out))
-		}
-	})
-	return b
-}
-
-// startTLS is start for a gateway that speaks TLS.
-func (b *besieged) startTLS() {
-	b.t.Helper()
-	b.cmd = exec.Command(b.bin, b.args...)
-	b.cmd.Stdout, b.cmd.Stderr = &b.out, &b.out
-	if err := b.cmd.Start(); err != nil {
-		b.t.Fatal(err)
-	}
-	for range 400 {
-		if conn, err := net.Dial("tcp", b.addr); err == nil {
-			conn.Close()
-			return
-		}
-		time.Sleep(25 * time.Millisecond)
-	}
-	b.t.Fatal("the gateway does not listen")
-}
-
-// healthy asks /healthz, on a new connection.
-func (b *besieged) healthy(client *http.Client, scheme string) {
-	b.t.Helper()
-	var err error
-	for range 100 {
-		var resp *http.Response
-		if resp, err = client.Get(scheme + "://" + b.addr + "/healthz"); err == nil {
-			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return
-			}
-			err = errors.New(resp.Status)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	b.t.Errorf("not alive: %v", err)
-}
-
-func freshClient() *http.Client {
-	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-}
-
-// post sends a tool call and returns the status and the body.
-func (b *besieged) post(id int) (int, string) {
-	resp, err := freshClient().Post("http://"+b.addr+"/mcp", "application/json", strings.NewReader(call(id)))
-	if err != nil {
-		return 0, err.Error()
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return resp.StatusCode, err.Error()
-	}
-	return resp.StatusCode, string(body)
-}
-
-func call(id int) string {
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t%d","arguments":{}}}`, id, id)
-}
-
-// lines returns the audit lines of a kind.
-func (b *besieged) lines(kind string) (found []map[string]any) {
-	b.t.Helper()
-	f, err := os.Open(filepath.Join(b.dir, "audit.jsonl"))
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	defer f.Close()
-	in := bufio.NewScanner(f)
-	in.Buffer(nil, 1<<20)
-	for in.Scan() {
-		var line map[string]any
-		if err := json.Unmarshal(in.Bytes(), &line); err != nil {
-			b.t.Fatalf("%v in %s", err, in.Text())
-		}
-		if line["kind"] == kind {
-			found = append(found, line)
-		}
-	}
-	return found
-}
 
 // TestSIGTERMWith500OpenStreams: a gateway that is told to stop while 500
 // streams are open ends them, writes a line for each, and exits 0 within its
@@ -279,8 +137,8 @@ func TestHugeHeaders(t *testing.T) {
 func TestHTTP2RapidReset(t *testing.T) {
 	upstream := httptest.NewServer(http.HandlerFunc(answerCall))
 	defer upstream.Close()
-	cert, key := certificateFiles(t)
-	b := besiege(t, upstream.URL, fmt.Sprintf("tls: {cert_file: %s, key_file: %s}\n", cert, key))
+	cert := certtest.New(t, t.TempDir(), "gateway")
+	b := besiege(t, upstream.URL, fmt.Sprintf("tls: {cert_file: %s, key_file: %s}\n", cert.CertFile, cert.KeyFile))
 	conn, err := tls.Dial("tcp", b.addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 	if err != nil {
 		t.Fatal(err)
@@ -321,28 +179,6 @@ func TestHTTP2RapidReset(t *testing.T) {
 	if mib := residentMiB(t, b.cmd.Process.Pid); mib > 150 {
 		t.Errorf("%d MiB are resident", mib)
 	}
-}
-
-// certificateFiles writes the certificate that httptest has for 127.0.0.1.
-func certificateFiles(t *testing.T) (cert, key string) {
-	t.Helper()
-	server := httptest.NewTLSServer(nil)
-	defer server.Close()
-	pair := server.TLS.Certificates[0]
-	der, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, key = filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
-	for path, block := range map[string]*pem.Block{
-		cert: {Type: "CERTIFICATE", Bytes: pair.Certificate[0]},
-		key:  {Type: "PRIVATE KEY", Bytes: der},
-	} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return cert, key
 }
 
 func residentMiB(t *testing.T, pid int) int {
@@ -434,21 +270,6 @@ func TestFullDisk(t *testing.T) {
 			}
 		})
 	}
-}
-
-// wholeLines returns the request lines of a file that may end in half a line.
-func (b *besieged) wholeLines() (found []string) {
-	b.t.Helper()
-	text, err := os.ReadFile(filepath.Join(b.dir, "audit.jsonl"))
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if strings.HasSuffix(line, "}\n") && strings.Contains(line, `"kind":"request"`) {
-			found = append(found, line)
-		}
-	}
-	return found
 }
 
 // TestUpstreamBreaksMidFrame: an upstream that resets its connection in the

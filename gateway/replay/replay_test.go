@@ -22,6 +22,12 @@ import (
 func trail(t testing.TB, records ...audit.Record) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	writeTrail(t, path, records)
+	return path
+}
+
+func writeTrail(t rapid.TB, path string, records []audit.Record) {
+	t.Helper()
 	log, err := audit.Open(auditConfig(path), audit.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +40,6 @@ func trail(t testing.TB, records ...audit.Record) string {
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return path
 }
 
 // auditConfig returns the section with its defaults.
@@ -45,7 +50,7 @@ func auditConfig(path string) audit.Config {
 }
 
 // replayed reads a file under the rules of e.
-func replayed(t testing.TB, e *Engine, path string) *Report {
+func replayed(t rapid.TB, e *Engine, path string) *Report {
 	t.Helper()
 	f, err := os.Open(path)
 	if err != nil {
@@ -235,36 +240,12 @@ func TestReplayUnderTheSameRules(t *testing.T) {
 		n++
 		path := filepath.Join(dir, fmt.Sprint(n))
 		writeTrail(t, path, records)
-		f, err := os.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		r := e.NewReplay()
-		if err := r.Read(f); err != nil {
-			t.Fatal(err)
-		}
-		got := r.Report()
+		got := replayed(t, e, path)
 		if len(got.Changed)+len(got.RuleOnly) > 0 || got.Malformed > 0 || got.Same+got.UndecidedLines() != uint64(len(records)) ||
 			got.UndecidedLines() > uint64(identified) {
 			t.Fatalf("got %+v for\n%s", got, text)
 		}
 	})
-}
-
-func writeTrail(t *rapid.T, path string, records []audit.Record) {
-	log, err := audit.Open(auditConfig(path), audit.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range records {
-		if err := log.Write(context.Background(), &records[i]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := log.Close(); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // Groups count lines and callers by tool, with examples, and stay bounded.

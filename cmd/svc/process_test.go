@@ -1,0 +1,257 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"svc/server/api"
+	"svc/server/client"
+)
+
+// process is the program, started again and again at one address.
+type process struct {
+	t     *testing.T
+	bin   string
+	args  []string
+	env   []string
+	addr  string
+	ready string // the path that answers 200 when it is up; empty for one that speaks TLS
+	cmd   *exec.Cmd
+	out   bytes.Buffer
+}
+
+func (p *process) start() {
+	p.t.Helper()
+	p.cmd = exec.Command(p.bin, p.args...)
+	p.cmd.Env = append(os.Environ(), p.env...)
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
+	if err := p.cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	for i := 0; !p.up(); i++ {
+		if i == 400 {
+			p.kill()
+			p.t.Fatalf("svc %s did not become ready:\n%s", p.args[0], p.out.String())
+		}
+		time.Sleep(25 * time.Millisecond)
+	}
+}
+
+func (p *process) up() bool {
+	if p.ready == "" {
+		conn, err := net.Dial("tcp", p.addr)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	}
+	resp, err := http.Get("http://" + p.addr + p.ready)
+	if err != nil {
+		return false
+	}
+	resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}
+
+func (p *process) kill() {
+	if p.cmd == nil {
+		return
+	}
+	_ = p.cmd.Process.Signal(syscall.SIGKILL)
+	_ = p.cmd.Wait() // killed: the error is the signal
+	p.cmd = nil
+}
+
+func (p *process) get(path string) (int, string) {
+	p.t.Helper()
+	r, err := http.NewRequest(http.MethodGet, "http://"+p.addr+path, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	status, body, err := answerTo(http.DefaultClient, r)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return status, body
+}
+
+// ask posts a message to /mcp, with header fields in pairs.
+func (p *process) ask(body string, header ...string) (int, string) {
+	p.t.Helper()
+	status, answer, err := p.post(http.DefaultClient, body, header...)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return status, answer
+}
+
+// post is ask for those whose request may fail.
+func (p *process) post(c *http.Client, body string, header ...string) (status int, answer string, err error) {
+	r, err := http.NewRequest(http.MethodPost, "http://"+p.addr+"/mcp", strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	return answerTo(c, r)
+}
+
+// answerTo returns an answer whole. With an error in its body comes its status.
+func answerTo(c *http.Client, r *http.Request) (status int, body string, err error) {
+	resp, err := c.Do(r)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(b), err
+}
+
+// tail returns the last of what a process said.
+func tail(b *bytes.Buffer) []byte { return b.Bytes()[max(0, b.Len()-4000):] }
+
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().String()
+}
+
+// run runs the program to its end and returns what it printed.
+func run(t *testing.T, args ...string) []byte {
+	t.Helper()
+	var stderr bytes.Buffer
+	cmd := exec.Command(program(t), args...)
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("svc %s: %v\n%s", strings.Join(args, " "), err, stderr.Bytes())
+	}
+	return out
+}
+
+// writeLicense puts a license and its public key into a directory.
+func writeLicense(t *testing.T, dir string) {
+	t.Helper()
+	run(t, "license", "keygen", "--out", dir)
+	run(t, "license", "issue", "--key", filepath.Join(dir, "license.key"), "--subject", "t", "--out", filepath.Join(dir, "license.jwt"))
+}
+
+// newKey makes a gateway key with the program and returns it with its hash.
+func newKey(t *testing.T, id string) (key, hash string) {
+	t.Helper()
+	var made struct{ Key, Hash string }
+	if err := json.Unmarshal(run(t, "keygen", "--id", id, "-o", "json"), &made); err != nil {
+		t.Fatal(err)
+	}
+	return made.Key, made.Hash
+}
+
+// auditLines returns the lines of a kind in an audit file.
+func auditLines(t *testing.T, path, kind string) (found []map[string]any) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	in := bufio.NewScanner(f)
+	in.Buffer(nil, 1<<20)
+	for in.Scan() {
+		var line map[string]any
+		if err := json.Unmarshal(in.Bytes(), &line); err != nil {
+			t.Fatalf("%v in %s", err, in.Text())
+		}
+		if line["kind"] == kind {
+			found = append(found, line)
+		}
+	}
+	if err := in.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// answerCall is a tool server whose answers are empty.
+func answerCall(w http.ResponseWriter, r *http.Request) {
+	var m struct{ ID json.RawMessage }
+	_ = json.NewDecoder(r.Body).Decode(&m)
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`, m.ID)
+}
+
+// planeKey is the first API key of a control plane.
+const planeKey = "svc_api_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+
+// stack is a control plane and a gateway that reports to it, each a process of
+// its own, with their files in dir.
+type stack struct {
+	t       *testing.T
+	dir     string
+	plane   *process
+	gw      *process
+	control *client.Client
+	key     string // of the gateway
+}
+
+// startStack starts both. What stands in section goes into the gateway's section
+// control_plane.
+func startStack(t *testing.T, upstream, section string) *stack {
+	t.Helper()
+	s := &stack{t: t, dir: t.TempDir()}
+	file := filepath.Join(s.dir, "svc.yaml")
+	s.plane = &process{t: t, bin: program(t), addr: freeAddr(t), ready: "/readyz", env: []string{"SVC_BOOTSTRAP_API_KEY=" + planeKey}}
+	s.gw = &process{t: t, bin: program(t), addr: freeAddr(t), ready: "/readyz", args: []string{"gateway", "--config", file}}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("gateway:\n%s\ncontrol plane:\n%s", tail(&s.gw.out), tail(&s.plane.out))
+		}
+	})
+
+	s.plane.args = []string{"serve", "--listen", s.plane.addr, "--data-dir", filepath.Join(s.dir, "data"), "--rate-limit", "100000", "--ingest-rate-limit", "100000"}
+	s.plane.start()
+	t.Cleanup(s.plane.kill)
+	s.control = client.New("http://"+s.plane.addr, planeKey)
+	ingest, err := s.control.CreateKey(t.Context(), api.KeyCreate{Name: "gateway", Scope: "ingest"})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	writeLicense(t, s.dir)
+	key, hash := newKey(t, "agent")
+	s.key = key
+	text := fmt.Sprintf(`listen: %[1]s
+license: {path: %[2]s/license.jwt, public_key_file: %[2]s/license.pub}
+default_upstream: up
+upstreams: [{name: up, url: %[3]q}]
+routes: [{match: {tool_name: "*"}, upstream: up}]
+auth: {enabled: true, keys: [{id: agent, hash: %[4]q}]}
+policy: {default_action: allow}
+audit: {path: %[2]s/audit.jsonl}
+control_plane: {url: "http://%[5]s", ingest_key: %[6]q, %[7]s}
+`, s.gw.addr, s.dir, upstream, hash, s.plane.addr, ingest.Key, section)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.gw.start()
+	t.Cleanup(s.gw.kill)
+	return s
+}

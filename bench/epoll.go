@@ -32,6 +32,8 @@ func (p *poller) add(fd int) error {
 	return unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, fd, &e)
 }
 
+func (p *poller) remove(fd int) error { return unix.EpollCtl(p.fd, unix.EPOLL_CTL_DEL, fd, nil) }
+
 // wait returns the sockets that can be read, waiting ms at most (-1 is forever).
 func (p *poller) wait(ms int) ([]unix.EpollEvent, error) {
 	for {

@@ -163,6 +163,13 @@ func (g *generator) run(rate int, d time.Duration) error {
 			}
 			c := g.conns[int(e.Fd)]
 			complete, err := g.receive(c)
+			if i := slices.Index(g.idle, c); err == errGone && i >= 0 && len(g.conns) > 1 {
+				// Nobody has used it for long: at a fixed rate a few do all.
+				g.idle = slices.Delete(g.idle, i, i+1)
+				delete(g.conns, c.fd)
+				_ = g.poller.remove(c.fd)
+				continue
+			}
 			if err != nil {
 				return err
 			}

@@ -31,7 +31,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	// Never longer than this, whatever goes wrong.
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute+time.Duration(o.rounds*len(o.shapes)*len(o.targets))*(2*o.duration+time.Second))
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute+time.Duration(o.rounds*len(o.shapes)*len(o.targets))*(longest()*2*o.duration+maxCalm+time.Second))
 	defer cancel()
 	r := &rig{}
 	if r.self, err = os.Executable(); err != nil {
@@ -107,7 +107,7 @@ func run(ctx context.Context, args []string) error {
 
 // measure runs one load. CPU is read when the warm-up is over and at the end.
 func (r *rig) measure(ctx context.Context, t *target, s shape, o *options) (measurement, error) {
-	spec := loadSpec{Addr: t.addressFor(s), Tool: s.tool, Keys: r.keys, Conns: o.conns, Warmup: o.duration / 5, Duration: o.duration}
+	spec := loadSpec{Addr: t.addressFor(s), Tool: s.tool, Keys: r.keys, Conns: o.conns, Warmup: o.duration / 5, Duration: time.Duration(s.times) * o.duration}
 	if s.fixed {
 		spec.Rate = o.rate
 	}
@@ -160,7 +160,37 @@ func (r *rig) measure(ctx context.Context, t *target, s shape, o *options) (meas
 	if err := json.Unmarshal(line, &m.loadResult); err != nil {
 		return measurement{}, fmt.Errorf("load: %w", err)
 	}
-	return m, nil
+	// What a target puts off is its own: it is charged for it, and the next
+	// load, and the next target, are not.
+	calm, err := t.calm(ctx)
+	m.cpu += calm - after.cpu
+	return m, err
+}
+
+// A target is calm when it uses no more than a clock tick of CPU time in calmTime.
+// It has maxCalm for that.
+const (
+	calmTime = 200 * time.Millisecond
+	maxCalm  = 5 * time.Second
+)
+
+// calm waits until the target has nothing left to do, and returns the CPU time it
+// has used so far.
+func (t *target) calm(ctx context.Context) (time.Duration, error) {
+	before := -time.Hour
+	for range maxCalm / calmTime {
+		u, err := t.proc.usage()
+		if err != nil || u.cpu-before <= 10*time.Millisecond {
+			return u.cpu, err
+		}
+		before = u.cpu
+		select {
+		case <-time.After(calmTime):
+		case <-ctx.Done():
+			return u.cpu, ctx.Err()
+		}
+	}
+	return before, nil
 }
 
 func (r *rig) startLoad(ctx context.Context, input []byte, stdout *os.File) (*process, error) {

@@ -22,10 +22,22 @@ type quick struct {
 }
 
 const (
-	quickSize  = 64 << 10
-	quickTime  = time.Millisecond // a write that lasts longer was slow
-	quickPause = 10 * time.Second
+	quickSize = 64 << 10
+	quickTime = time.Millisecond // a write that lasts longer was slow
+	// quickShare is how many times as long as a slow write the pause behind it is:
+	// the processor is held up for at most a hundredth of the time. A write that
+	// was slow because another process had the core is soon forgotten; a disk
+	// that is full of work is left to the scheduler.
+	quickShare = 100
 )
+
+// pauseAfter is for how long ordinary writes follow one that lasted d.
+func pauseAfter(d time.Duration) time.Duration {
+	if d <= quickTime {
+		return 0
+	}
+	return min(quickShare*d, time.Minute)
+}
 
 // The file systems whose writes end in the page cache of this machine.
 var localFileSystems = map[int64]bool{
@@ -83,8 +95,8 @@ func (q *quick) write(f *os.File, p []byte) (written int, err error) {
 	if failed != nil {
 		return written, failed
 	}
-	if time.Since(began) > quickTime {
-		q.until = time.Now().Add(quickPause)
+	if ended := time.Now(); ended.Sub(began) > quickTime {
+		q.until = ended.Add(pauseAfter(ended.Sub(began)))
 	}
 	return written, err
 }

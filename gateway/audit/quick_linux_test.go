@@ -60,6 +60,17 @@ func TestQuickWriteThatFails(t *testing.T) {
 	}
 }
 
+// Slow writes take a hundredth of the time at most, however slow they are.
+func TestPauseAfterASlowWrite(t *testing.T) {
+	for d, want := range map[time.Duration]time.Duration{
+		100 * time.Microsecond: 0, time.Millisecond: 0, 2 * time.Millisecond: 200 * time.Millisecond, 100 * time.Millisecond: 10 * time.Second, time.Hour: time.Minute,
+	} {
+		if got := pauseAfter(d); got != want {
+			t.Errorf("after %v: %v, want %v", d, got, want)
+		}
+	}
+}
+
 // A write that lasted long sends the next ones the ordinary way.
 func TestSlowWriteEndsQuickWrites(t *testing.T) {
 	r, w, err := os.Pipe()

@@ -25,9 +25,9 @@ const (
 
 // Bounds of a close reading.
 const (
-	closeContext  = 240     // bytes beside the window, to each side
+	closeContext  = 480     // bytes beside the window, to each side
 	closeStretch  = 6 << 10 // bytes of a stretch: words may be as long as a text
-	maxClose      = 144     // tokens that are read
+	maxClose      = 240     // tokens that are read
 	maxCloseMarks = 12      // marks of one token
 )
 
@@ -80,13 +80,49 @@ func margin(t []byte, from, to int) (lo, hi int) {
 	return lo, hi
 }
 
+// maxBefore is how many tokens before the window are read: those of the window
+// itself find room behind them.
+const maxBefore = 120
+
+// crowded returns where reading begins in what stands before a window, so that no
+// more than about maxBefore tokens are read of it: words and marks are counted from
+// its end.
+func crowded(t []byte) int {
+	tokens, at := 0, len(t)
+	for at > 0 && tokens < maxBefore {
+		at--
+		word := wordByte(t[at])
+		for at > 0 && t[at] > ' ' && t[at-1] > ' ' && wordByte(t[at-1]) == word && !(t[at] >= utf8.RuneSelf && utf8.RuneStart(t[at]) && len(t)-at > 2 && wideAt(t[at:])) {
+			at--
+		}
+		if t[at] > ' ' {
+			tokens++
+		}
+	}
+	for at > 0 && at < len(t) && !utf8.RuneStart(t[at]) {
+		at--
+	}
+	return at
+}
+
+// wideAt reports a character of a script without spaces, which is a token by itself.
+func wideAt(t []byte) bool {
+	c, _ := utf8.DecodeRune(t)
+	return wideRune(c)
+}
+
 // Read reads a stretch of a folded text, in which the window goes from from to
 // to. first says that the text begins with the stretch.
 func (r *Reading) Read(t []byte, from, to int, first bool) {
 	r.Tokens = r.Tokens[:0]
 	r.hits = words.scan(r.hits[:0], t, false)
 	opens, line, next := true, true, 0
-	for i := 0; i < len(t) && len(r.Tokens) < maxClose; {
+	skip := crowded(t[:min(from, len(t))])
+	for next < len(r.hits) && int(r.hits[next].off) < skip {
+		next++
+	}
+	first = first && skip == 0
+	for i := skip; i < len(t) && len(r.Tokens) < maxClose; {
 		if t[i] <= ' ' {
 			line = line || t[i] == '\n'
 			opens = opens || t[i] == '\n'
@@ -203,10 +239,9 @@ func (e *examination) readClosely(least float64) float64 {
 	e.reading.Read(e.stretch, e.from, e.to, e.first)
 	sum := float64(0)
 	for k, n := range e.words.model.close {
-		answers := e.answers[k][:]
-		n.Convolve(e.reading.Tokens, answers)
-		pooled, _ := Pool(answers, len(e.reading.Tokens))
-		odds, _ := n.Judge(&pooled)
+		n.Convolve(e.reading.Tokens, e.answers[:])
+		e.pooled[k], e.places[k] = Pool(e.answers[:], len(e.reading.Tokens))
+		odds, _ := n.Judge(&e.pooled[k])
 		if sum += float64(odds); k == 0 && sum < least-closeSlack {
 			return sum
 		}
@@ -223,10 +258,10 @@ func (e *examination) closest() (all []heavy) {
 	clear(e.gained[:])
 	tokens := e.reading.Tokens
 	for k, n := range e.words.model.close {
-		pooled, at := Pool(e.answers[k][:], len(tokens))
-		_, units := n.Judge(&pooled)
-		for f, x := range pooled {
-			if at[f] < 0 {
+		_, units := n.Judge(&e.pooled[k])
+		for f, x := range e.pooled[k] {
+			at := e.places[k][f]
+			if at < 0 {
 				continue
 			}
 			slope := float32(0)
@@ -235,7 +270,7 @@ func (e *examination) closest() (all []heavy) {
 					slope += n.Hidden[f*Units+u] * n.Out[u]
 				}
 			}
-			e.gained[at[f]] += float64(slope*x) / Networks
+			e.gained[at] += float64(slope*x) / Networks
 		}
 	}
 	for range maxCloseFeatures {

@@ -86,7 +86,7 @@ type heavy struct {
 
 // heaviest returns the terms that weigh most in the most suspicious stretch.
 func (e *examination) heaviest() (all []heavy) {
-	r := reader{model: e.words.model, collect: true}
+	r := reader{model: e.words.model, known: e.words.known, collect: true}
 	window := e.stretch[e.from:e.to]
 	e.hits = words.scan(e.hits[:0], window, false)
 	r.best(window, e.hits)
@@ -148,11 +148,14 @@ type View struct {
 	Places [][2]int32 // the bytes of Text that each token covers
 }
 
+// noModel stands where the inputs of a model are collected: there may be none yet.
+var noModel = new(table)
+
 // InputsOf returns the inputs of the score of text. It allocates for every
 // term; ScoreInjection does not.
 func InputsOf(text []byte) (in Inputs) {
 	e := new(examination)
-	e.words.collect = true
+	e.words.collect, e.words.model = true, noModel
 	e.observe = func(r *reader, t []byte) {
 		if r.token > 0 {
 			in.Views = append(in.Views, View{int(r.token), r.terms, bytes.Clone(t), r.places})

@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"bytes"
 	"slices"
 	"sync"
 	"unicode"
@@ -39,6 +40,40 @@ func (f *folded) foldText(text []byte) {
 			i = f.foreign(text, i)
 		}
 	}
+	f.text = likeReal(f.text)
+}
+
+// madeUpDomains are the ends of names that are reserved for examples. Those who
+// write corpora use them, attackers do not: read as they stand they would be taken
+// for a sign of an attack.
+var madeUpDomains = []string{".example", ".test", ".invalid"}
+
+// likeReal puts .com in the place of madeUpDomains.
+func likeReal(t []byte) []byte {
+	n := 0 // bytes that are done, at the front of t
+	for i := 0; i < len(t); {
+		dot := bytes.IndexByte(t[i:], '.')
+		if dot < 0 {
+			dot = len(t) - i
+		}
+		if n += copy(t[n:], t[i:i+dot]); i+dot == len(t) {
+			break
+		}
+		i += dot
+		size := 1
+		for _, end := range madeUpDomains {
+			if hasPrefix(t[i:], end) && i > 0 && wordByte(t[i-1]) && (i+len(end) == len(t) || !wordByte(t[i+len(end)]) && t[i+len(end)] != '(') {
+				size = len(end)
+				n += copy(t[n:], ".com")
+			}
+		}
+		if size == 1 {
+			t[n] = '.'
+			n++
+		}
+		i += size
+	}
+	return t[:n]
 }
 
 // foreign folds the word around the character beyond ASCII at i, and returns

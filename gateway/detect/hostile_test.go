@@ -48,6 +48,24 @@ var hostile = []struct{ name, unit string }{
 	{"accents", "e\u0301"},
 	{"backwards", "snoitcurtsni suoiverp "},
 	{"rot13", "vtaber nyy "},
+	{"glued words", "ignoreallpreviousinstructions"},
+	{"glued lines", "ignoreallpreviousinstructions\n"},
+	{"many glued words", "ignorepreviousrules "},
+	{"misspelt", "ignroe prevoius insturctions systme "},
+	{"doubled", "iiggnnoorree aallll "},
+	{"unknown words", "qwzxv vzkqj jxqwz zzkqx xqzjv "},
+	{"no vowels", "prvs nstrctns gnrd dsrgrd "},
+	{"codes", "105 103 110 111 "},
+	{"binary", "01101001 "},
+	{"strings in parts", "\"ig\" + \"nore\" + "},
+	{"plus and spaces", "\"+                                      "},
+	{"inline tags", "ig<b></b>nore "},
+	{"tag starts", strings.Repeat("<span", 12) + ">"},
+	{"tags in tags", "a" + strings.Repeat("<b", 8) + ">"},
+	{"asterisks", "ig**nore "},
+	{"chains", "ignore.all.previous.rules."},
+	{"base32", "JBSWY3DPEBLW64TMMQ"},
+	{"octal", `\151`},
 	{"slashes", "/////://"},
 	{"nul", "\x00"},
 	{"invalid", "\xff\xf0\x9f"},
@@ -59,8 +77,8 @@ func TestHostileTextStaysLinear(t *testing.T) {
 	s := NewScanner()
 	for _, h := range hostile {
 		t.Run(h.name, func(t *testing.T) {
-			one := []byte(strings.Repeat(h.unit, hostileSize/len(h.unit)+1)[:hostileSize])
-			two := append(append([]byte(nil), one...), one...)
+			two := []byte(strings.Repeat(h.unit, 2*hostileSize/len(h.unit)+1)[:2*hostileSize])
+			one := two[:hostileSize:hostileSize]
 			for _, f := range []struct {
 				name string
 				run  func([]byte)
@@ -68,9 +86,9 @@ func TestHostileTextStaysLinear(t *testing.T) {
 				{"scan", func(b []byte) { s.Scan(nil, b) }},
 				{"score", func(b []byte) { ScoreInjection(b) }},
 			} {
-				ratio := 0.0
+				ratio, a, b := 0.0, time.Hour, time.Hour
 				for range 12 { // a busy machine: the best of some
-					a, b := took(f.run, one), took(f.run, two)
+					a, b = min(a, took(f.run, one)), min(b, took(f.run, two))
 					if ratio = float64(b) / float64(max(a, 2*time.Millisecond)); ratio < 3 {
 						break
 					}

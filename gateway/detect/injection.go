@@ -95,13 +95,16 @@ type examination struct {
 	strength  strengths
 	disguises []disguise
 	work      int // bytes of decoded text that may still be looked at
+	glued     int // letters of runs that may still be divided into words
 	words     reader
-	top       float32 // the sum of the most suspicious window of all views
-	stretch   []byte  // the text of that window and what stands beside it
-	from, to  int     // the window in it
-	first     bool    // whether its view begins with it
-	reading   Reading // of the stretch
-	answers   [Networks][maxClose * Filters]float32
+	top       float32                     // the sum of the most suspicious window of all views
+	stretch   []byte                      // the text of that window and what stands beside it
+	from, to  int                         // the window in it
+	first     bool                        // whether its view begins with it
+	reading   Reading                     // of the stretch
+	answers   [maxClose * Filters]float32 // of one network
+	pooled    [Networks][Filters]float32  // the strongest answers, see Pool
+	places    [Networks][Filters]int16
 	gained    [maxClose]float64
 	observe   func(*reader, []byte) // is told of every view, for those who fit the model
 }
@@ -133,8 +136,12 @@ const (
 func (e *examination) run(text []byte) {
 	e.strength, e.disguises = strengths{}, e.disguises[:0]
 	e.work = workFactor*len(text) + workExtra
+	e.glued = gluedWork
 	e.top, e.stretch, e.from, e.to = noWindow, e.stretch[:0], 0, 0
-	e.words.model = theTable()
+	if e.words.model == nil {
+		e.words.model = theTable()
+	}
+	e.words.known = knownWords()
 	e.level(text, 0, 1)
 }
 
@@ -148,6 +155,8 @@ func (e *examination) level(text []byte, depth int, share float64) {
 	e.hits = words.scan(e.hits[:0], f.text, false)
 	e.strength.judge(e.hits, share)
 	e.read(f.text)
+	var unknown [maxOdd][2]int32 // a copy: those of what is examined below take their place
+	odd := unknown[:copy(unknown[:], e.words.odd)]
 	turned, turnedBack := 0, 0
 	for i := range e.hits {
 		if e.hits[i].means&rotated != 0 {
@@ -173,7 +182,7 @@ func (e *examination) level(text []byte, depth int, share float64) {
 		e.disguise("disguise: invisible tag characters", 0.75, len(f.tags), len(f.tags) > 12)
 		e.nested("", 0, f.tags, depth)
 	}
-	e.unmask(text, f, depth, turned >= 2, turnedBack >= 2)
+	e.unmask(text, f, odd, depth, turned >= 2, turnedBack >= 2)
 }
 
 // disguise records a feature once.

@@ -27,7 +27,7 @@ const (
 )
 
 // Networks is how many networks read closely; what they say is averaged.
-const Networks = 3
+const Networks = 5
 
 // Calibration says how the sum of a window and the rules become a score.
 type Calibration struct {

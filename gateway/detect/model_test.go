@@ -12,7 +12,7 @@ func TestModelTable(t *testing.T) {
 	if _, err := parseModel(modelTable); err != nil {
 		t.Fatal(err)
 	}
-	if len(modelTable)+len(vectorFile) > 1600<<10 {
+	if len(modelTable)+len(vectorFile) > 2400<<10 {
 		t.Errorf("table of %d bytes and vectors of %d", len(modelTable), len(vectorFile))
 	}
 	for name, damaged := range map[string][]byte{"empty": nil, "short": modelTable[:len(modelTable)-1], "other": append([]byte("svcinj1\n"), modelTable[len(modelMagic):]...)} {

@@ -14,7 +14,7 @@ type Network struct {
 
 // Sizes of a network.
 const (
-	Filters    = 96
+	Filters    = 128 // a multiple of lanes
 	Units      = 24
 	CloseMarks = closeMarks
 	CloseMost  = maxClose
@@ -45,32 +45,56 @@ func (n *Network) Convolve(tokens []CloseToken, out []float32) {
 	for p := range tokens {
 		copy(out[p*Filters:(p+1)*Filters], n.Bias)
 	}
+	var marks [maxCloseMarks]int32
+	var numbers [VectorSize]float32
 	for p := range tokens {
 		t := &tokens[p]
+		for i, m := range t.Marks[:t.Count] {
+			marks[i] = int32(m) * Filters
+		}
+		for i, x := range t.Vector {
+			numbers[i] = float32(int8(x)) * vectorScale
+		}
 		for o := range 3 {
 			at := p + 1 - o
 			if at < 0 || at >= len(tokens) {
 				continue
 			}
-			to := (*[Filters]float32)(out[at*Filters:])
-			for d := 0; d+4 <= len(t.Vector); d += 4 { // four at a time, one after the other
-				x0, x1 := float32(int8(t.Vector[d]))*vectorScale, float32(int8(t.Vector[d+1]))*vectorScale
-				x2, x3 := float32(int8(t.Vector[d+2]))*vectorScale, float32(int8(t.Vector[d+3]))*vectorScale
-				w := (*[4 * Filters]float32)(n.Vectors[(o*VectorSize+d)*Filters:])
-				for f, sum := range to {
-					sum += x0 * w[f]
-					sum += x1 * w[f+Filters]
-					sum += x2 * w[f+2*Filters]
-					sum += x3 * w[f+3*Filters]
-					to[f] = sum
-				}
+			for f := 0; f < Filters; f += lanes {
+				to := (*[lanes]float32)(out[at*Filters+f:])
+				accumulate(to, n.Vectors[o*VectorSize*Filters+f:], vectorRows[:len(t.Vector)], numbers[:len(t.Vector)])
+				accumulate(to, n.Marks[o*closeMarks*Filters+f:], marks[:t.Count], ones[:t.Count])
 			}
-			for _, m := range t.Marks[:t.Count] {
-				w := (*[Filters]float32)(n.Marks[(o*closeMarks+int(m))*Filters:])
-				for f := range to {
-					to[f] += w[f]
-				}
-			}
+		}
+	}
+}
+
+// lanes is how many filters are added to at a time.
+const lanes = 64
+
+// vectorRows is where the weights of each number of a vector are.
+var vectorRows = func() (rows [VectorSize]int32) {
+	for i := range rows {
+		rows[i] = int32(i) * Filters
+	}
+	return rows
+}()
+
+// ones are what marks are multiplied by.
+var ones = func() (all [maxCloseMarks]float32) {
+	for i := range all {
+		all[i] = 1
+	}
+	return all
+}()
+
+// accumulateEach adds to sums, for each of rows, the lanes numbers of w that begin there,
+// times the number of xs beside it.
+func accumulateEach(sums *[lanes]float32, w []float32, rows []int32, xs []float32) {
+	for i, at := range rows {
+		row, x := (*[lanes]float32)(w[at:]), xs[i]
+		for f := range sums {
+			sums[f] += float32(x * row[f]) // rounded in between, on every processor
 		}
 	}
 }

@@ -9,6 +9,11 @@ type tally struct {
 	mixed    bool // many words of letters and digits near each other
 	singles  bool // letters that stand alone in a row
 	dashed   bool // many dashes inside of words near each other
+	glued    bool // a run of letters too long for a word
+	codes    bool // many small numbers in a row
+	split    int  // marks of text inside of words
+	parts    int  // strings that are put together
+	chained  bool // words with the same sign and nothing else between them
 }
 
 // nearWords is how many words count as near each other.
@@ -16,7 +21,8 @@ const nearWords = 10
 
 // count tallies a text in one walk.
 func count(t []byte) (n tally) {
-	words, mixed, singles, dashed := 0, 0, 0, 0
+	words, mixed, singles, dashed, numbers := 0, 0, 0, 0, 0
+	var links chain
 	for i := 0; i < len(t); {
 		c := t[i]
 		if !isAlnum(c) {
@@ -30,10 +36,25 @@ func count(t []byte) (n tally) {
 					n.entities++
 				}
 			case '\\':
-				if i+3 < len(t) && (t[i+1] == 'u' || t[i+1] == 'x' || t[i+1] == 'U') {
+				if i+3 < len(t) && (t[i+1] == 'u' || t[i+1] == 'x' || t[i+1] == 'U' || octal(t[i:])) {
 					n.escapes++
 				}
+			case '=':
+				if i+3 < len(t) && t[i+3] == '=' && isHex(t[i+1]) && isHex(t[i+2]) {
+					n.escapes++
+				}
+			case '+':
+				if i > 1 && i+2 < len(t) && stringJoint(t, i) > 0 {
+					n.parts++
+				}
+			case '<', '`', '~':
+				if i > 0 && class[t[i-1]]&letter != 0 {
+					n.split += inWord(t, i)
+				}
 			case '-', '*':
+				if c == '*' && i > 0 && class[t[i-1]]&letter != 0 {
+					n.split += inWord(t, i)
+				}
 				if i > 0 && i+1 < len(t) && class[t[i-1]]&letter != 0 && class[t[i+1]]&letter != 0 {
 					dashed++
 				}
@@ -56,6 +77,18 @@ func count(t []byte) (n tally) {
 			i++
 		}
 		size := i - start
+		if flags == digit && (size <= 4 || size == 8) || size <= 6 && flags&digit != 0 && i-start > 2 && t[start] == '0' && lower(t[start+1]) == 'x' {
+			numbers++
+			n.codes = n.codes || numbers == minCodes
+		} else {
+			numbers = 0
+		}
+		if start > 0 && links.end == start-1 && linking(t[start-1]) {
+			n.chained = links.add(t, start, i) || n.chained
+		} else {
+			links.end, links.words = i, 1
+		}
+		n.glued = n.glued || flags == letter && size >= minGlued && marks == 0
 		if size != 1 || flags != letter {
 			n.singles, singles = n.singles || singles >= 6, 0
 		}

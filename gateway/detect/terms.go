@@ -44,8 +44,9 @@ const (
 // a script without spaces.
 type reader struct {
 	model *table
-	sum   int32 // of the weights so far, in steps of the model
-	token int32 // number of the token that is read
+	known *[1 << 13]uint32 // see knownWords
+	sum   int32            // of the weights so far, in steps of the model
+	token int32            // number of the token that is read
 
 	collect bool
 	terms   []Term
@@ -59,8 +60,8 @@ type reader struct {
 	stem2At     int32
 	marks       uint32
 	marksAt     int32
-	marksEnd    int32
-	opens       bool // the next word begins a clause
+	opens       bool       // the next word begins a clause
+	odd         [][2]int32 // words of small letters that are not known, in bytes
 	recent      [maxRecent]meaning
 	met         int // meanings so far
 }
@@ -184,9 +185,6 @@ func (r *reader) readWord(w []byte, from int) {
 	if found := senseWords.of(w); found != 0 {
 		r.readSenses(found)
 	}
-	if string(w) == "example" && r.marks == '.' && int(r.marksEnd) == from { // made-up domains are to teach nothing
-		w = []byte("com")
-	}
 	h, digits, wide := uint32(2166136261), false, false
 	for _, c := range w[:min(len(w), maxTermWord+1)] {
 		if c <= '9' {
@@ -219,6 +217,9 @@ func (r *reader) readWord(w []byte, from int) {
 	if wide {
 		r.lettersWide(w, from)
 		return
+	}
+	if r.known[h>>19]&(1<<(h>>14&31)) == 0 && len(r.odd) < maxOdd {
+		r.odd = append(r.odd, [2]int32{int32(from), int32(from + len(w))})
 	}
 	k := uint32(' ')
 	for i, c := range w {
@@ -290,7 +291,7 @@ func (r *reader) readMarks(t []byte, from int) {
 	for _, c := range t[:min(len(t), 4)] {
 		h = h<<8 | uint32(c)
 	}
-	r.marks, r.marksAt, r.marksEnd = h, int32(from), int32(from+len(t))
+	r.marks, r.marksAt = h, int32(from)
 	for _, c := range t[:min(len(t), 4)] {
 		r.opens = r.opens || c == '.' || c == '-'
 		if k := markKinds[c]; k > 0 {

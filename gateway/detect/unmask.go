@@ -8,7 +8,9 @@ import (
 )
 
 // unmask examines what a text holds in encodings.
-func (e *examination) unmask(text []byte, f *folded, depth int, turned, backwards bool) {
+//
+// odd are the words of the folded text that are not known.
+func (e *examination) unmask(text []byte, f *folded, odd [][2]int32, depth int, turned, backwards bool) {
 	marks := count(text)
 	if marks.long > 0 {
 		e.encodedRuns(text, depth)
@@ -18,8 +20,29 @@ func (e *examination) unmask(text []byte, f *folded, depth int, turned, backward
 			e.nested("disguise: escaped characters", 0.2, plain, depth)
 		}
 	}
+	if marks.codes {
+		e.numbered(text, depth)
+	}
+	if marks.parts >= 2 {
+		e.nested("disguise: a text in parts", 0.2, unjoin(text), depth)
+	}
 	if depth > 1 {
 		return
+	}
+	if len(odd) >= 2 {
+		e.misspelt(f.text, odd, depth)
+		e.ciphered(f.text, odd, depth)
+	}
+	if marks.chained {
+		e.nested("disguise: words in a chain", 0.2, unchain(f.text), depth)
+	}
+	if marks.glued {
+		if plain := e.divide(f.text); len(plain) > len(f.text) {
+			e.nested("disguise: words without spaces", 0.2, plain, depth)
+		}
+	}
+	if marks.split >= 3 {
+		e.nested("disguise: divided words", 0.2, unsplit(f.text), depth)
 	}
 	if turned {
 		e.nested("disguise: rot13", 0.4, rot13(f.text), depth)
@@ -63,14 +86,15 @@ func (e *examination) encodedRuns(t []byte, depth int) {
 		}
 		for i < len(t) && i+1 < len(t) && (t[i] == '\n' || t[i] == '\r') && i-start >= 60 && base64Byte(t[i+1]) { // lines of a longer run
 			k := i + 1
+			allHex := hexOnly
 			for k < len(t) && base64Byte(t[k]) {
-				hexOnly = hexOnly && isHex(t[k])
+				allHex = allHex && isHex(t[k])
 				k++
 			}
-			if k-i < 5 {
+			if k-i < 5 || hexOnly && !allHex && i-start >= minHex {
 				break
 			}
-			i = k
+			i, hexOnly = k, allHex
 		}
 		run := t[start:i]
 		switch {
@@ -88,6 +112,8 @@ func (e *examination) encodedRuns(t []byte, depth int) {
 			}
 			i = max(i, end)
 			e.decoded("disguise: hexadecimal", unhex(t[start:i]), depth)
+		case len(run) >= minBase32 && base32Only(run):
+			e.decoded("disguise: base32", unbase32(run), depth)
 		case len(run) >= minBase64 && plausible64(run):
 			e.decoded("disguise: base64", unbase64(run), depth)
 		}
@@ -193,12 +219,24 @@ func unhex(run []byte) []byte {
 	return out
 }
 
-// unescape resolves %41, &#65;, &#x41; the named entities of marks, \u0041 and \x41.
+// printable reports whether quoted-printable stands at i: another such byte is
+// beside it. A single =10 is a value.
+func printable(t []byte, i int) bool {
+	quoted := func(i int) bool { return i >= 0 && i+2 < len(t) && t[i] == '=' && isHex(t[i+1]) && isHex(t[i+2]) }
+	return quoted(i-3) || quoted(i+3)
+}
+
+// octal reports an escape of three octal digits: \101.
+func octal(t []byte) bool {
+	return len(t) >= 4 && t[0] == '\\' && t[1] >= '0' && t[1] <= '3' && t[2] >= '0' && t[2] <= '7' && t[3] >= '0' && t[3] <= '7'
+}
+
+// unescape resolves %41, =41=42, &#65;, &#x41; the named entities of marks, \u0041, \x41 and \101.
 func unescape(t []byte) []byte {
 	out := make([]byte, 0, len(t))
 	for i := 0; i < len(t); {
-		if r, n := escape(t[i:min(len(t), i+12)]); n > 0 {
-			if t[i] == '%' {
+		if r, n := escape(t[i:min(len(t), i+12)]); n > 0 && (t[i] != '=' || printable(t, i)) {
+			if t[i] == '%' || t[i] == '=' || octal(t[i:]) {
 				out = append(out, byte(r))
 			} else {
 				out = utf8.AppendRune(out, r)
@@ -260,6 +298,12 @@ func escape(t []byte) (rune, int) {
 		if r, end := number(2, 2, 16); end == 4 {
 			return r, 4
 		}
+	case len(t) >= 3 && t[0] == '=':
+		if r, end := number(1, 2, 16); end == 3 && (r >= ' ' || r == '\n') {
+			return r, 3
+		}
+	case octal(t):
+		return rune(t[1]-'0')<<6 | rune(t[2]-'0')<<3 | rune(t[3]-'0'), 4
 	case len(t) >= 6 && t[0] == '\\' && t[1] == 'u':
 		if r, end := number(2, 4, 16); end == 6 {
 			return r, 6

@@ -42,7 +42,7 @@ func (r *reader) best(t []byte, hits []hit) window {
 	var sums [ringTokens]int32 // before each of the last tokens
 	var starts [ringTokens]int32
 	top := window{sum: noWindow}
-	r.sum, r.token = 0, 0
+	r.sum, r.token, r.odd = 0, 0, r.odd[:0]
 	r.word, r.word2, r.stem, r.stem2, r.marks, r.met, r.opens = 0, 0, 0, 0, 0, 0, true
 	sized := func(n, end int) {
 		last := 0

@@ -62,3 +62,27 @@ func TestFitIsTheSameEveryTime(t *testing.T) {
 		t.Errorf("%d of %d texts that it was fitted to are told right", right, len(texts))
 	}
 }
+
+// TestEveryAuthorIsLeftOutOnce holds, and that nobody teaches who is judged.
+func TestEveryAuthorIsLeftOutOnce(t *testing.T) {
+	for n := 1; n < 40; n++ {
+		authors := make([]string, n)
+		for i := range authors {
+			authors[i] = string(rune('A' + i))
+		}
+		seen := make(map[string]int)
+		for _, group := range leftOut(authors) {
+			for _, author := range group {
+				seen[author]++
+			}
+			if len(group) == 0 || n > 1 && len(group) == n {
+				t.Errorf("%d authors: a group of %d", n, len(group))
+			}
+		}
+		for _, author := range authors {
+			if seen[author] != 1 {
+				t.Errorf("%d authors: %s is left out %d times", n, author, seen[author])
+			}
+		}
+	}
+}

@@ -1,5 +1,7 @@
 // Command quality measures the detectors of gateway/detect on a labelled corpus
-// and prints a report: go run ./gateway/detect/quality [-errors] [DIR].
+// and prints a report: go run ./gateway/detect/quality [-errors] [DIR]. With -pieces
+// it counts the alarms among the files under some folders: go run
+// ./gateway/detect/quality -pieces [-every 10] DIR...
 package main
 
 import (
@@ -16,7 +18,16 @@ import (
 func main() {
 	errors := flag.Bool("errors", false, "list every text that is judged wrongly")
 	threshold := flag.Float64("threshold", 0.5, "score from which a text counts as an attack")
+	files := flag.Bool("pieces", false, "score pieces of the text files under the folders given, which are no corpus")
+	every := flag.Int("every", 10, "with -pieces: score one of so many")
 	flag.Parse()
+	if *files {
+		if err := pieces(os.Stdout, flag.Args(), max(*every, 1)); err != nil {
+			fmt.Fprintln(os.Stderr, "quality:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	dir := "gateway/detect/testdata/dev"
 	if flag.NArg() > 0 {
 		dir = flag.Arg(0)

@@ -71,8 +71,8 @@ var hostile = []struct{ name, unit string }{
 	{"invalid", "\xff\xf0\x9f"},
 }
 
-// TestHostileTextStaysLinear holds that twice the text takes at most three
-// times as long, whatever it repeats.
+// TestHostileTextStaysLinear holds that twice the text takes hardly more than
+// three times as long, whatever it repeats; four times would be its square.
 func TestHostileTextStaysLinear(t *testing.T) {
 	s := NewScanner()
 	for _, h := range hostile {
@@ -86,20 +86,26 @@ func TestHostileTextStaysLinear(t *testing.T) {
 				{"scan", func(b []byte) { s.Scan(nil, b) }},
 				{"score", func(b []byte) { ScoreInjection(b) }},
 			} {
-				ratio, a, b := 0.0, time.Hour, time.Hour
-				for range 12 { // a busy machine: the best of some
-					a, b = min(a, took(f.run, one)), min(b, took(f.run, two))
-					if ratio = float64(b) / float64(max(a, 2*time.Millisecond)); ratio < 3 {
+				// A busy machine: the best of some, of both together and of each by itself.
+				least, a, b := 100.0, time.Hour, time.Hour
+				for range 20 {
+					one, two := took(f.run, one), took(f.run, two)
+					a, b = min(a, one), min(b, two)
+					least = min(least, ratioOf(two, one), ratioOf(b, a))
+					if least < 3.3 {
 						break
 					}
 				}
-				if ratio >= 3 {
-					t.Errorf("%s: twice the text takes %.1f times as long", f.name, ratio)
+				if least >= 3.3 {
+					t.Errorf("%s: twice the text takes %.1f times as long", f.name, least)
 				}
 			}
 		})
 	}
 }
+
+// ratioOf is how many times as long as b a took.
+func ratioOf(a, b time.Duration) float64 { return float64(a) / float64(max(b, 2*time.Millisecond)) }
 
 // took returns how long a run takes.
 func took(run func([]byte), text []byte) time.Duration {

@@ -96,6 +96,7 @@ type examination struct {
 	disguises []disguise
 	work      int // bytes of decoded text that may still be looked at
 	glued     int // letters of runs that may still be divided into words
+	runs      int // letters of runs that may still be looked at
 	words     reader
 	top       float32                     // the sum of the most suspicious window of all views
 	stretch   []byte                      // the text of that window and what stands beside it
@@ -136,7 +137,7 @@ const (
 func (e *examination) run(text []byte) {
 	e.strength, e.disguises = strengths{}, e.disguises[:0]
 	e.work = workFactor*len(text) + workExtra
-	e.glued = gluedWork
+	e.glued, e.runs = gluedWork, runWork
 	e.top, e.stretch, e.from, e.to = noWindow, e.stretch[:0], 0, 0
 	if e.words.model == nil {
 		e.words.model = theTable()

@@ -11,6 +11,7 @@ const (
 	minGlued   = 14   // shorter runs of letters may well be a word
 	maxRun     = 256  // of one run
 	gluedWork  = 1024 // of all runs of a text
+	runWork    = 2048 // of all runs that are looked at
 	longestKey = 18   // of a word in a run
 )
 
@@ -96,9 +97,10 @@ func (e *examination) divide(t []byte) []byte {
 			continue
 		}
 		run := t[start:min(i, start+maxRun)]
-		if i-start < minGlued || len(run) > e.glued {
+		if i-start < minGlued || len(run) > min(e.glued, e.runs) {
 			continue
 		}
+		e.runs -= len(run)
 		if e.hits = words.scan(e.hits[:0], run, true); holds(e.hits) {
 			e.glued -= len(run)
 			out = append(append(out, t[copied:start]...), segment(run)...)

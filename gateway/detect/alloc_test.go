@@ -17,7 +17,7 @@ func TestScoreAllocatesNothingOnCleanText(t *testing.T) {
 		"1 12 3 44 5 6 7 8 9 10 11 12 13 " + strings.Repeat("the old house by the sea and the boat ", 50),
 	} {
 		b := []byte(text)
-		if n := testing.AllocsPerRun(200, func() { ScoreInjection(b) }); n > 3 { // the pool may be emptied in between
+		if n := testing.AllocsPerRun(200, func() { ScoreInjection(b) }); n > 0.5 { // the pool may be emptied in between
 			t.Errorf("%.30q: %v allocations", text, n)
 		}
 	}

@@ -1,8 +1,6 @@
 package detect
 
 import (
-	"bytes"
-	"encoding/base32"
 	"strconv"
 	"unicode/utf8"
 )
@@ -65,28 +63,4 @@ func codeOf(w []byte) (rune, bool) {
 		return 0, false
 	}
 	return rune(v), true
-}
-
-// minBase32 is the least run of base32 that is decoded, in bytes.
-const minBase32 = 24
-
-// base32Only reports whether a run has only characters of base32, and line ends.
-func base32Only(run []byte) bool {
-	for _, c := range run {
-		if (c < 'A' || c > 'Z') && (c < '2' || c > '7') && c != '\n' && c != '\r' {
-			return false
-		}
-	}
-	return true
-}
-
-// unbase32 decodes a run of base32, nil when it is none.
-func unbase32(run []byte) []byte {
-	run = bytes.ReplaceAll(bytes.ReplaceAll(run, []byte("\n"), nil), []byte("\r"), nil)
-	for cut := range min(8, len(run)) { // letters of what follows may look like more of it
-		if plain, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(string(run[:len(run)-cut])); err == nil {
-			return plain
-		}
-	}
-	return nil
 }

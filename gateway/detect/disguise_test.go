@@ -152,7 +152,7 @@ func TestOrdinaryTextIsNoDisguise(t *testing.T) {
 		"teh quick borwn fox jmups ovre the lzay dog, sorry for the typos",
 		"00000000 11111111 10101010 01010101 11001100 00110011 00001111 11110000 10011001 01100110 00111100 11000011",
 	} {
-		if score, why := ScoreInjection([]byte(text)); score >= 0.8 {
+		if score, why := ScoreInjection([]byte(text)); score >= 0.5 {
 			t.Errorf("%.2f %v: %s", score, why, text)
 		}
 	}

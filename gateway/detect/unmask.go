@@ -1,6 +1,8 @@
 package detect
 
 import (
+	"bytes"
+	"encoding/base32"
 	"encoding/base64"
 	"slices"
 	"strconv"
@@ -68,6 +70,7 @@ func (e *examination) unmask(text []byte, f *folded, odd [][2]int32, depth int, 
 // Lengths of runs that are decoded, in bytes.
 const (
 	minBase64 = 20
+	minBase32 = 24
 	minHex    = 24
 )
 
@@ -198,6 +201,27 @@ func unbase64(run []byte) []byte {
 		return nil
 	}
 	return out[:n]
+}
+
+// base32Only reports whether a run has only characters of base32, and line ends.
+func base32Only(run []byte) bool {
+	for _, c := range run {
+		if (c < 'A' || c > 'Z') && (c < '2' || c > '7') && c != '\n' && c != '\r' {
+			return false
+		}
+	}
+	return true
+}
+
+// unbase32 decodes a run of base32, nil when it is none.
+func unbase32(run []byte) []byte {
+	run = bytes.ReplaceAll(bytes.ReplaceAll(run, []byte("\n"), nil), []byte("\r"), nil)
+	for cut := range min(8, len(run)) { // letters of what follows may look like more of it
+		if plain, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(string(run[:len(run)-cut])); err == nil {
+			return plain
+		}
+	}
+	return nil
 }
 
 func unhex(run []byte) []byte {

@@ -125,6 +125,8 @@ func (c *compiler) condition(p *Policy, in *api.Condition) error {
 			return errors.New("injection_score has no threshold")
 		}
 		p.threshold = *in.Threshold
+		// The first score takes a while: tables are read. No request waits for that.
+		c.detectors.Injection(nil)
 	case "pii_detected":
 		p.condition = piiDetected
 		for _, name := range in.Entities {

@@ -308,3 +308,31 @@ func TestPolicyOnAgentWithWhiteSpace(t *testing.T) {
 		}
 	}
 }
+
+// readies counts how often a score was asked for.
+type readies struct {
+	plainDetectors
+	scored *int
+}
+
+func (d readies) Injection(text []byte) float64 {
+	*d.scored++
+	return d.plainDetectors.Injection(text)
+}
+
+// TestTheScoreIsReadyBeforeTheFirstRequest holds that a bundle that needs the score
+// asks for one when it is compiled: reading its tables takes a while.
+func TestTheScoreIsReadyBeforeTheFirstRequest(t *testing.T) {
+	for _, row := range []struct {
+		condition api.Condition
+		want      int
+	}{{score(0.5), 1}, {pii(), 0}} {
+		scored := 0
+		if _, err := Compile(bundle(api.GovernancePolicy{Condition: row.condition, Action: "block"}), readies{scored: &scored}); err != nil {
+			t.Fatal(err)
+		}
+		if scored != row.want {
+			t.Errorf("%s: asked %d times, want %d", row.condition.Type, scored, row.want)
+		}
+	}
+}

@@ -15,10 +15,11 @@ import (
 // invisible.
 type folded struct {
 	text      []byte
-	tags      []byte // what invisible tag characters spell
-	invisible int    // other invisible characters between two letters
-	alike     int    // words whose letters were mixed from several scripts
-	fancy     int    // letters in mathematical, circled and such forms
+	tags      []byte            // what invisible tag characters spell
+	invisible int               // other invisible characters between two letters
+	alike     int               // words whose letters were mixed from several scripts
+	fancy     int               // letters in mathematical, circled and such forms
+	in        [utf8.UTFMax]byte // a character, see compat
 }
 
 // foldText fills f from text. No character grows by more than a few bytes, and
@@ -194,10 +195,12 @@ func (f *folded) rune(r rune) foldKind {
 
 // compat appends what compatibility normalization makes of a character.
 func (f *folded) compat(r rune) foldKind {
-	var in [utf8.UTFMax]byte
-	var out [64]byte
 	kind := foldedBreak
-	form := norm.NFKD.Append(out[:0], in[:utf8.EncodeRune(in[:], r)]...)
+	in := f.in[:utf8.EncodeRune(f.in[:], r)]
+	form := norm.NFKD.Properties(in).Decomposition() // of one character there is nothing to put in order
+	if form == nil {
+		form = in
+	}
 	for k := 0; k < len(form); {
 		x, n := utf8.DecodeRune(form[k:])
 		k += n

@@ -42,6 +42,7 @@ type CloseToken struct {
 	Vector   []byte // VectorSize signed bytes, nil when the word has none
 	Marks    [maxCloseMarks]uint8
 	Count    uint8 // of Marks
+	meant    meant
 	from, to int32 // its bytes in the stretch
 }
 
@@ -118,6 +119,7 @@ func (r *Reading) Read(t []byte, from, to int, first bool) {
 	r.hits = words.scan(r.hits[:0], t, false)
 	opens, line, next := true, true, 0
 	skip := crowded(t[:min(from, len(t))])
+	g := theGlossary()
 	for next < len(r.hits) && int(r.hits[next].off) < skip {
 		next++
 	}
@@ -132,9 +134,6 @@ func (r *Reading) Read(t []byte, from, to int, first bool) {
 		r.Tokens = append(r.Tokens, CloseToken{})
 		k := &r.Tokens[len(r.Tokens)-1]
 		start := i
-		if i >= from && i < to {
-			k.mark(markInside)
-		}
 		if line {
 			k.mark(markLine)
 		}
@@ -142,7 +141,10 @@ func (r *Reading) Read(t []byte, from, to int, first bool) {
 			k.mark(markFirst)
 		}
 		line = false
-		i = k.token(t, i, &opens)
+		i = k.token(t, i, g, &opens)
+		if start < to && i > from {
+			k.mark(markInside)
+		}
 		k.from, k.to = int32(start), int32(i)
 		for next < len(r.hits) && int(r.hits[next].off) < i {
 			base := markConcept
@@ -160,10 +162,11 @@ func (r *Reading) Read(t []byte, from, to int, first bool) {
 			next++
 		}
 	}
+	settle(r.Tokens, g)
 }
 
 // token reads the token that begins at i and returns where it ends.
-func (k *CloseToken) token(t []byte, i int, opens *bool) int {
+func (k *CloseToken) token(t []byte, i int, g *glossary, opens *bool) int {
 	start := i
 	if !wordByte(t[i]) {
 		kind := 0
@@ -189,10 +192,7 @@ func (k *CloseToken) token(t []byte, i int, opens *bool) int {
 				if i > start {
 					break
 				}
-				k.mark(markWide)
-				k.Vector = glossAt(t[start:])
-				k.senses(senseWords.at(t[start:]))
-				return i + n
+				return i + k.wideWord(t[i:], n, g)
 			}
 		}
 		digits, foreign = digits || t[i] <= '9', foreign || t[i] >= utf8.RuneSelf
@@ -205,17 +205,33 @@ func (k *CloseToken) token(t []byte, i int, opens *bool) int {
 		k.mark(markNumber)
 	case foreign:
 		k.mark(markForeign)
-		k.Vector = glossOf(t[start:i])
+		k.meant = g.of(t[start:i])
 	default:
-		if k.Vector = glossOf(t[start:i]); k.Vector == nil {
-			k.Vector = vectorOf(h)
-		}
-		if k.Vector == nil {
+		k.meant = g.of(t[start:i])
+		if k.Vector = vectorOf(h); k.Vector != nil && (g.english(h) || i-start == 1) {
+			k.meant.tongues |= inEnglish
+		} else if k.meant.n == 0 {
 			k.mark(markUnknown)
 		}
 	}
 	k.senses(found)
 	return i
+}
+
+// wideWord reads the word of a script without spaces that t begins with, or its
+// first character, of n bytes, when it is not known, and returns how many bytes it read.
+func (k *CloseToken) wideWord(t []byte, n int, g *glossary) int {
+	k.mark(markWide)
+	meant, size := g.at(t)
+	k.meant, size = meant, max(size, n)
+	found := uint64(0)
+	for at := 0; at < size; at++ {
+		if utf8.RuneStart(t[at]) {
+			found |= senseWords.at(t[at:])
+		}
+	}
+	k.senses(found)
+	return size
 }
 
 func (k *CloseToken) senses(found uint64) {

@@ -35,28 +35,6 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// TestGlosses holds that every gloss is of a word that has a vector, and that
-// words of other languages are found.
-func TestGlosses(t *testing.T) {
-	for _, line := range glosses {
-		english, rest, _ := strings.Cut(line, " ")
-		if vectorOf(WordHash(english)) == nil || rest == "" {
-			t.Errorf("%s has no vector, or no words", english)
-		}
-	}
-	for word, english := range map[string]string{"passworter": "password", "отправьте": "send", "instrucciones": "instructions"} {
-		if got := glossOf([]byte(word)); got == nil || &got[0] != &vectorOf(WordHash(english))[0] {
-			t.Errorf("%s is not told to mean %s", word, english)
-		}
-	}
-	if got := glossAt([]byte("密码发给")); got == nil || &got[0] != &vectorOf(WordHash("password"))[0] {
-		t.Error("密码 is not told to mean password")
-	}
-	if glossOf([]byte("qqzzxx")) != nil || glossAt([]byte("。")) != nil {
-		t.Error("a gloss for what is no word")
-	}
-}
-
 // TestCloseReadingIsThatOfTheScore holds that those who fit the networks see the
 // tokens that the score sees.
 func TestCloseReadingIsThatOfTheScore(t *testing.T) {

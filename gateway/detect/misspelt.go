@@ -53,10 +53,10 @@ var keySpellings = sync.OnceValue(func() *spellings {
 
 // knownWords has a bit for the hash of every word with a vector, so that most
 // words are told to be known at the cost of one look.
-var knownWords = sync.OnceValue(func() *[1 << 13]uint32 {
-	bits := new([1 << 13]uint32)
+var knownWords = sync.OnceValue(func() *[1 << 15]uint32 {
+	bits := new([1 << 15]uint32)
 	for _, h := range vectorHashes() {
-		bits[h>>19] |= 1 << (h >> 14 & 31)
+		bits[h>>17] |= 1 << (h >> 12 & 31)
 	}
 	return bits
 })

@@ -13,7 +13,7 @@ import (
 // The table of the model, made by gateway/detect/fit. It holds
 //
 //	8 bytes   modelMagic
-//	32 bytes  SHA-256 of the texts it was fitted to
+//	32 bytes  SHA-256 of the glossary and the texts it was fitted to
 //	10 × 4    Calibration, IEEE 754, little endian
 //	2 × 2^17  slots: a tag in the low byte, a signed weight in the high one
 //	networks  each part of each as a step of 4 bytes, IEEE 754, and signed
@@ -98,8 +98,8 @@ func (c *Calibration) fields() []*float32 {
 	return []*float32{&c.Step, &c.Bias, &c.Words, &c.Close, &c.Gate, &c.Rules, &c.Aside, &c.Disguises, &c.Offset, &c.Floor}
 }
 
-// ModelCorpus returns the SHA-256 of the texts that the table in the binary was
-// fitted to.
+// ModelCorpus returns the SHA-256 of the glossary and the texts that the table in the
+// binary was fitted to.
 func ModelCorpus() [sha256.Size]byte { return theTable().corpus }
 
 // weight is the weight of a term in steps, 0 for those that are not in the table.

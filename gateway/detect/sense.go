@@ -17,7 +17,6 @@ type senseIndex struct {
 
 const (
 	maxSense = 20 // bytes of the longest beginning
-	maxWide  = 12 // bytes of the longest word of a script without spaces
 )
 
 // senseWords is the index of senses.

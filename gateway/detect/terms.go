@@ -44,7 +44,7 @@ const (
 // a script without spaces.
 type reader struct {
 	model *table
-	known *[1 << 13]uint32 // see knownWords
+	known *[1 << 15]uint32 // see knownWords
 	sum   int32            // of the weights so far, in steps of the model
 	token int32            // number of the token that is read
 
@@ -64,6 +64,7 @@ type reader struct {
 	odd         [][2]int32 // words of small letters that are not known, in bytes
 	recent      [maxRecent]meaning
 	met         int // meanings so far
+	translation translation
 }
 
 // meaning is a meaning and the token it stood at.
@@ -209,8 +210,12 @@ func (r *reader) readWord(w []byte, from int) {
 	if r.marks != 0 {
 		r.add(join(join(termMarked, r.marks), h), valueWord, int(r.marksAt))
 	}
+	known := len(w) == 1 || r.known[h>>17]&(1<<(h>>12&31)) != 0
+	english := known && !wide && r.translation.glossary.english(h)
+	small := smallWord(w)
+	r.translateWord(w, h, stem, small, english, !digits && !long, from)
 	r.opens = false
-	r.follow(h, stem, len(w) <= 2 || len(w) == 3 && (string(w) == "the" || string(w) == "and" || string(w) == "for" || string(w) == "any" || string(w) == "all"))
+	r.follow(h, stem, small)
 	if len(w) < 4 || digits || long {
 		return
 	}
@@ -218,7 +223,7 @@ func (r *reader) readWord(w []byte, from int) {
 		r.lettersWide(w, from)
 		return
 	}
-	if r.known[h>>19]&(1<<(h>>14&31)) == 0 && len(r.odd) < maxOdd {
+	if !known && len(r.odd) < maxOdd {
 		r.odd = append(r.odd, [2]int32{int32(from), int32(from + len(w))})
 	}
 	k := uint32(' ')
@@ -229,6 +234,11 @@ func (r *reader) readWord(w []byte, from int) {
 		}
 	}
 	r.add(join(termLetters, k<<8|' '), valueLetters, from)
+}
+
+// smallWord reports words that pairs pass over.
+func smallWord(w []byte) bool {
+	return len(w) <= 2 || len(w) == 3 && (string(w) == "the" || string(w) == "and" || string(w) == "for" || string(w) == "any" || string(w) == "all")
 }
 
 func stemLength(wide bool) int {
@@ -273,7 +283,9 @@ func (r *reader) readWide(c rune, rest []byte, from int) {
 	if found := senseWords.at(rest); found != 0 {
 		r.readSenses(found)
 	}
-	h := uint32(c) * 0x85EBCA6B
+	h, end := uint32(c)*0x85EBCA6B, r.end
+	r.translateWide(rest, h, from)
+	r.end = end
 	r.add(join(termWord, h), valueWord, from)
 	if r.word != 0 {
 		r.add(join(join(termPair, r.word), h), valueWord, int(r.wordAt))

@@ -44,6 +44,7 @@ func (r *reader) best(t []byte, hits []hit) window {
 	top := window{sum: noWindow}
 	r.sum, r.token, r.odd = 0, 0, r.odd[:0]
 	r.word, r.word2, r.stem, r.stem2, r.marks, r.met, r.opens = 0, 0, 0, 0, 0, 0, true
+	r.translation = translation{glossary: theGlossary(), beside: -1}
 	sized := func(n, end int) {
 		last := 0
 		for _, size := range spans {

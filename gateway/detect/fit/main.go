@@ -165,9 +165,13 @@ func tested(all []graded, not string) (some []graded) {
 	return some
 }
 
-// load reads the corpora of authors and sums them up.
+// load reads the corpora of authors and sums them up, with the glossary that they are
+// read with.
 func load(dir string, authors []string) (samples []*sample, sum [sha256.Size]byte, err error) {
 	h := sha256.New()
+	if err := detect.SumGlossary(h); err != nil {
+		return nil, sum, err
+	}
 	for _, author := range authors {
 		_, texts, err := measure.Load(filepath.Join(dir, author))
 		if err != nil {

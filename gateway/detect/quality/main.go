@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	"svc/gateway/detect/measure"
 )
@@ -86,11 +87,16 @@ func entities(w io.Writer, texts []measure.PII, errors bool) {
 	}
 }
 
+// argumentKinds are the kinds of texts that arguments of tool calls are made of;
+// the others are what tools return and people write: pages, documents, tickets, chats.
+var argumentKinds = []string{"code", "csv", "json", "log", "mail", "sql", "tool_argument"}
+
 func scores(w io.Writer, all []measure.Scored, threshold float64, errors bool) {
-	fmt.Fprintf(w, "\ninjection score (95 %% intervals: Wilson)\n%-10s %-30s %s\n", "threshold", "recall", "false positives")
-	for _, t := range []float64{0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9} {
+	fmt.Fprintf(w, "\ninjection score (95 %% intervals: Wilson)\n%-10s %-30s %-29s %s\n", "threshold", "recall", "false positives", "of tool arguments ("+strings.Join(argumentKinds, ", ")+")")
+	for _, t := range []float64{0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9} {
 		r := measure.At(all, t, func(measure.Scored) string { return "" })[""]
-		fmt.Fprintf(w, "%-10.2f %s  %s\n", t, of(r.Flagged, r.Attacks), of(r.False, r.Honest))
+		a := measure.At(all, t, func(s measure.Scored) string { return fmt.Sprint(slices.Contains(argumentKinds, s.Kind)) })["true"]
+		fmt.Fprintf(w, "%-10.2f %s  %-29s %s\n", t, of(r.Flagged, r.Attacks), of(r.False, r.Honest), of(a.False, a.Honest))
 	}
 	for _, cut := range []struct {
 		title string

@@ -286,6 +286,20 @@ func TestNeighboursDecideTheLanguage(t *testing.T) {
 	}
 }
 
+// TestHearingManyEnglishWords holds that they are heard as one by one.
+func TestHearingManyEnglishWords(t *testing.T) {
+	for n := range 40 {
+		all, each := speech{7, 500, 64, 8, 0, 1}, speech{7, 500, 64, 8, 0, 1}
+		all.hearEnglish(n)
+		for range n {
+			each.hear(inEnglish)
+		}
+		if all != each {
+			t.Errorf("%d words: %v, one by one %v", n, all, each)
+		}
+	}
+}
+
 func BenchmarkGlossary(b *testing.B) {
 	for b.Loop() {
 		newGlossary()

@@ -2,6 +2,7 @@ package detect
 
 import (
 	"bytes"
+	"encoding/binary"
 	"strings"
 	"unicode/utf8"
 )
@@ -15,8 +16,41 @@ type lexicon struct {
 // bucket holds the phrases of one key.
 type bucket struct {
 	entries []entry
+	leads   []lead    // of the entries
 	any     bool      // some do not need a second word that begins with a known byte
 	seconds [4]uint64 // first bytes of the second words of the others
+}
+
+// lead is how a phrase begins, or its second word, to pass most phrases by.
+type lead struct {
+	bytes, mask uint64
+	second      bool
+}
+
+// leadOf returns the first eight bytes of w, or all of fewer.
+func leadOf(w string, second bool) lead {
+	l := lead{second: second}
+	for i := range min(len(w), 8) {
+		l.bytes |= uint64(w[i]) << (8 * i)
+		l.mask |= 0xFF << (8 * i)
+	}
+	return l
+}
+
+// eight returns the first eight bytes of a text, zeros behind a shorter one.
+func eight(t []byte) (v uint64) {
+	if len(t) >= 8 {
+		return binary.LittleEndian.Uint64(t)
+	}
+	for i, c := range t {
+		v |= uint64(c) << (8 * i)
+	}
+	return v
+}
+
+// free reports phrases that may stand before any second word.
+func (e *entry) free() bool {
+	return e.anywhere || e.second == 0 || e.open[0] || !wordByte(e.second)
 }
 
 // entry is one phrase. Its key is the hash of its whole first word, or of the
@@ -93,7 +127,12 @@ func (l *lexicon) add(phrase string, means concept, seen map[string]int) {
 	}
 	seen[phrase] = len(b.entries)
 	b.entries = append(b.entries, e)
-	b.any = b.any || e.anywhere || e.second == 0 || e.open[0] || !wordByte(e.second)
+	if e.free() {
+		b.any = true
+		b.leads = append(b.leads, leadOf(e.words[0], false))
+	} else { // all of the bucket begin with the same word
+		b.leads = append(b.leads, leadOf(e.words[1], true))
+	}
 	b.seconds[e.second/64] |= 1 << (e.second % 64)
 	h := hashKey(k)
 	l.first[h/64] |= 1 << (h % 64)
@@ -328,20 +367,24 @@ func (l *lexicon) list(k uint32, rest, first []byte, inside bool, means *concept
 	if b == nil {
 		return
 	}
-	var next byte
+	begins, second := eight(rest), uint64(0)
 	if !inside {
-		next = nextWord(rest, len(first))
-		if !b.any && b.seconds[next/64]&(1<<(next%64)) == 0 {
+		second = eight(rest[nextWord(rest, len(first)):])
+		if next := byte(second); !b.any && b.seconds[next/64]&(1<<(next%64)) == 0 {
 			return
 		}
 	}
-	for i := range b.entries {
+	for i := range b.leads {
+		switch l := &b.leads[i]; {
+		case !l.second && begins&l.mask != l.bytes, l.second && !inside && second&l.mask != l.bytes:
+			continue
+		}
 		e := &b.entries[i]
 		n := 0
 		switch {
-		case e.anywhere, !inside && (e.second == 0 || e.second == next || e.open[0] || !wordByte(e.second)):
+		case e.anywhere, !inside:
 			n = e.match(rest)
-		case inside && len(e.words[0]) >= 5:
+		case len(e.words[0]) >= 5:
 			n = e.matchGlued(rest)
 		}
 		if n > 0 {
@@ -351,14 +394,15 @@ func (l *lexicon) list(k uint32, rest, first []byte, inside bool, means *concept
 	}
 }
 
-// nextWord returns the first byte of the word after the one that ends at i.
-func nextWord(rest []byte, i int) byte {
+// nextWord returns where the word after the one that ends at i begins, the end of
+// the text when there is none nearby.
+func nextWord(rest []byte, i int) int {
 	for end := min(len(rest), i+4); i < end; i++ {
 		if wordByte(rest[i]) {
-			return rest[i]
+			return i
 		}
 	}
-	return 0
+	return len(rest)
 }
 
 // matchGlued is match for text without spaces.

@@ -30,6 +30,20 @@ func (s *speech) hear(in tongueSet) {
 	}
 }
 
+// hearEnglish counts n words that English alone has.
+func (s *speech) hearEnglish(n int) {
+	for range n {
+		s[0] += voice - s[0]>>voiceFade
+	}
+	for i := range s[1:] {
+		v := s[1+i]
+		for k := n; k > 0 && v>>voiceFade > 0; k-- {
+			v -= v >> voiceFade
+		}
+		s[1+i] = v
+	}
+}
+
 // loudest returns which of the languages was heard most.
 func (s *speech) loudest(in tongueSet) (best uint8) {
 	most := uint16(0)

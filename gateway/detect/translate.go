@@ -8,7 +8,8 @@ import "unicode/utf8"
 type translation struct {
 	glossary *glossary
 	speech   speech
-	english  int   // English words that speech has not heard yet
+	english  int   // English words that speech has not heard yet, far from foreign ones
+	heard    int   // and near them
 	foreign  int   // how many more English words are looked up
 	beside   int32 // the last token that stands beside a translated one
 	until    int   // where the word of a script without spaces ends
@@ -48,7 +49,14 @@ func (r *reader) translateWord(w []byte, h, stem uint32, small, english, plain b
 		} else if m.n > 0 {
 			t.foreign = foreignWords
 		}
-		r.listen(m.tongues)
+		if m.tongues == inEnglish {
+			t.heard++
+		} else {
+			r.listen(m.tongues)
+		}
+		if m.n == 0 && far {
+			return
+		}
 	}
 	r.translated(&m, h, stem, small, from)
 }
@@ -59,10 +67,8 @@ func (r *reader) listen(in tongueSet) {
 	if in == 0 {
 		return
 	}
-	for range min(t.english, englishHeard) {
-		t.speech.hear(inEnglish)
-	}
-	t.english = 0
+	t.speech.hearEnglish(t.heard + min(t.english, englishHeard))
+	t.english, t.heard = 0, 0
 	t.speech.hear(in)
 }
 

@@ -37,7 +37,7 @@ var senseWords = func() *senseIndex {
 			switch {
 			case wideRune(r):
 				known.wide |= 1 << k
-			case open || r >= 0xAC00 && r <= 0xD7A3: // particles follow
+			case open || hangul(r): // particles follow
 				known.start |= 1 << k
 			default:
 				known.whole |= 1 << k

@@ -66,6 +66,12 @@ func exit(err error) {
 
 var errUsage = errors.New("usage")
 
+// targetNames are the targets that there are.
+var targetNames = []string{"nginx", "front", "own", "gateway", "reporting", "shared"}
+
+// isGateway reports whether a target is svc, in one of its arrangements.
+func isGateway(name string) bool { return !slices.Contains(targetNames[:3], name) }
+
 func parseOptions(args []string) (*options, error) {
 	o := &options{}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
@@ -86,8 +92,8 @@ func parseOptions(args []string) (*options, error) {
 	}
 	o.targets, o.shapes = strings.Split(*targets, ","), strings.Split(*shapes, ",")
 	for _, name := range o.targets {
-		if !slices.Contains([]string{"nginx", "front", "own", "gateway"}, name) {
-			return nil, fmt.Errorf("%w: no target %q; there are nginx, front, own, gateway", errUsage, name)
+		if !slices.Contains(targetNames, name) {
+			return nil, fmt.Errorf("%w: no target %q; there are %s", errUsage, name, strings.Join(targetNames, ", "))
 		}
 	}
 	for _, name := range o.shapes {

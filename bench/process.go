@@ -25,13 +25,14 @@ type process struct {
 	err  error
 }
 
-// start runs a program pinned to one core. ctx bounds its life.
-func start(ctx context.Context, core int, stdout io.Writer, name string, argv ...string) (*process, error) {
-	return startWithInput(ctx, core, nil, stdout, name, argv...)
+// start runs a program pinned to the given cores, a list as taskset takes it. ctx
+// bounds its life.
+func start(ctx context.Context, cores string, stdout io.Writer, name string, argv ...string) (*process, error) {
+	return startWithInput(ctx, cores, nil, stdout, name, argv...)
 }
 
-func startWithInput(ctx context.Context, core int, stdin io.Reader, stdout io.Writer, name string, argv ...string) (*process, error) {
-	argv = append([]string{"taskset", "-c", strconv.Itoa(core)}, argv...)
+func startWithInput(ctx context.Context, cores string, stdin io.Reader, stdout io.Writer, name string, argv ...string) (*process, error) {
+	argv = append([]string{"taskset", "-c", cores}, argv...)
 	p := &process{name: name, cmd: exec.CommandContext(ctx, argv[0], argv[1:]...), out: &bytes.Buffer{}, done: make(chan struct{})}
 	p.cmd.Stdin, p.cmd.Stdout = stdin, stdout
 	p.cmd.Stderr = p.out

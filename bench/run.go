@@ -17,6 +17,7 @@ import (
 type measurement struct {
 	loadResult
 	cpu    time.Duration // of the target
+	plane  time.Duration // of the control plane that it reports to
 	rig    time.Duration // of upstream and load generator
 	others time.Duration // of everything else on the machine
 	rss    int64
@@ -59,13 +60,18 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer r.spinner.stop()
+	if slices.ContainsFunc(o.targets, isGateway) {
+		if err := r.buildSvc(ctx, o); err != nil {
+			return err
+		}
+	}
 	var targets []*target
 	for _, name := range o.targets {
 		t, err := r.startTarget(ctx, name, o)
 		if err != nil {
 			return err
 		}
-		defer t.proc.stop()
+		defer t.stop()
 		targets = append(targets, t)
 		if t.rest, err = t.settled(ctx); err != nil {
 			return err
@@ -95,10 +101,16 @@ func run(ctx context.Context, args []string) error {
 				if m.Failures > 0 {
 					return fmt.Errorf("%s, %s: %d of %d answers are wrong: %s", t.name, s.title, m.Failures, m.Requests, m.Failure)
 				}
+				t.asked += m.Requests
 				cells[key{name, t.name}] = append(cells[key{name, t.name}], m)
 			}
 		}
 		fmt.Fprintf(os.Stderr, "round %d of %d\n", round+1, o.rounds)
+	}
+	for _, t := range targets {
+		if err := t.allArrived(ctx); err != nil {
+			return err
+		}
 	}
 	printTable(os.Stdout, o, cells)
 	printFootprints(os.Stdout, o, memory)
@@ -141,6 +153,7 @@ func (r *rig) measure(ctx context.Context, t *target, s shape, o *options) (meas
 	if err != nil {
 		return fail(err)
 	}
+	planeBefore := t.planeUsage()
 	rigBefore, loadBefore := r.rigUsage(load)
 	busyBefore, spunBefore := machineBusy(), r.spun()
 	line, err := lines.ReadBytes('\n')
@@ -153,10 +166,10 @@ func (r *rig) measure(ctx context.Context, t *target, s shape, o *options) (meas
 	if err != nil {
 		return fail(err)
 	}
-	m := measurement{cpu: after.cpu - before.cpu, rss: after.rss}
+	m := measurement{cpu: after.cpu - before.cpu, plane: t.planeUsage() - planeBefore, rss: after.rss}
 	<-load.done
 	m.rig = rigAfter - rigBefore + load.cmd.ProcessState.UserTime() + load.cmd.ProcessState.SystemTime() - loadBefore
-	m.others = max(0, busyAfter-busyBefore-(spunAfter-spunBefore)-m.cpu-m.rig)
+	m.others = max(0, busyAfter-busyBefore-(spunAfter-spunBefore)-m.cpu-m.plane-m.rig)
 	if err := json.Unmarshal(line, &m.loadResult); err != nil {
 		return measurement{}, fmt.Errorf("load: %w", err)
 	}
@@ -164,6 +177,7 @@ func (r *rig) measure(ctx context.Context, t *target, s shape, o *options) (meas
 	// load, and the next target, are not.
 	calm, err := t.calm(ctx)
 	m.cpu += calm - after.cpu
+	m.plane = t.planeUsage() - planeBefore
 	return m, err
 }
 

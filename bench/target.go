@@ -18,8 +18,9 @@ import (
 
 // The cores: what is measured has one for itself, the rig has the other.
 const (
-	targetCore = 0
-	rigCore    = 1
+	targetCore = "0"
+	rigCore    = "1"
+	bothCores  = "0,1"
 )
 
 // target is a proxy before the upstream.
@@ -28,6 +29,9 @@ type target struct {
 	addr string
 	proc *process
 	rest int64 // resident memory before the first request, in bytes
+
+	plane *plane // the control plane that a gateway reports its traces to; nil where the upstream takes them
+	asked int    // requests that were measured
 }
 
 // rig is what a run has started and written.
@@ -37,6 +41,7 @@ type rig struct {
 	upstream *process
 	spinner  *process
 	backend  string // address of the upstream
+	svc      string // the binary that is measured
 	keys     []string
 	hashes   []string
 }
@@ -48,13 +53,13 @@ func (r *rig) startUpstream(ctx context.Context) (err error) {
 }
 
 // startAndRead starts a program that prints its address on its first line.
-func startAndRead(ctx context.Context, core int, name string, argv ...string) (*process, string, error) {
+func startAndRead(ctx context.Context, cores string, name string, argv ...string) (*process, string, error) {
 	pr, pw, err := os.Pipe()
 	if err != nil {
 		return nil, "", err
 	}
 	defer pr.Close()
-	p, err := start(ctx, core, pw, name, argv...)
+	p, err := start(ctx, cores, pw, name, argv...)
 	pw.Close()
 	if err != nil {
 		return nil, "", err
@@ -86,8 +91,12 @@ func (r *rig) startTarget(ctx context.Context, name string, o *options) (*target
 		}
 		p, addr, err := startAndRead(ctx, targetCore, name, argv...)
 		return &target{name: name, addr: addr, proc: p}, err
+	case "reporting":
+		return r.startReporting(ctx, name, targetCore, rigCore)
+	case "shared":
+		return r.startReporting(ctx, name, bothCores, bothCores)
 	default:
-		return r.startGateway(ctx, o)
+		return r.startGateway(ctx, name, targetCore, "http://"+r.backend, "svc_ingest_"+strings.Repeat("b", 43))
 	}
 }
 
@@ -173,36 +182,47 @@ func (t *target) addressFor(s shape) string {
 	return addr
 }
 
-// startGateway writes a configuration as an operator would and starts svc.
-func (r *rig) startGateway(ctx context.Context, o *options) (*target, error) {
-	svc := o.svc
-	if svc == "" {
-		svc = filepath.Join(r.dir, "svc")
-		if out, err := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", svc, "svc/cmd/svc").CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("build svc: %w: %s", err, tail(string(out)))
+// buildSvc builds the binary to measure, unless one was given, and makes its
+// license.
+func (r *rig) buildSvc(ctx context.Context, o *options) error {
+	r.svc = o.svc
+	if r.svc == "" {
+		r.svc = filepath.Join(r.dir, "svc")
+		if out, err := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", r.svc, "svc/cmd/svc").CombinedOutput(); err != nil {
+			return fmt.Errorf("build svc: %w: %s", err, tail(string(out)))
 		}
 	}
 	for _, argv := range [][]string{
 		{"license", "keygen", "--out", r.dir},
 		{"license", "issue", "--key", filepath.Join(r.dir, "license.key"), "--subject", "bench", "--days", "1", "--grace-days", "1", "--out", filepath.Join(r.dir, "license.jwt")},
 	} {
-		if out, err := exec.CommandContext(ctx, svc, argv...).CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("svc %s: %w: %s", strings.Join(argv[:2], " "), err, tail(string(out)))
+		if out, err := exec.CommandContext(ctx, r.svc, argv...).CombinedOutput(); err != nil {
+			return fmt.Errorf("svc %s: %w: %s", strings.Join(argv[:2], " "), err, tail(string(out)))
 		}
+	}
+	return nil
+}
+
+// startGateway writes a configuration as an operator would and starts svc. Its
+// files are in a directory of the target's name.
+func (r *rig) startGateway(ctx context.Context, name, cores, controlPlane, ingestKey string) (*target, error) {
+	dir := filepath.Join(r.dir, name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
 	}
 	addr, err := freeAddress()
 	if err != nil {
 		return nil, err
 	}
-	file := filepath.Join(r.dir, "gateway.yaml")
-	if err := os.WriteFile(file, []byte(r.gatewayConfig(addr)), 0o600); err != nil {
+	file := filepath.Join(dir, "gateway.yaml")
+	if err := os.WriteFile(file, []byte(r.gatewayConfig(addr, dir, controlPlane, ingestKey)), 0o600); err != nil {
 		return nil, err
 	}
-	p, err := start(ctx, targetCore, nil, "gateway", svc, "gateway", "--config", file)
+	p, err := start(ctx, cores, nil, name, r.svc, "gateway", "--config", file)
 	if err != nil {
 		return nil, err
 	}
-	t := &target{name: "gateway", addr: addr, proc: p}
+	t := &target{name: name, addr: addr, proc: p}
 	return t, t.awaitListening(addr)
 }
 
@@ -224,7 +244,7 @@ func (r *rig) makeKeys(n int) error {
 
 // gatewayConfig has API keys, fifty mixed rules of which the last allows, audit
 // with its chain, and the trace reporter.
-func (r *rig) gatewayConfig(addr string) string {
+func (r *rig) gatewayConfig(addr, dir, controlPlane, ingestKey string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `listen: %s
 license: {path: %s/license.jwt, public_key_file: %[2]s/license.pub}
@@ -236,15 +256,15 @@ routes:
   - {match: {tool_prefix: large_}, upstream: tools}
   - {match: {tool_glob: "sse_*"}, upstream: tools}
   - {match: {tool_prefix: hold_}, upstream: tools}
-audit: {path: %[2]s/audit.jsonl, chain: true}
-state_dir: %[2]s/state
+audit: {path: %[4]s/audit.jsonl, chain: true}
+state_dir: %[4]s/state
 control_plane:
-  url: http://%[3]s
-  ingest_key: svc_ingest_%s
+  url: %[5]s
+  ingest_key: %[6]s
 auth:
   enabled: true
   keys:
-`, addr, r.dir, r.backend, strings.Repeat("b", 43))
+`, addr, r.dir, r.backend, dir, controlPlane, ingestKey)
 	for i, hash := range r.hashes {
 		fmt.Fprintf(&b, "    - {id: k%d, hash: %q}\n", i, hash)
 	}

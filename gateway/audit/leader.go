@@ -97,15 +97,28 @@ func (w *leader) commit(items []item) {
 // of them are in the file.
 func (w *leader) write(items []item) error {
 	if w.f == nil {
-		return w.failed(ErrClosed, len(items))
+		return w.failed(ErrClosed, items)
 	}
 	if w.dirty {
 		if err := w.f.Truncate(w.size); err != nil {
-			return w.failed(fmt.Errorf("remove an unfinished line: %w", err), len(items))
+			return w.failed(fmt.Errorf("remove an unfinished line: %w", err), items)
 		}
 		w.dirty = false
 	}
-	before := w.sealer
+	before := w.state()
+	w.compose(items)
+	if w.full(int64(len(w.out))) {
+		w.restore(before)
+		w.rotate()
+		before = w.state()
+		w.compose(items)
+	}
+	return w.flush(before, items)
+}
+
+// compose makes w.out the lines of items. Lines that were lost before are told
+// of first, unless the first item is a checkpoint, which does.
+func (w *leader) compose(items []item) {
 	w.out = w.out[:0]
 	if w.lost > 0 && items[0].event == "" {
 		w.out = w.checkpoint(w.out, EventRecovered)
@@ -117,31 +130,26 @@ func (w *leader) write(items []item) error {
 			w.out = w.sealer.seal(w.out, items[i].body)
 		}
 	}
-	if w.full(int64(len(w.out))) {
-		w.sealer = before
-		w.rotate()
-		return w.writeOut(items)
-	}
-	return w.flush(before, len(items))
 }
 
-// writeOut writes items without asking for a rotation: one was just done, or
-// could not be done.
-func (w *leader) writeOut(items []item) error {
-	before := w.sealer
-	w.out = w.out[:0]
-	for i := range items {
-		if items[i].event != "" {
-			w.out = w.checkpoint(w.out, items[i].event)
-		} else {
-			w.out = w.sealer.seal(w.out, items[i].body)
-		}
-	}
-	return w.flush(before, len(items))
+// chainState is what composing a line moves, and what a write that fails puts
+// back.
+type chainState struct {
+	seq  uint64
+	prev Hash
+	lost uint64
 }
 
-// flush writes w.out, which holds so many lines of callers.
-func (w *leader) flush(before sealer, lines int) error {
+func (w *leader) state() chainState {
+	return chainState{seq: w.sealer.seq, prev: w.sealer.prev, lost: w.lost}
+}
+
+func (w *leader) restore(s chainState) {
+	w.sealer.seq, w.sealer.prev, w.lost = s.seq, s.prev, s.lost
+}
+
+// flush writes w.out, which holds the lines of items.
+func (w *leader) flush(before chainState, items []item) error {
 	n, err := w.f.Write(w.out)
 	if err == nil && n < len(w.out) {
 		err = io.ErrShortWrite
@@ -151,18 +159,17 @@ func (w *leader) flush(before sealer, lines int) error {
 		n = len(w.out)
 	}
 	if err != nil {
-		w.sealer.seq, w.sealer.prev = before.seq, before.prev
+		w.restore(before)
 		w.dirty = n > 0
 		if w.dirty {
 			w.dirty = w.f.Truncate(w.size) != nil
 		}
-		return w.failed(err, lines)
+		return w.failed(err, items)
 	}
 	if w.first == 0 {
 		w.first = before.seq + 1
 	}
 	w.size += int64(len(w.out))
-	w.lost = 0
 	if w.log.failure.Load() != nil {
 		w.log.failure.Store(nil)
 		w.log.opts.Logger.Info("audit lines can be written again", "path", w.cfg.Path)
@@ -177,11 +184,20 @@ func (w *leader) flush(before sealer, lines int) error {
 	return nil
 }
 
-// failed notes that lines could not be written and returns what the callers
-// are told.
-func (w *leader) failed(err error, lines int) error {
+// failed notes that items could not be written and returns what the callers
+// are told. Checkpoints are not counted as lost: the next one replaces them.
+func (w *leader) failed(err error, items []item) error {
 	err = fmt.Errorf("write audit line to %s: %w", w.cfg.Path, err)
 	if w.cfg.OnWriteError == OnErrorCount {
+		lines := 0
+		for i := range items {
+			if items[i].event == "" {
+				lines++
+			}
+		}
+		if lines == 0 {
+			return nil
+		}
 		if w.lost == 0 {
 			w.log.opts.Logger.Error("audit lines are being lost", "error", err)
 		}
@@ -195,9 +211,12 @@ func (w *leader) failed(err error, lines int) error {
 	return err
 }
 
-// checkpoint appends a checkpoint line.
+// checkpoint appends a checkpoint line. It takes the number of lost lines, which
+// belongs to exactly one checkpoint.
 func (w *leader) checkpoint(b []byte, event Event) []byte {
-	return w.checkpointOf(b, &Checkpoint{Event: event, Lost: w.lost})
+	c := Checkpoint{Event: event}
+	c.Lost, w.lost = w.lost, 0
+	return w.checkpointOf(b, &c)
 }
 
 func (w *leader) checkpointOf(b []byte, c *Checkpoint) []byte {
@@ -287,7 +306,7 @@ func (w *leader) reopen() error {
 	w.dirty, w.noSplit, w.first, w.size = false, 0, end.first, end.size
 	if end.size == 0 {
 		w.first = 0
-		return w.writeOut([]item{{event: EventContinue}})
+		return w.append(EventContinue)
 	}
 	return nil
 }
@@ -346,7 +365,7 @@ func (w *leader) replace(f file) {
 
 // close ends the file with a checkpoint and gives everything back.
 func (w *leader) close(event Event) error {
-	err := w.writeOut([]item{{event: event}})
+	err := w.append(event)
 	w.setSinks(nil, sinkGrace)
 	w.replace(nil)
 	return errors.Join(err, w.lock.Close())

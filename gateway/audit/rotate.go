@@ -101,9 +101,7 @@ func (w *leader) tryRotate() error {
 	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s stands in the way", name)
 	}
-	before := w.sealer
-	w.out = w.checkpoint(w.out[:0], EventRotate)
-	if err := w.append(before); err != nil {
+	if err := w.append(EventRotate); err != nil {
 		return err
 	}
 	if err := os.Rename(w.cfg.Path, name); err != nil {
@@ -115,19 +113,19 @@ func (w *leader) tryRotate() error {
 	}
 	w.replace(f)
 	w.first, w.size, w.noSplit = 0, 0, 0
-	before = w.sealer
-	w.out = w.checkpoint(w.out[:0], EventContinue)
-	if err := w.append(before); err != nil {
+	if err := w.append(EventContinue); err != nil {
 		return err
 	}
 	w.log.background.rotated()
 	return nil
 }
 
-// append writes w.out, or puts the chain back to where it was.
-func (w *leader) append(before sealer) error {
+// append writes a checkpoint of its own, or puts the chain back to where it was.
+func (w *leader) append(event Event) error {
+	before := w.state()
+	w.out = w.checkpoint(w.out[:0], event)
 	if n, err := w.f.Write(w.out); err != nil || n < len(w.out) {
-		w.sealer.seq, w.sealer.prev = before.seq, before.prev
+		w.restore(before)
 		w.dirty = w.f.Truncate(w.size) != nil
 		return errors.Join(err, errors.New("a checkpoint could not be written"))
 	}

@@ -151,17 +151,19 @@ func (ex *exchange) relayJSON(resp *upstream.Response) *refusal {
 		return ex.refuseUpstream(err)
 	}
 	if len(bytes.TrimSpace(body)) == 0 {
-		return ex.relayOther(resp)
+		return ex.relayOther(resp, body)
 	}
 	var m mcp.Message
 	if err := mcp.Scan(body, &m); err != nil || m.Kind != mcp.Response {
 		if resp.Status >= 400 && resp.Status < 500 {
-			return ex.relayOther(resp)
+			return ex.relayOther(resp, body)
 		}
-		return &refuseUpstreamInvalid
+		return ex.refuseResponse(&refuseUpstreamInvalid, resp, body, invalidMessage(err))
 	}
 	if resp.Status < 400 && ex.msg.Kind == mcp.Request && !ex.answeredBy(&m) {
-		return &refuseUpstreamInvalid // the answer to another request
+		return ex.refuseResponse(&refuseUpstreamInvalid, resp, body, upstream.Cause{
+			Code: "foreign_id", Text: "answered with the id of another request",
+		})
 	}
 	j := ex.judge(ex.live, &m, nil)
 	ex.grade(&m)

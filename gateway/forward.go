@@ -72,16 +72,24 @@ func (ex *exchange) refuseUpstream(err error) *refusal {
 	case ex.ctx.Err() != nil:
 		// The caller has left; the answer reaches nobody, the audit line says why.
 		return refuseUnreachable.withKind("client_closed")
+	case errors.Is(err, upstream.ErrInvalidRequest):
+		return &refuseHeader
+	case errors.Is(err, context.Canceled):
+		return refuseUnreachable.withKind("canceled")
+	}
+	cause := upstream.CauseOf(err)
+	ex.g.failures.report(ex.failureOf(ex.up, cause))
+	switch {
 	case errors.Is(err, upstream.ErrTimeout):
 		return &refuseTimeout
 	case errors.Is(err, upstream.ErrTooLarge):
 		return &refuseUpstreamTooLarge
 	case errors.Is(err, upstream.ErrInvalidResponse):
 		return &refuseUpstreamInvalid
-	case errors.Is(err, upstream.ErrInvalidRequest):
-		return &refuseHeader
-	case errors.Is(err, context.Canceled):
-		return refuseUnreachable.withKind("canceled")
+	case cause.Code == upstream.CauseDNS:
+		return &refuseDNS
+	case cause.Code == upstream.CauseTLS:
+		return &refuseTLS
 	default:
 		return &refuseUnreachable
 	}
@@ -93,31 +101,37 @@ func (ex *exchange) relay(resp *upstream.Response) *refusal {
 	case resp.Status == http.StatusUnauthorized:
 		// The upstream asks for a credential that is the gateway's business, not
 		// the caller's; its challenge never leaves here.
-		return &refuseUpstreamAuth
+		return ex.refuseResponse(&refuseUpstreamAuth, resp, nil, upstream.Cause{
+			Code: "unauthorized", Text: "asks for credentials: set them in headers of this upstream",
+		})
 	case resp.Status >= 300 && resp.Status < 400:
-		return &refuseUpstreamInvalid // redirects are not followed
+		// Redirects are not followed.
+		return ex.refuseResponse(&refuseUpstreamInvalid, resp, []byte{}, upstream.Cause{
+			Code: "redirect", Text: "redirects to " + upstream.LogURL(resp.Header.Get("Location")),
+		})
 	}
 	switch mediaType(resp.Header.Get("Content-Type")) {
 	case "text/event-stream":
 		if resp.Status != http.StatusOK {
-			return &refuseUpstreamInvalid
+			return ex.refuseContent(&refuseUpstreamInvalid, resp, nil)
 		}
 		return ex.relayStream(resp)
 	case "application/json":
 		return ex.relayJSON(resp)
 	default:
-		return ex.relayOther(resp)
+		return ex.relayOther(resp, nil)
 	}
 }
 
 // relayOther passes on an answer without a JSON-RPC body. A notification or a
 // client's answer is acknowledged that way; a request is not. What an SDK
 // server says in plain text with a 4xx keeps its status and becomes a JSON-RPC
-// error, because text in its place ends the session of some clients.
-func (ex *exchange) relayOther(resp *upstream.Response) *refusal {
+// error, because text in its place ends the session of some clients. read is what
+// was read of the body, nil when nothing was.
+func (ex *exchange) relayOther(resp *upstream.Response, read []byte) *refusal {
 	switch {
 	case resp.Status >= 500:
-		return &refuseUpstreamInvalid
+		return ex.refuseContent(&refuseUpstreamInvalid, resp, read)
 	case resp.Status == http.StatusNotFound && ex.hasHandle:
 		return &refuseSession
 	case resp.Status >= 400:
@@ -126,9 +140,9 @@ func (ex *exchange) relayOther(resp *upstream.Response) *refusal {
 		if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds > 0 && seconds <= 86400 {
 			refused.retryAfter = time.Duration(seconds) * time.Second
 		}
-		return &refused
+		return ex.refuseContent(&refused, resp, read)
 	case ex.msg.Kind == mcp.Request, ex.r.Method == http.MethodGet:
-		return &refuseUpstreamInvalid
+		return ex.refuseContent(&refuseUpstreamInvalid, resp, read)
 	}
 	return ex.acknowledge(resp)
 }

@@ -112,6 +112,7 @@ type Gateway struct {
 	draining       atomic.Bool
 	reloading      sync.Mutex
 
+	failures  *failureLog
 	errands   errands
 	calls     *calls // requests under way; nil with one upstream
 	standings standings
@@ -144,6 +145,7 @@ func New(opts Options) (g *Gateway, err error) {
 		g.now, g.since = time.Now, time.Since
 	}
 	g.restartPending.Store(new([]string))
+	g.failures = newFailureLog(g.log)
 	g.errands.start(g)
 	g.oauth = auth.NewOAuth(auth.OAuthOptions{Now: g.now, Logger: g.log, Roots: opts.Roots})
 	defer func(built *Gateway) { // a return of nil has cleared g by then
@@ -338,6 +340,7 @@ func (g *Gateway) Close() error {
 	if g.audit != nil {
 		errs = append(errs, g.audit.Close())
 	}
+	g.failures.close()
 	errs = append(errs, g.observer.close())
 	return errors.Join(errs...)
 }

@@ -115,6 +115,9 @@ var (
 		message: "method_not_allowed", reason: "method_not_allowed", kind: "method_not_allowed", allow: "POST", nullID: true}
 	refuseUnreachable = refusal{status: http.StatusBadGateway, code: mcp.CodeInternal,
 		message: "upstream_unreachable", reason: "upstream_unreachable", kind: "upstream_unreachable"}
+	// What the audit line can say more exactly than the answer does.
+	refuseDNS     = *refuseUnreachable.withKind("upstream_dns")
+	refuseTLS     = *refuseUnreachable.withKind("upstream_tls")
 	refuseTimeout = refusal{status: http.StatusGatewayTimeout, code: mcp.CodeInternal,
 		message: "upstream_unreachable", reason: "upstream_timeout", kind: "upstream_timeout"}
 	refuseUpstreamInvalid = refusal{status: http.StatusBadGateway, code: mcp.CodeInternal,

@@ -87,7 +87,7 @@ func (src *source) frame(ev *mcp.Event) error {
 		return errTruncated
 	}
 	if err := mcp.Scan(ev.Data, m); err != nil {
-		return errInvalidFrame
+		return fmt.Errorf("%w: %w", errInvalidFrame, err)
 	}
 	live := ex.g.live.Load()
 	final := ex.answeredBy(m)

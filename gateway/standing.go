@@ -162,6 +162,8 @@ func (m *standing) follow(ctx context.Context, src *source) {
 		case errors.Is(err, errRevoked), errors.Is(err, errTruncated), errors.Is(err, errAudit):
 			m.cancel(err)
 			return
+		default:
+			m.reportFailure(ctx, src.up, err)
 		}
 		if m.ex.g.now().Sub(began) >= pause {
 			pause = firstPause // it had lasted
@@ -171,6 +173,18 @@ func (m *standing) follow(ctx context.Context, src *source) {
 		case <-time.After(pause):
 			pause = min(2*pause, lastPause)
 		}
+	}
+}
+
+// reportFailure logs why the stream of one upstream broke, unless the upstream
+// ended it in order.
+func (m *standing) reportFailure(ctx context.Context, t *target, err error) {
+	switch {
+	case ctx.Err() != nil, !errors.As(err, new(*upstream.Error)) && !errors.Is(err, errInvalidFrame):
+	case errors.Is(err, errInvalidFrame):
+		m.ex.g.failures.report(m.ex.failureOf(t, invalidFrame(err)))
+	default:
+		m.ex.g.failures.report(m.ex.failureOf(t, upstream.CauseOf(err)))
 	}
 }
 

@@ -233,6 +233,9 @@ func (s *stream) finish(ctx context.Context, err error, resumable bool) {
 		return
 	}
 	refused := s.ending(ctx, err, resumable)
+	if cause, ok := streamFailure(&refused, err); ok {
+		ex.g.failures.report(ex.failureOf(ex.up, cause))
+	}
 	if refused.kind != "" {
 		ex.rec.ErrorKind = refused.kind
 	}

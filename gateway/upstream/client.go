@@ -57,6 +57,7 @@ type Response struct {
 // use.
 type Client struct {
 	name     string
+	logURL   string
 	target   target
 	timeouts Timeouts
 	maxBody  int64
@@ -90,6 +91,7 @@ func NewClient(cfg Config, opts ...Option) (*Client, error) {
 	}
 	c := &Client{
 		name:     cfg.Name,
+		logURL:   LogURL(cfg.URL),
 		target:   t,
 		timeouts: Timeouts{FirstByte: cfg.Timeout, Between: cfg.Timeout},
 		maxBody:  cfg.MaxResponseBytes,
@@ -106,6 +108,9 @@ func NewClient(cfg Config, opts ...Option) (*Client, error) {
 
 // Name returns the logical name of the upstream.
 func (c *Client) Name() string { return c.name }
+
+// LogURL returns the URL of the upstream as a log may show it: see [LogURL].
+func (c *Client) LogURL() string { return c.logURL }
 
 // Do sends the request and returns the answer as soon as its header is there.
 // Every error is an [*Error]; errors.Is tells ErrUnreachable, ErrTimeout,

@@ -114,14 +114,20 @@ func (t *target) dial(ctx context.Context) (nc, raw net.Conn, secured *beneathTL
 	layer := tls.Client(secured, t.tls)
 	if err := layer.HandshakeContext(ctx); err != nil {
 		raw.Close()
-		return nil, nil, nil, fmt.Errorf("TLS handshake: %w", err)
+		return nil, nil, nil, &handshakeError{err}
 	}
 	if p := layer.ConnectionState().NegotiatedProtocol; p != "" && p != "http/1.1" {
 		raw.Close()
-		return nil, nil, nil, fmt.Errorf("TLS handshake: upstream chose protocol %.20q, not http/1.1", p)
+		return nil, nil, nil, &handshakeError{fmt.Errorf("upstream chose protocol %.20q, not http/1.1", p)}
 	}
 	return layer, raw, secured, nil
 }
+
+// handshakeError is a TLS handshake that failed.
+type handshakeError struct{ err error }
+
+func (e *handshakeError) Error() string { return "TLS handshake: " + e.err.Error() }
+func (e *handshakeError) Unwrap() error { return e.err }
 
 // beneathTLS is a connection below a TLS layer. It notices an end that comes
 // without the notice that TLS asks for: crypto/tls lets that pass between two

@@ -1,0 +1,244 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"svc/gateway/upstream"
+)
+
+// failureLines are the lines of a log about failures of upstreams.
+func failureLines(log string) []string {
+	var lines []string
+	for line := range strings.Lines(log) {
+		if strings.Contains(line, `msg="upstream `) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// Each way in which an upstream can fail is one line with its cause in words,
+// however often it is repeated, and the client is not told the cause.
+func TestTheCauseOfAnUpstreamFailureIsLogged(t *testing.T) {
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	secure := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(secure.Close)
+	secure.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
+	answers := func(status int, media, body string, fields ...string) string {
+		return newUpstream(t, func(w http.ResponseWriter, _ string, _ *http.Request) {
+			w.Header().Set("Content-Type", media)
+			for i := 0; i < len(fields); i += 2 {
+				w.Header().Set(fields[i], fields[i+1])
+			}
+			w.WriteHeader(status)
+			io.WriteString(w, body)
+		}).URL
+	}
+	for _, tt := range []struct {
+		name, url string
+		status    int
+		kind      string
+		log       []string
+	}{
+		{"a closed port", "http://" + closed.Addr().String(), 502, "upstream_unreachable", []string{`cause="connection refused"`}},
+		{"an unknown authority", secure.URL, 502, "upstream_tls", []string{`cause="certificate signed by unknown authority"`}},
+		{"TLS at a plain port", strings.Replace(answers(200, "text/plain", ""), "http:", "https:", 1), 502, "upstream_tls", []string{`cause="the upstream does not speak TLS at this port"`}},
+		{"a page", answers(200, "text/html; charset=utf-8", "<html>"), 502, "upstream_invalid", []string{`cause="answered status 200, text/html"`, "status=200", "body=<html>"}},
+		{"a redirect", answers(307, "text/html", "moved: token=hidden", "Location", "https://me:hidden@elsewhere.example/mcp?token=hidden"), 502, "upstream_invalid", []string{`cause="redirects to https://elsewhere.example/mcp?…"`, "status=307"}},
+		{"a host check", answers(403, "text/plain", "Invalid\x1b[2J host\n"+strings.Repeat("x", 300)), 403, "upstream_refused", []string{`cause="answered status 403, text/plain"`, `body="Invalid\\x1b[2J host\\nxxx`}},
+		{"a wrong path", answers(404, "text/plain", "404 page not found"), 404, "upstream_refused", []string{`cause="answered status 404, text/plain"`, `body="404 page not found"`}},
+		{"a large header", answers(200, "application/json", "{}", "X-Large", strings.Repeat("x", 70<<10)), 502, "upstream_invalid", []string{`the header is larger than`}},
+		{"credentials asked for", answers(401, "text/plain", "who?"), 502, "upstream_unauthorized", []string{`cause="asks for credentials: set them in headers of this upstream"`, "status=401"}},
+		{"no message", answers(200, "application/json", "{}"), 502, "upstream_invalid", []string{`cause="answered JSON that is no JSON-RPC response`, "body={}"}},
+		{"a foreign id", answers(200, "application/json", `{"jsonrpc":"2.0","id":77,"result":{}}`), 502, "upstream_invalid", []string{`cause="answered with the id of another request"`}},
+		{"a stream without the answer", answers(200, "text/event-stream", ": nothing\n\n"), 200, "stream_ended", []string{`cause="the event stream ended before the answer"`}},
+		{"a broken frame", answers(200, "text/event-stream", "data: nothing\n\n"), 200, "upstream_invalid", []string{`the event stream holds an invalid frame`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t, basic(tt.url+"/mcp?key=hidden"))
+			first, second := r.post(call("1", "safe")), r.post(call("2", "safe"))
+			if first.status != tt.status || second.status != tt.status {
+				t.Errorf("status %d and %d, want %d", first.status, second.status, tt.status)
+			}
+			kind := ""
+			for _, l := range r.all() {
+				if l["kind"] == "request" {
+					kind, _ = l["error_kind"].(string)
+				}
+			}
+			if kind != tt.kind {
+				t.Errorf("error_kind %q, want %q", kind, tt.kind)
+			}
+			r.stop() // writes what waits
+			lines := failureLines(r.logs.String())
+			if len(lines) != 2 || !strings.Contains(lines[0], "upstream failed") || !strings.Contains(lines[1], "repeats=1") {
+				t.Fatalf("want one line and one with a repeat:\n%s", strings.Join(lines, ""))
+			}
+			want := append(tt.log, "level=WARN", "upstream=main", "url="+tt.url+"/mcp?… ", "request_id="+r.all()[0]["request_id"].(string))
+			for _, text := range want {
+				if !strings.Contains(lines[0], text) {
+					t.Errorf("the line lacks %s:\n%s", text, lines[0])
+				}
+			}
+			if strings.Contains(r.logs.String(), "hidden") || strings.Contains(lines[0], strings.Repeat("x", 201)) {
+				t.Errorf("the line shows too much:\n%s", lines[0])
+			}
+			for _, text := range []string{"refused\"", "authority", "elsewhere", "Invalid", "page not found", tt.url} {
+				if strings.Contains(strings.ReplaceAll(first.body, "upstream_refused", ""), text) {
+					t.Errorf("the client is told %q: %s", text, first.body)
+				}
+			}
+		})
+	}
+}
+
+// An answer that is passed on is no failure.
+func TestUpstreamErrorsThatArePassedOnAreNotLogged(t *testing.T) {
+	up := newUpstream(t, func(w http.ResponseWriter, _ string, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(400)
+		io.WriteString(w, `{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"bad"}}`)
+	})
+	r := newRig(t, basic(up.URL))
+	r.post(call("1", "safe"))
+	r.stop()
+	if lines := failureLines(r.logs.String()); len(lines) > 0 {
+		t.Errorf("logged: %s", lines)
+	}
+}
+
+// An upstream that holds back the body of a refusal delays its answer by the
+// bound of the log, not by the time-out of the upstream.
+func TestTheBodyOfARefusalIsNotWaitedFor(t *testing.T) {
+	release := make(chan struct{})
+	up := newUpstream(t, func(w http.ResponseWriter, _ string, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		w.WriteHeader(403)
+		io.WriteString(w, "held")
+		w.(http.Flusher).Flush()
+		<-release
+	})
+	t.Cleanup(func() { close(release) })
+	r := newRig(t, basic(up.URL))
+	if got := r.post(call("1", "safe")); got.status != 403 {
+		t.Errorf("status %d", got.status)
+	}
+	r.stop()
+	if lines := failureLines(r.logs.String()); len(lines) != 1 || !strings.Contains(lines[0], "body=held") {
+		t.Errorf("logged: %s", lines)
+	}
+}
+
+// Repeats are counted, reported once an interval, and forgotten when they end.
+func TestRepeatedFailuresAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		f := newFailureLog(slog.New(slog.NewTextHandler(&out, nil)))
+		defer f.close()
+		read := func() []string {
+			synctest.Wait()
+			defer out.Reset()
+			return failureLines(out.String())
+		}
+		fail := func(id string) {
+			f.report(&failure{upstream: "main", code: "dns", cause: "no such host", requestID: id})
+		}
+		for i := range 5 {
+			fail(fmt.Sprint("first-", i))
+		}
+		if got := read(); len(got) != 1 || !strings.Contains(got[0], "request_id=first-0") {
+			t.Fatalf("the first failures: %q", got)
+		}
+		f.report(&failure{upstream: "main", code: "tls"})
+		f.report(&failure{upstream: "other", code: "dns"})
+		if got := read(); len(got) != 2 {
+			t.Errorf("another cause and another upstream: %q", got)
+		}
+		time.Sleep(failureInterval)
+		if got := read(); len(got) != 1 || !strings.Contains(got[0], "repeats=4") || !strings.Contains(got[0], "request_id=first-4") {
+			t.Errorf("after an interval: %q", got)
+		}
+		fail("second")
+		if got := read(); len(got) != 0 {
+			t.Errorf("a failure that goes on is logged at once: %q", got)
+		}
+		time.Sleep(2 * failureInterval)
+		if got := read(); len(got) != 1 || !strings.Contains(got[0], "repeats=1") {
+			t.Errorf("after two more intervals: %q", got)
+		}
+		fail("third")
+		if got := read(); len(got) != 1 || !strings.Contains(got[0], "upstream failed") {
+			t.Errorf("after a quiet interval: %q", got)
+		}
+	})
+}
+
+// blockedHandler is a log that takes nothing.
+type blockedHandler struct {
+	slog.Handler
+	release chan struct{}
+}
+
+func (h blockedHandler) Handle(context.Context, slog.Record) error {
+	<-h.release
+	return nil
+}
+
+// A log that takes nothing holds up no request and no end of the gateway.
+func TestASlowLogDoesNotHoldUpRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		f := newFailureLog(slog.New(blockedHandler{slog.NewTextHandler(io.Discard, nil), release}))
+		began := time.Now()
+		for i := range 2 * maxFailureCauses {
+			f.report(&failure{upstream: "main", code: fmt.Sprint("status_", i), cause: "answered"})
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("reports waited for %s", took)
+		}
+		if n := len(f.seen); n > maxFailureCauses {
+			t.Errorf("%d causes are remembered", n)
+		}
+		f.close()
+		if took := time.Since(began); took != failureFlush {
+			t.Errorf("close waited for %s", took)
+		}
+		close(release)
+	})
+}
+
+// What an upstream says about itself cannot write into the log.
+func TestFailureTextIsPrintable(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain":              "plain",
+		"a\nb\x00\x1b[31m":   `a\nb\x00\x1b[31m`,
+		"\xff\xfe":           `\xff\xfe`,
+		"right\u202eto left": `right\u202eto left`,
+		"Grüße":              "Grüße",
+	} {
+		if got := upstream.Printable(in, 100); got != want {
+			t.Errorf("%q: %s, want %s", in, got, want)
+		}
+	}
+	if got := upstream.Printable(strings.Repeat("ü", 101), 200); got != strings.Repeat("ü", 100) {
+		t.Errorf("200 bytes are %d: %s", len(got), got)
+	}
+	if got := upstream.Printable("aü", 2); got != "a" {
+		t.Errorf("a character is cut: %q", got)
+	}
+}

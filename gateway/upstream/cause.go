@@ -1,0 +1,130 @@
+package upstream
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"os"
+	"syscall"
+)
+
+// Cause is why an exchange failed, in the words that operators search for.
+type Cause struct {
+	// Code is stable and names the class of the cause: one of the Cause
+	// constants.
+	Code string
+	// Text is the cause in words. It holds no header value and no query string,
+	// and its control characters are escaped.
+	Text string
+}
+
+// The codes of causes.
+const (
+	CauseDNS         = "dns"
+	CauseTLS         = "tls"
+	CauseRefused     = "connection_refused"
+	CauseReset       = "connection_reset"
+	CauseNoRoute     = "no_route_to_host"
+	CauseConnect     = "connect"
+	CauseTimeout     = "timeout"
+	CauseBusy        = "connections_in_use"
+	CauseNoAnswer    = "no_answer"
+	CauseTooLarge    = "response_too_large"
+	CauseInvalidHTTP = "invalid_http"
+	CauseOther       = "other"
+)
+
+// CauseOf tells why an exchange failed.
+func CauseOf(err error) Cause {
+	if c, ok := causeOfTLS(err); ok {
+		return c
+	}
+	var name *net.DNSError
+	switch {
+	case errors.As(err, &name) && name.IsNotFound:
+		return Cause{CauseDNS, "no such host"}
+	case errors.As(err, &name):
+		return Cause{CauseDNS, "the host name could not be resolved: " + Printable(name.Err, maxCauseText)}
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return Cause{CauseRefused, "connection refused"}
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return Cause{CauseNoRoute, "no route to host"}
+	case errors.Is(err, errBusy):
+		return Cause{CauseBusy, "all connections to the upstream are in use"}
+	case errors.Is(err, ErrTooLarge):
+		return Cause{CauseTooLarge, "the answer is larger than max_response_bytes"}
+	case errors.Is(err, ErrInvalidResponse):
+		return Cause{CauseInvalidHTTP, innerText(err)}
+	case errors.Is(err, ErrTimeout), errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return Cause{CauseTimeout, timeoutText(err)}
+	case errors.Is(err, errNoAnswer):
+		return Cause{CauseNoAnswer, "the upstream closed the connection without an answer"}
+	case isReset(err):
+		return Cause{CauseReset, "connection reset by the upstream"}
+	}
+	var e *Error
+	if errors.As(err, &e) && e.Op == opConnect {
+		return Cause{CauseConnect, innerText(err)}
+	}
+	return Cause{CauseOther, innerText(err)}
+}
+
+// causeOfTLS tells why a TLS handshake failed.
+func causeOfTLS(err error) (Cause, bool) {
+	var (
+		authority x509.UnknownAuthorityError
+		host      x509.HostnameError
+		invalid   x509.CertificateInvalidError
+		verify    *tls.CertificateVerificationError
+		record    tls.RecordHeaderError
+		alert     tls.AlertError
+		shake     *handshakeError
+	)
+	text := ""
+	switch {
+	case errors.As(err, &authority):
+		text = "certificate signed by unknown authority"
+	case errors.As(err, &host):
+		text = "the certificate is not valid for the host " + Printable(host.Host, maxCauseText)
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		text = "the certificate has expired or is not yet valid"
+	case errors.As(err, &record):
+		text = "the upstream does not speak TLS at this port"
+	case errors.As(err, &alert):
+		text = "the upstream ended the TLS handshake: " + Printable(alert.Error(), maxCauseText)
+	case errors.As(err, &invalid), errors.As(err, &verify):
+		text = "the certificate is not accepted: " + innerText(err)
+	case errors.As(err, &shake) && !errors.Is(err, ErrTimeout) && !errors.Is(err, context.DeadlineExceeded):
+		text = innerText(err)
+	default:
+		return Cause{}, false
+	}
+	return Cause{CauseTLS, text}, true
+}
+
+// timeoutText says which wait was too long.
+func timeoutText(err error) string {
+	var e *Error
+	if !errors.As(err, &e) {
+		return "timed out"
+	}
+	if e.Op == opConnect {
+		return "no connection in time"
+	}
+	return "no answer in time (" + e.Op + ")"
+}
+
+// maxCauseText bounds the text of a cause in bytes.
+const maxCauseText = 200
+
+// innerText is the text of an error without the name of the upstream and the
+// step, which the log has beside it.
+func innerText(err error) string {
+	var e *Error
+	if errors.As(err, &e) && e.Err != nil {
+		err = e.Err
+	}
+	return Printable(err.Error(), maxCauseText)
+}

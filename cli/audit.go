@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -38,6 +39,7 @@ func auditFiles(args []string) ([]audit.Rotated, error) {
 func newAuditVerifyCmd(env Env) *cobra.Command {
 	var publicKey string
 	var heads []string
+	var interval time.Duration
 	f := formatText
 	cmd := &cobra.Command{
 		Use:   "verify FILE...",
@@ -47,12 +49,22 @@ removed, added or moved. One FILE means the current file of a gateway and all
 that were rotated beside it; several are taken as one trail, in the order of
 their first lines.
 
-With --public-key the signatures of the checkpoints are checked as well: whoever
-rewrote the whole chain did not have the key. With --head the trail must hold a
-line that is known from elsewhere, so that a file whose end was cut off is
-noticed: the last line that this command printed, the hash of a line that a sink
-received, or what 'svc audit heads' shows of a gateway. Several heads are all
-asked for; of those, older ones may have gone with files that rotation deleted.
+Without --public-key and --head nothing is proven, and the result is
+"unverified": whoever can write the files can write another chain.
+
+With --public-key the signatures of the checkpoints are checked: each covers all
+lines before it, its own count and the one before it. The trail must begin with
+line 1 or with a signed checkpoint, each line must have a hash, no checkpoint may
+be missing, and no lines may be further apart than two checkpoint intervals
+without one between them. "proven" names the lines that signatures prove;
+"unproven" those that none does, such as the lines after the last checkpoint.
+
+With --head the trail must hold a line that is known from elsewhere, so that a
+file whose end was cut off is noticed, or one that was written anew: the last line
+that this command printed, the hash of a line that a sink received, or what 'svc
+audit heads' shows of a gateway. All lines before it are proven too. Several heads
+are all asked for; of those, older ones may have gone with files that rotation
+deleted.
 
 The exit code is 1 when something is wrong with the trail, and 2 when it could
 not be read.`,
@@ -61,7 +73,10 @@ not be read.`,
   svc audit verify audit.jsonl --head 1204:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08`,
 		Args: wantFiles,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var o audit.VerifyOptions
+			o := audit.VerifyOptions{Interval: interval}
+			if interval < time.Second || interval > 24*time.Hour {
+				return usagef("name the audit.checkpoint_interval of the gateway", "--checkpoint-interval must be from 1s to 24h")
+			}
 			if publicKey != "" {
 				key, err := audit.LoadPublicKey(publicKey)
 				if err != nil {
@@ -84,7 +99,7 @@ not be read.`,
 			if err != nil {
 				return usage(err, "")
 			}
-			if err := writeVerification(env, f, v); err != nil {
+			if err := writeVerification(env, f, v, o.PublicKey != nil); err != nil {
 				return err
 			}
 			if !v.OK() {
@@ -94,6 +109,7 @@ not be read.`,
 		},
 	}
 	cmd.Flags().StringVar(&publicKey, "public-key", "", "check the signatures of checkpoints with this Ed25519 key (PEM)")
+	cmd.Flags().DurationVar(&interval, "checkpoint-interval", time.Minute, "for signed checkpoints of older versions, which do not have it")
 	cmd.Flags().StringArrayVar(&heads, "head", nil, "a line that the trail must hold, as NUMBER:HASH; may be repeated")
 	addFormatFlag(cmd, &f, formatText, formatJSON, formatYAML)
 	return cmd
@@ -111,86 +127,4 @@ func parseHead(s string) (audit.Head, error) {
 		return audit.Head{}, fmt.Errorf("%q: %w", s, err)
 	}
 	return audit.Head{Seq: seq, Hash: sum}, nil
-}
-
-// verified is the output of 'svc audit verify -o json'.
-type verified struct {
-	OK          bool              `json:"ok"`
-	Files       int               `json:"files"`
-	Lines       uint64            `json:"lines"`
-	Bytes       int64             `json:"bytes"`
-	First       uint64            `json:"first"`
-	Head        string            `json:"head"`
-	Checkpoints uint64            `json:"checkpoints"`
-	Signed      uint64            `json:"signed"`
-	LastSigned  uint64            `json:"lastSigned"`
-	Starts      uint64            `json:"starts"`
-	Lost        uint64            `json:"lost"`
-	TornBytes   int64             `json:"tornBytes"`
-	Unchained   uint64            `json:"unchained"`
-	Found       int               `json:"found"`
-	Problems    []verifiedProblem `json:"problems"`
-}
-
-type verifiedProblem struct {
-	File    string `json:"file,omitempty"`
-	Line    int    `json:"line,omitempty"`
-	Seq     uint64 `json:"seq,omitempty"`
-	Message string `json:"message"`
-}
-
-func writeVerification(env Env, f format, v *audit.Verification) error {
-	head := ""
-	if v.Head.Seq > 0 {
-		head = fmt.Sprintf("%d:%s", v.Head.Seq, v.Head.Hash)
-	}
-	if f != formatText {
-		out := verified{
-			OK: v.OK(), Files: v.Files, Lines: v.Lines, Bytes: v.Bytes, First: v.First, Head: head,
-			Checkpoints: v.Checkpoints, Signed: v.Signed, LastSigned: v.LastSigned, Starts: v.Starts,
-			Lost: v.Lost, TornBytes: v.Torn, Unchained: v.Unchained, Found: v.Found, Problems: []verifiedProblem{},
-		}
-		for _, p := range v.Problems {
-			out.Problems = append(out.Problems, verifiedProblem{p.File, p.Line, p.Seq, p.Message})
-		}
-		return writeValue(env.Stdout, f, out)
-	}
-	var b strings.Builder
-	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "%-12s %s\n", name, clean(fmt.Sprintf(format, args...)))
-	}
-	line("files", "%d", v.Files)
-	line("lines", "%d, from %d to %d", v.Lines, v.First, v.Head.Seq)
-	line("bytes", "%d", v.Bytes)
-	line("checkpoints", "%d, %d with a good signature", v.Checkpoints, v.Signed)
-	if v.Signed > 0 {
-		line("proven", "up to line %d, the last signed checkpoint", v.LastSigned)
-	}
-	line("starts", "%d", v.Starts)
-	if v.First > 1 {
-		line("note", "older files are gone: the trail begins at line %d", v.First)
-	}
-	if v.Lost > 0 {
-		line("note", "%d lines could not be written when they were due, and say so", v.Lost)
-	}
-	if v.Torn > 0 {
-		line("note", "%d bytes of unfinished lines were moved aside after crashes", v.Torn)
-	}
-	if v.Unchained > 0 {
-		line("note", "%d lines carry no hash: nothing proves them", v.Unchained)
-	}
-	line("head", "%s", head)
-	for _, p := range v.Problems {
-		line("problem", "%s", p)
-	}
-	if more := v.Found - len(v.Problems); more > 0 {
-		line("problem", "and %d more", more)
-	}
-	result := "ok"
-	if !v.OK() {
-		result = "WRONG"
-	}
-	line("result", "%s", result)
-	_, err := env.Stdout.Write([]byte(b.String()))
-	return err
 }

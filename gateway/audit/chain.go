@@ -40,6 +40,8 @@ type sealer struct {
 	sha   hash.Hash
 	seq   uint64 // of the last line
 	prev  Hash   // of the last line
+
+	unsigned
 }
 
 // seal appends the line of an encoded record, its line feed included.
@@ -49,6 +51,7 @@ func (s *sealer) seal(b, body []byte) []byte {
 	b = strconv.AppendUint(b, s.seq+1, 10)
 	b = append(b, body...)
 	s.seq++
+	s.bytes += int64(len(b) - start)
 	if !s.chain {
 		return append(b, "}\n"...)
 	}

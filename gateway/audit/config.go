@@ -105,6 +105,8 @@ const (
 	maxBuffer  = 1_000_000
 	maxBatch   = 10_000
 	maxSinks   = 16
+
+	maxInterval = 24 * time.Hour // between checkpoints
 )
 
 // Validate reports what is wrong with the section; it opens no file.
@@ -120,7 +122,7 @@ func (c *Config) Validate(at diag.At) {
 	if c.FsyncInterval < 10*time.Millisecond || c.FsyncInterval > time.Hour {
 		at.Field("fsync_interval").Errorf("audit-range", "must be between 10ms and 1h, is %s", c.FsyncInterval)
 	}
-	if c.CheckpointInterval < time.Second || c.CheckpointInterval > 24*time.Hour {
+	if c.CheckpointInterval < time.Second || c.CheckpointInterval > maxInterval {
 		at.Field("checkpoint_interval").Errorf("audit-range", "must be between 1s and 24h, is %s", c.CheckpointInterval)
 	}
 	if c.CheckpointKeyFile != "" && !c.Chain {

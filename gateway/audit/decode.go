@@ -80,6 +80,22 @@ func (d *decoder) member(name string, r *Record, cp *Checkpoint) error {
 		return d.unsigned(&cp.Lost)
 	case "torn_bytes":
 		return d.integer(func(n int64) { cp.Torn = n })
+	case "cause":
+		s, err := d.str()
+		cp.Cause = Cause(s)
+		return err
+	case "missing_lines":
+		return d.unsigned(&cp.Missing)
+	case "checkpoint":
+		return d.unsigned(&cp.Count)
+	case "interval_ms":
+		return d.integer(func(n int64) {
+			cp.Interval = time.Duration(min(max(n, 0), maxInterval.Milliseconds())) * time.Millisecond
+		})
+	case "adopted_lines":
+		return d.unsigned(&cp.Adopted)
+	case "last_checkpoint":
+		return d.unsigned(&cp.Last)
 	case "guardrail_latency_ms":
 		return d.millis(&r.GuardrailLatency)
 	case "injection_score":

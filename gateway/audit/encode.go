@@ -165,6 +165,12 @@ func (c *Checkpoint) appendBody(b []byte) []byte {
 	b = text(b, `,"prev":`, c.Prev)
 	b = number(b, `,"lost":`, int64(min(c.Lost, math.MaxInt64)))
 	b = number(b, `,"torn_bytes":`, c.Torn)
+	b = text(b, `,"cause":`, string(c.Cause))
+	b = number(b, `,"missing_lines":`, int64(min(c.Missing, math.MaxInt64)))
+	b = number(b, `,"checkpoint":`, int64(min(c.Count, math.MaxInt64)))
+	b = number(b, `,"interval_ms":`, c.Interval.Milliseconds())
+	b = number(b, `,"last_checkpoint":`, int64(min(c.Last, math.MaxInt64)))
+	b = number(b, `,"adopted_lines":`, int64(min(c.Adopted, math.MaxInt64)))
 	b = text(b, `,"key":`, c.KeyID)
 	return text(b, `,"sig":`, c.Sig)
 }

@@ -123,13 +123,7 @@ func (w *leader) compose(items []item) {
 	if w.lost > 0 && items[0].event == "" {
 		w.out = w.checkpoint(w.out, EventRecovered)
 	}
-	for i := range items {
-		if items[i].event != "" {
-			w.out = w.checkpoint(w.out, items[i].event)
-		} else {
-			w.out = w.sealer.seal(w.out, items[i].body)
-		}
-	}
+	w.seal(items)
 }
 
 // chainState is what composing a line moves, and what a write that fails puts
@@ -138,14 +132,16 @@ type chainState struct {
 	seq  uint64
 	prev Hash
 	lost uint64
+
+	unsigned
 }
 
 func (w *leader) state() chainState {
-	return chainState{seq: w.sealer.seq, prev: w.sealer.prev, lost: w.lost}
+	return chainState{seq: w.sealer.seq, prev: w.sealer.prev, lost: w.lost, unsigned: w.sealer.unsigned}
 }
 
 func (w *leader) restore(s chainState) {
-	w.sealer.seq, w.sealer.prev, w.lost = s.seq, s.prev, s.lost
+	w.sealer.seq, w.sealer.prev, w.sealer.unsigned, w.lost = s.seq, s.prev, s.unsigned, s.lost
 }
 
 // flush writes w.out, which holds the lines of items.
@@ -220,15 +216,23 @@ func (w *leader) checkpoint(b []byte, event Event) []byte {
 }
 
 func (w *leader) checkpointOf(b []byte, c *Checkpoint) []byte {
+	signed := w.sealer.chain && w.signer != nil
 	if w.sealer.chain {
 		c.Prev = w.sealer.prev.String()
-		if w.signer != nil {
-			c.KeyID, c.Sig = w.signer.sign(w.sealer.seq+1, w.sealer.prev)
-		}
+	}
+	if signed {
+		c.KeyID, c.Interval = w.signer.id, w.cfg.CheckpointInterval
+		c.Count, c.Last = w.sealer.count+1, w.sealer.last
 	}
 	r := Record{Time: w.now(), Kind: KindCheckpoint, Checkpoint: c}
 	w.scratch = r.appendBody(w.scratch[:0])
-	return w.sealer.seal(b, w.scratch)
+	if !signed {
+		return w.sealer.seal(b, w.scratch)
+	}
+	w.scratch = w.signer.appendSignature(w.scratch, &w.sealer)
+	b = w.sealer.seal(b, w.scratch)
+	w.sealer.unsigned = unsigned{count: c.Count, last: w.sealer.seq}
+	return b
 }
 
 // open opens the file, finds the end of the chain and writes a checkpoint.
@@ -262,7 +266,7 @@ func (w *leader) open(cfg Config, event Event) error {
 	before := w.sealer
 	w.out = w.checkpointOf(w.out[:0], &Checkpoint{Event: event, Torn: end.torn})
 	if _, err := w.f.Write(w.out); err != nil {
-		w.sealer.seq, w.sealer.prev = before.seq, before.prev
+		w.sealer = before
 		return errors.Join(fmt.Errorf("write to audit file: %w", err),
 			w.f.Truncate(w.size), w.f.Close(), lock.Close())
 	}
@@ -344,9 +348,13 @@ func (w *leader) keepFile(cfg Config) error {
 	if !sameSinks(w.cfg.Sinks, cfg.Sinks) {
 		w.setSinks(newSinks(cfg.Sinks, w.log.opts.Logger), 0)
 	}
+	signs := signs(w.cfg, w.signer) != signs(cfg, s)
 	w.cfg, w.signer = cfg, s
 	if w.sealer.chain != cfg.Chain {
 		w.sealer.chain, w.sealer.prev = cfg.Chain, Hash{}
+	}
+	if signs {
+		return w.write([]item{{event: EventInterval}})
 	}
 	return nil
 }

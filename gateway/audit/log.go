@@ -68,6 +68,7 @@ type failure struct {
 // item is one thing for the leader to do: a line, a checkpoint, or a function.
 type item struct {
 	body  []byte
+	at    int64 // when what the line tells of ended, in nanoseconds
 	event Event
 	do    func() error
 	err   error // what became of it, once it was committed
@@ -122,7 +123,7 @@ func Open(cfg Config, opts Options) (*Log, error) {
 func (l *Log) Write(_ context.Context, r *Record) error {
 	e, _ := l.entries.Get().(*entry)
 	e.body = r.appendBody(e.body[:0])
-	err := l.submit(item{body: e.body})
+	err := l.submit(item{body: e.body, at: r.Time.Add(r.Duration).UnixNano()})
 	l.entries.Put(e)
 	return err
 }

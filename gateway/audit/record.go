@@ -166,6 +166,23 @@ const (
 	EventRecovered Event = "recovered"
 	// EventStop: the log was closed in order.
 	EventStop Event = "stop"
+	// EventBroken: a process opened a log whose end is not the one that its last
+	// head names. The checkpoint has the cause, and start follows it.
+	EventBroken Event = "broken"
+)
+
+// Cause says how the end of a log differs from what its last head names.
+type Cause string
+
+// The causes.
+const (
+	// CauseEndsEarly: lines are missing at the end; what is left is not known to
+	// be wrong.
+	CauseEndsEarly Cause = "ends_early"
+	// CauseNoHead: there are lines, and no head of them to compare with.
+	CauseNoHead Cause = "no_head"
+	// CauseAltered: the lines are not those that were written.
+	CauseAltered Cause = "altered"
 )
 
 // Checkpoint is what a checkpoint line adds to seq and ts.
@@ -175,8 +192,27 @@ type Checkpoint struct {
 	Prev string
 	// KeyID names the key that signed; empty when the line is not signed.
 	KeyID string
-	// Sig is an Ed25519 signature over the checkpoint text, in base64.
+	// Sig is an Ed25519 signature over the hash of the line before and all of
+	// this line up to the signature, in base64. It is the last member before the
+	// hash.
 	Sig string
+	// Count numbers the signed checkpoints of a chain from 1; 0 in those of
+	// older versions, whose signatures cover less.
+	Count uint64
+	// Interval is audit.checkpoint_interval: lines that were written over a
+	// longer time have a signed checkpoint between them.
+	Interval time.Duration
+	// Last is the number of the signed checkpoint before this one; 0 when there
+	// was none.
+	Last uint64
+	// Adopted is how many lines between Last and this checkpoint were read from
+	// the file when the log was opened: another process wrote them, and the
+	// signature only says that they were there.
+	Adopted uint64
+	// Cause says why Event is broken.
+	Cause Cause
+	// Missing is how many lines CauseEndsEarly is about.
+	Missing uint64
 	// Lost is how many lines could not be written before this one and were let
 	// pass (on_write_error: count).
 	Lost uint64

@@ -4,8 +4,6 @@ import (
 	"crypto/ed25519"
 	"crypto/sha256"
 	"crypto/x509"
-	"encoding/base64"
-	"encoding/binary"
 	"encoding/hex"
 	"encoding/pem"
 	"errors"
@@ -20,18 +18,6 @@ const maxKeyFile = 16 << 10
 type signer struct {
 	key ed25519.PrivateKey
 	id  string
-}
-
-// checkpointText is what a checkpoint's signature covers: that the line with
-// this number follows the hash, and with it all lines before.
-func checkpointText(seq uint64, prev Hash) []byte {
-	b := append([]byte(nil), "svc audit checkpoint 1\n"...)
-	b = binary.BigEndian.AppendUint64(b, seq)
-	return append(b, prev[:]...)
-}
-
-func (s *signer) sign(seq uint64, prev Hash) (id, sig string) {
-	return s.id, base64.RawStdEncoding.EncodeToString(ed25519.Sign(s.key, checkpointText(seq, prev)))
 }
 
 // keyID names a public key: the first 8 bytes of its SHA-256, in hex.

@@ -2,15 +2,14 @@ package audit
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"hash"
 	"io"
+	"time"
 )
 
 // maxProblems is how many problems a verification names; it counts all.
@@ -22,10 +21,15 @@ type Head struct {
 	Hash Hash
 }
 
-// VerifyOptions say what a trail is checked against.
+// VerifyOptions say what a trail is checked against. Without a key and heads only
+// the chain is checked, which proves nothing: whoever can write the files can
+// write another chain.
 type VerifyOptions struct {
 	// PublicKey checks the signatures of checkpoints; nil leaves them unchecked.
 	PublicKey ed25519.PublicKey
+	// Interval is the audit.checkpoint_interval of the gateway, for checkpoints
+	// of older versions, which do not have it; 0 is the default of a minute.
+	Interval time.Duration
 	// Heads are lines that are known from elsewhere: the trail must hold them.
 	// They tell a trail that was cut back or written anew.
 	Heads []Head
@@ -49,6 +53,10 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Message)
 }
 
+// Range is a range of lines, by their numbers, both included. The zero Range is
+// empty.
+type Range struct{ First, Last uint64 }
+
 // Verification is what was found out about a trail.
 type Verification struct {
 	Files       int
@@ -58,17 +66,44 @@ type Verification struct {
 	Head        Head   // the last line
 	Checkpoints uint64
 	Signed      uint64 // checkpoints whose signature is good
-	LastSigned  uint64 // number of the last of them: what stands before it is proven
+	LastSigned  uint64 // number of the last of them
 	Starts      uint64 // processes that opened the log
 	Lost        uint64 // lines that could not be written, as checkpoints tell
 	Torn        int64  // bytes of unfinished lines, as checkpoints tell
 	Unchained   uint64 // lines without a hash
-	Found       int    // problems
-	Problems    []Problem
+
+	// Proven is what signatures prove: from the first line that is anchored (line
+	// 1, or a signed checkpoint) to the last signed checkpoint, or to the last one
+	// before the first break. Lines in Unproven are not part of it.
+	Proven Range
+	// KnownProven is what the newest of the heads that were met proves.
+	KnownProven Range
+	// Unproven are lines that the chain holds and nothing proves, at most
+	// maxProblems of UnprovenFound ranges.
+	Unproven      []Unproven
+	UnprovenFound int
+
+	Found    int // problems
+	Problems []Problem
+	Warned   int // warnings
+	Warnings []Problem
 }
 
-// OK tells whether nothing is wrong.
+// Unproven are lines that a signature does not cover, and why.
+type Unproven struct {
+	Range
+	Why string
+}
+
+// OK reports whether nothing is wrong. It does not mean that something is proven:
+// see [Verification.Verified].
 func (v *Verification) OK() bool { return v.Found == 0 }
+
+// Verified reports whether a signature or a known line proves a part of the
+// trail, and nothing is wrong.
+func (v *Verification) Verified() bool {
+	return v.OK() && (v.Proven.Last > 0 || v.KnownProven.Last > 0)
+}
 
 // VerifyPath verifies the trail whose current file is path, with its rotated
 // files.
@@ -86,7 +121,7 @@ func Verify(ctx context.Context, files []Rotated, o VerifyOptions) (*Verificatio
 	if len(files) == 0 {
 		return nil, errors.New("no audit file was named")
 	}
-	c := verifier{o: o, sha: sha256.New(), met: make([]bool, len(o.Heads))}
+	c := newVerifier(o)
 	for _, file := range files {
 		if err := c.file(ctx, file); err != nil {
 			return nil, err
@@ -106,15 +141,34 @@ type verifier struct {
 	line int
 
 	prev      Hash
+	before    Hash   // of the line before the one that is checked
 	anchored  bool   // prev is what the next line must follow
 	unchained bool   // the line before has no hash
+	from      uint64 // first line of the unbroken chain that the line before is in
 	met       []bool // which of the known heads were met
+
+	signatures signatures
 }
 
+func newVerifier(o VerifyOptions) *verifier {
+	if o.Interval <= 0 {
+		o.Interval = defaultInterval
+	}
+	return &verifier{o: o, sha: sha256.New(), met: make([]bool, len(o.Heads))}
+}
+
+// problem notes what is wrong.
 func (c *verifier) problem(seq uint64, format string, args ...any) {
 	c.v.Found++
 	if len(c.v.Problems) < maxProblems {
 		c.v.Problems = append(c.v.Problems, Problem{c.name, c.line, seq, fmt.Sprintf(format, args...)})
+	}
+}
+
+func (c *verifier) warning(seq uint64, format string, args ...any) {
+	c.v.Warned++
+	if len(c.v.Warnings) < maxProblems {
+		c.v.Warnings = append(c.v.Warnings, Problem{c.name, c.line, seq, fmt.Sprintf(format, args...)})
 	}
 }
 
@@ -151,7 +205,7 @@ func (c *verifier) read(ctx context.Context, name string, f io.Reader) error {
 				line, err = in.ReadSlice('\n')
 				c.v.Bytes += int64(len(line))
 			}
-			c.anchored = false
+			c.breaks()
 			if err != nil && err != io.EOF {
 				return fmt.Errorf("read %s: %w", name, err)
 			}
@@ -161,147 +215,4 @@ func (c *verifier) read(ctx context.Context, name string, f io.Reader) error {
 		}
 		c.check(line[:len(line)-1])
 	}
-}
-
-// check checks one line against the one before.
-func (c *verifier) check(line []byte) {
-	seq, covered, sum, chained, ok := splitLine(line)
-	if !ok {
-		c.problem(0, "is not a line of an audit trail")
-		c.anchored = false
-		return
-	}
-	c.v.Lines++
-	first := c.v.First == 0
-	if first {
-		c.v.First = seq
-		c.anchored = seq == 1 // what stood before is zeros, or gone
-	} else if seq != c.v.Head.Seq+1 {
-		switch {
-		case seq <= c.v.Head.Seq:
-			c.problem(seq, "line %d follows line %d: lines were moved or copied", seq, c.v.Head.Seq)
-		default:
-			c.problem(seq, "%d lines are missing before line %d", seq-c.v.Head.Seq-1, seq)
-		}
-		c.anchored = false
-	}
-	var cp *Checkpoint
-	if isCheckpoint(line) {
-		cp = c.checkpoint(line, seq)
-	}
-	if chained {
-		c.link(seq, covered, sum, cp)
-	} else {
-		c.v.Unchained++
-		if !c.unchained && !first {
-			c.problem(seq, "line %d has no hash: from here on nothing proves what was written", seq)
-		}
-		c.unchained = true
-		c.prev, c.anchored = Hash{}, true
-	}
-	c.v.Head = Head{Seq: seq, Hash: sum}
-	for i, h := range c.o.Heads {
-		if h.Seq != seq {
-			continue
-		}
-		c.met[i] = true
-		if h.Hash != sum {
-			c.problem(seq, "line %d is not the one that is known from elsewhere", seq)
-		}
-	}
-}
-
-// link checks the hash of a line.
-func (c *verifier) link(seq uint64, covered []byte, sum Hash, cp *Checkpoint) {
-	c.unchained = false
-	if !c.anchored && cp != nil {
-		// What stood before is not here; the checkpoint names its hash.
-		if prev, err := ParseHash(cp.Prev); err == nil {
-			c.prev, c.anchored = prev, true
-		}
-	}
-	if c.anchored {
-		c.sha.Reset()
-		c.sha.Write(c.prev[:])
-		c.sha.Write(covered)
-		c.sha.Sum(c.sum[:0])
-		if c.sum != sum {
-			c.problem(seq, "line %d was changed, or one before it was changed, removed or added", seq)
-		}
-	}
-	if cp != nil {
-		c.signature(seq, cp)
-	}
-	c.prev, c.anchored = sum, true
-}
-
-// checkpoint counts what a checkpoint tells.
-func (c *verifier) checkpoint(line []byte, seq uint64) *Checkpoint {
-	var r Record
-	if err := Decode(line, &r); err != nil || r.Checkpoint == nil {
-		c.problem(seq, "the checkpoint cannot be read")
-		return nil
-	}
-	c.v.Checkpoints++
-	c.v.Lost += r.Checkpoint.Lost
-	c.v.Torn += r.Checkpoint.Torn
-	if r.Checkpoint.Event == EventStart {
-		c.v.Starts++
-	}
-	return r.Checkpoint
-}
-
-func (c *verifier) signature(seq uint64, cp *Checkpoint) {
-	if c.o.PublicKey == nil {
-		return
-	}
-	prev, err := ParseHash(cp.Prev)
-	sig, err2 := base64.RawStdEncoding.DecodeString(cp.Sig)
-	switch {
-	case cp.Sig == "":
-		c.problem(seq, "the checkpoint is not signed")
-	case err != nil || err2 != nil || !ed25519.Verify(c.o.PublicKey, checkpointText(seq, prev), sig):
-		c.problem(seq, "the signature of the checkpoint is not good for the key %s", keyID(c.o.PublicKey))
-	case c.anchored && prev != c.prev:
-		c.problem(seq, "the checkpoint signs another chain than the one before it")
-	default:
-		c.v.Signed++
-		c.v.LastSigned = seq
-	}
-}
-
-func (c *verifier) finish() {
-	c.name = ""
-	if c.v.Lines == 0 {
-		c.problem(0, "no line was found")
-	}
-	newest := uint64(0)
-	for _, h := range c.o.Heads {
-		newest = max(newest, h.Seq)
-	}
-	for i, h := range c.o.Heads {
-		switch {
-		case c.met[i]:
-		case h.Seq > c.v.Head.Seq:
-			c.problem(0, "the trail ends at line %d, and line %d was written: the end was cut off", c.v.Head.Seq, h.Seq)
-		case h.Seq >= c.v.First:
-			c.problem(0, "line %d, known from elsewhere, is not in these files", h.Seq)
-		case h.Seq == newest:
-			c.problem(0, "line %d, known from elsewhere, is older than these files, which begin at line %d: ask about a later one", h.Seq, c.v.First)
-		default: // it went with the files that rotation deleted
-		}
-	}
-}
-
-// isCheckpoint tells whether a line is of KindCheckpoint, by its fixed start:
-// number, time, kind.
-func isCheckpoint(line []byte) bool {
-	const ts = `,"ts":"`
-	const kind = `","kind":"checkpoint"`
-	at := bytes.IndexByte(line, ',')
-	if at < 0 {
-		return false
-	}
-	at += len(ts) + len(timeLayout)
-	return len(line) > at+len(kind) && string(line[at:at+len(kind)]) == kind
 }

@@ -161,7 +161,7 @@ func TestVerifyFindsAnyChangedByte(t *testing.T) {
 	for i := range good {
 		bad := bytes.Clone(good)
 		bad[i] ^= 1
-		c := verifier{sha: sha256.New()}
+		c := newVerifier(VerifyOptions{})
 		if err := c.read(context.Background(), "audit.jsonl", bytes.NewReader(bad)); err != nil {
 			t.Fatal(err)
 		}
@@ -266,7 +266,7 @@ func TestReconfigure(t *testing.T) {
 	if v := checkChain(t, c.Path, VerifyOptions{}); v.Lines != 6 {
 		t.Errorf("%d lines in the old file", v.Lines)
 	}
-	if v := checkChain(t, moved.Path, VerifyOptions{PublicKey: public}); v.Lines != 4 || v.Starts != 0 {
+	if v := checkChain(t, moved.Path, VerifyOptions{PublicKey: public}); v.Lines != 4 || v.Proven != (Range{1, 4}) || v.Starts != 0 {
 		t.Errorf("%+v in the new file", v)
 	}
 	// Both locks are given back.
@@ -293,5 +293,38 @@ func TestChainOff(t *testing.T) {
 	v, err := VerifyPath(context.Background(), c.Path, VerifyOptions{})
 	if err != nil || !v.OK() || v.Unchained != 4 || v.Lines != 8 {
 		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+// A checkpoint tells the interval and the key of those after it, so a reload that
+// changes either writes one.
+func TestAChangedIntervalIsSigned(t *testing.T) {
+	keyFile, public := signingKey(t)
+	c := testConfig(t)
+	c.CheckpointKeyFile, c.CheckpointInterval = keyFile, 24*time.Hour
+	l := mustOpen(t, c, Options{})
+	at := sample(0).Time
+	write := func(apart time.Duration) {
+		t.Helper()
+		for i := range 3 {
+			r := sample(i)
+			at = at.Add(apart)
+			r.Time = at
+			if err := l.Write(context.Background(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	write(time.Hour)
+	for _, interval := range []time.Duration{time.Minute, time.Minute, 12 * time.Hour} {
+		c.CheckpointInterval = interval
+		if err := l.Reconfigure(c); err != nil {
+			t.Fatal(err)
+		}
+		write(interval / 3)
+	}
+	mustClose(t, l)
+	if v := checkChain(t, c.Path, VerifyOptions{PublicKey: public}); v.Signed != 5 {
+		t.Errorf("%+v", v)
 	}
 }

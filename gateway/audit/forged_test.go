@@ -1,0 +1,341 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// pace is the time between the lines of signedTrail, half of its checkpoint
+// interval.
+const pace = 500 * time.Millisecond
+
+// signedTrail writes a signed trail in which each third request is denied, and
+// returns its lines.
+func signedTrail(t testing.TB, keyFile string, first, requests int) []string {
+	t.Helper()
+	c := testConfig(t)
+	c.CheckpointKeyFile, c.CheckpointInterval = keyFile, 2*pace
+	var now atomic.Int64
+	now.Store(sample(0).Time.UnixNano())
+	l := mustOpen(t, c, Options{Now: func() time.Time { return time.Unix(0, now.Load()) }})
+	for i := range requests {
+		r := sample(first + i)
+		r.Time = time.Unix(0, now.Add(int64(pace))).Add(-r.Duration)
+		if i%3 == 2 {
+			r.Action = "deny"
+		}
+		if err := l.Write(context.Background(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustClose(t, l)
+	return readLines(t, c.Path)
+}
+
+// reforge gives lines numbers and a chain of their own from a line on, as someone
+// without the key can.
+func reforge(lines []string, from int) []string {
+	s := sealer{chain: true, sha: sha256.New(), seq: uint64(from)}
+	if from > 0 {
+		_, _, s.prev, _, _ = splitLine([]byte(lines[from-1]))
+	}
+	out := append([]string(nil), lines[:from]...)
+	for _, line := range lines[from:] {
+		_, covered, _, _, _ := splitLine([]byte(line))
+		body := bytes.TrimSuffix(covered[bytes.IndexByte(covered, ','):], []byte("}"))
+		out = append(out, strings.TrimSuffix(string(s.seal(nil, body)), "\n"))
+	}
+	return out
+}
+
+// without returns the lines that hold none of the texts.
+func without(lines []string, texts ...string) []string {
+	var kept []string
+next:
+	for _, line := range lines {
+		for _, text := range texts {
+			if strings.Contains(line, text) {
+				continue next
+			}
+		}
+		kept = append(kept, line)
+	}
+	return kept
+}
+
+// replaced replaces a text in one line; it must be there.
+func replaced(t *testing.T, lines []string, at int, from, to string) []string {
+	t.Helper()
+	if !strings.Contains(lines[at], from) {
+		t.Fatalf("no %s in %s", from, lines[at])
+	}
+	lines[at] = strings.Replace(lines[at], from, to, 1)
+	return lines
+}
+
+// verifyLines verifies lines as a file.
+func verifyLines(t testing.TB, lines []string, o VerifyOptions) *Verification {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	v, err := VerifyPath(context.Background(), path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+const (
+	aCheckpoint = `"kind":"checkpoint"`
+	aDeny       = `"action":"deny"`
+)
+
+// Who has the file and not the key cannot make another one that verifies.
+func TestAForgedTrailDoesNotVerifyWithAKey(t *testing.T) {
+	keyFile, public := signingKey(t)
+	genuine := signedTrail(t, keyFile, 0, 24)
+	other := signedTrail(t, keyFile, 500, 30)
+	v := verifyLines(t, genuine, VerifyOptions{PublicKey: public})
+	last := len(genuine)
+	if !v.OK() || v.Proven != (Range{1, uint64(last)}) || v.UnprovenFound != 0 || v.Signed < 8 {
+		t.Fatalf("the genuine trail: %+v", v)
+	}
+	var checkpoints []int
+	for i, line := range genuine {
+		if strings.Contains(line, aCheckpoint) {
+			checkpoints = append(checkpoints, i)
+		}
+	}
+	for _, row := range []struct {
+		name  string
+		forge func(l []string) []string
+		want  string
+	}{
+		{"denies and checkpoints removed, a new chain", func(l []string) []string {
+			return reforge(without(l, aCheckpoint, aDeny), 0)
+		}, "no checkpoint has a good signature"},
+		{"hashes removed, denies made allows", func(l []string) []string {
+			for i := range l {
+				l[i] = strings.Replace(l[i][:len(l[i])-sealedTail]+"}", aDeny, `"action":"allow"`, 1)
+			}
+			return l
+		}, "line 1 has no hash"},
+		{"all after the first checkpoint rewritten without checkpoints", func(l []string) []string {
+			return reforge(append(l[:1:1], without(l[1:], aCheckpoint, aDeny)...), 1)
+		}, "have no signed checkpoint between them"},
+		{"the first line deleted, the next altered under its hash", func(l []string) []string {
+			return replaced(t, l[1:], 0, "read_file", "wipe_disk")
+		}, "the files begin at line 2, which is not a signed checkpoint"},
+		{"signatures removed", func(l []string) []string {
+			for _, i := range checkpoints {
+				at := strings.Index(l[i], `,"key":`)
+				l[i] = l[i][:at] + l[i][len(l[i])-sealedTail:]
+			}
+			return reforge(l, 0)
+		}, "the checkpoint is not signed"},
+		{"one checkpoint removed, a new chain after it", func(l []string) []string {
+			return reforge(append(l[:checkpoints[3]:checkpoints[3]], l[checkpoints[3]+1:]...), checkpoints[3])
+		}, "not good for the key"},
+		{"the event of the last checkpoint changed", func(l []string) []string {
+			return reforge(replaced(t, l, last-1, `"event":"stop"`, `"event":"interval"`), last-1)
+		}, "not good for the key"},
+		{"a longer interval, and no checkpoint after", func(l []string) []string {
+			l = replaced(t, l, 0, `"interval_ms":1000`, `"interval_ms":86400000`)
+			return reforge(append(l[:1:1], without(l[1:], aCheckpoint, aDeny)...), 0)
+		}, "not good for the key"},
+		{"checkpoints in the form of older versions", func(l []string) []string {
+			for _, i := range checkpoints {
+				at := strings.Index(l[i], `,"checkpoint":`)
+				l[i] = l[i][:at] + l[i][strings.Index(l[i], `,"key":`):]
+			}
+			return reforge(l, 0)
+		}, "not good for the key"},
+		{"rewritten after a checkpoint in the middle", func(l []string) []string {
+			at := checkpoints[4] + 1
+			return reforge(append(l[:at:at], without(l[at:], aCheckpoint, aDeny)...), at)
+		}, "have no signed checkpoint between them"},
+		{"checkpoints made requests", func(l []string) []string {
+			for _, i := range checkpoints[1:] {
+				l = replaced(t, l, i, aCheckpoint, `"kind":"request"`)
+			}
+			return reforge(l, 0)
+		}, "have no signed checkpoint between them"},
+		{"the end of another trail with the same key", func(l []string) []string {
+			return append(l[:checkpoints[4]:checkpoints[4]], other[checkpoints[4]:]...)
+		}, "was changed, or one before it"},
+		{"a checkpoint of another trail in place of the same one", func(l []string) []string {
+			l[last-1] = other[last-1]
+			return l
+		}, "was changed, or one before it"},
+		{"a checkpoint copied to the end", func(l []string) []string {
+			return append(l, l[checkpoints[2]])
+		}, "moved or copied"},
+		{"times that go back", func(l []string) []string {
+			return reforge(append(l, replaced(t, []string{l[1]}, 0, "2026-11-20T12", "2026-11-20T11")[0],
+				l[2]), last)
+		}, "have no signed checkpoint between them"},
+		{"a time that cannot be read", func(l []string) []string {
+			return reforge(append(l, replaced(t, []string{l[1]}, 0, "2026-11-20", "2026-99-20")[0]), last)
+		}, "has no time that can be read"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			forged := row.forge(append([]string(nil), genuine...))
+			v := verifyLines(t, forged, VerifyOptions{PublicKey: public})
+			if v.OK() || v.Verified() || !strings.Contains(fmt.Sprint(v.Problems), row.want) {
+				t.Errorf("found %v, want %q", v.Problems, row.want)
+			}
+			if v.Proven.Last > 0 && (v.Proven.First == 0 || v.Proven.First > v.Proven.Last) {
+				t.Errorf("proven %v", v.Proven)
+			}
+		})
+	}
+}
+
+// A checkpoint that was signed and is gone leaves a gap in the counts, also where
+// the chain goes on.
+func TestAMissingCheckpointLeavesAGap(t *testing.T) {
+	keyFile, public := signingKey(t)
+	c := testConfig(t)
+	c.CheckpointKeyFile = keyFile
+	l := mustOpen(t, c, Options{})
+	fill(t, l, 0, 2)
+	// As a gateway goes on that took over lines without their checkpoints.
+	if err := l.submit(item{do: func() error { l.leader.sealer.count += 2; return nil }}); err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, l)
+	v, err := VerifyPath(context.Background(), c.Path, VerifyOptions{PublicKey: public})
+	if err != nil || v.Found != 1 || !strings.Contains(v.Problems[0].Message, "2 signed checkpoints are missing before line 4") {
+		t.Errorf("%+v, %v", v, err)
+	}
+	if v.Proven != (Range{1, 1}) {
+		t.Errorf("proven %v", v.Proven)
+	}
+}
+
+// Lines after the last signature are named as what they are, and a trail whose
+// older files are gone is proven from its first checkpoint.
+func TestProvenBeginsAtTheFirstAnchoredLine(t *testing.T) {
+	keyFile, public := signingKey(t)
+	genuine := signedTrail(t, keyFile, 0, 9)
+	at := 0
+	for i, line := range genuine[1:] {
+		if strings.Contains(line, aCheckpoint) {
+			at = i + 1
+			break
+		}
+	}
+	v := verifyLines(t, genuine[at:len(genuine)-1], VerifyOptions{PublicKey: public})
+	if !v.OK() || v.Proven.First != uint64(at)+1 || v.Proven.Last != v.LastSigned || v.LastSigned >= v.Head.Seq {
+		t.Errorf("%+v", v)
+	}
+	if len(v.Unproven) != 1 || v.Unproven[0].Range != (Range{v.LastSigned + 1, v.Head.Seq}) {
+		t.Errorf("unproven: %+v", v.Unproven)
+	}
+	// A known line proves what the signatures leave.
+	v = verifyLines(t, genuine[at:len(genuine)-1], VerifyOptions{PublicKey: public, Heads: []Head{v.Head}})
+	if !v.OK() || len(v.Unproven) != 0 || v.KnownProven != (Range{uint64(at) + 1, v.Head.Seq}) {
+		t.Errorf("with the head: %+v", v)
+	}
+}
+
+// Without a key and without a known line nothing is verified, however whole the
+// chain is.
+func TestWithoutAKeyNothingIsVerified(t *testing.T) {
+	keyFile, public := signingKey(t)
+	genuine := signedTrail(t, keyFile, 0, 5)
+	v := verifyLines(t, genuine, VerifyOptions{})
+	if !v.OK() || v.Verified() || v.Proven.Last != 0 || v.Signed != 0 {
+		t.Errorf("without a key: %+v", v)
+	}
+	if known := verifyLines(t, genuine, VerifyOptions{Heads: []Head{v.Head}}); !known.Verified() || known.KnownProven != (Range{1, v.Head.Seq}) {
+		t.Errorf("with a known line: %+v", known)
+	}
+	if v := verifyLines(t, genuine, VerifyOptions{PublicKey: public}); !v.Verified() {
+		t.Errorf("with the key: %+v", v)
+	}
+}
+
+// olderVersion signs the checkpoints of a trail as older versions did.
+func olderVersion(t *testing.T, key ed25519.PrivateKey, lines []string) []string {
+	t.Helper()
+	s := sealer{chain: true, sha: sha256.New()}
+	public, _ := key.Public().(ed25519.PublicKey)
+	out := make([]string, len(lines))
+	for i, line := range lines {
+		var r Record
+		if err := Decode([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Checkpoint != nil {
+			r.Checkpoint = &Checkpoint{Event: r.Checkpoint.Event, Prev: s.prev.String(), KeyID: keyID(public),
+				Sig: base64.RawStdEncoding.EncodeToString(ed25519.Sign(key, signedTextV1(s.seq+1, s.prev)))}
+		}
+		out[i] = strings.TrimSuffix(string(s.seal(nil, r.appendBody(nil))), "\n")
+	}
+	return out
+}
+
+// The signatures of older versions prove the lines before them. What they do not
+// cover is missed where it can be: an interval is assumed.
+func TestCheckpointsOfOlderVersionsProveTheLinesBefore(t *testing.T) {
+	keyFile, public := signingKey(t)
+	signer, err := loadSigner(keyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := olderVersion(t, signer.key, signedTrail(t, keyFile, 0, 12))
+	v := verifyLines(t, lines, VerifyOptions{PublicKey: public})
+	if !v.OK() || v.Proven != (Range{1, uint64(len(lines))}) {
+		t.Errorf("a whole trail: %+v", v)
+	}
+	forged := reforge(append(lines[:1:1], without(lines[1:], aCheckpoint, aDeny)...), 1)
+	if v := verifyLines(t, forged, VerifyOptions{PublicKey: public, Interval: 2 * pace}); v.OK() {
+		t.Errorf("rewritten after the first checkpoint: %+v", v)
+	}
+	if v := verifyLines(t, forged, VerifyOptions{PublicKey: public, Interval: time.Minute}); !v.OK() || v.Proven != (Range{1, 1}) {
+		t.Errorf("lines of one interval: %+v", v)
+	}
+	changed := replaced(t, append([]string(nil), lines...), 2, "read_file", "wipe_disk")
+	if v := verifyLines(t, reforge(changed, 2), VerifyOptions{PublicKey: public}); v.OK() {
+		t.Errorf("a changed line: %+v", v)
+	}
+}
+
+// No two lines of a log are further apart than the interval without a checkpoint
+// between them, whatever the clock and the disk do.
+func TestACheckpointIsDueBeforeALineOfAnotherTime(t *testing.T) {
+	keyFile, public := signingKey(t)
+	c := testConfig(t)
+	c.CheckpointKeyFile = keyFile
+	l := mustOpen(t, c, Options{})
+	start := sample(0).Time
+	for i, at := range []time.Duration{0, time.Minute, 61 * time.Second, 100 * time.Second, -time.Hour, -time.Hour + time.Second, 100 * time.Second} {
+		r := sample(i)
+		r.Time = start.Add(at)
+		if err := l.Write(context.Background(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustClose(t, l)
+	v := checkChain(t, c.Path, VerifyOptions{PublicKey: public})
+	// start, before 61s, before the hour back, before the hour on, stop.
+	if v.Signed != 5 || v.Proven != (Range{1, 12}) {
+		t.Errorf("%+v", v)
+	}
+	for u := (unsigned{began: 1, bytes: maxUnsigned}); !u.due(1, time.Minute); {
+		t.Fatal("no checkpoint is due however many bytes follow the last one")
+	}
+}

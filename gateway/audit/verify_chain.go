@@ -1,0 +1,189 @@
+package audit
+
+import "bytes"
+
+// breaks notes that the chain is broken before the next line.
+func (c *verifier) breaks() {
+	c.anchored, c.from = false, 0
+	c.signatures.breaks()
+}
+
+// check checks one line against the one before.
+func (c *verifier) check(line []byte) {
+	seq, covered, sum, chained, ok := splitLine(line)
+	if !ok {
+		c.problem(0, "is not a line of an audit trail")
+		c.breaks()
+		return
+	}
+	c.v.Lines++
+	var cp *Checkpoint
+	if isCheckpoint(line) {
+		cp = c.checkpoint(line, seq)
+	}
+	c.order(seq)
+	if !chained {
+		c.unlinked(seq)
+	} else {
+		c.link(seq, covered, sum, cp)
+	}
+	if cp != nil && cp.Event == EventBroken {
+		c.broken(seq, cp)
+	}
+	if c.o.PublicKey != nil {
+		c.covers(seq, line, covered, chained, cp)
+	}
+	c.v.Head = Head{Seq: seq, Hash: sum}
+	c.compare(seq, sum)
+}
+
+// order checks the number of a line.
+func (c *verifier) order(seq uint64) {
+	switch last := c.v.Head.Seq; {
+	case c.v.First == 0:
+		c.v.First = seq
+		c.anchored = seq == 1 // what stood before is zeros, or gone
+	case seq == last+1:
+	case seq <= last:
+		c.problem(seq, "line %d follows line %d: lines were moved or copied", seq, last)
+		c.breaks()
+	default:
+		c.problem(seq, "%d lines are missing before line %d", seq-last-1, seq)
+		c.breaks()
+	}
+}
+
+// unlinked takes a line without a hash.
+func (c *verifier) unlinked(seq uint64) {
+	c.v.Unchained++
+	switch first := c.v.First == seq; {
+	case c.unchained:
+	case c.o.PublicKey != nil:
+		c.problem(seq, "line %d has no hash: no signature covers it", seq)
+		c.breaks()
+	case !first:
+		c.problem(seq, "line %d has no hash: from here on nothing proves what was written", seq)
+		c.breaks()
+	}
+	c.unchained = true
+	c.prev, c.anchored, c.from = Hash{}, true, 0
+}
+
+// link checks the hash of a line.
+func (c *verifier) link(seq uint64, covered []byte, sum Hash, cp *Checkpoint) {
+	c.unchained = false
+	if !c.anchored && cp != nil {
+		// What stood before is not here; the checkpoint names its hash.
+		if prev, err := ParseHash(cp.Prev); err == nil {
+			c.prev, c.anchored = prev, true
+		}
+	}
+	c.before = c.prev
+	switch {
+	case !c.anchored:
+		c.from = seq + 1 // its own hash is taken as it is
+	case c.follows(covered, sum):
+		if c.from == 0 {
+			c.from = seq
+		}
+	default:
+		c.problem(seq, "line %d was changed, or one before it was changed, removed or added", seq)
+		c.breaks()
+		c.from = seq + 1
+	}
+	c.prev, c.anchored = sum, true
+}
+
+// follows reports whether a line has the hash that it must have after the one
+// before.
+func (c *verifier) follows(covered []byte, sum Hash) bool {
+	c.sha.Reset()
+	c.sha.Write(c.prev[:])
+	c.sha.Write(covered)
+	c.sha.Sum(c.sum[:0])
+	return c.sum == sum
+}
+
+// checkpoint counts what a checkpoint tells.
+func (c *verifier) checkpoint(line []byte, seq uint64) *Checkpoint {
+	var r Record
+	if err := Decode(line, &r); err != nil || r.Checkpoint == nil {
+		c.problem(seq, "the checkpoint cannot be read")
+		return nil
+	}
+	c.v.Checkpoints++
+	c.v.Lost += r.Checkpoint.Lost
+	c.v.Torn += r.Checkpoint.Torn
+	if r.Checkpoint.Event == EventStart {
+		c.v.Starts++
+	}
+	return r.Checkpoint
+}
+
+// broken takes what the gateway noted when it opened the file.
+func (c *verifier) broken(seq uint64, cp *Checkpoint) {
+	switch cp.Cause {
+	case CauseEndsEarly:
+		c.warning(seq, "when the gateway opened the file, the last %d lines that it had signed or followed were missing", cp.Missing)
+	case CauseNoHead:
+		c.warning(seq, "when the gateway opened the file, it had no head of its own to compare the lines before with")
+	default:
+		c.problem(seq, "when the gateway opened the file, the lines before were not those that it had written")
+		c.signatures.breaks()
+	}
+}
+
+// compare looks the line up in the heads that are known.
+func (c *verifier) compare(seq uint64, sum Hash) {
+	for i, h := range c.o.Heads {
+		if h.Seq != seq {
+			continue
+		}
+		c.met[i] = true
+		switch {
+		case h.Hash != sum:
+			c.problem(seq, "line %d is not the one that is known from elsewhere", seq)
+		case c.from > 0 && c.from <= seq:
+			c.v.KnownProven = Range{c.from, seq}
+		}
+	}
+}
+
+func (c *verifier) finish() {
+	c.name = ""
+	if c.v.Lines == 0 {
+		c.problem(0, "no line was found")
+	}
+	if c.o.PublicKey != nil {
+		c.finishSignatures()
+	}
+	newest := uint64(0)
+	for _, h := range c.o.Heads {
+		newest = max(newest, h.Seq)
+	}
+	for i, h := range c.o.Heads {
+		switch {
+		case c.met[i]:
+		case h.Seq > c.v.Head.Seq:
+			c.problem(0, "the trail ends at line %d, and line %d was written: the end was cut off", c.v.Head.Seq, h.Seq)
+		case h.Seq >= c.v.First:
+			c.problem(0, "line %d, known from elsewhere, is not in these files", h.Seq)
+		case h.Seq == newest:
+			c.problem(0, "line %d, known from elsewhere, is older than these files, which begin at line %d: ask about a later one", h.Seq, c.v.First)
+		default: // it went with the files that rotation deleted
+		}
+	}
+}
+
+// isCheckpoint tells whether a line is of KindCheckpoint, by its fixed start:
+// number, time, kind.
+func isCheckpoint(line []byte) bool {
+	const ts = `,"ts":"`
+	const kind = `","kind":"checkpoint"`
+	at := bytes.IndexByte(line, ',')
+	if at < 0 {
+		return false
+	}
+	at += len(ts) + len(timeLayout)
+	return len(line) > at+len(kind) && string(line[at:at+len(kind)]) == kind
+}

@@ -80,10 +80,13 @@ func (ex *exchange) authenticateOAuth() *refusal {
 // refuseCredentials turns what was wrong with the credentials into an answer.
 // The reason is for the log alone.
 func (ex *exchange) refuseCredentials(err error) *refusal {
+	var unavailable *auth.UnavailableError
 	switch {
 	case errors.Is(err, auth.ErrBusy):
 		return refuseAuthBusy.after(time.Second)
-	case errors.Is(err, auth.ErrNoKeys), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.As(err, &unavailable):
+		return refuseNoKeySet.after(max(time.Second, unavailable.RetryAfter))
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return refuseNoKeySet.after(time.Second)
 	case errors.Is(err, auth.ErrScope):
 		refused := refuseScope

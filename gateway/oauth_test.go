@@ -312,6 +312,27 @@ func TestColdStartWithoutIssuer(t *testing.T) {
 	}
 }
 
+// A token of a key that the issuer published while one fetch failed is not
+// refused as invalid: clients retry instead of asking their users to log in.
+func TestATokenOfANewKeyIsUnavailableWhileFetchesFail(t *testing.T) {
+	up := newUpstream(t, echo)
+	o := newOAuthRig(t, up.URL, "", "", allowAll, nil)
+	if got := o.post(call("1", "safe"), "Authorization", "Bearer "+o.token(nil)); got.status != 200 {
+		t.Fatalf("status %d: %s", got.status, got.body)
+	}
+	next := authtest.NewKey(t, "k2", "ES256")
+	fresh := next.Token(t, map[string]any{"iss": o.issuer.URL, "aud": "https://gw.example/mcp", "sub": "alice", "exp": time.Now().Add(time.Hour).Unix()}, nil)
+	o.issuer.Answer(authtest.Fail(500))
+	got := o.post(call("2", "safe"), "Authorization", "Bearer "+fresh)
+	if got.status != 503 || got.header.Get("Retry-After") != "1" || got.header.Get("WWW-Authenticate") != "" ||
+		!strings.Contains(got.body, `"code":-32603`) || !strings.Contains(got.body, "issuer_unavailable") {
+		t.Errorf("status %d, %v: %s", got.status, got.header, got.body)
+	}
+	if line := o.lines(2)[1]; line["error_kind"] != "issuer_unavailable" {
+		t.Errorf("audit line %v", line)
+	}
+}
+
 func TestReloadOfOAuth(t *testing.T) {
 	up := newUpstream(t, echo)
 	t.Run("enabling it with empty fields that need a restart is refused", func(t *testing.T) {

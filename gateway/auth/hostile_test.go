@@ -73,7 +73,7 @@ func TestSlowLorisIssuer(t *testing.T) {
 		}
 	}
 	for range cap(waited) {
-		if got := <-waited; !errors.Is(got.err, errTokenKey) || got.took > 3*fetchTimeout {
+		if got := <-waited; !errors.Is(got.err, ErrNoKeys) || got.took > 3*fetchTimeout {
 			t.Errorf("an unknown key: %v after %s", got.err, got.took)
 		}
 	}
@@ -85,39 +85,91 @@ func TestSlowLorisIssuer(t *testing.T) {
 	}
 }
 
-// An issuer that breaks one connection, as when it is restarted with a new key, is
-// asked again after a second; one that stays away is asked less and less often.
+// An issuer that breaks one connection, as when it is restarted with a new key:
+// tokens of the new key are answered as unavailable, not as invalid, until the
+// next fetch, a second later; known keys do not notice.
 func TestOneBrokenFetchDoesNotHideARotation(t *testing.T) {
 	r := newOAuthRig(t)
 	tokens := r.tokens(t)
 	if _, err := tokens.Verify(t.Context(), r.token(t, nil)); err != nil {
 		t.Fatal(err)
 	}
-	settled := func() bool {
-		tokens.keys.mu.Lock()
-		defer tokens.keys.mu.Unlock()
-		return tokens.keys.flying == nil
-	}
 	next := authtest.NewKey(t, "k2", "ES256")
-	r.issuer.Publish(next)
+	fresh := next.Token(t, r.claims(nil), nil)
+	r.issuer.Publish(r.key, next)
 	r.issuer.Answer(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-	r.add(r.cfg.JWKSCacheTTL + time.Second)
-	var fetches []int
-	for _, after := range []time.Duration{0, time.Second - 1, 1, 2*time.Second - 1, 1, 4 * time.Second, 8 * time.Second, 14 * time.Second, time.Second} {
-		r.add(after)
-		if _, err := tokens.Verify(t.Context(), r.token(t, map[string]any{"jti": r.now().String()})); err != nil {
-			t.Fatalf("a known key: %v", err)
+	if _, err := tokens.Verify(t.Context(), fresh); !errors.Is(err, ErrNoKeys) || errors.Is(err, ErrInvalid) {
+		t.Errorf("while the fetch fails: %v", err)
+	}
+	r.issuer.Answer(nil)
+	r.add(time.Second - time.Millisecond)
+	_, err := tokens.Verify(t.Context(), fresh)
+	if e := (*UnavailableError)(nil); !errors.As(err, &e) || e.RetryAfter != time.Millisecond {
+		t.Errorf("a millisecond before the next fetch: %v", err)
+	}
+	if n := r.issuer.Fetches(); n != 2 {
+		t.Errorf("%d fetches before a second has passed, want 2", n)
+	}
+	r.add(time.Millisecond)
+	for _, text := range []string{fresh, r.token(t, map[string]any{"jti": "2"})} {
+		if _, err := tokens.Verify(t.Context(), text); err != nil {
+			t.Errorf("after a second: %v", err)
 		}
-		eventually(t, "the fetch ends", settled)
-		fetches = append(fetches, r.issuer.Fetches()-1)
 	}
-	if want := []int{1, 1, 2, 2, 3, 4, 5, 5, 6}; !slices.Equal(fetches, want) {
-		t.Errorf("fetches %v, want %v", fetches, want)
+	// That fetch succeeded, so a name that it lacks is one that the issuer does not have.
+	strange := r.key.Token(t, r.claims(nil), map[string]any{"kid": "strange"})
+	if _, err := tokens.Verify(t.Context(), strange); !errors.Is(err, errTokenKey) {
+		t.Errorf("a name that the new set lacks: %v", err)
 	}
-	r.issuer.Answer(nil) // it is back, and has been asked in vain before
-	r.add(unknownPause)
-	if _, err := tokens.Verify(t.Context(), next.Token(t, r.claims(nil), nil)); err != nil {
-		t.Errorf("the new key: %v", err)
+	if n := r.issuer.Fetches(); n != 3 {
+		t.Errorf("%d fetches, want 3", n)
+	}
+}
+
+// While fetches fail, an unknown key name causes one after 1, 2, 4, 8 and then
+// each 15 seconds, also when tokens of known keys find the set past its time.
+func TestFailedFetchesBackOff(t *testing.T) {
+	for name, ttl := range map[string]time.Duration{"unknown key names": time.Hour, "a set past its time": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			r := newOAuthRig(t)
+			r.cfg.JWKSCacheTTL = ttl
+			tokens := r.tokens(t)
+			if _, err := tokens.Verify(t.Context(), r.token(t, nil)); err != nil {
+				t.Fatal(err)
+			}
+			settled := func() bool {
+				tokens.keys.mu.Lock()
+				defer tokens.keys.mu.Unlock()
+				return tokens.keys.flying == nil
+			}
+			next := authtest.NewKey(t, "k2", "ES256")
+			r.issuer.Publish(next)
+			r.issuer.Answer(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+			if ttl == time.Second {
+				r.add(ttl)
+			}
+			var fetches []int
+			for _, after := range []time.Duration{0, time.Second - 1, 1, 2*time.Second - 1, 1, 4 * time.Second, 8 * time.Second, 14 * time.Second, time.Second} {
+				r.add(after)
+				if ttl == time.Hour {
+					if _, err := tokens.Verify(t.Context(), next.Token(t, r.claims(nil), nil)); !errors.Is(err, ErrNoKeys) {
+						t.Fatalf("the new key: %v", err)
+					}
+				} else if _, err := tokens.Verify(t.Context(), r.token(t, map[string]any{"jti": r.now().String()})); err != nil {
+					t.Fatalf("a known key: %v", err)
+				}
+				eventually(t, "the fetch ends", settled)
+				fetches = append(fetches, r.issuer.Fetches()-1)
+			}
+			if want := []int{1, 1, 2, 2, 3, 4, 5, 5, 6}; !slices.Equal(fetches, want) {
+				t.Errorf("fetches %v, want %v", fetches, want)
+			}
+			r.issuer.Answer(nil)
+			r.add(unknownPause)
+			if _, err := tokens.Verify(t.Context(), next.Token(t, r.claims(nil), nil)); err != nil {
+				t.Errorf("the new key: %v", err)
+			}
+		})
 	}
 }
 
@@ -136,7 +188,7 @@ func TestKeySetOfTenThousandKeys(t *testing.T) {
 	next := authtest.NewKey(t, "k2", "ES256")
 	many[9_999] = next.JWK()
 	r.issuer.PublishRaw(many...)
-	if _, err := tokens.Verify(t.Context(), next.Token(t, r.claims(nil), nil)); !errors.Is(err, errTokenKey) {
+	if _, err := tokens.Verify(t.Context(), next.Token(t, r.claims(nil), nil)); !errors.Is(err, ErrNoKeys) {
 		t.Errorf("a key of the set: %v", err)
 	}
 	if _, err := tokens.Verify(t.Context(), r.token(t, map[string]any{"jti": "2"})); err != nil {

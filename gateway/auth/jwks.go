@@ -16,8 +16,8 @@ import (
 const (
 	// fetchTimeout bounds one fetch of a key set, to its last byte.
 	fetchTimeout = 5 * time.Second
-	// unknownPause is the least time between two fetches that unknown key names
-	// cause, and the longest between attempts while the issuer does not answer.
+	// unknownPause is the least time between two successful fetches that unknown
+	// key names cause, and the longest between attempts while fetches fail.
 	unknownPause = 15 * time.Second
 	// coldPause is the least time between attempts while there is no key at all,
 	// and after the first failure: most are over soon, as when the issuer is
@@ -27,8 +27,24 @@ const (
 	maxWaiting = 256
 )
 
-// errNoKeySet: no key of the issuer is known, so nothing can be verified.
-var errNoKeySet = errors.New("the key set of the token issuer could not be fetched yet")
+// ErrNoKeys: the key that a token names is not known and the issuer's keys
+// cannot be fetched now, so that the token may be valid. It is answered 503.
+// Errors of this kind are an [UnavailableError].
+var ErrNoKeys = errors.New("the key set of the token issuer cannot be fetched")
+
+// UnavailableError is an [ErrNoKeys] that states when the next fetch may begin.
+type UnavailableError struct {
+	// RetryAfter is the time until the gateway asks the issuer again.
+	RetryAfter time.Duration
+}
+
+// Error returns what happened and when the issuer is asked again.
+func (e *UnavailableError) Error() string {
+	return fmt.Sprintf("%s; the issuer is asked again in %s", ErrNoKeys, e.RetryAfter)
+}
+
+// Is makes the error an [ErrNoKeys].
+func (e *UnavailableError) Is(target error) bool { return target == ErrNoKeys }
 
 // issuerKeys is the key set of one issuer, kept fresh. It lives as long as the
 // process. Reading takes no lock.
@@ -52,7 +68,7 @@ type issuerKeys struct {
 	mu          sync.Mutex
 	flying      chan struct{} // closed when the fetch under way has ended
 	lastAttempt time.Time
-	lastUnknown time.Time
+	lastUnknown time.Time // of a fetch that did not fail
 	failing     bool
 	failures    int // in a row
 }
@@ -109,32 +125,55 @@ func (k *issuerKeys) current(ctx context.Context, ttl time.Duration) (*keySet, e
 		set = k.set.Load()
 	}
 	if set == nil {
-		return nil, errNoKeySet
+		return nil, k.unavailable()
 	}
 	return set, nil
 }
 
+// unavailable returns the error for a token whose key cannot be fetched now.
+func (k *issuerKeys) unavailable() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return &UnavailableError{RetryAfter: max(0, k.lastAttempt.Add(k.pause()).Sub(k.now()))}
+}
+
 // unknown is called when set lacks the key of a token: it returns a newer set,
-// nil when there is none to be had now.
+// or nil when the last fetch succeeded and it is too early for another one.
+// While the last fetch failed, the issuer may have published the key meanwhile:
+// then the error is an [UnavailableError].
 func (k *issuerKeys) unknown(ctx context.Context, set *keySet) (*keySet, error) {
 	// A fetch that was under way already may have asked too early.
 	for range 2 {
 		if newer := k.set.Load(); newer != set {
 			return newer, nil
 		}
-		flight := k.refetch()
-		if flight == nil {
+		flight, failing := k.refetch()
+		switch {
+		case flight != nil:
+			if err := k.wait(ctx, flight); err != nil {
+				return nil, err
+			}
+		case failing:
+			return nil, k.unavailable()
+		default:
 			return nil, nil
-		}
-		if err := k.wait(ctx, flight); err != nil {
-			return nil, err
 		}
 	}
 	if newer := k.set.Load(); newer != set {
 		return newer, nil
 	}
+	k.mu.Lock()
+	failing := k.outOfDate()
+	k.mu.Unlock()
+	if failing {
+		return nil, k.unavailable()
+	}
 	return nil, nil
 }
+
+// outOfDate tells whether the issuer may have keys that are not known here: the
+// last fetch failed, or no fetch can begin any more. The caller holds mu.
+func (k *issuerKeys) outOfDate() bool { return k.failing || k.oauth.ctx.Err() != nil }
 
 // wait waits for a fetch, but no longer than ctx.
 func (k *issuerKeys) wait(ctx context.Context, flight <-chan struct{}) error {
@@ -166,21 +205,25 @@ func (k *issuerKeys) refresh() (flight <-chan struct{}, failing bool) {
 }
 
 // refetch begins a fetch because of an unknown key name, or joins the one under
-// way; nil when the last such fetch is too recent.
-func (k *issuerKeys) refetch() <-chan struct{} {
+// way. The flight is nil when it is too early for another attempt: while fetches
+// fail, the backoff decides; otherwise, the last successful fetch of this kind.
+func (k *issuerKeys) refetch() (flight <-chan struct{}, failing bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.flying != nil {
-		return k.flying
+		return k.flying, k.outOfDate()
 	}
 	now := k.now()
-	if !k.lastUnknown.IsZero() && now.Sub(k.lastUnknown) < unknownPause ||
-		k.failing && now.Sub(k.lastAttempt) < k.pause() {
-		return nil
+	early := !k.lastUnknown.IsZero() && now.Sub(k.lastUnknown) < unknownPause
+	if k.failing {
+		early = now.Sub(k.lastAttempt) < k.pause()
+	}
+	if early {
+		return nil, k.outOfDate()
 	}
 	k.lastUnknown = now
 	k.start()
-	return k.flying
+	return k.flying, k.outOfDate()
 }
 
 // start begins a fetch. The caller holds mu, and there is none under way.
@@ -213,6 +256,7 @@ func (k *issuerKeys) settle(set *keySet, err error) {
 	case err != nil:
 		k.failing = true
 		k.failures++
+		k.lastUnknown = time.Time{} // a failed fetch tells nothing about unknown names
 		k.log.Warn("key set of the token issuer was not fetched", "url", k.url, "error", err,
 			"kept", old != nil, "fix", "check auth.oauth.jwks_url and that the issuer can be reached")
 	default:

@@ -20,10 +20,6 @@ import (
 // answered 403 insufficient_scope.
 var ErrScope = errors.New("the bearer token lacks a required scope")
 
-// ErrNoKeys: the issuer's keys are not known, so that no token can be verified.
-// It is answered 503: the token may be good.
-var ErrNoKeys = errNoKeySet
-
 // OAuthOptions are what an [OAuth] is made of.
 type OAuthOptions struct {
 	// Now tells the time.

@@ -19,6 +19,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -175,7 +176,7 @@ func New(opts Options) (g *Gateway, err error) {
 	if err = g.openState(cfg, opts); err != nil {
 		return nil, err
 	}
-	g.verifier = auth.NewVerifier(g.now)
+	g.verifier = auth.OpenVerifier(g.now, filepath.Join(cfg.StateDirectory(), "known-keys.json"), g.log)
 	if err = g.openLimits(cfg); err != nil {
 		return nil, err
 	}
@@ -279,6 +280,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	var reported, observed error
 	wg.Go(func() { observed = g.observer.run(ctx, g.log) })
 	wg.Go(func() { g.license.Run(ctx) })
+	wg.Go(func() { g.verifier.Run(ctx) })
 	if g.governance != nil {
 		wg.Go(func() { g.governance.Run(ctx) })
 	}
@@ -324,6 +326,9 @@ func (g *Gateway) TLSConfig() *tls.Config {
 func (g *Gateway) Close() error {
 	g.errands.stop()
 	g.oauth.Close()
+	if g.verifier != nil {
+		g.verifier.Close()
+	}
 	var errs []error
 	for _, t := range g.targets {
 		errs = append(errs, t.client.Close())

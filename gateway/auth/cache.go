@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// digest stands for a presented key: HMAC-SHA-256 under a secret of the
-// process, so that memory holds no key and nobody can choose collisions.
+// digest stands for a presented key: HMAC-SHA-256 under a random secret, so that
+// memory holds no key and nobody can choose collisions.
 type digest [sha256.Size]byte
 
 // digester computes digests without allocating.
@@ -24,10 +24,14 @@ type digestState struct {
 	out []byte
 }
 
-func newDigester() *digester {
-	var secret [32]byte
+// newSecret returns random bytes for a digester.
+func newSecret() (secret [sha256.Size]byte) {
 	// crypto/rand.Read never fails: it ends the process instead.
 	_, _ = rand.Read(secret[:])
+	return secret
+}
+
+func newDigester(secret [sha256.Size]byte) *digester {
 	return &digester{pool: sync.Pool{New: func() any {
 		return &digestState{mac: hmac.New(sha256.New, secret[:]), out: make([]byte, 0, sha256.Size)}
 	}}}
@@ -56,8 +60,12 @@ type verified struct {
 	m  atomic.Pointer[map[digest]fit]
 }
 
-// fit is the entry that a key verified against.
-type fit struct{ id, hash string }
+// fit is the entry that a key verified against. Saved ones are known after a
+// restart too.
+type fit struct {
+	id, hash string
+	saved    bool
+}
 
 func newVerified() *verified {
 	v := &verified{}
@@ -96,13 +104,25 @@ func (v *verified) drop(d digest) {
 	v.m.Store(&next)
 }
 
-// retain forgets the keys that no longer fit: keep tells which entries stand.
-func (v *verified) retain(keep func(fit) bool) {
+// putAll remembers at most maxVerified keys at once.
+func (v *verified) putAll(fits map[digest]fit) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	next := maps.Clone(*v.m.Load())
+	maps.Copy(next, fits)
+	v.m.Store(&next)
+}
+
+// retain forgets the keys that no longer fit, and counts them: keep tells which
+// entries stand.
+func (v *verified) retain(keep func(fit) bool) int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	old := *v.m.Load()
+	next := maps.Clone(old)
 	maps.DeleteFunc(next, func(_ digest, f fit) bool { return !keep(f) })
 	v.m.Store(&next)
+	return len(old) - len(next)
 }
 
 // Bounds on the memory of wrong keys.

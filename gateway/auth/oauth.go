@@ -56,7 +56,7 @@ type OAuth struct {
 // verified or a configuration is activated.
 func NewOAuth(opts OAuthOptions) *OAuth {
 	o := &OAuth{
-		now: opts.Now, log: opts.Logger, roots: opts.Roots, digester: newDigester(),
+		now: opts.Now, log: opts.Logger, roots: opts.Roots, digester: newDigester(newSecret()),
 		slots: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
 	}
 	if o.log == nil {

@@ -2,9 +2,11 @@ package auth
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -34,6 +36,7 @@ type Verifier struct {
 	verified *verified
 	refused  *refused
 	gate     *gate
+	known    *knownFile // nil when nothing is saved
 	gen      atomic.Uint64
 
 	mu     sync.Mutex
@@ -65,11 +68,25 @@ type Stats struct {
 	Busy uint64
 }
 
-// NewVerifier returns a Verifier that reads the time from now.
+// NewVerifier returns a Verifier that reads the time from now and forgets
+// everything at its end.
 func NewVerifier(now func() time.Time) *Verifier {
+	return newVerifier(now, newSecret())
+}
+
+// OpenVerifier returns a Verifier that knows the keys that another one saved in
+// the file at path, and saves its own there: see [Verifier.Run].
+func OpenVerifier(now func() time.Time, path string, log *slog.Logger) *Verifier {
+	known := openKnown(path, log)
+	v := newVerifier(now, known.secret)
+	v.known = known
+	return v
+}
+
+func newVerifier(now func() time.Time, secret [sha256.Size]byte) *Verifier {
 	return &Verifier{
 		now:      now,
-		digester: newDigester(),
+		digester: newDigester(secret),
 		verified: newVerified(),
 		refused:  newRefused(),
 		gate:     newGate(runtime.GOMAXPROCS(0)),
@@ -120,12 +137,22 @@ func (v *Verifier) Keyring(cfg Config) (*Keyring, error) {
 
 // Activate tells the verifier that the keyring is the one in use: remembered
 // keys that fit none of its entries are forgotten. Requests that still run
-// under an older keyring are served; at worst they verify once more.
+// under an older keyring are served; at worst they verify once more. At the
+// first activation, saved keys that fit its entries are known again.
 func (k *Keyring) Activate() {
-	k.verifier.verified.retain(func(f fit) bool {
+	v := k.verifier
+	gone := v.verified.retain(func(f fit) bool {
 		e := k.byID[f.id]
 		return e != nil && e.hash == f.hash
 	})
+	if v.known == nil {
+		return
+	}
+	fits, left := v.known.take(k)
+	v.verified.putAll(fits)
+	if gone+left > 0 {
+		v.known.change()
+	}
 }
 
 // Verify returns the key that was presented. It errs with [ErrMissing],
@@ -253,7 +280,10 @@ func (v *Verifier) compute(k *Keyring, d digest, presented string) (*Key, error)
 			v.refused.put(d, k.gen, now, ErrExpired)
 			return nil, ErrExpired
 		}
-		v.verified.put(d, fit{id: e.ID, hash: e.hash})
+		v.verified.put(d, fit{id: e.ID, hash: e.hash, saved: ours})
+		if ours {
+			v.known.change()
+		}
 		return &e.Key, nil
 	}
 	v.refused.put(d, k.gen, v.now(), ErrInvalid)

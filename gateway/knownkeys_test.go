@@ -1,0 +1,36 @@
+package gateway
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// A key that was used before a restart costs no argon2id computation after it,
+// so that wrong keys cannot keep it out; one that was removed or replaced while
+// the gateway was stopped is refused.
+func TestKnownKeysAreServedAtOnceAfterARestart(t *testing.T) {
+	up := newUpstream(t, echo)
+	r := newRig(t, basic(up.URL))
+	for _, key := range []string{r.key, r.other} {
+		if got := r.post(call("1", "safe"), "Authorization", "Bearer "+key); got.status != 200 {
+			t.Fatalf("status %d: %s", got.status, got.body)
+		}
+	}
+	r.stop()
+	path := filepath.Join(r.auditPath()+".state", "known-keys.json")
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+		t.Fatalf("%v, %v", info, err)
+	}
+	r.edit("- id: bob", "- id: carol")
+	r.start()
+	if got := r.post(call("2", "safe")); got.status != 200 {
+		t.Errorf("status %d: %s", got.status, got.body)
+	}
+	if n := r.gateway.verifier.Stats().Computed; n != 0 {
+		t.Errorf("%d computations for a known key", n)
+	}
+	if got := r.post(call("3", "safe"), "Authorization", "Bearer "+r.other); got.status != 401 {
+		t.Errorf("a key whose entry is gone: status %d", got.status)
+	}
+}

@@ -287,7 +287,9 @@ func TestQuickstart(t *testing.T) {
 func TestGatewayOperations(t *testing.T) {
 	script := ""
 	for _, b := range blocksOf(t, "docs/operations-gateway.md") {
-		script += b.text
+		if b.info == "sh" {
+			script += b.text
+		}
 	}
 	if !strings.Contains(script, "drain_signal_window: 5s") {
 		t.Fatal("the document has another window")

@@ -29,7 +29,8 @@ type exchange struct {
 	ctx  context.Context
 
 	start   time.Time
-	address string // of the client
+	addr    netip.Addr // of the client
+	address string     // its text
 	who     auth.Principal
 	key     *auth.Key   // the key that was presented; nil without one
 	token   *auth.Token // the token that was presented; nil without one
@@ -98,7 +99,8 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
 		g: g, live: g.live.Load(), w: w, r: r, ctx: r.Context(), start: g.now(),
 		buffers: ex.buffers,
 	}
-	ex.address = textOf(g.clientAddr(r), r.RemoteAddr)
+	ex.addr = g.clientAddr(r)
+	ex.address = textOf(ex.addr, r.RemoteAddr)
 	ex.who = auth.Principal{Kind: auth.KindIP, Value: ex.address}
 	ex.rec.RequestID = newRequestID(ex.start)
 	ex.rec.Time = ex.start

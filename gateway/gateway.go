@@ -84,6 +84,7 @@ type Gateway struct {
 	targets         map[string]*target
 	router          *upstream.Router
 	proxies         *clientip.Resolver
+	addressWarned   atomic.Bool // of proxies that send both headers
 	versions        mcp.Allowed
 	sealer          *session.Sealer
 	header          auth.Header
@@ -157,7 +158,7 @@ func New(opts Options) (g *Gateway, err error) {
 	if g.license, err = license.Open(cfg.License, opts.LicenseKey, g.now); err != nil {
 		return nil, fmt.Errorf("license: %w", err)
 	}
-	if g.proxies, err = clientip.New(cfg.TrustedProxies); err != nil {
+	if g.proxies, err = clientip.New(cfg.TrustedProxies, cfg.ClientAddressHeader); err != nil {
 		return nil, err
 	}
 	if g.router, err = upstream.NewRouter(cfg.Routes); err != nil {
@@ -356,7 +357,22 @@ func (g *Gateway) clientAddr(r *http.Request) netip.Addr {
 	if err != nil {
 		return netip.IPv4Unspecified()
 	}
-	return g.proxies.Client(peer.Addr(), r.Header["Forwarded"], r.Header["X-Forwarded-For"])
+	forwarded, xForwardedFor := r.Header["Forwarded"], r.Header["X-Forwarded-For"]
+	if len(forwarded) > 0 && len(xForwardedFor) > 0 && !g.addressWarned.Load() &&
+		g.proxies.Conflict(peer.Addr(), forwarded, xForwardedFor) && g.addressWarned.CompareAndSwap(false, true) {
+		g.log.Warn("a trusted proxy sent Forwarded and X-Forwarded-For with different clients: Forwarded is used, and the client may have written it",
+			"proxy", peer.Addr(), "forwarded", g.proxies.Client(peer.Addr(), forwarded, nil), "x_forwarded_for", g.proxies.Client(peer.Addr(), nil, xForwardedFor),
+			"fix", "set client_address_header to the header that the proxy writes, and let the proxy remove the other one")
+	}
+	return g.proxies.Client(peer.Addr(), forwarded, xForwardedFor)
+}
+
+// inputKey is the bucket of the input rate limit for an address.
+func inputKey(a netip.Addr, text string) ratelimit.Key {
+	if a.Is6() {
+		text = clientip.Network(a).String()
+	}
+	return ratelimit.Key{Limit: ratelimit.Input, Kind: "ip", Principal: text}
 }
 
 // errands are short calls that outlive the request that caused them. They are

@@ -11,7 +11,6 @@ import (
 
 	"svc/gateway/auth"
 	"svc/gateway/config"
-	"svc/gateway/ratelimit"
 )
 
 // buildOAuth makes the part of a snapshot that is about bearer tokens, nothing
@@ -129,8 +128,8 @@ func (g *Gateway) serveOther(w http.ResponseWriter, r *http.Request) {
 	}
 	h := w.Header()
 	if in := &l.cfg.InputRateLimit; in.Enabled {
-		key := ratelimit.Key{Limit: ratelimit.Input, Kind: "ip", Principal: g.clientAddr(r).String()}
-		ok, _, err := g.limits.Allow(r.Context(), key, in.RequestsPerSecond, in.Burst, g.now())
+		addr := g.clientAddr(r)
+		ok, _, err := g.limits.Allow(r.Context(), inputKey(addr, addr.String()), in.RequestsPerSecond, in.Burst, g.now())
 		if err != nil && !l.cfg.RateLimitStore.FailOpen || err == nil && !ok {
 			h["Retry-After"] = []string{"1"}
 			w.WriteHeader(http.StatusTooManyRequests)

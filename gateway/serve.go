@@ -96,8 +96,7 @@ func (ex *exchange) serve() *refusal {
 // limit per client address, and where a browser may come from.
 func (ex *exchange) admit() *refusal {
 	if in := &ex.live.cfg.InputRateLimit; in.Enabled {
-		key := ratelimit.Key{Limit: ratelimit.Input, Kind: "ip", Principal: ex.who.Value}
-		ok, after, err := ex.g.limits.Allow(ex.ctx, key, in.RequestsPerSecond, in.Burst, ex.start)
+		ok, after, err := ex.g.limits.Allow(ex.ctx, inputKey(ex.addr, ex.address), in.RequestsPerSecond, in.Burst, ex.start)
 		switch {
 		case err != nil && !ex.live.cfg.RateLimitStore.FailOpen:
 			return refuseInputRate.withKind(refuseRateStore.kind).after(time.Second)

@@ -19,17 +19,29 @@ const (
 	maxHeaderBytes = 8 << 10
 )
 
-// Resolver knows which peers may state a client address. The zero value
-// trusts nobody. It is immutable and safe for concurrent use.
+// Values of client_address_header.
+const (
+	// HeaderAny prefers Forwarded and falls back to X-Forwarded-For.
+	HeaderAny           = ""
+	HeaderForwarded     = "forwarded"
+	HeaderXForwardedFor = "x-forwarded-for"
+)
+
+// Resolver knows which peers may state a client address, and in which header.
+// The zero value trusts nobody. It is immutable and safe for concurrent use.
 type Resolver struct {
 	trusted []netip.Prefix
+	header  string
 }
 
-// New compiles the CIDR strings of trusted_proxies. A bare address counts as
-// a prefix of its full length. The error names the first entry that is
-// neither.
-func New(cidrs []string) (*Resolver, error) {
-	r := &Resolver{}
+// New compiles the CIDR strings of trusted_proxies and the value of
+// client_address_header. A bare address counts as a prefix of its full length.
+// The error names the first value that is none.
+func New(cidrs []string, header string) (*Resolver, error) {
+	r := &Resolver{header: header}
+	if header != HeaderAny && header != HeaderForwarded && header != HeaderXForwardedFor {
+		return nil, fmt.Errorf("client address header %q is neither %s nor %s", header, HeaderForwarded, HeaderXForwardedFor)
+	}
 	for _, s := range cidrs {
 		p, err := netip.ParsePrefix(s)
 		if err != nil {
@@ -50,14 +62,20 @@ func New(cidrs []string) (*Resolver, error) {
 // Client returns the address of the client of a request that came from peer
 // with the given values of the Forwarded and X-Forwarded-For headers.
 //
-// The headers are read only when peer is trusted. Forwarded is preferred. The
-// chain is walked from right to left to the first address that is not
+// The headers are read only when peer is trusted. Forwarded is preferred,
+// unless one of them is selected: then the other one is ignored. The chain is walked from right to left to the first address that is not
 // trusted; when all are, the leftmost is the client. A chain that cannot be
 // read, or that hides an address the walk would have to look at, is ignored.
 func (r *Resolver) Client(peer netip.Addr, forwarded, xForwardedFor []string) netip.Addr {
 	peer = peer.Unmap().WithZone("")
 	if len(r.trusted) == 0 || !r.trusts(peer) {
 		return peer
+	}
+	switch r.header {
+	case HeaderForwarded:
+		xForwardedFor = nil
+	case HeaderXForwardedFor:
+		forwarded = nil
 	}
 	values, node := forwarded, forwardedNode
 	if len(values) == 0 {
@@ -67,6 +85,27 @@ func (r *Resolver) Client(peer netip.Addr, forwarded, xForwardedFor []string) ne
 		return client
 	}
 	return peer
+}
+
+// Conflict tells whether a trusted peer sent both headers, with different
+// clients, while none of them is selected: proxies that maintain one of them
+// often pass the other one on as the client wrote it.
+func (r *Resolver) Conflict(peer netip.Addr, forwarded, xForwardedFor []string) bool {
+	if r.header != HeaderAny || len(forwarded) == 0 || len(xForwardedFor) == 0 {
+		return false
+	}
+	return r.Client(peer, forwarded, nil) != r.Client(peer, nil, xForwardedFor)
+}
+
+// Network returns the addresses that limits of unidentified callers count as
+// one client: an IPv4 address, or the /64 of an IPv6 address, which one
+// subscriber owns as a whole.
+func Network(a netip.Addr) netip.Prefix {
+	bits := a.BitLen()
+	if a.Is6() && !a.Is4In6() {
+		bits = 64
+	}
+	return netip.PrefixFrom(a.WithZone(""), bits).Masked()
 }
 
 func (r *Resolver) trusts(a netip.Addr) bool {

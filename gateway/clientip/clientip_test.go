@@ -39,7 +39,7 @@ func TestClient(t *testing.T) {
 		{"zone", "10.0.0.1", nil, []string{"fe80::1%eth0"}, "10.0.0.1"},
 		{"a chain of 1001 hops", "10.0.0.1", nil, []string{long}, "10.0.0.1"},
 	}
-	r, err := New(proxies)
+	r, err := New(proxies, HeaderAny)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestClient(t *testing.T) {
 }
 
 func TestNewNamesTheBadEntry(t *testing.T) {
-	_, err := New([]string{"10.0.0.0/8", "10.0.0.0/99"})
+	_, err := New([]string{"10.0.0.0/8", "10.0.0.0/99"}, HeaderAny)
 	if err == nil || !strings.Contains(err.Error(), "10.0.0.0/99") {
 		t.Fatalf("got %v, want an error that names 10.0.0.0/99", err)
 	}
@@ -66,7 +66,7 @@ func FuzzClient(f *testing.F) {
 	f.Add(`for="[2001:db8::17]:4711", for=10.0.0.1`, "203.0.113.2, 10.1.1.1")
 	f.Add(`for="\",`, ",,,")
 	f.Add("", "::ffff:1.2.3.4%x")
-	r, err := New([]string{"10.0.0.0/8"})
+	r, err := New([]string{"10.0.0.0/8"}, HeaderAny)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -80,4 +80,71 @@ func FuzzClient(f *testing.F) {
 			t.Errorf("untrusted peer became %v", got)
 		}
 	})
+}
+
+func TestASelectedHeaderIsTheOnlyOneThatIsRead(t *testing.T) {
+	const peer, forged, real = "10.0.0.1", "for=203.0.113.1", "198.51.100.7"
+	for _, tt := range []struct {
+		name, header   string
+		forwarded, xff []string
+		want           string
+	}{
+		{"x-forwarded-for, both", HeaderXForwardedFor, []string{forged}, []string{real}, real},
+		{"x-forwarded-for, only the other", HeaderXForwardedFor, []string{forged}, nil, peer},
+		{"x-forwarded-for, the other unreadable", HeaderXForwardedFor, []string{"for=;;"}, []string{real}, real},
+		{"forwarded, both", HeaderForwarded, []string{"for=" + real}, []string{"203.0.113.1"}, real},
+		{"forwarded, only the other", HeaderForwarded, nil, []string{"203.0.113.1"}, peer},
+		{"forwarded, empty", HeaderForwarded, []string{""}, []string{"203.0.113.1"}, peer},
+		{"none selected", HeaderAny, []string{"for=" + real}, []string{"203.0.113.1"}, real},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, err := New([]string{"10.0.0.0/8"}, tt.header)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := r.Client(netip.MustParseAddr(peer), tt.forwarded, tt.xff).String(); got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+		})
+	}
+	if _, err := New(nil, "x-real-ip"); err == nil || !strings.Contains(err.Error(), "x-real-ip") {
+		t.Errorf("an unknown header: %v", err)
+	}
+}
+
+func TestConflict(t *testing.T) {
+	one, two := []string{"for=203.0.113.1"}, []string{"203.0.113.2"}
+	for _, tt := range []struct {
+		name, header, peer string
+		forwarded, xff     []string
+		want               bool
+	}{
+		{"different clients", HeaderAny, "10.0.0.1", one, two, true},
+		{"the same client", HeaderAny, "10.0.0.1", one, []string{"1.2.3.4, 203.0.113.1"}, false},
+		{"one is unreadable", HeaderAny, "10.0.0.1", []string{"for=unknown"}, two, true},
+		{"one header", HeaderAny, "10.0.0.1", one, nil, false},
+		{"a peer that is not trusted", HeaderAny, "192.0.2.1", one, two, false},
+		{"one is selected", HeaderForwarded, "10.0.0.1", one, two, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, err := New([]string{"10.0.0.0/8"}, tt.header)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := r.Conflict(netip.MustParseAddr(tt.peer), tt.forwarded, tt.xff); got != tt.want {
+				t.Errorf("got %t", got)
+			}
+		})
+	}
+}
+
+func TestNetwork(t *testing.T) {
+	for address, want := range map[string]string{
+		"192.0.2.7": "192.0.2.7/32", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64", "2001:db8:1:2::9": "2001:db8:1:2::/64",
+		"::1": "::/64", "fe80::1%eth0": "fe80::/64", "::ffff:192.0.2.7": "::ffff:192.0.2.7/128",
+	} {
+		if got := Network(netip.MustParseAddr(address)).String(); got != want {
+			t.Errorf("%s: %s, want %s", address, got, want)
+		}
+	}
 }

@@ -45,6 +45,7 @@ var effects = []struct {
 	{"tls.client_ca", Hot},
 	{"input_rate_limit", Hot},
 	{"trusted_proxies", Restart},
+	{"client_address_header", Restart},
 	{"license", Restart},
 	{"default_upstream", Restart},
 	{"upstreams", Restart},

@@ -76,6 +76,7 @@ func TestApply(t *testing.T) {
 		{"switching TLS on", "tls", "tls: {cert_file: a, key_file: b}", []string{"tls"}},
 		{"input_rate_limit", "x", "input_rate_limit: {enabled: true, requests_per_second: 1, burst: 1}", nil},
 		{"trusted_proxies", "x", "trusted_proxies: [10.0.0.0/8]", []string{"trusted_proxies"}},
+		{"client_address_header", "x", "trusted_proxies: [10.0.0.0/8]\nclient_address_header: forwarded", []string{"trusted_proxies", "client_address_header"}},
 		{"license", "license", "license: {path: /other}", []string{"license"}},
 		{"default_upstream", "x", "default_upstream: tools", []string{"default_upstream"}},
 		{"upstreams", "upstreams", "upstreams: [{name: tools, url: 'http://127.0.0.1:1/'}]", []string{"upstreams"}},

@@ -31,6 +31,10 @@ type File struct {
 	// TrustedProxies are the CIDRs of reverse proxies that may state the client
 	// address in Forwarded or X-Forwarded-For.
 	TrustedProxies []string `yaml:"trusted_proxies" env:"true"`
+	// ClientAddressHeader selects the one header in which trusted proxies state the
+	// client address: forwarded or x-forwarded-for. The other one is ignored. Empty
+	// means Forwarded, and X-Forwarded-For where that is absent.
+	ClientAddressHeader string `yaml:"client_address_header" env:"true"`
 	// License names the license file.
 	License license.Config `yaml:"license"`
 	// DefaultUpstream is the upstream of methods that have no tool name. Empty

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	_ "embed" // comments.json
+
+	"svc/gateway/clientip"
 )
 
 // commentsJSON holds the doc comments of the sections' fields, by package, type
@@ -20,6 +22,7 @@ var commentsJSON []byte
 // enums are the fields with a fixed set of values, for the descriptions of the
 // file. The sections' checks are what counts; a test holds the two together.
 var enums = map[string][]string{
+	"client_address_header":           {"", clientip.HeaderForwarded, clientip.HeaderXForwardedFor},
 	"audit.frames":                    {"matched", "all"},
 	"audit.fsync":                     {"never", "interval", "always"},
 	"audit.on_write_error":            {"refuse", "count"},

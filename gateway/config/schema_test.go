@@ -87,7 +87,7 @@ func TestEnumsAreThoseOfTheChecks(t *testing.T) {
 	for path := range enums {
 		text := readTestdata(t, "full.yaml")
 		name := path[strings.LastIndex(path, ".")+1:]
-		line := regexp.MustCompile(`(?m)([ {]` + name + `: )[a-z_"]+`)
+		line := regexp.MustCompile(`(?m)((?:^|[ {])` + name + `: )[a-z_"]+`)
 		switch path {
 		case "policy.rules[].when.direction", "policy.rules[].when.result_type", "policy.rules[].action":
 		case "rate_limit_store.type":

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"svc/gateway/clientip"
 	"svc/gateway/diag"
 	"svc/gateway/httpfield"
 )
@@ -51,6 +52,7 @@ func (f *File) Validate(at diag.At) {
 	for i, s := range f.TrustedProxies {
 		cidr(at.Field("trusted_proxies").Index(i), s)
 	}
+	f.validateClientAddress(at.Field("client_address_header"))
 	f.License.Validate(at.Field("license"))
 	f.validateUpstreams(at)
 	f.Auth.Validate(at.Field("auth"))
@@ -67,6 +69,21 @@ func (f *File) Validate(at diag.At) {
 	f.Shutdown.Validate(at.Field("shutdown"))
 	f.ControlPlane.Validate(at.Field("control_plane"))
 	f.validateHTTP(at)
+}
+
+// validateClientAddress checks the header that is selected for client addresses.
+func (f *File) validateClientAddress(at diag.At) {
+	switch f.ClientAddressHeader {
+	case clientip.HeaderAny:
+	case clientip.HeaderForwarded, clientip.HeaderXForwardedFor:
+		if len(f.TrustedProxies) == 0 {
+			at.Hint("list the addresses of the proxies in trusted_proxies").
+				Errorf("client-address-header", "has no effect without trusted_proxies")
+		}
+	default:
+		at.Hint("use %s or %s", clientip.HeaderForwarded, clientip.HeaderXForwardedFor).
+			Errorf("enum", "unknown header %q", f.ClientAddressHeader)
+	}
 }
 
 // validateUpstreams checks the upstreams and what names them.

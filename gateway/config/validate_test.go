@@ -72,6 +72,9 @@ func TestSectionRules(t *testing.T) {
 
 		{"trusted_proxies CIDR", "t", "trusted_proxies: [10.0.0.0/8, '::1/128']", nil},
 		{"trusted_proxies address", "t", "trusted_proxies: [10.0.0.1]", []string{"cidr trusted_proxies[0]"}},
+		{"client_address_header", "t", "trusted_proxies: [10.0.0.0/8]\nclient_address_header: x-forwarded-for", nil},
+		{"client_address_header unknown", "t", "trusted_proxies: [10.0.0.0/8]\nclient_address_header: X-Real-IP", []string{"enum client_address_header"}},
+		{"client_address_header without proxies", "t", "client_address_header: forwarded", []string{"client-address-header client_address_header"}},
 		{"trusted_proxies junk", "t", "trusted_proxies: [10.0.0.0/8, any, 10.0.0.0/33]",
 			[]string{"cidr trusted_proxies[1]", "cidr trusted_proxies[2]"}},
 

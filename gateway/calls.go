@@ -91,13 +91,14 @@ func (ex *exchange) fanOut() {
 	default:
 		return
 	}
+	hops := ex.hops
 	for name, opened := range ex.g.pairs.All(ex.ctx, ex.handle.ID) {
 		t, ok := ex.g.targets[name]
 		if !ok {
 			continue
 		}
 		body := bytes.Clone(ex.msg.Body)
-		ex.g.errands.run(func(ctx context.Context) { t.tell(ctx, opened, body) })
+		ex.g.errands.run(func(ctx context.Context) { t.tell(ctx, opened, hops, body) })
 	}
 }
 
@@ -108,7 +109,7 @@ func (ex *exchange) tellLevel(ctx context.Context, t *target, opened session.Ope
 		return
 	}
 	body := append([]byte(`{"jsonrpc":"2.0","id":"svc-level","method":"logging/setLevel","params":`), params...)
-	t.tell(ctx, opened, append(body, '}'))
+	t.tell(ctx, opened, ex.hops, append(body, '}'))
 }
 
 // maxTold bounds how much of an answer to the gateway's own message is read, in
@@ -118,10 +119,10 @@ const maxTold = 64 << 10
 // tell posts a message whose answer is of no interest, and waits for it: the
 // next message must find its effect. An upstream that refuses it, as one without
 // logs does, has nothing to be told.
-func (t *target) tell(ctx context.Context, s session.Opened, body []byte) {
+func (t *target) tell(ctx context.Context, s session.Opened, hops string, body []byte) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	resp, err := t.client.Do(ctx, &upstream.Request{Method: http.MethodPost, Header: postHeader(s), Body: body})
+	resp, err := t.client.Do(ctx, &upstream.Request{Method: http.MethodPost, Header: postHeader(s, hops), Body: body})
 	if err != nil {
 		return
 	}

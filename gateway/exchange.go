@@ -47,6 +47,7 @@ type exchange struct {
 
 	up        *target
 	upSession session.Opened // there
+	hops      string         // what an upstream is sent as upstream.HeaderHops
 	sentUp    time.Time      // when the upstream was asked
 	judging   time.Duration
 	// judgedFrom is when the rules were asked.

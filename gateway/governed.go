@@ -212,7 +212,7 @@ func (ex *exchange) answerInstead() {
 	}
 	id := ex.rec.RequestID
 	body := mcp.AppendError(nil, ex.msg.ID, mcp.CodePolicyDenied, mcp.MessagePolicyDenied, refusePolicy.reason, id)
-	header := postHeader(ex.upSession)
+	header := postHeader(ex.upSession, ex.hops)
 	client, log := ex.up.client, ex.g.log
 	ran := ex.g.errands.run(func(ctx context.Context) {
 		resp, err := client.Do(ctx, &upstream.Request{Method: http.MethodPost, Header: header, Body: body})

@@ -33,7 +33,7 @@ const (
 // gateway opened the session: the upstream cannot read the request as another
 // revision than the gateway did.
 func (ex *exchange) upstreamHeader(s session.Opened) upstream.Header {
-	return ex.appendHeader(make(upstream.Header, 0, 12), s)
+	return ex.appendHeader(make(upstream.Header, 0, 13), s)
 }
 
 // appendHeader appends the same to h, which must be empty.
@@ -48,6 +48,7 @@ func (ex *exchange) appendHeader(h upstream.Header, s session.Opened) upstream.H
 			h.Add(name, v)
 		}
 	}
+	h.Add(upstream.HeaderHops, ex.hops)
 	ex.passTrace(&h)
 	ex.mirror(&h)
 	if s.Version == "" {

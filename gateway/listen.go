@@ -141,7 +141,7 @@ func (ex *exchange) endPairs() {
 func (src *source) rejectRequest(m *mcp.Message) {
 	id := src.ex.rec.RequestID
 	body := mcp.AppendError(nil, m.ID, mcp.CodePolicyDenied, mcp.MessagePolicyDenied, "policy_denied", id)
-	header := postHeader(src.session)
+	header := postHeader(src.session, src.ex.hops)
 	client, log := src.up.client, src.ex.g.log
 	ran := src.ex.g.errands.run(func(ctx context.Context) {
 		resp, err := client.Do(ctx, &upstream.Request{Method: http.MethodPost, Header: header, Body: body})

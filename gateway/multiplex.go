@@ -191,16 +191,19 @@ func (ex *exchange) follow() (*target, *refusal) {
 }
 
 // postHeader is the header of a POST that the gateway makes by itself.
-func postHeader(s session.Opened) upstream.Header {
+// hops is the value of upstream.HeaderHops.
+func postHeader(s session.Opened, hops string) upstream.Header {
 	h := upstream.Header{
 		{Name: "Content-Type", Value: "application/json"},
 		{Name: "Accept", Value: "application/json, text/event-stream"},
 	}
-	return append(h, sessionHeader(s)...)
+	return append(h, sessionHeader(s, hops)...)
 }
 
 // sessionHeader is the header that names a session and its revision.
-func sessionHeader(s session.Opened) upstream.Header { return appendSession(nil, s) }
+func sessionHeader(s session.Opened, hops string) upstream.Header {
+	return appendSession(upstream.Header{{Name: upstream.HeaderHops, Value: hops}}, s)
+}
 
 func appendSession(h upstream.Header, s session.Opened) upstream.Header {
 	if s.ID != "" {

@@ -87,6 +87,9 @@ var (
 
 	refuseOrigin = refusal{status: http.StatusForbidden, code: mcp.CodeInvalidRequest,
 		message: "origin_not_allowed", reason: "origin_not_allowed", kind: "origin_not_allowed"}
+	// The request has passed too many gateways: one of them leads back to another.
+	refuseLoop = refusal{status: http.StatusLoopDetected, code: mcp.CodeInternal,
+		message: "loop_detected", reason: "loop_detected", kind: "loop_detected"}
 	refuseMethod = refusal{status: http.StatusMethodNotAllowed, code: mcp.CodeInvalidRequest,
 		message: "method_not_allowed", reason: "method_not_allowed", kind: "method_not_allowed", allow: "GET, POST, DELETE", nullID: true}
 	refuseMediaType = refusal{status: http.StatusUnsupportedMediaType, code: mcp.CodeInvalidRequest,

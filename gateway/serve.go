@@ -11,6 +11,7 @@ import (
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
 	"svc/gateway/ratelimit"
+	"svc/gateway/upstream"
 )
 
 // ServeHTTP answers the gateway's paths (gateway specification, Endpoints).
@@ -93,7 +94,8 @@ func (ex *exchange) serve() *refusal {
 }
 
 // admit is what is decided before anything of the body is read: the input rate
-// limit per client address, and where a browser may come from.
+// limit per client address, where a browser may come from, and whether the
+// request goes in a circle.
 func (ex *exchange) admit() *refusal {
 	if in := &ex.live.cfg.InputRateLimit; in.Enabled {
 		ok, after, err := ex.g.limits.Allow(ex.ctx, inputKey(ex.addr, ex.address), in.RequestsPerSecond, in.Burst, ex.start)
@@ -106,6 +108,10 @@ func (ex *exchange) admit() *refusal {
 	}
 	if !ex.live.origins.permit(ex.r) {
 		return &refuseOrigin
+	}
+	var ok bool
+	if ex.hops, ok = upstream.NextHop(ex.r.Header[upstream.HeaderHops]); !ok {
+		return &refuseLoop
 	}
 	return nil
 }

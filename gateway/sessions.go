@@ -171,7 +171,7 @@ func (ex *exchange) openPair(ctx context.Context) (session.Opened, error) {
 		params = append(mcp.AppendString(params, ex.g.version), "}}"...)
 	}
 	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":"svc-initialize","method":"initialize","params":%s}`, params)
-	resp, err := ex.up.client.Do(ctx, &upstream.Request{Method: http.MethodPost, Header: postHeader(session.Opened{}), Body: body})
+	resp, err := ex.up.client.Do(ctx, &upstream.Request{Method: http.MethodPost, Header: postHeader(session.Opened{}, ex.hops), Body: body})
 	if err != nil {
 		return session.Opened{}, err
 	}
@@ -180,7 +180,7 @@ func (ex *exchange) openPair(ctx context.Context) (session.Opened, error) {
 		return session.Opened{}, fmt.Errorf("open a session at upstream %q: %w", ex.up.name, err)
 	}
 	done, err := ex.up.client.Do(ctx, &upstream.Request{
-		Method: http.MethodPost, Header: postHeader(opened),
+		Method: http.MethodPost, Header: postHeader(opened, ex.hops),
 		Body: []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`),
 	})
 	if err != nil {
@@ -233,7 +233,7 @@ func (g *Gateway) closeSession(t *target, opened session.Opened) {
 	if opened.ID == "" {
 		return
 	}
-	header := sessionHeader(opened)
+	header := sessionHeader(opened, upstream.FirstHop)
 	ran := g.errands.run(func(ctx context.Context) {
 		resp, err := t.client.Do(ctx, &upstream.Request{Method: http.MethodDelete, Header: header})
 		if err == nil {

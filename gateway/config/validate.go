@@ -96,6 +96,7 @@ func (f *File) validateUpstreams(at diag.At) {
 	for i := range f.Upstreams {
 		u, here := &f.Upstreams[i], at.Field("upstreams").Index(i)
 		u.Validate(here)
+		f.validateOwnAddress(here.Field("url"), u.URL)
 		if first := slices.Index(names, u.Name); first >= 0 && u.Name != "" {
 			here.Field("name").Errorf("duplicate", "%q is the name of upstreams[%d] already", u.Name, first)
 		}
@@ -189,6 +190,7 @@ var heldBack = map[string]string{
 	"accept-encoding":      "bodies are read, so they are never compressed",
 	"mcp-session-id":       "the gateway writes it",
 	"mcp-protocol-version": "the gateway writes it",
+	"svc-hops":             "the gateway writes it",
 }
 
 func forwardable(at diag.At, name, authHeader string) {

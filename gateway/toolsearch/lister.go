@@ -314,6 +314,7 @@ func header(s session, method string) upstream.Header {
 	h := upstream.Header{
 		{Name: "Content-Type", Value: "application/json"},
 		{Name: "Accept", Value: "application/json, text/event-stream"},
+		{Name: upstream.HeaderHops, Value: upstream.FirstHop},
 	}
 	if s.version != "" {
 		h.Add(mcp.HeaderProtocolVersion, s.version)

@@ -1,0 +1,67 @@
+package config
+
+import (
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"svc/gateway/diag"
+)
+
+// validateOwnAddress warns of an upstream whose URL leads to the gateway's own
+// listen address: each of its calls would come back until the hop limit ends it.
+// It is no error, because a name may resolve to another address than expected.
+func (f *File) validateOwnAddress(at diag.At, raw string) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
+		return
+	}
+	port := u.Port()
+	switch {
+	case port == "" && u.Scheme == "https":
+		port = "443"
+	case port == "":
+		port = "80"
+	}
+	host, listenPort, err := net.SplitHostPort(f.Listen)
+	if err != nil || port != listenPort || listenPort == "0" || !listensAt(host, u.Hostname()) {
+		return
+	}
+	at.Hint("give the tool server another port, and write that one here").
+		Warnf("upstream-is-gateway", "leads to the gateway's own listen address %s", f.Listen)
+}
+
+// listensAt reports whether a server that listens at one host, on this machine, is
+// reached at the other without leaving the machine.
+func listensAt(listen, host string) bool {
+	if strings.EqualFold(listen, host) {
+		return true
+	}
+	local := strings.EqualFold(host, "localhost")
+	to, err := netip.ParseAddr(host)
+	to = to.Unmap()
+	if !local && (err != nil || !to.IsLoopback() && !to.IsUnspecified()) {
+		return false
+	}
+	if listen == "" {
+		return true
+	}
+	if strings.EqualFold(listen, "localhost") {
+		return true
+	}
+	on, err := netip.ParseAddr(listen)
+	if err != nil {
+		return false
+	}
+	on = on.Unmap()
+	switch {
+	case on.Is6() && on.IsUnspecified(): // both families
+		return true
+	case on.IsUnspecified():
+		return local || to.Is4()
+	case on.IsLoopback():
+		return local || to == on
+	}
+	return false
+}

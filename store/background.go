@@ -25,15 +25,16 @@ type TrimBounds struct {
 	Minutes    time.Time // minute rollups before it; hours and days stay
 	Violations time.Time // SLA violations whose period ended before it
 	Events     time.Time // identity events received before it
-	// Limit bounds the rows of one call, so that it never holds up writers for long;
-	// 0: 1000.
+	// Limit bounds the rows of each kind in one call, so that it never delays writers
+	// for long; 0: 1000. Each kind has a limit of its own: a backlog of traces does not
+	// keep the others from being removed.
 	Limit int
 }
 
 // TrimResult counts what a Trim removed.
 type TrimResult struct {
 	Traces, Minutes, Violations, Events, Answers int
-	More                                         bool // there is more to remove: call again
+	More                                         bool // a kind reached its limit: call again
 }
 
 // Housekeeping is the upkeep of one tenant.

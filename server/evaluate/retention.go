@@ -21,13 +21,22 @@ const (
 	// violationRetention and eventRetention bound records that are small and few.
 	violationRetention = 400 * 24 * time.Hour
 	eventRetention     = 90 * 24 * time.Hour
-	// maxTrims bounds the transactions of one pass and tenant; the rest is left
-	// to the next pass.
-	maxTrims = 1000
 )
 
-// Retention removes what is too old, a bounded number of rows in one
-// transaction, so that ingest never waits long for it.
+// Bounds on one transaction. The number of rows follows the time that they take:
+// a transaction is the longest that a writer waits for retention.
+const (
+	minRows     = 100
+	maxRows     = 50_000
+	defaultRows = 1000
+	fastEnough  = 25 * time.Millisecond
+	tooSlow     = 100 * time.Millisecond
+)
+
+// Retention removes what is too old. A pass goes on until nothing old is left, in
+// short transactions with pauses of the same length between them, so that ingest
+// never waits long; tenants take turns, so that the backlog of one does not delay
+// the others.
 type Retention struct {
 	worker
 	keep time.Duration
@@ -61,48 +70,86 @@ func (r *Retention) trim(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	pending := make([]*tenantTrim, len(tenants))
+	for i, info := range tenants {
+		pending[i] = &tenantTrim{tenant: r.Store.Tenant(info.ID), bounds: bounds}
+		pending[i].bounds.Limit = defaultRows
+	}
 	var failed []error
-	for _, info := range tenants {
-		if err := r.tenant(ctx, r.Store.Tenant(info.ID), bounds); err != nil {
-			failed = append(failed, fmt.Errorf("tenant %s: %w", info.ID, err))
+	renewed := r.Now()
+	for len(pending) > 0 {
+		left := pending[:0]
+		for _, t := range pending {
+			more, err := r.turn(ctx, t)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err != nil {
+				failed = append(failed, fmt.Errorf("tenant %s: %w", t.tenant.ID(), err))
+			}
+			if more && err == nil {
+				left = append(left, t)
+			} else {
+				r.report(t)
+			}
 		}
-		if ctx.Err() != nil {
-			return ctx.Err()
+		pending = left
+		if r.Now().Sub(renewed) < r.ttl()/4 {
+			continue
+		}
+		renewed = r.Now()
+		if held, err := r.Store.AcquireLease(ctx, r.lease, r.holder, r.ttl()); err != nil || !held {
+			return errors.Join(append(failed, err)...)
 		}
 	}
 	return errors.Join(failed...)
 }
 
-// tenant trims one tenant, giving way to other work between transactions.
-func (r *Retention) tenant(ctx context.Context, t store.Tenant, bounds store.TrimBounds) error {
-	var total store.TrimResult
-	for range maxTrims {
-		began := time.Now()
-		one, err := t.Trim(ctx, bounds)
-		if err != nil {
-			return err
-		}
-		total.Traces += one.Traces
-		total.Minutes += one.Minutes
-		total.Violations += one.Violations
-		total.Events += one.Events
-		total.Answers += one.Answers
-		if !one.More {
-			break
-		}
-		// Half the time is for others.
-		if err := pause(ctx, time.Since(began)); err != nil {
-			return err
-		}
-		if held, err := r.Store.AcquireLease(ctx, r.lease, r.holder, r.ttl()); err != nil || !held {
-			return err
-		}
+// tenantTrim is what a pass does at one tenant.
+type tenantTrim struct {
+	tenant store.Tenant
+	bounds store.TrimBounds
+	total  store.TrimResult
+}
+
+// turn removes rows of one tenant in one transaction. Where more is left it then
+// pauses for as long as the transaction took: half the time is for others.
+func (r *Retention) turn(ctx context.Context, t *tenantTrim) (more bool, err error) {
+	began := time.Now()
+	one, err := t.tenant.Trim(ctx, t.bounds)
+	if err != nil {
+		return false, err
 	}
-	if total.Traces+total.Violations+total.Events > 0 {
-		r.Logger.Info("old data removed", "tenant", t.ID(), "traces", total.Traces, "minutes", total.Minutes,
-			"violations", total.Violations, "events", total.Events, "answers", total.Answers)
+	t.total.Traces += one.Traces
+	t.total.Minutes += one.Minutes
+	t.total.Violations += one.Violations
+	t.total.Events += one.Events
+	t.total.Answers += one.Answers
+	if !one.More {
+		return false, nil
 	}
-	return nil
+	took := time.Since(began)
+	t.bounds.Limit = nextRows(t.bounds.Limit, took)
+	return true, pause(ctx, took)
+}
+
+// nextRows returns how many rows of a kind the next transaction may remove when
+// one of rows rows took that long.
+func nextRows(rows int, took time.Duration) int {
+	switch {
+	case took < fastEnough:
+		return min(2*rows, maxRows)
+	case took > tooSlow:
+		return max(rows/2, minRows)
+	}
+	return rows
+}
+
+func (r *Retention) report(t *tenantTrim) {
+	if n := t.total; n.Traces+n.Violations+n.Events > 0 {
+		r.Logger.Info("old data removed", "tenant", t.tenant.ID(), "traces", n.Traces, "minutes", n.Minutes,
+			"violations", n.Violations, "events", n.Events, "answers", n.Answers)
+	}
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -30,26 +30,22 @@ func (t *tenant) Trim(ctx context.Context, b store.TrimBounds) (res store.TrimRe
 	}
 	err = t.update(ctx, func(_ *bbolt.Tx, d data) error {
 		res = store.TrimResult{}
-		left := limit
-		for _, step := range []func() (int, error){
-			func() (int, error) { n, err := trimTraces(d, b.Traces, left); res.Traces = n; return n, err },
-			func() (int, error) { n, err := trimMinutes(d, b.Minutes, left); res.Minutes = n; return n, err },
-			func() (int, error) {
-				n, err := trimViolations(d, b.Violations, left)
-				res.Violations = n
-				return n, err
-			},
-			func() (int, error) { n, err := trimEvents(d, b.Events, left); res.Events = n; return n, err },
-			func() (int, error) { n, err := trimAnswers(d, t.s.now(), left); res.Answers = n; return n, err },
+		for _, kind := range []struct {
+			removed *int
+			trim    func() (int, error)
+		}{
+			{&res.Traces, func() (int, error) { return trimTraces(d, b.Traces, limit) }},
+			{&res.Minutes, func() (int, error) { return trimMinutes(d, b.Minutes, limit) }},
+			{&res.Violations, func() (int, error) { return trimViolations(d, b.Violations, limit) }},
+			{&res.Events, func() (int, error) { return trimEvents(d, b.Events, limit) }},
+			{&res.Answers, func() (int, error) { return trimAnswers(d, t.s.now(), limit) }},
 		} {
-			n, err := step()
+			n, err := kind.trim()
 			if err != nil {
 				return err
 			}
-			if left -= n; left <= 0 {
-				res.More = true
-				return nil
-			}
+			*kind.removed = n
+			res.More = res.More || n >= limit
 		}
 		return nil
 	})

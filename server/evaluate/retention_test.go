@@ -1,0 +1,130 @@
+package evaluate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"svc/store"
+)
+
+// backlogs is a store whose tenants have rows to remove. It records who was
+// trimmed, with which limit.
+type backlogs struct {
+	Store
+	ids    []string
+	rows   map[string]int
+	took   time.Duration // a transaction takes
+	fails  string        // the tenant whose transactions fail
+	turns  []string
+	limits []int
+	leases int
+	held   int // how often the lease is still ours; 0: always
+}
+
+func (b *backlogs) AcquireLease(context.Context, string, string, time.Duration) (bool, error) {
+	b.leases++
+	return b.held == 0 || b.leases <= b.held, nil
+}
+
+func (b *backlogs) ListTenants(context.Context) (infos []store.TenantInfo, err error) {
+	for _, id := range b.ids {
+		infos = append(infos, store.TenantInfo{ID: id})
+	}
+	return infos, nil
+}
+
+func (b *backlogs) Tenant(id string) store.Tenant { return backlog{id: id, b: b} }
+
+type backlog struct {
+	store.Tenant
+	id string
+	b  *backlogs
+}
+
+func (t backlog) ID() string { return t.id }
+
+func (t backlog) Trim(_ context.Context, bounds store.TrimBounds) (store.TrimResult, error) {
+	t.b.turns, t.b.limits = append(t.b.turns, t.id), append(t.b.limits, bounds.Limit)
+	if t.id == t.b.fails {
+		return store.TrimResult{}, errors.New("the disk is full")
+	}
+	<-time.After(t.b.took) // on the clock of synctest
+	n := min(t.b.rows[t.id], bounds.Limit)
+	t.b.rows[t.id] -= n
+	return store.TrimResult{Traces: n, More: n == bounds.Limit}, nil
+}
+
+func TestOnePassRemovesAllOldData(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &backlogs{ids: []string{"a", "b", "c"}, rows: map[string]int{"a": 3_000_000, "b": 10, "c": 2_500}, took: 50 * time.Millisecond}
+		if err := NewRetention(Options{Store: b}, time.Hour).Step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for id, n := range b.rows {
+			if n != 0 {
+				t.Errorf("tenant %s has %d old rows left", id, n)
+			}
+		}
+		// The tenant with the backlog does not delay the others.
+		if want := []string{"a", "b", "c", "a", "c", "a", "c", "a"}; !slices.Equal(b.turns[:8], want) {
+			t.Errorf("turns %v, want %v first", b.turns[:8], want)
+		}
+	})
+}
+
+func TestATenantThatFailsDoesNotStopRetention(t *testing.T) {
+	b := &backlogs{ids: []string{"a", "b"}, rows: map[string]int{"a": 5, "b": 5}, fails: "a"}
+	err := NewRetention(Options{Store: b}, time.Hour).Step(t.Context())
+	if err == nil || b.rows["b"] != 0 || slices.Index(b.turns, "a") != 0 || len(b.turns) != 2 {
+		t.Errorf("%v, turns %v, left %v", err, b.turns, b.rows)
+	}
+}
+
+func TestRetentionEndsWhenAnotherProcessHoldsTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &backlogs{ids: []string{"a"}, rows: map[string]int{"a": 1 << 40}, took: time.Second, held: 3}
+		if err := NewRetention(Options{Store: b}, time.Hour).Step(t.Context()); err != nil || b.leases != 4 {
+			t.Errorf("%v, the lease was asked for %d times", err, b.leases)
+		}
+	})
+}
+
+func TestRetentionStopsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		b := &backlogs{ids: []string{"a"}, rows: map[string]int{"a": 1 << 40}, took: 50 * time.Millisecond}
+		if err := NewRetention(Options{Store: b}, time.Hour).Step(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		// Half of the time was left to others.
+		if n := len(b.turns); n < 590 || n > 610 {
+			t.Errorf("%d transactions of 50 ms in a minute, want 600", n)
+		}
+	})
+}
+
+func TestRowsOfATransactionFollowItsTime(t *testing.T) {
+	for _, row := range []struct {
+		rows int
+		took time.Duration
+		want int
+	}{
+		{1000, time.Millisecond, 2000},
+		{1000, 50 * time.Millisecond, 1000},
+		{1000, 200 * time.Millisecond, 500},
+		{maxRows, time.Millisecond, maxRows},
+		{minRows, time.Second, minRows},
+	} {
+		t.Run(fmt.Sprint(row.rows, row.took), func(t *testing.T) {
+			if got := nextRows(row.rows, row.took); got != row.want {
+				t.Errorf("%d rows, want %d", got, row.want)
+			}
+		})
+	}
+}

@@ -13,11 +13,11 @@ import (
 )
 
 func newStoreCmd(env Env) *cobra.Command {
-	return newGroupCmd("store", "Back up, check and restore the store of the control plane",
+	return newGroupCmd("store", "Back up, check, compact and restore the store of the control plane",
 		`  svc store backup /backup/svc-monday.db --data-dir /var/lib/svc
   svc store check /backup/svc-monday.db
   svc store restore /backup/svc-monday.db --data-dir /var/lib/svc`,
-		newBackupCmd(env), newCheckCmd(env), newRestoreCmd(env))
+		newBackupCmd(env), newCheckCmd(env), newCompactCmd(env), newRestoreCmd(env))
 }
 
 func newCheckCmd(env Env) *cobra.Command {
@@ -27,8 +27,8 @@ func newCheckCmd(env Env) *cobra.Command {
 		Short: "Read a whole store or backup and say whether it is sound",
 		Long: `Read a whole store or backup: every key is in order, every record can be read,
 every trace is indexed and counted. Without FILE it is the store of the data
-directory, whose server must not run; check a backup of a running one. A file
-of an older version is brought to this one.`,
+directory, whose server must not run; check a backup of a running one. The file
+is only read: one of an older version stays what it is.`,
 		Example: `  svc store check /backup/svc-monday.db
   svc store check --data-dir /var/lib/svc`,
 		Args: cobra.MaximumNArgs(1),
@@ -44,13 +44,17 @@ of an older version is brought to this one.`,
 			if !env.exists(path) {
 				return usagef("", "there is no file %s", path)
 			}
-			switch err := bolt.Check(cmd.Context(), path); {
+			found, err := bolt.Check(cmd.Context(), path)
+			switch {
 			case errors.Is(err, bolt.ErrInUse):
 				return failed(err, "check a backup: 'svc store backup FILE', then 'svc store check FILE'")
 			case err != nil:
 				return err
+			case found.Schema < found.Newest:
+				fmt.Fprintf(env.Stderr, "%s is sound (schema %d; a server of this version brings it to %d when it opens it)\n", path, found.Schema, found.Newest)
+			default:
+				fmt.Fprintf(env.Stderr, "%s is sound\n", path)
 			}
-			fmt.Fprintf(env.Stderr, "%s is sound\n", path)
 			return nil
 		},
 	}
@@ -98,7 +102,8 @@ func newRestoreCmd(env Env) *cobra.Command {
 		Use:   "restore FILE",
 		Short: "Put a backup in the place of the store",
 		Long: `Check a backup and put it in the place of the store. The server must not run.
-The store that was there is kept beside it under another name.`,
+The store that was there is kept beside it under another name. A kill or a power
+failure leaves the old store or the new one, never none.`,
 		Example: `  svc store restore /backup/svc-monday.db --data-dir /var/lib/svc`,
 		Args:    wantArgs("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -121,41 +126,63 @@ func runRestore(ctx context.Context, env Env, so storeOptions, from string) erro
 	if err := env.privateDir(filepath.Dir(path)); err != nil {
 		return err
 	}
-	// Whoever holds the store must be gone; that the file is damaged is no
-	// obstacle, it may be why it is replaced.
-	if env.exists(path) {
-		st, err := bolt.Open(path, bolt.Options{Now: env.Now})
-		if errors.Is(err, bolt.ErrInUse) {
-			return failed(err, "stop the server first")
-		}
-		if err == nil {
-			if err := st.Close(); err != nil {
-				return fmt.Errorf("close the store: %w", err)
-			}
-		}
-	}
-	// The copy is read whole beside the place where it will stay, so that what is
-	// put in place is sound, and migrated where it is old.
-	candidate := path + ".restoring"
-	if err := copyFile(env, from, candidate); err != nil {
+	in, err := env.open(from)
+	if err != nil {
 		return err
 	}
-	if err := bolt.Check(ctx, candidate); err != nil {
-		return errors.Join(fmt.Errorf("%s is not a usable backup: %w", from, err), env.remove(candidate))
-	}
-	kept := ""
-	if env.exists(path) {
-		kept = path + ".before-restore-" + env.Now().UTC().Format("20060102T150405Z")
-		if err := env.rename(path, kept); err != nil {
-			return errors.Join(err, env.remove(candidate))
-		}
-	}
-	if err := env.rename(candidate, path); err != nil {
-		return fmt.Errorf("put the backup in place: %w", err)
+	defer in.Close()
+	p := newProgress(env, []string{from})
+	kept, err := bolt.Restore(ctx, p.reader(in), path, env.Now())
+	p.end()
+	switch {
+	case errors.Is(err, bolt.ErrInUse):
+		return failed(err, "stop the server first")
+	case err != nil:
+		return fmt.Errorf("restore %s: %w", from, err)
 	}
 	fmt.Fprintf(env.Stderr, "%s restored from %s\n", path, from)
 	if kept != "" {
 		fmt.Fprintf(env.Stderr, "the store that was there is kept as %s\n", kept)
 	}
 	return nil
+}
+
+func newCompactCmd(env Env) *cobra.Command {
+	var so storeOptions
+	cmd := &cobra.Command{
+		Use:   "compact",
+		Short: "Return the space of removed data to the disk",
+		Long: `Write the store anew without the space that removed traces and other data have
+left. A store never shrinks by itself: later writes use that space again. The
+server must not run. The copy is checked before it takes the place of the store,
+and needs as much free disk as the store has data.`,
+		Example: `  svc store compact --data-dir /var/lib/svc`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			so.fromEnvironment(cmd, env)
+			path, err := so.path()
+			if err != nil {
+				return err
+			}
+			if !env.exists(path) {
+				return usagef("name the data directory of the server with --data-dir", "there is no file %s", path)
+			}
+			p := newProgress(env, nil)
+			before, after, err := bolt.Compact(cmd.Context(), path, func(copied int64) {
+				p.done = copied
+				p.show()
+			})
+			p.end()
+			switch {
+			case errors.Is(err, bolt.ErrInUse):
+				return failed(err, "stop the server first")
+			case err != nil:
+				return err
+			}
+			fmt.Fprintf(env.Stderr, "%s had %d bytes and has %d\n", path, before, after)
+			return nil
+		},
+	}
+	so.addFlags(cmd)
+	return cmd
 }

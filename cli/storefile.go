@@ -2,8 +2,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
 	"net/url"
 	"path/filepath"
@@ -103,19 +101,4 @@ func (o *storeOptions) operate(cmd *cobra.Command, env Env, f func(operator) err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
 	return f(storeOperator{st, path})
-}
-
-// copyFile copies a file into a new one.
-func copyFile(env Env, from, to string) error {
-	return env.writeStream(to, func(w io.Writer) error {
-		in, err := env.open(from)
-		if err != nil {
-			return err
-		}
-		defer in.Close()
-		if _, err := io.Copy(w, in); err != nil {
-			return fmt.Errorf("copy %s: %w", from, err)
-		}
-		return nil
-	})
 }

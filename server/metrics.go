@@ -46,18 +46,24 @@ func newMetrics(st store.Store) *metrics {
 			Name: "svc_trace_streams_cut_total", Help: "Streams of traces that were ended because their reader was too slow.",
 		}),
 	}
+	info := func(value func(store.Info) int64) func() float64 {
+		return func() float64 {
+			ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
+			defer cancel()
+			info, err := st.Info(ctx)
+			if err != nil {
+				return 0
+			}
+			return float64(value(info))
+		}
+	}
 	size := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "svc_store_size_bytes", Help: "Size of the store on disk; 0 where the store cannot tell.",
-	}, func() float64 {
-		ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
-		defer cancel()
-		info, err := st.Info(ctx)
-		if err != nil {
-			return 0
-		}
-		return float64(info.SizeBytes)
-	})
-	m.registry.MustRegister(size, m.requests, m.seconds, m.traces, m.streams, m.slowStreams,
+	}, info(func(i store.Info) int64 { return i.SizeBytes }))
+	free := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "svc_store_free_bytes", Help: "Bytes of the store's size that removed data has left; later writes use them, 'svc store compact' returns them to the disk.",
+	}, info(func(i store.Info) int64 { return i.FreeBytes }))
+	m.registry.MustRegister(size, free, m.requests, m.seconds, m.traces, m.streams, m.slowStreams,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, outcome := range []string{"accepted", "duplicate", "expired"} {
 		m.traces.WithLabelValues(outcome)

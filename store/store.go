@@ -78,6 +78,7 @@ type Info struct {
 	Location      string // a path or a URL without secrets
 	SchemaVersion int
 	SizeBytes     int64 // on disk; 0 when the backend cannot tell
+	FreeBytes     int64 // of SizeBytes, left by removed data and used again by later writes
 }
 
 // Page selects a part of a list. A Limit of 0 or less means no limit; an Offset

@@ -86,12 +86,3 @@ func (t *tenant) ListAuditHeads(ctx context.Context) (list []store.AuditHead, er
 	})
 	return list, err
 }
-
-// addAuditHeads gives every tenant the bucket of audit heads: schema 1 to 2.
-func addAuditHeads(tx *bbolt.Tx) error {
-	all := tx.Bucket(bucketData)
-	return all.ForEachBucket(func(id []byte) error {
-		_, err := all.Bucket(id).CreateBucketIfNotExists([]byte(inAuditHeads))
-		return err
-	})
-}

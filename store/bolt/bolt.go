@@ -89,10 +89,13 @@ func Open(path string, opts Options) (*Store, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		err = create(path, opts)
 	}
+	if errors.As(err, new(*FileError)) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", path, err)
 	}
-	size, err := preflight(path)
+	size, err := preflight(path, os.O_RDWR)
 	if err != nil {
 		return nil, err
 	}
@@ -157,12 +160,31 @@ func openFile(path string, noSync bool, mmap int) (db *bbolt.DB, err error) {
 	case err != nil:
 		return nil, &FileError{Path: path, Problem: err.Error(), Advice: adviceDamaged, Err: err}
 	}
+	if err := stillAt(path, file); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
 	return db, nil
+}
+
+// stillAt refuses an opened file that a restore or a compaction replaced while
+// this process waited for its lock: writes to it would be lost.
+func stillAt(path string, file *os.File) error {
+	opened, err := file.Stat()
+	if err != nil {
+		return fmt.Errorf("open store: %w", err)
+	}
+	if there, err := os.Stat(path); err != nil || !os.SameFile(opened, there) {
+		return &FileError{Path: path, Problem: "replaced while it was opened", Advice: "start again", Err: err}
+	}
+	return nil
 }
 
 // create makes an empty store beside path and renames it there, so that a file at
 // path is always a whole store.
 func create(path string, opts Options) error {
+	if err := refuseBesideKept(path); err != nil {
+		return err
+	}
 	tmp := path + ".new"
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -273,6 +295,7 @@ func (s *Store) Info(ctx context.Context) (store.Info, error) {
 	info := store.Info{Backend: "bolt", Location: s.path, SchemaVersion: s.schema}
 	err := s.view(ctx, func(tx *bbolt.Tx) error {
 		info.SizeBytes = tx.Size()
+		info.FreeBytes = int64(s.db.Stats().FreeAlloc)
 		return nil
 	})
 	return info, err

@@ -137,19 +137,76 @@ const (
 	stateMinutesFrom = "minutes_from"  // minute rollups before it have been trimmed, nanoseconds
 )
 
-// tenantBuckets is every bucket of a tenant; all of them exist in every tenant.
-func tenantBuckets() []string {
-	names := []string{
-		inState, inUsers, inUserEmails, inUserTeams, inUserEvents, inTeams, inTeamNames, inMembers,
-		inAgents, inAgentNames, inAgentConfigs, inAgentsFormer, inTools, inDeployments,
-		inBudgets, inBudgetNames, inSLAs, inViolations, inViolationKey,
-		inPolicies, inPolicyNames, inPolicyFires, inKeys, inKeyUsed, inAnswers, inAnswerExpiry,
-		inAuditHeads, inDict, inDictValues, inTraces, inTraceIDs, inTraceBlocks,
-	}
+// bucket describes a bucket of the file. One table serves initialize, migrations,
+// Check and the golden test, so that a new bucket cannot be forgotten in one of them.
+type bucket struct {
+	name  string
+	kind  valueKind
+	since int // the schema version that added it; 0 means the first
+}
+
+// valueKind says how the values of a bucket are read.
+type valueKind int
+
+const (
+	raw     valueKind = iota // bytes that other checks cover, or none
+	record                   // a JSON record
+	partial                  // a row of statistics
+)
+
+// topBuckets are the buckets at the root of the file.
+var topBuckets = []bucket{
+	{name: string(bucketMeta)},
+	{name: string(bucketTenants), kind: record},
+	{name: string(bucketTenantNames)},
+	{name: string(bucketTenantOrgs)},
+	{name: string(bucketDigests)},
+	{name: string(bucketLeases), kind: record},
+	{name: string(bucketMarks)},
+	{name: string(bucketData)},
+}
+
+// tenantBuckets are the buckets of a tenant; all of them exist in every tenant.
+var tenantBuckets = append([]bucket{
+	{name: inState},
+	{name: inUsers, kind: record},
+	{name: inUserEmails},
+	{name: inUserTeams},
+	{name: inUserEvents, kind: record},
+	{name: inTeams, kind: record},
+	{name: inTeamNames},
+	{name: inMembers, kind: record},
+	{name: inAgents, kind: record},
+	{name: inAgentNames},
+	{name: inAgentConfigs},
+	{name: inAgentsFormer},
+	{name: inTools},
+	{name: inDeployments, kind: record},
+	{name: inBudgets, kind: record},
+	{name: inBudgetNames},
+	{name: inSLAs, kind: record},
+	{name: inViolations, kind: record},
+	{name: inViolationKey},
+	{name: inPolicies, kind: record},
+	{name: inPolicyNames},
+	{name: inPolicyFires},
+	{name: inKeys, kind: record},
+	{name: inKeyUsed},
+	{name: inAnswers, kind: record},
+	{name: inAnswerExpiry},
+	{name: inAuditHeads, kind: record, since: 2},
+	{name: inDict},
+	{name: inDictValues},
+	{name: inTraces},
+	{name: inTraceIDs},
+	{name: inTraceBlocks},
+}, rollupBuckets()...)
+
+func rollupBuckets() (list []bucket) {
 	for t := range rollup.NumTables {
-		names = append(names, inRollup+t.String())
+		list = append(list, bucket{name: inRollup + t.String(), kind: partial})
 	}
-	return names
+	return list
 }
 
 // data is the bucket of one tenant within a transaction.

@@ -6,51 +6,82 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+	"os"
+	"slices"
 
 	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 
 	"svc/store/rollup"
 )
 
-// Check opens a file that no process holds and reads all of it: keys are in
-// order, every record decodes, traces are indexed and counted. What is damaged is
-// a [*FileError]. It changes nothing but what opening does (schema migrations).
-func Check(ctx context.Context, path string) error {
-	s, err := Open(path, Options{})
-	if err != nil {
-		return err
+// Checked describes a file that [Check] found sound.
+type Checked struct {
+	Schema int // the schema version of the file
+	Newest int // the version that this program brings it to when it opens it
+}
+
+// Check reads all of a file that no process has open for writing: keys are in
+// order, every bucket of the file's schema version exists, every record decodes,
+// traces are indexed and counted. What is damaged is a [*FileError]. The file is
+// opened for reading and stays as it is, its schema version included.
+func Check(ctx context.Context, path string) (found Checked, err error) {
+	if _, err := preflight(path, os.O_RDONLY); err != nil {
+		return found, err
 	}
-	err = s.view(ctx, func(tx *bbolt.Tx) error {
-		c := checker{ctx: ctx}
+	db, err := openToRead(path)
+	if err != nil {
+		return found, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	defer rescue(&err, path)()
+	found.Newest = len(migrations) + 1
+	err = db.View(func(tx *bbolt.Tx) error {
+		if found.Schema, err = schemaOf(tx, path, found.Newest); err != nil {
+			return err
+		}
+		c := checker{ctx: ctx, schema: found.Schema}
 		if err := tx.ForEach(func(name []byte, b *bbolt.Bucket) error { return c.tree(string(name), b) }); err != nil {
 			return err
 		}
 		return tx.Bucket(bucketTenants).ForEach(func(id, _ []byte) error {
-			d, err := (&tenant{s: s, id: string(id)}).data(tx)
-			if err != nil {
-				return err
-			}
-			return c.traces(d)
+			return c.tenant(string(id), tx.Bucket(bucketData).Bucket(id))
 		})
 	})
 	if err != nil && ctx.Err() == nil && !errors.As(err, new(*FileError)) {
 		err = damaged(path, err)
 	}
-	return errors.Join(err, s.Close())
+	return found, err
 }
 
-// jsonBuckets are the buckets whose values are JSON records.
-var jsonBuckets = map[string]bool{
-	string(bucketTenants): true, string(bucketLeases): true,
-	inUsers: true, inUserEvents: true, inTeams: true, inMembers: true, inAgents: true, inDeployments: true,
-	inBudgets: true, inSLAs: true, inViolations: true, inPolicies: true, inKeys: true, inAnswers: true,
+// openToRead opens a file with bbolt for reading alone. It waits as Open does for
+// a process that has it open for writing.
+func openToRead(path string) (db *bbolt.DB, err error) {
+	defer rescue(&err, path)()
+	db, err = bbolt.Open(path, 0, &bbolt.Options{ReadOnly: true, Timeout: lockWait})
+	switch {
+	case errors.Is(err, berrors.ErrTimeout):
+		return nil, inUse(path)
+	case err != nil:
+		return nil, &FileError{Path: path, Problem: err.Error(), Advice: adviceDamaged, Err: err}
+	}
+	return db, nil
 }
+
+// kinds returns how the values of each bucket are read, by name.
+var kinds = func() map[string]valueKind {
+	m := make(map[string]valueKind)
+	for _, b := range slices.Concat(topBuckets, tenantBuckets) {
+		m[b.name] = b.kind
+	}
+	return m
+}()
 
 // checker reads a whole file.
 type checker struct {
-	ctx  context.Context
-	seen int
+	ctx    context.Context
+	schema int // of the file
+	seen   int
 }
 
 // pause notices now and then that nobody waits any more.
@@ -79,17 +110,30 @@ func (c *checker) tree(name string, b *bbolt.Bucket) error {
 				return fmt.Errorf("%s: %q is no bucket", name, k)
 			}
 			return c.tree(string(k), below)
-		case jsonBuckets[name]:
+		case kinds[name] == record:
 			if !json.Valid(v) {
 				return fmt.Errorf("%s: damaged record %q", name, k)
 			}
-		case strings.HasPrefix(name, inRollup):
+		case kinds[name] == partial:
 			if _, err := rollup.Decode(v); err != nil {
 				return fmt.Errorf("%s: row %x: %w", name, k, err)
 			}
 		}
 		return nil
 	})
+}
+
+// tenant looks for every bucket of a tenant and reads its traces.
+func (c *checker) tenant(id string, root *bbolt.Bucket) error {
+	if root == nil {
+		return fmt.Errorf("tenant %s has no data", id)
+	}
+	for _, b := range tenantBuckets {
+		if b.since <= c.schema && root.Bucket([]byte(b.name)) == nil {
+			return fmt.Errorf("tenant %s: bucket %s is missing", id, b.name)
+		}
+	}
+	return c.traces(data{root})
 }
 
 // traces decodes everything of a tenant's traces and compares their number with

@@ -334,8 +334,8 @@ func TestBackup(t *testing.T) {
 		t.Fatalf("backup %d bytes, %v", n, err)
 	}
 	path := filepath.Join(t.TempDir(), "restored.db")
-	if err := Restore(bytes.NewReader(copied.Bytes()), path); err != nil {
-		t.Fatal(err)
+	if kept, err := Restore(ctx, bytes.NewReader(copied.Bytes()), path, benchStart); kept != "" || err != nil {
+		t.Fatalf("kept %q, %v", kept, err)
 	}
 	again, err := Open(path, Options{})
 	if err != nil {
@@ -343,16 +343,16 @@ func TestBackup(t *testing.T) {
 	}
 	defer again.Close()
 	checkRecount(t, again, "t")
-	if err := Restore(bytes.NewReader(copied.Bytes()), path); !errors.Is(err, os.ErrExist) {
-		t.Errorf("restore onto a file: %v", err)
+	if _, err := Restore(ctx, bytes.NewReader(copied.Bytes()), path, benchStart); !errors.Is(err, ErrInUse) {
+		t.Errorf("restore in the place of an opened store: %v", err)
 	}
 	cut := copied.Bytes()[:copied.Len()/2]
 	var fe *FileError
-	if err := Restore(bytes.NewReader(cut), path+"2"); !errors.As(err, &fe) {
+	if _, err := Restore(ctx, bytes.NewReader(cut), path+"2", benchStart); !errors.As(err, &fe) {
 		t.Errorf("restore of half a backup: %v", err)
 	}
-	if _, err := os.Stat(path + "2"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a refused restore left a file: %v", err)
+	if left, err := filepath.Glob(path + "2*"); len(left) != 0 || err != nil {
+		t.Errorf("a refused restore left %v, %v", left, err)
 	}
 	stopped, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -370,7 +370,8 @@ func TestCheck(t *testing.T) {
 		if err := os.WriteFile(path, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return Check(context.Background(), path)
+		_, err := Check(context.Background(), path)
+		return err
 	}
 	if err := check(raw); err != nil {
 		t.Fatalf("the file as it was: %v", err)
@@ -407,7 +408,7 @@ func TestCheck(t *testing.T) {
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := Check(stopped, path); !errors.Is(err, context.Canceled) {
+	if _, err := Check(stopped, path); !errors.Is(err, context.Canceled) {
 		t.Errorf("with an ended context: %v", err)
 	}
 }

@@ -8,6 +8,6 @@ import (
 )
 
 // lockFile leaves locking to bbolt where there is no flock.
-func lockFile(*os.File, time.Duration) error { return nil }
+func lockFile(*os.File, bool, time.Duration) error { return nil }
 
 func unlockFile(*os.File) {}

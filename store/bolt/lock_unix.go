@@ -10,10 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockFile takes the lock that bbolt takes, waiting at most d.
-func lockFile(f *os.File, d time.Duration) error {
+// lockFile takes the lock that bbolt takes, to write or to read, waiting at most d.
+func lockFile(f *os.File, write bool, d time.Duration) error {
+	how := unix.LOCK_SH
+	if write {
+		how = unix.LOCK_EX
+	}
 	return waitFor(d, func() (bool, error) {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return false, nil
 		}

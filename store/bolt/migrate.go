@@ -13,13 +13,30 @@ type migration func(tx *bbolt.Tx) error
 
 // migrations[i] leads from version i+1 to i+2; the newest version is one more
 // than their number.
-var migrations = []migration{addAuditHeads}
+var migrations = []migration{addBuckets(2)}
+
+// addBuckets gives every tenant the buckets that a schema version added.
+func addBuckets(version int) migration {
+	return func(tx *bbolt.Tx) error {
+		all := tx.Bucket(bucketData)
+		return all.ForEachBucket(func(id []byte) error {
+			for _, b := range tenantBuckets {
+				if b.since != version {
+					continue
+				}
+				if _, err := all.Bucket(id).CreateBucketIfNotExists([]byte(b.name)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+}
 
 // initialize makes the buckets of an empty file.
 func initialize(tx *bbolt.Tx, steps int) error {
-	for _, name := range [][]byte{bucketMeta, bucketTenants, bucketTenantNames, bucketTenantOrgs,
-		bucketDigests, bucketLeases, bucketMarks, bucketData} {
-		if _, err := tx.CreateBucket(name); err != nil {
+	for _, b := range topBuckets {
+		if _, err := tx.CreateBucket([]byte(b.name)); err != nil {
 			return err
 		}
 	}
@@ -66,9 +83,9 @@ func schemaOf(tx *bbolt.Tx, path string, newest int) (int, error) {
 			Problem: fmt.Sprintf("written by a newer version (schema %d, this program knows %d)", version, newest),
 			Advice:  "install that version, or restore a backup made by this one"}
 	}
-	for _, name := range [][]byte{bucketTenants, bucketTenantNames, bucketTenantOrgs, bucketDigests, bucketLeases, bucketMarks, bucketData} {
-		if tx.Bucket(name) == nil {
-			return 0, &FileError{Path: path, Problem: "damaged: bucket " + string(name) + " is missing", Advice: adviceDamaged}
+	for _, b := range topBuckets {
+		if b.since <= version && tx.Bucket([]byte(b.name)) == nil {
+			return 0, &FileError{Path: path, Problem: "damaged: bucket " + b.name + " is missing", Advice: adviceDamaged}
 		}
 	}
 	return version, nil

@@ -72,9 +72,10 @@ type meta struct {
 
 // preflight checks a file without mapping it: its lock, both meta pages with
 // their checksums, that every page in use lies within the file, and the pages that
-// bbolt reads while it opens. It returns the size of the file.
-func preflight(path string) (size int64, err error) {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+// bbolt reads while it opens. It returns the size of the file. mode is os.O_RDWR, or
+// os.O_RDONLY for a file that is only read, which needs no right to write.
+func preflight(path string, mode int) (size int64, err error) {
+	f, err := os.OpenFile(path, mode, 0)
 	if err != nil {
 		return 0, fmt.Errorf("open store: %w", err)
 	}
@@ -86,7 +87,7 @@ func preflight(path string) (size int64, err error) {
 	if !st.Mode().IsRegular() {
 		return 0, &FileError{Path: path, Problem: "not a regular file", Advice: adviceForeign}
 	}
-	if err := lockFile(f, lockWait); err != nil {
+	if err := lockFile(f, mode == os.O_RDWR, lockWait); err != nil {
 		if errors.Is(err, ErrInUse) {
 			return 0, inUse(path)
 		}

@@ -56,9 +56,9 @@ func TestSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	comment, _, _ := strings.Cut(string(source), "\npackage bolt")
-	for _, name := range tenantBuckets() {
-		if !strings.Contains(comment, name) {
-			t.Errorf("buckets.go does not describe %s", name)
+	for _, b := range slices.Concat(topBuckets, tenantBuckets) {
+		if !strings.Contains(comment, b.name) {
+			t.Errorf("buckets.go does not describe %s", b.name)
 		}
 	}
 }

@@ -184,8 +184,8 @@ func (s *Store) createTenant(tx *bbolt.Tx, in store.TenantCreate) (store.TenantI
 	if err != nil {
 		return store.TenantInfo{}, nil, err
 	}
-	for _, name := range tenantBuckets() {
-		if _, err := root.CreateBucket([]byte(name)); err != nil {
+	for _, b := range tenantBuckets {
+		if _, err := root.CreateBucket([]byte(b.name)); err != nil {
 			return store.TenantInfo{}, nil, err
 		}
 	}

@@ -216,7 +216,19 @@ func testRetention(t *testing.T, o Opened) {
 	ingest(t, tn, store.IngestResult{Accepted: 1}, store.Trace{ID: "new", AgentName: "a", Status: store.TraceSuccess, CreatedAt: o.Clock.Now()})
 
 	// Without minutes a window is moved to whole hours, and agrees with the hours.
-	minutes := all[300].CreatedAt
+	minutes := all[302].CreatedAt
+	hour := minutes.Truncate(time.Hour)
+	if hour.Equal(minutes) {
+		t.Fatal("the bound is to lie inside an hour")
+	}
+	// The hour of the bound keeps all its minutes.
+	within := store.StatsQuery{From: hour, To: hour.Add(50 * time.Minute)}
+	whole := must(tn.Stats(ctx, within))(t)
+	defer func() {
+		if s := must(tn.Stats(ctx, within))(t); s.Summary != whole.Summary || !s.From.Equal(hour) {
+			t.Errorf("the hour of the bound: %v, %+v, before %+v", s.From, s.Summary, whole.Summary)
+		}
+	}()
 	for more := true; more; {
 		more = must(tn.Trim(ctx, store.TrimBounds{Minutes: minutes, Limit: 100}))(t).More
 	}

@@ -1,0 +1,22 @@
+package bolt
+
+import "testing"
+
+// An ingest that read the agents before a rename and ends after it does not bring
+// the old name back: what a newer transaction remembered stays.
+func TestAgentsOfAnOlderTransactionAreNotRemembered(t *testing.T) {
+	st := &tenantState{agents: map[word]agentKnown{}, dict: map[word]uint32{}}
+	w := agentWord("", "planner")
+	remember := func(gen uint64, id string) {
+		(&resolver{st: st, gen: gen, known: map[word]agentKnown{w: {id: id, name: "planner"}}}).remember()
+	}
+	remember(2, "agt_new")
+	remember(1, "agt_old")
+	if a, ok, err := (&resolver{st: st}).agent("", "planner"); !ok || a.id != "agt_new" || err != nil {
+		t.Errorf("planner is %+v, %v, %v", a, ok, err)
+	}
+	remember(3, "agt_newest")
+	if a, _, _ := (&resolver{st: st}).agent("", "planner"); a.id != "agt_newest" {
+		t.Errorf("planner is %+v", a)
+	}
+}

@@ -1,0 +1,281 @@
+package bolt
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+// The names of files beside a store: a copy that is being made, and the store that
+// a restore replaced.
+const (
+	restoringSuffix  = ".restoring"
+	compactingSuffix = ".compacting"
+	keptSuffix       = ".before-restore-"
+)
+
+// Restore checks a backup and puts it in the place of the store at path, which no
+// process may have open ([ErrInUse]). A store that was there is kept beside it
+// under the name that is returned, "" where there was none. The backup keeps its
+// schema version. At every moment, also of a crash or a power failure, path names
+// a whole store where it named one before; what is no sound store is refused with
+// a [*FileError] and changes nothing.
+func Restore(ctx context.Context, r io.Reader, path string, now time.Time) (kept string, err error) {
+	old, err := holdOld(path)
+	if err != nil {
+		return "", err
+	}
+	defer old.release()
+	tmp := path + restoringSuffix
+	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return "", fmt.Errorf("restore store: %w", err)
+	}
+	defer os.Remove(tmp)
+	_, err = io.Copy(&ctxWriter{ctx: ctx, w: f}, bufio.NewReaderSize(r, 1<<20))
+	err = errors.Join(err, ownLike(f, path), f.Sync(), f.Close())
+	if err != nil {
+		return "", fmt.Errorf("restore store %s: %w", path, err)
+	}
+	if _, err := Check(ctx, tmp); err != nil {
+		return "", unusable(err)
+	}
+	if old.file == nil {
+		// Link fails where a store has come to path meanwhile.
+		if err := os.Link(tmp, path); err != nil {
+			return "", fmt.Errorf("restore store %s: %w", path, err)
+		}
+		return "", syncDir(path)
+	}
+	kept = path + keptSuffix + now.UTC().Format("20060102T150405Z")
+	if err := os.Link(path, kept); err != nil {
+		return "", fmt.Errorf("keep the store that is replaced: %w", err)
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return kept, fmt.Errorf("restore store %s: %w", path, err)
+	}
+	return kept, syncDir(path)
+}
+
+// unusable says of a backup what is wrong with it, in place of what to do about a
+// store in that state.
+func unusable(err error) error {
+	if fe := (*FileError)(nil); errors.As(err, &fe) {
+		return &FileError{Path: "backup", Problem: "not usable: " + fe.Problem, Advice: "restore another one; the store is as it was", Err: err}
+	}
+	return err
+}
+
+// heldFile is the file that is replaced, locked against other processes.
+type heldFile struct{ file *os.File }
+
+// holdOld locks the file at path, if there is one. That it is damaged is no
+// obstacle: it may be why it is replaced.
+func holdOld(path string) (heldFile, error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return heldFile{}, nil
+	case err != nil:
+		return heldFile{}, fmt.Errorf("open the store that is replaced: %w", err)
+	}
+	if err := lockFile(f, true, lockWait); err != nil {
+		f.Close()
+		if errors.Is(err, ErrInUse) {
+			err = inUse(path)
+		}
+		return heldFile{}, err
+	}
+	return heldFile{f}, nil
+}
+
+func (h heldFile) release() {
+	if h.file != nil {
+		unlockFile(h.file)
+		h.file.Close()
+	}
+}
+
+// refuseBesideKept refuses to begin an empty store where a restore has left files
+// beside path: whoever starts a server there means the store that is gone.
+func refuseBesideKept(path string) error {
+	left, err := filepath.Glob(escapeGlob(path) + keptSuffix + "*")
+	if err != nil {
+		return fmt.Errorf("open store: %w", err)
+	}
+	if _, err := os.Lstat(path + restoringSuffix); err == nil {
+		left = append(left, path+restoringSuffix)
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	return &FileError{Path: path, Problem: "there is no store here, but a restore has left " + left[len(left)-1],
+		Advice: "restore a backup with 'svc store restore' or give that file the store's name; to begin an empty store, move it away"}
+}
+
+// escapeGlob makes a path match only itself.
+func escapeGlob(path string) string {
+	escaped := make([]byte, 0, len(path))
+	for i := range len(path) {
+		switch c := path[i]; c {
+		case '*', '?', '[':
+			escaped = append(escaped, '[', c, ']')
+		default:
+			escaped = append(escaped, c)
+		}
+	}
+	return string(escaped)
+}
+
+// compactBytes bounds the keys and values that one transaction of a copy holds in
+// memory.
+const compactBytes = 32 << 20
+
+// Compact writes the store at path anew without the pages that removed data has
+// left, and returns its size before and after. No process may have the store open
+// ([ErrInUse]). The copy is checked before it takes the place of the store; until
+// then, and after an error, the store is what it was. It needs as much free space
+// on the disk as the store has data. progress, if not nil, is called with the
+// bytes of data copied so far.
+func Compact(ctx context.Context, path string, progress func(copied int64)) (before, after int64, err error) {
+	if before, err = preflight(path, os.O_RDWR); err != nil {
+		return 0, 0, err
+	}
+	src, err := openToRead(path) // its lock keeps writers away until the end
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { err = errors.Join(err, src.Close()) }()
+	tmp := path + compactingSuffix
+	if err := os.Remove(tmp); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return 0, 0, fmt.Errorf("compact store: %w", err)
+	}
+	defer os.Remove(tmp)
+	if err := copyStore(ctx, src, tmp, path, progress); err != nil {
+		return 0, 0, fmt.Errorf("compact store %s: %w", path, err)
+	}
+	if _, err := Check(ctx, tmp); err != nil {
+		return 0, 0, fmt.Errorf("the compacted copy is not sound, the store is as it was: %w", err)
+	}
+	info, err := os.Stat(tmp)
+	if err != nil {
+		return 0, 0, fmt.Errorf("compact store: %w", err)
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return 0, 0, fmt.Errorf("compact store: %w", err)
+	}
+	return before, info.Size(), syncDir(path)
+}
+
+// copyStore copies a store into a new file that belongs to who owns the file at
+// path.
+func copyStore(ctx context.Context, src *bbolt.DB, tmp, path string, progress func(int64)) (err error) {
+	defer rescue(&err, path)()
+	dst, err := bbolt.Open(tmp, 0o600, &bbolt.Options{Timeout: lockWait, FreelistType: bbolt.FreelistMapType, NoSync: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dst.Close()) }()
+	err = src.View(func(from *bbolt.Tx) error {
+		c := &copier{ctx: ctx, dst: dst, progress: progress}
+		return c.tree(from)
+	})
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(tmp, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dst.Sync(), ownLike(f, path), f.Close())
+}
+
+// copier copies a tree of buckets in transactions of bounded size. bbolt.Compact
+// does the same, but neither ends with a context nor reports how far it is.
+type copier struct {
+	ctx      context.Context
+	dst      *bbolt.DB
+	tx       *bbolt.Tx
+	pending  int // bytes in tx
+	copied   int64
+	progress func(int64)
+}
+
+func (c *copier) tree(from *bbolt.Tx) (err error) {
+	if c.tx, err = c.dst.Begin(true); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil && c.tx != nil {
+			_ = c.tx.Rollback()
+		}
+	}()
+	err = from.ForEach(func(name []byte, b *bbolt.Bucket) error {
+		to, err := c.tx.CreateBucket(name)
+		if err != nil {
+			return err
+		}
+		return c.bucket(b, to, [][]byte{name})
+	})
+	if err == nil {
+		err = c.tx.Commit()
+	}
+	return err
+}
+
+// bucket copies what is in a bucket. names is the way to it from the root.
+func (c *copier) bucket(from, to *bbolt.Bucket, names [][]byte) error {
+	to.FillPercent = 0.9 // keys come in order
+	if err := to.SetSequence(from.Sequence()); err != nil {
+		return err
+	}
+	return from.ForEach(func(k, v []byte) error {
+		if c.pending > compactBytes {
+			if err := c.next(); err != nil {
+				return err
+			}
+		}
+		if to = c.at(names); v != nil {
+			c.pending += len(k) + len(v)
+			return to.Put(k, v)
+		}
+		below, err := to.CreateBucket(k)
+		if err != nil {
+			return err
+		}
+		return c.bucket(from.Bucket(k), below, append(names[:len(names):len(names)], k))
+	})
+}
+
+// at returns the bucket at the end of a way in the present transaction.
+func (c *copier) at(names [][]byte) *bbolt.Bucket {
+	b := c.tx.Bucket(names[0])
+	for _, name := range names[1:] {
+		b = b.Bucket(name)
+	}
+	b.FillPercent = 0.9
+	return b
+}
+
+// next commits what was copied and begins another transaction.
+func (c *copier) next() (err error) {
+	if err := c.ctx.Err(); err != nil {
+		return err
+	}
+	if err := c.tx.Commit(); err != nil {
+		return err
+	}
+	c.copied, c.pending = c.copied+int64(c.pending), 0
+	if c.progress != nil {
+		c.progress(c.copied)
+	}
+	c.tx, err = c.dst.Begin(true)
+	return err
+}

@@ -235,9 +235,6 @@ func (e Env) privateDir(path string) error {
 	return os.MkdirAll(path, 0o700)
 }
 
-// rename moves a file.
-func (e Env) rename(from, to string) error { return os.Rename(from, to) }
-
 // remove deletes a file; one that is not there is no error.
 func (e Env) remove(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

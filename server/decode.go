@@ -13,11 +13,16 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	jsonv1 "github.com/go-json-experiment/json/v1"
+
+	"svc/server/api"
 )
 
 const (
 	// maxDepth bounds the nesting of a body; the deepest documented one has 5.
 	maxDepth = 32
+	// maxMembers bounds the members of one object; the widest documented one has
+	// 20. The decoder remembers the names of an object to find duplicates.
+	maxMembers = 256
 	// maxDetails bounds the entries of one details object.
 	maxDetails = 50
 
@@ -85,6 +90,9 @@ func inspect(body []byte) (map[string]string, error) {
 		if d.StackDepth() > maxDepth {
 			return nil, &failure{400, fmt.Sprintf("the request body is nested deeper than %d levels", maxDepth), nil}
 		}
+		if kind, n := d.StackIndex(d.StackDepth()); kind == '{' && n > 2*maxMembers { // names and values
+			return nil, &failure{400, fmt.Sprintf("an object of the request body has more than %d members", maxMembers), nil}
+		}
 		if len(found) >= maxDetails {
 			continue
 		}
@@ -148,8 +156,12 @@ func explain(body []byte, t reflect.Type, found map[string]string) {
 
 // expectation says what a member should have been.
 func expectation(se *json.SemanticError) string {
-	if errors.Is(se.Err, json.ErrUnknownName) {
+	var many *api.TooManyError
+	switch {
+	case errors.Is(se.Err, json.ErrUnknownName):
 		return "unknown field"
+	case errors.As(se.Err, &many):
+		return many.Error()
 	}
 	t := se.GoType
 	for t != nil && t.Kind() == reflect.Pointer {

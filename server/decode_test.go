@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -114,11 +115,11 @@ func TestDecodeAccepts(t *testing.T) {
 func TestDecodeDetailsBounded(t *testing.T) {
 	var b strings.Builder
 	b.WriteByte('{')
-	for i := range 2000 {
+	for i := range maxMembers {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		b.WriteString(`"` + strings.Repeat("é", 200) + strings.Repeat("x", i) + `":1`)
+		b.WriteString(`"` + strings.Repeat("é", 200) + strings.Repeat("x", 8*i) + `":1`)
 	}
 	b.WriteByte('}')
 	err := decodeStrict([]byte(b.String()), &bodyOf{})
@@ -132,6 +133,28 @@ func TestDecodeDetailsBounded(t *testing.T) {
 	for k := range f.details {
 		if len(k) > 300 || !utf8.ValidString(k) {
 			t.Errorf("key of %d bytes, valid %v", len(k), utf8.ValidString(k))
+		}
+	}
+}
+
+// TestDecodeMembersBounded: the decoder remembers the names of an object, so
+// their number is bounded wherever the object is.
+func TestDecodeMembersBounded(t *testing.T) {
+	members := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `,"m%d":0`, i)
+		}
+		return b.String()[1:]
+	}
+	for body, want := range map[string]string{
+		"{" + members(maxMembers) + "}":               "invalid input",
+		"{" + members(maxMembers+1) + "}":             "an object of the request body has more than 256 members",
+		`{"names":[{` + members(maxMembers+1) + "}]}": "an object of the request body has more than 256 members",
+	} {
+		var f *failure
+		if err := decodeStrict([]byte(body), &bodyOf{}); !errors.As(err, &f) || f.status != 400 || f.message != want {
+			t.Errorf("%.30s…: %v, want %q", body, err, want)
 		}
 	}
 }

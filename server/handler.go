@@ -2,11 +2,8 @@ package server
 
 import (
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"svc/server/api"
@@ -28,7 +25,9 @@ type call struct {
 	team   *store.Team // what the key is limited to; nil for no limit
 	tenant store.Tenant
 
-	read []byte // the body, once read
+	read   []byte // the body, once read
+	server *Server
+	held   int64 // bytes of bodies that are counted for this request
 
 	// The answer. Handlers set it and serve sends it, so that an answer can
 	// be kept for a retry before the client has it.
@@ -62,9 +61,10 @@ func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // serve is the path of every request under /api; res is nil when no route has
 // the path.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, res *resource) {
-	c := &call{Request: r, w: &writer{ResponseWriter: w}, id: w.Header().Get("X-Request-Id"), now: s.now()}
+	c := &call{Request: r, w: &writer{ResponseWriter: w}, id: w.Header().Get("X-Request-Id"), now: s.now(), server: s}
 	began := time.Now()
 	defer func() { s.metrics.served(c, c.w.status, time.Since(began)) }()
+	defer c.releaseBody()
 	defer s.recover(c)
 	if res != nil {
 		c.route = res.methods[r.Method]
@@ -234,49 +234,4 @@ func (c *call) pathID(what string) (string, error) {
 		return "", notFound(what)
 	}
 	return id, nil
-}
-
-// payload reads the body, at most limit bytes of it.
-func (c *call) payload(limit int64) ([]byte, error) {
-	if c.read != nil {
-		return c.read, nil
-	}
-	tooLarge := invalidField("body", "must have at most %d bytes", limit)
-	if c.ContentLength > limit {
-		return nil, tooLarge
-	}
-	b, err := io.ReadAll(http.MaxBytesReader(c.w, c.Body, limit))
-	var mbe *http.MaxBytesError
-	switch {
-	case errors.As(err, &mbe):
-		return nil, tooLarge
-	case err != nil:
-		return nil, fmt.Errorf("read request body: %w", &failure{http.StatusBadRequest, "the request body could not be read", nil})
-	}
-	if b == nil {
-		b = []byte{}
-	}
-	c.read = b
-	return b, nil
-}
-
-// validator is a request body that can say what is wrong with itself.
-type validator interface{ Validate() map[string]string }
-
-// decode reads the body into v, strictly, and checks it.
-func (c *call) decode(v validator) error {
-	if e := c.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
-		return invalidField("Content-Encoding", "is not supported on this endpoint; send plain JSON")
-	}
-	b, err := c.payload(api.MaxBody)
-	if err != nil {
-		return err
-	}
-	if err := decodeStrict(b, v); err != nil {
-		return err
-	}
-	if wrong := v.Validate(); len(wrong) > 0 {
-		return invalid(wrong)
-	}
-	return nil
 }

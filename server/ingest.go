@@ -10,9 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-
 	"svc/server/api"
 	"svc/server/otlp"
 	"svc/store"
@@ -22,42 +19,8 @@ import (
 // traces.
 type ingestBody struct {
 	api.TraceInput
-	Traces *traceList `json:"traces"`
+	Traces *api.TraceList `json:"traces"`
 }
-
-// traceList bounds a batch while it is read: the shortest trace, {}, becomes
-// several hundred bytes of memory.
-type traceList struct {
-	items []api.TraceInput
-	count int // with those beyond the bound, which are skipped
-}
-
-// UnmarshalJSONFrom reads an array of traces.
-func (l *traceList) UnmarshalJSONFrom(d *jsontext.Decoder) error {
-	if d.PeekKind() != '[' {
-		return errNotList
-	}
-	if _, err := d.ReadToken(); err != nil {
-		return err
-	}
-	for d.PeekKind() != ']' {
-		l.count++
-		if l.count > api.MaxTraceBatch {
-			if err := d.SkipValue(); err != nil {
-				return err
-			}
-			continue
-		}
-		l.items = append(l.items, api.TraceInput{})
-		if err := json.UnmarshalDecode(d, &l.items[len(l.items)-1]); err != nil {
-			return err
-		}
-	}
-	_, err := d.ReadToken()
-	return err
-}
-
-var errNotList = errors.New("must be an array")
 
 // Validate checks the one trace, or all of the batch.
 func (b *ingestBody) Validate() map[string]string {
@@ -67,13 +30,7 @@ func (b *ingestBody) Validate() map[string]string {
 	if !reflect.ValueOf(b.TraceInput).IsZero() {
 		return map[string]string{"traces": "must stand alone: a body is one trace or a batch of them"}
 	}
-	if n := b.Traces.count; n > api.MaxTraceBatch {
-		return map[string]string{"traces": fmt.Sprintf("must have 1 to %d entries, has %d", api.MaxTraceBatch, n)}
-	}
-	batch := api.TraceBatch{Traces: b.Traces.items}
-	if batch.Traces == nil {
-		batch.Traces = []api.TraceInput{}
-	}
+	batch := api.TraceBatch{Traces: *b.Traces}
 	return batch.Validate()
 }
 
@@ -96,7 +53,7 @@ func (s *Server) ingestTraces(c *call) error {
 	}
 	inputs := []api.TraceInput{in.TraceInput}
 	if in.Traces != nil {
-		inputs = in.Traces.items
+		inputs = *in.Traces
 	}
 	result, err := s.storeTraces(c.Context(), c.tenant, inputs)
 	if err != nil {
@@ -140,9 +97,9 @@ func (s *Server) ingestOTLP(c *call) error {
 	if err != nil {
 		return err
 	}
-	body, err := otlp.Unpack(c.Header.Get("Content-Encoding"), packed, api.MaxIngestBody)
+	body, err := c.unpack(packed)
 	if err != nil {
-		return badOTLP(err)
+		return err
 	}
 	batch, err := otlp.Decode(format, body)
 	if err != nil {
@@ -158,6 +115,27 @@ func (s *Server) ingestOTLP(c *call) error {
 	}
 	c.raw(http.StatusOK, format.ContentType(), otlp.Response(format, result.Rejected, why))
 	return nil
+}
+
+// unpack undoes the Content-Encoding of an OTLP request.
+func (c *call) unpack(packed []byte) ([]byte, error) {
+	encoding := c.Header.Get("Content-Encoding")
+	if otlp.Plain(encoding) {
+		return packed, nil
+	}
+	r, err := otlp.Unpack(encoding, packed)
+	if err != nil {
+		return nil, badOTLP(err)
+	}
+	body, err := c.readBody(r, -1, api.MaxIngestBody)
+	var f *failure
+	switch {
+	case errors.Is(err, errBodyTooLarge):
+		return nil, badOTLP(fmt.Errorf("the body has more than %d bytes unpacked", api.MaxIngestBody))
+	case err != nil && !errors.As(err, &f):
+		return nil, badOTLP(fmt.Errorf("the body is not gzip: %w", err))
+	}
+	return body, err
 }
 
 // badOTLP is a 400. Errors of the API are JSON everywhere; exporters log the

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -145,6 +146,40 @@ func TestIngestBatchIsBoundedWhileRead(t *testing.T) {
 	if n := testing.AllocsPerRun(1, func() { r.ask(r.admin, "POST", "/api/traces", body).wantDetail("traces") }); n > 100_000 {
 		t.Errorf("refusing it took %v allocations", n)
 	}
+}
+
+// The lists inside a trace are bounded while they are read, too.
+func TestIngestListsAreBoundedWhileRead(t *testing.T) {
+	r := newRig(t)
+	for _, list := range []string{"policiesFired", "spans", "qualityScores", "piiDetected"} {
+		t.Run(list, func(t *testing.T) {
+			entry := "{}"
+			if list == "piiDetected" {
+				entry = `""`
+			}
+			one := `{"agentName":"a","status":"success","` + list + `":[` + strings.Repeat(entry+",", 2_000_000) + entry + `]}`
+			for field, body := range map[string]string{list: one, "traces[1]." + list: batch(`{"agentName":"a","status":"success"}`, one)} {
+				answer := r.ask(r.admin, "POST", "/api/traces", body)
+				answer.wantDetail(field)
+				if !strings.Contains(string(answer.raw), "must have at most ") {
+					t.Errorf("%s: %s", field, answer.raw)
+				}
+			}
+			var in ingestBody
+			if n := allocated(func() { _ = decodeStrict([]byte(one), &in) }); n > 6*uint64(len(one)) {
+				t.Errorf("decoding %d bytes allocated %d", len(one), n)
+			}
+		})
+	}
+}
+
+// allocated is how many bytes of memory f takes.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
 }
 
 // Only after the commit is durable: the answer waits for the store.

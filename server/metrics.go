@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -24,9 +25,10 @@ type metrics struct {
 	traces      *prometheus.CounterVec
 	streams     prometheus.Gauge
 	slowStreams prometheus.Counter
+	bodies      *prometheus.CounterVec
 }
 
-func newMetrics(st store.Store) *metrics {
+func newMetrics(st store.Store, bodies *bodyMemory) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -45,6 +47,9 @@ func newMetrics(st store.Store) *metrics {
 		slowStreams: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "svc_trace_streams_cut_total", Help: "Streams of traces that were ended because their reader was too slow.",
 		}),
+		bodies: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "svc_request_bodies_refused_total", Help: "Requests refused because too many bytes of bodies were in memory, of their tenant or in all.",
+		}, []string{"bound"}),
 	}
 	info := func(value func(store.Info) int64) func() float64 {
 		return func() float64 {
@@ -63,12 +68,33 @@ func newMetrics(st store.Store) *metrics {
 	free := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "svc_store_free_bytes", Help: "Bytes of the store's size that removed data has left; later writes use them, 'svc store compact' returns them to the disk.",
 	}, info(func(i store.Info) int64 { return i.FreeBytes }))
-	m.registry.MustRegister(size, free, m.requests, m.seconds, m.traces, m.streams, m.slowStreams,
+	held := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "svc_request_body_bytes", Help: "Bytes of request bodies in memory.",
+	}, func() float64 { return float64(bodies.inMemory()) })
+	m.registry.MustRegister(size, free, held, m.requests, m.seconds, m.traces, m.streams, m.slowStreams, m.bodies,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, outcome := range []string{"accepted", "duplicate", "expired"} {
 		m.traces.WithLabelValues(outcome)
 	}
+	for _, bound := range []string{boundTenant, boundAll} {
+		m.bodies.WithLabelValues(bound)
+	}
 	return m
+}
+
+// The bounds on bodies in memory, as a label names them.
+const (
+	boundTenant = "tenant"
+	boundAll    = "all"
+)
+
+// bodyRefused counts a request that exceeded a bound on bodies in memory.
+func (m *metrics) bodyRefused(err error) {
+	bound := boundAll
+	if errors.Is(err, errTenantBodies) {
+		bound = boundTenant
+	}
+	m.bodies.WithLabelValues(bound).Inc()
 }
 
 // ingested counts the traces of one request.

@@ -74,6 +74,7 @@ type Server struct {
 	addresses *windows // requests per client address without a valid key
 
 	longPages chan struct{} // slots for making long pages of traces
+	bodies    *bodyMemory   // request bodies in memory
 
 	prices  *pricing.Table
 	otlp    *otlp.Assembler
@@ -99,6 +100,7 @@ func New(o Options) (*Server, error) {
 		log:           o.Logger,
 		webhookSecret: []byte(o.WebhookSecret),
 		longPages:     make(chan struct{}, maxLongPages),
+		bodies:        newBodyMemory(maxBodiesInMemory, maxTenantBodiesInMemory),
 	}
 	if s.now == nil {
 		s.now = time.Now
@@ -112,7 +114,7 @@ func New(o Options) (*Server, error) {
 			return nil, fmt.Errorf("server: %w", err)
 		}
 	}
-	s.otlp, s.streams, s.metrics = otlp.NewAssembler(s.prices), newStreams(), newMetrics(o.Store)
+	s.otlp, s.streams, s.metrics = otlp.NewAssembler(s.prices), newStreams(), newMetrics(o.Store, s.bodies)
 	limit, ingest := o.RateLimit, o.IngestRateLimit
 	if limit == 0 {
 		limit = DefaultRateLimit

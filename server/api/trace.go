@@ -63,31 +63,31 @@ type Span struct {
 // receipt when absent. A nil CostUSD is computed from the price table. Blocked
 // says that a policy blocked the request: the status is then error.
 type TraceInput struct {
-	ID             string         `json:"id,omitempty"`
-	AgentID        string         `json:"agentId,omitempty"`
-	AgentName      string         `json:"agentName,omitempty"`
-	Status         string         `json:"status"`
-	Environment    string         `json:"environment,omitempty"`
-	SessionID      string         `json:"sessionId,omitempty"`
-	ModelProvider  string         `json:"modelProvider,omitempty"`
-	ModelName      string         `json:"modelName,omitempty"`
-	InputTokens    int64          `json:"inputTokens,omitempty"`
-	OutputTokens   int64          `json:"outputTokens,omitempty"`
-	CostUSD        *float64       `json:"costUsd,omitempty"`
-	DurationMs     float64        `json:"durationMs"`
-	InjectionScore float64        `json:"injectionScore,omitempty"`
-	PIIDetected    []string       `json:"piiDetected,omitempty"`
-	PoliciesFired  []PolicyFired  `json:"policiesFired,omitempty"`
-	CreatedAt      time.Time      `json:"createdAt,omitzero"`
-	QualityScores  []QualityScore `json:"qualityScores,omitempty"`
-	Spans          []Span         `json:"spans,omitempty"`
-	ToolName       string         `json:"toolName,omitempty"`
-	Blocked        bool           `json:"blocked,omitempty"`
+	ID             string                           `json:"id,omitempty"`
+	AgentID        string                           `json:"agentId,omitempty"`
+	AgentName      string                           `json:"agentName,omitempty"`
+	Status         string                           `json:"status"`
+	Environment    string                           `json:"environment,omitempty"`
+	SessionID      string                           `json:"sessionId,omitempty"`
+	ModelProvider  string                           `json:"modelProvider,omitempty"`
+	ModelName      string                           `json:"modelName,omitempty"`
+	InputTokens    int64                            `json:"inputTokens,omitempty"`
+	OutputTokens   int64                            `json:"outputTokens,omitempty"`
+	CostUSD        *float64                         `json:"costUsd,omitempty"`
+	DurationMs     float64                          `json:"durationMs"`
+	InjectionScore float64                          `json:"injectionScore,omitempty"`
+	PIIDetected    Bounded[string, entityBound]     `json:"piiDetected,omitempty"`
+	PoliciesFired  Bounded[PolicyFired, firedBound] `json:"policiesFired,omitempty"`
+	CreatedAt      time.Time                        `json:"createdAt,omitzero"`
+	QualityScores  Bounded[QualityScore, spanBound] `json:"qualityScores,omitempty"`
+	Spans          Bounded[Span, spanBound]         `json:"spans,omitempty"`
+	ToolName       string                           `json:"toolName,omitempty"`
+	Blocked        bool                             `json:"blocked,omitempty"`
 }
 
 // TraceBatch is the body of POST /api/traces with several traces.
 type TraceBatch struct {
-	Traces []TraceInput `json:"traces"`
+	Traces TraceList `json:"traces"`
 }
 
 // IngestResult says what became of a batch: every trace was either stored or

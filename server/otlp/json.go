@@ -24,7 +24,7 @@ func (b *Batch) decodeJSON(body []byte) error {
 		if name == "resourceSpans" {
 			return d.array(func() error { return b.jsonResource(d) })
 		}
-		return d.SkipValue()
+		return d.skip()
 	})
 	if err == nil {
 		if _, more := d.ReadToken(); !errors.Is(more, io.EOF) {
@@ -47,7 +47,7 @@ func (b *Batch) jsonResource(d *reader) error {
 				if name == "attributes" {
 					return resource.setJSON(d)
 				}
-				return d.SkipValue()
+				return d.skip()
 			})
 		case "scopeSpans":
 			return d.array(func() error {
@@ -55,11 +55,11 @@ func (b *Batch) jsonResource(d *reader) error {
 					if name == "spans" {
 						return d.array(func() error { return b.jsonSpan(d) })
 					}
-					return d.SkipValue()
+					return d.skip()
 				})
 			})
 		}
-		return d.SkipValue()
+		return d.skip()
 	})
 	b.describe(from, resource)
 	return err
@@ -88,14 +88,14 @@ func (b *Batch) jsonSpan(d *reader) error {
 		case "status":
 			return d.object(func(name string) error {
 				if name != "code" {
-					return d.SkipValue()
+					return d.skip()
 				}
 				code, err := d.scalar()
 				r.failed = code == "2" || code == "STATUS_CODE_ERROR"
 				return err
 			})
 		default:
-			return d.SkipValue()
+			return d.skip()
 		}
 		return err
 	})
@@ -117,7 +117,7 @@ func (a *attributes) setJSON(d *reader) error {
 			case "value":
 				v, err = d.value()
 			default:
-				return d.SkipValue()
+				return d.skip()
 			}
 			return err
 		})
@@ -134,6 +134,27 @@ type reader struct{ *jsontext.Decoder }
 
 var errShape = errors.New("unexpected JSON type")
 
+// maxMembers bounds the members of one object. The protocol's objects have at
+// most 16; the decoder remembers the names of an object to find duplicates.
+const maxMembers = 256
+
+var errWide = invalid("an object has more than %d members", maxMembers)
+
+// skip passes over a value of any depth.
+func (d *reader) skip() error {
+	for depth := d.StackDepth(); ; {
+		if _, err := d.ReadToken(); err != nil {
+			return err
+		}
+		if kind, n := d.StackIndex(d.StackDepth()); kind == '{' && n > 2*maxMembers { // names and values
+			return errWide
+		}
+		if d.StackDepth() <= depth {
+			return nil
+		}
+	}
+}
+
 // object calls member for each member, positioned at its value.
 func (d *reader) object(member func(name string) error) error {
 	tok, err := d.ReadToken()
@@ -147,6 +168,9 @@ func (d *reader) object(member func(name string) error) error {
 		name, err := d.ReadToken()
 		if err != nil {
 			return err
+		}
+		if _, n := d.StackIndex(d.StackDepth()); n > 2*maxMembers {
+			return errWide
 		}
 		if err := member(name.String()); err != nil {
 			return err
@@ -260,7 +284,7 @@ func (d *reader) value() (v value, err error) {
 			v = value{kind: number, f: f}
 			return nil
 		}
-		return d.SkipValue()
+		return d.skip()
 	})
 	return v, err
 }

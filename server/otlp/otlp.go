@@ -85,25 +85,23 @@ func ParseContentType(header string) (Format, error) {
 	return 0, invalid("Content-Type must be application/x-protobuf or application/json")
 }
 
-// Unpack undoes a Content-Encoding; the result has at most limit bytes.
-func Unpack(encoding string, body []byte, limit int) ([]byte, error) {
-	switch strings.ToLower(strings.TrimSpace(encoding)) {
-	case "", "identity":
-	case "gzip":
-		r, err := gzip.NewReader(bytes.NewReader(body))
-		if err != nil {
-			return nil, invalid("the body is not gzip: %v", err)
-		}
-		if body, err = io.ReadAll(io.LimitReader(r, int64(limit)+1)); err != nil {
-			return nil, invalid("the body is not gzip: %v", err)
-		}
-	default:
+// Plain reports whether a Content-Encoding leaves the body as it is.
+func Plain(encoding string) bool {
+	e := strings.ToLower(strings.TrimSpace(encoding))
+	return e == "" || e == "identity"
+}
+
+// Unpack returns a reader of a compressed body. The caller bounds what it
+// reads: a few thousand bytes may unpack to any number.
+func Unpack(encoding string, body []byte) (io.Reader, error) {
+	if strings.ToLower(strings.TrimSpace(encoding)) != "gzip" {
 		return nil, invalid("Content-Encoding must be gzip or absent")
 	}
-	if len(body) > limit {
-		return nil, invalid("the body has more than %d bytes unpacked", limit)
+	r, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		return nil, invalid("the body is not gzip: %v", err)
 	}
-	return body, nil
+	return r, nil
 }
 
 // Batch is a decoded request.

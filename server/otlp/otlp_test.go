@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -337,28 +339,53 @@ func zip(t testing.TB, b []byte) []byte {
 	return out.Bytes()
 }
 
-// gzip is undone within a bound: a small bomb does not unpack.
+// gzip is undone; every other encoding is refused, and so is what is not gzip.
 func TestUnpack(t *testing.T) {
-	if got, err := Unpack("gzip", zip(t, []byte("hello")), 5); err != nil || string(got) != "hello" {
+	r, err := Unpack(" GZIP", zip(t, []byte("hello")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(r); err != nil || string(got) != "hello" {
 		t.Errorf("got %q, %v", got, err)
 	}
-	if got, err := Unpack("", []byte("hello"), 5); err != nil || string(got) != "hello" {
-		t.Errorf("plain: got %q, %v", got, err)
-	}
 	for name, err := range map[string]error{
-		"bomb":      second2(Unpack("gzip", zip(t, make([]byte, 64<<20)), 8<<20)),
-		"not gzip":  second2(Unpack("gzip", []byte("hello"), 8<<20)),
-		"cut":       second2(Unpack("gzip", zip(t, []byte("hello"))[:12], 8<<20)),
-		"deflate":   second2(Unpack("deflate", []byte("hello"), 8<<20)),
-		"too large": second2(Unpack("", []byte("hello"), 4)),
+		"not gzip": second2(Unpack("gzip", []byte("hello"))),
+		"deflate":  second2(Unpack("deflate", []byte("hello"))),
 	} {
 		if !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	for encoding, want := range map[string]bool{"": true, "Identity": true, "gzip": false, "br": false} {
+		if Plain(encoding) != want {
+			t.Errorf("Plain(%q) is %v", encoding, !want)
+		}
+	}
 }
 
-func second2(_ []byte, err error) error { return err }
+func second2(_ io.Reader, err error) error { return err }
+
+// The decoder remembers the names of an object: their number is bounded, in
+// members that are read and in those that are skipped.
+func TestObjectsAreBoundedWhileRead(t *testing.T) {
+	members := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `"m%d":0,`, i)
+		}
+		return strings.TrimSuffix(b.String(), ",")
+	}
+	for name, form := range map[string]string{
+		"the request": `{%s}`, "a skipped member": `{"x":[[{%s}]]}`, "a span": `{"resourceSpans":[{"scopeSpans":[{"spans":[{%s}]}]}]}`,
+	} {
+		if _, err := Decode(JSON, fmt.Appendf(nil, form, members(maxMembers+1))); !errors.Is(err, errWide) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := Decode(JSON, fmt.Appendf(nil, form, members(maxMembers))); errors.Is(err, errWide) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
 
 func TestParseContentType(t *testing.T) {
 	for header, want := range map[string]Format{

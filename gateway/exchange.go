@@ -45,6 +45,9 @@ type exchange struct {
 	handle    session.Handle
 	hasHandle bool
 
+	follows *target // of the tag that untag removed
+	unknown string  // error kind of a message whose tag was never issued
+
 	up        *target
 	upSession session.Opened // there
 	hops      string         // what an upstream is sent as upstream.HeaderHops

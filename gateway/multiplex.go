@@ -1,8 +1,8 @@
 package gateway
 
 import (
-	"bytes"
 	"cmp"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -52,7 +52,7 @@ func (ex *exchange) tagFor(t idTag) idTag {
 func (src *source) tagEvent(id []byte) []byte {
 	switch src.tag {
 	case tagPost:
-		return []byte(string(rune(tagPost)) + tagSeparator + src.up.name + tagSeparator + string(id))
+		return []byte(string(rune(tagPost)) + tagSeparator + tagName(src.up.name) + tagSeparator + string(id))
 	case tagStanding:
 		return []byte(string(rune(tagStanding)) + tagSeparator + src.at.move(src.up.name, string(id)))
 	}
@@ -65,7 +65,12 @@ func untagPost(id string) (upstream, rest string, ok bool) {
 	if !ok {
 		return "", "", false
 	}
-	return strings.Cut(after, tagSeparator)
+	name, rest, ok := strings.Cut(after, tagSeparator)
+	if !ok {
+		return "", "", false
+	}
+	upstream, ok = untagName(name)
+	return upstream, rest, ok
 }
 
 // positions are the last event ids of the upstreams of a merged stream.
@@ -119,7 +124,7 @@ func (src *source) tagMessage(m *mcp.Message, body []byte) []byte {
 	}
 	var edits []mcp.Edit
 	tag := func(at mcp.Span) {
-		if at.Present() {
+		if mcp.ValidID(at.Of(body)) { // nothing else comes back
 			edits = append(edits, mcp.Edit{At: at, With: tagValue(src.up.name, at.Of(body))})
 		}
 	}
@@ -136,58 +141,107 @@ func (src *source) tagMessage(m *mcp.Message, body []byte) []byte {
 	return mcp.Splice(nil, body, edits...)
 }
 
+// tagName is the name of an upstream as it stands in a tag: without the
+// separator.
+func tagName(upstream string) string {
+	if !strings.ContainsAny(upstream, "%"+tagSeparator) {
+		return upstream
+	}
+	return tagNames.Replace(upstream)
+}
+
+var tagNames = strings.NewReplacer("%", "%25", tagSeparator, "%7E")
+
+// untagName reads what tagName made.
+func untagName(text string) (upstream string, ok bool) {
+	upstream, err := url.PathUnescape(text)
+	return upstream, err == nil && upstream != ""
+}
+
 // tagValue returns a JSON string that names the upstream and holds the value
 // as it was written.
 func tagValue(upstream string, raw []byte) []byte {
-	return mcp.AppendString(nil, tagMark+tagSeparator+upstream+tagSeparator+string(raw))
+	return mcp.AppendString(nil, tagMark+tagSeparator+tagName(upstream)+tagSeparator+string(raw))
 }
 
-// untagValue reads what tagValue made.
-func untagValue(raw []byte) (upstream string, value []byte, ok bool) {
-	if !bytes.HasPrefix(raw, []byte(`"`+tagMark+tagSeparator)) {
-		return "", nil, false
+// untagValue reads what tagValue made. tagged is set for every string that begins
+// like a tag; ok is false when the gateway cannot have issued that tag, because it
+// holds something else than one whole string or integer. Only a value that is ok
+// may be put back into a message.
+func untagValue(raw []byte) (upstream string, value []byte, tagged, ok bool) {
+	text, isString := mcp.StringValue(raw)
+	if !isString {
+		return "", nil, false, false
 	}
-	text, ok := mcp.StringValue(raw)
-	if !ok {
-		return "", nil, false
+	text, tagged = strings.CutPrefix(text, tagMark+tagSeparator)
+	if !tagged {
+		return "", nil, false, false
 	}
-	upstream, rest, ok := strings.Cut(text[len(tagMark+tagSeparator):], tagSeparator)
-	return upstream, []byte(rest), ok && rest != ""
+	name, rest, found := strings.Cut(text, tagSeparator)
+	upstream, ok = untagName(name)
+	value = []byte(rest)
+	return upstream, value, true, found && ok && mcp.ValidID(value)
 }
 
-// follow finds the upstream of a client's message that belongs to one before
-// it: the answer to a server's request, the progress of one, the cancellation of
-// the client's own. Tags are taken off; what was judged is otherwise what is
-// sent. Without a trace of the one before it is for the default upstream.
-func (ex *exchange) follow() (*target, *refusal) {
+// Error kinds of messages that refer to something that was never issued.
+const (
+	kindUnknownResponse = "unknown_response" // the answer to a request that no upstream made
+	kindUnknownProgress = "unknown_progress" // the progress of such a request
+)
+
+// untag finds the upstream of a client's answer to a server request, or of the
+// progress of one, and removes the tag. It runs before the rules, so that they
+// judge the message that is sent. A tag that was never issued is kept: such a
+// message is judged like any other, but goes nowhere (see discard).
+func (ex *exchange) untag() *refusal {
 	if ex.tagFor(tagPost) == tagNone {
-		return nil, nil
+		return nil
 	}
 	m := &ex.msg
-	var at mcp.Span
+	at, kind := m.Spans.ID, kindUnknownResponse
 	switch {
 	case m.Kind == mcp.Response:
-		at = m.Spans.ID
 	case m.Method == mcp.NotificationProgress:
-		at = m.Spans.ProgressToken
-	case m.Method == mcp.NotificationCancelled:
-		return ex.targetOfCall(m.Spans.RequestID.Of(m.Body)), nil
+		at, kind = m.Spans.ProgressToken, kindUnknownProgress
 	default:
-		return nil, nil
+		return nil
 	}
-	name, value, ok := untagValue(at.Of(m.Body))
-	if !ok {
-		return nil, nil
+	name, value, tagged, ok := untagValue(at.Of(m.Body))
+	if !tagged {
+		return nil
 	}
-	t, ok := ex.g.targets[name]
-	if !ok {
-		return nil, &refuseNoRoute
+	t := ex.g.targets[name]
+	if !ok || t == nil {
+		ex.unknown = kind
+		return nil
 	}
 	body := mcp.Splice(nil, m.Body, mcp.Edit{At: at, With: value})
-	if err := mcp.Scan(body, m); err != nil {
-		return nil, refuseScan(err)
+	if err := mcp.Scan(body, m); err != nil { // one value in the place of another: cannot happen
+		return refuseScan(err)
 	}
-	return t, nil
+	ex.follows = t
+	return nil
+}
+
+// discard acknowledges a message that refers to something that was never issued.
+// An upstream would ignore it too, like an answer that comes too late.
+func (ex *exchange) discard() *refusal {
+	ex.rec.ErrorKind = ex.unknown
+	if err := ex.account(http.StatusAccepted, 0); err != nil {
+		return &refuseAudit
+	}
+	ex.w.WriteHeader(http.StatusAccepted)
+	return nil
+}
+
+// follow finds the upstream of a client's message that belongs to one before it:
+// what untag found, or where the request runs that is canceled. Without a trace of
+// the one before it is for the default upstream.
+func (ex *exchange) follow() *target {
+	if ex.follows == nil && ex.msg.Method == mcp.NotificationCancelled && ex.tagFor(tagPost) != tagNone {
+		return ex.targetOfCall(ex.msg.Spans.RequestID.Of(ex.msg.Body))
+	}
+	return ex.follows
 }
 
 // postHeader is the header of a POST that the gateway makes by itself.

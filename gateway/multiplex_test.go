@@ -10,6 +10,8 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"svc/gateway/mcp"
 )
 
 // elicitor is a stateful upstream whose tool asks the user, and which can tell
@@ -141,15 +143,31 @@ func TestLostUpstreamSessionIsOpenedAgain(t *testing.T) {
 }
 
 func TestTags(t *testing.T) {
-	for _, raw := range []string{`1`, `"a"`, `"with \"quotes\" and ~ tildes"`, `""`, `-5`} {
-		up, value, ok := untagValue(tagValue("second", []byte(raw)))
-		if !ok || up != "second" || string(value) != raw {
-			t.Errorf("%s became %q %s %v", raw, up, value, ok)
+	for _, name := range []string{"second", "a~b", "50%", "a~b~1", "%7E"} {
+		for _, raw := range []string{`1`, `"a"`, `"with \"quotes\" and ~ tildes"`, `""`, `-5`} {
+			up, value, tagged, ok := untagValue(tagValue(name, []byte(raw)))
+			if !tagged || !ok || up != name || string(value) != raw {
+				t.Errorf("%s at %s became %q %s %v %v", raw, name, up, value, tagged, ok)
+			}
+		}
+		src := &source{tag: tagPost, up: &target{name: name}}
+		if up, id, ok := untagPost(string(src.tagEvent([]byte("1~2")))); !ok || up != name || id != "1~2" {
+			t.Errorf("event id at %s became %q %q %v", name, up, id, ok)
 		}
 	}
-	for _, foreign := range []string{``, `1`, `"svc"`, `"svc~"`, `"svc~x"`, `"svc~x~"`, `"other~x~1"`} {
-		if _, _, ok := untagValue([]byte(foreign)); ok {
+	for _, foreign := range []string{``, `1`, `"svc"`, `"other~x~1"`, `["svc~x~1"]`} {
+		if _, _, tagged, ok := untagValue([]byte(foreign)); tagged || ok {
 			t.Errorf("%s was taken for a tag", foreign)
+		}
+	}
+	long := strings.Repeat("1", mcp.MaxIDDigits+1)
+	for _, forged := range []string{
+		`"svc~"`, `"svc~x"`, `"svc~x~"`, `"svc~~1"`, `"svc~%zz~1"`, `"svc~x~nope"`, `"svc~x~1 "`, `"svc~x~ 1"`, `"svc~x~1,2"`, `"svc~x~1.5"`, `"svc~x~1e3"`,
+		`"svc~x~01"`, `"svc~x~-"`, `"svc~x~null"`, `"svc~x~{}"`, `"svc~x~[1]"`, `"svc~x~\"a\",\"b\":\"c\""`, `"svc~x~\"a"`, `"svc~x~\"\\ud800\""`, `"svc~x~\"\u0001\""`,
+		`"svc~x~1},\"id\":77,\"x\":{\"y\":1"`, `"svc~x~` + long + `"`, `"svc~x~\"` + strings.Repeat("a", mcp.MaxID) + `\""`, `"\u0073vc~x~nope"`,
+	} {
+		if _, _, tagged, ok := untagValue([]byte(forged)); !tagged || ok {
+			t.Errorf("%.60s: tagged %v, issued %v", forged, tagged, ok)
 		}
 	}
 	src := &source{tag: tagPost, up: &target{name: "second"}}

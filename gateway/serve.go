@@ -75,11 +75,17 @@ func (ex *exchange) serve() *refusal {
 	if refused := ex.openSession(); refused != nil {
 		return refused
 	}
+	if refused := ex.untag(); refused != nil {
+		return refused
+	}
 	if refused := ex.decide(); refused != nil {
 		return refused
 	}
 	if refused := ex.govern(); refused != nil {
 		return refused
+	}
+	if ex.unknown != "" {
+		return ex.discard()
 	}
 	if done, refused := ex.answerSearch(); done {
 		return refused
@@ -265,10 +271,8 @@ func (ex *exchange) negotiate() *refusal {
 // they were asked, what asks about a task to where it was made, everything else
 // to default_upstream.
 func (ex *exchange) route() *refusal {
-	follows, refused := ex.follow()
-	if follows != nil || refused != nil {
-		ex.up = follows
-		return refused
+	if ex.up = ex.follow(); ex.up != nil {
+		return nil
 	}
 	if ex.up = ex.followTask(); ex.up != nil {
 		return nil

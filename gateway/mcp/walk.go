@@ -158,3 +158,17 @@ func ValidString(raw []byte) bool {
 	_, _, _, ok := s.str()
 	return ok && s.i == len(raw)
 }
+
+// ValidID reports whether raw is one whole string or integer of a bounded length,
+// and nothing else: what [Scan] takes for an id. raw may come from anywhere.
+func ValidID(raw []byte) bool {
+	if len(raw) == 0 || len(raw) > MaxID {
+		return false
+	}
+	if raw[0] == '"' {
+		return ValidString(raw)
+	}
+	s := scanner{b: raw}
+	kind, ok := s.number()
+	return ok && kind == kindInteger && s.i == len(raw) && len(raw) <= MaxIDDigits
+}

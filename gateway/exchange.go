@@ -45,8 +45,11 @@ type exchange struct {
 	handle    session.Handle
 	hasHandle bool
 
-	follows *target // of the tag that untag removed
-	unknown string  // error kind of a message whose tag was never issued
+	identified bool    // the caller is who it says, or nobody asks
+	untagged   bool    // untag ran
+	follows    *target // of the tag that untag removed
+	unknown    string  // error kind of a message whose tag was never issued
+	rejected   bool    // rejectStopped ran
 
 	up        *target
 	upSession session.Opened // there

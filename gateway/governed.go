@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
 	"svc/gateway/report"
-	"svc/gateway/upstream"
 )
 
 // awaitGovernance bounds how long a request waits for the first answer of the
@@ -109,7 +107,6 @@ func (ex *exchange) govern() *refusal {
 	kind := denial(&v)
 	if kind != "" {
 		ex.rec.RuleID = "" // it was no rule
-		ex.answerInstead()
 		return refusePolicy.withKind(kind)
 	}
 	if v.Changed {
@@ -201,29 +198,6 @@ func tell(r *audit.Record, v *govern.Verdict) {
 		} else if p.Action == govern.Block {
 			r.PoliciesFired[maxFired-1] = fired
 		}
-	}
-}
-
-// answerInstead tells an upstream that the client's answer to its request was
-// kept back: the call that it belongs to would wait for it for ever.
-func (ex *exchange) answerInstead() {
-	if ex.msg.Kind != mcp.Response || ex.route() != nil || ex.upstreamSession() != nil {
-		return
-	}
-	id := ex.rec.RequestID
-	body := mcp.AppendError(nil, ex.msg.ID, mcp.CodePolicyDenied, mcp.MessagePolicyDenied, refusePolicy.reason, id)
-	header := postHeader(ex.upSession, ex.hops)
-	client, log := ex.up.client, ex.g.log
-	ran := ex.g.errands.run(func(ctx context.Context) {
-		resp, err := client.Do(ctx, &upstream.Request{Method: http.MethodPost, Header: header, Body: body})
-		if err != nil {
-			log.Warn("upstream was not told that an answer was kept back", "request_id", id, "error", err)
-			return
-		}
-		resp.Body.Close()
-	})
-	if !ran {
-		log.Warn("upstream was not told that an answer was kept back: too many errands", "request_id", id)
 	}
 }
 

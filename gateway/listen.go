@@ -135,23 +135,3 @@ func (ex *exchange) endPairs() {
 	ex.g.closePairs(ex.g.pairs.End(ex.ctx, ex.handle.ID))
 	ex.g.standings.end(ex.handle.ID)
 }
-
-// rejectRequest answers a request of the server that policy keeps from the
-// client: the call that it belongs to would wait for it for ever.
-func (src *source) rejectRequest(m *mcp.Message) {
-	id := src.ex.rec.RequestID
-	body := mcp.AppendError(nil, m.ID, mcp.CodePolicyDenied, mcp.MessagePolicyDenied, "policy_denied", id)
-	header := postHeader(src.session, src.ex.hops)
-	client, log := src.up.client, src.ex.g.log
-	ran := src.ex.g.errands.run(func(ctx context.Context) {
-		resp, err := client.Do(ctx, &upstream.Request{Method: http.MethodPost, Header: header, Body: body})
-		if err != nil {
-			log.Warn("upstream was not told that its request was denied", "request_id", id, "error", err)
-			return
-		}
-		resp.Body.Close()
-	})
-	if !ran {
-		log.Warn("upstream was not told that its request was denied: too many errands", "request_id", id)
-	}
-}

@@ -194,6 +194,7 @@ const (
 // judge the message that is sent. A tag that was never issued is kept: such a
 // message is judged like any other, but goes nowhere (see discard).
 func (ex *exchange) untag() *refusal {
+	ex.untagged = true
 	if ex.tagFor(tagPost) == tagNone {
 		return nil
 	}

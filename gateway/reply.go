@@ -28,6 +28,7 @@ func (ex *exchange) refuse(refused *refusal) {
 	if !ex.hasMsg && !refused.nullID && ex.r.Method == http.MethodPost {
 		ex.readPrefix()
 	}
+	ex.rejectStopped(refused)
 	if !ex.bodyDone && ex.r.ContentLength != 0 {
 		_ = http.NewResponseController(ex.w).SetReadDeadline(time.Now().Add(drainTimeout))
 	}

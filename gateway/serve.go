@@ -66,6 +66,7 @@ func (ex *exchange) serve() *refusal {
 	if refused := ex.authenticate(); refused != nil {
 		return refused
 	}
+	ex.identified = true
 	if refused := ex.read(); refused != nil {
 		return refused
 	}

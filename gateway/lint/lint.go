@@ -35,6 +35,7 @@ func checks() []check {
 		{"auth-disabled-public", "anyone on the network may call", []string{"auth", "listen", "tls"}, authDisabledPublic},
 		{"burst-below-rate", "a bucket holds less than one second of its rate", nil, burstBelowRate},
 		{"catch-all-allow", "a rule for everything opens methods that default deny keeps shut", nil, catchAllAllow},
+		{"catch-all-deny", "a deny for everything also stops clients' answers", nil, catchAllDeny},
 		{"claims-allow-without-default-deny", "some callers are allowed what all others may do as well", nil, claimsAllowWithoutDefaultDeny},
 		{"claims-without-oauth", "a rule asks for claims that nobody can present", []string{"auth"}, claimsWithoutOAuth},
 		{"default-action-omitted", "nobody can see what happens to the rest", nil, defaultActionOmitted},

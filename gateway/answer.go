@@ -22,6 +22,8 @@ type judgement struct {
 	kind    string // error_kind
 	// stripped counts the content blocks that strip_app removed.
 	stripped int
+	// replaced counts the lone surrogates that were replaced in a frame.
+	replaced int
 	guarded
 	verdict govern.Verdict // of the policies of the control plane
 	// observed is what rules that are not enforced would have done.
@@ -154,7 +156,8 @@ func (ex *exchange) relayJSON(resp *upstream.Response) *refusal {
 		return ex.relayOther(resp, body)
 	}
 	var m mcp.Message
-	if err := mcp.Scan(body, &m); err != nil || m.Kind != mcp.Response {
+	replaced, err := mcp.ScanReplacing(body, &m)
+	if err != nil || m.Kind != mcp.Response {
 		if resp.Status >= 400 && resp.Status < 500 {
 			return ex.relayOther(resp, body)
 		}
@@ -165,6 +168,7 @@ func (ex *exchange) relayJSON(resp *upstream.Response) *refusal {
 			Code: "foreign_id", Text: "answered with the id of another request",
 		})
 	}
+	ex.rec.ReplacedSurrogates += replaced
 	j := ex.judge(ex.live, &m, nil)
 	ex.grade(&m)
 	ex.governAnswer(&m, nil, &j)

@@ -90,7 +90,7 @@ func (ex *exchange) readPrefix() {
 		return
 	}
 	// Only the id and the kind are of interest; the message was refused.
-	if mcp.Scan(ex.in, &ex.msg) != nil && ex.msg.ID == nil {
+	if _, err := mcp.ScanReplacing(ex.in, &ex.msg); err != nil && ex.msg.ID == nil {
 		ex.msg.ID = mcp.PeekID(ex.in)
 	}
 }

@@ -159,9 +159,11 @@ func (ex *exchange) read() *refusal {
 	if refused := ex.readBody(mcp.MaxBody); refused != nil {
 		return refused
 	}
-	if err := mcp.Scan(ex.in, &ex.msg); err != nil {
+	replaced, err := mcp.ScanReplacing(ex.in, &ex.msg)
+	if err != nil {
 		return refuseScan(err)
 	}
+	ex.rec.ReplacedSurrogates = replaced
 	ex.hasMsg = true
 	ex.rec.RPC = ex.msg.Kind.String()
 	return nil

@@ -209,14 +209,14 @@ func (ex *exchange) readInitialize(resp *upstream.Response) (opened session.Open
 			if len(ev.Data) == 0 {
 				continue
 			}
-			if err := mcp.Scan(ev.Data, &m); err != nil {
+			if _, err := mcp.ScanReplacing(ev.Data, &m); err != nil {
 				return opened, fmt.Errorf("%w: %w", errInitialize, err)
 			}
 		}
 	} else {
 		body, err := resp.ReadAll(nil)
 		if err == nil {
-			err = mcp.Scan(body, &m)
+			_, err = mcp.ScanReplacing(body, &m)
 		}
 		if err != nil {
 			return opened, fmt.Errorf("%w: %w", errInitialize, err)

@@ -86,8 +86,12 @@ func (src *source) frame(ev *mcp.Event) error {
 	if !src.count() {
 		return errTruncated
 	}
-	if err := mcp.Scan(ev.Data, m); err != nil {
+	replaced, err := mcp.ScanReplacing(ev.Data, m)
+	if err != nil {
 		return fmt.Errorf("%w: %w", errInvalidFrame, err)
+	}
+	if replaced > 0 {
+		src.countReplaced(replaced)
 	}
 	live := ex.g.live.Load()
 	final := ex.answeredBy(m)
@@ -96,6 +100,7 @@ func (src *source) frame(ev *mcp.Event) error {
 		ex.grade(m)
 	}
 	ex.governAnswer(m, src, &j)
+	j.replaced = replaced
 	if err := src.record(live, &j); err != nil {
 		return err
 	}
@@ -130,6 +135,14 @@ func (s *stream) count() bool {
 	s.lastFrame = s.ex.now()
 	s.ex.rec.Frames = int64(s.frames)
 	return s.frames <= s.limit
+}
+
+// countReplaced counts the lone surrogates that were replaced in a frame: the line
+// of the request has those of all its frames.
+func (s *stream) countReplaced(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ex.rec.ReplacedSurrogates += n
 }
 
 // refuse keeps a frame from the client. A notification is dropped in silence,
@@ -171,7 +184,7 @@ func (src *source) record(l *live, j *judgement) error {
 		Direction: directionDown, ResultType: m.ResultType, IsError: m.IsError || m.ToolError,
 		Upstream: src.up.name, Principal: ex.rec.Principal, PrincipalKind: ex.rec.PrincipalKind,
 		KeyID: ex.rec.KeyID, OAuthClientName: ex.rec.OAuthClientName, ClientIP: ex.rec.ClientIP, Dialect: ex.rec.Dialect, Session: ex.rec.Session,
-		BytesOut: int64(len(m.Body)), Stripped: j.stripped, SubscriptionID: m.SubscriptionID,
+		BytesOut: int64(len(m.Body)), Stripped: j.stripped, ReplacedSurrogates: j.replaced, SubscriptionID: m.SubscriptionID,
 	}
 	if rec.Action == "" {
 		rec.Action = actionAllow

@@ -12,7 +12,7 @@ import (
 )
 
 // A denied answer of the client's is refused with an empty id, which keeps every
-// SDK's session alive, and never reaches the upstream.
+// SDK's session alive, and never reaches the upstream, which gets an error.
 func TestDeniedClientAnswer(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, rules(basic(up.URL), "    - {id: nothing, action: deny, when: {}}\n"))
@@ -20,8 +20,9 @@ func TestDeniedClientAnswer(t *testing.T) {
 	if e := got.rpc(t); got.status != 403 || string(e.ID) != `""` || e.Error.Code != -32001 {
 		t.Errorf("got %d %s", got.status, got.body)
 	}
-	if len(up.seen()) != 0 {
-		t.Error("the upstream was contacted")
+	eventually(t, "the upstream got nothing", func() bool { return len(up.seen()) == 1 })
+	if s := up.seen()[0].body; !strings.HasPrefix(s, `{"jsonrpc":"2.0","id":5,"error":{"code":-32001,`) {
+		t.Errorf("the upstream got %s", s)
 	}
 	if line := r.lines(1)[0]; line["rpc"] != "response" || line["rule_id"] != "nothing" {
 		t.Errorf("audit line %v", line)

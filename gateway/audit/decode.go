@@ -76,6 +76,8 @@ func (d *decoder) member(name string, r *Record, cp *Checkpoint) error {
 		return d.integer(func(n int64) { r.Frames = n })
 	case "stripped":
 		return d.integer(func(n int64) { r.Stripped = int(n) })
+	case "replaced_surrogates":
+		return d.integer(func(n int64) { r.ReplacedSurrogates = int(n) })
 	case "lost":
 		return d.unsigned(&cp.Lost)
 	case "torn_bytes":

@@ -72,6 +72,7 @@ func (r *Record) appendBody(b []byte) []byte {
 		b = appendMillis(b, r.GuardrailLatency)
 	}
 	b = number(b, `,"stripped":`, int64(r.Stripped))
+	b = number(b, `,"replaced_surrogates":`, int64(r.ReplacedSurrogates))
 	b = text(b, `,"task_handle":`, r.TaskHandle)
 	b = text(b, `,"subscription_id":`, r.SubscriptionID)
 	if len(r.Spans) > 0 || r.InjectionScore != 0 || len(r.PIIDetected) > 0 || len(r.PoliciesFired) > 0 {

@@ -28,7 +28,7 @@ func full() *Record {
 		ResultType: "input_required", IsError: true, Upstream: "up", Principal: "alice", PrincipalKind: "oauth",
 		KeyID: "ci", OAuthClientName: "Client", ClientIP: "::1", Agent: "agent", Environment: "prod", Session: "s",
 		Dialect: "2026-07-28", Status: 200, Duration: 1234567 * time.Microsecond, BytesIn: 1, BytesOut: math.MaxInt64, Frames: 3,
-		GuardrailName: "g", GuardrailVerdict: "pass", GuardrailLatency: 5 * time.Millisecond, Stripped: 2,
+		GuardrailName: "g", GuardrailVerdict: "pass", GuardrailLatency: 5 * time.Millisecond, Stripped: 2, ReplacedSurrogates: 3,
 		TaskHandle: "t", SubscriptionID: "sub", Spans: []Span{{"policy_eval", time.Millisecond}, {"provider", 0}},
 		InjectionScore: 0.125, PIIDetected: []string{"EMAIL", "IBAN"}, PoliciesFired: []PolicyFired{{"p", "n", "warn"}},
 		Observed: []Observed{{"r2", "deny"}}, QualityScores: []QualityScore{{"output_schema", 0.5}},
@@ -42,7 +42,7 @@ func TestLineHasEveryFieldByItsName(t *testing.T) {
 		`"result_type":"input_required","is_error":true,"upstream":"up","principal":"alice","principal_kind":"oauth",` +
 		`"key_id":"ci","oauth_client_name":"Client","client_ip":"::1","agent":"agent","environment":"prod","session":"s",` +
 		`"dialect":"2026-07-28","status":200,"duration_ms":1234.567,"bytes_in":1,"bytes_out":9223372036854775807,"frames":3,` +
-		`"guardrail_name":"g","guardrail_verdict":"pass","guardrail_latency_ms":5.000,"stripped":2,"task_handle":"t",` +
+		`"guardrail_name":"g","guardrail_verdict":"pass","guardrail_latency_ms":5.000,"stripped":2,"replaced_surrogates":3,"task_handle":"t",` +
 		`"subscription_id":"sub","spans":[{"stage":"policy_eval","duration_ms":1.000},{"stage":"provider","duration_ms":0.000}],` +
 		`"injection_score":0.125,"pii_detected":["EMAIL","IBAN"],"policies_fired":[{"id":"p","name":"n","action":"warn"}],` +
 		`"observed":[{"rule_id":"r2","action":"deny"}],"quality_scores":[{"scorer":"output_schema","score":0.5}]}`

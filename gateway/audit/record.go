@@ -105,6 +105,9 @@ type Record struct {
 	GuardrailLatency time.Duration
 	// Stripped is how many content blocks strip_app removed.
 	Stripped int
+	// ReplacedSurrogates is how many lone surrogates were replaced by U+FFFD: in the
+	// message of the request, its answer and all frames of its stream, or in a frame.
+	ReplacedSurrogates int
 	// TaskHandle is the task of a tasks/* request or of a task result.
 	TaskHandle string
 	// SubscriptionID is the tag of a listen stream's notification.

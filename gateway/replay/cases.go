@@ -119,7 +119,7 @@ func (r *RequestSpec) validate(at diag.At) {
 		return
 	}
 	var m mcp.Message
-	if err := mcp.Scan(body, &m); err != nil {
+	if _, err := mcp.ScanReplacing(body, &m); err != nil {
 		at.Errorf("request", "the gateway would refuse the message: %v", err)
 	}
 }

@@ -89,11 +89,11 @@ type Route struct {
 	Reason string
 }
 
-// Ask decides on a message, which must pass [mcp.Scan]; the error is that of the
-// scan.
+// Ask decides on a message, which must pass [mcp.ScanReplacing], and may change in
+// body as there; the error is that of the scan.
 func (e *Engine) Ask(body []byte, d policy.Direction, claims *policy.Claims) (*Answer, error) {
 	var m mcp.Message
-	if err := mcp.Scan(body, &m); err != nil {
+	if _, err := mcp.ScanReplacing(body, &m); err != nil {
 		return nil, fmt.Errorf("the gateway would refuse the message: %w", err)
 	}
 	a := &Answer{Request: policy.RequestOf(&m, d, claims), Body: body}

@@ -348,7 +348,8 @@ func readJSON(resp *upstream.Response, room int, m *mcp.Message) error {
 	if _, err := body.ReadFrom(&bounded{resp, room}); err != nil {
 		return err
 	}
-	return mcp.Scan(body.Bytes(), m)
+	_, err := mcp.ScanReplacing(body.Bytes(), m)
+	return err
 }
 
 // readStream reads the frames up to the answer. What comes before it is for
@@ -363,7 +364,7 @@ func readStream(resp *upstream.Response, room int, m *mcp.Message) error {
 		if ev.IsComment || len(ev.Data) == 0 {
 			continue
 		}
-		if err := mcp.Scan(bytes.Clone(ev.Data), m); err != nil {
+		if _, err := mcp.ScanReplacing(bytes.Clone(ev.Data), m); err != nil {
 			return err
 		}
 		if m.Kind == mcp.Response {

@@ -1,0 +1,239 @@
+package mcp
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+)
+
+// ScanReplacing is [Scan] for a message of a client or an upstream, which may hold
+// lone surrogates where they are text: tools that cut text by UTF-16 units write
+// half an emoji as \ud83d. Each is replaced by \ufffd, which has the same length,
+// inside body; replaced is how many. Where they are no text (see replaceSurrogates)
+// the message is refused as by Scan, and body may have changed.
+func ScanReplacing(body []byte, m *Message) (replaced int, err error) {
+	err = Scan(body, m)
+	if err == nil || !isLoneSurrogate(err) {
+		return 0, err
+	}
+	replaced, ok := replaceSurrogates(body)
+	if !ok {
+		return 0, err
+	}
+	return replaced, Scan(body, m)
+}
+
+func isLoneSurrogate(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Reason == faults[faultSurrogate].Reason
+}
+
+// replaceSurrogates replaces the lone surrogates in body that are text. ok is false
+// when one is not, or the body is not JSON.
+//
+// Text are string values, at any depth, inside the members of params and result
+// that hold what people and models read (isTextMember), inside members of _meta
+// that the protocol does not define, and inside error.message and error.data.
+// Everything else names something: two names must not become one.
+func replaceSurrogates(body []byte) (replaced int, ok bool) {
+	s := surrogates{b: body}
+	ok = s.value(partTop, 0)
+	return s.replaced, ok
+}
+
+// part says which rule holds for the strings of a value.
+type part uint8
+
+const (
+	partExact part = iota // no string may change
+	partTop               // the message
+	partError             // the error of a response
+	partBody              // params, result, and what is in them
+	partMeta              // a _meta object
+	partText              // every string value is text
+)
+
+// member returns the part that a member of an object of this part is.
+func (in part) member(name string, isObject bool) part {
+	switch in {
+	case partText, partExact:
+		return in
+	case partTop:
+		switch name {
+		case "params", "result":
+			return partBody
+		case "error":
+			return partError
+		}
+		return partExact
+	case partError:
+		if name == "message" || name == "data" {
+			return partText
+		}
+		return partExact
+	case partMeta:
+		if isForeignMeta(name) {
+			return partText
+		}
+	case partBody:
+		switch {
+		case name == "_meta":
+			return partMeta
+		case isTextMember(name, isObject):
+			return partText
+		}
+	}
+	return partBody
+}
+
+// isTextMember reports whether the strings inside a member are text. The arguments
+// of a prompt in a list are an array that declares their names: those are none.
+func isTextMember(name string, isObject bool) bool {
+	switch name {
+	case "content", "structuredContent", "contents", "messages", "description", "title", "text", "inputResponses":
+		return true
+	case "arguments":
+		return isObject
+	}
+	return false
+}
+
+// isForeignMeta reports whether a key of _meta is none of the protocol: those have
+// no prefix, or one whose second label is modelcontextprotocol or mcp.
+func isForeignMeta(key string) bool {
+	switch key {
+	case "progressToken", "traceparent", "tracestate", "baggage":
+		return false
+	}
+	prefix, _, ok := strings.Cut(key, "/")
+	if !ok {
+		return true
+	}
+	_, rest, _ := strings.Cut(prefix, ".")
+	label, _, _ := strings.Cut(rest, ".")
+	return label != "modelcontextprotocol" && label != "mcp"
+}
+
+// surrogates goes over a body that was not scanned to its end: it checks what it
+// needs to stay inside, and leaves the rest to the scan that follows.
+type surrogates struct {
+	b        []byte
+	i        int
+	replaced int
+}
+
+func (s *surrogates) space() {
+	for s.i < len(s.b) && (s.b[s.i] == ' ' || s.b[s.i] == '\n' || s.b[s.i] == '\t' || s.b[s.i] == '\r') {
+		s.i++
+	}
+}
+
+// at skips white space and reports whether c comes next; then it is passed.
+func (s *surrogates) at(c byte) bool {
+	s.space()
+	if s.i < len(s.b) && s.b[s.i] == c {
+		s.i++
+		return true
+	}
+	return false
+}
+
+// value goes over one value. depth is that of the object or array around it.
+func (s *surrogates) value(in part, depth int) bool {
+	switch {
+	case depth > MaxDepth:
+		return false
+	case s.at('{'):
+		return s.items('}', func() bool { return s.member(in, depth) })
+	case s.at('['):
+		return s.items(']', func() bool { return s.value(in, depth+1) })
+	case s.at('"'):
+		return s.str(in == partText)
+	}
+	start := s.i
+	for s.i < len(s.b) && bytes.IndexByte([]byte(",]} \t\r\n"), s.b[s.i]) < 0 {
+		s.i++
+	}
+	return s.i > start
+}
+
+// items goes over the items of an object or array up to its end.
+func (s *surrogates) items(end byte, item func() bool) bool {
+	if s.at(end) {
+		return true
+	}
+	for item() {
+		if s.at(end) {
+			return true
+		}
+		if !s.at(',') {
+			return false
+		}
+	}
+	return false
+}
+
+// member goes over a member of an object.
+func (s *surrogates) member(in part, depth int) bool {
+	if !s.at('"') {
+		return false
+	}
+	start := s.i
+	if !s.str(false) {
+		return false
+	}
+	name := s.b[start : s.i-1]
+	if bytes.IndexByte(name, '\\') >= 0 {
+		name = appendUnescaped(nil, name)
+	}
+	if !s.at(':') {
+		return false
+	}
+	s.space()
+	isObject := s.i < len(s.b) && s.b[s.i] == '{'
+	return s.value(in.member(alias(name), isObject), depth+1)
+}
+
+// str goes over a string behind its opening quote, and replaces its lone surrogates
+// when it may.
+func (s *surrogates) str(replace bool) bool {
+	b := s.b
+	for s.i < len(b) {
+		c := b[s.i]
+		s.i++
+		switch {
+		case c == '"':
+			return true
+		case c != '\\':
+		case s.i == len(b):
+			return false
+		case b[s.i] != 'u':
+			s.i++
+		default:
+			r, ok := hex4(b, s.i+1)
+			s.i += 5
+			switch {
+			case !ok:
+				return false
+			case r < 0xD800 || r > 0xDFFF:
+			case r < 0xDC00 && lowSurrogate(b, s.i):
+				s.i += 6
+			case !replace:
+				return false
+			default:
+				copy(b[s.i-4:], "fffd")
+				s.replaced++
+			}
+		}
+	}
+	return false
+}
+
+// lowSurrogate reports whether the escape of a low surrogate stands at i.
+func lowSurrogate(b []byte, i int) bool {
+	if i+6 > len(b) || b[i] != '\\' || b[i+1] != 'u' {
+		return false
+	}
+	r, ok := hex4(b, i+2)
+	return ok && 0xDC00 <= r && r <= 0xDFFF
+}

@@ -48,7 +48,7 @@ const (
 // UserEvent is a signed event of the identity provider, already verified.
 type UserEvent struct {
 	Type        UserEventType // an unknown type is recorded and has no effect
-	CreatedAt   time.Time     // orders the events of one user
+	CreatedAt   time.Time     // orders the events of one user; the time of receipt does where it is earlier
 	UserID      string
 	Email       string
 	DisplayName string
@@ -73,12 +73,19 @@ type Users interface {
 	// Events are ordered per user by CreatedAt, profile (created, updated) and state
 	// (created, deactivated, reactivated, deleted) each for itself: an event older
 	// than the newest applied one of its sort changes nothing, so retries and late
-	// deliveries never undo a newer event. Under equal times the order is created,
-	// updated, deactivated, reactivated, deleted. A deletion removes the user's keys
-	// and memberships and leaves a tombstone that only a newer user.created lifts.
-	// An unknown user is provisioned by any event but session.terminated, in the
-	// state that the event implies; an invited user with the event's id or e-mail
-	// address is linked: it takes the event's id, its memberships and keys move along.
+	// deliveries never undo a newer event. An event that is dated in the future has
+	// the time of its receipt, so that it cannot outrank later events. Under equal
+	// times the order is created, updated, deactivated, reactivated, deleted. A
+	// deletion removes the user's keys and memberships and leaves a tombstone that
+	// only a newer user.created lifts. An unknown user is provisioned by any event
+	// but session.terminated, in the state that the event implies.
+	//
+	// An invited user with the event's id is that user. An invited user with its
+	// e-mail address is linked (it takes the event's id, its memberships and keys
+	// move along) by user.created, by events that are dated before it, and by the
+	// deactivation or deletion of a user who was never announced, whose access must
+	// end. An address that an announced user takes later links nobody: the
+	// invitation was for somebody else.
 	//
 	// An empty UserID or a zero CreatedAt is Invalid.
 	ApplyUserEvent(ctx context.Context, ev UserEvent) (UserEventOutcome, error)

@@ -15,6 +15,8 @@ type userRecord struct {
 	store.User
 	Profile eventMark // user.created, user.updated
 	State   eventMark // user.created, user.deactivated, user.reactivated, user.deleted
+	// Announced is the time of the newest user.created, zero for none.
+	Announced time.Time `json:",omitzero"`
 }
 
 // eventMark is the place of an event in a user's history.
@@ -26,6 +28,14 @@ type eventMark struct {
 // before reports whether an event comes after the mark.
 func (m eventMark) before(at time.Time, rank int) bool {
 	return at.After(m.At) || at.Equal(m.At) && rank > m.Rank
+}
+
+// limit sets a mark in the future back to the time at which it was set at the
+// latest, so that it does not outrank later events.
+func (m *eventMark) limit(now, set time.Time) {
+	if m.At.After(now) {
+		m.At = set
+	}
 }
 
 // eventRanks orders events of one time.
@@ -47,7 +57,8 @@ func (t *tenant) GetUser(ctx context.Context, id string) (user store.User, err e
 	return user, err
 }
 
-// putUser writes a user and keeps the address index; oldEmail is what it was.
+// putUser writes a user and keeps the address index; oldEmail is what it was. An
+// address under which another user is invited stays with the invitation.
 func putUser(d data, u userRecord, oldEmail string) error {
 	emails := d.in(inUserEmails)
 	if oldEmail != "" && oldEmail != u.Email && string(emails.Get([]byte(oldEmail))) == u.ID {
@@ -55,7 +66,11 @@ func putUser(d data, u userRecord, oldEmail string) error {
 			return err
 		}
 	}
-	if u.Email != "" {
+	invited, err := invitedWith(d, u.Email)
+	if err != nil {
+		return err
+	}
+	if u.Email != "" && (invited.ID == "" || invited.ID == u.ID) {
 		if err := emails.Put([]byte(u.Email), []byte(u.ID)); err != nil {
 			return err
 		}
@@ -79,7 +94,11 @@ func (t *tenant) ApplyUserEvent(ctx context.Context, ev store.UserEvent) (out st
 		out = store.UserEventOutcome{}
 		now := t.s.now().UTC()
 		if rank := eventRanks[ev.Type]; rank > 0 {
-			if err := t.applyUserEvent(tx, d, ev, rank, now, &out); err != nil {
+			ordered := ev
+			if now.Before(ev.CreatedAt) {
+				ordered.CreatedAt = now
+			}
+			if err := t.applyUserEvent(tx, d, ordered, rank, now, &out); err != nil {
 				return err
 			}
 		}
@@ -94,6 +113,8 @@ func (t *tenant) applyUserEvent(tx *bbolt.Tx, d data, ev store.UserEvent, rank i
 	if err != nil {
 		return err
 	}
+	u.Profile.limit(now, u.UpdatedAt)
+	u.State.limit(now, u.UpdatedAt)
 	if ev.Type == store.SessionTerminated {
 		if known && u.Status != store.UserDeleted && ev.CreatedAt.After(u.LastSessionEndedAt) {
 			u.LastSessionEndedAt = ev.CreatedAt
@@ -113,12 +134,13 @@ func (t *tenant) applyUserEvent(tx *bbolt.Tx, d data, ev store.UserEvent, rank i
 		u = userRecord{User: store.User{ID: ev.UserID, Role: store.DefaultRole, Status: store.UserActive, CreatedAt: now}}
 	}
 	oldEmail := u.Email
-	// An invited user whose address turns out to be that of a user who is known
-	// already keeps its invitation when that user is deleted.
-	if ev.Email != "" && (ev.Type != store.UserRemoved || !known) {
-		if err := t.linkInvited(d, ev, &u); err != nil {
+	if email, ok := linkedAddress(ev, &u); ok {
+		if err := t.linkInvited(d, email, &u); err != nil {
 			return err
 		}
+	}
+	if ev.Type == store.UserCreated && ev.CreatedAt.After(u.Announced) {
+		u.Announced = ev.CreatedAt
 	}
 
 	profile := ev.Type == store.UserCreated || ev.Type == store.UserUpdated
@@ -164,15 +186,42 @@ func (u *userRecord) setProfile(ev store.UserEvent) {
 	}
 }
 
-// linkInvited merges the invited user with the event's address, if there is one,
-// into u: memberships and keys move to u's id.
-func (t *tenant) linkInvited(d data, ev store.UserEvent, u *userRecord) error {
-	from := string(d.in(inUserEmails).Get([]byte(ev.Email)))
-	if from == "" || from == u.ID {
-		return nil
+// linkedAddress is the address whose invitation an event gives to its user; ok is
+// false when it gives none. Only the provider's announcement shows that a user
+// had the address from the beginning; a user who takes it later must not get what
+// somebody else was invited to. A user who was never announced and is suspended
+// or deleted takes the invitation along, because its access ends here.
+func linkedAddress(ev store.UserEvent, u *userRecord) (email string, ok bool) {
+	switch {
+	case ev.Type == store.UserCreated, ev.CreatedAt.Before(u.Announced):
+		return ev.Email, ev.Email != ""
+	case ev.Type != store.UserSuspended && ev.Type != store.UserRemoved, !u.State.At.IsZero():
+		return "", false
+	case ev.Email != "":
+		return ev.Email, true
 	}
-	invited, ok, err := getJSON[userRecord](d.in(inUsers), from)
-	if err != nil || !ok || invited.Status != store.UserInvited {
+	return u.Email, u.Email != ""
+}
+
+// invitedWith is the invited user with an address, the zero value when there is none.
+func invitedWith(d data, email string) (userRecord, error) {
+	id := string(d.in(inUserEmails).Get([]byte(email)))
+	if email == "" || id == "" {
+		return userRecord{}, nil
+	}
+	u, ok, err := getJSON[userRecord](d.in(inUsers), id)
+	if err != nil || !ok || u.Status != store.UserInvited {
+		return userRecord{}, err
+	}
+	return u, nil
+}
+
+// linkInvited merges the invited user with an address, if there is one, into u:
+// memberships and keys move to u's id.
+func (t *tenant) linkInvited(d data, email string, u *userRecord) error {
+	invited, err := invitedWith(d, email)
+	from := invited.ID
+	if err != nil || from == "" || from == u.ID {
 		return err
 	}
 	teams, err := teamsOf(d, from)
@@ -206,7 +255,7 @@ func (t *tenant) linkInvited(d data, ev store.UserEvent, u *userRecord) error {
 	if u.CreatedAt.After(invited.CreatedAt) {
 		u.CreatedAt = invited.CreatedAt
 	}
-	if err := d.in(inUserEmails).Delete([]byte(ev.Email)); err != nil {
+	if err := d.in(inUserEmails).Delete([]byte(email)); err != nil {
 		return err // putUser writes it again where u has this address
 	}
 	return d.in(inUsers).Delete([]byte(from))

@@ -43,6 +43,8 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		{"SLAs", testSLAs}, {"Policies", testPolicies}, {"Keys", testKeys},
 		{"UserEvents", testUserEvents}, {"UserEventOrder", testUserEventOrder}, {"InvitedUsers", testInvitedUsers},
 		{"InvitedUserIsDeleted", testInvitedUserIsDeleted}, {"InvitedAddressMovesOn", testInvitedAddressMovesOn},
+		{"InvitedAddressIsTaken", testInvitedAddressIsTaken}, {"InvitedAndNeverAnnounced", testInvitedAndNeverAnnounced},
+		{"EventDatedInTheFuture", testEventDatedInTheFuture},
 		{"Races", testRaces}, {"Idempotency", testIdempotency}, {"Leases", testLeases},
 		{"Ingest", testIngest}, {"IngestRefusals", testIngestRefusals}, {"AutoRegistration", testAutoRegistration},
 		{"ListTraces", testListTraces}, {"GetTrace", testGetTrace}, {"Streams", testStreams},

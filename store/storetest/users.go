@@ -9,7 +9,7 @@ import (
 
 // userAt is a user event at a minute of a fixed hour.
 func userAt(minute int, typ store.UserEventType, id, email string) store.UserEvent {
-	return store.UserEvent{Type: typ, CreatedAt: time.Date(2026, 5, 1, 12, minute, 0, 0, time.UTC), UserID: id, Email: email}
+	return store.UserEvent{Type: typ, CreatedAt: time.Date(2026, 3, 1, 12, minute, 0, 0, time.UTC), UserID: id, Email: email}
 }
 
 func testUserEvents(t *testing.T, o Opened) {
@@ -190,5 +190,104 @@ func testInvitedAddressMovesOn(t *testing.T, o Opened) {
 	two := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "two"}))(t)
 	if m := must(tn.AddMember(ctx, two.ID, store.MemberAdd{Email: "old@x.io"}))(t); m.UserID == invited.UserID {
 		t.Errorf("%s was merged into another user and is invited again", m.UserID)
+	}
+}
+
+// testInvitedAddressIsTaken: a user who takes the address under which somebody
+// else was invited, or whose first event is an update with it, does not get the
+// invitation; who is announced with it does.
+func testInvitedAddressIsTaken(t *testing.T, o Opened) {
+	tn := NewTenant(t, o.Store, "t")
+	team := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "team"}))(t)
+	invited := must(tn.AddMember(ctx, team.ID, store.MemberAdd{Email: "boss@x.io", Role: "owner"}))(t)
+	digest := store.DigestKey("of boss")
+	must(tn.CreateKey(ctx, store.KeyCreate{Name: "k", Scope: store.ScopeAPI, Digest: digest, CreatedBy: invited.UserID}))(t)
+	stays := func(after string) {
+		t.Helper()
+		if list := must(tn.ListMembers(ctx, team.ID))(t); len(list) != 1 || list[0].UserID != invited.UserID || list[0].Email != "boss@x.io" {
+			t.Errorf("%s: members %+v", after, list)
+		}
+		if cred := must(o.Store.Authenticate(ctx, digest))(t); cred.Key.CreatedBy != invited.UserID {
+			t.Errorf("%s: the key belongs to %s", after, cred.Key.CreatedBy)
+		}
+	}
+	must(tn.ApplyUserEvent(ctx, userAt(1, store.UserCreated, "mallory", "mallory@x.io")))(t)
+	must(tn.ApplyUserEvent(ctx, userAt(2, store.UserUpdated, "mallory", "boss@x.io")))(t)
+	stays("an announced user took the address")
+	must(tn.ApplyUserEvent(ctx, userAt(3, store.UserSuspended, "mallory", "boss@x.io")))(t)
+	must(tn.ApplyUserEvent(ctx, userAt(4, store.UserReactivated, "mallory", "boss@x.io")))(t)
+	must(tn.ApplyUserEvent(ctx, userAt(5, store.UserRemoved, "mallory", "boss@x.io")))(t)
+	stays("that user was suspended and deleted")
+	must(tn.ApplyUserEvent(ctx, userAt(2, store.UserUpdated, "trudy", "boss@x.io")))(t)
+	must(tn.ApplyUserEvent(ctx, userAt(3, store.UserReactivated, "trent", "boss@x.io")))(t)
+	stays("users who were never announced took the address")
+
+	must(tn.ApplyUserEvent(ctx, userAt(1, store.UserCreated, "idp_boss", "boss@x.io")))(t)
+	if list := must(tn.ListMembers(ctx, team.ID))(t); len(list) != 1 || list[0].UserID != "idp_boss" || list[0].Role != "owner" {
+		t.Errorf("members after the announcement: %+v", list)
+	}
+	if cred := must(o.Store.Authenticate(ctx, digest))(t); cred.Key.CreatedBy != "idp_boss" {
+		t.Errorf("after the announcement the key belongs to %s", cred.Key.CreatedBy)
+	}
+}
+
+// testInvitedAndNeverAnnounced: a user whom the provider knew before it was
+// connected is never announced. A suspension or a deletion ends the access that
+// an invitation of the user's address gave.
+func testInvitedAndNeverAnnounced(t *testing.T, o Opened) {
+	for _, typ := range []store.UserEventType{store.UserSuspended, store.UserRemoved} {
+		for _, known := range []bool{false, true} {
+			tn := NewTenant(t, o.Store, string(typ)+map[bool]string{true: " known"}[known])
+			team := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "team"}))(t)
+			invited := must(tn.AddMember(ctx, team.ID, store.MemberAdd{Email: "ann@x.io"}))(t)
+			digest := store.DigestKey("of ann in " + tn.ID())
+			must(tn.CreateKey(ctx, store.KeyCreate{Name: "k", Scope: store.ScopeAPI, Digest: digest, CreatedBy: invited.UserID}))(t)
+			email := "ann@x.io"
+			if known { // by an event about the profile; the one about the state says no address
+				must(tn.ApplyUserEvent(ctx, userAt(1, store.UserUpdated, "idp_ann", email)))(t)
+				email = ""
+			}
+			must(tn.ApplyUserEvent(ctx, userAt(2, typ, "idp_ann", email)))(t)
+			_, err := o.Store.Authenticate(ctx, digest)
+			wantKind(t, err, store.Unauthorized, "")
+		}
+	}
+}
+
+// testEventDatedInTheFuture: an event whose date lies ahead counts from its
+// receipt, so that events that come later take effect.
+func testEventDatedInTheFuture(t *testing.T, o Opened) {
+	tn := NewTenant(t, o.Store, "t")
+	digest := store.DigestKey("of u")
+	at := func(typ store.UserEventType, ahead time.Duration) store.UserEventOutcome {
+		t.Helper()
+		o.Clock.Advance(time.Minute)
+		return must(tn.ApplyUserEvent(ctx, store.UserEvent{Type: typ, CreatedAt: o.Clock.Now().Add(ahead), UserID: "u", Email: "u@x.io"}))(t)
+	}
+	const year = 365 * 24 * time.Hour
+	at(store.UserCreated, year)
+	must(tn.CreateKey(ctx, store.KeyCreate{Name: "k", Scope: store.ScopeAPI, Digest: digest, CreatedBy: "u"}))(t)
+	at(store.UserReactivated, year)
+	at(store.SessionTerminated, year)
+	if out := at(store.UserUpdated, 0); !out.Applied {
+		t.Error("an update of today was taken for older than one dated in the future")
+	}
+	if out := at(store.SessionTerminated, 0); !out.Applied {
+		t.Error("an end of session of today was taken for older than one dated in the future")
+	}
+	if out := at(store.UserSuspended, 0); out.User.Status != store.UserDeactivated {
+		t.Errorf("suspended today: %+v", out)
+	}
+	_, err := o.Store.Authenticate(ctx, digest)
+	wantKind(t, err, store.Unauthorized, "")
+	if out := at(store.UserReactivated, 0); out.User.Status != store.UserActive {
+		t.Errorf("reactivated today: %+v", out)
+	}
+	if out := at(store.UserRemoved, 0); out.User.Status != store.UserDeleted || out.KeysDeleted != 1 {
+		t.Errorf("deleted today: %+v", out)
+	}
+	list, _, err := tn.ListUserEvents(ctx, store.Page{})
+	if err != nil || len(list) != 8 || !list[7].Event.CreatedAt.After(list[7].ReceivedAt) {
+		t.Errorf("the events are not recorded as they came: %+v, %v", list, err)
 	}
 }

@@ -73,9 +73,9 @@ func decodeStrict(body []byte, v any) error {
 
 // inspect walks body once. It refuses what is not one JSON object, and returns
 // the paths of nulls and of strings that hold a NUL.
-func inspect(body []byte) (map[string]string, error) {
+func inspect(body []byte, opts ...jsontext.Options) (map[string]string, error) {
 	found := map[string]string{}
-	d := jsontext.NewDecoder(bytes.NewReader(body))
+	d := jsontext.NewDecoder(bytes.NewReader(body), opts...)
 	if k := d.PeekKind(); k != '{' && k != 0 {
 		return nil, &failure{400, "the request body must be a JSON object", nil}
 	}

@@ -359,9 +359,12 @@ func (r *rig) traces(batch ...store.Trace) {
 	}
 }
 
-// webhook delivers a signed identity event.
+// webhook delivers a signed identity event, not before the time that it has.
 func (r *rig) webhook(typ string, at time.Time, user, email, org string) *reply {
 	r.t.Helper()
+	if ahead := at.Sub(r.clock.Now()); ahead > 0 {
+		r.clock.advance(ahead)
+	}
 	return r.deliver(fmt.Sprintf(`{"type":%q,"createdAt":%q,"data":{"userId":%q,"email":%q,"displayName":"Some One","orgId":%q}}`,
 		typ, at.UTC().Format(time.RFC3339Nano), user, email, org))
 }

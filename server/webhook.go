@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"svc/server/api"
 	"svc/store"
@@ -25,6 +26,9 @@ const (
 	maxSignatureAge = 5 * time.Minute
 	// maxSignature bounds the signature header, in bytes.
 	maxSignature = 512
+	// maxEventAhead is how far the date of an event may lie in the future
+	// before a warning is logged.
+	maxEventAhead = time.Second
 	// webhookRefused is the text of the 403 (Webhook signature, 5).
 	webhookRefused = "Invalid webhook signature"
 )
@@ -73,6 +77,10 @@ func (s *Server) applyEvent(c *call, ev *api.WebhookEvent) error {
 	if err != nil {
 		return err
 	}
+	if ahead := ev.CreatedAt.Sub(c.now); ahead > maxEventAhead {
+		s.log.Warn("identity event is dated in the future; its time of receipt is used instead", "request_id", c.id,
+			"tenant", tenant.ID, "type", cut(ev.Type, 64), "user", ev.Data.UserID, "created_at", ev.CreatedAt.UTC(), "ahead", ahead)
+	}
 	done, err := s.store.Tenant(tenant.ID).ApplyUserEvent(c.Context(), store.UserEvent{
 		Type: store.UserEventType(ev.Type), CreatedAt: ev.CreatedAt.UTC(),
 		UserID: ev.Data.UserID, Email: ev.Data.Email, DisplayName: ev.Data.DisplayName, OrgID: ev.Data.OrgID,
@@ -86,26 +94,27 @@ func (s *Server) applyEvent(c *call, ev *api.WebhookEvent) error {
 }
 
 // decodeEvent reads a signed body. The provider may add members, which are
-// ignored; what we know must have the right type and stand there once. Of an
-// event whose type we do not know only the type has to be readable.
+// ignored; the known members must have the right type and may be given only
+// once. What a user chooses (the display name, and for events about the state
+// of a user the address too) cannot make an event invalid: otherwise a user
+// could prevent the revocation of their own access. Of an event whose type is
+// unknown only the type has to be readable.
 func decodeEvent(body []byte) (*api.WebhookEvent, error) {
-	found, err := inspect(body)
-	if err != nil {
+	if _, err := inspect(body, jsontext.AllowInvalidUTF8(true)); err != nil {
 		return nil, err
-	}
-	for path, problem := range found {
-		if problem == hasNUL {
-			return nil, invalidField(path, hasNUL)
-		}
 	}
 	var kind struct {
 		Type string `json:"type"`
 	}
-	if err := json.Unmarshal(body, &kind); err != nil || kind.Type == "" {
+	if err := json.Unmarshal(body, &kind, jsontext.AllowInvalidUTF8(true)); err != nil || kind.Type == "" {
 		return nil, invalidField("type", "is required and must be a string")
 	}
 	ev := &api.WebhookEvent{}
-	err = json.Unmarshal(body, ev)
+	ev.Type = kind.Type
+	err := decodeMembers(body, ev)
+	if strings.IndexByte(ev.Type, 0) >= 0 {
+		return nil, invalidField("type", hasNUL)
+	}
 	if !slices.Contains(api.WebhookEvents, kind.Type) {
 		ev.Type = kind.Type
 		return ev, nil
@@ -117,10 +126,44 @@ func decodeEvent(body []byte) (*api.WebhookEvent, error) {
 	case err != nil:
 		return nil, &failure{http.StatusBadRequest, "the request body does not have the expected form", nil}
 	}
+	ev.Clean()
 	if wrong := ev.Validate(); len(wrong) > 0 {
 		return nil, invalid(wrong)
 	}
 	return ev, nil
+}
+
+// decodeMembers decodes a body whose type is known. Events about the state of a
+// user are read without regard to the types of the members that they do not need.
+func decodeMembers(body []byte, ev *api.WebhookEvent) error {
+	if ev.ChangesProfile() {
+		return json.Unmarshal(body, ev, jsontext.AllowInvalidUTF8(true))
+	}
+	var state struct {
+		CreatedAt time.Time `json:"createdAt"`
+		Data      struct {
+			UserID      string         `json:"userId"`
+			Email       jsontext.Value `json:"email"`
+			DisplayName jsontext.Value `json:"displayName"`
+			OrgID       jsontext.Value `json:"orgId"`
+		} `json:"data"`
+	}
+	err := json.Unmarshal(body, &state, jsontext.AllowInvalidUTF8(true))
+	ev.CreatedAt = state.CreatedAt
+	ev.Data = api.WebhookUser{
+		UserID: state.Data.UserID, Email: stringOf(state.Data.Email),
+		DisplayName: stringOf(state.Data.DisplayName), OrgID: stringOf(state.Data.OrgID),
+	}
+	return err
+}
+
+// stringOf is the text of a JSON string, and empty for any other value.
+func stringOf(v jsontext.Value) string {
+	var s string
+	if v.Kind() != '"' || json.Unmarshal(v, &s, jsontext.AllowInvalidUTF8(true)) != nil {
+		return ""
+	}
+	return s
 }
 
 // verifyWebhook checks the signature of a raw body. A wrong one is refused

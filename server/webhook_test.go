@@ -314,3 +314,69 @@ func TestWebhookBodyLimit(t *testing.T) {
 	body := `{"type":"x","pad":"` + strings.Repeat("a", 1<<20) + `"}`
 	r.deliver(body).wantDetail("body")
 }
+
+// TestUsersCannotMakeTheirRevocationInvalid: whatever a user chooses as a name or
+// an address, the events that end the user's access take effect.
+func TestUsersCannotMakeTheirRevocationInvalid(t *testing.T) {
+	for name, chosen := range map[string]string{
+		"a long name":               `"displayName":"` + strings.Repeat("x", 201) + `","email":"u1@example.com"`,
+		"a name with controls":      `"displayName":"a\u0000\u001b[2Jb\u0007"`,
+		"half a character":          `"displayName":"\ud800"`,
+		"bytes that are no UTF-8":   "\"displayName\":\"\xff\"",
+		"an address that is none":   `"email":"\"u 1\"@example.com"`,
+		"a NUL in the address":      `"email":"u1\u0000@example.com"`,
+		"a long address":            `"email":"` + strings.Repeat("u", 300) + `@example.com"`,
+		"members of another type":   `"displayName":{"first":"U"},"email":["u1@example.com"]`,
+		"null for everything":       `"displayName":null,"email":null`,
+		"nothing but what it needs": `"locale":"de"`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			for typ, status := range map[string]int{"user.deleted": 401, "user.deactivated": 401, "session.terminated": 200} {
+				r := newRig(t)
+				r.webhook("user.created", epoch, "u1", "u1@example.com", "org_one").want(200)
+				secret, _ := r.key(r.admin, "api", "userId", "u1")
+				r.clock.advance(time.Second)
+				r.deliver(fmt.Sprintf(`{"type":%q,"createdAt":%q,"data":{"userId":"u1","orgId":"org_one",%s}}`,
+					typ, r.clock.Now().Format(time.RFC3339Nano), chosen)).want(200)
+				r.ask(secret, "GET", "/api/teams", "").want(status)
+			}
+		})
+	}
+	t.Run("userId and createdAt are needed", func(t *testing.T) {
+		r := newRig(t)
+		r.deliver(`{"type":"user.deleted","createdAt":"2026-03-01T12:00:00Z","data":{"orgId":"org_one"}}`).wantDetail("data.userId")
+		r.deliver(`{"type":"user.deleted","createdAt":"2026-03-01T12:00:00Z","data":{"userId":"a\u0000","orgId":"org_one"}}`).wantDetail("data.userId")
+		r.deliver(`{"type":"user.deleted","data":{"userId":"u1","orgId":"org_one"}}`).wantDetail("createdAt")
+	})
+}
+
+// TestWebhookCutsLongNames: a display name that is too long or holds control
+// characters does not stop the announcement of its user.
+func TestWebhookCutsLongNames(t *testing.T) {
+	r := newRig(t)
+	for typ, rest := range map[string]string{"user.created": "x", "user.updated": "y"} {
+		r.clock.advance(time.Second)
+		r.deliver(fmt.Sprintf(`{"type":%q,"createdAt":%q,"data":{"userId":%q,"displayName":"ä\u0000\u0007%s","orgId":"org_one"}}`,
+			typ, r.clock.Now().Format(time.RFC3339Nano), typ, strings.Repeat(rest, 300))).want(200)
+		if u := r.wantUser(typ, store.UserActive); u.DisplayName != "ä"+strings.Repeat(rest, 199) {
+			t.Errorf("%s: display name %q", typ, u.DisplayName)
+		}
+	}
+}
+
+// TestAnEventDatedInTheFutureDoesNotOutrankLaterOnes: it counts from its receipt,
+// and a warning says so.
+func TestAnEventDatedInTheFutureDoesNotOutrankLaterOnes(t *testing.T) {
+	r := newRig(t)
+	r.webhook("user.created", epoch, "u1", "u1@example.com", "org_one").want(200)
+	secret, _ := r.key(r.admin, "api", "userId", "u1")
+	r.clock.advance(time.Minute)
+	r.deliver(fmt.Sprintf(`{"type":"user.reactivated","createdAt":%q,"data":{"userId":"u1","orgId":"org_one"}}`,
+		r.clock.Now().AddDate(1, 0, 0).Format(time.RFC3339))).want(200)
+	if !strings.Contains(r.log.String(), "dated in the future") {
+		t.Errorf("no warning was logged:\n%s", r.log)
+	}
+	r.clock.advance(time.Minute)
+	r.webhook("user.deactivated", r.clock.Now(), "u1", "u1@example.com", "org_one").want(200)
+	r.ask(secret, "GET", "/api/teams", "").want(401)
+}

@@ -94,6 +94,22 @@ func (c *check) str(field, s string, limit int, lines bool) {
 	}
 }
 
+// cleanText is s without control characters and without what exceeds limit
+// characters.
+func cleanText(s string, limit int) string {
+	if plain(s) && len(s) <= limit {
+		return s
+	}
+	n := 0
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || n >= limit {
+			return -1
+		}
+		n++
+		return r
+	}, strings.ToValidUTF8(s, "\uFFFD"))
+}
+
 // plain reports whether s is printable ASCII, the case that needs no closer look.
 func plain(s string) bool {
 	for i := 0; i < len(s); i++ {

@@ -25,6 +25,31 @@ type WebhookUser struct {
 	OrgID       string `json:"orgId"`
 }
 
+// ChangesProfile reports whether the event announces or changes a profile. The
+// other events with an effect concern the state of a user alone.
+func (b *WebhookEvent) ChangesProfile() bool {
+	return b.Type == "user.created" || b.Type == "user.updated"
+}
+
+// Clean makes the texts usable that the user chooses, so that no user can make
+// the events about them invalid: a display name loses its control characters
+// and what is longer than MaxName. An event about the state of a user needs
+// nothing but its userId and createdAt: an unusable address or organization is
+// left out.
+func (b *WebhookEvent) Clean() {
+	b.Data.DisplayName = cleanText(b.Data.DisplayName, MaxName)
+	if b.ChangesProfile() {
+		return
+	}
+	if !ValidEmail(b.Data.Email) {
+		b.Data.Email = ""
+	}
+	var c check
+	if c.text("orgId", b.Data.OrgID, MaxName); c.details() != nil {
+		b.Data.OrgID = ""
+	}
+}
+
 // Validate returns what is wrong with the event, keyed by field.
 func (b *WebhookEvent) Validate() map[string]string {
 	var c check

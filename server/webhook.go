@@ -88,6 +88,10 @@ func (s *Server) applyEvent(c *call, ev *api.WebhookEvent) error {
 	if err != nil {
 		return err
 	}
+	if done.LockedOut {
+		s.log.Warn("the tenant has no working API key any more that no team limits; svc tenant key creates one", "request_id", c.id,
+			"tenant", tenant.ID, "user", ev.Data.UserID)
+	}
 	s.log.Info("identity event", "request_id", c.id, "tenant", tenant.ID, "type", cut(ev.Type, 64),
 		"user", ev.Data.UserID, "applied", done.Applied, "keys_deleted", done.KeysDeleted)
 	return nil

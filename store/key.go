@@ -45,6 +45,9 @@ type KeyCreate struct {
 	CreatedBy string
 }
 
+// Unlimited reports whether the key may do everything in its tenant.
+func (k Key) Unlimited() bool { return k.Scope == ScopeAPI && k.TeamID == "" }
+
 // KeyFilter narrows a list of keys; empty fields do not.
 type KeyFilter struct {
 	Scope KeyScope
@@ -65,7 +68,9 @@ type Keys interface {
 	// CreateKey returns Invalid for an unknown team ("teamId") or user ("userId",
 	// also for one that is deactivated), Conflict for a digest that exists.
 	CreateKey(ctx context.Context, in KeyCreate) (Key, error)
-	// DeleteKey makes a key fail from the next Authenticate on. NotFound: no such key.
+	// DeleteKey makes a key fail from the next Authenticate on. NotFound: no such
+	// key. Invalid ("id"): the key works, is of ScopeAPI and not limited to a team,
+	// and no other such key of the tenant works; of concurrent deletions one fails.
 	DeleteKey(ctx context.Context, id string) error
 	// TouchKey notes that a key was used. It neither blocks nor writes: times are
 	// collected, shown by reads at once and written within seconds and on Close.

@@ -37,6 +37,10 @@ type Tenants interface {
 	// or orgId is a Conflict with that field; a bad id or an empty name is Invalid.
 	// The key is nil when none was asked for.
 	CreateTenant(ctx context.Context, in TenantCreate) (TenantInfo, *Key, error)
+	// CreateTenantKey makes an unlimited key of a tenant for an operator; Scope,
+	// TeamID and CreatedBy of in are set. Its user is DefaultAdminID, or a new owner
+	// where that user was deactivated or deleted. NotFound: no such tenant.
+	CreateTenantKey(ctx context.Context, tenantID string, in KeyCreate) (Key, error)
 	// Bootstrap is CreateTenant on a store without tenants; on any other it changes
 	// nothing and returns created false. Of concurrent calls one creates.
 	Bootstrap(ctx context.Context, in TenantCreate) (info TenantInfo, created bool, err error)

@@ -62,6 +62,9 @@ type UserEventOutcome struct {
 	// KeysDeleted and MembershipsDeleted count what a user.deleted removed.
 	KeysDeleted        int
 	MembershipsDeleted int
+	// LockedOut: with this event the last key stopped working that may do
+	// everything in the tenant.
+	LockedOut bool
 }
 
 // Users is the people of a tenant.

@@ -44,7 +44,7 @@ func (s *Store) Authenticate(ctx context.Context, digest store.KeyDigest) (cred 
 		if err != nil {
 			return err
 		}
-		if !ok || user.Status == store.UserDeactivated || user.Status == store.UserDeleted {
+		if !ok || !user.hasAccess() {
 			return refused
 		}
 		cred = store.Credential{TenantID: tenantID, Key: key.Key}
@@ -153,8 +153,46 @@ func (t *tenant) DeleteKey(ctx context.Context, id string) error {
 		if err != nil {
 			return err
 		}
+		if err := keepOneUnlimited(d, rec); err != nil {
+			return err
+		}
 		return deleteKey(tx, d, rec)
 	})
+}
+
+// keepOneUnlimited refuses the deletion of the last working unlimited key.
+func keepOneUnlimited(d data, rec keyRecord) error {
+	if !rec.Unlimited() {
+		return nil
+	}
+	works, err := keyWorks(d, rec)
+	if err != nil || !works {
+		return err
+	}
+	another, err := unlimitedKeyWorks(d, rec.ID)
+	if err != nil || another {
+		return err
+	}
+	return store.FieldError(store.Invalid, "the last working API key of the tenant that no team limits cannot be deleted",
+		"id", "is the last of its kind; create another key of scope api first, without a team")
+}
+
+// unlimitedKeyWorks reports whether an unlimited key of the tenant works, other
+// than the given one.
+func unlimitedKeyWorks(d data, except string) (bool, error) {
+	keys, _, err := newest(d.in(inKeys), store.Page{}, func(k *keyRecord) bool { return k.Unlimited() && k.ID != except })
+	for i := range keys {
+		if works, err := keyWorks(d, keys[i]); err != nil || works {
+			return works, err
+		}
+	}
+	return false, err
+}
+
+// keyWorks reports whether the user of a key may use it.
+func keyWorks(d data, rec keyRecord) (bool, error) {
+	user, ok, err := getJSON[userRecord](d.in(inUsers), rec.CreatedBy)
+	return ok && user.hasAccess(), err
 }
 
 func deleteKey(tx *bbolt.Tx, d data, rec keyRecord) error {

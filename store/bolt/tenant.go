@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"strings"
+	"time"
 
 	"go.etcd.io/bbolt"
 
@@ -132,6 +133,42 @@ func (s *Store) CreateTenant(ctx context.Context, in store.TenantCreate) (info s
 	return info, key, err
 }
 
+// CreateTenantKey makes an unlimited key for an operator.
+func (s *Store) CreateTenantKey(ctx context.Context, tenantID string, in store.KeyCreate) (key store.Key, err error) {
+	t := &tenant{s: s, id: tenantID}
+	err = t.update(ctx, func(tx *bbolt.Tx, d data) error {
+		owner, err := t.operatorUser(d)
+		if err != nil {
+			return err
+		}
+		in.Scope, in.TeamID, in.CreatedBy = store.ScopeAPI, "", owner
+		key, err = t.createKey(tx, d, in)
+		return err
+	})
+	return key, err
+}
+
+// operatorUser is the user to whom a key of an operator belongs: the tenant's
+// first user. What the identity provider did to that user is not undone: another
+// owner is made in its place.
+func (t *tenant) operatorUser(d data) (id string, err error) {
+	user, ok, err := getJSON[userRecord](d.in(inUsers), store.DefaultAdminID)
+	if err != nil || ok && user.hasAccess() {
+		return user.ID, err
+	}
+	now := t.s.now().UTC()
+	id = store.DefaultAdminID
+	if ok {
+		id = t.s.ids.New(store.PrefixUser, now)
+	}
+	return id, putJSON(d.in(inUsers), id, newOwner(id, now))
+}
+
+// newOwner is the first user of a tenant.
+func newOwner(id string, now time.Time) userRecord {
+	return userRecord{User: store.User{ID: id, Role: "owner", Status: store.UserActive, CreatedAt: now, UpdatedAt: now}}
+}
+
 // Bootstrap makes the first tenant of an empty store.
 func (s *Store) Bootstrap(ctx context.Context, in store.TenantCreate) (info store.TenantInfo, created bool, err error) {
 	err = s.update(ctx, func(tx *bbolt.Tx) error {
@@ -194,8 +231,7 @@ func (s *Store) createTenant(tx *bbolt.Tx, in store.TenantCreate) (store.TenantI
 	if admin == "" {
 		admin = store.DefaultAdminID
 	}
-	user := userRecord{User: store.User{ID: admin, Role: "owner", Status: store.UserActive, CreatedAt: now, UpdatedAt: now}}
-	if err := putJSON(d.in(inUsers), admin, user); err != nil {
+	if err := putJSON(d.in(inUsers), admin, newOwner(admin, now)); err != nil {
 		return store.TenantInfo{}, nil, err
 	}
 	if in.Key == nil {

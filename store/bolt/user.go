@@ -19,6 +19,11 @@ type userRecord struct {
 	Announced time.Time `json:",omitzero"`
 }
 
+// hasAccess reports whether the keys of the user work.
+func (u *userRecord) hasAccess() bool {
+	return u.Status != store.UserDeactivated && u.Status != store.UserDeleted
+}
+
 // eventMark is the place of an event in a user's history.
 type eventMark struct {
 	At   time.Time
@@ -98,7 +103,7 @@ func (t *tenant) ApplyUserEvent(ctx context.Context, ev store.UserEvent) (out st
 			if now.Before(ev.CreatedAt) {
 				ordered.CreatedAt = now
 			}
-			if err := t.applyUserEvent(tx, d, ordered, rank, now, &out); err != nil {
+			if err := t.applyWatched(tx, d, ordered, rank, now, &out); err != nil {
 				return err
 			}
 		}
@@ -106,6 +111,25 @@ func (t *tenant) ApplyUserEvent(ctx context.Context, ev store.UserEvent) (out st
 		return putJSON(d.in(inUserEvents), id, store.RecordedEvent{ID: id, ReceivedAt: now, Applied: out.Applied, Event: ev})
 	})
 	return out, err
+}
+
+// applyWatched applies an event and notes whether it left the tenant without a
+// working unlimited key.
+func (t *tenant) applyWatched(tx *bbolt.Tx, d data, ev store.UserEvent, rank int, now time.Time, out *store.UserEventOutcome) error {
+	ends := ev.Type == store.UserSuspended || ev.Type == store.UserRemoved
+	before := false
+	if ends {
+		var err error
+		if before, err = unlimitedKeyWorks(d, ""); err != nil {
+			return err
+		}
+	}
+	if err := t.applyUserEvent(tx, d, ev, rank, now, out); err != nil || !before {
+		return err
+	}
+	after, err := unlimitedKeyWorks(d, "")
+	out.LockedOut = !after
+	return err
 }
 
 func (t *tenant) applyUserEvent(tx *bbolt.Tx, d data, ev store.UserEvent, rank int, now time.Time, out *store.UserEventOutcome) error {

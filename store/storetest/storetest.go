@@ -41,6 +41,7 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		{"Isolation", testIsolation},
 		{"Teams", testTeams}, {"Members", testMembers}, {"Agents", testAgents}, {"Budgets", testBudgets},
 		{"SLAs", testSLAs}, {"Policies", testPolicies}, {"Keys", testKeys},
+		{"LastUnlimitedKey", testLastUnlimitedKey}, {"TenantKey", testTenantKey},
 		{"UserEvents", testUserEvents}, {"UserEventOrder", testUserEventOrder}, {"InvitedUsers", testInvitedUsers},
 		{"InvitedUserIsDeleted", testInvitedUserIsDeleted}, {"InvitedAddressMovesOn", testInvitedAddressMovesOn},
 		{"InvitedAddressIsTaken", testInvitedAddressIsTaken}, {"InvitedAndNeverAnnounced", testInvitedAndNeverAnnounced},

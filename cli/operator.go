@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 // opened store, or through the socket of the server that holds it.
 type operator interface {
 	createTenant(ctx context.Context, in api.TenantCreate) (api.Tenant, error)
+	createTenantKey(ctx context.Context, in api.TenantKeyCreate) (api.Tenant, error)
 	tenants(ctx context.Context) ([]api.Tenant, error)
 	backup(ctx context.Context, w io.Writer) (int64, error)
 }
@@ -42,6 +44,32 @@ func (o storeOperator) createTenant(ctx context.Context, in api.TenantCreate) (a
 		return api.Tenant{}, err
 	}
 	t := wireTenant(info)
+	t.APIKey = secret
+	return t, nil
+}
+
+// createTenantKey makes an unlimited key of the tenant with an id or, where no
+// tenant has that id, a name.
+func (o storeOperator) createTenantKey(ctx context.Context, in api.TenantKeyCreate) (api.Tenant, error) {
+	if wrong := in.Validate(); len(wrong) > 0 {
+		return api.Tenant{}, &store.Error{Kind: store.Invalid, Message: "invalid input", Fields: wrong}
+	}
+	infos, err := o.st.ListTenants(ctx)
+	if err != nil {
+		return api.Tenant{}, err
+	}
+	at := slices.IndexFunc(infos, func(t store.TenantInfo) bool { return t.ID == in.Tenant })
+	if at < 0 {
+		at = slices.IndexFunc(infos, func(t store.TenantInfo) bool { return t.Name == in.Tenant })
+	}
+	if at < 0 {
+		return api.Tenant{}, store.FieldError(store.NotFound, "tenant not found", "tenant", "is neither the id nor the name of a tenant; svc tenant list shows them")
+	}
+	secret := server.NewSecret(store.ScopeAPI)
+	if _, err := o.st.CreateTenantKey(ctx, infos[at].ID, *newKeyRecord(in.Name, secret, store.ScopeAPI)); err != nil {
+		return api.Tenant{}, err
+	}
+	t := wireTenant(infos[at])
 	t.APIKey = secret
 	return t, nil
 }
@@ -83,15 +111,8 @@ func operatorHandler(o storeOperator) http.Handler {
 		ts, err := o.tenants(r.Context())
 		answer(w, http.StatusOK, ts, err)
 	})
-	mux.HandleFunc("POST /tenants", func(w http.ResponseWriter, r *http.Request) {
-		var in api.TenantCreate
-		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(&in); err != nil {
-			answer(w, http.StatusBadRequest, nil, &store.Error{Kind: store.Invalid, Message: "the request is not valid JSON"})
-			return
-		}
-		t, err := o.createTenant(r.Context(), in)
-		answer(w, http.StatusCreated, t, err)
-	})
+	mux.HandleFunc("POST /tenants", created(o.createTenant))
+	mux.HandleFunc("POST /keys", created(o.createTenantKey))
 	mux.HandleFunc("GET /backup", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Trailer", backupTrailer)
 		n, err := o.backup(r.Context(), w)
@@ -101,6 +122,19 @@ func operatorHandler(o storeOperator) http.Handler {
 		w.Header().Set(backupTrailer, strconv.FormatInt(n, 10))
 	})
 	return mux
+}
+
+// created serves the creation of what a JSON body asks for.
+func created[In, Out any](create func(context.Context, In) (Out, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var in In
+		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(&in); err != nil {
+			answer(w, http.StatusBadRequest, nil, &store.Error{Kind: store.Invalid, Message: "the request is not valid JSON"})
+			return
+		}
+		out, err := create(r.Context(), in)
+		answer(w, http.StatusCreated, out, err)
+	}
 }
 
 // heldStore says which store a server holds.
@@ -176,6 +210,12 @@ func (o *socketOperator) path(ctx context.Context) (string, error) {
 func (o *socketOperator) createTenant(ctx context.Context, in api.TenantCreate) (api.Tenant, error) {
 	var t api.Tenant
 	err := o.call(ctx, http.MethodPost, "/tenants", in, &t)
+	return t, err
+}
+
+func (o *socketOperator) createTenantKey(ctx context.Context, in api.TenantKeyCreate) (api.Tenant, error) {
+	var t api.Tenant
+	err := o.call(ctx, http.MethodPost, "/keys", in, &t)
 	return t, err
 }
 

@@ -12,10 +12,11 @@ import (
 )
 
 func newTenantCmd(env Env) *cobra.Command {
-	return newGroupCmd("tenant", "Create and list tenants, on the store itself",
+	return newGroupCmd("tenant", "Create and list tenants and make keys for them, on the store itself",
 		`  svc tenant create acme --org-id org_42 --data-dir /var/lib/svc
-  svc tenant list --data-dir /var/lib/svc`,
-		newTenantCreateCmd(env), newTenantListCmd(env))
+  svc tenant list --data-dir /var/lib/svc
+  svc tenant key acme --data-dir /var/lib/svc`,
+		newTenantCreateCmd(env), newTenantListCmd(env), newTenantKeyCmd(env))
 }
 
 func newTenantCreateCmd(env Env) *cobra.Command {
@@ -37,12 +38,7 @@ directory; without one the store file is opened directly.`,
 				if err != nil {
 					return storeFailure(err)
 				}
-				if f != formatText {
-					return writeValue(env.Stdout, f, t)
-				}
-				fmt.Fprintf(env.Stderr, "Tenant %s created as %s. Its API key is not shown again:\n", clean(t.Name), t.ID)
-				_, err = fmt.Fprintln(env.Stdout, t.APIKey)
-				return err
+				return showTenantKey(env, f, t, fmt.Sprintf("Tenant %s created as %s. Its API key is not shown again:", clean(t.Name), t.ID))
 			})
 		},
 	}
@@ -50,6 +46,51 @@ directory; without one the store file is opened directly.`,
 	cmd.Flags().StringVar(&in.OrgID, "org-id", "", "organization of the identity provider that belongs to the tenant")
 	addFormatFlag(cmd, &f, formatText, formatJSON, formatYAML)
 	return cmd
+}
+
+func newTenantKeyCmd(env Env) *cobra.Command {
+	var so storeOptions
+	var in api.TenantKeyCreate
+	f := formatText
+	cmd := &cobra.Command{
+		Use:   "key TENANT",
+		Short: "Create a new unlimited API key of a tenant",
+		Long: `Create an API key of scope api, without a team, for the tenant with the given
+id or name. The key is shown once. It is the way back when the last such key
+of a tenant is lost, or its user was deactivated or deleted by the identity
+provider. The key belongs to the user usr_admin, or to a new owner where the
+provider deactivated or deleted that user.
+
+A running server is asked through its socket in the data directory; without
+one the store file is opened directly.`,
+		Example: `  svc tenant key acme --data-dir /var/lib/svc -o json`,
+		Args:    wantArgs("the tenant's id or name"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in.Tenant = args[0]
+			return so.operate(cmd, env, func(op operator) error {
+				t, err := op.createTenantKey(cmd.Context(), in)
+				if err != nil {
+					return storeFailure(err)
+				}
+				return showTenantKey(env, f, t, fmt.Sprintf("New API key of tenant %s (%s). It is not shown again:", clean(t.Name), t.ID))
+			})
+		},
+	}
+	so.addFlags(cmd)
+	cmd.Flags().StringVar(&in.Name, "name", "operator", "name of the key")
+	addFormatFlag(cmd, &f, formatText, formatJSON, formatYAML)
+	return cmd
+}
+
+// showTenantKey prints a tenant with its new key: as text the key alone on
+// standard output, so that it can be piped.
+func showTenantKey(env Env, f format, t api.Tenant, headline string) error {
+	if f != formatText {
+		return writeValue(env.Stdout, f, t)
+	}
+	fmt.Fprintln(env.Stderr, headline)
+	_, err := fmt.Fprintln(env.Stdout, t.APIKey)
+	return err
 }
 
 func newTenantListCmd(env Env) *cobra.Command {

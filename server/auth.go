@@ -92,12 +92,19 @@ func (s *Server) authenticate(c *call) error {
 }
 
 // permit checks the key against the route: its scope first, then the scopes of
-// the team that limits it, if any.
+// the team that limits it, if any. Team limits do not concern keys of scope
+// ingest, which gateways use and which can do nothing that a team scope covers.
 func (c *call) permit() error {
 	if !slices.Contains(c.route.keys, c.key.Scope) {
 		return forbidden("a key of scope %s may not call this endpoint", c.key.Scope)
 	}
-	if c.team == nil || len(c.route.team) == 0 {
+	if c.team == nil || c.key.Scope == store.ScopeIngest {
+		return nil
+	}
+	if c.route.unlimited {
+		return forbidden("a key of scope %s that is limited to a team may not call this endpoint; use a key of scope %s", c.key.Scope, store.ScopeIngest)
+	}
+	if len(c.route.team) == 0 {
 		return nil
 	}
 	for _, scope := range c.route.team {

@@ -44,7 +44,7 @@ func (s *Server) createKey(c *call) error {
 	if in.UserID != "" {
 		owner = in.UserID
 	}
-	if err := s.mayMint(c, &in, owner); err != nil {
+	if err := s.mayMint(c, in.TeamID, owner); err != nil {
 		return err
 	}
 	scope := store.KeyScope(in.Scope)
@@ -67,18 +67,18 @@ func (s *Server) createKey(c *call) error {
 
 // mayMint refuses a key that could do more than the one that makes it. A key
 // that a team limits makes keys for teams whose scopes it holds, and for its
-// own user only: the new key must fall silent with the same deactivation.
-func (s *Server) mayMint(c *call, in *api.KeyCreate, owner string) error {
+// own user only: the same deactivation must end both.
+func (s *Server) mayMint(c *call, teamID, owner string) error {
 	if c.team == nil {
 		return nil
 	}
 	if owner != c.key.CreatedBy {
 		return forbidden("a key that is limited to a team cannot make a key for another user")
 	}
-	if in.TeamID == "" {
+	if teamID == "" {
 		return forbidden("a key that is limited to a team can only make keys that are limited to a team: give teamId")
 	}
-	team, err := c.tenant.GetTeam(c.Context(), in.TeamID)
+	team, err := c.tenant.GetTeam(c.Context(), teamID)
 	if store.KindOf(err) == store.NotFound {
 		return invalidField("teamId", "names no team")
 	}
@@ -92,14 +92,45 @@ func (s *Server) mayMint(c *call, in *api.KeyCreate, owner string) error {
 }
 
 // deleteKey serves DELETE /api/keys/:id. The key is refused from the next
-// request on.
+// request on. A key that a team limits deletes the keys that it could have made
+// itself. The last key that could still do everything stays.
 func (s *Server) deleteKey(c *call) error {
 	id, err := c.pathID("key")
 	if err != nil {
+		return err
+	}
+	if err := s.mayDelete(c, id); err != nil {
 		return err
 	}
 	if err := c.tenant.DeleteKey(c.Context(), id); err != nil {
 		return err
 	}
 	return c.deleted()
+}
+
+// mayDelete refuses the deletion of a key that the caller's key could not have made.
+func (s *Server) mayDelete(c *call, id string) error {
+	if c.team == nil {
+		return nil
+	}
+	k, err := c.tenant.GetKey(c.Context(), id)
+	switch {
+	case err != nil:
+		return err
+	case k.CreatedBy != c.key.CreatedBy:
+		return forbidden("a key that is limited to a team cannot delete a key of another user")
+	case k.TeamID == "":
+		return forbidden("a key that is limited to a team can only delete keys that are limited to a team")
+	}
+	team, err := c.tenant.GetTeam(c.Context(), k.TeamID)
+	if store.KindOf(err) == store.NotFound {
+		return nil // the key stopped working with its team
+	}
+	if err != nil {
+		return err
+	}
+	if missing := c.holds(team.Scopes); missing != "" {
+		return forbidden("this key does not hold %s itself and cannot delete a key that does", missing)
+	}
+	return nil
 }

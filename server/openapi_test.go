@@ -100,6 +100,9 @@ func TestOpenAPIMatchesRouteTable(t *testing.T) {
 		if got := stringsOf(op["x-team-scopes"]); !slices.Equal(got, rt.team) && len(got)+len(rt.team) > 0 {
 			t.Errorf("%s: x-team-scopes %v, route table %v", name, got, rt.team)
 		}
+		if got, _ := op["x-no-team"].(bool); got != rt.unlimited {
+			t.Errorf("%s: x-no-team %v, route table %v", name, got, rt.unlimited)
+		}
 		params, _ := op["parameters"].([]any)
 		once := slices.ContainsFunc(params, func(p any) bool {
 			return p.(map[string]any)["$ref"] == "#/components/parameters/idempotencyKey"

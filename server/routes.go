@@ -7,7 +7,8 @@ import "svc/store"
 type route struct {
 	method, path string
 	keys         []store.KeyScope // the key scopes that may call it
-	team         []string         // a team-limited key needs one of these; none: team limits do not concern it
+	team         []string         // a key that is limited to a team needs one of these; none: team limits do not concern it
+	unlimited    bool             // no team scope covers it: a key of scope api must not be limited to a team
 	window       windowKind
 	once         bool // takes an Idempotency-Key
 	open         bool // needs no API key; the handler sees to everything itself
@@ -76,13 +77,13 @@ func routes() []route {
 		{method: "DELETE", path: "/api/keys/{id}", keys: admins, team: []string{"keys:write"}, handle: (*Server).deleteKey},
 
 		{method: "GET", path: "/api/traces", keys: readers, team: []string{"traces:read"}, handle: (*Server).listTraces},
-		{method: "POST", path: "/api/traces", keys: ingests, window: ingestWindow, handle: (*Server).ingestTraces},
+		{method: "POST", path: "/api/traces", keys: ingests, unlimited: true, window: ingestWindow, handle: (*Server).ingestTraces},
 		{method: "GET", path: "/api/traces/{id}", keys: readers, team: []string{"traces:read"}, handle: (*Server).getTrace},
 		{method: "GET", path: "/api/traces/stats", keys: readers, team: []string{"traces:read"}, handle: (*Server).traceStats},
 		{method: "GET", path: streamPath, keys: readers, team: []string{"traces:read"}, handle: (*Server).streamTraces},
-		{method: "POST", path: "/api/otlp/v1/traces", keys: ingests, window: ingestWindow, handle: (*Server).ingestOTLP},
-		{method: "GET", path: "/api/governance", keys: ingests, window: ingestWindow, handle: (*Server).governance},
-		{method: "POST", path: "/api/audit/heads", keys: ingests, window: ingestWindow, handle: (*Server).reportAuditHead},
+		{method: "POST", path: "/api/otlp/v1/traces", keys: ingests, unlimited: true, window: ingestWindow, handle: (*Server).ingestOTLP},
+		{method: "GET", path: "/api/governance", keys: ingests, team: []string{"policies:read"}, window: ingestWindow, handle: (*Server).governance},
+		{method: "POST", path: "/api/audit/heads", keys: ingests, unlimited: true, window: ingestWindow, handle: (*Server).reportAuditHead},
 		{method: "GET", path: "/api/audit/heads", keys: admins, team: []string{"audit:read"}, handle: (*Server).listAuditHeads},
 		{method: "GET", path: "/api/openapi.json", keys: admins, handle: (*Server).openAPI},
 

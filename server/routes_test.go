@@ -215,13 +215,18 @@ func TestKeyScopeMatrix(t *testing.T) {
 	}
 }
 
-// guards says which team scopes open an endpoint (design: team scopes); nil
-// means that team limits do not concern it.
+// guards says which team scopes open an endpoint to a key of scope api (design:
+// team scopes); nil means that team limits do not concern it, an empty list that
+// no scope opens it.
 func guards(method, path string) []string {
 	noun, _, _ := strings.Cut(strings.TrimPrefix(path, "/api/"), "/")
 	switch {
-	case path == "/api/openapi.json", path == "/api/governance", noun == "otlp", noun == "traces" && method == "POST", noun == "audit" && method == "POST":
-		return nil // ingest is not affected
+	case path == "/api/openapi.json":
+		return nil
+	case noun == "otlp", noun == "traces" && method == "POST", noun == "audit" && method == "POST":
+		return []string{}
+	case path == "/api/governance":
+		return []string{"policies:read"}
 	case path == "/api/costs/sla/violations":
 		return []string{"costs:read", "compliance:read"}
 	case method == "GET":

@@ -2,7 +2,6 @@ package server
 
 import (
 	"net/http"
-	"slices"
 
 	"svc/server/api"
 	"svc/store"
@@ -59,6 +58,30 @@ func (s *Server) getTeam(c *call) error {
 	return c.data(http.StatusOK, wireTeam(t))
 }
 
+// lockTeam makes the check that the caller's key may change a team, and the
+// change, one step. A key that a team limits changes and deletes the teams that
+// it could have made: those whose scopes it all holds itself. The caller unlocks
+// where the error is nil.
+func (s *Server) lockTeam(c *call, id string) (unlock func(), err error) {
+	s.scopesMu.Lock()
+	defer func() {
+		if err != nil {
+			s.scopesMu.Unlock()
+		}
+	}()
+	if c.team == nil {
+		return s.scopesMu.Unlock, nil
+	}
+	t, err := c.tenant.GetTeam(c.Context(), id)
+	if err != nil {
+		return nil, err
+	}
+	if missing := c.holds(t.Scopes); missing != "" {
+		return nil, forbidden("this key does not hold %s itself and cannot change a team that does", missing)
+	}
+	return s.scopesMu.Unlock, nil
+}
+
 // updateTeam serves PUT /api/teams/:id.
 func (s *Server) updateTeam(c *call) error {
 	id, err := c.pathID("team")
@@ -69,6 +92,11 @@ func (s *Server) updateTeam(c *call) error {
 	if err := c.decode(&in); err != nil {
 		return err
 	}
+	unlock, err := s.lockTeam(c, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	t, err := c.tenant.UpdateTeam(c.Context(), id, store.TeamUpdate{Name: in.Name, Description: in.Description})
 	if err != nil {
 		return err
@@ -83,6 +111,11 @@ func (s *Server) deleteTeam(c *call) error {
 	if err != nil {
 		return err
 	}
+	unlock, err := s.lockTeam(c, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	if err := c.tenant.DeleteTeam(c.Context(), id); err != nil {
 		return err
 	}
@@ -90,7 +123,7 @@ func (s *Server) deleteTeam(c *call) error {
 }
 
 // replaceTeamScopes serves PUT /api/teams/:id/scopes. A key that is limited
-// itself may take scopes away and keep what stands, and add only what it holds.
+// itself takes away and adds only scopes that it holds.
 func (s *Server) replaceTeamScopes(c *call) error {
 	id, err := c.pathID("team")
 	if err != nil {
@@ -100,17 +133,15 @@ func (s *Server) replaceTeamScopes(c *call) error {
 	if err := c.decode(&in); err != nil {
 		return err
 	}
-	s.scopesMu.Lock()
-	defer s.scopesMu.Unlock()
-	t, err := c.tenant.GetTeam(c.Context(), id)
+	unlock, err := s.lockTeam(c, id)
 	if err != nil {
 		return err
 	}
-	added := slices.DeleteFunc(slices.Clone(in.Scopes), func(scope string) bool { return slices.Contains(t.Scopes, scope) })
-	if missing := c.holds(added); missing != "" {
+	defer unlock()
+	if missing := c.holds(in.Scopes); missing != "" {
 		return forbidden("this key does not hold %s itself and cannot add it to a team", missing)
 	}
-	t, err = c.tenant.UpdateTeam(c.Context(), id, store.TeamUpdate{Scopes: &in.Scopes})
+	t, err := c.tenant.UpdateTeam(c.Context(), id, store.TeamUpdate{Scopes: &in.Scopes})
 	if err != nil {
 		return err
 	}
@@ -140,6 +171,11 @@ func (s *Server) addMember(c *call) error {
 	if err := c.decode(&in); err != nil {
 		return err
 	}
+	unlock, err := s.lockTeam(c, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	m, err := c.tenant.AddMember(c.Context(), id, store.MemberAdd{UserID: in.UserID, Email: in.Email, Role: in.Role})
 	if err != nil {
 		return err
@@ -157,6 +193,11 @@ func (s *Server) removeMember(c *call) error {
 	if err := c.decode(&in); err != nil {
 		return err
 	}
+	unlock, err := s.lockTeam(c, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	if err := c.tenant.RemoveMember(c.Context(), id, in.UserID); err != nil {
 		return err
 	}

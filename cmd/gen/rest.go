@@ -47,6 +47,7 @@ type operation struct {
 	Responses  map[string]response `json:"responses"`
 	KeyScopes  []string            `json:"x-key-scopes"`
 	TeamScopes []string            `json:"x-team-scopes"`
+	NoTeam     bool                `json:"x-no-team"`
 }
 
 type response struct {
@@ -133,8 +134,12 @@ func (api *openAPI) operation(b *strings.Builder, method, path string, op *opera
 	switch {
 	case len(op.KeyScopes) == 0:
 		b.WriteString("No key.\n")
+	case op.NoTeam:
+		fmt.Fprintf(b, "Keys of scope %s; a key of scope `api` must not be limited to a team.\n", quoted(op.KeyScopes))
 	case len(op.TeamScopes) == 0:
 		fmt.Fprintf(b, "Keys of scope %s.\n", quoted(op.KeyScopes))
+	case slices.Contains(op.KeyScopes, "ingest"):
+		fmt.Fprintf(b, "Keys of scope %s; where a key of scope `api` is limited to a team, the team needs %s.\n", quoted(op.KeyScopes), quoted(op.TeamScopes))
 	default:
 		fmt.Fprintf(b, "Keys of scope %s; where a key is limited to a team, the team needs %s.\n", quoted(op.KeyScopes), strings.ReplaceAll(quoted(op.TeamScopes), ", ", " or "))
 	}

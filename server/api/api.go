@@ -75,8 +75,8 @@ type Success struct {
 	Success bool `json:"success"`
 }
 
-// Tenant is what the operator commands show of a tenant. APIKey stands in the
-// creation answer only.
+// Tenant is what the operator commands show of a tenant. APIKey is given only
+// where it was just created.
 type Tenant struct {
 	ID        string    `json:"id"`
 	Name      string    `json:"name"`
@@ -89,6 +89,23 @@ type Tenant struct {
 type TenantCreate struct {
 	Name  string `json:"name"`
 	OrgID string `json:"orgId"`
+}
+
+// TenantKeyCreate asks the operator socket for a new unlimited API key of a
+// tenant, which is named by its id or its name.
+type TenantKeyCreate struct {
+	Tenant string `json:"tenant"`
+	Name   string `json:"name"`
+}
+
+// Validate returns what is wrong with the body, keyed by field.
+func (b *TenantKeyCreate) Validate() map[string]string {
+	var c check
+	if b.Tenant == "" {
+		c.add("tenant", required)
+	}
+	c.name("name", b.Name)
+	return c.details()
 }
 
 // Validate returns what is wrong with the body, keyed by field.

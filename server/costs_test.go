@@ -306,7 +306,7 @@ func TestStanding(t *testing.T) {
 		{"just below the danger", f(100), nil, store.Totals{Traces: 10, P99: 89 * ms}, "healthy", 0},
 		{"at 90 %", f(100), nil, store.Totals{Traces: 10, P99: 90 * ms}, "at_risk", 0},
 		{"exactly the target", f(100), nil, store.Totals{Traces: 10, P99: 100 * ms}, "at_risk", 0},
-		{"above", f(100), nil, store.Totals{Traces: 10, P99: 101 * ms}, "breached", 0},
+		{"above", f(100), nil, store.Totals{Traces: 10, P99: 101 * ms, P99Low: 101 * ms}, "breached", 0},
 		{"error rate above", nil, f(5), store.Totals{Traces: 10, Errors: 1}, "breached", 10},
 		{"error rate of a target of none", nil, f(0), store.Totals{Traces: 10}, "healthy", 0},
 		{"one error against a target of none", nil, f(0), store.Totals{Traces: 10, Errors: 1}, "breached", 10},

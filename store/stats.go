@@ -35,8 +35,12 @@ type Totals struct {
 	DurationSum  time.Duration
 	// The quantiles are nearest-rank over durations: the smallest duration that at
 	// least that share of the traces does not exceed, with a relative error of at
-	// most 1 %. Zero without traces.
+	// most 1 % and never beyond the smallest and the largest duration. Zero without
+	// traces.
 	P50, P95, P99 time.Duration
+	// P99Low is the smallest duration that the true p99 can be, at most P99. A limit
+	// that P99Low does not exceed counts as met.
+	P99Low time.Duration
 }
 
 // ErrorRatePercent is Errors per Traces in percent, 0 without traces.

@@ -136,11 +136,13 @@ func TestMeasure(t *testing.T) {
 		{"just below the margin", ptr(100), nil, store.Totals{Traces: 1, P99: 89 * ms}, Healthy, false, false},
 		{"at the margin", ptr(100), nil, store.Totals{Traces: 1, P99: 90 * ms}, AtRisk, false, false},
 		{"at the target", ptr(100), nil, store.Totals{Traces: 1, P99: 100 * ms}, AtRisk, false, false},
-		{"above the target", ptr(100), nil, store.Totals{Traces: 1, P99: 101 * ms}, Breached, true, false},
+		{"above the target", ptr(100), nil, store.Totals{Traces: 1, P99: 101 * ms, P99Low: 101 * ms}, Breached, true, false},
+		{"above the target by less than is known", ptr(100), nil, store.Totals{Traces: 1, P99: 101 * ms, P99Low: 100 * ms}, AtRisk, false, false},
+		{"above the target by the least", ptr(100), nil, store.Totals{Traces: 1, P99: 101 * ms, P99Low: 100*ms + 1}, Breached, true, false},
 		{"error rate at risk", nil, ptr(10), store.Totals{Traces: 100, Errors: 9}, AtRisk, false, false},
 		{"error rate at the target", nil, ptr(10), store.Totals{Traces: 100, Errors: 10}, AtRisk, false, false},
 		{"error rate above", nil, ptr(10), store.Totals{Traces: 100, Errors: 11}, Breached, false, true},
-		{"both above", ptr(1), ptr(1), store.Totals{Traces: 100, Errors: 11, P99: 5 * ms}, Breached, true, true},
+		{"both above", ptr(1), ptr(1), store.Totals{Traces: 100, Errors: 11, P99: 5 * ms, P99Low: 5 * ms}, Breached, true, true},
 		{"one at risk, one above", ptr(100), ptr(1), store.Totals{Traces: 100, Errors: 11, P99: 95 * ms}, Breached, false, true},
 		{"no errors allowed, none made", nil, ptr(0), store.Totals{Traces: 100}, Healthy, false, false},
 		{"no errors allowed, one made", nil, ptr(0), store.Totals{Traces: 100, Errors: 1}, Breached, false, true},
@@ -154,6 +156,30 @@ func TestMeasure(t *testing.T) {
 				t.Errorf("got %+v, want %s %v %v", got, test.want, test.latency, test.error)
 			}
 		})
+	}
+}
+
+// Traces that take exactly as long as a target allows meet it, in the status and
+// for the evaluator; the p99 is what they took.
+func TestATargetThatIsMetIsNotBreached(t *testing.T) {
+	for _, d := range []time.Duration{time.Millisecond, 17 * time.Millisecond, 999 * time.Millisecond, time.Second, 9999 * time.Millisecond, 29*time.Hour + 1} {
+		for _, slowest := range []time.Duration{d, 3 * d} { // 1 of 200 may take longer
+			r := newRig(t)
+			r.sla("1h", ptr(float64(d)/float64(time.Millisecond)), nil)
+			r.traces(199, epoch.Add(-time.Minute), d, store.TraceSuccess, false)
+			r.traces(1, epoch.Add(-2*time.Minute), slowest, store.TraceSuccess, false)
+			r.step(NewEvaluator(r.options()))
+			if got := r.violations(); len(got) != 0 {
+				t.Errorf("%v, slowest %v: %+v", d, slowest, got)
+			}
+		}
+	}
+	r := newRig(t)
+	r.sla("1h", ptr(1000), nil)
+	r.traces(100, epoch.Add(-time.Minute), 1020*time.Millisecond, store.TraceSuccess, false)
+	r.step(NewEvaluator(r.options()))
+	if got := r.violations(); len(got) != 1 || *got[0].ActualP99Ms != 1020 {
+		t.Errorf("a target that is missed: %+v", got)
 	}
 }
 

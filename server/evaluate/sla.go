@@ -42,7 +42,8 @@ type Standing struct {
 
 // Measure compares the totals of a target's evaluation period with it. A
 // request that a policy blocked is no failure of the agent: it is left out of
-// the error rate.
+// the error rate. The statistics know the p99 within about 1 %; latency is
+// missed only where the smallest duration that it can be is above the target.
 func Measure(target *store.SLATarget, t *store.Totals) Standing {
 	if t.Traces == 0 {
 		return Standing{Status: NoData}
@@ -52,8 +53,9 @@ func Measure(target *store.SLATarget, t *store.Totals) Standing {
 		s.ErrorRate = 100 * float64(t.Errors-t.Blocked) / float64(served)
 	}
 	var risk bool
-	s.Latency, risk = missed(s.P99Ms, target.P99LatencyMs, risk)
-	s.Errors, risk = missed(s.ErrorRate, target.ErrorRatePercent, risk)
+	low := float64(t.P99Low) / float64(time.Millisecond)
+	s.Latency, risk = missed(low, s.P99Ms, target.P99LatencyMs, risk)
+	s.Errors, risk = missed(s.ErrorRate, s.ErrorRate, target.ErrorRatePercent, risk)
 	switch {
 	case s.Latency || s.Errors:
 		s.Status = Breached
@@ -63,11 +65,13 @@ func Measure(target *store.SLATarget, t *store.Totals) Standing {
 	return s
 }
 
-func missed(current float64, target *float64, risk bool) (bool, bool) {
+// missed reports whether a target is missed by a value that is at least low, and
+// whether one is now at risk.
+func missed(low, current float64, target *float64, risk bool) (bool, bool) {
 	if target == nil {
 		return false, risk
 	}
-	return current > *target, risk || current > 0 && current >= atRisk**target
+	return low > *target, risk || current > 0 && current >= atRisk**target
 }
 
 // Evaluator writes the violations of SLA targets.

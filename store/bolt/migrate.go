@@ -13,7 +13,12 @@ type migration func(tx *bbolt.Tx) error
 
 // migrations[i] leads from version i+1 to i+2; the newest version is one more
 // than their number.
-var migrations = []migration{addBuckets(2)}
+var migrations = []migration{addBuckets(2), versionRows}
+
+// versionRows leads to schema 3, whose rollup rows begin with a version and hold
+// the bounds of their durations. Older rows are read as they are and written anew
+// when traces are added to them; only older programs must not read the new ones.
+func versionRows(*bbolt.Tx) error { return nil }
 
 // addBuckets gives every tenant the buckets that a schema version added.
 func addBuckets(version int) migration {

@@ -163,6 +163,7 @@ func totals(s *rollup.Sum) store.Totals {
 		InputTokens: s.InputTokens, OutputTokens: s.OutputTokens,
 		Cost: store.NanoUSD(s.Cost), DurationSum: time.Duration(s.Duration),
 		P50: s.Quantile(0.50), P95: s.Quantile(0.95), P99: s.Quantile(0.99),
+		P99Low: s.QuantileLow(0.99),
 	}
 }
 

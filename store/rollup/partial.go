@@ -17,6 +17,7 @@ type Partial struct {
 	OutputTokens int64
 	Cost         int64 // nano-dollars
 	Duration     int64 // nanoseconds, summed
+	Min, Max     int64 // no duration is below Min or above Max, nanoseconds; 0 without traces
 	Bins         []Bin // the duration sketch, by ascending Index
 }
 
@@ -26,6 +27,13 @@ var ErrPartial = errors.New("rollup: damaged partial")
 const counters = 7
 
 func (p *Partial) addCounters(o *Partial) {
+	switch {
+	case o.Traces == 0:
+	case p.Traces == 0:
+		p.Min, p.Max = o.Min, o.Max
+	default:
+		p.Min, p.Max = min(p.Min, o.Min), max(p.Max, o.Max)
+	}
 	p.Traces = addCap(p.Traces, o.Traces)
 	p.Errors = addCap(p.Errors, o.Errors)
 	p.Blocked = addCap(p.Blocked, o.Blocked)
@@ -49,11 +57,20 @@ func (p *Partial) Merge(o *Partial) {
 	p.Bins = sumBins(slices.Concat(p.Bins, o.Bins))
 }
 
-// Append encodes the partial: seven unsigned varints (traces, errors, blocked,
-// input tokens, output tokens, cost, duration), then pairs of the distance to the
-// bin before and its count, to the end.
+// A row begins with a zero byte and the version of its encoding. Rows written
+// before there were versions begin with the number of their traces, which is
+// not zero; they hold no bounds.
+const (
+	versioned = 0
+	version   = 1
+)
+
+// Append encodes the partial: a zero byte and the version, nine unsigned varints
+// (traces, errors, blocked, input tokens, output tokens, cost, duration, Min,
+// distance from Min to Max), then pairs of the distance to the bin before and its
+// count, to the end.
 func (p *Partial) Append(dst []byte) []byte {
-	dst = p.appendCounters(dst)
+	dst = p.appendHeader(dst)
 	prev := uint16(0)
 	for _, b := range p.Bins {
 		dst = binary.AppendUvarint(dst, uint64(b.Index-prev))
@@ -63,19 +80,23 @@ func (p *Partial) Append(dst []byte) []byte {
 	return dst
 }
 
-func (p *Partial) appendCounters(dst []byte) []byte {
+func (p *Partial) appendHeader(dst []byte) []byte {
+	dst = append(dst, versioned, version)
 	dst = binary.AppendUvarint(dst, uint64(p.Traces))
 	dst = binary.AppendUvarint(dst, uint64(p.Errors))
 	dst = binary.AppendUvarint(dst, uint64(p.Blocked))
 	dst = binary.AppendUvarint(dst, uint64(p.InputTokens))
 	dst = binary.AppendUvarint(dst, uint64(p.OutputTokens))
 	dst = binary.AppendUvarint(dst, uint64(p.Cost))
-	return binary.AppendUvarint(dst, uint64(p.Duration))
+	dst = binary.AppendUvarint(dst, uint64(p.Duration))
+	dst = binary.AppendUvarint(dst, uint64(p.Min))
+	return binary.AppendUvarint(dst, uint64(p.Max-p.Min))
 }
 
-// Decode reads what Append wrote. It returns ErrPartial for anything else.
+// Decode reads what Append wrote, or wrote before there were versions. It returns
+// ErrPartial for anything else.
 func Decode(data []byte) (Partial, error) {
-	p, data, err := decodeCounters(data)
+	p, data, err := decodeHeader(data)
 	if err != nil {
 		return Partial{}, err
 	}
@@ -93,17 +114,56 @@ func Decode(data []byte) (Partial, error) {
 	return p, nil
 }
 
-func decodeCounters(data []byte) (Partial, []byte, error) {
-	var v [counters]int64
-	for i := range v {
+// decodeHeader reads what stands before the bins. Of a row without bounds the
+// edges of its first and its last bin are the bounds.
+func decodeHeader(data []byte) (p Partial, bins []byte, err error) {
+	p, bins, bounded, err := decodeNumbers(data)
+	if err == nil && !bounded {
+		err = p.boundByBins(bins)
+	}
+	return p, bins, err
+}
+
+// decodeNumbers reads what stands before the bins, as it stands.
+func decodeNumbers(data []byte) (p Partial, bins []byte, bounded bool, err error) {
+	var v [counters + 2]int64
+	n := counters
+	if len(data) > 0 && data[0] == versioned {
+		if len(data) < 2 || data[1] != version {
+			return Partial{}, nil, false, ErrPartial
+		}
+		data, n, bounded = data[2:], len(v), true
+	}
+	for i := range n {
 		u, n := binary.Uvarint(data)
 		if n <= 0 || u > math.MaxInt64 {
-			return Partial{}, nil, ErrPartial
+			return Partial{}, nil, false, ErrPartial
 		}
 		v[i], data = int64(u), data[n:]
 	}
-	return Partial{Traces: v[0], Errors: v[1], Blocked: v[2], InputTokens: v[3],
-		OutputTokens: v[4], Cost: v[5], Duration: v[6]}, data, nil
+	p = Partial{Traces: v[0], Errors: v[1], Blocked: v[2], InputTokens: v[3],
+		OutputTokens: v[4], Cost: v[5], Duration: v[6], Min: v[7], Max: v[7] + v[8]}
+	if p.Max < p.Min {
+		return Partial{}, nil, false, ErrPartial
+	}
+	return p, data, bounded, nil
+}
+
+// boundByBins sets the bounds of a partial from its encoded bins.
+func (p *Partial) boundByBins(bins []byte) error {
+	r := binReader{data: bins, first: true}
+	b, ok := r.next()
+	p.Min, p.Max = 0, math.MaxInt64
+	if ok {
+		p.Min = int64(binLow(b.Index))
+	}
+	for ; ok; b, ok = r.next() {
+		p.Max = int64(binHigh(b.Index))
+	}
+	if r.bad {
+		return ErrPartial
+	}
+	return nil
 }
 
 // AppendMerged appends the encoding of a stored partial and p together, without
@@ -112,12 +172,12 @@ func AppendMerged(dst, stored []byte, p *Partial) ([]byte, error) {
 	if len(stored) == 0 {
 		return p.Append(dst), nil
 	}
-	sum, rest, err := decodeCounters(stored)
+	sum, rest, err := decodeHeader(stored)
 	if err != nil {
 		return dst, err
 	}
 	sum.addCounters(p)
-	dst = sum.appendCounters(dst)
+	dst = sum.appendHeader(dst)
 	return appendMergedBins(dst, rest, p.Bins)
 }
 
@@ -190,7 +250,7 @@ func uvarint(data []byte) (uint64, int) {
 
 // MaxGrowth is by how much AppendMerged of p is longer than what was stored, at most.
 func MaxGrowth(p *Partial) int {
-	return counters*binary.MaxVarintLen64 + len(p.Bins)*(2+2*binary.MaxVarintLen64)
+	return 2 + (counters+2)*binary.MaxVarintLen64 + len(p.Bins)*(2+2*binary.MaxVarintLen64)
 }
 
 // binReader reads encoded bins one by one.
@@ -230,9 +290,14 @@ type Sum struct {
 
 // Add adds an encoded partial, with its sketch when quantiles are wanted.
 func (s *Sum) Add(data []byte, sketch bool) error {
-	p, rest, err := decodeCounters(data)
+	p, rest, bounded, err := decodeNumbers(data)
 	if err != nil {
 		return err
+	}
+	if !bounded && sketch {
+		if err := p.boundByBins(rest); err != nil {
+			return err
+		}
 	}
 	s.addCounters(&p)
 	if !sketch {
@@ -306,23 +371,44 @@ func (s *Sum) count(index int, n uint64) {
 
 // Quantile is the nearest-rank quantile over the durations added with their
 // sketch: the value of the smallest bin such that at least ceil(q·n) of the n
-// durations lie in it or below. Its relative error is at most MaxRelativeError.
-// It is 0 without durations; q is clamped to 0..1.
+// durations lie in it or below. Its relative error is at most MaxRelativeError,
+// and it is not below the smallest duration or above the largest. It is 0 without
+// durations; q is clamped to 0..1.
 func (s *Sum) Quantile(q float64) time.Duration {
+	index, ok := s.bin(q)
+	if !ok {
+		return 0
+	}
+	return time.Duration(min(max(int64(binValue(index)), s.Min), s.Max))
+}
+
+// QuantileLow is the smallest duration that the quantile can be: what it is
+// measured against a limit with, so that a limit that is met is never exceeded by
+// the width of a bin.
+func (s *Sum) QuantileLow(q float64) time.Duration {
+	index, ok := s.bin(q)
+	if !ok {
+		return 0
+	}
+	return time.Duration(min(max(int64(binLow(index)), s.Min), s.Max))
+}
+
+// bin finds the bin of a quantile.
+func (s *Sum) bin(q float64) (index uint16, ok bool) {
 	var total uint64
 	for _, n := range s.bins {
 		total += n
 	}
 	if total == 0 {
-		return 0
+		return 0, false
 	}
 	rank := uint64(math.Ceil(min(max(q, 0), 1) * float64(total)))
 	rank = min(max(rank, 1), total)
 	for i, n := range s.bins {
 		if rank <= n {
-			return binValue(uint16(s.base + i))
+			return uint16(s.base + i), true
 		}
 		rank -= n
 	}
-	return 0
+	return 0, false
 }

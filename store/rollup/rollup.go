@@ -134,11 +134,12 @@ func Compute(obs []Observation) []Entry {
 	for i := range obs {
 		o := &obs[i]
 		bins[i] = Bin{Index: binOf(o.Duration), Count: 1}
+		duration := int64(max(o.Duration, 0))
 		rows[i] = Entry{
 			Key: Key{Table: Minute, Bucket: ByMinute.Bucket(o.At), Agent: o.Agent, Model: o.Model, Env: o.Env},
 			Partial: Partial{Traces: 1, Errors: one(o.Error), Blocked: one(o.Blocked),
 				InputTokens: o.InputTokens, OutputTokens: o.OutputTokens, Cost: o.Cost,
-				Duration: int64(max(o.Duration, 0)), Bins: bins[i : i+1 : i+1]},
+				Duration: duration, Min: duration, Max: duration, Bins: bins[i : i+1 : i+1]},
 		}
 	}
 	// Each table is made from the one before it that is fine enough, in the order of

@@ -1,6 +1,7 @@
 package rollup
 
 import (
+	"encoding/binary"
 	"math"
 	"slices"
 	"testing"
@@ -106,6 +107,12 @@ func TestQuantiles(t *testing.T) {
 		for _, q := range []float64{0, 0.01, 0.5, 0.9, 0.95, 0.99, 1} {
 			want := durations[max(int(math.Ceil(q*float64(len(durations)))), 1)-1]
 			got := sum.Quantile(q)
+			if got < durations[0] || got > durations[len(durations)-1] {
+				t.Fatalf("q %v is %v, durations are %v to %v", q, got, durations[0], durations[len(durations)-1])
+			}
+			if low := sum.QuantileLow(q); low > want || low > got {
+				t.Fatalf("q %v is at least %v, but it is %v and reported as %v", q, low, want, got)
+			}
 			if d := math.Abs(float64(got - want)); d > MaxRelativeError*float64(want) {
 				t.Fatalf("q %v is %v, want %v: off by %.3f %%", q, got, want, 100*d/float64(want))
 			}
@@ -213,6 +220,10 @@ func TestAppendMergedIsMerge(t *testing.T) {
 			p.Bins = append(p.Bins, Bin{index, n})
 		}
 		p.Bins = sumBins(p.Bins)
+		if p.Traces > 0 {
+			p.Min = rapid.Int64Range(0, 1e15).Draw(t, "min")
+			p.Max = p.Min + rapid.Int64Range(0, 1e15).Draw(t, "distance")
+		}
 		return p
 	})
 	rapid.Check(t, func(t *rapid.T) {
@@ -228,11 +239,71 @@ func TestAppendMergedIsMerge(t *testing.T) {
 	})
 }
 
+// withoutBounds encodes a partial as it was before rows had versions.
+func withoutBounds(p *Partial) []byte {
+	var out []byte
+	for _, n := range []int64{p.Traces, p.Errors, p.Blocked, p.InputTokens, p.OutputTokens, p.Cost, p.Duration} {
+		out = binary.AppendUvarint(out, uint64(n))
+	}
+	prev := uint16(0)
+	for _, b := range p.Bins {
+		out = binary.AppendUvarint(binary.AppendUvarint(out, uint64(b.Index-prev)), b.Count)
+		prev = b.Index
+	}
+	return out
+}
+
+// TestRowsWithoutBounds reads rows of before there were versions: their sums are the
+// same, their bounds are the edges of their bins, and they merge with later ones.
+func TestRowsWithoutBounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		obs := observations.Draw(t, "observations")
+		split := rapid.IntRange(0, len(obs)).Draw(t, "split")
+		sumOf := func(table Table, obs []Observation) (p Partial) {
+			for _, e := range Compute(obs) {
+				if e.Key.Table == table {
+					p.Merge(&e.Partial)
+				}
+			}
+			return p
+		}
+		old, later := sumOf(Hour, obs[:split]), sumOf(Hour, obs[split:])
+		if old.Traces == 0 {
+			return
+		}
+		row := withoutBounds(&old)
+		got, err := Decode(row)
+		if err != nil || got.Min > old.Min || got.Max < old.Max {
+			t.Fatalf("bounds %d to %d of durations from %d to %d, %v", got.Min, got.Max, old.Min, old.Max, err)
+		}
+		if binOf(time.Duration(got.Min)) != binOf(time.Duration(old.Min)) || binOf(time.Duration(got.Max)) != binOf(time.Duration(old.Max)) {
+			t.Fatalf("bounds %d to %d are wider than the bins of %d and %d", got.Min, got.Max, old.Min, old.Max)
+		}
+		low, high := got.Min, got.Max
+		got.Min, got.Max = old.Min, old.Max
+		if diff := cmp.Diff(got, old); diff != "" {
+			t.Fatal(diff)
+		}
+		var sum Sum
+		if err := sum.Add(row, true); err != nil || sum.Min != low || sum.Max != high {
+			t.Fatalf("a sum has bounds %d to %d, want %d to %d, %v", sum.Min, sum.Max, low, high, err)
+		}
+		merged, err := AppendMerged(nil, row, &later)
+		got.Min, got.Max = low, high
+		got.Merge(&later)
+		if want := got.Append(nil); err != nil || string(merged) != string(want) {
+			t.Fatalf("%x, %v; want %x", merged, err, want)
+		}
+	})
+}
+
 // FuzzDecode feeds the decoders with any bytes: they agree, and what they accept
 // merges and encodes again.
 func FuzzDecode(f *testing.F) {
 	p := Partial{Traces: 3, Errors: 1, Cost: 1 << 40, Duration: 77, Bins: []Bin{{0, 1}, {300, 2}}}
 	f.Add(p.Append(nil))
+	f.Add(withoutBounds(&p))
+	f.Add([]byte{versioned, version + 1, 1, 1, 1, 1, 1, 1, 1, 1, 1})
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := Decode(data)

@@ -42,13 +42,29 @@ func binOf(d time.Duration) uint16 {
 
 // binValue is the duration that a bin stands for.
 func binValue(index uint16) time.Duration {
+	low := binLow(index)
+	return low + (binHigh(index)-low)/2
+}
+
+// binLow is the smallest duration of a bin.
+func binLow(index uint16) time.Duration {
 	if index < 2*subBins {
 		return time.Duration(index)
 	}
-	shift := int(index)/subBins - 1
-	low := uint64(int(index)-shift*subBins) << shift
-	return time.Duration(low + (uint64(1)<<shift-1)/2)
+	shift := binShift(index)
+	return time.Duration(uint64(int(index)-shift*subBins) << shift)
 }
+
+// binHigh is the largest duration of a bin.
+func binHigh(index uint16) time.Duration {
+	if index < 2*subBins {
+		return time.Duration(index)
+	}
+	return binLow(index) + time.Duration(uint64(1)<<binShift(index)-1)
+}
+
+// binShift is the logarithm of a bin's width, for bins above the first 128.
+func binShift(index uint16) int { return int(index)/subBins - 1 }
 
 // sumBins sorts bins and adds up those of one index into a new slice.
 func sumBins(bins []Bin) []Bin {

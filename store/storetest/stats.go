@@ -39,6 +39,7 @@ func recount(traces []store.Trace) store.Totals {
 		return durations[max(int(math.Ceil(q*float64(len(durations)))), 1)-1]
 	}
 	sum.P50, sum.P95, sum.P99 = rank(0.50), rank(0.95), rank(0.99)
+	sum.P99Low = sum.P99
 	return sum
 }
 
@@ -53,10 +54,46 @@ func differ(got, want store.Totals) string {
 		}
 		*q.got = *q.want
 	}
+	if got.P99Low > want.P99 || float64(got.P99Low) < 0.98*float64(want.P99) {
+		return fmt.Sprintf("the smallest that p99 can be is %v, p99 is %v", got.P99Low, want.P99)
+	}
+	got.P99Low = want.P99Low
 	if got != want {
 		return fmt.Sprintf("%+v, want %+v", got, want)
 	}
 	return ""
+}
+
+// testQuantilesInBounds: no quantile is below the smallest duration or above the
+// largest, so that equal durations are known exactly.
+func testQuantilesInBounds(t *testing.T, o Opened) {
+	tn := NewTenant(t, o.Store, "t")
+	now := o.Clock.Now()
+	for i, d := range []time.Duration{0, 1, time.Microsecond, time.Second, 9999 * time.Millisecond, time.Hour + 1} {
+		name := fmt.Sprintf("agent %d", i)
+		for batch := range 3 {
+			var traces []store.Trace
+			for n := range 40 {
+				traces = append(traces, store.Trace{ID: fmt.Sprintf("%d-%d-%d", i, batch, n), AgentName: name, Status: store.TraceSuccess,
+					Duration: d, CreatedAt: now.Add(-time.Duration(n%7) * time.Minute)})
+			}
+			ingest(t, tn, store.IngestResult{Accepted: len(traces)}, traces...)
+		}
+	}
+	for _, window := range []time.Duration{time.Hour, 30 * 24 * time.Hour} {
+		s := must(tn.Stats(ctx, store.StatsQuery{From: now.Add(-window), To: now, GroupBy: store.GroupByAgent}))(t)
+		for _, g := range s.Groups {
+			want := g.DurationSum / time.Duration(g.Traces)
+			for name, got := range map[string]time.Duration{"p50": g.P50, "p95": g.P95, "p99": g.P99, "lowest p99": g.P99Low} {
+				if got != want {
+					t.Errorf("%v: %s of %d durations of %v is %v", window, name, g.Traces, want, got)
+				}
+			}
+		}
+		if s.Summary.P99 > time.Hour+1 {
+			t.Errorf("%v: p99 of all is %v", window, s.Summary.P99)
+		}
+	}
 }
 
 func testStats(t *testing.T, o Opened) {

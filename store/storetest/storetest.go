@@ -49,7 +49,7 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		{"Races", testRaces}, {"Idempotency", testIdempotency}, {"Leases", testLeases},
 		{"Ingest", testIngest}, {"IngestRefusals", testIngestRefusals}, {"AutoRegistration", testAutoRegistration},
 		{"ListTraces", testListTraces}, {"GetTrace", testGetTrace}, {"Streams", testStreams},
-		{"Stats", testStats}, {"LateArrivals", testLateArrivals}, {"Retention", testRetention},
+		{"Stats", testStats}, {"QuantilesInBounds", testQuantilesInBounds}, {"LateArrivals", testLateArrivals}, {"Retention", testRetention},
 		{"AuditHeads", testAuditHeads},
 		{"Lists", testLists}, {"Closed", testClosed},
 	} {

@@ -75,12 +75,14 @@ func (ex *exchange) under() func() {
 // The answer that the client sees is that of the default upstream. The level of
 // logs is kept for the sessions that are opened later.
 func (ex *exchange) fanOut() {
+	if ex.hasHandle && ex.msg.Method == mcp.MethodSetLevel {
+		ex.g.pairs.SetLevel(ex.ctx, ex.handle.ID, ex.msg.Spans.Params.Of(ex.msg.Body))
+	}
 	if ex.tagFor(tagPost) == tagNone {
 		return
 	}
 	switch ex.msg.Method {
 	case mcp.MethodSetLevel:
-		ex.g.pairs.SetLevel(ex.ctx, ex.handle.ID, ex.msg.Spans.Params.Of(ex.msg.Body))
 	case mcp.NotificationRootsChanged:
 	case mcp.NotificationCancelled:
 		if !ex.g.shared || ex.up.name != ex.g.defaultUpstream {
@@ -94,7 +96,7 @@ func (ex *exchange) fanOut() {
 	hops := ex.hops
 	for name, opened := range ex.g.pairs.All(ex.ctx, ex.handle.ID) {
 		t, ok := ex.g.targets[name]
-		if !ok {
+		if !ok || t == ex.up {
 			continue
 		}
 		body := bytes.Clone(ex.msg.Body)

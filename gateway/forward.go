@@ -34,11 +34,9 @@ func (ex *exchange) forward() *refusal {
 	ex.fanOut()
 	ex.sentUp = ex.now()
 	resp, err := ex.post()
-	if err == nil && resp.Status == http.StatusNotFound && ex.pairLost() {
-		// The upstream forgot a session that the gateway had opened there for
-		// the client: open it once more. Nothing was executed.
+	if err == nil && ex.sessionLost(resp) {
 		resp.Body.Close()
-		if refused := ex.upstreamSession(); refused != nil {
+		if refused := ex.reopenSession(); refused != nil {
 			return refused
 		}
 		resp, err = ex.post()

@@ -95,7 +95,10 @@ type Gateway struct {
 	limits   ratelimit.Store
 	redis    *ratelimit.Redis // nil when limits are kept in memory
 	pairs    session.Pairs
-	shared   bool    // replicas share the pairs
+	shared   bool // replicas share the pairs
+	// reopened is set once the default upstream lost a session that was opened
+	// again: until then nobody asks pairs for one there.
+	reopened atomic.Bool
 	tasks    taskMap // nil with one upstream
 	audit    *audit.Log
 	reporter *report.Reporter     // nil when no traces are reported

@@ -39,6 +39,14 @@ func (ex *exchange) serveStream() *refusal {
 func (ex *exchange) passStream(lastID string) *refusal {
 	ex.sentUp = ex.now()
 	resp, err := ex.get(ex.ctx, ex.up, ex.upSession, lastID)
+	if err == nil && ex.sessionLost(resp) {
+		resp.Body.Close()
+		if refused := ex.reopenSession(); refused != nil {
+			return refused
+		}
+		// The position was one of the session that was lost.
+		resp, err = ex.get(ex.ctx, ex.up, ex.upSession, "")
+	}
 	if err != nil {
 		return ex.refuseUpstream(err)
 	}
@@ -87,7 +95,7 @@ func (ex *exchange) serveEnd() *refusal {
 		return ex.refuseUpstream(err)
 	}
 	defer resp.Body.Close()
-	if several && (resp.Status < 300 || resp.Status == http.StatusNotFound) {
+	if ex.hasHandle && (resp.Status < 300 || resp.Status == http.StatusNotFound) {
 		ex.endPairs()
 	}
 	if resp.Status == http.StatusMethodNotAllowed {
@@ -129,9 +137,11 @@ func (ex *exchange) openControl() *refusal {
 	return ex.upstreamSession()
 }
 
-// endPairs ends the sessions that the gateway opened for the client at other
-// upstreams, and its merged stream.
+// endPairs ends the client's session: those that the gateway opened for it at
+// other upstreams, and its merged stream. The default upstream was told.
 func (ex *exchange) endPairs() {
-	ex.g.closePairs(ex.g.pairs.End(ex.ctx, ex.handle.ID))
+	open := ex.g.pairs.End(ex.ctx, ex.handle.ID)
+	delete(open, ex.up.name)
+	ex.g.closePairs(open)
 	ex.g.standings.end(ex.handle.ID)
 }

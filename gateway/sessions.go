@@ -20,23 +20,21 @@ import (
 // client.
 const openTimeout = 30 * time.Second
 
-// openPairs opens the memory of the sessions at further upstreams: shared by
-// replicas where they share their rate limits, else in this process, with what
-// ended written down. With one upstream nobody asks it anything.
+// openPairs opens the memory of the sessions that the gateway opens for clients:
+// shared by replicas where they share their rate limits, else in this process,
+// with what ended written down.
 func (g *Gateway) openPairs(cfg *config.File) {
-	switch {
-	case len(g.targets) > 1 && g.redis != nil:
+	if g.redis != nil {
 		g.shared = true
 		g.pairs = session.NewShared(maxSessions, g.redis.Records(), g.sealer, g.closePairs)
 		return
-	case len(g.targets) > 1:
-		durable, err := session.OpenDurable(filepath.Join(cfg.StateDirectory(), "sessions.ended"), maxSessions, g.closePairs, g.log)
-		if err == nil {
-			g.pairs = durable
-			return
-		}
-		g.log.Warn("sessions that clients end are forgotten at a restart: their handles could be used again", "error", err)
 	}
+	durable, err := session.OpenDurable(filepath.Join(cfg.StateDirectory(), "sessions.ended"), maxSessions, g.closePairs, g.log)
+	if err == nil {
+		g.pairs = durable
+		return
+	}
+	g.log.Warn("sessions that clients end are forgotten at a restart: their handles could be used again", "error", err)
 	g.pairs = session.NewMemory(maxSessions, g.closePairs)
 }
 
@@ -94,23 +92,32 @@ func (ex *exchange) clientSession(sid string) string {
 		ex.g.log.Warn("upstream session id is too long to carry", "upstream", ex.up.name, "error", err)
 		return ""
 	}
-	if len(ex.g.targets) > 1 {
-		ex.g.pairs.SetParams(ex.ctx, handle.ID, ex.msg.Spans.Params.Of(ex.msg.Body))
-	}
+	ex.g.pairs.SetParams(ex.ctx, handle.ID, ex.msg.Spans.Params.Of(ex.msg.Body))
 	return text
 }
 
 // upstreamSession finds the session at the upstream that the request is routed
-// to: the one in the handle for the default upstream, a pair that is opened when
-// it is first needed for any other.
+// to: the one in the handle for the default upstream, unless that was lost; a pair
+// that is opened when it is first needed for any other.
 func (ex *exchange) upstreamSession() *refusal {
 	switch {
 	case !ex.hasHandle:
 		return nil
 	case ex.up.name == ex.g.defaultUpstream:
 		ex.upSession = session.Opened{ID: ex.handle.Upstream, Version: ex.dialect.Version}
+		if ex.g.reopened.Load() {
+			if opened, ok := ex.g.pairs.Known(ex.handle.ID, ex.up.name); ok {
+				ex.upSession = opened
+			}
+		}
 		return nil
 	}
+	return ex.openedSession()
+}
+
+// openedSession finds the session that the gateway opened at the upstream for
+// the client, and opens it when there is none.
+func (ex *exchange) openedSession() *refusal {
 	var told []byte // the level of logs that a session opened here was told
 	fresh := false
 	opened, err := ex.g.pairs.Session(ex.ctx, ex.handle.ID, ex.up.name, func(ctx context.Context) (session.Opened, error) {
@@ -129,7 +136,7 @@ func (ex *exchange) upstreamSession() *refusal {
 		return refuseSessionStore.after(time.Second)
 	}
 	if err != nil {
-		return ex.refuseUpstream(err)
+		return ex.refuseOpening(err)
 	}
 	if fresh {
 		ex.g.standings.join(ex.handle.ID, ex.up, opened)
@@ -142,14 +149,34 @@ func (ex *exchange) upstreamSession() *refusal {
 	return nil
 }
 
-// pairLost drops the pair of this request after its upstream answered 404 to
-// it, and reports whether it is worth opening again.
-func (ex *exchange) pairLost() bool {
-	if !ex.hasHandle || ex.upSession.ID == "" || ex.up.name == ex.g.defaultUpstream {
-		return false
+// refuseOpening turns a failed opening of a session into its answer. Where the
+// session of the default upstream cannot be opened again, because the upstream
+// does not take what the client's first initialize asked for, the client begins a
+// new one.
+func (ex *exchange) refuseOpening(err error) *refusal {
+	if ex.up.name == ex.g.defaultUpstream && !errors.As(err, new(*upstream.Error)) && ex.ctx.Err() == nil {
+		return &refuseSession
 	}
+	return ex.refuseUpstream(err)
+}
+
+// sessionLost reports whether the upstream answered that it no longer knows a
+// session, as after a restart, and the session is worth opening again: the
+// client still holds its handle.
+func (ex *exchange) sessionLost(resp *upstream.Response) bool {
+	return resp.Status == http.StatusNotFound && ex.hasHandle && ex.upSession.ID != "" &&
+		!ex.g.pairs.Ended(ex.ctx, ex.handle.ID)
+}
+
+// reopenSession opens the session of this request at its upstream again. Nothing
+// was executed.
+func (ex *exchange) reopenSession() *refusal {
 	ex.g.pairs.Forget(ex.ctx, ex.handle.ID, ex.up.name, ex.upSession)
-	return true
+	refused := ex.openedSession()
+	if refused == nil && ex.up.name == ex.g.defaultUpstream {
+		ex.g.reopened.Store(true)
+	}
+	return refused
 }
 
 // openPair opens a session at the request's upstream, with the initialize

@@ -134,6 +134,19 @@ func (m *Memory) Session(ctx context.Context, id ID, upstream string, open OpenF
 	return opened, err
 }
 
+// Known implements Pairs.
+func (m *Memory) Known(id ID, upstream string) (Opened, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.find(id)
+	if e == nil {
+		return Opened{}, false
+	}
+	m.order.MoveToFront(m.sessions[id])
+	opened, ok := e.open[upstream]
+	return opened, ok
+}
+
 // Forget implements Pairs.
 func (m *Memory) Forget(_ context.Context, id ID, upstream string, lost Opened) {
 	m.mu.Lock()

@@ -19,7 +19,8 @@ type Opened struct {
 type OpenFunc func(ctx context.Context) (Opened, error)
 
 // Pairs keeps, for each session of a client, the sessions that the gateway
-// opened for it at upstreams other than the default one. Implementations are
+// opened for it: at upstreams other than the default one, and at that one when it
+// lost the session that its handle names. Implementations are
 // safe for concurrent use, and bounded. Losing a pair is never fatal: the session
 // is opened again.
 //
@@ -32,6 +33,9 @@ type Pairs interface {
 	// the client's session has ended; beside it stands, for the caller to close,
 	// what its own open had opened meanwhile. Ask Ended first.
 	Session(ctx context.Context, id ID, upstream string, open OpenFunc) (Opened, error)
+	// Known returns the session at an upstream as far as this process knows it,
+	// without asking anybody.
+	Known(id ID, upstream string) (opened Opened, ok bool)
 	// Forget drops one pair, so that the next call opens it again; but only
 	// while it still is lost, so that a late complaint about an old session
 	// does not close a new one.

@@ -145,6 +145,9 @@ func (s *Shared) claim(ctx context.Context, id ID, upstream string, opened Opene
 	return first, nil
 }
 
+// Known implements Pairs.
+func (s *Shared) Known(id ID, upstream string) (Opened, bool) { return s.local.Known(id, upstream) }
+
 // Forget implements Pairs.
 func (s *Shared) Forget(ctx context.Context, id ID, upstream string, lost Opened) {
 	ctx = context.WithoutCancel(ctx)

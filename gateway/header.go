@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"svc/gateway/govern"
@@ -148,7 +149,13 @@ func (ex *exchange) copyHeader(from upstream.Header) {
 	}
 	for _, name := range ex.live.forwardHeaders {
 		if vs := from.Values(name); len(vs) > 0 && !bound.has(name) {
-			to[name] = vs
+			switch {
+			case strings.HasPrefix(name, "Access-Control-"): // what a page may read is decided here
+			case name == "Vary":
+				to[name] = append(slices.Clip(to[name]), vs...)
+			default:
+				to[name] = vs
+			}
 		}
 	}
 	if sid := ex.clientSession(from.Get(mcp.HeaderSession)); sid != "" {

@@ -122,11 +122,12 @@ func (ex *exchange) good(l *live) error {
 // protected resource, which anyone may read (gateway specification, Endpoints).
 func (g *Gateway) serveOther(w http.ResponseWriter, r *http.Request) {
 	l := g.live.Load()
-	if l.resource == nil || r.URL.Path != l.resource.Path && r.URL.Path != l.resource.Path+"/mcp" {
+	if l.resource == nil || !l.resource.Serves(r.URL.Path) {
 		notFound(w)
 		return
 	}
 	h := w.Header()
+	l.allowOrigin(h, r)
 	if in := &l.cfg.InputRateLimit; in.Enabled {
 		addr := g.clientAddr(r)
 		ok, _, err := g.limits.Allow(r.Context(), inputKey(addr, addr.String()), in.RequestsPerSecond, in.Burst, g.now())
@@ -135,6 +136,11 @@ func (g *Gateway) serveOther(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusTooManyRequests)
 			return
 		}
+	}
+	if l.isPreflight(r) && l.origins.permit(r) {
+		l.allowRequest(h, r)
+		w.WriteHeader(http.StatusNoContent)
+		return
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		h["Allow"] = []string{"GET, HEAD"}

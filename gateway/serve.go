@@ -18,7 +18,7 @@ import (
 // Paths are compared after decoding, and exactly.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
-	case "/mcp":
+	case Path, Path + "/": // many write the slash
 		g.serveMCP(w, r)
 	case "/healthz":
 		g.serveHealth(w, r)
@@ -51,6 +51,7 @@ func (g *Gateway) serveMCP(w http.ResponseWriter, r *http.Request) {
 // limit, caller, dialect, policy, route, upstream and what comes back from it.
 // The first step that refuses ends it.
 func (ex *exchange) serve() *refusal {
+	ex.live.allowOrigin(ex.w.Header(), ex.r)
 	if refused := ex.admit(); refused != nil {
 		return refused
 	}
@@ -61,6 +62,9 @@ func (ex *exchange) serve() *refusal {
 	case http.MethodDelete:
 		return ex.serveEnd()
 	default:
+		if ex.live.isPreflight(ex.r) {
+			return ex.answerPreflight()
+		}
 		return &refuseMethod
 	}
 	if refused := ex.authenticate(); refused != nil {

@@ -11,7 +11,7 @@ import (
 // Resource is the gateway as OAuth clients see it: its metadata document
 // (RFC 9728) and the challenges that lead to it (RFC 6750). It is immutable.
 type Resource struct {
-	// Path serves Document; so does Path + "/mcp".
+	// Path serves Document; see Serves.
 	Path string
 	// Document is the metadata, as JSON.
 	Document []byte
@@ -51,6 +51,13 @@ func NewResource(cfg OAuthConfig, listen string, secure bool) (*Resource, error)
 		Invalid: "Bearer " + found + `, error="invalid_token"` + scope,
 		Scope:   `Bearer ` + found + `, error="insufficient_scope"` + scope,
 	}, nil
+}
+
+// Serves reports whether a path is one of the document's: clients put the path of
+// the resource behind it, as they write that.
+func (r *Resource) Serves(path string) bool {
+	rest, ok := strings.CutPrefix(path, r.Path)
+	return ok && (rest == "" || rest == "/mcp" || rest == "/mcp/")
 }
 
 // derivedURL is the base URL of an address to listen on. One that stands for

@@ -71,8 +71,9 @@ type File struct {
 
 	// ControlPlane sends traces to the control plane.
 	ControlPlane report.Config `yaml:"control_plane"`
-	// AllowedOrigins are the values of Origin that browsers may send, such as
-	// https://app.example. Empty means loopback origins only.
+	// AllowedOrigins are the origins whose pages may send requests from a browser
+	// and read the answers (CORS), such as https://app.example. Empty means that
+	// loopback origins may send requests, without CORS headers on the answers.
 	AllowedOrigins []string `yaml:"allowed_origins" env:"true"`
 	// AllowedHosts are the names, without port, that requests may carry as Host.
 	// Empty means loopback names only when listen is a loopback address, and any

@@ -37,7 +37,7 @@ func auditFiles(args []string) ([]audit.Rotated, error) {
 }
 
 func newAuditVerifyCmd(env Env) *cobra.Command {
-	var publicKey string
+	var publicKeys []string
 	var heads []string
 	var interval time.Duration
 	f := formatText
@@ -77,12 +77,16 @@ not be read.`,
 			if interval < time.Second || interval > 24*time.Hour {
 				return usagef("name the audit.checkpoint_interval of the gateway", "--checkpoint-interval must be from 1s to 24h")
 			}
-			if publicKey != "" {
-				key, err := audit.LoadPublicKey(publicKey)
+			for i, name := range publicKeys {
+				key, err := audit.LoadPublicKey(name)
 				if err != nil {
 					return usage(err, "name the public half of audit.checkpoint_key_file: openssl pkey -in checkpoint.key -pubout")
 				}
-				o.PublicKey = key
+				if i == 0 {
+					o.PublicKey = key
+				} else {
+					o.FormerKeys = append(o.FormerKeys, key)
+				}
 			}
 			for _, text := range heads {
 				h, err := parseHead(text)
@@ -108,7 +112,7 @@ not be read.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&publicKey, "public-key", "", "check the signatures of checkpoints with this Ed25519 key (PEM)")
+	cmd.Flags().StringArrayVar(&publicKeys, "public-key", nil, "check the signatures of checkpoints with this Ed25519 key (PEM); repeated, with any of them")
 	cmd.Flags().DurationVar(&interval, "checkpoint-interval", time.Minute, "for signed checkpoints of older versions, which do not have it")
 	cmd.Flags().StringArrayVar(&heads, "head", nil, "a line that the trail must hold, as NUMBER:HASH; may be repeated")
 	addFormatFlag(cmd, &f, formatText, formatJSON, formatYAML)

@@ -241,7 +241,7 @@ func (g *Gateway) openState(cfg *config.File, opts Options) error {
 	if g.sealer, err = session.NewSealer(key); err != nil {
 		return err
 	}
-	logOptions := audit.Options{Now: g.now, Logger: g.log}
+	logOptions := audit.Options{Now: g.now, Logger: g.log, StateDir: cfg.StateDirectory()}
 	reports := cfg.ControlPlane.Active() && opts.Sink != nil
 	if reports {
 		logOptions.MaxBacklog = uint64(cfg.ControlPlane.Traces.MaxBacklog)

@@ -17,19 +17,26 @@ type background struct {
 	mu      sync.Mutex
 	cfg     Config
 	retired []file // replaced, and not yet closed
+	heads   map[string]headToKeep
 
 	changed chan struct{} // holds one token
 	pruning chan struct{} // holds one token
 	retires chan struct{} // holds one token
+	headed  chan struct{} // holds one token
 	quit    chan struct{}
 	ended   chan struct{}
 	once    sync.Once
 }
 
+// prepare makes what a leader may use before start.
+func (b *background) prepare() {
+	b.retires = make(chan struct{}, 1)
+	b.headed = make(chan struct{}, 1)
+}
+
 func (b *background) start(l *Log) {
 	b.changed = make(chan struct{}, 1)
 	b.pruning = make(chan struct{}, 1)
-	b.retires = make(chan struct{}, 1)
 	b.quit = make(chan struct{})
 	b.ended = make(chan struct{})
 	go b.run(l)
@@ -127,6 +134,11 @@ func (b *background) run(l *Log) {
 			if err := b.closeRetired(); err != nil {
 				l.opts.Logger.Warn("an audit file was not closed in order", "error", err)
 			}
+		case <-b.headed:
+			if cfg.Fsync != FsyncNever {
+				l.sync() // what a head names is on the disk before it
+			}
+			b.keepHeads(l)
 		case <-b.pruning:
 			var last uint64
 			if l.submit(item{do: func() error { last = l.leader.sealer.seq; return nil }}) == nil {

@@ -18,6 +18,8 @@ const maxUnsigned = 16 << 20
 type unsigned struct {
 	count uint64 // of signed checkpoints so far
 	last  uint64 // number of the last of them
+	hash  Hash   // of the last of them
+	prior uint64 // number of the one before it
 	bytes int64  // of the lines after it
 	began int64  // end of what the first line after it tells of, in nanoseconds; 0 without lines
 }

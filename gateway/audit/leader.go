@@ -166,6 +166,7 @@ func (w *leader) flush(before chainState, items []item) error {
 		w.first = before.seq + 1
 	}
 	w.size += int64(len(w.out))
+	w.keepHead(before.last)
 	if w.log.failure.Load() != nil {
 		w.log.failure.Store(nil)
 		w.log.opts.Logger.Info("audit lines can be written again", "path", w.cfg.Path)
@@ -231,7 +232,7 @@ func (w *leader) checkpointOf(b []byte, c *Checkpoint) []byte {
 	}
 	w.scratch = w.signer.appendSignature(w.scratch, &w.sealer)
 	b = w.sealer.seal(b, w.scratch)
-	w.sealer.unsigned = unsigned{count: c.Count, last: w.sealer.seq}
+	w.sealer.unsigned = unsigned{count: c.Count, last: w.sealer.seq, hash: w.sealer.prev, prior: c.Last}
 	return b
 }
 
@@ -252,19 +253,24 @@ func (w *leader) open(cfg Config, event Event) error {
 	if err != nil {
 		return errors.Join(err, lock.Close())
 	}
+	found, err := w.inspect(cfg, signer, end)
+	if err != nil {
+		return errors.Join(err, lock.Close())
+	}
 	f, err := w.log.opts.open(cfg.Path, appendFlags, filePerm)
 	if err != nil {
 		return errors.Join(fmt.Errorf("open audit file: %w", err), lock.Close())
 	}
 	w.cfg, w.signer, w.lock, w.f = cfg, signer, lock, f
-	w.sealer = sealer{chain: cfg.Chain, sha: sha256.New(), seq: end.seq, prev: end.hash}
+	w.sealer = sealer{chain: cfg.Chain, sha: sha256.New(), seq: end.seq, prev: end.hash, unsigned: found.unsigned}
 	w.first, w.size, w.dirty, w.noSplit = end.first, end.size, false, 0
 	if end.torn > 0 {
 		w.log.opts.Logger.Warn("the audit file ended in an unfinished line, which was moved aside",
 			"path", cfg.Path, "bytes", end.torn, "moved_to", cfg.Path+tornSuffix)
 	}
 	before := w.sealer
-	w.out = w.checkpointOf(w.out[:0], &Checkpoint{Event: event, Torn: end.torn})
+	w.out = w.broken(w.out[:0], &found)
+	w.out = w.checkpointOf(w.out, &Checkpoint{Event: event, Torn: end.torn, Adopted: found.adopted})
 	if _, err := w.f.Write(w.out); err != nil {
 		w.sealer = before
 		return errors.Join(fmt.Errorf("write to audit file: %w", err),
@@ -274,6 +280,7 @@ func (w *leader) open(cfg Config, event Event) error {
 		w.first = before.seq + 1
 	}
 	w.size += int64(len(w.out))
+	w.keepHead(before.last)
 	return nil
 }
 

@@ -28,6 +28,9 @@ type Options struct {
 	// MaxBacklog is how many lines that were not yet reported rotation spares
 	// beyond max_backups; 0 when nobody reports. See [Log.SetReported].
 	MaxBacklog uint64
+	// StateDir is where the heads of signed chains are kept, to compare the file
+	// with when it is opened again; empty keeps none.
+	StateDir string
 
 	open openFunc // of tests that let writes fail
 }
@@ -44,10 +47,12 @@ type Log struct {
 	reported atomic.Uint64
 	told     atomic.Bool // reported was said
 	failure  atomic.Pointer[failure]
-	lost     atomic.Uint64 // lines let pass unwritten
-	dropped  atomic.Uint64 // lines that sinks of the past dropped
-	sinks    atomic.Pointer[[]*sink]
-	disk     fsync.Syncer
+
+	headFailing atomic.Bool   // the last head was not kept
+	lost        atomic.Uint64 // lines let pass unwritten
+	dropped     atomic.Uint64 // lines that sinks of the past dropped
+	sinks       atomic.Pointer[[]*sink]
+	disk        fsync.Syncer
 
 	mu      sync.Mutex
 	leading bool
@@ -89,7 +94,9 @@ type entry struct{ body []byte }
 // crash left of an unfinished line is moved to a file of its own, ending in
 // .torn; the chain goes on from the last whole line, which may be in a rotated
 // file. It errs when another process has the file open for writing, and when
-// the file holds something that is not an audit trail.
+// the file holds something that is not an audit trail. Where checkpoints are
+// signed, the end of the chain is compared with the head in the state directory,
+// and a difference is noted by a checkpoint.
 func Open(cfg Config, opts Options) (*Log, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -101,6 +108,7 @@ func Open(cfg Config, opts Options) (*Log, error) {
 	if opts.open == nil {
 		l.opts.open = l.openFile
 	}
+	l.background.prepare()
 	l.entries.New = func() any { return &entry{body: make([]byte, 0, 1024)} }
 	l.leader = leader{log: l, now: opts.Now}
 	if err := l.leader.open(cfg, EventStart); err != nil {
@@ -275,6 +283,7 @@ func (l *Log) Close() error {
 	}}); e != nil && !errors.Is(e, ErrClosed) {
 		return e
 	}
+	l.background.keepHeads(l)
 	l.disk.Close()
 	if err != nil {
 		return fmt.Errorf("close audit log: %w", err)

@@ -133,6 +133,7 @@ func (w *leader) append(event Event) error {
 		w.first = before.seq + 1
 	}
 	w.size += int64(len(w.out))
+	w.keepHead(before.last)
 	for _, s := range w.sinks {
 		s.send(w.out)
 	}

@@ -27,6 +27,8 @@ type Head struct {
 type VerifyOptions struct {
 	// PublicKey checks the signatures of checkpoints; nil leaves them unchecked.
 	PublicKey ed25519.PublicKey
+	// FormerKeys are those that PublicKey replaced: their signatures are good too.
+	FormerKeys []ed25519.PublicKey
 	// Interval is the audit.checkpoint_interval of the gateway, for checkpoints
 	// of older versions, which do not have it; 0 is the default of a minute.
 	Interval time.Duration

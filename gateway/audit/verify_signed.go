@@ -1,7 +1,9 @@
 package audit
 
 import (
+	"crypto/ed25519"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -58,7 +60,7 @@ func (c *verifier) signed(seq uint64, covered []byte, cp *Checkpoint) bool {
 	switch {
 	case cp.Sig == "":
 		c.problem(seq, "the checkpoint is not signed")
-	case err != nil || !cp.signedBy(c.o.PublicKey, seq, prev, covered):
+	case err != nil || !c.signedByKnown(cp, seq, prev, covered):
 		if cp.KeyID != id {
 			c.problem(seq, "the signature of the checkpoint is not good for the key %s: the checkpoint names the key %s", id, cp.KeyID)
 		} else {
@@ -71,6 +73,12 @@ func (c *verifier) signed(seq uint64, covered []byte, cp *Checkpoint) bool {
 	}
 	c.signatures.breaks()
 	return false
+}
+
+// signedByKnown reports whether one of the keys signed a checkpoint.
+func (c *verifier) signedByKnown(cp *Checkpoint, seq uint64, prev Hash, covered []byte) bool {
+	return cp.signedBy(c.o.PublicKey, seq, prev, covered) ||
+		slices.ContainsFunc(c.o.FormerKeys, func(key ed25519.PublicKey) bool { return cp.signedBy(key, seq, prev, covered) })
 }
 
 // continues checks that a checkpoint with a good signature is the one after the

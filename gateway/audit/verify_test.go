@@ -296,6 +296,31 @@ func TestChainOff(t *testing.T) {
 	}
 }
 
+// A trail that was signed with one key after the other verifies with both.
+func TestVerifyTakesFormerKeys(t *testing.T) {
+	s := newSite(t)
+	l := s.open()
+	fill(t, l, 0, 2)
+	former := s.verify.PublicKey
+	s.c.CheckpointKeyFile, s.verify.PublicKey = signingKey(t)
+	if err := l.Reconfigure(s.c); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, l, 2, 2)
+	mustClose(t, l)
+	s.run(4, 1)
+	if s.logged.Len() > 0 {
+		t.Errorf("after the change: %s", s.logged.String())
+	}
+	if v, err := VerifyPath(context.Background(), s.c.Path, s.verify); err != nil || v.OK() {
+		t.Errorf("with the new key alone: %+v, %v", v, err)
+	}
+	s.verify.FormerKeys = []ed25519.PublicKey{former}
+	if v := checkChain(t, s.c.Path, s.verify); v.Proven != (Range{1, 10}) || v.Signed != 5 {
+		t.Errorf("with both: %+v", v)
+	}
+}
+
 // A checkpoint tells the interval and the key of those after it, so a reload that
 // changes either writes one.
 func TestAChangedIntervalIsSigned(t *testing.T) {

@@ -80,8 +80,8 @@ type File struct {
 	// name otherwise.
 	AllowedHosts []string `yaml:"allowed_hosts" env:"true"`
 	// StateDir is the directory of what outlives the process: the reporter's
-	// offset, the last governance bundle, the session key and digests of known API
-	// keys. Empty means the audit path with .state appended.
+	// offset, the last governance bundle, the session key, the head of the audit chain
+	// and digests of known API keys. Empty means the audit path with .state appended.
 	StateDir string `yaml:"state_dir" env:"true"`
 	// Sessions seals the session handles that clients hold.
 	Sessions Sessions `yaml:"sessions"`

@@ -86,7 +86,7 @@ func (h *HeadReporter) report(ctx context.Context) {
 	}
 	var trail string
 	if err == nil {
-		trail, err = trailName(path)
+		trail, err = audit.TrailName(path)
 	}
 	now := api.AuditHeadReport{Gateway: h.opts.Gateway, Trail: trail, Seq: int64(head.Seq), Hash: head.Hash.String()}
 	if err == nil {

@@ -2,8 +2,6 @@ package report
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,18 +38,8 @@ type state struct {
 // stateName is the state file of an audit file: each has its own, so that
 // nothing is mixed up when audit.path changes and changes back.
 func stateName(dir, auditPath string) (string, error) {
-	trail, err := trailName(auditPath)
+	trail, err := audit.TrailName(auditPath)
 	return filepath.Join(dir, "report-"+trail+".json"), err
-}
-
-// trailName names an audit file without telling where it stands.
-func trailName(auditPath string) (string, error) {
-	abs, err := filepath.Abs(auditPath)
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256([]byte(abs))
-	return hex.EncodeToString(sum[:4]), nil
 }
 
 // loadState reads a state file. An absent one is an empty state; one that

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"svc/gateway/mcp"
+	"svc/gateway/mcpclient"
 	"svc/gateway/upstream"
 )
 
@@ -76,13 +77,17 @@ func (ex *exchange) refuseUpstream(err error) *refusal {
 		return refuseUnreachable.withKind("canceled")
 	}
 	cause := upstream.CauseOf(err)
+	invalid := errors.Is(err, mcpclient.ErrAnswer) || errors.Is(err, mcpclient.ErrTooLarge) || errors.Is(err, mcpclient.ErrRejected)
+	if invalid {
+		cause = upstream.Cause{Code: "own_request", Text: upstream.Printable(err.Error(), maxRefusedBody)}
+	}
 	ex.g.failures.report(ex.failureOf(ex.up, cause))
 	switch {
 	case errors.Is(err, upstream.ErrTimeout):
 		return &refuseTimeout
 	case errors.Is(err, upstream.ErrTooLarge):
 		return &refuseUpstreamTooLarge
-	case errors.Is(err, upstream.ErrInvalidResponse):
+	case invalid, errors.Is(err, upstream.ErrInvalidResponse):
 		return &refuseUpstreamInvalid
 	case cause.Code == upstream.CauseDNS:
 		return &refuseDNS

@@ -215,3 +215,24 @@ func TestReplicasShareAReopenedSession(t *testing.T) {
 		t.Errorf("%d sessions were opened, want 2", n)
 	}
 }
+
+// An answer to another request opens no session.
+func TestAForeignAnswerToInitializeIsInvalid(t *testing.T) {
+	first := newScripted(t)
+	second := newUpstream(t, func(w http.ResponseWriter, _ string, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, `{"jsonrpc":"2.0","id":"somebody-elses","result":{"protocolVersion":"2025-06-18","capabilities":{}}}`)
+	})
+	r := newRig(t, twoUpstreams(first.URL, second.URL)+"    - {id: rest, action: allow, when: {}}\n")
+	got := r.post(call("1", "slow"), "Mcp-Session-Id", r.begin())
+	if e := got.rpc(t); got.status != 502 || e.Error.Message != "upstream_invalid" || string(e.ID) != "1" {
+		t.Errorf("got %d %s", got.status, got.body)
+	}
+	if n := len(second.seen()); n != 1 {
+		t.Errorf("%d requests, want the initialize alone", n)
+	}
+	r.stop()
+	if lines := failureLines(r.logs.String()); len(lines) != 1 || !strings.Contains(lines[0], "it has the id of another request") {
+		t.Errorf("logged %q", lines)
+	}
+}

@@ -4,14 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"svc/gateway/config"
 	"svc/gateway/mcp"
+	"svc/gateway/mcpclient"
 	"svc/gateway/session"
 	"svc/gateway/upstream"
 )
@@ -19,6 +18,10 @@ import (
 // openTimeout bounds the opening of a session at an upstream on behalf of a
 // client.
 const openTimeout = 30 * time.Second
+
+// maxInitialize bounds the answer of an upstream to the gateway's own initialize,
+// in bytes.
+const maxInitialize = 1 << 20
 
 // openPairs opens the memory of the sessions that the gateway opens for clients:
 // shared by replicas where they share their rate limits, else in this process,
@@ -197,62 +200,9 @@ func (ex *exchange) openPair(ctx context.Context) (session.Opened, error) {
 		params = append(params, `,"capabilities":{},"clientInfo":{"name":"svc","version":`...)
 		params = append(mcp.AppendString(params, ex.g.version), "}}"...)
 	}
-	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":"svc-initialize","method":"initialize","params":%s}`, params)
-	resp, err := ex.up.client.Do(ctx, &upstream.Request{Method: http.MethodPost, Header: postHeader(session.Opened{}, ex.hops), Body: body})
-	if err != nil {
-		return session.Opened{}, err
-	}
-	opened, err := ex.readInitialize(resp)
-	if err != nil {
-		return session.Opened{}, fmt.Errorf("open a session at upstream %q: %w", ex.up.name, err)
-	}
-	done, err := ex.up.client.Do(ctx, &upstream.Request{
-		Method: http.MethodPost, Header: postHeader(opened, ex.hops),
-		Body: []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`),
-	})
-	if err != nil {
-		return session.Opened{}, err
-	}
-	done.Body.Close()
-	return opened, nil
-}
-
-var errInitialize = errors.New("upstream refused initialize")
-
-// readInitialize reads the answer to an initialize, JSON or event stream.
-func (ex *exchange) readInitialize(resp *upstream.Response) (opened session.Opened, err error) {
-	defer resp.Body.Close()
-	if resp.Status != http.StatusOK {
-		return opened, fmt.Errorf("%w: status %d", errInitialize, resp.Status)
-	}
-	var m mcp.Message
-	if mediaType(resp.Header.Get("Content-Type")) == "text/event-stream" {
-		events := mcp.NewEventReader(resp.Body, mcp.MaxBody)
-		for m.Kind != mcp.Response { // what comes before the answer is for nobody
-			ev, err := events.Next()
-			if err != nil {
-				return opened, fmt.Errorf("%w: %w", errInitialize, err)
-			}
-			if len(ev.Data) == 0 {
-				continue
-			}
-			if _, err := mcp.ScanReplacing(ev.Data, &m); err != nil {
-				return opened, fmt.Errorf("%w: %w", errInitialize, err)
-			}
-		}
-	} else {
-		body, err := resp.ReadAll(nil)
-		if err == nil {
-			_, err = mcp.ScanReplacing(body, &m)
-		}
-		if err != nil {
-			return opened, fmt.Errorf("%w: %w", errInitialize, err)
-		}
-	}
-	if m.Kind != mcp.Response || m.IsError || m.InitializeVersion == "" {
-		return opened, errInitialize
-	}
-	return session.Opened{ID: resp.Header.Get(mcp.HeaderSession), Version: strings.Clone(m.InitializeVersion)}, nil
+	client := mcpclient.Client{Caller: ex.up.client, Name: "svc-initialize", Hops: ex.hops}
+	opened, _, err := client.Initialize(ctx, params, maxInitialize)
+	return session.Opened(opened), err
 }
 
 // closeSession ends a session that the gateway opened at an upstream.

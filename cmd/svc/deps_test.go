@@ -26,6 +26,8 @@ var forbidden = []struct{ from, to, why string }{
 	{"tui/...", "gateway/...", "what is read of an audit file is handed in"},
 	{"...", "cli/...", "cli is the composition root"},
 	{"gateway/front", "gateway/...", "the HTTP server knows nothing of what it serves"},
+	{"gateway/mcpclient", "gateway/config", "whoever uses it knows the configuration"},
+	{"gateway/mcpclient", "gateway/session", "it keeps no sessions"},
 	{"gateway/socket", "...", "below everything"},
 	{"gateway/fsync", "...", "below everything"},
 	{"gateway/statefile", "...", "below everything"},

@@ -1,16 +1,15 @@
 package toolsearch
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"svc/gateway/mcp"
+	"svc/gateway/mcpclient"
 	"svc/gateway/upstream"
 )
 
@@ -20,15 +19,12 @@ const (
 	maxTools  = 5000
 	maxBytes  = 8 << 20 // of all pages
 	maxTime   = time.Minute
-	farewell  = 5 * time.Second // for the end of a session
 	legacyAsk = mcp.Revision20251125
 	userAgent = "svc-tool-search"
 )
 
 // Caller sends a request to an upstream; *upstream.Client is one.
-type Caller interface {
-	Do(ctx context.Context, req *upstream.Request) (*upstream.Response, error)
-}
+type Caller = mcpclient.Caller
 
 // era is the generation of the protocol that an upstream speaks.
 type era uint8
@@ -63,10 +59,8 @@ type lister struct {
 
 // Why a list cannot be had.
 var (
-	errTooMuch  = errors.New("the list is too large")
-	errAnswer   = errors.New("the answer is not what was asked for")
-	errNoTools  = errors.New("the upstream offers no tools")
-	errRejected = errors.New("refused")
+	errTooMuch = errors.New("the list is too large")
+	errNoTools = errors.New("the upstream offers no tools")
 )
 
 // list asks for all pages. An upstream that offers no tools has an empty list.
@@ -102,20 +96,20 @@ func (l *lister) attempt(ctx context.Context) (*listing, error) {
 		}
 	}
 	if l.era == eraModern {
-		return l.pages(ctx, session{version: mcp.Revision20260728})
+		return l.pages(ctx, mcpclient.Session{Version: mcp.Revision20260728})
 	}
 	s, err := l.initialize(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer l.end(ctx, s)
+	defer l.client().End(ctx, s)
 	return l.pages(ctx, s)
 }
 
 // discover asks for the revisions that the upstream serves. Any answer but one
 // that names the stateless revision means the one before.
 func (l *lister) discover(ctx context.Context) (modern bool, err error) {
-	m, err := l.call(ctx, session{version: mcp.Revision20260728}, mcp.MethodDiscover, "", maxBytes)
+	m, err := l.call(ctx, mcpclient.Session{Version: mcp.Revision20260728}, mcp.MethodDiscover, "", maxBytes)
 	if errors.As(err, new(*upstream.Error)) || ctx.Err() != nil {
 		return false, err
 	}
@@ -137,31 +131,20 @@ func (l *lister) discover(ctx context.Context) (modern bool, err error) {
 	return modern, nil
 }
 
-// session is where a request belongs to.
-type session struct{ id, version string }
-
 // initialize opens a session.
-func (l *lister) initialize(ctx context.Context) (s session, err error) {
-	params := fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{},"clientInfo":%s}`, legacyAsk, l.info())
-	m, err := l.do(ctx, &s, mcp.MethodInitialize, params, maxBytes)
-	if err != nil {
-		return s, err
+func (l *lister) initialize(ctx context.Context) (s mcpclient.Session, err error) {
+	params := fmt.Appendf(nil, `{"protocolVersion":%q,"capabilities":{},"clientInfo":%s}`, legacyAsk, l.info())
+	s, m, err := l.client().Initialize(ctx, params, maxBytes)
+	if err == nil && !offersTools(m) {
+		l.client().End(ctx, s)
+		err = errNoTools
 	}
-	if m.InitializeVersion == "" {
-		return s, fmt.Errorf("initialize: %w", errAnswer)
-	}
-	s.version = strings.Clone(m.InitializeVersion)
-	resp, err := l.caller.Do(ctx, &upstream.Request{Method: "POST", Header: header(s, "notifications/initialized"), Body: []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)})
-	if err != nil {
-		l.end(ctx, s)
-		return s, err
-	}
-	resp.Body.Close()
-	if !offersTools(m) {
-		l.end(ctx, s)
-		return s, errNoTools
-	}
-	return s, nil
+	return s, err
+}
+
+// client sends the requests of the lister.
+func (l *lister) client() *mcpclient.Client {
+	return &mcpclient.Client{Caller: l.caller, Name: userAgent}
 }
 
 // offersTools reports whether an upstream names tools among its capabilities.
@@ -170,20 +153,8 @@ func offersTools(m *mcp.Message) bool {
 	return ok
 }
 
-// end ends a session. Nothing depends on it.
-func (l *lister) end(ctx context.Context, s session) {
-	if s.id == "" {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
-	defer cancel()
-	if resp, err := l.caller.Do(ctx, &upstream.Request{Method: "DELETE", Header: header(s, "")}); err == nil {
-		resp.Body.Close()
-	}
-}
-
 // pages asks for one page after another.
-func (l *lister) pages(ctx context.Context, s session) (*listing, error) {
+func (l *lister) pages(ctx context.Context, s mcpclient.Session) (*listing, error) {
 	out := &listing{}
 	seen := map[string]bool{}
 	room, cursor := maxBytes, ""
@@ -198,7 +169,7 @@ func (l *lister) pages(ctx context.Context, s session) (*listing, error) {
 		result := object(m.Spans.Result.Of(m.Body))
 		var tools []json.RawMessage
 		if json.Unmarshal(result["tools"], &tools) != nil {
-			return nil, fmt.Errorf("tools/list: %w", errAnswer)
+			return nil, fmt.Errorf("tools/list: %w", mcpclient.ErrAnswer)
 		}
 		if len(out.tools)+len(tools) > maxTools {
 			return nil, fmt.Errorf("%w: more than %d tools", errTooMuch, maxTools)
@@ -210,7 +181,7 @@ func (l *lister) pages(ctx context.Context, s session) (*listing, error) {
 			return out, nil
 		}
 		if string(next) == cursor {
-			return nil, fmt.Errorf("tools/list: %w: the cursor leads to itself", errAnswer)
+			return nil, fmt.Errorf("tools/list: %w: the cursor leads to itself", mcpclient.ErrAnswer)
 		}
 		cursor = string(next)
 	}
@@ -252,123 +223,21 @@ func (out *listing) add(name string, tools []json.RawMessage, seen map[string]bo
 
 // call sends a request with the parameters that its revision asks for. cursor is
 // a JSON string or empty.
-func (l *lister) call(ctx context.Context, s session, method, cursor string, room int) (*mcp.Message, error) {
+func (l *lister) call(ctx context.Context, s mcpclient.Session, method, cursor string, room int) (*mcp.Message, error) {
 	params := "{"
 	if cursor != "" {
 		params += `"cursor":` + cursor
 	}
-	if mcp.Modern(s.version) {
+	if mcp.Modern(s.Version) {
 		if cursor != "" {
 			params += ","
 		}
-		params += fmt.Sprintf(`"_meta":{%q:%q,%q:%s,%q:{}}`, mcp.MetaProtocolVersion, s.version, mcp.MetaClientInfo, l.info(), mcp.MetaClientCapabilities)
+		params += fmt.Sprintf(`"_meta":{%q:%q,%q:%s,%q:{}}`, mcp.MetaProtocolVersion, s.Version, mcp.MetaClientInfo, l.info(), mcp.MetaClientCapabilities)
 	}
-	return l.do(ctx, &s, method, params+"}", room)
+	return l.client().Call(ctx, s, method, []byte(params+"}"), room)
 }
 
 // info is the clientInfo of requests.
 func (l *lister) info() string {
 	return `{"name":"` + userAgent + `","version":` + string(mcp.AppendString(nil, l.version)) + `}`
-}
-
-// requestID is the id of every request: there is one at a time.
-const requestID = `"` + userAgent + `"`
-
-// do sends a request and returns the answer to it, at most room bytes. An
-// initialize sets the id of the session.
-func (l *lister) do(ctx context.Context, s *session, method, params string, room int) (*mcp.Message, error) {
-	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, requestID, method, params)
-	resp, err := l.caller.Do(ctx, &upstream.Request{Method: "POST", Header: header(*s, method), Body: []byte(body), Idempotent: method != mcp.MethodInitialize})
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	if method == mcp.MethodInitialize {
-		s.id = strings.Clone(resp.Header.Get(mcp.HeaderSession))
-	}
-	m := new(mcp.Message)
-	media, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
-	switch strings.ToLower(strings.TrimSpace(media)) {
-	case "text/event-stream":
-		err = readStream(resp, room, m)
-	case "application/json":
-		err = readJSON(resp, room, m)
-	default:
-		err = errAnswer
-	}
-	switch {
-	case err == nil && m.IsError:
-		return nil, fmt.Errorf("%s: status %d: %w with code %d", method, resp.Status, errRejected, m.ErrorCode)
-	case resp.Status != 200:
-		return nil, fmt.Errorf("%s: %w with status %d", method, errRejected, resp.Status)
-	case err != nil:
-		return nil, fmt.Errorf("%s: %w", method, err)
-	case m.Kind != mcp.Response || !mcp.SameID(m.ID, []byte(requestID)) || !m.Spans.Result.Present():
-		return nil, fmt.Errorf("%s: %w", method, errAnswer)
-	}
-	return m, nil
-}
-
-// header is that of a request of this package.
-func header(s session, method string) upstream.Header {
-	h := upstream.Header{
-		{Name: "Content-Type", Value: "application/json"},
-		{Name: "Accept", Value: "application/json, text/event-stream"},
-		{Name: upstream.HeaderHops, Value: upstream.FirstHop},
-	}
-	if s.version != "" {
-		h.Add(mcp.HeaderProtocolVersion, s.version)
-	}
-	if mcp.Modern(s.version) {
-		h.Add(mcp.HeaderMethod, method)
-	}
-	if s.id != "" {
-		h.Add(mcp.HeaderSession, s.id)
-	}
-	return h
-}
-
-// bounded reads at most room bytes of a body.
-type bounded struct {
-	resp *upstream.Response
-	room int
-}
-
-func (b *bounded) Read(p []byte) (int, error) {
-	if b.room <= 0 {
-		return 0, errTooMuch
-	}
-	n, err := b.resp.Body.Read(p[:min(len(p), b.room)])
-	b.room -= n
-	return n, err
-}
-
-func readJSON(resp *upstream.Response, room int, m *mcp.Message) error {
-	var body bytes.Buffer
-	if _, err := body.ReadFrom(&bounded{resp, room}); err != nil {
-		return err
-	}
-	_, err := mcp.ScanReplacing(body.Bytes(), m)
-	return err
-}
-
-// readStream reads the frames up to the answer. What comes before it is for
-// nobody.
-func readStream(resp *upstream.Response, room int, m *mcp.Message) error {
-	events := mcp.NewEventReader(&bounded{resp, room}, room)
-	for {
-		ev, err := events.Next()
-		if err != nil {
-			return err
-		}
-		if ev.IsComment || len(ev.Data) == 0 {
-			continue
-		}
-		if _, err := mcp.ScanReplacing(bytes.Clone(ev.Data), m); err != nil {
-			return err
-		}
-		if m.Kind == mcp.Response {
-			return nil
-		}
-	}
 }

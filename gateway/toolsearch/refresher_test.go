@@ -56,7 +56,7 @@ func (f *fake) Do(_ context.Context, req *upstream.Request) (*upstream.Response,
 	if !discover {
 		result = `"tools":[` + f.tools + `]` + f.hints
 	}
-	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{%s}}`, requestID, result)
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{%s}}`, `"`+userAgent+`"`, result)
 	return &upstream.Response{
 		Status: 200, Header: upstream.Header{{Name: "Content-Type", Value: "application/json"}},
 		Body: io.NopCloser(strings.NewReader(body)),

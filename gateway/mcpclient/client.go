@@ -1,0 +1,223 @@
+// Package mcpclient sends the gateway's own requests to an upstream: it opens and
+// ends sessions, and asks for what the gateway wants to know itself. It owns the
+// form of a request, and finding the answer to it among what comes back.
+//
+// It keeps no state and makes no connection: whoever uses it has both.
+package mcpclient
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"svc/gateway/mcp"
+	"svc/gateway/upstream"
+)
+
+const (
+	// maxFrames bounds the frames of an event stream before the answer.
+	maxFrames = 1000
+	// endTimeout bounds the end of a session.
+	endTimeout = 5 * time.Second
+)
+
+// Why a request has no answer, beside the errors of the upstream's client.
+var (
+	// ErrAnswer: what came back is not the answer to the request.
+	ErrAnswer = errors.New("the answer is not what was asked for")
+	// ErrTooLarge: the answer, or what came before it, is over the limit.
+	ErrTooLarge = errors.New("the answer is too large")
+	// ErrRejected: the upstream answered with an error or with another status
+	// than 200.
+	ErrRejected = errors.New("refused")
+)
+
+// Caller sends a request to an upstream; *upstream.Client is one.
+type Caller interface {
+	Do(ctx context.Context, req *upstream.Request) (*upstream.Response, error)
+}
+
+// Session is where a request belongs to. Both are empty before initialize; the
+// stateless revision has no ID.
+type Session struct{ ID, Version string }
+
+// Client sends requests one at a time.
+type Client struct {
+	Caller Caller
+	// Name is the id of its requests: printable ASCII without quotes.
+	Name string
+	// Hops is the value of [upstream.HeaderHops]; [upstream.FirstHop] when empty.
+	Hops string
+}
+
+// Call sends a request and returns the answer to it, which holds a result. The
+// answer, with what comes before it, has at most limit bytes. params is a JSON
+// object.
+func (c *Client) Call(ctx context.Context, s Session, method string, params []byte, limit int) (*mcp.Message, error) {
+	m, _, err := c.call(ctx, s, method, params, limit)
+	return m, err
+}
+
+// Initialize opens a session: it sends initialize and, after its answer,
+// notifications/initialized. A session that was half opened is ended.
+func (c *Client) Initialize(ctx context.Context, params []byte, limit int) (Session, *mcp.Message, error) {
+	m, id, err := c.call(ctx, Session{}, mcp.MethodInitialize, params, limit)
+	if err != nil {
+		return Session{}, nil, err
+	}
+	s := Session{ID: id, Version: strings.Clone(m.InitializeVersion)}
+	if s.Version == "" {
+		return Session{}, nil, fmt.Errorf("initialize: %w: it names no protocol revision", ErrAnswer)
+	}
+	if err := c.notify(ctx, s, "notifications/initialized"); err != nil {
+		c.End(ctx, s)
+		return Session{}, nil, err
+	}
+	return s, m, nil
+}
+
+// End ends a session. Nothing depends on it.
+func (c *Client) End(ctx context.Context, s Session) {
+	if s.ID == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	if resp, err := c.Caller.Do(ctx, &upstream.Request{Method: http.MethodDelete, Header: c.header(s, "")}); err == nil {
+		resp.Body.Close()
+	}
+}
+
+// notify sends a notification without parameters.
+func (c *Client) notify(ctx context.Context, s Session, method string) error {
+	resp, err := c.Caller.Do(ctx, &upstream.Request{
+		Method: http.MethodPost, Header: c.header(s, method), Body: fmt.Appendf(nil, `{"jsonrpc":"2.0","method":%q}`, method),
+	})
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
+}
+
+// call sends a request and returns the answer and the session id beside it.
+func (c *Client) call(ctx context.Context, s Session, method string, params []byte, limit int) (*mcp.Message, string, error) {
+	id := mcp.AppendString(nil, c.Name)
+	resp, err := c.Caller.Do(ctx, &upstream.Request{
+		Method: http.MethodPost, Header: c.header(s, method),
+		Body:       fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, id, method, params),
+		Idempotent: method != mcp.MethodInitialize,
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	defer resp.Body.Close()
+	m := new(mcp.Message)
+	switch mediaType(resp.Header.Get("Content-Type")) {
+	case "text/event-stream":
+		err = readStream(resp, limit, m)
+	case "application/json":
+		err = readJSON(resp, limit, m)
+	default:
+		err = fmt.Errorf("%w: it is neither JSON nor an event stream", ErrAnswer)
+	}
+	switch {
+	case err == nil && m.IsError:
+		err = fmt.Errorf("status %d: %w with code %d", resp.Status, ErrRejected, m.ErrorCode)
+	case resp.Status != http.StatusOK:
+		err = fmt.Errorf("%w with status %d", ErrRejected, resp.Status)
+	case err != nil:
+	case m.Kind != mcp.Response || !m.Spans.Result.Present():
+		err = fmt.Errorf("%w: it is no response", ErrAnswer)
+	case !mcp.SameID(m.ID, id):
+		err = fmt.Errorf("%w: it has the id of another request", ErrAnswer)
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w", method, err)
+	}
+	return m, strings.Clone(resp.Header.Get(mcp.HeaderSession)), nil
+}
+
+// header is that of a request; method is empty for one without a message.
+func (c *Client) header(s Session, method string) upstream.Header {
+	hops := c.Hops
+	if hops == "" {
+		hops = upstream.FirstHop
+	}
+	h := upstream.Header{
+		{Name: "Content-Type", Value: "application/json"},
+		{Name: "Accept", Value: "application/json, text/event-stream"},
+		{Name: upstream.HeaderHops, Value: hops},
+	}
+	if s.Version != "" {
+		h.Add(mcp.HeaderProtocolVersion, s.Version)
+	}
+	if mcp.Modern(s.Version) && method != "" {
+		h.Add(mcp.HeaderMethod, method)
+	}
+	if s.ID != "" {
+		h.Add(mcp.HeaderSession, s.ID)
+	}
+	return h
+}
+
+// bounded reads at most left bytes of a body.
+type bounded struct {
+	resp *upstream.Response
+	left int
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, ErrTooLarge
+	}
+	n, err := b.resp.Body.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
+}
+
+func readJSON(resp *upstream.Response, limit int, m *mcp.Message) error {
+	var body bytes.Buffer
+	if _, err := body.ReadFrom(&bounded{resp, limit}); err != nil {
+		return err
+	}
+	return scan(body.Bytes(), m)
+}
+
+// readStream reads the frames up to the first response. Requests and
+// notifications before it are discarded.
+func readStream(resp *upstream.Response, limit int, m *mcp.Message) error {
+	events := mcp.NewEventReader(&bounded{resp, limit}, limit)
+	for range maxFrames {
+		ev, err := events.Next()
+		if err != nil {
+			return err
+		}
+		if ev.IsComment || len(ev.Data) == 0 {
+			continue
+		}
+		if err := scan(bytes.Clone(ev.Data), m); err != nil {
+			return err
+		}
+		if m.Kind == mcp.Response {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: more than %d frames before it", ErrTooLarge, maxFrames)
+}
+
+func scan(body []byte, m *mcp.Message) error {
+	if err := mcp.Scan(body, m); err != nil {
+		return fmt.Errorf("%w: %w", ErrAnswer, err)
+	}
+	return nil
+}
+
+// mediaType returns the essence of a Content-Type, in lower case.
+func mediaType(value string) string {
+	media, _, _ := strings.Cut(value, ";")
+	return strings.ToLower(strings.TrimSpace(media))
+}

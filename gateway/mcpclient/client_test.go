@@ -1,0 +1,141 @@
+package mcpclient
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"svc/gateway/mcp"
+	"svc/gateway/upstream"
+)
+
+// answers gives each request the next of its answers, and records the requests.
+type answers struct {
+	t    *testing.T
+	next []answer
+	sent []upstream.Request
+}
+
+type answer struct {
+	status int
+	media  string
+	body   string
+	err    error
+}
+
+func (a *answers) Do(_ context.Context, req *upstream.Request) (*upstream.Response, error) {
+	a.sent = append(a.sent, *req)
+	if len(a.next) == 0 {
+		return nil, errors.New("one request too many")
+	}
+	got := a.next[0]
+	a.next = a.next[1:]
+	if got.err != nil {
+		return nil, got.err
+	}
+	if got.status == 0 {
+		got.status = 200
+	}
+	return &upstream.Response{
+		Status: got.status, ContentLength: -1, Body: io.NopCloser(strings.NewReader(got.body)),
+		Header: upstream.Header{{Name: "Content-Type", Value: got.media}, {Name: mcp.HeaderSession, Value: "s1"}},
+	}, nil
+}
+
+const (
+	jsonType   = "application/json; charset=utf-8"
+	streamType = "Text/Event-Stream"
+	good       = `{"jsonrpc":"2.0","id":"me","result":{"protocolVersion":"2025-06-18"}}`
+	notice     = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{}}\n\n"
+)
+
+// Only an answer with the id of the request, within its bounds, is one.
+func TestCall(t *testing.T) {
+	broken := errors.New("broken")
+	for _, tt := range []struct {
+		name string
+		answer
+		want error
+	}{
+		{"JSON", answer{media: jsonType, body: good}, nil},
+		{"an event stream", answer{media: streamType, body: ": hello\n\nid: 1\ndata: \n\n" + notice + "data: " + good + "\n\n"}, nil},
+		{"somebody else's id", answer{media: jsonType, body: strings.Replace(good, "me", "somebody-elses", 1)}, ErrAnswer},
+		{"somebody else's id in a stream", answer{media: streamType, body: "data: " + strings.Replace(good, "me", "x", 1) + "\n\ndata: " + good + "\n\n"}, ErrAnswer},
+		{"no id", answer{media: jsonType, body: `{"jsonrpc":"2.0","id":null,"result":{}}`}, ErrAnswer},
+		{"a request", answer{media: jsonType, body: `{"jsonrpc":"2.0","id":"me","method":"ping"}`}, ErrAnswer},
+		{"an error", answer{media: jsonType, body: `{"jsonrpc":"2.0","id":"me","error":{"code":-32602,"message":"no"}}`}, ErrRejected},
+		{"a status", answer{status: 403, media: jsonType, body: good}, ErrRejected},
+		{"a page", answer{media: "text/html", body: "<html>"}, ErrAnswer},
+		{"no JSON", answer{media: jsonType, body: "{"}, ErrAnswer},
+		{"no JSON in a frame", answer{media: streamType, body: "data: {\n\n"}, ErrAnswer},
+		{"a stream that ends", answer{media: streamType, body: notice}, io.EOF},
+		{"a large answer", answer{media: jsonType, body: good + strings.Repeat(" ", 64<<10)}, ErrTooLarge},
+		{"a large frame before it", answer{media: streamType, body: ": " + strings.Repeat("x", 64<<10) + "\n\ndata: " + good + "\n\n"}, ErrTooLarge},
+		{"many frames before it", answer{media: streamType, body: strings.Repeat("data: {\"jsonrpc\":\"2.0\",\"method\":\"m\"}\n\n", maxFrames) + "data: " + good + "\n\n"}, ErrTooLarge},
+		{"no connection", answer{err: broken}, broken},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			up := &answers{t: t, next: []answer{tt.answer}}
+			c := Client{Caller: up, Name: "me", Hops: "3"}
+			m, err := c.Call(t.Context(), Session{ID: "s", Version: mcp.Revision20250618}, "tools/list", []byte("{}"), 64<<10)
+			if !errors.Is(err, tt.want) || (err == nil) != (m != nil) {
+				t.Fatalf("got %v, %v; want %v", m, err, tt.want)
+			}
+			if err != nil && tt.want != broken && !strings.Contains(err.Error(), "tools/list") {
+				t.Errorf("the error does not name the request: %v", err)
+			}
+			req := up.sent[0]
+			if string(req.Body) != `{"jsonrpc":"2.0","id":"me","method":"tools/list","params":{}}` || !req.Idempotent {
+				t.Errorf("sent %s, idempotent %v", req.Body, req.Idempotent)
+			}
+			if h := req.Header; h.Get(mcp.HeaderSession) != "s" || h.Get(mcp.HeaderProtocolVersion) != mcp.Revision20250618 || h.Get(upstream.HeaderHops) != "3" {
+				t.Errorf("sent %v", h)
+			}
+		})
+	}
+}
+
+// A session is open when its upstream has taken notifications/initialized, and
+// leaves nothing behind otherwise.
+func TestInitialize(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		next []answer
+		want error
+		sent string // methods
+	}{
+		{"in order", []answer{{media: jsonType, body: good}, {status: 202}}, nil, "POST POST"},
+		{"no revision", []answer{{media: jsonType, body: `{"jsonrpc":"2.0","id":"me","result":{}}`}}, ErrAnswer, "POST"},
+		{"broken behind it", []answer{{media: jsonType, body: good}, {err: io.ErrUnexpectedEOF}, {status: 204}}, io.ErrUnexpectedEOF, "POST POST DELETE"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			up := &answers{t: t, next: tt.next}
+			c := Client{Caller: up, Name: "me"}
+			s, m, err := c.Initialize(t.Context(), []byte(`{"x":1}`), 1<<10)
+			if !errors.Is(err, tt.want) {
+				t.Fatalf("got %v, want %v", err, tt.want)
+			}
+			if err == nil && (s != Session{"s1", "2025-06-18"} || m == nil) || err != nil && s != (Session{}) {
+				t.Errorf("session %+v", s)
+			}
+			var methods []string
+			for _, req := range up.sent {
+				methods = append(methods, req.Method)
+				if req.Header.Get(upstream.HeaderHops) != upstream.FirstHop {
+					t.Errorf("hops %v", req.Header)
+				}
+			}
+			if got := strings.Join(methods, " "); got != tt.sent {
+				t.Errorf("sent %s, want %s", got, tt.sent)
+			}
+			if up.sent[0].Idempotent {
+				t.Error("initialize may be sent twice")
+			}
+			if len(up.sent) > 1 && (string(up.sent[1].Body) != `{"jsonrpc":"2.0","method":"notifications/initialized"}` || up.sent[1].Header.Get(mcp.HeaderSession) != "s1") {
+				t.Errorf("sent %s with %v", up.sent[1].Body, up.sent[1].Header)
+			}
+		})
+	}
+}

@@ -111,7 +111,8 @@ func (s *Server) ingestOTLP(c *call) error {
 	}
 	why := ""
 	if result.Rejected > 0 {
-		why = fmt.Sprintf("%d of %d spans have ids, parents or times that make no sense", result.Rejected, batch.Spans)
+		why = fmt.Sprintf("%d of %d spans were rejected: ids, parents or times make no sense, or a trace has more than %d tokens or a cost of more than %d dollars",
+			result.Rejected, batch.Spans, api.MaxTokens, api.MaxCostUSD)
 	}
 	c.raw(http.StatusOK, format.ContentType(), otlp.Response(format, result.Rejected, why))
 	return nil
@@ -158,13 +159,18 @@ func (c *call) raw(status int, contentType string, body []byte) {
 // store takes.
 func (s *Server) storeTraces(ctx context.Context, t store.Traces, inputs []api.TraceInput) (api.IngestResult, error) {
 	var total api.IngestResult
+	stored := 0
 	for len(inputs) > 0 {
 		n := min(len(inputs), store.MaxIngestBatch)
 		batch := make([]store.Trace, n)
 		for i := range batch {
 			s.fromWire(&batch[i], &inputs[i])
+			if batch[i].Cost > api.MaxCostUSD*1e9 { // by the price table: a cost that was sent has been checked
+				field := fmt.Sprintf("traces[%d].costUsd", stored+i)
+				return total, store.FieldError(store.Invalid, "invalid input", field, costTooHigh)
+			}
 		}
-		inputs = inputs[n:]
+		inputs, stored = inputs[n:], stored+n
 		r, err := t.Ingest(ctx, batch)
 		if err != nil {
 			return total, err
@@ -176,6 +182,9 @@ func (s *Server) storeTraces(ctx context.Context, t store.Traces, inputs []api.T
 	s.metrics.ingested(total)
 	return total, nil
 }
+
+// costTooHigh says why a trace without a cost of its own is refused.
+var costTooHigh = fmt.Sprintf("by the price table its tokens cost more than %d dollars, the most that one trace may", api.MaxCostUSD)
 
 // fromWire makes a trace of its input. A trace without a cost is priced; one
 // that a policy blocked is an error.
@@ -212,6 +221,12 @@ func (s *Server) fromWire(t *store.Trace, in *api.TraceInput) {
 		t.QualityScores = make([]store.QualityScore, len(in.QualityScores))
 		for i, q := range in.QualityScores {
 			t.QualityScores[i] = store.QualityScore(q)
+		}
+	}
+	if len(in.ToolCalls) > 0 {
+		t.ToolCalls = make([]store.ToolCalls, len(in.ToolCalls))
+		for i, c := range in.ToolCalls {
+			t.ToolCalls[i] = store.ToolCalls(c)
 		}
 	}
 	if len(in.Spans) > 0 {

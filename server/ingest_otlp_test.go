@@ -5,7 +5,9 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -178,6 +180,60 @@ func TestOTLPRefusals(t *testing.T) {
 				t.Errorf("got %d %s: %s", a.status, a.header.Get("Content-Type"), a.raw)
 			}
 		})
+	}
+}
+
+// Each tool that spans of a trace call is counted by its calls; a trace that is sent
+// again counts nothing.
+func TestOTLPCountsEveryToolOfATrace(t *testing.T) {
+	r := newRig(t)
+	span := func(id, name, tool string) string {
+		parent := `,"parentSpanId":"0000000000000001"`
+		if tool == "" {
+			parent = ""
+		}
+		return `{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"000000000000000` + id + `"` + parent + `,"name":"` + name + `",
+"startTimeUnixNano":"1790000000000000000","endTimeUnixNano":"1790000001000000000","attributes":[
+{"key":"gen_ai.operation.name","value":{"stringValue":"` + name + `"}},{"key":"gen_ai.agent.name","value":{"stringValue":"planner"}},
+{"key":"gen_ai.tool.name","value":{"stringValue":"` + tool + `"}}]}`
+	}
+	body := `{"resourceSpans":[{"scopeSpans":[{"spans":[` + strings.Join([]string{span("1", "invoke_agent", ""), span("2", "execute_tool", "search"),
+		span("3", "execute_tool", "search"), span("4", "execute_tool", "calc"), span("5", "execute_tool", "delete_db")}, ",") + `]}]}]}`
+	for range 2 {
+		if a := r.post(r.admin, "/api/otlp/v1/traces", "application/json", "", []byte(body)); a.status != 200 || string(a.raw) != "{}" {
+			t.Fatalf("%d %s", a.status, a.raw)
+		}
+	}
+	agent := r.ask(r.admin, "GET", "/api/agents", "").want(200).list()[0].id(t)
+	got := map[string]any{}
+	for _, tool := range r.ask(r.admin, "GET", "/api/agents/"+agent+"/tools", "").want(200).list() {
+		got[fmt.Sprint(tool["toolName"])] = tool["callCount"]
+	}
+	if fmt.Sprint(got) != "map[calc:1 delete_db:1 search:2]" {
+		t.Errorf("tools are %v", got)
+	}
+}
+
+// Counts beyond what a trace may have are a partial success: the other traces of
+// the request are stored, and nothing is cut to a figure that nobody sent.
+func TestOTLPRejectsExcessiveCounts(t *testing.T) {
+	r := newRig(t)
+	span := func(trace string, tokens string) string {
+		return `{"traceId":"` + trace + `","spanId":"0000000000000001","name":"chat","startTimeUnixNano":"1790000000000000000",
+"endTimeUnixNano":"1790000001000000000","attributes":[{"key":"gen_ai.request.model","value":{"stringValue":"gpt-4o"}},
+{"key":"gen_ai.usage.output_tokens","value":{"intValue":"` + tokens + `"}}]}`
+	}
+	body := `{"resourceSpans":[{"scopeSpans":[{"spans":[` + span("0102030405060708090a0b0c0d0e0f10", "9000000000000") + "," +
+		span("0202030405060708090a0b0c0d0e0f10", "10") + `]}]}]}`
+	a := r.post(r.admin, "/api/otlp/v1/traces", "application/json", "", []byte(body))
+	partial := toObject(t, a.want(200).object()["partialSuccess"])
+	partial.is(t, "rejectedSpans", "1")
+	if why := fmt.Sprint(partial["errorMessage"]); !strings.Contains(why, "1000000000 tokens") {
+		t.Errorf("the reason is %q", why)
+	}
+	items := r.ask(r.admin, "GET", "/api/traces", "").want(200).list()
+	if len(items) != 1 || items[0]["outputTokens"] != 10.0 {
+		t.Errorf("stored are %v", items)
 	}
 }
 

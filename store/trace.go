@@ -37,7 +37,10 @@ type Trace struct {
 	PoliciesFired  []PolicyFired
 	// CreatedAt is the producer's start time; the time of receipt when zero, and at
 	// most MaxAhead after it.
-	CreatedAt     time.Time
+	CreatedAt time.Time
+	// ToolCalls are the calls of tools where they are others than one call of
+	// ToolName. They are counted at ingest and not kept.
+	ToolCalls     []ToolCalls
 	QualityScores []QualityScore // nil in list items and streams
 	Spans         []Span         // nil in list items and streams
 }
@@ -45,6 +48,15 @@ type Trace struct {
 // MaxAhead is how far a trace's CreatedAt may lie after its receipt; what lies
 // further ahead is set to receipt plus MaxAhead.
 const MaxAhead = 5 * time.Minute
+
+// ToolCalls is how often a trace called a tool.
+type ToolCalls struct {
+	Tool  string
+	Calls int
+}
+
+// MaxToolCalls bounds the tools that one trace names.
+const MaxToolCalls = 1000
 
 // PolicyFired is a policy that acted on a request.
 type PolicyFired struct {

@@ -55,7 +55,7 @@ func fill(t *testing.T, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
 		v.SetString("text")
-	case reflect.Int64:
+	case reflect.Int, reflect.Int64:
 		v.SetInt(7)
 	case reflect.Float64:
 		v.SetFloat(0.125)

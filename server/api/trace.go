@@ -83,6 +83,15 @@ type TraceInput struct {
 	Spans          Bounded[Span, spanBound]         `json:"spans,omitempty"`
 	ToolName       string                           `json:"toolName,omitempty"`
 	Blocked        bool                             `json:"blocked,omitempty"`
+	// ToolCalls is set where a trace is made of spans that call several tools. It is
+	// not on the wire.
+	ToolCalls []ToolCalls `json:"-"`
+}
+
+// ToolCalls is how often a trace called a tool.
+type ToolCalls struct {
+	Tool  string
+	Calls int
 }
 
 // TraceBatch is the body of POST /api/traces with several traces.
@@ -141,6 +150,9 @@ const maxBatchDetails = 100
 // one: ingest calls it for every trace.
 func (t *TraceInput) check(c *check) {
 	c.id("id", t.ID)
+	if t.ID == "stats" || t.ID == "stream" || t.ID == "export" { // paths below /api/traces
+		c.add("id", "must not be stats, stream or export")
+	}
 	if t.AgentID == "" && t.AgentName == "" {
 		c.add("agentName", "agentName or agentId is required")
 	}

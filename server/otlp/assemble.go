@@ -1,6 +1,7 @@
 package otlp
 
 import (
+	"cmp"
 	"encoding/hex"
 	"math"
 	"slices"
@@ -44,6 +45,7 @@ type node struct {
 	below    usage // sum over the children
 	total    usage
 	reached  bool
+	within   string // the tool that a span above calls, if there is one
 }
 
 // Assemble makes the traces of a batch. Tenant keeps what is remembered of
@@ -59,8 +61,12 @@ func (a *Assembler) Assemble(tenant string, b *Batch) Result {
 		if !slices.ContainsFunc(tree, func(i int) bool { return nodes[i].genai }) {
 			continue
 		}
+		if slices.ContainsFunc(tree, func(i int) bool { return nodes[i].excessive() }) {
+			result.Rejected += len(tree)
+			continue
+		}
 		t := a.trace(tenant, nodes, tree)
-		if t.Validate() != nil { // what was cleaned above can only fail on times
+		if t.Validate() != nil || a.tooExpensive(&t) { // what was cleaned above can only fail on times, tokens and cost
 			result.Rejected += len(tree)
 			continue
 		}
@@ -111,6 +117,9 @@ func walk(nodes []node, top int) []int {
 		for _, c := range nodes[tree[i]].children {
 			if !nodes[c].reached {
 				nodes[c].reached = true
+				if p := &nodes[tree[i]]; !p.sums() { // an agent called by a tool makes calls of its own
+					nodes[c].within = cmp.Or(p.texts[tool], p.within)
+				}
 				tree = append(tree, c)
 			}
 		}
@@ -150,6 +159,9 @@ func (a *Assembler) trace(tenant string, nodes []node, tree []int) api.TraceInpu
 		CreatedAt:     instant(top.start),
 		DurationMs:    milliseconds(top.start, top.end),
 	}
+	if called := calls(nodes, tree); len(called) != 1 || called[0] != (api.ToolCalls{Tool: t.ToolName, Calls: 1}) {
+		t.ToolCalls = called
+	}
 	if t.AgentName == "" || t.AgentName == api.AllAgents {
 		t.AgentName = top.resource.texts[service]
 	}
@@ -178,7 +190,7 @@ func (a *Assembler) trace(tenant string, nodes []node, tree []int) api.TraceInpu
 	u := a.settle(tenant, top, a.sum(nodes, tree), t.ModelProvider, t.ModelName)
 	t.InputTokens, t.OutputTokens = u.input, u.output
 	if u.priced {
-		usd := math.Min(float64(u.cost)/1e9, api.MaxCostUSD)
+		usd := float64(u.cost) / 1e9
 		t.CostUSD = &usd
 	}
 	return t
@@ -204,17 +216,55 @@ func (a *Assembler) sum(nodes []node, tree []int) usage {
 		}
 		if n.parent >= 0 {
 			p := &nodes[n.parent]
-			p.below.input = min(p.below.input+n.total.input, api.MaxTokens)
-			p.below.output = min(p.below.output+n.total.output, api.MaxTokens)
-			p.below.cost = min(p.below.cost+n.total.cost, api.MaxCostUSD*nanos)
+			p.below.input += n.total.input // at most MaxSpans times MaxTokens
+			p.below.output += n.total.output
+			p.below.cost = min(p.below.cost+min(n.total.cost, costBound), costBound)
 			p.below.priced = p.below.priced || n.total.priced
 		}
 	}
 	return nodes[tree[0]].total
 }
 
-// nanos is the number of nano-dollars in a dollar.
-const nanos = 1_000_000_000
+// costBound is more than a trace may cost, in nano-dollars; sums stay at it.
+const costBound = 2 * api.MaxCostUSD * 1_000_000_000
+
+// tooExpensive reports whether a trace without a cost of its own costs more by
+// the price table than a trace may.
+func (a *Assembler) tooExpensive(t *api.TraceInput) bool {
+	if t.CostUSD != nil {
+		return false
+	}
+	nano, _ := a.prices.Cost(t.ModelProvider, t.ModelName, t.InputTokens, t.OutputTokens)
+	return float64(nano)/1e9 > api.MaxCostUSD
+}
+
+// calls counts the calls of tools in a tree by their spans. A span below one of
+// the same tool is part of that call: clients and servers of MCP report one call
+// twice.
+func calls(nodes []node, tree []int) []api.ToolCalls {
+	var out []api.ToolCalls
+	at := map[string]int{}
+	for _, i := range tree {
+		n := &nodes[i]
+		name := n.texts[tool]
+		if name == "" || name == n.within || n.sums() {
+			continue
+		}
+		k, known := at[name]
+		if !known {
+			if len(out) == maxTools {
+				continue
+			}
+			k = len(out)
+			at[name], out = k, append(out, api.ToolCalls{Tool: name})
+		}
+		out[k].Calls++
+	}
+	return out
+}
+
+// maxTools bounds the tools that are counted of one trace.
+const maxTools = 1000
 
 // own is what the span itself says that it used.
 func (a *Assembler) own(s *span) usage {

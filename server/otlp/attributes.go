@@ -100,6 +100,7 @@ type attributes struct {
 	ranks  [allFields]int8 // 0: not given
 	tokens [2]int64        // input, output
 	nano   int64           // cost in nano-dollars
+	over   [3]bool         // input, output or cost is more than a trace may have
 	genai  bool            // says something of GenAI
 }
 
@@ -118,13 +119,15 @@ func (a *attributes) set(key string, v value) {
 		if !ok {
 			return
 		}
-		a.tokens[sp.field-input] = n
+		a.tokens[sp.field-input], a.over[sp.field-input] = n, n > api.MaxTokens
 	case cost:
 		f, ok := v.float()
-		if !ok || !(f >= 0 && f <= api.MaxCostUSD) {
+		if !ok || f < 0 {
 			return
 		}
-		a.nano = int64(math.Round(f * 1e9))
+		if a.over[cost-input] = f > api.MaxCostUSD; !a.over[cost-input] {
+			a.nano = int64(math.Round(f * 1e9))
+		}
 	default:
 		s := clean(v.text(), api.MaxName)
 		if s == "" {
@@ -139,6 +142,9 @@ func (a *attributes) set(key string, v value) {
 }
 
 func (a *attributes) has(f field) bool { return a.ranks[f] != 0 }
+
+// excessive reports whether a count or a cost is more than a trace may have.
+func (a *attributes) excessive() bool { return a.over != [3]bool{} }
 
 // sums reports whether the span stands for the work of spans below it rather
 // than for a call of its own.
@@ -177,14 +183,14 @@ func (v value) float() (float64, bool) {
 	return 0, false
 }
 
-// tokens reads a token count, within what a trace may hold.
+// tokens reads a token count. One beyond what a trace may have is still that.
 func (v value) tokens() (int64, bool) {
 	f, ok := v.float()
 	if !ok || f < 0 {
 		return 0, false
 	}
 	if f > api.MaxTokens {
-		return api.MaxTokens, true
+		return api.MaxTokens + 1, true
 	}
 	return int64(f), true
 }

@@ -11,7 +11,8 @@
 // is the ids of the tree's top span, so that posting the same spans again
 // changes nothing; times and status are the top span's, agent, model and tool
 // are the top span's or else those of the first span below that names them,
-// and tokens and cost are summed over the tree. A span that sums up what is
+// tokens and cost are summed over the tree, and every span of a tool counts as a
+// call of it. A span that sums up what is
 // below it (an agent invocation that repeats the tokens of its chat calls)
 // counts once: at each span the larger of its own figures and the sum of those
 // below is taken. Trees without a GenAI span are accepted and dropped.
@@ -164,6 +165,7 @@ type Result struct {
 	// Traces are ready to be stored, each with an id; Validate passes on all.
 	Traces []api.TraceInput
 	// Rejected counts the spans that were left out because their ids or their
-	// parents make no sense. Spans without GenAI content are not rejected.
+	// parents make no sense, or because their trace has more tokens or a higher cost
+	// than a trace may have. Spans without GenAI content are not rejected.
 	Rejected int
 }

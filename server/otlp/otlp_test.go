@@ -74,7 +74,8 @@ func TestSpellings(t *testing.T) {
 		{"tokens as text", nil, []any{"gen_ai.usage.input_tokens", "12"}, func(t api.TraceInput) (any, any) { return t.InputTokens, int64(12) }},
 		{"tokens as double", nil, []any{"gen_ai.usage.input_tokens", 12.0}, func(t api.TraceInput) (any, any) { return t.InputTokens, int64(12) }},
 		{"negative tokens are none", nil, []any{"gen_ai.usage.input_tokens", -12}, func(t api.TraceInput) (any, any) { return t.InputTokens, int64(0) }},
-		{"absurd tokens are capped", nil, []any{"gen_ai.usage.input_tokens", 1 << 60}, func(t api.TraceInput) (any, any) { return t.InputTokens, int64(api.MaxTokens) }},
+		{"the most tokens", nil, []any{"gen_ai.usage.input_tokens", api.MaxTokens}, func(t api.TraceInput) (any, any) { return t.InputTokens, int64(api.MaxTokens) }},
+		{"absurd tokens under another name are passed over", nil, []any{"llm.usage.prompt_tokens", 1 << 60, "gen_ai.usage.input_tokens", 7}, func(t api.TraceInput) (any, any) { return t.InputTokens, int64(7) }},
 		{"session conversation", nil, []any{"session.id", "s", "gen_ai.conversation.id", "c"}, func(t api.TraceInput) (any, any) { return t.SessionID, "c" }},
 		{"session falls back to the trace id", nil, []any{"gen_ai.operation.name", "chat"}, func(t api.TraceInput) (any, any) { return t.SessionID, traceA }},
 		{"cost given", nil, []any{"gen_ai.request.model", "m", "gen_ai.usage.input_tokens", 5, "gen_ai.usage.cost", 0.25}, func(t api.TraceInput) (any, any) { return *t.CostUSD, 0.25 }},
@@ -364,6 +365,94 @@ func TestUnpack(t *testing.T) {
 }
 
 func second2(_ io.Reader, err error) error { return err }
+
+// What is more than a trace may have is rejected with its tree and never cut: cut,
+// it would be a cost that nobody had.
+func TestExcessiveSpansAreRejected(t *testing.T) {
+	for name, spans := range map[string][]*tracepb.Span{
+		"input tokens":   {sp(one, "", "chat", 0, 1, "gen_ai.usage.input_tokens", api.MaxTokens+1)},
+		"output tokens":  {sp(one, "", "chat", 0, 1, "gen_ai.usage.output_tokens", 9_000_000_000_000)},
+		"tokens as text": {sp(one, "", "chat", 0, 1, "gen_ai.usage.output_tokens", "9e12")},
+		"cost":           {sp(one, "", "chat", 0, 1, "gen_ai.usage.cost", 10_000.01)},
+		"sum of tokens": {sp(one, "", "plan", 0, 3), sp(two, one, "chat", 0, 1, "gen_ai.usage.input_tokens", api.MaxTokens),
+			sp(three, one, "chat", 1, 2, "gen_ai.usage.input_tokens", 1)},
+		"sum of costs": {sp(one, "", "plan", 0, 3), sp(two, one, "chat", 0, 1, "gen_ai.usage.cost", 10_000.0),
+			sp(three, one, "chat", 1, 2, "gen_ai.usage.cost", 0.01)},
+		"below the top": {sp(one, "", "plan", 0, 3, "gen_ai.agent.name", "a"), sp(two, one, "chat", 0, 1, "gen_ai.usage.input_tokens", 1e10)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := NewAssembler(prices{}).Assemble("ten", decodeBoth(t, request(nil, spans...)))
+			if len(r.Traces) != 0 || r.Rejected != len(spans) {
+				t.Errorf("%d traces and %d of %d spans rejected", len(r.Traces), r.Rejected, len(spans))
+			}
+		})
+	}
+}
+
+// By the price table, tokens may cost more than a trace may.
+func TestExcessivePricesAreRejected(t *testing.T) {
+	for tokens, want := range map[int]int{1000: 1, 1001: 0} {
+		batch := decodeBoth(t, request(nil, sp(one, "", "chat", 0, 1, "gen_ai.request.model", "m", "gen_ai.usage.output_tokens", tokens)))
+		if r := NewAssembler(dear{}).Assemble("ten", batch); len(r.Traces) != want || r.Rejected != 1-want {
+			t.Errorf("%d tokens: %d traces, %d rejected", tokens, len(r.Traces), r.Rejected)
+		}
+	}
+}
+
+// dear prices a token at ten dollars.
+type dear struct{}
+
+func (dear) Cost(_, _ string, in, out int64) (int64, bool) {
+	return (in + out) * 10_000_000_000, true
+}
+
+// Every span of a tool is a call of it; spans of one call below each other, as
+// clients and servers of MCP report it, count once.
+func TestEveryToolSpanCounts(t *testing.T) {
+	tool := func(id, parent, name string, from uint64) *tracepb.Span {
+		return sp(id, parent, "execute_tool "+name, from, from+1, "gen_ai.operation.name", "execute_tool", "gen_ai.tool.name", name)
+	}
+	agent := func(id, parent string) *tracepb.Span {
+		return sp(id, parent, "invoke_agent", 0, 9, "gen_ai.operation.name", "invoke_agent", "gen_ai.agent.name", "a")
+	}
+	for _, test := range []struct {
+		name  string
+		spans []*tracepb.Span
+		tool  string
+		want  []api.ToolCalls
+	}{
+		{"four calls", []*tracepb.Span{agent(one, ""), tool(two, one, "search", 1), tool(three, one, "search", 2), tool(four, one, "calc", 3),
+			tool("0000000000000005", one, "delete_db", 4)}, "search", []api.ToolCalls{{Tool: "search", Calls: 2}, {Tool: "calc", Calls: 1}, {Tool: "delete_db", Calls: 1}}},
+		{"one call is the trace's tool", []*tracepb.Span{agent(one, ""), tool(two, one, "search", 1)}, "search", nil},
+		{"one call in two spans", []*tracepb.Span{agent(one, ""), tool(two, one, "search", 1), sp(three, two, "tools/call search", 1, 2, "gen_ai.tool.name", "search")}, "search", nil},
+		{"a tool called by another", []*tracepb.Span{tool(one, "", "plan", 1), tool(two, one, "search", 2)}, "plan", []api.ToolCalls{{Tool: "plan", Calls: 1}, {Tool: "search", Calls: 1}}},
+		{"an agent below a tool", []*tracepb.Span{tool(one, "", "search", 1), agent(two, one), tool(three, two, "search", 3)}, "search", []api.ToolCalls{{Tool: "search", Calls: 2}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := NewAssembler(prices{}).Assemble("ten", decodeBoth(t, request(nil, test.spans...)))
+			if len(r.Traces) != 1 || r.Traces[0].ToolName != test.tool {
+				t.Fatalf("%+v", r)
+			}
+			if diff := cmp.Diff(test.want, r.Traces[0].ToolCalls); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// STATUS_CODE_OK is no error in either format.
+func TestOnlyStatusErrorIsAnError(t *testing.T) {
+	for code, want := range map[tracepb.Status_StatusCode]string{
+		tracepb.Status_STATUS_CODE_UNSET: "success", tracepb.Status_STATUS_CODE_OK: "success", tracepb.Status_STATUS_CODE_ERROR: "error",
+	} {
+		span := sp(one, "", "chat", 0, 1, "gen_ai.agent.name", "a")
+		span.Status = &tracepb.Status{Code: code}
+		r := NewAssembler(prices{}).Assemble("ten", decodeBoth(t, request(nil, span)))
+		if len(r.Traces) != 1 || r.Traces[0].Status != want {
+			t.Errorf("%v: %+v", code, r)
+		}
+	}
+}
 
 // The decoder remembers the names of an object: their number is bounded, in
 // members that are read and in those that are skipped.

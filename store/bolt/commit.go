@@ -2,6 +2,7 @@ package bolt
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -217,17 +218,26 @@ func (w *writer) resolve(in *ingest) error {
 		if err != nil {
 			return err
 		}
-		for _, word := range it.words(a) {
-			if _, ok := w.r.number(word); ok {
-				continue
-			}
-			n, err := w.d.numberOf(word)
-			if err != nil {
-				return err
-			}
-			w.r.fresh[word] = n
+		words := it.words(a)
+		if err := cmp.Or(w.numberAll(words[:]), w.numberAll(it.toolWords(a))); err != nil {
+			return err
 		}
 		it.number(&w.r, a)
+	}
+	return nil
+}
+
+// numberAll makes numbers for the words that have none.
+func (w *writer) numberAll(words []word) error {
+	for _, word := range words {
+		if _, ok := w.r.number(word); ok {
+			continue
+		}
+		n, err := w.d.numberOf(word)
+		if err != nil {
+			return err
+		}
+		w.r.fresh[word] = n
 	}
 	return nil
 }
@@ -274,12 +284,11 @@ func (w *writer) add(it *item) error {
 	}
 	w.tail = w.tail.add(it.rec)
 	w.tailSet = true
-	if it.refs.tool != 0 {
-		k := uint64(it.refs.agent)<<32 | uint64(it.refs.tool)
-		calls := w.tools[k]
-		calls.n++
-		calls.last = max(calls.last, it.trace.CreatedAt.UnixNano())
-		w.tools[k] = calls
+	if len(it.trace.ToolCalls) == 0 {
+		w.countCalls(it, it.refs.tool, 1)
+	}
+	for i, tool := range it.tools {
+		w.countCalls(it, tool, it.trace.ToolCalls[i].Calls)
 	}
 	for i, p := range it.trace.PoliciesFired {
 		if p.ID != "" && !firedBefore(it.trace.PoliciesFired[:i], p.ID) {
@@ -287,6 +296,18 @@ func (w *writer) add(it *item) error {
 		}
 	}
 	return nil
+}
+
+// countCalls counts calls that a trace made of a tool; 0 is no tool.
+func (w *writer) countCalls(it *item, tool uint32, n int) {
+	if tool == 0 {
+		return
+	}
+	k := uint64(it.refs.agent)<<32 | uint64(tool)
+	calls := w.tools[k]
+	calls.n += uint64(n)
+	calls.last = max(calls.last, it.trace.CreatedAt.UnixNano())
+	w.tools[k] = calls
 }
 
 // firedBefore keeps a policy that is named twice by one trace from counting twice.

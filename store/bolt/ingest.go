@@ -45,8 +45,9 @@ type item struct {
 	key   []byte // of trace_ids
 	rec   []byte // complete but for its numbers and checksum
 	refs  refs
-	agent string // id, empty for an agent known by name alone
-	skip  bool   // a duplicate, or expired
+	tools []uint32 // numbers of the trace's ToolCalls
+	agent string   // id, empty for an agent known by name alone
+	skip  bool     // a duplicate, or expired
 }
 
 func (it *item) observation() rollup.Observation {
@@ -189,7 +190,28 @@ func (it *item) number(r *resolver, a agentKnown) (ok bool) {
 			return false
 		}
 	}
+	it.tools = it.tools[:0]
+	for _, w := range it.toolWords(a) {
+		n, ok := r.number(w)
+		if !ok {
+			return false
+		}
+		it.tools = append(it.tools, n)
+	}
 	return true
+}
+
+// toolWords is the tools that a trace of a registered agent called, where they
+// are others than its one tool.
+func (it *item) toolWords(a agentKnown) []word {
+	if a.id == "" || len(it.trace.ToolCalls) == 0 {
+		return nil
+	}
+	words := make([]word, len(it.trace.ToolCalls))
+	for i, c := range it.trace.ToolCalls {
+		words[i] = word{kindTool, c.Tool, ""}
+	}
+	return words
 }
 
 // words is the strings of a trace of an agent that have numbers. Tools are
@@ -255,6 +277,14 @@ func (t *tenant) normalize(tr *store.Trace, now time.Time) (field, problem strin
 	} {
 		if problem := badString(s.value); problem != "" {
 			return s.field, problem
+		}
+	}
+	if len(tr.ToolCalls) > store.MaxToolCalls {
+		return "toolCalls", fmt.Sprintf("must have at most %d entries", store.MaxToolCalls)
+	}
+	for _, c := range tr.ToolCalls {
+		if problem := badString(c.Tool); problem != "" || c.Tool == "" || c.Calls < 1 {
+			return "toolCalls", "must have a tool and at least one call each"
 		}
 	}
 	if len(tr.AgentName) > 512 {

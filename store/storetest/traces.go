@@ -65,7 +65,25 @@ func testIngest(t *testing.T, o Opened) {
 	if got := list[1]; !strings.HasPrefix(got.ID, store.PrefixTrace) || got.AgentName != "a" || now.Sub(got.CreatedAt).Abs() > time.Minute {
 		t.Errorf("defaults: %+v", got)
 	}
+	// Several tools of one trace.
+	many := store.Trace{ID: "tools", AgentName: "several", Status: store.TraceSuccess, ToolName: "x", ToolCalls: []store.ToolCalls{{Tool: "x", Calls: 2}, {Tool: "y", Calls: 1}}}
+	ingest(t, tn, store.IngestResult{Accepted: 1}, many)
+	ingest(t, tn, store.IngestResult{Duplicates: 1}, many)
+	agents, _, _ = tn.ListAgents(ctx, store.AgentFilter{}, store.Page{})
+	called := map[string]int64{}
+	for _, a := range agents {
+		if a.Name == "several" {
+			for _, tool := range first(tn.ListTools(ctx, a.ID, store.Page{})) {
+				called[tool.ToolName] = int64(tool.CallCount)
+			}
+		}
+	}
+	if diff := cmp.Diff(map[string]int64{"x": 2, "y": 1}, called); diff != "" {
+		t.Error(diff)
+	}
 }
+
+func first[T any](list T, _ int, _ error) T { return list }
 
 func testIngestRefusals(t *testing.T, o Opened) {
 	tn := NewTenant(t, o.Store, "t")

@@ -110,6 +110,9 @@ func (s *Server) run(c *call, res *resource) error {
 	if err := c.permit(); err != nil {
 		return err
 	}
+	if err := c.checkQuery(); err != nil {
+		return err
+	}
 	if c.route.once && c.Header.Get(idempotencyHeader) != "" {
 		return s.once(c)
 	}

@@ -113,6 +113,19 @@ func TestOpenAPIMatchesRouteTable(t *testing.T) {
 		if _, open := op["security"]; open != rt.open {
 			t.Errorf("%s: no key needed: documented %v, route table %v", name, open, rt.open)
 		}
+		var inQuery []string
+		for _, p := range params {
+			one := p.(map[string]any)
+			if ref, ok := one["$ref"].(string); ok {
+				_, one = contract.resolve(strings.TrimPrefix(ref, "#"))
+			}
+			if one["in"] == "query" {
+				inQuery = append(inQuery, one["name"].(string))
+			}
+		}
+		if !slices.Equal(slices.Sorted(slices.Values(inQuery)), slices.Sorted(slices.Values(rt.query))) {
+			t.Errorf("%s: parameters %v, route table %v", name, inQuery, rt.query)
+		}
 		if op["operationId"] == nil {
 			t.Errorf("%s has no operationId", name)
 		}

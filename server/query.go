@@ -1,6 +1,7 @@
 package server
 
 import (
+	"maps"
 	"math"
 	"net/url"
 	"slices"
@@ -21,8 +22,7 @@ const maxInteger = 1<<53 - 1
 const maxQueryValue = 512
 
 // query reads the parameters of one request and collects what is wrong with
-// them; err is to be asked once all are read. Parameters that the endpoint
-// does not know are ignored.
+// them; err is to be asked once all are read.
 type query struct {
 	values url.Values
 	wrong  map[string]string
@@ -37,6 +37,29 @@ func newQuery(raw string) *query {
 		q.bad("query", "is not a valid query string")
 	}
 	return q
+}
+
+// checkQuery refuses parameters that the endpoint does not have: a filter that is
+// misspelt would give an answer about something else. Routes of programs, which
+// count in the ingest window, ignore what they do not know, so that a gateway of
+// a later release can report to this one.
+func (c *call) checkQuery() error {
+	if c.route.window != apiWindow || c.URL.RawQuery == "" {
+		return nil
+	}
+	q := c.query()
+	for _, name := range slices.Sorted(maps.Keys(q.values)) {
+		switch {
+		case slices.Contains(c.route.query, name):
+		case c.route.unpaged && (name == "limit" || name == "offset"):
+			q.page(api.DefaultLimit)
+		case len(q.wrong) >= maxDetails:
+			return q.err()
+		default:
+			q.bad(cut(strings.ToValidUTF8(name, "\uFFFD"), 64), "unknown parameter")
+		}
+	}
+	return q.err()
 }
 
 func (q *query) bad(name, message string) {

@@ -2,7 +2,9 @@ package server
 
 import (
 	"errors"
+	"fmt"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,7 +50,7 @@ func TestPaging(t *testing.T) {
 		{"offset beyond everything", "offset=1000000000000000000", store.Page{Limit: 50, Offset: maxInteger}, ""},
 		{"offset negative", "offset=-1", store.Page{}, "offset"},
 		{"offset word", "offset=x", store.Page{}, "offset"},
-		{"unknown parameters are ignored", "page=2&_=1", store.Page{Limit: 50}, ""},
+		{"unknown parameters are for checkQuery", "page=2&_=1", store.Page{Limit: 50}, ""},
 		{"semicolon", "limit=1;offset=2", store.Page{}, "query"},
 		{"bad escape", "limit=%zz", store.Page{}, "query"},
 	} {
@@ -159,4 +161,36 @@ func TestQueryTimestamp(t *testing.T) {
 	if got := q.timestamp("at", false); got == nil || got.Hour() != 7 {
 		t.Errorf("got %v, %v", got, q.err())
 	}
+}
+
+// Routes that people use refuse parameters that they do not have; those of
+// programs ignore them.
+func TestUnknownParametersAreRefused(t *testing.T) {
+	r := newRig(t)
+	agent := r.agent(r.admin, "a")
+	for _, path := range []string{"/api/teams", "/api/agents", "/api/agents/" + agent, "/api/agents/" + agent + "/tools", "/api/costs/budgets",
+		"/api/costs/sla", "/api/costs/sla/violations", "/api/costs/breakdown", "/api/policies", "/api/policies/templates", "/api/keys", "/api/traces", "/api/traces/stats",
+		"/api/traces/stream", "/api/audit/heads", "/api/openapi.json"} {
+		r.ask(r.admin, "GET", path+"?enviroment=x", "").wantDetail("enviroment")
+		r.ask(r.admin, "GET", path+"?%00=&"+strings.Repeat("x", 100)+"=1", "").want(400)
+	}
+	r.ask(r.admin, "POST", "/api/teams?dryRun=1", `{"name":"x"}`).wantDetail("dryRun")
+	r.ask(r.admin, "DELETE", "/api/agents/"+agent+"?force=1", "").wantDetail("force")
+	r.ask(r.admin, "GET", "/api/teams?"+manyParameters(10_000), "").want(400)
+
+	for _, path := range []string{"/api/costs/budgets", "/api/costs/sla", "/api/costs/sla/violations", "/api/policies/templates", "/api/audit/heads"} {
+		r.ask(r.admin, "GET", path+"?limit=7&offset=3", "").want(200)
+		r.ask(r.admin, "GET", path+"?limit=x", "").wantDetail("limit")
+		r.ask(r.admin, "GET", path+"?offset=-1", "").wantDetail("offset")
+	}
+	r.ask(r.admin, "GET", "/api/governance?later=1", "").want(200)
+	r.ask(r.admin, "POST", "/api/traces?later=1", `{"agentName":"a","status":"success"}`).want(201)
+}
+
+func manyParameters(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "p%d=&", i)
+	}
+	return b.String()
 }

@@ -10,8 +10,10 @@ type route struct {
 	team         []string         // a key that is limited to a team needs one of these; none: team limits do not concern it
 	unlimited    bool             // no team scope covers it: a key of scope api must not be limited to a team
 	window       windowKind
-	once         bool // takes an Idempotency-Key
-	open         bool // needs no API key; the handler sees to everything itself
+	query        []string // the parameters of its query string
+	unpaged      bool     // a list without paging: limit and offset are checked and ignored
+	once         bool     // takes an Idempotency-Key
+	open         bool     // needs no API key; the handler sees to everything itself
 	handle       func(*Server, *call) error
 }
 
@@ -35,56 +37,56 @@ var (
 // routes is every endpoint of the API.
 func routes() []route {
 	return []route{
-		{method: "GET", path: "/api/teams", keys: admins, team: []string{"teams:read"}, handle: (*Server).listTeams},
+		{method: "GET", path: "/api/teams", keys: admins, team: []string{"teams:read"}, query: []string{"limit", "offset"}, handle: (*Server).listTeams},
 		{method: "POST", path: "/api/teams", keys: admins, team: []string{"teams:write"}, once: true, handle: (*Server).createTeam},
 		{method: "GET", path: "/api/teams/{id}", keys: admins, team: []string{"teams:read"}, handle: (*Server).getTeam},
 		{method: "PUT", path: "/api/teams/{id}", keys: admins, team: []string{"teams:write"}, handle: (*Server).updateTeam},
 		{method: "DELETE", path: "/api/teams/{id}", keys: admins, team: []string{"teams:write"}, handle: (*Server).deleteTeam},
 		{method: "PUT", path: "/api/teams/{id}/scopes", keys: admins, team: []string{"teams:write"}, handle: (*Server).replaceTeamScopes},
-		{method: "GET", path: "/api/teams/{id}/members", keys: admins, team: []string{"teams:read"}, handle: (*Server).listMembers},
+		{method: "GET", path: "/api/teams/{id}/members", keys: admins, team: []string{"teams:read"}, unpaged: true, handle: (*Server).listMembers},
 		{method: "POST", path: "/api/teams/{id}/members", keys: admins, team: []string{"teams:write"}, once: true, handle: (*Server).addMember},
 		{method: "DELETE", path: "/api/teams/{id}/members", keys: admins, team: []string{"teams:write"}, handle: (*Server).removeMember},
 
-		{method: "GET", path: "/api/agents", keys: readers, team: []string{"agents:read"}, handle: (*Server).listAgents},
+		{method: "GET", path: "/api/agents", keys: readers, team: []string{"agents:read"}, query: []string{"limit", "offset", "environment"}, handle: (*Server).listAgents},
 		{method: "POST", path: "/api/agents", keys: admins, team: []string{"agents:write"}, once: true, handle: (*Server).createAgent},
 		{method: "GET", path: "/api/agents/{id}", keys: readers, team: []string{"agents:read"}, handle: (*Server).getAgent},
 		{method: "PUT", path: "/api/agents/{id}", keys: admins, team: []string{"agents:write"}, handle: (*Server).updateAgent},
 		{method: "DELETE", path: "/api/agents/{id}", keys: admins, team: []string{"agents:write"}, handle: (*Server).deleteAgent},
-		{method: "GET", path: "/api/agents/{id}/tools", keys: readers, team: []string{"agents:read"}, handle: (*Server).listTools},
-		{method: "GET", path: "/api/agents/{id}/history", keys: readers, team: []string{"agents:read"}, handle: (*Server).listHistory},
+		{method: "GET", path: "/api/agents/{id}/tools", keys: readers, team: []string{"agents:read"}, query: []string{"limit", "offset"}, handle: (*Server).listTools},
+		{method: "GET", path: "/api/agents/{id}/history", keys: readers, team: []string{"agents:read"}, query: []string{"limit", "offset"}, handle: (*Server).listHistory},
 
-		{method: "GET", path: "/api/costs/breakdown", keys: admins, team: []string{"costs:read"}, handle: (*Server).breakdown},
-		{method: "GET", path: "/api/costs/budgets", keys: admins, team: []string{"costs:read"}, handle: (*Server).listBudgets},
+		{method: "GET", path: "/api/costs/breakdown", keys: admins, team: []string{"costs:read"}, query: []string{"period", "groupBy", "agentId"}, handle: (*Server).breakdown},
+		{method: "GET", path: "/api/costs/budgets", keys: admins, team: []string{"costs:read"}, unpaged: true, handle: (*Server).listBudgets},
 		{method: "POST", path: "/api/costs/budgets", keys: admins, team: []string{"costs:write"}, once: true, handle: (*Server).createBudget},
 		{method: "PUT", path: "/api/costs/budgets/{id}", keys: admins, team: []string{"costs:write"}, handle: (*Server).updateBudget},
 		{method: "DELETE", path: "/api/costs/budgets/{id}", keys: admins, team: []string{"costs:write"}, handle: (*Server).deleteBudget},
-		{method: "GET", path: "/api/costs/sla", keys: admins, team: []string{"costs:read"}, handle: (*Server).listSLAs},
+		{method: "GET", path: "/api/costs/sla", keys: admins, team: []string{"costs:read"}, unpaged: true, handle: (*Server).listSLAs},
 		{method: "POST", path: "/api/costs/sla", keys: admins, team: []string{"costs:write"}, once: true, handle: (*Server).createSLA},
 		{method: "PUT", path: "/api/costs/sla/{id}", keys: admins, team: []string{"costs:write"}, handle: (*Server).updateSLA},
 		{method: "DELETE", path: "/api/costs/sla/{id}", keys: admins, team: []string{"costs:write"}, handle: (*Server).deleteSLA},
-		{method: "GET", path: "/api/costs/sla/violations", keys: admins, team: []string{"costs:read", "compliance:read"}, handle: (*Server).listViolations},
+		{method: "GET", path: "/api/costs/sla/violations", keys: admins, team: []string{"costs:read", "compliance:read"}, query: []string{"period", "slaId"}, unpaged: true, handle: (*Server).listViolations},
 
-		{method: "GET", path: "/api/policies", keys: admins, team: []string{"policies:read"}, handle: (*Server).listPolicies},
+		{method: "GET", path: "/api/policies", keys: admins, team: []string{"policies:read"}, query: []string{"limit", "offset", "phase", "enabled"}, handle: (*Server).listPolicies},
 		{method: "POST", path: "/api/policies", keys: admins, team: []string{"policies:write"}, once: true, handle: (*Server).createPolicy},
 		{method: "GET", path: "/api/policies/{id}", keys: admins, team: []string{"policies:read"}, handle: (*Server).getPolicy},
 		{method: "PUT", path: "/api/policies/{id}", keys: admins, team: []string{"policies:write"}, handle: (*Server).updatePolicy},
 		{method: "DELETE", path: "/api/policies/{id}", keys: admins, team: []string{"policies:write"}, handle: (*Server).deletePolicy},
-		{method: "GET", path: "/api/policies/templates", keys: admins, team: []string{"policies:read"}, handle: (*Server).listTemplates},
+		{method: "GET", path: "/api/policies/templates", keys: admins, team: []string{"policies:read"}, unpaged: true, handle: (*Server).listTemplates},
 		{method: "POST", path: "/api/policies/templates/apply", keys: admins, team: []string{"policies:write"}, once: true, handle: (*Server).applyTemplate},
 
-		{method: "GET", path: "/api/keys", keys: admins, team: []string{"keys:read"}, handle: (*Server).listKeys},
+		{method: "GET", path: "/api/keys", keys: admins, team: []string{"keys:read"}, query: []string{"limit", "offset", "scope"}, handle: (*Server).listKeys},
 		{method: "POST", path: "/api/keys", keys: admins, team: []string{"keys:write"}, once: true, handle: (*Server).createKey},
 		{method: "DELETE", path: "/api/keys/{id}", keys: admins, team: []string{"keys:write"}, handle: (*Server).deleteKey},
 
-		{method: "GET", path: "/api/traces", keys: readers, team: []string{"traces:read"}, handle: (*Server).listTraces},
+		{method: "GET", path: "/api/traces", keys: readers, team: []string{"traces:read"}, query: []string{"limit", "offset", "agentId", "status", "environment", "startDate", "endDate", "minCostUsd", "maxCostUsd", "minInjectionScore"}, handle: (*Server).listTraces},
 		{method: "POST", path: "/api/traces", keys: ingests, unlimited: true, window: ingestWindow, handle: (*Server).ingestTraces},
 		{method: "GET", path: "/api/traces/{id}", keys: readers, team: []string{"traces:read"}, handle: (*Server).getTrace},
-		{method: "GET", path: "/api/traces/stats", keys: readers, team: []string{"traces:read"}, handle: (*Server).traceStats},
-		{method: "GET", path: streamPath, keys: readers, team: []string{"traces:read"}, handle: (*Server).streamTraces},
+		{method: "GET", path: "/api/traces/stats", keys: readers, team: []string{"traces:read"}, query: []string{"period", "agentId", "groupBy"}, handle: (*Server).traceStats},
+		{method: "GET", path: streamPath, keys: readers, team: []string{"traces:read"}, query: []string{"agentId", "status", "environment", "startDate", "endDate", "minCostUsd", "maxCostUsd", "minInjectionScore"}, handle: (*Server).streamTraces},
 		{method: "POST", path: "/api/otlp/v1/traces", keys: ingests, unlimited: true, window: ingestWindow, handle: (*Server).ingestOTLP},
 		{method: "GET", path: "/api/governance", keys: ingests, team: []string{"policies:read"}, window: ingestWindow, handle: (*Server).governance},
 		{method: "POST", path: "/api/audit/heads", keys: ingests, unlimited: true, window: ingestWindow, handle: (*Server).reportAuditHead},
-		{method: "GET", path: "/api/audit/heads", keys: admins, team: []string{"audit:read"}, handle: (*Server).listAuditHeads},
+		{method: "GET", path: "/api/audit/heads", keys: admins, team: []string{"audit:read"}, unpaged: true, handle: (*Server).listAuditHeads},
 		{method: "GET", path: "/api/openapi.json", keys: admins, handle: (*Server).openAPI},
 
 		{method: "POST", path: "/api/auth/webhook", window: addressWindow, open: true, handle: (*Server).receiveWebhook},

@@ -57,11 +57,11 @@ func TestTraceNotFound(t *testing.T) {
 	r.ask(r.admin, "GET", "/api/traces/%2e%2e", "").want(404)
 }
 
-// The literal path /api/traces/stats is the statistics endpoint, even where a
-// trace has that id.
+// The literal path /api/traces/stats is the statistics endpoint; no trace can have
+// that id.
 func TestTraceNamedStats(t *testing.T) {
 	r := newRig(t)
-	r.ask(r.admin, "POST", "/api/traces", `{"id":"stats","agentName":"a","status":"success"}`).want(201)
+	r.ask(r.admin, "POST", "/api/traces", `{"id":"stats","agentName":"a","status":"success"}`).wantDetail("id")
 	r.ask(r.admin, "GET", "/api/traces/stats", "").want(200).object().has(t, "period", "summary", "groups")
 }
 

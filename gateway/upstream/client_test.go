@@ -243,6 +243,29 @@ func TestIdleConnectionThatEndedIsNotUsed(t *testing.T) {
 	}
 }
 
+// A connection that was idle for too long is not used, though its peer still holds
+// it open: that peer may be about to close it.
+func TestIdleConnectionThatIsTooOldIsNotUsed(t *testing.T) {
+	p := newPeer(t, func(_ int, c *peerConn) {
+		c.request()
+		c.send(okAnswer)
+		c.wait()
+	})
+	c := newTestClient(t, p.url())
+	if _, _, err := do(c, post(`1`)); err != nil {
+		t.Fatal(err)
+	}
+	c.pool.mu.Lock()
+	c.pool.idle[0].idleSince -= defaultIdleTimeout // before the reaper comes
+	c.pool.mu.Unlock()
+	if _, body, err := do(c, post(`2`)); err != nil || body != "ok" {
+		t.Errorf("answer %q, %v", body, err)
+	}
+	if n := c.Stats().Dials; n != 2 {
+		t.Errorf("%d connections were made, want 2", n)
+	}
+}
+
 func TestTimeouts(t *testing.T) {
 	const short = 40 * time.Millisecond
 	tests := []struct {

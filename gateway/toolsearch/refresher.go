@@ -195,7 +195,8 @@ func (r *Refresher) refresh(ctx context.Context, f *feed) time.Duration {
 	f.stats.Changed += uint64(changed)
 	f.stats.BackingOff = false
 	if got.private && !f.stats.Private {
-		r.opts.Logger.Info("tools are not searchable: the upstream lists them for one caller alone (cacheScope private)", "upstream", f.lister.name)
+		r.opts.Logger.Warn("tools are not searchable: the upstream lists them for one caller alone (cacheScope private)", "upstream", f.lister.name,
+			"fix", "let the upstream answer tools/list with cacheScope public if its tools are the same for all callers")
 	}
 	f.stats.Private = got.private
 	if !same(f.list, got.tools) {
@@ -206,9 +207,11 @@ func (r *Refresher) refresh(ctx context.Context, f *feed) time.Duration {
 	return pause(r.opts.Interval, got)
 }
 
-// pause is the time until the next list.
+// pause is the time until the next list. How long a private list holds is of no
+// interest: it is not searched, and only asked for to see whether it still is
+// private.
 func pause(interval time.Duration, got *listing) time.Duration {
-	if got.hasTTL {
+	if got.hasTTL && !got.private {
 		interval = min(interval, got.ttl)
 	}
 	return max(interval, minRefresh)

@@ -87,6 +87,8 @@ func TestRefreshCadence(t *testing.T) {
 		{`,"ttlMs":0`, time.Second},
 		{`,"ttlMs":20`, time.Second},
 		{`,"ttlMs":3600000`, time.Minute},
+		{`,"ttlMs":0,"cacheScope":"private"`, time.Minute},
+		{`,"ttlMs":5000,"cacheScope":"private"`, time.Minute},
 	}
 	for _, tt := range tests {
 		synctest.Test(t, func(t *testing.T) {

@@ -161,6 +161,7 @@ func New(opts Options) (g *Gateway, err error) {
 	if g.license, err = license.Open(cfg.License, opts.LicenseKey, g.now); err != nil {
 		return nil, fmt.Errorf("license: %w", err)
 	}
+	g.license.Changed = g.logLicense
 	if g.proxies, err = clientip.New(cfg.TrustedProxies, cfg.ClientAddressHeader); err != nil {
 		return nil, err
 	}
@@ -205,6 +206,9 @@ func New(opts Options) (g *Gateway, err error) {
 	}
 	g.activate(next)
 	g.warn(cfg)
+	if s := g.license.Status(g.now()); s.State != license.Valid {
+		g.logLicense(s)
+	}
 	g.warnSearch(next)
 	return g, nil
 }

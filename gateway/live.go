@@ -129,9 +129,7 @@ func (g *Gateway) Reload(ctx context.Context) (err error) {
 	g.tls.use(certificate)
 	g.activate(next)
 	g.restartPending.Store(&pending)
-	if err := g.license.Reload(merged.License); err != nil {
-		g.log.Error("license does not verify: not ready until it does", "error", err)
-	}
+	_ = g.license.Reload(merged.License) // logLicense is told
 	if len(pending) > 0 {
 		g.log.Warn("some changes need a restart", "restart_pending", pending)
 	}

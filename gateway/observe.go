@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"svc/gateway/config"
-	"svc/gateway/license"
 	"svc/gateway/mcp"
 	"svc/gateway/telemetry"
 	"svc/gateway/upstream"
@@ -24,6 +23,8 @@ type observer struct {
 	tracer   *telemetry.Tracer
 	metrics  *telemetry.Metrics
 	listener net.Listener // of the metrics
+	// ready answers /readyz there.
+	ready http.HandlerFunc
 }
 
 // pipelines are the sections of the pipelines by their names.
@@ -51,6 +52,7 @@ func (g *Gateway) openObserver(cfg *config.File) (err error) {
 	if cfg.Telemetry.Metrics.Listen == "" {
 		return nil
 	}
+	g.observer.ready = g.serveReason
 	if g.observer.listener, err = net.Listen("tcp", cfg.Telemetry.Metrics.Listen); err != nil {
 		return fmt.Errorf("telemetry.metrics.listen: %w", err)
 	}
@@ -78,6 +80,7 @@ const metricsFarewell = time.Second
 func (o *observer) serveMetrics(ctx context.Context, log *slog.Logger) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", o.metrics.Handler())
+	mux.HandleFunc("GET /readyz", o.ready)
 	server := &http.Server{
 		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second,
 		WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
@@ -133,7 +136,8 @@ func (g *Gateway) state() telemetry.State {
 	keys := g.verifier.Stats()
 	l := g.live.Load()
 	s := telemetry.State{
-		Ready:          !g.draining.Load() && g.license.State(g.now()) != license.Expired,
+		Ready:          g.notReady() == "",
+		LicenseDays:    daysLeft(g.license.Status(g.now()), g.now()),
 		RestartPending: len(*g.restartPending.Load()),
 		MergedStreams:  g.standings.len(),
 		AuditWritable:  g.audit.Ready() == nil, AuditLost: g.audit.Lost(),

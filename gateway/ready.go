@@ -2,7 +2,9 @@ package gateway
 
 import (
 	"encoding/json"
+	"math"
 	"net/http"
+	"time"
 
 	"svc/gateway/license"
 )
@@ -32,7 +34,7 @@ func (g *Gateway) serveReady(w http.ResponseWriter, r *http.Request) {
 	if !probeMethod(w, r) {
 		return
 	}
-	if g.draining.Load() || g.license.State(g.now()) == license.Expired {
+	if g.notReady() != "" {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
@@ -47,6 +49,59 @@ func (g *Gateway) serveReady(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header()["Content-Type"] = []string{"application/json"}
 	w.Write(body)
+}
+
+// notReady says why /readyz answers 503; empty when it answers 200.
+func (g *Gateway) notReady() string {
+	s := g.license.Status(g.now())
+	switch {
+	case g.draining.Load():
+		return "draining: the gateway is shutting down"
+	case s.State != license.Expired:
+		return ""
+	case s.Err != nil:
+		return "license: " + s.Err.Error()
+	}
+	return "license: expired at " + s.License.ExpiresAt.Format(time.RFC3339) + ", grace ended at " + s.License.GraceEnds().Format(time.RFC3339)
+}
+
+// serveReason answers /readyz on the metrics listener: as /readyz does, and with
+// ?verbose also why the gateway is not ready.
+func (g *Gateway) serveReason(w http.ResponseWriter, r *http.Request) {
+	why := g.notReady()
+	if why == "" || !r.URL.Query().Has("verbose") {
+		g.serveReady(w, r)
+		return
+	}
+	w.Header()["Content-Type"] = []string{"text/plain; charset=utf-8"}
+	w.WriteHeader(http.StatusServiceUnavailable)
+	w.Write([]byte(why + "\n"))
+}
+
+// logLicense logs the state of the license after it changed.
+func (g *Gateway) logLicense(s license.Status) {
+	if s.Err != nil {
+		g.log.Error("license does not verify: /readyz answers 503 until it does", "error", s.Err)
+		return
+	}
+	attrs := []any{"expires", s.License.ExpiresAt, "grace_ends", s.License.GraceEnds()}
+	switch s.State {
+	case license.Valid:
+		g.log.Info("license is valid", attrs...)
+	case license.Grace:
+		g.log.Warn("license has expired and is in its grace period: /readyz answers 503 when that ends", append(attrs, "days_left", daysLeft(s, g.now()))...)
+	default:
+		g.log.Error("license has expired and its grace period has ended: /readyz answers 503", attrs...)
+	}
+}
+
+// daysLeft is how many days the license still works, grace included; negative when
+// it has ended, 0 when it does not verify.
+func daysLeft(s license.Status, now time.Time) float64 {
+	if s.License == nil {
+		return 0
+	}
+	return math.Round(s.License.GraceEnds().Sub(now).Hours()/24*100) / 100
 }
 
 func probeMethod(w http.ResponseWriter, r *http.Request) bool {

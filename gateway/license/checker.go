@@ -15,8 +15,9 @@ const Interval = time.Hour
 // Checker holds the outcome of the last verification of one license file. Its
 // methods may be called by many goroutines; State takes no lock.
 type Checker struct {
-	// Changed, set before Run, is called by Run after each verification that
-	// changed the state, or failed. It may be nil.
+	// Changed, set before Run, is called when the state, or the cause of it, is no
+	// longer what it was: after a verification, or because time has passed. It may
+	// be nil.
 	Changed func(Status)
 
 	buildKey []byte
@@ -25,6 +26,20 @@ type Checker struct {
 	mu   sync.Mutex // serializes verifications, and guards cfg
 	cfg  Config
 	last atomic.Pointer[outcome]
+	told told // guarded by mu
+}
+
+// told is what was last passed to Changed.
+type told struct {
+	state State
+	cause string
+}
+
+func toldOf(s Status) told {
+	if s.Err != nil {
+		return told{s.State, s.Err.Error()}
+	}
+	return told{s.State, ""}
 }
 
 // outcome is what one verification found: a license, or why not.
@@ -42,6 +57,7 @@ func Open(cfg Config, buildKey []byte, now func() time.Time) (*Checker, error) {
 	if err := c.Recheck(); err != nil {
 		return nil, err
 	}
+	c.told = toldOf(c.Status(now()))
 	return c, nil
 }
 
@@ -62,7 +78,21 @@ func (c *Checker) Reload(cfg Config) error {
 	c.mu.Lock()
 	c.cfg = cfg
 	c.mu.Unlock()
-	return c.Recheck()
+	err := c.Recheck()
+	c.notify()
+	return err
+}
+
+// notify calls Changed when there is news.
+func (c *Checker) notify() {
+	s := c.Status(c.now())
+	c.mu.Lock()
+	news := toldOf(s) != c.told
+	c.told = toldOf(s)
+	c.mu.Unlock()
+	if news && c.Changed != nil {
+		c.Changed(s)
+	}
 }
 
 func (c *Checker) verify() (*License, error) {
@@ -113,22 +143,41 @@ func (c *Checker) Status(now time.Time) Status {
 	return Status{State: o.license.State(now), License: o.license}
 }
 
-// Run verifies the license every [Interval] until ctx is done.
+// lookEvery is how often Run compares the state with the clock, so that a change
+// is noticed soon also when the clock was set, or the machine slept.
+const lookEvery = time.Minute
+
+// Run verifies the license every [Interval], and notices when its state changes
+// with time, until ctx is done.
 func (c *Checker) Run(ctx context.Context) {
-	tick := time.NewTicker(Interval)
-	defer tick.Stop()
-	before := c.State(c.now())
+	recheck := time.NewTicker(Interval)
+	defer recheck.Stop()
+	look := time.NewTimer(c.untilChange())
+	defer look.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-recheck.C:
+			_ = c.Recheck() // kept in the status
+		case <-look.C:
 		}
-		_ = c.Recheck() // kept in the status
-		s := c.Status(c.now())
-		if c.Changed != nil && (s.State != before || s.Err != nil) {
-			c.Changed(s)
-		}
-		before = s.State
+		c.notify()
+		look.Reset(c.untilChange())
 	}
+}
+
+// untilChange is the time until the state is to be looked at.
+func (c *Checker) untilChange() time.Duration {
+	now := c.now()
+	l := c.last.Load().license
+	if l == nil {
+		return lookEvery
+	}
+	for _, at := range []time.Time{l.ExpiresAt, l.GraceEnds()} {
+		if left := at.Sub(now); left > 0 {
+			return min(left, lookEvery)
+		}
+	}
+	return lookEvery
 }

@@ -443,7 +443,7 @@ func TestHourlyReverification(t *testing.T) {
 		for s := range seen {
 			got = append(got, s)
 		}
-		if d := cmp.Diff([]State{Grace, Expired, Expired, Valid}, got); d != "" {
+		if d := cmp.Diff([]State{Grace, Expired, Valid}, got); d != "" {
 			t.Error(d)
 		}
 	})
@@ -545,4 +545,29 @@ func link(t *testing.T, target string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// The end of validity and of grace are noticed when they come, not with the next
+// verification.
+func TestExpiryIsNoticedAtOnce(t *testing.T) {
+	is := newIssuer(t)
+	synctest.Test(t, func(t *testing.T) {
+		is.issue(t, time.Now(), 1, 1)
+		c, err := Open(is.config(), nil, time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		var at []time.Duration
+		c.Changed = func(Status) { at = append(at, time.Since(began)) }
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		go func() { c.Run(ctx); close(done) }()
+		time.Sleep(49 * time.Hour)
+		cancel()
+		<-done
+		if d := cmp.Diff([]time.Duration{24 * time.Hour, 48 * time.Hour}, at); d != "" {
+			t.Error(d)
+		}
+	})
 }

@@ -10,6 +10,9 @@ import (
 type State struct {
 	// Ready is what /readyz says.
 	Ready bool
+	// LicenseDays is how many days the license still works, its grace period
+	// included.
+	LicenseDays float64
 	// RestartPending counts the fields that a reload could not change.
 	RestartPending int
 	// Buckets counts the rate-limit buckets in memory; 0 where they are in a
@@ -115,6 +118,7 @@ type stateCollector struct {
 // stateMetrics are the names, with the one label that some have.
 var stateMetrics = []struct{ name, label, help string }{
 	{"svc_gateway_ready", "", "1 when /readyz answers 200."},
+	{"svc_gateway_license_days_left", "", "Days that the license still works, its grace period included; 0 when it does not verify."},
 	{"svc_gateway_restart_pending", "", "Fields of the configuration that a reload changed and only a restart applies."},
 	{"svc_gateway_rate_limit_buckets", "", "Rate-limit buckets in memory."},
 	{"svc_gateway_sessions", "", "Client sessions whose upstream sessions are remembered."},
@@ -193,6 +197,7 @@ func (c *stateCollector) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(c.descs[name], prometheus.CounterValue, float64(v), labels...)
 	}
 	gauge("svc_gateway_ready", truth(s.Ready))
+	gauge("svc_gateway_license_days_left", s.LicenseDays)
 	gauge("svc_gateway_restart_pending", float64(s.RestartPending))
 	gauge("svc_gateway_rate_limit_buckets", float64(s.Buckets))
 	gauge("svc_gateway_sessions", float64(s.Sessions))

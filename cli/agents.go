@@ -41,6 +41,10 @@ func newAgentsCmd(env Env) *cobra.Command {
 		}),
 		newAgentCreateCmd(r), newAgentUpdateCmd(r),
 		newDeleteCmd(r, "agent", `  svc agents delete agt_01k… --yes`, completeAgents,
+			func(ctx context.Context, c *client.Client, id string) (string, error) {
+				a, err := c.GetAgent(ctx, id)
+				return a.Name, err
+			},
 			func(ctx context.Context, c *client.Client, id string) error { return c.DeleteAgent(ctx, id) }),
 		newAgentToolsCmd(r), newAgentHistoryCmd(r),
 	)

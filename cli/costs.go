@@ -19,6 +19,7 @@ func newCostsCmd(env Env) *cobra.Command {
 		newGroupCmd("budgets", "Budgets of agents", `  svc costs budgets list`,
 			newBudgetListCmd(r), newBudgetCreateCmd(r), newBudgetUpdateCmd(r),
 			newDeleteCmd(r, "budget", `  svc costs budgets delete bud_01k… --yes`, completeBudgets,
+				nameIn(wholeList((*client.Client).ListBudgets), "budget", func(b api.Budget) (string, string) { return b.ID, b.Name }),
 				func(ctx context.Context, c *client.Client, id string) error { return c.DeleteBudget(ctx, id) }),
 		),
 	)

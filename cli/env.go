@@ -113,6 +113,15 @@ func (e Env) getenv(name string) string {
 	return v
 }
 
+// tableWidth is the width that tables on standard output are made to fit; 0 where no
+// person reads them.
+func (e Env) tableWidth() int {
+	if !e.StdoutTTY {
+		return 0
+	}
+	return e.Width
+}
+
 // colour reports whether a stream that is (or is not) a terminal gets colour.
 func (e Env) colour(tty bool) bool {
 	return tty && e.getenv("NO_COLOR") == "" && e.getenv("TERM") != "dumb"

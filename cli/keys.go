@@ -17,6 +17,9 @@ func newKeysCmd(env Env) *cobra.Command {
   svc keys delete key_01k…`,
 		newKeyListCmd(r), newKeyCreateCmd(r),
 		newDeleteCmd(r, "API key", `  svc keys delete key_01k… --yes`, completeKeys,
+			nameIn(func(ctx context.Context, c *client.Client, p client.Page) (api.Page[api.KeyItem], error) {
+				return c.ListKeys(ctx, client.KeyQuery{Page: p})
+			}, "API key", func(k api.KeyItem) (string, string) { return k.ID, k.Name }),
 			func(ctx context.Context, c *client.Client, id string) error { return c.DeleteKey(ctx, id) }),
 	)
 	r.addFlags(cmd)

@@ -199,33 +199,6 @@ func isPlain(s string) bool {
 	return true
 }
 
-// writeTable writes rows under a header, columns two spaces apart. Cells are
-// cleaned here, so that no caller can forget it.
-func writeTable(w io.Writer, header []string, rows [][]string) error {
-	widths := make([]int, len(header))
-	all := append([][]string{header}, rows...)
-	for _, row := range all {
-		for i := range row {
-			row[i] = clean(row[i])
-			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
-		}
-	}
-	var out bytes.Buffer
-	for _, row := range all {
-		for i, cell := range row {
-			out.WriteString(cell)
-			if i < len(row)-1 {
-				out.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
-			}
-		}
-		trimmed := bytes.TrimRight(out.Bytes(), " ")
-		out.Truncate(len(trimmed))
-		out.WriteByte('\n')
-	}
-	_, err := w.Write(out.Bytes())
-	return err
-}
-
 // writeJSONError writes {"error", "details", "hint"} on one line.
 func writeJSONError(w io.Writer, err error, hint string) {
 	body := struct {

@@ -29,6 +29,10 @@ func newPoliciesCmd(env Env) *cobra.Command {
 		newPolicySwitchCmd(r, "enable", "Enable a policy", true),
 		newPolicySwitchCmd(r, "disable", "Disable a policy", false),
 		newDeleteCmd(r, "policy", `  svc policies delete pol_01k… --yes`, completePolicies,
+			func(ctx context.Context, c *client.Client, id string) (string, error) {
+				p, err := c.GetPolicy(ctx, id)
+				return p.Name, err
+			},
 			func(ctx context.Context, c *client.Client, id string) error { return c.DeletePolicy(ctx, id) }),
 		newTemplatesCmd(r), newApplyCmd(r),
 	)

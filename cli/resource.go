@@ -15,9 +15,6 @@ import (
 	"svc/server/client"
 )
 
-// pageSize is what --all asks for at a time: the most that the API gives.
-const pageSize = 500
-
 // columns say how a table shows a value.
 type columns[T any] struct {
 	header []string
@@ -44,11 +41,15 @@ func newListCmd[T any](r *remote, cmd *cobra.Command, cols columns[T], fetch fet
 		if err != nil {
 			return err
 		}
-		page, err := fetchPages(cmd.Context(), c, p, fetch)
-		if err != nil {
-			return r.explain(err)
+		l := &listing[T]{
+			fetch: func(ctx context.Context, p client.Page) (api.Page[T], error) { return fetch(ctx, c, p) },
+			out:   &listWriter[T]{env: r.env, format: f, cols: cols},
+			wait:  wait, note: r.env.Stderr,
 		}
-		return writeList(r.env, f, page, cols)
+		if p.all {
+			return r.explain(l.all(cmd.Context(), p.offset))
+		}
+		return r.explain(l.one(cmd.Context(), client.Page{Limit: p.limit, Offset: p.offset}))
 	}
 	if cmd.Args == nil {
 		cmd.Args = noArgs
@@ -74,10 +75,11 @@ func newListAllCmd[T any](r *remote, cmd *cobra.Command, cols columns[T], fetch 
 		if err != nil {
 			return r.explain(err)
 		}
-		if f != formatTable {
-			return writeValue(r.env.Stdout, f, list)
+		w := &listWriter[T]{env: r.env, format: f, cols: cols, whole: true}
+		if err := w.page(list.Data); err != nil {
+			return err
 		}
-		return writeList(r.env, f, api.Page[T]{Data: list.Data, Total: list.Total}, cols)
+		return w.end(list.Total, 0, 0)
 	}
 	if cmd.Args == nil {
 		cmd.Args = noArgs
@@ -98,43 +100,6 @@ func (p *paging) check(cmd *cobra.Command) error {
 
 // fetchFunc asks for one page.
 type fetchFunc[T any] func(context.Context, *client.Client, client.Page) (api.Page[T], error)
-
-// fetchPages asks for the page that was wanted, or for all of them.
-func fetchPages[T any](ctx context.Context, c *client.Client, p paging, fetch fetchFunc[T]) (api.Page[T], error) {
-	if !p.all {
-		return fetch(ctx, c, client.Page{Limit: p.limit, Offset: p.offset})
-	}
-	all := api.Page[T]{Data: []T{}, Offset: p.offset}
-	for {
-		page, err := fetch(ctx, c, client.Page{Limit: pageSize, Offset: p.offset + len(all.Data)})
-		if err != nil {
-			return all, err
-		}
-		all.Data = append(all.Data, page.Data...)
-		all.Total, all.Limit = page.Total, len(all.Data)
-		if len(page.Data) == 0 || p.offset+len(all.Data) >= page.Total {
-			return all, nil
-		}
-	}
-}
-
-// writeList writes a page: the answer itself as JSON or YAML, or its rows.
-func writeList[T any](env Env, f format, page api.Page[T], cols columns[T]) error {
-	if f != formatTable {
-		return writeValue(env.Stdout, f, page)
-	}
-	rows := make([][]string, len(page.Data))
-	for i, v := range page.Data {
-		rows[i] = cols.row(v)
-	}
-	if err := writeTable(env.Stdout, cols.header, rows); err != nil {
-		return err
-	}
-	if shown := page.Offset + len(page.Data); shown < page.Total && len(page.Data) > 0 {
-		fmt.Fprintf(env.Stderr, "%d to %d of %d; --all shows every one\n", page.Offset+1, shown, page.Total)
-	}
-	return nil
-}
 
 // newValueCmd returns a command that shows one value: what it read or made.
 func newValueCmd[T any](r *remote, cmd *cobra.Command, do func(context.Context, *client.Client, []string) (T, error)) *cobra.Command {
@@ -157,8 +122,40 @@ func newValueCmd[T any](r *remote, cmd *cobra.Command, do func(context.Context, 
 	return cmd
 }
 
-// newDeleteCmd returns a command that deletes by id, after asking.
-func newDeleteCmd(r *remote, noun, example string, complete completer, do func(context.Context, *client.Client, string) error) *cobra.Command {
+// nameFunc finds the name of what an id stands for.
+type nameFunc func(ctx context.Context, c *client.Client, id string) (string, error)
+
+// nameIn returns a nameFunc for what can only be listed: it looks through the pages.
+func nameIn[T any](list fetchFunc[T], noun string, describe func(T) (id, name string)) nameFunc {
+	return func(ctx context.Context, c *client.Client, id string) (string, error) {
+		for offset := 0; ; {
+			page, err := list(ctx, c, client.Page{Limit: pageSize, Offset: offset})
+			if err != nil {
+				return "", err
+			}
+			for _, v := range page.Data {
+				if found, name := describe(v); found == id {
+					return name, nil
+				}
+			}
+			if offset += len(page.Data); len(page.Data) == 0 || offset >= page.Total {
+				return "", failed(fmt.Errorf("there is no %s with the id %s", noun, clean(id)), "the command list shows the ids")
+			}
+		}
+	}
+}
+
+// wholeList makes one page of a list that the API gives whole.
+func wholeList[T any](fetch func(*client.Client, context.Context) (api.List[T], error)) fetchFunc[T] {
+	return func(ctx context.Context, c *client.Client, _ client.Page) (api.Page[T], error) {
+		list, err := fetch(c, ctx)
+		return api.Page[T]{Data: list.Data, Total: list.Total}, err
+	}
+}
+
+// newDeleteCmd returns a command that deletes by id, after asking. The question has
+// the name of what is deleted: what does not exist is refused before it.
+func newDeleteCmd(r *remote, noun, example string, complete completer, name nameFunc, do func(context.Context, *client.Client, string) error) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:               "delete ID",
@@ -167,11 +164,22 @@ func newDeleteCmd(r *remote, noun, example string, complete completer, do func(c
 		Args:              wantArgs("an ID"),
 		ValidArgsFunction: completeIDs(r, complete),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := confirm(r.env, yes, fmt.Sprintf("delete %s %s", noun, clean(args[0]))); err != nil {
-				return err
+			if args[0] == "" {
+				return usagef("the command list shows the ids", "the ID of the %s is empty", noun)
 			}
 			c, err := r.client()
 			if err != nil {
+				return err
+			}
+			what := noun + " " + clean(args[0])
+			if !yes && r.env.StdinTTY {
+				found, err := name(cmd.Context(), c, args[0])
+				if err != nil {
+					return r.explain(err)
+				}
+				what = fmt.Sprintf("%s %s (%s)", noun, clean(found), clean(args[0]))
+			}
+			if err := confirm(r.env, yes, "delete "+what); err != nil {
 				return err
 			}
 			if err := do(cmd.Context(), c, args[0]); err != nil {

@@ -16,6 +16,7 @@ func newSLAsCmd(env Env) *cobra.Command {
   svc slas violations --period 7d`,
 		newSLAListCmd(r), newSLACreateCmd(r), newSLAUpdateCmd(r),
 		newDeleteCmd(r, "SLA target", `  svc slas delete sla_01k… --yes`, completeSLAs,
+			nameIn(wholeList((*client.Client).ListSLAs), "SLA target", func(s api.SLATarget) (string, string) { return s.ID, s.Name }),
 			func(ctx context.Context, c *client.Client, id string) error { return c.DeleteSLA(ctx, id) }),
 		newViolationsCmd(r),
 	)

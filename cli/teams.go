@@ -35,6 +35,10 @@ func newTeamsCmd(env Env) *cobra.Command {
 		}),
 		newTeamCreateCmd(r), newTeamUpdateCmd(r),
 		newDeleteCmd(r, "team", `  svc teams delete team_01k… --yes`, completeTeams,
+			func(ctx context.Context, c *client.Client, id string) (string, error) {
+				t, err := c.GetTeam(ctx, id)
+				return t.Name, err
+			},
 			func(ctx context.Context, c *client.Client, id string) error { return c.DeleteTeam(ctx, id) }),
 		newTeamScopesCmd(r), newMembersCmd(r), newAddMemberCmd(r), newRemoveMemberCmd(r),
 	)

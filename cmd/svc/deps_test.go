@@ -50,7 +50,7 @@ var owners = map[string][]string{
 	"github.com/spf13/cobra/doc":                   {"cmd/gen"},
 	"github.com/spf13/viper":                       {"cli"},
 	"github.com/charmbracelet/...":                 {"tui/..."},
-	"github.com/mattn/go-runewidth":                {"tui"},
+	"github.com/mattn/go-runewidth":                {"tui", "cli"},
 	"github.com/muesli/termenv":                    {"tui/..."},
 	"github.com/modelcontextprotocol/go-sdk/...":   {"cli/demo", "test/clients/oauthclient"},
 	"go.etcd.io/bbolt/...":                         {"store/bolt"},

@@ -24,6 +24,11 @@ func wantArgs(names ...string) cobra.PositionalArgs {
 		if len(args) > len(names) {
 			return fmt.Errorf("%q takes %s only, got %q as well", cmd.CommandPath(), strings.Join(names, " and "), args[len(names)])
 		}
+		for i, arg := range args {
+			if arg == "" {
+				return fmt.Errorf("%q needs %s, and it is empty", cmd.CommandPath(), names[i])
+			}
+		}
 		return nil
 	}
 }

@@ -4,6 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/spf13/cobra"
 )
 
 // detailedError carries what an answer said about single fields.
@@ -36,12 +40,46 @@ func errorDetailMap(err error) map[string]any {
 	return nil
 }
 
-// errorDetails returns one line per detail, sorted by field.
-func errorDetails(err error) []string {
+// errorDetails returns one line per detail, sorted by field. A field that a flag of
+// the command sets is named by the flag.
+func errorDetails(cmd *cobra.Command, err error) []string {
 	var lines []string
 	for field, what := range errorDetailMap(err) {
-		lines = append(lines, fmt.Sprintf("%s: %v", field, what))
+		lines = append(lines, fmt.Sprintf("%s: %v", flagOf(cmd, field), what))
 	}
 	slices.Sort(lines)
 	return lines
+}
+
+// flagNames are the flags that are not called like the field that they set.
+var flagNames = map[string]string{
+	"startDate": "since", "endDate": "until", "minCostUsd": "min-cost", "maxCostUsd": "max-cost",
+	"condition.type": "condition", "p99LatencyMs": "p99-ms", "errorRatePercent": "error-rate",
+}
+
+// flagOf returns the flag of a command that sets a field of the API, or the field
+// itself where there is none.
+func flagOf(cmd *cobra.Command, field string) string {
+	if field == "name" {
+		return field // an argument of most commands
+	}
+	short := field[strings.LastIndexByte(field, '.')+1:]
+	for _, name := range []string{flagNames[field], kebab(field), flagNames[short], kebab(short)} {
+		if f := cmd.Flags().Lookup(name); name != "" && f != nil && !f.Hidden {
+			return "--" + name
+		}
+	}
+	return field
+}
+
+// kebab writes a camelCase name as flags are written.
+func kebab(name string) string {
+	var b strings.Builder
+	for _, r := range name {
+		if unicode.IsUpper(r) {
+			b.WriteByte('-')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
 }

@@ -34,6 +34,9 @@ type Env struct {
 	// LookupEnv reads one environment variable.
 	LookupEnv func(string) (string, bool)
 
+	// Environ lists all of them as "name=value"; nil means none.
+	Environ func() []string
+
 	// Signals starts delivery of SIGHUP, SIGINT and SIGTERM. The returned
 	// function ends it. Servers call it before they load anything, so that a
 	// signal sent during start-up is not lost.
@@ -92,6 +95,7 @@ func Process(b Build) Env {
 		StderrTTY: term.IsTerminal(int(os.Stderr.Fd())),
 		Width:     width,
 		LookupEnv: withCredentials(os.LookupEnv),
+		Environ:   os.Environ,
 		Signals: func() (<-chan os.Signal, func()) {
 			c := make(chan os.Signal, 8)
 			signal.Notify(c, syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM)
@@ -111,6 +115,18 @@ func Process(b Build) Env {
 func (e Env) getenv(name string) string {
 	v, _ := e.LookupEnv(name)
 	return v
+}
+
+// variables returns the names of the environment variables.
+func (e Env) variables() (names []string) {
+	if e.Environ == nil {
+		return nil
+	}
+	for _, v := range e.Environ() {
+		name, _, _ := strings.Cut(v, "=")
+		names = append(names, name)
+	}
+	return names
 }
 
 // tableWidth is the width that tables on standard output are made to fit; 0 where no

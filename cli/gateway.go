@@ -35,8 +35,8 @@ func newGatewayCmd(env Env) *cobra.Command {
 it stands in one YAML file, which is checked as a whole before anything
 starts, and again on SIGHUP; a file with errors then changes nothing.
 
-SVC_LOG_FORMAT, SVC_LOG_LEVEL and SVC_REQUIRE_AUTH stand for the flags of
-those names where they are not given.
+SVC_CONFIG, SVC_LOG_FORMAT, SVC_LOG_LEVEL and SVC_REQUIRE_AUTH set the flags of
+the same names; a flag overrides its variable.
 
 SIGTERM and SIGINT drain: /readyz turns 503, and requests in flight may finish
 within shutdown.grace. A second signal ends at once.`,
@@ -47,6 +47,7 @@ within shutdown.grace. A second signal ends at once.`,
 			if err := resolveEnvironment(env, cmd.Flags()); err != nil {
 				return err
 			}
+			o.config, _ = configPath(env, cmd.Flags(), config.DefaultPath)
 			if cmd.Flags().Changed("output") && !o.check {
 				return usagef("add --check", "-o is for --check")
 			}

@@ -43,7 +43,7 @@ func run(ctx context.Context, env Env, args []string) int {
 		// Whatever goes wrong before a command runs is about how it was called.
 		err = usage(err, fmt.Sprintf("see '%s --help'", cmd.CommandPath()))
 	}
-	printError(env.Stderr, wantsJSON(cmd), err)
+	printError(env.Stderr, cmd, err)
 	if errors.As(err, &coded) {
 		return coded.code
 	}
@@ -93,8 +93,8 @@ func failed(err error, hint string) error {
 var errReported = errors.New("already reported")
 
 // printError writes an error for people, or for programs when the command was
-// asked for JSON.
-func printError(w io.Writer, asJSON bool, err error) {
+// asked for JSON. People read the names of flags, programs those of the API.
+func printError(w io.Writer, cmd *cobra.Command, err error) {
 	if errors.Is(err, errReported) {
 		return
 	}
@@ -103,14 +103,14 @@ func printError(w io.Writer, asJSON bool, err error) {
 	if errors.As(err, &coded) {
 		hint = coded.hint
 	}
-	if asJSON {
+	if wantsJSON(cmd) {
 		writeJSONError(w, err, hint)
 		return
 	}
 	for line := range strings.SplitSeq(strings.TrimRight(err.Error(), "\n"), "\n") {
 		fmt.Fprintf(w, "svc: %s\n", clean(line))
 	}
-	for _, line := range errorDetails(err) {
+	for _, line := range errorDetails(cmd, err) {
 		fmt.Fprintf(w, "  %s\n", clean(line))
 	}
 	if hint != "" {

@@ -141,3 +141,28 @@ func TestWriteFields(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
+
+// What an answer says about a field is shown under the name of the flag that sets
+// it; where no flag does, under the name that the API has.
+func TestErrorsNameFlags(t *testing.T) {
+	root := NewRoot()
+	for _, row := range []struct{ command, field, want string }{
+		{"policies create", "condition.toolName", "--tool-name"},
+		{"policies create", "condition.type", "--condition"},
+		{"policies create", "redactionStrategy", "--redaction-strategy"},
+		{"policies create", "name", "name"},
+		{"traces list", "startDate", "--since"},
+		{"traces list", "minCostUsd", "--min-cost"},
+		{"slas create", "p99LatencyMs", "--p99-ms"},
+		{"costs budgets create", "limitUsd", "--limit-usd"},
+		{"agents get", "body", "body"},
+	} {
+		cmd, _, err := root.Find(strings.Fields(row.command))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := flagOf(cmd, row.field); got != row.want {
+			t.Errorf("%s: %s is shown as %s, want %s", row.command, row.field, got, row.want)
+		}
+	}
+}

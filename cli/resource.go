@@ -54,6 +54,9 @@ func newListCmd[T any](r *remote, cmd *cobra.Command, cols columns[T], fetch fet
 	if cmd.Args == nil {
 		cmd.Args = noArgs
 	}
+	if cmd.Name() == "list" {
+		cmd.Aliases = append(cmd.Aliases, "ls")
+	}
 	flags := cmd.Flags()
 	flags.IntVar(&p.limit, "limit", 0, "how many at most, 1 to 500 (default 50)")
 	flags.IntVar(&p.offset, "offset", 0, "how many to leave out")
@@ -80,6 +83,9 @@ func newListAllCmd[T any](r *remote, cmd *cobra.Command, cols columns[T], fetch 
 			return err
 		}
 		return w.end(list.Total, 0, 0)
+	}
+	if cmd.Name() == "list" {
+		cmd.Aliases = append(cmd.Aliases, "ls")
 	}
 	if cmd.Args == nil {
 		cmd.Args = noArgs
@@ -164,9 +170,6 @@ func newDeleteCmd(r *remote, noun, example string, complete completer, name name
 		Args:              wantArgs("an ID"),
 		ValidArgsFunction: completeIDs(r, complete),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if args[0] == "" {
-				return usagef("the command list shows the ids", "the ID of the %s is empty", noun)
-			}
 			c, err := r.client()
 			if err != nil {
 				return err

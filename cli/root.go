@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -23,6 +24,14 @@ func NewRoot() *cobra.Command {
 }
 
 func newRoot(env Env) *cobra.Command {
+	noColor := false
+	lookup := env.LookupEnv
+	env.LookupEnv = func(name string) (string, bool) {
+		if name == "NO_COLOR" && noColor {
+			return "1", true
+		}
+		return lookup(name)
+	}
 	root := &cobra.Command{
 		Use:   "svc",
 		Short: "Control plane and MCP gateway for AI agents",
@@ -65,9 +74,8 @@ func newRoot(env Env) *cobra.Command {
 	add(groupTools, storeCmds(env)...)
 	root.SetHelpCommand(newHelpCmd(env))
 	root.SetHelpCommandGroupID(groupTools)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usage(err, suggestFlag(cmd, err))
-	})
+	root.PersistentFlags().BoolVar(&noColor, "no-color", false, "no colors; the same as NO_COLOR in the environment")
+	root.SetFlagErrorFunc(flagError)
 	root.SetUsageTemplate(usageTemplate)
 	root.SetVersionTemplate("{{.Version}}\n")
 	return root
@@ -92,14 +100,64 @@ func runGroup(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
 	}
+	return unknownCommand(cmd, args)
+}
+
+// unknownCommand names the command that was probably meant: the nearest one, or the
+// same words in the order of this program ('get agents' is 'agents get').
+func unknownCommand(cmd *cobra.Command, args []string) error {
 	hint := fmt.Sprintf("see '%s --help'", cmd.CommandPath())
-	if cmd.SuggestionsMinimumDistance <= 0 {
-		cmd.SuggestionsMinimumDistance = 2
-	}
-	if s := cmd.SuggestionsFor(args[0]); len(s) > 0 {
-		hint = fmt.Sprintf("did you mean '%s %s'?", cmd.CommandPath(), s[0])
+	if s := nearestCommand(cmd, args[0]); s != "" {
+		hint = fmt.Sprintf("did you mean '%s %s'?", cmd.CommandPath(), s)
+	} else if len(args) > 1 {
+		for _, noun := range []string{args[1], args[1] + "s"} {
+			if sub := subcommand(cmd, noun); sub != nil && subcommand(sub, args[0]) != nil {
+				hint = fmt.Sprintf("did you mean '%s %s'?", sub.CommandPath(), args[0])
+			}
+		}
 	}
 	return usagef(hint, "unknown command %q for %q", args[0], cmd.CommandPath())
+}
+
+func subcommand(cmd *cobra.Command, name string) *cobra.Command {
+	for _, c := range cmd.Commands() {
+		if c.Name() == name || c.HasAlias(name) {
+			return c
+		}
+	}
+	return nil
+}
+
+// nearestCommand returns the command whose name typed begins, else the one that is
+// the fewest letters away, if those are few for the length of the word; else "".
+func nearestCommand(cmd *cobra.Command, typed string) string {
+	best, bestDistance := "", max(1, len(typed)/2)+1
+	for _, c := range cmd.Commands() {
+		if !c.IsAvailableCommand() {
+			continue
+		}
+		if len(typed) > 1 && strings.HasPrefix(c.Name(), typed) {
+			return c.Name()
+		}
+		if d := editDistance(strings.ToLower(typed), c.Name()); d < bestDistance {
+			best, bestDistance = c.Name(), d
+		}
+	}
+	return best
+}
+
+// flagError explains a flag that could not be read. An unknown command before it is
+// the greater problem: its flags cannot be known.
+func flagError(cmd *cobra.Command, err error) error {
+	if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
+		return unknownCommand(cmd, args)
+	}
+	hint := suggestFlag(cmd, err)
+	var bad *pflag.InvalidValueError
+	if errors.As(err, &bad) {
+		err = fmt.Errorf("--%s: %w", bad.GetFlag().Name, badValue(bad.GetFlag(), bad.GetValue(), bad.Unwrap()))
+	}
+	return usage(err, hint)
 }
 
 // suggestFlag offers the flag that an unknown one was probably meant to be.

@@ -32,6 +32,7 @@ type serveOptions struct {
 	evaluate        time.Duration
 	tlsCert, tlsKey string
 	metricsListen   string
+	unread          []string // environment variables that look like settings and are none
 	prices          string
 	drainWindow     time.Duration
 	grace           time.Duration
@@ -65,6 +66,7 @@ certificate again.`,
 			if err := o.check(); err != nil {
 				return err
 			}
+			o.unread = unreadVariables(env, cmd.Flags())
 			return runServe(cmd.Context(), env, o)
 		},
 	}
@@ -124,6 +126,9 @@ func runServe(ctx context.Context, env Env, o serveOptions) (err error) {
 	log, err := o.log.logger(env)
 	if err != nil {
 		return err
+	}
+	for _, name := range o.unread {
+		log.Warn("nothing reads this environment variable", "variable", name)
 	}
 	signals, stop := env.Signals()
 	defer stop()

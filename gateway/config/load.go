@@ -41,7 +41,7 @@ func unreadable(path string, err error) diag.Finding {
 	f := diag.Finding{Code: CodeUnreadable, Pos: diag.Pos{File: path}, Message: "cannot be read: " + cause(err)}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		f.Hint = "name the configuration with --config=PATH"
+		f.Hint = "check the path of the configuration (svc gateway reads --config or SVC_CONFIG, other commands their argument FILE)"
 	case errors.Is(err, fs.ErrPermission):
 		f.Hint = "let the user that runs the gateway read it"
 	}

@@ -49,7 +49,8 @@ loopback, with keys and a license made for you, and print what to try first.
 
 All state stands in the data directory: start again and keys, traces and rules
 are still there; delete it to begin anew. The rules are in gateway.yaml; edit
-them and send SIGHUP. dev.json holds addresses and keys for scripts.`,
+them and send SIGHUP. dev.json holds addresses and keys for scripts, gateway.env
+the variables that gateway.yaml refers to.`,
 		Example: `  svc dev
   svc dev --data-dir /tmp/try-svc`,
 		Args: noArgs,

@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"svc/gateway/license"
@@ -126,8 +129,24 @@ func (s *devStack) makeLicense(context.Context) error {
 }
 
 func (s *devStack) saveState(context.Context) error {
+	if err := s.saveVariables(); err != nil {
+		return err
+	}
 	if err := s.state.save(s.env, s.o.dataDir); err != nil {
 		return fmt.Errorf("write %s: %w", devStateFile, err)
 	}
 	return nil
+}
+
+// devVariablesFile is DATA_DIR/gateway.env: the ${SVC_DEV_…} values that
+// gateway.yaml refers to, for commands that read that file.
+const devVariablesFile = "gateway.env"
+
+// saveVariables writes the values as a shell and systemd read them.
+func (s *devStack) saveVariables() error {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(s.vars)) {
+		fmt.Fprintf(&b, "%s='%s'\n", name, s.vars[name])
+	}
+	return s.env.replaceFile(filepath.Join(s.o.dataDir, devVariablesFile), []byte(b.String()), 0o600)
 }

@@ -125,12 +125,22 @@ func writeInspection(env Env, f format, in *license.Inspection) error {
 	line("issued", in.IssuedAt.Format(time.RFC3339))
 	line("expires", in.ExpiresAt.Format(time.RFC3339))
 	line("grace ends", fmt.Sprintf("%s (%d days)", in.GraceEnds.Format(time.RFC3339), in.GraceDays))
-	line("state", in.State.String())
-	verified := "no"
-	if in.Verified {
-		verified = "yes"
+	switch {
+	case len(in.Problems) > 0:
+		line("state", "refused by gateways")
+	case in.Verified:
+		line("state", in.State.String())
+	default:
+		line("state", in.State.String()+", if the signature is right")
 	}
-	line("verified", verified)
+	signature := "not checked: --public-key names the key"
+	switch {
+	case in.Verified:
+		signature = "good"
+	case len(in.Problems) > 0:
+		signature = "not verified"
+	}
+	line("signature", signature)
 	for _, p := range in.Problems {
 		line("problem", p)
 	}

@@ -21,8 +21,10 @@ type emailIn struct {
 }
 
 type emailOut struct {
-	To     string `json:"to"`
-	Queued bool   `json:"queued"`
+	To      string `json:"to"`
+	Subject string `json:"subject"`
+	Body    string `json:"body"` // as it came, after the gateway's policies
+	Queued  bool   `json:"queued"`
 }
 
 type deletedOut struct {
@@ -52,7 +54,7 @@ func (s *shop) addWritingTools(server *mcp.Server) {
 		Annotations: writing("Write to a customer", false),
 	}, func(_ context.Context, _ *mcp.CallToolRequest, in emailIn) (*mcp.CallToolResult, emailOut, error) {
 		c, err := s.customer(in.CustomerID)
-		return nil, emailOut{To: c.Email, Queued: err == nil}, err
+		return nil, emailOut{To: c.Email, Subject: in.Subject, Body: in.Body, Queued: err == nil}, err
 	})
 	mcp.AddTool(server, &mcp.Tool{
 		Name:        "delete_customer",

@@ -98,6 +98,11 @@ func (g *Gateway) Reload(ctx context.Context) (err error) {
 	defer g.reloading.Unlock()
 	defer func() { g.observer.reloaded(err) }()
 
+	// First, and whatever the file says: a log rotation by another program ends
+	// with this signal.
+	if err := g.audit.Reopen(); err != nil {
+		g.log.Error("the audit file was not opened again", "error", err)
+	}
 	loaded, err := g.load()
 	if err != nil {
 		return fmt.Errorf("the running configuration stays in force: %w", err)

@@ -326,3 +326,32 @@ func TestReloadsUnderLoadFailNoRequest(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 	}
 }
+
+// SIGHUP ends a log rotation by another program: the path is opened again, even
+// with a configuration that cannot be read.
+func TestReloadOpensAnAuditFileThatWasMovedAgain(t *testing.T) {
+	up := newUpstream(t, echo)
+	r := newRig(t, basic(up.URL))
+	if a := r.post(call("1", "safe")); a.status != http.StatusOK {
+		t.Fatal(a.status)
+	}
+	moved := r.auditPath() + ".1"
+	if err := os.Rename(r.auditPath(), moved); err != nil {
+		t.Fatal(err)
+	}
+	r.edit("default_action: deny", "default_action: dny")
+	if err := r.gateway.Reload(context.Background()); err == nil {
+		t.Error("a wrong configuration was accepted")
+	}
+	if a := r.post(call("2", "safe")); a.status != http.StatusOK {
+		t.Errorf("after the reload: %d %s", a.status, a.body)
+	}
+	old, err := os.ReadFile(moved)
+	if err != nil || bytes.Count(old, []byte(`"tool":"safe"`)) != 1 {
+		t.Errorf("the file that was moved: %v %s", err, old)
+	}
+	fresh, err := os.ReadFile(r.auditPath())
+	if err != nil || bytes.Count(fresh, []byte(`"tool":"safe"`)) != 1 || !bytes.Contains(fresh, []byte(`"event":"continue"`)) {
+		t.Errorf("the new file: %v %s", err, fresh)
+	}
+}

@@ -107,6 +107,8 @@ func (b *background) run(l *Log) {
 	defer sync.Stop()
 	check := time.NewTicker(time.Hour)
 	defer check.Stop()
+	place := time.NewTicker(placeInterval)
+	defer place.Stop()
 	for {
 		b.mu.Lock()
 		cfg := b.cfg
@@ -130,6 +132,8 @@ func (b *background) run(l *Log) {
 				_ = l.submit(item{event: EventInterval})
 				b.unchecked.Store(false)
 			}
+		case <-place.C:
+			_ = l.submit(item{do: func() error { l.leader.checkPlace(); return nil }})
 		case <-b.retires:
 			if err := b.closeRetired(); err != nil {
 				l.opts.Logger.Warn("an audit file was not closed in order", "error", err)

@@ -18,6 +18,7 @@ type file interface {
 	Truncate(size int64) error
 	Sync() error
 	Close() error
+	Stat() (os.FileInfo, error)
 }
 
 type openFunc func(name string, flag int, perm os.FileMode) (file, error)
@@ -65,6 +66,9 @@ type leader struct {
 	noSplit int64  // size up to which a failed rotation is not tried again
 	lost    uint64 // lost lines that no checkpoint has told of
 
+	displaced   error  // why the path no longer names the file; nil while it does
+	inPlaceUpTo uint64 // last line when it was seen to
+
 	single  [1]item
 	out     []byte
 	scratch []byte
@@ -98,6 +102,9 @@ func (w *leader) commit(items []item) {
 func (w *leader) write(items []item) error {
 	if w.f == nil {
 		return w.failed(ErrClosed, items)
+	}
+	if w.displaced != nil {
+		return w.failed(w.displaced, items)
 	}
 	if w.dirty {
 		if err := w.f.Truncate(w.size); err != nil {
@@ -167,10 +174,7 @@ func (w *leader) flush(before chainState, items []item) error {
 	}
 	w.size += int64(len(w.out))
 	w.keepHead(before.last)
-	if w.log.failure.Load() != nil {
-		w.log.failure.Store(nil)
-		w.log.opts.Logger.Info("audit lines can be written again", "path", w.cfg.Path)
-	}
+	w.recovered()
 	for _, s := range w.sinks {
 		s.send(w.out)
 	}
@@ -179,6 +183,14 @@ func (w *leader) flush(before chainState, items []item) error {
 		w.out = nil
 	}
 	return nil
+}
+
+// recovered notes that lines can be written.
+func (w *leader) recovered() {
+	if w.log.failure.Load() != nil {
+		w.log.failure.Store(nil)
+		w.log.opts.Logger.Info("audit lines can be written again", "path", w.cfg.Path)
+	}
 }
 
 // failed notes that items could not be written and returns what the callers
@@ -264,6 +276,7 @@ func (w *leader) open(cfg Config, event Event) error {
 	w.cfg, w.signer, w.lock, w.f = cfg, signer, lock, f
 	w.sealer = sealer{chain: cfg.Chain, sha: sha256.New(), seq: end.seq, prev: end.hash, unsigned: found.unsigned}
 	w.first, w.size, w.dirty, w.noSplit = end.first, end.size, false, 0
+	w.displaced, w.inPlaceUpTo = nil, end.seq
 	if end.torn > 0 {
 		w.log.opts.Logger.Warn("the audit file ended in an unfinished line, which was moved aside",
 			"path", cfg.Path, "bytes", end.torn, "moved_to", cfg.Path+tornSuffix)
@@ -303,25 +316,6 @@ func (w *leader) setSinks(sinks []*sink, grace time.Duration) {
 	}
 }
 
-// reopen opens the path again; the chain goes on.
-func (w *leader) reopen() error {
-	end, err := recoverTail(w.cfg.Path)
-	if err != nil {
-		return err
-	}
-	f, err := w.log.opts.open(w.cfg.Path, appendFlags, filePerm)
-	if err != nil {
-		return fmt.Errorf("reopen audit file: %w", err)
-	}
-	w.replace(f)
-	w.dirty, w.noSplit, w.first, w.size = false, 0, end.first, end.size
-	if end.size == 0 {
-		w.first = 0
-		return w.append(EventContinue)
-	}
-	return nil
-}
-
 // reconfigure applies another configuration, or changes nothing.
 func (w *leader) reconfigure(cfg Config) error {
 	if cfg.Path == w.cfg.Path {
@@ -337,7 +331,7 @@ func (w *leader) reconfigure(cfg Config) error {
 	w.replace(fresh.f)
 	w.cfg, w.signer, w.lock = fresh.cfg, fresh.signer, fresh.lock
 	w.sealer, w.first, w.size, w.out = fresh.sealer, fresh.first, fresh.size, fresh.out
-	w.dirty, w.noSplit = false, 0
+	w.dirty, w.noSplit, w.displaced, w.inPlaceUpTo = false, 0, nil, w.sealer.seq
 	w.log.told.Store(false) // what was said is about another chain
 	w.startSinks()
 	return nil

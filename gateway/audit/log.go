@@ -237,8 +237,9 @@ func (l *Log) SetReported(seq uint64) {
 	}
 }
 
-// Reopen closes the file and opens its path again, after another program has
-// renamed it. The chain goes on in the new file.
+// Reopen closes the file and opens its path again, when another program has
+// renamed or deleted it. The chain goes on in the new file. While the path names
+// the open file nothing changes.
 func (l *Log) Reopen() error {
 	var err error
 	if e := l.submit(item{do: func() error { err = l.leader.reopen(); return nil }}); e != nil {

@@ -97,6 +97,9 @@ func (w *leader) rotate() {
 }
 
 func (w *leader) tryRotate() error {
+	if err := w.inPlace(); err != nil { // else another program's file would be renamed
+		return err
+	}
 	name := rotatedName(w.cfg.Path, w.first)
 	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s stands in the way", name)

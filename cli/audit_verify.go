@@ -24,6 +24,7 @@ type verified struct {
 	Unproven    []verifiedRange   `json:"unproven"`
 	Starts      uint64            `json:"starts"`
 	Lost        uint64            `json:"lost"`
+	Late        uint64            `json:"late"`
 	TornBytes   int64             `json:"tornBytes"`
 	Unchained   uint64            `json:"unchained"`
 	Warned      int               `json:"warned"`
@@ -85,7 +86,7 @@ func writeVerification(env Env, f format, v *audit.Verification, keyed bool) err
 		OK: v.OK(), Result: verifyResult(v), Files: v.Files, Lines: v.Lines, Bytes: v.Bytes, First: v.First, Head: head,
 		Checkpoints: v.Checkpoints, Signed: v.Signed, LastSigned: v.LastSigned, Starts: v.Starts,
 		Proven: wireRange(v.Proven), KnownProven: wireRange(v.KnownProven), Unproven: []verifiedRange{},
-		Lost: v.Lost, TornBytes: v.Torn, Unchained: v.Unchained,
+		Lost: v.Lost, Late: v.Late, TornBytes: v.Torn, Unchained: v.Unchained,
 		Warned: v.Warned, Warnings: wireProblems(v.Warnings), Found: v.Found, Problems: wireProblems(v.Problems),
 	}
 	for _, u := range v.Unproven {
@@ -131,6 +132,9 @@ func verificationText(v *audit.Verification, head string, keyed bool) string {
 	}
 	if v.Lost > 0 {
 		line("note", "%d lines could not be written when they were due, and say so", v.Lost)
+	}
+	if v.Late > 0 {
+		line("note", "%d lines reached the file after audit.write_timeout: their requests were refused, or let pass as lost", v.Late)
 	}
 	if v.Torn > 0 {
 		line("note", "%d bytes of unfinished lines were moved aside after crashes", v.Torn)

@@ -73,6 +73,10 @@ type exchange struct {
 
 	rec     audit.Record
 	audited bool // the request line is written
+	// rescued is set when the request was answered while it waited for the disk.
+	rescued bool
+	// executed is set once the upstream has begun to answer.
+	executed bool
 
 	buffers
 }

@@ -25,11 +25,11 @@ type target struct {
 // forward sends the message that was judged, byte for byte, and relays what
 // comes back.
 func (ex *exchange) forward() *refusal {
-	if refused := ex.upstreamSession(); refused != nil {
-		return refused
-	}
 	if ex.g.audit.Ready() != nil {
 		return &refuseAudit // what cannot be recorded is not done
+	}
+	if refused := ex.upstreamSession(); refused != nil {
+		return refused
 	}
 	defer ex.under()()
 	ex.fanOut()
@@ -46,6 +46,7 @@ func (ex *exchange) forward() *refusal {
 		return ex.refuseUpstream(err)
 	}
 	defer resp.Body.Close()
+	ex.executed = true
 	return ex.relay(resp)
 }
 

@@ -67,6 +67,8 @@ type Options struct {
 	Roots *x509.CertPool
 	// Now tells the time; time.Now when nil.
 	Now func() time.Time
+
+	openAudit audit.OpenFunc // of tests whose disk fails
 }
 
 // Gateway is an http.Handler. It is safe for concurrent use. The fields above
@@ -245,7 +247,7 @@ func (g *Gateway) openState(cfg *config.File, opts Options) error {
 	if g.sealer, err = session.NewSealer(key); err != nil {
 		return err
 	}
-	logOptions := audit.Options{Now: g.now, Logger: g.log, StateDir: cfg.StateDirectory()}
+	logOptions := audit.Options{Now: g.now, Logger: g.log, StateDir: cfg.StateDirectory(), OpenFile: opts.openAudit}
 	reports := cfg.ControlPlane.Active() && opts.Sink != nil
 	if reports {
 		logOptions.MaxBacklog = uint64(cfg.ControlPlane.Traces.MaxBacklog)

@@ -17,6 +17,9 @@ func (ex *exchange) serveStream() *refusal {
 	if refused := ex.openControl(); refused != nil {
 		return refused
 	}
+	if ex.g.audit.Ready() != nil {
+		return &refuseAudit
+	}
 	if ex.tagFor(tagStanding) == tagNone {
 		return ex.passStream(ex.r.Header.Get(mcp.HeaderLastEventID))
 	}
@@ -77,6 +80,9 @@ func (ex *exchange) get(ctx context.Context, t *target, s session.Opened, lastID
 func (ex *exchange) serveEnd() *refusal {
 	if refused := ex.openControl(); refused != nil {
 		return refused
+	}
+	if ex.g.audit.Ready() != nil {
+		return &refuseAudit
 	}
 	several := ex.tagFor(tagStanding) != tagNone
 	if several && ex.handle.Upstream == "" {

@@ -25,6 +25,9 @@ const drainTimeout = 5 * time.Second
 // and carries the request's own id byte for byte: plain text or a null id in
 // its place ends the session of some clients.
 func (ex *exchange) refuse(refused *refusal) {
+	if ex.rescued {
+		return // it was answered while its goroutine waited
+	}
 	if !ex.hasMsg && !refused.nullID && ex.r.Method == http.MethodPost {
 		ex.readPrefix()
 	}
@@ -41,17 +44,30 @@ func (ex *exchange) refuse(refused *refusal) {
 		ex.rec.RuleID = refused.rule
 	}
 	ex.rec.ErrorKind = refused.kind
-	// Not in the buffer of the upstream's answer: the record still refers to it.
-	body := mcp.AppendErrorBody(ex.own[:0], &mcp.ErrorBody{
-		ID: ex.answerID(refused), Code: refused.code, Message: refused.message,
-		Reason: refused.reason, RequestID: ex.rec.RequestID,
-		Supported: refused.versions, Requested: refused.requested,
-	})
-	ex.own = body
-	if err := ex.account(refused.status, len(body)); err != nil && refused != &refuseAudit {
+	ex.composeRefusal(refused)
+	if err := ex.account(refused.status, len(ex.own)); err != nil && refused != &refuseAudit {
 		ex.refuse(&refuseAudit)
 		return
 	}
+	if !ex.rescued {
+		ex.respond(refused)
+	}
+}
+
+// composeRefusal makes the body of a refusal. It is not in the buffer of the
+// upstream's answer, to which the record still refers.
+func (ex *exchange) composeRefusal(refused *refusal) {
+	ex.own = mcp.AppendErrorBody(ex.own[:0], &mcp.ErrorBody{
+		ID: ex.answerID(refused), Code: refused.code, Message: refused.message,
+		Reason: refused.reason, RequestID: ex.rec.RequestID,
+		Supported: refused.versions, Requested: refused.requested,
+		Executed: ex.executed && refused.kind == refuseAudit.kind,
+	})
+}
+
+// respond sends a refusal whose body was composed.
+func (ex *exchange) respond(refused *refusal) {
+	body := ex.own
 	h := ex.w.Header()
 	h["Content-Type"] = []string{"application/json"}
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
@@ -234,12 +250,34 @@ func (ex *exchange) describe() {
 
 // write appends the record; a failure is logged where it stops.
 func (ex *exchange) write() error {
-	err := ex.g.audit.Write(ex.ctx, &ex.rec)
+	var caller audit.Caller
+	if !ex.began {
+		caller = ex
+	}
+	err := ex.g.audit.WriteFor(caller, &ex.rec)
 	if err != nil {
 		ex.g.log.Error("audit line was not written", "request_id", ex.rec.RequestID, "error", err)
 	}
 	return err
 }
+
+// WriteOverdue answers while the request's goroutine waits for the disk, in its
+// place. The connection ends behind the answer, for nothing on it is read before
+// the write has ended.
+func (ex *exchange) WriteOverdue() {
+	defer ex.g.contain("answer in the place of a write", nil)
+	ex.rescued = true
+	ex.rec.ErrorKind = refuseAudit.kind // for spans and metrics; the line is on its way
+	closeAfter(ex.w)
+	ex.composeRefusal(&refuseAudit)
+	ex.respond(&refuseAudit)
+	control := http.NewResponseController(ex.w)
+	_ = control.SetWriteDeadline(time.Now().Add(overdueTimeout))
+	_ = control.Flush()
+}
+
+// overdueTimeout bounds how long an answer in the place of a write may take.
+const overdueTimeout = 5 * time.Second
 
 // recovered answers a panic with 500, an audit line and a log entry; the
 // process goes on.

@@ -263,6 +263,7 @@ func (s *stream) errorEvent(refused *refusal) []byte {
 	ex.own = mcp.AppendErrorEvent(ex.own[:0], &mcp.ErrorBody{
 		ID: ex.msg.ID, Code: refused.code, Message: refused.message,
 		Reason: refused.reason, RequestID: ex.rec.RequestID,
+		Executed: ex.executed && refused.kind == refuseAudit.kind,
 	})
 	return ex.own
 }

@@ -16,7 +16,7 @@ type background struct {
 
 	mu      sync.Mutex
 	cfg     Config
-	retired []file // replaced, and not yet closed
+	retired []File // replaced, and not yet closed
 	heads   map[string]headToKeep
 
 	changed chan struct{} // holds one token
@@ -63,7 +63,7 @@ func (b *background) wrote() {
 }
 
 // retire takes over a file that nobody writes to any more.
-func (b *background) retire(f file) {
+func (b *background) retire(f File) {
 	b.mu.Lock()
 	b.retired = append(b.retired, f)
 	b.mu.Unlock()
@@ -89,9 +89,18 @@ func (b *background) closeRetired() error {
 
 func (b *background) rotated() { token(b.pruning) }
 
-func (b *background) stop() {
+// stop ends the goroutine. One that waits for the disk is waited for a few times
+// as long as for a write.
+func (b *background) stop(patience time.Duration) error {
 	b.once.Do(func() { close(b.quit) })
-	<-b.ended
+	timer := time.NewTimer(2 * patience)
+	defer timer.Stop()
+	select {
+	case <-b.ended:
+		return nil
+	case <-timer.C:
+		return errPending
+	}
 }
 
 func token(c chan struct{}) {

@@ -41,6 +41,9 @@ type Config struct {
 	// OnWriteError is refuse (requests whose line cannot be written fail) or
 	// count (they pass, and the lost lines are counted).
 	OnWriteError string `yaml:"on_write_error"`
+	// WriteTimeout is the longest an answer waits for its line to reach the file;
+	// after it on_write_error applies.
+	WriteTimeout time.Duration `yaml:"write_timeout"`
 	// Sinks receive a copy of each line; they may lose some.
 	Sinks []SinkConfig `yaml:"sinks"`
 }
@@ -90,6 +93,7 @@ func (c *Config) SetDefaults() {
 	c.CheckpointInterval = time.Minute
 	c.Frames = FramesMatched
 	c.OnWriteError = OnErrorRefuse
+	c.WriteTimeout = 2 * time.Second
 }
 
 // SetDefaults fills in the defaults of absent fields.
@@ -121,6 +125,9 @@ func (c *Config) Validate(at diag.At) {
 	oneOf(at.Field("on_write_error"), c.OnWriteError, OnErrorRefuse, OnErrorCount)
 	if c.FsyncInterval < 10*time.Millisecond || c.FsyncInterval > time.Hour {
 		at.Field("fsync_interval").Errorf("audit-range", "must be between 10ms and 1h, is %s", c.FsyncInterval)
+	}
+	if c.WriteTimeout < 10*time.Millisecond || c.WriteTimeout > time.Minute {
+		at.Field("write_timeout").Errorf("audit-range", "must be between 10ms and 1m, is %s", c.WriteTimeout)
 	}
 	if c.CheckpointInterval < time.Second || c.CheckpointInterval > maxInterval {
 		at.Field("checkpoint_interval").Errorf("audit-range", "must be between 1s and 24h, is %s", c.CheckpointInterval)

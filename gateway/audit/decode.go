@@ -80,6 +80,8 @@ func (d *decoder) member(name string, r *Record, cp *Checkpoint) error {
 		return d.integer(func(n int64) { r.ReplacedSurrogates = int(n) })
 	case "lost":
 		return d.unsigned(&cp.Lost)
+	case "late":
+		return d.unsigned(&cp.Late)
 	case "torn_bytes":
 		return d.integer(func(n int64) { cp.Torn = n })
 	case "cause":

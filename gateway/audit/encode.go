@@ -165,6 +165,7 @@ func (c *Checkpoint) appendBody(b []byte) []byte {
 	b = text(b, `,"event":`, string(c.Event))
 	b = text(b, `,"prev":`, c.Prev)
 	b = number(b, `,"lost":`, int64(min(c.Lost, math.MaxInt64)))
+	b = number(b, `,"late":`, int64(min(c.Late, math.MaxInt64)))
 	b = number(b, `,"torn_bytes":`, c.Torn)
 	b = text(b, `,"cause":`, string(c.Cause))
 	b = number(b, `,"missing_lines":`, int64(min(c.Missing, math.MaxInt64)))

@@ -21,7 +21,7 @@ type disk struct {
 	writes  atomic.Int64
 }
 
-func (d *disk) open(name string, flag int, perm os.FileMode) (file, error) {
+func (d *disk) open(name string, flag int, perm os.FileMode) (File, error) {
 	f, err := os.OpenFile(name, flag, perm)
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func TestFullDiskRefusesAndRecovers(t *testing.T) {
 			tell := func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
 			pass := func(by time.Duration) { mu.Lock(); now = now.Add(by); mu.Unlock() }
 			c := testConfig(t)
-			l := mustOpen(t, c, Options{open: d.open, Now: tell})
+			l := mustOpen(t, c, Options{OpenFile: d.open, Now: tell})
 			if err := l.Write(context.Background(), sample(1)); err != nil || l.Ready() != nil {
 				t.Fatal(err)
 			}
@@ -123,7 +123,7 @@ func TestFullDiskCountsWhereConfigured(t *testing.T) {
 	d := &disk{}
 	c := testConfig(t)
 	c.OnWriteError = OnErrorCount
-	l := mustOpen(t, c, Options{open: d.open})
+	l := mustOpen(t, c, Options{OpenFile: d.open})
 	d.limited.Store(true)
 	for i := range 3 {
 		if err := l.Write(context.Background(), sample(i)); err != nil {
@@ -149,7 +149,7 @@ func TestFullDiskCountsWhereConfigured(t *testing.T) {
 func TestFailedWriteFailsAllWhoSharedIt(t *testing.T) {
 	d := &disk{}
 	c := testConfig(t)
-	l := mustOpen(t, c, Options{open: d.open})
+	l := mustOpen(t, c, Options{OpenFile: d.open})
 	d.limited.Store(true)
 	d.budget.Store(2500)
 	var good atomic.Int64
@@ -175,7 +175,7 @@ func TestFailedWriteFailsAllWhoSharedIt(t *testing.T) {
 func TestLinesAroundOtherWorkHaveTheirOwnOutcome(t *testing.T) {
 	d := &disk{}
 	c := testConfig(t)
-	l := mustOpen(t, c, Options{open: d.open})
+	l := mustOpen(t, c, Options{OpenFile: d.open})
 	var items []item
 	for i := range 3 {
 		r := sample(i)
@@ -202,7 +202,7 @@ func TestFsyncAlwaysThatFailsIsAnError(t *testing.T) {
 	d := &disk{}
 	c := testConfig(t)
 	c.Fsync = FsyncAlways
-	l := mustOpen(t, c, Options{open: d.open})
+	l := mustOpen(t, c, Options{OpenFile: d.open})
 	d.noSync.Store(true)
 	if err := l.Write(context.Background(), sample(1)); !errors.Is(err, syscall.EIO) {
 		t.Errorf("got %v", err)
@@ -244,7 +244,7 @@ func TestWaitingWritersShareOneWrite(t *testing.T) {
 	d := &disk{}
 	c := testConfig(t)
 	c.Fsync = FsyncAlways
-	l := mustOpen(t, c, Options{open: d.open})
+	l := mustOpen(t, c, Options{OpenFile: d.open})
 	before := d.writes.Load()
 	const writers, each = 16, 50
 	var wg sync.WaitGroup

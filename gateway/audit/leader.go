@@ -12,8 +12,8 @@ import (
 	"svc/gateway/fsync"
 )
 
-// file is the part of *os.File that the leader writes through.
-type file interface {
+// File is the part of *os.File that lines are written through.
+type File interface {
 	io.Writer
 	Truncate(size int64) error
 	Sync() error
@@ -21,31 +21,30 @@ type file interface {
 	Stat() (os.FileInfo, error)
 }
 
-type openFunc func(name string, flag int, perm os.FileMode) (file, error)
+// OpenFunc opens a file like os.OpenFile.
+type OpenFunc func(name string, flag int, perm os.FileMode) (File, error)
 
 // openFile opens a file that is brought to the disk without holding up others.
-func (l *Log) openFile(name string, flag int, perm os.FileMode) (file, error) {
+func (l *Log) openFile(name string, flag int, perm os.FileMode) (File, error) {
 	f, err := os.OpenFile(name, flag, perm)
 	if err != nil {
 		return nil, err
 	}
-	return syncedFile{f, &l.disk, newQuick(f)}, nil
+	return syncedFile{f, &l.disk}, nil
 }
 
 type syncedFile struct {
 	*os.File
-	disk  *fsync.Syncer
-	quick *quick
+	disk *fsync.Syncer
 }
-
-func (f syncedFile) Write(p []byte) (int, error) { return f.quick.write(f.File, p) }
 
 func (f syncedFile) Sync() error { return f.disk.Sync(f.File) }
 
 // keptBuffer is the largest output buffer that is kept between writes.
 const keptBuffer = 1 << 20
 
-// leader holds what only the writer of the moment may touch.
+// leader holds what only the goroutine that writes may touch. The queue's lock
+// hands it from one to the next.
 type leader struct {
 	log    *Log
 	now    func() time.Time
@@ -57,7 +56,7 @@ type leader struct {
 	// swapping guards the replacing of f, which the background goroutine reads,
 	// and syncs and closes once it was replaced. It does not guard the writing.
 	swapping sync.Mutex
-	f        file
+	f        File
 
 	sealer  sealer
 	first   uint64 // number of the first line of the file, 0 when it is empty
@@ -65,11 +64,11 @@ type leader struct {
 	dirty   bool   // bytes beyond size may stand in the file
 	noSplit int64  // size up to which a failed rotation is not tried again
 	lost    uint64 // lost lines that no checkpoint has told of
+	late    uint64 // late lines that no checkpoint has told of
 
 	displaced   error  // why the path no longer names the file; nil while it does
 	inPlaceUpTo uint64 // last line when it was seen to
 
-	single  [1]item
 	out     []byte
 	scratch []byte
 }
@@ -101,14 +100,14 @@ func (w *leader) commit(items []item) {
 // of them are in the file.
 func (w *leader) write(items []item) error {
 	if w.f == nil {
-		return w.failed(ErrClosed, items)
+		return w.failed(ErrClosed)
 	}
 	if w.displaced != nil {
-		return w.failed(w.displaced, items)
+		return w.failed(w.displaced)
 	}
 	if w.dirty {
 		if err := w.f.Truncate(w.size); err != nil {
-			return w.failed(fmt.Errorf("remove an unfinished line: %w", err), items)
+			return w.failed(fmt.Errorf("remove an unfinished line: %w", err))
 		}
 		w.dirty = false
 	}
@@ -120,14 +119,14 @@ func (w *leader) write(items []item) error {
 		before = w.state()
 		w.compose(items)
 	}
-	return w.flush(before, items)
+	return w.flush(before)
 }
 
 // compose makes w.out the lines of items. Lines that were lost before are told
 // of first, unless the first item is a checkpoint, which does.
 func (w *leader) compose(items []item) {
 	w.out = w.out[:0]
-	if w.lost > 0 && items[0].event == "" {
+	if (w.lost > 0 || w.late > 0) && items[0].event == "" {
 		w.out = w.checkpoint(w.out, EventRecovered)
 	}
 	w.seal(items)
@@ -136,23 +135,24 @@ func (w *leader) compose(items []item) {
 // chainState is what composing a line moves, and what a write that fails puts
 // back.
 type chainState struct {
-	seq  uint64
-	prev Hash
-	lost uint64
+	seq        uint64
+	prev       Hash
+	lost, late uint64
 
 	unsigned
 }
 
 func (w *leader) state() chainState {
-	return chainState{seq: w.sealer.seq, prev: w.sealer.prev, lost: w.lost, unsigned: w.sealer.unsigned}
+	return chainState{seq: w.sealer.seq, prev: w.sealer.prev, lost: w.lost, late: w.late, unsigned: w.sealer.unsigned}
 }
 
 func (w *leader) restore(s chainState) {
-	w.sealer.seq, w.sealer.prev, w.sealer.unsigned, w.lost = s.seq, s.prev, s.unsigned, s.lost
+	w.sealer.seq, w.sealer.prev, w.sealer.unsigned = s.seq, s.prev, s.unsigned
+	w.lost, w.late = s.lost, s.late
 }
 
-// flush writes w.out, which holds the lines of items.
-func (w *leader) flush(before chainState, items []item) error {
+// flush writes w.out.
+func (w *leader) flush(before chainState) error {
 	n, err := w.f.Write(w.out)
 	if err == nil && n < len(w.out) {
 		err = io.ErrShortWrite
@@ -167,7 +167,7 @@ func (w *leader) flush(before chainState, items []item) error {
 		if w.dirty {
 			w.dirty = w.f.Truncate(w.size) != nil
 		}
-		return w.failed(err, items)
+		return w.failed(err)
 	}
 	if w.first == 0 {
 		w.first = before.seq + 1
@@ -193,26 +193,15 @@ func (w *leader) recovered() {
 	}
 }
 
-// failed notes that items could not be written and returns what the callers
-// are told. Checkpoints are not counted as lost: the next one replaces them.
-func (w *leader) failed(err error, items []item) error {
+// failed notes that lines could not be written and returns what the callers
+// are told. Who counts them is [Log.finish].
+func (w *leader) failed(err error) error {
 	err = fmt.Errorf("write audit line to %s: %w", w.cfg.Path, err)
 	if w.cfg.OnWriteError == OnErrorCount {
-		lines := 0
-		for i := range items {
-			if items[i].event == "" {
-				lines++
-			}
-		}
-		if lines == 0 {
-			return nil
-		}
 		if w.lost == 0 {
 			w.log.opts.Logger.Error("audit lines are being lost", "error", err)
 		}
-		w.lost += uint64(lines)
-		w.log.lost.Add(uint64(lines))
-		return nil
+		return err
 	}
 	if w.log.failure.Swap(&failure{err: err, at: w.now()}) == nil {
 		w.log.opts.Logger.Error("audit lines cannot be written; requests are refused", "error", err)
@@ -220,11 +209,12 @@ func (w *leader) failed(err error, items []item) error {
 	return err
 }
 
-// checkpoint appends a checkpoint line. It takes the number of lost lines, which
-// belongs to exactly one checkpoint.
+// checkpoint appends a checkpoint line. It takes the numbers of lost and late
+// lines, which belong to exactly one checkpoint.
 func (w *leader) checkpoint(b []byte, event Event) []byte {
 	c := Checkpoint{Event: event}
 	c.Lost, w.lost = w.lost, 0
+	c.Late, w.late = w.late, 0
 	return w.checkpointOf(b, &c)
 }
 
@@ -269,7 +259,7 @@ func (w *leader) open(cfg Config, event Event) error {
 	if err != nil {
 		return errors.Join(err, lock.Close())
 	}
-	f, err := w.log.opts.open(cfg.Path, appendFlags, filePerm)
+	f, err := w.log.opts.OpenFile(cfg.Path, appendFlags, filePerm)
 	if err != nil {
 		return errors.Join(fmt.Errorf("open audit file: %w", err), lock.Close())
 	}
@@ -312,7 +302,14 @@ func (w *leader) setSinks(sinks []*sink, grace time.Duration) {
 	w.sinks = sinks
 	w.log.sinks.Store(&sinks)
 	for _, s := range old {
-		w.log.dropped.Add(s.close(grace))
+		if grace == 0 {
+			w.log.dropped.Add(s.close(0))
+			continue
+		}
+		// No line waits for that.
+		before := s.dropped.Load()
+		w.log.dropped.Add(before)
+		w.log.ending.Go(func() { w.log.dropped.Add(s.close(grace) - before) })
 	}
 }
 
@@ -362,7 +359,7 @@ func (w *leader) keepFile(cfg Config) error {
 
 // replace puts f in the place of the file, which the background goroutine
 // syncs and closes: no request waits for that.
-func (w *leader) replace(f file) {
+func (w *leader) replace(f File) {
 	w.swapping.Lock()
 	old := w.f
 	w.f = f

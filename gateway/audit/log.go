@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,15 +31,16 @@ type Options struct {
 	// with when it is opened again; empty keeps none.
 	StateDir string
 
-	open openFunc // of tests that let writes fail
+	// OpenFile opens the audit file; tests replace it to let writes fail or wait.
+	OpenFile OpenFunc
 }
 
 // Log appends to the audit file. It is safe for concurrent use.
 //
-// Write returns when its line has reached the file. Writers that come while
-// another writes are gathered, and the first of them then writes for all with
-// one system call; a writer that finds nobody writing does it itself. Whoever
-// writes is called the leader, and holds alone what the leader field guards.
+// Write returns when its line has reached the file. One goroutine writes at a
+// time: the one that brought a line, where it can be spared, or the log's own.
+// What came meanwhile is written next, with one system call. No answer waits
+// longer than write_timeout.
 type Log struct {
 	opts     Options
 	entries  sync.Pool
@@ -53,42 +53,21 @@ type Log struct {
 	dropped     atomic.Uint64 // lines that sinks of the past dropped
 	sinks       atomic.Pointer[[]*sink]
 	disk        fsync.Syncer
+	ending      sync.WaitGroup // sinks of the past
 
-	mu      sync.Mutex
-	leading bool
-	closed  bool
-	next    *group // gathers while somebody leads
-
+	queue  queue
 	leader leader
 
 	background background
 }
 
-// failure says why lines cannot be written, and since when.
+// failure says why lines cannot be written, and since when. While it is pending
+// a write has not ended, and another would only wait behind it.
 type failure struct {
-	err error
-	at  time.Time
+	err     error
+	at      time.Time
+	pending bool
 }
-
-// item is one thing for the leader to do: a line, a checkpoint, or a function.
-type item struct {
-	body  []byte
-	at    int64 // when what the line tells of ended, in nanoseconds
-	event Event
-	do    func() error
-	err   error // what became of it, once it was committed
-}
-
-// group is what gathered while somebody else led. One of its members becomes
-// the leader, and does the work of all.
-type group struct {
-	items []item
-	lead  chan struct{} // holds the leadership, once
-	done  chan struct{} // closed when the errors of the items stand
-}
-
-// entry is a reused buffer for an encoded record.
-type entry struct{ body []byte }
 
 // Open opens the audit file of a checked configuration for appending. What a
 // crash left of an unfinished line is moved to a file of its own, ending in
@@ -105,113 +84,58 @@ func Open(cfg Config, opts Options) (*Log, error) {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	l := &Log{opts: opts}
-	if opts.open == nil {
-		l.opts.open = l.openFile
+	if opts.OpenFile == nil {
+		l.opts.OpenFile = l.openFile
 	}
 	l.background.prepare()
-	l.entries.New = func() any { return &entry{body: make([]byte, 0, 1024)} }
+	l.entries.New = func() any { return newEntry() }
 	l.leader = leader{log: l, now: opts.Now}
 	if err := l.leader.open(cfg, EventStart); err != nil {
 		return nil, err
 	}
 	l.leader.startSinks()
+	l.queue.start(cfg, l.watch)
+	go l.run()
 	l.background.start(l)
 	l.background.configure(cfg)
 	return l, nil
 }
 
 // Write appends the record and returns when its line has reached the file (and
-// the disk, with fsync: always). An error means that the line is not in the
-// file; the request it is about must then fail. With on_write_error: count it
-// returns nil, and the line is counted as lost and reported by the next
-// checkpoint that can be written.
+// the disk, with fsync: always), or after write_timeout. An error means that the
+// request must fail; the line is not in the file, unless the file took it after
+// the wait ([Checkpoint.Late]). With on_write_error: count it returns nil, and the
+// line is counted as lost and reported by the next checkpoint that can be
+// written.
 //
 // The end of ctx does not keep the line from being written: a request whose
 // client has left is recorded like any other.
-func (l *Log) Write(_ context.Context, r *Record) error {
+func (l *Log) Write(_ context.Context, r *Record) error { return l.WriteFor(nil, r) }
+
+// WriteFor is [Log.Write] for a request that can be answered while its goroutine
+// waits: that goroutine then writes the line itself, which is cheaper.
+func (l *Log) WriteFor(caller Caller, r *Record) error {
 	e, _ := l.entries.Get().(*entry)
 	e.body = r.appendBody(e.body[:0])
-	err := l.submit(item{body: e.body, at: r.Time.Add(r.Duration).UnixNano()})
-	l.entries.Put(e)
+	err := l.await(e, item{body: e.body, at: r.Time.Add(r.Duration).UnixNano(), caller: caller})
+	if err != nil && l.queue.counts.Load() && !errors.Is(err, ErrClosed) {
+		return nil
+	}
 	return err
-}
-
-// submit hands one item to the leader, or becomes it, and returns the outcome.
-func (l *Log) submit(it item) error {
-	l.mu.Lock()
-	if l.closed {
-		l.mu.Unlock()
-		return ErrClosed
-	}
-	if !l.leading {
-		l.leading = true
-		l.mu.Unlock()
-		// Whoever else is about to write does so first, and goes along: one
-		// system call for all of them. With nobody about this costs nothing.
-		runtime.Gosched()
-		return l.lead(it)
-	}
-	g := l.next
-	if g == nil {
-		g = &group{lead: make(chan struct{}, 1), done: make(chan struct{})}
-		l.next = g
-	}
-	mine := len(g.items)
-	g.items = append(g.items, it)
-	l.mu.Unlock()
-
-	select {
-	case <-g.done:
-	case <-g.lead:
-		l.leader.commit(g.items)
-		l.pass()
-		close(g.done)
-	}
-	return g.items[mine].err
-}
-
-// lead commits an item together with what gathered since the caller became the
-// leader.
-func (l *Log) lead(it item) error {
-	l.mu.Lock()
-	g := l.next
-	l.next = nil
-	l.mu.Unlock()
-	if g == nil {
-		l.leader.single[0] = it
-		l.leader.commit(l.leader.single[:])
-		err := l.leader.single[0].err
-		l.pass()
-		return err
-	}
-	mine := len(g.items)
-	g.items = append(g.items, it)
-	l.leader.commit(g.items)
-	l.pass()
-	close(g.done)
-	return g.items[mine].err
-}
-
-// pass gives the leadership to the group that gathered meanwhile, or up.
-func (l *Log) pass() {
-	l.mu.Lock()
-	g := l.next
-	l.next = nil
-	l.leading = g != nil
-	l.mu.Unlock()
-	if g != nil {
-		g.lead <- struct{}{}
-	}
 }
 
 // Ready tells whether lines can be written: nil, or why not. A gateway that
 // refuses traffic it cannot record asks before it contacts an upstream. While
 // lines cannot be written it tries again at most once a second, with a
-// checkpoint that says so. With on_write_error: count it is always nil.
+// checkpoint that says so; while a write has not ended it does not wait. With
+// on_write_error: count it is always nil.
 func (l *Log) Ready() error {
 	f := l.failure.Load()
 	if f == nil {
 		return nil
+	}
+	if f.pending {
+		return f.err
 	}
 	if now := l.opts.Now(); now.Sub(f.at) >= retryAfter &&
 		l.failure.CompareAndSwap(f, &failure{err: f.err, at: now}) {
@@ -256,6 +180,7 @@ func (l *Log) Reconfigure(cfg Config) error {
 		return e
 	}
 	if err == nil {
+		l.queue.configure(cfg)
 		l.background.configure(cfg)
 	}
 	return err
@@ -264,25 +189,35 @@ func (l *Log) Reconfigure(cfg Config) error {
 // Checkpoint writes a checkpoint now.
 func (l *Log) Checkpoint() error { return l.submit(item{event: EventInterval}) }
 
+// submit gives the writer something to do, and returns what became of it.
+func (l *Log) submit(it item) error {
+	e, _ := l.entries.Get().(*entry)
+	return l.await(e, it)
+}
+
 // Close writes a last checkpoint and closes the file and the sinks. Sinks get a
-// short time to deliver what they hold. It is an error to write afterwards.
+// short time to deliver what they hold. A disk that takes no writes holds it up
+// for a few times write_timeout at most. It is an error to write afterwards.
 func (l *Log) Close() error {
-	l.mu.Lock()
-	if l.closed {
-		l.mu.Unlock()
+	if l.queue.isClosed() {
 		return nil
 	}
-	l.mu.Unlock()
-	l.background.stop()
+	if err := l.background.stop(l.queue.patience()); err != nil {
+		l.queue.close()
+		return fmt.Errorf("close audit log: %w", err)
+	}
 	var err error
-	if e := l.submit(item{do: func() error {
+	e := l.submit(item{last: true, do: func() error {
 		err = errors.Join(l.leader.close(EventStop), l.background.closeRetired())
-		l.mu.Lock()
-		l.closed = true
-		l.mu.Unlock()
 		return nil
-	}}); e != nil && !errors.Is(e, ErrClosed) {
-		return e
+	}})
+	l.queue.close()
+	l.ending.Wait()
+	switch {
+	case errors.Is(e, ErrClosed):
+		return nil
+	case e != nil: // the writer still has the file
+		return fmt.Errorf("close audit log: %w", e)
 	}
 	l.background.keepHeads(l)
 	l.disk.Close()

@@ -209,7 +209,7 @@ func TestEveryCutOfTheLastLineRecovers(t *testing.T) {
 		if err := os.WriteFile(c.Path, whole[:cut], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		l, err := Open(c, Options{open: d.open})
+		l, err := Open(c, Options{OpenFile: d.open})
 		if err != nil {
 			t.Fatalf("cut at %d: %v", cut, err)
 		}

@@ -46,7 +46,7 @@ func (w *leader) checkPlace() {
 		w.displaced = err
 		w.log.opts.Logger.Error("audit lines cannot be written: "+err.Error(), "path", w.cfg.Path,
 			"lines_since_it_was_seen", w.sealer.seq-w.inPlaceUpTo, "fix", "send SIGHUP, which begins a new file under the path")
-		_ = w.failed(err, nil)
+		_ = w.failed(err)
 	}
 }
 
@@ -66,7 +66,7 @@ func (w *leader) reopen() error {
 		return fmt.Errorf("reopen audit file: %s ends at line %d of a chain, and line %d was written last; move it away",
 			w.cfg.Path, end.seq, w.sealer.seq)
 	}
-	f, err := w.log.opts.open(w.cfg.Path, appendFlags, filePerm)
+	f, err := w.log.opts.OpenFile(w.cfg.Path, appendFlags, filePerm)
 	if err != nil {
 		return fmt.Errorf("reopen audit file: %w", err)
 	}
@@ -79,7 +79,7 @@ func (w *leader) reopen() error {
 	}
 	w.first = 0
 	if err := w.append(EventContinue); err != nil {
-		return w.failed(err, nil)
+		return w.failed(err)
 	}
 	w.checkPlace()
 	w.recovered()

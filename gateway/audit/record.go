@@ -219,6 +219,9 @@ type Checkpoint struct {
 	// Lost is how many lines could not be written before this one and were let
 	// pass (on_write_error: count).
 	Lost uint64
+	// Late is how many lines reached the file before this one, but only after
+	// write_timeout: their requests were refused, or let pass as if unrecorded.
+	Late uint64
 	// Torn is how many bytes of an unfinished line were moved aside.
 	Torn int64
 }

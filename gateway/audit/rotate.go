@@ -110,7 +110,7 @@ func (w *leader) tryRotate() error {
 	if err := os.Rename(w.cfg.Path, name); err != nil {
 		return err
 	}
-	f, err := w.log.opts.open(w.cfg.Path, appendFlags|os.O_EXCL, filePerm)
+	f, err := w.log.opts.OpenFile(w.cfg.Path, appendFlags|os.O_EXCL, filePerm)
 	if err != nil {
 		return errors.Join(err, os.Rename(name, w.cfg.Path))
 	}

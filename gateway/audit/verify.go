@@ -71,6 +71,7 @@ type Verification struct {
 	LastSigned  uint64 // number of the last of them
 	Starts      uint64 // processes that opened the log
 	Lost        uint64 // lines that could not be written, as checkpoints tell
+	Late        uint64 // lines that reached the file after their requests were answered
 	Torn        int64  // bytes of unfinished lines, as checkpoints tell
 	Unchained   uint64 // lines without a hash
 

@@ -113,6 +113,7 @@ func (c *verifier) checkpoint(line []byte, seq uint64) *Checkpoint {
 	}
 	c.v.Checkpoints++
 	c.v.Lost += r.Checkpoint.Lost
+	c.v.Late += r.Checkpoint.Late
 	c.v.Torn += r.Checkpoint.Torn
 	if r.Checkpoint.Event == EventStart {
 		c.v.Starts++

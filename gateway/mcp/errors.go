@@ -69,6 +69,9 @@ type ErrorBody struct {
 	Message   string
 	Reason    string
 	RequestID string
+	// Executed is error.data.executed: the upstream had answered, so that a retry
+	// may do it twice. False is left out.
+	Executed bool
 	// Supported and Requested are error.data.supported and
 	// error.data.requested of [CodeUnsupportedVersion]; left out when
 	// Supported is nil.
@@ -98,6 +101,9 @@ func AppendErrorBody(dst []byte, e *ErrorBody) []byte {
 	dst = AppendString(dst, e.Reason)
 	dst = append(dst, `,"request_id":`...)
 	dst = AppendString(dst, e.RequestID)
+	if e.Executed {
+		dst = append(dst, `,"executed":true`...)
+	}
 	if e.Supported != nil {
 		dst = append(dst, `,"supported":`...)
 		dst = appendStrings(dst, e.Supported)

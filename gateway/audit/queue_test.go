@@ -1,0 +1,223 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// frozenDisk lets writes wait, as a file system that is frozen does.
+type frozenDisk struct {
+	frozen atomic.Pointer[chan struct{}]
+	writes atomic.Int64
+}
+
+func (d *frozenDisk) open(name string, flag int, perm os.FileMode) (File, error) {
+	f, err := os.OpenFile(name, flag, perm)
+	return frozenFile{f, d}, err
+}
+
+func (d *frozenDisk) freeze() {
+	c := make(chan struct{})
+	d.frozen.Store(&c)
+}
+
+func (d *frozenDisk) thaw() { close(*d.frozen.Swap(nil)) }
+
+type frozenFile struct {
+	*os.File
+	d *frozenDisk
+}
+
+func (f frozenFile) Write(b []byte) (int, error) {
+	f.d.writes.Add(1)
+	if c := f.d.frozen.Load(); c != nil {
+		<-*c
+	}
+	return f.File.Write(b)
+}
+
+// openFrozen opens a log on a disk that freezes, in a bubble of fake time.
+func openFrozen(t *testing.T, onError string) (*frozenDisk, *Log) {
+	t.Helper()
+	d := &frozenDisk{}
+	c := testConfig(t)
+	c.OnWriteError = onError
+	l, err := Open(c, Options{OpenFile: d.open})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, l
+}
+
+// A caller waits for the disk as long as write_timeout says, and who comes after
+// is refused at once, until the disk takes the line.
+func TestAFrozenDiskHoldsUpWritersForWriteTimeoutOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, l := openFrozen(t, OnErrorRefuse)
+		d.freeze()
+		began := time.Now()
+		errs := make(chan error)
+		for i := range 8 {
+			go func() { errs <- l.Write(context.Background(), sample(i)) }()
+		}
+		for range 8 {
+			if err := <-errs; !errors.Is(err, errPending) {
+				t.Errorf("on a frozen disk: %v", err)
+			}
+		}
+		if waited := time.Since(began); waited != 2*time.Second {
+			t.Errorf("they waited for %v", waited)
+		}
+		if err := l.Ready(); !errors.Is(err, errPending) {
+			t.Errorf("ready on a frozen disk: %v", err)
+		}
+		if err := l.Write(context.Background(), sample(9)); !errors.Is(err, errPending) {
+			t.Errorf("behind a pending write: %v", err)
+		}
+		if err := l.Reopen(); !errors.Is(err, errPending) {
+			t.Errorf("a function behind a pending write: %v", err)
+		}
+		if waited := time.Since(began); waited != 2*time.Second {
+			t.Errorf("those after waited until %v", waited)
+		}
+		d.thaw()
+		synctest.Wait()
+		if err := l.Ready(); err != nil {
+			t.Errorf("after the thaw: %v", err)
+		}
+		write(t, l, 10)
+		path := l.leader.cfg.Path
+		mustClose(t, l)
+		// start, what was being written, recovered, 10, stop. Nothing else that was
+		// refused stands there, and the late lines are told of.
+		v := checkChain(t, path, VerifyOptions{})
+		late := int64(v.Lines) - 4
+		if late < 1 || late > 7 || v.Late != uint64(late) || v.Lost != 0 {
+			t.Errorf("%d lines, %d late, %d lost", v.Lines, v.Late, v.Lost)
+		}
+	})
+}
+
+// With on_write_error: count lines are let pass after write_timeout, and those
+// that come while the write is pending at once. Each is counted once: as lost, or
+// as late when the disk took it after all.
+func TestAFrozenDiskLetsCountedLinesPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, l := openFrozen(t, OnErrorCount)
+		d.freeze()
+		began := time.Now()
+		for i := range 5 {
+			if err := l.Write(context.Background(), sample(i)); err != nil {
+				t.Errorf("line %d: %v", i, err)
+			}
+			if waited := time.Since(began); waited != 2*time.Second {
+				t.Errorf("line %d waited until %v", i, waited)
+			}
+		}
+		if err := l.Ready(); err != nil {
+			t.Errorf("requests would be refused: %v", err)
+		}
+		if l.Lost() != 5 {
+			t.Errorf("%d lines were counted, want 5", l.Lost())
+		}
+		d.thaw()
+		synctest.Wait()
+		write(t, l, 6)
+		path := l.leader.cfg.Path
+		mustClose(t, l)
+		if v := checkChain(t, path, VerifyOptions{}); v.Lost != 4 || v.Late != 1 {
+			t.Errorf("the trail reports %d lost and %d late lines, want 4 and 1", v.Lost, v.Late)
+		}
+	})
+}
+
+// A write that fails after its caller gave up leaves a lost line, not a late one.
+func TestALateWriteThatFailsIsALostLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, l := openFrozen(t, OnErrorCount)
+		d.freeze()
+		if err := l.Write(context.Background(), sample(1)); err != nil {
+			t.Fatal(err)
+		}
+		l.leader.f.(frozenFile).Close() // the write that waits will fail
+		d.thaw()
+		synctest.Wait()
+		if l.Lost() != 1 {
+			t.Errorf("%d lines were counted, want 1", l.Lost())
+		}
+		l.queue.mu.Lock()
+		lost, late := l.leader.lost, l.leader.late
+		l.queue.mu.Unlock()
+		if lost != 1 || late != 0 {
+			t.Errorf("%d lost, %d late", lost, late)
+		}
+		_ = l.Close()
+	})
+}
+
+// callerOf counts the answers that are given in the place of a write.
+type callerOf struct{ answered atomic.Int64 }
+
+func (c *callerOf) WriteOverdue() { c.answered.Add(1) }
+
+// A request whose own goroutine waits in the write is answered meanwhile, once,
+// and its goroutine goes on when the disk does.
+func TestACallerThatWritesIsAnsweredWhileItWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, l := openFrozen(t, OnErrorRefuse)
+		d.freeze()
+		began := time.Now()
+		var first, second callerOf
+		done := make(chan error)
+		go func() { done <- l.WriteFor(&first, sample(1)) }()
+		synctest.Wait()
+		if err := l.WriteFor(&second, sample(2)); !errors.Is(err, errPending) { // behind it
+			t.Errorf("got %v", err)
+		}
+		if waited := time.Since(began); waited != 2*time.Second {
+			t.Errorf("it was given up after %v", waited)
+		}
+		synctest.Wait()
+		if first.answered.Load() != 1 || second.answered.Load() != 0 {
+			t.Errorf("%d and %d were answered in the place of a write", first.answered.Load(), second.answered.Load())
+		}
+		select {
+		case err := <-done:
+			t.Errorf("it left the write: %v", err)
+		default:
+		}
+		d.thaw()
+		if err := <-done; !errors.Is(err, errPending) {
+			t.Errorf("after the thaw: %v", err)
+		}
+		if err := l.WriteFor(&first, sample(3)); err != nil || first.answered.Load() != 1 {
+			t.Errorf("after the thaw: %v", err)
+		}
+		path := l.leader.cfg.Path
+		mustClose(t, l)
+		if v := checkChain(t, path, VerifyOptions{}); v.Late != 1 || v.Lines != 5 {
+			t.Errorf("%d lines, %d late", v.Lines, v.Late)
+		}
+	})
+}
+
+// A log whose disk takes nothing is closed all the same.
+func TestCloseDoesNotWaitForAFrozenDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, l := openFrozen(t, OnErrorRefuse)
+		d.freeze()
+		began := time.Now()
+		if err := l.Close(); !errors.Is(err, errPending) {
+			t.Errorf("got %v", err)
+		}
+		if waited := time.Since(began); waited > 10*time.Second {
+			t.Errorf("it took %v", waited)
+		}
+		d.thaw()
+	})
+}

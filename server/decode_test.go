@@ -72,7 +72,7 @@ func TestDecodeStrict(t *testing.T) {
 		{"fraction for integer", `{"count":1.5}`, map[string]string{"count": "must be an integer"}, ""},
 		{"integer too large", `{"count":99999999999999999999}`, map[string]string{"count": "must be an integer"}, ""},
 		{"string for boolean", `{"on":"true"}`, map[string]string{"on": "must be true or false"}, ""},
-		{"date for timestamp", `{"at":"2026-01-31"}`, map[string]string{"at": "must be an ISO 8601 timestamp such as 2026-01-31T09:30:00Z"}, ""},
+		{"date for timestamp", `{"at":"2026-01-31"}`, map[string]string{"at": "must be an RFC 3339 timestamp such as 2026-01-31T09:30:00Z"}, ""},
 		{"object for list", `{"names":{}}`, map[string]string{"names": "must be an array"}, ""},
 		{"list for object", `{"nested":[]}`, map[string]string{"nested": "must be an object"}, ""},
 		{"wrong type inside a list", `{"items":[{"status":"a"},{"status":1}]}`, map[string]string{"items[1].status": "must be a string"}, ""},

@@ -166,7 +166,11 @@ func (q *query) timestamp(name string, end bool) *time.Time {
 	}
 	// A + that was not escaped arrives as a space.
 	v = strings.Replace(v, " ", "+", 1)
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02T15:04Z07:00"} {
+	if t, ok := parseTimestamp(v); ok {
+		t = t.UTC()
+		return &t
+	}
+	for _, layout := range []string{"2006-01-02T15:04:05.999999999", "2006-01-02T15:04Z07:00"} {
 		if t, err := time.Parse(layout, v); err == nil {
 			t = t.UTC()
 			return &t

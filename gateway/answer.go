@@ -22,6 +22,8 @@ type judgement struct {
 	kind    string // error_kind
 	// stripped counts the content blocks that strip_app removed.
 	stripped int
+	// task is the handle of the task that the upstream made, as it sent it.
+	task string
 	// replaced counts the lone surrogates that were replaced in a frame.
 	replaced int
 	guarded
@@ -44,13 +46,20 @@ func (ex *exchange) judge(l *live, m *mcp.Message, src *source) judgement {
 	if d.RuleID != "" || len(j.observed) > 0 {
 		j.action = actionAllow
 	}
-	strip := ex.strips(l, m)
+	if handle, ok := ex.taskMade(m); ok {
+		j.task = handle
+	}
+	strip, presented := ex.strips(l, m), false
 	switch d.Action {
 	case policy.Allow:
 	case policy.Redact:
-		j.action = actionRedact
+		// Lists are filtered by the names that the upstream sent.
+		if ex.present(l, m, &j); j.refused != nil {
+			return j
+		}
+		j.action, presented = actionRedact, true
 		var redacted mcp.Message
-		if err := d.Rule.Redact(m, &redacted); err != nil {
+		if err := d.Rule.Redact(policy.ServerToClient, m, &redacted); err != nil {
 			j.refused, j.action, j.kind = refuseRedact.withRule(d.RuleID), actionDeny, refuseRedact.kind
 			return j
 		}
@@ -76,7 +85,9 @@ func (ex *exchange) judge(l *live, m *mcp.Message, src *source) judgement {
 	if strip && (ex.deferred(m) || m.Kind == mcp.Response && (ex.msg.Method == mcp.MethodToolsCall || ex.r.Method == http.MethodGet)) {
 		ex.strip(m, &j)
 	}
-	ex.present(l, m, &j)
+	if !presented {
+		ex.present(l, m, &j)
+	}
 	return j
 }
 
@@ -176,7 +187,7 @@ func (ex *exchange) relayJSON(resp *upstream.Response) *refusal {
 	if j.refused != nil {
 		return j.refused
 	}
-	ex.learnTask(&m, ex.up)
+	ex.learnTask(&j, ex.up)
 	out := ex.offered(&m)
 	if ex.msg.Kind == mcp.Request || resp.Status >= 400 {
 		out = ex.ownID(&m, out)
@@ -218,8 +229,8 @@ func (ex *exchange) note(j *judgement, m *mcp.Message) {
 	if m.Kind == mcp.Response {
 		ex.rec.IsError = m.IsError || m.ToolError
 		ex.rec.ResultType = m.ResultType
-		if handle, ok := ex.taskMade(m); ok {
-			ex.rec.TaskHandle = handle
+		if j.task != "" {
+			ex.rec.TaskHandle = j.task
 		}
 	}
 }

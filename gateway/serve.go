@@ -253,7 +253,7 @@ func (ex *exchange) limit(rule *policy.Rule) *refusal {
 // redact rewrites the body, and takes the result as the message from here on.
 func (ex *exchange) redact(rule *policy.Rule) *refusal {
 	var redacted mcp.Message
-	if err := rule.Redact(&ex.msg, &redacted); err != nil {
+	if err := rule.Redact(policy.ClientToServer, &ex.msg, &redacted); err != nil {
 		return refuseRedact.withRule(rule.ID)
 	}
 	ex.msg = redacted

@@ -107,7 +107,7 @@ func (src *source) frame(ev *mcp.Event) error {
 	if j.refused != nil {
 		return src.refuse(ev, &j, final)
 	}
-	ex.learnTask(m, src.up)
+	ex.learnTask(&j, src.up)
 	body := ex.offered(m)
 	if final {
 		ex.note(&j, m)
@@ -192,9 +192,7 @@ func (src *source) record(l *live, j *judgement) error {
 	j.guarded.describe(&rec)
 	tell(&rec, &j.verdict)
 	rec.Observed = j.observed
-	if handle, ok := ex.taskMade(m); ok {
-		rec.TaskHandle = handle
-	}
+	rec.TaskHandle = j.task
 	if err := ex.g.audit.Write(ex.ctx, &rec); err != nil {
 		ex.g.log.Error("audit line of a frame was not written", "request_id", rec.RequestID, "error", err)
 		return fmt.Errorf("%w: %w", errAudit, err)

@@ -49,12 +49,9 @@ func (ex *exchange) taskMade(m *mcp.Message) (handle string, ok bool) {
 
 // learnTask remembers where a task was made, before its caller can know of it.
 // With one upstream there is nothing to remember.
-func (ex *exchange) learnTask(m *mcp.Message, up *target) {
-	if ex.g.tasks == nil || m.Kind != mcp.Response {
-		return
-	}
-	if handle, ok := ex.taskMade(m); ok {
-		ex.g.tasks.Learn(ex.ctx, ex.taskKey(handle), up.name)
+func (ex *exchange) learnTask(j *judgement, up *target) {
+	if ex.g.tasks != nil && j.task != "" {
+		ex.g.tasks.Learn(ex.ctx, ex.taskKey(j.task), up.name)
 	}
 }
 

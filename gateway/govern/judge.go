@@ -91,7 +91,7 @@ func (s *Set) Judge(phase Phase, in *Input) (v Verdict) {
 		redacts = redacts || p.Action == Redact
 	}
 	if redacts && v.Block == nil && len(found) > 0 {
-		v.Err = s.redact(in.Message, found, &v)
+		v.Err = s.redact(phase, in.Message, found, &v)
 	}
 	if v.unscored && side.mustScore && v.Block == nil && v.Err == nil {
 		v.Err = ErrTooMuchText

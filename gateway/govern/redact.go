@@ -13,7 +13,7 @@ var ErrUnredactable = errors.New("what was found stands in a member name or a nu
 
 // redact rewrites the string values in which policies found something. Where
 // several policies ask for one match, the oldest says how.
-func (s *Set) redact(m *mcp.Message, found []finding, v *Verdict) error {
+func (s *Set) redact(phase Phase, m *mcp.Message, found []finding, v *Verdict) error {
 	var edits []mcp.Edit
 	by := redactorsOf(v.Fired, v.Entities)
 	for i := range found {
@@ -31,7 +31,11 @@ func (s *Set) redact(m *mcp.Message, found []finding, v *Verdict) error {
 		return nil
 	}
 	body := mcp.Splice(make([]byte, 0, len(m.Body)+64*len(edits)), m.Body, edits...)
-	if err := policy.Rewritten(m, &v.Redacted, body); err != nil {
+	way := policy.ClientToServer
+	if phase == Response {
+		way = policy.ServerToClient
+	}
+	if err := policy.Rewritten(way, m, &v.Redacted, body); err != nil {
 		return err
 	}
 	v.Changed = true

@@ -128,7 +128,8 @@ func (e *Endpoint) call(ctx context.Context, m, masked *mcp.Message) (Verdict, e
 	if err != nil || said.verdict != Mask {
 		return said.verdict, err
 	}
-	if err := policy.Rewritten(m, masked, said.body); err != nil {
+	// A mask keeps what a redaction on the way up keeps, in both directions.
+	if err := policy.Rewritten(policy.ClientToServer, m, masked, said.body); err != nil {
 		return "", fmt.Errorf("the masked message is not usable: %w", err)
 	}
 	return Mask, nil

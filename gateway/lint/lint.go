@@ -52,6 +52,7 @@ func checks() []check {
 		{"plain-http-upstream", "calls leave the machine without TLS", []string{"upstreams"}, plainHTTPUpstream},
 		{"plain-secret", "a secret stands in the file", nil, plainSecret},
 		{"redact-empty-match", "a redact regex matches the empty text", nil, redactEmptyMatch},
+		{"redact-hits-names", "a redact rule rewrites the name of a tool in lists", nil, redactHitsNames},
 		{"redact-request-only", "a redact rule leaves answers as they are", nil, redactRequestOnly},
 		{"regex-is-literal", "an expression is a plain text", nil, regexIsLiteral},
 		{"regex-matches-everything", "an expression chooses nothing", nil, regexMatchesEverything},

@@ -78,7 +78,7 @@ func FuzzRedact(f *testing.F) {
 			return
 		}
 		r := &Rule{substitutions: []*substitution{sub}}
-		if err := r.Redact(&m, &out); err != nil {
+		if err := r.Redact(ClientToServer, &m, &out); err != nil {
 			if !errors.Is(err, ErrRedactInvalid) {
 				t.Fatal(err)
 			}

@@ -67,9 +67,9 @@ func compileSubstitution(c Substitution) (*substitution, error) {
 // shortest form, so that an escape cannot hide what an expression looks for;
 // when no expression matches, the message stays as it was, byte for byte.
 //
-// The result must be one that [Rewritten] takes; else the error wraps
-// [ErrRedactInvalid]. It never holds text of the message.
-func (r *Rule) Redact(m, out *mcp.Message) error {
+// d is the direction of the message. The result must be one that [Rewritten] takes;
+// else the error wraps [ErrRedactInvalid]. It never holds text of the message.
+func (r *Rule) Redact(d Direction, m, out *mcp.Message) error {
 	body := mcp.Canonicalize(nil, m.Body)
 	changed := false
 	for _, s := range r.substitutions {
@@ -85,33 +85,45 @@ func (r *Rule) Redact(m, out *mcp.Message) error {
 		*out = *m
 		return nil
 	}
-	if err := Rewritten(m, out, body); err != nil {
+	if err := Rewritten(d, m, out, body); err != nil {
 		return fmt.Errorf("%w: %w", ErrRedactInvalid, err)
 	}
 	return nil
 }
 
 // Rewritten reads body into out as what became of the message m, after a
-// redaction or at the hands of a guardrail. It must pass [mcp.Scan], be of at
-// most [mcp.MaxBody] bytes, and keep the kind, id, method, tool or prompt name,
-// uri, task id, declared versions, result type and subscription: those were
-// judged, and a rewriting does not go through the rules again. The error never
-// holds text of the message.
-func Rewritten(m, out *mcp.Message, body []byte) error {
+// redaction or at the hands of a guardrail. It must pass [mcp.Scan] and be of at
+// most [mcp.MaxBody] bytes. The error never holds text of the message.
+//
+// On its way up it must keep the kind, id, method, tool or prompt name, uri, task
+// id, declared versions, result type and subscription: those were judged, and a
+// rewriting does not go through the rules again. On its way down it must keep what
+// client and gateway correlate it by: kind, id, method, subscription, and the task
+// ids, states and cursors that the client sends back.
+func Rewritten(d Direction, m, out *mcp.Message, body []byte) error {
 	if len(body) > mcp.MaxBody {
 		return fmt.Errorf("it is longer than %d bytes", mcp.MaxBody)
 	}
 	if err := mcp.Scan(body, out); err != nil {
 		return err
 	}
-	if what := changedPart(m, out); what != "" {
+	what := changedEnvelope(m, out)
+	switch {
+	case what != "":
+	case d == ServerToClient:
+		what = changedReference(m, out)
+	default:
+		what = changedPart(m, out)
+	}
+	if what != "" {
 		return fmt.Errorf("the %s changed", what)
 	}
 	return nil
 }
 
-// changedPart names a part that differs and must not, "" when none does.
-func changedPart(a, b *mcp.Message) string {
+// changedEnvelope names a part that differs and must not in either direction, ""
+// when none does.
+func changedEnvelope(a, b *mcp.Message) string {
 	switch {
 	case a.Kind != b.Kind || a.IsError != b.IsError:
 		return "kind"
@@ -119,6 +131,24 @@ func changedPart(a, b *mcp.Message) string {
 		return "id"
 	case a.Method != b.Method:
 		return "method"
+	case a.SubscriptionID != b.SubscriptionID:
+		return "subscription id"
+	}
+	return ""
+}
+
+// changedReference names what a client could no longer send back, "" when nothing
+// is lost.
+func changedReference(a, b *mcp.Message) string {
+	if !mcp.SameReferences(a, b) {
+		return "task id, request state or cursor"
+	}
+	return ""
+}
+
+// changedPart names a part of what was judged that differs, "" when none does.
+func changedPart(a, b *mcp.Message) string {
+	switch {
 	case a.Name != b.Name || a.HasName != b.HasName:
 		return "name"
 	case a.URI != b.URI:
@@ -129,8 +159,6 @@ func changedPart(a, b *mcp.Message) string {
 		return "protocol version"
 	case a.ResultType != b.ResultType:
 		return "result type"
-	case a.SubscriptionID != b.SubscriptionID:
-		return "subscription id"
 	}
 	return ""
 }

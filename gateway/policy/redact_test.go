@@ -75,7 +75,7 @@ func TestRedact(t *testing.T) {
 			m := scan(t, c.in)
 			before := string(m.Body)
 			var out mcp.Message
-			err := redactRule(t, c.pairs...).Redact(m, &out)
+			err := redactRule(t, c.pairs...).Redact(ClientToServer, m, &out)
 			if string(m.Body) != before {
 				t.Error("the message itself was changed")
 			}
@@ -113,7 +113,7 @@ func TestRedactCannotAmplify(t *testing.T) {
 				t.Errorf("ok is %v with %d bytes", ok, len(out))
 			}
 			var m mcp.Message
-			if err := redactRule(t, c.regex, c.replacement).Redact(scan(t, mailCall(c.text)), &m); !errors.Is(err, ErrRedactInvalid) {
+			if err := redactRule(t, c.regex, c.replacement).Redact(ClientToServer, scan(t, mailCall(c.text)), &m); !errors.Is(err, ErrRedactInvalid) {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -157,7 +157,7 @@ func TestRedactParam(t *testing.T) {
 	r := redactRule(t, `sk-[a-z]+`, "[key]", `"pin":"\d+"`, `"pin":"0"`)
 	m := scan(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"key":"sk-abc","pin":"1234","n":7,"city":"Köln"}}}`)
 	var out mcp.Message
-	if err := r.Redact(m, &out); err != nil {
+	if err := r.Redact(ClientToServer, m, &out); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -173,6 +173,52 @@ func TestRedactParam(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			if got, keep := r.RedactParam(&out, c.value); keep != c.keep || keep && got != c.want {
 				t.Errorf("got %q %v", got, keep)
+			}
+		})
+	}
+}
+
+// On its way down a redaction may change every string, but for what client and
+// gateway correlate the message by.
+func TestRedactOnTheWayDown(t *testing.T) {
+	answer := func(members string) string { return `{"jsonrpc":"2.0","id":"i-1","result":{` + members + `}}` }
+	for _, c := range []struct {
+		name  string
+		pairs []string
+		in    string
+		want  string // "" when it must be refused
+	}{
+		{"a uri", []string{"secret", "x"}, `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///secret"}}`, `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///x"}}`},
+		{"names in a list", []string{"secret", "x"}, answer(`"tools":[{"name":"secret_tool"}]`), answer(`"tools":[{"name":"x_tool"}]`)},
+		{"the name in a request", []string{"secret", "x"}, `{"jsonrpc":"2.0","id":1,"method":"roots/list","params":{"name":"secret"}}`, `{"jsonrpc":"2.0","id":1,"method":"roots/list","params":{"name":"x"}}`},
+		{"a result type", []string{"input_required", "complete"}, answer(`"resultType":"input_required"`), answer(`"resultType":"complete"`)},
+		{"a revision", []string{"2025-06-18", "2025-03-26"}, answer(`"protocolVersion":"2025-06-18"`), answer(`"protocolVersion":"2025-03-26"`)},
+		{"a task id inside of content", []string{"secret", "x"}, answer(`"structuredContent":{"taskId":"secret","nextCursor":"secret"}`), answer(`"structuredContent":{"taskId":"x","nextCursor":"x"}`)},
+		{"beside references", []string{"secret", "x"}, answer(`"taskId":"t\u002f1","note":"secret"`), answer(`"taskId":"t/1","note":"x"`)},
+		{"the id", []string{"i-1", "i-2"}, answer(`"a":1`), ""},
+		{"the shape", []string{`"result"`, `"error"`}, answer(`"a":1`), ""},
+		{"the method", []string{"updated", "changed"}, `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"u"}}`, ""},
+		{"the subscription", []string{"secret", "x"}, `{"jsonrpc":"2.0","method":"notifications/message","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"secret"}}}`, ""},
+		{"a task id", []string{"secret", "x"}, answer(`"taskId":"secret"`), ""},
+		{"the task id of 2025-11-25", []string{"secret", "x"}, answer(`"task":{"taskId":"secret"}`), ""},
+		{"a task id in a list", []string{"secret", "x"}, answer(`"tasks":[{"taskId":"secret"}]`), ""},
+		{"the name of a reference", []string{"taskId", "job"}, answer(`"tasks":[{"taskId":"1"}]`), ""},
+		{"a state", []string{"secret", "x"}, answer(`"requestState":"secret"`), ""},
+		{"a cursor", []string{"secret", "x"}, answer(`"tools":[],"nextCursor":"secret"`), ""},
+		{"the tasks of a subscription", []string{"secret", "x"}, `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"taskIds":["secret"]}}}`, ""},
+		{"a reference that is added", []string{"secret", `x","taskId":"1`}, answer(`"a":"secret"`), ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var out mcp.Message
+			switch err := redactRule(t, c.pairs...).Redact(ServerToClient, scan(t, c.in), &out); {
+			case c.want == "":
+				if !errors.Is(err, ErrRedactInvalid) || strings.Contains(err.Error(), "secret") {
+					t.Errorf("got %v and %s", err, out.Body)
+				}
+			case err != nil:
+				t.Error(err)
+			case string(out.Body) != c.want:
+				t.Errorf("got  %s\nwant %s", out.Body, c.want)
 			}
 		})
 	}

@@ -107,7 +107,7 @@ func (e *Engine) Ask(body []byte, d policy.Direction, claims *policy.Claims) (*A
 		a.Body = nil
 	case policy.Redact:
 		var redacted mcp.Message
-		if a.RedactError = a.Decision.Rule.Redact(&m, &redacted); a.RedactError != nil {
+		if a.RedactError = a.Decision.Rule.Redact(d, &m, &redacted); a.RedactError != nil {
 			a.Body = nil
 		} else {
 			a.Body = redacted.Body

@@ -127,19 +127,20 @@ func (ex *exchange) answeredBy(m *mcp.Message) bool {
 // strip removes interactive-app content from the answer to a tools/call, and from
 // the one that a task ended with.
 func (ex *exchange) strip(m *mcp.Message, j *judgement) {
-	body, n := mcp.StripApp(m, ex.dialect.Modern)
-	if takeStripped(m, j, body, n); j.refused == nil && ex.deferred(m) {
+	body, n, ok := mcp.StripApp(m, ex.dialect.Modern)
+	if takeStripped(m, j, body, n, ok); j.refused == nil && ex.deferred(m) {
 		body, n, ok := mcp.StripOutcome(m)
-		if !ok {
-			j.refused, j.action, j.kind = &refuseUpstreamInvalid, actionDeny, refuseUpstreamInvalid.kind
-			return
-		}
-		takeStripped(m, j, body, n)
+		takeStripped(m, j, body, n, ok)
 	}
 }
 
-// takeStripped makes a message the one without n blocks.
-func takeStripped(m *mcp.Message, j *judgement, body []byte, n int) {
+// takeStripped makes a message the one without n blocks, or keeps one that could be
+// read in two ways from the client.
+func takeStripped(m *mcp.Message, j *judgement, body []byte, n int, ok bool) {
+	if !ok {
+		j.refused, j.action, j.kind = &refuseUpstreamInvalid, actionDeny, refuseUpstreamInvalid.kind
+		return
+	}
 	if n == 0 {
 		return
 	}

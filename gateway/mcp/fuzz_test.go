@@ -267,6 +267,7 @@ func FuzzAppendEvent(f *testing.F) {
 func FuzzStripApp(f *testing.F) {
 	for _, content := range []string{
 		`[{"type":"ui"}]`, `[ {"type":"text"} , {"type":"ui"} ],"x":1`, `[{"resource":{"mimeType":"text/html;profile=mcp-app"}},{}]`, `[]`, `{"type":"ui"}`,
+		`[{"mimeType":"text/html;profile*=utf-8''mcp-app"},{"mimeType":"text/html;profile=\"mcp\\-app\""}]`, `[{"Type":"ui"}]`,
 	} {
 		f.Add([]byte(`{"jsonrpc":"2.0","id":1,"result":{"a":"b","content":`+content+`}}`), true)
 	}
@@ -275,14 +276,20 @@ func FuzzStripApp(f *testing.F) {
 		if Scan(body, &m) != nil {
 			return
 		}
-		out, n := StripApp(&m, modern)
+		out, n, ok := StripApp(&m, modern)
 		if err := Scan(out, &again); err != nil {
 			t.Fatalf("%q becomes %q: %v", body, out, err)
 		}
 		if n == 0 && !bytes.Equal(out, body) {
 			t.Fatalf("%q becomes %q", body, out)
 		}
-		if _, left := StripApp(&again, modern); left != 0 {
+		if !ok {
+			if !bytes.Equal(out, body) || n != 0 {
+				t.Fatalf("%q is refused and becomes %q", body, out)
+			}
+			return
+		}
+		if _, left, ok := StripApp(&again, modern); left != 0 || !ok {
 			t.Fatalf("%q becomes %q with %d blocks left", body, out, left)
 		}
 		if !bytes.Equal(m.ID, again.ID) || m.Kind != again.Kind || m.ResultType != again.ResultType {

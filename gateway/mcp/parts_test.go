@@ -347,6 +347,9 @@ func TestStripApp(t *testing.T) {
 			`"content":[` + text + `]`, `"content":[` + text + `]`, 1},
 		{"text/html with the profile, written otherwise", `"content":[{"type":"resource","resource":{"mimeType":"Text/HTML; charset=utf-8; Profile=\"MCP-App\""}},` + text + `]`,
 			`"content":[` + text + `]`, `"content":[` + text + `]`, 1},
+		{"type ui in another case", `"content":[{"type":"UI"},{"type":" ui "},` + text + `]`, `"content":[` + text + `]`, `"content":[` + text + `]`, 2},
+		{"a block that is one in any case", `"content":[{"type":"ui","Type":"text","mimeType":"; ;"},` + text + `]`, `"content":[` + text + `]`, `"content":[` + text + `]`, 1},
+		{"types that a client may not know stay", `"content":[{"type":"text","mimeType":"markdown"},{"mimeType":""},{"mimeType":7},{"mimeType":"image/png; x"}]`, "", "", 0},
 		{"plain text/html stays", `"content":[{"type":"resource","resource":{"mimeType":"text/html"}},` + text + `]`, "", "", 0},
 		{"text/html with another profile stays", `"content":[{"type":"resource","resource":{"mimeType":"text/html;profile=x;y=mcp-app"}}]`, "", "", 0},
 		{"ui inside the text stays", `"content":[{"type":"text","text":"\"type\":\"ui\"","annotations":{"type":"ui"}}]`, "", "", 0},
@@ -361,11 +364,11 @@ func TestStripApp(t *testing.T) {
 				if want == "" {
 					want = c.in
 				}
-				got, n := StripApp(m, modern)
+				got, n, ok := StripApp(m, modern)
 				if strings.TrimSpace(want) == "" {
 					want = ""
 				}
-				if string(got) != result(want) || n != c.stripped {
+				if !ok || string(got) != result(want) || n != c.stripped {
 					t.Errorf("modern %v: stripped %d\ngot  %s\nwant %s", modern, n, got, result(want))
 				}
 				var again Message
@@ -376,13 +379,53 @@ func TestStripApp(t *testing.T) {
 		})
 	}
 	request := mustScan(t, call(`{"name":"a","content":[`+ui+`]}`))
-	if got, n := StripApp(request, false); n != 0 || !bytes.Equal(got, request.Body) {
+	if got, n, ok := StripApp(request, false); !ok || n != 0 || !bytes.Equal(got, request.Body) {
 		t.Errorf("a request was stripped: %s", got)
 	}
 }
 
 // Whatever blocks a result has, what is stripped is what a decoder of the
 // result finds interactive, and the rest is equal.
+// However the profile is written, it is found; what cannot be parsed, and members
+// that peers read differently, must not go on.
+func TestStripAppIsNotEvadedBySpelling(t *testing.T) {
+	blocks := func(block string) string {
+		return `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"t"},` + block + `]}}`
+	}
+	typed := func(mime string) []string {
+		quoted := string(AppendString(nil, mime))
+		return []string{`{"type":"resource_link","mimeType":` + quoted + `}`, `{"type":"resource","resource":{"uri":"u","mimeType":` + quoted + `}}`}
+	}
+	var stripped, refused []string
+	for _, mime := range []string{
+		`text/html;profile*=utf-8''mcp-app`, `text/html;profile*=UTF-8'en'mcp%2Dapp`, `text/html;profile="mcp\-app"`, `text/html;profile="\m\c\p-\a\p\p"`, `text/html; profile*0=mcp-; profile*1=app`,
+		`text/html;profile="other MCP-App"`, `text/html;profile=" mcp-app "`, "\u00a0TEXT/HTML ;\tPROFILE=mcp-app ", ` application/vnd.MCP-UI.x`,
+	} {
+		stripped = append(stripped, typed(mime)...)
+	}
+	for _, mime := range []string{
+		`text/html;profile*=iso-8859-1''mcp-app`, `text/html;profile="mcp-app`, `text/html;profile=x;profile=mcp-app`, `text / html;profile=mcp-app`, `text/html,text/html;profile=mcp-app`,
+		`text/html;;profile mcp-app`, `text/html;profile=mcp-app;x y`, `application / vnd.mcp-ui`, `;profile=mcp-app`, "text/html\x00;profile=mcp-app",
+	} {
+		refused = append(refused, typed(mime)...)
+	}
+	refused = append(refused, `{"Type":"ui"}`, `{"type":"text","TYPE":"ui"}`, `{"type":"text","mimetype":"text/plain"}`, `{"type":"text","MimeType":"text/html;profile=mcp-app"}`,
+		`{"type":"resource","Resource":{}}`, `{"type":"resource","resource":{"mimetype":"text/plain"}}`, `{"type":"resource","re\u017fource":{}}`, `{"\u0054ype":"ui"}`)
+	for i, list := range [][]string{stripped, refused} {
+		for _, block := range list {
+			m := mustScan(t, blocks(block))
+			got, n, ok := StripApp(m, true)
+			if ok != (i == 0) || i == 0 && (n != 1 || string(got) != `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"t"}]}}`) || i == 1 && !bytes.Equal(got, m.Body) {
+				t.Errorf("%s: stripped %d, %v: %s", block, n, ok, got)
+			}
+			outcome := mustScan(t, `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","taskId":"t","status":"completed","result":{"content":[`+block+`]}}}`)
+			if _, n, ok := StripOutcome(outcome); ok != (i == 0) || i == 0 && n != 1 {
+				t.Errorf("%s as the outcome of a task: stripped %d, %v", block, n, ok)
+			}
+		}
+	}
+}
+
 func TestStripAppModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		blocks := rapid.SliceOfN(rapid.SampledFrom([]string{
@@ -405,7 +448,7 @@ func TestStripAppModel(t *testing.T) {
 				want = append(want, v)
 			}
 		}
-		got, n := StripApp(&m, rapid.Bool().Draw(t, "modern"))
+		got, n, _ := StripApp(&m, rapid.Bool().Draw(t, "modern"))
 		var decoded struct{ Result map[string]any }
 		if err := json.Unmarshal(got, &decoded); err != nil {
 			t.Fatalf("%s: %v", got, err)

@@ -6,23 +6,28 @@ import "strings"
 // content (gateway specification, Action: strip_app), and how many blocks that
 // were: blocks of type ui, and those whose MIME type, or that of the resource
 // in them, starts with application/vnd.mcp-ui or is text/html with the profile
-// mcp-app. Case does not matter.
+// mcp-app. Case does not matter, and quoting, encoding and white space of the
+// profile do not either.
+//
+// ok is false when a block could be read in two ways: a member whose name differs
+// from type, mimeType or resource by case alone, or a MIME type that cannot be
+// parsed. Such an answer must not go on.
 //
 // The rest of the body stays byte for byte. When nothing of the content is
 // left, the legacy dialect leaves the member out, and the modern one, whose
 // SDKs demand it, gets an empty list. With nothing to strip the body is
 // returned as it is.
-func StripApp(m *Message, modern bool) (body []byte, stripped int) {
+func StripApp(m *Message, modern bool) (body []byte, stripped int, ok bool) {
 	if m.Kind != Response {
-		return m.Body, 0
+		return m.Body, 0, true
 	}
 	return stripContent(m.Body, m.Spans.Result, m.Spans.Content, modern)
 }
 
 // StripOutcome is [StripApp] for the result that a task of 2026-07-28 ended with,
 // in a message that tells of the task (see [HasOutcome]). ok is false when the
-// message could be read in two ways: a name on the way there differs from the one
-// that counts by case alone.
+// message could be read in two ways: as for StripApp, or because a name on the way
+// there differs from the one that counts by case alone.
 func StripOutcome(m *Message) (body []byte, stripped int, ok bool) {
 	result, ok := folded(m.Body, taskOf(m), "result")
 	if !ok {
@@ -32,8 +37,7 @@ func StripOutcome(m *Message) (body []byte, stripped int, ok bool) {
 	if !ok {
 		return m.Body, 0, false
 	}
-	body, stripped = stripContent(m.Body, result, content, true)
-	return body, stripped, true
+	return stripContent(m.Body, result, content, true)
 }
 
 // folded returns where the value of a member of an object stands; ok is false
@@ -54,26 +58,29 @@ func folded(body []byte, object Span, name string) (value Span, ok bool) {
 }
 
 // stripContent does the same for a list of blocks that is a member of an object.
-func stripContent(b []byte, object, content Span, modern bool) (body []byte, stripped int) {
+func stripContent(b []byte, object, content Span, modern bool) (body []byte, stripped int, ok bool) {
 	if !content.Present() || b[content.Start] != '[' {
-		return b, 0
+		return b, 0, true
 	}
 	total := 0
 	for it := elements(b, content); it.next(); {
 		total++
-		if isApp(b, it.value) {
+		switch appOf(b, it.value) {
+		case isApp:
 			stripped++
+		case unclear:
+			return b, 0, false
 		}
 	}
 	switch {
 	case stripped == 0:
-		return b, 0
+		return b, 0, true
 	case stripped < total:
-		return keepBlocks(b, content), stripped
+		return keepBlocks(b, content), stripped, true
 	case modern:
-		return Splice(nil, b, Edit{content, []byte("[]")}), stripped
+		return Splice(nil, b, Edit{content, []byte("[]")}), stripped, true
 	}
-	return Splice(nil, b, Edit{At: memberToCut(b, object, content)}), stripped
+	return Splice(nil, b, Edit{At: memberToCut(b, object, content)}), stripped, true
 }
 
 // keepBlocks returns the body with only the blocks that are no apps. Each is
@@ -83,7 +90,7 @@ func keepBlocks(body []byte, content Span) []byte {
 	out = append(out, body[:content.Start+1]...)
 	end, kept := content.Start+1, false
 	for it := elements(body, content); it.next(); {
-		if !isApp(body, it.value) {
+		if appOf(body, it.value) != isApp {
 			from := end
 			if !kept {
 				from = it.value.Start
@@ -117,63 +124,4 @@ func memberToCut(body []byte, object, value Span) Span {
 		before = it.item.End
 	}
 	return found
-}
-
-// isApp reports whether a content block is interactive.
-func isApp(body []byte, block Span) bool {
-	if body[block.Start] != '{' {
-		return false
-	}
-	for it := members(body, block); it.next(); {
-		name, _ := stringAt(body, it.name)
-		switch name {
-		case "type":
-			if v, ok := stringAt(body, it.value); ok && v == "ui" {
-				return true
-			}
-		case "mimeType":
-			if v, ok := stringAt(body, it.value); ok && isAppType(v) {
-				return true
-			}
-		case "resource":
-			if body[it.value.Start] == '{' && isAppResource(body, it.value) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// isAppResource reports whether an embedded resource is interactive.
-func isAppResource(body []byte, resource Span) bool {
-	for it := members(body, resource); it.next(); {
-		if name, _ := stringAt(body, it.name); name == "mimeType" {
-			v, ok := stringAt(body, it.value)
-			return ok && isAppType(v)
-		}
-	}
-	return false
-}
-
-// isAppType reports whether a MIME type is one of interactive content.
-func isAppType(mime string) bool {
-	const community = "application/vnd.mcp-ui"
-	mime = strings.TrimSpace(mime)
-	if len(mime) >= len(community) && strings.EqualFold(mime[:len(community)], community) {
-		return true
-	}
-	essence, params, _ := strings.Cut(mime, ";")
-	if !strings.EqualFold(strings.TrimSpace(essence), "text/html") {
-		return false
-	}
-	for params != "" {
-		var p string
-		p, params, _ = strings.Cut(params, ";")
-		name, value, _ := strings.Cut(p, "=")
-		value = strings.Trim(strings.TrimSpace(value), `"`)
-		if strings.EqualFold(strings.TrimSpace(name), "profile") && strings.EqualFold(value, "mcp-app") {
-			return true
-		}
-	}
-	return false
 }

@@ -347,3 +347,23 @@ func awaitBlock(t *testing.T, ask func() answer) {
 	await(t, func() bool { a = ask(); return a.status != 200 })
 	a.blocked(t)
 }
+
+// A line has room for 32 policies: where more fire, the one that blocks is among
+// them.
+func TestLineNamesThePolicyThatBlocks(t *testing.T) {
+	up := newUpstream(t, echo)
+	g := &governor{}
+	var policies []api.GovernancePolicy
+	for range maxFired {
+		policies = append(policies, requestPII("warn", "", "EMAIL"))
+	}
+	g.give(append(policies, requestPII("block", "", "EMAIL"))...)
+	r := governedRig(t, open(up.URL)+governance, g)
+	if a := r.post(callWith(`{"to":"bob@example.com"}`)); a.status != http.StatusForbidden {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	fired := firedOf(r.lines(1)[0])
+	if n := strings.Count(fired, "pol_"); n != maxFired || !strings.Contains(fired, "pol_32:block") || !strings.Contains(fired, "pol_0:warn") {
+		t.Errorf("%d fired: %s", n, fired)
+	}
+}

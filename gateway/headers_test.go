@@ -268,6 +268,47 @@ func TestGetAnsweredWithAPage(t *testing.T) {
 	}
 }
 
+// At most 64 Mcp-Param headers go to the upstream.
+func TestParameterHeadersAreBounded(t *testing.T) {
+	up := newUpstream(t, echo)
+	r := newRig(t, basic(up.URL))
+	for _, n := range []int{64, 65} {
+		var headers []string
+		for i := range n {
+			headers = append(headers, fmt.Sprintf("Mcp-Param-P%d", i), "x")
+		}
+		if got := r.post(call("1", "safe"), headers...); got.status != 200 {
+			t.Fatalf("%d: got %d %s", n, got.status, got.body)
+		}
+		passed, all := 0, up.seen()
+		for name := range all[len(all)-1].header {
+			if strings.HasPrefix(name, "Mcp-Param-") {
+				passed++
+			}
+		}
+		if passed != 64 {
+			t.Errorf("of %d headers %d reached the upstream, want 64", n, passed)
+		}
+	}
+}
+
+// A Retry-After of a day is passed on, a longer one is not: the client gets the
+// shortest.
+func TestRetryAfterOfAnUpstreamIsBounded(t *testing.T) {
+	retryAfter := ""
+	up := newUpstream(t, func(w http.ResponseWriter, _ string, _ *http.Request) {
+		w.Header().Set("Retry-After", retryAfter)
+		http.Error(w, "slow down", http.StatusTooManyRequests)
+	})
+	r := newRig(t, basic(up.URL))
+	for _, c := range []struct{ sent, want string }{{"86400", "86400"}, {"86401", "1"}, {"0", "1"}, {"-5", "1"}, {"soon", "1"}} {
+		retryAfter = c.sent
+		if got := r.post(call("1", "safe")); got.status != 429 || got.header.Get("Retry-After") != c.want {
+			t.Errorf("Retry-After %q became %q with status %d", c.sent, got.header.Get("Retry-After"), got.status)
+		}
+	}
+}
+
 // What was said in plain text keeps its status, and its Retry-After.
 func TestUpstreamRefusalInPlainText(t *testing.T) {
 	up := newUpstream(t, func(w http.ResponseWriter, _ string, r *http.Request) {

@@ -155,7 +155,7 @@ func runGateway(ctx context.Context, env Env, o gatewayOptions) error {
 	defer runtime.KeepAlive(keepRoom(env))
 	d.OnClose("gateway", g.Close)
 	d.Go("gateway", g.Run)
-	if _, err := d.Listen("gateway", file.Listen, g, g.TLSConfig(), daemon.Calls(gateway.Path)); err != nil {
+	if _, err := d.Listen("gateway", file.Listen, g, g.TLSConfig(), daemon.Calls(gateway.Path), daemon.Rechecked(g.OnClientCA)); err != nil {
 		return errors.Join(failed(err, "the address is 'listen' in "+o.config), d.Close())
 	}
 	return d.Run(ctx)

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -15,7 +16,35 @@ import (
 // tls). A nil value serves plain HTTP; switching between the two needs a
 // restart.
 type certificates struct {
-	current atomic.Pointer[tls.Config]
+	current atomic.Pointer[served]
+	// recheck closes the connections that no longer verify; nil when nothing is
+	// served yet.
+	recheck atomic.Pointer[func(valid func(*tls.ConnectionState) bool)]
+}
+
+// served is what one reading of the files gave.
+type served struct {
+	*tls.Config
+	clientCA []byte // content of client_ca; empty without one
+}
+
+// verifies tells whether a client that has proved to own the certificate of its
+// connection would still be accepted.
+func (s *served) verifies(state *tls.ConnectionState) bool {
+	if s.ClientCAs == nil {
+		return true
+	}
+	if len(state.PeerCertificates) == 0 {
+		return false
+	}
+	opts := x509.VerifyOptions{
+		Roots: s.ClientCAs, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	for _, c := range state.PeerCertificates[1:] {
+		opts.Intermediates.AddCert(c)
+	}
+	_, err := state.PeerCertificates[0].Verify(opts)
+	return err == nil
 }
 
 func loadCertificates(cfg *config.TLS) (*certificates, error) {
@@ -36,27 +65,33 @@ func (c *certificates) config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			return c.current.Load(), nil
+			return c.current.Load().Config, nil
 		},
 	}
 }
 
 // reread reads the files again without putting them to use.
-func (c *certificates) reread(cfg *config.TLS) (*tls.Config, error) {
+func (c *certificates) reread(cfg *config.TLS) (*served, error) {
 	if c == nil || cfg == nil {
 		return nil, nil
 	}
 	return readCertificates(cfg)
 }
 
-// use puts what reread returned to use; nil keeps what is in use.
-func (c *certificates) use(conf *tls.Config) {
-	if c != nil && conf != nil {
-		c.current.Store(conf)
+// use puts what reread returned to use; nil keeps what is in use. When client_ca
+// holds something else, connections whose certificate no longer verifies end
+// after their current request.
+func (c *certificates) use(next *served) {
+	if c == nil || next == nil {
+		return
+	}
+	old := c.current.Swap(next)
+	if recheck := c.recheck.Load(); recheck != nil && !bytes.Equal(old.clientCA, next.clientCA) {
+		(*recheck)(next.verifies)
 	}
 }
 
-func readCertificates(cfg *config.TLS) (*tls.Config, error) {
+func readCertificates(cfg *config.TLS) (*served, error) {
 	pair, err := tls.LoadX509KeyPair(cfg.CertFile, cfg.KeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("tls: load %s and %s: %w", cfg.CertFile, cfg.KeyFile, err)
@@ -67,7 +102,7 @@ func readCertificates(cfg *config.TLS) (*tls.Config, error) {
 		NextProtos:   []string{"h2", "http/1.1"},
 	}
 	if cfg.ClientCA == "" {
-		return conf, nil
+		return &served{Config: conf}, nil
 	}
 	pem, err := os.ReadFile(cfg.ClientCA)
 	if err != nil {
@@ -78,5 +113,5 @@ func readCertificates(cfg *config.TLS) (*tls.Config, error) {
 		return nil, fmt.Errorf("tls: client_ca %s: %w", cfg.ClientCA, errors.New("holds no certificate"))
 	}
 	conf.ClientAuth = tls.RequireAndVerifyClientCert
-	return conf, nil
+	return &served{Config: conf, clientCA: pem}, nil
 }

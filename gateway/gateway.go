@@ -330,6 +330,15 @@ func (g *Gateway) TLSConfig() *tls.Config {
 	return g.tls.config()
 }
 
+// OnClientCA registers what closes connections: recheck is called after a reload
+// that changed tls.client_ca, and must end those for which valid returns false
+// after the request that they serve.
+func (g *Gateway) OnClientCA(recheck func(valid func(*tls.ConnectionState) bool)) {
+	if g.tls != nil {
+		g.tls.recheck.Store(&recheck)
+	}
+}
+
 // Close waits for errands, and closes the audit file and the connections to
 // upstreams and to the rate-limit store. It must be called after the last
 // request has ended and Run has returned.

@@ -29,7 +29,8 @@ type server struct {
 	name    string
 	ln      net.Listener
 	tls     *tls.Config
-	calls   string // path that is served by package front; empty for none
+	calls   string                                                    // path that is served by package front; empty for none
+	recheck func(recheck func(valid func(*tls.ConnectionState) bool)) // may be nil
 	http    httpServer
 	running *inFlight
 	log     *slog.Logger
@@ -49,6 +50,12 @@ type ListenOption func(*server)
 // Calls makes POST requests to path take the short way of package front. All others
 // go the ordinary one; a client sees no difference.
 func Calls(path string) ListenOption { return func(s *server) { s.calls = path } }
+
+// Rechecked gives register a function that closes the TLS connections of the
+// listener that are no longer valid: see [front.Server.Recheck]. It needs Calls.
+func Rechecked(register func(recheck func(valid func(*tls.ConnectionState) bool))) ListenOption {
+	return func(s *server) { s.recheck = register }
+}
 
 func (s *server) start(failures chan<- error) {
 	s.log.Info("listening", "server", s.name, "addr", s.ln.Addr().String(), "tls", s.tls != nil)
@@ -125,10 +132,14 @@ func (d *Daemon) Serve(name string, ln net.Listener, h http.Handler, conf *tls.C
 	}
 	s.http = ordinary
 	if s.calls != "" {
-		s.http = front.New(front.Options{
+		calls := front.New(front.Options{
 			Path: s.calls, Handler: h, TLS: s.tls, Fallback: ordinary,
 			BodyGrace: bodyGrace, BodyRate: bodyRate,
 		})
+		if s.recheck != nil {
+			s.recheck(calls.Recheck)
+		}
+		s.http = calls
 	}
 	d.parts = append(d.parts, s)
 }

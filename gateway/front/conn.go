@@ -45,9 +45,11 @@ type conn struct {
 	rd     io.Reader    // nc
 	remote string
 	tls    *tls.ConnectionState // nil without TLS
-	made   time.Duration
-	state  atomic.Int32
-	watch  watched
+	// checked is the check of TLS connections that this one has passed.
+	checked *check
+	made    time.Duration
+	state   atomic.Int32
+	watch   watched
 
 	buf  []byte
 	r, w int // unread bytes
@@ -100,14 +102,18 @@ func (c *conn) serve() {
 			c.handOver()
 			return
 		}
+		if !c.usable() {
+			c.nc.Close()
+			return
+		}
 		c.r += n
 		if !c.answer() {
 			return
 		}
-		// First the state, then the look: a shutdown does the same the other way
-		// round.
+		// First the state, then the look: a shutdown and a check of the connections
+		// do the same the other way round.
 		c.state.Store(idle)
-		if c.srv.draining.Load() {
+		if c.srv.draining.Load() || !c.usable() {
 			c.nc.Close()
 			return
 		}
@@ -117,6 +123,7 @@ func (c *conn) serve() {
 // secure performs the TLS handshake. A client that has agreed on another protocol
 // is handed over.
 func (c *conn) secure() bool {
+	c.checked = c.srv.check.Load()
 	layer := tls.Server(c.sock, c.srv.opts.TLS)
 	ctx := context.Background()
 	if d := c.srv.opts.Fallback.ReadHeaderTimeout; d > 0 {
@@ -130,7 +137,13 @@ func (c *conn) secure() bool {
 	c.sock.SetDeadline(time.Time{})
 	c.nc, c.rd = layer, layer
 	state := layer.ConnectionState()
+	c.srv.mu.Lock()
 	c.tls = &state
+	c.srv.mu.Unlock()
+	if !c.usable() { // what is valid changed during the handshake
+		c.nc.Close()
+		return false
+	}
 	if p := state.NegotiatedProtocol; p != "" && p != "http/1.1" {
 		c.handOver()
 		return false
@@ -188,7 +201,7 @@ func (c *conn) await() (int, verdict) {
 					continue
 				}
 				// Idle again; the order is that of serve.
-				if c.state.Store(idle); s.draining.Load() {
+				if c.state.Store(idle); s.draining.Load() || !c.usable() {
 					return 0, more
 				}
 				is = more

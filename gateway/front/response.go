@@ -198,7 +198,7 @@ func (w *response) begun(p []byte) {
 	if !c.body.settle() {
 		c.closing, c.linger = true, true
 	}
-	if c.head.close || c.srv.draining.Load() {
+	if c.head.close || c.srv.draining.Load() || !c.usable() {
 		c.closing = true
 	}
 	if values := w.header["Connection"]; len(values) > 0 && hasToken(values, "close") {

@@ -41,6 +41,8 @@ type Server struct {
 	date    atomic.Pointer[date]
 	others  *others
 	watcher *watcher // from Serve on
+	passed  passed
+	check   atomic.Pointer[check] // of TLS connections; nil until Recheck
 
 	writeTimeout time.Duration
 	draining     atomic.Bool
@@ -55,19 +57,21 @@ type Server struct {
 // newConnTime is how long a shutdown waits for the first request on a connection.
 const newConnTime = 5 * time.Second
 
-// New returns a server. It takes the fallback over: with TLS its handler is wrapped
-// and its ConnContext set.
+// New returns a server. It takes the fallback over: with TLS its handler and its
+// ConnState are wrapped and its ConnContext is set.
 func New(opts Options) *Server {
-	if opts.TLS != nil {
-		opts.Fallback.Handler = tellTLS(opts.Fallback.Handler)
-		opts.Fallback.ConnContext = withTLS
-	}
-	return &Server{
+	s := &Server{
 		opts: opts, line: "POST " + opts.Path + " HTTP/1.1\r\n",
 		epoch: time.Now().Add(-time.Nanosecond), // so that no time is 0
 		conns: make(map[*conn]struct{}), changed: make(chan struct{}, 1),
 		others: newOthers(), writeTimeout: writeTimeout,
 	}
+	s.passed.srv = s
+	if opts.TLS != nil {
+		s.passed.watch(opts.Fallback)
+		opts.Fallback.Handler = tellTLS(opts.Fallback.Handler)
+	}
+	return s
 }
 
 // Serve accepts connections until Shutdown or Close, and returns

@@ -1,0 +1,164 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"svc/gateway/front"
+	"svc/test/certtest"
+)
+
+// serveFront serves the gateway over TLS as the daemon does, and returns its
+// address.
+func serveFront(t *testing.T, r *rig) string {
+	t.Helper()
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	conf := r.gateway.TLSConfig()
+	conf.NextProtos = []string{"h2", "http/1.1"}
+	server := front.New(front.Options{Path: "/mcp", Handler: r.gateway, TLS: conf,
+		Fallback: &http.Server{Handler: r.gateway, Protocols: &protocols}})
+	r.gateway.OnClientCA(server.Recheck)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ln) }()
+	t.Cleanup(func() {
+		_ = server.Close()
+		<-served
+	})
+	return ln.Addr().String()
+}
+
+// After a reload that removes an authority, kept connections of its clients are
+// closed, in gateway/front, in net/http and over HTTP/2; those of other
+// authorities go on, also when nothing about client_ca has changed.
+func TestConnectionsEndWithTheirAuthority(t *testing.T) {
+	ca, partner := certtest.New(t, t.TempDir(), "ca"), certtest.New(t, t.TempDir(), "ca")
+	pemOf := func(a *certtest.Authority) []byte {
+		text, err := os.ReadFile(a.CertFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	bundle := t.TempDir() + "/clients.pem"
+	write := func(authorities ...*certtest.Authority) {
+		t.Helper()
+		var text []byte
+		for _, a := range authorities {
+			text = append(text, pemOf(a)...)
+		}
+		if err := os.WriteFile(bundle, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(ca, partner)
+	cert := ca.Issue("server")
+	up := newUpstream(t, echo)
+	r := newRig(t, basic(up.URL)+fmt.Sprintf("tls: {cert_file: %s, key_file: %s, client_ca: %s}\n", cert.CertFile, cert.KeyFile, bundle))
+	addr := serveFront(t, r)
+	body := call("1", "safe")
+	header := "Host: 127.0.0.1\r\nAuthorization: Bearer " + r.key + "\r\nContent-Type: application/json\r\n"
+	config := func(a *certtest.Authority) *tls.Config {
+		pair := a.Issue("client").Certificate
+		return &tls.Config{RootCAs: ca.Pool(), GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }}
+	}
+	type conn struct {
+		name string
+		by   *certtest.Authority
+		ask  func() error
+	}
+	var conns []conn
+	for _, by := range []*certtest.Authority{ca, partner} {
+		for name, request := range map[string]string{
+			"front":    "POST /mcp HTTP/1.1\r\n" + header + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body),
+			"net/http": "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+		} {
+			c, err := tls.Dial("tcp", addr, config(by))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			reader := bufio.NewReader(c)
+			conns = append(conns, conn{name, by, func() error {
+				if _, err := c.Write([]byte(request)); err != nil {
+					return err
+				}
+				resp, err := http.ReadResponse(reader, nil)
+				if err != nil {
+					return err
+				}
+				defer resp.Body.Close()
+				if _, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != 200 {
+					return fmt.Errorf("%s, %v", resp.Status, err)
+				}
+				return nil
+			}})
+		}
+		dials := 0
+		tr := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: config(by), DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if dials++; dials > 1 {
+				return nil, fmt.Errorf("the connection was closed")
+			}
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		}}
+		defer tr.CloseIdleConnections()
+		conns = append(conns, conn{"HTTP/2", by, func() error {
+			req, err := http.NewRequest(http.MethodPost, "https://"+addr+"/mcp", strings.NewReader(body))
+			if err != nil {
+				return err
+			}
+			req.Header.Set("Authorization", "Bearer "+r.key)
+			req.Header.Set("Content-Type", "application/json")
+			resp, err := (&http.Client{Transport: tr}).Do(req)
+			if err != nil {
+				return err
+			}
+			defer resp.Body.Close()
+			if resp.StatusCode != 200 || resp.ProtoMajor != 2 {
+				return fmt.Errorf("%s %s", resp.Proto, resp.Status)
+			}
+			return nil
+		}})
+	}
+	expect := func(when string, ok func(c conn) bool) {
+		t.Helper()
+		for _, c := range conns {
+			if err := c.ask(); (err == nil) != ok(c) {
+				t.Errorf("%s: %s of the partner %t: %v", when, c.name, c.by == partner, err)
+			}
+		}
+	}
+	all := func(conn) bool { return true }
+	reload := func() {
+		t.Helper()
+		if err := r.gateway.Reload(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect("at first", all)
+	reload()
+	expect("after a reload that changes nothing", all)
+	write(ca)
+	reload()
+	expect("without the partner", func(c conn) bool { return c.by == ca })
+	r.edit(", client_ca: "+bundle, "")
+	reload()
+	expect("without client_ca", func(c conn) bool { return c.by == ca })
+}

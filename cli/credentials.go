@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"errors"
+	"io/fs"
 	"path/filepath"
 	"strings"
 )
@@ -15,6 +17,13 @@ func withCredentials(lookup func(string) (string, bool)) func(string) (string, b
 	if dir == "" {
 		return lookup
 	}
+	return withDirectory(lookup, dir, nil)
+}
+
+// withDirectory reads variables that the environment does not have from the
+// files of a directory. failed, if it is not nil, is called with the error of a
+// file that exists and cannot be read.
+func withDirectory(lookup func(string) (string, bool), dir string, failed func(error)) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		if v, ok := lookup(name); ok {
 			return v, true
@@ -23,8 +32,12 @@ func withCredentials(lookup func(string) (string, bool)) func(string) (string, b
 			return "", false
 		}
 		for _, file := range []string{name, "svc_" + name} {
-			if v, ok := readCredential(filepath.Join(dir, file)); ok {
+			v, err := readCredential(filepath.Join(dir, file))
+			if err == nil {
 				return v, true
+			}
+			if failed != nil && !errors.Is(err, fs.ErrNotExist) {
+				failed(err)
 			}
 		}
 		return "", false

@@ -173,17 +173,20 @@ const maxCredential = 64 << 10
 
 // readCredential reads one credential, without the line feed that editors
 // leave at the end.
-func readCredential(path string) (string, bool) {
+func readCredential(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return "", false
+		return "", err
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxCredential+1))
-	if err != nil || len(data) > maxCredential {
-		return "", false
+	if err != nil {
+		return "", err
 	}
-	return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), true
+	if len(data) > maxCredential {
+		return "", fmt.Errorf("%s holds more than %d bytes", path, maxCredential)
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), nil
 }
 
 // open opens a file for reading.

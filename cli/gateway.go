@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"runtime"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"svc/gateway"
 	"svc/gateway/config"
 	"svc/gateway/diag"
+	"svc/gateway/preflight"
 	"svc/gateway/report"
 	"svc/server/client"
 )
@@ -35,6 +37,10 @@ func newGatewayCmd(env Env) *cobra.Command {
 it stands in one YAML file, which is checked as a whole before anything
 starts, and again on SIGHUP; a file with errors then changes nothing.
 
+--check reads what a start reads: the file, its variables (also from the
+directory credentials-gateway beside it, from which the packaged unit gets its
+credentials), the license, keys and certificates. It connects to nothing.
+
 SVC_CONFIG, SVC_LOG_FORMAT, SVC_LOG_LEVEL and SVC_REQUIRE_AUTH set the flags of
 the same names; a flag overrides its variable.
 
@@ -52,14 +58,14 @@ within shutdown.grace. A second signal ends at once.`,
 				return usagef("add --check", "-o is for --check")
 			}
 			if o.check {
-				return checkGateway(env, o)
+				return checkGateway(cmd.Context(), env, o)
 			}
 			return runGateway(cmd.Context(), env, o)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.config, "config", config.DefaultPath, "configuration file")
-	f.BoolVar(&o.check, "check", false, "check the file, print what is found and exit")
+	f.BoolVar(&o.check, "check", false, "check the file and the files that it names, print what is found and exit")
 	f.BoolVar(&o.requireAuth, "require-auth", false, "refuse a configuration with authentication off")
 	o.log.addFlags(cmd)
 	addFormatFlag(cmd, &o.format, formatText, formatJSON)
@@ -85,8 +91,16 @@ func unreadable(found []diag.Finding) bool {
 	return len(found) == 1 && found[0].Code == "unreadable"
 }
 
-func checkGateway(env Env, o gatewayOptions) error {
+// checkGateway reads what a start reads, and connects to nothing.
+func checkGateway(ctx context.Context, env Env, o gatewayOptions) error {
+	env.LookupEnv = unitCredentials(env, o.config)
 	file, found := loadGateway(env, o)
+	if file != nil {
+		doc := readDocument(env, o.config, false)
+		found = append(found, doc.Complete(preflight.Check(ctx, file, preflight.Options{
+			LicenseKey: env.Build.licensePEM(), Now: env.Now, Local: true,
+		}))...)
+	}
 	write := diag.WriteText
 	if o.format == formatJSON {
 		write = diag.WriteJSON
@@ -97,11 +111,26 @@ func checkGateway(env Env, o gatewayOptions) error {
 	switch {
 	case unreadable(found):
 		return &codedError{err: errReported, code: exitUsage}
-	case file == nil:
+	case file == nil || diag.HasErrors(found):
 		return errReported
 	}
 	fmt.Fprintf(env.Stderr, "%s is valid\n", o.config)
+	fmt.Fprintf(env.Stderr, "not checked: whether the servers that it names accept connections (svc policy lint %s --check-files), and what another user than this one may read\n", o.config)
 	return nil
+}
+
+// unitCredentials reads variables as systemd hands them to the packaged unit of
+// the gateway, where systemd has not done so: from the directory
+// credentials-gateway beside the configuration.
+func unitCredentials(env Env, path string) func(string) (string, bool) {
+	dir := filepath.Join(filepath.Dir(path), "credentials-gateway")
+	if env.getenv("CREDENTIALS_DIRECTORY") != "" || !env.exists(dir) {
+		return env.LookupEnv
+	}
+	fmt.Fprintf(env.Stderr, "variables that are not set here are read from %s, as the unit svc-gateway gets them\n", dir)
+	return withDirectory(env.LookupEnv, dir, func(err error) {
+		fmt.Fprintf(env.Stderr, "a credential cannot be read: %v\n", err)
+	})
 }
 
 func runGateway(ctx context.Context, env Env, o gatewayOptions) error {

@@ -39,7 +39,7 @@ func GenerateKey(dir string) (keyFile, publicFile string, err error) {
 	if err != nil {
 		return "", "", fmt.Errorf("encode the public key: %w", err)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := makeDirectory(dir); err != nil {
 		return "", "", fmt.Errorf("make the key directory: %w", err)
 	}
 	keyFile, publicFile = filepath.Join(dir, KeyFileName), filepath.Join(dir, PublicKeyFileName)
@@ -56,6 +56,19 @@ func GenerateKey(dir string) (keyFile, publicFile string, err error) {
 		return "", "", err
 	}
 	return keyFile, publicFile, nil
+}
+
+// makeDirectory makes the directory of a key pair if it is missing. Others may
+// enter it, because gateways read the public key there as users of their own; the
+// signing key is protected by its own mode.
+func makeDirectory(dir string) error {
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return os.Chmod(dir, 0o755) // whatever the umask
 }
 
 // create writes a PEM file that must not exist.

@@ -156,3 +156,26 @@ func TestInspectionAsJSON(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
+
+// A gateway runs as a user of its own: it can enter the directory and read the
+// public key there, and not the signing key. A directory that is there is left as
+// it is.
+func TestGenerateKeyLetsOthersReadThePublicKey(t *testing.T) {
+	dir := t.TempDir()
+	made, private := filepath.Join(dir, "made"), filepath.Join(dir, "private")
+	if err := os.Mkdir(private, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]os.FileMode{made: 0o755, private: 0o700} {
+		key, pub, err := GenerateKey(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for file, mode := range map[string]os.FileMode{path: want, key: 0o600, pub: 0o644} {
+			info, err := os.Stat(file)
+			if err != nil || info.Mode().Perm() != mode {
+				t.Errorf("%s: mode %v, %v; want %v", file, info.Mode(), err, mode)
+			}
+		}
+	}
+}

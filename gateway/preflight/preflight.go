@@ -30,6 +30,9 @@ type Options struct {
 	LicenseKey []byte
 	// Now is the clock.
 	Now func() time.Time
+	// Local leaves out the servers: nothing is connected to. A missing directory is
+	// a warning, because systemd makes those of a unit when it starts.
+	Local bool
 	// Timeout bounds one connection attempt; 0 is 3 s.
 	Timeout time.Duration
 }
@@ -66,16 +69,18 @@ func Check(ctx context.Context, f *config.File, o Options) []diag.Finding {
 		}
 	}
 	authority(root.Field("rate_limit_store").Field("tls").Field("ca_file"), f.RateLimitStore.TLS.CAFile)
-	directory(root.Field("audit").Field("path"), filepath.Dir(f.Audit.Path))
+	directory(root.Field("audit").Field("path"), filepath.Dir(f.Audit.Path), o)
 	private(root.Field("audit").Field("checkpoint_key_file"), f.Audit.CheckpointKeyFile)
 	if f.Sessions.KeyFile != "" {
 		if _, err := os.Stat(f.Sessions.KeyFile); errors.Is(err, fs.ErrNotExist) {
-			directory(root.Field("sessions").Field("key_file"), filepath.Dir(f.Sessions.KeyFile))
+			directory(root.Field("sessions").Field("key_file"), filepath.Dir(f.Sessions.KeyFile), o)
 		} else {
 			private(root.Field("sessions").Field("key_file"), f.Sessions.KeyFile)
 		}
 	}
-	checkServers(ctx, root, f, o)
+	if !o.Local {
+		checkServers(ctx, root, f, o)
+	}
 	return report.Findings()
 }
 
@@ -90,7 +95,7 @@ func checkLicense(at diag.At, cfg license.Config, o Options) {
 			if e.Detail != "" {
 				text += ": " + e.Detail
 			}
-			if errors.Is(err, license.ErrKey) || errors.Is(err, license.ErrNoKey) {
+			if errors.Is(err, license.ErrKey) || errors.Is(err, license.ErrNoKey) || e.Path != "" && e.Path == cfg.PublicKeyFile {
 				field = "public_key_file"
 			}
 		}
@@ -193,9 +198,12 @@ func private(at diag.At, path string) {
 }
 
 // directory checks that files can be made somewhere.
-func directory(at diag.At, dir string) {
+func directory(at diag.At, dir string, o Options) {
 	info, err := os.Stat(dir)
 	switch {
+	case o.Local && errors.Is(err, fs.ErrNotExist):
+		at.Hint("the packaged unit makes it at the start (LogsDirectory, StateDirectory); otherwise make it").
+			Warnf(codeFile, "its directory does not exist yet")
 	case err != nil:
 		at.Hint("make the directory, or correct the path").Errorf(codeFile, "its directory: %v", cause(err))
 	case !info.IsDir():

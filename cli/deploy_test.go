@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -120,6 +123,48 @@ func TestCheckReadsWhatAStartReads(t *testing.T) {
 	}
 	if out, err := check(); err == nil || !strings.Contains(out, "license.public_key_file") || strings.Contains(out, "is valid") {
 		t.Errorf("without the public key: %v\n%s", err, out)
+	}
+}
+
+// The image answers from outside: what it starts exists and listens on all
+// addresses of the container, on a port that it exposes; it states its version
+// and license.
+func TestDeployedImage(t *testing.T) {
+	text, err := os.ReadFile("../deploy/Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`(?m)^CMD (\[.*\])$`).FindSubmatch(text)
+	if m == nil {
+		t.Fatal("the image has no CMD in its exec form")
+	}
+	var args []string
+	if err := json.Unmarshal(m[1], &args); err != nil {
+		t.Fatal(err)
+	}
+	cmd, rest, err := NewRoot().Find(args)
+	if err != nil || cmd.HasSubCommands() {
+		t.Fatalf("%v: %v", args, err)
+	}
+	if err := cmd.ParseFlags(rest); err != nil {
+		t.Fatal(err)
+	}
+	listen, err := cmd.Flags().GetString("listen")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, err := netip.ParseAddrPort(listen)
+	if err != nil || !address.Addr().IsUnspecified() {
+		t.Errorf("it listens on %s: nobody outside of the container reaches that", listen)
+	}
+	if !regexp.MustCompile(fmt.Sprintf(`(?m)^EXPOSE .*\b%d\b`, address.Port())).Match(text) {
+		t.Errorf("port %d is not exposed", address.Port())
+	}
+	for _, want := range []string{`-X main.version=${VERSION}`, `-X main.commit=${COMMIT}`, `-X main.licenseKey=${LICENSE_KEY}`,
+		`org.opencontainers.image.version="${VERSION}"`, `org.opencontainers.image.licenses="Apache-2.0"`} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the image has no %s", want)
+		}
 	}
 }
 

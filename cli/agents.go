@@ -45,7 +45,11 @@ func newAgentsCmd(env Env) *cobra.Command {
 				a, err := c.GetAgent(ctx, id)
 				return a.Name, err
 			},
-			func(ctx context.Context, c *client.Client, id string) error { return c.DeleteAgent(ctx, id) }),
+			func(ctx context.Context, c *client.Client, id string) error {
+				warnings, err := c.DeleteAgent(ctx, id)
+				writeWarnings(r.env, warnings)
+				return err
+			}),
 		newAgentToolsCmd(r), newAgentHistoryCmd(r),
 	)
 	r.addFlags(cmd)

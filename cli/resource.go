@@ -196,6 +196,13 @@ func newDeleteCmd(r *remote, noun, example string, complete completer, name name
 	return cmd
 }
 
+// writeWarnings writes the warnings of an answer to standard error.
+func writeWarnings(env Env, warnings []string) {
+	for _, w := range warnings {
+		fmt.Fprintln(env.Stderr, "warning: "+clean(w))
+	}
+}
+
 // writeFields writes the members of a value under each other, in their order.
 func writeFields(w io.Writer, v any) error {
 	data, err := json.Marshal(v)

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"fmt"
 	"net/http"
+	"slices"
 
 	"svc/server/api"
 	"svc/store"
@@ -105,16 +107,77 @@ func (s *Server) updateAgent(c *call) error {
 }
 
 // deleteAgent serves DELETE /api/agents/:id. Traces, budgets and SLA targets
-// keep the agent's id and name.
+// keep the agent's id and name; the answer warns of what still refers to it.
 func (s *Server) deleteAgent(c *call) error {
 	id, err := c.pathID("agent")
+	if err != nil {
+		return err
+	}
+	warnings, err := c.referencesTo(id)
 	if err != nil {
 		return err
 	}
 	if err := c.tenant.DeleteAgent(c.Context(), id); err != nil {
 		return err
 	}
-	return c.deleted()
+	return c.bare(http.StatusOK, api.Success{Success: true, Warnings: warnings})
+}
+
+// referencesTo names the policies, budgets and SLA targets that are left behind
+// when an agent is deleted.
+func (c *call) referencesTo(id string) (warnings []string, err error) {
+	agent, err := c.tenant.GetAgent(c.Context(), id)
+	if err != nil {
+		return nil, err
+	}
+	names := []string{agent.Name}
+	aliases, err := c.tenant.ListAgentAliases(c.Context())
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range aliases {
+		if a.AgentID == id {
+			names = append(names, a.Alias)
+		}
+	}
+	policies, _, err := c.tenant.ListPolicies(c.Context(), store.PolicyFilter{}, store.Page{})
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range policies {
+		if slices.Contains(names, p.On) {
+			warnings = append(warnings, fmt.Sprintf("policy %q is for agent %q and matches nothing until an agent has that name again", p.Name, p.On))
+		}
+	}
+	budgets, err := c.tenant.ListBudgets(c.Context())
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range budgets {
+		if b.AgentID == id {
+			warnings = append(warnings, fmt.Sprintf("budget %q stays with the deleted agent and counts no more spending", b.Name))
+		}
+	}
+	slas, err := c.tenant.ListSLAs(c.Context())
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range slas {
+		if t.AgentID == id {
+			warnings = append(warnings, fmt.Sprintf("SLA target %q stays with the deleted agent and sees no more traces", t.Name))
+		}
+	}
+	return boundWarnings(warnings), nil
+}
+
+// maxWarnings bounds the warnings of one answer.
+const maxWarnings = 50
+
+func boundWarnings(warnings []string) []string {
+	if over := len(warnings) - maxWarnings; over > 0 {
+		return append(warnings[:maxWarnings], fmt.Sprintf("and %d more", over))
+	}
+	return warnings
 }
 
 // listTools serves GET /api/agents/:id/tools: what the agent's traces named.

@@ -213,3 +213,57 @@ func TestDeletedAgentIsRemembered(t *testing.T) {
 	r.ask(r.admin, "GET", "/api/costs/sla", "").want(200).list()[0].is(t, "agentId", id, "agentName", "gone")
 	r.ask(r.admin, "GET", "/api/traces/t1", "").want(200).data().is(t, "agentId", id, "agentName", "gone")
 }
+
+// TestARenamedAgentKeepsWhatRefersToIt: traces by the former name count for its
+// budget, and the bundle of gateways says which names mean the agent.
+func TestARenamedAgentKeepsWhatRefersToIt(t *testing.T) {
+	r := newRig(t)
+	id := r.agent(r.admin, "ren")
+	r.ask(r.admin, "POST", "/api/policies", `{"name":"p","phase":"request","on":"ren","condition":{"type":"always"},"action":"warn"}`).want(201)
+	r.ask(r.admin, "POST", "/api/costs/budgets", budgetBody("b", id, "daily", 1)).want(201)
+	lacks(t, r.ask(r.admin, "GET", "/api/governance", "").want(200).object(), "aliases")
+	r.ask(r.admin, "PUT", "/api/agents/"+id, `{"name":"ren2"}`).want(200)
+	r.ask(r.admin, "POST", "/api/traces", `{"agentName":"ren","status":"success","durationMs":1,"costUsd":2}`).want(201)
+	r.ask(r.admin, "GET", "/api/agents", "").want(200).object().is(t, "total", 1)
+	r.ask(r.admin, "GET", "/api/costs/budgets", "").want(200).list()[0].is(t, "currentUsd", 2, "agentName", "ren2")
+	bundle := r.ask(r.admin, "GET", "/api/governance", "").want(200)
+	if want := fmt.Sprintf(`"aliases":[{"alias":"ren","agentId":%q,"agentName":"ren2"}]`, id); !strings.Contains(string(bundle.raw), want) {
+		t.Errorf("the bundle lacks %s: %s", want, bundle.raw)
+	}
+	r.agent(r.admin, "ren") // another agent takes the name
+	lacks(t, r.ask(r.admin, "GET", "/api/governance", "").want(200).object(), "aliases")
+}
+
+// lacks fails the test where an object has a member.
+func lacks(t *testing.T, o object, name string) {
+	t.Helper()
+	if v, ok := o[name]; ok {
+		t.Errorf("there are %s: %v", name, v)
+	}
+}
+
+// TestDeletingAnAgentWarns: the answer names what refers to the agent, by its
+// name, a former name or its id.
+func TestDeletingAnAgentWarns(t *testing.T) {
+	r := newRig(t)
+	id := r.agent(r.admin, "old")
+	r.ask(r.admin, "PUT", "/api/agents/"+id, `{"name":"new"}`).want(200)
+	for name, on := range map[string]string{"by name": "new", "by former name": "old", "of another": "other", "of all": "*"} {
+		r.ask(r.admin, "POST", "/api/policies",
+			fmt.Sprintf(`{"name":%q,"phase":"request","on":%q,"condition":{"type":"always"},"action":"warn"}`, name, on)).want(201)
+	}
+	r.ask(r.admin, "POST", "/api/costs/budgets", budgetBody("purse", id, "daily", 1)).want(201)
+	r.ask(r.admin, "POST", "/api/costs/sla", slaBody("fast", id, `"p99LatencyMs":10,`, "1h")).want(201)
+	a := r.ask(r.admin, "DELETE", "/api/agents/"+id, "").want(200).object().is(t, "success", true)
+	warnings := fmt.Sprint(a["warnings"])
+	for _, name := range []string{`policy "by name"`, `policy "by former name"`, `budget "purse"`, `SLA target "fast"`} {
+		if !strings.Contains(warnings, name) {
+			t.Errorf("no warning about %s: %s", name, warnings)
+		}
+	}
+	if len(a["warnings"].([]any)) != 4 {
+		t.Errorf("warnings: %s", warnings)
+	}
+	lonely := r.agent(r.admin, "lonely")
+	lacks(t, r.ask(r.admin, "DELETE", "/api/agents/"+lonely, "").want(200).object(), "warnings")
+}

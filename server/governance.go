@@ -30,7 +30,12 @@ func (s *Server) governance(c *call) error {
 	if err != nil {
 		return err
 	}
+	aliases, err := c.tenant.ListAgentAliases(c.Context())
+	if err != nil {
+		return err
+	}
 	bundle := api.Governance{
+		Aliases: each(aliases, func(a store.AgentAlias) api.AgentAlias { return api.AgentAlias(a) }),
 		Policies: each(policies, func(p store.Policy) api.GovernancePolicy {
 			return api.GovernancePolicy{
 				ID: p.ID, Name: p.Name, Phase: p.Phase, On: p.On, Condition: wireCondition(p.Condition),

@@ -43,6 +43,13 @@ type AgentUpdate struct {
 	DeployedBy    string
 }
 
+// AgentAlias is a former name of an agent that still means it.
+type AgentAlias struct {
+	Alias     string
+	AgentID   string
+	AgentName string // the present one
+}
+
 // AgentFilter narrows a list of agents; empty fields do not.
 type AgentFilter struct {
 	Environment string
@@ -74,11 +81,16 @@ type Agents interface {
 	GetAgent(ctx context.Context, id string) (Agent, error)
 	// CreateAgent returns Conflict for a taken name.
 	CreateAgent(ctx context.Context, in AgentCreate) (Agent, error)
-	// UpdateAgent returns NotFound, or Conflict for a taken name.
+	// UpdateAgent returns NotFound, or Conflict for a taken name. After a change of
+	// name traces that give the old one still are of the agent, until an agent is
+	// made with that name or takes it; of many former names the newest 16 count.
 	UpdateAgent(ctx context.Context, id string, up AgentUpdate) (Agent, error)
 	// DeleteAgent removes an agent, its tools and its history. Traces, statistics,
 	// budgets and SLA targets keep its id and its last name. NotFound: no such agent.
 	DeleteAgent(ctx context.Context, id string) error
+
+	// ListAgentAliases returns the former names of agents that still mean them, by alias.
+	ListAgentAliases(ctx context.Context) ([]AgentAlias, error)
 
 	// ListTools returns the tools of an agent, newest first by when they were first
 	// seen. NotFound: no such agent.

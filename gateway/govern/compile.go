@@ -17,6 +17,7 @@ import (
 const (
 	maxPolicies = 10_000
 	maxBudgets  = 100_000
+	maxAliases  = 1_000_000
 	hashKeySize = 32 // bytes
 )
 
@@ -26,9 +27,9 @@ var ErrBundle = errors.New("the bundle cannot be enforced")
 // Compile checks a bundle and makes it ready. One with a policy that this
 // version cannot enforce is refused as a whole: the error wraps [ErrBundle].
 func Compile(g *api.Governance, d Detectors) (*Bundle, error) {
-	if len(g.Policies) > maxPolicies || len(g.Budgets) > maxBudgets {
-		return nil, fmt.Errorf("%w: it has %d policies and %d budgets, at most %d and %d are taken",
-			ErrBundle, len(g.Policies), len(g.Budgets), maxPolicies, maxBudgets)
+	if len(g.Policies) > maxPolicies || len(g.Budgets) > maxBudgets || len(g.Aliases) > maxAliases {
+		return nil, fmt.Errorf("%w: it has %d policies, %d budgets and %d aliases, at most %d, %d and %d are taken",
+			ErrBundle, len(g.Policies), len(g.Budgets), len(g.Aliases), maxPolicies, maxBudgets, maxAliases)
 	}
 	if g.Policies == nil {
 		return nil, fmt.Errorf("%w: it has no policies, not even an empty list of them", ErrBundle)
@@ -37,7 +38,10 @@ func Compile(g *api.Governance, d Detectors) (*Bundle, error) {
 	if err != nil || len(key) != hashKeySize {
 		return nil, fmt.Errorf("%w: hashKey is not the base64 of %d bytes", ErrBundle, hashKeySize)
 	}
-	c := compiler{detectors: d, key: key, scanners: map[string]Scanner{}, own: map[string][phases][]*Policy{}}
+	c := compiler{detectors: d, key: key, present: make(map[string]string, len(g.Aliases)), scanners: map[string]Scanner{}, own: map[string][phases][]*Policy{}}
+	for _, a := range g.Aliases {
+		c.present[strings.TrimSpace(a.Alias)] = strings.TrimSpace(a.AgentName)
+	}
 	for i := range g.Policies {
 		if err := c.add(i, &g.Policies[i]); err != nil {
 			return nil, fmt.Errorf("%w: policy %s: %w", ErrBundle, g.Policies[i].ID, err)
@@ -61,6 +65,11 @@ func Compile(g *api.Governance, d Detectors) (*Bundle, error) {
 			b.agents[agent] = c.set(c.all, [phases][]*Policy{}, at)
 		}
 	}
+	for alias, agent := range c.present {
+		if s, ok := b.agents[agent]; ok {
+			b.agents[alias] = s
+		}
+	}
 	return b, nil
 }
 
@@ -68,6 +77,7 @@ func Compile(g *api.Governance, d Detectors) (*Bundle, error) {
 type compiler struct {
 	detectors Detectors
 	key       []byte
+	present   map[string]string            // of former names of agents, the present ones
 	all       [phases][]*Policy            // for every agent
 	own       map[string][phases][]*Policy // by the agent they name
 	scanners  map[string]Scanner           // by the entities they look for
@@ -105,6 +115,9 @@ func (c *compiler) add(order int, in *api.GovernancePolicy) error {
 	if on == "" || on == api.AllAgents {
 		c.all[phase] = append(c.all[phase], p)
 		return nil
+	}
+	if name, ok := c.present[on]; ok {
+		on = name
 	}
 	own := c.own[on]
 	own[phase] = append(own[phase], p)

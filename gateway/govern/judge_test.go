@@ -336,3 +336,25 @@ func TestTheScoreIsReadyBeforeTheFirstRequest(t *testing.T) {
 		}
 	}
 }
+
+// TestPoliciesOfARenamedAgent: a policy or a budget of either name of an agent
+// holds for callers of both names.
+func TestPoliciesOfARenamedAgent(t *testing.T) {
+	g := bundle(
+		api.GovernancePolicy{ID: "former", On: "old", Condition: api.Condition{Type: "always"}, Action: "warn"},
+		api.GovernancePolicy{ID: "present", On: "new", Condition: api.Condition{Type: "always"}, Action: "warn"},
+		api.GovernancePolicy{ID: "spent", Condition: api.Condition{Type: "budget_exceeded"}, Action: "warn"},
+		api.GovernancePolicy{ID: "another", On: "another", Condition: api.Condition{Type: "always"}, Action: "warn"},
+	)
+	g.Aliases = []api.AgentAlias{{Alias: "old", AgentID: "agt_1", AgentName: "new"}, {Alias: "unused", AgentID: "agt_2", AgentName: "quiet"}}
+	g.Budgets = []api.BudgetState{{ID: "bud_1", AgentID: "agt_1", AgentName: "new", Exceeded: true, ResetAt: moment.Add(time.Hour)}}
+	b, err := Compile(g, plainDetectors{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for agent, want := range map[string]string{"old": "former present spent", "new": "former present spent", "unused": "", "quiet": "", "another": "another"} {
+		if got := ids(b.For(agent).Judge(Request, input(callWith(`{}`))).Fired); got != want {
+			t.Errorf("agent %s: fired %q, want %q", agent, got, want)
+		}
+	}
+}

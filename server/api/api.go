@@ -73,6 +73,9 @@ type Items[T any] struct {
 // Success is the answer to a delete and to a webhook delivery.
 type Success struct {
 	Success bool `json:"success"`
+	// Warnings, in the answer to the deletion of an agent, name what still
+	// refers to it.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // Tenant is what the operator commands show of a tenant. APIKey is given only

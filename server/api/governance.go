@@ -11,9 +11,19 @@ type Governance struct {
 	Policies []GovernancePolicy `json:"policies"`
 	// Budgets are the tenant's budgets with their present state.
 	Budgets []BudgetState `json:"budgets"`
+	// Aliases are the former names of agents that still mean them. What the
+	// bundle says of either name holds for both.
+	Aliases []AgentAlias `json:"aliases,omitempty"`
 	// HashKey is the tenant's key for the redaction strategy hash: 32 bytes,
 	// standard base64.
 	HashKey string `json:"hashKey"`
+}
+
+// AgentAlias is a former name of an agent that still means it.
+type AgentAlias struct {
+	Alias     string `json:"alias"`
+	AgentID   string `json:"agentId"`
+	AgentName string `json:"agentName"`
 }
 
 // GovernancePolicy is an enabled policy as a gateway needs it.

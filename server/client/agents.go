@@ -32,9 +32,11 @@ func (c *Client) UpdateAgent(ctx context.Context, id string, in api.AgentUpdate)
 	return single[api.Agent](ctx, c, "PUT", path("agents", id), in)
 }
 
-// DeleteAgent asks DELETE /api/agents/:id.
-func (c *Client) DeleteAgent(ctx context.Context, id string) error {
-	return c.remove(ctx, path("agents", id), nil)
+// DeleteAgent asks DELETE /api/agents/:id. The warnings name what still refers
+// to the agent.
+func (c *Client) DeleteAgent(ctx context.Context, id string) (warnings []string, err error) {
+	done, err := bare[api.Success](ctx, c, "DELETE", path("agents", id), nil, nil)
+	return done.Warnings, err
 }
 
 // ListAgentTools asks GET /api/agents/:id/tools.

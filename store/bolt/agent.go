@@ -68,7 +68,7 @@ func (t *tenant) CreateAgent(ctx context.Context, in store.AgentCreate) (agent s
 			ModelProvider: in.ModelProvider, ModelName: in.ModelName, Environment: in.Environment,
 			CreatedAt: now, UpdatedAt: now,
 		}
-		if err := claimName(d.in(inAgentNames), "agent", "", in.Name, agent.ID); err != nil {
+		if err := claimAgentName(d, "", in.Name, agent.ID, now); err != nil {
 			return err
 		}
 		if err := putJSON(d.in(inAgents), agent.ID, agent); err != nil {
@@ -103,8 +103,9 @@ func (t *tenant) UpdateAgent(ctx context.Context, id string, up store.AgentUpdat
 		if agent, err = agentByID(d, id); err != nil {
 			return err
 		}
+		now := t.s.now().UTC()
 		if up.Name != nil {
-			if err := claimName(d.in(inAgentNames), "agent", agent.Name, *up.Name, id); err != nil {
+			if err := claimAgentName(d, agent.Name, *up.Name, id, now); err != nil {
 				return err
 			}
 		}
@@ -116,7 +117,6 @@ func (t *tenant) UpdateAgent(ctx context.Context, id string, up store.AgentUpdat
 				*f.to = *f.from
 			}
 		}
-		now := t.s.now().UTC()
 		agent.UpdatedAt = now
 		if err := putJSON(d.in(inAgents), id, agent); err != nil {
 			return err
@@ -163,6 +163,9 @@ func (t *tenant) DeleteAgent(ctx context.Context, id string) error {
 			return err
 		}
 		if err := d.in(inAgentNames).Delete([]byte(agent.Name)); err != nil {
+			return err
+		}
+		if err := dropAliases(d, id, 0); err != nil {
 			return err
 		}
 		if err := d.in(inAgentConfigs).Delete([]byte(id)); err != nil {

@@ -33,6 +33,7 @@
 //	    agents                     id → agent without configuration, JSON
 //	    agent_names                name → id
 //	    agent_configs              id → configuration text
+//	    agent_aliases              former name → id ‖ time of the change of name, nanoseconds, 8 bytes
 //	    agents_former              id of a deleted agent → its last name
 //	    tools                      agent number ‖ tool number → first and last call, count; with tool 0: how many
 //	    deployments                agent id \0 id → deployment, JSON
@@ -104,6 +105,7 @@ const (
 	inAgentNames   = "agent_names"
 	inAgentConfigs = "agent_configs"
 	inAgentsFormer = "agents_former"
+	inAgentAliases = "agent_aliases"
 	inTools        = "tools"
 	inDeployments  = "deployments"
 	inBudgets      = "budgets"
@@ -180,6 +182,7 @@ var tenantBuckets = append([]bucket{
 	{name: inAgentNames},
 	{name: inAgentConfigs},
 	{name: inAgentsFormer},
+	{name: inAgentAliases, since: 4},
 	{name: inTools},
 	{name: inDeployments, kind: record},
 	{name: inBudgets, kind: record},

@@ -253,7 +253,7 @@ func (w *writer) register(t *store.Trace, now time.Time) (agentKnown, error) {
 			ModelProvider: t.ModelProvider, ModelName: t.ModelName, Environment: t.Environment,
 			AutoRegistered: true, CreatedAt: now, UpdatedAt: now,
 		}
-		if err := claimName(w.d.in(inAgentNames), "agent", "", agent.Name, agent.ID); err != nil {
+		if err := claimAgentName(w.d, "", agent.Name, agent.ID, now); err != nil {
 			return a, err
 		}
 		if err := putJSON(w.d.in(inAgents), agent.ID, agent); err != nil {

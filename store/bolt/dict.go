@@ -216,11 +216,10 @@ func (r *resolver) agent(id, name string) (a agentKnown, ok bool, err error) {
 		return a, true, nil
 	}
 	if id == "" {
-		found := r.d.in(inAgentNames).Get([]byte(name))
-		if found == nil {
-			return a, false, nil
+		var err error
+		if a, ok, err = agentByName(*r.d, name); err != nil || !ok {
+			return agentKnown{}, false, err
 		}
-		a = agentKnown{id: string(found), name: name}
 	} else {
 		agent, ok, err := getJSON[store.Agent](r.d.in(inAgents), id)
 		if err != nil || !ok {

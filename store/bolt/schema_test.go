@@ -148,6 +148,9 @@ func fillEverything(t *testing.T, s *Store) {
 	check(err)
 	agent, err := tn.CreateAgent(ctx, store.AgentCreate{Name: "agent", ConfigYAML: "a: 1"})
 	check(err)
+	present := "agent renamed"
+	_, err = tn.UpdateAgent(ctx, agent.ID, store.AgentUpdate{Name: &present})
+	check(err)
 	gone, err := tn.CreateAgent(ctx, store.AgentCreate{Name: "gone"})
 	check(err)
 	check(tn.DeleteAgent(ctx, gone.ID))

@@ -171,8 +171,8 @@ func testAutoRegistration(t *testing.T, o Opened) {
 	if tr := one(name); tr.AgentID != a.ID || tr.AgentName != name {
 		t.Errorf("after a change of name: %+v", tr)
 	}
-	if tr := one("over"); tr.AgentID == a.ID {
-		t.Error("the old name still means the agent")
+	if tr := one("over"); tr.AgentID != a.ID || tr.AgentName != name {
+		t.Errorf("the old name does not mean the agent: %+v", tr)
 	}
 }
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -89,10 +90,25 @@ func (p *policyFlags) add(cmd *cobra.Command) {
 	enumFlag(cmd, &p.condition, "condition", api.ConditionTypes, "when it fires")
 	f.Var(optionalFloat{&p.threshold}, "threshold", "injection_score: from 0 to 1")
 	f.StringSliceVar(&p.entities, "entities", nil, "pii_detected: which ones, comma-separated; none means any")
+	if err := cmd.RegisterFlagCompletionFunc("entities", completeEntities); err != nil {
+		panic(err) // only when registered twice
+	}
 	f.StringVar(&p.toolName, "tool-name", "", "tool_name: name or glob of a tool")
 	enumFlag(cmd, &p.action, "action", api.Actions, "what it does")
 	enumFlag(cmd, &p.strategy, "redaction-strategy", api.RedactionStrategies, "how redact takes a match out")
 	boolFlag(cmd, &p.enabled, "enabled", "whether it acts at all (default true)")
+}
+
+// completeEntities completes the last of several entities.
+func completeEntities(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	before := typed[:strings.LastIndexByte(typed, ',')+1]
+	var list []string
+	for _, e := range api.Entities {
+		if !slices.Contains(strings.Split(before, ","), e) {
+			list = append(list, before+e)
+		}
+	}
+	return list, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
 // conditionValue builds the condition; nil when its type was not given.
@@ -119,10 +135,10 @@ func newPolicyCreateCmd(r *remote) *cobra.Command {
 		if err != nil {
 			return api.Policy{}, err
 		}
-		return c.CreatePolicy(ctx, api.PolicyCreate{
+		return warned(r)(c.CreatePolicy(ctx, api.PolicyCreate{
 			Name: p.name, Phase: p.phase, On: p.on, Condition: condition,
 			Action: p.action, RedactionStrategy: p.strategy, Enabled: p.enabled,
-		})
+		}))
 	})
 	p.add(cmd)
 	takeName(cmd, &p.name)
@@ -145,11 +161,11 @@ func newPolicyUpdateCmd(r *remote) *cobra.Command {
 		if err != nil {
 			return api.Policy{}, err
 		}
-		return c.UpdatePolicy(ctx, args[0], api.PolicyUpdate{
+		return warned(r)(c.UpdatePolicy(ctx, args[0], api.PolicyUpdate{
 			Name: changed(cmd, "name", &p.name), Phase: changed(cmd, "phase", &p.phase), On: changed(cmd, "on", &p.on),
 			Condition: condition, Action: changed(cmd, "action", &p.action),
 			RedactionStrategy: changed(cmd, "redaction-strategy", &p.strategy), Enabled: p.enabled,
-		})
+		}))
 	})
 	p.add(cmd)
 	return cmd
@@ -160,8 +176,16 @@ func newPolicySwitchCmd(r *remote, verb, short string, enabled bool) *cobra.Comm
 		Use: verb + " ID", Short: short, Example: `  svc policies ` + verb + ` pol_01k…`,
 		Args: wantArgs("an ID"), ValidArgsFunction: completeIDs(r, completePolicies),
 	}, func(ctx context.Context, c *client.Client, args []string) (api.Policy, error) {
-		return c.UpdatePolicy(ctx, args[0], api.PolicyUpdate{Enabled: &enabled})
+		return warned(r)(c.UpdatePolicy(ctx, args[0], api.PolicyUpdate{Enabled: &enabled}))
 	})
+}
+
+// warned returns a policy as it is, after its warnings are written.
+func warned(r *remote) func(api.Policy, error) (api.Policy, error) {
+	return func(p api.Policy, err error) (api.Policy, error) {
+		writeWarnings(r.env, p.Warnings)
+		return p, err
+	}
 }
 
 func newTemplatesCmd(r *remote) *cobra.Command {
@@ -186,7 +210,9 @@ func newApplyCmd(r *remote) *cobra.Command {
 		Args:    wantArgs("a TEMPLATE"), ValidArgsFunction: completeIDs(r, completeTemplates),
 	}, func(ctx context.Context, c *client.Client, args []string) (api.TemplateApplied, error) {
 		in.Template = args[0]
-		return c.ApplyPolicyTemplate(ctx, in)
+		applied, err := c.ApplyPolicyTemplate(ctx, in)
+		writeWarnings(r.env, applied.Warnings)
+		return applied, err
 	})
 	cmd.Flags().StringVar(&in.AgentName, "agent", "", `agent that they are for (default "*", all)`)
 	boolFlag(cmd, &in.Enabled, "enabled", "whether they act at once (default true)")

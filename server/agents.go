@@ -170,16 +170,6 @@ func (c *call) referencesTo(id string) (warnings []string, err error) {
 	return boundWarnings(warnings), nil
 }
 
-// maxWarnings bounds the warnings of one answer.
-const maxWarnings = 50
-
-func boundWarnings(warnings []string) []string {
-	if over := len(warnings) - maxWarnings; over > 0 {
-		return append(warnings[:maxWarnings], fmt.Sprintf("and %d more", over))
-	}
-	return warnings
-}
-
 // listTools serves GET /api/agents/:id/tools: what the agent's traces named.
 func (s *Server) listTools(c *call) error {
 	id, err := c.pathID("agent")

@@ -60,7 +60,7 @@ func (s *Server) createPolicy(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.data(http.StatusCreated, wirePolicy(created[0]))
+	return c.policy(http.StatusCreated, created[0])
 }
 
 // getPolicy serves GET /api/policies/:id.
@@ -94,7 +94,17 @@ func (s *Server) updatePolicy(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.data(http.StatusOK, wirePolicy(p))
+	return c.policy(http.StatusOK, p)
+}
+
+// policy answers with a policy that was made or changed, and warns where it can
+// match nothing as it is.
+func (c *call) policy(status int, p store.Policy) error {
+	warnings, err := c.policyWarnings(p)
+	if err != nil {
+		return err
+	}
+	return c.bare(status, api.Single[api.Policy]{Data: wirePolicy(p), Warnings: warnings})
 }
 
 // checkPolicy holds a changed policy to the rules of a new one.

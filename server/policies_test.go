@@ -21,6 +21,7 @@ func policyBody(name, more string) string {
 func TestPolicyRows(t *testing.T) {
 	t.Run("POST /api/policies", func(t *testing.T) {
 		r := newRig(t)
+		r.agent(r.admin, "billing")
 		p := r.ask(r.admin, "POST", "/api/policies",
 			`{"name":"no injections","phase":"request","on":"billing","condition":{"type":"injection_score","threshold":0.8},"action":"block","enabled":false}`).want(201).data()
 		p.has(t, policyFields...).is(t, "name", "no injections", "phase", "request", "on", "billing", "action", "block", "enabled", false, "fireCount", 0)
@@ -89,6 +90,7 @@ func TestPolicyRows(t *testing.T) {
 	})
 	t.Run("PUT /api/policies/:id: any subset, same shape as the create response", func(t *testing.T) {
 		r := newRig(t)
+		r.agent(r.admin, "billing")
 		id := r.ask(r.admin, "POST", "/api/policies", policyBody("x", "")).want(201).data().id(t)
 		r.clock.advance(time.Minute)
 		for _, tc := range []struct {
@@ -273,4 +275,47 @@ func TestTemplatesAreValid(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestPoliciesThatCanMatchNothing: they are made, and the answer says what is
+// probably not meant, with the nearest name.
+func TestPoliciesThatCanMatchNothing(t *testing.T) {
+	r := newRig(t)
+	id := r.agent(r.admin, "support-bot")
+	r.traces(store.Trace{ID: "t1", AgentID: id, Status: store.TraceSuccess, CreatedAt: epoch, ToolName: "send_mail"})
+	n := 0
+	create := func(on, condition string) *reply {
+		t.Helper()
+		n++
+		return r.ask(r.admin, "POST", "/api/policies",
+			fmt.Sprintf(`{"name":"p%d","phase":"request","on":%q,"condition":%s,"action":"warn"}`, n, on, condition)).want(201)
+	}
+	const always = `{"type":"always"}`
+	for _, row := range []struct{ on, condition, want string }{
+		{"*", always, ""},
+		{"support-bot", always, ""},
+		{"suport-bot", always, `on: no agent is called "suport-bot"; did you mean "support-bot"?`},
+		{"quite another", always, `on: no agent is called "quite another"`},
+		{"support*", always, `on: "support*" is compared as a name, not as a pattern, and no agent has it; "*" means all agents`},
+		{"*", `{"type":"pii_detected","entities":["SSN","email","IPV4"]}`, ""},
+		{"*", `{"type":"pii_detected","entities":["SSNN"]}`, `condition.entities: no detector finds "SSNN"; did you mean "SSN"?`},
+		{"*", `{"type":"tool_name","toolName":"send_mail"}`, ""},
+		{"*", `{"type":"tool_name","toolName":"send_*"}`, ""},
+		{"*", `{"type":"tool_name","toolName":"sendmail"}`, `condition.toolName: no trace has named the tool "sendmail"; did you mean "send_mail"?`},
+	} {
+		o := create(row.on, row.condition).object()
+		got := ""
+		if list, ok := o["warnings"].([]any); ok {
+			got = fmt.Sprint(list...)
+		}
+		if got != row.want {
+			t.Errorf("on %q, %s: warnings %q, want %q", row.on, row.condition, got, row.want)
+		}
+	}
+	p := create("support-bot", always).data().id(t)
+	r.ask(r.admin, "PUT", "/api/policies/"+p, `{"on":"support-bott"}`).want(200).object().is(t, "warnings", `[on: no agent is called "support-bott"; did you mean "support-bot"?]`)
+	r.ask(r.admin, "PUT", "/api/agents/"+id, `{"name":"helper"}`).want(200)
+	lacks(t, create("support-bot", always).object(), "warnings") // a former name means the agent
+	applied := r.ask(r.admin, "POST", "/api/policies/templates/apply", `{"template":"pii-protection","agentName":"helpr"}`).want(201).object()
+	applied.is(t, "warnings", `[on: no agent is called "helpr"; did you mean "helper"?]`)
 }

@@ -191,9 +191,9 @@ func (t *policiesPage) toggle(r api.Policy) tea.Cmd {
 	ctx, cancel := context.WithTimeout(t.s.ctx, t.s.timeout)
 	t.changing = true
 	cmd := func() tea.Msg {
-		_, err := t.s.plane.UpdatePolicy(ctx, r.ID, api.PolicyUpdate{Enabled: &on})
+		p, err := t.s.plane.UpdatePolicy(ctx, r.ID, api.PolicyUpdate{Enabled: &on})
 		cancel()
-		return result(func() tea.Cmd { return t.changed(r, on, err) })
+		return result(func() tea.Cmd { return t.changed(r, on, p.Warnings, err) })
 	}
 	if t.s.inline {
 		return cmd().(result)()
@@ -201,7 +201,7 @@ func (t *policiesPage) toggle(r api.Policy) tea.Cmd {
 	return cmd
 }
 
-func (t *policiesPage) changed(r api.Policy, on bool, err error) tea.Cmd {
+func (t *policiesPage) changed(r api.Policy, on bool, warnings []string, err error) tea.Cmd {
 	t.changing = false
 	what := map[bool]string{true: "enabled", false: "disabled"}[on]
 	switch {
@@ -213,7 +213,9 @@ func (t *policiesPage) changed(r api.Policy, on bool, err error) tea.Cmd {
 		t.s.say(t.s.pens.bad, fmt.Sprintf("%s could not be %s: %s", clean(r.Name), what, tell(err)))
 		return nil
 	}
-	t.s.say(t.s.pens.good, clean(r.Name)+" is "+what)
+	if t.s.say(t.s.pens.good, clean(r.Name)+" is "+what); len(warnings) > 0 {
+		t.s.say(t.s.pens.bad, clean(r.Name)+" is "+what+", but "+clean(warnings[0]))
+	}
 	if !t.inSight {
 		return nil
 	}

@@ -46,9 +46,11 @@ type Error struct {
 	Details map[string]string `json:"details,omitempty"`
 }
 
-// Single wraps one resource: {"data": …}.
+// Single wraps one resource: {"data": …}. Warnings, in answers about policies that
+// were created or changed, say why a policy can match nothing as it is.
 type Single[T any] struct {
-	Data T `json:"data"`
+	Data     T        `json:"data"`
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // Page is a list with paging: {"data": […], "total": …, "limit": …, "offset": …}.

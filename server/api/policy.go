@@ -20,6 +20,14 @@ var (
 	RedactionStrategies = []string{"mask", "remove", "hash", "replace"}
 )
 
+// Entities are what the detectors of gateways find.
+var Entities = []string{"EMAIL", "PHONE", "CREDIT_CARD", "IBAN", "SSN", "IP_ADDRESS", "API_KEY", "PRIVATE_KEY", "JWT"}
+
+// EntitySynonyms are other names that detectors take for an entity.
+var EntitySynonyms = []string{
+	"EMAIL_ADDRESS", "PHONE_NUMBER", "CARD", "CREDIT_CARD_NUMBER", "IBAN_CODE", "US_SSN", "IP", "IPV4", "IPV6", "SECRET", "TOKEN",
+}
+
 // Condition says when a policy fires. Threshold belongs to injection_score,
 // Entities to pii_detected (empty means any entity), ToolName, a glob, to tool_name.
 type Condition struct {
@@ -43,6 +51,9 @@ type Policy struct {
 	FireCount         int64     `json:"fireCount"`
 	CreatedAt         time.Time `json:"createdAt"`
 	UpdatedAt         time.Time `json:"updatedAt"`
+	// Warnings are those beside the policy in the answer to a creation or an
+	// update; the client sets them.
+	Warnings []string `json:"-"`
 }
 
 // PolicyCreate is the body of POST /api/policies. On defaults to AllAgents,
@@ -175,6 +186,8 @@ func (b *TemplateApply) Validate() map[string]string {
 type TemplateApplied struct {
 	Created  int         `json:"created"`
 	Policies []PolicyRef `json:"policies"`
+	// Warnings say why the policies can match nothing as they are.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // PolicyRef names a policy.

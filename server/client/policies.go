@@ -25,7 +25,7 @@ func (c *Client) ListPolicies(ctx context.Context, q PolicyQuery) (api.Page[api.
 
 // CreatePolicy asks POST /api/policies.
 func (c *Client) CreatePolicy(ctx context.Context, in api.PolicyCreate, opts ...CallOption) (api.Policy, error) {
-	return single[api.Policy](ctx, c, "POST", path("policies"), in, attempt(opts)...)
+	return policy(ctx, c, "POST", path("policies"), in, attempt(opts)...)
 }
 
 // GetPolicy asks GET /api/policies/:id.
@@ -35,7 +35,15 @@ func (c *Client) GetPolicy(ctx context.Context, id string) (api.Policy, error) {
 
 // UpdatePolicy asks PUT /api/policies/:id.
 func (c *Client) UpdatePolicy(ctx context.Context, id string, in api.PolicyUpdate) (api.Policy, error) {
-	return single[api.Policy](ctx, c, "PUT", path("policies", id), in)
+	return policy(ctx, c, "PUT", path("policies", id), in)
+}
+
+// policy asks for one policy with the warnings about it.
+func policy(ctx context.Context, c *Client, method, path string, in any, opts ...CallOption) (api.Policy, error) {
+	var out api.Single[api.Policy]
+	err := c.do(ctx, method, path, nil, in, &out, opts...)
+	out.Data.Warnings = out.Warnings
+	return out.Data, err
 }
 
 // DeletePolicy asks DELETE /api/policies/:id.

@@ -269,8 +269,7 @@ func (g *Gateway) openState(cfg *config.File, opts Options) error {
 		return nil
 	}
 	g.heads, err = report.NewHeadReporter(report.HeadOptions{
-		Gateway: cfg.ControlPlane.Gateway, Sink: opts.Heads, Logger: g.log,
-		AuditPath: func() string { return g.live.Load().cfg.Audit.Path },
+		Gateway: cfg.ControlPlane.Gateway, Sink: opts.Heads, Logger: g.log, Log: g.audit,
 	})
 	return err
 }

@@ -14,11 +14,19 @@ func (s *Server) reportAuditHead(c *call) error {
 	if err := c.decode(&in); err != nil {
 		return err
 	}
-	head, err := c.tenant.ReportAuditHead(c.Context(), store.AuditHead{
-		Gateway: in.Gateway, Trail: in.Trail, Seq: uint64(in.Seq), Hash: in.Hash,
+	head, contradicted, err := c.tenant.ReportAuditHead(c.Context(), store.AuditHead{
+		Gateway: in.Gateway, Trail: in.Trail, Seq: uint64(in.Seq), Hash: in.Hash, PublicKey: in.PublicKey,
 	})
-	if err != nil {
+	attrs := []any{"request_id", c.id, "tenant", c.tenant.ID(), "key", c.key.ID, "gateway", in.Gateway, "trail", in.Trail, "seq", in.Seq, "signed_by", api.AuditKeyID(in.PublicKey)}
+	switch {
+	case store.KindOf(err) == store.Conflict:
+		s.log.Warn("an audit head was refused: the gateway name is bound to another key; svc audit heads accept changes it", attrs...)
 		return err
+	case err != nil:
+		return err
+	case contradicted != nil:
+		s.log.Warn("an audit head goes back: the audit file was cut back, replaced or begun anew",
+			append(attrs, "before", contradicted.Seq, "before_reported_at", contradicted.ReportedAt)...)
 	}
 	return c.data(http.StatusCreated, wireAuditHead(head))
 }
@@ -32,15 +40,38 @@ func (s *Server) listAuditHeads(c *call) error {
 	return whole(c, each(heads, wireAuditHead))
 }
 
+// acceptAuditKey serves POST /api/audit/heads/accept.
+func (s *Server) acceptAuditKey(c *call) error {
+	var in api.AuditKeyAccept
+	if err := c.decode(&in); err != nil {
+		return err
+	}
+	bound, err := c.tenant.AcceptAuditKey(c.Context(), in.Gateway, in.PublicKey)
+	if err != nil {
+		return err
+	}
+	s.log.Info("the key of a gateway's audit heads was changed", "request_id", c.id, "tenant", c.tenant.ID(), "key", c.key.ID, "gateway", in.Gateway, "signed_by", api.AuditKeyID(in.PublicKey))
+	return c.data(http.StatusCreated, api.AuditKey{
+		Gateway: bound.Gateway, PublicKey: bound.PublicKey, KeyID: api.AuditKeyID(bound.PublicKey), BoundAt: bound.BoundAt.UTC(),
+	})
+}
+
 func wireAuditHead(h store.AuditHead) api.AuditHead {
 	return api.AuditHead{
-		AuditHeadReport: api.AuditHeadReport{Gateway: h.Gateway, Trail: h.Trail, Seq: int64(h.Seq), Hash: h.Hash},
+		AuditHeadReport: api.AuditHeadReport{Gateway: h.Gateway, Trail: h.Trail, Seq: int64(h.Seq), Hash: h.Hash, PublicKey: h.PublicKey},
+		Signed:          h.PublicKey != "",
+		KeyID:           api.AuditKeyID(h.PublicKey),
 		ReportedAt:      h.ReportedAt.UTC(),
 		Passed:          each(h.Passed, wireEarlierHead),
 		Earlier:         each(h.Earlier, wireEarlierHead),
+		OfferedKeys:     each(h.Offered, wireOfferedKey),
 	}
 }
 
 func wireEarlierHead(e store.EarlierHead) api.EarlierAuditHead {
 	return api.EarlierAuditHead{Seq: int64(e.Seq), Hash: e.Hash, ReportedAt: e.ReportedAt.UTC()}
+}
+
+func wireOfferedKey(o store.OfferedKey) api.OfferedAuditKey {
+	return api.OfferedAuditKey{PublicKey: o.PublicKey, KeyID: api.AuditKeyID(o.PublicKey), OfferedAt: o.OfferedAt.UTC()}
 }

@@ -102,7 +102,11 @@ func (c *call) permit() error {
 		return nil
 	}
 	if c.route.unlimited {
-		return forbidden("a key of scope %s that is limited to a team may not call this endpoint; use a key of scope %s", c.key.Scope, store.ScopeIngest)
+		instead := "one without a team"
+		if slices.Contains(c.route.keys, store.ScopeIngest) {
+			instead = "a key of scope ingest"
+		}
+		return forbidden("a key of scope %s that is limited to a team may not call this endpoint; use %s", c.key.Scope, instead)
 	}
 	if len(c.route.team) == 0 {
 		return nil

@@ -17,7 +17,10 @@ import (
 // creations are the bodies of every POST that takes an Idempotency-Key.
 func creations(r *rig) map[string]string {
 	agent, team := r.agent(r.admin, "an agent"), r.team(r.admin, "a team")
+	key := newCheckpointKey(r.t)
+	r.ask(r.admin, "POST", "/api/audit/heads", key.body(r.t, "gateway-1", 1)).want(201)
 	return map[string]string{
+		"/api/audit/heads/accept":         fmt.Sprintf(`{"gateway":"gateway-1","publicKey":%q}`, key.public),
 		"/api/teams":                      `{"name":"new"}`,
 		"/api/teams/" + team + "/members": `{"email":"new@example.com"}`,
 		"/api/agents":                     `{"name":"new"}`,

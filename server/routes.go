@@ -86,6 +86,7 @@ func routes() []route {
 		{method: "POST", path: "/api/otlp/v1/traces", keys: ingests, unlimited: true, window: ingestWindow, handle: (*Server).ingestOTLP},
 		{method: "GET", path: "/api/governance", keys: ingests, team: []string{"policies:read"}, window: ingestWindow, handle: (*Server).governance},
 		{method: "POST", path: "/api/audit/heads", keys: ingests, unlimited: true, window: ingestWindow, handle: (*Server).reportAuditHead},
+		{method: "POST", path: "/api/audit/heads/accept", keys: admins, unlimited: true, once: true, handle: (*Server).acceptAuditKey},
 		{method: "GET", path: "/api/audit/heads", keys: admins, team: []string{"audit:read"}, unpaged: true, handle: (*Server).listAuditHeads},
 		{method: "GET", path: "/api/openapi.json", keys: admins, handle: (*Server).openAPI},
 

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"net/http/httptest"
 	"slices"
@@ -63,6 +64,8 @@ func goodBody(rt *route, agent string) string {
 		return `{"agentName":"new","status":"success","durationMs":1}`
 	case "POST /api/audit/heads":
 		return auditHeadBody("gateway-1", 7, "a")
+	case "POST /api/audit/heads/accept":
+		return `{"gateway":"gateway-1","publicKey":"` + base64.StdEncoding.EncodeToString(make([]byte, 32)) + `"}`
 	case "POST /api/otlp/v1/traces":
 		return `{"resourceSpans":[]}`
 	}
@@ -360,6 +363,7 @@ POST /api/traces
 POST /api/otlp/v1/traces
 GET /api/governance
 POST /api/audit/heads
+POST /api/audit/heads/accept
 GET /api/audit/heads`), "\n") {
 		if !seen[name] {
 			t.Errorf("%s is missing", name)

@@ -1,6 +1,37 @@
 package audit
 
-import "fmt"
+import (
+	"crypto/ed25519"
+	"fmt"
+)
+
+// Head returns the file that is written now and the end of its chain as this
+// process has written it, whatever the file holds by now. It is zero before the
+// first line; without a chain its hash is.
+func (l *Log) Head() (path string, head Head, err error) {
+	err = l.submit(item{do: func() error {
+		path, head = l.leader.cfg.Path, Head{Seq: l.leader.sealer.seq}
+		if l.leader.sealer.chain {
+			head.Hash = l.leader.sealer.prev
+		}
+		return nil
+	}})
+	return path, head, err
+}
+
+// Sign signs a text with the checkpoint key. The public half is nil when there is
+// none. Texts begin with a line that says what they are; those of checkpoints are
+// not signed here.
+func (l *Log) Sign(text []byte) (public ed25519.PublicKey, signature []byte, err error) {
+	err = l.submit(item{do: func() error {
+		if s := l.leader.signer; s != nil {
+			public, _ = s.key.Public().(ed25519.PublicKey)
+			signature = ed25519.Sign(s.key, text)
+		}
+		return nil
+	}})
+	return public, signature, err
+}
 
 // HeadOf returns the last whole line of the trail whose current file is path,
 // also while it is written; the zero Head when there is none. A trail without a

@@ -2,6 +2,8 @@ package report
 
 import (
 	"context"
+	"crypto/ed25519"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,12 +20,18 @@ type HeadSink interface {
 	ReportAuditHead(ctx context.Context, head api.AuditHeadReport) (api.AuditHead, error)
 }
 
+// HeadLog is an audit log: see [audit.Log].
+type HeadLog interface {
+	Head() (path string, head audit.Head, err error)
+	Sign(text []byte) (public ed25519.PublicKey, signature []byte, err error)
+}
+
 // HeadOptions are what a [HeadReporter] needs.
 type HeadOptions struct {
 	// Gateway names this gateway; the host name when empty.
 	Gateway string
-	// AuditPath returns the audit file that is written now.
-	AuditPath func() string
+	// Log is the audit log whose heads are reported.
+	Log HeadLog
 	// Sink keeps the heads.
 	Sink HeadSink
 	// Interval is the time between reports; a minute when zero.
@@ -79,18 +87,9 @@ func (h *HeadReporter) Run(ctx context.Context) {
 
 // report tells the present head, unless the control plane has it.
 func (h *HeadReporter) report(ctx context.Context) {
-	path := h.opts.AuditPath()
-	head, err := audit.HeadOf(path)
-	if err == nil && (head.Seq == 0 || head.Hash == audit.Hash{}) {
-		return // nothing is written yet, or audit.chain is off
-	}
-	var trail string
+	now, err := h.present()
 	if err == nil {
-		trail, err = audit.TrailName(path)
-	}
-	now := api.AuditHeadReport{Gateway: h.opts.Gateway, Trail: trail, Seq: int64(head.Seq), Hash: head.Hash.String()}
-	if err == nil {
-		if now == h.last {
+		if now.Seq == 0 || now == h.last {
 			return
 		}
 		_, err = h.opts.Sink.ReportAuditHead(ctx, now)
@@ -103,4 +102,24 @@ func (h *HeadReporter) report(ctx context.Context) {
 		h.failing = true
 		h.opts.Logger.Warn("the head of the audit chain was not reported to the control plane: trying again", "error", err)
 	}
+}
+
+// present is the head as it is reported, signed where checkpoints are. Its number
+// is 0 when nothing is written yet, or audit.chain is off.
+func (h *HeadReporter) present() (api.AuditHeadReport, error) {
+	path, head, err := h.opts.Log.Head()
+	if err != nil || head.Hash == (audit.Hash{}) {
+		return api.AuditHeadReport{}, err
+	}
+	trail, err := audit.TrailName(path)
+	if err != nil {
+		return api.AuditHeadReport{}, err
+	}
+	now := api.AuditHeadReport{Gateway: h.opts.Gateway, Trail: trail, Seq: int64(head.Seq), Hash: head.Hash.String()}
+	public, signature, err := h.opts.Log.Sign(now.SignedText())
+	if err == nil && public != nil {
+		now.PublicKey = base64.StdEncoding.EncodeToString(public)
+		now.Signature = base64.StdEncoding.EncodeToString(signature)
+	}
+	return now, err
 }

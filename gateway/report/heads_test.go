@@ -2,6 +2,10 @@ package report
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
 	"errors"
 	"os"
 	"path/filepath"
@@ -59,7 +63,7 @@ func TestAuditHeadsReachTheControlPlane(t *testing.T) {
 		}
 	}
 	keeper := &fakeKeeper{}
-	h, err := NewHeadReporter(HeadOptions{Gateway: "gateway-1", AuditPath: func() string { return c.Path }, Sink: keeper, Interval: 5 * time.Millisecond})
+	h, err := NewHeadReporter(HeadOptions{Gateway: "gateway-1", Log: log, Sink: keeper, Interval: 5 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,21 +124,69 @@ func TestNoAuditHeadWithoutAChain(t *testing.T) {
 	var c audit.Config
 	c.SetDefaults()
 	c.Path, c.Chain = filepath.Join(t.TempDir(), "audit.jsonl"), false
-	keeper := &fakeKeeper{}
-	h, err := NewHeadReporter(HeadOptions{AuditPath: func() string { return c.Path }, Sink: keeper})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.report(context.Background())
 	log, err := audit.Open(c, audit.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := log.Close(); err != nil {
+	keeper := &fakeKeeper{}
+	h, err := NewHeadReporter(HeadOptions{Log: log, Sink: keeper})
+	if err != nil {
 		t.Fatal(err)
 	}
 	h.report(context.Background())
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h.report(context.Background()) // what is closed has nothing to report
 	if keeper.tries != 0 {
 		t.Errorf("%d reports", keeper.tries)
+	}
+}
+
+// A gateway that signs its checkpoints signs the heads, and reports what it wrote
+// itself, not what somebody made of the file.
+func TestAuditHeadsAreSignedAndNotReadFromTheFile(t *testing.T) {
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	var c audit.Config
+	c.SetDefaults()
+	c.Path, c.CheckpointKeyFile = filepath.Join(dir, "audit.jsonl"), filepath.Join(dir, "key")
+	if err := os.WriteFile(c.CheckpointKeyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log, err := audit.Open(c, audit.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Write(context.Background(), &audit.Record{Action: "allow", Time: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	head, err := audit.HeadOf(c.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(c.Path, 0); err != nil {
+		t.Fatal(err)
+	}
+	keeper := &fakeKeeper{}
+	h, err := NewHeadReporter(HeadOptions{Gateway: "g", Log: log, Sink: keeper})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.report(context.Background())
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	heads := keeper.kept() // which the keeper has validated, signature and all
+	if len(heads) != 1 || heads[0].Seq != 2 || heads[0].Hash != head.Hash.String() ||
+		heads[0].PublicKey != base64.StdEncoding.EncodeToString(public) || heads[0].Signature == "" {
+		t.Errorf("heads: %+v", heads)
 	}
 }

@@ -1,18 +1,60 @@
 package api
 
-import "time"
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"time"
+)
 
 // MaxAuditSeq bounds the number of an audit line: what every JSON reader can
 // hold exactly.
 const MaxAuditSeq = 1<<53 - 1
 
 // AuditHeadReport is the body of POST /api/audit/heads: the end of a gateway's
-// audit chain.
+// audit chain. A gateway that signs its checkpoints signs its reports with the same
+// key; PublicKey and Signature are base64, and both are there or none.
 type AuditHeadReport struct {
-	Gateway string `json:"gateway"`
-	Trail   string `json:"trail"`
-	Seq     int64  `json:"seq"`
-	Hash    string `json:"hash"`
+	Gateway   string `json:"gateway"`
+	Trail     string `json:"trail"`
+	Seq       int64  `json:"seq"`
+	Hash      string `json:"hash"`
+	PublicKey string `json:"publicKey,omitempty"`
+	Signature string `json:"signature,omitempty"`
+}
+
+// SignedText is what the signature of a report covers.
+func (r *AuditHeadReport) SignedText() []byte {
+	return fmt.Appendf(nil, "svc audit head 1\n%q\n%q\n%d\n%s\n", r.Gateway, r.Trail, r.Seq, r.Hash)
+}
+
+// AuditKeyID names a public key as audit files do: the first 8 bytes of its
+// SHA-256, in hex. It is empty for what is no key.
+func AuditKeyID(publicKey string) string {
+	key, err := base64.StdEncoding.Strict().DecodeString(publicKey)
+	if err != nil || len(key) != ed25519.PublicKeySize {
+		return ""
+	}
+	sum := sha256.Sum256(key)
+	return hex.EncodeToString(sum[:8])
+}
+
+// signature checks the signature of a report that has one.
+func (r *AuditHeadReport) signature(c *check) {
+	if r.PublicKey == "" && r.Signature == "" {
+		return
+	}
+	key, err := base64.StdEncoding.Strict().DecodeString(r.PublicKey)
+	if err != nil || len(key) != ed25519.PublicKeySize {
+		c.add("publicKey", "must be an Ed25519 key of 32 bytes, in base64")
+		return
+	}
+	sig, err := base64.StdEncoding.Strict().DecodeString(r.Signature)
+	if err != nil || !ed25519.Verify(key, r.SignedText(), sig) {
+		c.add("signature", "is not the signature of this head with publicKey")
+	}
 }
 
 // Validate returns what is wrong, by field.
@@ -26,6 +68,7 @@ func (r *AuditHeadReport) Validate() map[string]string {
 	if !isHash(r.Hash) {
 		c.add("hash", "must be 64 lower-case hex digits")
 	}
+	r.signature(&c)
 	return c.details()
 }
 
@@ -38,15 +81,53 @@ func isHash(s string) bool {
 	return len(s) == 64
 }
 
-// AuditHead is the end of a gateway's audit chain as it is kept. Passed are
+// AuditHead is the end of a gateway's audit chain as it is kept. Signed tells whether
+// the report was signed with PublicKey, whose id audit files name; what is not
+// signed anybody with an ingest key can report. OfferedKeys are other keys that
+// signed reports about the gateway and were refused. Passed are
 // older heads that later ones went on from, newest first and thinned with age;
 // Earlier are heads that a later report did not go on from: the file was cut
 // back, replaced or begun anew.
 type AuditHead struct {
 	AuditHeadReport
-	ReportedAt time.Time          `json:"reportedAt"`
-	Passed     []EarlierAuditHead `json:"passed"`
-	Earlier    []EarlierAuditHead `json:"earlier"`
+	Signed      bool               `json:"signed"`
+	KeyID       string             `json:"keyId,omitempty"`
+	ReportedAt  time.Time          `json:"reportedAt"`
+	Passed      []EarlierAuditHead `json:"passed"`
+	Earlier     []EarlierAuditHead `json:"earlier"`
+	OfferedKeys []OfferedAuditKey  `json:"offeredKeys"`
+}
+
+// OfferedAuditKey is a key that is not the one of its gateway.
+type OfferedAuditKey struct {
+	PublicKey string    `json:"publicKey"`
+	KeyID     string    `json:"keyId"`
+	OfferedAt time.Time `json:"offeredAt"`
+}
+
+// AuditKeyAccept is the body of POST /api/audit/heads/accept: the key that signs
+// the heads of a gateway from now on.
+type AuditKeyAccept struct {
+	Gateway   string `json:"gateway"`
+	PublicKey string `json:"publicKey"`
+}
+
+// Validate returns what is wrong, by field.
+func (a *AuditKeyAccept) Validate() map[string]string {
+	var c check
+	c.name("gateway", a.Gateway)
+	if AuditKeyID(a.PublicKey) == "" {
+		c.add("publicKey", "must be an Ed25519 key of 32 bytes, in base64")
+	}
+	return c.details()
+}
+
+// AuditKey is the key that signs the heads of a gateway.
+type AuditKey struct {
+	Gateway   string    `json:"gateway"`
+	PublicKey string    `json:"publicKey"`
+	KeyID     string    `json:"keyId"`
+	BoundAt   time.Time `json:"boundAt"`
 }
 
 // EarlierAuditHead is a head that was reported before the last one.

@@ -2,6 +2,8 @@ package client_test
 
 import (
 	"context"
+	"crypto/ed25519"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -209,6 +211,16 @@ func TestEveryEndpoint(t *testing.T) {
 	}
 	if got := must[api.List[api.AuditHead]](t)(c.ListAuditHeads(ctx)); got.Total != 1 || got.Data[0].Hash != head.Hash {
 		t.Errorf("heads %+v", got)
+	}
+
+	signer := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	head.PublicKey = base64.StdEncoding.EncodeToString(signer.Public().(ed25519.PublicKey))
+	head.Signature = base64.StdEncoding.EncodeToString(ed25519.Sign(signer, head.SignedText()))
+	if got := must[api.AuditHead](t)(c.ReportAuditHead(ctx, head)); !got.Signed || got.PublicKey != head.PublicKey {
+		t.Errorf("signed head %+v", got)
+	}
+	if got := must[api.AuditKey](t)(c.AcceptAuditKey(ctx, api.AuditKeyAccept{Gateway: head.Gateway, PublicKey: head.PublicKey})); got.KeyID == "" {
+		t.Errorf("key %+v", got)
 	}
 
 	doc := must[[]byte](t)(c.OpenAPI(ctx))

@@ -1,9 +1,13 @@
 package bolt
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"go.etcd.io/bbolt"
 
@@ -11,51 +15,161 @@ import (
 )
 
 // ReportAuditHead stores the end of an audit chain.
-func (t *tenant) ReportAuditHead(ctx context.Context, head store.AuditHead) (stored store.AuditHead, err error) {
+func (t *tenant) ReportAuditHead(ctx context.Context, head store.AuditHead) (stored store.AuditHead, contradicted *store.EarlierHead, err error) {
 	for field, value := range map[string]string{"gateway": head.Gateway, "trail": head.Trail, "hash": head.Hash} {
 		if badKey(value) {
-			return stored, store.FieldError(store.Invalid, "bad audit head", field, "must have 1 to 512 bytes, none of them zero")
+			return stored, nil, store.FieldError(store.Invalid, "bad audit head", field, "must have 1 to 512 bytes, none of them zero")
 		}
 	}
 	if head.Seq == 0 {
-		return stored, store.FieldError(store.Invalid, "bad audit head", "seq", "must be at least 1")
+		return stored, nil, store.FieldError(store.Invalid, "bad audit head", "seq", "must be at least 1")
 	}
+	var refused error // after the transaction, which keeps the key that was offered
 	err = t.update(ctx, func(_ *bbolt.Tx, d data) error {
-		b := d.in(inAuditHeads)
+		b := d.in(inAuditUnsigned)
+		if head.PublicKey != "" {
+			b = d.in(inAuditHeads)
+			var err error
+			if refused, err = t.bindAuditKey(d, head); err != nil || refused != nil {
+				return err
+			}
+		}
 		key := string(joined(head.Gateway, head.Trail))
 		before, known, err := getJSON[store.AuditHead](b, key)
 		if err != nil {
 			return err
 		}
-		same := known && before.Seq == head.Seq && before.Hash == head.Hash
-		switch {
-		case same:
+		if known && before.Seq == head.Seq && before.Hash == head.Hash && before.PublicKey == head.PublicKey {
 			stored = before
 			return nil
-		case !known && b.Stats().KeyN >= store.MaxAuditTrails:
-			return store.FieldError(store.Invalid, "too many audit trails", "gateway",
-				fmt.Sprintf("the tenant has %d already", store.MaxAuditTrails))
 		}
-		stored = head
-		stored.ReportedAt, stored.Earlier, stored.Passed = t.s.now().UTC(), before.Earlier, before.Passed
-		last := store.EarlierHead{Seq: before.Seq, Hash: before.Hash, ReportedAt: before.ReportedAt}
-		switch {
-		case !known:
-		case head.Seq <= before.Seq:
-			stored.Earlier = append([]store.EarlierHead{last}, before.Earlier...)
-			stored.Earlier, stored.Passed = stored.Earlier[:min(len(stored.Earlier), store.MaxEarlierHeads)], nil
-		default:
-			stored.Passed = thin(append([]store.EarlierHead{last}, before.Passed...))
+		if !known {
+			if err := roomForHead(b, head); err != nil {
+				return err
+			}
 		}
+		stored, contradicted = follow(before, head, known)
+		stored.ReportedAt = t.s.now().UTC()
 		return putJSON(b, key, stored)
 	})
-	return stored, err
+	return stored, contradicted, cmp.Or(err, refused)
+}
+
+// bindAuditKey binds the name of a gateway to the first key that is reported for
+// it. A report with another key is refused, and the key is kept as offered.
+func (t *tenant) bindAuditKey(d data, head store.AuditHead) (refused, err error) {
+	b := d.in(inAuditKeys)
+	bound, known, err := getJSON[store.AuditKey](b, head.Gateway)
+	switch {
+	case err != nil:
+		return nil, err
+	case !known:
+		if d.in(inAuditHeads).Stats().KeyN >= store.MaxAuditTrails {
+			return nil, tooManyTrails(store.MaxAuditTrails)
+		}
+		return nil, putJSON(b, head.Gateway, store.AuditKey{Gateway: head.Gateway, PublicKey: head.PublicKey, BoundAt: t.s.now().UTC()})
+	case bound.PublicKey == head.PublicKey:
+		return nil, nil
+	}
+	refused = store.FieldError(store.Conflict, fmt.Sprintf("the gateway name %q is bound to another key", head.Gateway),
+		"publicKey", "is not the key that the name is bound to; svc audit heads accept changes it")
+	if slices.ContainsFunc(bound.Offered, func(o store.OfferedKey) bool { return o.PublicKey == head.PublicKey }) {
+		return refused, nil
+	}
+	bound.Offered = append(bound.Offered[:min(len(bound.Offered), store.MaxOfferedKeys-1)],
+		store.OfferedKey{PublicKey: head.PublicKey, OfferedAt: t.s.now().UTC()})
+	return refused, putJSON(b, head.Gateway, bound)
+}
+
+func tooManyTrails(n int) error {
+	return store.FieldError(store.Invalid, "too many audit trails", "gateway", fmt.Sprintf("the tenant has %d already", n))
+}
+
+// roomForHead checks the bounds on heads of trails that are new.
+func roomForHead(b *bbolt.Bucket, head store.AuditHead) error {
+	n := b.Stats().KeyN
+	switch {
+	case n >= store.MaxAuditTrails:
+		return tooManyTrails(store.MaxAuditTrails)
+	case head.PublicKey != "":
+		return nil
+	case n >= store.MaxUnsignedTrails:
+		return tooManyTrails(store.MaxUnsignedTrails)
+	}
+	names := 0
+	var last []byte
+	c := b.Cursor()
+	for k, _ := c.First(); k != nil; k, _ = c.Next() {
+		name, _, _ := bytes.Cut(k, []byte{0})
+		if string(name) == head.Gateway {
+			return nil
+		}
+		if names == 0 || !bytes.Equal(name, last) {
+			names++
+			last = append(last[:0], name...)
+		}
+	}
+	if names >= store.MaxUnsignedGateways {
+		return store.FieldError(store.Invalid, "too many gateways whose audit heads are not signed", "gateway",
+			fmt.Sprintf("the tenant has %d already; gateways with audit.checkpoint_key_file sign theirs", store.MaxUnsignedGateways))
+	}
+	return nil
+}
+
+// follow puts a head after the one before, and returns the one that it
+// contradicts.
+func follow(before, head store.AuditHead, known bool) (store.AuditHead, *store.EarlierHead) {
+	last := store.EarlierHead{Seq: before.Seq, Hash: before.Hash, ReportedAt: before.ReportedAt}
+	stored := head
+	stored.Earlier, stored.Passed, stored.Offered = before.Earlier, before.Passed, nil
+	switch {
+	case !known:
+	case head.Seq > before.Seq, head.Seq == before.Seq && head.Hash == before.Hash:
+		if head.Seq > before.Seq {
+			stored.Passed = thin(append([]store.EarlierHead{last}, before.Passed...), store.MaxPassedHeads)
+		}
+	default:
+		gone := []store.EarlierHead{last}
+		for _, p := range before.Passed {
+			if p.Seq >= head.Seq {
+				gone = append(gone, p)
+			}
+		}
+		for len(gone) > maxContradicted {
+			gone = thin(gone, maxContradicted)
+		}
+		stored.Earlier, stored.Passed = keepEarlier(append(gone, before.Earlier...)), nil
+		return stored, &last
+	}
+	return stored, nil
+}
+
+// maxContradicted is how many heads one report makes earlier ones.
+const maxContradicted = 8
+
+// keepEarlier drops contradicted heads of too many, which are newest first. The
+// oldest half and the highest stay, whatever is reported after them.
+func keepEarlier(heads []store.EarlierHead) []store.EarlierHead {
+	for len(heads) > store.MaxEarlierHeads {
+		highest := 0
+		for i, h := range heads {
+			if h.Seq >= heads[highest].Seq {
+				highest = i
+			}
+		}
+		drop := len(heads) - store.MaxEarlierHeads/2 - 1
+		if drop == highest {
+			drop--
+		}
+		heads = slices.Delete(heads, drop, drop+1)
+	}
+	return heads
 }
 
 // thin drops one of too many heads, newest first, so that what is kept reaches
 // far back.
-func thin(heads []store.EarlierHead) []store.EarlierHead {
-	if len(heads) <= store.MaxPassedHeads {
+func thin(heads []store.EarlierHead, most int) []store.EarlierHead {
+	if len(heads) <= most {
 		return heads
 	}
 	// The oldest stays. Of the others that one goes whose neighbours are closest
@@ -71,18 +185,84 @@ func thin(heads []store.EarlierHead) []store.EarlierHead {
 	return append(heads[:drop:drop], heads[drop+1:]...)
 }
 
-// ListAuditHeads returns all heads, by gateway and trail.
+// AcceptAuditKey binds the name of a gateway to another key.
+func (t *tenant) AcceptAuditKey(ctx context.Context, gateway, publicKey string) (bound store.AuditKey, err error) {
+	if badKey(publicKey) {
+		return bound, store.FieldError(store.Invalid, "bad audit key", "publicKey", "must have 1 to 512 bytes, none of them zero")
+	}
+	err = t.update(ctx, func(_ *bbolt.Tx, d data) error {
+		b := d.in(inAuditKeys)
+		var known bool
+		var err error
+		if bound, known, err = getJSON[store.AuditKey](b, gateway); err != nil {
+			return err
+		}
+		if !known {
+			return store.FieldError(store.NotFound, fmt.Sprintf("no signed audit head of a gateway %q", gateway), "gateway", "is not known")
+		}
+		if bound.PublicKey == publicKey {
+			return nil
+		}
+		bound.PublicKey, bound.BoundAt, bound.Offered = publicKey, t.s.now().UTC(), nil
+		return putJSON(b, gateway, bound)
+	})
+	return bound, err
+}
+
+// ListAuditHeads returns all heads, by gateway and trail, signed ones first.
 func (t *tenant) ListAuditHeads(ctx context.Context) (list []store.AuditHead, err error) {
 	err = t.view(ctx, func(d data) error {
 		list = []store.AuditHead{}
-		return d.in(inAuditHeads).ForEach(func(k, raw []byte) error {
-			var head store.AuditHead
-			if err := json.Unmarshal(raw, &head); err != nil {
-				return fmt.Errorf("%w %q: %w", errUnreadable, k, err)
+		for _, name := range []string{inAuditHeads, inAuditUnsigned} {
+			if err := d.in(name).ForEach(func(k, raw []byte) error {
+				var head store.AuditHead
+				if err := json.Unmarshal(raw, &head); err != nil {
+					return fmt.Errorf("%w %q: %w", errUnreadable, k, err)
+				}
+				if head.PublicKey != "" {
+					bound, _, err := getJSON[store.AuditKey](d.in(inAuditKeys), head.Gateway)
+					if err != nil {
+						return err
+					}
+					head.Offered = bound.Offered
+				}
+				list = append(list, head)
+				return nil
+			}); err != nil {
+				return err
 			}
-			list = append(list, head)
-			return nil
-		})
+		}
+		return nil
+	})
+	slices.SortStableFunc(list, func(a, b store.AuditHead) int {
+		return cmp.Or(strings.Compare(a.Gateway, b.Gateway), strings.Compare(a.Trail, b.Trail))
 	})
 	return list, err
+}
+
+// separateUnsignedHeads moves the heads of before signatures to a bucket of their
+// own: schema 4 to 5.
+func separateUnsignedHeads(tx *bbolt.Tx) error {
+	if err := addBuckets(5)(tx); err != nil {
+		return err
+	}
+	all := tx.Bucket(bucketData)
+	return all.ForEachBucket(func(id []byte) error {
+		tenant := all.Bucket(id)
+		heads := tenant.Bucket([]byte(inAuditHeads))
+		unsigned := tenant.Bucket([]byte(inAuditUnsigned))
+		var keys [][]byte
+		if err := heads.ForEach(func(k, v []byte) error {
+			keys = append(keys, bytes.Clone(k))
+			return unsigned.Put(k, v)
+		}); err != nil {
+			return err
+		}
+		for _, k := range keys {
+			if err := heads.Delete(k); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

@@ -49,7 +49,9 @@
 //	    key_used                   id → time, nanoseconds, 8 bytes
 //	    answers                    SHA-256 of (key, route, token) → answer, JSON
 //	    answers_by_expiry          expiry time ‖ that digest → (empty)
-//	    audit_heads                gateway \0 trail → end of its audit chain, JSON
+//	    audit_heads                gateway \0 trail → signed end of its audit chain, JSON
+//	    audit_heads_unsigned       gateway \0 trail → end of its audit chain, JSON
+//	    audit_keys                 gateway → key that signs its heads, JSON
 //	    dict                       kind ‖ string → number, 4 bytes
 //	    dict_values                kind ‖ number → string
 //	    traces                     commit number → record (see record.go)
@@ -93,40 +95,42 @@ const format = "svc control plane store"
 
 // The buckets of a tenant.
 const (
-	inState        = "state"
-	inUsers        = "users"
-	inUserEmails   = "user_emails"
-	inUserTeams    = "user_teams"
-	inUserEvents   = "user_events"
-	inTeams        = "teams"
-	inTeamNames    = "team_names"
-	inMembers      = "members"
-	inAgents       = "agents"
-	inAgentNames   = "agent_names"
-	inAgentConfigs = "agent_configs"
-	inAgentsFormer = "agents_former"
-	inAgentAliases = "agent_aliases"
-	inTools        = "tools"
-	inDeployments  = "deployments"
-	inBudgets      = "budgets"
-	inBudgetNames  = "budget_names"
-	inSLAs         = "slas"
-	inViolations   = "violations"
-	inViolationKey = "violation_keys"
-	inPolicies     = "policies"
-	inPolicyNames  = "policy_names"
-	inPolicyFires  = "policy_fires"
-	inKeys         = "keys"
-	inKeyUsed      = "key_used"
-	inAnswers      = "answers"
-	inAnswerExpiry = "answers_by_expiry"
-	inAuditHeads   = "audit_heads"
-	inDict         = "dict"
-	inDictValues   = "dict_values"
-	inTraces       = "traces"
-	inTraceIDs     = "trace_ids"
-	inTraceBlocks  = "trace_blocks"
-	inRollup       = "rollup_" // and the name of the table
+	inState         = "state"
+	inUsers         = "users"
+	inUserEmails    = "user_emails"
+	inUserTeams     = "user_teams"
+	inUserEvents    = "user_events"
+	inTeams         = "teams"
+	inTeamNames     = "team_names"
+	inMembers       = "members"
+	inAgents        = "agents"
+	inAgentNames    = "agent_names"
+	inAgentConfigs  = "agent_configs"
+	inAgentsFormer  = "agents_former"
+	inAgentAliases  = "agent_aliases"
+	inTools         = "tools"
+	inDeployments   = "deployments"
+	inBudgets       = "budgets"
+	inBudgetNames   = "budget_names"
+	inSLAs          = "slas"
+	inViolations    = "violations"
+	inViolationKey  = "violation_keys"
+	inPolicies      = "policies"
+	inPolicyNames   = "policy_names"
+	inPolicyFires   = "policy_fires"
+	inKeys          = "keys"
+	inKeyUsed       = "key_used"
+	inAnswers       = "answers"
+	inAnswerExpiry  = "answers_by_expiry"
+	inAuditHeads    = "audit_heads"
+	inAuditUnsigned = "audit_heads_unsigned"
+	inAuditKeys     = "audit_keys"
+	inDict          = "dict"
+	inDictValues    = "dict_values"
+	inTraces        = "traces"
+	inTraceIDs      = "trace_ids"
+	inTraceBlocks   = "trace_blocks"
+	inRollup        = "rollup_" // and the name of the table
 )
 
 // The counters in a tenant's state.
@@ -198,6 +202,8 @@ var tenantBuckets = append([]bucket{
 	{name: inAnswers, kind: record},
 	{name: inAnswerExpiry},
 	{name: inAuditHeads, kind: record, since: 2},
+	{name: inAuditUnsigned, kind: record, since: 5},
+	{name: inAuditKeys, kind: record, since: 5},
 	{name: inDict},
 	{name: inDictValues},
 	{name: inTraces},

@@ -291,7 +291,9 @@ func TestMigrationToAuditHeads(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.db.Update(func(tx *bbolt.Tx) error { // as the old program made it
-		return tx.Bucket(bucketData).Bucket([]byte("t")).DeleteBucket([]byte(inAuditHeads))
+		tenant := tx.Bucket(bucketData).Bucket([]byte("t"))
+		return errors.Join(tenant.DeleteBucket([]byte(inAuditHeads)),
+			tenant.DeleteBucket([]byte(inAuditUnsigned)), tenant.DeleteBucket([]byte(inAuditKeys)))
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -304,8 +306,45 @@ func TestMigrationToAuditHeads(t *testing.T) {
 	if _, err := tn.CreateTeam(ctx, store.TeamCreate{Name: "team"}); err != nil {
 		t.Error(err)
 	}
-	if _, err := tn.ReportAuditHead(ctx, store.AuditHead{Gateway: "g", Trail: "t", Seq: 1, Hash: strings.Repeat("a", 64)}); err != nil {
+	if _, _, err := tn.ReportAuditHead(ctx, store.AuditHead{Gateway: "g", Trail: "t", Seq: 1, Hash: strings.Repeat("a", 64)}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestMigrationSeparatesUnsignedHeads: heads of before signatures are unsigned
+// ones, and a signed head of the same file is kept beside.
+func TestMigrationSeparatesUnsignedHeads(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "svc.db")
+	s, err := Open(path, Options{migrations: migrations[:2]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.CreateTenant(ctx, store.TenantCreate{ID: "t", Name: "t"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.db.Update(func(tx *bbolt.Tx) error { // as the old program made it
+		tenant := tx.Bucket(bucketData).Bucket([]byte("t"))
+		return errors.Join(tenant.DeleteBucket([]byte(inAuditUnsigned)), tenant.DeleteBucket([]byte(inAuditKeys)),
+			tenant.Bucket([]byte(inAuditHeads)).Put(joined("g", "t"), []byte(`{"Gateway":"g","Trail":"t","Seq":9,"Hash":"`+
+				strings.Repeat("a", 64)+`","ReportedAt":"2026-11-20T12:00:00Z","Earlier":[{"Seq":12,"Hash":"b","ReportedAt":"2026-11-19T12:00:00Z"}],"Passed":null}`)))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	if s, err = Open(path, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	tn := s.Tenant("t")
+	if _, _, err := tn.ReportAuditHead(ctx, store.AuditHead{Gateway: "g", Trail: "t", Seq: 1, Hash: strings.Repeat("c", 64), PublicKey: "key"}); err != nil {
+		t.Fatal(err)
+	}
+	list, err := tn.ListAuditHeads(ctx)
+	if err != nil || len(list) != 2 || list[0].PublicKey != "key" || list[0].Earlier != nil {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	if old := list[1]; old.PublicKey != "" || old.Seq != 9 || len(old.Earlier) != 1 || old.ReportedAt.IsZero() {
+		t.Errorf("%+v", old)
 	}
 }
 

@@ -136,8 +136,10 @@ func fillEverything(t *testing.T, s *Store) {
 		Key: &store.KeyCreate{Name: "k", Scope: store.ScopeAPI, Prefix: "svc_api_abcd", Digest: store.DigestKey("secret")}})
 	check(err)
 	tn := s.Tenant("t")
-	_, err = tn.ReportAuditHead(ctx, store.AuditHead{Gateway: "g", Trail: "t", Seq: 1, Hash: strings.Repeat("a", 64)})
-	check(err)
+	for _, key := range []string{"", "key"} {
+		_, _, err = tn.ReportAuditHead(ctx, store.AuditHead{Gateway: "g", Trail: "t", Seq: 1, Hash: strings.Repeat("a", 64), PublicKey: key})
+		check(err)
+	}
 	tn.TouchKey(key.ID, s.now())
 	check(s.flushUsed())
 	team, err := tn.CreateTeam(ctx, store.TeamCreate{Name: "team"})

@@ -16,7 +16,11 @@ func testAuditHeads(t *testing.T, o Opened) {
 	hash := func(c string) string { return strings.Repeat(c, 64) }
 	report := func(gateway, trail string, seq uint64, hash string) store.AuditHead {
 		t.Helper()
-		return must(tn.ReportAuditHead(ctx, store.AuditHead{Gateway: gateway, Trail: trail, Seq: seq, Hash: hash}))(t)
+		stored, _, err := tn.ReportAuditHead(ctx, store.AuditHead{Gateway: gateway, Trail: trail, Seq: seq, Hash: hash})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stored
 	}
 	if list := must(tn.ListAuditHeads(ctx))(t); list == nil || len(list) != 0 {
 		t.Errorf("heads of nobody: %v", list)
@@ -75,9 +79,113 @@ func testAuditHeads(t *testing.T, o Opened) {
 		"seq":     {Gateway: "g", Trail: "x", Hash: hash("a")},
 		"hash":    {Gateway: "g", Trail: "x", Seq: 1},
 	} {
-		_, err := tn.ReportAuditHead(ctx, bad)
+		_, _, err := tn.ReportAuditHead(ctx, bad)
 		if store.KindOf(err) != store.Invalid {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
+}
+
+// testAuditEvidence: what was contradicted first, and the highest head, stay
+// whatever is reported after them.
+func testAuditEvidence(t *testing.T, o Opened) {
+	tn := NewTenant(t, o.Store, "t")
+	report := func(seq uint64) (store.AuditHead, *store.EarlierHead) {
+		t.Helper()
+		o.Clock.Advance(time.Minute)
+		stored, contradicted, err := tn.ReportAuditHead(ctx, store.AuditHead{
+			Gateway: "g", Trail: "x", Seq: seq, Hash: fmt.Sprintf("%064d", seq), PublicKey: "key"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stored, contradicted
+	}
+	for _, seq := range []uint64{100, 200, 300} {
+		if _, contradicted := report(seq); contradicted != nil {
+			t.Errorf("%d contradicts %+v", seq, contradicted)
+		}
+	}
+	if _, contradicted := report(50); contradicted == nil || contradicted.Seq != 300 {
+		t.Errorf("50 contradicts %+v", contradicted)
+	}
+	for range 3 * store.MaxEarlierHeads {
+		report(49)
+		report(48)
+	}
+	report(1_000) // the highest, in the middle of a flood
+	var last store.AuditHead
+	for range 3 * store.MaxEarlierHeads {
+		report(49)
+		last, _ = report(48)
+	}
+	if n := len(last.Earlier); n != store.MaxEarlierHeads {
+		t.Errorf("%d earlier heads are kept", n)
+	}
+	kept := map[uint64]bool{}
+	for _, e := range last.Earlier {
+		kept[e.Seq] = true
+	}
+	for _, seq := range []uint64{100, 200, 300, 50, 1_000} {
+		if !kept[seq] {
+			t.Errorf("%d was pushed out of %+v", seq, last.Earlier)
+		}
+	}
+}
+
+// testAuditKeys: the name of a gateway is bound to the first key that signs a head
+// of it, and unsigned heads are kept apart.
+func testAuditKeys(t *testing.T, o Opened) {
+	tn := NewTenant(t, o.Store, "t")
+	report := func(gateway, key string, seq uint64) error {
+		o.Clock.Advance(time.Minute)
+		_, _, err := tn.ReportAuditHead(ctx, store.AuditHead{
+			Gateway: gateway, Trail: "x", Seq: seq, Hash: fmt.Sprintf("%064d", seq), PublicKey: key})
+		return err
+	}
+	check := func(err error, kind store.Kind) {
+		t.Helper()
+		if store.KindOf(err) != kind {
+			t.Errorf("got %v, want %v", err, kind)
+		}
+	}
+	none := store.KindOf(nil)
+	check(report("g", "", 7), none) // before anything is signed
+	check(report("g", "key", 10), none)
+	check(report("g", "other", 20), store.Conflict)
+	check(report("g", "other", 21), store.Conflict)
+	check(report("g", "", 5), none)
+	for i := range 2 * store.MaxOfferedKeys {
+		check(report("g", fmt.Sprint("flood", i), 30), store.Conflict)
+	}
+	check(report("g", "key", 11), none)
+	list := must(tn.ListAuditHeads(ctx))(t)
+	if len(list) != 2 || list[0].PublicKey != "key" || list[0].Seq != 11 || len(list[0].Earlier) != 0 {
+		t.Fatalf("heads: %+v", list)
+	}
+	if list[1].PublicKey != "" || list[1].Seq != 5 || len(list[1].Earlier) != 1 || list[1].Offered != nil {
+		t.Errorf("the unsigned head: %+v", list[1])
+	}
+	if offered := list[0].Offered; len(offered) != store.MaxOfferedKeys || offered[0].PublicKey != "other" || offered[0].OfferedAt.IsZero() {
+		t.Errorf("offered keys: %+v", offered)
+	}
+	_, err := tn.AcceptAuditKey(ctx, "nobody", "other")
+	check(err, store.NotFound)
+	_, err = tn.AcceptAuditKey(ctx, "g", "")
+	check(err, store.Invalid)
+	bound := must(tn.AcceptAuditKey(ctx, "g", "other"))(t)
+	if bound.PublicKey != "other" || bound.Offered != nil || bound.BoundAt.IsZero() {
+		t.Errorf("bound: %+v", bound)
+	}
+	check(report("g", "other", 22), none)
+	check(report("g", "key", 23), store.Conflict)
+	if list := must(tn.ListAuditHeads(ctx))(t); list[0].PublicKey != "other" || list[0].Seq != 22 || len(list[0].Passed) != 1 {
+		t.Errorf("after the change: %+v", list)
+	}
+
+	for i := range store.MaxUnsignedGateways - 1 {
+		check(report(fmt.Sprint("unsigned", i), "", 1), none)
+	}
+	check(report("one more", "", 1), store.Invalid)
+	check(report("unsigned3", "", 2), none)
+	check(report("one more", "its key", 1), none)
 }

@@ -51,6 +51,8 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		{"ListTraces", testListTraces}, {"GetTrace", testGetTrace}, {"Streams", testStreams},
 		{"Stats", testStats}, {"QuantilesInBounds", testQuantilesInBounds}, {"LateArrivals", testLateArrivals}, {"Retention", testRetention},
 		{"AuditHeads", testAuditHeads},
+		{"AuditEvidence", testAuditEvidence},
+		{"AuditKeys", testAuditKeys},
 		{"Lists", testLists}, {"Closed", testClosed},
 	} {
 		t.Run(group.name, func(t *testing.T) {

@@ -20,10 +20,10 @@ func TestGovernanceBundle(t *testing.T) {
 	policy := func(name, body string) string {
 		return r.ask(r.admin, "POST", "/api/policies", fmt.Sprintf(`{"name":%q,%s}`, name, body)).want(201).data().id(t)
 	}
+	agent := r.agent(r.admin, "planner")
 	first := policy("first", `"phase":"request","on":"planner","condition":{"type":"injection_score","threshold":0.5},"action":"block"`)
 	policy("off", `"phase":"request","condition":{"type":"always"},"action":"warn","enabled":false`)
 	second := policy("second", `"phase":"response","condition":{"type":"pii_detected"},"action":"redact","redactionStrategy":"hash"`)
-	agent := r.agent(r.admin, "planner")
 	budget := r.ask(r.admin, "POST", "/api/costs/budgets", fmt.Sprintf(`{"name":"b","agentId":%q,"period":"daily","limitUsd":1}`, agent)).want(201).object().id(t)
 
 	got := r.ask(ingest, "GET", "/api/governance", "").want(200).object().has(t, "policies", "budgets", "hashKey")

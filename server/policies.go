@@ -100,11 +100,7 @@ func (s *Server) updatePolicy(c *call) error {
 // policy answers with a policy that was made or changed, and warns where it can
 // match nothing as it is.
 func (c *call) policy(status int, p store.Policy) error {
-	warnings, err := c.policyWarnings(p)
-	if err != nil {
-		return err
-	}
-	return c.bare(status, api.Single[api.Policy]{Data: wirePolicy(p), Warnings: warnings})
+	return c.bare(status, api.Single[api.Policy]{Data: wirePolicy(p), Warnings: c.policyWarnings(p)})
 }
 
 // checkPolicy holds a changed policy to the rules of a new one.

@@ -122,12 +122,8 @@ func (s *Server) applyTemplate(c *call) error {
 	if err != nil {
 		return err
 	}
-	warnings, err := c.policyWarnings(created...)
-	if err != nil {
-		return err
-	}
 	return c.bare(http.StatusCreated, api.TemplateApplied{
-		Warnings: warnings,
+		Warnings: c.policyWarnings(created...),
 		Created:  len(created),
 		Policies: each(created, func(p store.Policy) api.PolicyRef { return api.PolicyRef{ID: p.ID, Name: p.Name} }),
 	})

@@ -23,9 +23,18 @@ func boundWarnings(warnings []string) []string {
 // globMarks are the characters by which a pattern differs from a name.
 const globMarks = "*?["
 
-// policyWarnings says why policies can match nothing as they are. That is no error:
-// an agent or a tool can be there tomorrow.
-func (c *call) policyWarnings(policies ...store.Policy) (warnings []string, err error) {
+// policyWarnings returns why policies can match nothing as they are. That is no
+// error: an agent or a tool can be there tomorrow. The policies are stored already,
+// so a store that cannot be read costs the warnings and not the answer.
+func (c *call) policyWarnings(policies ...store.Policy) []string {
+	warnings, err := c.findPolicyWarnings(policies)
+	if err != nil {
+		c.server.log.Warn("policies were not checked for names that nothing has", "request_id", c.id, "error", err)
+	}
+	return warnings
+}
+
+func (c *call) findPolicyWarnings(policies []store.Policy) (warnings []string, err error) {
 	for i, p := range policies {
 		if i == 0 || p.On != policies[i-1].On { // the policies of a template are for one agent
 			about, err := c.agentWarning(p.On)

@@ -210,7 +210,7 @@ func readStream(resp *upstream.Response, limit int, m *mcp.Message) error {
 }
 
 func scan(body []byte, m *mcp.Message) error {
-	if err := mcp.Scan(body, m); err != nil {
+	if _, err := mcp.ScanReplacing(body, m); err != nil {
 		return fmt.Errorf("%w: %w", ErrAnswer, err)
 	}
 	return nil

@@ -21,8 +21,9 @@ func names(t reflect.Type) []string {
 			out = append(out, names(f.Type)...)
 			continue
 		}
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		out = append(out, name)
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "-" {
+			out = append(out, name)
+		}
 	}
 	return out
 }
@@ -50,7 +51,7 @@ func TestFieldNames(t *testing.T) {
 		{Policy{}, "id name phase on condition action redactionStrategy enabled fireCount createdAt updatedAt", ""},
 		{Condition{}, "type threshold entities", "toolName"},
 		{PolicyTemplate{}, "id name description policyCount", ""},
-		{TemplateApplied{}, "created policies", ""},
+		{TemplateApplied{}, "created policies", "warnings"},
 		{KeyItem{}, "id name scope prefix createdBy createdByEmail lastUsedAt createdAt", "teamId"},
 		{KeyCreated{}, "id name scope key prefix createdBy createdAt", "teamId"},
 		{TraceItem{}, "id agentId agentName status environment sessionId modelProvider modelName inputTokens outputTokens costUsd durationMs injectionScore piiDetected policiesFired createdAt", "toolName blocked"},
@@ -62,7 +63,7 @@ func TestFieldNames(t *testing.T) {
 		{Error{}, "error details", ""},
 		{Page[int]{}, "data total limit offset", ""},
 		{List[int]{}, "data total", ""},
-		{Success{}, "success", ""},
+		{Success{}, "success", "warnings"},
 	} {
 		ty := reflect.TypeOf(test.resource)
 		t.Run(ty.Name(), func(t *testing.T) {

@@ -178,7 +178,7 @@ func testAuditKeys(t *testing.T, o Opened) {
 	}
 	check(report("g", "other", 22), none)
 	check(report("g", "key", 23), store.Conflict)
-	if list := must(tn.ListAuditHeads(ctx))(t); list[0].PublicKey != "other" || list[0].Seq != 22 || len(list[0].Passed) != 1 {
+	if list := must(tn.ListAuditHeads(ctx))(t); list[0].PublicKey != "other" || list[0].Seq != 22 || len(list[0].Passed) != 2 {
 		t.Errorf("after the change: %+v", list)
 	}
 

@@ -42,7 +42,7 @@ func (p *pass) looseKey(start, end int) int {
 	}
 	var buf [looseContext]byte
 	near := p.context(buf[:], from)
-	if !assigned(near) {
+	if !assigned(near) || !hexOnly(body) && wordlike(body) {
 		return 0
 	}
 	return p.add(APIKey, from, end)
@@ -56,9 +56,8 @@ func inLoose(c byte) bool {
 // drawn reports whether a text looks drawn by lot and is not another kind of
 // identifier: a UUID, a date, a path, words.
 func drawn(body []byte) bool {
-	var digits, lowers, uppers, marks, letterRun, longest, distinct int
+	var digits, letters, marks, distinct int
 	var seen [256]bool
-	hexOnly := true
 	for _, c := range body {
 		if !seen[c] {
 			seen[c] = true
@@ -67,28 +66,30 @@ func drawn(body []byte) bool {
 		switch {
 		case isDigit(c):
 			digits++
-			letterRun = 0
-		case isUpper(c):
-			uppers++
-			letterRun = 0
 		case class[c]&letter != 0:
-			lowers++
-			letterRun++
+			letters++
 		case c == '=':
 		default:
 			marks++
-			letterRun = 0
 		}
-		longest = max(longest, letterRun)
-		hexOnly = hexOnly && isHex(c)
 	}
 	switch {
-	case hexOnly:
+	case hexOnly(body):
 		return len(body) >= 32 && len(body)%2 == 0 && digits > 0 && distinct >= 8
-	case uuid(body), digits == 0, digits < 2 && !mixedCase(body), lowers+uppers < 6, distinct < 10, marks > len(body)/8+2:
+	case uuid(body), letters < 6, distinct < 10, marks > len(body)/8+2:
 		return false
 	}
-	return longest <= 9
+	return digits > 1 || digits == 1 && mixedCase(body) || unlikeWords(body)
+}
+
+// hexOnly reports a text of hexadecimal digits.
+func hexOnly(body []byte) bool {
+	for _, c := range body {
+		if !isHex(c) {
+			return false
+		}
+	}
+	return true
 }
 
 // uuid reports the shape of a UUID.

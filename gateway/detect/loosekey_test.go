@@ -1,0 +1,85 @@
+package detect
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+const (
+	smallLetters = "abcdefghijklmnopqrstuvwxyz"
+	capitals     = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	figures      = "0123456789"
+)
+
+// drawText returns n characters drawn from an alphabet.
+func drawText(r *rand.Rand, alphabet string, n int) string {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = alphabet[r.IntN(len(alphabet))]
+	}
+	return string(b)
+}
+
+// TestRandomKeysBehindTheirNamesAreFound draws 2,000 keys of each kind. Of every
+// kind more than 98 of 100 must be found, as a whole.
+func TestRandomKeysBehindTheirNamesAreFound(t *testing.T) {
+	kinds := []struct {
+		name, alphabet string
+		lengths        []int
+	}{
+		{"small letters and digits", smallLetters + figures, []int{24, 32, 40, 64}},
+		{"small base32", smallLetters + "234567", []int{24, 26, 32, 40, 52, 64}},
+		{"capital base32", capitals + "234567", []int{26, 32, 52}},
+		{"hexadecimal", "0123456789abcdef", []int{32, 40, 64}},
+		{"letters of both cases and digits", smallLetters + capitals + figures, []int{24, 32, 40, 64}},
+	}
+	names := []string{"api_key = %s", "API_KEY=%s", `"apiKey": "%s",`, "client_secret: '%s'", "X_AUTH_TOKEN=%s\n"}
+	r := rand.New(rand.NewPCG(1, 2))
+	s := NewScanner()
+	for _, k := range kinds {
+		for _, n := range k.lengths {
+			const drawn = 2000
+			found := 0
+			var missed string
+			for i := range drawn {
+				key := drawText(r, k.alphabet, n)
+				text := fmt.Sprintf(names[i%len(names)], key)
+				got := s.Scan(nil, []byte(text))
+				at := strings.Index(text, key)
+				if len(got) == 1 && got[0] == (Match{APIKey, at, at + n}) {
+					found++
+				} else {
+					missed = text
+				}
+			}
+			if found*100 <= drawn*98 {
+				t.Errorf("%s, %d characters: %d of %d found; missed %q", k.name, n, found, drawn, missed)
+			}
+		}
+	}
+}
+
+// TestNamesAndWordsBehindKeyWordsAreNoKeys holds that what is written in words is
+// no key, whatever stands before it and however many digits are in it.
+func TestNamesAndWordsBehindKeyWordsAreNoKeys(t *testing.T) {
+	values := []string{
+		"authenticationrequired", "internationalization", "responsibilitiesandduties", "counterrevolutionaries",
+		"application_default_credentials", "get_access_token_from_environment2", "process.env.MY_SERVICE_API_KEY_2",
+		"my-service-account-2024-production", "quarterly-report-2026-final-v2", "how-to-rotate-your-api-keys-in-2026",
+		"kubernetes-dashboard-token-reader1", "tokenizer_config_v2.backup.json", "config/secrets/production-2026.yaml",
+		"src/main/resources/application2.properties", "TestTheTokenIsRefreshed2Times", "refreshTokenExpiresInSeconds30",
+		"com.example.security.TokenProviderV2", "vault:secret/data/payments2/database", "abcdefghijklmnopqrstuvwxyz0123456789",
+		"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", "your_api_key_goes_here_123456", "zugriffsschluesselverwaltung2026",
+		"donaudampfschifffahrtsgesellschaft", "anticonstitutionnellement1", "sha256-checksum-of-the-archive",
+		"secretsmanager.eu-central-1.amazonaws.com", "next-page-of-results-00017", "2026-03-01T10-00-00-backup-nightly",
+	}
+	for _, name := range []string{"api_key = ", "API_KEY=", `"secret": "`, "token: ", "client_secret: "} {
+		for _, v := range values {
+			if got := findings(name + v); got != "" {
+				t.Errorf("%s%s: %s", name, v, got)
+			}
+		}
+	}
+}

@@ -20,6 +20,13 @@ var keyWords = []string{
 	"subscription-key", "subscription_key", "x-functions-key", "app_key", "application key", "application_key", "service_key", "refresh_token", "token", "secret", "sharedkey", "sas_key", "master_key", "sig",
 }
 
+// uuidKeyWords end the names of secrets that may be UUIDs. Words that also name
+// what is no secret (token, sig, a page or a request) are not among them.
+var uuidKeyWords = []string{
+	"api_key", "api-key", "apikey", "api key", "api_token", "api-token", "apitoken", "api token", "auth_token", "auth-token", "authtoken", "auth token",
+	"access_token", "access-token", "accesstoken", "private_token", "private-token", "access_key", "access-key", "accesskey", "secret_key", "secret-key", "secretkey", "secret",
+}
+
 // looseKey looks at a long word with digits. It returns the end of a key, or 0.
 func (p *pass) looseKey(start, end int) int {
 	t := p.text
@@ -37,12 +44,21 @@ func (p *pass) looseKey(start, end int) int {
 		from++
 	}
 	body := t[from:end]
-	if len(body) < minLooseKey || from < p.end || bytes.Contains(body, []byte("//")) && bytes.IndexByte(body, ':') >= 0 || !drawn(body) {
+	if len(body) < minLooseKey || from < p.end || bytes.Contains(body, []byte("//")) && bytes.IndexByte(body, ':') >= 0 {
+		return 0
+	}
+	id := uuid(body)
+	if !id && !drawn(body) {
 		return 0
 	}
 	var buf [looseContext]byte
-	near := p.context(buf[:], from)
-	if !assigned(near) || !hexOnly(body) && wordlike(body) {
+	name := assignedName(p.context(buf[:], from))
+	switch {
+	case id:
+		if !namesSecret(name, uuidKeyWords) {
+			return 0
+		}
+	case !namesSecret(name, keyWords), !hexOnly(body) && wordlike(body):
 		return 0
 	}
 	return p.add(APIKey, from, end)
@@ -54,7 +70,7 @@ func inLoose(c byte) bool {
 }
 
 // drawn reports whether a text looks drawn by lot and is not another kind of
-// identifier: a UUID, a date, a path, words.
+// identifier: a date, a path.
 func drawn(body []byte) bool {
 	var digits, letters, marks, distinct int
 	var seen [256]bool
@@ -76,7 +92,7 @@ func drawn(body []byte) bool {
 	switch {
 	case hexOnly(body):
 		return len(body) >= 32 && len(body)%2 == 0 && digits > 0 && distinct >= 8
-	case uuid(body), letters < 6, distinct < 10, marks > len(body)/8+2:
+	case letters < 6, distinct < 10, marks > len(body)/8+2:
 		return false
 	}
 	return digits > 1 || digits == 1 && mixedCase(body) || unlikeWords(body)
@@ -109,9 +125,10 @@ func uuid(b []byte) bool {
 	return true
 }
 
-// assigned reports whether near ends with a key word and what assigns to it: an
-// equals sign, a colon, quotes, "is", or just a space after bearer.
-func assigned(near []byte) bool {
+// assignedName returns the part of near that ends with the name of what is
+// assigned: it takes away an equals sign, a colon, quotes, "is", or just a space
+// after bearer. It returns nothing when nothing is assigned.
+func assignedName(near []byte) []byte {
 	i := len(near)
 	for i > 0 && (near[i-1] == ' ' || near[i-1] == '"' || near[i-1] == '\'' || near[i-1] == '`' || near[i-1] == '\\' || near[i-1] == '\t') {
 		i--
@@ -125,18 +142,19 @@ func assigned(near []byte) bool {
 		i--
 	}
 	near = near[:i]
-	if !hasMark {
-		if bytes.HasSuffix(near, []byte(" is")) {
-			near, hasMark = bytes.TrimSuffix(near, []byte(" is")), true
-		} else if bytes.HasSuffix(near, []byte("bearer")) {
-			return true
-		}
+	if hasMark || bytes.HasSuffix(near, []byte("bearer")) {
+		return near
 	}
-	if !hasMark {
-		return false
+	if name, ok := bytes.CutSuffix(near, []byte(" is")); ok {
+		return name
 	}
-	for _, w := range keyWords {
-		if bytes.HasSuffix(near, []byte(w)) && !bytes.HasSuffix(near, []byte("_id")) {
+	return nil
+}
+
+// namesSecret reports whether name ends with one of words.
+func namesSecret(name []byte, words []string) bool {
+	for _, w := range words {
+		if bytes.HasSuffix(name, []byte(w)) {
 			return true
 		}
 	}

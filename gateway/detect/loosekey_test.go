@@ -83,3 +83,33 @@ func TestNamesAndWordsBehindKeyWordsAreNoKeys(t *testing.T) {
 		}
 	}
 }
+
+// TestAUUIDIsAKeyOnlyBehindTheNameOfOne holds that the name alone decides: most
+// UUIDs are no secrets.
+func TestAUUIDIsAKeyOnlyBehindTheNameOfOne(t *testing.T) {
+	const id = "7c41f0ae-93d2-4b58-a6e1-0f2d9b83c5e7"
+	for _, format := range []string{
+		"HEROKU_API_KEY=%s", "//registry.example/:_authToken=%s", "secret: %s", "{\"client_secret\": \"%s\"}", "export PINGDOM_API_TOKEN='%s'",
+		"X-Api-Key: %s", "apiKey = \"%s\";", "<api_key>%s</api_key>", "API_KEY=%s\nREGION=eu",
+	} {
+		text := fmt.Sprintf(format, id)
+		if got, want := findings(text), "API_KEY="+id; got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+	for _, format := range []string{
+		"%s", "id: %s", "request_id=%s", "trace %s done", "secret_id: %s", "api_key_id=%s", "tenant: %s", "X-Request-Id: %s", "https://shop.example/orders/%s",
+		"page_token=%s", "sync token: %s", "secret version %s", "the api key of %s", "secrets/%s", "key: %s", "signature=%s",
+	} {
+		text := fmt.Sprintf(format, id)
+		if got := findings(text); got != "" {
+			t.Errorf("%q: got %q", text, got)
+		}
+	}
+	if got := NewScanner().ScanValue(nil, "api_key", []byte(id)); len(got) != 1 || got[0] != (Match{APIKey, 0, len(id)}) {
+		t.Errorf("the value of a member api_key: %v", got)
+	}
+	if got := NewScanner().ScanValue(nil, "request_id", []byte(id)); len(got) != 0 {
+		t.Errorf("the value of a member request_id: %v", got)
+	}
+}

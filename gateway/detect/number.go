@@ -1,5 +1,10 @@
 package detect
 
+import (
+	"bytes"
+	"slices"
+)
+
 // run is digits with what separates them: a candidate for a card, a phone or a
 // social security number.
 type run struct {
@@ -180,46 +185,72 @@ var (
 	notCardWords = newVocabulary("imei", "tracking", "barcode", "ean", "isbn", "gtin", "serial", "order no", "order number", "order id", "sendungsnummer", "bestellnummer", "auftrag")
 )
 
+// cardGroups are the lengths of the groups in which cards are printed.
+var cardGroups = [][]int{{4, 4, 4, 4}, {4, 6, 5}, {4, 6, 4}, {4, 4, 4, 4, 3}, {4, 4, 4, 3}, {4, 4, 5}, {6, 13}, {4, 4, 4, 2}, {4, 4, 4, 1}}
+
 // cardShape reports whether the first g groups are divided as cards are: not at
-// all, in fours, as Amex and Diners do, or digit by digit. Other divisions and
-// undivided numbers that other numberings share need a word for card nearby.
+// all, or as printed on cards with one kind of divider. Other divisions, and
+// undivided numbers that other numberings share, need a word for card nearby.
 func (p *pass) cardShape(r *run, g int) bool {
-	t := p.text
-	for i := 1; i < g; i++ {
-		gap := t[r.groups[i-1].end:r.groups[i].start]
-		for _, c := range gap {
-			if c == '(' || c == ')' {
-				return false
-			}
-		}
-		if len(gap) > 1 && !(gap[0] == ' ' && gap[len(gap)-1] == ' ') {
-			return false
-		}
+	if !r.cardGaps(p.text, g) {
+		return false
 	}
 	var buf [40]byte
 	near := p.context(buf[:], r.groups[0].start)
-	n := r.groups[g-1].first + r.groups[g-1].len()
-	lens := func(want ...int) bool {
-		if len(want) != g {
+	if g == 1 {
+		n := r.groups[0].len()
+		return !notCardWords.in(near) && (n >= 14 && n <= 16 || cardWords.in(near))
+	}
+	return r.printed(p.text, g) || cardWords.in(near)
+}
+
+// cardGaps reports that what divides the first g groups is a character, or one
+// with spaces around it, and no bracket.
+func (r *run) cardGaps(t []byte, g int) bool {
+	for i := 1; i < g; i++ {
+		gap := r.gap(t, i)
+		if bytes.ContainsAny(gap, "()") || len(gap) > 1 && !(gap[0] == ' ' && gap[len(gap)-1] == ' ') {
 			return false
 		}
-		for i, w := range want {
-			if r.groups[i].len() != w {
+	}
+	return true
+}
+
+// printed reports that the first g groups have the lengths of groups on cards,
+// and that all are divided by the same mark: spaces, dashes or dots.
+func (r *run) printed(t []byte, g int) bool {
+	mark := divider(r.gap(t, 1))
+	if mark == '_' || mark == '/' {
+		return false
+	}
+	for i := 2; i < g; i++ {
+		if divider(r.gap(t, i)) != mark {
+			return false
+		}
+	}
+	return slices.ContainsFunc(cardGroups, func(lengths []int) bool {
+		if len(lengths) != g {
+			return false
+		}
+		for i, n := range lengths {
+			if r.groups[i].len() != n {
 				return false
 			}
 		}
 		return true
-	}
-	switch {
-	case g == 1 && notCardWords.in(near):
-		return false
-	case g == 1 && n >= 14 && n <= 16, lens(4, 4, 4, 4), lens(4, 6, 5), lens(4, 6, 4), lens(4, 4, 4, 4, 3), lens(4, 4, 4, 3), lens(4, 4, 5), lens(6, 13), lens(8, 8), lens(4, 4, 4, 2), lens(4, 4, 4, 1):
-		return true
-	case g == n:
-		return true
-	}
-	return cardWords.in(near)
+	})
 }
+
+// divider returns the mark in a gap, a space when there is none.
+func divider(gap []byte) byte {
+	if len(gap) == 3 {
+		return gap[1]
+	}
+	return gap[0]
+}
+
+// gap returns what stands before group i.
+func (r *run) gap(t []byte, i int) []byte { return t[r.groups[i-1].end:r.groups[i].start] }
 
 // luhn checks the check digit of ASCII digits.
 func luhn(digits []byte) bool {

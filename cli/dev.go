@@ -243,7 +243,7 @@ func (s *devStack) startGateway(ctx context.Context) error {
 	}
 	s.d.OnClose("gateway", s.gw.Close)
 	s.d.Go("gateway", s.gw.Run)
-	s.d.Serve("gateway", ln, s.gw, s.gw.TLSConfig(), daemon.Calls(gateway.Path), daemon.Rechecked(s.gw.OnClientCA))
+	s.d.Serve("gateway", ln, s.gw, s.gw.TLSConfig(), servedBy(s.gw)...)
 	return nil
 }
 

@@ -184,10 +184,20 @@ func runGateway(ctx context.Context, env Env, o gatewayOptions) error {
 	defer runtime.KeepAlive(keepRoom(env))
 	d.OnClose("gateway", g.Close)
 	d.Go("gateway", g.Run)
-	if _, err := d.Listen("gateway", file.Listen, g, g.TLSConfig(), daemon.Calls(gateway.Path), daemon.Rechecked(g.OnClientCA)); err != nil {
+	if _, err := d.Listen("gateway", file.Listen, g, g.TLSConfig(), servedBy(g)...); err != nil {
 		return errors.Join(failed(err, "the address is 'listen' in "+o.config), d.Close())
 	}
 	return d.Run(ctx)
+}
+
+// servedBy says how a daemon serves a gateway, and ends it.
+func servedBy(g *gateway.Gateway) []daemon.ListenOption {
+	return []daemon.ListenOption{
+		daemon.Calls(gateway.Path),
+		daemon.OnRefusing(g.EndStreams),
+		daemon.CutCause(gateway.ErrStopping),
+		daemon.Rechecked(g.OnClientCA),
+	}
 }
 
 // reloader loads the file again; what is found goes to the log.

@@ -28,8 +28,11 @@ func everythingOn(t *testing.T, upstream, guard, otlp string) *oauthRig {
 	return o
 }
 
-// metrics scrapes the gateway.
+// metrics scrapes the gateway, when the requests before are counted: they are behind
+// their answers.
 func (r *rig) metrics() string {
+	r.t.Helper()
+	eventually(r.t, "requests are in flight", func() bool { return r.inFlight.Load() == 0 })
 	return r.do(http.MethodGet, "http://"+r.gateway.observer.listener.Addr().String()+"/metrics", "").body
 }
 

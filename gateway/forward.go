@@ -31,6 +31,9 @@ func (ex *exchange) forward() *refusal {
 	if refused := ex.upstreamSession(); refused != nil {
 		return refused
 	}
+	if ex.msg.Method == mcp.MethodListen {
+		defer ex.endsAtStop()()
+	}
 	defer ex.under()()
 	ex.fanOut()
 	ex.sentUp = ex.now()

@@ -119,7 +119,11 @@ type Gateway struct {
 	draining       atomic.Bool
 	reloading      sync.Mutex
 
-	failures  *failureLog
+	failures *failureLog
+	// streams ends when the gateway stops, before requests in flight are waited for.
+	streams    context.Context
+	endStreams context.CancelFunc
+
 	errands   errands
 	calls     *calls // requests under way; nil with one upstream
 	standings standings
@@ -153,6 +157,7 @@ func New(opts Options) (g *Gateway, err error) {
 	}
 	g.restartPending.Store(new([]string))
 	g.failures = newFailureLog(g.log)
+	g.streams, g.endStreams = context.WithCancel(context.Background())
 	g.errands.start(g)
 	g.oauth = auth.NewOAuth(auth.OAuthOptions{Now: g.now, Logger: g.log, Roots: opts.Roots})
 	defer func(built *Gateway) { // a return of nil has cleared g by then
@@ -342,6 +347,7 @@ func (g *Gateway) OnClientCA(recheck func(valid func(*tls.ConnectionState) bool)
 // upstreams and to the rate-limit store. It must be called after the last
 // request has ended and Run has returned.
 func (g *Gateway) Close() error {
+	g.endStreams()
 	g.errands.stop()
 	g.oauth.Close()
 	if g.verifier != nil {

@@ -9,15 +9,19 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"svc/cli/daemon"
 	"svc/gateway/auth"
 	"svc/gateway/config"
 	"svc/gateway/diag"
@@ -33,11 +37,21 @@ type rig struct {
 	key     string // of key id "alice"
 	other   string // of key id "bob"
 	logs    *syncBuffer
-	stop    func()
-	tune    func(*Options) // may be nil
+	// stop ends the gateway at once, terminate as SIGTERM does.
+	stop, terminate func()
+	tune            func(*Options) // may be nil
+
+	inFlight atomic.Int64
 
 	mu   sync.Mutex
 	yaml string
+}
+
+// ServeHTTP passes requests to the gateway, and counts them.
+func (r *rig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	r.inFlight.Add(1)
+	defer r.inFlight.Add(-1)
+	r.gateway.ServeHTTP(w, req)
 }
 
 // cheap makes hashes that tests can afford.
@@ -108,22 +122,52 @@ func (r *rig) start() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	server := httptest.NewServer(r.gateway)
-	r.url = server.URL + "/mcp"
-	ctx, cancel := context.WithCancel(context.Background())
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.serve(ln)
+}
+
+// overHTTP says that the gateways of this run are served by net/http alone, and not
+// by package front as they are when they are deployed.
+var overHTTP bool
+
+// serve runs the gateway on a listener as 'svc gateway' does, until stop or the end
+// of the test.
+func (r *rig) serve(ln net.Listener) {
+	r.t.Helper()
+	signals := make(chan os.Signal, 2)
+	var graceful atomic.Bool
+	d := daemon.New(daemon.Options{
+		Logger: slog.New(slog.NewTextHandler(r.logs, nil)), Signals: signals, Drain: r.gateway.Drain,
+		Windows: func() (window, grace time.Duration) {
+			if graceful.Load() {
+				return r.gateway.ShutdownTimes()
+			}
+			return 0, 0
+		},
+	})
+	d.OnClose("gateway", r.gateway.Close)
+	d.Go("gateway", r.gateway.Run)
+	opts := []daemon.ListenOption{daemon.OnRefusing(r.gateway.EndStreams), daemon.CutCause(ErrStopping)}
+	if !overHTTP {
+		opts = append(opts, daemon.Calls(Path))
+	}
+	d.Serve("gateway", ln, r, r.gateway.TLSConfig(), opts...)
+	r.url = "http://" + ln.Addr().String() + "/mcp"
 	ran := make(chan error, 1)
-	go func() { ran <- r.gateway.Run(ctx) }()
-	r.stop = sync.OnceFunc(func() {
-		server.CloseClientConnections()
-		server.Close()
-		cancel()
+	go func() { ran <- d.Run(context.Background()) }()
+	end := func(wait bool) {
+		graceful.Store(wait)
+		signals <- syscall.SIGTERM
 		if err := <-ran; err != nil {
 			r.t.Errorf("run: %v", err)
 		}
-		if err := r.gateway.Close(); err != nil {
-			r.t.Errorf("close: %v", err)
-		}
-	})
+	}
+	var once sync.Once
+	r.stop = func() { once.Do(func() { end(false) }) }
+	r.terminate = func() { once.Do(func() { end(true) }) }
 	r.t.Cleanup(r.stop)
 }
 

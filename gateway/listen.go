@@ -14,6 +14,7 @@ import (
 // stream that broke. It carries no method, so no rule decides on the request
 // itself; its frames are judged like all others.
 func (ex *exchange) serveStream() *refusal {
+	defer ex.endsAtStop()()
 	if refused := ex.openControl(); refused != nil {
 		return refused
 	}

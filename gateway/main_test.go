@@ -13,6 +13,10 @@ import (
 // outlive their gateway.
 func TestMain(m *testing.M) {
 	code := m.Run()
+	if code == 0 {
+		overHTTP = true
+		code = m.Run()
+	}
 	http.DefaultClient.CloseIdleConnections()
 	// A session of the SDK's server that no client ended lives on.
 	sdk := goleak.IgnoreAnyFunction("github.com/modelcontextprotocol/go-sdk/mcp.(*streamableServerConn).Read")

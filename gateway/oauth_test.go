@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -76,8 +77,11 @@ policy:
 `, hash, o.issuer.URL, o.issuer.JWKSURL(), settings, header, upstream, rules))
 	o.stop()
 	// Once more, at an address that the configuration knows.
-	server := httptest.NewUnstartedServer(nil)
-	o.base = "http://" + server.Listener.Addr().String()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.base = "http://" + ln.Addr().String()
 	o.edit("http://127.0.0.1:1\n", o.base+"\n")
 	cfg, err := o.load()
 	if err != nil {
@@ -90,17 +94,7 @@ policy:
 	if err != nil {
 		t.Fatal(err)
 	}
-	server.Config.Handler = o.gateway
-	server.Start()
-	o.url = server.URL + "/mcp"
-	o.stop = sync.OnceFunc(func() {
-		server.CloseClientConnections()
-		server.Close()
-		if err := o.gateway.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(o.stop)
+	o.serve(ln)
 	return o
 }
 

@@ -151,6 +151,10 @@ var (
 	refuseReplaced     = refusal{kind: "stream_replaced"}
 	refuseSessionEnd   = refusal{kind: "session_ended"}
 
+	// What was in flight when the gateway stopped. On a stream the status stays 200.
+	refuseShutdown = refusal{status: http.StatusServiceUnavailable, code: mcp.CodeInternal,
+		message: "shutting_down", reason: "shutting_down", kind: "shutdown"}
+
 	refuseAudit = refusal{status: http.StatusServiceUnavailable, code: mcp.CodeInternal,
 		message: "audit_unavailable", reason: "audit_unavailable", kind: "audit_unavailable"}
 	refusePanic = refusal{status: http.StatusInternalServerError, code: mcp.CodeInternal,

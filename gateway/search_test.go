@@ -224,10 +224,6 @@ func TestSearchByClaims(t *testing.T) {
 	o := newOAuthRig(t, up.URL, "", "", `    - {id: admins, action: allow, when: {tool_prefix: admin_, claims: {groups: [admins]}}}
     - {id: safe, action: allow, when: {tool_name_in: [safe, mcp_search]}}
 tool_search: {enabled: true, mode: synthesize}`, nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	ran := make(chan error, 1)
-	go func() { ran <- o.gateway.Run(ctx) }()
-	defer func() { cancel(); <-ran }()
 	admin := o.token(map[string]any{"groups": []string{"admins"}})
 	for _, tt := range []struct{ token, want string }{
 		{o.apiKey, "[main/safe]"}, {admin, "[main/admin_reset main/safe]"}, {o.token(nil), "[main/safe]"},

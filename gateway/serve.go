@@ -43,7 +43,7 @@ func (g *Gateway) serveMCP(w http.ResponseWriter, r *http.Request) {
 	defer ex.observe()
 	defer ex.recovered()
 	if refused := ex.serve(); refused != nil {
-		ex.refuse(refused)
+		ex.refuse(ex.orShutdown(refused))
 	}
 }
 

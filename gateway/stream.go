@@ -225,7 +225,7 @@ func (s *stream) stop() {
 }
 
 // finish ends the stream: when the request has not been answered in it, with
-// an error in the answer's place.
+// something in the answer's place.
 func (s *stream) finish(ctx context.Context, err error, resumable bool) {
 	ex := s.ex
 	unrecorded := errors.Is(err, errAudit)
@@ -240,12 +240,11 @@ func (s *stream) finish(ctx context.Context, err error, resumable bool) {
 		ex.rec.ErrorKind = refused.kind
 	}
 	ex.unanswered = refused.code == 0
-	if refused.code == 0 || ex.r.Method != http.MethodPost || ex.msg.Kind != mcp.Request || ex.ctx.Err() != nil {
+	if refused.code == 0 || ex.r.Method != http.MethodPost || ex.msg.Kind != mcp.Request || ex.ctx.Err() != nil && !ex.stopped() {
 		_ = ex.account(http.StatusOK, ex.sent) // there is nothing to tell; a failure is in the log
 		return
 	}
-	ex.rec.IsError = true
-	out := s.errorEvent(&refused)
+	out := s.lastEvent(&refused)
 	if ex.account(http.StatusOK, ex.sent+len(out)) != nil {
 		// What cannot be recorded is not told; that it cannot is.
 		out = s.errorEvent(&refuseAudit)
@@ -274,6 +273,8 @@ func (s *stream) errorEvent(refused *refusal) []byte {
 func (s *stream) ending(ctx context.Context, err error, resumable bool) refusal {
 	cause := context.Cause(ctx)
 	switch {
+	case errors.Is(cause, ErrStopping), s.ex.stopped(): // the request's context ends before those derived of it
+		return refuseShutdown
 	case errors.Is(cause, errIdle):
 		return refuseTruncated
 	case errors.Is(cause, errTokenRevoked), errors.Is(err, errTokenRevoked):

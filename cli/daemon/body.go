@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"time"
@@ -42,6 +43,9 @@ func limitBodyTime(h http.Handler, grace time.Duration) http.Handler {
 			}
 			_ = b.grant() // not every connection has deadlines; the first read says so again
 			r.Body = b
+			// A request that is cut does not wait for the rest of its body.
+			end := b.deadline
+			defer context.AfterFunc(r.Context(), func() { _ = end(time.Unix(1, 0)) })()
 		}
 		h.ServeHTTP(w, r)
 	})

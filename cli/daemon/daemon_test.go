@@ -168,13 +168,65 @@ func TestDrainOrder(t *testing.T) {
 	}
 }
 
-func TestGraceCutsRequests(t *testing.T) {
-	entered := make(chan struct{})
-	r := start(t, Options{
-		Windows: func() (time.Duration, time.Duration) { return 0, 100 * time.Millisecond },
-	}, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+// A request that is in flight at the end of the grace time finds the cause in its
+// context and can still answer, on either way through the server.
+func TestRequestsCutAtTheEndOfGraceCanAnswer(t *testing.T) {
+	cause := fmt.Errorf("going down: %w", context.Canceled)
+	for _, opts := range [][]ListenOption{nil, {Calls("/mcp")}} {
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			entered := make(chan struct{})
+			signals := make(chan os.Signal, 1)
+			d := New(Options{Signals: signals, Windows: func() (time.Duration, time.Duration) { return 0, 100 * time.Millisecond }})
+			addr, err := d.Listen("t", "127.0.0.1:0", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				close(entered)
+				<-r.Context().Done()
+				w.WriteHeader(http.StatusServiceUnavailable)
+				fmt.Fprint(w, context.Cause(r.Context()))
+			}), nil, append(opts, CutCause(cause))...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ran := make(chan error, 1)
+			go func() { ran <- d.Run(context.Background()) }()
+			answered := make(chan string, 1)
+			go func() { answered <- ask(method, BaseURL(addr, false)+"/mcp") }()
+			<-entered
+			signals <- syscall.SIGTERM
+			if got := <-answered; got != "503 going down: context canceled" {
+				t.Errorf("%s, %d options: %s", method, len(opts), got)
+			}
+			if err := <-ran; err != nil {
+				t.Errorf("Run: %v, want nil: the configured time is over", err)
+			}
+		}
+	}
+}
+
+// ask returns the status and the body of an answer, or the error.
+func ask(method, url string) string {
+	req, err := http.NewRequest(method, url, nil)
+	if err != nil {
+		return err.Error()
+	}
+	req.Close = true
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err.Error()
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%d %s", resp.StatusCode, body)
+}
+
+// A request that does not answer when it is cut loses its connection.
+func TestRequestsThatDoNotAnswerAreCut(t *testing.T) {
+	entered, release := make(chan struct{}), make(chan struct{})
+	r := start(t, Options{CloseTimeout: 100 * time.Millisecond}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		close(entered)
-		<-r.Context().Done()
+		<-release
 	}))
 	cut := make(chan error, 1)
 	go func() {
@@ -187,6 +239,81 @@ func TestGraceCutsRequests(t *testing.T) {
 	}
 	if err := <-cut; err == nil {
 		t.Fatal("the request was answered, want it cut")
+	}
+	close(release)
+}
+
+// A body that is on its way is not waited for when its request is cut.
+func TestBodiesOfCutRequestsAreNotWaitedFor(t *testing.T) {
+	for _, opts := range [][]ListenOption{nil, {Calls("/mcp")}} {
+		entered := make(chan struct{})
+		signals := make(chan os.Signal, 1)
+		d := New(Options{Signals: signals})
+		addr, err := d.Listen("t", "127.0.0.1:0", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			close(entered)
+			_, err := io.ReadAll(r.Body)
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprintf(w, "%v, deadline: %v", context.Cause(r.Context()), errors.Is(err, os.ErrDeadlineExceeded))
+		}), nil, opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ran := make(chan error, 1)
+		go func() { ran <- d.Run(context.Background()) }()
+		c, err := net.Dial("tcp", addr.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		io.WriteString(c, "POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: 20\r\n\r\nhalf")
+		<-entered
+		signals <- syscall.SIGTERM
+		got, _ := io.ReadAll(c)
+		if !strings.HasPrefix(string(got), "HTTP/1.1 503 ") || !strings.HasSuffix(string(got), "the server stops: context canceled, deadline: true") {
+			t.Errorf("%d options: %q", len(opts), got)
+		}
+		if err := <-ran; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// What lasts as long as its client is ended when connections are refused, and what
+// else is in flight is waited for.
+func TestOnRefusingIsCalledWhenConnectionsAreRefused(t *testing.T) {
+	for _, opts := range [][]ListenOption{nil, {Calls("/mcp")}} {
+		entered, refusing := make(chan struct{}), make(chan struct{})
+		signals := make(chan os.Signal, 1)
+		d := New(Options{Signals: signals, Windows: func() (time.Duration, time.Duration) { return 0, time.Hour }})
+		var addr net.Addr
+		end := OnRefusing(func() {
+			if c, err := net.Dial("tcp", addr.String()); err == nil {
+				c.Close()
+				t.Error("the address still takes connections")
+			}
+			close(refusing)
+		})
+		var err error
+		addr, err = d.Listen("t", "127.0.0.1:0", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			close(entered)
+			<-refusing
+			fmt.Fprint(w, "ended")
+		}), nil, append(opts, end)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ran := make(chan error, 1)
+		go func() { ran <- d.Run(context.Background()) }()
+		answered := make(chan string, 1)
+		go func() { answered <- ask(http.MethodGet, BaseURL(addr, false)+"/mcp") }()
+		<-entered
+		signals <- syscall.SIGTERM
+		if got := <-answered; got != "200 ended" {
+			t.Error(got)
+		}
+		if err := <-ran; err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -450,7 +577,7 @@ func TestNotify(t *testing.T) {
 }
 
 // Calls take another way through the server, with the same life: they finish after
-// a signal, and are cut when their time is over.
+// a signal, and those that only wait are cut when their time is over.
 func TestCalls(t *testing.T) {
 	entered, release := make(chan string, 2), make(chan struct{})
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -502,7 +629,7 @@ func TestCalls(t *testing.T) {
 	}
 	got := []string{<-answers, <-answers}
 	slices.Sort(got)
-	if want := []string{"slow *front.responsefalse", "stuck true"}; !slices.Equal(got, want) {
+	if want := []string{"slow *front.responsefalse", "stuck *front.responsefalse"}; !slices.Equal(got, want) {
 		t.Errorf("answers %q, want %q", got, want)
 	}
 }

@@ -32,6 +32,9 @@ type server struct {
 	calls   string                                                    // path that is served by package front; empty for none
 	recheck func(recheck func(valid func(*tls.ConnectionState) bool)) // may be nil
 	http    httpServer
+	cancel  context.CancelCauseFunc // of the requests of net/http
+	cause   error                   // of the end of requests that are cut
+	refused func()                  // called once no connections are accepted
 	running *inFlight
 	log     *slog.Logger
 	serving sync.WaitGroup
@@ -42,6 +45,7 @@ type httpServer interface {
 	Serve(net.Listener) error
 	Shutdown(context.Context) error
 	Close() error
+	RegisterOnShutdown(func())
 }
 
 // ListenOption changes how a listener is served.
@@ -57,6 +61,23 @@ func Rechecked(register func(recheck func(valid func(*tls.ConnectionState) bool)
 	return func(s *server) { s.recheck = register }
 }
 
+// OnRefusing has f called when the daemon stops, once no new connections are
+// accepted and before requests in flight are waited for. Whatever lasts as long as
+// its client, such as an event stream, should end then.
+func OnRefusing(f func()) ListenOption { return func(s *server) { s.refused = sync.OnceFunc(f) } }
+
+// CutCause sets the cause with which the contexts of requests end that are still in
+// flight at the end of the grace time. It must be a [context.Canceled]. A handler
+// that finds it has cutTime to answer.
+func CutCause(err error) ListenOption { return func(s *server) { s.cause = err } }
+
+// cutTime is how long requests that were cut at the end of the grace time may take
+// to say so to their clients.
+const cutTime = 2 * time.Second
+
+// errCut is the cause without [CutCause].
+var errCut = fmt.Errorf("the server stops: %w", context.Canceled)
+
 func (s *server) start(failures chan<- error) {
 	s.log.Info("listening", "server", s.name, "addr", s.ln.Addr().String(), "tls", s.tls != nil)
 	s.serving.Go(func() {
@@ -71,12 +92,10 @@ func (s *server) start(failures chan<- error) {
 func (s *server) stop(ctx context.Context, patience time.Duration) error {
 	err := s.http.Shutdown(ctx)
 	if err != nil {
-		s.log.Warn("requests still running were cut", "server", s.name)
-		err = s.http.Close()
-		if left := s.running.wait(patience); left > 0 {
-			s.log.Error("requests did not end when they were cut", "server", s.name, "requests", left)
-		}
+		s.log.Warn("requests still running were cut", "server", s.name, "requests", s.running.n.Load())
+		err = s.cut(patience)
 	}
+	s.cancel(errCut)
 	s.serving.Wait()
 	// Shutdown knows the listener only once Serve has begun.
 	if cerr := s.ln.Close(); cerr != nil && !errors.Is(cerr, net.ErrClosed) {
@@ -86,6 +105,25 @@ func (s *server) stop(ctx context.Context, patience time.Duration) error {
 		return fmt.Errorf("stop %s: %w", s.name, err)
 	}
 	return nil
+}
+
+// cut ends the requests that are left. First their contexts end, so that they can
+// answer; the connections of those that did not are closed after cutTime.
+func (s *server) cut(patience time.Duration) error {
+	s.cancel(s.cause)
+	if c, ok := s.http.(interface{ Cancel(error) }); ok {
+		c.Cancel(s.cause)
+	}
+	ctx, done := context.WithTimeout(context.Background(), min(cutTime, patience))
+	defer done()
+	if s.http.Shutdown(ctx) == nil {
+		return nil
+	}
+	err := s.http.Close()
+	if left := s.running.wait(patience); left > 0 {
+		s.log.Error("requests did not end when they were cut", "server", s.name, "requests", left)
+	}
+	return err
 }
 
 // Listen binds an address and serves h on it once Run is called; clients that
@@ -104,7 +142,7 @@ func (d *Daemon) Listen(name, addr string, h http.Handler, conf *tls.Config, opt
 
 // Serve is Listen for a listener that is already bound. The daemon closes it.
 func (d *Daemon) Serve(name string, ln net.Listener, h http.Handler, conf *tls.Config, opts ...ListenOption) {
-	s := &server{name: name, log: d.log, ln: ln, tls: conf, running: &inFlight{Handler: h}}
+	s := &server{name: name, log: d.log, ln: ln, tls: conf, running: &inFlight{Handler: h}, cause: errCut}
 	h = s.running
 	for _, o := range opts {
 		o(s)
@@ -113,6 +151,8 @@ func (d *Daemon) Serve(name string, ln net.Listener, h http.Handler, conf *tls.C
 		s.tls = s.tls.Clone()
 		s.tls.NextProtos = []string{"h2", "http/1.1"}
 	}
+	base, cancel := context.WithCancelCause(context.Background())
+	s.cancel = cancel
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(conf != nil)
@@ -122,6 +162,7 @@ func (d *Daemon) Serve(name string, ln net.Listener, h http.Handler, conf *tls.C
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		Protocols:         protocols,
+		BaseContext:       func(net.Listener) context.Context { return base },
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxH2Streams,
 			MaxReadFrameSize:     maxH2Frame,
@@ -140,6 +181,9 @@ func (d *Daemon) Serve(name string, ln net.Listener, h http.Handler, conf *tls.C
 			s.recheck(calls.Recheck)
 		}
 		s.http = calls
+	}
+	if s.refused != nil {
+		s.http.RegisterOnShutdown(s.refused)
 	}
 	d.parts = append(d.parts, s)
 }

@@ -96,14 +96,18 @@ func (c *requestContext) stop(w *waiter) bool {
 	return waits
 }
 
-// end ends the context.
-func (c *requestContext) end() {
+// end ends the context: the client has left, or its connection failed.
+func (c *requestContext) end() { c.endWith(context.Canceled) }
+
+// endWith ends the context with an error that says why. context.Cause finds it,
+// also in contexts that were derived of this one.
+func (c *requestContext) endWith(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
 		return
 	}
-	c.err = context.Canceled
+	c.err = cause
 	if c.done != nil {
 		close(c.done)
 	}

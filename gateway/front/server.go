@@ -50,6 +50,7 @@ type Server struct {
 	mu       sync.Mutex
 	listener net.Listener
 	conns    map[*conn]struct{}
+	onStop   []func()
 	changed  chan struct{} // holds something when a connection has ended
 	running  sync.WaitGroup
 }
@@ -150,11 +151,37 @@ func (s *Server) forget(c *conn) {
 	}
 }
 
+// RegisterOnShutdown registers a function to call on Shutdown, once no new
+// connections are accepted. Shutdown does not wait for it.
+func (s *Server) RegisterOnShutdown(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onStop = append(s.onStop, f)
+}
+
+// Cancel ends the contexts of all requests that are served here, now and later, with
+// cause, which must be a [context.Canceled], and ends reads of their bodies. The
+// connections stay: the handlers can still answer. The contexts of the fallback are
+// derived from its BaseContext, which belongs to the caller.
+func (s *Server) Cancel(cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		c.watch.endWith(cause)
+		_ = c.raw.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
 // Shutdown refuses new connections, ends those that are idle and waits until the
 // others have been, here and in the fallback. When ctx ends first it returns its
 // error, and Close cuts what is left.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.stopListening()
+	s.mu.Lock()
+	for _, f := range s.onStop {
+		go f()
+	}
+	s.mu.Unlock()
 	s.opts.Fallback.SetKeepAlivesEnabled(false) // and end those of them that are idle
 	tick := time.NewTicker(newConnTime / 50)
 	defer tick.Stop()

@@ -1,6 +1,7 @@
 package front
 
 import (
+	"context"
 	"os"
 	"sync"
 	"syscall"
@@ -26,9 +27,9 @@ type watched struct {
 
 	id uint64 // 0 while it is not watched; for the connection's goroutine
 
-	mu   sync.Mutex
-	ctx  *requestContext // of the connection's requests
-	gone bool
+	mu    sync.Mutex
+	ctx   *requestContext // of the connection's requests
+	ended error           // why requests end; nil while they do not
 }
 
 func newWatcher() (*watcher, error) {
@@ -148,20 +149,25 @@ func (d *watched) control(op int, event *syscall.EpollEvent) error {
 func (d *watched) follow(ctx *requestContext) {
 	d.mu.Lock()
 	d.ctx = ctx
-	gone := d.gone
+	ended := d.ended
 	d.mu.Unlock()
-	if gone {
-		ctx.end()
+	if ended != nil {
+		ctx.endWith(ended)
 	}
 }
 
 // left ends the requests of a client that has left.
-func (d *watched) left() {
+func (d *watched) left() { d.endWith(context.Canceled) }
+
+// endWith ends the requests of the connection, and those to come.
+func (d *watched) endWith(cause error) {
 	d.mu.Lock()
-	d.gone = true
+	if d.ended == nil {
+		d.ended = cause
+	}
 	ctx := d.ctx
 	d.mu.Unlock()
 	if ctx != nil {
-		ctx.end()
+		ctx.endWith(cause)
 	}
 }

@@ -26,3 +26,5 @@ func (*watched) forget() {}
 func (*watched) follow(*requestContext) {}
 
 func (*watched) left() {}
+
+func (*watched) endWith(error) {}

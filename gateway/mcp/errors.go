@@ -121,6 +121,16 @@ func AppendErrorEvent(dst []byte, e *ErrorBody) []byte {
 	return append(dst, "\n\n"...)
 }
 
+// AppendListenEnd appends the event that ends a subscriptions/listen stream in good
+// order: the result of the request, whose id is also the id of the subscription.
+func AppendListenEnd(dst, id []byte) []byte {
+	dst = append(dst, "event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":"...)
+	dst = append(dst, id...)
+	dst = append(dst, `,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":`...)
+	dst = append(dst, id...)
+	return append(dst, "}}}\n\n"...)
+}
+
 // appendStrings appends an array of strings.
 func appendStrings(dst []byte, list []string) []byte {
 	dst = append(dst, '[')

@@ -1,0 +1,70 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"svc/gateway/mcp"
+)
+
+// ErrStopping is the cause with which the server cancels the requests that are still
+// in flight when shutdown.grace is over, and the gateway the streams that it ends
+// before that. A request whose context ends without it was left by its client.
+var ErrStopping = fmt.Errorf("the gateway is stopping: %w", context.Canceled)
+
+// EndStreams ends the streams that last as long as their clients: the standalone
+// ones of GET, and those of subscriptions/listen. The server calls it at a stop,
+// once it accepts no new connections; streams that begin later end at once.
+func (g *Gateway) EndStreams() { g.endStreams() }
+
+// endsAtStop makes the context of the exchange end with EndStreams. The function
+// releases what that needs.
+func (ex *exchange) endsAtStop() (release func()) {
+	ctx, cancel := context.WithCancelCause(ex.ctx)
+	stop := context.AfterFunc(ex.g.streams, func() { cancel(ErrStopping) })
+	ex.ctx = ctx
+	return func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// stopped reports whether the request was cut by a stop of the process, and not by
+// its client.
+func (ex *exchange) stopped() bool {
+	return ex.ctx.Err() != nil && errors.Is(context.Cause(ex.ctx), ErrStopping)
+}
+
+// orShutdown returns the refusal of a request that was cut in the place of what
+// failed because of it: whatever waited for an upstream, a guardrail, a store or
+// the rest of the body has ended with an error.
+func (ex *exchange) orShutdown(refused *refusal) *refusal {
+	if !ex.stopped() {
+		return refused
+	}
+	switch refused.kind {
+	case refuseAudit.kind:
+		return refused
+	case refuseRateStore.kind, refuseSlowBody.kind, refuseUnreadable.kind:
+		return &refuseShutdown
+	}
+	if refused.status >= http.StatusInternalServerError {
+		return &refuseShutdown
+	}
+	return refused
+}
+
+// lastEvent is what ends a stream whose request was not answered: an error in the
+// answer's place, or, when the gateway ends a listen stream by itself, its result.
+func (s *stream) lastEvent(refused *refusal) []byte {
+	ex := s.ex
+	if !s.listen || refused.kind != refuseShutdown.kind {
+		ex.rec.IsError = true
+		return s.errorEvent(refused)
+	}
+	ex.rec.ResultType = mcp.ResultComplete
+	ex.own = mcp.AppendListenEnd(ex.own[:0], ex.msg.ID)
+	return ex.own
+}

@@ -42,6 +42,9 @@ func limitBodyTime(h http.Handler, grace time.Duration) http.Handler {
 				start:      time.Now(),
 			}
 			_ = b.grant() // not every connection has deadlines; the first read says so again
+			// net/http looks at the body of its own request: when much of that was left
+			// it gives the client time to read the answer before the connection ends.
+			r = r.WithContext(r.Context())
 			r.Body = b
 			// A request that is cut does not wait for the rest of its body.
 			end := b.deadline

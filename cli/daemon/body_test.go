@@ -167,6 +167,40 @@ func TestBodyThatStopsEndsItsConnection(t *testing.T) {
 	}
 }
 
+// A client that sends all of a large body before it looks for an answer gets the one
+// that was given without reading it, on either way through the server.
+func TestLargeBodyThatIsNotReadIsAnswered(t *testing.T) {
+	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "close")
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+	})
+	for _, opts := range [][]ListenOption{nil, {Calls("/mcp")}} {
+		d := New(Options{})
+		addr, err := d.Listen("t", "127.0.0.1:0", h, nil, opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ran := make(chan error, 1)
+		go func() { ran <- d.Run(ctx) }()
+		for range 5 {
+			resp, err := http.Post(BaseURL(addr, false)+"/mcp", "text/plain", strings.NewReader(strings.Repeat("a", 17<<20)))
+			if err != nil {
+				t.Errorf("%d options: %v", len(opts), err)
+				break
+			}
+			resp.Body.Close()
+			if resp.StatusCode != http.StatusRequestEntityTooLarge {
+				t.Errorf("%d options: %s", len(opts), resp.Status)
+			}
+		}
+		stop()
+		if err := <-ran; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // What stands behind a chunked body is no request, on either way through the
 // server: with a Content-Length beside it another reader took it for a part of the
 // body.

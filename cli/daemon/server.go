@@ -8,20 +8,28 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
 	"svc/gateway/front"
+	"svc/gateway/socket"
 )
 
-// Limits of every HTTP server here. Answers have no time limit of their own:
-// event streams last as long as their readers.
+// Limits of every HTTP server here. Answers have no time limit of their own, event
+// streams last as long as their readers; but a client has to read.
 const (
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = 2 * time.Minute
 	maxHeaderBytes    = 64 << 10
 	maxH2Streams      = 250
 	maxH2Frame        = 64 << 10
+	// writeTimeout is how long a client may take for a piece of an answer, as in
+	// package front.
+	writeTimeout = time.Minute
+	// maxPerAddress is how many connections one address may have without
+	// [MaxPerAddress].
+	maxPerAddress = 4096
 )
 
 // server is one listener with the HTTP server behind it.
@@ -38,6 +46,10 @@ type server struct {
 	running *inFlight
 	log     *slog.Logger
 	serving sync.WaitGroup
+
+	writeTimeout time.Duration
+	perAddress   func(netip.Addr) int
+	crowd        crowd
 }
 
 // httpServer is [http.Server], or [front.Server] before it.
@@ -59,6 +71,19 @@ func Calls(path string) ListenOption { return func(s *server) { s.calls = path }
 // listener that are no longer valid: see [front.Server.Recheck]. It needs Calls.
 func Rechecked(register func(recheck func(valid func(*tls.ConnectionState) bool))) ListenOption {
 	return func(s *server) { s.recheck = register }
+}
+
+// MaxPerAddress sets how many connections may be open from an address; 0 is any
+// number. Without it the bound is 4,096, and loopback has none.
+func MaxPerAddress(f func(netip.Addr) int) ListenOption {
+	return func(s *server) { s.perAddress = f }
+}
+
+func defaultPerAddress(a netip.Addr) int {
+	if a.IsLoopback() {
+		return 0
+	}
+	return maxPerAddress
 }
 
 // OnRefusing has f called when the daemon stops, once no new connections are
@@ -142,7 +167,8 @@ func (d *Daemon) Listen(name, addr string, h http.Handler, conf *tls.Config, opt
 
 // Serve is Listen for a listener that is already bound. The daemon closes it.
 func (d *Daemon) Serve(name string, ln net.Listener, h http.Handler, conf *tls.Config, opts ...ListenOption) {
-	s := &server{name: name, log: d.log, ln: ln, tls: conf, running: &inFlight{Handler: h}, cause: errCut}
+	s := &server{name: name, log: d.log, ln: ln, tls: conf, running: &inFlight{Handler: h}, cause: errCut,
+		writeTimeout: writeTimeout, perAddress: defaultPerAddress}
 	h = s.running
 	for _, o := range opts {
 		o(s)
@@ -157,7 +183,7 @@ func (d *Daemon) Serve(name string, ln net.Listener, h http.Handler, conf *tls.C
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(conf != nil)
 	ordinary := &http.Server{
-		Handler:           endAfterChunks(limitBodyTime(h, bodyGrace)),
+		Handler:           endAfterChunks(limitBodyTime(s.limitWriteTime(h), bodyGrace)),
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
@@ -190,10 +216,13 @@ func (d *Daemon) Serve(name string, ln net.Listener, h http.Handler, conf *tls.C
 
 // accept returns the listener to serve, with TLS where asked for.
 func (s *server) accept() net.Listener {
+	ln := socket.NewListener(s.ln, socket.Limits{
+		WriteTimeout: s.writeTimeout, PerAddress: s.perAddress, Refused: s.refuseOne,
+	})
 	if s.tls == nil || s.calls != "" { // which speaks it itself
-		return s.ln
+		return ln
 	}
-	return tls.NewListener(s.ln, s.tls)
+	return tls.NewListener(ln, s.tls)
 }
 
 // BaseURL returns the URL of a bound address; an address that means every

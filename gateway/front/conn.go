@@ -382,6 +382,7 @@ func (c *conn) handOver() {
 	conn := net.Conn(c.raw)
 	if c.tls != nil {
 		conn = c.nc
+		c.sock.Ordinary() // beneath it
 	}
 	if c.tls == nil || c.w > c.r {
 		conn = &handed{Conn: conn, unread: append([]byte(nil), c.buf[c.r:c.w]...), tls: c.tls}

@@ -35,7 +35,11 @@ type transfer struct {
 // New returns a Conn over nc.
 func New(nc net.Conn) *Conn {
 	c := &Conn{Conn: nc}
-	tcp, ok := nc.(*net.TCPConn)
+	beneath := nc
+	if a, ok := nc.(*accepted); ok {
+		beneath = a.Conn
+	}
+	tcp, ok := beneath.(*net.TCPConn)
 	if !direct || !ok {
 		return c
 	}
@@ -47,6 +51,10 @@ func New(nc net.Conn) *Conn {
 	c.read, c.write, c.ask = c.in.receive, c.out.send, c.lookSendAndWait
 	return c
 }
+
+// Ordinary makes calls those of the connection beneath from now on, whose write
+// deadline may move on by itself. Nobody may read or write meanwhile.
+func (c *Conn) Ordinary() { c.rc = nil }
 
 // Read implements [net.Conn].
 func (c *Conn) Read(p []byte) (int, error) {

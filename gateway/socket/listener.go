@@ -1,0 +1,185 @@
+package socket
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	// writePiece is how many bytes have one time-out.
+	writePiece = 256 << 10
+	// writeSlack is which part of the time-out it may come later than asked, so that
+	// one timer serves many writes.
+	writeSlack = 4
+)
+
+// Limits are those of the connections of a [Listener].
+type Limits struct {
+	// WriteTimeout bounds how long a peer may take for writePiece bytes, unless a
+	// write deadline was set: that one holds until it is set to zero. 0 for no bound.
+	WriteTimeout time.Duration
+	// PerAddress returns how many connections may be open from an address, 0 for any
+	// number. The addresses of an IPv6 network of 64 bits count as one. nil is no bound.
+	PerAddress func(netip.Addr) int
+	// Refused is called for each connection that was one too many; may be nil.
+	Refused func(addr netip.Addr, limit int)
+}
+
+// Listener accepts the connections of another listener, bounded by its limits.
+type Listener struct {
+	net.Listener
+	limits Limits
+
+	mu   sync.Mutex
+	open map[netip.Addr]int
+}
+
+// NewListener returns a listener for the connections of ln.
+func NewListener(ln net.Listener, limits Limits) *Listener {
+	return &Listener{Listener: ln, limits: limits, open: make(map[netip.Addr]int)}
+}
+
+// Accept implements [net.Listener]. A connection that is one too many is closed, and
+// the next one waited for.
+func (l *Listener) Accept() (net.Conn, error) {
+	for {
+		nc, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		release, ok := l.enter(nc.RemoteAddr())
+		if ok {
+			return &accepted{Conn: nc, timeout: l.limits.WriteTimeout, release: release}, nil
+		}
+		nc.Close()
+	}
+}
+
+// enter counts a connection from an address; false says that it is one too many.
+func (l *Listener) enter(remote net.Addr) (release func(), ok bool) {
+	tcp, isTCP := remote.(*net.TCPAddr)
+	if !isTCP || l.limits.PerAddress == nil {
+		return func() {}, true
+	}
+	addr := tcp.AddrPort().Addr().Unmap().WithZone("")
+	limit := l.limits.PerAddress(addr)
+	if limit <= 0 {
+		return func() {}, true
+	}
+	key := network(addr)
+	l.mu.Lock()
+	if l.open[key] >= limit {
+		l.mu.Unlock()
+		if l.limits.Refused != nil {
+			l.limits.Refused(addr, limit)
+		}
+		return nil, false
+	}
+	l.open[key]++
+	l.mu.Unlock()
+	return sync.OnceFunc(func() { l.leave(key) }), true
+}
+
+func (l *Listener) leave(key netip.Addr) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open[key]--; l.open[key] == 0 {
+		delete(l.open, key)
+	}
+}
+
+// network returns what an address counts as: itself, or the first of its network of
+// 64 bits, of which one host may have all.
+func network(a netip.Addr) netip.Addr {
+	if a.Is4() {
+		return a
+	}
+	p, err := a.Prefix(64)
+	if err != nil {
+		return a
+	}
+	return p.Addr()
+}
+
+// accepted is a connection whose write deadline moves on with what its peer reads.
+type accepted struct {
+	net.Conn
+	timeout time.Duration
+	release func()
+
+	mu    sync.Mutex
+	set   bool      // the write deadline is somebody else's
+	armed time.Time // the deadline that Write has set
+}
+
+// Write implements [net.Conn].
+func (c *accepted) Write(p []byte) (n int, err error) {
+	for {
+		piece := p[:min(len(p), writePiece)]
+		c.arm()
+		k, err := c.Conn.Write(piece)
+		n += k
+		p = p[k:]
+		if err != nil || len(p) == 0 {
+			return n, err
+		}
+	}
+}
+
+// arm moves the deadline on, unless the one that stands is late enough.
+func (c *accepted) arm() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.set || c.timeout <= 0 {
+		return
+	}
+	until := time.Now().Add(c.timeout)
+	if c.armed.Before(until) {
+		c.armed = until.Add(c.timeout / writeSlack)
+		_ = c.Conn.SetWriteDeadline(c.armed) // a closed connection says so to the write
+	}
+}
+
+// SetWriteDeadline implements [net.Conn].
+func (c *accepted) SetWriteDeadline(t time.Time) error {
+	c.taken(t)
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// SetDeadline implements [net.Conn].
+func (c *accepted) SetDeadline(t time.Time) error {
+	c.taken(t)
+	return c.Conn.SetDeadline(t)
+}
+
+func (c *accepted) taken(t time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.set, c.armed = !t.IsZero(), time.Time{}
+}
+
+// Close implements [net.Conn].
+func (c *accepted) Close() error {
+	c.release()
+	return c.Conn.Close()
+}
+
+// CloseWrite ends the writing side.
+func (c *accepted) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
+// SyscallConn implements [syscall.Conn].
+func (c *accepted) SyscallConn() (syscall.RawConn, error) {
+	if sc, ok := c.Conn.(syscall.Conn); ok {
+		return sc.SyscallConn()
+	}
+	return nil, errors.ErrUnsupported
+}

@@ -194,6 +194,7 @@ func runGateway(ctx context.Context, env Env, o gatewayOptions) error {
 func servedBy(g *gateway.Gateway) []daemon.ListenOption {
 	return []daemon.ListenOption{
 		daemon.Calls(gateway.Path),
+		daemon.MaxPerAddress(g.ConnectionLimit),
 		daemon.OnRefusing(g.EndStreams),
 		daemon.CutCause(gateway.ErrStopping),
 		daemon.Rechecked(g.OnClientCA),
@@ -243,9 +244,9 @@ const garbageRoom = 8 << 20
 
 // keepRoom makes that room: memory that is counted by the collector's pace and never
 // touched, so that it takes none of the machine's. The growing gateway outgrows it.
-// Whoever sets GOGC or GOMEMLIMIT decides himself.
+// Whoever sets GOGC decides himself.
 func keepRoom(env Env) []byte {
-	if env.getenv("GOGC") != "" || env.getenv("GOMEMLIMIT") != "" {
+	if env.getenv("GOGC") != "" {
 		return nil
 	}
 	return make([]byte, garbageRoom)

@@ -159,7 +159,8 @@ var typeJSON = []string{"application/json"}
 
 // relayJSON inspects a plain JSON answer and passes it on.
 func (ex *exchange) relayJSON(resp *upstream.Response) *refusal {
-	body, err := resp.ReadAll(ex.answer[:0])
+	ex.bytes.begin(ex)
+	body, err := resp.ReadAll(ex.answer[:0], &ex.bytes)
 	ex.answer = body
 	if err != nil {
 		return ex.refuseUpstream(err)

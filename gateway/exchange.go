@@ -66,6 +66,8 @@ type exchange struct {
 
 	place place // in its trace
 
+	bytes share // of its bodies
+
 	began bool // the header of an event stream is sent
 	// unanswered is set when a stream ended before the answer and nothing was put
 	// in its place: the client left, or comes back for the rest.
@@ -134,6 +136,10 @@ func textOf(a netip.Addr, peer string) string {
 }
 
 func (ex *exchange) release() {
+	ex.bytes.end()
+	if f := ex.g.released; f != nil {
+		f(&ex.buffers)
+	}
 	ex.trim()
 	clear(ex.fields[:cap(ex.fields)])
 	*ex = exchange{buffers: ex.buffers}

@@ -75,6 +75,8 @@ func (ex *exchange) refuseUpstream(err error) *refusal {
 	case ex.ctx.Err() != nil:
 		// The caller has left; the answer reaches nobody, the audit line says why.
 		return refuseUnreachable.withKind("client_closed")
+	case errors.Is(err, errOverloaded):
+		return &refuseOverloaded
 	case errors.Is(err, upstream.ErrInvalidRequest):
 		return &refuseHeader
 	case errors.Is(err, context.Canceled):

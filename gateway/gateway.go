@@ -124,10 +124,16 @@ type Gateway struct {
 	streams    context.Context
 	endStreams context.CancelFunc
 
-	errands   errands
-	calls     *calls // requests under way; nil with one upstream
-	standings standings
-	observer  observer
+	bodies *bodies
+	// writeTimeout and released are for tests: how long a client may take for a part
+	// of an event stream, and what is done with the buffers of a request when they are
+	// given back; nil for nothing.
+	writeTimeout time.Duration
+	released     func(*buffers)
+	errands      errands
+	calls        *calls // requests under way; nil with one upstream
+	standings    standings
+	observer     observer
 }
 
 var _ http.Handler = (*Gateway)(nil)
@@ -147,6 +153,8 @@ func New(opts Options) (g *Gateway, err error) {
 		targets:         make(map[string]*target, len(cfg.Upstreams)),
 		versions:        mcp.Allowed(cfg.AllowedProtocolVersions),
 		header:          auth.NewHeader(cfg.Auth.Header, cfg.Auth.Scheme),
+		bodies:          newBodies(),
+		writeTimeout:    defaultWriteTimeout,
 	}
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
@@ -312,6 +320,15 @@ func (g *Gateway) Run(ctx context.Context) error {
 		return errors.Join(fmt.Errorf("reporter: %w", reported), observed)
 	}
 	return observed
+}
+
+// ConnectionLimit returns how many connections may be open from an address, 0 for any
+// number. Behind loopback and trusted proxies are many clients.
+func (g *Gateway) ConnectionLimit(a netip.Addr) int {
+	if a.IsLoopback() || g.proxies.Trusts(a) {
+		return 0
+	}
+	return g.live.Load().cfg.Limits.ConnectionsPerAddress
 }
 
 // Drain makes /readyz answer 503 from now on. Requests are still served.

@@ -129,6 +129,18 @@ func (r *rig) start() {
 	r.serve(ln)
 }
 
+// poison overwrites what a finished request has read and written, so that whatever
+// still refers to it shows: no answer, audit line or upstream may hold a part of it.
+func poison(b *buffers) {
+	for _, p := range [][]byte{b.in, b.answer, b.own, b.frameOut} {
+		p = p[:cap(p)]
+		for i := range p {
+			p[i] = 0xdb
+		}
+	}
+	clear(b.spans[:cap(b.spans)])
+}
+
 // overHTTP says that the gateways of this run are served by net/http alone, and not
 // by package front as they are when they are deployed.
 var overHTTP bool
@@ -137,6 +149,9 @@ var overHTTP bool
 // of the test.
 func (r *rig) serve(ln net.Listener) {
 	r.t.Helper()
+	if _, measures := r.t.(*testing.B); !measures {
+		r.gateway.released = poison
+	}
 	signals := make(chan os.Signal, 2)
 	var graceful atomic.Bool
 	d := daemon.New(daemon.Options{
@@ -150,7 +165,7 @@ func (r *rig) serve(ln net.Listener) {
 	})
 	d.OnClose("gateway", r.gateway.Close)
 	d.Go("gateway", r.gateway.Run)
-	opts := []daemon.ListenOption{daemon.OnRefusing(r.gateway.EndStreams), daemon.CutCause(ErrStopping)}
+	opts := []daemon.ListenOption{daemon.MaxPerAddress(r.gateway.ConnectionLimit), daemon.OnRefusing(r.gateway.EndStreams), daemon.CutCause(ErrStopping)}
 	if !overHTTP {
 		opts = append(opts, daemon.Calls(Path))
 	}

@@ -92,6 +92,8 @@ var (
 		message: "loop_detected", reason: "loop_detected", kind: "loop_detected"}
 	refuseMethod = refusal{status: http.StatusMethodNotAllowed, code: mcp.CodeInvalidRequest,
 		message: "method_not_allowed", reason: "method_not_allowed", kind: "method_not_allowed", allow: "GET, POST, DELETE", nullID: true}
+	refuseOverloaded = refusal{status: http.StatusServiceUnavailable, code: mcp.CodeInternal,
+		message: "overloaded", reason: "overloaded", kind: "overloaded", retryAfter: time.Second}
 	refuseMediaType = refusal{status: http.StatusUnsupportedMediaType, code: mcp.CodeInvalidRequest,
 		message: "unsupported_media_type", reason: "unsupported_media_type", kind: "unsupported_media_type"}
 	refuseTooLarge = refusal{status: http.StatusRequestEntityTooLarge, code: mcp.CodeInvalidRequest,

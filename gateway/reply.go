@@ -17,9 +17,37 @@ import (
 // was refused unread.
 const maxPrefix = 64 << 10
 
-// drainTimeout bounds how long the server may go on reading a body whose request
-// was refused.
-const drainTimeout = 5 * time.Second
+// drainTimeout bounds how long a body is read whose request was refused, for its id
+// and by the server: what a caller who is not known sends may never come.
+const (
+	drainTimeout        = 5 * time.Second
+	unknownDrainTimeout = 500 * time.Millisecond
+)
+
+// limitRead bounds the time of what is left of the body of a refused request. The
+// function does so again: the server moves the deadline on with what is read.
+func (ex *exchange) limitRead() (again func()) {
+	if ex.bodyDone || ex.r.ContentLength == 0 {
+		return func() {}
+	}
+	until := time.Now().Add(drainTimeout)
+	if !ex.callerKnown() {
+		until = time.Now().Add(unknownDrainTimeout)
+	}
+	control := http.NewResponseController(ex.w)
+	_ = control.SetReadDeadline(until)
+	return func() {
+		if !ex.bodyDone {
+			_ = control.SetReadDeadline(until)
+		}
+	}
+}
+
+// callerKnown reports whether it is known who calls; without authentication it is the
+// address.
+func (ex *exchange) callerKnown() bool {
+	return ex.live.keyring == nil || ex.key != nil || ex.token != nil
+}
 
 // refuse answers in the upstream's place. Every answer to a request is JSON
 // and carries the request's own id byte for byte: plain text or a null id in
@@ -28,13 +56,14 @@ func (ex *exchange) refuse(refused *refusal) {
 	if ex.rescued {
 		return // it was answered while its goroutine waited
 	}
+	endRead := ex.limitRead()
 	if !ex.hasMsg && !refused.nullID && ex.r.Method == http.MethodPost {
-		ex.readPrefix()
+		if errors.Is(ex.readPrefix(), errOverloaded) {
+			refused = &refuseOverloaded
+		}
 	}
+	endRead()
 	ex.rejectStopped(refused)
-	if !ex.bodyDone && ex.r.ContentLength != 0 {
-		_ = http.NewResponseController(ex.w).SetReadDeadline(time.Now().Add(drainTimeout))
-	}
 	if refused.action != "" {
 		ex.rec.Action = refused.action
 	} else if ex.rec.Action == "" {
@@ -97,18 +126,21 @@ func (ex *exchange) answerID(refused *refusal) []byte {
 	return ex.msg.ID
 }
 
-// readPrefix reads enough of the body to find its id.
-func (ex *exchange) readPrefix() {
-	if ex.hasBody {
-		return // it was refused for what it is
+// readPrefix reads enough of the body to find its id, or what comes of it in time.
+// Where the client waits to be asked for its body nothing is read: the answer is that
+// nobody wants it.
+func (ex *exchange) readPrefix() error {
+	if ex.hasBody || len(ex.r.Header["Expect"]) > 0 {
+		return nil
 	}
-	if err := ex.readUpTo(maxPrefix); err != nil && !errors.Is(err, errTooLarge) {
-		return
+	if err := ex.readUpTo(maxPrefix); errors.Is(err, errOverloaded) {
+		return err
 	}
 	// Only the id and the kind are of interest; the message was refused.
 	if _, err := mcp.ScanReplacing(ex.in, &ex.msg); err != nil && ex.msg.ID == nil {
 		ex.msg.ID = mcp.PeekID(ex.in)
 	}
+	return nil
 }
 
 var errTooLarge = errors.New("body is too large")
@@ -124,8 +156,13 @@ func (ex *exchange) readBody(limit int) *refusal {
 		closeAfter(ex.w)
 		ex.msg.ID = mcp.PeekID(ex.in[:maxPrefix])
 		return &refuseTooLarge
+	case errors.Is(err, errOverloaded):
+		closeAfter(ex.w)
+		ex.msg.ID = mcp.PeekID(ex.in[:min(len(ex.in), maxPrefix)])
+		return &refuseOverloaded
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		closeAfter(ex.w)
+		ex.msg.ID = mcp.PeekID(ex.in[:min(len(ex.in), maxPrefix)])
 		return &refuseSlowBody
 	case err != nil:
 		closeAfter(ex.w)
@@ -138,7 +175,8 @@ func (ex *exchange) readBody(limit int) *refusal {
 // the time it takes.
 func (ex *exchange) readUpTo(limit int) (err error) {
 	ex.hasBody = true
-	ex.in, err = readAll(ex.in[:0], ex.r.Body, int64(limit))
+	ex.bytes.begin(ex)
+	ex.in, err = readAll(ex.in[:0], ex.r.Body, int64(limit), ex.r.ContentLength, &ex.bytes)
 	ex.rec.BytesIn = int64(len(ex.in))
 	ex.bodyDone = err == nil
 	return err
@@ -160,14 +198,15 @@ func closeAfter(w http.ResponseWriter) {
 }
 
 // readAll appends what r holds to dst, at most limit bytes; more is
-// errTooLarge, with the first limit bytes read.
-func readAll(dst []byte, r io.Reader, limit int64) ([]byte, error) {
-	const step = 4 << 10
+// errTooLarge, with the first limit bytes read. What arrives is counted. length is
+// what the sender says that there is, or -1.
+func readAll(dst []byte, r io.Reader, limit, length int64, count *share) ([]byte, error) {
+	if length < 0 || length > limit {
+		length = limit
+	}
 	for {
 		if cap(dst)-len(dst) < 512 {
-			grown := make([]byte, len(dst), max(2*cap(dst), step))
-			copy(grown, dst)
-			dst = grown
+			dst = grow(dst, length)
 		}
 		room := dst[len(dst):cap(dst)]
 		if over := int64(len(dst)+len(room)) - limit; over > 1 {
@@ -175,6 +214,9 @@ func readAll(dst []byte, r io.Reader, limit int64) ([]byte, error) {
 		}
 		n, err := r.Read(room)
 		dst = dst[:len(dst)+n]
+		if err := count.Count(n); err != nil {
+			return dst, err
+		}
 		if int64(len(dst)) > limit {
 			return dst[:limit], errTooLarge
 		}
@@ -185,6 +227,21 @@ func readAll(dst []byte, r io.Reader, limit int64) ([]byte, error) {
 			return dst, err
 		}
 	}
+}
+
+// grow returns a buffer of twice the size with the bytes of b: with smaller steps the
+// buffers that were given up would be more memory than what a large one has to spare.
+// length is the most that is expected; it is not exceeded, but only what has come is
+// believed.
+func grow(b []byte, length int64) []byte {
+	const step = 4 << 10
+	size := max(2*cap(b), step)
+	if whole := length + 512; int64(len(b)) <= length && int64(size) > whole {
+		size = int(max(whole, step))
+	}
+	grown := make([]byte, len(b), size)
+	copy(grown, b)
+	return grown
 }
 
 // account completes the request line and hands it to the audit log. It returns

@@ -36,19 +36,26 @@ type source struct {
 	// early comes back for the rest, so its end is no error. lastID is that id.
 	resumable bool
 	lastID    []byte
+
+	bytes   share // of the event that is read
+	counted countedReader
 }
 
 // take makes an answer the one that the source reads. What was written is sent
 // before more of it is waited for: nothing waits while its source waits.
 func (src *source) take(resp *upstream.Response) {
 	src.body = resp.Body
+	src.bytes.begin(src.ex)
+	src.counted = countedReader{resp.Body, &src.bytes}
 	resp.BeforeWait(src.settle)
 }
 
 // copy judges and passes on what the source sends, until it ends.
 func (src *source) copy() error {
-	events := mcp.NewEventReader(src.body, mcp.MaxEvent)
+	events := mcp.NewEventReader(&src.counted, mcp.MaxEvent)
+	defer src.bytes.end()
 	for {
+		src.bytes.keep(events.Unread())
 		ev, err := events.Next()
 		if err != nil {
 			return err

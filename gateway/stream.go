@@ -17,11 +17,11 @@ import (
 const (
 	// maxFrames bounds an ordinary event stream (gateway specification, Limits).
 	maxFrames = 10_000
-	// writeTimeout bounds one write to a client that reads slowly. Back-pressure
+	// defaultWriteTimeout bounds one write to a client that reads slowly. Back-pressure
 	// reaches the upstream long before. It is set anew at most once in
 	// writeTimeoutStep, not for each frame.
-	writeTimeout     = 60 * time.Second
-	writeTimeoutStep = time.Second
+	defaultWriteTimeout = 60 * time.Second
+	writeTimeoutStep    = time.Second
 	// checkEvery is how long a silent stream may go on after its caller's key
 	// ceased to be good. No frame passes meanwhile.
 	checkEvery = 15 * time.Second
@@ -138,12 +138,12 @@ func (s *stream) send(event []byte) error {
 	return err
 }
 
-// write writes to the client, for at most about writeTimeout. The caller holds
+// write writes to the client, for at most about the write time-out. The caller holds
 // mu.
 func (s *stream) write(now time.Time, p []byte) (int, error) {
 	if now.Sub(s.deadline) >= writeTimeoutStep {
 		s.deadline = now
-		_ = s.control.SetWriteDeadline(time.Now().Add(writeTimeout))
+		_ = s.control.SetWriteDeadline(time.Now().Add(s.ex.g.writeTimeout))
 	}
 	return s.ex.w.Write(p)
 }
@@ -289,6 +289,8 @@ func (s *stream) ending(ctx context.Context, err error, resumable bool) refusal 
 		return refusePanic
 	case s.ex.ctx.Err() != nil:
 		return refuseClientClosed
+	case errors.Is(err, errOverloaded), errors.Is(cause, errOverloaded):
+		return refuseOverloaded
 	case errors.Is(err, errDenied):
 		return refuseAnswer
 	case errors.Is(err, errTruncated), errors.Is(cause, errTruncated):

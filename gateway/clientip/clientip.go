@@ -108,6 +108,9 @@ func Network(a netip.Addr) netip.Prefix {
 	return netip.PrefixFrom(a.WithZone(""), bits).Masked()
 }
 
+// Trusts reports whether an address is that of a trusted proxy.
+func (r *Resolver) Trusts(a netip.Addr) bool { return r.trusts(a.Unmap().WithZone("")) }
+
 func (r *Resolver) trusts(a netip.Addr) bool {
 	for _, p := range r.trusted {
 		if p.Contains(a) {

@@ -94,6 +94,7 @@ var effects = []struct {
 	{"task_affinity", Restart},
 	{"subscriptions", Restart},
 	{"shutdown", Hot},
+	{"limits", Hot},
 	{"control_plane", Restart},
 	{"allowed_origins", Hot},
 	{"allowed_hosts", Hot},

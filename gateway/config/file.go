@@ -68,6 +68,9 @@ type File struct {
 	Subscriptions Subscriptions `yaml:"subscriptions"`
 	// Shutdown says how the gateway drains.
 	Shutdown Shutdown `yaml:"shutdown"`
+	// Limits bounds what callers together may take of the gateway's memory and
+	// connections.
+	Limits Limits `yaml:"limits"`
 
 	// ControlPlane sends traces to the control plane.
 	ControlPlane report.Config `yaml:"control_plane"`

@@ -153,6 +153,30 @@ type Shutdown struct {
 	DrainSignalWindow time.Duration `yaml:"drain_signal_window"`
 }
 
+// Limits bounds what callers together may take of the gateway.
+type Limits struct {
+	// BodyBytes is how many bytes of bodies of requests and of answers of upstreams
+	// may be in memory at one time. One caller may hold a quarter of them, or half
+	// where authentication is off and callers are addresses; requests whose caller is
+	// not known yet may together hold a sixteenth. A request beyond that is answered
+	// 503 overloaded.
+	BodyBytes int64 `yaml:"body_bytes"`
+	// ConnectionsPerAddress is how many connections may be open from one address, or
+	// one IPv6 network of 64 bits. Loopback and trusted_proxies have no bound. 0 is
+	// no bound for anyone.
+	ConnectionsPerAddress int `yaml:"connections_per_address"`
+}
+
+// MinBodyBytes is the least that limits.body_bytes can be: a request and an answer of
+// the largest size fit into the share of one caller.
+const MinBodyBytes = 64 << 20
+
+// SetDefaults sets the documented defaults.
+func (c *Limits) SetDefaults() {
+	c.BodyBytes = 512 << 20
+	c.ConnectionsPerAddress = 4096
+}
+
 // SetDefaults sets the documented defaults.
 func (c *Shutdown) SetDefaults() { c.Grace = 30 * time.Second }
 

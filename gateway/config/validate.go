@@ -67,6 +67,7 @@ func (f *File) Validate(at diag.At) {
 	f.TaskAffinity.Validate(at.Field("task_affinity"))
 	f.Subscriptions.Validate(at.Field("subscriptions"))
 	f.Shutdown.Validate(at.Field("shutdown"))
+	f.Limits.Validate(at.Field("limits"))
 	f.ControlPlane.Validate(at.Field("control_plane"))
 	f.validateHTTP(at)
 }
@@ -252,7 +253,7 @@ func revisions(at diag.At, list []string) {
 var revision = regexp.MustCompile(`^20[0-9]{2}-[0-9]{2}-[0-9]{2}$`)
 
 // within checks a range, both ends included.
-func within[T int | float64 | time.Duration](at diag.At, got, low, high T) {
+func within[T int | int64 | float64 | time.Duration](at diag.At, got, low, high T) {
 	if got < low || got > high {
 		at.Errorf("range", "must be from %s to %s, is %s", plain(low), plain(high), plain(got))
 	}

@@ -110,6 +110,12 @@ func (c *Shutdown) Validate(at diag.At) {
 	within(at.Field("drain_signal_window"), c.DrainSignalWindow, 0, time.Hour)
 }
 
+// Validate reports what is wrong with the section.
+func (c *Limits) Validate(at diag.At) {
+	within(at.Field("body_bytes"), c.BodyBytes, MinBodyBytes, 1<<40)
+	within(at.Field("connections_per_address"), c.ConnectionsPerAddress, 0, 1_000_000)
+}
+
 // webURL reports without quoting the URL: it may come from the environment.
 func webURL(at diag.At, s string) {
 	u, err := url.Parse(s)

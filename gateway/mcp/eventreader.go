@@ -95,6 +95,9 @@ func (r *EventReader) Next() (Event, error) {
 	}
 }
 
+// Unread returns how many bytes were read and not given out.
+func (r *EventReader) Unread() int { return len(r.buf) - r.start }
+
 // end returns what is left when no more can be read.
 func (r *EventReader) end(err error) (Event, error) {
 	if err != io.EOF || !r.pending && r.line == len(r.buf) {

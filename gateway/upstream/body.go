@@ -210,10 +210,14 @@ func (r *Response) BeforeWait(f func()) {
 	}
 }
 
+// Counter is told of bytes as they arrive; its error ends the reading of a body.
+type Counter interface{ Count(n int) error }
+
 // ReadAll reads the body to its end and appends it to dst, in as few reads as its
 // length allows when that is known. It returns what it has read with every error;
-// the size is bounded by the client. The body must still be closed.
-func (r *Response) ReadAll(dst []byte) ([]byte, error) {
+// the size is bounded by the client, and by a counter that is not nil. The body must
+// still be closed.
+func (r *Response) ReadAll(dst []byte, count Counter) ([]byte, error) {
 	if n := r.ContentLength; n > 0 {
 		// The length is only the upstream's word: large bodies grow as they come.
 		dst = slices.Grow(dst, int(min(n, maxGrowth)))
@@ -224,6 +228,11 @@ func (r *Response) ReadAll(dst []byte) ([]byte, error) {
 		}
 		n, err := r.Body.Read(dst[len(dst):cap(dst)])
 		dst = dst[:len(dst)+n]
+		if count != nil {
+			if err := count.Count(n); err != nil {
+				return dst, err
+			}
+		}
 		if err == io.EOF {
 			return dst, nil
 		}

@@ -717,7 +717,7 @@ func TestReadAll(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := resp.ReadAll([]byte("before "))
+		got, err := resp.ReadAll([]byte("before "), nil)
 		resp.Body.Close()
 		_, want, _ := strings.Cut(framed, "\r\n\r\n")
 		if strings.HasPrefix(framed, "Transfer") {
@@ -740,7 +740,7 @@ func TestReadAll(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer resp.Body.Close()
-		got, err := resp.ReadAll(nil)
+		got, err := resp.ReadAll(nil, nil)
 		wantKind(t, err, ErrUnreachable)
 		if string(got) != "hel" || cap(got) > 2<<20 {
 			t.Errorf("%q in %d bytes", got, cap(got))

@@ -280,28 +280,38 @@ func (ex *exchange) account(status, bytesOut int) error {
 	return ex.write()
 }
 
-// describe fills in who asked for what.
-func (ex *exchange) describe() {
-	r := &ex.rec
-	r.Method = ex.msg.Method
-	if ex.msg.Method == mcp.MethodToolsCall {
-		r.Tool = ex.msg.Name
+// fillRecord fills in the members that the lines of all kinds have in common: who
+// sent the request, and what message of which upstream the line is about. For the
+// line of a frame it only reads the exchange, because the frames of several
+// upstreams are recorded at the same time.
+func (ex *exchange) fillRecord(r *audit.Record, m *mcp.Message, up *target) {
+	r.RequestID, r.TraceID, r.Session = ex.rec.RequestID, ex.rec.TraceID, ex.rec.Session
+	if r.TraceID == "" {
+		r.TraceID = ex.traceID()
 	}
-	if ex.up != nil {
-		r.Upstream = ex.up.name
+	if r.Session == "" && ex.hasHandle {
+		r.Session = ex.handle.ID.String()
+	}
+	r.Method = m.Method
+	if m.Method == mcp.MethodToolsCall {
+		r.Tool = m.Name
+	}
+	if up != nil {
+		r.Upstream = up.name
 	}
 	r.Principal, r.PrincipalKind, r.KeyID = ex.who.Value, ex.who.Kind.String(), ex.who.KeyID
-	r.ClientIP = ex.address
+	r.OAuthClientName, r.ClientIP = ex.rec.OAuthClientName, ex.address
 	if cp := &ex.live.cfg.ControlPlane; cp.URL != "" {
 		r.Agent, r.Environment = cp.AgentOf(ex.who.Value), cp.Environment
 	}
 	r.Dialect = ex.dialect.Version
-	r.TraceID = ex.traceID()
-	if ex.hasHandle {
-		r.Session = ex.handle.ID.String()
-	}
+}
+
+// describe fills in the record of the request itself.
+func (ex *exchange) describe() {
+	ex.fillRecord(&ex.rec, &ex.msg, ex.up)
 	if ex.msg.TaskID != "" { // else what the answer named, if it made a task
-		r.TaskHandle = ex.msg.TaskID
+		ex.rec.TaskHandle = ex.msg.TaskID
 	}
 }
 

@@ -186,13 +186,11 @@ func (src *source) record(l *live, j *judgement) error {
 	}
 	ex, m := src.ex, &src.msg
 	rec := audit.Record{
-		Kind: audit.KindFrame, Time: ex.g.now(), RequestID: ex.rec.RequestID, TraceID: ex.rec.TraceID,
-		Action: j.action, RuleID: j.rule, ErrorKind: j.kind, RPC: m.Kind.String(), Method: m.Method,
-		Direction: directionDown, ResultType: m.ResultType, IsError: m.IsError || m.ToolError,
-		Upstream: src.up.name, Principal: ex.rec.Principal, PrincipalKind: ex.rec.PrincipalKind,
-		KeyID: ex.rec.KeyID, OAuthClientName: ex.rec.OAuthClientName, ClientIP: ex.rec.ClientIP, Dialect: ex.rec.Dialect, Session: ex.rec.Session,
+		Kind: audit.KindFrame, Time: ex.g.now(), Action: j.action, RuleID: j.rule, ErrorKind: j.kind,
+		RPC: m.Kind.String(), Direction: directionDown, ResultType: m.ResultType, IsError: m.IsError || m.ToolError,
 		BytesOut: int64(len(m.Body)), Stripped: j.stripped, ReplacedSurrogates: j.replaced, SubscriptionID: m.SubscriptionID,
 	}
+	ex.fillRecord(&rec, m, src.up)
 	if rec.Action == "" {
 		rec.Action = actionAllow
 	}

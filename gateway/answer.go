@@ -19,9 +19,14 @@ type judgement struct {
 	refused *refusal
 	action  string // audit action; empty when no rule matched
 	rule    string
-	kind    string // error_kind
-	// stripped counts the content blocks that strip_app removed.
-	stripped int
+	// performed is set when the rule did more than let the message pass: its
+	// rate_limit, guardrail or strip_app was performed.
+	performed bool
+	kind      string // error_kind
+	// stripApplied is set when strip_app was applied; stripped counts the content
+	// blocks that it removed.
+	stripApplied bool
+	stripped     int
 	// task is the handle of the task that the upstream made, as it sent it.
 	task string
 	// replaced counts the lone surrogates that were replaced in a frame.
@@ -72,6 +77,7 @@ func (ex *exchange) judge(l *live, m *mcp.Message, src *source) judgement {
 			j.refused, j.action, j.kind = refused, actionRateLimitBlocked, refused.kind
 			return j
 		}
+		j.performed = true
 	case policy.StripApp:
 		strip = true
 	case policy.Guardrail:
@@ -84,6 +90,7 @@ func (ex *exchange) judge(l *live, m *mcp.Message, src *source) judgement {
 	}
 	if strip && (ex.deferred(m) || m.Kind == mcp.Response && (ex.msg.Method == mcp.MethodToolsCall || ex.r.Method == http.MethodGet)) {
 		ex.strip(m, &j)
+		j.performed = j.performed || d.Action == policy.StripApp
 	}
 	if !presented {
 		ex.present(l, m, &j)
@@ -141,6 +148,7 @@ func takeStripped(m *mcp.Message, j *judgement, body []byte, n int, ok bool) {
 		j.refused, j.action, j.kind = &refuseUpstreamInvalid, actionDeny, refuseUpstreamInvalid.kind
 		return
 	}
+	j.stripApplied = true
 	if n == 0 {
 		return
 	}
@@ -206,15 +214,9 @@ func (ex *exchange) relayJSON(resp *upstream.Response) *refusal {
 	return nil
 }
 
-// note carries what the rules said of the answer into the request's record:
-// the stronger decision stands.
+// note copies what the rules decided about the answer into the request's record.
 func (ex *exchange) note(j *judgement, m *mcp.Message) {
-	if j.action != "" && j.action != actionAllow {
-		ex.rec.Action = j.action
-		if j.rule != "" {
-			ex.rec.RuleID = j.rule
-		}
-	}
+	ex.noteRule(j)
 	if j.kind != "" {
 		ex.rec.ErrorKind = j.kind
 	}
@@ -226,7 +228,10 @@ func (ex *exchange) note(j *judgement, m *mcp.Message) {
 			ex.rec.Observed = append(ex.rec.Observed, o)
 		}
 	}
-	ex.stripped += j.stripped
+	if j.stripApplied {
+		ex.rec.StripApplied = true
+		ex.rec.Stripped += j.stripped
+	}
 	ex.noteGuarded(j)
 	if m.Kind == mcp.Response {
 		ex.rec.IsError = m.IsError || m.ToolError
@@ -234,6 +239,24 @@ func (ex *exchange) note(j *judgement, m *mcp.Message) {
 		if j.task != "" {
 			ex.rec.TaskHandle = j.task
 		}
+	}
+}
+
+// noteRule copies the action and the rule of the answer. An action other than allow
+// takes precedence over that of the request. Where both were allowed, the rule of
+// the answer is recorded if no rule decided on the request, or if the request's
+// rule only allows and the answer's was performed, as a rate_limit that admits.
+func (ex *exchange) noteRule(j *judgement) {
+	if j.action == "" || j.rule == "" && j.action == actionAllow {
+		return
+	}
+	if j.action != actionAllow {
+		ex.rec.Action = j.action
+	} else if ex.rec.RuleID != "" && (ex.rec.Action != actionAllow || ex.decision.Action != policy.Allow || !j.performed) {
+		return
+	}
+	if j.rule != "" {
+		ex.rec.RuleID = j.rule
 	}
 }
 

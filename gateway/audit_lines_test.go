@@ -3,6 +3,7 @@ package gateway
 import (
 	"crypto/x509"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -25,7 +26,7 @@ var (
 	ownFields = []string{
 		"Seq", "Time", "Kind", "Action", "RuleID", "ErrorKind", "RPC", "Method", "Tool", "Direction", "ResultType",
 		"IsError", "Status", "Duration", "BytesIn", "BytesOut", "Frames", "GuardrailName", "GuardrailVerdict",
-		"GuardrailLatency", "Stripped", "ReplacedSurrogates", "TaskHandle", "SubscriptionID", "Spans",
+		"GuardrailLatency", "StripApplied", "Stripped", "ReplacedSurrogates", "TaskHandle", "SubscriptionID", "Spans",
 		"InjectionScore", "PIIDetected", "PoliciesFired", "Observed", "QualityScores", "Checkpoint",
 	}
 )
@@ -125,5 +126,123 @@ func TestLinesOfAllKindsHaveTheSameIdentity(t *testing.T) {
 		if !filled[name] {
 			t.Errorf("no line has %s", name)
 		}
+	}
+}
+
+// Every line has the dialect, also those of requests that declare no revision and
+// of requests that were refused before their body was read.
+func TestEveryLineHasTheDialect(t *testing.T) {
+	up := newUpstream(t, echo)
+	r := newRig(t, open(up.URL)+"input_rate_limit: {enabled: true, requests_per_second: 0.001, burst: 8}\n")
+	initialize := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`
+	modern := `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`
+	const version = "MCP-Protocol-Version"
+	for i, tt := range []struct {
+		name, method, body string
+		headers            []string
+		status             int
+		want               string
+	}{
+		{"initialize declares none for itself", "POST", initialize, nil, 200, "legacy"},
+		{"no key", "POST", call("1", "safe"), []string{"Authorization", ""}, 401, "legacy"},
+		{"no key, a version", "POST", call("1", "safe"), []string{"Authorization", "", version, "2025-06-18"}, 401, "2025-06-18"},
+		{"no key, a version in the body", "POST", modern, []string{"Authorization", "", version, "2025-06-18"}, 401, "2026-07-28"},
+		{"a foreign origin", "POST", call("1", "safe"), []string{"Origin", "https://elsewhere.example", version, "2025-11-25"}, 403, "2025-11-25"},
+		{"not JSON", "POST", "{", []string{version, "2025-11-25"}, 400, "2025-11-25"},
+		{"two versions", "POST", call("1", "safe"), []string{version, "2025-06-18", "+" + version, "2025-11-25"}, 400, "legacy"},
+		{"another HTTP method", "PUT", "", []string{version, "2025-06-18"}, 405, "2025-06-18"},
+		{"over the input limit", "POST", call("1", "safe"), []string{version, "2026-07-28"}, 429, "2026-07-28"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := r.do(tt.method, r.url, tt.body, tt.headers...); got.status != tt.status {
+				t.Errorf("status %d, want %d: %s", got.status, tt.status, got.body)
+			}
+			if line := r.lines(i + 1)[i]; line["dialect"] != tt.want {
+				t.Errorf("dialect %v, want %s: %v", line["dialect"], tt.want, line)
+			}
+		})
+	}
+}
+
+// The line of a request has the rule that admitted the answer, as the line of a
+// frame has, unless the request's own rule did more than allow.
+func TestLineHasTheRuleThatAdmittedTheAnswer(t *testing.T) {
+	const down = "    - {id: down, action: rate_limit, tokens_per_second: 1, burst: 9, when: {direction: server_to_client}}\n"
+	const allowDown = "    - {id: down, action: allow, when: {direction: server_to_client}}\n"
+	const stripDown = "    - {id: down, action: strip_app, when: {direction: server_to_client}}\n"
+	for _, tt := range []struct{ name, rules, action, rule string }{
+		{"no rule for the request", down, "allow", "down"},
+		{"no rule for the request, an allow for the answer", allowDown, "allow", "down"},
+		{"an allow for the request", down + "    - {id: up, action: allow, when: {tool_name: t}}\n", "allow", "down"},
+		{"an allow for both", allowDown + "    - {id: up, action: allow, when: {tool_name: t}}\n", "allow", "up"},
+		{"a rate_limit for both", down + "    - {id: up, action: rate_limit, tokens_per_second: 1, burst: 9, when: {tool_name: t}}\n", "allow", "up"},
+		{"a redact for the request", down + "    - {id: up, action: redact, when: {tool_name: t}, redact: [{regex: x, replacement: y}]}\n", "redact", "up"},
+		{"a strip_app that removes nothing", stripDown + "    - {id: up, action: allow, when: {tool_name: t}}\n", "allow", "down"},
+		{"another kind of answer", strings.Replace(down, "server_to_client", "server_to_client, result_type: input_required", 1), "allow", ""},
+	} {
+		for _, stream := range []bool{false, true} {
+			name := tt.name
+			if stream {
+				name += ", in a stream"
+			}
+			t.Run(name, func(t *testing.T) {
+				up := newUpstream(t, func(w http.ResponseWriter, _ string, _ *http.Request) {
+					const body = `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`
+					if stream {
+						w.Header().Set("Content-Type", "text/event-stream")
+						_, _ = io.WriteString(w, "data: "+body+"\n\n")
+						return
+					}
+					w.Header().Set("Content-Type", "application/json")
+					_, _ = io.WriteString(w, body)
+				})
+				r := newRig(t, rules(open(up.URL), tt.rules))
+				if got := r.post(call("1", "t")); got.status != 200 {
+					t.Fatalf("%d %s", got.status, got.body)
+				}
+				recs := r.records()
+				if rec := recs[len(recs)-1]; rec.Action != tt.action || rec.RuleID != tt.rule {
+					t.Errorf("action %s, rule %q, want %s, %q", rec.Action, rec.RuleID, tt.action, tt.rule)
+				}
+			})
+		}
+	}
+}
+
+// A strip_app that was applied and removed nothing is counted as zero, for an
+// answer as for a frame.
+func TestStripAppThatRemovedNothingIsCounted(t *testing.T) {
+	const answer = `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"a"}]}}`
+	for _, tt := range []struct{ name, kind, body, rule, want string }{
+		{"an answer", "application/json", answer, "tool_name: t", "request 0"},
+		{"a frame", "text/event-stream", "data: " + answer + "\n\n", "tool_name: t", "open -, frame 0, request 0"},
+		{"a rule for answers", "application/json", answer, "direction: server_to_client", "request 0"},
+		{"another tool", "application/json", answer, "tool_name: other", "request -"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			up := newUpstream(t, func(w http.ResponseWriter, _ string, _ *http.Request) {
+				w.Header().Set("Content-Type", tt.kind)
+				_, _ = io.WriteString(w, tt.body)
+			})
+			r := newRig(t, rules(open(up.URL), "    - {id: strip, action: strip_app, when: {"+tt.rule+"}}\n"))
+			r.edit("audit:\n", "audit:\n  frames: all\n")
+			if err := r.gateway.Reload(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := r.post(call("1", "t")); got.status != 200 || !strings.Contains(got.body, `"text":"a"`) {
+				t.Fatalf("%d %s", got.status, got.body)
+			}
+			var lines []string
+			for _, line := range r.all() {
+				stripped := "-"
+				if n, ok := line["stripped"]; ok {
+					stripped = fmt.Sprint(n)
+				}
+				lines = append(lines, fmt.Sprint(line["kind"], " ", stripped))
+			}
+			if got := strings.Join(lines, ", "); got != tt.want {
+				t.Errorf("lines %s, want %s", got, tt.want)
+			}
+		})
 	}
 }

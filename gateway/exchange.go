@@ -61,8 +61,7 @@ type exchange struct {
 	asking     asking // guardrails
 	governed   governed
 	graded     time.Duration // how long the answer was scored
-	stripped   int
-	sent       int // bytes of a stream
+	sent       int           // bytes of a stream
 
 	place place // in its trace
 

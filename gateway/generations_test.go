@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -139,7 +140,7 @@ func TestVersionsThatAreAccepted(t *testing.T) {
 			if sent := up.seen()[0].header.Get("Mcp-Protocol-Version"); sent != tt.version {
 				t.Errorf("the upstream was told %q", sent)
 			}
-			if line := r.lines(1)[0]; tt.version == "" && line["dialect"] != nil || tt.version != "" && line["dialect"] != tt.version {
+			if line := r.lines(1)[0]; line["dialect"] != cmp.Or(tt.version, "legacy") {
 				t.Errorf("line %v", line)
 			}
 		})

@@ -85,6 +85,7 @@ func (ex *exchange) guardAnswer(l *live, rule *policy.Rule, m *mcp.Message, src 
 	var masked mcp.Message
 	j.guarded = guarded{by: rule.Guardrail, said: l.guards.Get(rule.Guardrail).Ask(ex.ctx, m, &masked)}
 	ex.countAsked(&j.guarded)
+	j.performed = true
 	j.kind = j.guarded.kind()
 	switch j.said.Verdict {
 	case guardrail.Pass, guardrail.FailOpen:

@@ -310,7 +310,7 @@ func (ex *exchange) span(end time.Time, provider time.Duration) {
 	r := &ex.rec
 	s := telemetry.Span{
 		Trace: ex.place.Trace, Start: ex.start, End: end,
-		HTTPMethod: ex.r.Method, Method: r.Method, Tool: r.Tool, Version: r.Dialect, Status: r.Status,
+		HTTPMethod: ex.r.Method, Method: r.Method, Tool: r.Tool, Version: ex.dialect.Version, Status: r.Status,
 		ErrorType: ex.errorType(), Decision: ex.decided(), RuleID: r.RuleID, Upstream: r.Upstream,
 		Principal: r.Principal, OAuthClientName: r.OAuthClientName, TaskHandle: r.TaskHandle,
 		GuardrailName: r.GuardrailName, GuardrailVerdict: r.GuardrailVerdict, GuardrailLatency: r.GuardrailLatency,

@@ -151,6 +151,7 @@ func TestSpansOfRequests(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":8,"method":"tools/list"}`, "tools/list", nil, map[string]string{"mcp.upstream": "main", "mcp.principal": "alice", "http.response.status_code": "200", "mcp.method.name": "tools/list"}, "policy_eval provider", false},
 		{call("9", "safe"), "POST /mcp", []string{"Authorization", "Bearer no"}, map[string]string{"mcp.principal": "127.0.0.1", "http.response.status_code": "401", "error.type": "unauthorized"}, "", true},
 		{`{"jsonrpc":"2.0","id":10,"method":"tasks/get","params":{"taskId":"t-1"}}`, "tasks/get", nil, map[string]string{"mcp.policy.decision": "deny", "mcp.policy.rule_id": "default_deny", "mcp.principal": "alice", "http.response.status_code": "403", "mcp.method.name": "tasks/get", "mcp.task.handle": "t-1", "error.type": "policy_denied"}, "policy_eval", true},
+		{call("11", "safe"), "tools/call safe", []string{"MCP-Protocol-Version", "2025-06-18"}, map[string]string{"mcp.protocol.version": "2025-06-18", "mcp.policy.rule_id": "tools", "mcp.upstream": "main", "mcp.principal": "alice", "http.response.status_code": "200", "mcp.method.name": "tools/call", "gen_ai.tool.name": "safe"}, "policy_eval provider", false},
 	}
 	for _, tt := range tests {
 		r.post(tt.body, tt.headers...)
@@ -170,7 +171,7 @@ func TestSpansOfRequests(t *testing.T) {
 			s := roots[i]
 			got := spanAttributes(s)
 			for _, k := range []string{"mcp.policy.decision", "mcp.policy.rule_id", "mcp.upstream", "mcp.principal", "mcp.task.handle",
-				"http.response.status_code", "mcp.method.name", "gen_ai.tool.name", "error.type"} {
+				"http.response.status_code", "mcp.method.name", "gen_ai.tool.name", "error.type", "mcp.protocol.version"} {
 				if k == "mcp.method.name" && tt.name == "POST /mcp" {
 					continue
 				}

@@ -258,7 +258,6 @@ func (ex *exchange) account(status, bytesOut int) error {
 	r.Status = status
 	r.BytesOut = int64(bytesOut)
 	r.Duration = now.Sub(ex.start)
-	r.Stripped = ex.stripped
 	ex.describe()
 	ex.spans = ex.spans[:0]
 	if ex.judging > 0 {
@@ -304,7 +303,18 @@ func (ex *exchange) fillRecord(r *audit.Record, m *mcp.Message, up *target) {
 	if cp := &ex.live.cfg.ControlPlane; cp.URL != "" {
 		r.Agent, r.Environment = cp.AgentOf(ex.who.Value), cp.Environment
 	}
-	r.Dialect = ex.dialect.Version
+	r.Dialect = ex.recordedDialect()
+}
+
+// recordedDialect is the dialect as audit lines have it: the declared revision, or
+// "legacy". A request that was refused before its dialect was resolved has the
+// one that its header, or what was read of its body, declares.
+func (ex *exchange) recordedDialect() string {
+	if ex.dialect.Declared() {
+		return ex.dialect.Version
+	}
+	version, _ := single(ex.r.Header, headerVersion)
+	return mcp.ResolveDialect(&ex.msg, version).String()
 }
 
 // describe fills in the record of the request itself.

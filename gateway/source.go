@@ -188,7 +188,7 @@ func (src *source) record(l *live, j *judgement) error {
 	rec := audit.Record{
 		Kind: audit.KindFrame, Time: ex.g.now(), Action: j.action, RuleID: j.rule, ErrorKind: j.kind,
 		RPC: m.Kind.String(), Direction: directionDown, ResultType: m.ResultType, IsError: m.IsError || m.ToolError,
-		BytesOut: int64(len(m.Body)), Stripped: j.stripped, ReplacedSurrogates: j.replaced, SubscriptionID: m.SubscriptionID,
+		BytesOut: int64(len(m.Body)), StripApplied: j.stripApplied, Stripped: j.stripped, ReplacedSurrogates: j.replaced, SubscriptionID: m.SubscriptionID,
 	}
 	ex.fillRecord(&rec, m, src.up)
 	if rec.Action == "" {

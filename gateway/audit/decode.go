@@ -75,7 +75,7 @@ func (d *decoder) member(name string, r *Record, cp *Checkpoint) error {
 	case "frames":
 		return d.integer(func(n int64) { r.Frames = n })
 	case "stripped":
-		return d.integer(func(n int64) { r.Stripped = int(n) })
+		return d.integer(func(n int64) { r.StripApplied, r.Stripped = true, int(n) })
 	case "replaced_surrogates":
 		return d.integer(func(n int64) { r.ReplacedSurrogates = int(n) })
 	case "lost":

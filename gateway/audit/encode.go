@@ -71,7 +71,10 @@ func (r *Record) appendBody(b []byte) []byte {
 		b = append(b, `,"guardrail_latency_ms":`...)
 		b = appendMillis(b, r.GuardrailLatency)
 	}
-	b = number(b, `,"stripped":`, int64(r.Stripped))
+	if r.StripApplied {
+		b = append(b, `,"stripped":`...)
+		b = strconv.AppendInt(b, int64(r.Stripped), 10)
+	}
 	b = number(b, `,"replaced_surrogates":`, int64(r.ReplacedSurrogates))
 	b = text(b, `,"task_handle":`, r.TaskHandle)
 	b = text(b, `,"subscription_id":`, r.SubscriptionID)

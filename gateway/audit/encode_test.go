@@ -28,7 +28,7 @@ func full() *Record {
 		ResultType: "input_required", IsError: true, Upstream: "up", Principal: "alice", PrincipalKind: "oauth",
 		KeyID: "ci", OAuthClientName: "Client", ClientIP: "::1", Agent: "agent", Environment: "prod", Session: "s",
 		Dialect: "2026-07-28", Status: 200, Duration: 1234567 * time.Microsecond, BytesIn: 1, BytesOut: math.MaxInt64, Frames: 3,
-		GuardrailName: "g", GuardrailVerdict: "pass", GuardrailLatency: 5 * time.Millisecond, Stripped: 2, ReplacedSurrogates: 3,
+		GuardrailName: "g", GuardrailVerdict: "pass", GuardrailLatency: 5 * time.Millisecond, StripApplied: true, Stripped: 2, ReplacedSurrogates: 3,
 		TaskHandle: "t", SubscriptionID: "sub", Spans: []Span{{"policy_eval", time.Millisecond}, {"provider", 0}},
 		InjectionScore: 0.125, PIIDetected: []string{"EMAIL", "IBAN"}, PoliciesFired: []PolicyFired{{"p", "n", "warn"}},
 		Observed: []Observed{{"r2", "deny"}}, QualityScores: []QualityScore{{"output_schema", 0.5}},
@@ -59,6 +59,38 @@ func TestEveryFieldComesBack(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, &got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A strip_app that was applied is counted also where it removed nothing; a line
+// without one has no count.
+func TestStrippedIsWrittenWhereNothingWasRemoved(t *testing.T) {
+	for _, row := range []struct {
+		name, want string
+		rec        Record
+	}{
+		{"not applied", "", Record{}},
+		{"applied, nothing removed", `,"stripped":0`, Record{StripApplied: true}},
+		{"applied, two removed", `,"stripped":2`, Record{StripApplied: true, Stripped: 2}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			want := row.rec
+			want.Seq, want.Kind, want.Dialect = 1, KindRequest, "legacy"
+			line := lineOf(&want)
+			if got := strings.Contains(string(line), `"stripped"`); got != (row.want != "") || !strings.Contains(string(line), row.want) {
+				t.Errorf("line %s", line)
+			}
+			var got Record
+			if err := Decode(line, &got); err != nil {
+				t.Fatal(err)
+			}
+			if got.Time = want.Time; !cmp.Equal(want, got) {
+				t.Error(cmp.Diff(want, got))
+			}
+			if !new(Glance).Read(line) {
+				t.Errorf("the line has to be decoded: %s", line)
+			}
+		})
 	}
 }
 

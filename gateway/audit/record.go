@@ -85,7 +85,8 @@ type Record struct {
 	Environment string
 	// Session names the session without letting anyone use it.
 	Session string
-	// Dialect is the protocol revision.
+	// Dialect is the protocol revision that the request declares, or "legacy" when
+	// it declares none.
 	Dialect string
 
 	// Status is the HTTP status of the answer.
@@ -103,8 +104,10 @@ type Record struct {
 	GuardrailVerdict string
 	// GuardrailLatency is how long it took; it is written when GuardrailName is.
 	GuardrailLatency time.Duration
-	// Stripped is how many content blocks strip_app removed.
-	Stripped int
+	// StripApplied is set when strip_app was applied. Stripped is how many content
+	// blocks it removed, and is written also when that is none.
+	StripApplied bool
+	Stripped     int
 	// ReplacedSurrogates is how many lone surrogates were replaced by U+FFFD: in the
 	// message of the request, its answer and all frames of its stream, or in a frame.
 	ReplacedSurrogates int

@@ -72,6 +72,10 @@ func recordsOf(t *rapid.T) *audit.Record {
 		func() { rec.PIIDetected = []string{"EMAIL"} },
 		func() { rec.PoliciesFired = []audit.PolicyFired{{ID: "p", Name: "n", Action: "block"}} },
 		func() { rec.QualityScores = []audit.QualityScore{{Scorer: "s", Score: 0.5}} },
+		func() {
+			rec.Dialect = rapid.SampledFrom([]string{"legacy", "2026-07-28", "2026\\", ""}).Draw(t, "dialect")
+		},
+		func() { rec.StripApplied, rec.Stripped = true, rapid.IntRange(0, 3).Draw(t, "stripped") },
 		func() { rec.Spans = nil },
 		func() {
 			for range rapid.IntRange(1, 9).Draw(t, "spans") {
@@ -147,8 +151,12 @@ func TestQuickTracesAreTheUsualOnes(t *testing.T) {
 	line := linesOf(t, t.TempDir(), []*audit.Record{func() *audit.Record {
 		rec := call(id(1))
 		rec.Agent, rec.Environment, rec.Session, rec.TraceID = "ci", "staging", "s-1", strings.Repeat("ab", 16)
+		rec.Dialect, rec.StripApplied = "legacy", true
 		return rec
 	}()})[1]
+	if !strings.Contains(string(line), `"dialect":"legacy"`) || !strings.Contains(string(line), `"stripped":0`) {
+		t.Errorf("line %s", line)
+	}
 	if _, became := glanced(m, line); became != mapped {
 		t.Errorf("an ordinary line became %d: %s", became, line)
 	}

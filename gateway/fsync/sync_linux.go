@@ -16,6 +16,10 @@ type Syncer struct {
 	event   *os.File // told by the kernel of each end
 	eventFD uintptr
 	request request
+	end     outcome
+	// getEvent waits for the end of a request and reports whether there is one.
+	// open sets it to the kernel's unless it is set.
+	getEvent func(ring uintptr, end *outcome) bool
 }
 
 type state int
@@ -60,12 +64,10 @@ func (s *Syncer) Sync(f *os.File) error {
 		return f.Sync()
 	}
 	var ends [8]byte
-	var end outcome
 	if _, err := s.event.Read(ends[:]); err == nil {
-		n, _, _ := syscall.Syscall6(syscall.SYS_IO_GETEVENTS, s.ring, 1, 1, uintptr(unsafe.Pointer(&end)), 0, 0)
-		if n == 1 {
-			if end.result < 0 {
-				return &os.PathError{Op: "sync", Path: f.Name(), Err: syscall.Errno(-end.result)}
+		if s.getEvent(s.ring, &s.end) {
+			if s.end.result < 0 {
+				return &os.PathError{Op: "sync", Path: f.Name(), Err: syscall.Errno(-s.end.result)}
 			}
 			return nil
 		}
@@ -73,6 +75,11 @@ func (s *Syncer) Sync(f *os.File) error {
 	s.close()
 	s.state = unusable
 	return f.Sync()
+}
+
+func getEvent(ring uintptr, end *outcome) bool {
+	n, _, _ := syscall.Syscall6(syscall.SYS_IO_GETEVENTS, ring, 1, 1, uintptr(unsafe.Pointer(end)), 0, 0)
+	return n == 1
 }
 
 // submit asks the kernel; false says that it does not take the request.
@@ -93,6 +100,9 @@ func (s *Syncer) submit(f *os.File) bool {
 
 func (s *Syncer) open() {
 	s.state = unusable
+	if s.getEvent == nil {
+		s.getEvent = getEvent
+	}
 	fd, _, errno := syscall.Syscall(syscall.SYS_EVENTFD2, 0, syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0)
 	if errno != 0 {
 		return

@@ -1,8 +1,10 @@
 package fsync
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 )
 
@@ -35,5 +37,32 @@ func TestWithoutAsynchronousIO(t *testing.T) {
 	defer f.Close()
 	if err := s.Sync(f); err != nil {
 		t.Error(err)
+	}
+}
+
+// A write-back that failed is an error of the Sync that waited for it, as it is
+// of fsync, and of no other.
+func TestSyncReturnsTheErrorOfTheKernel(t *testing.T) {
+	fails := true
+	s := Syncer{getEvent: func(ring uintptr, end *outcome) bool {
+		ok := getEvent(ring, end)
+		if fails {
+			end.result = -int64(syscall.EIO)
+		}
+		return ok
+	}}
+	defer s.Close()
+	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var path *os.PathError
+	if err := s.Sync(f); !errors.Is(err, syscall.EIO) || !errors.As(err, &path) || path.Path != f.Name() {
+		t.Errorf("got %v, want EIO of %s", err, f.Name())
+	}
+	fails = false
+	if err := s.Sync(f); err != nil || s.state != usable {
+		t.Errorf("the next one: %v, state %d", err, s.state)
 	}
 }

@@ -30,6 +30,11 @@ func Decode(line []byte, r *Record) error {
 	if r.Kind == KindCheckpoint {
 		r.Checkpoint = &cp
 	}
+	if r.Kind != KindSummary {
+		r.Refused = nil
+	} else if r.Refused == nil {
+		r.Refused = &Refused{}
+	}
 	return nil
 }
 
@@ -118,6 +123,10 @@ func (d *decoder) member(name string, r *Record, cp *Checkpoint) error {
 		return d.array(func() error { return d.observed(r) })
 	case "quality_scores":
 		return d.array(func() error { return d.quality(r) })
+	case "counts":
+		return d.counts(r.refused())
+	case "addresses":
+		return d.array(func() error { return d.address(r.refused()) })
 	}
 	return d.skip(0)
 }

@@ -84,6 +84,9 @@ func (r *Record) appendBody(b []byte) []byte {
 	if len(r.Observed) > 0 || len(r.QualityScores) > 0 {
 		b = r.appendJudgements(b)
 	}
+	if r.Refused != nil {
+		b = r.Refused.appendBody(b)
+	}
 	if r.Checkpoint != nil {
 		b = r.Checkpoint.appendBody(b)
 	}

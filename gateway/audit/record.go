@@ -17,6 +17,9 @@ const (
 	// KindEvent is the line of something that happened without a request;
 	// error_kind says what.
 	KindEvent Kind = "event"
+	// KindSummary is the line of requests that were refused before their caller was
+	// identified, at a rate at which they have no lines of their own.
+	KindSummary Kind = "summary"
 	// KindCheckpoint is a line that the log itself writes.
 	KindCheckpoint Kind = "checkpoint"
 )
@@ -132,6 +135,8 @@ type Record struct {
 
 	// Checkpoint is set on lines of KindCheckpoint, which the log makes itself.
 	Checkpoint *Checkpoint
+	// Refused is set on lines of KindSummary.
+	Refused *Refused
 }
 
 // Span is one stage of a request.

@@ -34,6 +34,10 @@ func newAuditStatsCmd(env Env) *cobra.Command {
 gateway and all that were rotated beside it; several are read as they are named.
 Nothing is verified: that is what 'svc audit verify' is for.
 
+Requests that were refused before their caller was identified have one line a
+second together once there are many. They count as requests and as denied, by
+action, error and principal (their address); nothing is known of their latency.
+
 DENIED counts what was not let through, FAILED what was and came back as an
 error. Latencies are of whole requests, as the caller waited; quantiles are
 within 6 % of the exact value. At most 10,000 values of a field are told apart.`,
@@ -123,6 +127,7 @@ type statsOutput struct {
 	Frames  int64        `json:"frames"`
 	Starts  uint64       `json:"starts"`
 	Lost    uint64       `json:"lost"`
+	Counted uint64       `json:"counted"`
 	All     statsGroup   `json:"all"`
 	Fields  []statsField `json:"fields"`
 }
@@ -135,7 +140,7 @@ func statsOf(g *summary.Group) statsGroup {
 
 func (s *auditStats) write(w io.Writer, sum *summary.Summary, fields []summary.Field) error {
 	if s.format != formatTable {
-		out := statsOutput{Lines: sum.Lines, Streams: sum.Streams, Frames: sum.Frames, Starts: sum.Starts, Lost: sum.Lost,
+		out := statsOutput{Lines: sum.Lines, Streams: sum.Streams, Frames: sum.Frames, Starts: sum.Starts, Lost: sum.Lost, Counted: sum.Counted,
 			All: statsOf(&sum.All), Fields: []statsField{}}
 		if !sum.First.IsZero() {
 			out.From, out.To = &sum.First, &sum.Last
@@ -208,6 +213,9 @@ func (s *auditStats) writeOverview(w io.Writer, sum *summary.Summary, fields []s
 	line("from", "%s", stamp(sum.First))
 	line("to", "%s", stamp(sum.Last))
 	line("requests", "%d, %d denied, %d failed", all.Requests, all.Denied, all.Failed)
+	if sum.Counted > 0 {
+		line("counted", "%d of them were refused unidentified and have no line of their own", sum.Counted)
+	}
 	line("latency", "p50 %s, p95 %s, p99 %s, max %s", latency(all.Duration.Quantile(0.5)), latency(all.Duration.Quantile(0.95)),
 		latency(all.Duration.Quantile(0.99)), latency(all.Duration.Max()))
 	line("bytes", "%d in, %d out", all.BytesIn, all.BytesOut)

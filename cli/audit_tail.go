@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,7 +48,7 @@ are looked for in the whole trail.
 	flags.IntVarP(&t.lines, "lines", "n", t.lines, "how many lines to begin with")
 	flags.BoolVarP(&t.follow, "follow", "f", false, "go on with lines as they are written")
 	enumFlag(cmd, &t.action, "action", []string{"allow", "deny", "redact", "rate_limit_blocked", "strip_app"}, "only lines with this action")
-	enumFlag(cmd, &t.kind, "kind", []string{string(audit.KindRequest), string(audit.KindOpen), string(audit.KindFrame), string(audit.KindEvent), string(audit.KindCheckpoint)}, "only lines of this kind")
+	enumFlag(cmd, &t.kind, "kind", []string{string(audit.KindRequest), string(audit.KindOpen), string(audit.KindFrame), string(audit.KindEvent), string(audit.KindSummary), string(audit.KindCheckpoint)}, "only lines of this kind")
 	flags.StringVar(&t.rule, "rule", "", "only lines that this rule decided")
 	flags.StringVar(&t.tool, "tool", "", "only calls of this tool")
 	flags.StringVar(&t.principal, "principal", "", "only requests of this caller")
@@ -62,6 +63,11 @@ func (t *auditTail) filtered() bool {
 
 func (t *auditTail) match(r *audit.Record) bool {
 	is := func(want, got string) bool { return want == "" || want == got }
+	if r.Kind == audit.KindSummary {
+		return (t.action == "" || slices.ContainsFunc(r.Refused.Counts, func(c audit.KindCount) bool { return c.Action() == t.action })) &&
+			is(t.kind, string(r.Kind)) && t.rule == "" && t.tool == "" &&
+			(t.principal == "" || slices.ContainsFunc(r.Refused.Addresses, func(a audit.AddressCount) bool { return a.Address == t.principal }))
+	}
 	failed := r.Action == "deny" || r.Action == "rate_limit_blocked" || r.ErrorKind != "" || r.IsError || r.Status >= 400
 	return is(t.action, r.Action) && is(t.kind, string(r.Kind)) && is(t.rule, r.RuleID) && is(t.tool, r.Tool) &&
 		is(t.principal, r.Principal) && (!t.failures || failed)
@@ -145,6 +151,27 @@ func (t *auditTail) read(ctx context.Context, reader *audit.Reader, show func(st
 	return nil
 }
 
+// tailSummary writes what a line says of requests that have none of their own.
+func tailSummary(s *audit.Refused) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-18s %d requests refused unidentified", audit.KindSummary, s.Requests())
+	for i := range s.Counts {
+		fmt.Fprintf(&b, " %s=%d", clean(s.Counts[i].ErrorKind), s.Counts[i].Requests)
+	}
+	for i, a := range s.Addresses {
+		if i == tailAddresses {
+			fmt.Fprintf(&b, " …")
+			break
+		}
+		fmt.Fprintf(&b, " %s=%d", clean(a.Address), a.Requests)
+	}
+	b.WriteByte('\n')
+	return b.String()
+}
+
+// tailAddresses is how many of the busiest addresses a line for people has.
+const tailAddresses = 3
+
 // tailLine writes a record for people, on one line.
 func tailLine(r *audit.Record) string {
 	var b strings.Builder
@@ -155,6 +182,10 @@ func tailLine(r *audit.Record) string {
 			event = string(r.Checkpoint.Event)
 		}
 		fmt.Fprintf(&b, "%-18s %s #%d\n", "checkpoint", clean(event), r.Seq)
+		return b.String()
+	}
+	if r.Kind == audit.KindSummary {
+		b.WriteString(tailSummary(r.Refused))
 		return b.String()
 	}
 	action := r.Action

@@ -154,6 +154,10 @@ func (t *tried) readFiles(ctx context.Context, args []string, since time.Time) e
 		if audit.Decode(line, &rec) != nil || rec.Time.Before(since) {
 			return nil
 		}
+		if rec.Kind == audit.KindSummary {
+			t.Requests += int(rec.Refused.Requests()) // no rule was asked about them
+			return nil
+		}
 		// What was said of an answer stands in the line of its request too.
 		if rec.Kind != audit.KindRequest && (rec.Kind != audit.KindFrame || rec.RPC == audit.RPCResponse) {
 			return nil

@@ -152,6 +152,8 @@ func (r *Replay) skip(rec *audit.Record) string {
 	switch rec.Kind {
 	case audit.KindCheckpoint:
 		return "checkpoints of the log"
+	case audit.KindSummary:
+		return "summaries of requests that were refused before their caller was identified"
 	case audit.KindOpen:
 		return "openings of streams, which the line of their request tells again"
 	}

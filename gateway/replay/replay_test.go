@@ -116,6 +116,7 @@ func TestReplayLine(t *testing.T) {
 		{"unauthorized", audit.Record{Action: "deny", ErrorKind: "unauthorized"}, "skipped no message was read"},
 		{"a stream of its own", audit.Record{Action: "allow"}, "skipped no message was read"},
 		{"refused before the rules", with(call("x", "deny", ""), func(r *audit.Record) { r.ErrorKind = "session_not_found" }), "skipped refused by the gateway itself: session_not_found"},
+		{"requests that are only counted", audit.Record{Kind: audit.KindSummary, Refused: &audit.Refused{}}, "skipped summaries of requests that were refused"},
 		{"opening", with(call("x", "allow", ""), func(r *audit.Record) { r.Kind = audit.KindOpen }), "skipped openings of streams"},
 		{"decided on the answer", with(call("search_a", "deny", "no-input"), func(r *audit.Record) { r.ResultType = "input_required" }), "same"},
 		{"decided on the answer, and the request would not pass", with(call("delete_x", "redact", "no-input"), func(r *audit.Record) { r.ResultType = "input_required" }), "changed redact no-input -> deny no-deletes"},

@@ -17,6 +17,11 @@ func TestTraceOfALineForReaders(t *testing.T) {
 	if _, ok := TraceOf(rec); ok {
 		t.Error("an open stream is no trace yet")
 	}
+	rec.Kind, rec.Refused = audit.KindSummary, &audit.Refused{Counts: []audit.KindCount{{ErrorKind: "unauthorized", Requests: 3}}}
+	if _, ok := TraceOf(rec); ok {
+		t.Error("a summary of refused requests is no trace")
+	}
+	rec.Refused = nil
 	rec.Kind, rec.Method = audit.KindRequest, "ping"
 	if _, ok := TraceOf(rec); ok {
 		t.Error("a ping is no trace")

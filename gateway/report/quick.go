@@ -24,7 +24,7 @@ const (
 func (m *mapper) quick(dst []byte, g *audit.Glance) ([]byte, outcome) {
 	switch string(g.Kind) {
 	case string(audit.KindRequest):
-	case string(audit.KindFrame):
+	case string(audit.KindFrame), string(audit.KindSummary):
 		return dst, unwanted
 	default:
 		return dst, unusual

@@ -50,7 +50,9 @@ func recordsOf(t *rapid.T) *audit.Record {
 		func() {
 			rec.Time = time.UnixMicro(rapid.SampledFrom([]int64{0, 1_700_000_000_000_000, 1_700_000_000_500_000, 1_709_164_800_000_000, -1 << 55}).Draw(t, "odd time"))
 		},
-		func() { rec.Kind = rapid.SampledFrom([]audit.Kind{audit.KindFrame, audit.KindOpen}).Draw(t, "kind") },
+		func() {
+			rec.Kind = rapid.SampledFrom([]audit.Kind{audit.KindFrame, audit.KindOpen, audit.KindSummary}).Draw(t, "kind")
+		},
 		func() { rec.RPC = rapid.SampledFrom([]string{audit.RPCNotification, ""}).Draw(t, "rpc") },
 		func() { rec.RequestID = name.Draw(t, "odd id") },
 		func() { rec.Method = rapid.SampledFrom([]string{"tools/list", "ping", ""}).Draw(t, "method") },

@@ -64,6 +64,12 @@ func (g *Group) add(r *audit.Record) {
 	g.Duration.Add(r.Duration)
 }
 
+// addDenied counts requests of which nothing else is known.
+func (g *Group) addDenied(n uint64) {
+	g.Requests += n
+	g.Denied += n
+}
+
 // Summary is what lines add up to. The zero value is not usable: see [New]. It
 // is used by one goroutine at a time.
 type Summary struct {
@@ -79,6 +85,9 @@ type Summary struct {
 	Checkpoints, Starts uint64
 	// Lost is how many lines could not be written, as checkpoints tell.
 	Lost uint64
+	// Counted are the requests of All that have no line of their own. Nothing is
+	// known of their bytes and durations.
+	Counted uint64
 
 	groups map[Field]map[string]*Group
 	other  map[Field]*Group
@@ -109,37 +118,86 @@ func (s *Summary) Add(r *audit.Record) {
 		s.Streams++
 	case audit.KindRequest:
 		s.request(r)
+	case audit.KindSummary:
+		if r.Refused != nil {
+			s.refused(r)
+		}
 	}
 }
 
 func (s *Summary) request(r *audit.Record) {
 	s.Frames += r.Frames
-	if s.First.IsZero() || r.Time.Before(s.First) {
-		s.First = r.Time
-	}
-	if r.Time.After(s.Last) {
-		s.Last = r.Time
-	}
+	s.reach(r.Time, r.Time)
 	s.All.add(r)
-	for field, groups := range s.groups {
-		value := valueOf(field, r)
-		if value == "" {
-			continue
+	for field := range s.groups {
+		if value := valueOf(field, r); value != "" {
+			s.group(field, value).add(r)
 		}
-		g := groups[value]
-		switch {
-		case g != nil:
-		case len(groups) < maxGroups:
-			g = &Group{Value: value}
-			groups[value] = g
-		default:
-			if g = s.other[field]; g == nil {
-				g = new(Group)
-				s.other[field] = g
-			}
-		}
-		g.add(r)
 	}
+}
+
+// refused counts the requests of a line of KindSummary: by action and error, and by
+// principal, which is the address of a caller who was not identified.
+func (s *Summary) refused(r *audit.Record) {
+	s.reach(r.Time, r.Time.Add(r.Duration))
+	n := r.Refused.Requests()
+	s.Counted += n
+	s.All.addDenied(n)
+	for field := range s.groups {
+		switch field {
+		case ByAction:
+			for i := range r.Refused.Counts {
+				c := &r.Refused.Counts[i]
+				s.group(field, c.Action()).addDenied(c.Requests)
+			}
+		case ByError:
+			for _, c := range r.Refused.Counts {
+				s.group(field, c.ErrorKind).addDenied(c.Requests)
+			}
+		case ByPrincipal:
+			unnamed := n
+			for _, a := range r.Refused.Addresses {
+				s.group(field, a.Address).addDenied(a.Requests)
+				unnamed -= min(unnamed, a.Requests)
+			}
+			s.rest(field).addDenied(unnamed)
+		}
+	}
+}
+
+// reach notes when requests came.
+func (s *Summary) reach(from, to time.Time) {
+	if s.First.IsZero() || from.Before(s.First) {
+		s.First = from
+	}
+	if to.After(s.Last) {
+		s.Last = to
+	}
+}
+
+// group returns the group of a value, or the rest where there are too many.
+func (s *Summary) group(field Field, value string) *Group {
+	groups := s.groups[field]
+	g := groups[value]
+	switch {
+	case g != nil:
+		return g
+	case len(groups) < maxGroups:
+		g = &Group{Value: value}
+		groups[value] = g
+		return g
+	}
+	return s.rest(field)
+}
+
+// rest is the group of requests whose values are not told apart.
+func (s *Summary) rest(field Field) *Group {
+	g := s.other[field]
+	if g == nil {
+		g = new(Group)
+		s.other[field] = g
+	}
+	return g
 }
 
 // Top returns the n largest groups of a field, largest first, and how many

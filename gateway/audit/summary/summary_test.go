@@ -92,3 +92,32 @@ func TestQuantilesOfMany(t *testing.T) {
 		t.Errorf("longest %v", h.Max())
 	}
 }
+
+// Requests that have no line of their own are counted by what is known of them.
+func TestCountedRequestsAreRequests(t *testing.T) {
+	s := New(ByAction, ByError, ByPrincipal, ByTool)
+	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	s.Add(&audit.Record{Kind: audit.KindRequest, Time: at, Action: "deny", ErrorKind: "unauthorized", Principal: "192.0.2.1", Duration: time.Millisecond})
+	s.Add(&audit.Record{Kind: audit.KindSummary, Time: at, Duration: time.Second, Refused: &audit.Refused{
+		Counts:    []audit.KindCount{{ErrorKind: "unauthorized", Requests: 90}, {ErrorKind: "input_rate_limited", Requests: 10}},
+		Addresses: []audit.AddressCount{{Address: "192.0.2.1", Requests: 60}, {Address: "2001:db8::/64", Requests: 30}},
+	}})
+	if s.All.Requests != 101 || s.All.Denied != 101 || s.Counted != 100 || !s.Last.Equal(at.Add(time.Second)) || s.All.Duration.Quantile(0.5) == 0 {
+		t.Errorf("all: %d, %d denied, %d counted, to %v", s.All.Requests, s.All.Denied, s.Counted, s.Last)
+	}
+	for field, want := range map[Field]string{
+		ByAction:    "deny=91 rate_limit_blocked=10 rest=0",
+		ByError:     "unauthorized=91 input_rate_limited=10 rest=0",
+		ByPrincipal: "192.0.2.1=61 2001:db8::/64=30 rest=10",
+		ByTool:      "rest=0",
+	} {
+		got := ""
+		top, rest := s.Top(field, 10)
+		for _, g := range top {
+			got += fmt.Sprintf("%s=%d ", g.Value, g.Requests)
+		}
+		if got += fmt.Sprintf("rest=%d", rest); got != want {
+			t.Errorf("by %s: %s, want %s", field, got, want)
+		}
+	}
+}

@@ -74,6 +74,7 @@ type exchange struct {
 
 	rec     audit.Record
 	audited bool // the request line is written
+	counted bool // a summary has the request; it has no line of its own
 	// rescued is set when the request was answered while it waited for the disk.
 	rescued bool
 	// executed is set once the upstream has begun to answer.

@@ -33,6 +33,7 @@ import (
 	"svc/gateway/mcp"
 	"svc/gateway/quality"
 	"svc/gateway/ratelimit"
+	"svc/gateway/refused"
 	"svc/gateway/report"
 	"svc/gateway/session"
 	"svc/gateway/upstream"
@@ -103,6 +104,7 @@ type Gateway struct {
 	reopened atomic.Bool
 	tasks    taskMap // nil with one upstream
 	audit    *audit.Log
+	refused  *refused.Counter     // of requests whose callers were not identified
 	reporter *report.Reporter     // nil when no traces are reported
 	heads    *report.HeadReporter // nil when nobody keeps audit heads
 	tls      *certificates        // nil when plain HTTP is served
@@ -268,6 +270,7 @@ func (g *Gateway) openState(cfg *config.File, opts Options) error {
 	if g.audit, err = audit.Open(cfg.Audit, logOptions); err != nil {
 		return fmt.Errorf("open audit file %s: %w", cfg.Audit.Path, err)
 	}
+	g.refused = refused.New(refused.Options{Write: g.audit.WriteRefused, Lost: g.audit.CountLost, Now: g.now, Logger: g.log})
 	if !reports {
 		return nil
 	}
@@ -384,12 +387,17 @@ func (g *Gateway) Close() error {
 		errs = append(errs, c.Close())
 	}
 	if g.audit != nil {
+		g.refused.Close(refusedPatience)
 		errs = append(errs, g.audit.Close())
 	}
 	g.failures.close()
 	errs = append(errs, g.observer.close())
 	return errors.Join(errs...)
 }
+
+// refusedPatience bounds how long the counts of refused requests may take to reach
+// the audit file when the gateway closes.
+const refusedPatience = 4 * time.Second
 
 // clientAddr is the address of the client, behind trusted proxies.
 func (g *Gateway) clientAddr(r *http.Request) netip.Addr {

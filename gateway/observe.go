@@ -269,7 +269,7 @@ func (ex *exchange) observe() {
 	if o.tracer == nil && o.metrics == nil {
 		return
 	}
-	if !ex.audited { // its answer was cut short by a panic
+	if !ex.audited && !ex.counted { // its answer was cut short by a panic
 		ex.describe()
 		ex.rec.Duration = ex.g.since(ex.start)
 	}
@@ -284,7 +284,7 @@ func (ex *exchange) observe() {
 	if o.metrics != nil {
 		ex.count(provider)
 	}
-	if o.tracer != nil && ex.traced().Recorded() {
+	if o.tracer != nil && !ex.counted && ex.traced().Recorded() {
 		ex.span(end, provider)
 	}
 }

@@ -74,6 +74,10 @@ func (ex *exchange) refuse(refused *refusal) {
 	}
 	ex.rec.ErrorKind = refused.kind
 	ex.composeRefusal(refused)
+	if ex.countRefusal(refused) {
+		ex.respond(refused)
+		return
+	}
 	if err := ex.account(refused.status, len(ex.own)); err != nil && refused != &refuseAudit {
 		ex.refuse(&refuseAudit)
 		return

@@ -36,7 +36,7 @@ func notFound(w http.ResponseWriter) {
 }
 
 // serveMCP takes one request through the gateway. Whatever happens to it, it
-// leaves exactly one line in the audit file.
+// leaves exactly one line in the audit file, or is counted in one.
 func (g *Gateway) serveMCP(w http.ResponseWriter, r *http.Request) {
 	ex := g.begin(w, r)
 	defer ex.release()
@@ -70,7 +70,6 @@ func (ex *exchange) serve() *refusal {
 	if refused := ex.authenticate(); refused != nil {
 		return refused
 	}
-	ex.identified = true
 	if refused := ex.read(); refused != nil {
 		return refused
 	}
@@ -129,6 +128,12 @@ func (ex *exchange) admit() *refusal {
 
 // authenticate finds out who calls (gateway specification, Authentication).
 func (ex *exchange) authenticate() *refusal {
+	refused := ex.checkCredentials()
+	ex.identified = refused == nil
+	return refused
+}
+
+func (ex *exchange) checkCredentials() *refusal {
 	if ex.live.keyring == nil {
 		return nil
 	}

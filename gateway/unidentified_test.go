@@ -1,0 +1,162 @@
+package gateway
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"svc/gateway/audit"
+)
+
+// refusals returns how many lines of requests the trail has by error_kind, and the
+// summaries.
+func (r *rig) refusals() (own map[string]int, counted map[string]uint64) {
+	r.t.Helper()
+	own, counted = map[string]int{}, map[string]uint64{}
+	reader := audit.NewReader(r.auditPath(), audit.Position{})
+	defer reader.Close()
+	var rec audit.Record
+	for {
+		line, err := reader.Next()
+		if err != nil {
+			return own, counted
+		}
+		if err := audit.Decode(line.Bytes, &rec); err != nil {
+			r.t.Fatal(err)
+		}
+		switch rec.Kind {
+		case audit.KindRequest:
+			own[rec.ErrorKind]++
+		case audit.KindSummary:
+			if n := len(rec.Refused.Addresses); n != 1 || rec.Refused.Addresses[0].Address != "127.0.0.1" || rec.Refused.Addresses[0].Requests != rec.Refused.Requests() {
+				r.t.Errorf("addresses %v of %d requests", rec.Refused.Addresses, rec.Refused.Requests())
+			}
+			for _, c := range rec.Refused.Counts {
+				counted[c.ErrorKind] += c.Requests
+			}
+		}
+	}
+}
+
+// stopped lets a gateway's clock stand still, so that all is one second.
+func stopped(o *Options) {
+	now := time.Now()
+	o.Now = func() time.Time { return now }
+}
+
+// A flood of requests without identity leaves ten lines and a count: without a
+// key, from a wrong origin, with a wrong method. What identified callers do has its
+// line each time, and metrics count every request.
+func TestAFloodOfUnidentifiedRequestsIsCounted(t *testing.T) {
+	for _, server := range []string{"front", "net/http"} {
+		t.Run(server, func(t *testing.T) {
+			r := newRigWith(t, basic(newUpstream(t, echo).URL)+"telemetry: {metrics: {listen: 127.0.0.1:0}}\n", stopped)
+			url := r.url
+			if server == "front" {
+				url = byFront(t, r)
+			}
+			for i := range 30 {
+				if a := r.do(http.MethodPost, url, call(fmt.Sprint(i), "safe"), "Authorization", "Bearer wrong"); a.status != http.StatusUnauthorized || !strings.Contains(a.body, fmt.Sprintf(`"id":%d,`, i)) || a.header.Get("Www-Authenticate") == "" {
+					t.Fatalf("%d %s", a.status, a.body)
+				}
+				if a := r.do(http.MethodGet, url, "", "Authorization", "Bearer wrong"); a.status != http.StatusUnauthorized {
+					t.Fatalf("GET: %d %s", a.status, a.body)
+				}
+				if a := r.do(http.MethodPost, url, call("1", "safe"), "Origin", "https://evil.example"); a.status != http.StatusForbidden {
+					t.Fatalf("origin: %d %s", a.status, a.body)
+				}
+				if a := r.do(http.MethodPut, url, ""); a.status != http.StatusMethodNotAllowed {
+					t.Fatalf("PUT: %d %s", a.status, a.body)
+				}
+				if a := r.do(http.MethodPost, url, `{"jsonrpc":"2.0","id":1}`); a.status != http.StatusBadRequest {
+					t.Fatalf("identified: %d %s", a.status, a.body)
+				}
+			}
+			metrics := r.metrics()
+			for _, want := range []string{`action="deny",rule="",status="401",upstream=""} 60`, `action="deny",rule="",status="403",upstream=""} 30`, `action="deny",rule="",status="405",upstream=""} 30`} {
+				if !strings.Contains(metrics, "svc_gateway_requests_total{"+want+"\n") {
+					t.Errorf("metrics lack %s:\n%s", want, metrics)
+				}
+			}
+			r.stop()
+			own, counted := r.refusals()
+			if n := own["unauthorized"] + own["origin_not_allowed"] + own["method_not_allowed"]; n != 10 {
+				t.Errorf("%d requests have lines of their own: %v", n, own)
+			}
+			if own["not_a_message"] != 30 {
+				t.Errorf("of 30 requests of an identified caller %v have lines", own)
+			}
+			for kind, sent := range map[string]int{"unauthorized": 60, "origin_not_allowed": 30, "method_not_allowed": 30} {
+				if got := own[kind] + int(counted[kind]); got != sent {
+					t.Errorf("%s: %d with lines and %d counted, of %d", kind, own[kind], counted[kind], sent)
+				}
+			}
+		})
+	}
+}
+
+// The input limit comes before the key, so what it stops is counted too.
+func TestRequestsBeyondTheInputLimitAreCounted(t *testing.T) {
+	r := newRigWith(t, basic(newUpstream(t, echo).URL)+"input_rate_limit: {enabled: true, requests_per_second: 0.001, burst: 1}\n", stopped)
+	for range 26 {
+		r.post(call("1", "safe"))
+	}
+	r.stop()
+	if own, counted := r.refusals(); own["input_rate_limited"] != 10 || counted["input_rate_limited"] != 15 || own[""] != 1 {
+		t.Errorf("lines %v, counted %v", own, counted)
+	}
+}
+
+// Where nobody is asked for a key every request has its line.
+func TestWithoutAuthenticationNothingIsCounted(t *testing.T) {
+	r := newRigWith(t, basic(newUpstream(t, echo).URL)+"\nauth: {enabled: false}\n", stopped)
+	for range 25 {
+		r.post(call("1", "safe"), "Origin", "https://evil.example")
+	}
+	r.stop()
+	if own, counted := r.refusals(); own["origin_not_allowed"] != 25 || len(counted) != 0 {
+		t.Errorf("lines %v, counted %v", own, counted)
+	}
+}
+
+// A request that is only counted waits for no disk: while the disk is frozen it
+// gets its answer, and once the disk takes writes its count is in the trail.
+func TestACountedRefusalWaitsForNoDisk(t *testing.T) {
+	d := &frozenDisk{}
+	r := newRigWith(t, basic(newUpstream(t, echo).URL), func(o *Options) { stopped(o); o.openAudit = d.open })
+	wrong := func() answer { return r.do(http.MethodPost, r.url, call("1", "safe"), "Authorization", "Bearer wrong") }
+	for range 10 {
+		wrong()
+	}
+	d.freeze()
+	for range 20 {
+		if a := wrong(); a.status != http.StatusUnauthorized {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	}
+	d.thaw()
+	if err := r.gateway.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wrong()
+	r.stop()
+	if own, counted := r.refusals(); own["unauthorized"] != 10 || counted["unauthorized"] != 21 {
+		t.Errorf("lines %v, counted %v", own, counted)
+	}
+}
+
+// The actions of summaries are those of the refusals that they count.
+func TestSummariesKnowTheActionOfEachRefusal(t *testing.T) {
+	for _, refused := range []*refusal{&refuseInputRate, refuseInputRate.withKind(refuseRateStore.kind), &refuseOrigin, &refuseLoop,
+		&refuseMethod, &refuseUnauthorized, &refuseNoKeySet, &refuseAuthBusy} {
+		want := refused.action
+		if want == "" {
+			want = actionDeny
+		}
+		if got := (&audit.KindCount{ErrorKind: refused.kind}).Action(); got != want {
+			t.Errorf("%s: %s, want %s", refused.kind, got, want)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -47,11 +48,31 @@ func limitBodyTime(h http.Handler, grace time.Duration) http.Handler {
 			r = r.WithContext(r.Context())
 			r.Body = b
 			// A request that is cut does not wait for the rest of its body.
-			end := b.deadline
-			defer context.AfterFunc(r.Context(), func() { _ = end(time.Unix(1, 0)) })()
+			defer endWith(r.Context(), b.deadline)()
 		}
 		h.ServeHTTP(w, r)
 	})
+}
+
+// endWith ends the reading of a body when ctx ends. The returned function stops
+// that, and waits for a deadline that is being set: net/http does not check whether
+// the request of a ResponseController is still served.
+func endWith(ctx context.Context, deadline func(time.Time) error) (stop func()) {
+	var mu sync.Mutex
+	served := false
+	cancel := context.AfterFunc(ctx, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !served {
+			_ = deadline(time.Unix(1, 0))
+		}
+	})
+	return func() {
+		cancel()
+		mu.Lock()
+		defer mu.Unlock()
+		served = true
+	}
 }
 
 // timedBody is used by one goroutine, as request bodies are.

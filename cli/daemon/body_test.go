@@ -240,3 +240,21 @@ func TestNothingIsReadBehindChunks(t *testing.T) {
 		}
 	}
 }
+
+// A request that is cut while its handler returns sets no deadline afterwards: on
+// HTTP/2 that would be a nil pointer, and the end of the process.
+func TestNoDeadlineIsSetAfterTheRequest(t *testing.T) {
+	for range 1000 {
+		ctx, cancel := context.WithCancel(t.Context())
+		var served atomic.Bool
+		stop := endWith(ctx, func(time.Time) error {
+			if served.Load() {
+				t.Error("a deadline is set after the handler returned")
+			}
+			return nil
+		})
+		go cancel()
+		stop()
+		served.Store(true)
+	}
+}

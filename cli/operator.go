@@ -34,6 +34,16 @@ type storeOperator struct {
 }
 
 func (o storeOperator) createTenant(ctx context.Context, in api.TenantCreate) (api.Tenant, error) {
+	if wrong := in.Validate(); len(wrong) > 0 {
+		return api.Tenant{}, &store.Error{Kind: store.Invalid, Message: "invalid input", Fields: wrong}
+	}
+	others, err := o.st.ListTenants(ctx)
+	if err != nil {
+		return api.Tenant{}, err
+	}
+	if err := server.UniqueName("tenant", in.Name, "", others, func(t store.TenantInfo) (string, string) { return t.ID, t.Name }); err != nil {
+		return api.Tenant{}, err
+	}
 	secret := server.NewSecret(store.ScopeAPI)
 	info, _, err := o.st.CreateTenant(ctx, store.TenantCreate{
 		Name:  in.Name,
@@ -59,8 +69,10 @@ func (o storeOperator) createTenantKey(ctx context.Context, in api.TenantKeyCrea
 		return api.Tenant{}, err
 	}
 	at := slices.IndexFunc(infos, func(t store.TenantInfo) bool { return t.ID == in.Tenant })
-	if at < 0 {
-		at = slices.IndexFunc(infos, func(t store.TenantInfo) bool { return t.Name == in.Tenant })
+	for _, name := range []string{in.Tenant, api.NormalizeName(in.Tenant)} {
+		if at < 0 {
+			at = slices.IndexFunc(infos, func(t store.TenantInfo) bool { return t.Name == name })
+		}
 	}
 	if at < 0 {
 		return api.Tenant{}, store.FieldError(store.NotFound, "tenant not found", "tenant", "is neither the id nor the name of a tenant; svc tenant list shows them")

@@ -69,6 +69,9 @@ func (s *Server) createAgent(c *call) error {
 	if err := c.decode(&in); err != nil {
 		return err
 	}
+	if err := c.uniqueAgent("", &in.Name); err != nil {
+		return err
+	}
 	a, err := c.tenant.CreateAgent(c.Context(), store.AgentCreate{
 		Name: in.Name, Description: in.Description,
 		ModelProvider: in.ModelProvider, ModelName: in.ModelName, Environment: in.Environment,
@@ -93,6 +96,9 @@ func (s *Server) updateAgent(c *call) error {
 	}
 	var in api.AgentUpdate
 	if err := c.decode(&in); err != nil {
+		return err
+	}
+	if err := c.uniqueAgent(id, in.Name); err != nil {
 		return err
 	}
 	a, err := c.tenant.UpdateAgent(c.Context(), id, store.AgentUpdate{

@@ -180,7 +180,7 @@ func TestAgentTextIsData(t *testing.T) {
 			t.Errorf("got %q, want %q", got, text)
 		}
 	}
-	for _, name := range []string{strings.Repeat("x", 201), "line\nbreak", "tab\t", "escape \x1b[31m"} {
+	for _, name := range []string{strings.Repeat("x", 201), "line\nbreak", "a\ttab", "escape \x1b[31m"} {
 		b, _ := json.Marshal(map[string]string{"name": name})
 		r.ask(r.admin, "POST", "/api/agents", string(b)).wantDetail("name")
 	}

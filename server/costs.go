@@ -113,6 +113,9 @@ func (s *Server) createBudget(c *call) error {
 	if err != nil {
 		return err
 	}
+	if err := c.uniqueBudget("", &in.Name); err != nil {
+		return err
+	}
 	b, err := c.tenant.CreateBudget(c.Context(), store.BudgetCreate{
 		Name: in.Name, AgentID: in.AgentID, Period: store.BudgetPeriod(in.Period), Limit: limit,
 	})
@@ -144,6 +147,9 @@ func (s *Server) updateBudget(c *call) error {
 	}
 	var in api.BudgetUpdate
 	if err := c.decode(&in); err != nil {
+		return err
+	}
+	if err := c.uniqueBudget(id, in.Name); err != nil {
 		return err
 	}
 	up := store.BudgetUpdate{Name: in.Name, AgentID: in.AgentID}

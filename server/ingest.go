@@ -203,6 +203,11 @@ func (s *Server) fromWire(t *store.Trace, in *api.TraceInput) {
 	if in.Blocked {
 		t.Status = store.TraceError
 	}
+	if in.AgentName != "" {
+		if t.AgentName = api.CleanAgentName(in.AgentName); t.AgentName != in.AgentName {
+			t.AgentNameSent = in.AgentName
+		}
+	}
 	if in.CreatedAt.IsZero() {
 		t.CreatedAt = time.Time{}
 	}

@@ -107,7 +107,7 @@ func TestIngestBadTraceFailsTheBatch(t *testing.T) {
 		{"ancient time", `{"agentName":"a","status":"success","createdAt":"1999-01-01T00:00:00Z"}`, "traces[2].createdAt"},
 		{"wrong type", `{"agentName":5,"status":"success"}`, "traces[2].agentName"},
 		{"unknown field", `{"agentName":"a","status":"success","durationMS":1}`, "traces[2].durationMS"},
-		{"control character", `{"agentName":"a\u0007","status":"success"}`, "traces[2].agentName"},
+		{"control character", `{"agentName":"a","status":"success","environment":"e\u0007"}`, "traces[2].environment"},
 		{"long name", `{"agentName":"` + strings.Repeat("a", api.MaxName+1) + `","status":"success"}`, "traces[2].agentName"},
 		{"policy action", `{"agentName":"a","status":"success","policiesFired":[{"id":"p","name":"n","action":"maim"}]}`, "traces[2].policiesFired[0].action"},
 		{"entity", `{"agentName":"a","status":"success","piiDetected":["E MAIL"]}`, "traces[2].piiDetected[0]"},

@@ -53,6 +53,16 @@ func (s *Server) createPolicy(c *call) error {
 	if err := c.decode(&in); err != nil {
 		return err
 	}
+	if in.On != "" {
+		on, err := c.agentReference("on", in.On)
+		if err != nil {
+			return err
+		}
+		in.On = on
+	}
+	if err := c.uniquePolicy("", &in.Name); err != nil {
+		return err
+	}
 	created, err := c.tenant.CreatePolicies(c.Context(), store.PolicyCreate{
 		Name: in.Name, Phase: in.Phase, On: in.On, Condition: *storeCondition(in.Condition),
 		Action: in.Action, RedactionStrategy: in.RedactionStrategy, Enabled: in.Enabled == nil || *in.Enabled,
@@ -87,6 +97,16 @@ func (s *Server) updatePolicy(c *call) error {
 	if err := c.decode(&in); err != nil {
 		return err
 	}
+	if in.On != nil {
+		on, err := c.agentReference("on", *in.On)
+		if err != nil {
+			return err
+		}
+		in.On = &on
+	}
+	if err := c.uniquePolicy(id, in.Name); err != nil {
+		return err
+	}
 	p, err := c.tenant.UpdatePolicy(c.Context(), id, store.PolicyUpdate{
 		Name: in.Name, Phase: in.Phase, On: in.On, Condition: storeCondition(in.Condition),
 		Action: in.Action, RedactionStrategy: in.RedactionStrategy, Enabled: in.Enabled,
@@ -103,13 +123,15 @@ func (c *call) policy(status int, p store.Policy) error {
 	return c.bare(status, api.Single[api.Policy]{Data: wirePolicy(p), Warnings: c.policyWarnings(p)})
 }
 
-// checkPolicy holds a changed policy to the rules of a new one.
+// checkPolicy holds a changed policy to the rules of a new one. A name that was
+// stored before names were normalized stays; one that was given is checked.
 func checkPolicy(p store.Policy) error {
 	condition := wireCondition(p.Condition)
 	wrong := (&api.PolicyCreate{
 		Name: p.Name, Phase: p.Phase, On: p.On, Condition: &condition,
 		Action: p.Action, RedactionStrategy: p.RedactionStrategy,
 	}).Validate()
+	delete(wrong, "name")
 	if len(wrong) > 0 {
 		return invalid(wrong)
 	}

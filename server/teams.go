@@ -38,6 +38,9 @@ func (s *Server) createTeam(c *call) error {
 	if err := c.decode(&in); err != nil {
 		return err
 	}
+	if err := c.uniqueTeam("", &in.Name); err != nil {
+		return err
+	}
 	t, err := c.tenant.CreateTeam(c.Context(), store.TeamCreate{Name: in.Name, Description: in.Description})
 	if err != nil {
 		return err
@@ -97,6 +100,9 @@ func (s *Server) updateTeam(c *call) error {
 		return err
 	}
 	defer unlock()
+	if err := c.uniqueTeam(id, in.Name); err != nil {
+		return err
+	}
 	t, err := c.tenant.UpdateTeam(c.Context(), id, store.TeamUpdate{Name: in.Name, Description: in.Description})
 	if err != nil {
 		return err

@@ -99,9 +99,12 @@ func (s *Server) applyTemplate(c *call) error {
 	if i < 0 {
 		return invalidField("template", "is not the id of a template; GET /api/policies/templates lists them")
 	}
-	agent := in.AgentName
-	if agent == "" {
-		agent = api.AllAgents
+	agent := api.AllAgents
+	if in.AgentName != "" {
+		var err error
+		if agent, err = c.agentReference("agentName", in.AgentName); err != nil {
+			return err
+		}
 	}
 	policies := slices.Clone(templates[i].policies)
 	for j := range policies {

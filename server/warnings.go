@@ -62,19 +62,10 @@ func (c *call) agentWarning(on string) ([]string, error) {
 	if on == api.AllAgents {
 		return nil, nil
 	}
-	agents, _, err := c.tenant.ListAgents(c.Context(), store.AgentFilter{}, store.Page{})
-	if err != nil {
-		return nil, err
-	}
-	names := each(agents, func(a store.Agent) string { return a.Name })
-	aliases, err := c.tenant.ListAgentAliases(c.Context())
-	if err != nil {
-		return nil, err
-	}
-	for _, a := range aliases {
-		names = append(names, a.Alias)
-	}
+	names, err := c.agentNames()
 	switch {
+	case err != nil:
+		return nil, err
 	case slices.Contains(names, on):
 		return nil, nil
 	case strings.ContainsAny(on, globMarks):

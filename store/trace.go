@@ -17,9 +17,13 @@ const (
 
 // Trace is one proxied request. Its identity is (tenant, ID).
 type Trace struct {
-	ID            string // given by the producer; made by the store when empty
-	AgentID       string // empty for an agent that is known by name alone
-	AgentName     string
+	ID        string // given by the producer; made by the store when empty
+	AgentID   string // empty for an agent that is known by name alone
+	AgentName string
+	// AgentNameSent is the producer's spelling of AgentName where it differs. At
+	// ingest it means the agent that has exactly this name, where one has it. It is
+	// not kept.
+	AgentNameSent string
 	Status        TraceStatus
 	Blocked       bool // a policy blocked the request; Status is then error
 	Environment   string
@@ -178,7 +182,8 @@ type Traces interface {
 	// and the rollups. Traces are de-duplicated by ID. When it returns nil the batch
 	// is on disk and is seen by every later read; on any error nothing of it is kept.
 	//
-	// A trace names its agent by AgentID, or by AgentName: one that is not known is
+	// A trace names its agent by AgentID, or by AgentNameSent where an agent has or
+	// had that name, or by AgentName: one that is not known is
 	// registered, up to the backend's bound, and beyond it the trace is kept under
 	// the name alone. Where AgentID is given the agent's own name is stored.
 	//

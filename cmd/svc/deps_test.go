@@ -58,7 +58,7 @@ var owners = map[string][]string{
 	"github.com/golang-jwt/jwt/v5":                 {"gateway/auth", "gateway/auth/authtest", "gateway/license"},
 	"golang.org/x/crypto/argon2":                   {"gateway/auth"},
 	"golang.org/x/crypto/...":                      {"gateway/auth"},
-	"golang.org/x/text/...":                        {"gateway/detect"},
+	"golang.org/x/text/...":                        {"gateway/detect", "server/api"},
 	"golang.org/x/term":                            {"cli"},
 	"github.com/redis/go-redis/v9/...":             {"gateway/ratelimit", "gateway/ratelimit/redistest"},
 	"go.opentelemetry.io/proto/otlp/...":           {"server/otlp", "gateway/audit", "gateway/telemetry"},

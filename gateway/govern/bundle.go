@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"svc/gateway/glob"
+	"svc/server/api"
 )
 
 // Phase is when a policy acts.
@@ -98,9 +99,13 @@ func (b *Bundle) Policies() int { return b.policies }
 // Unknown returns the entities that policies name and no detector can find.
 func (b *Bundle) Unknown() []string { return b.unknown }
 
-// For returns what is asked of an agent's messages; nil when nothing is.
+// For returns what is asked of an agent's messages; nil when nothing is. An agent
+// whose name no policy has is the one whose name the control plane makes of it.
 func (b *Bundle) For(agent string) *Set {
 	if s, ok := b.agents[agent]; ok {
+		return s
+	}
+	if s, ok := b.agents[api.CleanAgentName(agent)]; ok {
 		return s
 	}
 	return b.others

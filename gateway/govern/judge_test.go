@@ -358,3 +358,34 @@ func TestPoliciesOfARenamedAgent(t *testing.T) {
 		}
 	}
 }
+
+// An agent gets the policies for the name that the control plane makes of its name,
+// and those for exactly its name where there are any.
+func TestPoliciesOfAnAgentInAnotherSpelling(t *testing.T) {
+	composed, decomposed := "caf\u00e9", "cafe\u0301"
+	always := api.Condition{Type: "always"}
+	one := func(on string) *Bundle {
+		b, err := Compile(bundle(api.GovernancePolicy{On: on, Condition: always, Action: "block"}), plainDetectors{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	for _, row := range []struct {
+		on, agent string
+		want      bool
+	}{
+		{composed, composed, true},
+		{composed, decomposed, true},
+		{composed, " " + decomposed + "\u200b", true},
+		{decomposed, decomposed, true}, // of an agent that was stored before names were normalized
+		{"old\u200b", "old\u200b", true},
+		{api.UnnamedAgent, "\u200b", true},
+		{composed, "cafe", false},
+		{"cafe", composed, false},
+	} {
+		if got := one(row.on).For(row.agent) != nil; got != row.want {
+			t.Errorf("a policy on %q applies to the agent %q: %v, want %v", row.on, row.agent, got, row.want)
+		}
+	}
+}

@@ -109,14 +109,14 @@ func (b *TenantKeyCreate) Validate() map[string]string {
 	if b.Tenant == "" {
 		c.add("tenant", required)
 	}
-	c.name("name", b.Name)
+	c.name("name", &b.Name)
 	return c.details()
 }
 
 // Validate returns what is wrong with the body, keyed by field.
 func (b *TenantCreate) Validate() map[string]string {
 	var c check
-	c.name("name", b.Name)
+	c.name("name", &b.Name)
 	c.text("orgId", b.OrgID, MaxName)
 	return c.details()
 }

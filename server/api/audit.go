@@ -60,7 +60,7 @@ func (r *AuditHeadReport) signature(c *check) {
 // Validate returns what is wrong, by field.
 func (r *AuditHeadReport) Validate() map[string]string {
 	var c check
-	c.name("gateway", r.Gateway)
+	c.line("gateway", r.Gateway)
 	c.requiredID("trail", r.Trail)
 	if r.Seq < 1 || r.Seq > MaxAuditSeq {
 		c.add("seq", "must be from 1 to %d", int64(MaxAuditSeq))
@@ -115,7 +115,7 @@ type AuditKeyAccept struct {
 // Validate returns what is wrong, by field.
 func (a *AuditKeyAccept) Validate() map[string]string {
 	var c check
-	c.name("gateway", a.Gateway)
+	c.line("gateway", a.Gateway)
 	if AuditKeyID(a.PublicKey) == "" {
 		c.add("publicKey", "must be an Ed25519 key of 32 bytes, in base64")
 	}

@@ -56,8 +56,8 @@ func (c *check) add(field, format string, args ...any) {
 	}
 }
 
-// name checks a required one-line string of at most MaxName characters.
-func (c *check) name(field, s string) {
+// line checks a required one-line string of at most MaxName characters.
+func (c *check) line(field, s string) {
 	if strings.TrimSpace(s) == "" {
 		c.add(field, required)
 		return

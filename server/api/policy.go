@@ -73,7 +73,7 @@ type PolicyCreate struct {
 // could be created.
 func (b *PolicyCreate) Validate() map[string]string {
 	var c check
-	c.name("name", b.Name)
+	c.name("name", &b.Name)
 	c.requiredEnum("phase", b.Phase, Phases)
 	c.text("on", b.On, MaxName)
 	if b.Condition == nil {
@@ -101,7 +101,7 @@ func (c *check) condition(k *Condition) {
 		c.add("condition.threshold", "belongs to injection_score only")
 	}
 	if k.Type == "tool_name" {
-		c.name("condition.toolName", k.ToolName)
+		c.line("condition.toolName", k.ToolName)
 	} else if k.ToolName != "" {
 		c.add("condition.toolName", "belongs to tool_name only")
 	}
@@ -136,14 +136,12 @@ type PolicyUpdate struct {
 // they go with the fields that stay is for PolicyCreate.Validate on the result.
 func (b *PolicyUpdate) Validate() map[string]string {
 	var c check
-	if b.Name != nil {
-		c.name("name", *b.Name)
-	}
+	c.optionalName("name", b.Name)
 	if b.Phase != nil {
 		c.requiredEnum("phase", *b.Phase, Phases)
 	}
 	if b.On != nil {
-		c.name("on", *b.On)
+		c.line("on", *b.On)
 	}
 	if b.Condition != nil {
 		c.condition(b.Condition)

@@ -51,7 +51,7 @@ type TeamCreate struct {
 // Validate returns what is wrong with the body, keyed by field.
 func (b *TeamCreate) Validate() map[string]string {
 	var c check
-	c.name("name", b.Name)
+	c.name("name", &b.Name)
 	c.prose("description", b.Description, MaxDescription)
 	return c.details()
 }
@@ -65,9 +65,7 @@ type TeamUpdate struct {
 // Validate returns what is wrong with the body, keyed by field.
 func (b *TeamUpdate) Validate() map[string]string {
 	var c check
-	if b.Name != nil {
-		c.name("name", *b.Name)
-	}
+	c.optionalName("name", b.Name)
 	if b.Description != nil {
 		c.prose("description", *b.Description, MaxDescription)
 	}

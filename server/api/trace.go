@@ -157,7 +157,7 @@ func (t *TraceInput) check(c *check) {
 		c.add("agentName", "agentName or agentId is required")
 	}
 	c.id("agentId", t.AgentID)
-	c.text("agentName", t.AgentName, MaxName)
+	c.producerName("agentName", t.AgentName)
 	if t.AgentName == AllAgents {
 		c.add("agentName", "must not be %q", AllAgents)
 	}
@@ -215,7 +215,7 @@ func (t *TraceInput) checkLists(c *check) {
 		for i := range t.QualityScores {
 			q := &t.QualityScores[i]
 			if !ValidID(q.Scorer) {
-				c.name(entry("qualityScores", i, ".scorer"), q.Scorer)
+				c.line(entry("qualityScores", i, ".scorer"), q.Scorer)
 			}
 			if !(q.Score >= -maxScore && q.Score <= maxScore) {
 				c.number(entry("qualityScores", i, ".score"), q.Score, -maxScore, maxScore)
@@ -229,7 +229,7 @@ func (t *TraceInput) checkLists(c *check) {
 	for i := range t.Spans {
 		s := &t.Spans[i]
 		if !ValidID(s.Stage) {
-			c.name(entry("spans", i, ".stage"), s.Stage)
+			c.line(entry("spans", i, ".stage"), s.Stage)
 		}
 		if !(s.DurationMs >= 0 && s.DurationMs <= MaxDurationMs) {
 			c.number(entry("spans", i, ".durationMs"), s.DurationMs, 0, MaxDurationMs)

@@ -53,7 +53,7 @@ func (b *WebhookEvent) Clean() {
 // Validate returns what is wrong with the event, keyed by field.
 func (b *WebhookEvent) Validate() map[string]string {
 	var c check
-	c.name("type", b.Type)
+	c.line("type", b.Type)
 	if b.CreatedAt.IsZero() {
 		c.add("createdAt", required)
 	}

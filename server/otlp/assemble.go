@@ -10,10 +10,6 @@ import (
 	"svc/server/api"
 )
 
-// unknownAgent names the agent of spans that say neither gen_ai.agent.name nor
-// service.name; it is what SDKs send for a service without a name.
-const unknownAgent = "unknown_service"
-
 // Assembler makes traces of batches. It is safe for concurrent use; one serves
 // a tenant or many, because OpenTelemetry trace ids are unique across them and
 // nothing of one trace is ever shown in another.
@@ -162,11 +158,11 @@ func (a *Assembler) trace(tenant string, nodes []node, tree []int) api.TraceInpu
 	if called := calls(nodes, tree); len(called) != 1 || called[0] != (api.ToolCalls{Tool: t.ToolName, Calls: 1}) {
 		t.ToolCalls = called
 	}
-	if t.AgentName == "" || t.AgentName == api.AllAgents {
+	if !means(t.AgentName) {
 		t.AgentName = top.resource.texts[service]
 	}
-	if t.AgentName == "" || t.AgentName == api.AllAgents {
-		t.AgentName = unknownAgent
+	if !means(t.AgentName) {
+		t.AgentName = api.UnnamedAgent
 	}
 	if t.SessionID == "" {
 		t.SessionID = hex.EncodeToString(top.trace[:])
@@ -194,6 +190,11 @@ func (a *Assembler) trace(tenant string, nodes []node, tree []int) api.TraceInpu
 		t.CostUSD = &usd
 	}
 	return t
+}
+
+// means reports whether a name means one agent.
+func means(name string) bool {
+	return name == api.UnnamedAgent || api.CleanAgentName(name) != api.UnnamedAgent
 }
 
 // sum computes the usage of the tree from its leaves up, and returns the top's.

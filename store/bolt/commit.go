@@ -211,7 +211,7 @@ func (w *writer) resolve(in *ingest) error {
 		if it.trace.CreatedAt.UnixNano() < w.horizon || w.known.get(it.key) != nil {
 			continue // skipped: it registers nothing
 		}
-		a, ok, err := w.r.agent(it.trace.AgentID, it.trace.AgentName)
+		a, ok, err := w.r.agentOf(&it.trace)
 		if err == nil && !ok {
 			a, err = w.register(&it.trace, in.now)
 		}

@@ -205,7 +205,23 @@ type resolver struct {
 	known map[word]agentKnown // agents found in it
 }
 
-// agent finds the agent that a trace names; ok is false when it is not found.
+// agentOf finds the agent of a trace; ok is false when it is not found. Names that
+// were stored before names were normalized are found by their exact spelling.
+func (r *resolver) agentOf(t *store.Trace) (a agentKnown, ok bool, err error) {
+	if t.AgentID != "" || t.AgentNameSent == "" {
+		return r.agent(t.AgentID, t.AgentName)
+	}
+	a, ok, err = r.agent("", t.AgentNameSent)
+	if err != nil || ok || r.d == nil {
+		return a, ok, err
+	}
+	if a, ok, err = r.agent("", t.AgentName); err == nil && ok {
+		r.known[agentWord("", t.AgentNameSent)] = a
+	}
+	return a, ok, err
+}
+
+// agent finds an agent by its id or its name; ok is false when it is not found.
 func (r *resolver) agent(id, name string) (a agentKnown, ok bool, err error) {
 	w := agentWord(id, name)
 	if r.d == nil {

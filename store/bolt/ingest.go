@@ -173,7 +173,7 @@ func (t *tenant) resolveStored(ctx context.Context, in *ingest) (ready bool, err
 func (in *ingest) resolve(r *resolver) (bool, error) {
 	for i := range in.items {
 		it := &in.items[i]
-		a, ok, err := r.agent(it.trace.AgentID, it.trace.AgentName)
+		a, ok, err := r.agentOf(&it.trace)
 		if err != nil || !ok || !it.number(r, a) {
 			return false, err
 		}
@@ -271,7 +271,7 @@ func (t *tenant) normalize(tr *store.Trace, now time.Time) (field, problem strin
 		return "id", fmt.Sprintf("must have at most %d bytes", store.MaxTraceID)
 	}
 	for _, s := range [...]struct{ field, value string }{
-		{"id", tr.ID}, {"agentId", tr.AgentID}, {"agentName", tr.AgentName}, {"environment", tr.Environment},
+		{"id", tr.ID}, {"agentId", tr.AgentID}, {"agentName", tr.AgentName}, {"agentName", tr.AgentNameSent}, {"environment", tr.Environment},
 		{"modelProvider", tr.ModelProvider}, {"modelName", tr.ModelName}, {"toolName", tr.ToolName},
 		{"sessionId", tr.SessionID},
 	} {

@@ -1,0 +1,146 @@
+package api
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// UnnamedAgent is the agent of traces whose agent name has no visible character
+// or means all agents, and of spans that have neither gen_ai.agent.name nor
+// service.name; it is what SDKs send for a service without a name.
+const UnnamedAgent = "unknown_service"
+
+// NormalizeName returns the form in which a name is stored and compared: Unicode
+// NFC, without variation selectors and without white space around it. Two
+// spellings of a name that look the same are then the same bytes.
+func NormalizeName(s string) string {
+	s = strings.TrimSpace(s)
+	if plain(s) || !utf8.ValidString(s) {
+		return s
+	}
+	return strings.TrimSpace(norm.NFC.String(strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Variation_Selector, r) {
+			return -1
+		}
+		return r
+	}, s)))
+}
+
+// NameProblem returns why a normalized name cannot be one, or "".
+func NameProblem(name string) string {
+	switch {
+	case plain(name) && len(name) <= MaxName && name != "":
+		return ""
+	case !utf8.ValidString(name):
+		return "must be valid UTF-8"
+	case name == "":
+		return required
+	case utf8.RuneCountInString(name) > MaxName:
+		return fmt.Sprintf("must have at most %d characters", MaxName)
+	}
+	for _, r := range name {
+		switch {
+		case unicode.IsControl(r):
+			return fmt.Sprintf("must not contain control characters, and contains %U", r)
+		case invisible(r):
+			return fmt.Sprintf("must not contain invisible characters, and contains %U", r)
+		}
+	}
+	return ""
+}
+
+// invisible reports whether a reader does not see r, or sees it only by what it
+// does to the text around it: control and format characters (zero-width, byte
+// order mark, direction), line and paragraph separators, fillers.
+func invisible(r rune) bool {
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp,
+		unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+}
+
+// name checks a required name of a resource. It replaces it by its normalized
+// form, which is the one to be stored.
+func (c *check) name(field string, s *string) {
+	*s = NormalizeName(*s)
+	if problem := NameProblem(*s); problem != "" {
+		c.add(field, "%s", problem)
+	}
+}
+
+// optionalName is name where s is given.
+func (c *check) optionalName(field string, s *string) {
+	if s != nil {
+		c.name(field, s)
+	}
+}
+
+// producerName checks the name by which a producer calls its agent. What
+// CleanAgentName takes out of it is no problem.
+func (c *check) producerName(field, s string) {
+	switch {
+	case plain(s) && len(s) <= MaxName:
+	case !utf8.ValidString(s):
+		c.add(field, "must be valid UTF-8")
+	case utf8.RuneCountInString(s) > MaxName:
+		c.add(field, "must have at most %d characters", MaxName)
+	}
+}
+
+// Bounds of CleanAgentName. Marks are combining marks on one character; the
+// bytes are those that a store takes.
+const (
+	maxCleanMarks = 8
+	maxCleanBytes = 512
+)
+
+// CleanAgentName returns the name under which the traces of a producer that
+// gives this name are kept: the normalized name and, where that cannot be a name,
+// the nearest one that can. Names of producers come from tokens and libraries, so
+// that no name makes a batch invalid.
+func CleanAgentName(s string) string {
+	name := NormalizeName(s)
+	if NameProblem(name) != "" || len(name) > maxCleanBytes {
+		name = cleanName(name)
+	}
+	if name == "" || name == AllAgents {
+		return UnnamedAgent
+	}
+	return name
+}
+
+// cleanName is s without what cannot be in a name.
+func cleanName(s string) string {
+	visible := func(r rune) rune {
+		if invisible(r) {
+			return -1
+		}
+		return r
+	}
+	// Decomposed, combining marks can be counted. A form of a text with more than
+	// 30 marks in a row has invisible joiners between them.
+	marks := 0
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case invisible(r):
+			return -1
+		case !unicode.Is(unicode.M, r):
+			marks = 0
+		case marks >= maxCleanMarks:
+			return -1
+		default:
+			marks++
+		}
+		return r
+	}, norm.NFD.String(strings.Map(visible, strings.ToValidUTF8(s, "\uFFFD"))))
+	s = strings.TrimSpace(norm.NFC.String(s))
+	n := 0
+	for i, r := range s {
+		if n++; n > MaxName || i+utf8.RuneLen(r) > maxCleanBytes {
+			return strings.TrimSpace(s[:i])
+		}
+	}
+	return s
+}

@@ -272,6 +272,31 @@ func TestTogglePolicy(t *testing.T) {
 	}
 }
 
+// A policy that is enabled and can match nothing as it is is shown with the reason,
+// and with the number of reasons where the status line has no room for all.
+func TestEnablingAPolicyShowsItsWarnings(t *testing.T) {
+	plane := &recording.Plane{Warnings: []string{`on: no agent is called "planer"; did you mean "planner"?`}}
+	s := tui.NewScreen(options(plane, looks[0]), 120, 30)
+	s.Key("4", "e", "y")
+	if v := s.View(); !strings.Contains(v, "no-deletes is disabled") || strings.Contains(v, "planer") {
+		t.Errorf("disabled:\n%s", v)
+	}
+	s.Key("e", "y")
+	if v := s.View(); !strings.Contains(v, `no-deletes is enabled, but on: no agent is called "planer"; did you mean "planner"?`) {
+		t.Errorf("one warning:\n%s", v)
+	}
+	plane.Warnings = append(plane.Warnings, `condition.entities: no detector finds "SSNN"`, "a third")
+	s.Key("e", "y", "e", "y")
+	if v := s.View(); !strings.Contains(v, `no-deletes is enabled, with 3 warnings; the first: on: no agent is called "planer"`) {
+		t.Errorf("several warnings:\n%s", v)
+	}
+	plane.Warnings = []string{"a\x1b[2Jb"}
+	s.Key("e", "y", "e", "y")
+	if v := s.View(); strings.Contains(v, "\x1b[2J") || !strings.Contains(v, "no-deletes is enabled, but a") {
+		t.Errorf("a warning with an escape sequence:\n%q", v)
+	}
+}
+
 // Tabs and rows are clicked; a click on the selected row opens it.
 func TestMouse(t *testing.T) {
 	s := tui.NewScreen(options(&recording.Plane{}, looks[0]), 100, 30)

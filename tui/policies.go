@@ -213,13 +213,25 @@ func (t *policiesPage) changed(r api.Policy, on bool, warnings []string, err err
 		t.s.say(t.s.pens.bad, fmt.Sprintf("%s could not be %s: %s", clean(r.Name), what, tell(err)))
 		return nil
 	}
-	if t.s.say(t.s.pens.good, clean(r.Name)+" is "+what); len(warnings) > 0 {
-		t.s.say(t.s.pens.bad, clean(r.Name)+" is "+what+", but "+clean(warnings[0]))
+	pen, text := t.s.pens.good, clean(r.Name)+" is "+what
+	if on && len(warnings) > 0 {
+		pen, text = t.s.pens.bad, text+firstOf(warnings)
 	}
+	t.s.say(pen, text)
 	if !t.inSight {
 		return nil
 	}
 	return t.load.load(t.s)
+}
+
+// firstOf is the first of the warnings about what was changed, behind their
+// number: the status line has room for one, which may be cut at its end.
+func firstOf(warnings []string) string {
+	first := clean(warnings[0])
+	if n := len(warnings); n > 1 {
+		return fmt.Sprintf(", with %d warnings; the first: %s", n, first)
+	}
+	return ", but " + first
 }
 
 func (t *policiesPage) footer(w int) (string, bool) {

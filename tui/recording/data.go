@@ -68,11 +68,12 @@ func Traces(n int) []tui.Event {
 
 // Plane answers like a control plane that has been in use for a while. Err
 // makes every request fail; Refuse makes changes fail as for a key that may
-// only read.
+// only read; Warnings come with the answer to a change of a policy.
 type Plane struct {
-	Err    error
-	Refuse bool
-	Empty  bool
+	Err      error
+	Refuse   bool
+	Empty    bool
+	Warnings []string
 
 	disabled map[string]bool
 }
@@ -197,7 +198,7 @@ func (p *Plane) UpdatePolicy(_ context.Context, id string, in api.PolicyUpdate) 
 		p.disabled = map[string]bool{}
 	}
 	p.disabled[id] = !p.disabled[id]
-	return api.Policy{ID: id, Enabled: *in.Enabled}, nil
+	return api.Policy{ID: id, Enabled: *in.Enabled, Warnings: p.Warnings}, nil
 }
 
 // ListBudgets answers with budgets that are within, nearly used and over.

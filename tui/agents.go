@@ -137,14 +137,17 @@ func newAgentPage(s *shared, r agentRow) *agentPage {
 	a.load.every = 15 * time.Second
 	a.load.fetch = func(ctx context.Context) (listed[api.AgentTool], error) {
 		page, err := s.plane.ListAgentTools(ctx, r.ID, client.Page{Limit: api.MaxLimit})
+		slices.SortFunc(page.Data, func(a, b api.AgentTool) int {
+			return cmp.Or(cmp.Compare(b.CallCount, a.CallCount), cmp.Compare(a.ToolName, b.ToolName))
+		})
 		return listed[api.AgentTool]{page.Data, page.Total}, err
 	}
 	p := s.pens
 	a.list.columns = []column[api.AgentTool]{
 		{title: "TOOL", min: 18, max: 60, keep: 100, cell: func(t api.AgentTool, _ int) (string, pen) { return clean(t.ToolName), p.plain }},
 		{title: "CALLS", min: 10, right: true, keep: 90, cell: func(t api.AgentTool, _ int) (string, pen) { return count(t.CallCount), p.plain }},
-		{title: "LAST CALLED", min: 19, keep: 80, cell: func(t api.AgentTool, _ int) (string, pen) {
-			return t.LastCalledAt.In(s.now().Location()).Format("2006-01-02 15:04:05"), p.dim
+		{title: "LAST CALLED", min: 20, keep: 80, cell: func(t api.AgentTool, _ int) (string, pen) {
+			return t.LastCalledAt.UTC().Format("2006-01-02 15:04:05Z"), p.dim
 		}},
 		{title: "SHARE OF CALLS", min: 14, max: 60, keep: 50, cell: func(t api.AgentTool, w int) (string, pen) {
 			most := int64(1)
@@ -177,12 +180,12 @@ func (a *agentPage) click(_, y int) tea.Cmd {
 }
 
 func (a *agentPage) fields(w int) []string {
-	r, zone := a.agent, a.s.now().Location()
+	r := a.agent
 	fields := []field{
 		{name: "Environment", value: orDash(clean(r.Environment))},
 		{name: "Model", value: orDash(clean(modelOf(r.ModelProvider, r.ModelName)))},
-		{name: "Created", value: r.CreatedAt.In(zone).Format("2006-01-02 15:04")},
-		{name: "Updated", value: r.UpdatedAt.In(zone).Format("2006-01-02 15:04")},
+		{name: "Created", value: minute(r.CreatedAt)},
+		{name: "Updated", value: minute(r.UpdatedAt)},
 		{name: "Id", value: clean(r.ID), wide: true},
 	}
 	if r.Description != "" {

@@ -52,7 +52,7 @@ func newBudgetsPage(s *shared) *budgetsPage {
 			{name: "Budget", value: clean(r.Name), wide: true},
 			{name: "Agent", value: clean(r.AgentName)},
 			{name: "Spent", value: usd(r.CurrentUSD) + " of " + price(r.LimitUSD) + " " + clean(r.Period), pen: pen},
-			{name: "Resets", value: "in " + span(r.ResetAt.Sub(s.now())) + ", " + r.ResetAt.In(s.now().Location()).Format("2006-01-02 15:04"), wide: true},
+			{name: "Resets", value: "in " + span(r.ResetAt.Sub(s.now())) + ", " + minute(r.ResetAt), wide: true},
 			{name: "Id", value: clean(r.ID), wide: true},
 		}
 	}
@@ -84,7 +84,9 @@ func track(share float64, w int) string {
 func (t *budgetsPage) key(k tea.KeyMsg) tea.Cmd {
 	r, ok := t.selected()
 	switch {
-	case ok && (k.String() == "t" || k.String() == "enter"):
+	case k.String() == "enter":
+		return t.openDetails(t)
+	case ok && k.String() == "t":
 		return t.s.show("agent:" + quoted(clean(r.AgentName)))
 	case ok && k.String() == "y":
 		t.s.copyText("id", r.ID)
@@ -93,6 +95,13 @@ func (t *budgetsPage) key(k tea.KeyMsg) tea.Cmd {
 	return t.tablePage.key(k)
 }
 
+func (t *budgetsPage) click(x, y int) tea.Cmd {
+	if again, ok := t.press(y); ok && again {
+		return t.openDetails(t)
+	}
+	return nil
+}
+
 func (t *budgetsPage) hints() []hint {
-	return []hint{{"enter", "its agent's traces"}, {"y", "copy id"}, {"r", "refresh"}, {"tab", "next"}, {"↑↓", "move"}}
+	return []hint{{"enter", "open"}, {"t", "its agent's traces"}, {"y", "copy id"}, {"r", "refresh"}, {"tab", "next"}, {"↑↓", "move"}}
 }

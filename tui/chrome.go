@@ -103,6 +103,10 @@ func (m *Model) countdown() string {
 	return span(max(m.state.retryAt.Sub(m.s.now()), 0).Truncate(time.Second) + time.Second)
 }
 
+// leastReason is how many cells of the reason are shown before the time of the
+// next attempt is.
+const leastReason = 24
+
 // banner is the line that tells why nothing new comes in.
 func (m *Model) banner() string {
 	if m.state.phase == live || m.state.attempt == 0 {
@@ -114,13 +118,16 @@ func (m *Model) banner() string {
 	}
 	tail := " · connecting again"
 	if m.state.phase == waiting {
-		tail = fmt.Sprintf(" · attempt %d in %s, r tries now", m.state.attempt+1, m.countdown())
-	}
-	if width(text)+width(tail) > m.w && m.state.phase == waiting {
-		tail = " · again in " + m.countdown()
+		tail = fmt.Sprintf(" · attempt %d in %s, r retries now", m.state.attempt+1, m.countdown())
+		if width(text)+width(tail) > m.w {
+			tail = " · again in " + m.countdown() + ", r retries now"
+		}
+		if leastReason+width(tail) > m.w {
+			tail = " · r retries now"
+		}
 	}
 	if width(text)+width(tail) > m.w {
-		text = cut(text, max(16, m.w-width(tail)))
+		text = cut(text, max(0, m.w-width(tail)))
 	}
 	return m.s.pens.alert.paint(cut(text+tail, m.w))
 }

@@ -245,7 +245,7 @@ func TestNetworkBlocksNothing(t *testing.T) {
 func TestTogglePolicy(t *testing.T) {
 	plane := &recording.Plane{}
 	s := tui.NewScreen(options(plane, looks[0]), 100, 30)
-	s.Key("4", "e")
+	s.Key("4", "d")
 	if !strings.Contains(s.View(), "Disable no-deletes (block, tool delete_*)? [y/N]") {
 		t.Errorf("not asked:\n%s", s.View())
 	}
@@ -253,21 +253,21 @@ func TestTogglePolicy(t *testing.T) {
 	if v := s.View(); !strings.Contains(v, "nothing was changed") || !strings.Contains(v, "on, fired 1,284 times") {
 		t.Errorf("after n:\n%s", v)
 	}
-	s.Key("e", "y")
+	s.Key("d", "y")
 	if v := s.View(); !strings.Contains(v, "no-deletes is disabled") || !strings.Contains(v, "off, fired 1,284 times") {
 		t.Errorf("after y:\n%s", v)
 	}
-	s.Key("e", "y")
+	s.Key("d", "y")
 	if v := s.View(); !strings.Contains(v, "no-deletes is enabled") {
 		t.Errorf("after another:\n%s", v)
 	}
 	plane.Refuse = true
-	s.Key("e", "y")
+	s.Key("d", "y")
 	if v := s.View(); !strings.Contains(v, "this key may not change policies (403)") || !strings.Contains(v, "on, fired 1,284 times") {
 		t.Errorf("refused:\n%s", v)
 	}
-	s.Key("e")
-	if v := s.View(); strings.Contains(v, "[y/N]") || strings.Contains(v, "e disable") {
+	s.Key("d")
+	if v := s.View(); strings.Contains(v, "[y/N]") || strings.Contains(v, "d disable") {
 		t.Errorf("asked again, or offered, with a key that may not:\n%s", v)
 	}
 }
@@ -277,21 +277,21 @@ func TestTogglePolicy(t *testing.T) {
 func TestEnablingAPolicyShowsItsWarnings(t *testing.T) {
 	plane := &recording.Plane{Warnings: []string{`on: no agent is called "planer"; did you mean "planner"?`}}
 	s := tui.NewScreen(options(plane, looks[0]), 120, 30)
-	s.Key("4", "e", "y")
+	s.Key("4", "d", "y")
 	if v := s.View(); !strings.Contains(v, "no-deletes is disabled") || strings.Contains(v, "planer") {
 		t.Errorf("disabled:\n%s", v)
 	}
-	s.Key("e", "y")
+	s.Key("d", "y")
 	if v := s.View(); !strings.Contains(v, `no-deletes is enabled, but on: no agent is called "planer"; did you mean "planner"?`) {
 		t.Errorf("one warning:\n%s", v)
 	}
 	plane.Warnings = append(plane.Warnings, `condition.entities: no detector finds "SSNN"`, "a third")
-	s.Key("e", "y", "e", "y")
+	s.Key("d", "y", "d", "y")
 	if v := s.View(); !strings.Contains(v, `no-deletes is enabled, with 3 warnings; the first: on: no agent is called "planer"`) {
 		t.Errorf("several warnings:\n%s", v)
 	}
 	plane.Warnings = []string{"a\x1b[2Jb"}
-	s.Key("e", "y", "e", "y")
+	s.Key("d", "y", "d", "y")
 	if v := s.View(); strings.Contains(v, "\x1b[2J") || !strings.Contains(v, "no-deletes is enabled, but a") {
 		t.Errorf("a warning with an escape sequence:\n%q", v)
 	}
@@ -315,5 +315,121 @@ func TestMouse(t *testing.T) {
 	s.Click(20, 10)
 	if !strings.Contains(s.View(), "Spans  ") {
 		t.Errorf("the trace did not open:\n%s", s.View())
+	}
+}
+
+// Enter opens the selected row on every tab and changes nothing; esc comes back
+// to the list.
+func TestEnterOpensOnEveryTab(t *testing.T) {
+	for tab, row := range map[string]struct{ opened, listed string }{
+		"1": {"Trace ", "▶ following"}, "3": {"Agent support-bot", "TRACES 24H"}, "4": {"pol_01k6r0nodelete", "STATE"},
+		"5": {"bud_01k6r01", "STATE"}, "6": {"Target ", "STATE"},
+	} {
+		s := tui.NewScreen(options(&recording.Plane{}, looks[0]), 80, 24)
+		s.Feed(recording.Traces(20)...)
+		s.Key(tab, "enter")
+		if v := s.View(); !strings.Contains(v, row.opened) || strings.Contains(v, row.listed) || strings.Contains(v, "[y/N]") {
+			t.Errorf("tab %s, after enter:\n%s", tab, v)
+		}
+		s.Key("esc")
+		if v := s.View(); tab != "1" && !strings.Contains(v, row.listed) {
+			t.Errorf("tab %s, after esc:\n%s", tab, v)
+		}
+	}
+}
+
+// A policy is enabled and disabled where it is opened, too; `e` and space, which
+// mean something else on the traces, change no policy.
+func TestToggleOpenedPolicy(t *testing.T) {
+	s := tui.NewScreen(options(&recording.Plane{}, looks[0]), 80, 24)
+	s.Key("4", "e", "space")
+	if v := s.View(); strings.Contains(v, "[y/N]") {
+		t.Errorf("asked:\n%s", v)
+	}
+	s.Key("enter", "d", "y")
+	if v := s.View(); !strings.Contains(v, "no-deletes is disabled") || !strings.Contains(v, "off, fired 1,284 times") {
+		t.Errorf("after d and y:\n%s", v)
+	}
+}
+
+// A message belongs to the screen it was given on: the next one shows its keys.
+func TestMessageDoesNotHideKeysOfTheNextTab(t *testing.T) {
+	s := tui.NewScreen(options(&recording.Plane{}, looks[0]), 80, 24)
+	s.Key("4", "d", "n")
+	if v := s.View(); !strings.Contains(v, "nothing was changed") {
+		t.Errorf("no message:\n%s", v)
+	}
+	s.Key("5")
+	if v := s.View(); strings.Contains(v, "nothing was changed") || !strings.Contains(v, "enter open") {
+		t.Errorf("the keys are hidden:\n%s", v)
+	}
+}
+
+// The line about a lost connection says that r retries at once, however long the
+// reason is and however narrow the terminal.
+func TestOfflineLineKeepsRetryKey(t *testing.T) {
+	for _, w := range []int{30, 40, 60, 80, 120} {
+		s := tui.NewScreen(options(&recording.Plane{}, looks[0]), w, 24)
+		s.Lose(errors.New(strings.Repeat("a long reason ", 20)), 2, 2500*time.Millisecond)
+		line := strings.Split(s.View(), "\n")[1]
+		if !strings.Contains(line, "Not connected") && w > 40 || !strings.HasSuffix(line, "r retries now") {
+			t.Errorf("at %d columns: %q", w, line)
+		}
+	}
+}
+
+// What tells the two policies of a template apart is shown at 80 columns.
+func TestPoliciesOf80ColumnsTellPhaseAndStrategy(t *testing.T) {
+	s := tui.NewScreen(options(&recording.Plane{}, looks[0]), 80, 24)
+	s.Key("4")
+	for _, want := range []string{"PHASE", "response redact: mask", "request  block"} {
+		if v := s.View(); !strings.Contains(v, want) {
+			t.Errorf("no %q:\n%s", want, v)
+		}
+	}
+}
+
+// shuffledPlane answers with the tools of an agent in another order each time.
+type shuffledPlane struct {
+	recording.Plane
+	turn int
+}
+
+func (p *shuffledPlane) ListAgentTools(context.Context, string, client.Page) (api.Page[api.AgentTool], error) {
+	tools := []api.AgentTool{{ToolName: "beta", CallCount: 2}, {ToolName: "alpha", CallCount: 2}, {ToolName: "gamma", CallCount: 9}}
+	p.turn++
+	tools[0], tools[p.turn%3] = tools[p.turn%3], tools[0]
+	return api.Page[api.AgentTool]{Data: tools, Total: 3}, nil
+}
+
+// Tools stand by their calls, and those that have equally many by name.
+func TestToolsHaveAStableOrder(t *testing.T) {
+	o := options(&recording.Plane{}, looks[0])
+	o.Plane = &shuffledPlane{}
+	s := tui.NewScreen(o, 100, 30)
+	s.Key("3", "enter")
+	for range 4 {
+		v := s.View()
+		if g, a, b := strings.Index(v, "gamma"), strings.Index(v, "alpha"), strings.Index(v, "beta"); g < 0 || g > a || a > b {
+			t.Errorf("gamma at %d, alpha at %d, beta at %d:\n%s", g, a, b, v)
+		}
+		s.Key("r")
+	}
+}
+
+// Times are in UTC and say so, wherever the program runs.
+func TestTimesAreInUTC(t *testing.T) {
+	o := options(&recording.Plane{}, looks[0])
+	now := o.Now
+	o.Now = func() time.Time { return now().In(time.FixedZone("elsewhere", 9*3600)) }
+	s := tui.NewScreen(o, 120, 40)
+	s.Feed(recording.Traces(20)...)
+	for _, step := range []struct {
+		key, want string
+	}{{"1", "TIME (UTC)"}, {"1", " 14:32:0"}, {"enter", "2026-11-02 14:27:43.316Z"}, {"3", "as of 14:32:10 UTC"}, {"enter", "2026-09-02 14:32Z"}, {"5", "2026-12-01 00:00Z"}, {"6", "(times in UTC)"}} {
+		s.Key(step.key)
+		if v := s.View(); !strings.Contains(v, step.want) {
+			t.Errorf("after %s no %q:\n%s", step.key, step.want, v)
+		}
 	}
 }

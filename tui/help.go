@@ -53,7 +53,10 @@ func (t *helpPage) sections() []section {
 			{"fields", "agent status tool model env policy pii session id"},
 		}},
 		{"Everywhere", append(screens, []hint{
+			{"enter", "open the selected row"},
 			{"esc", "back; clears the filter"},
+			{"t", "the traces of the selected row"},
+			{"y", "copy the id"},
 			{"r", "refresh; connect now"},
 			{"?", "this help"},
 			{"q, ctrl+c", "quit"},

@@ -89,7 +89,7 @@ func (l *loader[T]) stop() {
 func (l *loader[T]) state(s *shared) (string, pen) {
 	switch {
 	case l.err != nil && l.have:
-		return tell(l.err) + " · from " + l.at.In(s.now().Location()).Format("15:04:05"), s.pens.warn
+		return tell(l.err) + " · from " + l.at.UTC().Format("15:04:05 UTC"), s.pens.warn
 	case l.err != nil:
 		return tell(l.err), s.pens.bad
 	case !l.have:

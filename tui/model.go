@@ -58,6 +58,7 @@ func newModel(s *shared, f *feed) *Model {
 		m.pages = append(m.pages, newAgentsPage(s), newPoliciesPage(s), newBudgetsPage(s), newSLAsPage(s))
 	}
 	s.open = func(p page) tea.Cmd {
+		s.toast = ""
 		m.current().leave()
 		m.over = append(m.over, p)
 		return p.enter()
@@ -213,6 +214,7 @@ func (m *Model) closeOver() bool {
 }
 
 func (m *Model) switchTo(i int) tea.Cmd {
+	m.s.toast = "" // it was about the screen that is left
 	for m.closeOver() {
 	}
 	if i == m.active {

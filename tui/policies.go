@@ -49,11 +49,11 @@ func newPoliciesPage(s *shared) *policiesPage {
 			}
 			return "○ off", p.dim
 		}},
-		{title: "NAME", min: 26, max: 50, keep: 100, cell: text(func(r api.Policy) string { return clean(r.Name) })},
-		{title: "ACTION", min: 8, max: 15, keep: 90, cell: func(r api.Policy, _ int) (string, pen) { return actionOf(r), p.action(r) }},
-		{title: "WHEN", min: 18, max: 60, keep: 70, cell: text(func(r api.Policy) string { return conditionOf(r.Condition) })},
+		{title: "NAME", min: 18, max: 50, keep: 100, cell: text(func(r api.Policy) string { return clean(r.Name) })},
+		{title: "PHASE", min: 8, keep: 88, cell: text(func(r api.Policy) string { return clean(r.Phase) })},
+		{title: "ACTION", min: 15, max: 17, keep: 90, cell: func(r api.Policy, _ int) (string, pen) { return actionOf(r), p.action(r) }},
+		{title: "WHEN", min: 12, max: 60, keep: 70, cell: text(func(r api.Policy) string { return conditionOf(r.Condition) })},
 		{title: "AGENT", min: 8, max: 28, keep: 50, cell: text(func(r api.Policy) string { return agentOf(r.On) })},
-		{title: "PHASE", min: 8, keep: 40, cell: text(func(r api.Policy) string { return clean(r.Phase) })},
 		{title: "FIRED", min: 6, right: true, keep: 80, cell: text(func(r api.Policy) string { return count(r.FireCount) })},
 		{title: "", min: 10, max: 40, keep: 30, cell: func(r api.Policy, w int) (string, pen) {
 			most := int64(1)
@@ -62,23 +62,20 @@ func newPoliciesPage(s *shared) *policiesPage {
 			}
 			return bar(float64(r.FireCount)/float64(most), w), p.action(r)
 		}},
-		{title: "CHANGED", min: 16, keep: 20, cell: text(func(r api.Policy) string {
-			return r.UpdatedAt.In(s.now().Location()).Format("2006-01-02 15:04")
-		})},
+		{title: "CHANGED", min: 17, keep: 20, cell: text(func(r api.Policy) string { return minute(r.UpdatedAt) })},
 	}
 	t.detail = func(r api.Policy) []field {
 		state := "off"
 		if r.Enabled {
 			state = "on"
 		}
-		zone := s.now().Location()
 		return []field{
 			{name: "Policy", value: clean(r.Name), wide: true},
 			{name: "When", value: conditionOf(r.Condition) + ", in the " + clean(r.Phase), wide: true},
 			{name: "Action", value: actionOf(r), pen: p.action(r)},
 			{name: "Agent", value: agentOf(r.On)},
 			{name: "State", value: state + ", fired " + count(r.FireCount) + " times"},
-			{name: "Changed", value: r.UpdatedAt.In(zone).Format("2006-01-02 15:04")},
+			{name: "Changed", value: minute(r.UpdatedAt)},
 			{name: "Id", value: clean(r.ID), wide: true},
 		}
 	}
@@ -149,8 +146,15 @@ func (t *policiesPage) key(k tea.KeyMsg) tea.Cmd {
 		return t.answer(k.String())
 	}
 	switch k.String() {
-	case "e", " ", "enter":
+	case "d":
 		return t.ask()
+	case "enter":
+		return t.openDetails(t)
+	case "t":
+		if r, ok := t.selected(); ok {
+			return t.s.show("policy:" + quoted(clean(r.Name)))
+		}
+		return nil
 	case "y":
 		if r, ok := t.selected(); ok {
 			t.s.copyText("id", r.ID)
@@ -234,6 +238,13 @@ func firstOf(warnings []string) string {
 	return ", but " + first
 }
 
+func (t *policiesPage) click(x, y int) tea.Cmd {
+	if again, ok := t.press(y); ok && again {
+		return t.openDetails(t)
+	}
+	return nil
+}
+
 func (t *policiesPage) footer(w int) (string, bool) {
 	if t.asked == nil {
 		return "", false
@@ -248,9 +259,9 @@ func (t *policiesPage) footer(w int) (string, bool) {
 }
 
 func (t *policiesPage) hints() []hint {
-	h := []hint{{"r", "refresh"}, {"y", "copy id"}, {"tab", "next"}, {"↑↓", "move"}}
+	h := []hint{{"t", "its traces"}, {"y", "copy id"}, {"r", "refresh"}, {"tab", "next"}, {"↑↓", "move"}}
 	if r, ok := t.selected(); ok && !t.readOnly {
-		return append([]hint{{"e", map[bool]string{true: "disable", false: "enable"}[r.Enabled]}}, h...)
+		h = append([]hint{{"d", map[bool]string{true: "disable", false: "enable"}[r.Enabled]}}, h...)
 	}
-	return h
+	return append([]hint{{"enter", "open"}}, h...)
 }

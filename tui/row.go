@@ -83,9 +83,9 @@ func modelOf(provider, name string) string {
 	return provider + "/" + name
 }
 
-// clock shows when a trace began: the time of today, the date of other days.
+// clock shows in UTC when a trace began: the time of today, the date of other days.
 func clock(t, now time.Time) string {
-	t, now = t.In(now.Location()), now.In(now.Location())
+	t, now = t.UTC(), now.UTC()
 	if t.IsZero() {
 		return "-"
 	}
@@ -94,6 +94,9 @@ func clock(t, now time.Time) string {
 	}
 	return t.Format("Jan 02 15:04")
 }
+
+// minute shows a time to the minute, in UTC as the commands do.
+func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04Z") }
 
 // history is the bounded memory of rows, oldest first. Each row has a number
 // that it keeps; the oldest go when it is full.

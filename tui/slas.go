@@ -63,6 +63,19 @@ func newSLAsPage(s *shared) *slasPage {
 			return usedUp(p, r.CurrentErrorRate, r.ErrorRatePercent, w)
 		}},
 	}
+	t.opened = func(r api.SLATarget) []field {
+		state, pen := p.sla(r.Status)
+		latency, latencyPen := against(r.Status, r.CurrentP99Ms, r.P99LatencyMs, millis)
+		errors, errorsPen := against(r.Status, r.CurrentErrorRate, r.ErrorRatePercent, percent)
+		return []field{
+			{name: "Target", value: clean(r.Name), wide: true},
+			{name: "Agent", value: clean(r.AgentName)},
+			{name: "State", value: state + ", over " + clean(r.EvaluationPeriod), pen: pen},
+			{name: "P99", value: latency, pen: latencyPen},
+			{name: "Errors", value: errors, pen: errorsPen},
+			{name: "Id", value: clean(r.ID), wide: true},
+		}
+	}
 	return t
 }
 
@@ -117,7 +130,9 @@ func (t *slasPage) key(k tea.KeyMsg) tea.Cmd {
 	switch {
 	case k.String() == "r":
 		return t.enter()
-	case ok && (k.String() == "t" || k.String() == "enter"):
+	case k.String() == "enter":
+		return t.openDetails(t)
+	case ok && k.String() == "t":
 		return t.s.show("agent:" + quoted(clean(r.AgentName)))
 	case ok && k.String() == "y":
 		t.s.copyText("id", r.ID)
@@ -141,7 +156,7 @@ func (t *slasPage) view(w, h int) []string {
 
 // violations draws the newest misses in h lines.
 func (t *slasPage) violations(w, h int) []string {
-	p, zone := t.s.pens, t.s.now().Location()
+	p := t.s.pens
 	title := " Missed in the last 7 days"
 	switch {
 	case t.missed.err != nil && !t.missed.have:
@@ -151,7 +166,7 @@ func (t *slasPage) violations(w, h int) []string {
 	case len(t.missed.data) == 0:
 		return []string{p.bold.paint(cut(title, w)), p.dim.paint(cut(" None.", w))}
 	}
-	lines := []string{p.bold.paint(cut(title+": "+count(int64(len(t.missed.data))), w))}
+	lines := []string{p.bold.paint(cut(title+": "+count(int64(len(t.missed.data)))+" (times in UTC)", w))}
 	for _, v := range t.missed.data {
 		if len(lines) >= h {
 			break
@@ -161,7 +176,7 @@ func (t *slasPage) violations(w, h int) []string {
 			what = "errors " + percent(v.ActualErrorRate) + ", target " + shown(v.TargetErrorRate, percent)
 		}
 		var l line
-		l.add(p.dim, " "+v.PeriodStart.In(zone).Format("Jan 02 15:04")+" to "+v.PeriodEnd.In(zone).Format("Jan 02 15:04")+"  ")
+		l.add(p.dim, " "+v.PeriodStart.UTC().Format("Jan 02 15:04")+" to "+v.PeriodEnd.UTC().Format("Jan 02 15:04")+"  ")
 		l.add(p.plain, fit(clean(v.SLAName), min(24, max(10, w/5)), false)+"  ")
 		l.add(p.bad, what)
 		lines = append(lines, l.fit(w))
@@ -176,6 +191,13 @@ func shown(v *float64, show func(float64) string) string {
 	return show(*v)
 }
 
+func (t *slasPage) click(x, y int) tea.Cmd {
+	if again, ok := t.press(y); ok && again {
+		return t.openDetails(t)
+	}
+	return nil
+}
+
 func (t *slasPage) hints() []hint {
-	return []hint{{"enter", "its agent's traces"}, {"y", "copy id"}, {"r", "refresh"}, {"tab", "next"}, {"↑↓", "move"}}
+	return []hint{{"enter", "open"}, {"t", "its agent's traces"}, {"y", "copy id"}, {"r", "refresh"}, {"tab", "next"}, {"↑↓", "move"}}
 }

@@ -131,7 +131,7 @@ func (t *statsPage) key(k tea.KeyMsg) tea.Cmd {
 	case "b":
 		t.by = next(api.GroupBys, t.by)
 	case "r":
-	case "enter":
+	case "enter", "t":
 		if g, ok := t.groups.selected(); ok && g.AgentName != nil {
 			return t.s.show("agent:" + quoted(clean(*g.AgentName)))
 		}

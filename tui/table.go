@@ -27,6 +27,8 @@ type tablePage[R any] struct {
 	// detail is what is shown below the list of the selected row, where there is
 	// room; nil for nothing.
 	detail func(R) []field
+	// opened is what a row shows when it is opened; nil for detail.
+	opened func(R) []field
 }
 
 func (t *tablePage[R]) title() string  { return t.name }
@@ -95,7 +97,7 @@ func (t *tablePage[R]) status(w int) string {
 		if t.load.data.total > len(t.load.data.rows) {
 			n += " of " + count(int64(t.load.data.total))
 		}
-		l.add(p.dim, " "+n+" "+t.noun+" · as of "+t.load.at.In(t.s.now().Location()).Format("15:04:05"))
+		l.add(p.dim, " "+n+" "+t.noun+" · as of "+t.load.at.UTC().Format("15:04:05 UTC"))
 	}
 	if text, pen := t.load.state(t.s); text != "" && (t.load.have || t.load.err == nil) {
 		l.add(pen, " "+text)

@@ -130,7 +130,7 @@ type field struct {
 
 func (t *tracePage) fields() []field {
 	p, r, tr := t.s.pens, t.row, t.trace()
-	at := tr.CreatedAt.In(t.s.now().Location())
+	at := tr.CreatedAt.UTC()
 	score := func() (string, pen) {
 		pen := p.plain
 		if tr.InjectionScore >= 0.8 {
@@ -147,7 +147,7 @@ func (t *tracePage) fields() []field {
 	}
 	fields := []field{
 		{name: "Status", value: r.outcome.String(), pen: p.of(r.outcome)},
-		{name: "Began", value: at.Format("2006-01-02 15:04:05.000")},
+		{name: "Began", value: at.Format("2006-01-02 15:04:05.000Z")},
 		{name: "Agent", value: orDash(r.agent)},
 		{name: "Latency", value: r.ms},
 		{name: "Tool", value: orDash(r.tool)},

@@ -53,7 +53,7 @@ func (t *tracesPage) columns() []column[*row] {
 		return c
 	}
 	return []column[*row]{
-		dim(text("TIME", 12, 0, 60, func(r *row) string { return clock(r.trace.CreatedAt, t.s.now()) })),
+		dim(text("TIME (UTC)", 12, 0, 60, func(r *row) string { return clock(r.trace.CreatedAt, t.s.now()) })),
 		{title: "STATUS", min: 7, keep: 90, cell: func(r *row, _ int) (string, pen) { return r.outcome.String(), p.of(r.outcome) }},
 		text("AGENT", 14, 28, 80, func(r *row) string { return r.agent }),
 		text("TOOL", 17, 40, 100, func(r *row) string { return orDash(r.tool) }),

@@ -212,6 +212,26 @@ func TestForbiddenDataGoes(t *testing.T) {
 	}
 }
 
+// Of two answers that come in the reverse order of their questions the one to the
+// later question is shown.
+func TestStaleAnswerDoesNotReplaceNewer(t *testing.T) {
+	asked := 0
+	l := loader[int]{}
+	s := &shared{ctx: t.Context(), now: func() time.Time { return noon }, timeout: time.Minute}
+	ask := func() tea.Cmd {
+		asked++
+		n := asked
+		l.fetch = func(context.Context) (int, error) { return n, nil }
+		return l.load(s)
+	}
+	first, second := ask(), ask()
+	second().(result)()
+	first().(result)()
+	if !l.have || l.data != 2 {
+		t.Errorf("shown: %d, want the second answer", l.data)
+	}
+}
+
 func TestSeries(t *testing.T) {
 	s := newSeries(noon)
 	add := func(ago time.Duration, ms float64, o outcome) {

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -147,13 +146,15 @@ func TestTheBodyOfARefusalIsNotWaitedFor(t *testing.T) {
 // Repeats are counted, reported once an interval, and forgotten when they end.
 func TestRepeatedFailuresAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
+		var out syncBuffer
 		f := newFailureLog(slog.New(slog.NewTextHandler(&out, nil)))
 		defer f.close()
+		seen := 0
 		read := func() []string {
 			synctest.Wait()
-			defer out.Reset()
-			return failureLines(out.String())
+			text := out.String()
+			defer func() { seen = len(text) }()
+			return failureLines(text[seen:])
 		}
 		fail := func(id string) {
 			f.report(&failure{upstream: "main", code: "dns", cause: "no such host", requestID: id})
@@ -169,7 +170,7 @@ func TestRepeatedFailuresAreCounted(t *testing.T) {
 		if got := read(); len(got) != 2 {
 			t.Errorf("another cause and another upstream: %q", got)
 		}
-		time.Sleep(failureInterval)
+		<-time.After(failureInterval)
 		if got := read(); len(got) != 1 || !strings.Contains(got[0], "repeats=4") || !strings.Contains(got[0], "request_id=first-4") {
 			t.Errorf("after an interval: %q", got)
 		}
@@ -177,7 +178,7 @@ func TestRepeatedFailuresAreCounted(t *testing.T) {
 		if got := read(); len(got) != 0 {
 			t.Errorf("a failure that goes on is logged at once: %q", got)
 		}
-		time.Sleep(2 * failureInterval)
+		<-time.After(2 * failureInterval)
 		if got := read(); len(got) != 1 || !strings.Contains(got[0], "repeats=1") {
 			t.Errorf("after two more intervals: %q", got)
 		}

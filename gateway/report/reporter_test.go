@@ -144,7 +144,7 @@ func (r *rig) reporter() *Reporter {
 	r.t.Helper()
 	o := Options{
 		AuditPath: r.audit.Path, StateDir: r.dir, Sink: r.plane, Status: statusOf,
-		Poll: 2 * time.Millisecond, MaxPause: 20 * time.Millisecond, FlushTimeout: 2 * time.Second, SaveEvery: 2 * time.Millisecond,
+		Poll: 2 * time.Millisecond, MaxPause: 20 * time.Millisecond, FlushTimeout: time.Minute, SaveEvery: 2 * time.Millisecond,
 	}
 	if r.log != nil {
 		o.Reported = r.log.SetReported
@@ -261,7 +261,8 @@ func TestOutageLosesNothing(t *testing.T) {
 			r.start(rep)
 			r.write(call(id(1)), call(id(2)))
 			until(t, "two failures", func() bool { return rep.Stats().Failures >= 2 })
-			if s := rep.Stats(); !strings.Contains(s.Failing, row.failing) || s.Seq != 0 {
+			// The checkpoint that begins the file makes no trace: the reporter may be past it.
+			if s := rep.Stats(); !strings.Contains(s.Failing, row.failing) || s.Seq > 1 {
 				t.Errorf("stats %+v, want failing %q and nothing acknowledged", s, row.failing)
 			}
 			r.plane.mu.Lock()

@@ -128,3 +128,38 @@ func TestRowsOfATransactionFollowItsTime(t *testing.T) {
 		})
 	}
 }
+
+// A worker whose pass is late keeps its lease: another one that looks an interval
+// later does not take the work over.
+func TestALeaseOutlivesOneInterval(t *testing.T) {
+	r := newRig(t)
+	o := r.options()
+	o.Interval = time.Minute
+	first, second := NewEvaluator(o), NewEvaluator(o)
+	if held, err := r.store.AcquireLease(t.Context(), first.lease, first.holder, first.ttl()); !held || err != nil {
+		t.Fatal(held, err)
+	}
+	r.clock.advance(o.Interval + time.Second)
+	if held, err := r.store.AcquireLease(t.Context(), second.lease, second.holder, second.ttl()); held || err != nil {
+		t.Errorf("a second worker has the lease one interval later: %v", err)
+	}
+	r.clock.advance(o.Interval)
+	if held, err := r.store.AcquireLease(t.Context(), second.lease, second.holder, second.ttl()); !held || err != nil {
+		t.Errorf("a worker that is gone keeps its lease: %v", err)
+	}
+}
+
+// The longest period that is asked for by the minute keeps its minutes.
+func TestStatisticsOfADayKeepTheirMinutes(t *testing.T) {
+	r := newRig(t)
+	r.traces(1, epoch.Add(-23*time.Hour-30*time.Minute), time.Millisecond, store.TraceSuccess, false)
+	r.traces(1, epoch.Add(-72*time.Hour), time.Millisecond, store.TraceSuccess, false)
+	if err := NewRetention(r.options(), 0).Step(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	from := epoch.Add(-24*time.Hour + 17*time.Minute)
+	stats, err := r.tenant.Stats(t.Context(), store.StatsQuery{From: from, To: epoch})
+	if err != nil || !stats.From.Equal(from) || stats.Summary.Traces != 1 {
+		t.Errorf("statistics from %v: from %v, %d traces, %v", from, stats.From, stats.Summary.Traces, err)
+	}
+}

@@ -157,6 +157,7 @@ func New(opts Options) (g *Gateway, err error) {
 		header:          auth.NewHeader(cfg.Auth.Header, cfg.Auth.Scheme),
 		bodies:          newBodies(),
 		writeTimeout:    defaultWriteTimeout,
+		standings:       standings{pauses: reopening},
 	}
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)

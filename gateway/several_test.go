@@ -462,6 +462,106 @@ func TestMergedStream(t *testing.T) {
 	}
 }
 
+// An upstream that restarted may refuse the position at which its stream is
+// opened again: it is opened once more without one, and the client, whose own
+// stream is whole, gets what comes next.
+func TestMergedStreamWhosePositionIsRefused(t *testing.T) {
+	for _, status := range []int{http.StatusBadRequest, http.StatusNotFound} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			first, _, r, sid := two(t)
+			r.gateway.standings.pauses = backoff{first: time.Millisecond, last: time.Millisecond}
+			positions := make(chan string, 100)
+			var restarted atomic.Bool
+			first.get = func(w http.ResponseWriter, req *http.Request) {
+				at := req.Header.Get("Last-Event-ID")
+				positions <- at
+				switch {
+				case at != "":
+					w.WriteHeader(status)
+				case restarted.Swap(true):
+					w.Header().Set("Content-Type", "text/event-stream")
+					fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"data\":\"after\"}}\n\n")
+					_ = http.NewResponseController(w).Flush()
+					<-req.Context().Done()
+				default:
+					w.Header().Set("Content-Type", "text/event-stream")
+					fmt.Fprintf(w, "id: e1\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"data\":\"before\"}}\n\n")
+				}
+			}
+			resp := r.open(http.MethodGet, "", "Mcp-Session-Id", sid)
+			defer time.AfterFunc(20*time.Second, func() { resp.Body.Close() }).Stop()
+			read := bufio.NewReader(resp.Body)
+			for _, want := range []string{"before", "after"} {
+				line, err := "", error(nil)
+				for err == nil && !strings.HasPrefix(line, "data: ") {
+					line, err = read.ReadString('\n')
+				}
+				if err != nil || !strings.Contains(line, want) {
+					t.Fatalf("got %q, %v, want the frame %q", line, err, want)
+				}
+			}
+			for i, want := range []string{"", "e1", ""} {
+				if got := <-positions; got != want {
+					t.Errorf("request %d asks for the position %q, want %q", i+1, got, want)
+				}
+			}
+		})
+	}
+}
+
+// The stream of an upstream that keeps breaking is opened again after pauses
+// that grow.
+func TestMergedStreamPausesBetweenAttempts(t *testing.T) {
+	first, second := newScripted(t), newScripted(t)
+	now := time.Now()
+	r := newRigWith(t, twoUpstreams(first.URL, second.URL), func(o *Options) {
+		o.Now = func() time.Time { return now } // no attempt lasts
+	})
+	const ms = time.Millisecond
+	r.gateway.standings.pauses = backoff{first: 20 * ms, last: 70 * ms}
+	type attempt struct{ began, ended time.Time }
+	attempts := make(chan attempt, 100)
+	first.get = func(w http.ResponseWriter, _ *http.Request) {
+		began := time.Now()
+		w.Header().Set("Content-Type", "text/event-stream")
+		attempts <- attempt{began, time.Now()}
+	}
+	r.open(http.MethodGet, "", "Mcp-Session-Id", r.begin())
+	before := <-attempts
+	for i, want := range []time.Duration{20 * ms, 40 * ms, 70 * ms, 70 * ms} {
+		next := <-attempts
+		if got := next.began.Sub(before.ended); got < want {
+			t.Errorf("pause %d was %v, want at least %v", i+1, got, want)
+		}
+		before = next
+	}
+}
+
+// After a stream that lasted the pauses begin again, however long they were.
+func TestMergedStreamThatLastedIsOpenedAgainAfterTheFirstPause(t *testing.T) {
+	first, second := newScripted(t), newScripted(t)
+	begin := time.Now()
+	var ahead atomic.Int64 // of the gateway's clock
+	r := newRigWith(t, twoUpstreams(first.URL, second.URL), func(o *Options) {
+		o.Now = func() time.Time { return begin.Add(time.Duration(ahead.Load())) }
+	})
+	r.gateway.standings.pauses = backoff{first: time.Millisecond, last: time.Hour, pause: time.Hour}
+	attempts := make(chan bool, 100)
+	first.get = func(w http.ResponseWriter, _ *http.Request) {
+		ahead.Add(int64(time.Hour))
+		w.Header().Set("Content-Type", "text/event-stream")
+		attempts <- true
+	}
+	r.open(http.MethodGet, "", "Mcp-Session-Id", r.begin())
+	for i := range 3 {
+		select {
+		case <-attempts:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("attempt %d was not made after the first pause", i+1)
+		}
+	}
+}
+
 // The stateless dialect knows no session: an inbound id is ignored, none is made,
 // none is forwarded, and GET and DELETE are 405.
 func TestStatelessDialectIgnoresSessionIDs(t *testing.T) {

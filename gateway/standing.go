@@ -140,17 +140,14 @@ func (m *standing) close() {
 	m.closed = true
 }
 
-// The pauses between attempts to open an upstream's stream again.
-const (
-	firstPause = time.Second
-	lastPause  = 30 * time.Second
-)
+// reopening are the pauses between attempts to open an upstream's stream again.
+var reopening = backoff{first: time.Second, last: 30 * time.Second}
 
 // follow copies the stream of one upstream until the client leaves. A stream
 // that breaks is opened again where it broke: the client, whose own stream is
 // whole, would never know. An upstream that has no such stream is left alone.
 func (m *standing) follow(ctx context.Context, src *source) {
-	pause := firstPause
+	pauses := m.ex.g.standings.pauses
 	for ctx.Err() == nil {
 		began := m.ex.g.now()
 		err := m.once(ctx, src)
@@ -165,13 +162,9 @@ func (m *standing) follow(ctx context.Context, src *source) {
 		default:
 			m.reportFailure(ctx, src.up, err)
 		}
-		if m.ex.g.now().Sub(began) >= pause {
-			pause = firstPause // it had lasted
-		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(pause):
-			pause = min(2*pause, lastPause)
+		case <-time.After(pauses.next(m.ex.g.now().Sub(began))):
 		}
 	}
 }
@@ -217,6 +210,9 @@ func (m *standing) once(ctx context.Context, src *source) error {
 // standings are the merged streams that are open, so that a session that is
 // opened at a further upstream joins the one of its client.
 type standings struct {
+	// pauses are those between attempts to open an upstream's stream again.
+	pauses backoff
+
 	mu   sync.Mutex
 	open map[session.ID]*standing
 }

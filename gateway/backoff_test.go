@@ -1,0 +1,46 @@
+package gateway
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// The pauses between attempts double up to a bound, and begin again after an
+// attempt that lasted as long as the pause that was due.
+func TestBackoff(t *testing.T) {
+	const s = time.Second
+	for name, tt := range map[string]struct{ lasted, want []time.Duration }{
+		"attempts that fail at once": {
+			[]time.Duration{0, 0, 0, 0, 0, 0, 0},
+			[]time.Duration{1 * s, 2 * s, 4 * s, 8 * s, 16 * s, 30 * s, 30 * s},
+		},
+		"one that lasted": {
+			[]time.Duration{0, 0, 0, 8 * s, 0, 0},
+			[]time.Duration{1 * s, 2 * s, 4 * s, 1 * s, 2 * s, 4 * s},
+		},
+		"one that lasted too little": {
+			[]time.Duration{0, 0, 0, 8*s - 1, 0},
+			[]time.Duration{1 * s, 2 * s, 4 * s, 8 * s, 16 * s},
+		},
+		"one that lasted, after the longest pause": {
+			[]time.Duration{0, 0, 0, 0, 0, 0, 30*s - 1, 30 * s, 0},
+			[]time.Duration{1 * s, 2 * s, 4 * s, 8 * s, 16 * s, 30 * s, 30 * s, 1 * s, 2 * s},
+		},
+		"each lasts": {
+			[]time.Duration{time.Hour, time.Hour, 2 * s},
+			[]time.Duration{1 * s, 1 * s, 1 * s},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pauses := reopening
+			var got []time.Duration
+			for _, lasted := range tt.lasted {
+				got = append(got, pauses.next(lasted))
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}

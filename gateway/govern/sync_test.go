@@ -101,13 +101,13 @@ func TestRefresh(t *testing.T) {
 			t.Fatal("the first bundle is not in force")
 		}
 		p.set(bundle(), `"2"`, nil)
-		time.Sleep(33 * time.Second) // the interval and a tenth
+		<-time.After(33 * time.Second) // the interval and a tenth
 		synctest.Wait()
 		if blocks(h.Bundle()) || h.Stats().Policies != 0 {
 			t.Error("the second bundle is not in force after one interval")
 		}
 		before := h.Bundle()
-		time.Sleep(33 * time.Second)
+		<-time.After(33 * time.Second)
 		synctest.Wait()
 		if h.Bundle() != before {
 			t.Error("a bundle that has not changed was replaced")
@@ -144,7 +144,7 @@ func TestLastGoodBundleStays(t *testing.T) {
 				defer h.end()
 				synctest.Wait()
 				p.set(row.bundle, row.etag, row.err)
-				time.Sleep(10 * time.Minute)
+				<-time.After(10 * time.Minute)
 				synctest.Wait()
 				if !blocks(h.Bundle()) {
 					t.Error("the last good bundle is not in force")
@@ -156,7 +156,7 @@ func TestLastGoodBundleStays(t *testing.T) {
 					t.Error("the statistics say that all is well")
 				}
 				p.set(bundle(), `"2"`, nil)
-				time.Sleep(time.Minute)
+				<-time.After(time.Minute)
 				synctest.Wait()
 				if blocks(h.Bundle()) || h.Stats().Failing != "" || !strings.Contains(h.log.String(), "again") {
 					t.Errorf("no recovery: %+v", h.Stats())
@@ -285,7 +285,7 @@ func TestNothingChangedThoughNothingWasGiven(t *testing.T) {
 			t.Errorf("nothing says so:\n%s", h.log)
 		}
 		p.set(blocking(), `"1"`, nil)
-		time.Sleep(6 * time.Second)
+		<-time.After(6 * time.Second)
 		synctest.Wait()
 		if !blocks(h.Bundle()) || h.Stats().Failing != "" {
 			t.Error("the first bundle is not in force")

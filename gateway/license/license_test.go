@@ -426,16 +426,16 @@ func TestHourlyReverification(t *testing.T) {
 		done := make(chan struct{})
 		go func() { c.Run(ctx); close(done) }()
 
-		time.Sleep(23*time.Hour + time.Minute)
+		<-time.After(23*time.Hour + time.Minute)
 		synctest.Wait()
 		if len(seen) != 0 {
 			t.Errorf("%d changes while nothing changed", len(seen))
 		}
-		time.Sleep(time.Hour) // past exp
+		<-time.After(time.Hour) // past exp
 		write(t, is.license, "junk")
-		time.Sleep(2 * time.Hour) // two failed checks
+		<-time.After(2 * time.Hour) // two failed checks
 		is.issue(t, time.Now(), 30, 7)
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		cancel()
 		<-done
 		close(seen)
@@ -563,7 +563,7 @@ func TestExpiryIsNoticedAtOnce(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan struct{})
 		go func() { c.Run(ctx); close(done) }()
-		time.Sleep(49 * time.Hour)
+		<-time.After(49 * time.Hour)
 		cancel()
 		<-done
 		if d := cmp.Diff([]time.Duration{24 * time.Hour, 48 * time.Hour}, at); d != "" {

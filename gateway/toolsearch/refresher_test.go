@@ -94,7 +94,7 @@ func TestRefreshCadence(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := &fake{tools: `{"name":"a"}`, hints: tt.hints}
 			stop := running(New(Options{Sources: []Source{{"u", f}}, Route: everywhere("u"), Interval: time.Minute}))
-			time.Sleep(3*tt.want + time.Millisecond)
+			<-time.After(3*tt.want + time.Millisecond)
 			stop()
 			at := f.times()
 			if len(at) != 4 {
@@ -119,9 +119,9 @@ func TestBackoff(t *testing.T) {
 		r := New(Options{Sources: []Source{{"bad", bad}, {"good", good}}, Route: route, Interval: time.Minute})
 		stop := running(r)
 		defer stop()
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		bad.set(func(f *fake) { f.err = errors.New("down"); f.at = nil })
-		time.Sleep(3 * time.Hour)
+		<-time.After(3 * time.Hour)
 		at := bad.times()
 		want := []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 16 * time.Minute, 30 * time.Minute, 30 * time.Minute}
 		for i, w := range want {
@@ -140,9 +140,9 @@ func TestBackoff(t *testing.T) {
 			t.Errorf("stats %+v", stats)
 		}
 		bad.set(func(f *fake) { f.err = nil })
-		time.Sleep(30 * time.Minute)
+		<-time.After(30 * time.Minute)
 		bad.set(func(f *fake) { f.err = errors.New("down"); f.at = nil })
-		time.Sleep(2 * time.Minute)
+		<-time.After(2 * time.Minute)
 		if at := bad.times(); len(at) < 2 || at[1].Sub(at[0]) != 30*time.Second {
 			t.Errorf("after a success the backoff began with %v", at)
 		}
@@ -159,7 +159,7 @@ func TestHealthyUpstreamsPopulate(t *testing.T) {
 			t.Errorf("%d tools", r.Index().Len())
 		}
 		bad.set(func(f *fake) { f.err, f.panic = nil, true })
-		time.Sleep(31 * time.Second)
+		<-time.After(31 * time.Second)
 		if s := r.Stats()[0]; s.Failures != 2 {
 			t.Errorf("a panic is no failure: %+v", s)
 		}
@@ -193,7 +193,7 @@ func TestPrivateListsAreLeftOut(t *testing.T) {
 			t.Fatalf("%d tools", r.Index().Len())
 		}
 		f.set(func(f *fake) { f.hints = `,"cacheScope":"private"` })
-		time.Sleep(61 * time.Second)
+		<-time.After(61 * time.Second)
 		if r.Index().Len() != 0 || !r.Stats()[0].Private || r.Stats()[0].Tools != 0 {
 			t.Errorf("%d tools, %+v", r.Index().Len(), r.Stats())
 		}
@@ -216,9 +216,9 @@ func TestChangedDefinitionsAreTold(t *testing.T) {
 		for _, tools := range []string{
 			`{"name":"a","description":"1"},{"name":"b"}`, `{"name":"b"}`, `{"name":"b"},{"description":"2","name":"a"}`, `{"name":"a","description":"2"},{"name":"b"}`,
 		} {
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 			f.set(func(f *fake) { f.tools = tools })
-			time.Sleep(time.Minute)
+			<-time.After(time.Minute)
 		}
 		mu.Lock()
 		defer mu.Unlock()

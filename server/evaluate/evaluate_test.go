@@ -418,12 +418,12 @@ func TestRun(t *testing.T) {
 			}
 		}
 		check(1, 0)
-		time.Sleep(3*time.Minute + time.Second)
+		<-time.After(3*time.Minute + time.Second)
 		check(4, 0)
 		l.mu.Lock()
 		l.fail = true
 		l.mu.Unlock()
-		time.Sleep(2 * time.Minute)
+		<-time.After(2 * time.Minute)
 		check(6, 0)
 		cancel()
 		work.Wait()

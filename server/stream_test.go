@@ -362,7 +362,7 @@ func TestStreamKeepsAlive(t *testing.T) {
 // The timeouts that a server sets for requests and answers do not end a stream.
 func TestStreamOutlivesServerTimeouts(t *testing.T) {
 	r := newRig(t)
-	r.srv.streams.pace.tick = 20 * time.Millisecond
+	r.srv.streams.pace.tick, r.srv.streams.pace.keepAlive = 20*time.Millisecond, 150*time.Millisecond
 	srv := httptest.NewUnstartedServer(r.srv)
 	srv.Config.ReadTimeout, srv.Config.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond
 	srv.Start()
@@ -371,7 +371,11 @@ func TestStreamOutlivesServerTimeouts(t *testing.T) {
 		srv.Close()
 	})
 	s := open(t, srv, r.admin, "", "")
-	time.Sleep(400 * time.Millisecond)
+	for began := time.Now(); time.Since(began) < 400*time.Millisecond; {
+		if data, err := s.block(); err != nil || data != "" { // a keep-alive
+			t.Fatalf("data %q, %v after %v", data, err, time.Since(began))
+		}
+	}
 	r.post1("later", "a", "success")
 	if got := s.next().id(t); got != "later" {
 		t.Errorf("got %s", got)

@@ -101,18 +101,16 @@ func TestConcurrentCallersDoNotMix(t *testing.T) {
 	}
 	wg.Wait()
 	left := 0
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	told := func() bool {
 		left = 0
 		for _, line := range b.lines("request") {
 			if line["error_kind"] == "client_closed" {
 				left++
 			}
 		}
-		if left == callers*3 {
-			break
-		}
+		return left == callers*3
 	}
-	if left != callers*3 {
+	if !holdsWithin(10*time.Second, told) {
 		t.Errorf("%d lines tell of a client that has left, want %d", left, callers*3)
 	}
 	for _, line := range b.lines("request") {

@@ -111,7 +111,6 @@ policy: {default_action: deny}
 	}
 	// Hot: the buckets are kept, the limit is the new one.
 	g.reload(strings.Replace(file, "0.001", "1000", 1), `{"status":"ok"}`)
-	time.Sleep(20 * time.Millisecond)
 	g.hold(t, u, []expect{limited("after a reload the new rate holds", 401, "X-Forwarded-For", "192.0.2.1")})
 	g.reload(strings.Replace(file, "127.0.0.0/8", "10.0.0.0/8", 1), `{"status":"ok","restart_pending":["trusted_proxies"]}`)
 }
@@ -137,13 +136,7 @@ policy: {default_action: deny, rules: [{id: r, action: allow, when: {tool_name: 
 	if err := g.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	for range 500 {
-		if strings.Contains(g.said(), "reload refused") {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	if !strings.Contains(g.said(), "reload refused") || !strings.Contains(g.said(), "dny") {
+	if !holdsWithin(10*time.Second, func() bool { return strings.Contains(g.said(), "reload refused") }) || !strings.Contains(g.said(), "dny") {
 		t.Errorf("the log says nothing of a bad file: %s", g.said())
 	}
 	g.hold(t, u, []expect{pass})
@@ -179,7 +172,6 @@ guardrails: [{name: g, url: "https://127.0.0.1:9/"}]
 	// Keys and whether they are asked for are hot.
 	_, hash := newKey(t, "a")
 	g.reload(base+fmt.Sprintf("auth: {enabled: true, keys: [{id: a, hash: %q}]}", hash), ready)
-	time.Sleep(50 * time.Millisecond)
 	g.hold(t, u, []expect{{name: "auth is on", body: toolCall("ok"), status: 401}})
 	// The order of the rules is told.
 	if !strings.Contains(g.said(), "rules") {
@@ -194,13 +186,9 @@ guardrails: [{name: g, url: "https://127.0.0.1:9/"}]
 		t.Fatal(err)
 	}
 	var got string
-	for range 200 {
-		if _, got = g.get("/readyz"); got == `{"status":"ok","restart_pending":["listen"]}` {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
+	if !holdsWithin(10*time.Second, func() bool { _, got = g.get("/readyz"); return got == `{"status":"ok","restart_pending":["listen"]}` }) {
+		t.Errorf("another address: %s", got)
 	}
-	t.Errorf("another address: %s", got)
 }
 
 // SIGTERM: /readyz is 503 with nothing in it at once, calls are taken for the
@@ -219,8 +207,8 @@ shutdown: {drain_signal_window: 700ms, grace: 10s}
 		status, body := g.ask(toolCall("slow"))
 		slow <- fmt.Sprint(status, body)
 	}()
-	for len(u.reached()) == 0 {
-		time.Sleep(5 * time.Millisecond)
+	if !holdsWithin(10*time.Second, func() bool { return len(u.reached()) > 0 }) {
+		t.Fatal("the slow call does not arrive")
 	}
 	if err := g.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -272,12 +260,7 @@ policy: {default_action: allow}
 			t.Fatal(err)
 		}
 		status, body := 0, ""
-		for range 200 {
-			if status, body = g.get("/readyz"); status == want {
-				break
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
+		holdsWithin(10*time.Second, func() bool { status, body = g.get("/readyz"); return status == want })
 		if status != want || want == http.StatusServiceUnavailable && body != "" {
 			t.Errorf("/readyz: %d %q, want %d", status, body, want)
 		}

@@ -93,10 +93,7 @@ policy:
 	if err := g.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	for i := 0; asked.Load() == before && i < 100; i++ {
-		g.ask(toolCall("pass-breaks"))
-		time.Sleep(10 * time.Millisecond)
-	}
+	holdsWithin(10*time.Second, func() bool { g.ask(toolCall("pass-breaks")); return asked.Load() > before })
 	g.hold(t, u, []expect{{name: "closed again", body: toolCall("pass-breaks"), status: 200, reaches: "q-1"}})
 }
 
@@ -151,12 +148,7 @@ func TestContractTLS(t *testing.T) {
 			proto := map[bool]string{false: "HTTP/1.1", true: "HTTP/2.0"}[h2]
 			var name, got string
 			var err error
-			for range 100 {
-				if name, got, err = ask(h2, good); name == want {
-					break
-				}
-				time.Sleep(20 * time.Millisecond)
-			}
+			holdsWithin(10*time.Second, func() bool { name, got, err = ask(h2, good); return name == want })
 			if err != nil || name != want || got != proto {
 				t.Errorf("%s: certificate %q over %s, %v; want %q", proto, name, got, err, want)
 			}
@@ -182,6 +174,8 @@ func TestContractTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	hup()
-	time.Sleep(300 * time.Millisecond)
+	if !holdsWithin(10*time.Second, func() bool { return strings.Contains(b.out.String(), "certificate was not replaced") }) {
+		t.Error("the log does not tell of the broken key")
+	}
 	expectName("two")
 }

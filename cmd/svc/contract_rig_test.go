@@ -144,21 +144,23 @@ func (g *gate) write(text string) {
 	}
 }
 
-// reload puts a file to use and waits until /readyz says what is given.
+// reload puts a file to use: it waits until the log tells of the reload and
+// /readyz says what is given.
 func (g *gate) reload(text, want string) {
 	g.t.Helper()
 	g.write(text)
+	const says = "configuration reloaded"
+	before, got := strings.Count(g.said(), says), ""
 	if err := g.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		g.t.Fatal(err)
 	}
-	var got string
-	for range 200 {
-		if _, got = g.get("/readyz"); got == want {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
+	reloaded := func() bool {
+		_, got = g.get("/readyz")
+		return got == want && strings.Count(g.said(), says) > before
 	}
-	g.t.Fatalf("/readyz says %s after the reload, want %s", got, want)
+	if !holdsWithin(10*time.Second, reloaded) {
+		g.t.Fatalf("/readyz says %s after the reload, want %s; the log:\n%s", got, want, g.said())
+	}
 }
 
 // line returns the last audit line of a request.

@@ -76,10 +76,8 @@ func (s *governedStack) call(tool, text string) (int, string) {
 // until waits for something that the control plane changed to act.
 func (s *governedStack) until(what string, holds func() bool) {
 	s.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			s.t.Fatalf("after 10 s still not: %s", what)
-		}
+	if !holdsWithin(10*time.Second, holds) {
+		s.t.Fatalf("after 10 s still not: %s", what)
 	}
 }
 

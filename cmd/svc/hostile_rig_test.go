@@ -63,18 +63,18 @@ policy: {default_action: allow}
 func (b *besieged) healthy(client *http.Client, scheme string) {
 	b.t.Helper()
 	var err error
-	for range 100 {
+	alive := func() bool {
 		var resp *http.Response
-		if resp, err = client.Get(scheme + "://" + b.addr + "/healthz"); err == nil {
-			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return
-			}
-			err = errors.New(resp.Status)
+		if resp, err = client.Get(scheme + "://" + b.addr + "/healthz"); err != nil {
+			return false
 		}
-		time.Sleep(50 * time.Millisecond)
+		resp.Body.Close()
+		err = errors.New(resp.Status)
+		return resp.StatusCode == http.StatusOK
 	}
-	b.t.Errorf("not alive: %v", err)
+	if !holdsWithin(10*time.Second, alive) {
+		b.t.Errorf("not alive: %v", err)
+	}
 }
 
 func freshClient() *http.Client {

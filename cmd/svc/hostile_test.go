@@ -63,12 +63,7 @@ func TestSIGTERMWith500OpenStreams(t *testing.T) {
 			ended.Add(1)
 		})
 	}
-	for range 600 {
-		if opened.Load() == streams || t.Failed() {
-			break
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	holdsWithin(30*time.Second, func() bool { return opened.Load() == streams || t.Failed() })
 	if opened.Load() != streams {
 		t.Fatalf("%d streams are open", opened.Load())
 	}
@@ -332,13 +327,7 @@ func TestClientLeavesWithinItsBody(t *testing.T) {
 	}
 	b.healthy(freshClient(), "http")
 	var lines []map[string]any
-	for range 100 {
-		if lines = b.lines("request"); len(lines) == 20 {
-			break
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	if len(lines) != 20 {
+	if !holdsWithin(10*time.Second, func() bool { lines = b.lines("request"); return len(lines) == 20 }) {
 		t.Fatalf("%d lines of 20 requests", len(lines))
 	}
 	for _, line := range lines {

@@ -46,11 +46,18 @@ func TestKilledProcessesLoseAndDoubleNoTrace(t *testing.T) {
 			}
 		})
 	}
+	more := func(n int64) {
+		t.Helper()
+		want := count.Load() + n
+		if !holdsWithin(30*time.Second, func() bool { return count.Load() >= want }) {
+			t.Errorf("%d calls were answered, want %d", count.Load(), want)
+		}
+	}
 	for range 4 {
-		time.Sleep(400 * time.Millisecond)
+		more(300)
 		s.gw.kill()
 		s.gw.start()
-		time.Sleep(400 * time.Millisecond)
+		more(300)
 		s.plane.kill()
 		s.plane.start()
 	}
@@ -95,25 +102,23 @@ func (s *stack) auditedTools() map[string]int {
 	return counts
 }
 
-// awaitTraces waits until there are as many traces, and a moment longer for
-// those that would be too many; then it counts them by tool.
+// awaitTraces waits until there are as many traces, ends the gateway, after which
+// none can come that would be too many, and counts them by tool.
 func (s *stack) awaitTraces(want int) map[string]int {
 	s.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for {
+	total := 0
+	arrived := func() bool {
 		page, err := s.control.ListTraces(s.t.Context(), client.TraceQuery{Page: client.Page{Limit: 1}})
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		if page.Total >= want {
-			break
-		}
-		if time.Now().After(deadline) {
-			s.t.Fatalf("%d traces after 30 s, want %d", page.Total, want)
-		}
-		time.Sleep(200 * time.Millisecond)
+		total = page.Total
+		return total >= want
 	}
-	time.Sleep(2 * time.Second) // the reporter's interval is one
+	if !holdsWithin(30*time.Second, arrived) {
+		s.t.Fatalf("%d traces after 30 s, want %d", total, want)
+	}
+	s.gw.stop()
 	counts := make(map[string]int)
 	for offset := 0; ; {
 		page, err := s.control.ListTraces(s.t.Context(), client.TraceQuery{Page: client.Page{Limit: 500, Offset: offset}})

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -29,7 +30,25 @@ type process struct {
 	addr  string
 	ready string // the path that answers 200 when it is up; empty for one that speaks TLS
 	cmd   *exec.Cmd
-	out   bytes.Buffer
+	out   output
+}
+
+// output is what a process says. It can be read while the process runs.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
 }
 
 func (p *process) start() {
@@ -40,13 +59,33 @@ func (p *process) start() {
 	if err := p.cmd.Start(); err != nil {
 		p.t.Fatal(err)
 	}
-	for i := 0; !p.up(); i++ {
-		if i == 400 {
-			p.kill()
-			p.t.Fatalf("svc %s did not become ready:\n%s", p.args[0], p.out.String())
-		}
-		time.Sleep(25 * time.Millisecond)
+	if !holdsWithin(20*time.Second, p.up) {
+		p.kill()
+		p.t.Fatalf("svc %s did not become ready:\n%s", p.args[0], p.out.String())
 	}
+}
+
+// holdsWithin waits for what another process brings about: it looks again and
+// again, for at most limit, and reports whether the condition held.
+func holdsWithin(limit time.Duration, condition func() bool) bool {
+	for deadline := time.Now().Add(limit); !condition(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			return false
+		}
+	}
+	return true
+}
+
+// stop ends the process in order.
+func (p *process) stop() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := p.cmd.Wait(); err != nil {
+		p.t.Errorf("svc %s: %v", p.args[0], err)
+	}
+	p.cmd = nil
 }
 
 func (p *process) up() bool {
@@ -123,7 +162,10 @@ func answerTo(c *http.Client, r *http.Request) (status int, body string, err err
 }
 
 // tail returns the last of what a process said.
-func tail(b *bytes.Buffer) []byte { return b.Bytes()[max(0, b.Len()-4000):] }
+func tail(o *output) string {
+	said := o.String()
+	return said[max(0, len(said)-4000):]
+}
 
 func freeAddr(t *testing.T) string {
 	t.Helper()

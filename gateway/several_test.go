@@ -568,6 +568,46 @@ func TestMergedStreamThatLastedIsOpenedAgainAfterTheFirstPause(t *testing.T) {
 	}
 }
 
+// What an upstream sends with the end of its stream reaches the client at once,
+// although the client's stream goes on and nothing else is sent.
+func TestTheLastFrameOfASourceIsNotHeldBack(t *testing.T) {
+	_, second, r, sid := two(t)
+	r.gateway.standings.pauses = backoff{first: time.Hour, last: time.Hour}
+	var served atomic.Int32
+	second.get = func(w http.ResponseWriter, req *http.Request) {
+		if served.Add(1) == 1 {
+			// The frame and the end of the body in one packet.
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			frame := "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"data\":\"last words\"}}\n\n"
+			fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(frame), frame)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_ = http.NewResponseController(w).Flush()
+		<-req.Context().Done()
+	}
+	r.post(call("1", "slow"), "Mcp-Session-Id", sid) // opens the session at the second upstream
+	body := r.open(http.MethodGet, "", "Mcp-Session-Id", sid).Body
+	line := make(chan string, 1)
+	go func() {
+		text, _ := bufio.NewReader(body).ReadString('\n')
+		line <- text
+	}()
+	select {
+	case got := <-line:
+		if !strings.Contains(got, "last words") {
+			t.Errorf("got %q", got)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the last frame of an upstream's stream is held back")
+	}
+}
+
 // The stateless dialect knows no session: an inbound id is ignored, none is made,
 // none is forwarded, and GET and DELETE are 405.
 func TestStatelessDialectIgnoresSessionIDs(t *testing.T) {

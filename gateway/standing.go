@@ -204,6 +204,9 @@ func (m *standing) once(ctx context.Context, src *source) error {
 	src.take(resp)
 	stop := context.AfterFunc(ctx, func() { resp.Body.Close() })
 	defer stop()
+	// The end of a source may come with its last frames, and the client's stream goes
+	// on: what was written is sent now, not with the next frame of another source.
+	defer src.settle()
 	return src.copy()
 }
 

@@ -106,20 +106,39 @@ func jwtEnd(t []byte, start int) int {
 		}
 		n = 3
 	}
-	var head [maxTokenHeader]byte
-	k, err := base64.RawURLEncoding.Decode(head[:], t[start:parts[0]])
-	if err != nil || k < 2 || head[0] != '{' || !bytes.Contains(head[:k], []byte(`"alg"`)) && !bytes.Contains(head[:k], []byte(`"typ"`)) {
+	var buf [maxTokenHeader]byte
+	head := tokenHeader(buf[:], t[start:parts[0]])
+	if head == nil {
 		return 0
 	}
-	if n == 5 && bytes.Contains(head[:k], []byte(`"enc"`)) {
+	if n == 5 && bytes.Contains(head, []byte(`"enc"`)) {
 		return parts[4]
 	}
-	payload := t[parts[0]+1 : parts[1]]
-	if len(payload) < 3 || payload[0] != 'e' || payload[1] < 'w' || payload[1] > 'z' { // {" or { and a space
+	if !tokenPayload(t[parts[0]+1 : parts[1]]) {
 		return 0
 	}
-	if parts[2] == parts[1]+1 && !bytes.Contains(bytes.ToLower(head[:k]), []byte(`"none"`)) {
+	if parts[2] == parts[1]+1 && !bytes.Contains(bytes.ToLower(head), []byte(`"none"`)) {
 		return 0
 	}
 	return parts[2]
+}
+
+// tokenHeader decodes the header of a token into buf. It returns nil for what is
+// too long, or no object with an algorithm or a type.
+func tokenHeader(buf, text []byte) []byte {
+	if base64.RawURLEncoding.DecodedLen(len(text)) > len(buf) {
+		return nil
+	}
+	n, err := base64.RawURLEncoding.Decode(buf, text)
+	head := buf[:n]
+	if err != nil || n < 2 || head[0] != '{' || !bytes.Contains(head, []byte(`"alg"`)) && !bytes.Contains(head, []byte(`"typ"`)) {
+		return nil
+	}
+	return head
+}
+
+// tokenPayload reports that the payload of a token begins like an object: the
+// base64 of {" or of { and a space.
+func tokenPayload(text []byte) bool {
+	return len(text) >= 3 && text[0] == 'e' && text[1] >= 'w' && text[1] <= 'z'
 }

@@ -8,6 +8,12 @@ import (
 
 // hostile are repeats that make careless detectors slow.
 var hostile = []struct{ name, unit string }{
+	{"addresses", "://"},
+	{"addresses with users", "a://b:c"},
+	{"addresses with passwords", "https://user:Zx81pq@h "},
+	{"curl", "curl -u "},
+	{"curl with passwords", "curl -u a:Zx81pq "},
+	{"base64 of a token", "ZXlK"},
 	{"digits", "4111111111111111"},
 	{"spaced digits", "4 1 "},
 	{"grouped digits", "4111 1111 "},

@@ -1,5 +1,7 @@
 package detect
 
+import "slices"
+
 // charset is what the body of a key is written in.
 type charset uint8
 
@@ -9,6 +11,8 @@ const (
 	hexadecimal                // small hexadecimal digits
 	upperDigits                // capital letters and digits
 	dotted                     // urlSafe and dots
+	pathText                   // urlSafe and slashes
+	base64Text                 // letters, digits, +, / and =
 )
 
 // keyShape is how the keys of one provider look: what they begin with, what
@@ -17,6 +21,14 @@ type keyShape struct {
 	prefix   string
 	chars    charset
 	min, max int
+}
+
+// formedShape is a shape of which more is known.
+type formedShape struct {
+	keyShape
+	form   func(body []byte) bool // what else holds of the body, nil for nothing
+	public bool                   // the prefix is no secret and stays
+	named  bool                   // counts only behind the name of a secret
 }
 
 // keyShapes are the shapes that are known, from the providers' documentation
@@ -66,11 +78,21 @@ var keyShapes = []keyShape{
 	{"doppler_", alnum, 40, 0}, {"vercel_", alnum, 24, 40}, {"nfp_", alnum, 36, 40}, {"CLOJARS_", hexadecimal, 60, 60},
 }
 
+// formedShapes are looked for before keyShapes.
+var formedShapes = []formedShape{
+	{keyShape: keyShape{"hooks.slack.com/services/", pathText, 32, 0}, form: slackHook, public: true},
+	{keyShape: keyShape{"hooks.slack.com/workflows/", pathText, 32, 0}, form: slackHook, public: true},
+	{keyShape: keyShape{"hooks.slack.com/triggers/", pathText, 32, 0}, form: slackHook, public: true},
+	{keyShape: keyShape{"pat", dotted, 79, 79}, form: airtable},
+	{keyShape: keyShape{"key", alnum, 14, 14}, named: true}, // Airtable's older ones
+	{keyShape: keyShape{"eyJrIjoi", base64Text, 48, 0}},     // Grafana's older ones: {"k":"…
+}
+
 // starts tells where a key may begin: hashes of three bytes, and the shapes that
 // begin with two.
 type starts struct {
 	three  [1 << 16 / 64]uint64
-	shapes map[[2]byte][]*keyShape
+	shapes map[[2]byte][]*formedShape
 }
 
 func hash3(a, b, c byte) uint {
@@ -86,15 +108,19 @@ func (s *starts) has(t []byte, i int) bool {
 	return s.three[n/64]&(1<<(n%64)) != 0
 }
 
-// keyStarts holds the starts of keyShapes and of JWTs.
+// keyStarts holds the starts of keyShapes, of JWTs and their base64, and of curl.
 var keyStarts = func() *starts {
-	s := starts{shapes: make(map[[2]byte][]*keyShape)}
+	s := starts{shapes: make(map[[2]byte][]*formedShape)}
 	add := func(a, b, c byte) {
 		n := hash3(a, b, c)
 		s.three[n/64] |= 1 << (n % 64)
 	}
-	for i := range keyShapes {
-		k := &keyShapes[i]
+	all := slices.Clone(formedShapes)
+	for _, k := range keyShapes {
+		all = append(all, formedShape{keyShape: k})
+	}
+	for i := range all {
+		k := &all[i]
 		two := [2]byte{k.prefix[0], k.prefix[1]}
 		s.shapes[two] = append(s.shapes[two], k)
 		if len(k.prefix) > 2 {
@@ -108,5 +134,7 @@ var keyStarts = func() *starts {
 		}
 	}
 	add('e', 'y', 'J')
+	add('Z', 'X', 'l')
+	add('c', 'u', 'r')
 	return &s
 }()

@@ -66,6 +66,9 @@ type pass struct {
 	found []Match
 	base  int // length of found at the start
 	end   int // of the last finding
+
+	password place // that comes next
+	command  int   // end of the curl command that is read
 }
 
 // run finds everything. Each handler returns where to go on: behind its finding,
@@ -94,14 +97,25 @@ func (p *pass) run() {
 			i++
 		case t[i] == '@' && p.want&wantEmail != 0:
 			i = p.email(i)
-		case t[i] == ':' && p.want&wantIP != 0:
-			i = p.ipv6(i)
-		case t[i] == '-' && p.want&wantPrivateKey != 0:
-			i = p.privateKey(i)
+		case t[i] == ':':
+			i = p.colon(i)
+		case t[i] == '-':
+			i = p.dash(i)
 		default:
 			i++
 		}
 	}
+}
+
+// dash looks at a dash, which private keys and options begin with.
+func (p *pass) dash(i int) int {
+	if i < p.command {
+		p.userOption(i)
+	}
+	if p.want&wantPrivateKey != 0 {
+		return p.privateKey(i)
+	}
+	return i + 1
 }
 
 // minWord is the length of the shortest word without digits that a key begins
@@ -113,6 +127,11 @@ func (p *pass) word(start, end int, flags byte) int {
 	start = p.unescaped(start, end)
 	if p.want&(wantAPIKey|wantJWT) != 0 && keyStarts.has(p.text, start) {
 		if next := p.secret(start); next > 0 {
+			return next
+		}
+	}
+	if flags&digit != 0 && p.want&wantAPIKey != 0 && end < len(p.text) && class[p.text[end]]&mark != 0 {
+		if next := p.formed(start, end); next > 0 {
 			return next
 		}
 	}

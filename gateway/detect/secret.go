@@ -14,18 +14,38 @@ func (p *pass) secret(start int) int {
 			return p.add(JWT, start, end)
 		}
 	}
+	if p.want&wantJWT != 0 && bytes.HasPrefix(t[start:], []byte("ZXlK")) {
+		if end := encodedJWTEnd(t, start); end > 0 {
+			return p.add(JWT, start, end)
+		}
+	}
 	if p.want&wantAPIKey == 0 {
+		return 0
+	}
+	if bytes.HasPrefix(t[start:], []byte("curl")) {
+		p.curl(start)
 		return 0
 	}
 	for _, k := range keyStarts.shapes[[2]byte{t[start], t[start+1]}] {
 		if !bytes.HasPrefix(t[start:], []byte(k.prefix)) {
 			continue
 		}
-		if end := k.end(t, start); end > 0 {
-			return p.add(APIKey, start, end)
+		end := k.end(t, start)
+		if end == 0 || k.named && !p.named(start, end) {
+			continue
 		}
+		if k.public {
+			start += len(k.prefix)
+		}
+		return p.add(APIKey, start, end)
 	}
 	return 0
+}
+
+// named reports that the name of a secret stands before a key.
+func (p *pass) named(start, end int) bool {
+	var buf [looseContext]byte
+	return namesSecret(assignedName(p.context(buf[:], start)), keyWords) && !wordlike(p.text[start:end])
 }
 
 // escapedBefore reports that the letters before start belong to an escape.
@@ -35,7 +55,7 @@ func (p *pass) escapedBefore(start int) bool {
 }
 
 // end returns the end of a key of this shape that begins at start, or 0.
-func (k *keyShape) end(t []byte, start int) int {
+func (k *formedShape) end(t []byte, start int) int {
 	i := start + len(k.prefix)
 	body := i
 	limit := len(t)
@@ -53,7 +73,7 @@ func (k *keyShape) end(t []byte, start int) int {
 	for i > body && (t[i-1] == '-' || t[i-1] == '.') {
 		i-- // the end of a sentence, or a dash after it
 	}
-	if i-body < k.min || !random(t[body:i], k.chars) {
+	if i-body < k.min || !random(t[body:i], k.chars) || k.form != nil && !k.form(t[body:i]) {
 		return 0
 	}
 	return i
@@ -73,6 +93,10 @@ func (k *keyShape) in(c byte) bool {
 		return isAlnum(c)
 	case dotted:
 		return isWord(c) || c == '-' || c == '.'
+	case pathText:
+		return isWord(c) || c == '-' || c == '/'
+	case base64Text:
+		return isAlnum(c) || c == '+' || c == '/' || c == '='
 	}
 	return isWord(c) || c == '-'
 }

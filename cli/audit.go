@@ -103,6 +103,9 @@ not be read.`,
 			if err != nil {
 				return usage(err, "")
 			}
+			if v.Lines == 0 && v.Bytes > 0 {
+				return usagef("name the file of audit.path, or a rotated file of it", "%s: not one line is an audit line", strings.Join(args, ", "))
+			}
 			if err := writeVerification(env, f, v, o.PublicKey != nil); err != nil {
 				return err
 			}

@@ -82,11 +82,16 @@ type policyFlags struct {
 
 var policyFlagNames = []string{"name", "phase", "on", "condition", "action", "redaction-strategy", "enabled"}
 
-func (p *policyFlags) add(cmd *cobra.Command) {
+// add adds the flags. A new policy has defaults, an update changes only what is given.
+func (p *policyFlags) add(cmd *cobra.Command, create bool) {
 	f := cmd.Flags()
+	forAll, enabled := "", ""
+	if create {
+		forAll, enabled = ` (default "*")`, " (default true)"
+	}
 	f.StringVar(&p.name, "name", "", "name, unique")
 	enumFlag(cmd, &p.phase, "phase", api.Phases, "when it acts: on what goes up, or on what comes back")
-	f.StringVar(&p.on, "on", "", `name of an agent, or "*" for all (default "*")`)
+	f.StringVar(&p.on, "on", "", `name of an agent, or "*" for all`+forAll)
 	enumFlag(cmd, &p.condition, "condition", api.ConditionTypes, "when it fires")
 	f.Var(optionalFloat{&p.threshold}, "threshold", "injection_score: from 0 to 1")
 	f.StringSliceVar(&p.entities, "entities", nil, "pii_detected: which ones, comma-separated; none means any")
@@ -96,7 +101,7 @@ func (p *policyFlags) add(cmd *cobra.Command) {
 	f.StringVar(&p.toolName, "tool-name", "", "tool_name: name or glob of a tool")
 	enumFlag(cmd, &p.action, "action", api.Actions, "what it does")
 	enumFlag(cmd, &p.strategy, "redaction-strategy", api.RedactionStrategies, "how redact takes a match out")
-	boolFlag(cmd, &p.enabled, "enabled", "whether it acts at all (default true)")
+	boolFlag(cmd, &p.enabled, "enabled", "whether it acts at all"+enabled)
 }
 
 // completeEntities completes the last of several entities.
@@ -140,7 +145,7 @@ func newPolicyCreateCmd(r *remote) *cobra.Command {
 			Action: p.action, RedactionStrategy: p.strategy, Enabled: p.enabled,
 		}))
 	})
-	p.add(cmd)
+	p.add(cmd, true)
 	takeName(cmd, &p.name)
 	requireFlags(cmd, "phase", "condition", "action")
 	return cmd
@@ -167,7 +172,7 @@ func newPolicyUpdateCmd(r *remote) *cobra.Command {
 			RedactionStrategy: changed(cmd, "redaction-strategy", &p.strategy), Enabled: p.enabled,
 		}))
 	})
-	p.add(cmd)
+	p.add(cmd, false)
 	return cmd
 }
 

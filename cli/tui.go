@@ -46,7 +46,7 @@ tool:"delete order" -env:staging ms:>500 refund`,
 	f := cmd.Flags()
 	f.StringVar(&o.audit, "audit", "", "follow this audit file instead of a control plane")
 	f.StringVar(&o.filter, "filter", "", "begin with this filter")
-	enumFlag(cmd, &o.theme, "theme", []string{string(tui.Auto), string(tui.Dark), string(tui.Light)}, "background of the terminal (default auto)")
+	enumFlag(cmd, &o.theme, "theme", []string{string(tui.Auto), string(tui.Dark), string(tui.Light)}, "background of the terminal")
 	f.BoolVar(&o.noMouse, "no-mouse", false, "leave the mouse to the terminal")
 	for _, name := range []string{"url", "api-key", "filter", "timeout"} {
 		if err := cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions); err != nil {

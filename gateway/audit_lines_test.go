@@ -27,7 +27,7 @@ var (
 		"Seq", "Time", "Kind", "Action", "RuleID", "ErrorKind", "RPC", "Method", "Tool", "Direction", "ResultType",
 		"IsError", "Status", "Duration", "BytesIn", "BytesOut", "Frames", "GuardrailName", "GuardrailVerdict",
 		"GuardrailLatency", "StripApplied", "Stripped", "ReplacedSurrogates", "TaskHandle", "SubscriptionID", "Spans",
-		"InjectionScore", "PIIDetected", "PoliciesFired", "Observed", "QualityScores", "Checkpoint",
+		"InjectionScore", "PIIDetected", "PoliciesFired", "Observed", "QualityScores", "Checkpoint", "Refused",
 	}
 )
 

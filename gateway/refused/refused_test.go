@@ -150,8 +150,11 @@ func TestManyClientsAreBounded(t *testing.T) {
 		if own != linesInAll {
 			t.Errorf("%d requests have lines of their own", own)
 		}
-		if len(c.count.clients) != maxClients || len(c.second.clients) > linesInAll {
-			t.Errorf("%d and %d clients are remembered", len(c.count.clients), len(c.second.clients))
+		c.mu.Lock()
+		counted, inSecond := len(c.count.clients), len(c.second.clients)
+		c.mu.Unlock()
+		if counted != maxClients || inSecond > linesInAll {
+			t.Errorf("%d and %d clients are remembered", counted, inSecond)
 		}
 		pass(interval)
 		if len(f.lines) != 1 || f.requests() != uint64(sent-own) {

@@ -79,8 +79,8 @@ func entry(n *yaml.Node, name string) (key, value *yaml.Node) {
 type excerpts struct {
 	lines   []string
 	secrets []diag.Pos
-	// shown are the lines that were cut already: a file can be one line, and all
-	// findings be about it.
+	// shown are the lines that were cut and masked already: a file can be one
+	// line, and all findings be about it.
 	shown map[int][]rune
 }
 
@@ -113,7 +113,7 @@ func (e *excerpts) fill(file string, found []diag.Finding) {
 		}
 		line, ok := e.shown[f.Pos.Line]
 		if !ok {
-			line = []rune(e.cut(f.Pos.Line))
+			line = []rune(mask(e.cut(f.Pos.Line)))
 			e.shown[f.Pos.Line] = line
 		}
 		f.Excerpt, f.Caret = window(line, f.Pos.Column)
@@ -152,23 +152,18 @@ func mask(s string) string {
 	})
 }
 
-// window cuts a long line to what stands around the column, masks it, and
-// returns it with the place of the caret in it.
+// window cuts a long line to what stands around the column, and returns it with
+// the place of the caret in it.
 func window(r []rune, column int) (string, int) {
-	const context, before, most = 2048, 40, 120
+	const before, most = 40, 120
 	caret := max(min(column, len(r)+1), 0)
-	// What tells a secret stands near it; a line of a megabyte is not searched
-	// for each finding.
-	near := max(caret-context, 0)
-	r = []rune(mask(string(r[near:min(caret+context, len(r))])))
-	caret = min(caret-near, len(r)+1)
-	if near == 0 && len(r) <= most {
+	if len(r) <= most {
 		return string(r), caret
 	}
 	start := min(max(caret-before, 0), max(len(r)-most, 0))
 	stop := min(start+most, len(r))
 	text := string(r[start:stop])
-	if near+start > 0 {
+	if start > 0 {
 		text = "…" + string(r[start+1:stop])
 	}
 	if stop < len(r) {

@@ -3,6 +3,8 @@ package audit
 import (
 	"errors"
 	"fmt"
+	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,7 +67,6 @@ type queue struct {
 	current []item // what the writer has
 	active  bool   // somebody writes, or the writer was woken and is about to
 	inline  bool   // it is a caller that writes
-	single  [1]item
 	// answering is closed when WriteOverdue has returned; nil while none is called.
 	answering chan struct{}
 	stuck     bool // what the writer has was given up
@@ -137,14 +138,16 @@ func (l *Log) await(e *entry, it item) error {
 		q.ticking = true
 		q.timer.Reset(q.patience() / patienceSteps)
 	}
+	q.items = append(q.items, it)
 	if wake && it.caller != nil && !q.counts.Load() {
-		err := l.writeInline(&it)
+		q.inline = true
+		q.mu.Unlock()
+		err := l.writeInline(e)
 		if !e.givenUp {
 			l.entries.Put(e)
 		}
 		return err
 	}
-	q.items = append(q.items, it)
 	q.mu.Unlock()
 	if wake {
 		q.wakeUp()
@@ -156,18 +159,18 @@ func (l *Log) await(e *entry, it item) error {
 	return err
 }
 
-// writeInline writes a line on its caller's goroutine: waking another one, and
-// being woken by it, costs a gateway with little to do more than the write. What
-// comes meanwhile is left to the writer. The caller holds the queue's lock, which
-// is released.
-func (l *Log) writeInline(it *item) error {
+// writeInline writes a line on its caller's goroutine, and with it the lines of
+// the requests that could run at that moment: they get their turn first, so that
+// one system call writes what a busy gateway has, and their goroutines wait for
+// no other one to be woken. The caller's line is the first of the queue, and
+// inline is set. What comes while it writes is left to the writer.
+func (l *Log) writeInline(e *entry) error {
 	q := &l.queue
-	q.single[0] = *it
-	q.current, q.inline = q.single[:], true
-	l.leader.lost += q.passed
-	q.passed = 0
+	runtime.Gosched()
+	q.mu.Lock()
+	items := l.takeLines()
 	q.mu.Unlock()
-	l.leader.commit(q.single[:])
+	l.leader.commit(items)
 	q.mu.Lock()
 	for q.answering != nil {
 		answered := q.answering
@@ -175,20 +178,42 @@ func (l *Log) writeInline(it *item) error {
 		<-answered
 		q.mu.Lock()
 	}
-	l.settle(q.single[:])
-	err := q.single[0].err
-	q.single[0] = item{}
-	q.current, q.inline = nil, false
+	err := items[0].err
+	l.hand(items, items[1:])
+	q.inline = false
 	q.active = len(q.items) > 0
 	wake := q.active || q.closed
 	q.mu.Unlock()
 	if wake {
 		q.wakeUp()
 	}
-	if it.from.givenUp {
+	if e.givenUp {
 		return l.pendingError()
 	}
 	return err
+}
+
+// takeLines takes the lines at the head of the queue. Checkpoints and functions,
+// and what is behind them, are left to the writer. The caller holds the queue's
+// lock.
+func (l *Log) takeLines() []item {
+	q := &l.queue
+	n := slices.IndexFunc(q.items, func(it item) bool { return !it.isLine() })
+	if n < 0 {
+		n = len(q.items)
+	}
+	return l.takeFirst(n)
+}
+
+// takeFirst takes the first n items of the queue. The caller holds its lock.
+func (l *Log) takeFirst(n int) []item {
+	q := &l.queue
+	items := q.items[:n]
+	q.items, q.spare = append(q.spare[:0], q.items[n:]...), nil
+	q.current = items
+	l.leader.lost += q.passed
+	q.passed = 0
+	return items
 }
 
 // pass counts a line that the writer never gets, where lines are counted. The
@@ -256,7 +281,7 @@ func (l *Log) giveUp() {
 			l.lost.Add(1)
 		}
 		it.from.givenUp = true
-		if !q.inline {
+		if i > 0 || !q.inline {
 			it.from.done <- err
 		}
 	}
@@ -273,6 +298,7 @@ func (l *Log) giveUp() {
 func (l *Log) run() {
 	for range l.queue.wake {
 		for {
+			runtime.Gosched() // as in writeInline
 			items, more := l.take()
 			if len(items) > 0 {
 				l.leader.commit(items)
@@ -299,23 +325,25 @@ func (l *Log) take() (items []item, more bool) {
 		q.active = false
 		return nil, !q.closed
 	}
-	items, q.items, q.spare = q.items, q.spare, nil
-	q.current = items
-	l.leader.lost += q.passed
-	q.passed = 0
-	return items, true
+	return l.takeFirst(len(q.items)), true
 }
 
-// finish hands out the outcomes.
+// finish ends a write of the writer.
 func (l *Log) finish(items []item) {
+	l.queue.mu.Lock()
+	defer l.queue.mu.Unlock()
+	l.hand(items, items)
+}
+
+// hand settles the items of a write that has ended, and hands out the outcomes to
+// those that wait for one. The caller holds the queue's lock.
+func (l *Log) hand(items, waiting []item) {
 	q := &l.queue
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	q.current = nil
 	l.settle(items)
-	for i := range items {
-		if !items[i].from.givenUp {
-			items[i].from.done <- items[i].err // never waits: it holds one
+	for i := range waiting {
+		if !waiting[i].from.givenUp {
+			waiting[i].from.done <- waiting[i].err // never waits: it holds one
 		}
 	}
 	clear(items)

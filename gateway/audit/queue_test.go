@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -51,6 +52,7 @@ func openFrozen(t *testing.T, onError string) (*frozenDisk, *Log) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	synctest.Wait() // for what is done at the start
 	return d, l
 }
 
@@ -97,7 +99,7 @@ func TestAFrozenDiskHoldsUpWritersForWriteTimeoutOnly(t *testing.T) {
 		// refused stands there, and the late lines are told of.
 		v := checkChain(t, path, VerifyOptions{})
 		late := int64(v.Lines) - 4
-		if late < 1 || late > 7 || v.Late != uint64(late) || v.Lost != 0 {
+		if late < 1 || late > 8 || v.Late != uint64(late) || v.Lost != 0 {
 			t.Errorf("%d lines, %d late, %d lost", v.Lines, v.Late, v.Lost)
 		}
 	})
@@ -202,6 +204,62 @@ func TestACallerThatWritesIsAnsweredWhileItWaits(t *testing.T) {
 		mustClose(t, l)
 		if v := checkChain(t, path, VerifyOptions{}); v.Late != 1 || v.Lines != 5 {
 			t.Errorf("%d lines, %d late", v.Lines, v.Late)
+		}
+	})
+}
+
+// Requests that can run at the same time share a write. Where the disk does not
+// take it, the one whose goroutine writes is answered in its place, and the others
+// by their own goroutines.
+func TestLinesOfRequestsThatRunTogetherShareAWrite(t *testing.T) {
+	// With one processor all goroutines are there before the first one writes.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	const requests = 16
+	synctest.Test(t, func(t *testing.T) {
+		d, l := openFrozen(t, OnErrorRefuse)
+		callers := make([]callerOf, requests)
+		all := func() chan error {
+			errs := make(chan error, requests)
+			for i := range callers {
+				go func() { errs <- l.WriteFor(&callers[i], sample(i)) }()
+			}
+			synctest.Wait()
+			return errs
+		}
+		before := d.writes.Load()
+		errs := all()
+		for range callers {
+			if err := <-errs; err != nil {
+				t.Errorf("not written: %v", err)
+			}
+		}
+		if n := d.writes.Load() - before; n > requests/4 {
+			t.Errorf("%d lines took %d writes", requests, n)
+		}
+
+		d.freeze()
+		errs = all()
+		if err := l.Write(context.Background(), sample(requests)); !errors.Is(err, errPending) { // after write_timeout
+			t.Errorf("behind a pending write: %v", err)
+		}
+		synctest.Wait()
+		answered := int64(0)
+		for i := range callers {
+			answered += callers[i].answered.Load()
+		}
+		if answered != 1 || len(errs) != requests-1 {
+			t.Errorf("%d requests were answered in the place of a write and %d by themselves", answered, len(errs))
+		}
+		d.thaw()
+		for range callers {
+			if err := <-errs; !errors.Is(err, errPending) {
+				t.Errorf("after the thaw: %v", err)
+			}
+		}
+		path := l.leader.cfg.Path
+		mustClose(t, l)
+		if v := checkChain(t, path, VerifyOptions{}); v.Late == 0 || v.Lost != 0 {
+			t.Errorf("%d late, %d lost", v.Late, v.Lost)
 		}
 	})
 }

@@ -25,6 +25,7 @@ type options struct {
 	rate     int
 	keys     int
 	svc      string
+	base     string
 	profile  string
 	keep     bool
 	streams  int
@@ -67,10 +68,13 @@ func exit(err error) {
 var errUsage = errors.New("usage")
 
 // targetNames are the targets that there are.
-var targetNames = []string{"nginx", "front", "own", "gateway", "reporting", "shared"}
+var targetNames = []string{"nginx", "front", "own", "gateway", "reporting", "shared", "base", "base-reporting"}
 
 // isGateway reports whether a target is svc, in one of its arrangements.
 func isGateway(name string) bool { return !slices.Contains(targetNames[:3], name) }
+
+// isBase reports whether a target is the build that is compared with.
+func isBase(name string) bool { return strings.HasPrefix(name, "base") }
 
 func parseOptions(args []string) (*options, error) {
 	o := &options{}
@@ -83,6 +87,7 @@ func parseOptions(args []string) (*options, error) {
 	f.IntVar(&o.rate, "rate", 2000, "requests a second of the fixed load")
 	f.IntVar(&o.keys, "keys", 32, "API keys")
 	f.StringVar(&o.svc, "svc", "", "svc binary to measure; built from this module when empty")
+	f.StringVar(&o.base, "base", "", "another svc binary; the targets base and base-reporting are gateway and reporting of it, for a comparison of two builds round by round")
 	f.StringVar(&o.profile, "profile", "", "directory for CPU profiles of the fronts")
 	f.IntVar(&o.streams, "streams", 1000, "event streams held open for the memory figures; 0 leaves them out")
 	f.BoolVar(&o.short, "short", false, "only whether the rig works, in seconds: short loads, few streams, without nginx where there is none; its figures mean nothing")
@@ -96,12 +101,15 @@ func parseOptions(args []string) (*options, error) {
 			return nil, fmt.Errorf("%w: no target %q; there are %s", errUsage, name, strings.Join(targetNames, ", "))
 		}
 	}
+	if o.base == "" && slices.ContainsFunc(o.targets, isBase) {
+		return nil, fmt.Errorf("%w: the targets base and base-reporting need -base FILE", errUsage)
+	}
 	for _, name := range o.shapes {
 		if _, ok := shapeByName(name); !ok {
 			return nil, fmt.Errorf("%w: no shape %q; there are small, fixed, large, sse", errUsage, name)
 		}
 	}
-	if f.NArg() > 0 || o.rounds < 1 || o.rounds > 20 || o.duration < 100*time.Millisecond || o.duration > 30*time.Second ||
+	if f.NArg() > 0 || o.rounds < 1 || o.rounds > 60 || o.duration < 100*time.Millisecond || o.duration > 30*time.Second ||
 		o.streams < 0 || o.streams > 4000 || o.conns < 1 || o.conns > 512 || o.rate < 1 || o.rate > 50000 || o.keys < 1 || o.keys > 512 {
 		return nil, fmt.Errorf("%w: an argument is out of range; see -h", errUsage)
 	}

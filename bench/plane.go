@@ -52,7 +52,7 @@ func (r *rig) startPlane(ctx context.Context, name, cores string) (*plane, error
 		return nil, err
 	}
 	dir := filepath.Join(r.dir, name+"-plane")
-	proc, err := start(ctx, cores, nil, name+"'s control plane", r.svc, "serve", "--listen", addr, "--data-dir", dir, "--rate-limit", "10000", "--ingest-rate-limit", "1000000")
+	proc, err := start(ctx, cores, nil, name+"'s control plane", r.binary(name), "serve", "--listen", addr, "--data-dir", dir, "--rate-limit", "10000", "--ingest-rate-limit", "1000000")
 	if err != nil {
 		return nil, err
 	}

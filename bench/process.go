@@ -74,8 +74,9 @@ func tail(s string) string { return strings.TrimSpace(s[max(0, len(s)-2000):]) }
 
 // usage is what a process and its children have used so far.
 type usage struct {
-	cpu time.Duration
-	rss int64 // bytes now
+	cpu    time.Duration
+	system time.Duration // the part of cpu that the kernel took
+	rss    int64         // bytes now
 }
 
 func (p *process) usage() (usage, error) { return usageOf(p.cmd.Process.Pid) }
@@ -95,7 +96,7 @@ func usageOf(pid int) (usage, error) {
 	system, _ := strconv.ParseInt(fields[12], 10, 64)
 	pages, _ := strconv.ParseInt(fields[21], 10, 64)
 	const tick = 10 * time.Millisecond // USER_HZ is 100 wherever Go runs
-	u := usage{cpu: time.Duration(user+system) * tick, rss: pages * int64(os.Getpagesize())}
+	u := usage{cpu: time.Duration(user+system) * tick, system: time.Duration(system) * tick, rss: pages * int64(os.Getpagesize())}
 	children, err := os.ReadFile(dir + "/task/" + strconv.Itoa(pid) + "/children")
 	if err != nil {
 		return u, nil // not every kernel has it
@@ -104,6 +105,7 @@ func usageOf(pid int) (usage, error) {
 		if child, err := strconv.Atoi(s); err == nil {
 			if cu, err := usageOf(child); err == nil {
 				u.cpu += cu.cpu
+				u.system += cu.system
 				u.rss += cu.rss
 			}
 		}

@@ -17,6 +17,7 @@ import (
 type measurement struct {
 	loadResult
 	cpu    time.Duration // of the target
+	system time.Duration // the part of cpu that the kernel took under load
 	plane  time.Duration // of the control plane that it reports to
 	rig    time.Duration // of upstream and load generator
 	others time.Duration // of everything else on the machine
@@ -166,7 +167,7 @@ func (r *rig) measure(ctx context.Context, t *target, s shape, o *options) (meas
 	if err != nil {
 		return fail(err)
 	}
-	m := measurement{cpu: after.cpu - before.cpu, plane: t.planeUsage() - planeBefore, rss: after.rss}
+	m := measurement{cpu: after.cpu - before.cpu, system: after.system - before.system, plane: t.planeUsage() - planeBefore, rss: after.rss}
 	<-load.done
 	m.rig = rigAfter - rigBefore + load.cmd.ProcessState.UserTime() + load.cmd.ProcessState.SystemTime() - loadBefore
 	m.others = max(0, busyAfter-busyBefore-(spunAfter-spunBefore)-m.cpu-m.plane-m.rig)

@@ -42,6 +42,7 @@ type rig struct {
 	spinner  *process
 	backend  string // address of the upstream
 	svc      string // the binary that is measured
+	base     string // the binary that it is compared with
 	keys     []string
 	hashes   []string
 }
@@ -91,7 +92,7 @@ func (r *rig) startTarget(ctx context.Context, name string, o *options) (*target
 		}
 		p, addr, err := startAndRead(ctx, targetCore, name, argv...)
 		return &target{name: name, addr: addr, proc: p}, err
-	case "reporting":
+	case "reporting", "base-reporting":
 		return r.startReporting(ctx, name, targetCore, rigCore)
 	case "shared":
 		return r.startReporting(ctx, name, bothCores, bothCores)
@@ -182,10 +183,18 @@ func (t *target) addressFor(s shape) string {
 	return addr
 }
 
+// binary returns the svc that a target runs.
+func (r *rig) binary(target string) string {
+	if isBase(target) {
+		return r.base
+	}
+	return r.svc
+}
+
 // buildSvc builds the binary to measure, unless one was given, and makes its
 // license.
 func (r *rig) buildSvc(ctx context.Context, o *options) error {
-	r.svc = o.svc
+	r.svc, r.base = o.svc, o.base
 	if r.svc == "" {
 		r.svc = filepath.Join(r.dir, "svc")
 		if out, err := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", r.svc, "svc/cmd/svc").CombinedOutput(); err != nil {
@@ -218,7 +227,7 @@ func (r *rig) startGateway(ctx context.Context, name, cores, controlPlane, inges
 	if err := os.WriteFile(file, []byte(r.gatewayConfig(addr, dir, controlPlane, ingestKey)), 0o600); err != nil {
 		return nil, err
 	}
-	p, err := start(ctx, cores, nil, name, r.svc, "gateway", "--config", file)
+	p, err := start(ctx, cores, nil, name, r.binary(name), "gateway", "--config", file)
 	if err != nil {
 		return nil, err
 	}

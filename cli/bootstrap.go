@@ -30,7 +30,7 @@ func newKeyRecord(name, secret string, scope store.KeyScope) *store.KeyCreate {
 // and one key of scope api. A key of its own making is written to
 // DATA_DIR/bootstrap-key before the store learns of it, so that a crash in
 // between cannot leave a store whose only key nobody knows.
-func bootstrap(ctx context.Context, env Env, st store.Store, dataDir string, log *slog.Logger) error {
+func bootstrap(ctx context.Context, env Env, st store.Records, dataDir string, log *slog.Logger) error {
 	tenants, err := st.ListTenants(ctx)
 	if err != nil {
 		return fmt.Errorf("look for tenants: %w", err)

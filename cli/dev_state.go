@@ -56,7 +56,7 @@ func (s *devState) save(env Env, dataDir string) error {
 
 // ensureAPIKeys makes the keys that the store does not know, and the tenant
 // when there is none yet.
-func (s *devState) ensureAPIKeys(ctx context.Context, st store.Store) error {
+func (s *devState) ensureAPIKeys(ctx context.Context, st store.Records) error {
 	if s.APIKey == "" {
 		s.APIKey = server.NewSecret(store.ScopeAPI)
 	}
@@ -79,7 +79,7 @@ func (s *devState) ensureAPIKeys(ctx context.Context, st store.Store) error {
 }
 
 // ensureKey returns secret when the store takes it, else a new key.
-func ensureKey(ctx context.Context, st store.Store, secret, name string, scope store.KeyScope) (string, error) {
+func ensureKey(ctx context.Context, st store.Records, secret, name string, scope store.KeyScope) (string, error) {
 	if secret != "" {
 		_, err := st.Authenticate(ctx, store.DigestKey(secret))
 		if err == nil {

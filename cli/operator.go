@@ -29,7 +29,7 @@ type operator interface {
 
 // storeOperator works on an opened store.
 type storeOperator struct {
-	st   store.Store
+	st   openedStore
 	path string // absolute path of its file
 }
 

@@ -155,7 +155,7 @@ type controlPlane struct {
 	env  Env
 	o    serveOptions
 	log  *slog.Logger
-	st   store.Store
+	st   openedStore
 	srv  *server.Server
 	cert *daemon.Certificate // nil for plain HTTP
 }
@@ -210,7 +210,8 @@ func (p *controlPlane) open(d *daemon.Daemon) (err error) {
 		}
 	}
 	p.srv, err = server.New(server.Options{
-		Store:           p.st,
+		Records:         p.st,
+		Traces:          p.st,
 		Now:             p.env.Now,
 		Logger:          p.log,
 		RateLimit:       p.o.rateLimit,
@@ -223,7 +224,7 @@ func (p *controlPlane) open(d *daemon.Daemon) (err error) {
 
 // addUpkeep adds the background work: SLA evaluation and retention.
 func (p *controlPlane) addUpkeep(d *daemon.Daemon) {
-	o := evaluate.Options{Store: p.st, Now: p.env.Now, Logger: p.log}
+	o := evaluate.Options{Records: p.st, Traces: p.st, Now: p.env.Now, Logger: p.log}
 	retention := evaluate.NewRetention(o, p.o.retention)
 	o.Interval = p.o.evaluate
 	slas := evaluate.NewEvaluator(o)

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/url"
 	"path/filepath"
@@ -58,8 +60,16 @@ func (o *storeOptions) path() (string, error) {
 	return filepath.FromSlash(u.Path), nil
 }
 
+// openedStore is an opened store of one file: records, traces, and a copy of both.
+type openedStore interface {
+	store.Engine
+	// Backup writes a consistent copy of the whole store to w while reads and
+	// writes go on, and returns its size in bytes.
+	Backup(ctx context.Context, w io.Writer) (int64, error)
+}
+
 // open opens the store, or makes a new one.
-func (o *storeOptions) open(env Env, log *slog.Logger) (store.Store, error) {
+func (o *storeOptions) open(env Env, log *slog.Logger) (openedStore, error) {
 	path, err := o.path()
 	if err != nil {
 		return nil, err

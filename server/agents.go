@@ -187,7 +187,10 @@ func (s *Server) listTools(c *call) error {
 	if err := q.err(); err != nil {
 		return err
 	}
-	tools, total, err := c.tenant.ListTools(c.Context(), id, page)
+	if _, err := c.tenant.GetAgent(c.Context(), id); err != nil {
+		return err
+	}
+	tools, total, err := c.traces.ListTools(c.Context(), id, page)
 	if err != nil {
 		return err
 	}

@@ -77,7 +77,7 @@ func (s *Server) authenticate(c *call) error {
 	if err != nil {
 		return errUnauthorized
 	}
-	cred, err := s.store.Authenticate(c.Context(), store.DigestKey(secret))
+	cred, err := s.records.Authenticate(c.Context(), store.DigestKey(secret))
 	switch {
 	case store.KindOf(err) == store.Unauthorized:
 		return errUnauthorized
@@ -86,7 +86,8 @@ func (s *Server) authenticate(c *call) error {
 	case cred.Key.Scope != scope:
 		return errUnauthorized
 	}
-	c.key, c.team, c.tenant = cred.Key, cred.Team, s.store.Tenant(cred.TenantID)
+	c.key, c.team = cred.Key, cred.Team
+	c.tenant, c.traces = s.records.Tenant(cred.TenantID), s.traces.TracesOf(cred.TenantID)
 	c.tenant.TouchKey(c.key.ID, c.now)
 	return nil
 }

@@ -82,7 +82,7 @@ func TestIDsAreOpaqueAndOrdered(t *testing.T) {
 // the store.
 func TestPathsThatAreNotIDs(t *testing.T) {
 	r := newRig(t)
-	r.srv.store = deafStore{r.store}
+	r.srv.records = deafStore{r.store}
 	for _, id := range []string{"%2e%2e", "a%2Fb", "a%00b", "a%20b", "%C3%A9", "a'b", "a;b", strings.Repeat("x", 65), "*", "a.b", "%FF"} {
 		for _, path := range []string{"/api/teams/%s", "/api/agents/%s/tools", "/api/policies/%s"} {
 			a := r.ask(r.admin, "GET", fmt.Sprintf(path, id), "")
@@ -94,17 +94,15 @@ func TestPathsThatAreNotIDs(t *testing.T) {
 }
 
 // deafStore knows keys and nothing else: any other question panics.
-type deafStore struct{ store.Store }
+type deafStore struct{ store.Records }
 
 type deafTenant struct{ store.Tenant }
 
-func (s deafStore) Tenant(id string) store.Tenant { return deafTenant{s.Store.Tenant(id)} }
+func (s deafStore) Tenant(id string) store.Tenant { return deafTenant{s.Records.Tenant(id)} }
 
 func (deafTenant) GetTeam(context.Context, string) (store.Team, error)     { panic("asked") }
 func (deafTenant) GetPolicy(context.Context, string) (store.Policy, error) { panic("asked") }
-func (deafTenant) ListTools(context.Context, string, store.Page) ([]store.AgentTool, int, error) {
-	panic("asked")
-}
+func (deafTenant) GetAgent(context.Context, string) (store.Agent, error)   { panic("asked") }
 
 // TestUnknownPathsAndMethods: 404 and 405 with the JSON error body, never the
 // texts and redirects of net/http; conventions are checked by ask.
@@ -382,7 +380,7 @@ func TestHealth(t *testing.T) {
 			}
 		}
 	}
-	r.srv.store = sickStore{r.store}
+	r.srv.records = sickStore{r.store}
 	r.ask("", "GET", "/healthz", "").want(200)
 	a := r.ask("", "GET", "/readyz", "").want(503)
 	if strings.Contains(string(a.raw), "disk") || !strings.Contains(r.log.String(), "disk") {
@@ -391,7 +389,7 @@ func TestHealth(t *testing.T) {
 }
 
 // sickStore fails every question with an error that names a path.
-type sickStore struct{ store.Store }
+type sickStore struct{ store.Records }
 
 var errDisk = errors.New("write /var/lib/svc/svc.db: no space left on disk")
 
@@ -420,11 +418,11 @@ func TestInternalErrors(t *testing.T) {
 			}
 		}
 	}
-	r.srv.store = sickStore{r.store}
+	r.srv.records = sickStore{r.store}
 	check(r.ask(r.admin, "GET", "/api/teams", ""), "no space left on disk")
-	r.srv.store = panickyStore{r.store}
+	r.srv.records = panickyStore{r.store}
 	check(r.ask(r.admin, "POST", "/api/teams", `{"name":"x"}`), "out of cheese")
-	r.srv.store = r.store
+	r.srv.records = r.store
 	r.ask(r.admin, "POST", "/api/teams", `{"name":"x"}`).want(201) // the process lives
 }
 
@@ -474,8 +472,8 @@ func TestNewRefuses(t *testing.T) {
 	r := newRig(t)
 	for name, o := range map[string]Options{
 		"no store":              {},
-		"negative limit":        {Store: r.store, RateLimit: -1},
-		"negative ingest limit": {Store: r.store, IngestRateLimit: -1},
+		"negative limit":        {Records: r.store, Traces: r.store, RateLimit: -1},
+		"negative ingest limit": {Records: r.store, Traces: r.store, IngestRateLimit: -1},
 	} {
 		if _, err := New(o); err == nil {
 			t.Errorf("%s: accepted", name)

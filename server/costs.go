@@ -33,7 +33,7 @@ func (s *Server) breakdown(c *call) error {
 	if err := q.err(); err != nil {
 		return err
 	}
-	stats, err := c.tenant.Stats(c.Context(), store.StatsQuery{
+	stats, err := c.traces.Stats(c.Context(), store.StatsQuery{
 		From: c.now.Add(-lookBacks[period]), To: upTo(c.now), AgentID: agentID, GroupBy: store.GroupBy(group),
 	})
 	if err != nil {
@@ -66,7 +66,7 @@ func groupKey(by store.GroupBy, g store.StatsGroup) api.GroupKey {
 
 // wireBudget adds to a budget what its agent has spent in the period that
 // contains now.
-func wireBudget(ctx context.Context, t store.Tenant, b store.Budget, now time.Time) (api.Budget, error) {
+func wireBudget(ctx context.Context, t store.TenantTraces, b store.Budget, now time.Time) (api.Budget, error) {
 	from, to := b.Period.Window(now)
 	spent, err := t.Spend(ctx, b.AgentID, from, to)
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *Server) listBudgets(c *call) error {
 	}
 	out := make([]api.Budget, 0, len(budgets))
 	for _, b := range budgets {
-		w, err := wireBudget(c.Context(), c.tenant, b, c.now)
+		w, err := wireBudget(c.Context(), c.traces, b, c.now)
 		if err != nil {
 			return err
 		}
@@ -122,7 +122,7 @@ func (s *Server) createBudget(c *call) error {
 	if err != nil {
 		return err
 	}
-	out, err := wireBudget(c.Context(), c.tenant, b, c.now)
+	out, err := wireBudget(c.Context(), c.traces, b, c.now)
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (s *Server) updateBudget(c *call) error {
 	if err != nil {
 		return err
 	}
-	out, err := wireBudget(c.Context(), c.tenant, b, c.now)
+	out, err := wireBudget(c.Context(), c.traces, b, c.now)
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func (s *Server) governance(c *call) error {
 	}
 	for _, b := range budgets {
 		from, to := b.Period.Window(c.now)
-		spent, err := c.tenant.Spend(c.Context(), b.AgentID, from, to)
+		spent, err := c.traces.Spend(c.Context(), b.AgentID, from, to)
 		if err != nil {
 			return err
 		}

@@ -24,6 +24,7 @@ type call struct {
 	key    store.Key
 	team   *store.Team // what the key is limited to; nil for no limit
 	tenant store.Tenant
+	traces store.TenantTraces
 
 	read   []byte // the body, once read
 	server *Server

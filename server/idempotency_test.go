@@ -185,7 +185,7 @@ func TestIdempotencyTwins(t *testing.T) {
 
 // twinTenant stops the creation of teams until it is let go, or fails it.
 type twinStore struct {
-	store.Store
+	store.Records
 	gate chan error // one value for each CreateTeam
 }
 
@@ -194,7 +194,7 @@ type twinTenant struct {
 	gate chan error
 }
 
-func (s twinStore) Tenant(id string) store.Tenant { return twinTenant{s.Store.Tenant(id), s.gate} }
+func (s twinStore) Tenant(id string) store.Tenant { return twinTenant{s.Records.Tenant(id), s.gate} }
 
 func (t twinTenant) CreateTeam(ctx context.Context, in store.TeamCreate) (store.Team, error) {
 	select {
@@ -212,7 +212,7 @@ func (t twinTenant) CreateTeam(ctx context.Context, in store.TeamCreate) (store.
 // that one fails by the server's fault, and leaves when its own client does.
 func TestIdempotencyTwinInFlight(t *testing.T) {
 	gate := make(chan error)
-	r := newRig(t, func(o *Options) { o.Store = twinStore{o.Store, gate} })
+	r := newRig(t, func(o *Options) { o.Records = twinStore{o.Records, gate} })
 	type result struct {
 		name string
 		code int
@@ -258,12 +258,12 @@ func TestIdempotencyTwinInFlight(t *testing.T) {
 func TestIdempotencyClientLeaves(t *testing.T) {
 	r := newRig(t)
 	ctx, cancel := context.WithCancel(context.Background())
-	r.srv.store = leavingStore{r.store, cancel}
+	r.srv.records = leavingStore{r.store, cancel}
 	req := httptest.NewRequest("POST", "/api/teams", strings.NewReader(`{"name":"x"}`)).WithContext(ctx)
 	req.Header.Set("Authorization", "Bearer "+r.admin)
 	req.Header.Set("Idempotency-Key", "k")
 	r.srv.ServeHTTP(httptest.NewRecorder(), req)
-	r.srv.store = r.store
+	r.srv.records = r.store
 	a := r.ask(r.admin, "POST", "/api/teams", `{"name":"x"}`, "Idempotency-Key", "k").want(201)
 	if a.header.Get("Idempotency-Replayed") != "true" {
 		t.Error("the work was done again")
@@ -272,7 +272,7 @@ func TestIdempotencyClientLeaves(t *testing.T) {
 
 // leavingStore lets the client go right after a team was created.
 type leavingStore struct {
-	store.Store
+	store.Records
 	leave func()
 }
 
@@ -282,7 +282,7 @@ type leavingTenant struct {
 }
 
 func (s leavingStore) Tenant(id string) store.Tenant {
-	return leavingTenant{s.Store.Tenant(id), s.leave}
+	return leavingTenant{s.Records.Tenant(id), s.leave}
 }
 
 // FinishAttempt heeds its context, as a store across a network does.
@@ -304,17 +304,17 @@ func (t leavingTenant) CreateTeam(ctx context.Context, in store.TeamCreate) (sto
 // retry does not wait for ever.
 func TestIdempotencyPanic(t *testing.T) {
 	r := newRig(t)
-	r.srv.store = panickyStore{r.store}
+	r.srv.records = panickyStore{r.store}
 	r.ask(r.admin, "POST", "/api/teams", `{"name":"x"}`, "Idempotency-Key", "k").want(500)
-	r.srv.store = r.store
+	r.srv.records = r.store
 	r.ask(r.admin, "POST", "/api/teams", `{"name":"x"}`, "Idempotency-Key", "k").want(201)
 }
 
-type panickyStore struct{ store.Store }
+type panickyStore struct{ store.Records }
 
 type panickyTenant struct{ store.Tenant }
 
-func (s panickyStore) Tenant(id string) store.Tenant { return panickyTenant{s.Store.Tenant(id)} }
+func (s panickyStore) Tenant(id string) store.Tenant { return panickyTenant{s.Records.Tenant(id)} }
 
 func (panickyTenant) CreateTeam(context.Context, store.TeamCreate) (store.Team, error) {
 	panic(fmt.Sprint("out of ", "cheese"))

@@ -55,7 +55,7 @@ func (s *Server) ingestTraces(c *call) error {
 	if in.Traces != nil {
 		inputs = *in.Traces
 	}
-	result, err := s.storeTraces(c.Context(), c.tenant, inputs)
+	result, err := s.storeTraces(c.Context(), c.traces, inputs)
 	if err != nil {
 		var se *store.Error
 		if in.Traces == nil && errors.As(err, &se) {
@@ -106,7 +106,7 @@ func (s *Server) ingestOTLP(c *call) error {
 		return badOTLP(err)
 	}
 	result := s.otlp.Assemble(c.tenant.ID(), batch)
-	if _, err := s.storeTraces(c.Context(), c.tenant, result.Traces); err != nil {
+	if _, err := s.storeTraces(c.Context(), c.traces, result.Traces); err != nil {
 		return err
 	}
 	why := ""
@@ -157,7 +157,7 @@ func (c *call) raw(status int, contentType string, body []byte) {
 
 // storeTraces stores traces that have been checked, as many at a time as the
 // store takes.
-func (s *Server) storeTraces(ctx context.Context, t store.Traces, inputs []api.TraceInput) (api.IngestResult, error) {
+func (s *Server) storeTraces(ctx context.Context, t store.TenantTraces, inputs []api.TraceInput) (api.IngestResult, error) {
 	var total api.IngestResult
 	stored := 0
 	for len(inputs) > 0 {

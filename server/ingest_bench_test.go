@@ -30,7 +30,7 @@ func BenchmarkIngest(b *testing.B) {
 const benchBatch, benchClients = 500, 4
 
 // benchStore opens a store that syncs, with one tenant and key.
-func benchStore(b *testing.B) (store.Store, store.Tenant, string) {
+func benchStore(b *testing.B) (store.Engine, store.TenantTraces, string) {
 	b.Helper()
 	st, err := bolt.Open(filepath.Join(b.TempDir(), "svc.db"), bolt.Options{})
 	if err != nil {
@@ -43,7 +43,7 @@ func benchStore(b *testing.B) (store.Store, store.Tenant, string) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	return st, st.Tenant(info.ID), secret
+	return st, st.TracesOf(info.ID), secret
 }
 
 // fromClients runs b.N batches, split among the clients.
@@ -69,7 +69,7 @@ func fromClients(b *testing.B, client func() func() error) {
 
 func benchmarkHTTP(b *testing.B, random bool) {
 	st, _, secret := benchStore(b)
-	s, err := New(Options{Store: st, RateLimit: 1 << 30, IngestRateLimit: 1 << 30})
+	s, err := New(Options{Records: st, Traces: st, RateLimit: 1 << 30, IngestRateLimit: 1 << 30})
 	if err != nil {
 		b.Fatal(err)
 	}

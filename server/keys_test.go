@@ -452,7 +452,7 @@ func TestTeamsAreChangedOneAtATime(t *testing.T) {
 	r := newRig(t)
 	limited, _ := r.teamKey("limited", "teams:write", "agents:read")
 	target := r.team(r.admin, "target")
-	r.srv.store = hesitantStore{r.store}
+	r.srv.records = hesitantStore{r.store}
 	for range 20 {
 		r.scopes(r.admin, target, "agents:read").want(200)
 		var wg sync.WaitGroup
@@ -466,11 +466,11 @@ func TestTeamsAreChangedOneAtATime(t *testing.T) {
 }
 
 // hesitantStore lets time pass between reading a team and changing it.
-type hesitantStore struct{ store.Store }
+type hesitantStore struct{ store.Records }
 
 type hesitantTenant struct{ store.Tenant }
 
-func (s hesitantStore) Tenant(id string) store.Tenant { return hesitantTenant{s.Store.Tenant(id)} }
+func (s hesitantStore) Tenant(id string) store.Tenant { return hesitantTenant{s.Records.Tenant(id)} }
 
 func (t hesitantTenant) UpdateTeam(ctx context.Context, id string, up store.TeamUpdate) (store.Team, error) {
 	time.Sleep(rand.N(time.Millisecond))

@@ -28,7 +28,7 @@ type metrics struct {
 	bodies      *prometheus.CounterVec
 }
 
-func newMetrics(st store.Store, bodies *bodyMemory) *metrics {
+func newMetrics(stores []store.Opened, bodies *bodyMemory) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -55,11 +55,13 @@ func newMetrics(st store.Store, bodies *bodyMemory) *metrics {
 		return func() float64 {
 			ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
 			defer cancel()
-			info, err := st.Info(ctx)
-			if err != nil {
-				return 0
+			var sum float64
+			for _, st := range stores {
+				if info, err := st.Info(ctx); err == nil {
+					sum += float64(value(info))
+				}
 			}
-			return float64(value(info))
+			return sum
 		}
 	}
 	size := prometheus.NewGaugeFunc(prometheus.GaugeOpts{

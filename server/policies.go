@@ -7,12 +7,21 @@ import (
 	"svc/store"
 )
 
-func wirePolicy(p store.Policy) api.Policy {
+func wirePolicy(p store.Policy, fires int64) api.Policy {
 	return api.Policy{
 		ID: p.ID, Name: p.Name, Phase: p.Phase, On: p.On, Condition: wireCondition(p.Condition),
-		Action: p.Action, RedactionStrategy: p.RedactionStrategy, Enabled: p.Enabled, FireCount: p.FireCount,
+		Action: p.Action, RedactionStrategy: p.RedactionStrategy, Enabled: p.Enabled, FireCount: fires,
 		CreatedAt: p.CreatedAt.UTC(), UpdatedAt: p.UpdatedAt.UTC(),
 	}
+}
+
+// wirePolicies adds to policies how often traces say that they fired.
+func (c *call) wirePolicies(policies ...store.Policy) ([]api.Policy, error) {
+	fires, err := c.traces.PolicyFires(c.Context(), each(policies, func(p store.Policy) string { return p.ID }))
+	if err != nil {
+		return nil, err
+	}
+	return each(policies, func(p store.Policy) api.Policy { return wirePolicy(p, fires[p.ID]) }), nil
 }
 
 // wireCondition shows the fields of the condition's type; a pii_detected that
@@ -44,7 +53,11 @@ func (s *Server) listPolicies(c *call) error {
 	if err != nil {
 		return err
 	}
-	return paged(c, each(policies, wirePolicy), total, page)
+	out, err := c.wirePolicies(policies...)
+	if err != nil {
+		return err
+	}
+	return paged(c, out, total, page)
 }
 
 // createPolicy serves POST /api/policies.
@@ -70,7 +83,7 @@ func (s *Server) createPolicy(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.policy(http.StatusCreated, created[0])
+	return c.policy(http.StatusCreated, created[0], 0)
 }
 
 // getPolicy serves GET /api/policies/:id.
@@ -83,7 +96,11 @@ func (s *Server) getPolicy(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.data(http.StatusOK, wirePolicy(p))
+	out, err := c.wirePolicies(p)
+	if err != nil {
+		return err
+	}
+	return c.data(http.StatusOK, out[0])
 }
 
 // updatePolicy serves PUT /api/policies/:id with any subset of the fields. What
@@ -114,13 +131,17 @@ func (s *Server) updatePolicy(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.policy(http.StatusOK, p)
+	fires, err := c.traces.PolicyFires(c.Context(), []string{id})
+	if err != nil { // the change is done; a count that cannot be read must not look like a failure
+		s.log.Warn("the answer to a changed policy lacks its count", "request_id", c.id, "error", err)
+	}
+	return c.policy(http.StatusOK, p, fires[id])
 }
 
 // policy answers with a policy that was made or changed, and warns where it can
 // match nothing as it is.
-func (c *call) policy(status int, p store.Policy) error {
-	return c.bare(status, api.Single[api.Policy]{Data: wirePolicy(p), Warnings: c.policyWarnings(p)})
+func (c *call) policy(status int, p store.Policy, fires int64) error {
+	return c.bare(status, api.Single[api.Policy]{Data: wirePolicy(p, fires), Warnings: c.policyWarnings(p)})
 }
 
 // checkPolicy holds a changed policy to the rules of a new one. A name that was

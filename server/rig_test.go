@@ -43,7 +43,7 @@ const webhookSecret = "whsec_of_the_tests"
 // rig is a control plane over a real store with two tenants.
 type rig struct {
 	t     testing.TB
-	store store.Store
+	store *bolt.Store
 	srv   *Server
 	clock *clock
 	log   *journal
@@ -70,7 +70,7 @@ func newRig(t testing.TB, change ...func(*Options)) *rig {
 	r.admin = r.tenant("one", "org_one")
 	r.other = r.tenant("two", "org_two")
 	o := Options{
-		Store: st, Now: r.clock.Now, WebhookSecret: webhookSecret,
+		Records: st, Traces: st, Now: r.clock.Now, WebhookSecret: webhookSecret,
 		RateLimit: 1_000_000, IngestRateLimit: 1_000_000,
 		Logger: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
@@ -354,7 +354,7 @@ func (r *rig) teamKey(name string, scopes ...string) (secret, team string) {
 // traces stores traces of tenant one directly.
 func (r *rig) traces(batch ...store.Trace) {
 	r.t.Helper()
-	if _, err := r.store.Tenant("one").Ingest(context.Background(), batch); err != nil {
+	if _, err := r.store.TracesOf("one").Ingest(context.Background(), batch); err != nil {
 		r.t.Fatal(err)
 	}
 }

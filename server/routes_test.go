@@ -28,7 +28,7 @@ func (r *rig) specimens(key, tenant string) map[string]string {
 		"/api/traces/":        "trc-of-" + tenant,
 	}
 	_, ids["/api/keys/"] = r.key(key, "agent")
-	_, err := r.store.Tenant(tenant).Ingest(context.Background(), []store.Trace{
+	_, err := r.store.TracesOf(tenant).Ingest(context.Background(), []store.Trace{
 		{ID: ids["/api/traces/"], AgentID: agent, Status: store.TraceSuccess, CreatedAt: epoch},
 	})
 	if err != nil {

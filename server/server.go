@@ -39,8 +39,11 @@ const (
 
 // Options are what a Server is made of.
 type Options struct {
-	// Store holds everything; required. The caller closes it.
-	Store store.Store
+	// Records holds everything but traces; required. The caller closes it.
+	Records store.Records
+	// Traces holds the traces; required. It is the same value as Records where one
+	// engine is both.
+	Traces store.Traces
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// Logger takes what an operator should know; nil means nothing is logged.
@@ -63,7 +66,8 @@ type Options struct {
 // Server is the control plane as an http.Handler. It is safe for concurrent
 // use and has no work of its own in the background.
 type Server struct {
-	store         store.Store
+	records       store.Records
+	traces        store.Traces
 	now           func() time.Time
 	log           *slog.Logger
 	webhookSecret []byte
@@ -88,14 +92,15 @@ type Server struct {
 
 // New returns a Server over o.Store.
 func New(o Options) (*Server, error) {
-	if o.Store == nil {
-		return nil, errors.New("server: Options.Store is required")
+	if o.Records == nil || o.Traces == nil {
+		return nil, errors.New("server: Options.Records and Options.Traces are required")
 	}
 	if o.RateLimit < 0 || o.IngestRateLimit < 0 {
 		return nil, errors.New("server: rate limits must not be negative")
 	}
 	s := &Server{
-		store:         o.Store,
+		records:       o.Records,
+		traces:        o.Traces,
 		now:           o.Now,
 		log:           o.Logger,
 		webhookSecret: []byte(o.WebhookSecret),
@@ -114,7 +119,7 @@ func New(o Options) (*Server, error) {
 			return nil, fmt.Errorf("server: %w", err)
 		}
 	}
-	s.otlp, s.streams, s.metrics = otlp.NewAssembler(s.prices), newStreams(), newMetrics(o.Store, s.bodies)
+	s.otlp, s.streams, s.metrics = otlp.NewAssembler(s.prices), newStreams(), newMetrics(storesOf(o), s.bodies)
 	limit, ingest := o.RateLimit, o.IngestRateLimit
 	if limit == 0 {
 		limit = DefaultRateLimit
@@ -125,6 +130,14 @@ func New(o Options) (*Server, error) {
 	s.api, s.ingest, s.addresses = newWindows(limit, 0), newWindows(ingest, 0), newWindows(limit, maxAddresses)
 	s.mux = s.newMux(routes())
 	return s, nil
+}
+
+// storesOf lists the stores of a server: one where an engine is both.
+func storesOf(o Options) []store.Opened {
+	if any(o.Records) == any(o.Traces) {
+		return []store.Opened{o.Records}
+	}
+	return []store.Opened{o.Records, o.Traces}
 }
 
 // resource is one path of the API with the route of each of its methods.
@@ -218,7 +231,7 @@ func (s *Server) healthz(w http.ResponseWriter, r *http.Request) {
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()
-	s.probe(w, r, s.store.Ready(ctx))
+	s.probe(w, r, s.records.Ready(ctx))
 }
 
 // probe answers a health question; GET and HEAD only. Why the store does not

@@ -12,7 +12,7 @@ import (
 
 // wireSLA adds to a target where it stands now: status is computed when it is
 // read, over the evaluation period that ends now.
-func wireSLA(ctx context.Context, t store.Tenant, target store.SLATarget, now time.Time) (api.SLATarget, error) {
+func wireSLA(ctx context.Context, t store.TenantTraces, target store.SLATarget, now time.Time) (api.SLATarget, error) {
 	stats, err := t.Stats(ctx, store.StatsQuery{
 		From: now.Add(-lookBacks[target.EvaluationPeriod]), To: upTo(now), AgentID: target.AgentID,
 	})
@@ -36,7 +36,7 @@ func (s *Server) listSLAs(c *call) error {
 	}
 	out := make([]api.SLATarget, 0, len(targets))
 	for _, t := range targets {
-		w, err := wireSLA(c.Context(), c.tenant, t, c.now)
+		w, err := wireSLA(c.Context(), c.traces, t, c.now)
 		if err != nil {
 			return err
 		}
@@ -58,7 +58,7 @@ func (s *Server) createSLA(c *call) error {
 	if err != nil {
 		return err
 	}
-	out, err := wireSLA(c.Context(), c.tenant, t, c.now)
+	out, err := wireSLA(c.Context(), c.traces, t, c.now)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (s *Server) updateSLA(c *call) error {
 	if err != nil {
 		return err
 	}
-	out, err := wireSLA(c.Context(), c.tenant, t, c.now)
+	out, err := wireSLA(c.Context(), c.traces, t, c.now)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ func (s *Server) traceStats(c *call) error {
 	if err := q.err(); err != nil {
 		return err
 	}
-	stats, err := c.tenant.Stats(c.Context(), store.StatsQuery{
+	stats, err := c.traces.Stats(c.Context(), store.StatsQuery{
 		From: c.now.Add(-lookBacks[period]), To: upTo(c.now), AgentID: agentID, GroupBy: by,
 	})
 	if err != nil {

@@ -71,16 +71,9 @@ func (s *Server) Drain() { s.streams.drained.Do(func() { close(s.streams.drainin
 // without a gap too, and with keep-alives.
 func (s *Server) streamTraces(c *call) error {
 	q := c.query()
-	opts := store.StreamOptions{Filter: traceFilter(q), MaxLag: s.streams.pace.lag}
+	opts := store.StreamOptions{Filter: traceFilter(q), MaxLag: s.streams.pace.lag, After: store.Cursor(c.Header.Get("Last-Event-ID"))}
 	if err := q.err(); err != nil {
 		return err
-	}
-	if id := c.Header.Get("Last-Event-ID"); id != "" {
-		after, ok := store.ParseCursor(id)
-		if !ok {
-			return invalidField("Last-Event-ID", "must be the id of an event of this stream")
-		}
-		opts.After = &after
 	}
 	if !s.streams.enter(c.tenant.ID()) {
 		c.w.Header().Set("Retry-After", "10")
@@ -89,7 +82,10 @@ func (s *Server) streamTraces(c *call) error {
 	defer s.streams.leave(c.tenant.ID())
 	ctx, cancel := context.WithCancel(c.Context())
 	defer cancel()
-	traces, err := c.tenant.StreamTraces(ctx, opts)
+	traces, err := c.traces.StreamTraces(ctx, opts)
+	if store.KindOf(err) == store.Invalid { // the cursor is all that a store can find wrong
+		return invalidField("Last-Event-ID", "must be the id of an event of this stream")
+	}
 	if err != nil {
 		return err
 	}
@@ -102,7 +98,7 @@ func (s *Server) streamTraces(c *call) error {
 	c.w.WriteHeader(http.StatusOK)
 	out := &eventWriter{c: c, control: http.NewResponseController(c.w), patience: s.streams.pace.patience}
 	_ = out.control.SetReadDeadline(time.Time{}) // a server's read timeout would end the stream too
-	if !out.send([]byte(streamRetry + "id: " + traces.Cursor().String() + "\n\n")) {
+	if !out.send([]byte(streamRetry + "id: " + string(traces.Cursor()) + "\n\n")) {
 		return nil
 	}
 	s.metrics.streams.Inc()
@@ -141,13 +137,13 @@ func (s *Server) pump(ctx context.Context, c *call, traces store.TraceStream, ou
 		var block []byte
 		for i := range events {
 			block = append(block, "id: "...)
-			block = append(block, events[i].Cursor.String()...)
+			block = append(block, events[i].Cursor...)
 			block = append(block, "\ndata: "...)
 			block = append(block, encode(wireTraceItem(events[i].Trace))...)
 			block = append(block, "\n\n"...)
 		}
 		if block == nil && time.Since(spoken) >= s.streams.pace.keepAlive {
-			block = []byte(": keep-alive\nid: " + traces.Cursor().String() + "\n\n")
+			block = []byte(": keep-alive\nid: " + string(traces.Cursor()) + "\n\n")
 		}
 		if block == nil {
 			continue

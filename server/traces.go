@@ -92,7 +92,7 @@ func (s *Server) listTraces(c *call) error {
 			return c.Context().Err()
 		}
 	}
-	traces, total, err := c.tenant.ListTraces(c.Context(), filter, page)
+	traces, total, err := c.traces.ListTraces(c.Context(), filter, page)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (s *Server) getTrace(c *call) error {
 	if err != nil {
 		return err
 	}
-	t, err := c.tenant.GetTrace(c.Context(), id)
+	t, err := c.traces.GetTrace(c.Context(), id)
 	if err != nil {
 		return err
 	}

@@ -93,10 +93,7 @@ func (c *call) toolWarning(p store.Policy) ([]string, error) {
 	}
 	var known []string
 	for _, a := range agents[:min(len(agents), maxToolAgents)] {
-		tools, _, err := c.tenant.ListTools(c.Context(), a.ID, store.Page{})
-		if store.KindOf(err) == store.NotFound {
-			continue // deleted meanwhile
-		}
+		tools, _, err := c.traces.ListTools(c.Context(), a.ID, store.Page{})
 		if err != nil {
 			return nil, err
 		}

@@ -70,7 +70,7 @@ func (s *Server) receiveWebhook(c *call) error {
 // applyEvent applies a verified event to the tenant that its organization is
 // bound to.
 func (s *Server) applyEvent(c *call, ev *api.WebhookEvent) error {
-	tenant, err := s.store.TenantForOrg(c.Context(), ev.Data.OrgID)
+	tenant, err := s.records.TenantForOrg(c.Context(), ev.Data.OrgID)
 	if store.KindOf(err) == store.NotFound {
 		return store.FieldError(store.NotFound, "no tenant is bound to this organization", "data.orgId", "is not bound to a tenant")
 	}
@@ -81,7 +81,7 @@ func (s *Server) applyEvent(c *call, ev *api.WebhookEvent) error {
 		s.log.Warn("identity event is dated in the future; its time of receipt is used instead", "request_id", c.id,
 			"tenant", tenant.ID, "type", cut(ev.Type, 64), "user", ev.Data.UserID, "created_at", ev.CreatedAt.UTC(), "ahead", ahead)
 	}
-	done, err := s.store.Tenant(tenant.ID).ApplyUserEvent(c.Context(), store.UserEvent{
+	done, err := s.records.Tenant(tenant.ID).ApplyUserEvent(c.Context(), store.UserEvent{
 		Type: store.UserEventType(ev.Type), CreatedAt: ev.CreatedAt.UTC(),
 		UserID: ev.Data.UserID, Email: ev.Data.Email, DisplayName: ev.Data.DisplayName, OrgID: ev.Data.OrgID,
 	})

@@ -138,7 +138,7 @@ func TestWebhookSingleTenant(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { st.Close() })
-			r := newRig(t, func(o *Options) { o.Store = st })
+			r := newRig(t, func(o *Options) { o.Records = st })
 			r.store = st
 			r.tenant("only", row.bound)
 			r.webhook("user.created", epoch, "u1", "u1@example.com", row.sent).want(row.status)

@@ -55,15 +55,6 @@ type AgentFilter struct {
 	Environment string
 }
 
-// AgentTool is a tool that traces of an agent named.
-type AgentTool struct {
-	ID           string
-	AgentID      string
-	ToolName     string
-	CallCount    int64
-	LastCalledAt time.Time // newest createdAt of a trace that named it
-}
-
 // Deployment is one version of an agent's configuration.
 type Deployment struct {
 	ID         string
@@ -73,8 +64,7 @@ type Deployment struct {
 	DeployedAt time.Time
 }
 
-// Agents is the agents of a tenant, the tools seen in their traces and the
-// history of their configuration.
+// Agents is the agents of a tenant and the history of their configuration.
 type Agents interface {
 	ListAgents(ctx context.Context, f AgentFilter, page Page) ([]Agent, int, error)
 	// GetAgent returns NotFound for an unknown id.
@@ -85,17 +75,44 @@ type Agents interface {
 	// name traces that give the old one still are of the agent, until an agent is
 	// made with that name or takes it; of many former names the newest 16 count.
 	UpdateAgent(ctx context.Context, id string, up AgentUpdate) (Agent, error)
-	// DeleteAgent removes an agent, its tools and its history. Traces, statistics,
-	// budgets and SLA targets keep its id and its last name. NotFound: no such agent.
+	// DeleteAgent removes an agent and its history. Traces, statistics, budgets and
+	// SLA targets keep its id and its last name. NotFound: no such agent.
 	DeleteAgent(ctx context.Context, id string) error
 
 	// ListAgentAliases returns the former names of agents that still mean them, by alias.
 	ListAgentAliases(ctx context.Context) ([]AgentAlias, error)
 
-	// ListTools returns the tools of an agent, newest first by when they were first
-	// seen. NotFound: no such agent.
-	ListTools(ctx context.Context, agentID string, page Page) ([]AgentTool, int, error)
 	// ListDeployments returns the history of an agent, newest first. NotFound: no
 	// such agent.
 	ListDeployments(ctx context.Context, agentID string, page Page) ([]Deployment, int, error)
+}
+
+// NamedAgent is what a trace says of its agent: as in [Trace], with the model and
+// the environment that the agent gets when it is registered.
+type NamedAgent struct {
+	ID       string
+	Name     string
+	NameSent string
+
+	ModelProvider, ModelName, Environment string
+}
+
+// ResolvedAgent is the agent that was meant.
+type ResolvedAgent struct {
+	ID      string // empty for an agent that is known by name alone
+	Name    string // the agent's own
+	Unknown bool   // an ID was given that is not an agent's
+}
+
+// AgentDirectory is what a store of traces needs of the records where it is not
+// the same engine: which agents exist is their matter.
+type AgentDirectory interface {
+	// ResolveAgents finds what traces name, by the rules of [TenantTraces.Ingest]: what
+	// is not known is registered, up to the backend's bound, and beyond it known by
+	// name alone. Of concurrent calls that name the same agent one registers it. Where
+	// one is Unknown nothing is registered.
+	ResolveAgents(ctx context.Context, named []NamedAgent) ([]ResolvedAgent, error)
+	// AgentNames returns the present names of agents, the last ones of deleted agents.
+	// Ids that no agent ever had are left out.
+	AgentNames(ctx context.Context, ids []string) (map[string]string, error)
 }

@@ -21,27 +21,24 @@ type Leases interface {
 
 // TrimBounds says what is too old. Zero times leave their data alone.
 type TrimBounds struct {
-	Traces     time.Time // traces created before it; rollups stay
-	Minutes    time.Time // minute rollups before it; hours and days stay
 	Violations time.Time // SLA violations whose period ended before it
 	Events     time.Time // identity events received before it
 	// Limit bounds the rows of each kind in one call, so that it never delays writers
-	// for long; 0: 1000. Each kind has a limit of its own: a backlog of traces does not
+	// for long; 0: 1000. Each kind has a limit of its own: a backlog of one does not
 	// keep the others from being removed.
 	Limit int
 }
 
 // TrimResult counts what a Trim removed.
 type TrimResult struct {
-	Traces, Minutes, Violations, Events, Answers int
-	More                                         bool // a kind reached its limit: call again
+	Violations, Events, Answers int
+	More                        bool // a kind reached its limit: call again
 }
 
 // Housekeeping is the upkeep of one tenant.
 type Housekeeping interface {
 	// Trim removes what is too old, and answers of Idempotency beyond their time, in
-	// one bounded transaction. A trace that arrives later and is older than
-	// TrimBounds.Traces counts as Expired.
+	// one bounded transaction.
 	Trim(ctx context.Context, b TrimBounds) (TrimResult, error)
 	// RedactionKey is a stable random key of the tenant for the hash redaction
 	// strategy (32 bytes).

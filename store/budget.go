@@ -34,7 +34,7 @@ func (p BudgetPeriod) Window(now time.Time) (from, to time.Time) {
 }
 
 // Budget limits what an agent may spend in a period. What it has spent is not
-// kept here: it is computed from traces, see [Statistics.Spend].
+// kept here: it is computed from traces, see [TenantTraces.Spend].
 type Budget struct {
 	ID        string
 	Name      string // unique in the tenant

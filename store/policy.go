@@ -15,7 +15,6 @@ type Policy struct {
 	Action            string // "block", "redact", "warn"
 	RedactionStrategy string
 	Enabled           bool
-	FireCount         int64 // traces that say it fired
 	CreatedAt         time.Time
 	UpdatedAt         time.Time
 }

@@ -80,7 +80,7 @@ type StatsGroup struct {
 
 // Stats answers a StatsQuery. From and To are the bounds that were really used:
 // From is moved down and To up to a whole minute, so that the newest traces are
-// in; where the minutes have been dropped by [Housekeeping.Trim], to a whole hour.
+// in; where the minutes have been dropped by [TenantTraces.Expire], to a whole hour.
 type Stats struct {
 	From, To time.Time
 	Summary  Totals
@@ -94,4 +94,12 @@ type Statistics interface {
 	Stats(ctx context.Context, q StatsQuery) (Stats, error)
 	// Spend is the cost of an agent's traces in [from, to); both are moved as in Stats.
 	Spend(ctx context.Context, agentID string, from, to time.Time) (NanoUSD, error)
+	// PolicyFires returns how many traces say that each of the policies fired; those
+	// that none names are left out. Traces that named a policy before it existed, and
+	// a policy that was deleted, may or may not be counted.
+	PolicyFires(ctx context.Context, ids []string) (map[string]int64, error)
+	// ListTools returns the tools that traces of an agent named, newest first by when
+	// they were first seen. None for an id that no agent had; of an agent that was
+	// deleted callers do not ask.
+	ListTools(ctx context.Context, agentID string, page Page) ([]AgentTool, int, error)
 }

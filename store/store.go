@@ -7,8 +7,13 @@
 // others) own how it is kept, and pass one conformance suite (store/storetest).
 // It leaves the wire format, permissions, prices and schedules to the server.
 //
-// All access to a tenant's data goes through [Store.Tenant], so a query without
-// a tenant does not compile. An id of another tenant is an unknown id.
+// There are two interfaces. [Records] is everything but traces: one engine with
+// transactions. [Traces] is the traces: append-only, idempotent by id, and never
+// changed. A backend is one of them, or both in one opened value, an [Engine].
+//
+// All access to a tenant's data goes through [Records.Tenant] and
+// [Traces.TracesOf], so a query without a tenant does not compile. An id of another
+// tenant is an unknown id.
 //
 // Lists are newest first by creation, stable under equal times, and carry the
 // exact total before paging. Times are UTC. Money is [NanoUSD]. Every method may
@@ -16,17 +21,15 @@
 // Everything is safe for concurrent use.
 package store
 
-import (
-	"context"
-	"io"
-)
+import "context"
 
-// Store is one opened store: all tenants, and what belongs to none of them.
-type Store interface {
+// Records is the opened store of everything but traces: all tenants, and what
+// belongs to none of them.
+type Records interface {
 	Tenants
 	Leases
 
-	// Tenant is the only way to a tenant's data. It never fails: methods of a
+	// Tenant is the only way to a tenant's records. It never fails: methods of a
 	// tenant that does not exist return NotFound.
 	Tenant(id string) Tenant
 
@@ -36,6 +39,30 @@ type Store interface {
 	// committed before the call is seen: a deleted key fails at once.
 	Authenticate(ctx context.Context, digest KeyDigest) (Credential, error)
 
+	Opened
+}
+
+// Traces is the opened store of the traces of all tenants.
+type Traces interface {
+	// TracesOf is the only way to a tenant's traces. It never fails. Ingest for a
+	// tenant that does not exist is NotFound; reads of one are NotFound or empty.
+	TracesOf(tenant string) TenantTraces
+
+	Opened
+}
+
+// Engine is both in one opened value. What a batch of traces needs of the records
+// (agents that it names for the first time) is written in the transaction that
+// stores the batch. Where Records and Traces are two values, the one of the traces
+// asks an [AgentDirectory] first; a crash between the two leaves agents without
+// traces, never traces without their agent.
+type Engine interface {
+	Records
+	Traces
+}
+
+// Opened is what every opened store has.
+type Opened interface {
 	// Ready reports why the store cannot take writes now: nil when it can. The
 	// failure of a commit is reported until a later commit succeeds.
 	Ready(ctx context.Context) error
@@ -43,17 +70,13 @@ type Store interface {
 	// Info describes the store to an operator.
 	Info(ctx context.Context) (Info, error)
 
-	// Backup writes a consistent copy of the whole store to w while reads and
-	// writes go on, and returns its size in bytes.
-	Backup(ctx context.Context, w io.Writer) (int64, error)
-
 	// Close writes what is buffered, ends open streams with [ErrClosed] and
 	// releases the store. It waits for running calls; later calls return ErrClosed.
 	Close() error
 }
 
-// Tenant is everything that belongs to one tenant. Consumers should ask for the
-// small interface of the noun that they need.
+// Tenant is the records of one tenant. Consumers should ask for the small interface
+// of the noun that they need.
 type Tenant interface {
 	// ID is the identifier that the tenant was asked for with.
 	ID() string
@@ -61,12 +84,11 @@ type Tenant interface {
 	Users
 	Teams
 	Agents
+	AgentDirectory
 	Budgets
 	SLAs
 	Policies
 	Keys
-	Traces
-	Statistics
 	Idempotency
 	AuditHeads
 	Housekeeping
@@ -74,7 +96,7 @@ type Tenant interface {
 
 // Info describes an opened store.
 type Info struct {
-	Backend       string // "bolt", "postgres"
+	Backend       string // "bolt", "memory"
 	Location      string // a path or a URL without secrets
 	SchemaVersion int
 	SizeBytes     int64 // on disk; 0 when the backend cannot tell

@@ -92,14 +92,6 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-func TestCursor(t *testing.T) {
-	for s, ok := range map[string]bool{"0": true, "18446744073709551615": true, "": false, "-1": false, "01": false, "+1": false, "1 ": false, "18446744073709551616": false} {
-		if c, got := ParseCursor(s); got != ok || ok && c.String() != s {
-			t.Errorf("%q: %v, %v", s, c, got)
-		}
-	}
-}
-
 func TestPageBounds(t *testing.T) {
 	for _, row := range []struct {
 		page        Page

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"strconv"
 	"time"
 )
 
@@ -128,20 +127,12 @@ const (
 // traces when a backend is not told otherwise.
 const DefaultMaxAutoAgents = 1000
 
-// Cursor is a place in a tenant's commit order. Zero is before everything.
-type Cursor uint64
+// Cursor is a place in a tenant's commit order. What it is made of is the backend's
+// matter, and it is good at every process that has the store open.
+type Cursor string
 
-// String is the cursor as it is sent to clients.
-func (c Cursor) String() string { return strconv.FormatUint(uint64(c), 10) }
-
-// ParseCursor reads what String wrote; ok is false for anything else.
-func ParseCursor(s string) (c Cursor, ok bool) {
-	n, err := strconv.ParseUint(s, 10, 64)
-	if err != nil || strconv.FormatUint(n, 10) != s {
-		return 0, false
-	}
-	return Cursor(n), true
-}
+// CursorStart is before everything. Every backend knows it.
+const CursorStart Cursor = "0"
 
 // TraceEvent is a committed trace with its place in commit order.
 type TraceEvent struct {
@@ -151,7 +142,7 @@ type TraceEvent struct {
 
 // StreamOptions asks for a stream of committed traces.
 type StreamOptions struct {
-	After  *Cursor // resume after this; nil: only what is committed from now on
+	After  Cursor // resume after this; empty: only what is committed from now on
 	Filter TraceFilter
 	// MaxLag ends the stream with ErrTooSlow when more commits than this lie between
 	// the reader and the newest; 0: never. What lay behind when the stream was opened
@@ -175,17 +166,42 @@ type TraceStream interface {
 	Close()
 }
 
-// Traces is the traces of a tenant.
-type Traces interface {
-	// Ingest stores a batch durably, and in the same transaction registers agents
-	// that it names for the first time, counts their tools, the policies that fired
-	// and the rollups. Traces are de-duplicated by ID. When it returns nil the batch
-	// is on disk and is seen by every later read; on any error nothing of it is kept.
+// AgentTool is a tool that traces of an agent named.
+type AgentTool struct {
+	ID           string
+	AgentID      string
+	ToolName     string
+	CallCount    int64
+	LastCalledAt time.Time // newest createdAt of a trace that named it
+}
+
+// ExpireBounds says which traces and statistics are too old. Zero times leave their
+// data alone.
+type ExpireBounds struct {
+	Traces  time.Time // traces created before it; statistics stay
+	Minutes time.Time // statistics by the minute before it; hours and days stay
+	// Budget bounds the time of the call: work stops after the step that exceeds it. A
+	// step never delays writers for long, and removes something. 0: one step.
+	Budget time.Duration
+}
+
+// Expired counts what an Expire removed.
+type Expired struct {
+	Traces, Minutes int
+	More            bool // more is too old: call again
+}
+
+// TenantTraces is the traces of a tenant and their statistics.
+type TenantTraces interface {
+	// Ingest stores a batch durably and idempotently. Traces are de-duplicated by ID.
+	// When it returns nil the batch is durable and is seen by every later read; on any
+	// error nothing of it is kept.
 	//
 	// A trace names its agent by AgentID, or by AgentNameSent where an agent has or
 	// had that name, or by AgentName: one that is not known is
 	// registered, up to the backend's bound, and beyond it the trace is kept under
-	// the name alone. Where AgentID is given the agent's own name is stored.
+	// the name alone. Where AgentID is given the agent's own name is stored. An
+	// [Engine] registers in the same transaction; on an error nothing is registered.
 	//
 	// Invalid, with Fields keyed as "traces[3].agentId": an unknown AgentID, no
 	// agent, a Status that is neither success nor error, or a limit broken. A batch
@@ -198,6 +214,12 @@ type Traces interface {
 	GetTrace(ctx context.Context, id string) (Trace, error)
 	// StreamTraces opens a stream of committed traces. A cursor that lies ahead of
 	// the newest commit (of another store, or of one restored from a backup) is
-	// treated as the newest.
+	// treated as the newest. One that no store can have made is Invalid ("after").
 	StreamTraces(ctx context.Context, opts StreamOptions) (TraceStream, error)
+
+	Statistics
+
+	// Expire removes what is too old, within a budget of time. A trace that arrives
+	// later and is older than what was removed counts as Expired.
+	Expire(ctx context.Context, b ExpireBounds) (Expired, error)
 }

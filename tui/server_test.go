@@ -36,7 +36,7 @@ func TestAgainstServer(t *testing.T) {
 	}
 	var current atomic.Pointer[server.Server]
 	up := func() {
-		srv, err := server.New(server.Options{Store: st, RateLimit: 100_000, IngestRateLimit: 100_000})
+		srv, err := server.New(server.Options{Records: st, Traces: st, RateLimit: 100_000, IngestRateLimit: 100_000})
 		if err != nil {
 			t.Fatal(err)
 		}

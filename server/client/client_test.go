@@ -52,7 +52,7 @@ func plane(t *testing.T, opts ...client.Option) (*client.Client, *recorder, stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv, err := server.New(server.Options{Store: st, RateLimit: 100_000, IngestRateLimit: 100_000})
+	srv, err := server.New(server.Options{Records: st, Traces: st, RateLimit: 100_000, IngestRateLimit: 100_000})
 	if err != nil {
 		t.Fatal(err)
 	}

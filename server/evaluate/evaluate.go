@@ -18,17 +18,23 @@ import (
 	"svc/store"
 )
 
-// Store is what background work needs of a store.
-type Store interface {
+// Records is what background work needs of the records.
+type Records interface {
 	store.Leases
 	ListTenants(ctx context.Context) ([]store.TenantInfo, error)
 	Tenant(id string) store.Tenant
 }
 
+// Traces is what it needs of the traces.
+type Traces interface {
+	TracesOf(tenant string) store.TenantTraces
+}
+
 // Options are common to the workers.
 type Options struct {
-	// Store is worked on; required.
-	Store Store
+	// Records and Traces are worked on; required.
+	Records Records
+	Traces  Traces
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// Logger is told what was done and what failed; nil means nobody is.
@@ -78,7 +84,7 @@ func (w *worker) run(ctx context.Context) {
 
 // step makes one pass if the lease can be had.
 func (w *worker) step(ctx context.Context) error {
-	mine, err := w.Store.AcquireLease(ctx, w.lease, w.holder, w.ttl())
+	mine, err := w.Records.AcquireLease(ctx, w.lease, w.holder, w.ttl())
 	if err != nil || !mine {
 		return err
 	}
@@ -93,7 +99,7 @@ func (w *worker) ttl() time.Duration { return max(2*w.Interval, 10*time.Second) 
 func (w *worker) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	if err := w.Store.ReleaseLease(ctx, w.lease, w.holder); err != nil {
+	if err := w.Records.ReleaseLease(ctx, w.lease, w.holder); err != nil {
 		w.Logger.Warn("lease was not released; it will run out", "work", w.lease, "error", err)
 	}
 }

@@ -40,6 +40,7 @@ type rig struct {
 	path   string
 	store  *bolt.Store
 	tenant store.Tenant
+	stored store.TenantTraces
 	agent  string
 	serial int
 }
@@ -67,7 +68,7 @@ func (r *rig) open() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.store, r.tenant = st, st.Tenant("one")
+	r.store, r.tenant, r.stored = st, st.Tenant("one"), st.TracesOf("one")
 }
 
 // restart is a new process on the same file.
@@ -79,7 +80,7 @@ func (r *rig) restart() {
 	r.open()
 }
 
-func (r *rig) options() Options { return Options{Store: r.store, Now: r.clock.Now} }
+func (r *rig) options() Options { return Options{Records: r.store, Traces: r.store, Now: r.clock.Now} }
 
 // traces stores n traces that began at a time.
 func (r *rig) traces(n int, at time.Time, took time.Duration, status store.TraceStatus, blocked bool) {
@@ -89,7 +90,7 @@ func (r *rig) traces(n int, at time.Time, took time.Duration, status store.Trace
 		r.serial++
 		batch[i] = store.Trace{ID: fmt.Sprintf("t-%06d", r.serial), AgentID: r.agent, Status: status, Blocked: blocked, Duration: took, CreatedAt: at}
 	}
-	if _, err := r.tenant.Ingest(context.Background(), batch); err != nil {
+	if _, err := r.stored.Ingest(context.Background(), batch); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -339,14 +340,14 @@ func TestRetention(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, total, err := r.tenant.ListTraces(ctx, store.TraceFilter{}, store.Page{Limit: 1}); err != nil || total != 10 {
+	if _, total, err := r.stored.ListTraces(ctx, store.TraceFilter{}, store.Page{Limit: 1}); err != nil || total != 10 {
 		t.Errorf("%d traces are left, %v", total, err)
 	}
-	stats, err := r.tenant.Stats(ctx, store.StatsQuery{From: epoch.AddDate(0, 0, -60), To: epoch.Add(time.Hour)})
+	stats, err := r.stored.Stats(ctx, store.StatsQuery{From: epoch.AddDate(0, 0, -60), To: epoch.Add(time.Hour)})
 	if err != nil || stats.Summary.Traces != 3010 {
 		t.Errorf("statistics know of %d traces, %v", stats.Summary.Traces, err)
 	}
-	late, err := r.tenant.Ingest(ctx, []store.Trace{{ID: "t-000001", AgentID: r.agent, Status: store.TraceSuccess, CreatedAt: epoch.AddDate(0, 0, -40)}})
+	late, err := r.stored.Ingest(ctx, []store.Trace{{ID: "t-000001", AgentID: r.agent, Status: store.TraceSuccess, CreatedAt: epoch.AddDate(0, 0, -40)}})
 	if err != nil || late.Expired != 1 {
 		t.Errorf("a late trace: %+v, %v", late, err)
 	}
@@ -359,21 +360,21 @@ func TestRetentionDefault(t *testing.T) {
 	if err := NewRetention(r.options(), 0).Step(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if _, total, err := r.tenant.ListTraces(context.Background(), store.TraceFilter{}, store.Page{}); err != nil || total != 2 {
+	if _, total, err := r.stored.ListTraces(context.Background(), store.TraceFilter{}, store.Page{}); err != nil || total != 2 {
 		t.Errorf("for ever: %d traces are left, %v", total, err)
 	}
 	r.clock.advance(time.Hour)
 	if err := NewRetention(r.options(), DefaultTraceRetention).Step(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if _, total, err := r.tenant.ListTraces(context.Background(), store.TraceFilter{}, store.Page{}); err != nil || total != 1 {
+	if _, total, err := r.stored.ListTraces(context.Background(), store.TraceFilter{}, store.Page{}); err != nil || total != 1 {
 		t.Errorf("%d traces are left, %v", total, err)
 	}
 }
 
 // leases is a store without tenants that counts what is asked of it.
 type leases struct {
-	Store
+	Records
 	mu                 sync.Mutex
 	acquired, released int
 	fail               bool
@@ -406,7 +407,7 @@ func TestRun(t *testing.T) {
 		l := &leases{}
 		ctx, cancel := context.WithCancel(context.Background())
 		var work sync.WaitGroup
-		work.Go(func() { NewEvaluator(Options{Store: l}).Run(ctx) })
+		work.Go(func() { NewEvaluator(Options{Records: l}).Run(ctx) })
 		synctest.Wait()
 		check := func(acquired, released int) {
 			t.Helper()

@@ -23,15 +23,9 @@ const (
 	eventRetention     = 90 * 24 * time.Hour
 )
 
-// Bounds on one transaction. The number of rows follows the time that they take:
-// a transaction is the longest that a writer waits for retention.
-const (
-	minRows     = 100
-	maxRows     = 50_000
-	defaultRows = 1000
-	fastEnough  = 25 * time.Millisecond
-	tooSlow     = 100 * time.Millisecond
-)
+// turnBudget is how long the traces of one tenant are worked on before it is the
+// next tenant's turn.
+const turnBudget = 25 * time.Millisecond
 
 // Retention removes what is too old. A pass goes on until nothing old is left, in
 // short transactions with pauses of the same length between them, so that ingest
@@ -58,22 +52,18 @@ func (r *Retention) Step(ctx context.Context) error { return r.step(ctx) }
 
 func (r *Retention) trim(ctx context.Context) error {
 	now := r.Now().UTC()
-	bounds := store.TrimBounds{
-		Minutes:    now.Add(-minuteRetention),
-		Violations: now.Add(-violationRetention),
-		Events:     now.Add(-eventRetention),
-	}
+	records := store.TrimBounds{Violations: now.Add(-violationRetention), Events: now.Add(-eventRetention)}
+	traces := store.ExpireBounds{Minutes: now.Add(-minuteRetention), Budget: turnBudget}
 	if r.keep > 0 {
-		bounds.Traces = now.Add(-r.keep)
+		traces.Traces = now.Add(-r.keep)
 	}
-	tenants, err := r.Store.ListTenants(ctx)
+	tenants, err := r.Records.ListTenants(ctx)
 	if err != nil {
 		return err
 	}
 	pending := make([]*tenantTrim, len(tenants))
 	for i, info := range tenants {
-		pending[i] = &tenantTrim{tenant: r.Store.Tenant(info.ID), bounds: bounds}
-		pending[i].bounds.Limit = defaultRows
+		pending[i] = &tenantTrim{tenant: r.Records.Tenant(info.ID), traces: r.Traces.TracesOf(info.ID), trim: &records, expire: &traces}
 	}
 	var failed []error
 	renewed := r.Now()
@@ -98,7 +88,7 @@ func (r *Retention) trim(ctx context.Context) error {
 			continue
 		}
 		renewed = r.Now()
-		if held, err := r.Store.AcquireLease(ctx, r.lease, r.holder, r.ttl()); err != nil || !held {
+		if held, err := r.Records.AcquireLease(ctx, r.lease, r.holder, r.ttl()); err != nil || !held {
 			return errors.Join(append(failed, err)...)
 		}
 	}
@@ -108,47 +98,65 @@ func (r *Retention) trim(ctx context.Context) error {
 // tenantTrim is what a pass does at one tenant.
 type tenantTrim struct {
 	tenant store.Tenant
-	bounds store.TrimBounds
-	total  store.TrimResult
+	traces store.TenantTraces
+	// What is left to do; nil where nothing is.
+	trim   *store.TrimBounds
+	expire *store.ExpireBounds
+
+	trimmed store.TrimResult
+	expired store.Expired
 }
 
-// turn removes rows of one tenant in one transaction. Where more is left it then
-// pauses for as long as the transaction took: half the time is for others.
+// turn removes some of one tenant. Where more is left it then pauses for as long as
+// that took: half the time is for others.
 func (r *Retention) turn(ctx context.Context, t *tenantTrim) (more bool, err error) {
 	began := time.Now()
-	one, err := t.tenant.Trim(ctx, t.bounds)
-	if err != nil {
+	if err := errors.Join(t.trimRecords(ctx), t.expireTraces(ctx)); err != nil {
 		return false, err
 	}
-	t.total.Traces += one.Traces
-	t.total.Minutes += one.Minutes
-	t.total.Violations += one.Violations
-	t.total.Events += one.Events
-	t.total.Answers += one.Answers
-	if !one.More {
+	if t.trim == nil && t.expire == nil {
 		return false, nil
 	}
-	took := time.Since(began)
-	t.bounds.Limit = nextRows(t.bounds.Limit, took)
-	return true, pause(ctx, took)
+	return true, pause(ctx, time.Since(began))
 }
 
-// nextRows returns how many rows of a kind the next transaction may remove when
-// one of rows rows took that long.
-func nextRows(rows int, took time.Duration) int {
-	switch {
-	case took < fastEnough:
-		return min(2*rows, maxRows)
-	case took > tooSlow:
-		return max(rows/2, minRows)
+func (t *tenantTrim) trimRecords(ctx context.Context) error {
+	if t.trim == nil {
+		return nil
 	}
-	return rows
+	one, err := t.tenant.Trim(ctx, *t.trim)
+	if err != nil {
+		return err
+	}
+	t.trimmed.Violations += one.Violations
+	t.trimmed.Events += one.Events
+	t.trimmed.Answers += one.Answers
+	if !one.More {
+		t.trim = nil
+	}
+	return nil
+}
+
+func (t *tenantTrim) expireTraces(ctx context.Context) error {
+	if t.expire == nil {
+		return nil
+	}
+	one, err := t.traces.Expire(ctx, *t.expire)
+	if err != nil {
+		return err
+	}
+	t.expired.Traces += one.Traces
+	t.expired.Minutes += one.Minutes
+	if !one.More {
+		t.expire = nil
+	}
+	return nil
 }
 
 func (r *Retention) report(t *tenantTrim) {
-	if n := t.total; n.Traces+n.Violations+n.Events > 0 {
-		r.Logger.Info("old data removed", "tenant", t.tenant.ID(), "traces", n.Traces, "minutes", n.Minutes,
-			"violations", n.Violations, "events", n.Events, "answers", n.Answers)
+	if t.expired.Traces+t.trimmed.Violations+t.trimmed.Events > 0 {
+		r.Logger.Info("old data removed", "tenant", t.tenant.ID(), "traces", t.expired.Traces, "minutes", t.expired.Minutes,
+			"violations", t.trimmed.Violations, "events", t.trimmed.Events, "answers", t.trimmed.Answers)
 	}
 }
 

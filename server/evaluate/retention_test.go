@@ -3,7 +3,6 @@ package evaluate
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -13,15 +12,14 @@ import (
 )
 
 // backlogs is a store whose tenants have rows to remove. It records who was
-// trimmed, with which limit.
+// asked, and removes a thousand rows of a tenant at a time.
 type backlogs struct {
-	Store
+	Records
 	ids    []string
 	rows   map[string]int
 	took   time.Duration // a transaction takes
 	fails  string        // the tenant whose transactions fail
 	turns  []string
-	limits []int
 	leases int
 	held   int // how often the lease is still ours; 0: always
 }
@@ -42,27 +40,34 @@ func (b *backlogs) Tenant(id string) store.Tenant { return backlog{id: id, b: b}
 
 type backlog struct {
 	store.Tenant
+	store.TenantTraces
 	id string
 	b  *backlogs
 }
 
+func (b *backlogs) TracesOf(id string) store.TenantTraces { return backlog{id: id, b: b} }
+
 func (t backlog) ID() string { return t.id }
 
-func (t backlog) Trim(_ context.Context, bounds store.TrimBounds) (store.TrimResult, error) {
-	t.b.turns, t.b.limits = append(t.b.turns, t.id), append(t.b.limits, bounds.Limit)
+func (backlog) Trim(context.Context, store.TrimBounds) (store.TrimResult, error) {
+	return store.TrimResult{}, nil
+}
+
+func (t backlog) Expire(context.Context, store.ExpireBounds) (store.Expired, error) {
+	t.b.turns = append(t.b.turns, t.id)
 	if t.id == t.b.fails {
-		return store.TrimResult{}, errors.New("the disk is full")
+		return store.Expired{}, errors.New("the disk is full")
 	}
 	<-time.After(t.b.took) // on the clock of synctest
-	n := min(t.b.rows[t.id], bounds.Limit)
+	n := min(t.b.rows[t.id], 1000)
 	t.b.rows[t.id] -= n
-	return store.TrimResult{Traces: n, More: n == bounds.Limit}, nil
+	return store.Expired{Traces: n, More: n == 1000}, nil
 }
 
 func TestOnePassRemovesAllOldData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backlogs{ids: []string{"a", "b", "c"}, rows: map[string]int{"a": 3_000_000, "b": 10, "c": 2_500}, took: 50 * time.Millisecond}
-		if err := NewRetention(Options{Store: b}, time.Hour).Step(t.Context()); err != nil {
+		if err := NewRetention(Options{Records: b, Traces: b}, time.Hour).Step(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for id, n := range b.rows {
@@ -79,7 +84,7 @@ func TestOnePassRemovesAllOldData(t *testing.T) {
 
 func TestATenantThatFailsDoesNotStopRetention(t *testing.T) {
 	b := &backlogs{ids: []string{"a", "b"}, rows: map[string]int{"a": 5, "b": 5}, fails: "a"}
-	err := NewRetention(Options{Store: b}, time.Hour).Step(t.Context())
+	err := NewRetention(Options{Records: b, Traces: b}, time.Hour).Step(t.Context())
 	if err == nil || b.rows["b"] != 0 || slices.Index(b.turns, "a") != 0 || len(b.turns) != 2 {
 		t.Errorf("%v, turns %v, left %v", err, b.turns, b.rows)
 	}
@@ -88,7 +93,7 @@ func TestATenantThatFailsDoesNotStopRetention(t *testing.T) {
 func TestRetentionEndsWhenAnotherProcessHoldsTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backlogs{ids: []string{"a"}, rows: map[string]int{"a": 1 << 40}, took: time.Second, held: 3}
-		if err := NewRetention(Options{Store: b}, time.Hour).Step(t.Context()); err != nil || b.leases != 4 {
+		if err := NewRetention(Options{Records: b, Traces: b}, time.Hour).Step(t.Context()); err != nil || b.leases != 4 {
 			t.Errorf("%v, the lease was asked for %d times", err, b.leases)
 		}
 	})
@@ -99,7 +104,7 @@ func TestRetentionStopsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		b := &backlogs{ids: []string{"a"}, rows: map[string]int{"a": 1 << 40}, took: 50 * time.Millisecond}
-		if err := NewRetention(Options{Store: b}, time.Hour).Step(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if err := NewRetention(Options{Records: b, Traces: b}, time.Hour).Step(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 		// Half of the time was left to others.
@@ -107,26 +112,6 @@ func TestRetentionStopsWithItsContext(t *testing.T) {
 			t.Errorf("%d transactions of 50 ms in a minute, want 600", n)
 		}
 	})
-}
-
-func TestRowsOfATransactionFollowItsTime(t *testing.T) {
-	for _, row := range []struct {
-		rows int
-		took time.Duration
-		want int
-	}{
-		{1000, time.Millisecond, 2000},
-		{1000, 50 * time.Millisecond, 1000},
-		{1000, 200 * time.Millisecond, 500},
-		{maxRows, time.Millisecond, maxRows},
-		{minRows, time.Second, minRows},
-	} {
-		t.Run(fmt.Sprint(row.rows, row.took), func(t *testing.T) {
-			if got := nextRows(row.rows, row.took); got != row.want {
-				t.Errorf("%d rows, want %d", got, row.want)
-			}
-		})
-	}
 }
 
 // A worker whose pass is late keeps its lease: another one that looks an interval
@@ -158,7 +143,7 @@ func TestStatisticsOfADayKeepTheirMinutes(t *testing.T) {
 		t.Fatal(err)
 	}
 	from := epoch.Add(-24*time.Hour + 17*time.Minute)
-	stats, err := r.tenant.Stats(t.Context(), store.StatsQuery{From: from, To: epoch})
+	stats, err := r.stored.Stats(t.Context(), store.StatsQuery{From: from, To: epoch})
 	if err != nil || !stats.From.Equal(from) || stats.Summary.Traces != 1 {
 		t.Errorf("statistics from %v: from %v, %d traces, %v", from, stats.From, stats.Summary.Traces, err)
 	}

@@ -106,17 +106,17 @@ const (
 
 func (e *Evaluator) evaluate(ctx context.Context) error {
 	now := e.Now().UTC()
-	last, err := e.Store.Mark(ctx, evaluated)
+	last, err := e.Records.Mark(ctx, evaluated)
 	if err != nil {
 		return err
 	}
-	tenants, err := e.Store.ListTenants(ctx)
+	tenants, err := e.Records.ListTenants(ctx)
 	if err != nil {
 		return err
 	}
 	var failed []error
 	for _, info := range tenants {
-		if err := e.tenant(ctx, e.Store.Tenant(info.ID), last, now); err != nil {
+		if err := e.tenant(ctx, e.Records.Tenant(info.ID), last, now); err != nil {
 			failed = append(failed, fmt.Errorf("tenant %s: %w", info.ID, err))
 		}
 		if ctx.Err() != nil {
@@ -126,7 +126,7 @@ func (e *Evaluator) evaluate(ctx context.Context) error {
 	if len(failed) > 0 {
 		return errors.Join(failed...) // the mark stays: what failed is made up for
 	}
-	return e.Store.SetMark(ctx, evaluated, now)
+	return e.Records.SetMark(ctx, evaluated, now)
 }
 
 func (e *Evaluator) tenant(ctx context.Context, t store.Tenant, last, now time.Time) error {
@@ -173,7 +173,7 @@ func instants(target *store.SLATarget, last, now time.Time) []time.Time {
 // the period has its exact length.
 func (e *Evaluator) target(ctx context.Context, t store.Tenant, target *store.SLATarget, at time.Time) error {
 	at = at.Truncate(time.Minute).Add(time.Minute)
-	stats, err := t.Stats(ctx, store.StatsQuery{
+	stats, err := e.Traces.TracesOf(t.ID()).Stats(ctx, store.StatsQuery{
 		From: at.Add(-Periods[target.EvaluationPeriod]), To: at, AgentID: target.AgentID,
 	})
 	if err != nil {

@@ -247,9 +247,6 @@ func toolID(first uint64, agent, tool uint32) string {
 func (t *tenant) ListTools(ctx context.Context, agentID string, page store.Page) (list []store.AgentTool, total int, err error) {
 	list = []store.AgentTool{}
 	err = t.view(ctx, func(d data) error {
-		if _, err := agentByID(d, agentID); err != nil {
-			return err
-		}
 		agent, known := d.lookup(agentWord(agentID, ""))
 		if !known {
 			return nil

@@ -46,7 +46,8 @@ type Store struct {
 	ids    store.IDs
 	schema int
 
-	maxAuto uint64
+	maxAuto    uint64
+	expireRows atomic.Int64 // of the next transaction of Expire
 
 	mu      sync.Mutex
 	states  map[string]*tenantState
@@ -62,7 +63,7 @@ type Store struct {
 	work    sync.WaitGroup // the committer and the flusher
 }
 
-var _ store.Store = (*Store)(nil)
+var _ store.Engine = (*Store)(nil)
 
 // lockWait bounds how long Open waits for another process to let go of the file,
 // in its two steps.
@@ -107,6 +108,7 @@ func Open(path string, opts Options) (*Store, error) {
 		closed:  make(chan struct{}),
 		commits: make(chan *ingest, commitQueue),
 	}
+	s.expireRows.Store(defaultRows)
 	switch {
 	case opts.MaxAutoAgents == 0:
 		s.maxAuto = store.DefaultMaxAutoAgents

@@ -59,9 +59,7 @@ func openTemp(t testing.TB, opts Options) *Store {
 func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Opened {
 		clock := newClock()
-		return storetest.Opened{
-			Store: openTemp(t, Options{Now: clock.Now, MaxAutoAgents: 5, NoSync: true}),
-			Clock: clock, MaxAutoAgents: 5,
-		}
+		s := openTemp(t, Options{Now: clock.Now, MaxAutoAgents: 5, NoSync: true})
+		return storetest.Opened{Records: s, Traces: s, Clock: clock, MaxAutoAgents: 5}
 	})
 }

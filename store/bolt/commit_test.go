@@ -92,7 +92,7 @@ func TestCloseDuringIngest(t *testing.T) {
 	for c := range 8 {
 		wg.Go(func() {
 			for i := 0; ; i++ {
-				_, err := s.Tenant("t").Ingest(ctx, []store.Trace{{ID: fmt.Sprint(c, i), AgentName: "a", Status: store.TraceSuccess}})
+				_, err := s.TracesOf("t").Ingest(ctx, []store.Trace{{ID: fmt.Sprint(c, i), AgentName: "a", Status: store.TraceSuccess}})
 				if err == store.ErrClosed {
 					return
 				}
@@ -120,7 +120,7 @@ func TestCloseDuringIngest(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer again.Close()
-	if _, total, err := again.Tenant("t").ListTraces(ctx, store.TraceFilter{}, store.Page{Limit: 1}); total != acked || err != nil {
+	if _, total, err := again.TracesOf("t").ListTraces(ctx, store.TraceFilter{}, store.Page{Limit: 1}); total != acked || err != nil {
 		t.Errorf("%d stored of %d acknowledged, %v", total, acked, err)
 	}
 }

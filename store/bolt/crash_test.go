@@ -29,7 +29,7 @@ func childMain() bool {
 		fmt.Println("error", err)
 		os.Exit(1)
 	}
-	tn := s.Tenant("t")
+	tn := &tenant{s: s, id: "t"}
 	for i := 0; ; i++ {
 		batch := make([]store.Trace, 1+i%7*20)
 		for j := range batch {
@@ -98,7 +98,7 @@ func TestKilledDuringIngest(t *testing.T) {
 		}
 		for _, a := range acks {
 			for j := range a[1] {
-				if _, err := s.Tenant("t").GetTrace(ctx, crashID(name, a[0], j)); err != nil {
+				if _, err := s.TracesOf("t").GetTrace(ctx, crashID(name, a[0], j)); err != nil {
 					t.Fatalf("round %d: acknowledged trace %d of batch %d: %v", round, j, a[0], err)
 				}
 			}
@@ -116,7 +116,7 @@ func TestKilledDuringIngest(t *testing.T) {
 // tenant with its traces.
 func checkRecount(t *testing.T, s *Store, id string) {
 	t.Helper()
-	ctx, tn := context.Background(), s.Tenant(id)
+	ctx, tn := context.Background(), &tenant{s: s, id: id}
 	list, total, err := tn.ListTraces(ctx, store.TraceFilter{}, store.Page{})
 	if err != nil || total != len(list) {
 		t.Fatalf("%d of %d traces, %v", len(list), total, err)

@@ -30,7 +30,7 @@ func makeFile(t testing.TB) ([]byte, []string) {
 	if _, _, err := s.CreateTenant(ctx, store.TenantCreate{ID: "t", Name: "t"}); err != nil {
 		t.Fatal(err)
 	}
-	tn := s.Tenant("t")
+	tn := &tenant{s: s, id: "t"}
 	m := newTraceMaker(newClock().now.Add(-time.Hour), time.Second, false)
 	var ids []string
 	for range 4 {
@@ -40,7 +40,7 @@ func makeFile(t testing.TB) ([]byte, []string) {
 		}
 		mustIngest(t, tn, batch)
 	}
-	if res, err := tn.Trim(ctx, store.TrimBounds{Traces: newClock().now.Add(-50 * time.Minute)}); err != nil || res.Traces == 0 {
+	if res, err := tn.Expire(ctx, store.ExpireBounds{Traces: newClock().now.Add(-50 * time.Minute)}); err != nil || res.Traces == 0 {
 		t.Fatalf("trim: %+v, %v", res, err) // free pages exist
 	}
 	ids = ids[600:]
@@ -66,7 +66,7 @@ func exercise(t testing.TB, raw []byte, ids []string) error {
 	if err != nil {
 		return err
 	}
-	ctx, tn := context.Background(), s.Tenant("t")
+	ctx, tn := context.Background(), &tenant{s: s, id: "t"}
 	now := newClock().now
 	var errs []error
 	for _, id := range []string{ids[0], ids[len(ids)/2], ids[len(ids)-1]} {
@@ -302,7 +302,7 @@ func TestMigrationToAuditHeads(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	tn := s.Tenant("t")
+	tn := &tenant{s: s, id: "t"}
 	if _, err := tn.CreateTeam(ctx, store.TeamCreate{Name: "team"}); err != nil {
 		t.Error(err)
 	}
@@ -335,7 +335,7 @@ func TestMigrationSeparatesUnsignedHeads(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	tn := s.Tenant("t")
+	tn := &tenant{s: s, id: "t"}
 	if _, _, err := tn.ReportAuditHead(ctx, store.AuditHead{Gateway: "g", Trail: "t", Seq: 1, Hash: strings.Repeat("c", 64), PublicKey: "key"}); err != nil {
 		t.Fatal(err)
 	}

@@ -109,7 +109,7 @@ func numbered(prefix string, n int) []string {
 	return list
 }
 
-func benchStore(b testing.TB) (*Store, store.Tenant) {
+func benchStore(b testing.TB) (*Store, *tenant) {
 	b.Helper()
 	s, err := Open(filepath.Join(benchDir(b), "svc.db"), Options{Now: func() time.Time { return benchStart.AddDate(0, 2, 0) }})
 	if err != nil {
@@ -119,7 +119,7 @@ func benchStore(b testing.TB) (*Store, store.Tenant) {
 	if _, _, err := s.CreateTenant(context.Background(), store.TenantCreate{ID: "t", Name: "t"}); err != nil {
 		b.Fatal(err)
 	}
-	return s, s.Tenant("t")
+	return s, &tenant{s: s, id: "t"}
 }
 
 // benchDir is on a real disk where SVC_BENCH_DIR names one.
@@ -135,7 +135,7 @@ func benchDir(b testing.TB) string {
 	return b.TempDir()
 }
 
-func mustIngest(b testing.TB, t store.Tenant, batch []store.Trace) {
+func mustIngest(b testing.TB, t store.TenantTraces, batch []store.Trace) {
 	b.Helper()
 	res, err := t.Ingest(context.Background(), batch)
 	if err != nil || res.Accepted != len(batch) {

@@ -15,16 +15,9 @@ func (t *tenant) ListPolicies(ctx context.Context, f store.PolicyFilter, page st
 		list, total, err = newest(d.in(inPolicies), page, func(p *store.Policy) bool {
 			return (f.Phase == "" || f.Phase == p.Phase) && (f.Enabled == nil || *f.Enabled == p.Enabled)
 		})
-		for i := range list {
-			list[i].FireCount = fireCount(d, list[i].ID)
-		}
 		return err
 	})
 	return list, total, err
-}
-
-func fireCount(d data, id string) int64 {
-	return int64(number(d.in(inPolicyFires).Get([]byte(id))))
 }
 
 // GetPolicy returns one policy.
@@ -37,9 +30,7 @@ func (t *tenant) GetPolicy(ctx context.Context, id string) (p store.Policy, err 
 }
 
 func policyByID(d data, id string) (store.Policy, error) {
-	p, err := findJSON[store.Policy](d.in(inPolicies), "policy", id)
-	p.FireCount = fireCount(d, id)
-	return p, err
+	return findJSON[store.Policy](d.in(inPolicies), "policy", id)
 }
 
 // CreatePolicies makes all of the policies or none.

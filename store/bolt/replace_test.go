@@ -240,11 +240,11 @@ func TestCompactReturnsTheSpaceOfRemovedData(t *testing.T) {
 	}
 	m := newTraceMaker(newClock().now.Add(-time.Hour), 100*time.Millisecond, false)
 	for range 20 {
-		mustIngest(t, s.Tenant("t"), m.batch(1000))
+		mustIngest(t, s.TracesOf("t"), m.batch(1000))
 	}
 	cutoff := newClock().now.Add(-time.Hour + 1900*time.Second)
 	for more := true; more; {
-		res, err := s.Tenant("t").Trim(ctx, store.TrimBounds{Traces: cutoff})
+		res, err := s.TracesOf("t").Expire(ctx, store.ExpireBounds{Traces: cutoff})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -284,14 +284,14 @@ func TestCompactReturnsTheSpaceOfRemovedData(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer again.Close()
-	if _, total, err := again.Tenant("t").ListTraces(ctx, store.TraceFilter{}, store.Page{Limit: 1}); total != 1001 || err != nil { // those of the last 100 seconds and of the cutoff itself
+	if _, total, err := again.TracesOf("t").ListTraces(ctx, store.TraceFilter{}, store.Page{Limit: 1}); total != 1001 || err != nil { // those of the last 100 seconds and of the cutoff itself
 		t.Errorf("%d traces are left, %v", total, err)
 	}
-	stats, err := again.Tenant("t").Stats(ctx, store.StatsQuery{From: newClock().now.Add(-2 * time.Hour), To: newClock().now})
+	stats, err := again.TracesOf("t").Stats(ctx, store.StatsQuery{From: newClock().now.Add(-2 * time.Hour), To: newClock().now})
 	if err != nil || stats.Summary.Traces != 20_000 {
 		t.Errorf("statistics of %d traces, %v", stats.Summary.Traces, err)
 	}
-	mustIngest(t, again.Tenant("t"), m.batch(10))
+	mustIngest(t, again.TracesOf("t"), m.batch(10))
 }
 
 // A copy that needs several transactions has all of what is copied.

@@ -135,7 +135,7 @@ func fillEverything(t *testing.T, s *Store) {
 	_, key, err := s.CreateTenant(ctx, store.TenantCreate{ID: "t", Name: "t", OrgID: "org",
 		Key: &store.KeyCreate{Name: "k", Scope: store.ScopeAPI, Prefix: "svc_api_abcd", Digest: store.DigestKey("secret")}})
 	check(err)
-	tn := s.Tenant("t")
+	tn := &tenant{s: s, id: "t"}
 	for _, key := range []string{"", "key"} {
 		_, _, err = tn.ReportAuditHead(ctx, store.AuditHead{Gateway: "g", Trail: "t", Seq: 1, Hash: strings.Repeat("a", 64), PublicKey: key})
 		check(err)
@@ -177,7 +177,7 @@ func fillEverything(t *testing.T, s *Store) {
 			ModelProvider: "p", ModelName: "m", CreatedAt: s.now().AddDate(0, 0, -1), PoliciesFired: []store.PolicyFired{{ID: policies[0].ID}}},
 		{ID: "018f3c5e-7b1a-7c3d-9e2f-5a6b7c8d9e10", AgentName: "auto", Status: store.TraceSuccess, CreatedAt: s.now()},
 	})
-	res, err := tn.Trim(ctx, store.TrimBounds{Traces: s.now().Add(-time.Hour), Minutes: s.now().Add(-time.Hour)})
+	res, err := tn.Expire(ctx, store.ExpireBounds{Traces: s.now().Add(-time.Hour), Minutes: s.now().Add(-time.Hour)})
 	check(err)
 	if res.Traces != 1 || res.Minutes != 1 {
 		t.Fatalf("trim %+v", res)

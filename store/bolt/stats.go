@@ -167,6 +167,21 @@ func totals(s *rollup.Sum) store.Totals {
 	}
 }
 
+// PolicyFires returns how many traces say that policies fired.
+func (t *tenant) PolicyFires(ctx context.Context, ids []string) (fires map[string]int64, err error) {
+	err = t.view(ctx, func(d data) error {
+		fires = make(map[string]int64, len(ids))
+		rows := getter{d.in(inPolicyFires).Cursor()}
+		for _, id := range ids {
+			if n := number(rows.get([]byte(id))); n > 0 {
+				fires[id] = int64(n)
+			}
+		}
+		return nil
+	})
+	return fires, err
+}
+
 // Spend is the cost of an agent's traces in a window.
 func (t *tenant) Spend(ctx context.Context, agentID string, from, to time.Time) (spent store.NanoUSD, err error) {
 	err = t.view(ctx, func(d data) error {

@@ -3,6 +3,7 @@ package bolt
 import (
 	"context"
 	"encoding/binary"
+	"strconv"
 
 	"svc/store"
 )
@@ -26,10 +27,14 @@ const (
 // StreamTraces opens a stream.
 func (t *tenant) StreamTraces(ctx context.Context, opts store.StreamOptions) (store.TraceStream, error) {
 	s := &stream{t: t, opts: opts}
+	after, err := parseCursor(opts.After)
+	if err != nil {
+		return nil, err
+	}
 	if s.opts.Batch <= 0 {
 		s.opts.Batch = defaultStreamBatch
 	}
-	err := t.view(ctx, func(d data) error {
+	err = t.view(ctx, func(d data) error {
 		s.opened = d.counter(stateSeq)
 		return nil
 	})
@@ -38,14 +43,29 @@ func (t *tenant) StreamTraces(ctx context.Context, opts store.StreamOptions) (st
 	}
 	s.st = t.s.state(t.id)
 	s.cursor = s.opened
-	if opts.After != nil {
-		s.cursor = min(uint64(*opts.After), s.opened)
+	if opts.After != "" {
+		s.cursor = min(after, s.opened)
 	}
 	return s, nil
 }
 
+// cursorOf is the place of a commit number: its digits.
+func cursorOf(seq uint64) store.Cursor { return store.Cursor(strconv.FormatUint(seq, 10)) }
+
+// parseCursor reads what cursorOf wrote; the empty cursor is 0.
+func parseCursor(c store.Cursor) (uint64, error) {
+	if c == "" {
+		return 0, nil
+	}
+	seq, err := strconv.ParseUint(string(c), 10, 64)
+	if err != nil || cursorOf(seq) != c {
+		return 0, store.FieldError(store.Invalid, "bad cursor", "after", "must be a cursor of this store")
+	}
+	return seq, nil
+}
+
 // Cursor is the place up to which everything has been read.
-func (s *stream) Cursor() store.Cursor { return store.Cursor(s.cursor) }
+func (s *stream) Cursor() store.Cursor { return cursorOf(s.cursor) }
 
 // Close ends the stream; there is nothing to release.
 func (s *stream) Close() {}
@@ -105,7 +125,7 @@ func (s *stream) read(ctx context.Context) (events []store.TraceEvent, more bool
 				return err
 			}
 			text.fill(&tr, r)
-			events = append(events, store.TraceEvent{Cursor: store.Cursor(cursor), Trace: tr})
+			events = append(events, store.TraceEvent{Cursor: cursorOf(cursor), Trace: tr})
 		}
 		cursor = max(cursor, newest)
 		return nil

@@ -24,10 +24,16 @@ type tenant struct {
 	id string
 }
 
-var _ store.Tenant = (*tenant)(nil)
+var (
+	_ store.Tenant       = (*tenant)(nil)
+	_ store.TenantTraces = (*tenant)(nil)
+)
 
-// Tenant returns the data of a tenant.
+// Tenant returns the records of a tenant.
 func (s *Store) Tenant(id string) store.Tenant { return &tenant{s: s, id: id} }
+
+// TracesOf returns the traces of a tenant.
+func (s *Store) TracesOf(id string) store.TenantTraces { return &tenant{s: s, id: id} }
 
 // ID is the tenant's identifier.
 func (t *tenant) ID() string { return t.id }

@@ -3,17 +3,15 @@ package bolt
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"time"
 
 	"go.etcd.io/bbolt"
 
 	"svc/store"
-	"svc/store/rollup"
 )
 
-// Trim removes what is too old, within a bound.
+// Trim removes records that are too old, within a bound.
 func (t *tenant) Trim(ctx context.Context, b store.TrimBounds) (res store.TrimResult, err error) {
 	limit := b.Limit
 	if limit <= 0 {
@@ -22,8 +20,8 @@ func (t *tenant) Trim(ctx context.Context, b store.TrimBounds) (res store.TrimRe
 	// A look first: where nothing is to be done, nothing is written.
 	some := false
 	err = t.view(ctx, func(d data) error {
-		some, err = t.anythingOld(d, b)
-		return err
+		some = t.anythingOld(d, b)
+		return nil
 	})
 	if err != nil || !some {
 		return res, err
@@ -34,8 +32,6 @@ func (t *tenant) Trim(ctx context.Context, b store.TrimBounds) (res store.TrimRe
 			removed *int
 			trim    func() (int, error)
 		}{
-			{&res.Traces, func() (int, error) { return trimTraces(d, b.Traces, limit) }},
-			{&res.Minutes, func() (int, error) { return trimMinutes(d, b.Minutes, limit) }},
 			{&res.Violations, func() (int, error) { return trimViolations(d, b.Violations, limit) }},
 			{&res.Events, func() (int, error) { return trimEvents(d, b.Events, limit) }},
 			{&res.Answers, func() (int, error) { return trimAnswers(d, t.s.now(), limit) }},
@@ -53,135 +49,19 @@ func (t *tenant) Trim(ctx context.Context, b store.TrimBounds) (res store.TrimRe
 }
 
 // anythingOld looks whether there is anything to remove.
-func (t *tenant) anythingOld(d data, b store.TrimBounds) (bool, error) {
-	if !b.Traces.IsZero() {
-		c := d.in(inTraceBlocks).Cursor()
-		for k, v := c.First(); k != nil; k, v = c.Next() {
-			bl, err := asBlock(v)
-			if err != nil {
-				return false, err
-			}
-			if bl.live() > 0 && bl.minTime() < b.Traces.UnixNano() {
-				return true, nil
-			}
-		}
-	}
-	if !b.Minutes.IsZero() {
-		k, _ := d.in(inRollup + rollup.Minute.String()).Cursor().First()
-		if len(k) >= 4 && binary.BigEndian.Uint32(k) < rollup.ByMinute.Bucket(b.Minutes) {
-			return true, nil
-		}
-	}
+func (t *tenant) anythingOld(d data, b store.TrimBounds) bool {
 	if !b.Violations.IsZero() {
 		if k, _ := d.in(inViolations).Cursor().First(); k != nil {
-			return true, nil
+			return true
 		}
 	}
 	if !b.Events.IsZero() {
 		if k, _ := d.in(inUserEvents).Cursor().First(); k != nil {
-			return true, nil
+			return true
 		}
 	}
 	k, _ := d.in(inAnswerExpiry).Cursor().First()
-	return len(k) >= 8 && !timeOf(number(k[:8])).After(t.s.now()), nil
-}
-
-// trimTraces removes traces created before a time. Rollups stay.
-func trimTraces(d data, before time.Time, limit int) (int, error) {
-	if before.IsZero() {
-		return 0, nil
-	}
-	type touched struct {
-		key  []byte
-		b    block
-		seqs []uint64
-	}
-	cutoff, found := before.UnixNano(), 0
-	var list []touched
-	c := d.in(inTraceBlocks).Cursor()
-	for k, v := c.First(); k != nil && found < limit; k, v = c.Next() {
-		b, err := asBlock(v)
-		if err != nil {
-			return 0, err
-		}
-		if b.live() == 0 || b.minTime() >= cutoff {
-			continue
-		}
-		t := touched{key: bytes.Clone(k), b: bytes.Clone(b)}
-		for i := 0; i < b.count() && found < limit; i++ {
-			e := b.entry(i)
-			if e[entryFlags]&flagDeleted != 0 || int64(binary.LittleEndian.Uint64(e)) >= cutoff {
-				continue
-			}
-			t.b.remove(i)
-			t.seqs = append(t.seqs, number(k)+uint64(i))
-			found++
-		}
-		list = append(list, t)
-	}
-	if found == 0 {
-		return 0, nil
-	}
-	blocks, records, ids := d.in(inTraceBlocks), d.in(inTraces), d.in(inTraceIDs)
-	last, _ := blocks.Cursor().Last()
-	last = bytes.Clone(last)
-	for _, t := range list {
-		for _, seq := range t.seqs {
-			key := bytes8(seq)
-			id, err := recordID(records.Get(key))
-			if err != nil {
-				return 0, err
-			}
-			if err := ids.Delete(id); err != nil {
-				return 0, err
-			}
-			if err := records.Delete(key); err != nil {
-				return 0, err
-			}
-		}
-		t.b.retime()
-		var err error
-		if t.b.live() == 0 && !bytes.Equal(t.key, last) {
-			err = blocks.Delete(t.key)
-		} else {
-			err = blocks.Put(t.key, t.b)
-		}
-		if err != nil {
-			return 0, err
-		}
-	}
-	if uint64(cutoff) > d.counter(stateHorizon) {
-		if err := d.setCounter(stateHorizon, uint64(cutoff)); err != nil {
-			return 0, err
-		}
-	}
-	return found, d.setCounter(stateTraces, d.counter(stateTraces)-uint64(found))
-}
-
-// trimMinutes removes minute rows before a time and notes where minutes begin.
-func trimMinutes(d data, before time.Time, limit int) (int, error) {
-	if before.IsZero() {
-		return 0, nil
-	}
-	b := d.in(inRollup + rollup.Minute.String())
-	// Whole hours: a window either has all minutes of an hour or none.
-	end := binary.BigEndian.AppendUint32(nil, rollup.ByMinute.Bucket(before.UTC().Truncate(time.Hour)))
-	var keys [][]byte
-	c := b.Cursor()
-	for k, _ := c.First(); k != nil && bytes.Compare(k, end) < 0 && len(keys) < limit; k, _ = c.Next() {
-		keys = append(keys, bytes.Clone(k))
-	}
-	for _, k := range keys {
-		if err := b.Delete(k); err != nil {
-			return 0, err
-		}
-	}
-	if from := uint64(before.UTC().Truncate(time.Hour).UnixNano()); len(keys) > 0 && from > d.counter(stateMinutesFrom) {
-		if err := d.setCounter(stateMinutesFrom, from); err != nil {
-			return 0, err
-		}
-	}
-	return len(keys), nil
+	return len(k) >= 8 && !timeOf(number(k[:8])).After(t.s.now())
 }
 
 // trimRecords removes the JSON records that old accepts, from the oldest on to the

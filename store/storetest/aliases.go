@@ -10,7 +10,7 @@ import (
 // testAgentAliases: the former name of an agent means it until another agent has
 // that name, whichever way it gets it.
 func testAgentAliases(t *testing.T, o Opened) {
-	tn := NewTenant(t, o.Store, "t")
+	tn := NewTenant(t, o, "t")
 	means := func(name string) string {
 		t.Helper()
 		id := fmt.Sprint(name, o.Clock.Now().UnixNano())

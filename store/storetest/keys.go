@@ -12,7 +12,7 @@ import (
 // testLastUnlimitedKey: of the keys that may do everything one that works stays,
 // whoever deletes at the same time.
 func testLastUnlimitedKey(t *testing.T, o Opened) {
-	tn := NewTenant(t, o.Store, "t")
+	tn := NewTenant(t, o, "t")
 	list, _, err := tn.ListKeys(ctx, store.KeyFilter{}, store.Page{})
 	if err != nil || len(list) != 1 {
 		t.Fatalf("keys %+v, %v", list, err)
@@ -62,15 +62,15 @@ func testLastUnlimitedKey(t *testing.T, o Opened) {
 
 // testTenantKey: an operator gets a key of a tenant whatever became of its users.
 func testTenantKey(t *testing.T, o Opened) {
-	tn := NewTenant(t, o.Store, "t")
+	tn := NewTenant(t, o, "t")
 	n := 0
 	makeKey := func() store.Key {
 		t.Helper()
 		n++
 		digest := store.DigestKey(fmt.Sprint("operator ", n))
-		k := must(o.Store.CreateTenantKey(ctx, tn.ID(), store.KeyCreate{Name: "operator", Scope: store.ScopeIngest, TeamID: "team_x",
+		k := must(o.Records.CreateTenantKey(ctx, tn.ID(), store.KeyCreate{Name: "operator", Scope: store.ScopeIngest, TeamID: "team_x",
 			CreatedBy: "nobody", Digest: digest}))(t)
-		if cred := must(o.Store.Authenticate(ctx, digest))(t); !cred.Key.Unlimited() || cred.TenantID != tn.ID() {
+		if cred := must(o.Records.Authenticate(ctx, digest))(t); !cred.Key.Unlimited() || cred.TenantID != tn.ID() {
 			t.Errorf("credential %+v", cred)
 		}
 		return k
@@ -89,6 +89,6 @@ func testTenantKey(t *testing.T, o Opened) {
 	if u := must(tn.GetUser(ctx, store.DefaultAdminID))(t); u.Status != store.UserDeactivated {
 		t.Errorf("the deactivated user is %s", u.Status)
 	}
-	_, err := o.Store.CreateTenantKey(ctx, "unknown", store.KeyCreate{Name: "k", Digest: store.DigestKey("x")})
+	_, err := o.Records.CreateTenantKey(ctx, "unknown", store.KeyCreate{Name: "k", Digest: store.DigestKey("x")})
 	wantKind(t, err, store.NotFound, "")
 }

@@ -10,7 +10,7 @@ import (
 
 // testLists checks order, totals and pages of the paged lists.
 func testLists(t *testing.T, o Opened) {
-	tn := NewTenant(t, o.Store, "t")
+	tn := NewTenant(t, o, "t")
 	agent := newAgent(t, tn, "history")
 	const n = 7
 	for i := range n {
@@ -67,14 +67,14 @@ func testLists(t *testing.T, o Opened) {
 }
 
 func testClosed(t *testing.T, o Opened) {
-	tn := NewTenant(t, o.Store, "t")
+	tn := NewTenant(t, o, "t")
 	st := must(tn.StreamTraces(ctx, store.StreamOptions{}))(t)
 	ended := make(chan error, 1)
 	go func() { _, err := st.Next(ctx); ended <- err }()
-	if err := o.Store.Ready(ctx); err != nil {
+	if err := o.Records.Ready(ctx); err != nil {
 		t.Errorf("not ready: %v", err)
 	}
-	if err := o.Store.Close(); err != nil {
+	if err := o.Records.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-ended; err != store.ErrClosed {
@@ -84,13 +84,13 @@ func testClosed(t *testing.T, o Opened) {
 		"read":   second(tn.GetTeam(ctx, "x")),
 		"write":  second(tn.CreateTeam(ctx, store.TeamCreate{Name: "x"})),
 		"ingest": second(tn.Ingest(ctx, []store.Trace{{AgentName: "a", Status: store.TraceSuccess}})),
-		"ready":  o.Store.Ready(ctx),
+		"ready":  o.Records.Ready(ctx),
 	} {
 		if err != store.ErrClosed {
 			t.Errorf("%s on a closed store: %v, want ErrClosed", call, err)
 		}
 	}
-	if err := o.Store.Close(); err != nil {
+	if err := o.Records.Close(); err != nil {
 		t.Errorf("second close: %v", err)
 	}
 }

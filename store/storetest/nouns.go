@@ -14,62 +14,62 @@ import (
 var ctx = context.Background()
 
 func testTenants(t *testing.T, o Opened) {
-	first := NewTenant(t, o.Store, "first")
-	info, key, err := o.Store.CreateTenant(ctx, store.TenantCreate{Name: "second", OrgID: "org_2"})
+	first := NewTenant(t, o, "first")
+	info, key, err := o.Records.CreateTenant(ctx, store.TenantCreate{Name: "second", OrgID: "org_2"})
 	if err != nil || key != nil {
 		t.Fatalf("create without a key: %v, %v", key, err)
 	}
-	if got := must(o.Store.GetTenant(ctx, info.ID))(t); got != info {
+	if got := must(o.Records.GetTenant(ctx, info.ID))(t); got != info {
 		t.Errorf("get %+v, want %+v", got, info)
 	}
-	if list := must(o.Store.ListTenants(ctx))(t); len(list) != 2 || list[0].ID != info.ID || list[1].ID != first.ID() {
+	if list := must(o.Records.ListTenants(ctx))(t); len(list) != 2 || list[0].ID != info.ID || list[1].ID != first.ID() {
 		t.Errorf("list %+v, want the newest first", list)
 	}
-	if got := must(o.Store.TenantForOrg(ctx, "org_2"))(t); got.ID != info.ID {
+	if got := must(o.Records.TenantForOrg(ctx, "org_2"))(t); got.ID != info.ID {
 		t.Errorf("organization belongs to %s", got.ID)
 	}
-	_, err = o.Store.TenantForOrg(ctx, "org_unbound")
+	_, err = o.Records.TenantForOrg(ctx, "org_unbound")
 	wantKind(t, err, store.NotFound, "")
-	_, err = o.Store.GetTenant(ctx, "ten_unknown")
+	_, err = o.Records.GetTenant(ctx, "ten_unknown")
 	wantKind(t, err, store.NotFound, "")
 	for field, in := range map[string]store.TenantCreate{
 		"name": {Name: "first"}, "orgId": {Name: "third", OrgID: "org_2"}, "id": {ID: info.ID, Name: "fourth"},
 	} {
-		_, _, err := o.Store.CreateTenant(ctx, in)
+		_, _, err := o.Records.CreateTenant(ctx, in)
 		wantKind(t, err, store.Conflict, field)
 	}
-	_, _, err = o.Store.CreateTenant(ctx, store.TenantCreate{})
+	_, _, err = o.Records.CreateTenant(ctx, store.TenantCreate{})
 	wantKind(t, err, store.Invalid, "name")
-	if list := must(o.Store.ListTenants(ctx))(t); len(list) != 2 {
+	if list := must(o.Records.ListTenants(ctx))(t); len(list) != 2 {
 		t.Errorf("%d tenants after refused creations", len(list))
 	}
 	admin := must(first.GetUser(ctx, store.DefaultAdminID))(t)
 	if admin.Status != store.UserActive {
 		t.Errorf("the first user is %s", admin.Status)
 	}
-	one, two := must(first.RedactionKey(ctx))(t), must(o.Store.Tenant(info.ID).RedactionKey(ctx))(t)
+	one, two := must(first.RedactionKey(ctx))(t), must(o.Records.Tenant(info.ID).RedactionKey(ctx))(t)
 	if len(one) != 32 || slices.Equal(one, two) || !slices.Equal(one, must(first.RedactionKey(ctx))(t)) {
 		t.Error("redaction keys are not stable and of each tenant")
 	}
-	_, _, err = o.Store.Tenant("ten_unknown").ListTeams(ctx, store.Page{})
+	_, _, err = o.Records.Tenant("ten_unknown").ListTeams(ctx, store.Page{})
 	wantKind(t, err, store.NotFound, "")
-	_, err = o.Store.Tenant("ten_unknown").Ingest(ctx, []store.Trace{{AgentName: "a", Status: store.TraceSuccess}})
+	_, err = o.Traces.TracesOf("ten_unknown").Ingest(ctx, []store.Trace{{AgentName: "a", Status: store.TraceSuccess}})
 	wantKind(t, err, store.NotFound, "")
 }
 
 func testBootstrap(t *testing.T, o Opened) {
 	in := store.TenantCreate{ID: "default", Name: "default", Key: &store.KeyCreate{Name: "bootstrap", Scope: store.ScopeAPI, Digest: store.DigestKey("x")}}
-	info, created, err := o.Store.Bootstrap(ctx, in)
+	info, created, err := o.Records.Bootstrap(ctx, in)
 	if err != nil || !created || info.ID != "default" {
 		t.Fatalf("bootstrap: %+v, %v, %v", info, created, err)
 	}
-	if cred := must(o.Store.Authenticate(ctx, store.DigestKey("x")))(t); cred.TenantID != "default" || cred.Key.CreatedBy != store.DefaultAdminID {
+	if cred := must(o.Records.Authenticate(ctx, store.DigestKey("x")))(t); cred.TenantID != "default" || cred.Key.CreatedBy != store.DefaultAdminID {
 		t.Errorf("credential %+v", cred)
 	}
-	if _, created, err := o.Store.Bootstrap(ctx, in); created || err != nil {
+	if _, created, err := o.Records.Bootstrap(ctx, in); created || err != nil {
 		t.Errorf("second bootstrap: %v, %v", created, err)
 	}
-	if got := must(o.Store.TenantForOrg(ctx, "org_any"))(t); got.ID != "default" {
+	if got := must(o.Records.TenantForOrg(ctx, "org_any"))(t); got.ID != "default" {
 		t.Errorf("an unbound organization means %q in a store of one tenant", got.ID)
 	}
 }
@@ -77,29 +77,30 @@ func testBootstrap(t *testing.T, o Opened) {
 // testOnlyTenantOfAnOrganization: the only tenant of a store takes any
 // organization, but not when it is bound to one: then it takes that one alone.
 func testOnlyTenantOfAnOrganization(t *testing.T, o Opened) {
-	info, _, err := o.Store.CreateTenant(ctx, store.TenantCreate{Name: "only", OrgID: "org_only"})
+	info, _, err := o.Records.CreateTenant(ctx, store.TenantCreate{Name: "only", OrgID: "org_only"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := must(o.Store.TenantForOrg(ctx, "org_only"))(t); got.ID != info.ID {
+	if got := must(o.Records.TenantForOrg(ctx, "org_only"))(t); got.ID != info.ID {
 		t.Errorf("its organization means %q", got.ID)
 	}
 	for _, org := range []string{"org_other", ""} {
-		_, err := o.Store.TenantForOrg(ctx, org)
+		_, err := o.Records.TenantForOrg(ctx, org)
 		wantKind(t, err, store.NotFound, "")
 	}
 }
 
 // testIsolation asks one tenant for everything that another has.
 func testIsolation(t *testing.T, o Opened) {
-	a, b := NewTenant(t, o.Store, "a"), NewTenant(t, o.Store, "b")
+	a, b := NewTenant(t, o, "a"), NewTenant(t, o, "b")
 	team := must(a.CreateTeam(ctx, store.TeamCreate{Name: "team"}))(t)
 	agent := newAgent(t, a, "agent")
 	budget := must(a.CreateBudget(ctx, store.BudgetCreate{Name: "budget", AgentID: agent.ID, Period: store.Daily, Limit: 1}))(t)
 	sla := must(a.CreateSLA(ctx, store.SLACreate{Name: "sla", AgentID: agent.ID, EvaluationPeriod: "1h"}))(t)
 	policy := must(a.CreatePolicies(ctx, store.PolicyCreate{Name: "policy"}))(t)[0]
 	key := must(a.CreateKey(ctx, store.KeyCreate{Name: "key", Scope: store.ScopeAPI, Digest: store.DigestKey("k"), CreatedBy: store.DefaultAdminID}))(t)
-	ingest(t, a, store.IngestResult{Accepted: 1}, store.Trace{ID: "shared", AgentID: agent.ID, Status: store.TraceSuccess, Cost: 7})
+	ingest(t, a, store.IngestResult{Accepted: 1}, store.Trace{ID: "shared", AgentID: agent.ID, Status: store.TraceSuccess, Cost: 7, ToolName: "search",
+		PoliciesFired: []store.PolicyFired{{ID: policy.ID}}})
 
 	name := "x"
 	for call, err := range map[string]error{
@@ -112,7 +113,6 @@ func testIsolation(t *testing.T, o Opened) {
 		"GetAgent":        second(b.GetAgent(ctx, agent.ID)),
 		"UpdateAgent":     second(b.UpdateAgent(ctx, agent.ID, store.AgentUpdate{Name: &name})),
 		"DeleteAgent":     b.DeleteAgent(ctx, agent.ID),
-		"ListTools":       third(b.ListTools(ctx, agent.ID, store.Page{})),
 		"ListDeployments": third(b.ListDeployments(ctx, agent.ID, store.Page{})),
 		"GetBudget":       second(b.GetBudget(ctx, budget.ID)),
 		"UpdateBudget":    second(b.UpdateBudget(ctx, budget.ID, store.BudgetUpdate{Name: &name})),
@@ -144,13 +144,25 @@ func testIsolation(t *testing.T, o Opened) {
 	// The same names, ids and sessions live side by side.
 	must(b.CreateTeam(ctx, store.TeamCreate{Name: "team"}))(t)
 	ingest(t, b, store.IngestResult{Accepted: 1}, store.Trace{ID: "shared", AgentName: "agent", Status: store.TraceError})
-	for _, tn := range []store.Tenant{a, b} {
+	for _, tn := range []Tenant{a, b} {
 		if _, n, err := tn.ListTraces(ctx, store.TraceFilter{}, store.Page{}); n != 1 || err != nil {
 			t.Errorf("tenant %s sees %d traces, %v", tn.ID(), n, err)
 		}
 	}
 	if list, n, err := b.ListTraces(ctx, store.TraceFilter{AgentID: agent.ID}, store.Page{}); n != 0 || len(list) != 0 || err != nil {
 		t.Errorf("filter by another tenant's agent: %d, %v", n, err)
+	}
+	if list, n, err := b.ListTools(ctx, agent.ID, store.Page{}); n != 0 || len(list) != 0 || err != nil {
+		t.Errorf("tools of another tenant's agent: %d, %v", n, err)
+	}
+	if fires := must(b.PolicyFires(ctx, []string{policy.ID}))(t); len(fires) != 0 {
+		t.Errorf("fires of another tenant's policy: %v", fires)
+	}
+	if names := must(b.AgentNames(ctx, []string{agent.ID}))(t); len(names) != 0 {
+		t.Errorf("names of another tenant's agent: %v", names)
+	}
+	if got := must(b.ResolveAgents(ctx, []store.NamedAgent{{ID: agent.ID}}))(t); !got[0].Unknown {
+		t.Errorf("another tenant's agent: %+v", got)
 	}
 	now := o.Clock.Now()
 	if s := must(b.Stats(ctx, store.StatsQuery{From: now.Add(-time.Hour), To: now.Add(time.Hour)}))(t); s.Summary.Traces != 1 || s.Summary.Cost != 0 {
@@ -165,7 +177,7 @@ func second[T any](_ T, err error) error        { return err }
 func third[T, U any](_ T, _ U, err error) error { return err }
 
 func testTeams(t *testing.T, o Opened) {
-	tn := NewTenant(t, o.Store, "t")
+	tn := NewTenant(t, o, "t")
 	team := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "platform", Description: "d"}))(t)
 	if team.MemberCount != 0 || team.Scopes == nil || len(team.Scopes) != 0 || team.CreatedAt.IsZero() || team.CreatedAt.Location() != time.UTC {
 		t.Errorf("new team %+v", team)
@@ -197,7 +209,7 @@ func testTeams(t *testing.T, o Opened) {
 }
 
 func testMembers(t *testing.T, o Opened) {
-	tn := NewTenant(t, o.Store, "t")
+	tn := NewTenant(t, o, "t")
 	team := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "team"}))(t)
 	must(tn.ApplyUserEvent(ctx, store.UserEvent{Type: store.UserCreated, CreatedAt: o.Clock.Now(), UserID: "idp_1", Email: "One@Example.com"}))(t)
 
@@ -250,7 +262,7 @@ func ids[T any](list []T, id func(T) string) []string {
 }
 
 func testAgents(t *testing.T, o Opened) {
-	tn := NewTenant(t, o.Store, "t")
+	tn := NewTenant(t, o, "t")
 	a := must(tn.CreateAgent(ctx, store.AgentCreate{Name: "a", Environment: "production", ModelProvider: "p", ModelName: "m",
 		Description: "d", ConfigYAML: "v: 1", DeployedBy: "usr_admin"}))(t)
 	b := newAgent(t, tn, "b")
@@ -285,8 +297,6 @@ func testAgents(t *testing.T, o Opened) {
 		t.Fatal(err)
 	}
 	wantKind(t, tn.DeleteAgent(ctx, a.ID), store.NotFound, "")
-	_, _, err = tn.ListTools(ctx, a.ID, store.Page{})
-	wantKind(t, err, store.NotFound, "")
 	if tr := must(tn.GetTrace(ctx, "1"))(t); tr.AgentID != a.ID || tr.AgentName != "a" {
 		t.Errorf("trace of a deleted agent: %+v", tr)
 	}
@@ -303,7 +313,7 @@ func testAgents(t *testing.T, o Opened) {
 }
 
 func testBudgets(t *testing.T, o Opened) {
-	tn := NewTenant(t, o.Store, "t")
+	tn := NewTenant(t, o, "t")
 	agent := newAgent(t, tn, "agent")
 	_, err := tn.CreateBudget(ctx, store.BudgetCreate{Name: "b", AgentID: "agt_unknown"})
 	wantKind(t, err, store.Invalid, "agentId")
@@ -331,7 +341,7 @@ func testBudgets(t *testing.T, o Opened) {
 }
 
 func testSLAs(t *testing.T, o Opened) {
-	tn := NewTenant(t, o.Store, "t")
+	tn := NewTenant(t, o, "t")
 	agent := newAgent(t, tn, "agent")
 	p99 := 250.0
 	sla := must(tn.CreateSLA(ctx, store.SLACreate{Name: "s", AgentID: agent.ID, P99LatencyMs: &p99, EvaluationPeriod: "1h"}))(t)
@@ -370,11 +380,11 @@ func testSLAs(t *testing.T, o Opened) {
 }
 
 func testPolicies(t *testing.T, o Opened) {
-	tn := NewTenant(t, o.Store, "t")
+	tn := NewTenant(t, o, "t")
 	threshold := 0.7
 	in := store.PolicyCreate{Name: "p", Phase: "request", Condition: store.PolicyCondition{Type: "injection_score", Threshold: &threshold}, Action: "block", Enabled: true}
 	p := must(tn.CreatePolicies(ctx, in))(t)[0]
-	if p.On != "*" || p.FireCount != 0 || !p.Enabled || *p.Condition.Threshold != 0.7 {
+	if p.On != "*" || !p.Enabled || *p.Condition.Threshold != 0.7 {
 		t.Errorf("policy %+v", p)
 	}
 	_, err := tn.CreatePolicies(ctx, store.PolicyCreate{Name: "q"}, store.PolicyCreate{Name: "p"})
@@ -411,8 +421,8 @@ func testPolicies(t *testing.T, o Opened) {
 	ingest(t, tn, store.IngestResult{Duplicates: 1}, tr)
 	tr.ID = "2"
 	ingest(t, tn, store.IngestResult{Accepted: 1}, tr)
-	if n := must(tn.GetPolicy(ctx, p.ID))(t).FireCount; n != 2 {
-		t.Errorf("fireCount %d, want 2", n)
+	if fires := must(tn.PolicyFires(ctx, []string{p.ID, "pol_never"}))(t); len(fires) != 1 || fires[p.ID] != 2 {
+		t.Errorf("fires %v, want 2 of %s alone", fires, p.ID)
 	}
 	if err := tn.DeletePolicy(ctx, p.ID); err != nil {
 		t.Fatal(err)
@@ -421,15 +431,15 @@ func testPolicies(t *testing.T, o Opened) {
 }
 
 func testKeys(t *testing.T, o Opened) {
-	tn := NewTenant(t, o.Store, "t")
+	tn := NewTenant(t, o, "t")
 	team := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "team", Scopes: []string{"agents:read"}}))(t)
 	digest := store.DigestKey("svc_agent_secret")
 	k := must(tn.CreateKey(ctx, store.KeyCreate{Name: "k", Scope: store.ScopeAgent, Prefix: "svc_agent_secr", Digest: digest, TeamID: team.ID, CreatedBy: store.DefaultAdminID}))(t)
-	cred := must(o.Store.Authenticate(ctx, digest))(t)
+	cred := must(o.Records.Authenticate(ctx, digest))(t)
 	if cred.TenantID != tn.ID() || cred.Key.ID != k.ID || cred.Team == nil || !slices.Equal(cred.Team.Scopes, team.Scopes) {
 		t.Errorf("credential %+v", cred)
 	}
-	_, err := o.Store.Authenticate(ctx, store.DigestKey("svc_agent_other"))
+	_, err := o.Records.Authenticate(ctx, store.DigestKey("svc_agent_other"))
 	wantKind(t, err, store.Unauthorized, "")
 	_, err = tn.CreateKey(ctx, store.KeyCreate{Name: "k", Digest: digest, CreatedBy: store.DefaultAdminID})
 	wantKind(t, err, store.Conflict, "")
@@ -452,16 +462,16 @@ func testKeys(t *testing.T, o Opened) {
 	if err := tn.DeleteTeam(ctx, team.ID); err != nil {
 		t.Fatal(err)
 	}
-	_, err = o.Store.Authenticate(ctx, digest)
+	_, err = o.Records.Authenticate(ctx, digest)
 	wantKind(t, err, store.Unauthorized, "")
 
 	plain := store.DigestKey("svc_api_secret")
 	k2 := must(tn.CreateKey(ctx, store.KeyCreate{Name: "k2", Scope: store.ScopeAPI, Digest: plain, CreatedBy: store.DefaultAdminID}))(t)
-	must(o.Store.Authenticate(ctx, plain))(t)
+	must(o.Records.Authenticate(ctx, plain))(t)
 	if err := tn.DeleteKey(ctx, k2.ID); err != nil {
 		t.Fatal(err)
 	}
-	_, err = o.Store.Authenticate(ctx, plain)
+	_, err = o.Records.Authenticate(ctx, plain)
 	wantKind(t, err, store.Unauthorized, "")
 	wantKind(t, tn.DeleteKey(ctx, k2.ID), store.NotFound, "")
 }

@@ -29,13 +29,13 @@ func race(n int, fn func(i int)) {
 const racers = 20
 
 func testRaces(t *testing.T, o Opened) {
-	tn := NewTenant(t, o.Store, "t")
+	tn := NewTenant(t, o, "t")
 	agent := newAgent(t, tn, "agent")
 	team := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "team"}))(t)
 	sla := must(tn.CreateSLA(ctx, store.SLACreate{Name: "s", AgentID: agent.ID, EvaluationPeriod: "1h"}))(t)
 	for name, try := range map[string]func(i int) error{
 		"tenant": func(int) error {
-			_, _, err := o.Store.CreateTenant(ctx, store.TenantCreate{Name: "one"})
+			_, _, err := o.Records.CreateTenant(ctx, store.TenantCreate{Name: "one"})
 			return err
 		},
 		"team":  func(int) error { return second(tn.CreateTeam(ctx, store.TeamCreate{Name: "one"})) },
@@ -53,7 +53,7 @@ func testRaces(t *testing.T, o Opened) {
 			return err
 		},
 		"lease": func(i int) error {
-			ok, err := o.Store.AcquireLease(ctx, "one", fmt.Sprint(i), time.Hour)
+			ok, err := o.Records.AcquireLease(ctx, "one", fmt.Sprint(i), time.Hour)
 			if err == nil && !ok {
 				err = store.AlreadyExists("lease", "")
 			}
@@ -109,7 +109,7 @@ func testRaces(t *testing.T, o Opened) {
 			case 3:
 				_, err = tn.CreateAgent(ctx, store.AgentCreate{Name: fmt.Sprintf("c%d-%d", i, j)})
 			case 4:
-				_, err = tn.Trim(ctx, store.TrimBounds{Traces: now.Add(-time.Hour), Minutes: now.Add(-2 * time.Hour)})
+				_, err = tn.Expire(ctx, store.ExpireBounds{Traces: now.Add(-time.Hour), Minutes: now.Add(-2 * time.Hour)})
 			}
 			if err != nil {
 				t.Errorf("%d: %v", i, err)
@@ -119,10 +119,10 @@ func testRaces(t *testing.T, o Opened) {
 }
 
 func testIdempotency(t *testing.T, o Opened) {
-	tn, other := NewTenant(t, o.Store, "t"), NewTenant(t, o.Store, "other")
+	tn, other := NewTenant(t, o, "t"), NewTenant(t, o, "other")
 	a := store.Attempt{KeyID: "k", Route: "POST /api/teams", Token: "tok", Body: [32]byte{1}}
 	answer := store.Answer{Status: 201, ContentType: "application/json", Body: []byte(`{"data":{}}`)}
-	begin := func(tn store.Tenant, a store.Attempt) *store.Answer {
+	begin := func(tn Tenant, a store.Attempt) *store.Answer {
 		t.Helper()
 		return must(tn.BeginAttempt(ctx, a))(t)
 	}
@@ -207,12 +207,12 @@ func testIdempotency(t *testing.T, o Opened) {
 func testLeases(t *testing.T, o Opened) {
 	acquire := func(name, holder string) bool {
 		t.Helper()
-		return must(o.Store.AcquireLease(ctx, name, holder, time.Minute))(t)
+		return must(o.Records.AcquireLease(ctx, name, holder, time.Minute))(t)
 	}
 	if !acquire("sla", "a") || acquire("sla", "b") || !acquire("retention", "b") || !acquire("sla", "a") {
 		t.Error("a lease is held by one holder at a time, and renewed by it")
 	}
-	if err := o.Store.ReleaseLease(ctx, "sla", "b"); err != nil {
+	if err := o.Records.ReleaseLease(ctx, "sla", "b"); err != nil {
 		t.Fatal(err)
 	}
 	if acquire("sla", "b") {
@@ -222,20 +222,20 @@ func testLeases(t *testing.T, o Opened) {
 	if !acquire("sla", "b") {
 		t.Error("a lease did not end")
 	}
-	if err := o.Store.ReleaseLease(ctx, "sla", "b"); err != nil {
+	if err := o.Records.ReleaseLease(ctx, "sla", "b"); err != nil {
 		t.Fatal(err)
 	}
 	if !acquire("sla", "a") {
 		t.Error("a lease given back is not free")
 	}
-	if at := must(o.Store.Mark(ctx, "m"))(t); !at.IsZero() {
+	if at := must(o.Records.Mark(ctx, "m"))(t); !at.IsZero() {
 		t.Errorf("mark %v before it was set", at)
 	}
 	now := o.Clock.Now().UTC()
-	if err := o.Store.SetMark(ctx, "m", now); err != nil {
+	if err := o.Records.SetMark(ctx, "m", now); err != nil {
 		t.Fatal(err)
 	}
-	if at := must(o.Store.Mark(ctx, "m"))(t); !at.Equal(now) {
+	if at := must(o.Records.Mark(ctx, "m"))(t); !at.Equal(now) {
 		t.Errorf("mark %v, want %v", at, now)
 	}
 }

@@ -67,7 +67,7 @@ func differ(got, want store.Totals) string {
 // testQuantilesInBounds: no quantile is below the smallest duration or above the
 // largest, so that equal durations are known exactly.
 func testQuantilesInBounds(t *testing.T, o Opened) {
-	tn := NewTenant(t, o.Store, "t")
+	tn := NewTenant(t, o, "t")
 	now := o.Clock.Now()
 	for i, d := range []time.Duration{0, 1, time.Microsecond, time.Second, 9999 * time.Millisecond, time.Hour + 1} {
 		name := fmt.Sprintf("agent %d", i)
@@ -97,7 +97,7 @@ func testQuantilesInBounds(t *testing.T, o Opened) {
 }
 
 func testStats(t *testing.T, o Opened) {
-	tn := NewTenant(t, o.Store, "t")
+	tn := NewTenant(t, o, "t")
 	o.Clock.Advance(100 * 24 * time.Hour)
 	now := o.Clock.Now()
 	if s := must(tn.Stats(ctx, store.StatsQuery{From: now.Add(-time.Hour), To: now, GroupBy: store.GroupByModel}))(t); s.Summary != (store.Totals{}) || s.Groups == nil || len(s.Groups) != 0 {
@@ -184,7 +184,7 @@ func testStats(t *testing.T, o Opened) {
 }
 
 func testLateArrivals(t *testing.T, o Opened) {
-	tn := NewTenant(t, o.Store, "t")
+	tn := NewTenant(t, o, "t")
 	now := o.Clock.Now().UTC()
 	yesterday := now.Add(-26 * time.Hour)
 	ingest(t, tn, store.IngestResult{Accepted: 1}, store.Trace{ID: "now", AgentName: "a", Status: store.TraceSuccess, Cost: 1, CreatedAt: now})
@@ -209,7 +209,7 @@ func testLateArrivals(t *testing.T, o Opened) {
 }
 
 func testRetention(t *testing.T, o Opened) {
-	tn := NewTenant(t, o.Store, "t")
+	tn := NewTenant(t, o, "t")
 	start := o.Clock.Now().UTC().Truncate(24 * time.Hour).Add(90 * time.Minute)
 	var all []store.Trace
 	for i := range 450 {
@@ -222,16 +222,11 @@ func testRetention(t *testing.T, o Opened) {
 	before := must(tn.Stats(ctx, query))(t)
 
 	cutoff := all[250].CreatedAt
-	// A backlog of traces leaves the other kinds their own share of a call.
-	firstMinutes := start.Add(3 * time.Hour)
-	if res := must(tn.Trim(ctx, store.TrimBounds{Traces: cutoff, Minutes: firstMinutes, Limit: 4}))(t); res.Traces != 4 || res.Minutes == 0 || !res.More {
-		t.Errorf("a call of four rows a kind: %+v", res)
-	}
-	removed := 4
+	removed := 0
 	for more := true; more; {
-		res := must(tn.Trim(ctx, store.TrimBounds{Traces: cutoff, Limit: 60}))(t)
-		if res.Traces > 60 {
-			t.Fatalf("one call removed %d", res.Traces)
+		res := must(tn.Expire(ctx, store.ExpireBounds{Traces: cutoff}))(t)
+		if res.More && res.Traces == 0 {
+			t.Fatal("a step of a call removed nothing")
 		}
 		removed, more = removed+res.Traces, res.More
 	}
@@ -267,7 +262,7 @@ func testRetention(t *testing.T, o Opened) {
 		}
 	}()
 	for more := true; more; {
-		more = must(tn.Trim(ctx, store.TrimBounds{Minutes: minutes, Limit: 100}))(t).More
+		more = must(tn.Expire(ctx, store.ExpireBounds{Minutes: minutes, Budget: time.Second}))(t).More
 	}
 	odd := store.StatsQuery{From: start.Add(25 * time.Minute), To: start.Add(30*time.Hour + 11*time.Minute)}
 	s := must(tn.Stats(ctx, odd))(t)
@@ -280,11 +275,11 @@ func testRetention(t *testing.T, o Opened) {
 	if s.From.Minute() != 0 || s.To.Minute() != 0 || s.Summary.Traces != want {
 		t.Errorf("without minutes: %v to %v, %d traces, want %d", s.From, s.To, s.Summary.Traces, want)
 	}
-	if res := must(tn.Trim(ctx, store.TrimBounds{Traces: cutoff, Minutes: minutes}))(t); res != (store.TrimResult{}) {
+	if res := must(tn.Expire(ctx, store.ExpireBounds{Traces: cutoff, Minutes: minutes}))(t); res != (store.Expired{}) {
 		t.Errorf("nothing is left to do, and %+v was done", res)
 	}
 	for more := true; more; {
-		more = must(tn.Trim(ctx, store.TrimBounds{Traces: o.Clock.Now().Add(time.Hour), Limit: 150}))(t).More
+		more = must(tn.Expire(ctx, store.ExpireBounds{Traces: o.Clock.Now().Add(time.Hour)}))(t).More
 	}
 	if list, total, err := tn.ListTraces(ctx, store.TraceFilter{}, store.Page{Limit: 5}); total != 0 || len(list) != 0 || err != nil {
 		t.Errorf("%d of %d left, %v", len(list), total, err)
@@ -302,7 +297,7 @@ func testModel(t *testing.T, open func(t *testing.T) Opened) {
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
-		tn := NewTenant(t, o.Store, fmt.Sprintf("model %d", n))
+		tn := NewTenant(t, o, fmt.Sprintf("model %d", n))
 		m := model{tn: tn, clock: o.Clock}
 		rt.Repeat(map[string]func(*rapid.T){
 			"ingest": m.ingest,
@@ -314,7 +309,7 @@ func testModel(t *testing.T, open func(t *testing.T) Opened) {
 }
 
 type model struct {
-	tn      store.Tenant
+	tn      Tenant
 	clock   Clock
 	all     []modelTrace // everything that was ever accepted, in commit order
 	horizon time.Time    // retention has removed what is older; zero: nothing yet
@@ -372,7 +367,7 @@ func repeated(list []store.Trace, id string) bool {
 func (m *model) trim(t *rapid.T) {
 	cutoff := m.clock.Now().UTC().Add(-time.Duration(rapid.IntRange(5, 20).Draw(t, "days")) * 24 * time.Hour)
 	for more := true; more; {
-		res, err := m.tn.Trim(ctx, store.TrimBounds{Traces: cutoff, Limit: rapid.IntRange(1, 20).Draw(t, "limit")})
+		res, err := m.tn.Expire(ctx, store.ExpireBounds{Traces: cutoff})
 		if err != nil {
 			t.Fatal(err)
 		}

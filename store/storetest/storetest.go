@@ -22,10 +22,11 @@ type Clock interface {
 	Advance(d time.Duration)
 }
 
-// Opened is a store under test.
+// Opened is what is under test: an engine of both, or two that work together.
 type Opened struct {
-	Store store.Store
-	Clock Clock
+	Records store.Records
+	Traces  store.Traces
+	Clock   Clock
 	// MaxAutoAgents is the bound that the store was opened with; at least 3.
 	MaxAutoAgents int
 }
@@ -63,15 +64,21 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 	t.Run("Model", func(t *testing.T) { t.Parallel(); testModel(t, open) })
 }
 
+// Tenant is both halves of one tenant.
+type Tenant struct {
+	store.Tenant
+	store.TenantTraces
+}
+
 // NewTenant makes a tenant with an API key, both named after name.
-func NewTenant(t testing.TB, s store.Store, name string) store.Tenant {
+func NewTenant(t testing.TB, o Opened, name string) Tenant {
 	t.Helper()
-	info, key, err := s.CreateTenant(context.Background(), store.TenantCreate{Name: name,
+	info, key, err := o.Records.CreateTenant(context.Background(), store.TenantCreate{Name: name,
 		Key: &store.KeyCreate{Name: "first", Scope: store.ScopeAPI, Prefix: "svc_api_abcd", Digest: store.DigestKey("secret of " + name)}})
 	if err != nil || key == nil {
 		t.Fatalf("create tenant: %v", err)
 	}
-	return s.Tenant(info.ID)
+	return Tenant{o.Records.Tenant(info.ID), o.Traces.TracesOf(info.ID)}
 }
 
 // must returns v and ends the test on an error.
@@ -97,12 +104,12 @@ func wantKind(t testing.TB, err error, kind store.Kind, field string) {
 	}
 }
 
-func newAgent(t testing.TB, tn store.Tenant, name string) store.Agent {
+func newAgent(t testing.TB, tn Tenant, name string) store.Agent {
 	t.Helper()
 	return must(tn.CreateAgent(context.Background(), store.AgentCreate{Name: name, Environment: "production"}))(t)
 }
 
-func ingest(t testing.TB, tn store.Tenant, want store.IngestResult, batch ...store.Trace) {
+func ingest(t testing.TB, tn Tenant, want store.IngestResult, batch ...store.Trace) {
 	t.Helper()
 	if got := must(tn.Ingest(context.Background(), batch))(t); got != want {
 		t.Fatalf("ingest %+v, want %+v", got, want)

@@ -28,7 +28,7 @@ func fullTrace(id, agent string, at time.Time) store.Trace {
 }
 
 func testIngest(t *testing.T, o Opened) {
-	tn := NewTenant(t, o.Store, "t")
+	tn := NewTenant(t, o, "t")
 	now := o.Clock.Now()
 	ingest(t, tn, store.IngestResult{})
 	batch := []store.Trace{
@@ -86,7 +86,7 @@ func testIngest(t *testing.T, o Opened) {
 func first[T any](list T, _ int, _ error) T { return list }
 
 func testIngestRefusals(t *testing.T, o Opened) {
-	tn := NewTenant(t, o.Store, "t")
+	tn := NewTenant(t, o, "t")
 	long := strings.Repeat("x", store.MaxTraceString+1)
 	for field, change := range map[string]func(*store.Trace){
 		"agentName":      func(tr *store.Trace) { tr.AgentName = "" },
@@ -127,7 +127,7 @@ func testIngestRefusals(t *testing.T, o Opened) {
 }
 
 func testAutoRegistration(t *testing.T, o Opened) {
-	tn := NewTenant(t, o.Store, "t")
+	tn := NewTenant(t, o, "t")
 	newAgent(t, tn, "made by hand")
 	one := func(name string) store.Trace {
 		tr := store.Trace{ID: name + o.Clock.Now().String(), AgentName: name, Status: store.TraceSuccess, Cost: 1, ToolName: "tool"}
@@ -177,7 +177,7 @@ func testAutoRegistration(t *testing.T, o Opened) {
 }
 
 func testGetTrace(t *testing.T, o Opened) {
-	tn := NewTenant(t, o.Store, "t")
+	tn := NewTenant(t, o, "t")
 	want := fullTrace("018f3c5e-7b1a-7c3d-9e2f-00000000000a", "a", o.Clock.Now())
 	empty := store.Trace{ID: "e", AgentName: "a", Status: store.TraceSuccess, CreatedAt: o.Clock.Now().UTC()}
 	ingest(t, tn, store.IngestResult{Accepted: 2}, want, empty)
@@ -204,7 +204,7 @@ func testGetTrace(t *testing.T, o Opened) {
 // testListTraces compares every combination of a few filters with what
 // TraceFilter.Match says.
 func testListTraces(t *testing.T, o Opened) {
-	tn := NewTenant(t, o.Store, "t")
+	tn := NewTenant(t, o, "t")
 	base := o.Clock.Now().Add(-time.Hour).UTC().Truncate(time.Second)
 	var all []store.Trace
 	for i := range 350 {
@@ -282,7 +282,7 @@ func testListTraces(t *testing.T, o Opened) {
 }
 
 func testStreams(t *testing.T, o Opened) {
-	tn := NewTenant(t, o.Store, "t")
+	tn := NewTenant(t, o, "t")
 	one := func(id string, status store.TraceStatus) store.Trace {
 		return store.Trace{ID: id, AgentName: "a", Status: status, CreatedAt: o.Clock.Now().Add(-time.Hour)}
 	}
@@ -308,11 +308,7 @@ func testStreams(t *testing.T, o Opened) {
 	}
 	// Resume after each event: no gap, nothing twice, whatever the times are.
 	for i, e := range events[:2] {
-		c, ok := store.ParseCursor(e.Cursor.String())
-		if !ok {
-			t.Fatalf("cursor %q does not parse", e.Cursor)
-		}
-		st := must(tn.StreamTraces(ctx, store.StreamOptions{After: &c, Batch: 1}))(t)
+		st := must(tn.StreamTraces(ctx, store.StreamOptions{After: e.Cursor, Batch: 1}))(t)
 		for j := i + 1; j < 3; j++ {
 			if got := must(st.Next(ctx))(t); len(got) != 1 || got[0].Trace.ID != events[j].Trace.ID || st.Cursor() != got[0].Cursor {
 				t.Errorf("resumed after %d: %+v", i, got)
@@ -320,12 +316,20 @@ func testStreams(t *testing.T, o Opened) {
 		}
 		st.Close()
 	}
-	zero, future := store.Cursor(0), store.Cursor(math.MaxUint64)
-	all := must(tn.StreamTraces(ctx, store.StreamOptions{After: &zero, MaxLag: 1}))(t) // what lay behind does not count
+	all := must(tn.StreamTraces(ctx, store.StreamOptions{After: store.CursorStart, MaxLag: 1}))(t) // what lay behind does not count
 	if got := must(all.Next(ctx))(t); len(got) != 4 {
 		t.Errorf("from the beginning: %d events", len(got))
 	}
-	ahead := must(tn.StreamTraces(ctx, store.StreamOptions{After: &future}))(t)
+	// A cursor of another tenant that is further on stands for one of another store.
+	far := NewTenant(t, o, "far")
+	for i := range 50 {
+		ingest(t, far, store.IngestResult{Accepted: 1}, one(fmt.Sprint(i), store.TraceSuccess))
+	}
+	end := must(far.StreamTraces(ctx, store.StreamOptions{}))(t)
+	ahead := must(tn.StreamTraces(ctx, store.StreamOptions{After: end.Cursor()}))(t)
+	for _, bad := range []store.Cursor{"?", "no cursor", "-1", store.Cursor(strings.Repeat("9", 300))} {
+		wantKind(t, second(tn.StreamTraces(ctx, store.StreamOptions{After: bad})), store.Invalid, "after")
+	}
 	slow := must(tn.StreamTraces(ctx, store.StreamOptions{MaxLag: 2}))(t)
 	for i := range 3 {
 		ingest(t, tn, store.IngestResult{Accepted: 1}, one(fmt.Sprintf("late %d", i), store.TraceSuccess))
@@ -336,7 +340,7 @@ func testStreams(t *testing.T, o Opened) {
 	if _, err := slow.Next(ctx); err != store.ErrTooSlow {
 		t.Errorf("slow reader got %v", err)
 	}
-	for _, st := range []store.TraceStream{live, errs, all, ahead, slow} {
+	for _, st := range []store.TraceStream{live, errs, all, ahead, slow, end} {
 		st.Close()
 	}
 }

@@ -13,7 +13,7 @@ func userAt(minute int, typ store.UserEventType, id, email string) store.UserEve
 }
 
 func testUserEvents(t *testing.T, o Opened) {
-	tn := NewTenant(t, o.Store, "t")
+	tn := NewTenant(t, o, "t")
 	team := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "team"}))(t)
 	apply := func(ev store.UserEvent) store.UserEventOutcome {
 		t.Helper()
@@ -35,12 +35,12 @@ func testUserEvents(t *testing.T, o Opened) {
 		t.Errorf("updated: %+v", out.User)
 	}
 	apply(userAt(3, store.UserSuspended, "u", ""))
-	_, err := o.Store.Authenticate(ctx, digest)
+	_, err := o.Records.Authenticate(ctx, digest)
 	wantKind(t, err, store.Unauthorized, "")
 	_, err = tn.CreateKey(ctx, store.KeyCreate{Name: "k", Digest: store.DigestKey("z"), CreatedBy: "u"})
 	wantKind(t, err, store.Invalid, "userId")
 	apply(userAt(4, store.UserReactivated, "u", ""))
-	must(o.Store.Authenticate(ctx, digest))(t)
+	must(o.Records.Authenticate(ctx, digest))(t)
 	apply(userAt(5, store.SessionTerminated, "u", ""))
 	if u := must(tn.GetUser(ctx, "u"))(t); u.LastSessionEndedAt.Minute() != 5 {
 		t.Errorf("session end not recorded: %+v", u)
@@ -52,7 +52,7 @@ func testUserEvents(t *testing.T, o Opened) {
 	if out.KeysDeleted != 1 || out.MembershipsDeleted != 1 {
 		t.Errorf("deleted: %+v", out)
 	}
-	_, err = o.Store.Authenticate(ctx, digest)
+	_, err = o.Records.Authenticate(ctx, digest)
 	wantKind(t, err, store.Unauthorized, "")
 	_, err = tn.GetUser(ctx, "u")
 	wantKind(t, err, store.NotFound, "")
@@ -91,7 +91,7 @@ func testUserEventOrder(t *testing.T, o Opened) {
 		{"one time", []store.UserEvent{userAt(1, store.UserRemoved, "", ""), userAt(1, store.UserCreated, "", "a@x.io")}, store.UserDeleted, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			tn := NewTenant(t, o.Store, row.name)
+			tn := NewTenant(t, o, row.name)
 			var last store.UserEventOutcome
 			for range 2 { // and the whole story once more
 				for _, ev := range row.events {
@@ -107,7 +107,7 @@ func testUserEventOrder(t *testing.T, o Opened) {
 }
 
 func testInvitedUsers(t *testing.T, o Opened) {
-	tn := NewTenant(t, o.Store, "t")
+	tn := NewTenant(t, o, "t")
 	one := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "one"}))(t)
 	two := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "two"}))(t)
 	invited := must(tn.AddMember(ctx, one.ID, store.MemberAdd{Email: "ann@x.io", Role: "owner"}))(t)
@@ -115,7 +115,7 @@ func testInvitedUsers(t *testing.T, o Opened) {
 	must(tn.AddMember(ctx, two.ID, store.MemberAdd{UserID: "idp_ann"}))(t) // the same person, not known to be
 	digest := store.DigestKey("of ann")
 	must(tn.CreateKey(ctx, store.KeyCreate{Name: "k", Scope: store.ScopeAPI, Digest: digest, CreatedBy: invited.UserID}))(t)
-	must(o.Store.Authenticate(ctx, digest))(t)
+	must(o.Records.Authenticate(ctx, digest))(t)
 
 	out := must(tn.ApplyUserEvent(ctx, userAt(1, store.UserCreated, "idp_ann", "Ann@x.io")))(t)
 	if !out.Applied || out.User.Status != store.UserActive {
@@ -129,11 +129,11 @@ func testInvitedUsers(t *testing.T, o Opened) {
 	if list := must(tn.ListMembers(ctx, two.ID))(t); len(list) != 1 || must(tn.GetTeam(ctx, two.ID))(t).MemberCount != 1 {
 		t.Errorf("members of two: %+v", list)
 	}
-	if cred := must(o.Store.Authenticate(ctx, digest))(t); cred.Key.CreatedBy != "idp_ann" {
+	if cred := must(o.Records.Authenticate(ctx, digest))(t); cred.Key.CreatedBy != "idp_ann" {
 		t.Errorf("key belongs to %s", cred.Key.CreatedBy)
 	}
 	must(tn.ApplyUserEvent(ctx, userAt(2, store.UserSuspended, "idp_ann", "")))(t)
-	_, err = o.Store.Authenticate(ctx, digest)
+	_, err = o.Records.Authenticate(ctx, digest)
 	wantKind(t, err, store.Unauthorized, "")
 
 	byID := must(tn.AddMember(ctx, one.ID, store.MemberAdd{UserID: "idp_bob"}))(t)
@@ -147,7 +147,7 @@ func testInvitedUsers(t *testing.T, o Opened) {
 // user takes the access away that the invitation of its address gave, and an
 // older announcement that comes late does not bring it back.
 func testInvitedUserIsDeleted(t *testing.T, o Opened) {
-	tn := NewTenant(t, o.Store, "t")
+	tn := NewTenant(t, o, "t")
 	team := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "team"}))(t)
 	invited := must(tn.AddMember(ctx, team.ID, store.MemberAdd{Email: "ann@x.io"}))(t)
 	digest := store.DigestKey("of ann")
@@ -158,7 +158,7 @@ func testInvitedUserIsDeleted(t *testing.T, o Opened) {
 		t.Errorf("deleted: %+v", out)
 	}
 	must(tn.ApplyUserEvent(ctx, userAt(1, store.UserCreated, "idp_ann", "ann@x.io")))(t)
-	_, err := o.Store.Authenticate(ctx, digest)
+	_, err := o.Records.Authenticate(ctx, digest)
 	wantKind(t, err, store.Unauthorized, "")
 	if list := must(tn.ListMembers(ctx, team.ID))(t); len(list) != 0 || must(tn.GetTeam(ctx, team.ID))(t).MemberCount != 0 {
 		t.Errorf("members left: %+v", list)
@@ -179,7 +179,7 @@ func testInvitedUserIsDeleted(t *testing.T, o Opened) {
 // testInvitedAddressMovesOn: when an invited user turns out to be a user who goes
 // by another address now, the invited address is free again.
 func testInvitedAddressMovesOn(t *testing.T, o Opened) {
-	tn := NewTenant(t, o.Store, "t")
+	tn := NewTenant(t, o, "t")
 	one := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "one"}))(t)
 	invited := must(tn.AddMember(ctx, one.ID, store.MemberAdd{Email: "old@x.io"}))(t)
 	must(tn.ApplyUserEvent(ctx, userAt(9, store.UserCreated, "idp_ann", "new@x.io")))(t)
@@ -197,7 +197,7 @@ func testInvitedAddressMovesOn(t *testing.T, o Opened) {
 // else was invited, or whose first event is an update with it, does not get the
 // invitation; who is announced with it does.
 func testInvitedAddressIsTaken(t *testing.T, o Opened) {
-	tn := NewTenant(t, o.Store, "t")
+	tn := NewTenant(t, o, "t")
 	team := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "team"}))(t)
 	invited := must(tn.AddMember(ctx, team.ID, store.MemberAdd{Email: "boss@x.io", Role: "owner"}))(t)
 	digest := store.DigestKey("of boss")
@@ -207,7 +207,7 @@ func testInvitedAddressIsTaken(t *testing.T, o Opened) {
 		if list := must(tn.ListMembers(ctx, team.ID))(t); len(list) != 1 || list[0].UserID != invited.UserID || list[0].Email != "boss@x.io" {
 			t.Errorf("%s: members %+v", after, list)
 		}
-		if cred := must(o.Store.Authenticate(ctx, digest))(t); cred.Key.CreatedBy != invited.UserID {
+		if cred := must(o.Records.Authenticate(ctx, digest))(t); cred.Key.CreatedBy != invited.UserID {
 			t.Errorf("%s: the key belongs to %s", after, cred.Key.CreatedBy)
 		}
 	}
@@ -226,7 +226,7 @@ func testInvitedAddressIsTaken(t *testing.T, o Opened) {
 	if list := must(tn.ListMembers(ctx, team.ID))(t); len(list) != 1 || list[0].UserID != "idp_boss" || list[0].Role != "owner" {
 		t.Errorf("members after the announcement: %+v", list)
 	}
-	if cred := must(o.Store.Authenticate(ctx, digest))(t); cred.Key.CreatedBy != "idp_boss" {
+	if cred := must(o.Records.Authenticate(ctx, digest))(t); cred.Key.CreatedBy != "idp_boss" {
 		t.Errorf("after the announcement the key belongs to %s", cred.Key.CreatedBy)
 	}
 }
@@ -237,7 +237,7 @@ func testInvitedAddressIsTaken(t *testing.T, o Opened) {
 func testInvitedAndNeverAnnounced(t *testing.T, o Opened) {
 	for _, typ := range []store.UserEventType{store.UserSuspended, store.UserRemoved} {
 		for _, known := range []bool{false, true} {
-			tn := NewTenant(t, o.Store, string(typ)+map[bool]string{true: " known"}[known])
+			tn := NewTenant(t, o, string(typ)+map[bool]string{true: " known"}[known])
 			team := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "team"}))(t)
 			invited := must(tn.AddMember(ctx, team.ID, store.MemberAdd{Email: "ann@x.io"}))(t)
 			digest := store.DigestKey("of ann in " + tn.ID())
@@ -248,7 +248,7 @@ func testInvitedAndNeverAnnounced(t *testing.T, o Opened) {
 				email = ""
 			}
 			must(tn.ApplyUserEvent(ctx, userAt(2, typ, "idp_ann", email)))(t)
-			_, err := o.Store.Authenticate(ctx, digest)
+			_, err := o.Records.Authenticate(ctx, digest)
 			wantKind(t, err, store.Unauthorized, "")
 		}
 	}
@@ -257,7 +257,7 @@ func testInvitedAndNeverAnnounced(t *testing.T, o Opened) {
 // testEventDatedInTheFuture: an event whose date lies ahead counts from its
 // receipt, so that events that come later take effect.
 func testEventDatedInTheFuture(t *testing.T, o Opened) {
-	tn := NewTenant(t, o.Store, "t")
+	tn := NewTenant(t, o, "t")
 	digest := store.DigestKey("of u")
 	at := func(typ store.UserEventType, ahead time.Duration) store.UserEventOutcome {
 		t.Helper()
@@ -278,7 +278,7 @@ func testEventDatedInTheFuture(t *testing.T, o Opened) {
 	if out := at(store.UserSuspended, 0); out.User.Status != store.UserDeactivated {
 		t.Errorf("suspended today: %+v", out)
 	}
-	_, err := o.Store.Authenticate(ctx, digest)
+	_, err := o.Records.Authenticate(ctx, digest)
 	wantKind(t, err, store.Unauthorized, "")
 	if out := at(store.UserReactivated, 0); out.User.Status != store.UserActive {
 		t.Errorf("reactivated today: %+v", out)

@@ -1,0 +1,198 @@
+package bolt
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"svc/store"
+	"svc/store/rollup"
+)
+
+// Bounds on one transaction of Expire. The number of rows follows the time that
+// they take: a transaction is the longest that a writer waits for retention.
+const (
+	minRows     = 100
+	maxRows     = 50_000
+	defaultRows = 1000
+	fastEnough  = 25 * time.Millisecond
+	tooSlow     = 100 * time.Millisecond
+)
+
+// nextRows returns how many rows of a kind the next transaction may remove when
+// one of rows rows took that long.
+func nextRows(rows int, took time.Duration) int {
+	switch {
+	case took < fastEnough:
+		return min(2*rows, maxRows)
+	case took > tooSlow:
+		return max(rows/2, minRows)
+	}
+	return rows
+}
+
+// Expire removes what is too old, in transactions of bounded length, until its
+// budget is used up.
+func (t *tenant) Expire(ctx context.Context, b store.ExpireBounds) (res store.Expired, err error) {
+	for began := time.Now(); ; {
+		step := time.Now()
+		rows := int(t.s.expireRows.Load())
+		one, err := t.expireStep(ctx, b, rows)
+		if err != nil {
+			return res, err
+		}
+		res.Traces, res.Minutes, res.More = res.Traces+one.Traces, res.Minutes+one.Minutes, one.More
+		if !one.More {
+			return res, nil
+		}
+		t.s.expireRows.Store(int64(nextRows(rows, time.Since(step))))
+		if time.Since(began) >= b.Budget {
+			return res, nil
+		}
+	}
+}
+
+// expireStep removes at most limit rows of each kind in one transaction.
+func (t *tenant) expireStep(ctx context.Context, b store.ExpireBounds, limit int) (res store.Expired, err error) {
+	// A look first: where nothing is to be done, nothing is written.
+	some := false
+	err = t.view(ctx, func(d data) error {
+		some, err = anythingExpired(d, b)
+		return err
+	})
+	if err != nil || !some {
+		return res, err
+	}
+	err = t.update(ctx, func(_ *bbolt.Tx, d data) error {
+		traces, err := trimTraces(d, b.Traces, limit)
+		if err != nil {
+			return err
+		}
+		minutes, err := trimMinutes(d, b.Minutes, limit)
+		res = store.Expired{Traces: traces, Minutes: minutes, More: traces >= limit || minutes >= limit}
+		return err
+	})
+	return res, err
+}
+
+// anythingExpired looks whether there is anything to remove.
+func anythingExpired(d data, b store.ExpireBounds) (bool, error) {
+	if !b.Traces.IsZero() {
+		c := d.in(inTraceBlocks).Cursor()
+		for k, v := c.First(); k != nil; k, v = c.Next() {
+			bl, err := asBlock(v)
+			if err != nil {
+				return false, err
+			}
+			if bl.live() > 0 && bl.minTime() < b.Traces.UnixNano() {
+				return true, nil
+			}
+		}
+	}
+	if b.Minutes.IsZero() {
+		return false, nil
+	}
+	k, _ := d.in(inRollup + rollup.Minute.String()).Cursor().First()
+	return len(k) >= 4 && binary.BigEndian.Uint32(k) < rollup.ByMinute.Bucket(b.Minutes), nil
+}
+
+// trimTraces removes traces created before a time. Rollups stay.
+func trimTraces(d data, before time.Time, limit int) (int, error) {
+	if before.IsZero() {
+		return 0, nil
+	}
+	type touched struct {
+		key  []byte
+		b    block
+		seqs []uint64
+	}
+	cutoff, found := before.UnixNano(), 0
+	var list []touched
+	c := d.in(inTraceBlocks).Cursor()
+	for k, v := c.First(); k != nil && found < limit; k, v = c.Next() {
+		b, err := asBlock(v)
+		if err != nil {
+			return 0, err
+		}
+		if b.live() == 0 || b.minTime() >= cutoff {
+			continue
+		}
+		t := touched{key: bytes.Clone(k), b: bytes.Clone(b)}
+		for i := 0; i < b.count() && found < limit; i++ {
+			e := b.entry(i)
+			if e[entryFlags]&flagDeleted != 0 || int64(binary.LittleEndian.Uint64(e)) >= cutoff {
+				continue
+			}
+			t.b.remove(i)
+			t.seqs = append(t.seqs, number(k)+uint64(i))
+			found++
+		}
+		list = append(list, t)
+	}
+	if found == 0 {
+		return 0, nil
+	}
+	blocks, records, ids := d.in(inTraceBlocks), d.in(inTraces), d.in(inTraceIDs)
+	last, _ := blocks.Cursor().Last()
+	last = bytes.Clone(last)
+	for _, t := range list {
+		for _, seq := range t.seqs {
+			key := bytes8(seq)
+			id, err := recordID(records.Get(key))
+			if err != nil {
+				return 0, err
+			}
+			if err := ids.Delete(id); err != nil {
+				return 0, err
+			}
+			if err := records.Delete(key); err != nil {
+				return 0, err
+			}
+		}
+		t.b.retime()
+		var err error
+		if t.b.live() == 0 && !bytes.Equal(t.key, last) {
+			err = blocks.Delete(t.key)
+		} else {
+			err = blocks.Put(t.key, t.b)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	if uint64(cutoff) > d.counter(stateHorizon) {
+		if err := d.setCounter(stateHorizon, uint64(cutoff)); err != nil {
+			return 0, err
+		}
+	}
+	return found, d.setCounter(stateTraces, d.counter(stateTraces)-uint64(found))
+}
+
+// trimMinutes removes minute rows before a time and notes where minutes begin.
+func trimMinutes(d data, before time.Time, limit int) (int, error) {
+	if before.IsZero() {
+		return 0, nil
+	}
+	b := d.in(inRollup + rollup.Minute.String())
+	// Whole hours: a window either has all minutes of an hour or none.
+	end := binary.BigEndian.AppendUint32(nil, rollup.ByMinute.Bucket(before.UTC().Truncate(time.Hour)))
+	var keys [][]byte
+	c := b.Cursor()
+	for k, _ := c.First(); k != nil && bytes.Compare(k, end) < 0 && len(keys) < limit; k, _ = c.Next() {
+		keys = append(keys, bytes.Clone(k))
+	}
+	for _, k := range keys {
+		if err := b.Delete(k); err != nil {
+			return 0, err
+		}
+	}
+	if from := uint64(before.UTC().Truncate(time.Hour).UnixNano()); len(keys) > 0 && from > d.counter(stateMinutesFrom) {
+		if err := d.setCounter(stateMinutesFrom, from); err != nil {
+			return 0, err
+		}
+	}
+	return len(keys), nil
+}

@@ -1,0 +1,65 @@
+package bolt
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"svc/store"
+)
+
+func TestRowsOfATransactionFollowItsTime(t *testing.T) {
+	for _, row := range []struct {
+		rows int
+		took time.Duration
+		want int
+	}{
+		{1000, time.Millisecond, 2000},
+		{1000, 50 * time.Millisecond, 1000},
+		{1000, 200 * time.Millisecond, 500},
+		{maxRows, time.Millisecond, maxRows},
+		{minRows, time.Second, minRows},
+	} {
+		t.Run(fmt.Sprint(row.rows, row.took), func(t *testing.T) {
+			if got := nextRows(row.rows, row.took); got != row.want {
+				t.Errorf("%d rows, want %d", got, row.want)
+			}
+		})
+	}
+}
+
+// expiring is a store with 450 traces, ten minutes apart from start on, all old.
+func expiring(t *testing.T) (tn *tenant, start time.Time) {
+	clock := newClock()
+	s := openTemp(t, Options{Now: clock.Now, NoSync: true})
+	if _, _, err := s.CreateTenant(t.Context(), store.TenantCreate{ID: "t", Name: "t"}); err != nil {
+		t.Fatal(err)
+	}
+	start = clock.Now().UTC().Truncate(time.Hour)
+	clock.Advance(10 * 24 * time.Hour)
+	batch := make([]store.Trace, 450)
+	for i := range batch {
+		batch[i] = store.Trace{ID: fmt.Sprint(i), AgentName: "a", Status: store.TraceSuccess, CreatedAt: start.Add(time.Duration(i) * 10 * time.Minute)}
+	}
+	tn = &tenant{s: s, id: "t"}
+	mustIngest(t, tn, batch)
+	return tn, start
+}
+
+// A backlog of traces leaves the minutes their own share of a transaction, and no
+// transaction removes more than it may.
+func TestAStepOfExpireIsBounded(t *testing.T) {
+	tn, start := expiring(t)
+	b := store.ExpireBounds{Traces: start.Add(2500 * time.Minute), Minutes: start.Add(3 * time.Hour)}
+	res, err := tn.expireStep(t.Context(), b, 4)
+	if err != nil || res.Traces != 4 || res.Minutes == 0 || !res.More {
+		t.Errorf("a step of four rows a kind: %+v, %v", res, err)
+	}
+	tn.s.expireRows.Store(60)
+	if res, err = tn.Expire(t.Context(), b); err != nil || res.Traces != 60 || !res.More {
+		t.Errorf("a call without a budget is one step: %+v, %v", res, err)
+	}
+	if res, err = tn.Expire(t.Context(), store.ExpireBounds{Traces: b.Traces, Budget: time.Hour}); err != nil || res.Traces != 186 || res.More {
+		t.Errorf("a call with enough of a budget removes the rest: %+v, %v", res, err)
+	}
+}

@@ -64,18 +64,29 @@ func groupKey(by store.GroupBy, g store.StatsGroup) api.GroupKey {
 	return api.GroupKey{}
 }
 
-// wireBudget adds to a budget what its agent has spent in the period that
-// contains now.
-func wireBudget(ctx context.Context, t store.TenantTraces, b store.Budget, now time.Time) (api.Budget, error) {
-	from, to := b.Period.Window(now)
-	spent, err := t.Spend(ctx, b.AgentID, from, to)
+// wireBudgets adds to budgets what they have spent in the period that contains now.
+func wireBudgets(ctx context.Context, t store.TenantTraces, now time.Time, budgets ...store.Budget) ([]api.Budget, error) {
+	spent, err := spentOf(ctx, t, now, budgets)
 	if err != nil {
-		return api.Budget{}, err
+		return nil, err
 	}
-	return api.Budget{
-		ID: b.ID, Name: b.Name, AgentID: b.AgentID, AgentName: b.AgentName, Period: string(b.Period),
-		LimitUSD: b.Limit.USD(), CurrentUSD: spent.USD(), PercentUsed: percent(spent, b.Limit), ResetAt: to,
-	}, nil
+	out := make([]api.Budget, len(budgets))
+	for i, b := range budgets {
+		_, to := b.Period.Window(now)
+		out[i] = api.Budget{
+			ID: b.ID, Name: b.Name, AgentID: b.AgentID, AgentName: b.AgentName, Period: string(b.Period),
+			LimitUSD: b.Limit.USD(), CurrentUSD: spent[i].USD(), PercentUsed: percent(spent[i], b.Limit), ResetAt: to,
+		}
+	}
+	return out, nil
+}
+
+// spentOf asks for all budgets at once what they have spent.
+func spentOf(ctx context.Context, t store.TenantTraces, now time.Time, budgets []store.Budget) ([]store.NanoUSD, error) {
+	return t.Spend(ctx, each(budgets, func(b store.Budget) store.SpendQuery {
+		from, to := b.Period.Window(now)
+		return store.SpendQuery{AgentID: b.AgentID, From: from, To: to}
+	}))
 }
 
 // percent is spent per limit, to six decimals; a limit of nothing is used up.
@@ -92,13 +103,9 @@ func (s *Server) listBudgets(c *call) error {
 	if err != nil {
 		return err
 	}
-	out := make([]api.Budget, 0, len(budgets))
-	for _, b := range budgets {
-		w, err := wireBudget(c.Context(), c.traces, b, c.now)
-		if err != nil {
-			return err
-		}
-		out = append(out, w)
+	out, err := wireBudgets(c.Context(), c.traces, c.now, budgets...)
+	if err != nil {
+		return err
 	}
 	return whole(c, out)
 }
@@ -122,11 +129,11 @@ func (s *Server) createBudget(c *call) error {
 	if err != nil {
 		return err
 	}
-	out, err := wireBudget(c.Context(), c.traces, b, c.now)
+	out, err := wireBudgets(c.Context(), c.traces, c.now, b)
 	if err != nil {
 		return err
 	}
-	return c.bare(http.StatusCreated, out)
+	return c.bare(http.StatusCreated, out[0])
 }
 
 // limitUSD turns a budget's limit into what is kept. Less than a nano-dollar
@@ -168,11 +175,11 @@ func (s *Server) updateBudget(c *call) error {
 	if err != nil {
 		return err
 	}
-	out, err := wireBudget(c.Context(), c.traces, b, c.now)
+	out, err := wireBudgets(c.Context(), c.traces, c.now, b)
 	if err != nil {
 		return err
 	}
-	return c.data(http.StatusOK, out)
+	return c.data(http.StatusOK, out[0])
 }
 
 // deleteBudget serves DELETE /api/costs/budgets/:id.

@@ -45,15 +45,15 @@ func (s *Server) governance(c *call) error {
 		Budgets: make([]api.BudgetState, 0, len(budgets)),
 		HashKey: base64.StdEncoding.EncodeToString(key),
 	}
-	for _, b := range budgets {
-		from, to := b.Period.Window(c.now)
-		spent, err := c.traces.Spend(c.Context(), b.AgentID, from, to)
-		if err != nil {
-			return err
-		}
+	spent, err := spentOf(c.Context(), c.traces, c.now, budgets)
+	if err != nil {
+		return err
+	}
+	for i, b := range budgets {
+		_, to := b.Period.Window(c.now)
 		bundle.Budgets = append(bundle.Budgets, api.BudgetState{
 			ID: b.ID, AgentID: b.AgentID, AgentName: b.AgentName, Period: string(b.Period),
-			Exceeded: spent >= b.Limit, ResetAt: to,
+			Exceeded: spent[i] >= b.Limit, ResetAt: to,
 		})
 	}
 	return c.taggedBody(http.StatusOK, encode(bundle))

@@ -47,8 +47,13 @@ func (s *Server) once(c *call) error {
 	}
 	finished := false
 	defer func() {
-		if !finished {
-			c.tenant.AbandonAttempt(a)
+		if finished {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), keepTimeout)
+		defer cancel()
+		if err := c.tenant.AbandonAttempt(ctx, a); err != nil {
+			s.log.Error("attempt not given up; its retries wait until it runs out", "request_id", c.id, "route", c.pattern(), "error", err)
 		}
 	}()
 	if err := c.route.handle(s, c); err != nil {

@@ -288,8 +288,7 @@ func (s leavingStore) Tenant(id string) store.Tenant {
 // FinishAttempt heeds its context, as a store across a network does.
 func (t leavingTenant) FinishAttempt(ctx context.Context, a store.Attempt, answer store.Answer) error {
 	if err := ctx.Err(); err != nil {
-		t.AbandonAttempt(a)
-		return err
+		return errors.Join(err, t.AbandonAttempt(context.WithoutCancel(ctx), a))
 	}
 	return t.Tenant.FinishAttempt(ctx, a, answer)
 }

@@ -37,5 +37,6 @@ type Idempotency interface {
 	// begun attempt it is an internal error.
 	FinishAttempt(ctx context.Context, a Attempt, answer Answer) error
 	// AbandonAttempt forgets a begun attempt: nothing was done, a retry may try again.
-	AbandonAttempt(a Attempt)
+	// One that was not begun, or has finished, is no error.
+	AbandonAttempt(ctx context.Context, a Attempt) error
 }

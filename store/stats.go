@@ -78,6 +78,12 @@ type StatsGroup struct {
 	Totals
 }
 
+// SpendQuery asks what the traces of an agent cost that were created in [From, To).
+type SpendQuery struct {
+	AgentID  string
+	From, To time.Time
+}
+
 // Stats answers a StatsQuery. From and To are the bounds that were really used:
 // From is moved down and To up to a whole minute, so that the newest traces are
 // in; where the minutes have been dropped by [TenantTraces.Expire], to a whole hour.
@@ -92,8 +98,10 @@ type Stats struct {
 type Statistics interface {
 	// Stats sums up a window. An unknown AgentID gives zeros.
 	Stats(ctx context.Context, q StatsQuery) (Stats, error)
-	// Spend is the cost of an agent's traces in [from, to); both are moved as in Stats.
-	Spend(ctx context.Context, agentID string, from, to time.Time) (NanoUSD, error)
+	// Spend answers many questions at once, in their order: what all budgets of a
+	// tenant have spent is one call. From and To are moved as in Stats. An AgentID
+	// that is empty or not known has spent nothing.
+	Spend(ctx context.Context, q []SpendQuery) ([]NanoUSD, error)
 	// PolicyFires returns how many traces say that each of the policies fired; those
 	// that none names are left out. Traces that named a policy before it existed, and
 	// a policy that was deleted, may or may not be counted.

@@ -12,6 +12,7 @@ package evaluate
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -48,6 +49,7 @@ type worker struct {
 	Options
 	lease  string
 	holder string
+	held   store.Lease
 	pass   func(context.Context) error
 }
 
@@ -71,7 +73,10 @@ func (w *worker) run(ctx context.Context) {
 	defer ticker.Stop()
 	defer w.release(ctx)
 	for {
-		if err := w.step(ctx); err != nil && ctx.Err() == nil {
+		switch err := w.step(ctx); {
+		case errors.Is(err, store.ErrLeaseLost) && ctx.Err() == nil:
+			w.Logger.Warn("background work was taken over by another process", "work", w.lease)
+		case err != nil && ctx.Err() == nil:
 			w.Logger.Error("background work failed", "work", w.lease, "error", err)
 		}
 		select {
@@ -82,13 +87,22 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// step makes one pass if the lease can be had.
+// step makes one pass if the lease can be had. What the pass writes depends on it:
+// a process that was paused does not undo what its successor did.
 func (w *worker) step(ctx context.Context) error {
-	mine, err := w.Records.AcquireLease(ctx, w.lease, w.holder, w.ttl())
-	if err != nil || !mine {
+	if mine, err := w.acquire(ctx); err != nil || !mine {
 		return err
 	}
-	return w.pass(ctx)
+	return w.pass(store.UnderLease(ctx, w.held))
+}
+
+// acquire takes or renews the lease.
+func (w *worker) acquire(ctx context.Context) (mine bool, err error) {
+	l, mine, err := w.Records.AcquireLease(ctx, w.lease, w.holder, w.ttl())
+	if err == nil && mine {
+		w.held = l
+	}
+	return mine, err
 }
 
 // ttl is how long a lease is held: two intervals, so that a pass that is late
@@ -97,9 +111,12 @@ func (w *worker) ttl() time.Duration { return max(2*w.Interval, 10*time.Second) 
 
 // release gives the lease back, so that another process can go on at once.
 func (w *worker) release(ctx context.Context) {
+	if w.held.Name == "" {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	if err := w.Records.ReleaseLease(ctx, w.lease, w.holder); err != nil {
+	if err := w.Records.ReleaseLease(ctx, w.held); err != nil {
 		w.Logger.Warn("lease was not released; it will run out", "work", w.lease, "error", err)
 	}
 }

@@ -380,17 +380,17 @@ type leases struct {
 	fail               bool
 }
 
-func (l *leases) AcquireLease(context.Context, string, string, time.Duration) (bool, error) {
+func (l *leases) AcquireLease(context.Context, string, string, time.Duration) (store.Lease, bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.acquired++
 	if l.fail {
-		return false, errors.New("disk on fire")
+		return store.Lease{}, false, errors.New("disk on fire")
 	}
-	return true, nil
+	return store.Lease{Name: "work"}, true, nil
 }
 
-func (l *leases) ReleaseLease(ctx context.Context, _, _ string) error {
+func (l *leases) ReleaseLease(ctx context.Context, _ store.Lease) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.released++

@@ -88,7 +88,7 @@ func (r *Retention) trim(ctx context.Context) error {
 			continue
 		}
 		renewed = r.Now()
-		if held, err := r.Records.AcquireLease(ctx, r.lease, r.holder, r.ttl()); err != nil || !held {
+		if held, err := r.acquire(ctx); err != nil || !held {
 			return errors.Join(append(failed, err)...)
 		}
 	}

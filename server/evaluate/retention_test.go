@@ -24,9 +24,9 @@ type backlogs struct {
 	held   int // how often the lease is still ours; 0: always
 }
 
-func (b *backlogs) AcquireLease(context.Context, string, string, time.Duration) (bool, error) {
+func (b *backlogs) AcquireLease(context.Context, string, string, time.Duration) (store.Lease, bool, error) {
 	b.leases++
-	return b.held == 0 || b.leases <= b.held, nil
+	return store.Lease{Name: "retention"}, b.held == 0 || b.leases <= b.held, nil
 }
 
 func (b *backlogs) ListTenants(context.Context) (infos []store.TenantInfo, err error) {
@@ -121,15 +121,15 @@ func TestALeaseOutlivesOneInterval(t *testing.T) {
 	o := r.options()
 	o.Interval = time.Minute
 	first, second := NewEvaluator(o), NewEvaluator(o)
-	if held, err := r.store.AcquireLease(t.Context(), first.lease, first.holder, first.ttl()); !held || err != nil {
+	if _, held, err := r.store.AcquireLease(t.Context(), first.lease, first.holder, first.ttl()); !held || err != nil {
 		t.Fatal(held, err)
 	}
 	r.clock.advance(o.Interval + time.Second)
-	if held, err := r.store.AcquireLease(t.Context(), second.lease, second.holder, second.ttl()); held || err != nil {
+	if _, held, err := r.store.AcquireLease(t.Context(), second.lease, second.holder, second.ttl()); held || err != nil {
 		t.Errorf("a second worker has the lease one interval later: %v", err)
 	}
 	r.clock.advance(o.Interval)
-	if held, err := r.store.AcquireLease(t.Context(), second.lease, second.holder, second.ttl()); !held || err != nil {
+	if _, held, err := r.store.AcquireLease(t.Context(), second.lease, second.holder, second.ttl()); !held || err != nil {
 		t.Errorf("a worker that is gone keeps its lease: %v", err)
 	}
 }
@@ -146,5 +146,33 @@ func TestStatisticsOfADayKeepTheirMinutes(t *testing.T) {
 	stats, err := r.stored.Stats(t.Context(), store.StatsQuery{From: from, To: epoch})
 	if err != nil || !stats.From.Equal(from) || stats.Summary.Traces != 1 {
 		t.Errorf("statistics from %v: from %v, %d traces, %v", from, stats.From, stats.Summary.Traces, err)
+	}
+}
+
+// A worker that was paused in its pass for longer than its lease lasts changes
+// nothing any more once another one has taken over.
+func TestAPausedWorkerWritesNothing(t *testing.T) {
+	r := newRig(t)
+	r.sla("1h", nil, ptr(1))
+	r.traces(10, epoch.Add(-time.Minute), time.Millisecond, store.TraceError, false)
+	paused, next := NewEvaluator(r.options()), NewEvaluator(r.options())
+	if mine, err := paused.acquire(t.Context()); err != nil || !mine {
+		t.Fatal(mine, err)
+	}
+	r.clock.advance(paused.ttl() + time.Second)
+	if mine, err := next.acquire(t.Context()); err != nil || !mine {
+		t.Fatal(mine, err)
+	}
+	if err := paused.pass(store.UnderLease(t.Context(), paused.held)); !errors.Is(err, store.ErrLeaseLost) {
+		t.Errorf("the paused worker got %v", err)
+	}
+	if v := r.violations(); len(v) != 0 {
+		t.Errorf("the paused worker wrote %+v", v)
+	}
+	if at, err := r.store.Mark(t.Context(), evaluated); err != nil || !at.IsZero() {
+		t.Errorf("the paused worker set the mark to %v, %v", at, err)
+	}
+	if err := next.pass(store.UnderLease(t.Context(), next.held)); err != nil || len(r.violations()) != 1 {
+		t.Errorf("its successor: %v, %+v", err, r.violations())
 	}
 }

@@ -5,60 +5,111 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"svc/store"
 )
 
-// lease is who does a piece of background work, and until when.
-type lease struct {
+// leaseRecord is who does a piece of background work, and until when. A lease that
+// was given back keeps its token, without a holder.
+type leaseRecord struct {
 	Holder string
 	Until  time.Time
+	Token  uint64
 }
 
 // dropLeases ends the leases of earlier processes. The file has one holder, which
 // is this one: whoever had them ended without giving them back.
-func (s *Store) dropLeases() (err error) {
-	held := false
-	err = s.view(context.Background(), func(tx *bbolt.Tx) error {
-		k, _ := tx.Bucket(bucketLeases).Cursor().First()
-		held = k != nil
-		return nil
+func (s *Store) dropLeases() error {
+	var held []string
+	err := s.view(context.Background(), func(tx *bbolt.Tx) error {
+		return eachLease(tx, func(name string, l leaseRecord) error {
+			if l.Holder != "" {
+				held = append(held, name)
+			}
+			return nil
+		})
 	})
-	if err != nil || !held {
+	if err != nil || len(held) == 0 {
 		return err
 	}
 	return s.commit(func(tx *bbolt.Tx) error {
-		if err := tx.DeleteBucket(bucketLeases); err != nil {
-			return err
+		b := tx.Bucket(bucketLeases)
+		for _, name := range held {
+			l, _, err := getJSON[leaseRecord](b, name)
+			if err != nil {
+				return err
+			}
+			if err := putJSON(b, name, leaseRecord{Token: l.Token}); err != nil {
+				return err
+			}
 		}
-		_, err := tx.CreateBucket(bucketLeases)
-		return err
+		return nil
 	})
 }
 
-// AcquireLease takes or renews a lease.
-func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (ok bool, err error) {
-	err = s.update(ctx, func(tx *bbolt.Tx) error {
-		now := s.now().UTC()
-		held, exists, err := getJSON[lease](tx.Bucket(bucketLeases), name)
+func eachLease(tx *bbolt.Tx, fn func(name string, l leaseRecord) error) error {
+	b := tx.Bucket(bucketLeases)
+	return b.ForEach(func(k, _ []byte) error {
+		l, _, err := getJSON[leaseRecord](b, string(k))
 		if err != nil {
 			return err
 		}
-		if ok = !exists || held.Holder == holder || !now.Before(held.Until); !ok {
+		return fn(string(k), l)
+	})
+}
+
+// holds refuses a write whose lease is no longer its holder's.
+func (s *Store) holds(ctx context.Context, tx *bbolt.Tx) error {
+	l, ok := store.LeaseOf(ctx)
+	if !ok {
+		return nil
+	}
+	held, _, err := getJSON[leaseRecord](tx.Bucket(bucketLeases), l.Name)
+	if err == nil && (held.Holder != l.Holder || held.Token != l.Token || !s.now().Before(held.Until)) {
+		err = store.ErrLeaseLost
+	}
+	return err
+}
+
+// AcquireLease takes or renews a lease.
+func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (l store.Lease, ok bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return l, false, err
+	}
+	err = s.commit(func(tx *bbolt.Tx) error {
+		now := s.now().UTC()
+		held, _, err := getJSON[leaseRecord](tx.Bucket(bucketLeases), name)
+		if err != nil {
+			return err
+		}
+		if ok = held.Holder == "" || held.Holder == holder || !now.Before(held.Until); !ok {
 			return nil
 		}
-		return putJSON(tx.Bucket(bucketLeases), name, lease{Holder: holder, Until: now.Add(ttl)})
+		if held.Holder != holder {
+			held = leaseRecord{Holder: holder, Token: held.Token + 1}
+		}
+		held.Until = now.Add(ttl)
+		l = store.Lease{Name: name, Holder: holder, Token: held.Token, Until: held.Until}
+		return putJSON(tx.Bucket(bucketLeases), name, held)
 	})
-	return ok && err == nil, err
+	if !ok || err != nil {
+		return store.Lease{}, false, err
+	}
+	return l, true, nil
 }
 
 // ReleaseLease gives a lease back.
-func (s *Store) ReleaseLease(ctx context.Context, name, holder string) error {
-	return s.update(ctx, func(tx *bbolt.Tx) error {
+func (s *Store) ReleaseLease(ctx context.Context, l store.Lease) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return s.commit(func(tx *bbolt.Tx) error {
 		b := tx.Bucket(bucketLeases)
-		held, _, err := getJSON[lease](b, name)
-		if err != nil || held.Holder != holder {
+		held, _, err := getJSON[leaseRecord](b, l.Name)
+		if err != nil || held.Holder != l.Holder || held.Token != l.Token {
 			return err
 		}
-		return b.Delete([]byte(name))
+		return putJSON(b, l.Name, leaseRecord{Token: held.Token})
 	})
 }
 

@@ -234,13 +234,18 @@ func (s *Store) view(ctx context.Context, fn func(tx *bbolt.Tx) error) (err erro
 	return s.explain(s.db.View(fn))
 }
 
-// update runs fn in a write transaction of its own and remembers whether the
-// commit worked.
+// update runs fn in a write transaction of its own, under the lease of ctx where
+// it has one, and remembers whether the commit worked.
 func (s *Store) update(ctx context.Context, fn func(tx *bbolt.Tx) error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return s.commit(fn)
+	return s.commit(func(tx *bbolt.Tx) error {
+		if err := s.holds(ctx, tx); err != nil {
+			return err
+		}
+		return fn(tx)
+	})
 }
 
 func (s *Store) commit(fn func(tx *bbolt.Tx) error) (err error) {

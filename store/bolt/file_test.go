@@ -234,10 +234,10 @@ func TestLeasesEndWithTheirProcess(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ok, err := s.AcquireLease(context.Background(), "work", holder, time.Hour); err != nil || !ok {
+		if _, ok, err := s.AcquireLease(context.Background(), "work", holder, time.Hour); err != nil || !ok {
 			t.Errorf("%s: %v, %v", holder, ok, err)
 		}
-		if ok, err := s.AcquireLease(context.Background(), "work", "another", time.Hour); err != nil || ok {
+		if _, ok, err := s.AcquireLease(context.Background(), "work", "another", time.Hour); err != nil || ok {
 			t.Errorf("another beside %s: %v, %v", holder, ok, err)
 		}
 		if err := s.Close(); err != nil { // it releases nothing

@@ -133,10 +133,11 @@ func expiryKey(at time.Time, attempt [sha256.Size]byte) []byte {
 }
 
 // AbandonAttempt forgets an attempt.
-func (t *tenant) AbandonAttempt(a store.Attempt) {
+func (t *tenant) AbandonAttempt(_ context.Context, a store.Attempt) error {
 	key := flightKey{t.id, attemptDigest(a)}
 	t.s.mu.Lock()
 	f := t.s.flights[key]
 	t.s.mu.Unlock()
 	t.land(key, f)
+	return nil
 }

@@ -169,7 +169,7 @@ func fillEverything(t *testing.T, s *Store) {
 	_, err = tn.BeginAttempt(ctx, attempt)
 	check(err)
 	check(tn.FinishAttempt(ctx, attempt, store.Answer{Status: 201}))
-	_, err = s.AcquireLease(ctx, "lease", "me", time.Minute)
+	_, _, err = s.AcquireLease(ctx, "lease", "me", time.Minute)
 	check(err)
 	check(s.SetMark(ctx, "mark", s.now()))
 	mustIngest(t, tn, []store.Trace{

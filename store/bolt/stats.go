@@ -182,23 +182,32 @@ func (t *tenant) PolicyFires(ctx context.Context, ids []string) (fires map[strin
 	return fires, err
 }
 
-// Spend is the cost of an agent's traces in a window.
-func (t *tenant) Spend(ctx context.Context, agentID string, from, to time.Time) (spent store.NanoUSD, err error) {
+// Spend is the cost of agents' traces in windows.
+func (t *tenant) Spend(ctx context.Context, q []store.SpendQuery) (spent []store.NanoUSD, err error) {
 	err = t.view(ctx, func(d data) error {
-		agent, known := d.lookup(agentWord(agentID, ""))
-		if !known || agent == 0 {
-			return nil
-		}
-		plan := rollup.NewPlan(rollup.Question{From: from, To: to, OneAgent: true,
-			MinutesFrom: timeOf(d.counter(stateMinutesFrom))})
-		var sum rollup.Sum
-		for _, r := range plan.Ranges {
-			if err := rows(ctx, d, r, agent, func(_, row []byte) error { return sum.Add(row, false) }); err != nil {
+		spent = make([]store.NanoUSD, len(q))
+		for i := range q {
+			if spent[i], err = spentBy(ctx, d, &q[i]); err != nil {
 				return err
 			}
 		}
-		spent = store.NanoUSD(sum.Cost)
 		return nil
 	})
 	return spent, err
+}
+
+func spentBy(ctx context.Context, d data, q *store.SpendQuery) (store.NanoUSD, error) {
+	agent, known := d.lookup(agentWord(q.AgentID, ""))
+	if !known || agent == 0 {
+		return 0, nil
+	}
+	plan := rollup.NewPlan(rollup.Question{From: q.From, To: q.To, OneAgent: true,
+		MinutesFrom: timeOf(d.counter(stateMinutesFrom))})
+	var sum rollup.Sum
+	for _, r := range plan.Ranges {
+		if err := rows(ctx, d, r, agent, func(_, row []byte) error { return sum.Add(row, false) }); err != nil {
+			return 0, err
+		}
+	}
+	return store.NanoUSD(sum.Cost), nil
 }

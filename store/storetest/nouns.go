@@ -168,7 +168,7 @@ func testIsolation(t *testing.T, o Opened) {
 	if s := must(b.Stats(ctx, store.StatsQuery{From: now.Add(-time.Hour), To: now.Add(time.Hour)}))(t); s.Summary.Traces != 1 || s.Summary.Cost != 0 {
 		t.Errorf("statistics of b: %+v", s.Summary)
 	}
-	if spent := must(b.Spend(ctx, agent.ID, now.Add(-time.Hour), now.Add(time.Hour)))(t); spent != 0 {
+	if spent := must(b.Spend(ctx, []store.SpendQuery{{AgentID: agent.ID, From: now.Add(-time.Hour), To: now.Add(time.Hour)}}))(t); spent[0] != 0 {
 		t.Errorf("b spent %v through a's agent", spent)
 	}
 }

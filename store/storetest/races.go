@@ -53,7 +53,7 @@ func testRaces(t *testing.T, o Opened) {
 			return err
 		},
 		"lease": func(i int) error {
-			ok, err := o.Records.AcquireLease(ctx, "one", fmt.Sprint(i), time.Hour)
+			_, ok, err := o.Records.AcquireLease(ctx, "one", fmt.Sprint(i), time.Hour)
 			if err == nil && !ok {
 				err = store.AlreadyExists("lease", "")
 			}
@@ -126,6 +126,13 @@ func testIdempotency(t *testing.T, o Opened) {
 		t.Helper()
 		return must(tn.BeginAttempt(ctx, a))(t)
 	}
+	abandon := func(tn Tenant, a store.Attempt) {
+		t.Helper()
+		if err := tn.AbandonAttempt(ctx, a); err != nil {
+			t.Error(err)
+		}
+	}
+	abandon(tn, a) // it was not begun
 	if begin(tn, a) != nil {
 		t.Fatal("an answer before the first attempt")
 	}
@@ -138,12 +145,12 @@ func testIdempotency(t *testing.T, o Opened) {
 		if begin(tn, b) != nil {
 			t.Errorf("an attempt of another %s shares the answer", name)
 		}
-		tn.AbandonAttempt(b)
+		abandon(tn, b)
 	}
 	if begin(other, a) != nil {
 		t.Error("another tenant shares the attempt")
 	}
-	other.AbandonAttempt(a)
+	abandon(other, a)
 
 	// A twin waits for the first.
 	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
@@ -182,7 +189,7 @@ func testIdempotency(t *testing.T, o Opened) {
 	}
 	// Abandoned: one of the waiting does the work.
 	var workers atomic.Int32
-	go tn.AbandonAttempt(clash)
+	go abandon(tn, clash)
 	race(5, func(int) {
 		got, err := tn.BeginAttempt(ctx, clash)
 		if err != nil {
@@ -205,28 +212,54 @@ func testIdempotency(t *testing.T, o Opened) {
 }
 
 func testLeases(t *testing.T, o Opened) {
-	acquire := func(name, holder string) bool {
+	acquire := func(name, holder string) (store.Lease, bool) {
 		t.Helper()
-		return must(o.Records.AcquireLease(ctx, name, holder, time.Minute))(t)
+		l, ok, err := o.Records.AcquireLease(ctx, name, holder, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok && (l.Name != name || l.Holder != holder || l.Until.Sub(o.Clock.Now()).Abs() > time.Minute+time.Second) || !ok && l != (store.Lease{}) {
+			t.Errorf("lease %+v, %v", l, ok)
+		}
+		return l, ok
 	}
-	if !acquire("sla", "a") || acquire("sla", "b") || !acquire("retention", "b") || !acquire("sla", "a") {
-		t.Error("a lease is held by one holder at a time, and renewed by it")
+	release := func(l store.Lease) {
+		t.Helper()
+		if err := o.Records.ReleaseLease(ctx, l); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := o.Records.ReleaseLease(ctx, "sla", "b"); err != nil {
-		t.Fatal(err)
+	first, ok := acquire("sla", "a")
+	_, second := acquire("sla", "b")
+	_, other := acquire("retention", "b")
+	renewed, again := acquire("sla", "a")
+	if !ok || second || !other || !again || renewed.Token != first.Token || renewed.Until.Before(first.Until) {
+		t.Errorf("a lease is held by one holder at a time, and renewed by it: %+v, %+v", first, renewed)
 	}
-	if acquire("sla", "b") {
+	forged := first
+	forged.Holder = "b"
+	release(forged)
+	if _, ok := acquire("sla", "b"); ok {
 		t.Error("another holder gave the lease back")
 	}
 	o.Clock.Advance(2 * time.Minute)
-	if !acquire("sla", "b") {
-		t.Error("a lease did not end")
+	taken, ok := acquire("sla", "b")
+	if !ok || taken.Token <= first.Token {
+		t.Errorf("a lease did not end: %+v after %+v", taken, first)
 	}
-	if err := o.Records.ReleaseLease(ctx, "sla", "b"); err != nil {
-		t.Fatal(err)
+	release(first) // it is not held any more
+	if _, ok := acquire("sla", "a"); ok {
+		t.Error("a lease that was lost was given back")
 	}
-	if !acquire("sla", "a") {
-		t.Error("a lease given back is not free")
+	release(taken)
+	back, ok := acquire("sla", "a")
+	if !ok || back.Token <= taken.Token {
+		t.Errorf("a lease given back is not free, or its token not higher: %+v after %+v", back, taken)
+	}
+	// One that ran out and that nobody took goes on.
+	o.Clock.Advance(2 * time.Minute)
+	if l, ok := acquire("sla", "a"); !ok || l.Token != back.Token {
+		t.Errorf("renewed after its end: %+v, was %+v", l, back)
 	}
 	if at := must(o.Records.Mark(ctx, "m"))(t); !at.IsZero() {
 		t.Errorf("mark %v before it was set", at)
@@ -238,4 +271,69 @@ func testLeases(t *testing.T, o Opened) {
 	if at := must(o.Records.Mark(ctx, "m"))(t); !at.Equal(now) {
 		t.Errorf("mark %v, want %v", at, now)
 	}
+}
+
+// testFencing lets a holder pause for longer than its lease lasts.
+func testFencing(t *testing.T, o Opened) {
+	tn := NewTenant(t, o, "t")
+	sla := must(tn.CreateSLA(ctx, store.SLACreate{Name: "s", AgentID: newAgent(t, tn, "a").ID, EvaluationPeriod: "1h"}))(t)
+	acquire := func(holder string) store.Lease {
+		t.Helper()
+		l, ok, err := o.Records.AcquireLease(ctx, "work", holder, time.Minute)
+		if err != nil || !ok {
+			t.Fatalf("%s has no lease: %v", holder, err)
+		}
+		return l
+	}
+	n := 0
+	writes := func(l store.Lease) map[string]error {
+		n++
+		under := store.UnderLease(ctx, l)
+		return map[string]error{
+			"mark":      o.Records.SetMark(under, "m", time.Unix(int64(n), 0)),
+			"violation": second(tn.RecordViolation(under, store.SLAViolation{SLAID: sla.ID, Type: "latency", PeriodStart: time.Unix(int64(n), 0)})),
+			"team":      second(tn.CreateTeam(under, store.TeamCreate{Name: fmt.Sprint("team ", n)})),
+		}
+	}
+	allowed := func(l store.Lease, want error) {
+		t.Helper()
+		before := must(o.Records.Mark(ctx, "m"))(t)
+		for what, err := range writes(l) {
+			if !errors.Is(err, want) || want == nil && err != nil {
+				t.Errorf("%s under %+v: %v, want %v", what, l, err, want)
+			}
+		}
+		if changed := !must(o.Records.Mark(ctx, "m"))(t).Equal(before); changed != (want == nil) {
+			t.Errorf("under %+v the mark was written: %v", l, changed)
+		}
+	}
+	paused := acquire("a")
+	allowed(paused, nil)
+	o.Clock.Advance(2 * time.Minute)
+	allowed(paused, store.ErrLeaseLost) // though nobody has taken it
+	present := acquire("b")
+	allowed(paused, store.ErrLeaseLost)
+	allowed(present, nil)
+	o.Clock.Advance(30 * time.Second)
+	acquire("b")
+	o.Clock.Advance(45 * time.Second)
+	allowed(present, nil) // renewed
+	if err := o.Records.ReleaseLease(ctx, present); err != nil {
+		t.Fatal(err)
+	}
+	allowed(present, store.ErrLeaseLost)
+	allowed(store.Lease{Name: "never", Holder: "a", Token: 1}, store.ErrLeaseLost)
+	if teams, total, err := tn.ListTeams(ctx, store.Page{}); err != nil || total != 3 {
+		t.Errorf("%d teams, %v: %+v", total, err, teams)
+	}
+	// The same holder later is another holding than before.
+	old := acquire("c")
+	if err := o.Records.ReleaseLease(ctx, old); err != nil {
+		t.Fatal(err)
+	}
+	allowed(acquire("c"), nil)
+	allowed(old, store.ErrLeaseLost)
+	// Reads need no lease, and neither does who has given none.
+	must(tn.GetSLA(store.UnderLease(ctx, old), sla.ID))(t)
+	must(tn.CreateTeam(ctx, store.TeamCreate{Name: "free"}))(t)
 }

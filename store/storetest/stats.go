@@ -170,8 +170,13 @@ func testStats(t *testing.T, o Opened) {
 			want += tr.Cost
 		}
 	}
-	if got := must(tn.Spend(ctx, idOf["agent 1"], from, to))(t); got != want {
-		t.Errorf("spend %v, want %v", got, want)
+	spent := must(tn.Spend(ctx, []store.SpendQuery{{From: from, To: to}, {AgentID: idOf["agent 1"], From: from, To: to},
+		{AgentID: "agt_unknown", From: from, To: to}, {AgentID: idOf["agent 1"], From: to, To: from}}))(t)
+	if !slices.Equal(spent, []store.NanoUSD{0, want, 0, 0}) {
+		t.Errorf("spend %v, want %v of the second alone", spent, want)
+	}
+	if spent := must(tn.Spend(ctx, nil))(t); len(spent) != 0 {
+		t.Errorf("no question has %d answers", len(spent))
 	}
 	if s := must(tn.Stats(ctx, store.StatsQuery{From: now, To: now.Add(-time.Hour)}))(t); s.Summary.Traces != 0 {
 		t.Errorf("a window that ends before it begins has %d traces", s.Summary.Traces)

@@ -47,7 +47,7 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		{"InvitedUserIsDeleted", testInvitedUserIsDeleted}, {"InvitedAddressMovesOn", testInvitedAddressMovesOn},
 		{"InvitedAddressIsTaken", testInvitedAddressIsTaken}, {"InvitedAndNeverAnnounced", testInvitedAndNeverAnnounced},
 		{"EventDatedInTheFuture", testEventDatedInTheFuture},
-		{"Races", testRaces}, {"Idempotency", testIdempotency}, {"Leases", testLeases},
+		{"Races", testRaces}, {"Idempotency", testIdempotency}, {"Leases", testLeases}, {"Fencing", testFencing},
 		{"Ingest", testIngest}, {"IngestRefusals", testIngestRefusals}, {"AutoRegistration", testAutoRegistration}, {"AgentAliases", testAgentAliases},
 		{"ListTraces", testListTraces}, {"GetTrace", testGetTrace}, {"Streams", testStreams},
 		{"Stats", testStats}, {"QuantilesInBounds", testQuantilesInBounds}, {"LateArrivals", testLateArrivals}, {"Retention", testRetention},

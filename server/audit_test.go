@@ -64,11 +64,16 @@ func newCheckpointKey(t testing.TB) checkpointKey {
 	return checkpointKey{base64.StdEncoding.EncodeToString(public), private}
 }
 
+// signature is the signature of a report.
+func (k checkpointKey) signature(in api.AuditHeadReport) string {
+	return base64.StdEncoding.EncodeToString(ed25519.Sign(k.private, in.SignedText()))
+}
+
 // body is a signed report.
 func (k checkpointKey) body(t testing.TB, gateway string, seq int64) string {
 	t.Helper()
 	in := api.AuditHeadReport{Gateway: gateway, Trail: "0a1b", Seq: seq, Hash: fmt.Sprintf("%064d", seq), PublicKey: k.public}
-	in.Signature = base64.StdEncoding.EncodeToString(ed25519.Sign(k.private, in.SignedText()))
+	in.Signature = k.signature(in)
 	b, err := json.Marshal(in)
 	if err != nil {
 		t.Fatal(err)

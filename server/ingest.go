@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"reflect"
 	"strings"
 	"time"
 
@@ -16,22 +15,30 @@ import (
 )
 
 // ingestBody is the body of POST /api/traces: one trace, or several under
-// traces.
+// traces. The one trace is nil where the body has no member of it.
 type ingestBody struct {
-	api.TraceInput
+	*api.TraceInput
 	Traces *api.TraceList `json:"traces"`
 }
 
 // Validate checks the one trace, or all of the batch.
 func (b *ingestBody) Validate() map[string]string {
 	if b.Traces == nil {
-		return b.TraceInput.Validate()
+		return b.one().Validate()
 	}
-	if !reflect.ValueOf(b.TraceInput).IsZero() {
+	if b.TraceInput != nil {
 		return map[string]string{"traces": "must stand alone: a body is one trace or a batch of them"}
 	}
 	batch := api.TraceBatch{Traces: *b.Traces}
 	return batch.Validate()
+}
+
+// one is the one trace; a body without any member is a trace without any.
+func (b *ingestBody) one() *api.TraceInput {
+	if b.TraceInput == nil {
+		return &api.TraceInput{}
+	}
+	return b.TraceInput
 }
 
 // ingestTraces serves POST /api/traces: all of the batch is durable before it
@@ -51,9 +58,11 @@ func (s *Server) ingestTraces(c *call) error {
 	if wrong := in.Validate(); len(wrong) > 0 {
 		return invalid(wrong)
 	}
-	inputs := []api.TraceInput{in.TraceInput}
+	var inputs []api.TraceInput
 	if in.Traces != nil {
 		inputs = *in.Traces
+	} else {
+		inputs = []api.TraceInput{*in.one()}
 	}
 	result, err := s.storeTraces(c.Context(), c.traces, inputs)
 	if err != nil {

@@ -73,6 +73,7 @@ type schema struct {
 	Format      string             `json:"format"`
 	Description string             `json:"description"`
 	Enum        []any              `json:"enum"`
+	Const       any                `json:"const"`
 	Default     any                `json:"default"`
 	Minimum     *float64           `json:"minimum"`
 	Maximum     *float64           `json:"maximum"`
@@ -231,6 +232,8 @@ func (s *schema) kind() string {
 		return strings.ReplaceAll(kinds(s.AllOf), " or ", " with ")
 	case s.Items != nil:
 		return "list of " + s.Items.kind()
+	case s.Const != nil:
+		return fmt.Sprintf("`%v`", s.Const)
 	case len(s.Enum) > 0:
 		values := make([]string, len(s.Enum))
 		for i, v := range s.Enum {

@@ -1,0 +1,336 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"svc/server/api"
+)
+
+// bodyRoute is an endpoint whose request body the document describes.
+type bodyRoute struct {
+	method, path string
+	at           string // pointer to the schema
+	schema       map[string]any
+}
+
+// bodyRoutes lists the endpoints with a JSON body of a format of the API's own.
+// OTLP and identity events are the formats of others, who may add members.
+func bodyRoutes(doc map[string]any) []bodyRoute {
+	var out []bodyRoute
+	for path, item := range doc["paths"].(map[string]any) {
+		for method, op := range item.(map[string]any) {
+			o, _ := op.(map[string]any)
+			body, ok := o["requestBody"].(map[string]any)
+			if !ok || path == "/api/otlp/v1/traces" || path == "/api/auth/webhook" {
+				continue
+			}
+			schema := body["content"].(map[string]any)["application/json"].(map[string]any)["schema"].(map[string]any)
+			at := "served.json#/paths/" + escape(path) + "/" + method + "/requestBody/content/application~1json/schema"
+			out = append(out, bodyRoute{strings.ToUpper(method), path, at, schema})
+		}
+	}
+	slices.SortFunc(out, func(a, b bodyRoute) int { return strings.Compare(a.path+a.method, b.path+b.method) })
+	return out
+}
+
+// bodyRig is a control plane with one of everything that bodies refer to.
+type bodyRig struct {
+	*rig
+	gen  *samples
+	ids  map[string]string // by documented path, what its {id} is
+	sign checkpointKey
+	n    int
+}
+
+func newBodyRig(t *testing.T, doc map[string]any) *bodyRig {
+	r := newRig(t)
+	agent, team := r.agent(r.admin, "one"), r.team(r.admin, "one", "agents:read")
+	r.webhook("user.created", epoch, "usr_one", "one@example.com", "org_one").want(200)
+	budget := r.ask(r.admin, "POST", "/api/costs/budgets", `{"name":"b","agentId":"`+agent+`","period":"daily","limitUsd":1}`).want(201).object().id(t)
+	sla := r.ask(r.admin, "POST", "/api/costs/sla", `{"name":"s","agentId":"`+agent+`","errorRatePercent":1,"evaluationPeriod":"24h"}`).want(201).object().id(t)
+	policy := r.ask(r.admin, "POST", "/api/policies", policyBody("p", "")).want(201).data().id(t)
+	b := &bodyRig{rig: r, sign: newCheckpointKey(t)}
+	b.gen = &samples{t: t, doc: doc, meet: map[string]any{
+		"agentId": agent, "agentName": "one", "teamId": team, "userId": "usr_one", "email": "one@example.com",
+		"template": "pii-protection", "on": "one", "name": "named by finish", "id": "named_by_finish",
+		"hash": strings.Repeat("a", 64), "publicKey": b.sign.public, "signature": strings.Repeat("s", 88),
+	}}
+	b.ids = map[string]string{
+		"/api/teams/{id}": team, "/api/teams/{id}/scopes": team, "/api/teams/{id}/members": team, "/api/agents/{id}": agent,
+		"/api/costs/budgets/{id}": budget, "/api/costs/sla/{id}": sla, "/api/policies/{id}": policy,
+	}
+	return b
+}
+
+func (b *bodyRig) url(rt bodyRoute) string {
+	return strings.Replace(rt.path, "{id}", b.ids[rt.path], 1)
+}
+
+// finish puts values into a body that only its request can have: a name or an id
+// that is not taken, a signature, a member of the team.
+func (b *bodyRig) finish(rt bodyRoute, body map[string]any) map[string]any {
+	b.n++
+	body = maps.Clone(body)
+	fresh := "n" + strconv.Itoa(b.n)
+	for _, name := range []string{"name", "id"} {
+		if _, ok := body[name]; ok {
+			body[name] = fresh
+		}
+	}
+	if rt.path == "/api/teams/{id}/members" {
+		for name, value := range map[string]string{"userId": fresh, "email": fresh + "@example.com"} {
+			if _, ok := body[name]; ok {
+				body[name] = value
+			}
+		}
+		if rt.method == "DELETE" {
+			b.ask(b.admin, "POST", b.url(rt), `{"userId":"`+fresh+`"}`).want(201)
+		}
+	}
+	switch rt.path {
+	case "/api/policies/templates/apply": // a template is applied once for an agent
+		for _, policy := range b.ask(b.admin, "GET", "/api/policies?limit=500", "").want(200).list() {
+			b.ask(b.admin, "DELETE", "/api/policies/"+policy.id(b.t), "").want(200)
+		}
+	case "/api/audit/heads/accept":
+		b.ask(b.admin, "POST", "/api/audit/heads", b.sign.body(b.t, body["gateway"].(string), 1)).want(201)
+	}
+	if _, ok := body["signature"]; ok {
+		body["signature"] = b.sign.signature(api.AuditHeadReport{
+			Gateway: body["gateway"].(string), Trail: body["trail"].(string), Seq: int64(body["seq"].(float64)), Hash: body["hash"].(string)})
+	}
+	return body
+}
+
+// bodies yields the samples of an endpoint's body, each once and ready to be sent.
+func (b *bodyRig) bodies(rt bodyRoute) iter.Seq[map[string]any] {
+	return func(yield func(map[string]any) bool) {
+		seen := map[string]bool{}
+		for _, v := range b.gen.of(rt.schema, "body") {
+			same := text(b.t, v)
+			if seen[same] {
+				continue
+			}
+			seen[same] = true
+			if !yield(b.finish(rt, v.(map[string]any))) {
+				return
+			}
+		}
+	}
+}
+
+func text(t testing.TB, v any) string {
+	t.Helper()
+	out, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+func fits(t testing.TB, s *jsonschema.Schema, body string) error {
+	t.Helper()
+	v, err := jsonschema.UnmarshalJSON(strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Validate(v)
+}
+
+// Whatever body the served document allows is accepted, and a member that it does
+// not name is refused by the document and by the server, in every object of a body.
+func TestServedSchemasAndServerAcceptTheSameMembers(t *testing.T) {
+	doc, compiler := servedDocument(t)
+	all := bodyRoutes(doc)
+	if len(all) < 18 {
+		t.Fatalf("only %d request bodies in the document", len(all))
+	}
+	for _, rt := range all {
+		t.Run(rt.method+" "+rt.path, func(t *testing.T) {
+			schema, err := compiler.Compile(rt.at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := newBodyRig(t, doc)
+			accepted, refused := 0, 0
+			for body := range b.bodies(rt) {
+				sent := text(t, body)
+				if err := fits(t, schema, sent); err != nil {
+					t.Errorf("a sample does not fit its schema: %v\n%s", err, sent)
+				}
+				if a := b.ask(b.admin, rt.method, b.url(rt), sent); a.status >= 300 {
+					t.Errorf("the document allows %s, the server answers %d: %s", sent, a.status, a.raw)
+				}
+				accepted++
+				for at, more := range withMember(body, "", "unnamed", true) {
+					b.refuse(t, rt, schema, text(t, more), at)
+					refused++
+				}
+			}
+			if accepted == 0 || refused < accepted {
+				t.Errorf("%d samples, %d with one more member", accepted, refused)
+			}
+		})
+	}
+}
+
+// refuse fails the test unless schema and server refuse a body, the server with a
+// detail about the member at.
+func (b *bodyRig) refuse(t *testing.T, rt bodyRoute, schema *jsonschema.Schema, body, at string) {
+	t.Helper()
+	if fits(t, schema, body) == nil {
+		t.Errorf("the document allows %s in %s", at, body)
+	}
+	if a := b.ask(b.admin, rt.method, b.url(rt), body); a.status != 400 || at != "" && a.detail(at) == "" {
+		t.Errorf("with %s the server answers %d: %s\n%s", at, a.status, a.raw, body)
+	}
+}
+
+// A member that belongs to another form of a body is refused by the document and by
+// the server.
+func TestMembersOfOtherFormsAreRefused(t *testing.T) {
+	doc, compiler := servedDocument(t)
+	forms := 0
+	for _, rt := range bodyRoutes(doc) {
+		schema, err := compiler.Compile(rt.at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := newBodyRig(t, doc)
+		for body := range b.bodies(rt) {
+			for _, mixed := range b.mixed(rt.schema, body) {
+				b.refuse(t, rt, schema, text(t, mixed), "")
+				forms++
+			}
+		}
+	}
+	if forms < 30 {
+		t.Errorf("only %d bodies of two forms", forms)
+	}
+}
+
+// mixed returns copies of a value of a schema, each with a member that another form
+// of the same object has and this one does not.
+func (b *bodyRig) mixed(schema map[string]any, v map[string]any) []map[string]any {
+	if ref, ok := schema["$ref"].(string); ok {
+		return b.mixed(b.gen.resolve(ref), v)
+	}
+	var out []map[string]any
+	properties, closed := schema["properties"].(map[string]any)
+	for name, p := range properties {
+		inner, ok := v[name].(map[string]any)
+		if !ok {
+			continue
+		}
+		for _, changed := range b.mixed(p.(map[string]any), inner) {
+			one := maps.Clone(v)
+			one[name] = changed
+			out = append(out, one)
+		}
+	}
+	if closed {
+		return out
+	}
+	others, own := map[string]map[string]any{}, map[string]bool{}
+	for _, form := range branchesOf(schema) {
+		f := form.(map[string]any)
+		if ref, ok := f["$ref"].(string); ok {
+			f = b.gen.resolve(ref)
+		}
+		members := f["properties"].(map[string]any)
+		mine := !slices.ContainsFunc(slices.Collect(maps.Keys(v)), func(name string) bool { return members[name] == nil }) && b.sameForm(members, v)
+		for name, p := range members {
+			if mine {
+				own[name] = true
+			}
+			others[name] = p.(map[string]any)
+		}
+	}
+	for name, p := range others {
+		if !own[name] {
+			one := maps.Clone(v)
+			one[name] = b.gen.of(p, name)[0]
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+// sameForm reports whether a value has the constant members of a form.
+func (b *bodyRig) sameForm(members, v map[string]any) bool {
+	for name, p := range members {
+		if c, ok := p.(map[string]any)["const"]; ok && v[name] != c {
+			return false
+		}
+		if list, ok := p.(map[string]any)["enum"].([]any); ok && v[name] != nil && !slices.Contains(list, v[name]) {
+			return false
+		}
+	}
+	return true
+}
+
+// Answers may get members in later releases: no object in an answer is closed, and
+// every object of a request body is.
+func TestRequestsAreClosedAndAnswersOpen(t *testing.T) {
+	doc, _ := servedDocument(t)
+	gen := &samples{t: t, doc: doc}
+	for _, rt := range bodyRoutes(doc) {
+		gen.walk(rt.schema, map[string]bool{}, func(at string, s map[string]any) {
+			if s["additionalProperties"] != false {
+				t.Errorf("%s %s: %s does not say that it has no other members", rt.method, rt.path, at)
+			}
+		})
+	}
+	for path, item := range doc["paths"].(map[string]any) {
+		for method, op := range item.(map[string]any) {
+			o, _ := op.(map[string]any)
+			answers, _ := o["responses"].(map[string]any)
+			for status, answer := range answers {
+				gen.walk(answer, map[string]bool{}, func(at string, s map[string]any) {
+					if s["additionalProperties"] == false {
+						t.Errorf("%s %s %s: %s leaves no room for new members", method, path, status, at)
+					}
+				})
+			}
+		}
+	}
+}
+
+// walk calls visit with each schema of an object that is below v, references
+// included.
+func (g *samples) walk(v any, seen map[string]bool, visit func(at string, schema map[string]any)) {
+	switch v := v.(type) {
+	case map[string]any:
+		if ref, ok := v["$ref"].(string); ok {
+			if !seen[ref] {
+				seen[ref] = true
+				g.walk(g.resolve(ref), seen, visit)
+			}
+			return
+		}
+		if v["type"] == "object" {
+			visit(fmt.Sprint("an object with ", slices.Sorted(maps.Keys(membersOf(v)))), v)
+		}
+		for _, child := range v {
+			g.walk(child, seen, visit)
+		}
+	case []any:
+		for _, child := range v {
+			g.walk(child, seen, visit)
+		}
+	}
+}
+
+func membersOf(schema map[string]any) map[string]any {
+	m, _ := schema["properties"].(map[string]any)
+	return m
+}

@@ -183,12 +183,14 @@ func (d *Daemon) Serve(name string, ln net.Listener, h http.Handler, conf *tls.C
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(conf != nil)
 	ordinary := &http.Server{
-		Handler:           endAfterChunks(limitBodyTime(s.limitWriteTime(h), bodyGrace)),
-		ReadHeaderTimeout: readHeaderTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
-		Protocols:         protocols,
-		BaseContext:       func(net.Listener) context.Context { return base },
+		// Without it net/http answers OPTIONS * itself, without a handler.
+		DisableGeneralOptionsHandler: true,
+		Handler:                      endAfterChunks(limitBodyTime(s.limitWriteTime(h), bodyGrace)),
+		ReadHeaderTimeout:            readHeaderTimeout,
+		IdleTimeout:                  idleTimeout,
+		MaxHeaderBytes:               maxHeaderBytes,
+		Protocols:                    protocols,
+		BaseContext:                  func(net.Listener) context.Context { return base },
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxH2Streams,
 			MaxReadFrameSize:     maxH2Frame,

@@ -16,12 +16,20 @@ type openAPI struct {
 	Tags []struct {
 		Name string `json:"name"`
 	} `json:"tags"`
+	HTTPErrors []httpError         `json:"x-http-errors"`
 	Paths      map[string]pathItem `json:"paths"`
 	Components struct {
 		Schemas    map[string]*schema    `json:"schemas"`
 		Parameters map[string]*parameter `json:"parameters"`
 		Responses  map[string]response   `json:"responses"`
 	} `json:"components"`
+}
+
+// httpError is an answer of the HTTP library to a request that no handler sees.
+type httpError struct {
+	Request string `json:"request"`
+	Status  int    `json:"status"`
+	Body    string `json:"body"`
 }
 
 // pathItem is the operations of one path, and the parameters that all of them
@@ -106,6 +114,7 @@ func restReference(document []byte) (string, error) {
 			}
 		}
 	}
+	writeHTTPErrors(&b, api.HTTPErrors)
 	b.WriteString("\n## Objects\n")
 	for _, name := range slices.Sorted(maps.Keys(api.Components.Schemas)) {
 		s := api.Components.Schemas[name]
@@ -123,6 +132,18 @@ func restReference(document []byte) (string, error) {
 		}
 	}
 	return b.String(), nil
+}
+
+// writeHTTPErrors lists the answers that are not those of the API.
+func writeHTTPErrors(b *strings.Builder, list []httpError) {
+	b.WriteString("\n## Requests that are no valid HTTP\n\nThe HTTP library answers these itself, as `text/plain` or without a body, without `X-Request-Id` and the rate headers, and closes the connection. Over HTTP/2 it ends the stream or the connection. A client that has not sent its header within 10 s gets no answer.\n\n| request | status | body |\n|---|---|---|\n")
+	for _, e := range list {
+		body := "none"
+		if e.Body != "" {
+			body = "`" + e.Body + "`"
+		}
+		fmt.Fprintf(b, "| %s | %d | %s |\n", e.Request, e.Status, body)
+	}
 }
 
 func (api *openAPI) operation(b *strings.Builder, method, path string, op *operation) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/subtle"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -258,12 +259,7 @@ func (s *Store) flusher(every time.Duration) {
 
 // flushUsed writes the buffer of uses. What it could not write stays in it.
 func (s *Store) flushUsed() error {
-	s.mu.Lock()
-	batch := make(map[usedKey]time.Time, len(s.used))
-	for k, at := range s.used {
-		batch[k] = at
-	}
-	s.mu.Unlock()
+	batch := s.usedSoFar()
 	if len(batch) == 0 {
 		return nil
 	}
@@ -279,9 +275,22 @@ func (s *Store) flushUsed() error {
 		}
 		return nil
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		s.usedWritten(batch)
 	}
+	return err
+}
+
+// usedSoFar returns a copy of the buffer of uses.
+func (s *Store) usedSoFar() map[usedKey]time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.used)
+}
+
+// usedWritten removes uses that were written from the buffer. A key that was used
+// again meanwhile stays in it.
+func (s *Store) usedWritten(batch map[usedKey]time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k, at := range batch {
@@ -289,5 +298,4 @@ func (s *Store) flushUsed() error {
 			delete(s.used, k)
 		}
 	}
-	return nil
 }

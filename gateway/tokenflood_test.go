@@ -20,7 +20,7 @@ import (
 // whose token is known are served, so is one whose token is new, and /healthz
 // answers at once.
 func TestWrongTokenFlood(t *testing.T) {
-	const clients, rate, seconds = 16, 100, 3
+	const clients, rate, seconds, least = 16, 100, 3, 600
 	up := newUpstream(t, echo)
 	o := newOAuthRig(t, up.URL, "", "", allowAll, nil)
 	header, payload, _ := strings.Cut(o.token(nil), ".")
@@ -72,10 +72,12 @@ func TestWrongTokenFlood(t *testing.T) {
 			for {
 				select {
 				case <-stop:
-					return
+					if forged.Load() >= least { // also on a machine that is slow
+						return
+					}
 				default:
-					answers[ask(http.MethodPost, o.url, forge())].Add(1)
 				}
+				answers[ask(http.MethodPost, o.url, forge())].Add(1)
 			}
 		})
 	}

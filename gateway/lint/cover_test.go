@@ -208,7 +208,7 @@ func TestManyRules(t *testing.T) {
 	}
 	began := time.Now()
 	found := run(b.String())
-	if d := time.Since(began); d > time.Minute {
+	if d := time.Since(began); d > 3*time.Minute { // some seconds on a quiet machine
 		t.Errorf("took %v", d)
 	} else {
 		t.Logf("took %v", d)

@@ -46,7 +46,7 @@ type judgement struct {
 // stream that a frame came on, nil for a plain answer.
 func (ex *exchange) judge(l *live, m *mcp.Message, src *source) judgement {
 	q := policy.RequestOf(m, policy.ServerToClient, ex.who.Claims)
-	d, observed := l.decisions.observe(l.rules, &q)
+	d, observed := l.decisions.Observe(&q)
 	j := judgement{rule: d.RuleID, observed: ex.observed(nil, observed)}
 	if d.RuleID != "" || len(j.observed) > 0 {
 		j.action = actionAllow

@@ -14,7 +14,7 @@ import (
 func (ex *exchange) mayAsk(l *live, method, tool string) bool {
 	q := policy.Request{Direction: policy.ClientToServer, Method: method, Tool: tool, Claims: ex.who.Claims}
 	q.HasTool = method == mcp.MethodToolsCall
-	switch l.decisions.decide(l.rules, &q).Action {
+	switch l.decisions.Decide(&q).Action {
 	case policy.Allow, policy.Redact, policy.RateLimit, policy.StripApp, policy.Guardrail:
 		return !q.HasTool || !ex.governed.set.BlocksTool(tool)
 	}

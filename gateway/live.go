@@ -17,8 +17,8 @@ import (
 type live struct {
 	cfg   *config.File
 	rules *policy.Set
-	// decisions remembers what rules said; a reload begins a new memory.
-	decisions *decisions
+	// decisions remembers what rules decided; a reload begins a new memory.
+	decisions *policy.Memory
 	keyring   *auth.Keyring  // nil when authentication is off
 	guards    *guardrail.Set // by the names that rules use
 	tokens    *auth.Tokens   // nil when bearer tokens are not accepted
@@ -36,7 +36,6 @@ type live struct {
 func (g *Gateway) build(cfg *config.File) (*live, error) {
 	l := &live{
 		cfg:            cfg,
-		decisions:      newDecisions(),
 		origins:        newOrigins(g.listen, cfg.AllowedOrigins, cfg.AllowedHosts),
 		forwardHeaders: canonicalHeaders(cfg.ForwardHeaders),
 		challenge:      cfg.Auth.Scheme,
@@ -48,6 +47,7 @@ func (g *Gateway) build(cfg *config.File) (*live, error) {
 	if l.rules, err = policy.Compile(cfg.Policy); err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
+	l.decisions = policy.NewMemory(l.rules)
 	for _, r := range l.rules.Rules() {
 		l.strips = l.strips || r.Action == policy.StripApp && !r.Observe
 	}

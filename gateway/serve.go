@@ -218,7 +218,7 @@ func (ex *exchange) decide() *refusal {
 
 	q := policy.RequestOf(&ex.msg, policy.ClientToServer, ex.who.Claims)
 	var observed []*policy.Rule
-	ex.decision, observed = ex.live.decisions.observe(ex.live.rules, &q)
+	ex.decision, observed = ex.live.decisions.Observe(&q)
 	ex.rec.Observed = ex.observed(nil, observed)
 	d := &ex.decision
 	ex.rec.RuleID = d.RuleID

@@ -22,8 +22,8 @@ import (
 // on itself. Each number is the one of today and may only go down; whoever lowers one
 // writes the new number here. The comment is the goal.
 const (
-	wantFiles       = 40   // goal: 8
-	wantLines       = 6499 // goal: 1500
+	wantFiles       = 39   // goal: 8
+	wantLines       = 6434 // goal: 1500
 	wantLargestFile = 468  // lines; goal: 300
 	wantCircle      = 31   // files that use each other in circles; goal: 6
 	wantMethods     = 125  // of exchange; goal: none that a step needs

@@ -1,0 +1,90 @@
+package policy
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"sync"
+	"testing"
+)
+
+// What is remembered is what the rules say, for any request, from several
+// goroutines at once.
+func TestDecisionsAreThoseOfTheRules(t *testing.T) {
+	text := func(s string) *string { return &s }
+	deny := "deny"
+	rules, err := Compile(Config{DefaultAction: &deny, Rules: []RuleConfig{
+		{ID: "prefix", Action: "allow", When: &When{ToolPrefix: text("get_1")}},
+		{ID: "regex", Action: "deny", When: &When{ToolRegex: text("get_[0-9]*7")}},
+		{ID: "method", Action: "deny", When: &When{Method: "resources/read"}},
+		{ID: "back", Action: "deny", When: &When{Direction: text("server_to_client"), ResultType: "input_required"}},
+		{ID: "claims", Action: "allow", When: &When{ToolPrefix: text("get_"), Claims: &ClaimsConfig{SubjectIn: []string{"alice"}}}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := NewMemory(rules)
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(g), 1))
+			for range 20_000 {
+				q := Request{Direction: Direction(r.IntN(2)), Method: "tools/call"}
+				switch r.IntN(4) {
+				case 0:
+					q.Method = []string{"resources/read", "tools/list", ""}[r.IntN(3)]
+				case 1:
+					q.ResultType = "input_required"
+				default:
+					q.Tool, q.HasTool = fmt.Sprintf("get_%d", r.IntN(10_000)), true
+				}
+				if r.IntN(5) == 0 {
+					q.Claims = &Claims{Subject: []string{"alice", "bob"}[r.IntN(2)]}
+				}
+				if got, want := d.Decide(&q), rules.Decide(&q); got != want {
+					t.Errorf("%+v: got %+v, want %+v", q, got, want)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// A request that differs in any field from a remembered one has another key, or is not
+// remembered at all: a field that the key forgets would get the decision about another
+// request.
+func TestEveryFieldOfARequestIsPartOfItsKey(t *testing.T) {
+	same, ok := keyOf(&Request{})
+	if !ok {
+		t.Fatal("the zero request is not remembered")
+	}
+	fields := reflect.TypeFor[Request]()
+	for i := range fields.NumField() {
+		q := Request{}
+		field := reflect.ValueOf(&q).Elem().Field(i)
+		switch field.Kind() {
+		case reflect.String:
+			field.SetString("other")
+		case reflect.Bool:
+			field.SetBool(true)
+		case reflect.Int, reflect.Uint8, reflect.Int8:
+			if field.CanInt() {
+				field.SetInt(1)
+			} else {
+				field.SetUint(1)
+			}
+		case reflect.Pointer:
+			field.Set(reflect.New(field.Type().Elem()))
+		default:
+			t.Fatalf("Request.%s is a %s: extend this test", fields.Field(i).Name, field.Kind())
+		}
+		key, ok := keyOf(&q)
+		if ok && key == same {
+			t.Errorf("two requests that differ in %s have the same key", fields.Field(i).Name)
+		}
+		if key.clone() != key {
+			t.Errorf("the copy of a key with %s is another key", fields.Field(i).Name)
+		}
+	}
+}

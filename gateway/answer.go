@@ -10,13 +10,14 @@ import (
 	"svc/gateway/govern"
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
+	"svc/gateway/refusal"
 	"svc/gateway/upstream"
 )
 
 // judgement is what the rules say of one message that an upstream sent.
 type judgement struct {
 	// refused is set when the message must not go on.
-	refused *refusal
+	refused *refusal.Refusal
 	action  string // audit action; empty when no rule matched
 	rule    string
 	// performed is set when the rule did more than let the message pass: its
@@ -49,7 +50,7 @@ func (ex *exchange) judge(l *live, m *mcp.Message, src *source) judgement {
 	d, observed := l.decisions.Observe(&q)
 	j := judgement{rule: d.RuleID, observed: ex.observed(nil, observed)}
 	if d.RuleID != "" || len(j.observed) > 0 {
-		j.action = actionAllow
+		j.action = audit.ActionAllow
 	}
 	if handle, ok := ex.taskMade(m); ok {
 		j.task = handle
@@ -62,10 +63,10 @@ func (ex *exchange) judge(l *live, m *mcp.Message, src *source) judgement {
 		if ex.present(l, m, &j); j.refused != nil {
 			return j
 		}
-		j.action, presented = actionRedact, true
+		j.action, presented = audit.ActionRedact, true
 		var redacted mcp.Message
 		if err := d.Rule.Redact(policy.ServerToClient, m, &redacted); err != nil {
-			j.refused, j.action, j.kind = refuseRedact.withRule(d.RuleID), actionDeny, refuseRedact.kind
+			j.refused, j.action, j.kind = refusal.Redact.WithRule(d.RuleID), audit.ActionDeny, refusal.Redact.Kind
 			return j
 		}
 		*m = redacted
@@ -74,7 +75,7 @@ func (ex *exchange) judge(l *live, m *mcp.Message, src *source) judgement {
 			src.settle() // the limit may be asked of a store
 		}
 		if refused := ex.limit(d.Rule); refused != nil {
-			j.refused, j.action, j.kind = refused, actionRateLimitBlocked, refused.kind
+			j.refused, j.action, j.kind = refused, audit.ActionRateLimitBlocked, refused.Kind
 			return j
 		}
 		j.performed = true
@@ -85,7 +86,7 @@ func (ex *exchange) judge(l *live, m *mcp.Message, src *source) judgement {
 			return j
 		}
 	default: // deny, and whatever this build cannot perform on an answer
-		j.refused, j.action = refusePolicy.withRule(d.RuleID), actionDeny
+		j.refused, j.action = refusal.Policy.WithRule(d.RuleID), audit.ActionDeny
 		return j
 	}
 	if strip && (ex.deferred(m) || m.Kind == mcp.Response && (ex.msg.Method == mcp.MethodToolsCall || ex.r.Method == http.MethodGet)) {
@@ -145,7 +146,7 @@ func (ex *exchange) strip(m *mcp.Message, j *judgement) {
 // read in two ways from the client.
 func takeStripped(m *mcp.Message, j *judgement, body []byte, n int, ok bool) {
 	if !ok {
-		j.refused, j.action, j.kind = &refuseUpstreamInvalid, actionDeny, refuseUpstreamInvalid.kind
+		j.refused, j.action, j.kind = &refusal.UpstreamInvalid, audit.ActionDeny, refusal.UpstreamInvalid.Kind
 		return
 	}
 	j.stripApplied = true
@@ -154,11 +155,11 @@ func takeStripped(m *mcp.Message, j *judgement, body []byte, n int, ok bool) {
 	}
 	j.stripped += n
 	if err := mcp.Scan(body, m); err != nil { // a splice of ours: cannot happen
-		j.refused, j.action, j.kind = &refuseUpstreamInvalid, actionDeny, refuseUpstreamInvalid.kind
+		j.refused, j.action, j.kind = &refusal.UpstreamInvalid, audit.ActionDeny, refusal.UpstreamInvalid.Kind
 		return
 	}
-	if j.action == "" || j.action == actionAllow {
-		j.action = actionStripApp
+	if j.action == "" || j.action == audit.ActionAllow {
+		j.action = audit.ActionStripApp
 	}
 }
 
@@ -166,7 +167,7 @@ func takeStripped(m *mcp.Message, j *judgement, body []byte, n int, ok bool) {
 var typeJSON = []string{"application/json"}
 
 // relayJSON inspects a plain JSON answer and passes it on.
-func (ex *exchange) relayJSON(resp *upstream.Response) *refusal {
+func (ex *exchange) relayJSON(resp *upstream.Response) *refusal.Refusal {
 	ex.bytes.begin(ex)
 	body, err := resp.ReadAll(ex.answer[:0], &ex.bytes)
 	ex.answer = body
@@ -182,10 +183,10 @@ func (ex *exchange) relayJSON(resp *upstream.Response) *refusal {
 		if resp.Status >= 400 && resp.Status < 500 {
 			return ex.relayOther(resp, body)
 		}
-		return ex.refuseResponse(&refuseUpstreamInvalid, resp, body, invalidMessage(err))
+		return ex.refuseResponse(&refusal.UpstreamInvalid, resp, body, invalidMessage(err))
 	}
 	if resp.Status < 400 && ex.msg.Kind == mcp.Request && !ex.answeredBy(&m) {
-		return ex.refuseResponse(&refuseUpstreamInvalid, resp, body, upstream.Cause{
+		return ex.refuseResponse(&refusal.UpstreamInvalid, resp, body, upstream.Cause{
 			Code: "foreign_id", Text: "answered with the id of another request",
 		})
 	}
@@ -203,7 +204,7 @@ func (ex *exchange) relayJSON(resp *upstream.Response) *refusal {
 		out = ex.ownID(&m, out)
 	}
 	if err := ex.account(resp.Status, len(out)); err != nil {
-		return &refuseAudit
+		return &refusal.Audit
 	}
 	ex.copyHeader(resp.Header)
 	h := ex.w.Header()
@@ -247,12 +248,12 @@ func (ex *exchange) note(j *judgement, m *mcp.Message) {
 // the answer is recorded if no rule decided on the request, or if the request's
 // rule only allows and the answer's was performed, as a rate_limit that admits.
 func (ex *exchange) noteRule(j *judgement) {
-	if j.action == "" || j.rule == "" && j.action == actionAllow {
+	if j.action == "" || j.rule == "" && j.action == audit.ActionAllow {
 		return
 	}
-	if j.action != actionAllow {
+	if j.action != audit.ActionAllow {
 		ex.rec.Action = j.action
-	} else if ex.rec.RuleID != "" && (ex.rec.Action != actionAllow || ex.decision.Action != policy.Allow || !j.performed) {
+	} else if ex.rec.RuleID != "" && (ex.rec.Action != audit.ActionAllow || ex.decision.Action != policy.Allow || !j.performed) {
 		return
 	}
 	if j.rule != "" {
@@ -264,7 +265,7 @@ func (ex *exchange) noteRule(j *judgement) {
 // out, or wrote one of its own into an error: some clients end their session
 // otherwise. body is the message m as it goes on.
 func (ex *exchange) ownID(m *mcp.Message, body []byte) []byte {
-	id := ex.answerID(&refusal{})
+	id := ex.answerID(&refusal.Refusal{})
 	if !m.IsError || len(id) == 0 || len(m.ID) > 0 && mcp.SameID(m.ID, id) {
 		return body
 	}

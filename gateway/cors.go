@@ -5,7 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"svc/gateway/audit"
 	"svc/gateway/httpfield"
+	"svc/gateway/refusal"
 )
 
 // Cross-origin requests of browsers (Fetch standard, CORS protocol) are answered
@@ -92,10 +94,10 @@ func (l *live) mayBeSet(name string) bool {
 }
 
 // answerPreflight answers a preflight for /mcp.
-func (ex *exchange) answerPreflight() *refusal {
-	ex.rec.Action = actionAllow
+func (ex *exchange) answerPreflight() *refusal.Refusal {
+	ex.rec.Action = audit.ActionAllow
 	if err := ex.account(http.StatusNoContent, 0); err != nil {
-		return &refuseAudit
+		return &refusal.Audit
 	}
 	ex.live.allowRequest(ex.w.Header(), ex.r)
 	ex.w.WriteHeader(http.StatusNoContent)

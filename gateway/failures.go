@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"svc/gateway/refusal"
 	"svc/gateway/upstream"
 )
 
@@ -186,7 +187,7 @@ func (ex *exchange) failureOf(t *target, cause upstream.Cause) *failure {
 // refuseResponse reports an answer of the upstream that is not passed on, and
 // returns the refusal that takes its place. read is what was read of its body,
 // nil when nothing was.
-func (ex *exchange) refuseResponse(refused *refusal, resp *upstream.Response, read []byte, cause upstream.Cause) *refusal {
+func (ex *exchange) refuseResponse(refused *refusal.Refusal, resp *upstream.Response, read []byte, cause upstream.Cause) *refusal.Refusal {
 	fail := ex.failureOf(ex.up, cause)
 	fail.status = resp.Status
 	if ex.g.failures.first(fail) {
@@ -200,7 +201,7 @@ func (ex *exchange) refuseResponse(refused *refusal, resp *upstream.Response, re
 }
 
 // refuseContent refuses an answer for its status or its Content-Type.
-func (ex *exchange) refuseContent(refused *refusal, resp *upstream.Response, read []byte) *refusal {
+func (ex *exchange) refuseContent(refused *refusal.Refusal, resp *upstream.Response, read []byte) *refusal.Refusal {
 	media := mediaType(resp.Header.Get("Content-Type"))
 	cause := upstream.Cause{Code: "status_" + strconv.Itoa(resp.Status), Text: "answered status " + strconv.Itoa(resp.Status)}
 	if resp.Status < 300 {
@@ -230,13 +231,13 @@ func beginningOf(resp *upstream.Response) []byte {
 
 // streamFailure is why an event stream ended before the answer, when that is the
 // upstream's doing.
-func streamFailure(refused *refusal, err error) (upstream.Cause, bool) {
-	switch refused.kind {
-	case refuseEnded.kind:
+func streamFailure(refused *refusal.Refusal, err error) (upstream.Cause, bool) {
+	switch refused.Kind {
+	case refusal.Ended.Kind:
 		return upstream.Cause{Code: "stream_ended", Text: "the event stream ended before the answer"}, true
-	case refuseUpstreamInvalid.kind:
+	case refusal.UpstreamInvalid.Kind:
 		return invalidFrame(err), true
-	case refuseTimeout.kind, refuseUnreachable.kind:
+	case refusal.Timeout.Kind, refusal.Unreachable.Kind:
 		return upstream.CauseOf(err), true
 	}
 	return upstream.Cause{}, false

@@ -3,8 +3,10 @@ package gateway
 import (
 	"net/http"
 
+	"svc/gateway/audit"
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
+	"svc/gateway/refusal"
 )
 
 // mayAsk reports whether this caller may send a request: a tools/call of a tool,
@@ -80,7 +82,7 @@ func (ex *exchange) filterAnswer(l *live, listMethod string, m *mcp.Message, j *
 	}
 	body, changed, ok := mcp.FilterList(m, member, ex.dialect.Modern, keep)
 	if !ok || changed && mcp.Scan(body, m) != nil {
-		j.refused, j.action, j.kind = &refuseUpstreamInvalid, actionDeny, refuseUpstreamInvalid.kind
+		j.refused, j.action, j.kind = &refusal.UpstreamInvalid, audit.ActionDeny, refusal.UpstreamInvalid.Kind
 	}
 }
 
@@ -92,6 +94,6 @@ func (ex *exchange) offerTools(m *mcp.Message, j *judgement) {
 		return
 	}
 	if body, changed := mcp.OfferTools(m); changed && mcp.Scan(body, m) != nil { // a splice of ours: cannot happen
-		j.refused, j.action, j.kind = &refuseUpstreamInvalid, actionDeny, refuseUpstreamInvalid.kind
+		j.refused, j.action, j.kind = &refusal.UpstreamInvalid, audit.ActionDeny, refusal.UpstreamInvalid.Kind
 	}
 }

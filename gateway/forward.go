@@ -11,6 +11,7 @@ import (
 
 	"svc/gateway/mcp"
 	"svc/gateway/mcpclient"
+	"svc/gateway/refusal"
 	"svc/gateway/upstream"
 )
 
@@ -24,9 +25,9 @@ type target struct {
 
 // forward sends the message that was judged, byte for byte, and relays what
 // comes back.
-func (ex *exchange) forward() *refusal {
+func (ex *exchange) forward() *refusal.Refusal {
 	if ex.g.audit.Ready() != nil {
-		return &refuseAudit // what cannot be recorded is not done
+		return &refusal.Audit // what cannot be recorded is not done
 	}
 	if refused := ex.upstreamSession(); refused != nil {
 		return refused
@@ -70,17 +71,17 @@ func (ex *exchange) post() (*upstream.Response, error) {
 }
 
 // refuseUpstream turns a failed exchange with an upstream into its answer.
-func (ex *exchange) refuseUpstream(err error) *refusal {
+func (ex *exchange) refuseUpstream(err error) *refusal.Refusal {
 	switch {
 	case ex.ctx.Err() != nil:
 		// The caller has left; the answer reaches nobody, the audit line says why.
-		return refuseUnreachable.withKind("client_closed")
+		return refusal.Unreachable.WithKind("client_closed")
 	case errors.Is(err, errOverloaded):
-		return &refuseOverloaded
+		return &refusal.Overloaded
 	case errors.Is(err, upstream.ErrInvalidRequest):
-		return &refuseHeader
+		return &refusal.Header
 	case errors.Is(err, context.Canceled):
-		return refuseUnreachable.withKind("canceled")
+		return refusal.Unreachable.WithKind("canceled")
 	}
 	cause := upstream.CauseOf(err)
 	invalid := errors.Is(err, mcpclient.ErrAnswer) || errors.Is(err, mcpclient.ErrTooLarge) || errors.Is(err, mcpclient.ErrRejected)
@@ -90,39 +91,39 @@ func (ex *exchange) refuseUpstream(err error) *refusal {
 	ex.g.failures.report(ex.failureOf(ex.up, cause))
 	switch {
 	case errors.Is(err, upstream.ErrTimeout):
-		return &refuseTimeout
+		return &refusal.Timeout
 	case errors.Is(err, upstream.ErrTooLarge):
-		return &refuseUpstreamTooLarge
+		return &refusal.UpstreamTooLarge
 	case invalid, errors.Is(err, upstream.ErrInvalidResponse):
-		return &refuseUpstreamInvalid
+		return &refusal.UpstreamInvalid
 	case cause.Code == upstream.CauseDNS:
-		return &refuseDNS
+		return &refusal.DNS
 	case cause.Code == upstream.CauseTLS:
-		return &refuseTLS
+		return &refusal.TLS
 	default:
-		return &refuseUnreachable
+		return &refusal.Unreachable
 	}
 }
 
 // relay passes the upstream's answer on by its kind.
-func (ex *exchange) relay(resp *upstream.Response) *refusal {
+func (ex *exchange) relay(resp *upstream.Response) *refusal.Refusal {
 	switch {
 	case resp.Status == http.StatusUnauthorized:
 		// The upstream asks for a credential that is the gateway's business, not
 		// the caller's; its challenge never leaves here.
-		return ex.refuseResponse(&refuseUpstreamAuth, resp, nil, upstream.Cause{
+		return ex.refuseResponse(&refusal.UpstreamAuth, resp, nil, upstream.Cause{
 			Code: "unauthorized", Text: "asks for credentials: set them in headers of this upstream",
 		})
 	case resp.Status >= 300 && resp.Status < 400:
 		// Redirects are not followed.
-		return ex.refuseResponse(&refuseUpstreamInvalid, resp, []byte{}, upstream.Cause{
+		return ex.refuseResponse(&refusal.UpstreamInvalid, resp, []byte{}, upstream.Cause{
 			Code: "redirect", Text: "redirects to " + upstream.LogURL(resp.Header.Get("Location")),
 		})
 	}
 	switch mediaType(resp.Header.Get("Content-Type")) {
 	case "text/event-stream":
 		if resp.Status != http.StatusOK {
-			return ex.refuseContent(&refuseUpstreamInvalid, resp, nil)
+			return ex.refuseContent(&refusal.UpstreamInvalid, resp, nil)
 		}
 		return ex.relayStream(resp)
 	case "application/json":
@@ -137,30 +138,30 @@ func (ex *exchange) relay(resp *upstream.Response) *refusal {
 // server says in plain text with a 4xx keeps its status and becomes a JSON-RPC
 // error, because text in its place ends the session of some clients. read is what
 // was read of the body, nil when nothing was.
-func (ex *exchange) relayOther(resp *upstream.Response, read []byte) *refusal {
+func (ex *exchange) relayOther(resp *upstream.Response, read []byte) *refusal.Refusal {
 	switch {
 	case resp.Status >= 500:
-		return ex.refuseContent(&refuseUpstreamInvalid, resp, read)
+		return ex.refuseContent(&refusal.UpstreamInvalid, resp, read)
 	case resp.Status == http.StatusNotFound && ex.hasHandle:
-		return &refuseSession
+		return &refusal.Session
 	case resp.Status >= 400:
-		refused := refuseByUpstream
-		refused.status = resp.Status
+		refused := refusal.ByUpstream
+		refused.Status = resp.Status
 		if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds > 0 && seconds <= 86400 {
-			refused.retryAfter = time.Duration(seconds) * time.Second
+			refused.RetryAfter = time.Duration(seconds) * time.Second
 		}
 		return ex.refuseContent(&refused, resp, read)
 	case ex.msg.Kind == mcp.Request, ex.r.Method == http.MethodGet:
-		return ex.refuseContent(&refuseUpstreamInvalid, resp, read)
+		return ex.refuseContent(&refusal.UpstreamInvalid, resp, read)
 	}
 	return ex.acknowledge(resp)
 }
 
 // acknowledge answers a notification or a client's response with the
 // upstream's status and no body.
-func (ex *exchange) acknowledge(resp *upstream.Response) *refusal {
+func (ex *exchange) acknowledge(resp *upstream.Response) *refusal.Refusal {
 	if err := ex.account(resp.Status, 0); err != nil {
-		return &refuseAudit
+		return &refusal.Audit
 	}
 	ex.copyHeader(resp.Header)
 	ex.w.WriteHeader(resp.Status)

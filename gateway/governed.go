@@ -11,6 +11,7 @@ import (
 	"svc/gateway/govern"
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
+	"svc/gateway/refusal"
 	"svc/gateway/report"
 )
 
@@ -67,7 +68,7 @@ func (ex *exchange) agent() string {
 
 // underPolicies finds the policies of the caller's agent: one bundle for all of
 // the request. While none was ever known nothing passes, unless the file says so.
-func (ex *exchange) underPolicies() *refusal {
+func (ex *exchange) underPolicies() *refusal.Refusal {
 	if ex.g.governance == nil {
 		return nil
 	}
@@ -77,7 +78,7 @@ func (ex *exchange) underPolicies() *refusal {
 			if ex.live.cfg.ControlPlane.Governance.FailOpen {
 				return nil
 			}
-			return refusePolicy.withKind(kindGovernanceUnavailable)
+			return refusal.Policy.WithKind(kindGovernanceUnavailable)
 		}
 	}
 	ex.governed.set = bundle.For(ex.agent())
@@ -86,7 +87,7 @@ func (ex *exchange) underPolicies() *refusal {
 
 // govern asks the policies about what the client sends up, after the gateway's
 // own rules, and takes what they rewrote as the message from here on.
-func (ex *exchange) govern() *refusal {
+func (ex *exchange) govern() *refusal.Refusal {
 	if refused := ex.underPolicies(); refused != nil {
 		return refused
 	}
@@ -107,11 +108,11 @@ func (ex *exchange) govern() *refusal {
 	kind := denial(&v)
 	if kind != "" {
 		ex.rec.RuleID = "" // it was no rule
-		return refusePolicy.withKind(kind)
+		return refusal.Policy.WithKind(kind)
 	}
 	if v.Changed {
 		ex.governed.changed = true
-		ex.rec.Action = actionRedact
+		ex.rec.Action = audit.ActionRedact
 		ex.msg = v.Redacted
 	}
 	return nil
@@ -163,12 +164,12 @@ func (ex *exchange) governAnswer(m *mcp.Message, src *source, j *judgement) {
 	j.verdict = v
 	switch kind := denial(&v); {
 	case kind != "":
-		j.refused, j.action, j.rule, j.kind = refusePolicy.withKind(kind), actionDeny, "", kind
+		j.refused, j.action, j.rule, j.kind = refusal.Policy.WithKind(kind), audit.ActionDeny, "", kind
 	case v.Changed:
 		*m = v.Redacted
-		j.action = actionRedact
+		j.action = audit.ActionRedact
 	case len(v.Fired) > 0 && j.action == "":
-		j.action = actionAllow
+		j.action = audit.ActionAllow
 	}
 	if ex.r.Method == http.MethodPost { // else several sources share the exchange
 		ex.governed.scan += v.Scan

@@ -9,6 +9,7 @@ import (
 	"svc/gateway/guardrail"
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
+	"svc/gateway/refusal"
 )
 
 // guarded is what a guardrail said of one message; the name is empty when none
@@ -29,10 +30,6 @@ func (a *guarded) describe(r *audit.Record) {
 // answer.
 type asking struct{ request, answer time.Duration }
 
-// refuseAsking is for a caller who left while a guardrail was asked: no rule has
-// decided, and the answer reaches nobody.
-var refuseAsking = refuseUnreachable.withKind("client_closed")
-
 // buildGuards makes the guardrails of a configuration, all breakers closed.
 func (g *Gateway) buildGuards(cfg *config.File) (*guardrail.Set, error) {
 	set, err := guardrail.New(cfg.Guardrails, g.log, g.now)
@@ -50,7 +47,7 @@ func (g *Gateway) buildGuards(cfg *config.File) (*guardrail.Set, error) {
 // guard asks the guardrail of a rule about the request (gateway specification,
 // Action: guardrail), and takes what it masked as the message from here on. What
 // passes is not asked about by later rules: the first match has decided.
-func (ex *exchange) guard(rule *policy.Rule) *refusal {
+func (ex *exchange) guard(rule *policy.Rule) *refusal.Refusal {
 	var masked mcp.Message
 	a := guarded{by: rule.Guardrail, said: ex.live.guards.Get(rule.Guardrail).Ask(ex.ctx, &ex.msg, &masked)}
 	ex.countAsked(&a)
@@ -61,14 +58,14 @@ func (ex *exchange) guard(rule *policy.Rule) *refusal {
 	case guardrail.Pass, guardrail.FailOpen:
 		return nil
 	case guardrail.Mask:
-		ex.rec.Action = actionRedact
+		ex.rec.Action = audit.ActionRedact
 		ex.msg = masked
 		return nil
 	case guardrail.CallerGone:
-		ex.rec.Action, ex.rec.RuleID = actionDeny, ""
-		return refuseAsking
+		ex.rec.Action, ex.rec.RuleID = audit.ActionDeny, ""
+		return &refusal.CallerGone
 	default: // reject, or failing closed
-		return refusePolicy.withKind(a.said.Kind).withRule(rule.ID)
+		return refusal.Policy.WithKind(a.said.Kind).WithRule(rule.ID)
 	}
 }
 
@@ -90,12 +87,12 @@ func (ex *exchange) guardAnswer(l *live, rule *policy.Rule, m *mcp.Message, src 
 	switch j.said.Verdict {
 	case guardrail.Pass, guardrail.FailOpen:
 	case guardrail.Mask:
-		j.action = actionRedact
+		j.action = audit.ActionRedact
 		*m = masked
 	case guardrail.CallerGone:
-		j.refused, j.action, j.kind = refuseAsking, actionDeny, refuseAsking.kind
+		j.refused, j.action, j.kind = &refusal.CallerGone, audit.ActionDeny, refusal.CallerGone.Kind
 	default:
-		j.refused, j.action = refusePolicy.withKind(j.kind).withRule(rule.ID), actionDeny
+		j.refused, j.action = refusal.Policy.WithKind(j.kind).WithRule(rule.ID), audit.ActionDeny
 	}
 }
 

@@ -5,8 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	"svc/gateway/audit"
 	"svc/gateway/govern"
 	"svc/gateway/mcp"
+	"svc/gateway/refusal"
 	"svc/gateway/session"
 	"svc/gateway/upstream"
 )
@@ -127,7 +129,7 @@ func (ex *exchange) param(value string) (mirrored string, ok bool) {
 	if ex.governed.changed || ex.governed.set.Scans(govern.Request) {
 		return ex.governParam(value)
 	}
-	if ex.rec.Action != actionRedact {
+	if ex.rec.Action != audit.ActionRedact {
 		return value, true
 	}
 	plain, ok := mcp.DecodeHeader(value)
@@ -189,15 +191,15 @@ func single(h http.Header, name string) (value string, ok bool) {
 // resolveDialect finds the protocol revision of the request, once, and refuses
 // one that is not served (gateway specification, Versioning), or headers that
 // do not agree with the body where the revision demands that they do.
-func (ex *exchange) resolveDialect() *refusal {
+func (ex *exchange) resolveDialect() *refusal.Refusal {
 	version, ok := single(ex.r.Header, headerVersion)
 	if !ok {
-		return &refuseHeader
+		return &refusal.Header
 	}
 	ex.dialect = mcp.ResolveDialect(&ex.msg, version)
 	if !ex.g.versions.Allows(ex.dialect) {
-		refused := refuseVersion
-		refused.versions, refused.requested = ex.g.versions, ex.dialect.Version
+		refused := refusal.Version
+		refused.Versions, refused.Requested = ex.g.versions, ex.dialect.Version
 		return &refused
 	}
 	err := mcp.CheckMirrored(&ex.msg, ex.dialect, mcp.Mirrored{
@@ -206,7 +208,7 @@ func (ex *exchange) resolveDialect() *refusal {
 		Name:    strings.Join(ex.r.Header["Mcp-Name"], ","),
 	})
 	if err != nil {
-		return refuseScan(err)
+		return refusal.OfMessage(err)
 	}
 	return nil
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"net/http"
 
+	"svc/gateway/audit"
 	"svc/gateway/mcp"
+	"svc/gateway/refusal"
 	"svc/gateway/session"
 	"svc/gateway/upstream"
 )
@@ -13,13 +15,13 @@ import (
 // reaches a legacy client between requests, and on which a client resumes a
 // stream that broke. It carries no method, so no rule decides on the request
 // itself; its frames are judged like all others.
-func (ex *exchange) serveStream() *refusal {
+func (ex *exchange) serveStream() *refusal.Refusal {
 	defer ex.endsAtStop()()
 	if refused := ex.openControl(); refused != nil {
 		return refused
 	}
 	if ex.g.audit.Ready() != nil {
-		return &refuseAudit
+		return &refusal.Audit
 	}
 	if ex.tagFor(tagStanding) == tagNone {
 		return ex.passStream(ex.r.Header.Get(mcp.HeaderLastEventID))
@@ -31,7 +33,7 @@ func (ex *exchange) serveStream() *refusal {
 	}
 	// The answer to a POST broke off: the one upstream that gave it goes on.
 	if ex.up, ok = ex.g.targets[name]; !ok {
-		return &refuseNoRoute
+		return &refusal.NoRoute
 	}
 	if refused := ex.upstreamSession(); refused != nil {
 		return refused
@@ -40,7 +42,7 @@ func (ex *exchange) serveStream() *refusal {
 }
 
 // passStream opens the stream of one upstream and passes it on.
-func (ex *exchange) passStream(lastID string) *refusal {
+func (ex *exchange) passStream(lastID string) *refusal.Refusal {
 	ex.sentUp = ex.now()
 	resp, err := ex.get(ex.ctx, ex.up, ex.upSession, lastID)
 	if err == nil && ex.sessionLost(resp) {
@@ -56,7 +58,7 @@ func (ex *exchange) passStream(lastID string) *refusal {
 	}
 	defer resp.Body.Close()
 	if resp.Status == http.StatusMethodNotAllowed {
-		return &refuseNoStream
+		return &refusal.NoStream
 	}
 	return ex.relay(resp)
 }
@@ -78,12 +80,12 @@ func (ex *exchange) get(ctx context.Context, t *target, s session.Opened, lastID
 
 // serveEnd answers DELETE /mcp: the client ends its session, everywhere the
 // gateway opened one for it.
-func (ex *exchange) serveEnd() *refusal {
+func (ex *exchange) serveEnd() *refusal.Refusal {
 	if refused := ex.openControl(); refused != nil {
 		return refused
 	}
 	if ex.g.audit.Ready() != nil {
-		return &refuseAudit
+		return &refusal.Audit
 	}
 	several := ex.tagFor(tagStanding) != tagNone
 	if several && ex.handle.Upstream == "" {
@@ -91,7 +93,7 @@ func (ex *exchange) serveEnd() *refusal {
 		// has opened itself.
 		ex.endPairs()
 		if err := ex.account(http.StatusNoContent, 0); err != nil {
-			return &refuseAudit
+			return &refusal.Audit
 		}
 		ex.w.WriteHeader(http.StatusNoContent)
 		return nil
@@ -106,8 +108,8 @@ func (ex *exchange) serveEnd() *refusal {
 		ex.endPairs()
 	}
 	if resp.Status == http.StatusMethodNotAllowed {
-		refused := refuseNoStream
-		refused.allow = "GET, POST"
+		refused := refusal.NoStream
+		refused.Allow = "GET, POST"
 		return &refused
 	}
 	return ex.relay(resp)
@@ -115,7 +117,7 @@ func (ex *exchange) serveEnd() *refusal {
 
 // openControl takes a request without a body as far as its upstream: the
 // caller, the session, the default upstream.
-func (ex *exchange) openControl() *refusal {
+func (ex *exchange) openControl() *refusal.Refusal {
 	if refused := ex.authenticate(); refused != nil {
 		return refused
 	}
@@ -127,20 +129,20 @@ func (ex *exchange) openControl() *refusal {
 	}
 	if ex.dialect.Modern {
 		// The stateless revision knows neither sessions nor standalone streams.
-		return &refuseNoStream
+		return &refusal.NoStream
 	}
 	if refused := ex.openSession(); refused != nil {
 		return refused
 	}
 	up, ok := ex.g.targets[ex.g.defaultUpstream]
 	if !ok {
-		return &refuseNoRoute
+		return &refusal.NoRoute
 	}
 	ex.up = up
 	if refused := ex.underPolicies(); refused != nil {
 		return refused
 	}
-	ex.rec.Action = actionAllow
+	ex.rec.Action = audit.ActionAllow
 	return ex.upstreamSession()
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"svc/gateway/mcp"
+	"svc/gateway/refusal"
 	"svc/gateway/session"
 	"svc/gateway/upstream"
 )
@@ -193,7 +194,7 @@ const (
 // progress of one, and removes the tag. It runs before the rules, so that they
 // judge the message that is sent. A tag that was never issued is kept: such a
 // message is judged like any other, but goes nowhere (see discard).
-func (ex *exchange) untag() *refusal {
+func (ex *exchange) untag() *refusal.Refusal {
 	ex.untagged = true
 	if ex.tagFor(tagPost) == tagNone {
 		return nil
@@ -218,7 +219,7 @@ func (ex *exchange) untag() *refusal {
 	}
 	body := mcp.Splice(nil, m.Body, mcp.Edit{At: at, With: value})
 	if err := mcp.Scan(body, m); err != nil { // one value in the place of another: cannot happen
-		return refuseScan(err)
+		return refusal.OfMessage(err)
 	}
 	ex.follows = t
 	return nil
@@ -226,10 +227,10 @@ func (ex *exchange) untag() *refusal {
 
 // discard acknowledges a message that refers to something that was never issued.
 // An upstream would ignore it too, like an answer that comes too late.
-func (ex *exchange) discard() *refusal {
+func (ex *exchange) discard() *refusal.Refusal {
 	ex.rec.ErrorKind = ex.unknown
 	if err := ex.account(http.StatusAccepted, 0); err != nil {
-		return &refuseAudit
+		return &refusal.Audit
 	}
 	ex.w.WriteHeader(http.StatusAccepted)
 	return nil

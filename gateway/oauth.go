@@ -11,6 +11,7 @@ import (
 
 	"svc/gateway/auth"
 	"svc/gateway/config"
+	"svc/gateway/refusal"
 )
 
 // buildOAuth makes the part of a snapshot that is about bearer tokens, nothing
@@ -45,7 +46,7 @@ func (g *Gateway) warnPublicURL(cfg *config.File) {
 // authenticateOAuth finds out who calls where bearer tokens are accepted beside
 // keys. Where both are presented both must be good, and the token is the
 // identity.
-func (ex *exchange) authenticateOAuth() *refusal {
+func (ex *exchange) authenticateOAuth() *refusal.Refusal {
 	presented, err := ex.g.header.Credentials(ex.r.Header)
 	var token *auth.Token
 	if err == nil && presented.Token != "" {
@@ -78,24 +79,24 @@ func (ex *exchange) authenticateOAuth() *refusal {
 
 // refuseCredentials turns what was wrong with the credentials into an answer.
 // The reason is for the log alone.
-func (ex *exchange) refuseCredentials(err error) *refusal {
+func (ex *exchange) refuseCredentials(err error) *refusal.Refusal {
 	var unavailable *auth.UnavailableError
 	switch {
 	case errors.Is(err, auth.ErrBusy):
-		return refuseAuthBusy.after(time.Second)
+		return refusal.AuthBusy.After(time.Second)
 	case errors.As(err, &unavailable):
-		return refuseNoKeySet.after(max(time.Second, unavailable.RetryAfter))
+		return refusal.NoKeySet.After(max(time.Second, unavailable.RetryAfter))
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return refuseNoKeySet.after(time.Second)
+		return refusal.NoKeySet.After(time.Second)
 	case errors.Is(err, auth.ErrScope):
-		refused := refuseScope
-		refused.challenge = ex.live.resource.Scope
+		refused := refusal.Scope
+		refused.Challenge = ex.live.resource.Scope
 		return &refused
 	}
-	refused := refuseUnauthorized
-	refused.challenge = ex.live.resource.Invalid
+	refused := refusal.Unauthorized
+	refused.Challenge = ex.live.resource.Invalid
 	if errors.Is(err, auth.ErrMissing) {
-		refused.challenge = ex.live.resource.Missing
+		refused.Challenge = ex.live.resource.Missing
 	}
 	ex.g.log.Debug("request is not let in", "request_id", ex.rec.RequestID, "reason", err)
 	return &refused

@@ -11,8 +11,10 @@ import (
 	"sync"
 	"time"
 
+	"svc/gateway/audit"
 	"svc/gateway/config"
 	"svc/gateway/mcp"
+	"svc/gateway/refusal"
 	"svc/gateway/telemetry"
 	"svc/gateway/upstream"
 )
@@ -273,8 +275,8 @@ func (ex *exchange) observe() {
 		ex.describe()
 		ex.rec.Duration = ex.g.since(ex.start)
 	}
-	if ex.rec.ErrorKind == refuseAudit.kind && !ex.began {
-		ex.rec.Status = refuseAudit.status // what was accounted for is not what was answered
+	if ex.rec.ErrorKind == refusal.Audit.Kind && !ex.began {
+		ex.rec.Status = refusal.Audit.Status // what was accounted for is not what was answered
 	}
 	end := ex.start.Add(ex.rec.Duration)
 	var provider time.Duration
@@ -345,9 +347,9 @@ func (ex *exchange) decided() string {
 	switch {
 	case r.GuardrailName != "":
 		return "guardrail"
-	case len(r.PoliciesFired) > 0 && r.Action != actionAllow:
+	case len(r.PoliciesFired) > 0 && r.Action != audit.ActionAllow:
 		return r.Action // of a policy, whatever rule let it pass
-	case r.RuleID == "" || r.Action == actionAllow:
+	case r.RuleID == "" || r.Action == audit.ActionAllow:
 		return ""
 	}
 	return r.Action
@@ -359,10 +361,10 @@ func (ex *exchange) errorType() string {
 	switch {
 	case r.ErrorKind != "":
 		return r.ErrorKind
-	case r.Action == actionDeny:
-		return refusePolicy.reason
-	case r.Action == actionRateLimitBlocked:
-		return refuseRate.reason
+	case r.Action == audit.ActionDeny:
+		return refusal.Policy.Reason
+	case r.Action == audit.ActionRateLimitBlocked:
+		return refusal.Rate.Reason
 	case r.Status >= 500:
 		return strconv.Itoa(r.Status)
 	case r.IsError:

@@ -15,7 +15,7 @@ func (ex *exchange) observed(list []audit.Observed, rules []*policy.Rule) []audi
 			if ex.limit(r) == nil {
 				continue
 			}
-			action = actionRateLimitBlocked
+			action = audit.ActionRateLimitBlocked
 		}
 		list = append(list, audit.Observed{RuleID: r.ID, Action: action})
 	}

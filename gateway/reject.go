@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"svc/gateway/mcp"
+	"svc/gateway/refusal"
 	"svc/gateway/session"
 	"svc/gateway/upstream"
 )
@@ -15,7 +16,7 @@ func (src *source) rejectRequest(m *mcp.Message) {
 	ex, at := src.ex, src.session
 	ex.g.rejectServerRequest(src.up, rejection{
 		requestID: ex.rec.RequestID, hops: ex.hops,
-		body:    mcp.AppendError(nil, m.ID, mcp.CodePolicyDenied, mcp.MessagePolicyDenied, refusePolicy.reason, ex.rec.RequestID),
+		body:    mcp.AppendError(nil, m.ID, mcp.CodePolicyDenied, mcp.MessagePolicyDenied, refusal.Policy.Reason, ex.rec.RequestID),
 		session: func(context.Context) (session.Opened, bool) { return at, true },
 	})
 }
@@ -24,8 +25,8 @@ func (src *source) rejectRequest(m *mcp.Message) {
 // to it was refused, whatever refused it: the call that it belongs to would wait for
 // the answer for ever. It does nothing for callers who were not identified, and
 // nothing once the answer was sent.
-func (ex *exchange) rejectStopped(refused *refusal) {
-	sent := !ex.sentUp.IsZero() && refused != &refuseHeader // which the upstream client found before it sent anything
+func (ex *exchange) rejectStopped(refused *refusal.Refusal) {
+	sent := !ex.sentUp.IsZero() && refused != &refusal.Header // which the upstream client found before it sent anything
 	if ex.rejected || !ex.identified || sent || ex.msg.Kind != mcp.Response || len(ex.msg.ID) == 0 {
 		return
 	}
@@ -40,14 +41,14 @@ func (ex *exchange) rejectStopped(refused *refusal) {
 	if ex.unknown != "" || t == nil {
 		return
 	}
-	code, message := refused.code, refused.message
+	code, message := refused.Code, refused.Message
 	if code != mcp.CodePolicyDenied {
 		code = mcp.CodeInternal // the other codes are about the client and its HTTP request
 	}
 	id := ex.rec.RequestID
 	ex.g.rejectServerRequest(t, rejection{
 		requestID: id, hops: ex.hops,
-		body:    mcp.AppendError(nil, ex.msg.ID, code, message, refused.reason, id),
+		body:    mcp.AppendError(nil, ex.msg.ID, code, message, refused.Reason, id),
 		session: ex.existingSession(t),
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"svc/gateway/audit"
 	"svc/gateway/mcp"
+	"svc/gateway/refusal"
 )
 
 // maxPrefix is how much of a body is read for its id alone, after the request
@@ -52,34 +53,34 @@ func (ex *exchange) callerKnown() bool {
 // refuse answers in the upstream's place. Every answer to a request is JSON
 // and carries the request's own id byte for byte: plain text or a null id in
 // its place ends the session of some clients.
-func (ex *exchange) refuse(refused *refusal) {
+func (ex *exchange) refuse(refused *refusal.Refusal) {
 	if ex.rescued {
 		return // it was answered while its goroutine waited
 	}
 	endRead := ex.limitRead()
-	if !ex.hasMsg && !refused.nullID && ex.r.Method == http.MethodPost {
+	if !ex.hasMsg && !refused.NullID && ex.r.Method == http.MethodPost {
 		if errors.Is(ex.readPrefix(), errOverloaded) {
-			refused = &refuseOverloaded
+			refused = &refusal.Overloaded
 		}
 	}
 	endRead()
 	ex.rejectStopped(refused)
-	if refused.action != "" {
-		ex.rec.Action = refused.action
+	if refused.Action != "" {
+		ex.rec.Action = refused.Action
 	} else if ex.rec.Action == "" {
-		ex.rec.Action = actionDeny
+		ex.rec.Action = audit.ActionDeny
 	}
-	if refused.rule != "" {
-		ex.rec.RuleID = refused.rule
+	if refused.Rule != "" {
+		ex.rec.RuleID = refused.Rule
 	}
-	ex.rec.ErrorKind = refused.kind
+	ex.rec.ErrorKind = refused.Kind
 	ex.composeRefusal(refused)
 	if ex.countRefusal(refused) {
 		ex.respond(refused)
 		return
 	}
-	if err := ex.account(refused.status, len(ex.own)); err != nil && refused != &refuseAudit {
-		ex.refuse(&refuseAudit)
+	if err := ex.account(refused.Status, len(ex.own)); err != nil && refused != &refusal.Audit {
+		ex.refuse(&refusal.Audit)
 		return
 	}
 	if !ex.rescued {
@@ -89,40 +90,40 @@ func (ex *exchange) refuse(refused *refusal) {
 
 // composeRefusal makes the body of a refusal. It is not in the buffer of the
 // upstream's answer, to which the record still refers.
-func (ex *exchange) composeRefusal(refused *refusal) {
+func (ex *exchange) composeRefusal(refused *refusal.Refusal) {
 	ex.own = mcp.AppendErrorBody(ex.own[:0], &mcp.ErrorBody{
-		ID: ex.answerID(refused), Code: refused.code, Message: refused.message,
-		Reason: refused.reason, RequestID: ex.rec.RequestID,
-		Supported: refused.versions, Requested: refused.requested,
-		Executed: ex.executed && refused.kind == refuseAudit.kind,
+		ID: ex.answerID(refused), Code: refused.Code, Message: refused.Message,
+		Reason: refused.Reason, RequestID: ex.rec.RequestID,
+		Supported: refused.Versions, Requested: refused.Requested,
+		Executed: ex.executed && refused.Kind == refusal.Audit.Kind,
 	})
 }
 
 // respond sends a refusal whose body was composed.
-func (ex *exchange) respond(refused *refusal) {
+func (ex *exchange) respond(refused *refusal.Refusal) {
 	body := ex.own
 	h := ex.w.Header()
 	h["Content-Type"] = []string{"application/json"}
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	h["X-Content-Type-Options"] = []string{"nosniff"}
-	if refused.retryAfter > 0 || refused.status == http.StatusTooManyRequests {
-		h["Retry-After"] = []string{strconv.Itoa(max(1, int((refused.retryAfter+time.Second-1)/time.Second)))}
+	if refused.RetryAfter > 0 || refused.Status == http.StatusTooManyRequests {
+		h["Retry-After"] = []string{strconv.Itoa(max(1, int((refused.RetryAfter+time.Second-1)/time.Second)))}
 	}
-	if refused.challenge != "" {
-		h["Www-Authenticate"] = []string{refused.challenge}
+	if refused.Challenge != "" {
+		h["Www-Authenticate"] = []string{refused.Challenge}
 	}
-	if refused.allow != "" {
-		h["Allow"] = []string{refused.allow}
+	if refused.Allow != "" {
+		h["Allow"] = []string{refused.Allow}
 	}
-	ex.w.WriteHeader(refused.status)
+	ex.w.WriteHeader(refused.Status)
 	ex.w.Write(body)
 }
 
 // answerID is the id that a refusal carries: the request's, an empty string
 // for a message that has none (see mcp.EmptyID), null where no message is.
-func (ex *exchange) answerID(refused *refusal) []byte {
+func (ex *exchange) answerID(refused *refusal.Refusal) []byte {
 	switch {
-	case refused.nullID || ex.r.Method != http.MethodPost:
+	case refused.NullID || ex.r.Method != http.MethodPost:
 		return nil
 	case ex.msg.Kind == mcp.Notification || ex.msg.Kind == mcp.Response:
 		return []byte(mcp.EmptyID)
@@ -150,27 +151,27 @@ func (ex *exchange) readPrefix() error {
 var errTooLarge = errors.New("body is too large")
 
 // readBody reads the whole body into ex.in, at most limit bytes.
-func (ex *exchange) readBody(limit int) *refusal {
+func (ex *exchange) readBody(limit int) *refusal.Refusal {
 	if ex.r.ContentLength > int64(limit) {
 		closeAfter(ex.w)
-		return &refuseTooLarge
+		return &refusal.TooLarge
 	}
 	switch err := ex.readUpTo(limit); {
 	case errors.Is(err, errTooLarge):
 		closeAfter(ex.w)
 		ex.msg.ID = mcp.PeekID(ex.in[:maxPrefix])
-		return &refuseTooLarge
+		return &refusal.TooLarge
 	case errors.Is(err, errOverloaded):
 		closeAfter(ex.w)
 		ex.msg.ID = mcp.PeekID(ex.in[:min(len(ex.in), maxPrefix)])
-		return &refuseOverloaded
+		return &refusal.Overloaded
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		closeAfter(ex.w)
 		ex.msg.ID = mcp.PeekID(ex.in[:min(len(ex.in), maxPrefix)])
-		return &refuseSlowBody
+		return &refusal.SlowBody
 	case err != nil:
 		closeAfter(ex.w)
-		return &refuseUnreadable
+		return &refusal.Unreadable
 	}
 	return nil
 }
@@ -188,7 +189,7 @@ func (ex *exchange) readUpTo(limit int) (err error) {
 
 // discardBody reads the body of a request that needs none: while one is unread
 // the server does not notice that its client leaves.
-func (ex *exchange) discardBody() *refusal {
+func (ex *exchange) discardBody() *refusal.Refusal {
 	if ex.r.ContentLength == 0 {
 		return nil
 	}
@@ -348,10 +349,10 @@ func (ex *exchange) write() error {
 func (ex *exchange) WriteOverdue() {
 	defer ex.g.contain("answer in the place of a write", nil)
 	ex.rescued = true
-	ex.rec.ErrorKind = refuseAudit.kind // for spans and metrics; the line is on its way
+	ex.rec.ErrorKind = refusal.Audit.Kind // for spans and metrics; the line is on its way
 	closeAfter(ex.w)
-	ex.composeRefusal(&refuseAudit)
-	ex.respond(&refuseAudit)
+	ex.composeRefusal(&refusal.Audit)
+	ex.respond(&refusal.Audit)
 	control := http.NewResponseController(ex.w)
 	_ = control.SetWriteDeadline(time.Now().Add(overdueTimeout))
 	_ = control.Flush()
@@ -372,10 +373,10 @@ func (ex *exchange) recovered() {
 	}
 	ex.g.log.Error("panic while serving a request", "request_id", ex.rec.RequestID, "panic", p, "stack", string(debug.Stack()))
 	if !ex.audited && !ex.began {
-		ex.refuse(&refusePanic)
+		ex.refuse(&refusal.Panic)
 		return
 	}
-	ex.rec.ErrorKind = refusePanic.kind
+	ex.rec.ErrorKind = refusal.Panic.Kind
 	_ = ex.account(http.StatusOK, ex.sent)
 	_ = http.NewResponseController(ex.w).Flush() // what was written before may go
 	panic(http.ErrAbortHandler)                  // the answer has begun: cut it

@@ -12,6 +12,7 @@ import (
 	"svc/gateway/config"
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
+	"svc/gateway/refusal"
 	"svc/gateway/telemetry"
 	"svc/gateway/toolsearch"
 	"svc/gateway/upstream"
@@ -65,7 +66,7 @@ func (g *Gateway) warnSearch(l *live) {
 func (g *Gateway) toolChanged(upstream, tool string) {
 	now := g.now()
 	rec := audit.Record{
-		Kind: audit.KindEvent, Time: now, RequestID: newRequestID(now), Action: actionAllow,
+		Kind: audit.KindEvent, Time: now, RequestID: newRequestID(now), Action: audit.ActionAllow,
 		ErrorKind: kindToolChanged, Upstream: upstream, Tool: tool,
 	}
 	if err := g.audit.Write(context.Background(), &rec); err != nil {
@@ -87,7 +88,7 @@ func (s *toolSearch) state() (out []telemetry.ToolListState) {
 // answerSearch answers the requests that the tool search takes over; done is
 // false for all others. It comes after all that judges a request, and what it
 // answers is judged like the answer of an upstream, whose texts it holds.
-func (ex *exchange) answerSearch() (done bool, refused *refusal) {
+func (ex *exchange) answerSearch() (done bool, refused *refusal.Refusal) {
 	if ex.g.search == nil {
 		return false, nil
 	}
@@ -96,7 +97,7 @@ func (ex *exchange) answerSearch() (done bool, refused *refusal) {
 		return false, nil
 	}
 	if ex.g.audit.Ready() != nil {
-		return true, &refuseAudit
+		return true, &refusal.Audit
 	}
 	if ex.msg.Kind != mcp.Request { // nobody waits for an answer
 		return true, ex.acknowledge(&upstream.Response{Status: http.StatusAccepted})
@@ -116,19 +117,19 @@ func (ex *exchange) answerSearch() (done bool, refused *refusal) {
 }
 
 // listSearchTool answers tools/list. The list has one page.
-func (ex *exchange) listSearchTool() ([]byte, *refusal) {
+func (ex *exchange) listSearchTool() ([]byte, *refusal.Refusal) {
 	if mcp.HasCursor(&ex.msg) {
-		return nil, refuseSearch.withReason("invalid_cursor")
+		return nil, refusal.Search.WithReason("invalid_cursor")
 	}
 	listed := ex.mayAsk(ex.live, mcp.MethodToolsCall, toolsearch.Name)
 	return toolsearch.AppendList(nil, ex.msg.ID, ex.dialect.Modern, listed), nil
 }
 
 // searchTools answers a call of the search tool with what this caller may call.
-func (ex *exchange) searchTools() ([]byte, *refusal) {
+func (ex *exchange) searchTools() ([]byte, *refusal.Refusal) {
 	args, err := toolsearch.ParseArguments(ex.msg.Spans.Arguments.Of(ex.msg.Body), ex.g.search.maxResults)
 	if err != nil {
-		return nil, refuseSearch.withReason(err.Error())
+		return nil, refusal.Search.WithReason(err.Error())
 	}
 	ctx, cancel := context.WithTimeout(ex.ctx, awaitTools)
 	defer cancel()

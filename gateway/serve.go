@@ -7,10 +7,12 @@ import (
 	"strings"
 	"time"
 
+	"svc/gateway/audit"
 	"svc/gateway/auth"
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
 	"svc/gateway/ratelimit"
+	"svc/gateway/refusal"
 	"svc/gateway/upstream"
 )
 
@@ -50,7 +52,7 @@ func (g *Gateway) serveMCP(w http.ResponseWriter, r *http.Request) {
 // serve is the path of a request in the order of the specification: input
 // limit, caller, dialect, policy, route, upstream and what comes back from it.
 // The first step that refuses ends it.
-func (ex *exchange) serve() *refusal {
+func (ex *exchange) serve() *refusal.Refusal {
 	ex.live.allowOrigin(ex.w.Header(), ex.r)
 	if refused := ex.admit(); refused != nil {
 		return refused
@@ -65,7 +67,7 @@ func (ex *exchange) serve() *refusal {
 		if ex.live.isPreflight(ex.r) {
 			return ex.answerPreflight()
 		}
-		return &refuseMethod
+		return &refusal.Method
 	}
 	if refused := ex.authenticate(); refused != nil {
 		return refused
@@ -106,34 +108,34 @@ func (ex *exchange) serve() *refusal {
 // admit is what is decided before anything of the body is read: the input rate
 // limit per client address, where a browser may come from, and whether the
 // request goes in a circle.
-func (ex *exchange) admit() *refusal {
+func (ex *exchange) admit() *refusal.Refusal {
 	if in := &ex.live.cfg.InputRateLimit; in.Enabled {
 		ok, after, err := ex.g.limits.Allow(ex.ctx, inputKey(ex.addr, ex.address), in.RequestsPerSecond, in.Burst, ex.start)
 		switch {
 		case err != nil && !ex.live.cfg.RateLimitStore.FailOpen:
-			return refuseInputRate.withKind(refuseRateStore.kind).after(time.Second)
+			return refusal.InputRate.WithKind(refusal.RateStore.Kind).After(time.Second)
 		case err == nil && !ok:
-			return refuseInputRate.after(after)
+			return refusal.InputRate.After(after)
 		}
 	}
 	if !ex.live.origins.permit(ex.r) {
-		return &refuseOrigin
+		return &refusal.Origin
 	}
 	var ok bool
 	if ex.hops, ok = upstream.NextHop(ex.r.Header[upstream.HeaderHops]); !ok {
-		return &refuseLoop
+		return &refusal.Loop
 	}
 	return nil
 }
 
 // authenticate finds out who calls (gateway specification, Authentication).
-func (ex *exchange) authenticate() *refusal {
+func (ex *exchange) authenticate() *refusal.Refusal {
 	refused := ex.checkCredentials()
 	ex.identified = refused == nil
 	return refused
 }
 
-func (ex *exchange) checkCredentials() *refusal {
+func (ex *exchange) checkCredentials() *refusal.Refusal {
 	if ex.live.keyring == nil {
 		return nil
 	}
@@ -151,17 +153,17 @@ func (ex *exchange) checkCredentials() *refusal {
 		ex.who = key.Principal()
 		return nil
 	case errors.Is(err, auth.ErrBusy):
-		return refuseAuthBusy.after(time.Second)
+		return refusal.AuthBusy.After(time.Second)
 	default:
-		refused := refuseUnauthorized
-		refused.challenge = ex.live.challenge
+		refused := refusal.Unauthorized
+		refused.Challenge = ex.live.challenge
 		return &refused
 	}
 }
 
 // read takes in the body and reads the envelope, once: everything after works
 // on this view.
-func (ex *exchange) read() *refusal {
+func (ex *exchange) read() *refusal.Refusal {
 	if refused := checkBodyHeaders(ex.r.Header); refused != nil {
 		return refused
 	}
@@ -170,7 +172,7 @@ func (ex *exchange) read() *refusal {
 	}
 	replaced, err := mcp.ScanReplacing(ex.in, &ex.msg)
 	if err != nil {
-		return refuseScan(err)
+		return refusal.OfMessage(err)
 	}
 	ex.rec.ReplacedSurrogates = replaced
 	ex.hasMsg = true
@@ -178,40 +180,29 @@ func (ex *exchange) read() *refusal {
 	return nil
 }
 
-// refuseScan turns a refused envelope into its answer.
-func refuseScan(err error) *refusal {
-	refused := refusal{status: http.StatusBadRequest, code: mcp.CodeInvalidRequest,
-		message: mcp.MessageInvalidRequest, reason: "invalid_request", kind: "invalid_request"}
-	var e *mcp.Error
-	if errors.As(err, &e) {
-		refused.code, refused.message, refused.reason, refused.kind = e.Code, e.Message(), e.Reason, e.Reason
-	}
-	return &refused
-}
-
-func checkBodyHeaders(h http.Header) *refusal {
+func checkBodyHeaders(h http.Header) *refusal.Refusal {
 	if len(h["Content-Encoding"]) > 0 {
-		return &refuseMediaType
+		return &refusal.MediaType
 	}
 	values := h["Content-Type"]
 	if len(values) != 1 {
-		return &refuseMediaType
+		return &refusal.MediaType
 	}
 	if values[0] == "application/json" {
 		return nil
 	}
 	media, params, err := mime.ParseMediaType(values[0])
 	if err != nil || media != "application/json" {
-		return &refuseMediaType
+		return &refusal.MediaType
 	}
 	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") {
-		return &refuseMediaType
+		return &refusal.MediaType
 	}
 	return nil
 }
 
 // decide asks the rules, and performs what they say of the request.
-func (ex *exchange) decide() *refusal {
+func (ex *exchange) decide() *refusal.Refusal {
 	started := ex.now()
 	ex.judgedFrom = started
 	defer func() { ex.judging = ex.now().Sub(started) - ex.asking.request }()
@@ -222,44 +213,44 @@ func (ex *exchange) decide() *refusal {
 	ex.rec.Observed = ex.observed(nil, observed)
 	d := &ex.decision
 	ex.rec.RuleID = d.RuleID
-	ex.rec.Action = actionAllow
+	ex.rec.Action = audit.ActionAllow
 	switch d.Action {
 	case policy.Allow:
 		return nil
 	case policy.Redact:
-		ex.rec.Action = actionRedact
+		ex.rec.Action = audit.ActionRedact
 		return ex.redact(d.Rule)
 	case policy.RateLimit:
 		return ex.limit(d.Rule)
 	case policy.StripApp:
-		ex.rec.Action = actionStripApp
+		ex.rec.Action = audit.ActionStripApp
 		return nil // performed on the answer
 	case policy.Guardrail:
 		return ex.guard(d.Rule)
 	default: // deny, and whatever this build cannot perform
-		return refusePolicy.withRule(d.RuleID)
+		return refusal.Policy.WithRule(d.RuleID)
 	}
 }
 
 // limit takes a token from the bucket of (rule, principal): gateway
 // specification, Action: rate_limit.
-func (ex *exchange) limit(rule *policy.Rule) *refusal {
+func (ex *exchange) limit(rule *policy.Rule) *refusal.Refusal {
 	key := ratelimit.Key{Limit: ratelimit.Rule, Rule: rule.ID, Kind: ex.who.Kind.String(), Issuer: ex.who.Issuer, Principal: ex.who.Value}
 	ok, after, err := ex.g.limits.Allow(ex.ctx, key, rule.TokensPerSecond, rule.Burst, ex.g.now())
 	switch {
 	case err != nil && !ex.live.cfg.RateLimitStore.FailOpen:
-		return refuseRateStore.withRule(rule.ID).after(time.Second)
+		return refusal.RateStore.WithRule(rule.ID).After(time.Second)
 	case err == nil && !ok:
-		return refuseRate.withRule(rule.ID).after(after)
+		return refusal.Rate.WithRule(rule.ID).After(after)
 	}
 	return nil
 }
 
 // redact rewrites the body, and takes the result as the message from here on.
-func (ex *exchange) redact(rule *policy.Rule) *refusal {
+func (ex *exchange) redact(rule *policy.Rule) *refusal.Refusal {
 	var redacted mcp.Message
 	if err := rule.Redact(policy.ClientToServer, &ex.msg, &redacted); err != nil {
-		return refuseRedact.withRule(rule.ID)
+		return refusal.Redact.WithRule(rule.ID)
 	}
 	ex.msg = redacted
 	return nil
@@ -267,13 +258,13 @@ func (ex *exchange) redact(rule *policy.Rule) *refusal {
 
 // negotiate puts an allowed revision into an initialize that asks for another:
 // SDKs ask for their newest, and would be refused on the next request.
-func (ex *exchange) negotiate() *refusal {
+func (ex *exchange) negotiate() *refusal.Refusal {
 	body, changed := ex.g.versions.RewriteInitialize(&ex.msg)
 	if !changed {
 		return nil
 	}
 	if err := mcp.Scan(body, &ex.msg); err != nil {
-		return refuseScan(err)
+		return refusal.OfMessage(err)
 	}
 	return nil
 }
@@ -282,7 +273,7 @@ func (ex *exchange) negotiate() *refusal {
 // their name and by nothing else, answers to server requests back to where
 // they were asked, what asks about a task to where it was made, everything else
 // to default_upstream.
-func (ex *exchange) route() *refusal {
+func (ex *exchange) route() *refusal.Refusal {
 	if ex.up = ex.follow(); ex.up != nil {
 		return nil
 	}
@@ -293,13 +284,13 @@ func (ex *exchange) route() *refusal {
 	if ex.msg.Method == mcp.MethodToolsCall {
 		routed, ok := ex.g.router.Match(ex.msg.Name)
 		if !ok {
-			return &refuseNoRoute
+			return &refusal.NoRoute
 		}
 		name = routed
 	}
 	up, ok := ex.g.targets[name]
 	if !ok {
-		return &refuseNoRoute
+		return &refusal.NoRoute
 	}
 	ex.up = up
 	return nil

@@ -11,6 +11,7 @@ import (
 	"svc/gateway/config"
 	"svc/gateway/mcp"
 	"svc/gateway/mcpclient"
+	"svc/gateway/refusal"
 	"svc/gateway/session"
 	"svc/gateway/upstream"
 )
@@ -47,20 +48,20 @@ func (ex *exchange) stateless() bool { return ex.dialect.Modern }
 
 // openSession reads the session handle that the client presents. A handle that
 // was not made for this caller is answered like one that never was.
-func (ex *exchange) openSession() *refusal {
+func (ex *exchange) openSession() *refusal.Refusal {
 	text, ok := single(ex.r.Header, mcp.HeaderSession)
 	if !ok {
-		return &refuseHeader
+		return &refusal.Header
 	}
 	if text == "" || ex.stateless() || ex.msg.Method == mcp.MethodInitialize {
 		return nil
 	}
 	handle, err := ex.g.sealer.Open(text, ex.owner())
 	if err != nil {
-		return &refuseSession
+		return &refusal.Session
 	}
 	if len(ex.g.targets) > 1 && ex.g.pairs.Ended(ex.ctx, handle.ID) {
-		return &refuseSession // each of the other upstreams would begin a new one
+		return &refusal.Session // each of the other upstreams would begin a new one
 	}
 	ex.handle, ex.hasHandle = handle, true
 	return nil
@@ -102,7 +103,7 @@ func (ex *exchange) clientSession(sid string) string {
 // upstreamSession finds the session at the upstream that the request is routed
 // to: the one in the handle for the default upstream, unless that was lost; a pair
 // that is opened when it is first needed for any other.
-func (ex *exchange) upstreamSession() *refusal {
+func (ex *exchange) upstreamSession() *refusal.Refusal {
 	switch {
 	case !ex.hasHandle:
 		return nil
@@ -120,7 +121,7 @@ func (ex *exchange) upstreamSession() *refusal {
 
 // openedSession finds the session that the gateway opened at the upstream for
 // the client, and opens it when there is none.
-func (ex *exchange) openedSession() *refusal {
+func (ex *exchange) openedSession() *refusal.Refusal {
 	var told []byte // the level of logs that a session opened here was told
 	fresh := false
 	opened, err := ex.g.pairs.Session(ex.ctx, ex.handle.ID, ex.up.name, func(ctx context.Context) (session.Opened, error) {
@@ -133,10 +134,10 @@ func (ex *exchange) openedSession() *refusal {
 	})
 	if errors.Is(err, session.ErrUnknown) {
 		ex.g.closeSession(ex.up, opened) // it ended while this one was being opened
-		return &refuseSession
+		return &refusal.Session
 	}
 	if errors.Is(err, session.ErrUnavailable) {
-		return refuseSessionStore.after(time.Second)
+		return refusal.SessionStore.After(time.Second)
 	}
 	if err != nil {
 		return ex.refuseOpening(err)
@@ -156,9 +157,9 @@ func (ex *exchange) openedSession() *refusal {
 // session of the default upstream cannot be opened again, because the upstream
 // does not take what the client's first initialize asked for, the client begins a
 // new one.
-func (ex *exchange) refuseOpening(err error) *refusal {
+func (ex *exchange) refuseOpening(err error) *refusal.Refusal {
 	if ex.up.name == ex.g.defaultUpstream && !errors.As(err, new(*upstream.Error)) && ex.ctx.Err() == nil {
-		return &refuseSession
+		return &refusal.Session
 	}
 	return ex.refuseUpstream(err)
 }
@@ -173,7 +174,7 @@ func (ex *exchange) sessionLost(resp *upstream.Response) bool {
 
 // reopenSession opens the session of this request at its upstream again. Nothing
 // was executed.
-func (ex *exchange) reopenSession() *refusal {
+func (ex *exchange) reopenSession() *refusal.Refusal {
 	ex.g.pairs.Forget(ex.ctx, ex.handle.ID, ex.up.name, ex.upSession)
 	refused := ex.openedSession()
 	if refused == nil && ex.up.name == ex.g.defaultUpstream {

@@ -8,6 +8,7 @@ import (
 
 	"svc/gateway/audit"
 	"svc/gateway/mcp"
+	"svc/gateway/refusal"
 	"svc/gateway/session"
 	"svc/gateway/upstream"
 )
@@ -166,7 +167,7 @@ func (src *source) refuse(ev *mcp.Event, j *judgement, final bool) error {
 		src.ex.note(j, m)
 		return errDenied
 	case m.Kind == mcp.Response && len(m.ID) > 0:
-		out.Data = mcp.AppendError(nil, m.ID, mcp.CodePolicyDenied, mcp.MessagePolicyDenied, refusePolicy.reason, src.ex.rec.RequestID)
+		out.Data = mcp.AppendError(nil, m.ID, mcp.CodePolicyDenied, mcp.MessagePolicyDenied, refusal.Policy.Reason, src.ex.rec.RequestID)
 	case m.Kind == mcp.Request:
 		src.rejectRequest(m)
 	}
@@ -192,7 +193,7 @@ func (src *source) record(l *live, j *judgement) error {
 	}
 	ex.fillRecord(&rec, m, src.up)
 	if rec.Action == "" {
-		rec.Action = actionAllow
+		rec.Action = audit.ActionAllow
 	}
 	j.guarded.describe(&rec)
 	tell(&rec, &j.verdict)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"svc/gateway/refusal"
 	"svc/gateway/session"
 	"svc/gateway/upstream"
 )
@@ -38,7 +39,7 @@ type member struct {
 // mergeStreams answers GET with one stream for all upstreams of the session,
 // each going on where the client left it. A client that opens its stream again
 // gets the one before ended: most likely that one broke and nobody has noticed.
-func (ex *exchange) mergeStreams(at *positions) *refusal {
+func (ex *exchange) mergeStreams(at *positions) *refusal.Refusal {
 	if refused := ex.accountOpening(); refused != nil {
 		return refused
 	}

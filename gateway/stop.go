@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"svc/gateway/mcp"
+	"svc/gateway/refusal"
 )
 
 // ErrStopping is the cause with which the server cancels the requests that are still
@@ -40,27 +41,27 @@ func (ex *exchange) stopped() bool {
 // orShutdown returns the refusal of a request that was cut in the place of what
 // failed because of it: whatever waited for an upstream, a guardrail, a store or
 // the rest of the body has ended with an error.
-func (ex *exchange) orShutdown(refused *refusal) *refusal {
+func (ex *exchange) orShutdown(refused *refusal.Refusal) *refusal.Refusal {
 	if !ex.stopped() {
 		return refused
 	}
-	switch refused.kind {
-	case refuseAudit.kind:
+	switch refused.Kind {
+	case refusal.Audit.Kind:
 		return refused
-	case refuseRateStore.kind, refuseSlowBody.kind, refuseUnreadable.kind:
-		return &refuseShutdown
+	case refusal.RateStore.Kind, refusal.SlowBody.Kind, refusal.Unreadable.Kind:
+		return &refusal.Shutdown
 	}
-	if refused.status >= http.StatusInternalServerError {
-		return &refuseShutdown
+	if refused.Status >= http.StatusInternalServerError {
+		return &refusal.Shutdown
 	}
 	return refused
 }
 
 // lastEvent is what ends a stream whose request was not answered: an error in the
 // answer's place, or, when the gateway ends a listen stream by itself, its result.
-func (s *stream) lastEvent(refused *refusal) []byte {
+func (s *stream) lastEvent(refused *refusal.Refusal) []byte {
 	ex := s.ex
-	if !s.listen || refused.kind != refuseShutdown.kind {
+	if !s.listen || refused.Kind != refusal.Shutdown.Kind {
 		ex.rec.IsError = true
 		return s.errorEvent(refused)
 	}

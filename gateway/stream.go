@@ -11,6 +11,7 @@ import (
 
 	"svc/gateway/audit"
 	"svc/gateway/mcp"
+	"svc/gateway/refusal"
 	"svc/gateway/upstream"
 )
 
@@ -68,7 +69,7 @@ type stream struct {
 
 // relayStream passes an event stream on. From the first byte to the client on,
 // every outcome is told inside the stream.
-func (ex *exchange) relayStream(resp *upstream.Response) *refusal {
+func (ex *exchange) relayStream(resp *upstream.Response) *refusal.Refusal {
 	if refused := ex.accountOpening(); refused != nil {
 		return refused
 	}
@@ -91,14 +92,14 @@ func (ex *exchange) relayStream(resp *upstream.Response) *refusal {
 }
 
 // accountOpening writes the opening line of a stream.
-func (ex *exchange) accountOpening() *refusal {
+func (ex *exchange) accountOpening() *refusal.Refusal {
 	ex.rec.Kind = audit.KindOpen
 	ex.rec.Status = http.StatusOK
 	ex.describe()
 	err := ex.write()
 	ex.rec.Kind = audit.KindRequest
 	if err != nil {
-		return &refuseAudit
+		return &refusal.Audit
 	}
 	return nil
 }
@@ -236,18 +237,18 @@ func (s *stream) finish(ctx context.Context, err error, resumable bool) {
 	if cause, ok := streamFailure(&refused, err); ok {
 		ex.g.failures.report(ex.failureOf(ex.up, cause))
 	}
-	if refused.kind != "" {
-		ex.rec.ErrorKind = refused.kind
+	if refused.Kind != "" {
+		ex.rec.ErrorKind = refused.Kind
 	}
-	ex.unanswered = refused.code == 0
-	if refused.code == 0 || ex.r.Method != http.MethodPost || ex.msg.Kind != mcp.Request || ex.ctx.Err() != nil && !ex.stopped() {
+	ex.unanswered = refused.Code == 0
+	if refused.Code == 0 || ex.r.Method != http.MethodPost || ex.msg.Kind != mcp.Request || ex.ctx.Err() != nil && !ex.stopped() {
 		_ = ex.account(http.StatusOK, ex.sent) // there is nothing to tell; a failure is in the log
 		return
 	}
 	out := s.lastEvent(&refused)
 	if ex.account(http.StatusOK, ex.sent+len(out)) != nil {
 		// What cannot be recorded is not told; that it cannot is.
-		out = s.errorEvent(&refuseAudit)
+		out = s.errorEvent(&refusal.Audit)
 	}
 	if s.send(out) == nil {
 		s.mu.Lock()
@@ -257,12 +258,12 @@ func (s *stream) finish(ctx context.Context, err error, resumable bool) {
 }
 
 // errorEvent is what the client gets in the place of the answer.
-func (s *stream) errorEvent(refused *refusal) []byte {
+func (s *stream) errorEvent(refused *refusal.Refusal) []byte {
 	ex := s.ex
 	ex.own = mcp.AppendErrorEvent(ex.own[:0], &mcp.ErrorBody{
-		ID: ex.msg.ID, Code: refused.code, Message: refused.message,
-		Reason: refused.reason, RequestID: ex.rec.RequestID,
-		Executed: ex.executed && refused.kind == refuseAudit.kind,
+		ID: ex.msg.ID, Code: refused.Code, Message: refused.Message,
+		Reason: refused.Reason, RequestID: ex.rec.RequestID,
+		Executed: ex.executed && refused.Kind == refusal.Audit.Kind,
 	})
 	return ex.own
 }
@@ -270,45 +271,45 @@ func (s *stream) errorEvent(refused *refusal) []byte {
 // ending says why the stream ended before the request was answered. A refusal
 // without a code is for the audit line alone: the client has left, or comes back
 // for the rest of a stream that it can resume.
-func (s *stream) ending(ctx context.Context, err error, resumable bool) refusal {
+func (s *stream) ending(ctx context.Context, err error, resumable bool) refusal.Refusal {
 	cause := context.Cause(ctx)
 	switch {
 	case errors.Is(cause, ErrStopping), s.ex.stopped(): // the request's context ends before those derived of it
-		return refuseShutdown
+		return refusal.Shutdown
 	case errors.Is(cause, errIdle):
-		return refuseTruncated
+		return refusal.Truncated
 	case errors.Is(cause, errTokenRevoked), errors.Is(err, errTokenRevoked):
-		return refuseTokenRevoked
+		return refusal.TokenRevoked
 	case errors.Is(cause, errRevoked), errors.Is(err, errRevoked):
-		return refuseRevoked
+		return refusal.Revoked
 	case errors.Is(cause, errReplaced):
-		return refuseReplaced
+		return refusal.Replaced
 	case errors.Is(cause, errEnded):
-		return refuseSessionEnd
+		return refusal.SessionEnd
 	case errors.Is(cause, errPanic):
-		return refusePanic
+		return refusal.Panic
 	case s.ex.ctx.Err() != nil:
-		return refuseClientClosed
+		return refusal.ClientClosed
 	case errors.Is(err, errOverloaded), errors.Is(cause, errOverloaded):
-		return refuseOverloaded
+		return refusal.Overloaded
 	case errors.Is(err, errDenied):
-		return refuseAnswer
+		return refusal.Answer
 	case errors.Is(err, errTruncated), errors.Is(cause, errTruncated):
-		return refuseTruncated
+		return refusal.Truncated
 	case errors.Is(err, errInvalidFrame), errors.Is(err, mcp.ErrEventTooLarge):
-		return refuseUpstreamInvalid
+		return refusal.UpstreamInvalid
 	case errors.Is(err, errAudit):
-		return refuseAudit
+		return refusal.Audit
 	case errors.Is(err, io.EOF):
 		if s.ex.r.Method != http.MethodPost || s.listen || s.ex.msg.Kind != mcp.Request || resumable {
-			return refusal{}
+			return refusal.Refusal{}
 		}
-		return refuseEnded
+		return refusal.Ended
 	case errors.Is(err, upstream.ErrTimeout):
-		return refuseTimeout
+		return refusal.Timeout
 	case resumable && (errors.Is(err, upstream.ErrUnreachable) || errors.Is(err, io.ErrUnexpectedEOF)):
-		return refusal{kind: refuseEnded.kind}
+		return refusal.Refusal{Kind: refusal.Ended.Kind}
 	default:
-		return refuseUnreachable
+		return refusal.Unreachable
 	}
 }

@@ -1,24 +1,28 @@
 package gateway
 
+import (
+	"svc/gateway/refusal"
+)
+
 // countRefusal reports whether a refused request was counted, and so has no audit
 // line of its own: its caller was not identified, and others like it came at a
 // high rate. It then waits for no disk. Where nobody is asked for credentials every
 // request has its line.
-func (ex *exchange) countRefusal(refused *refusal) bool {
+func (ex *exchange) countRefusal(refused *refusal.Refusal) bool {
 	if ex.identified || ex.audited || ex.live.keyring == nil {
 		return false
 	}
-	switch refused.kind {
-	case refuseScope.kind: // the token was good
+	switch refused.Kind {
+	case refusal.Scope.Kind: // the token was good
 		return false
-	case refusePanic.kind, refuseAudit.kind: // no doing of the caller
+	case refusal.Panic.Kind, refusal.Audit.Kind: // no doing of the caller
 		return false
 	}
-	if ex.g.refused.OwnLine(ex.addr, refused.kind, ex.start) {
+	if ex.g.refused.OwnLine(ex.addr, refused.Kind, ex.start) {
 		return false
 	}
 	ex.counted = true
-	ex.rec.Status = refused.status
+	ex.rec.Status = refused.Status
 	ex.rec.Duration = ex.g.since(ex.start)
 	return true
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"svc/gateway/audit"
+	"svc/gateway/refusal"
 )
 
 // refusals returns how many lines of requests the trail has by error_kind, and the
@@ -149,14 +150,14 @@ func TestACountedRefusalWaitsForNoDisk(t *testing.T) {
 
 // The actions of summaries are those of the refusals that they count.
 func TestSummariesKnowTheActionOfEachRefusal(t *testing.T) {
-	for _, refused := range []*refusal{&refuseInputRate, refuseInputRate.withKind(refuseRateStore.kind), &refuseOrigin, &refuseLoop,
-		&refuseMethod, &refuseUnauthorized, &refuseNoKeySet, &refuseAuthBusy} {
-		want := refused.action
+	for _, refused := range []*refusal.Refusal{&refusal.InputRate, refusal.InputRate.WithKind(refusal.RateStore.Kind), &refusal.Origin, &refusal.Loop,
+		&refusal.Method, &refusal.Unauthorized, &refusal.NoKeySet, &refusal.AuthBusy} {
+		want := refused.Action
 		if want == "" {
-			want = actionDeny
+			want = audit.ActionDeny
 		}
-		if got := (&audit.KindCount{ErrorKind: refused.kind}).Action(); got != want {
-			t.Errorf("%s: %s, want %s", refused.kind, got, want)
+		if got := (&audit.KindCount{ErrorKind: refused.Kind}).Action(); got != want {
+			t.Errorf("%s: %s, want %s", refused.Kind, got, want)
 		}
 	}
 }

@@ -1,0 +1,180 @@
+// Package refusal is the table of the answers that the gateway gives in the place of an
+// upstream's: one value for each reason, with its HTTP status, its JSON-RPC error and
+// what the audit line says of it. It decides nothing.
+package refusal
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"svc/gateway/audit"
+	"svc/gateway/mcp"
+)
+
+// Refusal is an answer that the gateway gives in the upstream's place (gateway
+// specification, Errors). The values are a table: one for each reason, never
+// changed; what belongs to one request (Retry-After, a challenge) is added to
+// a copy.
+type Refusal struct {
+	Status  int    // HTTP
+	Code    int    // JSON-RPC
+	Message string // JSON-RPC
+	Reason  string // data.reason: stable, for programs
+	// Kind is the audit line's error_kind; empty where the action says it all.
+	Kind string
+	// Action is the audit line's action; empty means deny, or what policy had
+	// decided before.
+	Action string
+	// Rule is the audit line's rule_id; never sent to the client.
+	Rule string
+
+	RetryAfter time.Duration
+	Challenge  string // WWW-Authenticate
+	Allow      string // Allow
+	// Versions is set on unsupported_protocol_version: data.supported.
+	Versions  []string
+	Requested string
+	// NullID answers with id null: nothing of the body has been read.
+	NullID bool
+}
+
+// After returns a copy that asks the client to wait before it tries again.
+func (r Refusal) After(d time.Duration) *Refusal {
+	r.RetryAfter = d
+	return &r
+}
+
+// WithRule returns a copy that names the rule in the audit line.
+func (r Refusal) WithRule(id string) *Refusal {
+	r.Rule = id
+	return &r
+}
+
+// WithReason returns a copy with another reason, for programs and the audit line.
+func (r Refusal) WithReason(reason string) *Refusal {
+	r.Reason, r.Kind = reason, reason
+	return &r
+}
+
+// WithKind returns a copy with another error_kind in the audit line.
+func (r Refusal) WithKind(kind string) *Refusal {
+	r.Kind = kind
+	return &r
+}
+
+// OfMessage returns the refusal of a message that [mcp.Scan], or a check of its
+// header, has refused with err.
+func OfMessage(err error) *Refusal {
+	refused := Refusal{Status: http.StatusBadRequest, Code: mcp.CodeInvalidRequest,
+		Message: mcp.MessageInvalidRequest, Reason: "invalid_request", Kind: "invalid_request"}
+	var e *mcp.Error
+	if errors.As(err, &e) {
+		refused.Code, refused.Message, refused.Reason, refused.Kind = e.Code, e.Message(), e.Reason, e.Reason
+	}
+	return &refused
+}
+
+// The refusals.
+var (
+	Policy = Refusal{Status: http.StatusForbidden, Code: mcp.CodePolicyDenied,
+		Message: "policy_denied", Reason: "policy_denied", Action: audit.ActionDeny}
+	Redact = Refusal{Status: http.StatusForbidden, Code: mcp.CodePolicyDenied,
+		Message: "policy_denied", Reason: "policy_denied", Action: audit.ActionDeny, Kind: "redact_invalid"}
+	Rate = Refusal{Status: http.StatusTooManyRequests, Code: mcp.CodeRateLimited,
+		Message: "rate_limited", Reason: "rate_limited", Action: audit.ActionRateLimitBlocked}
+	RateStore = Refusal{Status: http.StatusTooManyRequests, Code: mcp.CodeRateLimited,
+		Message: "rate_limited", Reason: "rate_limit_store_unavailable", Action: audit.ActionRateLimitBlocked, Kind: "rate_limit_store_unavailable"}
+	InputRate = Refusal{Status: http.StatusTooManyRequests, Code: mcp.CodeRateLimited,
+		Message: "rate_limited", Reason: "input_rate_limited", Action: audit.ActionRateLimitBlocked, Kind: "input_rate_limited", NullID: true}
+
+	Unauthorized = Refusal{Status: http.StatusUnauthorized, Code: mcp.CodeUnauthorized,
+		Message: "unauthorized", Reason: "unauthorized", Kind: "unauthorized"}
+	Scope = Refusal{Status: http.StatusForbidden, Code: mcp.CodeUnauthorized,
+		Message: "insufficient_scope", Reason: "insufficient_scope", Kind: "insufficient_scope"}
+	NoKeySet = Refusal{Status: http.StatusServiceUnavailable, Code: mcp.CodeInternal,
+		Message: "issuer_unavailable", Reason: "issuer_unavailable", Kind: "issuer_unavailable"}
+	AuthBusy = Refusal{Status: http.StatusTooManyRequests, Code: mcp.CodeRateLimited,
+		Message: "rate_limited", Reason: "authentication_busy", Kind: "authentication_busy"}
+
+	Origin = Refusal{Status: http.StatusForbidden, Code: mcp.CodeInvalidRequest,
+		Message: "origin_not_allowed", Reason: "origin_not_allowed", Kind: "origin_not_allowed"}
+	// The request has passed too many gateways: one of them leads back to another.
+	Loop = Refusal{Status: http.StatusLoopDetected, Code: mcp.CodeInternal,
+		Message: "loop_detected", Reason: "loop_detected", Kind: "loop_detected"}
+	Method = Refusal{Status: http.StatusMethodNotAllowed, Code: mcp.CodeInvalidRequest,
+		Message: "method_not_allowed", Reason: "method_not_allowed", Kind: "method_not_allowed", Allow: "GET, POST, DELETE", NullID: true}
+	Overloaded = Refusal{Status: http.StatusServiceUnavailable, Code: mcp.CodeInternal,
+		Message: "overloaded", Reason: "overloaded", Kind: "overloaded", RetryAfter: time.Second}
+	MediaType = Refusal{Status: http.StatusUnsupportedMediaType, Code: mcp.CodeInvalidRequest,
+		Message: "unsupported_media_type", Reason: "unsupported_media_type", Kind: "unsupported_media_type"}
+	TooLarge = Refusal{Status: http.StatusRequestEntityTooLarge, Code: mcp.CodeInvalidRequest,
+		Message: "request_too_large", Reason: "request_too_large", Kind: "request_too_large"}
+	SlowBody = Refusal{Status: http.StatusRequestTimeout, Code: mcp.CodeInvalidRequest,
+		Message: "body_timeout", Reason: "body_timeout", Kind: "body_timeout"}
+	Unreadable = Refusal{Status: http.StatusBadRequest, Code: mcp.CodeInvalidRequest,
+		Message: "body_unreadable", Reason: "body_unreadable", Kind: "body_unreadable"}
+	Header = Refusal{Status: http.StatusBadRequest, Code: mcp.CodeInvalidRequest,
+		Message: "invalid_header", Reason: "invalid_header", Kind: "invalid_header"}
+	Session = Refusal{Status: http.StatusNotFound, Code: mcp.CodeInvalidRequest,
+		Message: "session_not_found", Reason: "session_not_found", Kind: "session_not_found"}
+	// Not 404, after which clients give their session up.
+	SessionStore = Refusal{Status: http.StatusServiceUnavailable, Code: mcp.CodeInternal,
+		Message: "session_store_unavailable", Reason: "session_store_unavailable", Kind: "session_store_unavailable"}
+
+	// What the search tool cannot take; the reason says what.
+	Search = Refusal{Status: http.StatusBadRequest, Code: mcp.CodeInvalidParams,
+		Message: mcp.MessageInvalidParams, Reason: "invalid_params", Kind: "invalid_params"}
+
+	NoRoute = Refusal{Status: http.StatusNotFound, Code: mcp.CodeMethodNotFound,
+		Message: "no_route", Reason: "no_route", Kind: "no_route"}
+	NoStream = Refusal{Status: http.StatusMethodNotAllowed, Code: mcp.CodeInvalidRequest,
+		Message: "method_not_allowed", Reason: "method_not_allowed", Kind: "method_not_allowed", Allow: "POST", NullID: true}
+	Unreachable = Refusal{Status: http.StatusBadGateway, Code: mcp.CodeInternal,
+		Message: "upstream_unreachable", Reason: "upstream_unreachable", Kind: "upstream_unreachable"}
+	// What the audit line can say more exactly than the answer does.
+	DNS     = *Unreachable.WithKind("upstream_dns")
+	TLS     = *Unreachable.WithKind("upstream_tls")
+	Timeout = Refusal{Status: http.StatusGatewayTimeout, Code: mcp.CodeInternal,
+		Message: "upstream_unreachable", Reason: "upstream_timeout", Kind: "upstream_timeout"}
+	UpstreamInvalid = Refusal{Status: http.StatusBadGateway, Code: mcp.CodeInternal,
+		Message: "upstream_invalid", Reason: "upstream_invalid", Kind: "upstream_invalid"}
+	UpstreamTooLarge = Refusal{Status: http.StatusBadGateway, Code: mcp.CodeInternal,
+		Message: "upstream_invalid", Reason: "upstream_response_too_large", Kind: "upstream_response_too_large"}
+	// The upstream's own refusal, said in plain text; it keeps its status.
+	ByUpstream = Refusal{Status: http.StatusBadRequest, Code: mcp.CodeInvalidRequest,
+		Message: "upstream_refused", Reason: "upstream_refused", Kind: "upstream_refused"}
+	UpstreamAuth = Refusal{Status: http.StatusBadGateway, Code: mcp.CodeInternal,
+		Message: "upstream_unauthorized", Reason: "upstream_unauthorized", Kind: "upstream_unauthorized"}
+
+	Version = Refusal{Status: http.StatusBadRequest, Code: mcp.CodeUnsupportedVersion,
+		Message: mcp.MessageUnsupportedVersion, Reason: "unsupported_protocol_version", Kind: "unsupported_protocol_version"}
+	// What ends a stream before its request was answered; status stays 200.
+	Truncated = Refusal{Status: http.StatusOK, Code: mcp.CodeInternal,
+		Message: mcp.MessageTruncated, Reason: "sse_truncated", Kind: "sse_truncated"}
+	Ended = Refusal{Status: http.StatusOK, Code: mcp.CodeInternal,
+		Message: "upstream_unreachable", Reason: "stream_ended", Kind: "stream_ended"}
+	Revoked = Refusal{Status: http.StatusOK, Code: mcp.CodeUnauthorized,
+		Message: mcp.MessageUnauthorized, Reason: "unauthorized", Kind: "key_revoked"}
+	// So does a token that is no longer good.
+	TokenRevoked = *Revoked.WithKind("token_revoked")
+
+	Answer = Refusal{Status: http.StatusOK, Code: mcp.CodePolicyDenied,
+		Message: mcp.MessagePolicyDenied, Reason: "policy_denied"}
+	ClientClosed = Refusal{Kind: "client_closed"}
+	Replaced     = Refusal{Kind: "stream_replaced"}
+	SessionEnd   = Refusal{Kind: "session_ended"}
+
+	// For a caller who left while a guardrail was asked: no rule has decided, and the
+	// answer reaches nobody.
+	CallerGone = *Unreachable.WithKind("client_closed")
+
+	// What was in flight when the gateway stopped. On a stream the status stays 200.
+	Shutdown = Refusal{Status: http.StatusServiceUnavailable, Code: mcp.CodeInternal,
+		Message: "shutting_down", Reason: "shutting_down", Kind: "shutdown"}
+
+	Audit = Refusal{Status: http.StatusServiceUnavailable, Code: mcp.CodeInternal,
+		Message: "audit_unavailable", Reason: "audit_unavailable", Kind: "audit_unavailable"}
+	Panic = Refusal{Status: http.StatusInternalServerError, Code: mcp.CodeInternal,
+		Message: "internal_error", Reason: "internal_error", Kind: "panic"}
+)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"svc/gateway/front"
+	"svc/gateway/origin"
 )
 
 // fronted serves the gateway of a rig as it is deployed, behind gateway/front, and
@@ -93,7 +94,7 @@ func TestCORS(t *testing.T) {
 			preflight("accept, last-event-id, mcp-protocol-version, mcp-method, mcp-name, mcp-param-a, traceparent, tracestate, baggage")},
 		{"headers that a page may not set", "OPTIONS", "/mcp", asks("cookie,x-other,mcp-param-,mcp-param-ü,,content-type"), 204, preflight("content-type")},
 		{"a preflight without headers", "OPTIONS", "/mcp", asks(""), 204, preflight("")},
-		{"too many headers", "OPTIONS", "/mcp", asks(strings.Repeat("x,", maxCORSHeaders) + "accept"), 204, preflight("")},
+		{"too many headers", "OPTIONS", "/mcp", asks(strings.Repeat("x,", origin.MaxCORSHeaders) + "accept"), 204, preflight("")},
 		{"a preflight of another page", "OPTIONS", "/mcp", append(asks("content-type"), "Origin", "https://evil.example"), 403, none},
 		{"the same host at another port", "OPTIONS", "/mcp", append(asks("content-type"), "Origin", page+":8443"), 403, none},
 		{"the same host without TLS", "OPTIONS", "/mcp", append(asks("content-type"), "Origin", "http://app.example"), 403, none},

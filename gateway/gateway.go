@@ -31,6 +31,7 @@ import (
 	"svc/gateway/govern"
 	"svc/gateway/license"
 	"svc/gateway/mcp"
+	"svc/gateway/origin"
 	"svc/gateway/quality"
 	"svc/gateway/ratelimit"
 	"svc/gateway/refused"
@@ -293,7 +294,7 @@ func (g *Gateway) openState(cfg *config.File, opts Options) error {
 
 // warn says at the start what an operator may not have meant.
 func (g *Gateway) warn(cfg *config.File) {
-	if host, _, err := net.SplitHostPort(cfg.Listen); err == nil && !cfg.Auth.Enabled && !isLoopbackName(host) {
+	if host, _, err := net.SplitHostPort(cfg.Listen); err == nil && !cfg.Auth.Enabled && !origin.IsLoopback(host) {
 		g.log.Warn("AUTHENTICATION IS OFF and the gateway listens beyond loopback: anyone who reaches it may call every tool that policy allows",
 			"listen", cfg.Listen, "fix", "set auth.enabled: true and list keys, or listen on 127.0.0.1")
 	}

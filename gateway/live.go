@@ -8,6 +8,7 @@ import (
 	"svc/gateway/config"
 	"svc/gateway/diag"
 	"svc/gateway/guardrail"
+	"svc/gateway/origin"
 	"svc/gateway/policy"
 )
 
@@ -23,7 +24,7 @@ type live struct {
 	guards    *guardrail.Set // by the names that rules use
 	tokens    *auth.Tokens   // nil when bearer tokens are not accepted
 	resource  *auth.Resource // nil too then
-	origins   *origins
+	origins   *origin.Rules
 	// strips is set when a rule has the action strip_app.
 	strips bool
 	// challenge is the WWW-Authenticate of a 401.
@@ -36,7 +37,7 @@ type live struct {
 func (g *Gateway) build(cfg *config.File) (*live, error) {
 	l := &live{
 		cfg:            cfg,
-		origins:        newOrigins(g.listen, cfg.AllowedOrigins, cfg.AllowedHosts),
+		origins:        origin.New(g.listen, cfg.AllowedOrigins, cfg.AllowedHosts, cfg.Auth.Header),
 		forwardHeaders: canonicalHeaders(cfg.ForwardHeaders),
 		challenge:      cfg.Auth.Scheme,
 	}

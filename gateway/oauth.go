@@ -128,7 +128,7 @@ func (g *Gateway) serveOther(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h := w.Header()
-	l.allowOrigin(h, r)
+	l.origins.AllowOrigin(h, r)
 	if in := &l.cfg.InputRateLimit; in.Enabled {
 		addr := g.clientAddr(r)
 		ok, _, err := g.limits.Allow(r.Context(), inputKey(addr, addr.String()), in.RequestsPerSecond, in.Burst, g.now())
@@ -138,8 +138,8 @@ func (g *Gateway) serveOther(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if l.isPreflight(r) && l.origins.permit(r) {
-		l.allowRequest(h, r)
+	if l.origins.IsPreflight(r) && l.origins.Permit(r) {
+		l.origins.AllowRequest(h, r)
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}

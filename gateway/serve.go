@@ -53,7 +53,7 @@ func (g *Gateway) serveMCP(w http.ResponseWriter, r *http.Request) {
 // limit, caller, dialect, policy, route, upstream and what comes back from it.
 // The first step that refuses ends it.
 func (ex *exchange) serve() *refusal.Refusal {
-	ex.live.allowOrigin(ex.w.Header(), ex.r)
+	ex.live.origins.AllowOrigin(ex.w.Header(), ex.r)
 	if refused := ex.admit(); refused != nil {
 		return refused
 	}
@@ -64,7 +64,7 @@ func (ex *exchange) serve() *refusal.Refusal {
 	case http.MethodDelete:
 		return ex.serveEnd()
 	default:
-		if ex.live.isPreflight(ex.r) {
+		if ex.live.origins.IsPreflight(ex.r) {
 			return ex.answerPreflight()
 		}
 		return &refusal.Method
@@ -105,6 +105,17 @@ func (ex *exchange) serve() *refusal.Refusal {
 	return ex.forward()
 }
 
+// answerPreflight answers a preflight for /mcp.
+func (ex *exchange) answerPreflight() *refusal.Refusal {
+	ex.rec.Action = audit.ActionAllow
+	if err := ex.account(http.StatusNoContent, 0); err != nil {
+		return &refusal.Audit
+	}
+	ex.live.origins.AllowRequest(ex.w.Header(), ex.r)
+	ex.w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
 // admit is what is decided before anything of the body is read: the input rate
 // limit per client address, where a browser may come from, and whether the
 // request goes in a circle.
@@ -118,7 +129,7 @@ func (ex *exchange) admit() *refusal.Refusal {
 			return refusal.InputRate.After(after)
 		}
 	}
-	if !ex.live.origins.permit(ex.r) {
+	if !ex.live.origins.Permit(ex.r) {
 		return &refusal.Origin
 	}
 	var ok bool

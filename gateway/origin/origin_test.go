@@ -1,4 +1,4 @@
-package gateway
+package origin
 
 import (
 	"net/http"
@@ -7,12 +7,12 @@ import (
 
 func TestOriginAndHost(t *testing.T) {
 	tests := []struct {
-		name           string
-		listen         string
-		origins, hosts []string
-		host           string
-		origin         []string
-		want           bool
+		name         string
+		listen       string
+		Rules, hosts []string
+		host         string
+		origin       []string
+		want         bool
 	}{
 		{name: "no origin", listen: "127.0.0.1:8090", host: "127.0.0.1:8090", want: true},
 		{name: "loopback origin", listen: "127.0.0.1:8090", host: "localhost:8090", origin: []string{"http://localhost:3000"}, want: true},
@@ -24,8 +24,8 @@ func TestOriginAndHost(t *testing.T) {
 		{name: "rebound host that is its own origin", listen: "127.0.0.1:8090", host: "evil.example.com", origin: []string{"http://evil.example.com"}},
 		{name: "any host on a public listener", listen: "0.0.0.0:8090", host: "mcp.example.com", want: true},
 		{name: "same host is no defence on a public listener", listen: "0.0.0.0:8090", host: "mcp.example.com", origin: []string{"https://mcp.example.com"}},
-		{name: "a listed origin", listen: "0.0.0.0:8090", origins: []string{"https://App.example.com/"}, host: "mcp.example.com", origin: []string{"https://app.example.com"}, want: true},
-		{name: "listing origins replaces loopback", listen: "0.0.0.0:8090", origins: []string{"https://app.example.com"}, host: "mcp.example.com", origin: []string{"http://localhost"}},
+		{name: "a listed origin", listen: "0.0.0.0:8090", Rules: []string{"https://App.example.com/"}, host: "mcp.example.com", origin: []string{"https://app.example.com"}, want: true},
+		{name: "listing origins replaces loopback", listen: "0.0.0.0:8090", Rules: []string{"https://app.example.com"}, host: "mcp.example.com", origin: []string{"http://localhost"}},
 		{name: "a listed host", listen: "127.0.0.1:8090", hosts: []string{"mcp.example.com"}, host: "MCP.example.com:443", want: true},
 		{name: "a host that is not listed", listen: "0.0.0.0:8090", hosts: []string{"mcp.example.com"}, host: "localhost"},
 	}
@@ -35,7 +35,7 @@ func TestOriginAndHost(t *testing.T) {
 			if tt.origin != nil {
 				r.Header["Origin"] = tt.origin
 			}
-			if got := newOrigins(tt.listen, tt.origins, tt.hosts).permit(r); got != tt.want {
+			if got := New(tt.listen, tt.Rules, tt.hosts, "").Permit(r); got != tt.want {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 		})

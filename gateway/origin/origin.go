@@ -1,4 +1,6 @@
-package gateway
+// Package origin decides which web pages and under which names a gateway may be used:
+// the Origin and Host of a request, and the CORS headers of its answer.
+package origin
 
 import (
 	"net"
@@ -8,20 +10,23 @@ import (
 	"strings"
 )
 
-// origins decides which Origin and Host a request may carry. A browser that a
+// Rules decide which Origin and Host a request may carry. A browser that a
 // hostile page drives sends the page's Origin; a page behind a rebound DNS
 // name sends that name as Host. "Same host" is therefore no test: the names
 // that are allowed are listed, and by default they are the loopback ones.
-type origins struct {
+type Rules struct {
 	allowed map[string]bool // exact, lower case; nil means loopback origins
 	hosts   map[string]bool // names without port, lower case
 	// anyHost is set when no hosts are listed and the listener is reachable
 	// from elsewhere: nobody can guess the names it is reached by.
 	anyHost bool
+	// authHeader is the header of the credentials, which pages may set.
+	authHeader string
 }
 
-func newOrigins(listen string, allowedOrigins, allowedHosts []string) *origins {
-	o := &origins{}
+// New makes the rules for a listener; authHeader is the header that credentials come in.
+func New(listen string, allowedOrigins, allowedHosts []string, authHeader string) *Rules {
+	o := &Rules{authHeader: authHeader}
 	if len(allowedOrigins) > 0 {
 		o.allowed = make(map[string]bool, len(allowedOrigins))
 		for _, s := range allowedOrigins {
@@ -35,17 +40,17 @@ func newOrigins(listen string, allowedOrigins, allowedHosts []string) *origins {
 		}
 	}
 	host, _, err := net.SplitHostPort(listen)
-	o.anyHost = len(allowedHosts) == 0 && (err != nil || !isLoopbackName(host))
+	o.anyHost = len(allowedHosts) == 0 && (err != nil || !IsLoopback(host))
 	return o
 }
 
-// permit reports whether the request's Host and Origin are allowed. An absent
+// Permit reports whether the request's Host and Origin are allowed. An absent
 // Origin is: only browsers send one.
-func (o *origins) permit(r *http.Request) bool {
+func (o *Rules) Permit(r *http.Request) bool {
 	return o.permitHost(r.Host) && o.permitOrigin(r.Header["Origin"])
 }
 
-func (o *origins) permitHost(host string) bool {
+func (o *Rules) permitHost(host string) bool {
 	if o.anyHost {
 		return true
 	}
@@ -53,10 +58,10 @@ func (o *origins) permitHost(host string) bool {
 	if o.hosts != nil {
 		return o.hosts[strings.ToLower(name)]
 	}
-	return isLoopbackName(name)
+	return IsLoopback(name)
 }
 
-func (o *origins) permitOrigin(values []string) bool {
+func (o *Rules) permitOrigin(values []string) bool {
 	switch len(values) {
 	case 0:
 		return true
@@ -71,7 +76,7 @@ func (o *origins) permitOrigin(values []string) bool {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
 		return false
 	}
-	return isLoopbackName(u.Hostname())
+	return IsLoopback(u.Hostname())
 }
 
 // hostName strips the port and the brackets of a Host header.
@@ -82,7 +87,8 @@ func hostName(host string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 }
 
-func isLoopbackName(name string) bool {
+// IsLoopback reports whether a host name or address is of this machine.
+func IsLoopback(name string) bool {
 	if strings.EqualFold(name, "localhost") {
 		return true
 	}

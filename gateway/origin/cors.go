@@ -1,13 +1,11 @@
-package gateway
+package origin
 
 import (
 	"net/http"
 	"slices"
 	"strings"
 
-	"svc/gateway/audit"
 	"svc/gateway/httpfield"
-	"svc/gateway/refusal"
 )
 
 // Cross-origin requests of browsers (Fetch standard, CORS protocol) are answered
@@ -19,7 +17,7 @@ const (
 	corsMethods = "POST, GET, DELETE"
 	corsMaxAge  = "600"
 	// maxCORSHeaders bounds the requested header names that are looked at.
-	maxCORSHeaders = 128
+	MaxCORSHeaders = 128
 )
 
 // The values of CORS headers. Nobody changes them.
@@ -39,14 +37,14 @@ var corsHeaders = []string{
 const corsParamPrefix = "mcp-param-"
 
 // listed reports whether the file lists the origin of a request.
-func (o *origins) listed(values []string) bool {
+func (o *Rules) listed(values []string) bool {
 	return len(values) == 1 && o.allowed[strings.ToLower(values[0])]
 }
 
-// allowOrigin lets a page read the answer when its origin is listed.
-func (l *live) allowOrigin(h http.Header, r *http.Request) {
+// AllowOrigin lets a page read the answer when its origin is listed.
+func (o *Rules) AllowOrigin(h http.Header, r *http.Request) {
 	origin := r.Header["Origin"]
-	if len(origin) == 0 || !l.origins.listed(origin) {
+	if len(origin) == 0 || !o.listed(origin) {
 		return
 	}
 	h["Access-Control-Allow-Origin"] = origin
@@ -54,32 +52,32 @@ func (l *live) allowOrigin(h http.Header, r *http.Request) {
 	h["Vary"] = corsVary
 }
 
-// isPreflight reports whether a browser asks what a page of a listed origin may
+// IsPreflight reports whether a browser asks what a page of a listed origin may
 // send.
-func (l *live) isPreflight(r *http.Request) bool {
-	return r.Method == http.MethodOptions && len(r.Header["Access-Control-Request-Method"]) == 1 && l.origins.listed(r.Header["Origin"])
+func (o *Rules) IsPreflight(r *http.Request) bool {
+	return r.Method == http.MethodOptions && len(r.Header["Access-Control-Request-Method"]) == 1 && o.listed(r.Header["Origin"])
 }
 
-// allowRequest writes the answer to a preflight.
-func (l *live) allowRequest(h http.Header, r *http.Request) {
+// AllowRequest writes the answer to a preflight.
+func (o *Rules) AllowRequest(h http.Header, r *http.Request) {
 	h["Access-Control-Allow-Methods"] = []string{corsMethods}
 	h["Access-Control-Max-Age"] = []string{corsMaxAge}
-	if names := l.allowedHeaders(r.Header["Access-Control-Request-Headers"]); names != "" {
+	if names := o.allowedHeaders(r.Header["Access-Control-Request-Headers"]); names != "" {
 		h["Access-Control-Allow-Headers"] = []string{names}
 	}
 }
 
 // allowedHeaders returns those of the requested headers that a page may set.
-func (l *live) allowedHeaders(requested []string) string {
+func (o *Rules) allowedHeaders(requested []string) string {
 	var names []string
 	seen := 0
 	for _, list := range requested {
 		for name := range strings.SplitSeq(list, ",") {
-			if seen++; seen > maxCORSHeaders {
+			if seen++; seen > MaxCORSHeaders {
 				return strings.Join(names, ", ")
 			}
 			name = strings.ToLower(strings.Trim(name, " \t"))
-			if l.mayBeSet(name) && !slices.Contains(names, name) {
+			if o.mayBeSet(name) && !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}
@@ -88,18 +86,7 @@ func (l *live) allowedHeaders(requested []string) string {
 }
 
 // mayBeSet reports whether a page may set a header, whose name is in lower case.
-func (l *live) mayBeSet(name string) bool {
-	return slices.Contains(corsHeaders, name) || strings.EqualFold(name, l.cfg.Auth.Header) && name != "" ||
+func (o *Rules) mayBeSet(name string) bool {
+	return slices.Contains(corsHeaders, name) || strings.EqualFold(name, o.authHeader) && name != "" ||
 		len(name) > len(corsParamPrefix) && strings.HasPrefix(name, corsParamPrefix) && httpfield.IsToken(name)
-}
-
-// answerPreflight answers a preflight for /mcp.
-func (ex *exchange) answerPreflight() *refusal.Refusal {
-	ex.rec.Action = audit.ActionAllow
-	if err := ex.account(http.StatusNoContent, 0); err != nil {
-		return &refusal.Audit
-	}
-	ex.live.allowRequest(ex.w.Header(), ex.r)
-	ex.w.WriteHeader(http.StatusNoContent)
-	return nil
 }

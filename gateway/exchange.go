@@ -11,6 +11,7 @@ import (
 	"svc/gateway/auth"
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
+	"svc/gateway/requestid"
 	"svc/gateway/session"
 	"svc/gateway/upstream"
 )
@@ -115,7 +116,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	ex.addr = g.clientAddr(r)
 	ex.address = textOf(ex.addr, r.RemoteAddr)
 	ex.who = auth.Principal{Kind: auth.KindIP, Value: ex.address}
-	ex.rec.RequestID = newRequestID(ex.start)
+	ex.rec.RequestID = requestid.New(ex.start)
 	ex.rec.Time = ex.start
 	return ex
 }

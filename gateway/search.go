@@ -13,6 +13,7 @@ import (
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
 	"svc/gateway/refusal"
+	"svc/gateway/requestid"
 	"svc/gateway/telemetry"
 	"svc/gateway/toolsearch"
 	"svc/gateway/upstream"
@@ -66,7 +67,7 @@ func (g *Gateway) warnSearch(l *live) {
 func (g *Gateway) toolChanged(upstream, tool string) {
 	now := g.now()
 	rec := audit.Record{
-		Kind: audit.KindEvent, Time: now, RequestID: newRequestID(now), Action: audit.ActionAllow,
+		Kind: audit.KindEvent, Time: now, RequestID: requestid.New(now), Action: audit.ActionAllow,
 		ErrorKind: kindToolChanged, Upstream: upstream, Tool: tool,
 	}
 	if err := g.audit.Write(context.Background(), &rec); err != nil {

@@ -1,4 +1,5 @@
-package gateway
+// Package requestid makes the ids of requests.
+package requestid
 
 import (
 	"encoding/hex"
@@ -6,10 +7,10 @@ import (
 	"time"
 )
 
-// newRequestID returns a UUIDv7 (RFC 9562): time-ordered, so that traces that
+// New returns a UUIDv7 (RFC 9562): time-ordered, so that traces that
 // carry it as their id are appended where they belong. It is a name, not a
 // secret; the generator is fast, not cryptographic.
-func newRequestID(now time.Time) string {
+func New(now time.Time) string {
 	var b [16]byte
 	ms := uint64(now.UnixMilli())
 	for i := range 6 {

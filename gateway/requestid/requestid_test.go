@@ -1,4 +1,4 @@
-package gateway
+package requestid
 
 import (
 	"regexp"
@@ -11,7 +11,7 @@ func TestRequestIDIsATimeOrderedUUID(t *testing.T) {
 	now := time.UnixMilli(1_790_000_000_000)
 	last := ""
 	for i := range 1000 {
-		id := newRequestID(now.Add(time.Duration(i) * time.Millisecond))
+		id := New(now.Add(time.Duration(i) * time.Millisecond))
 		if !shape.MatchString(id) {
 			t.Fatalf("%q is not a UUIDv7", id)
 		}

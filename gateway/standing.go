@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"svc/gateway/backoff"
 	"svc/gateway/refusal"
 	"svc/gateway/session"
 	"svc/gateway/upstream"
@@ -142,7 +143,7 @@ func (m *standing) close() {
 }
 
 // reopening are the pauses between attempts to open an upstream's stream again.
-var reopening = backoff{first: time.Second, last: 30 * time.Second}
+var reopening = backoff.Pauses{Min: time.Second, Max: 30 * time.Second}
 
 // follow copies the stream of one upstream until the client leaves. A stream
 // that breaks is opened again where it broke: the client, whose own stream is
@@ -165,7 +166,7 @@ func (m *standing) follow(ctx context.Context, src *source) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(pauses.next(m.ex.g.now().Sub(began))):
+		case <-time.After(pauses.Next(m.ex.g.now().Sub(began))):
 		}
 	}
 }
@@ -215,7 +216,7 @@ func (m *standing) once(ctx context.Context, src *source) error {
 // opened at a further upstream joins the one of its client.
 type standings struct {
 	// pauses are those between attempts to open an upstream's stream again.
-	pauses backoff
+	pauses backoff.Pauses
 
 	mu   sync.Mutex
 	open map[session.ID]*standing

@@ -1,4 +1,4 @@
-package gateway
+package backoff
 
 import (
 	"slices"
@@ -33,10 +33,10 @@ func TestBackoff(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pauses := reopening
+			pauses := Pauses{Min: time.Second, Max: 30 * time.Second}
 			var got []time.Duration
 			for _, lasted := range tt.lasted {
-				got = append(got, pauses.next(lasted))
+				got = append(got, pauses.Next(lasted))
 			}
 			if !slices.Equal(got, tt.want) {
 				t.Errorf("got %v, want %v", got, tt.want)

@@ -257,7 +257,7 @@ func (g *Gateway) openLimits(cfg *config.File) error {
 // openState opens what outlives the process: session key, audit trail and the
 // reporter's offset.
 func (g *Gateway) openState(cfg *config.File, opts Options) error {
-	key, err := sessionKey(cfg)
+	key, err := session.LoadKey(cfg.Sessions.KeyFile, cfg.StateDirectory())
 	if err != nil {
 		return err
 	}

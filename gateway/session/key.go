@@ -1,4 +1,4 @@
-package gateway
+package session
 
 import (
 	"crypto/rand"
@@ -10,28 +10,25 @@ import (
 	"path/filepath"
 	"strings"
 
-	"svc/gateway/config"
-	"svc/gateway/session"
 	"svc/gateway/statefile"
 )
 
-// sessionKey returns the key that session handles are sealed with: the shared
-// one that the configuration names, or one of this gateway's own, made at the
+// LoadKey returns the key that session handles are sealed with: the shared
+// one in keyFile, or one of this gateway's own, made at the
 // first start and kept, because clients do not begin a new session after a
 // restart.
-func sessionKey(cfg *config.File) ([]byte, error) {
-	if path := cfg.Sessions.KeyFile; path != "" {
-		key, err := readSessionKey(path)
+func LoadKey(keyFile, stateDir string) ([]byte, error) {
+	if keyFile != "" {
+		key, err := readSessionKey(keyFile)
 		if err != nil {
 			return nil, fmt.Errorf("sessions.key_file: %w", err)
 		}
 		return key, nil
 	}
-	dir := cfg.StateDirectory()
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(stateDir, 0o700); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
-	path := filepath.Join(dir, "session.key")
+	path := filepath.Join(stateDir, "session.key")
 	key, err := readSessionKey(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		key, err = makeSessionKey(path)
@@ -52,15 +49,15 @@ func readSessionKey(path string) ([]byte, error) {
 		return nil, fmt.Errorf("%s must be a regular file with mode 0600 or stricter, has %s", path, info.Mode())
 	}
 	if info.Size() > 1024 {
-		return nil, fmt.Errorf("%s holds %d bytes, want the base64 of %d bytes", path, info.Size(), session.KeySize)
+		return nil, fmt.Errorf("%s holds %d bytes, want the base64 of %d bytes", path, info.Size(), KeySize)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
 	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(text)))
-	if err != nil || len(key) != session.KeySize {
-		return nil, fmt.Errorf("%s does not hold the base64 of %d bytes; make one with: head -c 32 /dev/urandom | base64", path, session.KeySize)
+	if err != nil || len(key) != KeySize {
+		return nil, fmt.Errorf("%s does not hold the base64 of %d bytes; make one with: head -c 32 /dev/urandom | base64", path, KeySize)
 	}
 	return key, nil
 }
@@ -68,7 +65,7 @@ func readSessionKey(path string) ([]byte, error) {
 // makeSessionKey writes a new key. The file appears whole or not at all, and of
 // two gateways that start at once one key stands for both.
 func makeSessionKey(path string) ([]byte, error) {
-	key := make([]byte, session.KeySize)
+	key := make([]byte, KeySize)
 	if _, err := rand.Read(key); err != nil {
 		return nil, err
 	}

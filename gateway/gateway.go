@@ -26,6 +26,7 @@ import (
 
 	"svc/gateway/audit"
 	"svc/gateway/auth"
+	"svc/gateway/certificate"
 	"svc/gateway/clientip"
 	"svc/gateway/config"
 	"svc/gateway/govern"
@@ -108,7 +109,7 @@ type Gateway struct {
 	refused  *refused.Counter     // of requests whose callers were not identified
 	reporter *report.Reporter     // nil when no traces are reported
 	heads    *report.HeadReporter // nil when nobody keeps audit heads
-	tls      *certificates        // nil when plain HTTP is served
+	tls      *certificate.Store   // nil when plain HTTP is served
 
 	// governance holds the policies of the control plane; nil when they are not
 	// enforced.
@@ -194,7 +195,7 @@ func New(opts Options) (g *Gateway, err error) {
 		}
 		g.targets[c.Name] = &target{name: c.Name, client: client, timeout: c.Timeout}
 	}
-	if g.tls, err = loadCertificates(cfg.TLS); err != nil {
+	if g.tls, err = certificate.Load(cfg.TLS); err != nil {
 		return nil, err
 	}
 	if err = g.openState(cfg, opts); err != nil {
@@ -353,16 +354,14 @@ func (g *Gateway) TLSConfig() *tls.Config {
 	if g.tls == nil {
 		return nil
 	}
-	return g.tls.config()
+	return g.tls.Config()
 }
 
 // OnClientCA registers what closes connections: recheck is called after a reload
 // that changed tls.client_ca, and must end those for which valid returns false
 // after the request that they serve.
 func (g *Gateway) OnClientCA(recheck func(valid func(*tls.ConnectionState) bool)) {
-	if g.tls != nil {
-		g.tls.recheck.Store(&recheck)
-	}
+	g.tls.OnClientCA(recheck)
 }
 
 // Close waits for errands, and closes the audit file and the connections to

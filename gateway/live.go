@@ -121,7 +121,7 @@ func (g *Gateway) Reload(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("the running configuration stays in force: %w", err)
 	}
-	certificate, err := g.tls.reread(merged.TLS)
+	certificate, err := g.tls.Read(merged.TLS)
 	if err != nil {
 		// The specification keeps the previous certificate and reloads the rest.
 		g.log.Error("certificate was not replaced: the previous one stays active", "error", err)
@@ -133,7 +133,7 @@ func (g *Gateway) Reload(ctx context.Context) (err error) {
 	if g.reporter != nil && merged.Audit.Path != old.cfg.Audit.Path {
 		g.reporter.Follow(merged.Audit.Path)
 	}
-	g.tls.use(certificate)
+	g.tls.Use(certificate)
 	g.activate(next)
 	g.restartPending.Store(&pending)
 	_ = g.license.Reload(merged.License) // logLicense is told

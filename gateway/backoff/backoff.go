@@ -4,7 +4,7 @@ package backoff
 import "time"
 
 // Pauses computes how long to wait before something that failed is tried again:
-// Min, then twice as long each time, up to last.
+// Min, then twice as long each time, up to Max.
 type Pauses struct {
 	Min, Max time.Duration
 	Due      time.Duration // the one returned last; 0 before

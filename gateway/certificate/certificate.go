@@ -1,4 +1,6 @@
-package gateway
+// Package certificate holds what the gateway serves TLS with, and replaces it when a
+// reload finds other files.
+package certificate
 
 import (
 	"bytes"
@@ -12,25 +14,25 @@ import (
 	"svc/gateway/config"
 )
 
-// certificates hold what the gateway serves TLS with (gateway specification,
+// Store holds what the gateway serves TLS with (gateway specification,
 // tls). A nil value serves plain HTTP; switching between the two needs a
 // restart.
-type certificates struct {
-	current atomic.Pointer[served]
+type Store struct {
+	current atomic.Pointer[Served]
 	// recheck closes the connections that no longer verify; nil when nothing is
 	// served yet.
 	recheck atomic.Pointer[func(valid func(*tls.ConnectionState) bool)]
 }
 
-// served is what one reading of the files gave.
-type served struct {
+// Served is what one reading of the files gave.
+type Served struct {
 	*tls.Config
 	clientCA []byte // content of client_ca; empty without one
 }
 
 // verifies tells whether a client that has proved to own the certificate of its
 // connection would still be accepted.
-func (s *served) verifies(state *tls.ConnectionState) bool {
+func (s *Served) verifies(state *tls.ConnectionState) bool {
 	if s.ClientCAs == nil {
 		return true
 	}
@@ -47,7 +49,8 @@ func (s *served) verifies(state *tls.ConnectionState) bool {
 	return err == nil
 }
 
-func loadCertificates(cfg *config.TLS) (*certificates, error) {
+// Load reads the files that cfg names; nil without cfg.
+func Load(cfg *config.TLS) (*Store, error) {
 	if cfg == nil {
 		return nil, nil
 	}
@@ -55,13 +58,13 @@ func loadCertificates(cfg *config.TLS) (*certificates, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &certificates{}
+	c := &Store{}
 	c.current.Store(conf)
 	return c, nil
 }
 
-// config returns a configuration whose every handshake uses what is current.
-func (c *certificates) config() *tls.Config {
+// Config returns a configuration whose every handshake uses what is current.
+func (c *Store) Config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
@@ -70,18 +73,18 @@ func (c *certificates) config() *tls.Config {
 	}
 }
 
-// reread reads the files again without putting them to use.
-func (c *certificates) reread(cfg *config.TLS) (*served, error) {
+// Read reads the files again without putting them to use.
+func (c *Store) Read(cfg *config.TLS) (*Served, error) {
 	if c == nil || cfg == nil {
 		return nil, nil
 	}
 	return readCertificates(cfg)
 }
 
-// use puts what reread returned to use; nil keeps what is in use. When client_ca
+// Use puts what reread returned to use; nil keeps what is in use. When client_ca
 // holds something else, connections whose certificate no longer verifies end
 // after their current request.
-func (c *certificates) use(next *served) {
+func (c *Store) Use(next *Served) {
 	if c == nil || next == nil {
 		return
 	}
@@ -91,7 +94,15 @@ func (c *certificates) use(next *served) {
 	}
 }
 
-func readCertificates(cfg *config.TLS) (*served, error) {
+// OnClientCA registers what closes connections: recheck is called after client_ca has
+// changed, and must end those for which valid returns false.
+func (c *Store) OnClientCA(recheck func(valid func(*tls.ConnectionState) bool)) {
+	if c != nil {
+		c.recheck.Store(&recheck)
+	}
+}
+
+func readCertificates(cfg *config.TLS) (*Served, error) {
 	pair, err := tls.LoadX509KeyPair(cfg.CertFile, cfg.KeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("tls: load %s and %s: %w", cfg.CertFile, cfg.KeyFile, err)
@@ -102,7 +113,7 @@ func readCertificates(cfg *config.TLS) (*served, error) {
 		NextProtos:   []string{"h2", "http/1.1"},
 	}
 	if cfg.ClientCA == "" {
-		return &served{Config: conf}, nil
+		return &Served{Config: conf}, nil
 	}
 	pem, err := os.ReadFile(cfg.ClientCA)
 	if err != nil {
@@ -113,5 +124,5 @@ func readCertificates(cfg *config.TLS) (*served, error) {
 		return nil, fmt.Errorf("tls: client_ca %s: %w", cfg.ClientCA, errors.New("holds no certificate"))
 	}
 	conf.ClientAuth = tls.RequireAndVerifyClientCert
-	return &served{Config: conf, clientCA: pem}, nil
+	return &Served{Config: conf, clientCA: pem}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"svc/gateway/audit"
 	"svc/gateway/config"
 	"svc/gateway/govern"
+	"svc/gateway/govern/detectors"
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
 	"svc/gateway/refusal"
@@ -43,7 +44,7 @@ func (g *Gateway) openGovernance(cfg *config.File, opts Options) (err error) {
 	g.governance, err = govern.Open(govern.Options{
 		Source: opts.Governance, Status: opts.SinkStatus, Origin: c.URL, StateDir: cfg.StateDirectory(),
 		Interval: c.Governance.RefreshInterval, Timeout: c.Traces.Timeout,
-		Detectors: detectors{}, Logger: g.log, Now: g.now,
+		Detectors: detectors.Built{}, Logger: g.log, Now: g.now,
 	})
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"svc/gateway/govern"
+	"svc/gateway/govern/detectors"
 	"svc/gateway/mcp"
 	"svc/server/api"
 )
@@ -59,7 +60,7 @@ func BenchmarkJudge(b *testing.B) {
 	half := 0.5
 	g.give(requestPII("redact", "mask", "EMAIL", "PHONE", "CREDIT_CARD", "IBAN", "SSN", "IP_ADDRESS"),
 		api.GovernancePolicy{On: "scored", Phase: "request", Action: "warn", Condition: api.Condition{Type: "injection_score", Threshold: &half}})
-	bundle, err := govern.Compile(g.bundle, detectors{})
+	bundle, err := govern.Compile(g.bundle, detectors.Built{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,4 +1,6 @@
-package gateway
+// Package detectors gives the policies of the control plane the detectors that are
+// in the binary.
+package detectors
 
 import (
 	"sync"
@@ -7,18 +9,18 @@ import (
 	"svc/gateway/govern"
 )
 
-// detectors are the ones in the binary, as policies of the control plane use
+// Built are those in the binary, as policies of the control plane use
 // them.
-type detectors struct{}
+type Built struct{}
 
 // Entity implements govern.Detectors.
-func (detectors) Entity(name string) (string, bool) {
+func (Built) Entity(name string) (string, bool) {
 	e, ok := detect.ParseEntity(name)
 	return string(e), ok
 }
 
 // Scanner implements govern.Detectors.
-func (detectors) Scanner(entities []string) govern.Scanner {
+func (Built) Scanner(entities []string) govern.Scanner {
 	var known []detect.Entity
 	for _, name := range entities {
 		if e, ok := detect.ParseEntity(name); ok {
@@ -32,13 +34,13 @@ func (detectors) Scanner(entities []string) govern.Scanner {
 }
 
 // Injection implements govern.Detectors.
-func (detectors) Injection(text []byte) float64 {
+func (Built) Injection(text []byte) float64 {
 	score, _ := detect.ScoreInjection(text)
 	return score
 }
 
 // Redact implements govern.Detectors.
-func (detectors) Redact(dst, text []byte, matches []govern.Match, strategy string, key []byte) []byte {
+func (Built) Redact(dst, text []byte, matches []govern.Match, strategy string, key []byte) []byte {
 	list := make([]detect.Match, len(matches))
 	for i, m := range matches {
 		list[i] = detect.Match{Entity: detect.Entity(m.Entity), Start: m.Start, End: m.End}

@@ -168,7 +168,7 @@ var typeJSON = []string{"application/json"}
 
 // relayJSON inspects a plain JSON answer and passes it on.
 func (ex *exchange) relayJSON(resp *upstream.Response) *refusal.Refusal {
-	ex.bytes.begin(ex)
+	ex.countBytes(&ex.bytes)
 	body, err := resp.ReadAll(ex.answer[:0], &ex.bytes)
 	ex.answer = body
 	if err != nil {

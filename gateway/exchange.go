@@ -9,6 +9,7 @@ import (
 
 	"svc/gateway/audit"
 	"svc/gateway/auth"
+	"svc/gateway/bodies"
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
 	"svc/gateway/requestid"
@@ -66,7 +67,7 @@ type exchange struct {
 
 	place place // in its trace
 
-	bytes share // of its bodies
+	bytes bodies.Share // of its bodies
 
 	began bool // the header of an event stream is sent
 	// unanswered is set when a stream ended before the answer and nothing was put
@@ -137,7 +138,7 @@ func textOf(a netip.Addr, peer string) string {
 }
 
 func (ex *exchange) release() {
-	ex.bytes.end()
+	ex.bytes.End()
 	if f := ex.g.released; f != nil {
 		f(&ex.buffers)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"svc/gateway/bodies"
 	"svc/gateway/mcp"
 	"svc/gateway/mcpclient"
 	"svc/gateway/refusal"
@@ -76,7 +77,7 @@ func (ex *exchange) refuseUpstream(err error) *refusal.Refusal {
 	case ex.ctx.Err() != nil:
 		// The caller has left; the answer reaches nobody, the audit line says why.
 		return refusal.Unreachable.WithKind("client_closed")
-	case errors.Is(err, errOverloaded):
+	case errors.Is(err, bodies.ErrOverloaded):
 		return &refusal.Overloaded
 	case errors.Is(err, upstream.ErrInvalidRequest):
 		return &refusal.Header

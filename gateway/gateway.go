@@ -26,6 +26,7 @@ import (
 
 	"svc/gateway/audit"
 	"svc/gateway/auth"
+	"svc/gateway/bodies"
 	"svc/gateway/certificate"
 	"svc/gateway/clientip"
 	"svc/gateway/config"
@@ -128,7 +129,7 @@ type Gateway struct {
 	streams    context.Context
 	endStreams context.CancelFunc
 
-	bodies *bodies
+	bodies *bodies.Counter
 	// writeTimeout and released are for tests: how long a client may take for a part
 	// of an event stream, and what is done with the buffers of a request when they are
 	// given back; nil for nothing.
@@ -157,7 +158,7 @@ func New(opts Options) (g *Gateway, err error) {
 		targets:         make(map[string]*target, len(cfg.Upstreams)),
 		versions:        mcp.Allowed(cfg.AllowedProtocolVersions),
 		header:          auth.NewHeader(cfg.Auth.Header, cfg.Auth.Scheme),
-		bodies:          newBodies(),
+		bodies:          bodies.New(),
 		writeTimeout:    defaultWriteTimeout,
 		standings:       standings{pauses: reopening},
 	}

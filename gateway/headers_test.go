@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"svc/gateway/bodies"
 )
 
 // Which headers of a request reach the upstream, and which never do.
@@ -245,7 +247,7 @@ func TestBodiesOnGetAndDelete(t *testing.T) {
 		if got := r.do(method, r.url, `{"a":1}`); got.status != 405 {
 			t.Errorf("%s with a body: %d %s", method, got.status, got.body)
 		}
-		if got := r.do(method, r.url, strings.Repeat("x", maxPrefix+1)); got.status != 413 {
+		if got := r.do(method, r.url, strings.Repeat("x", bodies.MaxPrefix+1)); got.status != 413 {
 			t.Errorf("%s with a large body: %d", method, got.status)
 		}
 	}

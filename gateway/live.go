@@ -76,7 +76,7 @@ func (g *Gateway) activate(l *live) {
 		l.keyring.Activate()
 	}
 	g.observer.adopt(l.cfg)
-	g.bodies.limit.Store(l.cfg.Limits.BodyBytes)
+	g.bodies.SetLimit(l.cfg.Limits.BodyBytes)
 	if l.tokens != nil {
 		l.tokens.Activate()
 		g.warnPublicURL(l.cfg)

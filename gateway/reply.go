@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"errors"
-	"io"
 	"net/http"
 	"os"
 	"runtime/debug"
@@ -10,13 +9,10 @@ import (
 	"time"
 
 	"svc/gateway/audit"
+	"svc/gateway/bodies"
 	"svc/gateway/mcp"
 	"svc/gateway/refusal"
 )
-
-// maxPrefix is how much of a body is read for its id alone, after the request
-// was refused unread.
-const maxPrefix = 64 << 10
 
 // drainTimeout bounds how long a body is read whose request was refused, for its id
 // and by the server: what a caller who is not known sends may never come.
@@ -59,7 +55,7 @@ func (ex *exchange) refuse(refused *refusal.Refusal) {
 	}
 	endRead := ex.limitRead()
 	if !ex.hasMsg && !refused.NullID && ex.r.Method == http.MethodPost {
-		if errors.Is(ex.readPrefix(), errOverloaded) {
+		if errors.Is(ex.readPrefix(), bodies.ErrOverloaded) {
 			refused = &refusal.Overloaded
 		}
 	}
@@ -138,7 +134,7 @@ func (ex *exchange) readPrefix() error {
 	if ex.hasBody || len(ex.r.Header["Expect"]) > 0 {
 		return nil
 	}
-	if err := ex.readUpTo(maxPrefix); errors.Is(err, errOverloaded) {
+	if err := ex.readUpTo(bodies.MaxPrefix); errors.Is(err, bodies.ErrOverloaded) {
 		return err
 	}
 	// Only the id and the kind are of interest; the message was refused.
@@ -148,7 +144,10 @@ func (ex *exchange) readPrefix() error {
 	return nil
 }
 
-var errTooLarge = errors.New("body is too large")
+// countBytes says of a share of the bytes in memory whose it is.
+func (ex *exchange) countBytes(s *bodies.Share) {
+	s.Begin(ex.g.bodies, bodies.Caller{Who: &ex.who, Known: ex.callerKnown(), Open: ex.live.keyring == nil})
+}
 
 // readBody reads the whole body into ex.in, at most limit bytes.
 func (ex *exchange) readBody(limit int) *refusal.Refusal {
@@ -157,17 +156,17 @@ func (ex *exchange) readBody(limit int) *refusal.Refusal {
 		return &refusal.TooLarge
 	}
 	switch err := ex.readUpTo(limit); {
-	case errors.Is(err, errTooLarge):
+	case errors.Is(err, bodies.ErrTooLarge):
 		closeAfter(ex.w)
-		ex.msg.ID = mcp.PeekID(ex.in[:maxPrefix])
+		ex.msg.ID = mcp.PeekID(ex.in[:bodies.MaxPrefix])
 		return &refusal.TooLarge
-	case errors.Is(err, errOverloaded):
+	case errors.Is(err, bodies.ErrOverloaded):
 		closeAfter(ex.w)
-		ex.msg.ID = mcp.PeekID(ex.in[:min(len(ex.in), maxPrefix)])
+		ex.msg.ID = mcp.PeekID(ex.in[:min(len(ex.in), bodies.MaxPrefix)])
 		return &refusal.Overloaded
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		closeAfter(ex.w)
-		ex.msg.ID = mcp.PeekID(ex.in[:min(len(ex.in), maxPrefix)])
+		ex.msg.ID = mcp.PeekID(ex.in[:min(len(ex.in), bodies.MaxPrefix)])
 		return &refusal.SlowBody
 	case err != nil:
 		closeAfter(ex.w)
@@ -180,8 +179,8 @@ func (ex *exchange) readBody(limit int) *refusal.Refusal {
 // the time it takes.
 func (ex *exchange) readUpTo(limit int) (err error) {
 	ex.hasBody = true
-	ex.bytes.begin(ex)
-	ex.in, err = readAll(ex.in[:0], ex.r.Body, int64(limit), ex.r.ContentLength, &ex.bytes)
+	ex.countBytes(&ex.bytes)
+	ex.in, err = bodies.ReadAll(ex.in[:0], ex.r.Body, int64(limit), ex.r.ContentLength, &ex.bytes)
 	ex.rec.BytesIn = int64(len(ex.in))
 	ex.bodyDone = err == nil
 	return err
@@ -193,60 +192,13 @@ func (ex *exchange) discardBody() *refusal.Refusal {
 	if ex.r.ContentLength == 0 {
 		return nil
 	}
-	return ex.readBody(maxPrefix)
+	return ex.readBody(bodies.MaxPrefix)
 }
 
 // closeAfter makes the server close the connection after this answer: the rest
 // of the body is not worth reading.
 func closeAfter(w http.ResponseWriter) {
 	w.Header()["Connection"] = []string{"close"}
-}
-
-// readAll appends what r holds to dst, at most limit bytes; more is
-// errTooLarge, with the first limit bytes read. What arrives is counted. length is
-// what the sender says that there is, or -1.
-func readAll(dst []byte, r io.Reader, limit, length int64, count *share) ([]byte, error) {
-	if length < 0 || length > limit {
-		length = limit
-	}
-	for {
-		if cap(dst)-len(dst) < 512 {
-			dst = grow(dst, length)
-		}
-		room := dst[len(dst):cap(dst)]
-		if over := int64(len(dst)+len(room)) - limit; over > 1 {
-			room = room[:int64(len(room))-over+1]
-		}
-		n, err := r.Read(room)
-		dst = dst[:len(dst)+n]
-		if err := count.Count(n); err != nil {
-			return dst, err
-		}
-		if int64(len(dst)) > limit {
-			return dst[:limit], errTooLarge
-		}
-		if err == io.EOF {
-			return dst, nil
-		}
-		if err != nil {
-			return dst, err
-		}
-	}
-}
-
-// grow returns a buffer of twice the size with the bytes of b: with smaller steps the
-// buffers that were given up would be more memory than what a large one has to spare.
-// length is the most that is expected; it is not exceeded, but only what has come is
-// believed.
-func grow(b []byte, length int64) []byte {
-	const step = 4 << 10
-	size := max(2*cap(b), step)
-	if whole := length + 512; int64(len(b)) <= length && int64(size) > whole {
-		size = int(max(whole, step))
-	}
-	grown := make([]byte, len(b), size)
-	copy(grown, b)
-	return grown
 }
 
 // account completes the request line and hands it to the audit log. It returns

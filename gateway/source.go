@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"svc/gateway/audit"
+	"svc/gateway/bodies"
 	"svc/gateway/mcp"
 	"svc/gateway/refusal"
 	"svc/gateway/session"
@@ -38,25 +39,25 @@ type source struct {
 	resumable bool
 	lastID    []byte
 
-	bytes   share // of the event that is read
-	counted countedReader
+	bytes   bodies.Share // of the event that is read
+	counted bodies.CountedReader
 }
 
 // take makes an answer the one that the source reads. What was written is sent
 // before more of it is waited for: nothing waits while its source waits.
 func (src *source) take(resp *upstream.Response) {
 	src.body = resp.Body
-	src.bytes.begin(src.ex)
-	src.counted = countedReader{resp.Body, &src.bytes}
+	src.ex.countBytes(&src.bytes)
+	src.counted = bodies.CountedReader{Reader: resp.Body, Share: &src.bytes}
 	resp.BeforeWait(src.settle)
 }
 
 // copy judges and passes on what the source sends, until it ends.
 func (src *source) copy() error {
 	events := mcp.NewEventReader(&src.counted, mcp.MaxEvent)
-	defer src.bytes.end()
+	defer src.bytes.End()
 	for {
-		src.bytes.keep(events.Unread())
+		src.bytes.Keep(events.Unread())
 		ev, err := events.Next()
 		if err != nil {
 			return err

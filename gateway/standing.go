@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"svc/gateway/backoff"
+	"svc/gateway/bodies"
 	"svc/gateway/refusal"
 	"svc/gateway/session"
 	"svc/gateway/upstream"
@@ -158,7 +159,7 @@ func (m *standing) follow(ctx context.Context, src *source) {
 			return
 		case errors.Is(err, errNoStream), errors.Is(err, upstream.ErrInvalidRequest):
 			src.lastID = nil // it may be the position that it does not know
-		case errors.Is(err, errRevoked), errors.Is(err, errTruncated), errors.Is(err, errAudit), errors.Is(err, errOverloaded):
+		case errors.Is(err, errRevoked), errors.Is(err, errTruncated), errors.Is(err, errAudit), errors.Is(err, bodies.ErrOverloaded):
 			m.cancel(err)
 			return
 		default:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"svc/gateway/audit"
+	"svc/gateway/bodies"
 	"svc/gateway/mcp"
 	"svc/gateway/refusal"
 	"svc/gateway/upstream"
@@ -290,7 +291,7 @@ func (s *stream) ending(ctx context.Context, err error, resumable bool) refusal.
 		return refusal.Panic
 	case s.ex.ctx.Err() != nil:
 		return refusal.ClientClosed
-	case errors.Is(err, errOverloaded), errors.Is(cause, errOverloaded):
+	case errors.Is(err, bodies.ErrOverloaded), errors.Is(cause, bodies.ErrOverloaded):
 		return refusal.Overloaded
 	case errors.Is(err, errDenied):
 		return refusal.Answer

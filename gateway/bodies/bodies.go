@@ -1,4 +1,6 @@
-package gateway
+// Package bodies bounds the bytes of bodies that are in memory, of requests and of
+// answers, for all callers together and for each of them.
+package bodies
 
 import (
 	"errors"
@@ -10,8 +12,8 @@ import (
 	"svc/gateway/mcp"
 )
 
-// errOverloaded: the bytes of bodies in memory have reached a bound.
-var errOverloaded = errors.New("too many bytes of bodies are in memory")
+// ErrOverloaded: the bytes of bodies in memory have reached a bound.
+var ErrOverloaded = errors.New("too many bytes of bodies are in memory")
 
 const (
 	// bodyGranule is what a share grows by: a small call asks for it once.
@@ -23,14 +25,14 @@ const (
 	largestRequest = 2*mcp.MaxBody + bodyGranule
 )
 
-// bodies counts the bytes of bodies in memory, of requests and of answers, against
+// Counter counts the bytes of bodies in memory, of requests and of answers, against
 // limits.body_bytes and the shares of it. No lock is taken: there is one counter for
 // all bytes, one for those of requests whose caller is not known yet, and for callers
 // a table of two rows of counters. A caller counts in one of each row, and holds at
 // most the smaller of the two: never less than it really holds, and more only while
 // it meets other callers in both rows, which no caller can arrange: the places depend
 // on a random seed.
-type bodies struct {
+type Counter struct {
 	limit        atomic.Int64
 	total        atomic.Int64
 	unidentified atomic.Int64
@@ -38,41 +40,56 @@ type bodies struct {
 	callers      [2][bodyColumns]atomic.Int64
 }
 
-func newBodies() *bodies { return &bodies{seed: maphash.MakeSeed()} }
+// New returns a counter that admits nothing until SetLimit is called.
+func New() *Counter { return &Counter{seed: maphash.MakeSeed()} }
 
-// share is what one request holds of it, or one source of a stream. It belongs to one
+// SetLimit sets the bytes that may be in memory.
+func (b *Counter) SetLimit(n int64) { b.limit.Store(n) }
+
+// Held returns the bytes that are counted now.
+func (b *Counter) Held() int64 { return b.total.Load() }
+
+// Caller is whose bytes are counted.
+type Caller struct {
+	Who *auth.Principal
+	// Known is unset while nobody knows who calls.
+	Known bool
+	// Open is set where nobody is asked for credentials, and Who is an address.
+	Open bool
+}
+
+// Share is what one request holds of it, or one source of a stream. It belongs to one
 // goroutine.
-type share struct {
-	all   *bodies // nil before begin
+type Share struct {
+	all   *Counter // nil before begin
 	rows  [2]*atomic.Int64
 	most  int64 // that its caller may hold
 	held  int64 // bytes
 	taken int64 // of the counters: held, rounded up
 }
 
-// begin says whose bytes are counted from here on.
-func (s *share) begin(ex *exchange) {
+// Begin says whose bytes are counted from here on.
+func (s *Share) Begin(b *Counter, by Caller) {
 	if s.all != nil {
 		return
 	}
-	b := ex.g.bodies
 	limit := b.limit.Load()
 	s.all = b
-	if !ex.callerKnown() {
-		s.rows, s.most = [2]*atomic.Int64{&b.unidentified}, max(limit/16, maxPrefix+bodyGranule)
+	if !by.Known {
+		s.rows, s.most = [2]*atomic.Int64{&b.unidentified}, max(limit/16, MaxPrefix+bodyGranule)
 		return
 	}
 	s.most = limit / 4
-	if ex.live.keyring == nil {
+	if by.Open {
 		s.most = limit / 2
 	}
 	s.most = max(s.most, largestRequest)
-	h := b.hash(&ex.who)
+	h := b.hash(by.Who)
 	s.rows = [2]*atomic.Int64{&b.callers[0][h%bodyColumns], &b.callers[1][h/bodyColumns%bodyColumns]}
 }
 
 // hash returns the place of a caller in the table.
-func (b *bodies) hash(who *auth.Principal) uint64 {
+func (b *Counter) hash(who *auth.Principal) uint64 {
 	h := maphash.String(b.seed, who.Value) + uint64(who.Kind)
 	if who.Issuer != "" {
 		h ^= maphash.String(b.seed, who.Issuer) * 31
@@ -81,7 +98,7 @@ func (b *bodies) hash(who *auth.Principal) uint64 {
 }
 
 // Count adds n bytes that have arrived. The error is errOverloaded.
-func (s *share) Count(n int) error {
+func (s *Share) Count(n int) error {
 	s.held += int64(n)
 	if s.held <= s.taken {
 		return nil
@@ -102,26 +119,26 @@ func (s *share) Count(n int) error {
 		return nil
 	}
 	s.give(more)
-	return errOverloaded
+	return ErrOverloaded
 }
 
-// keep gives back what is held beyond n bytes.
-func (s *share) keep(n int) {
+// Keep gives back what is held beyond n bytes.
+func (s *Share) Keep(n int) {
 	s.held = int64(n)
 	if over := s.taken - (s.held+bodyGranule-1)/bodyGranule*bodyGranule; over > 0 {
 		s.give(over)
 	}
 }
 
-// end gives everything back.
-func (s *share) end() {
+// End gives everything back.
+func (s *Share) End() {
 	if s.all != nil {
-		s.keep(0)
+		s.Keep(0)
 		s.all = nil
 	}
 }
 
-func (s *share) give(n int64) {
+func (s *Share) give(n int64) {
 	s.taken -= n
 	s.all.total.Add(-n)
 	for _, row := range s.rows {
@@ -131,15 +148,15 @@ func (s *share) give(n int64) {
 	}
 }
 
-// countedReader counts what is read.
-type countedReader struct {
+// CountedReader counts what is read.
+type CountedReader struct {
 	io.Reader
-	share *share
+	Share *Share
 }
 
-func (r *countedReader) Read(p []byte) (int, error) {
+func (r *CountedReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
-	if cerr := r.share.Count(n); cerr != nil {
+	if cerr := r.Share.Count(n); cerr != nil {
 		return 0, cerr
 	}
 	return n, err

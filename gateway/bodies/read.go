@@ -1,0 +1,60 @@
+package bodies
+
+import (
+	"errors"
+	"io"
+)
+
+// MaxPrefix is how much of a body is read for its id alone, after the request
+// was refused unread.
+const MaxPrefix = 64 << 10
+
+// ErrTooLarge: a body is longer than its limit.
+var ErrTooLarge = errors.New("body is too large")
+
+// ReadAll appends what r holds to dst, at most limit bytes; more is
+// ErrTooLarge, with the first limit bytes read. What arrives is counted. length is
+// what the sender says that there is, or -1.
+func ReadAll(dst []byte, r io.Reader, limit, length int64, count *Share) ([]byte, error) {
+	if length < 0 || length > limit {
+		length = limit
+	}
+	for {
+		if cap(dst)-len(dst) < 512 {
+			dst = grow(dst, length)
+		}
+		room := dst[len(dst):cap(dst)]
+		if over := int64(len(dst)+len(room)) - limit; over > 1 {
+			room = room[:int64(len(room))-over+1]
+		}
+		n, err := r.Read(room)
+		dst = dst[:len(dst)+n]
+		if err := count.Count(n); err != nil {
+			return dst, err
+		}
+		if int64(len(dst)) > limit {
+			return dst[:limit], ErrTooLarge
+		}
+		if err == io.EOF {
+			return dst, nil
+		}
+		if err != nil {
+			return dst, err
+		}
+	}
+}
+
+// grow returns a buffer of twice the size with the bytes of b: with smaller steps the
+// buffers that were given up would be more memory than what a large one has to spare.
+// length is the most that is expected; it is not exceeded, but only what has come is
+// believed.
+func grow(b []byte, length int64) []byte {
+	const step = 4 << 10
+	size := max(2*cap(b), step)
+	if whole := length + 512; int64(len(b)) <= length && int64(size) > whole {
+		size = int(max(whole, step))
+	}
+	grown := make([]byte, len(b), size)
+	copy(grown, b)
+	return grown
+}

@@ -100,7 +100,7 @@ func (ex *exchange) fanOut() {
 			continue
 		}
 		body := bytes.Clone(ex.msg.Body)
-		ex.g.errands.run(func(ctx context.Context) { t.tell(ctx, opened, hops, body) })
+		ex.g.background.Run(func(ctx context.Context) { t.tell(ctx, opened, hops, body) })
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 
 	"svc/gateway/audit"
 	"svc/gateway/auth"
+	"svc/gateway/background"
 	"svc/gateway/bodies"
 	"svc/gateway/certificate"
 	"svc/gateway/clientip"
@@ -135,7 +136,7 @@ type Gateway struct {
 	// given back; nil for nothing.
 	writeTimeout time.Duration
 	released     func(*buffers)
-	errands      errands
+	background   *background.Calls
 	calls        *calls // requests under way; nil with one upstream
 	standings    standings
 	observer     observer
@@ -172,7 +173,7 @@ func New(opts Options) (g *Gateway, err error) {
 	g.restartPending.Store(new([]string))
 	g.failures = newFailureLog(g.log)
 	g.streams, g.endStreams = context.WithCancel(context.Background())
-	g.errands.start(g)
+	g.background = background.New(g.log)
 	g.oauth = auth.NewOAuth(auth.OAuthOptions{Now: g.now, Logger: g.log, Roots: opts.Roots})
 	defer func(built *Gateway) { // a return of nil has cleared g by then
 		if err != nil {
@@ -247,7 +248,7 @@ func (g *Gateway) openLimits(cfg *config.File) error {
 		return err
 	}
 	g.limits, g.redis = store, store
-	g.errands.run(func(ctx context.Context) {
+	g.background.Run(func(ctx context.Context) {
 		if err := store.Ping(ctx); err != nil && ctx.Err() == nil {
 			g.log.Warn("the rate-limit store does not answer: until it does, fail_open decides",
 				"fail_open", cfg.RateLimitStore.FailOpen, "error", err)
@@ -365,12 +366,12 @@ func (g *Gateway) OnClientCA(recheck func(valid func(*tls.ConnectionState) bool)
 	g.tls.OnClientCA(recheck)
 }
 
-// Close waits for errands, and closes the audit file and the connections to
+// Close waits for background calls, and closes the audit file and the connections to
 // upstreams and to the rate-limit store. It must be called after the last
 // request has ended and Run has returned.
 func (g *Gateway) Close() error {
 	g.endStreams()
-	g.errands.stop()
+	g.background.Stop()
 	g.oauth.Close()
 	if g.verifier != nil {
 		g.verifier.Close()
@@ -423,47 +424,4 @@ func inputKey(a netip.Addr, text string) ratelimit.Key {
 		text = clientip.Network(a).String()
 	}
 	return ratelimit.Key{Limit: ratelimit.Input, Kind: "ip", Principal: text}
-}
-
-// errands are short calls that outlive the request that caused them. They are
-// bounded in number, and waited for at the end.
-type errands struct {
-	g      *Gateway
-	ctx    context.Context
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-	places chan struct{}
-}
-
-const (
-	maxErrands    = 64
-	errandTimeout = 10 * time.Second
-)
-
-func (e *errands) start(g *Gateway) {
-	e.g = g
-	e.ctx, e.cancel = context.WithCancel(context.Background())
-	e.places = make(chan struct{}, maxErrands)
-}
-
-// run performs do in the background, unless too many already are.
-func (e *errands) run(do func(ctx context.Context)) bool {
-	select {
-	case e.places <- struct{}{}:
-	default:
-		return false
-	}
-	e.wg.Go(func() {
-		defer func() { <-e.places }()
-		defer e.g.contain("errand", nil)
-		ctx, cancel := context.WithTimeout(e.ctx, errandTimeout)
-		defer cancel()
-		do(ctx)
-	})
-	return true
-}
-
-func (e *errands) stop() {
-	e.cancel()
-	e.wg.Wait()
 }

@@ -30,7 +30,7 @@ func (ex *exchange) grade(m *mcp.Message) {
 	case mcp.MethodToolsList:
 		if q.Worth(ex.up.name, m) {
 			name, result := ex.up.name, bytes.Clone(m.Spans.Result.Of(m.Body))
-			ex.g.errands.run(func(context.Context) { q.Learn(name, result) })
+			ex.g.background.Run(func(context.Context) { q.Learn(name, result) })
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// No test leaves a goroutine behind: neither streams nor errands nor watchdogs
+// No test leaves a goroutine behind: neither streams nor background calls nor watchdogs
 // outlive their gateway.
 func TestMain(m *testing.M) {
 	code := m.Run()

@@ -84,7 +84,7 @@ type rejection struct {
 
 // rejectServerRequest sends an error to an upstream in the background.
 func (g *Gateway) rejectServerRequest(t *target, r rejection) {
-	ran := g.errands.run(func(ctx context.Context) {
+	ran := g.background.Run(func(ctx context.Context) {
 		opened, ok := r.session(ctx)
 		if !ok {
 			return

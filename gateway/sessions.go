@@ -212,13 +212,13 @@ func (g *Gateway) closeSession(t *target, opened session.Opened) {
 		return
 	}
 	header := sessionHeader(opened, upstream.FirstHop)
-	ran := g.errands.run(func(ctx context.Context) {
+	ran := g.background.Run(func(ctx context.Context) {
 		resp, err := t.client.Do(ctx, &upstream.Request{Method: http.MethodDelete, Header: header})
 		if err == nil {
 			resp.Body.Close()
 		}
 	})
 	if !ran {
-		g.log.Warn("a session at an upstream was not ended: too many errands", "upstream", t.name)
+		g.log.Warn("a session at an upstream was not ended: too many background calls", "upstream", t.name)
 	}
 }

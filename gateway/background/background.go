@@ -1,0 +1,59 @@
+// Package background runs short calls that outlive the request that caused them.
+package background
+
+import (
+	"context"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// Calls are short calls that outlive the request that caused them. They are
+// bounded in number, and waited for at the end.
+type Calls struct {
+	log    *slog.Logger
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	slots  chan struct{}
+}
+
+const (
+	maxCalls = 64
+	timeout  = 10 * time.Second
+)
+
+// New returns an empty set. A panic of a call is logged.
+func New(log *slog.Logger) *Calls {
+	c := &Calls{log: log, slots: make(chan struct{}, maxCalls)}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	return c
+}
+
+// Run performs do in the background, unless too many already are.
+func (c *Calls) Run(do func(ctx context.Context)) bool {
+	select {
+	case c.slots <- struct{}{}:
+	default:
+		return false
+	}
+	c.wg.Go(func() {
+		defer func() { <-c.slots }()
+		defer func() {
+			if p := recover(); p != nil {
+				c.log.Error("panic", "in", "background call", "panic", p, "stack", string(debug.Stack()))
+			}
+		}()
+		ctx, cancel := context.WithTimeout(c.ctx, timeout)
+		defer cancel()
+		do(ctx)
+	})
+	return true
+}
+
+// Stop cancels the calls that run, and waits for them.
+func (c *Calls) Stop() {
+	c.cancel()
+	c.wg.Wait()
+}

@@ -1,186 +1,23 @@
 package gateway
 
 import (
-	"context"
 	"io"
-	"log/slog"
 	"strconv"
-	"sync"
 	"time"
 	"unicode/utf8"
 
+	"svc/gateway/failures"
 	"svc/gateway/refusal"
 	"svc/gateway/upstream"
 )
 
-const (
-	// failureInterval is how often the log has a line for one upstream and cause.
-	failureInterval = time.Minute
-	// maxFailureCauses bounds the causes that are told apart at one moment.
-	maxFailureCauses = 1024
-	// failureQueue bounds the lines that wait for a slow log.
-	failureQueue = 64
-	// failureFlush bounds the wait for a slow log when the gateway closes.
-	failureFlush = time.Second
-	// maxRefusedBody is how much of a refused answer the log shows, in bytes.
-	maxRefusedBody = 200
-)
-
-// failure is why an upstream's answer, or the lack of one, was not passed on.
-type failure struct {
-	upstream string
-	url      string
-	// code names the class of the cause; failures of one upstream with one code
-	// share a line in the log.
-	code      string
-	cause     string // in words
-	status    int    // of the upstream's answer; 0 without one
-	body      string // the beginning of a refused answer, printable
-	requestID string
-}
-
-// failureLog writes a WARN for each upstream and cause: the first failure at
-// once, further ones counted, with one line an interval.
-//
-// Requests never wait for the log: they put a line into a bounded queue that one
-// goroutine empties. When the queue is full the line is counted as a repeat.
-type failureLog struct {
-	log   *slog.Logger
-	queue chan failure
-	stop  chan struct{}
-	done  chan struct{}
-
-	mu   sync.Mutex // guards what follows; held for no longer than a look-up
-	seen map[failureKey]*repeated
-}
-
-type failureKey struct{ upstream, code string }
-
-// repeated counts the failures since the last line about them.
-type repeated struct {
-	count uint64
-	last  failure
-}
-
-// newFailureLog starts the goroutine that writes; close ends it.
-func newFailureLog(log *slog.Logger) *failureLog {
-	f := &failureLog{
-		log: log, queue: make(chan failure, failureQueue), stop: make(chan struct{}), done: make(chan struct{}),
-		seen: make(map[failureKey]*repeated),
-	}
-	go f.run()
-	return f
-}
-
-// first reports whether a failure is to be logged now, so that its details are
-// worth gathering. It counts the failure otherwise.
-func (f *failureLog) first(fail *failure) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	key := failureKey{fail.upstream, fail.code}
-	if r := f.seen[key]; r != nil {
-		r.count++
-		r.last = *fail
-		return false
-	}
-	if len(f.seen) >= maxFailureCauses {
-		return false
-	}
-	f.seen[key] = &repeated{last: *fail}
-	return true
-}
-
-// write queues the line of a failure for which first returned true.
-func (f *failureLog) write(fail *failure) {
-	select {
-	case f.queue <- *fail:
-	default:
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if r := f.seen[failureKey{fail.upstream, fail.code}]; r != nil {
-			r.count++
-			r.last = *fail
-		}
-	}
-}
-
-// report logs a failure, or counts it.
-func (f *failureLog) report(fail *failure) {
-	if f.first(fail) {
-		f.write(fail)
-	}
-}
-
-// run writes lines until close.
-func (f *failureLog) run() {
-	defer close(f.done)
-	sweep := time.NewTicker(failureInterval)
-	defer sweep.Stop()
-	for {
-		select {
-		case fail := <-f.queue:
-			f.log.LogAttrs(context.Background(), slog.LevelWarn, "upstream failed", fail.attrs()...)
-		case <-sweep.C:
-			f.logRepeats()
-		case <-f.stop:
-			for len(f.queue) > 0 {
-				fail := <-f.queue
-				f.log.LogAttrs(context.Background(), slog.LevelWarn, "upstream failed", fail.attrs()...)
-			}
-			f.logRepeats()
-			return
-		}
-	}
-}
-
-// logRepeats logs how often each failure was repeated since the last line about
-// it, and forgets those that were not: the next one is logged at once.
-func (f *failureLog) logRepeats() {
-	var lines []repeated
-	f.mu.Lock()
-	for key, r := range f.seen {
-		if r.count == 0 {
-			delete(f.seen, key)
-			continue
-		}
-		lines = append(lines, *r)
-		r.count = 0
-	}
-	f.mu.Unlock()
-	for i := range lines {
-		attrs := append(lines[i].last.attrs(), slog.Uint64("repeats", lines[i].count), slog.String("within", failureInterval.String()))
-		f.log.LogAttrs(context.Background(), slog.LevelWarn, "upstream keeps failing", attrs...)
-	}
-}
-
-// close writes what is left. It waits for a log that does not take the lines for
-// no longer than failureFlush.
-func (f *failureLog) close() {
-	close(f.stop)
-	limit := time.NewTimer(failureFlush)
-	defer limit.Stop()
-	select {
-	case <-f.done:
-	case <-limit.C:
-	}
-}
-
-func (f *failure) attrs() []slog.Attr {
-	attrs := []slog.Attr{slog.String("upstream", f.upstream), slog.String("url", f.url)}
-	if f.status != 0 {
-		attrs = append(attrs, slog.Int("status", f.status))
-	}
-	attrs = append(attrs, slog.String("cause", f.cause))
-	if f.body != "" {
-		attrs = append(attrs, slog.String("body", f.body))
-	}
-	return append(attrs, slog.String("request_id", f.requestID))
-}
+// maxRefusedBody is how much of a refused answer the log shows, in bytes.
+const maxRefusedBody = 200
 
 // failureOf describes a failure of an upstream during this request.
-func (ex *exchange) failureOf(t *target, cause upstream.Cause) *failure {
-	return &failure{
-		upstream: t.name, url: t.client.LogURL(), code: cause.Code, cause: cause.Text, requestID: ex.rec.RequestID,
+func (ex *exchange) failureOf(t *target, cause upstream.Cause) *failures.Failure {
+	return &failures.Failure{
+		Upstream: t.name, URL: t.client.LogURL(), Code: cause.Code, Cause: cause.Text, RequestID: ex.rec.RequestID,
 	}
 }
 
@@ -189,13 +26,13 @@ func (ex *exchange) failureOf(t *target, cause upstream.Cause) *failure {
 // nil when nothing was.
 func (ex *exchange) refuseResponse(refused *refusal.Refusal, resp *upstream.Response, read []byte, cause upstream.Cause) *refusal.Refusal {
 	fail := ex.failureOf(ex.up, cause)
-	fail.status = resp.Status
-	if ex.g.failures.first(fail) {
+	fail.Status = resp.Status
+	if ex.g.failures.First(fail) {
 		if read == nil {
 			read = beginningOf(resp)
 		}
-		fail.body = upstream.Printable(read, maxRefusedBody)
-		ex.g.failures.write(fail)
+		fail.Body = upstream.Printable(read, maxRefusedBody)
+		ex.g.failures.Write(fail)
 	}
 	return refused
 }

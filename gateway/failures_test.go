@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -10,8 +8,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"svc/gateway/upstream"
 )
@@ -141,86 +137,6 @@ func TestTheBodyOfARefusalIsNotWaitedFor(t *testing.T) {
 	if lines := failureLines(r.logs.String()); len(lines) != 1 || !strings.Contains(lines[0], "body=held") {
 		t.Errorf("logged: %s", lines)
 	}
-}
-
-// Repeats are counted, reported once an interval, and forgotten when they end.
-func TestRepeatedFailuresAreCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out syncBuffer
-		f := newFailureLog(slog.New(slog.NewTextHandler(&out, nil)))
-		defer f.close()
-		seen := 0
-		read := func() []string {
-			synctest.Wait()
-			text := out.String()
-			defer func() { seen = len(text) }()
-			return failureLines(text[seen:])
-		}
-		fail := func(id string) {
-			f.report(&failure{upstream: "main", code: "dns", cause: "no such host", requestID: id})
-		}
-		for i := range 5 {
-			fail(fmt.Sprint("first-", i))
-		}
-		if got := read(); len(got) != 1 || !strings.Contains(got[0], "request_id=first-0") {
-			t.Fatalf("the first failures: %q", got)
-		}
-		f.report(&failure{upstream: "main", code: "tls"})
-		f.report(&failure{upstream: "other", code: "dns"})
-		if got := read(); len(got) != 2 {
-			t.Errorf("another cause and another upstream: %q", got)
-		}
-		<-time.After(failureInterval)
-		if got := read(); len(got) != 1 || !strings.Contains(got[0], "repeats=4") || !strings.Contains(got[0], "request_id=first-4") {
-			t.Errorf("after an interval: %q", got)
-		}
-		fail("second")
-		if got := read(); len(got) != 0 {
-			t.Errorf("a failure that goes on is logged at once: %q", got)
-		}
-		<-time.After(2 * failureInterval)
-		if got := read(); len(got) != 1 || !strings.Contains(got[0], "repeats=1") {
-			t.Errorf("after two more intervals: %q", got)
-		}
-		fail("third")
-		if got := read(); len(got) != 1 || !strings.Contains(got[0], "upstream failed") {
-			t.Errorf("after a quiet interval: %q", got)
-		}
-	})
-}
-
-// blockedHandler is a log that takes nothing.
-type blockedHandler struct {
-	slog.Handler
-	release chan struct{}
-}
-
-func (h blockedHandler) Handle(context.Context, slog.Record) error {
-	<-h.release
-	return nil
-}
-
-// A log that takes nothing holds up no request and no end of the gateway.
-func TestASlowLogDoesNotHoldUpRequests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		f := newFailureLog(slog.New(blockedHandler{slog.NewTextHandler(io.Discard, nil), release}))
-		began := time.Now()
-		for i := range 2 * maxFailureCauses {
-			f.report(&failure{upstream: "main", code: fmt.Sprint("status_", i), cause: "answered"})
-		}
-		if took := time.Since(began); took != 0 {
-			t.Errorf("reports waited for %s", took)
-		}
-		if n := len(f.seen); n > maxFailureCauses {
-			t.Errorf("%d causes are remembered", n)
-		}
-		f.close()
-		if took := time.Since(began); took != failureFlush {
-			t.Errorf("close waited for %s", took)
-		}
-		close(release)
-	})
 }
 
 // What an upstream says about itself cannot write into the log.

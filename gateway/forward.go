@@ -89,7 +89,7 @@ func (ex *exchange) refuseUpstream(err error) *refusal.Refusal {
 	if invalid {
 		cause = upstream.Cause{Code: "own_request", Text: upstream.Printable(err.Error(), maxRefusedBody)}
 	}
-	ex.g.failures.report(ex.failureOf(ex.up, cause))
+	ex.g.failures.Report(ex.failureOf(ex.up, cause))
 	switch {
 	case errors.Is(err, upstream.ErrTimeout):
 		return &refusal.Timeout

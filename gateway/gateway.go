@@ -31,6 +31,7 @@ import (
 	"svc/gateway/certificate"
 	"svc/gateway/clientip"
 	"svc/gateway/config"
+	"svc/gateway/failures"
 	"svc/gateway/govern"
 	"svc/gateway/license"
 	"svc/gateway/mcp"
@@ -125,7 +126,7 @@ type Gateway struct {
 	draining       atomic.Bool
 	reloading      sync.Mutex
 
-	failures *failureLog
+	failures *failures.Log
 	// streams ends when the gateway stops, before requests in flight are waited for.
 	streams    context.Context
 	endStreams context.CancelFunc
@@ -171,7 +172,7 @@ func New(opts Options) (g *Gateway, err error) {
 		g.now, g.since = time.Now, time.Since
 	}
 	g.restartPending.Store(new([]string))
-	g.failures = newFailureLog(g.log)
+	g.failures = failures.New(g.log)
 	g.streams, g.endStreams = context.WithCancel(context.Background())
 	g.background = background.New(g.log)
 	g.oauth = auth.NewOAuth(auth.OAuthOptions{Now: g.now, Logger: g.log, Roots: opts.Roots})
@@ -393,7 +394,7 @@ func (g *Gateway) Close() error {
 		g.refused.Close(refusedPatience)
 		errs = append(errs, g.audit.Close())
 	}
-	g.failures.close()
+	g.failures.Close()
 	errs = append(errs, g.observer.close())
 	return errors.Join(errs...)
 }

@@ -102,18 +102,18 @@ func (ex *exchange) refuseCredentials(err error) *refusal.Refusal {
 	return &refused
 }
 
-// good tells whether the credentials of a request are still good in the
-// snapshot l. The error is errRevoked, or errTokenRevoked where it is the token
-// that is not.
-func (ex *exchange) good(l *live) error {
+// accepts reports whether the credentials of a request, of which either may be nil,
+// are still valid in this snapshot. The error is errRevoked, or errTokenRevoked where
+// it is the token that is not.
+func (l *live) accepts(key *auth.Key, token *auth.Token) error {
 	switch {
 	case l.keyring == nil:
 		return nil
-	case ex.key == nil && ex.token == nil:
+	case key == nil && token == nil:
 		return errRevoked // it came without
-	case ex.key != nil && l.keyring.Check(ex.key) != nil:
+	case key != nil && l.keyring.Check(key) != nil:
 		return errRevoked
-	case ex.token != nil && (l.tokens == nil || l.tokens.Check(ex.token) != nil):
+	case token != nil && (l.tokens == nil || l.tokens.Check(token) != nil):
 		return errTokenRevoked
 	}
 	return nil

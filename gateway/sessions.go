@@ -42,10 +42,6 @@ func (g *Gateway) openPairs(cfg *config.File) {
 	g.pairs = session.NewMemory(maxSessions, g.closePairs)
 }
 
-// stateless reports whether the request is of the revision that knows no
-// sessions: an inbound session id is ignored and none is ever made.
-func (ex *exchange) stateless() bool { return ex.dialect.Modern }
-
 // openSession reads the session handle that the client presents. A handle that
 // was not made for this caller is answered like one that never was.
 func (ex *exchange) openSession() *refusal.Refusal {
@@ -53,7 +49,8 @@ func (ex *exchange) openSession() *refusal.Refusal {
 	if !ok {
 		return &refusal.Header
 	}
-	if text == "" || ex.stateless() || ex.msg.Method == mcp.MethodInitialize {
+	// The revision without sessions ignores an inbound session id, and never makes one.
+	if text == "" || ex.dialect.Modern || ex.msg.Method == mcp.MethodInitialize {
 		return nil
 	}
 	handle, err := ex.g.sealer.Open(text, ex.owner())
@@ -78,7 +75,7 @@ func (ex *exchange) owner() session.Owner {
 // With one upstream a handle is made only when the upstream made a session;
 // with several always, because any of the others may want one.
 func (ex *exchange) clientSession(sid string) string {
-	if ex.stateless() {
+	if ex.dialect.Modern {
 		return ""
 	}
 	if ex.msg.Method != mcp.MethodInitialize {

@@ -178,9 +178,9 @@ func (m *standing) reportFailure(ctx context.Context, t *target, err error) {
 	switch {
 	case ctx.Err() != nil, !errors.As(err, new(*upstream.Error)) && !errors.Is(err, errInvalidFrame):
 	case errors.Is(err, errInvalidFrame):
-		m.ex.g.failures.report(m.ex.failureOf(t, invalidFrame(err)))
+		m.ex.g.failures.Report(m.ex.failureOf(t, invalidFrame(err)))
 	default:
-		m.ex.g.failures.report(m.ex.failureOf(t, upstream.CauseOf(err)))
+		m.ex.g.failures.Report(m.ex.failureOf(t, upstream.CauseOf(err)))
 	}
 }
 

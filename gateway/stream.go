@@ -124,7 +124,7 @@ func (ex *exchange) newStream(cancel context.CancelCauseFunc) *stream {
 // permitted checks that the caller is still let in by the snapshot of now: its
 // key or token is still good, and where it came without one none is asked for.
 func (s *stream) permitted() error {
-	return s.ex.good(s.ex.g.live.Load())
+	return s.ex.g.live.Load().accepts(s.ex.key, s.ex.token)
 }
 
 // send writes one event. It reaches the client at the latest when the stream
@@ -236,7 +236,7 @@ func (s *stream) finish(ctx context.Context, err error, resumable bool) {
 	}
 	refused := s.ending(ctx, err, resumable)
 	if cause, ok := streamFailure(&refused, err); ok {
-		ex.g.failures.report(ex.failureOf(ex.up, cause))
+		ex.g.failures.Report(ex.failureOf(ex.up, cause))
 	}
 	if refused.Kind != "" {
 		ex.rec.ErrorKind = refused.Kind

@@ -1,0 +1,171 @@
+// Package failures logs why upstreams fail, without a line for each failure.
+package failures
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+const (
+	// interval is how often the log has a line for one upstream and cause.
+	interval = time.Minute
+	// maxCauses bounds the causes that are told apart at one moment.
+	maxCauses = 1024
+	// queueSize bounds the lines that wait for a slow log.
+	queueSize = 64
+	// flushTimeout bounds the wait for a slow log when the gateway closes.
+	flushTimeout = time.Second
+)
+
+// Failure is why an upstream's answer, or the lack of one, was not passed on.
+type Failure struct {
+	Upstream string
+	URL      string
+	// Code names the class of the cause; failures of one upstream with one code
+	// share a line in the log.
+	Code      string
+	Cause     string // in words
+	Status    int    // of the upstream's answer; 0 without one
+	Body      string // the beginning of a refused answer, printable
+	RequestID string
+}
+
+// Log writes a WARN for each upstream and cause: the first failure at
+// once, further ones counted, with one line an interval.
+//
+// Requests never wait for the log: they put a line into a bounded queue that one
+// goroutine empties. When the queue is full the line is counted as a repeat.
+type Log struct {
+	log   *slog.Logger
+	queue chan Failure
+	stop  chan struct{}
+	done  chan struct{}
+
+	mu   sync.Mutex // guards what follows; held for no longer than a look-up
+	seen map[key]*repeated
+}
+
+type key struct{ upstream, code string }
+
+// repeated counts the failures since the last line about them.
+type repeated struct {
+	count uint64
+	last  Failure
+}
+
+// New starts the goroutine that writes; Close ends it.
+func New(log *slog.Logger) *Log {
+	f := &Log{
+		log: log, queue: make(chan Failure, queueSize), stop: make(chan struct{}), done: make(chan struct{}),
+		seen: make(map[key]*repeated),
+	}
+	go f.run()
+	return f
+}
+
+// First reports whether a failure is to be logged now, so that its details are
+// worth gathering. It counts the failure otherwise.
+func (f *Log) First(fail *Failure) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	k := key{fail.Upstream, fail.Code}
+	if r := f.seen[k]; r != nil {
+		r.count++
+		r.last = *fail
+		return false
+	}
+	if len(f.seen) >= maxCauses {
+		return false
+	}
+	f.seen[k] = &repeated{last: *fail}
+	return true
+}
+
+// Write queues the line of a failure for which first returned true.
+func (f *Log) Write(fail *Failure) {
+	select {
+	case f.queue <- *fail:
+	default:
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if r := f.seen[key{fail.Upstream, fail.Code}]; r != nil {
+			r.count++
+			r.last = *fail
+		}
+	}
+}
+
+// Report logs a failure, or counts it.
+func (f *Log) Report(fail *Failure) {
+	if f.First(fail) {
+		f.Write(fail)
+	}
+}
+
+// run writes lines until close.
+func (f *Log) run() {
+	defer close(f.done)
+	sweep := time.NewTicker(interval)
+	defer sweep.Stop()
+	for {
+		select {
+		case fail := <-f.queue:
+			f.log.LogAttrs(context.Background(), slog.LevelWarn, "upstream failed", fail.attrs()...)
+		case <-sweep.C:
+			f.logRepeats()
+		case <-f.stop:
+			for len(f.queue) > 0 {
+				fail := <-f.queue
+				f.log.LogAttrs(context.Background(), slog.LevelWarn, "upstream failed", fail.attrs()...)
+			}
+			f.logRepeats()
+			return
+		}
+	}
+}
+
+// logRepeats logs how often each failure was repeated since the last line about
+// it, and forgets those that were not: the next one is logged at once.
+func (f *Log) logRepeats() {
+	var lines []repeated
+	f.mu.Lock()
+	for k, r := range f.seen {
+		if r.count == 0 {
+			delete(f.seen, k)
+			continue
+		}
+		lines = append(lines, *r)
+		r.count = 0
+	}
+	f.mu.Unlock()
+	for i := range lines {
+		attrs := append(lines[i].last.attrs(), slog.Uint64("repeats", lines[i].count), slog.String("within", interval.String()))
+		f.log.LogAttrs(context.Background(), slog.LevelWarn, "upstream keeps failing", attrs...)
+	}
+}
+
+// Close writes what is left. It waits for a log that does not take the lines for
+// no longer than failureFlush.
+func (f *Log) Close() {
+	close(f.stop)
+	limit := time.NewTimer(flushTimeout)
+	defer limit.Stop()
+	select {
+	case <-f.done:
+	case <-limit.C:
+	}
+}
+
+func (f *Failure) attrs() []slog.Attr {
+	attrs := []slog.Attr{slog.String("upstream", f.Upstream), slog.String("url", f.URL)}
+	if f.Status != 0 {
+		attrs = append(attrs, slog.Int("status", f.Status))
+	}
+	attrs = append(attrs, slog.String("cause", f.Cause))
+	if f.Body != "" {
+		attrs = append(attrs, slog.String("body", f.Body))
+	}
+	return append(attrs, slog.String("request_id", f.RequestID))
+}

@@ -1,0 +1,123 @@
+package failures
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// syncWriter is a buffer that several goroutines use.
+type syncWriter struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (w *syncWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.b.Write(p)
+}
+
+func (w *syncWriter) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.b.String()
+}
+
+// linesOf are the lines of a log about failures of upstreams.
+func linesOf(log string) []string {
+	var lines []string
+	for line := range strings.Lines(log) {
+		if strings.Contains(line, `msg="upstream `) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// Repeats are counted, reported once an interval, and forgotten when they end.
+func TestRepeatedFailuresAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out syncWriter
+		f := New(slog.New(slog.NewTextHandler(&out, nil)))
+		defer f.Close()
+		seen := 0
+		read := func() []string {
+			synctest.Wait()
+			text := out.String()
+			defer func() { seen = len(text) }()
+			return linesOf(text[seen:])
+		}
+		fail := func(id string) {
+			f.Report(&Failure{Upstream: "main", Code: "dns", Cause: "no such host", RequestID: id})
+		}
+		for i := range 5 {
+			fail(fmt.Sprint("first-", i))
+		}
+		if got := read(); len(got) != 1 || !strings.Contains(got[0], "request_id=first-0") {
+			t.Fatalf("the first failures: %q", got)
+		}
+		f.Report(&Failure{Upstream: "main", Code: "tls"})
+		f.Report(&Failure{Upstream: "other", Code: "dns"})
+		if got := read(); len(got) != 2 {
+			t.Errorf("another cause and another upstream: %q", got)
+		}
+		<-time.After(interval)
+		if got := read(); len(got) != 1 || !strings.Contains(got[0], "repeats=4") || !strings.Contains(got[0], "request_id=first-4") {
+			t.Errorf("after an interval: %q", got)
+		}
+		fail("second")
+		if got := read(); len(got) != 0 {
+			t.Errorf("a failure that goes on is logged at once: %q", got)
+		}
+		<-time.After(2 * interval)
+		if got := read(); len(got) != 1 || !strings.Contains(got[0], "repeats=1") {
+			t.Errorf("after two more intervals: %q", got)
+		}
+		fail("third")
+		if got := read(); len(got) != 1 || !strings.Contains(got[0], "upstream failed") {
+			t.Errorf("after a quiet interval: %q", got)
+		}
+	})
+}
+
+// blockedHandler is a log that takes nothing.
+type blockedHandler struct {
+	slog.Handler
+	release chan struct{}
+}
+
+func (h blockedHandler) Handle(context.Context, slog.Record) error {
+	<-h.release
+	return nil
+}
+
+// A log that takes nothing holds up no request and no end of the gateway.
+func TestASlowLogDoesNotHoldUpRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		f := New(slog.New(blockedHandler{slog.NewTextHandler(io.Discard, nil), release}))
+		began := time.Now()
+		for i := range 2 * maxCauses {
+			f.Report(&Failure{Upstream: "main", Code: fmt.Sprint("status_", i), Cause: "answered"})
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("reports waited for %s", took)
+		}
+		if n := len(f.seen); n > maxCauses {
+			t.Errorf("%d causes are remembered", n)
+		}
+		f.Close()
+		if took := time.Since(began); took != flushTimeout {
+			t.Errorf("close waited for %s", took)
+		}
+		close(release)
+	})
+}

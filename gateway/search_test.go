@@ -305,6 +305,9 @@ func TestSearchLeavesPrivateListsAlone(t *testing.T) {
 	if got := r.post(call("1", "mail_send")); got.status != 200 || !strings.Contains(got.body, "mail/mail_send") {
 		t.Errorf("call: %d %s", got.status, got.body)
 	}
+	if log := r.logs.String(); strings.Count(log, `level=WARN msg="tools are not searchable`) != 1 || !strings.Contains(log, "upstream=mail fix=") {
+		t.Errorf("no warning of the private list, or more than one:\n%s", log)
+	}
 	r.stop()
 	r.edit("mode: synthesize", "mode: passthrough")
 	r.start()

@@ -184,8 +184,54 @@ func TestUnknownParametersAreRefused(t *testing.T) {
 		r.ask(r.admin, "GET", path+"?limit=x", "").wantDetail("limit")
 		r.ask(r.admin, "GET", path+"?offset=-1", "").wantDetail("offset")
 	}
-	r.ask(r.admin, "GET", "/api/governance?later=1", "").want(200)
-	r.ask(r.admin, "POST", "/api/traces?later=1", `{"agentName":"a","status":"success"}`).want(201)
+}
+
+// Every route of programs ignores parameters that it does not have, whatever their
+// form is, so that a sender of a later release is understood; the request has its
+// effect.
+func TestRoutesOfProgramsIgnoreUnknownParameters(t *testing.T) {
+	r := newRig(t)
+	event := fmt.Sprintf(`{"type":"user.created","createdAt":%q,"data":{"userId":"usr_later","email":"later@example.com","orgId":"org_one"}}`,
+		epoch.Format(time.RFC3339))
+	requests := map[string]func(parameters string) *reply{
+		"POST /api/traces": func(p string) *reply {
+			return r.ask(r.admin, "POST", "/api/traces"+p, `{"agentName":"a","status":"success"}`).want(201)
+		},
+		"POST /api/otlp/v1/traces": func(p string) *reply {
+			return r.ask(r.admin, "POST", "/api/otlp/v1/traces"+p, `{"resourceSpans":[]}`).want(200)
+		},
+		"GET /api/governance": func(p string) *reply {
+			return r.ask(r.admin, "GET", "/api/governance"+p, "").want(200)
+		},
+		"POST /api/audit/heads": func(p string) *reply {
+			return r.ask(r.admin, "POST", "/api/audit/heads"+p, auditHeadBody("gateway-1", 7, "a")).want(201)
+		},
+		"POST /api/auth/webhook": func(p string) *reply {
+			return r.ask("", "POST", "/api/auth/webhook"+p, event, signatureHeader, sign(webhookSecret, r.clock.Now().Unix(), event)).want(200)
+		},
+	}
+	for _, rt := range routes() {
+		name := rt.method + " " + rt.path
+		if rt.window == apiWindow {
+			continue
+		}
+		send, ok := requests[name]
+		if !ok {
+			t.Errorf("%s has no request here", name)
+			continue
+		}
+		plain := send("")
+		for _, parameters := range []string{"?later=1", "?limit=x&offset=-1", "?userId=usr_other&tenant=two&later=1&later=2", "?a;b=%zz&=", "?" + manyParameters(10_000)} {
+			if a := send(parameters); a.status != plain.status || name == "GET /api/governance" && string(a.raw) != string(plain.raw) {
+				t.Errorf("%s%.40s: %d %s", name, parameters, a.status, a.raw)
+			}
+		}
+	}
+	if got := r.ask(r.admin, "GET", "/api/traces?limit=1", "").want(200).object()["total"]; got != 6.0 {
+		t.Errorf("%v traces, want 6", got)
+	}
+	team := r.team(r.admin, "of the event")
+	r.ask(r.admin, "POST", "/api/teams/"+team+"/members", `{"userId":"usr_later"}`).want(201).object().is(t, "email", "later@example.com")
 }
 
 func manyParameters(n int) string {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -198,6 +199,53 @@ func TestPrivateListsAreLeftOut(t *testing.T) {
 			t.Errorf("%d tools, %+v", r.Index().Len(), r.Stats())
 		}
 	})
+}
+
+// Leaving a private list out is a warning with the upstream and what to do: once,
+// however often the list is read, and again when it has been public in between.
+func TestPrivateListsAreAWarning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer // read while the refresher waits
+		f := &fake{tools: `{"name":"a"}`, hints: `,"cacheScope":"private"`}
+		r := New(Options{Sources: []Source{{"u", f}}, Route: everywhere("u"), Interval: time.Minute,
+			Logger: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+		defer running(r)()
+		r.Ready(t.Context())
+		scope := func(scope string) {
+			f.set(func(f *fake) { f.hints = `,"cacheScope":"` + scope + `"` })
+			<-time.After(3*time.Minute + time.Second)
+			synctest.Wait()
+		}
+		scope("private")
+		scope("unknown")
+		expectPrivateWarnings(t, &log, 1)
+		scope("public")
+		expectPrivateWarnings(t, &log, 1)
+		scope("private")
+		expectPrivateWarnings(t, &log, 2)
+		if len(f.times()) < 10 {
+			t.Errorf("the list was read %d times", len(f.times()))
+		}
+	})
+}
+
+// expectPrivateWarnings fails the test unless the log has n lines about the private
+// list of u, all of them warnings that say what to do.
+func expectPrivateWarnings(t *testing.T, log *bytes.Buffer, n int) {
+	t.Helper()
+	found := 0
+	for line := range strings.SplitSeq(log.String(), "\n") {
+		if !strings.Contains(line, "cacheScope private") {
+			continue
+		}
+		found++
+		if !strings.Contains(line, `"level":"WARN"`) || !strings.Contains(line, `"upstream":"u"`) || !strings.Contains(line, "cacheScope public") {
+			t.Errorf("not a warning about u that says what to do: %s", line)
+		}
+	}
+	if found != n {
+		t.Errorf("%d warnings, want %d:\n%s", found, n, log)
+	}
 }
 
 // A definition that is no longer what it was is told, once; also when the tool

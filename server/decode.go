@@ -77,13 +77,18 @@ func decodeStrict(body []byte, v any) error {
 	return nil
 }
 
+var (
+	errNotObject = &failure{400, "the request body must be a JSON object", nil}
+	errGoesOn    = &failure{400, "the request body goes on after its JSON object", nil}
+)
+
 // inspect walks body once. It refuses what is not one JSON object, and returns
 // the paths of nulls and of strings that hold a NUL.
-func inspect(body []byte, opts ...jsontext.Options) (map[string]string, error) {
+func inspect(body []byte) (map[string]string, error) {
 	found := map[string]string{}
-	d := jsontext.NewDecoder(bytes.NewReader(body), opts...)
+	d := jsontext.NewDecoder(bytes.NewReader(body))
 	if k := d.PeekKind(); k != '{' && k != 0 {
-		return nil, &failure{400, "the request body must be a JSON object", nil}
+		return nil, errNotObject
 	}
 	for {
 		tok, err := d.ReadToken()
@@ -112,7 +117,7 @@ func inspect(body []byte, opts ...jsontext.Options) (map[string]string, error) {
 		case '}':
 			if d.StackDepth() == 0 {
 				if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
-					return nil, &failure{400, "the request body goes on after its JSON object", nil}
+					return nil, errGoesOn
 				}
 				return found, nil
 			}

@@ -4,16 +4,12 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"svc/server/api"
 	"svc/store"
@@ -95,79 +91,6 @@ func (s *Server) applyEvent(c *call, ev *api.WebhookEvent) error {
 	s.log.Info("identity event", "request_id", c.id, "tenant", tenant.ID, "type", cut(ev.Type, 64),
 		"user", ev.Data.UserID, "applied", done.Applied, "keys_deleted", done.KeysDeleted)
 	return nil
-}
-
-// decodeEvent reads a signed body. The provider may add members, which are
-// ignored; the known members must have the right type and may be given only
-// once. What a user chooses (the display name, and for events about the state
-// of a user the address too) cannot make an event invalid: otherwise a user
-// could prevent the revocation of their own access. Of an event whose type is
-// unknown only the type has to be readable.
-func decodeEvent(body []byte) (*api.WebhookEvent, error) {
-	if _, err := inspect(body, jsontext.AllowInvalidUTF8(true)); err != nil {
-		return nil, err
-	}
-	var kind struct {
-		Type string `json:"type"`
-	}
-	if err := json.Unmarshal(body, &kind, jsontext.AllowInvalidUTF8(true)); err != nil || kind.Type == "" {
-		return nil, invalidField("type", "is required and must be a string")
-	}
-	ev := &api.WebhookEvent{}
-	ev.Type = kind.Type
-	err := decodeMembers(body, ev)
-	if strings.IndexByte(ev.Type, 0) >= 0 {
-		return nil, invalidField("type", hasNUL)
-	}
-	if !slices.Contains(api.WebhookEvents, kind.Type) {
-		ev.Type = kind.Type
-		return ev, nil
-	}
-	var se *json.SemanticError
-	switch {
-	case errors.As(err, &se):
-		return nil, invalidField(memberPath(se.JSONPointer), "%s", expectation(se))
-	case err != nil:
-		return nil, &failure{http.StatusBadRequest, "the request body does not have the expected form", nil}
-	}
-	ev.Clean()
-	if wrong := ev.Validate(); len(wrong) > 0 {
-		return nil, invalid(wrong)
-	}
-	return ev, nil
-}
-
-// decodeMembers decodes a body whose type is known. Events about the state of a
-// user are read without regard to the types of the members that they do not need.
-func decodeMembers(body []byte, ev *api.WebhookEvent) error {
-	if ev.ChangesProfile() {
-		return json.Unmarshal(body, ev, jsontext.AllowInvalidUTF8(true))
-	}
-	var state struct {
-		CreatedAt time.Time `json:"createdAt"`
-		Data      struct {
-			UserID      string         `json:"userId"`
-			Email       jsontext.Value `json:"email"`
-			DisplayName jsontext.Value `json:"displayName"`
-			OrgID       jsontext.Value `json:"orgId"`
-		} `json:"data"`
-	}
-	err := json.Unmarshal(body, &state, jsontext.AllowInvalidUTF8(true))
-	ev.CreatedAt = state.CreatedAt
-	ev.Data = api.WebhookUser{
-		UserID: state.Data.UserID, Email: stringOf(state.Data.Email),
-		DisplayName: stringOf(state.Data.DisplayName), OrgID: stringOf(state.Data.OrgID),
-	}
-	return err
-}
-
-// stringOf is the text of a JSON string, and empty for any other value.
-func stringOf(v jsontext.Value) string {
-	var s string
-	if v.Kind() != '"' || json.Unmarshal(v, &s, jsontext.AllowInvalidUTF8(true)) != nil {
-		return ""
-	}
-	return s
 }
 
 // verifyWebhook checks the signature of a raw body. A wrong one is refused

@@ -78,6 +78,11 @@ func TestWebhookMalformed(t *testing.T) {
 		"bad email":       `{"type":"user.created","createdAt":"2026-03-01T12:00:00Z","data":{"userId":"u","email":"x","orgId":"org_one"}}`,
 		"duplicate":       `{"type":"user.created","type":"user.deleted","createdAt":"2026-03-01T12:00:00Z","data":{"userId":"u","orgId":"org_one"}}`,
 		"NUL":             `{"type":"user.created","createdAt":"2026-03-01T12:00:00Z","data":{"userId":"u\u0000","orgId":"org_one"}}`,
+		"duplicate user":  `{"type":"user.deleted","createdAt":"2026-03-01T12:00:00Z","data":{"userId":"u","userId":"v","orgId":"org_one"}}`,
+		"duplicate data":  `{"type":"user.deleted","createdAt":"2026-03-01T12:00:00Z","data":{"userId":"u","orgId":"org_one"},"data":{}}`,
+		"escaped twice":   `{"type":"user.deleted","createdAt":"2026-03-01T12:00:00Z","data":{"userId":"u","user\u0049d":"v","orgId":"org_one"}}`,
+		"cut in data":     `{"type":"user.deleted","createdAt":"2026-03-01T12:00:00Z","data":{"userId":"u"`,
+		"bad metadata":    `{"type":"user.deleted","createdAt":"2026-03-01T12:00:00Z","data":{"userId":"u","orgId":"org_one","metadata":{"a":}}}`,
 		"trailing data":   `{"type":"user.created","createdAt":"2026-03-01T12:00:00Z","data":{"userId":"u","orgId":"org_one"}} x`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -329,6 +334,10 @@ func TestUsersCannotMakeTheirRevocationInvalid(t *testing.T) {
 		"members of another type":   `"displayName":{"first":"U"},"email":["u1@example.com"]`,
 		"null for everything":       `"displayName":null,"email":null`,
 		"nothing but what it needs": `"locale":"de"`,
+		"a deep name":               `"displayName":` + strings.Repeat("[", 33) + strings.Repeat("]", 33),
+		"deep metadata":             `"metadata":` + strings.Repeat(`{"a":`, 9_000) + "1" + strings.Repeat("}", 9_000),
+		"wide metadata":             `"metadata":{` + strings.TrimSuffix(strings.Repeat(`"a":1,`, 10_000), ",") + "}",
+		"many members":              manyMembers(300),
 	} {
 		t.Run(name, func(t *testing.T) {
 			for typ, status := range map[string]int{"user.deleted": 401, "user.deactivated": 401, "session.terminated": 200} {
@@ -348,6 +357,14 @@ func TestUsersCannotMakeTheirRevocationInvalid(t *testing.T) {
 		r.deliver(`{"type":"user.deleted","createdAt":"2026-03-01T12:00:00Z","data":{"userId":"a\u0000","orgId":"org_one"}}`).wantDetail("data.userId")
 		r.deliver(`{"type":"user.deleted","data":{"userId":"u1","orgId":"org_one"}}`).wantDetail("createdAt")
 	})
+}
+
+func manyMembers(n int) string {
+	members := make([]string, n)
+	for i := range members {
+		members[i] = fmt.Sprintf(`"m%d":{"userId":"other"}`, i)
+	}
+	return strings.Join(members, ",")
 }
 
 // TestWebhookCutsLongNames: a display name that is too long or holds control

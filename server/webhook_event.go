@@ -1,0 +1,145 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"svc/server/api"
+)
+
+// decodeEvent reads a signed body. The provider may add members, which are
+// ignored; the known members must have the right type and may be given only
+// once. What a user chooses (the display name, and for events about the state
+// of a user the address too) cannot make an event invalid: otherwise a user
+// could prevent the revocation of their own access. Of an event whose type is
+// unknown only the type has to be readable.
+func decodeEvent(body []byte) (*api.WebhookEvent, error) {
+	if err := inspectEvent(body); err != nil {
+		return nil, err
+	}
+	var kind struct {
+		Type string `json:"type"`
+	}
+	if err := json.Unmarshal(body, &kind, eventOptions); err != nil || kind.Type == "" {
+		return nil, invalidField("type", "is required and must be a string")
+	}
+	ev := &api.WebhookEvent{}
+	ev.Type = kind.Type
+	err := decodeMembers(body, ev)
+	if strings.IndexByte(ev.Type, 0) >= 0 {
+		return nil, invalidField("type", hasNUL)
+	}
+	if !slices.Contains(api.WebhookEvents, kind.Type) {
+		ev.Type = kind.Type
+		return ev, nil
+	}
+	var se *json.SemanticError
+	switch {
+	case errors.As(err, &se):
+		return nil, invalidField(memberPath(se.JSONPointer), "%s", expectation(se))
+	case err != nil:
+		return nil, &failure{http.StatusBadRequest, "the request body does not have the expected form", nil}
+	}
+	ev.Clean()
+	if wrong := ev.Validate(); len(wrong) > 0 {
+		return nil, invalid(wrong)
+	}
+	return ev, nil
+}
+
+// eventOptions read an event in which members may hold anything: metadata that a
+// user has written, for one.
+var eventOptions = json.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+
+// inspectEvent refuses what is not one JSON object, and a known member that is given
+// twice. It looks into no other member: the body is signed and its size bounded, and
+// whatever a user can put into metadata must not make an event invalid. The decoder
+// bounds the nesting, at 10,000 levels.
+func inspectEvent(body []byte) error {
+	d := jsontext.NewDecoder(bytes.NewReader(body), eventOptions)
+	if k := d.PeekKind(); k != '{' && k != 0 {
+		return errNotObject
+	}
+	if err := inspectMembers(d, "", "type", "createdAt", "data"); err != nil {
+		return err
+	}
+	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
+		return errGoesOn
+	}
+	return nil
+}
+
+// inspectMembers reads the object that follows, whose known members may be given once
+// only. Of those, data is inspected too.
+func inspectMembers(d *jsontext.Decoder, prefix string, known ...string) error {
+	if _, err := d.ReadToken(); err != nil {
+		return malformed(err)
+	}
+	seen := make(map[string]bool, len(known))
+	for d.PeekKind() == '"' {
+		tok, err := d.ReadToken()
+		if err != nil {
+			return malformed(err)
+		}
+		name := tok.String()
+		if slices.Contains(known, name) {
+			if seen[name] {
+				return invalidField(prefix+name, "is given twice")
+			}
+			seen[name] = true
+		}
+		if prefix == "" && name == "data" && d.PeekKind() == '{' {
+			err = inspectMembers(d, "data.", "userId", "email", "displayName", "orgId")
+		} else if serr := d.SkipValue(); serr != nil {
+			err = malformed(serr)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return malformed(err)
+	}
+	return nil
+}
+
+// decodeMembers decodes a body whose type is known. Events about the state of a
+// user are read without regard to the types of the members that they do not need.
+func decodeMembers(body []byte, ev *api.WebhookEvent) error {
+	if ev.ChangesProfile() {
+		return json.Unmarshal(body, ev, eventOptions)
+	}
+	var state struct {
+		CreatedAt time.Time `json:"createdAt"`
+		Data      struct {
+			UserID      string         `json:"userId"`
+			Email       jsontext.Value `json:"email"`
+			DisplayName jsontext.Value `json:"displayName"`
+			OrgID       jsontext.Value `json:"orgId"`
+		} `json:"data"`
+	}
+	err := json.Unmarshal(body, &state, eventOptions)
+	ev.CreatedAt = state.CreatedAt
+	ev.Data = api.WebhookUser{
+		UserID: state.Data.UserID, Email: stringOf(state.Data.Email),
+		DisplayName: stringOf(state.Data.DisplayName), OrgID: stringOf(state.Data.OrgID),
+	}
+	return err
+}
+
+// stringOf is the text of a JSON string, and empty for any other value.
+func stringOf(v jsontext.Value) string {
+	var s string
+	if v.Kind() != '"' || json.Unmarshal(v, &s, eventOptions) != nil {
+		return ""
+	}
+	return s
+}

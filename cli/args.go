@@ -15,6 +15,16 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
+// atMostOne takes the named argument or none.
+func atMostOne(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return wantArgs(name)(cmd, args)
+	}
+}
+
 // wantArgs asks for exactly the named arguments.
 func wantArgs(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {

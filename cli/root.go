@@ -70,7 +70,7 @@ func newRoot(env Env) *cobra.Command {
 	add(groupStart, serverCmds(env)...)
 	add(groupAdmin, newAgentsCmd(env), newTeamsCmd(env), newKeysCmd(env), newPoliciesCmd(env),
 		newTracesCmd(env), newCostsCmd(env), newSLAsCmd(env), newTUICmd(env))
-	add(groupTools, newKeygenCmd(env), newLicenseCmd(env), newGuardrailCmd(env), newAuditCmd(env), newPolicyCmd(env), newVersionCmd(env), newCompletionCmd(env), newManCmd(env))
+	add(groupTools, newKeygenCmd(env), newLicenseCmd(env), newGuardrailCmd(env), newHealthCmd(env), newAuditCmd(env), newPolicyCmd(env), newVersionCmd(env), newCompletionCmd(env), newManCmd(env))
 	add(groupTools, storeCmds(env)...)
 	root.SetHelpCommand(newHelpCmd(env))
 	root.SetHelpCommandGroupID(groupTools)

@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// defaultHealthURLs are asked when no URL is given: where the container image has
+// the control plane and the gateway listen.
+var defaultHealthURLs = []string{"http://127.0.0.1:8080", "http://127.0.0.1:8090"}
+
+type healthOptions struct {
+	env     Env
+	ready   bool
+	timeout time.Duration
+}
+
+func newHealthCmd(env Env) *cobra.Command {
+	o := healthOptions{env: env}
+	cmd := &cobra.Command{
+		Use:   "health [URL]",
+		Short: "Ask a running server whether it is healthy",
+		Long: `Send a GET to /healthz, or with --ready to /readyz, of a running control plane or
+gateway. The exit code is 0 when the answer is 200, and 1 otherwise. It is made
+for the health checks of containers, whose image has no other program.
+
+Without a URL it is taken from SVC_HEALTH_URL, and without that the default
+addresses of svc serve and svc gateway on this machine are asked: it is enough
+that one of them is healthy. A URL with a path is asked as it stands. The
+certificate of a loopback address is not verified.`,
+		Example: `  svc health
+  svc health --ready https://svc.example.com`,
+		Args: atMostOne("a URL"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var given string
+			if len(args) > 0 {
+				given = args[0]
+			}
+			return o.run(cmd.Context(), firstOf(given, env.getenv("SVC_HEALTH_URL")))
+		},
+	}
+	cmd.Flags().BoolVar(&o.ready, "ready", false, "whether it takes traffic now, in place of whether it runs")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 3*time.Second, "how long to wait for the answer")
+	return cmd
+}
+
+func (o *healthOptions) run(ctx context.Context, given string) error {
+	if o.timeout <= 0 {
+		return usagef("", "--timeout is %s: it must be positive", o.timeout)
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	asked := defaultHealthURLs
+	if given != "" {
+		asked = []string{given}
+	}
+	var failures []error
+	for _, text := range asked {
+		u, err := o.endpoint(text)
+		if err != nil {
+			return usage(err, "as in http://127.0.0.1:8080")
+		}
+		err = askHealth(ctx, u)
+		if err == nil {
+			_, err = fmt.Fprintln(o.env.Stdout, u, "is healthy")
+			return err
+		}
+		failures = append(failures, fmt.Errorf("%s is not healthy: %w", u, err))
+	}
+	return errors.Join(failures...)
+}
+
+// endpoint completes a URL without a path.
+func (o *healthOptions) endpoint(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("%q is not an http or https URL", text)
+	}
+	if u.User != nil {
+		return nil, errors.New("the URL holds a user or a password; health checks need none")
+	}
+	if u.Path == "" || u.Path == "/" {
+		u.Path = "/healthz"
+		if o.ready {
+			u.Path = "/readyz"
+		}
+	}
+	return u, nil
+}
+
+// askHealth returns why an endpoint does not answer 200.
+func askHealth(ctx context.Context, u *url.URL) error {
+	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{
+		// What listens on loopback has a certificate for another name, and the
+		// request holds nothing that could be stolen.
+		InsecureSkipVerify: isLoopback(u.Hostname()),
+	}}
+	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		var wrapped *url.Error
+		if errors.As(err, &wrapped) {
+			err = wrapped.Err // it repeats the URL
+		}
+		return err
+	}
+	defer resp.Body.Close()
+	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %s", resp.Status)
+	}
+	return nil
+}
+
+func isLoopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}

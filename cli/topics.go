@@ -23,6 +23,9 @@ func topicText(name string) (string, error) {
 	return string(text), err
 }
 
+// Topic returns the text of 'svc help NAME'; its first line is its title.
+func Topic(name string) (string, error) { return topicText(name) }
+
 // newHelpCmd explains commands, as cobra's own does, and concepts.
 func newHelpCmd(env Env) *cobra.Command {
 	cmd := &cobra.Command{

@@ -6,14 +6,9 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
-
-	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
 
 	"svc/cli"
 	"svc/server"
@@ -30,10 +25,6 @@ func main() {
 		os.Exit(1)
 	}
 }
-
-// manDate is the date in the manual pages. It is fixed, so that the pages
-// change only when a command does.
-var manDate = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 
 // completionFiles are the names under which shells look for the scripts.
 var completionFiles = map[string]string{
@@ -89,41 +80,3 @@ func run(dir string) error {
 	}
 	return os.WriteFile(filepath.Join(docs, "rest.md"), []byte(page), 0o644)
 }
-
-// writeMan writes the page of a command and of those below it.
-func writeMan(cmd *cobra.Command, dir string) error {
-	cmd.DisableAutoGenTag = true
-	var b bytes.Buffer
-	err := doc.GenMan(cmd, &doc.GenManHeader{
-		Section: "1",
-		Date:    &manDate,
-		Source:  "svc",
-		Manual:  "svc manual",
-	}, &b)
-	if err != nil {
-		return fmt.Errorf("manual page of %s: %w", cmd.CommandPath(), err)
-	}
-	b.WriteString(exitStatus)
-	name := string(bytes.ReplaceAll([]byte(cmd.CommandPath()), []byte(" "), []byte("-"))) + ".1"
-	errs := []error{os.WriteFile(filepath.Join(dir, name), b.Bytes(), 0o644)}
-	for _, sub := range cmd.Commands() {
-		if sub.IsAvailableCommand() && sub.Name() != "help" {
-			errs = append(errs, writeMan(sub, dir))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// exitStatus ends every page.
-const exitStatus = `
-.SH EXIT STATUS
-.TP
-0
-success
-.TP
-1
-the thing checked is wrong, or the request failed
-.TP
-2
-wrong usage, or it could not be checked
-`

@@ -1,218 +1,272 @@
 package detect
 
 import (
+	"cmp"
+	"encoding/binary"
 	"math"
+	"math/bits"
 	"slices"
 	"sync"
+	"unicode/utf8"
 )
 
-// Feature is a reason for a score: what was found, how much it weighs by itself
-// (0 to 1), and how often.
+// Feature is a reason for a score: a rule or a disguise, how much it weighs by itself (0 to 1), and how often
+// it was found.
 type Feature struct {
 	Name   string
 	Weight float64
 	Count  int
 }
 
-// ScoreInjection tells how much text looks like an attempt to give a model
-// orders that its user did not give: 0 not at all, 1 beyond doubt. The features
-// say why, heaviest first: rules that hold, disguises, the words that a linear
-// model found in the most suspicious stretch of the text, and the places there
-// that the networks of the close reading answered to. The score is at
-// most 1 minus the product of what each of them leaves open (noisy or). It is a
-// measure of suspicion, not a proof either way: what it finds and misses is
-// measured in docs/detectors.md.
+// ScoreInjection tells how much text looks like an attempt to give a model orders that its user did not give:
+// 0 not at all, 1 beyond doubt. The features say why, heaviest first: the rules that hold in the most
+// suspicious stretch of the text, and how it was hidden. The score is 1 minus the product of what each of
+// them leaves open (noisy or). It finds known phrasing, not intentions: docs/detectors.md has the figures.
 func ScoreInjection(text []byte) (score float64, features []Feature) {
 	e := examinations.Get().(*examination)
-	defer e.release()
 	e.run(text)
-	c := &e.words.model.Calibration
-	rules, aside, disguises := e.evidence()
-	words := c.words(float64(e.top))
-	if words < float64(c.Gate) && rules+disguises == 0 {
-		return 0, nil
+	if e.best.sum > 0 {
+		score, features = e.best.explain(e.rules)
 	}
-	close := e.readClosely(c.least(c.odds(words, 0, rules, aside, disguises)))
-	if score = c.score(c.odds(words, close, rules, aside, disguises)); score == 0 {
-		return 0, nil
-	}
-	return score, e.explain(c, score)
+	e.release()
+	return score, features
 }
 
-// words is what the linear model says of a window with a sum.
-func (c *Calibration) words(sum float64) float64 { return float64(c.Bias) + float64(c.Step)*sum }
+// maxFamilies bounds the families of rules and disguises.
+const maxFamilies = 16
 
-// odds are the log odds of an attack, given what the linear model and the close
-// reading say and the evidence of the rules.
-func (c *Calibration) odds(words, close, rules, aside, disguises float64) float64 {
-	return float64(c.Words)*words + float64(c.Close)*close + float64(c.Rules)*rules + float64(c.Aside)*aside + float64(c.Disguises)*disguises + float64(c.Offset)
+// Families of disguises come after those of the rules.
+const (
+	familyEncoding = maxFamilies - 1 - iota
+	familyLetters
+)
+
+// windowUnits is how far apart rules may hold to add up, in half words: an attack in a long text counts like
+// one alone.
+const windowUnits = 160
+
+// holding is a rule that holds at a position, or a disguise.
+type holding struct {
+	at    int32
+	rule  int16   // -1 for a disguise
+	count int16   // of the same rule in the window
+	nats  float64 // 0 for none
+	name  string
 }
 
-// least is what the close reading must say so that log odds that were rest
-// without it give a score above 0.
-func (c *Calibration) least(rest float64) float64 {
-	if c.Close <= 0 {
-		return math.Inf(-1)
-	}
-	floor := float64(c.Floor)
-	return (math.Log(floor/(1-floor)) - rest) / float64(c.Close)
+// evidence is the strongest rule of each family in a window.
+type evidence struct {
+	of  [maxFamilies]holding
+	sum float64
 }
 
-// score is the score of log odds.
-func (c *Calibration) score(odds float64) float64 {
-	p, floor := 1/(1+math.Exp(-odds)), float64(c.Floor)
-	return max(0, (p-floor)/(1-floor))
-}
-
-// maxEvidence bounds what rules add up to, in nats.
-const maxEvidence = 6
-
-// evidence adds up the rules that hold and the disguises, as what they leave
-// open, in nats.
-func (e *examination) evidence() (rules, aside, disguises float64) {
-	for k := range e.strength.best {
-		if w := e.strength.best[k]; w > 0 {
-			rules += nats(w)
-		} else if w = e.strength.aside[k]; w > 0 {
-			aside = max(aside, nats(w)) // what is told of does not add up
+// nats adds up the families that hold near a position.
+func (v *evidence) nats(at int32) (sum float64) {
+	for i := range v.of {
+		if h := &v.of[i]; h.nats > 0 && at-h.at > windowUnits {
+			*h = holding{}
+		} else {
+			sum += h.nats
 		}
 	}
-	for _, d := range e.disguises {
-		if rules+aside > 0 || d.alone { // an encoding by itself is nothing
-			disguises += nats(d.Weight)
-		}
-	}
-	return min(rules, maxEvidence), aside, min(disguises, maxEvidence)
+	return sum
 }
 
-// nats is how much of the log odds a weight is worth.
-func nats(weight float64) float64 { return -math.Log1p(-weight) }
+// maxNats bounds the evidence: no text is beyond every doubt.
+const maxNats = 6
+
+// explain returns the score of the evidence and its parts.
+func (v *evidence) explain(b *ruleBook) (float64, []Feature) {
+	var features []Feature
+	for i := range v.of {
+		if h := &v.of[i]; h.nats > 0 {
+			name := h.name
+			if h.rule >= 0 {
+				name = b.rules[h.rule].name
+			}
+			features = append(features, Feature{name, -math.Expm1(-h.nats), int(h.count)})
+		}
+	}
+	slices.SortFunc(features, func(x, y Feature) int {
+		return cmp.Or(cmp.Compare(y.Weight, x.Weight), cmp.Compare(x.Name, y.Name))
+	})
+	return -math.Expm1(-min(v.sum, maxNats)), features
+}
 
 // examination is the work on one text, with buffers that are used again.
 type examination struct {
-	folded    folded
-	hits      []hit
-	strength  strengths
-	disguises []disguise
-	work      int // bytes of decoded text that may still be looked at
-	glued     int // letters of runs that may still be divided into words
-	runs      int // letters of runs that may still be looked at
-	words     reader
-	top       float32                     // the sum of the most suspicious window of all views
-	stretch   []byte                      // the text of that window and what stands beside it
-	from, to  int                         // the window in it
-	first     bool                        // whether its view begins with it
-	reading   Reading                     // of the stretch
-	answers   [maxClose * Filters]float32 // of one network
-	pooled    [Networks][Filters]float32  // the strongest answers, see Pool
-	places    [Networks][Filters]int16
-	gained    [maxClose]float64
-	observe   func(*reader, []byte) // is told of every view, for those who fit the model
+	rules    *ruleBook
+	unpacked [2][]byte
+	folded   folded
+	scan     scan
+	best     evidence
+	work     int // bytes of decoded text that may still be looked at
 }
 
-// disguise is a feature of how a text hides what it says.
-type disguise struct {
-	Feature
-	alone bool // counts without any rule that holds
-}
-
-var examinations = sync.Pool{New: func() any { return new(examination) }}
+var examinations = sync.Pool{New: func() any { return &examination{rules: theRules()} }}
 
 // release gives the buffers back.
 func (e *examination) release() {
-	if cap(e.folded.text) <= 4*maxKept && cap(e.hits) <= maxKept/8 && cap(e.stretch) <= maxKept {
+	if cap(e.folded.text) <= 4*maxKept && cap(e.scan.hits) <= maxKept/8 && cap(e.unpacked[0])+cap(e.unpacked[1]) <= 4*maxKept {
+		e.scan.text = nil
 		examinations.Put(e)
 	}
 }
 
-// Bounds of what is decoded: depth of encodings inside of encodings, and bytes
-// of decoded text, together no more than four texts and a little.
+// Bounds of what is decoded: encodings inside of encodings, and bytes of decoded text.
 const (
 	maxDepth   = 3
-	workFactor = 4
+	workFactor = 2
 	workExtra  = 16 << 10
 )
 
 // run examines a text and what is encoded in it.
 func (e *examination) run(text []byte) {
-	e.strength, e.disguises = strengths{}, e.disguises[:0]
-	e.work = workFactor*len(text) + workExtra
-	e.glued, e.runs = gluedWork, runWork
-	e.top, e.stretch, e.from, e.to = noWindow, e.stretch[:0], 0, 0
-	if e.words.model == nil {
-		e.words.model = theTable()
-	}
-	e.words.known = knownWords()
-	e.level(text, 0, 1)
+	e.best, e.work = evidence{}, workFactor*len(text)+workExtra
+	e.level(text, 0, "")
 }
 
-// level examines one text; decoded ones come with depth above 0.
-func (e *examination) level(text []byte, depth int, share float64) {
+// level examines one text; decoded ones come with a depth above 0 and the name of their disguise.
+func (e *examination) level(text []byte, depth int, disguise string) {
+	text = leaves(&e.unpacked, text)
 	f := &e.folded
-	if depth > 0 {
-		f = &folded{}
+	f.tags, f.invisible, f.alike = f.tags[:0], 0, 0
+	plain := text
+	if !ascii(text) {
+		f.fold(text)
+		plain = f.text
 	}
-	f.foldText(text)
-	e.hits = words.scan(e.hits[:0], f.text, false)
-	e.strength.judge(e.hits, share)
-	e.read(f.text)
-	var unknown [maxOdd][2]int32 // a copy: those of what is examined below take their place
-	odd := unknown[:copy(unknown[:], e.words.odd)]
-	turned, turnedBack := 0, 0
-	for i := range e.hits {
-		if e.hits[i].means&rotated != 0 {
-			turned++
-		}
-		if e.hits[i].means&reversed != 0 {
-			turnedBack++
-		}
-	}
-	if depth >= maxDepth {
+	e.scan = scan{lex: theLexicon(), text: plain, hits: e.scan.hits[:0]}
+	e.scan.run()
+	e.judge(disguise)
+	if depth == maxDepth || e.scan.long == 0 && !e.scan.escaped() && len(f.tags) < minTags {
 		return
 	}
-	if f.alike > 0 {
-		e.disguise("disguise: letters of other scripts", 0.3, f.alike, false)
+	for _, d := range e.encoded(text) { // the buffers of this level are used again for them
+		if len(d.text) <= e.work {
+			e.work -= len(d.text)
+			e.level(d.text, depth+1, d.name)
+		}
 	}
-	if f.fancy >= 6 {
-		e.disguise("disguise: letters in other forms", 0.25, f.fancy, false)
-	}
-	if f.invisible >= 3 {
-		e.disguise("disguise: invisible characters in words", 0.3, f.invisible, false)
-	}
-	if len(f.tags) >= 4 {
-		e.disguise("disguise: invisible tag characters", 0.75, len(f.tags), len(f.tags) > 12)
-		e.nested("", 0, f.tags, depth)
-	}
-	e.unmask(text, f, odd, depth, turned >= 2, turnedBack >= 2)
 }
 
-// disguise records a feature once.
-func (e *examination) disguise(name string, weight float64, count int, alone bool) {
-	for i := range e.disguises {
-		if e.disguises[i].Name == name {
-			e.disguises[i].Count += count
-			return
+// ascii reports a text without characters beyond ASCII.
+func ascii(text []byte) bool {
+	for len(text) >= 8 {
+		if binary.LittleEndian.Uint64(text)&0x8080808080808080 != 0 {
+			return false
+		}
+		text = text[8:]
+	}
+	for _, c := range text {
+		if c >= utf8.RuneSelf {
+			return false
 		}
 	}
-	e.disguises = append(e.disguises, disguise{Feature{name, weight, count}, alone})
+	return true
 }
 
-// nested examines a decoded text. The encoding becomes a feature when the text
-// holds something that was not seen without it.
-func (e *examination) nested(name string, weight float64, text []byte, depth int) {
-	if len(text) == 0 || len(text) > e.work {
-		return
-	}
-	e.work -= len(text)
-	before := e.strength.best
-	e.level(slices.Clone(text), depth+1, 1)
-	if name == "" {
-		return
-	}
-	for k := range before {
-		if e.strength.best[k] > before[k] {
-			e.disguise(name, weight, 1, false)
-			return
+// Numbers of invisible tag characters: fewer are flags, and so many hide a text whatever it says.
+const (
+	minTags   = 6
+	maxHonest = 16
+)
+
+// disguised is a text that was encoded.
+type disguised struct {
+	name string
+	text []byte
+}
+
+// encoded returns what is encoded in the text that was scanned last.
+func (e *examination) encoded(text []byte) (all []disguised) {
+	if tags := e.folded.tags; len(tags) >= minTags {
+		if len(tags) > maxHonest {
+			e.best.add(familyEncoding, holding{rule: -1, count: 1, nats: natsTags, name: nameTags})
 		}
+		all = append(all, disguised{nameTags, slices.Clone(tags)})
+	}
+	if e.scan.escaped() {
+		if plain := unescape(text); len(plain) < len(text) {
+			all = append(all, disguised{"disguise: escaped characters", plain})
+		}
+	}
+	if e.scan.long > 0 {
+		runs(text, func(name string, plain []byte) { all = append(all, disguised{name, plain}) })
+	}
+	return all
+}
+
+// Weights of disguises behind which a rule holds, in nats.
+const (
+	natsTags     = 2.5
+	natsEncoding = 0.8
+	natsLetters  = 0.5
+	nameTags     = "disguise: invisible tag characters"
+)
+
+// judge asks the rules about the phrases that were found, and keeps the most suspicious window.
+func (e *examination) judge(disguise string) {
+	var v evidence
+	seen := e.best.sum
+	hits, b := e.scan.hits, e.rules
+	for i := range hits {
+		h := &hits[i]
+		if h.means&b.anchors == 0 {
+			continue
+		}
+		around, talk, examples := look(hits, i)
+		share := toldShare(h, talk, examples)
+		for m := h.means & b.anchors; m != 0; m &= m - 1 {
+			for _, k := range b.by[bits.TrailingZeros64(uint64(m))] {
+				r := &b.rules[k]
+				if !r.holds(&around) {
+					continue
+				}
+				nats := r.nats
+				if !r.plain {
+					nats *= share
+				}
+				v.add(r.family, holding{at: h.at, rule: k, count: 1, nats: nats})
+				e.keep(&v, h.at, disguise, seen)
+			}
+		}
+	}
+}
+
+// add keeps the stronger of a rule and the one of its family in the window.
+func (v *evidence) add(family int, h holding) {
+	old := &v.of[family]
+	switch {
+	case old.nats == 0 || h.at-old.at > windowUnits || old.nats < h.nats:
+		*old = h
+	case old.rule == h.rule && old.nats == h.nats:
+		old.at = h.at
+		old.count = min(old.count+1, math.MaxInt16-1)
+	}
+	v.sum = v.nats(h.at)
+}
+
+// keep remembers the window that ends at a position when it is the most suspicious one.
+// seen is what was found without undoing the disguise, which counts only when it hid something.
+func (e *examination) keep(v *evidence, at int32, disguise string, seen float64) {
+	encoding, letters := 0.0, 0.0
+	if disguise == nameTags {
+		encoding = natsTags
+	} else if disguise != "" && v.sum > seen {
+		encoding = natsEncoding
+	}
+	if e.folded.invisible > 2 || e.folded.alike > 1 {
+		letters = natsLetters
+	}
+	if v.sum+encoding+letters <= e.best.sum {
+		return
+	}
+	e.best = *v
+	if encoding > 0 {
+		e.best.add(familyEncoding, holding{at, -1, 1, encoding, disguise})
+	}
+	if letters > 0 {
+		e.best.add(familyLetters, holding{at, -1, 1, letters, "disguise: characters of other scripts, or invisible ones"})
 	}
 }

@@ -1,216 +1,235 @@
 package detect
 
-// rule is a feature: concepts that stand near each other, and how much that says
-// by itself. Words are given in any order, since languages differ in theirs.
-type rule struct {
-	name   string
-	anchor concept   // the concept that everything else is near to
-	near   []concept // of each at least one must stand within the window
-	words  int32     // the window to both sides, in words
-	tight  int32     // no more words than that between the anchor and the next of them; 0 means any number
-	weight float64
-	told   bool // counts in full only when it is told to the reader: not quoted as an example, not reported
-}
-
-// rules are the evidence that is not learned. Their weights are set by hand: what
-// each leaves open. How much that counts beside the linear model is part of its
-// Calibration; docs/detectors.md says how both are checked.
-var rules = []rule{
-	{name: "override: drop earlier instructions", anchor: ignore, near: []concept{strict, prior | your | told}, words: 8, tight: 1, weight: 0.8, told: true},
-	{name: "override: drop earlier rules", anchor: ignore, near: []concept{instruction, prior | your | told}, words: 8, tight: 1, weight: 0.45, told: true},
-	{name: "override: drop your rules", anchor: ignore, near: []concept{instruction, your | told}, words: 8, tight: 1, weight: 0.15, told: true},
-	{name: "override: drop everything said", anchor: ignore, near: []concept{told}, words: 5, tight: 1, weight: 0.65, told: true},
-	{name: "override: drop instructions", anchor: ignore, near: []concept{strict}, words: 6, tight: 4, weight: 0.2, told: true},
-	{name: "override: drop your safety rules", anchor: ignore, near: []concept{safety, your | prior}, words: 7, tight: 1, weight: 0.45, told: true},
-	{name: "override: drop safety rules", anchor: ignore, near: []concept{safety}, words: 6, tight: 3, weight: 0.2, told: true},
-	{name: "override: then something else", anchor: ignore, near: []concept{prior | told | instruction, instead | newOrders}, words: 14, tight: 1, weight: 0.5, told: true},
-	{name: "override: your rules have lapsed", anchor: lapsed, near: []concept{strict | instruction | safety, your | told}, words: 9, weight: 0.5, told: true},
-	{name: "override: what you were told has lapsed", anchor: lapsed, near: []concept{told | systemPrompt}, words: 7, weight: 0.5, told: true},
-	{name: "override: instructions have lapsed", anchor: lapsed, near: []concept{strict, prior}, words: 8, weight: 0.25, told: true},
-	{name: "override: take your instructions away", anchor: lift, near: []concept{strict | told, your | prior}, words: 5, weight: 0.3, told: true},
-	{name: "override: take your rules away", anchor: lift, near: []concept{safety | instruction | strict, your}, words: 5, weight: 0.35, told: true},
-	{name: "override: take safety away", anchor: lift, near: []concept{safety, your | prior | authority | jailbreak | model}, words: 9, weight: 0.35, told: true},
-	{name: "orders: new ones", anchor: newOrders, near: []concept{fromNow | ignore | lapsed | toModel | authority | role | template | boundary | model | persona | reveal | you}, words: 14, weight: 0.22, told: true},
-	{name: "orders: new ones with an act", anchor: newOrders, near: []concept{reveal | tool | guarded | unrestricted | destroy | conceal | systemPrompt}, words: 14, weight: 0.3, told: true},
-	{name: "orders: from now on", anchor: fromNow, near: []concept{persona | unrestricted | strict | newOrders | ignore | lapsed | you}, words: 10, weight: 0.15, told: true},
-	{name: "orders: from now on, you are", anchor: fromNow, near: []concept{persona}, words: 6, weight: 0.25, told: true},
-	{name: "extraction: reveal the system prompt", anchor: reveal, near: []concept{systemPrompt}, words: 8, weight: 0.6, told: true},
-	{name: "extraction: show the system prompt", anchor: show, near: []concept{systemPrompt}, words: 8, weight: 0.35, told: true},
-	{name: "extraction: print the system prompt", anchor: emit, near: []concept{systemPrompt}, words: 5, weight: 0.3, told: true},
-	{name: "extraction: your prompt, word for word", anchor: systemPrompt, near: []concept{verbatim, reveal | show}, words: 16, weight: 0.45, told: true},
-	{name: "extraction: your instructions", anchor: reveal | show, near: []concept{your, systemPrompt | strict}, words: 7, weight: 0.3, told: true},
-	{name: "extraction: what stands above, word for word", anchor: verbatim, near: []concept{told, reveal | show}, words: 14, weight: 0.55, told: true},
-	{name: "extraction: what stands above", anchor: reveal, near: []concept{told}, words: 5, weight: 0.5, told: true},
-	{name: "persona: without limits", anchor: persona, near: []concept{unrestricted}, words: 40, weight: 0.6, told: true},
-	{name: "persona: another one", anchor: persona, near: []concept{model | your | unrestricted}, words: 12, weight: 0.1, told: true},
-	{name: "persona: jailbreak by name", anchor: jailbreak, weight: 0.55, told: true},
-	{name: "persona: unlimited model", anchor: unrestricted, near: []concept{model | you | your}, words: 6, weight: 0.5, told: true},
-	{name: "persona: unlimited and willing", anchor: unrestricted, near: []concept{noRefusal | safety | ignore | respond | must}, words: 30, weight: 0.2, told: true},
-	{name: "persona: must not refuse", anchor: noRefusal, weight: 0.2, told: true},
-	{name: "persona: must not refuse, unlimited", anchor: noRefusal, near: []concept{unrestricted | persona | pretext | jailbreak | ignore}, words: 40, weight: 0.4, told: true},
-	{name: "persona: a pretext", anchor: pretext, near: []concept{unrestricted | safety | noRefusal | jailbreak}, words: 25, weight: 0.3, told: true},
-	{name: "model: addressed in a text", anchor: toModel, weight: 0.3, told: true},
-	{name: "model: told to act", anchor: toModel, near: []concept{send | tool | destroy | conceal | newOrders | ignore | reveal | must | secret | instead | include}, words: 22, weight: 0.35, told: true},
-	{name: "exfiltration: secrets to an address", anchor: send, near: []concept{secret | context | systemPrompt, destination}, words: 22, weight: 0.15, told: true},
-	{name: "exfiltration: guarded data to an address", anchor: send | include, near: []concept{guarded | context | systemPrompt, destination}, words: 18, weight: 0.45, told: true},
-	{name: "exfiltration: secrets, told to the model", anchor: guarded | context, near: []concept{send | reveal | include, toModel | conceal | ignore | beforeTask | authority | role | template | newOrders}, words: 30, weight: 0.4, told: true},
-	{name: "tools: call one, told to the model", anchor: tool, near: []concept{toModel | conceal | beforeTask | role | template}, words: 26, weight: 0.4, told: true},
-	{name: "tools: something irrevocable, told to the model", anchor: destroy, near: []concept{toModel | conceal | role | template | newOrders | beforeTask}, words: 26, weight: 0.4, told: true},
-	{name: "tools: something irrevocable by a tool", anchor: destroy, near: []concept{tool}, words: 8, weight: 0.1, told: true},
-	{name: "tools: before the task", anchor: beforeTask, near: []concept{tool | send | guarded | context | destroy | conceal | destination}, words: 22, weight: 0.35, told: true},
-	{name: "tools: before the task, guarded data", anchor: beforeTask, near: []concept{guarded | context}, words: 22, weight: 0.3, told: true},
-	{name: "concealment", anchor: conceal, weight: 0.15, told: true},
-	{name: "concealment: from the user", anchor: conceal, near: []concept{person}, words: 3, weight: 0.25, told: true},
-	{name: "concealment: of an action", anchor: conceal, near: []concept{send | tool | guarded | context | destroy | toModel | beforeTask | ignore}, words: 24, weight: 0.3, told: true},
-	{name: "authority: claimed", anchor: authority, weight: 0.1, told: true},
-	{name: "authority: to get past rules", anchor: authority, near: []concept{ignore | reveal | unrestricted | systemPrompt | safety | guarded | jailbreak | noRefusal}, words: 22, weight: 0.4, told: true},
-	{name: "authority: for secrets", anchor: authority, near: []concept{reveal | show | send, guarded | systemPrompt | safety}, words: 26, weight: 0.25, told: true},
-	{name: "frame: tokens of a chat template", anchor: template, weight: 0.25},
-	{name: "frame: a role and orders", anchor: role, near: []concept{ignore | newOrders | persona | unrestricted | reveal | authority | conceal | lapsed | fromNow | toModel | jailbreak | guarded}, words: 14, weight: 0.4},
-	{name: "frame: a role that speaks to the reader", anchor: role, near: []concept{template, you | must | model}, words: 8, weight: 0.35},
-	{name: "frame: a text pretends to end", anchor: boundary, near: []concept{ignore | newOrders | persona | role | template | authority | reveal | must | tool | systemPrompt | lapsed}, words: 20, weight: 0.5, told: true},
-	{name: "hidden: orders to a model", anchor: hidden, near: []concept{toModel | conceal | systemPrompt | newOrders | jailbreak | lapsed}, words: 26, weight: 0.4},
-	{name: "hidden: orders", anchor: hidden, near: []concept{ignore | must | send | destroy | reveal | include, strict | person | guarded | model}, words: 26, weight: 0.2},
-}
-
-// anchors are the anchors of all rules.
-var anchors = func() (all concept) {
-	for _, r := range rules {
-		all |= r.anchor
-	}
-	return all
-}()
-
-// include is what a text can make a model put into its answer.
-const include = show | respond
-
-// Factors of the weight of what is not told to the reader.
-const (
-	factorReported = 0.3  // attackers try to make it ignore …
-	factorQuoted   = 0.3  // phrases such as "ignore …"
-	factorTalk     = 0.75 // among words about attacks
-	factorCode     = 0.25 // ignore(…)
-	factorNegated  = 0.12 // do not ignore …
+import (
+	"math/bits"
+	"strings"
+	"sync"
 )
 
-// maxNear bounds how many findings are looked at to each side of an anchor.
-const maxNear = 96
-
-// strengths collects how much each rule says, 0 for those that do not hold.
-type strengths struct {
-	best  [64]float64 // of what is told to the reader
-	aside [64]float64 // of what is quoted, reported or part of a name
-	count [64]int
+// rule is a feature: an anchor, phrases that are near it, and how much that says by itself, in nats of what
+// it leaves open. A rule from about 1.6 nats on decides alone; the others add up where they stand together.
+type rule struct {
+	name   string // family: what it is
+	anchor string // meanings of which one must be there
+	near   string // conditions: how near, and meanings of which one must be there; all of them must hold
+	nats   float64
+	plain  bool // counts in full when it is quoted or reported, too
 }
 
-// judge adds the rules that hold among hits, at a share of their weight.
-func (s *strengths) judge(hits []hit, share float64) {
-	for i := range hits {
-		h := &hits[i]
-		if h.means&anchors == 0 {
-			continue
-		}
-		for k := range rules {
-			r := &rules[k]
-			if h.means&r.anchor == 0 || !r.holds(hits, i) {
-				continue
-			}
-			w := r.weight * share
-			if r.told {
-				w *= toldShare(hits, i)
-			}
-			if w < r.weight/2 {
-				s.aside[k] = max(s.aside[k], w)
-			} else {
-				s.best[k] = max(s.best[k], w)
-			}
-			s.count[k]++
-		}
-	}
+// rules are set by hand. docs/detectors.md says how they are measured.
+var rules = []rule{
+	{"override: drop earlier instructions", "drop", "after instr|told; near before|told", 2.6, false},
+	{"override: drop earlier instructions", "dropLast", "near instr|told; near before|told", 2.6, false},
+	{"override: drop all instructions", "drop", "after instr; near all|your", 1.5, false},
+	{"override: drop all instructions", "dropLast", "near instr; near all|your", 1.5, false},
+	{"override: drop what was said", "drop", "tight told", 2.2, false},
+	{"override: drop earlier rules", "drop", "after order; tight before; far only|instr|fresh|say|you|persona|toModel|must", 1.7, false},
+	{"override: drop earlier rules", "dropLast", "near order; near before", 1.7, false},
+	{"override: drop all rules", "drop", "tight all|your; after order; far only|instr|say|persona|toModel|free", 1.2, false},
+	{"override: drop everything", "drop", "tight before|all; far only|say|persona|reply|send", 0.7, false},
+	{"override: drop instructions", "drop", "tight instr", 0.8, false},
+	{"override: drop safety rules", "drop", "tight safety", 0.7, false},
+	{"override: your instructions have lapsed", "lapsed", "near instr|told; near before|all|your|told|others", 1.8, false},
+	{"override: earlier rules have lapsed", "lapsed", "near order; near before|others", 1.1, false},
+	{"override: this above all others", "others", "near instr|order|goal; far this; far lapsed|drop|only|must", 1.2, false},
+	{"override: this above earlier ones", "outrank", "near instr|order; tight before|all|others", 1.3, false},
+	{"orders: new instructions", "instr|order", "prior fresh; near news; far urgent", 1.2, false},
+	{"orders: new instructions", "instr", "prior fresh; far only|drop|lapsed|toModel|persona", 0.7, false},
+	{"orders: new instructions", "instr", "prior fresh; near news|urgent", 0.7, false},
+	{"orders: one task only", "goal", "prior only; near your|this; far drop|before|instr|others|urgent", 0.6, false},
+	{"override: in place of the task", "drop|instead", "tight userTask", 1.2, false},
+	{"override: in place of the task", "instead", "far only|say|send|tool|address; near user|userTask|reply|line", 0.7, false},
+	{"override: a task that is over", "userTask", "after fresh|goal|send|tool|destroy|beforeTask; own line", 0.7, false},
+	{"address: to the model", "toModel", "", 0.6, false},
+	{"address: to the model by name", "model", "prior greet", 0.6, false},
+	{"address: to the model by name, with an order", "model", "prior greet; after say|send|must|tool|destroy|reveal|verdict", 1.0, false},
+	{"address: to the model, with a verdict", "verdict", "far toModel|model|drop|authority", 1.2, false},
+	{"address: a verdict", "verdict", "near only|must|say|authority", 0.45, false},
+	{"address: to the model, with an order", "toModel", "far send|tool|destroy|conceal|drop|reveal|secret|reply|free|noRefusal", 1.0, false},
+	{"address: the model's answer", "reply", "near say|must|line", 0.45, false},
+	{"address: the model's answer", "reply", "prior say; prior line", 0.7, false},
+	{"extraction: reveal the system prompt", "reveal", "after sysPrompt", 1.7, false},
+	{"extraction: show the system prompt", "say", "tight sysPrompt", 0.8, false},
+	{"extraction: the system prompt, word for word", "sysPrompt", "near verbatim; near reveal|say", 2.0, false},
+	{"extraction: what is above", "reveal", "tight told", 1.5, false},
+	{"persona: without limits", "persona", "far free", 1.7, false},
+	{"persona: another one", "persona", "far drop|model|noRefusal|jailbreak", 0.8, false},
+	{"jailbreak: by name", "jailbreak", "", 1.7, false},
+	{"jailbreak: a model without limits", "free", "near model|you|your; far persona|must|noRefusal", 1.1, false},
+	{"jailbreak: no refusal", "noRefusal", "far free|persona|drop|reply|jailbreak", 0.9, false},
+	{"exfiltration: secrets to an address", "send", "near secret|context|sysPrompt; far address", 0.5, false},
+	{"exfiltration: secrets, told to the model", "send", "near secret|context; far toModel|conceal|beforeTask|role", 1.3, false},
+	{"tools: before the task", "beforeTask", "near tool|send|secret|context|destroy|conceal", 0.9, false},
+	{"address: to the model, with a tool", "tool", "far toModel|conceal|drop|role", 0.9, false},
+	{"address: to the model, with something irrevocable", "destroy", "far toModel|conceal|drop|role", 1.3, false},
+	{"concealment: from the user", "conceal", "", 0.4, false},
+	{"concealment: of an action", "conceal", "far send|tool|secret|context|destroy|toModel|beforeTask|drop", 1.1, false},
+	{"authority: to get past rules", "authority", "far drop|reveal|free|safety|jailbreak|noRefusal|lapsed", 0.8, false},
+	{"authority: with an order", "authority", "after must|send|tool|destroy|reveal|secret; far user|model|you|secret|sysPrompt", 0.5, false},
+	{"tools: before the task, told to the model", "beforeTask", "far template|conceal|toModel|userTask", 1.2, false},
+	{"frame: a chat template", "template", "", 0.3, true},
+	{"frame: a chat template and orders", "template", "far drop|conceal|beforeTask|toModel|authority|userTask|persona", 1.0, true},
+	{"frame: a role and orders", "role", "far drop|persona|free|authority|conceal|lapsed|toModel|urgent", 1.3, true},
+	{"frame: a role and orders", "label", "near drop|persona|free|authority|conceal|lapsed|toModel", 0.9, true},
+	{"frame: a text pretends to end", "boundary", "far drop|persona|role|template|authority|toModel|instr", 1.3, true},
+	{"hidden: an order in a comment", "comment", "near toModel|conceal|sysPrompt|jailbreak", 1.7, true},
+	{"hidden: a comment for a model", "comment", "tight model|greet; near model; near must|say|send|tool|address|verdict", 1.1, true},
+	{"hidden: an order in text that is not shown", "hidden", "far toModel|conceal|sysPrompt|jailbreak", 1.7, true},
 }
 
-// holds reports whether each of the rule's concepts stands near the anchor.
-func (r *rule) holds(hits []hit, i int) bool {
-	if len(r.near) == 0 {
-		return true
-	}
-	h := &hits[i]
-	reach, tight := r.words*wordUnits, r.words*wordUnits
-	if r.tight > 0 {
-		tight = r.tight * wordUnits
-	}
-	var seen [4]bool
-	missing, close := len(r.near), false
-	see := func(means concept, gap int32) {
-		for k, c := range r.near {
-			if means&c != 0 {
-				close = close || gap <= tight
-				if !seen[k] {
-					seen[k] = true
-					missing--
+// How near a phrase must be to the anchor, in half words.
+const (
+	tightReach = 8  // behind it
+	afterReach = 18 // behind it
+	priorReach = 6  // before it
+	nearReach  = 18 // on either side
+	farReach   = 60
+)
+
+// reaches are the names of the conditions, in the order of surroundings.
+var reaches = []string{"tight", "after", "prior", "near", "far", "own"}
+
+// surroundings are the meanings of the phrases around an anchor, by reach.
+type surroundings [6]meaning
+
+// compiled is a rule as it is asked.
+type compiled struct {
+	*rule
+	anchor meaning
+	needs  []need
+	family int
+}
+
+// need is a condition.
+type need struct {
+	reach int
+	any   meaning
+}
+
+// ruleBook holds the rules.
+type ruleBook struct {
+	rules    []compiled
+	by       [64][]int16 // rules by the bits of their anchors
+	anchors  meaning     // of all rules
+	families int
+}
+
+// theRules are compiled when the first text is scored.
+var theRules = sync.OnceValue(func() *ruleBook {
+	b := new(ruleBook)
+	families := make(map[string]int)
+	for i := range rules {
+		r := &rules[i]
+		family, _, _ := strings.Cut(r.name, ":")
+		if _, known := families[family]; !known {
+			families[family] = len(families)
+		}
+		c := compiled{rule: r, anchor: meaningOf(r.anchor), family: families[family]}
+		for text := range strings.SplitSeq(r.near, ";") {
+			where, names, ok := strings.Cut(strings.TrimSpace(text), " ")
+			for k, reach := range reaches {
+				if ok && where == reach {
+					c.needs = append(c.needs, need{k, meaningOf(names)})
 				}
 			}
 		}
-	}
-	see(h.means&^r.anchor, 0)
-	comment := h.flags&inMarkup != 0 && r.anchor == hidden
-	ahead := h.means&forward != 0 && r.anchor == ignore || r.anchor == hidden
-	for k := i + 1; k < len(hits) && k-i < maxNear && (missing > 0 || !close); k++ {
-		gap := hits[k].at - h.end
-		if gap > reach || comment && hits[k].flags&inMarkup == 0 {
-			break
+		for m := c.anchor; m != 0; m &= m - 1 {
+			bit := bits.TrailingZeros64(uint64(m))
+			b.by[bit] = append(b.by[bit], int16(i))
 		}
-		see(hits[k].means, gap)
+		b.rules = append(b.rules, c)
+		b.anchors |= c.anchor
 	}
-	for k := i - 1; k >= 0 && i-k < maxNear && (missing > 0 || !close) && !ahead; k-- {
-		gap := h.at - hits[k].end
-		if gap > reach {
-			break
+	b.families = len(families)
+	return b
+})
+
+// holds reports whether the conditions of a rule are met.
+func (c *compiled) holds(around *surroundings) bool {
+	for _, n := range c.needs {
+		if around[n.reach]&n.any == 0 {
+			return false
 		}
-		see(hits[k].means, gap)
 	}
-	return missing == 0 && close
+	return true
 }
 
-// toldShare is the share of the weight that an anchor keeps by how it is told.
-func toldShare(hits []hit, i int) float64 {
+// maxNear bounds how many phrases are looked at to each side of an anchor.
+const maxNear = 32
+
+// look collects the meanings around the phrase i.
+func look(hits []hit, i int) (around surroundings, talk, examples int) {
 	h := &hits[i]
-	if h.flags&negated != 0 {
-		return factorNegated
-	}
-	about, examples, near := 0, 0, 0
-	for k := i - 1; k >= 0 && i-k < maxNear && h.at-hits[k].end <= 30*wordUnits; k-- {
-		if hits[k].flags&quoted != 0 && h.flags&quoted != 0 {
+	around[5] = h.means
+	for k := i + 1; k < len(hits) && k-i < maxNear; k++ {
+		o := &hits[k]
+		gap := o.at - h.at
+		if o.begin <= h.at { // inside of the anchor, or the same words
 			continue
 		}
-		if hits[k].means&talk != 0 {
-			about++
+		if gap > farReach {
+			break
 		}
-		if hits[k].means&example != 0 && h.at-hits[k].end <= 12*wordUnits {
-			examples++
-			if h.at-hits[k].end <= 2*wordUnits {
-				near++
+		around[4] |= o.means
+		if gap <= nearReach {
+			around[1] |= o.means
+			around[3] |= o.means
+			if o.begin-h.at <= tightReach {
+				around[0] |= o.means
 			}
 		}
-	}
-	for k := i + 1; k < len(hits) && k-i < maxNear && hits[k].at-h.end <= 14*wordUnits; k++ {
-		if hits[k].means&talk != 0 && (h.flags&quoted == 0 || hits[k].flags&quoted == 0) {
-			about++
+		if o.means&meansTalk != 0 {
+			talk++
 		}
 	}
-	switch {
-	case h.flags&inCode != 0:
-		return factorCode
-	case (h.flags&reported != 0 || h.means&gerund != 0) && about > 0:
-		return factorReported * factorTalk
-	case h.flags&reported != 0 || h.means&gerund != 0:
-		return factorReported
-	case h.flags&quoted != 0 && (about > 0 || examples > 0):
-		return factorQuoted
-	case about > 0 && near > 0:
-		return factorQuoted
-	case about > 1:
-		return factorTalk
+	for k := i - 1; k >= 0 && i-k < maxNear; k-- {
+		o := &hits[k]
+		gap := h.begin - o.at
+		if gap <= 0 {
+			continue
+		}
+		if gap > farReach {
+			break
+		}
+		around[4] |= o.means
+		if gap <= nearReach {
+			around[3] |= o.means
+			if gap <= priorReach {
+				around[2] |= o.means
+			}
+		}
+		if o.means&meansTalk != 0 {
+			talk++
+		}
+		if o.means&meansSample != 0 && gap <= nearReach {
+			examples++
+		}
 	}
-	return 1
+	return around, talk, examples
+}
+
+// Factors of the weight of what is not told to the reader.
+const (
+	factorNegated = 0.1  // do not ignore …
+	factorSaid    = 0.4  // attackers ignore …
+	factorQuoted  = 0.25 // phrases such as "ignore …"
+	factorTalk    = 0.6  // among words about attacks
+)
+
+// toldShare is the share of the weight that an anchor keeps by how it is told.
+func toldShare(h *hit, talk, examples int) float64 {
+	share := 1.0
+	switch {
+	case h.flags&negated != 0:
+		return factorNegated
+	case h.flags&said != 0:
+		share = factorSaid
+	}
+	switch {
+	case talk > 0 && (examples > 0 || h.flags&quoted != 0), examples > 0 && h.flags&quoted != 0:
+		return share * factorQuoted
+	case talk > 0:
+		return share * factorTalk
+	}
+	return share
 }

@@ -76,16 +76,15 @@ func (v *view) original(start, end int) (int, int) {
 
 // leads marks the first bytes of characters that fold may change.
 var leads = func() (t [256]bool) {
-	for r := rune(utf8.RuneSelf); r <= unicode.MaxRune; r++ {
-		if r == 0x3400 { // ideographs do not fold
-			r = 0xA000
-		}
+	for r := rune(utf8.RuneSelf); r <= 0x3002; r++ {
 		if _, folds := fold(r); folds {
 			var b [utf8.UTFMax]byte
 			utf8.EncodeRune(b[:], r)
 			t[b[0]] = true
 		}
 	}
+	t[0xEA], t[0xEF] = true, true // digits of other scripts, full-width forms
+	t[0xF0], t[0xF3] = true, true // mathematical digits, tags
 	return t
 }()
 
@@ -222,4 +221,8 @@ func stands(text []byte, i int, w string) bool {
 	}
 	end := i + len(w)
 	return len(w) > shortWord || end == len(text) || class[text[end]]&letter == 0 || w == "tel" || w == "cell" || w == "call" || w == "llam" || w == "fact" || w == "term"
+}
+
+func hasPrefix(text []byte, w string) bool {
+	return len(text) >= len(w) && string(text[:len(w)]) == w
 }

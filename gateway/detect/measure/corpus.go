@@ -1,9 +1,4 @@
-// Package measure tells how good the detectors of gateway/detect are on a
-// labelled corpus: precision and recall of every entity, recall and false
-// positives of the injection score, with intervals.
-//
-// A corpus is a folder with pii.jsonl, injection.jsonl or both; further files
-// of the same kind may stand beside them (pii-*.jsonl, injection-*.jsonl).
+// Package measure reads labelled texts and counts how good the findings of gateway/detect are on them.
 package measure
 
 import (
@@ -31,41 +26,42 @@ type PII struct {
 	Entities []Entity `json:"entities"`
 }
 
-// Injection is a text that is an attack (Label 1, of a family) or is none.
-type Injection struct {
-	ID     string `json:"id"`
-	Text   string `json:"text"`
-	Lang   string `json:"lang"`
+// Text is a text of a family, an attack or an honest one.
+type Text struct {
+	Source string `json:"source"`
 	Kind   string `json:"kind"`
-	Family string `json:"family"`
-	Label  int    `json:"label"`
+	Text   string `json:"text"`
+	Label  int    `json:"label"`  // 1 for an attack, where a file holds both
+	Marked *bool  `json:"marked"` // whether an attack shows by its form
+}
+
+// Texts reads the texts of a file, or of the files *.jsonl of a folder.
+func Texts(path string) ([]Text, error) {
+	if info, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("texts: %w", err)
+	} else if info.IsDir() {
+		return load[Text](path, "*.jsonl")
+	}
+	return load[Text](filepath.Dir(path), filepath.Base(path))
 }
 
 // maxLine bounds a line of a corpus, in bytes.
-const maxLine = 1 << 20
+const maxLine = 16 << 20
 
-// Load reads the corpus in dir. Both lists are empty when it has no files; a
-// label that does not fit its text is an error.
-func Load(dir string) (pii []PII, injections []Injection, err error) {
-	if pii, err = load[PII](dir, "pii*.jsonl"); err != nil {
-		return nil, nil, err
-	}
-	if injections, err = load[Injection](dir, "injection*.jsonl"); err != nil {
-		return nil, nil, err
+// Load reads the labelled texts in dir; a label that does not fit its text is an error.
+func Load(dir string) ([]PII, error) {
+	pii, err := load[PII](dir, "pii*.jsonl")
+	if err != nil {
+		return nil, err
 	}
 	for _, p := range pii {
 		for _, e := range p.Entities {
 			if e.Start < 0 || e.End > len(p.Text) || e.Start >= e.End || p.Text[e.Start:e.End] != e.Text {
-				return nil, nil, fmt.Errorf("corpus %s: %s: the label %s %d–%d does not cover %q", dir, p.ID, e.Entity, e.Start, e.End, e.Text)
+				return nil, fmt.Errorf("corpus %s: %s: the label %s %d–%d does not cover %q", dir, p.ID, e.Entity, e.Start, e.End, e.Text)
 			}
 		}
 	}
-	for _, i := range injections {
-		if i.Label != 0 && i.Label != 1 {
-			return nil, nil, fmt.Errorf("corpus %s: %s: label %d is neither 0 nor 1", dir, i.ID, i.Label)
-		}
-	}
-	return pii, injections, nil
+	return pii, nil
 }
 
 func load[T any](dir, pattern string) (all []T, err error) {

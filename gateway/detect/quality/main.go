@@ -1,137 +1,199 @@
-// Command quality measures the detectors of gateway/detect on a labelled corpus
-// and prints a report: go run ./gateway/detect/quality [-errors] [DIR]. With -pieces
-// it counts the alarms among the files under some folders: go run
-// ./gateway/detect/quality -pieces [-every 10] DIR...
+// Command quality measures gateway/detect on texts that the user brings:
+//
+//	go run ./gateway/detect/quality -attacks FILE|DIR -honest FILE|DIR [-errors]
+//
+// Files hold one JSON object a line with "text" and "source", the family of the text; attacks may have
+// "kind" ("direct" ones, aimed at a chat bot, are counted apart) and "marked" (see marked.go).
+// With -entities DIR it measures the findings of personal data and secrets on a labelled corpus instead.
 package main
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"io"
 	"maps"
 	"os"
 	"slices"
-	"strings"
 
+	"svc/gateway/detect"
 	"svc/gateway/detect/measure"
 )
 
 func main() {
-	errors := flag.Bool("errors", false, "list every text that is judged wrongly")
-	threshold := flag.Float64("threshold", 0.5, "score from which a text counts as an attack")
-	files := flag.Bool("pieces", false, "score pieces of the text files under the folders given, which are no corpus")
-	every := flag.Int("every", 10, "with -pieces: score one of so many")
+	attacks := flag.String("attacks", "", "file or folder of attacks (JSON lines)")
+	honest := flag.String("honest", "", "file or folder of honest texts (JSON lines)")
+	entities := flag.String("entities", "", "folder with pii.jsonl: measure entities instead of the injection score")
+	errors := flag.Bool("errors", false, "list what is judged wrongly")
 	flag.Parse()
-	if *files {
-		if err := pieces(os.Stdout, flag.Args(), max(*every, 1)); err != nil {
-			fmt.Fprintln(os.Stderr, "quality:", err)
-			os.Exit(1)
-		}
-		return
+	var err error
+	switch {
+	case *entities != "":
+		err = entityReport(os.Stdout, *entities, *errors)
+	case *attacks == "" || *honest == "":
+		err = fmt.Errorf("-attacks and -honest name the texts to measure on, or -entities a labelled corpus")
+	default:
+		err = scoreReport(os.Stdout, *attacks, *honest, *errors)
 	}
-	dir := "gateway/detect/testdata/dev"
-	if flag.NArg() > 0 {
-		dir = flag.Arg(0)
-	}
-	if err := run(os.Stdout, dir, *threshold, *errors); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "quality:", err)
 		os.Exit(1)
 	}
 }
 
-// run writes the report on the corpus in dir.
-func run(w io.Writer, dir string, threshold float64, errors bool) error {
-	pii, injections, err := measure.Load(dir)
+// scored is a text and its score.
+type scored struct {
+	measure.Text
+	score    float64
+	features []detect.Feature
+}
+
+func scoreAll(path string) ([]scored, error) {
+	texts, err := measure.Texts(path)
+	if err != nil {
+		return nil, err
+	}
+	if len(texts) == 0 {
+		return nil, fmt.Errorf("%s has no texts: want files of JSON lines with a member \"text\"", path)
+	}
+	all := make([]scored, len(texts))
+	for i, t := range texts {
+		score, features := detect.ScoreInjection([]byte(t.Text))
+		all[i] = scored{t, score, features}
+	}
+	return all, nil
+}
+
+// rates are the shares of honest texts at which recall is reported.
+var rates = []float64{0.001, 0.003, 0.01, 0.03, 0.05}
+
+func scoreReport(w io.Writer, attackPath, honestPath string, errors bool) error {
+	attacks, err := scoreAll(attackPath)
 	if err != nil {
 		return err
 	}
-	if len(pii)+len(injections) == 0 {
-		return fmt.Errorf("%s has no pii*.jsonl and no injection*.jsonl", dir)
+	honest, err := scoreAll(honestPath)
+	if err != nil {
+		return err
 	}
-	fmt.Fprintf(w, "corpus %s: %d texts with entities labelled, %d texts for the injection score\n", dir, len(pii), len(injections))
-	if len(pii) > 0 {
-		entities(w, pii, errors)
+	by := make(map[string][]float64)
+	markedBy := make(map[string][]float64)
+	for _, a := range attacks {
+		group := a.Kind + ": " + a.Source
+		by[group] = append(by[group], a.score)
+		if isMarked(a.Text) {
+			markedBy[group] = append(markedBy[group], a.score)
+		}
 	}
-	if len(injections) > 0 {
-		scores(w, measure.Score(injections), threshold, errors)
+	fmt.Fprintf(w, "%d attacks, %d honest texts\n\nhonest texts that reach a threshold\n", len(attacks), len(honest))
+	scores := make([]float64, len(honest))
+	for i, h := range honest {
+		scores[i] = h.score
+	}
+	for _, t := range []float64{0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9} {
+		fmt.Fprintf(w, "  %.2f  %4d  %.2f %%\n", t, reach(scores, t), 100*share(reach(scores, t), len(scores)))
+	}
+	table(w, "marked attacks", markedBy, scores)
+	table(w, "all attacks", by, scores)
+	honestBy := make(map[string][]float64)
+	for _, h := range honest {
+		honestBy[h.Source] = append(honestBy[h.Source], h.score)
+	}
+	fmt.Fprintf(w, "\n%-52s %6s %8s %8s\n", "honest texts at a threshold, by source", "texts", "0.5", "0.8")
+	for _, s := range slices.Sorted(maps.Keys(honestBy)) {
+		l := honestBy[s]
+		fmt.Fprintf(w, "%-52s %6d %8.3f %8.3f\n", s, len(l), share(reach(l, 0.5), len(l)), share(reach(l, 0.8), len(l)))
+	}
+	if errors {
+		list(w, "honest, scored high", honest, func(s scored) bool { return s.score >= 0.5 })
+		list(w, "attacks, scored low", attacks, func(s scored) bool { return s.score < 0.5 && isMarked(s.Text) })
 	}
 	return nil
 }
 
-func entities(w io.Writer, texts []measure.PII, errors bool) {
-	by, wrong := measure.Entities(texts)
-	fmt.Fprintf(w, "\nentities, exact span and kind (95 %% intervals: Wilson)\n%-12s %6s %6s %6s  %-22s %-22s %s\n", "", "right", "extra", "missed", "precision", "recall", "F1")
-	names := slices.Sorted(maps.Keys(by))
-	for _, name := range append(names[1:], "") {
-		c := by[name]
-		shown := name
-		if name == "" {
-			shown = "overall"
-		}
-		fmt.Fprintf(w, "%-12s %6d %6d %6d  %s %s %.4f\n", shown, c.Right, c.Extra, c.Missed,
-			interval(c.Right, c.Right+c.Extra), interval(c.Right, c.Right+c.Missed), c.F1())
+// table prints recall by source at fixed thresholds, and at those that certain shares of honest texts reach.
+func table(w io.Writer, title string, by map[string][]float64, honest []float64) {
+	thresholds := []float64{0.5, 0.8}
+	fmt.Fprintf(w, "\n%-52s %6s %8s %8s", "recall of "+title+", by source", "texts", "0.5", "0.8")
+	for _, r := range rates {
+		thresholds = append(thresholds, thresholdAt(honest, r))
+		fmt.Fprintf(w, " %7.1f%%", 100*r)
 	}
-	low, high := measure.F1Interval(texts)
-	fmt.Fprintf(w, "overall F1 %.4f, 95 %% interval %.4f to %.4f (bootstrap over texts)\n", by[""].F1(), low, high)
-	for _, x := range wrong {
-		if !errors {
-			break
+	fmt.Fprintf(w, "\n%-68s", "")
+	for _, t := range thresholds {
+		fmt.Fprintf(w, " %8.3f", t)
+	}
+	fmt.Fprintln(w)
+	for _, kind := range []string{"indirect", "direct", ""} {
+		sum, n := make([]float64, len(thresholds)), 0.0
+		for _, s := range slices.Sorted(maps.Keys(by)) {
+			if len(s) < len(kind)+2 || s[:len(kind)+2] != kind+": " {
+				continue
+			}
+			fmt.Fprintf(w, "%-59s%9d", s, len(by[s]))
+			for i, t := range thresholds {
+				r := share(reach(by[s], t), len(by[s]))
+				sum[i] += r
+				fmt.Fprintf(w, " %8.3f", r)
+			}
+			fmt.Fprintln(w)
+			n++
 		}
-		fmt.Fprintf(w, "\n%s (%s, %s): %q\n", x.Of.ID, x.Of.Kind, x.Of.Lang, x.Of.Text)
-		for _, m := range x.Extra {
-			fmt.Fprintf(w, "  extra  %s %q\n", m.Entity, x.Of.Text[m.Start:m.End])
-		}
-		for _, e := range x.Missed {
-			fmt.Fprintf(w, "  missed %s %q\n", e.Entity, e.Text)
+		if n > 0 {
+			fmt.Fprintf(w, "%-68s", "mean of the "+cmp.Or(kind, "other")+" sources")
+			for _, x := range sum {
+				fmt.Fprintf(w, " %8.3f", x/n)
+			}
+			fmt.Fprintln(w)
 		}
 	}
 }
 
-// argumentKinds are the kinds of texts that arguments of tool calls are made of;
-// the others are what tools return and people write: pages, documents, tickets, chats.
-var argumentKinds = []string{"code", "csv", "json", "log", "mail", "sql", "tool_argument"}
-
-func scores(w io.Writer, all []measure.Scored, threshold float64, errors bool) {
-	fmt.Fprintf(w, "\ninjection score (95 %% intervals: Wilson)\n%-10s %-30s %-29s %s\n", "threshold", "recall", "false positives", "of tool arguments ("+strings.Join(argumentKinds, ", ")+")")
-	for _, t := range []float64{0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9} {
-		r := measure.At(all, t, func(measure.Scored) string { return "" })[""]
-		a := measure.At(all, t, func(s measure.Scored) string { return fmt.Sprint(slices.Contains(argumentKinds, s.Kind)) })["true"]
-		fmt.Fprintf(w, "%-10.2f %s  %-29s %s\n", t, of(r.Flagged, r.Attacks), of(r.False, r.Honest), of(a.False, a.Honest))
+// thresholdAt returns the lowest score that at most a share of the honest texts reaches.
+func thresholdAt(honest []float64, rate float64) float64 {
+	sorted := slices.Sorted(slices.Values(honest))
+	k := len(sorted) - 1 - int(rate*float64(len(sorted)))
+	if k < 0 {
+		return 0
 	}
-	for _, cut := range []struct {
-		title string
-		key   func(measure.Scored) string
-	}{
-		{"family", func(s measure.Scored) string { return s.Family }},
-		{"kind", func(s measure.Scored) string { return s.Kind }},
-		{"language", func(s measure.Scored) string { return s.Lang }},
-	} {
-		by := measure.At(all, threshold, cut.key)
-		fmt.Fprintf(w, "\nat %.2f, by %s\n%-26s %-30s %s\n", threshold, cut.title, "", "recall", "false positives")
-		for _, name := range slices.Sorted(maps.Keys(by)) {
-			r := by[name]
-			fmt.Fprintf(w, "%-26s %-30s %s\n", name, of(r.Flagged, r.Attacks), of(r.False, r.Honest))
+	return sorted[k] + 1e-9
+}
+
+func reach(scores []float64, t float64) (n int) {
+	for _, s := range scores {
+		if s >= t {
+			n++
 		}
 	}
+	return n
+}
+
+func share(n, of int) float64 { return float64(n) / float64(max(of, 1)) }
+
+func list(w io.Writer, title string, all []scored, wanted func(scored) bool) {
 	for _, s := range all {
-		if errors && (s.Score >= threshold) != (s.Label == 1) {
-			fmt.Fprintf(w, "\n%s (%s, %s, %s) label %d score %.2f: %q\n  %v\n", s.ID, s.Family, s.Kind, s.Lang, s.Label, s.Score, s.Text, s.Features)
+		if wanted(s) {
+			fmt.Fprintf(w, "\n%s: %.2f %s %v\n  %.300q\n", title, s.score, s.Source, s.features, s.Text.Text)
 		}
 	}
 }
 
-func interval(n, all int) string {
-	if all == 0 {
-		return fmt.Sprintf("%-22s", "-")
+// entityReport measures entities on a labelled corpus.
+func entityReport(w io.Writer, dir string, errors bool) error {
+	texts, err := measure.Load(dir)
+	if err != nil {
+		return err
 	}
-	low, high := measure.Wilson(n, all)
-	return fmt.Sprintf("%.4f (%.3f–%.3f)  ", float64(n)/float64(all), low, high)
-}
-
-func of(n, all int) string {
-	if all == 0 {
-		return "-"
+	by, wrong := measure.Entities(texts)
+	fmt.Fprintf(w, "%d texts of %s, exact span and kind\n%-12s %6s %6s %6s %10s %7s %7s\n", len(texts), dir, "", "right", "extra", "missed", "precision", "recall", "F1")
+	for _, name := range slices.Sorted(maps.Keys(by)) {
+		c := by[name]
+		fmt.Fprintf(w, "%-12s %6d %6d %6d %10.4f %7.4f %7.4f\n", cmp.Or(name, "all"), c.Right, c.Extra, c.Missed, c.Precision(), c.Recall(), c.F1())
 	}
-	low, high := measure.Wilson(n, all)
-	return fmt.Sprintf("%d/%d %.3f (%.3f–%.3f)", n, all, float64(n)/float64(all), low, high)
+	for _, x := range wrong {
+		if errors {
+			fmt.Fprintf(w, "\n%s: extra %v, missed %v: %q\n", x.Of.ID, x.Extra, x.Missed, x.Of.Text)
+		}
+	}
+	return nil
 }

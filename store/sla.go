@@ -73,7 +73,7 @@ type SLAs interface {
 	DeleteSLA(ctx context.Context, id string) error
 
 	// RecordViolation keeps a violation unless one of the same SLAID, Type and
-	// PeriodStart exists; created says which. ID and CreatedAt are set by the store.
+	// PeriodStart (to the second) exists; created says which. ID and CreatedAt are set by the store.
 	// Of concurrent calls one creates. An unknown SLAID is NotFound.
 	RecordViolation(ctx context.Context, v SLAViolation) (created bool, err error)
 	// ListViolations returns the newest first.

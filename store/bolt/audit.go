@@ -48,7 +48,7 @@ func (t *tenant) ReportAuditHead(ctx context.Context, head store.AuditHead) (sto
 				return err
 			}
 		}
-		stored, contradicted = follow(before, head, known)
+		stored, contradicted = store.FollowAuditHead(before, head, known)
 		stored.ReportedAt = t.s.now().UTC()
 		return putJSON(b, key, stored)
 	})
@@ -114,75 +114,6 @@ func roomForHead(b *bbolt.Bucket, head store.AuditHead) error {
 			fmt.Sprintf("the tenant has %d already; gateways with audit.checkpoint_key_file sign theirs", store.MaxUnsignedGateways))
 	}
 	return nil
-}
-
-// follow puts a head after the one before, and returns the one that it
-// contradicts.
-func follow(before, head store.AuditHead, known bool) (store.AuditHead, *store.EarlierHead) {
-	last := store.EarlierHead{Seq: before.Seq, Hash: before.Hash, ReportedAt: before.ReportedAt}
-	stored := head
-	stored.Earlier, stored.Passed, stored.Offered = before.Earlier, before.Passed, nil
-	switch {
-	case !known:
-	case head.Seq > before.Seq, head.Seq == before.Seq && head.Hash == before.Hash:
-		if head.Seq > before.Seq {
-			stored.Passed = thin(append([]store.EarlierHead{last}, before.Passed...), store.MaxPassedHeads)
-		}
-	default:
-		gone := []store.EarlierHead{last}
-		for _, p := range before.Passed {
-			if p.Seq >= head.Seq {
-				gone = append(gone, p)
-			}
-		}
-		for len(gone) > maxContradicted {
-			gone = thin(gone, maxContradicted)
-		}
-		stored.Earlier, stored.Passed = keepEarlier(append(gone, before.Earlier...)), nil
-		return stored, &last
-	}
-	return stored, nil
-}
-
-// maxContradicted is how many heads one report makes earlier ones.
-const maxContradicted = 8
-
-// keepEarlier drops contradicted heads of too many, which are newest first. The
-// oldest half and the highest stay, whatever is reported after them.
-func keepEarlier(heads []store.EarlierHead) []store.EarlierHead {
-	for len(heads) > store.MaxEarlierHeads {
-		highest := 0
-		for i, h := range heads {
-			if h.Seq >= heads[highest].Seq {
-				highest = i
-			}
-		}
-		drop := len(heads) - store.MaxEarlierHeads/2 - 1
-		if drop == highest {
-			drop--
-		}
-		heads = slices.Delete(heads, drop, drop+1)
-	}
-	return heads
-}
-
-// thin drops one of too many heads, newest first, so that what is kept reaches
-// far back.
-func thin(heads []store.EarlierHead, most int) []store.EarlierHead {
-	if len(heads) <= most {
-		return heads
-	}
-	// The oldest stays. Of the others that one goes whose neighbours are closest
-	// to each other for their age.
-	drop, least := 1, 0.0
-	newest := heads[0].Seq
-	for i := 1; i < len(heads)-1; i++ {
-		age := float64(newest-heads[i].Seq) + 1
-		if gap := float64(heads[i-1].Seq-heads[i+1].Seq) / age; i == 1 || gap < least {
-			drop, least = i, gap
-		}
-	}
-	return append(heads[:drop:drop], heads[drop+1:]...)
 }
 
 // AcceptAuditKey binds the name of a gateway to another key.

@@ -74,23 +74,24 @@ func testClosed(t *testing.T, o Opened) {
 	if err := o.Records.Ready(ctx); err != nil {
 		t.Errorf("not ready: %v", err)
 	}
-	if err := o.Records.Close(); err != nil {
+	if err := o.close(); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-ended; err != store.ErrClosed {
 		t.Errorf("stream ended with %v", err)
 	}
 	for call, err := range map[string]error{
-		"read":   second(tn.GetTeam(ctx, "x")),
-		"write":  second(tn.CreateTeam(ctx, store.TeamCreate{Name: "x"})),
-		"ingest": second(tn.Ingest(ctx, []store.Trace{{AgentName: "a", Status: store.TraceSuccess}})),
-		"ready":  o.Records.Ready(ctx),
+		"read":          second(tn.GetTeam(ctx, "x")),
+		"write":         second(tn.CreateTeam(ctx, store.TeamCreate{Name: "x"})),
+		"ingest":        second(tn.Ingest(ctx, []store.Trace{{AgentName: "a", Status: store.TraceSuccess}})),
+		"ready":         o.Records.Ready(ctx),
+		"ready, traces": o.Traces.Ready(ctx),
 	} {
 		if err != store.ErrClosed {
 			t.Errorf("%s on a closed store: %v, want ErrClosed", call, err)
 		}
 	}
-	if err := o.Records.Close(); err != nil {
+	if err := o.close(); err != nil {
 		t.Errorf("second close: %v", err)
 	}
 }

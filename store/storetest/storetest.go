@@ -31,6 +31,9 @@ type Opened struct {
 	MaxAutoAgents int
 }
 
+// close closes what is under test.
+func (o Opened) close() error { return errors.Join(o.Traces.Close(), o.Records.Close()) }
+
 // Run runs the suite. open makes an empty store with a clock of its own, and
 // closes it when its test ends.
 func Run(t *testing.T, open func(t *testing.T) Opened) {

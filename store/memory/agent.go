@@ -1,0 +1,277 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"svc/store"
+)
+
+// agent is an agent with the history of its configuration, oldest first.
+type agent struct {
+	store.Agent
+	history []store.Deployment
+}
+
+// alias is whose former name a name is, and since when.
+type alias struct {
+	id string
+	at time.Time
+}
+
+// maxAliases bounds the former names that are kept of one agent.
+const maxAliases = 16
+
+// item is the agent as lists show it.
+func (a *agent) item() store.Agent {
+	out := a.Agent
+	out.ConfigYAML = ""
+	return out
+}
+
+// ListAgents returns the agents that pass the filter, newest first.
+func (t *tenant) ListAgents(ctx context.Context, f store.AgentFilter, page store.Page) (list []store.Agent, total int, err error) {
+	err = t.read(ctx, func(_ *engine, d *tenantData) error {
+		found := d.agents.newest(func(a *agent) bool { return f.Environment == "" || f.Environment == a.Environment })
+		list, total, err = paged(found, page, (*agent).item)
+		return err
+	})
+	return list, total, err
+}
+
+// GetAgent returns one agent with its configuration.
+func (t *tenant) GetAgent(ctx context.Context, id string) (out store.Agent, err error) {
+	err = t.read(ctx, func(_ *engine, d *tenantData) error {
+		a, err := d.agents.find("agent", id)
+		if err == nil {
+			out = a.Agent
+		}
+		return err
+	})
+	return out, err
+}
+
+// agentName is the present name of an agent, its last one when deleted.
+func (d *tenantData) agentName(id string) string {
+	if a := d.agents.get(id); a != nil {
+		return a.Name
+	}
+	return d.gone[id]
+}
+
+// knownAgent refuses an agent id in a body that is not the tenant's.
+func (d *tenantData) knownAgent(id string) error {
+	if d.agents.get(id) == nil {
+		return store.FieldError(store.Invalid, "unknown agent", "agentId", "is not an agent of this tenant")
+	}
+	return nil
+}
+
+func (d *tenantData) agentNames() map[string]string {
+	return owners(&d.agents, func(a *agent) string { return a.Name })
+}
+
+// addAgent makes an agent whose name has been checked. Its name is nobody's former
+// name any more.
+func (e *engine) addAgent(d *tenantData, a store.Agent, now time.Time) *agent {
+	a.ID, a.CreatedAt, a.UpdatedAt = e.ids.New(store.PrefixAgent, now), now, now
+	added := &agent{Agent: a}
+	d.agents.put(a.ID, added)
+	delete(d.aliases, a.Name)
+	return added
+}
+
+// CreateAgent makes an agent.
+func (t *tenant) CreateAgent(ctx context.Context, in store.AgentCreate) (out store.Agent, err error) {
+	err = t.write(ctx, func(e *engine, d *tenantData) error {
+		if err := checkName("agent", in.Name, "", d.agentNames()); err != nil {
+			return err
+		}
+		now := e.now()
+		a := e.addAgent(d, store.Agent{Name: in.Name, Description: in.Description, ModelProvider: in.ModelProvider,
+			ModelName: in.ModelName, Environment: in.Environment}, now)
+		if in.ConfigYAML != "" {
+			e.deploy(a, in.ConfigYAML, in.DeployedBy, now)
+		}
+		out = a.Agent
+		return nil
+	})
+	return out, err
+}
+
+// deploy makes a configuration the agent's present one.
+func (e *engine) deploy(a *agent, config, by string, now time.Time) {
+	a.ConfigYAML = config
+	a.history = append(a.history, store.Deployment{ID: e.ids.New(store.PrefixDeployment, now), AgentID: a.ID,
+		ConfigYAML: config, DeployedBy: by, DeployedAt: now})
+}
+
+// UpdateAgent changes an agent.
+func (t *tenant) UpdateAgent(ctx context.Context, id string, up store.AgentUpdate) (out store.Agent, err error) {
+	err = t.write(ctx, func(e *engine, d *tenantData) error {
+		a, err := d.agents.find("agent", id)
+		if err != nil {
+			return err
+		}
+		if up.Name != nil {
+			if err := checkName("agent", *up.Name, id, d.agentNames()); err != nil {
+				return err
+			}
+		}
+		now, old := e.now(), a.Name
+		set(&a.Name, up.Name)
+		set(&a.Description, up.Description)
+		set(&a.ModelProvider, up.ModelProvider)
+		set(&a.ModelName, up.ModelName)
+		set(&a.Environment, up.Environment)
+		a.UpdatedAt = now
+		if a.Name != old {
+			delete(d.aliases, a.Name)
+			d.aliases[old] = alias{id, now}
+			d.dropAliases(id, maxAliases)
+		}
+		if up.ConfigYAML != nil && *up.ConfigYAML != a.ConfigYAML {
+			e.deploy(a, *up.ConfigYAML, up.DeployedBy, now)
+		}
+		out = a.Agent
+		return nil
+	})
+	return out, err
+}
+
+// dropAliases gives up the oldest aliases of an agent until it has at most n.
+func (d *tenantData) dropAliases(id string, n int) {
+	var own []string
+	for name, a := range d.aliases {
+		if a.id == id {
+			own = append(own, name)
+		}
+	}
+	slices.SortFunc(own, func(a, b string) int {
+		return cmp.Or(d.aliases[b].at.Compare(d.aliases[a].at), strings.Compare(b, a))
+	})
+	for _, name := range own[min(n, len(own)):] {
+		delete(d.aliases, name)
+	}
+}
+
+// DeleteAgent removes an agent, its tools and its history.
+func (t *tenant) DeleteAgent(ctx context.Context, id string) error {
+	return t.write(ctx, func(_ *engine, d *tenantData) error {
+		a, err := d.agents.find("agent", id)
+		if err != nil {
+			return err
+		}
+		d.gone[id] = a.Name
+		d.dropAliases(id, 0)
+		d.agents.delete(id)
+		delete(d.traces.tools, id)
+		return nil
+	})
+}
+
+// ListAgentAliases returns the former names that still mean an agent.
+func (t *tenant) ListAgentAliases(ctx context.Context) (list []store.AgentAlias, err error) {
+	err = t.read(ctx, func(_ *engine, d *tenantData) error {
+		list = each(slices.Sorted(maps.Keys(d.aliases)), func(name string) store.AgentAlias {
+			id := d.aliases[name].id
+			return store.AgentAlias{Alias: name, AgentID: id, AgentName: d.agentName(id)}
+		})
+		return nil
+	})
+	return list, err
+}
+
+// ListDeployments returns the history of an agent, newest first.
+func (t *tenant) ListDeployments(ctx context.Context, agentID string, page store.Page) (list []store.Deployment, total int, err error) {
+	err = t.read(ctx, func(_ *engine, d *tenantData) error {
+		a, err := d.agents.find("agent", agentID)
+		if err != nil {
+			return err
+		}
+		newest := slices.Clone(a.history)
+		slices.Reverse(newest)
+		list, total, err = paged(newest, page, func(dep store.Deployment) store.Deployment { return dep })
+		return err
+	})
+	return list, total, err
+}
+
+// ResolveAgents finds or registers the agents that traces name.
+func (t *tenant) ResolveAgents(ctx context.Context, named []store.NamedAgent) (list []store.ResolvedAgent, err error) {
+	err = t.write(ctx, func(e *engine, d *tenantData) error {
+		list = e.resolveAgents(d, named)
+		return nil
+	})
+	return list, err
+}
+
+func (e *engine) resolveAgents(d *tenantData, named []store.NamedAgent) []store.ResolvedAgent {
+	list := make([]store.ResolvedAgent, len(named))
+	unknown := false
+	for i, n := range named {
+		if n.ID != "" && d.agents.get(n.ID) == nil {
+			list[i].Unknown, unknown = true, true
+		}
+	}
+	if unknown {
+		return list
+	}
+	now := e.now()
+	for i, n := range named {
+		list[i] = e.resolveAgent(d, n, now)
+	}
+	return list
+}
+
+func (e *engine) resolveAgent(d *tenantData, n store.NamedAgent, now time.Time) store.ResolvedAgent {
+	a := d.agents.get(n.ID)
+	if a == nil {
+		a = d.agentByName(n.NameSent)
+	}
+	if a == nil {
+		a = d.agentByName(n.Name)
+	}
+	if a == nil && len(d.agents.newest(func(a *agent) bool { return a.AutoRegistered })) < e.opts.MaxAutoAgents {
+		a = e.addAgent(d, store.Agent{Name: n.Name, ModelProvider: n.ModelProvider, ModelName: n.ModelName,
+			Environment: n.Environment, AutoRegistered: true}, now)
+	}
+	if a == nil {
+		return store.ResolvedAgent{Name: n.Name}
+	}
+	return store.ResolvedAgent{ID: a.ID, Name: a.Name}
+}
+
+// agentByName finds the agent that has a name or, where no agent has it, had it.
+func (d *tenantData) agentByName(name string) *agent {
+	if name == "" {
+		return nil
+	}
+	if id, ok := d.agentNames()[name]; ok {
+		return d.agents.get(id)
+	}
+	return d.agents.get(d.aliases[name].id)
+}
+
+// AgentNames returns the present names of agents, the last ones of deleted agents.
+func (t *tenant) AgentNames(ctx context.Context, ids []string) (list map[string]string, err error) {
+	err = t.read(ctx, func(_ *engine, d *tenantData) error {
+		list = d.namesOf(ids)
+		return nil
+	})
+	return list, err
+}
+
+func (d *tenantData) namesOf(ids []string) map[string]string {
+	list := map[string]string{}
+	for _, id := range ids {
+		if name := d.agentName(id); name != "" {
+			list[id] = name
+		}
+	}
+	return list
+}

@@ -1,0 +1,106 @@
+package memory
+
+import (
+	"context"
+	"time"
+
+	"svc/store"
+)
+
+// lease is who does a piece of background work. One that was given back keeps its
+// token, without a holder.
+type lease struct {
+	holder string
+	token  uint64
+	until  time.Time
+}
+
+// holds reports whether a lease still is its holder's.
+func (e *engine) holds(l store.Lease) bool {
+	held := e.leases[l.Name]
+	return held.holder == l.Holder && held.token == l.Token && e.now().Before(held.until)
+}
+
+// AcquireLease takes or renews a lease.
+func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (l store.Lease, ok bool, err error) {
+	err = s.free(ctx, func(e *engine) error {
+		now, held := e.now(), e.leases[name]
+		if held.holder != "" && held.holder != holder && now.Before(held.until) {
+			return nil
+		}
+		if held.holder != holder {
+			held.holder, held.token = holder, held.token+1
+		}
+		held.until = now.Add(ttl)
+		e.leases[name] = held
+		l, ok = store.Lease{Name: name, Holder: holder, Token: held.token, Until: held.until}, true
+		return nil
+	})
+	return l, ok, err
+}
+
+// ReleaseLease gives a lease back.
+func (s *Store) ReleaseLease(ctx context.Context, l store.Lease) error {
+	return s.free(ctx, func(e *engine) error {
+		if held := e.leases[l.Name]; held.holder == l.Holder && held.token == l.Token {
+			e.leases[l.Name] = lease{token: held.token}
+		}
+		return nil
+	})
+}
+
+// Mark returns a named time.
+func (s *Store) Mark(ctx context.Context, name string) (at time.Time, err error) {
+	err = s.read(ctx, func(e *engine) error {
+		at = e.marks[name]
+		return nil
+	})
+	return at, err
+}
+
+// SetMark sets a named time.
+func (s *Store) SetMark(ctx context.Context, name string, at time.Time) error {
+	return s.write(ctx, func(e *engine) error {
+		e.marks[name] = at.UTC()
+		return nil
+	})
+}
+
+// Trim removes records that are too old, within a bound.
+func (t *tenant) Trim(ctx context.Context, b store.TrimBounds) (res store.TrimResult, err error) {
+	limit := b.Limit
+	if limit <= 0 {
+		limit = 1000
+	}
+	err = t.write(ctx, func(e *engine, d *tenantData) error {
+		res.Violations = trim(&d.violations, limit, func(v *store.SLAViolation) bool {
+			return !b.Violations.IsZero() && v.PeriodEnd.Before(b.Violations)
+		})
+		res.Events = trim(&d.events, limit, func(ev *store.RecordedEvent) bool {
+			return !b.Events.IsZero() && ev.ReceivedAt.Before(b.Events)
+		})
+		for k, kept := range d.answers {
+			if res.Answers < limit && !e.now().Before(kept.expires) {
+				delete(d.answers, k)
+				res.Answers++
+			}
+		}
+		res.More = max(res.Violations, res.Events, res.Answers) >= limit
+		return nil
+	})
+	return res, err
+}
+
+// trim deletes rows that are too old, the oldest first, up to a limit.
+func trim[T any](t *table[T], limit int, old func(*T) bool) (n int) {
+	var gone []string
+	for _, id := range t.order {
+		if len(gone) < limit && old(t.rows[id]) {
+			gone = append(gone, id)
+		}
+	}
+	for _, id := range gone {
+		t.delete(id)
+	}
+	return len(gone)
+}

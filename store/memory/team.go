@@ -1,0 +1,205 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"svc/store"
+)
+
+// team is a team with its members by user id. Their addresses are the users'.
+type team struct {
+	store.Team
+	members map[string]store.Member
+}
+
+func (m *team) out() store.Team {
+	out := m.Team
+	out.Scopes, out.MemberCount = append([]string{}, m.Scopes...), len(m.members)
+	return out
+}
+
+func (d *tenantData) teamNames() map[string]string {
+	return owners(&d.teams, func(m *team) string { return m.Name })
+}
+
+// ListTeams returns teams, newest first.
+func (t *tenant) ListTeams(ctx context.Context, page store.Page) (list []store.Team, total int, err error) {
+	err = t.read(ctx, func(_ *engine, d *tenantData) error {
+		list, total, err = paged(d.teams.newest(nil), page, (*team).out)
+		return err
+	})
+	return list, total, err
+}
+
+// GetTeam returns one team.
+func (t *tenant) GetTeam(ctx context.Context, id string) (out store.Team, err error) {
+	err = t.read(ctx, func(_ *engine, d *tenantData) error {
+		m, err := d.teams.find("team", id)
+		if err == nil {
+			out = m.out()
+		}
+		return err
+	})
+	return out, err
+}
+
+// CreateTeam makes a team.
+func (t *tenant) CreateTeam(ctx context.Context, in store.TeamCreate) (out store.Team, err error) {
+	err = t.write(ctx, func(e *engine, d *tenantData) error {
+		if err := checkName("team", in.Name, "", d.teamNames()); err != nil {
+			return err
+		}
+		now := e.now()
+		m := &team{members: map[string]store.Member{}, Team: store.Team{ID: e.ids.New(store.PrefixTeam, now), Name: in.Name,
+			Description: in.Description, Scopes: slices.Clone(in.Scopes), CreatedAt: now, UpdatedAt: now}}
+		d.teams.put(m.ID, m)
+		out = m.out()
+		return nil
+	})
+	return out, err
+}
+
+// UpdateTeam changes a team.
+func (t *tenant) UpdateTeam(ctx context.Context, id string, up store.TeamUpdate) (out store.Team, err error) {
+	err = t.write(ctx, func(e *engine, d *tenantData) error {
+		m, err := d.teams.find("team", id)
+		if err != nil {
+			return err
+		}
+		if up.Name != nil {
+			if err := checkName("team", *up.Name, id, d.teamNames()); err != nil {
+				return err
+			}
+		}
+		set(&m.Name, up.Name)
+		set(&m.Description, up.Description)
+		if up.Scopes != nil {
+			m.Scopes = slices.Clone(*up.Scopes)
+		}
+		m.UpdatedAt = e.now()
+		out = m.out()
+		return nil
+	})
+	return out, err
+}
+
+// DeleteTeam removes a team and its memberships.
+func (t *tenant) DeleteTeam(ctx context.Context, id string) error {
+	return t.write(ctx, func(_ *engine, d *tenantData) error {
+		if _, err := d.teams.find("team", id); err != nil {
+			return err
+		}
+		d.teams.delete(id)
+		return nil
+	})
+}
+
+// ListMembers returns the members of a team, newest first.
+func (t *tenant) ListMembers(ctx context.Context, teamID string) (list []store.Member, err error) {
+	err = t.read(ctx, func(_ *engine, d *tenantData) error {
+		m, err := d.teams.find("team", teamID)
+		if err != nil {
+			return err
+		}
+		list = []store.Member{}
+		for _, member := range m.members {
+			list = append(list, d.withAddress(member))
+		}
+		slices.SortFunc(list, func(a, b store.Member) int {
+			return cmp.Or(b.JoinedAt.Compare(a.JoinedAt), strings.Compare(b.UserID, a.UserID))
+		})
+		return nil
+	})
+	return list, err
+}
+
+func (d *tenantData) withAddress(m store.Member) store.Member {
+	if u := d.users.get(m.UserID); u != nil {
+		m.Email = u.Email
+	}
+	return m
+}
+
+// AddMember adds a user to a team, inviting one that is not known.
+func (t *tenant) AddMember(ctx context.Context, teamID string, in store.MemberAdd) (out store.Member, err error) {
+	err = t.write(ctx, func(e *engine, d *tenantData) error {
+		m, err := d.teams.find("team", teamID)
+		if err != nil {
+			return err
+		}
+		u, err := d.userForMember(in)
+		if err != nil {
+			return err
+		}
+		if _, member := m.members[u.ID]; member && u.ID != "" {
+			return store.FieldError(store.Conflict, "user is already a member of the team", "userId", "already a member")
+		}
+		now := e.now()
+		if u.Status == "" { // not known yet
+			u.Role, u.Status, u.CreatedAt, u.UpdatedAt = store.DefaultRole, store.UserInvited, now, now
+			if u.ID == "" {
+				u.ID = e.ids.New(store.PrefixUser, now)
+			}
+		}
+		if u.Email == "" {
+			u.Email = normalEmail(in.Email)
+		}
+		d.users.put(u.ID, u)
+		member := store.Member{UserID: u.ID, Role: cmp.Or(in.Role, store.DefaultRole), JoinedAt: now}
+		m.members[u.ID] = member
+		out = d.withAddress(member)
+		return nil
+	})
+	return out, err
+}
+
+// userForMember finds the user that is meant; one without a status is not known yet.
+func (d *tenantData) userForMember(in store.MemberAdd) (*user, error) {
+	id, email := in.UserID, normalEmail(in.Email)
+	switch {
+	case id == "" && email == "":
+		return nil, store.FieldError(store.Invalid, "a member needs a userId or an email", "userId", "userId or email is required")
+	case id != "" && bad(id):
+		return nil, store.FieldError(store.Invalid, "bad user id", "userId", "must have at most 512 bytes, none of them zero")
+	case email != "" && bad(email):
+		return nil, store.FieldError(store.Invalid, "bad e-mail address", "email", "must have at most 512 bytes, none of them zero")
+	}
+	owner := d.userWith(email)
+	if id == "" && owner != nil {
+		return owner, nil
+	}
+	u := d.users.get(id)
+	clash := store.FieldError(store.Invalid, "userId and email belong to different users", "email", "belongs to another user")
+	switch {
+	case u != nil && u.Status == store.UserDeleted:
+		return nil, store.FieldError(store.Invalid, "user has been deleted", "userId", "has been deleted")
+	case owner != nil && owner.ID != id:
+		return nil, clash
+	case u == nil:
+		return &user{User: store.User{ID: id, Email: email}}, nil
+	case email != "" && u.Email != "" && u.Email != email:
+		return nil, clash
+	}
+	return u, nil
+}
+
+// RemoveMember ends a membership.
+func (t *tenant) RemoveMember(ctx context.Context, teamID, userID string) error {
+	return t.write(ctx, func(_ *engine, d *tenantData) error {
+		m, err := d.teams.find("team", teamID)
+		if err != nil {
+			return err
+		}
+		if _, member := m.members[userID]; !member {
+			return store.Missing("member")
+		}
+		delete(m.members, userID)
+		return nil
+	})
+}
+
+// normalEmail is the form in which addresses are kept and compared.
+func normalEmail(s string) string { return strings.ToLower(strings.TrimSpace(s)) }

@@ -1,0 +1,128 @@
+package store
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+// CheckTrace holds a trace to the rules of [TenantTraces.Ingest] that need nothing but
+// the trace, and fills in what may be left out, but for its id. It returns the field
+// that is wrong and what is wrong with it. Backends share it.
+func CheckTrace(tr *Trace, now time.Time) (field, problem string) {
+	switch {
+	case tr.CreatedAt.IsZero():
+		tr.CreatedAt = now
+	case tr.CreatedAt.Unix() < 0:
+		return "createdAt", "must not be before 1970"
+	case tr.CreatedAt.After(now.Add(MaxAhead)):
+		tr.CreatedAt = now.Add(MaxAhead)
+	}
+	tr.CreatedAt = tr.CreatedAt.UTC()
+	if tr.AgentID == "" && tr.AgentName == "" {
+		return "agentName", "agentId or agentName is required"
+	}
+	if tr.Status == "" && tr.Blocked {
+		tr.Status = TraceError
+	}
+	if tr.Status != TraceSuccess && tr.Status != TraceError {
+		return "status", "must be success or error"
+	}
+	if tr.Blocked && tr.Status != TraceError {
+		return "status", "must be error where blocked is true"
+	}
+	if len(tr.ID) > MaxTraceID {
+		return "id", fmt.Sprintf("must have at most %d bytes", MaxTraceID)
+	}
+	for _, s := range [...]struct{ field, value string }{
+		{"id", tr.ID}, {"agentId", tr.AgentID}, {"agentName", tr.AgentName}, {"agentName", tr.AgentNameSent}, {"environment", tr.Environment},
+		{"modelProvider", tr.ModelProvider}, {"modelName", tr.ModelName}, {"toolName", tr.ToolName},
+		{"sessionId", tr.SessionID},
+	} {
+		if problem := badString(s.value); problem != "" {
+			return s.field, problem
+		}
+	}
+	if len(tr.ToolCalls) > MaxToolCalls {
+		return "toolCalls", fmt.Sprintf("must have at most %d entries", MaxToolCalls)
+	}
+	for _, c := range tr.ToolCalls {
+		if problem := badString(c.Tool); problem != "" || c.Tool == "" || c.Calls < 1 {
+			return "toolCalls", "must have a tool and at least one call each"
+		}
+	}
+	if len(tr.AgentName) > 512 {
+		return "agentName", "must have at most 512 bytes"
+	}
+	for _, n := range [...]struct {
+		field string
+		value int64
+		most  int64
+	}{
+		{"inputTokens", tr.InputTokens, MaxTraceTokens}, {"outputTokens", tr.OutputTokens, MaxTraceTokens},
+		{"costUsd", int64(tr.Cost), MaxUSD * 1e9}, {"durationMs", int64(tr.Duration), math.MaxInt64},
+	} {
+		if n.value < 0 || n.value > n.most {
+			return n.field, "is out of range"
+		}
+	}
+	if !(tr.InjectionScore >= 0 && tr.InjectionScore <= 1) {
+		return "injectionScore", "must be between 0 and 1"
+	}
+	return lists(tr)
+}
+
+func badString(s string) string {
+	switch {
+	case len(s) > MaxTraceString:
+		return fmt.Sprintf("must have at most %d bytes", MaxTraceString)
+	case strings.IndexByte(s, 0) >= 0:
+		return "must not contain a zero byte"
+	}
+	return ""
+}
+
+// lists checks the lists of a trace.
+func lists(tr *Trace) (field, problem string) {
+	for _, l := range [...]struct {
+		field string
+		n     int
+	}{
+		{"piiDetected", len(tr.PIIDetected)}, {"policiesFired", len(tr.PoliciesFired)},
+		{"qualityScores", len(tr.QualityScores)}, {"spans", len(tr.Spans)},
+	} {
+		if l.n > MaxTraceList {
+			return l.field, fmt.Sprintf("must have at most %d elements", MaxTraceList)
+		}
+	}
+	for _, s := range tr.PIIDetected {
+		if problem := badString(s); problem != "" {
+			return "piiDetected", problem
+		}
+	}
+	for _, p := range tr.PoliciesFired {
+		for _, s := range [...]string{p.ID, p.Name, p.Action} {
+			if problem := badString(s); problem != "" {
+				return "policiesFired", problem
+			}
+		}
+	}
+	for _, q := range tr.QualityScores {
+		if problem := badString(q.Scorer); problem != "" {
+			return "qualityScores", problem
+		}
+		if math.IsNaN(q.Score) || math.IsInf(q.Score, 0) {
+			return "qualityScores", "must have finite scores"
+		}
+	}
+	for _, s := range tr.Spans {
+		if problem := badString(s.Stage); problem != "" {
+			return "spans", problem
+		}
+		if s.Duration < 0 {
+			return "spans", "must not have negative durations"
+		}
+	}
+	return "", ""
+}

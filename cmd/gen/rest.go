@@ -134,9 +134,16 @@ func restReference(document []byte) (string, error) {
 	return b.String(), nil
 }
 
+const httpErrorsText = "\n## Requests that are no valid HTTP\n\n" +
+	"The HTTP library answers these itself, as `text/plain` or without a body, without `X-Request-Id` and the rate headers, and closes the connection. " +
+	"A client that has not sent its header within 10 s gets no answer. " +
+	"Over HTTP/2 a path that cannot be read ends the stream with `PROTOCOL_ERROR`, a header over the limit is 431 with an HTML body, and a single field over the limit ends the connection; clients that honor the announced limit send neither. " +
+	"HTTP without TLS to a listener with TLS is 400 with the body `Client sent an HTTP request to an HTTPS server.`\n\n" +
+	"| request | status | body |\n|---|---|---|\n"
+
 // writeHTTPErrors lists the answers that are not those of the API.
 func writeHTTPErrors(b *strings.Builder, list []httpError) {
-	b.WriteString("\n## Requests that are no valid HTTP\n\nThe HTTP library answers these itself, as `text/plain` or without a body, without `X-Request-Id` and the rate headers, and closes the connection. Over HTTP/2 it ends the stream or the connection. A client that has not sent its header within 10 s gets no answer.\n\n| request | status | body |\n|---|---|---|\n")
+	b.WriteString(httpErrorsText)
 	for _, e := range list {
 		body := "none"
 		if e.Body != "" {

@@ -2,7 +2,10 @@ package main
 
 import (
 	"bufio"
+	"bytes"
+	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -10,9 +13,15 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"svc/test/certtest"
 )
 
 // invalidHTTP has requests for each row of the table "Requests that are no valid
@@ -138,5 +147,76 @@ func TestInvalidHTTPIsAnsweredAsDocumented(t *testing.T) {
 	}
 	if reached := upstream.reached(); len(reached) > 0 {
 		t.Errorf("the upstream got %q", reached)
+	}
+}
+
+// With TLS: HTTP/2, and HTTP that is not encrypted.
+func TestInvalidHTTPOverTLSIsAnsweredAsDocumented(t *testing.T) {
+	dir := t.TempDir()
+	cert := certtest.New(t, dir, "server")
+	serve := &process{t: t, bin: program(t), addr: freeAddr(t)}
+	serve.args = []string{"serve", "--listen", serve.addr, "--data-dir", dir, "--tls-cert", cert.CertFile, "--tls-key", cert.KeyFile}
+	serve.start()
+	t.Cleanup(serve.kill)
+	gateway := besiege(t, "http://127.0.0.1:9/", fmt.Sprintf("tls: {cert_file: %s, key_file: %s}\n", cert.CertFile, cert.KeyFile))
+	for name, addr := range map[string]string{"serve": serve.addr, "gateway": gateway.addr} {
+		t.Run(name, func(t *testing.T) {
+			if f, _ := firstFrame(t, addr, "/%zz").(*http2.RSTStreamFrame); f == nil || f.ErrCode != http2.ErrCodeProtocol {
+				t.Errorf("a path that cannot be read: %v", f)
+			}
+			long, _ := firstFrame(t, addr, "/healthz", slices.Repeat([]string{strings.Repeat("a", 7_000)}, 10)...).(*http2.MetaHeadersFrame)
+			if long == nil || long.PseudoValue("status") != "431" || !slices.ContainsFunc(long.RegularFields(), func(f hpack.HeaderField) bool {
+				return f.Name == "content-type" && strings.HasPrefix(f.Value, "text/html")
+			}) {
+				t.Errorf("a long header: %v", long)
+			}
+			if end, _ := firstFrame(t, addr, "/healthz", strings.Repeat("a", 70_000)).(*http2.GoAwayFrame); end == nil {
+				t.Error("a long field does not end the connection")
+			}
+			resp, body := exchange(t, addr, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+			if resp.StatusCode != http.StatusBadRequest || body != "Client sent an HTTP request to an HTTPS server.\n" {
+				t.Errorf("HTTP without TLS: %s %q", resp.Status, body)
+			}
+		})
+	}
+}
+
+// firstFrame sends a request over HTTP/2 with more fields and returns the first frame
+// of its stream, or the one that ends the connection.
+func firstFrame(t *testing.T, addr, path string, more ...string) http2.Frame {
+	t.Helper()
+	conn, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	framer := http2.NewFramer(conn, conn)
+	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	var header bytes.Buffer
+	enc := hpack.NewEncoder(&header)
+	fields := [][2]string{{":method", "GET"}, {":scheme", "https"}, {":path", path}, {":authority", addr}}
+	for _, value := range more {
+		fields = append(fields, [2]string{"x-more", value})
+	}
+	for _, f := range fields {
+		if err := enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = io.WriteString(conn, http2.ClientPreface)
+	err = errors.Join(err, framer.WriteSettings(),
+		framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: header.Bytes(), EndHeaders: true, EndStream: true}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		frame, err := framer.ReadFrame()
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		if h := frame.Header(); h.StreamID == 1 || h.Type == http2.FrameGoAway {
+			return frame
+		}
 	}
 }

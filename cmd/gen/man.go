@@ -45,7 +45,7 @@ func pageName(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.Command
 func manPage(cmd *cobra.Command) []byte {
 	cmd.InitDefaultHelpFlag()
 	p := &page{}
-	fmt.Fprintf(p, ".TH %s 1 %s svc \"svc manual\"\n.nh\n.ad l\n", roff(strings.ToUpper(pageName(cmd))), manDate)
+	fmt.Fprintf(p, ".TH %s 1 %s svc \"svc manual\"\n.nh\n.ad l\n", strings.ToUpper(pageName(cmd)), manDate)
 	p.section("NAME")
 	p.line(roff(pageName(cmd)) + ` \- ` + roff(cmd.Short))
 	p.section("SYNOPSIS")

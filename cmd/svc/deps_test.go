@@ -46,7 +46,7 @@ var impure = []string{"net/http", "log/slog", "os"}
 // covers every package of that module.
 var owners = map[string][]string{
 	"github.com/spf13/cobra":                       {"cli", "cmd/gen"},
-	"github.com/spf13/pflag":                       {"cli"},
+	"github.com/spf13/pflag":                       {"cli", "cmd/gen"},
 	"github.com/spf13/cobra/doc":                   {"cmd/gen"},
 	"github.com/spf13/viper":                       {"cli"},
 	"github.com/charmbracelet/...":                 {"tui/..."},

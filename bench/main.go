@@ -68,13 +68,16 @@ func exit(err error) {
 var errUsage = errors.New("usage")
 
 // targetNames are the targets that there are.
-var targetNames = []string{"nginx", "front", "own", "gateway", "reporting", "shared", "base", "base-reporting"}
+var targetNames = []string{"nginx", "front", "own", "gateway", "reporting", "shared", "governed", "base", "base-reporting", "base-governed"}
 
 // isGateway reports whether a target is svc, in one of its arrangements.
 func isGateway(name string) bool { return !slices.Contains(targetNames[:3], name) }
 
 // isBase reports whether a target is the build that is compared with.
 func isBase(name string) bool { return strings.HasPrefix(name, "base") }
+
+// isGoverned reports whether a target has policies of a control plane.
+func isGoverned(name string) bool { return strings.HasSuffix(name, "governed") }
 
 func parseOptions(args []string) (*options, error) {
 	o := &options{}
@@ -87,7 +90,7 @@ func parseOptions(args []string) (*options, error) {
 	f.IntVar(&o.rate, "rate", 2000, "requests a second of the fixed load")
 	f.IntVar(&o.keys, "keys", 32, "API keys")
 	f.StringVar(&o.svc, "svc", "", "svc binary to measure; built from this module when empty")
-	f.StringVar(&o.base, "base", "", "another svc binary; the targets base and base-reporting are gateway and reporting of it, for a comparison of two builds round by round")
+	f.StringVar(&o.base, "base", "", "another svc binary; the targets base, base-reporting and base-governed are those of it, for a comparison of two builds round by round")
 	f.StringVar(&o.profile, "profile", "", "directory for CPU profiles of the fronts")
 	f.IntVar(&o.streams, "streams", 1000, "event streams held open for the memory figures; 0 leaves them out")
 	f.BoolVar(&o.short, "short", false, "only whether the rig works, in seconds: short loads, few streams, without nginx where there is none; its figures mean nothing")
@@ -102,7 +105,7 @@ func parseOptions(args []string) (*options, error) {
 		}
 	}
 	if o.base == "" && slices.ContainsFunc(o.targets, isBase) {
-		return nil, fmt.Errorf("%w: the targets base and base-reporting need -base FILE", errUsage)
+		return nil, fmt.Errorf("%w: the targets that begin with base need -base FILE", errUsage)
 	}
 	for _, name := range o.shapes {
 		if _, ok := shapeByName(name); !ok {

@@ -35,7 +35,13 @@ func (r *rig) startReporting(ctx context.Context, name, cores, planeCores string
 		p.proc.stop()
 		return nil, fmt.Errorf("create an ingest key: %w", err)
 	}
-	t, err := r.startGateway(ctx, name, cores, p.url, created.Key)
+	if isGoverned(name) {
+		err = p.applyTemplates(ctx)
+	}
+	var t *target
+	if err == nil {
+		t, err = r.startGateway(ctx, name, cores, p.url, created.Key)
+	}
 	if err != nil {
 		p.proc.stop()
 		return nil, err

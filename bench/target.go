@@ -94,6 +94,8 @@ func (r *rig) startTarget(ctx context.Context, name string, o *options) (*target
 		return &target{name: name, addr: addr, proc: p}, err
 	case "reporting", "base-reporting":
 		return r.startReporting(ctx, name, targetCore, rigCore)
+	case "governed", "base-governed":
+		return r.startGoverned(ctx, name)
 	case "shared":
 		return r.startReporting(ctx, name, bothCores, bothCores)
 	default:
@@ -224,7 +226,7 @@ func (r *rig) startGateway(ctx context.Context, name, cores, controlPlane, inges
 		return nil, err
 	}
 	file := filepath.Join(dir, "gateway.yaml")
-	if err := os.WriteFile(file, []byte(r.gatewayConfig(addr, dir, controlPlane, ingestKey)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(r.gatewayConfig(addr, dir, controlPlane, ingestKey, isGoverned(name))), 0o600); err != nil {
 		return nil, err
 	}
 	p, err := start(ctx, cores, nil, name, r.binary(name), "gateway", "--config", file)
@@ -253,7 +255,7 @@ func (r *rig) makeKeys(n int) error {
 
 // gatewayConfig has API keys, fifty mixed rules of which the last allows, audit
 // with its chain, and the trace reporter.
-func (r *rig) gatewayConfig(addr, dir, controlPlane, ingestKey string) string {
+func (r *rig) gatewayConfig(addr, dir, controlPlane, ingestKey string, governed bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `listen: %s
 license: {path: %s/license.jwt, public_key_file: %[2]s/license.pub}
@@ -270,10 +272,11 @@ state_dir: %[4]s/state
 control_plane:
   url: %[5]s
   ingest_key: %[6]s
+  governance: {enabled: %[7]t, refresh_interval: 5s}
 auth:
   enabled: true
   keys:
-`, addr, r.dir, r.backend, dir, controlPlane, ingestKey)
+`, addr, r.dir, r.backend, dir, controlPlane, ingestKey, governed)
 	for i, hash := range r.hashes {
 		fmt.Fprintf(&b, "    - {id: k%d, hash: %q}\n", i, hash)
 	}

@@ -164,7 +164,7 @@ func (p *pass) messageID(start int) bool {
 }
 
 // messageIDWords name the headers whose values look like addresses.
-var messageIDWords = newVocabulary("message-id:", "in-reply-to:", "references:", "content-id:", "message-id\":")
+var messageIDWords = newVocabulary("messageIDWords")
 
 // ipv4 looks at the digits at start. It returns the end of an address, or 0.
 func (p *pass) ipv4(start int) int {
@@ -204,11 +204,10 @@ func (p *pass) reverseName(i int) bool {
 }
 
 // versionWords stand before four numbers that are no address.
-var versionWords = newVocabulary("version", "ver.", "ver ", "release", "build", "firmware", "revision", "rev ", "section", "chapter", "clause", "upgrade", "downgrade", "oid", "paragraph",
-	"driver", "patch", "v.", "sdk", "bump", "changelog", "kapitel", "abschnitt", "assembly", "versión", "versione", "versão", "wersja", "версия", "版本", "バージョン", "§", "msi", "tag ")
+var versionWords = newVocabulary("versionWords")
 
 // addressWords stand before addresses.
-var addressWords = newVocabulary("ip", "addr", "host", "from", "server", "client", "ping", "ssh", "://", "peer", "gateway", "dns")
+var addressWords = newVocabulary("addressWords")
 
 // versioned reports whether what stands before start makes four numbers a
 // version: a word for it, or a name and a slash as in Chrome/120.0.0.0.

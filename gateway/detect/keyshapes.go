@@ -3,7 +3,6 @@ package detect
 import (
 	_ "embed"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -47,12 +46,11 @@ var charsets = map[string]charset{"urlSafe": urlSafe, "alnum": alnum, "hexadecim
 var keyShapes = func() (shapes []keyShape) {
 	for line := range strings.Lines(keyTable) {
 		if f := strings.Fields(line); len(f) == 4 && f[0] != "#" {
-			least, err := strconv.Atoi(f[2])
-			most, err2 := strconv.Atoi(f[3])
-			if _, known := charsets[f[1]]; !known || err != nil || err2 != nil {
+			chars, known := charsets[f[1]]
+			if !known {
 				panic("detect: keyshapes.txt: " + line) // the table is part of the program
 			}
-			shapes = append(shapes, keyShape{strings.ReplaceAll(f[0], "~", " "), charsets[f[1]], least, most})
+			shapes = append(shapes, keyShape{strings.ReplaceAll(f[0], "~", " "), chars, number(f[2]), number(f[3])})
 		}
 	}
 	return shapes

@@ -6,22 +6,10 @@ import "bytes"
 const phoneContext = 40
 
 // phoneWords stand before phone numbers.
-var phoneWords = newVocabulary(
-	"tel", "phone", "fon", "mobil", "mobiel", "mob", "cell", "call", "fax", "ring ", "text me", "sms", "whatsapp", "handy", "ruf ", "rufen", "rufnummer", "anruf", "appel", "portable", "llam", "llám", "móvil",
-	"movil", "chiam", "bel ", "bellen", "zadzwo", "komór", "ligue", "ligar", "liga ", "gsm", "contact", "hotline", "dial", "reach me", "reach him", "reach her", "reach us", "my number", "nummer ist", "nummer is", "nummer:",
-	"msisdn", "numer ", "тел", "звон", "моб", "номер", "电话", "電話", "手机", "手機", "联系", "致电", "拨打", "携帯", "番号", "전화", "연락", "휴대", "번호",
-	"هاتف", "اتصل", "جوال", "رقم", "ara ", "arayın", "numara", "desk", "helpline", "switchboard", "direct line", "durchwahl", "ligne", "joindre", "joignable", "numéro",
-	"número", "numero", "recapit", "cep ", "signal", "telegram", "pager", "landline", "callback", "rappel", "ansprech", "erreich", "teléfono",
-)
+var phoneWords = newVocabulary("phoneWords")
 
 // notPhoneWords stand before other numbers.
-var notPhoneWords = newVocabulary(
-	"order", "steuer", "order", "invoice", "ticket", "case ", "case#", "ref", "sku", "serial", "version", "isbn", "issn", "ean", "upc", "id:", "id ", "id=", "_id", "\"id\"", "uuid", "tracking", "account", "acct", "konto",
-	"bestell", "rechnung", "auftrag", "kunden", "vorgang", "factura", "pedido", "facture", "commande", "fattura", "ordine", "bestelling", "factuur", "zamówien", "faktur", "заказ", "счет", "счёт", "订单", "注文", "주문",
-	"build", "commit", "port", "part no", "part number", "article", "artikel", "art.-nr", "patent", "policy", "batch", "model", "coordinates", "lat", "lon", "price", "total", "amount", "bytes", "size", "sha", "hash", "checksum", "timestamp",
-	"epoch", "iban", "blz", "bic", "vat", "ust", "steuer", "siret", "siren", "nif", "pesel", "nip", "inn", "снилс", "ssn", "zip", "plz", "postal", "release", "rfc", "cve", "doi", "range", "pid", "row", "line ",
-	"lot ", "vin", "imei", "barcode", "code", "sendung", "track", "colis", "paket", "reserv", "booking", "flight", "numéro de suivi", "matric",
-)
+var notPhoneWords = newVocabulary("notPhoneWords")
 
 // phoneContext reports whether a word for phone stands before start.
 func (p *pass) phoneContext(buf []byte, start int) bool {

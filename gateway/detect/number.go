@@ -3,6 +3,7 @@ package detect
 import (
 	"bytes"
 	"slices"
+	"strings"
 )
 
 // run is digits with what separates them: a candidate for a card, a phone or a
@@ -181,8 +182,8 @@ func (p *pass) card(r *run) int {
 // cardWords stand before card numbers; notCardWords before long numbers that
 // are none.
 var (
-	cardWords    = newVocabulary("card", "visa", "master", "amex", "american express", "discover", "diners", "jcb", "unionpay", "maestro", "karte", "carte", "tarjeta", "carta", "cartão", "cartao", "kart", "карт", "卡", "カード", "카드", "pan", "credit", "debit", "cc")
-	notCardWords = newVocabulary("imei", "tracking", "barcode", "ean", "isbn", "gtin", "serial", "order no", "order number", "order id", "sendungsnummer", "bestellnummer", "auftrag")
+	cardWords = newVocabulary("cardWords")
+	notCardWords = newVocabulary("notCardWords")
 )
 
 // cardGroups are the lengths of the groups in which cards are printed.
@@ -284,26 +285,20 @@ func cardLength(d []byte) bool {
 	return false
 }
 
-// issuers are the ranges of the first six digits, from the networks' published
-// tables.
-var issuers = []struct{ low, high, min, max int }{
-	{220000, 220499, 16, 19},                                                                               // Mir
-	{222100, 272099, 16, 16},                                                                               // Mastercard
-	{300000, 305999, 14, 16}, {309500, 309599, 14, 16}, {360000, 369999, 14, 19}, {380000, 399999, 14, 16}, // Diners Club
-	{340000, 349999, 15, 15}, {370000, 379999, 15, 15}, // American Express
-	{352800, 358999, 16, 19},                           // JCB
-	{400000, 499999, 13, 19},                           // Visa
-	{500000, 509999, 12, 19},                           // Maestro, RuPay, Elo, Verve
-	{510000, 559999, 16, 16},                           // Mastercard
-	{560000, 589999, 12, 19},                           // Maestro
-	{601100, 601199, 16, 19}, {644000, 659999, 16, 19}, // Discover
-	{620000, 629999, 16, 19},                           // UnionPay
-	{600000, 639999, 12, 19}, {670000, 679999, 12, 19}, // Maestro and others
-	{810000, 829999, 16, 19}, {979200, 979299, 16, 16}, // UnionPay, RuPay, Troy
-}
+// issuers are the ranges of the first six digits, from the networks' published tables.
+var issuers = func() (all []issuer) {
+	for _, entry := range tableOf("issuers") {
+		f := strings.Fields(entry)
+		all = append(all, issuer{number(f[0]), number(f[1]), number(f[2]), number(f[3])})
+	}
+	return all
+}()
+
+// issuer is a range of first digits, and how long its numbers are.
+type issuer struct{ low, high, min, max int }
 
 // ssnWords stand before social security numbers.
-var ssnWords = newVocabulary("ssn", "social security", "social-security", "soc sec", "socialsecurity", "social_security", "seguro social", "ss#", "ss #", "taxpayer", "tax id", "itin")
+var ssnWords = newVocabulary("ssnWords")
 
 // ssn returns the end of a social security number that the run begins with, or 0.
 func (p *pass) ssn(r *run) int {

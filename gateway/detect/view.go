@@ -183,9 +183,9 @@ func before(buf []byte, text []byte, i int) []byte {
 // first byte.
 type vocabulary [256][]string
 
-func newVocabulary(words ...string) *vocabulary {
+func newVocabulary(table string) *vocabulary {
 	var v vocabulary
-	for _, w := range words {
+	for _, w := range tableOf(table) {
 		v[w[0]] = append(v[w[0]], w)
 	}
 	return &v

@@ -4,11 +4,11 @@
 //
 // Files hold one JSON object a line with "text" and "source", the family of the text; attacks may have
 // "kind" ("direct" ones, aimed at a chat bot, are counted apart) and "marked" (see marked.go).
-// With -entities DIR it measures the findings of personal data and secrets on a labelled corpus instead.
 package main
 
 import (
 	"cmp"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -17,23 +17,16 @@ import (
 	"slices"
 
 	"svc/gateway/detect"
-	"svc/gateway/detect/measure"
 )
 
 func main() {
 	attacks := flag.String("attacks", "", "file or folder of attacks (JSON lines)")
 	honest := flag.String("honest", "", "file or folder of honest texts (JSON lines)")
-	entities := flag.String("entities", "", "folder with pii.jsonl: measure entities instead of the injection score")
-	errors := flag.Bool("errors", false, "list what is judged wrongly")
+	list := flag.Bool("errors", false, "list what is judged wrongly")
 	flag.Parse()
-	var err error
-	switch {
-	case *entities != "":
-		err = entityReport(os.Stdout, *entities, *errors)
-	case *attacks == "" || *honest == "":
-		err = fmt.Errorf("-attacks and -honest name the texts to measure on, or -entities a labelled corpus")
-	default:
-		err = scoreReport(os.Stdout, *attacks, *honest, *errors)
+	err := errors.New("-attacks and -honest name the texts to measure on")
+	if *attacks != "" && *honest != "" {
+		err = scoreReport(os.Stdout, *attacks, *honest, *list)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "quality:", err)
@@ -43,13 +36,13 @@ func main() {
 
 // scored is a text and its score.
 type scored struct {
-	measure.Text
+	text
 	score    float64
 	features []detect.Feature
 }
 
 func scoreAll(path string) ([]scored, error) {
-	texts, err := measure.Texts(path)
+	texts, err := readTexts(path)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +60,7 @@ func scoreAll(path string) ([]scored, error) {
 // rates are the shares of honest texts at which recall is reported.
 var rates = []float64{0.001, 0.003, 0.01, 0.03, 0.05}
 
-func scoreReport(w io.Writer, attackPath, honestPath string, errors bool) error {
+func scoreReport(w io.Writer, attackPath, honestPath string, mistakes bool) error {
 	attacks, err := scoreAll(attackPath)
 	if err != nil {
 		return err
@@ -81,7 +74,7 @@ func scoreReport(w io.Writer, attackPath, honestPath string, errors bool) error 
 	for _, a := range attacks {
 		group := a.Kind + ": " + a.Source
 		by[group] = append(by[group], a.score)
-		if isMarked(a.Text) {
+		if isMarked(a.text) {
 			markedBy[group] = append(markedBy[group], a.score)
 		}
 	}
@@ -104,9 +97,9 @@ func scoreReport(w io.Writer, attackPath, honestPath string, errors bool) error 
 		l := honestBy[s]
 		fmt.Fprintf(w, "%-52s %6d %8.3f %8.3f\n", s, len(l), share(reach(l, 0.5), len(l)), share(reach(l, 0.8), len(l)))
 	}
-	if errors {
+	if mistakes {
 		list(w, "honest, scored high", honest, func(s scored) bool { return s.score >= 0.5 })
-		list(w, "attacks, scored low", attacks, func(s scored) bool { return s.score < 0.5 && isMarked(s.Text) })
+		list(w, "attacks, scored low", attacks, func(s scored) bool { return s.score < 0.5 && isMarked(s.text) })
 	}
 	return nil
 }
@@ -173,27 +166,7 @@ func share(n, of int) float64 { return float64(n) / float64(max(of, 1)) }
 func list(w io.Writer, title string, all []scored, wanted func(scored) bool) {
 	for _, s := range all {
 		if wanted(s) {
-			fmt.Fprintf(w, "\n%s: %.2f %s %v\n  %.300q\n", title, s.score, s.Source, s.features, s.Text.Text)
+			fmt.Fprintf(w, "\n%s: %.2f %s %v\n  %.300q\n", title, s.score, s.Source, s.features, s.Text)
 		}
 	}
-}
-
-// entityReport measures entities on a labelled corpus.
-func entityReport(w io.Writer, dir string, errors bool) error {
-	texts, err := measure.Load(dir)
-	if err != nil {
-		return err
-	}
-	by, wrong := measure.Entities(texts)
-	fmt.Fprintf(w, "%d texts of %s, exact span and kind\n%-12s %6s %6s %6s %10s %7s %7s\n", len(texts), dir, "", "right", "extra", "missed", "precision", "recall", "F1")
-	for _, name := range slices.Sorted(maps.Keys(by)) {
-		c := by[name]
-		fmt.Fprintf(w, "%-12s %6d %6d %6d %10.4f %7.4f %7.4f\n", cmp.Or(name, "all"), c.Right, c.Extra, c.Missed, c.Precision(), c.Recall(), c.F1())
-	}
-	for _, x := range wrong {
-		if errors {
-			fmt.Fprintf(w, "\n%s: extra %v, missed %v: %q\n", x.Of.ID, x.Extra, x.Missed, x.Of.Text)
-		}
-	}
-	return nil
 }

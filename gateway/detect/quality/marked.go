@@ -1,10 +1,6 @@
 package main
 
-import (
-	"regexp"
-
-	"svc/gateway/detect/measure"
-)
+import "regexp"
 
 // marks are what makes an attack recognizable by its form: an override of instructions, an address to a model,
 // or a hidden channel. They are independent of the rules of gateway/detect, and wider. Attacks without any
@@ -18,7 +14,7 @@ var marks = []*regexp.Regexp{
 }
 
 // isMarked reports whether an attack is marked, by what its file states or by its form.
-func isMarked(t measure.Text) bool {
+func isMarked(t text) bool {
 	if t.Marked != nil {
 		return *t.Marked
 	}

@@ -97,6 +97,7 @@ func TestLeavesOfJSONAreScoredByThemselves(t *testing.T) {
 		inner := `{"status":"ok","items":[1,2,{"note":` + quote(attack) + `}],"more":null}`
 		for name, text := range map[string]string{
 			"an object":           inner,
+			"a wide indentation":  "{\n" + strings.Repeat(" ", 40) + "\"note\": " + quote(attack) + "\n}",
 			"an array":            `["a", ` + quote(attack) + `, "b"]`,
 			"an indented object":  "{\n  \"status\": \"ok\",\n  \"note\": " + quote(attack) + "\n}",
 			"JSON in a string":    `{"text":` + quote(inner) + `}`,
@@ -199,6 +200,7 @@ func TestOrdinaryTextsScoreLow(t *testing.T) {
 		"deploy:\n  rules:\n    - if: $CI_COMMIT_TAG\n      when: never\n  script: echo \"ignore\" && ./run --force",
 		"Do not ignore the previous instructions on the packet: take one tablet a day.",
 		"If you forget your password, the system will prompt you for a new one.",
+		"Mar  3 10:00:00 host [systemd]: Stopped target; ignored dependency of previous unit [admin-ui]",
 		"SELECT role, prompt FROM instructions WHERE ignored = false AND previous IS NULL;",
 		"Bitte beachten Sie die Anweisungen auf der Rückseite. Alle vorherigen Regeln gelten weiter.",
 		prose[:3000], code[:3000], logs[:3000],

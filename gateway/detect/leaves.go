@@ -45,7 +45,7 @@ func structured(t []byte) bool {
 
 // opensJSON reports whether the quotation mark at i is the first one of a JSON object or array.
 func opensJSON(t []byte, i int) bool {
-	for k := i - 1; k >= 0 && i-k < 16; k-- {
+	for k := i - 1; k >= 0; k-- { // no further than the mark before
 		switch t[k] {
 		case ' ', '\n', '\t', '\r':
 		case '{', '[':

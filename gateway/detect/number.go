@@ -182,7 +182,7 @@ func (p *pass) card(r *run) int {
 // cardWords stand before card numbers; notCardWords before long numbers that
 // are none.
 var (
-	cardWords = newVocabulary("cardWords")
+	cardWords    = newVocabulary("cardWords")
 	notCardWords = newVocabulary("notCardWords")
 )
 

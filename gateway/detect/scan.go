@@ -315,7 +315,8 @@ var literals = func() (t [256][]literal) {
 			"</tool_result>", "</tool_response>", "</document>", "</context>", "</user_input>", "<information>", "</information>",
 			"### instruction", "###instruction", "### human", "### assistant", "[/system]", "[assistant]", "<|endofprompt|>"},
 		"template role": {"<|im_start|>", "<|start_header_id|>", "<|system|>", "<|begin_of_text|>", "<<sys>>", "<system>",
-			"<system_prompt>", "<system_message>", "<system-reminder>", "<admin>", "<developer>", "[system", "[admin", "[developer", "### system", "###system", "## system prompt", "[#system"},
+			"<system_prompt>", "<system_message>", "<system-reminder>", "<admin>", "<developer>", "[system]", "[system:",
+			"[system ", "[admin]", "[admin:", "[admin ", "[developer]", "[developer ", "### system", "###system", "## system prompt", "[#system"},
 		"boundary": {"[end of", "--- end", "---end", "=== end", "===end", "[/end"},
 	} {
 		for _, text := range texts {

@@ -154,7 +154,7 @@ func (t *auditTail) read(ctx context.Context, reader *audit.Reader, show func(st
 // tailSummary writes what a line says of requests that have none of their own.
 func tailSummary(s *audit.Refused) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-18s %d requests refused unidentified", audit.KindSummary, s.Requests())
+	fmt.Fprintf(&b, "%-18s %d requests without an identified caller", audit.KindSummary, s.Requests())
 	for i := range s.Counts {
 		fmt.Fprintf(&b, " %s=%d", clean(s.Counts[i].ErrorKind), s.Counts[i].Requests)
 	}

@@ -109,7 +109,7 @@ type Gateway struct {
 	reopened atomic.Bool
 	tasks    taskMap // nil with one upstream
 	audit    *audit.Log
-	refused  *refused.Counter     // of requests whose callers were not identified
+	refused  *refused.Counters    // of requests whose callers were not identified
 	reporter *report.Reporter     // nil when no traces are reported
 	heads    *report.HeadReporter // nil when nobody keeps audit heads
 	tls      *certificate.Store   // nil when plain HTTP is served

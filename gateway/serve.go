@@ -108,7 +108,7 @@ func (ex *exchange) serve() *refusal.Refusal {
 // answerPreflight answers a preflight for /mcp.
 func (ex *exchange) answerPreflight() *refusal.Refusal {
 	ex.rec.Action = audit.ActionAllow
-	if err := ex.account(http.StatusNoContent, 0); err != nil {
+	if !ex.countRefusal(&refusal.Preflight) && ex.account(refusal.Preflight.Status, 0) != nil {
 		return &refusal.Audit
 	}
 	ex.live.origins.AllowRequest(ex.w.Header(), ex.r)

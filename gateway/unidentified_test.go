@@ -98,6 +98,38 @@ func TestAFloodOfUnidentifiedRequestsIsCounted(t *testing.T) {
 	}
 }
 
+// A flood of preflights leaves ten lines and a count, and takes no line from
+// requests that are refused.
+func TestAFloodOfPreflightsIsCounted(t *testing.T) {
+	const origin = "https://app.example"
+	for _, server := range []string{"front", "net/http"} {
+		t.Run(server, func(t *testing.T) {
+			r := newRigWith(t, basic(newUpstream(t, echo).URL)+"allowed_origins: ["+origin+"]\ntelemetry: {metrics: {listen: 127.0.0.1:0}}\n", stopped)
+			url := r.url
+			if server == "front" {
+				url = byFront(t, r)
+			}
+			for range 30 {
+				a := r.do(http.MethodOptions, url, "", "Origin", origin, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "content-type")
+				if a.status != http.StatusNoContent || a.header.Get("Access-Control-Allow-Origin") != origin || a.header.Get("Access-Control-Allow-Headers") != "content-type" {
+					t.Fatalf("%d %v", a.status, a.header)
+				}
+			}
+			for range 10 {
+				r.do(http.MethodPost, url, call("1", "safe"), "Authorization", "Bearer wrong")
+			}
+			if want := `svc_gateway_requests_total{action="allow",rule="",status="204",upstream=""} 30`; !strings.Contains(r.metrics(), want+"\n") {
+				t.Errorf("metrics lack %s", want)
+			}
+			r.stop()
+			own, counted := r.refusals()
+			if own[""] != 10 || counted[audit.CountPreflight] != 20 || own["unauthorized"] != 10 || len(counted) != 1 {
+				t.Errorf("lines %v, counted %v", own, counted)
+			}
+		})
+	}
+}
+
 // The input limit comes before the key, so what it stops is counted too.
 func TestRequestsBeyondTheInputLimitAreCounted(t *testing.T) {
 	r := newRigWith(t, basic(newUpstream(t, echo).URL)+"input_rate_limit: {enabled: true, requests_per_second: 0.001, burst: 1}\n", stopped)

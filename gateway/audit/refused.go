@@ -7,18 +7,22 @@ import (
 	"time"
 )
 
-// Refused is what a line of KindSummary adds: requests that were refused before
-// their caller was identified, and have no line of their own. The first of them
+// Refused is what a line of KindSummary adds: requests that were answered without
+// an identified caller, and have no line of their own: refused ones, or preflights. The first of them
 // came at the time of the line, and the last within its duration.
 type Refused struct {
-	// Counts are the requests by error_kind.
+	// Counts are the requests by error_kind; preflights are [CountPreflight].
 	Counts []KindCount
 	// Addresses are the clients that most of them came from, busiest first. They
 	// need not add up to Requests.
 	Addresses []AddressCount
 }
 
-// KindCount is how many requests were refused for one reason.
+// CountPreflight is the name under which allowed CORS preflights are counted. A
+// line has either these or refused requests.
+const CountPreflight = "preflight"
+
+// KindCount is how many requests had one outcome.
 type KindCount struct {
 	ErrorKind string
 	Requests  uint64
@@ -45,6 +49,8 @@ func (s *Refused) Requests() (n uint64) {
 // Action returns the action that the line of each request would have had.
 func (c *KindCount) Action() string {
 	switch c.ErrorKind {
+	case CountPreflight:
+		return ActionAllow
 	case "input_rate_limited", "rate_limit_store_unavailable":
 		return "rate_limit_blocked"
 	}

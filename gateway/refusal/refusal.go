@@ -99,6 +99,8 @@ var (
 
 	Origin = Refusal{Status: http.StatusForbidden, Code: mcp.CodeInvalidRequest,
 		Message: "origin_not_allowed", Reason: "origin_not_allowed", Kind: "origin_not_allowed"}
+	// No refusal, but answered like one: without knowing the caller.
+	Preflight = Refusal{Status: http.StatusNoContent, Kind: audit.CountPreflight, Action: audit.ActionAllow}
 	// The request has passed too many gateways: one of them leads back to another.
 	Loop = Refusal{Status: http.StatusLoopDetected, Code: mcp.CodeInternal,
 		Message: "loop_detected", Reason: "loop_detected", Kind: "loop_detected"}

@@ -1,5 +1,5 @@
 // Package refused bounds the audit lines of requests that are refused before their
-// caller was identified. Anybody can send those, as many as the network carries,
+// caller was identified, and of CORS preflights. Anybody can send those, as many as the network carries,
 // and their lines would rotate everything else out of the audit trail: past a rate
 // they are counted, and one line a second has the counts.
 package refused
@@ -35,6 +35,27 @@ type Options struct {
 	Logger *slog.Logger
 }
 
+// Counters are one counter of refused requests and one of preflights, which have a
+// bound of their own, so that a flood of these takes no lines from the others.
+type Counters struct{ refused, preflights *Counter }
+
+// New returns counters. [Counters.Close] writes what is left.
+func New(opts Options) *Counters { return &Counters{NewCounter(opts), NewCounter(opts)} }
+
+// OwnLine is [Counter.OwnLine] of the counter for the kind.
+func (c *Counters) OwnLine(client netip.Addr, kind string, at time.Time) bool {
+	if kind == audit.CountPreflight {
+		return c.preflights.OwnLine(client, kind, at)
+	}
+	return c.refused.OwnLine(client, kind, at)
+}
+
+// Close is [Counter.Close] of both.
+func (c *Counters) Close(patience time.Duration) {
+	c.refused.Close(patience)
+	c.preflights.Close(patience)
+}
+
 // Counter decides which requests have a line of their own, and counts the others.
 // It is safe for concurrent use, and its memory is bounded. Nothing runs while
 // nothing was counted.
@@ -52,8 +73,8 @@ type Counter struct {
 	writing chan struct{} // holds a token while a summary is written
 }
 
-// New returns a counter. [Counter.Close] writes what is left.
-func New(opts Options) *Counter {
+// NewCounter returns a counter. [Counter.Close] writes what is left.
+func NewCounter(opts Options) *Counter {
 	return &Counter{opts: opts, writing: make(chan struct{}, 1)}
 }
 

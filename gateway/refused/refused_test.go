@@ -55,7 +55,7 @@ func (f *file) requests() (n uint64) {
 }
 
 func (f *file) counter() *Counter {
-	return New(Options{Write: f.write, Lost: func(n uint64) { f.lost += n }, Now: time.Now, Logger: slog.New(slog.NewTextHandler(&f.logs, nil))})
+	return NewCounter(Options{Write: f.write, Lost: func(n uint64) { f.lost += n }, Now: time.Now, Logger: slog.New(slog.NewTextHandler(&f.logs, nil))})
 }
 
 var (
@@ -220,7 +220,7 @@ func TestASummaryThatIsNotWrittenHoldsNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &file{}
 		frozen := make(chan struct{})
-		c := New(Options{Now: time.Now, Logger: slog.New(slog.NewTextHandler(&f.logs, nil)), Lost: func(n uint64) { f.lost += n },
+		c := NewCounter(Options{Now: time.Now, Logger: slog.New(slog.NewTextHandler(&f.logs, nil)), Lost: func(n uint64) { f.lost += n },
 			Write: func(from time.Time, during time.Duration, s *audit.Refused) error {
 				<-frozen
 				return f.write(from, during, s)

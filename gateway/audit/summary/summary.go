@@ -64,10 +64,12 @@ func (g *Group) add(r *audit.Record) {
 	g.Duration.Add(r.Duration)
 }
 
-// addDenied counts requests of which nothing else is known.
-func (g *Group) addDenied(n uint64) {
+// addCounted counts requests of which nothing else is known.
+func (g *Group) addCounted(n uint64, denied bool) {
 	g.Requests += n
-	g.Denied += n
+	if denied {
+		g.Denied += n
+	}
 }
 
 // Summary is what lines add up to. The zero value is not usable: see [New]. It
@@ -142,25 +144,28 @@ func (s *Summary) refused(r *audit.Record) {
 	s.reach(r.Time, r.Time.Add(r.Duration))
 	n := r.Refused.Requests()
 	s.Counted += n
-	s.All.addDenied(n)
+	preflights := !slices.ContainsFunc(r.Refused.Counts, func(c audit.KindCount) bool { return c.ErrorKind != audit.CountPreflight })
+	s.All.addCounted(n, !preflights)
 	for field := range s.groups {
 		switch field {
 		case ByAction:
 			for i := range r.Refused.Counts {
 				c := &r.Refused.Counts[i]
-				s.group(field, c.Action()).addDenied(c.Requests)
+				s.group(field, c.Action()).addCounted(c.Requests, c.ErrorKind != audit.CountPreflight)
 			}
 		case ByError:
 			for _, c := range r.Refused.Counts {
-				s.group(field, c.ErrorKind).addDenied(c.Requests)
+				if c.ErrorKind != audit.CountPreflight {
+					s.group(field, c.ErrorKind).addCounted(c.Requests, true)
+				}
 			}
 		case ByPrincipal:
 			unnamed := n
 			for _, a := range r.Refused.Addresses {
-				s.group(field, a.Address).addDenied(a.Requests)
+				s.group(field, a.Address).addCounted(a.Requests, !preflights)
 				unnamed -= min(unnamed, a.Requests)
 			}
-			s.rest(field).addDenied(unnamed)
+			s.rest(field).addCounted(unnamed, !preflights)
 		}
 	}
 }

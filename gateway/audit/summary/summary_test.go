@@ -121,3 +121,23 @@ func TestCountedRequestsAreRequests(t *testing.T) {
 		}
 	}
 }
+
+// Counted preflights are allowed requests: no denials, and no errors.
+func TestCountedPreflightsAreNotDenied(t *testing.T) {
+	s := New(ByAction, ByError, ByPrincipal)
+	s.Add(&audit.Record{Kind: audit.KindSummary, Refused: &audit.Refused{
+		Counts:    []audit.KindCount{{ErrorKind: audit.CountPreflight, Requests: 7}},
+		Addresses: []audit.AddressCount{{Address: "192.0.2.1", Requests: 5}},
+	}})
+	if s.All.Requests != 7 || s.All.Denied != 0 || s.Counted != 7 {
+		t.Errorf("%+v", s.All)
+	}
+	if n := len(s.groups[ByError]); n != 0 {
+		t.Errorf("%d errors", n)
+	}
+	for field, name := range map[Field]string{ByAction: audit.ActionAllow, ByPrincipal: "192.0.2.1"} {
+		if g := s.groups[field][name]; g == nil || g.Requests == 0 || g.Denied != 0 {
+			t.Errorf("%s: %+v", name, g)
+		}
+	}
+}

@@ -47,7 +47,7 @@ are looked for in the whole trail.
 	flags := cmd.Flags()
 	flags.IntVarP(&t.lines, "lines", "n", t.lines, "how many lines to begin with")
 	flags.BoolVarP(&t.follow, "follow", "f", false, "go on with lines as they are written")
-	enumFlag(cmd, &t.action, "action", []string{"allow", "deny", "redact", "rate_limit_blocked", "strip_app"}, "only lines with this action")
+	enumFlag(cmd, &t.action, "action", audit.Actions(), "only lines with this action")
 	enumFlag(cmd, &t.kind, "kind", []string{string(audit.KindRequest), string(audit.KindOpen), string(audit.KindFrame), string(audit.KindEvent), string(audit.KindSummary), string(audit.KindCheckpoint)}, "only lines of this kind")
 	flags.StringVar(&t.rule, "rule", "", "only lines that this rule decided")
 	flags.StringVar(&t.tool, "tool", "", "only calls of this tool")

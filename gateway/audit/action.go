@@ -1,5 +1,7 @@
 package audit
 
+import "slices"
+
 // The actions that an audit line may have (gateway specification, Audit records).
 const (
 	ActionAllow            = "allow"
@@ -8,3 +10,8 @@ const (
 	ActionRateLimitBlocked = "rate_limit_blocked"
 	ActionStripApp         = "strip_app"
 )
+
+var actions = []string{ActionAllow, ActionDeny, ActionRedact, ActionRateLimitBlocked, ActionStripApp}
+
+// Actions returns all actions that an audit line may have.
+func Actions() []string { return slices.Clone(actions) }

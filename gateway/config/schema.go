@@ -10,6 +10,7 @@ import (
 	_ "embed" // comments.json
 
 	"svc/gateway/clientip"
+	"svc/gateway/policy"
 )
 
 // commentsJSON holds the doc comments of the sections' fields, by package, type
@@ -28,7 +29,7 @@ var enums = map[string][]string{
 	"audit.on_write_error":            {"refuse", "count"},
 	"audit.sinks[].type":              {"http", "syslog"},
 	"policy.default_action":           {"allow", "deny"},
-	"policy.rules[].action":           {"allow", "deny", "redact", "rate_limit", "strip_app", "guardrail"},
+	"policy.rules[].action":           policy.ActionNames(),
 	"rate_limit_store.type":           {"in_memory", "redis"},
 	"telemetry.customer.compression":  {CompressionNone, CompressionGzip},
 	"telemetry.operator.compression":  {CompressionNone, CompressionGzip},

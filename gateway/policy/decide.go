@@ -1,6 +1,10 @@
 package policy
 
-import "svc/gateway/mcp"
+import (
+	"slices"
+
+	"svc/gateway/mcp"
+)
 
 // Direction is the way a message goes.
 type Direction uint8
@@ -34,7 +38,18 @@ const (
 	RateLimit
 	StripApp
 	Guardrail
+
+	// ActionCount is the number of actions, for tables with an entry for each.
+	ActionCount
 )
+
+// actionNames are the actions as they are written in the configuration.
+var actionNames = [ActionCount]string{
+	Allow: "allow", Deny: "deny", Redact: "redact", RateLimit: "rate_limit", StripApp: "strip_app", Guardrail: "guardrail",
+}
+
+// ActionNames returns the actions as they are written in the configuration.
+func ActionNames() []string { return slices.Clone(actionNames[:]) }
 
 // String returns the action as it is written in the configuration.
 func (a Action) String() string {

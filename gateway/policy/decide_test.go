@@ -395,3 +395,18 @@ func BenchmarkDecide(b *testing.B) {
 		})
 	}
 }
+
+// Each action has a name of its own, which a rule can be written with.
+func TestEveryActionHasAName(t *testing.T) {
+	seen := make(map[string]bool)
+	for a := range ActionCount {
+		name := a.String()
+		if name == "" || name == "unknown" || seen[name] {
+			t.Errorf("action %d is named %q", a, name)
+		}
+		seen[name] = true
+	}
+	if got := ActionNames(); len(got) != int(ActionCount) || len(seen) != len(got) {
+		t.Errorf("names %q", got)
+	}
+}

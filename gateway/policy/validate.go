@@ -19,8 +19,6 @@ const (
 	modeObserve    = "observe"
 )
 
-var actionNames = [...]string{"allow", "deny", "redact", "rate_limit", "strip_app", "guardrail"}
-
 // Validate reports what is wrong with the section (gateway specification,
 // Startup validation).
 func (c *Config) Validate(at diag.At) {
@@ -90,16 +88,16 @@ func (r *RuleConfig) validate(at diag.At) {
 	r.validateRedact(at)
 	r.validateRate(at)
 	switch {
-	case r.Action == "guardrail" && (r.Guardrail == nil || *r.Guardrail == ""):
+	case r.Action == Guardrail.String() && (r.Guardrail == nil || *r.Guardrail == ""):
 		at.Field("guardrail").Hint("name one of the endpoints under guardrails").
 			Errorf("required", "a guardrail rule has no guardrail")
-	case r.Action != "guardrail" && r.Guardrail != nil:
+	case r.Action != Guardrail.String() && r.Guardrail != nil:
 		at.Field("guardrail").Hint("remove it, or make the action guardrail").
 			Errorf("unused", "guardrail is only for the guardrail action")
 	}
 	switch {
 	case !r.Frames:
-	case r.Action != "guardrail":
+	case r.Action != Guardrail.String():
 		at.Field("frames").Hint("remove it, or make the action guardrail").
 			Errorf("unused", "frames is only for the guardrail action")
 	case r.When != nil && (r.When.Direction == nil || *r.When.Direction == clientToServer):
@@ -110,11 +108,11 @@ func (r *RuleConfig) validate(at diag.At) {
 
 // validateRedact reports what is wrong with the substitutions of a rule.
 func (r *RuleConfig) validateRedact(at diag.At) {
-	if r.Action == "redact" && len(r.Redact) == 0 {
+	if r.Action == Redact.String() && len(r.Redact) == 0 {
 		at.Field("redact").Hint("list at least one regex with its replacement").
 			Errorf("required", "a redact rule has no substitutions")
 	}
-	if r.Action != "redact" && r.Redact != nil {
+	if r.Action != Redact.String() && r.Redact != nil {
 		at.Field("redact").Hint("remove it, or make the action redact").
 			Errorf("unused", "redact is only for the redact action")
 	}
@@ -144,7 +142,7 @@ func (r *RuleConfig) validateRedact(at diag.At) {
 // validateRate reports what is wrong with the rate of a rule.
 func (r *RuleConfig) validateRate(at diag.At) {
 	rate, burst := at.Field("tokens_per_second"), at.Field("burst")
-	if r.Action != "rate_limit" {
+	if r.Action != RateLimit.String() {
 		if r.TokensPerSecond != nil {
 			rate.Hint("remove it, or make the action rate_limit").
 				Errorf("unused", "tokens_per_second is only for the rate_limit action")

@@ -82,9 +82,6 @@ type Expectation struct {
 	Result    config.JSON `yaml:"result"`
 }
 
-// actions are the values of expect.action.
-var actions = []string{"allow", "deny", "redact", "rate_limit", "strip_app", "guardrail"}
-
 // Validate reports what is wrong with the file.
 func (c *Cases) Validate(at diag.At) {
 	if len(c.Cases) == 0 {
@@ -125,7 +122,7 @@ func (r *RequestSpec) validate(at diag.At) {
 }
 
 func (e *Expectation) validate(at diag.At) {
-	if e.Action != "" && !slices.Contains(actions, e.Action) {
+	if actions := policy.ActionNames(); e.Action != "" && !slices.Contains(actions, e.Action) {
 		at.Field("action").Hint("use one of %s", strings.Join(actions, ", ")).Errorf("enum", "action is %q", e.Action)
 	}
 	if e.Action == "" && e.Rule == nil && e.Upstream == nil && e.Observed == nil && e.Arguments == nil && e.Params == nil && e.Result == nil {

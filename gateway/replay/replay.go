@@ -220,11 +220,11 @@ func (r *Replay) compare(rec *audit.Record, d *policy.Decision) {
 func allows(a policy.Action, recorded string) bool {
 	switch a {
 	case policy.RateLimit:
-		return recorded == "allow" || recorded == "rate_limit_blocked"
+		return recorded == audit.ActionAllow || recorded == audit.ActionRateLimitBlocked
 	case policy.Guardrail:
-		return recorded == "allow" || recorded == "deny" || recorded == "redact"
+		return recorded == audit.ActionAllow || recorded == audit.ActionDeny || recorded == audit.ActionRedact
 	case policy.Redact:
-		return recorded == "redact" || recorded == "deny" // what a redaction broke is refused
+		return recorded == audit.ActionRedact || recorded == audit.ActionDeny // what a redaction broke is refused
 	}
 	return recorded == a.String()
 }

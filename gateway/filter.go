@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"net/http"
+	"slices"
 
 	"svc/gateway/audit"
 	"svc/gateway/mcp"
@@ -47,40 +48,29 @@ func (ex *exchange) present(l *live, m *mcp.Message, j *judgement) {
 // breaking off what it does not get at once.
 func (ex *exchange) filterList(l *live, m *mcp.Message, j *judgement) {
 	if ex.r.Method != http.MethodGet {
-		ex.filterAnswer(l, ex.msg.Method, m, j)
+		ex.filterAnswer(l, mcp.MethodOf(ex.msg.Method), m, j)
 		return
 	}
-	for _, method := range listMethods {
-		ex.filterAnswer(l, method, m, j)
+	for _, list := range listMethods {
+		ex.filterAnswer(l, list, m, j)
 	}
 }
 
-var listMethods = [...]string{mcp.MethodToolsList, mcp.MethodResourcesList, mcp.MethodResourceTemplatesList, mcp.MethodPromptsList}
-
-// asked is what the elements of a list are good for.
-func asked(listMethod string) string {
-	switch listMethod {
-	case mcp.MethodToolsList:
-		return mcp.MethodToolsCall
-	case mcp.MethodPromptsList:
-		return mcp.MethodPromptsGet
-	}
-	return mcp.MethodResourcesRead
-}
+// listMethods are the methods that ask for lists.
+var listMethods = slices.DeleteFunc(mcp.Methods(), func(m mcp.MethodInfo) bool { return m.List == "" })
 
 // filterAnswer filters the answer to one list method.
-func (ex *exchange) filterAnswer(l *live, listMethod string, m *mcp.Message, j *judgement) {
-	member := mcp.ListMember(listMethod)
-	if member == "" || j.refused != nil {
+func (ex *exchange) filterAnswer(l *live, list mcp.MethodInfo, m *mcp.Message, j *judgement) {
+	if list.List == "" || j.refused != nil {
 		return
 	}
-	method := asked(listMethod)
+	method := list.Element
 	keep := func(name string) bool { return ex.mayAsk(l, method, name) }
 	if method != mcp.MethodToolsCall {
 		all := ex.mayAsk(l, method, "")
 		keep = func(string) bool { return all }
 	}
-	body, changed, ok := mcp.FilterList(m, member, ex.dialect.Modern, keep)
+	body, changed, ok := mcp.FilterList(m, list.List, ex.dialect.Modern, keep)
 	if !ok || changed && mcp.Scan(body, m) != nil {
 		j.refused, j.action, j.kind = &refusal.UpstreamInvalid, audit.ActionDeny, refusal.UpstreamInvalid.Kind
 	}

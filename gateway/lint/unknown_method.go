@@ -1,8 +1,6 @@
 package lint
 
 import (
-	"maps"
-	"slices"
 	"strings"
 	"unicode"
 
@@ -12,15 +10,13 @@ import (
 // unknownMethod warns of methods that are nearly one of the protocol's: matching
 // is exact, so a slip matches nothing. Other unknown methods may be extensions.
 func unknownMethod(p *pass) {
-	known := append(slices.Collect(maps.Keys(sentBy)), mcp.MethodPing, mcp.MethodTasksGet, mcp.MethodTasksUpdate,
-		mcp.MethodTasksCancel, mcp.NotificationCancelled, mcp.NotificationProgress)
-	meant := make(map[string]string, len(known))
-	for _, m := range known {
-		meant[gist(m)] = m
+	meant := make(map[string]string)
+	for _, m := range mcp.Methods() {
+		meant[gist(m.Name)] = m.Name
 	}
 	for i := range p.rules {
 		r := &p.rules[i]
-		if m, ok := meant[gist(r.When.Method)]; ok && r.When.Method != "" && !slices.Contains(known, r.When.Method) {
+		if m, ok := meant[gist(r.When.Method)]; ok && r.When.Method != "" && mcp.MethodOf(r.When.Method).Name == "" {
 			p.warn(p.ruleAt(r.index).Field("when").Field("method"), "write "+m,
 				"rule %s: no method of the protocol is written %q", r.quoted(), r.When.Method)
 		}

@@ -203,13 +203,13 @@ func fillRequest(m *Message, slots *[fields]slot) (fault, int) {
 	v = slots[fieldURI]
 	if value, ok := text(m, v, MaxURI); ok {
 		m.URI, m.Spans.URI = value, span(v)
-	} else if m.Method == MethodResourcesRead {
+	} else if infoOf(m.Method).Mirrored == ParamURI {
 		return faultURI, int(v.start)
 	}
 	v = slots[fieldTaskID]
 	if value, ok := text(m, v, MaxName); ok {
 		m.TaskID, m.Spans.TaskID = value, span(v)
-	} else if m.Method == MethodTasksGet || m.Method == MethodTasksUpdate || m.Method == MethodTasksCancel {
+	} else if infoOf(m.Method).Mirrored == ParamTaskID {
 		return faultTaskID, int(v.start)
 	}
 	if m.Method == MethodInitialize {

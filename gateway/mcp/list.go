@@ -2,22 +2,6 @@ package mcp
 
 import "strings"
 
-// ListMember returns the member of a result that holds the list which a method
-// asks for; "" for methods that ask for none.
-func ListMember(method string) string {
-	switch method {
-	case MethodToolsList:
-		return "tools"
-	case MethodResourcesList:
-		return "resources"
-	case MethodResourceTemplatesList:
-		return "resourceTemplates"
-	case MethodPromptsList:
-		return "prompts"
-	}
-	return ""
-}
-
 // FilterList returns the body of an answer with only those elements of the list
 // result.MEMBER whose name keep takes. Elements without a name are left out:
 // nobody could ask for them. What stays is byte for byte as it came.

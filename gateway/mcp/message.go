@@ -147,12 +147,12 @@ func (m *Message) Detach() {
 // message: the name of a tool or prompt, the uri of a resource, the id of a
 // task. ok is false for methods that have none.
 func (m *Message) MirroredName() (name string, ok bool) {
-	switch m.Method {
-	case MethodToolsCall, MethodPromptsGet:
+	switch infoOf(m.Method).Mirrored {
+	case ParamName:
 		return m.Name, true
-	case MethodResourcesRead:
+	case ParamURI:
 		return m.URI, true
-	case MethodTasksGet, MethodTasksUpdate, MethodTasksCancel:
+	case ParamTaskID:
 		return m.TaskID, true
 	}
 	return "", false

@@ -1,5 +1,7 @@
 package mcp
 
+import "slices"
+
 // Methods that the gateway knows by name.
 const (
 	MethodInitialize            = "initialize"
@@ -32,6 +34,12 @@ const (
 	NotificationAcknowledged = "notifications/subscriptions/acknowledged"
 	NotificationTasks        = "notifications/tasks"
 	NotificationRootsChanged = "notifications/roots/list_changed"
+
+	NotificationToolsChanged        = "notifications/tools/list_changed"
+	NotificationResourcesChanged    = "notifications/resources/list_changed"
+	NotificationResourceUpdated     = "notifications/resources/updated"
+	NotificationPromptsChanged      = "notifications/prompts/list_changed"
+	NotificationElicitationComplete = "notifications/elicitation/complete"
 )
 
 // Values of result.resultType.
@@ -41,50 +49,119 @@ const (
 	ResultTask          = "task"
 )
 
-// Discovery reports whether a method passes under default_action: deny without
-// a rule (gateway specification, Default-deny discovery allowlist).
-func Discovery(method string) bool {
-	switch method {
-	case MethodInitialize, MethodPing, MethodDiscover,
-		MethodToolsList, MethodResourcesList, MethodResourceTemplatesList, MethodPromptsList,
-		NotificationInitialized, NotificationCancelled:
-		return true
-	}
-	return false
+// Sender is the side that sends requests or notifications of a method.
+type Sender uint8
+
+// The senders.
+const (
+	Either Sender = iota
+	Client
+	Server
+)
+
+// Param is a parameter that names what a request is about; the header Mcp-Name
+// mirrors it.
+type Param uint8
+
+// The parameters.
+const (
+	NoParam Param = iota
+	ParamName
+	ParamURI
+	ParamTaskID
+)
+
+// MethodInfo is what the gateway knows of a method. There is one table of them, and
+// whoever treats methods differently asks it.
+type MethodInfo struct {
+	Name   string
+	Sender Sender
+	// Discovery is set for the methods that pass under default_action: deny without a
+	// rule (gateway specification, Default-deny discovery allowlist).
+	Discovery bool
+	// Mirrored is the parameter that Mcp-Name mirrors.
+	Mirrored Param
+	// List is the member of the result that holds the list which the method asks for,
+	// and Element the method that asks for one of its elements.
+	List, Element string
+	// FollowsTask is set for the methods that ask about a task by params.taskId.
+	FollowsTask bool
 }
+
+var methods = [...]MethodInfo{
+	{Name: MethodInitialize, Sender: Client, Discovery: true},
+	{Name: MethodPing, Discovery: true},
+	{Name: MethodDiscover, Sender: Client, Discovery: true},
+	{Name: MethodToolsList, Sender: Client, Discovery: true, List: "tools", Element: MethodToolsCall},
+	{Name: MethodToolsCall, Sender: Client, Mirrored: ParamName},
+	{Name: MethodResourcesList, Sender: Client, Discovery: true, List: "resources", Element: MethodResourcesRead},
+	{Name: MethodResourceTemplatesList, Sender: Client, Discovery: true, List: "resourceTemplates", Element: MethodResourcesRead},
+	{Name: MethodResourcesRead, Sender: Client, Mirrored: ParamURI},
+	{Name: MethodResourcesSubscribe, Sender: Client},
+	{Name: MethodResourcesUnsubscribe, Sender: Client},
+	{Name: MethodPromptsList, Sender: Client, Discovery: true, List: "prompts", Element: MethodPromptsGet},
+	{Name: MethodPromptsGet, Sender: Client, Mirrored: ParamName},
+	{Name: MethodComplete, Sender: Client},
+	{Name: MethodSetLevel, Sender: Client},
+	{Name: MethodListen, Sender: Client},
+	{Name: MethodTasksGet, Mirrored: ParamTaskID, FollowsTask: true},
+	{Name: MethodTasksUpdate, Mirrored: ParamTaskID, FollowsTask: true},
+	{Name: MethodTasksCancel, Mirrored: ParamTaskID, FollowsTask: true},
+	{Name: MethodTasksResult, FollowsTask: true},
+	{Name: MethodElicit, Sender: Server},
+	{Name: MethodSample, Sender: Server},
+	{Name: MethodRootsList, Sender: Server},
+	{Name: NotificationInitialized, Sender: Client, Discovery: true},
+	{Name: NotificationCancelled, Discovery: true},
+	{Name: NotificationProgress},
+	{Name: NotificationMessage, Sender: Server},
+	{Name: NotificationAcknowledged, Sender: Server},
+	{Name: NotificationTasks},
+	{Name: NotificationRootsChanged, Sender: Client},
+	{Name: NotificationToolsChanged, Sender: Server},
+	{Name: NotificationResourcesChanged, Sender: Server},
+	{Name: NotificationResourceUpdated, Sender: Server},
+	{Name: NotificationPromptsChanged, Sender: Server},
+	{Name: NotificationElicitationComplete, Sender: Server},
+}
+
+// unknownMethod is what is known of all other methods: nothing.
+var unknownMethod MethodInfo
+
+var methodByName = func() map[string]*MethodInfo {
+	byName := make(map[string]*MethodInfo, len(methods))
+	for i := range methods {
+		byName[methods[i].Name] = &methods[i]
+	}
+	return byName
+}()
+
+// Methods returns what is known of each method.
+func Methods() []MethodInfo { return slices.Clone(methods[:]) }
+
+// MethodOf returns what is known of a method, the zero value of one that is not.
+func MethodOf(name string) MethodInfo { return *infoOf(name) }
+
+func infoOf(name string) *MethodInfo {
+	if m := methodByName[name]; m != nil {
+		return m
+	}
+	return &unknownMethod
+}
+
+// Discovery reports whether a method passes under default_action: deny without
+// a rule.
+func Discovery(method string) bool { return infoOf(method).Discovery }
+
+// TaskFollowUp reports whether a method asks about a task by params.taskId.
+func TaskFollowUp(method string) bool { return infoOf(method).FollowsTask }
 
 // intern returns the constant for a method that is known, so that it does not
 // keep the body alive.
 func intern(method string) (string, bool) {
-	switch method {
-	case MethodToolsCall:
+	if method == MethodToolsCall { // nearly all messages
 		return MethodToolsCall, true
-	case MethodToolsList:
-		return MethodToolsList, true
-	case MethodInitialize:
-		return MethodInitialize, true
-	case MethodPing:
-		return MethodPing, true
-	case MethodDiscover:
-		return MethodDiscover, true
-	case MethodResourcesList:
-		return MethodResourcesList, true
-	case MethodResourcesRead:
-		return MethodResourcesRead, true
-	case MethodPromptsList:
-		return MethodPromptsList, true
-	case MethodPromptsGet:
-		return MethodPromptsGet, true
-	case MethodListen:
-		return MethodListen, true
-	case NotificationInitialized:
-		return NotificationInitialized, true
-	case NotificationCancelled:
-		return NotificationCancelled, true
-	case NotificationProgress:
-		return NotificationProgress, true
-	case NotificationMessage:
-		return NotificationMessage, true
 	}
-	return "", false
+	m := infoOf(method)
+	return m.Name, m != &unknownMethod
 }

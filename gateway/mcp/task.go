@@ -17,15 +17,6 @@ func MadeTask(m *Message) (handle string, ok bool) {
 	return handle, ok && handle != "" && len(handle) <= MaxName && plain(handle)
 }
 
-// TaskFollowUp reports whether a method asks about a task by params.taskId.
-func TaskFollowUp(method string) bool {
-	switch method {
-	case MethodTasksGet, MethodTasksUpdate, MethodTasksCancel, MethodTasksResult:
-		return true
-	}
-	return false
-}
-
 // HasOutcome reports whether a message that tells of a task of 2026-07-28, the
 // answer to tasks/get or notifications/tasks, holds the result that the task ended
 // with: what its tools/call would have been answered (result.result, or

@@ -39,8 +39,9 @@ type exchange struct {
 
 	msg      mcp.Message // what was judged, and what is sent
 	hasMsg   bool
-	hasBody  bool // the body was read, or as much of it as ever will be
-	bodyDone bool // to its end
+	hasBody  bool        // the body was read, or as much of it as ever will be
+	bodyDone bool        // to its end
+	reply    mcp.Message // a plain answer, what of it goes on
 	dialect  mcp.Dialect
 	decision policy.Decision
 

@@ -382,7 +382,7 @@ func (g *Gateway) Close() error {
 		errs = append(errs, t.client.Close())
 	}
 	if l := g.live.Load(); l != nil {
-		l.guards.Close()
+		l.verdict.Guards.Close()
 	}
 	if g.redis != nil {
 		errs = append(errs, g.redis.Close())

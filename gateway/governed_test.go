@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"svc/gateway/verdict"
 	"svc/server/api"
 )
 
@@ -354,7 +355,7 @@ func TestLineNamesThePolicyThatBlocks(t *testing.T) {
 	up := newUpstream(t, echo)
 	g := &governor{}
 	var policies []api.GovernancePolicy
-	for range maxFired {
+	for range verdict.MaxFired {
 		policies = append(policies, requestPII("warn", "", "EMAIL"))
 	}
 	g.give(append(policies, requestPII("block", "", "EMAIL"))...)
@@ -363,7 +364,7 @@ func TestLineNamesThePolicyThatBlocks(t *testing.T) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	fired := firedOf(r.lines(1)[0])
-	if n := strings.Count(fired, "pol_"); n != maxFired || !strings.Contains(fired, "pol_32:block") || !strings.Contains(fired, "pol_0:warn") {
+	if n := strings.Count(fired, "pol_"); n != verdict.MaxFired || !strings.Contains(fired, "pol_32:block") || !strings.Contains(fired, "pol_0:warn") {
 		t.Errorf("%d fired: %s", n, fired)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"svc/gateway/guardrail"
 	"svc/gateway/origin"
 	"svc/gateway/policy"
+	"svc/gateway/verdict"
 )
 
 // live is all of the configuration that a reload can replace: one immutable
@@ -18,15 +19,12 @@ import (
 type live struct {
 	cfg   *config.File
 	rules *policy.Set
-	// decisions remembers what rules decided; a reload begins a new memory.
-	decisions *policy.Memory
-	keyring   *auth.Keyring  // nil when authentication is off
-	guards    *guardrail.Set // by the names that rules use
-	tokens    *auth.Tokens   // nil when bearer tokens are not accepted
-	resource  *auth.Resource // nil too then
-	origins   *origin.Rules
-	// strips is set when a rule has the action strip_app.
-	strips bool
+	// verdict is what messages are judged by.
+	verdict  verdict.Snapshot
+	keyring  *auth.Keyring  // nil when authentication is off
+	tokens   *auth.Tokens   // nil when bearer tokens are not accepted
+	resource *auth.Resource // nil too then
+	origins  *origin.Rules
 	// challenge is the WWW-Authenticate of a 401.
 	challenge string
 	// forwardHeaders are forward_headers in canonical form.
@@ -48,11 +46,14 @@ func (g *Gateway) build(cfg *config.File) (*live, error) {
 	if l.rules, err = policy.Compile(cfg.Policy); err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
-	l.decisions = policy.NewMemory(l.rules)
-	for _, r := range l.rules.Rules() {
-		l.strips = l.strips || r.Action == policy.StripApp && !r.Observe
+	l.verdict = verdict.Snapshot{
+		Rules:       policy.NewMemory(l.rules), // a reload begins a new one
+		FilterLists: cfg.Policy.FilterLists, OffersTools: g.search != nil, FailOpen: cfg.RateLimitStore.FailOpen,
 	}
-	if l.guards, err = g.buildGuards(cfg); err != nil {
+	for _, r := range l.rules.Rules() {
+		l.verdict.Strips = l.verdict.Strips || r.Action == policy.StripApp && !r.Observe
+	}
+	if l.verdict.Guards, err = g.buildGuards(cfg); err != nil {
 		return nil, err
 	}
 	if cfg.Auth.Enabled {
@@ -66,11 +67,25 @@ func (g *Gateway) build(cfg *config.File) (*live, error) {
 	return l, nil
 }
 
+// buildGuards makes the guardrails of a configuration, all breakers closed.
+func (g *Gateway) buildGuards(cfg *config.File) (*guardrail.Set, error) {
+	set, err := guardrail.New(cfg.Guardrails, g.log, g.now)
+	if err != nil {
+		return nil, err
+	}
+	for i := range cfg.Policy.Rules {
+		if name := cfg.Policy.Rules[i].Guardrail; name != nil && set.Get(*name) == nil {
+			return nil, fmt.Errorf("policy: rules[%d]: no guardrail is named %q", i, *name)
+		}
+	}
+	return set, nil
+}
+
 // activate makes l the configuration of every request from now on. It cannot
 // fail.
 func (g *Gateway) activate(l *live) {
 	if old := g.live.Swap(l); old != nil {
-		old.guards.Close()
+		old.verdict.Guards.Close()
 	}
 	if l.keyring != nil {
 		l.keyring.Activate()

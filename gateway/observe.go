@@ -145,7 +145,7 @@ func (g *Gateway) state() telemetry.State {
 		AuditWritable:  g.audit.Ready() == nil, AuditLost: g.audit.Lost(),
 		AuditDropped: g.audit.DroppedRecords(), AuditQueued: g.audit.QueuedRecords(),
 		KeysComputed: keys.Computed, KeysRemembered: keys.Remembered, KeysBusy: keys.Busy,
-		BreakersOpen: l.guards.Breakers(),
+		BreakersOpen: l.verdict.Guards.Breakers(),
 		Store:        g.storeState(),
 		Issuer:       l.issuerState(),
 	}

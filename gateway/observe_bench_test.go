@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"svc/gateway/verdict"
 )
 
 // processorTime is what the process has used so far, its exporters and
@@ -113,7 +115,7 @@ func TestTelemetryOffCostsNothing(t *testing.T) {
 		ex.observe()
 		ex.passTrace(nil)
 		_ = ex.traceID()
-		ex.countAsked(&guarded{})
+		ex.countAsked(&verdict.Result{})
 	}); n != 0 {
 		t.Errorf("%v allocations a request", n)
 	}

@@ -83,7 +83,7 @@ func TestObserveTellsAndEnforcesNothing(t *testing.T) {
 func TestObserveDoesNotStrip(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, strings.Replace(basic(up.URL), "  rules:", "  rules:\n    - {id: strip, action: strip_app, mode: observe, when: {tool_name: safe}}", 1))
-	if r.gateway.live.Load().strips {
+	if r.gateway.live.Load().verdict.Strips {
 		t.Error("it would strip")
 	}
 	if d := r.gateway.live.Load().rules.Decide(&policy.Request{Method: "tools/call", Tool: "safe", HasTool: true}); d.Action != policy.Allow {

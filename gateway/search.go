@@ -122,7 +122,7 @@ func (ex *exchange) listSearchTool() ([]byte, *refusal.Refusal) {
 	if mcp.HasCursor(&ex.msg) {
 		return nil, refusal.Search.WithReason("invalid_cursor")
 	}
-	listed := ex.mayAsk(ex.live, mcp.MethodToolsCall, toolsearch.Name)
+	listed := ex.live.verdict.MayAsk(&ex.who, ex.governed.set, mcp.MethodToolsCall, toolsearch.Name)
 	return toolsearch.AppendList(nil, ex.msg.ID, ex.dialect.Modern, listed), nil
 }
 
@@ -136,7 +136,7 @@ func (ex *exchange) searchTools() ([]byte, *refusal.Refusal) {
 	defer cancel()
 	ex.g.search.Ready(ctx)
 	found := ex.g.search.Index().Search(args.Query, args.Limit, func(t *toolsearch.Tool) bool {
-		return ex.mayAsk(ex.live, mcp.MethodToolsCall, t.Name)
+		return ex.live.verdict.MayAsk(&ex.who, ex.governed.set, mcp.MethodToolsCall, t.Name)
 	})
 	return toolsearch.AppendResult(nil, ex.msg.ID, ex.dialect.Modern, found), nil
 }

@@ -10,8 +10,6 @@ import (
 	"svc/gateway/audit"
 	"svc/gateway/auth"
 	"svc/gateway/mcp"
-	"svc/gateway/policy"
-	"svc/gateway/ratelimit"
 	"svc/gateway/refusal"
 	"svc/gateway/upstream"
 )
@@ -84,10 +82,7 @@ func (ex *exchange) serve() *refusal.Refusal {
 	if refused := ex.untag(); refused != nil {
 		return refused
 	}
-	if refused := ex.decide(); refused != nil {
-		return refused
-	}
-	if refused := ex.govern(); refused != nil {
+	if refused := ex.judgeRequest(); refused != nil {
 		return refused
 	}
 	if ex.unknown != "" {
@@ -209,61 +204,6 @@ func checkBodyHeaders(h http.Header) *refusal.Refusal {
 	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") {
 		return &refusal.MediaType
 	}
-	return nil
-}
-
-// decide asks the rules, and performs what they say of the request.
-func (ex *exchange) decide() *refusal.Refusal {
-	started := ex.now()
-	ex.judgedFrom = started
-	defer func() { ex.judging = ex.now().Sub(started) - ex.asking.request }()
-
-	q := policy.RequestOf(&ex.msg, policy.ClientToServer, ex.who.Claims)
-	var observed []*policy.Rule
-	ex.decision, observed = ex.live.decisions.Observe(&q)
-	ex.rec.Observed = ex.observed(nil, observed)
-	d := &ex.decision
-	ex.rec.RuleID = d.RuleID
-	ex.rec.Action = audit.ActionAllow
-	switch d.Action {
-	case policy.Allow:
-		return nil
-	case policy.Redact:
-		ex.rec.Action = audit.ActionRedact
-		return ex.redact(d.Rule)
-	case policy.RateLimit:
-		return ex.limit(d.Rule)
-	case policy.StripApp:
-		ex.rec.Action = audit.ActionStripApp
-		return nil // performed on the answer
-	case policy.Guardrail:
-		return ex.guard(d.Rule)
-	default: // deny, and whatever this build cannot perform
-		return refusal.Policy.WithRule(d.RuleID)
-	}
-}
-
-// limit takes a token from the bucket of (rule, principal): gateway
-// specification, Action: rate_limit.
-func (ex *exchange) limit(rule *policy.Rule) *refusal.Refusal {
-	key := ratelimit.Key{Limit: ratelimit.Rule, Rule: rule.ID, Kind: ex.who.Kind.String(), Issuer: ex.who.Issuer, Principal: ex.who.Value}
-	ok, after, err := ex.g.limits.Allow(ex.ctx, key, rule.TokensPerSecond, rule.Burst, ex.g.now())
-	switch {
-	case err != nil && !ex.live.cfg.RateLimitStore.FailOpen:
-		return refusal.RateStore.WithRule(rule.ID).After(time.Second)
-	case err == nil && !ok:
-		return refusal.Rate.WithRule(rule.ID).After(after)
-	}
-	return nil
-}
-
-// redact rewrites the body, and takes the result as the message from here on.
-func (ex *exchange) redact(rule *policy.Rule) *refusal.Refusal {
-	var redacted mcp.Message
-	if err := rule.Redact(policy.ClientToServer, &ex.msg, &redacted); err != nil {
-		return refusal.Redact.WithRule(rule.ID)
-	}
-	ex.msg = redacted
 	return nil
 }
 

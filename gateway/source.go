@@ -9,9 +9,11 @@ import (
 	"svc/gateway/audit"
 	"svc/gateway/bodies"
 	"svc/gateway/mcp"
+	"svc/gateway/policy"
 	"svc/gateway/refusal"
 	"svc/gateway/session"
 	"svc/gateway/upstream"
+	"svc/gateway/verdict"
 )
 
 // Why a source ends before its upstream ended it.
@@ -34,6 +36,8 @@ type source struct {
 
 	out []byte
 	msg mcp.Message
+	// final is set when msg is the answer to the request.
+	final bool
 	// resumable is set once an event carried an id: a client whose stream ends
 	// early comes back for the rest, so its end is no error. lastID is that id.
 	resumable bool
@@ -103,29 +107,24 @@ func (src *source) frame(ev *mcp.Event) error {
 		src.countReplaced(replaced)
 	}
 	live := ex.g.live.Load()
-	final := ex.answeredBy(m)
-	j := ex.judge(live, m, src)
-	if final {
-		ex.grade(m)
-	}
-	ex.governAnswer(m, src, &j)
-	j.replaced = replaced
-	if err := src.record(live, &j); err != nil {
+	src.final = ex.answeredBy(m)
+	j := src.judgeFrame(live, m)
+	if err := src.record(live, &j, replaced); err != nil {
 		return err
 	}
-	if j.refused != nil {
-		return src.refuse(ev, &j, final)
+	if j.Refused != nil {
+		return src.refuse(ev, &j)
 	}
 	ex.learnTask(&j, src.up)
 	body := ex.offered(m)
-	if final {
-		ex.note(&j, m)
+	if src.final {
+		ex.noteAnswer(&j, m)
 		body = ex.ownID(m, body)
 	}
 	out := *ev
 	out.Data = src.tagMessage(m, body)
 	src.out = mcp.AppendEvent(src.out[:0], out)
-	if final {
+	if src.final {
 		// The line of the request stands in the file before the client can have
 		// read the answer to the end.
 		if err := ex.account(http.StatusOK, ex.sent+len(src.out)); err != nil {
@@ -160,12 +159,12 @@ func (s *stream) countReplaced(n int) {
 // answer itself becomes an error, and the stream ends; an answer that is
 // delivered on a resumed stream becomes an error there. Silence would leave the
 // client waiting for its time-out.
-func (src *source) refuse(ev *mcp.Event, j *judgement, final bool) error {
+func (src *source) refuse(ev *mcp.Event, j *verdict.Result) error {
 	m := &src.msg
 	out := mcp.Event{ID: ev.ID, HasID: ev.HasID, HasData: true}
 	switch {
-	case final:
-		src.ex.note(j, m)
+	case src.final:
+		src.ex.noteAnswer(j, m)
 		return errDenied
 	case m.Kind == mcp.Response && len(m.ID) > 0:
 		out.Data = mcp.AppendError(nil, m.ID, mcp.CodePolicyDenied, mcp.MessagePolicyDenied, refusal.Policy.Reason, src.ex.rec.RequestID)
@@ -182,24 +181,20 @@ func (src *source) refuse(ev *mcp.Event, j *judgement, final bool) error {
 // record writes the line of a frame: of each that a rule matched, of each of a
 // listen stream, and of all where audit.frames says so. A frame whose line
 // cannot be written does not go on.
-func (src *source) record(l *live, j *judgement) error {
-	if j.action == "" && !src.listen && l.cfg.Audit.Frames != audit.FramesAll {
+func (src *source) record(l *live, j *verdict.Result, replaced int) error {
+	if j.Action == "" && !src.listen && l.cfg.Audit.Frames != audit.FramesAll {
 		return nil
 	}
 	ex, m := src.ex, &src.msg
 	rec := audit.Record{
-		Kind: audit.KindFrame, Time: ex.g.now(), Action: j.action, RuleID: j.rule, ErrorKind: j.kind,
-		RPC: m.Kind.String(), Direction: directionDown, ResultType: m.ResultType, IsError: m.IsError || m.ToolError,
-		BytesOut: int64(len(m.Body)), StripApplied: j.stripApplied, Stripped: j.stripped, ReplacedSurrogates: j.replaced, SubscriptionID: m.SubscriptionID,
+		Kind: audit.KindFrame, Time: ex.g.now(), RPC: m.Kind.String(), Direction: directionDown,
+		BytesOut: int64(len(m.Body)), ReplacedSurrogates: replaced, SubscriptionID: m.SubscriptionID,
 	}
 	ex.fillRecord(&rec, m, src.up)
+	j.NoteAnswer(&rec, policy.Allow, m)
 	if rec.Action == "" {
 		rec.Action = audit.ActionAllow
 	}
-	j.guarded.describe(&rec)
-	tell(&rec, &j.verdict)
-	rec.Observed = j.observed
-	rec.TaskHandle = j.task
 	if err := ex.g.audit.Write(ex.ctx, &rec); err != nil {
 		ex.g.log.Error("audit line of a frame was not written", "request_id", rec.RequestID, "error", err)
 		return fmt.Errorf("%w: %w", errAudit, err)

@@ -156,6 +156,16 @@ func (s *stream) flush() {
 	_ = s.control.Flush() // a broken connection shows in the next write
 }
 
+// settle sends what was written: the client does not wait for a frame because a
+// guardrail is asked about the next.
+func (s *stream) settle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unflushed {
+		s.flush()
+	}
+}
+
 // start writes the header and arms the watchdog. The header goes out with the
 // first frame when that is there already, else before the stream waits for it.
 func (s *stream) start() {

@@ -22,12 +22,12 @@ import (
 // on itself. Each number is the one of today and may only go down; whoever lowers one
 // writes the new number here. The comment is the goal.
 const (
-	wantFiles       = 30   // goal: 8
-	wantLines       = 5386 // goal: 1500
+	wantFiles       = 28   // goal: 8
+	wantLines       = 4900 // goal: 1500
 	wantLargestFile = 428  // lines; goal: 300
-	wantCircle      = 29   // files that use each other in circles; goal: 6
-	wantMethods     = 124  // of exchange; goal: none that a step needs
-	wantMethodFiles = 25   // files with methods of exchange
+	wantCircle      = 27   // files that use each other in circles; goal: 6
+	wantMethods     = 108  // of exchange; goal: none that a step needs
+	wantMethodFiles = 23   // files with methods of exchange
 	wantInterface   = 10   // methods of the largest interface, here or in a package used here; goal: 8
 )
 

@@ -6,6 +6,7 @@ import (
 	"svc/gateway/affinity"
 	"svc/gateway/config"
 	"svc/gateway/mcp"
+	"svc/gateway/verdict"
 )
 
 // taskMap remembers at which upstream a task was made (gateway specification,
@@ -37,21 +38,11 @@ func (ex *exchange) taskKey(handle string) affinity.Key {
 	return affinity.KeyOf(ex.who.Kind.String(), ex.who.Issuer, ex.who.Value, handle)
 }
 
-// taskMade returns the handle of the task that an answer says was made. Under
-// 2025-11-25 tools/call alone makes tasks; on a resumed stream nobody knows what
-// was asked.
-func (ex *exchange) taskMade(m *mcp.Message) (handle string, ok bool) {
-	if m.ResultType == "" && ex.msg.Method != mcp.MethodToolsCall && ex.hasMsg {
-		return "", false
-	}
-	return mcp.MadeTask(m)
-}
-
 // learnTask remembers where a task was made, before its caller can know of it.
 // With one upstream there is nothing to remember.
-func (ex *exchange) learnTask(j *judgement, up *target) {
-	if ex.g.tasks != nil && j.task != "" {
-		ex.g.tasks.Learn(ex.ctx, ex.taskKey(j.task), up.name)
+func (ex *exchange) learnTask(j *verdict.Result, up *target) {
+	if ex.g.tasks != nil && j.Task != "" {
+		ex.g.tasks.Learn(ex.ctx, ex.taskKey(j.Task), up.name)
 	}
 }
 

@@ -95,7 +95,7 @@ func TestPanicDuringAStreamIsRecorded(t *testing.T) {
 	var r *rig
 	up := newUpstream(t, func(w http.ResponseWriter, _ string, _ *http.Request) {
 		broken := *r.gateway.live.Load()
-		broken.rules, broken.decisions = nil, policy.NewMemory(nil) // judging a frame dereferences nil
+		broken.rules, broken.verdict.Rules = nil, policy.NewMemory(nil) // judging a frame dereferences nil
 		r.gateway.live.Store(&broken)
 		w.Header().Set("Content-Type", "text/event-stream")
 		fmt.Fprintf(w, "data: %s\n\n", progress)

@@ -1,0 +1,164 @@
+package verdict
+
+import (
+	"slices"
+
+	"svc/gateway/audit"
+	"svc/gateway/auth"
+	"svc/gateway/govern"
+	"svc/gateway/mcp"
+	"svc/gateway/policy"
+	"svc/gateway/refusal"
+)
+
+// taskMade returns the handle of the task that an answer says was made. Under
+// 2025-11-25 tools/call alone makes tasks; on a resumed stream nobody knows what
+// was asked.
+func (in *Input) taskMade(m *mcp.Message) (handle string, ok bool) {
+	if in.Direction == policy.ClientToServer || m.ResultType == "" && in.HasAsked && in.Asked.Method != mcp.MethodToolsCall {
+		return "", false
+	}
+	return mcp.MadeTask(m)
+}
+
+// deferred reports whether a message holds what a tool answered to a call of
+// which it made a task. Nobody knows which tool that was.
+func (in *Input) deferred(m *mcp.Message) bool {
+	switch {
+	case m.Kind == mcp.Response && in.Asked.Method == mcp.MethodTasksResult:
+		return true
+	case m.Kind == mcp.Response && in.Asked.Method == mcp.MethodTasksGet, m.Method == mcp.NotificationTasks:
+		return mcp.HasOutcome(m)
+	}
+	return false
+}
+
+// strips reports whether strip_app applies to a message because of the rule of the
+// request that it answers. On a resumed stream, and for what a task ended
+// with, nobody knows which request that was: there it applies as soon as there is such
+// a rule.
+func (in *Input) strips(m *mcp.Message) bool {
+	if in.Direction == policy.ClientToServer {
+		return false
+	}
+	return in.Decided == policy.StripApp ||
+		in.Snapshot.Strips && (in.Resumed && m.Kind == mcp.Response || in.deferred(m))
+}
+
+// stripAnswer removes interactive-app content from the answer to a tools/call, and
+// from the one that a task ended with.
+func (in *Input) stripAnswer(m *mcp.Message, r *Result) {
+	if !r.strip {
+		return
+	}
+	deferred := in.deferred(m)
+	if !deferred && (m.Kind != mcp.Response || in.Asked.Method != mcp.MethodToolsCall && !in.Resumed) {
+		return
+	}
+	body, n, ok := mcp.StripApp(m, in.Modern)
+	if takeStripped(m, r, body, n, ok); r.Refused == nil && in.deferred(m) {
+		body, n, ok := mcp.StripOutcome(m)
+		takeStripped(m, r, body, n, ok)
+	}
+	r.Performed = r.Performed || r.Decision.Action == policy.StripApp
+}
+
+// takeStripped makes a message the one without n blocks, or keeps one that could be
+// read in two ways from the client.
+func takeStripped(m *mcp.Message, r *Result, body []byte, n int, ok bool) {
+	if !ok {
+		r.refuse(&refusal.UpstreamInvalid, audit.ActionDeny)
+		return
+	}
+	r.StripApplied = true
+	if n == 0 {
+		return
+	}
+	r.Stripped += n
+	if err := mcp.Scan(body, m); err != nil { // a splice of ours: cannot happen
+		r.refuse(&refusal.UpstreamInvalid, audit.ActionDeny)
+		return
+	}
+	if r.Action == "" || r.Action == audit.ActionAllow {
+		r.Action = audit.ActionStripApp
+	}
+}
+
+// present turns an answer into what its caller is to see of it: lists are
+// filtered where the rules say so, and where the gateway has tools of its own to
+// list the upstream's capabilities say that there are tools. It does so once.
+func (in *Input) present(m *mcp.Message, r *Result) {
+	if r.presented || r.Refused != nil || in.Direction == policy.ClientToServer {
+		return
+	}
+	r.presented = true
+	if m.Kind != mcp.Response || m.IsError {
+		return
+	}
+	if in.Snapshot.FilterLists {
+		in.filterLists(m, r)
+	}
+	if in.Snapshot.OffersTools {
+		in.offerTools(m, r)
+	}
+}
+
+// listMethods are the methods that ask for lists.
+var listMethods = slices.DeleteFunc(mcp.Methods(), func(m mcp.MethodInfo) bool { return m.List == "" })
+
+// filterLists takes out of the answer to a list request what the caller may not
+// ask for (policy.filter_lists). Tools are judged by name; rules do not match
+// the names of resources and prompts, so those lists are whole or empty. On a resumed
+// stream every result that holds such a list is filtered.
+func (in *Input) filterLists(m *mcp.Message, r *Result) {
+	if !in.Resumed {
+		in.filterList(mcp.MethodOf(in.Asked.Method), m, r)
+		return
+	}
+	for _, list := range listMethods {
+		in.filterList(list, m, r)
+	}
+}
+
+// filterList filters the answer to one list method.
+func (in *Input) filterList(list mcp.MethodInfo, m *mcp.Message, r *Result) {
+	if list.List == "" || r.Refused != nil {
+		return
+	}
+	method := list.Element
+	keep := func(name string) bool { return in.Snapshot.MayAsk(in.Caller, in.Policies, method, name) }
+	if method != mcp.MethodToolsCall {
+		all := in.Snapshot.MayAsk(in.Caller, in.Policies, method, "")
+		keep = func(string) bool { return all }
+	}
+	body, changed, ok := mcp.FilterList(m, list.List, in.Modern, keep)
+	if !ok || changed && mcp.Scan(body, m) != nil {
+		r.refuse(&refusal.UpstreamInvalid, audit.ActionDeny)
+	}
+}
+
+// offerTools adds the capability tools to the answer of an upstream that has none
+// itself: clients ask for the tools of a server only where it says that it has
+// some.
+func (in *Input) offerTools(m *mcp.Message, r *Result) {
+	if in.Asked.Method != mcp.MethodInitialize && in.Asked.Method != mcp.MethodDiscover {
+		return
+	}
+	if body, changed := mcp.OfferTools(m); changed && mcp.Scan(body, m) != nil { // a splice of ours: cannot happen
+		r.refuse(&refusal.UpstreamInvalid, audit.ActionDeny)
+	}
+}
+
+// MayAsk reports whether a caller may send a request: a tools/call of a tool, or a
+// method by itself. The rules decide, and the policies of the control plane that block
+// a tool by its name. What would be redacted, limited or handed to a guardrail may be
+// asked for.
+func (s *Snapshot) MayAsk(caller *auth.Principal, policies *govern.Set, method, tool string) bool {
+	q := policy.Request{Direction: policy.ClientToServer, Method: method, Tool: tool, Claims: caller.Claims}
+	q.HasTool = method == mcp.MethodToolsCall
+	switch s.Rules.Decide(&q).Action {
+	case policy.Allow, policy.Redact, policy.RateLimit, policy.StripApp, policy.Guardrail:
+		return !q.HasTool || !policies.BlocksTool(tool)
+	}
+	return false
+}

@@ -1,0 +1,81 @@
+package verdict
+
+import (
+	"errors"
+
+	"svc/gateway/audit"
+	"svc/gateway/govern"
+	"svc/gateway/mcp"
+	"svc/gateway/policy"
+	"svc/gateway/refusal"
+)
+
+// Error kinds of what the policies of the control plane refuse.
+const (
+	kindBlock    = "governance_block"
+	kindRedact   = "governance_redact_invalid"
+	kindTooLarge = "governance_too_large"
+)
+
+// policies asks the policies of the control plane, after the rules, and takes what
+// they rewrote as the message from here on.
+func (in *Input) policies(m *mcp.Message, r *Result) {
+	set, refused := in.Host.Policies()
+	if refused != nil {
+		r.refuse(refused, audit.ActionDeny)
+		return
+	}
+	phase := govern.Request
+	if in.Direction == policy.ServerToClient {
+		phase = govern.Response
+	}
+	if set.Empty(phase) {
+		return
+	}
+	about := govern.Input{Message: m, Now: in.Now}
+	in.nameTool(m, &about)
+	v := set.Judge(phase, &about)
+	r.Governed = Governed{
+		Fired: v.Fired, Score: v.Score, Entities: v.Entities, Scan: v.Scan, All: v.All,
+	}
+	switch kind := denial(&v); {
+	case kind != "":
+		r.refuse(refusal.Policy.WithKind(kind), audit.ActionDeny)
+		r.Rule, r.Governed.Blocked = "", true // it was no rule
+	case v.Changed:
+		*m = v.Redacted
+		r.Governed.Changed = true
+		r.Action = audit.ActionRedact
+	case len(v.Fired) > 0 && r.Action == "":
+		r.Action = audit.ActionAllow
+	}
+}
+
+// nameTool says which tool a message is about. Of what a task ended with, and of an
+// answer on a resumed stream, nobody knows: it may be that of any.
+func (in *Input) nameTool(m *mcp.Message, about *govern.Input) {
+	called := m
+	if in.Direction == policy.ServerToClient {
+		called = in.Asked
+	}
+	switch {
+	case called.Method == mcp.MethodToolsCall:
+		about.Tool, about.HasTool = called.Name, true
+	case in.Direction == policy.ServerToClient && (in.deferred(m) || in.Resumed && m.Kind == mcp.Response):
+		about.AnyTool = true
+	}
+}
+
+// denial is the error kind of a message that must not go on, empty for one that
+// may.
+func denial(v *govern.Verdict) string {
+	switch {
+	case v.Block != nil:
+		return kindBlock
+	case errors.Is(v.Err, govern.ErrTooMuchText):
+		return kindTooLarge
+	case v.Err != nil:
+		return kindRedact
+	}
+	return ""
+}

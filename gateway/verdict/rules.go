@@ -1,0 +1,140 @@
+package verdict
+
+import (
+	"time"
+
+	"svc/gateway/audit"
+	"svc/gateway/guardrail"
+	"svc/gateway/mcp"
+	"svc/gateway/policy"
+	"svc/gateway/ratelimit"
+	"svc/gateway/refusal"
+)
+
+// rules asks the rules, and performs the action of the one that matched. The
+// default_action never judges what servers send.
+func (in *Input) rules(m *mcp.Message, r *Result) {
+	q := policy.RequestOf(m, in.Direction, in.Caller.Claims)
+	var observed []*policy.Rule
+	r.Decision, observed = in.Snapshot.Rules.Observe(&q)
+	r.Rule = r.Decision.RuleID
+	r.Observed = in.observed(observed)
+	if r.Rule != "" || len(r.Observed) > 0 {
+		r.Action = audit.ActionAllow
+	}
+	if handle, ok := in.taskMade(m); ok {
+		r.Task = handle
+	}
+	r.strip = in.strips(m)
+	in.perform(m, r)
+}
+
+// perform does what the action of the rule that matched asks for.
+func (in *Input) perform(m *mcp.Message, r *Result) {
+	rule := r.Decision.Rule
+	switch r.Decision.Action {
+	case policy.Allow:
+	case policy.Redact:
+		in.redact(rule, m, r)
+	case policy.RateLimit:
+		if refused := in.limit(rule); refused != nil {
+			r.refuse(refused, audit.ActionRateLimitBlocked)
+			return
+		}
+		r.Performed = true
+	case policy.StripApp:
+		if in.Direction == policy.ClientToServer {
+			r.Action = audit.ActionStripApp // performed on the answer
+		}
+		r.strip = true
+	case policy.Guardrail:
+		in.guard(rule, m, r)
+	default: // deny, and whatever this build cannot perform
+		r.refuse(refusal.Policy.WithRule(r.Rule), audit.ActionDeny)
+	}
+}
+
+// redact rewrites the message. Lists are filtered before, by the names that the
+// upstream sent.
+func (in *Input) redact(rule *policy.Rule, m *mcp.Message, r *Result) {
+	if in.present(m, r); r.Refused != nil {
+		return
+	}
+	r.Action = audit.ActionRedact
+	var redacted mcp.Message
+	if err := rule.Redact(in.Direction, m, &redacted); err != nil {
+		r.refuse(refusal.Redact.WithRule(rule.ID), audit.ActionDeny)
+		return
+	}
+	*m = redacted
+}
+
+// limit takes a token from the bucket of (rule, principal): gateway
+// specification, Action: rate_limit.
+func (in *Input) limit(rule *policy.Rule) *refusal.Refusal {
+	in.Host.BeforeWait() // the limit may be asked of a store
+	key := ratelimit.Key{Limit: ratelimit.Rule, Rule: rule.ID, Kind: in.Caller.Kind.String(), Issuer: in.Caller.Issuer, Principal: in.Caller.Value}
+	ok, after, err := in.Limits.Allow(in.Context, key, rule.TokensPerSecond, rule.Burst, in.Now())
+	switch {
+	case err != nil && !in.Snapshot.FailOpen:
+		return refusal.RateStore.WithRule(rule.ID).After(time.Second)
+	case err == nil && !ok:
+		return refusal.Rate.WithRule(rule.ID).After(after)
+	}
+	return nil
+}
+
+// guard asks the guardrail of a rule (gateway specification, Action: guardrail), and
+// takes what it masked as the message from here on. What passes is not asked about by
+// later rules: the first match has decided. On event streams it does nothing unless
+// the rule has frames: true; then each frame waits for its turn, and so do those
+// behind it.
+func (in *Input) guard(rule *policy.Rule, m *mcp.Message, r *Result) {
+	if in.Frame && !rule.Frames {
+		return
+	}
+	in.Host.BeforeWait()
+	var masked mcp.Message
+	r.Guardrail, r.Said = rule.Guardrail, in.Snapshot.Guards.Get(rule.Guardrail).Ask(in.Context, m, &masked)
+	r.Performed = true
+	r.Kind = guardKind(&r.Said)
+	switch r.Said.Verdict {
+	case guardrail.Pass, guardrail.FailOpen:
+	case guardrail.Mask:
+		r.Action = audit.ActionRedact
+		*m = masked
+	case guardrail.CallerGone:
+		r.refuse(&refusal.CallerGone, audit.ActionDeny)
+		if in.Direction == policy.ClientToServer {
+			r.Rule = "" // it has not decided
+		}
+	default: // reject, or failing closed
+		r.refuse(refusal.Policy.WithKind(r.Said.Kind).WithRule(rule.ID), audit.ActionDeny)
+	}
+}
+
+// guardKind is the error_kind of the audit line. A message that failing open let pass
+// carries its verdict alone, but for one that was too large to be asked about.
+func guardKind(said *guardrail.Result) string {
+	if said.Verdict == guardrail.FailOpen && said.Kind == guardrail.KindUnreachable {
+		return ""
+	}
+	return said.Kind
+}
+
+// observed returns what rules in mode observe would have done to a message, in
+// their order, as the line has it. A rate limit takes its tokens, and is in the list
+// when none was left; a guardrail is not asked: its text would leave the gateway.
+func (in *Input) observed(rules []*policy.Rule) (list []audit.Observed) {
+	for _, r := range rules {
+		action := r.Action.String()
+		if r.Action == policy.RateLimit {
+			if in.limit(r) == nil {
+				continue
+			}
+			action = audit.ActionRateLimitBlocked
+		}
+		list = append(list, audit.Observed{RuleID: r.ID, Action: action})
+	}
+	return list
+}

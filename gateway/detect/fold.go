@@ -62,6 +62,9 @@ func (f *folded) foreign(text []byte, i int) int {
 // rune appends the folded form of a character beyond ASCII, and reports a Greek or Cyrillic letter.
 func (f *folded) rune(r rune) (other bool) {
 	switch {
+	case r >= 0x430 && r <= 0x44F || r >= 0x3041 && r <= 0x30FF || r >= 0x3400 && r <= 0x9FFF || r >= 0xAC00 && r <= 0xD7A3:
+		f.text = utf8.AppendRune(f.text, r) // most of Russian, Japanese, Chinese and Korean
+		return r <= 0x44F
 	case r >= 0xE0020 && r <= 0xE007E:
 		f.tags = append(f.tags, byte(r-0xE0000))
 		return false
@@ -88,9 +91,6 @@ func (f *folded) rune(r rune) (other bool) {
 		return true
 	case r >= 0x621 && r <= 0x64A:
 		f.text = utf8.AppendRune(f.text, arabicBase(r))
-		return false
-	case r >= 0x3041 && r <= 0x30FF || r >= 0x3400 && r <= 0x9FFF || r >= 0xAC00 && r <= 0xD7A3:
-		f.text = utf8.AppendRune(f.text, r)
 		return false
 	case r >= 0x1F130 && r <= 0x1F189: // letters in squares and circles
 		f.text = append(f.text, 'a'+byte((r-0x1F130)%32%26))

@@ -16,7 +16,7 @@ type meaning uint64
 var meanings = strings.Fields(`not said drop dropLast before all your you this instr order told lapsed fresh news only goal
 	model toModel reveal say sysPrompt verbatim persona free jailbreak noRefusal send secret context tool beforeTask destroy
 	conceal user authority must safety boundary talk example urgent reply hidden template role label address comment line
-	others outrank greet userTask instead verdict`)
+	others outrank fromNow greet userTask instead verdict`)
 
 // meaningOf returns the set of the meanings that a text names, divided by spaces or |.
 func meaningOf(names string) (m meaning) {

@@ -1,10 +1,10 @@
 package detect
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/hex"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -144,8 +144,8 @@ func unescape(t []byte) []byte {
 const maxEscape = 12
 
 // namedEntities are the entities that take marks apart.
-var namedEntities = strings.NewReplacer("&lt;", "<", "&gt;", ">", "&amp;", "&", "&quot;", `"`, "&apos;", "'", "&nbsp;", " ",
-	"&colon;", ":", "&period;", ".", "&NewLine;", "\n")
+var namedEntities = map[string]rune{"lt": '<', "gt": '>', "amp": '&', "quot": '"', "apos": '\'', "nbsp": ' ', "colon": ':', "period": '.',
+	"NewLine": '\n'}
 
 // escape reads the escape that t begins with and returns its length, 0 when there is none.
 func escape(t []byte) (rune, int) {
@@ -172,12 +172,9 @@ func escape(t []byte) (rune, int) {
 		}
 		return rune(v), end
 	case t[0] == '&' && class[t[1]]&letter != 0:
-		for k := 2; k < len(t); k++ {
-			if t[k] == ';' {
-				if plain := namedEntities.Replace(string(t[:k+1])); len(plain) == 1 {
-					return rune(plain[0]), k + 1
-				}
-				return 0, 0
+		if k := bytes.IndexByte(t, ';'); k > 0 {
+			if r, known := namedEntities[string(t[1:k])]; known {
+				return r, k + 1
 			}
 		}
 	}

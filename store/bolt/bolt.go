@@ -34,7 +34,8 @@ type Options struct {
 	// acknowledged write may be lost, and the file damaged, when the machine fails.
 	NoSync bool
 
-	migrations []migration // nil: the package's
+	migrations []migration  // nil: the package's
+	fault      func() error // fails commits in tests
 }
 
 // Store is an opened file. Make one with Open.
@@ -48,6 +49,7 @@ type Store struct {
 
 	maxAuto    uint64
 	expireRows atomic.Int64 // of the next transaction of Expire
+	fault      func() error
 
 	mu      sync.Mutex
 	states  map[string]*tenantState
@@ -101,7 +103,7 @@ func Open(path string, opts Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		path: path, now: opts.Now, log: opts.Logger,
+		path: path, now: opts.Now, log: opts.Logger, fault: opts.fault,
 		states:  make(map[string]*tenantState),
 		used:    make(map[usedKey]time.Time),
 		flights: make(map[flightKey]*flight),
@@ -266,6 +268,9 @@ func (s *Store) commit(fn func(tx *bbolt.Tx) error) (err error) {
 			return err
 		}
 		done = true
+		if s.fault != nil {
+			return s.fault()
+		}
 		return nil
 	}))
 }

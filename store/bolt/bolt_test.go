@@ -3,6 +3,7 @@ package bolt
 import (
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,7 +60,13 @@ func openTemp(t testing.TB, opts Options) *Store {
 func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Opened {
 		clock := newClock()
-		s := openTemp(t, Options{Now: clock.Now, MaxAutoAgents: 5, NoSync: true})
-		return storetest.Opened{Records: s, Traces: s, Clock: clock, MaxAutoAgents: 5}
+		var fault atomic.Pointer[func() error]
+		s := openTemp(t, Options{Now: clock.Now, MaxAutoAgents: 5, NoSync: true, fault: func() error {
+			if f := fault.Load(); f != nil && *f != nil {
+				return (*f)()
+			}
+			return nil
+		}})
+		return storetest.Opened{Records: s, Traces: s, Clock: clock, MaxAutoAgents: 5, Fail: func(f func() error) { fault.Store(&f) }}
 	})
 }

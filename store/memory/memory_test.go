@@ -32,11 +32,33 @@ func (c *clock) Advance(d time.Duration) {
 
 const maxAuto = 5
 
+// faults is a switch for Options.Fault.
+type faults struct {
+	mu    sync.Mutex
+	fault func() error
+}
+
+func (f *faults) set(fault func() error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fault = fault
+}
+
+func (f *faults) ask() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.fault == nil {
+		return nil
+	}
+	return f.fault()
+}
+
 func TestConformance(t *testing.T) {
 	storetest.Run(t, func(*testing.T) storetest.Opened {
-		c := newClock()
-		s := Open(Options{Now: c.Now, MaxAutoAgents: maxAuto})
-		return storetest.Opened{Records: s, Traces: s, Clock: c, MaxAutoAgents: maxAuto}
+		c, f := newClock(), &faults{}
+		s := Open(Options{Now: c.Now, MaxAutoAgents: maxAuto, Fault: f.ask})
+		return storetest.Opened{Records: s, Traces: s, Clock: c, MaxAutoAgents: maxAuto, Fail: f.set,
+			Another: func(testing.TB) (store.Records, store.Traces) { h := s.Another(); return h, h }}
 	})
 }
 
@@ -44,9 +66,10 @@ func TestConformance(t *testing.T) {
 // engine does.
 func TestTwoEngines(t *testing.T) {
 	storetest.Run(t, func(*testing.T) storetest.Opened {
-		c := newClock()
-		records := Open(Options{Now: c.Now, MaxAutoAgents: maxAuto})
-		traces := Open(Options{Now: c.Now, Agents: func(tenant string) store.AgentDirectory { return records.Tenant(tenant) }})
-		return storetest.Opened{Records: records, Traces: traces, Clock: c, MaxAutoAgents: maxAuto}
+		c, f := newClock(), &faults{}
+		records := Open(Options{Now: c.Now, MaxAutoAgents: maxAuto, Fault: f.ask})
+		traces := Open(Options{Now: c.Now, Fault: f.ask, Agents: func(tenant string) store.AgentDirectory { return records.Tenant(tenant) }})
+		return storetest.Opened{Records: records, Traces: traces, Clock: c, MaxAutoAgents: maxAuto, Fail: f.set,
+			Another: func(testing.TB) (store.Records, store.Traces) { return records.Another(), traces.Another() }}
 	})
 }

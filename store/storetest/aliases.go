@@ -9,7 +9,7 @@ import (
 
 // testAgentAliases: the former name of an agent means it until another agent has
 // that name, whichever way it gets it.
-func testAgentAliases(t *testing.T, o Opened) {
+func testAgentAliases(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	means := func(name string) string {
 		t.Helper()

@@ -11,7 +11,7 @@ import (
 
 // testAuditHeads: a head replaces the one it goes on from, and keeps the one
 // that it contradicts.
-func testAuditHeads(t *testing.T, o Opened) {
+func testAuditHeads(t testing.TB, o Opened) {
 	tn, other := NewTenant(t, o, "t"), NewTenant(t, o, "other")
 	hash := func(c string) string { return strings.Repeat(c, 64) }
 	report := func(gateway, trail string, seq uint64, hash string) store.AuditHead {
@@ -88,7 +88,7 @@ func testAuditHeads(t *testing.T, o Opened) {
 
 // testAuditEvidence: what was contradicted first, and the highest head, stay
 // whatever is reported after them.
-func testAuditEvidence(t *testing.T, o Opened) {
+func testAuditEvidence(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	report := func(seq uint64) (store.AuditHead, *store.EarlierHead) {
 		t.Helper()
@@ -134,7 +134,7 @@ func testAuditEvidence(t *testing.T, o Opened) {
 
 // testAuditKeys: the name of a gateway is bound to the first key that signs a head
 // of it, and unsigned heads are kept apart.
-func testAuditKeys(t *testing.T, o Opened) {
+func testAuditKeys(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	report := func(gateway, key string, seq uint64) error {
 		o.Clock.Advance(time.Minute)

@@ -11,7 +11,7 @@ import (
 
 // testLastUnlimitedKey: of the keys that may do everything one that works stays,
 // whoever deletes at the same time.
-func testLastUnlimitedKey(t *testing.T, o Opened) {
+func testLastUnlimitedKey(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	list, _, err := tn.ListKeys(ctx, store.KeyFilter{}, store.Page{})
 	if err != nil || len(list) != 1 {
@@ -61,7 +61,7 @@ func testLastUnlimitedKey(t *testing.T, o Opened) {
 }
 
 // testTenantKey: an operator gets a key of a tenant whatever became of its users.
-func testTenantKey(t *testing.T, o Opened) {
+func testTenantKey(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	n := 0
 	makeKey := func() store.Key {

@@ -9,7 +9,7 @@ import (
 )
 
 // testLists checks order, totals and pages of the paged lists.
-func testLists(t *testing.T, o Opened) {
+func testLists(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	agent := newAgent(t, tn, "history")
 	const n = 7
@@ -66,13 +66,18 @@ func testLists(t *testing.T, o Opened) {
 	}
 }
 
-func testClosed(t *testing.T, o Opened) {
+func testClosed(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	st := must(tn.StreamTraces(ctx, store.StreamOptions{}))(t)
 	ended := make(chan error, 1)
 	go func() { _, err := st.Next(ctx); ended <- err }()
 	if err := o.Records.Ready(ctx); err != nil {
 		t.Errorf("not ready: %v", err)
+	}
+	for _, of := range []store.Opened{o.Records, o.Traces} {
+		if info := must(of.Info(ctx))(t); info.Backend == "" || info.Location == "" || info.SchemaVersion < 1 {
+			t.Errorf("info %+v", info)
+		}
 	}
 	if err := o.close(); err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 
 var ctx = context.Background()
 
-func testTenants(t *testing.T, o Opened) {
+func testTenants(t testing.TB, o Opened) {
 	first := NewTenant(t, o, "first")
 	info, key, err := o.Records.CreateTenant(ctx, store.TenantCreate{Name: "second", OrgID: "org_2"})
 	if err != nil || key != nil {
@@ -57,7 +57,7 @@ func testTenants(t *testing.T, o Opened) {
 	wantKind(t, err, store.NotFound, "")
 }
 
-func testBootstrap(t *testing.T, o Opened) {
+func testBootstrap(t testing.TB, o Opened) {
 	in := store.TenantCreate{ID: "default", Name: "default", Key: &store.KeyCreate{Name: "bootstrap", Scope: store.ScopeAPI, Digest: store.DigestKey("x")}}
 	info, created, err := o.Records.Bootstrap(ctx, in)
 	if err != nil || !created || info.ID != "default" {
@@ -76,7 +76,7 @@ func testBootstrap(t *testing.T, o Opened) {
 
 // testOnlyTenantOfAnOrganization: the only tenant of a store takes any
 // organization, but not when it is bound to one: then it takes that one alone.
-func testOnlyTenantOfAnOrganization(t *testing.T, o Opened) {
+func testOnlyTenantOfAnOrganization(t testing.TB, o Opened) {
 	info, _, err := o.Records.CreateTenant(ctx, store.TenantCreate{Name: "only", OrgID: "org_only"})
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func testOnlyTenantOfAnOrganization(t *testing.T, o Opened) {
 }
 
 // testIsolation asks one tenant for everything that another has.
-func testIsolation(t *testing.T, o Opened) {
+func testIsolation(t testing.TB, o Opened) {
 	a, b := NewTenant(t, o, "a"), NewTenant(t, o, "b")
 	team := must(a.CreateTeam(ctx, store.TeamCreate{Name: "team"}))(t)
 	agent := newAgent(t, a, "agent")
@@ -176,7 +176,7 @@ func testIsolation(t *testing.T, o Opened) {
 func second[T any](_ T, err error) error        { return err }
 func third[T, U any](_ T, _ U, err error) error { return err }
 
-func testTeams(t *testing.T, o Opened) {
+func testTeams(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	team := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "platform", Description: "d"}))(t)
 	if team.MemberCount != 0 || team.Scopes == nil || len(team.Scopes) != 0 || team.CreatedAt.IsZero() || team.CreatedAt.Location() != time.UTC {
@@ -208,7 +208,7 @@ func testTeams(t *testing.T, o Opened) {
 	must(tn.CreateTeam(ctx, store.TeamCreate{Name: name}))(t)
 }
 
-func testMembers(t *testing.T, o Opened) {
+func testMembers(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	team := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "team"}))(t)
 	must(tn.ApplyUserEvent(ctx, store.UserEvent{Type: store.UserCreated, CreatedAt: o.Clock.Now(), UserID: "idp_1", Email: "One@Example.com"}))(t)
@@ -261,7 +261,7 @@ func ids[T any](list []T, id func(T) string) []string {
 	return out
 }
 
-func testAgents(t *testing.T, o Opened) {
+func testAgents(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	a := must(tn.CreateAgent(ctx, store.AgentCreate{Name: "a", Environment: "production", ModelProvider: "p", ModelName: "m",
 		Description: "d", ConfigYAML: "v: 1", DeployedBy: "usr_admin"}))(t)
@@ -312,7 +312,7 @@ func testAgents(t *testing.T, o Opened) {
 	}
 }
 
-func testBudgets(t *testing.T, o Opened) {
+func testBudgets(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	agent := newAgent(t, tn, "agent")
 	_, err := tn.CreateBudget(ctx, store.BudgetCreate{Name: "b", AgentID: "agt_unknown"})
@@ -340,13 +340,23 @@ func testBudgets(t *testing.T, o Opened) {
 	must(tn.CreateBudget(ctx, store.BudgetCreate{Name: name, AgentID: agent.ID}))(t)
 }
 
-func testSLAs(t *testing.T, o Opened) {
+func testSLAs(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	agent := newAgent(t, tn, "agent")
 	p99 := 250.0
 	sla := must(tn.CreateSLA(ctx, store.SLACreate{Name: "s", AgentID: agent.ID, P99LatencyMs: &p99, EvaluationPeriod: "1h"}))(t)
 	if sla.AgentName != "agent" || sla.ErrorRatePercent != nil || *sla.P99LatencyMs != 250 {
 		t.Errorf("target %+v", sla)
+	}
+	other := must(tn.CreateSLA(ctx, store.SLACreate{Name: "s", AgentID: agent.ID, EvaluationPeriod: "7d"}))(t) // names need not differ
+	half, day := 0.5, "24h"
+	changed := must(tn.UpdateSLA(ctx, sla.ID, store.SLAUpdate{ErrorRatePercent: &half, EvaluationPeriod: &day}))(t)
+	list := must(tn.ListSLAs(ctx))(t)
+	if got := ids(list, func(s store.SLATarget) string { return s.ID }); !slices.Equal(got, []string{other.ID, sla.ID}) || !cmp.Equal(list[1], changed) {
+		t.Errorf("targets %+v", list)
+	}
+	if *changed.P99LatencyMs != 250 || *changed.ErrorRatePercent != 0.5 || changed.EvaluationPeriod != day || !changed.CreatedAt.Equal(sla.CreatedAt) {
+		t.Errorf("changed target %+v", changed)
 	}
 	start := o.Clock.Now().Truncate(time.Hour)
 	v := store.SLAViolation{SLAID: sla.ID, SLAName: "s", AgentName: "agent", Type: "latency", PeriodStart: start, PeriodEnd: start.Add(time.Hour)}
@@ -379,7 +389,7 @@ func testSLAs(t *testing.T, o Opened) {
 	}
 }
 
-func testPolicies(t *testing.T, o Opened) {
+func testPolicies(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	threshold := 0.7
 	in := store.PolicyCreate{Name: "p", Phase: "request", Condition: store.PolicyCondition{Type: "injection_score", Threshold: &threshold}, Action: "block", Enabled: true}
@@ -430,7 +440,7 @@ func testPolicies(t *testing.T, o Opened) {
 	wantKind(t, tn.DeletePolicy(ctx, p.ID), store.NotFound, "")
 }
 
-func testKeys(t *testing.T, o Opened) {
+func testKeys(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	team := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "team", Scopes: []string{"agents:read"}}))(t)
 	digest := store.DigestKey("svc_agent_secret")

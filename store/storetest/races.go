@@ -28,7 +28,7 @@ func race(n int, fn func(i int)) {
 
 const racers = 20
 
-func testRaces(t *testing.T, o Opened) {
+func testRaces(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	agent := newAgent(t, tn, "agent")
 	team := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "team"}))(t)
@@ -118,7 +118,7 @@ func testRaces(t *testing.T, o Opened) {
 	})
 }
 
-func testIdempotency(t *testing.T, o Opened) {
+func testIdempotency(t testing.TB, o Opened) {
 	tn, other := NewTenant(t, o, "t"), NewTenant(t, o, "other")
 	a := store.Attempt{KeyID: "k", Route: "POST /api/teams", Token: "tok", Body: [32]byte{1}}
 	answer := store.Answer{Status: 201, ContentType: "application/json", Body: []byte(`{"data":{}}`)}
@@ -211,7 +211,7 @@ func testIdempotency(t *testing.T, o Opened) {
 	}
 }
 
-func testLeases(t *testing.T, o Opened) {
+func testLeases(t testing.TB, o Opened) {
 	acquire := func(name, holder string) (store.Lease, bool) {
 		t.Helper()
 		l, ok, err := o.Records.AcquireLease(ctx, name, holder, time.Minute)
@@ -274,7 +274,7 @@ func testLeases(t *testing.T, o Opened) {
 }
 
 // testFencing lets a holder pause for longer than its lease lasts.
-func testFencing(t *testing.T, o Opened) {
+func testFencing(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	sla := must(tn.CreateSLA(ctx, store.SLACreate{Name: "s", AgentID: newAgent(t, tn, "a").ID, EvaluationPeriod: "1h"}))(t)
 	acquire := func(holder string) store.Lease {

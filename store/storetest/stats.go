@@ -66,7 +66,7 @@ func differ(got, want store.Totals) string {
 
 // testQuantilesInBounds: no quantile is below the smallest duration or above the
 // largest, so that equal durations are known exactly.
-func testQuantilesInBounds(t *testing.T, o Opened) {
+func testQuantilesInBounds(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	now := o.Clock.Now()
 	for i, d := range []time.Duration{0, 1, time.Microsecond, time.Second, 9999 * time.Millisecond, time.Hour + 1} {
@@ -96,7 +96,7 @@ func testQuantilesInBounds(t *testing.T, o Opened) {
 	}
 }
 
-func testStats(t *testing.T, o Opened) {
+func testStats(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	o.Clock.Advance(100 * 24 * time.Hour)
 	now := o.Clock.Now()
@@ -188,7 +188,7 @@ func testStats(t *testing.T, o Opened) {
 	wantKind(t, err, store.Invalid, "groupBy")
 }
 
-func testLateArrivals(t *testing.T, o Opened) {
+func testLateArrivals(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	now := o.Clock.Now().UTC()
 	yesterday := now.Add(-26 * time.Hour)
@@ -213,7 +213,7 @@ func testLateArrivals(t *testing.T, o Opened) {
 	}
 }
 
-func testRetention(t *testing.T, o Opened) {
+func testRetention(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	start := o.Clock.Now().UTC().Truncate(24 * time.Hour).Add(90 * time.Minute)
 	var all []store.Trace

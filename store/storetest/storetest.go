@@ -29,39 +29,56 @@ type Opened struct {
 	Clock   Clock
 	// MaxAutoAgents is the bound that the store was opened with; at least 3.
 	MaxAutoAgents int
+
+	// Another opens another handle on the same store, as another process has, and
+	// closes it when its test ends. nil: the store is of one process.
+	Another func(t testing.TB) (store.Records, store.Traces)
+	// Fail makes every commit ask a function whether it fails, and with what; nil ends
+	// that. Where Fail is nil faults are not injected.
+	Fail func(fault func() error)
 }
 
 // close closes what is under test.
 func (o Opened) close() error { return errors.Join(o.Traces.Close(), o.Records.Close()) }
 
+// group is tests that share a store.
+type group struct {
+	name string
+	run  func(t testing.TB, o Opened)
+}
+
+// groups is the suite, but for what opens many stores.
+var groups = []group{
+	{"Tenants", testTenants}, {"Bootstrap", testBootstrap}, {"OnlyTenantOfAnOrganization", testOnlyTenantOfAnOrganization},
+	{"Isolation", testIsolation},
+	{"Teams", testTeams}, {"Members", testMembers}, {"Agents", testAgents}, {"Budgets", testBudgets},
+	{"SLAs", testSLAs}, {"Policies", testPolicies}, {"Keys", testKeys},
+	{"LastUnlimitedKey", testLastUnlimitedKey}, {"TenantKey", testTenantKey},
+	{"UserEvents", testUserEvents}, {"UserEventOrder", testUserEventOrder}, {"InvitedUsers", testInvitedUsers},
+	{"InvitedUserIsDeleted", testInvitedUserIsDeleted}, {"InvitedAddressMovesOn", testInvitedAddressMovesOn},
+	{"InvitedAddressIsTaken", testInvitedAddressIsTaken}, {"InvitedAndNeverAnnounced", testInvitedAndNeverAnnounced},
+	{"EventDatedInTheFuture", testEventDatedInTheFuture},
+	{"Races", testRaces}, {"Idempotency", testIdempotency}, {"Leases", testLeases}, {"Fencing", testFencing},
+	{"Ingest", testIngest}, {"IngestRefusals", testIngestRefusals}, {"AutoRegistration", testAutoRegistration}, {"AgentAliases", testAgentAliases},
+	{"ListTraces", testListTraces}, {"GetTrace", testGetTrace}, {"Streams", testStreams},
+	{"Stats", testStats}, {"QuantilesInBounds", testQuantilesInBounds}, {"LateArrivals", testLateArrivals}, {"Retention", testRetention},
+	{"AuditHeads", testAuditHeads},
+	{"AuditEvidence", testAuditEvidence},
+	{"AuditKeys", testAuditKeys},
+	{"Lists", testLists}, {"Closed", testClosed},
+	{"EngineClock", testEngineClock}, {"FineTimes", testFineTimes}, {"NamesBeyondASCII", testNamesBeyondASCII},
+	{"EveryMethod", testEveryMethod}, {"Faults", testFaults}, {"FaultsNowAndThen", testFaultsNowAndThen},
+	{"HandlesRace", testHandlesRace}, {"HandlesIdempotency", testHandlesIdempotency}, {"HandlesLeases", testHandlesLeases},
+	{"HandlesStreams", testHandlesStreams}, {"HandlesKeys", testHandlesKeys}, {"HandlesClose", testHandlesClose},
+}
+
 // Run runs the suite. open makes an empty store with a clock of its own, and
 // closes it when its test ends.
 func Run(t *testing.T, open func(t *testing.T) Opened) {
-	for _, group := range []struct {
-		name string
-		run  func(t *testing.T, o Opened)
-	}{
-		{"Tenants", testTenants}, {"Bootstrap", testBootstrap}, {"OnlyTenantOfAnOrganization", testOnlyTenantOfAnOrganization},
-		{"Isolation", testIsolation},
-		{"Teams", testTeams}, {"Members", testMembers}, {"Agents", testAgents}, {"Budgets", testBudgets},
-		{"SLAs", testSLAs}, {"Policies", testPolicies}, {"Keys", testKeys},
-		{"LastUnlimitedKey", testLastUnlimitedKey}, {"TenantKey", testTenantKey},
-		{"UserEvents", testUserEvents}, {"UserEventOrder", testUserEventOrder}, {"InvitedUsers", testInvitedUsers},
-		{"InvitedUserIsDeleted", testInvitedUserIsDeleted}, {"InvitedAddressMovesOn", testInvitedAddressMovesOn},
-		{"InvitedAddressIsTaken", testInvitedAddressIsTaken}, {"InvitedAndNeverAnnounced", testInvitedAndNeverAnnounced},
-		{"EventDatedInTheFuture", testEventDatedInTheFuture},
-		{"Races", testRaces}, {"Idempotency", testIdempotency}, {"Leases", testLeases}, {"Fencing", testFencing},
-		{"Ingest", testIngest}, {"IngestRefusals", testIngestRefusals}, {"AutoRegistration", testAutoRegistration}, {"AgentAliases", testAgentAliases},
-		{"ListTraces", testListTraces}, {"GetTrace", testGetTrace}, {"Streams", testStreams},
-		{"Stats", testStats}, {"QuantilesInBounds", testQuantilesInBounds}, {"LateArrivals", testLateArrivals}, {"Retention", testRetention},
-		{"AuditHeads", testAuditHeads},
-		{"AuditEvidence", testAuditEvidence},
-		{"AuditKeys", testAuditKeys},
-		{"Lists", testLists}, {"Closed", testClosed},
-	} {
-		t.Run(group.name, func(t *testing.T) {
+	for _, g := range groups {
+		t.Run(g.name, func(t *testing.T) {
 			t.Parallel()
-			group.run(t, open(t))
+			g.run(t, open(t))
 		})
 	}
 	t.Run("Model", func(t *testing.T) { t.Parallel(); testModel(t, open) })

@@ -27,7 +27,7 @@ func fullTrace(id, agent string, at time.Time) store.Trace {
 	}
 }
 
-func testIngest(t *testing.T, o Opened) {
+func testIngest(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	now := o.Clock.Now()
 	ingest(t, tn, store.IngestResult{})
@@ -85,7 +85,7 @@ func testIngest(t *testing.T, o Opened) {
 
 func first[T any](list T, _ int, _ error) T { return list }
 
-func testIngestRefusals(t *testing.T, o Opened) {
+func testIngestRefusals(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	long := strings.Repeat("x", store.MaxTraceString+1)
 	for field, change := range map[string]func(*store.Trace){
@@ -126,7 +126,7 @@ func testIngestRefusals(t *testing.T, o Opened) {
 	}
 }
 
-func testAutoRegistration(t *testing.T, o Opened) {
+func testAutoRegistration(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	newAgent(t, tn, "made by hand")
 	one := func(name string) store.Trace {
@@ -176,7 +176,7 @@ func testAutoRegistration(t *testing.T, o Opened) {
 	}
 }
 
-func testGetTrace(t *testing.T, o Opened) {
+func testGetTrace(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	want := fullTrace("018f3c5e-7b1a-7c3d-9e2f-00000000000a", "a", o.Clock.Now())
 	empty := store.Trace{ID: "e", AgentName: "a", Status: store.TraceSuccess, CreatedAt: o.Clock.Now().UTC()}
@@ -203,7 +203,7 @@ func testGetTrace(t *testing.T, o Opened) {
 
 // testListTraces compares every combination of a few filters with what
 // TraceFilter.Match says.
-func testListTraces(t *testing.T, o Opened) {
+func testListTraces(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	base := o.Clock.Now().Add(-time.Hour).UTC().Truncate(time.Second)
 	var all []store.Trace
@@ -281,7 +281,7 @@ func testListTraces(t *testing.T, o Opened) {
 	}
 }
 
-func testStreams(t *testing.T, o Opened) {
+func testStreams(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	one := func(id string, status store.TraceStatus) store.Trace {
 		return store.Trace{ID: id, AgentName: "a", Status: status, CreatedAt: o.Clock.Now().Add(-time.Hour)}

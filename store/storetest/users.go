@@ -12,7 +12,7 @@ func userAt(minute int, typ store.UserEventType, id, email string) store.UserEve
 	return store.UserEvent{Type: typ, CreatedAt: time.Date(2026, 3, 1, 12, minute, 0, 0, time.UTC), UserID: id, Email: email}
 }
 
-func testUserEvents(t *testing.T, o Opened) {
+func testUserEvents(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	team := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "team"}))(t)
 	apply := func(ev store.UserEvent) store.UserEventOutcome {
@@ -72,7 +72,7 @@ func testUserEvents(t *testing.T, o Opened) {
 
 // testUserEventOrder delivers events late and twice, in every order: what is left
 // is what the newest events say.
-func testUserEventOrder(t *testing.T, o Opened) {
+func testUserEventOrder(t testing.TB, o Opened) {
 	for _, row := range []struct {
 		name   string
 		events []store.UserEvent
@@ -90,23 +90,21 @@ func testUserEventOrder(t *testing.T, o Opened) {
 		{"update before created", []store.UserEvent{userAt(2, store.UserUpdated, "", "b@x.io"), userAt(1, store.UserCreated, "", "a@x.io")}, store.UserActive, "b@x.io"},
 		{"one time", []store.UserEvent{userAt(1, store.UserRemoved, "", ""), userAt(1, store.UserCreated, "", "a@x.io")}, store.UserDeleted, ""},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			tn := NewTenant(t, o, row.name)
-			var last store.UserEventOutcome
-			for range 2 { // and the whole story once more
-				for _, ev := range row.events {
-					ev.UserID = "u"
-					last = must(tn.ApplyUserEvent(ctx, ev))(t)
-				}
+		tn := NewTenant(t, o, row.name)
+		var last store.UserEventOutcome
+		for range 2 { // and the whole story once more
+			for _, ev := range row.events {
+				ev.UserID = "u"
+				last = must(tn.ApplyUserEvent(ctx, ev))(t)
 			}
-			if last.User.Status != row.status || last.User.Email != row.email {
-				t.Errorf("user is %s with %q, want %s with %q", last.User.Status, last.User.Email, row.status, row.email)
-			}
-		})
+		}
+		if last.User.Status != row.status || last.User.Email != row.email {
+			t.Errorf("%s: user is %s with %q, want %s with %q", row.name, last.User.Status, last.User.Email, row.status, row.email)
+		}
 	}
 }
 
-func testInvitedUsers(t *testing.T, o Opened) {
+func testInvitedUsers(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	one := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "one"}))(t)
 	two := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "two"}))(t)
@@ -146,7 +144,7 @@ func testInvitedUsers(t *testing.T, o Opened) {
 // testInvitedUserIsDeleted: a deletion that arrives before anything else about a
 // user takes the access away that the invitation of its address gave, and an
 // older announcement that comes late does not bring it back.
-func testInvitedUserIsDeleted(t *testing.T, o Opened) {
+func testInvitedUserIsDeleted(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	team := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "team"}))(t)
 	invited := must(tn.AddMember(ctx, team.ID, store.MemberAdd{Email: "ann@x.io"}))(t)
@@ -178,7 +176,7 @@ func testInvitedUserIsDeleted(t *testing.T, o Opened) {
 
 // testInvitedAddressMovesOn: when an invited user turns out to be a user who goes
 // by another address now, the invited address is free again.
-func testInvitedAddressMovesOn(t *testing.T, o Opened) {
+func testInvitedAddressMovesOn(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	one := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "one"}))(t)
 	invited := must(tn.AddMember(ctx, one.ID, store.MemberAdd{Email: "old@x.io"}))(t)
@@ -196,7 +194,7 @@ func testInvitedAddressMovesOn(t *testing.T, o Opened) {
 // testInvitedAddressIsTaken: a user who takes the address under which somebody
 // else was invited, or whose first event is an update with it, does not get the
 // invitation; who is announced with it does.
-func testInvitedAddressIsTaken(t *testing.T, o Opened) {
+func testInvitedAddressIsTaken(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	team := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "team"}))(t)
 	invited := must(tn.AddMember(ctx, team.ID, store.MemberAdd{Email: "boss@x.io", Role: "owner"}))(t)
@@ -234,7 +232,7 @@ func testInvitedAddressIsTaken(t *testing.T, o Opened) {
 // testInvitedAndNeverAnnounced: a user whom the provider knew before it was
 // connected is never announced. A suspension or a deletion ends the access that
 // an invitation of the user's address gave.
-func testInvitedAndNeverAnnounced(t *testing.T, o Opened) {
+func testInvitedAndNeverAnnounced(t testing.TB, o Opened) {
 	for _, typ := range []store.UserEventType{store.UserSuspended, store.UserRemoved} {
 		for _, known := range []bool{false, true} {
 			tn := NewTenant(t, o, string(typ)+map[bool]string{true: " known"}[known])
@@ -256,7 +254,7 @@ func testInvitedAndNeverAnnounced(t *testing.T, o Opened) {
 
 // testEventDatedInTheFuture: an event whose date lies ahead counts from its
 // receipt, so that events that come later take effect.
-func testEventDatedInTheFuture(t *testing.T, o Opened) {
+func testEventDatedInTheFuture(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	digest := store.DigestKey("of u")
 	at := func(typ store.UserEventType, ahead time.Duration) store.UserEventOutcome {

@@ -28,6 +28,7 @@ var forbidden = []struct{ from, to, why string }{
 	{"gateway/front", "gateway/...", "the HTTP server knows nothing of what it serves"},
 	{"gateway/mcpclient", "gateway/config", "whoever uses it knows the configuration"},
 	{"gateway/mcpclient", "gateway/session", "it keeps no sessions"},
+	{"gateway/poison", "...", "below everything"},
 	{"gateway/socket", "...", "below everything"},
 	{"gateway/fsync", "...", "below everything"},
 	{"gateway/statefile", "...", "below everything"},
@@ -225,7 +226,7 @@ func owner(imp string) (places []string, owned bool) {
 // allowed excepts the edges inside a part, the wire types, and the two mains
 // that start cli.
 func allowed(pkg, to string) bool {
-	if to == "server/api" || to == "gateway/socket" {
+	if to == "server/api" || to == "gateway/socket" || to == "gateway/poison" {
 		return true
 	}
 	return match("cli/...", to) && (match("cli/...", pkg) || match("cmd/...", pkg))

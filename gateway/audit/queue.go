@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"svc/gateway/poison"
 )
 
 // errPending is why a line was given up on.
@@ -128,7 +130,7 @@ func (l *Log) await(e *entry, it item) error {
 			err = l.pass(&it)
 		}
 		q.mu.Unlock()
-		l.entries.Put(e)
+		l.release(e)
 		return err
 	}
 	it.step = q.step
@@ -143,9 +145,7 @@ func (l *Log) await(e *entry, it item) error {
 		q.inline = true
 		q.mu.Unlock()
 		err := l.writeInline(e)
-		if !e.givenUp {
-			l.entries.Put(e)
-		}
+		l.release(e)
 		return err
 	}
 	q.mu.Unlock()
@@ -153,10 +153,17 @@ func (l *Log) await(e *entry, it item) error {
 		q.wakeUp()
 	}
 	err := <-e.done
+	l.release(e)
+	return err
+}
+
+// release makes an entry free for another request, unless the writer may still
+// have it.
+func (l *Log) release(e *entry) {
 	if !e.givenUp {
+		poison.Released(e.body)
 		l.entries.Put(e)
 	}
-	return err
 }
 
 // writeInline writes a line on its caller's goroutine, and with it the lines of

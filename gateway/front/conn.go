@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"svc/gateway/poison"
 	"svc/gateway/socket"
 )
 
@@ -180,6 +181,7 @@ func (c *conn) await() (int, verdict) {
 		c.w = copy(c.buf, c.buf[c.r:c.w])
 		c.r = 0
 	}
+	poison.Released(c.buf[c.w:])
 	c.head.again()
 	waits := false // for the rest of a header
 	// Behind a request there may be line breaks, which are left out; and with less

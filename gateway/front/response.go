@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"svc/gateway/poison"
 )
 
 const (
@@ -59,6 +61,8 @@ func (w *response) begin() {
 		w.pending = nil
 	}
 	w.status, w.length, w.written, w.sent, w.chunked, w.err = 0, -1, 0, false, false, nil
+	poison.Released(w.out)
+	poison.Released(w.pending)
 	w.out, w.pending = w.out[:0], w.pending[:0]
 }
 

@@ -8,6 +8,8 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+
+	"svc/gateway/poison"
 )
 
 // Config is one pipeline (gateway specification, telemetry).
@@ -135,6 +137,7 @@ func (t *Tracer) Record(s *Span) {
 		p.queue.push(s.Trace.Server, *scratch)
 	}
 	if scratch != nil {
+		poison.Released(*scratch)
 		records.Put(scratch)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"svc/gateway/poison"
 	"svc/gateway/socket"
 )
 
@@ -180,6 +181,7 @@ func (cn *conn) write(out *writeBuffer, body []byte) (int64, error) {
 
 func (cn *conn) dropBig() {
 	if cn.big != nil {
+		poison.Released(cn.big[:])
 		bigBuffers.Put(cn.big)
 		cn.big = nil
 	}

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"svc/gateway/poison"
 	"svc/gateway/socket"
 )
 
@@ -160,6 +161,7 @@ func getWriteBuffer() *writeBuffer { return writeBuffers.Get().(*writeBuffer) }
 
 func putWriteBuffer(w *writeBuffer) {
 	if cap(w.b) <= 64<<10 {
+		poison.Released(w.b)
 		w.b, w.gathered = w.b[:0], false
 		writeBuffers.Put(w)
 	}

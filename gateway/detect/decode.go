@@ -14,14 +14,19 @@ const (
 	minHex    = 24
 )
 
-// runs calls found with what the stretches of base64 and of hexadecimal digits in t decode to, when that is text.
-func runs(t []byte, found func(name string, plain []byte)) {
-	for i := 0; i < len(t); {
-		if !isAlnum(t[i]) {
-			i++
+// runs calls found with what the stretches of base64 and of hexadecimal digits around the words at the given
+// offsets decode to, when that is text.
+func runs(t []byte, words []int32, found func(name string, plain []byte)) {
+	done := 0
+	for _, at := range words {
+		start := int(at)
+		if start < done {
 			continue
 		}
-		start, end := i, runEnd(t, i)
+		for start > done && base64Byte(t[start-1]) {
+			start--
+		}
+		end := runEnd(t, start)
 		for end-start >= 60 && end+1 < len(t) && (t[end] == '\n' || t[end] == '\r') { // lines of a longer run
 			next := end + 1
 			if t[end] == '\r' && t[next] == '\n' {
@@ -33,7 +38,7 @@ func runs(t []byte, found func(name string, plain []byte)) {
 			}
 			break
 		}
-		i = end
+		done = end
 		run := t[start:end]
 		if len(run) < minBase64 {
 			continue
@@ -50,11 +55,13 @@ func runs(t []byte, found func(name string, plain []byte)) {
 
 // runEnd returns where the characters of base64 that begin at i end.
 func runEnd(t []byte, i int) int {
-	for i < len(t) && (isAlnum(t[i]) || t[i] == '+' || t[i] == '/' || t[i] == '-' || t[i] == '_') {
+	for i < len(t) && base64Byte(t[i]) {
 		i++
 	}
 	return i
 }
+
+func base64Byte(c byte) bool { return isAlnum(c) || c == '+' || c == '/' || c == '-' || c == '_' }
 
 // startsReadable reports whether the first characters of a run decode to text: most runs are none.
 func startsReadable(run []byte) bool {
@@ -111,6 +118,18 @@ func unhex(run []byte) []byte {
 	out := make([]byte, len(run)/2)
 	if _, err := hex.Decode(out, run); err != nil {
 		return nil
+	}
+	return out
+}
+
+// unescapeLines returns the lines of t with escapes, without them.
+func unescapeLines(t []byte) (out []byte) {
+	for line := range bytes.Lines(t) {
+		if bytes.IndexByte(line, '%') >= 0 || bytes.IndexByte(line, '&') >= 0 {
+			if plain := unescape(line); len(plain) < len(line) {
+				out = append(out, plain...)
+			}
+		}
 	}
 	return out
 }

@@ -107,7 +107,7 @@ var examinations = sync.Pool{New: func() any { return &examination{rules: theRul
 
 // release gives the buffers back.
 func (e *examination) release() {
-	if cap(e.folded.text) <= 4*maxKept && cap(e.scan.hits) <= maxKept/8 && cap(e.unpacked[0])+cap(e.unpacked[1]) <= 4*maxKept {
+	if cap(e.folded.text) <= 4*maxKept && cap(e.scan.hits) <= maxKept/8 && cap(e.scan.long) <= maxKept/8 && cap(e.unpacked[0])+cap(e.unpacked[1]) <= 4*maxKept {
 		e.scan.text = nil
 		examinations.Put(e)
 	}
@@ -136,13 +136,13 @@ func (e *examination) level(text []byte, depth int, disguise string) {
 		f.fold(text)
 		plain = f.text
 	}
-	e.scan = scan{lex: theLexicon(), text: plain, hits: e.scan.hits[:0]}
+	e.scan = scan{lex: theLexicon(), text: plain, hits: e.scan.hits[:0], long: e.scan.long[:0]}
 	e.scan.run()
 	e.judge(disguise)
-	if depth == maxDepth || e.scan.long == 0 && !e.scan.escaped() && len(f.tags) < minTags {
+	if depth == maxDepth || len(e.scan.long) == 0 && !e.scan.escaped() && len(f.tags) < minTags {
 		return
 	}
-	for _, d := range e.encoded(text) { // the buffers of this level are used again for them
+	for _, d := range e.encoded(plain) { // the buffers of this level are used again for them
 		if len(d.text) <= e.work {
 			e.work -= len(d.text)
 			e.level(d.text, depth+1, d.name)
@@ -187,12 +187,12 @@ func (e *examination) encoded(text []byte) (all []disguised) {
 		all = append(all, disguised{nameTags, slices.Clone(tags)})
 	}
 	if e.scan.escaped() {
-		if plain := unescape(text); len(plain) < len(text) {
+		if plain := unescapeLines(text); len(plain) > 0 {
 			all = append(all, disguised{"disguise: escaped characters", plain})
 		}
 	}
-	if e.scan.long > 0 {
-		runs(text, func(name string, plain []byte) { all = append(all, disguised{name, plain}) })
+	if len(e.scan.long) > 0 {
+		runs(text, e.scan.long, func(name string, plain []byte) { all = append(all, disguised{name, plain}) })
 	}
 	return all
 }

@@ -45,11 +45,14 @@ var (
 // lexicon holds the phrases of all languages as a tree of words.
 type lexicon struct {
 	seen  [1 << 16 / 64]uint64 // hashes of words, and of the first four bytes of open ones
-	slots []slot               // words by their hash, open addressing
+	slots [1 << slotBits]slot  // words by their hash, open addressing
 	open  map[uint32][]prefix  // beginnings of words by their first four bytes
 	nodes []node               // 0 is the root
 	words uint16
 }
+
+// slotBits is the logarithm of the number of slots, of which half may be full.
+const slotBits = 14
 
 // slot is a word and its number; 0 is none.
 type slot struct {
@@ -83,7 +86,7 @@ var theLexicon = sync.OnceValue(func() *lexicon { return newLexicon(lexiconTable
 
 // newLexicon reads a table in the form of lexicon.txt.
 func newLexicon(text string) *lexicon {
-	l := &lexicon{slots: make([]slot, 1<<14), open: make(map[uint32][]prefix), nodes: make([]node, 1, 8<<10)}
+	l := &lexicon{open: make(map[uint32][]prefix), nodes: make([]node, 1, 8<<10)}
 	var f folded
 	for line := range strings.Lines(text) {
 		names, phrases, ok := strings.Cut(strings.TrimSpace(line), ": ")
@@ -136,9 +139,9 @@ func (l *lexicon) word(hash uint32) uint16 {
 
 // slot returns where a hash is, or where it belongs.
 func (l *lexicon) slot(hash uint32) uint32 {
-	at := hash % uint32(len(l.slots))
+	at := hash % (1 << slotBits)
 	for l.slots[at].word != 0 && l.slots[at].hash != hash {
-		at = (at + 1) % uint32(len(l.slots))
+		at = (at + 1) % (1 << slotBits)
 	}
 	return at
 }

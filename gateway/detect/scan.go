@@ -44,8 +44,9 @@ type scan struct {
 	text []byte
 	hits []hit
 
-	at      int32 // position of the last word
-	open    [16]partial
+	at      int32          // position of the last word
+	open    [2][16]partial // of the words before, and of this one, in turns
+	turn    int
 	opened  int
 	tone    hitFlags // of the word at toneAt
 	toneAt  int32
@@ -54,7 +55,8 @@ type scan struct {
 	quote   byte  // the mark that is open, 0 when none is
 	quoteAt int
 
-	long, percent, entities int // signs of encodings, see decode
+	long              []int32 // where words begin that may be a part of an encoded text
+	percent, entities int     // escapes
 }
 
 // run finds the phrases of the lexicon in the text.
@@ -92,7 +94,7 @@ func (s *scan) word(begin, end int, hash uint32) {
 		s.at-- // a character of a script without spaces
 	}
 	if end-begin >= longWord && mixed(s.text[begin:end]) {
-		s.long++
+		s.long = append(s.long, int32(begin))
 	}
 	starts := s.starts
 	s.starts = false
@@ -106,8 +108,9 @@ func (s *scan) word(begin, end int, hash uint32) {
 		return
 	}
 	kept := 0
-	going := s.open
-	for _, p := range going[:s.opened] {
+	before := s.open[s.turn][:s.opened]
+	s.turn ^= 1
+	for _, p := range before {
 		for _, id := range ids[:n] {
 			if to := s.lex.next(p.node, id); to > 0 {
 				kept = s.reach(kept, partial{to, p.begin, p.off}, starts)
@@ -128,8 +131,8 @@ func (s *scan) reach(kept int, p partial, starts bool) int {
 	if n.means != 0 {
 		s.emit(n.means, p.begin, int(p.off), starts)
 	}
-	if len(n.edges) > 0 && kept < len(s.open) {
-		s.open[kept] = p
+	if len(n.edges) > 0 && kept < len(s.open[0]) {
+		s.open[s.turn][kept] = p
 		kept++
 	}
 	return kept

@@ -9,6 +9,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"svc/store"
+	"svc/store/memory"
 	"svc/store/storetest"
 )
 
@@ -59,14 +61,31 @@ func openTemp(t testing.TB, opts Options) *Store {
 
 func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Opened {
-		clock := newClock()
-		var fault atomic.Pointer[func() error]
-		s := openTemp(t, Options{Now: clock.Now, MaxAutoAgents: 5, NoSync: true, fault: func() error {
-			if f := fault.Load(); f != nil && *f != nil {
-				return (*f)()
-			}
-			return nil
-		}})
-		return storetest.Opened{Records: s, Traces: s, Clock: clock, MaxAutoAgents: 5, Fail: func(f func() error) { fault.Store(&f) }}
+		s, clock, fail := openFailing(t)
+		return storetest.Opened{Records: s, Traces: s, Clock: clock, MaxAutoAgents: 5, Fail: fail}
 	})
+}
+
+// TestRecordsOfTracesElsewhere: the records of a file serve traces that another
+// store keeps.
+func TestRecordsOfTracesElsewhere(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) storetest.Opened {
+		s, clock, fail := openFailing(t)
+		traces := memory.Open(memory.Options{Now: clock.Now, Fault: s.fault,
+			Agents: func(tenant string) store.AgentDirectory { return s.Tenant(tenant) }})
+		return storetest.Opened{Records: s, Traces: traces, Clock: clock, MaxAutoAgents: 5, Fail: fail}
+	})
+}
+
+// openFailing opens a store whose commits can be made to fail.
+func openFailing(t *testing.T) (s *Store, clock *testClock, fail func(func() error)) {
+	clock = newClock()
+	var fault atomic.Pointer[func() error]
+	s = openTemp(t, Options{Now: clock.Now, MaxAutoAgents: 5, NoSync: true, fault: func() error {
+		if f := fault.Load(); f != nil && *f != nil {
+			return (*f)()
+		}
+		return nil
+	}})
+	return s, clock, func(f func() error) { fault.Store(&f) }
 }

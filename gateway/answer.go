@@ -8,6 +8,7 @@ import (
 	"svc/gateway/mcp"
 	"svc/gateway/refusal"
 	"svc/gateway/upstream"
+	"svc/gateway/verdict"
 )
 
 // answeredBy reports whether m is the answer to the request. One with an id of
@@ -51,11 +52,7 @@ func (ex *exchange) relayJSON(resp *upstream.Response) *refusal.Refusal {
 	if j.Refused != nil {
 		return j.Refused
 	}
-	ex.learnTask(&j, ex.up)
-	out := ex.offered(m)
-	if ex.msg.Kind == mcp.Request || resp.Status >= 400 {
-		out = ex.ownID(m, out)
-	}
+	out := ex.passOn(&j, m, ex.up, ex.msg.Kind == mcp.Request || resp.Status >= 400)
 	if err := ex.account(resp.Status, len(out)); err != nil {
 		return &refusal.Audit
 	}
@@ -84,13 +81,21 @@ func (ex *exchange) ownID(m *mcp.Message, body []byte) []byte {
 	return mcp.Splice(nil, body, mcp.Edit{At: mcp.Span{Start: open, End: open + 1}, With: insert})
 }
 
-// offered returns the body of an answer, with the revisions that
-// server/discover offers cut down to the allowed ones: a client would choose
-// one that its next request is refused for.
-func (ex *exchange) offered(m *mcp.Message) []byte {
-	if ex.msg.Method != mcp.MethodDiscover || m.Kind != mcp.Response {
-		return m.Body
+// passOn returns the body of a message m of the upstream up that was judged and may
+// go on. Where a task was made, its place is remembered before its caller can know of
+// it; with one upstream there is nothing to remember. The revisions that
+// server/discover offers are cut down to the allowed ones: a client would choose one
+// that its next request is refused for. own is set for what answers the request.
+func (ex *exchange) passOn(j *verdict.Result, m *mcp.Message, up *target, own bool) []byte {
+	if ex.g.tasks != nil && j.Task != "" {
+		ex.g.tasks.Learn(ex.ctx, ex.taskKey(j.Task), up.name)
 	}
-	body, _ := ex.g.versions.FilterSupported(m)
+	body := m.Body
+	if ex.msg.Method == mcp.MethodDiscover && m.Kind == mcp.Response {
+		body, _ = ex.g.versions.FilterSupported(m)
+	}
+	if own {
+		body = ex.ownID(m, body)
+	}
 	return body
 }

@@ -10,6 +10,7 @@ import (
 	"svc/gateway/affinity"
 	"svc/gateway/mcp"
 	"svc/gateway/session"
+	"svc/gateway/tag"
 	"svc/gateway/upstream"
 )
 
@@ -59,7 +60,7 @@ func (ex *exchange) targetOfCall(id []byte) *target {
 // finds it. The function ends that, unless the client broke off before the
 // answer: the upstream may still work on it, and the client cancel it then.
 func (ex *exchange) under() func() {
-	if ex.msg.Kind != mcp.Request || ex.tagFor(tagPost) == tagNone || ex.up.name == ex.g.defaultUpstream {
+	if ex.msg.Kind != mcp.Request || ex.tagFor(tag.Post) == tag.None || ex.up.name == ex.g.defaultUpstream {
 		return func() {}
 	}
 	key := ex.callKey(ex.msg.ID)
@@ -78,7 +79,7 @@ func (ex *exchange) fanOut() {
 	if ex.hasHandle && ex.msg.Method == mcp.MethodSetLevel {
 		ex.g.pairs.SetLevel(ex.ctx, ex.handle.ID, ex.msg.Spans.Params.Of(ex.msg.Body))
 	}
-	if ex.tagFor(tagPost) == tagNone {
+	if ex.tagFor(tag.Post) == tag.None {
 		return
 	}
 	switch ex.msg.Method {

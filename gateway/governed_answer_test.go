@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"svc/gateway/tag"
 	"svc/server/api"
 )
 
@@ -155,7 +156,7 @@ func TestGovernanceTellsTheUpstreamThatAsked(t *testing.T) {
 	if a := r.post(call("1", "slow"), "Mcp-Session-Id", sid); a.status != 200 { // opens the second
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	id := string(tagValue("second", []byte("5")))
+	id := string(tag.Value("second", []byte("5")))
 	if a := r.post(`{"jsonrpc":"2.0","id":`+id+`,"result":{"content":{"m":"bob@example.com"}}}`, "Mcp-Session-Id", sid); a.status != http.StatusForbidden {
 		t.Errorf("%d %s", a.status, a.body)
 	}

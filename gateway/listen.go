@@ -8,6 +8,7 @@ import (
 	"svc/gateway/mcp"
 	"svc/gateway/refusal"
 	"svc/gateway/session"
+	"svc/gateway/tag"
 	"svc/gateway/upstream"
 )
 
@@ -23,13 +24,13 @@ func (ex *exchange) serveStream() *refusal.Refusal {
 	if ex.g.audit.Ready() != nil {
 		return &refusal.Audit
 	}
-	if ex.tagFor(tagStanding) == tagNone {
+	if ex.tagFor(tag.Standing) == tag.None {
 		return ex.passStream(ex.r.Header.Get(mcp.HeaderLastEventID))
 	}
 	last := ex.r.Header.Get(mcp.HeaderLastEventID)
-	name, id, ok := untagPost(last)
+	name, id, ok := tag.UntagPost(last)
 	if !ok {
-		return ex.mergeStreams(untagStanding(last))
+		return ex.mergeStreams(tag.UntagStanding(last))
 	}
 	// The answer to a POST broke off: the one upstream that gave it goes on.
 	if ex.up, ok = ex.g.targets[name]; !ok {
@@ -87,7 +88,7 @@ func (ex *exchange) serveEnd() *refusal.Refusal {
 	if ex.g.audit.Ready() != nil {
 		return &refusal.Audit
 	}
-	several := ex.tagFor(tagStanding) != tagNone
+	several := ex.tagFor(tag.Standing) != tag.None
 	if several && ex.handle.Upstream == "" {
 		// The default upstream made no session: what there is to end the gateway
 		// has opened itself.

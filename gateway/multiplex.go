@@ -1,187 +1,22 @@
 package gateway
 
 import (
-	"cmp"
 	"net/http"
-	"net/url"
-	"slices"
-	"strings"
-	"sync"
 
 	"svc/gateway/mcp"
 	"svc/gateway/refusal"
 	"svc/gateway/session"
+	"svc/gateway/tag"
 	"svc/gateway/upstream"
-)
-
-// Where a session has several upstreams, three kinds of names that upstreams
-// choose can collide: the ids of their requests to the client, the progress
-// tokens in those, and the ids of events. On the way to the client each is
-// rewritten to a tag that names its upstream; on the way back the tag says where
-// the message goes, and is taken off again. The tag holds all there is to know,
-// so that nothing is lost when the gateway restarts. With one upstream nothing
-// is rewritten.
-
-// idTag says on which kind of stream an event id was given out: a client that
-// resumes behind it wants that stream to go on.
-type idTag byte
-
-const (
-	tagNone     idTag = 0
-	tagPost     idTag = 'p' // the answer to a POST
-	tagStanding idTag = 'g' // the standalone stream of GET, merged of several
-)
-
-const (
-	tagMark      = "svc"
-	tagSeparator = "~"
 )
 
 // tagFor returns the tag of a stream of this exchange: none where the session
 // has one upstream.
-func (ex *exchange) tagFor(t idTag) idTag {
+func (ex *exchange) tagFor(t tag.Kind) tag.Kind {
 	if ex.hasHandle && len(ex.g.targets) > 1 {
 		return t
 	}
-	return tagNone
-}
-
-// tagEvent turns an upstream's event id into the client's. On an answer to a POST
-// it names the upstream. On the merged stream it holds how far the client has
-// come at each of the upstreams, because the one id that a client resumes by
-// must not lose what the others sent meanwhile.
-func (src *source) tagEvent(id []byte) []byte {
-	switch src.tag {
-	case tagPost:
-		return []byte(string(rune(tagPost)) + tagSeparator + tagName(src.up.name) + tagSeparator + string(id))
-	case tagStanding:
-		return []byte(string(rune(tagStanding)) + tagSeparator + src.at.move(src.up.name, string(id)))
-	}
-	return id
-}
-
-// untagPost reads the event id of an answer to a POST.
-func untagPost(id string) (upstream, rest string, ok bool) {
-	after, ok := strings.CutPrefix(id, string(rune(tagPost))+tagSeparator)
-	if !ok {
-		return "", "", false
-	}
-	name, rest, ok := strings.Cut(after, tagSeparator)
-	if !ok {
-		return "", "", false
-	}
-	upstream, ok = untagName(name)
-	return upstream, rest, ok
-}
-
-// positions are the last event ids of the upstreams of a merged stream.
-type positions struct {
-	mu sync.Mutex
-	at url.Values
-}
-
-// maxPositions bounds the text of positions in bytes: it travels in a header.
-const maxPositions = 4 << 10
-
-// untagStanding reads the event id of a merged stream; any other text is no
-// position at all.
-func untagStanding(id string) *positions {
-	p := &positions{at: url.Values{}}
-	after, ok := strings.CutPrefix(id, string(rune(tagStanding))+tagSeparator)
-	if !ok || len(after) > maxPositions {
-		return p
-	}
-	if at, err := url.ParseQuery(after); err == nil {
-		p.at = at
-	}
-	return p
-}
-
-// of returns the position at one upstream; empty where there is none.
-func (p *positions) of(upstream string) string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.at.Get(upstream)
-}
-
-// move sets the position at one upstream and returns the text of all. Where
-// that would be too long the others are left out.
-func (p *positions) move(upstream, id string) string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.at.Set(upstream, id)
-	text := p.at.Encode()
-	if len(text) > maxPositions {
-		text = url.Values{upstream: {id}}.Encode()
-	}
-	return text
-}
-
-// tagMessage names the upstream in what a server's message lets the client
-// refer to. body is the message m as it goes on.
-func (src *source) tagMessage(m *mcp.Message, body []byte) []byte {
-	if src.tag == tagNone || m.Kind == mcp.Response {
-		return body
-	}
-	var edits []mcp.Edit
-	tag := func(at mcp.Span) {
-		if mcp.ValidID(at.Of(body)) { // nothing else comes back
-			edits = append(edits, mcp.Edit{At: at, With: tagValue(src.up.name, at.Of(body))})
-		}
-	}
-	switch {
-	case m.Kind == mcp.Request:
-		tag(m.Spans.ID)
-		tag(m.Spans.ProgressToken)
-	case m.Method == mcp.NotificationCancelled:
-		tag(m.Spans.RequestID)
-	default:
-		return body
-	}
-	slices.SortFunc(edits, func(a, b mcp.Edit) int { return cmp.Compare(a.At.Start, b.At.Start) })
-	return mcp.Splice(nil, body, edits...)
-}
-
-// tagName is the name of an upstream as it stands in a tag: without the
-// separator.
-func tagName(upstream string) string {
-	if !strings.ContainsAny(upstream, "%"+tagSeparator) {
-		return upstream
-	}
-	return tagNames.Replace(upstream)
-}
-
-var tagNames = strings.NewReplacer("%", "%25", tagSeparator, "%7E")
-
-// untagName reads what tagName made.
-func untagName(text string) (upstream string, ok bool) {
-	upstream, err := url.PathUnescape(text)
-	return upstream, err == nil && upstream != ""
-}
-
-// tagValue returns a JSON string that names the upstream and holds the value
-// as it was written.
-func tagValue(upstream string, raw []byte) []byte {
-	return mcp.AppendString(nil, tagMark+tagSeparator+tagName(upstream)+tagSeparator+string(raw))
-}
-
-// untagValue reads what tagValue made. tagged is set for every string that begins
-// like a tag; ok is false when the gateway cannot have issued that tag, because it
-// holds something else than one whole string or integer. Only a value that is ok
-// may be put back into a message.
-func untagValue(raw []byte) (upstream string, value []byte, tagged, ok bool) {
-	text, isString := mcp.StringValue(raw)
-	if !isString {
-		return "", nil, false, false
-	}
-	text, tagged = strings.CutPrefix(text, tagMark+tagSeparator)
-	if !tagged {
-		return "", nil, false, false
-	}
-	name, rest, found := strings.Cut(text, tagSeparator)
-	upstream, ok = untagName(name)
-	value = []byte(rest)
-	return upstream, value, true, found && ok && mcp.ValidID(value)
+	return tag.None
 }
 
 // Error kinds of messages that refer to something that was never issued.
@@ -196,7 +31,7 @@ const (
 // message is judged like any other, but goes nowhere (see discard).
 func (ex *exchange) untag() *refusal.Refusal {
 	ex.untagged = true
-	if ex.tagFor(tagPost) == tagNone {
+	if ex.tagFor(tag.Post) == tag.None {
 		return nil
 	}
 	m := &ex.msg
@@ -208,7 +43,7 @@ func (ex *exchange) untag() *refusal.Refusal {
 	default:
 		return nil
 	}
-	name, value, tagged, ok := untagValue(at.Of(m.Body))
+	name, value, tagged, ok := tag.UntagValue(at.Of(m.Body))
 	if !tagged {
 		return nil
 	}
@@ -240,7 +75,7 @@ func (ex *exchange) discard() *refusal.Refusal {
 // what untag found, or where the request runs that is canceled. Without a trace of
 // the one before it is for the default upstream.
 func (ex *exchange) follow() *target {
-	if ex.follows == nil && ex.msg.Method == mcp.NotificationCancelled && ex.tagFor(tagPost) != tagNone {
+	if ex.follows == nil && ex.msg.Method == mcp.NotificationCancelled && ex.tagFor(tag.Post) != tag.None {
 		return ex.targetOfCall(ex.msg.Spans.RequestID.Of(ex.msg.Body))
 	}
 	return ex.follows

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"svc/gateway/mcp"
 )
 
 // elicitor is a stateful upstream whose tool asks the user, and which can tell
@@ -139,70 +137,5 @@ func TestLostUpstreamSessionIsOpenedAgain(t *testing.T) {
 			t.Fatalf("call %d: %v", i, err)
 		}
 		fresh() // a restart: every session is gone
-	}
-}
-
-func TestTags(t *testing.T) {
-	for _, name := range []string{"second", "a~b", "50%", "a~b~1", "%7E"} {
-		for _, raw := range []string{`1`, `"a"`, `"with \"quotes\" and ~ tildes"`, `""`, `-5`} {
-			up, value, tagged, ok := untagValue(tagValue(name, []byte(raw)))
-			if !tagged || !ok || up != name || string(value) != raw {
-				t.Errorf("%s at %s became %q %s %v %v", raw, name, up, value, tagged, ok)
-			}
-		}
-		src := &source{tag: tagPost, up: &target{name: name}}
-		if up, id, ok := untagPost(string(src.tagEvent([]byte("1~2")))); !ok || up != name || id != "1~2" {
-			t.Errorf("event id at %s became %q %q %v", name, up, id, ok)
-		}
-	}
-	for _, foreign := range []string{``, `1`, `"svc"`, `"other~x~1"`, `["svc~x~1"]`} {
-		if _, _, tagged, ok := untagValue([]byte(foreign)); tagged || ok {
-			t.Errorf("%s was taken for a tag", foreign)
-		}
-	}
-	long := strings.Repeat("1", mcp.MaxIDDigits+1)
-	for _, forged := range []string{
-		`"svc~"`, `"svc~x"`, `"svc~x~"`, `"svc~~1"`, `"svc~%zz~1"`, `"svc~x~nope"`, `"svc~x~1 "`, `"svc~x~ 1"`, `"svc~x~1,2"`, `"svc~x~1.5"`, `"svc~x~1e3"`,
-		`"svc~x~01"`, `"svc~x~-"`, `"svc~x~null"`, `"svc~x~{}"`, `"svc~x~[1]"`, `"svc~x~\"a\",\"b\":\"c\""`, `"svc~x~\"a"`, `"svc~x~\"\\ud800\""`, `"svc~x~\"\u0001\""`,
-		`"svc~x~1},\"id\":77,\"x\":{\"y\":1"`, `"svc~x~` + long + `"`, `"svc~x~\"` + strings.Repeat("a", mcp.MaxID) + `\""`, `"\u0073vc~x~nope"`,
-	} {
-		if _, _, tagged, ok := untagValue([]byte(forged)); !tagged || ok {
-			t.Errorf("%.60s: tagged %v, issued %v", forged, tagged, ok)
-		}
-	}
-	src := &source{tag: tagPost, up: &target{name: "second"}}
-	up, id, ok := untagPost(string(src.tagEvent([]byte("a~b_0"))))
-	if !ok || up != "second" || id != "a~b_0" {
-		t.Errorf("event id became %q %q %v", up, id, ok)
-	}
-	for _, foreign := range []string{"", "7", "x~y~z", "p~second", "g~second=1"} {
-		if _, _, ok := untagPost(foreign); ok {
-			t.Errorf("%q was taken for the event id of an answer", foreign)
-		}
-	}
-}
-
-// An event id of the merged stream says how far the client came everywhere.
-func TestStandingEventIDHoldsAllPositions(t *testing.T) {
-	at := untagStanding("")
-	first := &source{tag: tagStanding, up: &target{name: "first"}, at: at}
-	second := &source{tag: tagStanding, up: &target{name: "second"}, at: at}
-	first.tagEvent([]byte("1"))
-	second.tagEvent([]byte("a&b=c ~"))
-	back := untagStanding(string(first.tagEvent([]byte("2"))))
-	if back.of("first") != "2" || back.of("second") != "a&b=c ~" || back.of("third") != "" {
-		t.Errorf("got %v", back.at)
-	}
-	for _, foreign := range []string{"7", "p~first~1", "g~%zz", "g~" + strings.Repeat("x", maxPositions+1)} {
-		if p := untagStanding(foreign); len(p.at) != 0 {
-			t.Errorf("%.20q became %v", foreign, p.at)
-		}
-	}
-	long := untagStanding("")
-	other := &source{tag: tagStanding, up: &target{name: "other"}, at: long}
-	other.tagEvent([]byte(strings.Repeat("x", maxPositions)))
-	src := &source{tag: tagStanding, up: &target{name: "second"}, at: long}
-	if got := string(src.tagEvent([]byte("1"))); got != "g~second=1" {
-		t.Errorf("an overlong position became %.40q", got)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"svc/gateway/policy"
 	"svc/gateway/refusal"
 	"svc/gateway/session"
+	"svc/gateway/tag"
 	"svc/gateway/upstream"
 	"svc/gateway/verdict"
 )
@@ -30,9 +31,8 @@ type source struct {
 	up      *target
 	session session.Opened // at that upstream
 	body    io.ReadCloser
-	// tag says that ids are rewritten to name their upstream; 0 leaves them.
-	tag idTag
-	at  *positions // of a merged stream
+	// tags says whether ids are rewritten to name their upstream.
+	tags tag.Stream
 
 	out []byte
 	msg mcp.Message
@@ -72,7 +72,7 @@ func (src *source) copy() error {
 		if ev.HasID && len(ev.ID) > 0 {
 			src.resumable = true
 			src.lastID = append(src.lastID[:0], ev.ID...)
-			ev.ID = src.tagEvent(ev.ID)
+			ev.ID = src.tags.Event(ev.ID)
 		}
 		if err := src.permitted(); err != nil {
 			return err
@@ -112,17 +112,14 @@ func (src *source) frame(ev *mcp.Event) error {
 	if err := src.record(live, &j, replaced); err != nil {
 		return err
 	}
-	if j.Refused != nil {
-		return src.refuse(ev, &j)
-	}
-	ex.learnTask(&j, src.up)
-	body := ex.offered(m)
 	if src.final {
 		ex.noteAnswer(&j, m)
-		body = ex.ownID(m, body)
+	}
+	if j.Refused != nil {
+		return src.refuse(ev)
 	}
 	out := *ev
-	out.Data = src.tagMessage(m, body)
+	out.Data = src.tags.Message(m, ex.passOn(&j, m, src.up, src.final))
 	src.out = mcp.AppendEvent(src.out[:0], out)
 	if src.final {
 		// The line of the request stands in the file before the client can have
@@ -159,12 +156,11 @@ func (s *stream) countReplaced(n int) {
 // answer itself becomes an error, and the stream ends; an answer that is
 // delivered on a resumed stream becomes an error there. Silence would leave the
 // client waiting for its time-out.
-func (src *source) refuse(ev *mcp.Event, j *verdict.Result) error {
+func (src *source) refuse(ev *mcp.Event) error {
 	m := &src.msg
 	out := mcp.Event{ID: ev.ID, HasID: ev.HasID, HasData: true}
 	switch {
 	case src.final:
-		src.ex.noteAnswer(j, m)
 		return errDenied
 	case m.Kind == mcp.Response && len(m.ID) > 0:
 		out.Data = mcp.AppendError(nil, m.ID, mcp.CodePolicyDenied, mcp.MessagePolicyDenied, refusal.Policy.Reason, src.ex.rec.RequestID)

@@ -12,6 +12,7 @@ import (
 	"svc/gateway/bodies"
 	"svc/gateway/refusal"
 	"svc/gateway/session"
+	"svc/gateway/tag"
 	"svc/gateway/upstream"
 )
 
@@ -24,7 +25,7 @@ type standing struct {
 	*stream
 	ctx context.Context
 	wg  sync.WaitGroup
-	at  *positions
+	at  *tag.Positions
 
 	join sync.Mutex // guards what follows
 	// members are the upstreams whose stream is part of this one.
@@ -41,7 +42,7 @@ type member struct {
 // mergeStreams answers GET with one stream for all upstreams of the session,
 // each going on where the client left it. A client that opens its stream again
 // gets the one before ended: most likely that one broke and nobody has noticed.
-func (ex *exchange) mergeStreams(at *positions) *refusal.Refusal {
+func (ex *exchange) mergeStreams(at *tag.Positions) *refusal.Refusal {
 	if refused := ex.accountOpening(); refused != nil {
 		return refused
 	}
@@ -109,9 +110,9 @@ func (m *standing) add(t *target, opened session.Opened) {
 	if t == nil || m.closed {
 		return
 	}
-	src := &source{stream: m.stream, up: t, session: opened, tag: tagStanding, at: m.at}
+	src := &source{stream: m.stream, up: t, session: opened, tags: tag.Stream{Kind: tag.Standing, Upstream: t.name, At: m.at}}
 	if before := m.members[t.name]; before == nil {
-		src.lastID = []byte(m.at.of(t.name))
+		src.lastID = []byte(m.at.Of(t.name))
 	} else if before.session == opened {
 		return
 	} else {

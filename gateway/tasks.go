@@ -6,7 +6,6 @@ import (
 	"svc/gateway/affinity"
 	"svc/gateway/config"
 	"svc/gateway/mcp"
-	"svc/gateway/verdict"
 )
 
 // taskMap remembers at which upstream a task was made (gateway specification,
@@ -36,14 +35,6 @@ const maxListenTasks = 64
 // taskKey names a task of this caller.
 func (ex *exchange) taskKey(handle string) affinity.Key {
 	return affinity.KeyOf(ex.who.Kind.String(), ex.who.Issuer, ex.who.Value, handle)
-}
-
-// learnTask remembers where a task was made, before its caller can know of it.
-// With one upstream there is nothing to remember.
-func (ex *exchange) learnTask(j *verdict.Result, up *target) {
-	if ex.g.tasks != nil && j.Task != "" {
-		ex.g.tasks.Learn(ex.ctx, ex.taskKey(j.Task), up.name)
-	}
 }
 
 // followTask finds the upstream of the task that a request asks about; nil when

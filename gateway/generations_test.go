@@ -327,14 +327,14 @@ func TestListenFramesAreJudged(t *testing.T) {
 // they come is not idle.
 func TestDeniedFramesKeepAListenStreamAlive(t *testing.T) {
 	up := newUpstream(t, events(t, func(w io.Writer, flush func(), _ string) {
-		for range 6 {
+		for range 9 {
 			time.Sleep(300 * time.Millisecond)
 			fmt.Fprintf(w, "data: %s\n\n", progress)
 			flush()
 		}
 		io.WriteString(w, `data: {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete"}}`+"\n\n")
 	}))
-	r := newRig(t, rules(basic(up.URL), listenRule+"    - {id: quiet, action: deny, when: {direction: server_to_client, method: notifications/progress}}\n")+"subscriptions: {idle_timeout: 1s}\n")
+	r := newRig(t, rules(basic(up.URL), listenRule+"    - {id: quiet, action: deny, when: {direction: server_to_client, method: notifications/progress}}\n")+"subscriptions: {idle_timeout: 2s}\n")
 	got := r.post(modern("1", "subscriptions/listen", `"notifications":{}`), modernHeaders("subscriptions/listen")...).body
 	if got != `data: {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete"}}`+"\n\n" {
 		t.Errorf("got %q", got)

@@ -182,10 +182,10 @@ func TestScoresOfTheHeldOutCorpus(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d attacks at 0.5; of %d honest texts %d at 0.5, %d at 0.8", found, attacks, honest, warned, blocked)
-	if attacks < 400 || found*100 < attacks*minHeldOut {
+	if attacks < 90 || found*100 < attacks*minHeldOut {
 		t.Errorf("%d of %d attacks found, want %d %%", found, attacks, minHeldOut)
 	}
-	if honest < 900 || warned*33 > honest || blocked*140 > honest {
+	if honest < 230 || warned*25 > honest || blocked*70 > honest {
 		t.Errorf("of %d honest texts %d are warned of, %d blocked", honest, warned, blocked)
 	}
 }

@@ -1,0 +1,214 @@
+package catalog
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// list makes a listing: each text is a kind, a colon and a key.
+func list(upstream string, items ...string) Listing {
+	l := Listing{Upstream: upstream}
+	for _, text := range items {
+		for _, kind := range Kinds {
+			if rest, ok := cutKind(text, kind); ok {
+				raw, _ := json.Marshal(map[string]string{"description": "of " + upstream, kindFacts[kind].key: rest})
+				l.Items[kind] = append(l.Items[kind], raw)
+			}
+		}
+	}
+	return l
+}
+
+func cutKind(text string, kind Kind) (string, bool) {
+	name := kind.String() + ":"
+	if len(text) < len(name) || text[:len(name)] != name {
+		return "", false
+	}
+	return text[len(name):], true
+}
+
+// shown lists what clients see, with the upstream.
+func shown(c *Catalog, kind Kind) (out []string) {
+	for _, it := range c.Items(kind) {
+		out = append(out, it.Upstream+" "+it.Visible)
+	}
+	return out
+}
+
+func memoryOwners(t *testing.T) *Owners {
+	t.Helper()
+	o, err := OpenOwners("", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func equal(t *testing.T, what string, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+// The order of the file decides at the first read, and never again: a name stays
+// with its owner while that is down, does not list it, or comes later.
+func TestAnOwnerKeepsItsName(t *testing.T) {
+	names := mustNames(t, Naming{Upstream: "a"}, Naming{Upstream: "b"})
+	owners := memoryOwners(t)
+	c := Build(names, owners, nil, []Listing{list("b", "tool:x", "tool:y"), list("a", "tool:x")})
+	equal(t, "first", shown(c, Tool), "a x", "b y")
+	if got := c.LeftOut(); len(got) != 1 || got[0] != (LeftOut{Upstream: "b", Kind: Tool, Own: "x", Visible: "x", Reason: ReasonClaimed, Owner: "a"}) {
+		t.Errorf("left out: %+v", got)
+	}
+	c = Build(names, owners, c, []Listing{list("b", "tool:x", "tool:y")})
+	equal(t, "a is down", shown(c, Tool), "b y")
+	if up, ok := c.Owner(owners, Tool, "x"); !ok || up != "a" {
+		t.Errorf("a call of x goes to %q", up)
+	}
+	c = Build(names, owners, c, []Listing{list("a", "tool:y", "tool:x"), list("b", "tool:x", "tool:y")})
+	equal(t, "a claims y", shown(c, Tool), "a x", "b y")
+	if owners.Release("a", "x") != 1 {
+		t.Error("x was not released")
+	}
+	c = Build(names, owners, c, []Listing{list("b", "tool:x")})
+	equal(t, "released", shown(c, Tool), "b x")
+}
+
+// Owners survive a restart. What an upstream owned is free once it is removed or
+// is another one.
+func TestOwnersSurviveARestart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "owners.json")
+	names := mustNames(t, Naming{Upstream: "a"}, Naming{Upstream: "b"})
+	open := func(ids ...Identity) *Owners {
+		t.Helper()
+		o, err := OpenOwners(path, ids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	both := []Identity{{"a", "1"}, {"b", "1"}}
+	owners := open(both...)
+	Build(names, owners, nil, []Listing{list("a", "tool:x", "resource:file:///é", "template:file:///t/{p}"), list("b", "prompt:x")})
+	if err := owners.Save(); err != nil {
+		t.Fatal(err)
+	}
+	claim := func(o *Owners) []string {
+		c := Build(names, o, nil, []Listing{list("b", "tool:x", "resource:file:///é", "resource:file:///t/1")})
+		return append(shown(c, Tool), shown(c, Resource)...)
+	}
+	equal(t, "restarted", claim(open(both...)))
+	equal(t, "a is another server", claim(open(Identity{"a", "2"}, Identity{"b", "1"})), "b x", "b file:///é", "b file:///t/1")
+	equal(t, "a was removed", claim(open(Identity{"b", "1"})), "b x", "b file:///é", "b file:///t/1")
+}
+
+// Neither a uri nor a template takes over what another upstream has.
+func TestTakeOverByTemplateOrURI(t *testing.T) {
+	names := mustNames(t, Naming{Upstream: "a"}, Naming{Upstream: "b"})
+	owners := memoryOwners(t)
+	c := Build(names, owners, nil, []Listing{
+		list("a", "template:file:///srv/a/{path}", "resource:db://a/1", "template:{anything}"),
+		list("b", "template:file:///srv/{path}", "template:file:///srv/a/deep/{path}", "template:file:///srv/b/{path}", "template:db://{x}",
+			"resource:file:///srv/a/secret", "resource:db://a/1", "resource:db://a/2"),
+	})
+	equal(t, "templates", shown(c, Template), "a file:///srv/a/{path}", "a {anything}", "b file:///srv/b/{path}", "b db://{x}")
+	equal(t, "resources", shown(c, Resource), "a db://a/1", "b db://a/2")
+	for uri, want := range map[string]string{
+		"file:///srv/a/x": "a", "file:///srv/b/x": "b", "file:///srv/c": "", "db://a/1": "a", "db://a/3": "b", "plain": "",
+	} {
+		if got, _ := c.Owner(owners, Resource, uri); got != want {
+			t.Errorf("%s is read at %q, want %q", uri, got, want)
+		}
+	}
+	// What a lists now stays with it although b owns the template around it.
+	c = Build(names, owners, c, []Listing{list("a", "resource:db://a/1", "resource:db://a/9"), list("b", "template:db://{x}")})
+	equal(t, "resources later", shown(c, Resource), "a db://a/1")
+}
+
+func TestOddItemsAreLeftOut(t *testing.T) {
+	names := mustNames(t, Naming{Upstream: "a", Prefix: "a_"})
+	l := Listing{Upstream: "a"}
+	for _, raw := range []string{
+		`{"name":"x"}`, `{"name":"x","description":"again"}`, `{"title":"no name"}`, `{"name":5}`, `{"name":""}`, `[]`, `null`, ``,
+		`{"name":"b c"}`, `{"name":"\u0078\u0079"}`,
+	} {
+		l.Items[Tool] = append(l.Items[Tool], []byte(raw))
+	}
+	c := Build(names, memoryOwners(t), nil, []Listing{l})
+	equal(t, "tools", shown(c, Tool), "a a_x", "a a_xy")
+	var reasons []string
+	for _, out := range c.LeftOut() {
+		reasons = append(reasons, string(out.Reason))
+	}
+	equal(t, "reasons", reasons, "listed_twice", "malformed", "malformed", "malformed", "malformed", "malformed", "malformed", "name")
+	it, ok := c.Item(Tool, "a_x")
+	if !ok || string(it.JSON) != `{"name":"a_x"}` || it.Own != "x" {
+		t.Errorf("%+v", it)
+	}
+}
+
+func TestTooManyItems(t *testing.T) {
+	names := mustNames(t, Naming{Upstream: "a"})
+	l := Listing{Upstream: "a"}
+	for i := range MaxItems + 5 {
+		l.Items[Prompt] = append(l.Items[Prompt], fmt.Appendf(nil, `{"name":"p%d"}`, i))
+	}
+	c := Build(names, memoryOwners(t), nil, []Listing{l})
+	if out := c.LeftOut(); len(c.Items(Prompt)) != MaxItems || len(out) != 1 || out[0].Reason != ReasonTooMany {
+		t.Errorf("%d prompts, left out %+v", len(c.Items(Prompt)), out)
+	}
+}
+
+// Whoever pages through lists that change meanwhile gets each item that stayed in
+// its place once.
+func TestPagesOfAListThatChanges(t *testing.T) {
+	names := mustNames(t, Naming{Upstream: "a", Prefix: "a_"}, Naming{Upstream: "b", Prefix: "b_"})
+	rapid.Check(t, func(t *rapid.T) {
+		draw := func(upstream, label string) Listing {
+			var items []string
+			for i := range 12 {
+				if rapid.Bool().Draw(t, label) {
+					items = append(items, fmt.Sprintf("tool:%02d", i)) // in one order always
+				}
+			}
+			return list(upstream, items...)
+		}
+		owners, _ := OpenOwners("", nil)
+		var c *Catalog
+		stayed := map[string]int{}
+		after, changes := "", 0
+		var got []string
+		for more := true; more; changes++ {
+			c = Build(names, owners, c, []Listing{draw("a", "a"), draw("b", "b")})
+			for _, it := range c.Items(Tool) {
+				stayed[it.Visible]++
+			}
+			page, rest, ok := c.Page(Tool, after, rapid.IntRange(1, 5).Draw(t, "limit"), func(*Item) bool { return true })
+			if !ok {
+				t.Fatalf("the place behind %q is lost", after)
+			}
+			for _, it := range page {
+				got = append(got, it.Visible)
+				after = it.Visible
+			}
+			more = rest
+		}
+		for name, n := range stayed {
+			seen := 0
+			for _, g := range got {
+				if g == name {
+					seen++
+				}
+			}
+			if n == changes && seen != 1 || seen > 1 {
+				t.Errorf("%s was listed %d times of %d, and shown %d times: %q", name, n, changes, seen, got)
+			}
+		}
+	})
+}

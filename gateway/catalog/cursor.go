@@ -1,0 +1,102 @@
+package catalog
+
+import (
+	"crypto/cipher"
+	"encoding/base64"
+	"errors"
+	"maps"
+)
+
+// maxGone bounds the places of vanished items of a kind that cursors may name.
+const maxGone = 2 * MaxItems
+
+// gone maps an item that is no longer listed to the one that stood behind it;
+// empty at the end of the list.
+type gone map[string]string
+
+// goneSince takes over what was gone before and adds what has vanished since
+// previous.
+func goneSince(previous, now *Catalog, kind Kind) gone {
+	if previous == nil {
+		return nil
+	}
+	var out gone
+	if before := previous.gone[kind]; len(before) < maxGone {
+		out = maps.Clone(before)
+	}
+	maps.DeleteFunc(out, func(key, _ string) bool { return now.byKey[kind][key] != nil })
+	items := previous.items[kind]
+	for i, it := range items {
+		if now.byKey[kind][it.Visible] != nil {
+			continue
+		}
+		if out == nil {
+			out = gone{}
+		}
+		out[it.Visible] = ""
+		if i+1 < len(items) {
+			out[it.Visible] = items[i+1].Visible
+		}
+	}
+	return out
+}
+
+// behind returns the index that follows an item, also one that has vanished.
+func (c *Catalog) behind(kind Kind, after string) (index int, ok bool) {
+	if it := c.byKey[kind][after]; it != nil {
+		return it.index + 1, true
+	}
+	for range len(c.gone[kind]) {
+		next, ok := c.gone[kind][after]
+		if !ok {
+			return 0, false
+		}
+		if next == "" {
+			return len(c.items[kind]), true
+		}
+		if it := c.byKey[kind][next]; it != nil {
+			return it.index, true
+		}
+		after = next
+	}
+	return 0, false
+}
+
+// ErrCursor is the error of a cursor that was not given out for this list and
+// caller.
+var ErrCursor = errors.New("the cursor was not given out for this list")
+
+// Cursors seals the places at which pages begin, so that a client can neither
+// read nor make one. It is safe for concurrent use.
+type Cursors struct {
+	// AEAD encrypts and authenticates. It must choose its own nonces, as
+	// [cipher.NewGCMWithRandomNonce] does.
+	AEAD cipher.AEAD
+}
+
+// Seal returns the cursor of the page behind an item. scope is what the cursor
+// holds for: the caller, the view and whatever else decides on the list.
+func (s Cursors) Seal(scope []byte, it *Item) string {
+	sealed := s.AEAD.Seal(nil, nil, []byte(it.Visible), additionalData(scope, it.Kind))
+	return base64.RawURLEncoding.EncodeToString(sealed)
+}
+
+// Open returns the item that Seal was called with for the same scope and kind.
+func (s Cursors) Open(scope []byte, kind Kind, cursor string) (after string, err error) {
+	if len(cursor) > 2*MaxKey {
+		return "", ErrCursor
+	}
+	sealed, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
+	if err != nil {
+		return "", ErrCursor
+	}
+	text, err := s.AEAD.Open(nil, nil, sealed, additionalData(scope, kind))
+	if err != nil || len(text) == 0 {
+		return "", ErrCursor
+	}
+	return string(text), nil
+}
+
+func additionalData(scope []byte, kind Kind) []byte {
+	return append([]byte("catalog cursor "+kind.String()+" "), scope...)
+}

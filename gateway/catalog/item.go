@@ -1,0 +1,64 @@
+package catalog
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"strings"
+
+	"svc/gateway/mcp"
+)
+
+// Bounds on what one upstream lists.
+const (
+	MaxItems = 10_000  // of one kind
+	MaxItem  = 1 << 20 // bytes of one definition
+	MaxKey   = 4096    // bytes of a name, uri or template
+)
+
+// Item is a tool, prompt, resource or template of one upstream as clients see it.
+// It does not change.
+type Item struct {
+	Kind     Kind
+	Upstream string
+	// Own is the upstream's name, uri or template, and Visible that of clients.
+	Own, Visible string
+	// JSON is the definition with the visible name.
+	JSON []byte
+	// Digest is that of the definition as the upstream wrote it.
+	Digest [sha256.Size]byte
+
+	index int // among the items of its kind
+}
+
+// key reads the member that an item is asked for by.
+func key(kind Kind, raw []byte) (at mcp.Span, value string, ok bool) {
+	at = mcp.Find(raw, mcp.Span{End: len(raw)}, kindFacts[kind].key)
+	value, ok = mcp.StringValue(at.Of(raw))
+	return at, strings.Clone(value), ok && value != "" && len(value) <= MaxKey
+}
+
+// newItem reads a definition. raw is one JSON value that was scanned with the
+// message that it came in.
+func newItem(n *Names, upstream string, kind Kind, raw []byte) (*Item, Reason) {
+	raw = bytes.TrimSpace(raw)
+	switch {
+	case len(raw) > MaxItem:
+		return nil, ReasonTooLarge
+	case len(raw) == 0 || raw[0] != '{':
+		return nil, ReasonMalformed
+	}
+	at, own, ok := key(kind, raw)
+	if !ok {
+		return nil, ReasonMalformed
+	}
+	it := &Item{Kind: kind, Upstream: upstream, Own: own, Digest: sha256.Sum256(raw)}
+	var why Reason
+	if it.Visible, why = n.Visible(upstream, kind, own); why != "" {
+		return it, why
+	}
+	it.JSON = raw
+	if it.Visible != own {
+		it.JSON = mcp.Splice(nil, raw, mcp.Edit{At: at, With: mcp.AppendString(nil, it.Visible)})
+	}
+	return it, ""
+}

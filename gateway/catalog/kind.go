@@ -1,0 +1,62 @@
+package catalog
+
+import "svc/gateway/mcp"
+
+// Kind is a kind of item that upstreams list.
+type Kind uint8
+
+// The kinds.
+const (
+	Tool Kind = iota
+	Prompt
+	Resource
+	Template
+
+	numKinds = iota
+)
+
+// Kinds are all kinds, in the order of their values.
+var Kinds = [numKinds]Kind{Tool, Prompt, Resource, Template}
+
+// kindFacts holds what the protocol says about each kind.
+var kindFacts = [numKinds]struct {
+	name   string // as it is written in files and logs
+	method string // that lists it
+	list   string // the member of the result that holds the list
+	key    string // the member of an item that it is asked for by
+	named  bool   // the key is a name, which gets the upstream's prefix
+}{
+	Tool:     {"tool", mcp.MethodToolsList, "tools", "name", true},
+	Prompt:   {"prompt", mcp.MethodPromptsList, "prompts", "name", true},
+	Resource: {"resource", mcp.MethodResourcesList, "resources", "uri", false},
+	Template: {"template", mcp.MethodResourceTemplatesList, "resourceTemplates", "uriTemplate", false},
+}
+
+// String is the kind in lower case.
+func (k Kind) String() string { return kindFacts[k].name }
+
+// Method is the method that lists the kind.
+func (k Kind) Method() string { return kindFacts[k].method }
+
+// Member is the member of a result that holds the list.
+func (k Kind) Member() string { return kindFacts[k].list }
+
+// KindOf returns the kind that a method lists.
+func KindOf(method string) (Kind, bool) {
+	for _, k := range Kinds {
+		if kindFacts[k].method == method {
+			return k, true
+		}
+	}
+	return 0, false
+}
+
+// parseKind reads what String wrote.
+func parseKind(s string) (Kind, bool) {
+	for _, k := range Kinds {
+		if kindFacts[k].name == s {
+			return k, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,213 @@
+package catalog
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"svc/gateway/glob"
+)
+
+// Bounds on visible names.
+const (
+	// MaxVisible is the longest name that clients see, in bytes: SDKs and model
+	// providers refuse longer ones.
+	MaxVisible = 128
+	// LongVisible is the length above which some clients cut names.
+	LongVisible = 45
+)
+
+// Naming is how the items of one upstream are named for clients.
+type Naming struct {
+	Upstream string
+	// Prefix is put before the names of tools and prompts; it may be empty.
+	Prefix string
+	// Allow and Deny are globs over the upstream's own tool names. Without Allow
+	// all are allowed; Deny takes precedence.
+	Allow, Deny []string
+	// Rename maps an upstream's own tool name to the name that stands behind the
+	// prefix.
+	Rename map[string]string
+}
+
+// Reason is why an item is left out of the merged lists.
+type Reason string
+
+// The reasons. ReasonHidden is the operator's own wish; the others are reported.
+const (
+	ReasonHidden    Reason = "hidden"       // tools.allow or tools.deny
+	ReasonClaimed   Reason = "tool_claimed" // the name, uri or template belongs to another upstream
+	ReasonName      Reason = "name"         // no name that every client accepts
+	ReasonTwice     Reason = "listed_twice" // the upstream lists it a second time
+	ReasonMalformed Reason = "malformed"    // no object, or without a name
+	ReasonTooLarge  Reason = "too_large"    // the definition is over MaxItem
+	ReasonTooMany   Reason = "too_many"     // the upstream lists more than MaxItems
+)
+
+// Names translates between the names of upstreams and those that clients see. It
+// is immutable and safe for concurrent use.
+type Names struct {
+	upstreams map[string]*naming
+	order     map[string]int // position in the file
+	prefixed  []*naming      // those with a prefix, the longest prefix first
+}
+
+type naming struct {
+	upstream    string
+	prefix      string
+	allow, deny []*glob.Pattern
+	rename      map[string]string // own to visible
+	renamed     map[string]string // visible to own
+}
+
+// NewNames compiles the naming of all upstreams, in the order of the file. The
+// error names the upstream and the setting.
+func NewNames(list []Naming) (*Names, error) {
+	n := &Names{upstreams: make(map[string]*naming, len(list)), order: make(map[string]int, len(list))}
+	for i := range list {
+		c, err := compile(&list[i])
+		if err != nil {
+			return nil, fmt.Errorf("upstream %q: %w", list[i].Upstream, err)
+		}
+		if n.upstreams[c.upstream] != nil {
+			return nil, fmt.Errorf("upstream %q is named twice", c.upstream)
+		}
+		n.upstreams[c.upstream] = c
+		n.order[c.upstream] = i
+		if c.prefix == "" {
+			continue
+		}
+		for _, other := range n.prefixed {
+			if other.prefix == c.prefix {
+				return nil, fmt.Errorf("upstreams %q and %q have the same prefix %q", other.upstream, c.upstream, c.prefix)
+			}
+		}
+		n.prefixed = append(n.prefixed, c)
+	}
+	slices.SortStableFunc(n.prefixed, func(a, b *naming) int { return len(b.prefix) - len(a.prefix) })
+	return n, nil
+}
+
+func compile(l *Naming) (*naming, error) {
+	c := &naming{upstream: l.Upstream, prefix: l.Prefix, rename: l.Rename, renamed: make(map[string]string, len(l.Rename))}
+	if l.Prefix != "" && !ValidPrefix(l.Prefix) {
+		return nil, fmt.Errorf("prefix %q: 1 to 32 of the characters A-Z a-z 0-9 _ . -", l.Prefix)
+	}
+	var err error
+	if c.allow, err = compileGlobs(l.Allow); err != nil {
+		return nil, fmt.Errorf("tools.allow: %w", err)
+	}
+	if c.deny, err = compileGlobs(l.Deny); err != nil {
+		return nil, fmt.Errorf("tools.deny: %w", err)
+	}
+	for own, visible := range l.Rename {
+		if !validVisible(l.Prefix + visible) {
+			return nil, fmt.Errorf("tools.rename: %q: with the prefix 1 to %d of the characters A-Z a-z 0-9 _ . -", visible, MaxVisible)
+		}
+		if other, ok := c.renamed[visible]; ok {
+			return nil, fmt.Errorf("tools.rename: %q and %q both become %q", min(own, other), max(own, other), visible)
+		}
+		c.renamed[visible] = own
+	}
+	return c, nil
+}
+
+func compileGlobs(patterns []string) ([]*glob.Pattern, error) {
+	var out []*glob.Pattern
+	for _, p := range patterns {
+		g, err := glob.Compile(p)
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w", p, err)
+		}
+		out = append(out, g)
+	}
+	return out, nil
+}
+
+// ValidPrefix reports whether a prefix has 1 to 32 of the characters that every
+// client accepts in names.
+func ValidPrefix(s string) bool { return len(s) <= 32 && validVisible(s) }
+
+// validVisible reports whether clients accept a name.
+func validVisible(s string) bool {
+	if s == "" || len(s) > MaxVisible {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '.' && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+// Visible returns the name under which clients see an upstream's tool or prompt,
+// or why they do not see it. The keys of other kinds are not changed.
+func (n *Names) Visible(upstream string, kind Kind, own string) (string, Reason) {
+	c := n.upstreams[upstream]
+	if c == nil {
+		return "", ReasonHidden
+	}
+	if !kindFacts[kind].named {
+		return own, ""
+	}
+	name := own
+	if kind == Tool {
+		if !c.allows(own) {
+			return "", ReasonHidden
+		}
+		if to, ok := c.rename[own]; ok {
+			name = to
+		} else if _, taken := c.renamed[own]; taken {
+			return "", ReasonClaimed // the name was given to another tool of this upstream
+		}
+	}
+	name = c.prefix + name
+	if !validVisible(name) {
+		return "", ReasonName
+	}
+	if by, ok := n.ByPrefix(name); ok && by != upstream {
+		return "", ReasonClaimed
+	}
+	return name, ""
+}
+
+// Own returns the upstream's own name of what clients see as visible: ok is false
+// when the upstream has nothing that is seen under that name.
+func (n *Names) Own(upstream string, kind Kind, visible string) (own string, ok bool) {
+	c := n.upstreams[upstream]
+	if c == nil {
+		return "", false
+	}
+	if !kindFacts[kind].named {
+		return visible, true
+	}
+	own, ok = strings.CutPrefix(visible, c.prefix)
+	if !ok || own == "" {
+		return "", false
+	}
+	if from, renamed := c.renamed[own]; kind == Tool && renamed {
+		own = from
+	}
+	back, why := n.Visible(upstream, kind, own)
+	return own, why == "" && back == visible
+}
+
+// ByPrefix returns the upstream that has the longest prefix of a visible name.
+func (n *Names) ByPrefix(visible string) (upstream string, ok bool) {
+	for _, c := range n.prefixed {
+		if strings.HasPrefix(visible, c.prefix) {
+			return c.upstream, true
+		}
+	}
+	return "", false
+}
+
+func (c *naming) allows(own string) bool {
+	match := func(g *glob.Pattern) bool { return g.Match(own) }
+	if slices.ContainsFunc(c.deny, match) {
+		return false
+	}
+	return len(c.allow) == 0 || slices.ContainsFunc(c.allow, match)
+}

@@ -1,0 +1,251 @@
+package catalog
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+
+	"svc/gateway/statefile"
+)
+
+// Bounds on what is kept about owners.
+const (
+	// maxOwned bounds the names of one upstream that are kept; the ones that it
+	// has not listed for the longest time are released first. Only the upstream
+	// itself can bring its names that far.
+	maxOwned      = 4 * MaxItems
+	maxOwnersFile = 256 << 20
+	ownersVersion = 1
+)
+
+// Identity is what makes an upstream the same upstream as before. Its owned names
+// are released when any part changes.
+type Identity struct {
+	Upstream string
+	// Digest covers the settings that decide what the upstream is and how its
+	// items are named: url or command, prefix and tools.
+	Digest string
+}
+
+// Owners remembers which upstream owns a name, uri or template. The owner keeps
+// it while it is down or does not list it, so that no other upstream takes it
+// over. It is safe for concurrent use.
+type Owners struct {
+	path   string
+	saving sync.Mutex // one at a time; taken before mu
+
+	mu      sync.Mutex
+	turn    uint64 // counts the lists that were merged
+	owned   map[ownerKey]*owned
+	count   map[string]int // by upstream
+	digests map[string]string
+	changed bool
+}
+
+type ownerKey struct {
+	kind Kind
+	key  string
+}
+
+type owned struct {
+	upstream string
+	turn     uint64 // of the last list that had it
+}
+
+// ownersFile is the form on disk.
+type ownersFile struct {
+	Version   int                           `json:"version"`
+	Upstreams map[string]ownersFileUpstream `json:"upstreams"`
+}
+
+type ownersFileUpstream struct {
+	Digest string              `json:"digest"`
+	Owned  map[string][]string `json:"owned"` // by kind
+}
+
+// OpenOwners reads the owners from a file; an empty path keeps them in memory.
+// What belonged to upstreams that are not in identities, or that have changed, is
+// released. A file that cannot be read is an error, and the owners are empty:
+// whoever goes on without it lets the next lists decide anew.
+func OpenOwners(path string, identities []Identity) (*Owners, error) {
+	o := &Owners{path: path, owned: map[ownerKey]*owned{}, count: map[string]int{}, digests: make(map[string]string, len(identities))}
+	for _, id := range identities {
+		o.digests[id.Upstream] = id.Digest
+	}
+	if path == "" {
+		return o, nil
+	}
+	data, err := statefile.Read(path, maxOwnersFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return o, nil
+	}
+	if err != nil {
+		return o, err
+	}
+	var file ownersFile
+	if err := json.Unmarshal(data, &file); err != nil {
+		return o, fmt.Errorf("%s: %w", path, err)
+	}
+	if file.Version != ownersVersion {
+		return o, fmt.Errorf("%s has version %d, want %d", path, file.Version, ownersVersion)
+	}
+	for upstream, u := range file.Upstreams {
+		if digest, known := o.digests[upstream]; !known || digest != u.Digest {
+			continue
+		}
+		for name, keys := range u.Owned {
+			kind, ok := parseKind(name)
+			if !ok {
+				continue // of a later release
+			}
+			for _, key := range keys {
+				o.add(ownerKey{kind, strings.Clone(key)}, upstream)
+			}
+		}
+	}
+	o.changed = false
+	return o, nil
+}
+
+func (o *Owners) add(k ownerKey, upstream string) {
+	if o.owned[k] != nil || o.count[upstream] >= maxOwned {
+		return
+	}
+	o.owned[k] = &owned{upstream: upstream, turn: o.turn}
+	o.count[upstream]++
+	o.changed = true
+}
+
+// Of returns the owner of a key.
+func (o *Owners) Of(kind Kind, key string) (upstream string, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if w := o.owned[ownerKey{kind, key}]; w != nil {
+		return w.upstream, true
+	}
+	return "", false
+}
+
+// next begins a merge of lists.
+func (o *Owners) next() {
+	o.mu.Lock()
+	o.turn++
+	o.mu.Unlock()
+}
+
+// claim makes upstream the owner of a key that has none, and returns the owner.
+func (o *Owners) claim(kind Kind, key, upstream string) (owner string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	k := ownerKey{kind, key}
+	if w := o.owned[k]; w != nil {
+		if w.upstream == upstream {
+			w.turn = o.turn
+		}
+		return w.upstream
+	}
+	if o.count[upstream] >= maxOwned {
+		o.forgetOldest(upstream)
+	}
+	o.add(k, upstream)
+	return upstream
+}
+
+// templates returns the owners of all templates.
+func (o *Owners) templates() map[string]string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	out := map[string]string{}
+	for k, w := range o.owned {
+		if k.kind == Template {
+			out[k.key] = w.upstream
+		}
+	}
+	return out
+}
+
+// forgetOldest releases what the upstream has not listed for the longest time, a
+// quarter at once. The caller holds mu.
+func (o *Owners) forgetOldest(upstream string) {
+	oldest, n := o.turn, 0
+	for _, w := range o.owned {
+		if w.upstream == upstream {
+			oldest = min(oldest, w.turn)
+		}
+	}
+	for k, w := range o.owned {
+		if n >= maxOwned/4 {
+			break
+		}
+		if w.upstream == upstream && w.turn == oldest && oldest < o.turn {
+			delete(o.owned, k)
+			n++
+		}
+	}
+	o.count[upstream] -= n
+	o.changed = o.changed || n > 0
+}
+
+// Release frees the keys of one upstream that are seen as key, of every kind, and
+// returns how many there were. The next list that has the key claims it.
+func (o *Owners) Release(upstream, key string) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := 0
+	for _, kind := range Kinds {
+		k := ownerKey{kind, key}
+		if w := o.owned[k]; w != nil && w.upstream == upstream {
+			delete(o.owned, k)
+			o.count[upstream]--
+			n++
+		}
+	}
+	o.changed = o.changed || n > 0
+	return n
+}
+
+// Save writes the owners to their file when something has changed.
+func (o *Owners) Save() error {
+	if o.path == "" {
+		return nil
+	}
+	o.saving.Lock()
+	defer o.saving.Unlock()
+	file, changed := o.snapshot()
+	if !changed {
+		return nil
+	}
+	data, err := json.Marshal(file)
+	if err == nil {
+		err = statefile.Replace(o.path, append(data, '\n'))
+	}
+	if err != nil {
+		o.mu.Lock()
+		o.changed = true
+		o.mu.Unlock()
+	}
+	return err
+}
+
+// snapshot returns the content of the file, and whether it differs from the last
+// one.
+func (o *Owners) snapshot() (*ownersFile, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.changed {
+		return nil, false
+	}
+	o.changed = false
+	file := &ownersFile{Version: ownersVersion, Upstreams: make(map[string]ownersFileUpstream, len(o.digests))}
+	for upstream, digest := range o.digests {
+		file.Upstreams[upstream] = ownersFileUpstream{Digest: digest, Owned: map[string][]string{}}
+	}
+	for k, w := range o.owned {
+		of := file.Upstreams[w.upstream].Owned
+		of[k.kind.String()] = append(of[k.kind.String()], k.key)
+	}
+	return file, true
+}

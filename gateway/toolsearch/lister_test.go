@@ -72,7 +72,7 @@ func (s *server) order() string {
 	return strings.Join(s.asked, " ")
 }
 
-func (s *server) lister(t *testing.T, path string) *lister {
+func (s *server) lister(t *testing.T, path string) *toolLister {
 	t.Helper()
 	cfg := upstream.Config{Name: "up", URL: s.URL + path}
 	cfg.SetDefaults()
@@ -82,7 +82,8 @@ func (s *server) lister(t *testing.T, path string) *lister {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	return &lister{name: "up", caller: client, version: "test"}
+	l := newToolLister(Source{Name: "up", Caller: client}, "test")
+	return &l
 }
 
 const (
@@ -103,7 +104,7 @@ func pagesOf(cursor string, names ...string) string {
 	return fmt.Sprintf(`"result":{"tools":[{"name":%q}],"ttlMs":%d,"cacheScope":"public"%s}`, names[i], 9000-1000*i, next)
 }
 
-// A stateless upstream is asked for its revisions once, then for all pages; each
+// A stateless upstream is asked for its capabilities, then for all pages; each
 // request says its revision and method in header and body, and no session is
 // opened.
 func TestListStateless(t *testing.T) {
@@ -124,7 +125,7 @@ func TestListStateless(t *testing.T) {
 				t.Errorf("got %v, %+v", names(got.tools), got)
 			}
 		}
-		if got, want := s.order(), "server/discover"+strings.Repeat(" tools/list", 6); got != want {
+		if got, want := s.order(), strings.TrimSpace(strings.Repeat(" server/discover tools/list tools/list tools/list", 2)); got != want {
 			t.Errorf("asked %s, want %s", got, want)
 		}
 		for i, h := range s.heads {
@@ -259,11 +260,11 @@ func TestListIsBounded(t *testing.T) {
 	}{
 		{"endless pages", func(cursor string) (int, string) {
 			return 200, fmt.Sprintf(`"result":{"tools":[],"nextCursor":"%s1"}`, cursor)
-		}, "more than 100 pages"},
-		{"a cursor that leads to itself", func(string) (int, string) { return 200, `"result":{"tools":[],"nextCursor":"c"}` }, "leads to itself"},
+		}, "too many pages: over 1000"},
+		{"a cursor that leads to itself", func(string) (int, string) { return 200, `"result":{"tools":[],"nextCursor":"c"}` }, "leads to a page before"},
 		{"too many tools", func(string) (int, string) {
 			return 200, `"result":{"tools":[` + strings.Repeat(`{"name":"a"},`, maxTools) + `{"name":"b"}]}`
-		}, "more than 5000 tools"},
+		}, "too many items: over 5000"},
 		{"too many bytes", func(cursor string) (int, string) {
 			return 200, fmt.Sprintf(`"result":{"tools":[%s{"name":"b"}],"nextCursor":"%s1"}`, strings.Repeat(`{"name":"a","description":"`+big+`"},`, 40), cursor)
 		}, "too large"},

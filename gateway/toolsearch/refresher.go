@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"svc/gateway/mcpclient"
 )
 
 // The pauses of the refresher (gateway specification, tool_search).
@@ -24,7 +26,7 @@ const maxToldChanges = 100
 // Source is an upstream whose tools are listed.
 type Source struct {
 	Name   string
-	Caller Caller
+	Caller mcpclient.Caller
 }
 
 // Options are what a refresher is made of.
@@ -76,7 +78,7 @@ type Refresher struct {
 
 // feed is one upstream.
 type feed struct {
-	lister lister
+	lister toolLister
 	fails  int // in a row; of the feed's goroutine
 
 	// Guarded by Refresher.mu:
@@ -98,7 +100,7 @@ func New(opts Options) *Refresher {
 	}
 	for _, s := range opts.Sources {
 		f := &feed{
-			lister: lister{name: s.Name, caller: s.Caller, version: opts.Version},
+			lister: newToolLister(s, opts.Version),
 			known:  seen[s.Name],
 			stats:  Stats{Upstream: s.Name},
 		}

@@ -1,0 +1,180 @@
+package lister
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"svc/gateway/catalog"
+	"svc/gateway/upstream"
+)
+
+// newLister reads the upstream at url.
+func newLister(t *testing.T, url string) *Lister {
+	t.Helper()
+	cfg := upstream.Config{Name: "up", URL: url}
+	cfg.SetDefaults()
+	client, err := upstream.NewClient(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return &Lister{Caller: client, Agent: "svc-test", Version: "1"}
+}
+
+func keysOf(t *testing.T, o *Offer, kind catalog.Kind, member string) (out []string) {
+	t.Helper()
+	for _, l := range o.Lists {
+		if l.Kind != kind {
+			continue
+		}
+		for _, raw := range l.Items {
+			var m map[string]any
+			if err := json.Unmarshal(raw, &m); err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, m[member].(string))
+		}
+	}
+	return out
+}
+
+// The official Go SDK's server, in both generations, lists everything that it has
+// over several pages.
+func TestOfferOfTheGoSDK(t *testing.T) {
+	for _, stateless := range []bool{false, true} {
+		server := sdk.NewServer(&sdk.Implementation{Name: "s", Version: "1"}, &sdk.ServerOptions{Instructions: "Read é first.", PageSize: 2})
+		for i := range 5 {
+			name := fmt.Sprintf("n%d", i)
+			sdk.AddTool(server, &sdk.Tool{Name: name}, func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult, any, error) {
+				return nil, nil, nil
+			})
+			server.AddPrompt(&sdk.Prompt{Name: name}, nil)
+			server.AddResource(&sdk.Resource{URI: "file:///" + name, Name: name}, nil)
+		}
+		server.AddResourceTemplate(&sdk.ResourceTemplate{URITemplate: "file:///{path}", Name: "all"}, nil)
+		h := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, &sdk.StreamableHTTPOptions{Stateless: stateless}))
+		defer h.Close()
+		l := newLister(t, h.URL)
+		for range 2 { // the second time the generation is known
+			o, err := l.Read(t.Context(), catalog.Kinds[:]...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if o.Instructions != "Read é first." || o.Revision == "" || len(o.Lists) != len(catalog.Kinds) {
+				t.Errorf("stateless %v: %q in %q, %d lists", stateless, o.Instructions, o.Revision, len(o.Lists))
+			}
+			for kind, member := range map[catalog.Kind]string{catalog.Tool: "name", catalog.Prompt: "name", catalog.Resource: "name"} {
+				if got := fmt.Sprint(keysOf(t, o, kind, member)); got != "[n0 n1 n2 n3 n4]" {
+					t.Errorf("stateless %v, %s: %s", stateless, kind, got)
+				}
+			}
+			if got := fmt.Sprint(keysOf(t, o, catalog.Template, "uriTemplate")); got != "[file:///{path}]" {
+				t.Errorf("stateless %v: templates %s", stateless, got)
+			}
+		}
+		h.CloseClientConnections()
+	}
+}
+
+// script is a stateless upstream that answers by method and cursor.
+func script(t *testing.T, answer func(method, cursor string) string) (url string, asked func() string) {
+	t.Helper()
+	var mu sync.Mutex
+	var methods []string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+			Params struct{ Cursor string }
+		}
+		raw, _ := io.ReadAll(r.Body)
+		_ = json.Unmarshal(raw, &m)
+		mu.Lock()
+		methods = append(methods, m.Method)
+		mu.Unlock()
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,%s}`, m.ID, answer(m.Method, m.Params.Cursor))
+	}))
+	t.Cleanup(s.Close)
+	return s.URL, func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return strings.Join(methods, " ")
+	}
+}
+
+const everything = `"result":{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"prompts":{},"resources":{}}}`
+
+// A list that is endless, too large or turns in circles is cut, and what came
+// before is kept.
+func TestListsAreCut(t *testing.T) {
+	big := strings.Repeat("x", 60<<10)
+	tests := []struct {
+		name string
+		page func(cursor string) string
+		want error
+		keep int // at least so many items
+	}{
+		{"a cursor that leads to itself", func(string) string { return `"result":{"tools":[{"name":"a"}],"nextCursor":"c"}` }, ErrCycle, 1},
+		{"a circle of three", func(c string) string {
+			return `"result":{"tools":[{"name":"a"}],"nextCursor":"` + map[string]string{"": "1", "1": "2", "2": "3", "3": "1"}[c] + `"}`
+		}, ErrCycle, 3},
+		{"endless empty pages", func(c string) string { return `"result":{"tools":[],"nextCursor":"` + c + `1"}` }, ErrPages, 0},
+		{"too many", func(string) string {
+			return `"result":{"tools":[` + strings.Repeat(`{"name":"a"},`, catalog.MaxItems) + `{"name":"b"}]}`
+		}, ErrTooMany, catalog.MaxItems},
+		{"too large", func(c string) string {
+			return `"result":{"tools":[` + strings.Repeat(`{"name":"a","description":"`+big+`"},`, 100) + `{"name":"b"}],"nextCursor":"` + c + `1"}`
+		}, ErrTooLarge, 101},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			url, _ := script(t, func(method, cursor string) string {
+				if method == "server/discover" {
+					return everything
+				}
+				return tt.page(cursor)
+			})
+			l := newLister(t, url)
+			l.Bounds.Bytes = 16 << 20
+			o, err := l.Read(t.Context(), catalog.Tool)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := o.Lists[0]; !errors.Is(got.Cut, tt.want) || len(got.Items) < tt.keep {
+				t.Errorf("%d items, cut: %v", len(got.Items), got.Cut)
+			}
+		})
+	}
+}
+
+// Resources without templates are no failure, and nothing is asked for that the
+// capabilities do not name.
+func TestOnlyWhatIsOfferedIsAsked(t *testing.T) {
+	url, asked := script(t, func(method, _ string) string {
+		switch method {
+		case "server/discover":
+			return `"result":{"supportedVersions":["2026-07-28"],"capabilities":{"resources":{}}}`
+		case "resources/list":
+			return `"result":{"resources":[{"uri":"a:b"}]}`
+		}
+		return `"error":{"code":-32601,"message":"unknown"}`
+	})
+	o, err := newLister(t, url).Read(t.Context(), catalog.Kinds[:]...)
+	if err != nil || fmt.Sprint(keysOf(t, o, catalog.Resource, "uri")) != "[a:b]" {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	if got := asked(); got != "server/discover resources/list resources/templates/list" {
+		t.Errorf("asked %s", got)
+	}
+}

@@ -48,7 +48,6 @@ var impure = []string{"net/http", "log/slog", "os"}
 var owners = map[string][]string{
 	"github.com/spf13/cobra":                       {"cli", "cmd/gen"},
 	"github.com/spf13/pflag":                       {"cli", "cmd/gen"},
-	"github.com/spf13/cobra/doc":                   {"cmd/gen"},
 	"github.com/spf13/viper":                       {"cli"},
 	"github.com/charmbracelet/...":                 {"tui/..."},
 	"github.com/mattn/go-runewidth":                {"tui", "cli"},

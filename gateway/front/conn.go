@@ -377,9 +377,15 @@ func (c *conn) end() {
 	c.nc.Close()
 }
 
-// handOver gives the connection to net/http, with what was read of it.
+// handOver gives the connection to net/http, with what was read of it. From then on
+// a shutdown and a check of the connections find it there: here it is busy until it
+// is forgotten.
 func (c *conn) handOver() {
 	c.watch.stop()
+	if c.state.Load() != busy && !c.state.CompareAndSwap(fresh, busy) {
+		c.nc.Close() // a shutdown or a check was first
+		return
+	}
 	_ = c.nc.SetDeadline(time.Time{})
 	conn := net.Conn(c.raw)
 	if c.tls != nil {

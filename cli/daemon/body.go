@@ -38,6 +38,7 @@ func limitBodyTime(h http.Handler, grace time.Duration) http.Handler {
 		if r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0 {
 			b := &timedBody{
 				ReadCloser: r.Body,
+				ctx:        r.Context(),
 				deadline:   http.NewResponseController(w).SetReadDeadline,
 				grace:      grace,
 				start:      time.Now(),
@@ -78,6 +79,7 @@ func endWith(ctx context.Context, deadline func(time.Time) error) (stop func()) 
 // timedBody is used by one goroutine, as request bodies are.
 type timedBody struct {
 	io.ReadCloser
+	ctx      context.Context // of the request
 	deadline func(time.Time) error
 	grace    time.Duration
 	start    time.Time
@@ -89,7 +91,11 @@ type timedBody struct {
 // so that large bodies do not set a deadline for every read.
 func (b *timedBody) grant() error {
 	b.granted = b.read + 4*bodyRate
-	return b.deadline(b.start.Add(b.grace + time.Duration(b.granted)*time.Second/bodyRate))
+	err := b.deadline(b.start.Add(b.grace + time.Duration(b.granted)*time.Second/bodyRate))
+	if b.ctx.Err() != nil { // endWith may have been first
+		return b.deadline(time.Unix(1, 0))
+	}
+	return err
 }
 
 func (b *timedBody) Read(p []byte) (int, error) {

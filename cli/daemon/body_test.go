@@ -45,6 +45,7 @@ func TestBodyDeadline(t *testing.T) {
 				var deadlines []time.Time
 				start := time.Now()
 				b := &timedBody{
+					ctx:        t.Context(),
 					ReadCloser: io.NopCloser(iotest.DataErrReader(strings.NewReader(strings.Repeat("x", tt.size)))),
 					deadline:   func(d time.Time) error { deadlines = append(deadlines, d); return nil },
 					grace:      bodyGrace,
@@ -65,10 +66,23 @@ func TestBodyDeadline(t *testing.T) {
 	}
 }
 
+// A deadline that is moved after the request was cut ends the reading all the same.
+func TestBodyDeadlineAfterTheEndOfTheRequest(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var deadline time.Time
+	b := &timedBody{ctx: ctx, ReadCloser: &trickle{left: 1}, deadline: func(d time.Time) error { deadline = d; return nil }, grace: bodyGrace, start: time.Now()}
+	cancel()
+	_, _ = b.Read(make([]byte, 1))
+	if !deadline.Before(b.start) {
+		t.Errorf("reads may take until %v", deadline)
+	}
+}
+
 func TestBodyTricklePassesItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var deadline time.Time
 		b := &timedBody{
+			ctx:        t.Context(),
 			ReadCloser: &trickle{left: 1000},
 			deadline:   func(d time.Time) error { deadline = d; return nil },
 			grace:      bodyGrace,

@@ -96,6 +96,9 @@ func (b *body) grant() {
 	b.granted = b.read + 4*rate
 	until := c.began + c.srv.opts.BodyGrace + time.Duration(b.granted)*time.Second/time.Duration(rate)
 	c.armRead(until, 0)
+	if c.srv.canceled.Load() {
+		_ = c.raw.SetReadDeadline(time.Unix(1, 0))
+	}
 }
 
 // settle makes an end of what the handler has left of the body, before its answer

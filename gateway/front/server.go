@@ -51,6 +51,7 @@ type Server struct {
 	listener net.Listener
 	conns    map[*conn]struct{}
 	onStop   []func()
+	canceled atomic.Bool   // Cancel was called
 	changed  chan struct{} // holds something when a connection has ended
 	running  sync.WaitGroup
 }
@@ -166,6 +167,8 @@ func (s *Server) RegisterOnShutdown(f func()) {
 func (s *Server) Cancel(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// A body whose deadline is moved meanwhile looks at this afterwards (see grant).
+	s.canceled.Store(true)
 	for c := range s.conns {
 		c.watch.endWith(cause)
 		_ = c.raw.SetReadDeadline(time.Unix(1, 0))

@@ -570,3 +570,27 @@ func TestAnswerReachesAClientThatIsStillSending(t *testing.T) {
 	}
 	c.ended()
 }
+
+// A body whose deadline is moved while the server is canceled is not waited for.
+func TestABodyReadAfterCancelIsNotWaitedFor(t *testing.T) {
+	server, read := make(chan *running, 1), make(chan error, 1)
+	r := start(t, func(w http.ResponseWriter, req *http.Request) {
+		(<-server).Cancel(context.Canceled) // before the first read, which moves the deadline
+		_, err := io.ReadAll(req.Body)
+		read <- err
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}, func(o *Options) { o.BodyGrace = time.Hour })
+	server <- r
+	c := dial(t, r.addr)
+	c.send("%s", request("Host: a", "Content-Length: 20")+"half")
+	select {
+	case err := <-read:
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("the body ended with %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the body is waited for")
+		c.Close()
+		<-read
+	}
+}

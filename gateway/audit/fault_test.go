@@ -262,3 +262,51 @@ func TestWaitingWritersShareOneWrite(t *testing.T) {
 		t.Errorf("%d writes for %d lines", n, writers*each)
 	}
 }
+
+// What a failed write left is removed before anything else is written, by
+// whomever: a line behind it would be acknowledged, and unreadable.
+func TestNothingIsWrittenBehindAnUnfinishedLine(t *testing.T) {
+	for name, row := range map[string]struct {
+		prepare func(*testing.T, *Log)
+		failing *Record
+		then    func(*testing.T, *Log)
+	}{
+		"the checkpoint of a rotation is unfinished": {prepare: fillUp, failing: long(),
+			then: func(t *testing.T, l *Log) { write(t, l, 1<<20) }},
+		"the log is closed next":   {failing: sample(1), then: func(*testing.T, *Log) {}},
+		"the log is reopened next": {failing: sample(1), then: func(t *testing.T, l *Log) { reopen(t, l); write(t, l, 1<<20) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &disk{}
+			c := testConfig(t)
+			c.MaxSizeMB = 1
+			l := mustOpen(t, c, Options{OpenFile: d.open})
+			if row.prepare != nil {
+				row.prepare(t, l)
+			}
+			d.budget.Store(30)
+			d.limited.Store(true)
+			d.noTrunc.Store(true)
+			if err := l.Write(context.Background(), row.failing); err == nil {
+				t.Error("a line was acknowledged on a full disk")
+			}
+			d.limited.Store(false)
+			d.noTrunc.Store(false)
+			row.then(t, l)
+			mustClose(t, l)
+			checkChain(t, c.Path, VerifyOptions{})
+			lines := readLines(t, c.Path)
+			var last Record
+			if err := Decode([]byte(lines[len(lines)-1]), &last); err != nil || last.Checkpoint == nil || last.Checkpoint.Event != EventStop {
+				t.Errorf("the trail does not end with its last checkpoint: %s", lines[len(lines)-1])
+			}
+		})
+	}
+}
+
+func reopen(t *testing.T, l *Log) {
+	t.Helper()
+	if err := l.Reopen(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -105,21 +105,34 @@ func (w *leader) write(items []item) error {
 	if w.displaced != nil {
 		return w.failed(w.displaced)
 	}
-	if w.dirty {
-		if err := w.f.Truncate(w.size); err != nil {
-			return w.failed(fmt.Errorf("remove an unfinished line: %w", err))
-		}
-		w.dirty = false
+	if err := w.tidy(); err != nil {
+		return w.failed(err)
 	}
 	before := w.state()
 	w.compose(items)
 	if w.full(int64(len(w.out))) {
 		w.restore(before)
 		w.rotate()
+		if err := w.tidy(); err != nil { // a checkpoint may be unfinished
+			return w.failed(err)
+		}
 		before = w.state()
 		w.compose(items)
 	}
 	return w.flush(before)
+}
+
+// tidy removes what a write that failed left in the file. Nothing may be written
+// before: it would stand behind an unfinished line, and be cut off with it.
+func (w *leader) tidy() error {
+	if !w.dirty {
+		return nil
+	}
+	if err := w.f.Truncate(w.size); err != nil {
+		return fmt.Errorf("remove an unfinished line: %w", err)
+	}
+	w.dirty = false
+	return nil
 }
 
 // compose makes w.out the lines of items. Lines that were lost before are told

@@ -125,6 +125,9 @@ func (w *leader) tryRotate() error {
 
 // append writes a checkpoint of its own, or puts the chain back to where it was.
 func (w *leader) append(event Event) error {
+	if err := w.tidy(); err != nil {
+		return err
+	}
 	before := w.state()
 	w.out = w.checkpoint(w.out[:0], event)
 	if n, err := w.f.Write(w.out); err != nil || n < len(w.out) {

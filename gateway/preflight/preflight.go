@@ -202,7 +202,7 @@ func directory(at diag.At, dir string, o Options) {
 	info, err := os.Stat(dir)
 	switch {
 	case o.Local && errors.Is(err, fs.ErrNotExist):
-		at.Hint("the packaged unit makes it at the start (LogsDirectory, StateDirectory); otherwise make it").
+		at.Hint("the packaged unit makes /var/log/svc-gateway and /var/lib/svc-gateway at its start; make any other").
 			Warnf(codeFile, "its directory does not exist yet")
 	case err != nil:
 		at.Hint("make the directory, or correct the path").Errorf(codeFile, "its directory: %v", cause(err))

@@ -27,7 +27,8 @@ type Config struct {
 
 // KeyConfig is one entry of auth.keys.
 type KeyConfig struct {
-	// ID names the key in audit lines and spans; unique.
+	// ID names the key in audit lines and spans; unique. Keys of `svc keygen` hold it
+	// (svc_gw_ID_…), and are refused under another id.
 	ID string `yaml:"id"`
 	// Hash is the argon2id hash of the whole key text, in PHC form.
 	Hash string `yaml:"hash" env:"true"`

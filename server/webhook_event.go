@@ -22,6 +22,7 @@ import (
 // could prevent the revocation of their own access. Of an event whose type is
 // unknown only the type has to be readable.
 func decodeEvent(body []byte) (*api.WebhookEvent, error) {
+	body = shallow(body)
 	if err := inspectEvent(body); err != nil {
 		return nil, err
 	}
@@ -59,10 +60,42 @@ func decodeEvent(body []byte) (*api.WebhookEvent, error) {
 // user has written, for one.
 var eventOptions = json.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
 
+// maxEventDepth is how deep an event is looked into. The members that are known are
+// on two levels; the decoder refuses a body of more than 10,000.
+const maxEventDepth = 64
+
+// shallow returns body with a number in the place of each value that is nested
+// deeper than maxEventDepth. It decides nothing about the syntax of the rest.
+func shallow(body []byte) []byte {
+	var out []byte // nil while nothing was left out
+	kept, depth, quoted := 0, 0, false
+	for i := 0; i < len(body); i++ {
+		switch c := body[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			if depth++; depth == maxEventDepth+1 {
+				out = append(append(out, body[kept:i]...), '0')
+				kept = len(body)
+			}
+		case c == '}' || c == ']':
+			if depth--; depth == maxEventDepth {
+				kept = i + 1
+			}
+		}
+	}
+	if out == nil {
+		return body
+	}
+	return append(out, body[kept:]...)
+}
+
 // inspectEvent refuses what is not one JSON object, and a known member that is given
 // twice. It looks into no other member: the body is signed and its size bounded, and
-// whatever a user can put into metadata must not make an event invalid. The decoder
-// bounds the nesting, at 10,000 levels.
+// whatever a user can put into metadata must not make an event invalid.
 func inspectEvent(body []byte) error {
 	d := jsontext.NewDecoder(bytes.NewReader(body), eventOptions)
 	if k := d.PeekKind(); k != '{' && k != 0 {

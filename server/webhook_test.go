@@ -397,3 +397,35 @@ func TestAnEventDatedInTheFutureDoesNotOutrankLaterOnes(t *testing.T) {
 	r.webhook("user.deactivated", r.clock.Now(), "u1", "u1@example.com", "org_one").want(200)
 	r.ask(secret, "GET", "/api/teams", "").want(401)
 }
+
+// TestAnEventIsReadAsFarAsItsMembersAre: what is nested deeper is a number, and
+// everything else stays as it was.
+func TestAnEventIsReadAsFarAsItsMembersAre(t *testing.T) {
+	deep := func(n int, inner string) string { return strings.Repeat("[", n) + inner + strings.Repeat("]", n) }
+	for _, row := range []struct{ body, want string }{
+		{`{"a":"[{\"","b":[1,{}]}`, `{"a":"[{\"","b":[1,{}]}`},
+		{deep(maxEventDepth, `"["`), deep(maxEventDepth, `"["`)},
+		{deep(maxEventDepth+1, `"]"`), deep(maxEventDepth, "0")},
+		{deep(maxEventDepth, `[1],"x",{"\"]":[2]}`), deep(maxEventDepth, `0,"x",0`)},
+		{strings.Repeat("[", 2*maxEventDepth), strings.Repeat("[", maxEventDepth) + "0"},
+		{"]]}", "]]}"},
+		{`"\`, `"\`},
+	} {
+		if got := string(shallow([]byte(row.body))); got != row.want {
+			t.Errorf("of %s: %s", row.body, got)
+		}
+	}
+}
+
+// TestMetadataWithoutBottomDoesNotStopARevocation: a user who can write metadata
+// chooses how deep it is, up to the size of a body.
+func TestMetadataWithoutBottomDoesNotStopARevocation(t *testing.T) {
+	for _, depth := range []int{9_998, 10_001, 100_000} {
+		body := `{"type":"user.deleted","createdAt":"2026-03-01T12:00:00Z","data":{"metadata":` +
+			strings.Repeat(`{"]":[`, depth/2) + `"\\"` + strings.Repeat("]}", depth/2) + `,"userId":"u1","orgId":"org_one"}}`
+		ev, err := decodeEvent([]byte(body))
+		if err != nil || ev.Data.UserID != "u1" || ev.Data.OrgID != "org_one" {
+			t.Errorf("%d levels: %v", depth, err)
+		}
+	}
+}

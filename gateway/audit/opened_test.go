@@ -223,6 +223,23 @@ func TestLinesThatWereFoundAreNotProven(t *testing.T) {
 	}
 }
 
+// Where no signature is before the lines that were found, what is proven begins
+// behind them: a trail that was forged from its first line is not proven from it.
+func TestWhatIsProvenBeginsBehindLinesThatWereFound(t *testing.T) {
+	s := newSite(t)
+	s.run(0, 5)
+	s.write(reforge(without(s.lines(), aCheckpoint), 0))
+	remove(t, s.headFile())
+	s.run(10, 2)
+	v := checkChain(t, s.c.Path, s.verify)
+	if len(v.Unproven) != 1 || v.Unproven[0].Range != (Range{1, 5}) {
+		t.Errorf("unproven: %+v", v.Unproven)
+	}
+	if want := (Range{6, uint64(len(s.lines()))}); v.Proven != want {
+		t.Errorf("proven: %v, want %v", v.Proven, want)
+	}
+}
+
 // A process that was killed leaves lines after its last checkpoint, and a head
 // that lags behind the file. Neither is a mismatch.
 func TestAHeadMayLagBehindTheFile(t *testing.T) {

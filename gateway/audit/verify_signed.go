@@ -90,6 +90,9 @@ func (c *verifier) continues(seq uint64, cp *Checkpoint) {
 	}
 	if why := unprovenBefore(cp); why != "" && s.lines.First > 0 {
 		c.unproven(s.lines, why)
+		if s.seq == 0 { // no signature is before them: what is proven begins here
+			s.from = 0
+		}
 	}
 	c.v.Signed++
 	c.v.LastSigned = seq

@@ -89,17 +89,14 @@ func (ex *exchange) refuseCredentials(err error) *refusal.Refusal {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return refusal.NoKeySet.After(time.Second)
 	case errors.Is(err, auth.ErrScope):
-		refused := refusal.Scope
-		refused.Challenge = ex.live.resource.Scope
-		return &refused
+		return refusal.Scope.WithChallenge(ex.live.resource.Scope)
 	}
-	refused := refusal.Unauthorized
-	refused.Challenge = ex.live.resource.Invalid
+	challenge := ex.live.resource.Invalid
 	if errors.Is(err, auth.ErrMissing) {
-		refused.Challenge = ex.live.resource.Missing
+		challenge = ex.live.resource.Missing
 	}
 	ex.g.log.Debug("request is not let in", "request_id", ex.rec.RequestID, "reason", err)
-	return &refused
+	return refusal.Unauthorized.WithChallenge(challenge)
 }
 
 // accepts reports whether the credentials of a request, of which either may be nil,

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"svc/gateway/auth"
 	"svc/gateway/license"
 	"svc/test/certtest"
 )
@@ -353,5 +355,31 @@ func TestReloadOpensAnAuditFileThatWasMovedAgain(t *testing.T) {
 	fresh, err := os.ReadFile(r.auditPath())
 	if err != nil || bytes.Count(fresh, []byte(`"tool":"safe"`)) != 1 || !bytes.Contains(fresh, []byte(`"event":"continue"`)) {
 		t.Errorf("the new file: %v %s", err, fresh)
+	}
+}
+
+// Why a key was refused is in the log at level debug, with the id of the request,
+// and not in the answer.
+func TestTheLogHasWhyAKeyWasRefused(t *testing.T) {
+	logs := &syncBuffer{}
+	r := newRigWith(t, basic(newUpstream(t, echo).URL), func(o *Options) {
+		o.Logger = slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	unknown, err := auth.NewKey("nobody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for presented, why := range map[string]string{unknown: "no key with the id that it names", "nothing": "none of the hashes"} {
+		header := []string{"Authorization", "Bearer " + presented}
+		a := r.do(http.MethodPost, r.url, call("1", "safe"), header...)
+		if a.status != http.StatusUnauthorized || strings.Contains(a.body, why) || strings.Contains(a.body, "nobody") {
+			t.Errorf("%q: %d %s", presented, a.status, a.body)
+		}
+		if !strings.Contains(logs.String(), why) {
+			t.Errorf("the log lacks %q:\n%s", why, logs.String())
+		}
+		if strings.Contains(logs.String(), presented) {
+			t.Errorf("the log holds the key:\n%s", logs.String())
+		}
 	}
 }

@@ -161,9 +161,8 @@ func (ex *exchange) checkCredentials() *refusal.Refusal {
 	case errors.Is(err, auth.ErrBusy):
 		return refusal.AuthBusy.After(time.Second)
 	default:
-		refused := refusal.Unauthorized
-		refused.Challenge = ex.live.challenge
-		return &refused
+		ex.g.log.Debug("request is not let in", "request_id", ex.rec.RequestID, "reason", err)
+		return refusal.Unauthorized.WithChallenge(ex.live.challenge)
 	}
 }
 

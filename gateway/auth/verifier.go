@@ -254,13 +254,13 @@ func (v *Verifier) join(ctx context.Context, k *Keyring, d digest, presented str
 func (v *Verifier) compute(k *Keyring, d digest, presented string) (*Key, error) {
 	id, ours := splitKey(presented)
 	tried := k.list[:min(len(k.list), maxTried)]
-	place := noID
+	place, invalid := noID, errNoHash
 	if ours {
-		place = id
+		place, invalid = id, errWrongHash
 		if e := k.byID[id]; e != nil {
 			tried = []*entry{e}
 		} else {
-			place = unknownID
+			place, invalid = unknownID, errUnknownID
 			tried = []*entry{k.decoy(v.digester.sum(id))}
 		}
 	}
@@ -286,8 +286,8 @@ func (v *Verifier) compute(k *Keyring, d digest, presented string) (*Key, error)
 		}
 		return &e.Key, nil
 	}
-	v.refused.put(d, k.gen, v.now(), ErrInvalid)
-	return nil, ErrInvalid
+	v.refused.put(d, k.gen, v.now(), invalid)
+	return nil, invalid
 }
 
 // decoy returns an entry that stands for an id that does not exist. It costs

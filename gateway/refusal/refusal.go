@@ -57,6 +57,12 @@ func (r Refusal) WithReason(reason string) *Refusal {
 	return &r
 }
 
+// WithChallenge returns a copy that asks for credentials with a WWW-Authenticate.
+func (r Refusal) WithChallenge(challenge string) *Refusal {
+	r.Challenge = challenge
+	return &r
+}
+
 // WithKind returns a copy with another error_kind in the audit line.
 func (r Refusal) WithKind(kind string) *Refusal {
 	r.Kind = kind

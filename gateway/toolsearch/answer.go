@@ -14,9 +14,9 @@ import (
 // Name is the name of the search tool.
 const Name = "mcp_search"
 
-// StubTTL is how long a client may keep the list that holds the search tool
+// ToolTTL is how long a client may keep the list that holds the search tool
 // alone, in milliseconds.
-const StubTTL = 60_000
+const ToolTTL = 60_000
 
 // maxResult bounds the tools of one answer in bytes, each form of them.
 const maxResult = 1 << 20
@@ -65,8 +65,8 @@ func ParseArguments(raw []byte, most int) (Arguments, error) {
 	return a, nil
 }
 
-// stub is the definition of the search tool.
-const stub = `{"name":"` + Name + `","title":"Search for tools","description":"Finds tools by what they do. ` +
+// definition is that of the search tool.
+const definition = `{"name":"` + Name + `","title":"Search for tools","description":"Finds tools by what they do. ` +
 	`The tools themselves are not listed: search for what you want to do (\"create an issue\", \"weather forecast\"), ` +
 	`then call a tool from the results by its name with arguments as its inputSchema asks for.",` +
 	`"inputSchema":{"type":"object","properties":{` +
@@ -86,12 +86,12 @@ func AppendList(dst, id []byte, modern, listed bool) []byte {
 	dst = appendHead(dst, id, modern)
 	dst = append(dst, `"tools":[`...)
 	if listed {
-		dst = append(dst, stub...)
+		dst = append(dst, definition...)
 	}
 	dst = append(dst, ']')
 	if modern {
 		dst = append(dst, `,"ttlMs":`...)
-		dst = strconv.AppendInt(dst, StubTTL, 10)
+		dst = strconv.AppendInt(dst, ToolTTL, 10)
 		dst = append(dst, `,"cacheScope":"private"`...)
 	}
 	return append(dst, "}}"...)

@@ -77,7 +77,7 @@ func TestCheckReadsWhatAStartReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "svc.yaml")
-	config := strings.NewReplacer("/etc/svc/license.jwt", token, "/etc/svc/license/license.pub", pub, "/var/log/svc-gateway", filepath.Join(dir, "log")).Replace(string(text))
+	config := strings.NewReplacer("/etc/svc/license/license.jwt", token, "/etc/svc/license/license.pub", pub, "/var/log/svc-gateway", filepath.Join(dir, "log")).Replace(string(text))
 	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}

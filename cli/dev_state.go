@@ -107,7 +107,7 @@ func ensureKey(ctx context.Context, st store.Records, secret, name string, scope
 // license before the old one ends.
 func (s *devStack) makeLicense(context.Context) error {
 	dir := filepath.Join(s.o.dataDir, "license")
-	key, public, path := filepath.Join(dir, license.KeyFileName), filepath.Join(dir, license.PublicKeyFileName), filepath.Join(dir, "license.jwt")
+	key, public, path := filepath.Join(dir, license.KeyFileName), filepath.Join(dir, license.PublicKeyFileName), filepath.Join(dir, license.FileName)
 	if !s.env.exists(key) || !s.env.exists(public) {
 		if _, _, err := license.GenerateKey(dir); err != nil {
 			return failed(fmt.Errorf("make a license key: %w", err), "delete "+dir+": it is made anew")

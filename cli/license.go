@@ -14,10 +14,10 @@ import (
 
 func newLicenseCmd(env Env) *cobra.Command {
 	return newGroupCmd("license", "Make license keys, sign licenses, look into them",
-		`  svc license keygen --out keys
-  svc license issue --key keys/license.key --subject "Acme Ltd" --days 365 --grace-days 14 --out license.jwt
-  svc license inspect license.jwt --public-key keys/license.pub`,
-		newLicenseKeygenCmd(env), newLicenseIssueCmd(env), newLicenseInspectCmd(env))
+		`  svc license init
+  svc license inspect license/license.jwt --public-key license/license.pub
+  svc license issue --key license/license.key --subject "Acme Ltd" --days 365 --out license/license.jwt`,
+		newLicenseInitCmd(env), newLicenseKeygenCmd(env), newLicenseIssueCmd(env), newLicenseInspectCmd(env))
 }
 
 func newLicenseKeygenCmd(env Env) *cobra.Command {
@@ -65,13 +65,10 @@ func newLicenseIssueCmd(env Env) *cobra.Command {
 			return nil
 		},
 	}
+	addRequestFlags(cmd, &r)
 	flags := cmd.Flags()
 	flags.StringVar(&r.KeyFile, "key", "", "signing key, as 'svc license keygen' makes it")
-	flags.StringVar(&r.Subject, "subject", "", "who the license is for")
-	flags.StringVar(&r.Issuer, "issuer", license.Issuer, "who issues it")
-	flags.IntVar(&r.Days, "days", r.Days, "how many days it is valid")
-	flags.IntVar(&r.GraceDays, "grace-days", r.GraceDays, "how many more days it goes on to work")
-	flags.StringVar(&r.Out, "out", "license.jwt", "file to write")
+	flags.StringVar(&r.Out, "out", license.FileName, "file to write")
 	addFormatFlag(cmd, &f, formatText, formatJSON, formatYAML)
 	requireFlags(cmd, "key", "subject")
 	return cmd
@@ -154,6 +151,15 @@ func licenseFailure(err error) error {
 		return failed(err, "name another directory; keys that licenses were signed with must not be lost")
 	}
 	return err
+}
+
+// addRequestFlags adds the flags that say what is in a license.
+func addRequestFlags(cmd *cobra.Command, r *license.Request) {
+	flags := cmd.Flags()
+	flags.StringVar(&r.Subject, "subject", r.Subject, "who the license is for")
+	flags.StringVar(&r.Issuer, "issuer", license.Issuer, "who issues it")
+	flags.IntVar(&r.Days, "days", r.Days, "how many days it is valid")
+	flags.IntVar(&r.GraceDays, "grace-days", r.GraceDays, "how many more days it goes on to work")
 }
 
 // requireFlags marks flags that must be given.

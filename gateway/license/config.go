@@ -21,7 +21,7 @@ type Config struct {
 func (c *Config) Validate(at diag.At) {
 	switch {
 	case c.Path == "":
-		at.Field("path").Hint("name the license file; `svc license issue` makes one").
+		at.Field("path").Hint("name the license file; `svc license init` makes one").
 			Errorf("license-path-required", "is required")
 	case !filepath.IsAbs(c.Path):
 		at.Field("path").Hint("start it with /").Errorf("license-path-relative", "must be an absolute path")

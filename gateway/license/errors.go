@@ -22,9 +22,12 @@ var (
 	ErrKey = errors.New("not an Ed25519 key in PEM")
 	// ErrNoKey: no public key is configured and the build has none.
 	ErrNoKey = errors.New("no public key to verify the license with")
-	// ErrExists: a file stands where a key would be written.
+	// ErrExists: a file exists where a key or a first license would be written.
 	ErrExists = errors.New("the file exists already")
 )
+
+// whatLicense is the role of the license file in errors.
+const whatLicense = "license"
 
 // Error is a failure with the file it is about and what to do.
 type Error struct {
@@ -67,13 +70,13 @@ func (e *Error) Unwrap() error { return e.Kind }
 func (e *Error) Advice() string {
 	switch e.Kind {
 	case ErrMissing:
-		return "put the file there, or correct the path in the configuration"
+		return "put the file there, or correct the path; `svc license init` makes a license of your own"
 	case ErrUnreadable:
 		return "the user that runs svc must own it"
 	case ErrTooOpen:
 		return "chmod 600 " + e.Path
 	case ErrMalformed:
-		return "ask the issuer for a new one; `svc license issue` makes one"
+		return "ask the issuer for a new one; `svc license init` makes one of your own"
 	case ErrSignature:
 		return "is license.public_key_file the key of whoever issued this license?"
 	case ErrKey:
@@ -81,6 +84,9 @@ func (e *Error) Advice() string {
 	case ErrNoKey:
 		return "set license.public_key_file"
 	case ErrExists:
+		if e.What == whatLicense {
+			return "" // what to do depends on whether its signing key is known
+		}
 		return "a license signed with a lost key must be issued anew: move the old key away first"
 	}
 	return ""

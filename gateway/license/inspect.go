@@ -27,7 +27,7 @@ type Inspection struct {
 func Inspect(path string, key ed25519.PublicKey, now time.Time) (*Inspection, error) {
 	data, mode, err := readRegular(path)
 	if err != nil {
-		return nil, about(err, "license", path)
+		return nil, about(err, whatLicense, path)
 	}
 	in := &Inspection{}
 	if mode.Perm()&0o077 != 0 {
@@ -38,7 +38,7 @@ func Inspect(path string, key ed25519.PublicKey, now time.Time) (*Inspection, er
 	case key == nil:
 		in.problem(&Error{Kind: ErrNoKey}, "")
 	case err != nil && !errors.Is(err, ErrSignature):
-		return nil, about(err, "license", path)
+		return nil, about(err, whatLicense, path)
 	case err != nil:
 		in.problem(err, "")
 	default:
@@ -46,7 +46,7 @@ func Inspect(path string, key ed25519.PublicKey, now time.Time) (*Inspection, er
 	}
 	if l == nil {
 		if l, err = unverified(data); err != nil {
-			return nil, about(err, "license", path)
+			return nil, about(err, whatLicense, path)
 		}
 	}
 	in.License, in.GraceEnds, in.State = *l, l.GraceEnds(), l.State(now)

@@ -23,6 +23,9 @@ const (
 	PublicKeyFileName = "license.pub"
 )
 
+// FileName is the name of the license that Init writes.
+const FileName = "license.jwt"
+
 // GenerateKey makes a signing key pair in a directory, which is created when it
 // is not there: license.key (PKCS#8, mode 0600) and license.pub (SPKI, mode
 // 0644), both PEM. It never replaces a key: then the error is ErrExists.
@@ -116,17 +119,25 @@ type Request struct {
 	Now time.Time
 }
 
-// Issue signs a license and writes it.
-func Issue(r Request) (*License, error) {
+// validate reports a claim that is out of bounds.
+func (r *Request) validate() error {
 	switch {
 	case r.Subject == "" || len(r.Subject) > maxName:
-		return nil, fmt.Errorf("a license needs a subject of at most %d bytes", maxName)
+		return fmt.Errorf("a license needs a subject of at most %d bytes", maxName)
 	case len(r.Issuer) > maxName:
-		return nil, fmt.Errorf("an issuer has at most %d bytes", maxName)
+		return fmt.Errorf("an issuer has at most %d bytes", maxName)
 	case r.Days < 1 || r.Days > MaxDays:
-		return nil, fmt.Errorf("a license is valid for 1 to %d days, not %d", MaxDays, r.Days)
+		return fmt.Errorf("a license is valid for 1 to %d days, not %d", MaxDays, r.Days)
 	case r.GraceDays < 0 || r.GraceDays > MaxGraceDays:
-		return nil, fmt.Errorf("a license has 0 to %d days of grace, not %d", MaxGraceDays, r.GraceDays)
+		return fmt.Errorf("a license has 0 to %d days of grace, not %d", MaxGraceDays, r.GraceDays)
+	}
+	return nil
+}
+
+// Issue signs a license and writes it.
+func Issue(r Request) (*License, error) {
+	if err := r.validate(); err != nil {
+		return nil, err
 	}
 	if r.Issuer == "" {
 		r.Issuer = Issuer

@@ -23,11 +23,11 @@ const maxFile = 16 << 10
 func Load(path string, key ed25519.PublicKey) (*License, error) {
 	data, err := readPrivate(path)
 	if err != nil {
-		return nil, about(err, "license", path)
+		return nil, about(err, whatLicense, path)
 	}
 	l, err := Parse(data, key)
 	if err != nil {
-		return nil, about(err, "license", path)
+		return nil, about(err, whatLicense, path)
 	}
 	return l, nil
 }

@@ -12,6 +12,7 @@ import (
 	"svc/gateway/bodies"
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
+	"svc/gateway/refusal"
 	"svc/gateway/requestid"
 	"svc/gateway/session"
 	"svc/gateway/upstream"
@@ -48,11 +49,11 @@ type exchange struct {
 	handle    session.Handle
 	hasHandle bool
 
-	identified bool    // the caller is who it says, or nobody asks
-	untagged   bool    // untag ran
-	follows    *target // of the tag that untag removed
-	unknown    string  // error kind of a message whose tag was never issued
-	rejected   bool    // rejectStopped ran
+	identified bool             // the caller is who it says, or nobody asks
+	untagged   bool             // untag ran
+	follows    *target          // of the tag that untag removed
+	unknown    *refusal.Refusal // of a message whose tag was never issued
+	rejected   bool             // rejectStopped ran
 
 	up        *target
 	upSession session.Opened // there

@@ -76,13 +76,13 @@ func (ex *exchange) refuseUpstream(err error) *refusal.Refusal {
 	switch {
 	case ex.ctx.Err() != nil:
 		// The caller has left; the answer reaches nobody, the audit line says why.
-		return refusal.Unreachable.WithKind("client_closed")
+		return &refusal.CallerGone
 	case errors.Is(err, bodies.ErrOverloaded):
 		return &refusal.Overloaded
 	case errors.Is(err, upstream.ErrInvalidRequest):
 		return &refusal.Header
 	case errors.Is(err, context.Canceled):
-		return refusal.Unreachable.WithKind("canceled")
+		return &refusal.Canceled
 	}
 	cause := upstream.CauseOf(err)
 	invalid := errors.Is(err, mcpclient.ErrAnswer) || errors.Is(err, mcpclient.ErrTooLarge) || errors.Is(err, mcpclient.ErrRejected)

@@ -16,10 +16,6 @@ import (
 // control plane, while no policies were ever known.
 const awaitGovernance = 3 * time.Second
 
-// kindGovernanceUnavailable is the error kind of what is refused while no policies
-// were ever known.
-const kindGovernanceUnavailable = "governance_unavailable"
-
 // stageScan is the stage of a trace in which texts were looked at.
 const stageScan = "pii_scan"
 
@@ -72,7 +68,7 @@ func (ex *exchange) underPolicies() *refusal.Refusal {
 			if ex.live.cfg.ControlPlane.Governance.FailOpen {
 				return nil
 			}
-			return refusal.Policy.WithKind(kindGovernanceUnavailable)
+			return &refusal.GovernanceUnavailable
 		}
 	}
 	ex.governed.set = bundle.For(ex.agent())

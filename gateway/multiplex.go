@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"net/http"
-
 	"svc/gateway/mcp"
 	"svc/gateway/refusal"
 	"svc/gateway/session"
@@ -19,12 +17,6 @@ func (ex *exchange) tagFor(t tag.Kind) tag.Kind {
 	return tag.None
 }
 
-// Error kinds of messages that refer to something that was never issued.
-const (
-	kindUnknownResponse = "unknown_response" // the answer to a request that no upstream made
-	kindUnknownProgress = "unknown_progress" // the progress of such a request
-)
-
 // untag finds the upstream of a client's answer to a server request, or of the
 // progress of one, and removes the tag. It runs before the rules, so that they
 // judge the message that is sent. A tag that was never issued is kept: such a
@@ -35,11 +27,11 @@ func (ex *exchange) untag() *refusal.Refusal {
 		return nil
 	}
 	m := &ex.msg
-	at, kind := m.Spans.ID, kindUnknownResponse
+	at, unknown := m.Spans.ID, &refusal.UnknownResponse
 	switch {
 	case m.Kind == mcp.Response:
 	case m.Method == mcp.NotificationProgress:
-		at, kind = m.Spans.ProgressToken, kindUnknownProgress
+		at, unknown = m.Spans.ProgressToken, &refusal.UnknownProgress
 	default:
 		return nil
 	}
@@ -49,7 +41,7 @@ func (ex *exchange) untag() *refusal.Refusal {
 	}
 	t := ex.g.targets[name]
 	if !ok || t == nil {
-		ex.unknown = kind
+		ex.unknown = unknown
 		return nil
 	}
 	body := mcp.Splice(nil, m.Body, mcp.Edit{At: at, With: value})
@@ -63,11 +55,11 @@ func (ex *exchange) untag() *refusal.Refusal {
 // discard acknowledges a message that refers to something that was never issued.
 // An upstream would ignore it too, like an answer that comes too late.
 func (ex *exchange) discard() *refusal.Refusal {
-	ex.rec.ErrorKind = ex.unknown
-	if err := ex.account(http.StatusAccepted, 0); err != nil {
+	ex.rec.ErrorKind = ex.unknown.Kind
+	if err := ex.account(ex.unknown.Status, 0); err != nil {
 		return &refusal.Audit
 	}
-	ex.w.WriteHeader(http.StatusAccepted)
+	ex.w.WriteHeader(ex.unknown.Status)
 	return nil
 }
 

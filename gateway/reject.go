@@ -38,7 +38,7 @@ func (ex *exchange) rejectStopped(refused *refusal.Refusal) {
 	if t == nil {
 		t = ex.g.targets[ex.g.defaultUpstream]
 	}
-	if ex.unknown != "" || t == nil {
+	if ex.unknown != nil || t == nil {
 		return
 	}
 	code, message := refused.Code, refused.Message

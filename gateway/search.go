@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"path/filepath"
@@ -22,10 +23,6 @@ import (
 // awaitTools bounds how long a search waits for the upstreams that were not
 // asked for their tools yet: those right after the start.
 const awaitTools = 3 * time.Second
-
-// kindToolChanged is the error_kind of the line of a tool whose definition is not
-// what it was.
-const kindToolChanged = "tool_definition_changed"
 
 // toolSearch answers tools/list and the search tool in the upstreams' place
 // (gateway specification, tool_search, mode synthesize).
@@ -68,7 +65,7 @@ func (g *Gateway) toolChanged(upstream, tool string) {
 	now := g.now()
 	rec := audit.Record{
 		Kind: audit.KindEvent, Time: now, RequestID: requestid.New(now), Action: audit.ActionAllow,
-		ErrorKind: kindToolChanged, Upstream: upstream, Tool: tool,
+		ErrorKind: refusal.ToolChanged.Kind, Upstream: upstream, Tool: tool,
 	}
 	if err := g.audit.Write(context.Background(), &rec); err != nil {
 		g.log.Error("audit line of a changed tool was not written", "upstream", upstream, "tool", tool, "error", err)
@@ -120,17 +117,30 @@ func (ex *exchange) answerSearch() (done bool, refused *refusal.Refusal) {
 // listSearchTool answers tools/list. The list has one page.
 func (ex *exchange) listSearchTool() ([]byte, *refusal.Refusal) {
 	if mcp.HasCursor(&ex.msg) {
-		return nil, refusal.Search.WithReason("invalid_cursor")
+		return nil, &refusal.SearchCursor
 	}
 	listed := ex.live.verdict.MayAsk(&ex.who, ex.governed.set, mcp.MethodToolsCall, toolsearch.Name)
 	return toolsearch.AppendList(nil, ex.msg.ID, ex.dialect.Modern, listed), nil
+}
+
+// refuseSearch returns the refusal of arguments that the search tool does not take.
+func refuseSearch(err error) *refusal.Refusal {
+	switch {
+	case errors.Is(err, toolsearch.ErrQuery):
+		return &refusal.SearchQuery
+	case errors.Is(err, toolsearch.ErrQuerySize):
+		return &refusal.SearchQuerySize
+	case errors.Is(err, toolsearch.ErrLimit):
+		return &refusal.SearchLimit
+	}
+	return &refusal.SearchArguments
 }
 
 // searchTools answers a call of the search tool with what this caller may call.
 func (ex *exchange) searchTools() ([]byte, *refusal.Refusal) {
 	args, err := toolsearch.ParseArguments(ex.msg.Spans.Arguments.Of(ex.msg.Body), ex.g.search.maxResults)
 	if err != nil {
-		return nil, refusal.Search.WithReason(err.Error())
+		return nil, refuseSearch(err)
 	}
 	ctx, cancel := context.WithTimeout(ex.ctx, awaitTools)
 	defer cancel()

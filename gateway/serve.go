@@ -85,7 +85,7 @@ func (ex *exchange) serve() *refusal.Refusal {
 	if refused := ex.judgeRequest(); refused != nil {
 		return refused
 	}
-	if ex.unknown != "" {
+	if ex.unknown != nil {
 		return ex.discard()
 	}
 	if done, refused := ex.answerSearch(); done {
@@ -119,7 +119,7 @@ func (ex *exchange) admit() *refusal.Refusal {
 		ok, after, err := ex.g.limits.Allow(ex.ctx, inputKey(ex.addr, ex.address), in.RequestsPerSecond, in.Burst, ex.start)
 		switch {
 		case err != nil && !ex.live.cfg.RateLimitStore.FailOpen:
-			return refusal.InputRate.WithKind(refusal.RateStore.Kind).After(time.Second)
+			return refusal.InputRateStore.After(time.Second)
 		case err == nil && !ok:
 			return refusal.InputRate.After(after)
 		}

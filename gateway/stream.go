@@ -320,7 +320,7 @@ func (s *stream) ending(ctx context.Context, err error, resumable bool) refusal.
 	case errors.Is(err, upstream.ErrTimeout):
 		return refusal.Timeout
 	case resumable && (errors.Is(err, upstream.ErrUnreachable) || errors.Is(err, io.ErrUnexpectedEOF)):
-		return refusal.Refusal{Kind: refusal.Ended.Kind}
+		return refusal.EndedResumable
 	default:
 		return refusal.Unreachable
 	}

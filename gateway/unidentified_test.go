@@ -182,7 +182,7 @@ func TestACountedRefusalWaitsForNoDisk(t *testing.T) {
 
 // The actions of summaries are those of the refusals that they count.
 func TestSummariesKnowTheActionOfEachRefusal(t *testing.T) {
-	for _, refused := range []*refusal.Refusal{&refusal.InputRate, refusal.InputRate.WithKind(refusal.RateStore.Kind), &refusal.Origin, &refusal.Loop,
+	for _, refused := range []*refusal.Refusal{&refusal.InputRate, &refusal.InputRateStore, &refusal.Origin, &refusal.Loop,
 		&refusal.Method, &refusal.Unauthorized, &refusal.NoKeySet, &refusal.AuthBusy} {
 		want := refused.Action
 		if want == "" {

@@ -1,6 +1,9 @@
 package mcp
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+)
 
 // Error says why a message was refused.
 type Error struct {
@@ -105,6 +108,9 @@ var faults = [...]Error{
 	faultHeaderName:    {Code: CodeHeaderMismatch, Reason: "header_mismatch_name", Text: "Mcp-Name is missing, malformed, or differs from the name in the body"},
 	faultMetaRevision:  {Code: CodeInvalidParams, Reason: "missing_protocol_version", Text: "the header declares a protocol version that params._meta does not"},
 }
+
+// Faults returns every error that a message, or a check of its header, is refused with.
+func Faults() []Error { return slices.Clone(faults[noFault+1:]) }
 
 // at returns the error for a fault found at an offset.
 func (f fault) at(offset int) *Error {

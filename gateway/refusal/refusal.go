@@ -6,9 +6,11 @@ package refusal
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"svc/gateway/audit"
+	"svc/gateway/guardrail"
 	"svc/gateway/mcp"
 )
 
@@ -51,8 +53,8 @@ func (r Refusal) WithRule(id string) *Refusal {
 	return &r
 }
 
-// WithReason returns a copy with another reason, for programs and the audit line.
-func (r Refusal) WithReason(reason string) *Refusal {
+// withReason returns a copy with another reason, for programs and the audit line.
+func (r Refusal) withReason(reason string) *Refusal {
 	r.Reason, r.Kind = reason, reason
 	return &r
 }
@@ -63,10 +65,30 @@ func (r Refusal) WithChallenge(challenge string) *Refusal {
 	return &r
 }
 
-// WithKind returns a copy with another error_kind in the audit line.
-func (r Refusal) WithKind(kind string) *Refusal {
+// withKind returns a copy with another error_kind in the audit line.
+func (r Refusal) withKind(kind string) *Refusal {
 	r.Kind = kind
 	return &r
+}
+
+// defined are the refusals of the table, in its order.
+var defined []Refusal
+
+// define adds a refusal to the table.
+func define(r Refusal) Refusal {
+	defined = append(defined, r)
+	return r
+}
+
+// All returns every refusal that there is: the table, and the messages that
+// [mcp.Scan] refuses. Between them they have every error_kind of audit lines, and
+// none can be made outside of this package.
+func All() []Refusal {
+	all := slices.Clone(defined)
+	for _, e := range mcp.Faults() {
+		all = append(all, *OfMessage(&e))
+	}
+	return append(all, *OfMessage(nil))
 }
 
 // OfMessage returns the refusal of a message that [mcp.Scan], or a check of its
@@ -83,106 +105,135 @@ func OfMessage(err error) *Refusal {
 
 // The refusals.
 var (
-	Policy = Refusal{Status: http.StatusForbidden, Code: mcp.CodePolicyDenied,
-		Message: "policy_denied", Reason: "policy_denied", Action: audit.ActionDeny}
-	Redact = Refusal{Status: http.StatusForbidden, Code: mcp.CodePolicyDenied,
-		Message: "policy_denied", Reason: "policy_denied", Action: audit.ActionDeny, Kind: "redact_invalid"}
-	Rate = Refusal{Status: http.StatusTooManyRequests, Code: mcp.CodeRateLimited,
-		Message: "rate_limited", Reason: "rate_limited", Action: audit.ActionRateLimitBlocked}
-	RateStore = Refusal{Status: http.StatusTooManyRequests, Code: mcp.CodeRateLimited,
-		Message: "rate_limited", Reason: "rate_limit_store_unavailable", Action: audit.ActionRateLimitBlocked, Kind: "rate_limit_store_unavailable"}
-	InputRate = Refusal{Status: http.StatusTooManyRequests, Code: mcp.CodeRateLimited,
-		Message: "rate_limited", Reason: "input_rate_limited", Action: audit.ActionRateLimitBlocked, Kind: "input_rate_limited", NullID: true}
+	Policy = define(Refusal{Status: http.StatusForbidden, Code: mcp.CodePolicyDenied,
+		Message: "policy_denied", Reason: "policy_denied", Action: audit.ActionDeny})
+	Redact = define(Refusal{Status: http.StatusForbidden, Code: mcp.CodePolicyDenied,
+		Message: "policy_denied", Reason: "policy_denied", Action: audit.ActionDeny, Kind: "redact_invalid"})
+	Rate = define(Refusal{Status: http.StatusTooManyRequests, Code: mcp.CodeRateLimited,
+		Message: "rate_limited", Reason: "rate_limited", Action: audit.ActionRateLimitBlocked})
+	RateStore = define(Refusal{Status: http.StatusTooManyRequests, Code: mcp.CodeRateLimited,
+		Message: "rate_limited", Reason: "rate_limit_store_unavailable", Action: audit.ActionRateLimitBlocked, Kind: "rate_limit_store_unavailable"})
+	InputRate = define(Refusal{Status: http.StatusTooManyRequests, Code: mcp.CodeRateLimited,
+		Message: "rate_limited", Reason: "input_rate_limited", Action: audit.ActionRateLimitBlocked, Kind: "input_rate_limited", NullID: true})
 
-	Unauthorized = Refusal{Status: http.StatusUnauthorized, Code: mcp.CodeUnauthorized,
-		Message: "unauthorized", Reason: "unauthorized", Kind: "unauthorized"}
-	Scope = Refusal{Status: http.StatusForbidden, Code: mcp.CodeUnauthorized,
-		Message: "insufficient_scope", Reason: "insufficient_scope", Kind: "insufficient_scope"}
-	NoKeySet = Refusal{Status: http.StatusServiceUnavailable, Code: mcp.CodeInternal,
-		Message: "issuer_unavailable", Reason: "issuer_unavailable", Kind: "issuer_unavailable"}
-	AuthBusy = Refusal{Status: http.StatusTooManyRequests, Code: mcp.CodeRateLimited,
-		Message: "rate_limited", Reason: "authentication_busy", Kind: "authentication_busy"}
+	// The input limit could not be asked of its store.
+	InputRateStore = define(*InputRate.withKind("rate_limit_store_unavailable"))
 
-	Origin = Refusal{Status: http.StatusForbidden, Code: mcp.CodeInvalidRequest,
-		Message: "origin_not_allowed", Reason: "origin_not_allowed", Kind: "origin_not_allowed"}
+	// A guardrail that could not be asked, where it fails closed.
+	GuardrailUnreachable = define(*Policy.withKind(guardrail.KindUnreachable))
+	GuardrailTooLarge    = define(*Policy.withKind(guardrail.KindTooLarge))
+
+	// The policies of the control plane.
+	GovernanceBlock       = define(*Policy.withKind("governance_block"))
+	GovernanceRedact      = define(*Policy.withKind("governance_redact_invalid"))
+	GovernanceTooLarge    = define(*Policy.withKind("governance_too_large"))
+	GovernanceUnavailable = define(*Policy.withKind("governance_unavailable"))
+
+	Unauthorized = define(Refusal{Status: http.StatusUnauthorized, Code: mcp.CodeUnauthorized,
+		Message: "unauthorized", Reason: "unauthorized", Kind: "unauthorized"})
+	Scope = define(Refusal{Status: http.StatusForbidden, Code: mcp.CodeUnauthorized,
+		Message: "insufficient_scope", Reason: "insufficient_scope", Kind: "insufficient_scope"})
+	NoKeySet = define(Refusal{Status: http.StatusServiceUnavailable, Code: mcp.CodeInternal,
+		Message: "issuer_unavailable", Reason: "issuer_unavailable", Kind: "issuer_unavailable"})
+	AuthBusy = define(Refusal{Status: http.StatusTooManyRequests, Code: mcp.CodeRateLimited,
+		Message: "rate_limited", Reason: "authentication_busy", Kind: "authentication_busy"})
+
+	Origin = define(Refusal{Status: http.StatusForbidden, Code: mcp.CodeInvalidRequest,
+		Message: "origin_not_allowed", Reason: "origin_not_allowed", Kind: "origin_not_allowed"})
 	// No refusal, but answered like one: without knowing the caller.
 	Preflight = Refusal{Status: http.StatusNoContent, Kind: audit.CountPreflight, Action: audit.ActionAllow}
 	// The request has passed too many gateways: one of them leads back to another.
-	Loop = Refusal{Status: http.StatusLoopDetected, Code: mcp.CodeInternal,
-		Message: "loop_detected", Reason: "loop_detected", Kind: "loop_detected"}
-	Method = Refusal{Status: http.StatusMethodNotAllowed, Code: mcp.CodeInvalidRequest,
-		Message: "method_not_allowed", Reason: "method_not_allowed", Kind: "method_not_allowed", Allow: "GET, POST, DELETE", NullID: true}
-	Overloaded = Refusal{Status: http.StatusServiceUnavailable, Code: mcp.CodeInternal,
-		Message: "overloaded", Reason: "overloaded", Kind: "overloaded", RetryAfter: time.Second}
-	MediaType = Refusal{Status: http.StatusUnsupportedMediaType, Code: mcp.CodeInvalidRequest,
-		Message: "unsupported_media_type", Reason: "unsupported_media_type", Kind: "unsupported_media_type"}
-	TooLarge = Refusal{Status: http.StatusRequestEntityTooLarge, Code: mcp.CodeInvalidRequest,
-		Message: "request_too_large", Reason: "request_too_large", Kind: "request_too_large"}
-	SlowBody = Refusal{Status: http.StatusRequestTimeout, Code: mcp.CodeInvalidRequest,
-		Message: "body_timeout", Reason: "body_timeout", Kind: "body_timeout"}
-	Unreadable = Refusal{Status: http.StatusBadRequest, Code: mcp.CodeInvalidRequest,
-		Message: "body_unreadable", Reason: "body_unreadable", Kind: "body_unreadable"}
-	Header = Refusal{Status: http.StatusBadRequest, Code: mcp.CodeInvalidRequest,
-		Message: "invalid_header", Reason: "invalid_header", Kind: "invalid_header"}
-	Session = Refusal{Status: http.StatusNotFound, Code: mcp.CodeInvalidRequest,
-		Message: "session_not_found", Reason: "session_not_found", Kind: "session_not_found"}
+	Loop = define(Refusal{Status: http.StatusLoopDetected, Code: mcp.CodeInternal,
+		Message: "loop_detected", Reason: "loop_detected", Kind: "loop_detected"})
+	Method = define(Refusal{Status: http.StatusMethodNotAllowed, Code: mcp.CodeInvalidRequest,
+		Message: "method_not_allowed", Reason: "method_not_allowed", Kind: "method_not_allowed", Allow: "GET, POST, DELETE", NullID: true})
+	Overloaded = define(Refusal{Status: http.StatusServiceUnavailable, Code: mcp.CodeInternal,
+		Message: "overloaded", Reason: "overloaded", Kind: "overloaded", RetryAfter: time.Second})
+	MediaType = define(Refusal{Status: http.StatusUnsupportedMediaType, Code: mcp.CodeInvalidRequest,
+		Message: "unsupported_media_type", Reason: "unsupported_media_type", Kind: "unsupported_media_type"})
+	TooLarge = define(Refusal{Status: http.StatusRequestEntityTooLarge, Code: mcp.CodeInvalidRequest,
+		Message: "request_too_large", Reason: "request_too_large", Kind: "request_too_large"})
+	SlowBody = define(Refusal{Status: http.StatusRequestTimeout, Code: mcp.CodeInvalidRequest,
+		Message: "body_timeout", Reason: "body_timeout", Kind: "body_timeout"})
+	Unreadable = define(Refusal{Status: http.StatusBadRequest, Code: mcp.CodeInvalidRequest,
+		Message: "body_unreadable", Reason: "body_unreadable", Kind: "body_unreadable"})
+	Header = define(Refusal{Status: http.StatusBadRequest, Code: mcp.CodeInvalidRequest,
+		Message: "invalid_header", Reason: "invalid_header", Kind: "invalid_header"})
+	Session = define(Refusal{Status: http.StatusNotFound, Code: mcp.CodeInvalidRequest,
+		Message: "session_not_found", Reason: "session_not_found", Kind: "session_not_found"})
 	// Not 404, after which clients give their session up.
-	SessionStore = Refusal{Status: http.StatusServiceUnavailable, Code: mcp.CodeInternal,
-		Message: "session_store_unavailable", Reason: "session_store_unavailable", Kind: "session_store_unavailable"}
+	SessionStore = define(Refusal{Status: http.StatusServiceUnavailable, Code: mcp.CodeInternal,
+		Message: "session_store_unavailable", Reason: "session_store_unavailable", Kind: "session_store_unavailable"})
 
-	// What the search tool cannot take; the reason says what.
-	Search = Refusal{Status: http.StatusBadRequest, Code: mcp.CodeInvalidParams,
-		Message: mcp.MessageInvalidParams, Reason: "invalid_params", Kind: "invalid_params"}
+	// What the search tool cannot take.
+	search          = Refusal{Status: http.StatusBadRequest, Code: mcp.CodeInvalidParams, Message: mcp.MessageInvalidParams}
+	SearchCursor    = define(*search.withReason("invalid_cursor"))
+	SearchArguments = define(*search.withReason("search_arguments_invalid"))
+	SearchQuery     = define(*search.withReason("search_query_required"))
+	SearchQuerySize = define(*search.withReason("search_query_too_long"))
+	SearchLimit     = define(*search.withReason("search_limit_invalid"))
 
-	NoRoute = Refusal{Status: http.StatusNotFound, Code: mcp.CodeMethodNotFound,
-		Message: "no_route", Reason: "no_route", Kind: "no_route"}
-	NoStream = Refusal{Status: http.StatusMethodNotAllowed, Code: mcp.CodeInvalidRequest,
-		Message: "method_not_allowed", Reason: "method_not_allowed", Kind: "method_not_allowed", Allow: "POST", NullID: true}
-	Unreachable = Refusal{Status: http.StatusBadGateway, Code: mcp.CodeInternal,
-		Message: "upstream_unreachable", Reason: "upstream_unreachable", Kind: "upstream_unreachable"}
+	// Messages that refer to something that was never issued, which are acknowledged and
+	// go nowhere: the answer to a request that no upstream made, and progress of one.
+	UnknownResponse = define(Refusal{Status: http.StatusAccepted, Kind: "unknown_response"})
+	UnknownProgress = define(Refusal{Status: http.StatusAccepted, Kind: "unknown_progress"})
+
+	NoRoute = define(Refusal{Status: http.StatusNotFound, Code: mcp.CodeMethodNotFound,
+		Message: "no_route", Reason: "no_route", Kind: "no_route"})
+	NoStream = define(Refusal{Status: http.StatusMethodNotAllowed, Code: mcp.CodeInvalidRequest,
+		Message: "method_not_allowed", Reason: "method_not_allowed", Kind: "method_not_allowed", Allow: "POST", NullID: true})
+	Unreachable = define(Refusal{Status: http.StatusBadGateway, Code: mcp.CodeInternal,
+		Message: "upstream_unreachable", Reason: "upstream_unreachable", Kind: "upstream_unreachable"})
 	// What the audit line can say more exactly than the answer does.
-	DNS     = *Unreachable.WithKind("upstream_dns")
-	TLS     = *Unreachable.WithKind("upstream_tls")
-	Timeout = Refusal{Status: http.StatusGatewayTimeout, Code: mcp.CodeInternal,
-		Message: "upstream_unreachable", Reason: "upstream_timeout", Kind: "upstream_timeout"}
-	UpstreamInvalid = Refusal{Status: http.StatusBadGateway, Code: mcp.CodeInternal,
-		Message: "upstream_invalid", Reason: "upstream_invalid", Kind: "upstream_invalid"}
-	UpstreamTooLarge = Refusal{Status: http.StatusBadGateway, Code: mcp.CodeInternal,
-		Message: "upstream_invalid", Reason: "upstream_response_too_large", Kind: "upstream_response_too_large"}
+	DNS = define(*Unreachable.withKind("upstream_dns"))
+	TLS = define(*Unreachable.withKind("upstream_tls"))
+	// The upstream's client gave the exchange up by itself.
+	Canceled = define(*Unreachable.withKind("canceled"))
+	Timeout  = define(Refusal{Status: http.StatusGatewayTimeout, Code: mcp.CodeInternal,
+		Message: "upstream_unreachable", Reason: "upstream_timeout", Kind: "upstream_timeout"})
+	UpstreamInvalid = define(Refusal{Status: http.StatusBadGateway, Code: mcp.CodeInternal,
+		Message: "upstream_invalid", Reason: "upstream_invalid", Kind: "upstream_invalid"})
+	UpstreamTooLarge = define(Refusal{Status: http.StatusBadGateway, Code: mcp.CodeInternal,
+		Message: "upstream_invalid", Reason: "upstream_response_too_large", Kind: "upstream_response_too_large"})
 	// The upstream's own refusal, said in plain text; it keeps its status.
-	ByUpstream = Refusal{Status: http.StatusBadRequest, Code: mcp.CodeInvalidRequest,
-		Message: "upstream_refused", Reason: "upstream_refused", Kind: "upstream_refused"}
-	UpstreamAuth = Refusal{Status: http.StatusBadGateway, Code: mcp.CodeInternal,
-		Message: "upstream_unauthorized", Reason: "upstream_unauthorized", Kind: "upstream_unauthorized"}
+	ByUpstream = define(Refusal{Status: http.StatusBadRequest, Code: mcp.CodeInvalidRequest,
+		Message: "upstream_refused", Reason: "upstream_refused", Kind: "upstream_refused"})
+	UpstreamAuth = define(Refusal{Status: http.StatusBadGateway, Code: mcp.CodeInternal,
+		Message: "upstream_unauthorized", Reason: "upstream_unauthorized", Kind: "upstream_unauthorized"})
 
-	Version = Refusal{Status: http.StatusBadRequest, Code: mcp.CodeUnsupportedVersion,
-		Message: mcp.MessageUnsupportedVersion, Reason: "unsupported_protocol_version", Kind: "unsupported_protocol_version"}
+	Version = define(Refusal{Status: http.StatusBadRequest, Code: mcp.CodeUnsupportedVersion,
+		Message: mcp.MessageUnsupportedVersion, Reason: "unsupported_protocol_version", Kind: "unsupported_protocol_version"})
 	// What ends a stream before its request was answered; status stays 200.
-	Truncated = Refusal{Status: http.StatusOK, Code: mcp.CodeInternal,
-		Message: mcp.MessageTruncated, Reason: "sse_truncated", Kind: "sse_truncated"}
-	Ended = Refusal{Status: http.StatusOK, Code: mcp.CodeInternal,
-		Message: "upstream_unreachable", Reason: "stream_ended", Kind: "stream_ended"}
-	Revoked = Refusal{Status: http.StatusOK, Code: mcp.CodeUnauthorized,
-		Message: mcp.MessageUnauthorized, Reason: "unauthorized", Kind: "key_revoked"}
+	Truncated = define(Refusal{Status: http.StatusOK, Code: mcp.CodeInternal,
+		Message: mcp.MessageTruncated, Reason: "sse_truncated", Kind: "sse_truncated"})
+	Ended = define(Refusal{Status: http.StatusOK, Code: mcp.CodeInternal,
+		Message: "upstream_unreachable", Reason: "stream_ended", Kind: "stream_ended"})
+	// The same where the client can resume the stream, and is left to.
+	EndedResumable = define(Refusal{Kind: "stream_ended"})
+	Revoked        = define(Refusal{Status: http.StatusOK, Code: mcp.CodeUnauthorized,
+		Message: mcp.MessageUnauthorized, Reason: "unauthorized", Kind: "key_revoked"})
 	// So does a token that is no longer good.
-	TokenRevoked = *Revoked.WithKind("token_revoked")
+	TokenRevoked = define(*Revoked.withKind("token_revoked"))
 
-	Answer = Refusal{Status: http.StatusOK, Code: mcp.CodePolicyDenied,
-		Message: mcp.MessagePolicyDenied, Reason: "policy_denied"}
-	ClientClosed = Refusal{Kind: "client_closed"}
-	Replaced     = Refusal{Kind: "stream_replaced"}
-	SessionEnd   = Refusal{Kind: "session_ended"}
+	Answer = define(Refusal{Status: http.StatusOK, Code: mcp.CodePolicyDenied,
+		Message: mcp.MessagePolicyDenied, Reason: "policy_denied"})
+	ClientClosed = define(Refusal{Kind: "client_closed"})
+	Replaced     = define(Refusal{Kind: "stream_replaced"})
+	SessionEnd   = define(Refusal{Kind: "session_ended"})
 
 	// For a caller who left while a guardrail was asked: no rule has decided, and the
 	// answer reaches nobody.
-	CallerGone = *Unreachable.WithKind("client_closed")
+	CallerGone = define(*Unreachable.withKind("client_closed"))
 
 	// What was in flight when the gateway stopped. On a stream the status stays 200.
-	Shutdown = Refusal{Status: http.StatusServiceUnavailable, Code: mcp.CodeInternal,
-		Message: "shutting_down", Reason: "shutting_down", Kind: "shutdown"}
+	Shutdown = define(Refusal{Status: http.StatusServiceUnavailable, Code: mcp.CodeInternal,
+		Message: "shutting_down", Reason: "shutting_down", Kind: "shutdown"})
 
-	Audit = Refusal{Status: http.StatusServiceUnavailable, Code: mcp.CodeInternal,
-		Message: "audit_unavailable", Reason: "audit_unavailable", Kind: "audit_unavailable"}
-	Panic = Refusal{Status: http.StatusInternalServerError, Code: mcp.CodeInternal,
-		Message: "internal_error", Reason: "internal_error", Kind: "panic"}
+	// No refusal: the definition of a tool is not what it was. The line is of kind event.
+	ToolChanged = define(Refusal{Kind: "tool_definition_changed"})
+
+	Audit = define(Refusal{Status: http.StatusServiceUnavailable, Code: mcp.CodeInternal,
+		Message: "audit_unavailable", Reason: "audit_unavailable", Kind: "audit_unavailable"})
+	Panic = define(Refusal{Status: http.StatusInternalServerError, Code: mcp.CodeInternal,
+		Message: "internal_error", Reason: "internal_error", Kind: "panic"})
 )

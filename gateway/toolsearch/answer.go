@@ -27,12 +27,12 @@ type Arguments struct {
 	Limit int
 }
 
-// Why arguments are refused: data.reason of the error.
+// Why arguments are refused.
 var (
-	ErrArguments = errors.New("search_arguments_invalid")
-	ErrQuery     = errors.New("search_query_required")
-	ErrQuerySize = errors.New("search_query_too_long")
-	ErrLimit     = errors.New("search_limit_invalid")
+	ErrArguments = errors.New("the arguments are not an object with query and limit alone")
+	ErrQuery     = errors.New("query is missing, empty or not a string")
+	ErrQuerySize = errors.New("query is too long")
+	ErrLimit     = errors.New("limit is not a positive integer")
 )
 
 // ParseArguments reads {query, limit} from the arguments of a call, which must

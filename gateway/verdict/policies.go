@@ -10,13 +10,6 @@ import (
 	"svc/gateway/refusal"
 )
 
-// Error kinds of what the policies of the control plane refuse.
-const (
-	kindBlock    = "governance_block"
-	kindRedact   = "governance_redact_invalid"
-	kindTooLarge = "governance_too_large"
-)
-
 // policies asks the policies of the control plane, after the rules, and takes what
 // they rewrote as the message from here on.
 func (in *Input) policies(m *mcp.Message, r *Result) {
@@ -38,9 +31,9 @@ func (in *Input) policies(m *mcp.Message, r *Result) {
 	r.Governed = Governed{
 		Fired: v.Fired, Score: v.Score, Entities: v.Entities, Scan: v.Scan, All: v.All,
 	}
-	switch kind := denial(&v); {
-	case kind != "":
-		r.refuse(refusal.Policy.WithKind(kind), audit.ActionDeny)
+	switch refused := denial(&v); {
+	case refused != nil:
+		r.refuse(refused, audit.ActionDeny)
 		r.Rule, r.Governed.Blocked = "", true // it was no rule
 	case v.Changed:
 		*m = v.Redacted
@@ -66,16 +59,15 @@ func (in *Input) nameTool(m *mcp.Message, about *govern.Input) {
 	}
 }
 
-// denial is the error kind of a message that must not go on, empty for one that
-// may.
-func denial(v *govern.Verdict) string {
+// denial is the refusal of a message that must not go on, nil for one that may.
+func denial(v *govern.Verdict) *refusal.Refusal {
 	switch {
 	case v.Block != nil:
-		return kindBlock
+		return &refusal.GovernanceBlock
 	case errors.Is(v.Err, govern.ErrTooMuchText):
-		return kindTooLarge
+		return &refusal.GovernanceTooLarge
 	case v.Err != nil:
-		return kindRedact
+		return &refusal.GovernanceRedact
 	}
-	return ""
+	return nil
 }

@@ -109,8 +109,20 @@ func (in *Input) guard(rule *policy.Rule, m *mcp.Message, r *Result) {
 			r.Rule = "" // it has not decided
 		}
 	default: // reject, or failing closed
-		r.refuse(refusal.Policy.WithKind(r.Said.Kind).WithRule(rule.ID), audit.ActionDeny)
+		r.refuse(guardRefusal(&r.Said).WithRule(rule.ID), audit.ActionDeny)
 	}
+}
+
+// guardRefusal is the refusal of a message that a guardrail rejects, or about which it
+// could not be asked.
+func guardRefusal(said *guardrail.Result) *refusal.Refusal {
+	switch said.Kind {
+	case guardrail.KindUnreachable:
+		return &refusal.GuardrailUnreachable
+	case guardrail.KindTooLarge:
+		return &refusal.GuardrailTooLarge
+	}
+	return &refusal.Policy
 }
 
 // guardKind is the error_kind of the audit line. A message that failing open let pass

@@ -91,12 +91,13 @@ func documents(t *testing.T) []string {
 
 // run elsewhere: the tests that run the blocks of a document.
 var runBy = map[string]string{
-	"README.md":                  "TestReadme",
-	"docs/quickstart.md":         "TestQuickstart",
-	"docs/operations.md":         "TestOperationsDocument",
-	"docs/operations-gateway.md": "TestGatewayOperations",
-	"docs/policy-cookbook.md":    "the tests of gateway/lint and gateway/replay",
-	"docs/lint/":                 "gateway/lint: each page's examples are linted",
+	"README.md":                   "TestReadme",
+	"docs/quickstart.md":          "TestQuickstart",
+	"docs/operations.md":          "TestOperationsDocument",
+	"docs/operations-gateway.md":  "TestGatewayOperations",
+	"docs/clients-and-servers.md": "TestClientsAndServers",
+	"docs/policy-cookbook.md":     "the tests of gateway/lint and gateway/replay",
+	"docs/lint/":                  "gateway/lint: each page's examples are linted",
 }
 
 // TestEveryBlockIsRun: a block of code in a document is run by a test, or says
@@ -113,25 +114,6 @@ func TestEveryBlockIsRun(t *testing.T) {
 			}
 			if !known || !slices.Contains([]string{"sh", "console"}, b.info) {
 				t.Errorf("%s:%d: a block of %q that no test runs: give it one, mark it as text, or say why with <!-- not run: reason -->", file, b.line, b.info)
-			}
-		}
-	}
-}
-
-// TestLinksInDocuments: what a document refers to is there.
-func TestLinksInDocuments(t *testing.T) {
-	link := regexp.MustCompile(`\]\(([^)#\s]+)(?:#[^)]*)?\)`)
-	for _, file := range documents(t) {
-		text, err := os.ReadFile(filepath.Join("..", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
-			if strings.Contains(m[1], "://") {
-				continue
-			}
-			if _, err := os.Stat(filepath.Join("..", filepath.Dir(file), m[1])); err != nil {
-				t.Errorf("%s refers to %s: %v", file, m[1], err)
 			}
 		}
 	}
@@ -277,6 +259,28 @@ func TestQuickstart(t *testing.T) {
 		"policy_denied", "never-delete", "search_orders", "mask-cards", "no-ssn", "the cases notice",
 		"result       unverified", `"body":"it is **** **** **** ****"`, "demo/gateway.yaml: nothing to say", "demo/gateway.yaml is valid",
 	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the commands do not print %q:\n%s", want, out)
+		}
+	}
+}
+
+// TestClientsAndServers runs the sh blocks of docs/clients-and-servers.md in order, in
+// one shell.
+func TestClientsAndServers(t *testing.T) {
+	script := ""
+	for _, b := range blocksOf(t, "docs/clients-and-servers.md") {
+		if b.info == "sh" {
+			script += b.text
+		}
+	}
+	if !strings.Contains(script, "svc dev --data-dir demo") {
+		t.Fatal("the document does not start svc dev")
+	}
+	script = strings.NewReplacer("svc dev --data-dir demo", "svc dev --data-dir demo --listen 127.0.0.1:0 --gateway-listen 127.0.0.1:0",
+		"sleep 1;", "sleep 0.05;").Replace(script)
+	out := runDocument(t, t.TempDir(), script)
+	for _, want := range []string{`"name":"search_orders"`, `"id":2,"result"`, `"message":"unauthorized"`, "error=unauthorized"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the commands do not print %q:\n%s", want, out)
 		}

@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// TestRobustnessPage: each test that docs/robustness.md names exists.
+// TestRobustnessPage: each test that docs/internal/robustness.md names exists.
 func TestRobustnessPage(t *testing.T) {
 	root := filepath.Join("..", "..")
-	page, err := os.ReadFile(filepath.Join(root, "docs", "robustness.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "internal", "robustness.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestRobustnessPage(t *testing.T) {
 	}
 	for _, m := range named {
 		if !exists[string(m[1])] {
-			t.Errorf("docs/robustness.md names %s, which does not exist", m[1])
+			t.Errorf("docs/internal/robustness.md names %s, which does not exist", m[1])
 		}
 	}
 	script, err := os.ReadFile(filepath.Join(root, "test", "clients", "oauth.mjs"))
@@ -51,7 +51,7 @@ func TestRobustnessPage(t *testing.T) {
 	}
 	for _, m := range regexp.MustCompile("`oauth\\.mjs` \"([^\"]+)\"").FindAllSubmatch(page, -1) {
 		if !strings.Contains(string(script), string(m[1])) {
-			t.Errorf("docs/robustness.md names the check %q, which oauth.mjs does not have", m[1])
+			t.Errorf("docs/internal/robustness.md names the check %q, which oauth.mjs does not have", m[1])
 		}
 	}
 }

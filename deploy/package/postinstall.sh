@@ -9,5 +9,5 @@ if [ -d /run/systemd/system ]; then
   done
 fi
 if [ "$1" = configure ] && [ -z "$2" ] || [ "$1" = 1 ]; then
-  echo "svc: see /usr/share/doc/svc/deploy.md for the first start; check the gateway's configuration with: svc gateway --check"
+  echo "svc: see /usr/share/doc/svc/deploy/README.md for the first start; check the gateway's configuration with: svc gateway --check"
 fi

@@ -1,0 +1,122 @@
+// Package canonical has one spelling for each JSON value, so that two texts have
+// the same bytes, and the same digest, when they mean the same: members sorted by
+// code point, strings with the fewest escapes, numbers as exact decimals, no white
+// space. Numbers are not rounded, unlike in RFC 8785: 9007199254740993 and
+// 9007199254740992 differ.
+package canonical
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+
+	"svc/gateway/mcp"
+)
+
+// ErrNotOneValue is the error of a text that is not exactly one JSON value.
+var ErrNotOneValue = errors.New("not exactly one JSON value")
+
+// maxExponent bounds the digits of an exponent. A number with a longer one keeps
+// its spelling, so that equal numbers of that kind may differ.
+const maxExponent = 64
+
+// Value decodes one JSON value: objects as map[string]any, numbers as json.Number.
+// No object of raw may have a member twice, which [mcp.Scan] checks; of such
+// members the last one would count.
+func Value(raw []byte) (any, error) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotOneValue, err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, ErrNotOneValue
+	}
+	return v, nil
+}
+
+// JSON returns the canonical form of one JSON value; see [Value].
+func JSON(raw []byte) ([]byte, error) {
+	v, err := Value(raw)
+	if err != nil {
+		return nil, err
+	}
+	return Append(nil, v), nil
+}
+
+// Append appends the canonical form of a value that [Value] returned.
+func Append(dst []byte, v any) []byte {
+	switch v := v.(type) {
+	case nil:
+		return append(dst, "null"...)
+	case bool:
+		return strconv.AppendBool(dst, v)
+	case string:
+		return mcp.AppendString(dst, v)
+	case json.Number:
+		return append(dst, Number(string(v))...)
+	case []any:
+		dst = append(dst, '[')
+		for i, e := range v {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = Append(dst, e)
+		}
+		return append(dst, ']')
+	case map[string]any:
+		dst = append(dst, '{')
+		// The order of UTF-8 bytes is that of code points.
+		for i, name := range slices.Sorted(maps.Keys(v)) {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(mcp.AppendString(dst, name), ':')
+			dst = Append(dst, v[name])
+		}
+		return append(dst, '}')
+	}
+	panic(fmt.Sprintf("canonical: a %T is no decoded JSON value", v))
+}
+
+// Number returns the canonical form of a JSON number: an integer without zeros at
+// its end, and the power of ten that it is multiplied with (12, 12e-1, 12e3). The
+// value is exact; -0 is 0.
+func Number(s string) string {
+	mantissa, exponent := s, ""
+	if i := strings.IndexAny(s, "eE"); i >= 0 {
+		mantissa, exponent = s[:i], strings.TrimPrefix(s[i+1:], "+")
+	}
+	mantissa, negative := strings.CutPrefix(mantissa, "-")
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	digits := strings.TrimLeft(whole+fraction, "0")
+	if digits == "" {
+		return "0"
+	}
+	kept := strings.TrimRight(digits, "0")
+	power, ok := new(big.Int), true
+	if exponent != "" {
+		if len(exponent) > maxExponent {
+			return s
+		}
+		if power, ok = power.SetString(exponent, 10); !ok {
+			return s
+		}
+	}
+	power.Add(power, big.NewInt(int64(len(digits)-len(kept)-len(fraction))))
+	if negative {
+		kept = "-" + kept
+	}
+	if power.Sign() == 0 {
+		return kept
+	}
+	return kept + "e" + power.String()
+}

@@ -1,0 +1,99 @@
+package pins
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"svc/gateway/canonical"
+)
+
+// Kind is what is pinned.
+type Kind string
+
+// The kinds.
+const (
+	Tool         Kind = "tool"
+	Prompt       Kind = "prompt"
+	Instructions Kind = "instructions"
+)
+
+// Subject names something that can be pinned. Name is the upstream's own name,
+// compared byte by byte; it is empty for instructions.
+type Subject struct {
+	Upstream string
+	Kind     Kind
+	Name     string
+}
+
+// String is UPSTREAM/NAME for tools, UPSTREAM/prompt:NAME for prompts, and
+// UPSTREAM/instructions: for instructions. A tool whose name contains a colon
+// cannot be confused with them, because names of tools come without a kind and
+// are read up to the end.
+func (s Subject) String() string {
+	switch s.Kind {
+	case Tool:
+		return s.Upstream + "/" + s.Name
+	default:
+		return s.Upstream + "/" + string(s.Kind) + ":" + s.Name
+	}
+}
+
+// Digest is the SHA-256 of a definition.
+type Digest [sha256.Size]byte
+
+// String is the digest in hexadecimal.
+func (d Digest) String() string { return hex.EncodeToString(d[:]) }
+
+// Definition is the part of an item that a model or a client acts on, in its
+// canonical form.
+type Definition struct {
+	JSON   []byte
+	Digest Digest
+}
+
+// ErrNotAnObject is the error of a tool or prompt that is no JSON object.
+var ErrNotAnObject = errors.New("the definition is no JSON object")
+
+// Define returns the definition of a tool or prompt as its upstream lists it. Left
+// out are icons, and _meta but for its member ui. raw is one JSON value of a
+// message that was scanned.
+func Define(raw []byte) (Definition, error) {
+	v, err := canonical.Value(raw)
+	if err != nil {
+		return Definition{}, err
+	}
+	object, ok := v.(map[string]any)
+	if !ok {
+		return Definition{}, ErrNotAnObject
+	}
+	delete(object, "icons")
+	if meta, present := object["_meta"]; present {
+		delete(object, "_meta")
+		if members, ok := meta.(map[string]any); ok {
+			if ui, ok := members["ui"]; ok {
+				object["_meta"] = map[string]any{"ui": ui}
+			}
+		}
+	}
+	return defined(object), nil
+}
+
+// DefineInstructions returns the definition of an upstream's instructions.
+func DefineInstructions(text string) Definition { return defined(text) }
+
+func defined(v any) Definition {
+	form := canonical.Append(nil, v)
+	return Definition{JSON: form, Digest: sha256.Sum256(form)}
+}
+
+// parseDigest reads what String wrote.
+func parseDigest(s string) (Digest, error) {
+	var d Digest
+	b, err := hex.DecodeString(s)
+	if err != nil || len(b) != len(d) {
+		return d, fmt.Errorf("%q is no SHA-256 in hexadecimal", s)
+	}
+	return Digest(b), nil
+}

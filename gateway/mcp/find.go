@@ -14,3 +14,13 @@ func Find(body []byte, at Span, name string) Span {
 	}
 	return Span{}
 }
+
+// Remove returns a copy of body in which the object at a span has no member of a
+// name, and body itself when it has none. The body must have been scanned.
+func Remove(body []byte, at Span, name string) []byte {
+	value := Find(body, at, name)
+	if !value.Present() {
+		return body
+	}
+	return Splice(nil, body, Edit{At: memberToCut(body, at, value)})
+}

@@ -16,3 +16,23 @@ func TestFind(t *testing.T) {
 		t.Errorf("found %+v in nothing", got)
 	}
 }
+
+func TestRemove(t *testing.T) {
+	for _, row := range [][3]string{
+		{`{"a":1}`, "a", `{}`},
+		{`{"a":1,"b":2}`, "a", `{"b":2}`},
+		{`{"a":1, "b":2 ,"c":3}`, "b", `{"a":1 ,"c":3}`},
+		{`{"a":1,"b":[{}]}`, "b", `{"a":1}`},
+		{`{"\u0061":1,"b":2}`, "a", `{"b":2}`},
+		{`{"a":1}`, "b", `{"a":1}`},
+		{`["a"]`, "a", `["a"]`},
+	} {
+		body := []byte(row[0])
+		if got := string(Remove(body, Span{0, len(body)}, row[1])); got != row[2] {
+			t.Errorf("%s without %s: %s, want %s", row[0], row[1], got, row[2])
+		}
+		if string(body) != row[0] {
+			t.Errorf("%s was changed", row[0])
+		}
+	}
+}

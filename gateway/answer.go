@@ -7,6 +7,7 @@ import (
 
 	"svc/gateway/mcp"
 	"svc/gateway/refusal"
+	"svc/gateway/transport"
 	"svc/gateway/upstream"
 	"svc/gateway/verdict"
 )
@@ -86,9 +87,9 @@ func (ex *exchange) ownID(m *mcp.Message, body []byte) []byte {
 // it; with one upstream there is nothing to remember. The revisions that
 // server/discover offers are cut down to the allowed ones: a client would choose one
 // that its next request is refused for. own is set for what answers the request.
-func (ex *exchange) passOn(j *verdict.Result, m *mcp.Message, up *target, own bool) []byte {
+func (ex *exchange) passOn(j *verdict.Result, m *mcp.Message, up *transport.Upstream, own bool) []byte {
 	if ex.g.tasks != nil && j.Task != "" {
-		ex.g.tasks.Learn(ex.ctx, ex.taskKey(j.Task), up.name)
+		ex.g.tasks.Learn(ex.ctx, ex.taskKey(j.Task), up.Name)
 	}
 	body := m.Body
 	if ex.msg.Method == mcp.MethodDiscover && m.Kind == mcp.Response {

@@ -3,15 +3,14 @@ package gateway
 import (
 	"bytes"
 	"context"
-	"io"
-	"net/http"
 	"time"
 
 	"svc/gateway/affinity"
 	"svc/gateway/mcp"
+	"svc/gateway/mcpclient"
 	"svc/gateway/session"
 	"svc/gateway/tag"
-	"svc/gateway/upstream"
+	"svc/gateway/transport"
 )
 
 // Bounds of the requests that are remembered as under way.
@@ -44,7 +43,7 @@ func (ex *exchange) callKey(id []byte) affinity.Key {
 
 // targetOfCall returns the upstream at which a request of the session is under
 // way, nil when it is the default one or nobody knows.
-func (ex *exchange) targetOfCall(id []byte) *target {
+func (ex *exchange) targetOfCall(id []byte) *transport.Upstream {
 	if len(id) == 0 {
 		return nil
 	}
@@ -60,11 +59,11 @@ func (ex *exchange) targetOfCall(id []byte) *target {
 // finds it. The function ends that, unless the client broke off before the
 // answer: the upstream may still work on it, and the client cancel it then.
 func (ex *exchange) under() func() {
-	if ex.msg.Kind != mcp.Request || ex.tagFor(tag.Post) == tag.None || ex.up.name == ex.g.defaultUpstream {
+	if ex.msg.Kind != mcp.Request || ex.tagFor(tag.Post) == tag.None || ex.up.Name == ex.g.defaultUpstream {
 		return func() {}
 	}
 	key := ex.callKey(ex.msg.ID)
-	ex.g.calls.of(key).Learn(ex.ctx, key, ex.up.name)
+	ex.g.calls.of(key).Learn(ex.ctx, key, ex.up.Name)
 	return func() {
 		if !ex.unanswered && ex.ctx.Err() == nil {
 			ex.g.calls.of(key).Forget(ex.ctx, key)
@@ -86,7 +85,7 @@ func (ex *exchange) fanOut() {
 	case mcp.MethodSetLevel:
 	case mcp.NotificationRootsChanged:
 	case mcp.NotificationCancelled:
-		if !ex.g.shared || ex.up.name != ex.g.defaultUpstream {
+		if !ex.g.shared || ex.up.Name != ex.g.defaultUpstream {
 			return
 		}
 		// The call may be under way through another replica: whoever does not
@@ -101,40 +100,25 @@ func (ex *exchange) fanOut() {
 			continue
 		}
 		body := bytes.Clone(ex.msg.Body)
-		ex.g.background.Run(func(ctx context.Context) { t.tell(ctx, opened, hops, body) })
+		client := mcpclient.Client{Transport: t.Transport, Hops: hops}
+		ex.g.background.Run(func(ctx context.Context) { _ = client.Send(ctx, opened, body) })
 	}
 }
 
 // tellLevel repeats the client's last logging/setLevel at a session that was
 // just opened for it.
-func (ex *exchange) tellLevel(ctx context.Context, t *target, opened session.Opened, params []byte) {
+func (ex *exchange) tellLevel(ctx context.Context, t *transport.Upstream, opened session.UpstreamSession, params []byte) {
 	if params == nil {
 		return
 	}
-	body := append([]byte(`{"jsonrpc":"2.0","id":"svc-level","method":"logging/setLevel","params":`), params...)
-	t.tell(ctx, opened, ex.hops, append(body, '}'))
-}
-
-// maxTold bounds how much of an answer to the gateway's own message is read, in
-// bytes.
-const maxTold = 64 << 10
-
-// tell posts a message whose answer is of no interest, and waits for it: the
-// next message must find its effect. An upstream that refuses it, as one without
-// logs does, has nothing to be told.
-func (t *target) tell(ctx context.Context, s session.Opened, hops string, body []byte) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	resp, err := t.client.Do(ctx, &upstream.Request{Method: http.MethodPost, Header: postHeader(s, hops), Body: body})
-	if err != nil {
-		return
-	}
-	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxTold))
+	client := mcpclient.Client{Transport: t.Transport, Name: "svc-level", Hops: ex.hops}
+	_ = client.SetLevel(ctx, opened, params) // an upstream without logs has nothing to be told
 }
 
 // closePairs ends the sessions behind one that had to make room.
-func (g *Gateway) closePairs(open map[string]session.Opened) {
+func (g *Gateway) closePairs(open map[string]session.UpstreamSession) {
 	for name, opened := range open {
 		if t, ok := g.targets[name]; ok {
 			g.closeSession(t, opened)

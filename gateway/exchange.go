@@ -15,6 +15,7 @@ import (
 	"svc/gateway/refusal"
 	"svc/gateway/requestid"
 	"svc/gateway/session"
+	"svc/gateway/transport"
 	"svc/gateway/upstream"
 )
 
@@ -49,16 +50,18 @@ type exchange struct {
 	handle    session.Handle
 	hasHandle bool
 
-	identified bool             // the caller is who it says, or nobody asks
-	untagged   bool             // untag ran
-	follows    *target          // of the tag that untag removed
-	unknown    *refusal.Refusal // of a message whose tag was never issued
-	rejected   bool             // rejectStopped ran
+	identified bool                // the caller is who it says, or nobody asks
+	untagged   bool                // untag ran
+	follows    *transport.Upstream // of the tag that untag removed
+	unknown    *refusal.Refusal    // of a message whose tag was never issued
+	rejected   bool                // rejectStopped ran
 
-	up        *target
-	upSession session.Opened // there
-	hops      string         // what an upstream is sent as upstream.HeaderHops
-	sentUp    time.Time      // when the upstream was asked
+	up        *transport.Upstream
+	upSession session.UpstreamSession // there
+	hops      string                  // what an upstream is sent as upstream.HeaderHops
+	caller    transport.Caller
+	outgoing  transport.Request // what the upstream is sent
+	sentUp    time.Time         // when the upstream was asked
 	judging   time.Duration
 	// judgedFrom is when the rules were asked.
 	judgedFrom time.Time

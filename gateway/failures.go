@@ -8,6 +8,7 @@ import (
 
 	"svc/gateway/failures"
 	"svc/gateway/refusal"
+	"svc/gateway/transport"
 	"svc/gateway/upstream"
 )
 
@@ -15,9 +16,9 @@ import (
 const maxRefusedBody = 200
 
 // failureOf describes a failure of an upstream during this request.
-func (ex *exchange) failureOf(t *target, cause upstream.Cause) *failures.Failure {
+func (ex *exchange) failureOf(t *transport.Upstream, cause upstream.Cause) *failures.Failure {
 	return &failures.Failure{
-		Upstream: t.name, URL: t.client.LogURL(), Code: cause.Code, Cause: cause.Text, RequestID: ex.rec.RequestID,
+		Upstream: t.Name, URL: t.Transport.Address(), Code: cause.Code, Cause: cause.Text, RequestID: ex.rec.RequestID,
 	}
 }
 

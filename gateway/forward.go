@@ -13,16 +13,10 @@ import (
 	"svc/gateway/mcp"
 	"svc/gateway/mcpclient"
 	"svc/gateway/refusal"
+	"svc/gateway/session"
+	"svc/gateway/transport"
 	"svc/gateway/upstream"
 )
-
-// target is one upstream as the gateway uses it.
-type target struct {
-	name   string
-	client *upstream.Client
-	// timeout is the configured time-out, for requests that lift part of it.
-	timeout time.Duration
-}
 
 // forward sends the message that was judged, byte for byte, and relays what
 // comes back.
@@ -57,10 +51,11 @@ func (ex *exchange) forward() *refusal.Refusal {
 
 // post sends the message to the upstream.
 func (ex *exchange) post() (*upstream.Response, error) {
-	ex.fields = ex.appendHeader(ex.fields[:0], ex.upSession)
-	req := upstream.Request{
-		Method: http.MethodPost,
-		Header: ex.fields,
+	ex.caller = ex.transportCaller()
+	req := &ex.outgoing
+	*req = transport.Request{
+		Session: ex.sessionThere(ex.upSession), Caller: &ex.caller,
+		Header: ex.appendHeader(ex.fields[:0]),
 		Body:   ex.msg.Body,
 	}
 	if ex.msg.Method == mcp.MethodListen {
@@ -68,7 +63,24 @@ func (ex *exchange) post() (*upstream.Response, error) {
 		// judges it, not the upstream time-out.
 		req.Timeouts = &upstream.Timeouts{FirstByte: ex.live.cfg.Subscriptions.IdleTimeout}
 	}
-	return ex.up.client.Do(ex.ctx, &req)
+	resp, err := ex.up.Transport.Post(ex.ctx, req)
+	ex.fields = req.Header
+	return resp, err
+}
+
+// transportCaller is the client of this request as transports know it.
+func (ex *exchange) transportCaller() transport.Caller {
+	return transport.Caller{Principal: &ex.who, Token: ex.token, Header: ex.r.Header, Session: ex.handle.ID, HasSession: ex.hasHandle}
+}
+
+// sessionThere is the session of a request at its upstream. The version is the one
+// that was resolved, or agreed on when the gateway opened the session: the upstream
+// cannot read the request as another revision than the gateway did.
+func (ex *exchange) sessionThere(s session.UpstreamSession) session.UpstreamSession {
+	if s.Version == "" {
+		s.Version = ex.dialect.Version
+	}
+	return s
 }
 
 // refuseUpstream turns a failed exchange with an upstream into its answer.

@@ -41,6 +41,7 @@ import (
 	"svc/gateway/refused"
 	"svc/gateway/report"
 	"svc/gateway/session"
+	"svc/gateway/transport"
 	"svc/gateway/upstream"
 )
 
@@ -89,7 +90,7 @@ type Gateway struct {
 
 	listen          string
 	defaultUpstream string
-	targets         map[string]*target
+	targets         map[string]*transport.Upstream
 	router          *upstream.Router
 	proxies         *clientip.Resolver
 	addressWarned   atomic.Bool // of proxies that send both headers
@@ -157,7 +158,7 @@ func New(opts Options) (g *Gateway, err error) {
 		log: opts.Logger, now: opts.Now, load: opts.Load, version: opts.Version,
 		listen:          cfg.Listen,
 		defaultUpstream: cfg.DefaultUpstream,
-		targets:         make(map[string]*target, len(cfg.Upstreams)),
+		targets:         make(map[string]*transport.Upstream, len(cfg.Upstreams)),
 		versions:        mcp.Allowed(cfg.AllowedProtocolVersions),
 		header:          auth.NewHeader(cfg.Auth.Header, cfg.Auth.Scheme),
 		bodies:          bodies.New(),
@@ -196,7 +197,7 @@ func New(opts Options) (g *Gateway, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("upstream %q: %w", c.Name, err)
 		}
-		g.targets[c.Name] = &target{name: c.Name, client: client, timeout: c.Timeout}
+		g.targets[c.Name] = &transport.Upstream{Name: c.Name, Transport: transport.NewHTTP(client, transport.StaticHeaders{}), Timeout: c.Timeout}
 	}
 	if g.tls, err = certificate.Load(cfg.TLS); err != nil {
 		return nil, err
@@ -379,7 +380,7 @@ func (g *Gateway) Close() error {
 	}
 	var errs []error
 	for _, t := range g.targets {
-		errs = append(errs, t.client.Close())
+		errs = append(errs, t.Transport.Close())
 	}
 	if l := g.live.Load(); l != nil {
 		l.verdict.Guards.Close()

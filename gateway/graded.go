@@ -23,13 +23,13 @@ func (ex *exchange) grade(m *mcp.Message) {
 	switch ex.msg.Method {
 	case mcp.MethodToolsCall:
 		began := ex.now()
-		if score, ok := q.Score(ex.up.name, ex.msg.Name, m); ok {
+		if score, ok := q.Score(ex.up.Name, ex.msg.Name, m); ok {
 			ex.rec.QualityScores = append(ex.rec.QualityScores, audit.QualityScore{Scorer: quality.Scorer, Score: score})
 			ex.graded = ex.now().Sub(began)
 		}
 	case mcp.MethodToolsList:
-		if q.Worth(ex.up.name, m) {
-			name, result := ex.up.name, bytes.Clone(m.Spans.Result.Of(m.Body))
+		if q.Worth(ex.up.Name, m) {
+			name, result := ex.up.Name, bytes.Clone(m.Spans.Result.Of(m.Body))
 			ex.g.background.Run(func(context.Context) { q.Learn(name, result) })
 		}
 	}

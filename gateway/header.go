@@ -9,7 +9,6 @@ import (
 	"svc/gateway/govern"
 	"svc/gateway/mcp"
 	"svc/gateway/refusal"
-	"svc/gateway/session"
 	"svc/gateway/upstream"
 )
 
@@ -31,16 +30,14 @@ const (
 	maxParamHeader = 64                     // Mcp-Param headers that are passed on
 )
 
-// upstreamHeader builds the request's header for an upstream and the session
-// there. The version is the one that was resolved, or agreed on when the
-// gateway opened the session: the upstream cannot read the request as another
-// revision than the gateway did.
-func (ex *exchange) upstreamHeader(s session.Opened) upstream.Header {
-	return ex.appendHeader(make(upstream.Header, 0, 13), s)
+// upstreamHeader builds the request's header for an upstream, without what the
+// transport adds for the session.
+func (ex *exchange) upstreamHeader() upstream.Header {
+	return ex.appendHeader(make(upstream.Header, 0, 13))
 }
 
 // appendHeader appends the same to h, which must be empty.
-func (ex *exchange) appendHeader(h upstream.Header, s session.Opened) upstream.Header {
+func (ex *exchange) appendHeader(h upstream.Header) upstream.Header {
 	from := ex.r.Header
 	bound := connectionHeaders(from["Connection"])
 	for _, name := range requestHeaders {
@@ -54,10 +51,6 @@ func (ex *exchange) appendHeader(h upstream.Header, s session.Opened) upstream.H
 	h.Add(upstream.HeaderHops, ex.hops)
 	ex.passTrace(&h)
 	ex.mirror(&h)
-	if s.Version == "" {
-		s.Version = ex.dialect.Version
-	}
-	h = appendSession(h, s)
 	params := 0
 	for name, values := range from {
 		if strings.HasPrefix(name, mcp.HeaderParamPrefix) && params < maxParamHeader && !bound.has(name) {

@@ -9,6 +9,7 @@ import (
 	"svc/gateway/refusal"
 	"svc/gateway/session"
 	"svc/gateway/tag"
+	"svc/gateway/transport"
 	"svc/gateway/upstream"
 )
 
@@ -65,17 +66,13 @@ func (ex *exchange) passStream(lastID string) *refusal.Refusal {
 }
 
 // get asks an upstream for its standalone stream.
-func (ex *exchange) get(ctx context.Context, t *target, s session.Opened, lastID string) (*upstream.Response, error) {
-	header := ex.upstreamHeader(s)
+func (ex *exchange) get(ctx context.Context, t *transport.Upstream, s session.UpstreamSession, lastID string) (*upstream.Response, error) {
+	header, caller := ex.upstreamHeader(), ex.transportCaller()
 	header.Del(mcp.HeaderLastEventID)
-	if lastID != "" {
-		header.Add(mcp.HeaderLastEventID, lastID)
-	}
-	return t.client.Do(ctx, &upstream.Request{
-		Method: http.MethodGet,
-		Header: header,
+	return t.Transport.Listen(ctx, &transport.Request{
+		Session: ex.sessionThere(s), Caller: &caller, Header: header, LastEventID: lastID,
 		// Silent by nature: only the first byte has a time limit.
-		Timeouts: &upstream.Timeouts{FirstByte: t.timeout},
+		Timeouts: &upstream.Timeouts{FirstByte: t.Timeout},
 	})
 }
 
@@ -100,7 +97,8 @@ func (ex *exchange) serveEnd() *refusal.Refusal {
 		return nil
 	}
 	ex.sentUp = ex.now()
-	resp, err := ex.up.client.Do(ex.ctx, &upstream.Request{Method: http.MethodDelete, Header: ex.upstreamHeader(ex.upSession)})
+	caller := ex.transportCaller()
+	resp, err := ex.up.Transport.End(ex.ctx, &transport.Request{Session: ex.sessionThere(ex.upSession), Caller: &caller, Header: ex.upstreamHeader()})
 	if err != nil {
 		return ex.refuseUpstream(err)
 	}
@@ -151,7 +149,7 @@ func (ex *exchange) openControl() *refusal.Refusal {
 // other upstreams, and its merged stream. The default upstream was told.
 func (ex *exchange) endPairs() {
 	open := ex.g.pairs.End(ex.ctx, ex.handle.ID)
-	delete(open, ex.up.name)
+	delete(open, ex.up.Name)
 	ex.g.closePairs(open)
 	ex.g.standings.end(ex.handle.ID)
 }

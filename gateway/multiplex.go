@@ -3,9 +3,8 @@ package gateway
 import (
 	"svc/gateway/mcp"
 	"svc/gateway/refusal"
-	"svc/gateway/session"
 	"svc/gateway/tag"
-	"svc/gateway/upstream"
+	"svc/gateway/transport"
 )
 
 // tagFor returns the tag of a stream of this exchange: none where the session
@@ -66,34 +65,9 @@ func (ex *exchange) discard() *refusal.Refusal {
 // follow finds the upstream of a client's message that belongs to one before it:
 // what untag found, or where the request runs that is canceled. Without a trace of
 // the one before it is for the default upstream.
-func (ex *exchange) follow() *target {
+func (ex *exchange) follow() *transport.Upstream {
 	if ex.follows == nil && ex.msg.Method == mcp.NotificationCancelled && ex.tagFor(tag.Post) != tag.None {
 		return ex.targetOfCall(ex.msg.Spans.RequestID.Of(ex.msg.Body))
 	}
 	return ex.follows
-}
-
-// postHeader is the header of a POST that the gateway makes by itself.
-// hops is the value of upstream.HeaderHops.
-func postHeader(s session.Opened, hops string) upstream.Header {
-	h := upstream.Header{
-		{Name: "Content-Type", Value: "application/json"},
-		{Name: "Accept", Value: "application/json, text/event-stream"},
-	}
-	return append(h, sessionHeader(s, hops)...)
-}
-
-// sessionHeader is the header that names a session and its revision.
-func sessionHeader(s session.Opened, hops string) upstream.Header {
-	return appendSession(upstream.Header{{Name: upstream.HeaderHops, Value: hops}}, s)
-}
-
-func appendSession(h upstream.Header, s session.Opened) upstream.Header {
-	if s.ID != "" {
-		h.Add(mcp.HeaderSession, s.ID)
-	}
-	if s.Version != "" {
-		h.Add(mcp.HeaderProtocolVersion, s.Version)
-	}
-	return h
 }

@@ -167,8 +167,10 @@ func (g *Gateway) state() telemetry.State {
 			Failures: b.Failures, Rejected: b.Rejected, Failing: b.Failing != ""}
 	}
 	for name, t := range g.targets {
-		c := t.client.Stats()
-		s.Upstreams = append(s.Upstreams, telemetry.UpstreamState{Name: name, Open: c.Open, Idle: c.Idle, Waiting: c.Waiting, Dials: c.Dials})
+		if pooled, ok := t.Transport.(interface{ Stats() upstream.Stats }); ok {
+			c := pooled.Stats()
+			s.Upstreams = append(s.Upstreams, telemetry.UpstreamState{Name: name, Open: c.Open, Idle: c.Idle, Waiting: c.Waiting, Dials: c.Dials})
+		}
 	}
 	s.ToolLists = g.search.state()
 	if g.observer.tracer != nil {

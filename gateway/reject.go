@@ -2,12 +2,12 @@ package gateway
 
 import (
 	"context"
-	"net/http"
 
 	"svc/gateway/mcp"
+	"svc/gateway/mcpclient"
 	"svc/gateway/refusal"
 	"svc/gateway/session"
-	"svc/gateway/upstream"
+	"svc/gateway/transport"
 )
 
 // rejectRequest answers a request of the server that policy keeps from the
@@ -17,7 +17,7 @@ func (src *source) rejectRequest(m *mcp.Message) {
 	ex.g.rejectServerRequest(src.up, rejection{
 		requestID: ex.rec.RequestID, hops: ex.hops,
 		body:    mcp.AppendError(nil, m.ID, mcp.CodePolicyDenied, mcp.MessagePolicyDenied, refusal.Policy.Reason, ex.rec.RequestID),
-		session: func(context.Context) (session.Opened, bool) { return at, true },
+		session: func(context.Context) (session.UpstreamSession, bool) { return at, true },
 	})
 }
 
@@ -55,22 +55,22 @@ func (ex *exchange) rejectStopped(refused *refusal.Refusal) {
 
 // existingSession returns how to find the session that the client has at an
 // upstream. One is never opened: a server asks only in sessions that there are.
-func (ex *exchange) existingSession(t *target) func(context.Context) (session.Opened, bool) {
-	var here session.Opened
+func (ex *exchange) existingSession(t *transport.Upstream) func(context.Context) (session.UpstreamSession, bool) {
+	var here session.UpstreamSession
 	if ex.g.versions.Allows(ex.dialect) {
 		here.Version = ex.dialect.Version
 	}
-	if ex.hasHandle && t.name != ex.g.defaultUpstream {
+	if ex.hasHandle && t.Name != ex.g.defaultUpstream {
 		pairs, id := ex.g.pairs, ex.handle.ID
-		return func(ctx context.Context) (session.Opened, bool) {
-			opened, ok := pairs.All(ctx, id)[t.name]
+		return func(ctx context.Context) (session.UpstreamSession, bool) {
+			opened, ok := pairs.All(ctx, id)[t.Name]
 			return opened, ok
 		}
 	}
 	if ex.hasHandle {
 		here.ID = ex.handle.Upstream
 	}
-	return func(context.Context) (session.Opened, bool) { return here, true }
+	return func(context.Context) (session.UpstreamSession, bool) { return here, true }
 }
 
 // rejection is an error to send in answer to a server's request.
@@ -79,24 +79,22 @@ type rejection struct {
 	hops      string
 	body      []byte
 	// session finds the session in which the server asked; false when there is none.
-	session func(context.Context) (session.Opened, bool)
+	session func(context.Context) (session.UpstreamSession, bool)
 }
 
 // rejectServerRequest sends an error to an upstream in the background.
-func (g *Gateway) rejectServerRequest(t *target, r rejection) {
+func (g *Gateway) rejectServerRequest(t *transport.Upstream, r rejection) {
 	ran := g.background.Run(func(ctx context.Context) {
 		opened, ok := r.session(ctx)
 		if !ok {
 			return
 		}
-		resp, err := t.client.Do(ctx, &upstream.Request{Method: http.MethodPost, Header: postHeader(opened, r.hops), Body: r.body})
-		if err != nil {
-			g.log.Warn("upstream was not told that its request was denied", "upstream", t.name, "request_id", r.requestID, "error", err)
-			return
+		client := mcpclient.Client{Transport: t.Transport, Hops: r.hops}
+		if err := client.Respond(ctx, opened, r.body); err != nil {
+			g.log.Warn("upstream was not told that its request was denied", "upstream", t.Name, "request_id", r.requestID, "error", err)
 		}
-		resp.Body.Close()
 	})
 	if !ran {
-		g.log.Warn("upstream was not told that its request was denied: too many background calls", "upstream", t.name, "request_id", r.requestID)
+		g.log.Warn("upstream was not told that its request was denied: too many background calls", "upstream", t.Name, "request_id", r.requestID)
 	}
 }

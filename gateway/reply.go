@@ -12,6 +12,7 @@ import (
 	"svc/gateway/bodies"
 	"svc/gateway/mcp"
 	"svc/gateway/refusal"
+	"svc/gateway/transport"
 )
 
 // drainTimeout bounds how long a body is read whose request was refused, for its id
@@ -240,7 +241,7 @@ func (ex *exchange) account(status, bytesOut int) error {
 // sent the request, and what message of which upstream the line is about. For the
 // line of a frame it only reads the exchange, because the frames of several
 // upstreams are recorded at the same time.
-func (ex *exchange) fillRecord(r *audit.Record, m *mcp.Message, up *target) {
+func (ex *exchange) fillRecord(r *audit.Record, m *mcp.Message, up *transport.Upstream) {
 	r.RequestID, r.TraceID, r.Session = ex.rec.RequestID, ex.rec.TraceID, ex.rec.Session
 	if r.TraceID == "" {
 		r.TraceID = ex.traceID()
@@ -253,7 +254,7 @@ func (ex *exchange) fillRecord(r *audit.Record, m *mcp.Message, up *target) {
 		r.Tool = m.Name
 	}
 	if up != nil {
-		r.Upstream = up.name
+		r.Upstream = up.Name
 	}
 	r.Principal, r.PrincipalKind, r.KeyID = ex.who.Value, ex.who.Kind.String(), ex.who.KeyID
 	r.OAuthClientName, r.ClientIP = ex.rec.OAuthClientName, ex.address

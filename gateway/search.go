@@ -40,7 +40,7 @@ func (g *Gateway) openSearch(cfg *config.File) {
 	}
 	var sources []toolsearch.Source
 	for _, name := range g.router.Upstreams() { // no other upstream's tools can be called
-		sources = append(sources, toolsearch.Source{Name: name, Caller: g.targets[name].client})
+		sources = append(sources, toolsearch.Source{Name: name, Transport: g.targets[name].Transport})
 	}
 	g.search = &toolSearch{maxResults: c.MaxResults, Refresher: toolsearch.New(toolsearch.Options{
 		Sources: sources, Route: g.router.Match, Reserved: toolsearch.Name,

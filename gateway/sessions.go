@@ -13,6 +13,7 @@ import (
 	"svc/gateway/mcpclient"
 	"svc/gateway/refusal"
 	"svc/gateway/session"
+	"svc/gateway/transport"
 	"svc/gateway/upstream"
 )
 
@@ -90,7 +91,7 @@ func (ex *exchange) clientSession(sid string) string {
 	handle := session.Handle{ID: session.NewID(), Owner: ex.owner(), Upstream: sid}
 	text, err := ex.g.sealer.Seal(handle)
 	if err != nil {
-		ex.g.log.Warn("upstream session id is too long to carry", "upstream", ex.up.name, "error", err)
+		ex.g.log.Warn("upstream session id is too long to carry", "upstream", ex.up.Name, "error", err)
 		return ""
 	}
 	ex.g.pairs.SetParams(ex.ctx, handle.ID, ex.msg.Spans.Params.Of(ex.msg.Body))
@@ -104,10 +105,10 @@ func (ex *exchange) upstreamSession() *refusal.Refusal {
 	switch {
 	case !ex.hasHandle:
 		return nil
-	case ex.up.name == ex.g.defaultUpstream:
-		ex.upSession = session.Opened{ID: ex.handle.Upstream, Version: ex.dialect.Version}
+	case ex.up.Name == ex.g.defaultUpstream:
+		ex.upSession = session.UpstreamSession{ID: ex.handle.Upstream, Version: ex.dialect.Version}
 		if ex.g.reopened.Load() {
-			if opened, ok := ex.g.pairs.Known(ex.handle.ID, ex.up.name); ok {
+			if opened, ok := ex.g.pairs.Known(ex.handle.ID, ex.up.Name); ok {
 				ex.upSession = opened
 			}
 		}
@@ -121,7 +122,7 @@ func (ex *exchange) upstreamSession() *refusal.Refusal {
 func (ex *exchange) openedSession() *refusal.Refusal {
 	var told []byte // the level of logs that a session opened here was told
 	fresh := false
-	opened, err := ex.g.pairs.Session(ex.ctx, ex.handle.ID, ex.up.name, func(ctx context.Context) (session.Opened, error) {
+	opened, err := ex.g.pairs.Session(ex.ctx, ex.handle.ID, ex.up.Name, func(ctx context.Context) (session.UpstreamSession, error) {
 		opened, err := ex.openPair(ctx)
 		if err == nil {
 			told, fresh = ex.g.pairs.Level(ctx, ex.handle.ID), true
@@ -155,7 +156,7 @@ func (ex *exchange) openedSession() *refusal.Refusal {
 // does not take what the client's first initialize asked for, the client begins a
 // new one.
 func (ex *exchange) refuseOpening(err error) *refusal.Refusal {
-	if ex.up.name == ex.g.defaultUpstream && !errors.As(err, new(*upstream.Error)) && ex.ctx.Err() == nil {
+	if ex.up.Name == ex.g.defaultUpstream && !errors.As(err, new(*upstream.Error)) && ex.ctx.Err() == nil {
 		return &refusal.Session
 	}
 	return ex.refuseUpstream(err)
@@ -172,9 +173,9 @@ func (ex *exchange) sessionLost(resp *upstream.Response) bool {
 // reopenSession opens the session of this request at its upstream again. Nothing
 // was executed.
 func (ex *exchange) reopenSession() *refusal.Refusal {
-	ex.g.pairs.Forget(ex.ctx, ex.handle.ID, ex.up.name, ex.upSession)
+	ex.g.pairs.Forget(ex.ctx, ex.handle.ID, ex.up.Name, ex.upSession)
 	refused := ex.openedSession()
-	if refused == nil && ex.up.name == ex.g.defaultUpstream {
+	if refused == nil && ex.up.Name == ex.g.defaultUpstream {
 		ex.g.reopened.Store(true)
 	}
 	return refused
@@ -182,12 +183,12 @@ func (ex *exchange) reopenSession() *refusal.Refusal {
 
 // openPair opens a session at the request's upstream, with the initialize
 // parameters of the client while they are known, else with minimal ones.
-func (ex *exchange) openPair(ctx context.Context) (session.Opened, error) {
+func (ex *exchange) openPair(ctx context.Context) (session.UpstreamSession, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	params, err := ex.g.pairs.Params(ctx, ex.handle.ID)
 	if err != nil {
-		return session.Opened{}, err
+		return session.UpstreamSession{}, err
 	}
 	if params == nil {
 		version := ex.dialect.Version
@@ -198,24 +199,20 @@ func (ex *exchange) openPair(ctx context.Context) (session.Opened, error) {
 		params = append(params, `,"capabilities":{},"clientInfo":{"name":"svc","version":`...)
 		params = append(mcp.AppendString(params, ex.g.version), "}}"...)
 	}
-	client := mcpclient.Client{Caller: ex.up.client, Name: "svc-initialize", Hops: ex.hops}
+	caller := ex.transportCaller()
+	client := mcpclient.Client{Transport: ex.up.Transport, Name: "svc-initialize", Hops: ex.hops, Caller: &caller}
 	opened, _, err := client.Initialize(ctx, params, maxInitialize)
-	return session.Opened(opened), err
+	return opened, err
 }
 
 // closeSession ends a session that the gateway opened at an upstream.
-func (g *Gateway) closeSession(t *target, opened session.Opened) {
+func (g *Gateway) closeSession(t *transport.Upstream, opened session.UpstreamSession) {
 	if opened.ID == "" {
 		return
 	}
-	header := sessionHeader(opened, upstream.FirstHop)
-	ran := g.background.Run(func(ctx context.Context) {
-		resp, err := t.client.Do(ctx, &upstream.Request{Method: http.MethodDelete, Header: header})
-		if err == nil {
-			resp.Body.Close()
-		}
-	})
+	client := mcpclient.Client{Transport: t.Transport}
+	ran := g.background.Run(func(ctx context.Context) { client.End(ctx, opened) })
 	if !ran {
-		g.log.Warn("a session at an upstream was not ended: too many background calls", "upstream", t.name)
+		g.log.Warn("a session at an upstream was not ended: too many background calls", "upstream", t.Name)
 	}
 }

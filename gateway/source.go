@@ -13,6 +13,7 @@ import (
 	"svc/gateway/refusal"
 	"svc/gateway/session"
 	"svc/gateway/tag"
+	"svc/gateway/transport"
 	"svc/gateway/upstream"
 	"svc/gateway/verdict"
 )
@@ -28,8 +29,8 @@ var (
 // source is one upstream's side of a stream.
 type source struct {
 	*stream
-	up      *target
-	session session.Opened // at that upstream
+	up      *transport.Upstream
+	session session.UpstreamSession // at that upstream
 	body    io.ReadCloser
 	// tags says whether ids are rewritten to name their upstream.
 	tags tag.Stream

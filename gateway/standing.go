@@ -13,6 +13,7 @@ import (
 	"svc/gateway/refusal"
 	"svc/gateway/session"
 	"svc/gateway/tag"
+	"svc/gateway/transport"
 	"svc/gateway/upstream"
 )
 
@@ -35,7 +36,7 @@ type standing struct {
 
 // member is one upstream's part of a merged stream.
 type member struct {
-	session session.Opened
+	session session.UpstreamSession
 	leave   context.CancelFunc
 }
 
@@ -82,7 +83,7 @@ func (m *standing) watch() {
 	}
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
-	id, known := m.ex.handle.ID, make(map[string]session.Opened)
+	id, known := m.ex.handle.ID, make(map[string]session.UpstreamSession)
 	for {
 		select {
 		case <-m.ctx.Done():
@@ -104,15 +105,15 @@ func (m *standing) watch() {
 
 // add makes an upstream's stream part of this one, in the place of that of an
 // earlier session there.
-func (m *standing) add(t *target, opened session.Opened) {
+func (m *standing) add(t *transport.Upstream, opened session.UpstreamSession) {
 	m.join.Lock()
 	defer m.join.Unlock()
 	if t == nil || m.closed {
 		return
 	}
-	src := &source{stream: m.stream, up: t, session: opened, tags: tag.Stream{Kind: tag.Standing, Upstream: t.name, At: m.at}}
-	if before := m.members[t.name]; before == nil {
-		src.lastID = []byte(m.at.Of(t.name))
+	src := &source{stream: m.stream, up: t, session: opened, tags: tag.Stream{Kind: tag.Standing, Upstream: t.Name, At: m.at}}
+	if before := m.members[t.Name]; before == nil {
+		src.lastID = []byte(m.at.Of(t.Name))
 	} else if before.session == opened {
 		return
 	} else {
@@ -120,9 +121,9 @@ func (m *standing) add(t *target, opened session.Opened) {
 	}
 	ctx, leave := context.WithCancel(m.ctx)
 	mem := &member{opened, leave}
-	m.members[t.name] = mem
+	m.members[t.Name] = mem
 	m.wg.Go(func() {
-		defer m.drop(t.name, mem)
+		defer m.drop(t.Name, mem)
 		defer m.ex.g.contain("standalone stream", func() { m.cancel(errPanic) })
 		m.follow(ctx, src)
 	})
@@ -175,7 +176,7 @@ func (m *standing) follow(ctx context.Context, src *source) {
 
 // reportFailure logs why the stream of one upstream broke, unless the upstream
 // ended it in order.
-func (m *standing) reportFailure(ctx context.Context, t *target, err error) {
+func (m *standing) reportFailure(ctx context.Context, t *transport.Upstream, err error) {
 	switch {
 	case ctx.Err() != nil, !errors.As(err, new(*upstream.Error)) && !errors.Is(err, errInvalidFrame):
 	case errors.Is(err, errInvalidFrame):
@@ -252,7 +253,7 @@ func (s *standings) get(id session.ID) *standing {
 }
 
 // join adds an upstream to the open stream of a session, if there is one.
-func (s *standings) join(id session.ID, t *target, opened session.Opened) {
+func (s *standings) join(id session.ID, t *transport.Upstream, opened session.UpstreamSession) {
 	if m := s.get(id); m != nil {
 		m.add(t, opened)
 	}

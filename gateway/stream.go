@@ -78,7 +78,7 @@ func (ex *exchange) relayStream(resp *upstream.Response) *refusal.Refusal {
 	ctx, cancel := context.WithCancelCause(ex.ctx)
 	defer cancel(nil)
 	s := ex.newStream(cancel)
-	src := &source{stream: s, up: ex.up, session: ex.upSession, tags: tag.Stream{Kind: ex.tagFor(tag.Post), Upstream: ex.up.name}, out: ex.frameOut[:0]}
+	src := &source{stream: s, up: ex.up, session: ex.upSession, tags: tag.Stream{Kind: ex.tagFor(tag.Post), Upstream: ex.up.Name}, out: ex.frameOut[:0]}
 	src.take(resp)
 	// Closing the body ends a read that waits, whoever gives up.
 	stop := context.AfterFunc(ctx, func() { resp.Body.Close() })

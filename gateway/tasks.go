@@ -6,6 +6,7 @@ import (
 	"svc/gateway/affinity"
 	"svc/gateway/config"
 	"svc/gateway/mcp"
+	"svc/gateway/transport"
 )
 
 // taskMap remembers at which upstream a task was made (gateway specification,
@@ -41,7 +42,7 @@ func (ex *exchange) taskKey(handle string) affinity.Key {
 // it asks about none or nobody knows where it is. A subscription belongs to the
 // upstream that has all its tasks, when it asks for nothing else: one stream
 // comes from one upstream.
-func (ex *exchange) followTask() *target {
+func (ex *exchange) followTask() *transport.Upstream {
 	if ex.g.tasks == nil {
 		return nil
 	}
@@ -66,7 +67,7 @@ func (ex *exchange) followTask() *target {
 
 // targetOfTask returns the upstream that has a task of this caller, nil when it
 // is unknown.
-func (ex *exchange) targetOfTask(handle string) *target {
+func (ex *exchange) targetOfTask(handle string) *transport.Upstream {
 	if handle == "" {
 		return nil
 	}

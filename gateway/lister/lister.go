@@ -13,6 +13,7 @@ import (
 	"svc/gateway/catalog"
 	"svc/gateway/mcp"
 	"svc/gateway/mcpclient"
+	"svc/gateway/transport"
 	"svc/gateway/upstream"
 )
 
@@ -75,7 +76,7 @@ var (
 
 // Lister reads the offer of one upstream. It is for one goroutine.
 type Lister struct {
-	Caller mcpclient.Caller
+	Transport transport.Transport
 	// Agent is the name that the upstream is told in clientInfo, and the id of
 	// requests.
 	Agent string
@@ -130,7 +131,7 @@ func (l *Lister) attempt(ctx context.Context, kinds []catalog.Kind) (*Offer, err
 		}
 		if offer != nil {
 			l.generation = modern
-			return offer, l.lists(ctx, mcpclient.Session{Version: mcp.Revision20260728}, offer, kinds)
+			return offer, l.lists(ctx, mcp.Session{Version: mcp.Revision20260728}, offer, kinds)
 		}
 		l.generation = legacy
 	}
@@ -145,7 +146,7 @@ func (l *Lister) attempt(ctx context.Context, kinds []catalog.Kind) (*Offer, err
 // discover asks for the revisions that the upstream serves. The offer is nil for
 // every answer that does not name the stateless revision.
 func (l *Lister) discover(ctx context.Context) (*Offer, error) {
-	m, err := l.call(ctx, mcpclient.Session{Version: mcp.Revision20260728}, mcp.MethodDiscover, "", maxOpening)
+	m, err := l.call(ctx, mcp.Session{Version: mcp.Revision20260728}, mcp.MethodDiscover, "", maxOpening)
 	if errors.As(err, new(*upstream.Error)) || ctx.Err() != nil {
 		return nil, err
 	}
@@ -164,7 +165,7 @@ func (l *Lister) discover(ctx context.Context) (*Offer, error) {
 }
 
 // initialize opens a session.
-func (l *Lister) initialize(ctx context.Context) (mcpclient.Session, *Offer, error) {
+func (l *Lister) initialize(ctx context.Context) (mcp.Session, *Offer, error) {
 	params := fmt.Appendf(nil, `{"protocolVersion":%q,"capabilities":{},"clientInfo":%s}`, legacyRevision, l.info())
 	s, m, err := l.client().Initialize(ctx, params, maxOpening)
 	if err != nil {
@@ -179,7 +180,7 @@ func (l *Lister) initialize(ctx context.Context) (mcpclient.Session, *Offer, err
 }
 
 // lists reads the lists that the capabilities name.
-func (l *Lister) lists(ctx context.Context, s mcpclient.Session, offer *Offer, kinds []catalog.Kind) error {
+func (l *Lister) lists(ctx context.Context, s mcp.Session, offer *Offer, kinds []catalog.Kind) error {
 	room := orElse(l.Bounds.Bytes, defaultBytes)
 	offered := object(offer.Capabilities)
 	for _, kind := range kinds {
@@ -204,7 +205,7 @@ func capability(kind catalog.Kind) string {
 
 // pages asks for one page after another. Upstreams that offer resources need not
 // know templates, so an error for these is an empty list.
-func (l *Lister) pages(ctx context.Context, s mcpclient.Session, list *List, room *int) error {
+func (l *Lister) pages(ctx context.Context, s mcp.Session, list *List, room *int) error {
 	most := orElse(l.Bounds.Items, catalog.MaxItems)
 	seen := map[string]bool{}
 	cursor := ""
@@ -284,7 +285,7 @@ const maxTTL = math.MaxInt32
 
 // call sends a request with the parameters that its revision asks for. cursor is
 // a JSON string or empty.
-func (l *Lister) call(ctx context.Context, s mcpclient.Session, method, cursor string, room int) (*mcp.Message, error) {
+func (l *Lister) call(ctx context.Context, s mcp.Session, method, cursor string, room int) (*mcp.Message, error) {
 	params := "{"
 	if cursor != "" {
 		params += `"cursor":` + cursor
@@ -300,7 +301,7 @@ func (l *Lister) call(ctx context.Context, s mcpclient.Session, method, cursor s
 
 // client sends the requests.
 func (l *Lister) client() *mcpclient.Client {
-	return &mcpclient.Client{Caller: l.Caller, Name: l.Agent}
+	return &mcpclient.Client{Transport: l.Transport, Name: l.Agent}
 }
 
 // info is the clientInfo of requests.

@@ -15,6 +15,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"svc/gateway/catalog"
+	"svc/gateway/transport"
 	"svc/gateway/upstream"
 )
 
@@ -28,7 +29,7 @@ func newLister(t *testing.T, url string) *Lister {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	return &Lister{Caller: client, Agent: "svc-test", Version: "1"}
+	return &Lister{Transport: transport.NewHTTP(client, transport.StaticHeaders{}), Agent: "svc-test", Version: "1"}
 }
 
 func keysOf(t *testing.T, o *Offer, kind catalog.Kind, member string) (out []string) {

@@ -1,6 +1,7 @@
-// Package mcpclient sends the gateway's own requests to an upstream: it opens and
-// ends sessions, and asks for what the gateway wants to know itself. It owns the
-// form of a request, and finding the answer to it among what comes back.
+// Package mcpclient sends the gateway's own messages to an upstream: it opens and
+// ends sessions, asks for what the gateway wants to know itself, repeats what a client
+// sent to another upstream, and rejects requests of the upstream. It owns the form of
+// a message, and finding the answer to one among what comes back.
 //
 // It keeps no state and makes no connection: whoever uses it has both.
 package mcpclient
@@ -10,11 +11,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"time"
 
 	"svc/gateway/mcp"
+	"svc/gateway/transport"
 	"svc/gateway/upstream"
 )
 
@@ -23,6 +26,8 @@ const (
 	maxFrames = 1000
 	// endTimeout bounds the end of a session.
 	endTimeout = 5 * time.Second
+	// maxIgnored bounds how much is read of a response that is of no interest, in bytes.
+	maxIgnored = 64 << 10
 )
 
 // Why a request has no answer, beside the errors of the upstream's client.
@@ -36,79 +41,107 @@ var (
 	ErrRejected = errors.New("refused")
 )
 
-// Caller sends a request to an upstream; *upstream.Client is one.
-type Caller interface {
-	Do(ctx context.Context, req *upstream.Request) (*upstream.Response, error)
-}
-
-// Session is where a request belongs to. Both are empty before initialize; the
-// stateless revision has no ID.
-type Session struct{ ID, Version string }
-
-// Client sends requests one at a time.
+// Client sends messages one at a time.
 type Client struct {
-	Caller Caller
+	Transport transport.Transport
 	// Name is the id of its requests: printable ASCII without quotes.
 	Name string
 	// Hops is the value of [upstream.HeaderHops]; [upstream.FirstHop] when empty.
 	Hops string
+	// Caller is the client on whose behalf the messages are sent; nil for the gateway
+	// itself.
+	Caller *transport.Caller
 }
 
 // Call sends a request and returns the answer to it, which holds a result. The
 // answer, with what comes before it, has at most limit bytes. params is a JSON
 // object.
-func (c *Client) Call(ctx context.Context, s Session, method string, params []byte, limit int) (*mcp.Message, error) {
+func (c *Client) Call(ctx context.Context, s mcp.Session, method string, params []byte, limit int) (*mcp.Message, error) {
 	m, _, err := c.call(ctx, s, method, params, limit)
 	return m, err
 }
 
 // Initialize opens a session: it sends initialize and, after its answer,
 // notifications/initialized. A session that was half opened is ended.
-func (c *Client) Initialize(ctx context.Context, params []byte, limit int) (Session, *mcp.Message, error) {
-	m, id, err := c.call(ctx, Session{}, mcp.MethodInitialize, params, limit)
+func (c *Client) Initialize(ctx context.Context, params []byte, limit int) (mcp.Session, *mcp.Message, error) {
+	m, id, err := c.call(ctx, mcp.Session{}, mcp.MethodInitialize, params, limit)
 	if err != nil {
-		return Session{}, nil, err
+		return mcp.Session{}, nil, err
 	}
-	s := Session{ID: id, Version: strings.Clone(m.InitializeVersion)}
+	s := mcp.Session{ID: id, Version: strings.Clone(m.InitializeVersion)}
 	if s.Version == "" {
-		return Session{}, nil, fmt.Errorf("initialize: %w: it names no protocol revision", ErrAnswer)
+		return mcp.Session{}, nil, fmt.Errorf("initialize: %w: it names no protocol revision", ErrAnswer)
 	}
 	if err := c.notify(ctx, s, "notifications/initialized"); err != nil {
 		c.End(ctx, s)
-		return Session{}, nil, err
+		return mcp.Session{}, nil, err
 	}
 	return s, m, nil
 }
 
-// End ends a session. Nothing depends on it.
-func (c *Client) End(ctx context.Context, s Session) {
+// End ends a session. Nothing depends on its success.
+func (c *Client) End(ctx context.Context, s mcp.Session) {
 	if s.ID == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
-	if resp, err := c.Caller.Do(ctx, &upstream.Request{Method: http.MethodDelete, Header: c.header(s, "")}); err == nil {
+	resp, err := c.Transport.End(ctx, &transport.Request{
+		Session: s, Caller: c.Caller, Header: upstream.Header{{Name: upstream.HeaderHops, Value: c.hops()}},
+	})
+	if err == nil {
 		resp.Body.Close()
 	}
 }
 
+// SetLevel sets the level of the log messages of a session, and waits until the
+// upstream has answered: the message that follows finds the effect. An upstream
+// without log messages rejects it, which is no error. params are those of
+// logging/setLevel.
+func (c *Client) SetLevel(ctx context.Context, s mcp.Session, params []byte) error {
+	return c.Send(ctx, s, c.request(mcp.MethodSetLevel, params))
+}
+
+// Send posts a message, and waits for the end of its response, which is discarded.
+func (c *Client) Send(ctx context.Context, s mcp.Session, body []byte) error {
+	resp, err := c.Transport.Post(ctx, &transport.Request{Session: s, Caller: c.Caller, Header: c.header(s, ""), Body: body})
+	if err != nil {
+		return err
+	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxIgnored))
+	return resp.Body.Close()
+}
+
+// Respond posts a response to a request of the upstream. What the upstream answers to
+// that is not read.
+func (c *Client) Respond(ctx context.Context, s mcp.Session, body []byte) error {
+	return c.post(ctx, s, "", body)
+}
+
 // notify sends a notification without parameters.
-func (c *Client) notify(ctx context.Context, s Session, method string) error {
-	resp, err := c.Caller.Do(ctx, &upstream.Request{
-		Method: http.MethodPost, Header: c.header(s, method), Body: fmt.Appendf(nil, `{"jsonrpc":"2.0","method":%q}`, method),
-	})
+func (c *Client) notify(ctx context.Context, s mcp.Session, method string) error {
+	return c.post(ctx, s, method, fmt.Appendf(nil, `{"jsonrpc":"2.0","method":%q}`, method))
+}
+
+func (c *Client) post(ctx context.Context, s mcp.Session, method string, body []byte) error {
+	resp, err := c.Transport.Post(ctx, &transport.Request{Session: s, Caller: c.Caller, Header: c.header(s, method), Body: body})
 	if err != nil {
 		return err
 	}
 	return resp.Body.Close()
 }
 
+// request returns the text of a request.
+func (c *Client) request(method string, params []byte) []byte {
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, mcp.AppendString(nil, c.Name), method, params)
+}
+
 // call sends a request and returns the answer and the session id beside it.
-func (c *Client) call(ctx context.Context, s Session, method string, params []byte, limit int) (*mcp.Message, string, error) {
+func (c *Client) call(ctx context.Context, s mcp.Session, method string, params []byte, limit int) (*mcp.Message, string, error) {
 	id := mcp.AppendString(nil, c.Name)
-	resp, err := c.Caller.Do(ctx, &upstream.Request{
-		Method: http.MethodPost, Header: c.header(s, method),
-		Body:       fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, id, method, params),
+	resp, err := c.Transport.Post(ctx, &transport.Request{
+		Session: s, Caller: c.Caller, Header: c.header(s, method),
+		Body:       c.request(method, params),
 		Idempotent: method != mcp.MethodInitialize,
 	})
 	if err != nil {
@@ -141,27 +174,24 @@ func (c *Client) call(ctx context.Context, s Session, method string, params []by
 	return m, strings.Clone(resp.Header.Get(mcp.HeaderSession)), nil
 }
 
-// header is that of a request; method is empty for one without a message.
-func (c *Client) header(s Session, method string) upstream.Header {
-	hops := c.Hops
-	if hops == "" {
-		hops = upstream.FirstHop
-	}
+// header is that of a message; method is empty for a message without one.
+func (c *Client) header(s mcp.Session, method string) upstream.Header {
 	h := upstream.Header{
 		{Name: "Content-Type", Value: "application/json"},
 		{Name: "Accept", Value: "application/json, text/event-stream"},
-		{Name: upstream.HeaderHops, Value: hops},
-	}
-	if s.Version != "" {
-		h.Add(mcp.HeaderProtocolVersion, s.Version)
+		{Name: upstream.HeaderHops, Value: c.hops()},
 	}
 	if mcp.Modern(s.Version) && method != "" {
 		h.Add(mcp.HeaderMethod, method)
 	}
-	if s.ID != "" {
-		h.Add(mcp.HeaderSession, s.ID)
-	}
 	return h
+}
+
+func (c *Client) hops() string {
+	if c.Hops == "" {
+		return upstream.FirstHop
+	}
+	return c.Hops
 }
 
 // bounded reads at most left bytes of a body.

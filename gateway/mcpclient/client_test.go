@@ -8,14 +8,20 @@ import (
 	"testing"
 
 	"svc/gateway/mcp"
+	"svc/gateway/transport"
 	"svc/gateway/upstream"
 )
 
 // answers gives each request the next of its answers, and records the requests.
 type answers struct {
-	t    *testing.T
+	transport.Transport
 	next []answer
-	sent []upstream.Request
+	sent []sent
+}
+
+type sent struct {
+	Method string
+	transport.Request
 }
 
 type answer struct {
@@ -25,8 +31,16 @@ type answer struct {
 	err    error
 }
 
-func (a *answers) Do(_ context.Context, req *upstream.Request) (*upstream.Response, error) {
-	a.sent = append(a.sent, *req)
+func (a *answers) Post(_ context.Context, r *transport.Request) (*upstream.Response, error) {
+	return a.do("POST", r)
+}
+
+func (a *answers) End(_ context.Context, r *transport.Request) (*upstream.Response, error) {
+	return a.do("DELETE", r)
+}
+
+func (a *answers) do(method string, r *transport.Request) (*upstream.Response, error) {
+	a.sent = append(a.sent, sent{method, *r})
 	if len(a.next) == 0 {
 		return nil, errors.New("one request too many")
 	}
@@ -77,9 +91,9 @@ func TestCall(t *testing.T) {
 		{"no connection", answer{err: broken}, broken},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			up := &answers{t: t, next: []answer{tt.answer}}
-			c := Client{Caller: up, Name: "me", Hops: "3"}
-			m, err := c.Call(t.Context(), Session{ID: "s", Version: mcp.Revision20250618}, "tools/list", []byte("{}"), 64<<10)
+			up := &answers{next: []answer{tt.answer}}
+			c := Client{Transport: up, Name: "me", Hops: "3"}
+			m, err := c.Call(t.Context(), mcp.Session{ID: "s", Version: mcp.Revision20250618}, "tools/list", []byte("{}"), 64<<10)
 			if !errors.Is(err, tt.want) || (err == nil) != (m != nil) {
 				t.Fatalf("got %v, %v; want %v", m, err, tt.want)
 			}
@@ -90,8 +104,8 @@ func TestCall(t *testing.T) {
 			if string(req.Body) != `{"jsonrpc":"2.0","id":"me","method":"tools/list","params":{}}` || !req.Idempotent {
 				t.Errorf("sent %s, idempotent %v", req.Body, req.Idempotent)
 			}
-			if h := req.Header; h.Get(mcp.HeaderSession) != "s" || h.Get(mcp.HeaderProtocolVersion) != mcp.Revision20250618 || h.Get(upstream.HeaderHops) != "3" {
-				t.Errorf("sent %v", h)
+			if h := req.Header; req.Session != (mcp.Session{ID: "s", Version: mcp.Revision20250618}) || h.Get(upstream.HeaderHops) != "3" {
+				t.Errorf("sent %v in session %v", h, req.Session)
 			}
 		})
 	}
@@ -111,13 +125,13 @@ func TestInitialize(t *testing.T) {
 		{"broken behind it", []answer{{media: jsonType, body: good}, {err: io.ErrUnexpectedEOF}, {status: 204}}, io.ErrUnexpectedEOF, "POST POST DELETE"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			up := &answers{t: t, next: tt.next}
-			c := Client{Caller: up, Name: "me"}
+			up := &answers{next: tt.next}
+			c := Client{Transport: up, Name: "me"}
 			s, m, err := c.Initialize(t.Context(), []byte(`{"x":1}`), 1<<10)
 			if !errors.Is(err, tt.want) {
 				t.Fatalf("got %v, want %v", err, tt.want)
 			}
-			if err == nil && (s != Session{"s1", "2025-06-18"} || m == nil) || err != nil && s != (Session{}) {
+			if err == nil && (s != mcp.Session{ID: "s1", Version: "2025-06-18"} || m == nil) || err != nil && s != (mcp.Session{}) {
 				t.Errorf("session %+v", s)
 			}
 			var methods []string
@@ -133,8 +147,39 @@ func TestInitialize(t *testing.T) {
 			if up.sent[0].Idempotent {
 				t.Error("initialize may be sent twice")
 			}
-			if len(up.sent) > 1 && (string(up.sent[1].Body) != `{"jsonrpc":"2.0","method":"notifications/initialized"}` || up.sent[1].Header.Get(mcp.HeaderSession) != "s1") {
-				t.Errorf("sent %s with %v", up.sent[1].Body, up.sent[1].Header)
+			if len(up.sent) > 1 && (string(up.sent[1].Body) != `{"jsonrpc":"2.0","method":"notifications/initialized"}` || up.sent[1].Session.ID != "s1") {
+				t.Errorf("sent %s in session %v", up.sent[1].Body, up.sent[1].Session)
+			}
+		})
+	}
+}
+
+// Messages whose responses are of no interest are sent whole, in the session that they
+// are meant for, and their responses closed.
+func TestMessagesWithoutAnInterestingResponse(t *testing.T) {
+	s := mcp.Session{ID: "s", Version: mcp.Revision20250618}
+	refused := errors.New("refused")
+	for _, tt := range []struct {
+		name string
+		send func(c *Client) error
+		want string
+	}{
+		{"a level", func(c *Client) error { return c.SetLevel(t.Context(), s, []byte(`{"level":"debug"}`)) },
+			`{"jsonrpc":"2.0","id":"me","method":"logging/setLevel","params":{"level":"debug"}}`},
+		{"a copy", func(c *Client) error { return c.Send(t.Context(), s, []byte(`{"x":1}`)) }, `{"x":1}`},
+		{"a response", func(c *Client) error { return c.Respond(t.Context(), s, []byte(`{"y":1}`)) }, `{"y":1}`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			up := &answers{next: []answer{{status: 404, media: "text/plain", body: "what?"}, {err: refused}}}
+			c := Client{Transport: up, Name: "me"}
+			if err := tt.send(&c); err != nil {
+				t.Errorf("a status is an error: %v", err)
+			}
+			if err := tt.send(&c); !errors.Is(err, refused) {
+				t.Errorf("got %v, want %v", err, refused)
+			}
+			if got := up.sent[0]; got.Method != "POST" || string(got.Body) != tt.want || got.Session != s || got.Idempotent {
+				t.Errorf("sent %s %s in %v", got.Method, got.Body, got.Session)
 			}
 		})
 	}

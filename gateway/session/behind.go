@@ -68,7 +68,7 @@ func (s *Shared) publish(ctx context.Context, id ID) {
 		// The other's is taken up when it is next asked for.
 		if first, err := s.openPair(id, field, holds); err == nil && first != opened {
 			s.local.Forget(ctx, id, upstream, opened)
-			s.discard(map[string]Opened{upstream: opened})
+			s.discard(map[string]UpstreamSession{upstream: opened})
 		}
 	}
 }

@@ -43,7 +43,7 @@ var _ Pairs = (*Durable)(nil)
 // OpenDurable returns a Memory that knows the sessions of which the file says
 // that they ended; the file is made when it is missing. See NewMemory for max and
 // evicted.
-func OpenDurable(path string, max int, evicted func(open map[string]Opened), log *slog.Logger) (*Durable, error) {
+func OpenDurable(path string, max int, evicted func(open map[string]UpstreamSession), log *slog.Logger) (*Durable, error) {
 	d := &Durable{Memory: NewMemory(max, evicted), path: path, log: log}
 	ids, err := d.compact()
 	if err != nil {
@@ -57,7 +57,7 @@ func OpenDurable(path string, max int, evicted func(open map[string]Opened), log
 
 // End implements Pairs. A session whose end could not be written is ended all the
 // same, until the next start.
-func (d *Durable) End(ctx context.Context, id ID) map[string]Opened {
+func (d *Durable) End(ctx context.Context, id ID) map[string]UpstreamSession {
 	open := d.Memory.End(ctx, id)
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -106,7 +106,7 @@ func FuzzReadEnded(f *testing.F) {
 
 // What stands for a pair is read as it was written, and the rest refused.
 func FuzzReadPair(f *testing.F) {
-	f.Add(appendPair(nil, Opened{ID: "4fd0", Version: "2025-06-18"}))
+	f.Add(appendPair(nil, UpstreamSession{ID: "4fd0", Version: "2025-06-18"}))
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -20,7 +20,7 @@ const (
 // Memory is Pairs in this process, bounded by least-recently-used eviction.
 type Memory struct {
 	max     int
-	evicted func(open map[string]Opened)
+	evicted func(open map[string]UpstreamSession)
 
 	mu       sync.Mutex // guards all below
 	sessions map[ID]*list.Element
@@ -31,7 +31,7 @@ type entry struct {
 	id     ID
 	params []byte
 	level  []byte
-	open   map[string]Opened
+	open   map[string]UpstreamSession
 	busy   map[string]*opening
 	ended  bool
 	record string // of [Shared]: which record of the store it was told to
@@ -40,7 +40,7 @@ type entry struct {
 // opening is an open call that others wait for.
 type opening struct {
 	done   chan struct{}
-	result Opened
+	result UpstreamSession
 	err    error
 }
 
@@ -50,9 +50,9 @@ var errNotOpened = errors.New("session was not opened")
 // NewMemory returns an empty store that keeps at most max sessions. evicted gets
 // the open pairs of a session that had to make room, for the caller to close; it
 // must not block and not call back. It may be nil.
-func NewMemory(max int, evicted func(open map[string]Opened)) *Memory {
+func NewMemory(max int, evicted func(open map[string]UpstreamSession)) *Memory {
 	if evicted == nil {
-		evicted = func(map[string]Opened) {}
+		evicted = func(map[string]UpstreamSession) {}
 	}
 	return &Memory{max: max, evicted: evicted, sessions: make(map[ID]*list.Element), order: list.New()}
 }
@@ -79,12 +79,12 @@ func (m *Memory) entry(id ID) *entry {
 }
 
 // Session implements Pairs.
-func (m *Memory) Session(ctx context.Context, id ID, upstream string, open OpenFunc) (Opened, error) {
+func (m *Memory) Session(ctx context.Context, id ID, upstream string, open OpenFunc) (UpstreamSession, error) {
 	m.mu.Lock()
 	e := m.entry(id)
 	if e.ended {
 		m.mu.Unlock()
-		return Opened{}, ErrUnknown
+		return UpstreamSession{}, ErrUnknown
 	}
 	if o, ok := e.open[upstream]; ok {
 		m.mu.Unlock()
@@ -96,7 +96,7 @@ func (m *Memory) Session(ctx context.Context, id ID, upstream string, open OpenF
 		case <-o.done:
 			return o.result, o.err
 		case <-ctx.Done():
-			return Opened{}, ctx.Err()
+			return UpstreamSession{}, ctx.Err()
 		}
 	}
 	o := &opening{done: make(chan struct{}), err: errNotOpened}
@@ -106,7 +106,7 @@ func (m *Memory) Session(ctx context.Context, id ID, upstream string, open OpenF
 	e.busy[upstream] = o
 	m.mu.Unlock()
 
-	var opened Opened
+	var opened UpstreamSession
 	defer func() { // also when open panics
 		m.mu.Lock()
 		delete(e.busy, upstream)
@@ -114,7 +114,7 @@ func (m *Memory) Session(ctx context.Context, id ID, upstream string, open OpenF
 			e := m.entry(id) // another one when it had to make room meanwhile
 			if _, ok := e.open[upstream]; !ok && !e.ended && len(e.open) < maxPairs {
 				if e.open == nil {
-					e.open = make(map[string]Opened)
+					e.open = make(map[string]UpstreamSession)
 				}
 				e.open[upstream] = opened
 			}
@@ -135,12 +135,12 @@ func (m *Memory) Session(ctx context.Context, id ID, upstream string, open OpenF
 }
 
 // Known implements Pairs.
-func (m *Memory) Known(id ID, upstream string) (Opened, bool) {
+func (m *Memory) Known(id ID, upstream string) (UpstreamSession, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := m.find(id)
 	if e == nil {
-		return Opened{}, false
+		return UpstreamSession{}, false
 	}
 	m.order.MoveToFront(m.sessions[id])
 	opened, ok := e.open[upstream]
@@ -148,7 +148,7 @@ func (m *Memory) Known(id ID, upstream string) (Opened, bool) {
 }
 
 // Forget implements Pairs.
-func (m *Memory) Forget(_ context.Context, id ID, upstream string, lost Opened) {
+func (m *Memory) Forget(_ context.Context, id ID, upstream string, lost UpstreamSession) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if e := m.find(id); e != nil {
@@ -159,7 +159,7 @@ func (m *Memory) Forget(_ context.Context, id ID, upstream string, lost Opened) 
 }
 
 // All implements Pairs.
-func (m *Memory) All(_ context.Context, id ID) map[string]Opened {
+func (m *Memory) All(_ context.Context, id ID) map[string]UpstreamSession {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := m.find(id)
@@ -167,7 +167,7 @@ func (m *Memory) All(_ context.Context, id ID) map[string]Opened {
 		return nil
 	}
 	open := e.open
-	all := make(map[string]Opened, len(open))
+	all := make(map[string]UpstreamSession, len(open))
 	for name, o := range open {
 		all[name] = o
 	}
@@ -219,7 +219,7 @@ func (m *Memory) Level(_ context.Context, id ID) []byte {
 }
 
 // End implements Pairs.
-func (m *Memory) End(_ context.Context, id ID) map[string]Opened {
+func (m *Memory) End(_ context.Context, id ID) map[string]UpstreamSession {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := m.entry(id)

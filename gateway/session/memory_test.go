@@ -7,7 +7,7 @@ import (
 )
 
 func opens(id string) OpenFunc {
-	return func(context.Context) (Opened, error) { return Opened{ID: id}, nil }
+	return func(context.Context) (UpstreamSession, error) { return UpstreamSession{ID: id}, nil }
 }
 
 func TestMemoryIsBounded(t *testing.T) {
@@ -33,8 +33,8 @@ func TestMemoryIsBounded(t *testing.T) {
 // The sessions behind one that had to make room are handed out, to be closed at
 // their upstreams.
 func TestEvictedPairsAreHandedOut(t *testing.T) {
-	var evicted []map[string]Opened
-	m := NewMemory(2, func(open map[string]Opened) { evicted = append(evicted, open) })
+	var evicted []map[string]UpstreamSession
+	m := NewMemory(2, func(open map[string]UpstreamSession) { evicted = append(evicted, open) })
 	first := NewID()
 	m.Session(t.Context(), first, "a", opens("1"))
 	m.Session(t.Context(), first, "b", opens("2"))
@@ -53,9 +53,9 @@ func TestEvictedPairsAreHandedOut(t *testing.T) {
 func TestEvictionWhileAPairIsOpened(t *testing.T) {
 	m := NewMemory(1, nil)
 	id := NewID()
-	_, err := m.Session(t.Context(), id, "a", func(context.Context) (Opened, error) {
+	_, err := m.Session(t.Context(), id, "a", func(context.Context) (UpstreamSession, error) {
 		m.SetParams(t.Context(), NewID(), []byte(`{}`))
-		return Opened{ID: "1"}, nil
+		return UpstreamSession{ID: "1"}, nil
 	})
 	if err != nil || m.All(t.Context(), id)["a"].ID != "1" {
 		t.Errorf("got %v, %v", m.All(t.Context(), id), err)

@@ -3,20 +3,16 @@ package session
 import (
 	"context"
 	"errors"
+
+	"svc/gateway/mcp"
 )
 
-// Opened is what a gateway knows about the session it holds at one upstream.
-type Opened struct {
-	// ID is the upstream's session id; empty for an upstream that works
-	// without one.
-	ID string
-	// Version is the protocol revision that was agreed on there; empty leaves
-	// the client's own.
-	Version string
-}
+// UpstreamSession is the session that the gateway has at one upstream for a client. An
+// empty version leaves the client's own.
+type UpstreamSession = mcp.Session
 
 // OpenFunc opens a session at an upstream.
-type OpenFunc func(ctx context.Context) (Opened, error)
+type OpenFunc func(ctx context.Context) (UpstreamSession, error)
 
 // Pairs keeps, for each session of a client, the sessions that the gateway
 // opened for it: at upstreams other than the default one, and at that one when it
@@ -32,16 +28,16 @@ type Pairs interface {
 	// returned to all who waited, and is not kept. The error is ErrUnknown when
 	// the client's session has ended; beside it stands, for the caller to close,
 	// what its own open had opened meanwhile. Ask Ended first.
-	Session(ctx context.Context, id ID, upstream string, open OpenFunc) (Opened, error)
+	Session(ctx context.Context, id ID, upstream string, open OpenFunc) (UpstreamSession, error)
 	// Known returns the session at an upstream as far as this process knows it,
 	// without asking anybody.
-	Known(id ID, upstream string) (opened Opened, ok bool)
+	Known(id ID, upstream string) (opened UpstreamSession, ok bool)
 	// Forget drops one pair, so that the next call opens it again; but only
 	// while it still is lost, so that a late complaint about an old session
 	// does not close a new one.
-	Forget(ctx context.Context, id ID, upstream string, lost Opened)
+	Forget(ctx context.Context, id ID, upstream string, lost UpstreamSession)
 	// All returns the open pairs by upstream.
-	All(ctx context.Context, id ID) map[string]Opened
+	All(ctx context.Context, id ID) map[string]UpstreamSession
 	// SetParams keeps the client's own initialize parameters, with which
 	// later sessions are opened.
 	SetParams(ctx context.Context, id ID, params []byte)
@@ -55,7 +51,7 @@ type Pairs interface {
 	Level(ctx context.Context, id ID) []byte
 	// End forgets the session and returns what was open. That it ended is
 	// remembered, as long as there is room.
-	End(ctx context.Context, id ID) map[string]Opened
+	End(ctx context.Context, id ID) map[string]UpstreamSession
 	// Ended reports whether End was called, here or at another replica.
 	Ended(ctx context.Context, id ID) bool
 }

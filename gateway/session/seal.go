@@ -38,32 +38,32 @@ func (s *Shared) open(id ID, field, sealed string) ([]byte, error) {
 }
 
 // sealPair is seal for a pair.
-func (s *Shared) sealPair(id ID, field string, o Opened) string {
+func (s *Shared) sealPair(id ID, field string, o UpstreamSession) string {
 	return s.seal(id, field, appendPair(nil, o))
 }
 
 // openPair reads what sealPair made.
-func (s *Shared) openPair(id ID, field, sealed string) (Opened, error) {
+func (s *Shared) openPair(id ID, field, sealed string) (UpstreamSession, error) {
 	text, err := s.open(id, field, sealed)
 	if err != nil {
-		return Opened{}, err
+		return UpstreamSession{}, err
 	}
 	return readPair(text)
 }
 
 // appendPair writes a pair: the length of the id, the id, the revision.
-func appendPair(to []byte, o Opened) []byte {
+func appendPair(to []byte, o UpstreamSession) []byte {
 	to = binary.AppendUvarint(to, uint64(len(o.ID)))
 	to = append(to, o.ID...)
 	return append(to, o.Version...)
 }
 
 // readPair reads what appendPair wrote.
-func readPair(text []byte) (Opened, error) {
+func readPair(text []byte) (UpstreamSession, error) {
 	n, k := binary.Uvarint(text)
 	if k <= 0 || n > uint64(len(text)-k) {
-		return Opened{}, errSealed
+		return UpstreamSession{}, errSealed
 	}
 	rest := string(text[k:])
-	return Opened{ID: rest[:n], Version: rest[n:]}, nil
+	return UpstreamSession{ID: rest[:n], Version: rest[n:]}, nil
 }

@@ -64,7 +64,7 @@ type Shared struct {
 	local   *Memory
 	store   Store
 	sealer  *Sealer
-	discard func(open map[string]Opened)
+	discard func(open map[string]UpstreamSession)
 
 	mu      sync.Mutex
 	behind  map[ID]struct{}
@@ -77,7 +77,7 @@ var _ Pairs = (*Shared)(nil)
 // this process. discard gets what this replica opened and another had opened
 // before, or ended meanwhile, for the caller to close; it must not block and not
 // call back.
-func NewShared(max int, store Store, sealer *Sealer, discard func(open map[string]Opened)) *Shared {
+func NewShared(max int, store Store, sealer *Sealer, discard func(open map[string]UpstreamSession)) *Shared {
 	// A session that has to make room here is not closed: others use it.
 	return &Shared{
 		local: NewMemory(max, nil), store: store, sealer: sealer, discard: discard,
@@ -87,8 +87,8 @@ func NewShared(max int, store Store, sealer *Sealer, discard func(open map[strin
 
 // Session implements Pairs. Of two replicas that open a pair at once one wins;
 // the other discards its own and uses the winner's.
-func (s *Shared) Session(ctx context.Context, id ID, upstream string, open OpenFunc) (Opened, error) {
-	return s.local.Session(ctx, id, upstream, func(ctx context.Context) (Opened, error) {
+func (s *Shared) Session(ctx context.Context, id ID, upstream string, open OpenFunc) (UpstreamSession, error) {
+	return s.local.Session(ctx, id, upstream, func(ctx context.Context) (UpstreamSession, error) {
 		there, _, err := s.pair(ctx, id, upstream)
 		if err != nil || there != nil {
 			return value(there), err
@@ -103,7 +103,7 @@ func (s *Shared) Session(ctx context.Context, id ID, upstream string, open OpenF
 
 // pair reads a pair from the store; nil when there is none. sealed is as it
 // stands there. One that cannot be read is as good as none, and makes room.
-func (s *Shared) pair(ctx context.Context, id ID, upstream string) (there *Opened, sealed string, err error) {
+func (s *Shared) pair(ctx context.Context, id ID, upstream string) (there *UpstreamSession, sealed string, err error) {
 	field := fieldPair + upstream
 	sealed, ok, err := s.store.Field(ctx, name(id), field)
 	if err != nil {
@@ -123,14 +123,14 @@ func (s *Shared) pair(ctx context.Context, id ID, upstream string) (there *Opene
 }
 
 // claim makes opened the pair of all replicas, unless another was first.
-func (s *Shared) claim(ctx context.Context, id ID, upstream string, opened Opened) (Opened, error) {
+func (s *Shared) claim(ctx context.Context, id ID, upstream string, opened UpstreamSession) (UpstreamSession, error) {
 	field := fieldPair + upstream
 	sealed := s.sealPair(id, field, opened)
 	holds, ended, err := s.store.Claim(ctx, name(id), field, sealed, sharedTTL)
 	switch {
 	case err != nil:
-		s.discard(map[string]Opened{upstream: opened})
-		return Opened{}, unavailable(err)
+		s.discard(map[string]UpstreamSession{upstream: opened})
+		return UpstreamSession{}, unavailable(err)
 	case ended:
 		s.local.End(ctx, id)
 		return opened, ErrUnknown
@@ -141,15 +141,17 @@ func (s *Shared) claim(ctx context.Context, id ID, upstream string, opened Opene
 	if err != nil { // written by nobody of ours: rather none for all than two
 		return opened, nil
 	}
-	s.discard(map[string]Opened{upstream: opened})
+	s.discard(map[string]UpstreamSession{upstream: opened})
 	return first, nil
 }
 
 // Known implements Pairs.
-func (s *Shared) Known(id ID, upstream string) (Opened, bool) { return s.local.Known(id, upstream) }
+func (s *Shared) Known(id ID, upstream string) (UpstreamSession, bool) {
+	return s.local.Known(id, upstream)
+}
 
 // Forget implements Pairs.
-func (s *Shared) Forget(ctx context.Context, id ID, upstream string, lost Opened) {
+func (s *Shared) Forget(ctx context.Context, id ID, upstream string, lost UpstreamSession) {
 	ctx = context.WithoutCancel(ctx)
 	s.local.Forget(ctx, id, upstream, lost)
 	// Where that fails the next one finds it there, and forgets it again.
@@ -160,7 +162,7 @@ func (s *Shared) Forget(ctx context.Context, id ID, upstream string, lost Opened
 
 // All implements Pairs. While the store fails these are the pairs that this
 // replica has used.
-func (s *Shared) All(ctx context.Context, id ID) map[string]Opened {
+func (s *Shared) All(ctx context.Context, id ID) map[string]UpstreamSession {
 	fields, err := s.store.Fields(ctx, name(id))
 	if err != nil {
 		return s.local.All(ctx, id)
@@ -204,7 +206,7 @@ func (s *Shared) Level(ctx context.Context, id ID) []byte {
 }
 
 // End implements Pairs. What the store does not take now it is told later.
-func (s *Shared) End(ctx context.Context, id ID) map[string]Opened {
+func (s *Shared) End(ctx context.Context, id ID) map[string]UpstreamSession {
 	ctx = context.WithoutCancel(ctx)
 	open := s.local.End(ctx, id)
 	fields, err := s.store.End(ctx, name(id), endedTTL)
@@ -271,8 +273,8 @@ func (s *Shared) field(ctx context.Context, id ID, field string, max int) ([]byt
 }
 
 // pairs reads the pairs among the fields of a record.
-func (s *Shared) pairs(id ID, fields map[string]string) map[string]Opened {
-	all := make(map[string]Opened, len(fields))
+func (s *Shared) pairs(id ID, fields map[string]string) map[string]UpstreamSession {
+	all := make(map[string]UpstreamSession, len(fields))
 	for field, sealed := range fields {
 		if len(field) <= len(fieldPair) || field[:len(fieldPair)] != fieldPair {
 			continue
@@ -287,9 +289,9 @@ func (s *Shared) pairs(id ID, fields map[string]string) map[string]Opened {
 // name is the name of a session's record.
 func name(id ID) string { return "session:" + base64.RawURLEncoding.EncodeToString(id[:]) }
 
-func value(o *Opened) Opened {
+func value(o *UpstreamSession) UpstreamSession {
 	if o == nil {
-		return Opened{}
+		return UpstreamSession{}
 	}
 	return *o
 }

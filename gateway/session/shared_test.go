@@ -25,7 +25,7 @@ type replica struct {
 
 func newReplica(t *testing.T, store Store) *replica {
 	r := &replica{}
-	r.Shared = NewShared(1000, store, newSealer(t, 1), func(open map[string]Opened) {
+	r.Shared = NewShared(1000, store, newSealer(t, 1), func(open map[string]UpstreamSession) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		for _, o := range open {
@@ -72,7 +72,7 @@ func opened(t *testing.T, r *replica, id ID, upstream string) (string, error) {
 	if r.Ended(t.Context(), id) {
 		return "", ErrUnknown
 	}
-	o, err := r.Session(t.Context(), id, upstream, func(context.Context) (Opened, error) { return Opened{}, errors.New("none") })
+	o, err := r.Session(t.Context(), id, upstream, func(context.Context) (UpstreamSession, error) { return UpstreamSession{}, errors.New("none") })
 	return o.ID, err
 }
 
@@ -94,7 +94,7 @@ func TestReplicasShareSessions(t *testing.T) {
 			if l := string(one.Level(ctx, id)); l != `{"level":"debug"}` {
 				t.Errorf("level %q", l)
 			}
-			first, err := one.Session(ctx, id, "b", func(context.Context) (Opened, error) { return Opened{"s1", "2025-06-18"}, nil })
+			first, err := one.Session(ctx, id, "b", func(context.Context) (UpstreamSession, error) { return UpstreamSession{ID: "s1", Version: "2025-06-18"}, nil })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -113,7 +113,7 @@ func TestReplicasShareSessions(t *testing.T) {
 				t.Errorf("the one has %q, %v", got, err)
 			}
 			one.Session(ctx, id, "c", opens("s3"))
-			if got := other.All(ctx, id); !maps.Equal(got, map[string]Opened{"b": second, "c": {ID: "s3"}}) {
+			if got := other.All(ctx, id); !maps.Equal(got, map[string]UpstreamSession{"b": second, "c": {ID: "s3"}}) {
 				t.Errorf("the other knows %v", got)
 			}
 			if got := other.End(ctx, id); len(got) != 2 || got["b"] != second || got["c"].ID != "s3" {
@@ -145,10 +145,10 @@ func TestReplicasThatOpenAPairAtOnce(t *testing.T) {
 		ready.Add(n)
 		for i, r := range replicas {
 			wg.Go(func() {
-				o, err := r.Session(t.Context(), id, "b", func(context.Context) (Opened, error) {
+				o, err := r.Session(t.Context(), id, "b", func(context.Context) (UpstreamSession, error) {
 					ready.Done()
 					ready.Wait() // all are opening
-					return Opened{ID: fmt.Sprintf("%d.%d", round, i)}, nil
+					return UpstreamSession{ID: fmt.Sprintf("%d.%d", round, i)}, nil
 				})
 				if err != nil {
 					t.Error(err)
@@ -175,9 +175,9 @@ func TestSessionThatEndsElsewhereWhileAPairIsOpened(t *testing.T) {
 	store := records(t, redistest.Start(t).URL(), false, 5*time.Second)
 	one, other := newReplica(t, store), newReplica(t, store)
 	id := NewID()
-	got, err := one.Session(t.Context(), id, "b", func(context.Context) (Opened, error) {
+	got, err := one.Session(t.Context(), id, "b", func(context.Context) (UpstreamSession, error) {
 		other.End(t.Context(), id)
-		return Opened{ID: "late"}, nil
+		return UpstreamSession{ID: "late"}, nil
 	})
 	if !errors.Is(err, ErrUnknown) || got.ID != "late" {
 		t.Errorf("got %v, %v, want what was opened, to be closed", got, err)
@@ -305,7 +305,7 @@ func TestStoreOfSessionsHoldsNothingOfUse(t *testing.T) {
 	ctx, id, victim := t.Context(), NewID(), NewID()
 	one.SetParams(ctx, id, []byte(`{"clientInfo":"SECRET"}`))
 	one.SetLevel(ctx, id, []byte(`{"level":"SECRET"}`))
-	one.Session(ctx, id, "b", func(context.Context) (Opened, error) { return Opened{"SECRET", "SECRET"}, nil })
+	one.Session(ctx, id, "b", func(context.Context) (UpstreamSession, error) { return UpstreamSession{ID: "SECRET", Version: "SECRET"}, nil })
 	one.Session(ctx, victim, "b", opens("its own"))
 	key := "mcpgw:rl:{record:" + name(id) + "}"
 	all, err := server.Do("HGETALL", key)
@@ -350,7 +350,7 @@ func TestStoreOfSessionsHoldsNothingOfUse(t *testing.T) {
 func TestSharedIsBounded(t *testing.T) {
 	store := records(t, redistest.Start(t).URL(), false, 5*time.Second)
 	discarded := false
-	s := NewShared(2, store, newSealer(t, 1), func(map[string]Opened) { discarded = true })
+	s := NewShared(2, store, newSealer(t, 1), func(map[string]UpstreamSession) { discarded = true })
 	first := NewID()
 	for i := range 5 {
 		id := first
@@ -386,7 +386,7 @@ func BenchmarkRequest(b *testing.B) {
 	defer r.Close()
 	for name, p := range map[string]Pairs{
 		"memory": NewMemory(1000, nil),
-		"redis":  NewShared(1000, r.Records(), newSealer(b, 1), func(map[string]Opened) {}),
+		"redis":  NewShared(1000, r.Records(), newSealer(b, 1), func(map[string]UpstreamSession) {}),
 	} {
 		b.Run(name, func(b *testing.B) {
 			id, ctx := NewID(), b.Context()

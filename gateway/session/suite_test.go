@@ -56,15 +56,15 @@ func testOpenOnce(t *testing.T, p Pairs) {
 	id := NewID()
 	var calls atomic.Int32
 	release := make(chan struct{})
-	open := func(context.Context) (Opened, error) {
+	open := func(context.Context) (UpstreamSession, error) {
 		calls.Add(1)
 		<-release
-		return Opened{ID: "up", Version: "v"}, nil
+		return UpstreamSession{ID: "up", Version: "v"}, nil
 	}
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
-			if o, err := p.Session(t.Context(), id, "b", open); err != nil || o != (Opened{ID: "up", Version: "v"}) {
+			if o, err := p.Session(t.Context(), id, "b", open); err != nil || o != (UpstreamSession{ID: "up", Version: "v"}) {
 				t.Errorf("got %v, %v", o, err)
 			}
 		})
@@ -79,7 +79,7 @@ func testOpenOnce(t *testing.T, p Pairs) {
 func testFailedOpen(t *testing.T, p Pairs) {
 	id := NewID()
 	boom := errors.New("boom")
-	if _, err := p.Session(t.Context(), id, "b", func(context.Context) (Opened, error) { return Opened{}, boom }); !errors.Is(err, boom) {
+	if _, err := p.Session(t.Context(), id, "b", func(context.Context) (UpstreamSession, error) { return UpstreamSession{}, boom }); !errors.Is(err, boom) {
 		t.Fatalf("got %v, want boom", err)
 	}
 	if o, err := p.Session(t.Context(), id, "b", opens("up")); err != nil || o.ID != "up" {
@@ -91,7 +91,7 @@ func testPanic(t *testing.T, p Pairs) {
 	id := NewID()
 	func() {
 		defer func() { _ = recover() }()
-		p.Session(t.Context(), id, "b", func(context.Context) (Opened, error) { panic("boom") })
+		p.Session(t.Context(), id, "b", func(context.Context) (UpstreamSession, error) { panic("boom") })
 	}()
 	if o, err := p.Session(t.Context(), id, "b", opens("up")); err != nil || o.ID != "up" {
 		t.Errorf("got %v, %v", o, err)
@@ -103,10 +103,10 @@ func testWaiterLeaves(t *testing.T, p Pairs) {
 	opening, release := make(chan struct{}), make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		p.Session(t.Context(), id, "b", func(context.Context) (Opened, error) {
+		p.Session(t.Context(), id, "b", func(context.Context) (UpstreamSession, error) {
 			close(opening)
 			<-release
-			return Opened{ID: "up"}, nil
+			return UpstreamSession{ID: "up"}, nil
 		})
 	})
 	<-opening
@@ -141,7 +141,7 @@ func testEnd(t *testing.T, p Pairs) {
 	p.Session(t.Context(), id, "a", opens("1"))
 	p.Session(t.Context(), id, "b", opens("2"))
 	p.SetParams(t.Context(), id, []byte(`{}`))
-	want := map[string]Opened{"a": {ID: "1"}, "b": {ID: "2"}}
+	want := map[string]UpstreamSession{"a": {ID: "1"}, "b": {ID: "2"}}
 	if got := p.All(t.Context(), id); !maps.Equal(got, want) {
 		t.Errorf("open is %v", got)
 	}
@@ -158,9 +158,9 @@ func testEnd(t *testing.T, p Pairs) {
 
 func testStaysEnded(t *testing.T, p Pairs) {
 	id := NewID()
-	opened, err := p.Session(t.Context(), id, "b", func(context.Context) (Opened, error) {
+	opened, err := p.Session(t.Context(), id, "b", func(context.Context) (UpstreamSession, error) {
 		p.End(t.Context(), id)
-		return Opened{ID: "late"}, nil
+		return UpstreamSession{ID: "late"}, nil
 	})
 	if !errors.Is(err, ErrUnknown) || opened.ID != "late" {
 		t.Errorf("got %v, %v, want what was opened, to be closed", opened, err)
@@ -226,7 +226,7 @@ func testApart(t *testing.T, p Pairs) {
 func testEmpty(t *testing.T, p Pairs) {
 	id := NewID()
 	for range 2 {
-		if o, err := p.Session(t.Context(), id, "a", opens("")); o != (Opened{}) || err != nil {
+		if o, err := p.Session(t.Context(), id, "a", opens("")); o != (UpstreamSession{}) || err != nil {
 			t.Errorf("got %v, %v", o, err)
 		}
 	}

@@ -37,7 +37,7 @@ type toolLister struct {
 
 func newToolLister(s Source, version string) toolLister {
 	return toolLister{name: s.Name, lister: lister.Lister{
-		Caller: s.Caller, Agent: userAgent, Version: version, Bounds: lister.Bounds{Items: maxTools, Bytes: maxBytes},
+		Transport: s.Transport, Agent: userAgent, Version: version, Bounds: lister.Bounds{Items: maxTools, Bytes: maxBytes},
 	}}
 }
 

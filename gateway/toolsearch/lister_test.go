@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"svc/gateway/transport"
 	"svc/gateway/upstream"
 )
 
@@ -82,7 +83,7 @@ func (s *server) lister(t *testing.T, path string) *toolLister {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	l := newToolLister(Source{Name: "up", Caller: client}, "test")
+	l := newToolLister(Source{Name: "up", Transport: transport.NewHTTP(client, transport.StaticHeaders{})}, "test")
 	return &l
 }
 

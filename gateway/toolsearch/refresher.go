@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"svc/gateway/mcpclient"
+	"svc/gateway/transport"
 )
 
 // The pauses of the refresher (gateway specification, tool_search).
@@ -25,8 +25,8 @@ const maxToldChanges = 100
 
 // Source is an upstream whose tools are listed.
 type Source struct {
-	Name   string
-	Caller mcpclient.Caller
+	Name      string
+	Transport transport.Transport
 }
 
 // Options are what a refresher is made of.

@@ -15,11 +15,13 @@ import (
 	"time"
 
 	"svc/gateway/mcp"
+	"svc/gateway/transport"
 	"svc/gateway/upstream"
 )
 
 // fake is an upstream in memory, of the stateless revision.
 type fake struct {
+	transport.Transport
 	mu    sync.Mutex
 	tools string // elements of the list
 	hints string // further members of the result
@@ -40,7 +42,7 @@ func (f *fake) times() []time.Time {
 	return slices.Clone(f.at)
 }
 
-func (f *fake) Do(_ context.Context, req *upstream.Request) (*upstream.Response, error) {
+func (f *fake) Post(_ context.Context, req *transport.Request) (*upstream.Response, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	result := `"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}`

@@ -203,12 +203,16 @@ func (b *body) more() error {
 // BeforeWait has f called whenever a Read of the body is about to ask the
 // connection for data, because all that came before was delivered: whoever passes
 // the body on sends at the latest then what it holds. It is called on the
-// goroutine of the Read, and must be set before the first.
+// goroutine of the Read, and must be set before the first. A body of another kind than
+// this client's has a method of this name, or never waits.
 func (r *Response) BeforeWait(f func()) {
-	if b, ok := r.Body.(*body); ok {
-		b.before = f
+	if b, ok := r.Body.(interface{ BeforeWait(f func()) }); ok {
+		b.BeforeWait(f)
 	}
 }
+
+// BeforeWait is [Response.BeforeWait].
+func (b *body) BeforeWait(f func()) { b.before = f }
 
 // Counter is told of bytes as they arrive; its error ends the reading of a body.
 type Counter interface{ Count(n int) error }

@@ -1,0 +1,99 @@
+package transport
+
+import (
+	"context"
+	"net/http"
+
+	"svc/gateway/mcp"
+	"svc/gateway/upstream"
+)
+
+// HTTP is the Streamable HTTP transport.
+type HTTP struct {
+	client      *upstream.Client
+	credentials Credentials
+}
+
+// NewHTTP returns the transport over a client, which it owns from now on.
+func NewHTTP(client *upstream.Client, credentials Credentials) *HTTP {
+	return &HTTP{client: client, credentials: credentials}
+}
+
+var _ Transport = (*HTTP)(nil)
+
+// Post implements Transport.
+func (t *HTTP) Post(ctx context.Context, r *Request) (*upstream.Response, error) {
+	return t.do(ctx, http.MethodPost, r, r.Body)
+}
+
+// Listen implements Transport.
+func (t *HTTP) Listen(ctx context.Context, r *Request) (*upstream.Response, error) {
+	if r.LastEventID != "" {
+		r.Header.Add(mcp.HeaderLastEventID, r.LastEventID)
+	}
+	return t.do(ctx, http.MethodGet, r, nil)
+}
+
+// End implements Transport.
+func (t *HTTP) End(ctx context.Context, r *Request) (*upstream.Response, error) {
+	return t.do(ctx, http.MethodDelete, r, nil)
+}
+
+// Address implements Transport.
+func (t *HTTP) Address() string { return t.client.LogURL() }
+
+// Close implements Transport.
+func (t *HTTP) Close() error { return t.client.Close() }
+
+// Stats returns the state of the connection pool.
+func (t *HTTP) Stats() upstream.Stats { return t.client.Stats() }
+
+// do sends a request, and once more where the credentials were rejected and others
+// took their place: the upstream has not performed what it answered with 401.
+func (t *HTTP) do(ctx context.Context, method string, r *Request, body []byte) (*upstream.Response, error) {
+	if r.Session.ID != "" {
+		r.Header.Add(mcp.HeaderSession, r.Session.ID)
+	}
+	if r.Session.Version != "" {
+		r.Header.Add(mcp.HeaderProtocolVersion, r.Session.Version)
+	}
+	out := upstream.Request{Method: method, Body: body, Idempotent: r.Idempotent, Timeouts: r.Timeouts}
+	for retried := false; ; retried = true {
+		fields, err := t.credentials.Fields(ctx, r.Caller)
+		if err != nil {
+			return nil, err
+		}
+		out.Header = authenticated(r.Header, fields)
+		resp, err := t.client.Do(ctx, &out)
+		if err != nil || resp.Status != http.StatusUnauthorized || retried || !t.credentials.Rejected(ctx, r.Caller, fields) {
+			return resp, err
+		}
+		resp.Body.Close()
+	}
+}
+
+// authenticated returns the header with the fields of credentials in the place of its
+// own fields of these names. The header itself stays as it is.
+func authenticated(h upstream.Header, fields []upstream.Field) upstream.Header {
+	if len(fields) == 0 {
+		return h
+	}
+	out := make(upstream.Header, 0, len(h)+len(fields))
+	for _, f := range h {
+		if !upstream.Header(fields).Has(f.Name) {
+			out = append(out, f)
+		}
+	}
+	return append(out, fields...)
+}
+
+// StaticHeaders are the credentials of an upstream whose configuration has them in
+// its headers: [upstream.Client] sends these with every request, whoever calls, and
+// nothing takes the place of those that were rejected.
+type StaticHeaders struct{}
+
+// Fields implements Credentials.
+func (StaticHeaders) Fields(context.Context, *Caller) ([]upstream.Field, error) { return nil, nil }
+
+// Rejected implements Credentials.
+func (StaticHeaders) Rejected(context.Context, *Caller, []upstream.Field) bool { return false }

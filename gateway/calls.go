@@ -105,15 +105,15 @@ func (ex *exchange) fanOut() {
 	}
 }
 
-// tellLevel repeats the client's last logging/setLevel at a session that was
+// replayLogLevel repeats the client's last logging/setLevel at a session that was
 // just opened for it.
-func (ex *exchange) tellLevel(ctx context.Context, t *transport.Upstream, opened session.UpstreamSession, params []byte) {
+func replayLogLevel(ctx context.Context, t *transport.Upstream, hops string, opened session.UpstreamSession, params []byte) {
 	if params == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	client := mcpclient.Client{Transport: t.Transport, Name: "svc-level", Hops: ex.hops}
+	client := mcpclient.Client{Transport: t.Transport, Name: "svc-level", Hops: hops}
 	_ = client.SetLevel(ctx, opened, params) // an upstream without logs has nothing to be told
 }
 

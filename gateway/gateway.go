@@ -146,8 +146,7 @@ type Gateway struct {
 
 var _ http.Handler = (*Gateway)(nil)
 
-// maxSessions bounds the client sessions whose upstream sessions are
-// remembered.
+// maxSessions bounds the client sessions whose upstream sessions are remembered.
 const maxSessions = 65_536
 
 // New builds a gateway. Everything that can be wrong is found here: an error

@@ -30,13 +30,8 @@ const (
 	maxParamHeader = 64                     // Mcp-Param headers that are passed on
 )
 
-// upstreamHeader builds the request's header for an upstream, without what the
-// transport adds for the session.
-func (ex *exchange) upstreamHeader() upstream.Header {
-	return ex.appendHeader(make(upstream.Header, 0, 13))
-}
-
-// appendHeader appends the same to h, which must be empty.
+// appendHeader appends the header of the request for an upstream to h, which must be
+// empty, without what the transport adds for the session.
 func (ex *exchange) appendHeader(h upstream.Header) upstream.Header {
 	from := ex.r.Header
 	bound := connectionHeaders(from["Connection"])

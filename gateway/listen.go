@@ -67,7 +67,7 @@ func (ex *exchange) passStream(lastID string) *refusal.Refusal {
 
 // get asks an upstream for its standalone stream.
 func (ex *exchange) get(ctx context.Context, t *transport.Upstream, s session.UpstreamSession, lastID string) (*upstream.Response, error) {
-	header, caller := ex.upstreamHeader(), ex.transportCaller()
+	header, caller := ex.appendHeader(nil), ex.transportCaller()
 	header.Del(mcp.HeaderLastEventID)
 	return t.Transport.Listen(ctx, &transport.Request{
 		Session: ex.sessionThere(s), Caller: &caller, Header: header, LastEventID: lastID,
@@ -98,7 +98,7 @@ func (ex *exchange) serveEnd() *refusal.Refusal {
 	}
 	ex.sentUp = ex.now()
 	caller := ex.transportCaller()
-	resp, err := ex.up.Transport.End(ex.ctx, &transport.Request{Session: ex.sessionThere(ex.upSession), Caller: &caller, Header: ex.upstreamHeader()})
+	resp, err := ex.up.Transport.End(ex.ctx, &transport.Request{Session: ex.sessionThere(ex.upSession), Caller: &caller, Header: ex.appendHeader(nil)})
 	if err != nil {
 		return ex.refuseUpstream(err)
 	}

@@ -126,7 +126,7 @@ func (ex *exchange) openedSession() *refusal.Refusal {
 		opened, err := ex.openPair(ctx)
 		if err == nil {
 			told, fresh = ex.g.pairs.Level(ctx, ex.handle.ID), true
-			ex.tellLevel(ctx, ex.up, opened, told)
+			replayLogLevel(ctx, ex.up, ex.hops, opened, told)
 		}
 		return opened, err
 	})
@@ -144,7 +144,7 @@ func (ex *exchange) openedSession() *refusal.Refusal {
 		ex.g.standings.join(ex.handle.ID, ex.up, opened)
 		// One that was set while nobody knew of this session.
 		if level := ex.g.pairs.Level(ex.ctx, ex.handle.ID); !bytes.Equal(level, told) {
-			ex.tellLevel(ex.ctx, ex.up, opened, level)
+			replayLogLevel(ex.ctx, ex.up, ex.hops, opened, level)
 		}
 	}
 	ex.upSession = opened

@@ -23,7 +23,7 @@ import (
 // writes the new number here. The comment is the goal.
 const (
 	wantFiles       = 28   // goal: 8
-	wantLines       = 4729 // goal: 1500
+	wantLines       = 4690 // goal: 1500
 	wantLargestFile = 428  // lines; goal: 300
 	wantCircle      = 27   // files that use each other in circles; goal: 6
 	wantMethods     = 107  // of exchange; goal: none that a step needs

@@ -28,6 +28,8 @@ var forbidden = []struct{ from, to, why string }{
 	{"gateway/front", "gateway/...", "the HTTP server knows nothing of what it serves"},
 	{"gateway/mcpclient", "gateway/config", "whoever uses it knows the configuration"},
 	{"gateway/mcpclient", "gateway/session", "it keeps no sessions"},
+	{"gateway/transport", "gateway/config", "whoever makes a transport knows the configuration"},
+	{"gateway/transport", "gateway/mcpclient", "a transport carries messages and makes none"},
 	{"gateway/poison", "...", "below everything"},
 	{"gateway/socket", "...", "below everything"},
 	{"gateway/fsync", "...", "below everything"},

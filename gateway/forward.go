@@ -30,19 +30,13 @@ func (ex *exchange) forward() *refusal.Refusal {
 	if ex.msg.Method == mcp.MethodListen {
 		defer ex.endsAtStop()()
 	}
-	defer ex.under()()
-	ex.fanOut()
-	ex.sentUp = ex.now()
-	resp, err := ex.post()
-	if err == nil && ex.sessionLost(resp) {
-		resp.Body.Close()
-		if refused := ex.reopenSession(); refused != nil {
-			return refused
-		}
-		resp, err = ex.post()
+	defer ex.trackInFlight()()
+	if ex.hasHandle {
+		ex.g.sessions.FanOut(ex.ctx, ex.client(), &ex.msg, ex.up)
 	}
-	if err != nil {
-		return ex.refuseUpstream(err)
+	resp, refused := ex.inSession(func(bool) (*upstream.Response, error) { return ex.post() })
+	if refused != nil {
+		return refused
 	}
 	defer resp.Body.Close()
 	ex.executed = true
@@ -66,11 +60,6 @@ func (ex *exchange) post() (*upstream.Response, error) {
 	resp, err := ex.up.Transport.Post(ex.ctx, req)
 	ex.fields = req.Header
 	return resp, err
-}
-
-// transportCaller is the client of this request as transports know it.
-func (ex *exchange) transportCaller() transport.Caller {
-	return transport.Caller{Principal: &ex.who, Token: ex.token, Header: ex.r.Header, Session: ex.handle.ID, HasSession: ex.hasHandle}
 }
 
 // sessionThere is the session of a request at its upstream. The version is the one

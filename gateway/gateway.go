@@ -24,6 +24,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"svc/gateway/affinity"
 	"svc/gateway/audit"
 	"svc/gateway/auth"
 	"svc/gateway/background"
@@ -35,6 +36,7 @@ import (
 	"svc/gateway/govern"
 	"svc/gateway/license"
 	"svc/gateway/mcp"
+	"svc/gateway/multiplex"
 	"svc/gateway/origin"
 	"svc/gateway/quality"
 	"svc/gateway/ratelimit"
@@ -102,13 +104,10 @@ type Gateway struct {
 	verifier *auth.Verifier
 	oauth    *auth.OAuth
 	limits   ratelimit.Store
-	redis    *ratelimit.Redis // nil when limits are kept in memory
-	pairs    session.Pairs
-	shared   bool // replicas share the pairs
-	// reopened is set once the default upstream lost a session that was opened
-	// again: until then nobody asks pairs for one there.
-	reopened atomic.Bool
-	tasks    taskMap // nil with one upstream
+	redis    *ratelimit.Redis    // nil when limits are kept in memory
+	sessions *multiplex.Sessions // at upstreams
+	inFlight *multiplex.InFlight // nil with one upstream
+	tasks    *affinity.Tasks     // nil too then
 	audit    *audit.Log
 	refused  *refused.Counters    // of requests whose callers were not identified
 	reporter *report.Reporter     // nil when no traces are reported
@@ -139,7 +138,6 @@ type Gateway struct {
 	writeTimeout time.Duration
 	released     func(*buffers)
 	background   *background.Calls
-	calls        *calls // requests under way; nil with one upstream
 	standings    standings
 	observer     observer
 }
@@ -208,11 +206,7 @@ func New(opts Options) (g *Gateway, err error) {
 	if err = g.openLimits(cfg); err != nil {
 		return nil, err
 	}
-	g.openPairs(cfg)
-	if len(g.targets) > 1 {
-		g.tasks = g.taskMap(cfg.TaskAffinity)
-		g.calls = newCalls(g.now)
-	}
+	g.openSessions(cfg)
 	if err = g.openObserver(cfg); err != nil {
 		return nil, err
 	}
@@ -387,8 +381,10 @@ func (g *Gateway) Close() error {
 	if g.redis != nil {
 		errs = append(errs, g.redis.Close())
 	}
-	if c, ok := g.pairs.(io.Closer); ok {
-		errs = append(errs, c.Close())
+	if g.sessions != nil {
+		if c, ok := g.sessions.State.Upstream.(io.Closer); ok {
+			errs = append(errs, c.Close())
+		}
 	}
 	if g.audit != nil {
 		g.refused.Close(refusedPatience)

@@ -45,18 +45,14 @@ func (ex *exchange) serveStream() *refusal.Refusal {
 
 // passStream opens the stream of one upstream and passes it on.
 func (ex *exchange) passStream(lastID string) *refusal.Refusal {
-	ex.sentUp = ex.now()
-	resp, err := ex.get(ex.ctx, ex.up, ex.upSession, lastID)
-	if err == nil && ex.sessionLost(resp) {
-		resp.Body.Close()
-		if refused := ex.reopenSession(); refused != nil {
-			return refused
+	resp, refused := ex.inSession(func(again bool) (*upstream.Response, error) {
+		if again {
+			lastID = "" // the position was one of the session that was lost
 		}
-		// The position was one of the session that was lost.
-		resp, err = ex.get(ex.ctx, ex.up, ex.upSession, "")
-	}
-	if err != nil {
-		return ex.refuseUpstream(err)
+		return ex.get(ex.ctx, ex.up, ex.upSession, lastID)
+	})
+	if refused != nil {
+		return refused
 	}
 	defer resp.Body.Close()
 	if resp.Status == http.StatusMethodNotAllowed {
@@ -89,7 +85,7 @@ func (ex *exchange) serveEnd() *refusal.Refusal {
 	if several && ex.handle.Upstream == "" {
 		// The default upstream made no session: what there is to end the gateway
 		// has opened itself.
-		ex.endPairs()
+		ex.endSessions()
 		if err := ex.account(http.StatusNoContent, 0); err != nil {
 			return &refusal.Audit
 		}
@@ -104,7 +100,7 @@ func (ex *exchange) serveEnd() *refusal.Refusal {
 	}
 	defer resp.Body.Close()
 	if ex.hasHandle && (resp.Status < 300 || resp.Status == http.StatusNotFound) {
-		ex.endPairs()
+		ex.endSessions()
 	}
 	if resp.Status == http.StatusMethodNotAllowed {
 		refused := refusal.NoStream
@@ -145,11 +141,9 @@ func (ex *exchange) openControl() *refusal.Refusal {
 	return ex.upstreamSession()
 }
 
-// endPairs ends the client's session: those that the gateway opened for it at
+// endSessions ends the client's session: those that the gateway opened for it at
 // other upstreams, and its merged stream. The default upstream was told.
-func (ex *exchange) endPairs() {
-	open := ex.g.pairs.End(ex.ctx, ex.handle.ID)
-	delete(open, ex.up.Name)
-	ex.g.closePairs(open)
+func (ex *exchange) endSessions() {
+	ex.g.sessions.End(ex.ctx, ex.handle.ID, ex.up)
 	ex.g.standings.end(ex.handle.ID)
 }

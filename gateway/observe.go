@@ -153,7 +153,7 @@ func (g *Gateway) state() telemetry.State {
 	if m, ok := g.limits.(counted); ok {
 		s.Buckets = m.Len()
 	}
-	if m, ok := g.pairs.(counted); ok {
+	if m, ok := g.sessions.State.Upstream.(counted); ok {
 		s.Sessions = m.Len()
 	}
 	if g.reporter != nil {

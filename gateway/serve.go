@@ -227,9 +227,6 @@ func (ex *exchange) route() *refusal.Refusal {
 	if ex.up = ex.follow(); ex.up != nil {
 		return nil
 	}
-	if ex.up = ex.followTask(); ex.up != nil {
-		return nil
-	}
 	name := ex.g.defaultUpstream
 	if ex.msg.Method == mcp.MethodToolsCall {
 		routed, ok := ex.g.router.Match(ex.msg.Name)

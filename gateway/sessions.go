@@ -1,46 +1,68 @@
 package gateway
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"net/http"
 	"path/filepath"
 	"time"
 
+	"svc/gateway/affinity"
 	"svc/gateway/config"
 	"svc/gateway/mcp"
-	"svc/gateway/mcpclient"
+	"svc/gateway/multiplex"
 	"svc/gateway/refusal"
 	"svc/gateway/session"
+	"svc/gateway/tag"
 	"svc/gateway/transport"
 	"svc/gateway/upstream"
 )
 
-// openTimeout bounds the opening of a session at an upstream on behalf of a
-// client.
-const openTimeout = 30 * time.Second
-
-// maxInitialize bounds the answer of an upstream to the gateway's own initialize,
-// in bytes.
-const maxInitialize = 1 << 20
-
-// openPairs opens the memory of the sessions that the gateway opens for clients:
+// openSessions opens the memory of the sessions that the gateway opens for clients:
 // shared by replicas where they share their rate limits, else in this process,
 // with what ended written down.
-func (g *Gateway) openPairs(cfg *config.File) {
+func (g *Gateway) openSessions(cfg *config.File) {
+	g.sessions = multiplex.New(multiplex.Options{
+		Upstreams: g.targets, Default: g.defaultUpstream, Background: g.background, Version: g.version, Logger: g.log,
+		Joined: g.standings.join,
+	})
+	if len(g.targets) > 1 {
+		g.tasks = &affinity.Tasks{Map: g.taskMap(cfg.TaskAffinity)}
+		g.inFlight = multiplex.NewInFlight(g.now)
+	}
 	if g.redis != nil {
-		g.shared = true
-		g.pairs = session.NewShared(maxSessions, g.redis.Records(), g.sealer, g.closePairs)
+		shared := session.NewShared(maxSessions, g.redis.Records(), g.sealer, g.sessions.Close)
+		g.sessions.State, g.sessions.Replicated = session.State{Upstream: shared, Settings: shared}, true
 		return
 	}
-	durable, err := session.OpenDurable(filepath.Join(cfg.StateDirectory(), "sessions.ended"), maxSessions, g.closePairs, g.log)
+	durable, err := session.OpenDurable(filepath.Join(cfg.StateDirectory(), "sessions.ended"), maxSessions, g.sessions.Close, g.log)
 	if err == nil {
-		g.pairs = durable
+		g.sessions.State = session.State{Upstream: durable, Settings: durable}
 		return
 	}
 	g.log.Warn("sessions that clients end are forgotten at a restart: their handles could be used again", "error", err)
-	g.pairs = session.NewMemory(maxSessions, g.closePairs)
+	memory := session.NewMemory(maxSessions, g.sessions.Close)
+	g.sessions.State = session.State{Upstream: memory, Settings: memory}
+}
+
+// taskMap makes the map of tasks. Replicas share it where they share their rate
+// limits.
+func (g *Gateway) taskMap(cfg config.TaskAffinity) affinity.Map {
+	local := affinity.NewMemory(cfg.MaxEntries, cfg.TTL, g.now)
+	if g.redis == nil {
+		return local
+	}
+	return affinity.NewShared(local, g.redis, cfg.TTL)
+}
+
+// client is the client's session as the sessions at upstreams are found by it.
+func (ex *exchange) client() multiplex.Client {
+	ex.caller = ex.transportCaller()
+	return multiplex.Client{Handle: ex.handle, Version: ex.dialect.Version, Hops: ex.hops, Caller: &ex.caller}
+}
+
+// transportCaller is the client of this request as transports know it.
+func (ex *exchange) transportCaller() transport.Caller {
+	return transport.Caller{Principal: &ex.who, Token: ex.token, Header: ex.r.Header, Session: ex.handle.ID, HasSession: ex.hasHandle}
 }
 
 // openSession reads the session handle that the client presents. A handle that
@@ -55,11 +77,8 @@ func (ex *exchange) openSession() *refusal.Refusal {
 		return nil
 	}
 	handle, err := ex.g.sealer.Open(text, ex.owner())
-	if err != nil {
+	if err != nil || ex.g.sessions.Ended(ex.ctx, handle.ID) {
 		return &refusal.Session
-	}
-	if len(ex.g.targets) > 1 && ex.g.pairs.Ended(ex.ctx, handle.ID) {
-		return &refusal.Session // each of the other upstreams would begin a new one
 	}
 	ex.handle, ex.hasHandle = handle, true
 	return nil
@@ -85,7 +104,7 @@ func (ex *exchange) clientSession(sid string) string {
 		}
 		return ""
 	}
-	if sid == "" && len(ex.g.targets) == 1 {
+	if sid == "" && !ex.g.sessions.Several() {
 		return ""
 	}
 	handle := session.Handle{ID: session.NewID(), Owner: ex.owner(), Upstream: sid}
@@ -94,125 +113,115 @@ func (ex *exchange) clientSession(sid string) string {
 		ex.g.log.Warn("upstream session id is too long to carry", "upstream", ex.up.Name, "error", err)
 		return ""
 	}
-	ex.g.pairs.SetParams(ex.ctx, handle.ID, ex.msg.Spans.Params.Of(ex.msg.Body))
+	ex.g.sessions.State.Settings.SetParams(ex.ctx, handle.ID, ex.msg.Spans.Params.Of(ex.msg.Body))
 	return text
 }
 
-// upstreamSession finds the session at the upstream that the request is routed
-// to: the one in the handle for the default upstream, unless that was lost; a pair
-// that is opened when it is first needed for any other.
-func (ex *exchange) upstreamSession() *refusal.Refusal {
-	switch {
-	case !ex.hasHandle:
-		return nil
-	case ex.up.Name == ex.g.defaultUpstream:
-		ex.upSession = session.UpstreamSession{ID: ex.handle.Upstream, Version: ex.dialect.Version}
-		if ex.g.reopened.Load() {
-			if opened, ok := ex.g.pairs.Known(ex.handle.ID, ex.up.Name); ok {
-				ex.upSession = opened
-			}
-		}
-		return nil
-	}
-	return ex.openedSession()
-}
-
-// openedSession finds the session that the gateway opened at the upstream for
-// the client, and opens it when there is none.
-func (ex *exchange) openedSession() *refusal.Refusal {
-	var told []byte // the level of logs that a session opened here was told
-	fresh := false
-	opened, err := ex.g.pairs.Session(ex.ctx, ex.handle.ID, ex.up.Name, func(ctx context.Context) (session.UpstreamSession, error) {
-		opened, err := ex.openPair(ctx)
-		if err == nil {
-			told, fresh = ex.g.pairs.Level(ctx, ex.handle.ID), true
-			replayLogLevel(ctx, ex.up, ex.hops, opened, told)
-		}
-		return opened, err
-	})
-	if errors.Is(err, session.ErrUnknown) {
-		ex.g.closeSession(ex.up, opened) // it ended while this one was being opened
-		return &refusal.Session
-	}
-	if errors.Is(err, session.ErrUnavailable) {
-		return refusal.SessionStore.After(time.Second)
-	}
-	if err != nil {
-		return ex.refuseOpening(err)
-	}
-	if fresh {
-		ex.g.standings.join(ex.handle.ID, ex.up, opened)
-		// One that was set while nobody knew of this session.
-		if level := ex.g.pairs.Level(ex.ctx, ex.handle.ID); !bytes.Equal(level, told) {
-			replayLogLevel(ex.ctx, ex.up, ex.hops, opened, level)
-		}
-	}
-	ex.upSession = opened
-	return nil
-}
-
-// refuseOpening turns a failed opening of a session into its answer. Where the
-// session of the default upstream cannot be opened again, because the upstream
-// does not take what the client's first initialize asked for, the client begins a
-// new one.
-func (ex *exchange) refuseOpening(err error) *refusal.Refusal {
-	if ex.up.Name == ex.g.defaultUpstream && !errors.As(err, new(*upstream.Error)) && ex.ctx.Err() == nil {
-		return &refusal.Session
-	}
-	return ex.refuseUpstream(err)
-}
-
-// sessionLost reports whether the upstream answered that it no longer knows a
-// session, as after a restart, and the session is worth opening again: the
-// client still holds its handle.
-func (ex *exchange) sessionLost(resp *upstream.Response) bool {
-	return resp.Status == http.StatusNotFound && ex.hasHandle && ex.upSession.ID != "" &&
-		!ex.g.pairs.Ended(ex.ctx, ex.handle.ID)
-}
-
-// reopenSession opens the session of this request at its upstream again. Nothing
-// was executed.
-func (ex *exchange) reopenSession() *refusal.Refusal {
-	ex.g.pairs.Forget(ex.ctx, ex.handle.ID, ex.up.Name, ex.upSession)
-	refused := ex.openedSession()
-	if refused == nil && ex.up.Name == ex.g.defaultUpstream {
-		ex.g.reopened.Store(true)
+// upstreamSession finds the session at the upstream that the request is routed to.
+func (ex *exchange) upstreamSession() (refused *refusal.Refusal) {
+	if ex.hasHandle {
+		opened, err := ex.g.sessions.Find(ex.ctx, ex.client(), ex.up)
+		ex.upSession, refused = opened, ex.refuseSession(err)
 	}
 	return refused
 }
 
-// openPair opens a session at the request's upstream, with the initialize
-// parameters of the client while they are known, else with minimal ones.
-func (ex *exchange) openPair(ctx context.Context) (session.UpstreamSession, error) {
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	params, err := ex.g.pairs.Params(ctx, ex.handle.ID)
-	if err != nil {
-		return session.UpstreamSession{}, err
+// refuseSession turns a failed search for a session at an upstream into its answer.
+func (ex *exchange) refuseSession(err error) *refusal.Refusal {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, session.ErrUnknown):
+		return &refusal.Session
+	case errors.Is(err, session.ErrUnavailable):
+		return refusal.SessionStore.After(time.Second)
 	}
-	if params == nil {
-		version := ex.dialect.Version
-		if version == "" {
-			version = mcp.Revision20250618
-		}
-		params = append([]byte(`{"protocolVersion":`), mcp.AppendString(nil, version)...)
-		params = append(params, `,"capabilities":{},"clientInfo":{"name":"svc","version":`...)
-		params = append(mcp.AppendString(params, ex.g.version), "}}"...)
-	}
-	caller := ex.transportCaller()
-	client := mcpclient.Client{Transport: ex.up.Transport, Name: "svc-initialize", Hops: ex.hops, Caller: &caller}
-	opened, _, err := client.Initialize(ctx, params, maxInitialize)
-	return opened, err
+	return ex.refuseUpstream(err)
 }
 
-// closeSession ends a session that the gateway opened at an upstream.
-func (g *Gateway) closeSession(t *transport.Upstream, opened session.UpstreamSession) {
-	if opened.ID == "" {
-		return
+// inSession sends a request to the upstream, and once more in another session where
+// the upstream answers that it no longer knows its session, as after a restart.
+// Nothing was executed then.
+func (ex *exchange) inSession(send func(again bool) (*upstream.Response, error)) (*upstream.Response, *refusal.Refusal) {
+	ex.sentUp = ex.now()
+	resp, err := send(false)
+	if err == nil && resp.Status == http.StatusNotFound && ex.hasHandle && ex.g.sessions.WorthReopening(ex.ctx, ex.handle.ID, ex.upSession) {
+		resp.Body.Close()
+		opened, err := ex.g.sessions.Reopen(ex.ctx, ex.client(), ex.up, ex.upSession)
+		if refused := ex.refuseSession(err); refused != nil {
+			return nil, refused
+		}
+		ex.upSession = opened
+		resp, err = send(true)
 	}
-	client := mcpclient.Client{Transport: t.Transport}
-	ran := g.background.Run(func(ctx context.Context) { client.End(ctx, opened) })
-	if !ran {
-		g.log.Warn("a session at an upstream was not ended: too many background calls", "upstream", t.Name)
+	if err != nil {
+		return nil, ex.refuseUpstream(err)
+	}
+	return resp, nil
+}
+
+// tagFor returns the tag of a stream of this exchange: none where the session
+// has one upstream.
+func (ex *exchange) tagFor(t tag.Kind) tag.Kind {
+	if ex.hasHandle && ex.g.sessions.Several() {
+		return t
+	}
+	return tag.None
+}
+
+// untag finds the upstream of a client's answer to a server request, or of the
+// progress of one, and removes the tag. It runs before the rules, so that they
+// judge the message that is sent.
+func (ex *exchange) untag() *refusal.Refusal {
+	ex.untagged = true
+	if ex.tagFor(tag.Post) == tag.None {
+		return nil
+	}
+	var err error
+	if ex.follows, ex.unknown, err = ex.g.sessions.Untag(&ex.msg); err != nil {
+		return refusal.OfMessage(err)
+	}
+	return nil
+}
+
+// discard acknowledges a message that refers to something that was never issued.
+// An upstream would ignore it too, like an answer that comes too late.
+func (ex *exchange) discard() *refusal.Refusal {
+	ex.rec.ErrorKind = ex.unknown.Kind
+	if err := ex.account(ex.unknown.Status, 0); err != nil {
+		return &refusal.Audit
+	}
+	ex.w.WriteHeader(ex.unknown.Status)
+	return nil
+}
+
+// follow finds the upstream of a client's message that belongs to one before it:
+// what untag found, where the request runs that is canceled, or where the task is that
+// the message asks about. Without a trace of the one before it is nil.
+func (ex *exchange) follow() *transport.Upstream {
+	switch {
+	case ex.follows != nil:
+		return ex.follows
+	case ex.msg.Method == mcp.NotificationCancelled && ex.tagFor(tag.Post) != tag.None:
+		name, _ := ex.g.inFlight.Upstream(ex.ctx, ex.handle.ID, ex.msg.Spans.RequestID.Of(ex.msg.Body))
+		return ex.g.targets[name]
+	case ex.g.tasks != nil:
+		return ex.g.targets[ex.g.tasks.Of(ex.ctx, &ex.who, &ex.msg)]
+	}
+	return nil
+}
+
+// trackInFlight remembers where the request is until the response, so that its
+// cancellation can be routed. The returned function ends that, except when the client
+// disconnected first: the upstream may still work on it, and the client cancel it then.
+func (ex *exchange) trackInFlight() func() {
+	if ex.msg.Kind != mcp.Request || ex.tagFor(tag.Post) == tag.None || ex.up.Name == ex.g.defaultUpstream {
+		return func() {}
+	}
+	ex.g.inFlight.Add(ex.ctx, ex.handle.ID, ex.msg.ID, ex.up.Name)
+	return func() {
+		if !ex.unanswered && ex.ctx.Err() == nil {
+			ex.g.inFlight.Remove(ex.ctx, ex.handle.ID, ex.msg.ID)
+		}
 	}
 }

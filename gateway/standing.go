@@ -60,7 +60,7 @@ func (ex *exchange) mergeStreams(at *tag.Positions) *refusal.Refusal {
 	m.settle()
 	defer m.stop()
 	m.add(ex.up, ex.upSession)
-	for name, opened := range ex.g.pairs.All(ctx, ex.handle.ID) {
+	for name, opened := range ex.g.sessions.State.Upstream.All(ctx, ex.handle.ID) {
 		m.add(ex.g.targets[name], opened)
 	}
 	m.watch()
@@ -77,7 +77,7 @@ const lookEvery = 5 * time.Second
 // sessions that another one opened join, and an end that another one was told of
 // is the end here.
 func (m *standing) watch() {
-	if !m.ex.g.shared {
+	if !m.ex.g.sessions.Replicated {
 		<-m.ctx.Done()
 		return
 	}
@@ -90,11 +90,11 @@ func (m *standing) watch() {
 			return
 		case <-look.C:
 		}
-		if m.ex.g.pairs.Ended(m.ctx, id) {
+		if m.ex.g.sessions.State.Upstream.Ended(m.ctx, id) {
 			m.cancel(errEnded)
 			continue
 		}
-		for name, opened := range m.ex.g.pairs.All(m.ctx, id) {
+		for name, opened := range m.ex.g.sessions.State.Upstream.All(m.ctx, id) {
 			if known[name] != opened {
 				known[name] = opened
 				m.add(m.ex.g.targets[name], opened)

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"svc/gateway/affinity"
 )
 
 // taskUpstream makes a task for every tools/call, named by handle, and answers
@@ -219,7 +221,7 @@ func TestListenFollowsItsTasks(t *testing.T) {
 		{"an unknown task", `"taskIds":["t1","t9"]`, "first"},
 		{"no task", `"taskIds":[]`, "first"},
 		{"lists", `"toolsListChanged":true`, "first"},
-		{"more tasks than are looked up", `"taskIds":["t1"` + strings.Repeat(`,"t1"`, maxListenTasks) + `]`, "first"},
+		{"more tasks than are looked up", `"taskIds":["t1"` + strings.Repeat(`,"t1"`, affinity.MaxListenTasks) + `]`, "first"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			first, second := taskUpstream(t, jsonTask), taskUpstream(t, jsonTask)

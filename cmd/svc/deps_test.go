@@ -29,6 +29,8 @@ var forbidden = []struct{ from, to, why string }{
 	{"gateway/mcpclient", "gateway/config", "whoever uses it knows the configuration"},
 	{"gateway/mcpclient", "gateway/session", "it keeps no sessions"},
 	{"gateway/transport", "gateway/config", "whoever makes a transport knows the configuration"},
+	{"gateway/multiplex", "gateway/config", "whoever makes it knows the configuration"},
+	{"gateway/multiplex", "gateway/audit", "it records nothing"},
 	{"gateway/transport", "gateway/mcpclient", "a transport carries messages and makes none"},
 	{"gateway/poison", "...", "below everything"},
 	{"gateway/socket", "...", "below everything"},

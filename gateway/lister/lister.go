@@ -139,7 +139,7 @@ func (l *Lister) attempt(ctx context.Context, kinds []catalog.Kind) (*Offer, err
 	if err != nil {
 		return nil, err
 	}
-	defer l.client().End(ctx, s)
+	defer l.client().EndAfter(ctx, s)
 	return offer, l.lists(ctx, s, offer, kinds)
 }
 

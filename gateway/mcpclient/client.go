@@ -73,10 +73,18 @@ func (c *Client) Initialize(ctx context.Context, params []byte, limit int) (mcp.
 		return mcp.Session{}, nil, fmt.Errorf("initialize: %w: it names no protocol revision", ErrAnswer)
 	}
 	if err := c.notify(ctx, s, "notifications/initialized"); err != nil {
-		c.End(ctx, s)
+		c.EndAfter(ctx, s)
 		return mcp.Session{}, nil, err
 	}
 	return s, m, nil
+}
+
+// EndAfter ends a session after a use that the end of ctx may have cut short: it has
+// time of its own. Nothing depends on its success.
+func (c *Client) EndAfter(ctx context.Context, s mcp.Session) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	c.End(ctx, s)
 }
 
 // End ends a session. Nothing depends on its success.
@@ -84,8 +92,6 @@ func (c *Client) End(ctx context.Context, s mcp.Session) {
 	if s.ID == "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
-	defer cancel()
 	resp, err := c.Transport.End(ctx, &transport.Request{
 		Session: s, Caller: c.Caller, Header: upstream.Header{{Name: upstream.HeaderHops, Value: c.hops()}},
 	})

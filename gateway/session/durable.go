@@ -38,7 +38,10 @@ type Durable struct {
 	closed bool
 }
 
-var _ Pairs = (*Durable)(nil)
+var (
+	_ UpstreamSessions = (*Durable)(nil)
+	_ ClientSettings   = (*Durable)(nil)
+)
 
 // OpenDurable returns a Memory that knows the sessions of which the file says
 // that they ended; the file is made when it is missing. See NewMemory for max and
@@ -55,7 +58,7 @@ func OpenDurable(path string, max int, evicted func(open map[string]UpstreamSess
 	return d, nil
 }
 
-// End implements Pairs. A session whose end could not be written is ended all the
+// End implements UpstreamSessions. A session whose end could not be written is ended all the
 // same, until the next start.
 func (d *Durable) End(ctx context.Context, id ID) map[string]UpstreamSession {
 	open := d.Memory.End(ctx, id)

@@ -1,7 +1,7 @@
 // Package session owns what a legacy client sees as its Mcp-Session-Id: a
 // small handle, sealed by the gateway, that names the owner and the session of
-// the default upstream, and the pairs (handle, upstream) → upstream session of
-// a client that is routed to several upstreams.
+// the default upstream, and the sessions of a client at the several upstreams
+// that it is routed to.
 //
 // It does not speak HTTP and opens no upstream session: the gateway does, and
 // tells this package what came of it.
@@ -54,7 +54,7 @@ func OwnerOf(parts ...string) Owner {
 	return o
 }
 
-// ID names a session inside the gateway; its pairs are kept under it.
+// ID names a session inside the gateway; its upstream sessions are kept under it.
 type ID [16]byte
 
 // NewID returns a random session name.

@@ -13,11 +13,11 @@ const (
 	maxParams = 16 << 10
 	// maxLevel is the largest logging/setLevel parameters that are kept, in bytes.
 	maxLevel = 1 << 10
-	// maxPairs bounds the upstreams of one session.
-	maxPairs = 256
+	// maxUpstreams bounds the upstream sessions of one session.
+	maxUpstreams = 256
 )
 
-// Memory is Pairs in this process, bounded by least-recently-used eviction.
+// Memory is [UpstreamSessions] and [ClientSettings] in this process, bounded by least-recently-used eviction.
 type Memory struct {
 	max     int
 	evicted func(open map[string]UpstreamSession)
@@ -28,13 +28,13 @@ type Memory struct {
 }
 
 type entry struct {
-	id     ID
-	params []byte
-	level  []byte
-	open   map[string]UpstreamSession
-	busy   map[string]*opening
-	ended  bool
-	record string // of [Shared]: which record of the store it was told to
+	id      ID
+	params  []byte
+	level   []byte
+	open    map[string]UpstreamSession
+	opening map[string]*opening
+	ended   bool
+	record  string // of [Shared]: which record of the store it was told to
 }
 
 // opening is an open call that others wait for.
@@ -48,7 +48,7 @@ type opening struct {
 var errNotOpened = errors.New("session was not opened")
 
 // NewMemory returns an empty store that keeps at most max sessions. evicted gets
-// the open pairs of a session that had to make room, for the caller to close; it
+// the open upstream sessions of a session that had to make room, for the caller to close; it
 // must not block and not call back. It may be nil.
 func NewMemory(max int, evicted func(open map[string]UpstreamSession)) *Memory {
 	if evicted == nil {
@@ -57,7 +57,10 @@ func NewMemory(max int, evicted func(open map[string]UpstreamSession)) *Memory {
 	return &Memory{max: max, evicted: evicted, sessions: make(map[ID]*list.Element), order: list.New()}
 }
 
-var _ Pairs = (*Memory)(nil)
+var (
+	_ UpstreamSessions = (*Memory)(nil)
+	_ ClientSettings   = (*Memory)(nil)
+)
 
 // entry returns the entry of a session, made when it is missing. The caller
 // holds mu.
@@ -78,7 +81,7 @@ func (m *Memory) entry(id ID) *entry {
 	return e
 }
 
-// Session implements Pairs.
+// Session implements UpstreamSessions.
 func (m *Memory) Session(ctx context.Context, id ID, upstream string, open OpenFunc) (UpstreamSession, error) {
 	m.mu.Lock()
 	e := m.entry(id)
@@ -90,7 +93,7 @@ func (m *Memory) Session(ctx context.Context, id ID, upstream string, open OpenF
 		m.mu.Unlock()
 		return o, nil
 	}
-	if o, ok := e.busy[upstream]; ok {
+	if o, ok := e.opening[upstream]; ok {
 		m.mu.Unlock()
 		select {
 		case <-o.done:
@@ -100,19 +103,19 @@ func (m *Memory) Session(ctx context.Context, id ID, upstream string, open OpenF
 		}
 	}
 	o := &opening{done: make(chan struct{}), err: errNotOpened}
-	if e.busy == nil {
-		e.busy = make(map[string]*opening)
+	if e.opening == nil {
+		e.opening = make(map[string]*opening)
 	}
-	e.busy[upstream] = o
+	e.opening[upstream] = o
 	m.mu.Unlock()
 
 	var opened UpstreamSession
 	defer func() { // also when open panics
 		m.mu.Lock()
-		delete(e.busy, upstream)
+		delete(e.opening, upstream)
 		if o.err == nil && !e.ended {
 			e := m.entry(id) // another one when it had to make room meanwhile
-			if _, ok := e.open[upstream]; !ok && !e.ended && len(e.open) < maxPairs {
+			if _, ok := e.open[upstream]; !ok && !e.ended && len(e.open) < maxUpstreams {
 				if e.open == nil {
 					e.open = make(map[string]UpstreamSession)
 				}
@@ -134,7 +137,7 @@ func (m *Memory) Session(ctx context.Context, id ID, upstream string, open OpenF
 	return opened, err
 }
 
-// Known implements Pairs.
+// Known implements UpstreamSessions.
 func (m *Memory) Known(id ID, upstream string) (UpstreamSession, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -147,7 +150,7 @@ func (m *Memory) Known(id ID, upstream string) (UpstreamSession, bool) {
 	return opened, ok
 }
 
-// Forget implements Pairs.
+// Forget implements UpstreamSessions.
 func (m *Memory) Forget(_ context.Context, id ID, upstream string, lost UpstreamSession) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -158,7 +161,7 @@ func (m *Memory) Forget(_ context.Context, id ID, upstream string, lost Upstream
 	}
 }
 
-// All implements Pairs.
+// All implements UpstreamSessions.
 func (m *Memory) All(_ context.Context, id ID) map[string]UpstreamSession {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -174,7 +177,7 @@ func (m *Memory) All(_ context.Context, id ID) map[string]UpstreamSession {
 	return all
 }
 
-// SetParams implements Pairs. Parameters over 16 KiB are not kept.
+// SetParams implements ClientSettings. Parameters over 16 KiB are not kept.
 func (m *Memory) SetParams(_ context.Context, id ID, params []byte) {
 	if len(params) > maxParams {
 		return
@@ -186,7 +189,7 @@ func (m *Memory) SetParams(_ context.Context, id ID, params []byte) {
 	}
 }
 
-// Params implements Pairs. The result is shared and must not be changed.
+// Params implements ClientSettings. The result is shared and must not be changed.
 func (m *Memory) Params(_ context.Context, id ID) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -196,7 +199,7 @@ func (m *Memory) Params(_ context.Context, id ID) ([]byte, error) {
 	return nil, nil
 }
 
-// SetLevel implements Pairs. Parameters over 1 KiB are not kept.
+// SetLevel implements ClientSettings. Parameters over 1 KiB are not kept.
 func (m *Memory) SetLevel(_ context.Context, id ID, params []byte) {
 	if len(params) > maxLevel {
 		return
@@ -208,7 +211,7 @@ func (m *Memory) SetLevel(_ context.Context, id ID, params []byte) {
 	}
 }
 
-// Level implements Pairs. The result is shared and must not be changed.
+// Level implements ClientSettings. The result is shared and must not be changed.
 func (m *Memory) Level(_ context.Context, id ID) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -218,7 +221,7 @@ func (m *Memory) Level(_ context.Context, id ID) []byte {
 	return nil
 }
 
-// End implements Pairs.
+// End implements UpstreamSessions.
 func (m *Memory) End(_ context.Context, id ID) map[string]UpstreamSession {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -228,7 +231,7 @@ func (m *Memory) End(_ context.Context, id ID) map[string]UpstreamSession {
 	return open
 }
 
-// Ended implements Pairs.
+// Ended implements UpstreamSessions.
 func (m *Memory) Ended(_ context.Context, id ID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -245,9 +248,9 @@ func (m *Memory) find(id ID) *entry {
 	return nil
 }
 
-// isOther reports whether a record of the store is not the one that was told what
+// recordReplaced reports whether a record of the store is not the one that was told what
 // is known of the session here. It is the one from now on.
-func (m *Memory) isOther(id ID, record string) bool {
+func (m *Memory) recordReplaced(id ID, record string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := m.find(id)

@@ -63,7 +63,7 @@ func TestEvictionWhileAPairIsOpened(t *testing.T) {
 }
 
 // params returns the parameters that are kept.
-func params(t *testing.T, p Pairs, id ID) []byte {
+func params(t *testing.T, p kept, id ID) []byte {
 	t.Helper()
 	params, err := p.Params(t.Context(), id)
 	if err != nil {

@@ -11,9 +11,9 @@ const maxSealed = 32 << 10
 // errSealed is the error of a text that seal did not make for its place.
 var errSealed = errors.New("not sealed by this gateway for this session")
 
-// about is what a sealed text is bound to: a session and a field of it. A handle
+// additionalData is what a sealed text is bound to: a session and a field of it. A handle
 // is bound to nothing, so neither is ever taken for the other.
-func about(id ID, field string) []byte {
+func additionalData(id ID, field string) []byte {
 	out := make([]byte, 0, len("pairs")+len(id)+len(field))
 	out = append(out, "pairs"...)
 	out = append(out, id[:]...)
@@ -22,7 +22,7 @@ func about(id ID, field string) []byte {
 
 // seal makes a text that whoever reads the store can do nothing with.
 func (s *Shared) seal(id ID, field string, text []byte) string {
-	return string(s.sealer.aead.Seal(nil, nil, text, about(id, field)))
+	return string(s.sealer.aead.Seal(nil, nil, text, additionalData(id, field)))
 }
 
 // open reads what seal made for the same session and field.
@@ -30,7 +30,7 @@ func (s *Shared) open(id ID, field, sealed string) ([]byte, error) {
 	if len(sealed) > maxSealed {
 		return nil, errSealed
 	}
-	text, err := s.sealer.aead.Open(nil, nil, []byte(sealed), about(id, field))
+	text, err := s.sealer.aead.Open(nil, nil, []byte(sealed), additionalData(id, field))
 	if err != nil {
 		return nil, errSealed
 	}

@@ -40,24 +40,25 @@ const (
 	sharedTTL = 4 * 24 * time.Hour
 	// endedTTL is how long the store remembers that a session ended.
 	endedTTL = 30 * 24 * time.Hour
-	// maxBehind bounds the sessions of which the store is still to be told.
-	maxBehind = 4096
+	// maxUnsynced bounds the sessions that the store lacks.
+	maxUnsynced = 4096
 )
 
-// The fields of a session's record. Those of pairs have the name of the upstream
-// behind a prefix.
+// The fields of a session's record. Those of upstream sessions have the name of
+// the upstream behind a prefix.
 const (
 	fieldParams = "params"
 	fieldLevel  = "level"
 	fieldPair   = "at:"
 )
 
-// Shared is Pairs for a gateway with several replicas: what one of them opens all
+// Shared is [UpstreamSessions] and [ClientSettings] for a gateway with several
+// replicas: what one of them opens all
 // of them use, and what one of them ends is ended everywhere. What stands in the
 // store is sealed, for the session and the field it stands in.
 //
 // Each replica keeps what it has used itself in a bounded memory too. While the
-// store fails it goes on with that; a pair that it does not know is
+// store fails it goes on with that; an upstream session that it does not know is
 // ErrUnavailable, because another replica may hold it. What the store has missed,
 // or lost, is told to it when it answers again.
 type Shared struct {
@@ -66,14 +67,17 @@ type Shared struct {
 	sealer  *Sealer
 	discard func(open map[string]UpstreamSession)
 
-	mu      sync.Mutex
-	behind  map[ID]struct{}
-	waiting atomic.Int32 // of behind, to be read without the lock
+	mu            sync.Mutex
+	unsynced      map[ID]struct{}
+	unsyncedCount atomic.Int32 // of unsynced, to be read without the lock
 }
 
-var _ Pairs = (*Shared)(nil)
+var (
+	_ UpstreamSessions = (*Shared)(nil)
+	_ ClientSettings   = (*Shared)(nil)
+)
 
-// NewShared returns pairs over a store that remember at most max sessions in
+// NewShared returns the state over a store that remembers at most max sessions in
 // this process. discard gets what this replica opened and another had opened
 // before, or ended meanwhile, for the caller to close; it must not block and not
 // call back.
@@ -81,11 +85,11 @@ func NewShared(max int, store Store, sealer *Sealer, discard func(open map[strin
 	// A session that has to make room here is not closed: others use it.
 	return &Shared{
 		local: NewMemory(max, nil), store: store, sealer: sealer, discard: discard,
-		behind: make(map[ID]struct{}),
+		unsynced: make(map[ID]struct{}),
 	}
 }
 
-// Session implements Pairs. Of two replicas that open a pair at once one wins;
+// Session implements UpstreamSessions. Of two replicas that open a session at once one wins;
 // the other discards its own and uses the winner's.
 func (s *Shared) Session(ctx context.Context, id ID, upstream string, open OpenFunc) (UpstreamSession, error) {
 	return s.local.Session(ctx, id, upstream, func(ctx context.Context) (UpstreamSession, error) {
@@ -145,12 +149,12 @@ func (s *Shared) claim(ctx context.Context, id ID, upstream string, opened Upstr
 	return first, nil
 }
 
-// Known implements Pairs.
+// Known implements UpstreamSessions.
 func (s *Shared) Known(id ID, upstream string) (UpstreamSession, bool) {
 	return s.local.Known(id, upstream)
 }
 
-// Forget implements Pairs.
+// Forget implements UpstreamSessions.
 func (s *Shared) Forget(ctx context.Context, id ID, upstream string, lost UpstreamSession) {
 	ctx = context.WithoutCancel(ctx)
 	s.local.Forget(ctx, id, upstream, lost)
@@ -160,17 +164,17 @@ func (s *Shared) Forget(ctx context.Context, id ID, upstream string, lost Upstre
 	}
 }
 
-// All implements Pairs. While the store fails these are the pairs that this
+// All implements UpstreamSessions. While the store fails these are the sessions that this
 // replica has used.
 func (s *Shared) All(ctx context.Context, id ID) map[string]UpstreamSession {
 	fields, err := s.store.Fields(ctx, name(id))
 	if err != nil {
 		return s.local.All(ctx, id)
 	}
-	return s.pairs(id, fields)
+	return s.upstreamSessions(id, fields)
 }
 
-// SetParams implements Pairs.
+// SetParams implements ClientSettings.
 func (s *Shared) SetParams(ctx context.Context, id ID, params []byte) {
 	if len(params) > maxParams {
 		return
@@ -179,7 +183,7 @@ func (s *Shared) SetParams(ctx context.Context, id ID, params []byte) {
 	s.set(ctx, id, fieldParams, params)
 }
 
-// Params implements Pairs.
+// Params implements ClientSettings.
 func (s *Shared) Params(ctx context.Context, id ID) ([]byte, error) {
 	if params, _ := s.local.Params(ctx, id); params != nil {
 		return params, nil
@@ -187,7 +191,7 @@ func (s *Shared) Params(ctx context.Context, id ID) ([]byte, error) {
 	return s.field(ctx, id, fieldParams, maxParams)
 }
 
-// SetLevel implements Pairs.
+// SetLevel implements ClientSettings.
 func (s *Shared) SetLevel(ctx context.Context, id ID, params []byte) {
 	if len(params) > maxLevel {
 		return
@@ -196,7 +200,7 @@ func (s *Shared) SetLevel(ctx context.Context, id ID, params []byte) {
 	s.set(ctx, id, fieldLevel, params)
 }
 
-// Level implements Pairs: what the store says, because another replica may have
+// Level implements ClientSettings: what the store says, because another replica may have
 // been told since, else what this one was told.
 func (s *Shared) Level(ctx context.Context, id ID) []byte {
 	if level, err := s.field(ctx, id, fieldLevel, maxLevel); err == nil && level != nil {
@@ -205,16 +209,16 @@ func (s *Shared) Level(ctx context.Context, id ID) []byte {
 	return s.local.Level(ctx, id)
 }
 
-// End implements Pairs. What the store does not take now it is told later.
+// End implements UpstreamSessions. What the store does not take now it is told later.
 func (s *Shared) End(ctx context.Context, id ID) map[string]UpstreamSession {
 	ctx = context.WithoutCancel(ctx)
 	open := s.local.End(ctx, id)
 	fields, err := s.store.End(ctx, name(id), endedTTL)
 	if err != nil {
-		s.fellBehind(id)
+		s.markUnsynced(id)
 		return open
 	}
-	all := s.pairs(id, fields)
+	all := s.upstreamSessions(id, fields)
 	for upstream, opened := range open {
 		if _, ok := all[upstream]; !ok {
 			all[upstream] = opened
@@ -223,11 +227,11 @@ func (s *Shared) End(ctx context.Context, id ID) map[string]UpstreamSession {
 	return all
 }
 
-// Ended implements Pairs. While the store fails a session that is not known to
+// Ended implements UpstreamSessions. While the store fails a session that is not known to
 // have ended goes on.
 func (s *Shared) Ended(ctx context.Context, id ID) bool {
 	if s.local.Ended(ctx, id) {
-		s.catchUp(ctx)
+		s.syncOne(ctx)
 		return true
 	}
 	born, ended, err := s.store.Touch(ctx, name(id), sharedTTL, endedTTL)
@@ -237,10 +241,10 @@ func (s *Shared) Ended(ctx context.Context, id ID) bool {
 	case ended:
 		s.local.End(ctx, id)
 		return true
-	case s.local.isOther(id, born):
+	case s.local.recordReplaced(id, born):
 		s.publish(ctx, id) // the store was emptied, whoever came first since
 	}
-	s.catchUp(ctx)
+	s.syncOne(ctx)
 	return false
 }
 
@@ -252,7 +256,7 @@ func (s *Shared) Len() int { return s.local.Len() }
 func (s *Shared) set(ctx context.Context, id ID, field string, text []byte) {
 	ctx = context.WithoutCancel(ctx)
 	if err := s.store.Set(ctx, name(id), field, s.seal(id, field, text), sharedTTL); err != nil {
-		s.fellBehind(id)
+		s.markUnsynced(id)
 	}
 }
 
@@ -272,8 +276,8 @@ func (s *Shared) field(ctx context.Context, id ID, field string, max int) ([]byt
 	return text, nil
 }
 
-// pairs reads the pairs among the fields of a record.
-func (s *Shared) pairs(id ID, fields map[string]string) map[string]UpstreamSession {
+// upstreamSessions reads the upstream sessions among the fields of a record.
+func (s *Shared) upstreamSessions(id ID, fields map[string]string) map[string]UpstreamSession {
 	all := make(map[string]UpstreamSession, len(fields))
 	for field, sealed := range fields {
 		if len(field) <= len(fieldPair) || field[:len(fieldPair)] != fieldPair {

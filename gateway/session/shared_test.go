@@ -56,14 +56,14 @@ func records(t *testing.T, url string, cluster bool, timeout time.Duration) rate
 	return r.Records()
 }
 
-func TestPairsInRedis(t *testing.T) {
+func TestStateInRedis(t *testing.T) {
 	store := records(t, redistest.Start(t).URL(), false, 5*time.Second)
-	testPairs(t, func(t *testing.T) Pairs { return newReplica(t, store) })
+	testState(t, func(t *testing.T) kept { return newReplica(t, store) })
 }
 
-func TestPairsInACluster(t *testing.T) {
+func TestStateInACluster(t *testing.T) {
 	store := records(t, redistest.StartCluster(t, 3, false).URL(), true, 5*time.Second)
-	testPairs(t, func(t *testing.T) Pairs { return newReplica(t, store) })
+	testState(t, func(t *testing.T) kept { return newReplica(t, store) })
 }
 
 // opened is the pair that a replica works with; nothing is opened for it.
@@ -94,7 +94,9 @@ func TestReplicasShareSessions(t *testing.T) {
 			if l := string(one.Level(ctx, id)); l != `{"level":"debug"}` {
 				t.Errorf("level %q", l)
 			}
-			first, err := one.Session(ctx, id, "b", func(context.Context) (UpstreamSession, error) { return UpstreamSession{ID: "s1", Version: "2025-06-18"}, nil })
+			first, err := one.Session(ctx, id, "b", func(context.Context) (UpstreamSession, error) {
+				return UpstreamSession{ID: "s1", Version: "2025-06-18"}, nil
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -305,7 +307,9 @@ func TestStoreOfSessionsHoldsNothingOfUse(t *testing.T) {
 	ctx, id, victim := t.Context(), NewID(), NewID()
 	one.SetParams(ctx, id, []byte(`{"clientInfo":"SECRET"}`))
 	one.SetLevel(ctx, id, []byte(`{"level":"SECRET"}`))
-	one.Session(ctx, id, "b", func(context.Context) (UpstreamSession, error) { return UpstreamSession{ID: "SECRET", Version: "SECRET"}, nil })
+	one.Session(ctx, id, "b", func(context.Context) (UpstreamSession, error) {
+		return UpstreamSession{ID: "SECRET", Version: "SECRET"}, nil
+	})
 	one.Session(ctx, victim, "b", opens("its own"))
 	key := "mcpgw:rl:{record:" + name(id) + "}"
 	all, err := server.Do("HGETALL", key)
@@ -365,10 +369,10 @@ func TestSharedIsBounded(t *testing.T) {
 	if got, err := s.Session(t.Context(), first, "b", opens("again")); got.ID != "s" || err != nil {
 		t.Errorf("%v, %v", got, err)
 	}
-	for range maxBehind + 10 {
-		s.fellBehind(NewID())
+	for range maxUnsynced + 10 {
+		s.markUnsynced(NewID())
 	}
-	if n := s.waiting.Load(); n != maxBehind {
+	if n := s.unsyncedCount.Load(); n != maxUnsynced {
 		t.Errorf("%d wait to be told", n)
 	}
 }
@@ -384,7 +388,7 @@ func BenchmarkRequest(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer r.Close()
-	for name, p := range map[string]Pairs{
+	for name, p := range map[string]kept{
 		"memory": NewMemory(1000, nil),
 		"redis":  NewShared(1000, r.Records(), newSealer(b, 1), func(map[string]UpstreamSession) {}),
 	} {

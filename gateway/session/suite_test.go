@@ -12,14 +12,14 @@ import (
 	"testing"
 )
 
-// Both implementations do what Pairs says, and so does the one that writes down
+// Both implementations do what they promise, and so does the one that writes down
 // what ended.
-func TestPairsInMemory(t *testing.T) {
-	testPairs(t, func(t *testing.T) Pairs { return NewMemory(100, nil) })
+func TestStateInMemory(t *testing.T) {
+	testState(t, func(t *testing.T) kept { return NewMemory(100, nil) })
 }
 
-func TestPairsInMemoryWithAFile(t *testing.T) {
-	testPairs(t, func(t *testing.T) Pairs { return openDurable(t, filepath.Join(t.TempDir(), "ended")) })
+func TestStateInMemoryWithAFile(t *testing.T) {
+	testState(t, func(t *testing.T) kept { return openDurable(t, filepath.Join(t.TempDir(), "ended")) })
 }
 
 func openDurable(t *testing.T, path string) *Durable {
@@ -32,10 +32,16 @@ func openDurable(t *testing.T, path string) *Durable {
 	return d
 }
 
-// testPairs is what every implementation must do. made returns one that holds at
+// kept is what one implementation keeps.
+type kept interface {
+	UpstreamSessions
+	ClientSettings
+}
+
+// testState is what every implementation must do. made returns one that holds at
 // least a hundred sessions.
-func testPairs(t *testing.T, made func(t *testing.T) Pairs) {
-	for name, test := range map[string]func(*testing.T, Pairs){
+func testState(t *testing.T, made func(t *testing.T) kept) {
+	for name, test := range map[string]func(*testing.T, kept){
 		"a pair is opened once for all who wait":        testOpenOnce,
 		"a failed open is not kept":                     testFailedOpen,
 		"an open that panics is not under way":          testPanic,
@@ -52,7 +58,7 @@ func testPairs(t *testing.T, made func(t *testing.T) Pairs) {
 	}
 }
 
-func testOpenOnce(t *testing.T, p Pairs) {
+func testOpenOnce(t *testing.T, p kept) {
 	id := NewID()
 	var calls atomic.Int32
 	release := make(chan struct{})
@@ -76,7 +82,7 @@ func testOpenOnce(t *testing.T, p Pairs) {
 	}
 }
 
-func testFailedOpen(t *testing.T, p Pairs) {
+func testFailedOpen(t *testing.T, p kept) {
 	id := NewID()
 	boom := errors.New("boom")
 	if _, err := p.Session(t.Context(), id, "b", func(context.Context) (UpstreamSession, error) { return UpstreamSession{}, boom }); !errors.Is(err, boom) {
@@ -87,7 +93,7 @@ func testFailedOpen(t *testing.T, p Pairs) {
 	}
 }
 
-func testPanic(t *testing.T, p Pairs) {
+func testPanic(t *testing.T, p kept) {
 	id := NewID()
 	func() {
 		defer func() { _ = recover() }()
@@ -98,7 +104,7 @@ func testPanic(t *testing.T, p Pairs) {
 	}
 }
 
-func testWaiterLeaves(t *testing.T, p Pairs) {
+func testWaiterLeaves(t *testing.T, p kept) {
 	id := NewID()
 	opening, release := make(chan struct{}), make(chan struct{})
 	var wg sync.WaitGroup
@@ -122,7 +128,7 @@ func testWaiterLeaves(t *testing.T, p Pairs) {
 	}
 }
 
-func testForget(t *testing.T, p Pairs) {
+func testForget(t *testing.T, p kept) {
 	id := NewID()
 	old, _ := p.Session(t.Context(), id, "b", opens("old"))
 	p.Forget(t.Context(), id, "b", old)
@@ -136,7 +142,7 @@ func testForget(t *testing.T, p Pairs) {
 	p.Forget(t.Context(), NewID(), "b", old)
 }
 
-func testEnd(t *testing.T, p Pairs) {
+func testEnd(t *testing.T, p kept) {
 	id := NewID()
 	p.Session(t.Context(), id, "a", opens("1"))
 	p.Session(t.Context(), id, "b", opens("2"))
@@ -156,7 +162,7 @@ func testEnd(t *testing.T, p Pairs) {
 	}
 }
 
-func testStaysEnded(t *testing.T, p Pairs) {
+func testStaysEnded(t *testing.T, p kept) {
 	id := NewID()
 	opened, err := p.Session(t.Context(), id, "b", func(context.Context) (UpstreamSession, error) {
 		p.End(t.Context(), id)
@@ -181,7 +187,7 @@ func testStaysEnded(t *testing.T, p Pairs) {
 	}
 }
 
-func testLevel(t *testing.T, p Pairs) {
+func testLevel(t *testing.T, p kept) {
 	id := NewID()
 	p.SetLevel(t.Context(), id, []byte(`{"level":"info"}`))
 	p.SetLevel(t.Context(), id, []byte(`{"level":"debug"}`))
@@ -194,7 +200,7 @@ func testLevel(t *testing.T, p Pairs) {
 	}
 }
 
-func testTooLong(t *testing.T, p Pairs) {
+func testTooLong(t *testing.T, p kept) {
 	id := NewID()
 	p.SetParams(t.Context(), id, make([]byte, maxParams+1))
 	p.SetLevel(t.Context(), id, make([]byte, maxLevel+1))
@@ -208,7 +214,7 @@ func testTooLong(t *testing.T, p Pairs) {
 	}
 }
 
-func testApart(t *testing.T, p Pairs) {
+func testApart(t *testing.T, p kept) {
 	one, other := NewID(), NewID()
 	p.SetParams(t.Context(), one, []byte(`1`))
 	p.SetLevel(t.Context(), one, []byte(`1`))
@@ -223,7 +229,7 @@ func testApart(t *testing.T, p Pairs) {
 	}
 }
 
-func testEmpty(t *testing.T, p Pairs) {
+func testEmpty(t *testing.T, p kept) {
 	id := NewID()
 	for range 2 {
 		if o, err := p.Session(t.Context(), id, "a", opens("")); o != (UpstreamSession{}) || err != nil {

@@ -80,6 +80,15 @@ type Caller struct {
 	HasSession bool
 }
 
+// Clone returns a copy that is valid beyond the request; nil for nil.
+func (c *Caller) Clone() *Caller {
+	if c == nil {
+		return nil
+	}
+	who := *c.Principal
+	return &Caller{Principal: &who, Token: c.Token, Header: c.Header.Clone(), Session: c.Session, HasSession: c.HasSession}
+}
+
 // Credentials authenticate the gateway at one upstream. They are safe for concurrent
 // use.
 type Credentials interface {

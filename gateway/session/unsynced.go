@@ -2,46 +2,48 @@ package session
 
 import "context"
 
-// fellBehind remembers that the store is to be told of a session. Past the bound
-// it is not: then the session is opened again, or its end is known here alone.
-func (s *Shared) fellBehind(id ID) {
+// markUnsynced remembers that the shared store lacks what this process knows of a
+// session. Past the bound it is not remembered: then the session is opened again, or
+// its end is known here alone.
+func (s *Shared) markUnsynced(id ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.behind) < maxBehind {
-		s.behind[id] = struct{}{}
-		s.waiting.Store(int32(len(s.behind)))
+	if len(s.unsynced) < maxUnsynced {
+		s.unsynced[id] = struct{}{}
+		s.unsyncedCount.Store(int32(len(s.unsynced)))
 	}
 }
 
-// catchUp tells the store of one session that it missed. The requests of all
-// sessions do that, one each, so that none has to wait long.
-func (s *Shared) catchUp(ctx context.Context) {
-	if s.waiting.Load() == 0 {
+// syncOne writes one unsynced session to the shared store. Every request, of whatever
+// session, syncs at most one, which bounds the added latency. The order is random. A
+// session whose write fails is unsynced again.
+func (s *Shared) syncOne(ctx context.Context) {
+	if s.unsyncedCount.Load() == 0 {
 		return
 	}
 	var id ID
 	s.mu.Lock()
-	for id = range s.behind {
-		delete(s.behind, id)
+	for id = range s.unsynced {
+		delete(s.unsynced, id)
 		break
 	}
-	s.waiting.Store(int32(len(s.behind)))
+	s.unsyncedCount.Store(int32(len(s.unsynced)))
 	s.mu.Unlock()
 	if id != (ID{}) {
 		s.publish(ctx, id)
 	}
 }
 
-// publish tells the store what this process knows of a session: that it ended,
-// or what is open. A pair that another replica has told before stays, and this
+// publish writes to the store what this process knows of a session: that it ended,
+// or what is open. An upstream session that another replica wrote before stays, and this
 // one's is discarded.
 func (s *Shared) publish(ctx context.Context, id ID) {
 	ctx = context.WithoutCancel(ctx)
 	if s.local.Ended(ctx, id) {
 		fields, err := s.store.End(ctx, name(id), endedTTL)
 		if err != nil {
-			s.fellBehind(id)
-		} else if open := s.pairs(id, fields); len(open) > 0 {
+			s.markUnsynced(id)
+		} else if open := s.upstreamSessions(id, fields); len(open) > 0 {
 			s.discard(open)
 		}
 		return
@@ -58,7 +60,7 @@ func (s *Shared) publish(ctx context.Context, id ID) {
 		holds, ended, err := s.store.Claim(ctx, name(id), field, sealed, sharedTTL)
 		switch {
 		case err != nil:
-			s.fellBehind(id)
+			s.markUnsynced(id)
 			return
 		case ended:
 			return // the next question finds that out

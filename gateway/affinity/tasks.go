@@ -1,0 +1,69 @@
+package affinity
+
+import (
+	"context"
+
+	"svc/gateway/auth"
+	"svc/gateway/mcp"
+)
+
+// Map remembers upstreams by key: [Memory], or [Shared].
+type Map interface {
+	// Learn remembers the upstream of a task. What cannot be remembered is asked
+	// about at default_upstream.
+	Learn(ctx context.Context, key Key, upstream string)
+	// Upstream returns the upstream of a task; ok is false when it is unknown.
+	Upstream(ctx context.Context, key Key) (upstream string, ok bool)
+}
+
+// Tasks finds the upstreams of tasks (gateway specification, task_affinity). It
+// decides where a request goes, never whether it may: the rules have judged it before,
+// and the upstream asks for its own reasons.
+type Tasks struct{ Map Map }
+
+// MaxListenTasks bounds the tasks of one subscriptions/listen that are looked
+// up.
+const MaxListenTasks = 64
+
+// Learn remembers the upstream of a caller's task.
+func (t *Tasks) Learn(ctx context.Context, who *auth.Principal, handle, upstream string) {
+	t.Map.Learn(ctx, taskKey(who, handle), upstream)
+}
+
+// taskKey names a task of a caller.
+func taskKey(who *auth.Principal, handle string) Key {
+	return KeyOf(who.Kind.String(), who.Issuer, who.Value, handle)
+}
+
+// Of returns the upstream of the task that a request asks about; empty when it asks
+// about none or its upstream is not known. A subscription belongs to the upstream that
+// has all its tasks, when it asks for nothing else: one stream comes from one
+// upstream.
+func (t *Tasks) Of(ctx context.Context, who *auth.Principal, m *mcp.Message) (upstream string) {
+	switch {
+	case mcp.TaskFollowUp(m.Method):
+		return t.upstream(ctx, who, m.TaskID)
+	case m.Method == mcp.MethodListen:
+		handles, alone := mcp.ListenTasks(m)
+		if !alone || len(handles) == 0 || len(handles) > MaxListenTasks {
+			return ""
+		}
+		found := t.upstream(ctx, who, handles[0])
+		for _, handle := range handles[1:] {
+			if t.upstream(ctx, who, handle) != found {
+				return ""
+			}
+		}
+		return found
+	}
+	return ""
+}
+
+// upstream returns the upstream that has a task of a caller, empty when it is unknown.
+func (t *Tasks) upstream(ctx context.Context, who *auth.Principal, handle string) string {
+	if handle == "" {
+		return ""
+	}
+	name, _ := t.Map.Upstream(ctx, taskKey(who, handle))
+	return name
+}

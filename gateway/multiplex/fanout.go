@@ -1,0 +1,88 @@
+package multiplex
+
+import (
+	"bytes"
+	"context"
+
+	"svc/gateway/mcp"
+	"svc/gateway/mcpclient"
+	"svc/gateway/transport"
+)
+
+// FanOut repeats at the client's other sessions what is meant for all of them: up is
+// the upstream that the message m goes to, whose answer the client gets. The level of
+// logs is kept for the sessions that are opened later.
+func (s *Sessions) FanOut(ctx context.Context, c Client, m *mcp.Message, up *transport.Upstream) {
+	if m.Method == mcp.MethodSetLevel {
+		s.State.Settings.SetLevel(ctx, c.Handle.ID, m.Spans.Params.Of(m.Body))
+	}
+	if !s.Several() {
+		return
+	}
+	switch m.Method {
+	case mcp.MethodSetLevel:
+	case mcp.NotificationRootsChanged:
+	case mcp.NotificationCancelled:
+		if !s.Replicated || up.Name != s.opts.Default {
+			return
+		}
+		// The request may be in flight at another replica. An upstream that does not
+		// know the request ignores its cancellation.
+	default:
+		return
+	}
+	for name, opened := range s.State.Upstream.All(ctx, c.Handle.ID) {
+		other, ok := s.opts.Upstreams[name]
+		if !ok || other == up {
+			continue
+		}
+		body := bytes.Clone(m.Body)
+		client := mcpclient.Client{Transport: other.Transport, Hops: c.Hops, Caller: c.Caller.Clone()}
+		s.opts.Background.Run(func(ctx context.Context) { _ = client.Send(ctx, opened, body) })
+	}
+}
+
+// Rejection is an error that responds to a request of an upstream.
+type Rejection struct {
+	// RequestID is the id of the client's HTTP request, for the log.
+	RequestID string
+	Hops      string
+	Caller    *transport.Caller
+	Body      []byte
+	// Session finds the session in which the upstream asked; false when there is none.
+	Session func(context.Context) (mcp.Session, bool)
+}
+
+// Reject sends an error to an upstream in the background.
+func (s *Sessions) Reject(up *transport.Upstream, r Rejection) {
+	client := mcpclient.Client{Transport: up.Transport, Hops: r.Hops, Caller: r.Caller.Clone()}
+	ran := s.opts.Background.Run(func(ctx context.Context) {
+		opened, ok := r.Session(ctx)
+		if !ok {
+			return
+		}
+		if err := client.Respond(ctx, opened, r.Body); err != nil {
+			s.opts.Logger.Warn("upstream was not told that its request was denied", "upstream", up.Name, "request_id", r.RequestID, "error", err)
+		}
+	})
+	if !ran {
+		s.opts.Logger.Warn("upstream was not told that its request was denied: too many background calls", "upstream", up.Name, "request_id", r.RequestID)
+	}
+}
+
+// Existing returns how to find the session that a client has at an upstream. None is
+// ever opened: an upstream asks only in sessions that there are.
+func (s *Sessions) Existing(c Client, up *transport.Upstream) func(context.Context) (mcp.Session, bool) {
+	if id := c.Handle.ID; up.Name != s.opts.Default {
+		return func(ctx context.Context) (mcp.Session, bool) {
+			opened, ok := s.State.Upstream.All(ctx, id)[up.Name]
+			return opened, ok
+		}
+	}
+	return Always(mcp.Session{ID: c.Handle.Upstream, Version: c.Version})
+}
+
+// Always returns how to find a session that is known.
+func Always(s mcp.Session) func(context.Context) (mcp.Session, bool) {
+	return func(context.Context) (mcp.Session, bool) { return s, true }
+}

@@ -1,0 +1,58 @@
+package multiplex
+
+import (
+	"context"
+	"time"
+
+	"svc/gateway/affinity"
+	"svc/gateway/session"
+)
+
+// Bounds of the requests that are remembered as in flight.
+const (
+	maxInFlight    = 65_536
+	inFlightShards = 16
+	inFlightTTL    = time.Hour // for a request whose client disconnected and never came back
+)
+
+// InFlight are the requests that are in flight at upstreams other than the default
+// one, so that their cancellation can be routed. They are spread over several maps, so
+// that requests do not wait for one lock.
+type InFlight [inFlightShards]*affinity.Memory
+
+// NewInFlight returns an empty set.
+func NewInFlight(now func() time.Time) *InFlight {
+	f := new(InFlight)
+	for i := range f {
+		f[i] = affinity.NewMemory(maxInFlight/inFlightShards, inFlightTTL, now)
+	}
+	return f
+}
+
+// of returns the map of a request of a client's session, and its key there.
+func (f *InFlight) of(id session.ID, request []byte) (*affinity.Memory, affinity.Key) {
+	key := affinity.KeyOf("call", "", string(id[:]), string(request))
+	return f[key[0]%inFlightShards], key
+}
+
+// Add remembers where a request is. request is its JSON-RPC id.
+func (f *InFlight) Add(ctx context.Context, id session.ID, request []byte, upstream string) {
+	m, key := f.of(id, request)
+	m.Learn(ctx, key, upstream)
+}
+
+// Remove forgets a request.
+func (f *InFlight) Remove(ctx context.Context, id session.ID, request []byte) {
+	m, key := f.of(id, request)
+	m.Forget(ctx, key)
+}
+
+// Upstream returns the upstream of a request; false when it is at the default one or
+// not known.
+func (f *InFlight) Upstream(ctx context.Context, id session.ID, request []byte) (string, bool) {
+	if len(request) == 0 {
+		return "", false
+	}
+	m, key := f.of(id, request)
+	return m.Upstream(ctx, key)
+}

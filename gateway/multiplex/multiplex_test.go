@@ -1,0 +1,350 @@
+package multiplex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"svc/gateway/background"
+	"svc/gateway/mcp"
+	"svc/gateway/session"
+	"svc/gateway/transport"
+	"svc/gateway/upstream"
+)
+
+// peer is an upstream in memory. It gives out the sessions name-1, name-2, …, and
+// records what it is sent.
+type peer struct {
+	transport.Transport
+	name    string
+	opening func() // called while a session is opened; may be nil
+	reject  bool   // initialize is answered with an error
+	down    bool
+
+	mu   sync.Mutex
+	made int
+	sent []string // session and text of each message; END for the end of a session
+}
+
+func (p *peer) record(r *transport.Request, text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sent = append(p.sent, strings.TrimSpace(r.Session.ID+" "+text))
+}
+
+// seen returns what was sent, beside the opening of sessions.
+func (p *peer) seen() (out []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.sent {
+		if !strings.Contains(s, "initialize") {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func (p *peer) Post(_ context.Context, r *transport.Request) (*upstream.Response, error) {
+	if p.down {
+		return nil, &upstream.Error{Upstream: p.name, Kind: upstream.ErrUnreachable}
+	}
+	text := string(r.Body)
+	p.record(r, text)
+	resp := &upstream.Response{Status: 202, Body: io.NopCloser(strings.NewReader(""))}
+	if !strings.Contains(text, `"initialize"`) {
+		return resp, nil
+	}
+	if p.opening != nil {
+		p.opening()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.made++
+	answer := `"result":{"protocolVersion":"2025-06-18"}`
+	if p.reject {
+		answer = `"error":{"code":-32602,"message":"no"}`
+	}
+	resp.Status = 200
+	resp.Header = upstream.Header{{Name: "Content-Type", Value: "application/json"}, {Name: mcp.HeaderSession, Value: fmt.Sprintf("%s-%d", p.name, p.made)}}
+	resp.Body = io.NopCloser(strings.NewReader(`{"jsonrpc":"2.0","id":"svc-initialize",` + answer + `}`))
+	return resp, nil
+}
+
+func (p *peer) End(_ context.Context, r *transport.Request) (*upstream.Response, error) {
+	p.record(r, "END")
+	return &upstream.Response{Status: 204, Body: io.NopCloser(strings.NewReader(""))}, nil
+}
+
+// set is the sessions of clients at three upstreams, of which "main" is the default.
+type set struct {
+	*Sessions
+	main, b, c *peer
+	background *background.Calls
+	joined     []string
+}
+
+func newSet(t *testing.T) *set {
+	s := &set{main: &peer{name: "main"}, b: &peer{name: "b"}, c: &peer{name: "c"}, background: background.New(slog.New(slog.DiscardHandler))}
+	ups := make(map[string]*transport.Upstream)
+	for _, p := range []*peer{s.main, s.b, s.c} {
+		ups[p.name] = &transport.Upstream{Name: p.name, Transport: p}
+	}
+	s.Sessions = New(Options{
+		Upstreams: ups, Default: "main", Background: s.background, Version: "9", Logger: slog.New(slog.DiscardHandler),
+		Joined: func(_ session.ID, up *transport.Upstream, opened mcp.Session) {
+			s.joined = append(s.joined, up.Name+" "+opened.ID)
+		},
+	})
+	memory := session.NewMemory(10, s.Close)
+	s.State = session.State{Upstream: memory, Settings: memory}
+	t.Cleanup(s.background.Stop)
+	return s
+}
+
+func (s *set) up(name string) *transport.Upstream { return s.opts.Upstreams[name] }
+
+// settled waits for background calls.
+func (s *set) settled(t *testing.T, p *peer, want ...string) {
+	t.Helper()
+	deadline := time.Now().Add(5 * time.Second)
+	for !slices.Equal(p.seen(), want) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s was sent %q, want %q", p.name, p.seen(), want)
+		}
+		done := make(chan struct{})
+		s.background.Run(func(context.Context) { close(done) })
+		<-done
+	}
+}
+
+func newClient() Client {
+	return Client{Handle: session.Handle{ID: session.NewID(), Upstream: "own"}, Version: mcp.Revision20250618, Hops: "2"}
+}
+
+func find(t *testing.T, s *set, c Client, up string) string {
+	t.Helper()
+	got, err := s.Find(t.Context(), c, s.up(up))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got.ID
+}
+
+// At the default upstream the session is that of the handle until it was lost; at
+// others it is opened when it is first needed, once, and again when it was lost.
+func TestSessionsAreFoundOpenedAndReopened(t *testing.T) {
+	s, c := newSet(t), newClient()
+	for _, step := range []struct{ up, want string }{{"main", "own"}, {"b", "b-1"}, {"b", "b-1"}, {"c", "c-1"}} {
+		if got := find(t, s, c, step.up); got != step.want {
+			t.Errorf("at %s: %s, want %s", step.up, got, step.want)
+		}
+	}
+	for _, step := range []struct{ up, lost, want string }{{"b", "b-1", "b-2"}, {"b", "b-1", "b-2"}, {"main", "own", "main-1"}} {
+		lost := mcp.Session{ID: step.lost, Version: mcp.Revision20250618}
+		if !s.WorthReopening(t.Context(), c.Handle.ID, lost) {
+			t.Fatalf("%s is not worth reopening", step.lost)
+		}
+		got, err := s.Reopen(t.Context(), c, s.up(step.up), lost)
+		if err != nil || got.ID != step.want || find(t, s, c, step.up) != step.want {
+			t.Errorf("after %s was lost: %v %v, want %s", step.lost, got, err, step.want)
+		}
+	}
+	if want := []string{"b b-1", "c c-1", "b b-2", "main main-1"}; !slices.Equal(s.joined, want) {
+		t.Errorf("joined %q, want %q", s.joined, want)
+	}
+	if s.WorthReopening(t.Context(), c.Handle.ID, mcp.Session{}) {
+		t.Error("an upstream without sessions cannot lose one")
+	}
+	if got := find(t, s, newClient(), "main"); got != "own" {
+		t.Errorf("another client's session is %s", got)
+	}
+}
+
+// A session is opened with the client's own parameters, with minimal ones when these
+// are not known, and is sent the level of logs that the client set, also one that it
+// sets meanwhile.
+func TestSessionsAreOpenedAsTheClientAsked(t *testing.T) {
+	s, c := newSet(t), newClient()
+	find(t, s, c, "c")
+	if got := s.c.sent[0]; !strings.Contains(got, `"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"svc","version":"9"}`) {
+		t.Errorf("sent %s", got)
+	}
+	s.State.Settings.SetParams(t.Context(), c.Handle.ID, []byte(`{"mine":1}`))
+	s.State.Settings.SetLevel(t.Context(), c.Handle.ID, []byte(`{"level":"info"}`))
+	find(t, s, c, "b")
+	if got := s.b.sent[0]; !strings.Contains(got, `"params":{"mine":1}`) {
+		t.Errorf("sent %s", got)
+	}
+	level := func(name string) string {
+		return `{"jsonrpc":"2.0","id":"svc-level","method":"logging/setLevel","params":{"level":"` + name + `"}}`
+	}
+	s.settled(t, s.b, "b-1 "+level("info"))
+	s.joined = nil
+	s.opts.Joined = func(id session.ID, _ *transport.Upstream, _ mcp.Session) {
+		s.State.Settings.SetLevel(t.Context(), id, []byte(`{"level":"debug"}`))
+	}
+	if _, err := s.Reopen(t.Context(), c, s.up("b"), mcp.Session{ID: "b-1", Version: mcp.Revision20250618}); err != nil {
+		t.Fatal(err)
+	}
+	s.settled(t, s.b, "b-1 "+level("info"), "b-2 "+level("info"), "b-2 "+level("debug"))
+}
+
+// What cannot be opened is the upstream's error, except that a client whose first
+// session the default upstream would not open again begins a new one.
+func TestSessionsThatCannotBeOpened(t *testing.T) {
+	s, c := newSet(t), newClient()
+	s.b.down, s.c.reject, s.main.reject = true, true, true
+	for name, want := range map[string]error{"b": upstream.ErrUnreachable, "c": nil, "main": session.ErrUnknown} {
+		_, err := s.open(t.Context(), c, s.up(name))
+		if err == nil || want != nil && !errors.Is(err, want) || want == nil && errors.Is(err, session.ErrUnknown) {
+			t.Errorf("%s: %v, want %v", name, err, want)
+		}
+	}
+	s.main.reject, s.main.down = false, true
+	if _, err := s.open(t.Context(), c, s.up("main")); !errors.Is(err, upstream.ErrUnreachable) {
+		t.Errorf("the default upstream is down: %v", err)
+	}
+}
+
+// The end of a session ends what is open at all upstreams but the one that the client's
+// request has ended; also what is being opened meanwhile.
+func TestEndOfASession(t *testing.T) {
+	s, c := newSet(t), newClient()
+	find(t, s, c, "b")
+	s.c.opening = func() { s.End(context.Background(), c.Handle.ID, s.up("main")) }
+	if _, err := s.Find(t.Context(), c, s.up("c")); !errors.Is(err, session.ErrUnknown) {
+		t.Errorf("got %v", err)
+	}
+	s.settled(t, s.b, "b-1 END")
+	s.settled(t, s.c, "c-1 END")
+	if !s.Ended(t.Context(), c.Handle.ID) || s.WorthReopening(t.Context(), c.Handle.ID, mcp.Session{ID: "own"}) {
+		t.Error("the session has not ended")
+	}
+}
+
+// What is meant for all upstreams of a session reaches those where it is open; other
+// messages, and other sessions, are left alone.
+func TestFanOut(t *testing.T) {
+	const (
+		roots  = `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`
+		level  = `{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"debug"}}`
+		cancel = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`
+		call   = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"x"}}`
+	)
+	for _, tt := range []struct {
+		body, up   string
+		replicated bool
+		b, c       bool // reached
+	}{
+		{roots, "main", false, true, true},
+		{level, "main", false, true, true},
+		{call, "main", true, false, false},
+		{cancel, "main", false, false, false},
+		{cancel, "main", true, true, true},
+		{cancel, "b", true, false, false},
+		{roots, "b", false, false, true},
+	} {
+		s, c := newSet(t), newClient()
+		s.Replicated = tt.replicated
+		find(t, s, c, "b")
+		find(t, s, c, "c")
+		find(t, s, newClient(), "b")
+		var m mcp.Message
+		if err := mcp.Scan([]byte(tt.body), &m); err != nil {
+			t.Fatal(err)
+		}
+		s.FanOut(t.Context(), c, &m, s.up(tt.up))
+		s.background.Stop()
+		for _, p := range []struct {
+			*peer
+			reached bool
+		}{{s.b, tt.b}, {s.c, tt.c}} {
+			var want []string
+			if p.reached {
+				want = []string{p.name + "-1 " + tt.body}
+			}
+			if got := p.seen(); !slices.Equal(got, want) {
+				t.Errorf("%s at %s: %s was sent %q, want %q", tt.body, tt.up, p.name, got, want)
+			}
+		}
+		if got := s.State.Settings.Level(t.Context(), c.Handle.ID); (got != nil) != (tt.body == level) {
+			t.Errorf("%s: the level is %s", tt.body, got)
+		}
+	}
+}
+
+// A rejection is sent in the session in which the upstream asked, and none is opened
+// for it.
+func TestRejectionOfAServerRequest(t *testing.T) {
+	s, c := newSet(t), newClient()
+	find(t, s, c, "b")
+	for _, name := range []string{"main", "b", "c"} {
+		s.Reject(s.up(name), Rejection{Body: []byte("no"), Session: s.Existing(c, s.up(name))})
+	}
+	s.settled(t, s.main, "own no")
+	s.settled(t, s.b, "b-1 no")
+	s.background.Stop()
+	if n := len(s.c.sent); n != 0 {
+		t.Errorf("an upstream without a session was sent %q", s.c.sent)
+	}
+}
+
+// Tags lead responses and progress back; a tag that was never issued changes nothing.
+func TestUntag(t *testing.T) {
+	s := newSet(t)
+	for _, tt := range []struct{ body, up, want string }{
+		{`{"jsonrpc":"2.0","id":"svc~b~7","result":{}}`, "b", `{"jsonrpc":"2.0","id":7,"result":{}}`},
+		{`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"svc~c~\"t\""}}`, "c", `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"t"}}`},
+		{`{"jsonrpc":"2.0","id":"svc~nobody~7","result":{}}`, "unknown", ""},
+		{`{"jsonrpc":"2.0","id":"svc~b~nope","result":{}}`, "unknown", ""},
+		{`{"jsonrpc":"2.0","id":7,"result":{}}`, "", ""},
+		{`{"jsonrpc":"2.0","id":"svc~b~7","method":"tools/call","params":{"name":"x"}}`, "", ""},
+	} {
+		var m mcp.Message
+		if err := mcp.Scan([]byte(tt.body), &m); err != nil {
+			t.Fatal(tt.body, err)
+		}
+		up, unknown, err := s.Untag(&m)
+		got := ""
+		if up != nil {
+			got = up.Name
+		} else if unknown != nil {
+			got = "unknown"
+		}
+		if want := tt.want; err != nil || got != tt.up || want != "" && string(m.Body) != want {
+			t.Errorf("%s: %s %v, %s", tt.body, got, err, m.Body)
+		}
+	}
+}
+
+// A request in flight is found by its session and id until it is removed.
+func TestInFlight(t *testing.T) {
+	f := NewInFlight(time.Now)
+	one, other := session.NewID(), session.NewID()
+	for i := range 100 {
+		f.Add(t.Context(), one, fmt.Append(nil, i), fmt.Sprint("up", i))
+	}
+	for i := range 100 {
+		id := fmt.Append(nil, i)
+		if name, ok := f.Upstream(t.Context(), one, id); !ok || name != fmt.Sprint("up", i) {
+			t.Fatalf("%s: %s %v", id, name, ok)
+		}
+		if _, ok := f.Upstream(t.Context(), other, id); ok {
+			t.Fatalf("%s was found in another session", id)
+		}
+		f.Remove(t.Context(), one, id)
+		if _, ok := f.Upstream(t.Context(), one, id); ok {
+			t.Fatalf("%s was not removed", id)
+		}
+	}
+	if _, ok := f.Upstream(t.Context(), one, nil); ok {
+		t.Error("a message without an id was found")
+	}
+}

@@ -1,0 +1,32 @@
+package multiplex
+
+import (
+	"svc/gateway/mcp"
+	"svc/gateway/refusal"
+	"svc/gateway/tag"
+	"svc/gateway/transport"
+)
+
+// Untag finds the upstream of a client's response to a server request, or of the
+// progress of one, and removes the tag from the message; nil for other messages. For
+// a tag that was never issued unknown says how the message is acknowledged: the
+// message stays as it is, is judged like any other, but goes nowhere.
+func (s *Sessions) Untag(m *mcp.Message) (up *transport.Upstream, unknown *refusal.Refusal, err error) {
+	at, unknown := m.Spans.ID, &refusal.UnknownResponse
+	switch {
+	case m.Kind == mcp.Response:
+	case m.Method == mcp.NotificationProgress:
+		at, unknown = m.Spans.ProgressToken, &refusal.UnknownProgress
+	default:
+		return nil, nil, nil
+	}
+	name, value, tagged, ok := tag.UntagValue(at.Of(m.Body))
+	if !tagged {
+		return nil, nil, nil
+	}
+	if up = s.opts.Upstreams[name]; !ok || up == nil {
+		return nil, unknown, nil
+	}
+	// One value in the place of another: this cannot fail.
+	return up, nil, mcp.Scan(mcp.Splice(nil, m.Body, mcp.Edit{At: at, With: value}), m)
+}

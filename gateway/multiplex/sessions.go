@@ -1,0 +1,216 @@
+// Package multiplex gives a client's session several upstreams: it opens the sessions
+// behind it when they are first needed, again when an upstream lost one, and ends
+// them; it finds the upstream of a message that refers to an earlier one; it repeats
+// what is meant for all upstreams, and rejects requests of upstreams in the client's
+// place.
+//
+// Which sessions there are is kept by [session.State]; how messages get to an upstream
+// is a [transport.Transport]. Nothing here judges, records or answers a request.
+package multiplex
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"svc/gateway/background"
+	"svc/gateway/mcp"
+	"svc/gateway/mcpclient"
+	"svc/gateway/session"
+	"svc/gateway/transport"
+	"svc/gateway/upstream"
+)
+
+// openTimeout bounds the opening of a session at an upstream on behalf of a
+// client.
+const openTimeout = 30 * time.Second
+
+// maxInitialize bounds the answer of an upstream to the gateway's own initialize,
+// in bytes.
+const maxInitialize = 1 << 20
+
+// Options are what sessions are made of.
+type Options struct {
+	// Upstreams are the upstreams by name.
+	Upstreams map[string]*transport.Upstream
+	// Default is the name of the upstream whose session is in the client's handle.
+	Default string
+	// Joined is called after a session was opened at an upstream for a client.
+	Joined func(id session.ID, up *transport.Upstream, opened mcp.Session)
+	// Background runs what a request does not wait for.
+	Background *background.Calls
+	// Version is the gateway's own, for the clientInfo of sessions whose clients are
+	// no longer known.
+	Version string
+	Logger  *slog.Logger
+}
+
+// Sessions are the sessions of clients at upstreams. It is safe for concurrent use.
+type Sessions struct {
+	opts Options
+	// State is set before the first request.
+	State session.State
+	// Replicated is set where several gateways share State.
+	Replicated bool
+	// reopened is set once the default upstream lost a session that was opened
+	// again: until then the state is not asked for a session there.
+	reopened atomic.Bool
+}
+
+// New returns sessions without a state.
+func New(opts Options) *Sessions { return &Sessions{opts: opts} }
+
+// Client is a client's session, as one of its requests has it.
+type Client struct {
+	Handle session.Handle
+	// Version is the protocol revision of the request.
+	Version string
+	// Hops is the value of [upstream.HeaderHops] for what the request causes.
+	Hops string
+	// Caller is the client, as transports know it.
+	Caller *transport.Caller
+}
+
+// Several reports whether a session has more than one upstream.
+func (s *Sessions) Several() bool { return len(s.opts.Upstreams) > 1 }
+
+// Ended reports whether a session with several upstreams was ended: each of the
+// upstreams other than the default one would begin a new one. The session of a single
+// upstream is that upstream's own business.
+func (s *Sessions) Ended(ctx context.Context, id session.ID) bool {
+	return s.Several() && s.State.Upstream.Ended(ctx, id)
+}
+
+// Find returns the client's session at an upstream: at the default upstream the one in
+// the handle, unless that was lost; at any other upstream one that is opened when it
+// is first needed. Errors are [session.ErrUnknown] when the client must begin a new
+// session, [session.ErrUnavailable], and those of the upstream and of package
+// mcpclient.
+func (s *Sessions) Find(ctx context.Context, c Client, up *transport.Upstream) (mcp.Session, error) {
+	if up.Name != s.opts.Default {
+		return s.open(ctx, c, up)
+	}
+	if s.reopened.Load() {
+		if opened, ok := s.State.Upstream.Known(c.Handle.ID, up.Name); ok {
+			return opened, nil
+		}
+	}
+	return mcp.Session{ID: c.Handle.Upstream, Version: c.Version}, nil
+}
+
+// open finds the session that the gateway opened at the upstream for the client, and
+// opens it when there is none.
+func (s *Sessions) open(ctx context.Context, c Client, up *transport.Upstream) (mcp.Session, error) {
+	id := c.Handle.ID
+	var level []byte // the level of logs that a session opened here was sent
+	fresh := false
+	opened, err := s.State.Upstream.Session(ctx, id, up.Name, func(ctx context.Context) (mcp.Session, error) {
+		opened, err := s.initialize(ctx, c, up)
+		if err == nil {
+			level, fresh = s.State.Settings.Level(ctx, id), true
+			s.replayLogLevel(ctx, c, up, opened, level)
+		}
+		return opened, err
+	})
+	switch {
+	case errors.Is(err, session.ErrUnknown):
+		s.closeOne(up, opened) // the client's session ended while this one was being opened
+		return mcp.Session{}, err
+	case err != nil && !errors.Is(err, session.ErrUnavailable) && up.Name == s.opts.Default && !errors.As(err, new(*upstream.Error)) && ctx.Err() == nil:
+		// The default upstream does not accept what the client's first initialize asked
+		// for: the client begins a new session.
+		return mcp.Session{}, session.ErrUnknown
+	case err != nil:
+		return mcp.Session{}, err
+	}
+	if fresh {
+		s.opts.Joined(id, up, opened)
+		// A level that was set while this session was not known yet.
+		if now := s.State.Settings.Level(ctx, id); !bytes.Equal(now, level) {
+			s.replayLogLevel(ctx, c, up, opened, now)
+		}
+	}
+	return opened, nil
+}
+
+// initialize opens a session at an upstream, with the initialize parameters of the
+// client while they are known, else with minimal ones.
+func (s *Sessions) initialize(ctx context.Context, c Client, up *transport.Upstream) (mcp.Session, error) {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	params, err := s.State.Settings.Params(ctx, c.Handle.ID)
+	if err != nil {
+		return mcp.Session{}, err
+	}
+	if params == nil {
+		version := c.Version
+		if version == "" {
+			version = mcp.Revision20250618
+		}
+		params = append([]byte(`{"protocolVersion":`), mcp.AppendString(nil, version)...)
+		params = append(params, `,"capabilities":{},"clientInfo":{"name":"svc","version":`...)
+		params = append(mcp.AppendString(params, s.opts.Version), "}}"...)
+	}
+	client := mcpclient.Client{Transport: up.Transport, Name: "svc-initialize", Hops: c.Hops, Caller: c.Caller}
+	opened, _, err := client.Initialize(ctx, params, maxInitialize)
+	return opened, err
+}
+
+// replayLogLevel repeats the client's last logging/setLevel at a session that was
+// just opened for it.
+func (s *Sessions) replayLogLevel(ctx context.Context, c Client, up *transport.Upstream, opened mcp.Session, params []byte) {
+	if params == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	client := mcpclient.Client{Transport: up.Transport, Name: "svc-level", Hops: c.Hops, Caller: c.Caller}
+	_ = client.SetLevel(ctx, opened, params) // without logs there is nothing to set
+}
+
+// WorthReopening reports whether a session that its upstream does not know, as after
+// a restart, is to be opened again: the client still holds its handle.
+func (s *Sessions) WorthReopening(ctx context.Context, id session.ID, lost mcp.Session) bool {
+	return lost.ID != "" && !s.State.Upstream.Ended(ctx, id)
+}
+
+// Reopen opens a session again that its upstream has lost. The errors are those of
+// Find.
+func (s *Sessions) Reopen(ctx context.Context, c Client, up *transport.Upstream, lost mcp.Session) (mcp.Session, error) {
+	s.State.Upstream.Forget(ctx, c.Handle.ID, up.Name, lost)
+	opened, err := s.open(ctx, c, up)
+	if err == nil && up.Name == s.opts.Default {
+		s.reopened.Store(true)
+	}
+	return opened, err
+}
+
+// End ends a client's session at all upstreams but one, whose session the client's own
+// request has ended.
+func (s *Sessions) End(ctx context.Context, id session.ID, except *transport.Upstream) {
+	open := s.State.Upstream.End(ctx, id)
+	delete(open, except.Name)
+	s.Close(open)
+}
+
+// Close ends upstream sessions, by the names of their upstreams, in the background.
+func (s *Sessions) Close(open map[string]mcp.Session) {
+	for name, opened := range open {
+		if up, ok := s.opts.Upstreams[name]; ok {
+			s.closeOne(up, opened)
+		}
+	}
+}
+
+func (s *Sessions) closeOne(up *transport.Upstream, opened mcp.Session) {
+	if opened.ID == "" {
+		return
+	}
+	client := mcpclient.Client{Transport: up.Transport}
+	if !s.opts.Background.Run(func(ctx context.Context) { client.End(ctx, opened) }) {
+		s.opts.Logger.Warn("a session at an upstream was not ended: too many background calls", "upstream", up.Name)
+	}
+}

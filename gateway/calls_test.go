@@ -132,3 +132,26 @@ func TestEvictedSessionsAreEndedAtTheirUpstreams(t *testing.T) {
 		t.Errorf("got %d %s", got.status, got.body)
 	}
 }
+
+// A request whose session was opened again, and which fails then, is a failure of the
+// upstream like any other.
+func TestARequestFailsAfterItsSessionWasReopened(t *testing.T) {
+	_, second, r, sid := two(t)
+	r.post(call("1", "slow"), "Mcp-Session-Id", sid)
+	second.forget()
+	second.call = func(w http.ResponseWriter, _ string, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		conn.Close()
+	}
+	got := r.post(call("2", "slow"), "Mcp-Session-Id", sid)
+	if e := got.rpc(t); got.status != 502 || e.Error.Message != "upstream_unreachable" || string(e.ID) != "2" {
+		t.Errorf("got %d %s", got.status, got.body)
+	}
+	if n := second.total(); n != 2 {
+		t.Errorf("%d sessions were opened, want two", n)
+	}
+}

@@ -147,11 +147,9 @@ func (ex *exchange) inSession(send func(again bool) (*upstream.Response, error))
 	resp, err := send(false)
 	if err == nil && resp.Status == http.StatusNotFound && ex.hasHandle && ex.g.sessions.WorthReopening(ex.ctx, ex.handle.ID, ex.upSession) {
 		resp.Body.Close()
-		opened, err := ex.g.sessions.Reopen(ex.ctx, ex.client(), ex.up, ex.upSession)
-		if refused := ex.refuseSession(err); refused != nil {
-			return nil, refused
+		if ex.upSession, err = ex.g.sessions.Reopen(ex.ctx, ex.client(), ex.up, ex.upSession); err != nil {
+			return nil, ex.refuseSession(err)
 		}
-		ex.upSession = opened
 		resp, err = send(true)
 	}
 	if err != nil {

@@ -57,8 +57,11 @@ func decodeEvent(body []byte) (*api.WebhookEvent, error) {
 }
 
 // eventOptions read an event in which members may hold anything: metadata that a
-// user has written, for one.
-var eventOptions = json.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+// user has written, for one. Its time may be written in every form of RFC 3339.
+var eventOptions = json.JoinOptions(
+	jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true),
+	json.WithUnmarshalers(json.UnmarshalFromFunc(readTimestamp)),
+)
 
 // maxEventDepth is how deep an event is looked into. The members that are known are
 // on two levels; the decoder refuses a body of more than 10,000.

@@ -398,6 +398,20 @@ func TestAnEventDatedInTheFutureDoesNotOutrankLaterOnes(t *testing.T) {
 	r.ask(secret, "GET", "/api/teams", "").want(401)
 }
 
+// TestTimestampsOfEventsAreRFC3339: a user who is deactivated within a leap second,
+// or by a provider that writes small letters, loses access.
+func TestTimestampsOfEventsAreRFC3339(t *testing.T) {
+	for _, at := range []string{"2026-03-01t12:00:00z", "2016-12-31T23:59:60Z", "2026-03-01T14:00:00.5+02:00"} {
+		for _, typ := range []string{"user.deleted", "user.updated"} {
+			want, _ := parseTimestamp(at)
+			ev, err := decodeEvent([]byte(`{"type":"` + typ + `","createdAt":"` + at + `","data":{"userId":"u1","orgId":"org_one"}}`))
+			if err != nil || want.IsZero() || !ev.CreatedAt.Equal(want) {
+				t.Errorf("%s at %s: %+v, %v", typ, at, ev, err)
+			}
+		}
+	}
+}
+
 // TestAnEventIsReadAsFarAsItsMembersAre: what is nested deeper is a number, and
 // everything else stays as it was.
 func TestAnEventIsReadAsFarAsItsMembersAre(t *testing.T) {

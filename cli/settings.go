@@ -218,7 +218,7 @@ func unreadVariables(env Env, flags *pflag.FlagSet) (lines []string) {
 
 // otherVariables are the variables that commands read beside those of flags.
 var otherVariables = []string{
-	"SVC_CONFIG", "SVC_URL", "SVC_API_KEY", "SVC_BOOTSTRAP_API_KEY", "SVC_HEALTH_URL",
+	"SVC_CONFIG", "SVC_URL", "SVC_API_KEY", "SVC_API_KEY_FILE", "SVC_BOOTSTRAP_API_KEY", "SVC_HEALTH_URL",
 	// What the examples of gateway configurations refer to.
 	"SVC_INGEST_KEY", "SVC_FIRST_CLIENT_HASH",
 }

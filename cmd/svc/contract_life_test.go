@@ -3,8 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -237,6 +239,108 @@ shutdown: {drain_signal_window: 700ms, grace: 10s}
 	if _, err := net.Dial("tcp", g.addr); err == nil {
 		t.Error("the address still answers")
 	}
+}
+
+// What lasts as long as its client does not hold a stop up; a call that does not end
+// is cut at the end of the grace and answered (gateway specification, States and
+// transitions).
+func TestContractStop(t *testing.T) {
+	reached := make(chan struct{}, 1)
+	u := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body) // until then nobody notices that the gateway leaves
+		if r.Method == http.MethodGet {
+			w.Header().Set("Content-Type", "text/event-stream")
+			io.WriteString(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{}}\n\n")
+			w.(http.Flusher).Flush()
+		}
+		reached <- struct{}{}
+		<-r.Context().Done()
+	}))
+	defer u.Close()
+	stop := func(g *gate, limit time.Duration) {
+		t.Helper()
+		began := time.Now()
+		if err := g.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		err := g.cmd.Wait()
+		g.cmd = nil
+		if took := time.Since(began); err != nil || took > limit {
+			t.Errorf("it took %v to stop: %v", took, err)
+		}
+	}
+	config := fmt.Sprintf("upstreams: [{name: u, url: %q}]\ndefault_upstream: u\nroutes: [{match: {tool_name: '*'}, upstream: u}]\npolicy: {default_action: allow}\n", u.URL)
+
+	g := newGate(t, config+"shutdown: {grace: 60s}\n")
+	resp, err := http.Get("http://" + g.addr + "/mcp")
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatal(resp, err)
+	}
+	defer resp.Body.Close()
+	<-reached
+	stop(g, 30*time.Second)
+
+	g = newGate(t, config+"shutdown: {grace: 100ms}\n")
+	answer := make(chan string, 1)
+	go func() {
+		status, body := g.ask(toolCall("endless"))
+		answer <- fmt.Sprint(status, body)
+	}()
+	<-reached
+	stop(g, 30*time.Second)
+	if got := <-answer; !strings.HasPrefix(got, `503{"jsonrpc":"2.0","id":"q-1","error":{"code":-32603,"message":"shutting_down"`) {
+		t.Errorf("a call that does not end: %s", got)
+	}
+}
+
+// One address has as many connections as limits.connections_per_address says.
+// Loopback has no bound: the test needs another address of this machine.
+func TestContractConnectionLimit(t *testing.T) {
+	host := ownAddress(t)
+	if host == "" {
+		t.Log("this machine has loopback addresses alone: nothing was tested")
+		return
+	}
+	ln, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := ln.Addr().String()
+	ln.Close()
+	u := newTools(t)
+	g := newGateAt(t, addr, fmt.Sprintf("upstreams: [{name: u, url: %q}]\npolicy: {default_action: allow}\nlimits: {connections_per_address: 3}\n", u.URL))
+	open := 0
+	for range 5 {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		c.SetDeadline(time.Now().Add(10 * time.Second))
+		io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+		if n, _ := c.Read(make([]byte, 1)); n == 1 {
+			open++
+		}
+	}
+	if open < 1 || open > 3 || !strings.Contains(g.said(), "connections were closed") { // the rig may hold some
+		t.Errorf("%d of 5 connections were served", open)
+	}
+}
+
+// ownAddress returns an IPv4 address of this machine that is no loopback address;
+// empty when there is none.
+func ownAddress(t *testing.T) string {
+	t.Helper()
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range all {
+		if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil && n.IP.IsGlobalUnicast() {
+			return n.IP.String()
+		}
+	}
+	return ""
 }
 
 // A license that has run out beyond its grace, or that is replaced, and /mcp

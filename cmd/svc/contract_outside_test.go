@@ -178,4 +178,31 @@ func TestContractTLS(t *testing.T) {
 		t.Error("the log does not tell of the broken key")
 	}
 	expectName("two")
+
+	// A connection that is kept ends with the authority of its certificate.
+	kept := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ours.Pool(), Certificates: []tls.Certificate{good}}}
+	defer kept.CloseIdleConnections()
+	over := func() error {
+		resp, err := (&http.Client{Transport: kept, Timeout: 10 * time.Second}).Post("https://"+b.addr+"/mcp", "application/json", strings.NewReader(call(1)))
+		if err == nil {
+			_, err = io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+		}
+		return err
+	}
+	if err := over(); err != nil {
+		t.Fatal(err)
+	}
+	issue("three")
+	authority, err := os.ReadFile(others.CertFile)
+	if err == nil {
+		err = os.WriteFile(ours.CertFile, authority, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	hup()
+	if !holdsWithin(10*time.Second, func() bool { return over() != nil }) {
+		t.Error("a connection outlives the authority of its certificate")
+	}
 }

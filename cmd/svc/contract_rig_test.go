@@ -118,7 +118,13 @@ type gate struct {
 // directory; license, audit and listen are added.
 func newGate(t *testing.T, text string) *gate {
 	t.Helper()
-	g := &gate{process: &process{t: t, bin: program(t), addr: freeAddr(t), ready: "/readyz"}, dir: t.TempDir()}
+	return newGateAt(t, freeAddr(t), text)
+}
+
+// newGateAt is newGate for a gateway at an address.
+func newGateAt(t *testing.T, addr, text string) *gate {
+	t.Helper()
+	g := &gate{process: &process{t: t, bin: program(t), addr: addr, ready: "/readyz"}, dir: t.TempDir()}
 	writeLicense(t, g.dir)
 	g.file = filepath.Join(g.dir, "svc.yaml")
 	g.write(text)

@@ -522,6 +522,9 @@ func TestMergedStreamPausesBetweenAttempts(t *testing.T) {
 	r := newRigWith(t, twoUpstreams(first.URL, second.URL), func(o *Options) {
 		o.Now = func() time.Time { return now } // no attempt lasts
 	})
+	if got, want := r.gateway.standings.pauses, (backoff.Pauses{Min: time.Second, Max: 30 * time.Second}); got != want {
+		t.Errorf("the pauses are %+v, want %+v", got, want)
+	}
 	const ms = time.Millisecond
 	r.gateway.standings.pauses = backoff.Pauses{Min: 20 * ms, Max: 70 * ms}
 	type attempt struct{ began, ended time.Time }

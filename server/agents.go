@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -72,18 +73,18 @@ func (s *Server) createAgent(c *call) error {
 	if err := c.uniqueAgent("", &in.Name); err != nil {
 		return err
 	}
-	a, err := c.tenant.CreateAgent(c.Context(), store.AgentCreate{
-		Name: in.Name, Description: in.Description,
-		ModelProvider: in.ModelProvider, ModelName: in.ModelName, Environment: in.Environment,
-		ConfigYAML: in.ConfigYAML, DeployedBy: c.key.CreatedBy,
-	})
-	if err != nil {
-		return err
-	}
-	return c.data(http.StatusCreated, api.AgentCreated{
-		ID: a.ID, Name: a.Name,
-		ModelProvider: a.ModelProvider, ModelName: a.ModelName, Environment: a.Environment,
-		CreatedAt: a.CreatedAt.UTC(), UpdatedAt: a.UpdatedAt.UTC(),
+	return create(c, func(ctx context.Context) (store.Agent, error) {
+		return c.tenant.CreateAgent(ctx, store.AgentCreate{
+			Name: in.Name, Description: in.Description,
+			ModelProvider: in.ModelProvider, ModelName: in.ModelName, Environment: in.Environment,
+			ConfigYAML: in.ConfigYAML, DeployedBy: c.key.CreatedBy,
+		})
+	}, func(a store.Agent) error {
+		return c.data(http.StatusCreated, api.AgentCreated{
+			ID: a.ID, Name: a.Name,
+			ModelProvider: a.ModelProvider, ModelName: a.ModelName, Environment: a.Environment,
+			CreatedAt: a.CreatedAt.UTC(), UpdatedAt: a.UpdatedAt.UTC(),
+		})
 	})
 }
 

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"net/http"
 
 	"svc/server/api"
@@ -46,14 +47,18 @@ func (s *Server) acceptAuditKey(c *call) error {
 	if err := c.decode(&in); err != nil {
 		return err
 	}
-	bound, err := c.tenant.AcceptAuditKey(c.Context(), in.Gateway, in.PublicKey)
+	err := create(c, func(ctx context.Context) (store.AuditKey, error) {
+		return c.tenant.AcceptAuditKey(ctx, in.Gateway, in.PublicKey)
+	}, func(bound store.AuditKey) error {
+		return c.data(http.StatusCreated, api.AuditKey{
+			Gateway: bound.Gateway, PublicKey: bound.PublicKey, KeyID: api.AuditKeyID(bound.PublicKey), BoundAt: bound.BoundAt.UTC(),
+		})
+	})
 	if err != nil {
 		return err
 	}
 	s.log.Info("the key of a gateway's audit heads was changed", "request_id", c.id, "tenant", c.tenant.ID(), "key", c.key.ID, "gateway", in.Gateway, "signed_by", api.AuditKeyID(in.PublicKey))
-	return c.data(http.StatusCreated, api.AuditKey{
-		Gateway: bound.Gateway, PublicKey: bound.PublicKey, KeyID: api.AuditKeyID(bound.PublicKey), BoundAt: bound.BoundAt.UTC(),
-	})
+	return nil
 }
 
 func wireAuditHead(h store.AuditHead) api.AuditHead {

@@ -72,13 +72,17 @@ func wireBudgets(ctx context.Context, t store.TenantTraces, now time.Time, budge
 	}
 	out := make([]api.Budget, len(budgets))
 	for i, b := range budgets {
-		_, to := b.Period.Window(now)
-		out[i] = api.Budget{
-			ID: b.ID, Name: b.Name, AgentID: b.AgentID, AgentName: b.AgentName, Period: string(b.Period),
-			LimitUSD: b.Limit.USD(), CurrentUSD: spent[i].USD(), PercentUsed: percent(spent[i], b.Limit), ResetAt: to,
-		}
+		out[i] = wireBudget(b, spent[i], now)
 	}
 	return out, nil
+}
+
+func wireBudget(b store.Budget, spent store.NanoUSD, now time.Time) api.Budget {
+	_, to := b.Period.Window(now)
+	return api.Budget{
+		ID: b.ID, Name: b.Name, AgentID: b.AgentID, AgentName: b.AgentName, Period: string(b.Period),
+		LimitUSD: b.Limit.USD(), CurrentUSD: spent.USD(), PercentUsed: percent(spent, b.Limit), ResetAt: to,
+	}
 }
 
 // spentOf asks for all budgets at once what they have spent.
@@ -123,17 +127,14 @@ func (s *Server) createBudget(c *call) error {
 	if err := c.uniqueBudget("", &in.Name); err != nil {
 		return err
 	}
-	b, err := c.tenant.CreateBudget(c.Context(), store.BudgetCreate{
-		Name: in.Name, AgentID: in.AgentID, Period: store.BudgetPeriod(in.Period), Limit: limit,
-	})
+	period := store.BudgetPeriod(in.Period)
+	spent, err := spentOf(c.Context(), c.traces, c.now, []store.Budget{{AgentID: in.AgentID, Period: period}})
 	if err != nil {
 		return err
 	}
-	out, err := wireBudgets(c.Context(), c.traces, c.now, b)
-	if err != nil {
-		return err
-	}
-	return c.bare(http.StatusCreated, out[0])
+	return create(c, func(ctx context.Context) (store.Budget, error) {
+		return c.tenant.CreateBudget(ctx, store.BudgetCreate{Name: in.Name, AgentID: in.AgentID, Period: period, Limit: limit})
+	}, func(b store.Budget) error { return c.bare(http.StatusCreated, wireBudget(b, spent[0], c.now)) })
 }
 
 // limitUSD turns a budget's limit into what is kept. Less than a nano-dollar

@@ -34,7 +34,11 @@ type call struct {
 	// be kept for a retry before the client has it.
 	status int
 	body   []byte
-	keep   []byte // what a retry gets instead of body, where they differ
+	// replayBody is what a retry gets instead of body, where they differ.
+	replayBody []byte
+
+	idempotent     *store.IdempotentRequest // set while a POST with an Idempotency-Key runs
+	responseStored bool                     // a retry of it gets its response
 }
 
 // writer notes whether an answer has begun, and with which status.
@@ -80,7 +84,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, res *resource) {
 // implies: who are you (401), not too fast (429), is there such a thing (404,
 // 405), may you (403), and then the handler.
 func (s *Server) run(c *call, res *resource) error {
-	if c.route != nil && c.route.open {
+	if c.route != nil && c.route.public {
 		return c.route.handle(s, c)
 	}
 	if err := s.authenticate(c); err != nil {
@@ -114,8 +118,8 @@ func (s *Server) run(c *call, res *resource) error {
 	if err := c.checkQuery(); err != nil {
 		return err
 	}
-	if c.route.once && c.Header.Get(idempotencyHeader) != "" {
-		return s.once(c)
+	if c.route.idempotent && c.Header.Get(idempotencyHeader) != "" {
+		return s.withIdempotency(c)
 	}
 	return c.route.handle(s, c)
 }
@@ -150,7 +154,7 @@ func (s *Server) fail(c *call, err error) {
 
 // reply makes a failure the answer.
 func (c *call) reply(f *failure) {
-	c.keep = nil
+	c.replayBody = nil
 	c.status, c.body = f.status, encode(api.Error{Error: f.message, Details: f.details})
 }
 

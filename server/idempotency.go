@@ -13,20 +13,20 @@ import (
 const (
 	contentType       = "application/json; charset=utf-8"
 	idempotencyHeader = "Idempotency-Key"
-	// replayedHeader marks an answer that was given before.
+	// replayedHeader marks a response that was sent before.
 	replayedHeader = "Idempotency-Replayed"
 	// maxIdempotencyKey bounds an Idempotency-Key, in bytes.
 	maxIdempotencyKey = 255
-	// keepTimeout bounds how long keeping an answer may take after the client
-	// has gone.
-	keepTimeout = 5 * time.Second
+	// storeTimeout bounds how long storing a response may take after the client has
+	// gone.
+	storeTimeout = 5 * time.Second
 )
 
-// once runs a POST that carries an Idempotency-Key: the first answer to it is
-// kept and given again to whoever repeats it. A twin waits for the one that is
-// at work. Only failures of the server are not kept: nothing was done then, and
-// a retry is what they call for.
-func (s *Server) once(c *call) error {
+// withIdempotency runs a POST that carries an Idempotency-Key: the first response to
+// it is stored and sent again to whoever repeats it. A concurrent duplicate waits for
+// the one in flight. Only failures of the server are not stored: nothing was done
+// then, and a retry is what they call for.
+func (s *Server) withIdempotency(c *call) error {
 	token, err := idempotencyToken(c.Header)
 	if err != nil {
 		return err
@@ -35,8 +35,8 @@ func (s *Server) once(c *call) error {
 	if err != nil {
 		return err
 	}
-	a := store.Attempt{KeyID: c.key.ID, Route: c.Method + " " + c.URL.Path, Token: token, Body: sha256.Sum256(body)}
-	earlier, err := c.tenant.BeginAttempt(c.Context(), a)
+	r := store.IdempotentRequest{KeyID: c.key.ID, Route: c.Method + " " + c.URL.Path, Token: token, Body: sha256.Sum256(body)}
+	earlier, err := c.tenant.BeginAttempt(c.Context(), r)
 	if err != nil {
 		return err
 	}
@@ -45,15 +45,15 @@ func (s *Server) once(c *call) error {
 		c.status, c.body = earlier.Status, earlier.Body
 		return nil
 	}
-	finished := false
+	c.idempotent = &r
 	defer func() {
-		if finished {
+		if c.responseStored {
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), keepTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), storeTimeout)
 		defer cancel()
-		if err := c.tenant.AbandonAttempt(ctx, a); err != nil {
-			s.log.Error("attempt not given up; its retries wait until it runs out", "request_id", c.id, "route", c.pattern(), "error", err)
+		if err := c.tenant.AbandonAttempt(ctx, r); err != nil {
+			s.log.Error("idempotent request not given up; its retries wait until it runs out", "request_id", c.id, "route", c.pattern(), "error", err)
 		}
 	}()
 	if err := c.route.handle(s, c); err != nil {
@@ -62,20 +62,53 @@ func (s *Server) once(c *call) error {
 		}
 		s.fail(c, err)
 	}
-	answer := store.Answer{Status: c.status, ContentType: contentType, Body: c.body}
-	if c.keep != nil {
-		answer.Body = c.keep
-	}
-	// What was done is done, whether the client still listens or not.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), keepTimeout)
-	defer cancel()
-	if err := c.tenant.FinishAttempt(ctx, a, answer); err != nil {
-		// The client gets the true answer; a retry would do the work again.
-		s.log.Error("answer not kept for retries", "request_id", c.id, "route", c.pattern(), "error", err)
+	if c.responseStored { // in the transaction of its change
 		return nil
 	}
-	finished = true
+	// Nothing was changed; the response is stored whether the client still listens or not.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), storeTimeout)
+	defer cancel()
+	if err := c.tenant.FinishAttempt(ctx, r, c.response()); err != nil {
+		// A retry finds out again what this request did.
+		s.log.Error("response not stored for retries", "request_id", c.id, "route", c.pattern(), "error", err)
+		return nil
+	}
+	c.responseStored = true
 	return nil
+}
+
+// response is what a retry of the request gets.
+func (c *call) response() store.StoredResponse {
+	r := store.StoredResponse{Status: c.status, ContentType: contentType, Body: c.body}
+	if c.replayBody != nil {
+		r.Body = c.replayBody
+	}
+	return r
+}
+
+// create runs the write of a POST and answers with what respond makes of its result.
+// For an idempotent request the response is stored in the transaction of the write,
+// so respond must not use the store: what it needs is read before.
+func create[T any](c *call, write func(ctx context.Context) (T, error), respond func(T) error) error {
+	ctx, answered := c.Context(), false
+	var refused error
+	if c.idempotent != nil {
+		ctx = store.StoringResponse(ctx, *c.idempotent, func(made T) store.StoredResponse {
+			answered = true
+			refused = respond(made)
+			return c.response()
+		})
+	}
+	made, err := write(ctx)
+	if err != nil {
+		c.status, c.body, c.replayBody = 0, nil, nil
+		return err
+	}
+	if answered {
+		c.responseStored = true
+		return refused
+	}
+	return respond(made)
 }
 
 // idempotencyToken returns the one Idempotency-Key of a request.

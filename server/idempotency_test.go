@@ -38,12 +38,12 @@ func TestIdempotencyOnEveryPOST(t *testing.T) {
 	posts := map[string]bool{}
 	for _, rt := range routes() {
 		if rt.method == "POST" {
-			exempt := rt.window == ingestWindow || rt.open
-			if rt.once == exempt {
-				t.Errorf("POST %s: takes an Idempotency-Key: %v", rt.path, rt.once)
+			exempt := rt.window == ingestWindow || rt.public
+			if rt.idempotent == exempt {
+				t.Errorf("POST %s: takes an Idempotency-Key: %v", rt.path, rt.idempotent)
 			}
-			posts[rt.path] = rt.once
-		} else if rt.once {
+			posts[rt.path] = rt.idempotent
+		} else if rt.idempotent {
 			t.Errorf("%s %s takes an Idempotency-Key", rt.method, rt.path)
 		}
 	}
@@ -286,7 +286,7 @@ func (s leavingStore) Tenant(id string) store.Tenant {
 }
 
 // FinishAttempt heeds its context, as a store across a network does.
-func (t leavingTenant) FinishAttempt(ctx context.Context, a store.Attempt, answer store.Answer) error {
+func (t leavingTenant) FinishAttempt(ctx context.Context, a store.IdempotentRequest, answer store.StoredResponse) error {
 	if err := ctx.Err(); err != nil {
 		return errors.Join(err, t.AbandonAttempt(context.WithoutCancel(ctx), a))
 	}
@@ -297,6 +297,35 @@ func (t leavingTenant) CreateTeam(ctx context.Context, in store.TeamCreate) (sto
 	team, err := t.Tenant.CreateTeam(ctx, in)
 	t.leave()
 	return team, err
+}
+
+// TestIdempotencyWhenTheStoreFailsAfterTheChange: the store takes no write after the
+// change of a request. Its response is stored with the change, so that no retry makes
+// the change again.
+func TestIdempotencyWhenTheStoreFailsAfterTheChange(t *testing.T) {
+	r := newRig(t)
+	for path, body := range creations(r) {
+		r.srv.records = unfinishingStore{r.store}
+		first := r.ask(r.admin, "POST", path, body, "Idempotency-Key", "k").want(201)
+		r.srv.records = r.store
+		again := r.ask(r.admin, "POST", path, body, "Idempotency-Key", "k").want(201)
+		if again.header.Get("Idempotency-Replayed") != "true" || path != "/api/keys" && !bytes.Equal(first.raw, again.raw) {
+			t.Errorf("POST %s: the retry got %s, the first %s", path, again.raw, first.raw)
+		}
+	}
+}
+
+// unfinishingStore stores no response outside the transaction of a change.
+type unfinishingStore struct{ store.Records }
+
+type unfinishingTenant struct{ store.Tenant }
+
+func (s unfinishingStore) Tenant(id string) store.Tenant {
+	return unfinishingTenant{s.Records.Tenant(id)}
+}
+
+func (unfinishingTenant) FinishAttempt(context.Context, store.IdempotentRequest, store.StoredResponse) error {
+	return errors.New("the store takes no writes")
 }
 
 // TestIdempotencyPanic: a panic of the handler frees the attempt, so that a

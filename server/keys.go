@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"net/http"
 
 	"svc/server/api"
@@ -49,20 +50,20 @@ func (s *Server) createKey(c *call) error {
 	}
 	scope := store.KeyScope(in.Scope)
 	secret := NewSecret(scope)
-	k, err := c.tenant.CreateKey(c.Context(), store.KeyCreate{
-		Name: in.Name, Scope: scope, Prefix: SecretPrefix(secret), Digest: store.DigestKey(secret),
-		TeamID: in.TeamID, CreatedBy: owner,
+	return create(c, func(ctx context.Context) (store.Key, error) {
+		return c.tenant.CreateKey(ctx, store.KeyCreate{
+			Name: in.Name, Scope: scope, Prefix: SecretPrefix(secret), Digest: store.DigestKey(secret),
+			TeamID: in.TeamID, CreatedBy: owner,
+		})
+	}, func(k store.Key) error {
+		out := api.KeyCreated{
+			ID: k.ID, Name: k.Name, Scope: string(k.Scope), Prefix: k.Prefix,
+			TeamID: k.TeamID, CreatedBy: k.CreatedBy, CreatedAt: k.CreatedAt.UTC(),
+		}
+		c.replayBody = encode(api.Single[api.KeyCreated]{Data: out})
+		out.Key = secret
+		return c.data(http.StatusCreated, out)
 	})
-	if err != nil {
-		return err
-	}
-	out := api.KeyCreated{
-		ID: k.ID, Name: k.Name, Scope: string(k.Scope), Prefix: k.Prefix,
-		TeamID: k.TeamID, CreatedBy: k.CreatedBy, CreatedAt: k.CreatedAt.UTC(),
-	}
-	c.keep = encode(api.Single[api.KeyCreated]{Data: out})
-	out.Key = secret
-	return c.data(http.StatusCreated, out)
 }
 
 // mayMint refuses a key that could do more than the one that makes it. A key

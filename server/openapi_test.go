@@ -107,11 +107,11 @@ func TestOpenAPIMatchesRouteTable(t *testing.T) {
 		once := slices.ContainsFunc(params, func(p any) bool {
 			return p.(map[string]any)["$ref"] == "#/components/parameters/idempotencyKey"
 		})
-		if once != rt.once {
-			t.Errorf("%s: idempotency documented %v, route table %v", name, once, rt.once)
+		if once != rt.idempotent {
+			t.Errorf("%s: idempotency documented %v, route table %v", name, once, rt.idempotent)
 		}
-		if _, open := op["security"]; open != rt.open {
-			t.Errorf("%s: no key needed: documented %v, route table %v", name, open, rt.open)
+		if _, open := op["security"]; open != rt.public {
+			t.Errorf("%s: no key needed: documented %v, route table %v", name, open, rt.public)
 		}
 		var inQuery []string
 		for _, p := range params {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"net/http"
 
 	"svc/server/api"
@@ -76,14 +77,16 @@ func (s *Server) createPolicy(c *call) error {
 	if err := c.uniquePolicy("", &in.Name); err != nil {
 		return err
 	}
-	created, err := c.tenant.CreatePolicies(c.Context(), store.PolicyCreate{
+	p := store.PolicyCreate{
 		Name: in.Name, Phase: in.Phase, On: in.On, Condition: *storeCondition(in.Condition),
 		Action: in.Action, RedactionStrategy: in.RedactionStrategy, Enabled: in.Enabled == nil || *in.Enabled,
-	})
-	if err != nil {
-		return err
 	}
-	return c.policy(http.StatusCreated, created[0], 0)
+	warnings := c.policyWarnings(asPolicy(p))
+	return create(c, func(ctx context.Context) ([]store.Policy, error) {
+		return c.tenant.CreatePolicies(ctx, p)
+	}, func(made []store.Policy) error {
+		return c.bare(http.StatusCreated, api.Single[api.Policy]{Data: wirePolicy(made[0], 0), Warnings: warnings})
+	})
 }
 
 // getPolicy serves GET /api/policies/:id.
@@ -135,13 +138,7 @@ func (s *Server) updatePolicy(c *call) error {
 	if err != nil { // the change is done; a count that cannot be read must not look like a failure
 		s.log.Warn("the answer to a changed policy lacks its count", "request_id", c.id, "error", err)
 	}
-	return c.policy(http.StatusOK, p, fires[id])
-}
-
-// policy answers with a policy that was made or changed, and warns where it can
-// match nothing as it is.
-func (c *call) policy(status int, p store.Policy, fires int64) error {
-	return c.bare(status, api.Single[api.Policy]{Data: wirePolicy(p, fires), Warnings: c.policyWarnings(p)})
+	return c.bare(http.StatusOK, api.Single[api.Policy]{Data: wirePolicy(p, fires[id]), Warnings: c.policyWarnings(p)})
 }
 
 // checkPolicy holds a changed policy to the rules of a new one. A name that was

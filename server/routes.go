@@ -12,8 +12,8 @@ type route struct {
 	window       windowKind
 	query        []string // the parameters of its query string
 	unpaged      bool     // a list without paging: limit and offset are checked and ignored
-	once         bool     // takes an Idempotency-Key
-	open         bool     // needs no API key; the handler sees to everything itself
+	idempotent   bool     // takes an Idempotency-Key
+	public       bool     // needs no API key; the handler sees to everything itself
 	handle       func(*Server, *call) error
 }
 
@@ -38,17 +38,17 @@ var (
 func routes() []route {
 	return []route{
 		{method: "GET", path: "/api/teams", keys: admins, team: []string{"teams:read"}, query: []string{"limit", "offset"}, handle: (*Server).listTeams},
-		{method: "POST", path: "/api/teams", keys: admins, team: []string{"teams:write"}, once: true, handle: (*Server).createTeam},
+		{method: "POST", path: "/api/teams", keys: admins, team: []string{"teams:write"}, idempotent: true, handle: (*Server).createTeam},
 		{method: "GET", path: "/api/teams/{id}", keys: admins, team: []string{"teams:read"}, handle: (*Server).getTeam},
 		{method: "PUT", path: "/api/teams/{id}", keys: admins, team: []string{"teams:write"}, handle: (*Server).updateTeam},
 		{method: "DELETE", path: "/api/teams/{id}", keys: admins, team: []string{"teams:write"}, handle: (*Server).deleteTeam},
 		{method: "PUT", path: "/api/teams/{id}/scopes", keys: admins, team: []string{"teams:write"}, handle: (*Server).replaceTeamScopes},
 		{method: "GET", path: "/api/teams/{id}/members", keys: admins, team: []string{"teams:read"}, unpaged: true, handle: (*Server).listMembers},
-		{method: "POST", path: "/api/teams/{id}/members", keys: admins, team: []string{"teams:write"}, once: true, handle: (*Server).addMember},
+		{method: "POST", path: "/api/teams/{id}/members", keys: admins, team: []string{"teams:write"}, idempotent: true, handle: (*Server).addMember},
 		{method: "DELETE", path: "/api/teams/{id}/members", keys: admins, team: []string{"teams:write"}, handle: (*Server).removeMember},
 
 		{method: "GET", path: "/api/agents", keys: readers, team: []string{"agents:read"}, query: []string{"limit", "offset", "environment"}, handle: (*Server).listAgents},
-		{method: "POST", path: "/api/agents", keys: admins, team: []string{"agents:write"}, once: true, handle: (*Server).createAgent},
+		{method: "POST", path: "/api/agents", keys: admins, team: []string{"agents:write"}, idempotent: true, handle: (*Server).createAgent},
 		{method: "GET", path: "/api/agents/{id}", keys: readers, team: []string{"agents:read"}, handle: (*Server).getAgent},
 		{method: "PUT", path: "/api/agents/{id}", keys: admins, team: []string{"agents:write"}, handle: (*Server).updateAgent},
 		{method: "DELETE", path: "/api/agents/{id}", keys: admins, team: []string{"agents:write"}, handle: (*Server).deleteAgent},
@@ -57,25 +57,25 @@ func routes() []route {
 
 		{method: "GET", path: "/api/costs/breakdown", keys: admins, team: []string{"costs:read"}, query: []string{"period", "groupBy", "agentId"}, handle: (*Server).breakdown},
 		{method: "GET", path: "/api/costs/budgets", keys: admins, team: []string{"costs:read"}, unpaged: true, handle: (*Server).listBudgets},
-		{method: "POST", path: "/api/costs/budgets", keys: admins, team: []string{"costs:write"}, once: true, handle: (*Server).createBudget},
+		{method: "POST", path: "/api/costs/budgets", keys: admins, team: []string{"costs:write"}, idempotent: true, handle: (*Server).createBudget},
 		{method: "PUT", path: "/api/costs/budgets/{id}", keys: admins, team: []string{"costs:write"}, handle: (*Server).updateBudget},
 		{method: "DELETE", path: "/api/costs/budgets/{id}", keys: admins, team: []string{"costs:write"}, handle: (*Server).deleteBudget},
 		{method: "GET", path: "/api/costs/sla", keys: admins, team: []string{"costs:read"}, unpaged: true, handle: (*Server).listSLAs},
-		{method: "POST", path: "/api/costs/sla", keys: admins, team: []string{"costs:write"}, once: true, handle: (*Server).createSLA},
+		{method: "POST", path: "/api/costs/sla", keys: admins, team: []string{"costs:write"}, idempotent: true, handle: (*Server).createSLA},
 		{method: "PUT", path: "/api/costs/sla/{id}", keys: admins, team: []string{"costs:write"}, handle: (*Server).updateSLA},
 		{method: "DELETE", path: "/api/costs/sla/{id}", keys: admins, team: []string{"costs:write"}, handle: (*Server).deleteSLA},
 		{method: "GET", path: "/api/costs/sla/violations", keys: admins, team: []string{"costs:read", "compliance:read"}, query: []string{"period", "slaId"}, unpaged: true, handle: (*Server).listViolations},
 
 		{method: "GET", path: "/api/policies", keys: admins, team: []string{"policies:read"}, query: []string{"limit", "offset", "phase", "enabled"}, handle: (*Server).listPolicies},
-		{method: "POST", path: "/api/policies", keys: admins, team: []string{"policies:write"}, once: true, handle: (*Server).createPolicy},
+		{method: "POST", path: "/api/policies", keys: admins, team: []string{"policies:write"}, idempotent: true, handle: (*Server).createPolicy},
 		{method: "GET", path: "/api/policies/{id}", keys: admins, team: []string{"policies:read"}, handle: (*Server).getPolicy},
 		{method: "PUT", path: "/api/policies/{id}", keys: admins, team: []string{"policies:write"}, handle: (*Server).updatePolicy},
 		{method: "DELETE", path: "/api/policies/{id}", keys: admins, team: []string{"policies:write"}, handle: (*Server).deletePolicy},
 		{method: "GET", path: "/api/policies/templates", keys: admins, team: []string{"policies:read"}, unpaged: true, handle: (*Server).listTemplates},
-		{method: "POST", path: "/api/policies/templates/apply", keys: admins, team: []string{"policies:write"}, once: true, handle: (*Server).applyTemplate},
+		{method: "POST", path: "/api/policies/templates/apply", keys: admins, team: []string{"policies:write"}, idempotent: true, handle: (*Server).applyTemplate},
 
 		{method: "GET", path: "/api/keys", keys: admins, team: []string{"keys:read"}, query: []string{"limit", "offset", "scope"}, handle: (*Server).listKeys},
-		{method: "POST", path: "/api/keys", keys: admins, team: []string{"keys:write"}, once: true, handle: (*Server).createKey},
+		{method: "POST", path: "/api/keys", keys: admins, team: []string{"keys:write"}, idempotent: true, handle: (*Server).createKey},
 		{method: "DELETE", path: "/api/keys/{id}", keys: admins, team: []string{"keys:write"}, handle: (*Server).deleteKey},
 
 		{method: "GET", path: "/api/traces", keys: readers, team: []string{"traces:read"}, query: []string{"limit", "offset", "agentId", "status", "environment", "startDate", "endDate", "minCostUsd", "maxCostUsd", "minInjectionScore"}, handle: (*Server).listTraces},
@@ -86,10 +86,10 @@ func routes() []route {
 		{method: "POST", path: "/api/otlp/v1/traces", keys: ingests, unlimited: true, window: ingestWindow, handle: (*Server).ingestOTLP},
 		{method: "GET", path: "/api/governance", keys: ingests, team: []string{"policies:read"}, window: ingestWindow, handle: (*Server).governance},
 		{method: "POST", path: "/api/audit/heads", keys: ingests, unlimited: true, window: ingestWindow, handle: (*Server).reportAuditHead},
-		{method: "POST", path: "/api/audit/heads/accept", keys: admins, unlimited: true, once: true, handle: (*Server).acceptAuditKey},
+		{method: "POST", path: "/api/audit/heads/accept", keys: admins, unlimited: true, idempotent: true, handle: (*Server).acceptAuditKey},
 		{method: "GET", path: "/api/audit/heads", keys: admins, team: []string{"audit:read"}, unpaged: true, handle: (*Server).listAuditHeads},
 		{method: "GET", path: "/api/openapi.json", keys: admins, handle: (*Server).openAPI},
 
-		{method: "POST", path: "/api/auth/webhook", window: addressWindow, open: true, handle: (*Server).receiveWebhook},
+		{method: "POST", path: "/api/auth/webhook", window: addressWindow, public: true, handle: (*Server).receiveWebhook},
 	}
 }

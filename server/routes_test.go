@@ -198,7 +198,7 @@ func TestKeyScopeMatrix(t *testing.T) {
 				status := r.try(rt, key, "some_id", "some_id")
 				name := fmt.Sprintf("%s %s with key %s: %d", method, path, scope, status)
 				switch {
-				case rt.open:
+				case rt.public:
 					if status != 403 { // no signature
 						t.Error(name)
 					}
@@ -250,7 +250,7 @@ func TestTeamScopeMatrix(t *testing.T) {
 			r.scopes(r.admin, team, scope).want(200)
 		}
 		for _, rt := range routes() {
-			if rt.open {
+			if rt.public {
 				continue
 			}
 			open := guards(rt.method, rt.path)
@@ -303,15 +303,15 @@ func TestRouteTable(t *testing.T) {
 		if !strings.HasPrefix(rt.path, "/api/") || rt.handle == nil {
 			t.Errorf("%s", name)
 		}
-		if rt.open == (len(rt.keys) > 0) {
-			t.Errorf("%s: open %v with keys %v", name, rt.open, rt.keys)
+		if rt.public == (len(rt.keys) > 0) {
+			t.Errorf("%s: open %v with keys %v", name, rt.public, rt.keys)
 		}
 		for _, scope := range rt.team {
 			if !slices.Contains(api.TeamScopes, scope) {
 				t.Errorf("%s: %s is no team scope", name, scope)
 			}
 		}
-		if rt.open && rt.window != addressWindow {
+		if rt.public && rt.window != addressWindow {
 			t.Errorf("%s: counts in the window of a tenant it does not know", name)
 		}
 	}

@@ -13,19 +13,28 @@ import (
 // wireSLA adds to a target where it stands now: status is computed when it is
 // read, over the evaluation period that ends now.
 func wireSLA(ctx context.Context, t store.TenantTraces, target store.SLATarget, now time.Time) (api.SLATarget, error) {
-	stats, err := t.Stats(ctx, store.StatsQuery{
-		From: now.Add(-lookBacks[target.EvaluationPeriod]), To: upTo(now), AgentID: target.AgentID,
-	})
+	stats, err := t.Stats(ctx, evaluationWindow(target.AgentID, target.EvaluationPeriod, now))
 	if err != nil {
 		return api.SLATarget{}, err
 	}
-	standing := evaluate.Measure(&target, &stats.Summary)
+	return wireMeasured(target, &stats.Summary), nil
+}
+
+// evaluationWindow asks for the traces of an agent over the evaluation period that
+// ends now.
+func evaluationWindow(agentID, period string, now time.Time) store.StatsQuery {
+	return store.StatsQuery{From: now.Add(-lookBacks[period]), To: upTo(now), AgentID: agentID}
+}
+
+// wireMeasured is a target with how its agent did over the evaluation period.
+func wireMeasured(target store.SLATarget, measured *store.Totals) api.SLATarget {
+	standing := evaluate.Measure(&target, measured)
 	return api.SLATarget{
 		ID: target.ID, Name: target.Name, AgentID: target.AgentID, AgentName: target.AgentName,
 		P99LatencyMs: target.P99LatencyMs, ErrorRatePercent: target.ErrorRatePercent,
 		EvaluationPeriod: target.EvaluationPeriod,
 		CurrentP99Ms:     standing.P99Ms, CurrentErrorRate: standing.ErrorRate, Status: standing.Status,
-	}, nil
+	}
 }
 
 // listSLAs serves GET /api/costs/sla: data and total only.
@@ -51,18 +60,16 @@ func (s *Server) createSLA(c *call) error {
 	if err := c.decode(&in); err != nil {
 		return err
 	}
-	t, err := c.tenant.CreateSLA(c.Context(), store.SLACreate{
-		Name: in.Name, AgentID: in.AgentID, P99LatencyMs: in.P99LatencyMs,
-		ErrorRatePercent: in.ErrorRatePercent, EvaluationPeriod: in.EvaluationPeriod,
-	})
+	stats, err := c.traces.Stats(c.Context(), evaluationWindow(in.AgentID, in.EvaluationPeriod, c.now))
 	if err != nil {
 		return err
 	}
-	out, err := wireSLA(c.Context(), c.traces, t, c.now)
-	if err != nil {
-		return err
-	}
-	return c.bare(http.StatusCreated, out)
+	return create(c, func(ctx context.Context) (store.SLATarget, error) {
+		return c.tenant.CreateSLA(ctx, store.SLACreate{
+			Name: in.Name, AgentID: in.AgentID, P99LatencyMs: in.P99LatencyMs,
+			ErrorRatePercent: in.ErrorRatePercent, EvaluationPeriod: in.EvaluationPeriod,
+		})
+	}, func(t store.SLATarget) error { return c.bare(http.StatusCreated, wireMeasured(t, &stats.Summary)) })
 }
 
 // updateSLA serves PUT /api/costs/sla/:id.

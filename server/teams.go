@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"net/http"
 
 	"svc/server/api"
@@ -41,11 +42,9 @@ func (s *Server) createTeam(c *call) error {
 	if err := c.uniqueTeam("", &in.Name); err != nil {
 		return err
 	}
-	t, err := c.tenant.CreateTeam(c.Context(), store.TeamCreate{Name: in.Name, Description: in.Description})
-	if err != nil {
-		return err
-	}
-	return c.data(http.StatusCreated, wireTeam(t))
+	return create(c, func(ctx context.Context) (store.Team, error) {
+		return c.tenant.CreateTeam(ctx, store.TeamCreate{Name: in.Name, Description: in.Description})
+	}, func(t store.Team) error { return c.data(http.StatusCreated, wireTeam(t)) })
 }
 
 // getTeam serves GET /api/teams/:id.
@@ -182,11 +181,9 @@ func (s *Server) addMember(c *call) error {
 		return err
 	}
 	defer unlock()
-	m, err := c.tenant.AddMember(c.Context(), id, store.MemberAdd{UserID: in.UserID, Email: in.Email, Role: in.Role})
-	if err != nil {
-		return err
-	}
-	return c.bare(http.StatusCreated, wireMember(m))
+	return create(c, func(ctx context.Context) (store.Member, error) {
+		return c.tenant.AddMember(ctx, id, store.MemberAdd{UserID: in.UserID, Email: in.Email, Role: in.Role})
+	}, func(m store.Member) error { return c.bare(http.StatusCreated, wireMember(m)) })
 }
 
 // removeMember serves DELETE /api/teams/:id/members, whose body names the user.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -115,19 +116,21 @@ func (s *Server) applyTemplate(c *call) error {
 		}
 		p.On, p.Enabled = agent, in.Enabled == nil || *in.Enabled
 	}
-	created, err := c.tenant.CreatePolicies(c.Context(), policies...)
+	warnings := c.policyWarnings(each(policies, asPolicy)...)
+	err := create(c, func(ctx context.Context) ([]store.Policy, error) {
+		return c.tenant.CreatePolicies(ctx, policies...)
+	}, func(made []store.Policy) error {
+		return c.bare(http.StatusCreated, api.TemplateApplied{
+			Warnings: warnings,
+			Created:  len(made),
+			Policies: each(made, func(p store.Policy) api.PolicyRef { return api.PolicyRef{ID: p.ID, Name: p.Name} }),
+		})
+	})
 	var clash *store.Error
 	if errors.As(err, &clash) && clash.Kind == store.Conflict {
 		return &failure{http.StatusBadRequest, clash.Message, map[string]string{
 			"template": fmt.Sprintf("is applied already for agent %q", agent),
 		}}
 	}
-	if err != nil {
-		return err
-	}
-	return c.bare(http.StatusCreated, api.TemplateApplied{
-		Warnings: c.policyWarnings(created...),
-		Created:  len(created),
-		Policies: each(created, func(p store.Policy) api.PolicyRef { return api.PolicyRef{ID: p.ID, Name: p.Name} }),
-	})
+	return err
 }

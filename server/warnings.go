@@ -23,9 +23,17 @@ func boundWarnings(warnings []string) []string {
 // globMarks are the characters by which a pattern differs from a name.
 const globMarks = "*?["
 
+// asPolicy is a policy that is about to be made, as far as its warnings look at it.
+func asPolicy(p store.PolicyCreate) store.Policy {
+	if p.On == "" {
+		p.On = api.AllAgents
+	}
+	return store.Policy{Name: p.Name, On: p.On, Condition: p.Condition}
+}
+
 // policyWarnings returns why policies can match nothing as they are. That is no
-// error: an agent or a tool can be there tomorrow. The policies are stored already,
-// so a store that cannot be read costs the warnings and not the answer.
+// error: an agent or a tool can be there tomorrow. A store that cannot be read costs
+// the warnings and not the answer.
 func (c *call) policyWarnings(policies ...store.Policy) []string {
 	warnings, err := c.findPolicyWarnings(policies)
 	if err != nil {

@@ -6,37 +6,81 @@ import (
 	"time"
 )
 
-// IdempotencyTTL is how long an answer is kept for a retry.
+// IdempotencyTTL is how long a response is stored for a retry.
 const IdempotencyTTL = 24 * time.Hour
 
-// Attempt is a request that carries an Idempotency-Key.
-type Attempt struct {
+// IdempotentRequest is a request that carries an Idempotency-Key.
+type IdempotentRequest struct {
 	KeyID string // the calling API key
 	Route string // method and path as requested
 	Token string // the Idempotency-Key
 	Body  [sha256.Size]byte
 }
 
-// Answer is what is given again to a retry. Secrets must be taken out of it.
-type Answer struct {
+// StoredResponse is what a retry gets. Secrets must be taken out of it.
+type StoredResponse struct {
 	Status      int
 	ContentType string
 	Body        []byte
 }
 
-// Idempotency remembers the answers of requests that may be retried. Records are
-// scoped to KeyID, Route and Token.
+// Idempotency stores the responses of requests that may be retried. They are scoped
+// to KeyID, Route and Token.
+//
+// A request that changes something makes its change with the context of
+// [StoringResponse]: the response is then stored in the transaction of the change, so
+// that no crash between the two can lose the response and let a retry repeat the
+// change. FinishAttempt is for responses to requests that changed nothing.
 type Idempotency interface {
-	// BeginAttempt returns the answer of an earlier attempt, or nil when the caller
-	// is to do the work and then call FinishAttempt or AbandonAttempt. While a twin is
-	// at work it waits for it, until ctx ends; when the twin abandons, one waiter takes
-	// its place. An earlier attempt with another Body is a Conflict
-	// ("Idempotency-Key").
-	BeginAttempt(ctx context.Context, a Attempt) (*Answer, error)
-	// FinishAttempt keeps the answer for IdempotencyTTL and wakes twins. Without a
-	// begun attempt it is an internal error.
-	FinishAttempt(ctx context.Context, a Attempt, answer Answer) error
-	// AbandonAttempt forgets a begun attempt: nothing was done, a retry may try again.
+	// BeginAttempt returns the stored response of an earlier request, or nil when the
+	// caller is to do the work and then call FinishAttempt or AbandonAttempt, unless the
+	// work stored the response. While a concurrent duplicate is in flight it waits for
+	// it, until ctx ends; when the duplicate is abandoned, one waiter takes its place.
+	// An earlier request with another Body is a Conflict ("Idempotency-Key").
+	BeginAttempt(ctx context.Context, r IdempotentRequest) (*StoredResponse, error)
+	// FinishAttempt stores the response for IdempotencyTTL and wakes concurrent
+	// duplicates. Without a begun request it is an internal error.
+	FinishAttempt(ctx context.Context, r IdempotentRequest, response StoredResponse) error
+	// AbandonAttempt forgets a begun request: nothing was done, a retry may try again.
 	// One that was not begun, or has finished, is no error.
-	AbandonAttempt(ctx context.Context, a Attempt) error
+	AbandonAttempt(ctx context.Context, r IdempotentRequest) error
+}
+
+// PendingResponse is the response that a write has to store. Backends use it.
+type PendingResponse struct {
+	Request IdempotentRequest
+	respond func(effect any) (StoredResponse, bool)
+}
+
+// Of is the response to the request whose write returns effect. ok is false where the
+// request is about a result of another type: nothing is to be stored then.
+func (p *PendingResponse) Of(effect any) (response StoredResponse, ok bool) { return p.respond(effect) }
+
+type pendingKey struct{}
+
+// StoringResponse makes a write of a begun request store the response in its own
+// transaction: both are durable, or neither. It concerns the methods of [Tenant] that
+// return what they made or accepted, of type T: CreateTeam, AddMember, CreateAgent,
+// CreateBudget, CreateSLA, CreatePolicies, CreateKey and AcceptAuditKey. After such a
+// method has returned nil the request is finished; after an error it still is begun.
+// A write of a request that is not begun (any more) changes nothing and is an
+// internal error.
+//
+// respond makes the response of what the method will return. It runs within the
+// transaction, perhaps several times: it must be quick, and must not use the store.
+func StoringResponse[T any](ctx context.Context, r IdempotentRequest, respond func(T) StoredResponse) context.Context {
+	return context.WithValue(ctx, pendingKey{}, &PendingResponse{Request: r, respond: func(effect any) (StoredResponse, bool) {
+		made, ok := effect.(T)
+		if !ok {
+			return StoredResponse{}, false
+		}
+		return respond(made), true
+	}})
+}
+
+// PendingResponseOf returns the response that a write with the context has to store,
+// nil when there is none. Backends ask.
+func PendingResponseOf(ctx context.Context) *PendingResponse {
+	p, _ := ctx.Value(pendingKey{}).(*PendingResponse)
+	return p
 }

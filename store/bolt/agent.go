@@ -61,7 +61,7 @@ func knownAgent(d data, id string) error {
 
 // CreateAgent makes an agent.
 func (t *tenant) CreateAgent(ctx context.Context, in store.AgentCreate) (agent store.Agent, err error) {
-	err = t.update(ctx, func(_ *bbolt.Tx, d data) error {
+	err = t.create(ctx, func() any { return agent }, func(_ *bbolt.Tx, d data) error {
 		now := t.s.now().UTC()
 		agent = store.Agent{
 			ID: t.s.ids.New(store.PrefixAgent, now), Name: in.Name, Description: in.Description,

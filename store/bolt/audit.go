@@ -121,7 +121,7 @@ func (t *tenant) AcceptAuditKey(ctx context.Context, gateway, publicKey string) 
 	if badKey(publicKey) {
 		return bound, store.FieldError(store.Invalid, "bad audit key", "publicKey", "must have 1 to 512 bytes, none of them zero")
 	}
-	err = t.update(ctx, func(_ *bbolt.Tx, d data) error {
+	err = t.create(ctx, func() any { return bound }, func(_ *bbolt.Tx, d data) error {
 		b := d.in(inAuditKeys)
 		var known bool
 		var err error

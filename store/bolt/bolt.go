@@ -51,10 +51,10 @@ type Store struct {
 	expireRows atomic.Int64 // of the next transaction of Expire
 	fault      func() error
 
-	mu      sync.Mutex
-	states  map[string]*tenantState
-	used    map[usedKey]time.Time // key uses that are not written yet
-	flights map[flightKey]*flight
+	mu       sync.Mutex
+	states   map[string]*tenantState
+	used     map[usedKey]time.Time // key uses that are not written yet
+	inFlight map[requestKey]*inFlight
 
 	failure atomic.Pointer[error] // of the newest commit
 	closed  chan struct{}         // closed when Close begins
@@ -104,11 +104,11 @@ func Open(path string, opts Options) (*Store, error) {
 	}
 	s := &Store{
 		path: path, now: opts.Now, log: opts.Logger, fault: opts.fault,
-		states:  make(map[string]*tenantState),
-		used:    make(map[usedKey]time.Time),
-		flights: make(map[flightKey]*flight),
-		closed:  make(chan struct{}),
-		commits: make(chan *ingest, commitQueue),
+		states:   make(map[string]*tenantState),
+		used:     make(map[usedKey]time.Time),
+		inFlight: make(map[requestKey]*inFlight),
+		closed:   make(chan struct{}),
+		commits:  make(chan *ingest, commitQueue),
 	}
 	s.expireRows.Store(defaultRows)
 	switch {

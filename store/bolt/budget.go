@@ -43,7 +43,7 @@ func budgetByID(d data, id string) (store.Budget, error) {
 
 // CreateBudget makes a budget.
 func (t *tenant) CreateBudget(ctx context.Context, in store.BudgetCreate) (b store.Budget, err error) {
-	err = t.update(ctx, func(_ *bbolt.Tx, d data) error {
+	err = t.create(ctx, func() any { return b }, func(_ *bbolt.Tx, d data) error {
 		if err := knownAgent(d, in.AgentID); err != nil {
 			return err
 		}

@@ -11,63 +11,62 @@ import (
 	"svc/store"
 )
 
-// answerRecord is the answer of a finished attempt.
-type answerRecord struct {
+// responseRecord is the response to a finished request.
+type responseRecord struct {
 	Body    []byte // digest of the request's body
 	Expires time.Time
-	Answer  store.Answer
+	Answer  store.StoredResponse
 }
 
-// flightKey names an attempt of a tenant.
-type flightKey struct {
-	tenant  string
-	attempt [sha256.Size]byte
+// requestKey names an idempotent request of a tenant.
+type requestKey struct {
+	tenant string
+	digest [sha256.Size]byte
 }
 
-// flight is an attempt at work. Attempts need no place on disk before they are
-// finished: they end with the process.
-type flight struct {
+// inFlight is a request that was begun. It is not in the file: it ends with the process.
+type inFlight struct {
 	body [sha256.Size]byte
 	done chan struct{} // closed when it has finished or was abandoned
 }
 
-func attemptDigest(a store.Attempt) [sha256.Size]byte {
-	return sha256.Sum256(joined(a.KeyID, a.Route, a.Token))
+func (t *tenant) requestKey(r store.IdempotentRequest) requestKey {
+	return requestKey{t.id, sha256.Sum256(joined(r.KeyID, r.Route, r.Token))}
 }
 
 var errOtherBody = store.FieldError(store.Conflict, "the Idempotency-Key was used with another request body",
 	"Idempotency-Key", "was used with another request body")
 
-// BeginAttempt claims an attempt or returns the answer of an earlier one.
-func (t *tenant) BeginAttempt(ctx context.Context, a store.Attempt) (*store.Answer, error) {
-	key := flightKey{t.id, attemptDigest(a)}
+// BeginAttempt claims a request or returns the response to an earlier one.
+func (t *tenant) BeginAttempt(ctx context.Context, r store.IdempotentRequest) (*store.StoredResponse, error) {
+	key := t.requestKey(r)
 	for {
 		t.s.mu.Lock()
-		twin := t.s.flights[key]
-		mine := &flight{body: a.Body, done: make(chan struct{})}
-		if twin == nil {
-			t.s.flights[key] = mine
+		duplicate := t.s.inFlight[key]
+		mine := &inFlight{body: r.Body, done: make(chan struct{})}
+		if duplicate == nil {
+			t.s.inFlight[key] = mine
 		}
 		t.s.mu.Unlock()
-		if twin == nil {
-			rec, err := t.answer(ctx, key)
+		if duplicate == nil {
+			rec, err := t.storedResponse(ctx, key)
 			if rec == nil && err == nil {
 				return nil, nil
 			}
-			t.land(key, mine)
+			t.release(key, mine)
 			if err != nil {
 				return nil, err
 			}
-			if sha256Equal(rec.Body, a.Body) {
+			if sha256Equal(rec.Body, r.Body) {
 				return &rec.Answer, nil
 			}
 			return nil, errOtherBody
 		}
-		if twin.body != a.Body {
+		if duplicate.body != r.Body {
 			return nil, errOtherBody
 		}
 		select {
-		case <-twin.done:
+		case <-duplicate.done:
 		case <-t.s.closed:
 			return nil, store.ErrClosed
 		case <-ctx.Done():
@@ -78,9 +77,9 @@ func (t *tenant) BeginAttempt(ctx context.Context, a store.Attempt) (*store.Answ
 
 func sha256Equal(a []byte, b [sha256.Size]byte) bool { return string(a) == string(b[:]) }
 
-func (t *tenant) answer(ctx context.Context, key flightKey) (found *answerRecord, err error) {
+func (t *tenant) storedResponse(ctx context.Context, key requestKey) (found *responseRecord, err error) {
 	err = t.view(ctx, func(d data) error {
-		rec, ok, err := getJSON[answerRecord](d.in(inAnswers), string(key.attempt[:]))
+		rec, ok, err := getJSON[responseRecord](d.in(inAnswers), string(key.digest[:]))
 		if ok && t.s.now().Before(rec.Expires) {
 			found = &rec
 		}
@@ -89,55 +88,96 @@ func (t *tenant) answer(ctx context.Context, key flightKey) (found *answerRecord
 	return found, err
 }
 
-// land ends a flight and wakes its twins.
-func (t *tenant) land(key flightKey, f *flight) {
+// begun returns the request in flight, nil when there is none with its key and body.
+func (t *tenant) begun(r store.IdempotentRequest) *inFlight {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
-	if f != nil && t.s.flights[key] == f {
-		delete(t.s.flights, key)
+	if f := t.s.inFlight[t.requestKey(r)]; f != nil && f.body == r.Body {
+		return f
+	}
+	return nil
+}
+
+// release removes a request from those in flight and wakes its duplicates.
+func (t *tenant) release(key requestKey, f *inFlight) {
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	if f != nil && t.s.inFlight[key] == f {
+		delete(t.s.inFlight, key)
 		close(f.done)
 	}
 }
 
-// FinishAttempt keeps the answer of an attempt.
-func (t *tenant) FinishAttempt(ctx context.Context, a store.Attempt, answer store.Answer) error {
-	key := flightKey{t.id, attemptDigest(a)}
-	t.s.mu.Lock()
-	f := t.s.flights[key]
-	t.s.mu.Unlock()
+var errNotBegun = errors.New("the response to an idempotent request that was not begun")
+
+// FinishAttempt stores the response to a request.
+func (t *tenant) FinishAttempt(ctx context.Context, r store.IdempotentRequest, response store.StoredResponse) error {
+	f := t.begun(r)
 	if f == nil {
-		return errors.New("finish an attempt that was not begun")
+		return errNotBegun
 	}
-	defer t.land(key, f)
-	// The work is done: its answer is kept even when its client has left.
+	defer t.release(t.requestKey(r), f)
+	// The work is done: its response is stored even when its client has left.
 	return t.update(context.WithoutCancel(ctx), func(_ *bbolt.Tx, d data) error {
-		rec := answerRecord{Body: a.Body[:], Expires: t.s.now().UTC().Add(store.IdempotencyTTL), Answer: answer}
-		old, ok, err := getJSON[answerRecord](d.in(inAnswers), string(key.attempt[:]))
-		if err != nil {
-			return err
-		}
-		if ok {
-			if err := d.in(inAnswerExpiry).Delete(expiryKey(old.Expires, key.attempt)); err != nil {
-				return err
-			}
-		}
-		if err := d.in(inAnswerExpiry).Put(expiryKey(rec.Expires, key.attempt), []byte{}); err != nil {
-			return err
-		}
-		return putJSON(d.in(inAnswers), string(key.attempt[:]), rec)
+		return t.putResponse(d, r, response)
 	})
 }
 
-func expiryKey(at time.Time, attempt [sha256.Size]byte) []byte {
-	return append(bytes8(uint64(at.UnixNano())), attempt[:]...)
+// create is update of a method that returns what it made: where the context has a
+// response to store, it is stored in the same transaction.
+func (t *tenant) create(ctx context.Context, made func() any, fn func(tx *bbolt.Tx, d data) error) error {
+	pending := store.PendingResponseOf(ctx)
+	if pending == nil {
+		return t.update(ctx, fn)
+	}
+	f := t.begun(pending.Request)
+	if f == nil {
+		return errNotBegun
+	}
+	stored := false
+	err := t.update(ctx, func(tx *bbolt.Tx, d data) error {
+		if err := fn(tx, d); err != nil {
+			return err
+		}
+		var response store.StoredResponse
+		if response, stored = pending.Of(made()); !stored {
+			return nil
+		}
+		return t.putResponse(d, pending.Request, response)
+	})
+	if err == nil && stored {
+		t.release(t.requestKey(pending.Request), f)
+	}
+	return err
 }
 
-// AbandonAttempt forgets an attempt.
-func (t *tenant) AbandonAttempt(_ context.Context, a store.Attempt) error {
-	key := flightKey{t.id, attemptDigest(a)}
-	t.s.mu.Lock()
-	f := t.s.flights[key]
-	t.s.mu.Unlock()
-	t.land(key, f)
+// putResponse writes the response to a request, and when it expires.
+func (t *tenant) putResponse(d data, r store.IdempotentRequest, response store.StoredResponse) error {
+	key := t.requestKey(r)
+	rec := responseRecord{Body: r.Body[:], Expires: t.s.now().UTC().Add(store.IdempotencyTTL), Answer: response}
+	old, ok, err := getJSON[responseRecord](d.in(inAnswers), string(key.digest[:]))
+	if err != nil {
+		return err
+	}
+	if ok {
+		if err := d.in(inAnswerExpiry).Delete(expiryKey(old.Expires, key.digest)); err != nil {
+			return err
+		}
+	}
+	if err := d.in(inAnswerExpiry).Put(expiryKey(rec.Expires, key.digest), []byte{}); err != nil {
+		return err
+	}
+	return putJSON(d.in(inAnswers), string(key.digest[:]), rec)
+}
+
+func expiryKey(at time.Time, digest [sha256.Size]byte) []byte {
+	return append(bytes8(uint64(at.UnixNano())), digest[:]...)
+}
+
+// AbandonAttempt forgets a request.
+func (t *tenant) AbandonAttempt(_ context.Context, r store.IdempotentRequest) error {
+	if f := t.begun(r); f != nil {
+		t.release(t.requestKey(r), f)
+	}
 	return nil
 }

@@ -108,7 +108,7 @@ func (t *tenant) keyOf(d data, rec keyRecord) (store.Key, error) {
 
 // CreateKey keeps the digest of a new key.
 func (t *tenant) CreateKey(ctx context.Context, in store.KeyCreate) (key store.Key, err error) {
-	err = t.update(ctx, func(tx *bbolt.Tx, d data) error {
+	err = t.create(ctx, func() any { return key }, func(tx *bbolt.Tx, d data) error {
 		key, err = t.createKey(tx, d, in)
 		return err
 	})

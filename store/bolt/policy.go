@@ -35,7 +35,7 @@ func policyByID(d data, id string) (store.Policy, error) {
 
 // CreatePolicies makes all of the policies or none.
 func (t *tenant) CreatePolicies(ctx context.Context, in ...store.PolicyCreate) (list []store.Policy, err error) {
-	err = t.update(ctx, func(_ *bbolt.Tx, d data) error {
+	err = t.create(ctx, func() any { return list }, func(_ *bbolt.Tx, d data) error {
 		if n := d.in(inPolicies).Stats().KeyN; n+len(in) > store.MaxPolicies {
 			return store.FieldError(store.Invalid, "too many policies", "name",
 				fmt.Sprintf("the tenant has %d already, and may have %d: delete some that are not used", n, store.MaxPolicies))

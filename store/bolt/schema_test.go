@@ -165,10 +165,10 @@ func fillEverything(t *testing.T, s *Store) {
 	check(err)
 	policies, err := tn.CreatePolicies(ctx, store.PolicyCreate{Name: "policy"})
 	check(err)
-	attempt := store.Attempt{KeyID: key.ID, Route: "POST /api/teams", Token: "x"}
+	attempt := store.IdempotentRequest{KeyID: key.ID, Route: "POST /api/teams", Token: "x"}
 	_, err = tn.BeginAttempt(ctx, attempt)
 	check(err)
-	check(tn.FinishAttempt(ctx, attempt, store.Answer{Status: 201}))
+	check(tn.FinishAttempt(ctx, attempt, store.StoredResponse{Status: 201}))
 	_, _, err = s.AcquireLease(ctx, "lease", "me", time.Minute)
 	check(err)
 	check(s.SetMark(ctx, "mark", s.now()))

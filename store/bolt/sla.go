@@ -44,7 +44,7 @@ func slaByID(d data, id string) (store.SLATarget, error) {
 
 // CreateSLA makes a target.
 func (t *tenant) CreateSLA(ctx context.Context, in store.SLACreate) (sla store.SLATarget, err error) {
-	err = t.update(ctx, func(_ *bbolt.Tx, d data) error {
+	err = t.create(ctx, func() any { return sla }, func(_ *bbolt.Tx, d data) error {
 		if err := checkName("SLA target", in.Name); err != nil {
 			return err
 		}

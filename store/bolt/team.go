@@ -41,7 +41,7 @@ func teamByID(d data, id string) (store.Team, error) {
 
 // CreateTeam makes a team.
 func (t *tenant) CreateTeam(ctx context.Context, in store.TeamCreate) (team store.Team, err error) {
-	err = t.update(ctx, func(_ *bbolt.Tx, d data) error {
+	err = t.create(ctx, func() any { return team }, func(_ *bbolt.Tx, d data) error {
 		now := t.s.now().UTC()
 		team = store.Team{
 			ID: t.s.ids.New(store.PrefixTeam, now), Name: in.Name, Description: in.Description,
@@ -167,7 +167,7 @@ func (t *tenant) ListMembers(ctx context.Context, teamID string) (list []store.M
 
 // AddMember adds a user to a team, inviting one that is not known.
 func (t *tenant) AddMember(ctx context.Context, teamID string, in store.MemberAdd) (member store.Member, err error) {
-	err = t.update(ctx, func(_ *bbolt.Tx, d data) error {
+	err = t.create(ctx, func() any { return member }, func(_ *bbolt.Tx, d data) error {
 		if _, err := teamByID(d, teamID); err != nil {
 			return err
 		}

@@ -87,7 +87,7 @@ func (e *engine) addAgent(d *tenantData, a store.Agent, now time.Time) *agent {
 
 // CreateAgent makes an agent.
 func (t *tenant) CreateAgent(ctx context.Context, in store.AgentCreate) (out store.Agent, err error) {
-	err = t.write(ctx, func(e *engine, d *tenantData) error {
+	err = t.create(ctx, func() any { return out }, func(e *engine, d *tenantData) error {
 		if err := checkName("agent", in.Name, "", d.agentNames()); err != nil {
 			return err
 		}

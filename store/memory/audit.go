@@ -120,7 +120,7 @@ func (t *tenant) AcceptAuditKey(ctx context.Context, gateway, publicKey string) 
 	if bad(publicKey) {
 		return bound, store.FieldError(store.Invalid, "bad audit key", "publicKey", "must have 1 to 512 bytes, none of them zero")
 	}
-	err = t.write(ctx, func(e *engine, d *tenantData) error {
+	err = t.create(ctx, func() any { return bound }, func(e *engine, d *tenantData) error {
 		k, known := d.auditKeys[gateway]
 		if !known {
 			return store.FieldError(store.NotFound, fmt.Sprintf("no signed audit head of a gateway %q", gateway), "gateway", "is not known")

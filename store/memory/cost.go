@@ -39,7 +39,7 @@ func (t *tenant) GetBudget(ctx context.Context, id string) (out store.Budget, er
 
 // CreateBudget makes a budget.
 func (t *tenant) CreateBudget(ctx context.Context, in store.BudgetCreate) (out store.Budget, err error) {
-	err = t.write(ctx, func(e *engine, d *tenantData) error {
+	err = t.create(ctx, func() any { return out }, func(e *engine, d *tenantData) error {
 		if err := d.knownAgent(in.AgentID); err != nil {
 			return err
 		}
@@ -125,7 +125,7 @@ func (t *tenant) GetSLA(ctx context.Context, id string) (out store.SLATarget, er
 
 // CreateSLA makes a target.
 func (t *tenant) CreateSLA(ctx context.Context, in store.SLACreate) (out store.SLATarget, err error) {
-	err = t.write(ctx, func(e *engine, d *tenantData) error {
+	err = t.create(ctx, func() any { return out }, func(e *engine, d *tenantData) error {
 		if err := checkName("SLA target", in.Name, "", nil); err != nil {
 			return err
 		}

@@ -10,24 +10,24 @@ import (
 	"svc/store"
 )
 
-// attemptKey names an attempt of a tenant, flightKey one of any.
+// requestKey names an idempotent request of a tenant, flightKey one of any.
 type (
-	attemptKey struct{ keyID, route, token string }
+	requestKey struct{ keyID, route, token string }
 	flightKey  struct {
 		tenant string
-		attemptKey
+		requestKey
 	}
 )
 
-// keptAnswer is the answer of a finished attempt.
-type keptAnswer struct {
-	body    [sha256.Size]byte
-	expires time.Time
-	answer  store.Answer
+// keptResponse is the response to a finished request.
+type keptResponse struct {
+	body     [sha256.Size]byte
+	expires  time.Time
+	response store.StoredResponse
 }
 
-// flight is an attempt at work, at whichever handle.
-type flight struct {
+// inFlight is a request that was begun, at whichever handle.
+type inFlight struct {
 	body [sha256.Size]byte
 	done chan struct{} // closed when it has finished or was abandoned
 }
@@ -35,34 +35,36 @@ type flight struct {
 var errOtherBody = store.FieldError(store.Conflict, "the Idempotency-Key was used with another request body",
 	"Idempotency-Key", "was used with another request body")
 
-func keyOf(a store.Attempt) attemptKey { return attemptKey{a.KeyID, a.Route, a.Token} }
+var errNotBegun = errors.New("the response to an idempotent request that was not begun")
 
-// BeginAttempt claims an attempt or returns the answer of an earlier one.
-func (t *tenant) BeginAttempt(ctx context.Context, a store.Attempt) (answer *store.Answer, err error) {
+func keyOf(r store.IdempotentRequest) requestKey { return requestKey{r.KeyID, r.Route, r.Token} }
+
+// BeginAttempt claims a request or returns the response to an earlier one.
+func (t *tenant) BeginAttempt(ctx context.Context, r store.IdempotentRequest) (response *store.StoredResponse, err error) {
 	for {
-		var twin *flight
+		var duplicate *inFlight
 		err := t.write(ctx, func(e *engine, d *tenantData) error {
-			k := flightKey{t.id, keyOf(a)}
-			kept, ok := d.answers[k.attemptKey]
+			k := flightKey{t.id, keyOf(r)}
+			kept, ok := d.answers[k.requestKey]
 			ok = ok && e.now().Before(kept.expires)
-			twin = e.flights[k]
+			duplicate = e.inFlight[k]
 			switch {
-			case twin != nil && twin.body != a.Body, twin == nil && ok && kept.body != a.Body:
+			case duplicate != nil && duplicate.body != r.Body, duplicate == nil && ok && kept.body != r.Body:
 				return errOtherBody
-			case twin != nil:
+			case duplicate != nil:
 			case ok:
-				out := answerOut(kept.answer)
-				answer = &out
+				out := responseOut(kept.response)
+				response = &out
 			default:
-				e.flights[k] = &flight{body: a.Body, done: make(chan struct{})}
+				e.inFlight[k] = &inFlight{body: r.Body, done: make(chan struct{})}
 			}
 			return nil
 		})
-		if err != nil || twin == nil {
-			return answer, err
+		if err != nil || duplicate == nil {
+			return response, err
 		}
 		select {
-		case <-twin.done:
+		case <-duplicate.done:
 		case <-t.s.closed:
 			return nil, store.ErrClosed
 		case <-ctx.Done():
@@ -71,38 +73,67 @@ func (t *tenant) BeginAttempt(ctx context.Context, a store.Attempt) (answer *sto
 	}
 }
 
-func answerOut(a store.Answer) store.Answer {
-	a.Body = slices.Clone(a.Body)
-	return a
+func responseOut(r store.StoredResponse) store.StoredResponse {
+	r.Body = slices.Clone(r.Body)
+	return r
 }
 
-// FinishAttempt keeps the answer of an attempt.
-func (t *tenant) FinishAttempt(ctx context.Context, a store.Attempt, answer store.Answer) error {
-	// The work is done: its answer is kept even when its client has left.
+// FinishAttempt stores the response to a request.
+func (t *tenant) FinishAttempt(ctx context.Context, r store.IdempotentRequest, response store.StoredResponse) error {
+	// The work is done: its response is stored even when its client has left.
 	return t.write(context.WithoutCancel(ctx), func(e *engine, d *tenantData) error {
-		if !e.land(flightKey{t.id, keyOf(a)}) {
-			return errors.New("finish an attempt that was not begun")
+		if !e.begun(t.id, r) {
+			return errNotBegun
 		}
-		d.answers[keyOf(a)] = keptAnswer{a.Body, e.now().Add(store.IdempotencyTTL), answerOut(answer)}
+		e.finish(d, t.id, r, response)
 		return nil
 	})
 }
 
-// land ends a flight and wakes its twins; false where there is none.
-func (e *engine) land(k flightKey) bool {
-	f := e.flights[k]
-	if f == nil {
-		return false
-	}
-	delete(e.flights, k)
-	close(f.done)
-	return true
+// create is write of a method that returns what it made: where the context has a
+// response to store, it is stored in the same step.
+func (t *tenant) create(ctx context.Context, made func() any, fn func(e *engine, d *tenantData) error) error {
+	pending := store.PendingResponseOf(ctx)
+	return t.write(ctx, func(e *engine, d *tenantData) error {
+		if pending != nil && !e.begun(t.id, pending.Request) {
+			return errNotBegun
+		}
+		if err := fn(e, d); err != nil || pending == nil {
+			return err
+		}
+		if response, ok := pending.Of(made()); ok {
+			e.finish(d, t.id, pending.Request, response)
+		}
+		return nil
+	})
 }
 
-// AbandonAttempt forgets an attempt.
-func (t *tenant) AbandonAttempt(ctx context.Context, a store.Attempt) error {
+// begun reports whether a request is in flight.
+func (e *engine) begun(tenant string, r store.IdempotentRequest) bool {
+	f := e.inFlight[flightKey{tenant, keyOf(r)}]
+	return f != nil && f.body == r.Body
+}
+
+// finish stores the response to a request in flight.
+func (e *engine) finish(d *tenantData, tenant string, r store.IdempotentRequest, response store.StoredResponse) {
+	e.release(flightKey{tenant, keyOf(r)})
+	d.answers[keyOf(r)] = keptResponse{r.Body, e.now().Add(store.IdempotencyTTL), responseOut(response)}
+}
+
+// release removes a request from those in flight and wakes its duplicates.
+func (e *engine) release(k flightKey) {
+	if f := e.inFlight[k]; f != nil {
+		delete(e.inFlight, k)
+		close(f.done)
+	}
+}
+
+// AbandonAttempt forgets a request.
+func (t *tenant) AbandonAttempt(ctx context.Context, r store.IdempotentRequest) error {
 	return t.read(ctx, func(e *engine, _ *tenantData) error {
-		e.land(flightKey{t.id, keyOf(a)})
+		if e.begun(t.id, r) {
+			e.release(flightKey{t.id, keyOf(r)})
+		}
 		return nil
 	})
 }

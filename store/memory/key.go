@@ -86,7 +86,7 @@ func (t *tenant) GetKey(ctx context.Context, id string) (out store.Key, err erro
 
 // CreateKey keeps the digest of a new key.
 func (t *tenant) CreateKey(ctx context.Context, in store.KeyCreate) (out store.Key, err error) {
-	err = t.write(ctx, func(e *engine, d *tenantData) error {
+	err = t.create(ctx, func() any { return out }, func(e *engine, d *tenantData) error {
 		out, err = e.createKey(d, in)
 		return err
 	})

@@ -36,13 +36,13 @@ type engine struct {
 	opts Options
 	ids  store.IDs
 
-	mu      sync.Mutex
-	tenants table[tenantData]
-	digests map[store.KeyDigest]keyPlace
-	leases  map[string]lease
-	marks   map[string]time.Time
-	flights map[flightKey]*flight
-	failure error // of the newest write
+	mu       sync.Mutex
+	tenants  table[tenantData]
+	digests  map[store.KeyDigest]keyPlace
+	leases   map[string]lease
+	marks    map[string]time.Time
+	inFlight map[flightKey]*inFlight
+	failure  error // of the newest write
 }
 
 // Store is one handle on a store. Make the first with Open.
@@ -63,7 +63,7 @@ func Open(o Options) *Store {
 		o.MaxAutoAgents = store.DefaultMaxAutoAgents
 	}
 	return handle(&engine{opts: o, digests: map[store.KeyDigest]keyPlace{}, leases: map[string]lease{},
-		marks: map[string]time.Time{}, flights: map[flightKey]*flight{}})
+		marks: map[string]time.Time{}, inFlight: map[flightKey]*inFlight{}})
 }
 
 // Another returns another handle on the same store, as another process would have.

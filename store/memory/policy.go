@@ -49,7 +49,7 @@ func (t *tenant) GetPolicy(ctx context.Context, id string) (out store.Policy, er
 
 // CreatePolicies makes all of the policies or none.
 func (t *tenant) CreatePolicies(ctx context.Context, in ...store.PolicyCreate) (list []store.Policy, err error) {
-	err = t.write(ctx, func(e *engine, d *tenantData) error {
+	err = t.create(ctx, func() any { return list }, func(e *engine, d *tenantData) error {
 		if n := len(d.policies.rows); n+len(in) > store.MaxPolicies {
 			return store.FieldError(store.Invalid, "too many policies", "name",
 				fmt.Sprintf("the tenant has %d already, and may have %d: delete some that are not used", n, store.MaxPolicies))

@@ -48,7 +48,7 @@ func (t *tenant) GetTeam(ctx context.Context, id string) (out store.Team, err er
 
 // CreateTeam makes a team.
 func (t *tenant) CreateTeam(ctx context.Context, in store.TeamCreate) (out store.Team, err error) {
-	err = t.write(ctx, func(e *engine, d *tenantData) error {
+	err = t.create(ctx, func() any { return out }, func(e *engine, d *tenantData) error {
 		if err := checkName("team", in.Name, "", d.teamNames()); err != nil {
 			return err
 		}
@@ -125,7 +125,7 @@ func (d *tenantData) withAddress(m store.Member) store.Member {
 
 // AddMember adds a user to a team, inviting one that is not known.
 func (t *tenant) AddMember(ctx context.Context, teamID string, in store.MemberAdd) (out store.Member, err error) {
-	err = t.write(ctx, func(e *engine, d *tenantData) error {
+	err = t.create(ctx, func() any { return out }, func(e *engine, d *tenantData) error {
 		m, err := d.teams.find("team", teamID)
 		if err != nil {
 			return err

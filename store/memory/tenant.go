@@ -25,7 +25,7 @@ type tenantData struct {
 	violations table[store.SLAViolation]
 	policies   table[store.Policy]
 	keys       table[key]
-	answers    map[attemptKey]keptAnswer
+	answers    map[requestKey]keptResponse
 	heads      map[headKey]store.AuditHead
 	auditKeys  map[string]store.AuditKey
 
@@ -132,7 +132,7 @@ func (e *engine) createTenant(in store.TenantCreate) (store.TenantInfo, *store.K
 		return info, nil, store.FieldError(store.Conflict, "organization is bound to another tenant", "orgId", "already exists")
 	}
 	d := &tenantData{info: info, redactionKey: make([]byte, sha256.Size), aliases: map[string]alias{}, gone: map[string]string{},
-		answers: map[attemptKey]keptAnswer{}, heads: map[headKey]store.AuditHead{}, auditKeys: map[string]store.AuditKey{}}
+		answers: map[requestKey]keptResponse{}, heads: map[headKey]store.AuditHead{}, auditKeys: map[string]store.AuditKey{}}
 	d.traces.init()
 	_, _ = rand.Read(d.redactionKey) // never fails
 	admin := in.AdminID

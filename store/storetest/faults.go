@@ -56,7 +56,7 @@ func testFaults(t testing.TB, o Opened) {
 	agent := newAgent(t, tn, "agent")
 	old := store.Trace{ID: "old", AgentID: agent.ID, Status: store.TraceSuccess, CreatedAt: o.Clock.Now().Add(-24 * time.Hour)}
 	ingest(t, tn, store.IngestResult{Accepted: 1}, old)
-	attempt := store.Attempt{KeyID: "k", Route: "POST /x", Token: "t"}
+	attempt := store.IdempotentRequest{KeyID: "k", Route: "POST /x", Token: "t"}
 	must(tn.BeginAttempt(ctx, attempt))(t)
 	before := look(t, o, tn, team.ID)
 
@@ -91,7 +91,9 @@ func testFaults(t testing.TB, o Opened) {
 		{"Expire", func(ctx context.Context) error {
 			return second(tn.Expire(ctx, store.ExpireBounds{Traces: o.Clock.Now().Add(-time.Hour)}))
 		}},
-		{"FinishAttempt", func(ctx context.Context) error { return tn.FinishAttempt(ctx, attempt, store.Answer{Status: 201}) }},
+		{"FinishAttempt", func(ctx context.Context) error {
+			return tn.FinishAttempt(ctx, attempt, store.StoredResponse{Status: 201})
+		}},
 		{"AcquireLease", func(ctx context.Context) error {
 			_, ok, err := o.Records.AcquireLease(ctx, "l", "first", time.Hour)
 			if ok && err != nil {

@@ -127,8 +127,8 @@ func testHandlesRace(t testing.TB, a Opened) {
 func testHandlesIdempotency(t testing.TB, o Opened) {
 	_, one, two := onBoth(t, o)
 	tenants := []Tenant{one, two}
-	a := store.Attempt{KeyID: "k", Route: "POST /api/teams", Token: "tok", Body: [32]byte{1}}
-	answer := store.Answer{Status: 201, Body: []byte("{}")}
+	a := store.IdempotentRequest{KeyID: "k", Route: "POST /api/teams", Token: "tok", Body: [32]byte{1}}
+	answer := store.StoredResponse{Status: 201, Body: []byte("{}")}
 	if got := must(one.BeginAttempt(ctx, a))(t); got != nil {
 		t.Fatalf("answer %+v", got)
 	}

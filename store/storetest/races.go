@@ -120,13 +120,13 @@ func testRaces(t testing.TB, o Opened) {
 
 func testIdempotency(t testing.TB, o Opened) {
 	tn, other := NewTenant(t, o, "t"), NewTenant(t, o, "other")
-	a := store.Attempt{KeyID: "k", Route: "POST /api/teams", Token: "tok", Body: [32]byte{1}}
-	answer := store.Answer{Status: 201, ContentType: "application/json", Body: []byte(`{"data":{}}`)}
-	begin := func(tn Tenant, a store.Attempt) *store.Answer {
+	a := store.IdempotentRequest{KeyID: "k", Route: "POST /api/teams", Token: "tok", Body: [32]byte{1}}
+	answer := store.StoredResponse{Status: 201, ContentType: "application/json", Body: []byte(`{"data":{}}`)}
+	begin := func(tn Tenant, a store.IdempotentRequest) *store.StoredResponse {
 		t.Helper()
 		return must(tn.BeginAttempt(ctx, a))(t)
 	}
-	abandon := func(tn Tenant, a store.Attempt) {
+	abandon := func(tn Tenant, a store.IdempotentRequest) {
 		t.Helper()
 		if err := tn.AbandonAttempt(ctx, a); err != nil {
 			t.Error(err)
@@ -136,9 +136,9 @@ func testIdempotency(t testing.TB, o Opened) {
 	if begin(tn, a) != nil {
 		t.Fatal("an answer before the first attempt")
 	}
-	for name, apart := range map[string]func(*store.Attempt){
-		"key": func(a *store.Attempt) { a.KeyID = "k2" }, "route": func(a *store.Attempt) { a.Route = "POST /api/agents" },
-		"token": func(a *store.Attempt) { a.Token = "tok2" },
+	for name, apart := range map[string]func(*store.IdempotentRequest){
+		"key": func(a *store.IdempotentRequest) { a.KeyID = "k2" }, "route": func(a *store.IdempotentRequest) { a.Route = "POST /api/agents" },
+		"token": func(a *store.IdempotentRequest) { a.Token = "tok2" },
 	} {
 		b := a
 		apart(&b)
@@ -162,7 +162,7 @@ func testIdempotency(t testing.TB, o Opened) {
 	clash.Body = [32]byte{2}
 	_, err := tn.BeginAttempt(ctx, clash)
 	wantKind(t, err, store.Conflict, "Idempotency-Key")
-	waiting := make(chan *store.Answer)
+	waiting := make(chan *store.StoredResponse)
 	go func() {
 		got, err := tn.BeginAttempt(ctx, a)
 		if err != nil {
@@ -173,7 +173,7 @@ func testIdempotency(t testing.TB, o Opened) {
 	if err := tn.FinishAttempt(ctx, a, answer); err != nil {
 		t.Fatal(err)
 	}
-	for i, got := range []*store.Answer{<-waiting, begin(tn, a)} {
+	for i, got := range []*store.StoredResponse{<-waiting, begin(tn, a)} {
 		if got == nil || got.Status != 201 || string(got.Body) != string(answer.Body) {
 			t.Errorf("retry %d: %+v", i, got)
 		}

@@ -167,7 +167,7 @@ func testNamesBeyondASCII(t testing.TB, o Opened) {
 		if n := total(tn.ListAgents(ctx, store.AgentFilter{}, store.Page{})); n != i+1 {
 			t.Fatalf("%q: %d agents, want %d", name, n, i+1)
 		}
-		a := store.Attempt{KeyID: "k", Route: "POST /" + name, Token: "t"}
+		a := store.IdempotentRequest{KeyID: "k", Route: "POST /" + name, Token: "t"}
 		if got := must(tn.BeginAttempt(ctx, a))(t); got != nil {
 			t.Errorf("%q: an answer of another attempt", name)
 		}

@@ -57,6 +57,9 @@ var wrongBackends = []struct {
 	{"Policies", "a list of policies is kept in part", wrongTenant(func(t store.Tenant) store.Tenant { return partly{t} })},
 	{"SLAs", "a violation is new every time", wrongTenant(func(t store.Tenant) store.Tenant { return repeating{t} })},
 	{"Idempotency", "another body gets the answer", wrongTenant(func(t store.Tenant) store.Tenant { return bodyless{t} })},
+	{"FaultBetweenChangeAndResponse", "the response is stored in a write of its own", wrongTenant(func(t store.Tenant) store.Tenant { return responseAfter{t} })},
+	{"FaultBetweenChangeAndResponse", "the response is stored before the change", wrongTenant(func(t store.Tenant) store.Tenant { return responseBefore{t} })},
+	{"StoredWithChange", "a change needs no begun request", wrongTenant(func(t store.Tenant) store.Tenant { return unbegun{t} })},
 	{"HandlesIdempotency", "attempts are known to one handle alone", ownAttempts},
 	{"Fencing", "leases are not checked where something is written", wrongTenant(func(t store.Tenant) store.Tenant { return unfenced{t} })},
 	{"Leases", "a lease is given to everybody", func(o *Opened) { o.Records = generous{o.Records} }},
@@ -143,9 +146,50 @@ func (r repeating) RecordViolation(ctx context.Context, v store.SLAViolation) (b
 
 type bodyless struct{ store.Tenant }
 
-func (b bodyless) BeginAttempt(ctx context.Context, a store.Attempt) (*store.Answer, error) {
+func (b bodyless) BeginAttempt(ctx context.Context, a store.IdempotentRequest) (*store.StoredResponse, error) {
 	a.Body = [32]byte{}
 	return b.Tenant.BeginAttempt(ctx, a)
+}
+
+// alone is a context without the response to store.
+func alone(ctx context.Context) context.Context {
+	if store.PendingResponseOf(ctx) == nil {
+		return ctx
+	}
+	return context.Background()
+}
+
+type responseAfter struct{ store.Tenant }
+
+func (r responseAfter) CreateTeam(ctx context.Context, in store.TeamCreate) (store.Team, error) {
+	team, err := r.Tenant.CreateTeam(alone(ctx), in)
+	if p := store.PendingResponseOf(ctx); p != nil && err == nil {
+		response, _ := p.Of(team)
+		_ = r.FinishAttempt(ctx, p.Request, response)
+	}
+	return team, err
+}
+
+type responseBefore struct{ store.Tenant }
+
+func (r responseBefore) CreateTeam(ctx context.Context, in store.TeamCreate) (store.Team, error) {
+	if p := store.PendingResponseOf(ctx); p != nil {
+		response, _ := p.Of(store.Team{})
+		if err := r.FinishAttempt(ctx, p.Request, response); err != nil {
+			return store.Team{}, err
+		}
+	}
+	return r.Tenant.CreateTeam(alone(ctx), in)
+}
+
+type unbegun struct{ store.Tenant }
+
+func (u unbegun) CreateTeam(ctx context.Context, in store.TeamCreate) (store.Team, error) {
+	team, err := u.Tenant.CreateTeam(ctx, in)
+	if store.PendingResponseOf(ctx) != nil && err != nil && store.KindOf(err) == store.Internal && !errors.Is(err, errFault) {
+		return u.Tenant.CreateTeam(alone(ctx), in)
+	}
+	return team, err
 }
 
 // ownAttempts keeps the attempts of each handle apart.
@@ -159,12 +203,12 @@ func ownAttempts(o *Opened) {
 
 type apart struct{ store.Tenant }
 
-func (a apart) BeginAttempt(ctx context.Context, at store.Attempt) (*store.Answer, error) {
+func (a apart) BeginAttempt(ctx context.Context, at store.IdempotentRequest) (*store.StoredResponse, error) {
 	at.Token += " of this handle"
 	return a.Tenant.BeginAttempt(ctx, at)
 }
 
-func (a apart) FinishAttempt(ctx context.Context, at store.Attempt, answer store.Answer) error {
+func (a apart) FinishAttempt(ctx context.Context, at store.IdempotentRequest, answer store.StoredResponse) error {
 	at.Token += " of this handle"
 	return a.Tenant.FinishAttempt(ctx, at, answer)
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -194,8 +195,8 @@ func TestDeployedUnits(t *testing.T) {
 	}
 }
 
-// Settings: a flag goes before the environment, the environment before the
-// file, the file before the default.
+// Flags override environment variables, which override the settings file, which
+// overrides defaults.
 func TestSettingsOrder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "serve.yaml")
 	if err := os.WriteFile(path, []byte("rate-limit: 2\ningest-rate-limit: 20\ngrace: 90s\n"), 0o600); err != nil {
@@ -241,6 +242,41 @@ func TestSettingsOrder(t *testing.T) {
 				t.Errorf("evaluate-interval %s, want its default", got)
 			}
 		})
+	}
+}
+
+// A variable of a systemd credential is a layer like the environment.
+func TestCredentialsOverrideTheSettingsFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "serve.yaml")
+	for name, text := range map[string]string{path: "rate-limit: 2\n", filepath.Join(dir, "SVC_RATE_LIMIT"): "3\n"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env, _, _ := testEnv(t)
+	env.LookupEnv = withDirectory(func(name string) (string, bool) { return path, name == "SVC_CONFIG" }, dir, nil)
+	cmd := newServeCmd(env)
+	if err := resolveSettings(env, cmd.Flags(), defaultServeConfig); err != nil {
+		t.Fatal(err)
+	}
+	if got := value(t, cmd, "rate-limit"); got != "3" {
+		t.Errorf("rate-limit %s, want 3", got)
+	}
+}
+
+func TestUnreadVariablesNameTheSetting(t *testing.T) {
+	env, _, _ := testEnv(t)
+	env.Environ = func() []string {
+		return []string{"SVC_RATE_LIMIT=1", "SVC_Rate_Limit=1", "svc_grace=1s", "SVC_LISTN=x", "SVC_SOMETHING_ELSE=x", "OTHER=x", "SVC_URL=x"}
+	}
+	got := unreadVariables(env, newServeCmd(env).Flags())
+	want := []string{
+		"SVC_LISTN, did you mean SVC_LISTEN?", "SVC_Rate_Limit, did you mean SVC_RATE_LIMIT?", "SVC_SOMETHING_ELSE",
+		"svc_grace, did you mean SVC_GRACE?",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q\nwant %q", got, want)
 	}
 }
 

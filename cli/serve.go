@@ -32,7 +32,7 @@ type serveOptions struct {
 	evaluate        time.Duration
 	tlsCert, tlsKey string
 	metricsListen   string
-	unread          []string // environment variables that look like settings and are none
+	unread          []string // environment variables that look like settings and are unknown
 	prices          string
 	drainWindow     time.Duration
 	grace           time.Duration
@@ -49,13 +49,15 @@ func newServeCmd(env Env) *cobra.Command {
 On an empty store it creates the tenant "default" with one API key: the value
 of SVC_BOOTSTRAP_API_KEY, or a new one in DATA_DIR/bootstrap-key.
 
-Every flag can also stand in the settings file (name: value) or in the
-environment (SVC_ and the name in capitals, _ for -). A flag goes before the
-environment, the environment before the file. IDP_WEBHOOK_SECRET is the shared
-secret of the identity provider's webhook and has no flag.
+Every flag can also be set in the settings file (name: value) or by a variable
+(SVC_ and the name in capitals, _ for -). Flags override environment variables,
+which override the settings file, which overrides defaults. Keys of the file are
+case-sensitive, and an unknown key is an error; an unknown SVC_ variable is logged
+as a warning. IDP_WEBHOOK_SECRET is the shared secret of the identity provider's
+webhook and has no flag.
 
-SIGTERM and SIGINT drain, a second one ends at once; SIGHUP reads the TLS
-certificate again.`,
+SIGTERM and SIGINT drain, a second signal ends at once; SIGHUP reloads the TLS
+certificate.`,
 		Example: `  svc serve --listen 127.0.0.1:8080 --data-dir /var/lib/svc
   SVC_RATE_LIMIT=600 svc serve --data-dir ./data`,
 		Args: noArgs,
@@ -128,7 +130,7 @@ func runServe(ctx context.Context, env Env, o serveOptions) (err error) {
 		return err
 	}
 	for _, name := range o.unread {
-		log.Warn("nothing reads this environment variable", "variable", name)
+		log.Warn("unknown environment variable", "variable", name)
 	}
 	signals, stop := env.Signals()
 	defer stop()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"slices"
 	"strings"
@@ -12,33 +11,32 @@ import (
 
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
-	"gopkg.in/yaml.v3"
 )
 
 // notSettings are flags that say what to do now; no file or variable sets them.
 var notSettings = []string{"help", "config", "check", "output", "no-color"}
 
-// resolveSettings fills the flags that were not given from SVC_ variables, and
-// those that are left from a YAML file: flags override variables, which override
-// the file, which overrides defaults. The file may be absent only when nobody named
-// it. It is read strictly, and all problems are reported at once.
+// resolveSettings fills the flags that were not given from SVC_ variables and a YAML
+// file. Flags override environment variables, which override the settings file, which
+// overrides defaults. The file may be absent only if it is the default one. All
+// problems are reported at once.
 func resolveSettings(env Env, flags *pflag.FlagSet, defaultPath string) error {
+	l := newLayers(flags)
 	path, named := configPath(env, flags, defaultPath)
-	file, problems, err := readSettings(env, flags, path, named)
-	if err != nil {
+	if err := l.readFile(env, path, named); err != nil {
 		return err
 	}
-	return applySettings(env, flags, file, problems)
+	return l.apply(env)
 }
 
 // resolveEnvironment fills the flags that were not given from SVC_ variables,
-// for commands whose file is about something else.
+// for commands whose file is not a settings file.
 func resolveEnvironment(env Env, flags *pflag.FlagSet) error {
-	return applySettings(env, flags, viper.New(), nil)
+	return newLayers(flags).apply(env)
 }
 
-// configPath returns the file that --config or SVC_CONFIG names, else the default;
-// named says that somebody named it.
+// configPath returns the file that --config or SVC_CONFIG names, else the default.
+// The second result reports whether the user named a file.
 func configPath(env Env, flags *pflag.FlagSet, defaultPath string) (path string, named bool) {
 	if f := flags.Lookup("config"); f.Changed {
 		return f.Value.String(), true
@@ -49,33 +47,88 @@ func configPath(env Env, flags *pflag.FlagSet, defaultPath string) (path string,
 	return defaultPath, false
 }
 
-// fromFile is where a value of the settings file comes from.
-type fromFile struct {
-	origin string // file:line: key
-	value  string
+// layers are the sources of the settings of one command. viper decides which source
+// a value is taken from; the file is decoded by [settingsFile], which rejects a key
+// before viper folds its case.
+type layers struct {
+	viper    *viper.Viper
+	flags    *pflag.FlagSet
+	problems []error
 }
 
-// applySettings sets each flag that was not given to what the layers below it say.
-// viper holds those layers: a variable overrides the file.
-func applySettings(env Env, flags *pflag.FlagSet, file *viper.Viper, problems []error) error {
+// setting is a value of the environment or of the file. The flag parses the text, so
+// a value means the same in every layer.
+type setting struct {
+	origin string // the variable, or file:line: key
+	text   string
+}
+
+func newLayers(flags *pflag.FlagSet) *layers {
+	l := &layers{flags: flags}
+	l.viper = viper.NewWithOptions(viper.WithDecoderRegistry(settingsFile{l}))
+	l.viper.SetConfigType("yaml")
+	for _, f := range settingFlags(flags) {
+		// An error is returned for a nil flag only.
+		_ = l.viper.BindPFlag(f.Name, f)
+	}
+	return l
+}
+
+// settingFlags returns the flags that variables and files can set.
+func settingFlags(flags *pflag.FlagSet) (list []*pflag.Flag) {
 	flags.VisitAll(func(f *pflag.Flag) {
-		if slices.Contains(notSettings, f.Name) || f.Changed {
-			return
-		}
-		if v := env.getenv(settingName(f.Name)); v != "" {
-			file.Set(f.Name, fromFile{settingName(f.Name), v})
-		}
-		setting, ok := file.Get(f.Name).(fromFile)
-		if !ok {
-			return
-		}
-		if err := f.Value.Set(setting.value); err != nil {
-			problems = append(problems, fmt.Errorf("%s: %w", setting.origin, badValue(f, setting.value, err)))
+		if !slices.Contains(notSettings, f.Name) {
+			list = append(list, f)
 		}
 	})
-	if len(problems) > 0 {
-		slices.SortFunc(problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-		return usage(errors.Join(problems...), "settings are flags; see '--help' for their names and values")
+	return list
+}
+
+// readFile adds the settings file. An absent file that the user did not name is empty.
+func (l *layers) readFile(env Env, path string, named bool) error {
+	data, err := env.readFile(path)
+	if errors.Is(err, fs.ErrNotExist) && !named {
+		return nil
+	}
+	if err != nil {
+		return usage(fmt.Errorf("read settings: %w", err), "")
+	}
+	l.viper.SetConfigFile(path)
+	var malformed viper.ConfigParseError
+	if err := l.viper.ReadConfig(bytes.NewReader(data)); errors.As(err, &malformed) {
+		return usage(fmt.Errorf("read settings %s%w", path, malformed.Unwrap()), "the file holds one 'name: value' per line")
+	} else if err != nil {
+		return fmt.Errorf("read settings %s: %w", path, err)
+	}
+	return nil
+}
+
+// apply sets each flag for which a variable or the file has the value that takes
+// precedence, and reports the problems of all layers.
+func (l *layers) apply(env Env) error {
+	// viper can read the variables of the process only. Variables may also be
+	// credentials of the systemd unit, so they are merged over the file here.
+	variables := map[string]any{}
+	for _, f := range settingFlags(l.flags) {
+		if v := env.getenv(settingName(f.Name)); v != "" {
+			variables[f.Name] = setting{settingName(f.Name), v}
+		}
+	}
+	if err := l.viper.MergeConfigMap(variables); err != nil {
+		return err
+	}
+	for _, f := range settingFlags(l.flags) {
+		s, ok := l.viper.Get(f.Name).(setting)
+		if !ok {
+			continue // the flag was given, or the default holds
+		}
+		if err := f.Value.Set(s.text); err != nil {
+			l.problems = append(l.problems, fmt.Errorf("%s: %w", s.origin, badValue(f, s.text, err)))
+		}
+	}
+	if len(l.problems) > 0 {
+		slices.SortFunc(l.problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+		return usage(errors.Join(l.problems...), "settings are flags; see '--help' for their names and values")
 	}
 	return nil
 }
@@ -100,114 +153,20 @@ func settingName(flag string) string {
 	return "SVC_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// readSettings parses the file as strictly as the gateway's: one document, one
-// mapping of known names to single values of the right kind, each once. An absent
-// file that nobody named is empty. Problems name the line and are returned beside
-// what could be read.
-func readSettings(env Env, flags *pflag.FlagSet, path string, named bool) (*viper.Viper, []error, error) {
-	v := viper.New()
-	data, err := env.readFile(path)
-	if errors.Is(err, fs.ErrNotExist) && !named {
-		return v, nil, nil
-	}
-	if err != nil {
-		return nil, nil, usage(fmt.Errorf("read settings: %w", err), "")
-	}
-	const hint = "the file holds one 'name: value' per line"
-	dec := yaml.NewDecoder(bytes.NewReader(data))
-	var doc yaml.Node
-	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
-		return v, nil, nil // nothing but comments
-	} else if err != nil {
-		return nil, nil, usage(fmt.Errorf("read settings %s: %w", path, err), hint)
-	}
-	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return nil, nil, usage(fmt.Errorf("read settings %s: the file has more than one document", path), hint)
-	}
-	root := doc.Content[0]
-	if root.Kind != yaml.MappingNode {
-		return nil, nil, usage(fmt.Errorf("read settings %s:%d: not a list of names and values", path, root.Line), hint)
-	}
-	var problems []error
-	seen := map[string]int{}
-	for i := 0; i < len(root.Content); i += 2 {
-		key, value := root.Content[i], root.Content[i+1]
-		origin := fmt.Sprintf("%s:%d: %s", path, key.Line, key.Value)
-		err := checkSetting(flags, key, value)
-		if line, twice := seen[key.Value]; twice && err == nil {
-			err = fmt.Errorf("set already in line %d", line)
-		}
-		if err != nil {
-			problems = append(problems, fmt.Errorf("%s: %w", origin, err))
-			continue
-		}
-		seen[key.Value] = key.Line
-		v.Set(key.Value, fromFile{origin, value.Value})
-	}
-	return v, problems, nil
-}
-
-// checkSetting refuses what is no setting, and values of another kind: YAML readers
-// differ on what 0644, 0x10 or yes are.
-func checkSetting(flags *pflag.FlagSet, key, value *yaml.Node) error {
-	f := flags.Lookup(key.Value)
-	if f == nil || slices.Contains(notSettings, f.Name) {
-		var known []string
-		flags.VisitAll(func(f *pflag.Flag) {
-			if !slices.Contains(notSettings, f.Name) {
-				known = append(known, f.Name)
-			}
-		})
-		if n := nearest(strings.ToLower(key.Value), known); n != "" {
-			return fmt.Errorf("unknown key %q, did you mean %q?", key.Value, n)
-		}
-		return fmt.Errorf("unknown key %q", key.Value)
-	}
-	quoted := value.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0
-	switch {
-	case value.Kind == yaml.AliasNode || value.Anchor != "" || value.Style&yaml.TaggedStyle != 0:
-		return errors.New("anchors, aliases and tags are not read here")
-	case value.Kind != yaml.ScalarNode:
-		return errors.New("must be one value, not a list or a map")
-	case value.Tag == "!!null" || value.Value == "":
-		return errors.New("has no value; leave the line out for the default")
-	}
-	switch kind := f.Value.Type(); {
-	case kind == "int" && (quoted || !isDecimal(value.Value)):
-		return fmt.Errorf("%s is not a whole number in decimal digits", value.Value)
-	case kind == "bool" && (quoted || value.Value != "true" && value.Value != "false"):
-		return fmt.Errorf("%s is neither true nor false", value.Value)
-	case kind == "string" && !quoted && value.Tag != "!!str":
-		return fmt.Errorf("%s is not a text; put it in quotes if it is meant", value.Value)
-	}
-	return nil
-}
-
-// isDecimal reports whether text is an integer as people write it: no leading
-// zeros, no separators, no other base.
-func isDecimal(text string) bool {
-	digits := strings.TrimPrefix(text, "-")
-	if digits == "" || len(digits) > 1 && digits[0] == '0' {
-		return false
-	}
-	return strings.Trim(digits, "0123456789") == ""
-}
-
-// unreadVariables returns the variables that look like settings and that nothing
+// unreadVariables returns the variables that look like settings and that no command
 // reads, each with the setting that was probably meant.
 func unreadVariables(env Env, flags *pflag.FlagSet) (lines []string) {
 	known := slices.Clone(otherVariables)
-	flags.VisitAll(func(f *pflag.Flag) {
-		if !slices.Contains(notSettings, f.Name) {
-			known = append(known, settingName(f.Name))
-		}
-	})
+	for _, f := range settingFlags(flags) {
+		known = append(known, settingName(f.Name))
+	}
 	for _, name := range env.variables() {
-		if !strings.HasPrefix(name, "SVC_") || slices.Contains(known, name) {
+		upper := strings.ToUpper(name)
+		if !strings.HasPrefix(upper, "SVC_") || slices.Contains(known, name) {
 			continue
 		}
 		line := name
-		if n := nearest(name, known); n != "" {
+		if n := nearest(upper, known); n != "" {
 			line += ", did you mean " + n + "?"
 		}
 		lines = append(lines, line)

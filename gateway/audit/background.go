@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// background does what no request should wait for: syncing at intervals,
-// checkpoints, and the deletion of old files. One goroutine, which ends with
-// the log.
+// background does the work that no request waits for: sync at intervals, checkpoints, and
+// the deletion of old files (retention). It is one goroutine, which ends with the log.
 type background struct {
 	unsynced  atomic.Bool
 	unchecked atomic.Bool
@@ -17,7 +16,7 @@ type background struct {
 	mu      sync.Mutex
 	cfg     Config
 	retired []File // replaced, and not yet closed
-	heads   map[string]headToKeep
+	heads   map[string]headToSave
 
 	changed chan struct{} // holds one token
 	pruning chan struct{} // holds one token
@@ -28,7 +27,7 @@ type background struct {
 	once    sync.Once
 }
 
-// prepare makes what a leader may use before start.
+// prepare creates the channels that the file writer uses before start.
 func (b *background) prepare() {
 	b.retires = make(chan struct{}, 1)
 	b.headed = make(chan struct{}, 1)
@@ -51,7 +50,7 @@ func (b *background) configure(cfg Config) {
 	token(b.pruning)
 }
 
-// wrote notes that there is something to sync and to sign.
+// wrote marks the file as having data to sync and lines to sign.
 func (b *background) wrote() {
 	// Reading first keeps the cache line shared while nothing changes.
 	if !b.unsynced.Load() {
@@ -62,7 +61,7 @@ func (b *background) wrote() {
 	}
 }
 
-// retire takes over a file that nobody writes to any more.
+// retire takes over a replaced file, which receives no more writes.
 func (b *background) retire(f File) {
 	b.mu.Lock()
 	b.retired = append(b.retired, f)
@@ -70,8 +69,7 @@ func (b *background) retire(f File) {
 	token(b.retires)
 }
 
-// closeRetired syncs, unless that is left to the operating system, and closes
-// the files that were replaced.
+// closeRetired syncs the replaced files, except with fsync: never, and closes them.
 func (b *background) closeRetired() error {
 	b.mu.Lock()
 	files, fsync := b.retired, b.cfg.Fsync
@@ -89,8 +87,8 @@ func (b *background) closeRetired() error {
 
 func (b *background) rotated() { token(b.pruning) }
 
-// stop ends the goroutine. One that waits for the disk is waited for a few times
-// as long as for a write.
+// stop ends the goroutine. Where the goroutine is blocked on the disk, stop waits for at
+// most twice the given time.
 func (b *background) stop(patience time.Duration) error {
 	b.once.Do(func() { close(b.quit) })
 	timer := time.NewTimer(2 * patience)
@@ -116,7 +114,7 @@ func (b *background) run(l *Log) {
 	defer sync.Stop()
 	check := time.NewTicker(time.Hour)
 	defer check.Stop()
-	place := time.NewTicker(placeInterval)
+	place := time.NewTicker(pathCheckInterval)
 	defer place.Stop()
 	for {
 		b.mu.Lock()
@@ -137,41 +135,41 @@ func (b *background) run(l *Log) {
 			}
 		case <-check.C:
 			if cfg.Chain && b.unchecked.Load() {
-				// The error is kept by the log, which also says it.
+				// The log stores the error and logs it.
 				_ = l.submit(item{event: EventInterval})
 				b.unchecked.Store(false)
 			}
 		case <-place.C:
-			_ = l.submit(item{do: func() error { l.leader.checkPlace(); return nil }})
+			_ = l.submit(item{do: func() error { l.writer.checkPath(); return nil }})
 		case <-b.retires:
 			if err := b.closeRetired(); err != nil {
-				l.opts.Logger.Warn("an audit file was not closed in order", "error", err)
+				l.opts.Logger.Warn("closing a replaced audit file failed", "error", err)
 			}
 		case <-b.headed:
 			if cfg.Fsync != FsyncNever {
-				l.sync() // what a head names is on the disk before it
+				l.sync() // the head is saved after the lines that it covers are on the disk
 			}
-			b.keepHeads(l)
+			b.saveHeads(l)
 		case <-b.pruning:
 			var last uint64
-			if l.submit(item{do: func() error { last = l.leader.sealer.seq; return nil }}) == nil {
+			if l.submit(item{do: func() error { last = l.writer.chain.seq; return nil }}) == nil {
 				l.prune(cfg.Path, cfg.MaxBackups, last)
 			}
 		}
 	}
 }
 
-// sync brings the file to the disk while others go on writing. It runs in the
-// goroutine that closes replaced files, so that the file stays open meanwhile.
+// sync writes the file to the disk while other goroutines go on writing. sync runs in the
+// goroutine that closes replaced files, so that the file stays open during the call.
 func (l *Log) sync() {
-	l.leader.swapping.Lock()
-	f := l.leader.f
-	l.leader.swapping.Unlock()
+	l.writer.swapping.Lock()
+	f := l.writer.f
+	l.writer.swapping.Unlock()
 	if f == nil {
 		return
 	}
 	if err := f.Sync(); err != nil {
-		l.opts.Logger.Error("the audit file cannot be brought to the disk", "error", err)
+		l.opts.Logger.Error("the audit file cannot be synced to the disk", "error", err)
 		l.background.unsynced.Store(true)
 	}
 }

@@ -9,13 +9,14 @@ import (
 	"strconv"
 )
 
-// Hash is the hash of a line, which covers all lines before it.
+// Hash is the hash of a line. It covers the line and, through the hash before, all lines
+// before (decision AUD14).
 type Hash [sha256.Size]byte
 
 // String returns the hash in hex.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// ParseHash reads the hex form.
+// ParseHash parses the hex form.
 func ParseHash(s string) (Hash, error) {
 	var h Hash
 	if len(s) != hex.EncodedLen(len(h)) {
@@ -33,26 +34,26 @@ const (
 	sealedTail = len(hashStart) + 2*sha256.Size + len(`"}`)
 )
 
-// sealer makes lines out of encoded records. It is used by one goroutine at a
-// time.
-type sealer struct {
-	chain bool
-	sha   hash.Hash
-	seq   uint64 // of the last line
-	prev  Hash   // of the last line
+// chainWriter turns encoded records into lines: it assigns the number and, with a chain,
+// the hash (decisions AUD14, AUD20). Only one goroutine at a time uses it.
+type chainWriter struct {
+	hashed bool
+	sha    hash.Hash
+	seq    uint64 // of the last line
+	prev   Hash   // of the last line
 
 	unsigned
 }
 
-// seal appends the line of an encoded record, its line feed included.
-func (s *sealer) seal(b, body []byte) []byte {
+// appendLine appends the line of an encoded record, with its line feed.
+func (s *chainWriter) appendLine(b, body []byte) []byte {
 	start := len(b)
 	b = append(b, lineStart...)
 	b = strconv.AppendUint(b, s.seq+1, 10)
 	b = append(b, body...)
 	s.seq++
 	s.bytes += int64(len(b) - start)
-	if !s.chain {
+	if !s.hashed {
 		return append(b, "}\n"...)
 	}
 	s.sha.Reset()
@@ -64,9 +65,9 @@ func (s *sealer) seal(b, body []byte) []byte {
 	return append(b, "\"}\n"...)
 }
 
-// splitLine takes a line without its line feed apart: its number, the bytes
-// that its hash covers, and the hash where it has one. ok is false when the
-// line is not of the form that the log writes.
+// splitLine splits a line without its line feed into its number, the bytes that its hash
+// covers, and its hash, if there is one. ok is false when the line does not have the form
+// that the log writes.
 func splitLine(line []byte) (seq uint64, covered []byte, h Hash, chained, ok bool) {
 	rest, found := bytes.CutPrefix(line, []byte(lineStart))
 	if !found || len(line) < len(lineStart)+2 || line[len(line)-1] != '}' {

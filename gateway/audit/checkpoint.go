@@ -9,24 +9,24 @@ import (
 	"time"
 )
 
-// maxUnsigned is how many bytes of lines follow a signed checkpoint before the
-// next one is written, however short the time. It bounds how far the log is read
-// back when it is opened.
+// maxUnsigned is the number of bytes of lines after which a signed checkpoint is written
+// regardless of the time (decision AUD30). It bounds how far the log is read back when it
+// is opened.
 const maxUnsigned = 16 << 20
 
-// unsigned is what follows the last signed checkpoint of a chain.
+// unsigned describes the part of a chain after the last signed checkpoint.
 type unsigned struct {
-	count uint64 // of signed checkpoints so far
-	last  uint64 // number of the last of them
-	hash  Hash   // of the last of them
-	prior uint64 // number of the one before it
-	bytes int64  // of the lines after it
-	began int64  // end of what the first line after it tells of, in nanoseconds; 0 without lines
+	count uint64 // signed checkpoints so far
+	last  uint64 // number of the last signed checkpoint
+	hash  Hash   // hash of the last signed checkpoint
+	prior uint64 // number of the signed checkpoint before the last one
+	bytes int64  // size of the lines after the last signed checkpoint
+	began int64  // end time of the first line after it, in nanoseconds; 0 without lines
 }
 
-// due reports whether a signed checkpoint goes before a line that tells of
-// something that ended at a time: no two lines between neighboring signatures are
-// further apart than the checkpoint interval. A verifier relies on it.
+// due reports whether a signed checkpoint must precede a line whose request ended at the
+// given time. No two lines between neighboring signatures are further apart than the
+// checkpoint interval; a verifier relies on this bound (decision AUD30).
 func (u *unsigned) due(at int64, interval time.Duration) bool {
 	if u.began == 0 {
 		return false
@@ -34,8 +34,8 @@ func (u *unsigned) due(at int64, interval time.Duration) bool {
 	return u.bytes >= maxUnsigned || at-u.began > int64(interval) || u.began-at > int64(interval)
 }
 
-// signing is what a checkpoint tells about those after it: their key, and how far
-// apart they are.
+// signing is the key and the interval that a checkpoint announces for the checkpoints
+// after it.
 type signing struct {
 	key      string
 	interval time.Duration
@@ -48,10 +48,10 @@ func signs(cfg Config, s *signer) signing {
 	return signing{s.id, cfg.CheckpointInterval}
 }
 
-// seal appends the lines of items to w.out, and the checkpoints that are due
+// appendItems appends the lines of items to w.out, with the checkpoints that are due
 // between them.
-func (w *leader) seal(items []item) {
-	signs := w.sealer.chain && w.signer != nil
+func (w *fileWriter) appendItems(items []item) {
+	signs := w.chain.hashed && w.signer != nil
 	for i := range items {
 		it := &items[i]
 		if it.event != "" {
@@ -60,16 +60,16 @@ func (w *leader) seal(items []item) {
 		}
 		if signs {
 			switch {
-			case w.first == 0 && len(w.out) == 0: // a file begins with a checkpoint
+			case w.first == 0 && len(w.out) == 0: // the first line of a file is a checkpoint
 				w.out = w.checkpoint(w.out, EventContinue)
-			case w.sealer.due(it.at, w.cfg.CheckpointInterval):
+			case w.chain.due(it.at, w.cfg.CheckpointInterval):
 				w.out = w.checkpoint(w.out, EventInterval)
 			}
-			if w.sealer.began == 0 {
-				w.sealer.began = it.at
+			if w.chain.began == 0 {
+				w.chain.began = it.at
 			}
 		}
-		w.out = w.sealer.seal(w.out, it.body)
+		w.out = w.chain.appendLine(w.out, it.body)
 	}
 }
 
@@ -78,9 +78,10 @@ const (
 	sigTail  = len(sigStart) + (ed25519.SignatureSize*8+5)/6 + len(`"`) // base64 without padding
 )
 
-// signedText is what a checkpoint's signature covers: the hash of the line
-// before, and with it all lines before, and the checkpoint's own line up to the
-// signature. line is what the hash of the line covers, without the signature.
+// signedText is the input of a checkpoint's signature: the hash of the line before, which
+// covers all lines before, and the checkpoint's own line up to the signature (decision
+// AUD29). line is the part of the line that the line's hash covers, without the
+// signature.
 func signedText(prev Hash, line ...[]byte) []byte {
 	b := append([]byte(nil), "svc audit checkpoint 2\n"...)
 	b = append(b, prev[:]...)
@@ -90,17 +91,17 @@ func signedText(prev Hash, line ...[]byte) []byte {
 	return b
 }
 
-// signedTextV1 is what the signature of a checkpoint without a count covers:
-// that the line with this number follows the hash.
+// signedTextV1 is the input of the signature of a checkpoint without a count: the number
+// of the line and the hash before (decision AUD32).
 func signedTextV1(seq uint64, prev Hash) []byte {
 	b := append([]byte(nil), "svc audit checkpoint 1\n"...)
 	b = binary.BigEndian.AppendUint64(b, seq)
 	return append(b, prev[:]...)
 }
 
-// appendSignature appends the signature of the body of a checkpoint that is
-// sealed next.
-func (s *signer) appendSignature(body []byte, next *sealer) []byte {
+// appendSignature appends the signature to the body of a checkpoint, which becomes the
+// next line of the chain.
+func (s *signer) appendSignature(body []byte, next *chainWriter) []byte {
 	start := strconv.AppendUint([]byte(lineStart), next.seq+1, 10)
 	sig := ed25519.Sign(s.key, signedText(next.prev, start, body))
 	body = append(body, sigStart...)
@@ -108,8 +109,8 @@ func (s *signer) appendSignature(body []byte, next *sealer) []byte {
 	return append(body, '"')
 }
 
-// signedBy reports whether a checkpoint is signed by a key. covered is what the
-// hash of its line covers.
+// signedBy reports whether the key signed the checkpoint. covered is the part of the line
+// that the line's hash covers.
 func (c *Checkpoint) signedBy(key ed25519.PublicKey, seq uint64, prev Hash, covered []byte) bool {
 	sig, err := base64.RawStdEncoding.Strict().DecodeString(c.Sig)
 	if err != nil {

@@ -14,18 +14,17 @@ import (
 // Config is the audit section of the gateway file (gateway specification,
 // audit; Events, Audit records). All of it reloads.
 type Config struct {
-	// Path is the file that lines are appended to.
+	// Path is the audit file; lines are appended.
 	Path string `yaml:"path" env:"true"`
 	// MaxSizeMB is the size in MiB at which the file is rotated; 0 never
 	// rotates.
 	MaxSizeMB int `yaml:"max_size_mb"`
 	// MaxBackups is how many rotated files are kept; 0 keeps all.
 	MaxBackups int `yaml:"max_backups"`
-	// Fsync says when lines reach the disk itself: never (the operating system
-	// decides), interval, or always (before the answer is sent).
+	// Fsync sets when lines are synced to the disk: never (the operating system decides),
+	// interval, or always (before the response is sent).
 	Fsync string `yaml:"fsync"`
-	// FsyncInterval is the longest a line waits for the disk with fsync:
-	// interval.
+	// FsyncInterval is the longest time before a line is synced with fsync: interval.
 	FsyncInterval time.Duration `yaml:"fsync_interval"`
 	// Chain links each line to the one before it by a SHA-256 hash.
 	Chain bool `yaml:"chain"`
@@ -41,10 +40,10 @@ type Config struct {
 	// OnWriteError is refuse (requests whose line cannot be written fail) or
 	// count (they pass, and the lost lines are counted).
 	OnWriteError string `yaml:"on_write_error"`
-	// WriteTimeout is the longest an answer waits for its line to reach the file;
-	// after it on_write_error applies.
+	// WriteTimeout is the longest time that a response waits until its line has reached
+	// the file; after that on_write_error applies.
 	WriteTimeout time.Duration `yaml:"write_timeout"`
-	// Sinks receive a copy of each line; they may lose some.
+	// Sinks receive a copy of each line; a sink may lose lines.
 	Sinks []SinkConfig `yaml:"sinks"`
 }
 
@@ -52,14 +51,15 @@ type Config struct {
 type SinkConfig struct {
 	// Type is http, otlp or syslog.
 	Type string `yaml:"type"`
-	// URL is where lines go: http:// or https:// for http and for otlp, which
-	// appends /v1/logs; udp://host:port, tcp://host:port or unix:///path for syslog.
+	// URL is the destination: http:// or https:// for http and for otlp, which appends
+	// /v1/logs; udp://host:port, tcp://host:port or unix:///path for syslog.
 	URL string `yaml:"url" env:"true"`
 	// Headers are sent with each http or otlp request.
 	Headers map[string]string `yaml:"headers" env:"true"`
-	// Buffer is how many lines may wait; further ones are dropped and counted.
+	// Buffer is the number of lines that may be queued; further lines are dropped and
+	// counted.
 	Buffer int `yaml:"buffer"`
-	// Batch is how many lines one http or otlp request carries at most.
+	// Batch is the largest number of lines of one http or otlp request.
 	Batch int `yaml:"batch"`
 	// Timeout bounds one delivery.
 	Timeout time.Duration `yaml:"timeout"`
@@ -82,7 +82,7 @@ const (
 	SinkOTLP   = "otlp"
 )
 
-// SetDefaults fills in the defaults of absent fields.
+// SetDefaults sets the defaults of absent fields (decision AUD22).
 func (c *Config) SetDefaults() {
 	c.Path = "audit.jsonl"
 	c.MaxSizeMB = 100
@@ -96,7 +96,7 @@ func (c *Config) SetDefaults() {
 	c.WriteTimeout = 2 * time.Second
 }
 
-// SetDefaults fills in the defaults of absent fields.
+// SetDefaults sets the defaults of absent fields.
 func (c *SinkConfig) SetDefaults() {
 	c.Buffer = 10_000
 	c.Batch = 500
@@ -113,7 +113,7 @@ const (
 	maxInterval = 24 * time.Hour // between checkpoints
 )
 
-// Validate reports what is wrong with the section; it opens no file.
+// Validate reports the errors of the section. It opens no file.
 func (c *Config) Validate(at diag.At) {
 	if c.Path == "" || strings.HasSuffix(c.Path, "/") || strings.ContainsRune(c.Path, 0) {
 		at.Field("path").Errorf("audit-path", "must name a file")
@@ -144,7 +144,7 @@ func (c *Config) Validate(at diag.At) {
 	}
 }
 
-// Validate reports what is wrong with one sink.
+// Validate reports the errors of one sink.
 func (c *SinkConfig) Validate(at diag.At) {
 	between(at.Field("buffer"), c.Buffer, 1, maxBuffer)
 	between(at.Field("batch"), c.Batch, 1, maxBatch)

@@ -8,13 +8,13 @@ import (
 
 var errNotRecord = errors.New("is not a line of an audit file")
 
-// Decode reads a line, with or without its line feed, into r and overwrites
-// all of it. Members that it does not know are skipped, so that lines of later
-// versions can be read. It accepts what the encoder writes; anything else gives
-// an error or, where it is harmless, less than the line says.
+// Decode parses a line, with or without its line feed, into r and overwrites the whole
+// record. Unknown members are skipped, so that lines of later versions can be read.
+// Decode accepts every line that the encoder writes. Any other input gives an error or,
+// where that is harmless, an incomplete record.
 func Decode(line []byte, r *Record) error {
 	*r = Record{}
-	// One copy: the record's strings are parts of it.
+	// The line is copied once: the strings of the record are slices of the copy.
 	d := decoder{in: string(line)}
 	var cp Checkpoint
 	err := d.object(func(name string) error { return d.member(name, r, &cp) })
@@ -205,7 +205,7 @@ func (d *decoder) span(r *Record) error {
 		return err
 	})
 	if r.Spans == nil {
-		r.Spans = make([]Span, 0, 2) // what an ordinary request has
+		r.Spans = make([]Span, 0, 2) // the number of spans of an ordinary request
 	}
 	r.Spans = append(r.Spans, s)
 	return err

@@ -1,7 +1,7 @@
 package audit
 
-// decoder reads JSON from one line. Every read moves forward, and nesting is
-// bounded, so that no input keeps it busy.
+// decoder parses JSON from one line. Every step moves forward and nesting is bounded, so
+// that the time is linear in the input.
 type decoder struct {
 	in string
 	at int
@@ -15,7 +15,7 @@ func (d *decoder) space() {
 	}
 }
 
-// take consumes c, after white space; the log writes none.
+// take consumes c after optional white space; the log writes no white space.
 func (d *decoder) take(c byte) bool {
 	if d.at < len(d.in) && d.in[d.at] > ' ' {
 		if d.in[d.at] != c {
@@ -83,7 +83,7 @@ func (d *decoder) array(element func() error) error {
 	}
 }
 
-// skip passes over any value.
+// skip skips a value of any type.
 func (d *decoder) skip(depth int) error {
 	if depth > maxDepth {
 		return errNotRecord

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds on a line. A string is bounded by its encoded size, so that a line
-// never exceeds MaxLine.
+// Bounds of a line (decision AUD19). A string is bounded by its encoded size, so that a
+// line never exceeds MaxLine.
 const (
 	maxString = 256
 	maxList   = 32
@@ -19,7 +19,7 @@ const (
 	MaxLine = 64 << 10
 )
 
-// timeLayout has microseconds always, so that lines sort by it.
+// timeLayout always has microseconds, so that lines sort by it (decision AUD18).
 const timeLayout = "2006-01-02T15:04:05.000000Z"
 
 // appendBody appends the members of the record between seq and hash, starting
@@ -134,7 +134,8 @@ func (r *Record) appendLists(b []byte) []byte {
 	return b
 }
 
-// appendJudgements appends what rules would have done, and the scores.
+// appendJudgements appends the actions of rules that are not enforced, and the quality
+// scores.
 func (r *Record) appendJudgements(b []byte) []byte {
 	if n := min(len(r.Observed), maxList); n > 0 {
 		b = append(b, `,"observed":[`...)
@@ -208,8 +209,8 @@ func comma(b []byte, i int) []byte {
 	return b
 }
 
-// appendTime appends t in UTC with microseconds. Years outside 0 to 9999,
-// which RFC 3339 cannot say, become the zero time.
+// appendTime appends t in UTC with microseconds. RFC 3339 cannot represent years outside
+// 0 to 9999; these become the zero time.
 func appendTime(b []byte, t time.Time) []byte {
 	t = t.UTC()
 	if y := t.Year(); y < 0 || y > 9999 {
@@ -218,12 +219,11 @@ func appendTime(b []byte, t time.Time) []byte {
 	return t.AppendFormat(b, timeLayout)
 }
 
-// maxDuration is the longest duration that a line tells; it is there for the
-// sake of damaged clocks.
+// maxDuration is the longest duration of a line; a damaged clock can give any value.
 const maxDuration = 100 * 365 * 24 * time.Hour
 
-// appendMillis appends a duration in milliseconds with three decimals; a
-// negative one, which only a clock set back can give, is zero.
+// appendMillis appends a duration in milliseconds with three decimals. A negative
+// duration, which only a clock that was set back can give, is written as zero.
 func appendMillis(b []byte, d time.Duration) []byte {
 	us := min(max(d, 0), maxDuration).Microseconds()
 	b = strconv.AppendInt(b, us/1000, 10)
@@ -233,11 +233,11 @@ func appendMillis(b []byte, d time.Duration) []byte {
 
 const hexDigits = "0123456789abcdef"
 
-// appendString appends s as a JSON string of at most limit bytes between the
-// quotes; a longer one is cut and ends in an ellipsis. Whatever is not
-// printable (controls, line separators, ANSI escapes, bidirectional marks) is
-// escaped and what is not UTF-8 is replaced, so that a line stays one line and
-// cannot fool a terminal.
+// appendString appends s as a JSON string of at most limit bytes between the quotes. A
+// longer string is truncated and ends in an ellipsis. Characters that are not printable
+// (controls, line separators, ANSI escapes, bidirectional marks) are escaped and invalid
+// UTF-8 is replaced, so that a record stays on one line and a terminal can show it
+// (decision AUD19).
 func appendString(b []byte, s string, limit int) []byte {
 	b = append(b, '"')
 	start := len(b)
@@ -246,7 +246,7 @@ func appendString(b []byte, s string, limit int) []byte {
 		return append(b, '"')
 	}
 	const ellipsis = `\u2026`
-	fits := start // where the ellipsis can go
+	fits := start // end of the text that still leaves space for the ellipsis
 	for i := 0; i < len(s); {
 		r, size := rune(s[i]), 1
 		if r >= utf8.RuneSelf {
@@ -282,7 +282,7 @@ func unit(b []byte, r rune) []byte {
 	return append(b, '\\', 'u', hexDigits[r>>12&15], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
 }
 
-// plain tells whether s stands for itself in a JSON string.
+// plain reports whether s needs no escapes in a JSON string.
 func plain(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {

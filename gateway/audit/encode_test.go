@@ -15,8 +15,8 @@ import (
 
 // lineOf is the line of a record without a chain.
 func lineOf(r *Record) []byte {
-	s := sealer{}
-	b := s.seal(nil, r.appendBody(nil))
+	s := chainWriter{}
+	b := s.appendLine(nil, r.appendBody(nil))
 	return b[:len(b)-1]
 }
 
@@ -87,7 +87,7 @@ func TestStrippedIsWrittenWhereNothingWasRemoved(t *testing.T) {
 			if got.Time = want.Time; !cmp.Equal(want, got) {
 				t.Error(cmp.Diff(want, got))
 			}
-			if !new(Glance).Read(line) {
+			if !new(FastLine).Read(line) {
 				t.Errorf("the line has to be decoded: %s", line)
 			}
 		})

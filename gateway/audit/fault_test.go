@@ -183,7 +183,7 @@ func TestLinesAroundOtherWorkHaveTheirOwnOutcome(t *testing.T) {
 	}
 	fills := item{do: func() error { d.budget.Store(10); d.limited.Store(true); return nil }}
 	items = append(items[:1], append([]item{fills}, items[1:]...)...)
-	if err := l.submit(item{do: func() error { l.leader.commit(items); return nil }}); err != nil {
+	if err := l.submit(item{do: func() error { l.writer.commit(items); return nil }}); err != nil {
 		t.Fatal(err)
 	}
 	for i, it := range items {

@@ -13,9 +13,9 @@ import (
 	"slices"
 )
 
-// Files returns the files of the trail whose current file is path, oldest
-// first. A file that is empty, or is no trail, is returned all the same: whoever
-// reads it says so.
+// Files returns the files of the audit log whose current file is path, oldest first. A
+// file that is empty or is no audit log is included; the function that reads the file
+// reports the error.
 func Files(path string) ([]Rotated, error) {
 	files, err := trail(path)
 	if err != nil {
@@ -30,8 +30,8 @@ func Files(path string) ([]Rotated, error) {
 	return files, nil
 }
 
-// open opens the file. One that was rotated since it was listed has another name
-// by now, and another file has its own.
+// open opens the file. If the file was rotated since it was listed, open finds it under
+// its new name; the old name may belong to another file now.
 func (r Rotated) open() (*os.File, error) {
 	f, err := os.Open(r.Path)
 	if r.First == 0 {
@@ -49,7 +49,7 @@ func (r Rotated) open() (*os.File, error) {
 		return moved, nil
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: it was there when the files were listed; ask again", err)
+		return nil, fmt.Errorf("%w: the file was there when the files were listed; run the command again", err)
 	}
 	return f, err
 }
@@ -72,18 +72,17 @@ func InOrder(files []string) ([]Rotated, error) {
 	return starts, nil
 }
 
-// Scanned is what [Scan] could not hand on.
+// Scanned counts what [Scan] read and skipped.
 type Scanned struct {
-	// Bytes is how much was read.
+	// Bytes is the number of bytes read.
 	Bytes int64
-	// Skipped counts lines that are not lines of a trail, and an unfinished
-	// last one.
+	// Skipped counts lines that are not audit lines, and an unfinished last line.
 	Skipped uint64
 }
 
-// Scan reads files one after the other and hands each line to visit, in the
-// order of the file; nothing is verified. The bytes are good until visit
-// returns, whose error ends the reading. Memory does not grow with the files.
+// Scan reads files one after the other and passes each line to visit, in the order of the
+// file; nothing is verified. The bytes are valid until visit returns; an error of visit
+// ends the scan. The memory does not depend on the size of the files.
 func Scan(ctx context.Context, files []Rotated, visit func(line []byte) error) (Scanned, error) {
 	var done Scanned
 	in := bufio.NewReaderSize(nil, 4*MaxLine)
@@ -108,7 +107,7 @@ func scanFile(ctx context.Context, file Rotated, in *bufio.Reader, done *Scanned
 		}
 		line, err := in.ReadSlice('\n')
 		done.Bytes += int64(len(line))
-		for errors.Is(err, bufio.ErrBufferFull) { // no line is this long
+		for errors.Is(err, bufio.ErrBufferFull) { // no valid line is this long
 			line, err = in.ReadSlice('\n')
 			done.Bytes += int64(len(line))
 			if !errors.Is(err, bufio.ErrBufferFull) {
@@ -134,11 +133,11 @@ func scanFile(ctx context.Context, file Rotated, in *bufio.Reader, done *Scanned
 	}
 }
 
-var errNotTrail = errors.New("does not begin with a line of an audit trail")
+var errNotTrail = errors.New("does not begin with a line of an audit log")
 
-// Before returns the position before the last n lines of the trail whose
-// current file is path, or its beginning when it has fewer. It reads backwards
-// from the end, so that it costs the same in a large trail.
+// Before returns the position before the last n lines of the audit log whose current file
+// is path, or its beginning when the log has fewer lines. Before reads backwards from the
+// end, so that the cost does not depend on the size of the log.
 func Before(path string, n int) (Position, error) {
 	files, err := trail(path)
 	if err != nil {
@@ -164,8 +163,8 @@ func Before(path string, n int) (Position, error) {
 	return Position{}, nil
 }
 
-// backwards finds the position before the last n lines of one file, and how
-// many it lacks.
+// backwards finds the position before the last n lines of one file, and the number of
+// lines that are missing from n.
 func backwards(file Rotated, n int) (Position, int, error) {
 	f, err := file.open()
 	if err != nil {
@@ -188,8 +187,8 @@ func backwards(file Rotated, n int) (Position, int, error) {
 		if _, err := f.ReadAt(part, begin); err != nil {
 			return Position{}, n, fmt.Errorf("read %s: %w", file.Path, err)
 		}
-		// The line feed that ends the line before the one sought stands in front
-		// of it; the first line has none.
+		// The line that is searched for begins after the line feed of the line before it;
+		// the first line of a file has none.
 		for n > 0 {
 			feed := bytes.LastIndexByte(part[:max(min(int64(len(part)), at.Offset-begin-1), 0)], '\n')
 			if feed < 0 {

@@ -45,7 +45,7 @@ func signedTrail(t testing.TB, keyFile string, first, requests int) []string {
 // reforge gives lines numbers and a chain of their own from a line on, as someone
 // without the key can.
 func reforge(lines []string, from int) []string {
-	s := sealer{chain: true, sha: sha256.New(), seq: uint64(from)}
+	s := chainWriter{hashed: true, sha: sha256.New(), seq: uint64(from)}
 	if from > 0 {
 		_, _, s.prev, _, _ = splitLine([]byte(lines[from-1]))
 	}
@@ -53,7 +53,7 @@ func reforge(lines []string, from int) []string {
 	for _, line := range lines[from:] {
 		_, covered, _, _, _ := splitLine([]byte(line))
 		body := bytes.TrimSuffix(covered[bytes.IndexByte(covered, ','):], []byte("}"))
-		out = append(out, strings.TrimSuffix(string(s.seal(nil, body)), "\n"))
+		out = append(out, strings.TrimSuffix(string(s.appendLine(nil, body)), "\n"))
 	}
 	return out
 }
@@ -212,7 +212,7 @@ func TestAMissingCheckpointLeavesAGap(t *testing.T) {
 	l := mustOpen(t, c, Options{})
 	fill(t, l, 0, 2)
 	// As a gateway goes on that took over lines without their checkpoints.
-	if err := l.submit(item{do: func() error { l.leader.sealer.count += 2; return nil }}); err != nil {
+	if err := l.submit(item{do: func() error { l.writer.chain.count += 2; return nil }}); err != nil {
 		t.Fatal(err)
 	}
 	mustClose(t, l)
@@ -271,7 +271,7 @@ func TestWithoutAKeyNothingIsVerified(t *testing.T) {
 // olderVersion signs the checkpoints of a trail as older versions did.
 func olderVersion(t *testing.T, key ed25519.PrivateKey, lines []string) []string {
 	t.Helper()
-	s := sealer{chain: true, sha: sha256.New()}
+	s := chainWriter{hashed: true, sha: sha256.New()}
 	public, _ := key.Public().(ed25519.PublicKey)
 	out := make([]string, len(lines))
 	for i, line := range lines {
@@ -283,7 +283,7 @@ func olderVersion(t *testing.T, key ed25519.PrivateKey, lines []string) []string
 			r.Checkpoint = &Checkpoint{Event: r.Checkpoint.Event, Prev: s.prev.String(), KeyID: keyID(public),
 				Sig: base64.RawStdEncoding.EncodeToString(ed25519.Sign(key, signedTextV1(s.seq+1, s.prev)))}
 		}
-		out[i] = strings.TrimSuffix(string(s.seal(nil, r.appendBody(nil))), "\n")
+		out[i] = strings.TrimSuffix(string(s.appendLine(nil, r.appendBody(nil))), "\n")
 	}
 	return out
 }

@@ -5,26 +5,26 @@ import (
 	"fmt"
 )
 
-// Head returns the file that is written now and the end of its chain as this
-// process has written it, whatever the file holds by now. It is zero before the
-// first line; without a chain its hash is.
+// Head returns the current file and the chain head as this process has written it,
+// whatever the file contains now. The head is zero before the first line; without a chain
+// its hash is zero.
 func (l *Log) Head() (path string, head Head, err error) {
 	err = l.submit(item{do: func() error {
-		path, head = l.leader.cfg.Path, Head{Seq: l.leader.sealer.seq}
-		if l.leader.sealer.chain {
-			head.Hash = l.leader.sealer.prev
+		path, head = l.writer.cfg.Path, Head{Seq: l.writer.chain.seq}
+		if l.writer.chain.hashed {
+			head.Hash = l.writer.chain.prev
 		}
 		return nil
 	}})
 	return path, head, err
 }
 
-// Sign signs a text with the checkpoint key. The public half is nil when there is
-// none. Texts begin with a line that says what they are; those of checkpoints are
-// not signed here.
+// Sign signs a text with the checkpoint key (decision AUD40). public is nil when no key
+// is configured. A text begins with a line that names its kind, which separates it from
+// the signed text of checkpoints.
 func (l *Log) Sign(text []byte) (public ed25519.PublicKey, signature []byte, err error) {
 	err = l.submit(item{do: func() error {
-		if s := l.leader.signer; s != nil {
+		if s := l.writer.signer; s != nil {
 			public, _ = s.key.Public().(ed25519.PublicKey)
 			signature = ed25519.Sign(s.key, text)
 		}
@@ -33,9 +33,9 @@ func (l *Log) Sign(text []byte) (public ed25519.PublicKey, signature []byte, err
 	return public, signature, err
 }
 
-// HeadOf returns the last whole line of the trail whose current file is path,
-// also while it is written; the zero Head when there is none. A trail without a
-// chain has a zero Hash.
+// HeadOf returns the chain head of the audit log whose current file is path, also while
+// the file is written; the zero Head when the log has no line. Without a chain the Hash
+// is zero.
 func HeadOf(path string) (Head, error) {
 	files, err := trail(path)
 	if err != nil || len(files) == 0 {

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockFile takes the lock of an audit file for the life of the process: two
-// writers would break the chain. The kernel gives the lock back when the
-// process dies, so the file may stay.
+// lockFile locks an audit file for the life of the process, because two writers would
+// break the chain (decision AUD27). The kernel releases the lock when the process ends,
+// so the lock file may remain.
 func lockFile(name string) (io.Closer, error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, filePerm)
 	if err != nil {

@@ -12,70 +12,69 @@ import (
 	"svc/gateway/fsync"
 )
 
-// ErrClosed is returned once the log was closed.
+// ErrClosed is returned after the log was closed.
 var ErrClosed = errors.New("the audit log is closed")
 
-// retryAfter is how long [Log.Ready] trusts a failure before it tries again.
+// retryAfter is the time after a failure before [Log.Ready] tries to write again.
 const retryAfter = time.Second
 
-// Options are what a log needs beside its configuration.
+// Options are the parameters of a log that are not part of its configuration.
 type Options struct {
-	// Now tells the time; time.Now when nil.
+	// Now returns the current time; time.Now when nil.
 	Now func() time.Time
-	// Logger is told of failures and recoveries; discards when nil.
+	// Logger logs failures and recoveries; nil discards them.
 	Logger *slog.Logger
-	// MaxBacklog is how many lines that were not yet reported rotation spares
-	// beyond max_backups; 0 when nobody reports. See [Log.SetReported].
+	// MaxBacklog is the number of unreported lines that rotation keeps beyond max_backups
+	// (decision AUD43); 0 when no reporter runs. See [Log.SetReported].
 	MaxBacklog uint64
-	// StateDir is where the heads of signed chains are kept, to compare the file
-	// with when it is opened again; empty keeps none.
+	// StateDir is the directory of the saved heads of signed chains, with which the file
+	// is compared when it is opened again; empty saves none.
 	StateDir string
 
-	// OpenFile opens the audit file; tests replace it to let writes fail or wait.
+	// OpenFile opens the audit file; tests replace it to make writes fail or block.
 	OpenFile OpenFunc
 }
 
 // Log appends to the audit file. It is safe for concurrent use.
 //
-// Write returns when its line has reached the file. One goroutine writes at a
-// time: the one that brought a line, where it can be spared, or the log's own.
-// What came meanwhile is written next, with one system call. No answer waits
-// longer than write_timeout.
+// Write returns when its line has reached the file. One goroutine writes at a time: the
+// goroutine of a request (see [Log.WriteFor]) or the log's own. Lines that are queued
+// during a write are written next, with one system call. No response waits longer than
+// write_timeout.
 type Log struct {
-	opts     Options
-	entries  sync.Pool
-	reported atomic.Uint64
-	told     atomic.Bool // reported was said
-	failure  atomic.Pointer[failure]
+	opts          Options
+	entries       sync.Pool
+	reported      atomic.Uint64
+	progressKnown atomic.Bool // SetReported was called for this chain
+	failure       atomic.Pointer[failure]
 
-	headFailing atomic.Bool   // the last head was not kept
-	lost        atomic.Uint64 // lines let pass unwritten
-	dropped     atomic.Uint64 // lines that sinks of the past dropped
+	headFailing atomic.Bool   // the last attempt to save a head failed
+	lost        atomic.Uint64 // lines that were not written and whose requests passed
+	dropped     atomic.Uint64 // lines dropped by sinks that were replaced
 	sinks       atomic.Pointer[[]*sink]
 	disk        fsync.Syncer
-	ending      sync.WaitGroup // sinks of the past
+	ending      sync.WaitGroup // replaced sinks that still deliver
 
 	queue  queue
-	leader leader
+	writer fileWriter
 
 	background background
 }
 
-// failure says why lines cannot be written, and since when. While it is pending
-// a write has not ended, and another would only wait behind it.
+// failure is the reason why lines cannot be written, and its time. pending means that a
+// write is blocked: a second write would block behind it.
 type failure struct {
 	err     error
 	at      time.Time
 	pending bool
 }
 
-// Open opens the audit file of a checked configuration for appending. What a
-// crash left of an unfinished line is moved to a file of its own, ending in
-// .torn; the chain goes on from the last whole line, which may be in a rotated
-// file. It errs when another process has the file open for writing, and when
-// the file holds something that is not an audit trail. Where checkpoints are
-// signed, the end of the chain is compared with the head in the state directory,
-// and a difference is noted by a checkpoint.
+// Open opens the audit file of a validated configuration for appending. An unfinished
+// line that a crash left is moved to a file with the suffix .torn; the chain continues
+// from the last whole line, which may be in a rotated file (decision AUD25). Open returns
+// an error when another process has the file open for writing, and when the file is not
+// an audit log. Where checkpoints are signed, the end of the chain is compared with the
+// head in the state directory, and a checkpoint records a difference (decision AUD34).
 func Open(cfg Config, opts Options) (*Log, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -89,31 +88,31 @@ func Open(cfg Config, opts Options) (*Log, error) {
 	}
 	l.background.prepare()
 	l.entries.New = func() any { return newEntry() }
-	l.leader = leader{log: l, now: opts.Now}
-	if err := l.leader.open(cfg, EventStart); err != nil {
+	l.writer = fileWriter{log: l, now: opts.Now}
+	if err := l.writer.open(cfg, EventStart); err != nil {
 		return nil, err
 	}
-	l.leader.startSinks()
-	l.queue.start(cfg, l.watch)
+	l.writer.startSinks()
+	l.queue.start(cfg, l.watchdog)
 	go l.run()
 	l.background.start(l)
 	l.background.configure(cfg)
 	return l, nil
 }
 
-// Write appends the record and returns when its line has reached the file (and
-// the disk, with fsync: always), or after write_timeout. An error means that the
-// request must fail; the line is not in the file, unless the file took it after
-// the wait ([Checkpoint.Late]). With on_write_error: count it returns nil, and the
-// line is counted as lost and reported by the next checkpoint that can be
-// written.
+// Write appends the record and returns when its line has reached the file (and the disk,
+// with fsync: always), or after write_timeout. An error means that the request must fail;
+// the line is not in the file, unless the write ended after the timeout
+// ([Checkpoint.Late]). With on_write_error: count Write returns nil, the line is counted
+// as lost, and the next checkpoint reports the count (decision AUD23).
 //
-// The end of ctx does not keep the line from being written: a request whose
-// client has left is recorded like any other.
+// Write ignores the end of ctx: a request whose client has disconnected is recorded like
+// any other (decision AUD21).
 func (l *Log) Write(_ context.Context, r *Record) error { return l.WriteFor(nil, r) }
 
-// WriteFor is [Log.Write] for a request that can be answered while its goroutine
-// waits: that goroutine then writes the line itself, which is cheaper.
+// WriteFor is [Log.Write] for a request that can be answered while its goroutine is
+// blocked in a write. That goroutine then writes the line itself, which saves a switch to
+// the log's goroutine.
 func (l *Log) WriteFor(caller Caller, r *Record) error {
 	e, _ := l.entries.Get().(*entry)
 	e.body = r.appendBody(e.body[:0])
@@ -124,11 +123,11 @@ func (l *Log) WriteFor(caller Caller, r *Record) error {
 	return err
 }
 
-// Ready tells whether lines can be written: nil, or why not. A gateway that
-// refuses traffic it cannot record asks before it contacts an upstream. While
-// lines cannot be written it tries again at most once a second, with a
-// checkpoint that says so; while a write has not ended it does not wait. With
-// on_write_error: count it is always nil.
+// Ready returns nil when lines can be written, else the reason. A gateway with
+// on_write_error: refuse calls Ready before it contacts an upstream. While lines cannot
+// be written, Ready tries to write a checkpoint (recovered) at most once a second
+// (decision AUD24); while a write is blocked, it returns at once. With on_write_error:
+// count it always returns nil.
 func (l *Log) Ready() error {
 	f := l.failure.Load()
 	if f == nil {
@@ -149,34 +148,34 @@ func (l *Log) Ready() error {
 	return nil
 }
 
-// Lost returns how many lines could not be written and were let pass.
+// Lost returns the number of lines that were not written and whose requests passed.
 func (l *Log) Lost() uint64 { return l.lost.Load() }
 
-// SetReported tells how far the reporter has come: lines up to seq may be
-// deleted by rotation.
+// SetReported sets the last line that the reporter has delivered: rotation may delete
+// lines up to seq.
 func (l *Log) SetReported(seq uint64) {
 	l.reported.Store(seq)
-	if !l.told.Swap(true) {
+	if !l.progressKnown.Swap(true) {
 		l.background.rotated()
 	}
 }
 
-// Reopen closes the file and opens its path again, when another program has
-// renamed or deleted it. The chain goes on in the new file. While the path names
-// the open file nothing changes.
+// Reopen closes the file and opens its path again, for the case that another program has
+// renamed or deleted the file (decision AUD26). The chain continues in the new file.
+// While the path names the open file, Reopen changes nothing.
 func (l *Log) Reopen() error {
 	var err error
-	if e := l.submit(item{do: func() error { err = l.leader.reopen(); return nil }}); e != nil {
+	if e := l.submit(item{do: func() error { err = l.writer.reopen(); return nil }}); e != nil {
 		return e
 	}
 	return err
 }
 
-// Reconfigure applies another configuration. When it errs nothing has changed.
-// Another path begins, or goes on with, the chain of that path.
+// Reconfigure applies another configuration. After an error the old configuration stays
+// in effect. Another path starts, or continues, the chain of that path.
 func (l *Log) Reconfigure(cfg Config) error {
 	var err error
-	if e := l.submit(item{do: func() error { err = l.leader.reconfigure(cfg); return nil }}); e != nil {
+	if e := l.submit(item{do: func() error { err = l.writer.reconfigure(cfg); return nil }}); e != nil {
 		return e
 	}
 	if err == nil {
@@ -189,26 +188,27 @@ func (l *Log) Reconfigure(cfg Config) error {
 // Checkpoint writes a checkpoint now.
 func (l *Log) Checkpoint() error { return l.submit(item{event: EventInterval}) }
 
-// submit gives the writer something to do, and returns what became of it.
+// submit queues an item for the file writer and returns its outcome. The goroutine that
+// runs the items, the log's own or a request's, is the leader for that write.
 func (l *Log) submit(it item) error {
 	e, _ := l.entries.Get().(*entry)
 	return l.await(e, it)
 }
 
-// Close writes a last checkpoint and closes the file and the sinks. Sinks get a
-// short time to deliver what they hold. A disk that takes no writes holds it up
-// for a few times write_timeout at most. It is an error to write afterwards.
+// Close writes a last checkpoint and closes the file and the sinks. The sinks get a short
+// time to deliver their queued lines. A blocked disk delays Close by at most a few times
+// write_timeout. A write after Close returns an error.
 func (l *Log) Close() error {
 	if l.queue.isClosed() {
 		return nil
 	}
-	if err := l.background.stop(l.queue.patience()); err != nil {
+	if err := l.background.stop(l.queue.writeTimeout()); err != nil {
 		l.queue.close()
 		return fmt.Errorf("close audit log: %w", err)
 	}
 	var err error
 	e := l.submit(item{last: true, do: func() error {
-		err = errors.Join(l.leader.close(EventStop), l.background.closeRetired())
+		err = errors.Join(l.writer.close(EventStop), l.background.closeRetired())
 		return nil
 	}})
 	l.queue.close()
@@ -216,10 +216,10 @@ func (l *Log) Close() error {
 	switch {
 	case errors.Is(e, ErrClosed):
 		return nil
-	case e != nil: // the writer still has the file
+	case e != nil: // the file writer still uses the file
 		return fmt.Errorf("close audit log: %w", e)
 	}
-	l.background.keepHeads(l)
+	l.background.saveHeads(l)
 	l.disk.Close()
 	if err != nil {
 		return fmt.Errorf("close audit log: %w", err)

@@ -50,7 +50,7 @@ func fillUp(t *testing.T, l *Log) {
 	line := int64(len(lineOf(long())))
 	for i := 0; ; i++ {
 		var full bool
-		if err := l.submit(item{do: func() error { full = l.leader.full(line); return nil }}); err != nil {
+		if err := l.submit(item{do: func() error { full = l.writer.full(line); return nil }}); err != nil {
 			t.Fatal(err)
 		}
 		if full {
@@ -78,13 +78,13 @@ func TestEachLostLineIsReportedByOneCheckpoint(t *testing.T) {
 		{"the next write rotates", fillUp, writeLong},
 		{"the next write cannot rotate", func(t *testing.T, l *Log) {
 			fillUp(t, l)
-			if err := os.Mkdir(rotatedName(l.leader.cfg.Path, 1), 0o700); err != nil {
+			if err := os.Mkdir(rotatedName(l.writer.cfg.Path, 1), 0o700); err != nil {
 				t.Fatal(err)
 			}
 		}, writeLong},
 		{"a line and a checkpoint share the next write", nil, func(t *testing.T, l *Log) {
 			items := []item{{body: sample(2).appendBody(nil)}, {event: EventInterval}}
-			if err := l.submit(item{do: func() error { l.leader.commit(items); return nil }}); err != nil {
+			if err := l.submit(item{do: func() error { l.writer.commit(items); return nil }}); err != nil {
 				t.Fatal(err)
 			}
 		}},
@@ -101,7 +101,7 @@ func TestEachLostLineIsReportedByOneCheckpoint(t *testing.T) {
 					row.prepare(t, l)
 				}
 			})
-			path := l.leader.cfg.Path
+			path := l.writer.cfg.Path
 			row.then(t, l)
 			mustClose(t, l)
 			if v := checkChain(t, path, VerifyOptions{}); v.Lost != 1 {
@@ -124,7 +124,7 @@ func TestLostLinesOfAFailedCheckpointAreReportedLater(t *testing.T) {
 	if l.Lost() != 2 {
 		t.Errorf("%d lines were counted as lost, want 2: a checkpoint is no line of a caller", l.Lost())
 	}
-	path := l.leader.cfg.Path
+	path := l.writer.cfg.Path
 	mustClose(t, l)
 	if v := checkChain(t, path, VerifyOptions{}); v.Lost != 2 {
 		t.Errorf("the trail reports %d lost lines, two were lost", v.Lost)

@@ -28,7 +28,7 @@ func TestUnreportedLinesAreKeptUpToTheBacklog(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			var logs bytes.Buffer
 			l := &Log{opts: Options{MaxBacklog: 20, Logger: slog.New(slog.NewTextHandler(&logs, nil))}}
-			l.told.Store(true)
+			l.progressKnown.Store(true)
 			l.reported.Store(row.reported)
 			path := filepath.Join(t.TempDir(), "audit.jsonl")
 			var rotated []string

@@ -12,73 +12,75 @@ import (
 	"svc/gateway/poison"
 )
 
-// errPending is why a line was given up on.
+// errPending is the error of a line whose write did not end within write_timeout.
 var errPending = errors.New("the disk takes no writes")
 
-// patienceSteps is how many times within write_timeout the waiting is looked at.
-const patienceSteps = 8
+// watchdogSteps is the number of runs of the watchdog within write_timeout.
+const watchdogSteps = 8
 
-// item is one thing for the writer to do: a line, a checkpoint, or a function.
+// item is one unit of work for the file writer: a line, a checkpoint, or a function.
 type item struct {
 	body  []byte
-	at    int64 // when what the line tells of ended, in nanoseconds
+	at    int64 // end time of the request of the line, in nanoseconds
 	event Event
 	do    func() error
-	last  bool   // nothing is done after it
-	step  uint64 // when it was queued, in steps of the watchdog
-	err   error  // what became of it, once it was committed
+	last  bool   // no item is processed after this one
+	step  uint64 // watchdog step at which the item was queued
+	err   error  // the outcome, after the commit
 	from  *entry
-	// caller answers for a goroutine that writes by itself; nil where the writer
-	// does.
+	// caller is the request whose goroutine may write the line by itself; nil where only
+	// the log's goroutine writes.
 	caller Caller
 }
 
-// Caller is a request whose goroutine writes its line by itself.
+// Caller is a request whose goroutine may write its line by itself.
 type Caller interface {
-	// WriteOverdue is called once write_timeout has passed, while the goroutine
-	// still waits in the write, which it does not leave before WriteOverdue has
-	// returned. The line counts as not written.
+	// WriteOverdue is called after write_timeout while the goroutine is still blocked in
+	// the write. The goroutine does not continue before WriteOverdue has returned. The
+	// line counts as not written.
 	WriteOverdue()
 }
 
 func (it *item) isLine() bool { return it.body != nil }
 
-// entry is what a caller waits with. It is reused, unless it was given up.
+// entry is the waiting state of a caller. It is reused, except after its wait was given
+// up.
 type entry struct {
-	body    []byte     // a reused buffer for an encoded record
-	done    chan error // holds the outcome
-	givenUp bool       // the writer may still have it
+	body    []byte     // a reused buffer of the encoded record
+	done    chan error // receives the outcome; has space for one
+	givenUp bool       // the writer may still use body
 }
 
 func newEntry() *entry {
 	return &entry{body: make([]byte, 0, 1024), done: make(chan error, 1)}
 }
 
-// queue is what waits for the writer. The callers add, the writer takes all, and
-// a watchdog gives up what waits too long. It runs on a timer while lines come,
-// since a timer of its own for each line would wake the scheduler each time.
+// queue holds the items that wait for the file writer. Callers append items, the writer
+// takes all, and a watchdog ends waits that exceed write_timeout. The watchdog is one
+// timer that runs while lines are queued: a timer for each line would wake the scheduler
+// each time.
 type queue struct {
 	timeout atomic.Int64
 	counts  atomic.Bool // on_write_error: count
 	wake    chan struct{}
-	timer   *time.Timer // of the watchdog
+	timer   *time.Timer // runs the watchdog
 
 	mu      sync.Mutex
 	items   []item
-	spare   []item // the items of before, emptied
-	current []item // what the writer has
-	active  bool   // somebody writes, or the writer was woken and is about to
-	inline  bool   // it is a caller that writes
-	// answering is closed when WriteOverdue has returned; nil while none is called.
+	spare   []item // the previous items slice, emptied, for reuse
+	current []item // the items that the writer processes
+	active  bool   // a goroutine writes, or the log's goroutine was woken and is about to
+	inline  bool   // the writing goroutine is a caller's
+	// answering is closed when WriteOverdue has returned; nil while no WriteOverdue runs.
 	answering chan struct{}
-	stuck     bool // what the writer has was given up
+	stuck     bool // the current items were given up
 	closed    bool
-	ticking   bool   // the watchdog runs
-	used      bool   // something was queued since it looked
-	step      uint64 // how often it has looked
-	// passed counts the lines that were given up before the writer had them, and
-	// let pass. It takes the number over.
-	passed uint64
+	ticking   bool   // the timer of the watchdog is armed
+	used      bool   // an item was queued since the last step
+	step      uint64 // number of runs of the watchdog
+	// lostInQueue counts lines that were given up before the writer took them, with
+	// on_write_error: count. The writer adds the number to its lost lines.
+	lostInQueue uint64
 }
 
 func (q *queue) start(cfg Config, watch func()) {
@@ -93,7 +95,7 @@ func (q *queue) configure(cfg Config) {
 	q.counts.Store(cfg.OnWriteError == OnErrorCount)
 }
 
-func (q *queue) patience() time.Duration { return time.Duration(q.timeout.Load()) }
+func (q *queue) writeTimeout() time.Duration { return time.Duration(q.timeout.Load()) }
 
 func (q *queue) isClosed() bool {
 	q.mu.Lock()
@@ -101,7 +103,7 @@ func (q *queue) isClosed() bool {
 	return q.closed
 }
 
-// close ends the queue. The writer ends once it has done what it has.
+// close closes the queue. The writer ends after its current items.
 func (q *queue) close() {
 	q.mu.Lock()
 	q.closed = true
@@ -117,9 +119,8 @@ func (q *queue) wakeUp() {
 	}
 }
 
-// await hands an item to the writer and waits for the outcome, for at most
-// write_timeout. A function that the writer has begun is waited for, but for the
-// last one.
+// await queues an item and waits for its outcome, for at most write_timeout. A function
+// that has begun is awaited without a limit, except the last one.
 func (l *Log) await(e *entry, it item) error {
 	q := &l.queue
 	it.from = e
@@ -127,7 +128,7 @@ func (l *Log) await(e *entry, it item) error {
 	if q.closed || q.stuck {
 		err := ErrClosed
 		if !q.closed {
-			err = l.pass(&it)
+			err = l.dropUnqueued(&it)
 		}
 		q.mu.Unlock()
 		l.release(e)
@@ -138,7 +139,7 @@ func (l *Log) await(e *entry, it item) error {
 	q.active, q.used = true, true
 	if !q.ticking {
 		q.ticking = true
-		q.timer.Reset(q.patience() / patienceSteps)
+		q.timer.Reset(q.writeTimeout() / watchdogSteps)
 	}
 	q.items = append(q.items, it)
 	if wake && it.caller != nil && !q.counts.Load() {
@@ -157,8 +158,7 @@ func (l *Log) await(e *entry, it item) error {
 	return err
 }
 
-// release makes an entry free for another request, unless the writer may still
-// have it.
+// release returns an entry to the pool, unless the writer may still use it.
 func (l *Log) release(e *entry) {
 	if !e.givenUp {
 		poison.Released(e.body)
@@ -166,18 +166,18 @@ func (l *Log) release(e *entry) {
 	}
 }
 
-// writeInline writes a line on its caller's goroutine, and with it the lines of
-// the requests that could run at that moment: they get their turn first, so that
-// one system call writes what a busy gateway has, and their goroutines wait for
-// no other one to be woken. The caller's line is the first of the queue, and
-// inline is set. What comes while it writes is left to the writer.
+// writeInline writes a line on its caller's goroutine, together with the lines of other
+// requests. It first yields (Gosched), so that runnable goroutines can queue their lines:
+// one system call then writes all of them, and no goroutine waits for the log's goroutine
+// to be woken. The caller's line is the first of the queue, and inline is set. Lines that
+// are queued during the write are left to the log's goroutine.
 func (l *Log) writeInline(e *entry) error {
 	q := &l.queue
 	runtime.Gosched()
 	q.mu.Lock()
 	items := l.takeLines()
 	q.mu.Unlock()
-	l.leader.commit(items)
+	l.writer.commit(items)
 	q.mu.Lock()
 	for q.answering != nil {
 		answered := q.answering
@@ -186,7 +186,7 @@ func (l *Log) writeInline(e *entry) error {
 		q.mu.Lock()
 	}
 	err := items[0].err
-	l.hand(items, items[1:])
+	l.deliverOutcomes(items, items[1:])
 	q.inline = false
 	q.active = len(q.items) > 0
 	wake := q.active || q.closed
@@ -200,9 +200,8 @@ func (l *Log) writeInline(e *entry) error {
 	return err
 }
 
-// takeLines takes the lines at the head of the queue. Checkpoints and functions,
-// and what is behind them, are left to the writer. The caller holds the queue's
-// lock.
+// takeLines takes the lines at the front of the queue. It stops at the first checkpoint
+// or function, which the log's goroutine processes. The caller holds the queue's lock.
 func (l *Log) takeLines() []item {
 	q := &l.queue
 	n := slices.IndexFunc(q.items, func(it item) bool { return !it.isLine() })
@@ -212,45 +211,46 @@ func (l *Log) takeLines() []item {
 	return l.takeFirst(n)
 }
 
-// takeFirst takes the first n items of the queue. The caller holds its lock.
+// takeFirst takes the first n items of the queue. The caller holds the queue's lock.
 func (l *Log) takeFirst(n int) []item {
 	q := &l.queue
 	items := q.items[:n]
 	q.items, q.spare = append(q.spare[:0], q.items[n:]...), nil
 	q.current = items
-	l.leader.lost += q.passed
-	q.passed = 0
+	l.writer.lost += q.lostInQueue
+	q.lostInQueue = 0
 	return items
 }
 
-// pass counts a line that the writer never gets, where lines are counted. The
-// caller holds the queue's lock.
-func (l *Log) pass(it *item) error {
+// dropUnqueued counts a line that is rejected before it is queued, with on_write_error:
+// count, and returns the error. The caller holds the queue's lock.
+func (l *Log) dropUnqueued(it *item) error {
 	if it.isLine() && l.queue.counts.Load() {
-		l.queue.passed++
+		l.queue.lostInQueue++
 		l.lost.Add(1)
 	}
 	return l.pendingError()
 }
 
 func (l *Log) pendingError() error {
-	return fmt.Errorf("write audit line: %w for %s", errPending, l.queue.patience())
+	return fmt.Errorf("write audit line: %w for %s", errPending, l.queue.writeTimeout())
 }
 
-// watch is the watchdog. It runs on the timer's goroutine.
-func (l *Log) watch() {
+// watchdog gives up the current items when their write exceeds write_timeout. It runs on
+// the timer's goroutine.
+func (l *Log) watchdog() {
 	q := &l.queue
 	q.mu.Lock()
 	q.step++
 	var caller Caller
-	if len(q.current) > 0 && !q.stuck && q.step-q.current[0].step >= patienceSteps {
+	if len(q.current) > 0 && !q.stuck && q.step-q.current[0].step >= watchdogSteps {
 		l.giveUp()
 		if caller = q.current[0].caller; q.inline {
 			q.answering = make(chan struct{})
 		}
 	}
 	if q.ticking = q.used || q.active; q.ticking && !q.closed {
-		q.timer.Reset(q.patience() / patienceSteps)
+		q.timer.Reset(q.writeTimeout() / watchdogSteps)
 	}
 	q.used = false
 	inline := q.inline
@@ -267,9 +267,9 @@ func (l *Log) watch() {
 	caller.WriteOverdue()
 }
 
-// giveUp ends the waiting of everybody: of those whose lines are being written,
-// and of those behind. Until the writer gets on nothing is queued. The caller
-// holds the queue's lock.
+// giveUp ends the wait of all callers: of those whose lines are being written and of
+// those in the queue. Until the blocked write ends, no item is queued. The caller holds
+// the queue's lock.
 func (l *Log) giveUp() {
 	q := &l.queue
 	q.stuck = true
@@ -293,22 +293,22 @@ func (l *Log) giveUp() {
 		}
 	}
 	for i := range q.items {
-		q.items[i].from.done <- l.pass(&q.items[i])
+		q.items[i].from.done <- l.dropUnqueued(&q.items[i])
 	}
 	clear(q.items)
 	q.items = q.items[:0]
 }
 
-// run is the writer: it writes what no caller writes by itself. Its system calls
-// are ordinary ones, like those of callers: the scheduler takes the processor from
-// a goroutine that waits in one, however long the disk takes.
+// run is the loop of the log's goroutine: it processes the items that no caller writes by
+// itself. Its system calls block the thread; the scheduler then gives the processor to
+// another thread, however long the disk blocks.
 func (l *Log) run() {
 	for range l.queue.wake {
 		for {
 			runtime.Gosched() // as in writeInline
 			items, more := l.take()
 			if len(items) > 0 {
-				l.leader.commit(items)
+				l.writer.commit(items)
 				l.finish(items)
 				continue
 			}
@@ -320,12 +320,12 @@ func (l *Log) run() {
 	}
 }
 
-// take returns what waits; more is false once the queue is closed.
+// take returns the queued items; more is false after the queue was closed.
 func (l *Log) take() (items []item, more bool) {
 	q := &l.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.inline { // it wakes the writer in the end
+	if q.inline { // writeInline wakes this goroutine when it ends
 		return nil, true
 	}
 	if len(q.items) == 0 {
@@ -335,22 +335,22 @@ func (l *Log) take() (items []item, more bool) {
 	return l.takeFirst(len(q.items)), true
 }
 
-// finish ends a write of the writer.
+// finish ends a write of the log's goroutine.
 func (l *Log) finish(items []item) {
 	l.queue.mu.Lock()
 	defer l.queue.mu.Unlock()
-	l.hand(items, items)
+	l.deliverOutcomes(items, items)
 }
 
-// hand settles the items of a write that has ended, and hands out the outcomes to
-// those that wait for one. The caller holds the queue's lock.
-func (l *Log) hand(items, waiting []item) {
+// deliverOutcomes accounts for the items of a finished write and sends the outcomes to
+// the callers that wait. The caller holds the queue's lock.
+func (l *Log) deliverOutcomes(items, waiting []item) {
 	q := &l.queue
 	q.current = nil
-	l.settle(items)
+	l.countLate(items)
 	for i := range waiting {
 		if !waiting[i].from.givenUp {
-			waiting[i].from.done <- waiting[i].err // never waits: it holds one
+			waiting[i].from.done <- waiting[i].err // never blocks: done has space for one
 		}
 	}
 	clear(items)
@@ -359,23 +359,23 @@ func (l *Log) hand(items, waiting []item) {
 	}
 }
 
-// settle notes that a write has ended. What was given up while it was written is
-// counted by what became of it. The caller holds the queue's lock.
-func (l *Log) settle(items []item) {
+// countLate records that a write has ended. Items that were given up during the write are
+// counted as late or lost, by their outcome. The caller holds the queue's lock.
+func (l *Log) countLate(items []item) {
 	q := &l.queue
 	if q.stuck {
 		q.stuck = false
 		if f := l.failure.Load(); f != nil && f.pending {
-			l.failure.Store(&failure{err: f.err}) // the next question tries again
+			l.failure.Store(&failure{err: f.err}) // the next call of Ready tries again
 		}
 	}
 	for i := range items {
 		it := &items[i]
 		switch given := it.from.givenUp; {
 		case it.isLine() && it.err == nil && given:
-			l.leader.late++
+			l.writer.late++
 		case it.isLine() && it.err != nil && q.counts.Load():
-			l.leader.lost++
+			l.writer.lost++
 			if !given {
 				l.lost.Add(1)
 			}
@@ -383,5 +383,5 @@ func (l *Log) settle(items []item) {
 	}
 }
 
-// keptItems bounds the list that is kept between writes.
+// keptItems bounds the capacity of the slice that is reused between writes.
 const keptItems = 4096

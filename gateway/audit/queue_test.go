@@ -93,7 +93,7 @@ func TestAFrozenDiskHoldsUpWritersForWriteTimeoutOnly(t *testing.T) {
 			t.Errorf("after the thaw: %v", err)
 		}
 		write(t, l, 10)
-		path := l.leader.cfg.Path
+		path := l.writer.cfg.Path
 		mustClose(t, l)
 		// start, what was being written, recovered, 10, stop. Nothing else that was
 		// refused stands there, and the late lines are told of.
@@ -130,7 +130,7 @@ func TestAFrozenDiskLetsCountedLinesPass(t *testing.T) {
 		d.thaw()
 		synctest.Wait()
 		write(t, l, 6)
-		path := l.leader.cfg.Path
+		path := l.writer.cfg.Path
 		mustClose(t, l)
 		if v := checkChain(t, path, VerifyOptions{}); v.Lost != 4 || v.Late != 1 {
 			t.Errorf("the trail reports %d lost and %d late lines, want 4 and 1", v.Lost, v.Late)
@@ -146,14 +146,14 @@ func TestALateWriteThatFailsIsALostLine(t *testing.T) {
 		if err := l.Write(context.Background(), sample(1)); err != nil {
 			t.Fatal(err)
 		}
-		l.leader.f.(frozenFile).Close() // the write that waits will fail
+		l.writer.f.(frozenFile).Close() // the write that waits will fail
 		d.thaw()
 		synctest.Wait()
 		if l.Lost() != 1 {
 			t.Errorf("%d lines were counted, want 1", l.Lost())
 		}
 		l.queue.mu.Lock()
-		lost, late := l.leader.lost, l.leader.late
+		lost, late := l.writer.lost, l.writer.late
 		l.queue.mu.Unlock()
 		if lost != 1 || late != 0 {
 			t.Errorf("%d lost, %d late", lost, late)
@@ -200,7 +200,7 @@ func TestACallerThatWritesIsAnsweredWhileItWaits(t *testing.T) {
 		if err := l.WriteFor(&first, sample(3)); err != nil || first.answered.Load() != 1 {
 			t.Errorf("after the thaw: %v", err)
 		}
-		path := l.leader.cfg.Path
+		path := l.writer.cfg.Path
 		mustClose(t, l)
 		if v := checkChain(t, path, VerifyOptions{}); v.Late != 1 || v.Lines != 5 {
 			t.Errorf("%d lines, %d late", v.Lines, v.Late)
@@ -256,7 +256,7 @@ func TestLinesOfRequestsThatRunTogetherShareAWrite(t *testing.T) {
 				t.Errorf("after the thaw: %v", err)
 			}
 		}
-		path := l.leader.cfg.Path
+		path := l.writer.cfg.Path
 		mustClose(t, l)
 		if v := checkChain(t, path, VerifyOptions{}); v.Late == 0 || v.Lost != 0 {
 			t.Errorf("%d late, %d lost", v.Late, v.Lost)

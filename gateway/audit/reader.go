@@ -9,63 +9,61 @@ import (
 	"os"
 )
 
-// Position is a place in an audit trail, between two lines. The zero value is
-// its beginning.
+// Position is a position in an audit log, between two lines. The zero value is the
+// beginning of the log.
 type Position struct {
-	// File is the number of the first line of the file, which names it through
-	// rotations.
+	// File is the number of the first line of the file. The number identifies the file
+	// across rotations.
 	File uint64 `json:"file"`
-	// Offset is where the next line begins, in bytes.
+	// Offset is the offset of the next line, in bytes.
 	Offset int64 `json:"offset"`
 	// Seq is the number of the line before.
 	Seq uint64 `json:"seq"`
 }
 
-// Line is one line of an audit trail.
+// Line is one line of an audit log.
 type Line struct {
 	// Seq is its number.
 	Seq uint64
-	// Bytes is the line without its line feed; good until the next call of
-	// Next.
+	// Bytes is the line without its line feed; valid until the next call of Next.
 	Bytes []byte
-	// After is the position behind it.
+	// After is the position after the line.
 	After Position
 }
 
-// readChunk is how much is read at a time; a line always fits.
+// readChunk is the size of one read; every valid line fits.
 const readChunk = 4 * MaxLine
 
-// Reader follows an audit trail across rotations, also while it is written. It
-// is used by one goroutine at a time.
+// Reader follows an audit log across rotations, also while it is written. Only one
+// goroutine at a time uses it.
 type Reader struct {
-	path string
-	pos  Position
-	f    *os.File
-	buf  []byte // read at pos, whole lines first
-	room []byte
+	path  string
+	pos   Position
+	f     *os.File
+	buf   []byte // read at pos, whole lines first
+	space []byte
 
 	missing, skipped, restarts uint64
 }
 
-// NewReader returns a reader of the trail whose current file is path, from a
-// position on. Nothing is opened before the first Next.
+// NewReader returns a reader of the audit log whose current file is path, from a position
+// on. The first Next opens the file.
 func NewReader(path string, from Position) *Reader {
-	return &Reader{path: path, pos: from, room: make([]byte, readChunk)}
+	return &Reader{path: path, pos: from, space: make([]byte, readChunk)}
 }
 
-// Missing returns how many lines were gone before they could be read: their
-// file was deleted.
+// Missing returns the number of lines whose file was deleted before they could be read.
 func (r *Reader) Missing() uint64 { return r.missing }
 
-// Skipped returns how many lines were passed over because they are too long or
-// not of the form that the log writes.
+// Skipped returns the number of lines that were skipped because they are too long or not
+// of the form that the log writes.
 func (r *Reader) Skipped() uint64 { return r.skipped }
 
-// Restarts returns how often the trail was found to have begun anew: its files
-// were deleted, and numbers start again.
+// Restarts returns how often the audit log was found to have restarted: its files were
+// deleted, and the numbers begin with 1 again.
 func (r *Reader) Restarts() uint64 { return r.restarts }
 
-// Position returns the place before the next line.
+// Position returns the position before the next line.
 func (r *Reader) Position() Position { return r.pos }
 
 // Close closes the file.
@@ -105,7 +103,7 @@ func (r *Reader) Next() (Line, error) {
 			continue
 		}
 		if seq <= r.pos.Seq {
-			continue // read before, in a file that has moved
+			continue // was read before, in a file that was renamed since
 		}
 		if r.pos.Seq > 0 && seq > r.pos.Seq+1 {
 			r.missing += seq - r.pos.Seq - 1
@@ -115,27 +113,26 @@ func (r *Reader) Next() (Line, error) {
 	}
 }
 
-// fill reads at the position. What stood in the buffer is read again, because
-// an unfinished line may have been cut off and replaced since. It returns
-// false at the end of the trail.
+// fill reads at the position. The buffer is read again, because an unfinished line may
+// have been removed and replaced since. fill returns false at the end of the log.
 func (r *Reader) fill() (bool, error) {
 	for again := false; ; again = true {
-		n, err := r.f.ReadAt(r.room, r.pos.Offset)
+		n, err := r.f.ReadAt(r.space, r.pos.Offset)
 		if err != nil && err != io.EOF {
 			return false, fmt.Errorf("read audit file: %w", err)
 		}
-		r.buf = r.room[:n]
+		r.buf = r.space[:n]
 		if bytes.IndexByte(r.buf, '\n') >= 0 {
 			return true, nil
 		}
-		if n == len(r.room) {
-			// No line is this long: pass over it piece by piece, up to its end.
+		if n == len(r.space) {
+			// No valid line is this long: skip it in pieces, up to its end.
 			r.pos.Offset += int64(n)
 			continue
 		}
 		r.buf = nil
-		// The end of this file. It is the end of the trail unless the file has
-		// been rotated, and then everything is in it: look once more.
+		// The end of this file is the end of the log, unless the file was rotated. A
+		// rotated file is complete, so it is read once more.
 		current, err := os.Stat(r.path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return false, fmt.Errorf("read audit file: %w", err)
@@ -147,7 +144,7 @@ func (r *Reader) fill() (bool, error) {
 			}
 			if os.SameFile(current, ours) {
 				if ours.Size() < r.pos.Offset {
-					return r.lostPlace()
+					return r.positionGone()
 				}
 				return false, nil
 			}
@@ -158,15 +155,16 @@ func (r *Reader) fill() (bool, error) {
 	}
 }
 
-// lostPlace looks for the place again: the file is shorter than what was read.
-func (r *Reader) lostPlace() (bool, error) {
+// positionGone searches for the position again, because the file is shorter than the part
+// that was read.
+func (r *Reader) positionGone() (bool, error) {
 	if err := r.Close(); err != nil {
 		return false, err
 	}
 	return true, r.locate()
 }
 
-// advance goes to the next file, if there is one.
+// advance opens the next file, if there is one.
 func (r *Reader) advance() (bool, error) {
 	files, err := trail(r.path)
 	if err != nil {
@@ -178,12 +176,12 @@ func (r *Reader) advance() (bool, error) {
 		}
 	}
 	if len(files) > 0 && files[len(files)-1].First <= r.pos.File {
-		return r.lostPlace()
+		return r.positionGone()
 	}
 	return false, nil
 }
 
-// locate opens the file that the position is in, or the one that comes next.
+// locate opens the file of the position, or the file after it.
 func (r *Reader) locate() error {
 	files, err := trail(r.path)
 	if err != nil {
@@ -202,15 +200,15 @@ func (r *Reader) locate() error {
 		if err := r.open(f, r.pos.Offset); err != nil {
 			return err
 		}
-		if r.standsAfter(r.pos.Seq) {
+		if r.follows(r.pos.Seq) {
 			return nil
 		}
 		if err := r.Close(); err != nil {
 			return err
 		}
 	}
-	// The file is gone or is another one. Numbers tell where to go on, unless
-	// they have started again.
+	// The file was deleted or replaced. The line numbers determine where to continue,
+	// unless they have restarted.
 	last, err := endOf(files[len(files)-1].Path)
 	if err != nil {
 		return err
@@ -235,7 +233,7 @@ func (r *Reader) open(file Rotated, offset int64) error {
 		return fmt.Errorf("open audit file: %w", err)
 	}
 	if first, ok := firstSeq(f); !ok || first != file.First {
-		// Rotated between the listing and the opening; the next call finds it.
+		// The file was rotated between the listing and the open; the next call finds it.
 		_ = f.Close()
 		return io.EOF
 	}
@@ -249,13 +247,13 @@ func (r *Reader) open(file Rotated, offset int64) error {
 	return nil
 }
 
-// standsAfter tells whether the line before the position has this number.
-func (r *Reader) standsAfter(seq uint64) bool {
+// follows reports whether the line before the position has this number.
+func (r *Reader) follows(seq uint64) bool {
 	if r.pos.Offset == 0 {
 		return true
 	}
 	n := min(r.pos.Offset, MaxLine+1)
-	before := r.room[:n]
+	before := r.space[:n]
 	if _, err := r.f.ReadAt(before, r.pos.Offset-n); err != nil || before[n-1] != '\n' {
 		return false
 	}
@@ -265,11 +263,11 @@ func (r *Reader) standsAfter(seq uint64) bool {
 	return ok && got == seq
 }
 
-// trail lists the files of the audit trail whose current file is path, oldest
-// first. Files without a whole first line are left out.
+// trail lists the files of the audit log whose current file is path, oldest first. Files
+// without a complete first line are left out.
 func trail(path string) ([]Rotated, error) {
-	// The current file first: rotated before the others are listed, it is one of
-	// them; rotated between, it would be none.
+	// The current file is opened before the rotated files are listed. A file that is
+	// rotated in between is then in the list; in the other order it would be missing.
 	var current Rotated
 	f, err := os.Open(path)
 	switch {
@@ -296,7 +294,7 @@ func trail(path string) ([]Rotated, error) {
 	return append(files, current), nil
 }
 
-// same reports whether an open file is the one with a name.
+// same reports whether an open file is the file with the given name.
 func same(f *os.File, name string) bool {
 	a, err := f.Stat()
 	if err != nil {
@@ -315,7 +313,7 @@ func firstSeq(f io.ReaderAt) (uint64, bool) {
 	return leadingSeq(head[:n])
 }
 
-// endOf returns the number of a file's last whole line.
+// endOf returns the number of the last whole line of a file.
 func endOf(path string) (uint64, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -307,10 +307,10 @@ func TestOldFilesGoOnceTheyAreReported(t *testing.T) {
 }
 
 func FuzzReader(f *testing.F) {
-	var s sealer
+	var s chainWriter
 	var b []byte
 	for i := range 3 {
-		b = s.seal(b, sample(i).appendBody(nil))
+		b = s.appendLine(b, sample(i).appendBody(nil))
 	}
 	f.Add(b, int64(0), uint64(0))
 	f.Add(b, int64(10), uint64(1))

@@ -2,7 +2,7 @@ package audit
 
 import "time"
 
-// Kind says what a line is about.
+// Kind is the kind of a line.
 type Kind string
 
 // The kinds of lines.
@@ -14,36 +14,34 @@ const (
 	KindOpen Kind = "open"
 	// KindFrame is the line of one frame of an event stream.
 	KindFrame Kind = "frame"
-	// KindEvent is the line of something that happened without a request;
-	// error_kind says what.
+	// KindEvent is the line of an event without a request; error_kind names the event.
 	KindEvent Kind = "event"
 	// KindSummary is the line of requests that were refused before their caller was
-	// identified, at a rate at which they have no lines of their own.
+	// identified, beyond the rate of individual lines (decision REQ1).
 	KindSummary Kind = "summary"
-	// KindCheckpoint is a line that the log itself writes.
+	// KindCheckpoint is a line that the log itself adds.
 	KindCheckpoint Kind = "checkpoint"
 )
 
-// What the client sent, as Record.RPC has it.
+// The kinds of the client's message, as in Record.RPC.
 const (
 	RPCRequest      = "request"
 	RPCNotification = "notification"
 	RPCResponse     = "response"
 )
 
-// Record is one line of the audit trail (gateway specification, Audit
-// records). It holds metadata only: never a body, never a secret. Empty fields
-// are left out of the line. Strings may come from outside in any form; the
-// encoder bounds and escapes them.
+// Record is one line of the audit log (gateway specification, Audit records). It contains
+// metadata only: no body and no secret. Empty fields are omitted from the line. Strings
+// may be arbitrary input; the encoder bounds and escapes them (decision AUD19).
 type Record struct {
 	// Seq is the number of the line, from 1 without gaps. The log assigns it.
 	Seq uint64
 	// Time is when the request, or the frame, arrived.
 	Time time.Time
-	// Kind says what the line is about; empty means KindRequest.
+	// Kind is the kind of the line; empty means KindRequest.
 	Kind Kind
-	// RequestID is a UUIDv7 made by the gateway. A stream's opening line,
-	// frames and request line share it; it is the id of the trace.
+	// RequestID is a UUIDv7 that the gateway generates. The opening line, the frames and
+	// the request line of a stream share it; it is the id of the trace (decision AUD44).
 	RequestID string
 	// TraceID is the W3C trace id.
 	TraceID string
@@ -52,22 +50,22 @@ type Record struct {
 	Action string
 	// RuleID is the rule that decided.
 	RuleID string
-	// ErrorKind says what went wrong, if anything.
+	// ErrorKind is the kind of the error, if there was one.
 	ErrorKind string
 
-	// RPC is request, notification or response; empty when the message was
-	// turned away before it was read.
+	// RPC is request, notification or response; empty when the message was refused before
+	// it was read.
 	RPC string
 	// Method is the JSON-RPC method.
 	Method string
 	// Tool is the tool of a tools/call.
 	Tool string
-	// Direction is server_to_client for what the upstream sent; empty otherwise.
+	// Direction is server_to_client for messages of the upstream; empty otherwise.
 	Direction string
-	// ResultType is result.resultType of what the upstream sent.
+	// ResultType is result.resultType of the upstream's message.
 	ResultType string
-	// IsError tells that the answer is a JSON-RPC error or a tool result marked
-	// as an error.
+	// IsError is set when the response is a JSON-RPC error or a tool result marked as an
+	// error.
 	IsError bool
 
 	// Upstream is the name of the upstream.
@@ -86,33 +84,35 @@ type Record struct {
 	Agent string
 	// Environment is the environment of the gateway.
 	Environment string
-	// Session names the session without letting anyone use it.
+	// Session identifies the session; it cannot be used to access the session.
 	Session string
-	// Dialect is the protocol revision that the request declares, or "legacy" when
-	// it declares none.
+	// Dialect is the protocol revision that the request declares, or "legacy" when it
+	// declares none (decision AUD15).
 	Dialect string
 
-	// Status is the HTTP status of the answer.
+	// Status is the HTTP status of the response.
 	Status int
-	// Duration is the time from Time to the end of the answer.
+	// Duration is the time from Time to the end of the response.
 	Duration time.Duration
 	// BytesIn and BytesOut are the sizes of the bodies.
 	BytesIn, BytesOut int64
-	// Frames is how many frames a stream had.
+	// Frames is the number of frames of a stream.
 	Frames int64
 
-	// GuardrailName is the endpoint that was asked.
+	// GuardrailName is the guardrail endpoint that was called.
 	GuardrailName string
-	// GuardrailVerdict is what it said.
+	// GuardrailVerdict is the verdict of the endpoint.
 	GuardrailVerdict string
-	// GuardrailLatency is how long it took; it is written when GuardrailName is.
+	// GuardrailLatency is the duration of the call; it is written when GuardrailName is
+	// set.
 	GuardrailLatency time.Duration
-	// StripApplied is set when strip_app was applied. Stripped is how many content
-	// blocks it removed, and is written also when that is none.
+	// StripApplied is set when strip_app was applied. Stripped is the number of content
+	// blocks that were removed, and is written also when it is 0 (decision AUD16).
 	StripApplied bool
 	Stripped     int
-	// ReplacedSurrogates is how many lone surrogates were replaced by U+FFFD: in the
-	// message of the request, its answer and all frames of its stream, or in a frame.
+	// ReplacedSurrogates is the number of lone surrogates that were replaced by U+FFFD:
+	// in the message of the request, its response and all frames of its stream, or in a
+	// frame.
 	ReplacedSurrogates int
 	// TaskHandle is the task of a tasks/* request or of a task result.
 	TaskHandle string
@@ -128,12 +128,12 @@ type Record struct {
 	// PoliciesFired are the policies of the control plane that matched.
 	PoliciesFired []PolicyFired
 
-	// Observed is what rules that are not enforced (mode: observe) would have done.
+	// Observed are the actions of rules that are not enforced (mode: observe).
 	Observed []Observed
-	// QualityScores are judgements of the answer.
+	// QualityScores are scores of the response.
 	QualityScores []QualityScore
 
-	// Checkpoint is set on lines of KindCheckpoint, which the log makes itself.
+	// Checkpoint is set on lines of KindCheckpoint, which only the log creates.
 	Checkpoint *Checkpoint
 	// Refused is set on lines of KindSummary.
 	Refused *Refused
@@ -148,23 +148,23 @@ type Span struct {
 // PolicyFired is a policy of the control plane that matched.
 type PolicyFired struct{ ID, Name, Action string }
 
-// Observed is a rule that is not enforced, and what it would have done: an
+// Observed is a rule that is not enforced, and the action that it would have had: an
 // action of audit lines, or of rules.
 type Observed struct{ RuleID, Action string }
 
-// QualityScore is what one scorer says of an answer, from 0 to 1.
+// QualityScore is the score of one scorer for a response, from 0 to 1.
 type QualityScore struct {
 	Scorer string
 	Score  float64
 }
 
-// Event says why a checkpoint was written.
+// Event is the reason of a checkpoint.
 type Event string
 
 // The events.
 const (
-	// EventStart: a process opened the log. Streams that were open before it
-	// ended with the process before.
+	// EventStart: a process opened the log. Streams that were open before ended with the
+	// previous process.
 	EventStart Event = "start"
 	// EventContinue: the first line of a file after a rotation, or after
 	// audit.path was changed; the process is the same.
@@ -175,33 +175,34 @@ const (
 	EventInterval Event = "interval"
 	// EventRecovered: lines can be written again.
 	EventRecovered Event = "recovered"
-	// EventStop: the log was closed in order.
+	// EventStop: the log was closed normally.
 	EventStop Event = "stop"
-	// EventBroken: a process opened a log whose end is not the one that its last
-	// head names. The checkpoint has the cause, and start follows it.
+	// EventBroken: a process opened a log whose end differs from the saved head. The
+	// checkpoint has the cause; a start checkpoint follows (decision AUD35).
 	EventBroken Event = "broken"
 )
 
-// Cause says how the end of a log differs from what its last head names.
+// Cause is how the end of a log differs from the saved head.
 type Cause string
 
 // The causes.
 const (
-	// CauseEndsEarly: lines are missing at the end; what is left is not known to
+	// CauseEndsEarly: lines are missing at the end; the remaining lines are not known to
 	// be wrong.
 	CauseEndsEarly Cause = "ends_early"
-	// CauseNoHead: there are lines, and no head of them to compare with.
+	// CauseNoHead: there are lines, and no saved head to compare them with (decision
+	// AUD36).
 	CauseNoHead Cause = "no_head"
-	// CauseAltered: the lines are not those that were written.
+	// CauseAltered: the lines are not the lines that were written.
 	CauseAltered Cause = "altered"
 )
 
-// Checkpoint is what a checkpoint line adds to seq and ts.
+// Checkpoint holds the fields of a checkpoint line beside seq and ts (decision AUD29).
 type Checkpoint struct {
 	Event Event
 	// Prev is the hash of the line before, in hex.
 	Prev string
-	// KeyID names the key that signed; empty when the line is not signed.
+	// KeyID identifies the signing key; empty when the line is not signed.
 	KeyID string
 	// Sig is an Ed25519 signature over the hash of the line before and all of
 	// this line up to the signature, in base64. It is the last member before the
@@ -213,23 +214,22 @@ type Checkpoint struct {
 	// Interval is audit.checkpoint_interval: lines that were written over a
 	// longer time have a signed checkpoint between them.
 	Interval time.Duration
-	// Last is the number of the signed checkpoint before this one; 0 when there
-	// was none.
+	// Last is the number of the signed checkpoint before this one; 0 for the first.
 	Last uint64
-	// Adopted is how many lines between Last and this checkpoint were read from
-	// the file when the log was opened: another process wrote them, and the
-	// signature only says that they were there.
+	// Adopted is the number of lines between Last and this checkpoint that the log
+	// contained when it was opened. Another process wrote them; the signature proves only
+	// that they were there (decision AUD35).
 	Adopted uint64
-	// Cause says why Event is broken.
+	// Cause is the cause of EventBroken.
 	Cause Cause
-	// Missing is how many lines CauseEndsEarly is about.
+	// Missing is the number of missing lines of CauseEndsEarly.
 	Missing uint64
-	// Lost is how many lines could not be written before this one and were let
-	// pass (on_write_error: count).
+	// Lost is the number of lines that could not be written before this checkpoint and
+	// whose requests passed (on_write_error: count).
 	Lost uint64
-	// Late is how many lines reached the file before this one, but only after
-	// write_timeout: their requests were refused, or let pass as if unrecorded.
+	// Late is the number of lines that reached the file before this checkpoint, but after
+	// write_timeout: their requests were refused, or passed as if unrecorded.
 	Late uint64
-	// Torn is how many bytes of an unfinished line were moved aside.
+	// Torn is the number of bytes of an unfinished line that were moved aside.
 	Torn int64
 }

@@ -15,17 +15,16 @@ type tail struct {
 	hash  Hash
 	first uint64 // number of the first line of the current file; 0 when it is empty
 	size  int64  // bytes of whole lines in the current file
-	torn  int64  // bytes that were moved aside
+	torn  int64  // bytes that were moved to the .torn file
 }
 
-// maxTorn is how far back the last whole line is looked for. A crash of the
-// machine may leave a stretch of zeros; more than this is not the work of a
-// crash.
+// maxTorn bounds the search for the last whole line. After a crash of the machine a file
+// may end in zeros; a longer damaged part has another cause.
 const maxTorn = 4 << 20
 
-// recoverTail finds where the chain of the audit file at path ends. What
-// stands behind the last whole line is appended to path.torn and cut off. An
-// empty or absent file goes on from the newest rotated one.
+// recoverTail finds the end of the chain of the audit file at path. Bytes after the last
+// whole line are appended to path.torn and removed (decision AUD25). An empty or absent
+// file continues the newest rotated file.
 func recoverTail(path string) (tail, error) {
 	end, err := recoverFile(path)
 	if err != nil || end.seq > 0 {
@@ -94,7 +93,7 @@ func lastLine(f io.ReaderAt, size int64) (tail, error) {
 	}
 	first, started := leadingSeq(head)
 	if !started && len(bytes.Trim(head, "\x00")) > 0 && !bytes.HasPrefix([]byte(lineStart), head[:min(len(head), len(lineStart))]) {
-		return end, errors.New("is not an audit trail")
+		return end, errors.New("is not an audit log")
 	}
 	window := make([]byte, min(size, maxTorn+MaxLine))
 	base := size - int64(len(window))
@@ -113,7 +112,7 @@ func lastLine(f io.ReaderAt, size int64) (tail, error) {
 			end.size = base + int64(stop) + 1
 			end.torn = size - end.size
 			if !started {
-				return end, errors.New("begins with something that is not a line of an audit trail")
+				return end, errors.New("begins with something that is not a line of an audit log")
 			}
 			return end, nil
 		}
@@ -142,8 +141,8 @@ func leadingSeq(head []byte) (uint64, bool) {
 	return 0, false
 }
 
-// moveAside appends what stands behind size to another file, and a line feed,
-// before it cuts it off.
+// moveAside appends the bytes after size to another file, with a line feed, and then
+// truncates the file.
 func moveAside(f *os.File, name string, size, torn int64) error {
 	to, err := os.OpenFile(name, appendFlags, filePerm)
 	if err != nil {

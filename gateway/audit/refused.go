@@ -7,38 +7,39 @@ import (
 	"time"
 )
 
-// Refused is what a line of KindSummary adds: requests that were answered without
-// an identified caller, and have no line of their own: refused ones, or preflights. The first of them
-// came at the time of the line, and the last within its duration.
+// Refused holds the fields of a line of KindSummary: requests that were answered without
+// an identified caller and have no line of their own, either refused requests or
+// preflights (decisions REQ1, REQ2). The first of them arrived at the time of the line,
+// and the last within its duration.
 type Refused struct {
 	// Counts are the requests by error_kind; preflights are [CountPreflight].
 	Counts []KindCount
-	// Addresses are the clients that most of them came from, busiest first. They
-	// need not add up to Requests.
+	// Addresses are the clients with the most requests, busiest first. Their sum may be
+	// less than Requests (decision REQ3).
 	Addresses []AddressCount
 }
 
-// CountPreflight is the name under which allowed CORS preflights are counted. A
-// line has either these or refused requests.
+// CountPreflight is the name under which allowed CORS preflights are counted. A line has
+// either preflights or refused requests.
 const CountPreflight = "preflight"
 
-// KindCount is how many requests had one outcome.
+// KindCount is the number of requests with one outcome.
 type KindCount struct {
 	ErrorKind string
 	Requests  uint64
 }
 
-// AddressCount is how many of the requests one client sent: an IPv4 address, or
-// the /64 of an IPv6 address.
+// AddressCount is the number of requests of one client: an IPv4 address, or the /64 of an
+// IPv6 address.
 type AddressCount struct {
 	Address  string
 	Requests uint64
 }
 
-// MaxAddresses is how many addresses a line names.
+// MaxAddresses is the largest number of addresses of a line.
 const MaxAddresses = 16
 
-// Requests returns how many requests the line is about.
+// Requests returns the number of requests that the line counts.
 func (s *Refused) Requests() (n uint64) {
 	for i := range s.Counts {
 		n += s.Counts[i].Requests
@@ -46,7 +47,7 @@ func (s *Refused) Requests() (n uint64) {
 	return n
 }
 
-// Action returns the action that the line of each request would have had.
+// Action returns the action that the line of each counted request would have had.
 func (c *KindCount) Action() string {
 	switch c.ErrorKind {
 	case CountPreflight:
@@ -57,7 +58,7 @@ func (c *KindCount) Action() string {
 	return "deny"
 }
 
-// sort orders counts by their names, and addresses by their counts.
+// sort sorts counts by name, and addresses by count.
 func (s *Refused) sort() {
 	slices.SortFunc(s.Counts, func(a, b KindCount) int { return cmp.Compare(a.ErrorKind, b.ErrorKind) })
 	slices.SortFunc(s.Addresses, func(a, b AddressCount) int {
@@ -82,7 +83,7 @@ func (s *Refused) appendBody(b []byte) []byte {
 	return append(b, ']')
 }
 
-// refused is what the line adds, made when its first member is read.
+// refused returns the summary of the record and creates it for its first member.
 func (r *Record) refused() *Refused {
 	if r.Refused == nil {
 		r.Refused = &Refused{}
@@ -90,7 +91,7 @@ func (r *Record) refused() *Refused {
 	return r.Refused
 }
 
-// counts reads the member of that name.
+// counts parses the member counts.
 func (d *decoder) counts(s *Refused) error {
 	return d.object(func(name string) error {
 		if len(s.Counts) >= maxList {
@@ -103,7 +104,7 @@ func (d *decoder) counts(s *Refused) error {
 	})
 }
 
-// address reads one element of addresses.
+// address parses one element of addresses.
 func (d *decoder) address(s *Refused) error {
 	var a AddressCount
 	err := d.object(func(name string) (err error) {
@@ -121,27 +122,27 @@ func (d *decoder) address(s *Refused) error {
 	return err
 }
 
-// WriteRefused writes a line of KindSummary. An error means that the line is not
-// in the file and never will be, so that its counts can go into another one; it is
-// not counted as lost. It returns once that is certain, which takes longer than
-// write_timeout where the disk takes no writes.
+// WriteRefused writes a line of KindSummary. An error means that the line will never be
+// in the file, so that its counts can be added to a later line; the line is not counted
+// as lost. WriteRefused returns when the outcome is certain, which takes longer than
+// write_timeout on a blocked disk (decision REQ2).
 func (l *Log) WriteRefused(from time.Time, during time.Duration, s *Refused) error {
 	r := Record{Kind: KindSummary, Time: from, Duration: during, Refused: s}
 	line := []item{{body: r.appendBody(nil), at: from.Add(during).UnixNano()}}
 	var err error
-	// The watchdog gives up lines, but not functions that have begun.
-	if e := l.submit(item{do: func() error { err = l.leader.write(line); return nil }}); e != nil {
+	// A function, unlike a line, is not given up by the watchdog once it has begun.
+	if e := l.submit(item{do: func() error { err = l.writer.write(line); return nil }}); e != nil {
 		return e
 	}
 	return err
 }
 
-// CountLost counts requests that were answered and will have no line; the next
-// checkpoint reports them.
+// CountLost counts requests that were answered and will have no line. The next checkpoint
+// reports the count.
 func (l *Log) CountLost(n uint64) {
 	q := &l.queue
 	q.mu.Lock()
-	q.passed += n
+	q.lostInQueue += n
 	q.mu.Unlock()
 	l.lost.Add(n)
 }

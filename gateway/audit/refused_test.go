@@ -113,7 +113,7 @@ func TestASummaryOnAFrozenDiskIsWrittenOnceOrNotAtAll(t *testing.T) {
 		d.freeze()
 		first := make(chan error, 1)
 		go func() { first <- l.WriteRefused(time.Now(), 0, refusedSample()) }()
-		<-time.After(10 * l.queue.patience())
+		<-time.After(10 * l.queue.writeTimeout())
 		synctest.Wait()
 		select {
 		case err := <-first:
@@ -130,7 +130,7 @@ func TestASummaryOnAFrozenDiskIsWrittenOnceOrNotAtAll(t *testing.T) {
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
 		}
-		text, err := os.ReadFile(l.leader.cfg.Path)
+		text, err := os.ReadFile(l.writer.cfg.Path)
 		if n := strings.Count(string(text), `"kind":"summary"`); err != nil || n != 1 || strings.Contains(string(text), `"late"`) {
 			t.Errorf("%v, %d summaries:\n%s", err, n, text)
 		}

@@ -17,13 +17,13 @@ const (
 	seqDigits   = 20
 	tornSuffix  = ".torn"
 
-	// rotateRetry is how much the file grows before a rotation that failed is
-	// tried again.
+	// rotateRetry is the growth of the file after which a failed rotation is retried
+	// (decision AUD28).
 	rotateRetry = 1 << 20
 )
 
-// rotatedName is the name of a rotated file: the number of its first line goes
-// before the extension, so that names sort in the order of the chain.
+// rotatedName returns the name of a rotated file: the number of its first line is
+// inserted before the extension, so that names sort in the order of the chain.
 func rotatedName(path string, first uint64) string {
 	ext := filepath.Ext(path)
 	return fmt.Sprintf("%s-%0*d%s", strings.TrimSuffix(path, ext), seqDigits, first, ext)
@@ -31,7 +31,7 @@ func rotatedName(path string, first uint64) string {
 
 // Rotated is a rotated file.
 type Rotated struct {
-	// Path is where it stands.
+	// Path is the path of the file.
 	Path string
 	// First is the number of its first line.
 	First uint64
@@ -78,31 +78,31 @@ func ListRotated(path string) ([]Rotated, error) {
 	return files, nil
 }
 
-// full tells whether n more bytes would make the file larger than it may be.
-func (w *leader) full(n int64) bool {
+// full reports whether n more bytes would exceed the size limit of the file.
+func (w *fileWriter) full(n int64) bool {
 	limit := int64(w.cfg.MaxSizeMB) << 20
-	return limit > 0 && w.first > 0 && w.size+n > limit && w.size >= w.noSplit
+	return limit > 0 && w.first > 0 && w.size+n > limit && w.size >= w.noRotateBefore
 }
 
-// rotate ends the file with a checkpoint, gives it its name and begins another
-// with a checkpoint that names the hash it goes on from. When any step fails
-// the file goes on growing, and the next attempt waits until it has grown by
-// rotateRetry: a log that cannot rotate still records.
-func (w *leader) rotate() {
+// rotate ends the file with a checkpoint, renames it, and starts a new file with a
+// checkpoint that has the hash before it (decision AUD28). If a step fails, lines are
+// still appended to the old file, and the next attempt is made after the file has grown
+// by rotateRetry: a log that cannot rotate still records.
+func (w *fileWriter) rotate() {
 	err := w.tryRotate()
 	if err != nil {
-		w.noSplit = w.size + rotateRetry
-		w.log.opts.Logger.Warn("the audit file cannot be rotated and goes on growing", "path", w.cfg.Path, "error", err)
+		w.noRotateBefore = w.size + rotateRetry
+		w.log.opts.Logger.Warn("the audit file cannot be rotated and grows beyond max_size_mb", "path", w.cfg.Path, "error", err)
 	}
 }
 
-func (w *leader) tryRotate() error {
-	if err := w.inPlace(); err != nil { // else another program's file would be renamed
+func (w *fileWriter) tryRotate() error {
+	if err := w.pathError(); err != nil { // otherwise another program's file would be renamed
 		return err
 	}
 	name := rotatedName(w.cfg.Path, w.first)
 	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s stands in the way", name)
+		return fmt.Errorf("cannot rotate: %s exists; move it away", name)
 	}
 	if err := w.append(EventRotate); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (w *leader) tryRotate() error {
 		return errors.Join(err, os.Rename(name, w.cfg.Path))
 	}
 	w.replace(f)
-	w.first, w.size, w.noSplit = 0, 0, 0
+	w.first, w.size, w.noRotateBefore = 0, 0, 0
 	if err := w.append(EventContinue); err != nil {
 		return err
 	}
@@ -123,8 +123,8 @@ func (w *leader) tryRotate() error {
 	return nil
 }
 
-// append writes a checkpoint of its own, or puts the chain back to where it was.
-func (w *leader) append(event Event) error {
+// append writes a checkpoint. If the write fails, it restores the state of the chain.
+func (w *fileWriter) append(event Event) error {
 	if err := w.tidy(); err != nil {
 		return err
 	}
@@ -139,18 +139,18 @@ func (w *leader) append(event Event) error {
 		w.first = before.seq + 1
 	}
 	w.size += int64(len(w.out))
-	w.keepHead(before.last)
+	w.queueHead(before.last)
 	for _, s := range w.sinks {
 		s.send(w.out)
 	}
 	return nil
 }
 
-// prune deletes the oldest rotated files beyond max_backups. It spares those
-// with lines that are not yet reported, unless more than the backlog allows
-// would wait. Until the reporter has said how far it is nothing is deleted.
+// prune deletes the oldest rotated files beyond max_backups. Files with unreported lines
+// are kept, unless the number of unreported lines exceeds the backlog. Before the first
+// call of SetReported nothing is deleted (decision AUD43).
 func (l *Log) prune(path string, backups int, last uint64) {
-	if backups == 0 || l.opts.MaxBacklog > 0 && !l.told.Load() {
+	if backups == 0 || l.opts.MaxBacklog > 0 && !l.progressKnown.Load() {
 		return
 	}
 	files, err := ListRotated(path)
@@ -160,13 +160,13 @@ func (l *Log) prune(path string, backups int, last uint64) {
 	}
 	reported := l.reported.Load()
 	for i := 0; i < len(files)-backups; i++ {
-		lastLine := files[i+1].First - 1 // there is always a next one here
+		lastLine := files[i+1].First - 1 // files[i] is never the newest rotated file
 		if l.opts.MaxBacklog > 0 && lastLine > reported {
-			// What was deleted before waits no more.
+			// Lines of files that were deleted before no longer count as unreported.
 			if done := max(reported, files[i].First-1); last-min(done, last) <= l.opts.MaxBacklog {
 				return
 			}
-			l.opts.Logger.Warn("an audit file is deleted before all of it was reported: the backlog is full",
+			l.opts.Logger.Warn("an audit file is deleted before all of its lines were reported, because the backlog is full",
 				"path", files[i].Path, "unreported_lines", lastLine-max(reported, files[i].First-1))
 		}
 		if err := os.Remove(files[i].Path); err != nil {

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// str reads a string.
+// str parses a string.
 func (d *decoder) str() (string, error) {
 	if !d.take('"') {
 		return "", errNotRecord
@@ -32,7 +32,7 @@ func (d *decoder) str() (string, error) {
 	return "", errNotRecord
 }
 
-// escaped reads the rest of a string that has escapes.
+// escaped parses the rest of a string that has escapes.
 func (d *decoder) escaped(start int) (string, error) {
 	b := []byte(d.in[start:d.at])
 	for d.at < len(d.in) {
@@ -56,7 +56,7 @@ func (d *decoder) escaped(start int) (string, error) {
 	return "", errNotRecord
 }
 
-// escape reads what follows a backslash.
+// escape parses the characters after a backslash.
 func (d *decoder) escape() (rune, bool) {
 	if d.at >= len(d.in) {
 		return 0, false
@@ -150,8 +150,8 @@ func (d *decoder) float(f *float64) (err error) {
 	return nil
 }
 
-// millis reads milliseconds: as the log writes them, with three decimals, else
-// as any number.
+// millis parses milliseconds: fast in the form that the log writes, with three decimals,
+// else as any number.
 func (d *decoder) millis(v *time.Duration) error {
 	text := d.digits()
 	if us, ok := micros(text); ok {
@@ -169,7 +169,7 @@ func (d *decoder) millis(v *time.Duration) error {
 	return nil
 }
 
-// micros reads up to nine digits, a point and three more.
+// micros parses up to nine digits, a point and three more digits.
 func micros(text string) (time.Duration, bool) {
 	point := len(text) - 4
 	if point < 1 || point > 9 || text[point] != '.' {

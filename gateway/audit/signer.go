@@ -11,7 +11,7 @@ import (
 	"os"
 )
 
-// maxKeyFile bounds a key file.
+// maxKeyFile bounds the size of a key file.
 const maxKeyFile = 16 << 10
 
 // signer signs checkpoints.
@@ -20,14 +20,13 @@ type signer struct {
 	id  string
 }
 
-// keyID names a public key: the first 8 bytes of its SHA-256, in hex.
+// keyID returns the id of a public key: the first 8 bytes of its SHA-256, in hex.
 func keyID(key ed25519.PublicKey) string {
 	sum := sha256.Sum256(key)
 	return hex.EncodeToString(sum[:8])
 }
 
-// loadSigner reads an Ed25519 private key: PEM, PKCS#8, readable by its owner
-// alone.
+// loadSigner reads an Ed25519 private key: PEM, PKCS#8, readable by its owner only.
 func loadSigner(path string) (*signer, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -52,7 +51,7 @@ func loadSigner(path string) (*signer, error) {
 	return &signer{key: key, id: keyID(public)}, nil
 }
 
-// LoadPublicKey reads the Ed25519 key that checks checkpoints: PEM, SPKI.
+// LoadPublicKey reads the Ed25519 key that verifies checkpoints: PEM, SPKI.
 func LoadPublicKey(path string) (ed25519.PublicKey, error) {
 	block, err := readPEM(path, "PUBLIC KEY")
 	if err != nil {

@@ -11,19 +11,18 @@ import (
 	"time"
 )
 
-// sinkGrace is how long a sink may take to deliver what it holds when the log
-// is closed.
+// sinkGrace is the time that a sink has to deliver its queued lines when the log is
+// closed.
 const sinkGrace = 2 * time.Second
 
-// deliverer sends lines somewhere. The lines have no line feed.
+// deliverer sends lines to a remote receiver. The lines have no line feed.
 type deliverer interface {
 	deliver(ctx context.Context, lines [][]byte) error
 	close()
 }
 
-// sink copies lines to a remote place. It never makes the log wait: lines that
-// find the buffer full are dropped and counted (gateway specification,
-// Events).
+// sink copies lines to a remote receiver (decision AUD42). It never blocks the log: when
+// the buffer is full, lines are dropped and counted (gateway specification, Events).
 type sink struct {
 	to      deliverer
 	cfg     SinkConfig
@@ -95,8 +94,8 @@ func (s *sink) send(out []byte) {
 	}
 }
 
-// close stops the sink after at most grace and returns how many lines it
-// dropped in its life, those it still held included.
+// close stops the sink after at most grace and returns the number of lines that it
+// dropped in total, including its queued lines.
 func (s *sink) close(grace time.Duration) uint64 {
 	s.once.Do(func() {
 		close(s.quit)
@@ -109,8 +108,8 @@ func (s *sink) close(grace time.Duration) uint64 {
 	return s.dropped.Load()
 }
 
-// run delivers in batches until the sink is closed. A delivery that fails is
-// tried again with growing pauses; meanwhile the buffer fills and overflows.
+// run delivers in batches until the sink is closed. A delivery that fails is retried with
+// backoff; meanwhile the buffer fills and overflows.
 func (s *sink) run(ctx context.Context) {
 	defer close(s.ended)
 	batch := make([][]byte, 0, s.cfg.Batch)
@@ -143,7 +142,7 @@ func (s *sink) run(ctx context.Context) {
 	}
 }
 
-// deliver tries until it succeeds or ctx ends.
+// deliver retries until it succeeds or ctx ends.
 func (s *sink) deliver(ctx context.Context, batch [][]byte) bool {
 	const longest = 15 * time.Second
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, longest) {
@@ -159,7 +158,7 @@ func (s *sink) deliver(ctx context.Context, batch [][]byte) bool {
 			return true
 		}
 		if pause == 100*time.Millisecond {
-			s.log.Warn("an audit sink does not take lines", "type", s.cfg.Type, "error", err)
+			s.log.Warn("an audit sink does not accept lines", "type", s.cfg.Type, "error", err)
 		}
 		select {
 		case <-time.After(pause):
@@ -169,8 +168,8 @@ func (s *sink) deliver(ctx context.Context, batch [][]byte) bool {
 	}
 }
 
-// DroppedRecords returns how many lines remote sinks have dropped since the
-// log was opened (gateway specification, /readyz audit_sink_dropped_records).
+// DroppedRecords returns the number of lines that remote sinks have dropped since the log
+// was opened (gateway specification, /readyz audit_sink_dropped_records).
 func (l *Log) DroppedRecords() uint64 {
 	n := l.dropped.Load()
 	if sinks := l.sinks.Load(); sinks != nil {
@@ -181,7 +180,7 @@ func (l *Log) DroppedRecords() uint64 {
 	return n
 }
 
-// QueuedRecords returns how many lines wait for remote sinks.
+// QueuedRecords returns the number of lines that are queued for remote sinks.
 func (l *Log) QueuedRecords() int {
 	n := 0
 	if sinks := l.sinks.Load(); sinks != nil {

@@ -22,7 +22,8 @@ func newHTTPSink(cfg SinkConfig) *httpSink {
 	}
 	return &httpSink{cfg: cfg, client: &http.Client{
 		Transport: transport,
-		// A redirect would carry the headers, secrets among them, elsewhere.
+		// A redirect is not followed, because the headers with their secrets would be
+		// sent to another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
@@ -51,7 +52,7 @@ func (s *httpSink) deliver(ctx context.Context, lines [][]byte) error {
 
 func (s *httpSink) close() { s.client.CloseIdleConnections() }
 
-// plainURLError takes the URL, which may hold a secret, out of an error.
+// plainURLError removes the URL, which may contain a secret, from an error.
 func plainURLError(err error) error {
 	if u, ok := err.(*url.Error); ok {
 		return u.Err

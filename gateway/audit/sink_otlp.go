@@ -17,10 +17,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// otlpSink posts lines as OpenTelemetry log records, in protobuf over HTTP. The
-// body of a record is the line as it stands in the file, so that a chain can be
-// verified from what a collector keeps; what one looks records up by is repeated
-// in attributes.
+// otlpSink posts lines as OpenTelemetry log records, in protobuf over HTTP. The body of a
+// record is the unchanged line, so that the chain can be verified from the records of a
+// collector; fields that are used in queries are repeated as attributes.
 type otlpSink struct {
 	http *httpSink
 }
@@ -33,18 +32,18 @@ func newOTLPSink(cfg SinkConfig) *otlpSink {
 	return &otlpSink{http: newHTTPSink(cfg)}
 }
 
-// rejectedError says that a receiver will never take so many of the lines.
+// rejectedError reports that the receiver rejected a number of lines permanently.
 type rejectedError struct {
 	lines  uint64
 	reason string
 }
 
 func (e *rejectedError) Error() string {
-	return fmt.Sprintf("%d lines were refused for good: %s", e.lines, e.reason)
+	return fmt.Sprintf("%d lines were rejected permanently: %s", e.lines, e.reason)
 }
 
-// deliver sends one batch. A collector that refuses lines for good, some or all,
-// is not asked again: OTLP/HTTP, Failures and Partial Success.
+// deliver sends one batch. Lines that the collector rejects permanently are not sent
+// again (OTLP/HTTP, Failures and Partial Success).
 func (s *otlpSink) deliver(ctx context.Context, lines [][]byte) error {
 	body, err := proto.Marshal(otlpLogs(lines))
 	if err != nil {
@@ -80,8 +79,8 @@ func (s *otlpSink) deliver(ctx context.Context, lines [][]byte) error {
 
 func (s *otlpSink) close() { s.http.close() }
 
-// otlpLogs is the message that OTLP calls ExportLogsServiceRequest, which has
-// this form on the wire.
+// otlpLogs returns the message as LogsData, which has the wire form of
+// ExportLogsServiceRequest.
 func otlpLogs(lines [][]byte) *logspb.LogsData {
 	records := make([]*logspb.LogRecord, len(lines))
 	for i, line := range lines {
@@ -102,7 +101,7 @@ func otlpRecord(line []byte) *logspb.LogRecord {
 	}
 	var r Record
 	if Decode(line, &r) != nil {
-		return out // a line of our own: cannot happen
+		return out // cannot happen: the log wrote the line
 	}
 	if !r.Time.IsZero() {
 		out.TimeUnixNano = uint64(r.Time.UnixNano())
@@ -129,7 +128,7 @@ func otlpText(key, value string) *commonpb.KeyValue {
 	return &commonpb.KeyValue{Key: key, Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: value}}}
 }
 
-// rejectedLogs reads partial_success.rejected_log_records of an
+// rejectedLogs parses partial_success.rejected_log_records of an
 // ExportLogsServiceResponse: field 1 of field 1.
 func rejectedLogs(answer []byte) uint64 {
 	success, err := otlpField(answer, protowire.BytesType)
@@ -153,7 +152,7 @@ func rejectedLogs(answer []byte) uint64 {
 
 var errNoField = errors.New("field is absent")
 
-// otlpField returns what follows the tag of field 1 of a message.
+// otlpField returns the bytes after the tag of field 1 of a message.
 func otlpField(message []byte, want protowire.Type) ([]byte, error) {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeTag(message)

@@ -38,8 +38,8 @@ func newSyslogSink(cfg SinkConfig) *syslogSink {
 	return s
 }
 
-// deliver sends the lines in order. When it errs some may have arrived, and
-// they arrive again with the next attempt.
+// deliver sends the lines in order. After an error, some lines may have arrived; they are
+// sent again with the next attempt.
 func (s *syslogSink) deliver(ctx context.Context, lines [][]byte) error {
 	if s.conn == nil {
 		var d net.Dialer
@@ -62,7 +62,7 @@ func (s *syslogSink) deliver(ctx context.Context, lines [][]byte) error {
 	return nil
 }
 
-// message frames one line; the result is good until the next one.
+// message frames one line; the result is valid until the next call.
 func (s *syslogSink) message(line []byte) []byte {
 	head := fmt.Sprintf("<%d>1 %s %s svc %s audit - ", syslogPriority, s.now().UTC().Format(timeLayout), s.host, s.pid)
 	s.buf = s.buf[:0]

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// maxProblems is how many problems a verification names; it counts all.
+// maxProblems is the largest number of problems that a verification lists; all are
+// counted.
 const maxProblems = 100
 
 // Head is the end of a chain: the number and the hash of its last line.
@@ -21,30 +22,31 @@ type Head struct {
 	Hash Hash
 }
 
-// VerifyOptions say what a trail is checked against. Without a key and heads only
-// the chain is checked, which proves nothing: whoever can write the files can
-// write another chain.
+// VerifyOptions are the keys and heads that an audit log is verified with. Without a key
+// and without heads only the chain is checked, which proves nothing (decision AUD33): an
+// attacker with write access can write a new chain.
 type VerifyOptions struct {
-	// PublicKey checks the signatures of checkpoints; nil leaves them unchecked.
+	// PublicKey verifies the signatures of checkpoints; nil skips the signatures.
 	PublicKey ed25519.PublicKey
-	// FormerKeys are those that PublicKey replaced: their signatures are good too.
+	// FormerKeys are keys that PublicKey replaced; their signatures are also accepted.
 	FormerKeys []ed25519.PublicKey
-	// Interval is the audit.checkpoint_interval of the gateway, for checkpoints
-	// of older versions, which do not have it; 0 is the default of a minute.
+	// Interval is the audit.checkpoint_interval of the gateway. It applies to checkpoints
+	// of older versions, which do not contain the interval; 0 is the default of a minute
+	// (decision AUD32).
 	Interval time.Duration
-	// Heads are lines that are known from elsewhere: the trail must hold them.
-	// They tell a trail that was cut back or written anew.
+	// Heads are lines that were recorded elsewhere: the log must contain them. They
+	// detect a log that was truncated or rewritten (decision AUD38).
 	Heads []Head
 }
 
-// Problem is one thing wrong with a trail.
+// Problem is one error in an audit log.
 type Problem struct {
-	// File and Line say where, counted from 1.
+	// File and Line are the position, counted from 1.
 	File string
 	Line int
 	// Seq is the number of the line, 0 when it is not known.
 	Seq uint64
-	// Message says what is wrong.
+	// Message describes the error.
 	Message string
 }
 
@@ -59,30 +61,30 @@ func (p Problem) String() string {
 // empty.
 type Range struct{ First, Last uint64 }
 
-// Verification is what was found out about a trail.
+// Verification is the result of verifying an audit log.
 type Verification struct {
 	Files       int
 	Lines       uint64
 	Bytes       int64
-	First       uint64 // number of the first line; above 1 when older files are gone
+	First       uint64 // number of the first line; above 1 when older files were deleted
 	Head        Head   // the last line
 	Checkpoints uint64
-	Signed      uint64 // checkpoints whose signature is good
-	LastSigned  uint64 // number of the last of them
+	Signed      uint64 // checkpoints with a valid signature
+	LastSigned  uint64 // number of the last signed checkpoint
 	Starts      uint64 // processes that opened the log
-	Lost        uint64 // lines that could not be written, as checkpoints tell
-	Late        uint64 // lines that reached the file after their requests were answered
-	Torn        int64  // bytes of unfinished lines, as checkpoints tell
+	Lost        uint64 // lines that could not be written, as counted by checkpoints
+	Late        uint64 // lines that reached the file after the response to their requests
+	Torn        int64  // bytes of unfinished lines, as counted by checkpoints
 	Unchained   uint64 // lines without a hash
 
-	// Proven is what signatures prove: from the first line that is anchored (line
-	// 1, or a signed checkpoint) to the last signed checkpoint, or to the last one
-	// before the first break. Lines in Unproven are not part of it.
+	// Proven is the range that signatures prove: from the first anchored line (line 1, or
+	// a signed checkpoint) to the last signed checkpoint, or to the last one before the
+	// first break. Lines in Unproven are not part of it.
 	Proven Range
-	// KnownProven is what the newest of the heads that were met proves.
+	// KnownProven is the range that the newest of the matching heads proves.
 	KnownProven Range
-	// Unproven are lines that the chain holds and nothing proves, at most
-	// maxProblems of UnprovenFound ranges.
+	// Unproven are ranges of the chain without proof, at most maxProblems of
+	// UnprovenFound ranges (decision AUD31).
 	Unproven      []Unproven
 	UnprovenFound int
 
@@ -92,24 +94,23 @@ type Verification struct {
 	Warnings []Problem
 }
 
-// Unproven are lines that a signature does not cover, and why.
+// Unproven is a range of lines that no signature covers, and the reason.
 type Unproven struct {
 	Range
 	Why string
 }
 
-// OK reports whether nothing is wrong. It does not mean that something is proven:
-// see [Verification.Verified].
+// OK reports whether no error was found. It does not mean that anything is proven: see
+// [Verification.Verified].
 func (v *Verification) OK() bool { return v.Found == 0 }
 
-// Verified reports whether a signature or a known line proves a part of the
-// trail, and nothing is wrong.
+// Verified reports whether a signature or a known line proves a part of the log, and no
+// error was found.
 func (v *Verification) Verified() bool {
 	return v.OK() && (v.Proven.Last > 0 || v.KnownProven.Last > 0)
 }
 
-// VerifyPath verifies the trail whose current file is path, with its rotated
-// files.
+// VerifyPath verifies the audit log whose current file is path, with its rotated files.
 func VerifyPath(ctx context.Context, path string, o VerifyOptions) (*Verification, error) {
 	files, err := Files(path)
 	if err != nil {
@@ -118,8 +119,8 @@ func VerifyPath(ctx context.Context, path string, o VerifyOptions) (*Verificatio
 	return Verify(ctx, files, o)
 }
 
-// Verify verifies files as one trail, in their order. Files that are rotated
-// meanwhile are found under their new names.
+// Verify verifies files as one audit log, in their order. Files that are rotated during
+// the verification are found under their new names.
 func Verify(ctx context.Context, files []Rotated, o VerifyOptions) (*Verification, error) {
 	if len(files) == 0 {
 		return nil, errors.New("no audit file was named")
@@ -134,7 +135,7 @@ func Verify(ctx context.Context, files []Rotated, o VerifyOptions) (*Verificatio
 	return &c.v, nil
 }
 
-// verifier walks over a trail.
+// verifier verifies lines one after another.
 type verifier struct {
 	o    VerifyOptions
 	v    Verification
@@ -144,11 +145,11 @@ type verifier struct {
 	line int
 
 	prev      Hash
-	before    Hash   // of the line before the one that is checked
-	anchored  bool   // prev is what the next line must follow
+	before    Hash   // hash of the line before the current line
+	anchored  bool   // prev is the hash that the next line must follow
 	unchained bool   // the line before has no hash
 	from      uint64 // first line of the unbroken chain that the line before is in
-	met       []bool // which of the known heads were met
+	met       []bool // which of the known heads were found
 
 	signatures signatures
 }
@@ -160,7 +161,7 @@ func newVerifier(o VerifyOptions) *verifier {
 	return &verifier{o: o, sha: sha256.New(), met: make([]bool, len(o.Heads))}
 }
 
-// problem notes what is wrong.
+// problem records an error.
 func (c *verifier) problem(seq uint64, format string, args ...any) {
 	c.v.Found++
 	if len(c.v.Problems) < maxProblems {

@@ -2,17 +2,17 @@ package audit
 
 import "bytes"
 
-// breaks notes that the chain is broken before the next line.
+// breaks records that the chain is broken before the next line.
 func (c *verifier) breaks() {
 	c.anchored, c.from = false, 0
 	c.signatures.breaks()
 }
 
-// check checks one line against the one before.
+// check verifies one line against the line before.
 func (c *verifier) check(line []byte) {
 	seq, covered, sum, chained, ok := splitLine(line)
 	if !ok {
-		c.problem(0, "is not a line of an audit trail")
+		c.problem(0, "is not a line of an audit log")
 		c.breaks()
 		return
 	}
@@ -42,7 +42,7 @@ func (c *verifier) order(seq uint64) {
 	switch last := c.v.Head.Seq; {
 	case c.v.First == 0:
 		c.v.First = seq
-		c.anchored = seq == 1 // what stood before is zeros, or gone
+		c.anchored = seq == 1 // the hash before line 1 is zero; the lines before another first line were deleted
 	case seq == last+1:
 	case seq <= last:
 		c.problem(seq, "line %d follows line %d: lines were moved or copied", seq, last)
@@ -53,7 +53,7 @@ func (c *verifier) order(seq uint64) {
 	}
 }
 
-// unlinked takes a line without a hash.
+// unlinked handles a line without a hash.
 func (c *verifier) unlinked(seq uint64) {
 	c.v.Unchained++
 	switch first := c.v.First == seq; {
@@ -69,11 +69,11 @@ func (c *verifier) unlinked(seq uint64) {
 	c.prev, c.anchored, c.from = Hash{}, true, 0
 }
 
-// link checks the hash of a line.
+// link verifies the hash of a line.
 func (c *verifier) link(seq uint64, covered []byte, sum Hash, cp *Checkpoint) {
 	c.unchained = false
 	if !c.anchored && cp != nil {
-		// What stood before is not here; the checkpoint names its hash.
+		// The lines before are missing; the checkpoint contains the hash before it.
 		if prev, err := ParseHash(cp.Prev); err == nil {
 			c.prev, c.anchored = prev, true
 		}
@@ -81,7 +81,7 @@ func (c *verifier) link(seq uint64, covered []byte, sum Hash, cp *Checkpoint) {
 	c.before = c.prev
 	switch {
 	case !c.anchored:
-		c.from = seq + 1 // its own hash is taken as it is
+		c.from = seq + 1 // its own hash cannot be verified
 	case c.follows(covered, sum):
 		if c.from == 0 {
 			c.from = seq
@@ -94,8 +94,7 @@ func (c *verifier) link(seq uint64, covered []byte, sum Hash, cp *Checkpoint) {
 	c.prev, c.anchored = sum, true
 }
 
-// follows reports whether a line has the hash that it must have after the one
-// before.
+// follows reports whether the hash of the line matches its bytes and the hash before.
 func (c *verifier) follows(covered []byte, sum Hash) bool {
 	c.sha.Reset()
 	c.sha.Write(c.prev[:])
@@ -104,7 +103,7 @@ func (c *verifier) follows(covered []byte, sum Hash) bool {
 	return c.sum == sum
 }
 
-// checkpoint counts what a checkpoint tells.
+// checkpoint adds up the counts of a checkpoint.
 func (c *verifier) checkpoint(line []byte, seq uint64) *Checkpoint {
 	var r Record
 	if err := Decode(line, &r); err != nil || r.Checkpoint == nil {
@@ -121,20 +120,21 @@ func (c *verifier) checkpoint(line []byte, seq uint64) *Checkpoint {
 	return r.Checkpoint
 }
 
-// broken takes what the gateway noted when it opened the file.
+// broken handles an EventBroken checkpoint: a difference that the gateway found when it
+// opened the file.
 func (c *verifier) broken(seq uint64, cp *Checkpoint) {
 	switch cp.Cause {
 	case CauseEndsEarly:
-		c.warning(seq, "when the gateway opened the file, the last %d lines that it had signed or followed were missing", cp.Missing)
+		c.warning(seq, "when the gateway opened the file, the last %d lines before its saved head were missing", cp.Missing)
 	case CauseNoHead:
-		c.warning(seq, "when the gateway opened the file, it had no head of its own to compare the lines before with")
+		c.warning(seq, "when the gateway opened the file, it had no saved head to compare the lines before with")
 	default:
-		c.problem(seq, "when the gateway opened the file, the lines before were not those that it had written")
+		c.problem(seq, "when the gateway opened the file, the lines before differed from the lines that it had written")
 		c.signatures.breaks()
 	}
 }
 
-// compare looks the line up in the heads that are known.
+// compare compares the line with the known heads.
 func (c *verifier) compare(seq uint64, sum Hash) {
 	for i, h := range c.o.Heads {
 		if h.Seq != seq {
@@ -143,7 +143,7 @@ func (c *verifier) compare(seq uint64, sum Hash) {
 		c.met[i] = true
 		switch {
 		case h.Hash != sum:
-			c.problem(seq, "line %d is not the one that is known from elsewhere", seq)
+			c.problem(seq, "line %d differs from the known head", seq)
 		case c.from > 0 && c.from <= seq:
 			c.v.KnownProven = Range{c.from, seq}
 		}
@@ -166,18 +166,18 @@ func (c *verifier) finish() {
 		switch {
 		case c.met[i]:
 		case h.Seq > c.v.Head.Seq:
-			c.problem(0, "the trail ends at line %d, and line %d was written: the end was cut off", c.v.Head.Seq, h.Seq)
+			c.problem(0, "the audit log ends at line %d, but line %d was written: the end was cut off", c.v.Head.Seq, h.Seq)
 		case h.Seq >= c.v.First:
-			c.problem(0, "line %d, known from elsewhere, is not in these files", h.Seq)
+			c.problem(0, "line %d of a known head is not in these files", h.Seq)
 		case h.Seq == newest:
-			c.problem(0, "line %d, known from elsewhere, is older than these files, which begin at line %d: ask about a later one", h.Seq, c.v.First)
-		default: // it went with the files that rotation deleted
+			c.problem(0, "line %d of a known head is older than these files, which begin at line %d: use a later head", h.Seq, c.v.First)
+		default: // its file was deleted by rotation
 		}
 	}
 }
 
-// isCheckpoint tells whether a line is of KindCheckpoint, by its fixed start:
-// number, time, kind.
+// isCheckpoint reports whether a line is of KindCheckpoint, by its fixed prefix: number,
+// time, kind.
 func isCheckpoint(line []byte) bool {
 	const ts = `,"ts":"`
 	const kind = `","kind":"checkpoint"`

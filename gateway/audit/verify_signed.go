@@ -7,30 +7,30 @@ import (
 	"time"
 )
 
-// defaultInterval is the checkpoint interval of a configuration that names none.
+// defaultInterval is the checkpoint interval of checkpoints that do not contain it.
 const defaultInterval = time.Minute
 
-// signatures is what a verifier knows of the signed checkpoints that it met.
+// signatures is the state of the verification of signed checkpoints.
 type signatures struct {
 	seq      uint64        // line of the last signed checkpoint; 0 before the first
-	count    uint64        // its count; 0 in those of older versions
-	interval time.Duration // of the last one
+	count    uint64        // its count; 0 for checkpoints of older versions
+	interval time.Duration // interval of the last one
 
-	lines   Range // after the last one
-	began   int64 // end of what the first of these lines tells of
-	spread  bool  // they are too far apart, which was noted
+	lines   Range // lines after the last one
+	began   int64 // end time of the request of the first of these lines
+	spread  bool  // they span too long a time, which was reported
 	from    uint64
-	stopped bool // a break ended the range that is proven
+	stopped bool // a break ended the proven range
 }
 
-// breaks ends the range that is proven. Before the first signature it only keeps
-// lines so far out of it.
+// breaks ends the proven range. Before the first signature it only excludes the lines so
+// far from the range.
 func (s *signatures) breaks() {
 	s.from = 0
 	s.stopped = s.seq > 0
 }
 
-// covers checks a line against the signatures around it.
+// covers checks a line against the signatures before and after it.
 func (c *verifier) covers(seq uint64, line, covered []byte, chained bool, cp *Checkpoint) {
 	s := &c.signatures
 	if chained && seq == 1 && c.v.First == 1 && c.from == 1 {
@@ -38,7 +38,7 @@ func (c *verifier) covers(seq uint64, line, covered []byte, chained bool, cp *Ch
 	}
 	good := cp != nil && chained && c.signed(seq, covered, cp)
 	if seq == c.v.First && seq != 1 && !good {
-		c.problem(seq, "the files begin at line %d, which is not a signed checkpoint: nothing says what was before", seq)
+		c.problem(seq, "the files begin at line %d, which is not a signed checkpoint: the lines before are unproven", seq)
 	}
 	if good {
 		c.continues(seq, cp)
@@ -53,7 +53,7 @@ func (c *verifier) covers(seq uint64, line, covered []byte, chained bool, cp *Ch
 	}
 }
 
-// signed checks the signature of a checkpoint.
+// signed verifies the signature of a checkpoint.
 func (c *verifier) signed(seq uint64, covered []byte, cp *Checkpoint) bool {
 	id := keyID(c.o.PublicKey)
 	prev, err := ParseHash(cp.Prev)
@@ -81,8 +81,8 @@ func (c *verifier) signedByKnown(cp *Checkpoint, seq uint64, prev Hash, covered 
 		slices.ContainsFunc(c.o.FormerKeys, func(key ed25519.PublicKey) bool { return cp.signedBy(key, seq, prev, covered) })
 }
 
-// continues checks that a checkpoint with a good signature is the one after the
-// last, and extends the range that is proven.
+// continues checks that a checkpoint with a valid signature is the successor of the last
+// one, and extends the proven range.
 func (c *verifier) continues(seq uint64, cp *Checkpoint) {
 	s := &c.signatures
 	if cp.Event != EventBroken {
@@ -90,7 +90,7 @@ func (c *verifier) continues(seq uint64, cp *Checkpoint) {
 	}
 	if why := unprovenBefore(cp); why != "" && s.lines.First > 0 {
 		c.unproven(s.lines, why)
-		if s.seq == 0 { // no signature is before them: what is proven begins here
+		if s.seq == 0 { // no signature precedes these lines: the proven range begins here
 			s.from = 0
 		}
 	}
@@ -106,32 +106,32 @@ func (c *verifier) continues(seq uint64, cp *Checkpoint) {
 	s.lines, s.began, s.spread = Range{}, 0, false
 }
 
-// counted checks the count of a checkpoint. Those of older versions have none;
-// what they sign is the chain before them.
+// counted checks the count of a checkpoint. Checkpoints of older versions have no count;
+// they sign only the chain before them (decision AUD32).
 func (c *verifier) counted(seq uint64, cp *Checkpoint) {
 	s := &c.signatures
 	switch {
 	case cp.Count == 0:
-	case s.seq == 0 && c.v.First != 1: // older files are gone
+	case s.seq == 0 && c.v.First != 1: // older files were deleted
 	case s.seq == 0 && cp.Count == 1 && cp.Last == 0:
 	case s.seq > 0 && cp.Last == s.seq && (s.count == 0 || cp.Count == s.count+1):
 	case cp.Count > s.count+1:
 		c.problem(seq, "%d signed checkpoints are missing before line %d", cp.Count-s.count-1, seq)
 		s.breaks()
 	default:
-		c.problem(seq, "the checkpoint follows that of line %d, and the one before it is that of line %d", cp.Last, s.seq)
+		c.problem(seq, "the checkpoint names line %d as the signed checkpoint before it, but that is line %d", cp.Last, s.seq)
 		s.breaks()
 	}
 }
 
-// unprovenBefore says why a checkpoint proves nothing of the lines between the
-// last signature and itself, or returns nothing when it does.
+// unprovenBefore returns why a checkpoint does not prove the lines between the last
+// signature and itself, or "" when it does prove them (decision AUD35).
 func unprovenBefore(cp *Checkpoint) string {
 	switch {
 	case cp.Event == EventBroken:
-		return "the gateway found them when it opened a file that was not as it had left it"
+		return "the gateway found them when it opened a file that differed from its saved head"
 	case cp.Adopted > 0, cp.Count == 0 && (cp.Event == EventStart || cp.Event == EventContinue):
-		return "the gateway found them when it started: the process before had ended without a checkpoint"
+		return "the gateway found them when it started: the previous process had ended without a checkpoint"
 	}
 	return ""
 }
@@ -143,9 +143,9 @@ func (c *verifier) unproven(lines Range, why string) {
 	}
 }
 
-// apart checks that a line without a signature is not further from the first one
-// after the last signature than a gateway allows, with as much again for older
-// versions and slow disks.
+// apart checks the time between a line without a signature and the first line after the
+// last signature. Twice the checkpoint interval is allowed, for older versions and slow
+// disks (decision AUD31).
 func (c *verifier) apart(seq uint64, line []byte) {
 	s := &c.signatures
 	at, ok := endOfLine(line)
@@ -168,10 +168,10 @@ func (c *verifier) apart(seq uint64, line []byte) {
 	}
 }
 
-// endOfLine returns when what a line tells of ended, in nanoseconds.
+// endOfLine returns the end time of the request of a line, in nanoseconds.
 func endOfLine(line []byte) (int64, bool) {
 	var r Record
-	var g Glance
+	var g FastLine
 	if !g.Read(line) {
 		if Decode(line, &r) != nil || r.Time.IsZero() {
 			return 0, false
@@ -191,7 +191,7 @@ func endOfLine(line []byte) (int64, bool) {
 	return at.Add(r.Duration).UnixNano(), true
 }
 
-// finishSignatures notes what the last signature leaves.
+// finishSignatures records the lines that the last signature does not cover.
 func (c *verifier) finishSignatures() {
 	s := &c.signatures
 	if c.v.Signed == 0 && c.v.Lines > 0 {

@@ -74,12 +74,12 @@ func TestVerifyFindsEveryTampering(t *testing.T) {
 
 	// reforge gives lines a chain of their own, as someone without the key can.
 	reforge := func(lines []string) []string {
-		s := sealer{chain: true, sha: sha256.New()}
+		s := chainWriter{hashed: true, sha: sha256.New()}
 		out := make([]string, len(lines))
 		for i, line := range lines {
 			_, covered, _, _, _ := splitLine([]byte(line))
 			body := covered[bytes.IndexByte(covered, ','):]
-			out[i] = strings.TrimSuffix(string(s.seal(nil, body)), "\n")
+			out[i] = strings.TrimSuffix(string(s.appendLine(nil, body)), "\n")
 		}
 		return out
 	}
@@ -96,7 +96,7 @@ func TestVerifyFindsEveryTampering(t *testing.T) {
 		{"a deleted line", func(l []string) []string { return append(l[:3], l[4:]...) }, VerifyOptions{}, "1 lines are missing before line 5"},
 		{"two lines swapped", func(l []string) []string { l[3], l[4] = l[4], l[3]; return l }, VerifyOptions{}, "lines were moved"},
 		{"a line copied", func(l []string) []string { return append(l[:4], l[3:]...) }, VerifyOptions{}, "lines were moved or copied"},
-		{"a foreign line", func(l []string) []string { l[2] = "hello"; return l }, VerifyOptions{}, "not a line of an audit trail"},
+		{"a foreign line", func(l []string) []string { l[2] = "hello"; return l }, VerifyOptions{}, "not a line of an audit log"},
 		{"a hash taken out", func(l []string) []string {
 			l[2] = l[2][:len(l[2])-sealedTail] + "}"
 			return l
@@ -120,7 +120,7 @@ func TestVerifyFindsEveryTampering(t *testing.T) {
 		{"another trail in its place", func(l []string) []string {
 			l[3] = strings.Replace(l[3], "read_file", "wipe_disk", 1)
 			return reforge(l)
-		}, VerifyOptions{Heads: []Head{head}}, "not the one that is known from elsewhere"},
+		}, VerifyOptions{Heads: []Head{head}}, "differs from the known head"},
 		{"a torn end", func(l []string) []string { return append(l, `{"seq":`) }, VerifyOptions{}, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -21,7 +21,7 @@ const (
 // that [mapper.trace] gives. A gateway under load reports every request, and
 // nearly all lines are alike: what is copied from them needs no escaping and
 // breaks no bound. Whatever is not so is left to the usual way.
-func (m *mapper) quick(dst []byte, g *audit.Glance) ([]byte, outcome) {
+func (m *mapper) quick(dst []byte, g *audit.FastLine) ([]byte, outcome) {
 	switch string(g.Kind) {
 	case string(audit.KindRequest):
 	case string(audit.KindFrame), string(audit.KindSummary):
@@ -40,7 +40,7 @@ func (m *mapper) quick(dst []byte, g *audit.Glance) ([]byte, outcome) {
 		(len(g.Session) == 0 || isName(g.Session)) && (len(g.Tool) == 0 || isName(g.Tool)) &&
 		g.Agent[0] != ' ' && g.Agent[len(g.Agent)-1] != ' ' && string(g.Agent) != api.AllAgents &&
 		(len(g.InjectionScore) == 0 || isScore(g.InjectionScore))
-	for i := range g.Spanned {
+	for i := range g.NumSpans {
 		s := &g.Spans[i]
 		ok = ok && isName(s.Stage) && s.Stage[0] != ' ' && isMillis(s.Duration)
 	}
@@ -72,7 +72,7 @@ func (m *mapper) quick(dst []byte, g *audit.Glance) ([]byte, outcome) {
 	b = append(b, `,"createdAt":"`...)
 	b = append(b, shortest(g.Time[:len(g.Time)-1])...)
 	b = append(b, `Z"`...)
-	for i := range g.Spanned {
+	for i := range g.NumSpans {
 		if i == 0 {
 			b = append(b, `,"spans":[{"stage":"`...)
 		} else {
@@ -83,7 +83,7 @@ func (m *mapper) quick(dst []byte, g *audit.Glance) ([]byte, outcome) {
 		b = append(b, shortest(g.Spans[i].Duration)...)
 		b = append(b, '}')
 	}
-	if g.Spanned > 0 {
+	if g.NumSpans > 0 {
 		b = append(b, ']')
 	}
 	if len(g.Tool) > 0 {

@@ -30,7 +30,7 @@ func usual(m *mapper, line []byte) (string, error) {
 
 // glanced returns what quick makes of a line.
 func glanced(m *mapper, line []byte) (string, outcome) {
-	var g audit.Glance
+	var g audit.FastLine
 	if !g.Read(line) {
 		return "", unusual
 	}

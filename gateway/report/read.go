@@ -25,7 +25,7 @@ func (r *Reporter) isFull(b *batch) bool {
 // to the end of the file first.
 func (r *Reporter) read(b *batch) (end bool) {
 	var rec audit.Record
-	var glance audit.Glance
+	var glance audit.FastLine
 	for n := 1; !r.isFull(b); n++ {
 		if n%turn == 0 {
 			runtime.Gosched()

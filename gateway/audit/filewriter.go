@@ -12,7 +12,7 @@ import (
 	"svc/gateway/fsync"
 )
 
-// File is the part of *os.File that lines are written through.
+// File is the subset of *os.File that the log uses.
 type File interface {
 	io.Writer
 	Truncate(size int64) error
@@ -24,7 +24,7 @@ type File interface {
 // OpenFunc opens a file like os.OpenFile.
 type OpenFunc func(name string, flag int, perm os.FileMode) (File, error)
 
-// openFile opens a file that is brought to the disk without holding up others.
+// openFile opens a file whose Sync does not block other goroutines.
 func (l *Log) openFile(name string, flag int, perm os.FileMode) (File, error) {
 	f, err := os.OpenFile(name, flag, perm)
 	if err != nil {
@@ -40,12 +40,12 @@ type syncedFile struct {
 
 func (f syncedFile) Sync() error { return f.disk.Sync(f.File) }
 
-// keptBuffer is the largest output buffer that is kept between writes.
+// keptBuffer bounds the capacity of the output buffer that is reused between writes.
 const keptBuffer = 1 << 20
 
-// leader holds what only the goroutine that writes may touch. The queue's lock
-// hands it from one to the next.
-type leader struct {
+// fileWriter is the state of the audit file. Only the goroutine that writes uses it; the
+// queue's lock passes it from one goroutine to the next.
+type fileWriter struct {
 	log    *Log
 	now    func() time.Time
 	cfg    Config
@@ -53,31 +53,32 @@ type leader struct {
 	lock   io.Closer
 	sinks  []*sink
 
-	// swapping guards the replacing of f, which the background goroutine reads,
-	// and syncs and closes once it was replaced. It does not guard the writing.
+	// swapping guards f against replacement while the background goroutine reads it. The
+	// background goroutine syncs and closes replaced files. swapping does not guard
+	// writes.
 	swapping sync.Mutex
 	f        File
 
-	sealer  sealer
-	first   uint64 // number of the first line of the file, 0 when it is empty
-	size    int64  // bytes of whole lines in the file
-	dirty   bool   // bytes beyond size may stand in the file
-	noSplit int64  // size up to which a failed rotation is not tried again
-	lost    uint64 // lost lines that no checkpoint has told of
-	late    uint64 // late lines that no checkpoint has told of
+	chain          chainWriter
+	first          uint64 // number of the first line of the file, 0 when it is empty
+	size           int64  // bytes of whole lines in the file
+	dirty          bool   // the file may contain bytes beyond size
+	noRotateBefore int64  // size below which a failed rotation is not retried
+	lost           uint64 // lost lines that no checkpoint has counted
+	late           uint64 // late lines that no checkpoint has counted
 
-	displaced   error  // why the path no longer names the file; nil while it does
-	inPlaceUpTo uint64 // last line when it was seen to
+	displaced     error  // why the path does not name the open file; nil while it does
+	lastSeqAtPath uint64 // last line when the path named the open file
 
 	out     []byte
 	scratch []byte
 }
 
-// commit does the items in order and leaves in each what became of it. Lines
-// that follow one another are written with one system call and share its
-// outcome; a function between them parts them, so that those before it may stand
-// in the file when those after it do not.
-func (w *leader) commit(items []item) {
+// commit processes the items in order and stores the outcome in each. Consecutive lines
+// are written with one system call and share its outcome. A function between lines
+// separates the writes: the lines before it may be in the file when the lines after it
+// are not.
+func (w *fileWriter) commit(items []item) {
 	for len(items) > 0 {
 		if items[0].do != nil {
 			items[0].err = items[0].do()
@@ -96,9 +97,9 @@ func (w *leader) commit(items []item) {
 	}
 }
 
-// write appends lines and checkpoints. Nothing of the chain moves unless all
-// of them are in the file.
-func (w *leader) write(items []item) error {
+// write appends lines and checkpoints. The state of the chain changes only if all of them
+// are in the file.
+func (w *fileWriter) write(items []item) error {
 	if w.f == nil {
 		return w.failed(ErrClosed)
 	}
@@ -109,22 +110,22 @@ func (w *leader) write(items []item) error {
 		return w.failed(err)
 	}
 	before := w.state()
-	w.compose(items)
+	w.encode(items)
 	if w.full(int64(len(w.out))) {
 		w.restore(before)
 		w.rotate()
-		if err := w.tidy(); err != nil { // a checkpoint may be unfinished
+		if err := w.tidy(); err != nil { // rotate may have left an unfinished checkpoint
 			return w.failed(err)
 		}
 		before = w.state()
-		w.compose(items)
+		w.encode(items)
 	}
 	return w.flush(before)
 }
 
-// tidy removes what a write that failed left in the file. Nothing may be written
-// before: it would stand behind an unfinished line, and be cut off with it.
-func (w *leader) tidy() error {
+// tidy truncates the file to its last whole line after a failed write. It must run before
+// the next write: a line after an unfinished line would be truncated with it.
+func (w *fileWriter) tidy() error {
 	if !w.dirty {
 		return nil
 	}
@@ -135,18 +136,17 @@ func (w *leader) tidy() error {
 	return nil
 }
 
-// compose makes w.out the lines of items. Lines that were lost before are told
-// of first, unless the first item is a checkpoint, which does.
-func (w *leader) compose(items []item) {
+// encode sets w.out to the lines of items. Lost lines are counted by a checkpoint first,
+// unless the first item is a checkpoint itself.
+func (w *fileWriter) encode(items []item) {
 	w.out = w.out[:0]
 	if (w.lost > 0 || w.late > 0) && items[0].event == "" {
 		w.out = w.checkpoint(w.out, EventRecovered)
 	}
-	w.seal(items)
+	w.appendItems(items)
 }
 
-// chainState is what composing a line moves, and what a write that fails puts
-// back.
+// chainState is the state that encoding a line changes, and that a failed write restores.
 type chainState struct {
 	seq        uint64
 	prev       Hash
@@ -155,17 +155,17 @@ type chainState struct {
 	unsigned
 }
 
-func (w *leader) state() chainState {
-	return chainState{seq: w.sealer.seq, prev: w.sealer.prev, lost: w.lost, late: w.late, unsigned: w.sealer.unsigned}
+func (w *fileWriter) state() chainState {
+	return chainState{seq: w.chain.seq, prev: w.chain.prev, lost: w.lost, late: w.late, unsigned: w.chain.unsigned}
 }
 
-func (w *leader) restore(s chainState) {
-	w.sealer.seq, w.sealer.prev, w.sealer.unsigned = s.seq, s.prev, s.unsigned
+func (w *fileWriter) restore(s chainState) {
+	w.chain.seq, w.chain.prev, w.chain.unsigned = s.seq, s.prev, s.unsigned
 	w.lost, w.late = s.lost, s.late
 }
 
 // flush writes w.out.
-func (w *leader) flush(before chainState) error {
+func (w *fileWriter) flush(before chainState) error {
 	n, err := w.f.Write(w.out)
 	if err == nil && n < len(w.out) {
 		err = io.ErrShortWrite
@@ -186,7 +186,7 @@ func (w *leader) flush(before chainState) error {
 		w.first = before.seq + 1
 	}
 	w.size += int64(len(w.out))
-	w.keepHead(before.last)
+	w.queueHead(before.last)
 	w.recovered()
 	for _, s := range w.sinks {
 		s.send(w.out)
@@ -198,17 +198,17 @@ func (w *leader) flush(before chainState) error {
 	return nil
 }
 
-// recovered notes that lines can be written.
-func (w *leader) recovered() {
+// recovered records that lines can be written again.
+func (w *fileWriter) recovered() {
 	if w.log.failure.Load() != nil {
 		w.log.failure.Store(nil)
 		w.log.opts.Logger.Info("audit lines can be written again", "path", w.cfg.Path)
 	}
 }
 
-// failed notes that lines could not be written and returns what the callers
-// are told. Who counts them is [Log.finish].
-func (w *leader) failed(err error) error {
+// failed records and logs that lines could not be written, and returns the error for the
+// callers. [Log.countLate] counts the lines.
+func (w *fileWriter) failed(err error) error {
 	err = fmt.Errorf("write audit line to %s: %w", w.cfg.Path, err)
 	if w.cfg.OnWriteError == OnErrorCount {
 		if w.lost == 0 {
@@ -222,37 +222,37 @@ func (w *leader) failed(err error) error {
 	return err
 }
 
-// checkpoint appends a checkpoint line. It takes the numbers of lost and late
-// lines, which belong to exactly one checkpoint.
-func (w *leader) checkpoint(b []byte, event Event) []byte {
+// checkpoint appends a checkpoint line. It moves the counts of lost and late lines into
+// the checkpoint, so that each is reported exactly once.
+func (w *fileWriter) checkpoint(b []byte, event Event) []byte {
 	c := Checkpoint{Event: event}
 	c.Lost, w.lost = w.lost, 0
 	c.Late, w.late = w.late, 0
 	return w.checkpointOf(b, &c)
 }
 
-func (w *leader) checkpointOf(b []byte, c *Checkpoint) []byte {
-	signed := w.sealer.chain && w.signer != nil
-	if w.sealer.chain {
-		c.Prev = w.sealer.prev.String()
+func (w *fileWriter) checkpointOf(b []byte, c *Checkpoint) []byte {
+	signed := w.chain.hashed && w.signer != nil
+	if w.chain.hashed {
+		c.Prev = w.chain.prev.String()
 	}
 	if signed {
 		c.KeyID, c.Interval = w.signer.id, w.cfg.CheckpointInterval
-		c.Count, c.Last = w.sealer.count+1, w.sealer.last
+		c.Count, c.Last = w.chain.count+1, w.chain.last
 	}
 	r := Record{Time: w.now(), Kind: KindCheckpoint, Checkpoint: c}
 	w.scratch = r.appendBody(w.scratch[:0])
 	if !signed {
-		return w.sealer.seal(b, w.scratch)
+		return w.chain.appendLine(b, w.scratch)
 	}
-	w.scratch = w.signer.appendSignature(w.scratch, &w.sealer)
-	b = w.sealer.seal(b, w.scratch)
-	w.sealer.unsigned = unsigned{count: c.Count, last: w.sealer.seq, hash: w.sealer.prev, prior: c.Last}
+	w.scratch = w.signer.appendSignature(w.scratch, &w.chain)
+	b = w.chain.appendLine(b, w.scratch)
+	w.chain.unsigned = unsigned{count: c.Count, last: w.chain.seq, hash: w.chain.prev, prior: c.Last}
 	return b
 }
 
 // open opens the file, finds the end of the chain and writes a checkpoint.
-func (w *leader) open(cfg Config, event Event) error {
+func (w *fileWriter) open(cfg Config, event Event) error {
 	var signer *signer
 	if cfg.CheckpointKeyFile != "" {
 		var err error
@@ -277,18 +277,18 @@ func (w *leader) open(cfg Config, event Event) error {
 		return errors.Join(fmt.Errorf("open audit file: %w", err), lock.Close())
 	}
 	w.cfg, w.signer, w.lock, w.f = cfg, signer, lock, f
-	w.sealer = sealer{chain: cfg.Chain, sha: sha256.New(), seq: end.seq, prev: end.hash, unsigned: found.unsigned}
-	w.first, w.size, w.dirty, w.noSplit = end.first, end.size, false, 0
-	w.displaced, w.inPlaceUpTo = nil, end.seq
+	w.chain = chainWriter{hashed: cfg.Chain, sha: sha256.New(), seq: end.seq, prev: end.hash, unsigned: found.unsigned}
+	w.first, w.size, w.dirty, w.noRotateBefore = end.first, end.size, false, 0
+	w.displaced, w.lastSeqAtPath = nil, end.seq
 	if end.torn > 0 {
 		w.log.opts.Logger.Warn("the audit file ended in an unfinished line, which was moved aside",
 			"path", cfg.Path, "bytes", end.torn, "moved_to", cfg.Path+tornSuffix)
 	}
-	before := w.sealer
+	before := w.chain
 	w.out = w.broken(w.out[:0], &found)
 	w.out = w.checkpointOf(w.out, &Checkpoint{Event: event, Torn: end.torn, Adopted: found.adopted})
 	if _, err := w.f.Write(w.out); err != nil {
-		w.sealer = before
+		w.chain = before
 		return errors.Join(fmt.Errorf("write to audit file: %w", err),
 			w.f.Truncate(w.size), w.f.Close(), lock.Close())
 	}
@@ -296,21 +296,20 @@ func (w *leader) open(cfg Config, event Event) error {
 		w.first = before.seq + 1
 	}
 	w.size += int64(len(w.out))
-	w.keepHead(before.last)
+	w.queueHead(before.last)
 	return nil
 }
 
-// startSinks starts the sinks of the configuration, with the start line.
-func (w *leader) startSinks() {
+// startSinks starts the configured sinks and sends them the start line.
+func (w *fileWriter) startSinks() {
 	w.setSinks(newSinks(w.cfg.Sinks, w.log.opts.Logger), sinkGrace)
 	for _, s := range w.sinks {
 		s.send(w.out)
 	}
 }
 
-// setSinks puts sinks in the place of those before, which get so long to
-// deliver what they hold.
-func (w *leader) setSinks(sinks []*sink, grace time.Duration) {
+// setSinks replaces the sinks. The old sinks have grace to deliver their queued lines.
+func (w *fileWriter) setSinks(sinks []*sink, grace time.Duration) {
 	old := w.sinks
 	w.sinks = sinks
 	w.log.sinks.Store(&sinks)
@@ -319,36 +318,37 @@ func (w *leader) setSinks(sinks []*sink, grace time.Duration) {
 			w.log.dropped.Add(s.close(0))
 			continue
 		}
-		// No line waits for that.
+		// The old sink is closed in the background, so that no line waits.
 		before := s.dropped.Load()
 		w.log.dropped.Add(before)
 		w.log.ending.Go(func() { w.log.dropped.Add(s.close(grace) - before) })
 	}
 }
 
-// reconfigure applies another configuration, or changes nothing.
-func (w *leader) reconfigure(cfg Config) error {
+// reconfigure applies another configuration. After an error the old configuration stays
+// in effect.
+func (w *fileWriter) reconfigure(cfg Config) error {
 	if cfg.Path == w.cfg.Path {
 		return w.keepFile(cfg)
 	}
-	fresh := &leader{log: w.log, now: w.now}
+	fresh := &fileWriter{log: w.log, now: w.now}
 	if err := fresh.open(cfg, EventContinue); err != nil {
 		return err
 	}
 	if err := w.close(EventRotate); err != nil {
-		w.log.opts.Logger.Warn("the previous audit file was not closed in order", "error", err)
+		w.log.opts.Logger.Warn("closing the previous audit file failed", "error", err)
 	}
 	w.replace(fresh.f)
 	w.cfg, w.signer, w.lock = fresh.cfg, fresh.signer, fresh.lock
-	w.sealer, w.first, w.size, w.out = fresh.sealer, fresh.first, fresh.size, fresh.out
-	w.dirty, w.noSplit, w.displaced, w.inPlaceUpTo = false, 0, nil, w.sealer.seq
-	w.log.told.Store(false) // what was said is about another chain
+	w.chain, w.first, w.size, w.out = fresh.chain, fresh.first, fresh.size, fresh.out
+	w.dirty, w.noRotateBefore, w.displaced, w.lastSeqAtPath = false, 0, nil, w.chain.seq
+	w.log.progressKnown.Store(false) // the reported position belongs to another chain
 	w.startSinks()
 	return nil
 }
 
-// keepFile applies a configuration that keeps the file.
-func (w *leader) keepFile(cfg Config) error {
+// keepFile applies a configuration with the same path.
+func (w *fileWriter) keepFile(cfg Config) error {
 	var s *signer
 	if cfg.CheckpointKeyFile != "" {
 		var err error
@@ -361,8 +361,8 @@ func (w *leader) keepFile(cfg Config) error {
 	}
 	signs := signs(w.cfg, w.signer) != signs(cfg, s)
 	w.cfg, w.signer = cfg, s
-	if w.sealer.chain != cfg.Chain {
-		w.sealer.chain, w.sealer.prev = cfg.Chain, Hash{}
+	if w.chain.hashed != cfg.Chain {
+		w.chain.hashed, w.chain.prev = cfg.Chain, Hash{}
 	}
 	if signs {
 		return w.write([]item{{event: EventInterval}})
@@ -370,9 +370,9 @@ func (w *leader) keepFile(cfg Config) error {
 	return nil
 }
 
-// replace puts f in the place of the file, which the background goroutine
-// syncs and closes: no request waits for that.
-func (w *leader) replace(f File) {
+// replace replaces the file. The background goroutine syncs and closes the old file, so
+// that no request waits.
+func (w *fileWriter) replace(f File) {
 	w.swapping.Lock()
 	old := w.f
 	w.f = f
@@ -382,8 +382,8 @@ func (w *leader) replace(f File) {
 	}
 }
 
-// close ends the file with a checkpoint and gives everything back.
-func (w *leader) close(event Event) error {
+// close ends the file with a checkpoint and closes the file, its lock and its sinks.
+func (w *fileWriter) close(event Event) error {
 	err := w.append(event)
 	w.setSinks(nil, sinkGrace)
 	w.replace(nil)

@@ -10,33 +10,33 @@ import (
 )
 
 const (
-	// maxReadBack is how far the last checkpoint is looked for when a log is
-	// opened. A signed one comes at least every maxUnsigned bytes.
+	// maxReadBack bounds the search for the last checkpoint when a log is opened. A
+	// signed checkpoint is written at least every maxUnsigned bytes.
 	maxReadBack = 128 << 20
 	backChunk   = 1 << 20
 )
 
-// opened is what was found out about a log when it was opened.
+// opened is the state of an audit log as it was found when it was opened.
 type opened struct {
-	unsigned        // what the first checkpoint goes on from
+	unsigned        // the state from which the first checkpoint continues
 	adopted  uint64 // lines after the last checkpoint
-	cause    Cause  // empty when the end is as it was left
+	cause    Cause  // empty when the end of the file is as expected
 	missing  uint64
-	reason   string // for the log
+	reason   string // the text that is logged
 }
 
-// inspect verifies the end of a log back to its last checkpoint, and compares it
-// with the head that the state directory keeps. Without a signer there is
-// nothing to tell one end from another by.
-func (w *leader) inspect(cfg Config, s *signer, end tail) (opened, error) {
+// inspect verifies the end of an audit log back to its last checkpoint, and compares it
+// with the saved head (decision AUD34). Without a signer there is no evidence to compare
+// with.
+func (w *fileWriter) inspect(cfg Config, s *signer, end tail) (opened, error) {
 	if s == nil || !cfg.Chain {
 		return opened{}, nil
 	}
-	var head *keptHead
+	var head *savedHead
 	if dir := w.log.opts.StateDir; dir != "" {
 		var err error
-		if head, err = s.kept(dir, cfg.Path); err != nil {
-			w.log.opts.Logger.Warn("the head of the audit chain that state_dir keeps cannot be used", "error", err)
+		if head, err = s.loadHead(dir, cfg.Path); err != nil {
+			w.log.opts.Logger.Warn("the saved head of the audit chain in state_dir cannot be used", "error", err)
 		}
 	}
 	switch {
@@ -49,12 +49,12 @@ func (w *leader) inspect(cfg Config, s *signer, end tail) (opened, error) {
 	return opened{}, nil
 }
 
-func (w *leader) inspectEnd(cfg Config, s *signer, end tail, head *keptHead) (opened, error) {
+func (w *fileWriter) inspectEnd(cfg Config, s *signer, end tail, head *savedHead) (opened, error) {
 	file, size := Rotated{Path: cfg.Path}, end.size
-	if size == 0 { // it begins with the next line, after a rotated one
+	if size == 0 { // the current file is empty: its next line follows a rotated file
 		rotated, err := ListRotated(cfg.Path)
 		if err != nil || len(rotated) == 0 {
-			return opened{}, errors.Join(err, errors.New("the newest rotated audit file is gone"))
+			return opened{}, errors.Join(err, errors.New("the newest rotated audit file does not exist"))
 		}
 		file = rotated[len(rotated)-1]
 	}
@@ -78,21 +78,21 @@ func (w *leader) inspectEnd(cfg Config, s *signer, end tail, head *keptHead) (op
 	return found.judge(s, end, head, w.log.opts.StateDir != "")
 }
 
-// ending is the end of a file from its last checkpoint on.
+// ending is the end of a file, from its last checkpoint on.
 type ending struct {
 	f          io.ReaderAt
 	size       int64
-	checkpoint *Checkpoint // the last; nil when none was found
-	seq        uint64      // its line
+	checkpoint *Checkpoint // the last checkpoint; nil when none was found
+	seq        uint64      // number of its line
 	hash       Hash
 	offset     int64
-	headHash   Hash // of the line that the head names
+	headHash   Hash // hash of the line with the number of the saved head
 	headMet    bool // headHash is set
 }
 
-// readBack finds the last checkpoint of a file, and the line that the head names
-// where that is before it and not too far.
-func readBack(f io.ReaderAt, size int64, head *keptHead) (*ending, error) {
+// readBack finds the last checkpoint of a file, and the line of the saved head if that
+// line is before the checkpoint and within reach.
+func readBack(f io.ReaderAt, size int64, head *savedHead) (*ending, error) {
 	e := &ending{f: f, size: size}
 	err := backLines(f, size, func(offset int64, line []byte) bool {
 		seq, _, sum, _, ok := splitLine(line)
@@ -114,8 +114,8 @@ func readBack(f io.ReaderAt, size int64, head *keptHead) (*ending, error) {
 	return e, err
 }
 
-// judge compares the end of a file with the head.
-func (e *ending) judge(s *signer, end tail, head *keptHead, heads bool) (opened, error) {
+// judge compares the end of a file with the saved head.
+func (e *ending) judge(s *signer, end tail, head *savedHead, heads bool) (opened, error) {
 	o := opened{}
 	if head != nil {
 		o.count, o.last = head.Count, head.Seq
@@ -126,7 +126,7 @@ func (e *ending) judge(s *signer, end tail, head *keptHead, heads bool) (opened,
 	case err != nil:
 		return o, err
 	case head == nil && o.reason != "" && (e.checkpoint == nil || e.checkpoint.KeyID != s.id):
-		o.cause = CauseNoHead // nothing here is known to be this gateway's
+		o.cause = CauseNoHead // no line is known to be from this gateway
 		return o, nil
 	case o.reason != "":
 		o.cause = CauseAltered
@@ -138,7 +138,7 @@ func (e *ending) judge(s *signer, end tail, head *keptHead, heads bool) (opened,
 	case head == nil:
 		o.count, o.last = cp.Count, e.seq
 		if heads {
-			o.cause, o.reason = CauseNoHead, "nothing is kept of this file"
+			o.cause, o.reason = CauseNoHead, "state_dir has no saved head of this file"
 		}
 		return o, nil
 	case e.seq < head.Seq && end.seq < head.Seq && !e.contradicts(head):
@@ -157,9 +157,9 @@ func (e *ending) judge(s *signer, end tail, head *keptHead, heads bool) (opened,
 	return o, nil
 }
 
-// contradicts reports whether the last checkpoint and the head cannot be of one
-// chain. A checkpoint of an older version has no count to tell.
-func (e *ending) contradicts(head *keptHead) bool {
+// contradicts reports whether the last checkpoint and the saved head cannot belong to one
+// chain. A checkpoint of an older version has no count, so that it contradicts no head.
+func (e *ending) contradicts(head *savedHead) bool {
 	cp := e.checkpoint
 	switch {
 	case cp.Count == 0:
@@ -170,14 +170,15 @@ func (e *ending) contradicts(head *keptHead) bool {
 	return cp.Count >= head.Count || cp.Count+1 == head.Count && head.Last != e.seq
 }
 
-// verify checks the last checkpoint and the lines after it, and returns what is
-// wrong.
+// verify checks the last checkpoint and the lines after it, and returns the first
+// problem.
 func (e *ending) verify(s *signer) (string, error) {
 	if e.checkpoint == nil {
 		return "no checkpoint was found", nil
 	}
 	public, _ := s.key.Public().(ed25519.PublicKey)
-	// An older version's checkpoint may be as far away as its configuration let it.
+	// A checkpoint of an older version may be as far away as the largest configurable
+	// interval.
 	v := newVerifier(VerifyOptions{PublicKey: public, Interval: maxInterval})
 	if err := v.read(context.Background(), "", io.NewSectionReader(e.f, e.offset, e.size-e.offset)); err != nil {
 		return "", err
@@ -189,11 +190,11 @@ func (e *ending) verify(s *signer) (string, error) {
 	return v.v.Problems[0].Message, nil
 }
 
-// backLines hands the lines of the first size bytes of a file to visit, the last
-// one first, until it returns false. It reads maxReadBack at most.
+// backLines passes the lines of the first size bytes of a file to visit, the last line
+// first, until visit returns false. It reads at most maxReadBack bytes.
 func backLines(f io.ReaderAt, size int64, visit func(offset int64, line []byte) bool) error {
 	limit := max(size-maxReadBack, 0)
-	var rest []byte // of the line whose beginning is not read yet
+	var rest []byte // of the line whose beginning has not been read yet
 	for end := size; end > limit; {
 		begin := max(end-backChunk, limit)
 		part := make([]byte, end-begin, int(end-begin)+len(rest))
@@ -213,7 +214,7 @@ func backLines(f io.ReaderAt, size int64, visit func(offset int64, line []byte) 
 			stop = feed + 1
 		}
 		if rest = part[:stop]; len(rest) > MaxLine+backChunk {
-			return nil // no line is this long
+			return nil // no valid line is this long
 		}
 		end = begin
 	}
@@ -223,19 +224,19 @@ func backLines(f io.ReaderAt, size int64, visit func(offset int64, line []byte) 
 	return nil
 }
 
-// broken appends a checkpoint of what was found out when the log was opened, where
-// it is not what it should be.
-func (w *leader) broken(b []byte, found *opened) []byte {
+// broken appends a checkpoint of the difference that was found when the log was opened,
+// if there is one (decision AUD35).
+func (w *fileWriter) broken(b []byte, found *opened) []byte {
 	attrs := []any{"path", w.cfg.Path, "reason", found.reason}
 	switch log := w.log.opts.Logger; found.cause {
 	case "":
 		return b
 	case CauseAltered:
-		log.Error("the audit file was altered while no gateway wrote it: svc audit verify names the lines that are still proven", attrs...)
+		log.Error("the audit file was altered while no gateway wrote it: run svc audit verify to see which lines are still proven", attrs...)
 	case CauseEndsEarly:
 		log.Warn("the audit file ends before the last line that the gateway signed", append(attrs, "missing_lines", found.missing)...)
 	default:
-		log.Warn("there is no head of the audit chain in state_dir: the lines in the audit file are not compared with what was written", attrs...)
+		log.Warn("state_dir has no saved head of the audit chain: the existing lines of the audit file cannot be checked", attrs...)
 	}
 	found.adopted = 0
 	return w.checkpointOf(b, &Checkpoint{Event: EventBroken, Cause: found.cause, Missing: found.missing})

@@ -2,30 +2,29 @@ package audit
 
 import "bytes"
 
-// Glance is what [Glance.Read] takes from the line of a request: parts of the
-// line, empty where it does not say. Strings are what stands between the
-// quotes, numbers as they are written. It lets those that read every line, as
-// the reporter does, pass over it once and copy nothing.
-type Glance struct {
+// FastLine holds the fields that [FastLine.Read] finds in the line of a request, as
+// slices of the line; absent fields are empty. Strings are without quotes, numbers are
+// the text of the line. A reader of every line, such as the reporter, scans each line
+// once and copies nothing.
+type FastLine struct {
 	Time, Kind, RequestID, Action, RuleID, ErrorKind, RPC, Method, Tool []byte
 	Agent, Environment, Session, Status, Duration, InjectionScore       []byte
 	IsError                                                             bool
 
-	// Spans are those of the line, the first Spanned of them.
-	Spans   [8]GlanceSpan
-	Spanned int
+	// Spans are the spans of the line; the first NumSpans elements are set.
+	Spans    [8]FastSpan
+	NumSpans int
 }
 
-// GlanceSpan is a stage of a request and its milliseconds.
-type GlanceSpan struct{ Stage, Duration []byte }
+// FastSpan is a stage of a request and its duration in milliseconds.
+type FastSpan struct{ Stage, Duration []byte }
 
-// Read takes the line apart, which may end in a line feed. It returns false for
-// every line that is not quite usual: one with an escaped character, with lists
-// beside the spans, of another form than the encoder gives. Those are left to
-// [Decode]. From a line that both take they read the same; what Read passes over
-// it does not check.
-func (g *Glance) Read(line []byte) bool {
-	*g = Glance{}
+// Read scans the line, which may end in a line feed. It returns false for every line that
+// is not of the common form: a line with an escaped character, with a list other than
+// spans, or not written by the encoder. Use [Decode] for these lines. Where both accept a
+// line they return the same values; Read does not validate the members that it skips.
+func (g *FastLine) Read(line []byte) bool {
+	*g = FastLine{}
 	line = bytes.TrimSuffix(line, []byte{'\n'})
 	if len(line) < 2 || line[0] != '{' || line[len(line)-1] != '}' || bytes.IndexByte(line, '\\') >= 0 {
 		return false
@@ -64,7 +63,7 @@ func (g *Glance) Read(line []byte) bool {
 }
 
 // text returns the field of a member that is a string.
-func (g *Glance) text(name []byte) *[]byte {
+func (g *FastLine) text(name []byte) *[]byte {
 	switch string(name) {
 	case "ts":
 		return &g.Time
@@ -94,8 +93,8 @@ func (g *Glance) text(name []byte) *[]byte {
 	return nil
 }
 
-// scalar takes a member that is a number or a truth value.
-func (g *Glance) scalar(name, value []byte) {
+// scalar stores a member that is a number or a boolean.
+func (g *FastLine) scalar(name, value []byte) {
 	switch string(name) {
 	case "status":
 		g.Status = value
@@ -108,23 +107,23 @@ func (g *Glance) scalar(name, value []byte) {
 	}
 }
 
-// spans reads the list of them.
-func (g *Glance) spans(in *cursor) bool {
-	for in.rest = in.rest[1:]; ; g.Spanned++ {
-		if g.Spanned == len(g.Spans) || !in.skip(`{"stage":`) {
+// spans parses the list of spans.
+func (g *FastLine) spans(in *cursor) bool {
+	for in.rest = in.rest[1:]; ; g.NumSpans++ {
+		if g.NumSpans == len(g.Spans) || !in.skip(`{"stage":`) {
 			return false
 		}
 		stage, ok := in.text()
 		if !ok || !in.skip(`,"duration_ms":`) {
 			return false
 		}
-		s := &g.Spans[g.Spanned]
+		s := &g.Spans[g.NumSpans]
 		s.Stage, s.Duration = stage, in.scalar()
 		if !in.take('}') {
 			return false
 		}
 		if in.take(']') {
-			g.Spanned++
+			g.NumSpans++
 			return true
 		}
 		if !in.take(',') {
@@ -133,7 +132,7 @@ func (g *Glance) spans(in *cursor) bool {
 	}
 }
 
-// cursor passes over a line in which nothing is escaped.
+// cursor scans a line that contains no escapes.
 type cursor struct{ rest []byte }
 
 func (c *cursor) take(b byte) bool {
@@ -152,7 +151,7 @@ func (c *cursor) skip(s string) bool {
 	return true
 }
 
-// text passes over a string and returns what stands between its quotes.
+// text skips a string and returns the bytes between its quotes.
 func (c *cursor) text() ([]byte, bool) {
 	if len(c.rest) < 2 || c.rest[0] != '"' {
 		return nil, false
@@ -166,7 +165,7 @@ func (c *cursor) text() ([]byte, bool) {
 	return s, true
 }
 
-// scalar passes over a number or a word.
+// scalar skips a number or a literal.
 func (c *cursor) scalar() []byte {
 	n := 0
 	for n < len(c.rest) && c.rest[n] != ',' && c.rest[n] != '}' && c.rest[n] != ']' {

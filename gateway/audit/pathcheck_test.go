@@ -37,12 +37,12 @@ func TestAFileThatIsNoLongerUnderItsPathTakesNoLines(t *testing.T) {
 					t.Fatal(err)
 				}
 				write(t, l, 1)
-				<-time.After(placeInterval + time.Millisecond)
+				<-time.After(pathCheckInterval + time.Millisecond)
 				write(t, l, 2)
 				if err := row.do(c.Path); err != nil {
 					t.Fatal(err)
 				}
-				<-time.After(placeInterval)
+				<-time.After(pathCheckInterval)
 				synctest.Wait()
 				if err := l.Ready(); err == nil || !strings.Contains(err.Error(), row.want) {
 					t.Fatalf("ready: %v", err)
@@ -79,7 +79,7 @@ func TestLinesOfALostFileAreCounted(t *testing.T) {
 	if err := os.Remove(c.Path); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.submit(item{do: func() error { l.leader.checkPlace(); return nil }}); err != nil {
+	if err := l.submit(item{do: func() error { l.writer.checkPath(); return nil }}); err != nil {
 		t.Fatal(err)
 	}
 	write(t, l, 1)
@@ -99,7 +99,7 @@ func TestAFileThatIsBackIsWrittenOn(t *testing.T) {
 	l := mustOpen(t, c, Options{})
 	look := func() {
 		t.Helper()
-		if err := l.submit(item{do: func() error { l.leader.checkPlace(); return nil }}); err != nil {
+		if err := l.submit(item{do: func() error { l.writer.checkPath(); return nil }}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -54,7 +54,7 @@ func (s *site) write(lines []string) {
 // headFile is where the head is kept.
 func (s *site) headFile() string {
 	s.t.Helper()
-	name, _, err := keptName(s.state, s.c.Path)
+	name, _, err := savedHeadName(s.state, s.c.Path)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func TestTheStartComparesTheFileWithTheHead(t *testing.T) {
 			}
 			switch cause, _, _ := strings.Cut(row.want, "/"); Cause(cause) {
 			case CauseAltered:
-				if !strings.Contains(fmt.Sprint(v.Problems), "the lines before were not those that it had written") {
+				if !strings.Contains(fmt.Sprint(v.Problems), "the lines before differed from the lines that it had written") {
 					t.Errorf("verified: %+v", v)
 				}
 			case CauseNoHead, CauseEndsEarly:
@@ -342,10 +342,10 @@ func TestAHeadThatCannotBeKeptIsWarnedOf(t *testing.T) {
 		if err := l.Checkpoint(); err != nil {
 			t.Fatal(err)
 		}
-		l.background.keepHeads(l)
+		l.background.saveHeads(l)
 	}
 	mustClose(t, l)
-	if n := strings.Count(s.logged.String(), "cannot be kept"); n != 1 {
+	if n := strings.Count(s.logged.String(), "cannot be saved"); n != 1 {
 		t.Errorf("warned %d times: %s", n, s.logged.String())
 	}
 }
@@ -370,7 +370,7 @@ func (f *longFile) ReadAt(p []byte, off int64) (int, error) {
 // However long a file is, so much of it is read at the start and no more.
 func TestTheStartReadsABoundedPart(t *testing.T) {
 	f := &longFile{size: 1 << 40, line: append(bytes.Repeat([]byte("x"), 4095), '\n')}
-	e, err := readBack(f, f.size, &keptHead{Seq: 1})
+	e, err := readBack(f, f.size, &savedHead{Seq: 1})
 	if err != nil || e.checkpoint != nil || f.read > maxReadBack {
 		t.Errorf("%d bytes were read: %v, %v", f.read, e.checkpoint, err)
 	}
@@ -412,11 +412,11 @@ func TestAHeadOfAnotherFileIsNotTaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h, err := signer.kept(s.state, s.c.Path); err != nil || h == nil || h.Seq != 3 || h.Count != 2 || h.Last != 1 {
+	if h, err := signer.loadHead(s.state, s.c.Path); err != nil || h == nil || h.Seq != 3 || h.Count != 2 || h.Last != 1 {
 		t.Fatalf("%+v, %v", h, err)
 	}
 	other := filepath.Join(t.TempDir(), "other.jsonl")
-	name, _, err := keptName(s.state, other)
+	name, _, err := savedHeadName(s.state, other)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -427,7 +427,7 @@ func TestAHeadOfAnotherFileIsNotTaken(t *testing.T) {
 	if err := os.WriteFile(name, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if h, err := signer.kept(s.state, other); err == nil || h != nil {
+	if h, err := signer.loadHead(s.state, other); err == nil || h != nil {
 		t.Errorf("%+v, %v", h, err)
 	}
 	for _, change := range [][2]string{{`"seq":3`, `"seq":2`}, {`"checkpoint":2`, `"checkpoint":1`}, {`"version":1`, `"version":2`}} {
@@ -438,7 +438,7 @@ func TestAHeadOfAnotherFileIsNotTaken(t *testing.T) {
 		if err := os.WriteFile(s.headFile(), changed, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if h, err := signer.kept(s.state, s.c.Path); err == nil || h != nil {
+		if h, err := signer.loadHead(s.state, s.c.Path); err == nil || h != nil {
 			t.Errorf("%s: %+v, %v", change[1], h, err)
 		}
 	}

@@ -320,13 +320,13 @@ func TestLinesWithoutASignatureSpanAtMostTwoIntervals(t *testing.T) {
 	keyFile, public := signingKey(t)
 	first := signedTrail(t, keyFile, 0, 1)[:1] // a checkpoint with the interval 2*pace
 	for span, ok := range map[time.Duration]bool{4 * pace: true, 4*pace + time.Millisecond: false, -4 * pace: true, -4*pace - time.Millisecond: false} {
-		s := sealer{chain: true, sha: sha256.New(), seq: 1}
+		s := chainWriter{hashed: true, sha: sha256.New(), seq: 1}
 		_, _, s.prev, _, _ = splitLine([]byte(first[0]))
 		lines := first[:1:1]
 		for i, at := range []time.Duration{0, span} {
 			r := sample(i)
 			r.Time, r.Duration = sample(0).Time.Add(at), 0
-			lines = append(lines, strings.TrimSuffix(string(s.seal(nil, r.appendBody(nil))), "\n"))
+			lines = append(lines, strings.TrimSuffix(string(s.appendLine(nil, r.appendBody(nil))), "\n"))
 		}
 		if v := verifyLines(t, lines, VerifyOptions{PublicKey: public}); v.OK() != ok || v.Proven != (Range{1, 1}) {
 			t.Errorf("lines %v apart: %+v", span, v)

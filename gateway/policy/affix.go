@@ -2,19 +2,19 @@ package policy
 
 import "slices"
 
-// affixes finds rules by what names start with or, backwards, end with. A name
-// is looked up once for each length that such a start has among those with its
-// first byte, so the cost depends on the lengths, not on the number of rules.
+// affixes finds rules by the prefix or the suffix of a tool name. A name is looked up
+// once per length that the keys with the same first byte have, so the cost depends on the
+// number of lengths, not on the number of rules.
 type affixes struct {
 	rules     map[string][]entry
 	backwards bool
-	whole     []entry // of the empty start, which every name has
-	// heads leads from the first byte to an entry of lengths, counted from 1.
+	whole     []entry // the empty key, which matches every name
+	// heads maps the first byte of a key to an entry of lengths, counted from 1.
 	heads   [256]uint16
 	lengths [][]int
 }
 
-// enter enters a rule under a start or end.
+// enter adds a rule under a prefix or suffix.
 func (a *affixes) enter(key string, r *Rule) {
 	if key == "" {
 		a.whole = enter(a.whole, r)
@@ -32,7 +32,7 @@ func (a *affixes) enter(key string, r *Rule) {
 	}
 }
 
-// head returns the byte of a key that is read first.
+// head returns the byte of a key that is compared first.
 func (a *affixes) head(key string) byte {
 	if a.backwards {
 		return key[len(key)-1]
@@ -40,8 +40,7 @@ func (a *affixes) head(key string) byte {
 	return key[0]
 }
 
-// findAffix looks through the rules under all starts, or ends, of the tool's
-// name.
+// findAffix checks the rules under all prefixes, or suffixes, of the tool's name.
 func (s *Set) findAffix(a *affixes, q *Request, best int32) int32 {
 	best = s.first(a.whole, q, best)
 	if q.Tool == "" || len(a.lengths) == 0 {

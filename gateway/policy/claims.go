@@ -2,13 +2,14 @@ package policy
 
 import "slices"
 
-// claimRule are the compiled conditions on an identity.
+// claimRule holds the compiled conditions on an identity.
 type claimRule struct {
 	groups                        []string
 	groupsIn, scopesIn, subjectIn set
 }
 
-// newClaimRule compiles a claims block, nil for one that constrains nothing.
+// newClaimRule compiles a claims block. It returns nil for a block without conditions
+// (decision MSG22).
 func newClaimRule(c *ClaimsConfig) *claimRule {
 	if c.empty() {
 		return nil
@@ -21,8 +22,8 @@ func newClaimRule(c *ClaimsConfig) *claimRule {
 	}
 }
 
-// match reports whether the caller meets all conditions. A caller without a
-// verified identity never does.
+// match reports whether the caller meets all conditions. A caller without a verified
+// identity never matches.
 func (r *claimRule) match(c *Claims) bool {
 	if c == nil {
 		return false
@@ -40,7 +41,7 @@ func (r *claimRule) match(c *Claims) bool {
 	return true
 }
 
-// set is a set of strings: a list while it is short.
+// set is a set of strings; a short set is a list.
 type set struct {
 	list []string
 	long map[string]struct{}

@@ -2,27 +2,27 @@ package policy
 
 import "fmt"
 
-// Set is a compiled list of rules with its default. It does not change, and is
-// safe for concurrent use.
+// Set is a compiled list of rules with its default action. It is immutable and safe for
+// concurrent use.
 type Set struct {
 	rules    []*Rule
 	fallback fallback
-	index    [2]index // by direction, of the rules that are enforced
-	// observers are the rules that are not, in the order of all.
+	index    [2]index // by direction; enforced rules only
+	// observers are the rules in mode observe, in the order of the list.
 	observers []*Rule
 }
 
-// fallback is the form of default_action.
+// fallback is the compiled default_action.
 type fallback uint8
 
 const (
-	fallbackToolCalls fallback = iota // left out: tool calls are denied
+	fallbackToolCalls fallback = iota // default_action is absent: tool calls are denied
 	fallbackAllow
-	fallbackDeny // all but the discovery allowlist
+	fallbackDeny // everything except the discovery allowlist is denied
 )
 
-// Compile compiles a section that [Config.Validate] found nothing wrong with.
-// Of one that was not validated it may report the first thing that is wrong.
+// Compile compiles a section that [Config.Validate] has accepted. For a section that was
+// not validated, Compile may return only the first error.
 func Compile(cfg Config) (*Set, error) {
 	s := &Set{rules: make([]*Rule, 0, len(cfg.Rules))}
 	switch a := cfg.DefaultAction; {
@@ -48,7 +48,7 @@ func Compile(cfg Config) (*Set, error) {
 	return s, nil
 }
 
-// Order returns the ids of the rules in the order they are evaluated.
+// Order returns the ids of the rules in evaluation order.
 func (s *Set) Order() []string {
 	ids := make([]string, len(s.rules))
 	for i, r := range s.rules {
@@ -57,6 +57,5 @@ func (s *Set) Order() []string {
 	return ids
 }
 
-// Rules returns the rules in the order they are evaluated. The caller must not
-// change the list.
+// Rules returns the rules in evaluation order. The caller must not change the list.
 func (s *Set) Rules() []*Rule { return s.rules }

@@ -3,30 +3,30 @@ package policy
 // Config is the policy section of the gateway file (gateway specification,
 // policy).
 type Config struct {
-	// DefaultAction is allow or deny, for messages that no rule matches. Left
-	// out, tool calls are denied and other methods pass.
+	// DefaultAction is allow or deny, for messages that no rule matches. If it is absent,
+	// tool calls are denied and other methods pass.
 	DefaultAction *string `yaml:"default_action"`
-	// Rules are evaluated top-down; the first that matches applies.
+	// Rules are evaluated from the first to the last; the first that matches applies.
 	Rules []RuleConfig `yaml:"rules"`
-	// FilterLists leaves out of the answers to tools/list what the rules deny this
-	// caller to call, and empties resources/list, resources/templates/list and
-	// prompts/list for callers who may not resources/read or prompts/get.
+	// FilterLists removes from tools/list responses the tools that the rules deny to the
+	// caller, and empties resources/list, resources/templates/list and prompts/list for
+	// callers whose resources/read or prompts/get is denied.
 	FilterLists bool `yaml:"filter_lists"`
 }
 
 // RuleConfig is one rule.
 type RuleConfig struct {
-	// ID is unique within the list. It names the rule in audit, spans and
+	// ID is unique within the list. It identifies the rule in audit lines, spans and
 	// metrics.
 	ID string `yaml:"id"`
 	// Action is allow, deny, redact, rate_limit, strip_app or guardrail.
 	Action string `yaml:"action"`
-	// Mode is enforce (the default) or observe. An observing rule is never
-	// enforced: what it would have done to a message stands in the audit line, and
-	// evaluation goes on with the next rule.
+	// Mode is enforce (the default) or observe. A rule in mode observe is never enforced:
+	// the action that it would have applied is written to the audit line, and evaluation
+	// continues with the next rule.
 	Mode string `yaml:"mode"`
-	// When says what the rule matches. It must be there; an empty one matches
-	// every client-to-server message.
+	// When holds the conditions of the rule. It is required; an empty one matches every
+	// client-to-server message.
 	When *When `yaml:"when"`
 	// Redact lists the substitutions of the redact action, in order.
 	Redact []Substitution `yaml:"redact"`
@@ -35,21 +35,21 @@ type RuleConfig struct {
 	// Burst is the capacity of the bucket of the rate_limit action, at least 1
 	// (default 1).
 	Burst *int `yaml:"burst"`
-	// Guardrail names the endpoint of the guardrail action.
+	// Guardrail is the name of the endpoint of the guardrail action.
 	Guardrail *string `yaml:"guardrail"`
-	// Frames lets a guardrail rule on what servers send ask for each frame of
-	// an event stream too, one after the other. Without it such a rule acts on
-	// plain JSON answers only, and frames that it matches pass.
+	// Frames makes a server-to-client guardrail rule also check each frame of an event
+	// stream, one after the other. Without it the rule checks plain JSON responses only,
+	// and frames that it matches pass.
 	Frames bool `yaml:"frames"`
 }
 
-// When are the conditions of a rule; all that are given must hold. At most one
-// of the five tool matchers may be given.
+// When are the conditions of a rule; all conditions that are set must hold. At most one
+// of the five tool matchers may be set.
 type When struct {
 	// ToolName is the exact, case-sensitive name of a tool; * matches any
 	// message, whatever its method.
 	ToolName *string `yaml:"tool_name"`
-	// ToolPrefix is what the name of the tool starts with.
+	// ToolPrefix is the prefix of the name of the tool.
 	ToolPrefix *string `yaml:"tool_prefix"`
 	// ToolGlob is a shell-style pattern: *, ? and character classes.
 	ToolGlob *string `yaml:"tool_glob"`
@@ -57,43 +57,43 @@ type When struct {
 	ToolRegex *string `yaml:"tool_regex"`
 	// ToolNameIn lists exact names.
 	ToolNameIn []string `yaml:"tool_name_in"`
-	// Method is the exact method; empty or left out matches any.
+	// Method is the exact method; empty or absent matches any method.
 	Method string `yaml:"method"`
-	// Direction is client_to_server (the default when left out),
-	// server_to_client, or empty for both.
+	// Direction is client_to_server (the default when absent), server_to_client, or empty
+	// for both.
 	Direction *string `yaml:"direction"`
-	// ResultType is input_required, for answers with that resultType; it needs
+	// ResultType is input_required, for responses with that resultType; it requires
 	// direction server_to_client.
 	ResultType string `yaml:"result_type"`
 	// Claims are conditions on the verified OAuth identity of the caller.
 	Claims *ClaimsConfig `yaml:"claims"`
 }
 
-// ClaimsConfig are conditions on a verified identity; all that are not empty
-// must hold. Callers without a verified OAuth identity never match.
+// ClaimsConfig holds conditions on a verified identity; all that are not empty must hold
+// (decision MSG22). Callers without a verified OAuth identity never match.
 type ClaimsConfig struct {
-	// Groups must all be groups of the caller.
+	// Groups lists groups; the caller must be a member of all of them.
 	Groups []string `yaml:"groups"`
-	// GroupsIn holds at least one group of the caller.
+	// GroupsIn lists groups; the caller must be a member of at least one.
 	GroupsIn []string `yaml:"groups_in"`
-	// ScopesIn holds at least one scope of the caller.
+	// ScopesIn lists scopes; the caller must hold at least one.
 	ScopesIn []string `yaml:"scopes_in"`
-	// SubjectIn holds the caller's subject.
+	// SubjectIn lists subjects; the caller's subject must be one of them.
 	SubjectIn []string `yaml:"subject_in"`
 }
 
-// empty reports whether the block constrains nothing.
+// empty reports whether the block has no conditions.
 func (c *ClaimsConfig) empty() bool {
 	return c == nil || len(c.Groups)+len(c.GroupsIn)+len(c.ScopesIn)+len(c.SubjectIn) == 0
 }
 
 // Substitution is one entry of redact.
 type Substitution struct {
-	// Regex is the RE2 expression to look for.
+	// Regex is the RE2 expression that is replaced.
 	Regex string `yaml:"regex"`
-	// Replacement is what to put there; $1, ${1} and ${name} stand for the
-	// groups of the expression, $$ for a dollar sign.
+	// Replacement is the text that replaces a match; $1, ${1} and ${name} are replaced by
+	// the groups of the expression, $$ by a dollar sign.
 	Replacement string `yaml:"replacement"`
-	// JSONPath is reserved and refused.
+	// JSONPath is reserved and rejected.
 	JSONPath *string `yaml:"jsonpath"`
 }

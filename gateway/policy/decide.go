@@ -6,10 +6,10 @@ import (
 	"svc/gateway/mcp"
 )
 
-// Direction is the way a message goes.
+// Direction is the direction of a message.
 type Direction uint8
 
-// The directions. Any is for rules only: it matches both.
+// The directions. Any is used by rules only and matches both.
 const (
 	ClientToServer Direction = iota
 	ServerToClient
@@ -27,7 +27,7 @@ func (d Direction) String() string {
 	return "any"
 }
 
-// Action is what a rule does to the messages it matches.
+// Action is the action of a rule.
 type Action uint8
 
 // The actions.
@@ -62,28 +62,29 @@ func (a Action) String() string {
 // DefaultDenyID is the rule id of a denial by the default action.
 const DefaultDenyID = "default_deny"
 
-// Claims is a verified OAuth identity, as far as rules see it.
+// Claims is the part of a verified OAuth identity that rules use.
 type Claims struct {
 	Subject string
 	Groups  []string
 	Scopes  []string
 }
 
-// Request is what a rule can see of a message.
+// Request is the part of a message that rules match on.
 type Request struct {
 	Direction Direction
-	// Method is empty for answers.
+	// Method is empty for responses.
 	Method string
-	// Tool is the tool name of a tools/call, and HasTool says that it has one.
+	// Tool is the tool name of a tools/call; HasTool is set when there is one.
 	Tool    string
 	HasTool bool
-	// ResultType is that of an answer. It counts from server to client only.
+	// ResultType is the resultType of a response; rules use it only in messages from
+	// server to client.
 	ResultType string
 	// Claims is nil for callers without a verified OAuth identity.
 	Claims *Claims
 }
 
-// RequestOf returns what rules see of a message.
+// RequestOf returns the parts of a message that rules match on.
 func RequestOf(m *mcp.Message, d Direction, claims *Claims) Request {
 	q := Request{Direction: d, Method: m.Method, ResultType: m.ResultType, Claims: claims}
 	if d == ClientToServer && m.Method == mcp.MethodToolsCall {
@@ -92,7 +93,7 @@ func RequestOf(m *mcp.Message, d Direction, claims *Claims) Request {
 	return q
 }
 
-// Decision is what to do with a message, and why.
+// Decision is the action for a message, and the rule that decided it.
 type Decision struct {
 	Action Action
 	// RuleID is the id of the rule, [DefaultDenyID], or empty when the message
@@ -100,16 +101,16 @@ type Decision struct {
 	RuleID string
 	// Rule is the rule that matched, nil for the default.
 	Rule *Rule
-	// Default tells that no rule matched.
+	// Default is set when no rule matched.
 	Default bool
 }
 
-// Decide returns what the first matching rule says, or the default. It is safe
-// for concurrent use, does not allocate, and keeps nothing of q.
+// Decide returns the decision of the first matching rule, or of the default action. It is
+// safe for concurrent use, does not allocate, and retains nothing of q.
 //
-// The default never judges messages of a server, and answers of a client carry
-// no method and pass. Denying by default, the discovery allowlist passes
-// ([mcp.Discovery]); with default_action left out only tool calls are denied.
+// The default action never applies to messages of a server; responses of a client have no
+// method and pass. With default_action: deny the discovery allowlist passes
+// ([mcp.Discovery]); with default_action absent only tool calls are denied.
 func (s *Set) Decide(q *Request) Decision {
 	if r := s.find(q); r != nil {
 		return Decision{Action: r.Action, RuleID: r.ID, Rule: r}

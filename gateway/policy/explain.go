@@ -9,7 +9,7 @@ import (
 	"svc/gateway/mcp"
 )
 
-// Condition names the part of a rule's when that a message did not meet.
+// Condition is the condition of a rule's when that a message did not meet.
 type Condition string
 
 // The conditions, in the order in which they are checked.
@@ -21,21 +21,21 @@ const (
 	ConditionClaims     Condition = "claims"
 )
 
-// Step is what became of one rule on the way to a decision.
+// Step is the result of one rule in the evaluation of a message.
 type Step struct {
 	Rule    *Rule
 	Matched bool
-	// Failed is the first condition that was not met, and Reason says so in
-	// words; both are empty for a rule that matched.
+	// Failed is the first condition that was not met, and Reason describes it; both are
+	// empty for a rule that matched.
 	Failed Condition
 	Reason string
 }
 
-// Explain returns the decision that [Set.Decide] takes, and how it came to it:
-// one step for each rule up to the one that decides, which is the last, or for
-// all rules when none does. A rule that observes may match and decides nothing.
-// It walks the rules as the specification reads, one after the other, so it costs
-// what they cost; it is for people, not for the path of a request.
+// Explain returns the decision of [Set.Decide] and its steps: one step for each rule up
+// to the deciding rule, which is the last step, or for all rules when the default
+// applies. A rule in mode observe may match and decides nothing. Explain evaluates the
+// rules one after the other, as the specification describes it; its cost is linear in the
+// number of rules, so it is used by commands, not by requests.
 func (s *Set) Explain(q *Request) (Decision, []Step) {
 	var steps []Step
 	for _, r := range s.rules {
@@ -56,14 +56,14 @@ func (s *Set) Explain(q *Request) (Decision, []Step) {
 	return Decision{Action: Allow, Default: true}, steps
 }
 
-// Fallback says in words what the default does with a message that no rule
+// Fallback describes the decision of the default action for a message that no rule
 // matched.
 func (s *Set) Fallback(q *Request) string {
 	switch {
 	case q.Direction != ClientToServer:
-		return "default_action never judges what servers send"
+		return "default_action does not apply to messages of servers"
 	case q.Method == "":
-		return "answers of a client carry no method and pass"
+		return "responses of a client have no method and pass"
 	case s.fallback == fallbackAllow:
 		return "default_action is allow"
 	case s.fallback == fallbackDeny && s.denies(q.Method):
@@ -76,22 +76,21 @@ func (s *Set) Fallback(q *Request) string {
 	return "default_action is not set, and then only tool calls are denied"
 }
 
-// Misses returns the first condition of the rule that a message does not meet,
-// in words; "" when the rule matches. It looks at the rule alone, not at those
-// before it.
+// Misses describes the first condition of the rule that a message does not meet; "" when
+// the rule matches. Other rules are not considered.
 func (r *Rule) Misses(q *Request) (Condition, string) { return r.misses(q) }
 
-// Direction returns the way of the messages that the rule is about.
+// Direction returns the direction of the messages that the rule applies to.
 func (r *Rule) Direction() Direction { return r.direction }
 
-// misses is Misses; what it compares is what the index and meets compare.
+// misses implements Misses. It checks the same conditions as the index and meets.
 func (r *Rule) misses(q *Request) (Condition, string) {
 	if r.direction != Any && r.direction != q.Direction {
 		return ConditionDirection, fmt.Sprintf("direction is %s, the rule is for %s", q.Direction, r.direction)
 	}
 	if r.method != "" && r.method != q.Method {
 		if q.Method == "" {
-			return ConditionMethod, "an answer has no method, the rule is for " + r.method
+			return ConditionMethod, "a response has no method, the rule is for " + r.method
 		}
 		return ConditionMethod, fmt.Sprintf("method is %s, the rule is for %s", q.Method, r.method)
 	}
@@ -111,7 +110,7 @@ func (r *Rule) misses(q *Request) (Condition, string) {
 	return "", ""
 }
 
-// missesTool says why the tool of a message is not one of the rule's.
+// missesTool describes why the tool of a message does not match the rule.
 func (r *Rule) missesTool(q *Request) string {
 	switch {
 	case q.Direction != ClientToServer:
@@ -119,7 +118,7 @@ func (r *Rule) missesTool(q *Request) string {
 	case q.Method != mcp.MethodToolsCall:
 		return fmt.Sprintf("%s matches tools/call only, the method is %q", r.tool.key, q.Method)
 	case !q.HasTool:
-		return "the call names no tool"
+		return "the call has no tool name"
 	}
 	hit := true
 	switch r.tool.kind {
@@ -136,15 +135,15 @@ func (r *Rule) missesTool(q *Request) string {
 	return fmt.Sprintf("tool %q is not matched by %s %s", q.Tool, r.tool.key, r.tool.text)
 }
 
-// misses says which condition on the identity a caller does not meet, "" for
-// none.
+// misses describes the condition on the identity that a caller does not meet, "" when all
+// are met.
 func (r *claimRule) misses(c *Claims) string {
 	if c == nil {
 		return "the rule has claims, and the caller has no verified OAuth identity"
 	}
 	for _, g := range r.groups {
 		if !slices.Contains(c.Groups, g) {
-			return fmt.Sprintf("the caller is not in the group %q, and groups asks for all it lists", g)
+			return fmt.Sprintf("the caller is not in the group %q, and groups requires all of its groups", g)
 		}
 	}
 	switch {
@@ -158,8 +157,8 @@ func (r *claimRule) misses(c *Claims) string {
 	return ""
 }
 
-// written returns the key and the value of the tool matcher as a person wrote
-// it; the key is empty when there is none.
+// written returns the key and the value of the tool matcher as in the configuration; the
+// key is empty when there is none.
 func (w *When) written() (key, text string) {
 	switch {
 	case w.ToolName != nil:
@@ -176,7 +175,7 @@ func (w *When) written() (key, text string) {
 	return "", ""
 }
 
-// brief shows a list, cut after a few entries.
+// brief formats a list, truncated after a few entries.
 func brief(list []string) string {
 	const most = 8
 	quoted := make([]string, 0, most+1)

@@ -61,7 +61,7 @@ func TestExplainReasons(t *testing.T) {
 	}{
 		{"direction", When{Direction: down}, toolCall("a"), ConditionDirection, "direction is client_to_server, the rule is for server_to_client"},
 		{"method", When{Method: "ping"}, toolCall("a"), ConditionMethod, "method is tools/call, the rule is for ping"},
-		{"answer", When{Method: "ping"}, Request{}, ConditionMethod, "an answer has no method, the rule is for ping"},
+		{"answer", When{Method: "ping"}, Request{}, ConditionMethod, "a response has no method, the rule is for ping"},
 		{"name", When{ToolName: ptr("b")}, toolCall("a"), ConditionTool, `tool "a" is not matched by tool_name "b"`},
 		{"prefix", When{ToolPrefix: ptr("db_")}, toolCall("a"), ConditionTool, `tool "a" is not matched by tool_prefix "db_"`},
 		{"glob that is a prefix", When{ToolGlob: ptr("db_*")}, toolCall("a"), ConditionTool, `tool_glob "db_*"`},

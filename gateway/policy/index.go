@@ -2,26 +2,25 @@ package policy
 
 import "svc/gateway/mcp"
 
-// index finds the rules that may match messages of one direction without
-// walking all of them. Each rule stands in one list, by the condition that
-// narrows it most: exact tool names, the literal start or end of its pattern, a
-// claim, the method. The numbers in a list ascend, and a list ends at a rule
-// that matches whatever comes to it. The first rule that matches is the lowest
-// over all lists that a message leads to, so the order of the rules decides as
-// if they had been walked.
+// index finds the rules that may match messages of one direction without evaluating all
+// of them. Each rule is in one list, chosen by its most selective condition: exact tool
+// names, the literal prefix or suffix of its pattern, a claim, the method. The rule
+// numbers of a list ascend, and a list ends at a rule that matches every message that is
+// looked up in it. The first matching rule is the lowest number over all lists of a
+// message, so the result is the same as that of evaluating the rules in order.
 type index struct {
 	any      []entry
 	methods  map[string][]entry
 	names    map[string][]entry
-	prefixes affixes // tool_prefix, and patterns by what they start with
-	suffixes affixes // patterns by what they end with, where they start with a wildcard
+	prefixes affixes // tool_prefix, and patterns by their literal prefix
+	suffixes affixes // patterns that start with a wildcard, by their literal suffix
 	patterns []entry
 	subjects map[string][]entry
 	groups   map[string][]entry
 	scopes   map[string][]entry
 }
 
-// build enters the rules that may match in a direction.
+// build adds the rules that may match in a direction.
 func (x *index) build(rules []*Rule, d Direction) {
 	*x = index{
 		methods: map[string][]entry{}, names: map[string][]entry{},
@@ -41,7 +40,7 @@ func (x *index) build(rules []*Rule, d Direction) {
 	}
 }
 
-// enterTool enters a rule with a tool matcher.
+// enterTool adds a rule with a tool matcher.
 func (x *index) enterTool(r *Rule) {
 	switch t := &r.tool; {
 	case t.kind == toolNames:
@@ -57,7 +56,7 @@ func (x *index) enterTool(r *Rule) {
 	}
 }
 
-// enterAny enters a rule without a tool matcher.
+// enterAny adds a rule without a tool matcher.
 func (x *index) enterAny(r *Rule) {
 	byKey := func(m map[string][]entry, keys []string) {
 		for _, k := range keys {
@@ -80,15 +79,14 @@ func (x *index) enterAny(r *Rule) {
 	}
 }
 
-// entry is the number of a rule in a list. Its lowest bit says that the rule
-// matches whatever comes to the list, so that the rule itself is not looked at.
+// entry is the number of a rule in a list. Its lowest bit is set when the rule matches
+// every message that is looked up in the list, so that its conditions are not checked.
 type entry uint32
 
 func (e entry) rule() int32         { return int32(e >> 1) }
 func (e entry) unconditional() bool { return e&1 != 0 }
 
-// enter appends a rule to a list, unless a rule before it in the list matches
-// everything that it could.
+// enter appends a rule to a list, unless an earlier rule of the list always matches.
 func enter(list []entry, r *Rule) []entry {
 	e := entry(r.Index) << 1
 	if n := len(list); n > 0 && (list[n-1].unconditional() || list[n-1].rule() == int32(r.Index)) {
@@ -128,7 +126,7 @@ func (s *Set) find(q *Request) *Rule {
 	return s.rules[best]
 }
 
-// findClaims looks through the rules that stand under a claim of the caller.
+// findClaims checks the rules that are indexed under a claim of the caller.
 func (s *Set) findClaims(x *index, q *Request, c *Claims, best int32) int32 {
 	if len(x.subjects) > 0 {
 		best = s.first(x.subjects[c.Subject], q, best)
@@ -146,8 +144,8 @@ func (s *Set) findClaims(x *index, q *Request, c *Claims, best int32) int32 {
 	return best
 }
 
-// first returns the first rule of a list that matches and comes before best,
-// else best. What the list stands under is not checked again.
+// first returns the first matching rule of a list if its number is lower than best, else
+// best. The condition that the list is indexed by is not checked again.
 func (s *Set) first(list []entry, q *Request, best int32) int32 {
 	for _, e := range list {
 		i := e.rule()
@@ -161,8 +159,8 @@ func (s *Set) first(list []entry, q *Request, best int32) int32 {
 	return best
 }
 
-// meets checks what a list does not: the method of rules that stand under a
-// claim, the result type, patterns and claims.
+// meets checks the conditions that the list does not imply: the method of rules that are
+// indexed by a claim, the result type, patterns and claims.
 func (r *Rule) meets(q *Request) bool {
 	return (r.method == "" || r.method == q.Method) &&
 		(!r.inputRequired || q.ResultType == mcp.ResultInputRequired) &&

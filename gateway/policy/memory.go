@@ -6,26 +6,28 @@ import (
 	"sync/atomic"
 )
 
-// memorySlots bounds the memory of decisions: tool names come from outside.
+// memorySlots bounds the number of remembered decisions, because tool names are arbitrary
+// input.
 const memorySlots = 16384
 
-// maxRemembered bounds the texts of one remembered request, in bytes.
+// maxRemembered bounds the size of the strings of one remembered request, in bytes.
 const maxRemembered = 256
 
-// Memory remembers what a Set decided about requests that look the same to it, so
-// that rules with expressions cost nothing for the calls that come again and again.
-// Each request has one slot, chosen by a hash under a secret seed, and the last one
-// in it stays: no lock, no eviction, and a stranger cannot find names that collide.
+// Memory caches the decisions of a Set by the request's key, so that repeated calls do
+// not evaluate expressions again. Each key has one slot, chosen by a hash with a random
+// seed, and the last key written to a slot stays: there is no lock and no eviction, and a
+// client cannot construct keys that collide.
 //
-// Requests of callers with claims are always decided anew: claims are no small set.
+// Decisions for callers with claims are not cached, because the number of distinct claims
+// is not bounded.
 type Memory struct {
 	rules *Set
 	seed  maphash.Seed
 	slots [memorySlots]atomic.Pointer[remembered]
 }
 
-// requestKey is all of a request that a decision depends on. A slot answers for the
-// requests whose keys are equal to its own.
+// requestKey contains all parts of a request that a decision depends on. A slot is used
+// only for requests with an equal key.
 type requestKey struct {
 	Direction  Direction
 	Method     string
@@ -34,7 +36,7 @@ type requestKey struct {
 	ResultType string
 }
 
-// keyOf returns the key of a request; ok is false for one that is not remembered.
+// keyOf returns the key of a request; ok is false for a request that is not cached.
 func keyOf(q *Request) (key requestKey, ok bool) {
 	if q.Claims != nil || len(q.Method)+len(q.Tool)+len(q.ResultType) > maxRemembered {
 		return requestKey{}, false
@@ -42,7 +44,7 @@ func keyOf(q *Request) (key requestKey, ok bool) {
 	return requestKey{Direction: q.Direction, Method: q.Method, Tool: q.Tool, HasTool: q.HasTool, ResultType: q.ResultType}, true
 }
 
-// clone returns the key with texts of its own: those of a request belong to the
+// clone copies the strings of the key, because the strings of a request point into the
 // buffer of its message.
 func (k requestKey) clone() requestKey {
 	k.Method, k.Tool, k.ResultType = strings.Clone(k.Method), strings.Clone(k.Tool), strings.Clone(k.ResultType)
@@ -55,17 +57,17 @@ type remembered struct {
 	observed []*Rule
 }
 
-// NewMemory returns an empty memory of what rules decide.
+// NewMemory returns an empty cache for the decisions of a Set.
 func NewMemory(rules *Set) *Memory { return &Memory{rules: rules, seed: maphash.MakeSeed()} }
 
-// Decide returns what the rules decide about q.
+// Decide returns the decision for q.
 func (m *Memory) Decide(q *Request) Decision {
 	decision, _ := m.Observe(q)
 	return decision
 }
 
-// Observe returns what the rules decide about q, and which rules that are not
-// enforced would have decided before them. The list must not be changed.
+// Observe returns the decision for q, and the rules in mode observe that would have
+// decided before. The list must not be changed.
 func (m *Memory) Observe(q *Request) (Decision, []*Rule) {
 	key, ok := keyOf(q)
 	if !ok {

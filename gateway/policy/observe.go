@@ -7,9 +7,8 @@ import (
 	"svc/gateway/mcp"
 )
 
-// enforced returns the rules that are enforced, and keeps the others as
-// observers. The rules keep their numbers, so that the index decides by the order
-// of all.
+// enforced returns the enforced rules and stores the others in observers. The rules keep
+// their index, so that the order of the whole list decides.
 func (s *Set) enforced() []*Rule {
 	var enforced []*Rule
 	for _, r := range s.rules {
@@ -22,10 +21,9 @@ func (s *Set) enforced() []*Rule {
 	return enforced
 }
 
-// Observed returns the rules in mode observe that match a message and come before
-// the rule that decided on it: what would have happened, had they been enforced.
-// The first of them is the one that would have decided. It is nil for most sets,
-// and then costs nothing. It is safe for concurrent use.
+// Observed returns the rules in mode observe that match a message and precede the rule
+// that decided it. The first of them would have decided, had it been enforced. For a Set
+// without such rules the result is nil, at no cost. It is safe for concurrent use.
 func (s *Set) Observed(q *Request, d Decision) []*Rule {
 	if len(s.observers) == 0 {
 		return nil
@@ -42,11 +40,10 @@ func (s *Set) Observed(q *Request, d Decision) []*Rule {
 	return found
 }
 
-// Observers reports whether any rule observes.
+// Observers reports whether any rule has mode observe.
 func (s *Set) Observers() bool { return len(s.observers) > 0 }
 
-// matches reports whether the rule matches a message, looking at all of its
-// conditions.
+// matches reports whether the rule matches a message. It checks all conditions.
 func (r *Rule) matches(q *Request) bool {
 	if r.direction != Any && r.direction != q.Direction {
 		return false

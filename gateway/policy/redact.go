@@ -17,13 +17,13 @@ var ErrRedactInvalid = errors.New("the redacted message is not usable")
 type substitution struct {
 	re    *regexp.Regexp
 	parts []part
-	// groups tells that the replacement needs more of a match than its
-	// bounds. Then atStart and atNext match where a match is known to begin:
-	// at the start of the text, or after its first character.
+	// groups is set when the replacement needs more of a match than its bounds. Then
+	// atStart and atNext match at a known start of a match: the start of the text, or
+	// after its first character.
 	groups          bool
 	atStart, atNext *regexp.Regexp
-	// unknown lists groups that the replacement names and the expression does
-	// not have.
+	// unknown lists groups of the replacement that the expression does not define
+	// (decision MSG18).
 	unknown []string
 }
 
@@ -62,20 +62,20 @@ func compileSubstitution(c Substitution) (*substitution, error) {
 	return s, nil
 }
 
-// Redact applies the substitutions of a [Redact] rule to a message, in order,
-// and reads the result into out. String escapes are first rewritten to their
-// shortest form, so that an escape cannot hide what an expression looks for;
-// when no expression matches, the message stays as it was, byte for byte.
+// Redact applies the substitutions of a [Redact] rule to a message, in order, and parses
+// the result into out. String escapes are first normalized to their shortest form, so
+// that an escape cannot hide text from an expression; when no expression matches, the
+// message is unchanged, byte for byte (decision MSG15).
 //
-// d is the direction of the message. The result must be one that [Rewritten] takes;
-// else the error wraps [ErrRedactInvalid]. It never holds text of the message.
+// d is the direction of the message. The result must be accepted by [Rewritten]; else the
+// error wraps [ErrRedactInvalid]. The error never contains text of the message.
 func (r *Rule) Redact(d Direction, m, out *mcp.Message) error {
 	body := mcp.Canonicalize(nil, m.Body)
 	changed := false
 	for _, s := range r.substitutions {
 		next, hit, ok := s.apply(body, mcp.MaxBody)
 		if !ok {
-			return fmt.Errorf("%w: it is longer than %d bytes", ErrRedactInvalid, mcp.MaxBody)
+			return fmt.Errorf("%w: the result is longer than %d bytes", ErrRedactInvalid, mcp.MaxBody)
 		}
 		if hit {
 			body, changed = next, true
@@ -91,18 +91,18 @@ func (r *Rule) Redact(d Direction, m, out *mcp.Message) error {
 	return nil
 }
 
-// Rewritten reads body into out as what became of the message m, after a
-// redaction or at the hands of a guardrail. It must pass [mcp.Scan] and be of at
-// most [mcp.MaxBody] bytes. The error never holds text of the message.
+// Rewritten parses body into out as the new form of the message m, after a redaction or a
+// guardrail's mask. The body must pass [mcp.Scan] and have at most [mcp.MaxBody] bytes.
+// The error never contains text of the message.
 //
-// On its way up it must keep the kind, id, method, tool or prompt name, uri, task
-// id, declared versions, result type and subscription: those were judged, and a
-// rewriting does not go through the rules again. On its way down it must keep what
-// client and gateway correlate it by: kind, id, method, subscription, and the task
-// ids, states and cursors that the client sends back.
+// From client to server, body must keep the kind, id, method, tool or prompt name, uri,
+// task id, declared versions, result type and subscription: the rules decided on these,
+// and are not evaluated again. From server to client, it must keep the parts that client
+// and gateway correlate the message by: kind, id, method, subscription, and the task ids,
+// states and cursors that the client sends back (decision MSG16).
 func Rewritten(d Direction, m, out *mcp.Message, body []byte) error {
 	if len(body) > mcp.MaxBody {
-		return fmt.Errorf("it is longer than %d bytes", mcp.MaxBody)
+		return fmt.Errorf("the result is longer than %d bytes", mcp.MaxBody)
 	}
 	if err := mcp.Scan(body, out); err != nil {
 		return err
@@ -121,8 +121,8 @@ func Rewritten(d Direction, m, out *mcp.Message, body []byte) error {
 	return nil
 }
 
-// changedEnvelope names a part that differs and must not in either direction, ""
-// when none does.
+// changedEnvelope returns the name of a part that differs and must not differ in either
+// direction, "" when there is none.
 func changedEnvelope(a, b *mcp.Message) string {
 	switch {
 	case a.Kind != b.Kind || a.IsError != b.IsError:
@@ -137,8 +137,8 @@ func changedEnvelope(a, b *mcp.Message) string {
 	return ""
 }
 
-// changedReference names what a client could no longer send back, "" when nothing
-// is lost.
+// changedReference returns the name of a changed part that the client sends back later,
+// "" when there is none.
 func changedReference(a, b *mcp.Message) string {
 	if !mcp.SameReferences(a, b) {
 		return "task id, request state or cursor"
@@ -146,7 +146,8 @@ func changedReference(a, b *mcp.Message) string {
 	return ""
 }
 
-// changedPart names a part of what was judged that differs, "" when none does.
+// changedPart returns the name of a changed part that the rules decided on, "" when there
+// is none.
 func changedPart(a, b *mcp.Message) string {
 	switch {
 	case a.Name != b.Name || a.HasName != b.HasName:
@@ -163,11 +164,11 @@ func changedPart(a, b *mcp.Message) string {
 	return ""
 }
 
-// RedactParam returns the value for a header that mirrors an argument
-// (Mcp-Param-...), decoded, after [Rule.Redact] made redacted of a message. keep
-// is false when the value is gone from the arguments and what took its place
-// cannot be told: the header must be dropped, or it would carry what was
-// redacted.
+// RedactParam returns the decoded value for a header that mirrors an argument
+// (Mcp-Param-...), after [Rule.Redact] changed the message to redacted. keep is false
+// when the value is no longer in the arguments and its substitute cannot be determined:
+// the header must be dropped, because it would reveal the redacted value (decision
+// MSG17).
 func (r *Rule) RedactParam(redacted *mcp.Message, value string) (result string, keep bool) {
 	quoted := mcp.AppendString(nil, value)
 	for _, s := range r.substitutions {
@@ -185,7 +186,7 @@ func (r *Rule) RedactParam(redacted *mcp.Message, value string) (result string, 
 	return value, mcp.HasScalar(redacted.Body, redacted.Spans.Arguments, value)
 }
 
-// unquote returns the value of what should be one JSON string.
+// unquote returns the value of a text that should be one JSON string.
 func unquote(quoted []byte) (string, bool) {
 	if !mcp.ValidString(quoted) {
 		return "", false
@@ -193,9 +194,9 @@ func unquote(quoted []byte) (string, bool) {
 	return mcp.StringValue(quoted)
 }
 
-// apply replaces every match in src. hit tells whether there was one; ok is
-// false when the result would be longer than limit. The bound holds while the
-// result grows: no replacement is written before it is known to fit.
+// apply replaces every match in src. hit reports whether there was a match; ok is false
+// when the result would be longer than limit. The bound is checked before each
+// replacement is written.
 func (s *substitution) apply(src []byte, limit int) (out []byte, hit, ok bool) {
 	room, end := limit, 0 // end of the last match
 	var scratch []byte
@@ -207,7 +208,7 @@ func (s *substitution) apply(src []byte, limit int) (out []byte, hit, ok bool) {
 		}
 		start := cap(src) - cap(match)
 		if start < end || start+len(match) > len(src) {
-			ok = false // match is not a part of src
+			ok = false // match is not a slice of src
 			return nil
 		}
 		room -= start - end
@@ -219,8 +220,8 @@ func (s *substitution) apply(src []byte, limit int) (out []byte, hit, ok bool) {
 	return out, hit, ok && (!hit || room >= len(src)-end)
 }
 
-// expand appends the replacement for the match of src from start to end, when
-// that is not longer than room.
+// expand appends the replacement for the match of src from start to end, if the
+// replacement is not longer than room.
 func (s *substitution) expand(dst, src []byte, start, end, room int) ([]byte, bool) {
 	loc := []int(nil)
 	offset := 0
@@ -246,11 +247,10 @@ func (s *substitution) expand(dst, src []byte, start, end, room int) ([]byte, bo
 	return dst, true
 }
 
-// locate returns the bounds of the groups of the match of src from start to
-// end, relative to offset. The text around the match is cut down to one
-// character on each side, which is all that an expression can look at outside
-// its match; when that finds another match, as an anchor at the cut may, the
-// whole rest is taken.
+// locate returns the bounds of the groups of the match of src from start to end, relative
+// to offset. The text is first cut to the match and one character on each side, because
+// an expression can look at no more than that outside of its match. If this finds another
+// match, as an anchor at the cut may, locate uses the whole rest.
 func (s *substitution) locate(src []byte, start, end int) (loc []int, offset int) {
 	re := s.atStart
 	if start > 0 {

@@ -11,38 +11,38 @@ import (
 	"svc/gateway/mcp"
 )
 
-// Rule is a compiled rule. It does not change, and is safe for concurrent use.
+// Rule is a compiled rule. It is immutable and safe for concurrent use.
 type Rule struct {
 	ID     string
 	Action Action
-	// Index is the place of the rule in the list, counted from 0.
+	// Index is the index of the rule in the list, counted from 0.
 	Index int
-	// Observe says that the rule is never enforced: see [Set.Observed].
+	// Observe is set for mode observe, which is never enforced: see [Set.Observed].
 	Observe bool
 	// TokensPerSecond and Burst are the bucket of a [RateLimit] rule.
 	TokensPerSecond float64
 	Burst           int
-	// Guardrail names the endpoint of a [Guardrail] rule, and Frames lets it ask
-	// for the frames of event streams.
+	// Guardrail is the endpoint of a [Guardrail] rule. Frames makes the rule check the
+	// frames of event streams.
 	Guardrail string
 	Frames    bool
 
 	substitutions []*substitution
 
 	direction     Direction
-	method        string // empty for any
+	method        string // empty matches any method
 	tool          toolMatcher
 	inputRequired bool
 	claims        *claimRule
 }
 
-// toolKind says how a rule matches the tool name.
+// toolKind is the kind of a tool matcher.
 type toolKind uint8
 
 const (
 	toolAny    toolKind = iota // no matcher, or tool_name: "*": every method
 	toolNames                  // tool_name, tool_name_in
-	toolPrefix                 // tool_prefix, and globs that come to the same
+	toolPrefix                 // tool_prefix, and globs that are equivalent to a prefix
 	toolGlob
 	toolRegex
 )
@@ -51,16 +51,17 @@ const (
 type toolMatcher struct {
 	kind   toolKind
 	names  []string
-	prefix string // for patterns: what every match starts with
-	suffix string // for globs: what every match ends with
+	prefix string // for patterns: the literal prefix of every match
+	suffix string // for globs: the literal suffix of every match
 	glob   *glob.Pattern
 	regex  *regexp.Regexp
 
-	// key and text are the matcher as it was written, for explanations.
+	// key and text are the matcher as in the configuration, for explanations.
 	key, text string
 }
 
-// newRule compiles a rule. Its errors are for callers that did not validate.
+// newRule compiles a rule. It returns errors only for a configuration that was not
+// validated.
 func newRule(i int, c *RuleConfig) (*Rule, error) {
 	action := slices.Index(actionNames[:], c.Action)
 	if action < 0 {
@@ -82,7 +83,7 @@ func newRule(i int, c *RuleConfig) (*Rule, error) {
 	return r, nil
 }
 
-// takeAction takes over what belongs to the action.
+// takeAction sets the fields of the action.
 func (r *Rule) takeAction(c *RuleConfig) error {
 	switch r.Action {
 	case Redact:
@@ -116,7 +117,7 @@ func (r *Rule) takeAction(c *RuleConfig) error {
 	return nil
 }
 
-// takeWhen takes over the conditions.
+// takeWhen sets the conditions.
 func (r *Rule) takeWhen(w *When) error {
 	switch d := w.Direction; {
 	case d == nil || *d == clientToServer:
@@ -169,7 +170,7 @@ func (r *Rule) takeWhen(w *When) error {
 	return nil
 }
 
-// globMatcher returns the simplest matcher for a glob.
+// globMatcher returns the simplest equivalent matcher of a glob.
 func globMatcher(g *glob.Pattern) toolMatcher {
 	text, whole, exact := g.Prefix()
 	switch {
@@ -184,13 +185,14 @@ func globMatcher(g *glob.Pattern) toolMatcher {
 // anchored is an expression that must match a whole name.
 type anchored struct {
 	whole  *regexp.Regexp
-	prefix string // what every match starts with
+	prefix string // the literal prefix of every match
 }
 
 // compileAnchored compiles an expression so that it must match all of a name:
 // a|b becomes ^(?:a|b)$.
 func compileAnchored(expr string) (anchored, error) {
-	// By itself first: "a)(b" is no expression though "(?:a)(b)" is one.
+	// First without the anchors: "a)(b" is not an expression, though "(?:a)(b)" is one
+	// (decision MSG25).
 	bare, err := regexp.Compile(expr)
 	if err != nil {
 		return anchored{}, err

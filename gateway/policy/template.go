@@ -7,16 +7,16 @@ import (
 	"unicode/utf8"
 )
 
-// part is one piece of a replacement: text, or a group of the expression.
+// part is one part of a replacement: text, or a group of the expression.
 type part struct {
 	text  string
 	group int // -1 for text
 }
 
-// parseTemplate parses a replacement as [regexp.Regexp.Expand] reads it. The
-// parts are kept so that the length of an expansion is known before it is
-// made. unknown lists references to groups that the expression does not have;
-// they stand for nothing.
+// parseTemplate parses a replacement with the syntax of [regexp.Regexp.Expand]. The parts
+// make it possible to compute the length of an expansion before it is written. unknown
+// lists references to groups that the expression does not define; they expand to nothing
+// (decision MSG18).
 func parseTemplate(re *regexp.Regexp, template string) (parts []part, unknown []string) {
 	text := func(s string) {
 		if s == "" {
@@ -41,7 +41,7 @@ func parseTemplate(re *regexp.Regexp, template string) (parts []part, unknown []
 		}
 		name, rest, ok := reference(after)
 		if !ok {
-			text("$") // as it is
+			text("$") // a literal dollar sign
 			template = after
 			continue
 		}
@@ -55,7 +55,7 @@ func parseTemplate(re *regexp.Regexp, template string) (parts []part, unknown []
 	return parts, unknown
 }
 
-// reference reads the name of a group, in braces or not, at the start of s.
+// reference parses the name of a group, with or without braces, at the start of s.
 func reference(s string) (name, rest string, ok bool) {
 	brace := strings.HasPrefix(s, "{")
 	if brace {
@@ -82,8 +82,8 @@ func reference(s string) (name, rest string, ok bool) {
 	return name, rest, true
 }
 
-// groupNumber returns the number of the group that a name or number stands
-// for, -1 when the expression has none.
+// groupNumber returns the number of a group by its name or number, -1 when the expression
+// does not define it.
 func groupNumber(re *regexp.Regexp, name string) int {
 	n := 0
 	for i := 0; i < len(name); i++ {

@@ -19,8 +19,7 @@ const (
 	modeObserve    = "observe"
 )
 
-// Validate reports what is wrong with the section (gateway specification,
-// Startup validation).
+// Validate reports the errors of the section (gateway specification, Startup validation).
 func (c *Config) Validate(at diag.At) {
 	if a := c.DefaultAction; a != nil && *a != "allow" && *a != "deny" {
 		at.Field("default_action").Hint("use allow or deny, or leave the key out").
@@ -48,8 +47,7 @@ func (c *Config) Validate(at diag.At) {
 // CodeUnknownGuardrail is the code of the findings of [Config.CheckGuardrails].
 const CodeUnknownGuardrail = "unknown-guardrail"
 
-// CheckGuardrails reports rules whose guardrail is not among the names of the
-// defined endpoints.
+// CheckGuardrails reports rules whose guardrail is not a defined endpoint.
 func (c *Config) CheckGuardrails(at diag.At, names []string) {
 	for i := range c.Rules {
 		g := c.Rules[i].Guardrail
@@ -66,7 +64,7 @@ func (c *Config) CheckGuardrails(at diag.At, names []string) {
 	}
 }
 
-// validate reports what is wrong with one rule.
+// validate reports the errors of one rule.
 func (r *RuleConfig) validate(at diag.At) {
 	if !slices.Contains(actionNames[:], r.Action) {
 		if hint := at.Field("action").Hint("use one of %s", strings.Join(actionNames[:], ", ")); r.Action == "" {
@@ -139,7 +137,7 @@ func (r *RuleConfig) validateRedact(at diag.At) {
 	}
 }
 
-// validateRate reports what is wrong with the rate of a rule.
+// validateRate reports the errors in the rate of a rule.
 func (r *RuleConfig) validateRate(at diag.At) {
 	rate, burst := at.Field("tokens_per_second"), at.Field("burst")
 	if r.Action != RateLimit.String() {
@@ -165,7 +163,7 @@ func (r *RuleConfig) validateRate(at diag.At) {
 	}
 }
 
-// validate reports what is wrong with the conditions of a rule.
+// validate reports the errors in the conditions of a rule.
 func (w *When) validate(at diag.At) {
 	matchers := w.matchers()
 	if len(matchers) > 1 {
@@ -188,7 +186,7 @@ func (w *When) validate(at diag.At) {
 		at.Field("result_type").Hint("add direction: %s", serverToClient).
 			Errorf("direction", "result_type needs direction: %s", serverToClient)
 	case w.Method != "":
-		at.Field("method").Hint("remove method: answers carry none").
+		at.Field("method").Hint("remove method: responses have no method").
 			Warnf("never-matches", "a rule with result_type and method matches nothing")
 	}
 	w.validateReach(at, matchers)
@@ -201,7 +199,7 @@ func (w *When) validate(at diag.At) {
 	}
 }
 
-// matchers returns the keys of the tool matchers that are given.
+// matchers returns the keys of the tool matchers that are set.
 func (w *When) matchers() []string {
 	var keys []string
 	for _, m := range [...]struct {
@@ -221,7 +219,7 @@ func (w *When) matchers() []string {
 	return keys
 }
 
-// validateMatcher reports what is wrong with one tool matcher.
+// validateMatcher reports the errors of one tool matcher (decision MSG20).
 func (w *When) validateMatcher(at diag.At, key string) {
 	const advice = "remove it to match any tool, or write tool_name: \"*\""
 	switch key {
@@ -237,7 +235,7 @@ func (w *When) validateMatcher(at diag.At, key string) {
 		if *w.ToolGlob == "" {
 			at.Hint(advice).Errorf("required", "tool_glob is empty")
 		} else if _, err := glob.Compile(*w.ToolGlob); err != nil {
-			at.Hint("write [!a-z] for a class that excludes, and \\ before a character that is meant as it is").
+			at.Hint("write [!a-z] for a class that excludes, and \\ before a literal character").
 				Errorf("glob", "%v", err)
 		}
 	case "tool_regex":
@@ -260,7 +258,7 @@ func (w *When) validateMatcher(at diag.At, key string) {
 	}
 }
 
-// validateReach warns of conditions that exclude each other.
+// validateReach warns of conditions that exclude each other (decision MSG23).
 func (w *When) validateReach(at diag.At, matchers []string) {
 	if len(matchers) != 1 || w.ToolName != nil && *w.ToolName == anyTool {
 		return
@@ -270,7 +268,7 @@ func (w *When) validateReach(at diag.At, matchers []string) {
 			Warnf("never-matches", "tool matchers match tools/call only, so the rule matches nothing")
 	} else if w.Direction != nil && *w.Direction == serverToClient {
 		at.Field("direction").Hint("remove %s and use method", matchers[0]).
-			Warnf("never-matches", "messages of a server carry no tool name, so the rule matches nothing")
+			Warnf("never-matches", "messages of a server have no tool name, so the rule matches nothing")
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // rules asks the rules, and performs the action of the one that matched. The
-// default_action never judges what servers send.
+// default_action does not apply to messages of servers.
 func (in *Input) rules(m *mcp.Message, r *Result) {
 	q := policy.RequestOf(m, in.Direction, in.Caller.Claims)
 	var observed []*policy.Rule

@@ -254,27 +254,27 @@ func TestWaiterWhoLeavesDisturbsNobody(t *testing.T) {
 }
 
 func TestQueueIsShortAndSharedFairly(t *testing.T) {
-	g := newGate(2)
-	for i := range maxPlacesPerID {
-		if !g.enter("victim") {
+	g := newLimiter(2)
+	for i := range maxSlotsPerID {
+		if !g.acquire("victim") {
 			t.Fatalf("place %d refused", i)
 		}
 	}
-	if g.enter("victim") {
+	if g.acquire("victim") {
 		t.Error("one id took more than its share")
 	}
-	taken := maxPlacesPerID
-	for i := 0; taken < maxPlaces; i++ {
-		if !g.enter(fmt.Sprint("id", i)) {
-			t.Fatalf("another id is refused at %d of %d places", taken, maxPlaces)
+	taken := maxSlotsPerID
+	for i := 0; taken < maxSlots; i++ {
+		if !g.acquire(fmt.Sprint("id", i)) {
+			t.Fatalf("another id is refused at %d of %d places", taken, maxSlots)
 		}
 		taken++
 	}
-	if g.enter("late") {
+	if g.acquire("late") {
 		t.Error("more than maxPlaces wait")
 	}
-	g.leave("victim")
-	if !g.enter("late") {
+	g.release("victim")
+	if !g.acquire("late") {
 		t.Error("a place that was left is not given again")
 	}
 }
@@ -283,13 +283,13 @@ func TestFullQueueIsBusyAndNotRemembered(t *testing.T) {
 	text, entry := makeKey(t, "ci", cheap)
 	v := NewVerifier(newClock().now)
 	k := keyring(t, v, entry)
-	for range maxPlacesPerID {
-		v.gate.enter("ci")
+	for range maxSlotsPerID {
+		v.limiter.acquire("ci")
 	}
 	if _, err := k.Verify(context.Background(), text); err != ErrBusy {
 		t.Fatalf("got %v", err)
 	}
-	v.gate.leave("ci")
+	v.limiter.release("ci")
 	if _, err := k.Verify(context.Background(), text); err != nil {
 		t.Errorf("after the queue emptied: %v", err)
 	}
@@ -300,7 +300,7 @@ func TestFullQueueIsBusyAndNotRemembered(t *testing.T) {
 
 func TestAtMostHalfTheProcessorsCompute(t *testing.T) {
 	for _, row := range []struct{ processors, cores int }{{1, 1}, {2, 1}, {3, 1}, {4, 2}, {64, 32}} {
-		if g := newGate(row.processors); g.cores != int64(row.cores) {
+		if g := newLimiter(row.processors); g.cores != int64(row.cores) {
 			t.Errorf("%d processors: %d compute, want %d", row.processors, g.cores, row.cores)
 		}
 	}

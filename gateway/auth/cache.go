@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// digest stands for a presented key: HMAC-SHA-256 under a random secret, so that
-// memory holds no key and nobody can choose collisions.
+// digest identifies a presented key: HMAC-SHA-256 with a random secret, so that the
+// memory contains no key and a client cannot construct collisions.
 type digest [sha256.Size]byte
 
 // digester computes digests without allocating.
@@ -26,7 +26,7 @@ type digestState struct {
 
 // newSecret returns random bytes for a digester.
 func newSecret() (secret [sha256.Size]byte) {
-	// crypto/rand.Read never fails: it ends the process instead.
+	// crypto/rand.Read never returns an error: it aborts the process instead.
 	_, _ = rand.Read(secret[:])
 	return secret
 }
@@ -49,19 +49,19 @@ func (d *digester) sum(text string) digest {
 	return sum
 }
 
-// maxVerified bounds the memory of keys that verified. Each entry of auth.keys
-// has one key text that fits, so that only reloads with other keys fill it.
+// maxVerified bounds the number of remembered valid keys. Each entry of auth.keys has one
+// valid key text, so only reloads with other keys fill the memory.
 const maxVerified = 32 << 10
 
-// verified remembers which entry a presented key fits. Reading takes no lock:
-// a verification costs milliseconds, so writing may copy the map.
+// verified maps presented keys to the entries that they verified against. Reads take no
+// lock: a verification takes milliseconds, so that a write may copy the map.
 type verified struct {
 	mu sync.Mutex
 	m  atomic.Pointer[map[digest]fit]
 }
 
-// fit is the entry that a key verified against. Saved ones are known after a
-// restart too.
+// fit is the entry that a key verified against. Entries that are saved remain known after
+// a restart (decision AUD7).
 type fit struct {
 	id, hash string
 	saved    bool
@@ -78,8 +78,8 @@ func (v *verified) get(d digest) (fit, bool) {
 	return f, ok
 }
 
-// put remembers d. When the memory is full it forgets an arbitrary half: keys
-// in use come back at the cost of one verification.
+// put stores d. When the map is full, put removes an arbitrary half: a key in use is
+// verified once more and stored again.
 func (v *verified) put(d digest, f fit) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -95,7 +95,7 @@ func (v *verified) put(d digest, f fit) {
 	v.m.Store(&next)
 }
 
-// drop forgets d.
+// drop removes d.
 func (v *verified) drop(d digest) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -104,7 +104,7 @@ func (v *verified) drop(d digest) {
 	v.m.Store(&next)
 }
 
-// putAll remembers at most maxVerified keys at once.
+// putAll stores at most maxVerified keys at once.
 func (v *verified) putAll(fits map[digest]fit) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -113,8 +113,8 @@ func (v *verified) putAll(fits map[digest]fit) {
 	v.m.Store(&next)
 }
 
-// retain forgets the keys that no longer fit, and counts them: keep tells which
-// entries stand.
+// retain removes the keys for which keep returns false and counts them: keep reports
+// whether an entry still exists.
 func (v *verified) retain(keep func(fit) bool) int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -125,14 +125,14 @@ func (v *verified) retain(keep func(fit) bool) int {
 	return len(old) - len(next)
 }
 
-// Bounds on the memory of wrong keys.
+// Bounds of the memory of wrong keys (decision AUD11).
 const (
 	maxRefused = 4096
 	refusedTTL = 10 * time.Second
 )
 
-// refused remembers wrong keys for a short time, the newest maxRefused of
-// them. Only keys that are not known get this far, so its lock is theirs.
+// refused remembers wrong keys for a short time, the newest maxRefused of them. Only keys
+// that are not in verified are looked up here, so valid keys do not contend for its lock.
 type refused struct {
 	mu   sync.Mutex
 	m    map[digest]refusal
@@ -141,7 +141,7 @@ type refused struct {
 }
 
 type refusal struct {
-	gen   uint64 // the keyring that was tried
+	gen   uint64 // the keyring that rejected the key
 	until time.Time
 	err   error
 }
@@ -150,7 +150,7 @@ func newRefused() *refused {
 	return &refused{m: make(map[digest]refusal), ring: make([]digest, 0, maxRefused)}
 }
 
-// get returns why a key was refused by this keyring, or nil.
+// get returns the error with which this keyring rejected a key, or nil.
 func (r *refused) get(d digest, gen uint64, now time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -19,33 +19,33 @@ import (
 )
 
 const (
-	// maxClients bounds the client names that are remembered (gateway
-	// specification, Limits).
+	// maxClients bounds the number of remembered client names (gateway specification,
+	// Limits).
 	maxClients = 1024
-	// failedClientTTL is the longest that a failure is remembered.
+	// failedClientTTL is the longest time that a failure is remembered.
 	failedClientTTL = time.Minute
-	// maxClientFetches bounds the fetches under way; who comes then goes on
-	// without a name.
+	// maxClientFetches bounds the fetches in flight; beyond it a request continues
+	// without a client name (decision TOK18).
 	maxClientFetches = 16
-	// maxClientURL and maxClientName bound what is looked at and what is kept,
-	// in bytes.
+	// maxClientURL and maxClientName bound the length of a URL that is fetched and of a
+	// name that is stored, in bytes.
 	maxClientURL  = 2048
 	maxClientName = 128
 )
 
-// clientNames fetches client metadata documents for the sake of their
-// client_name. The URL comes from a token, so it may point anywhere: only https
-// is spoken, no redirect is followed, and the address that is dialled is looked
-// at, after the name was resolved. A failure is no more than a missing name.
+// clientNames fetches client metadata documents for their client_name. The URL comes from
+// a token, so it can name any host: only https is used, redirects are not followed, and
+// the address is checked after name resolution (decision TOK18). After a failure the
+// client name is empty.
 //
-// It belongs to one snapshot: a reload begins with a fresh one.
+// It belongs to one configuration snapshot: a reload starts with an empty one.
 type clientNames struct {
 	cfg    CIMDConfig
 	now    func() time.Time
 	oauth  *OAuth
 	client *http.Client
 	names  *lru[string, string]
-	// allowed are networks that may be dialled though they are not public.
+	// allowed are networks that may be dialled although they are not public.
 	allowed []netip.Prefix
 	lookup  func(ctx context.Context, network, host string) ([]netip.Addr, error)
 	dial    func(ctx context.Context, network, address string) (net.Conn, error)
@@ -66,7 +66,7 @@ func newClientNames(o *OAuth, cfg CIMDConfig, allowed []netip.Prefix) *clientNam
 	return c
 }
 
-// name returns the client_name of a client id, empty when it has none.
+// name returns the client_name of a client id, empty when it is not known.
 func (c *clientNames) name(ctx context.Context, id string) string {
 	if !fetchable(id) {
 		return ""
@@ -89,7 +89,7 @@ func (c *clientNames) name(ctx context.Context, id string) string {
 	return name
 }
 
-// fetchable tells whether a client id is a URL to ask.
+// fetchable reports whether a client id is a URL that may be fetched.
 func fetchable(id string) bool {
 	if len(id) > maxClientURL || !strings.HasPrefix(id, "https://") {
 		return false
@@ -98,7 +98,7 @@ func fetchable(id string) bool {
 	return err == nil && u.Hostname() != "" && u.User == nil && u.Fragment == ""
 }
 
-// fly begins a fetch, or joins the one under way; nil when there are too many.
+// fly starts a fetch, or joins the fetch in flight; nil when too many are in flight.
 func (c *clientNames) fly(id string) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,7 +129,7 @@ func (c *clientNames) fly(id string) <-chan struct{} {
 	return flight
 }
 
-// begin counts a fetch that Close waits for, unless that has begun.
+// begin registers a fetch that Close waits for. It returns false after Close has begun.
 func (o *OAuth) begin() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -157,8 +157,8 @@ func (c *clientNames) fetch(ctx context.Context, id string) (string, error) {
 	return printable(doc.ClientName), nil
 }
 
-// printable keeps what can be shown of a name that a stranger chose: neither
-// line breaks, nor escapes, nor marks that turn the direction of text.
+// printable removes unsafe characters from a client name, which is arbitrary input: line
+// breaks, escapes and bidirectional marks.
 func printable(s string) string {
 	s = strings.TrimSpace(strings.Map(func(r rune) rune {
 		switch {
@@ -181,8 +181,8 @@ func printable(s string) string {
 	return strings.TrimSpace(s[:cut])
 }
 
-// dialPublic resolves a name once and dials what it looked at: a name that
-// resolves to something else a moment later changes nothing.
+// dialPublic resolves a name once and dials the addresses that it checked, so that a
+// later change of the DNS record (DNS rebinding) has no effect.
 func (c *clientNames) dialPublic(ctx context.Context, network, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -197,7 +197,7 @@ func (c *clientNames) dialPublic(ctx context.Context, network, address string) (
 	err = fmt.Errorf("%s has no address", host)
 	for _, a := range addrs {
 		if !c.permitted(a) {
-			// One such address says enough of the name.
+			// One address that is not public rejects the name as a whole.
 			return nil, fmt.Errorf("%s is at an address that is not public", host)
 		}
 	}
@@ -210,7 +210,7 @@ func (c *clientNames) dialPublic(ctx context.Context, network, address string) (
 	return nil, err
 }
 
-// control looks at the address once more, where the connection is made.
+// control checks the address again immediately before the connection is made.
 func (c *clientNames) control(_, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -222,9 +222,9 @@ func (c *clientNames) control(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// special are the networks that are not the public internet (the IANA
-// registries of special purpose addresses), the metadata services of cloud
-// providers, and the forms that hide an IPv4 address in an IPv6 one.
+// special are the networks that are not the public internet (the IANA registries of
+// special purpose addresses), the metadata services of cloud providers, and IPv6 forms
+// that embed an IPv4 address.
 var special = mustPrefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
 	"192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15",
@@ -241,7 +241,7 @@ func mustPrefixes(list ...string) []netip.Prefix {
 	return prefixes
 }
 
-// permitted tells whether an address may be dialled.
+// permitted reports whether an address may be dialled.
 func (c *clientNames) permitted(a netip.Addr) bool {
 	a = a.Unmap()
 	if a.Zone() != "" || !a.IsValid() {

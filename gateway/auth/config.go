@@ -12,32 +12,31 @@ import (
 
 // Config is the auth section of the gateway file (gateway specification, auth).
 type Config struct {
-	// Enabled turns authentication on; when false /mcp accepts anyone. Reloads.
+	// Enabled turns authentication on; when false, /mcp accepts every caller. Reloads.
 	Enabled bool `yaml:"enabled"`
-	// Header is the request header that carries the key. Needs a restart.
+	// Header is the request header that contains the key. Needs a restart.
 	Header string `yaml:"header"`
-	// Scheme is the prefix before the key, compared without regard to case;
-	// empty reads the raw header value. Needs a restart.
+	// Scheme is the prefix before the key, compared without regard to case; empty means
+	// the raw header value. Needs a restart.
 	Scheme string `yaml:"scheme"`
-	// Keys are the API keys that are let in. Reloads.
+	// Keys are the accepted API keys. Reloads.
 	Keys []KeyConfig `yaml:"keys"`
-	// OAuth accepts bearer tokens beside the keys.
+	// OAuth accepts bearer tokens in addition to the keys.
 	OAuth OAuthConfig `yaml:"oauth"`
 }
 
 // KeyConfig is one entry of auth.keys.
 type KeyConfig struct {
-	// ID names the key in audit lines and spans; unique. Keys of `svc keygen` hold it
-	// (svc_gw_ID_…), and are refused under another id.
+	// ID identifies the key in audit lines and spans; unique. Keys of `svc keygen`
+	// contain their id (svc_gw_ID_…), and are rejected under another id.
 	ID string `yaml:"id"`
 	// Hash is the argon2id hash of the whole key text, in PHC form.
 	Hash string `yaml:"hash" env:"true"`
-	// Scopes are kept and not enforced.
+	// Scopes are recorded and not enforced.
 	Scopes []string `yaml:"scopes"`
 	// CreatedAt is informational.
 	CreatedAt time.Time `yaml:"created_at"`
-	// ExpiresAt is the first second at which the key is no longer good; zero
-	// means never.
+	// ExpiresAt is the time from which the key is no longer valid; zero means never.
 	ExpiresAt time.Time `yaml:"expires_at"`
 }
 
@@ -45,22 +44,22 @@ type KeyConfig struct {
 type OAuthConfig struct {
 	// Enabled accepts RFC 6750 bearer tokens. Reloads.
 	Enabled bool `yaml:"enabled"`
-	// Issuer is matched to the claim iss. Needs a restart.
+	// Issuer is compared with the claim iss. Needs a restart.
 	Issuer string `yaml:"issuer" env:"true"`
-	// Audience is matched to the claim aud. Needs a restart.
+	// Audience is compared with the claim aud. Needs a restart.
 	Audience string `yaml:"audience" env:"true"`
-	// JWKSURL is where the issuer's keys are fetched. Needs a restart.
+	// JWKSURL is the URL of the issuer's key set. Needs a restart.
 	JWKSURL string `yaml:"jwks_url" env:"true"`
-	// RequiredScopes must all be in the token; empty asks for none. Reloads.
+	// RequiredScopes must all be in the token; empty requires none. Reloads.
 	RequiredScopes []string `yaml:"required_scopes"`
-	// JWKSCacheTTL is how long fetched keys are used. Reloads.
+	// JWKSCacheTTL is the time after which fetched keys are fetched again. Reloads.
 	JWKSCacheTTL time.Duration `yaml:"jwks_cache_ttl"`
-	// Leeway is the clock skew allowed for exp and nbf. Reloads.
+	// Leeway is the clock skew that is allowed for exp and nbf. Reloads.
 	Leeway time.Duration `yaml:"leeway"`
-	// MetadataPath serves the RFC 9728 document. Needs a restart.
+	// MetadataPath is the path of the RFC 9728 document. Needs a restart.
 	MetadataPath string `yaml:"metadata_path"`
-	// PublicURL is the base URL told to clients; derived from listen when
-	// empty. Needs a restart.
+	// PublicURL is the base URL that clients use; derived from listen when empty. Needs a
+	// restart.
 	PublicURL string `yaml:"public_url" env:"true"`
 	// CIMD fetches client metadata documents. Reloads.
 	CIMD CIMDConfig `yaml:"cimd"`
@@ -74,21 +73,21 @@ type CIMDConfig struct {
 	Timeout time.Duration `yaml:"timeout"`
 	// MaxBodyBytes bounds one document, in bytes.
 	MaxBodyBytes int64 `yaml:"max_body_bytes"`
-	// CacheTTL is how long a document is used.
+	// CacheTTL is the time after which a document is fetched again.
 	CacheTTL time.Duration `yaml:"cache_ttl"`
-	// AllowedNetworks are CIDRs that may be asked though they are not public
+	// AllowedNetworks are CIDRs that may be fetched from although they are not public
 	// (loopback, private, link-local); empty allows none.
 	AllowedNetworks []string `yaml:"allowed_networks"`
 }
 
-// SetDefaults fills in what the specification gives for absent fields.
+// SetDefaults sets the specified defaults of absent fields.
 func (c *Config) SetDefaults() {
 	c.Header = "Authorization"
 	c.Scheme = "Bearer"
 	c.OAuth.SetDefaults()
 }
 
-// SetDefaults fills in what the specification gives for absent fields.
+// SetDefaults sets the specified defaults of absent fields.
 func (c *OAuthConfig) SetDefaults() {
 	c.JWKSCacheTTL = 5 * time.Minute
 	c.Leeway = 30 * time.Second
@@ -96,29 +95,30 @@ func (c *OAuthConfig) SetDefaults() {
 	c.CIMD.SetDefaults()
 }
 
-// SetDefaults fills in what the specification gives for absent fields.
+// SetDefaults sets the specified defaults of absent fields.
 func (c *CIMDConfig) SetDefaults() {
 	c.Timeout = 5 * time.Second
 	c.MaxBodyBytes = 64 << 10
 	c.CacheTTL = time.Hour
 }
 
-// framingHeaders cannot carry a key: HTTP gives them another meaning.
+// framingHeaders cannot carry a key, because HTTP defines another meaning for them
+// (decision AUD3).
 var framingHeaders = map[string]bool{
 	"connection": true, "content-length": true, "content-type": true, "host": true,
 	"keep-alive": true, "te": true, "trailer": true, "transfer-encoding": true, "upgrade": true,
 	"mcp-session-id": true, "mcp-protocol-version": true, "last-event-id": true,
 }
 
-// Validate reports what is wrong with the section. It opens no file and asks
-// no clock: an expired key is valid configuration.
+// Validate reports the errors of the section. It opens no file and reads no clock: an
+// expired key is valid configuration.
 func (c *Config) Validate(at diag.At) {
 	switch {
 	case !httpfield.IsToken(c.Header):
 		at.Field("header").Errorf("auth-header", "%q is not a header name", c.Header)
 	case framingHeaders[strings.ToLower(c.Header)]:
 		at.Field("header").Hint("use Authorization, or a header of your own such as X-Api-Key").
-			Errorf("auth-header", "%s has another meaning and cannot carry a key", c.Header)
+			Errorf("auth-header", "HTTP or MCP defines another meaning for %s, so it cannot carry a key", c.Header)
 	}
 	if c.Scheme != "" && !httpfield.IsToken(c.Scheme) {
 		at.Field("scheme").Hint(`use one word such as Bearer, or "" to read the raw header value`).
@@ -126,7 +126,7 @@ func (c *Config) Validate(at diag.At) {
 	}
 	if c.Enabled && len(c.Keys) == 0 && !c.OAuth.Enabled {
 		at.Field("keys").Hint("make a key with `svc keygen`, or set auth.enabled to false").
-			Errorf("auth-keys-empty", "authentication is enabled and no key is listed: nobody could call")
+			Errorf("auth-keys-empty", "authentication is enabled and no key is listed, so every request would be rejected")
 	}
 	ids := make(map[string]int, len(c.Keys))
 	hashes := make(map[string]int, len(c.Keys))
@@ -134,13 +134,13 @@ func (c *Config) Validate(at diag.At) {
 		k, here := &c.Keys[i], at.Field("keys").Index(i)
 		k.validate(here)
 		if first, twice := ids[k.ID]; twice && k.ID != "" {
-			here.Field("id").Errorf("auth-key-duplicate", "id %q is taken by keys[%d]", k.ID, first)
+			here.Field("id").Errorf("auth-key-duplicate", "id %q is already used by keys[%d]", k.ID, first)
 		} else {
 			ids[k.ID] = i
 		}
 		if first, twice := hashes[k.Hash]; twice && k.Hash != "" {
-			here.Field("hash").Hint("make a key of its own for each id with `svc keygen --id NAME`").
-				Warnf("auth-hash-duplicate", "the hash is that of keys[%d]: the same key under two ids", first)
+			here.Field("hash").Hint("make a separate key for each id with `svc keygen --id NAME`").
+				Warnf("auth-hash-duplicate", "the hash is the same as in keys[%d]: one key has two ids", first)
 		} else {
 			hashes[k.Hash] = i
 		}
@@ -164,12 +164,12 @@ func (k *KeyConfig) validate(at diag.At) {
 		at.Field("hash").Hint("`svc keygen` prints a key and its hash").Errorf("auth-key-hash", "%v", err)
 	}
 	if !k.CreatedAt.IsZero() && !k.ExpiresAt.IsZero() && !k.CreatedAt.Before(k.ExpiresAt) {
-		at.Field("expires_at").Warnf("auth-key-expiry", "is not after created_at: the key was never good")
+		at.Field("expires_at").Warnf("auth-key-expiry", "is not after created_at: the key was never valid")
 	}
 }
 
-// Validate reports what is wrong with the section; the required fields are
-// asked for only when it is enabled.
+// Validate reports the errors of the section; required fields are checked only when it is
+// enabled.
 func (c *OAuthConfig) Validate(at diag.At) {
 	for _, f := range []struct {
 		name, value string
@@ -192,7 +192,7 @@ func (c *OAuthConfig) Validate(at diag.At) {
 		case f.name == "public_url" && (u.RawQuery != "" || u.Fragment != "" || strings.ContainsAny(f.value, "?#\"\\ ") || !visible(f.value)):
 			at.Field(f.name).Errorf("oauth-url", "must not carry a query or fragment, nor characters that a URL has to escape")
 		case f.name == "jwks_url" && u.Scheme == "http" && !loopback(u.Hostname()):
-			at.Field(f.name).Hint("whoever can change the key set can sign any token").
+			at.Field(f.name).Hint("an attacker who can change the key set can sign any token").
 				Errorf("oauth-url-insecure", "must be https unless the host is loopback")
 		}
 	}
@@ -212,7 +212,7 @@ func (c *OAuthConfig) Validate(at diag.At) {
 	case !strings.HasPrefix(p, "/") || p == "/" || strings.ContainsAny(p, "?#{}%\"\\") || !visible(p):
 		at.Field("metadata_path").Errorf("oauth-metadata-path", "must be an absolute path without characters that a URL has to escape")
 	case p == "/mcp" || p == "/mcp/" || p == "/healthz" || p == "/readyz":
-		at.Field("metadata_path").Errorf("oauth-metadata-path", "%s is taken: the gateway serves something else there", p)
+		at.Field("metadata_path").Errorf("oauth-metadata-path", "the gateway already serves another resource at %s", p)
 	}
 	positive(at.Field("cimd").Field("timeout"), c.CIMD.Timeout)
 	positive(at.Field("cimd").Field("cache_ttl"), c.CIMD.CacheTTL)
@@ -232,7 +232,7 @@ func positive(at diag.At, d time.Duration) {
 	}
 }
 
-// loopback tells whether a URL's host can only mean this machine.
+// loopback reports whether a URL's host is this machine for certain.
 func loopback(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true

@@ -1,14 +1,12 @@
-// Package auth says who is calling (gateway specification, Authentication).
+// Package auth authenticates callers (gateway specification, Authentication).
 //
-// It owns the auth section of the configuration, the reading of the header
-// that carries a key, the text form of keys, the argon2id hashes they are
-// checked against, and the defence against floods of wrong keys. It leaves to
-// its callers the answer that a refused request gets and what the principal is
-// used for (rules, limits, audit).
+// It contains the auth section of the configuration, the parsing of the header with a
+// key, the text form of keys, their argon2id hashes, the verification of bearer tokens,
+// and the limits that protect against floods of wrong keys. The callers of the package
+// write the response of a rejected request and use the principal (rules, limits, audit).
 //
-// A [Verifier] lives as long as the process: it holds what is worth keeping
-// across reloads, namely the keys that verified before and the bound on
-// verifications under way. A [Keyring] is the immutable set of keys of one
-// configuration snapshot and is built anew, over the same Verifier, by each
-// reload.
+// A [Verifier] exists as long as the process: it holds the state that outlives reloads,
+// namely the keys that verified before and the limit on verifications in flight. A
+// [Keyring] is the immutable set of keys of one configuration snapshot; each reload
+// builds a new one with the same Verifier.
 package auth

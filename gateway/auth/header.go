@@ -5,39 +5,36 @@ import (
 	"strings"
 )
 
-// Header says where a request carries its key. The zero value reads nothing.
-// It is immutable.
+// Header locates the key in a request. The zero value finds no key. It is immutable.
 type Header struct {
 	name   string // canonical
 	scheme string
 }
 
-// NewHeader returns a reader of the named header. The scheme is compared
-// without regard to case, as HTTP schemes are (RFC 9110, 11.1); an empty one
-// reads the raw value.
+// NewHeader returns a Header for the named header. The scheme is compared without regard
+// to case, as HTTP schemes are (RFC 9110, 11.1); an empty scheme means the raw value.
 func NewHeader(name, scheme string) Header {
 	return Header{name: http.CanonicalHeaderKey(name), scheme: scheme}
 }
 
-// Name returns the canonical name of the header; it must never reach an
+// Name returns the canonical name of the header; the header must never be sent to an
 // upstream.
 func (h Header) Name() string { return h.name }
 
-// Key returns the key that a request presents. The error is [ErrMissing] when
-// there is none, or one under another scheme, and [ErrInvalid] when the header
-// stands more than once or what it carries cannot be a key (over
-// [MaxKeyBytes], or not visible ASCII). Several spaces may stand between
-// scheme and key, as RFC 9110 allows.
+// Key returns the key of a request. The error is [ErrMissing] when there is none, or one
+// with another scheme, and [ErrInvalid] when the header occurs more than once or its
+// value cannot be a key (over [MaxKeyBytes], or not visible ASCII). RFC 9110 allows
+// several spaces between scheme and key (decision AUD2).
 func (h Header) Key(header http.Header) (string, error) {
 	values := header[h.name]
 	switch {
 	case len(values) == 0:
 		return "", ErrMissing
 	case len(values) > 1:
-		// Peers disagree on which of several wins.
+		// Implementations differ on which of several headers they use.
 		return "", ErrInvalid
 	}
-	// The scheme and its spaces are bounded too: nobody needs a kilobyte of them.
+	// The scheme and its spaces are bounded too: no valid header has a kilobyte of them.
 	value := values[0]
 	if len(value) > MaxKeyBytes+len(h.scheme)+16 {
 		return "", ErrInvalid
@@ -53,7 +50,7 @@ func (h Header) Key(header http.Header) (string, error) {
 			return "", ErrMissing
 		}
 		if len(key) == len(value)-n {
-			return "", ErrMissing // another scheme that starts alike
+			return "", ErrMissing // a longer scheme with the same prefix
 		}
 		value = key
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// Bounds on a key set.
+// Bounds of a key set (decision TOK5).
 const (
 	maxSetBytes = 1 << 20
 	maxSetKeys  = 256
@@ -28,9 +28,9 @@ const (
 	maxKidBytes = 256
 )
 
-// algorithms are the signatures that are accepted, all of them asymmetric: a
-// key that can verify must not be able to sign. The name that a token gives
-// chooses from this table alone.
+// algorithms are the accepted signature algorithms. All are asymmetric: a key that can
+// verify must not be able to sign. The algorithm of a token is looked up in this table
+// only (decision TOK1).
 var algorithms = map[string]jwt.SigningMethod{
 	"RS256": jwt.SigningMethodRS256, "RS384": jwt.SigningMethodRS384, "RS512": jwt.SigningMethodRS512,
 	"PS256": jwt.SigningMethodPS256, "PS384": jwt.SigningMethodPS384, "PS512": jwt.SigningMethodPS512,
@@ -40,10 +40,10 @@ var algorithms = map[string]jwt.SigningMethod{
 
 var rsaAlgorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}
 
-// print stands for a public key: the digest of its standard encoding.
+// print identifies a public key: the digest of its standard encoding.
 type print [sha256.Size]byte
 
-// signer is a public key of an issuer, and what it may verify.
+// signer is a public key of an issuer, with the algorithms that it may verify.
 type signer struct {
 	kid   string
 	key   crypto.PublicKey
@@ -51,22 +51,22 @@ type signer struct {
 	print print
 }
 
-// keySet is what one fetch brought. It is immutable.
+// keySet is the result of one fetch. It is immutable.
 type keySet struct {
 	keys   []*signer
 	prints map[print]struct{}
-	// skipped counts the keys that were not usable.
+	// skipped is the number of unusable keys.
 	skipped int
 }
 
-// has tells whether the set still holds a key.
+// has reports whether the set contains a key.
 func (s *keySet) has(p print) bool {
 	_, ok := s.prints[p]
 	return ok
 }
 
-// candidates returns the keys that may have signed a token. One that names no
-// key may be signed by any, of which a few are tried.
+// candidates returns the keys that may have signed a token. A token without a key id is
+// tried against a few keys (decision TOK8).
 func (s *keySet) candidates(kid, alg string) []*signer {
 	const maxCandidates = 4
 	var found []*signer
@@ -78,12 +78,13 @@ func (s *keySet) candidates(kid, alg string) []*signer {
 	return found
 }
 
-// names tells whether the set has a key of that name, for whatever algorithm.
+// names reports whether the set has a key with this id, for any algorithm.
 func (s *keySet) names(kid string) bool {
 	return slices.ContainsFunc(s.keys, func(k *signer) bool { return k.kid == kid })
 }
 
-// jwk is a JSON Web Key (RFC 7517), as far as signatures need it.
+// jwk is a JSON Web Key (RFC 7517), with the members that signatures need (decision
+// TOK4).
 type jwk struct {
 	Kty    string   `json:"kty"`
 	Use    string   `json:"use"`
@@ -97,11 +98,11 @@ type jwk struct {
 	Y      string   `json:"y"`
 }
 
-var errNoKeys = errors.New("holds no key that can verify signatures")
+var errNoKeys = errors.New("contains no key that can verify signatures")
 
-// parseKeySet reads a JWK set. Keys that are of no use here (symmetric,
-// for encryption, too weak, not well formed) are left out one by one; a set
-// without a usable key is an error.
+// parseKeySet parses a JWK set. Unusable keys (symmetric, for encryption, too weak,
+// malformed) are skipped individually; a set without a usable key is an error (decision
+// TOK4).
 func parseKeySet(body []byte) (*keySet, error) {
 	if len(body) > maxSetBytes {
 		return nil, fmt.Errorf("is larger than %d bytes", maxSetBytes)
@@ -113,7 +114,7 @@ func parseKeySet(body []byte) (*keySet, error) {
 		return nil, errors.New("is not a JSON key set")
 	}
 	if len(doc.Keys) > maxSetKeys {
-		return nil, fmt.Errorf("holds more than %d keys", maxSetKeys)
+		return nil, fmt.Errorf("contains more than %d keys", maxSetKeys)
 	}
 	set := &keySet{prints: make(map[print]struct{}, len(doc.Keys))}
 	for _, raw := range doc.Keys {
@@ -217,7 +218,7 @@ func (k *jwk) ec() (*ecdsa.PublicKey, []string, error) {
 	if len(x) != size || len(y) != size {
 		return nil, nil, errUnusable
 	}
-	// This refuses points that are not on the curve.
+	// ParseUncompressedPublicKey rejects points that are not on the curve.
 	key, err := ecdsa.ParseUncompressedPublicKey(curve, slices.Concat([]byte{4}, x, y))
 	return key, []string{alg}, err
 }
@@ -233,7 +234,7 @@ func (k *jwk) ed25519() (ed25519.PublicKey, error) {
 	return ed25519.PublicKey(x), nil
 }
 
-// base64url is the one encoding of JOSE: no padding, no spare bits.
+// base64url is the encoding of JOSE: no padding, no trailing bits.
 var base64url = base64.RawURLEncoding.Strict()
 
 func unbase64(s string) ([]byte, error) { return base64url.DecodeString(s) }

@@ -14,45 +14,45 @@ import (
 )
 
 const (
-	// fetchTimeout bounds one fetch of a key set, to its last byte.
+	// fetchTimeout bounds one fetch of a key set, including its body.
 	fetchTimeout = 5 * time.Second
-	// unknownPause is the least time between two successful fetches that unknown
-	// key names cause, and the longest between attempts while fetches fail.
+	// unknownPause is the minimum time between two successful fetches for unknown key
+	// ids, and the maximum backoff while fetches fail (decision TOK7).
 	unknownPause = 15 * time.Second
-	// coldPause is the least time between attempts while there is no key at all,
-	// and after the first failure: most are over soon, as when the issuer is
-	// restarted with a new key. It doubles with each further one.
+	// coldPause is the minimum backoff: after the first failure, and while there is no
+	// key at all. Most failures are short, as when the issuer restarts with a new key.
+	// The backoff doubles with each further failure.
 	coldPause = time.Second
-	// maxWaiting bounds the requests that wait for a fetch.
+	// maxWaiting bounds the number of requests that wait for a fetch.
 	maxWaiting = 256
 )
 
-// ErrNoKeys: the key that a token names is not known and the issuer's keys
-// cannot be fetched now, so that the token may be valid. It is answered 503.
-// Errors of this kind are an [UnavailableError].
+// ErrNoKeys: the key of a token is not known and the issuer's keys cannot be fetched now,
+// so that the token may be valid. The response is 503 (decision TOK11). Errors of this
+// kind are an [UnavailableError].
 var ErrNoKeys = errors.New("the key set of the token issuer cannot be fetched")
 
-// UnavailableError is an [ErrNoKeys] that states when the next fetch may begin.
+// UnavailableError is an [ErrNoKeys] with the time until the next fetch.
 type UnavailableError struct {
-	// RetryAfter is the time until the gateway asks the issuer again.
+	// RetryAfter is the time until the next fetch may start.
 	RetryAfter time.Duration
 }
 
-// Error returns what happened and when the issuer is asked again.
+// Error returns the error and the time of the next fetch.
 func (e *UnavailableError) Error() string {
-	return fmt.Sprintf("%s; the issuer is asked again in %s", ErrNoKeys, e.RetryAfter)
+	return fmt.Sprintf("%s; the next attempt is in %s", ErrNoKeys, e.RetryAfter)
 }
 
 // Is makes the error an [ErrNoKeys].
 func (e *UnavailableError) Is(target error) bool { return target == ErrNoKeys }
 
-// issuerKeys is the key set of one issuer, kept fresh. It lives as long as the
+// issuerKeys is the key set of one issuer, with its refresh. It exists as long as the
 // process. Reading takes no lock.
 //
-// Requests do not fetch: a fetch runs on a goroutine of its own, one at a time,
-// and who needs its outcome waits for it no longer than its own context. Keys
-// that are older than the time to live are used while new ones are fetched, and
-// for as long as the issuer does not answer with usable ones.
+// Requests do not fetch: one goroutine at a time fetches, and a request that needs the
+// result waits no longer than its own context. Keys that are older than the time to live
+// are used while new keys are fetched, and as long as the issuer does not return usable
+// ones (decision TOK6).
 type issuerKeys struct {
 	url    string
 	client *http.Client
@@ -66,14 +66,14 @@ type issuerKeys struct {
 	fetches atomic.Uint64
 
 	mu          sync.Mutex
-	flying      chan struct{} // closed when the fetch under way has ended
+	flying      chan struct{} // closed when the fetch in flight has ended
 	lastAttempt time.Time
-	lastUnknown time.Time // of a fetch that did not fail
+	lastUnknown time.Time // time of the last successful fetch for an unknown key id
 	failing     bool
-	failures    int // in a row
+	failures    int // consecutive failures
 }
 
-// pause is the least time before another attempt. The caller holds mu.
+// pause is the minimum time before the next attempt. The caller holds mu.
 func (k *issuerKeys) pause() time.Duration {
 	switch {
 	case k.set.Load() == nil:
@@ -84,8 +84,8 @@ func (k *issuerKeys) pause() time.Duration {
 	return min(coldPause<<min(k.failures-1, 8), unknownPause)
 }
 
-// newFetchClient returns a client that follows no redirect and keeps no
-// connection.
+// newFetchClient returns a client that does not follow redirects and keeps no
+// connections.
 func newFetchClient(transport *http.Transport) *http.Client {
 	transport.Proxy = nil
 	transport.DisableKeepAlives = true
@@ -108,9 +108,9 @@ func newIssuerKeys(o *OAuth, url string) *issuerKeys {
 	}
 }
 
-// current returns the keys. Ones that are past their time are fetched anew: in
-// the background at first, but nobody is let in by a set of which nobody asked
-// for twice its time to live, unless the issuer does not answer.
+// current returns the keys. Keys older than the time to live are fetched again in the
+// background. If no fetch was tried for twice the time to live, requests wait for the
+// fetch; they use the old keys only if it fails (decision TOK6).
 func (k *issuerKeys) current(ctx context.Context, ttl time.Duration) (*keySet, error) {
 	set := k.set.Load()
 	age := time.Duration(k.now().UnixNano() - k.fetched.Load())
@@ -137,12 +137,12 @@ func (k *issuerKeys) unavailable() error {
 	return &UnavailableError{RetryAfter: max(0, k.lastAttempt.Add(k.pause()).Sub(k.now()))}
 }
 
-// unknown is called when set lacks the key of a token: it returns a newer set,
-// or nil when the last fetch succeeded and it is too early for another one.
-// While the last fetch failed, the issuer may have published the key meanwhile:
-// then the error is an [UnavailableError].
+// unknown is called when set lacks the key of a token. It returns a newer set, or nil
+// when the last fetch succeeded and the next one is not allowed yet. While the last fetch
+// failed, the issuer may have published the key since: then the error is an
+// [UnavailableError] (decision TOK7).
 func (k *issuerKeys) unknown(ctx context.Context, set *keySet) (*keySet, error) {
-	// A fetch that was under way already may have asked too early.
+	// A fetch that was already in flight may have been sent before the key was published.
 	for range 2 {
 		if newer := k.set.Load(); newer != set {
 			return newer, nil
@@ -171,11 +171,11 @@ func (k *issuerKeys) unknown(ctx context.Context, set *keySet) (*keySet, error) 
 	return nil, nil
 }
 
-// outOfDate tells whether the issuer may have keys that are not known here: the
-// last fetch failed, or no fetch can begin any more. The caller holds mu.
+// outOfDate reports whether the issuer may have keys that are not known here: the last
+// fetch failed, or no further fetch can start. The caller holds mu.
 func (k *issuerKeys) outOfDate() bool { return k.failing || k.oauth.ctx.Err() != nil }
 
-// wait waits for a fetch, but no longer than ctx.
+// wait waits for a fetch, at most until ctx ends.
 func (k *issuerKeys) wait(ctx context.Context, flight <-chan struct{}) error {
 	if k.waiting.Add(1) > maxWaiting {
 		k.waiting.Add(-1)
@@ -190,8 +190,8 @@ func (k *issuerKeys) wait(ctx context.Context, flight <-chan struct{}) error {
 	}
 }
 
-// refresh begins a fetch because the keys are past their time, or joins the one
-// under way. The flight is nil when it is too early for another attempt.
+// refresh starts a fetch of expired keys, or joins the fetch in flight. The flight is nil
+// when the backoff does not allow an attempt yet.
 func (k *issuerKeys) refresh() (flight <-chan struct{}, failing bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -204,9 +204,9 @@ func (k *issuerKeys) refresh() (flight <-chan struct{}, failing bool) {
 	return k.flying, k.failing
 }
 
-// refetch begins a fetch because of an unknown key name, or joins the one under
-// way. The flight is nil when it is too early for another attempt: while fetches
-// fail, the backoff decides; otherwise, the last successful fetch of this kind.
+// refetch starts a fetch for an unknown key id, or joins the fetch in flight. The flight
+// is nil when no attempt is allowed yet: while fetches fail, because of the backoff;
+// otherwise, because of the last successful fetch of this kind.
 func (k *issuerKeys) refetch() (flight <-chan struct{}, failing bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -226,7 +226,7 @@ func (k *issuerKeys) refetch() (flight <-chan struct{}, failing bool) {
 	return k.flying, k.outOfDate()
 }
 
-// start begins a fetch. The caller holds mu, and there is none under way.
+// start starts a fetch. The caller holds mu, and no fetch is in flight.
 func (k *issuerKeys) start() {
 	if !k.oauth.begin() {
 		return
@@ -242,22 +242,22 @@ func (k *issuerKeys) start() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		k.lastAttempt = k.now()
-		k.settle(set, err)
+		k.finish(set, err)
 		k.flying = nil
 		close(flight)
 	}()
 }
 
-// settle puts the outcome of a fetch in force. The caller holds mu.
-func (k *issuerKeys) settle(set *keySet, err error) {
+// finish applies the result of a fetch. The caller holds mu.
+func (k *issuerKeys) finish(set *keySet, err error) {
 	old := k.set.Load()
 	switch {
 	case k.oauth.ctx.Err() != nil:
 	case err != nil:
 		k.failing = true
 		k.failures++
-		k.lastUnknown = time.Time{} // a failed fetch tells nothing about unknown names
-		k.log.Warn("key set of the token issuer was not fetched", "url", k.url, "error", err,
+		k.lastUnknown = time.Time{} // a failed fetch is no evidence about unknown key ids
+		k.log.Warn("fetching the key set of the token issuer failed", "url", k.url, "error", err,
 			"kept", old != nil, "fix", "check auth.oauth.jwks_url and that the issuer can be reached")
 	default:
 		k.failing, k.failures = false, 0
@@ -271,7 +271,7 @@ func (k *issuerKeys) settle(set *keySet, err error) {
 	}
 }
 
-// sameAs tells whether two sets say the same.
+// sameAs reports whether two sets are equal.
 func (s *keySet) sameAs(t *keySet) bool {
 	if len(s.keys) != len(t.keys) {
 		return false
@@ -294,7 +294,7 @@ func (k *issuerKeys) fetch(ctx context.Context) (*keySet, error) {
 	return parseKeySet(body)
 }
 
-// fetch gets a JSON document of at most max bytes.
+// fetch fetches a JSON document of at most max bytes.
 func fetch(ctx context.Context, client *http.Client, url string, max int64) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -307,14 +307,14 @@ func fetch(ctx context.Context, client *http.Client, url string, max int64) ([]b
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("answered with status %d", resp.StatusCode)
+		return nil, fmt.Errorf("the response has status %d", resp.StatusCode)
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, max+1))
 	if err != nil {
 		return nil, err
 	}
 	if int64(len(body)) > max {
-		return nil, fmt.Errorf("answered with more than %d bytes", max)
+		return nil, fmt.Errorf("the response has more than %d bytes", max)
 	}
 	return body, nil
 }

@@ -79,7 +79,7 @@ func TestColdStartFailsClosed(t *testing.T) {
 			if n := elsewhere.Fetches(); n != 0 {
 				t.Error("the redirect was followed")
 			}
-			if !strings.Contains(r.logs.String(), "was not fetched") {
+			if !strings.Contains(r.logs.String(), "fetching the key set") {
 				t.Error("nobody was told")
 			}
 			r.issuer.Answer(nil)

@@ -11,7 +11,7 @@ import (
 const (
 	// MaxIDBytes is the longest key id.
 	MaxIDBytes = 128
-	// MaxKeyBytes is the longest key that is looked at.
+	// MaxKeyBytes is the longest accepted key.
 	MaxKeyBytes = 8 << 10
 )
 
@@ -25,12 +25,11 @@ const secretChars = 43
 type Key struct {
 	// ID is the id of the entry in auth.keys.
 	ID string
-	// Scopes are kept and not enforced.
+	// Scopes are recorded and not enforced.
 	Scopes []string
 	// CreatedAt is informational.
 	CreatedAt time.Time
-	// ExpiresAt is the first instant at which the key is no longer good; zero
-	// means never.
+	// ExpiresAt is the time from which the key is no longer valid; zero means never.
 	ExpiresAt time.Time
 
 	hash string
@@ -41,13 +40,13 @@ func (k *Key) Principal() Principal {
 	return Principal{Kind: KindKey, Value: k.ID, KeyID: k.ID}
 }
 
-// expired tells whether the key is no longer good at now.
+// expired reports whether the key has expired at now.
 func (k *Key) expired(now time.Time) bool {
 	return !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt)
 }
 
-// NewKey makes a key text for an id: svc_gw_<id>_ and 32 random bytes in
-// base64url. It is shown once; only its [Hash] belongs into a file.
+// NewKey makes a key text for an id: svc_gw_<id>_ and 32 random bytes in base64url. The
+// key is displayed once; only its [Hash] is stored in a file.
 func NewKey(id string) (string, error) {
 	if !ValidID(id) {
 		return "", fmt.Errorf("key id %q must be 1 to %d visible ASCII characters without spaces", id, MaxIDBytes)
@@ -59,12 +58,12 @@ func NewKey(id string) (string, error) {
 	return keyPrefix + id + "_" + base64.RawURLEncoding.EncodeToString(secret[:]), nil
 }
 
-// ValidID tells whether id can name a key: 1 to [MaxIDBytes] visible ASCII
-// characters without spaces.
+// ValidID reports whether id is a valid key id: 1 to [MaxIDBytes] visible ASCII
+// characters without spaces (decision AUD1).
 func ValidID(id string) bool { return len(id) <= MaxIDBytes && visible(id) }
 
-// splitKey returns the id inside a key text of our own shape. The secret has a
-// fixed length, so an id may hold underscores.
+// splitKey returns the id inside a key text in the format of [NewKey]. The secret has a
+// fixed length, so an id may contain underscores (decision AUD1).
 func splitKey(text string) (id string, ok bool) {
 	end := len(text) - secretChars - 1
 	if end <= len(keyPrefix) || text[:len(keyPrefix)] != keyPrefix || text[end] != '_' {
@@ -80,10 +79,10 @@ func splitKey(text string) (id string, ok bool) {
 	return id, ValidID(id)
 }
 
-// presentable tells whether text can be a key in a header.
+// presentable reports whether text can be a key in a header.
 func presentable(text string) bool { return len(text) <= MaxKeyBytes && visible(text) }
 
-// visible tells whether s is non-empty and holds visible ASCII alone.
+// visible reports whether s is non-empty and contains only visible ASCII.
 func visible(s string) bool {
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] >= 0x7f {

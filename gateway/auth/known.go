@@ -16,36 +16,36 @@ import (
 	"svc/gateway/statefile"
 )
 
-// Bounds on the file of known keys.
+// Bounds of the file of known keys.
 const (
 	knownVersion = 1
 	// maxKnownFile bounds the file in bytes: maxVerified lines of the longest id.
 	maxKnownFile = 16 << 20
-	// savePause is the least time between two writes.
+	// savePause is the minimum time between two writes.
 	savePause = time.Second
 )
 
-// knownFile is the file of known keys: digests of presented keys that verified,
-// so that a flood of wrong keys after a restart cannot keep the right ones out.
+// knownFile is the file of known keys: digests of presented keys that verified, so that a
+// flood of wrong keys after a restart does not delay valid ones (decision AUD7).
 //
-// It holds no key, and nothing that lets anybody in by itself: a digest counts
-// only while the configuration has the entry, with the hash, that the key
-// verified against. Only keys of the shape that [NewKey] makes are saved: their
-// 256 random bits cannot be guessed from an HMAC, whereas a short secret of
-// another shape must be protected by argon2id alone.
+// The file contains no key, and nothing that is sufficient to authenticate: a digest is
+// used only while the configuration has the entry, with the hash, that the key verified
+// against. Only keys in the format of [NewKey] are saved: their 256 random bits cannot be
+// guessed from an HMAC, whereas a short secret in another format must be protected by
+// argon2id.
 type knownFile struct {
 	path    string
 	log     *slog.Logger
 	secret  [sha256.Size]byte
 	read    []knownKey    // until the first keyring is activated
-	changed chan struct{} // holds a value when memory is ahead of the file
+	changed chan struct{} // holds a value when the memory is newer than the file
 }
 
 // knownKey is one digest of the file.
 type knownKey struct {
 	ID     string `json:"id"`
 	Digest []byte `json:"digest"`
-	// Bound is the HMAC over the digest and the configured hash.
+	// Bound is the HMAC of the digest and the configured hash.
 	Bound []byte `json:"bound"`
 }
 
@@ -55,8 +55,8 @@ type knownContent struct {
 	Keys    []knownKey `json:"keys"`
 }
 
-// openKnown reads the file at path, or begins a new one with a new secret. One
-// that cannot be used is ignored with a warning: its keys verify once more.
+// openKnown reads the file at path, or starts a new one with a new secret. An unusable
+// file is ignored with a warning: its keys are verified once more.
 func openKnown(path string, log *slog.Logger) *knownFile {
 	k := &knownFile{path: path, log: log, changed: make(chan struct{}, 1)}
 	content, err := readKnown(path)
@@ -78,7 +78,7 @@ func readKnown(path string) (knownContent, error) {
 		return content, err
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return content, fmt.Errorf("it has mode %04o and must not be accessible to others", info.Mode().Perm())
+		return content, fmt.Errorf("the file has mode %04o and must not be accessible to others", info.Mode().Perm())
 	}
 	data, err := statefile.Read(path, maxKnownFile)
 	if err != nil {
@@ -89,17 +89,17 @@ func readKnown(path string) (knownContent, error) {
 	}
 	switch {
 	case content.Version != knownVersion:
-		return content, fmt.Errorf("it has version %d, want %d", content.Version, knownVersion)
+		return content, fmt.Errorf("the file has version %d, want %d", content.Version, knownVersion)
 	case len(content.Secret) != sha256.Size:
-		return content, fmt.Errorf("its secret has %d bytes, want %d", len(content.Secret), sha256.Size)
+		return content, fmt.Errorf("the secret in the file has %d bytes, want %d", len(content.Secret), sha256.Size)
 	case len(content.Keys) > maxVerified:
-		return content, fmt.Errorf("it holds %d keys, more than %d", len(content.Keys), maxVerified)
+		return content, fmt.Errorf("the file has %d keys, more than %d", len(content.Keys), maxVerified)
 	}
 	return content, nil
 }
 
-// bind returns the HMAC that ties a digest to a configured hash. The input
-// begins with a byte that no presented key holds, so that it is no digest.
+// bind returns the HMAC that binds a digest to a configured hash. Its input begins with a
+// byte that no presented key contains, so that the result is never the digest of a key.
 func (k *knownFile) bind(d digest, hash string) []byte {
 	mac := hmac.New(sha256.New, k.secret[:])
 	mac.Write([]byte{0})
@@ -108,9 +108,9 @@ func (k *knownFile) bind(d digest, hash string) []byte {
 	return mac.Sum(nil)
 }
 
-// take returns the keys of the file that fit a keyring, the first time; later
-// none: what a reload has removed does not come back. It counts those that do
-// not fit.
+// take returns the keys of the file that match a keyring on the first call, and none
+// later: a key that a reload has removed does not become valid again. It counts the keys
+// that do not match.
 func (k *knownFile) take(ring *Keyring) (fits map[digest]fit, left int) {
 	fits = make(map[digest]fit, len(k.read))
 	for _, key := range k.read {
@@ -125,7 +125,7 @@ func (k *knownFile) take(ring *Keyring) (fits map[digest]fit, left int) {
 	return fits, left
 }
 
-// change notes that the file is out of date. It never waits.
+// change marks the file as out of date. It never blocks.
 func (k *knownFile) change() {
 	if k == nil {
 		return
@@ -136,7 +136,7 @@ func (k *knownFile) change() {
 	}
 }
 
-// write replaces the file by what is in memory.
+// write replaces the file by the current digests.
 func (k *knownFile) write(v *verified) {
 	content := knownContent{Version: knownVersion, Secret: k.secret[:], Keys: []knownKey{}}
 	for d, f := range *v.m.Load() {
@@ -152,12 +152,12 @@ func (k *knownFile) write(v *verified) {
 		err = statefile.Replace(k.path, append(data, '\n'))
 	}
 	if err != nil {
-		k.log.Warn("the file of known API keys was not written: after a restart each key is verified once more", "file", k.path, "error", err)
+		k.log.Warn("writing the file of known API keys failed: after a restart each key is verified once more", "file", k.path, "error", err)
 	}
 }
 
-// Run writes the file of known keys when they change, at most once a second,
-// until ctx ends. It returns at once where there is no file.
+// Run writes the file of known keys after changes, at most once a second, until ctx ends.
+// It returns at once if there is no file.
 func (v *Verifier) Run(ctx context.Context) {
 	if v.known == nil {
 		return
@@ -179,8 +179,8 @@ func (v *Verifier) Run(ctx context.Context) {
 	}
 }
 
-// Close writes the file of known keys once more if they changed since it was
-// written. It must be called after Run has returned.
+// Close writes the file of known keys if they changed since the last write. It must be
+// called after Run has returned.
 func (v *Verifier) Close() {
 	if v.known == nil {
 		return

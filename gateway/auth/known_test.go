@@ -62,8 +62,8 @@ func TestKnownKeysSurviveARestart(t *testing.T) {
 
 	v, logs := openTestVerifier(path)
 	k := active(t, v, entry)
-	for range maxPlacesPerID {
-		if !v.gate.enter("ci") {
+	for range maxSlotsPerID {
+		if !v.limiter.acquire("ci") {
 			t.Fatal("the queue was not empty")
 		}
 	}

@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// lru is a bounded memory whose entries end at a time of their own; when it is
-// full the least recently used one goes. It needs no goroutine: what has ended
-// goes when it is asked for, or when its place is needed. It is safe for
-// concurrent use.
+// lru is a bounded cache with an expiry time for each entry; when it is full, the least
+// recently used entry is evicted. It needs no goroutine: expired entries are removed by
+// get and by eviction. It is safe for concurrent use.
 type lru[K comparable, V any] struct {
 	max int
 
@@ -28,7 +27,7 @@ func newLRU[K comparable, V any](max int) *lru[K, V] {
 	return &lru[K, V]{max: max, order: list.New(), byKey: make(map[K]*list.Element)}
 }
 
-// get returns what is remembered under key and has not ended at now.
+// get returns the value of key, if it has not expired at now.
 func (l *lru[K, V]) get(key K, now time.Time) (V, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -43,7 +42,7 @@ func (l *lru[K, V]) get(key K, now time.Time) (V, bool) {
 	return none, false
 }
 
-// put remembers value until a time, in the place of what was there.
+// put stores value until a time and replaces the old value.
 func (l *lru[K, V]) put(key K, value V, until time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,7 +55,7 @@ func (l *lru[K, V]) put(key K, value V, until time.Time) {
 	l.byKey[key] = l.order.PushFront(&lruEntry[K, V]{key: key, value: value, until: until})
 }
 
-// drop forgets key.
+// drop removes key.
 func (l *lru[K, V]) drop(key K) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,7 +64,7 @@ func (l *lru[K, V]) drop(key K) {
 	}
 }
 
-// remove takes an entry out. The caller holds mu.
+// remove removes an entry. The caller holds mu.
 func (l *lru[K, V]) remove(at *list.Element) {
 	e, _ := l.order.Remove(at).(*lruEntry[K, V])
 	delete(l.byKey, e.key)

@@ -8,20 +8,21 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// Resource is the gateway as OAuth clients see it: its metadata document
-// (RFC 9728) and the challenges that lead to it (RFC 6750). It is immutable.
+// Resource describes the gateway to OAuth clients: its metadata document (RFC 9728) and
+// the challenges that refer to it (RFC 6750). It is immutable.
 type Resource struct {
-	// Path serves Document; see Serves.
+	// Path is the path of Document; see Serves.
 	Path string
 	// Document is the metadata, as JSON.
 	Document []byte
-	// Missing, Invalid and Scope are the values of WWW-Authenticate for requests
-	// without a credential, with a bad one, and with a token that lacks scopes.
+	// Missing, Invalid and Scope are the values of WWW-Authenticate for requests without
+	// a credential (decision TOK12), with an invalid one, and with a token that lacks
+	// scopes.
 	Missing, Invalid, Scope string
 }
 
-// NewResource describes the gateway for a checked configuration. listen and
-// secure (TLS) say where it is reached when no public URL is given.
+// NewResource describes the gateway for a validated configuration. Without a public URL
+// the base URL is derived from listen and secure (TLS).
 func NewResource(cfg OAuthConfig, listen string, secure bool) (*Resource, error) {
 	base := strings.TrimRight(cfg.PublicURL, "/")
 	if base == "" {
@@ -53,15 +54,15 @@ func NewResource(cfg OAuthConfig, listen string, secure bool) (*Resource, error)
 	}, nil
 }
 
-// Serves reports whether a path is one of the document's: clients put the path of
-// the resource behind it, as they write that.
+// Serves reports whether a path is a path of the document: clients may append the path of
+// the resource.
 func (r *Resource) Serves(path string) bool {
 	rest, ok := strings.CutPrefix(path, r.Path)
 	return ok && (rest == "" || rest == "/mcp" || rest == "/mcp/")
 }
 
-// derivedURL is the base URL of an address to listen on. One that stands for
-// every address is told as localhost: it is no address to connect to.
+// derivedURL returns the base URL of a listen address. An unspecified address becomes
+// localhost, because clients cannot connect to it (decision TOK17).
 func derivedURL(listen string, secure bool) string {
 	scheme := "http://"
 	if secure {
@@ -77,8 +78,8 @@ func derivedURL(listen string, secure bool) string {
 	return scheme + net.JoinHostPort(host, port)
 }
 
-// quoted makes a text fit for a quoted string of RFC 9110: what could end it is
-// escaped, what cannot stand in a header is left out.
+// quoted escapes a text for a quoted string of RFC 9110, and removes characters that a
+// header cannot contain.
 func quoted(s string) string {
 	var b strings.Builder
 	for i := range len(s) {

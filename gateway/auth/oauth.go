@@ -16,23 +16,23 @@ import (
 	"svc/gateway/policy"
 )
 
-// ErrScope: the token is good, and lacks a scope that is required. It is
-// answered 403 insufficient_scope.
+// ErrScope: the token is valid, and lacks a required scope. The response is 403
+// insufficient_scope.
 var ErrScope = errors.New("the bearer token lacks a required scope")
 
-// OAuthOptions are what an [OAuth] is made of.
+// OAuthOptions are the parameters of an [OAuth].
 type OAuthOptions struct {
-	// Now tells the time.
+	// Now returns the current time.
 	Now func() time.Time
-	// Logger receives what an operator should know; discards when nil.
+	// Logger receives messages for the operator; nil discards them.
 	Logger *slog.Logger
-	// Roots are the authorities that fetches trust; those of the system when nil.
+	// Roots are the certificate authorities for fetches; nil means those of the system.
 	Roots *x509.CertPool
 }
 
-// OAuth is what verifying tokens needs across reloads: the key set of the
-// issuer, and the bound on signatures under way. It is safe for concurrent use
-// and must be closed.
+// OAuth is the state of token verification that outlives reloads: the key set of the
+// issuer, and the limit on concurrent signature checks. It is safe for concurrent use and
+// must be closed.
 type OAuth struct {
 	now      func() time.Time
 	log      *slog.Logger
@@ -42,18 +42,18 @@ type OAuth struct {
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup
 
-	slots   chan struct{} // signature checks under way
+	slots   chan struct{} // signature checks in flight
 	waiting atomic.Int64
 	checks  atomic.Uint64
 	gen     atomic.Uint64
 
 	mu     sync.Mutex
 	closed bool
-	keys   *issuerKeys // of the URL that was asked for last
+	keys   *issuerKeys // of the URL that was used last
 }
 
-// NewOAuth returns an OAuth. It fetches nothing before a token has to be
-// verified or a configuration is activated.
+// NewOAuth returns an OAuth. It fetches nothing until a token is verified or a
+// configuration is activated.
 func NewOAuth(opts OAuthOptions) *OAuth {
 	o := &OAuth{
 		now: opts.Now, log: opts.Logger, roots: opts.Roots, digester: newDigester(newSecret()),
@@ -66,7 +66,7 @@ func NewOAuth(opts OAuthOptions) *OAuth {
 	return o
 }
 
-// Close ends fetches under way and waits for them.
+// Close cancels the fetches in flight and waits for their end.
 func (o *OAuth) Close() {
 	o.mu.Lock()
 	o.closed = true
@@ -79,13 +79,12 @@ func (o *OAuth) tlsConfig() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.roots}
 }
 
-// Identity names the claims that say who a caller is (gateway specification,
-// identity).
+// Identity names the claims that identify a caller (gateway specification, identity).
 type Identity struct{ PrincipalClaim, GroupsClaim string }
 
-// Tokens verifies the bearer tokens of one configuration snapshot. What it
-// remembers goes with it, so that a reload judges every token anew. It is safe
-// for concurrent use.
+// Tokens verifies the bearer tokens of one configuration snapshot. Its cache belongs to
+// the snapshot, so that each token is verified again after a reload. It is safe for
+// concurrent use.
 type Tokens struct {
 	oauth    *OAuth
 	keys     *issuerKeys
@@ -97,14 +96,14 @@ type Tokens struct {
 	clients  *clientNames // nil when cimd is off
 }
 
-// Bounds on remembered tokens.
+// Bounds of the cache of tokens.
 const (
 	tokenShards    = 16
 	tokensPerShard = 512
 )
 
-// Tokens builds the verification of a checked configuration. Nothing that is
-// running changes, so a reload may still be refused after it.
+// Tokens builds the verification for a validated configuration. It has no effect on the
+// running one, so that a reload may still be rejected afterwards.
 func (o *OAuth) Tokens(cfg OAuthConfig, identity Identity) (*Tokens, error) {
 	t := &Tokens{oauth: o, cfg: cfg, identity: identity, gen: o.gen.Add(1), refused: newRefused()}
 	for i := range t.verified {
@@ -138,18 +137,18 @@ func parseNetworks(list []string) ([]netip.Prefix, error) {
 	return networks, nil
 }
 
-// Activate tells that the configuration is the one in use: the keys are fetched
-// now, so that the first caller need not wait.
+// Activate marks the configuration as the current one and fetches the keys, so that the
+// first caller need not wait.
 func (t *Tokens) Activate() {
 	if t.keys.set.Load() == nil {
 		t.keys.refresh()
 	}
 }
 
-// Verify returns the token that was presented. It errs with [ErrMissing],
-// [ErrInvalid], [ErrExpired], [ErrScope] (then the token is returned too),
-// [ErrNoKeys] or [ErrBusy], or with the context's error when that ends while
-// keys are fetched. A token that was verified before costs one HMAC.
+// Verify verifies the presented token. The error is [ErrMissing], [ErrInvalid],
+// [ErrExpired], [ErrScope] (then the token is returned too), [ErrNoKeys] or [ErrBusy], or
+// the context's error when the context ends while keys are fetched. A token that was
+// verified before costs one HMAC.
 func (t *Tokens) Verify(ctx context.Context, presented string) (*Token, error) {
 	if presented == "" {
 		return nil, ErrMissing
@@ -184,9 +183,9 @@ func (t *Tokens) Verify(ctx context.Context, presented string) (*Token, error) {
 	return token, t.scoped(token)
 }
 
-// Check tells whether a token that was verified under this or an earlier
-// snapshot is still good. Long streams ask it for each frame, of the current
-// snapshot. The error is as that of Verify.
+// Check reports whether a token that was verified under this or an earlier snapshot is
+// still valid. Long streams call it for each frame, with the current snapshot (decision
+// TOK10). The error is as that of Verify.
 func (t *Tokens) Check(token *Token) error {
 	if token.principal.Issuer != "" && token.principal.Issuer != t.cfg.Issuer {
 		return ErrInvalid
@@ -194,7 +193,8 @@ func (t *Tokens) Check(token *Token) error {
 	if !t.oauth.now().Before(token.ExpiresAt.Add(t.cfg.Leeway)) {
 		return ErrExpired
 	}
-	// Streams bring no requests: somebody has to notice that keys are withdrawn.
+	// A stream causes no requests, so that this call must refresh the keys to detect
+	// withdrawn ones.
 	if set := t.keys.set.Load(); set == nil || !set.has(token.signer) {
 		return ErrInvalid
 	}
@@ -204,17 +204,16 @@ func (t *Tokens) Check(token *Token) error {
 	return t.scoped(token)
 }
 
-// TokenStats is how the verification of tokens fares.
+// TokenStats is the state of token verification.
 type TokenStats struct {
-	// Keys counts the keys of the issuer that are known and usable.
+	// Keys is the number of usable keys of the issuer.
 	Keys int
-	// Fetched is when the issuer last answered with usable keys; zero for never.
+	// Fetched is the time when the issuer last returned usable keys; zero for never.
 	Fetched time.Time
-	// Fetches counts attempts to get the keys of this issuer, Signatures the
-	// signature checks of the process.
+	// Fetches counts attempts to fetch the keys of this issuer, Signatures the signature
+	// checks of the process.
 	Fetches, Signatures uint64
-	// Failing tells that the last attempt failed: the keys known before stay in
-	// use.
+	// Failing is set when the last attempt failed: the previous keys stay in use.
 	Failing bool
 }
 
@@ -233,8 +232,8 @@ func (t *Tokens) Stats() TokenStats {
 	return s
 }
 
-// ClientName returns the client_name of the token's client metadata document;
-// empty where there is none, and whenever it cannot be had.
+// ClientName returns the client_name of the token's client metadata document; empty if
+// there is none or it cannot be fetched.
 func (t *Tokens) ClientName(ctx context.Context, token *Token) string {
 	if t.clients == nil {
 		return ""
@@ -242,7 +241,7 @@ func (t *Tokens) ClientName(ctx context.Context, token *Token) string {
 	return t.clients.name(ctx, token.ClientID)
 }
 
-// scoped tells whether the token has every required scope.
+// scoped reports whether the token has every required scope.
 func (t *Tokens) scoped(token *Token) error {
 	for _, s := range t.cfg.RequiredScopes {
 		if !slices.Contains(token.principal.Claims.Scopes, s) {
@@ -252,7 +251,8 @@ func (t *Tokens) scoped(token *Token) error {
 	return nil
 }
 
-// verify judges a token that is not remembered: first all that needs no key.
+// verify verifies a token that is not cached: first the checks that need no key (decision
+// TOK2).
 func (t *Tokens) verify(ctx context.Context, presented string) (*Token, error) {
 	p, err := parseToken(presented)
 	if err != nil {
@@ -282,7 +282,7 @@ func (t *Tokens) verify(ctx context.Context, presented string) (*Token, error) {
 	if len(candidates) == 0 {
 		return nil, errTokenKey
 	}
-	if err := t.oauth.enter(ctx); err != nil {
+	if err := t.oauth.acquireSlot(ctx); err != nil {
 		return nil, err
 	}
 	defer t.oauth.leave()
@@ -296,7 +296,7 @@ func (t *Tokens) verify(ctx context.Context, presented string) (*Token, error) {
 	return nil, errTokenSignature
 }
 
-// token is what the claims say, in the terms of the gateway.
+// token converts the claims to a Token.
 func (t *Tokens) token(p *parsed, expires time.Time) (*Token, error) {
 	subject, _ := text(p.claims["sub"])
 	token := &Token{
@@ -321,12 +321,13 @@ func (t *Tokens) token(p *parsed, expires time.Time) (*Token, error) {
 	return token, nil
 }
 
-// maxSignatures bounds the requests that wait for a signature check.
+// maxSignatures bounds the number of requests that wait for a signature check.
 const maxSignatures = 256
 
-// enter takes the right to check signatures: at most half the processors do at
-// one time, so that a flood of new tokens leaves room for the others.
-func (o *OAuth) enter(ctx context.Context) error {
+// acquireSlot waits for the permission to check signatures: at most half of the
+// processors check at one time, so that a flood of new tokens leaves processors for other
+// requests.
+func (o *OAuth) acquireSlot(ctx context.Context) error {
 	select {
 	case o.slots <- struct{}{}:
 		return nil

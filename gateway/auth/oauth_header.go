@@ -6,17 +6,16 @@ import (
 	"strings"
 )
 
-// Credentials are what a request presents; an empty text is none.
+// Credentials are the credentials of a request; an empty text means none.
 type Credentials struct{ Key, Token string }
 
-// bearerHeader is where RFC 6750 has its tokens.
+// bearerHeader is the header of tokens in RFC 6750.
 var bearerHeader = Header{name: "Authorization", scheme: "Bearer"}
 
-// Credentials returns what a request presents when tokens are accepted: the
-// token from Authorization, the key from the header of this reader. Where both
-// would stand in one place they are told apart by their shape. The error is
-// [ErrMissing] when there is neither, and [ErrInvalid] when one of them cannot
-// be read.
+// Credentials returns the credentials of a request when tokens are accepted: the token
+// from Authorization, the key from the header of this reader. Where both use the same
+// header they are distinguished by their form (decision TOK13). The error is [ErrMissing]
+// when there is neither, and [ErrInvalid] when one of them is malformed.
 func (h Header) Credentials(header http.Header) (Credentials, error) {
 	var c Credentials
 	token, err := bearerHeader.Key(header)
@@ -27,7 +26,7 @@ func (h Header) Credentials(header http.Header) (Credentials, error) {
 	case h.name != bearerHeader.name:
 		c.Token = token
 	case token != "" && (!strings.EqualFold(h.scheme, bearerHeader.scheme) || LooksLikeToken(token)):
-		// Keys come under another scheme, or it is not shaped like one.
+		// Keys have another scheme, or the value does not have the form of a token.
 		c.Token = token
 		return c, nil
 	}

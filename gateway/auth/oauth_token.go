@@ -13,44 +13,44 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// Bounds on tokens.
+// Bounds of tokens.
 const (
-	// MaxTokenBytes is the longest token that is looked at.
+	// MaxTokenBytes is the longest accepted token.
 	MaxTokenBytes = 8 << 10
-	// maxPrincipalBytes is the longest name of a caller.
+	// maxPrincipalBytes is the longest name of a caller (decision TOK15).
 	maxPrincipalBytes = 512
 )
 
-// badToken says why a token is refused. It is for the operator's log: the
-// caller is told invalid_token alone.
+// badToken is the reason why a token is rejected. It is for the operator's log: the
+// caller receives only invalid_token.
 type badToken string
 
 // Error returns the reason.
 func (e badToken) Error() string { return "bearer token: " + string(e) }
 
-// Is makes every refused token an [ErrInvalid].
+// Is makes every rejected token an [ErrInvalid].
 func (e badToken) Is(target error) bool { return target == ErrInvalid }
 
 // The reasons.
 const (
 	errTokenForm      badToken = "not a JSON Web Token"
-	errTokenHeader    badToken = "header is not acceptable"
-	errTokenCritical  badToken = "header demands an extension (crit)"
+	errTokenHeader    badToken = "header is not accepted"
+	errTokenCritical  badToken = "header requires an extension (crit)"
 	errTokenType      badToken = "type is not that of an access token"
 	errTokenAlgorithm badToken = "algorithm is not an accepted one"
 	errTokenClaims    badToken = "claims are not well formed"
-	errTokenIssuer    badToken = "another issuer"
-	errTokenAudience  badToken = "for another audience"
-	errTokenNoExpiry  badToken = "carries no usable exp"
-	errTokenNotYet    badToken = "not good yet"
+	errTokenIssuer    badToken = "issuer does not match auth.oauth.issuer"
+	errTokenAudience  badToken = "audience does not match auth.oauth.audience"
+	errTokenNoExpiry  badToken = "claim exp is missing or malformed"
+	errTokenNotYet    badToken = "not valid yet (nbf)"
 	errTokenKey       badToken = "signed with a key that the issuer does not publish"
 	errTokenSignature badToken = "signature does not verify"
-	errTokenPrincipal badToken = "names a caller in a way that cannot be recorded"
+	errTokenPrincipal badToken = "claim with the caller's name cannot be recorded"
 )
 
 // Token is a bearer token that was verified. It is immutable.
 type Token struct {
-	// ClientID is the claim client_id, azp in its absence; may be empty.
+	// ClientID is the claim client_id, or azp if client_id is absent; may be empty.
 	ClientID string
 	// ExpiresAt is the claim exp.
 	ExpiresAt time.Time
@@ -59,9 +59,9 @@ type Token struct {
 	signer    print
 }
 
-// Principal returns the caller that the token names. One that names nobody is
-// known by its address, and has its claims nevertheless (gateway
-// specification, identity).
+// Principal returns the caller of the token. A token without such a claim is identified
+// by its address, with the claims of the token (gateway specification, identity; decision
+// TOK15).
 func (t *Token) Principal(address string) Principal {
 	p := t.principal
 	if p.Kind == KindIP {
@@ -70,24 +70,24 @@ func (t *Token) Principal(address string) Principal {
 	return p
 }
 
-// LooksLikeToken tells a JSON Web Token from a key by its shape: three parts,
-// of which the first is the encoding of a JSON object.
+// LooksLikeToken distinguishes a JSON Web Token from a key by its form: three parts, of
+// which the first is the encoding of a JSON object.
 func LooksLikeToken(text string) bool {
 	return len(text) > 2 && text[0] == 'e' && 'w' <= text[1] && text[1] <= 'z' && strings.Count(text, ".") == 2
 }
 
-// parsed is a token that was read and not verified.
+// parsed is a token that was parsed and not verified.
 type parsed struct {
 	alg, kid  string
 	method    jwt.SigningMethod
-	signed    string // what the signature is over
+	signed    string // the input of the signature
 	signature []byte
 	claims    map[string]jsontext.Value
 }
 
-// parseToken reads a token, once and strictly: member names are exact and may
-// not repeat, so that everything that judges it sees the same token. What the
-// header says of where keys are (jku, jwk, x5u) is not looked at.
+// parseToken parses a token, once and strictly: member names are exact and may not
+// repeat, so that all checks see the same token (decision TOK1). Header members that
+// locate keys (jku, jwk, x5u) are ignored.
 func parseToken(text string) (*parsed, error) {
 	if len(text) > MaxTokenBytes || !LooksLikeToken(text) {
 		return nil, errTokenForm
@@ -140,7 +140,8 @@ func (p *parsed) header(raw []byte) error {
 		if !ok {
 			return errTokenHeader
 		}
-		// Signed statements of other kinds come from the same issuer (RFC 8725, 3.11).
+		// The same issuer signs statements of other kinds (RFC 8725, 3.11; decision
+		// TOK3).
 		switch strings.TrimPrefix(strings.ToLower(typ), "application/") {
 		case "jwt", "at+jwt":
 		default:
@@ -150,13 +151,13 @@ func (p *parsed) header(raw []byte) error {
 	return nil
 }
 
-// check compares the claims with what is demanded. Nothing of it needs a key,
-// so a token that is for others costs no signature check.
+// check compares the claims with the requirements. It needs no key, so that a token for
+// others costs no signature check (decision TOK2).
 func (p *parsed) check(issuer, audience string, now time.Time, leeway time.Duration) (expires time.Time, err error) {
 	if iss, ok := text(p.claims["iss"]); !ok || iss != issuer {
 		return expires, errTokenIssuer
 	}
-	if !p.meant(audience) {
+	if !p.hasAudience(audience) {
 		return expires, errTokenAudience
 	}
 	expires, ok := instant(p.claims["exp"])
@@ -182,8 +183,8 @@ func (p *parsed) check(issuer, audience string, now time.Time, leeway time.Durat
 	return expires, nil
 }
 
-// meant tells whether the token is for an audience: aud is one, or a list.
-func (p *parsed) meant(audience string) bool {
+// hasAudience reports whether the token is for an audience: aud is a text or a list.
+func (p *parsed) hasAudience(audience string) bool {
 	for _, a := range texts(p.claims["aud"]) {
 		if a == audience {
 			return true
@@ -192,8 +193,8 @@ func (p *parsed) meant(audience string) bool {
 	return false
 }
 
-// scopes returns the scopes of scope, or of scp where that is absent; each is a
-// text with spaces or a list.
+// scopes returns the scopes of scope, or of scp if scope is absent; each is a text with
+// spaces or a list (decision TOK16).
 func (p *parsed) scopes() []string {
 	raw, there := p.claims["scope"]
 	if !there {
@@ -205,8 +206,8 @@ func (p *parsed) scopes() []string {
 	return texts(raw)
 }
 
-// name returns a claim that can name somebody: a text, or an integer as it is
-// written. An empty one is as good as none.
+// name returns a claim that can identify a caller: a text, or an integer as written. An
+// empty one counts as absent.
 func (p *parsed) name(claim string) string {
 	raw := p.claims[claim]
 	if s, ok := text(raw); ok {
@@ -218,7 +219,7 @@ func (p *parsed) name(claim string) string {
 	return ""
 }
 
-// recordable tells whether a name can stand in logs and keys.
+// recordable reports whether a name can be used in logs and keys.
 func recordable(name string) bool {
 	return len(name) <= maxPrincipalBytes && utf8.ValidString(name) && strings.IndexFunc(name, unicode.IsControl) < 0
 }
@@ -232,8 +233,8 @@ func text(raw jsontext.Value) (string, bool) {
 	return s, json.Unmarshal(raw, &s) == nil
 }
 
-// texts returns a JSON string, or a list of strings. A list that holds anything
-// else counts for nothing.
+// texts returns a JSON string, or a list of strings. A list with any other element counts
+// as empty.
 func texts(raw jsontext.Value) []string {
 	if s, ok := text(raw); ok {
 		return []string{s}

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/crypto/argon2"
 )
 
-// Params are the costs of an argon2id hash.
+// Params are the cost parameters of an argon2id hash.
 type Params struct {
 	// MemoryKiB is the memory of one computation, in KiB.
 	MemoryKiB uint32
@@ -22,11 +22,11 @@ type Params struct {
 	Threads uint8
 }
 
-// DefaultParams are the costs that `svc keygen` uses unless asked otherwise.
+// DefaultParams are the default costs of `svc keygen`.
 func DefaultParams() Params { return Params{MemoryKiB: 19456, Time: 2, Threads: 1} }
 
-// Bounds on hashes taken from a configuration: a hash decides how much memory
-// and time a stranger's request may use.
+// Bounds of hashes in a configuration: the parameters of a hash decide how much memory
+// and time an unauthenticated request may use.
 const (
 	maxMemoryKiB = 256 << 10
 	maxTime      = 10
@@ -41,7 +41,7 @@ const (
 	newSum  = 32
 )
 
-// check reports costs outside the accepted bounds.
+// check returns an error for costs outside the accepted bounds.
 func (p Params) check() error {
 	switch {
 	case p.Threads < 1 || p.Threads > maxThreads:
@@ -64,9 +64,9 @@ type phc struct {
 
 var errPHCShape = errors.New("is not an argon2id hash of the form $argon2id$v=19$m=19456,t=2,p=1$SALT$HASH")
 
-// parsePHC reads an argon2id hash in the PHC string format: version 19 only,
-// the parameters m, t and p in this order without leading zeros, salt and hash
-// in canonical base64 without padding. The error never repeats the hash.
+// parsePHC parses an argon2id hash in the PHC string format: version 19 only, the
+// parameters m, t and p in this order without leading zeros, salt and hash in canonical
+// base64 without padding. The error never contains the hash.
 func parsePHC(s string) (phc, error) {
 	var h phc
 	if len(s) > maxPHC {
@@ -128,8 +128,8 @@ func parsePHC(s string) (phc, error) {
 	return h, nil
 }
 
-// decode64 decodes canonical base64 without padding. Line breaks, which the
-// standard decoder skips, are refused.
+// decode64 decodes canonical base64 without padding. Line breaks, which the standard
+// decoder skips, are rejected.
 func decode64(s string) ([]byte, error) {
 	if strings.ContainsAny(s, "\r\n") {
 		return nil, errors.New("is not base64 without padding")
@@ -148,16 +148,16 @@ func (h phc) String() string {
 		h.MemoryKiB, h.Time, h.Threads, enc.EncodeToString(h.salt), enc.EncodeToString(h.sum))
 }
 
-// matches computes the hash of text and compares it in constant time. It takes
-// the time and the memory that the parameters say.
+// matches computes the hash of text and compares it in constant time. The parameters
+// determine its time and memory.
 func (h phc) matches(text string) bool {
 	sum := argon2.IDKey([]byte(text), h.salt, h.Time, h.MemoryKiB, h.Threads, uint32(len(h.sum)))
 	return subtle.ConstantTimeCompare(sum, h.sum) == 1
 }
 
-// Hash returns the argon2id hash of a key text in PHC form, under a fresh
-// random salt. It errs when the costs are outside the bounds that [Config]
-// accepts, and when the text could not be presented in a header.
+// Hash returns the argon2id hash of a key text in PHC form, with a random salt. It
+// returns an error when the costs are outside the bounds of [Config], and when the text
+// cannot be sent in a header.
 func Hash(text string, p Params) (string, error) {
 	if err := p.check(); err != nil {
 		return "", err

@@ -6,13 +6,13 @@ import (
 	"svc/gateway/policy"
 )
 
-// Kind says how a principal is known.
+// Kind is the way in which a principal is identified.
 type Kind uint8
 
-// The kinds of principals. Principals of different kinds share nothing, even
-// where their values are alike.
+// The kinds of principals. Principals of different kinds share nothing, even when their
+// values are equal.
 const (
-	// KindIP is a caller known by its address alone.
+	// KindIP is a caller that is identified by its address only.
 	KindIP Kind = iota
 	// KindKey is the holder of an API key; the value is the key id.
 	KindKey
@@ -20,7 +20,7 @@ const (
 	KindOAuth
 )
 
-// String returns the kind as audit lines have it in principal_kind.
+// String returns the kind as in principal_kind of audit lines.
 func (k Kind) String() string {
 	switch k {
 	case KindKey:
@@ -34,7 +34,7 @@ func (k Kind) String() string {
 
 // Principal is the caller of a request.
 type Principal struct {
-	// Kind says how the caller is known.
+	// Kind is the way in which the caller is identified.
 	Kind Kind
 	// Issuer is the token issuer of an OAuth caller.
 	Issuer string
@@ -43,12 +43,12 @@ type Principal struct {
 	// KeyID is the id of the API key that was presented, also where a token is
 	// the identity.
 	KeyID string
-	// Claims are those of a verified token; nil for other callers.
+	// Claims are the claims of a verified token; nil for other callers.
 	Claims *policy.Claims
 }
 
-// AppendKey appends a text that is equal for two principals exactly when they
-// are the same caller. It is a key for maps, not for people.
+// AppendKey appends a text that is equal for two principals exactly when they are the
+// same caller. The text is a map key and is not displayed.
 func (p *Principal) AppendKey(dst []byte) []byte {
 	dst = append(dst, '0'+byte(p.Kind))
 	dst = strconv.AppendInt(dst, int64(len(p.Issuer)), 10)
@@ -57,7 +57,7 @@ func (p *Principal) AppendKey(dst []byte) []byte {
 	return append(dst, p.Value...)
 }
 
-// Same tells whether p and q are the same caller.
+// Same reports whether p and q are the same caller.
 func (p *Principal) Same(q *Principal) bool {
 	return p.Kind == q.Kind && p.Issuer == q.Issuer && p.Value == q.Value
 }

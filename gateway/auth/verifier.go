@@ -13,29 +13,30 @@ import (
 	"time"
 )
 
-// maxTried is how many hashes a key that names no id is tried against.
+// maxTried is the number of hashes that a key without an id is tried against.
 const maxTried = 16
 
-// Places in the queue of keys that name no id that is known here. Neither text
-// can be an id.
+// Slots of the queue for keys without a known id (decision AUD4). Neither text is a valid
+// id.
 const (
 	unknownID = ""
 	noID      = " "
 )
 
-// Verifier checks keys and remembers the outcome. It lives as long as the
-// process and is safe for concurrent use.
+// Verifier verifies keys and remembers the outcome. It exists as long as the process and
+// is safe for concurrent use.
 //
-// A key that verified before costs one HMAC and takes no lock. Any other costs
-// an argon2id computation, of which only so many run (half the processors, and
-// 20 MiB) or wait (16, three of them for one id); beyond that the answer is
-// [ErrBusy]. The same key presented many times at once is computed once.
+// A key that verified before costs one HMAC and takes no lock. Any other key costs an
+// argon2id computation. A limited number of computations run (half the processors, and 20
+// MiB) or wait (16, three of them for one id); beyond that the error is [ErrBusy]
+// (decisions AUD5, AUD6). The same key that is presented many times at once is computed
+// once.
 type Verifier struct {
 	now      func() time.Time
 	digester *digester
 	verified *verified
 	refused  *refused
-	gate     *gate
+	limiter  *limiter
 	known    *knownFile // nil when nothing is saved
 	gen      atomic.Uint64
 
@@ -45,37 +46,36 @@ type Verifier struct {
 	computed, remembered, busy atomic.Uint64
 }
 
-// flightID names a verification under way: a key and the keyring it is for.
+// flightID identifies a verification in flight: a key and the keyring that verifies it.
 type flightID struct {
 	digest digest
 	gen    uint64
 }
 
-// flight is a verification under way; done is closed when key and err stand.
+// flight is a verification in flight; done is closed after key and err are set.
 type flight struct {
 	done chan struct{}
 	key  *Key
 	err  error
 }
 
-// Stats counts what a [Verifier] did since it was made.
+// Stats are the counters of a [Verifier].
 type Stats struct {
 	// Computed counts argon2id computations.
 	Computed uint64
-	// Remembered counts wrong keys that were refused from memory.
+	// Remembered counts wrong keys that were rejected from memory.
 	Remembered uint64
-	// Busy counts requests that were refused because the queue was full.
+	// Busy counts requests that were rejected because the queue was full.
 	Busy uint64
 }
 
-// NewVerifier returns a Verifier that reads the time from now and forgets
-// everything at its end.
+// NewVerifier returns a Verifier that uses the clock now and saves nothing.
 func NewVerifier(now func() time.Time) *Verifier {
 	return newVerifier(now, newSecret())
 }
 
-// OpenVerifier returns a Verifier that knows the keys that another one saved in
-// the file at path, and saves its own there: see [Verifier.Run].
+// OpenVerifier returns a Verifier with the keys that a previous process saved in the file
+// at path. It saves its own keys there: see [Verifier.Run].
 func OpenVerifier(now func() time.Time, path string, log *slog.Logger) *Verifier {
 	known := openKnown(path, log)
 	v := newVerifier(now, known.secret)
@@ -89,7 +89,7 @@ func newVerifier(now func() time.Time, secret [sha256.Size]byte) *Verifier {
 		digester: newDigester(secret),
 		verified: newVerified(),
 		refused:  newRefused(),
-		gate:     newGate(runtime.GOMAXPROCS(0)),
+		limiter:  newLimiter(runtime.GOMAXPROCS(0)),
 		flying:   make(map[flightID]*flight),
 	}
 }
@@ -113,8 +113,8 @@ type entry struct {
 	phc phc
 }
 
-// Keyring builds the keys of a checked configuration. Nothing that is running
-// changes, so a reload may still be refused after it; see [Keyring.Activate].
+// Keyring builds the keys of a validated configuration. It has no effect on the running
+// keyring, so that a reload may still be rejected afterwards; see [Keyring.Activate].
 func (v *Verifier) Keyring(cfg Config) (*Keyring, error) {
 	k := &Keyring{verifier: v, gen: v.gen.Add(1), byID: make(map[string]*entry, len(cfg.Keys))}
 	for i, c := range cfg.Keys {
@@ -123,7 +123,7 @@ func (v *Verifier) Keyring(cfg Config) (*Keyring, error) {
 			return nil, fmt.Errorf("auth.keys[%d].hash: %w", i, err)
 		}
 		if k.byID[c.ID] != nil || !ValidID(c.ID) {
-			return nil, fmt.Errorf("auth.keys[%d].id: %q is not a unique key id", i, c.ID)
+			return nil, fmt.Errorf("auth.keys[%d].id: %q is invalid or not unique", i, c.ID)
 		}
 		e := &entry{
 			Key: Key{ID: c.ID, Scopes: c.Scopes, CreatedAt: c.CreatedAt, ExpiresAt: c.ExpiresAt, hash: c.Hash},
@@ -135,10 +135,9 @@ func (v *Verifier) Keyring(cfg Config) (*Keyring, error) {
 	return k, nil
 }
 
-// Activate tells the verifier that the keyring is the one in use: remembered
-// keys that fit none of its entries are forgotten. Requests that still run
-// under an older keyring are served; at worst they verify once more. At the
-// first activation, saved keys that fit its entries are known again.
+// Activate makes the keyring the current one: remembered keys that match none of its
+// entries are removed. Requests that still use an older keyring are served; at worst they
+// verify once more. The first activation loads the saved keys that match its entries.
 func (k *Keyring) Activate() {
 	v := k.verifier
 	gone := v.verified.retain(func(f fit) bool {
@@ -155,12 +154,12 @@ func (k *Keyring) Activate() {
 	}
 }
 
-// Verify returns the key that was presented. It errs with [ErrMissing],
-// [ErrInvalid], [ErrExpired] or [ErrBusy], or with the context's error when
-// that ends while another request verifies the same key.
+// Verify verifies the presented key. The error is [ErrMissing], [ErrInvalid],
+// [ErrExpired] or [ErrBusy], or the context's error when the context ends while another
+// request verifies the same key.
 //
-// An unknown id costs what a wrong secret costs, so that the time of an answer
-// does not tell which ids exist.
+// An unknown id costs as much as a wrong secret, so that the response time does not
+// reveal which ids exist (decision AUD4).
 func (k *Keyring) Verify(ctx context.Context, presented string) (*Key, error) {
 	if presented == "" {
 		return nil, ErrMissing
@@ -176,8 +175,7 @@ func (k *Keyring) Verify(ctx context.Context, presented string) (*Key, error) {
 	return v.join(ctx, k, d, presented)
 }
 
-// recall returns what is remembered about a key, and nothing when that is
-// nothing.
+// recall returns the remembered outcome for a key, if there is one.
 func (v *Verifier) recall(k *Keyring, d digest) (*Key, error) {
 	now := v.now()
 	if f, ok := v.verified.get(d); ok {
@@ -197,9 +195,9 @@ func (v *Verifier) recall(k *Keyring, d digest) (*Key, error) {
 	return nil, nil
 }
 
-// Check tells whether a key that was verified under this or an earlier keyring
-// is still good: nil, [ErrInvalid] when its entry is gone or has another hash,
-// or [ErrExpired]. Long streams ask it for each frame, of the current keyring.
+// Check reports whether a key that was verified under this or an earlier keyring is still
+// valid: nil, [ErrInvalid] when its entry was removed or has another hash, or
+// [ErrExpired]. Long streams call it for each frame, with the current keyring.
 func (k *Keyring) Check(key *Key) error {
 	e := k.byID[key.ID]
 	switch {
@@ -211,9 +209,9 @@ func (k *Keyring) Check(key *Key) error {
 	return nil
 }
 
-// join verifies a key that is not remembered, or waits for whoever already
-// does. Who verifies does so to the end, even when its own client has left:
-// others may wait for the outcome, and the queue is short.
+// join verifies a key that is not remembered, or waits for the verification in flight. A
+// verification runs to its end even when its own client disconnects, because others may
+// wait for the outcome, and the queue is short (decision AUD12).
 func (v *Verifier) join(ctx context.Context, k *Keyring, d digest, presented string) (*Key, error) {
 	id := flightID{d, k.gen}
 	v.mu.Lock()
@@ -229,8 +227,8 @@ func (v *Verifier) join(ctx context.Context, k *Keyring, d digest, presented str
 			return nil, ctx.Err()
 		}
 	}
-	// Whoever was under way a moment ago has remembered the outcome before it
-	// left.
+	// A verification that was in flight before this lock has stored its outcome before it
+	// was removed from flights.
 	if key, err := v.recall(k, d); key != nil || err != nil {
 		v.mu.Unlock()
 		return key, err
@@ -249,8 +247,8 @@ func (v *Verifier) join(ctx context.Context, k *Keyring, d digest, presented str
 	return f.key, f.err
 }
 
-// compute checks the key against the hashes it may fit and remembers the
-// outcome, unless the queue was full.
+// compute checks the key against the hashes that it may match and remembers the outcome,
+// unless the queue was full.
 func (v *Verifier) compute(k *Keyring, d digest, presented string) (*Key, error) {
 	id, ours := splitKey(presented)
 	tried := k.list[:min(len(k.list), maxTried)]
@@ -264,15 +262,15 @@ func (v *Verifier) compute(k *Keyring, d digest, presented string) (*Key, error)
 			tried = []*entry{k.decoy(v.digester.sum(id))}
 		}
 	}
-	if !v.gate.enter(place) {
+	if !v.limiter.acquire(place) {
 		v.busy.Add(1)
 		return nil, ErrBusy
 	}
-	defer v.gate.leave(place)
+	defer v.limiter.release(place)
 
 	for _, e := range tried {
 		v.computed.Add(1)
-		if !v.gate.matches(e.phc, presented) || e.ID == "" {
+		if !v.limiter.matches(e.phc, presented) || e.ID == "" {
 			continue
 		}
 		now := v.now()
@@ -290,9 +288,9 @@ func (v *Verifier) compute(k *Keyring, d digest, presented string) (*Key, error)
 	return nil, invalid
 }
 
-// decoy returns an entry that stands for an id that does not exist. It costs
-// what one of the real entries costs, always the same one for the same id, and
-// its empty id lets nobody in.
+// decoy returns an entry for an id that does not exist. It has the costs of a real entry,
+// always of the same one for the same id (decision AUD4), and its empty id never
+// authenticates.
 func (k *Keyring) decoy(d digest) *entry {
 	e := k.list[binary.BigEndian.Uint64(d[:8])%uint64(len(k.list))]
 	return &entry{phc: e.phc}

@@ -223,7 +223,7 @@ await check('while the provider is away its tokens stay good, after the time to 
   await new Promise((done) => setTimeout(done, 2500));
   expect((await call(token)).status === 200, 'a known token is refused');
   expect((await call(second)).status === 200, 'a token that was not seen before is refused');
-  await eventually('the outage is not in the log', () => gateway.log().includes('key set of the token issuer was not fetched'));
+  await eventually('the outage is not in the log', () => gateway.log().includes('fetching the key set of the token issuer failed'));
 });
 await check('a gateway that starts without its provider lets no token in, nor sends its users away', async () => {
   expect(await gateway.stop() === 0, gateway.log());

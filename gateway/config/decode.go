@@ -11,9 +11,8 @@ import (
 	"svc/gateway/diag"
 )
 
-// decode puts what n says into v. What cannot be is reported, and leaves v as it
-// was.
-func (l *loader) decode(n *yaml.Node, v reflect.Value, at *place, f field) {
+// decode sets v to the value of n. An invalid value is reported, and v is unchanged.
+func (l *loader) decode(n *yaml.Node, v reflect.Value, at *path, f field) {
 	if n.Kind == yaml.AliasNode || at.depth() > MaxDepth {
 		return // reported by inspect
 	}
@@ -27,7 +26,8 @@ func (l *loader) decode(n *yaml.Node, v reflect.Value, at *place, f field) {
 	}
 	switch {
 	case t.Kind() == reflect.Interface:
-		// A field that takes anything is one that its section refuses by name.
+		// A field that accepts any value is one that its section rejects with an error of
+		// its own.
 		v.Set(reflect.ValueOf(describe(n, false)))
 	case t == jsonType:
 		if data, ok := l.json(nil, n, at); ok {
@@ -53,7 +53,7 @@ func (l *loader) decode(n *yaml.Node, v reflect.Value, at *place, f field) {
 	}
 }
 
-func (p *place) depth() int {
+func (p *path) depth() int {
 	d := 1
 	for ; p != nil; p = p.parent {
 		d++
@@ -62,7 +62,7 @@ func (p *place) depth() int {
 }
 
 // want reports a node that is not of the kind expected.
-func (l *loader) want(n *yaml.Node, kind yaml.Kind, at *place, expected string) bool {
+func (l *loader) want(n *yaml.Node, kind yaml.Kind, at *path, expected string) bool {
 	if n.Kind == kind {
 		return true
 	}
@@ -79,7 +79,7 @@ func (l *loader) want(n *yaml.Node, kind yaml.Kind, at *place, expected string) 
 	return false
 }
 
-func (l *loader) decodeStruct(n *yaml.Node, v reflect.Value, at *place) {
+func (l *loader) decodeStruct(n *yaml.Node, v reflect.Value, at *path) {
 	fields := fieldsOf(v.Type())
 	seen := make(map[string]bool, len(fields))
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -106,9 +106,9 @@ func find(fields []field, name string) (field, bool) {
 	return field{}, false
 }
 
-// unknown reports a key that no field has. What it holds may be a secret under a
-// misspelt name, and is not shown unless the name is nearly that of a plain field.
-func (l *loader) unknown(k, val *yaml.Node, at *place, fields []field) {
+// unknown reports a key that no field has. Its value may be a secret under a misspelled
+// name; it is masked unless the name is similar to that of a field without secrets.
+func (l *loader) unknown(k, val *yaml.Node, at *path, fields []field) {
 	if l.report.Full() {
 		l.add(diag.Finding{})
 		return
@@ -133,7 +133,7 @@ func (l *loader) unknown(k, val *yaml.Node, at *place, fields []field) {
 	})
 }
 
-func (l *loader) decodeList(n *yaml.Node, v reflect.Value, at *place, f field) {
+func (l *loader) decodeList(n *yaml.Node, v reflect.Value, at *path, f field) {
 	out := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
 	for i, c := range n.Content {
 		setDefaults(out.Index(i))
@@ -142,7 +142,7 @@ func (l *loader) decodeList(n *yaml.Node, v reflect.Value, at *place, f field) {
 	v.Set(out)
 }
 
-func (l *loader) decodeMap(n *yaml.Node, v reflect.Value, at *place, f field) {
+func (l *loader) decodeMap(n *yaml.Node, v reflect.Value, at *path, f field) {
 	t := v.Type()
 	out := reflect.MakeMapWithSize(t, len(n.Content)/2)
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -171,14 +171,14 @@ func (l *loader) decodeMap(n *yaml.Node, v reflect.Value, at *place, f field) {
 	v.Set(out)
 }
 
-// usableKey reports whether inspect had nothing against a key.
+// usableKey reports whether inspect accepted a key.
 func usableKey(k *yaml.Node) bool {
 	return k.Kind == yaml.ScalarNode && k.Anchor == "" && k.Style&yaml.TaggedStyle == 0 &&
 		k.ShortTag() != "!!merge" && len(k.Value) <= maxKey
 }
 
-// decodeText hands text to a type that reads itself.
-func (l *loader) decodeText(n *yaml.Node, u encoding.TextUnmarshaler, at *place, f field) {
+// decodeText decodes a text with the UnmarshalText method of the field's type.
+func (l *loader) decodeText(n *yaml.Node, u encoding.TextUnmarshaler, at *path, f field) {
 	text, ok := l.text(n, at, f)
 	if !ok {
 		return

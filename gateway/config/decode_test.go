@@ -404,15 +404,15 @@ func TestEnvironment(t *testing.T) {
 		{"unset in a header names it", "headers:\n  X-Key: ${UNSET}", sample{Headers: map[string]string{"X-Key": ""}}, []string{
 			"2:10 env-unset headers.X-Key: the environment variable UNSET is not set or empty (set UNSET in the environment of the gateway)"}},
 		{"nested", "env: ${A${B}}", sample{}, []string{
-			"1:6 env-syntax env: a ${ that does not begin the name of an environment variable (write ${NAME}, with letters, digits and _ only; a value from the environment may hold anything)"}},
+			"1:6 env-syntax env: a ${ that is not followed by the name of an environment variable and } (write ${NAME}, with letters, digits and _ only; a value from the environment may hold anything)"}},
 		{"default value syntax", "env: ${A:-x}", sample{}, []string{
-			"1:6 env-syntax env: a ${ that does not begin the name of an environment variable (write ${NAME}, with letters, digits and _ only; a value from the environment may hold anything)"}},
+			"1:6 env-syntax env: a ${ that is not followed by the name of an environment variable and } (write ${NAME}, with letters, digits and _ only; a value from the environment may hold anything)"}},
 		{"no name", "env: ${}", sample{}, []string{
-			"1:6 env-syntax env: a ${ that does not begin the name of an environment variable (write ${NAME}, with letters, digits and _ only; a value from the environment may hold anything)"}},
+			"1:6 env-syntax env: a ${ that is not followed by the name of an environment variable and } (write ${NAME}, with letters, digits and _ only; a value from the environment may hold anything)"}},
 		{"not closed", "env: ${A", sample{}, []string{
-			"1:6 env-syntax env: a ${ that does not begin the name of an environment variable (write ${NAME}, with letters, digits and _ only; a value from the environment may hold anything)"}},
+			"1:6 env-syntax env: a ${ that is not followed by the name of an environment variable and } (write ${NAME}, with letters, digits and _ only; a value from the environment may hold anything)"}},
 		{"digit first", "env: ${1}", sample{}, []string{
-			"1:6 env-syntax env: a ${ that does not begin the name of an environment variable (write ${NAME}, with letters, digits and _ only; a value from the environment may hold anything)"}},
+			"1:6 env-syntax env: a ${ that is not followed by the name of an environment variable and } (write ${NAME}, with letters, digits and _ only; a value from the environment may hold anything)"}},
 		{"NUL in a value", "env: ${NUL}", sample{}, []string{"1:6 wrong-type env: NUL holds a NUL character"}},
 		{"fields that are not expanded say so", "text: ${A}", sample{Text: "${A}"}, []string{
 			"warning 1:7 env-not-expanded text: environment variables are not expanded in this field; ${A} stays as it is (write the value itself)"}},

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// Effect says what a reload does with a changed field.
+// Effect is the effect of a reload on a changed field.
 type Effect uint8
 
 // The effects: gateway specification, column Hot-reload.
 const (
 	// Hot fields take effect with the reload.
 	Hot Effect = iota + 1
-	// Restart fields keep their old value until the process starts anew.
+	// Restart fields keep their old value until the process is restarted.
 	Restart
-	// Partial sections have a row of their own for each field.
+	// Partial sections have one row for each field below.
 	Partial
 )
 
-// String returns "yes", "no" or "partial", as the specification's column does.
+// String returns "yes", "no" or "partial", as in the specification's column.
 func (e Effect) String() string {
 	switch e {
 	case Hot:
@@ -32,8 +32,9 @@ func (e Effect) String() string {
 	return "unknown"
 }
 
-// effects has a row for each field of the file. A row speaks for all below it,
-// unless it says Partial: then each field below has a row.
+// effects has a row for each field of the file. A row applies to all fields below it,
+// unless it is Partial: then each field below has its own row (decisions CFG11, CFG12,
+// CFG13).
 var effects = []struct {
 	path   string
 	effect Effect
@@ -104,18 +105,16 @@ var effects = []struct {
 	{"sse_keepalive", Hot},
 }
 
-// Diff returns the fields of next that a running process cannot take over from
-// old without a restart, in the order of the specification; nil when there is
-// none.
+// Diff returns the fields of next that a running process cannot change from old without a
+// restart, in the order of the specification; nil when there are none.
 func Diff(old, next *File) []string {
 	_, pending := Apply(old, next)
 	return pending
 }
 
-// Apply returns the configuration that is in force after a running process
-// reloads: next, with the running values of the fields that need a restart, and
-// the names of those that differ (restart_pending). Neither argument is changed;
-// the result shares their lists and maps.
+// Apply returns the configuration that is in effect after a reload: next, with the
+// running values of the fields that need a restart, and the names of those that differ
+// (restart_pending). Neither argument is changed; the result shares their lists and maps.
 func Apply(running, next *File) (*File, []string) {
 	merged := *next
 	if merged.TLS != nil {
@@ -137,8 +136,7 @@ func Apply(running, next *File) (*File, []string) {
 	return &merged, pending
 }
 
-// lookup finds the field at a path. It is not there when a section on the way is
-// absent.
+// lookup finds the field at a path. ok is false when a section on the path is absent.
 func lookup(v reflect.Value, path string) (reflect.Value, bool) {
 	for name := range strings.SplitSeq(path, ".") {
 		if v.Kind() == reflect.Pointer {
@@ -159,8 +157,8 @@ func lookup(v reflect.Value, path string) (reflect.Value, bool) {
 	return v, true
 }
 
-// same compares two values of a field. A list or mapping that is not given and
-// one that is empty are the same, at any depth.
+// same compares two values of a field. An absent list or mapping equals an empty one, at
+// any depth.
 func same(a, b reflect.Value) bool {
 	switch {
 	case a.Type() == timeType:

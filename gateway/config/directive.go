@@ -8,23 +8,23 @@ import (
 	"svc/gateway/diag"
 )
 
-// directive is how a comment addresses lint.
+// directive is the prefix of comments for lint.
 const directive = "svc-lint:"
 
-// Directive is a comment in the file that speaks to lint:
+// Directive is a comment in the file for lint:
 //
-//	# svc-lint: ignore shadowed-rule,unused-upstream kept until the move is done
+// # svc-lint: ignore shadowed-rule,unused-upstream kept until the move is done
 type Directive struct {
-	// Pos is where the comment stands.
+	// Pos is the position of the comment.
 	Pos diag.Pos
-	// Text is what follows "svc-lint:".
+	// Text is the text after "svc-lint:".
 	Text string
-	// From and To are the lines it covers: its own, or the entry that begins on
-	// its line or, for a comment on a line of its own, after it.
+	// From and To are the lines that the comment applies to: its own, or the entry that
+	// begins on its line or, for a comment on a line of its own, after it.
 	From, To int
 }
 
-// Directives returns the comments that speak to lint, in the order of the file.
+// Directives returns the comments for lint, in the order of the file.
 func (d *Document) Directives() []Directive {
 	if d.root == nil || !strings.Contains(string(d.data), directive) {
 		return nil
@@ -66,8 +66,8 @@ func nextLine(lines []string, i int) int {
 	return len(lines)
 }
 
-// scalarsWith collects the lines of values that hold a text: there it is data,
-// not a comment.
+// scalarsWith collects the lines of values that contain a text, where the text is data
+// and no comment.
 func scalarsWith(n *yaml.Node, text string, into map[string]bool) map[string]bool {
 	if into == nil {
 		into = make(map[string]bool)

@@ -1,10 +1,9 @@
-// Package config reads the gateway's file: strictly, with every finding at once
-// and at its place, with defaults and ${NAME} expansion, validated as a whole.
-// It also says what a reload can change (Apply), and describes the file to
-// editors (Schema) and to people (Markdown).
+// Package config loads the gateway's file: strictly, with all findings at once and with
+// their positions, with defaults and ${NAME} expansion, validated as a whole. It also
+// determines which changes a reload can apply (Apply), and generates the schema for
+// editors (Schema) and the reference for readers (Markdown).
 //
-// The sections that another package consumes are declared there, next to the
-// code that honours them; this package composes them, owns those that no other
-// package owns, and checks what refers from one section to another. It leaves to
-// its callers to open the files that the configuration names.
+// The sections that another package uses are declared in that package; this package
+// composes them, owns all other sections, and validates references between sections. It
+// does not open the files that the configuration names.
 package config

@@ -8,28 +8,28 @@ import (
 	"svc/gateway/diag"
 )
 
-// Options say how a file is read.
+// Options are the parameters of reading a file.
 type Options struct {
-	// Getenv looks environment variables up; nil finds none.
+	// Getenv looks up environment variables; nil means that none is set.
 	Getenv Getenv
-	// UnsetIsInfo lets a file pass whose variables are not set here: each is told
-	// as an info, its field stays empty, and nothing more is said about it. It is
-	// for checks that run elsewhere than the gateway does.
+	// UnsetIsInfo accepts a file whose variables are not set: each is reported as an
+	// info, its field stays empty, and the field is not validated. It is for checks that
+	// do not run where the gateway runs.
 	UnsetIsInfo bool
 }
 
-// Document is a configuration file with its text still at hand, for those who
-// look further than start-up does: lint, and commands that point into the file.
-// It does not change and may be read by many goroutines.
+// Document is a configuration file with its text, for checks that need more than the
+// values: lint, and commands that print positions in the file. It is immutable and may be
+// read by many goroutines.
 type Document struct {
 	data     []byte
 	loader   *loader
-	root     *yaml.Node // nil when the text is no YAML
+	root     *yaml.Node // nil when the text is not YAML
 	file     *File
 	findings []diag.Finding
 }
 
-// ReadDocument reads and checks the file at path, as [Load] does.
+// ReadDocument reads and validates the file at path, as [Load] does.
 func ReadDocument(path string, o Options) *Document {
 	data, err := readFile(path)
 	if err != nil {
@@ -38,7 +38,7 @@ func ReadDocument(path string, o Options) *Document {
 	return ParseDocument(path, data, o)
 }
 
-// ParseDocument checks data as [ReadDocument] does; name stands for it in
+// ParseDocument validates data as [ReadDocument] does; name is the file name in
 // positions.
 func ParseDocument(name string, data []byte, o Options) *Document {
 	l := &loader{name: name, getenv: o.Getenv, unsetIsInfo: o.UnsetIsInfo, report: diag.New()}
@@ -53,7 +53,7 @@ func ParseDocument(name string, data []byte, o Options) *Document {
 	return d
 }
 
-// File returns the configuration, nil when a finding is an error.
+// File returns the configuration; nil when a finding is an error.
 func (d *Document) File() *File {
 	if d.root == nil || d.file == nil || diag.HasErrors(d.findings) {
 		return nil
@@ -61,8 +61,8 @@ func (d *Document) File() *File {
 	return d.file
 }
 
-// Draft returns the configuration as far as it could be read, though parts of it
-// may be wrong or missing; nil when the text is no YAML.
+// Draft returns the part of the configuration that could be read; parts of it may be
+// wrong or missing. It is nil when the text is not YAML.
 func (d *Document) Draft() *File {
 	if d.root == nil {
 		return nil
@@ -70,17 +70,17 @@ func (d *Document) Draft() *File {
 	return d.file
 }
 
-// Findings returns what start-up would say of the file, sorted.
+// Findings returns the findings that the gateway would log at its start, sorted.
 func (d *Document) Findings() []diag.Finding { return d.findings }
 
-// Unreadable reports whether there was nothing to check: the file could not be
-// read at all.
+// Unreadable reports whether the file could not be read at all, so that nothing was
+// validated.
 func (d *Document) Unreadable() bool {
 	return len(d.findings) == 1 && d.findings[0].Code == CodeUnreadable
 }
 
-// Written returns the scalar at a path as it stands in the file, before ${NAME}
-// is expanded. ok is false when there is none.
+// Written returns the scalar at a path as written in the file, before ${NAME} is
+// expanded. ok is false when there is none.
 func (d *Document) Written(path string) (text string, ok bool) {
 	n := nodeAt(d.root, path)
 	if n == nil || n.Kind != yaml.ScalarNode {
@@ -89,7 +89,7 @@ func (d *Document) Written(path string) (text string, ok bool) {
 	return n.Value, true
 }
 
-// Given reports whether the file says something at a path.
+// Given reports whether the file has a value at a path.
 func (d *Document) Given(path string) bool { return nodeAt(d.root, path) != nil }
 
 // nodeAt returns the node at a path, or nil.
@@ -110,9 +110,9 @@ func nodeAt(n *yaml.Node, path string) *yaml.Node {
 	return n
 }
 
-// Complete gives findings about paths of this file their positions and excerpts,
-// takes values of environment variables out of their texts, leaves out those
-// about what could not be read, and sorts them.
+// Complete adds positions and excerpts to findings about paths of this file, removes
+// values of environment variables from their texts (decision CFG7), drops findings about
+// fields that could not be read, and sorts the rest.
 func (d *Document) Complete(found []diag.Finding) []diag.Finding {
 	var kept []diag.Finding
 	for _, f := range found {
@@ -139,18 +139,18 @@ func (d *Document) unread(path string) bool {
 	return false
 }
 
-// At completes one finding about a line and column rather than a path.
+// At adds the excerpt to a finding with a line and column instead of a path.
 func (d *Document) At(f diag.Finding) diag.Finding {
 	one := []diag.Finding{f}
 	newExcerpts(d.data, d.loader.secrets).fill(d.loader.name, one)
 	return one[0]
 }
 
-// Decode reads YAML of another kind than [File] with the same strictness and the
-// same findings: unknown and duplicate keys, wrong types, anchors, tags and
-// depth are errors at their place. v is a pointer to a struct with yaml tags; its
-// SetDefaults is called before, its Validate after the reading. ${NAME} is not
-// expanded. The document has findings and positions, and no configuration.
+// Decode decodes YAML of another kind than [File], equally strictly and with the same
+// findings: unknown and duplicate keys, wrong types, anchors, tags and depth are errors
+// with positions. v is a pointer to a struct with yaml tags; its SetDefaults is called
+// before decoding, its Validate after. ${NAME} is not expanded. The document has findings
+// and positions, and no configuration.
 func Decode(name string, data []byte, v interface{ Validate(diag.At) }) *Document {
 	l := &loader{name: name, report: diag.New()}
 	d := &Document{data: data, loader: l}
@@ -159,7 +159,7 @@ func Decode(name string, data []byte, v interface{ Validate(diag.At) }) *Documen
 		r := diag.New()
 		v.Validate(r.Root())
 		for _, f := range r.Findings() {
-			if !l.echo(f) {
+			if !l.followsFrom(f) {
 				f.Pos = locate(d.root, f.Path)
 				l.add(f)
 			}
@@ -171,7 +171,8 @@ func Decode(name string, data []byte, v interface{ Validate(diag.At) }) *Documen
 	return d
 }
 
-// Pos returns the place of the field at a path, or of what would hold it.
+// Pos returns the position of the field at a path, or that of its nearest existing
+// parent.
 func (d *Document) Pos(path string) diag.Pos {
 	if d.root == nil {
 		return diag.Pos{File: d.loader.name}
@@ -182,7 +183,7 @@ func (d *Document) Pos(path string) diag.Pos {
 }
 
 // unset reports a variable that is not set.
-func (l *loader) unset(n *yaml.Node, at *place, name string) {
+func (l *loader) unset(n *yaml.Node, at *path, name string) {
 	hint := "set " + name + " in the environment of the gateway"
 	if !l.unsetIsInfo {
 		l.nodef(n, at, codeUnset, hint, "the environment variable %s is not set or empty", name)

@@ -9,21 +9,21 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// expansion remembers a value from the environment and where it went.
+// expansion is a value from the environment and the field that contains it.
 type expansion struct {
 	path  string
 	name  string
 	value string
 }
 
-// maxExpanded bounds what expansion makes of one field, in bytes.
+// maxExpanded bounds the expanded value of one field, in bytes (decision CFG6).
 const maxExpanded = 64 << 10
 
-// expand replaces each ${NAME} in s by the variable's value. The value is text:
-// it is not read as YAML and not expanded again. A variable that is not set, or
-// empty, is an error. Fields that are not expanded only get a warning, and none
-// below policy, where ${1} belongs to replacement templates.
-func (l *loader) expand(n *yaml.Node, s string, at *place, f field) (string, bool) {
+// expand replaces each ${NAME} in s by the variable's value. The value is text: it is
+// neither parsed as YAML nor expanded again (decision CFG6). A variable that is not set,
+// or empty, is an error. In fields that are not expanded it is a warning; below policy it
+// is neither, because ${1} is a reference in replacement templates.
+func (l *loader) expand(n *yaml.Node, s string, at *path, f field) (string, bool) {
 	if !strings.Contains(s, "${") {
 		return s, true
 	}
@@ -45,7 +45,7 @@ func (l *loader) expand(n *yaml.Node, s string, at *place, f field) (string, boo
 		name, size, valid := variable(rest)
 		if !valid {
 			l.node(n, at, "env-syntax", "write ${NAME}, with letters, digits and _ only; a value from the environment may hold anything",
-				"a ${ that does not begin the name of an environment variable")
+				"a ${ that is not followed by the name of an environment variable and }")
 			return "", false
 		}
 		s = rest[size:]
@@ -74,8 +74,8 @@ func (l *loader) expand(n *yaml.Node, s string, at *place, f field) (string, boo
 	return out.String(), ok
 }
 
-// variable reads the rest of a ${NAME} at the start of s, past its opening: its
-// name and its length.
+// variable parses the rest of a ${NAME} at the start of s, after the opening: its name
+// and its length.
 func variable(s string) (name string, size int, ok bool) {
 	end := strings.IndexByte(s[:min(len(s), maxKey+1)], '}')
 	if end < 0 {
@@ -92,8 +92,8 @@ func variable(s string) (name string, size int, ok bool) {
 	return name, end + 1, name != ""
 }
 
-// under reports whether the place lies in the named top-level section.
-func (p *place) under(section string) bool {
+// under reports whether the path is in the named top-level section.
+func (p *path) under(section string) bool {
 	if p == nil {
 		return false
 	}
@@ -103,10 +103,10 @@ func (p *place) under(section string) bool {
 	return p.name == section
 }
 
-// scrub takes values of environment variables out of a text about a field: the
-// checks of the sections quote what they find, and do not know where it came
-// from. Short values are taken out of texts about their own field only, where
-// they can be meant.
+// scrub removes values of environment variables from the text of a finding (decision
+// CFG7): the validation of sections quotes values without knowing their origin. Short
+// values are removed only from findings about their own field, because elsewhere they
+// match by accident.
 func (l *loader) scrub(path, text string) string {
 	const long = 4
 	for _, e := range l.expanded {

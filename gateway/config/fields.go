@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// field is what the tags of a struct field say.
+// field holds the tags of a struct field.
 type field struct {
 	name   string
 	index  []int
 	typ    reflect.Type
 	env    bool // ${NAME} is expanded
-	secret bool // no excerpt shows the value
+	secret bool // no excerpt contains the value
 }
 
 var (
@@ -23,14 +23,14 @@ var (
 	defaulter    = reflect.TypeFor[interface{ SetDefaults() }]()
 )
 
-// secretNames are the fields whose values are shown nowhere, tagged or not.
+// secretNames are the names of fields whose values are always masked, tagged or not.
 var secretNames = map[string]bool{
 	"headers": true, "hash": true, "ingest_key": true, "api_key": true,
 	"token": true, "password": true, "secret": true,
 }
 
-// fieldsOf lists the fields of a struct type that the file may set, inlined ones
-// included.
+// fieldsOf lists the fields of a struct type that the file may set, including inlined
+// ones.
 func fieldsOf(t reflect.Type) []field {
 	var out []field
 	for i := range t.NumField() {
@@ -61,14 +61,13 @@ func fieldsOf(t reflect.Type) []field {
 	return out
 }
 
-// isStruct reports whether the file writes a value of type t as a mapping of
-// fields.
+// isStruct reports whether a value of type t is written as a mapping of fields.
 func isStruct(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && t != timeType && !reflect.PointerTo(t).Implements(textType)
 }
 
-// setDefaults sets the defaults of v and of what it contains: parts first, so
-// that a whole can differ from its parts.
+// setDefaults sets the defaults of v and of its parts: parts first, so that a section can
+// override the defaults of its parts.
 func setDefaults(v reflect.Value) {
 	if !isStruct(v.Type()) {
 		return
@@ -83,14 +82,14 @@ func setDefaults(v reflect.Value) {
 	}
 }
 
-// withDefaults returns a T as it is when the file says nothing of it.
+// withDefaults returns a T with the defaults for an absent section.
 func withDefaults[T any]() T {
 	var t T
 	setDefaults(reflect.ValueOf(&t).Elem())
 	return t
 }
 
-// scalar reports whether the field takes a single value that anyone may see.
+// scalar reports whether the field has a single value that is not secret.
 func (f field) scalar() bool {
 	switch f.typ.Kind() {
 	case reflect.Struct, reflect.Slice, reflect.Map, reflect.Pointer, reflect.Interface:

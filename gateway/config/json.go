@@ -8,15 +8,15 @@ import (
 	"svc/gateway/mcp"
 )
 
-// JSON is a field that takes any value: the value as JSON text, its members in
-// the order of the file; nil when the file does not have it.
+// JSON is a field that accepts any value: the value as JSON text, with its members in the
+// order of the file; nil when absent.
 type JSON []byte
 
 var jsonType = reflect.TypeFor[JSON]()
 
-// json appends what n says as JSON. Numbers and texts are told apart as
-// everywhere in the file: only what every YAML tool reads alike is a number.
-func (l *loader) json(b []byte, n *yaml.Node, at *place) ([]byte, bool) {
+// json appends n as JSON. Numbers and texts are distinguished as in other fields: only a
+// number that every YAML parser reads in the same way is a number.
+func (l *loader) json(b []byte, n *yaml.Node, at *path) ([]byte, bool) {
 	if n.Kind == yaml.AliasNode || at.depth() > MaxDepth {
 		return b, false // reported by inspect
 	}

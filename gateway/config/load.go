@@ -15,19 +15,19 @@ import (
 	"svc/gateway/policy"
 )
 
-// Getenv looks an environment variable up, as os.LookupEnv does.
+// Getenv looks up an environment variable, as os.LookupEnv does.
 type Getenv func(name string) (value string, ok bool)
 
-// Load reads and checks the file at path. The File is nil when a finding is an
-// error; warnings come with a File. Findings are sorted, and each has the
-// position it is about where there is one. Values of environment variables are
-// in no finding. It opens no other file and uses no network.
+// Load reads and validates the file at path. The File is nil when a finding is an error;
+// warnings come with a File. Findings are sorted and have positions where possible. No
+// finding contains a value of an environment variable (decision CFG7). Load opens no
+// other file and uses no network.
 func Load(path string, getenv Getenv) (*File, []diag.Finding) {
 	d := ReadDocument(path, Options{Getenv: getenv})
 	return d.File(), d.Findings()
 }
 
-// readFile reads at most one byte more than a file may have.
+// readFile reads at most one byte more than the size limit of a file.
 func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -48,7 +48,8 @@ func unreadable(path string, err error) diag.Finding {
 	return f
 }
 
-// cause drops the operation and the path, which the position names already.
+// cause returns the error without the operation and the path, which the position
+// contains.
 func cause(err error) string {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
@@ -57,13 +58,13 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// Parse checks data as Load does; name stands for it in positions.
+// Parse validates data as Load does; name is the file name in positions.
 func Parse(name string, data []byte, getenv Getenv) (*File, []diag.Finding) {
 	d := ParseDocument(name, data, Options{Getenv: getenv})
 	return d.File(), d.Findings()
 }
 
-// loader carries one file from bytes to findings.
+// loader is the state of loading one file.
 type loader struct {
 	name   string
 	getenv Getenv
@@ -71,19 +72,19 @@ type loader struct {
 	// unsetIsInfo is [Options.UnsetIsInfo].
 	unsetIsInfo bool
 
-	// failed holds the paths that could not be decoded: what the checks say
-	// about them would be echo.
+	// failed holds the paths that could not be decoded; findings about them would only
+	// repeat the cause (decision CFG8).
 	failed map[string]bool
-	// expanded are the values that came out of the environment.
+	// expanded holds the values of environment variables.
 	expanded []expansion
-	// secrets are the starts of values that no excerpt may show.
+	// secrets holds the prefixes of values that no excerpt may contain.
 	secrets []diag.Pos
 }
 
-// decodeRoot fills f as far as the tree allows.
+// decodeRoot decodes the tree into f, as far as possible.
 func (l *loader) decodeRoot(root *yaml.Node, f *File) { l.decodeAny(root, f) }
 
-// decodeAny fills the struct that target points to as far as the tree allows.
+// decodeAny decodes the tree into the struct that target points to, as far as possible.
 func (l *loader) decodeAny(root *yaml.Node, target any) {
 	l.inspect(root, nil, 1)
 	v := reflect.ValueOf(target).Elem()
@@ -91,13 +92,14 @@ func (l *loader) decodeAny(root *yaml.Node, target any) {
 	l.decode(root, v, nil, field{})
 }
 
-// check runs the checks of all sections, and keeps what is news.
+// check validates all sections, and keeps the findings that do not follow from earlier
+// ones.
 func (l *loader) check(root *yaml.Node, f *File) {
 	l.require(root)
 	r := diag.New()
 	f.Validate(r.Root())
 	for _, found := range r.Findings() {
-		if l.echo(found) {
+		if l.followsFrom(found) {
 			continue
 		}
 		found.Pos = locate(root, found.Path)
@@ -107,7 +109,7 @@ func (l *loader) check(root *yaml.Node, f *File) {
 	}
 }
 
-// require reports the required sections that the file does not have.
+// require reports required sections that are absent (decision CFG9).
 func (l *loader) require(root *yaml.Node) {
 	if root.Kind != yaml.MappingNode {
 		return
@@ -121,9 +123,9 @@ func (l *loader) require(root *yaml.Node) {
 	}
 }
 
-// echo reports whether a finding follows from one that was made already: it is
-// about a field that could not be read, or about what lies around it.
-func (l *loader) echo(f diag.Finding) bool {
+// followsFrom reports whether a finding is a consequence of an earlier one: its path
+// could not be read, or contains or is contained in such a path (decision CFG8).
+func (l *loader) followsFrom(f diag.Finding) bool {
 	if l.failed[""] {
 		return true
 	}
@@ -139,14 +141,14 @@ func (l *loader) echo(f diag.Finding) bool {
 	return false
 }
 
-// namesList reports whether a path is that of a list of named entries, of one of
-// them, or of a name: without it nobody can say which names are known.
+// namesList reports whether a path is a list of named entries, one of the entries, or a
+// name: if it could not be read, the known names are incomplete.
 func namesList(path, list string) bool {
 	rest, ok := strings.CutPrefix(path, list)
 	return ok && (rest == "" || strings.HasSuffix(rest, "]") || strings.HasSuffix(rest, "].name"))
 }
 
-// below reports whether path is top or lies in it.
+// below reports whether path equals top or is below it.
 func below(path, top string) bool {
 	rest, ok := strings.CutPrefix(path, top)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
@@ -154,16 +156,15 @@ func below(path, top string) bool {
 
 func (l *loader) add(f diag.Finding) { l.report.Add(f) }
 
-// file reports about the file as a whole.
+// file reports a finding about the file as a whole.
 func (l *loader) file(code, message string) { l.add(diag.Finding{Code: code, Message: message}) }
 
 func (l *loader) at(pos diag.Pos, code, message string) {
 	l.add(diag.Finding{Code: code, Message: message, Pos: pos})
 }
 
-// node reports an error about the node that stands at a place, and marks the
-// place as not decoded.
-func (l *loader) node(n *yaml.Node, at *place, code, hint, message string) {
+// node reports an error about the node at a path, and marks the path as not decoded.
+func (l *loader) node(n *yaml.Node, at *path, code, hint, message string) {
 	if l.report.Full() {
 		l.add(diag.Finding{})
 		return
@@ -174,8 +175,8 @@ func (l *loader) node(n *yaml.Node, at *place, code, hint, message string) {
 		Pos: diag.Pos{Line: n.Line, Column: n.Column}})
 }
 
-// refuse reports an error about how a node is written; what it says is clear.
-func (l *loader) refuse(n *yaml.Node, at *place, code, hint, message string) {
+// refuse reports an error about the notation of a node whose value is clear.
+func (l *loader) refuse(n *yaml.Node, at *path, code, hint, message string) {
 	if l.report.Full() {
 		l.add(diag.Finding{})
 		return
@@ -184,8 +185,8 @@ func (l *loader) refuse(n *yaml.Node, at *place, code, hint, message string) {
 		Pos: diag.Pos{Line: n.Line, Column: n.Column}})
 }
 
-// warn reports what is odd about a node, and stops nothing.
-func (l *loader) warn(n *yaml.Node, at *place, code, hint, message string) {
+// warn reports a warning about a node.
+func (l *loader) warn(n *yaml.Node, at *path, code, hint, message string) {
 	l.add(diag.Finding{Code: code, Severity: diag.Warning, Path: at.String(), Message: message, Hint: hint,
 		Pos: diag.Pos{Line: n.Line, Column: n.Column}})
 }
@@ -197,6 +198,6 @@ func (l *loader) fail(path string) {
 	l.failed[path] = true
 }
 
-func (l *loader) nodef(n *yaml.Node, at *place, code, hint, format string, args ...any) {
+func (l *loader) nodef(n *yaml.Node, at *path, code, hint, format string, args ...any) {
 	l.node(n, at, code, hint, fmt.Sprintf(format, args...))
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Markdown returns the reference of the file for people, made of the fields,
-// their comments and defaults, and the table of effects.
+// Markdown generates the reference of the file from the fields, their comments and
+// defaults, and the table of effects.
 func Markdown() ([]byte, error) {
 	root, err := Describe()
 	if err != nil {
@@ -101,7 +101,7 @@ func (n *Node) noteCell() string {
 	return strings.TrimSpace(s)
 }
 
-// cell writes a value for a table.
+// cell escapes a value for a table.
 func cell(v any) string {
 	switch v := v.(type) {
 	case nil:

@@ -1,7 +1,7 @@
 package config
 
-// nearest returns the known name closest to what was written, if one is close
-// enough to be meant: at most a third of its letters differ.
+// nearest returns the known name with the smallest edit distance, if at most a third of
+// its letters differ.
 func nearest(written string, known []string) (string, bool) {
 	if len(written) > 64 {
 		return "", false
@@ -15,7 +15,7 @@ func nearest(written string, known []string) (string, bool) {
 	return name, name != ""
 }
 
-// fold evens out what people take for the same: case, and - for _.
+// fold normalizes common variants: case, and - for _.
 func fold(s string) string {
 	b := []byte(s)
 	for i, c := range b {
@@ -29,8 +29,8 @@ func fold(s string) string {
 	return string(b)
 }
 
-// distance counts the insertions, deletions, replacements and swaps of
-// neighbours that make b of a.
+// distance counts the insertions, deletions, replacements and swaps of neighbors that
+// turn a into b.
 func distance(a, b string) int {
 	prev2, prev, cur := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range prev {

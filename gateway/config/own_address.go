@@ -9,9 +9,9 @@ import (
 	"svc/gateway/diag"
 )
 
-// validateOwnAddress warns of an upstream whose URL leads to the gateway's own
-// listen address: each of its calls would come back until the hop limit ends it.
-// It is no error, because a name may resolve to another address than expected.
+// validateOwnAddress warns of an upstream whose URL is the gateway's own listen address:
+// each request would return to the gateway until the hop limit ends it. It is not an
+// error, because a name may resolve to another address than expected.
 func (f *File) validateOwnAddress(at diag.At, raw string) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
@@ -28,12 +28,12 @@ func (f *File) validateOwnAddress(at diag.At, raw string) {
 	if err != nil || port != listenPort || listenPort == "0" || !listensAt(host, u.Hostname()) {
 		return
 	}
-	at.Hint("give the tool server another port, and write that one here").
-		Warnf("upstream-is-gateway", "leads to the gateway's own listen address %s", f.Listen)
+	at.Hint("let the tool server listen on another port, and set the URL to it").
+		Warnf("upstream-is-gateway", "is the gateway's own listen address %s", f.Listen)
 }
 
-// listensAt reports whether a server that listens at one host, on this machine, is
-// reached at the other without leaving the machine.
+// listensAt reports whether a server that listens on one host address is reached on this
+// machine through the other.
 func listensAt(listen, host string) bool {
 	if strings.EqualFold(listen, host) {
 		return true

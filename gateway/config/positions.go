@@ -13,9 +13,9 @@ import (
 	"svc/gateway/diag"
 )
 
-// locate returns the position of the field at path: of its value when that is a
-// scalar, else of its key. A field that is not in the file has the position of
-// what would hold it; the zero Pos stands for the file as a whole.
+// locate returns the position of the field at path: of its value when that is a scalar,
+// else of its key. A field that is absent has the position of its nearest existing
+// parent; the zero Pos means the file as a whole.
 func locate(root *yaml.Node, path string) diag.Pos {
 	var pos diag.Pos
 	n := root
@@ -43,8 +43,8 @@ func locate(root *yaml.Node, path string) diag.Pos {
 	return pos
 }
 
-// cutPath takes the first step off a path that [diag.Join] and At.Index wrote:
-// a name, or an index with an empty name.
+// cutPath splits the first step off a path of [diag.Join] and At.Index: a name, or an
+// index with an empty name.
 func cutPath(path string) (name string, index int, rest string) {
 	path = strings.TrimPrefix(path, ".")
 	if inner, ok := strings.CutPrefix(path, "["); ok {
@@ -75,12 +75,12 @@ func entry(n *yaml.Node, name string) (key, value *yaml.Node) {
 	return nil, nil
 }
 
-// excerpts cuts lines out of a file for findings to show.
+// excerpts extracts the lines of the file that findings print.
 type excerpts struct {
 	lines   []string
 	secrets []diag.Pos
-	// shown are the lines that were cut and masked already: a file can be one
-	// line, and all findings be about it.
+	// shown caches masked lines, because a file can be one line that all findings refer
+	// to.
 	shown map[int][]rune
 }
 
@@ -95,15 +95,14 @@ func newExcerpts(data []byte, secrets []diag.Pos) *excerpts {
 	}
 }
 
-// splitLines breaks where YAML does.
+// splitLines splits at the line breaks of YAML.
 func splitLines(s string) []string {
 	return strings.Split(lineBreaks.Replace(s), "\n")
 }
 
 var lineBreaks = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n")
 
-// fill completes the positions of findings with the file, the line and the
-// caret.
+// fill adds the file, the line and the caret to the positions of findings.
 func (e *excerpts) fill(file string, found []diag.Finding) {
 	for i := range found {
 		f := &found[i]
@@ -120,8 +119,8 @@ func (e *excerpts) fill(file string, found []diag.Finding) {
 	}
 }
 
-// secretLine finds a secret by the name of its key, for lines that could not be
-// read as YAML.
+// secretLine finds a secret by the name of its key, for lines that could not be parsed as
+// YAML.
 var secretLine = regexp.MustCompile(
 	`(?i)((?:key|secret|token|passw(?:or)?d|hash|authorization|cookie|credentials?)["']?\s*[:=]\s*)[^\s{\[].*$`)
 
@@ -143,7 +142,8 @@ func (e *excerpts) cut(line int) string {
 	return s
 }
 
-// mask hides what looks like a secret. What stands before it keeps its place.
+// mask masks the part of a line that looks like a secret. The columns before it do not
+// change.
 func mask(s string) string {
 	s = secretLine.ReplaceAllString(s, "${1}"+masked)
 	return userInfo.ReplaceAllStringFunc(s, func(m string) string {
@@ -152,8 +152,8 @@ func mask(s string) string {
 	})
 }
 
-// window cuts a long line to what stands around the column, and returns it with
-// the place of the caret in it.
+// window cuts a long line to the text around the column, and returns it with the column
+// of the caret.
 func window(r []rune, column int) (string, int) {
 	const before, most = 40, 120
 	caret := max(min(column, len(r)+1), 0)

@@ -14,14 +14,14 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Numbers are written in one way: the forms that YAML 1.1 and 1.2 read
-// differently (0123, 1_000, 0x10, 1:30) are refused.
+// Numbers have one notation: forms that YAML 1.1 and 1.2 read differently (0123, 1_000,
+// 0x10, 1:30) are rejected (decision CFG5).
 var (
 	wholeNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
 	anyNumber   = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
 )
 
-func (l *loader) decodeScalar(n *yaml.Node, v reflect.Value, at *place, f field) {
+func (l *loader) decodeScalar(n *yaml.Node, v reflect.Value, at *path, f field) {
 	t := v.Type()
 	switch {
 	case t == durationType:
@@ -48,10 +48,10 @@ func (l *loader) decodeScalar(n *yaml.Node, v reflect.Value, at *place, f field)
 	}
 }
 
-// text reads a string. Text is what is quoted or cannot be anything else; a date
-// is taken as it is written, for a revision such as 2025-06-18 is text to whoever
-// writes it. Numbers and truth values need quotes: tools differ on what 0123 is.
-func (l *loader) text(n *yaml.Node, at *place, f field) (string, bool) {
+// text decodes a string. A value is text if it is quoted or cannot be of another type. A
+// date is text as written, because a revision such as 2025-06-18 is text to its author.
+// Numbers and booleans need quotes: parsers differ on the value of 0123 (decision CFG3).
+func (l *loader) text(n *yaml.Node, at *path, f field) (string, bool) {
 	if n.Kind != yaml.ScalarNode {
 		l.mismatch(n, at, "text", "")
 		return "", false
@@ -77,7 +77,7 @@ func (l *loader) text(n *yaml.Node, at *place, f field) (string, bool) {
 	return l.expand(n, s, at, f)
 }
 
-func (l *loader) decodeBool(n *yaml.Node, v reflect.Value, at *place) {
+func (l *loader) decodeBool(n *yaml.Node, v reflect.Value, at *path) {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool" {
 		v.SetBool(strings.EqualFold(n.Value, "true"))
 		return
@@ -96,7 +96,7 @@ func (l *loader) decodeBool(n *yaml.Node, v reflect.Value, at *place) {
 	l.mismatch(n, at, "true or false", hint)
 }
 
-func (l *loader) decodeInt(n *yaml.Node, v reflect.Value, at *place) {
+func (l *loader) decodeInt(n *yaml.Node, v reflect.Value, at *path) {
 	if !l.number(n, at, wholeNumber, "a whole number") {
 		return
 	}
@@ -108,7 +108,7 @@ func (l *loader) decodeInt(n *yaml.Node, v reflect.Value, at *place) {
 	v.SetInt(i)
 }
 
-func (l *loader) decodeFloat(n *yaml.Node, v reflect.Value, at *place) {
+func (l *loader) decodeFloat(n *yaml.Node, v reflect.Value, at *path) {
 	if !l.number(n, at, anyNumber, "a number") {
 		return
 	}
@@ -120,9 +120,9 @@ func (l *loader) decodeFloat(n *yaml.Node, v reflect.Value, at *place) {
 	v.SetFloat(x)
 }
 
-// number reports whether n is written as the pattern asks, and what is wrong if
-// it is not.
-func (l *loader) number(n *yaml.Node, at *place, pattern *regexp.Regexp, expected string) bool {
+// number reports whether n matches the pattern of a number, and reports an error if it
+// does not.
+func (l *loader) number(n *yaml.Node, at *path, pattern *regexp.Regexp, expected string) bool {
 	if n.Kind != yaml.ScalarNode {
 		l.mismatch(n, at, expected, "")
 		return false
@@ -141,7 +141,7 @@ func (l *loader) number(n *yaml.Node, at *place, pattern *regexp.Regexp, expecte
 	return false
 }
 
-func (l *loader) decodeDuration(n *yaml.Node, v reflect.Value, at *place) {
+func (l *loader) decodeDuration(n *yaml.Node, v reflect.Value, at *path) {
 	const expected, hint = "a duration", "write a number and a unit, such as 500ms, 30s, 5m or 24h"
 	if n.Kind != yaml.ScalarNode || isNull(n) {
 		l.mismatch(n, at, expected, hint)
@@ -155,7 +155,7 @@ func (l *loader) decodeDuration(n *yaml.Node, v reflect.Value, at *place) {
 	v.SetInt(int64(d))
 }
 
-func (l *loader) decodeTime(n *yaml.Node, v reflect.Value, at *place) {
+func (l *loader) decodeTime(n *yaml.Node, v reflect.Value, at *path) {
 	if n.Kind == yaml.ScalarNode {
 		for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {
 			if ts, err := time.Parse(layout, n.Value); err == nil {
@@ -167,13 +167,13 @@ func (l *loader) decodeTime(n *yaml.Node, v reflect.Value, at *place) {
 	l.mismatch(n, at, "a time", "write it as 2026-01-31T15:04:05Z, or a date alone for midnight UTC")
 }
 
-func (l *loader) mismatch(n *yaml.Node, at *place, expected, hint string) {
+func (l *loader) mismatch(n *yaml.Node, at *path, expected, hint string) {
 	l.nodef(n, at, "wrong-type", hint, "expected %s, found %s", expected, describe(n, true))
 }
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// describe words what stands in the file.
+// describe describes the value in the file, for an error.
 func describe(n *yaml.Node, value bool) string {
 	switch {
 	case n.Kind == yaml.MappingNode:
@@ -201,7 +201,7 @@ func describe(n *yaml.Node, value bool) string {
 	return kind + " " + short(n.Value)
 }
 
-// short cuts a value for a message.
+// short truncates a value for an error.
 func short(s string) string {
 	const most = 40
 	if utf8.RuneCountInString(s) <= most {

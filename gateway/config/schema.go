@@ -13,15 +13,15 @@ import (
 	"svc/gateway/policy"
 )
 
-// commentsJSON holds the doc comments of the sections' fields, by package, type
-// and field; go generate collects them from the source.
+// commentsJSON holds the doc comments of the sections' fields, by package, type and
+// field; go generate collects them from the source.
 //
 //go:generate go run ./gendoc -root ../.. -out comments.json
 //go:embed comments.json
 var commentsJSON []byte
 
-// enums are the fields with a fixed set of values, for the descriptions of the
-// file. The sections' checks are what counts; a test holds the two together.
+// enums are the allowed values of fields with a fixed set, for the schema and the
+// reference. The validation of the sections is authoritative; a test compares the two.
 var enums = map[string][]string{
 	"client_address_header":           {"", clientip.HeaderForwarded, clientip.HeaderXForwardedFor},
 	"audit.frames":                    {"matched", "all"},
@@ -38,8 +38,7 @@ var enums = map[string][]string{
 	"policy.rules[].when.result_type": {"", "input_required"},
 }
 
-// requiredFields are the fields without which the checks refuse a file, by the
-// path of what holds them.
+// requiredFields are the fields that validation requires, by the path of their parent.
 var requiredFields = map[string][]string{
 	"":                        {"listen", "license", "upstreams", "policy", "audit"},
 	"license":                 {"path"},
@@ -53,13 +52,13 @@ var requiredFields = map[string][]string{
 	"tls":                     {"cert_file", "key_file"},
 }
 
-// patterns of values that are written as text.
+// Patterns of values that are written as text.
 const (
 	durationPattern = `^(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h))+$`
 	timePattern     = `^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt].*)?$`
 )
 
-// Node describes a field of the file: what [Schema] and [Markdown] are made of.
+// Node describes a field of the file, for [Schema] and [Markdown].
 type Node struct {
 	// Name is the key, Path the path with [] for list elements and .* for the
 	// entries of a mapping with free keys.
@@ -70,14 +69,14 @@ type Node struct {
 	Doc string
 	// Default is the value when the field is absent; nil when there is none.
 	Default any
-	// Effect says what a reload does with a change.
+	// Effect is the effect of a reload on a change.
 	Effect Effect
-	// Env says that ${NAME} is expanded, Required that a file without it is
-	// refused.
+	// Env is set when ${NAME} is expanded, Required when a file without the field is
+	// rejected.
 	Env, Required bool
-	// Enum lists the values allowed, if they are few.
+	// Enum lists the allowed values, if the set is fixed.
 	Enum []string
-	// Fields are those of an object; Elem is the element of a list or map.
+	// Fields are the fields of an object; Elem is the element of a list or map.
 	Fields []*Node
 	Elem   *Node
 }
@@ -182,9 +181,9 @@ func (d *describer) field(parent *Node, v reflect.Value, f field, effect Effect)
 
 // Schema returns a JSON Schema (draft 2020-12) of the file, for editors:
 //
-//	# yaml-language-server: $schema=svc.schema.json
+// # yaml-language-server: $schema=svc.schema.json
 //
-// It is a help for writing; the loader's checks are stricter.
+// It helps with writing the file; the validation of the loader is stricter.
 func Schema() ([]byte, error) {
 	root, err := Describe()
 	if err != nil {
@@ -231,7 +230,7 @@ func (n *Node) schema() map[string]any {
 		s["type"] = "boolean"
 	case "duration":
 		s["type"], s["pattern"] = []string{"string", "integer"}, durationPattern
-		s["maximum"], s["minimum"] = 0, 0 // 0 is the one duration without a unit
+		s["maximum"], s["minimum"] = 0, 0 // 0 is the only duration without a unit
 	case "time":
 		s["type"], s["pattern"] = "string", timePattern
 	}
@@ -244,7 +243,7 @@ func (n *Node) objectSchema(s map[string]any) {
 	var required []string
 	for _, f := range n.Fields {
 		if f.Type == "any" {
-			continue // a field that its section refuses
+			continue // a field that its section always rejects
 		}
 		properties[f.Name] = f.schema()
 		if f.Required {

@@ -8,15 +8,15 @@ type TLS struct {
 	CertFile string `yaml:"cert_file" env:"true"`
 	// KeyFile is the PEM private key; it needs cert_file.
 	KeyFile string `yaml:"key_file" env:"true"`
-	// ClientCA is a PEM bundle; with it every client must present a certificate
-	// that one of these authorities signed.
+	// ClientCA is a PEM bundle; with it every client must present a certificate that one
+	// of these authorities signed.
 	ClientCA string `yaml:"client_ca" env:"true"`
 }
 
-// InputRateLimit is the token bucket per client address that stands before the
-// body is read: gateway specification, input_rate_limit.
+// InputRateLimit is the token bucket per client address that is checked before the body
+// is read: gateway specification, input_rate_limit.
 type InputRateLimit struct {
-	// Enabled switches the limit on.
+	// Enabled turns the limit on.
 	Enabled bool `yaml:"enabled"`
 	// RequestsPerSecond is the refill rate; above 0, fractions allowed.
 	RequestsPerSecond float64 `yaml:"requests_per_second"`
@@ -26,10 +26,10 @@ type InputRateLimit struct {
 
 // Identity names the claims of a verified token: gateway specification, identity.
 type Identity struct {
-	// PrincipalClaim is the claim that names the caller; when a token lacks it
-	// the gateway falls back to client_id, then to the client address.
+	// PrincipalClaim is the claim that identifies the caller; for a token without it the
+	// gateway uses client_id, then the client address.
 	PrincipalClaim string `yaml:"principal_claim"`
-	// GroupsClaim is the claim that holds the caller's groups.
+	// GroupsClaim is the claim with the caller's groups.
 	GroupsClaim string `yaml:"groups_claim"`
 }
 
@@ -41,9 +41,9 @@ func (c *Identity) SetDefaults() {
 
 // Telemetry exports spans over OTLP and metrics to Prometheus.
 type Telemetry struct {
-	// Customer is the pipeline of whoever runs agents.
+	// Customer is the pipeline for the owner of the agents.
 	Customer Pipeline `yaml:"customer"`
-	// Operator is the pipeline of whoever runs the gateway.
+	// Operator is the pipeline for the operator of the gateway.
 	Operator Pipeline `yaml:"operator"`
 	// Metrics serves Prometheus metrics.
 	Metrics Metrics `yaml:"metrics"`
@@ -51,7 +51,7 @@ type Telemetry struct {
 
 // Pipeline is one OTLP/HTTP exporter.
 type Pipeline struct {
-	// Enabled switches the pipeline on.
+	// Enabled turns the pipeline on.
 	Enabled bool `yaml:"enabled"`
 	// Endpoint is the base URL; /v1/traces is appended.
 	Endpoint string `yaml:"endpoint" env:"true"`
@@ -61,9 +61,8 @@ type Pipeline struct {
 	ServiceName string `yaml:"service_name" env:"true"`
 	// ResourceAttrs are further resource attributes.
 	ResourceAttrs map[string]string `yaml:"resource_attrs" env:"true"`
-	// SampleRatio is the share of traces exported, from 0 to 1, of those that begin
-	// at the gateway. A trace that a caller began is exported when the caller
-	// records it.
+	// SampleRatio is the share of traces exported, from 0 to 1, of the traces that begin
+	// at the gateway. A trace that a caller began is exported if the caller records it.
 	SampleRatio float64 `yaml:"sample_ratio"`
 	// Compression is none or gzip.
 	Compression string `yaml:"compression"`
@@ -91,13 +90,13 @@ type Metrics struct {
 // ToolSearch answers tools/list from an index: gateway specification,
 // tool_search.
 type ToolSearch struct {
-	// Enabled is the master switch.
+	// Enabled turns tool search on.
 	Enabled bool `yaml:"enabled"`
 	// Mode is passthrough or synthesize.
 	Mode string `yaml:"mode"`
-	// RefreshInterval is how often the tools of an upstream are listed anew.
+	// RefreshInterval is the interval at which the tools of an upstream are listed again.
 	RefreshInterval time.Duration `yaml:"refresh_interval"`
-	// MaxResults caps what one search returns.
+	// MaxResults bounds the results of one search.
 	MaxResults int `yaml:"max_results"`
 }
 
@@ -117,9 +116,9 @@ func (c *ToolSearch) SetDefaults() {
 // TaskAffinity is the map from task to upstream: gateway specification,
 // task_affinity. Replicas share it where rate_limit_store is redis.
 type TaskAffinity struct {
-	// MaxEntries is the capacity; the least recently used entry goes first.
+	// MaxEntries is the capacity; the least recently used entry is evicted first.
 	MaxEntries int `yaml:"max_entries"`
-	// TTL is how long an entry lives after it was learned or overwritten.
+	// TTL is the lifetime of an entry after it was stored or overwritten.
 	TTL time.Duration `yaml:"ttl"`
 }
 
@@ -132,9 +131,9 @@ func (c *TaskAffinity) SetDefaults() {
 // Subscriptions bounds subscriptions/listen streams: gateway specification,
 // subscriptions.
 type Subscriptions struct {
-	// MaxFrames is how many frames one stream may carry.
+	// MaxFrames is the largest number of frames of one stream.
 	MaxFrames int `yaml:"max_frames"`
-	// IdleTimeout cuts a stream on which no frame arrives for this long.
+	// IdleTimeout is the time without a frame after which a stream is closed.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
 }
 
@@ -144,31 +143,30 @@ func (c *Subscriptions) SetDefaults() {
 	c.IdleTimeout = 5 * time.Minute
 }
 
-// Shutdown says how the gateway stops: gateway specification, shutdown.
+// Shutdown configures how the gateway stops: gateway specification, shutdown.
 type Shutdown struct {
-	// Grace is the longest wait for requests in flight, event streams included.
+	// Grace is the longest wait for requests in flight, including event streams.
 	Grace time.Duration `yaml:"grace"`
-	// DrainSignalWindow is how long /readyz answers 503 before connections are
+	// DrainSignalWindow is the time for which /readyz returns 503 before connections are
 	// refused.
 	DrainSignalWindow time.Duration `yaml:"drain_signal_window"`
 }
 
-// Limits bounds what callers together may take of the gateway.
+// Limits bounds the resources that callers together may use.
 type Limits struct {
-	// BodyBytes is how many bytes of bodies of requests and of answers of upstreams
-	// may be in memory at one time. One caller may hold a quarter of them, or half
-	// where authentication is off and callers are addresses; requests whose caller is
-	// not known yet may together hold a sixteenth. A request beyond that is answered
-	// 503 overloaded.
+	// BodyBytes is the number of bytes of request and response bodies that may be in
+	// memory at one time. One caller may use a quarter of them, or half where
+	// authentication is off and callers are addresses; requests whose caller is not known
+	// yet may together use a sixteenth. A request beyond that gets 503 overloaded.
 	BodyBytes int64 `yaml:"body_bytes"`
-	// ConnectionsPerAddress is how many connections may be open from one address, or
-	// one IPv6 network of 64 bits. Loopback and trusted_proxies have no bound. 0 is
-	// no bound for anyone.
+	// ConnectionsPerAddress is the number of connections that may be open from one
+	// address, or one IPv6 network of 64 bits. Loopback and trusted_proxies are not
+	// limited. 0 means no limit.
 	ConnectionsPerAddress int `yaml:"connections_per_address"`
 }
 
-// MinBodyBytes is the least that limits.body_bytes can be: a request and an answer of
-// the largest size fit into the share of one caller.
+// MinBodyBytes is the smallest value of limits.body_bytes: a request and a response of
+// the largest size must fit into the share of one caller.
 const MinBodyBytes = 64 << 20
 
 // SetDefaults sets the documented defaults.
@@ -180,9 +178,9 @@ func (c *Limits) SetDefaults() {
 // SetDefaults sets the documented defaults.
 func (c *Shutdown) SetDefaults() { c.Grace = 30 * time.Second }
 
-// Sessions seals the session handles that clients hold.
+// Sessions configures the key that encrypts the session handles of clients.
 type Sessions struct {
-	// KeyFile holds the key, for replicas that share it. Empty means a key in
-	// state_dir, made at the first start.
+	// KeyFile contains the key, for replicas that share it. Empty means a key in
+	// state_dir, generated at the first start.
 	KeyFile string `yaml:"key_file" env:"true"`
 }

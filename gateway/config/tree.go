@@ -25,19 +25,19 @@ const (
 	maxKey = 256
 )
 
-// place is the path of a node. It becomes text only when something is reported:
-// a file of a megabyte has half a million of them.
-type place struct {
-	parent *place
+// path is the path of a node. It is formatted only for a finding: a file of a megabyte
+// has half a million nodes.
+type path struct {
+	parent *path
 	name   string
 	index  int
 	list   bool
 }
 
-func (p *place) field(name string) *place { return &place{parent: p, name: name} }
-func (p *place) elem(i int) *place        { return &place{parent: p, index: i, list: true} }
+func (p *path) field(name string) *path { return &path{parent: p, name: name} }
+func (p *path) elem(i int) *path        { return &path{parent: p, index: i, list: true} }
 
-func (p *place) String() string {
+func (p *path) String() string {
 	switch {
 	case p == nil:
 		return ""
@@ -48,8 +48,8 @@ func (p *place) String() string {
 	}
 }
 
-// parse reads the one document of data. It returns nil when there is nothing to
-// go on with; what is wrong is reported.
+// parse parses the single document of data. It returns nil when there is nothing to
+// decode; errors are reported.
 func (l *loader) parse(data []byte) *yaml.Node {
 	switch {
 	case len(data) > MaxBytes:
@@ -86,8 +86,8 @@ func blank(doc *yaml.Node) bool {
 	return len(doc.Content) == 0 || doc.Content[0].Kind == yaml.ScalarNode && doc.Content[0].ShortTag() == "!!null"
 }
 
-// decodeNode guards against the parser: it is foreign code that meets foreign
-// bytes, and its panics for anything but its own errors would pass through.
+// decodeNode recovers from panics of the parser, which handles untrusted input and
+// recovers only from its own errors.
 func decodeNode(dec *yaml.Decoder, n *yaml.Node) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -99,12 +99,12 @@ func decodeNode(dec *yaml.Decoder, n *yaml.Node) (err error) {
 
 var yamlLine = regexp.MustCompile(`^line ([0-9]+): `)
 
-// parserErrors are the messages whose line the library counts from 0; it counts
-// all others from 1.
+// parserErrors match the messages whose line the library counts from 0; it counts all
+// others from 1.
 var parserErrors = regexp.MustCompile(
 	`^(did not find expected (key|node content|'-' indicator|',' or|<)|found undefined tag handle|found duplicate %|found incompatible YAML)`)
 
-// syntax reports an error of the YAML parser, which knows the line at best.
+// syntax reports an error of the YAML parser, which has a line at best.
 func (l *loader) syntax(data []byte, err error) {
 	msg := strings.TrimPrefix(err.Error(), "yaml: ")
 	pos := diag.Pos{Line: 1} // an error on the first line has none
@@ -130,7 +130,7 @@ func (l *loader) syntax(data []byte, err error) {
 	l.add(diag.Finding{Code: "yaml-syntax", Message: msg, Hint: hint, Pos: pos})
 }
 
-// anchorUse finds the alias that an "unknown anchor" message is about.
+// anchorUse finds the alias of an "unknown anchor" message.
 func anchorUse(data []byte, msg string) diag.Pos {
 	name := strings.SplitN(msg, "'", 3)
 	if len(name) == 3 {
@@ -160,10 +160,10 @@ func firstInvalid(data []byte) diag.Pos {
 	return pos
 }
 
-// inspect refuses, anywhere in the tree, what would let one file be read in two
-// ways: anchors, aliases, merge keys, tags, keys that are not text, duplicate
-// keys, and nesting past the bound.
-func (l *loader) inspect(n *yaml.Node, at *place, depth int) {
+// inspect reports, anywhere in the tree, every construct that parsers read differently:
+// anchors, aliases, merge keys, tags, keys that are not text, duplicate keys, and nesting
+// beyond the limit (decision CFG1).
+func (l *loader) inspect(n *yaml.Node, at *path, depth int) {
 	if depth > MaxDepth {
 		l.node(n, at, "too-deep", "", fmt.Sprintf("nested deeper than %d levels", MaxDepth))
 		return
@@ -190,7 +190,7 @@ func (l *loader) inspect(n *yaml.Node, at *place, depth int) {
 	}
 }
 
-func (l *loader) inspectKeys(n *yaml.Node, at *place, depth int) {
+func (l *loader) inspectKeys(n *yaml.Node, at *path, depth int) {
 	first := make(map[string]int, len(n.Content)/2)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := n.Content[i], n.Content[i+1]

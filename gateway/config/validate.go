@@ -26,19 +26,18 @@ var required = []struct{ key, hint string }{
 	{"audit", "as in audit: {path: /var/log/svc/audit.jsonl}"},
 }
 
-// The codes that the loader knows by name.
+// The codes that the loader uses itself.
 const (
 	codeUnknownUpstream = "unknown-upstream"
 	codeUnset           = "env-unset"
 
-	// CodeUnreadable is the code of the one finding about a file that could not be
+	// CodeUnreadable is the code of the single finding about a file that could not be
 	// read at all.
 	CodeUnreadable = "unreadable"
 )
 
-// Validate reports what is wrong with the values of the file: each section by
-// itself, then what refers from one to another. It opens no file and uses no
-// network; that a feature is built is checked by [Parse] alone.
+// Validate reports the errors in the values of the file: first of each section, then of
+// references between sections. It opens no file and uses no network.
 func (f *File) Validate(at diag.At) {
 	if f.Listen != "" {
 		hostPort(at.Field("listen"), f.Listen)
@@ -87,7 +86,7 @@ func (f *File) validateClientAddress(at diag.At) {
 	}
 }
 
-// validateUpstreams checks the upstreams and what names them.
+// validateUpstreams checks the upstreams and the references to them.
 func (f *File) validateUpstreams(at diag.At) {
 	if len(f.Upstreams) == 0 {
 		at.Field("upstreams").Hint("list at least one upstream with its name and url").
@@ -107,7 +106,7 @@ func (f *File) validateUpstreams(at diag.At) {
 		if name == "" || slices.Contains(names, name) {
 			return
 		}
-		at.Hint("%s", meant(name, names)).Errorf(codeUnknownUpstream, "no upstream is named %q", name)
+		at.Hint("%s", suggestion(name, names)).Errorf(codeUnknownUpstream, "no upstream is named %q", name)
 	}
 	known(at.Field("default_upstream"), f.DefaultUpstream)
 	for i := range f.Routes {
@@ -117,7 +116,7 @@ func (f *File) validateUpstreams(at diag.At) {
 	}
 }
 
-// validateGuardrails checks the guardrails and the rules that name them.
+// validateGuardrails checks the guardrails and the rules that refer to them.
 func (f *File) validateGuardrails(at diag.At) {
 	names := make([]string, 0, len(f.Guardrails))
 	for i := range f.Guardrails {
@@ -131,8 +130,8 @@ func (f *File) validateGuardrails(at diag.At) {
 	f.Policy.CheckGuardrails(at.Field("policy"), names)
 }
 
-// meant advises on a name that is not in the list.
-func meant(name string, known []string) string {
+// suggestion returns a hint for a name that is not in the list.
+func suggestion(name string, known []string) string {
 	if near, ok := nearest(name, known); ok {
 		return "did you mean " + strconv.Quote(near) + "?"
 	}
@@ -146,7 +145,7 @@ func meant(name string, known []string) string {
 	return "known: " + strings.Join(known, ", ")
 }
 
-// validateHTTP checks the keys about the HTTP surface.
+// validateHTTP checks the keys of the HTTP endpoint.
 func (f *File) validateHTTP(at diag.At) {
 	for i, s := range f.AllowedOrigins {
 		u, err := url.Parse(s)
@@ -170,8 +169,8 @@ func (f *File) validateHTTP(at diag.At) {
 	}
 }
 
-// heldBack are the headers that no configuration passes on: they belong to one
-// connection, to the gateway's own work, or are credentials of one side.
+// heldBack are the headers that cannot be configured to be forwarded: headers of one
+// connection, headers that the gateway writes, and credentials (decision CFG16).
 var heldBack = map[string]string{
 	"authorization":        "a caller's credentials are never forwarded; give the upstream its own in upstreams[].headers",
 	"proxy-authorization":  "a caller's credentials are never forwarded",
@@ -235,8 +234,8 @@ func cidr(at diag.At, s string) {
 	at.Hint("%s", hint).Errorf("cidr", "must be a CIDR")
 }
 
-// revisions checks protocol revisions. Which of them the gateway knows is not
-// asked: a list may name one that upstreams alone speak.
+// revisions checks protocol revisions. A revision that the gateway does not know is
+// accepted, because upstreams may support it.
 func revisions(at diag.At, list []string) {
 	for i, s := range list {
 		switch {
@@ -259,7 +258,7 @@ func within[T int | int64 | float64 | time.Duration](at diag.At, got, low, high 
 	}
 }
 
-// plain writes a value as a person would: 1h, not 1h0m0s.
+// plain formats a value briefly: 1h, not 1h0m0s.
 func plain(v any) string {
 	s := fmt.Sprint(v)
 	if _, ok := v.(time.Duration); ok {

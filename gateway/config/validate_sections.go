@@ -8,7 +8,7 @@ import (
 	"svc/gateway/httpfield"
 )
 
-// Validate reports what is wrong with the section; it opens no file.
+// Validate reports the errors of the section. It opens no file.
 func (c *TLS) Validate(at diag.At) {
 	pair(at, c.CertFile, c.KeyFile)
 	if c.CertFile == "" && c.KeyFile == "" {
@@ -32,7 +32,7 @@ func pair(at diag.At, cert, key string) {
 	}
 }
 
-// Validate reports what is wrong with the section.
+// Validate reports the errors of the section.
 func (c *InputRateLimit) Validate(at diag.At) {
 	if c.RequestsPerSecond < 0 || c.Enabled && c.RequestsPerSecond == 0 {
 		at.Field("requests_per_second").Hint("as in 50").
@@ -44,7 +44,7 @@ func (c *InputRateLimit) Validate(at diag.At) {
 	}
 }
 
-// Validate reports what is wrong with the section.
+// Validate reports the errors of the section.
 func (c *Identity) Validate(at diag.At) {
 	if c.PrincipalClaim == "" {
 		at.Field("principal_claim").Hint("the default is sub").Errorf("required", "must name a claim")
@@ -54,7 +54,7 @@ func (c *Identity) Validate(at diag.At) {
 	}
 }
 
-// Validate reports what is wrong with the section.
+// Validate reports the errors of the section.
 func (c *Telemetry) Validate(at diag.At) {
 	c.Customer.Validate(at.Field("customer"))
 	c.Operator.Validate(at.Field("operator"))
@@ -63,7 +63,7 @@ func (c *Telemetry) Validate(at diag.At) {
 	}
 }
 
-// Validate reports what is wrong with the pipeline.
+// Validate reports the errors of the pipeline.
 func (c *Pipeline) Validate(at diag.At) {
 	switch {
 	case c.Endpoint == "" && c.Enabled:
@@ -82,7 +82,7 @@ func (c *Pipeline) Validate(at diag.At) {
 	}
 }
 
-// Validate reports what is wrong with the section.
+// Validate reports the errors of the section.
 func (c *ToolSearch) Validate(at diag.At) {
 	if c.Mode != ToolSearchPassthrough && c.Mode != ToolSearchSynthesize {
 		at.Field("mode").Hint("use %s or %s", ToolSearchPassthrough, ToolSearchSynthesize).
@@ -92,31 +92,31 @@ func (c *ToolSearch) Validate(at diag.At) {
 	within(at.Field("max_results"), c.MaxResults, 1, 1000)
 }
 
-// Validate reports what is wrong with the section.
+// Validate reports the errors of the section.
 func (c *TaskAffinity) Validate(at diag.At) {
 	within(at.Field("max_entries"), c.MaxEntries, 1, 10_000_000)
 	within(at.Field("ttl"), c.TTL, time.Second, 365*24*time.Hour)
 }
 
-// Validate reports what is wrong with the section.
+// Validate reports the errors of the section.
 func (c *Subscriptions) Validate(at diag.At) {
 	within(at.Field("max_frames"), c.MaxFrames, 1, 1_000_000_000)
 	within(at.Field("idle_timeout"), c.IdleTimeout, time.Second, 24*time.Hour)
 }
 
-// Validate reports what is wrong with the section.
+// Validate reports the errors of the section.
 func (c *Shutdown) Validate(at diag.At) {
 	within(at.Field("grace"), c.Grace, 0, time.Hour)
 	within(at.Field("drain_signal_window"), c.DrainSignalWindow, 0, time.Hour)
 }
 
-// Validate reports what is wrong with the section.
+// Validate reports the errors of the section.
 func (c *Limits) Validate(at diag.At) {
 	within(at.Field("body_bytes"), c.BodyBytes, MinBodyBytes, 1<<40)
 	within(at.Field("connections_per_address"), c.ConnectionsPerAddress, 0, 1_000_000)
 }
 
-// webURL reports without quoting the URL: it may come from the environment.
+// webURL reports errors without quoting the URL, which may come from the environment.
 func webURL(at diag.At, s string) {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {

@@ -1,6 +1,6 @@
-// Command gendoc collects the doc comments of the configuration's fields from
-// the source, so that the program can show them: to editors through the schema,
-// to people through the reference. It is run by go generate and never shipped.
+// Command gendoc collects the doc comments of the configuration's fields from the source.
+// The program uses them in the schema for editors and in the reference. It is run by go
+// generate and is not part of the program.
 package main
 
 import (
@@ -91,8 +91,8 @@ func collect(comments map[string]string, pkg string, file *ast.File) {
 	})
 }
 
-// text joins a comment to one paragraph that starts with what the field is, not
-// with its Go name: "Listen is the host:port" becomes "The host:port".
+// text joins a comment to one paragraph without the Go name at its start: "Listen is the
+// host:port" becomes "The host:port".
 func text(doc *ast.CommentGroup, name string) string {
 	s := strings.Join(strings.Fields(doc.Text()), " ")
 	rest, ok := strings.CutPrefix(s, name+" ")

@@ -3,6 +3,7 @@ package gateway
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -17,8 +18,13 @@ func TestKnownKeysAreServedAtOnceAfterARestart(t *testing.T) {
 			t.Fatalf("status %d: %s", got.status, got.body)
 		}
 	}
-	r.stop()
+	// While it runs, for it may be killed.
 	path := filepath.Join(r.auditPath()+".state", "known-keys.json")
+	eventually(t, "the file of known keys has both", func() bool {
+		text, _ := os.ReadFile(path)
+		return strings.Count(string(text), `"digest"`) == 2
+	})
+	r.stop()
 	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
 		t.Fatalf("%v, %v", info, err)
 	}

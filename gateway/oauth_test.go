@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -310,19 +311,27 @@ func TestColdStartWithoutIssuer(t *testing.T) {
 // refused as invalid: clients retry instead of asking their users to log in.
 func TestATokenOfANewKeyIsUnavailableWhileFetchesFail(t *testing.T) {
 	up := newUpstream(t, echo)
+	begin := time.Now()
+	var ahead atomic.Int64 // of the gateway's clock
 	o := newOAuthRig(t, up.URL, "", "", allowAll, nil)
+	o.stop()
+	o.tune = func(opts *Options) { opts.Now = func() time.Time { return begin.Add(time.Duration(ahead.Load())) } }
+	o.start()
 	if got := o.post(call("1", "safe"), "Authorization", "Bearer "+o.token(nil)); got.status != 200 {
 		t.Fatalf("status %d: %s", got.status, got.body)
 	}
 	next := authtest.NewKey(t, "k2", "ES256")
 	fresh := next.Token(t, map[string]any{"iss": o.issuer.URL, "aud": "https://gw.example/mcp", "sub": "alice", "exp": time.Now().Add(time.Hour).Unix()}, nil)
 	o.issuer.Answer(authtest.Fail(500))
-	got := o.post(call("2", "safe"), "Authorization", "Bearer "+fresh)
-	if got.status != 503 || got.header.Get("Retry-After") != "1" || got.header.Get("WWW-Authenticate") != "" ||
-		!strings.Contains(got.body, `"code":-32603`) || !strings.Contains(got.body, "issuer_unavailable") {
-		t.Errorf("status %d, %v: %s", got.status, got.header, got.body)
+	for _, after := range []int64{1, 2, 4, 8} {
+		got := o.post(call("2", "safe"), "Authorization", "Bearer "+fresh)
+		if got.status != 503 || got.header.Get("Retry-After") != strconv.FormatInt(after, 10) || got.header.Get("WWW-Authenticate") != "" ||
+			!strings.Contains(got.body, `"code":-32603`) || !strings.Contains(got.body, "issuer_unavailable") {
+			t.Errorf("status %d, %v: %s", got.status, got.header, got.body)
+		}
+		ahead.Add(after * int64(time.Second))
 	}
-	if line := o.lines(2)[1]; line["error_kind"] != "issuer_unavailable" {
+	if line := o.lines(5)[4]; line["error_kind"] != "issuer_unavailable" {
 		t.Errorf("audit line %v", line)
 	}
 }

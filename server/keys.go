@@ -45,10 +45,10 @@ func (s *Server) createKey(c *call) error {
 	if in.UserID != "" {
 		owner = in.UserID
 	}
-	if err := s.mayMint(c, in.TeamID, owner); err != nil {
+	scope := store.KeyScope(in.Scope)
+	if err := s.mayMint(c, scope, in.TeamID, owner); err != nil {
 		return err
 	}
-	scope := store.KeyScope(in.Scope)
 	secret := NewSecret(scope)
 	return create(c, func(ctx context.Context) (store.Key, error) {
 		return c.tenant.CreateKey(ctx, store.KeyCreate{
@@ -68,10 +68,14 @@ func (s *Server) createKey(c *call) error {
 
 // mayMint refuses a key that could do more than the one that makes it. A key
 // that a team limits makes keys for teams whose scopes it holds, and for its
-// own user only: the same deactivation must end both.
-func (s *Server) mayMint(c *call, teamID, owner string) error {
+// own user only: the same deactivation must end both. It makes none of scope
+// ingest, which no team limits.
+func (s *Server) mayMint(c *call, scope store.KeyScope, teamID, owner string) error {
 	if c.team == nil {
 		return nil
+	}
+	if scope == store.ScopeIngest {
+		return forbidden("a key that is limited to a team cannot make a key of scope ingest, which no team limits")
 	}
 	if owner != c.key.CreatedBy {
 		return forbidden("a key that is limited to a team cannot make a key for another user")
@@ -118,6 +122,8 @@ func (s *Server) mayDelete(c *call, id string) error {
 	switch {
 	case err != nil:
 		return err
+	case k.Scope == store.ScopeIngest:
+		return forbidden("a key that is limited to a team cannot delete a key of scope ingest")
 	case k.CreatedBy != c.key.CreatedBy:
 		return forbidden("a key that is limited to a team cannot delete a key of another user")
 	case k.TeamID == "":

@@ -292,6 +292,17 @@ func TestNoKeyMintsBeyondItself(t *testing.T) {
 			r.ask(key, "POST", "/api/keys", fmt.Sprintf(`{"name":"x","scope":%q}`, scope)).want(403)
 		}
 	})
+	t.Run("a limited key makes and deletes none that ingests", func(t *testing.T) {
+		r, key, team := setup(t)
+		const ingest = `{"name":"x","scope":"ingest","teamId":%q}`
+		a := r.ask(key, "POST", "/api/keys", fmt.Sprintf(ingest, team)).want(403)
+		if !strings.Contains(string(a.raw), "scope ingest") {
+			t.Errorf("%s", a.raw)
+		}
+		_, id := r.key(r.admin, "ingest", "teamId", team)
+		r.ask(key, "DELETE", "/api/keys/"+id, "").want(403)
+		r.ask(r.admin, "DELETE", "/api/keys/"+id, "").want(200)
+	})
 	t.Run("a limited key makes keys for its own team", func(t *testing.T) {
 		r, key, team := setup(t)
 		mint(r, key, `,"teamId":"`+team+`"`).want(201).data().is(t, "teamId", team)

@@ -15,13 +15,14 @@ import (
 	"svc/gateway/refusal"
 	"svc/gateway/requestid"
 	"svc/gateway/session"
+	"svc/gateway/streams"
 	"svc/gateway/transport"
 	"svc/gateway/upstream"
 )
 
 // exchange is one request on its way through the gateway: what is known of it
 // so far, and the audit record that grows with it. It belongs to the request's
-// goroutine; stream.go says what its watchdog may touch.
+// goroutine; stream.go says what the goroutines of a stream may touch.
 //
 // Exchanges are reused, buffers included: nothing that outlives the request
 // may keep a slice of one.
@@ -68,7 +69,7 @@ type exchange struct {
 	asking     asking // guardrails
 	governed   governed
 	graded     time.Duration // how long the answer was scored
-	sent       int           // bytes of a stream
+	streamed   streams.Counts
 
 	place place // in its trace
 

@@ -40,7 +40,7 @@ func (ex *exchange) refuseResponse(refused *refusal.Refusal, resp *upstream.Resp
 
 // refuseContent refuses an answer for its status or its Content-Type.
 func (ex *exchange) refuseContent(refused *refusal.Refusal, resp *upstream.Response, read []byte) *refusal.Refusal {
-	media := mediaType(resp.Header.Get("Content-Type"))
+	media := resp.MediaType()
 	cause := upstream.Cause{Code: "status_" + strconv.Itoa(resp.Status), Text: "answered status " + strconv.Itoa(resp.Status)}
 	if resp.Status < 300 {
 		cause.Code = "content_type"
@@ -65,25 +65,6 @@ func beginningOf(resp *upstream.Response) []byte {
 	b := make([]byte, maxRefusedBody+utf8.UTFMax)
 	n, _ := io.ReadFull(resp.Body, b) // what came until then is worth showing
 	return b[:n]
-}
-
-// streamFailure is why an event stream ended before the answer, when that is the
-// upstream's doing.
-func streamFailure(refused *refusal.Refusal, err error) (upstream.Cause, bool) {
-	switch refused.Kind {
-	case refusal.Ended.Kind:
-		return upstream.Cause{Code: "stream_ended", Text: "the event stream ended before the answer"}, true
-	case refusal.UpstreamInvalid.Kind:
-		return invalidFrame(err), true
-	case refusal.Timeout.Kind, refusal.Unreachable.Kind:
-		return upstream.CauseOf(err), true
-	}
-	return upstream.Cause{}, false
-}
-
-// invalidFrame says why a frame of an event stream is not passed on.
-func invalidFrame(err error) upstream.Cause {
-	return upstream.Cause{Code: "invalid_frame", Text: "the event stream holds an invalid frame: " + upstream.Printable(err.Error(), maxRefusedBody)}
 }
 
 // invalidMessage says why JSON is not the message that an answer must be.

@@ -3,10 +3,9 @@ package gateway
 import (
 	"context"
 	"errors"
-	"mime"
+	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"svc/gateway/bodies"
@@ -17,6 +16,19 @@ import (
 	"svc/gateway/transport"
 	"svc/gateway/upstream"
 )
+
+// openUpstreams makes what the configured upstreams are reached by.
+func openUpstreams(configured []upstream.Config) (map[string]*transport.Upstream, error) {
+	all := make(map[string]*transport.Upstream, len(configured))
+	for _, c := range configured {
+		client, err := upstream.NewClient(c)
+		if err != nil {
+			return all, fmt.Errorf("upstream %q: %w", c.Name, err)
+		}
+		all[c.Name] = &transport.Upstream{Name: c.Name, Transport: transport.NewHTTP(client, transport.StaticHeaders{}), Timeout: c.Timeout}
+	}
+	return all, nil
+}
 
 // forward sends the message that was judged, byte for byte, and relays what
 // comes back.
@@ -122,7 +134,7 @@ func (ex *exchange) relay(resp *upstream.Response) *refusal.Refusal {
 			Code: "redirect", Text: "redirects to " + upstream.LogURL(resp.Header.Get("Location")),
 		})
 	}
-	switch mediaType(resp.Header.Get("Content-Type")) {
+	switch resp.MediaType() {
 	case "text/event-stream":
 		if resp.Status != http.StatusOK {
 			return ex.refuseContent(&refusal.UpstreamInvalid, resp, nil)
@@ -168,18 +180,4 @@ func (ex *exchange) acknowledge(resp *upstream.Response) *refusal.Refusal {
 	ex.copyHeader(resp.Header)
 	ex.w.WriteHeader(resp.Status)
 	return nil
-}
-
-// mediaType returns the essence of a Content-Type, in lower case.
-func mediaType(value string) string {
-	switch value {
-	case "application/json", "text/event-stream":
-		return value
-	}
-	media, _, err := mime.ParseMediaType(value)
-	if err != nil {
-		media, _, _ = strings.Cut(value, ";")
-		return strings.ToLower(strings.TrimSpace(media))
-	}
-	return media
 }

@@ -2,8 +2,8 @@
 // request through admission, authentication, policy, routing and forwarding,
 // inspects what comes back, and leaves an audit line.
 //
-// serve.go is the path of a request, from top to bottom; stream.go the loop of
-// an event stream; live.go what a reload replaces. The steps themselves are
+// serve.go is the path of a request, from top to bottom; stream.go what an event
+// stream needs of it; live.go what a reload replaces. The steps themselves are
 // packages of their own below this one: each decides, and the gateway performs.
 // Listening, signals and the configuration's place belong to the caller.
 package gateway
@@ -43,6 +43,7 @@ import (
 	"svc/gateway/refused"
 	"svc/gateway/report"
 	"svc/gateway/session"
+	"svc/gateway/streams"
 	"svc/gateway/transport"
 	"svc/gateway/upstream"
 )
@@ -138,7 +139,7 @@ type Gateway struct {
 	writeTimeout time.Duration
 	released     func(*buffers)
 	background   *background.Calls
-	standings    standings
+	merged       streams.MergedSet
 	observer     observer
 }
 
@@ -155,12 +156,11 @@ func New(opts Options) (g *Gateway, err error) {
 		log: opts.Logger, now: opts.Now, load: opts.Load, version: opts.Version,
 		listen:          cfg.Listen,
 		defaultUpstream: cfg.DefaultUpstream,
-		targets:         make(map[string]*transport.Upstream, len(cfg.Upstreams)),
 		versions:        mcp.Allowed(cfg.AllowedProtocolVersions),
 		header:          auth.NewHeader(cfg.Auth.Header, cfg.Auth.Scheme),
 		bodies:          bodies.New(),
-		writeTimeout:    defaultWriteTimeout,
-		standings:       standings{pauses: reopening},
+		writeTimeout:    streams.DefaultWriteTimeout,
+		merged:          streams.MergedSet{Pauses: streams.Reopening},
 	}
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
@@ -189,12 +189,8 @@ func New(opts Options) (g *Gateway, err error) {
 	if g.router, err = upstream.NewRouter(cfg.Routes); err != nil {
 		return nil, err
 	}
-	for _, c := range cfg.Upstreams {
-		client, err := upstream.NewClient(c)
-		if err != nil {
-			return nil, fmt.Errorf("upstream %q: %w", c.Name, err)
-		}
-		g.targets[c.Name] = &transport.Upstream{Name: c.Name, Transport: transport.NewHTTP(client, transport.StaticHeaders{}), Timeout: c.Timeout}
+	if g.targets, err = openUpstreams(cfg.Upstreams); err != nil {
+		return nil, err
 	}
 	if g.tls, err = certificate.Load(cfg.TLS); err != nil {
 		return nil, err

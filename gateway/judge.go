@@ -56,20 +56,6 @@ func (ex *exchange) judgeAnswer(m *mcp.Message) verdict.Result {
 	return j
 }
 
-// judgeFrame judges a message of an event stream by the snapshot of its moment. m is
-// what goes on.
-func (src *source) judgeFrame(l *live, m *mcp.Message) verdict.Result {
-	ex := src.ex
-	in := ex.input(l, policy.ServerToClient, frameHost{src})
-	in.Frame = true
-	j := verdict.Judge(&in, m)
-	ex.countAsked(&j)
-	if ex.r.Method == http.MethodPost { // else several sources share the exchange
-		ex.noteGoverned(&j)
-	}
-	return j
-}
-
 // noteGoverned adds what policies found in a message that an upstream sent.
 func (ex *exchange) noteGoverned(j *verdict.Result) {
 	ex.governed.scan += j.Governed.Scan
@@ -111,27 +97,3 @@ type answerHost struct{ *exchange }
 func (h answerHost) Policies() (*govern.Set, *refusal.Refusal) { return h.governed.set, nil }
 func (h answerHost) Score(m *mcp.Message)                      { h.grade(m) }
 func (answerHost) BeforeWait()                                 {}
-
-// frameHost does so for a frame. It is judged by the bundle of its moment.
-type frameHost struct{ *source }
-
-func (h frameHost) Policies() (*govern.Set, *refusal.Refusal) {
-	if h.ex.g.governance == nil {
-		return nil, nil
-	}
-	bundle := h.ex.g.governance.Bundle()
-	if bundle == nil {
-		return nil, nil // fail_open, or the stream would not have begun
-	}
-	return bundle.For(h.ex.agent()), nil
-}
-
-func (h frameHost) Score(m *mcp.Message) {
-	if h.final {
-		h.ex.grade(m)
-	}
-}
-
-// BeforeWait sends what was written: the client does not wait for a frame because a
-// limit or a guardrail is asked about the next.
-func (h frameHost) BeforeWait() { h.settle() }

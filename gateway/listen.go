@@ -145,5 +145,5 @@ func (ex *exchange) openControl() *refusal.Refusal {
 // other upstreams, and its merged stream. The default upstream was told.
 func (ex *exchange) endSessions() {
 	ex.g.sessions.End(ex.ctx, ex.handle.ID, ex.up)
-	ex.g.standings.end(ex.handle.ID)
+	ex.g.merged.End(ex.handle.ID)
 }

@@ -12,6 +12,7 @@ import (
 	"svc/gateway/auth"
 	"svc/gateway/config"
 	"svc/gateway/refusal"
+	"svc/gateway/streams"
 )
 
 // buildOAuth makes the part of a snapshot that is about bearer tokens, nothing
@@ -100,18 +101,18 @@ func (ex *exchange) refuseCredentials(err error) *refusal.Refusal {
 }
 
 // accepts reports whether the credentials of a request, of which either may be nil,
-// are still valid in this snapshot. The error is errRevoked, or errTokenRevoked where
+// are still valid in this snapshot. The error is streams.ErrRevoked, or streams.ErrTokenRevoked where
 // it is the token that is not.
 func (l *live) accepts(key *auth.Key, token *auth.Token) error {
 	switch {
 	case l.keyring == nil:
 		return nil
 	case key == nil && token == nil:
-		return errRevoked // it came without
+		return streams.ErrRevoked // it came without
 	case key != nil && l.keyring.Check(key) != nil:
-		return errRevoked
+		return streams.ErrRevoked
 	case token != nil && (l.tokens == nil || l.tokens.Check(token) != nil):
-		return errTokenRevoked
+		return streams.ErrTokenRevoked
 	}
 	return nil
 }

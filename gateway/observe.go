@@ -141,7 +141,7 @@ func (g *Gateway) state() telemetry.State {
 		Ready:          g.notReady() == "",
 		LicenseDays:    daysLeft(g.license.Status(g.now()), g.now()),
 		RestartPending: len(*g.restartPending.Load()),
-		MergedStreams:  g.standings.len(),
+		MergedStreams:  g.merged.Len(),
 		AuditWritable:  g.audit.Ready() == nil, AuditLost: g.audit.Lost(),
 		AuditDropped: g.audit.DroppedRecords(), AuditQueued: g.audit.QueuedRecords(),
 		KeysComputed: keys.Computed, KeysRemembered: keys.Remembered, KeysBusy: keys.Busy,
@@ -197,13 +197,6 @@ func (l *live) issuerState() *telemetry.IssuerState {
 	}
 	s := l.tokens.Stats()
 	return &telemetry.IssuerState{Keys: s.Keys, Fetched: s.Fetched, Fetches: s.Fetches, Failing: s.Failing, Signatures: s.Signatures}
-}
-
-// len counts the open merged streams.
-func (s *standings) len() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.open)
 }
 
 // place is where a request stands in its trace, as far as anyone has asked.

@@ -6,18 +6,6 @@ import (
 	"svc/gateway/refusal"
 )
 
-// rejectRequest answers a request of the server that policy keeps from the
-// client: the call that it belongs to would wait for it for ever.
-func (src *source) rejectRequest(m *mcp.Message) {
-	ex, at := src.ex, src.session
-	caller := ex.transportCaller()
-	ex.g.sessions.Reject(src.up, multiplex.Rejection{
-		RequestID: ex.rec.RequestID, Hops: ex.hops, Caller: &caller,
-		Body:    mcp.AppendError(nil, m.ID, mcp.CodePolicyDenied, mcp.MessagePolicyDenied, refusal.Policy.Reason, ex.rec.RequestID),
-		Session: multiplex.Always(at),
-	})
-}
-
 // rejectStopped answers a server's request in the place of the client, whose answer
 // to it was refused, whatever refused it: the call that it belongs to would wait for
 // the answer for ever. It does nothing for callers who were not identified, and

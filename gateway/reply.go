@@ -330,7 +330,7 @@ func (ex *exchange) recovered() {
 		return
 	}
 	ex.rec.ErrorKind = refusal.Panic.Kind
-	_ = ex.account(http.StatusOK, ex.sent)
+	_ = ex.account(http.StatusOK, ex.streamed.Sent)
 	_ = http.NewResponseController(ex.w).Flush() // what was written before may go
 	panic(http.ErrAbortHandler)                  // the answer has begun: cut it
 }

@@ -23,7 +23,7 @@ import (
 func (g *Gateway) openSessions(cfg *config.File) {
 	g.sessions = multiplex.New(multiplex.Options{
 		Upstreams: g.targets, Default: g.defaultUpstream, Background: g.background, Version: g.version, Logger: g.log,
-		Joined: g.standings.join,
+		Joined: g.merged.Attach,
 	})
 	if len(g.targets) > 1 {
 		g.tasks = &affinity.Tasks{Map: g.taskMap(cfg.TaskAffinity)}

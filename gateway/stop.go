@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 
-	"svc/gateway/mcp"
 	"svc/gateway/refusal"
 )
 
@@ -55,17 +54,4 @@ func (ex *exchange) orShutdown(refused *refusal.Refusal) *refusal.Refusal {
 		return &refusal.Shutdown
 	}
 	return refused
-}
-
-// lastEvent is what ends a stream whose request was not answered: an error in the
-// answer's place, or, when the gateway ends a listen stream by itself, its result.
-func (s *stream) lastEvent(refused *refusal.Refusal) []byte {
-	ex := s.ex
-	if !s.listen || refused.Kind != refusal.Shutdown.Kind {
-		ex.rec.IsError = true
-		return s.errorEvent(refused)
-	}
-	ex.rec.ResultType = mcp.ResultComplete
-	ex.own = mcp.AppendListenEnd(ex.own[:0], ex.msg.ID)
-	return ex.own
 }

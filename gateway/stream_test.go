@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"svc/gateway/ratelimit"
+	"svc/gateway/streams"
 )
 
 // events answers a request with an event stream.
@@ -168,7 +169,7 @@ func TestStreamEndings(t *testing.T) {
 		}, -32001, "policy_denied", "deny", ""},
 		{"a frame that is not a message", func(w io.Writer) { fmt.Fprint(w, "data: {\"a\":1,\"a\":2}\n\n") }, -32603, "upstream_invalid", "allow", "upstream_invalid"},
 		{"more frames than a stream may have", func(w io.Writer) {
-			for range maxFrames + 1 {
+			for range streams.MaxFrames + 1 {
 				fmt.Fprintf(w, "data: %s\n\n", progress)
 			}
 		}, -32603, "sse_truncated", "allow", "sse_truncated"},

@@ -155,7 +155,7 @@ func (c *Client) call(ctx context.Context, s mcp.Session, method string, params 
 	}
 	defer resp.Body.Close()
 	m := new(mcp.Message)
-	switch mediaType(resp.Header.Get("Content-Type")) {
+	switch resp.MediaType() {
 	case "text/event-stream":
 		err = readStream(resp, limit, m)
 	case "application/json":
@@ -250,10 +250,4 @@ func scan(body []byte, m *mcp.Message) error {
 		return fmt.Errorf("%w: %w", ErrAnswer, err)
 	}
 	return nil
-}
-
-// mediaType returns the essence of a Content-Type, in lower case.
-func mediaType(value string) string {
-	media, _, _ := strings.Cut(value, ";")
-	return strings.ToLower(strings.TrimSpace(media))
 }

@@ -24,7 +24,8 @@ import (
 // A response is that of the Streamable HTTP transport, whatever carried it: its
 // Content-Type tells one message (application/json) from a stream of them
 // (text/event-stream), its status whether the message was accepted, and 404 that the
-// session is not known. Errors are [*upstream.Error] values, and the errors of
+// session is not known. A body that is not whole yet has a method BeforeWait: see
+// [upstream.Response.BeforeWait]. Errors are [*upstream.Error] values, and the errors of
 // [Credentials] as they are.
 type Transport interface {
 	// Post sends one message. The response holds the response to a request, after

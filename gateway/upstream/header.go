@@ -55,6 +55,18 @@ func (h *Header) Del(name string) {
 
 func equalName(a, b string) bool { return len(a) == len(b) && strings.EqualFold(a, b) }
 
+// MediaType returns the media type of the body without parameters, in lower case;
+// empty when the header has none.
+func (r *Response) MediaType() string {
+	switch value := r.Header.Get("Content-Type"); value {
+	case "application/json", "text/event-stream":
+		return value
+	default:
+		media, _, _ := strings.Cut(value, ";")
+		return strings.ToLower(strings.TrimSpace(media))
+	}
+}
+
 // validName reports whether s is a token (RFC 9110, section 5.6.2).
 func validName(s string) bool {
 	for i := range len(s) {

@@ -1,0 +1,126 @@
+package gateway
+
+import (
+	"fmt"
+	"net/http"
+
+	"svc/gateway/audit"
+	"svc/gateway/govern"
+	"svc/gateway/mcp"
+	"svc/gateway/multiplex"
+	"svc/gateway/policy"
+	"svc/gateway/refusal"
+	"svc/gateway/streams"
+	"svc/gateway/transport"
+	"svc/gateway/verdict"
+)
+
+// frames decides what becomes of the frames of one upstream. Those of a merged stream
+// share the exchange: they read of it what was settled before they began.
+type frames struct {
+	ex      *exchange
+	client  *streams.Client
+	up      *transport.Upstream
+	session mcp.Session // at that upstream
+	// final is set while the answer to the request is judged.
+	final bool
+}
+
+// Judge judges a frame by the snapshot of its moment, and records it.
+func (f *frames) Judge(m *mcp.Message, replaced int) (body []byte, final bool, err error) {
+	ex, live := f.ex, f.ex.g.live.Load()
+	f.final = ex.answeredBy(m)
+	in := ex.input(live, policy.ServerToClient, f)
+	in.Frame = true
+	j := verdict.Judge(&in, m)
+	ex.countAsked(&j)
+	if ex.r.Method == http.MethodPost { // else several upstreams share the exchange
+		ex.noteGoverned(&j)
+	}
+	if err := f.record(live, &j, m, replaced); err != nil {
+		return nil, false, err
+	}
+	if f.final {
+		ex.noteAnswer(&j, m)
+	}
+	if j.Refused != nil {
+		return nil, f.final, nil
+	}
+	return ex.passOn(&j, m, f.up, f.final), f.final, nil
+}
+
+// record writes the line of a frame: of each that a rule matched, of each of a
+// listen stream, and of all where audit.frames says so. A frame whose line
+// cannot be written does not go on.
+func (f *frames) record(l *live, j *verdict.Result, m *mcp.Message, replaced int) error {
+	ex := f.ex
+	if j.Action == "" && ex.msg.Method != mcp.MethodListen && l.cfg.Audit.Frames != audit.FramesAll {
+		return nil
+	}
+	rec := audit.Record{
+		Kind: audit.KindFrame, Time: ex.g.now(), RPC: m.Kind.String(), Direction: directionDown,
+		BytesOut: int64(len(m.Body)), ReplacedSurrogates: replaced, SubscriptionID: m.SubscriptionID,
+	}
+	ex.fillRecord(&rec, m, f.up)
+	j.NoteAnswer(&rec, policy.Allow, m)
+	if rec.Action == "" {
+		rec.Action = audit.ActionAllow
+	}
+	if err := ex.g.audit.Write(ex.ctx, &rec); err != nil {
+		ex.g.log.Error("audit line of a frame was not written", "request_id", rec.RequestID, "error", err)
+		return fmt.Errorf("%w: %w", streams.ErrAudit, err)
+	}
+	return nil
+}
+
+// directionDown is the direction of a frame in its audit line.
+const directionDown = "server_to_client"
+
+// Withhold keeps a frame from the client. A notification is dropped in silence. A
+// request of the server is dropped, and the upstream told, or its call would wait for
+// ever. An answer that is delivered on a resumed stream becomes an error there:
+// silence would leave the client waiting for its time-out.
+func (f *frames) Withhold(m *mcp.Message) []byte {
+	ex, id := f.ex, f.ex.rec.RequestID
+	if m.Kind == mcp.Response && len(m.ID) > 0 {
+		return mcp.AppendError(nil, m.ID, mcp.CodePolicyDenied, mcp.MessagePolicyDenied, refusal.Policy.Reason, id)
+	}
+	if m.Kind == mcp.Request {
+		caller := ex.transportCaller()
+		ex.g.sessions.Reject(f.up, multiplex.Rejection{
+			RequestID: id, Hops: ex.hops, Caller: &caller, Session: multiplex.Always(f.session),
+			Body: mcp.AppendError(nil, m.ID, mcp.CodePolicyDenied, mcp.MessagePolicyDenied, refusal.Policy.Reason, id),
+		})
+	}
+	return nil
+}
+
+// Answer records the request.
+func (f *frames) Answer(c streams.Counts) error {
+	streamHost{f.ex}.note(c)
+	return f.ex.account(http.StatusOK, c.Sent)
+}
+
+// Policies returns the policies by which a frame is judged: of the bundle of its
+// moment.
+func (f *frames) Policies() (*govern.Set, *refusal.Refusal) {
+	if f.ex.g.governance == nil {
+		return nil, nil
+	}
+	bundle := f.ex.g.governance.Bundle()
+	if bundle == nil {
+		return nil, nil // fail_open, or the stream would not have begun
+	}
+	return bundle.For(f.ex.agent()), nil
+}
+
+// Score scores the answer to the request.
+func (f *frames) Score(m *mcp.Message) {
+	if f.final {
+		f.ex.grade(m)
+	}
+}
+
+// BeforeWait sends what was written: the client does not wait for a frame because a
+// limit or a guardrail is asked about the next.
+func (f *frames) BeforeWait() { f.client.FlushPending() }

@@ -1,0 +1,112 @@
+package streams
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"svc/gateway/bodies"
+	"svc/gateway/mcp"
+	"svc/gateway/refusal"
+	"svc/gateway/upstream"
+)
+
+// Why the gateway itself ends a stream, as the cause of the stream's context.
+var (
+	ErrIdle     = errors.New("no frame arrived in time")
+	ErrRevoked  = errors.New("the caller is no longer let in")
+	ErrReplaced = errors.New("the client opened its stream again")
+	ErrEnded    = errors.New("the client ended its session")
+	ErrPanic    = errors.New("panic")
+)
+
+// ErrTokenRevoked is an ErrRevoked: the bearer token has expired, lacks a scope
+// that is required now, or its issuer has withdrawn the key that signed it.
+var ErrTokenRevoked = fmt.Errorf("%w: its token is no longer good", ErrRevoked)
+
+// Why an upstream's side ends before the upstream ended it.
+var (
+	ErrTruncated    = errors.New("too many frames")
+	ErrInvalidFrame = errors.New("frame is not a message")
+	ErrAudit        = errors.New("audit line was not written")
+	ErrDenied       = errors.New("the answer was denied")
+)
+
+// Ending is what is known when a stream ends before its request was answered.
+type Ending struct {
+	// Err is the error of the upstream's side, Cause why the stream's context ended.
+	Err, Cause error
+	// Stopping is set when the process ends, Left when the request's context has ended
+	// for another reason.
+	Stopping, Left bool
+	// Resumable is set where the client can come back for the rest.
+	Resumable bool
+	// Awaited is set where the last frame of the stream answers a request.
+	Awaited bool
+}
+
+// Refusal returns what is recorded, and sent in the place of the answer. A refusal
+// without a code is for the audit line alone: the client has left, or comes back
+// for the rest of a stream that it can resume.
+func (e *Ending) Refusal() refusal.Refusal {
+	switch {
+	case e.Stopping: // the request's context ends before those derived of it
+		return refusal.Shutdown
+	case errors.Is(e.Cause, ErrIdle):
+		return refusal.Truncated
+	case errors.Is(e.Cause, ErrTokenRevoked), errors.Is(e.Err, ErrTokenRevoked):
+		return refusal.TokenRevoked
+	case errors.Is(e.Cause, ErrRevoked), errors.Is(e.Err, ErrRevoked):
+		return refusal.Revoked
+	case errors.Is(e.Cause, ErrReplaced):
+		return refusal.Replaced
+	case errors.Is(e.Cause, ErrEnded):
+		return refusal.SessionEnd
+	case errors.Is(e.Cause, ErrPanic):
+		return refusal.Panic
+	case e.Left:
+		return refusal.ClientClosed
+	case errors.Is(e.Err, bodies.ErrOverloaded), errors.Is(e.Cause, bodies.ErrOverloaded):
+		return refusal.Overloaded
+	case errors.Is(e.Err, ErrDenied):
+		return refusal.Answer
+	case errors.Is(e.Err, ErrTruncated), errors.Is(e.Cause, ErrTruncated):
+		return refusal.Truncated
+	case errors.Is(e.Err, ErrInvalidFrame), errors.Is(e.Err, mcp.ErrEventTooLarge):
+		return refusal.UpstreamInvalid
+	case errors.Is(e.Err, ErrAudit):
+		return refusal.Audit
+	case errors.Is(e.Err, io.EOF):
+		if !e.Awaited || e.Resumable {
+			return refusal.Refusal{}
+		}
+		return refusal.Ended
+	case errors.Is(e.Err, upstream.ErrTimeout):
+		return refusal.Timeout
+	case e.Resumable && (errors.Is(e.Err, upstream.ErrUnreachable) || errors.Is(e.Err, io.ErrUnexpectedEOF)):
+		return refusal.EndedResumable
+	default:
+		return refusal.Unreachable
+	}
+}
+
+// Failure returns what the upstream did wrong where the refusal is its doing.
+func (e *Ending) Failure(refused *refusal.Refusal) (upstream.Cause, bool) {
+	switch refused.Kind {
+	case refusal.Ended.Kind:
+		return upstream.Cause{Code: "stream_ended", Text: "the event stream ended before the answer"}, true
+	case refusal.UpstreamInvalid.Kind:
+		return invalidFrame(e.Err), true
+	case refusal.Timeout.Kind, refusal.Unreachable.Kind:
+		return upstream.CauseOf(e.Err), true
+	}
+	return upstream.Cause{}, false
+}
+
+// maxCause bounds the text of a cause in bytes.
+const maxCause = 200
+
+// invalidFrame says why a frame of an event stream is not passed on.
+func invalidFrame(err error) upstream.Cause {
+	return upstream.Cause{Code: "invalid_frame", Text: "the event stream holds an invalid frame: " + upstream.Printable(err.Error(), maxCause)}
+}

@@ -1,0 +1,304 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"svc/gateway/backoff"
+	"svc/gateway/bodies"
+	"svc/gateway/mcp"
+	"svc/gateway/session"
+	"svc/gateway/tag"
+	"svc/gateway/transport"
+	"svc/gateway/upstream"
+)
+
+// replicaPollInterval is how often a merged stream asks what other replicas did.
+const replicaPollInterval = 5 * time.Second
+
+// Reopening is the backoff between attempts to open an upstream's stream again.
+var Reopening = backoff.Pauses{Min: time.Second, Max: 30 * time.Second}
+
+// Sources is what a merged stream is merged from.
+type Sources interface {
+	// Listen opens the standalone stream of an upstream.
+	Listen(ctx context.Context, up *transport.Upstream, s mcp.Session, lastEventID string) (*upstream.Response, error)
+	// Handler returns the handler of the frames of an upstream, which go to c.
+	Handler(c *Client, up *transport.Upstream, s mcp.Session) Handler
+	// Failed notifies why the stream of an upstream broke.
+	Failed(up *transport.Upstream, cause upstream.Cause)
+	// Sessions returns the upstream sessions of the client by the names of their
+	// upstreams.
+	Sessions(ctx context.Context) map[string]mcp.Session
+	// Ended reports whether the client's session has ended.
+	Ended(ctx context.Context) bool
+}
+
+// MergedOptions are what a merged stream is made of.
+type MergedOptions struct {
+	Options
+	// Session is the client's session.
+	Session   session.ID
+	Sources   Sources
+	Upstreams map[string]*transport.Upstream
+	// Positions are those from which the client resumes.
+	Positions *tag.Positions
+	// Replicated is set where other replicas open and end sessions too.
+	Replicated bool
+}
+
+// Merged is the merged standalone stream of one session: an upstream's side for each
+// upstream at which the client has a session, also for those that come later.
+type Merged struct {
+	Client
+	opts  MergedOptions
+	set   *MergedSet
+	ctx   context.Context
+	leave func()
+	wg    sync.WaitGroup
+
+	attaching sync.Mutex // guards what follows
+	// members are the upstreams whose stream is part of this one.
+	members map[string]*member
+	closed  bool
+}
+
+// member is one upstream's part of a merged stream.
+type member struct {
+	session mcp.Session
+	leave   context.CancelFunc
+}
+
+// Run serves the stream until its context ends. It begins with a session at an
+// upstream, and with those that are open at others.
+func (m *Merged) Run(up *transport.Upstream, opened mcp.Session) {
+	m.Start()
+	m.FlushPending()
+	m.attach(up, opened)
+	for name, opened := range m.opts.Sources.Sessions(m.ctx) {
+		m.attach(m.opts.Upstreams[name], opened)
+	}
+	m.wait()
+	m.close()
+	m.wg.Wait()
+}
+
+// Close ends the stream and waits for all goroutines that use its host. It is called
+// once, also after a panic.
+func (m *Merged) Close() {
+	m.Stop()
+	m.opts.Cancel(nil)
+	m.leave()
+	m.close()
+	m.wg.Wait()
+}
+
+// wait waits for the end of the stream. Where replicas share the session, sessions
+// that another replica opened are attached, and an end that another replica was
+// notified of is the end here.
+func (m *Merged) wait() {
+	if !m.opts.Replicated {
+		<-m.ctx.Done()
+		return
+	}
+	poll := time.NewTicker(replicaPollInterval)
+	defer poll.Stop()
+	known := make(map[string]mcp.Session)
+	for {
+		select {
+		case <-m.ctx.Done():
+			return
+		case <-poll.C:
+		}
+		if m.opts.Sources.Ended(m.ctx) {
+			m.opts.Cancel(ErrEnded)
+			continue
+		}
+		for name, opened := range m.opts.Sources.Sessions(m.ctx) {
+			if known[name] != opened {
+				known[name] = opened
+				m.attach(m.opts.Upstreams[name], opened)
+			}
+		}
+	}
+}
+
+// attach makes an upstream's stream part of this one, in the place of that of an
+// earlier session there.
+func (m *Merged) attach(up *transport.Upstream, opened mcp.Session) {
+	m.attaching.Lock()
+	defer m.attaching.Unlock()
+	if up == nil || m.closed {
+		return
+	}
+	u := new(Upstream)
+	if before := m.members[up.Name]; before == nil {
+		u.lastID = []byte(m.opts.Positions.Of(up.Name))
+	} else if before.session == opened {
+		return
+	} else {
+		before.leave()
+	}
+	u.Init(&m.Client, m.opts.Sources.Handler(&m.Client, up, opened), tag.Stream{Kind: tag.Standing, Upstream: up.Name, At: m.opts.Positions}, nil)
+	ctx, leave := context.WithCancel(m.ctx)
+	mem := &member{opened, leave}
+	m.members[up.Name] = mem
+	m.wg.Go(func() {
+		defer m.detach(up.Name, mem)
+		defer func() {
+			if p := recover(); p != nil {
+				m.panicked("standalone stream", p)
+			}
+		}()
+		m.copyWithRetry(ctx, up, opened, u)
+	})
+}
+
+// detach removes a member that has ended.
+func (m *Merged) detach(name string, mem *member) {
+	m.attaching.Lock()
+	defer m.attaching.Unlock()
+	mem.leave()
+	if m.members[name] == mem {
+		delete(m.members, name)
+	}
+}
+
+func (m *Merged) close() {
+	m.attaching.Lock()
+	defer m.attaching.Unlock()
+	m.closed = true
+}
+
+// copyWithRetry copies the stream of one upstream until the client leaves. A stream
+// that breaks is opened again where it broke: the client, whose own stream is
+// whole, would never know. An upstream that has no such stream is left alone.
+func (m *Merged) copyWithRetry(ctx context.Context, up *transport.Upstream, s mcp.Session, u *Upstream) {
+	pauses := m.set.Pauses
+	for ctx.Err() == nil {
+		began := m.opts.Host.Now()
+		err := m.openAndCopy(ctx, up, s, u)
+		switch {
+		case errors.Is(err, errNoStream) && len(u.lastID) == 0:
+			return
+		case errors.Is(err, errNoStream), errors.Is(err, upstream.ErrInvalidRequest):
+			u.lastID = nil // it may be the position that it does not know
+		case errors.Is(err, ErrRevoked), errors.Is(err, ErrTruncated), errors.Is(err, ErrAudit), errors.Is(err, bodies.ErrOverloaded):
+			m.opts.Cancel(err)
+			return
+		default:
+			m.reportFailure(ctx, up, err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pauses.Next(m.opts.Host.Now().Sub(began))):
+		}
+	}
+}
+
+// reportFailure reports why the stream of one upstream broke, unless the upstream
+// ended it in order.
+func (m *Merged) reportFailure(ctx context.Context, up *transport.Upstream, err error) {
+	switch {
+	case ctx.Err() != nil, !errors.As(err, new(*upstream.Error)) && !errors.Is(err, ErrInvalidFrame):
+	case errors.Is(err, ErrInvalidFrame):
+		m.opts.Sources.Failed(up, invalidFrame(err))
+	default:
+		m.opts.Sources.Failed(up, upstream.CauseOf(err))
+	}
+}
+
+// errNoStream: the upstream offers no standalone stream, or no longer knows the
+// session or the position.
+var errNoStream = errors.New("upstream has no such stream")
+
+// openAndCopy opens an upstream's stream and copies it to its end.
+func (m *Merged) openAndCopy(ctx context.Context, up *transport.Upstream, s mcp.Session, u *Upstream) error {
+	resp, err := m.opts.Sources.Listen(ctx, up, s, string(u.lastID))
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	switch {
+	case resp.Status == http.StatusOK && resp.MediaType() == "text/event-stream":
+	case resp.Status == http.StatusConflict, resp.Status == http.StatusTooManyRequests, resp.Status == http.StatusRequestTimeout:
+		return io.ErrUnexpectedEOF // the one before has not ended there, or it is busy
+	case resp.Status >= 400 && resp.Status < 500:
+		return errNoStream
+	default:
+		return io.ErrUnexpectedEOF
+	}
+	// The end of an upstream's stream may come with its last frames, and the client's
+	// stream goes on: what was written is sent now, not with the next frame of another
+	// upstream.
+	defer m.FlushPending()
+	return u.Copy(ctx, resp)
+}
+
+// MergedSet are the merged streams that are open, so that a session that is
+// opened at a further upstream is attached to the stream of its client.
+type MergedSet struct {
+	// Pauses is the backoff between attempts to open an upstream's stream again.
+	Pauses backoff.Pauses
+
+	mu   sync.Mutex
+	open map[session.ID]*Merged
+}
+
+// Open returns the merged stream of a session, and ends the one before: most likely
+// its connection broke unnoticed. ctx is the stream's context, which Options.Cancel
+// ends.
+func (s *MergedSet) Open(ctx context.Context, opts MergedOptions) *Merged {
+	m := &Merged{opts: opts, set: s, ctx: ctx, members: make(map[string]*member)}
+	m.Init(opts.Options)
+	id := opts.Session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open == nil {
+		s.open = make(map[session.ID]*Merged)
+	}
+	if before := s.open[id]; before != nil {
+		before.opts.Cancel(ErrReplaced)
+	}
+	s.open[id] = m
+	m.leave = func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.open[id] == m {
+			delete(s.open, id)
+		}
+	}
+	return m
+}
+
+// get returns the open stream of a session, nil when there is none.
+func (s *MergedSet) get(id session.ID) *Merged {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open[id]
+}
+
+// Attach adds an upstream to the open stream of a session, if there is one.
+func (s *MergedSet) Attach(id session.ID, up *transport.Upstream, opened mcp.Session) {
+	if m := s.get(id); m != nil {
+		m.attach(up, opened)
+	}
+}
+
+// End ends the stream of a session, if there is one.
+func (s *MergedSet) End(id session.ID) {
+	if m := s.get(id); m != nil {
+		m.opts.Cancel(ErrEnded)
+	}
+}
+
+// Len returns how many streams are open.
+func (s *MergedSet) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.open)
+}

@@ -1,0 +1,360 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"svc/gateway/auth"
+	"svc/gateway/bodies"
+	"svc/gateway/mcp"
+	"svc/gateway/refusal"
+	"svc/gateway/tag"
+	"svc/gateway/upstream"
+)
+
+// writer is a client's connection.
+type writer struct {
+	mu      sync.Mutex
+	header  http.Header
+	text    strings.Builder
+	flushed int // bytes
+	err     error
+}
+
+func (w *writer) Header() http.Header { return w.header }
+func (w *writer) WriteHeader(int)     {}
+
+func (w *writer) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err != nil {
+		return 0, w.err
+	}
+	return w.text.Write(p)
+}
+
+func (w *writer) Flush() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.flushed = w.text.Len()
+}
+
+// got returns what the client has been sent: what was written and flushed.
+func (w *writer) got() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String()[:w.flushed]
+}
+
+func (w *writer) written() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String()
+}
+
+// host is a request of which tests change what is asked of it.
+type host struct {
+	mu        sync.Mutex
+	valid     error
+	keepalive time.Duration
+	panics    []string
+}
+
+func (h *host) Now() time.Time { return time.Now() }
+
+func (h *host) CredentialsValid() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.valid
+}
+
+func (h *host) Keepalive() time.Duration { return h.keepalive }
+
+func (h *host) Panicked(where string, value any, _ []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.panics = append(h.panics, fmt.Sprint(where, ": ", value))
+}
+
+func (h *host) revoke(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.valid = err
+}
+
+// handler withholds what contains "secret"; the response with id 1 is final.
+type handler struct {
+	seen     []string
+	answered []Counts
+	failed   error // of Judge
+	unsaved  error // of Answer
+}
+
+func (h *handler) Judge(m *mcp.Message, _ int) (body []byte, final bool, err error) {
+	text := string(m.Body)
+	h.seen = append(h.seen, text)
+	if strings.Contains(text, "panic") {
+		panic("in a handler")
+	}
+	final = m.Kind == mcp.Response && string(m.ID) == "1"
+	if strings.Contains(text, "secret") {
+		return nil, final, h.failed
+	}
+	return m.Body, final, h.failed
+}
+
+func (h *handler) Withhold(m *mcp.Message) []byte {
+	if m.Kind == mcp.Response {
+		return []byte(`{"instead":true}`)
+	}
+	return nil
+}
+
+func (h *handler) Answer(c Counts) error {
+	h.answered = append(h.answered, c)
+	return h.unsaved
+}
+
+func newOptions(ctx context.Context, h *host) (context.Context, *writer, Options) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	w := &writer{header: http.Header{}}
+	all := bodies.New()
+	all.SetLimit(64 << 20)
+	return ctx, w, Options{
+		Host: h, Writer: w, Cancel: cancel, Limit: 10, WriteTimeout: time.Minute, Bodies: all,
+		Caller: bodies.Caller{Who: &auth.Principal{Kind: auth.KindKey, Value: "alice"}, Known: true},
+	}
+}
+
+func response(body io.ReadCloser) *upstream.Response {
+	return &upstream.Response{Status: 200, ContentLength: -1, Body: body, Header: upstream.Header{{Name: "Content-Type", Value: "text/event-stream"}}}
+}
+
+func text(s string) io.ReadCloser { return io.NopCloser(strings.NewReader(s)) }
+
+const (
+	notice = `{"jsonrpc":"2.0","method":"notifications/message","params":{}}`
+	secret = `{"jsonrpc":"2.0","method":"notifications/message","params":{"x":"secret"}}`
+	ask    = `{"jsonrpc":"2.0","id":7,"method":"sampling/createMessage","params":{"x":"secret"}}`
+	reply  = `{"jsonrpc":"2.0","id":1,"result":{}}`
+)
+
+// What an upstream streams reaches the client judged and with its ids tagged; what is
+// withheld leaves its event id behind, or something in its place.
+func TestFramesPass(t *testing.T) {
+	for _, tt := range []struct {
+		name, sent, want string
+		err              error
+		handler          handler
+	}{
+		{"frames and the answer", ": hello\n\nid: 5\ndata: " + notice + "\n\ndata: " + reply + "\n\n",
+			"id: p~up~5\ndata: " + notice + "\n\ndata: " + reply + "\n\n", io.EOF, handler{}},
+		{"an id alone", "id: 5\ndata: \n\n", "id: p~up~5\ndata: \n\n", io.EOF, handler{}},
+		{"the id of a request", `data: {"jsonrpc":"2.0","id":7,"method":"ping"}` + "\n\n", `data: {"jsonrpc":"2.0","id":"svc~up~7","method":"ping"}` + "\n\n", io.EOF, handler{}},
+		{"a frame that is withheld", "data: " + secret + "\n\ndata: " + notice + "\n\n", "data: " + notice + "\n\n", io.EOF, handler{}},
+		{"a request with an event id that is withheld", "id: 5\ndata: " + ask + "\n\n", "id: p~up~5\ndata: \n\n", io.EOF, handler{}},
+		{"another answer that is withheld", `data: {"jsonrpc":"2.0","id":2,"result":"secret"}` + "\n\n", "data: {\"instead\":true}\n\n", io.EOF, handler{}},
+		{"the answer is withheld", `data: {"jsonrpc":"2.0","id":1,"result":"secret"}` + "\n\n: the rest\n\n", "", ErrDenied, handler{}},
+		{"the answer cannot be recorded", "data: " + reply + "\n\n", "", ErrAudit, handler{unsaved: errors.New("disk")}},
+		{"a frame cannot be recorded", "data: " + notice + "\n\n", "", ErrAudit, handler{failed: ErrAudit}},
+		{"no message", "data: " + notice + "\n\ndata: {\n\n", "data: " + notice + "\n\n", ErrInvalidFrame, handler{}},
+		{"too many frames", strings.Repeat("data: "+notice+"\n\n", 11), strings.Repeat("data: "+notice+"\n\n", 10), ErrTruncated, handler{}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ctx, w, opts := newOptions(t.Context(), new(host))
+			var c Client
+			var u Upstream
+			c.Init(opts)
+			u.Init(&c, &tt.handler, tag.Stream{Kind: tag.Post, Upstream: "up"}, nil)
+			c.Start()
+			err := u.Copy(ctx, response(text(tt.sent)))
+			c.Stop()
+			if !errors.Is(err, tt.err) {
+				t.Errorf("ended with %v, want %v", err, tt.err)
+			}
+			if got := w.written(); got != tt.want {
+				t.Errorf("the client got\n%s\nwant\n%s", got, tt.want)
+			}
+			counts := c.Counts()
+			if counts.Sent != len(tt.want) || counts.Frames != strings.Count(tt.sent, "data: {") {
+				t.Errorf("counted %+v", counts)
+			}
+			if a := tt.handler.answered; len(a) == 1 && tt.err == io.EOF && a[0].Sent != len(tt.want) {
+				t.Errorf("the answer was recorded with %+v", a[0])
+			}
+			if u.Resumable() != strings.Contains(tt.sent, "id: 5") {
+				t.Errorf("resumable: %v", u.Resumable())
+			}
+			if n := opts.Bodies.Held(); n != 0 {
+				t.Errorf("%d bytes are still counted", n)
+			}
+		})
+	}
+}
+
+// waiting is a body that calls back before it waits, as those of upstreams do.
+type waiting struct {
+	io.ReadCloser
+	before func()
+}
+
+func (b *waiting) Read(p []byte) (int, error) {
+	if b.before != nil {
+		b.before()
+	}
+	return b.ReadCloser.Read(p)
+}
+
+func (b *waiting) BeforeWait(f func()) { b.before = f }
+
+// Nothing that was written waits in a buffer while the upstream is waited for.
+func TestWhatWasWrittenIsFlushedBeforeTheUpstreamIsWaitedFor(t *testing.T) {
+	ctx, w, opts := newOptions(t.Context(), new(host))
+	var c Client
+	var u Upstream
+	c.Init(opts)
+	u.Init(&c, new(handler), tag.Stream{}, nil)
+	c.Start()
+	defer c.Stop()
+	event := "data: " + notice + "\n\n"
+	in, out := io.Pipe()
+	done := make(chan error, 1)
+	go func() { done <- u.Copy(ctx, response(&waiting{ReadCloser: in})) }()
+	var want string
+	for range 3 {
+		io.WriteString(out, event)
+		want += event
+		// The pipe takes the next part when the upstream is read again.
+		io.WriteString(out, ": ")
+		if got := w.got(); got != want {
+			t.Errorf("the client has %q, want %q", got, want)
+		}
+		io.WriteString(out, "\n\n")
+	}
+	out.Close()
+	if err := <-done; err != io.EOF {
+		t.Error(err)
+	}
+}
+
+// A caller who is no longer accepted gets no further frame.
+func TestNoFrameForACallerWhoIsNoLongerAccepted(t *testing.T) {
+	h := new(host)
+	h.revoke(ErrTokenRevoked)
+	ctx, w, opts := newOptions(t.Context(), h)
+	var c Client
+	var u Upstream
+	c.Init(opts)
+	u.Init(&c, new(handler), tag.Stream{}, nil)
+	c.Start()
+	defer c.Stop()
+	if err := u.Copy(ctx, response(text("data: "+notice+"\n\n"))); !errors.Is(err, ErrRevoked) || w.written() != "" {
+		t.Errorf("ended with %v after %q", err, w.written())
+	}
+}
+
+// The watchdog keeps a silent stream alive, and ends one that is idle, whose caller is
+// no longer accepted, or whose client does not take what it is sent.
+func TestWatchdog(t *testing.T) {
+	broken := errors.New("broken pipe")
+	for _, tt := range []struct {
+		name            string
+		idle, keepalive time.Duration
+		revoke          error
+		broken          error
+		after           time.Duration
+		want            error
+		alive           int
+	}{
+		{"alive", 0, 10 * time.Second, nil, nil, 35 * time.Second, nil, 3},
+		{"without comments", 0, 0, nil, nil, time.Hour, nil, 0},
+		{"idle", time.Minute, 25 * time.Second, nil, nil, time.Minute, ErrIdle, 2},
+		{"revoked", 0, 0, ErrRevoked, nil, checkInterval, ErrRevoked, 0},
+		{"broken", 0, 10 * time.Second, nil, broken, 10 * time.Second, broken, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := &host{keepalive: tt.keepalive}
+				ctx, w, opts := newOptions(t.Context(), h)
+				opts.Idle = tt.idle
+				var c Client
+				c.Init(opts)
+				c.Start()
+				w.mu.Lock()
+				w.err = tt.broken
+				w.mu.Unlock()
+				h.revoke(tt.revoke)
+				limit, cancel := context.WithTimeout(ctx, tt.after+time.Second)
+				defer cancel()
+				began := time.Now()
+				<-limit.Done()
+				if got := context.Cause(ctx); !errors.Is(got, tt.want) {
+					t.Errorf("ended with %v, want %v", got, tt.want)
+				}
+				if d := time.Since(began); tt.want != nil && d != tt.after {
+					t.Errorf("ended after %v, want %v", d, tt.after)
+				}
+				if n := strings.Count(w.got(), ": keepalive\n\n"); n != tt.alive {
+					t.Errorf("%d comments, want %d", n, tt.alive)
+				}
+				c.Stop()
+				before := len(w.written())
+				after := time.NewTimer(time.Hour)
+				<-after.C
+				if len(w.written()) != before {
+					t.Error("the watchdog wrote after the stream was stopped")
+				}
+			})
+		})
+	}
+}
+
+// Each way in which a stream can end before its request was answered has its refusal,
+// and what the upstream did wrong is reported.
+func TestEnding(t *testing.T) {
+	down := &upstream.Error{Upstream: "up", Kind: upstream.ErrUnreachable}
+	for _, tt := range []struct {
+		name   string
+		ending Ending
+		want   refusal.Refusal
+		cause  string
+	}{
+		{"stopping", Ending{Stopping: true, Err: down, Left: true}, refusal.Shutdown, ""},
+		{"idle", Ending{Cause: ErrIdle, Err: down}, refusal.Truncated, ""},
+		{"revoked", Ending{Cause: ErrRevoked, Err: down}, refusal.Revoked, ""},
+		{"revoked token, at a frame", Ending{Err: ErrTokenRevoked}, refusal.TokenRevoked, ""},
+		{"replaced", Ending{Cause: ErrReplaced}, refusal.Replaced, ""},
+		{"ended", Ending{Cause: ErrEnded}, refusal.SessionEnd, ""},
+		{"panic", Ending{Cause: ErrPanic}, refusal.Panic, ""},
+		{"left", Ending{Left: true, Err: down}, refusal.ClientClosed, ""},
+		{"overloaded", Ending{Err: bodies.ErrOverloaded}, refusal.Overloaded, ""},
+		{"denied", Ending{Err: ErrDenied}, refusal.Answer, ""},
+		{"too many frames", Ending{Cause: ErrTruncated}, refusal.Truncated, ""},
+		{"invalid", Ending{Err: ErrInvalidFrame, Awaited: true}, refusal.UpstreamInvalid, "invalid_frame"},
+		{"too large", Ending{Err: mcp.ErrEventTooLarge, Awaited: true}, refusal.UpstreamInvalid, "invalid_frame"},
+		{"audit", Ending{Err: ErrAudit}, refusal.Audit, ""},
+		{"no answer", Ending{Err: io.EOF, Awaited: true}, refusal.Ended, "stream_ended"},
+		{"no answer is awaited", Ending{Err: io.EOF}, refusal.Refusal{}, ""},
+		{"it can be resumed", Ending{Err: io.EOF, Awaited: true, Resumable: true}, refusal.Refusal{}, ""},
+		{"time-out", Ending{Err: upstream.ErrTimeout}, refusal.Timeout, "timeout"},
+		{"broken, and it can be resumed", Ending{Err: down, Resumable: true}, refusal.EndedResumable, "stream_ended"},
+		{"broken", Ending{Err: down}, refusal.Unreachable, upstream.CauseOf(down).Code},
+	} {
+		got := tt.ending.Refusal()
+		cause, failed := tt.ending.Failure(&got)
+		if got.Kind != tt.want.Kind || got.Code != tt.want.Code {
+			t.Errorf("%s: %s (%d), want %s (%d)", tt.name, got.Kind, got.Code, tt.want.Kind, tt.want.Code)
+		}
+		if failed != (tt.cause != "") || failed && cause.Code != tt.cause {
+			t.Errorf("%s: cause %+v, want %q", tt.name, cause, tt.cause)
+		}
+	}
+}

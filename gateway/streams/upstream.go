@@ -1,0 +1,151 @@
+package streams
+
+import (
+	"context"
+	"fmt"
+
+	"svc/gateway/bodies"
+	"svc/gateway/mcp"
+	"svc/gateway/tag"
+	"svc/gateway/upstream"
+)
+
+// keepBuffer is the size beyond which a buffer is not kept for the next frame.
+const keepBuffer = 256 << 10
+
+// Handler decides what becomes of the frames of one upstream, one at a time. The
+// message is valid until the next one.
+type Handler interface {
+	// Judge judges a message, and records what was decided. body is what the client
+	// gets, nil when the message is withheld; final is set for the answer to the
+	// request. With an error the stream ends.
+	Judge(m *mcp.Message, replaced int) (body []byte, final bool, err error)
+	// Withhold returns what the client gets in the place of a message that was withheld
+	// and is not final, nil for nothing, and rejects a request at its upstream.
+	Withhold(m *mcp.Message) (body []byte)
+	// Answer records the request before its final message is sent, which is counted
+	// already. With an error the message is not sent.
+	Answer(c Counts) error
+}
+
+// Upstream is one upstream's side of a stream.
+type Upstream struct {
+	client  *Client
+	handler Handler
+	tags    tag.Stream // whether ids are rewritten to name their upstream
+
+	msg mcp.Message
+	out []byte
+	// resumable is set once an event carried an id: a client whose stream ends
+	// early comes back for the rest, so its end is no error. lastID is that id.
+	resumable bool
+	lastID    []byte
+
+	bytes   bodies.Share // of the event that is read
+	counted bodies.CountedReader
+}
+
+// Init makes the zero value usable. Events are made in buffer.
+func (u *Upstream) Init(c *Client, h Handler, tags tag.Stream, buffer []byte) {
+	u.client, u.handler, u.tags, u.out = c, h, tags, buffer
+}
+
+// Resumable reports whether a client can resume the stream where it ended.
+func (u *Upstream) Resumable() bool { return u.resumable }
+
+// Buffer returns the buffer of Init, which may have grown.
+func (u *Upstream) Buffer() []byte { return u.out }
+
+// Copy judges and passes on what a response streams, until its end or that of ctx. It
+// flushes before it blocks on the upstream, so that no frame stays in the buffer.
+func (u *Upstream) Copy(ctx context.Context, resp *upstream.Response) error {
+	u.bytes.Begin(u.client.opts.Bodies, u.client.opts.Caller)
+	defer u.bytes.End()
+	u.counted = bodies.CountedReader{Reader: resp.Body, Share: &u.bytes}
+	resp.BeforeWait(u.client.FlushPending)
+	// Closing the body ends a read that waits, whoever gives up.
+	stop := context.AfterFunc(ctx, func() { resp.Body.Close() })
+	defer stop()
+	events := mcp.NewEventReader(&u.counted, mcp.MaxEvent)
+	for {
+		u.bytes.Keep(events.Unread())
+		ev, err := events.Next()
+		if err != nil {
+			return err
+		}
+		if ev.IsComment {
+			continue // no frame: the client's side keeps the stream alive itself
+		}
+		if err := u.pass(&ev); err != nil {
+			return err
+		}
+		if cap(u.out) > keepBuffer {
+			u.out = nil
+		}
+	}
+}
+
+// pass passes one event on, while the caller's credentials are valid.
+func (u *Upstream) pass(ev *mcp.Event) error {
+	if ev.HasID && len(ev.ID) > 0 {
+		u.resumable = true
+		u.lastID = append(u.lastID[:0], ev.ID...)
+		ev.ID = u.tags.Event(ev.ID)
+	}
+	if err := u.client.opts.Host.CredentialsValid(); err != nil {
+		return err
+	}
+	if len(ev.Data) == 0 {
+		// It carries an id or a retry time, which the client resumes by.
+		u.out = mcp.AppendEvent(u.out[:0], *ev)
+		return u.client.send(u.out)
+	}
+	return u.handleFrame(ev)
+}
+
+// handleFrame has one frame judged and passes it on, or what takes its place.
+func (u *Upstream) handleFrame(ev *mcp.Event) error {
+	if !u.client.arrived() {
+		return ErrTruncated
+	}
+	replaced, err := mcp.ScanReplacing(ev.Data, &u.msg)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalidFrame, err)
+	}
+	if replaced > 0 {
+		u.client.replaced(replaced)
+	}
+	body, final, err := u.handler.Judge(&u.msg, replaced)
+	switch {
+	case err != nil:
+		return err
+	case body == nil && final:
+		return ErrDenied
+	case body == nil:
+		return u.withholdFrame(ev)
+	}
+	out := *ev
+	out.Data = u.tags.Message(&u.msg, body)
+	u.out = mcp.AppendEvent(u.out[:0], out)
+	if final {
+		// The line of the request is in the file before the client can have
+		// read the answer to the end.
+		counts := u.client.Counts()
+		counts.Sent += len(u.out)
+		if err := u.handler.Answer(counts); err != nil {
+			return ErrAudit
+		}
+	}
+	return u.client.send(u.out)
+}
+
+// withholdFrame sends what takes the place of a frame that is withheld. The event id
+// is kept, so that the client resumes behind it.
+func (u *Upstream) withholdFrame(ev *mcp.Event) error {
+	out := mcp.Event{ID: ev.ID, HasID: ev.HasID, HasData: true, Data: u.handler.Withhold(&u.msg)}
+	if !ev.HasID && len(out.Data) == 0 {
+		return nil
+	}
+	u.out = mcp.AppendEvent(u.out[:0], out)
+	return u.client.send(u.out)
+}

@@ -23,8 +23,8 @@ import (
 // writes the new number here. The comment is the goal.
 const (
 	wantFiles       = 24   // goal: 8
-	wantLines       = 3781 // goal: 1500
-	wantLargestFile = 419  // lines; goal: 300
+	wantLines       = 3780 // goal: 1500
+	wantLargestFile = 420  // lines; goal: 300
 	wantCircle      = 23   // files that use each other in circles; goal: 6
 	wantMethods     = 97   // of exchange; goal: none that a step needs
 	wantMethodFiles = 19   // files with methods of exchange

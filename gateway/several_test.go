@@ -522,7 +522,7 @@ func TestMergedStreamPausesBetweenAttempts(t *testing.T) {
 	r := newRigWith(t, twoUpstreams(first.URL, second.URL), func(o *Options) {
 		o.Now = func() time.Time { return now } // no attempt lasts
 	})
-	if got, want := r.gateway.standings.pauses, (backoff.Pauses{Min: time.Second, Max: 30 * time.Second}); got != want {
+	if got, want := r.gateway.merged.Pauses, (backoff.Pauses{Min: time.Second, Max: 30 * time.Second}); got != want {
 		t.Errorf("the pauses are %+v, want %+v", got, want)
 	}
 	const ms = time.Millisecond

@@ -64,3 +64,12 @@ func takeName(cmd *cobra.Command, name *string) {
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	cmd.Flags().Lookup("name").Usage += "; the same as the argument NAME"
 }
+
+// requireFlags marks flags that must be given.
+func requireFlags(cmd *cobra.Command, names ...string) {
+	for _, name := range names {
+		if err := cmd.MarkFlagRequired(name); err != nil {
+			panic(err) // only for a flag that the command does not have
+		}
+	}
+}

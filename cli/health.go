@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -45,7 +46,7 @@ certificate of a loopback address is not verified.`,
 			if len(args) > 0 {
 				given = args[0]
 			}
-			return o.run(cmd.Context(), firstOf(given, env.getenv("SVC_HEALTH_URL")))
+			return o.run(cmd.Context(), cmp.Or(given, env.getenv("SVC_HEALTH_URL")))
 		},
 	}
 	cmd.Flags().BoolVar(&o.ready, "ready", false, "whether it takes traffic now, in place of whether it runs")

@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -193,16 +192,4 @@ func parseEnd(s string, now time.Time) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("%s is not in the future", end.UTC().Format(time.RFC3339))
 	}
 	return end.UTC(), nil
-}
-
-// parseSpan reads a duration; besides Go's units it knows whole days, 90d.
-func parseSpan(s string) (time.Duration, error) {
-	if days, ok := strings.CutSuffix(s, "d"); ok {
-		n, err := strconv.ParseUint(days, 10, 16)
-		if err != nil || n > 36500 {
-			return 0, fmt.Errorf("%q is not a number of days", s)
-		}
-		return time.Duration(n) * 24 * time.Hour, nil
-	}
-	return time.ParseDuration(s)
 }

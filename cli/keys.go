@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/spf13/cobra"
@@ -37,7 +38,7 @@ func newKeyListCmd(r *remote) *cobra.Command {
 			if k.LastUsedAt != nil {
 				used = stamp(*k.LastUsedAt)
 			}
-			return []string{k.ID, k.Name, k.Scope, k.Prefix + "…", firstOf(k.CreatedByEmail, k.CreatedBy), used}
+			return []string{k.ID, k.Name, k.Scope, k.Prefix + "…", cmp.Or(k.CreatedByEmail, k.CreatedBy), used}
 		},
 	}, func(ctx context.Context, c *client.Client, p client.Page) (api.Page[api.KeyItem], error) {
 		q.Page = p

@@ -161,12 +161,3 @@ func addRequestFlags(cmd *cobra.Command, r *license.Request) {
 	flags.IntVar(&r.Days, "days", r.Days, "how many days it is valid")
 	flags.IntVar(&r.GraceDays, "grace-days", r.GraceDays, "how many more days it goes on to work")
 }
-
-// requireFlags marks flags that must be given.
-func requireFlags(cmd *cobra.Command, names ...string) {
-	for _, name := range names {
-		if err := cmd.MarkFlagRequired(name); err != nil {
-			panic(err) // only for a flag that the command does not have
-		}
-	}
-}

@@ -162,7 +162,7 @@ func (t *tried) readFiles(ctx context.Context, args []string, since time.Time) e
 		if rec.Kind != audit.KindRequest && (rec.Kind != audit.KindFrame || rec.RPC == audit.RPCResponse) {
 			return nil
 		}
-		q := triedRequest{at: rec.Time, agent: firstOf(rec.Agent, rec.Principal), asked: firstOf(rec.Tool, rec.Method, rec.RPC),
+		q := triedRequest{at: rec.Time, agent: cmp.Or(rec.Agent, rec.Principal), asked: cmp.Or(rec.Tool, rec.Method, rec.RPC),
 			passed: rec.Action != "deny" && rec.Action != "rate_limit_blocked"}
 		for _, o := range rec.Observed {
 			q.rules = append(q.rules, audit.PolicyFired{ID: o.RuleID, Action: o.Action})
@@ -204,7 +204,7 @@ func (t *tried) readTraces(ctx context.Context, r *remote, since time.Time, most
 		}
 		for i := range page.Data {
 			trace := &page.Data[i]
-			q := triedRequest{at: trace.CreatedAt, agent: trace.AgentName, asked: firstOf(trace.ToolName, "-"), passed: !trace.Blocked}
+			q := triedRequest{at: trace.CreatedAt, agent: trace.AgentName, asked: cmp.Or(trace.ToolName, "-"), passed: !trace.Blocked}
 			for _, p := range trace.PoliciesFired {
 				if p.Action == "warn" {
 					q.policy = append(q.policy, audit.PolicyFired(p))
@@ -231,7 +231,7 @@ func (t *tried) write(env Env, f format) error {
 	}
 	rows := make([][]string, len(t.Rows))
 	for i, r := range t.Rows {
-		rows[i] = []string{r.Kind, firstOf(r.Name, r.ID), r.Would, r.Agent, r.Asked, count(int64(r.Count)), count(int64(r.New)), r.Last.UTC().Format(time.DateTime)}
+		rows[i] = []string{r.Kind, cmp.Or(r.Name, r.ID), r.Would, r.Agent, r.Asked, count(int64(r.Count)), count(int64(r.New)), r.Last.UTC().Format(time.DateTime)}
 	}
 	if err := writeTable(env.Stdout, []string{"KIND", "BY", "WOULD", "AGENT", "TOOL", "COUNT", "NEW", "LAST (UTC)"}, rows); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -40,7 +41,7 @@ func (r *remote) addFlags(cmd *cobra.Command) {
 
 // client builds the client: flags before the environment.
 func (r *remote) client() (*client.Client, error) {
-	base := firstOf(r.url, r.env.getenv("SVC_URL"), defaultURL)
+	base := cmp.Or(r.url, r.env.getenv("SVC_URL"), defaultURL)
 	u, err := url.Parse(base)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, usagef("write it like "+defaultURL, "--url or SVC_URL: %q is not the URL of a control plane", base)
@@ -77,16 +78,6 @@ func (r *remote) apiKey() (string, error) {
 	return key, nil
 }
 
-// firstOf returns the first string that is not empty.
-func firstOf(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
-}
-
 // explain turns an error of the client into one with details and advice.
 func (r *remote) explain(err error) error {
 	if err == nil {
@@ -99,7 +90,7 @@ func (r *remote) explain(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return failed(errors.New("the control plane did not answer in time"), "raise --timeout, or look at its log")
 	}
-	base := firstOf(r.url, r.env.getenv("SVC_URL"), defaultURL)
+	base := cmp.Or(r.url, r.env.getenv("SVC_URL"), defaultURL)
 	var dns *net.DNSError
 	var unknownCA x509.UnknownAuthorityError
 	switch {
@@ -130,20 +121,4 @@ func (r *remote) explainAnswer(answer *client.Error) error {
 		}
 	}
 	return err
-}
-
-// confirm asks before something is deleted. Without a terminal it wants --yes.
-func confirm(env Env, yes bool, question string) error {
-	if yes {
-		return nil
-	}
-	if !env.StdinTTY {
-		return usagef("add --yes", "%s needs a confirmation, and standard input is not a terminal", question)
-	}
-	fmt.Fprintf(env.Stderr, "%s? [y/N] ", question)
-	var answer string
-	if _, err := fmt.Fscanln(env.Stdin, &answer); err != nil || !strings.EqualFold(answer, "y") && !strings.EqualFold(answer, "yes") {
-		return failed(errors.New("nothing was changed"), "")
-	}
-	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
@@ -180,31 +179,4 @@ var otherVariables = []string{
 	"SVC_CONFIG", "SVC_URL", "SVC_API_KEY", "SVC_API_KEY_FILE", "SVC_BOOTSTRAP_API_KEY", "SVC_HEALTH_URL",
 	// What the examples of gateway configurations refer to.
 	"SVC_INGEST_KEY", "SVC_FIRST_CLIENT_HASH",
-}
-
-// spanValue is a flag for a duration that also takes whole days.
-type spanValue time.Duration
-
-func (s *spanValue) String() string {
-	d := time.Duration(*s)
-	if d > 0 && d%(24*time.Hour) == 0 {
-		return fmt.Sprintf("%dd", d/(24*time.Hour))
-	}
-	return d.String()
-}
-
-func (s *spanValue) Type() string { return "duration" }
-
-func (s *spanValue) Set(text string) error {
-	d, err := parseSpan(text)
-	if err != nil || d < 0 {
-		return errors.New("must be a duration such as 30s, 12h or 90d")
-	}
-	*s = spanValue(d)
-	return nil
-}
-
-func spanFlag(f *pflag.FlagSet, p *time.Duration, name string, value time.Duration, help string) {
-	*p = value
-	f.Var((*spanValue)(p), name, help)
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -33,15 +34,12 @@ var traceColumns = columns[api.TraceItem]{
 		}
 		var fired []string
 		for _, p := range t.PoliciesFired {
-			fired = append(fired, firstOf(p.Name, p.ID))
+			fired = append(fired, cmp.Or(p.Name, p.ID))
 		}
 		return []string{stamp(t.CreatedAt), t.ID, t.AgentName, dash(t.ToolName), status,
 			number(t.DurationMs), usd(t.CostUSD), dash(strings.Join(fired, ","))}
 	},
 }
-
-// dash shows an empty cell.
-func dash(s string) string { return firstOf(s, "-") }
 
 func newTraceListCmd(r *remote) *cobra.Command {
 	var q client.TraceQuery
@@ -129,7 +127,7 @@ func groupName(k api.GroupKey) string {
 	}
 	switch {
 	case k.AgentName != nil || k.AgentID != nil:
-		return dash(firstOf(text(k.AgentName), text(k.AgentID)))
+		return dash(cmp.Or(text(k.AgentName), text(k.AgentID)))
 	case k.ModelName != nil || k.ModelProvider != nil:
 		return dash(model(text(k.ModelProvider), text(k.ModelName)))
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -106,7 +107,7 @@ func (o *tuiOptions) watchPlane(ctx context.Context, t *tui.Options) error {
 	if err != nil {
 		return o.explain(err)
 	}
-	t.Source, t.Plane, t.Name = tui.Live(c), c, firstOf(o.url, o.env.getenv("SVC_URL"), defaultURL)
+	t.Source, t.Plane, t.Name = tui.Live(c), c, cmp.Or(o.url, o.env.getenv("SVC_URL"), defaultURL)
 	return nil
 }
 

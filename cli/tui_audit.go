@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -107,7 +108,7 @@ func auditEvent(r *audit.Record, in api.TraceInput) tui.Event {
 	note("HTTP status", strconv.Itoa(r.Status))
 	note("Upstream", r.Upstream)
 	note("Caller", r.Principal)
-	note("Client", firstOf(r.OAuthClientName, r.KeyID))
+	note("Client", cmp.Or(r.OAuthClientName, r.KeyID))
 	note("Address", r.ClientIP)
 	note("Dialect", r.Dialect)
 	note("Bytes in", strconv.FormatInt(r.BytesIn, 10))

@@ -1,12 +1,9 @@
 package cli
 
 import (
-	"fmt"
 	"runtime"
 	"runtime/debug"
 	"strings"
-
-	"github.com/spf13/cobra"
 )
 
 // versionInfo is the output of 'svc version'.
@@ -62,25 +59,4 @@ func (v versionInfo) String() string {
 		s += " " + v.Date
 	}
 	return s + " " + v.GoVersion + " " + v.Platform
-}
-
-func newVersionCmd(env Env) *cobra.Command {
-	format := formatText
-	cmd := &cobra.Command{
-		Use:   "version",
-		Short: "Print version, commit, Go version and platform",
-		Example: `  svc version
-  svc version -o json`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			v := env.Build.version()
-			if format == formatText {
-				_, err := fmt.Fprintln(env.Stdout, v)
-				return err
-			}
-			return writeValue(env.Stdout, format, v)
-		},
-	}
-	addFormatFlag(cmd, &format, formatText, formatJSON, formatYAML)
-	return cmd
 }

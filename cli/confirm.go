@@ -1,0 +1,23 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// confirm asks before something is deleted. Without a terminal it wants --yes.
+func confirm(env Env, yes bool, question string) error {
+	if yes {
+		return nil
+	}
+	if !env.StdinTTY {
+		return usagef("add --yes", "%s needs a confirmation, and standard input is not a terminal", question)
+	}
+	fmt.Fprintf(env.Stderr, "%s? [y/N] ", question)
+	var answer string
+	if _, err := fmt.Fscanln(env.Stdin, &answer); err != nil || !strings.EqualFold(answer, "y") && !strings.EqualFold(answer, "yes") {
+		return failed(errors.New("nothing was changed"), "")
+	}
+	return nil
+}

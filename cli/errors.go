@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -69,4 +70,19 @@ func printError(w io.Writer, cmd *cobra.Command, err error) {
 	if hint != "" {
 		fmt.Fprintf(w, "hint: %s\n", hint)
 	}
+}
+
+// writeJSONError writes {"error", "details", "hint"} on one line.
+func writeJSONError(w io.Writer, err error, hint string) {
+	body := struct {
+		Error   string         `json:"error"`
+		Details map[string]any `json:"details,omitempty"`
+		Hint    string         `json:"hint,omitempty"`
+	}{err.Error(), errorDetailMap(err), hint}
+	data, merr := json.Marshal(body)
+	if merr != nil {
+		fmt.Fprintf(w, "svc: %s\n", clean(err.Error()))
+		return
+	}
+	fmt.Fprintf(w, "%s\n", data)
 }

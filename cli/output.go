@@ -198,18 +198,3 @@ func isPlain(s string) bool {
 	}
 	return true
 }
-
-// writeJSONError writes {"error", "details", "hint"} on one line.
-func writeJSONError(w io.Writer, err error, hint string) {
-	body := struct {
-		Error   string         `json:"error"`
-		Details map[string]any `json:"details,omitempty"`
-		Hint    string         `json:"hint,omitempty"`
-	}{err.Error(), errorDetailMap(err), hint}
-	data, merr := json.Marshal(body)
-	if merr != nil {
-		fmt.Fprintf(w, "svc: %s\n", clean(err.Error()))
-		return
-	}
-	fmt.Fprintf(w, "%s\n", data)
-}

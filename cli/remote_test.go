@@ -165,18 +165,18 @@ func TestBackupBrokenOff(t *testing.T) {
 	for _, trailer := range []string{"-1", "99", ""} {
 		t.Run("trailer "+trailer, func(t *testing.T) {
 			dir := t.TempDir()
-			ln, err := net.Listen("unix", filepath.Join(dir, socketName))
+			ln, err := net.Listen("unix", filepath.Join(dir, "svc.sock"))
 			if err != nil {
 				t.Skip(err) // the path of the test is too long for a socket
 			}
 			srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path == "/store" {
-					answer(w, http.StatusOK, heldStore{filepath.Join(dir, "svc.db")}, nil)
+					json.NewEncoder(w).Encode(map[string]string{"path": filepath.Join(dir, "svc.db")})
 					return
 				}
-				w.Header().Set("Trailer", backupTrailer)
+				w.Header().Set("Trailer", "Svc-Backup-Bytes")
 				io.WriteString(w, "half")
-				w.Header().Set(backupTrailer, trailer)
+				w.Header().Set("Svc-Backup-Bytes", trailer)
 			})}
 			go srv.Serve(ln)
 			t.Cleanup(func() { srv.Shutdown(context.Background()) })

@@ -79,14 +79,19 @@ func TestNoStaleHelp(t *testing.T) {
 	}
 }
 
-// Only env.go touches the process, so that every command can run in a test.
-func TestOnlyEnvTouchesProcess(t *testing.T) {
-	files, err := filepath.Glob("*.go")
+// Only package process touches the process, so that every command can run in a test.
+func TestOnlyProcessTouchesTheProcess(t *testing.T) {
+	files, err := filepath.Glob("*/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range files {
-		if path == "env.go" || strings.HasSuffix(path, "_test.go") {
+	own, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range append(files, own...) {
+		dir := filepath.Dir(path)
+		if dir == "process" || dir == "daemon" || dir == "demo" || strings.HasSuffix(path, "_test.go") {
 			continue
 		}
 		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
@@ -95,80 +100,33 @@ func TestOnlyEnvTouchesProcess(t *testing.T) {
 		}
 		for _, imp := range f.Imports {
 			if imp.Path.Value == `"os"` || imp.Path.Value == `"os/signal"` {
-				t.Errorf("%s imports %s: what touches the process belongs in env.go", path, imp.Path.Value)
+				t.Errorf("%s imports %s: what touches the process belongs in package process", path, imp.Path.Value)
 			}
 		}
 	}
 }
 
-func TestEditDistance(t *testing.T) {
-	tests := []struct {
-		a, b string
-		want int
-	}{
-		{"", "", 0}, {"a", "", 1}, {"listen", "listn", 1}, {"grace", "trace", 1}, {"kitten", "sitting", 3}, {"abc", "abc", 0},
-	}
-	for _, tt := range tests {
-		if got := editDistance(tt.a, tt.b); got != tt.want {
-			t.Errorf("editDistance(%q, %q) = %d, want %d", tt.a, tt.b, got, tt.want)
+// What an answer says about a field is shown under the name of the flag that sets
+// it; where no flag does, under the name that the API has.
+func TestErrorsNameFlags(t *testing.T) {
+	root := NewRoot()
+	for _, row := range []struct{ command, field, want string }{
+		{"policies create", "condition.toolName", "--tool-name"},
+		{"policies create", "condition.type", "--condition"},
+		{"policies create", "redactionStrategy", "--redaction-strategy"},
+		{"policies create", "name", "name"},
+		{"traces list", "startDate", "--since"},
+		{"traces list", "minCostUsd", "--min-cost"},
+		{"slas create", "p99LatencyMs", "--p99-ms"},
+		{"costs budgets create", "limitUsd", "--limit-usd"},
+		{"agents get", "body", "body"},
+	} {
+		cmd, _, err := root.Find(strings.Fields(row.command))
+		if err != nil {
+			t.Fatal(err)
 		}
-		if got := editDistance(tt.b, tt.a); got != tt.want {
-			t.Errorf("editDistance(%q, %q) = %d, want %d", tt.b, tt.a, got, tt.want)
+		if got := flagOf(cmd, row.field); got != row.want {
+			t.Errorf("%s: %s is shown as %s, want %s", row.command, row.field, got, row.want)
 		}
-	}
-}
-
-func TestColour(t *testing.T) {
-	tests := []struct {
-		name string
-		tty  bool
-		vars map[string]string
-		want bool
-	}{
-		{"terminal", true, nil, true},
-		{"pipe", false, nil, false},
-		{"NO_COLOR", true, map[string]string{"NO_COLOR": "1"}, false},
-		{"empty NO_COLOR counts as unset", true, map[string]string{"NO_COLOR": ""}, true},
-		{"dumb terminal", true, map[string]string{"TERM": "dumb"}, false},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			env := Env{LookupEnv: func(k string) (string, bool) { v, ok := tt.vars[k]; return v, ok }}
-			if got := env.colour(tt.tty); got != tt.want {
-				t.Errorf("got %v, want %v", got, tt.want)
-			}
-		})
-	}
-}
-
-func TestConfirm(t *testing.T) {
-	tests := []struct {
-		name  string
-		tty   bool
-		yes   bool
-		input string
-		code  int
-	}{
-		{"--yes", false, true, "", exitOK},
-		{"no terminal", false, false, "y\n", exitUsage},
-		{"y", true, false, "y\n", exitOK},
-		{"YES", true, false, "YES\n", exitOK},
-		{"enter", true, false, "\n", exitFailed},
-		{"n", true, false, "n\n", exitFailed},
-		{"end of input", true, false, "", exitFailed},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			env, _, _ := testEnv(t)
-			env.StdinTTY, env.Stdin = tt.tty, strings.NewReader(tt.input)
-			err := confirm(env, tt.yes, "delete it")
-			code := exitOK
-			if err != nil {
-				code = err.(*codedError).code
-			}
-			if code != tt.code {
-				t.Errorf("got %d (%v), want %d", code, err, tt.code)
-			}
-		})
 	}
 }

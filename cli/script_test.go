@@ -34,7 +34,7 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       *update,
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
-			env.Values[processKey{}] = map[string]*process{}
+			env.Values[processKey{}] = map[string]*runningSvc{}
 			// With the race detector each process would sleep for a second
 			// before it exits.
 			env.Setenv("GORACE", "atexit_sleep_ms=10")
@@ -106,7 +106,7 @@ func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
 		*to = f
 	}
 	ts.Check(cmd.Start())
-	p := &process{cmd: cmd, done: make(chan error, 1)}
+	p := &runningSvc{cmd: cmd, done: make(chan error, 1)}
 	go func() { p.done <- cmd.Wait() }()
 	ts.Defer(func() { p.end() })
 	processes(ts)[name] = p
@@ -202,15 +202,15 @@ func cmdPost(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(resp.Body.Close())
 }
 
-// process is a svc in the background.
-type process struct {
+// runningSvc is a svc in the background.
+type runningSvc struct {
 	cmd   *exec.Cmd
 	done  chan error
 	ended bool
 	err   error
 }
 
-func (p *process) end() error {
+func (p *runningSvc) end() error {
 	if p.ended {
 		return p.err
 	}
@@ -229,23 +229,6 @@ func (p *process) end() error {
 // processKey finds the processes of a script.
 type processKey struct{}
 
-func processes(ts *testscript.TestScript) map[string]*process {
-	return ts.Value(processKey{}).(map[string]*process)
-}
-
-// testEnv is an environment without a process: buffers, no terminal, a fixed
-// clock.
-func testEnv(t *testing.T) (Env, *strings.Builder, *strings.Builder) {
-	t.Helper()
-	var out, errs strings.Builder
-	return Env{
-		Stdin:     strings.NewReader(""),
-		Stdout:    &out,
-		Stderr:    &errs,
-		LookupEnv: func(string) (string, bool) { return "", false },
-		Signals:   func() (<-chan os.Signal, func()) { return make(chan os.Signal), func() {} },
-		Now:       func() time.Time { return time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC) },
-		PID:       4711,
-		Build:     Build{Version: "1.2.3"},
-	}, &out, &errs
+func processes(ts *testscript.TestScript) map[string]*runningSvc {
+	return ts.Value(processKey{}).(map[string]*runningSvc)
 }

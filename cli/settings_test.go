@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 )
 
 // A variable that looks like a setting and that nothing reads is reported, with the
@@ -22,15 +24,14 @@ func TestVariablesThatNothingReadsAreReported(t *testing.T) {
 	}
 }
 
-// variablesInSources returns the variables that the sources of this package read by
-// their names.
+// variablesInSources returns the variables that the commands read by their names.
 func variablesInSources(t *testing.T) (names []string) {
 	t.Helper()
-	files, err := filepath.Glob("*.go")
+	files, err := filepath.Glob("../*/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	read := regexp.MustCompile(`getenv\("(SVC_[A-Z_]+)"\)`)
+	read := regexp.MustCompile(`[gG]etenv\("(SVC_[A-Z_]+)"\)`)
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
@@ -47,4 +48,115 @@ func variablesInSources(t *testing.T) (names []string) {
 		t.Fatalf("only %q are read by name", names)
 	}
 	return names
+}
+
+func TestDeployedServeSettings(t *testing.T) {
+	env, _, _ := testEnv(t)
+	cmd := newServeCmd(env)
+	if err := cmd.Flags().Set("config", "../../deploy/etc/serve.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	if err := resolveSettings(env, cmd.Flags(), defaultServeConfig); err != nil {
+		t.Fatal(err)
+	}
+	// The commented lines are settings too.
+	text, err := os.ReadFile("../../deploy/etc/serve.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^#([a-z-]+):`).FindAllSubmatch(text, -1) {
+		if cmd.Flags().Lookup(string(m[1])) == nil {
+			t.Errorf("serve.yaml names %s, which is no setting", m[1])
+		}
+	}
+}
+
+// Flags override environment variables, which override the settings file, which
+// overrides defaults.
+func TestSettingsOrder(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "serve.yaml")
+	if err := os.WriteFile(path, []byte("rate-limit: 2\ningest-rate-limit: 20\ngrace: 90s\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name string
+		flag string
+		vars map[string]string
+		want string
+	}{
+		{"file", "", nil, "2"},
+		{"environment", "", map[string]string{"SVC_RATE_LIMIT": "3"}, "3"},
+		{"empty variable counts as unset", "", map[string]string{"SVC_RATE_LIMIT": ""}, "2"},
+		{"flag", "4", map[string]string{"SVC_RATE_LIMIT": "3"}, "4"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			env, _, _ := testEnv(t)
+			env.LookupEnv = func(name string) (string, bool) {
+				if name == "SVC_CONFIG" {
+					return path, true
+				}
+				v, ok := tt.vars[name]
+				return v, ok
+			}
+			cmd := newServeCmd(env)
+			if tt.flag != "" {
+				if err := cmd.Flags().Set("rate-limit", tt.flag); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := resolveSettings(env, cmd.Flags(), defaultServeConfig); err != nil {
+				t.Fatal(err)
+			}
+			if got := value(t, cmd, "rate-limit"); got != tt.want {
+				t.Errorf("rate-limit %s, want %s", got, tt.want)
+			}
+			if got := value(t, cmd, "grace"); got != "1m30s" {
+				t.Errorf("grace %s, want 1m30s", got)
+			}
+			if got := value(t, cmd, "evaluate-interval"); got != "1m0s" {
+				t.Errorf("evaluate-interval %s, want its default", got)
+			}
+		})
+	}
+}
+
+// A variable of a systemd credential is a layer like the environment.
+func TestCredentialsOverrideTheSettingsFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "serve.yaml")
+	for name, text := range map[string]string{path: "rate-limit: 2\n", filepath.Join(dir, "SVC_RATE_LIMIT"): "3\n"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env, _, _ := testEnv(t)
+	env.LookupEnv = withDirectory(func(name string) (string, bool) { return path, name == "SVC_CONFIG" }, dir, nil)
+	cmd := newServeCmd(env)
+	if err := resolveSettings(env, cmd.Flags(), defaultServeConfig); err != nil {
+		t.Fatal(err)
+	}
+	if got := value(t, cmd, "rate-limit"); got != "3" {
+		t.Errorf("rate-limit %s, want 3", got)
+	}
+}
+
+func TestUnreadVariablesNameTheSetting(t *testing.T) {
+	env, _, _ := testEnv(t)
+	env.Environ = func() []string {
+		return []string{"SVC_RATE_LIMIT=1", "SVC_Rate_Limit=1", "svc_grace=1s", "SVC_LISTN=x", "SVC_SOMETHING_ELSE=x", "OTHER=x", "SVC_URL=x"}
+	}
+	got := unreadVariables(env, newServeCmd(env).Flags())
+	want := []string{
+		"SVC_LISTN, did you mean SVC_LISTEN?", "SVC_Rate_Limit, did you mean SVC_RATE_LIMIT?", "SVC_SOMETHING_ELSE",
+		"svc_grace, did you mean SVC_GRACE?",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+}
+
+func value(t *testing.T, cmd *cobra.Command, name string) string {
+	t.Helper()
+	return cmd.Flags().Lookup(name).Value.String()
 }

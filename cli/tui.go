@@ -88,7 +88,7 @@ func (o *tuiOptions) watchFile(t *tui.Options) error {
 	if _, err := audit.Before(o.audit, 1); err != nil {
 		return usage(err, "name the file that audit.path of the gateway names")
 	}
-	t.Source, t.Name = auditSource{path: o.audit, poll: tailPoll}, o.audit
+	t.Source, t.Name = auditSource{path: o.audit, poll: auditPoll}, o.audit
 	return nil
 }
 

@@ -21,6 +21,9 @@ type auditSource struct {
 	poll time.Duration
 }
 
+// auditPoll is the interval between two looks for new lines.
+const auditPoll = 200 * time.Millisecond
+
 // auditBacklog is how many lines of the file are shown at first.
 const auditBacklog = 2000
 

@@ -6,12 +6,15 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"svc/cli/command"
+	"svc/cli/process"
 )
 
 // shells are the values that 'svc completion' takes.
 var shells = []string{"bash", "zsh", "fish", "powershell"}
 
-func newCompletionCmd(env Env) *cobra.Command {
+func newCompletionCmd(env process.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion SHELL",
 		Short: "Print the completion script of a shell",
@@ -48,5 +51,5 @@ func WriteCompletion(root *cobra.Command, shell string, w io.Writer) error {
 	case "powershell":
 		return root.GenPowerShellCompletionWithDesc(w)
 	}
-	return usagef("use one of "+strings.Join(shells, ", "), "no completion for shell %q", shell)
+	return command.Usagef("use one of "+strings.Join(shells, ", "), "no completion for shell %q", shell)
 }

@@ -17,6 +17,9 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"svc/cli/command"
+	"svc/cli/devcmd"
+	"svc/cli/process/processtest"
 	"svc/server/client"
 )
 
@@ -44,14 +47,14 @@ type devProcess struct {
 	out, err lockedBuffer
 	signals  chan os.Signal
 	done     chan int
-	state    devState
+	state    devcmd.State
 }
 
 // startDev runs 'svc dev' on free ports until the test ends.
 func startDev(t *testing.T, dir string) *devProcess {
 	t.Helper()
 	p := &devProcess{dir: dir, signals: make(chan os.Signal, 4), done: make(chan int, 1)}
-	env, _, _ := testEnv(t)
+	env, _, _ := processtest.New(t)
 	env.Stdout, env.Stderr, env.Now = &p.out, &p.err, time.Now
 	env.Signals = func() (<-chan os.Signal, func()) { return p.signals, func() {} }
 	env.Executable = "/usr/bin/svc"
@@ -64,7 +67,7 @@ func startDev(t *testing.T, dir string) *devProcess {
 			t.Fatalf("svc dev is not ready\n%s%s", p.out.String(), p.err.String())
 		}
 	}
-	data, err := os.ReadFile(filepath.Join(dir, devStateFile))
+	data, err := os.ReadFile(filepath.Join(dir, devcmd.StateFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +86,7 @@ func (p *devProcess) stop(t *testing.T) {
 	p.signals = nil
 	select {
 	case code := <-p.done:
-		if code != exitOK {
+		if code != command.ExitOK {
 			t.Errorf("exit code %d\n%s", code, p.err.String())
 		}
 	case <-time.After(20 * time.Second):
@@ -265,7 +268,7 @@ func TestDevKeysOutliveRestart(t *testing.T) {
 		t.Errorf("keys %+v after a restart, want %+v", p.state, first)
 	}
 	p.stop(t)
-	if err := os.Remove(filepath.Join(dir, devStateFile)); err != nil {
+	if err := os.Remove(filepath.Join(dir, devcmd.StateFile)); err != nil {
 		t.Fatal(err)
 	}
 	p = startDev(t, dir)

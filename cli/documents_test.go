@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"svc/cli/process/processtest"
 	"svc/gateway/auth"
 	"svc/gateway/config"
 	"svc/gateway/diag"
@@ -186,7 +187,7 @@ func TestYAMLInDocuments(t *testing.T) {
 // TestCommandsInDocuments: every command of svc that a document shows exists,
 // and has the flags that it is given, also in blocks that are not run.
 func TestCommandsInDocuments(t *testing.T) {
-	env, _, _ := testEnv(t)
+	env, _, _ := processtest.New(t)
 	line := regexp.MustCompile(`(?:^|[$(;|&] *|= *)(?:\./)?svc ([a-z][^|;&)\n]*)`)
 	for _, file := range documents(t) {
 		for _, b := range blocksOf(t, file) {

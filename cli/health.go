@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"svc/cli/command"
+	"svc/cli/process"
 )
 
 // defaultHealthURLs are asked when no URL is given: where the container image has
@@ -20,12 +23,12 @@ import (
 var defaultHealthURLs = []string{"http://127.0.0.1:8080", "http://127.0.0.1:8090"}
 
 type healthOptions struct {
-	env     Env
+	env     process.Env
 	ready   bool
 	timeout time.Duration
 }
 
-func newHealthCmd(env Env) *cobra.Command {
+func newHealthCmd(env process.Env) *cobra.Command {
 	o := healthOptions{env: env}
 	cmd := &cobra.Command{
 		Use:   "health [URL]",
@@ -40,13 +43,13 @@ that one of them is healthy. A URL with a path is asked as it stands. The
 certificate of a loopback address is not verified.`,
 		Example: `  svc health
   svc health --ready https://svc.example.com`,
-		Args: atMostOne("a URL"),
+		Args: command.AtMostOne("a URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var given string
 			if len(args) > 0 {
 				given = args[0]
 			}
-			return o.run(cmd.Context(), cmp.Or(given, env.getenv("SVC_HEALTH_URL")))
+			return o.run(cmd.Context(), cmp.Or(given, env.Getenv("SVC_HEALTH_URL")))
 		},
 	}
 	cmd.Flags().BoolVar(&o.ready, "ready", false, "whether it takes traffic now, in place of whether it runs")
@@ -56,7 +59,7 @@ certificate of a loopback address is not verified.`,
 
 func (o *healthOptions) run(ctx context.Context, given string) error {
 	if o.timeout <= 0 {
-		return usagef("", "--timeout is %s: it must be positive", o.timeout)
+		return command.Usagef("", "--timeout is %s: it must be positive", o.timeout)
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
@@ -68,7 +71,7 @@ func (o *healthOptions) run(ctx context.Context, given string) error {
 	for _, text := range asked {
 		u, err := o.endpoint(text)
 		if err != nil {
-			return usage(err, "as in http://127.0.0.1:8080")
+			return command.Usage(err, "as in http://127.0.0.1:8080")
 		}
 		err = askHealth(ctx, u)
 		if err == nil {

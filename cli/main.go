@@ -1,10 +1,10 @@
-// Package cli is the command line of svc and its composition root: it reads
-// flags, environment and files, builds the parts and runs them.
+// Package cli is the command line of svc: it assembles the commands, runs one command
+// line and returns its exit code.
 //
-// It owns the commands, their output formats and exit codes, and everything
-// that touches the process (see [Env]). It leaves to others what the commands
-// do: package server is the control plane, package gateway the request path,
-// server/client the REST calls, cli/daemon the running of HTTP servers.
+// The commands are in packages by what they talk to: planecmd (REST API), gatewaycmd
+// (the gateway and its files), storecmd (the control plane and its store) and devcmd
+// (both in one process). They share rest, command, output and process, in this order;
+// each imports only what follows it.
 package cli
 
 import (
@@ -13,32 +13,41 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"svc/cli/command"
+	"svc/cli/process"
 )
 
+// Build is the identity that a release build passes in.
+type Build = process.Build
+
+// Process returns the environment of this process.
+func Process(b Build) process.Env { return process.Current(b) }
+
 // Main runs one command line and returns the exit code of the process.
-func Main(env Env, args []string) int {
+func Main(env process.Env, args []string) int {
 	return run(context.Background(), env, args)
 }
 
-func run(ctx context.Context, env Env, args []string) int {
+func run(ctx context.Context, env process.Env, args []string) int {
 	root := newRoot(env)
 	root.SetArgs(args)
 	started := false
 	markStarted(root, &started)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
-		return exitOK
+		return command.ExitOK
 	}
-	var coded *codedError
+	var coded *command.ExitError
 	if !errors.As(err, &coded) && !started {
 		// Whatever goes wrong before a command runs is about how it was called.
-		err = usage(err, fmt.Sprintf("see '%s --help'", cmd.CommandPath()))
+		err = command.Usage(err, fmt.Sprintf("see '%s --help'", cmd.CommandPath()))
 	}
-	printError(env.Stderr, cmd, err)
+	command.PrintError(env.Stderr, cmd, err)
 	if errors.As(err, &coded) {
-		return coded.code
+		return coded.Code
 	}
-	return exitFailed
+	return command.ExitFailed
 }
 
 // markStarted notes that a command function was reached: what fails before is

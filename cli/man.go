@@ -7,10 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"svc/cli/command"
+	"svc/cli/process"
 	"svc/man"
 )
 
-func newManCmd(env Env) *cobra.Command {
+func newManCmd(env process.Env) *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:   "man [COMMAND...]",
@@ -20,7 +22,7 @@ func newManCmd(env Env) *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			if dir != "" {
 				if len(args) > 0 {
-					return usagef("leave out either the command or --dir", "--dir writes every page")
+					return command.Usagef("leave out either the command or --dir", "--dir writes every page")
 				}
 				return writeManPages(env, dir)
 			}
@@ -30,7 +32,7 @@ func newManCmd(env Env) *cobra.Command {
 			name := strings.Join(append([]string{"svc"}, args...), "-") + ".1"
 			page, err := man.Pages.ReadFile(name)
 			if err != nil {
-				return usagef("see 'svc --help' for the commands", "no manual page for %q", strings.Join(args, " "))
+				return command.Usagef("see 'svc --help' for the commands", "no manual page for %q", strings.Join(args, " "))
 			}
 			_, err = env.Stdout.Write(page)
 			return err
@@ -40,7 +42,7 @@ func newManCmd(env Env) *cobra.Command {
 	return cmd
 }
 
-func writeManPages(env Env, dir string) error {
+func writeManPages(env process.Env, dir string) error {
 	entries, err := man.Pages.ReadDir(".")
 	if err != nil {
 		return err
@@ -54,7 +56,7 @@ func writeManPages(env Env, dir string) error {
 		if err != nil {
 			return err
 		}
-		if err := env.replaceFile(filepath.Join(dir, e.Name()), page, 0o644); err != nil {
+		if err := env.ReplaceFile(filepath.Join(dir, e.Name()), page, 0o644); err != nil {
 			return fmt.Errorf("write manual pages: %w", err)
 		}
 		written++

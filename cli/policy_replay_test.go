@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"svc/cli/command"
+	"svc/cli/process/processtest"
 )
 
 // On a terminal a replay shows how far it is, and takes the line away; elsewhere
@@ -23,11 +26,11 @@ func TestReplayProgress(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tty := range []bool{true, false} {
-		env, out, errs := testEnv(t)
+		env, out, errs := processtest.New(t)
 		env.StderrTTY = tty
 		now := env.Now()
 		env.Now = func() time.Time { now = now.Add(time.Second); return now }
-		if code := Main(env, []string{"policy", "replay", config, path, path}); code != exitOK {
+		if code := Main(env, []string{"policy", "replay", config, path, path}); code != command.ExitOK {
 			t.Fatalf("exit code %d: %s", code, errs)
 		}
 		shown := errs.String()

@@ -12,6 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"svc/cli/command"
+	"svc/cli/process"
+	"svc/cli/process/processtest"
 	"svc/server/api"
 )
 
@@ -53,10 +56,10 @@ func TestRemoteErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			env, out, errs := testEnv(t)
+			env, out, errs := processtest.New(t)
 			url := answering(t, tt.status, tt.header, tt.body)
-			if code := Main(env, []string{"agents", "list", "--url", url, "--api-key", "k"}); code != exitFailed {
-				t.Errorf("exit code %d, want %d", code, exitFailed)
+			if code := Main(env, []string{"agents", "list", "--url", url, "--api-key", "k"}); code != command.ExitFailed {
+				t.Errorf("exit code %d, want %d", code, command.ExitFailed)
 			}
 			if got := errs.String(); !strings.HasPrefix(got, tt.want) {
 				t.Errorf("stderr %q, want %q", got, tt.want)
@@ -77,7 +80,7 @@ func TestRemoteKey(t *testing.T) {
 	}))
 	t.Cleanup(srv.Close)
 	file := filepath.Join(t.TempDir(), "key")
-	if err := (Env{}).createFile(file, []byte("from-file\n"), 0o600); err != nil {
+	if err := (process.Env{}).CreateFile(file, []byte("from-file\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	tests := []struct {
@@ -95,7 +98,7 @@ func TestRemoteKey(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			env, _, errs := testEnv(t)
+			env, _, errs := processtest.New(t)
 			env.Stdin = strings.NewReader(tt.stdin)
 			env.LookupEnv = func(k string) (string, bool) {
 				if k == "SVC_URL" {
@@ -104,7 +107,7 @@ func TestRemoteKey(t *testing.T) {
 				v, ok := tt.vars[k]
 				return v, ok
 			}
-			if code := Main(env, append([]string{"agents", "list"}, tt.args...)); code != exitOK {
+			if code := Main(env, append([]string{"agents", "list"}, tt.args...)); code != command.ExitOK {
 				t.Fatalf("exit code %d: %s", code, errs)
 			}
 			if got := <-seen; got != tt.want {
@@ -144,8 +147,8 @@ func TestListAll(t *testing.T) {
 				json.NewEncoder(w).Encode(page)
 			}))
 			defer srv.Close()
-			env, out, errs := testEnv(t)
-			if code := Main(env, []string{"teams", "list", "--all", "-o", "json", "--url", srv.URL, "--api-key", "k"}); code != exitOK {
+			env, out, errs := processtest.New(t)
+			if code := Main(env, []string{"teams", "list", "--all", "-o", "json", "--url", srv.URL, "--api-key", "k"}); code != command.ExitOK {
 				t.Fatalf("exit code %d: %s", code, errs)
 			}
 			var got api.Page[api.Team]
@@ -181,10 +184,10 @@ func TestBackupBrokenOff(t *testing.T) {
 			go srv.Serve(ln)
 			t.Cleanup(func() { srv.Shutdown(context.Background()) })
 
-			env, _, errs := testEnv(t)
+			env, _, errs := processtest.New(t)
 			to := filepath.Join(dir, "backup.db")
-			if code := Main(env, []string{"store", "backup", to, "--data-dir", dir}); code != exitFailed {
-				t.Errorf("exit code %d, want %d", code, exitFailed)
+			if code := Main(env, []string{"store", "backup", to, "--data-dir", dir}); code != command.ExitFailed {
+				t.Errorf("exit code %d, want %d", code, command.ExitFailed)
 			}
 			if !strings.Contains(errs.String(), "broke off the backup") {
 				t.Errorf("stderr %q", errs)

@@ -2,6 +2,11 @@ package cli
 
 import (
 	"github.com/spf13/cobra"
+
+	"svc/cli/command"
+	"svc/cli/gatewaycmd"
+	"svc/cli/planecmd"
+	"svc/cli/process"
 )
 
 const (
@@ -13,12 +18,12 @@ const (
 // NewRoot returns the command tree for programs that only describe it, such
 // as the generator of manual pages; its commands have nothing to run with.
 func NewRoot() *cobra.Command {
-	root := newRoot(Env{LookupEnv: func(string) (string, bool) { return "", false }})
+	root := newRoot(process.Env{LookupEnv: func(string) (string, bool) { return "", false }})
 	root.InitDefaultHelpCmd()
 	return root
 }
 
-func newRoot(env Env) *cobra.Command {
+func newRoot(env process.Env) *cobra.Command {
 	noColor := false
 	lookup := env.LookupEnv
 	env.LookupEnv = func(name string) (string, bool) {
@@ -41,12 +46,12 @@ func newRoot(env Env) *cobra.Command {
   # the two servers for real
   svc serve --data-dir /var/lib/svc
   svc gateway --config /etc/svc/svc.yaml`,
-		Version:           env.Build.version().String(),
+		Version:           env.Build.Info().String(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		Args:              cobra.ArbitraryArgs,
-		RunE:              runGroup,
+		RunE:              command.RunGroup,
 	}
 	root.SetIn(env.Stdin)
 	root.SetOut(env.Stdout)
@@ -63,14 +68,14 @@ func newRoot(env Env) *cobra.Command {
 		}
 	}
 	add(groupStart, serverCmds(env)...)
-	add(groupAdmin, newAgentsCmd(env), newTeamsCmd(env), newKeysCmd(env), newPoliciesCmd(env),
-		newTracesCmd(env), newCostsCmd(env), newSLAsCmd(env), newTUICmd(env))
-	add(groupTools, newKeygenCmd(env), newLicenseCmd(env), newGuardrailCmd(env), newHealthCmd(env), newAuditCmd(env), newPolicyCmd(env), newVersionCmd(env), newCompletionCmd(env), newManCmd(env))
+	add(groupAdmin, planecmd.NewAgentsCmd(env), planecmd.NewTeamsCmd(env), planecmd.NewKeysCmd(env), planecmd.NewPoliciesCmd(env),
+		planecmd.NewTracesCmd(env), planecmd.NewCostsCmd(env), planecmd.NewSLAsCmd(env), planecmd.NewTUICmd(env))
+	add(groupTools, gatewaycmd.NewKeygenCmd(env), gatewaycmd.NewLicenseCmd(env), gatewaycmd.NewGuardrailCmd(env), newHealthCmd(env), gatewaycmd.NewAuditCmd(env), gatewaycmd.NewPolicyCmd(env), newVersionCmd(env), newCompletionCmd(env), newManCmd(env))
 	add(groupTools, storeCmds(env)...)
 	root.SetHelpCommand(newHelpCmd(env))
 	root.SetHelpCommandGroupID(groupTools)
 	root.PersistentFlags().BoolVar(&noColor, "no-color", false, "no colors; the same as NO_COLOR in the environment")
-	root.SetFlagErrorFunc(flagError)
+	root.SetFlagErrorFunc(command.FlagError)
 	root.SetUsageTemplate(usageTemplate)
 	root.SetVersionTemplate("{{.Version}}\n")
 	return root

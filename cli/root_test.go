@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"svc/cli/command"
+	"svc/cli/process/processtest"
 )
 
 // Every command says what it does and shows how, and its help is what is
@@ -38,8 +41,8 @@ func TestCommands(t *testing.T) {
 
 func compareHelp(t *testing.T, path string) {
 	words := strings.Fields(path)
-	env, out, errs := testEnv(t)
-	if code := Main(env, append(words[1:], "--help")); code != exitOK || errs.Len() > 0 {
+	env, out, errs := processtest.New(t)
+	if code := Main(env, append(words[1:], "--help")); code != command.ExitOK || errs.Len() > 0 {
 		t.Fatalf("exit code %d, stderr %q", code, errs)
 	}
 	golden := filepath.Join("testdata", "help", strings.Join(words, "-")+".txt")
@@ -125,7 +128,7 @@ func TestErrorsNameFlags(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := flagOf(cmd, row.field); got != row.want {
+		if got := command.FlagOf(cmd, row.field); got != row.want {
 			t.Errorf("%s: %s is shown as %s, want %s", row.command, row.field, got, row.want)
 		}
 	}

@@ -15,6 +15,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"svc/cli/command"
+	"svc/cli/process/processtest"
 )
 
 // serveProcess is 'svc serve' run in this process.
@@ -32,7 +35,7 @@ func startServe(t *testing.T, environ map[string]string, tty bool, args ...strin
 	p := &serveProcess{t: t}
 	dir := t.TempDir()
 	signals, done := make(chan os.Signal, 1), make(chan int, 1)
-	env, _, _ := testEnv(t)
+	env, _, _ := processtest.New(t)
 	env.Stderr, env.StderrTTY, env.Now = &p.err, tty, time.Now
 	env.Signals = func() (<-chan os.Signal, func()) { return signals, func() {} }
 	env.LookupEnv = func(name string) (string, bool) { v, ok := environ[name]; return v, ok }
@@ -43,7 +46,7 @@ func startServe(t *testing.T, environ map[string]string, tty bool, args ...strin
 		signals <- syscall.SIGTERM
 		select {
 		case code := <-done:
-			if code != exitOK {
+			if code != command.ExitOK {
 				t.Errorf("exit code %d\n%s", code, p.err.String())
 			}
 		case <-time.After(20 * time.Second):

@@ -2,14 +2,21 @@
 
 package cli
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
+
+	"svc/cli/devcmd"
+	"svc/cli/gatewaycmd"
+	"svc/cli/process"
+	"svc/cli/storecmd"
+)
 
 // serverCmds are the servers.
-func serverCmds(env Env) []*cobra.Command {
-	return []*cobra.Command{newDevCmd(env), newServeCmd(env), newGatewayCmd(env)}
+func serverCmds(env process.Env) []*cobra.Command {
+	return []*cobra.Command{devcmd.NewDevCmd(env), storecmd.NewServeCmd(env), gatewaycmd.NewGatewayCmd(env)}
 }
 
 // storeCmds work on the store of a server on this machine.
-func storeCmds(env Env) []*cobra.Command {
-	return []*cobra.Command{newTenantCmd(env), newStoreCmd(env)}
+func storeCmds(env process.Env) []*cobra.Command {
+	return []*cobra.Command{storecmd.NewTenantCmd(env), storecmd.NewStoreCmd(env)}
 }

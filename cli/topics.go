@@ -7,6 +7,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"svc/cli/command"
+	"svc/cli/output"
+	"svc/cli/process"
 )
 
 // topicFiles are the texts of 'svc help TOPIC'. The first line of each is its
@@ -27,7 +31,7 @@ func topicText(name string) (string, error) {
 func Topic(name string) (string, error) { return topicText(name) }
 
 // newHelpCmd explains commands, as cobra's own does, and concepts.
-func newHelpCmd(env Env) *cobra.Command {
+func newHelpCmd(env process.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "help [COMMAND | TOPIC]",
 		Short: "Help about any command, and about concepts: 'svc help topics'",
@@ -58,10 +62,10 @@ the concepts.`,
 			return found.Help()
 		}
 		hint := "see 'svc --help' and 'svc help topics'"
-		if near := nearest(args[0], topicNames); near != "" {
+		if near := command.Nearest(args[0], topicNames); near != "" {
 			hint = fmt.Sprintf("did you mean 'svc help %s'?", near)
 		}
-		return usagef(hint, "no command or topic %q", strings.Join(args, " "))
+		return command.Usagef(hint, "no command or topic %q", strings.Join(args, " "))
 	}
 	return cmd
 }
@@ -76,7 +80,7 @@ func writeTopics(w io.Writer) error {
 		title, _, _ := strings.Cut(text, "\n")
 		rows[i] = []string{name, title}
 	}
-	return writeTable(w, []string{"TOPIC", "ABOUT"}, rows)
+	return output.WriteTable(w, []string{"TOPIC", "ABOUT"}, rows)
 }
 
 func completeHelp(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {

@@ -9,11 +9,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"svc/cli/command"
+	"svc/cli/process"
+	"svc/cli/process/processtest"
 )
 
 // tuiEnv is an environment with a terminal at both ends.
-func tuiEnv(t *testing.T, vars map[string]string) (Env, *strings.Builder) {
-	env, _, errs := testEnv(t)
+func tuiEnv(t *testing.T, vars map[string]string) (process.Env, *strings.Builder) {
+	env, _, errs := processtest.New(t)
 	env.StdinTTY, env.StdoutTTY = true, true
 	env.LookupEnv = func(name string) (string, bool) { v, ok := vars[name]; return v, ok }
 	return env, errs
@@ -47,16 +51,16 @@ func TestTUIErrors(t *testing.T) {
 		code int
 		want []string
 	}{
-		{"no key", nil, nil, exitUsage, []string{"no API key", "set SVC_API_KEY"}},
-		{"no URL", map[string]string{"SVC_API_KEY": "k"}, []string{"--url", "plane"}, exitUsage, []string{`"plane" is not the URL of a control plane`}},
-		{"nobody answers", map[string]string{"SVC_API_KEY": "k", "SVC_URL": nobody}, nil, exitFailed, []string{"nothing answers at " + nobody, "start 'svc serve'"}},
-		{"the key is not accepted", map[string]string{"SVC_API_KEY": "k", "SVC_URL": answer(401, `{"error":"invalid API key"}`)}, nil, exitFailed, []string{"invalid API key", "check the API key"}},
-		{"the key may not read traces", map[string]string{"SVC_API_KEY": "k", "SVC_URL": answer(403, `{"error":"insufficient permission"}`)}, nil, exitFailed, []string{"insufficient permission", "use a key that may"}},
-		{"something else answers", map[string]string{"SVC_API_KEY": "k", "SVC_URL": answer(200, `<html>`)}, nil, exitFailed, []string{"is not what this API gives"}},
-		{"no such file", nil, []string{"--audit", filepath.Join(dir, "none.jsonl")}, exitUsage, []string{"none.jsonl", "audit.path"}},
-		{"not an audit file", nil, []string{"--audit", text}, exitUsage, []string{"notes.txt"}},
-		{"wrong filter", nil, []string{"--filter", "agnt:x"}, exitUsage, []string{`no field "agnt"`}},
-		{"dumb terminal", map[string]string{"TERM": "dumb"}, nil, exitUsage, []string{"needs a terminal"}},
+		{"no key", nil, nil, command.ExitUsage, []string{"no API key", "set SVC_API_KEY"}},
+		{"no URL", map[string]string{"SVC_API_KEY": "k"}, []string{"--url", "plane"}, command.ExitUsage, []string{`"plane" is not the URL of a control plane`}},
+		{"nobody answers", map[string]string{"SVC_API_KEY": "k", "SVC_URL": nobody}, nil, command.ExitFailed, []string{"nothing answers at " + nobody, "start 'svc serve'"}},
+		{"the key is not accepted", map[string]string{"SVC_API_KEY": "k", "SVC_URL": answer(401, `{"error":"invalid API key"}`)}, nil, command.ExitFailed, []string{"invalid API key", "check the API key"}},
+		{"the key may not read traces", map[string]string{"SVC_API_KEY": "k", "SVC_URL": answer(403, `{"error":"insufficient permission"}`)}, nil, command.ExitFailed, []string{"insufficient permission", "use a key that may"}},
+		{"something else answers", map[string]string{"SVC_API_KEY": "k", "SVC_URL": answer(200, `<html>`)}, nil, command.ExitFailed, []string{"is not what this API gives"}},
+		{"no such file", nil, []string{"--audit", filepath.Join(dir, "none.jsonl")}, command.ExitUsage, []string{"none.jsonl", "audit.path"}},
+		{"not an audit file", nil, []string{"--audit", text}, command.ExitUsage, []string{"notes.txt"}},
+		{"wrong filter", nil, []string{"--filter", "agnt:x"}, command.ExitUsage, []string{`no field "agnt"`}},
+		{"dumb terminal", map[string]string{"TERM": "dumb"}, nil, command.ExitUsage, []string{"needs a terminal"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			env, errs := tuiEnv(t, row.vars)

@@ -1,62 +1,32 @@
 package cli
 
 import (
-	"runtime"
-	"runtime/debug"
-	"strings"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"svc/cli/command"
+	"svc/cli/output"
+	"svc/cli/process"
 )
 
-// versionInfo is the output of 'svc version'.
-type versionInfo struct {
-	Version   string `json:"version"`
-	Commit    string `json:"commit,omitempty"`
-	Date      string `json:"date,omitempty"`
-	Modified  bool   `json:"modified,omitempty"`
-	GoVersion string `json:"goVersion"`
-	Platform  string `json:"platform"`
-}
-
-// version joins what the release build passed in with what the Go tool
-// recorded, so that 'go install' and 'go build' report something true as well.
-func (b Build) version() versionInfo {
-	v := versionInfo{
-		Version:   b.Version,
-		Commit:    b.Commit,
-		Date:      b.Date,
-		GoVersion: runtime.Version(),
-		Platform:  runtime.GOOS + "/" + runtime.GOARCH,
+func newVersionCmd(env process.Env) *cobra.Command {
+	format := output.FormatText
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print version, commit, Go version and platform",
+		Example: `  svc version
+  svc version -o json`,
+		Args: command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v := env.Build.Info()
+			if format == output.FormatText {
+				_, err := fmt.Fprintln(env.Stdout, v)
+				return err
+			}
+			return output.WriteValue(env.Stdout, format, v)
+		},
 	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		info = &debug.BuildInfo{}
-	}
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision" && v.Commit == "":
-			v.Commit = s.Value
-		case s.Key == "vcs.time" && v.Date == "":
-			v.Date = s.Value
-		case s.Key == "vcs.modified":
-			v.Modified = s.Value == "true"
-		}
-	}
-	if v.Version == "" {
-		v.Version = strings.TrimSuffix(info.Main.Version, "+incompatible")
-	}
-	if v.Version == "" || v.Version == "(devel)" {
-		v.Version = "devel"
-	}
-	return v
-}
-
-// String is the form for one line of a log or a header.
-func (v versionInfo) String() string {
-	s := "svc " + v.Version
-	if v.Commit != "" {
-		s += " " + v.Commit[:min(12, len(v.Commit))]
-	}
-	if v.Date != "" {
-		s += " " + v.Date
-	}
-	return s + " " + v.GoVersion + " " + v.Platform
+	output.AddFormatFlag(cmd, &format, output.FormatText, output.FormatJSON, output.FormatYAML)
+	return cmd
 }

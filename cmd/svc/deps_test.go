@@ -25,6 +25,14 @@ var forbidden = []struct{ from, to, why string }{
 	{"tui/...", "server", "the tui is a REST client like any other"},
 	{"tui/...", "gateway/...", "what is read of an audit file is handed in"},
 	{"...", "cli/...", "cli is the composition root"},
+	{"cli/rest", "store/...", "it is a REST client"},
+	{"cli/rest", "server", "it is a REST client"},
+	{"cli/rest", "gateway/...", "it is a REST client of the control plane"},
+	{"cli/planecmd", "store/...", "its commands are REST clients"},
+	{"cli/planecmd", "server", "its commands are REST clients"},
+	{"cli/gatewaycmd", "store/...", "a gateway is configured by a file"},
+	{"cli/gatewaycmd", "server", "the two servers share a process in cli/devcmd only"},
+	{"cli/storecmd", "gateway/...", "the two servers share a process in cli/devcmd only"},
 	{"gateway/front", "gateway/...", "the HTTP server knows nothing of what it serves"},
 	{"gateway/mcpclient", "gateway/config", "whoever uses it knows the configuration"},
 	{"gateway/mcpclient", "gateway/session", "it keeps no sessions"},
@@ -53,20 +61,20 @@ var impure = []string{"net/http", "log/slog", "os"}
 // dependency can then be replaced by editing one folder. "x/..." on the left
 // covers every package of that module.
 var owners = map[string][]string{
-	"github.com/spf13/cobra":                       {"cli", "cmd/gen"},
-	"github.com/spf13/pflag":                       {"cli", "cmd/gen"},
-	"github.com/spf13/viper":                       {"cli"},
+	"github.com/spf13/cobra":                       {"cli", "cli/output", "cli/command", "cli/rest", "cli/planecmd", "cli/gatewaycmd", "cli/storecmd", "cli/devcmd", "cmd/gen"},
+	"github.com/spf13/pflag":                       {"cli/command", "cmd/gen"},
+	"github.com/spf13/viper":                       {"cli/command"},
 	"github.com/charmbracelet/...":                 {"tui/..."},
-	"github.com/mattn/go-runewidth":                {"tui", "cli"},
+	"github.com/mattn/go-runewidth":                {"tui", "cli/output"},
 	"github.com/muesli/termenv":                    {"tui/..."},
 	"github.com/modelcontextprotocol/go-sdk/...":   {"cli/demo", "test/clients/oauthclient"},
 	"go.etcd.io/bbolt/...":                         {"store/bolt"},
-	"gopkg.in/yaml.v3":                             {"gateway/config", "cli"},
+	"gopkg.in/yaml.v3":                             {"gateway/config", "cli/output", "cli/command", "cli/gatewaycmd"},
 	"github.com/golang-jwt/jwt/v5":                 {"gateway/auth", "gateway/auth/authtest", "gateway/license"},
 	"golang.org/x/crypto/argon2":                   {"gateway/auth"},
 	"golang.org/x/crypto/...":                      {"gateway/auth"},
 	"golang.org/x/text/...":                        {"gateway/detect", "server/api"},
-	"golang.org/x/term":                            {"cli"},
+	"golang.org/x/term":                            {"cli/process"},
 	"github.com/redis/go-redis/v9/...":             {"gateway/ratelimit", "gateway/ratelimit/redistest"},
 	"go.opentelemetry.io/proto/otlp/...":           {"server/otlp", "gateway/audit", "gateway/telemetry"},
 	"google.golang.org/protobuf/...":               {"server/otlp", "gateway/audit", "gateway/telemetry"},
@@ -95,6 +103,33 @@ func TestImports(t *testing.T) {
 				if ours && match(r.from, pkg) && match(r.to, to) && !allowed(pkg, to) {
 					t.Errorf("%s imports %s: %s", pkg, to, r.why)
 				}
+			}
+		}
+	}
+}
+
+// commandLine orders the packages of the command line: each imports only packages
+// with a lower number, so packages with the same number do not import one another.
+var commandLine = map[string]int{
+	"cli/process": 0, "cli/daemon": 0, "cli/demo": 0,
+	"cli/output": 1, "cli/process/processtest": 1,
+	"cli/command":  2,
+	"cli/rest":     3,
+	"cli/planecmd": 4, "cli/gatewaycmd": 4, "cli/storecmd": 4,
+	"cli/devcmd": 5,
+	"cli":        6,
+}
+
+func TestCommandLineHasOneDirection(t *testing.T) {
+	for pkg, imports := range packages(t) {
+		rank, listed := commandLine[pkg]
+		if match("cli/...", pkg) && !listed {
+			t.Errorf("%s is not in the order of the command line", pkg)
+		}
+		for _, imp := range imports {
+			to, ours := strings.CutPrefix(imp, module)
+			if below, ok := commandLine[to]; listed && ours && ok && below >= rank {
+				t.Errorf("%s imports %s, which is not below it", pkg, to)
 			}
 		}
 	}
@@ -171,6 +206,8 @@ func TestRules(t *testing.T) {
 		{"wire types to store", "server/api", "store", true},
 		{"anything to cli", "server", "cli/daemon", true},
 		{"cli to daemon", "cli", "cli/daemon", false},
+		{"resource commands to store", "cli/planecmd", "store", true},
+		{"store commands to gateway", "cli/storecmd", "gateway/config", true},
 		{"main to cli", "cmd/svc", "cli", false},
 		{"policy to config", "gateway/policy", "gateway/config", true},
 		{"policy to diag", "gateway/policy", "gateway/diag", false},

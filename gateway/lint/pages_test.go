@@ -154,7 +154,7 @@ func TestEveryPageHasACode(t *testing.T) {
 
 // TestShippedConfigurations: the files that are handed out are good examples.
 func TestShippedConfigurations(t *testing.T) {
-	for _, path := range []string{"../../deploy/etc/svc.yaml", "../../cli/dev_gateway.yaml"} {
+	for _, path := range []string{"../../deploy/etc/svc.yaml", "../../cli/devcmd/dev_gateway.yaml"} {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)

@@ -1,0 +1,90 @@
+package command
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"svc/cli/output"
+)
+
+// Exit codes of every command.
+const (
+	ExitOK     = 0 // it worked
+	ExitFailed = 1 // the thing checked is wrong, or the request failed
+	ExitUsage  = 2 // wrong usage, or it could not be checked
+)
+
+// ExitError carries an exit code and what to try next.
+type ExitError struct {
+	Err  error
+	Code int
+	hint string
+}
+
+func (e *ExitError) Error() string { return e.Err.Error() }
+
+func (e *ExitError) Unwrap() error { return e.Err }
+
+// Usage marks an error as a mistake in how the command was called, or as
+// something that kept a check from running: exit code 2.
+func Usage(err error, hint string) error {
+	return &ExitError{Err: err, Code: ExitUsage, hint: hint}
+}
+
+func Usagef(hint, format string, args ...any) error {
+	return Usage(fmt.Errorf(format, args...), hint)
+}
+
+// Failed adds a hint to an ordinary failure: exit code 1.
+func Failed(err error, hint string) error {
+	return &ExitError{Err: err, Code: ExitFailed, hint: hint}
+}
+
+// ErrReported ends a command with exit code 1 after it has already said why.
+var ErrReported = errors.New("already reported")
+
+// PrintError writes an error for people, or for programs when the command was
+// asked for JSON. People read the names of flags, programs those of the API.
+func PrintError(w io.Writer, cmd *cobra.Command, err error) {
+	if errors.Is(err, ErrReported) {
+		return
+	}
+	var coded *ExitError
+	hint := ""
+	if errors.As(err, &coded) {
+		hint = coded.hint
+	}
+	if output.WantsJSON(cmd) {
+		writeJSONError(w, err, hint)
+		return
+	}
+	for line := range strings.SplitSeq(strings.TrimRight(err.Error(), "\n"), "\n") {
+		fmt.Fprintf(w, "svc: %s\n", output.Clean(line))
+	}
+	for _, line := range errorDetails(cmd, err) {
+		fmt.Fprintf(w, "  %s\n", output.Clean(line))
+	}
+	if hint != "" {
+		fmt.Fprintf(w, "hint: %s\n", hint)
+	}
+}
+
+// writeJSONError writes {"error", "details", "hint"} on one line.
+func writeJSONError(w io.Writer, err error, hint string) {
+	body := struct {
+		Error   string         `json:"error"`
+		Details map[string]any `json:"details,omitempty"`
+		Hint    string         `json:"hint,omitempty"`
+	}{err.Error(), errorDetailMap(err), hint}
+	data, merr := json.Marshal(body)
+	if merr != nil {
+		fmt.Fprintf(w, "svc: %s\n", output.Clean(err.Error()))
+		return
+	}
+	fmt.Fprintf(w, "%s\n", data)
+}

@@ -1,0 +1,73 @@
+package command
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// NewGroupCmd returns a command that only holds others.
+func NewGroupCmd(use, short, example string, cmds ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{
+		Use:     use,
+		Short:   short,
+		Example: example,
+		Args:    cobra.ArbitraryArgs,
+		RunE:    RunGroup,
+	}
+	c.AddCommand(cmds...)
+	return c
+}
+
+// RunGroup shows the help of a command that only holds others, or says which
+// of its commands was probably meant.
+func RunGroup(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	return unknownCommand(cmd, args)
+}
+
+// unknownCommand names the command that was probably meant: the nearest one, or the
+// same words in the order of this program ('get agents' is 'agents get').
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	hint := fmt.Sprintf("see '%s --help'", cmd.CommandPath())
+	if s := nearestCommand(cmd, args[0]); s != "" {
+		hint = fmt.Sprintf("did you mean '%s %s'?", cmd.CommandPath(), s)
+	} else if len(args) > 1 {
+		for _, noun := range []string{args[1], args[1] + "s"} {
+			if sub := subcommand(cmd, noun); sub != nil && subcommand(sub, args[0]) != nil {
+				hint = fmt.Sprintf("did you mean '%s %s'?", sub.CommandPath(), args[0])
+			}
+		}
+	}
+	return Usagef(hint, "unknown command %q for %q", args[0], cmd.CommandPath())
+}
+
+func subcommand(cmd *cobra.Command, name string) *cobra.Command {
+	for _, c := range cmd.Commands() {
+		if c.Name() == name || c.HasAlias(name) {
+			return c
+		}
+	}
+	return nil
+}
+
+// nearestCommand returns the command whose name typed begins, else the one that is
+// the fewest letters away, if those are few for the length of the word; else "".
+func nearestCommand(cmd *cobra.Command, typed string) string {
+	best, bestDistance := "", max(1, len(typed)/2)+1
+	for _, c := range cmd.Commands() {
+		if !c.IsAvailableCommand() {
+			continue
+		}
+		if len(typed) > 1 && strings.HasPrefix(c.Name(), typed) {
+			return c.Name()
+		}
+		if d := editDistance(strings.ToLower(typed), c.Name()); d < bestDistance {
+			best, bestDistance = c.Name(), d
+		}
+	}
+	return best
+}

@@ -1,0 +1,153 @@
+package devcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"svc/cli/output"
+)
+
+// Two calls to the demo tools, as one POST each.
+const (
+	callAllowed = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"search_orders","arguments":{"status":"late","limit":3}}}`
+	callDenied  = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"delete_customer","arguments":{"customerId":"C-1001"}}}`
+	callPing    = `{"jsonrpc":"2.0","id":0,"method":"ping"}`
+)
+
+// welcome waits until a call goes all the way through, so that the first one
+// that is pasted is as fast as the others, and then shows the first screen.
+func (s *devStack) welcome(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	if err := s.warmUp(ctx); err != nil {
+		if errors.Is(err, context.Canceled) {
+			return nil // stopped while starting
+		}
+		return fmt.Errorf("the first call through the gateway: %w", err)
+	}
+	took := s.env.Now().Sub(s.started)
+	_, err := io.WriteString(s.env.Stdout, s.screen(took))
+	return err
+}
+
+// warmUp sends a ping through the gateway to the tools, and asks the control
+// plane whether it is ready.
+func (s *devStack) warmUp(ctx context.Context) error {
+	ping, err := http.NewRequestWithContext(ctx, http.MethodPost, s.state.GatewayURL, strings.NewReader(callPing))
+	if err != nil {
+		return err
+	}
+	ping.Header.Set("Authorization", "Bearer "+s.state.GatewayKey)
+	ping.Header.Set("Content-Type", "application/json")
+	ping.Header.Set("Accept", "application/json, text/event-stream")
+	ready, err := http.NewRequestWithContext(ctx, http.MethodGet, s.state.ControlPlaneURL+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	for _, r := range []*http.Request{ping, ready} {
+		if err := expectOK(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func expectOK(r *http.Request) error {
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answered %s: %s", r.URL, resp.Status, output.Clean(string(body)))
+	}
+	return nil
+}
+
+// paint holds the escape sequences of the first screen; all empty without
+// colour.
+type paint struct{ bold, dim, green, cyan, red, reset string }
+
+func newPaint(colour bool) paint {
+	if !colour {
+		return paint{}
+	}
+	return paint{bold: "\x1b[1m", dim: "\x1b[2m", green: "\x1b[32m", cyan: "\x1b[36m", red: "\x1b[31m", reset: "\x1b[0m"}
+}
+
+// screen is what 'svc dev' shows when all is up. Its commands work as pasted.
+func (s *devStack) screen(took time.Duration) string {
+	p := newPaint(s.env.Colour(s.env.StdoutTTY))
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	row := func(name, value, note string) {
+		if note != "" {
+			note = strings.Repeat(" ", max(2, 30-len(value))) + p.dim + note + p.reset
+		}
+		line("  %s%-14s%s %s%s%s%s", p.dim, name, p.reset, p.cyan, value, p.reset, note)
+	}
+	command := func(n int, title, note, text string) {
+		line("")
+		line("  %s%d  %s%s  %s%s%s", p.bold, n, title, p.reset, p.dim, note, p.reset)
+		line("")
+		line("%s", text)
+	}
+
+	line("")
+	line("  %ssvc dev%s is ready %sin %d ms%s", p.bold+p.green, p.reset, p.dim, took.Milliseconds(), p.reset)
+	line("")
+	row("Gateway", s.state.GatewayURL, "MCP, for agents")
+	row("Control plane", s.state.ControlPlaneURL, "REST, for you")
+	row("Demo tools", s.vars["SVC_DEV_TOOLS_URL"], "a mail-order shop, behind the gateway")
+	line("")
+	row("Gateway key", s.state.GatewayKey, "")
+	row("API key", s.state.APIKey, "")
+	row("Ingest key", s.state.IngestKey, "")
+	line("")
+	row("Rules", filepath.Join(s.shownDir, "gateway.yaml"), fmt.Sprintf("edit, then: kill -HUP %d", s.env.PID))
+	row("For scripts", filepath.Join(s.shownDir, StateFile), "all of the above")
+	for _, m := range s.moved {
+		line("  %s%s%s", p.dim, m, p.reset)
+	}
+	command(1, "A tool call that is "+p.green+"allowed", "late orders come back", s.curl(callAllowed))
+	command(2, "One that is "+p.red+"denied", "403: the tool server never hears of it", s.curl(callDenied))
+	command(3, "Both, live", "? shows the keys, q quits", s.watchCommand())
+	line("")
+	line("  %sCtrl-C stops. State stays in %s.%s", p.dim, s.shownDir, p.reset)
+	line("")
+	return b.String()
+}
+
+// curl is one POST to the gateway, ready to paste.
+func (s *devStack) curl(body string) string {
+	return fmt.Sprintf(`curl -sS %s \
+  -H 'Authorization: Bearer %s' \
+  -H 'Content-Type: application/json' \
+  -H 'Accept: application/json, text/event-stream' \
+  -d '%s'`, s.state.GatewayURL, s.state.GatewayKey, body)
+}
+
+// watchCommand is svc tui: with this program where the shell finds it or it can
+// be named by its path, with go run where that started this one.
+func (s *devStack) watchCommand() string {
+	program := s.env.Executable
+	switch {
+	case s.env.InPath("svc") && filepath.Base(program) == "svc":
+		program = "svc"
+	case strings.Contains(program, "go-build") && s.env.Exists("cmd/svc/main.go"):
+		program = "go run ./cmd/svc"
+	case strings.ContainsAny(program, " '\"\\$"):
+		program = "'" + strings.ReplaceAll(program, "'", `'\''`) + "'"
+	}
+	return fmt.Sprintf("SVC_URL=%s \\\nSVC_API_KEY=%s \\\n  %s tui", s.state.ControlPlaneURL, s.state.APIKey, program)
+}

@@ -1,0 +1,155 @@
+package devcmd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"svc/cli/command"
+	"svc/cli/process"
+	"svc/cli/storecmd"
+	"svc/gateway/license"
+	"svc/server"
+	"svc/store"
+)
+
+// State is DATA_DIR/dev.json: what a script needs to use a running
+// 'svc dev', and the keys that outlive it.
+type State struct {
+	ControlPlaneURL string `json:"controlPlaneUrl"`
+	GatewayURL      string `json:"gatewayUrl"` // ends in /mcp
+	APIKey          string `json:"apiKey"`
+	GatewayKey      string `json:"gatewayKey"`
+	IngestKey       string `json:"ingestKey"`
+}
+
+const StateFile = "dev.json"
+
+// load reads the file; one that is not there leaves the state empty.
+func (s *State) load(env process.Env, dataDir string) error {
+	path := filepath.Join(dataDir, StateFile)
+	data, err := env.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, s); err != nil {
+		return command.Failed(fmt.Errorf("read %s: %w", path, err), "delete it: new keys are made at the next start")
+	}
+	return nil
+}
+
+// save writes the file for its owner alone.
+func (s *State) save(env process.Env, dataDir string) error {
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	return env.ReplaceFile(filepath.Join(dataDir, StateFile), append(data, '\n'), 0o600)
+}
+
+// ensureAPIKeys makes the keys that the store does not know, and the tenant
+// when there is none yet.
+func (s *State) ensureAPIKeys(ctx context.Context, st store.Records) error {
+	if s.APIKey == "" {
+		s.APIKey = server.NewSecret(store.ScopeAPI)
+	}
+	_, created, err := st.Bootstrap(ctx, store.TenantCreate{
+		ID:      storecmd.DefaultTenant,
+		Name:    storecmd.DefaultTenant,
+		AdminID: store.DefaultAdminID,
+		Key:     storecmd.NewKeyRecord("svc dev", s.APIKey, store.ScopeAPI),
+	})
+	if err != nil {
+		return err
+	}
+	if !created {
+		if s.APIKey, err = ensureKey(ctx, st, s.APIKey, "svc dev", store.ScopeAPI); err != nil {
+			return err
+		}
+	}
+	s.IngestKey, err = ensureKey(ctx, st, s.IngestKey, "svc dev gateway", store.ScopeIngest)
+	return err
+}
+
+// ensureKey returns secret when the store takes it, else a new key.
+func ensureKey(ctx context.Context, st store.Records, secret, name string, scope store.KeyScope) (string, error) {
+	if secret != "" {
+		_, err := st.Authenticate(ctx, store.DigestKey(secret))
+		if err == nil {
+			return secret, nil
+		}
+		if store.KindOf(err) != store.Unauthorized {
+			return "", err
+		}
+	}
+	tenants, err := st.ListTenants(ctx)
+	if err != nil {
+		return "", err
+	}
+	if len(tenants) == 0 {
+		return "", errors.New("the store has no tenant")
+	}
+	secret = server.NewSecret(scope)
+	record := storecmd.NewKeyRecord(name, secret, scope)
+	record.CreatedBy = store.DefaultAdminID
+	_, err = st.Tenant(tenants[len(tenants)-1].ID).CreateKey(ctx, *record)
+	return secret, err
+}
+
+// makeLicense makes a signing key and a license on the first start, and a new
+// license before the old one ends.
+func (s *devStack) makeLicense(context.Context) error {
+	dir := filepath.Join(s.o.dataDir, "license")
+	key, public, path := filepath.Join(dir, license.KeyFileName), filepath.Join(dir, license.PublicKeyFileName), filepath.Join(dir, license.FileName)
+	if !s.env.Exists(key) || !s.env.Exists(public) {
+		if _, _, err := license.GenerateKey(dir); err != nil {
+			return command.Failed(fmt.Errorf("make a license key: %w", err), "delete "+dir+": it is made anew")
+		}
+	}
+	verify, err := license.ReadPublicKey(public)
+	if err != nil {
+		return command.Failed(err, "delete "+dir+": it is made anew")
+	}
+	now := s.env.Now()
+	l, err := license.Load(path, verify)
+	if err == nil && l.State(now.AddDate(0, 0, 30)) == license.Valid {
+		return nil
+	}
+	_, err = license.Issue(license.Request{
+		KeyFile: key, Subject: "svc dev", Days: 365, GraceDays: 14, Out: path, Now: now.Add(-time.Minute),
+	})
+	return err
+}
+
+func (s *devStack) saveState(context.Context) error {
+	if err := s.saveVariables(); err != nil {
+		return err
+	}
+	if err := s.state.save(s.env, s.o.dataDir); err != nil {
+		return fmt.Errorf("write %s: %w", StateFile, err)
+	}
+	return nil
+}
+
+// devVariablesFile is DATA_DIR/gateway.env: the ${SVC_DEV_…} values that
+// gateway.yaml refers to, for commands that read that file.
+const devVariablesFile = "gateway.env"
+
+// saveVariables writes the values as a shell and systemd read them.
+func (s *devStack) saveVariables() error {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(s.vars)) {
+		fmt.Fprintf(&b, "%s='%s'\n", name, s.vars[name])
+	}
+	return s.env.ReplaceFile(filepath.Join(s.o.dataDir, devVariablesFile), []byte(b.String()), 0o600)
+}

@@ -1,0 +1,140 @@
+package gatewaycmd
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"svc/cli/command"
+	"svc/cli/output"
+	"svc/cli/process"
+	"svc/gateway/audit"
+)
+
+func NewAuditCmd(env process.Env) *cobra.Command {
+	return command.NewGroupCmd("audit", "Verify, follow and sum up audit files of gateways",
+		`  svc audit verify /var/log/svc/audit.jsonl --public-key checkpoint.pub
+  svc audit tail -f /var/log/svc/audit.jsonl
+  svc audit stats /var/log/svc/audit.jsonl --since 24h --by tool`,
+		newAuditVerifyCmd(env), newAuditTailCmd(env), newAuditStatsCmd(env), newAuditHeadsCmd(env))
+}
+
+// wantFiles asks for at least one FILE.
+func wantFiles(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return fmt.Errorf("%q needs a FILE", cmd.CommandPath())
+	}
+	return nil
+}
+
+// auditFiles returns the files that arguments mean: one is a trail with all
+// its rotated files, several are read as they are named.
+func auditFiles(args []string) ([]audit.Rotated, error) {
+	if len(args) == 1 {
+		return audit.Files(args[0])
+	}
+	return audit.InOrder(args)
+}
+
+func newAuditVerifyCmd(env process.Env) *cobra.Command {
+	var publicKeys []string
+	var heads []string
+	var interval time.Duration
+	f := output.FormatText
+	cmd := &cobra.Command{
+		Use:   "verify FILE...",
+		Short: "Check the hash chain and the checkpoints of audit files",
+		Long: `Read audit files from beginning to end and check that no line was changed,
+removed, added or moved. One FILE means the current file of a gateway and all
+that were rotated beside it; several are taken as one trail, in the order of
+their first lines.
+
+Without --public-key and --head nothing is proven, and the result is
+"unverified": whoever can write the files can write another chain.
+
+With --public-key the signatures of the checkpoints are checked: each covers all
+lines before it, its own count and the one before it. The trail must begin with
+line 1 or with a signed checkpoint, each line must have a hash, no checkpoint may
+be missing, and no lines may be further apart than two checkpoint intervals
+without one between them. "proven" names the lines that signatures prove;
+"unproven" those that none does, such as the lines after the last checkpoint.
+
+With --head the trail must hold a line that is known from elsewhere, so that a
+file whose end was cut off is noticed, or one that was written anew: the last line
+that this command printed, the hash of a line that a sink received, or what 'svc
+audit heads' shows of a gateway. All lines before it are proven too. Several heads
+are all asked for; of those, older ones may have gone with files that rotation
+deleted.
+
+The exit code is 1 when something is wrong with the trail, and 2 when it could
+not be read.`,
+		Example: `  svc audit verify /var/log/svc/audit.jsonl
+  svc audit verify /var/log/svc/audit.jsonl --public-key checkpoint.pub
+  svc audit verify audit.jsonl --head 1204:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08`,
+		Args: wantFiles,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o := audit.VerifyOptions{Interval: interval}
+			if interval < time.Second || interval > 24*time.Hour {
+				return command.Usagef("name the audit.checkpoint_interval of the gateway", "--checkpoint-interval must be from 1s to 24h")
+			}
+			for i, name := range publicKeys {
+				key, err := audit.LoadPublicKey(name)
+				if err != nil {
+					return command.Usage(err, "name the public half of audit.checkpoint_key_file: openssl pkey -in checkpoint.key -pubout")
+				}
+				if i == 0 {
+					o.PublicKey = key
+				} else {
+					o.FormerKeys = append(o.FormerKeys, key)
+				}
+			}
+			for _, text := range heads {
+				h, err := parseHead(text)
+				if err != nil {
+					return command.Usage(err, "--head takes NUMBER:HASH, as this command prints it")
+				}
+				o.Heads = append(o.Heads, h)
+			}
+			files, err := auditFiles(args)
+			if err != nil {
+				return command.Usage(err, "")
+			}
+			v, err := audit.Verify(cmd.Context(), files, o)
+			if err != nil {
+				return command.Usage(err, "")
+			}
+			if v.Lines == 0 && v.Bytes > 0 {
+				return command.Usagef("name the file of audit.path, or a rotated file of it", "%s: not one line is an audit line", strings.Join(args, ", "))
+			}
+			if err := writeVerification(env, f, v, o.PublicKey != nil); err != nil {
+				return err
+			}
+			if !v.OK() {
+				return command.ErrReported
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringArrayVar(&publicKeys, "public-key", nil, "check the signatures of checkpoints with this Ed25519 key (PEM); repeated, with any of them")
+	cmd.Flags().DurationVar(&interval, "checkpoint-interval", time.Minute, "for signed checkpoints of older versions, which do not have it")
+	cmd.Flags().StringArrayVar(&heads, "head", nil, "a line that the trail must hold, as NUMBER:HASH; may be repeated")
+	output.AddFormatFlag(cmd, &f, output.FormatText, output.FormatJSON, output.FormatYAML)
+	return cmd
+}
+
+// parseHead reads NUMBER:HASH.
+func parseHead(s string) (audit.Head, error) {
+	number, hash, ok := strings.Cut(s, ":")
+	seq, err := strconv.ParseUint(number, 10, 64)
+	if !ok || err != nil || seq == 0 {
+		return audit.Head{}, fmt.Errorf("%q does not begin with the number of a line and a colon", s)
+	}
+	sum, err := audit.ParseHash(hash)
+	if err != nil {
+		return audit.Head{}, fmt.Errorf("%q: %w", s, err)
+	}
+	return audit.Head{Seq: seq, Hash: sum}, nil
+}

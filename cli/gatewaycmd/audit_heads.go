@@ -1,0 +1,132 @@
+package gatewaycmd
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"svc/cli/command"
+	"svc/cli/output"
+	"svc/cli/process"
+	"svc/cli/rest"
+	"svc/gateway/audit"
+	"svc/server/api"
+	"svc/server/client"
+)
+
+// newAuditHeadsCmd and what is below it are the commands of 'svc audit' that ask
+// the control plane.
+func newAuditHeadsCmd(env process.Env) *cobra.Command {
+	r := &rest.Connection{Env: env}
+	cmd := rest.NewListAllCmd(r, &cobra.Command{
+		Use:   "heads",
+		Short: "List where the audit chain of each gateway stands, as it told the control plane",
+		Long: `List the last line of the audit chain of each gateway, as it told the control
+plane: at its start, each minute, and when it stopped. HEAD is what 'svc audit
+verify --head' takes; a file that does not hold that line was cut off, changed
+or replaced.
+
+KEY is the checkpoint key that signed the head. A gateway's name is bound to the
+first one, and a report that another key signed is refused: "(+1 refused)" counts
+such keys, and 'svc audit heads accept' binds the name to one of them. Heads
+without a key are not signed: whoever has an ingest key can report them.
+
+PASSED counts older heads that later ones went on from, thinned with age: the
+file must hold them too, which a chain that was written anew does not. EARLIER
+counts heads that a later report did not go on from: no alarm where an operator
+moved an audit file away. Of too many, the oldest and the highest stay. All of
+them are in the JSON output.`,
+		Example: `  svc audit heads
+  svc audit verify audit.jsonl --public-key checkpoint.pub $(svc audit heads -o json |
+    jq -r '.data[0] | [.] + .passed | .[] | "--head=\(.seq):\(.hash)"')
+  svc audit heads accept gateway-1 --public-key checkpoint.pub`,
+	}, rest.Columns[api.AuditHead]{
+		Header: []string{"GATEWAY", "TRAIL", "KEY", "REPORTED", "PASSED", "EARLIER", "HEAD"},
+		Row: func(h api.AuditHead) []string {
+			return []string{h.Gateway, h.Trail, auditKeyText(h), output.Stamp(h.ReportedAt), output.Count(int64(len(h.Passed))), output.Count(int64(len(h.Earlier))), fmt.Sprintf("%d:%s", h.Seq, h.Hash)}
+		},
+	}, func(ctx context.Context, c *client.Client) (api.List[api.AuditHead], error) {
+		return c.ListAuditHeads(ctx)
+	})
+	r.AddFlags(cmd)
+	cmd.AddCommand(newAuditAcceptCmd(r))
+	return cmd
+}
+
+// auditKeyText shows in one cell who signed a head.
+func auditKeyText(h api.AuditHead) string {
+	switch n := len(h.OfferedKeys); {
+	case !h.Signed:
+		return "not signed"
+	case n > 0:
+		return fmt.Sprintf("%s (+%d refused)", h.KeyID, n)
+	}
+	return h.KeyID
+}
+
+func newAuditAcceptCmd(r *rest.Connection) *cobra.Command {
+	var file, id string
+	cmd := rest.NewValueCmd(r, &cobra.Command{
+		Use:   "accept NAME",
+		Short: "Bind the name of a gateway to another checkpoint key",
+		Long: `Bind the name of a gateway to another checkpoint key, after
+audit.checkpoint_key_file was changed. Until then the heads that the gateway
+reports are refused: anybody with an ingest key could report them.
+
+--public-key is the public half of the new key. --key names one of the keys whose
+reports were refused, as audit lines and 'svc audit heads -o json' do; compare it
+with the "key" of a checkpoint in the gateway's audit file first. Without either,
+the key that was refused is taken if it is the only one.`,
+		Example: `  svc audit heads accept gateway-1 --public-key checkpoint.pub
+  svc audit heads accept gateway-1 --key 97475c80245c85cc`,
+		Args: command.WantArgs("the NAME of a gateway"),
+	}, func(ctx context.Context, c *client.Client, args []string) (api.AuditKey, error) {
+		public, err := acceptedKey(ctx, c, args[0], file, id)
+		if err != nil {
+			return api.AuditKey{}, err
+		}
+		return c.AcceptAuditKey(ctx, api.AuditKeyAccept{Gateway: args[0], PublicKey: public})
+	})
+	cmd.Flags().StringVar(&file, "public-key", "", "the new Ed25519 key (PEM)")
+	cmd.Flags().StringVar(&id, "key", "", "id of a key whose reports were refused")
+	cmd.MarkFlagsMutuallyExclusive("public-key", "key")
+	return cmd
+}
+
+// acceptedKey is the key that flags name, or the only one that was refused.
+func acceptedKey(ctx context.Context, c *client.Client, gateway, file, id string) (string, error) {
+	if file != "" {
+		key, err := audit.LoadPublicKey(file)
+		if err != nil {
+			return "", command.Usage(err, "name the public half of audit.checkpoint_key_file: openssl pkey -in checkpoint.key -pubout")
+		}
+		return encodedKey(key), nil
+	}
+	heads, err := c.ListAuditHeads(ctx)
+	if err != nil {
+		return "", err
+	}
+	var offered []api.OfferedAuditKey
+	for _, h := range heads.Data {
+		if h.Gateway == gateway && h.Signed {
+			offered = h.OfferedKeys
+		}
+	}
+	for _, o := range offered {
+		if o.KeyID == id || id == "" && len(offered) == 1 {
+			return o.PublicKey, nil
+		}
+	}
+	switch {
+	case len(offered) == 0:
+		return "", command.Usagef("name the new key with --public-key", "no report of another key was refused for the gateway %q", gateway)
+	case id != "":
+		return "", command.Usagef("svc audit heads -o json lists them", "no report of the key %q was refused for the gateway %q", id, gateway)
+	}
+	return "", command.Usagef("name one with --key, or --public-key", "%d keys were refused for the gateway %q", len(offered), gateway)
+}
+
+func encodedKey(key ed25519.PublicKey) string { return base64.StdEncoding.EncodeToString(key) }

@@ -1,0 +1,220 @@
+package gatewaycmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"svc/cli/command"
+	"svc/cli/output"
+	"svc/cli/process"
+	"svc/gateway/audit"
+)
+
+// tailPoll is how often a followed file is looked at.
+const tailPoll = 200 * time.Millisecond
+
+type auditTail struct {
+	lines  int
+	follow bool
+	format output.Format
+
+	action, rule, tool, principal, kind string
+	failures                            bool
+}
+
+func newAuditTailCmd(env process.Env) *cobra.Command {
+	t := auditTail{lines: 10, format: output.FormatText}
+	cmd := &cobra.Command{
+		Use:   "tail FILE",
+		Short: "Show the last lines of an audit file, and follow it",
+		Long: `Show the last lines of an audit file, across its rotated files, and with -f
+those that are added, through rotations. With a filter the last lines that match
+are looked for in the whole trail.
+
+-o json prints the lines as they stand in the file.`,
+		Example: `  svc audit tail /var/log/svc/audit.jsonl
+  svc audit tail -f /var/log/svc/audit.jsonl --action deny
+  svc audit tail -n 100 -o json audit.jsonl | jq .duration_ms`,
+		Args: command.WantArgs("a FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return t.run(cmd.Context(), env, args[0])
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntVarP(&t.lines, "lines", "n", t.lines, "how many lines to begin with")
+	flags.BoolVarP(&t.follow, "follow", "f", false, "go on with lines as they are written")
+	command.EnumFlag(cmd, &t.action, "action", audit.Actions(), "only lines with this action")
+	command.EnumFlag(cmd, &t.kind, "kind", []string{string(audit.KindRequest), string(audit.KindOpen), string(audit.KindFrame), string(audit.KindEvent), string(audit.KindSummary), string(audit.KindCheckpoint)}, "only lines of this kind")
+	flags.StringVar(&t.rule, "rule", "", "only lines that this rule decided")
+	flags.StringVar(&t.tool, "tool", "", "only calls of this tool")
+	flags.StringVar(&t.principal, "principal", "", "only requests of this caller")
+	flags.BoolVar(&t.failures, "failures", false, "only what was denied or went wrong")
+	output.AddFormatFlag(cmd, &t.format, output.FormatText, output.FormatJSON)
+	return cmd
+}
+
+func (t *auditTail) filtered() bool {
+	return t.action != "" || t.kind != "" || t.rule != "" || t.tool != "" || t.principal != "" || t.failures
+}
+
+func (t *auditTail) match(r *audit.Record) bool {
+	is := func(want, got string) bool { return want == "" || want == got }
+	if r.Kind == audit.KindSummary {
+		return (t.action == "" || slices.ContainsFunc(r.Refused.Counts, func(c audit.KindCount) bool { return c.Action() == t.action })) &&
+			is(t.kind, string(r.Kind)) && t.rule == "" && t.tool == "" &&
+			(t.principal == "" || slices.ContainsFunc(r.Refused.Addresses, func(a audit.AddressCount) bool { return a.Address == t.principal }))
+	}
+	failed := r.Action == "deny" || r.Action == "rate_limit_blocked" || r.ErrorKind != "" || r.IsError || r.Status >= 400
+	return is(t.action, r.Action) && is(t.kind, string(r.Kind)) && is(t.rule, r.RuleID) && is(t.tool, r.Tool) &&
+		is(t.principal, r.Principal) && (!t.failures || failed)
+}
+
+func (t *auditTail) run(ctx context.Context, env process.Env, path string) error {
+	if t.lines < 0 || t.lines > 100_000 {
+		return command.Usagef("", "--lines must be from 0 to 100000, got %d", t.lines)
+	}
+	from, err := audit.Before(path, t.lines)
+	if err != nil {
+		return command.Usage(err, "name the file that audit.path of the gateway names")
+	}
+	if t.filtered() {
+		from = audit.Position{} // what matches may stand anywhere
+	}
+	reader := audit.NewReader(path, from)
+	defer reader.Close()
+	// What matches is kept until the end of the trail is reached: only the last
+	// of it is shown.
+	recent := make([]string, 0, min(t.lines, 1024))
+	caughtUp := false
+	show := func(line string) error {
+		if caughtUp {
+			_, err := io.WriteString(env.Stdout, line)
+			return err
+		}
+		if recent = append(recent, line); len(recent) > 2*t.lines+64 {
+			recent = append(recent[:0], recent[len(recent)-t.lines:]...)
+		}
+		return nil
+	}
+	for {
+		if err := t.read(ctx, reader, show); err != nil {
+			return err
+		}
+		if !caughtUp {
+			caughtUp = true
+			for _, line := range recent[max(0, len(recent)-t.lines):] {
+				if err := show(line); err != nil {
+					return err
+				}
+			}
+			recent = nil
+			if n := reader.Skipped(); n > 0 {
+				fmt.Fprintf(env.Stderr, "svc: %d lines are not lines of an audit file and are left out\n", n)
+			}
+		}
+		if !t.follow {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(tailPoll):
+		}
+	}
+}
+
+// read shows what there is up to the end of the trail.
+func (t *auditTail) read(ctx context.Context, reader *audit.Reader, show func(string) error) error {
+	var r audit.Record
+	for ctx.Err() == nil {
+		line, err := reader.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return command.Usage(err, "")
+		case audit.Decode(line.Bytes, &r) != nil || !t.match(&r):
+			continue
+		}
+		text := string(output.EscapeInvisible(line.Bytes)) + "\n"
+		if t.format != output.FormatJSON {
+			text = tailLine(&r)
+		}
+		if err := show(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tailSummary writes what a line says of requests that have none of their own.
+func tailSummary(s *audit.Refused) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-18s %d requests without an identified caller", audit.KindSummary, s.Requests())
+	for i := range s.Counts {
+		fmt.Fprintf(&b, " %s=%d", output.Clean(s.Counts[i].ErrorKind), s.Counts[i].Requests)
+	}
+	for i, a := range s.Addresses {
+		if i == tailAddresses {
+			fmt.Fprintf(&b, " …")
+			break
+		}
+		fmt.Fprintf(&b, " %s=%d", output.Clean(a.Address), a.Requests)
+	}
+	b.WriteByte('\n')
+	return b.String()
+}
+
+// tailAddresses is how many of the busiest addresses a line for people has.
+const tailAddresses = 3
+
+// tailLine writes a record for people, on one line.
+func tailLine(r *audit.Record) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s ", r.Time.UTC().Format("2006-01-02T15:04:05.000Z"))
+	if r.Kind == audit.KindCheckpoint {
+		event := ""
+		if r.Checkpoint != nil {
+			event = string(r.Checkpoint.Event)
+		}
+		fmt.Fprintf(&b, "%-18s %s #%d\n", "checkpoint", output.Clean(event), r.Seq)
+		return b.String()
+	}
+	if r.Kind == audit.KindSummary {
+		b.WriteString(tailSummary(r.Refused))
+		return b.String()
+	}
+	action := r.Action
+	if action == "" {
+		action = "-"
+	}
+	fmt.Fprintf(&b, "%-18s %3d %8s ", output.Clean(action), r.Status, latency(r.Duration))
+	who := r.Principal
+	if who == "" {
+		who = r.ClientIP
+	}
+	fmt.Fprintf(&b, "%s %s", output.Clean(who), output.Clean(r.Method))
+	add := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, " %s%s", name, output.Clean(value))
+		}
+	}
+	add("", r.Tool)
+	if r.Kind != audit.KindRequest {
+		add("", string(r.Kind))
+	}
+	add("→ ", r.Upstream)
+	add("rule=", r.RuleID)
+	add("error=", r.ErrorKind)
+	add("guardrail=", r.GuardrailVerdict)
+	add("trace=", r.RequestID)
+	b.WriteByte('\n')
+	return b.String()
+}

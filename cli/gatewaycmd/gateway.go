@@ -1,0 +1,256 @@
+package gatewaycmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"svc/cli/command"
+	"svc/cli/daemon"
+	"svc/cli/output"
+	"svc/cli/process"
+	"svc/gateway"
+	"svc/gateway/config"
+	"svc/gateway/diag"
+	"svc/gateway/preflight"
+	"svc/gateway/report"
+	"svc/server/client"
+)
+
+type gatewayOptions struct {
+	config      string
+	check       bool
+	requireAuth bool
+	format      output.Format
+	log         command.LogOptions
+}
+
+func NewGatewayCmd(env process.Env) *cobra.Command {
+	o := gatewayOptions{format: output.FormatText}
+	cmd := &cobra.Command{
+		Use:   "gateway",
+		Short: "Run the MCP gateway",
+		Long: `Run the gateway between MCP clients and their tool servers. Everything about
+it stands in one YAML file, which is checked as a whole before anything
+starts, and again on SIGHUP; a file with errors then changes nothing.
+
+--check reads what a start reads: the file, its variables (also from the
+directory credentials-gateway beside it, from which the packaged unit gets its
+credentials), the license, keys and certificates. It connects to nothing.
+
+SVC_CONFIG, SVC_LOG_FORMAT, SVC_LOG_LEVEL and SVC_REQUIRE_AUTH set the flags of
+the same names; a flag overrides its variable.
+
+SIGTERM and SIGINT drain: /readyz turns 503, and requests in flight may finish
+within shutdown.grace. A second signal ends at once.`,
+		Example: `  svc gateway --config /etc/svc/svc.yaml
+  svc gateway --config svc.yaml --check`,
+		Args: command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := command.ResolveEnvironment(env, cmd.Flags()); err != nil {
+				return err
+			}
+			o.config, _ = command.ConfigPath(env, cmd.Flags(), config.DefaultPath)
+			if cmd.Flags().Changed("output") && !o.check {
+				return command.Usagef("add --check", "-o is for --check")
+			}
+			if o.check {
+				return checkGateway(cmd.Context(), env, o)
+			}
+			return runGateway(cmd.Context(), env, o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.config, "config", config.DefaultPath, "configuration file")
+	f.BoolVar(&o.check, "check", false, "check the file and the files that it names, print what is found and exit")
+	f.BoolVar(&o.requireAuth, "require-auth", false, "refuse a configuration with authentication off")
+	o.log.AddFlags(cmd)
+	output.AddFormatFlag(cmd, &o.format, output.FormatText, output.FormatJSON)
+	return cmd
+}
+
+// loadGateway reads the file as start-up and reload do.
+func loadGateway(env process.Env, o gatewayOptions) (*config.File, []diag.Finding) {
+	file, found := config.Load(o.config, env.LookupEnv)
+	if file != nil && o.requireAuth && !file.Auth.Enabled {
+		found = append(found, diag.Finding{
+			Code: "auth-required", Path: "auth.enabled", Pos: diag.Pos{File: o.config},
+			Message: "authentication is off, and --require-auth is given",
+			Hint:    "set auth.enabled to true and list keys; 'svc keygen' makes them",
+		})
+		file = nil
+	}
+	return file, found
+}
+
+// unreadable reports whether the file could not be looked at.
+func unreadable(found []diag.Finding) bool {
+	return len(found) == 1 && found[0].Code == "unreadable"
+}
+
+// checkGateway reads what a start reads, and connects to nothing.
+func checkGateway(ctx context.Context, env process.Env, o gatewayOptions) error {
+	env.LookupEnv = unitCredentials(env, o.config)
+	file, found := loadGateway(env, o)
+	if file != nil {
+		doc := readDocument(env, o.config, false)
+		found = append(found, doc.Complete(preflight.Check(ctx, file, preflight.Options{
+			LicenseKey: env.Build.LicensePEM(), Now: env.Now, Local: true,
+		}))...)
+	}
+	write := diag.WriteText
+	if o.format == output.FormatJSON {
+		write = diag.WriteJSON
+	}
+	if err := write(env.Stdout, found); err != nil {
+		return err
+	}
+	switch {
+	case unreadable(found):
+		return &command.ExitError{Err: command.ErrReported, Code: command.ExitUsage}
+	case file == nil || diag.HasErrors(found):
+		return command.ErrReported
+	}
+	fmt.Fprintf(env.Stderr, "%s is valid\n", o.config)
+	fmt.Fprintf(env.Stderr, "not checked: whether the servers that it names accept connections (svc policy lint %s --check-files), and what another user than this one may read\n", o.config)
+	return nil
+}
+
+// unitCredentials reads variables as systemd hands them to the packaged unit of
+// the gateway, where systemd has not done so: from the directory
+// credentials-gateway beside the configuration.
+func unitCredentials(env process.Env, path string) func(string) (string, bool) {
+	dir := filepath.Join(filepath.Dir(path), "credentials-gateway")
+	if env.Getenv("CREDENTIALS_DIRECTORY") != "" || !env.Exists(dir) {
+		return env.LookupEnv
+	}
+	fmt.Fprintf(env.Stderr, "variables that are not set here are read from %s, as the unit svc-gateway gets them\n", dir)
+	return process.WithDirectory(env.LookupEnv, dir, func(err error) {
+		fmt.Fprintf(env.Stderr, "a credential cannot be read: %v\n", err)
+	})
+}
+
+func runGateway(ctx context.Context, env process.Env, o gatewayOptions) error {
+	log, err := o.log.Logger(env)
+	if err != nil {
+		return err
+	}
+	// Registered before the first load, so that a reload asked for meanwhile
+	// is not lost and does not end the process.
+	signals, stop := env.Signals()
+	defer stop()
+
+	file, found := loadGateway(env, o)
+	if err := diag.WriteText(env.Stderr, found); err != nil {
+		return err
+	}
+	if unreadable(found) {
+		return &command.ExitError{Err: command.ErrReported, Code: command.ExitUsage}
+	}
+	if file == nil {
+		return command.ErrReported
+	}
+	sink, heads, err := Sinks(file, env.Build)
+	if err != nil {
+		return err
+	}
+	g, err := gateway.New(gateway.Options{
+		Config:     file,
+		Load:       reloader(env, o, log),
+		Logger:     log,
+		Version:    env.Build.Info().Version,
+		LicenseKey: env.Build.LicensePEM(),
+		Sink:       sink,
+		Heads:      heads,
+		SinkStatus: SinkStatus,
+		Governance: GovernanceSource(file, env.Build),
+		Now:        env.Now,
+	})
+	if err != nil {
+		return err
+	}
+	d := daemon.New(daemon.Options{
+		Logger:       log,
+		Signals:      signals,
+		Reload:       g.Reload,
+		Drain:        g.Drain,
+		Windows:      g.ShutdownTimes,
+		NotifySocket: env.Getenv("NOTIFY_SOCKET"),
+		Watchdog:     env.Watchdog(),
+	})
+	defer runtime.KeepAlive(keepRoom(env))
+	d.OnClose("gateway", g.Close)
+	d.Go("gateway", g.Run)
+	if _, err := d.Listen("gateway", file.Listen, g, g.TLSConfig(), ServedBy(g)...); err != nil {
+		return errors.Join(command.Failed(err, "the address is 'listen' in "+o.config), d.Close())
+	}
+	return d.Run(ctx)
+}
+
+// ServedBy says how a daemon serves a gateway, and ends it.
+func ServedBy(g *gateway.Gateway) []daemon.ListenOption {
+	return []daemon.ListenOption{
+		daemon.Calls(gateway.Path),
+		daemon.MaxPerAddress(g.ConnectionLimit),
+		daemon.OnRefusing(g.EndStreams),
+		daemon.CutCause(gateway.ErrStopping),
+		daemon.Rechecked(g.OnClientCA),
+	}
+}
+
+// reloader loads the file again; what is found goes to the log.
+func reloader(env process.Env, o gatewayOptions, log *slog.Logger) func() (*config.File, error) {
+	return func() (*config.File, error) {
+		file, found := loadGateway(env, o)
+		for _, f := range found {
+			level := slog.LevelError
+			if f.Severity == diag.Warning {
+				level = slog.LevelWarn
+			}
+			log.Log(context.Background(), level, "configuration", "finding", f.Error(), "code", f.Code)
+		}
+		return file, diag.Err(found)
+	}
+}
+
+// Sinks returns where traces and the heads of the audit chain go, or nil.
+func Sinks(file *config.File, b process.Build) (report.Sink, report.HeadSink, error) {
+	if !file.ControlPlane.Active() {
+		return nil, nil, nil
+	}
+	plane := client.New(file.ControlPlane.URL, file.ControlPlane.IngestKey,
+		client.WithTimeout(file.ControlPlane.Traces.Timeout),
+		client.WithUserAgent("svc-gateway/"+b.Info().Version))
+	return plane, plane, nil
+}
+
+// SinkStatus returns the HTTP status inside an error of the trace sink and how
+// long the control plane asked to wait; 0 when it did not answer.
+func SinkStatus(err error) (status int, retryAfter time.Duration) {
+	var answer *client.Error
+	if errors.As(err, &answer) {
+		return answer.Status, answer.RetryAfter
+	}
+	return 0, 0
+}
+
+// garbageRoom is how much garbage a gateway may have at least before it is
+// collected. What it holds is small, a few MiB, and so a collection would come
+// every few thousand requests and take longer than they need it to.
+const garbageRoom = 8 << 20
+
+// keepRoom makes that room: memory that is counted by the collector's pace and never
+// touched, so that it takes none of the machine's. The growing gateway outgrows it.
+// Whoever sets GOGC decides himself.
+func keepRoom(env process.Env) []byte {
+	if env.Getenv("GOGC") != "" {
+		return nil
+	}
+	return make([]byte, garbageRoom)
+}

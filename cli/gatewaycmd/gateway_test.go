@@ -1,0 +1,102 @@
+package gatewaycmd
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"svc/cli/output"
+	"svc/cli/process/processtest"
+	"svc/gateway/auth"
+	"svc/gateway/config"
+	"svc/gateway/diag"
+	"svc/gateway/license"
+)
+
+// The files that are shipped must be ones that the programs take.
+func TestDeployedGatewayConfig(t *testing.T) {
+	hash, err := auth.Hash("svc_gw_first-client_x", auth.Params{MemoryKiB: 64, Time: 1, Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	vars := map[string]string{"SVC_FIRST_CLIENT_HASH": hash, "SVC_INGEST_KEY": "svc_ingest_" + strings.Repeat("A", 43)}
+	file, found := config.Load("../../deploy/etc/svc.yaml", func(name string) (string, bool) { v, ok := vars[name]; return v, ok })
+	if file == nil {
+		t.Fatal(diag.Err(found))
+	}
+	for _, f := range found {
+		t.Errorf("%v", f)
+	}
+}
+
+// 'svc gateway --check' reads the license, and the credentials beside the file as
+// the packaged unit gets them; it prints what it does not check.
+func TestCheckReadsWhatAStartReads(t *testing.T) {
+	dir := t.TempDir()
+	keyFile, pub, err := license.GenerateKey(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := filepath.Join(dir, "license.jwt")
+	if _, err := license.Issue(license.Request{KeyFile: keyFile, Subject: "test", Days: 30, Out: token, Now: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	hash, err := auth.Hash("svc_gw_first-client_x", auth.Params{MemoryKiB: 64, Time: 1, Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("../../deploy/etc/svc.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "svc.yaml")
+	config := strings.NewReplacer("/etc/svc/license/license.jwt", token, "/etc/svc/license/license.pub", pub, "/var/log/svc-gateway", filepath.Join(dir, "log")).Replace(string(text))
+	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check := func() (string, error) {
+		env, stdout, stderr := processtest.New(t)
+		env.Now = time.Now
+		err := checkGateway(t.Context(), env, gatewayOptions{config: path, check: true, format: output.FormatText})
+		return stdout.String() + stderr.String(), err
+	}
+	if out, err := check(); err == nil || !strings.Contains(out, "SVC_INGEST_KEY is not set") {
+		t.Errorf("without credentials: %v\n%s", err, out)
+	}
+	credentials := filepath.Join(dir, "credentials-gateway")
+	if err := os.Mkdir(credentials, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{"SVC_INGEST_KEY": "svc_ingest_" + strings.Repeat("A", 43), "SVC_FIRST_CLIENT_HASH": hash} {
+		if err := os.WriteFile(filepath.Join(credentials, name), []byte(value+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := check()
+	if err != nil {
+		t.Errorf("with them: %v\n%s", err, out)
+	}
+	for _, want := range []string{path + " is valid", "are read from " + credentials, "warning: audit.path: its directory does not exist yet", "not checked: "} {
+		if !strings.Contains(out, want) {
+			t.Errorf("it does not print %q:\n%s", want, out)
+		}
+	}
+	large := filepath.Join(credentials, "SVC_INGEST_KEY")
+	if err := os.WriteFile(large, make([]byte, 64<<10+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := check(); err == nil || !strings.Contains(out, "a credential cannot be read: "+large) {
+		t.Errorf("a credential that is too large: %v\n%s", err, out)
+	}
+	if err := os.WriteFile(large, []byte("svc_ingest_"+strings.Repeat("A", 43)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(pub); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := check(); err == nil || !strings.Contains(out, "license.public_key_file") || strings.Contains(out, "is valid") {
+		t.Errorf("without the public key: %v\n%s", err, out)
+	}
+}

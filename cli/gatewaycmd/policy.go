@@ -1,0 +1,102 @@
+package gatewaycmd
+
+import (
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"svc/cli/command"
+	"svc/cli/output"
+	"svc/cli/process"
+	"svc/gateway/config"
+	"svc/gateway/diag"
+)
+
+func NewPolicyCmd(env process.Env) *cobra.Command {
+	return command.NewGroupCmd("policy", "Check, test and try out the rules of a gateway",
+		`  svc policy lint /etc/svc/svc.yaml
+  svc policy test svc.yaml
+  svc policy explain svc.yaml --tool delete_order
+  svc policy replay new.yaml /var/log/svc/audit.jsonl`,
+		policyCmds(env)...)
+}
+
+// policyCmds returns the commands below svc policy.
+func policyCmds(env process.Env) []*cobra.Command {
+	return []*cobra.Command{newPolicyLintCmd(env), newPolicyTestCmd(env), newPolicyExplainCmd(env), newPolicyReplayCmd(env), newPolicyReportCmd(env)}
+}
+
+// readDocument reads a gateway config from a file, or from standard input for
+// "-". It takes no more from the machine than the values of variables.
+func readDocument(env process.Env, path string, unsetIsInfo bool) *config.Document {
+	o := config.Options{Getenv: env.LookupEnv, UnsetIsInfo: unsetIsInfo}
+	if path != "-" {
+		return config.ReadDocument(path, o)
+	}
+	data, err := env.ReadFile(path)
+	if err != nil {
+		return config.ReadDocument(path, o) // says that it cannot be read
+	}
+	return config.ParseDocument("stdin", data, o)
+}
+
+// loadPolicy reads a gateway config for a command that asks its rules. A file
+// with errors cannot be asked: they are told, and the exit code is 2. Variables
+// that are not set here change no rule.
+func loadPolicy(env process.Env, path string) (*config.Document, *config.File, error) {
+	doc := readDocument(env, path, true)
+	if file := doc.File(); file != nil {
+		return doc, file, nil
+	}
+	return nil, nil, cannotAsk(env, path, doc.Findings())
+}
+
+// cannotAsk tells the errors of a file that a command needs whole.
+func cannotAsk(env process.Env, path string, found []diag.Finding) error {
+	if err := diag.WriteText(env.Stderr, errorsOf(found)); err != nil {
+		return err
+	}
+	return command.Usagef("'svc policy lint' says more about gateway configs", "%s has errors and cannot be used", path)
+}
+
+// errorsOf returns the findings that are errors.
+func errorsOf(found []diag.Finding) []diag.Finding {
+	var out []diag.Finding
+	for _, f := range found {
+		if f.Severity == diag.Error {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// completeConfig completes the first argument with YAML files.
+func completeConfig(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
+}
+
+// completeFromConfig completes a flag with what the config named by the first
+// argument holds. Whatever goes wrong, it stays silent.
+func completeFromConfig(cmd *cobra.Command, env process.Env, flag string, list func(*config.File) []string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) == 0 || args[0] == "-" {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		file := readDocument(env, args[0], true).Draft()
+		if file == nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		values := list(file)
+		slices.Sort(values)
+		values = slices.Compact(values)
+		for i := range values {
+			values[i] = output.Clean(values[i])
+		}
+		return values, cobra.ShellCompDirectiveNoFileComp
+	}); err != nil {
+		panic(err) // only for a flag that the command does not have
+	}
+}

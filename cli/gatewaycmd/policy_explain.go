@@ -1,0 +1,186 @@
+package gatewaycmd
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"svc/cli/command"
+	"svc/cli/output"
+	"svc/cli/process"
+	"svc/gateway/config"
+	"svc/gateway/policy"
+	"svc/gateway/replay"
+)
+
+type explainOptions struct {
+	file                  string
+	tool, method          string
+	direction             string
+	resultType, arguments string
+	request               string
+	key, subject          string
+	groups, scopes        []string
+	hasToken              bool // one of the flags about a token was given
+	format                output.Format
+}
+
+func newPolicyExplainCmd(env process.Env) *cobra.Command {
+	o := explainOptions{format: output.FormatText, direction: policy.ClientToServer.String()}
+	cmd := &cobra.Command{
+		Use:   "explain FILE",
+		Short: "Say which rule decides on a request, and why the others do not",
+		Long: `Describe one request with flags, or hand in a whole JSON-RPC message with
+--request, and see what the rules of a gateway config do with it: which rule
+decides, why each rule above it does not match, and where the request goes.
+
+With --subject, --group or --scope the caller has an OAuth token; --key names an
+API key of the file; without any of them it is someone without either. Nothing is
+sent: no guardrail is asked, and no rate limit counts. Policies of the control
+plane are not in the file and not asked.
+
+The exit code is 0 whatever the decision, and 2 when the question makes no sense
+or the file has errors.`,
+		Example: `  svc policy explain svc.yaml --tool delete_order
+  svc policy explain svc.yaml --tool search --subject alice --group staff --scope mcp
+  svc policy explain svc.yaml --method elicitation/create --direction server_to_client
+  svc policy explain svc.yaml --request call.json --key build-bot -o json`,
+		Args:              command.WantArgs("a FILE"),
+		ValidArgsFunction: completeConfig,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.file = args[0]
+			for _, name := range []string{"subject", "group", "scope"} {
+				o.hasToken = o.hasToken || cmd.Flags().Changed(name)
+			}
+			return explainPolicy(env, o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.tool, "tool", "", "tool of a tools/call")
+	f.StringVar(&o.method, "method", "", "JSON-RPC method other than tools/call")
+	command.EnumFlag(cmd, &o.direction, "direction", []string{policy.ClientToServer.String(), policy.ServerToClient.String()}, "who sends the message")
+	f.StringVar(&o.resultType, "result-type", "", "result type of an answer, such as input_required")
+	f.StringVar(&o.arguments, "arguments", "", "arguments of the tool, as JSON")
+	f.StringVar(&o.request, "request", "", "file with a whole JSON-RPC message; - for standard input")
+	f.StringVar(&o.key, "key", "", "id of the API key that the caller presents")
+	f.StringVar(&o.subject, "subject", "", "subject of the caller's token")
+	f.StringSliceVar(&o.groups, "group", nil, "group of the caller; give it again for more")
+	f.StringSliceVar(&o.scopes, "scope", nil, "scope of the caller's token; give it again for more")
+	output.AddFormatFlag(cmd, &o.format, output.FormatText, output.FormatJSON)
+	cmd.MarkFlagsMutuallyExclusive("request", "tool")
+	cmd.MarkFlagsMutuallyExclusive("request", "method")
+	cmd.MarkFlagsMutuallyExclusive("request", "arguments")
+	cmd.MarkFlagsMutuallyExclusive("request", "result-type")
+	for _, name := range []string{"subject", "group", "scope"} {
+		cmd.MarkFlagsMutuallyExclusive("key", name)
+	}
+	completeFromConfig(cmd, env, "key", func(f *config.File) (ids []string) {
+		for _, k := range f.Auth.Keys {
+			ids = append(ids, k.ID)
+		}
+		return ids
+	})
+	completeFromConfig(cmd, env, "method", func(f *config.File) (methods []string) {
+		for _, r := range f.Policy.Rules {
+			if r.When != nil && r.When.Method != "" {
+				methods = append(methods, r.When.Method)
+			}
+		}
+		return methods
+	})
+	completeFromConfig(cmd, env, "group", func(f *config.File) (groups []string) {
+		for _, r := range f.Policy.Rules {
+			if r.When != nil && r.When.Claims != nil {
+				groups = append(append(groups, r.When.Claims.Groups...), r.When.Claims.GroupsIn...)
+			}
+		}
+		return groups
+	})
+	return cmd
+}
+
+func explainPolicy(env process.Env, o explainOptions) error {
+	doc, file, err := loadPolicy(env, o.file)
+	if err != nil {
+		return err
+	}
+	engine, err := replay.New(file)
+	if err != nil {
+		return err
+	}
+	d := policy.ClientToServer
+	if o.direction == policy.ServerToClient.String() {
+		d = policy.ServerToClient
+	}
+	body, err := o.message(env, d)
+	if err != nil {
+		return command.Usage(err, "see 'svc policy explain --help'")
+	}
+	if o.key != "" && !engine.KnowsKey(o.key) {
+		return command.Usagef("the keys are those of auth.keys in "+o.file, "no key has the id %q", o.key)
+	}
+	var claims *policy.Claims
+	if o.hasToken {
+		claims = &policy.Claims{Subject: o.subject, Groups: o.groups, Scopes: o.scopes}
+	}
+	a, err := engine.Ask(body, d, claims)
+	if err != nil {
+		return command.Usage(err, "see 'svc policy explain --help'")
+	}
+	if o.format == output.FormatJSON {
+		out := struct {
+			explained
+			Body json.RawMessage `json:"body,omitempty"`
+		}{explainedOf(doc, a), nil}
+		if a.Decision.Action == policy.Redact && a.Body != nil {
+			out.Body = a.Body
+		}
+		return output.WriteValue(env.Stdout, o.format, out)
+	}
+	return writeExplained(env.Stdout, doc, o, a, claims)
+}
+
+// message returns the message that is asked about.
+func (o *explainOptions) message(env process.Env, d policy.Direction) ([]byte, error) {
+	if o.request != "" {
+		return env.ReadFile(o.request)
+	}
+	m := replay.Message{Tool: o.tool, Method: o.method, Direction: d, ResultType: o.resultType}
+	if o.arguments != "" {
+		if !json.Valid([]byte(o.arguments)) {
+			return nil, fmt.Errorf("--arguments is no JSON: %q", o.arguments)
+		}
+		m.Arguments = []byte(o.arguments)
+	}
+	return m.Encode()
+}
+
+func writeExplained(w io.Writer, doc *config.Document, o explainOptions, a *replay.Answer, claims *policy.Claims) error {
+	q := &a.Request
+	what := q.Method
+	switch {
+	case q.HasTool:
+		what += fmt.Sprintf(" %q", q.Tool)
+	case what == "" && q.ResultType != "":
+		what = "answer of result type " + q.ResultType
+	case what == "":
+		what = "answer"
+	}
+	fmt.Fprintf(w, "request:  %s, %s\n", output.Clean(what), q.Direction)
+	fmt.Fprintf(w, "caller:   %s\n", output.Clean(callerWords(o.key, claims)))
+	fmt.Fprintf(w, "decision: %s\n", output.Clean(decided(&a.Decision)))
+	if a.Route.Upstream != "" {
+		fmt.Fprintf(w, "goes to:  upstream %q (%s)\n\n", a.Route.Upstream, output.Clean(a.Route.Reason))
+	} else {
+		fmt.Fprintf(w, "goes to:  no upstream: %s\n\n", output.Clean(a.Route.Reason))
+	}
+	if err := output.WriteTable(w, []string{"", "RULE", "LINE", "WHY"}, stepRows(a, doc)); err != nil {
+		return err
+	}
+	if a.Decision.Action == policy.Redact && a.Body != nil {
+		fmt.Fprintf(w, "\nafter redaction:\n%s\n", output.Clean(string(a.Body)))
+	}
+	return nil
+}

@@ -1,0 +1,141 @@
+package gatewaycmd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"svc/cli/command"
+	"svc/cli/output"
+	"svc/cli/process"
+	"svc/gateway/config"
+	"svc/gateway/diag"
+	"svc/gateway/lint"
+	"svc/gateway/preflight"
+)
+
+// Formats of svc policy lint beside text and JSON.
+const (
+	formatSARIF  output.Format = "sarif"
+	formatGitHub output.Format = "github"
+)
+
+type lintOptions struct {
+	file       string
+	strict     bool
+	checkFiles bool
+	format     output.Format
+}
+
+func newPolicyLintCmd(env process.Env) *cobra.Command {
+	o := lintOptions{format: output.FormatText}
+	cmd := &cobra.Command{
+		Use:   "lint FILE",
+		Short: "Check a gateway config, and warn of what will surprise",
+		Long: `Check a gateway config as start-up does, and warn of what start-up accepts and
+an operator trips over: rules that never decide, routes that nothing reaches,
+doors left open. Everything is told at once, errors first, with line and column.
+
+It reads FILE alone (- for standard input). Variables that are not set here are
+told as an info, and what they stand for is not checked. --check-files asks the
+machine too: variables, license, certificates, and whether the servers that the
+file names accept connections.
+
+A comment silences a warning, with a reason, for the entry it stands at:
+
+  # svc-lint: ignore redact-request-only answers never hold these
+
+The exit code is 1 when there are errors, or warnings with --strict, and 2 when
+the file cannot be read. docs/lint has a page for each warning.`,
+		Example: `  svc policy lint svc.yaml
+  svc policy lint svc.yaml --strict -o github
+  svc policy lint svc.yaml -o sarif >svc.sarif
+  svc policy lint /etc/svc/svc.yaml --check-files`,
+		Args:              command.WantArgs("a FILE"),
+		ValidArgsFunction: completeConfig,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.file = args[0]
+			return lintPolicy(cmd.Context(), env, o)
+		},
+	}
+	cmd.Flags().BoolVar(&o.strict, "strict", false, "exit with 1 when there are warnings")
+	cmd.Flags().BoolVar(&o.checkFiles, "check-files", false, "check what the file names on this machine and in the network, too")
+	output.AddFormatFlag(cmd, &o.format, output.FormatText, output.FormatJSON, formatSARIF, formatGitHub)
+	return cmd
+}
+
+func lintPolicy(ctx context.Context, env process.Env, o lintOptions) error {
+	doc := readDocument(env, o.file, !o.checkFiles)
+	found := lint.Run(doc, env.Now())
+	if o.checkFiles {
+		found = append(found, checkMachine(ctx, env, doc)...)
+		lint.Sort(found)
+	}
+	if err := writeFindings(env, found, o.format); err != nil {
+		return err
+	}
+	if doc.Unreadable() {
+		return &command.ExitError{Err: command.ErrReported, Code: command.ExitUsage}
+	}
+	fmt.Fprintf(env.Stderr, "%s: %s\n", output.Clean(o.file), tally(found))
+	if diag.HasErrors(found) || o.strict && bySeverity(found, diag.Warning) > 0 {
+		return command.ErrReported
+	}
+	return nil
+}
+
+// checkMachine asks the machine about a configuration without errors.
+func checkMachine(ctx context.Context, env process.Env, doc *config.Document) []diag.Finding {
+	file := doc.File()
+	if file == nil {
+		return nil
+	}
+	return doc.Complete(preflight.Check(ctx, file, preflight.Options{
+		LicenseKey: env.Build.LicensePEM(),
+		Now:        env.Now,
+	}))
+}
+
+func writeFindings(env process.Env, found []diag.Finding, f output.Format) error {
+	write := diag.WriteText
+	switch f {
+	case output.FormatJSON:
+		write = diag.WriteJSON
+	case formatGitHub:
+		write = diag.WriteGitHub
+	case formatSARIF:
+		tool := diag.SARIFTool{Name: "svc", Version: env.Build.Info().Version, RuleHelp: lint.Summary}
+		write = func(w io.Writer, found []diag.Finding) error { return diag.WriteSARIF(w, tool, found) }
+	}
+	return write(env.Stdout, found)
+}
+
+// tally counts findings in words.
+func tally(found []diag.Finding) string {
+	var parts []string
+	for _, s := range []diag.Severity{diag.Error, diag.Warning, diag.Info} {
+		if n := bySeverity(found, s); n == 1 {
+			parts = append(parts, "1 "+s.String())
+		} else if n > 1 {
+			parts = append(parts, fmt.Sprintf("%d %ss", n, s))
+		}
+	}
+	if len(parts) == 0 {
+		return "nothing to say"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// bySeverity counts the findings of a severity.
+func bySeverity(found []diag.Finding, s diag.Severity) int {
+	n := 0
+	for _, f := range found {
+		if f.Severity == s {
+			n++
+		}
+	}
+	return n
+}

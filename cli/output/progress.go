@@ -1,0 +1,85 @@
+package output
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"svc/cli/process"
+)
+
+// Progress tells on a terminal how far a command is with its input.
+type Progress struct {
+	env         process.Env
+	total, Done int64 // bytes; total is 0 when it is not known
+	began, last time.Time
+	shown       bool
+}
+
+// NewProgress returns the progress over files.
+func NewProgress(env process.Env, paths []string) *Progress {
+	p := &Progress{env: env, began: env.Now()}
+	for _, path := range paths {
+		size, ok := env.Size(path)
+		if !ok {
+			p.total = 0
+			break
+		}
+		p.total += size
+	}
+	return p
+}
+
+// Reader counts what is read of in.
+func (p *Progress) Reader(in io.Reader) io.Reader { return &progressReader{p, in} }
+
+type progressReader struct {
+	p  *Progress
+	in io.Reader
+}
+
+func (r *progressReader) Read(b []byte) (int, error) {
+	n, err := r.in.Read(b)
+	r.p.Done += int64(n)
+	r.p.Show()
+	return n, err
+}
+
+// Show draws the line anew, a few times a second.
+func (p *Progress) Show() {
+	if !p.env.StderrTTY {
+		return
+	}
+	now := p.env.Now()
+	if now.Sub(p.last) < 200*time.Millisecond {
+		return
+	}
+	p.last = now
+	fmt.Fprintf(p.env.Stderr, "\r\x1b[K%s", p.line(now))
+	p.shown = true
+}
+
+// line is what is shown.
+func (p *Progress) line(now time.Time) string {
+	const mib = 1 << 20
+	text := fmt.Sprintf("%d MiB", p.Done/mib)
+	if p.total > 0 {
+		share := min(float64(p.Done)/float64(p.total), 1)
+		const width = 24
+		full := int(share * width)
+		text = fmt.Sprintf("[%s%s] %3.0f %% of %d MiB", strings.Repeat("#", full), strings.Repeat(".", width-full), share*100, p.total/mib)
+	}
+	if s := now.Sub(p.began).Seconds(); s > 0 {
+		text += fmt.Sprintf(", %.0f MiB/s", float64(p.Done)/mib/s)
+	}
+	return text
+}
+
+// End takes the line away.
+func (p *Progress) End() {
+	if p.shown {
+		fmt.Fprint(p.env.Stderr, "\r\x1b[K")
+		p.shown = false
+	}
+}

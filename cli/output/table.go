@@ -1,0 +1,96 @@
+package output
+
+import (
+	"bytes"
+	"io"
+	"strings"
+
+	"github.com/mattn/go-runewidth"
+)
+
+// cells counts what a text takes on a terminal: two cells for wide characters and
+// emoji, none for combining marks.
+var cells = &runewidth.Condition{StrictEmojiNeutral: true}
+
+// gap stands between two columns.
+const gap = "  "
+
+// minCells is the least that a column is shortened to.
+const minCells = 8
+
+// TableWriter writes rows in aligned columns, page by page: the columns are as wide
+// as the widest cell so far. Cells are cleaned here, so that no caller can forget it.
+type TableWriter struct {
+	Out io.Writer
+	// width is that of the terminal in cells, to which long cells are shortened; 0
+	// shortens nothing. Identifiers, in columns named ID, are never shortened.
+	Width  int
+	fixed  []bool // columns of identifiers
+	widths []int
+}
+
+// Write writes rows. The first row of the first call is the header.
+func (t *TableWriter) Write(rows [][]string) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	if t.widths == nil {
+		t.widths, t.fixed = make([]int, len(rows[0])), make([]bool, len(rows[0]))
+		for i, name := range rows[0] {
+			t.fixed[i] = name == "ID"
+		}
+	}
+	for _, row := range rows {
+		for i := range row {
+			row[i] = Clean(row[i])
+			t.widths[i] = max(t.widths[i], cells.StringWidth(row[i]))
+		}
+	}
+	t.fit()
+	var b bytes.Buffer
+	for _, row := range rows {
+		for i, cell := range row {
+			if n := cells.StringWidth(cell); n > t.widths[i] {
+				cell = cells.Truncate(cell, t.widths[i], "…")
+			}
+			b.WriteString(cell)
+			if i < len(row)-1 {
+				b.WriteString(strings.Repeat(" ", max(t.widths[i]-cells.StringWidth(cell), 0)) + gap)
+			}
+		}
+		b.Truncate(len(bytes.TrimRight(b.Bytes(), " ")))
+		b.WriteByte('\n')
+	}
+	_, err := t.Out.Write(b.Bytes())
+	return err
+}
+
+// fit shortens the widest columns until the row fits the terminal, as far as that
+// leaves something to read.
+func (t *TableWriter) fit() {
+	if t.Width <= 0 {
+		return
+	}
+	total := len(gap) * (len(t.widths) - 1)
+	for _, w := range t.widths {
+		total += w
+	}
+	for ; total > t.Width; total-- {
+		widest := -1
+		for i, w := range t.widths {
+			if !t.fixed[i] && w > minCells && (widest < 0 || w > t.widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			return
+		}
+		t.widths[widest]--
+	}
+}
+
+// WriteTable writes rows under a header.
+func WriteTable(w io.Writer, header []string, rows [][]string) error {
+	t := TableWriter{Out: w}
+	return t.Write(append([][]string{header}, rows...))
+}

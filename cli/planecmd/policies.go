@@ -1,0 +1,229 @@
+package planecmd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"svc/cli/command"
+	"svc/cli/output"
+	"svc/cli/process"
+	"svc/cli/rest"
+	"svc/server/api"
+	"svc/server/client"
+)
+
+func NewPoliciesCmd(env process.Env) *cobra.Command {
+	r := &rest.Connection{Env: env}
+	cmd := command.NewGroupCmd("policies", "Governance policies that gateways enforce",
+		`  svc policies templates
+  svc policies apply pii-protection --agent support-bot
+  svc policies create no-cards --phase response --condition pii_detected --entities CREDIT_CARD --action redact --redaction-strategy mask
+  svc policies disable pol_01k…`,
+		newPolicyListCmd(r),
+		rest.NewValueCmd(r, &cobra.Command{
+			Use: "get ID", Short: "Show a policy", Example: `  svc policies get pol_01k…`,
+			Args: command.WantArgs("an ID"), ValidArgsFunction: rest.CompleteIDs(r, rest.CompletePolicies),
+		}, func(ctx context.Context, c *client.Client, args []string) (api.Policy, error) {
+			return c.GetPolicy(ctx, args[0])
+		}),
+		newPolicyCreateCmd(r), newPolicyUpdateCmd(r),
+		newPolicySwitchCmd(r, "enable", "Enable a policy", true),
+		newPolicySwitchCmd(r, "disable", "Disable a policy", false),
+		rest.NewDeleteCmd(r, "policy", `  svc policies delete pol_01k… --yes`, rest.CompletePolicies,
+			func(ctx context.Context, c *client.Client, id string) (string, error) {
+				p, err := c.GetPolicy(ctx, id)
+				return p.Name, err
+			},
+			func(ctx context.Context, c *client.Client, id string) error { return c.DeletePolicy(ctx, id) }),
+		newTemplatesCmd(r), newApplyCmd(r),
+	)
+	r.AddFlags(cmd)
+	return cmd
+}
+
+func newPolicyListCmd(r *rest.Connection) *cobra.Command {
+	var q client.PolicyQuery
+	cmd := rest.NewListCmd(r, &cobra.Command{
+		Use: "list", Short: "List policies, newest first", Example: `  svc policies list --enabled=false`,
+	}, rest.Columns[api.Policy]{
+		Header: []string{"ID", "NAME", "ON", "PHASE", "CONDITION", "ACTION", "ENABLED", "FIRED"},
+		Row: func(p api.Policy) []string {
+			return []string{p.ID, p.Name, p.On, p.Phase, conditionText(p.Condition), p.Action, output.YesNo(p.Enabled), output.Count(p.FireCount)}
+		},
+	}, func(ctx context.Context, c *client.Client, p client.Page) (api.Page[api.Policy], error) {
+		q.Page = p
+		return c.ListPolicies(ctx, q)
+	})
+	command.EnumFlag(cmd, &q.Phase, "phase", api.Phases, "only policies of this phase")
+	command.BoolFlag(cmd, &q.Enabled, "enabled", "only policies that are enabled, or with =false those that are not")
+	return cmd
+}
+
+// conditionText shows a condition in one cell.
+func conditionText(c api.Condition) string {
+	switch {
+	case c.Threshold != nil:
+		return fmt.Sprintf("%s >= %s", c.Type, output.Number(*c.Threshold))
+	case len(c.Entities) > 0:
+		return c.Type + " " + strings.Join(c.Entities, ",")
+	case c.ToolName != "":
+		return c.Type + " " + c.ToolName
+	}
+	return c.Type
+}
+
+// policyFlags are the fields of a policy as flags.
+type policyFlags struct {
+	name, phase, on, condition, action, strategy, toolName string
+	threshold                                              *float64
+	entities                                               []string
+	enabled                                                *bool
+}
+
+var policyFlagNames = []string{"name", "phase", "on", "condition", "action", "redaction-strategy", "enabled"}
+
+// add adds the flags. A new policy has defaults, an update changes only what is given.
+func (p *policyFlags) add(cmd *cobra.Command, create bool) {
+	f := cmd.Flags()
+	forAll, enabled := "", ""
+	if create {
+		forAll, enabled = ` (default "*")`, " (default true)"
+	}
+	f.StringVar(&p.name, "name", "", "name, unique")
+	command.EnumFlag(cmd, &p.phase, "phase", api.Phases, "when it acts: on what goes up, or on what comes back")
+	f.StringVar(&p.on, "on", "", `name of an agent, or "*" for all`+forAll)
+	command.EnumFlag(cmd, &p.condition, "condition", api.ConditionTypes, "when it fires")
+	f.Var(command.OptionalFloat{Value: &p.threshold}, "threshold", "injection_score: from 0 to 1")
+	f.StringSliceVar(&p.entities, "entities", nil, "pii_detected: which ones, comma-separated; none means any")
+	if err := cmd.RegisterFlagCompletionFunc("entities", completeEntities); err != nil {
+		panic(err) // only when registered twice
+	}
+	f.StringVar(&p.toolName, "tool-name", "", "tool_name: name or glob of a tool")
+	command.EnumFlag(cmd, &p.action, "action", api.Actions, "what it does")
+	command.EnumFlag(cmd, &p.strategy, "redaction-strategy", api.RedactionStrategies, "how redact takes a match out")
+	command.BoolFlag(cmd, &p.enabled, "enabled", "whether it acts at all"+enabled)
+}
+
+// completeEntities completes the last of several entities.
+func completeEntities(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	before := typed[:strings.LastIndexByte(typed, ',')+1]
+	var list []string
+	for _, e := range api.Entities {
+		if !slices.Contains(strings.Split(before, ","), e) {
+			list = append(list, before+e)
+		}
+	}
+	return list, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+// conditionValue builds the condition; nil when its type was not given.
+func (p *policyFlags) conditionValue(cmd *cobra.Command) (*api.Condition, error) {
+	if p.condition == "" {
+		for _, name := range []string{"threshold", "entities", "tool-name"} {
+			if cmd.Flags().Changed(name) {
+				return nil, command.Usagef("a condition is replaced as a whole", "--%s belongs to --condition", name)
+			}
+		}
+		return nil, nil
+	}
+	return &api.Condition{Type: p.condition, Threshold: p.threshold, Entities: p.entities, ToolName: p.toolName}, nil
+}
+
+func newPolicyCreateCmd(r *rest.Connection) *cobra.Command {
+	var p policyFlags
+	var cmd *cobra.Command
+	cmd = rest.NewValueCmd(r, &cobra.Command{
+		Use: "create", Short: "Create a policy",
+		Example: `  svc policies create stop-injection --phase request --condition injection_score --threshold 0.8 --action block`,
+	}, func(ctx context.Context, c *client.Client, _ []string) (api.Policy, error) {
+		condition, err := p.conditionValue(cmd)
+		if err != nil {
+			return api.Policy{}, err
+		}
+		return warned(r)(c.CreatePolicy(ctx, api.PolicyCreate{
+			Name: p.name, Phase: p.phase, On: p.on, Condition: condition,
+			Action: p.action, RedactionStrategy: p.strategy, Enabled: p.enabled,
+		}))
+	})
+	p.add(cmd, true)
+	command.TakeName(cmd, &p.name)
+	command.RequireFlags(cmd, "phase", "condition", "action")
+	return cmd
+}
+
+func newPolicyUpdateCmd(r *rest.Connection) *cobra.Command {
+	var p policyFlags
+	var cmd *cobra.Command
+	cmd = rest.NewValueCmd(r, &cobra.Command{
+		Use: "update ID", Short: "Change a policy; what is not given stays",
+		Example: `  svc policies update pol_01k… --condition injection_score --threshold 0.9`,
+		Args:    command.WantArgs("an ID"), ValidArgsFunction: rest.CompleteIDs(r, rest.CompletePolicies),
+	}, func(ctx context.Context, c *client.Client, args []string) (api.Policy, error) {
+		condition, err := p.conditionValue(cmd)
+		if err == nil {
+			err = command.AnyChanged(cmd, policyFlagNames...)
+		}
+		if err != nil {
+			return api.Policy{}, err
+		}
+		return warned(r)(c.UpdatePolicy(ctx, args[0], api.PolicyUpdate{
+			Name: command.Changed(cmd, "name", &p.name), Phase: command.Changed(cmd, "phase", &p.phase), On: command.Changed(cmd, "on", &p.on),
+			Condition: condition, Action: command.Changed(cmd, "action", &p.action),
+			RedactionStrategy: command.Changed(cmd, "redaction-strategy", &p.strategy), Enabled: p.enabled,
+		}))
+	})
+	p.add(cmd, false)
+	return cmd
+}
+
+func newPolicySwitchCmd(r *rest.Connection, verb, short string, enabled bool) *cobra.Command {
+	return rest.NewValueCmd(r, &cobra.Command{
+		Use: verb + " ID", Short: short, Example: `  svc policies ` + verb + ` pol_01k…`,
+		Args: command.WantArgs("an ID"), ValidArgsFunction: rest.CompleteIDs(r, rest.CompletePolicies),
+	}, func(ctx context.Context, c *client.Client, args []string) (api.Policy, error) {
+		return warned(r)(c.UpdatePolicy(ctx, args[0], api.PolicyUpdate{Enabled: &enabled}))
+	})
+}
+
+// warned returns a policy as it is, after its warnings are written.
+func warned(r *rest.Connection) func(api.Policy, error) (api.Policy, error) {
+	return func(p api.Policy, err error) (api.Policy, error) {
+		rest.WriteWarnings(r.Env, p.Warnings)
+		return p, err
+	}
+}
+
+func newTemplatesCmd(r *rest.Connection) *cobra.Command {
+	return rest.NewListAllCmd(r, &cobra.Command{
+		Use: "templates", Short: "List the templates that can be applied", Example: `  svc policies templates`,
+	}, rest.Columns[api.PolicyTemplate]{
+		Header: []string{"ID", "NAME", "POLICIES", "DESCRIPTION"},
+		Row: func(t api.PolicyTemplate) []string {
+			return []string{t.ID, t.Name, output.Count(int64(t.PolicyCount)), t.Description}
+		},
+	}, func(ctx context.Context, c *client.Client) (api.List[api.PolicyTemplate], error) {
+		ts, err := c.ListPolicyTemplates(ctx)
+		return api.List[api.PolicyTemplate]{Data: ts, Total: len(ts)}, err
+	})
+}
+
+func newApplyCmd(r *rest.Connection) *cobra.Command {
+	var in api.TemplateApply
+	cmd := rest.NewValueCmd(r, &cobra.Command{
+		Use: "apply TEMPLATE", Short: "Create the policies of a template",
+		Example: `  svc policies apply pii-protection --agent support-bot`,
+		Args:    command.WantArgs("a TEMPLATE"), ValidArgsFunction: rest.CompleteIDs(r, rest.CompleteTemplates),
+	}, func(ctx context.Context, c *client.Client, args []string) (api.TemplateApplied, error) {
+		in.Template = args[0]
+		applied, err := c.ApplyPolicyTemplate(ctx, in)
+		rest.WriteWarnings(r.Env, applied.Warnings)
+		return applied, err
+	})
+	cmd.Flags().StringVar(&in.AgentName, "agent", "", `agent that they are for (default "*", all)`)
+	command.BoolFlag(cmd, &in.Enabled, "enabled", "whether they act at once (default true)")
+	return cmd
+}

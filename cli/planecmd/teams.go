@@ -1,0 +1,163 @@
+package planecmd
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"svc/cli/command"
+	"svc/cli/output"
+	"svc/cli/process"
+	"svc/cli/rest"
+	"svc/server/api"
+	"svc/server/client"
+)
+
+func NewTeamsCmd(env process.Env) *cobra.Command {
+	r := &rest.Connection{Env: env}
+	cmd := command.NewGroupCmd("teams", "Teams: members and what their keys may do",
+		`  svc teams create Platform --description "runs the agents"
+  svc teams set-scopes team_01k… agents:read traces:read
+  svc teams add-member team_01k… --email ada@example.com --role admin`,
+		rest.NewListCmd(r, &cobra.Command{
+			Use: "list", Short: "List teams, newest first", Example: `  svc teams list -o json`,
+		}, rest.Columns[api.Team]{
+			Header: []string{"ID", "NAME", "MEMBERS", "SCOPES", "CREATED"},
+			Row: func(t api.Team) []string {
+				return []string{t.ID, t.Name, output.Count(int64(t.MemberCount)), strings.Join(t.Scopes, " "), output.Stamp(t.CreatedAt)}
+			},
+		}, func(ctx context.Context, c *client.Client, p client.Page) (api.Page[api.Team], error) {
+			return c.ListTeams(ctx, p)
+		}),
+		rest.NewValueCmd(r, &cobra.Command{
+			Use: "get ID", Short: "Show a team", Example: `  svc teams get team_01k…`,
+			Args: command.WantArgs("an ID"), ValidArgsFunction: rest.CompleteIDs(r, rest.CompleteTeams),
+		}, func(ctx context.Context, c *client.Client, args []string) (api.Team, error) {
+			return c.GetTeam(ctx, args[0])
+		}),
+		newTeamCreateCmd(r), newTeamUpdateCmd(r),
+		rest.NewDeleteCmd(r, "team", `  svc teams delete team_01k… --yes`, rest.CompleteTeams,
+			func(ctx context.Context, c *client.Client, id string) (string, error) {
+				t, err := c.GetTeam(ctx, id)
+				return t.Name, err
+			},
+			func(ctx context.Context, c *client.Client, id string) error { return c.DeleteTeam(ctx, id) }),
+		newTeamScopesCmd(r), newMembersCmd(r), newAddMemberCmd(r), newRemoveMemberCmd(r),
+	)
+	r.AddFlags(cmd)
+	return cmd
+}
+
+func newTeamCreateCmd(r *rest.Connection) *cobra.Command {
+	var in api.TeamCreate
+	cmd := rest.NewValueCmd(r, &cobra.Command{
+		Use: "create", Short: "Create a team", Example: `  svc teams create Platform`,
+	}, func(ctx context.Context, c *client.Client, _ []string) (api.Team, error) {
+		return c.CreateTeam(ctx, in)
+	})
+	cmd.Flags().StringVar(&in.Name, "name", "", "name")
+	cmd.Flags().StringVar(&in.Description, "description", "", "what the team does")
+	command.TakeName(cmd, &in.Name)
+	return cmd
+}
+
+func newTeamUpdateCmd(r *rest.Connection) *cobra.Command {
+	var name, description string
+	var cmd *cobra.Command
+	cmd = rest.NewValueCmd(r, &cobra.Command{
+		Use: "update ID", Short: "Change a team; what is not given stays",
+		Example: `  svc teams update team_01k… --description "runs the agents"`,
+		Args:    command.WantArgs("an ID"), ValidArgsFunction: rest.CompleteIDs(r, rest.CompleteTeams),
+	}, func(ctx context.Context, c *client.Client, args []string) (api.Team, error) {
+		if err := command.AnyChanged(cmd, "name", "description"); err != nil {
+			return api.Team{}, err
+		}
+		return c.UpdateTeam(ctx, args[0], api.TeamUpdate{
+			Name: command.Changed(cmd, "name", &name), Description: command.Changed(cmd, "description", &description),
+		})
+	})
+	cmd.Flags().StringVar(&name, "name", "", "name")
+	cmd.Flags().StringVar(&description, "description", "", "what the team does")
+	return cmd
+}
+
+func newTeamScopesCmd(r *rest.Connection) *cobra.Command {
+	return rest.NewValueCmd(r, &cobra.Command{
+		Use: "set-scopes ID [SCOPE...]", Short: "Replace the scopes of a team, all of them",
+		Long: `Replace the whole list of scopes of a team; without any it has none.
+
+Scopes: ` + strings.Join(api.TeamScopes[:7], ", ") + `,
+` + strings.Join(api.TeamScopes[7:], ", ") + `.`,
+		Example: `  svc teams set-scopes team_01k… agents:read traces:read`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return fmt.Errorf("%q needs an ID", cmd.CommandPath())
+			}
+			return nil
+		},
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 0 {
+				return rest.CompleteIDs(r, rest.CompleteTeams)(cmd, args, word)
+			}
+			return api.TeamScopes, cobra.ShellCompDirectiveNoFileComp
+		},
+	}, func(ctx context.Context, c *client.Client, args []string) (api.Team, error) {
+		return c.ReplaceTeamScopes(ctx, args[0], append([]string{}, args[1:]...))
+	})
+}
+
+func newMembersCmd(r *rest.Connection) *cobra.Command {
+	var id string
+	return rest.NewListAllCmd(r, &cobra.Command{
+		Use: "members ID", Short: "List the members of a team", Example: `  svc teams members team_01k…`,
+		Args: keepArg(&id, "an ID"), ValidArgsFunction: rest.CompleteIDs(r, rest.CompleteTeams),
+	}, rest.Columns[api.Member]{
+		Header: []string{"USER", "EMAIL", "ROLE", "JOINED"},
+		Row:    func(m api.Member) []string { return []string{m.UserID, m.Email, m.Role, output.Stamp(m.JoinedAt)} },
+	}, func(ctx context.Context, c *client.Client) (api.List[api.Member], error) {
+		return c.ListMembers(ctx, id)
+	})
+}
+
+func newAddMemberCmd(r *rest.Connection) *cobra.Command {
+	var in api.MemberAdd
+	cmd := rest.NewValueCmd(r, &cobra.Command{
+		Use: "add-member ID", Short: "Add a member, by user id or e-mail address",
+		Example: `  svc teams add-member team_01k… --email ada@example.com --role admin`,
+		Args:    command.WantArgs("an ID"), ValidArgsFunction: rest.CompleteIDs(r, rest.CompleteTeams),
+	}, func(ctx context.Context, c *client.Client, args []string) (api.Member, error) {
+		return c.AddMember(ctx, args[0], in)
+	})
+	cmd.Flags().StringVar(&in.UserID, "user-id", "", "id of the user")
+	cmd.Flags().StringVar(&in.Email, "email", "", "e-mail address of the user")
+	command.EnumFlag(cmd, &in.Role, "role", api.Roles, "role in the team (default member)")
+	cmd.MarkFlagsOneRequired("user-id", "email")
+	return cmd
+}
+
+func newRemoveMemberCmd(r *rest.Connection) *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "remove-member ID USER", Short: "Remove a member from a team",
+		Example: `  svc teams remove-member team_01k… usr_01k… --yes`,
+		Args:    command.WantArgs("the team's ID", "the USER's id"), ValidArgsFunction: rest.CompleteIDs(r, rest.CompleteTeams),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := command.Confirm(r.Env, yes, fmt.Sprintf("remove %s from team %s", output.Clean(args[1]), output.Clean(args[0]))); err != nil {
+				return err
+			}
+			c, err := r.Client()
+			if err != nil {
+				return err
+			}
+			if err := c.RemoveMember(cmd.Context(), args[0], args[1]); err != nil {
+				return r.Explain(err)
+			}
+			fmt.Fprintf(r.Env.Stderr, "%s removed\n", output.Clean(args[1]))
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}

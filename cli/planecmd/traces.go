@@ -1,0 +1,139 @@
+package planecmd
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"svc/cli/command"
+	"svc/cli/output"
+	"svc/cli/process"
+	"svc/cli/rest"
+	"svc/server/api"
+	"svc/server/client"
+)
+
+func NewTracesCmd(env process.Env) *cobra.Command {
+	r := &rest.Connection{Env: env}
+	cmd := command.NewGroupCmd("traces", "Traces of what agents did, and their statistics",
+		`  svc traces list --since 1h --status error
+  svc traces get 0199c2a4-…
+  svc traces stats --period 7d --group-by agent`,
+		newTraceListCmd(r), newTraceGetCmd(r), newTraceStatsCmd(r),
+	)
+	r.AddFlags(cmd)
+	return cmd
+}
+
+var traceColumns = rest.Columns[api.TraceItem]{
+	Header: []string{"CREATED", "ID", "AGENT", "TOOL", "STATUS", "MS", "COST USD", "POLICIES"},
+	Row: func(t api.TraceItem) []string {
+		status := t.Status
+		if t.Blocked {
+			status = "blocked"
+		}
+		var fired []string
+		for _, p := range t.PoliciesFired {
+			fired = append(fired, cmp.Or(p.Name, p.ID))
+		}
+		return []string{output.Stamp(t.CreatedAt), t.ID, t.AgentName, output.Dash(t.ToolName), status,
+			output.Number(t.DurationMs), output.USD(t.CostUSD), output.Dash(strings.Join(fired, ","))}
+	},
+}
+
+func newTraceListCmd(r *rest.Connection) *cobra.Command {
+	var q client.TraceQuery
+	cmd := rest.NewListCmd(r, &cobra.Command{
+		Use: "list", Short: "List traces, newest first",
+		Example: `  svc traces list --since 1h --status error
+  svc traces list --min-injection-score 0.8 --all -o json`,
+	}, traceColumns, func(ctx context.Context, c *client.Client, p client.Page) (api.Page[api.TraceItem], error) {
+		q.Page = p
+		return c.ListTraces(ctx, q)
+	})
+	f := cmd.Flags()
+	f.StringVar(&q.AgentID, "agent-id", "", "only traces of this agent")
+	rest.CompleteFlag(r, cmd, "agent-id", rest.CompleteAgents)
+	command.EnumFlag(cmd, &q.Status, "status", api.TraceStatuses, "only traces with this outcome")
+	f.StringVar(&q.Environment, "environment", "", "only traces of this environment")
+	f.Var(command.MomentValue{Value: &q.Start, Now: r.Env.Now}, "since", "not before: a time, a date, or how long ago (1h, 7d)")
+	f.Var(command.MomentValue{Value: &q.End, Now: r.Env.Now}, "until", "not after: a time, a date, or how long ago")
+	f.Var(command.OptionalFloat{Value: &q.MinCostUSD}, "min-cost", "in USD")
+	f.Var(command.OptionalFloat{Value: &q.MaxCostUSD}, "max-cost", "in USD")
+	f.Var(command.OptionalFloat{Value: &q.MinInjectionScore}, "min-injection-score", "from 0 to 1")
+	return cmd
+}
+
+func newTraceGetCmd(r *rest.Connection) *cobra.Command {
+	return rest.NewValueCmd(r, &cobra.Command{
+		Use: "get ID", Short: "Show a trace with its spans and scores", Example: `  svc traces get 0199c2a4-… -o json`,
+		Args: command.WantArgs("an ID"), ValidArgsFunction: rest.CompleteIDs(r, rest.CompleteTraces),
+	}, func(ctx context.Context, c *client.Client, args []string) (api.Trace, error) {
+		return c.GetTrace(ctx, args[0])
+	})
+}
+
+func newTraceStatsCmd(r *rest.Connection) *cobra.Command {
+	var q client.StatsQuery
+	f := output.FormatTable
+	cmd := &cobra.Command{
+		Use: "stats", Short: "Count, cost and latency of a period",
+		Example: `  svc traces stats --period 7d --group-by agent`, Args: command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := r.Client()
+			if err != nil {
+				return err
+			}
+			stats, err := c.TraceStats(cmd.Context(), q)
+			if err != nil {
+				return r.Explain(err)
+			}
+			if f != output.FormatTable {
+				return output.WriteValue(r.Env.Stdout, f, stats)
+			}
+			return writeStats(r.Env.Stdout, stats)
+		},
+	}
+	command.EnumFlag(cmd, &q.Period, "period", api.StatsPeriods, "how far back (default 24h)")
+	command.EnumFlag(cmd, &q.GroupBy, "group-by", api.GroupBys, "one row for each")
+	cmd.Flags().StringVar(&q.AgentID, "agent-id", "", "only this agent")
+	rest.CompleteFlag(r, cmd, "agent-id", rest.CompleteAgents)
+	output.AddFormatFlag(cmd, &f, output.FormatTable, output.FormatJSON, output.FormatYAML)
+	return cmd
+}
+
+func writeStats(w io.Writer, s api.TraceStats) error {
+	if err := output.WriteFields(w, s.Summary); err != nil || len(s.Groups) == 0 {
+		return err
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	rows := make([][]string, len(s.Groups))
+	for i, g := range s.Groups {
+		rows[i] = []string{groupName(g.GroupKey), output.Count(g.TraceCount), output.Number(g.ErrorRatePercent),
+			output.Number(g.AvgDurationMs), output.Number(g.P95DurationMs), output.USD(g.TotalCostUSD)}
+	}
+	return output.WriteTable(w, []string{"GROUP", "TRACES", "ERRORS %", "AVG MS", "P95 MS", "COST USD"}, rows)
+}
+
+// groupName shows what a row of statistics or costs is about.
+func groupName(k api.GroupKey) string {
+	text := func(p *string) string {
+		if p == nil {
+			return ""
+		}
+		return *p
+	}
+	switch {
+	case k.AgentName != nil || k.AgentID != nil:
+		return output.Dash(cmp.Or(text(k.AgentName), text(k.AgentID)))
+	case k.ModelName != nil || k.ModelProvider != nil:
+		return output.Dash(model(text(k.ModelProvider), text(k.ModelName)))
+	}
+	return output.Dash(text(k.Environment))
+}

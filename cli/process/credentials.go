@@ -1,0 +1,45 @@
+package process
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"strings"
+)
+
+// withCredentials reads variables that the environment does not have from the
+// directory where systemd puts the credentials of a unit: a file with the name
+// of the variable, or with "svc_" before it, which is what
+// LoadCredential=svc:DIRECTORY makes of it. So a secret need not stand in the
+// environment of a process.
+func withCredentials(lookup func(string) (string, bool)) func(string) (string, bool) {
+	dir, _ := lookup("CREDENTIALS_DIRECTORY")
+	if dir == "" {
+		return lookup
+	}
+	return WithDirectory(lookup, dir, nil)
+}
+
+// WithDirectory reads variables that the environment does not have from the
+// files of a directory. failed, if it is not nil, is called with the error of a
+// file that exists and cannot be read.
+func WithDirectory(lookup func(string) (string, bool), dir string, failed func(error)) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		if v, ok := lookup(name); ok {
+			return v, true
+		}
+		if name == "" || strings.ContainsAny(name, `/\`) || strings.HasPrefix(name, ".") {
+			return "", false
+		}
+		for _, file := range []string{name, "svc_" + name} {
+			v, err := readCredential(filepath.Join(dir, file))
+			if err == nil {
+				return v, true
+			}
+			if failed != nil && !errors.Is(err, fs.ErrNotExist) {
+				failed(err)
+			}
+		}
+		return "", false
+	}
+}

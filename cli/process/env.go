@@ -1,0 +1,306 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// Env is everything that a command takes from the process around it. Tests
+// make one of their own; [Current] makes the real one. No other package of
+// the command line touches package os.
+type Env struct {
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+
+	// StdinTTY, StdoutTTY and StderrTTY say whether a person is at the other
+	// end. They decide about prompts, tables that fit the screen, and colour.
+	StdinTTY, StdoutTTY, StderrTTY bool
+
+	// Width is the width of the terminal in cells; 0 when unknown.
+	Width int
+
+	// LookupEnv reads one environment variable.
+	LookupEnv func(string) (string, bool)
+
+	// Environ lists all of them as "name=value"; nil means none.
+	Environ func() []string
+
+	// Signals starts delivery of SIGHUP, SIGINT and SIGTERM. The returned
+	// function ends it. Servers call it before they load anything, so that a
+	// signal sent during start-up is not lost.
+	Signals func() (<-chan os.Signal, func())
+
+	// ReadPassword reads one line from the terminal without echo.
+	ReadPassword func() ([]byte, error)
+
+	// Now is the clock.
+	Now func() time.Time
+
+	// PID is the number of this process.
+	PID int
+
+	// Executable is the path this program was started from.
+	Executable string
+
+	// Build is what the release process recorded in the binary.
+	Build Build
+}
+
+// Build is the identity that a release build passes in; empty fields are
+// filled from what the Go tool recorded.
+type Build struct {
+	Version, Commit, Date string
+
+	// LicenseKey is the public key that licenses are verified with where the
+	// configuration names none: base64 of its SPKI form.
+	LicenseKey string
+}
+
+// LicensePEM returns the license key as the gateway takes it; nil for none.
+func (b Build) LicensePEM() []byte {
+	if b.LicenseKey == "" {
+		return nil
+	}
+	return []byte("-----BEGIN PUBLIC KEY-----\n" + b.LicenseKey + "\n-----END PUBLIC KEY-----\n")
+}
+
+// Current returns the environment of this process.
+func Current(b Build) Env {
+	executable, err := os.Executable()
+	if err != nil {
+		executable = "svc"
+	}
+	width, _, err := term.GetSize(int(os.Stdout.Fd()))
+	if err != nil {
+		width = 0
+	}
+	return Env{
+		Stdin:     os.Stdin,
+		Stdout:    os.Stdout,
+		Stderr:    os.Stderr,
+		StdinTTY:  term.IsTerminal(int(os.Stdin.Fd())),
+		StdoutTTY: term.IsTerminal(int(os.Stdout.Fd())),
+		StderrTTY: term.IsTerminal(int(os.Stderr.Fd())),
+		Width:     width,
+		LookupEnv: withCredentials(os.LookupEnv),
+		Environ:   os.Environ,
+		Signals: func() (<-chan os.Signal, func()) {
+			c := make(chan os.Signal, 8)
+			signal.Notify(c, syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM)
+			// A server outlives the reader of its log.
+			signal.Ignore(syscall.SIGPIPE)
+			return c, func() { signal.Stop(c) }
+		},
+		ReadPassword: func() ([]byte, error) { return term.ReadPassword(int(os.Stdin.Fd())) },
+		Now:          time.Now,
+		PID:          os.Getpid(),
+		Executable:   executable,
+		Build:        b,
+	}
+}
+
+// Getenv reads a variable; an empty value counts as unset.
+func (e Env) Getenv(name string) string {
+	v, _ := e.LookupEnv(name)
+	return v
+}
+
+// Variables returns the names of the environment variables.
+func (e Env) Variables() (names []string) {
+	if e.Environ == nil {
+		return nil
+	}
+	for _, v := range e.Environ() {
+		name, _, _ := strings.Cut(v, "=")
+		names = append(names, name)
+	}
+	return names
+}
+
+// TableWidth is the width that tables on standard output are made to fit; 0 where no
+// person reads them.
+func (e Env) TableWidth() int {
+	if !e.StdoutTTY {
+		return 0
+	}
+	return e.Width
+}
+
+// Colour reports whether a stream that is (or is not) a terminal gets colour.
+func (e Env) Colour(tty bool) bool {
+	return tty && e.Getenv("NO_COLOR") == "" && e.Getenv("TERM") != "dumb"
+}
+
+// maxInputFile bounds every file that a command reads whole.
+const maxInputFile = 16 << 20
+
+// ReadFile reads a whole file, or standard input when path is "-", and refuses
+// more than [maxInputFile] bytes.
+func (e Env) ReadFile(path string) ([]byte, error) {
+	in := e.Stdin
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	data, err := io.ReadAll(io.LimitReader(in, maxInputFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if len(data) > maxInputFile {
+		return nil, fmt.Errorf("read %s: larger than %d MiB", path, maxInputFile>>20)
+	}
+	return data, nil
+}
+
+// maxCredential bounds a credential, in bytes.
+const maxCredential = 64 << 10
+
+// readCredential reads one credential, without the line feed that editors
+// leave at the end.
+func readCredential(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxCredential+1))
+	if err != nil {
+		return "", err
+	}
+	if len(data) > maxCredential {
+		return "", fmt.Errorf("%s holds more than %d bytes", path, maxCredential)
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), nil
+}
+
+// Open opens a file for reading.
+func (e Env) Open(path string) (io.ReadCloser, error) { return os.Open(path) }
+
+// Exists reports whether a path names something.
+func (e Env) Exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// CreateFile makes a file that must not exist yet and writes data to it.
+func (e Env) CreateFile(path string, data []byte, mode fs.FileMode) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	if err := fill(f, mode, all(data)); err != nil {
+		return errors.Join(err, os.Remove(path))
+	}
+	return nil
+}
+
+// ReplaceFile writes data to a new file beside path and renames it over path,
+// so that a reader sees the old file or the new one, whole.
+func (e Env) ReplaceFile(path string, data []byte, mode fs.FileMode) error {
+	return e.replace(path, mode, all(data))
+}
+
+// WriteStream fills a new private file beside path from write and renames it
+// over path when all of it is there.
+func (e Env) WriteStream(path string, write func(io.Writer) error) error {
+	return e.replace(path, 0o600, write)
+}
+
+// replace is both. Backups are too large to be held in memory, and man pages are
+// no secret, so this is not gateway/statefile.
+func (e Env) replace(path string, mode fs.FileMode, write func(io.Writer) error) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	if err = fill(f, mode, write); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// fill writes a file with the wanted mode and closes it when all of it has
+// reached the disk.
+func fill(f *os.File, mode fs.FileMode, write func(io.Writer) error) error {
+	err := f.Chmod(mode)
+	if err == nil {
+		err = write(f)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+func all(data []byte) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	}
+}
+
+// PrivateDir makes a directory for state that only its owner may read.
+func (e Env) PrivateDir(path string) error {
+	return os.MkdirAll(path, 0o700)
+}
+
+// Remove deletes a file; one that is not there is no error.
+func (e Env) Remove(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Chmod sets the mode of a file.
+func (e Env) Chmod(path string, mode fs.FileMode) error { return os.Chmod(path, mode) }
+
+// InPath reports whether a program of that name would be found by a shell.
+func (e Env) InPath(name string) bool {
+	for _, dir := range filepath.SplitList(e.Getenv("PATH")) {
+		if fi, err := os.Stat(filepath.Join(dir, name)); err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Watchdog returns the interval systemd wants to hear from us in; 0 for none.
+func (e Env) Watchdog() time.Duration {
+	usec, err := strconv.ParseInt(e.Getenv("WATCHDOG_USEC"), 10, 64)
+	if err != nil || usec <= 0 {
+		return 0
+	}
+	if pid := e.Getenv("WATCHDOG_PID"); pid != "" && pid != strconv.Itoa(e.PID) {
+		return 0
+	}
+	return time.Duration(usec) * time.Microsecond
+}
+
+// Size returns the size of a regular file; ok is false for anything else.
+func (e Env) Size(path string) (n int64, ok bool) {
+	fi, err := os.Stat(path)
+	if err != nil || !fi.Mode().IsRegular() {
+		return 0, false
+	}
+	return fi.Size(), true
+}

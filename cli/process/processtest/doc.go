@@ -1,0 +1,2 @@
+// Package processtest makes environments for tests of commands.
+package processtest

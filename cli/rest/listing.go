@@ -1,0 +1,207 @@
+package rest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"svc/cli/output"
+	"svc/cli/process"
+	"svc/server/api"
+	"svc/server/client"
+)
+
+// pageSize is what --all asks for at a time: the most that the API gives.
+const pageSize = 500
+
+// maxRetryAfter bounds how long --all waits when the control plane limits it: the
+// rate window is a minute, and what asks for much more is another obstacle.
+const maxRetryAfter = 5 * time.Minute
+
+// listing reads a list and writes it page by page.
+type listing[T any] struct {
+	fetch func(context.Context, client.Page) (api.Page[T], error)
+	out   *listWriter[T]
+	wait  func(context.Context, time.Duration) error
+	note  io.Writer // is told of waits
+}
+
+// one reads and writes the page that was asked for.
+func (l *listing[T]) one(ctx context.Context, p client.Page) error {
+	page, err := l.fetch(ctx, p)
+	if err != nil {
+		return err
+	}
+	if err := l.out.page(page.Data); err != nil {
+		return err
+	}
+	return l.out.end(page.Total, page.Limit, page.Offset)
+}
+
+// all reads page after page from offset on and writes each as it comes. Where the
+// control plane limits the rate it waits as long as it was told to. After an error
+// what was written is still a whole document.
+func (l *listing[T]) all(ctx context.Context, offset int) error {
+	n, total := 0, 0
+	for {
+		page, err := l.patiently(ctx, client.Page{Limit: pageSize, Offset: offset + n}, n)
+		if err != nil {
+			if n > 0 {
+				fmt.Fprintf(l.note, "%d of %d were read before the error\n", n, total)
+				err = errors.Join(err, l.out.end(total, n, offset))
+			}
+			return err
+		}
+		if err := l.out.page(page.Data); err != nil {
+			return err
+		}
+		n, total = n+len(page.Data), page.Total
+		if len(page.Data) == 0 || offset+n >= total {
+			return l.out.end(total, n, offset)
+		}
+	}
+}
+
+// patiently reads one page, and again after each wait that the control plane asks
+// for.
+func (l *listing[T]) patiently(ctx context.Context, p client.Page, read int) (api.Page[T], error) {
+	for {
+		page, err := l.fetch(ctx, p)
+		limited := (*client.Error)(nil)
+		if !errors.As(err, &limited) || limited.Status != http.StatusTooManyRequests || limited.RetryAfter <= 0 || limited.RetryAfter > maxRetryAfter {
+			return page, err
+		}
+		fmt.Fprintf(l.note, "rate limit reached after %d; continuing in %s\n", read, limited.RetryAfter)
+		if err := l.wait(ctx, limited.RetryAfter); err != nil {
+			return page, err
+		}
+	}
+}
+
+// wait waits, or ends with its context.
+func wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// listWriter writes the pages of a list as one document: an api.Page as JSON or
+// YAML, or a table.
+type listWriter[T any] struct {
+	env    process.Env
+	format output.Format
+	cols   Columns[T]
+	whole  bool // the API gives the list whole: no limit and no offset
+	rows   int
+	table  output.TableWriter
+}
+
+// page writes the items of one page.
+func (w *listWriter[T]) page(items []T) error {
+	if w.format == output.FormatTable {
+		rows := make([][]string, len(items))
+		for i, v := range items {
+			rows[i] = w.cols.Row(v)
+		}
+		if w.table.Out == nil {
+			w.table = output.TableWriter{Out: w.env.Stdout, Width: w.env.TableWidth()}
+			rows = append([][]string{w.cols.Header}, rows...)
+		}
+		w.rows += len(items)
+		return w.table.Write(rows)
+	}
+	for _, v := range items {
+		if err := w.item(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// item writes one item of a JSON or YAML document.
+func (w *listWriter[T]) item(v T) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if w.format == output.FormatYAML {
+		if w.rows == 0 {
+			b.WriteString("data:\n")
+		}
+		var item bytes.Buffer
+		if err := output.WriteRaw(&item, output.FormatYAML, fmt.Appendf(nil, "[%s]", data)); err != nil {
+			return err
+		}
+		for line := range bytes.Lines(item.Bytes()) {
+			if len(line) > 1 {
+				b.WriteString("  ")
+			}
+			b.Write(line)
+		}
+	} else {
+		if w.rows == 0 {
+			b.WriteString("{\n  \"data\": [\n    ")
+		} else {
+			b.WriteString(",\n    ")
+		}
+		if err := json.Indent(&b, data, "    ", "  "); err != nil {
+			return fmt.Errorf("indent json: %w", err)
+		}
+	}
+	w.rows++
+	_, err = w.env.Stdout.Write(output.EscapeInvisible(b.Bytes()))
+	return err
+}
+
+// end writes what follows the items.
+func (w *listWriter[T]) end(total, limit, offset int) error {
+	if w.format == output.FormatTable {
+		if shown := offset + w.rows; shown < total && w.rows > 0 {
+			fmt.Fprintf(w.env.Stderr, "%d to %d of %d; --all shows every one\n", offset+1, shown, total)
+		}
+		return nil
+	}
+	members := []struct {
+		name  string
+		value int
+	}{{"total", total}, {"limit", limit}, {"offset", offset}}
+	if w.whole {
+		members = members[:1]
+	}
+	var b bytes.Buffer
+	for i, m := range members {
+		switch {
+		case w.format == output.FormatYAML && i == 0 && w.rows == 0:
+			b.WriteString("data: []\n")
+		case w.format == output.FormatYAML:
+		case i > 0:
+			b.WriteString(",\n")
+		case w.rows == 0:
+			b.WriteString("{\n  \"data\": [],\n")
+		default:
+			b.WriteString("\n  ],\n")
+		}
+		if w.format == output.FormatYAML {
+			b.WriteString(m.name + ": " + strconv.Itoa(m.value) + "\n")
+		} else {
+			b.WriteString("  \"" + m.name + "\": " + strconv.Itoa(m.value))
+		}
+	}
+	if w.format != output.FormatYAML {
+		b.WriteString("\n}\n")
+	}
+	_, err := w.env.Stdout.Write(b.Bytes())
+	return err
+}

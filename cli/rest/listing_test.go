@@ -1,0 +1,144 @@
+package rest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"svc/cli/output"
+	"svc/cli/process"
+	"svc/server/api"
+	"svc/server/client"
+)
+
+type thing struct {
+	ID   string `json:"id"`
+	Text string `json:"text"`
+}
+
+var thingColumns = Columns[thing]{[]string{"ID", "TEXT"}, func(v thing) []string { return []string{v.ID, v.Text} }}
+
+// things is a list of n things; fails is called before each page.
+func things(n int, fails func(page int) error) func(context.Context, client.Page) (api.Page[thing], error) {
+	pages := 0
+	return func(_ context.Context, p client.Page) (api.Page[thing], error) {
+		pages++
+		if err := fails(pages); err != nil {
+			return api.Page[thing]{}, err
+		}
+		page := api.Page[thing]{Data: []thing{}, Total: n, Limit: p.Limit, Offset: p.Offset}
+		for i := p.Offset; i < min(n, p.Offset+p.Limit); i++ {
+			page.Data = append(page.Data, thing{fmt.Sprint("t", i), "a: \"b\"\nc"})
+		}
+		return page, nil
+	}
+}
+
+func never(int) error { return nil }
+
+func testListing(f output.Format, fetch func(context.Context, client.Page) (api.Page[thing], error)) (*listing[thing], *bytes.Buffer, *bytes.Buffer) {
+	var out, note bytes.Buffer
+	env := process.Env{Stdout: &out, Stderr: &note}
+	return &listing[thing]{fetch: fetch, out: &listWriter[thing]{env: env, format: f, cols: thingColumns}, note: &note,
+		wait: func(context.Context, time.Duration) error { return errors.New("nothing should wait") }}, &out, &note
+}
+
+// What comes page by page is the same document as what comes at once.
+func TestListIsWrittenPageByPage(t *testing.T) {
+	for _, n := range []int{0, 1, 499, 500, 501, 1200} {
+		want := api.Page[thing]{Data: []thing{}, Total: n, Limit: n}
+		for i := range n {
+			want.Data = append(want.Data, thing{fmt.Sprint("t", i), "a: \"b\"\nc"})
+		}
+		for _, f := range []output.Format{output.FormatJSON, output.FormatYAML} {
+			l, out, _ := testListing(f, things(n, never))
+			if err := l.all(t.Context(), 0); err != nil {
+				t.Fatal(err)
+			}
+			var b bytes.Buffer
+			if err := output.WriteValue(&b, f, want); err != nil {
+				t.Fatal(err)
+			}
+			if f == output.FormatJSON && out.String() != b.String() {
+				t.Errorf("%d things as JSON: %.300s\nwant %.300s", n, out, &b)
+			}
+			var got, expected any
+			if err := errors.Join(yaml.Unmarshal(out.Bytes(), &got), yaml.Unmarshal(b.Bytes(), &expected)); err != nil || fmt.Sprint(got) != fmt.Sprint(expected) {
+				t.Errorf("%d things as %s: %v: %.300s\nwant %.300s", n, f, err, out, &b)
+			}
+		}
+		l, out, _ := testListing(output.FormatTable, things(n, never))
+		if err := l.all(t.Context(), 0); err != nil || strings.Count(out.String(), "\n") != n+1 {
+			t.Errorf("a table of %d: %v, %.300s", n, err, out)
+		}
+	}
+}
+
+func TestAllWaitsWhenTheRateIsLimited(t *testing.T) {
+	limited := false
+	l, out, note := testListing(output.FormatJSON, things(1200, func(page int) error {
+		if page == 2 || page == 3 {
+			return fmt.Errorf("list: %w", &client.Error{Status: 429, Message: "rate limit exceeded", RetryAfter: time.Duration(page) * time.Second})
+		}
+		return nil
+	}))
+	var waited []time.Duration
+	l.wait = func(_ context.Context, d time.Duration) error {
+		limited = true
+		// What was read so far is written already.
+		if got := strings.Count(out.String(), `"id"`); got != 500 {
+			t.Errorf("%d things are written before the wait", got)
+		}
+		waited = append(waited, d)
+		return nil
+	}
+	if err := l.all(t.Context(), 0); err != nil || !limited {
+		t.Fatal(err, limited)
+	}
+	var page api.Page[thing]
+	if err := json.Unmarshal(out.Bytes(), &page); err != nil || len(page.Data) != 1200 || page.Data[1199].ID != "t1199" {
+		t.Errorf("%d things, %v", len(page.Data), err)
+	}
+	if fmt.Sprint(waited) != "[2s 3s]" || !strings.Contains(note.String(), "rate limit reached after 500; continuing in 2s") {
+		t.Errorf("waited %v; %s", waited, note)
+	}
+}
+
+func TestAllKeepsWhatItHasWhenAPageFails(t *testing.T) {
+	for name, broken := range map[string]error{
+		"an error":         errors.New("the connection broke"),
+		"much too patient": &client.Error{Status: 429, Message: "rate limit exceeded", RetryAfter: time.Hour},
+	} {
+		l, out, note := testListing(output.FormatJSON, things(1200, func(page int) error {
+			if page == 3 {
+				return broken
+			}
+			return nil
+		}))
+		if err := l.all(t.Context(), 0); !errors.Is(err, broken) {
+			t.Errorf("%s: %v", name, err)
+		}
+		var page api.Page[thing]
+		if err := json.Unmarshal(out.Bytes(), &page); err != nil || len(page.Data) != 1000 || page.Total != 1200 {
+			t.Errorf("%s: %d of %d things, %v", name, len(page.Data), page.Total, err)
+		}
+		if !strings.Contains(note.String(), "1000 of 1200 were read") {
+			t.Errorf("%s: %s", name, note)
+		}
+	}
+}
+
+func TestAllStopsAtTheTotal(t *testing.T) {
+	asked := 0
+	l, _, _ := testListing(output.FormatJSON, things(500, func(page int) error { asked = page; return nil }))
+	if err := l.all(t.Context(), 0); err != nil || asked != 1 {
+		t.Errorf("%d requests for one full page, %v", asked, err)
+	}
+}

@@ -1,0 +1,76 @@
+package storecmd
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+
+	"svc/cli/command"
+	"svc/cli/process"
+	"svc/server"
+	"svc/store"
+)
+
+// bootstrapKeyVar holds the first API key when an operator chooses it.
+const bootstrapKeyVar = "SVC_BOOTSTRAP_API_KEY"
+
+// DefaultTenant is the tenant of a store that was empty.
+const DefaultTenant = "default"
+
+// NewKeyRecord describes a key for the store; the secret itself is not kept.
+func NewKeyRecord(name, secret string, scope store.KeyScope) *store.KeyCreate {
+	return &store.KeyCreate{
+		Name:   name,
+		Scope:  scope,
+		Prefix: server.SecretPrefix(secret),
+		Digest: store.DigestKey(secret),
+	}
+}
+
+// bootstrap fills an empty store with the tenant "default", its user usr_admin
+// and one key of scope api. A key of its own making is written to
+// DATA_DIR/bootstrap-key before the store learns of it, so that a crash in
+// between cannot leave a store whose only key nobody knows.
+func bootstrap(ctx context.Context, env process.Env, st store.Records, dataDir string, log *slog.Logger) error {
+	tenants, err := st.ListTenants(ctx)
+	if err != nil {
+		return fmt.Errorf("look for tenants: %w", err)
+	}
+	if len(tenants) > 0 {
+		return nil
+	}
+	path := filepath.Join(dataDir, "bootstrap-key")
+	secret, chosen := env.Getenv(bootstrapKeyVar), true
+	if secret == "" {
+		secret, chosen = server.NewSecret(store.ScopeAPI), false
+		if err := env.ReplaceFile(path, []byte(secret+"\n"), 0o600); err != nil {
+			return fmt.Errorf("keep the first API key: %w", err)
+		}
+	} else if scope, err := server.SecretScope(secret); err != nil || scope != store.ScopeAPI {
+		if err == nil {
+			err = fmt.Errorf("the key has scope %s", scope)
+		}
+		return command.Usage(fmt.Errorf("%s: %w", bootstrapKeyVar, err), "give svc_api_ and at least 32 characters of A-Z, a-z, 0-9, _ and -, or leave it unset")
+	}
+	_, created, err := st.Bootstrap(ctx, store.TenantCreate{
+		ID:      DefaultTenant,
+		Name:    DefaultTenant,
+		AdminID: store.DefaultAdminID,
+		Key:     NewKeyRecord("bootstrap", secret, store.ScopeAPI),
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("create the first tenant: %w", err)
+	case !created:
+		return nil
+	case chosen:
+		log.Info("first tenant created", "tenant", DefaultTenant, "key", "from "+bootstrapKeyVar)
+		return nil
+	}
+	log.Info("first tenant created", "tenant", DefaultTenant, "key", path)
+	if env.StderrTTY {
+		fmt.Fprintf(env.Stderr, "\nAPI key of tenant %s (also in %s):\n\n  %s\n\n", DefaultTenant, path, secret)
+	}
+	return nil
+}

@@ -1,0 +1,296 @@
+package storecmd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"svc/cli/command"
+	"svc/cli/process"
+	"svc/server"
+	"svc/server/api"
+	"svc/store"
+)
+
+// operator is what an operator does to a store itself, past the API: on the
+// opened store, or through the socket of the server that holds it.
+type operator interface {
+	createTenant(ctx context.Context, in api.TenantCreate) (api.Tenant, error)
+	createTenantKey(ctx context.Context, in api.TenantKeyCreate) (api.Tenant, error)
+	tenants(ctx context.Context) ([]api.Tenant, error)
+	backup(ctx context.Context, w io.Writer) (int64, error)
+}
+
+// storeOperator works on an opened store.
+type storeOperator struct {
+	st   openedStore
+	path string // absolute path of its file
+}
+
+func (o storeOperator) createTenant(ctx context.Context, in api.TenantCreate) (api.Tenant, error) {
+	if wrong := in.Validate(); len(wrong) > 0 {
+		return api.Tenant{}, &store.Error{Kind: store.Invalid, Message: "invalid input", Fields: wrong}
+	}
+	others, err := o.st.ListTenants(ctx)
+	if err != nil {
+		return api.Tenant{}, err
+	}
+	if err := server.UniqueName("tenant", in.Name, "", others, func(t store.TenantInfo) (string, string) { return t.ID, t.Name }); err != nil {
+		return api.Tenant{}, err
+	}
+	secret := server.NewSecret(store.ScopeAPI)
+	info, _, err := o.st.CreateTenant(ctx, store.TenantCreate{
+		Name:  in.Name,
+		OrgID: in.OrgID,
+		Key:   NewKeyRecord("bootstrap", secret, store.ScopeAPI),
+	})
+	if err != nil {
+		return api.Tenant{}, err
+	}
+	t := wireTenant(info)
+	t.APIKey = secret
+	return t, nil
+}
+
+// createTenantKey makes an unlimited key of the tenant with an id or, where no
+// tenant has that id, a name.
+func (o storeOperator) createTenantKey(ctx context.Context, in api.TenantKeyCreate) (api.Tenant, error) {
+	if wrong := in.Validate(); len(wrong) > 0 {
+		return api.Tenant{}, &store.Error{Kind: store.Invalid, Message: "invalid input", Fields: wrong}
+	}
+	infos, err := o.st.ListTenants(ctx)
+	if err != nil {
+		return api.Tenant{}, err
+	}
+	at := slices.IndexFunc(infos, func(t store.TenantInfo) bool { return t.ID == in.Tenant })
+	for _, name := range []string{in.Tenant, api.NormalizeName(in.Tenant)} {
+		if at < 0 {
+			at = slices.IndexFunc(infos, func(t store.TenantInfo) bool { return t.Name == name })
+		}
+	}
+	if at < 0 {
+		return api.Tenant{}, store.FieldError(store.NotFound, "tenant not found", "tenant", "is neither the id nor the name of a tenant; svc tenant list shows them")
+	}
+	secret := server.NewSecret(store.ScopeAPI)
+	if _, err := o.st.CreateTenantKey(ctx, infos[at].ID, *NewKeyRecord(in.Name, secret, store.ScopeAPI)); err != nil {
+		return api.Tenant{}, err
+	}
+	t := wireTenant(infos[at])
+	t.APIKey = secret
+	return t, nil
+}
+
+func (o storeOperator) tenants(ctx context.Context) ([]api.Tenant, error) {
+	infos, err := o.st.ListTenants(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]api.Tenant, len(infos))
+	for i, info := range infos {
+		out[i] = wireTenant(info)
+	}
+	return out, nil
+}
+
+func (o storeOperator) backup(ctx context.Context, w io.Writer) (int64, error) {
+	return o.st.Backup(ctx, w)
+}
+
+func wireTenant(info store.TenantInfo) api.Tenant {
+	return api.Tenant{ID: info.ID, Name: info.Name, OrgID: info.OrgID, CreatedAt: info.CreatedAt.UTC()}
+}
+
+// socketName is the operator socket inside the data directory. Whoever may
+// open it is an operator: it has mode 0600 and asks for no key.
+const socketName = "svc.sock"
+
+// backupTrailer tells how long a backup is, so that a cut one is noticed.
+const backupTrailer = "Svc-Backup-Bytes"
+
+// operatorHandler serves the operator socket.
+func operatorHandler(o storeOperator) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /store", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, heldStore{o.path}, nil)
+	})
+	mux.HandleFunc("GET /tenants", func(w http.ResponseWriter, r *http.Request) {
+		ts, err := o.tenants(r.Context())
+		answer(w, http.StatusOK, ts, err)
+	})
+	mux.HandleFunc("POST /tenants", created(o.createTenant))
+	mux.HandleFunc("POST /keys", created(o.createTenantKey))
+	mux.HandleFunc("GET /backup", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Trailer", backupTrailer)
+		n, err := o.backup(r.Context(), w)
+		if err != nil {
+			n = -1
+		}
+		w.Header().Set(backupTrailer, strconv.FormatInt(n, 10))
+	})
+	return mux
+}
+
+// created serves the creation of what a JSON body asks for.
+func created[In, Out any](create func(context.Context, In) (Out, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var in In
+		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(&in); err != nil {
+			answer(w, http.StatusBadRequest, nil, &store.Error{Kind: store.Invalid, Message: "the request is not valid JSON"})
+			return
+		}
+		out, err := create(r.Context(), in)
+		answer(w, http.StatusCreated, out, err)
+	}
+}
+
+// heldStore says which store a server holds.
+type heldStore struct {
+	Path string `json:"path"`
+}
+
+// answer writes a value, or an error in the form of the API. The socket is the
+// operator's own, so that an internal error is shown as it is.
+func answer(w http.ResponseWriter, status int, v any, err error) {
+	var body any = v
+	if err != nil {
+		status = http.StatusInternalServerError
+		e := api.Error{Error: err.Error()}
+		var se *store.Error
+		if errors.As(err, &se) {
+			status = http.StatusBadRequest
+			e = api.Error{Error: se.Message, Details: se.Fields}
+		}
+		body = e
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	// A reader that has gone away is all that can fail here.
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+// listenOperator binds the socket of a data directory. The caller holds the
+// store, so that a socket left behind by a dead server may be removed.
+func listenOperator(env process.Env, dataDir string) (net.Listener, error) {
+	path := filepath.Join(dataDir, socketName)
+	if err := env.Remove(path); err != nil {
+		return nil, fmt.Errorf("remove the old operator socket: %w", err)
+	}
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listen on the operator socket: %w", err)
+	}
+	if err := env.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("protect the operator socket: %w", err), ln.Close())
+	}
+	return ln, nil
+}
+
+// socketOperator asks the server that holds the store.
+type socketOperator struct{ http *http.Client }
+
+// dialOperator returns an operator for the server of a data directory; ok is
+// false when no server answers there.
+func dialOperator(dataDir string) (o *socketOperator, ok bool) {
+	path := filepath.Join(dataDir, socketName)
+	conn, err := net.DialTimeout("unix", path, 2*time.Second)
+	if err != nil {
+		return nil, false
+	}
+	conn.Close()
+	return &socketOperator{&http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", path)
+		},
+		DisableKeepAlives: true,
+	}}}, true
+}
+
+// path asks which store the server holds.
+func (o *socketOperator) path(ctx context.Context) (string, error) {
+	var held heldStore
+	err := o.call(ctx, http.MethodGet, "/store", nil, &held)
+	return held.Path, err
+}
+
+func (o *socketOperator) createTenant(ctx context.Context, in api.TenantCreate) (api.Tenant, error) {
+	var t api.Tenant
+	err := o.call(ctx, http.MethodPost, "/tenants", in, &t)
+	return t, err
+}
+
+func (o *socketOperator) createTenantKey(ctx context.Context, in api.TenantKeyCreate) (api.Tenant, error) {
+	var t api.Tenant
+	err := o.call(ctx, http.MethodPost, "/keys", in, &t)
+	return t, err
+}
+
+func (o *socketOperator) tenants(ctx context.Context) ([]api.Tenant, error) {
+	var ts []api.Tenant
+	err := o.call(ctx, http.MethodGet, "/tenants", nil, &ts)
+	return ts, err
+}
+
+func (o *socketOperator) backup(ctx context.Context, w io.Writer) (int64, error) {
+	resp, err := o.do(ctx, http.MethodGet, "/backup", nil)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	n, err := io.Copy(w, resp.Body)
+	if err != nil {
+		return n, fmt.Errorf("read the backup: %w", err)
+	}
+	if want := resp.Trailer.Get(backupTrailer); want != strconv.FormatInt(n, 10) {
+		return n, errors.New("the server broke off the backup; its log says why")
+	}
+	return n, nil
+}
+
+// call exchanges JSON; out is filled from a good answer.
+func (o *socketOperator) call(ctx context.Context, method, path string, in, out any) error {
+	var body io.Reader
+	if in != nil {
+		r, w := io.Pipe()
+		go func() { w.CloseWithError(json.NewEncoder(w).Encode(in)) }()
+		body = r
+	}
+	resp, err := o.do(ctx, method, path, body)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
+		return fmt.Errorf("read the server's answer: %w", err)
+	}
+	return nil
+}
+
+// do sends a request and turns an error answer into an error.
+func (o *socketOperator) do(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://svc"+path, body)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := o.http.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("ask the server through its socket: %w", err)
+	}
+	if resp.StatusCode < 400 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	var e api.Error
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 64<<10)).Decode(&e); err != nil || e.Error == "" {
+		return nil, fmt.Errorf("the server answered %s", resp.Status)
+	}
+	return nil, command.WithDetails(errors.New(e.Error), e.Details)
+}

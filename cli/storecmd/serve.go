@@ -1,0 +1,266 @@
+package storecmd
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"svc/cli/command"
+	"svc/cli/daemon"
+	"svc/cli/process"
+	"svc/server"
+	"svc/server/evaluate"
+	"svc/server/pricing"
+	"svc/store"
+)
+
+// defaultServeConfig is where 'svc serve' looks for its settings.
+const defaultServeConfig = "/etc/svc/serve.yaml"
+
+type ServeOptions struct {
+	listen          string
+	Store           StoreOptions
+	RateLimit       int
+	IngestRateLimit int
+	MaxAutoAgents   int
+	Retention       time.Duration
+	Evaluate        time.Duration
+	tlsCert, tlsKey string
+	metricsListen   string
+	unread          []string // environment variables that look like settings and are unknown
+	prices          string
+	drainWindow     time.Duration
+	grace           time.Duration
+	log             command.LogOptions
+}
+
+func NewServeCmd(env process.Env) *cobra.Command {
+	var o ServeOptions
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the control plane",
+		Long: `Run the control plane: the REST API over an embedded store.
+
+On an empty store it creates the tenant "default" with one API key: the value
+of SVC_BOOTSTRAP_API_KEY, or a new one in DATA_DIR/bootstrap-key.
+
+Every flag can also be set in the settings file (name: value) or by a variable
+(SVC_ and the name in capitals, _ for -). Flags override environment variables,
+which override the settings file, which overrides defaults. Keys of the file are
+case-sensitive, and an unknown key is an error; an unknown SVC_ variable is logged
+as a warning. IDP_WEBHOOK_SECRET is the shared secret of the identity provider's
+webhook and has no flag.
+
+SIGTERM and SIGINT drain, a second signal ends at once; SIGHUP reloads the TLS
+certificate.`,
+		Example: `  svc serve --listen 127.0.0.1:8080 --data-dir /var/lib/svc
+  SVC_RATE_LIMIT=600 svc serve --data-dir ./data`,
+		Args: command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := command.ResolveSettings(env, cmd.Flags(), defaultServeConfig); err != nil {
+				return err
+			}
+			if err := o.check(); err != nil {
+				return err
+			}
+			o.unread = command.UnreadVariables(env, cmd.Flags())
+			return runServe(cmd.Context(), env, o)
+		},
+	}
+	f := cmd.Flags()
+	f.String("config", defaultServeConfig, "settings file")
+	f.StringVar(&o.listen, "listen", "127.0.0.1:8080", "address of the API")
+	o.Store.addFlags(cmd)
+	f.IntVar(&o.RateLimit, "rate-limit", server.DefaultRateLimit, "requests a minute for each tenant")
+	f.IntVar(&o.IngestRateLimit, "ingest-rate-limit", server.DefaultIngestRateLimit, "ingest requests a minute for each tenant")
+	f.IntVar(&o.MaxAutoAgents, "max-auto-agents", store.DefaultMaxAutoAgents, "agents that traces may register by naming them, for each tenant")
+	command.SpanFlag(f, &o.Retention, "trace-retention", 90*24*time.Hour, "how long traces are kept, 0 for ever; statistics outlive them")
+	command.SpanFlag(f, &o.Evaluate, "evaluate-interval", time.Minute, "how often SLA targets are evaluated")
+	f.StringVar(&o.tlsCert, "tls-cert", "", "certificate chain (PEM); with --tls-key the API is served over HTTPS")
+	f.StringVar(&o.tlsKey, "tls-key", "", "private key of the certificate (PEM)")
+	f.StringVar(&o.metricsListen, "metrics-listen", "", "address of Prometheus /metrics; off unless set")
+	f.StringVar(&o.prices, "prices", "", "price table (JSON) that goes before the built-in one")
+	command.SpanFlag(f, &o.drainWindow, "drain-window", 0, "how long /readyz answers 503 before connections are refused")
+	command.SpanFlag(f, &o.grace, "grace", 30*time.Second, "how long requests in flight may take after that")
+	o.log.AddFlags(cmd)
+	return cmd
+}
+
+// check refuses values that no flag type can refuse, all at once.
+func (o *ServeOptions) check() error {
+	var problems []error
+	for _, c := range []struct {
+		bad  bool
+		what string
+	}{
+		{o.RateLimit < 1, "rate-limit must be at least 1"},
+		{o.IngestRateLimit < 1, "ingest-rate-limit must be at least 1"},
+		{o.MaxAutoAgents < 0, "max-auto-agents must not be negative"},
+		{o.Evaluate < time.Second, "evaluate-interval must be at least 1s"},
+		{(o.tlsCert == "") != (o.tlsKey == ""), "tls-cert and tls-key belong together"},
+		{o.Retention != 0 && o.Retention < time.Hour, "trace-retention must be at least 1h, or 0 to keep traces for ever"},
+	} {
+		if c.bad {
+			problems = append(problems, errors.New(c.what))
+		}
+	}
+	if len(problems) > 0 {
+		return command.Usage(errors.Join(problems...), "")
+	}
+	return nil
+}
+
+// warnExposed says when keys would cross a network in the clear.
+func (o *ServeOptions) warnExposed(log *slog.Logger) {
+	host, _, err := net.SplitHostPort(o.listen)
+	ip := net.ParseIP(host)
+	if err == nil && host != "localhost" && (ip == nil || !ip.IsLoopback()) && o.tlsCert == "" {
+		log.Warn("API keys cross the network in the clear", "listen", o.listen, "fix", "set tls-cert and tls-key, or put a TLS proxy in front")
+	}
+}
+
+func runServe(ctx context.Context, env process.Env, o ServeOptions) (err error) {
+	log, err := o.log.Logger(env)
+	if err != nil {
+		return err
+	}
+	for _, name := range o.unread {
+		log.Warn("unknown environment variable", "variable", name)
+	}
+	signals, stop := env.Signals()
+	defer stop()
+
+	p := &ControlPlane{Env: env, O: o, Log: log}
+	d := daemon.New(daemon.Options{
+		Logger:       log,
+		Signals:      signals,
+		Reload:       p.reload,
+		Drain:        func() { p.Srv.Drain() },
+		Windows:      func() (time.Duration, time.Duration) { return o.drainWindow, o.grace },
+		NotifySocket: env.Getenv("NOTIFY_SOCKET"),
+		Watchdog:     env.Watchdog(),
+	})
+	if err := p.start(ctx, d); err != nil {
+		return errors.Join(err, d.Close())
+	}
+	o.warnExposed(log)
+	return d.Run(ctx)
+}
+
+// ControlPlane puts the control plane together.
+type ControlPlane struct {
+	Env  process.Env
+	O    ServeOptions
+	Log  *slog.Logger
+	St   openedStore
+	Srv  *server.Server
+	cert *daemon.Certificate // nil for plain HTTP
+}
+
+// start opens the store and adds everything to a daemon.
+func (p *ControlPlane) start(ctx context.Context, d *daemon.Daemon) error {
+	if err := p.Env.PrivateDir(p.O.Store.DataDir); err != nil {
+		return command.Failed(fmt.Errorf("make the data directory: %w", err), "name one that you may write to with --data-dir")
+	}
+	if err := p.Open(d); err != nil {
+		return err
+	}
+	if err := bootstrap(ctx, p.Env, p.St, p.O.Store.DataDir, p.Log); err != nil {
+		return err
+	}
+	var conf *tls.Config
+	if p.O.tlsCert != "" {
+		var err error
+		if p.cert, err = daemon.LoadCertificate(p.O.tlsCert, p.O.tlsKey); err != nil {
+			return err
+		}
+		conf = p.cert.TLSConfig()
+	}
+	if _, err := d.Listen("api", p.O.listen, p.Srv, conf); err != nil {
+		return command.Failed(err, "choose another address with --listen")
+	}
+	if p.O.metricsListen != "" {
+		mux := http.NewServeMux()
+		mux.Handle("GET /metrics", p.Srv.Metrics())
+		if _, err := d.Listen("metrics", p.O.metricsListen, mux, nil); err != nil {
+			return command.Failed(err, "choose another address with --metrics-listen")
+		}
+	}
+	p.AddUpkeep(d)
+	p.AddOperator(d)
+	return nil
+}
+
+// Open opens the store and builds the server over it.
+func (p *ControlPlane) Open(d *daemon.Daemon) (err error) {
+	if p.O.Store.maxAutoAgents = p.O.MaxAutoAgents; p.O.MaxAutoAgents == 0 {
+		p.O.Store.maxAutoAgents = -1 // none, where 0 means the usual bound
+	}
+	if p.St, err = p.O.Store.open(p.Env, p.Log); err != nil {
+		return err
+	}
+	d.OnClose("store", p.St.Close)
+	var prices *pricing.Table
+	if p.O.prices != "" {
+		if prices, err = pricing.Load(p.O.prices); err != nil {
+			return command.Usage(err, "leave out --prices for the built-in table")
+		}
+	}
+	p.Srv, err = server.New(server.Options{
+		Records:         p.St,
+		Traces:          p.St,
+		Now:             p.Env.Now,
+		Logger:          p.Log,
+		RateLimit:       p.O.RateLimit,
+		IngestRateLimit: p.O.IngestRateLimit,
+		WebhookSecret:   p.Env.Getenv("IDP_WEBHOOK_SECRET"),
+		Pricing:         prices,
+	})
+	return err
+}
+
+// AddUpkeep adds the background work: SLA evaluation and retention.
+func (p *ControlPlane) AddUpkeep(d *daemon.Daemon) {
+	o := evaluate.Options{Records: p.St, Traces: p.St, Now: p.Env.Now, Logger: p.Log}
+	retention := evaluate.NewRetention(o, p.O.Retention)
+	o.Interval = p.O.Evaluate
+	slas := evaluate.NewEvaluator(o)
+	d.Go("retention", func(ctx context.Context) error { retention.Run(ctx); return nil })
+	d.Go("SLA evaluation", func(ctx context.Context) error { slas.Run(ctx); return nil })
+}
+
+// AddOperator adds the socket for operations on the store itself. Without it
+// the control plane still works, so that a path too long for a socket does not
+// keep it from starting.
+func (p *ControlPlane) AddOperator(d *daemon.Daemon) {
+	var ln net.Listener
+	path, err := p.O.Store.path()
+	if err == nil {
+		ln, err = listenOperator(p.Env, p.O.Store.DataDir)
+	}
+	if err != nil {
+		p.Log.Warn("no operator socket: 'svc tenant' and 'svc store backup' need the server stopped", "error", err)
+		return
+	}
+	d.Serve("operator", ln, operatorHandler(storeOperator{p.St, path}), nil)
+}
+
+// reload reads the TLS certificate again.
+func (p *ControlPlane) reload(context.Context) error {
+	if p.cert == nil {
+		p.Log.Info("nothing to reload: settings need a restart, and no TLS certificate is used")
+		return nil
+	}
+	if err := p.cert.Reload(); err != nil {
+		return err
+	}
+	p.Log.Info("TLS certificate read again")
+	return nil
+}

@@ -1,0 +1,191 @@
+package storecmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"svc/cli/command"
+	"svc/cli/output"
+	"svc/cli/process"
+	"svc/store/bolt"
+)
+
+func NewStoreCmd(env process.Env) *cobra.Command {
+	return command.NewGroupCmd("store", "Back up, check, compact and restore the store of the control plane",
+		`  svc store backup /backup/svc-monday.db --data-dir /var/lib/svc
+  svc store check /backup/svc-monday.db
+  svc store restore /backup/svc-monday.db --data-dir /var/lib/svc`,
+		newBackupCmd(env), newCheckCmd(env), newCompactCmd(env), newRestoreCmd(env))
+}
+
+func newCheckCmd(env process.Env) *cobra.Command {
+	var so StoreOptions
+	cmd := &cobra.Command{
+		Use:   "check [FILE]",
+		Short: "Read a whole store or backup and say whether it is sound",
+		Long: `Read a whole store or backup: every key is in order, every record can be read,
+every trace is indexed and counted. Without FILE it is the store of the data
+directory, whose server must not run; check a backup of a running one. The file
+is only read: one of an older version stays what it is.`,
+		Example: `  svc store check /backup/svc-monday.db
+  svc store check --data-dir /var/lib/svc`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			so.fromEnvironment(cmd, env)
+			path, err := so.path()
+			if len(args) == 1 {
+				path, err = args[0], nil
+			}
+			if err != nil {
+				return err
+			}
+			if !env.Exists(path) {
+				return command.Usagef("", "there is no file %s", path)
+			}
+			found, err := bolt.Check(cmd.Context(), path)
+			switch {
+			case errors.Is(err, bolt.ErrInUse):
+				return command.Failed(err, "check a backup: 'svc store backup FILE', then 'svc store check FILE'")
+			case err != nil:
+				return err
+			case found.Schema < found.Newest:
+				fmt.Fprintf(env.Stderr, "%s is sound (schema %d; a server of this version brings it to %d when it opens it)\n", path, found.Schema, found.Newest)
+			default:
+				fmt.Fprintf(env.Stderr, "%s is sound\n", path)
+			}
+			return nil
+		},
+	}
+	so.addFlags(cmd)
+	return cmd
+}
+
+func newBackupCmd(env process.Env) *cobra.Command {
+	var so StoreOptions
+	cmd := &cobra.Command{
+		Use:   "backup FILE",
+		Short: "Write a consistent copy of the store, also while the server runs",
+		Long: `Write a consistent copy of the whole store to FILE (mode 0600), or to standard
+output when FILE is "-". Reads and writes of a running server go on meanwhile.`,
+		Example: `  svc store backup /backup/svc-monday.db --data-dir /var/lib/svc`,
+		Args:    command.WantArgs("FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[0] != "-" && env.Exists(args[0]) {
+				return command.Failed(fmt.Errorf("%s exists", args[0]), "name a new file")
+			}
+			return so.operate(cmd, env, func(op operator) error {
+				var n int64
+				copyTo := func(w io.Writer) (err error) {
+					n, err = op.backup(cmd.Context(), w)
+					return err
+				}
+				if args[0] == "-" {
+					return copyTo(env.Stdout)
+				}
+				if err := env.WriteStream(args[0], copyTo); err != nil {
+					return fmt.Errorf("back up to %s: %w", args[0], err)
+				}
+				fmt.Fprintf(env.Stderr, "%d bytes written to %s\n", n, args[0])
+				return nil
+			})
+		},
+	}
+	so.addFlags(cmd)
+	return cmd
+}
+
+func newRestoreCmd(env process.Env) *cobra.Command {
+	var so StoreOptions
+	cmd := &cobra.Command{
+		Use:   "restore FILE",
+		Short: "Put a backup in the place of the store",
+		Long: `Check a backup and put it in the place of the store. The server must not run.
+The store that was there is kept beside it under another name. A kill or a power
+failure leaves the old store or the new one, never none.`,
+		Example: `  svc store restore /backup/svc-monday.db --data-dir /var/lib/svc`,
+		Args:    command.WantArgs("FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			so.fromEnvironment(cmd, env)
+			return runRestore(cmd.Context(), env, so, args[0])
+		},
+	}
+	so.addFlags(cmd)
+	return cmd
+}
+
+func runRestore(ctx context.Context, env process.Env, so StoreOptions, from string) error {
+	path, err := so.path()
+	if err != nil {
+		return err
+	}
+	if !env.Exists(from) {
+		return command.Usagef("", "there is no file %s", from)
+	}
+	if err := env.PrivateDir(filepath.Dir(path)); err != nil {
+		return err
+	}
+	in, err := env.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	p := output.NewProgress(env, []string{from})
+	kept, err := bolt.Restore(ctx, p.Reader(in), path, env.Now())
+	p.End()
+	switch {
+	case errors.Is(err, bolt.ErrInUse):
+		return command.Failed(err, "stop the server first")
+	case err != nil:
+		return fmt.Errorf("restore %s: %w", from, err)
+	}
+	fmt.Fprintf(env.Stderr, "%s restored from %s\n", path, from)
+	if kept != "" {
+		fmt.Fprintf(env.Stderr, "the store that was there is kept as %s\n", kept)
+	}
+	return nil
+}
+
+func newCompactCmd(env process.Env) *cobra.Command {
+	var so StoreOptions
+	cmd := &cobra.Command{
+		Use:   "compact",
+		Short: "Return the space of removed data to the disk",
+		Long: `Write the store anew without the space that removed traces and other data have
+left. A store never shrinks by itself: later writes use that space again. The
+server must not run. The copy is checked before it takes the place of the store,
+and needs as much free disk as the store has data.`,
+		Example: `  svc store compact --data-dir /var/lib/svc`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			so.fromEnvironment(cmd, env)
+			path, err := so.path()
+			if err != nil {
+				return err
+			}
+			if !env.Exists(path) {
+				return command.Usagef("name the data directory of the server with --data-dir", "there is no file %s", path)
+			}
+			p := output.NewProgress(env, nil)
+			before, after, err := bolt.Compact(cmd.Context(), path, func(copied int64) {
+				p.Done = copied
+				p.Show()
+			})
+			p.End()
+			switch {
+			case errors.Is(err, bolt.ErrInUse):
+				return command.Failed(err, "stop the server first")
+			case err != nil:
+				return err
+			}
+			fmt.Fprintf(env.Stderr, "%s had %d bytes and has %d\n", path, before, after)
+			return nil
+		},
+	}
+	so.addFlags(cmd)
+	return cmd
+}

@@ -1,0 +1,136 @@
+package storecmd
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"svc/cli/command"
+	"svc/cli/output"
+	"svc/cli/process"
+	"svc/server/api"
+	"svc/store"
+)
+
+func NewTenantCmd(env process.Env) *cobra.Command {
+	return command.NewGroupCmd("tenant", "Create and list tenants and make keys for them, on the store itself",
+		`  svc tenant create acme --org-id org_42 --data-dir /var/lib/svc
+  svc tenant list --data-dir /var/lib/svc
+  svc tenant key acme --data-dir /var/lib/svc`,
+		newTenantCreateCmd(env), newTenantListCmd(env), newTenantKeyCmd(env))
+}
+
+func newTenantCreateCmd(env process.Env) *cobra.Command {
+	var so StoreOptions
+	var in api.TenantCreate
+	f := output.FormatText
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Create a tenant with its first user and API key",
+		Long: `Create a tenant, its user usr_admin and one API key of scope api, which is
+shown once. A running server is asked through its socket in the data
+directory; without one the store file is opened directly.`,
+		Example: `  svc tenant create acme --org-id org_42 --data-dir /var/lib/svc -o json`,
+		Args:    command.WantArgs("the tenant's NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in.Name = args[0]
+			return so.operate(cmd, env, func(op operator) error {
+				t, err := op.createTenant(cmd.Context(), in)
+				if err != nil {
+					return storeFailure(err)
+				}
+				return showTenantKey(env, f, t, fmt.Sprintf("Tenant %s created as %s. Its API key is not shown again:", output.Clean(t.Name), t.ID))
+			})
+		},
+	}
+	so.addFlags(cmd)
+	cmd.Flags().StringVar(&in.OrgID, "org-id", "", "organization of the identity provider that belongs to the tenant")
+	output.AddFormatFlag(cmd, &f, output.FormatText, output.FormatJSON, output.FormatYAML)
+	return cmd
+}
+
+func newTenantKeyCmd(env process.Env) *cobra.Command {
+	var so StoreOptions
+	var in api.TenantKeyCreate
+	f := output.FormatText
+	cmd := &cobra.Command{
+		Use:   "key TENANT",
+		Short: "Create a new unlimited API key of a tenant",
+		Long: `Create an API key of scope api, without a team, for the tenant with the given
+id or name. The key is shown once. It is the way back when the last such key
+of a tenant is lost, or its user was deactivated or deleted by the identity
+provider. The key belongs to the user usr_admin, or to a new owner where the
+provider deactivated or deleted that user.
+
+A running server is asked through its socket in the data directory; without
+one the store file is opened directly.`,
+		Example: `  svc tenant key acme --data-dir /var/lib/svc -o json`,
+		Args:    command.WantArgs("the tenant's id or name"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in.Tenant = args[0]
+			return so.operate(cmd, env, func(op operator) error {
+				t, err := op.createTenantKey(cmd.Context(), in)
+				if err != nil {
+					return storeFailure(err)
+				}
+				return showTenantKey(env, f, t, fmt.Sprintf("New API key of tenant %s (%s). It is not shown again:", output.Clean(t.Name), t.ID))
+			})
+		},
+	}
+	so.addFlags(cmd)
+	cmd.Flags().StringVar(&in.Name, "name", "operator", "name of the key")
+	output.AddFormatFlag(cmd, &f, output.FormatText, output.FormatJSON, output.FormatYAML)
+	return cmd
+}
+
+// showTenantKey prints a tenant with its new key: as text the key alone on
+// standard output, so that it can be piped.
+func showTenantKey(env process.Env, f output.Format, t api.Tenant, headline string) error {
+	if f != output.FormatText {
+		return output.WriteValue(env.Stdout, f, t)
+	}
+	fmt.Fprintln(env.Stderr, headline)
+	_, err := fmt.Fprintln(env.Stdout, t.APIKey)
+	return err
+}
+
+func newTenantListCmd(env process.Env) *cobra.Command {
+	var so StoreOptions
+	f := output.FormatTable
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List the tenants of a store",
+		Example: `  svc tenant list --data-dir /var/lib/svc`,
+		Args:    command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return so.operate(cmd, env, func(op operator) error {
+				ts, err := op.tenants(cmd.Context())
+				if err != nil {
+					return storeFailure(err)
+				}
+				if f != output.FormatTable {
+					return output.WriteValue(env.Stdout, f, ts)
+				}
+				rows := make([][]string, len(ts))
+				for i, t := range ts {
+					rows[i] = []string{t.ID, t.Name, t.OrgID, t.CreatedAt.Format(time.RFC3339)}
+				}
+				return output.WriteTable(env.Stdout, []string{"ID", "NAME", "ORG", "CREATED"}, rows)
+			})
+		},
+	}
+	so.addFlags(cmd)
+	output.AddFormatFlag(cmd, &f, output.FormatTable, output.FormatJSON, output.FormatYAML)
+	return cmd
+}
+
+// storeFailure shows the fields that a store refused.
+func storeFailure(err error) error {
+	var se *store.Error
+	if errors.As(err, &se) {
+		return command.WithDetails(err, se.Fields)
+	}
+	return err
+}

@@ -20,7 +20,7 @@ type traceSink struct {
 	traces []api.TraceInput
 }
 
-func (s *traceSink) PostTraceBatch(_ context.Context, body []byte) (api.IngestResult, error) {
+func (s *traceSink) PostTraceBatch(_ context.Context, _ string, body []byte) (api.IngestResult, error) {
 	var b api.TraceBatch
 	if err := json.Unmarshal(body, &b); err != nil {
 		return api.IngestResult{}, err

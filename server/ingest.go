@@ -64,7 +64,11 @@ func (s *Server) ingestTraces(c *call) error {
 	} else {
 		inputs = []api.TraceInput{*in.one()}
 	}
-	result, err := s.storeTraces(c.Context(), c.traces, inputs)
+	id, err := batchID(c.Header)
+	if err != nil {
+		return err
+	}
+	result, err := s.storeTraces(c.Context(), c.traces, id, inputs)
 	if err != nil {
 		var se *store.Error
 		if in.Traces == nil && errors.As(err, &se) {
@@ -115,7 +119,7 @@ func (s *Server) ingestOTLP(c *call) error {
 		return badOTLP(err)
 	}
 	result := s.otlp.Assemble(c.tenant.ID(), batch)
-	if _, err := s.storeTraces(c.Context(), c.traces, result.Traces); err != nil {
+	if _, err := s.storeTraces(c.Context(), c.traces, "", result.Traces); err != nil {
 		return err
 	}
 	why := ""
@@ -164,9 +168,35 @@ func (c *call) raw(status int, contentType string, body []byte) {
 	_, _ = c.w.Write(body) // the client has gone; there is nobody to tell
 }
 
+// batchIDHeader names a batch of traces, the same whenever it is sent again.
+const batchIDHeader = "Svc-Batch-Id"
+
+// maxBatchID bounds a batch id, in bytes: what is appended to it stays below
+// store.MaxBatchID.
+const maxBatchID = 400
+
+// batchID returns the id that a reporter gives a batch; empty where it gives none.
+func batchID(h http.Header) (string, error) {
+	values := h.Values(batchIDHeader)
+	switch {
+	case len(values) == 0:
+		return "", nil
+	case len(values) > 1:
+		return "", invalidField(batchIDHeader, "is given more than once")
+	case len(values[0]) > maxBatchID:
+		return "", invalidField(batchIDHeader, "must have at most %d characters", maxBatchID)
+	}
+	for i := range len(values[0]) {
+		if b := values[0][i]; b < ' ' || b > '~' {
+			return "", invalidField(batchIDHeader, "must be printable ASCII")
+		}
+	}
+	return values[0], nil
+}
+
 // storeTraces stores traces that have been checked, as many at a time as the
-// store takes.
-func (s *Server) storeTraces(ctx context.Context, t store.TenantTraces, inputs []api.TraceInput) (api.IngestResult, error) {
+// store takes. The parts of a batch that has an id have ids too.
+func (s *Server) storeTraces(ctx context.Context, t store.TenantTraces, id string, inputs []api.TraceInput) (api.IngestResult, error) {
 	var total api.IngestResult
 	stored := 0
 	for len(inputs) > 0 {
@@ -179,8 +209,12 @@ func (s *Server) storeTraces(ctx context.Context, t store.TenantTraces, inputs [
 				return total, store.FieldError(store.Invalid, "invalid input", field, costTooHigh)
 			}
 		}
+		part := store.Batch{ID: id, Traces: batch}
+		if id != "" && stored > 0 {
+			part.ID = fmt.Sprintf("%s from %d", id, stored)
+		}
 		inputs, stored = inputs[n:], stored+n
-		r, err := t.Ingest(ctx, batch)
+		r, err := t.Ingest(ctx, part)
 		if err != nil {
 			return total, err
 		}

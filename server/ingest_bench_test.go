@@ -129,7 +129,7 @@ func benchmarkStore(b *testing.B) {
 					InjectionScore: 0.02, CreatedAt: began.Add(time.Duration(n) * time.Microsecond), ToolName: fmt.Sprintf("tool-%d", n%20),
 					Spans: []store.Span{{Stage: "policy_eval", Duration: 50 * time.Microsecond}, {Stage: "provider", Duration: time.Duration(40+n%900) * time.Millisecond}}}
 			}
-			_, err := tenant.Ingest(b.Context(), traces)
+			_, err := tenant.Ingest(b.Context(), store.Batch{Traces: traces})
 			return err
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"svc/server/api"
+	"svc/store"
 )
 
 // full is a trace with every field.
@@ -386,4 +387,32 @@ func FuzzIngest(f *testing.F) {
 			t.Fatalf("status %d: %s", a.status, a.raw)
 		}
 	})
+}
+
+// TestIngestBatchID: a batch with an id can be sent again although its traces have
+// none, also where the store takes it in parts, and bad ids are refused.
+func TestIngestBatchID(t *testing.T) {
+	r := newRig(t)
+	body := `{"traces":[{"agentName":"a","status":"success"},{"agentName":"a","status":"success"}]}`
+	for i, want := range [][2]float64{{2, 0}, {0, 2}} {
+		a := r.ask(r.admin, "POST", "/api/traces", body, "Svc-Batch-Id", "gateway 0:0-100").want(201).data()
+		if a["accepted"] != want[0] || a["duplicates"] != want[1] {
+			t.Errorf("attempt %d: %v", i, a)
+		}
+	}
+	r.ask(r.admin, "POST", "/api/traces", body, "Svc-Batch-Id", "gateway 0:100-200").want(201).data().is(t, "accepted", 2)
+	r.ask(r.admin, "POST", "/api/traces", body).want(201).data().is(t, "accepted", 2)
+	for _, bad := range []string{strings.Repeat("x", maxBatchID+1), "caf\u00e9", "a\tb"} {
+		r.ask(r.admin, "POST", "/api/traces", body, "Svc-Batch-Id", bad).want(400)
+	}
+	parts := make([]api.TraceInput, 2*store.MaxIngestBatch+1)
+	for i := range parts {
+		parts[i] = api.TraceInput{AgentName: "a", Status: "success"}
+	}
+	for i, want := range []int{len(parts), 0} {
+		got, err := r.srv.storeTraces(t.Context(), r.store.TracesOf("one"), "long", parts)
+		if err != nil || got.Accepted != want || got.Duplicates != len(parts)-want {
+			t.Errorf("attempt %d of a long batch: %+v, %v", i, got, err)
+		}
+	}
 }

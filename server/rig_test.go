@@ -354,7 +354,7 @@ func (r *rig) teamKey(name string, scopes ...string) (secret, team string) {
 // traces stores traces of tenant one directly.
 func (r *rig) traces(batch ...store.Trace) {
 	r.t.Helper()
-	if _, err := r.store.TracesOf("one").Ingest(context.Background(), batch); err != nil {
+	if _, err := r.store.TracesOf("one").Ingest(context.Background(), store.Batch{Traces: batch}); err != nil {
 		r.t.Fatal(err)
 	}
 }

@@ -28,9 +28,9 @@ func (r *rig) specimens(key, tenant string) map[string]string {
 		"/api/traces/":        "trc-of-" + tenant,
 	}
 	_, ids["/api/keys/"] = r.key(key, "agent")
-	_, err := r.store.TracesOf(tenant).Ingest(context.Background(), []store.Trace{
+	_, err := r.store.TracesOf(tenant).Ingest(context.Background(), store.Batch{Traces: []store.Trace{
 		{ID: ids["/api/traces/"], AgentID: agent, Status: store.TraceSuccess, CreatedAt: epoch},
-	})
+	}})
 	if err != nil {
 		r.t.Fatal(err)
 	}

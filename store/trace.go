@@ -16,7 +16,7 @@ const (
 
 // Trace is one proxied request. Its identity is (tenant, ID).
 type Trace struct {
-	ID        string // given by the producer; made by the store when empty
+	ID        string // given by the producer; when empty that of Batch.TraceID, or made by the store
 	AgentID   string // empty for an agent that is known by name alone
 	AgentName string
 	// AgentNameSent is the producer's spelling of AgentName where it differs. At
@@ -195,7 +195,9 @@ type Expired struct {
 type TenantTraces interface {
 	// Ingest stores a batch durably and idempotently. Traces are de-duplicated by ID.
 	// When it returns nil the batch is durable and is seen by every later read; on any
-	// error nothing of it is kept.
+	// error nothing of it is kept. A batch that is sent again, whole and under the same
+	// ID, is counted once in statistics, tools, fires and spend, whatever became of the
+	// first attempt; an engine that counts each trace once in any batch needs no ID.
 	//
 	// A trace names its agent by AgentID, or by AgentNameSent where an agent has or
 	// had that name, or by AgentName: one that is not known is
@@ -205,8 +207,8 @@ type TenantTraces interface {
 	//
 	// Invalid, with Fields keyed as "traces[3].agentId": an unknown AgentID, no
 	// agent, a Status that is neither success nor error, or a limit broken. A batch
-	// above MaxIngestBatch is Invalid.
-	Ingest(ctx context.Context, batch []Trace) (IngestResult, error)
+	// that [CheckBatch] refuses is Invalid.
+	Ingest(ctx context.Context, batch Batch) (IngestResult, error)
 	// ListTraces returns traces by CreatedAt, newest first, then by commit order,
 	// and the exact total. Spans and quality scores are left out.
 	ListTraces(ctx context.Context, f TraceFilter, page Page) ([]Trace, int, error)

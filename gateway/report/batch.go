@@ -18,6 +18,7 @@ type batch struct {
 	ends  []int  // behind each trace
 	lines int    // bytes of their lines
 	since time.Time
+	start audit.Position // behind the lines of the batch before
 	after audit.Position
 	// lent is set when a request for it failed, which may go on reading the JSON:
 	// it stays as it is then.
@@ -30,7 +31,7 @@ func newBatch(after audit.Position, before batch) batch {
 	if before.lent {
 		before = batch{}
 	}
-	return batch{json: append(before.json[:0], batchStart...), ends: before.ends[:0], after: after}
+	return batch{json: append(before.json[:0], batchStart...), ends: before.ends[:0], start: after, after: after}
 }
 
 func (b *batch) len() int { return len(b.ends) }

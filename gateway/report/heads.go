@@ -53,18 +53,27 @@ const headTimeout = 2 * time.Second
 
 // NewHeadReporter returns a reporter; nothing is done before Run.
 func NewHeadReporter(opts HeadOptions) (*HeadReporter, error) {
-	if opts.Gateway == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			return nil, fmt.Errorf("control_plane.gateway is empty and the host has no name: %w", err)
-		}
-		opts.Gateway = host
+	var err error
+	if opts.Gateway, err = gatewayName(opts.Gateway); err != nil {
+		return nil, err
 	}
 	opts.Interval = orElse(opts.Interval, time.Minute)
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &HeadReporter{opts: opts}, nil
+}
+
+// gatewayName is the configured name of this gateway, or else that of its host.
+func gatewayName(configured string) (string, error) {
+	if configured != "" {
+		return configured, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("control_plane.gateway is empty and the host has no name: %w", err)
+	}
+	return host, nil
 }
 
 // Run reports at once, at every interval, and a last time when ctx has ended.

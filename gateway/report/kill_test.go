@@ -42,11 +42,12 @@ func TestMain(m *testing.M) {
 // httpPlane posts to the fake control plane of the parent process.
 type httpPlane struct{ url string }
 
-func (p httpPlane) PostTraceBatch(ctx context.Context, body []byte) (res api.IngestResult, err error) {
+func (p httpPlane) PostTraceBatch(ctx context.Context, id string, body []byte) (res api.IngestResult, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(body))
 	if err != nil {
 		return res, err
 	}
+	req.Header.Set("Svc-Batch-Id", id)
 	answer, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return res, err
@@ -159,7 +160,7 @@ func TestKillLosesAndDoublesNothing(t *testing.T) {
 			return
 		}
 		before := plane.count()
-		res, err := plane.PostTraceBatch(req.Context(), body)
+		res, err := plane.PostTraceBatch(req.Context(), req.Header.Get("Svc-Batch-Id"), body)
 		if err != nil {
 			w.WriteHeader(http.StatusBadRequest)
 			return

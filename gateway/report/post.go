@@ -2,12 +2,15 @@ package report
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"time"
 
+	"svc/gateway/audit"
 	"svc/server/api"
 )
 
@@ -29,10 +32,10 @@ func (r *Reporter) post(ctx context.Context, b *batch) bool {
 
 // postPart posts the traces from one to before another.
 func (r *Reporter) postPart(ctx context.Context, b *batch, from, to int) bool {
-	body := b.body(from, to)
+	body, id := b.body(from, to), r.batchID(b, from, to)
 	for pause := firstPause; ; pause = min(2*pause, r.opts.MaxPause) {
 		attempt, cancel := context.WithTimeout(ctx, r.cfg.Traces.Timeout)
-		res, err := r.opts.Sink.PostTraceBatch(attempt, body)
+		res, err := r.opts.Sink.PostTraceBatch(attempt, id, body)
 		cancel()
 		if err == nil {
 			r.stats.posted.Add(uint64(max(res.Accepted, 0)))
@@ -61,6 +64,23 @@ func (r *Reporter) postPart(ctx context.Context, b *batch, from, to int) bool {
 			return false
 		}
 	}
+}
+
+// originOf names an audit file of a gateway in ASCII, whatever the gateway is called.
+func originOf(gateway, path string) (string, error) {
+	name, err := gatewayName(gateway)
+	if err != nil {
+		return "", err
+	}
+	trail, err := audit.TrailName(path)
+	sum := sha256.Sum256([]byte(name))
+	return hex.EncodeToString(sum[:8]) + "/" + trail, err
+}
+
+// batchID names the traces from one to before another of a batch: where its lines
+// begin and end in the files of which gateway, and which of their traces these are.
+func (r *Reporter) batchID(b *batch, from, to int) string {
+	return fmt.Sprintf("%s %d:%d-%d:%d %d-%d", r.origin, b.start.File, b.start.Offset, b.after.File, b.after.Offset, from, to)
 }
 
 // bisect finds the traces that make the control plane refuse a batch, and sets

@@ -18,9 +18,10 @@ import (
 // Sink takes traces. It returns nil only when all of them are stored for good,
 // or were before. It is used by one goroutine at a time.
 type Sink interface {
-	// PostTraceBatch takes the JSON of an api.TraceBatch. After an error it may go
-	// on reading the body.
-	PostTraceBatch(ctx context.Context, body []byte) (api.IngestResult, error)
+	// PostTraceBatch takes the JSON of an api.TraceBatch, and an id that is the same
+	// whenever the same batch is sent again. After an error it may go on reading the
+	// body.
+	PostTraceBatch(ctx context.Context, id string, body []byte) (api.IngestResult, error)
 }
 
 // Options are what a [Reporter] needs beside its configuration.
@@ -100,6 +101,7 @@ type Reporter struct {
 	open   *openStreams
 	path   string // of the audit file that is read
 	name   string // of its state file
+	origin string // of batches: this gateway and its audit file
 	quar   quarantine
 	disk   fsync.Syncer
 	follow atomic.Pointer[string] // of the audit file to read next
@@ -151,6 +153,9 @@ func (r *Reporter) begin(path string) error {
 	}
 	for _, t := range s.Open {
 		r.open.begin(t)
+	}
+	if r.origin, err = originOf(r.cfg.Gateway, path); err != nil {
+		return fmt.Errorf("name the origin of batches: %w", err)
 	}
 	r.path, r.name = path, name
 	r.reader = audit.NewReader(path, s.Position)
@@ -266,7 +271,10 @@ func (r *Reporter) flush(b batch) error {
 	ctx, cancel := context.WithTimeout(context.Background(), r.opts.FlushTimeout)
 	defer cancel()
 	for {
-		end := r.read(&b)
+		end := false
+		if !b.lent { // what was sent is sent again with the same boundaries
+			end = r.read(&b)
+		}
 		if b.len() > 0 && !r.post(ctx, &b) {
 			r.opts.Logger.Warn("the control plane could not be told of the last requests; the next start goes on with them")
 			return nil
@@ -277,7 +285,7 @@ func (r *Reporter) flush(b batch) error {
 			}
 		}
 		if end && r.moveOn() {
-			b.after = r.saved
+			b = newBatch(r.saved, b)
 		} else if end || ctx.Err() != nil {
 			return nil
 		}

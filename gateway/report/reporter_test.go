@@ -36,13 +36,17 @@ type fakePlane struct {
 	traces map[string]api.TraceInput
 	order  []string
 	posts  int
+	ids    []string                   // of the batches, in the order of the posts
+	bodies map[string]string          // by batch id
 	bad    func(*api.TraceInput) bool // refused with 400
 	fail   func(post int) error       // fails whole requests
 }
 
-func newPlane() *fakePlane { return &fakePlane{traces: map[string]api.TraceInput{}} }
+func newPlane() *fakePlane {
+	return &fakePlane{traces: map[string]api.TraceInput{}, bodies: map[string]string{}}
+}
 
-func (p *fakePlane) PostTraceBatch(ctx context.Context, body []byte) (api.IngestResult, error) {
+func (p *fakePlane) PostTraceBatch(ctx context.Context, id string, body []byte) (api.IngestResult, error) {
 	var b api.TraceBatch
 	if err := json.Unmarshal(body, &b); err != nil {
 		return api.IngestResult{}, fmt.Errorf("%w: %v", statusError(400), err)
@@ -51,6 +55,11 @@ func (p *fakePlane) PostTraceBatch(ctx context.Context, body []byte) (api.Ingest
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.posts++
+	p.ids = append(p.ids, id)
+	if known, ok := p.bodies[id]; id == "" || ok && known != string(body) {
+		return api.IngestResult{}, fmt.Errorf("%w: batch id %q names several batches", statusError(500), id)
+	}
+	p.bodies[id] = string(body)
 	if err := ctx.Err(); err != nil {
 		return api.IngestResult{}, err
 	}
@@ -271,6 +280,42 @@ func TestOutageLosesNothing(t *testing.T) {
 			until(t, "the traces", func() bool { return r.plane.count() == 2 })
 			until(t, "the state", func() bool { return rep.Stats().Seq == 3 && rep.Stats().Failing == "" })
 		})
+	}
+}
+
+// TestABatchThatIsSentAgainKeepsItsID: the id and the traces of a batch are the same at
+// every attempt, also at that of the flush, and no two batches share an id (the fake
+// control plane fails such a request).
+func TestABatchThatIsSentAgainKeepsItsID(t *testing.T) {
+	r := newRig(t)
+	r.plane.fail = func(int) error { return statusError(503) }
+	r.openLog()
+	rep := r.reporter()
+	stop := r.start(rep)
+	r.write(call(id(1)), call(id(2)))
+	until(t, "two failures", func() bool { return rep.Stats().Failures >= 2 })
+	r.plane.mu.Lock()
+	failed := len(r.plane.ids)
+	r.plane.fail = func(post int) error {
+		if post <= failed {
+			return statusError(503)
+		}
+		return nil
+	}
+	r.plane.mu.Unlock()
+	r.write(call(id(3))) // must not join the batch that was sent
+	stop()
+	if n := r.plane.count(); n != 3 {
+		t.Errorf("%d traces, want 3", n)
+	}
+	first := r.plane.ids[0]
+	for i, id := range r.plane.ids {
+		if (id == first) != (i < len(r.plane.ids)-1) || id == "" {
+			t.Errorf("post %d has the id %q of %q", i, id, r.plane.ids)
+		}
+	}
+	if len(r.plane.bodies) != 2 {
+		t.Errorf("%d batches, want 2: %q", len(r.plane.bodies), r.plane.ids)
 	}
 }
 
@@ -547,7 +592,7 @@ func BenchmarkReport(b *testing.B) {
 // nullPlane takes everything.
 type nullPlane struct{}
 
-func (nullPlane) PostTraceBatch(_ context.Context, body []byte) (api.IngestResult, error) {
+func (nullPlane) PostTraceBatch(_ context.Context, _ string, body []byte) (api.IngestResult, error) {
 	return api.IngestResult{Accepted: bytes.Count(body, []byte(`{"id":`))}, nil
 }
 
@@ -580,10 +625,10 @@ type slowReader struct {
 	read  chan string
 }
 
-func (s *slowReader) PostTraceBatch(ctx context.Context, body []byte) (api.IngestResult, error) {
+func (s *slowReader) PostTraceBatch(ctx context.Context, id string, body []byte) (api.IngestResult, error) {
 	select {
 	case <-s.asked:
-		return s.fakePlane.PostTraceBatch(ctx, body)
+		return s.fakePlane.PostTraceBatch(ctx, id, body)
 	default:
 	}
 	close(s.asked)

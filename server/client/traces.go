@@ -69,13 +69,19 @@ func (c *Client) PostTraces(ctx context.Context, traces []api.TraceInput) (api.I
 	if err != nil {
 		return api.IngestResult{}, fmt.Errorf("encode request: %w", err)
 	}
-	return c.PostTraceBatch(ctx, body)
+	return c.PostTraceBatch(ctx, "", body)
 }
 
-// PostTraceBatch asks what PostTraces asks, with the JSON of an api.TraceBatch.
-// After an error the body may still be read for a while: leave it as it is then.
-func (c *Client) PostTraceBatch(ctx context.Context, body []byte) (api.IngestResult, error) {
-	return single[api.IngestResult](ctx, c, "POST", path("traces"), encoded(body))
+// PostTraceBatch asks what PostTraces asks, with the JSON of an api.TraceBatch. An id
+// names the batch: it must be the same, and of the same traces, whenever the batch is
+// sent again. After an error the body may still be read for a while: leave it as it is
+// then.
+func (c *Client) PostTraceBatch(ctx context.Context, id string, body []byte) (api.IngestResult, error) {
+	return single[api.IngestResult](ctx, c, "POST", path("traces"), encoded(body), func(r *http.Request) {
+		if id != "" {
+			r.Header.Set("Svc-Batch-Id", id)
+		}
+	})
 }
 
 // Governance asks GET /api/governance. With the etag of an earlier answer, a

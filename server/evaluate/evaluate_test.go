@@ -90,7 +90,7 @@ func (r *rig) traces(n int, at time.Time, took time.Duration, status store.Trace
 		r.serial++
 		batch[i] = store.Trace{ID: fmt.Sprintf("t-%06d", r.serial), AgentID: r.agent, Status: status, Blocked: blocked, Duration: took, CreatedAt: at}
 	}
-	if _, err := r.stored.Ingest(context.Background(), batch); err != nil {
+	if _, err := r.stored.Ingest(context.Background(), store.Batch{Traces: batch}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -347,7 +347,7 @@ func TestRetention(t *testing.T) {
 	if err != nil || stats.Summary.Traces != 3010 {
 		t.Errorf("statistics know of %d traces, %v", stats.Summary.Traces, err)
 	}
-	late, err := r.stored.Ingest(ctx, []store.Trace{{ID: "t-000001", AgentID: r.agent, Status: store.TraceSuccess, CreatedAt: epoch.AddDate(0, 0, -40)}})
+	late, err := r.stored.Ingest(ctx, store.Batch{Traces: []store.Trace{{ID: "t-000001", AgentID: r.agent, Status: store.TraceSuccess, CreatedAt: epoch.AddDate(0, 0, -40)}}})
 	if err != nil || late.Expired != 1 {
 		t.Errorf("a late trace: %+v, %v", late, err)
 	}

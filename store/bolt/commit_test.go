@@ -56,7 +56,7 @@ func TestLeavingCaller(t *testing.T) {
 			short, cancel := context.WithTimeout(ctx, time.Duration(i)*20*time.Microsecond)
 			defer cancel()
 			id := fmt.Sprint(i)
-			_, err := tn.Ingest(short, []store.Trace{{ID: id, AgentName: "a", Status: store.TraceSuccess}})
+			_, err := tn.Ingest(short, store.Batch{Traces: []store.Trace{{ID: id, AgentName: "a", Status: store.TraceSuccess}}})
 			_, getErr := tn.GetTrace(ctx, id)
 			mu.Lock()
 			defer mu.Unlock()
@@ -92,7 +92,7 @@ func TestCloseDuringIngest(t *testing.T) {
 	for c := range 8 {
 		wg.Go(func() {
 			for i := 0; ; i++ {
-				_, err := s.TracesOf("t").Ingest(ctx, []store.Trace{{ID: fmt.Sprint(c, i), AgentName: "a", Status: store.TraceSuccess}})
+				_, err := s.TracesOf("t").Ingest(ctx, store.Batch{Traces: []store.Trace{{ID: fmt.Sprint(c, i), AgentName: "a", Status: store.TraceSuccess}}})
 				if err == store.ErrClosed {
 					return
 				}
@@ -182,7 +182,7 @@ func TestFailedCommit(t *testing.T) {
 	}
 	var err error
 	for range 50 { // until the room that the file has is used up
-		if _, err = tn.Ingest(ctx, full); err != nil {
+		if _, err = tn.Ingest(ctx, store.Batch{Traces: full}); err != nil {
 			break
 		}
 	}

@@ -36,7 +36,7 @@ func childMain() bool {
 			batch[j] = store.Trace{ID: crashID(round, i, j), AgentName: fmt.Sprintf("agent %d", j%5), Status: store.TraceSuccess,
 				Cost: 1, Duration: time.Duration(j) * time.Millisecond, ToolName: "tool"}
 		}
-		if _, err := tn.Ingest(context.Background(), batch); err != nil {
+		if _, err := tn.Ingest(context.Background(), store.Batch{Traces: batch}); err != nil {
 			fmt.Println("error", err)
 			os.Exit(1)
 		}

@@ -82,7 +82,7 @@ func exercise(t testing.TB, raw []byte, ids []string) error {
 	errs = append(errs, err)
 	_, _, err = tn.ListAgents(ctx, store.AgentFilter{}, store.Page{})
 	errs = append(errs, err)
-	_, err = tn.Ingest(ctx, []store.Trace{{ID: "new", AgentName: "agent-000", Status: store.TraceSuccess}})
+	_, err = tn.Ingest(ctx, store.Batch{Traces: []store.Trace{{ID: "new", AgentName: "agent-000", Status: store.TraceSuccess}}})
 	errs = append(errs, err)
 	_, err = tn.CreateTeam(ctx, store.TeamCreate{Name: "team"})
 	errs = append(errs, err)

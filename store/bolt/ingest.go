@@ -58,13 +58,13 @@ func (it *item) observation() rollup.Observation {
 	}
 }
 
-// Ingest stores a batch of traces.
-func (t *tenant) Ingest(ctx context.Context, batch []store.Trace) (store.IngestResult, error) {
-	if len(batch) > store.MaxIngestBatch {
-		return store.IngestResult{}, store.FieldError(store.Invalid, "too many traces", "traces",
-			fmt.Sprintf("must have at most %d elements", store.MaxIngestBatch))
+// Ingest stores a batch of traces. Every trace is looked up by its id in the
+// transaction that stores the batch: nothing needs to be kept of the batch itself.
+func (t *tenant) Ingest(ctx context.Context, batch store.Batch) (store.IngestResult, error) {
+	if err := store.CheckBatch(&batch); err != nil {
+		return store.IngestResult{}, err
 	}
-	in, err := t.prepare(ctx, batch)
+	in, err := t.prepare(ctx, &batch)
 	if err != nil || len(in.items) == 0 {
 		return store.IngestResult{}, err
 	}
@@ -103,18 +103,21 @@ func (s *Store) hand(ctx context.Context, in *ingest) error {
 const maxProblems = 20
 
 // prepare checks and encodes a batch.
-func (t *tenant) prepare(ctx context.Context, batch []store.Trace) (*ingest, error) {
+func (t *tenant) prepare(ctx context.Context, batch *store.Batch) (*ingest, error) {
 	// That the tenant exists comes first: state is kept only of tenants that do.
 	if err := t.view(ctx, func(data) error { return nil }); err != nil {
 		return nil, err
 	}
 	in := &ingest{tenant: t.id, st: t.s.state(t.id), now: t.s.now(), done: make(chan struct{}),
-		items: make([]item, 0, len(batch))}
+		items: make([]item, 0, len(batch.Traces))}
 	problems := map[string]string{}
-	seen := make(map[string]struct{}, len(batch))
-	arena := make([]byte, 0, 288*len(batch))
-	for i := range batch {
-		tr := batch[i] // a copy: the caller's is not changed
+	seen := make(map[string]struct{}, len(batch.Traces))
+	arena := make([]byte, 0, 288*len(batch.Traces))
+	for i := range batch.Traces {
+		tr := batch.Traces[i] // a copy: the caller's is not changed
+		if tr.ID == "" {
+			tr.ID = batch.TraceID(i)
+		}
 		if tr.ID == "" {
 			tr.ID = t.s.ids.New(store.PrefixTrace, in.now)
 		}

@@ -137,7 +137,7 @@ func benchDir(b testing.TB) string {
 
 func mustIngest(b testing.TB, t store.TenantTraces, batch []store.Trace) {
 	b.Helper()
-	res, err := t.Ingest(context.Background(), batch)
+	res, err := t.Ingest(context.Background(), store.Batch{Traces: batch})
 	if err != nil || res.Accepted != len(batch) {
 		b.Fatalf("ingest: %+v, %v", res, err)
 	}
@@ -168,7 +168,7 @@ func BenchmarkIngest(b *testing.B) {
 			for range bc.callers {
 				go func() {
 					for batch := range work {
-						if _, err := t.Ingest(context.Background(), batch); err != nil {
+						if _, err := t.Ingest(context.Background(), store.Batch{Traces: batch}); err != nil {
 							b.Error(err)
 						}
 					}

@@ -65,12 +65,11 @@ func listed(t store.Trace) store.Trace {
 const maxProblems = 20
 
 // Ingest stores a batch of traces.
-func (t *tenant) Ingest(ctx context.Context, batch []store.Trace) (res store.IngestResult, err error) {
-	if len(batch) > store.MaxIngestBatch {
-		return res, store.FieldError(store.Invalid, "too many traces", "traces",
-			fmt.Sprintf("must have at most %d elements", store.MaxIngestBatch))
+func (t *tenant) Ingest(ctx context.Context, batch store.Batch) (res store.IngestResult, err error) {
+	if err := store.CheckBatch(&batch); err != nil {
+		return res, err
 	}
-	list, err := t.checked(ctx, batch)
+	list, err := t.checked(ctx, &batch)
 	if err != nil || len(list) == 0 {
 		return res, err
 	}
@@ -109,15 +108,18 @@ func (t *tenant) Ingest(ctx context.Context, batch []store.Trace) (res store.Ing
 }
 
 // checked returns copies of the traces of a batch with what may be left out.
-func (t *tenant) checked(ctx context.Context, batch []store.Trace) (list []store.Trace, err error) {
+func (t *tenant) checked(ctx context.Context, batch *store.Batch) (list []store.Trace, err error) {
 	problems := map[string]string{}
 	err = t.s.read(ctx, func(e *engine) error {
 		if e.opts.Agents == nil && e.tenants.get(t.id) == nil {
 			return store.Missing("tenant")
 		}
 		now := e.now()
-		for i, tr := range batch {
+		for i, tr := range batch.Traces {
 			tr = cloned(tr)
+			if tr.ID == "" {
+				tr.ID = batch.TraceID(i)
+			}
 			if tr.ID == "" {
 				tr.ID = e.ids.New(store.PrefixTrace, now)
 			}

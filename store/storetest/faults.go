@@ -77,7 +77,7 @@ func testFaults(t testing.TB, o Opened) {
 		{"UpdateAgent", func(ctx context.Context) error {
 			return second(tn.UpdateAgent(ctx, agent.ID, store.AgentUpdate{Name: &name}))
 		}},
-		{"Ingest", func(ctx context.Context) error { return second(tn.Ingest(ctx, batch)) }},
+		{"Ingest", func(ctx context.Context) error { return second(tn.Ingest(ctx, store.Batch{Traces: batch})) }},
 		{"CreatePolicies", func(ctx context.Context) error {
 			return second(tn.CreatePolicies(ctx, store.PolicyCreate{Name: "p"}, store.PolicyCreate{Name: "q"}))
 		}},
@@ -152,7 +152,7 @@ func testFaultsNowAndThen(t testing.TB, o Opened) {
 		for j := range 10 {
 			batch := []store.Trace{{ID: fmt.Sprintf("%d-%d", i, j), AgentName: fmt.Sprint("agent ", j%3), Status: store.TraceSuccess, ToolName: "x", Cost: 1}}
 			for tries := 0; ; tries++ { // as a reporter does
-				_, err := tn.Ingest(ctx, batch)
+				_, err := tn.Ingest(ctx, store.Batch{Traces: batch})
 				if err == nil {
 					break
 				}

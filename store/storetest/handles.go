@@ -92,7 +92,7 @@ func testHandlesRace(t testing.TB, a Opened) {
 			{ID: "same", AgentName: "new 0", Status: store.TraceSuccess, ToolName: "x"},
 			{ID: fmt.Sprint("own ", i), AgentName: fmt.Sprint("new ", i%3), Status: store.TraceSuccess, ToolName: "x"},
 		}
-		if _, err := tenants[i%2].Ingest(ctx, batch); err != nil {
+		if _, err := tenants[i%2].Ingest(ctx, store.Batch{Traces: batch}); err != nil {
 			t.Error(err)
 		}
 	})

@@ -88,7 +88,7 @@ func testClosed(t testing.TB, o Opened) {
 	for call, err := range map[string]error{
 		"read":          second(tn.GetTeam(ctx, "x")),
 		"write":         second(tn.CreateTeam(ctx, store.TeamCreate{Name: "x"})),
-		"ingest":        second(tn.Ingest(ctx, []store.Trace{{AgentName: "a", Status: store.TraceSuccess}})),
+		"ingest":        second(tn.Ingest(ctx, store.Batch{Traces: []store.Trace{{AgentName: "a", Status: store.TraceSuccess}}})),
 		"ready":         o.Records.Ready(ctx),
 		"ready, traces": o.Traces.Ready(ctx),
 	} {

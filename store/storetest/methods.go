@@ -28,7 +28,7 @@ func sample(typ reflect.Type) reflect.Value {
 		store.AuditHead{Gateway: "g", Trail: "t", Seq: 1, Hash: "h"},
 		store.SLAViolation{SLAID: "x", Type: "latency"},
 		store.IdempotentRequest{KeyID: "k", Route: "r", Token: "t"},
-		[]store.Trace{{ID: "x", AgentName: "a", Status: store.TraceSuccess}},
+		store.Batch{Traces: []store.Trace{{ID: "x", AgentName: "a", Status: store.TraceSuccess}}},
 		[]store.NamedAgent{{Name: "a"}},
 		[]store.SpendQuery{{AgentID: "x"}},
 		[]string{"x"},

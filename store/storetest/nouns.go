@@ -53,7 +53,7 @@ func testTenants(t testing.TB, o Opened) {
 	}
 	_, _, err = o.Records.Tenant("ten_unknown").ListTeams(ctx, store.Page{})
 	wantKind(t, err, store.NotFound, "")
-	_, err = o.Traces.TracesOf("ten_unknown").Ingest(ctx, []store.Trace{{AgentName: "a", Status: store.TraceSuccess}})
+	_, err = o.Traces.TracesOf("ten_unknown").Ingest(ctx, store.Batch{Traces: []store.Trace{{AgentName: "a", Status: store.TraceSuccess}}})
 	wantKind(t, err, store.NotFound, "")
 }
 
@@ -138,7 +138,7 @@ func testIsolation(t testing.TB, o Opened) {
 	wantKind(t, err, store.Invalid, "agentId")
 	_, err = b.CreateKey(ctx, store.KeyCreate{Name: "k", Digest: store.DigestKey("k2"), TeamID: team.ID, CreatedBy: store.DefaultAdminID})
 	wantKind(t, err, store.Invalid, "teamId")
-	_, err = b.Ingest(ctx, []store.Trace{{AgentID: agent.ID, Status: store.TraceSuccess}})
+	_, err = b.Ingest(ctx, store.Batch{Traces: []store.Trace{{AgentID: agent.ID, Status: store.TraceSuccess}}})
 	wantKind(t, err, store.Invalid, "traces[0].agentId")
 
 	// The same names, ids and sessions live side by side.

@@ -80,7 +80,7 @@ func testRaces(t testing.TB, o Opened) {
 	batch := []store.Trace{{ID: "a", AgentName: "racing", Status: store.TraceSuccess}, {ID: "b", AgentName: "racing", Status: store.TraceError}}
 	var accepted, duplicates atomic.Int64
 	race(racers, func(int) {
-		res, err := tn.Ingest(ctx, batch)
+		res, err := tn.Ingest(ctx, store.Batch{Traces: batch})
 		if err != nil {
 			t.Error(err)
 		}
@@ -101,7 +101,7 @@ func testRaces(t testing.TB, o Opened) {
 			var err error
 			switch i % 5 {
 			case 0:
-				_, err = tn.Ingest(ctx, []store.Trace{{AgentName: fmt.Sprintf("w%d", i%3), Status: store.TraceSuccess, ToolName: "x"}})
+				_, err = tn.Ingest(ctx, store.Batch{Traces: []store.Trace{{AgentName: fmt.Sprintf("w%d", i%3), Status: store.TraceSuccess, ToolName: "x"}}})
 			case 1:
 				_, _, err = tn.ListTraces(ctx, store.TraceFilter{Status: store.TraceSuccess}, store.Page{Limit: 3})
 			case 2:

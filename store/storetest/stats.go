@@ -289,7 +289,7 @@ func testRetention(t testing.TB, o Opened) {
 	if list, total, err := tn.ListTraces(ctx, store.TraceFilter{}, store.Page{Limit: 5}); total != 0 || len(list) != 0 || err != nil {
 		t.Errorf("%d of %d left, %v", len(list), total, err)
 	}
-	res := must(tn.Ingest(ctx, []store.Trace{{ID: "ahead", AgentName: "a", Status: store.TraceSuccess, CreatedAt: o.Clock.Now().Add(2 * time.Hour)}}))(t)
+	res := must(tn.Ingest(ctx, store.Batch{Traces: []store.Trace{{ID: "ahead", AgentName: "a", Status: store.TraceSuccess, CreatedAt: o.Clock.Now().Add(2 * time.Hour)}}}))(t)
 	if res.Accepted+res.Expired != 1 {
 		t.Errorf("ingest into an emptied store: %+v", res)
 	}
@@ -358,7 +358,7 @@ func (m *model) ingest(t *rapid.T) {
 			accepted = append(accepted, modelTrace{tr, true})
 		}
 	}
-	got, err := m.tn.Ingest(ctx, batch)
+	got, err := m.tn.Ingest(ctx, store.Batch{Traces: batch})
 	if err != nil || got != want {
 		t.Fatalf("ingest %+v, want %+v, %v", got, want, err)
 	}

@@ -61,7 +61,7 @@ var groups = []group{
 	{"Races", testRaces}, {"Idempotency", testIdempotency},
 	{"StoredWithChange", testStoredWithChange}, {"FaultBetweenChangeAndResponse", testFaultBetweenChangeAndResponse},
 	{"Leases", testLeases}, {"Fencing", testFencing},
-	{"Ingest", testIngest}, {"IngestRefusals", testIngestRefusals}, {"AutoRegistration", testAutoRegistration}, {"AgentAliases", testAgentAliases},
+	{"Ingest", testIngest}, {"Batches", testBatches}, {"IngestRefusals", testIngestRefusals}, {"AutoRegistration", testAutoRegistration}, {"AgentAliases", testAgentAliases},
 	{"ListTraces", testListTraces}, {"GetTrace", testGetTrace}, {"Streams", testStreams},
 	{"Stats", testStats}, {"QuantilesInBounds", testQuantilesInBounds}, {"LateArrivals", testLateArrivals}, {"Retention", testRetention},
 	{"AuditHeads", testAuditHeads},
@@ -133,7 +133,7 @@ func newAgent(t testing.TB, tn Tenant, name string) store.Agent {
 
 func ingest(t testing.TB, tn Tenant, want store.IngestResult, batch ...store.Trace) {
 	t.Helper()
-	if got := must(tn.Ingest(context.Background(), batch))(t); got != want {
+	if got := must(tn.Ingest(context.Background(), store.Batch{Traces: batch}))(t); got != want {
 		t.Fatalf("ingest %+v, want %+v", got, want)
 	}
 }

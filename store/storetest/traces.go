@@ -108,10 +108,10 @@ func testIngestRefusals(t testing.TB, o Opened) {
 	} {
 		bad := fullTrace("bad", "a", o.Clock.Now())
 		change(&bad)
-		_, err := tn.Ingest(ctx, []store.Trace{fullTrace("good", "a", o.Clock.Now()), bad})
+		_, err := tn.Ingest(ctx, store.Batch{Traces: []store.Trace{fullTrace("good", "a", o.Clock.Now()), bad}})
 		wantKind(t, err, store.Invalid, "traces[1]."+field)
 	}
-	_, err := tn.Ingest(ctx, make([]store.Trace, store.MaxIngestBatch+1))
+	_, err := tn.Ingest(ctx, store.Batch{Traces: make([]store.Trace, store.MaxIngestBatch+1)})
 	wantKind(t, err, store.Invalid, "traces")
 	if _, total, _ := tn.ListTraces(ctx, store.TraceFilter{}, store.Page{}); total != 0 {
 		t.Errorf("%d traces of refused batches were stored", total)
@@ -121,7 +121,7 @@ func testIngestRefusals(t testing.TB, o Opened) {
 	}
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := tn.Ingest(ended, []store.Trace{fullTrace("x", "a", o.Clock.Now())}); !errors.Is(err, context.Canceled) {
+	if _, err := tn.Ingest(ended, store.Batch{Traces: []store.Trace{fullTrace("x", "a", o.Clock.Now())}}); !errors.Is(err, context.Canceled) {
 		t.Errorf("ingest with an ended context: %v", err)
 	}
 }
@@ -164,7 +164,7 @@ func testAutoRegistration(t testing.TB, o Opened) {
 	if tr := one("auto 0"); tr.AgentID == "" || tr.AgentID == first.AgentID {
 		t.Errorf("after a deletion: %+v", tr)
 	}
-	_, err := tn.Ingest(ctx, []store.Trace{{AgentID: first.AgentID, Status: store.TraceSuccess}})
+	_, err := tn.Ingest(ctx, store.Batch{Traces: []store.Trace{{AgentID: first.AgentID, Status: store.TraceSuccess}}})
 	wantKind(t, err, store.Invalid, "traces[0].agentId")
 	name := "renamed"
 	must(tn.UpdateAgent(ctx, a.ID, store.AgentUpdate{Name: &name}))(t)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -74,6 +75,9 @@ var wrongBackends = []struct {
 
 	{"Ingest", "duplicates are counted as accepted", wrongTraces(func(t store.TenantTraces) store.TenantTraces { return proud{t} })},
 	{"Ingest", "one call of a tool is counted for each trace", wrongTraces(func(t store.TenantTraces) store.TenantTraces { return oneCall{t} })},
+	{"Batches", "a batch that is sent again is counted again", wrongTraces(func(t store.TenantTraces) store.TenantTraces { return &recounting{TenantTraces: t} })},
+	{"Batches", "traces of a batch whose id is known are dropped", byBatchID},
+	{"Batches", "traces without ids are new whenever their batch is sent", wrongTraces(func(t store.TenantTraces) store.TenantTraces { return nameless{t} })},
 	{"IngestRefusals", "the good part of a bad batch is kept", wrongTraces(func(t store.TenantTraces) store.TenantTraces { return piecemeal{t} })},
 	{"FineTimes", "traces are dated in milliseconds", wrongTraces(func(t store.TenantTraces) store.TenantTraces { return coarse{t} })},
 	{"LateArrivals", "traces are listed as they came", wrongTraces(func(t store.TenantTraces) store.TenantTraces { return arrival{t} })},
@@ -340,41 +344,93 @@ func (s stubborn) CreateTeam(ctx context.Context, in store.TeamCreate) (store.Te
 
 type proud struct{ store.TenantTraces }
 
-func (p proud) Ingest(ctx context.Context, batch []store.Trace) (store.IngestResult, error) {
+func (p proud) Ingest(ctx context.Context, batch store.Batch) (store.IngestResult, error) {
 	res, err := p.TenantTraces.Ingest(ctx, batch)
 	return store.IngestResult{Accepted: res.Accepted + res.Duplicates, Expired: res.Expired}, err
 }
 
+// recounting merges the statistics of every attempt.
+type recounting struct {
+	store.TenantTraces
+	again atomic.Int64
+}
+
+func (r *recounting) Ingest(ctx context.Context, batch store.Batch) (store.IngestResult, error) {
+	res, err := r.TenantTraces.Ingest(ctx, batch)
+	r.again.Add(int64(res.Duplicates))
+	return res, err
+}
+
+func (r *recounting) Stats(ctx context.Context, q store.StatsQuery) (store.Stats, error) {
+	s, err := r.TenantTraces.Stats(ctx, q)
+	s.Summary.Traces += r.again.Load()
+	return s, err
+}
+
+// byBatchID knows batches by their ids alone, at whichever handle.
+func byBatchID(o *Opened) {
+	var known sync.Map
+	drop := func(t store.TenantTraces) store.TenantTraces { return knownBatches{t, &known} }
+	wrongTraces(drop)(o)
+	another := o.Another
+	o.Another = func(t testing.TB) (store.Records, store.Traces) {
+		r, tr := another(t)
+		return r, traces{tr, drop}
+	}
+}
+
+type knownBatches struct {
+	store.TenantTraces
+	known *sync.Map
+}
+
+func (k knownBatches) Ingest(ctx context.Context, batch store.Batch) (store.IngestResult, error) {
+	if _, ok := k.known.Load(batch.ID); ok && batch.ID != "" {
+		return store.IngestResult{Duplicates: len(batch.Traces)}, nil
+	}
+	res, err := k.TenantTraces.Ingest(ctx, batch)
+	if err == nil {
+		k.known.Store(batch.ID, true)
+	}
+	return res, err
+}
+
+type nameless struct{ store.TenantTraces }
+
+func (n nameless) Ingest(ctx context.Context, batch store.Batch) (store.IngestResult, error) {
+	return n.TenantTraces.Ingest(ctx, store.Batch{Traces: batch.Traces})
+}
+
 type oneCall struct{ store.TenantTraces }
 
-func (o oneCall) Ingest(ctx context.Context, batch []store.Trace) (store.IngestResult, error) {
-	cut := make([]store.Trace, len(batch))
-	for i, tr := range batch {
-		tr.ToolCalls, cut[i] = nil, tr
+func (o oneCall) Ingest(ctx context.Context, batch store.Batch) (store.IngestResult, error) {
+	cut := make([]store.Trace, len(batch.Traces))
+	for i, tr := range batch.Traces {
+		cut[i] = tr
 		cut[i].ToolCalls = nil
 	}
-	return o.TenantTraces.Ingest(ctx, cut)
+	return o.TenantTraces.Ingest(ctx, store.Batch{ID: batch.ID, Traces: cut})
 }
 
 type piecemeal struct{ store.TenantTraces }
 
-func (p piecemeal) Ingest(ctx context.Context, batch []store.Trace) (store.IngestResult, error) {
+func (p piecemeal) Ingest(ctx context.Context, batch store.Batch) (store.IngestResult, error) {
 	res, err := p.TenantTraces.Ingest(ctx, batch)
-	if store.KindOf(err) == store.Invalid && len(batch) > 1 {
-		_, _ = p.TenantTraces.Ingest(ctx, batch[:1])
+	if store.KindOf(err) == store.Invalid && len(batch.Traces) > 1 {
+		_, _ = p.TenantTraces.Ingest(ctx, store.Batch{Traces: batch.Traces[:1]})
 	}
 	return res, err
 }
 
 type coarse struct{ store.TenantTraces }
 
-func (c coarse) Ingest(ctx context.Context, batch []store.Trace) (store.IngestResult, error) {
-	cut := make([]store.Trace, len(batch))
-	for i, tr := range batch {
+func (c coarse) Ingest(ctx context.Context, batch store.Batch) (store.IngestResult, error) {
+	cut := make([]store.Trace, len(batch.Traces))
+	for i, tr := range batch.Traces {
 		cut[i] = tr
 		cut[i].CreatedAt = tr.CreatedAt.Truncate(time.Millisecond)
 	}
-	return c.TenantTraces.Ingest(ctx, cut)
+	return c.TenantTraces.Ingest(ctx, store.Batch{ID: batch.ID, Traces: cut})
 }
 
 type arrival struct{ store.TenantTraces }

@@ -193,3 +193,19 @@ func TestSummariesKnowTheActionOfEachRefusal(t *testing.T) {
 		}
 	}
 }
+
+// A caller whose token is valid and lacks a scope is known: each of its requests has
+// its line.
+func TestACallerWithTooFewScopesHasALineForEachRequest(t *testing.T) {
+	o := newOAuthRig(t, newUpstream(t, echo).URL, "    required_scopes: [mcp]", "", allowAll, nil)
+	bearer := "Bearer " + o.token(map[string]any{"scope": "other"})
+	for range 15 {
+		if a := o.post(call("1", "safe"), "Authorization", bearer); a.status != http.StatusForbidden {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	o.stop()
+	if own, counted := o.refusals(); own["insufficient_scope"] != 15 || len(counted) != 0 {
+		t.Errorf("lines %v, counted %v", own, counted)
+	}
+}

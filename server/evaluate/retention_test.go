@@ -149,6 +149,33 @@ func TestStatisticsOfADayKeepTheirMinutes(t *testing.T) {
 	}
 }
 
+// Violations are kept for 400 days after their periods, and identity events for 90
+// days after their receipt, however long traces are kept.
+func TestViolationsAndEventsHaveTheirOwnRetention(t *testing.T) {
+	r := newRig(t)
+	target := r.sla("1h", nil, ptr(1))
+	if made, err := r.tenant.RecordViolation(t.Context(), store.SLAViolation{SLAID: target.ID, Type: "latency", PeriodStart: epoch.Add(-time.Hour), PeriodEnd: epoch}); !made || err != nil {
+		t.Fatal(made, err)
+	}
+	if _, err := r.tenant.ApplyUserEvent(t.Context(), store.UserEvent{Type: store.UserCreated, CreatedAt: epoch, UserID: "u1"}); err != nil {
+		t.Fatal(err)
+	}
+	keeper := NewRetention(r.options(), time.Hour)
+	for _, at := range []struct {
+		after              time.Duration
+		violations, events int
+	}{{90 * 24 * time.Hour, 1, 1}, {90*24*time.Hour + time.Second, 1, 0}, {400 * 24 * time.Hour, 1, 0}, {400*24*time.Hour + time.Second, 0, 0}} {
+		r.clock.advance(epoch.Add(at.after).Sub(r.clock.Now()))
+		if err := keeper.Step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		_, events, err := r.tenant.ListUserEvents(t.Context(), store.Page{})
+		if violations := len(r.violations()); err != nil || violations != at.violations || events != at.events {
+			t.Errorf("after %v: %d violations, %d events, %v", at.after, violations, events, err)
+		}
+	}
+}
+
 // A worker that was paused in its pass for longer than its lease lasts changes
 // nothing any more once another one has taken over.
 func TestAPausedWorkerWritesNothing(t *testing.T) {

@@ -6,8 +6,6 @@ import (
 	"svc/gateway/config"
 	"svc/gateway/govern"
 	"svc/gateway/govern/detectors"
-	"svc/gateway/mcp"
-	"svc/gateway/policy"
 	"svc/gateway/refusal"
 	"svc/gateway/report"
 )
@@ -73,26 +71,4 @@ func (ex *exchange) underPolicies() *refusal.Refusal {
 	}
 	ex.governed.set = bundle.For(ex.agent())
 	return nil
-}
-
-// governParam returns a header that mirrors an argument as policies left it. One
-// that does not mirror an argument is left out: it would carry up what nobody
-// looked at.
-func (ex *exchange) governParam(value string) (mirrored string, ok bool) {
-	plain, ok := mcp.DecodeHeader(value)
-	if !ok {
-		return "", false
-	}
-	if rule := ex.decision.Rule; rule != nil && rule.Action == policy.Redact {
-		plain, _ = rule.RedactParam(&ex.msg, plain) // as it was, where that is gone
-	}
-	body, at := ex.msg.Body, ex.msg.Spans.Arguments
-	if mcp.HasScalar(body, at, plain) {
-		return mcp.EncodeHeader(plain), true
-	}
-	if !ex.governed.changed {
-		return "", false
-	}
-	plain = ex.governed.set.RedactValue(govern.Request, plain, ex.governed.fired)
-	return mcp.EncodeHeader(plain), mcp.HasScalar(body, at, plain)
 }

@@ -10,6 +10,7 @@ import (
 
 	"svc/gateway/audit"
 	"svc/gateway/bodies"
+	"svc/gateway/headers"
 	"svc/gateway/mcp"
 	"svc/gateway/refusal"
 	"svc/gateway/transport"
@@ -271,7 +272,7 @@ func (ex *exchange) recordedDialect() string {
 	if ex.dialect.Declared() {
 		return ex.dialect.Version
 	}
-	version, _ := single(ex.r.Header, headerVersion)
+	version, _ := headers.Single(ex.r.Header, headerVersion)
 	return mcp.ResolveDialect(&ex.msg, version).String()
 }
 

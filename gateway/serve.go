@@ -242,3 +242,7 @@ func (ex *exchange) route() *refusal.Refusal {
 	ex.up = up
 	return nil
 }
+
+// Path is where messages are posted, and nearly all that a gateway is asked for.
+// The same path with a slash at its end means the same.
+const Path = "/mcp"

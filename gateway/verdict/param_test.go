@@ -1,0 +1,75 @@
+package verdict
+
+import (
+	"encoding/base64"
+	"testing"
+
+	"svc/gateway/govern"
+	"svc/gateway/govern/detectors"
+	"svc/gateway/mcp"
+	"svc/gateway/policy"
+	"svc/gateway/refusal"
+	"svc/server/api"
+)
+
+// A field that mirrors an argument is what the argument is after rules and policies,
+// or left out.
+func TestFieldsThatMirrorArguments(t *testing.T) {
+	rules, err := policy.Compile(policy.Config{Rules: []policy.RuleConfig{{
+		ID: "r", Action: "redact", When: &policy.When{}, Redact: []policy.Substitution{{Regex: "secret", Replacement: "hidden"}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundle, err := govern.Compile(&api.Governance{
+		HashKey: base64.StdEncoding.EncodeToString(make([]byte, 32)),
+		Policies: []api.GovernancePolicy{{
+			ID: "p", Name: "p", On: "*", Phase: "request", Action: "redact", RedactionStrategy: "replace", Condition: api.Condition{Type: "pii_detected"},
+		}},
+	}, detectors.Built{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := bundle.For("agent")
+	message := func(value string) *mcp.Message {
+		return scan(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"q":"`+value+`"}}}`)
+	}
+	const broken = "=?base64?!?="
+	for _, tt := range []struct {
+		name        string
+		params      Params
+		value, want string // empty: left out
+	}{
+		{"nothing was rewritten", Params{Message: message("secret")}, "secret", "secret"},
+		{"nothing was rewritten, and it is not read", Params{Message: message("secret")}, broken, broken},
+		{"the rule redacted it", Params{Message: message("a hidden word"), Rule: rules.Rules()[0], Redacted: true}, "a secret word", "a hidden word"},
+		{"the rule redacted another", Params{Message: message("plain"), Rule: rules.Rules()[0], Redacted: true}, "plain", "plain"},
+		{"the rule redacted it, and it mirrors nothing", Params{Message: message("x"), Rule: rules.Rules()[0], Redacted: true}, "a secret word", ""},
+		{"the rule redacted, and it cannot be read", Params{Message: message("hidden"), Rule: rules.Rules()[0], Redacted: true}, broken, ""},
+		{"policies look at it", Params{Message: message("plain"), Policies: set}, "plain", "plain"},
+		{"policies never saw it", Params{Message: message("plain"), Policies: set}, "eve@example.com", ""},
+		{"policies look, and it cannot be read", Params{Message: message("plain"), Policies: set}, broken, ""},
+	} {
+		got, ok := tt.params.Rewrite(tt.value)
+		if ok != (tt.want != "") || ok && got != tt.want {
+			t.Errorf("%s: %q %v, want %q", tt.name, got, ok, tt.want)
+		}
+	}
+	// What policies took out of the body is taken out of the field too.
+	m := message("write to eve@example.com now")
+	in := inputOf(t, snapshotOf(t, "http://127.0.0.1:1/", ruleOf(policy.Allow, policy.ClientToServer)), ways[0], nil, withPolicies{&host{}, set})
+	r := Judge(in, m)
+	p := Params{Message: m, Rule: r.Decision.Rule, Policies: set, Fired: r.Governed.Fired, Changed: r.Governed.Changed}
+	got, ok := p.Rewrite("write to eve@example.com now")
+	if !r.Governed.Changed || !ok || !mcp.HasScalar(m.Body, m.Spans.Arguments, got) {
+		t.Errorf("%q %v, and the message %s", got, ok, m.Body)
+	}
+}
+
+// withPolicies is a host whose caller has policies.
+type withPolicies struct {
+	*host
+	set *govern.Set
+}
+
+func (h withPolicies) Policies() (*govern.Set, *refusal.Refusal) { return h.set, nil }

@@ -45,19 +45,19 @@ func WantArgs(names ...string) cobra.PositionalArgs {
 
 // TakeName lets a command that creates something take its name as argument as
 // well as by --name: one of the two, not both.
-func TakeName(cmd *cobra.Command, name *string) {
+func TakeName(cmd *cobra.Command) {
 	cmd.Use += " [NAME]"
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		flag := cmd.Flags().Changed("name")
+		name := cmd.Flags().Lookup("name")
 		switch {
 		case len(args) > 1:
 			return fmt.Errorf("%q takes one NAME only, got %q as well", cmd.CommandPath(), args[1])
-		case len(args) == 1 && flag:
-			return fmt.Errorf("%q got the name %q and --name %q: give one of them", cmd.CommandPath(), args[0], *name)
-		case len(args) == 0 && !flag:
+		case len(args) == 1 && name.Changed:
+			return fmt.Errorf("%q got the name %q and --name %q: give one of them", cmd.CommandPath(), args[0], name.Value)
+		case len(args) == 0 && !name.Changed:
 			return fmt.Errorf("%q needs a NAME", cmd.CommandPath())
 		case len(args) == 1:
-			*name = args[0]
+			return cmd.Flags().Set("name", args[0])
 		}
 		return nil
 	}

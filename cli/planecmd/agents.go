@@ -13,13 +13,6 @@ import (
 	"svc/server/client"
 )
 
-var agentColumns = rest.Columns[api.AgentItem]{
-	Header: []string{"ID", "NAME", "ENVIRONMENT", "MODEL", "UPDATED"},
-	Row: func(a api.AgentItem) []string {
-		return []string{a.ID, a.Name, a.Environment, model(a.ModelProvider, a.ModelName), output.Stamp(a.UpdatedAt)}
-	},
-}
-
 // model joins provider and name.
 func model(provider, name string) string {
 	if provider == "" || name == "" {
@@ -28,59 +21,62 @@ func model(provider, name string) string {
 	return provider + "/" + name
 }
 
+var agents = rest.Resource[api.AgentItem]{
+	Noun: "agent", Path: "svc agents", ID: "agt_01k…",
+	Describe: func(a api.AgentItem) (string, string) { return a.ID, a.Name },
+	Columns: rest.Columns[api.AgentItem]{
+		Header: []string{"ID", "NAME", "ENVIRONMENT", "MODEL", "UPDATED"},
+		Row: func(a api.AgentItem) []string {
+			return []string{a.ID, a.Name, a.Environment, model(a.ModelProvider, a.ModelName), output.Stamp(a.UpdatedAt)}
+		},
+	},
+	Fetch: func(ctx context.Context, c *client.Client, p client.Page) (api.Page[api.AgentItem], error) {
+		return c.ListAgents(ctx, client.AgentQuery{Page: p})
+	},
+	Filter: func(_ *rest.Connection, cmd *cobra.Command) rest.Fetch[api.AgentItem] {
+		var q client.AgentQuery
+		cmd.Flags().StringVar(&q.Environment, "environment", "", "only agents of this environment")
+		return func(ctx context.Context, c *client.Client, p client.Page) (api.Page[api.AgentItem], error) {
+			q.Page = p
+			return c.ListAgents(ctx, q)
+		}
+	},
+	Get:    rest.GetBy((*client.Client).GetAgent, func(a api.Agent) string { return a.Name }),
+	Create: func() rest.Creator { return &agentFields{} },
+	Update: func() rest.Updater { return &agentFields{} },
+	Delete: func(ctx context.Context, c *client.Client, id string) ([]string, error) {
+		return c.DeleteAgent(ctx, id)
+	},
+
+	ListHelp:   rest.Help{Short: "List agents, newest first", Example: `  svc agents list --environment production --all -o json`},
+	GetHelp:    rest.Help{Short: "Show an agent with its configuration", Example: `  svc agents get agt_01k… -o yaml`},
+	CreateHelp: rest.Help{Short: "Register an agent", Example: `  svc agents create support-bot --model-provider anthropic --model-name claude-sonnet-4-5`},
+	UpdateHelp: rest.Help{Short: "Change an agent; what is not given stays", Long: `Change an agent; what is not given stays. A changed configuration becomes a new
+deployment record.`, Example: `  svc agents update agt_01k… --config-file agent.yaml`},
+}
+
+// NewAgentsCmd returns the command 'svc agents'.
 func NewAgentsCmd(env process.Env) *cobra.Command {
 	r := &rest.Connection{Env: env}
 	cmd := command.NewGroupCmd("agents", "Agents: register, list, change, delete",
 		`  svc agents list --environment production
   svc agents create support-bot --environment production --config-file agent.yaml
-  svc agents tools agt_01k…`,
-		newAgentListCmd(r),
-		rest.NewValueCmd(r, &cobra.Command{
-			Use: "get ID", Short: "Show an agent with its configuration",
-			Example:           `  svc agents get agt_01k… -o yaml`,
-			Args:              command.WantArgs("an ID"),
-			ValidArgsFunction: rest.CompleteIDs(r, rest.CompleteAgents),
-		}, func(ctx context.Context, c *client.Client, args []string) (api.Agent, error) {
-			return c.GetAgent(ctx, args[0])
-		}),
-		newAgentCreateCmd(r), newAgentUpdateCmd(r),
-		rest.NewDeleteCmd(r, "agent", `  svc agents delete agt_01k… --yes`, rest.CompleteAgents,
-			func(ctx context.Context, c *client.Client, id string) (string, error) {
-				a, err := c.GetAgent(ctx, id)
-				return a.Name, err
-			},
-			func(ctx context.Context, c *client.Client, id string) error {
-				warnings, err := c.DeleteAgent(ctx, id)
-				rest.WriteWarnings(r.Env, warnings)
-				return err
-			}),
-		newAgentToolsCmd(r), newAgentHistoryCmd(r),
-	)
+  svc agents tools agt_01k…`, append(agents.Commands(r), newAgentToolsCmd(r), newAgentHistoryCmd(r))...)
 	r.AddFlags(cmd)
 	return cmd
 }
 
-func newAgentListCmd(r *rest.Connection) *cobra.Command {
-	var q client.AgentQuery
-	cmd := rest.NewListCmd(r, &cobra.Command{
-		Use: "list", Short: "List agents, newest first",
-		Example: `  svc agents list --environment production --all -o json`,
-	}, agentColumns, func(ctx context.Context, c *client.Client, p client.Page) (api.Page[api.AgentItem], error) {
-		q.Page = p
-		return c.ListAgents(ctx, q)
-	})
-	cmd.Flags().StringVar(&q.Environment, "environment", "", "only agents of this environment")
-	return cmd
-}
+// agentFields are the fields of an agent as flags.
+type agentFields struct {
+	env process.Env
+	cmd *cobra.Command
 
-// agentFlags are the fields of an agent as flags.
-type agentFlags struct {
 	name, provider, model, environment, description, configFile string
 }
 
-var agentFlagNames = []string{"name", "model-provider", "model-name", "environment", "description", "config-file"}
-
-func (a *agentFlags) add(cmd *cobra.Command) {
+// Flags adds the flags.
+func (a *agentFields) Flags(r *rest.Connection, cmd *cobra.Command) {
+	a.env, a.cmd = r.Env, cmd
 	f := cmd.Flags()
 	f.StringVar(&a.name, "name", "", "name, unique in the tenant")
 	f.StringVar(&a.provider, "model-provider", "", "provider of the model")
@@ -91,66 +87,43 @@ func (a *agentFlags) add(cmd *cobra.Command) {
 }
 
 // config reads the configuration file; without one it is empty.
-func (a *agentFlags) config(env process.Env) (string, error) {
+func (a *agentFields) config() (string, error) {
 	if a.configFile == "" {
 		return "", nil
 	}
-	data, err := env.ReadFile(a.configFile)
+	data, err := a.env.ReadFile(a.configFile)
 	if err != nil {
 		return "", command.Usage(err, "")
 	}
 	return string(data), nil
 }
 
-func newAgentCreateCmd(r *rest.Connection) *cobra.Command {
-	var a agentFlags
-	cmd := rest.NewValueCmd(r, &cobra.Command{
-		Use: "create", Short: "Register an agent",
-		Example: `  svc agents create support-bot --model-provider anthropic --model-name claude-sonnet-4-5`,
-	}, func(ctx context.Context, c *client.Client, _ []string) (api.AgentCreated, error) {
-		text, err := a.config(r.Env)
-		if err != nil {
-			return api.AgentCreated{}, err
-		}
-		return c.CreateAgent(ctx, api.AgentCreate{
-			Name: a.name, ModelProvider: a.provider, ModelName: a.model,
-			Environment: a.environment, Description: a.description, ConfigYAML: text,
-		})
+// Create registers the agent.
+func (a *agentFields) Create(ctx context.Context, c *client.Client) (any, error) {
+	text, err := a.config()
+	if err != nil {
+		return nil, err
+	}
+	return c.CreateAgent(ctx, api.AgentCreate{
+		Name: a.name, ModelProvider: a.provider, ModelName: a.model,
+		Environment: a.environment, Description: a.description, ConfigYAML: text,
 	})
-	a.add(cmd)
-	command.TakeName(cmd, &a.name)
-	return cmd
 }
 
-func newAgentUpdateCmd(r *rest.Connection) *cobra.Command {
-	var a agentFlags
-	var cmd *cobra.Command
-	cmd = rest.NewValueCmd(r, &cobra.Command{
-		Use: "update ID", Short: "Change an agent; what is not given stays",
-		Long: `Change an agent; what is not given stays. A changed configuration becomes a new
-deployment record.`,
-		Example:           `  svc agents update agt_01k… --config-file agent.yaml`,
-		Args:              command.WantArgs("an ID"),
-		ValidArgsFunction: rest.CompleteIDs(r, rest.CompleteAgents),
-	}, func(ctx context.Context, c *client.Client, args []string) (api.Agent, error) {
-		if err := command.AnyChanged(cmd, agentFlagNames...); err != nil {
-			return api.Agent{}, err
-		}
-		text, err := a.config(r.Env)
-		if err != nil {
-			return api.Agent{}, err
-		}
-		return c.UpdateAgent(ctx, args[0], api.AgentUpdate{
-			Name:          command.Changed(cmd, "name", &a.name),
-			ModelProvider: command.Changed(cmd, "model-provider", &a.provider),
-			ModelName:     command.Changed(cmd, "model-name", &a.model),
-			Environment:   command.Changed(cmd, "environment", &a.environment),
-			Description:   command.Changed(cmd, "description", &a.description),
-			ConfigYAML:    command.Changed(cmd, "config-file", &text),
-		})
+// Update changes the fields whose flags were given.
+func (a *agentFields) Update(ctx context.Context, c *client.Client, id string) (any, error) {
+	text, err := a.config()
+	if err != nil {
+		return nil, err
+	}
+	return c.UpdateAgent(ctx, id, api.AgentUpdate{
+		Name:          command.Changed(a.cmd, "name", &a.name),
+		ModelProvider: command.Changed(a.cmd, "model-provider", &a.provider),
+		ModelName:     command.Changed(a.cmd, "model-name", &a.model),
+		Environment:   command.Changed(a.cmd, "environment", &a.environment),
+		Description:   command.Changed(a.cmd, "description", &a.description),
+		ConfigYAML:    command.Changed(a.cmd, "config-file", &text),
 	})
-	a.add(cmd)
-	return cmd
 }
 
 func newAgentToolsCmd(r *rest.Connection) *cobra.Command {
@@ -158,7 +131,7 @@ func newAgentToolsCmd(r *rest.Connection) *cobra.Command {
 	cmd := rest.NewListCmd(r, &cobra.Command{
 		Use: "tools ID", Short: "List the tools that an agent was seen to call",
 		Example:           `  svc agents tools agt_01k…`,
-		ValidArgsFunction: rest.CompleteIDs(r, rest.CompleteAgents),
+		ValidArgsFunction: rest.CompleteIDs(r, agents.Complete),
 		Args:              keepArg(&id, "an ID"),
 	}, rest.Columns[api.AgentTool]{
 		Header: []string{"TOOL", "CALLS", "LAST CALLED"},
@@ -176,7 +149,7 @@ func newAgentHistoryCmd(r *rest.Connection) *cobra.Command {
 	cmd := rest.NewListCmd(r, &cobra.Command{
 		Use: "history ID", Short: "List the configurations an agent has had, newest first",
 		Example:           `  svc agents history agt_01k… -o yaml`,
-		ValidArgsFunction: rest.CompleteIDs(r, rest.CompleteAgents),
+		ValidArgsFunction: rest.CompleteIDs(r, agents.Complete),
 		Args:              keepArg(&id, "an ID"),
 	}, rest.Columns[api.Deployment]{
 		Header: []string{"ID", "DEPLOYED", "BY", "BYTES"},

@@ -16,6 +16,41 @@ import (
 	"svc/server/client"
 )
 
+var policies = rest.Resource[api.Policy]{
+	Noun: "policy", Path: "svc policies", ID: "pol_01k…",
+	Describe: func(p api.Policy) (string, string) { return p.ID, p.Name },
+	Columns: rest.Columns[api.Policy]{
+		Header: []string{"ID", "NAME", "ON", "PHASE", "CONDITION", "ACTION", "ENABLED", "FIRED"},
+		Row: func(p api.Policy) []string {
+			return []string{p.ID, p.Name, p.On, p.Phase, conditionText(p.Condition), p.Action, output.YesNo(p.Enabled), output.Count(p.FireCount)}
+		},
+	},
+	Fetch: func(ctx context.Context, c *client.Client, p client.Page) (api.Page[api.Policy], error) {
+		return c.ListPolicies(ctx, client.PolicyQuery{Page: p})
+	},
+	Filter: func(_ *rest.Connection, cmd *cobra.Command) rest.Fetch[api.Policy] {
+		var q client.PolicyQuery
+		command.EnumFlag(cmd, &q.Phase, "phase", api.Phases, "only policies of this phase")
+		command.BoolFlag(cmd, &q.Enabled, "enabled", "only policies that are enabled, or with =false those that are not")
+		return func(ctx context.Context, c *client.Client, p client.Page) (api.Page[api.Policy], error) {
+			q.Page = p
+			return c.ListPolicies(ctx, q)
+		}
+	},
+	Get:    rest.GetBy((*client.Client).GetPolicy, func(p api.Policy) string { return p.Name }),
+	Create: func() rest.Creator { return &policyFields{create: true} },
+	Update: func() rest.Updater { return &policyFields{} },
+	Delete: rest.Deleted((*client.Client).DeletePolicy),
+
+	ListHelp: rest.Help{Short: "List policies, newest first", Example: `  svc policies list --enabled=false`},
+	GetHelp:  rest.Help{Short: "Show a policy", Example: `  svc policies get pol_01k…`},
+	CreateHelp: rest.Help{Short: "Create a policy",
+		Example: `  svc policies create stop-injection --phase request --condition injection_score --threshold 0.8 --action block`},
+	UpdateHelp: rest.Help{Short: "Change a policy; what is not given stays",
+		Example: `  svc policies update pol_01k… --condition injection_score --threshold 0.9`},
+}
+
+// NewPoliciesCmd returns the command 'svc policies'.
 func NewPoliciesCmd(env process.Env) *cobra.Command {
 	r := &rest.Connection{Env: env}
 	cmd := command.NewGroupCmd("policies", "Governance policies that gateways enforce",
@@ -23,43 +58,11 @@ func NewPoliciesCmd(env process.Env) *cobra.Command {
   svc policies apply pii-protection --agent support-bot
   svc policies create no-cards --phase response --condition pii_detected --entities CREDIT_CARD --action redact --redaction-strategy mask
   svc policies disable pol_01k…`,
-		newPolicyListCmd(r),
-		rest.NewValueCmd(r, &cobra.Command{
-			Use: "get ID", Short: "Show a policy", Example: `  svc policies get pol_01k…`,
-			Args: command.WantArgs("an ID"), ValidArgsFunction: rest.CompleteIDs(r, rest.CompletePolicies),
-		}, func(ctx context.Context, c *client.Client, args []string) (api.Policy, error) {
-			return c.GetPolicy(ctx, args[0])
-		}),
-		newPolicyCreateCmd(r), newPolicyUpdateCmd(r),
-		newPolicySwitchCmd(r, "enable", "Enable a policy", true),
-		newPolicySwitchCmd(r, "disable", "Disable a policy", false),
-		rest.NewDeleteCmd(r, "policy", `  svc policies delete pol_01k… --yes`, rest.CompletePolicies,
-			func(ctx context.Context, c *client.Client, id string) (string, error) {
-				p, err := c.GetPolicy(ctx, id)
-				return p.Name, err
-			},
-			func(ctx context.Context, c *client.Client, id string) error { return c.DeletePolicy(ctx, id) }),
-		newTemplatesCmd(r), newApplyCmd(r),
-	)
+		append(policies.Commands(r),
+			newPolicySwitchCmd(r, "enable", "Enable a policy", true),
+			newPolicySwitchCmd(r, "disable", "Disable a policy", false),
+			newTemplatesCmd(r), newApplyCmd(r))...)
 	r.AddFlags(cmd)
-	return cmd
-}
-
-func newPolicyListCmd(r *rest.Connection) *cobra.Command {
-	var q client.PolicyQuery
-	cmd := rest.NewListCmd(r, &cobra.Command{
-		Use: "list", Short: "List policies, newest first", Example: `  svc policies list --enabled=false`,
-	}, rest.Columns[api.Policy]{
-		Header: []string{"ID", "NAME", "ON", "PHASE", "CONDITION", "ACTION", "ENABLED", "FIRED"},
-		Row: func(p api.Policy) []string {
-			return []string{p.ID, p.Name, p.On, p.Phase, conditionText(p.Condition), p.Action, output.YesNo(p.Enabled), output.Count(p.FireCount)}
-		},
-	}, func(ctx context.Context, c *client.Client, p client.Page) (api.Page[api.Policy], error) {
-		q.Page = p
-		return c.ListPolicies(ctx, q)
-	})
-	command.EnumFlag(cmd, &q.Phase, "phase", api.Phases, "only policies of this phase")
-	command.BoolFlag(cmd, &q.Enabled, "enabled", "only policies that are enabled, or with =false those that are not")
 	return cmd
 }
 
@@ -76,21 +79,25 @@ func conditionText(c api.Condition) string {
 	return c.Type
 }
 
-// policyFlags are the fields of a policy as flags.
-type policyFlags struct {
+// policyFields are the fields of a policy as flags.
+type policyFields struct {
+	r      *rest.Connection
+	cmd    *cobra.Command
+	create bool
+
 	name, phase, on, condition, action, strategy, toolName string
-	threshold                                              *float64
-	entities                                               []string
-	enabled                                                *bool
+
+	threshold *float64
+	entities  []string
+	enabled   *bool
 }
 
-var policyFlagNames = []string{"name", "phase", "on", "condition", "action", "redaction-strategy", "enabled"}
-
-// add adds the flags. A new policy has defaults, an update changes only what is given.
-func (p *policyFlags) add(cmd *cobra.Command, create bool) {
+// Flags adds the flags. A new policy has defaults, an update changes only what is given.
+func (p *policyFields) Flags(r *rest.Connection, cmd *cobra.Command) {
+	p.r, p.cmd = r, cmd
 	f := cmd.Flags()
 	forAll, enabled := "", ""
-	if create {
+	if p.create {
 		forAll, enabled = ` (default "*")`, " (default true)"
 	}
 	f.StringVar(&p.name, "name", "", "name, unique")
@@ -106,6 +113,9 @@ func (p *policyFlags) add(cmd *cobra.Command, create bool) {
 	command.EnumFlag(cmd, &p.action, "action", api.Actions, "what it does")
 	command.EnumFlag(cmd, &p.strategy, "redaction-strategy", api.RedactionStrategies, "how redact takes a match out")
 	command.BoolFlag(cmd, &p.enabled, "enabled", "whether it acts at all"+enabled)
+	if p.create {
+		command.RequireFlags(cmd, "phase", "condition", "action")
+	}
 }
 
 // completeEntities completes the last of several entities.
@@ -121,10 +131,10 @@ func completeEntities(_ *cobra.Command, _ []string, typed string) ([]string, cob
 }
 
 // conditionValue builds the condition; nil when its type was not given.
-func (p *policyFlags) conditionValue(cmd *cobra.Command) (*api.Condition, error) {
+func (p *policyFields) conditionValue() (*api.Condition, error) {
 	if p.condition == "" {
 		for _, name := range []string{"threshold", "entities", "tool-name"} {
-			if cmd.Flags().Changed(name) {
+			if p.cmd.Flags().Changed(name) {
 				return nil, command.Usagef("a condition is replaced as a whole", "--%s belongs to --condition", name)
 			}
 		}
@@ -133,57 +143,35 @@ func (p *policyFlags) conditionValue(cmd *cobra.Command) (*api.Condition, error)
 	return &api.Condition{Type: p.condition, Threshold: p.threshold, Entities: p.entities, ToolName: p.toolName}, nil
 }
 
-func newPolicyCreateCmd(r *rest.Connection) *cobra.Command {
-	var p policyFlags
-	var cmd *cobra.Command
-	cmd = rest.NewValueCmd(r, &cobra.Command{
-		Use: "create", Short: "Create a policy",
-		Example: `  svc policies create stop-injection --phase request --condition injection_score --threshold 0.8 --action block`,
-	}, func(ctx context.Context, c *client.Client, _ []string) (api.Policy, error) {
-		condition, err := p.conditionValue(cmd)
-		if err != nil {
-			return api.Policy{}, err
-		}
-		return warned(r)(c.CreatePolicy(ctx, api.PolicyCreate{
-			Name: p.name, Phase: p.phase, On: p.on, Condition: condition,
-			Action: p.action, RedactionStrategy: p.strategy, Enabled: p.enabled,
-		}))
-	})
-	p.add(cmd, true)
-	command.TakeName(cmd, &p.name)
-	command.RequireFlags(cmd, "phase", "condition", "action")
-	return cmd
+// Create creates the policy.
+func (p *policyFields) Create(ctx context.Context, c *client.Client) (any, error) {
+	condition, err := p.conditionValue()
+	if err != nil {
+		return nil, err
+	}
+	return warned(p.r)(c.CreatePolicy(ctx, api.PolicyCreate{
+		Name: p.name, Phase: p.phase, On: p.on, Condition: condition,
+		Action: p.action, RedactionStrategy: p.strategy, Enabled: p.enabled,
+	}))
 }
 
-func newPolicyUpdateCmd(r *rest.Connection) *cobra.Command {
-	var p policyFlags
-	var cmd *cobra.Command
-	cmd = rest.NewValueCmd(r, &cobra.Command{
-		Use: "update ID", Short: "Change a policy; what is not given stays",
-		Example: `  svc policies update pol_01k… --condition injection_score --threshold 0.9`,
-		Args:    command.WantArgs("an ID"), ValidArgsFunction: rest.CompleteIDs(r, rest.CompletePolicies),
-	}, func(ctx context.Context, c *client.Client, args []string) (api.Policy, error) {
-		condition, err := p.conditionValue(cmd)
-		if err == nil {
-			err = command.AnyChanged(cmd, policyFlagNames...)
-		}
-		if err != nil {
-			return api.Policy{}, err
-		}
-		return warned(r)(c.UpdatePolicy(ctx, args[0], api.PolicyUpdate{
-			Name: command.Changed(cmd, "name", &p.name), Phase: command.Changed(cmd, "phase", &p.phase), On: command.Changed(cmd, "on", &p.on),
-			Condition: condition, Action: command.Changed(cmd, "action", &p.action),
-			RedactionStrategy: command.Changed(cmd, "redaction-strategy", &p.strategy), Enabled: p.enabled,
-		}))
-	})
-	p.add(cmd, false)
-	return cmd
+// Update changes the fields whose flags were given.
+func (p *policyFields) Update(ctx context.Context, c *client.Client, id string) (any, error) {
+	condition, err := p.conditionValue()
+	if err != nil {
+		return nil, err
+	}
+	return warned(p.r)(c.UpdatePolicy(ctx, id, api.PolicyUpdate{
+		Name: command.Changed(p.cmd, "name", &p.name), Phase: command.Changed(p.cmd, "phase", &p.phase), On: command.Changed(p.cmd, "on", &p.on),
+		Condition: condition, Action: command.Changed(p.cmd, "action", &p.action),
+		RedactionStrategy: command.Changed(p.cmd, "redaction-strategy", &p.strategy), Enabled: p.enabled,
+	}))
 }
 
 func newPolicySwitchCmd(r *rest.Connection, verb, short string, enabled bool) *cobra.Command {
 	return rest.NewValueCmd(r, &cobra.Command{
 		Use: verb + " ID", Short: short, Example: `  svc policies ` + verb + ` pol_01k…`,
-		Args: command.WantArgs("an ID"), ValidArgsFunction: rest.CompleteIDs(r, rest.CompletePolicies),
+		Args: command.WantArgs("an ID"), ValidArgsFunction: rest.CompleteIDs(r, policies.Complete),
 	}, func(ctx context.Context, c *client.Client, args []string) (api.Policy, error) {
 		return warned(r)(c.UpdatePolicy(ctx, args[0], api.PolicyUpdate{Enabled: &enabled}))
 	})
@@ -211,12 +199,17 @@ func newTemplatesCmd(r *rest.Connection) *cobra.Command {
 	})
 }
 
+func completeTemplates(ctx context.Context, c *client.Client) ([]string, error) {
+	list, err := c.ListPolicyTemplates(ctx)
+	return rest.Described(list, func(t api.PolicyTemplate) (string, string) { return t.ID, t.Name }), err
+}
+
 func newApplyCmd(r *rest.Connection) *cobra.Command {
 	var in api.TemplateApply
 	cmd := rest.NewValueCmd(r, &cobra.Command{
 		Use: "apply TEMPLATE", Short: "Create the policies of a template",
 		Example: `  svc policies apply pii-protection --agent support-bot`,
-		Args:    command.WantArgs("a TEMPLATE"), ValidArgsFunction: rest.CompleteIDs(r, rest.CompleteTemplates),
+		Args:    command.WantArgs("a TEMPLATE"), ValidArgsFunction: rest.CompleteIDs(r, completeTemplates),
 	}, func(ctx context.Context, c *client.Client, args []string) (api.TemplateApplied, error) {
 		in.Template = args[0]
 		applied, err := c.ApplyPolicyTemplate(ctx, in)

@@ -13,31 +13,34 @@ import (
 	"svc/server/client"
 )
 
-func NewSLAsCmd(env process.Env) *cobra.Command {
-	r := &rest.Connection{Env: env}
-	cmd := command.NewGroupCmd("slas", "SLA targets of agents, and their violations",
-		`  svc slas create fast --agent-id agt_01k… --p99-ms 800 --evaluation-period 24h
-  svc slas violations --period 7d`,
-		newSLAListCmd(r), newSLACreateCmd(r), newSLAUpdateCmd(r),
-		rest.NewDeleteCmd(r, "SLA target", `  svc slas delete sla_01k… --yes`, rest.CompleteSLAs,
-			rest.NameIn(rest.WholeList((*client.Client).ListSLAs), "SLA target", func(s api.SLATarget) (string, string) { return s.ID, s.Name }),
-			func(ctx context.Context, c *client.Client, id string) error { return c.DeleteSLA(ctx, id) }),
-		newViolationsCmd(r),
-	)
-	r.AddFlags(cmd)
-	return cmd
-}
-
-func newSLAListCmd(r *rest.Connection) *cobra.Command {
-	return rest.NewListAllCmd(r, &cobra.Command{
-		Use: "list", Short: "List SLA targets and how they stand", Example: `  svc slas list`,
-	}, rest.Columns[api.SLATarget]{
+var slas = rest.Resource[api.SLATarget]{
+	Noun: "SLA target", Path: "svc slas", ID: "sla_01k…",
+	Describe: func(s api.SLATarget) (string, string) { return s.ID, s.Name },
+	Columns: rest.Columns[api.SLATarget]{
 		Header: []string{"ID", "NAME", "AGENT", "PERIOD", "STATUS", "P99 MS", "TARGET MS", "ERRORS %", "TARGET %"},
 		Row: func(s api.SLATarget) []string {
 			return []string{s.ID, s.Name, s.AgentName, s.EvaluationPeriod, s.Status,
 				output.Number(s.CurrentP99Ms), target(s.P99LatencyMs), output.Number(s.CurrentErrorRate), target(s.ErrorRatePercent)}
 		},
-	}, func(ctx context.Context, c *client.Client) (api.List[api.SLATarget], error) { return c.ListSLAs(ctx) })
+	},
+	Fetch: rest.Whole((*client.Client).ListSLAs), Whole: true,
+	Create: func() rest.Creator { return &slaFields{create: true} },
+	Update: func() rest.Updater { return &slaFields{} },
+	Delete: rest.Deleted((*client.Client).DeleteSLA),
+
+	ListHelp:   rest.Help{Short: "List SLA targets and how they stand", Example: `  svc slas list`},
+	CreateHelp: rest.Help{Short: "Create an SLA target", Example: `  svc slas create fast --agent-id agt_01k… --p99-ms 800 --error-rate 1 --evaluation-period 24h`},
+	UpdateHelp: rest.Help{Short: "Change an SLA target; what is not given stays", Example: `  svc slas update sla_01k… --p99-ms 1000`},
+}
+
+// NewSLAsCmd returns the command 'svc slas'.
+func NewSLAsCmd(env process.Env) *cobra.Command {
+	r := &rest.Connection{Env: env}
+	cmd := command.NewGroupCmd("slas", "SLA targets of agents, and their violations",
+		`  svc slas create fast --agent-id agt_01k… --p99-ms 800 --evaluation-period 24h
+  svc slas violations --period 7d`, append(slas.Commands(r), newViolationsCmd(r))...)
+	r.AddFlags(cmd)
+	return cmd
 }
 
 // target shows a figure that may not be set.
@@ -48,58 +51,44 @@ func target(v *float64) string {
 	return output.Number(*v)
 }
 
-// slaFlags are the fields of an SLA target as flags.
-type slaFlags struct {
+// slaFields are the fields of an SLA target as flags.
+type slaFields struct {
+	cmd    *cobra.Command
+	create bool
+
 	name, agent, period string
 	p99, errorRate      *float64
 }
 
-func (s *slaFlags) add(cmd *cobra.Command) {
+// Flags adds the flags.
+func (s *slaFields) Flags(r *rest.Connection, cmd *cobra.Command) {
+	s.cmd = cmd
 	f := cmd.Flags()
 	f.StringVar(&s.name, "name", "", "name")
 	f.StringVar(&s.agent, "agent-id", "", "agent that it is for")
 	f.Var(command.OptionalFloat{Value: &s.p99}, "p99-ms", "highest 99th percentile of the latency, in milliseconds")
 	f.Var(command.OptionalFloat{Value: &s.errorRate}, "error-rate", "highest share of errors, in percent")
 	command.EnumFlag(cmd, &s.period, "evaluation-period", api.EvaluationPeriods, "what is looked at")
+	agents.CompleteFlag(r, cmd, "agent-id")
+	if s.create {
+		command.RequireFlags(cmd, "agent-id", "evaluation-period")
+		cmd.MarkFlagsOneRequired("p99-ms", "error-rate")
+	}
 }
 
-func newSLACreateCmd(r *rest.Connection) *cobra.Command {
-	var s slaFlags
-	cmd := rest.NewValueCmd(r, &cobra.Command{
-		Use: "create", Short: "Create an SLA target",
-		Example: `  svc slas create fast --agent-id agt_01k… --p99-ms 800 --error-rate 1 --evaluation-period 24h`,
-	}, func(ctx context.Context, c *client.Client, _ []string) (api.SLATarget, error) {
-		return c.CreateSLA(ctx, api.SLACreate{
-			Name: s.name, AgentID: s.agent, P99LatencyMs: s.p99, ErrorRatePercent: s.errorRate, EvaluationPeriod: s.period,
-		})
+// Create creates the target.
+func (s *slaFields) Create(ctx context.Context, c *client.Client) (any, error) {
+	return c.CreateSLA(ctx, api.SLACreate{
+		Name: s.name, AgentID: s.agent, P99LatencyMs: s.p99, ErrorRatePercent: s.errorRate, EvaluationPeriod: s.period,
 	})
-	s.add(cmd)
-	rest.CompleteFlag(r, cmd, "agent-id", rest.CompleteAgents)
-	command.TakeName(cmd, &s.name)
-	command.RequireFlags(cmd, "agent-id", "evaluation-period")
-	cmd.MarkFlagsOneRequired("p99-ms", "error-rate")
-	return cmd
 }
 
-func newSLAUpdateCmd(r *rest.Connection) *cobra.Command {
-	var s slaFlags
-	var cmd *cobra.Command
-	cmd = rest.NewValueCmd(r, &cobra.Command{
-		Use: "update ID", Short: "Change an SLA target; what is not given stays",
-		Example: `  svc slas update sla_01k… --p99-ms 1000`,
-		Args:    command.WantArgs("an ID"), ValidArgsFunction: rest.CompleteIDs(r, rest.CompleteSLAs),
-	}, func(ctx context.Context, c *client.Client, args []string) (api.SLATarget, error) {
-		if err := command.AnyChanged(cmd, "name", "agent-id", "p99-ms", "error-rate", "evaluation-period"); err != nil {
-			return api.SLATarget{}, err
-		}
-		return c.UpdateSLA(ctx, args[0], api.SLAUpdate{
-			Name: command.Changed(cmd, "name", &s.name), AgentID: command.Changed(cmd, "agent-id", &s.agent),
-			P99LatencyMs: s.p99, ErrorRatePercent: s.errorRate, EvaluationPeriod: command.Changed(cmd, "evaluation-period", &s.period),
-		})
+// Update changes the fields whose flags were given.
+func (s *slaFields) Update(ctx context.Context, c *client.Client, id string) (any, error) {
+	return c.UpdateSLA(ctx, id, api.SLAUpdate{
+		Name: command.Changed(s.cmd, "name", &s.name), AgentID: command.Changed(s.cmd, "agent-id", &s.agent),
+		P99LatencyMs: s.p99, ErrorRatePercent: s.errorRate, EvaluationPeriod: command.Changed(s.cmd, "evaluation-period", &s.period),
 	})
-	s.add(cmd)
-	rest.CompleteFlag(r, cmd, "agent-id", rest.CompleteAgents)
-	return cmd
 }
 
 func newViolationsCmd(r *rest.Connection) *cobra.Command {
@@ -117,6 +106,6 @@ func newViolationsCmd(r *rest.Connection) *cobra.Command {
 	})
 	command.EnumFlag(cmd, &q.Period, "period", api.ViolationPeriods, "how far back (default 24h)")
 	cmd.Flags().StringVar(&q.SLAID, "sla-id", "", "only this target")
-	rest.CompleteFlag(r, cmd, "sla-id", rest.CompleteSLAs)
+	slas.CompleteFlag(r, cmd, "sla-id")
 	return cmd
 }

@@ -15,72 +15,64 @@ import (
 	"svc/server/client"
 )
 
+var teams = rest.Resource[api.Team]{
+	Noun: "team", Path: "svc teams", ID: "team_01k…",
+	Describe: func(t api.Team) (string, string) { return t.ID, t.Name },
+	Columns: rest.Columns[api.Team]{
+		Header: []string{"ID", "NAME", "MEMBERS", "SCOPES", "CREATED"},
+		Row: func(t api.Team) []string {
+			return []string{t.ID, t.Name, output.Count(int64(t.MemberCount)), strings.Join(t.Scopes, " "), output.Stamp(t.CreatedAt)}
+		},
+	},
+	Fetch: func(ctx context.Context, c *client.Client, p client.Page) (api.Page[api.Team], error) {
+		return c.ListTeams(ctx, p)
+	},
+	Get:    rest.GetBy((*client.Client).GetTeam, func(t api.Team) string { return t.Name }),
+	Create: func() rest.Creator { return &teamFields{} },
+	Update: func() rest.Updater { return &teamFields{} },
+	Delete: rest.Deleted((*client.Client).DeleteTeam),
+
+	ListHelp:   rest.Help{Short: "List teams, newest first", Example: `  svc teams list -o json`},
+	GetHelp:    rest.Help{Short: "Show a team", Example: `  svc teams get team_01k…`},
+	CreateHelp: rest.Help{Short: "Create a team", Example: `  svc teams create Platform`},
+	UpdateHelp: rest.Help{Short: "Change a team; what is not given stays", Example: `  svc teams update team_01k… --description "runs the agents"`},
+}
+
+// NewTeamsCmd returns the command 'svc teams'.
 func NewTeamsCmd(env process.Env) *cobra.Command {
 	r := &rest.Connection{Env: env}
 	cmd := command.NewGroupCmd("teams", "Teams: members and what their keys may do",
 		`  svc teams create Platform --description "runs the agents"
   svc teams set-scopes team_01k… agents:read traces:read
   svc teams add-member team_01k… --email ada@example.com --role admin`,
-		rest.NewListCmd(r, &cobra.Command{
-			Use: "list", Short: "List teams, newest first", Example: `  svc teams list -o json`,
-		}, rest.Columns[api.Team]{
-			Header: []string{"ID", "NAME", "MEMBERS", "SCOPES", "CREATED"},
-			Row: func(t api.Team) []string {
-				return []string{t.ID, t.Name, output.Count(int64(t.MemberCount)), strings.Join(t.Scopes, " "), output.Stamp(t.CreatedAt)}
-			},
-		}, func(ctx context.Context, c *client.Client, p client.Page) (api.Page[api.Team], error) {
-			return c.ListTeams(ctx, p)
-		}),
-		rest.NewValueCmd(r, &cobra.Command{
-			Use: "get ID", Short: "Show a team", Example: `  svc teams get team_01k…`,
-			Args: command.WantArgs("an ID"), ValidArgsFunction: rest.CompleteIDs(r, rest.CompleteTeams),
-		}, func(ctx context.Context, c *client.Client, args []string) (api.Team, error) {
-			return c.GetTeam(ctx, args[0])
-		}),
-		newTeamCreateCmd(r), newTeamUpdateCmd(r),
-		rest.NewDeleteCmd(r, "team", `  svc teams delete team_01k… --yes`, rest.CompleteTeams,
-			func(ctx context.Context, c *client.Client, id string) (string, error) {
-				t, err := c.GetTeam(ctx, id)
-				return t.Name, err
-			},
-			func(ctx context.Context, c *client.Client, id string) error { return c.DeleteTeam(ctx, id) }),
-		newTeamScopesCmd(r), newMembersCmd(r), newAddMemberCmd(r), newRemoveMemberCmd(r),
-	)
+		append(teams.Commands(r), newTeamScopesCmd(r), newMembersCmd(r), newAddMemberCmd(r), newRemoveMemberCmd(r))...)
 	r.AddFlags(cmd)
 	return cmd
 }
 
-func newTeamCreateCmd(r *rest.Connection) *cobra.Command {
-	var in api.TeamCreate
-	cmd := rest.NewValueCmd(r, &cobra.Command{
-		Use: "create", Short: "Create a team", Example: `  svc teams create Platform`,
-	}, func(ctx context.Context, c *client.Client, _ []string) (api.Team, error) {
-		return c.CreateTeam(ctx, in)
-	})
-	cmd.Flags().StringVar(&in.Name, "name", "", "name")
-	cmd.Flags().StringVar(&in.Description, "description", "", "what the team does")
-	command.TakeName(cmd, &in.Name)
-	return cmd
+// teamFields are the fields of a team as flags.
+type teamFields struct {
+	cmd               *cobra.Command
+	name, description string
 }
 
-func newTeamUpdateCmd(r *rest.Connection) *cobra.Command {
-	var name, description string
-	var cmd *cobra.Command
-	cmd = rest.NewValueCmd(r, &cobra.Command{
-		Use: "update ID", Short: "Change a team; what is not given stays",
-		Example: `  svc teams update team_01k… --description "runs the agents"`,
-		Args:    command.WantArgs("an ID"), ValidArgsFunction: rest.CompleteIDs(r, rest.CompleteTeams),
-	}, func(ctx context.Context, c *client.Client, args []string) (api.Team, error) {
-		if err := command.AnyChanged(cmd, "name", "description"); err != nil {
-			return api.Team{}, err
-		}
-		return c.UpdateTeam(ctx, args[0], api.TeamUpdate{
-			Name: command.Changed(cmd, "name", &name), Description: command.Changed(cmd, "description", &description),
-		})
+// Flags adds the flags.
+func (t *teamFields) Flags(_ *rest.Connection, cmd *cobra.Command) {
+	t.cmd = cmd
+	cmd.Flags().StringVar(&t.name, "name", "", "name")
+	cmd.Flags().StringVar(&t.description, "description", "", "what the team does")
+}
+
+// Create creates the team.
+func (t *teamFields) Create(ctx context.Context, c *client.Client) (any, error) {
+	return c.CreateTeam(ctx, api.TeamCreate{Name: t.name, Description: t.description})
+}
+
+// Update changes the fields whose flags were given.
+func (t *teamFields) Update(ctx context.Context, c *client.Client, id string) (any, error) {
+	return c.UpdateTeam(ctx, id, api.TeamUpdate{
+		Name: command.Changed(t.cmd, "name", &t.name), Description: command.Changed(t.cmd, "description", &t.description),
 	})
-	cmd.Flags().StringVar(&name, "name", "", "name")
-	cmd.Flags().StringVar(&description, "description", "", "what the team does")
-	return cmd
 }
 
 func newTeamScopesCmd(r *rest.Connection) *cobra.Command {
@@ -99,7 +91,7 @@ Scopes: ` + strings.Join(api.TeamScopes[:7], ", ") + `,
 		},
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 0 {
-				return rest.CompleteIDs(r, rest.CompleteTeams)(cmd, args, word)
+				return rest.CompleteIDs(r, teams.Complete)(cmd, args, word)
 			}
 			return api.TeamScopes, cobra.ShellCompDirectiveNoFileComp
 		},
@@ -112,7 +104,7 @@ func newMembersCmd(r *rest.Connection) *cobra.Command {
 	var id string
 	return rest.NewListAllCmd(r, &cobra.Command{
 		Use: "members ID", Short: "List the members of a team", Example: `  svc teams members team_01k…`,
-		Args: keepArg(&id, "an ID"), ValidArgsFunction: rest.CompleteIDs(r, rest.CompleteTeams),
+		Args: keepArg(&id, "an ID"), ValidArgsFunction: rest.CompleteIDs(r, teams.Complete),
 	}, rest.Columns[api.Member]{
 		Header: []string{"USER", "EMAIL", "ROLE", "JOINED"},
 		Row:    func(m api.Member) []string { return []string{m.UserID, m.Email, m.Role, output.Stamp(m.JoinedAt)} },
@@ -126,7 +118,7 @@ func newAddMemberCmd(r *rest.Connection) *cobra.Command {
 	cmd := rest.NewValueCmd(r, &cobra.Command{
 		Use: "add-member ID", Short: "Add a member, by user id or e-mail address",
 		Example: `  svc teams add-member team_01k… --email ada@example.com --role admin`,
-		Args:    command.WantArgs("an ID"), ValidArgsFunction: rest.CompleteIDs(r, rest.CompleteTeams),
+		Args:    command.WantArgs("an ID"), ValidArgsFunction: rest.CompleteIDs(r, teams.Complete),
 	}, func(ctx context.Context, c *client.Client, args []string) (api.Member, error) {
 		return c.AddMember(ctx, args[0], in)
 	})
@@ -142,7 +134,7 @@ func newRemoveMemberCmd(r *rest.Connection) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "remove-member ID USER", Short: "Remove a member from a team",
 		Example: `  svc teams remove-member team_01k… usr_01k… --yes`,
-		Args:    command.WantArgs("the team's ID", "the USER's id"), ValidArgsFunction: rest.CompleteIDs(r, rest.CompleteTeams),
+		Args:    command.WantArgs("the team's ID", "the USER's id"), ValidArgsFunction: rest.CompleteIDs(r, teams.Complete),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := command.Confirm(r.Env, yes, fmt.Sprintf("remove %s from team %s", output.Clean(args[1]), output.Clean(args[0]))); err != nil {
 				return err

@@ -57,7 +57,7 @@ func newTraceListCmd(r *rest.Connection) *cobra.Command {
 	})
 	f := cmd.Flags()
 	f.StringVar(&q.AgentID, "agent-id", "", "only traces of this agent")
-	rest.CompleteFlag(r, cmd, "agent-id", rest.CompleteAgents)
+	agents.CompleteFlag(r, cmd, "agent-id")
 	command.EnumFlag(cmd, &q.Status, "status", api.TraceStatuses, "only traces with this outcome")
 	f.StringVar(&q.Environment, "environment", "", "only traces of this environment")
 	f.Var(command.MomentValue{Value: &q.Start, Now: r.Env.Now}, "since", "not before: a time, a date, or how long ago (1h, 7d)")
@@ -71,7 +71,7 @@ func newTraceListCmd(r *rest.Connection) *cobra.Command {
 func newTraceGetCmd(r *rest.Connection) *cobra.Command {
 	return rest.NewValueCmd(r, &cobra.Command{
 		Use: "get ID", Short: "Show a trace with its spans and scores", Example: `  svc traces get 0199c2a4-… -o json`,
-		Args: command.WantArgs("an ID"), ValidArgsFunction: rest.CompleteIDs(r, rest.CompleteTraces),
+		Args: command.WantArgs("an ID"), ValidArgsFunction: rest.CompleteIDs(r, completeTraces),
 	}, func(ctx context.Context, c *client.Client, args []string) (api.Trace, error) {
 		return c.GetTrace(ctx, args[0])
 	})
@@ -101,7 +101,7 @@ func newTraceStatsCmd(r *rest.Connection) *cobra.Command {
 	command.EnumFlag(cmd, &q.Period, "period", api.StatsPeriods, "how far back (default 24h)")
 	command.EnumFlag(cmd, &q.GroupBy, "group-by", api.GroupBys, "one row for each")
 	cmd.Flags().StringVar(&q.AgentID, "agent-id", "", "only this agent")
-	rest.CompleteFlag(r, cmd, "agent-id", rest.CompleteAgents)
+	agents.CompleteFlag(r, cmd, "agent-id")
 	output.AddFormatFlag(cmd, &f, output.FormatTable, output.FormatJSON, output.FormatYAML)
 	return cmd
 }
@@ -136,4 +136,9 @@ func groupName(k api.GroupKey) string {
 		return output.Dash(model(text(k.ModelProvider), text(k.ModelName)))
 	}
 	return output.Dash(text(k.Environment))
+}
+
+func completeTraces(ctx context.Context, c *client.Client) ([]string, error) {
+	page, err := c.ListTraces(ctx, client.TraceQuery{Page: rest.FirstPage})
+	return rest.Described(page.Data, func(t api.TraceItem) (string, string) { return t.ID, t.AgentName + " " + t.ToolName }), err
 }

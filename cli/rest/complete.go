@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/output"
-	"svc/server/api"
 	"svc/server/client"
 )
 
@@ -45,8 +44,8 @@ func CompleteIDs(r *Connection, list completer) cobra.CompletionFunc {
 	}
 }
 
-// CompleteFlag completes the value of a flag that takes an id.
-func CompleteFlag(r *Connection, cmd *cobra.Command, flag string, list completer) {
+// completeFlag completes the value of a flag that takes an id.
+func completeFlag(r *Connection, cmd *cobra.Command, flag string, list completer) {
 	complete := CompleteIDs(r, list)
 	if err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
 		return complete(cmd, nil, word)
@@ -65,50 +64,11 @@ func cleanCompletion(s string) string {
 	return output.Clean(s)
 }
 
-// firstPage is as much as completion looks at.
-var firstPage = client.Page{Limit: 200}
+// FirstPage is the page that completion reads.
+var FirstPage = client.Page{Limit: 200}
 
-func CompleteAgents(ctx context.Context, c *client.Client) ([]string, error) {
-	page, err := c.ListAgents(ctx, client.AgentQuery{Page: firstPage})
-	return describe(page.Data, func(a api.AgentItem) (string, string) { return a.ID, a.Name }), err
-}
-
-func CompleteTeams(ctx context.Context, c *client.Client) ([]string, error) {
-	page, err := c.ListTeams(ctx, firstPage)
-	return describe(page.Data, func(t api.Team) (string, string) { return t.ID, t.Name }), err
-}
-
-func CompleteKeys(ctx context.Context, c *client.Client) ([]string, error) {
-	page, err := c.ListKeys(ctx, client.KeyQuery{Page: firstPage})
-	return describe(page.Data, func(k api.KeyItem) (string, string) { return k.ID, k.Name }), err
-}
-
-func CompletePolicies(ctx context.Context, c *client.Client) ([]string, error) {
-	page, err := c.ListPolicies(ctx, client.PolicyQuery{Page: firstPage})
-	return describe(page.Data, func(p api.Policy) (string, string) { return p.ID, p.Name }), err
-}
-
-func CompleteTraces(ctx context.Context, c *client.Client) ([]string, error) {
-	page, err := c.ListTraces(ctx, client.TraceQuery{Page: firstPage})
-	return describe(page.Data, func(t api.TraceItem) (string, string) { return t.ID, t.AgentName + " " + t.ToolName }), err
-}
-
-func CompleteBudgets(ctx context.Context, c *client.Client) ([]string, error) {
-	list, err := c.ListBudgets(ctx)
-	return describe(list.Data, func(b api.Budget) (string, string) { return b.ID, b.Name }), err
-}
-
-func CompleteSLAs(ctx context.Context, c *client.Client) ([]string, error) {
-	list, err := c.ListSLAs(ctx)
-	return describe(list.Data, func(s api.SLATarget) (string, string) { return s.ID, s.Name }), err
-}
-
-func CompleteTemplates(ctx context.Context, c *client.Client) ([]string, error) {
-	list, err := c.ListPolicyTemplates(ctx)
-	return describe(list, func(t api.PolicyTemplate) (string, string) { return t.ID, t.Name }), err
-}
-
-func describe[T any](items []T, of func(T) (id, name string)) []string {
+// Described joins ids and names for shells.
+func Described[T any](items []T, of func(T) (id, name string)) []string {
 	out := make([]string, len(items))
 	for i, v := range items {
 		id, name := of(v)

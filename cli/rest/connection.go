@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/command"
+	"svc/cli/output"
 	"svc/cli/process"
 	"svc/server/client"
 )
@@ -123,4 +124,9 @@ func (r *Connection) explainAnswer(answer *client.Error) error {
 		}
 	}
 	return err
+}
+
+// Note writes a line about what was done to standard error; id is made harmless.
+func (r *Connection) Note(format, id string) {
+	fmt.Fprintf(r.Env.Stderr, format+"\n", output.Clean(id))
 }

@@ -2,201 +2,216 @@ package rest
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"svc/cli/command"
 	"svc/cli/output"
-	"svc/cli/process"
 	"svc/server/api"
 	"svc/server/client"
 )
 
-// Columns say how a table shows a value.
-type Columns[T any] struct {
-	Header []string
-	Row    func(T) []string
+// Resource is one kind of resource of the REST API with items I, and the commands that
+// are alike for all kinds: list, get, create, update, delete. A kind has the commands
+// whose part is set; every kind can be listed and deleted.
+type Resource[I any] struct {
+	Noun string // in messages, such as "budget"
+	Path string // the words before the verb, such as "svc costs budgets"
+	ID   string // an id as the examples write it
+
+	// Describe returns what completion and questions need of an item.
+	Describe func(I) (id, name string)
+	Columns  Columns[I]
+
+	// Fetch asks for one page without filters. Whole lists come at once, without limit
+	// and offset; see [Whole].
+	Fetch Fetch[I]
+	Whole bool
+	// Filter adds the flags that narrow the list and returns the Fetch that uses them.
+	Filter func(*Connection, *cobra.Command) Fetch[I]
+
+	Get    *Getter
+	Create func() Creator
+	Update func() Updater
+	Delete func(context.Context, *client.Client, string) (warnings []string, err error)
+
+	// The help texts.
+	ListHelp, GetHelp, CreateHelp, UpdateHelp Help
 }
 
-// paging holds the flags of a list.
-type paging struct {
-	limit, offset int
-	all           bool
+// Help is the help of one command.
+type Help struct{ Short, Long, Example string }
+
+// Fetch asks for one page of a list.
+type Fetch[I any] func(context.Context, *client.Client, client.Page) (api.Page[I], error)
+
+// Creator holds the fields of a new resource as flags; the flag "name" is also the
+// argument of the command.
+type Creator interface {
+	Flags(*Connection, *cobra.Command)
+	Create(context.Context, *client.Client) (any, error)
 }
 
-// NewListCmd returns a command that lists one kind of resource, page by page.
-// The command's Use, Short and Example are set; flags that narrow the list are
-// added by the caller.
-func NewListCmd[T any](r *Connection, cmd *cobra.Command, cols Columns[T], fetch fetchFunc[T]) *cobra.Command {
-	var p paging
-	f := output.FormatTable
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := p.check(cmd); err != nil {
-			return err
-		}
-		c, err := r.Client()
-		if err != nil {
-			return err
-		}
-		l := &listing[T]{
-			fetch: func(ctx context.Context, p client.Page) (api.Page[T], error) { return fetch(ctx, c, p) },
-			out:   &listWriter[T]{env: r.Env, format: f, cols: cols},
-			wait:  wait, note: r.Env.Stderr,
-		}
-		if p.all {
-			return r.Explain(l.all(cmd.Context(), p.offset))
-		}
-		return r.Explain(l.one(cmd.Context(), client.Page{Limit: p.limit, Offset: p.offset}))
+// Updater holds the fields of a change as flags, at least one of which must be given.
+type Updater interface {
+	Flags(*Connection, *cobra.Command)
+	Update(ctx context.Context, c *client.Client, id string) (any, error)
+}
+
+// Getter reads one resource by its id, and its name alone.
+type Getter struct {
+	value func(context.Context, *client.Client, string) (any, error)
+	name  nameFunc
+}
+
+// GetBy makes a Getter of a method of the client.
+func GetBy[V any](get func(*client.Client, context.Context, string) (V, error), name func(V) string) *Getter {
+	return &Getter{
+		value: func(ctx context.Context, c *client.Client, id string) (any, error) { return get(c, ctx, id) },
+		name: func(ctx context.Context, c *client.Client, id string) (string, error) {
+			v, err := get(c, ctx, id)
+			return name(v), err
+		},
 	}
-	if cmd.Args == nil {
-		cmd.Args = command.NoArgs
+}
+
+// Whole makes a Fetch of a list that the API gives at once.
+func Whole[I any](fetch func(*client.Client, context.Context) (api.List[I], error)) Fetch[I] {
+	return func(ctx context.Context, c *client.Client, _ client.Page) (api.Page[I], error) {
+		list, err := fetch(c, ctx)
+		return api.Page[I]{Data: list.Data, Total: list.Total}, err
 	}
-	if cmd.Name() == "list" {
-		cmd.Aliases = append(cmd.Aliases, "ls")
+}
+
+// Deleted makes the Delete of a method that returns no warnings.
+func Deleted(do func(*client.Client, context.Context, string) error) func(context.Context, *client.Client, string) ([]string, error) {
+	return func(ctx context.Context, c *client.Client, id string) ([]string, error) { return nil, do(c, ctx, id) }
+}
+
+// Commands returns the commands of the resource.
+func (s Resource[I]) Commands(r *Connection) []*cobra.Command {
+	cmds := []*cobra.Command{s.listCmd(r), s.deleteCmd(r)}
+	if s.Get != nil {
+		cmds = append(cmds, s.getCmd(r))
 	}
-	flags := cmd.Flags()
-	flags.IntVar(&p.limit, "limit", 0, "how many at most, 1 to 500 (default 50)")
-	flags.IntVar(&p.offset, "offset", 0, "how many to leave out")
-	flags.BoolVar(&p.all, "all", false, "every one, page by page")
-	cmd.MarkFlagsMutuallyExclusive("all", "limit")
-	output.AddFormatFlag(cmd, &f, output.FormatTable, output.FormatJSON, output.FormatYAML)
+	if s.Create != nil {
+		cmds = append(cmds, s.createCmd(r))
+	}
+	if s.Update != nil {
+		cmds = append(cmds, s.updateCmd(r))
+	}
+	return cmds
+}
+
+// TakesID is a command whose first argument is the id of such a resource.
+func (s Resource[I]) TakesID(r *Connection, use string, help Help) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: help.Short, Long: help.Long, Example: help.Example,
+		Args: command.WantArgs("an ID"), ValidArgsFunction: CompleteIDs(r, s.Complete),
+	}
+}
+
+// CompleteFlag completes the value of a flag that takes the id of such a resource.
+func (s Resource[I]) CompleteFlag(r *Connection, cmd *cobra.Command, flag string) {
+	completeFlag(r, cmd, flag, s.Complete)
+}
+
+// Complete lists the ids of the first page with their names.
+func (s Resource[I]) Complete(ctx context.Context, c *client.Client) ([]string, error) {
+	page, err := s.Fetch(ctx, c, FirstPage)
+	return Described(page.Data, s.Describe), err
+}
+
+func (s Resource[I]) listCmd(r *Connection) *cobra.Command {
+	cmd := &cobra.Command{Use: "list", Short: s.ListHelp.Short, Long: s.ListHelp.Long, Example: s.ListHelp.Example}
+	fetch := s.Fetch
+	if s.Filter != nil {
+		fetch = s.Filter(r, cmd)
+	}
+	if !s.Whole {
+		return NewListCmd(r, cmd, s.Columns, fetch)
+	}
+	return NewListAllCmd(r, cmd, s.Columns, func(ctx context.Context, c *client.Client) (api.List[I], error) {
+		page, err := fetch(ctx, c, client.Page{})
+		return api.List[I]{Data: page.Data, Total: page.Total}, err
+	})
+}
+
+func (s Resource[I]) getCmd(r *Connection) *cobra.Command {
+	return NewValueCmd(r, s.TakesID(r, "get ID", s.GetHelp), func(ctx context.Context, c *client.Client, args []string) (any, error) {
+		return s.Get.value(ctx, c, args[0])
+	})
+}
+
+func (s Resource[I]) createCmd(r *Connection) *cobra.Command {
+	in := s.Create()
+	cmd := NewValueCmd(r, &cobra.Command{Use: "create", Short: s.CreateHelp.Short, Long: s.CreateHelp.Long, Example: s.CreateHelp.Example},
+		func(ctx context.Context, c *client.Client, _ []string) (any, error) { return in.Create(ctx, c) })
+	in.Flags(r, cmd)
+	command.TakeName(cmd)
 	return cmd
 }
 
-// NewListAllCmd returns a command for a list that the API gives whole.
-func NewListAllCmd[T any](r *Connection, cmd *cobra.Command, cols Columns[T], fetch func(context.Context, *client.Client) (api.List[T], error)) *cobra.Command {
-	f := output.FormatTable
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := r.Client()
-		if err != nil {
-			return err
+func (s Resource[I]) updateCmd(r *Connection) *cobra.Command {
+	in := s.Update()
+	var names []string
+	var cmd *cobra.Command
+	cmd = NewValueCmd(r, s.TakesID(r, "update ID", s.UpdateHelp), func(ctx context.Context, c *client.Client, args []string) (any, error) {
+		if err := command.AnyChanged(cmd, names...); err != nil {
+			return nil, err
 		}
-		list, err := fetch(cmd.Context(), c)
-		if err != nil {
-			return r.Explain(err)
+		return in.Update(ctx, c, args[0])
+	})
+	own := map[string]bool{}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { own[f.Name] = true })
+	in.Flags(r, cmd)
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !own[f.Name] {
+			names = append(names, f.Name)
 		}
-		w := &listWriter[T]{env: r.Env, format: f, cols: cols, whole: true}
-		if err := w.page(list.Data); err != nil {
-			return err
-		}
-		return w.end(list.Total, 0, 0)
-	}
-	if cmd.Name() == "list" {
-		cmd.Aliases = append(cmd.Aliases, "ls")
-	}
-	if cmd.Args == nil {
-		cmd.Args = command.NoArgs
-	}
-	output.AddFormatFlag(cmd, &f, output.FormatTable, output.FormatJSON, output.FormatYAML)
+	})
 	return cmd
 }
 
-func (p *paging) check(cmd *cobra.Command) error {
-	if cmd.Flags().Changed("limit") && (p.limit < 1 || p.limit > pageSize) {
-		return command.Usagef("use --all for every one", "--limit must be from 1 to %d", pageSize)
-	}
-	if p.offset < 0 {
-		return command.Usagef("", "--offset must not be negative")
-	}
-	return nil
-}
-
-// fetchFunc asks for one page.
-type fetchFunc[T any] func(context.Context, *client.Client, client.Page) (api.Page[T], error)
-
-// NewValueCmd returns a command that shows one value: what it read or made.
-func NewValueCmd[T any](r *Connection, cmd *cobra.Command, do func(context.Context, *client.Client, []string) (T, error)) *cobra.Command {
-	f := output.FormatTable
+// deleteCmd deletes by id, after a question that has the name of the resource: the id
+// of a resource that does not exist is rejected before the question.
+func (s Resource[I]) deleteCmd(r *Connection) *cobra.Command {
+	var yes bool
+	cmd := s.TakesID(r, "delete ID", Help{Short: "Delete " + s.Noun, Example: "  " + s.Path + " delete " + s.ID + " --yes"})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := r.Client()
 		if err != nil {
 			return err
 		}
-		v, err := do(cmd.Context(), c, args)
+		what := s.Noun + " " + output.Clean(args[0])
+		if !yes && r.Env.StdinTTY {
+			found, err := s.nameOf(cmd.Context(), c, args[0])
+			if err != nil {
+				return r.Explain(err)
+			}
+			what = s.Noun + " " + output.Clean(found) + " (" + output.Clean(args[0]) + ")"
+		}
+		if err := command.Confirm(r.Env, yes, "delete "+what); err != nil {
+			return err
+		}
+		warnings, err := s.Delete(cmd.Context(), c, args[0])
+		WriteWarnings(r.Env, warnings)
 		if err != nil {
 			return r.Explain(err)
 		}
-		if f != output.FormatTable {
-			return output.WriteValue(r.Env.Stdout, f, v)
-		}
-		return output.WriteFields(r.Env.Stdout, v)
-	}
-	output.AddFormatFlag(cmd, &f, output.FormatTable, output.FormatJSON, output.FormatYAML)
-	return cmd
-}
-
-// nameFunc finds the name of what an id stands for.
-type nameFunc func(ctx context.Context, c *client.Client, id string) (string, error)
-
-// NameIn returns a nameFunc for what can only be listed: it looks through the pages.
-func NameIn[T any](list fetchFunc[T], noun string, describe func(T) (id, name string)) nameFunc {
-	return func(ctx context.Context, c *client.Client, id string) (string, error) {
-		for offset := 0; ; {
-			page, err := list(ctx, c, client.Page{Limit: pageSize, Offset: offset})
-			if err != nil {
-				return "", err
-			}
-			for _, v := range page.Data {
-				if found, name := describe(v); found == id {
-					return name, nil
-				}
-			}
-			if offset += len(page.Data); len(page.Data) == 0 || offset >= page.Total {
-				return "", command.Failed(fmt.Errorf("there is no %s with the id %s", noun, output.Clean(id)), "the command list shows the ids")
-			}
-		}
-	}
-}
-
-// WholeList makes one page of a list that the API gives whole.
-func WholeList[T any](fetch func(*client.Client, context.Context) (api.List[T], error)) fetchFunc[T] {
-	return func(ctx context.Context, c *client.Client, _ client.Page) (api.Page[T], error) {
-		list, err := fetch(c, ctx)
-		return api.Page[T]{Data: list.Data, Total: list.Total}, err
-	}
-}
-
-// NewDeleteCmd returns a command that deletes by id, after asking. The question has
-// the name of what is deleted: what does not exist is refused before it.
-func NewDeleteCmd(r *Connection, noun, example string, complete completer, name nameFunc, do func(context.Context, *client.Client, string) error) *cobra.Command {
-	var yes bool
-	cmd := &cobra.Command{
-		Use:               "delete ID",
-		Short:             "Delete " + noun,
-		Example:           example,
-		Args:              command.WantArgs("an ID"),
-		ValidArgsFunction: CompleteIDs(r, complete),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := r.Client()
-			if err != nil {
-				return err
-			}
-			what := noun + " " + output.Clean(args[0])
-			if !yes && r.Env.StdinTTY {
-				found, err := name(cmd.Context(), c, args[0])
-				if err != nil {
-					return r.Explain(err)
-				}
-				what = fmt.Sprintf("%s %s (%s)", noun, output.Clean(found), output.Clean(args[0]))
-			}
-			if err := command.Confirm(r.Env, yes, "delete "+what); err != nil {
-				return err
-			}
-			if err := do(cmd.Context(), c, args[0]); err != nil {
-				return r.Explain(err)
-			}
-			fmt.Fprintf(r.Env.Stderr, "%s deleted\n", output.Clean(args[0]))
-			return nil
-		},
+		r.Note("%s deleted", args[0])
+		return nil
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return cmd
 }
 
-// WriteWarnings writes the warnings of an answer to standard error.
-func WriteWarnings(env process.Env, warnings []string) {
-	for _, w := range warnings {
-		fmt.Fprintln(env.Stderr, "warning: "+output.Clean(w))
+// nameOf returns the name of the resource with an id. A kind that can only be listed
+// is searched page by page.
+func (s Resource[I]) nameOf(ctx context.Context, c *client.Client, id string) (string, error) {
+	if s.Get != nil {
+		return s.Get.name(ctx, c, id)
 	}
+	return nameIn(s.Fetch, s.Noun, s.Describe)(ctx, c, id)
 }

@@ -1,0 +1,154 @@
+package rest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"svc/cli/command"
+	"svc/cli/output"
+	"svc/cli/process"
+	"svc/server/api"
+	"svc/server/client"
+)
+
+// Columns say how a table shows a value.
+type Columns[T any] struct {
+	Header []string
+	Row    func(T) []string
+}
+
+// paging holds the flags of a list.
+type paging struct {
+	limit, offset int
+	all           bool
+}
+
+// NewListCmd returns a command that lists one kind of resource, page by page.
+// The command's Use, Short and Example are set; flags that narrow the list are
+// added by the caller.
+func NewListCmd[T any](r *Connection, cmd *cobra.Command, cols Columns[T], fetch Fetch[T]) *cobra.Command {
+	var p paging
+	f := output.FormatTable
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := p.check(cmd); err != nil {
+			return err
+		}
+		c, err := r.Client()
+		if err != nil {
+			return err
+		}
+		l := &listing[T]{
+			fetch: func(ctx context.Context, p client.Page) (api.Page[T], error) { return fetch(ctx, c, p) },
+			out:   &listWriter[T]{env: r.Env, format: f, cols: cols},
+			wait:  wait, note: r.Env.Stderr,
+		}
+		if p.all {
+			return r.Explain(l.all(cmd.Context(), p.offset))
+		}
+		return r.Explain(l.one(cmd.Context(), client.Page{Limit: p.limit, Offset: p.offset}))
+	}
+	if cmd.Args == nil {
+		cmd.Args = command.NoArgs
+	}
+	if cmd.Name() == "list" {
+		cmd.Aliases = append(cmd.Aliases, "ls")
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&p.limit, "limit", 0, "how many at most, 1 to 500 (default 50)")
+	flags.IntVar(&p.offset, "offset", 0, "how many to leave out")
+	flags.BoolVar(&p.all, "all", false, "every one, page by page")
+	cmd.MarkFlagsMutuallyExclusive("all", "limit")
+	output.AddFormatFlag(cmd, &f, output.FormatTable, output.FormatJSON, output.FormatYAML)
+	return cmd
+}
+
+// NewListAllCmd returns a command for a list that the API gives whole.
+func NewListAllCmd[T any](r *Connection, cmd *cobra.Command, cols Columns[T], fetch func(context.Context, *client.Client) (api.List[T], error)) *cobra.Command {
+	f := output.FormatTable
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := r.Client()
+		if err != nil {
+			return err
+		}
+		list, err := fetch(cmd.Context(), c)
+		if err != nil {
+			return r.Explain(err)
+		}
+		w := &listWriter[T]{env: r.Env, format: f, cols: cols, whole: true}
+		if err := w.page(list.Data); err != nil {
+			return err
+		}
+		return w.end(list.Total, 0, 0)
+	}
+	if cmd.Name() == "list" {
+		cmd.Aliases = append(cmd.Aliases, "ls")
+	}
+	if cmd.Args == nil {
+		cmd.Args = command.NoArgs
+	}
+	output.AddFormatFlag(cmd, &f, output.FormatTable, output.FormatJSON, output.FormatYAML)
+	return cmd
+}
+
+func (p *paging) check(cmd *cobra.Command) error {
+	if cmd.Flags().Changed("limit") && (p.limit < 1 || p.limit > pageSize) {
+		return command.Usagef("use --all for every one", "--limit must be from 1 to %d", pageSize)
+	}
+	if p.offset < 0 {
+		return command.Usagef("", "--offset must not be negative")
+	}
+	return nil
+}
+
+// NewValueCmd returns a command that shows one value: what it read or made.
+func NewValueCmd[T any](r *Connection, cmd *cobra.Command, do func(context.Context, *client.Client, []string) (T, error)) *cobra.Command {
+	f := output.FormatTable
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := r.Client()
+		if err != nil {
+			return err
+		}
+		v, err := do(cmd.Context(), c, args)
+		if err != nil {
+			return r.Explain(err)
+		}
+		if f != output.FormatTable {
+			return output.WriteValue(r.Env.Stdout, f, v)
+		}
+		return output.WriteFields(r.Env.Stdout, v)
+	}
+	output.AddFormatFlag(cmd, &f, output.FormatTable, output.FormatJSON, output.FormatYAML)
+	return cmd
+}
+
+// nameFunc finds the name of what an id stands for.
+type nameFunc func(ctx context.Context, c *client.Client, id string) (string, error)
+
+// nameIn returns a nameFunc for what can only be listed: it looks through the pages.
+func nameIn[T any](list Fetch[T], noun string, describe func(T) (id, name string)) nameFunc {
+	return func(ctx context.Context, c *client.Client, id string) (string, error) {
+		for offset := 0; ; {
+			page, err := list(ctx, c, client.Page{Limit: pageSize, Offset: offset})
+			if err != nil {
+				return "", err
+			}
+			for _, v := range page.Data {
+				if found, name := describe(v); found == id {
+					return name, nil
+				}
+			}
+			if offset += len(page.Data); len(page.Data) == 0 || offset >= page.Total {
+				return "", command.Failed(fmt.Errorf("there is no %s with the id %s", noun, output.Clean(id)), "the command list shows the ids")
+			}
+		}
+	}
+}
+
+// WriteWarnings writes the warnings of an answer to standard error.
+func WriteWarnings(env process.Env, warnings []string) {
+	for _, w := range warnings {
+		fmt.Fprintln(env.Stderr, "warning: "+output.Clean(w))
+	}
+}

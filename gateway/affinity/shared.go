@@ -9,9 +9,9 @@ import (
 // Store is what the replicas of a gateway share.
 type Store interface {
 	// Keep keeps a text under a name for ttl, in the place of what was there.
-	Keep(ctx context.Context, name, text string, ttl time.Duration) error
+	Put(ctx context.Context, name, text string, ttl time.Duration) error
 	// Kept returns it; ok is false when there is none.
-	Kept(ctx context.Context, name string) (text string, ok bool, err error)
+	Get(ctx context.Context, name string) (text string, ok bool, err error)
 }
 
 // Shared is the map of a gateway with several replicas: what one of them learns
@@ -34,13 +34,13 @@ func NewShared(local *Memory, store Store, ttl time.Duration) *Shared {
 // of its own failures.
 func (s *Shared) Learn(ctx context.Context, key Key, upstream string) {
 	s.local.Learn(ctx, key, upstream)
-	_ = s.store.Keep(ctx, name(key), upstream, s.ttl)
+	_ = s.store.Put(ctx, name(key), upstream, s.ttl)
 }
 
 // Upstream returns the upstream of a task: what the store says, because another
 // replica may have learned it since, else what this one learned.
 func (s *Shared) Upstream(ctx context.Context, key Key) (upstream string, ok bool) {
-	if upstream, ok, err := s.store.Kept(ctx, name(key)); err == nil && ok {
+	if upstream, ok, err := s.store.Get(ctx, name(key)); err == nil && ok {
 		return upstream, true
 	}
 	return s.local.Upstream(ctx, key)

@@ -14,14 +14,14 @@ type kept struct {
 	err   error
 }
 
-func (k *kept) Keep(_ context.Context, name, text string, ttl time.Duration) error {
+func (k *kept) Put(_ context.Context, name, text string, ttl time.Duration) error {
 	if k.err == nil {
 		k.texts[name], k.ttl = text, ttl
 	}
 	return k.err
 }
 
-func (k *kept) Kept(_ context.Context, name string) (string, bool, error) {
+func (k *kept) Get(_ context.Context, name string) (string, bool, error) {
 	text, ok := k.texts[name]
 	return text, ok && k.err == nil, k.err
 }

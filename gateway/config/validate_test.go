@@ -147,7 +147,7 @@ func TestSectionRules(t *testing.T) {
 		{"guardrail timeout above 0", "g", guardrail("    timeout: 0s"), []string{"range guardrails[0].timeout"}},
 		{"guardrail timeout at most 10s", "g", guardrail("    timeout: 10001ms"), []string{"range guardrails[0].timeout"}},
 		{"guardrail timeout of 10s", "g", guardrail("    timeout: 10s"), nil},
-		{"guardrail max_body_bytes 0 removes the cap", "g", guardrail("    max_body_bytes: 0"), nil},
+		{"guardrail max_body_bytes 0 removes the limit", "g", guardrail("    max_body_bytes: 0"), nil},
 		{"guardrail max_body_bytes negative", "g", guardrail("    max_body_bytes: -1"), []string{"range guardrails[0].max_body_bytes"}},
 		{"guardrail header with a line break", "g", guardrail(`    headers: {X: "a\r\nY: b"}`), []string{"header guardrails[0].headers.X"}},
 		{"guardrail breaker threshold 0 disables", "g", guardrail("    breaker: {failure_threshold: 0}"), nil},

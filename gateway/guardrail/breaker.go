@@ -5,70 +5,71 @@ import (
 	"time"
 )
 
-// breaker stops the calls to an endpoint that keeps failing (gateway
-// specification, States and transitions, Guardrail breaker). It is closed while
-// until is zero, open before that time, and half-open from then on.
+// breaker stops the calls to an endpoint after consecutive failures (gateway
+// specification, States and transitions, Guardrail breaker). It is closed while until is
+// zero, open before that time, and half-open from then on.
 type breaker struct {
-	threshold int           // consecutive failures that open it; 0 disables it
-	window    time.Duration // how long it stays open
+	threshold int           // consecutive failures that open the breaker; 0 disables it
+	window    time.Duration // duration of the open state
 
 	mu       sync.Mutex
 	failures int       // consecutive, while closed
 	until    time.Time // end of the open window
-	probing  bool      // the one call of the half-open state is under way
-	// era counts the transitions. A call that began in an era that is over tells
-	// nothing of the present state.
-	era uint64
+	probing  bool      // the single call of the half-open state is in flight
+	// version counts the transitions. The result of a call that began under an older
+	// version is ignored, because it is no evidence about the present state (decision
+	// GR9).
+	version uint64
 }
 
-// outcome is what a call tells the breaker.
+// outcome is the result of a call for the breaker.
 type outcome uint8
 
 const (
-	// abandoned: the caller left; it says nothing about the endpoint.
+	// abandoned: the caller disconnected; the call is no evidence about the endpoint.
 	abandoned outcome = iota
 	succeeded
 	failed
 )
 
-// admit asks for a call. The era is handed back to settle.
-func (b *breaker) admit(now time.Time) (era uint64, ok bool) {
+// allow reports whether a call may be made, and returns the version for report.
+func (b *breaker) allow(now time.Time) (version uint64, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.until.IsZero() {
-		return b.era, true
+		return b.version, true
 	}
 	if b.probing || now.Before(b.until) {
 		return 0, false
 	}
 	b.probing = true
-	return b.era, true
+	return b.version, true
 }
 
-// settle takes the outcome of an admitted call. opened reports that it opened
+// report records the outcome of an allowed call. opened is set when the outcome opened
 // the breaker.
-func (b *breaker) settle(era uint64, o outcome, now time.Time) (opened bool) {
+func (b *breaker) report(version uint64, o outcome, now time.Time) (opened bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.threshold == 0 || era != b.era {
+	if b.threshold == 0 || version != b.version {
 		return false
 	}
 	halfOpen := !b.until.IsZero()
 	b.probing = false
 	switch o {
-	case abandoned: // a probe that was given up leaves its place to the next
+	case abandoned: // after an abandoned probe, the next call is the probe
 	case succeeded:
 		b.failures = 0
 		if halfOpen {
 			b.until = time.Time{}
-			b.era++
+			b.version++
 		}
 	case failed:
 		b.failures++
 		if halfOpen || b.failures >= b.threshold {
 			b.failures = 0
 			b.until = now.Add(b.window)
-			b.era++
+			b.version++
 			return true
 		}
 	}

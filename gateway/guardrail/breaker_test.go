@@ -53,14 +53,14 @@ func TestBreaker(t *testing.T) {
 			now := time.Unix(1000, 0)
 			for i, s := range c.steps {
 				now = now.Add(s.wait)
-				era, ok := b.admit(now)
+				era, ok := b.allow(now)
 				if ok != s.want {
 					t.Fatalf("step %d: admitted %v, want %v", i, ok, s.want)
 				}
 				if !ok {
 					continue
 				}
-				if opened := b.settle(era, s.told, now); opened != s.opened {
+				if opened := b.report(era, s.told, now); opened != s.opened {
 					t.Fatalf("step %d: opened %v, want %v", i, opened, s.opened)
 				}
 			}
@@ -71,21 +71,21 @@ func TestBreaker(t *testing.T) {
 func TestBreakerHalfOpenAdmitsExactlyOneProbe(t *testing.T) {
 	b := breaker{threshold: 1, window: time.Second}
 	now := time.Unix(1000, 0)
-	era, _ := b.admit(now)
-	b.settle(era, failed, now)
+	era, _ := b.allow(now)
+	b.report(era, failed, now)
 	now = now.Add(time.Second)
-	probe, ok := b.admit(now)
+	probe, ok := b.allow(now)
 	if !ok {
 		t.Fatal("the probe was not admitted")
 	}
 	for range 10 {
-		if _, ok := b.admit(now.Add(time.Hour)); ok {
+		if _, ok := b.allow(now.Add(time.Hour)); ok {
 			t.Fatal("a second call beside the probe")
 		}
 	}
-	b.settle(probe, succeeded, now)
+	b.report(probe, succeeded, now)
 	for range 3 {
-		if _, ok := b.admit(now); !ok {
+		if _, ok := b.allow(now); !ok {
 			t.Fatal("not closed after the probe")
 		}
 	}
@@ -96,26 +96,26 @@ func TestBreakerHalfOpenAdmitsExactlyOneProbe(t *testing.T) {
 func TestBreakerLateOutcomes(t *testing.T) {
 	b := breaker{threshold: 1, window: time.Second}
 	now := time.Unix(1000, 0)
-	lateGood, _ := b.admit(now)
-	lateBad, _ := b.admit(now)
-	first, _ := b.admit(now)
-	if !b.settle(first, failed, now) {
+	lateGood, _ := b.allow(now)
+	lateBad, _ := b.allow(now)
+	first, _ := b.allow(now)
+	if !b.report(first, failed, now) {
 		t.Fatal("did not open")
 	}
-	b.settle(lateGood, succeeded, now)
-	if _, ok := b.admit(now); ok {
+	b.report(lateGood, succeeded, now)
+	if _, ok := b.allow(now); ok {
 		t.Fatal("a success from before closed it")
 	}
 	now = now.Add(time.Second)
-	probe, _ := b.admit(now)
-	if b.settle(lateBad, failed, now) {
+	probe, _ := b.allow(now)
+	if b.report(lateBad, failed, now) {
 		t.Fatal("a failure from before opened it again")
 	}
-	if _, ok := b.admit(now); ok {
+	if _, ok := b.allow(now); ok {
 		t.Fatal("a failure from before made room for a second probe")
 	}
-	b.settle(probe, succeeded, now)
-	if _, ok := b.admit(now); !ok {
+	b.report(probe, succeeded, now)
+	if _, ok := b.allow(now); !ok {
 		t.Fatal("not closed after the probe")
 	}
 }
@@ -140,7 +140,7 @@ func TestBreakerModel(t *testing.T) {
 				state = "half-open" // it is the same era until the probe has spoken
 			}
 			if len(under) == 0 || rapid.Bool().Draw(t, "begin") {
-				era, ok := b.admit(now)
+				era, ok := b.allow(now)
 				want := state == "closed" || state == "half-open" && !probing
 				if ok != want {
 					t.Fatalf("%s, probing %v: admitted %v", state, probing, ok)
@@ -155,7 +155,7 @@ func TestBreakerModel(t *testing.T) {
 			c := under[i]
 			under = append(under[:i], under[i+1:]...)
 			o := outcome(rapid.IntRange(0, 2).Draw(t, "outcome"))
-			opened := b.settle(c.era, o, now)
+			opened := b.report(c.era, o, now)
 			want := false
 			if c.model == number && threshold > 0 {
 				wasProbe := state == "half-open"

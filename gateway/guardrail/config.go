@@ -18,10 +18,9 @@ const (
 	maxName         = 128 // bytes
 )
 
-// Config is one webhook that a rule may ask: gateway specification,
-// guardrails.
+// Config is one webhook that a rule may call: gateway specification, guardrails.
 type Config struct {
-	// Name is what rules call it by: lower-case letters, digits, _ and -.
+	// Name is the name for rules: lower-case letters, digits, _ and -.
 	Name string `yaml:"name"`
 	// URL is the endpoint; https unless the host is loopback.
 	URL string `yaml:"url" env:"true"`
@@ -29,13 +28,13 @@ type Config struct {
 	Timeout time.Duration `yaml:"timeout"`
 	// FailOpen lets a request pass when the callout fails.
 	FailOpen bool `yaml:"fail_open"`
-	// MaxBodyBytes is the largest envelope sent; 0 removes this cap.
+	// MaxBodyBytes is the largest envelope that is sent; 0 removes this limit.
 	MaxBodyBytes int `yaml:"max_body_bytes"`
 	// Headers are sent on every call.
 	Headers map[string]string `yaml:"headers" env:"true" secret:"true"`
-	// Breaker stops calling an endpoint that keeps failing.
+	// Breaker stops the calls to an endpoint that fails repeatedly.
 	Breaker Breaker `yaml:"breaker"`
-	// TLS is for endpoints with a private authority or client certificates.
+	// TLS is for endpoints with a private certificate authority or client certificates.
 	TLS TLS `yaml:"tls"`
 }
 
@@ -47,9 +46,10 @@ func (c *Config) SetDefaults() {
 
 // Breaker is the circuit breaker of a guardrail.
 type Breaker struct {
-	// FailureThreshold is how many consecutive failures open it; 0 disables it.
+	// FailureThreshold is the number of consecutive failures that open the breaker; 0
+	// disables it.
 	FailureThreshold int `yaml:"failure_threshold"`
-	// OpenDuration is how long it stays open; at most 5m.
+	// OpenDuration is the duration of the open state; at most 5m.
 	OpenDuration time.Duration `yaml:"open_duration"`
 }
 
@@ -61,7 +61,7 @@ func (c *Breaker) SetDefaults() {
 
 // TLS is the client side of TLS to a guardrail.
 type TLS struct {
-	// Enabled switches the block on.
+	// Enabled turns the section on.
 	Enabled bool `yaml:"enabled"`
 	// CAFile is a PEM bundle added to the system's authorities.
 	CAFile string `yaml:"ca_file" env:"true"`
@@ -75,8 +75,8 @@ type TLS struct {
 
 var validName = regexp.MustCompile(`^[a-z0-9_-]+$`)
 
-// Validate reports what is wrong with one endpoint by itself; that its name is
-// unique is for the one who sees the list. It opens no file.
+// Validate reports the errors of one endpoint; its caller checks that names are unique.
+// It opens no file.
 func (c *Config) Validate(at diag.At) {
 	switch {
 	case c.Name == "":
@@ -90,7 +90,7 @@ func (c *Config) Validate(at diag.At) {
 		at.Field("timeout").Errorf("range", "must be above 0s and at most %s, is %s", maxTimeout, c.Timeout)
 	}
 	if c.MaxBodyBytes < 0 {
-		at.Field("max_body_bytes").Hint("0 removes the cap").Errorf("range", "must not be negative, is %d", c.MaxBodyBytes)
+		at.Field("max_body_bytes").Hint("0 removes the limit").Errorf("range", "must not be negative, is %d", c.MaxBodyBytes)
 	}
 	c.validateHeaders(at.Field("headers"))
 	if n := c.Breaker.FailureThreshold; n < 0 {
@@ -107,9 +107,8 @@ func (c *Config) Validate(at diag.At) {
 	}
 }
 
-// validateURL reports without quoting the URL: it may come from the
-// environment. It returns nil for one that is not an http or https URL with a
-// host.
+// validateURL reports errors without quoting the URL, which may come from the
+// environment. It returns nil for a URL that is not an http or https URL with a host.
 func (c *Config) validateURL(at diag.At) *url.URL {
 	if c.URL == "" {
 		at.Hint("as in https://guard.example/check").Errorf("required", "a guardrail needs a url")
@@ -124,16 +123,17 @@ func (c *Config) validateURL(at diag.At) *url.URL {
 		at.Hint("use a header from the environment").Errorf("url", "must not carry a user name or password")
 	}
 	if u.Scheme == "http" && !loopback(u.Hostname()) {
-		at.Hint("whole messages go there").Errorf("url-insecure", "must be https unless the host is loopback")
+		at.Hint("whole messages are sent to it").Errorf("url-insecure", "must be https unless the host is loopback")
 	}
 	return u
 }
 
-// ownHeaders are written by the gateway, or belong to one connection.
+// ownHeaders are headers that the gateway writes, and headers of one connection (decision
+// GR12).
 var ownHeaders = []string{"Content-Type", "Content-Length", "Content-Encoding", "Transfer-Encoding",
 	"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Upgrade", "Expect"}
 
-// validateHeaders reports without quoting values.
+// validateHeaders reports errors without quoting values.
 func (c *Config) validateHeaders(at diag.At) {
 	for name, value := range c.Headers {
 		at := at.Field(name)
@@ -150,7 +150,7 @@ func (c *Config) validateHeaders(at diag.At) {
 		}
 		for other := range c.Headers {
 			if other < name && strings.EqualFold(other, name) {
-				at.Errorf("duplicate", "the same header stands there as %q", other)
+				at.Errorf("duplicate", "the same header is already set as %q", other)
 			}
 		}
 	}
@@ -172,7 +172,7 @@ func (c *TLS) validate(at diag.At) {
 	}
 }
 
-// loopback reports whether the host of a URL can only mean this machine.
+// loopback reports whether the host of a URL is this machine for certain.
 func loopback(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true

@@ -1,9 +1,8 @@
-// Package guardrail asks webhooks what they think of a message (gateway
-// specification, guardrails and Action: guardrail).
+// Package guardrail calls webhooks that check messages (gateway specification, guardrails
+// and Action: guardrail).
 //
-// It owns the section of the configuration, the one HTTP call of a callout with
-// its bounds, the reading of what an endpoint answers, the breaker that stops
-// calling one that keeps failing, and the probe of the diagnostics command. An
-// [Endpoint] returns a [Result]; what becomes of the message, its audit line and
-// the answer to the client belong to package gateway.
+// It contains the section of the configuration, the single HTTP call with its bounds, the
+// parser of the reply, the circuit breaker of an endpoint, and the probe of the
+// diagnostics command. An [Endpoint] returns a [Result]; package gateway forwards or
+// rejects the message, and writes the audit line and the response.
 package guardrail

@@ -13,40 +13,39 @@ import (
 	"svc/gateway/policy"
 )
 
-// Verdict is what came of asking, as audit and spans have it.
+// Verdict is the result of a callout, as in audit lines and spans (decision GR1).
 type Verdict string
 
-// The verdicts. The first three are an endpoint's own, the others the fail
-// posture's.
+// The verdicts. The first three are verdicts of the endpoint, the others follow from the
+// fail posture.
 const (
 	Pass       Verdict = "pass"
 	Mask       Verdict = "mask"
 	Reject     Verdict = "reject"
 	FailOpen   Verdict = "error_failopen"
 	FailClosed Verdict = "error_failclosed"
-	// CallerGone: whoever waited for the answer left first. It is no failure of
-	// the endpoint, and the message goes nowhere.
+	// CallerGone: the caller disconnected before the reply. It is not a failure of the
+	// endpoint, and the message is not forwarded.
 	CallerGone Verdict = "canceled"
 )
 
-// The kinds of callout errors, as audit has them (gateway specification,
-// Errors).
+// The kinds of callout errors, as in audit lines (gateway specification, Errors).
 const (
 	KindUnreachable = "guardrail_unreachable"
 	KindTooLarge    = "guardrail_body_too_large"
 )
 
-// Result is what came of asking for one message.
+// Result is the result of a callout for one message.
 type Result struct {
 	Verdict Verdict
 	// Kind is the kind of the callout error; empty when there was none.
 	Kind string
-	// Latency is how long it took.
+	// Latency is the duration of the callout.
 	Latency time.Duration
 }
 
-// Endpoint is one webhook. It is safe for concurrent use; the number of calls
-// under way is that of its callers.
+// Endpoint is one webhook. It is safe for concurrent use; its callers bound the number of
+// calls in flight.
 type Endpoint struct {
 	cfg       Config
 	header    http.Header
@@ -61,42 +60,44 @@ var (
 	errOpen     = errors.New("the breaker is open")
 )
 
-// Ask sends a message to the endpoint and waits for its verdict, for at most
-// the time-out. Nothing of m is kept. Of [Mask] the masked message is read into masked. What goes wrong
-// takes the fail posture of the endpoint and is logged, but for calls that an
-// open breaker skips.
+// Ask sends a message to the endpoint and waits for its verdict, at most for the timeout.
+// Nothing of m is retained. For [Mask] the masked message is parsed into masked. After an
+// error the fail posture of the endpoint decides, and the error is logged, except for
+// calls that an open breaker skips.
 //
-// There is one attempt, nothing is sent in part, and redirects are not followed.
+// There is one attempt (decision GR7), a message is never sent in part, and redirects are
+// not followed.
 func (e *Endpoint) Ask(ctx context.Context, m, masked *mcp.Message) Result {
 	if limit := e.cfg.MaxBodyBytes; limit > 0 && len(m.Body) > limit {
-		// No failure of the endpoint: the breaker does not hear of it.
+		// The message is too large, which is no failure of the endpoint: the breaker does
+		// not count it.
 		return e.failed(errTooLarge, 0)
 	}
 	started := e.now()
-	era, ok := e.breaker.admit(started)
+	version, ok := e.breaker.allow(started)
 	if !ok {
 		return e.failed(errOpen, 0)
 	}
-	told := abandoned
-	defer func() { // also when something panics: the place of a probe is not lost
-		if e.breaker.settle(era, told, e.now()) {
-			e.log.Warn("guardrail breaker opened: the endpoint is not asked", "guardrail", e.cfg.Name, "for", e.cfg.Breaker.OpenDuration)
+	result := abandoned
+	defer func() { // also after a panic, so that a probe always ends
+		if e.breaker.report(version, result, e.now()) {
+			e.log.Warn("guardrail breaker opened: the endpoint is not called", "guardrail", e.cfg.Name, "for", e.cfg.Breaker.OpenDuration)
 		}
 	}()
 	verdict, err := e.call(ctx, m, masked)
 	latency := e.now().Sub(started)
 	switch {
 	case err == nil:
-		told = succeeded
+		result = succeeded
 		return Result{Verdict: verdict, Latency: latency}
 	case ctx.Err() != nil:
 		return Result{Verdict: CallerGone, Latency: latency}
 	}
-	told = failed
+	result = failed
 	return e.failed(err, latency)
 }
 
-// failed takes the fail posture.
+// failed returns the verdict of the fail posture and logs the error.
 func (e *Endpoint) failed(err error, latency time.Duration) Result {
 	r := Result{Verdict: FailClosed, Kind: KindUnreachable, Latency: latency}
 	if errors.Is(err, errTooLarge) {
@@ -107,15 +108,15 @@ func (e *Endpoint) failed(err error, latency time.Duration) Result {
 		r.Verdict = FailOpen
 		does = "allowed"
 	}
-	if !errors.Is(err, errOpen) { // that it opened was logged
+	if !errors.Is(err, errOpen) { // the opening was logged
 		e.log.Warn("guardrail callout failed", "guardrail", e.cfg.Name, "message", does, "error", err)
 	}
 	return r
 }
 
-// call makes the one POST of a callout.
+// call makes the single POST of a callout.
 func (e *Endpoint) call(ctx context.Context, m, masked *mcp.Message) (Verdict, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, e.cfg.Timeout, fmt.Errorf("no answer within %s", e.cfg.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, e.cfg.Timeout, fmt.Errorf("no reply within %s", e.cfg.Timeout))
 	defer cancel()
 	data, err := e.post(ctx, m.Body)
 	if err != nil {
@@ -128,21 +129,23 @@ func (e *Endpoint) call(ctx context.Context, m, masked *mcp.Message) (Verdict, e
 	if err != nil || said.verdict != Mask {
 		return said.verdict, err
 	}
-	// A mask keeps what a redaction on the way up keeps, in both directions.
+	// In both directions a mask must keep what a redaction from client to server keeps
+	// (decision GR6).
 	if err := policy.Rewritten(policy.ClientToServer, m, masked, said.body); err != nil {
-		return "", fmt.Errorf("the masked message is not usable: %w", err)
+		return "", fmt.Errorf("the masked message cannot be forwarded: %w", err)
 	}
 	return Mask, nil
 }
 
-// post sends a body and returns that of the answer.
+// post sends a body and returns the body of the reply.
 func (e *Endpoint) post(ctx context.Context, body []byte) ([]byte, error) {
-	lent := &loan{rest: body}
-	defer lent.Close()
-	// The transport cannot rewind such a body, so it never sends one twice.
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.cfg.URL, lent)
+	reader := &revocableReader{rest: body}
+	defer reader.Close()
+	// The transport cannot rewind such a body, so it never sends a body twice (decision
+	// GR7).
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.cfg.URL, reader)
 	if err != nil {
-		return nil, errURL // the text of err quotes the URL, which may hold a secret
+		return nil, errURL // the text of err contains the URL, which may contain a secret
 	}
 	req.ContentLength = int64(len(body))
 	req.Header = e.header.Clone()
@@ -155,7 +158,7 @@ func (e *Endpoint) post(ctx context.Context, body []byte) ([]byte, error) {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the endpoint answered with status %d", resp.StatusCode)
+		return nil, fmt.Errorf("the endpoint returned status %d", resp.StatusCode)
 	}
 	if resp.ContentLength > maxReply {
 		return nil, errReplyTooLarge

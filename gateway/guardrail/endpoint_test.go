@@ -296,7 +296,7 @@ func TestMaxBodyBytes(t *testing.T) {
 		{"one byte above", len(envelope) - 1, message(t, envelope), false, Result{Verdict: FailClosed, Kind: KindTooLarge}, 0},
 		{"one byte above, failing open", len(envelope) - 1, message(t, envelope), true, Result{Verdict: FailOpen, Kind: KindTooLarge}, 0},
 		{"above the default", 1 << 20, big, false, Result{Verdict: FailClosed, Kind: KindTooLarge}, 0},
-		{"0 removes the cap", 0, big, false, Result{Verdict: Pass}, 1},
+		{"0 removes the limit", 0, big, false, Result{Verdict: Pass}, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			calls.Store(0)
@@ -443,8 +443,8 @@ func TestCancellationsDoNotCount(t *testing.T) {
 	if l.String() != "" {
 		t.Errorf("logged: %s", l)
 	}
-	era, _ := e.breaker.admit(now.now())
-	e.breaker.settle(era, failed, now.now())
+	era, _ := e.breaker.allow(now.now())
+	e.breaker.report(era, failed, now.now())
 	now.advance(5 * time.Second)
 	leave() // as the probe
 	good.Store(true)
@@ -487,11 +487,11 @@ func TestReloadStartsClosed(t *testing.T) {
 		}
 		defer set.Close()
 		e := set.Get("dlp")
-		if _, ok := e.breaker.admit(time.Now()); !ok {
+		if _, ok := e.breaker.allow(time.Now()); !ok {
 			t.Fatal("not closed")
 		}
 		e.Ask(t.Context(), message(t, envelope), new(mcp.Message))
-		if _, ok := e.breaker.admit(time.Now()); ok {
+		if _, ok := e.breaker.allow(time.Now()); ok {
 			t.Fatal("not opened")
 		}
 	}
@@ -540,7 +540,7 @@ func TestTLS(t *testing.T) {
 		want string
 	}{
 		{"ca_file is missing", TLS{Enabled: true, CAFile: filepath.Join(dir, "none")}, "tls.ca_file"},
-		{"ca_file holds no certificate", TLS{Enabled: true, CAFile: leaf.KeyFile}, "holds no certificate"},
+		{"ca_file contains no certificate", TLS{Enabled: true, CAFile: leaf.KeyFile}, "contains no certificate"},
 		{"key_file of another certificate", TLS{Enabled: true, CertFile: leaf.CertFile, KeyFile: stranger.KeyFile}, "tls.cert_file"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -8,31 +8,31 @@ import (
 	"time"
 )
 
-// maxProbes bounds the probes under way at a time.
+// maxProbes bounds the number of concurrent probes.
 const maxProbes = 16
 
-// Probed is what a probe found of one endpoint.
+// Probed is the result of probing one endpoint.
 type Probed struct {
-	// Name is that of the endpoint.
+	// Name is the name of the endpoint.
 	Name string
-	// Status is the HTTP status; 0 when there was no answer.
+	// Status is the HTTP status; 0 when there was no response.
 	Status int
-	// Latency is how long the answer, or the failure, took.
+	// Latency is the time until the response, or the failure.
 	Latency time.Duration
-	// Err says why there was no answer. It never holds the URL, which may come
-	// from the environment.
+	// Err is the reason why there was no response. It never contains the URL, which may
+	// come from the environment.
 	Err error
-	// Unchecked tells that nothing was asked: the files of the TLS block cannot
-	// be used.
+	// Unchecked is set when no request was sent, because the files of the TLS section
+	// cannot be used.
 	Unchecked bool
 }
 
-// Reachable reports whether the endpoint answered with a status below 500.
+// Reachable reports whether the endpoint responded with a status below 500.
 func (p Probed) Reachable() bool { return p.Err == nil && p.Status < 500 }
 
-// Probe asks each endpoint with a plain GET whether it is there (gateway
-// specification, guardrails): without its static headers, whatever breakers
-// say, for at most its time-out. The results are in the order of the section.
+// Probe sends a plain GET to each endpoint (gateway specification, guardrails): without
+// its static headers, regardless of breakers, with its timeout. The results are in the
+// order of the section.
 func Probe(ctx context.Context, configs []Config, now func() time.Time) []Probed {
 	found := make([]Probed, len(configs))
 	places := make(chan struct{}, maxProbes)
@@ -56,7 +56,7 @@ func probe(ctx context.Context, c *Config, now func() time.Time) Probed {
 		return p
 	}
 	defer transport.CloseIdleConnections()
-	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("no answer within %s", c.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("no response within %s", c.Timeout))
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL, nil)
 	if err != nil {

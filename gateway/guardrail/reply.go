@@ -8,29 +8,27 @@ import (
 	"io"
 )
 
-// maxReply bounds what an endpoint may answer, in bytes.
+// maxReply bounds the reply of an endpoint, in bytes (decision GR5).
 const maxReply = 16 << 20
 
-// Why an answer of an endpoint is a callout error. No error holds text of the
-// answer: a reason is for the operator of the endpoint alone.
+// The reasons why a reply is a callout error. No error contains text of the reply.
 var (
-	errReplyTooLarge = fmt.Errorf("the answer is longer than %d bytes", maxReply)
-	errReplyJSON     = errors.New("the answer is not one JSON object")
-	errReplyTwice    = errors.New("the answer has a member twice")
-	errReplyAction   = errors.New("the action in the answer is not pass, mask or reject")
-	errReplyBody     = errors.New("the answer masks without an object as body")
+	errReplyTooLarge = fmt.Errorf("the reply is longer than %d bytes", maxReply)
+	errReplyJSON     = errors.New("the reply is not one JSON object")
+	errReplyTwice    = errors.New("the reply has a duplicate member")
+	errReplyAction   = errors.New("the action of the reply is not pass, mask or reject")
+	errReplyBody     = errors.New("the reply has action mask, and its body is not an object")
 )
 
-// reply is what an endpoint answered.
+// reply is the parsed reply of an endpoint.
 type reply struct {
 	verdict Verdict // Pass, Mask or Reject
-	body    []byte  // of Mask: the envelope, as it was written
+	body    []byte  // for Mask: the envelope, as received
 }
 
-// parseReply reads an answer: an object with action, and body where that is
-// mask. Other members are the endpoint's own business. Names count as they are
-// written, and twice the same name is no answer: whoever reads the first of two
-// actions and whoever reads the second would not agree.
+// parseReply parses a reply: an object with action, and with body if action is mask.
+// Other members are ignored. Names are compared exactly, and a duplicate name is an
+// error, because parsers disagree on which of two members counts (decision GR5).
 func parseReply(data []byte) (reply, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {

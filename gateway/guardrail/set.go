@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Set holds the endpoints of one configuration by name. It does not change: a
-// reload makes another one, whose breakers are all closed.
+// Set holds the endpoints of one configuration by name. It is immutable: a reload creates
+// another Set, whose breakers are all closed.
 type Set struct {
 	endpoints map[string]*Endpoint
 }
 
-// New makes the endpoints of a section that [Config.Validate] found nothing
-// wrong with. It reads the files of their TLS blocks; nothing is sent.
+// New creates the endpoints of a section that [Config.Validate] has accepted. It reads
+// the files of their TLS sections; no request is sent.
 func New(configs []Config, log *slog.Logger, now func() time.Time) (*Set, error) {
 	s := &Set{endpoints: make(map[string]*Endpoint, len(configs))}
 	for _, c := range configs {
@@ -33,17 +33,17 @@ func New(configs []Config, log *slog.Logger, now func() time.Time) (*Set, error)
 			breaker: breaker{threshold: c.Breaker.FailureThreshold, window: c.Breaker.OpenDuration},
 		}
 		if c.TLS.Enabled && c.TLS.SkipVerify {
-			log.Warn("GUARDRAIL CERTIFICATES ARE NOT VERIFIED: whoever stands between reads every message and decides on it",
+			log.Warn("GUARDRAIL CERTIFICATES ARE NOT VERIFIED: an attacker between gateway and guardrail can read every message and decide on it",
 				"guardrail", c.Name, "fix", "set tls.ca_file and remove tls.skip_verify")
 		}
 	}
 	return s, nil
 }
 
-// Get returns the endpoint of a name, nil when there is none.
+// Get returns the endpoint with a name, nil when there is none.
 func (s *Set) Get(name string) *Endpoint { return s.endpoints[name] }
 
-// Close gives up idle connections. Calls under way go on.
+// Close closes idle connections. Calls in flight continue.
 func (s *Set) Close() {
 	for _, e := range s.endpoints {
 		e.transport.CloseIdleConnections()

@@ -1,7 +1,7 @@
 package guardrail
 
-// Breakers returns, by the name of the endpoint, whether its breaker is open or
-// half-open now. It is safe for concurrent use.
+// Breakers returns the state of each breaker by the name of its endpoint: true when it is
+// open or half-open. It is safe for concurrent use.
 func (s *Set) Breakers() map[string]bool {
 	open := make(map[string]bool, len(s.endpoints))
 	for name, e := range s.endpoints {

@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// What every request says of itself, and the bounds of the connections to one
-// endpoint.
+// Constant headers of each request, and the bounds of the connections to one endpoint.
 const (
 	userAgent   = "svc-gateway"
 	contentType = "application/json"
 
 	maxIdle = 64
-	// idleTimeout is shorter than the 5 s after which common servers close an
-	// idle connection: a call that meets the closing fails, and is not repeated.
+	// idleTimeout is shorter than the 5 s after which common servers close an idle
+	// connection: a call on a connection that the server closes fails, and is not retried
+	// (decision GR7).
 	idleTimeout    = 4 * time.Second
 	maxReplyHeader = 64 << 10
 )
 
 var errURL = errors.New("the url is not usable")
 
-// newTransport makes the HTTP side of an endpoint. It goes straight there: the
-// proxies of the environment are not for messages.
+// newTransport creates the HTTP transport of an endpoint. It does not use the proxies of
+// the environment, which are not meant for messages (decision GR8).
 func newTransport(c *Config) (*http.Transport, error) {
 	conf, err := c.TLS.client()
 	if err != nil {
@@ -44,7 +44,7 @@ func newTransport(c *Config) (*http.Transport, error) {
 	}, nil
 }
 
-// client returns the TLS configuration of a block.
+// client returns the TLS configuration of a section.
 func (c *TLS) client() (*tls.Config, error) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12}
 	if !c.Enabled {
@@ -60,7 +60,7 @@ func (c *TLS) client() (*tls.Config, error) {
 			conf.RootCAs = x509.NewCertPool()
 		}
 		if !conf.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("ca_file: %s holds no certificate", c.CAFile)
+			return nil, fmt.Errorf("ca_file: %s contains no certificate", c.CAFile)
 		}
 	}
 	if c.CertFile != "" {

@@ -9,16 +9,15 @@ import (
 
 // The values of StoreConfig.Type.
 const (
-	// TypeInMemory keeps the buckets in the process: with N replicas the
-	// effective limit is N times the configured one.
+	// TypeInMemory stores the buckets in the process: with N replicas the effective limit
+	// is N times the configured one.
 	TypeInMemory = "in_memory"
 	// TypeRedis shares the buckets between replicas.
 	TypeRedis = "redis"
 )
 
-// StoreConfig is the rate_limit_store section (gateway specification,
-// rate_limit_store): the backend shared by input_rate_limit and the policy
-// action rate_limit.
+// StoreConfig is the rate_limit_store section (gateway specification, rate_limit_store):
+// the store that input_rate_limit and the policy action rate_limit share.
 type StoreConfig struct {
 	// Type is in_memory (default) or redis.
 	Type string `yaml:"type"`
@@ -26,14 +25,14 @@ type StoreConfig struct {
 	// redis://user:password@host:6379/0, or rediss:// for TLS; a cluster takes
 	// several hosts, separated by commas.
 	URL string `yaml:"url" env:"true"`
-	// Cluster is set when the store is a Redis Cluster: the hosts of the URL are
-	// where the topology is asked for. Run it with cluster-require-full-coverage no,
-	// or every bucket fails while one shard elects a new master.
+	// Cluster is set when the store is a Redis Cluster: the topology is requested from
+	// the hosts of the URL. Run the cluster with cluster-require-full-coverage no;
+	// otherwise every bucket fails while one shard elects a new master.
 	Cluster bool `yaml:"cluster"`
-	// KeyPrefix stands before every bucket key in a shared store.
+	// KeyPrefix is the prefix of every key in a shared store.
 	KeyPrefix string `yaml:"key_prefix"`
-	// OperationTimeout bounds one call; exceeding it counts as a failure. After a
-	// failure, calls to the same server fail at once for a second.
+	// OperationTimeout bounds one call; a call that exceeds it counts as a failure. After
+	// a failure, calls to the same server fail at once for a second.
 	OperationTimeout time.Duration `yaml:"operation_timeout"`
 	// FailOpen allows the request when the store fails; false denies it, with 429.
 	FailOpen bool `yaml:"fail_open"`
@@ -49,14 +48,14 @@ type StoreTLS struct {
 	CAFile string `yaml:"ca_file" env:"true"`
 }
 
-// SetDefaults sets what the specification names as defaults.
+// SetDefaults sets the specified defaults.
 func (c *StoreConfig) SetDefaults() {
 	c.Type = TypeInMemory
 	c.KeyPrefix = "mcpgw:rl:"
 	c.OperationTimeout = 50 * time.Millisecond
 }
 
-// Validate reports what is wrong with the section.
+// Validate reports the errors of the section.
 func (c *StoreConfig) Validate(at diag.At) {
 	switch c.Type {
 	case TypeInMemory:
@@ -80,14 +79,15 @@ func (c *StoreConfig) Validate(at diag.At) {
 	}
 }
 
-// maxPrefix bounds key_prefix: it stands in every key.
+// maxPrefix bounds key_prefix, which is a part of every key.
 const maxPrefix = 256
 
-// validateRedis reports what a shared store cannot work with.
+// validateRedis reports the errors of the settings of a shared store (decisions LIM4,
+// LIM5).
 func (c *StoreConfig) validateRedis(at diag.At) {
 	c.validateURL(at)
 	if strings.ContainsAny(c.KeyPrefix, "{}") {
-		at.Field("key_prefix").Hint("leave the braces out: each bucket brings its own").
+		at.Field("key_prefix").Hint("remove the braces: each key has its own").
 			Warnf("braces", "puts all buckets on one server of a cluster")
 	}
 	if len(c.KeyPrefix) > maxPrefix {
@@ -102,17 +102,17 @@ func (c *StoreConfig) validateURL(at diag.At) {
 		return
 	}
 	u, err := parseRedisURL(c.URL)
-	if err != nil { // it shows nothing of the URL, which may hold a password
+	if err != nil { // the error never contains the URL, which may contain a password
 		field.Errorf("url", "%s", err)
 		return
 	}
 	switch {
 	case !c.Cluster && len(u.hosts) > 1:
 		at.Field("url").Hint("set cluster: true, or name one host").
-			Errorf("url", "names several hosts, which is for a cluster")
+			Errorf("url", "names several hosts, which requires a cluster")
 	case c.Cluster && u.db != 0:
 		at.Field("url").Hint("leave the path out").
-			Errorf("url", "names database %d: a cluster has database 0 alone", u.db)
+			Errorf("url", "names database %d: a cluster has only database 0", u.db)
 	}
 	if c.TLS.CAFile != "" && !c.TLS.Enabled && !u.tls {
 		at.Field("tls").Field("ca_file").Hint("set tls.enabled: true, or use rediss://").

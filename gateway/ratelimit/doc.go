@@ -1,11 +1,9 @@
-// Package ratelimit decides whether one more event fits a token bucket: the
-// arithmetic on a passed time, the interface of a place that keeps buckets, the
-// bounded place in memory, and the one in Redis that replicas share.
+// Package ratelimit implements token buckets: the arithmetic, the interface of a store of
+// buckets, a bounded store in memory, and a store in Redis that replicas share.
 //
-// It leaves to others who is limited and by what: the caller builds the [Key]
-// from a rule and a typed principal, takes rate and burst from its own
-// configuration on every call (so a reload re-applies them and keeps the
-// buckets), turns a refusal into an answer, and decides what a store that fails
-// means for the request. The arithmetic reads no clock; the Redis store counts in
-// the clock of its server.
+// The callers decide who is limited and by what: they build the [Key] from a rule and a
+// typed principal, pass rate and burst of their configuration on every call (so that a
+// reload applies new limits and keeps the buckets), turn a refusal into a response, and
+// decide about requests whose store fails. The arithmetic reads no clock; the Redis store
+// uses the clock of its server.
 package ratelimit

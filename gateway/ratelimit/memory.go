@@ -8,37 +8,37 @@ import (
 )
 
 const (
-	// DefaultMaxBuckets is how many buckets a [Memory] keeps unless told
-	// otherwise; each costs less than 256 bytes once it is used.
+	// DefaultMaxBuckets is the default bound of the buckets in a [Memory]; each uses less
+	// than 256 bytes.
 	DefaultMaxBuckets = 1 << 18
 
 	shardCount = 64
-	// sweepPerInsert is how many of the longest unused buckets are looked at when
-	// a new one is made: more than one, so that a burst of principals goes away
-	// as fast as it came.
+	// sweepPerInsert is the number of least recently used buckets that are checked when a
+	// bucket is added. It is more than one, so that the buckets of a burst of principals
+	// are removed as fast as they were added.
 	sweepPerInsert = 2
-	// evictionScan is how many of the longest unused buckets are searched for one
-	// that is full again before a shard at its bound forgets one that is not.
+	// evictionScan is the number of least recently used buckets that are searched for a
+	// full one before a shard at its bound evicts one that is not full.
 	evictionScan = 8
 )
 
-// Memory keeps buckets in the process (gateway specification, rate_limit_store,
-// type in_memory). It is bounded: buckets that are full again are forgotten as
-// new ones come, and at the bound the longest unused one makes room. It is safe
-// for concurrent use, has no goroutine and needs no closing.
+// Memory stores buckets in the process (gateway specification, rate_limit_store, type
+// in_memory). It is bounded: buckets that are full again are removed as new ones are
+// added, and at the bound the least recently used bucket is evicted. It is safe for
+// concurrent use, has no goroutine and needs no Close.
 type Memory struct {
 	seeds  [2]maphash.Seed
 	epoch  time.Time
 	shards [shardCount]shard
 }
 
-// digest stands for a Key: 128 bits under secret seeds, so that a principal of
-// eight kilobytes costs what an address costs and nobody can look for collisions.
+// digest identifies a Key: 128 bits with random seeds, so that a principal of eight
+// kilobytes uses no more memory than an address and a client cannot construct collisions.
 type digest [2]uint64
 
-// NewMemory returns an empty store of at most maxBuckets buckets; zero or less
-// means [DefaultMaxBuckets]. now anchors its time line, on which a step of the
-// wall clock is not seen as long as the times passed carry a monotonic reading.
+// NewMemory returns an empty store of at most maxBuckets buckets; zero or less means
+// [DefaultMaxBuckets]. now is the origin of its clock, which steps of the wall clock do
+// not affect as long as the times passed have a monotonic reading.
 func NewMemory(maxBuckets int, now time.Time) *Memory {
 	if maxBuckets <= 0 {
 		maxBuckets = DefaultMaxBuckets
@@ -60,7 +60,7 @@ func (m *Memory) Allow(_ context.Context, key Key, rate float64, burst int, now 
 	return ok, retryAfter, nil
 }
 
-// Len returns how many buckets are kept.
+// Len returns the number of buckets.
 func (m *Memory) Len() int {
 	n := 0
 	for i := range m.shards {
@@ -72,7 +72,7 @@ func (m *Memory) Len() int {
 	return n
 }
 
-// shard is a part of the store: a map into a slice of entries that also form a
+// shard is a part of the store: a map to indexes of a slice, whose entries also form a
 // list, most recently used first.
 type shard struct {
 	bound int
@@ -110,7 +110,7 @@ func (s *shard) take(key digest, rate float64, burst int, now int64) (bool, time
 	return ok, retryAfter
 }
 
-// insert makes an entry with a full bucket, not yet linked.
+// insert adds an entry with a full bucket, not yet in the list.
 func (s *shard) insert(key digest, burst int, now int64) int32 {
 	if s.index == nil {
 		s.index = make(map[digest]int32)
@@ -137,8 +137,8 @@ func (s *shard) insert(key digest, burst int, now int64) int32 {
 	return i
 }
 
-// victim is the bucket that a full shard forgets: one that is full again if
-// there is one near the end, else the longest unused one.
+// victim returns the bucket that a full shard evicts: a full bucket if there is one near
+// the end of the list, else the least recently used one.
 func (s *shard) victim(now int64) int32 {
 	for i, n := s.tail, 0; i != none && n < evictionScan; i, n = s.entries[i].prev, n+1 {
 		if s.entries[i].fullAt <= now {

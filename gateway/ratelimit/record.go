@@ -13,17 +13,16 @@ import (
 // maxFields bounds the fields of one record.
 const maxFields = 260
 
-// fieldPrefix tells the fields of callers apart from the field born, the time at
-// which the record was made, and the field end, which stands alone in a record
-// that has ended.
+// fieldPrefix distinguishes the fields of callers from the field born, the creation time
+// of the record, and from the field end, which is the only field of a record that has
+// ended.
 const fieldPrefix = "f:"
 
-// The scripts of records: one key each, so that every one is one decision. A
-// record is a hash that expires; one that ended holds the field end alone, and
-// takes no other.
+// The scripts of records. Each uses one key and is atomic. A record is a hash that
+// expires; a record that has ended contains only the field end, and accepts no other.
 var (
-	// The answer is empty for no record, end for one that ended, else when it was
-	// made. The time to live is written only when half of it has gone.
+	// The reply is empty for no record, end for a record that has ended, else the
+	// creation time. The time to live is written only after half of it has passed.
 	recordTouch = redis.NewScript(`
 local left = redis.call('PTTL', KEYS[1])
 if left == -2 then return '' end
@@ -32,8 +31,8 @@ if not born then ttl, born = ARGV[2], 'end' end
 if left < tonumber(ttl) / 2 then redis.call('PEXPIRE', KEYS[1], ttl) end
 return born
 `)
-	// The answer is {0} for a record that ended, else {1, what the field holds}.
-	// A full record keeps nothing more: the answer is then what was brought.
+	// The reply is {0} for a record that has ended, else {1, the value of the field}. A
+	// full record stores no further field: the reply is then the given text.
 	recordClaim = redis.NewScript(`
 if redis.call('HEXISTS', KEYS[1], 'end') == 1 then return {0} end
 local there = redis.call('HGET', KEYS[1], ARGV[1])
@@ -72,19 +71,18 @@ return all
 `)
 )
 
-// Records keeps small maps of texts for all replicas that share the store. A
-// record expires, holds at most 260 fields, and can be ended once and for all.
-// Each call is one decision of the server, and fails like Allow: within the
-// operation time-out, and at once while the server is known to fail. Names must
-// not be ones that a stranger can choose. It is safe for concurrent use.
+// Records stores small maps of texts for all replicas that share the store. A record
+// expires, has at most 260 fields, and can be ended permanently. Each call is atomic in
+// the server. It fails like Allow: within the operation timeout, and at once during the
+// short circuit of the server. Names must not be chosen by a client. It is safe for
+// concurrent use.
 type Records struct{ r *Redis }
 
 // Records returns the records of the store.
 func (r *Redis) Records() Records { return Records{r} }
 
-// Touch tells when a record was made, empty where there is none, and whether it
-// has ended, and lets it live on: for half of ttl at the least, of endedTTL when
-// it has ended.
+// Touch returns the creation time of a record, empty if there is none, and whether it has
+// ended, and extends its life: by at least half of ttl, or of endedTTL when it has ended.
 func (s Records) Touch(ctx context.Context, name string, ttl, endedTTL time.Duration) (born string, isEnded bool, err error) {
 	key := recordKey(s.r.prefix, name)
 	err = s.r.call(ctx, key, func(ctx context.Context) (err error) {
@@ -125,9 +123,8 @@ func (s Records) Fields(ctx context.Context, name string) (fields map[string]str
 	return fields, err
 }
 
-// Claim sets a field that is not there, and returns what it holds from now on:
-// what another has set before, or text. When the record has ended nothing is
-// set.
+// Claim sets a field that is absent, and returns the value that the field then has: the
+// existing one, or text. In a record that has ended nothing is set.
 func (s Records) Claim(ctx context.Context, name, field, text string, ttl time.Duration) (holds string, isEnded bool, err error) {
 	key := recordKey(s.r.prefix, name)
 	err = s.r.call(ctx, key, func(ctx context.Context) error {
@@ -151,7 +148,7 @@ func (s Records) Claim(ctx context.Context, name, field, text string, ttl time.D
 	return holds, isEnded, err
 }
 
-// Set sets a field in the place of what was there, unless the record has ended.
+// Set sets a field and replaces its value, unless the record has ended.
 func (s Records) Set(ctx context.Context, name, field, text string, ttl time.Duration) error {
 	key := recordKey(s.r.prefix, name)
 	return s.r.call(ctx, key, func(ctx context.Context) error {
@@ -159,7 +156,7 @@ func (s Records) Set(ctx context.Context, name, field, text string, ttl time.Dur
 	})
 }
 
-// Drop removes a field, but only while it holds text.
+// Drop removes a field if its value is text.
 func (s Records) Drop(ctx context.Context, name, field, text string) error {
 	key := recordKey(s.r.prefix, name)
 	return s.r.call(ctx, key, func(ctx context.Context) error {
@@ -167,8 +164,7 @@ func (s Records) Drop(ctx context.Context, name, field, text string) error {
 	})
 }
 
-// End ends a record, whether there was one or not, for as long as ttl, and
-// returns the fields that it had.
+// End ends a record for the time ttl, whether or not it exists, and returns its fields.
 func (s Records) End(ctx context.Context, name string, ttl time.Duration) (fields map[string]string, err error) {
 	key := recordKey(s.r.prefix, name)
 	err = s.r.call(ctx, key, func(ctx context.Context) error {
@@ -182,15 +178,15 @@ func (s Records) End(ctx context.Context, name string, ttl time.Duration) (field
 	return fields, err
 }
 
-// addField adds a field under the name that callers have for it.
+// addField adds a field under the name that callers use for it.
 func addField(to map[string]string, name, text string) {
 	if field, ok := strings.CutPrefix(name, fieldPrefix); ok {
 		to[field] = text
 	}
 }
 
-// recordKey is the name of a record in the store, with its hash slot in braces
-// like that of buckets and kept texts.
+// recordKey returns the key of a record in the store, with its hash slot in braces like
+// the keys of buckets and texts.
 func recordKey(prefix, name string) string { return prefix + "{record:" + name + "}" }
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

@@ -13,14 +13,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Redis keeps buckets in a Redis server or a Redis Cluster, so that all replicas
-// of a gateway share them (gateway specification, rate_limit_store, type redis).
-// Each decision is one script on one key, under the clock of the server, so that
-// the clocks of the replicas do not matter.
+// Redis stores buckets in a Redis server or a Redis Cluster, so that all replicas of a
+// gateway share them (gateway specification, rate_limit_store, type redis). Each decision
+// is one script on one key, with the clock of the server, so that the clocks of the
+// replicas do not matter (decision LIM1).
 //
-// A call takes no longer than operation_timeout. One that fails makes the calls
-// to the same server fail at once for a second; in a cluster the other shards go
-// on. What a failure means for the request is the caller's decision. It is safe
+// A call takes no longer than operation_timeout. After a failure the calls to the same
+// server fail at once for a second; in a cluster the other shards are not affected
+// (decision LIM6). The caller decides what a failure means for the request. It is safe
 // for concurrent use and must be closed.
 type Redis struct {
 	prefix  string
@@ -28,49 +28,49 @@ type Redis struct {
 	script  *redis.Script
 	log     *slog.Logger
 	epoch   time.Time
-	since   func(epoch time.Time) time.Duration // time.Since but in tests
+	since   func(epoch time.Time) time.Duration // time.Since, except in tests
 
 	client  redis.UniversalClient
 	cluster *redis.ClusterClient // nil for a single server
-	// clock adds the caller's time to the arguments of the script; nil unless a
-	// test brings a script that takes it.
+	// clock adds the caller's time to the arguments of the script; nil, except for a test
+	// whose script uses it.
 	clock func(now time.Time) string
 
-	breakers sync.Map // address of a server, "" for the store, to *breaker
+	breakers sync.Map // from the address of a server, "" for the store, to *breaker
 	reloaded atomic.Int64
-	strange  breaker // of the warning about keys that are no buckets
+	strange  breaker // of the warning about keys that are not buckets
 	counts   struct{ allowed, refused, failed, skipped atomic.Uint64 }
 }
 
 var _ Store = (*Redis)(nil)
 
-// ErrShortCircuit is the error of a call that was not made because the store
-// failed less than a second ago.
+// ErrShortCircuit is the error of a call that was not made because the store failed less
+// than a second before.
 var ErrShortCircuit = errors.New("rate-limit store failed less than a second ago")
 
-// errAnswer is the error of something that is no Redis.
-var errAnswer = errors.New("the server did not answer as the script does")
+// errAnswer is the error for a server that is not Redis.
+var errAnswer = errors.New("the server returned a reply that the script cannot return")
 
-// reloadEvery is how often failures make the client ask for the cluster's
-// topology: it does not notice a failover by itself when calls are short.
+// reloadEvery is the minimum time between requests for the topology of the cluster after
+// failures: with short timeouts, the client does not detect a failover itself (decision
+// LIM10).
 const reloadEvery = 250 * time.Millisecond
 
-// RedisStats counts what became of the calls since the start.
+// RedisStats counts the outcomes of the calls since the start.
 type RedisStats struct {
 	// Allowed and Refused are decisions of the store.
 	Allowed, Refused uint64
-	// Failed is how many calls got no decision, ShortCircuited how many were not
-	// made because of an earlier failure.
+	// Failed counts calls without a decision, ShortCircuited calls that were not made
+	// because of an earlier failure.
 	Failed, ShortCircuited uint64
-	// Failing tells that the store, or a server of it, failed less than a minute
-	// ago and has not answered since.
+	// Failing is set when the store, or a server of it, failed less than a minute ago and
+	// has not responded since.
 	Failing bool
 }
 
-// NewRedis returns a store for a configuration that Validate accepts. It reads
-// the CA file and connects to nothing: a store that is down when the gateway
-// starts fails its calls, and is used as soon as it is there. log hears when
-// servers begin to fail and when they answer again; nil discards.
+// NewRedis returns a store for a validated configuration. It reads the CA file and does
+// not connect: while the store is unavailable, calls fail (decision LIM9). log receives
+// the first failure and the recovery of each server; nil discards them.
 func NewRedis(cfg StoreConfig, log *slog.Logger) (*Redis, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -85,13 +85,13 @@ func NewRedis(cfg StoreConfig, log *slog.Logger) (*Redis, error) {
 	return r, nil
 }
 
-// Allow implements [Store]. now is not used: the server has the clock. A call
-// whose ctx ends first is no failure of the store.
+// Allow implements [Store]. now is not used, because the server has the clock. A call
+// whose ctx ends first is not a failure of the store.
 func (r *Redis) Allow(ctx context.Context, key Key, rate float64, burst int, now time.Time) (bool, time.Duration, error) {
 	if burst < 1 {
 		return false, maxRetryAfter, nil
 	}
-	if !(rate > 0) { // never refills
+	if !(rate > 0) { // never refills; also true for NaN
 		rate = 0
 	}
 	name := bucketKey(r.prefix, key)
@@ -120,8 +120,8 @@ func (r *Redis) Allow(ctx context.Context, key Key, rate float64, burst int, now
 	}
 }
 
-// Ping asks the server, or one of the cluster, whether it answers within the
-// operation time-out. It changes nothing for the calls of Allow.
+// Ping checks whether the server, or one server of the cluster, responds within the
+// operation timeout. It does not affect the breakers of Allow.
 func (r *Redis) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
@@ -131,14 +131,14 @@ func (r *Redis) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Stats returns the counts so far.
+// Stats returns the current counts.
 func (r *Redis) Stats() RedisStats {
 	s := RedisStats{
 		Allowed: r.counts.allowed.Load(), Refused: r.counts.refused.Load(),
 		Failed: r.counts.failed.Load(), ShortCircuited: r.counts.skipped.Load(),
 	}
 	now := r.since(r.epoch)
-	r.breakers.Range(func(_, b any) bool { // also of servers that left the cluster
+	r.breakers.Range(func(_, b any) bool { // includes servers that have left the cluster
 		s.Failing = b.(*breaker).failed(now)
 		return !s.Failing
 	})
@@ -153,8 +153,8 @@ func (r *Redis) Close() error {
 	return nil
 }
 
-// call makes one call within the operation time-out, under the breaker of the
-// server that has the key.
+// call makes one call within the operation timeout, subject to the breaker of the server
+// that has the key.
 func (r *Redis) call(ctx context.Context, key string, do func(context.Context) error) error {
 	store := r.breaker("")
 	if store.open(r.since(r.epoch)) {
@@ -190,8 +190,8 @@ func (r *Redis) call(ctx context.Context, key string, do func(context.Context) e
 	return r.fail(ctx, b, server, err)
 }
 
-// ended returns why the caller no longer waits, or nil. A socket's deadline may
-// be seen before that of the context that it is from.
+// ended returns the reason why the caller no longer waits, or nil. The deadline of a
+// socket may expire before the deadline of the context that it was derived from.
 func ended(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -202,7 +202,7 @@ func ended(ctx context.Context) error {
 	return nil
 }
 
-// fail says what an error of a call means.
+// fail classifies the error of a call and trips the breaker (decisions LIM7, LIM8).
 func (r *Redis) fail(ctx context.Context, b *breaker, server string, err error) error {
 	if gone := ended(ctx); gone != nil {
 		return fmt.Errorf("rate-limit store: %w", gone)
@@ -210,22 +210,23 @@ func (r *Redis) fail(ctx context.Context, b *breaker, server string, err error) 
 	r.counts.failed.Add(1)
 	now := r.since(r.epoch)
 	if redis.HasErrorPrefix(err, badBucket) {
-		// The server is well: other buckets go on. Told once a second.
+		// The server works and other buckets are not affected. The warning is logged once
+		// a second.
 		if !r.strange.open(now) {
 			r.strange.trip(now)
-			r.log.Warn("a key of the rate-limit store is no bucket: the callers that it limits get no decision", "error", err,
-				"fix", "delete the keys under rate_limit_store.key_prefix that others wrote, or choose another prefix")
+			r.log.Warn("a key of the rate-limit store is not a bucket: fail_open decides for the callers that it limits", "error", err,
+				"fix", "delete the keys under rate_limit_store.key_prefix that other programs wrote, or choose another prefix")
 		}
 		return fmt.Errorf("rate-limit store: %w", err)
 	}
 	if b.trip(now) {
-		r.log.Warn("rate-limit store fails: fail_open decides until it answers", "server", server, "error", err)
+		r.log.Warn("rate-limit store fails: fail_open decides until it responds", "server", server, "error", err)
 	}
 	r.reload()
 	return fmt.Errorf("rate-limit store: %w", err)
 }
 
-// reload makes a cluster client ask for the topology, in the background.
+// reload makes a cluster client request the topology, in the background.
 func (r *Redis) reload() {
 	if r.cluster == nil {
 		return

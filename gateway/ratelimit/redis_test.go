@@ -296,7 +296,7 @@ func TestRedisKeyThatIsNoBucket(t *testing.T) {
 		}
 		allow(t, s, rule("b"), 1, 1)
 	}
-	if n := strings.Count(log.String(), "is no bucket"); n < 1 || n > 3 {
+	if n := strings.Count(log.String(), "is not a bucket"); n < 1 || n > 3 {
 		t.Errorf("told %d times: %s", n, &log)
 	}
 }

@@ -89,7 +89,7 @@ func TestRedisCAFile(t *testing.T) {
 	if err := os.WriteFile(empty, []byte("no certificate"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for file, want := range map[string]string{filepath.Join(t.TempDir(), "missing"): "no such file", empty: "no certificate in PEM"} {
+	for file, want := range map[string]string{filepath.Join(t.TempDir(), "missing"): "no such file", empty: "no PEM certificate"} {
 		_, err := NewRedis(redisConfig("rediss://127.0.0.1", func(c *StoreConfig) { c.TLS.CAFile = file }), nil)
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "rate_limit_store.tls.ca_file") {
 			t.Errorf("error %v, want %q", err, want)

@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	// maxConnections bounds the connections to one server; a call lasts well below
-	// a millisecond, so that a few serve thousands of calls a second.
+	// maxConnections bounds the connections to one server. A call takes much less than a
+	// millisecond, so that a few connections serve thousands of calls a second.
 	maxConnections = 64
-	// bufferSize is enough for a call and its answer.
+	// bufferSize is enough for a call and its reply.
 	bufferSize = 4 << 10
-	// idleTime closes connections that a burst left behind.
+	// idleTime is the time after which idle connections are closed.
 	idleTime = 5 * time.Minute
-	// handshakeTime is the least that a TLS handshake gets. It goes on in the
-	// background when the call that caused it has timed out.
+	// handshakeTime is the minimum timeout of a TLS handshake. A handshake continues in
+	// the background after the call that caused it has timed out.
 	handshakeTime = time.Second
 )
 
-// connect makes the client. The library's own retries are off: each would take
-// another token, and there is no time for them. Its log is off too, for it
-// bypasses ours.
+// connect creates the client. The library's retries are off: each retry would take
+// another token, and the timeout leaves no time for them. The library's log is off
+// because it bypasses the gateway's log (decision LIM10).
 func (r *Redis) connect(cfg StoreConfig) error {
 	u, err := parseRedisURL(cfg.URL)
 	if err != nil {
@@ -59,7 +59,8 @@ func (r *Redis) connect(cfg StoreConfig) error {
 	r.cluster = redis.NewClusterClient(&redis.ClusterOptions{
 		Addrs: u.hosts, Username: u.username, Password: u.password, TLSConfig: encrypted,
 		Protocol: 2, DisableIdentity: true, MaintNotificationsConfig: quiet,
-		// Scripts are routed by their one key; the policies ask servers for COMMAND.
+		// Scripts are routed by their single key; the routing policies would send COMMAND
+		// to servers.
 		DisableRoutingPolicies: true,
 		ContextTimeoutEnabled:  true, ReadTimeout: r.timeout, WriteTimeout: r.timeout,
 		DialTimeout: dial, DialerRetries: 1, MaxRetries: -1, MaxRedirects: 1, MinRetryBackoff: -1, MaxRetryBackoff: -1,
@@ -70,8 +71,8 @@ func (r *Redis) connect(cfg StoreConfig) error {
 	return nil
 }
 
-// config returns the TLS configuration, or nil for plain connections. Servers
-// are verified by the name that the URL, or the cluster, has for them.
+// config returns the TLS configuration, or nil for plain connections. Servers are
+// verified by the host name in the URL or in the topology.
 func (c *StoreTLS) config(scheme bool) (*tls.Config, error) {
 	if !c.Enabled && !scheme {
 		return nil, nil
@@ -86,7 +87,7 @@ func (c *StoreTLS) config(scheme bool) (*tls.Config, error) {
 	}
 	out.RootCAs = x509.NewCertPool()
 	if !out.RootCAs.AppendCertsFromPEM(data) {
-		return nil, fmt.Errorf("rate_limit_store.tls.ca_file: %s holds no certificate in PEM", c.CAFile)
+		return nil, fmt.Errorf("rate_limit_store.tls.ca_file: %s contains no PEM certificate", c.CAFile)
 	}
 	return out, nil
 }

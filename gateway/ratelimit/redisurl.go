@@ -14,7 +14,7 @@ const defaultRedisPort = "6379"
 // maxHosts bounds the hosts of a store URL.
 const maxHosts = 64
 
-// redisURL is what a store URL says.
+// redisURL is a parsed store URL.
 type redisURL struct {
 	tls                bool
 	username, password string
@@ -22,19 +22,19 @@ type redisURL struct {
 	db                 int
 }
 
-// The errors of parseRedisURL. None shows anything of the URL, which may hold a
-// password.
+// The errors of parseRedisURL. None contains text of the URL, which may contain a
+// password (decision LIM4).
 var (
 	errURL       = errors.New("is not a valid URL")
 	errURLScheme = errors.New("scheme must be redis or rediss")
 	errURLHost   = errors.New("names no host")
 	errURLHosts  = errors.New("names too many hosts")
 	errURLDB     = errors.New("path must be the number of a database")
-	errURLQuery  = errors.New("takes no parameters and no fragment")
+	errURLQuery  = errors.New("must not have parameters or a fragment")
 )
 
-// parseRedisURL reads scheme://[user][:password]@host[:port][,host[:port]…][/db].
-// The standard parser refuses more than one host, so the list is taken out first.
+// parseRedisURL parses scheme://[user][:password]@host[:port][,host[:port]…][/db]. The
+// standard parser rejects more than one host, so the list of hosts is cut out first.
 func parseRedisURL(text string) (redisURL, error) {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {
@@ -82,7 +82,7 @@ func parseRedisURL(text string) (redisURL, error) {
 	return out, nil
 }
 
-// hostPort checks one host of the list and gives it a port.
+// hostPort checks one host of the list and adds the default port.
 func hostPort(host string) (string, error) {
 	u, err := url.Parse("redis://" + host)
 	if err != nil || u.Host != host || strings.Contains(u.Hostname(), ":") && host[0] != '[' {

@@ -8,19 +8,19 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The script is one decision, atomic in the server: [Bucket.Take] in Lua, with
-// the same operations on the same doubles in the same order, so that both stores
-// answer alike.
+// The script is one decision, atomic in the server: [Bucket.Take] in Lua, with the same
+// operations on the same doubles in the same order, so that both stores return the same
+// results (decision LIM1).
 //
-// A bucket is the string "tokens microseconds". A key of another type, or with
-// another content, is an error that begins with BUCKET and leaves the key as it
-// is. The key expires some time after the bucket is full again, when forgetting
-// it changes nothing; a refusal writes only when that moment has moved away.
+// A bucket is the string "tokens microseconds". A key of another type, or with another
+// content, is an error that begins with BUCKET and is not changed. A key expires some
+// time after its bucket is full again, when removing it changes nothing (decision LIM3);
+// a refusal writes only when that time has changed.
 //
-// KEYS[1] is the bucket, ARGV[1] the rate, ARGV[2] the burst. The answer is
-// {1, 0}, or {0, nanoseconds to wait}.
+// KEYS[1] is the bucket, ARGV[1] the rate, ARGV[2] the burst. The reply is {1, 0}, or {0,
+// nanoseconds to wait}.
 const (
-	// serverClock is the time line of all callers: that of the server.
+	// serverClock reads the clock of the server, which all callers share.
 	serverClock = `
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
@@ -66,16 +66,16 @@ return {0, wait(1 - tokens)}
 `
 )
 
-// takeScript returns the script under the clock of the server.
+// takeScript returns the script with the clock of the server.
 func takeScript() *redis.Script { return redis.NewScript(serverClock + decision) }
 
-// badBucket begins the error of a key that is no bucket.
+// badBucket is the prefix of the error for a key that is not a bucket.
 const badBucket = "BUCKET"
 
-// bucketKey is the name of a bucket in a shared store: the prefix and a digest
-// of the whole key between braces. Whatever a principal is called, the name has
-// one length and one shape, one hash slot that nobody can choose, and says
-// nothing about the principal to those who cannot guess it.
+// bucketKey returns the key of a bucket in a shared store: the prefix and a digest of the
+// Key between braces. The key has a fixed length and form for any principal; a client
+// cannot choose the hash slot, and the key does not reveal a principal that cannot be
+// guessed (decision LIM2).
 func bucketKey(prefix string, k Key) string {
 	buf := make([]byte, 0, 256)
 	buf = append(buf, byte(k.Limit))

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Limit says which limit a bucket belongs to, so that a rule and the input
-// limit can never meet in one bucket whatever they are called.
+// Limit is the kind of limit that a bucket belongs to, so that a rule and the input limit
+// never share a bucket, whatever their names are.
 type Limit uint8
 
 // The limits.
@@ -19,8 +19,8 @@ const (
 	Rule
 )
 
-// Key names one bucket. The principal is typed: an API key that is called like
-// a subject shares nothing with it.
+// Key identifies one bucket. The principal is typed: an API key whose id equals a subject
+// shares nothing with it.
 type Key struct {
 	// Limit is the kind of limit.
 	Limit Limit
@@ -30,20 +30,20 @@ type Key struct {
 	Kind string
 	// Issuer qualifies an OAuth principal; empty for the others.
 	Issuer string
-	// Principal is the value: an address, a key id, a claim.
+	// Principal is the value: an address, a key id or a claim.
 	Principal string
 }
 
-// Store keeps buckets. Implementations are safe for concurrent use, and bound
-// what they keep: principals come from outside.
+// Store stores buckets. Implementations are safe for concurrent use and bounded, because
+// principals are arbitrary input.
 type Store interface {
-	// Allow takes one token from the bucket of key, which starts full. rate is in
-	// tokens per second and above zero, burst the capacity and at least one;
-	// both may differ from call to call, the bucket is kept. now is the caller's
-	// clock, which a shared store may replace by its own.
+	// Allow takes one token from the bucket of key, which is full at first. rate is in
+	// tokens per second and above zero, burst is the capacity and at least one; both may
+	// differ between calls without resetting the bucket. now is the caller's clock; a
+	// shared store may use its own.
 	//
-	// When the bucket is empty ok is false and retryAfter says when to come
-	// again. An error means that the store could not decide; ok is then false and
-	// the caller takes its fail posture. The in-memory store never fails.
+	// When the bucket is empty, ok is false and retryAfter is the time until the next
+	// token. An error means that the store could not decide; ok is then false and the
+	// caller's fail posture decides. The in-memory store never fails.
 	Allow(ctx context.Context, key Key, rate float64, burst int, now time.Time) (ok bool, retryAfter time.Duration, err error)
 }

@@ -8,17 +8,17 @@ import (
 	"svc/server/api"
 )
 
-// Phase is when a policy acts.
+// Phase is the phase in which a policy applies.
 type Phase uint8
 
 // The phases.
 const (
-	Request  Phase = iota // on what a client sends up
-	Response              // on what comes back
+	Request  Phase = iota // messages of the client
+	Response              // messages of the upstream
 	phases
 )
 
-// Action is what a policy does.
+// Action is the action of a policy.
 type Action uint8
 
 // The actions.
@@ -28,7 +28,7 @@ const (
 	Block
 )
 
-// String returns the action as the control plane writes it.
+// String returns the action as written by the control plane.
 func (a Action) String() string {
 	switch a {
 	case Block:
@@ -50,33 +50,33 @@ const (
 	budgetExceeded
 )
 
-// Policy is a compiled policy of the control plane. It does not change.
+// Policy is a compiled policy of the control plane. It is immutable.
 type Policy struct {
 	ID, Name string
 	Action   Action
 
-	order     int // its place in the bundle
+	order     int // its index in the bundle
 	condition condition
 	threshold float64
-	entities  []string // empty means any
+	entities  []string // empty means any entity
 	toolName  string
-	tool      *glob.Pattern // nil where toolName is no pattern
+	tool      *glob.Pattern // nil where toolName is not a pattern
 	strategy  string
 }
 
-// covers reports whether an entity is one that the policy is about: those of its
-// condition, or any for conditions that name none.
+// covers reports whether the policy applies to an entity: an entity of its condition, or
+// any for conditions without entities.
 func (p *Policy) covers(entity string) bool {
 	return len(p.entities) == 0 || slices.Contains(p.entities, entity)
 }
 
-// scans reports whether the policy needs texts to be scanned for entities: to
-// know whether it fires, or to redact what is found when it does.
+// scans reports whether the policy needs a scan for entities: to decide whether it fires,
+// or to redact the matches when it does.
 func (p *Policy) scans() bool {
 	return p.condition == piiDetected || p.Action == Redact && p.condition != injectionScore
 }
 
-// matchesTool reports whether the policy is about a tool.
+// matchesTool reports whether the policy applies to a tool.
 func (p *Policy) matchesTool(name string) bool {
 	if p.tool == nil {
 		return name == p.toolName
@@ -84,23 +84,24 @@ func (p *Policy) matchesTool(name string) bool {
 	return p.tool.Match(name)
 }
 
-// Bundle is what the control plane asks for, compiled. It does not change and is
-// safe for concurrent use.
+// Bundle is the compiled bundle of the control plane. It is immutable and safe for
+// concurrent use.
 type Bundle struct {
 	agents   map[string]*Set
-	others   *Set // agents that no policy and no budget names
+	others   *Set // for agents that no policy and no budget names
 	policies int
-	unknown  []string // entities that policies name and nobody can find
+	unknown  []string // entities in policies that no detector finds
 }
 
-// Policies returns how many policies there are.
+// Policies returns the number of policies.
 func (b *Bundle) Policies() int { return b.policies }
 
-// Unknown returns the entities that policies name and no detector can find.
+// Unknown returns the entities in policies that no detector can find (decision GOV11).
 func (b *Bundle) Unknown() []string { return b.unknown }
 
-// For returns what is asked of an agent's messages; nil when nothing is. An agent
-// whose name no policy has is the one whose name the control plane makes of it.
+// For returns the policies for an agent's messages; nil when there are none. A name that
+// no policy has is looked up under the name that the control plane gives the agent
+// (decision GOV18).
 func (b *Bundle) For(agent string) *Set {
 	if s, ok := b.agents[agent]; ok {
 		return s
@@ -111,33 +112,32 @@ func (b *Bundle) For(agent string) *Set {
 	return b.others
 }
 
-// Set is what is asked of the messages of one agent. It does not change and is
-// safe for concurrent use.
+// Set holds the policies for the messages of one agent. It is immutable and safe for
+// concurrent use.
 type Set struct {
-	sides     [phases]side
+	sides     [phases]phasePolicies
 	key       []byte
 	detectors Detectors
-	resets    []time.Time // of the budgets that the agent has exceeded
+	resets    []time.Time // of the exceeded budgets of the agent
 }
 
-// side is one phase of a set.
-type side struct {
+// phasePolicies is one phase of a set.
+type phasePolicies struct {
 	policies  []*Policy
-	scanner   Scanner // nil when no policy looks for entities
-	injection bool    // texts are scored
-	mustScore bool    // and something is done about it
+	scanner   Scanner // nil when no policy needs entities
+	injection bool    // texts are scored for prompt injection
+	mustScore bool    // a policy acts on the score
 }
 
-// Scans reports whether texts are looked at in a phase.
+// Scans reports whether texts are scanned in a phase.
 func (s *Set) Scans(p Phase) bool {
 	return s != nil && (s.sides[p].scanner != nil || s.sides[p].injection)
 }
 
-// Empty reports whether nothing is asked in a phase.
+// Empty reports whether a phase has no policies.
 func (s *Set) Empty(p Phase) bool { return s == nil || len(s.sides[p].policies) == 0 }
 
-// overBudget reports whether the agent has spent a budget that was not reset
-// since.
+// overBudget reports whether the agent has exceeded a budget that was not reset since.
 func (s *Set) overBudget(now time.Time) bool {
 	for _, t := range s.resets {
 		if now.Before(t) {

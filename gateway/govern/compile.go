@@ -13,7 +13,7 @@ import (
 	"svc/server/api"
 )
 
-// Bounds of a bundle. One beyond them is refused as a whole.
+// Bounds of a bundle. A bundle beyond them is rejected as a whole.
 const (
 	maxPolicies = 10_000
 	maxBudgets  = 100_000
@@ -24,15 +24,15 @@ const (
 // ErrBundle is wrapped by the errors of [Compile].
 var ErrBundle = errors.New("the bundle cannot be enforced")
 
-// Compile checks a bundle and makes it ready. One with a policy that this
-// version cannot enforce is refused as a whole: the error wraps [ErrBundle].
+// Compile validates and compiles a bundle. A bundle with a policy that this version
+// cannot enforce is rejected as a whole (decision GOV11): the error wraps [ErrBundle].
 func Compile(g *api.Governance, d Detectors) (*Bundle, error) {
 	if len(g.Policies) > maxPolicies || len(g.Budgets) > maxBudgets || len(g.Aliases) > maxAliases {
-		return nil, fmt.Errorf("%w: it has %d policies, %d budgets and %d aliases, at most %d, %d and %d are taken",
+		return nil, fmt.Errorf("%w: it has %d policies, %d budgets and %d aliases, the limits are %d, %d and %d",
 			ErrBundle, len(g.Policies), len(g.Budgets), len(g.Aliases), maxPolicies, maxBudgets, maxAliases)
 	}
 	if g.Policies == nil {
-		return nil, fmt.Errorf("%w: it has no policies, not even an empty list of them", ErrBundle)
+		return nil, fmt.Errorf("%w: the member policies is absent", ErrBundle)
 	}
 	key, err := base64.StdEncoding.DecodeString(g.HashKey)
 	if err != nil || len(key) != hashKeySize {
@@ -73,22 +73,22 @@ func Compile(g *api.Governance, d Detectors) (*Bundle, error) {
 	return b, nil
 }
 
-// compiler puts a bundle together.
+// compiler is the state of compiling a bundle.
 type compiler struct {
 	detectors Detectors
 	key       []byte
-	present   map[string]string            // of former names of agents, the present ones
-	all       [phases][]*Policy            // for every agent
-	own       map[string][phases][]*Policy // by the agent they name
-	scanners  map[string]Scanner           // by the entities they look for
+	present   map[string]string            // from former names of agents to the present ones
+	all       [phases][]*Policy            // of all agents
+	own       map[string][phases][]*Policy // by the agent that they name
+	scanners  map[string]Scanner           // by their entities
 	unknown   []string
 }
 
-// add takes over one policy.
+// add compiles one policy.
 func (c *compiler) add(order int, in *api.GovernancePolicy) error {
 	p := &Policy{ID: strings.Clone(in.ID), Name: in.Name, order: order}
 	if !api.ValidID(in.ID) {
-		return errors.New("its id is none")
+		return errors.New("its id is not valid")
 	}
 	phase := slices.Index(api.Phases, in.Phase)
 	if phase < 0 {
@@ -109,8 +109,8 @@ func (c *compiler) add(order int, in *api.GovernancePolicy) error {
 	if err := c.condition(p, &in.Condition); err != nil {
 		return err
 	}
-	// The names of agents have no white space around them: a policy for one that
-	// has would never be asked.
+	// Names of agents have no white space around them: a policy for a name with white
+	// space would never apply.
 	on := strings.TrimSpace(in.On)
 	if on == "" || on == api.AllAgents {
 		c.all[phase] = append(c.all[phase], p)
@@ -125,7 +125,7 @@ func (c *compiler) add(order int, in *api.GovernancePolicy) error {
 	return nil
 }
 
-// condition takes over when the policy fires.
+// condition compiles the condition of the policy.
 func (c *compiler) condition(p *Policy, in *api.Condition) error {
 	switch in.Type {
 	case "always":
@@ -138,14 +138,15 @@ func (c *compiler) condition(p *Policy, in *api.Condition) error {
 			return errors.New("injection_score has no threshold")
 		}
 		p.threshold = *in.Threshold
-		// The first score takes a while: tables are read. No request waits for that.
+		// The first score takes longer, because it loads tables. It is computed here so
+		// that no request waits.
 		c.detectors.Injection(nil)
 	case "pii_detected":
 		p.condition = piiDetected
 		for _, name := range in.Entities {
 			e, ok := c.detectors.Entity(name)
 			if !ok {
-				e = name // found by nobody, and still not "any"
+				e = name // never found, and different from "any"
 				c.unknown = append(c.unknown, name)
 			}
 			p.entities = append(p.entities, e)
@@ -155,8 +156,8 @@ func (c *compiler) condition(p *Policy, in *api.Condition) error {
 		if in.ToolName == "" {
 			return errors.New("tool_name has no toolName")
 		}
-		// As in a shell, what is no pattern is a name. One policy that nobody could
-		// mean must not keep all others from being taken over.
+		// As in a shell, a text that is not a valid pattern is a literal name. One
+		// invalid pattern must not reject all other policies (decision GOV10).
 		p.toolName = in.ToolName
 		p.tool, _ = glob.Compile(in.ToolName)
 	default:
@@ -165,7 +166,7 @@ func (c *compiler) condition(p *Policy, in *api.Condition) error {
 	return nil
 }
 
-// set puts the policies of one agent together; nil when there are none.
+// set returns the set of one agent; nil when there are no policies.
 func (c *compiler) set(all, own [phases][]*Policy, resets []time.Time) *Set {
 	s := &Set{key: c.key, detectors: c.detectors, resets: resets}
 	empty := true
@@ -200,7 +201,7 @@ func (c *compiler) set(all, own [phases][]*Policy, resets []time.Time) *Set {
 	return s
 }
 
-// scanner returns the scanner for some entities: agents share them.
+// scanner returns the scanner for some entities, which agents share.
 func (c *compiler) scanner(entities []string) Scanner {
 	slices.Sort(entities)
 	entities = slices.Compact(entities)

@@ -1,9 +1,8 @@
-// Package govern fetches the policies of the control plane and judges messages
-// by them (control-plane specification, Policy).
+// Package govern fetches the policies of the control plane and applies them to messages
+// (control-plane specification, Policy).
 //
-// It owns the bundle in force: its fetching, its copy on disk, its checks, and
-// what the policies of one agent say of one message. It asks for detectors and
-// for a source through interfaces of its own. What a refused message is answered
-// with, and where a finding is written down, is for the gateway; the rules of the
-// gateway's own file belong to package policy.
+// It contains the current bundle: its fetching, its copy on disk, its validation, and the
+// verdict of one agent's policies on one message. Detectors and the source of bundles are
+// interfaces. The gateway writes the response of a blocked message and records the
+// verdict; package policy implements the rules of the gateway's own file.
 package govern

@@ -12,51 +12,51 @@ import (
 	"svc/gateway/mcp"
 )
 
-// Input is one message on its way.
+// Input is one message to be judged.
 type Input struct {
-	// Message is the message, scanned.
+	// Message is the parsed message.
 	Message *mcp.Message
-	// Tool is the tool that is called, or whose answer this is; HasTool says that
+	// Tool is the tool that is called, or whose response this is; HasTool is set when
 	// there is one.
 	Tool    string
 	HasTool bool
-	// AnyTool says that nobody knows which tool's answer this is: it is taken for
-	// one of any.
+	// AnyTool is set when the tool of the response is not known: policies of any tool
+	// apply (decisions GOV2, GOV9).
 	AnyTool bool
-	// Now tells the time.
+	// Now returns the current time.
 	Now func() time.Time
 }
 
-// Verdict is what the policies of an agent say of a message.
+// Verdict is the result of an agent's policies for a message.
 type Verdict struct {
 	// Fired are the policies whose conditions hold, oldest first.
 	Fired []*Policy
-	// Block is the oldest of them that blocks; nil when none does.
+	// Block is the oldest policy that blocks; nil when none does.
 	Block *Policy
-	// Score is the highest injection score of the texts, 0 when none was asked for.
+	// Score is the highest injection score of the texts, 0 when no policy uses it.
 	Score float64
-	// Entities are those that were found, in alphabetical order.
+	// Entities are the entities that were found, in alphabetical order.
 	Entities []string
-	// Changed says that Redacted takes the place of the message.
+	// Changed is set when Redacted replaces the message.
 	Changed  bool
 	Redacted mcp.Message
-	// Err says why what was found cannot be taken out: the message must not go on.
-	// It never holds text of the message.
+	// Err is the reason why a match cannot be redacted: the message must not be
+	// forwarded. It never contains text of the message.
 	Err      error
-	unscored bool // some text was beyond the bound
-	// Scan is how long texts were looked at, all how long everything took.
+	unscored bool // some text exceeded the bound
+	// Scan is the time spent on scanning texts, All is the total time.
 	Scan, All time.Duration
 }
 
-// maxScored bounds the text of one message that is scored, in bytes: scoring is
-// by far the dearest of what policies ask for.
+// maxScored bounds the text of one message that is scored, in bytes (decision GOV17):
+// scoring is by far the most expensive check of policies.
 const maxScored = 4 << 20
 
-// ErrTooMuchText says that a message holds more text than is scored, and that a
-// policy would block or redact by the score.
-var ErrTooMuchText = errors.New("the message holds more text than can be scored")
+// ErrTooMuchText is the error for a message with more text than is scored when a policy
+// would block or redact by the score.
+var ErrTooMuchText = errors.New("the message contains more text than can be scored")
 
-// finding is a text with something in it that a policy may ask for.
+// finding is a text in which a policy may match.
 type finding struct {
 	text    mcp.Text
 	value   []byte
@@ -64,10 +64,10 @@ type finding struct {
 	score   float64
 }
 
-// Judge asks the policies of a phase about a message: all that match apply, any
-// block wins, redactions add up, warnings are told (design, governance). It is
-// safe for concurrent use and keeps nothing of the input; a verdict's Redacted
-// may share memory with it.
+// Judge applies the policies of a phase to a message: all matching policies apply, any
+// block wins, redactions are combined, warnings are recorded (design, governance). It is
+// safe for concurrent use and retains nothing of the input; a verdict's Redacted may
+// share memory with it.
 func (s *Set) Judge(phase Phase, in *Input) (v Verdict) {
 	if s.Empty(phase) {
 		return v
@@ -76,7 +76,7 @@ func (s *Set) Judge(phase Phase, in *Input) (v Verdict) {
 	began := in.Now()
 	var found []finding
 	if s.Scans(phase) {
-		found = s.look(side, in.Message, &v)
+		found = s.scan(side, in.Message, &v)
 		v.Scan = in.Now().Sub(began)
 	}
 	redacts := false
@@ -100,9 +100,9 @@ func (s *Set) Judge(phase Phase, in *Input) (v Verdict) {
 	return v
 }
 
-// holds reports whether the condition of a policy holds. Conditions that look at
-// nothing of the message spare what keeps a session in order: a ping, and a
-// cancellation, which ends work.
+// holds reports whether the condition of a policy holds. Conditions that do not examine
+// the message spare ping, which keeps a session alive, and cancellations, which end work
+// (decision GOV8).
 func (s *Set) holds(p *Policy, in *Input, v *Verdict) bool {
 	switch p.condition {
 	case injectionScore:
@@ -118,11 +118,11 @@ func (s *Set) holds(p *Policy, in *Input, v *Verdict) bool {
 	return p.condition == always || s.overBudget(in.Now())
 }
 
-// look looks at every text of a message once, for all policies.
-func (s *Set) look(side *side, m *mcp.Message, v *Verdict) []finding {
+// scan scans every text of a message once, for all policies.
+func (s *Set) scan(side *phasePolicies, m *mcp.Message, v *Verdict) []finding {
 	var found []finding
 	var scratch []Match
-	name, meant := "", false // of the member whose value comes; whether it is one of _meta
+	name, meant := "", false // of the member of the next value; whether it is a member of _meta
 	scored := 0
 	meta := m.Spans.Meta
 	inner := m.Spans.Params
@@ -131,8 +131,8 @@ func (s *Set) look(side *side, m *mcp.Message, v *Verdict) []finding {
 			inner = m.Spans.Error
 		}
 	}
-	// All of the body goes on, so all of it is looked at: members that no revision
-	// knows stand beside params and result too.
+	// The whole body is forwarded, so all of it is scanned, including unknown members
+	// beside params and result (decision GOV1).
 	for texts := mcp.TextsIn(m.Body, mcp.Span{End: len(m.Body)}); ; {
 		text, ok := texts.Next()
 		if !ok {
@@ -141,10 +141,10 @@ func (s *Set) look(side *side, m *mcp.Message, v *Verdict) []finding {
 		f := finding{text: text, value: mcp.TextValue(text.At.Of(m.Body))}
 		member := ""
 		switch {
-		case text.At == m.Spans.ID, text.At == m.Spans.Method, outside(text.At, inner) && envelope(f.value):
+		case text.At == m.Spans.ID, text.At == m.Spans.Method, notWithin(text.At, inner) && envelope(f.value):
 			continue
 		case text.Kind == mcp.TextName:
-			name = mcp.TextAlias(text.At.Of(m.Body)) // for as long as the body is looked at
+			name = mcp.TextAlias(text.At.Of(m.Body)) // valid while the body is scanned
 			meant = text.At.Start >= meta.Start && text.At.End <= meta.End
 		case meant && protocolOwn(name, f.value):
 			continue
@@ -180,11 +180,11 @@ func (s *Set) look(side *side, m *mcp.Message, v *Verdict) []finding {
 	}
 }
 
-// outside reports whether a text does not stand in a part of a body.
-func outside(at, part mcp.Span) bool { return at.Start < part.Start || at.End > part.End }
+// notWithin reports whether a text is outside of a part of a body.
+func notWithin(at, part mcp.Span) bool { return at.Start < part.Start || at.End > part.End }
 
-// envelope reports whether a text is one that every message has. Its name comes
-// before that of a member that counts, whose own name takes its place.
+// envelope reports whether a text is one that every message has. The name of such a
+// member is also skipped.
 func envelope(value []byte) bool {
 	switch string(value) {
 	case "jsonrpc", "2.0", "id", "method", "params", "result", "error":
@@ -193,28 +193,28 @@ func envelope(value []byte) bool {
 	return false
 }
 
-// protocolOwn reports whether a member of _meta holds what the protocol puts
-// there: digits and letters that mean nothing to a detector, and that must stay.
-// A value of another form is one of the sender's own.
+// protocolOwn reports whether a member of _meta has a value that the protocol defines:
+// digits and letters without meaning for a detector, which must stay unchanged. A value
+// of another form is treated like any text (decision GOV3).
 func protocolOwn(name string, value []byte) bool {
 	switch name {
 	case mcp.MetaProtocolVersion:
-		return len(value) == len(mcp.Revision20250618) && only(value, "-")
+		return len(value) == len(mcp.Revision20250618) && onlyOf(value, "-")
 	case "traceparent":
-		return len(value) == 55 && only(value, "-")
+		return len(value) == 55 && onlyOf(value, "-")
 	case mcp.MetaSubscriptionID, "tracestate":
-		return len(value) <= maxOwn && only(value, "-_*/@=,:;.~+%")
+		return len(value) <= maxOwn && onlyOf(value, "-_*/@=,:;.~+%")
 	}
 	return false
 }
 
-// maxOwn bounds what the protocol itself writes into one text, in bytes: a list
-// of tracestate is the longest.
+// maxOwn bounds the length of a value that the protocol defines, in bytes: a tracestate
+// list is the longest.
 const maxOwn = 512
 
-// only reports whether a value is of letters and digits of ASCII, and some other
+// onlyOf reports whether a value consists of ASCII letters and digits, and of some other
 // characters.
-func only(value []byte, others string) bool {
+func onlyOf(value []byte, others string) bool {
 	for _, c := range value {
 		if (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') && strings.IndexByte(others, c) < 0 {
 			return false
@@ -223,9 +223,8 @@ func only(value []byte, others string) bool {
 	return true
 }
 
-// plainURI returns a uri without its percent escapes, which hide no more than
-// those of JSON do. One that is taken apart is never put together again: a uri
-// must stay as it is.
+// plainURI returns a uri without its percent escapes, which could hide text like JSON
+// escapes. The result is only scanned, never sent: a uri must stay unchanged.
 func plainURI(b []byte) []byte {
 	if plain, err := url.PathUnescape(string(b)); err == nil {
 		return []byte(plain)
@@ -233,11 +232,11 @@ func plainURI(b []byte) []byte {
 	return b
 }
 
-// maxPlain bounds a number that is written out.
+// maxPlain bounds a number that is expanded.
 const maxPlain = 64
 
-// plainNumber returns a number without fraction and exponent where it is an
-// integer, so that 4.2e1 does not hide 42; else as it is written.
+// plainNumber returns an integer without fraction and exponent, so that 4.2e1 does not
+// hide 42 (decision GOV1); other numbers are unchanged.
 func plainNumber(b []byte) []byte {
 	if !bytes.ContainsAny(b, ".eE") {
 		return b

@@ -7,12 +7,12 @@ import (
 	"svc/gateway/policy"
 )
 
-// ErrUnredactable says that something was found where it cannot be taken out:
-// in a member name or a number.
-var ErrUnredactable = errors.New("what was found stands in a member name or a number")
+// ErrUnredactable is the error for a match that cannot be redacted: in a member name or a
+// number (decision GOV5).
+var ErrUnredactable = errors.New("a match is in a member name or a number, which cannot be redacted")
 
-// redact rewrites the string values in which policies found something. Where
-// several policies ask for one match, the oldest says how.
+// redact rewrites the string values in which policies found matches. Where several
+// policies match the same text, the oldest decides the strategy (decision GOV7).
 func (s *Set) redact(phase Phase, m *mcp.Message, found []finding, v *Verdict) error {
 	var edits []mcp.Edit
 	by := redactorsOf(v.Fired, v.Entities)
@@ -42,17 +42,18 @@ func (s *Set) redact(phase Phase, m *mcp.Message, found []finding, v *Verdict) e
 	return nil
 }
 
-// injection is the name that a whole text has which is taken out for its score.
+// injection is the entity name of a whole text that is redacted for its score (decision
+// GOV6).
 const injection = "INJECTION"
 
-// redactors are who takes what out: policies that take out whole texts by their
-// score, oldest first, and for each entity the oldest policy that is about it.
+// redactors are the policies that redact: those that redact whole texts by their score,
+// oldest first, and for each entity the oldest policy that covers it.
 type redactors struct {
 	scores   []*Policy
 	entities map[string]*Policy
 }
 
-// redactorsOf finds them once, however much was found.
+// redactorsOf returns the redactors of the fired policies.
 func redactorsOf(fired []*Policy, entities []string) redactors {
 	by := redactors{entities: make(map[string]*Policy, len(entities))}
 	for _, p := range fired {
@@ -71,7 +72,7 @@ func redactorsOf(fired []*Policy, entities []string) redactors {
 	return by
 }
 
-// rewrite takes out of one text what policies ask for.
+// rewrite redacts one text.
 func (s *Set) rewrite(f *finding, by *redactors) (text []byte, changed bool) {
 	for _, p := range by.scores {
 		if f.score >= p.threshold && len(f.value) > 0 {
@@ -98,8 +99,8 @@ func (s *Set) rewrite(f *finding, by *redactors) (text []byte, changed bool) {
 	return append(text, f.value[from:]...), true
 }
 
-// RedactValue returns what becomes of one value by itself in a phase, when the
-// policies in fired took part of the message out.
+// RedactValue redacts a single value in a phase, when the fired policies redacted a part
+// of its message.
 func (s *Set) RedactValue(phase Phase, value string, fired []*Policy) string {
 	f := finding{value: []byte(value)}
 	if side := &s.sides[phase]; side.scanner != nil {

@@ -11,28 +11,27 @@ import (
 	"svc/server/api"
 )
 
-// StateFile is the name of the last good bundle in the state directory.
+// StateFile is the name of the file of the saved bundle in the state directory.
 const StateFile = "governance.json"
 
 const (
 	stateVersion = 1
-	// maxState bounds the file of the last good bundle in bytes.
+	// maxState bounds the size of that file in bytes.
 	maxState = 64 << 20
 )
 
-// state is the last good bundle as it is kept on disk. It holds the tenant's
-// hash key, so the file is for its owner alone.
+// state is the last valid bundle, as saved on disk. It contains the tenant's hash key, so
+// that only the owner may read the file.
 type state struct {
 	Version int `json:"version"`
-	// Origin is the control plane that the bundle came from.
+	// Origin is the control plane of the bundle (decision GOV14).
 	Origin  string          `json:"origin"`
 	ETag    string          `json:"etag"`
 	Fetched time.Time       `json:"fetched"`
 	Bundle  *api.Governance `json:"bundle"`
 }
 
-// loadState reads a saved bundle. A file that is not there is no error and gives
-// nil.
+// loadState reads a saved bundle. An absent file gives nil without an error.
 func loadState(path string) (*state, error) {
 	b, err := statefile.Read(path, maxState)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -46,7 +45,7 @@ func loadState(path string) (*state, error) {
 		return nil, err
 	}
 	if s.Version != stateVersion || s.Bundle == nil {
-		return nil, fmt.Errorf("it has version %d, want %d", s.Version, stateVersion)
+		return nil, fmt.Errorf("the file has version %d, want %d", s.Version, stateVersion)
 	}
 	return &s, nil
 }

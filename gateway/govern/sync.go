@@ -15,82 +15,83 @@ import (
 	"svc/server/api"
 )
 
-// Source is where bundles come from. With the etag of an earlier answer, a
-// bundle that has not changed is nil with the same etag.
+// Source fetches bundles. With the etag of an earlier response, a bundle that has not
+// changed is nil with the same etag.
 type Source interface {
 	Governance(ctx context.Context, etag string) (*api.Governance, string, error)
 }
 
-// Options are what a [Syncer] is made of.
+// Options are the parameters of a [Syncer].
 type Options struct {
-	// Source is asked for bundles.
+	// Source fetches bundles.
 	Source Source
-	// Status returns the HTTP status of an error of the source, or 0 when the
-	// control plane gave no answer, and how long it asked to wait.
+	// Status returns the HTTP status of an error of the source, or 0 when the control
+	// plane did not respond, and its Retry-After.
 	Status func(error) (status int, retryAfter time.Duration)
-	// Origin names the control plane: a saved bundle of another one is not used.
+	// Origin identifies the control plane: a saved bundle of another one is not used
+	// (decision GOV14).
 	Origin string
-	// StateDir holds the last good bundle.
+	// StateDir contains the saved bundle.
 	StateDir string
-	// Interval is the time between fetches; each is up to a tenth earlier or later,
-	// so that gateways that started together do not stay together.
+	// Interval is the time between fetches, with a jitter of a tenth, so that gateways
+	// that were started together do not fetch together.
 	Interval time.Duration
 	// Timeout bounds one fetch; 10 s when zero.
 	Timeout time.Duration
-	// Detectors find what policies name.
+	// Detectors find the entities of policies.
 	Detectors Detectors
-	// Logger is told of changes, outages and recoveries; discards when nil.
+	// Logger logs changes, outages and recoveries; nil discards them.
 	Logger *slog.Logger
-	// Now tells the time; time.Now when nil.
+	// Now returns the current time; time.Now when nil.
 	Now func() time.Time
 }
 
-// Syncer keeps the bundle of the control plane. What it had last stays in force
-// whatever happens to the control plane, to the key or to the process. It is
-// safe for concurrent use.
+// Syncer keeps the current bundle of the control plane. The last valid bundle stays in
+// effect when the control plane is unavailable, the key is revoked or the process
+// restarts. It is safe for concurrent use.
 type Syncer struct {
 	opts    Options
 	path    string
 	current atomic.Pointer[Bundle]
 
 	tried sync.Once
-	ready chan struct{} // closed once the first fetch has ended
+	ready chan struct{} // closed after the first fetch has ended
 
-	// Of the one goroutine that fetches:
-	etag    string // of the bundle in force
-	unsaved *state // what could not be written yet
+	// Used only by the goroutine that fetches:
+	etag    string // of the current bundle
+	unsaved *state // could not be written yet
 
 	failing  atomic.Pointer[string]
-	fetched  atomic.Int64 // Unix microseconds of the last good answer
+	fetched  atomic.Int64 // Unix microseconds of the last valid response
 	failures atomic.Uint64
 	rejected atomic.Uint64
 }
 
-// Stats says how a [Syncer] fares.
+// Stats is the state of a [Syncer].
 type Stats struct {
-	// Known tells whether there is a bundle, Policies how many it has.
+	// Known is set when there is a bundle; Policies is the number of its policies.
 	Known    bool
 	Policies int
-	// Fetched is when the control plane last confirmed the bundle; zero when this
-	// process never heard it.
+	// Fetched is the time when the control plane last confirmed the bundle; zero when it
+	// has not done so in this process.
 	Fetched time.Time
-	// Failures counts fetches that failed, Rejected bundles that could not be
-	// enforced.
+	// Failures counts failed fetches, Rejected bundles that could not be enforced.
 	Failures, Rejected uint64
-	// Failing says why the control plane gives no bundle at present; empty when it
-	// does.
+	// Failing is the reason why no bundle can be fetched at present; empty when fetching
+	// works.
 	Failing string
 }
 
 const (
 	firstPause = time.Second
-	// unknownPause is the longest pause while no bundle was ever there.
+	// unknownPause is the longest backoff while there has never been a bundle (decision
+	// GOV13).
 	unknownPause   = 5 * time.Second
 	defaultTimeout = 10 * time.Second
 )
 
-// Open returns a syncer with the bundle that the process before it had last. A
-// saved bundle that cannot be used is told to the log and left out.
+// Open returns a syncer with the saved bundle of an earlier process. A saved bundle that
+// cannot be used is logged and ignored.
 func Open(opts Options) (*Syncer, error) {
 	if opts.Source == nil || opts.Status == nil || opts.Detectors == nil || opts.StateDir == "" || opts.Interval <= 0 {
 		return nil, errors.New("governance needs a source, its statuses, detectors, a state directory and an interval")
@@ -112,7 +113,7 @@ func Open(opts Options) (*Syncer, error) {
 	return s, nil
 }
 
-// restore takes over the saved bundle.
+// restore loads the saved bundle.
 func (s *Syncer) restore() {
 	saved, err := loadState(s.path)
 	switch {
@@ -135,12 +136,12 @@ func (s *Syncer) restore() {
 	s.opts.Logger.Info("governance policies of the last run are in force", "policies", b.Policies(), "fetched", saved.Fetched)
 }
 
-// Bundle returns what is in force; nil while no bundle was ever there. It is one
-// value for as long as its caller holds it.
+// Bundle returns the current bundle; nil while there has never been one. Later updates do
+// not change the returned bundle.
 func (s *Syncer) Bundle() *Bundle { return s.current.Load() }
 
-// Await returns the bundle in force. While none was ever there it waits for the
-// end of the first fetch, for at most limit.
+// Await returns the current bundle. While there has never been one, it waits for the end
+// of the first fetch, at most for limit (decision GOV13).
 func (s *Syncer) Await(ctx context.Context, limit time.Duration) *Bundle {
 	if b := s.current.Load(); b != nil {
 		return b
@@ -155,7 +156,7 @@ func (s *Syncer) Await(ctx context.Context, limit time.Duration) *Bundle {
 	return s.current.Load()
 }
 
-// Stats returns how the syncer fares.
+// Stats returns the state of the syncer.
 func (s *Syncer) Stats() Stats {
 	st := Stats{Failures: s.failures.Load(), Rejected: s.rejected.Load()}
 	if b := s.current.Load(); b != nil {
@@ -186,7 +187,7 @@ func (s *Syncer) Run(ctx context.Context) {
 			sleep = max(pause, min(wait, s.opts.Interval))
 			longest := s.opts.Interval
 			if s.current.Load() == nil {
-				longest = min(longest, unknownPause) // nothing passes meanwhile
+				longest = min(longest, unknownPause) // while there is no bundle, no request passes
 			}
 			pause = min(2*pause, longest)
 		}
@@ -198,13 +199,14 @@ func (s *Syncer) Run(ctx context.Context) {
 	}
 }
 
-// jitter returns d, give or take a tenth.
+// jitter returns d plus or minus up to a tenth.
 func jitter(d time.Duration) time.Duration { return d - d/10 + rand.N(d/5+1) }
 
-// errUnasked is an answer to a question that was not asked.
-var errUnasked = errors.New("it answers that the bundle has not changed, though it never gave one: look for a cache on the way")
+// errUnasked is the error for a 304 response to a request without an etag (decision
+// GOV4).
+var errUnasked = errors.New("the response is 304, but no bundle was ever fetched: check for a cache between gateway and control plane")
 
-// fetch asks for the bundle once and puts it in force.
+// fetch fetches the bundle once and makes it the current one.
 func (s *Syncer) fetch(ctx context.Context) (wait time.Duration, err error) {
 	attempt, cancel := context.WithTimeout(ctx, s.opts.Timeout)
 	defer cancel()
@@ -220,25 +222,25 @@ func (s *Syncer) fetch(ctx context.Context) (wait time.Duration, err error) {
 	}
 	if answer == nil && s.current.Load() == nil {
 		s.failures.Add(1)
-		s.fail("the control plane gives no bundle; "+consequence(false), errUnasked)
+		s.fail("the control plane returns no bundle; "+consequence(false), errUnasked)
 		return 0, errUnasked
 	}
 	if answer != nil {
 		if err := s.take(answer, etag); err != nil {
 			s.rejected.Add(1)
-			s.fail("the control plane's governance bundle is refused; "+consequence(s.current.Load() != nil), err)
+			s.fail("the control plane's governance bundle is rejected; "+consequence(s.current.Load() != nil), err)
 			return 0, err
 		}
 	}
 	s.fetched.Store(s.opts.Now().UnixMicro())
 	s.save()
 	if s.failing.Swap(nil) != nil {
-		s.opts.Logger.Info("the control plane gives governance policies again")
+		s.opts.Logger.Info("the control plane returns governance policies again")
 	}
 	return 0, nil
 }
 
-// take compiles a bundle, puts it in force and saves it.
+// take compiles a bundle, makes it the current one and saves it.
 func (s *Syncer) take(g *api.Governance, etag string) error {
 	b, err := Compile(g, s.opts.Detectors)
 	if err != nil {
@@ -246,49 +248,49 @@ func (s *Syncer) take(g *api.Governance, etag string) error {
 	}
 	s.etag = etag
 	s.current.Store(b)
-	s.opts.Logger.Info("governance policies in force", "policies", b.Policies(), "etag", etag)
+	s.opts.Logger.Info("governance policies in effect", "policies", b.Policies(), "etag", etag)
 	if unknown := b.Unknown(); len(unknown) > 0 {
-		s.opts.Logger.Warn("policies name entities that this gateway cannot find", "entities", unknown)
+		s.opts.Logger.Warn("policies use entities that this gateway cannot detect", "entities", unknown)
 	}
 	s.unsaved = &state{Version: stateVersion, Origin: s.opts.Origin, ETag: etag, Fetched: s.opts.Now().UTC(), Bundle: g}
 	return nil
 }
 
-// save writes what is not written yet; what fails is tried again with the next
+// save writes a bundle that is not saved yet. After a failure it is retried with the next
 // fetch.
 func (s *Syncer) save() {
 	if s.unsaved == nil {
 		return
 	}
 	if err := saveState(s.path, s.unsaved); err != nil {
-		s.opts.Logger.Error("the governance bundle was not saved: a restart during an outage would not know it", "file", s.path, "error", err)
+		s.opts.Logger.Error("saving the governance bundle failed: after a restart during an outage there would be no policies", "file", s.path, "error", err)
 		return
 	}
 	s.unsaved = nil
 }
 
-// outage says what is wrong with the control plane, and what that means.
+// outage returns the cause of a failed fetch and its consequence.
 func outage(status int, known bool) string {
-	why := "the control plane does not answer for governance"
+	why := "the control plane does not respond to governance requests"
 	switch {
 	case status == 401 || status == 403:
 		why = "the control plane refuses the ingest key for governance"
 	case status == 429:
 		why = "the control plane limits the rate of governance requests"
 	case status > 0:
-		why = fmt.Sprintf("the control plane answers %d for governance", status)
+		why = fmt.Sprintf("the control plane returns status %d to governance requests", status)
 	}
 	return why + "; " + consequence(known)
 }
 
 func consequence(known bool) string {
 	if known {
-		return "the policies known last stay in force"
+		return "the last known policies stay in effect"
 	}
 	return "no policies were ever fetched"
 }
 
-// fail says what is wrong once for each reason.
+// fail logs a failure once for each reason.
 func (s *Syncer) fail(why string, err error) {
 	if old := s.failing.Swap(&why); old == nil || *old != why {
 		s.opts.Logger.Warn(why, "error", err)

@@ -130,11 +130,11 @@ func TestLastGoodBundleStays(t *testing.T) {
 		err    error
 		says   string
 	}{
-		{"outage", nil, "", status(0), "does not answer"},
+		{"outage", nil, "", status(0), "does not respond"},
 		{"revoked key", nil, "", status(401), "refuses the ingest key"},
-		{"server error", nil, "", status(500), "answers 500"},
-		{"bad bundle", worse, `"bad"`, nil, "is refused"},
-		{"bad hash key", &api.Governance{Policies: []api.GovernancePolicy{}, HashKey: "!"}, `"bad"`, nil, "is refused"},
+		{"server error", nil, "", status(500), "status 500"},
+		{"bad bundle", worse, `"bad"`, nil, "is rejected"},
+		{"bad hash key", &api.Governance{Policies: []api.GovernancePolicy{}, HashKey: "!"}, `"bad"`, nil, "is rejected"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -281,7 +281,7 @@ func TestNothingChangedThoughNothingWasGiven(t *testing.T) {
 		if s := h.Stats(); s.Known || s.Failing == "" || s.Failures != 1 || !s.Fetched.IsZero() {
 			t.Errorf("%+v", s)
 		}
-		if !strings.Contains(h.log.String(), "cache on the way") {
+		if !strings.Contains(h.log.String(), "cache between gateway and control plane") {
 			t.Errorf("nothing says so:\n%s", h.log)
 		}
 		p.set(blocking(), `"1"`, nil)

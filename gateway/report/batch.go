@@ -11,22 +11,22 @@ import (
 // batchStart is how the JSON of an api.TraceBatch begins.
 const batchStart = `{"traces":[`
 
-// batch is what one request carries: traces, and the position behind the lines
-// they came from.
+// batch is the content of one request: traces, and the position after their audit lines
+// (decision AUD48).
 type batch struct {
-	json  []byte // batchStart, and the traces with commas between them
-	ends  []int  // behind each trace
-	lines int    // bytes of their lines
+	json  []byte // batchStart, and the traces separated by commas
+	ends  []int  // offset of the end of each trace
+	lines int    // size of their lines in bytes
 	since time.Time
 	start audit.Position // behind the lines of the batch before
 	after audit.Position
-	// lent is set when a request for it failed, which may go on reading the JSON:
-	// it stays as it is then.
+	// lent is set when a request with the JSON failed: its transport may still read the
+	// JSON, which is therefore not modified.
 	lent bool
 }
 
-// newBatch returns an empty batch of what stands behind a position. It takes
-// over the buffers of the one before.
+// newBatch returns an empty batch that starts at a position. It reuses the buffers of the
+// previous batch.
 func newBatch(after audit.Position, before batch) batch {
 	if before.lent {
 		before = batch{}
@@ -36,15 +36,15 @@ func newBatch(after audit.Position, before batch) batch {
 
 func (b *batch) len() int { return len(b.ends) }
 
-// own makes the JSON one that nobody else reads.
+// own replaces the JSON by a copy if a failed request may still read it.
 func (b *batch) own() {
 	if b.lent {
 		b.json, b.lent = bytes.Clone(b.json), false
 	}
 }
 
-// room returns the JSON with what stands between two traces: a trace is appended
-// to it and then given to took.
+// room returns the JSON with the separator before the next trace. The caller appends the
+// trace and passes the result to took.
 func (b *batch) room() []byte {
 	b.own()
 	if len(b.ends) > 0 {
@@ -53,7 +53,7 @@ func (b *batch) room() []byte {
 	return b.json
 }
 
-// took adds a trace that was appended to the room, and the bytes of its line.
+// took accepts a trace that was appended to the result of room, and the size of its line.
 func (b *batch) took(json []byte, line int) {
 	if len(b.ends) == 0 {
 		b.since = time.Now()
@@ -63,7 +63,7 @@ func (b *batch) took(json []byte, line int) {
 	b.lines += line
 }
 
-// add adds a trace. It errs when JSON cannot say it.
+// add encodes and adds a trace.
 func (b *batch) add(t *api.TraceInput, line int) error {
 	json, err := t.AppendJSON(b.room())
 	if err == nil {
@@ -80,9 +80,9 @@ func (b *batch) one(i int) []byte {
 	return b.json[b.ends[i-1]+1 : b.ends[i]]
 }
 
-// body returns the JSON of an api.TraceBatch of the traces from one to before
-// another. It shares the memory of the batch where it is whole: nothing may be
-// added while that is read.
+// body returns the JSON of an api.TraceBatch with the traces from one index up to
+// another. For the whole batch it shares the memory of the batch, which must not be
+// modified while it is read.
 func (b *batch) body(from, to int) []byte {
 	if from == 0 {
 		end := b.ends[to-1]

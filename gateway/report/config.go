@@ -16,18 +16,18 @@ type Config struct {
 	URL string `yaml:"url" env:"true"`
 	// IngestKey is an API key of scope ingest.
 	IngestKey string `yaml:"ingest_key" env:"true"`
-	// Gateway names this gateway to the control plane, which keeps the end of its
-	// audit chain; the host name when empty.
+	// Gateway is the name of this gateway at the control plane, under which the head of
+	// its audit chain is stored; the host name when empty.
 	Gateway string `yaml:"gateway" env:"true"`
-	// Environment is the environment that traces and policies are filed under.
+	// Environment is the environment of the gateway's traces and policies.
 	Environment string `yaml:"environment" env:"true"`
-	// Agent is the agent that requests count for; the principal when empty.
+	// Agent is the agent of all requests; the principal when empty.
 	Agent string `yaml:"agent" env:"true"`
-	// Agents maps a principal to its agent and goes before Agent.
+	// Agents maps a principal to its agent and takes precedence over Agent.
 	Agents map[string]string `yaml:"agents"`
-	// Traces says what is reported.
+	// Traces configures the reporting of traces.
 	Traces TracesConfig `yaml:"traces"`
-	// Governance fetches the policies of the control plane.
+	// Governance configures the policies of the control plane.
 	Governance GovernanceConfig `yaml:"governance"`
 }
 
@@ -35,16 +35,15 @@ type Config struct {
 type TracesConfig struct {
 	// Enabled reports requests as traces.
 	Enabled bool `yaml:"enabled"`
-	// Methods narrows the requests that become traces; empty means all but
-	// ping.
+	// Methods restricts the requests that become traces; empty means all but ping.
 	Methods []string `yaml:"methods"`
-	// MaxBacklog is how many audit lines that are not yet reported rotation
-	// spares beyond audit.max_backups; past it the oldest files go and their
-	// traces are dropped and counted. 0 spares none.
+	// MaxBacklog is the number of unreported audit lines that rotation keeps beyond
+	// audit.max_backups. Beyond it the oldest files are deleted and their traces are
+	// dropped and counted. 0 keeps none.
 	MaxBacklog int `yaml:"max_backlog"`
-	// BatchSize is how many traces one request carries at most.
+	// BatchSize is the largest number of traces of one request.
 	BatchSize int `yaml:"batch_size"`
-	// FlushInterval is how long a trace waits for others at most.
+	// FlushInterval is the longest time that a trace waits for others.
 	FlushInterval time.Duration `yaml:"flush_interval"`
 	// Timeout bounds one request to the control plane.
 	Timeout time.Duration `yaml:"timeout"`
@@ -52,7 +51,7 @@ type TracesConfig struct {
 
 // GovernanceConfig is control_plane.governance.
 type GovernanceConfig struct {
-	// Enabled fetches and enforces the policies of the control plane.
+	// Enabled turns on fetching and enforcing the policies of the control plane.
 	Enabled bool `yaml:"enabled"`
 	// RefreshInterval is the time between fetches.
 	RefreshInterval time.Duration `yaml:"refresh_interval"`
@@ -60,11 +59,11 @@ type GovernanceConfig struct {
 	FailOpen bool `yaml:"fail_open"`
 }
 
-// Active tells whether traces are reported.
+// Active reports whether traces are reported.
 func (c *Config) Active() bool { return c.URL != "" && c.Traces.Enabled }
 
-// AgentOf returns the agent that a principal's requests count for: its entry in
-// agents, else agent, else the principal.
+// AgentOf returns the agent of a principal's requests: its entry in agents, else agent,
+// else the principal.
 func (c *Config) AgentOf(principal string) string {
 	if name := c.Agents[principal]; name != "" {
 		return name
@@ -75,14 +74,14 @@ func (c *Config) AgentOf(principal string) string {
 	return principal
 }
 
-// SetDefaults fills in the defaults of absent fields.
+// SetDefaults sets the defaults of absent fields.
 func (c *Config) SetDefaults() {
 	c.Environment = "production"
 	c.Traces.SetDefaults()
 	c.Governance.SetDefaults()
 }
 
-// SetDefaults fills in the defaults of absent fields.
+// SetDefaults sets the defaults of absent fields.
 func (c *TracesConfig) SetDefaults() {
 	c.Enabled = true
 	c.MaxBacklog = 5_000_000
@@ -91,7 +90,7 @@ func (c *TracesConfig) SetDefaults() {
 	c.Timeout = 30 * time.Second
 }
 
-// SetDefaults fills in the defaults of absent fields.
+// SetDefaults sets the defaults of absent fields.
 func (c *GovernanceConfig) SetDefaults() { c.RefreshInterval = 30 * time.Second }
 
 const (
@@ -99,7 +98,7 @@ const (
 	maxMethods = 256
 )
 
-// Validate reports what is wrong with the section; it asks no network.
+// Validate reports the errors of the section. It uses no network.
 func (c *Config) Validate(at diag.At) {
 	if c.URL == "" {
 		if c.IngestKey != "" || c.Governance.Enabled {
@@ -147,12 +146,12 @@ func (c *Config) validateURL(at diag.At) {
 	case strings.ContainsFunc(c.IngestKey, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
 		at.Field("ingest_key").Errorf("control-plane-key", "must be visible ASCII without spaces")
 	case !strings.HasPrefix(c.IngestKey, "svc_ingest_"):
-		at.Field("ingest_key").Hint("an ingest key is all that the gateway needs").
+		at.Field("ingest_key").Hint("the gateway needs only an ingest key").
 			Warnf("control-plane-key", "is not a key of scope ingest (svc_ingest_…)")
 	}
 }
 
-// Validate reports what is wrong with the section.
+// Validate reports the errors of the section.
 func (c *TracesConfig) Validate(at diag.At) {
 	if len(c.Methods) > maxMethods {
 		at.Field("methods").Errorf("control-plane-methods", "at most %d entries, are %d", maxMethods, len(c.Methods))

@@ -14,8 +14,8 @@ import (
 	"svc/server/api"
 )
 
-// HeadSink keeps the end of the audit chain where nobody who can rewrite the
-// audit file reaches it.
+// HeadSink stores chain heads where an attacker with write access to the audit file
+// cannot change them.
 type HeadSink interface {
 	ReportAuditHead(ctx context.Context, head api.AuditHeadReport) (api.AuditHead, error)
 }
@@ -28,30 +28,30 @@ type HeadLog interface {
 
 // HeadOptions are what a [HeadReporter] needs.
 type HeadOptions struct {
-	// Gateway names this gateway; the host name when empty.
+	// Gateway is the name of this gateway; the host name when empty.
 	Gateway string
 	// Log is the audit log whose heads are reported.
 	Log HeadLog
-	// Sink keeps the heads.
+	// Sink stores the heads.
 	Sink HeadSink
 	// Interval is the time between reports; a minute when zero.
 	Interval time.Duration
-	// Logger is told when a report fails, once per outage; discards when nil.
+	// Logger logs failed reports, once per outage; nil discards them.
 	Logger *slog.Logger
 }
 
-// HeadReporter tells the control plane where the audit chain stands, so that a
-// file whose end was cut off is noticed by comparison: svc audit verify --head.
+// HeadReporter reports the chain head to the control plane, so that a truncated audit
+// file is detected by comparison: svc audit verify --head (decision AUD39).
 type HeadReporter struct {
 	opts    HeadOptions
-	last    api.AuditHeadReport // what the control plane has
+	last    api.AuditHeadReport // the last report that the control plane accepted
 	failing bool
 }
 
-// headTimeout bounds the last report, which is made when the gateway stops.
+// headTimeout bounds the last report, which is sent when the gateway stops.
 const headTimeout = 2 * time.Second
 
-// NewHeadReporter returns a reporter; nothing is done before Run.
+// NewHeadReporter returns a reporter. It does nothing before Run.
 func NewHeadReporter(opts HeadOptions) (*HeadReporter, error) {
 	var err error
 	if opts.Gateway, err = gatewayName(opts.Gateway); err != nil {
@@ -64,7 +64,7 @@ func NewHeadReporter(opts HeadOptions) (*HeadReporter, error) {
 	return &HeadReporter{opts: opts}, nil
 }
 
-// gatewayName is the configured name of this gateway, or else that of its host.
+// gatewayName returns the configured name of this gateway, or the name of its host.
 func gatewayName(configured string) (string, error) {
 	if configured != "" {
 		return configured, nil
@@ -76,8 +76,8 @@ func gatewayName(configured string) (string, error) {
 	return host, nil
 }
 
-// Run reports at once, at every interval, and a last time when ctx has ended.
-// A report that fails is made up for by the next one.
+// Run reports at once, at every interval, and a last time when ctx has ended. After a
+// failure the next report contains the newer head.
 func (h *HeadReporter) Run(ctx context.Context) {
 	tick := time.NewTicker(h.opts.Interval)
 	defer tick.Stop()
@@ -94,7 +94,7 @@ func (h *HeadReporter) Run(ctx context.Context) {
 	}
 }
 
-// report tells the present head, unless the control plane has it.
+// report sends the present head, unless the control plane has it.
 func (h *HeadReporter) report(ctx context.Context) {
 	now, err := h.present()
 	if err == nil {
@@ -109,12 +109,12 @@ func (h *HeadReporter) report(ctx context.Context) {
 	case errors.Is(err, context.Canceled):
 	case !h.failing:
 		h.failing = true
-		h.opts.Logger.Warn("the head of the audit chain was not reported to the control plane: trying again", "error", err)
+		h.opts.Logger.Warn("reporting the head of the audit chain to the control plane failed; it is retried", "error", err)
 	}
 }
 
-// present is the head as it is reported, signed where checkpoints are. Its number
-// is 0 when nothing is written yet, or audit.chain is off.
+// present returns the head to report, signed if checkpoints are signed (decision AUD40).
+// Its number is 0 while no line was written, or when audit.chain is off.
 func (h *HeadReporter) present() (api.AuditHeadReport, error) {
 	path, head, err := h.opts.Log.Head()
 	if err != nil || head.Hash == (audit.Hash{}) {

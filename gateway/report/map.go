@@ -5,9 +5,9 @@ import (
 	"svc/server/api"
 )
 
-// TraceOf returns the trace that a reporter without settings would post for an
-// audit line, for those who read an audit file themselves; false when the line
-// makes none. A stream makes one, when it ends.
+// TraceOf returns the trace of an audit line with the settings of a default reporter, for
+// commands that read audit files; false when the line has no trace. A stream has one
+// trace, at its end.
 func TraceOf(r *audit.Record) (api.TraceInput, bool) {
 	m := mapper{}
 	if r.Kind == audit.KindOpen || !m.wanted(r) {

@@ -6,11 +6,11 @@ import (
 	"svc/server/api"
 )
 
-// openStreams are the streams whose opening line was read and whose closing
-// line was not, oldest first.
+// openStreams holds the streams whose opening line was read and whose closing line was
+// not, oldest first (decision AUD46).
 type openStreams struct {
 	byID  map[string]*openStream
-	order []*openStream // ended ones are taken out when they are met
+	order []*openStream // ended streams are removed when they are reached
 }
 
 type openStream struct {
@@ -26,7 +26,7 @@ func newOpenStreams(traces []api.TraceInput) *openStreams {
 	return o
 }
 
-// begin remembers a stream, and returns false when there are too many.
+// begin adds a stream. It returns false when there are too many.
 func (o *openStreams) begin(t api.TraceInput) bool {
 	if len(o.byID) >= maxOpen {
 		return false
@@ -39,7 +39,7 @@ func (o *openStreams) begin(t api.TraceInput) bool {
 	return true
 }
 
-// end forgets a stream, if it is known.
+// end removes a stream, if it is known.
 func (o *openStreams) end(id []byte) {
 	s := o.byID[string(id)]
 	if s == nil {
@@ -61,7 +61,7 @@ func (o *openStreams) end(id []byte) {
 	}
 }
 
-// cut ends all streams at a time: the process that served them is gone. Each
+// cut ends all streams at a time, because the process that served them has ended. Each
 // becomes one trace with status error.
 func (o *openStreams) cut(at time.Time) []api.TraceInput {
 	traces := o.list()
@@ -74,7 +74,7 @@ func (o *openStreams) cut(at time.Time) []api.TraceInput {
 	return traces
 }
 
-// list returns the traces of the streams that are open.
+// list returns the open streams.
 func (o *openStreams) list() []api.TraceInput {
 	if len(o.byID) == 0 {
 		return nil

@@ -14,13 +14,12 @@ import (
 	"svc/server/api"
 )
 
-// firstPause is the pause after the first failure; it doubles up to MaxPause.
+// firstPause is the initial backoff; it doubles up to MaxPause.
 const firstPause = 250 * time.Millisecond
 
-// post brings a batch to the control plane and returns true when all of it is
-// there, or set aside. It tries until ctx ends: an outage, a revoked key
-// and a wrong URL are waited for alike, because the audit files keep what
-// comes meanwhile.
+// post sends a batch to the control plane and returns true when all traces are stored or
+// quarantined. It retries until ctx ends. An outage, a revoked key and a wrong URL are
+// all retried, because the audit files keep the traces meanwhile (decision AUD49).
 func (r *Reporter) post(ctx context.Context, b *batch) bool {
 	for from := 0; from < b.len(); from += r.cfg.Traces.BatchSize {
 		if !r.postPart(ctx, b, from, min(b.len(), from+r.cfg.Traces.BatchSize)) {
@@ -30,7 +29,7 @@ func (r *Reporter) post(ctx context.Context, b *batch) bool {
 	return true
 }
 
-// postPart posts the traces from one to before another.
+// postPart posts the traces from one index up to another.
 func (r *Reporter) postPart(ctx context.Context, b *batch, from, to int) bool {
 	body, id := b.body(from, to), r.batchID(b, from, to)
 	for pause := firstPause; ; pause = min(2*pause, r.opts.MaxPause) {
@@ -55,8 +54,8 @@ func (r *Reporter) postPart(ctx context.Context, b *batch, from, to int) bool {
 		}
 		r.stats.failures.Add(1)
 		r.failing(status, err)
-		// Full jitter over the upper half: gateways that failed together do not
-		// come back together.
+		// The jitter covers the upper half of the backoff, so that gateways that failed
+		// at the same time do not retry at the same time.
 		sleep := max(pause/2+rand.N(pause/2+1), min(wait, r.opts.MaxPause))
 		select {
 		case <-time.After(sleep):
@@ -66,7 +65,7 @@ func (r *Reporter) postPart(ctx context.Context, b *batch, from, to int) bool {
 	}
 }
 
-// originOf names an audit file of a gateway in ASCII, whatever the gateway is called.
+// originOf returns an ASCII name of an audit file of a gateway, for any name of the gateway.
 func originOf(gateway, path string) (string, error) {
 	name, err := gatewayName(gateway)
 	if err != nil {
@@ -77,14 +76,14 @@ func originOf(gateway, path string) (string, error) {
 	return hex.EncodeToString(sum[:8]) + "/" + trail, err
 }
 
-// batchID names the traces from one to before another of a batch: where its lines
-// begin and end in the files of which gateway, and which of their traces these are.
+// batchID returns the id of the traces of a batch from one index up to another: the
+// origin, the positions of its first and last line, and the two indexes.
 func (r *Reporter) batchID(b *batch, from, to int) string {
 	return fmt.Sprintf("%s %d:%d-%d:%d %d-%d", r.origin, b.start.File, b.start.Offset, b.after.File, b.after.Offset, from, to)
 }
 
-// bisect finds the traces that make the control plane refuse a batch, and sets
-// them aside.
+// bisect finds the traces that cause the control plane to refuse a batch, and quarantines
+// them (decision AUD49).
 func (r *Reporter) bisect(ctx context.Context, b *batch, from, to int, cause error) bool {
 	if to-from == 1 {
 		r.setAside(b.one(from), cause)
@@ -96,26 +95,26 @@ func (r *Reporter) bisect(ctx context.Context, b *batch, from, to int, cause err
 
 func (r *Reporter) setAside(trace []byte, cause error) {
 	var t api.TraceInput
-	_ = json.Unmarshal(trace, &t) // the reporter's own JSON, for its id
+	_ = json.Unmarshal(trace, &t) // decodes the reporter's own JSON, for the id
 	if err := r.quar.add(trace, cause); err != nil {
 		r.stats.dropped.Add(1)
-		r.opts.Logger.Error("a trace that the control plane refuses is dropped", "id", t.ID, "refused", cause, "error", err)
+		r.opts.Logger.Error("a trace that the control plane refused is dropped", "id", t.ID, "refused", cause, "error", err)
 		return
 	}
 	r.stats.quarantined.Add(1)
-	r.opts.Logger.Warn("the control plane refuses a trace; it was set aside", "id", t.ID, "refused", cause, "file", r.quar.name)
+	r.opts.Logger.Warn("the control plane refused a trace; it was moved to the quarantine file", "id", t.ID, "refused", cause, "file", r.quar.name)
 }
 
-// failing notes an outage and says it once for each reason.
+// failing records an outage and logs it once for each reason.
 func (r *Reporter) failing(status int, err error) {
-	why := "the control plane does not answer"
+	why := "the control plane does not respond"
 	switch {
 	case status == 401 || status == 403:
 		why = "the control plane refuses the ingest key; requests still pass, and their traces wait in the audit files"
 	case status == 429:
 		why = "the control plane limits the rate of traces"
 	case status > 0:
-		why = fmt.Sprintf("the control plane answers %d", status)
+		why = fmt.Sprintf("the control plane returns status %d", status)
 	}
 	if old := r.stats.failing.Swap(&why); old == nil || *old != why {
 		r.opts.Logger.Warn(why, "error", err)
@@ -124,15 +123,14 @@ func (r *Reporter) failing(status int, err error) {
 
 func (r *Reporter) recovered() {
 	if r.stats.failing.Swap(nil) != nil {
-		r.opts.Logger.Info("the control plane takes traces again")
+		r.opts.Logger.Info("the control plane accepts traces again")
 	}
 }
 
-// maxQuarantine bounds the file of traces that were set aside.
+// maxQuarantine bounds the size of the quarantine file.
 const maxQuarantine = 64 << 20
 
-// quarantine is the file that refused traces are set aside in: one JSON object
-// a line, with the reason.
+// quarantine is the file of refused traces: one JSON object per line, with the reason.
 type quarantine struct{ name string }
 
 func (q quarantine) add(trace []byte, cause error) error {

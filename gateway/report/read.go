@@ -9,7 +9,7 @@ import (
 	"svc/server/api"
 )
 
-// due tells whether a batch should go out now.
+// due reports whether a batch should be sent now.
 func (r *Reporter) due(b *batch, now time.Time) bool {
 	if b.len() == 0 {
 		return false
@@ -21,8 +21,8 @@ func (r *Reporter) isFull(b *batch) bool {
 	return b.len() >= r.cfg.Traces.BatchSize || b.lines >= maxBatchBytes
 }
 
-// read adds lines to the batch until it is full, and returns true when it came
-// to the end of the file first.
+// read adds lines to the batch until the batch is full, and returns true if it reached
+// the end of the file first.
 func (r *Reporter) read(b *batch) (end bool) {
 	var rec audit.Record
 	var glance audit.FastLine
@@ -44,12 +44,12 @@ func (r *Reporter) read(b *batch) (end bool) {
 		}
 		b.after = l.After
 		if glance.Read(l.Bytes) {
-			json, became := r.mapper.quick(b.room(), &glance)
+			json, became := r.mapper.appendTraceFast(b.room(), &glance)
 			if became == mapped {
 				b.took(json, len(l.Bytes))
 				r.open.end(glance.RequestID)
 			}
-			if became != unusual {
+			if became != needsDecode {
 				continue
 			}
 		}
@@ -63,7 +63,7 @@ func (r *Reporter) read(b *batch) (end bool) {
 	return false
 }
 
-// take adds what one line means to the batch.
+// take adds the trace of one line to the batch.
 func (r *Reporter) take(b *batch, rec *audit.Record, size int) {
 	switch {
 	case rec.Kind == audit.KindCheckpoint:
@@ -75,7 +75,7 @@ func (r *Reporter) take(b *batch, rec *audit.Record, size int) {
 	case !r.mapper.wanted(rec):
 	case rec.Kind == audit.KindOpen:
 		if !r.open.begin(r.mapper.trace(rec)) {
-			r.opts.Logger.Debug("too many open streams to remember them all", "limit", maxOpen)
+			r.opts.Logger.Debug("too many open streams: some are not tracked", "limit", maxOpen)
 		}
 	default:
 		t := r.mapper.trace(rec)
@@ -86,7 +86,7 @@ func (r *Reporter) take(b *batch, rec *audit.Record, size int) {
 
 // add adds a trace to the batch.
 func (r *Reporter) add(b *batch, t *api.TraceInput, size int) {
-	if err := b.add(t, size); err != nil { // a time that no calendar has
+	if err := b.add(t, size); err != nil { // a time outside the range of JSON times
 		r.stats.dropped.Add(1)
 		r.opts.Logger.Warn("a trace cannot be written as JSON", "id", t.ID, "error", err)
 	}

@@ -15,80 +15,78 @@ import (
 	"svc/server/api"
 )
 
-// Sink takes traces. It returns nil only when all of them are stored for good,
-// or were before. It is used by one goroutine at a time.
+// Sink stores traces. It returns nil only when all of them are stored permanently, now or
+// before. Only one goroutine at a time uses it.
 type Sink interface {
-	// PostTraceBatch takes the JSON of an api.TraceBatch, and an id that is the same
-	// whenever the same batch is sent again. After an error it may go on reading the
-	// body.
+	// PostTraceBatch posts the JSON of an api.TraceBatch, with an id that is the same
+	// whenever the same batch is sent again. After an error it may still read the body.
 	PostTraceBatch(ctx context.Context, id string, body []byte) (api.IngestResult, error)
 }
 
-// Options are what a [Reporter] needs beside its configuration.
+// Options are the parameters of a [Reporter] that are not part of its configuration.
 type Options struct {
-	// AuditPath is the audit file that is followed.
+	// AuditPath is the audit file to follow.
 	AuditPath string
-	// StateDir holds the saved position and the quarantine.
+	// StateDir contains the saved position and the quarantine.
 	StateDir string
-	// Sink takes the traces.
+	// Sink stores the traces.
 	Sink Sink
-	// Status returns the HTTP status of an error of the sink, or 0 when the
-	// control plane gave no answer, and how long it asked to wait.
+	// Status returns the HTTP status of an error of the sink, or 0 when the control plane
+	// did not respond, and its Retry-After.
 	Status func(err error) (status int, retryAfter time.Duration)
-	// Reported is told how far the reporter has come, so that rotation knows
-	// what it may delete; may be nil.
+	// Reported is called with the last reported line, so that rotation can delete files;
+	// may be nil.
 	Reported func(seq uint64)
-	// Logger is told of outages and recoveries; discards when nil.
+	// Logger logs outages and recoveries; nil discards them.
 	Logger *slog.Logger
-	// Poll is how often the file is looked at while nothing comes; 100 ms when
-	// zero. While lines come it is looked at more often.
+	// Poll is the polling interval while no lines come; 100 ms when zero. While lines
+	// come the interval is shorter.
 	Poll time.Duration
-	// FlushTimeout bounds what Run still does after its context has ended; 5 s
-	// when zero.
+	// FlushTimeout bounds the work of Run after its context has ended; 5 s when zero.
 	FlushTimeout time.Duration
-	// MaxPause bounds the pause between attempts during an outage; 30 s when
-	// zero.
+	// MaxPause bounds the backoff during an outage; 30 s when zero.
 	MaxPause time.Duration
-	// SaveEvery is how often the position is saved at most while it moves; 1 s
-	// when zero. What a crash then repeats is known by its ids; each save waits
-	// for the disk, and where there is one processor, so may the requests.
+	// SaveEvery is the minimum time between two saves of the position; 1 s when zero.
+	// After a crash, traces are sent again and recognized by their ids. Each save waits
+	// for the disk, and on a machine with one processor requests may wait with it.
 	SaveEvery time.Duration
 }
 
-// Bounds on one batch, beside the configured number of traces. A trace is less
-// than twice as long as its line, and the control plane takes 8 MiB.
+// Bounds of one batch, in addition to the configured number of traces. A trace is less
+// than twice as long as its line, and the control plane accepts 8 MiB.
 const maxBatchBytes = 3 << 20
 
 const (
-	// lead is how long the first trace after a quiet time waits for others.
+	// lead is the time that the first trace after a quiet period waits for others
+	// (decision AUD48).
 	lead = 50 * time.Millisecond
-	// turn is how many lines are read in one go: a request that is ready to go on
-	// waits no longer than these take.
+	// turn is the number of lines that are read without a pause. It bounds the time that
+	// a runnable request waits.
 	turn = 16
-	// busyPoll is how often the file is looked at while lines come. The scheduler
-	// does not look at the network while lines are read, so that each look must be
-	// short: at 2,000 requests a second it finds 50 lines, not 200. But each wakes the
-	// runtime's monitor thread, so that they may not come too often.
+	// busyPoll is the polling interval while lines come. The scheduler does not poll the
+	// network while lines are read, so that each read must be short: at 2,000 requests a
+	// second it finds 50 lines, not 200. The interval must not be shorter, because each
+	// wake-up also wakes the runtime's monitor thread.
 	busyPoll = 25 * time.Millisecond
 )
 
-// Stats counts what a [Reporter] did since it was made.
+// Stats are the counters of a [Reporter].
 type Stats struct {
 	// Posted counts traces that the control plane stored.
 	Posted uint64
-	// Duplicates counts traces that it knew before.
+	// Duplicates counts traces that the control plane already had.
 	Duplicates uint64
-	// Failures counts requests that failed and were tried again.
+	// Failures counts requests that failed and were retried.
 	Failures uint64
-	// Quarantined counts traces that were refused as bad and set aside.
+	// Quarantined counts traces that were refused as invalid and quarantined.
 	Quarantined uint64
-	// Dropped counts audit lines that were deleted before they could be reported,
-	// and bad traces that could not be set aside.
+	// Dropped counts audit lines that were deleted before they could be reported, and
+	// refused traces that could not be quarantined.
 	Dropped uint64
-	// Seq is the number of the last audit line that is done with.
+	// Seq is the number of the last audit line that was processed.
 	Seq uint64
-	// Failing says why the control plane takes nothing at present; empty when it
-	// does.
+	// Failing is the reason why the control plane accepts no traces at present; empty
+	// when it accepts them.
 	Failing string
 }
 
@@ -99,12 +97,12 @@ type Reporter struct {
 	mapper mapper
 	reader *audit.Reader
 	open   *openStreams
-	path   string // of the audit file that is read
+	path   string // audit file that is read
 	name   string // of its state file
 	origin string // of batches: this gateway and its audit file
 	quar   quarantine
 	disk   fsync.Syncer
-	follow atomic.Pointer[string] // of the audit file to read next
+	follow atomic.Pointer[string] // audit file to read next
 
 	saved   audit.Position
 	savedAt time.Time
@@ -116,8 +114,8 @@ type Reporter struct {
 	}
 }
 
-// New returns a reporter that goes on where the one before it, also of another
-// process, had come to. It opens the state and nothing else.
+// New returns a reporter that continues at the saved position, also of another process.
+// It opens only the state file.
 func New(cfg Config, opts Options) (*Reporter, error) {
 	if opts.Sink == nil || opts.Status == nil || opts.AuditPath == "" {
 		return nil, errors.New("a reporter needs a sink, its statuses and an audit file")
@@ -139,7 +137,7 @@ func New(cfg Config, opts Options) (*Reporter, error) {
 	return r, r.begin(opts.AuditPath)
 }
 
-// begin goes on with an audit file where its saved state says.
+// begin continues an audit file at its saved position.
 func (r *Reporter) begin(path string) error {
 	name, err := stateName(r.opts.StateDir, path)
 	if err != nil {
@@ -147,7 +145,8 @@ func (r *Reporter) begin(path string) error {
 	}
 	s, err := loadState(name)
 	if err != nil {
-		// Every trace has its id, so beginning again costs time and doubles nothing.
+		// Every trace has its id, so that starting over takes time and duplicates nothing
+		// (decision AUD47).
 		r.opts.Logger.Warn("the saved position cannot be read; the audit files are reported from their beginning",
 			"file", name, "error", err)
 	}
@@ -164,13 +163,12 @@ func (r *Reporter) begin(path string) error {
 	return nil
 }
 
-// Follow makes the reporter go on with another audit file once it has reported
-// all of the present one: audit.path was changed, and nothing is written to the
-// old file any more. Streams that are open go along. It is safe for concurrent
-// use.
+// Follow switches the reporter to another audit file after it has reported all of the
+// present one: audit.path was changed, and the old file receives no more lines. Open
+// streams stay open. It is safe for concurrent use.
 func (r *Reporter) Follow(path string) { r.follow.Store(&path) }
 
-// moveOn goes on with the file that was named to Follow, if one was.
+// moveOn switches to the file that was passed to Follow, if there is one.
 func (r *Reporter) moveOn() bool {
 	next := r.follow.Swap(nil)
 	if next == nil || *next == r.path {
@@ -210,11 +208,10 @@ func (r *Reporter) Stats() Stats {
 	return s
 }
 
-// Run reports until ctx ends, then what is in the file at that time, within
-// FlushTimeout. Close the audit log before ctx ends, and nothing is left
-// behind; what is left behind all the same is reported by the next Run. The
-// error is that of the state directory at the very end; everything else is
-// retried and logged.
+// Run reports until ctx ends, and then the lines that the file contains at that time,
+// within FlushTimeout. Close the audit log before ctx ends, so that no line is left; the
+// next Run reports lines that are left nevertheless. The error is that of saving the
+// state at the end; other errors are retried and logged.
 func (r *Reporter) Run(ctx context.Context) error {
 	defer r.disk.Close()
 	defer func() { _ = r.reader.Close() }()
@@ -240,7 +237,8 @@ func (r *Reporter) Run(ctx context.Context) error {
 			r.save(b.after)
 		}
 		if end && b.len() == 0 && r.follow.Load() != nil {
-			// One more look: what was written before Follow was called is in the file.
+			// Read once more: lines that were written before the call of Follow are in
+			// the old file.
 			if end = r.read(&b); end && b.len() == 0 {
 				if b.after != r.saved {
 					r.save(b.after)
@@ -266,7 +264,7 @@ func (r *Reporter) Run(ctx context.Context) error {
 	return r.flush(b)
 }
 
-// flush posts what is left, within FlushTimeout.
+// flush posts the rest, within FlushTimeout.
 func (r *Reporter) flush(b batch) error {
 	ctx, cancel := context.WithTimeout(context.Background(), r.opts.FlushTimeout)
 	defer cancel()
@@ -293,8 +291,8 @@ func (r *Reporter) flush(b batch) error {
 	}
 }
 
-// save saves the position behind what the control plane has, and the streams
-// that are open there. When it fails the next start repeats a little.
+// save saves the position of the last stored trace, and the open streams there. After a
+// failure the next start sends some traces again.
 func (r *Reporter) save(p audit.Position) {
 	if err := r.trySave(p); err != nil {
 		r.opts.Logger.Warn("the position of the reporter cannot be saved", "error", err)

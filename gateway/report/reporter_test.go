@@ -249,12 +249,12 @@ func TestOutageLosesNothing(t *testing.T) {
 		err     error
 		failing string
 	}{
-		{"no answer", errors.New("connection refused"), "does not answer"},
-		{"server error", statusError(500), "answers 500"},
+		{"no answer", errors.New("connection refused"), "does not respond"},
+		{"server error", statusError(500), "status 500"},
 		{"key revoked: 401", statusError(401), "refuses the ingest key"},
 		{"key of another scope: 403", statusError(403), "refuses the ingest key"},
 		{"rate limited", statusError(429), "limits the rate"},
-		{"wrong URL", statusError(404), "answers 404"},
+		{"wrong URL", statusError(404), "status 404"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			r := newRig(t)

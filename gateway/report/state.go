@@ -15,19 +15,19 @@ import (
 	"svc/server/api"
 )
 
-// Bounds on what is kept between runs.
+// Bounds of the saved state.
 const (
 	maxState = 64 << 20
-	// maxOpen is how many streams that have not ended are remembered. Of one
-	// beyond it only the trace of a crash is lost, not that of its end.
+	// maxOpen is the number of open streams that are tracked. For a stream beyond it only
+	// the trace of a crash is lost, not the trace of its end.
 	maxOpen = 10_000
 )
 
-// stateVersion is the form of the state file.
+// stateVersion is the version of the state file.
 const stateVersion = 1
 
-// state is what survives a restart: where to read on, and the streams that were
-// open there.
+// state is the state that is kept across restarts: the reading position, and the open
+// streams there.
 type state struct {
 	Version  int              `json:"version"`
 	Path     string           `json:"path"`
@@ -35,15 +35,15 @@ type state struct {
 	Open     []api.TraceInput `json:"open,omitempty"`
 }
 
-// stateName is the state file of an audit file: each has its own, so that
-// nothing is mixed up when audit.path changes and changes back.
+// stateName returns the state file of an audit file. Each audit file has its own, so that
+// changing audit.path and changing it back works.
 func stateName(dir, auditPath string) (string, error) {
 	trail, err := audit.TrailName(auditPath)
 	return filepath.Join(dir, "report-"+trail+".json"), err
 }
 
-// loadState reads a state file. An absent one is an empty state; one that
-// cannot be understood is an error beside an empty state.
+// loadState reads a state file. An absent file gives an empty state; an invalid one gives
+// an error and an empty state.
 func loadState(name string) (state, error) {
 	b, err := statefile.Read(name, maxState)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -63,21 +63,21 @@ func parseState(b []byte) (state, error) {
 		return state{}, err
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return state{}, errors.New("has something behind its end")
+		return state{}, errors.New("has data after its end; delete the file to start over")
 	}
 	switch {
 	case s.Version != stateVersion:
 		return state{}, fmt.Errorf("has version %d, not %d", s.Version, stateVersion)
 	case s.Position.Offset < 0 || s.Position.File > s.Position.Seq && s.Position.Seq > 0:
-		return state{}, errors.New("names a position that cannot be")
+		return state{}, errors.New("has a position out of range; delete the file to start over")
 	case len(s.Open) > maxOpen:
-		return state{}, fmt.Errorf("names more than %d open streams", maxOpen)
+		return state{}, fmt.Errorf("has more than %d open streams", maxOpen)
 	}
 	return s, nil
 }
 
-// saveState replaces a state file, and leaves its directory to the kernel: it is
-// written often, and behind an old one traces are only sent again.
+// saveState replaces a state file without syncing its directory: it is written often, and
+// an old state only causes traces to be sent again.
 func saveState(name string, s state, sync func(*os.File) error) error {
 	s.Version = stateVersion
 	b, err := json.Marshal(s)

@@ -12,18 +12,18 @@ import (
 	"svc/server/api"
 )
 
-// unnamed is the agent of a request whose line names nobody.
+// unnamed is the agent of a request whose line has neither an agent nor a principal.
 const unnamed = "unknown"
 
-// mapper turns audit lines into traces.
+// mapper maps audit lines to traces (decision AUD44).
 type mapper struct {
 	cfg Config
 }
 
-// wanted tells whether the line's request becomes a trace: a JSON-RPC request
-// with an id, denied ones too, but ping; control_plane.traces.methods narrows
-// it. A request that was turned away before it was read has no method and
-// makes none.
+// wanted reports whether the request of the line becomes a trace: a JSON-RPC request with
+// an id, including denied ones, except ping; control_plane.traces.methods restricts it
+// further. A request that was refused before it was read has no method and no trace
+// (decision AUD45).
 func (m *mapper) wanted(r *audit.Record) bool {
 	return (r.Kind == audit.KindRequest || r.Kind == audit.KindOpen) &&
 		r.RPC == audit.RPCRequest && r.Method != "" && r.Method != "ping" &&
@@ -70,14 +70,14 @@ func (m *mapper) trace(r *audit.Record) api.TraceInput {
 	return t
 }
 
-// agent is control_plane.agents of the principal, else control_plane.agent,
-// else the principal. A line that names its agent already is believed.
+// agent returns control_plane.agents of the principal, else control_plane.agent, else the
+// principal. An agent in the line takes precedence.
 func (m *mapper) agent(r *audit.Record) string {
 	return AgentName(first(r.Agent, m.cfg.AgentOf(r.Principal)))
 }
 
-// AgentName returns the name that the traces of an agent are filed under: one
-// line of printable text, bounded, and never that of all agents.
+// AgentName returns the name of an agent in traces: one line of printable text, bounded,
+// and never the name that means all agents.
 func AgentName(agent string) string {
 	name := strings.TrimSpace(line(agent))
 	if name == "" || name == api.AllAgents {
@@ -86,20 +86,19 @@ func AgentName(agent string) string {
 	return name
 }
 
-// denied tells whether the request was turned away by a rule or a limit, or
-// could not be decided.
+// denied reports whether a rule or a limit blocked the request, or whether no decision
+// was possible.
 func denied(r *audit.Record) bool { return r.Action == "deny" || r.Action == "rate_limit_blocked" }
 
-// blocked tells whether the request was turned away by a rule of the gateway or
-// by policies of the control plane. What failed otherwise (no route, bad version)
-// is an error that nobody blocked, and a notification that a policy kept back
-// leaves its request as it was.
+// blocked reports whether a rule of the gateway or a policy of the control plane blocked
+// the request. Other failures (no route, bad version) are errors that are not blocks. A
+// notification that a policy withheld does not block its request.
 func blocked(r *audit.Record) bool {
 	return denied(r) && (r.RuleID != "" || len(r.PoliciesFired) > 0)
 }
 
-// traceID is the request's id, so that a trace that is posted twice counts
-// once. A line without a usable one is named by its number and time.
+// traceID returns the request's id, so that a trace that is posted twice is stored once.
+// The id of a line without a usable one is made of its number and time.
 func traceID(r *audit.Record) string {
 	if api.ValidID(r.RequestID) {
 		return r.RequestID
@@ -120,7 +119,7 @@ func first(values ...string) string {
 	return ""
 }
 
-// line makes a string fit for a name: one line of printable text, bounded.
+// line converts a string to a name: one line of printable text, bounded.
 func line(s string) string {
 	clean := utf8.ValidString(s) && len(s) <= api.MaxName &&
 		strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0

@@ -1,5 +1,4 @@
-// Package detectors gives the policies of the control plane the detectors that are
-// in the binary.
+// Package detectors implements the detectors of govern with package detect.
 package detectors
 
 import (
@@ -9,8 +8,7 @@ import (
 	"svc/gateway/govern"
 )
 
-// Built are those in the binary, as policies of the control plane use
-// them.
+// Built implements govern.Detectors with the detectors of the binary.
 type Built struct{}
 
 // Entity implements govern.Detectors.
@@ -28,7 +26,7 @@ func (Built) Scanner(entities []string) govern.Scanner {
 		}
 	}
 	if len(entities) > 0 && len(known) == 0 {
-		return blind{} // none given would mean all
+		return noopScanner{} // no entities would mean all
 	}
 	return scanner{detect.NewScanner(known...)}
 }
@@ -51,22 +49,22 @@ func (Built) Redact(dst, text []byte, matches []govern.Match, strategy string, k
 // scanner is a detect.Scanner.
 type scanner struct{ *detect.Scanner }
 
-// rooms are where findings are put before they are handed on.
-var rooms = sync.Pool{New: func() any { return new([]detect.Match) }}
+// matchPool holds reusable slices for matches before their conversion.
+var matchPool = sync.Pool{New: func() any { return new([]detect.Match) }}
 
 // Scan implements govern.Scanner.
 func (s scanner) Scan(dst []govern.Match, name string, text []byte) []govern.Match {
-	room := rooms.Get().(*[]detect.Match)
+	room := matchPool.Get().(*[]detect.Match)
 	*room = s.ScanValue((*room)[:0], name, text)
 	for _, m := range *room {
 		dst = append(dst, govern.Match{Entity: string(m.Entity), Start: m.Start, End: m.End})
 	}
-	rooms.Put(room)
+	matchPool.Put(room)
 	return dst
 }
 
-// blind finds nothing.
-type blind struct{}
+// noopScanner finds nothing.
+type noopScanner struct{}
 
 // Scan implements govern.Scanner.
-func (blind) Scan(dst []govern.Match, _ string, _ []byte) []govern.Match { return dst }
+func (noopScanner) Scan(dst []govern.Match, _ string, _ []byte) []govern.Match { return dst }

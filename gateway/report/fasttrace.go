@@ -8,32 +8,32 @@ import (
 	"svc/server/api"
 )
 
-// outcome is what became of a line that was only glanced at.
+// outcome is the result of mapping a line without decoding it.
 type outcome int
 
 const (
-	unusual  outcome = iota // it has to be decoded
-	unwanted                // it makes no trace
-	mapped                  // its trace was appended
+	needsDecode outcome = iota // the line must be decoded
+	skip                       // the line has no trace
+	mapped                     // the trace was appended
 )
 
-// quick appends the JSON of the trace of a line without decoding it: the same
-// that [mapper.trace] gives. A gateway under load reports every request, and
-// nearly all lines are alike: what is copied from them needs no escaping and
-// breaks no bound. Whatever is not so is left to the usual way.
-func (m *mapper) quick(dst []byte, g *audit.FastLine) ([]byte, outcome) {
+// appendTraceFast appends the JSON of the trace of a line without decoding the line. The
+// result equals that of [mapper.trace]. Every request of a loaded gateway is reported,
+// and nearly all lines have the same form: the values that are copied need no escaping
+// and are within all bounds. Other lines are left to the decoder.
+func (m *mapper) appendTraceFast(dst []byte, g *audit.FastLine) ([]byte, outcome) {
 	switch string(g.Kind) {
 	case string(audit.KindRequest):
 	case string(audit.KindFrame), string(audit.KindSummary):
-		return dst, unwanted
+		return dst, skip
 	default:
-		return dst, unusual
+		return dst, needsDecode
 	}
 	if string(g.RPC) != audit.RPCRequest || len(g.Method) == 0 || string(g.Method) == "ping" {
-		return dst, unwanted
+		return dst, skip
 	}
 	if len(m.cfg.Traces.Methods) > 0 && !slices.Contains(m.cfg.Traces.Methods, string(g.Method)) {
-		return dst, unwanted
+		return dst, skip
 	}
 	status, ok := threeDigits(g.Status)
 	ok = ok && isID(g.RequestID) && isTime(g.Time) && isName(g.Agent) && isName(g.Environment) && isMillis(g.Duration) &&
@@ -45,7 +45,7 @@ func (m *mapper) quick(dst []byte, g *audit.FastLine) ([]byte, outcome) {
 		ok = ok && isName(s.Stage) && s.Stage[0] != ' ' && isMillis(s.Duration)
 	}
 	if !ok {
-		return dst, unusual
+		return dst, needsDecode
 	}
 	turnedAway := string(g.Action) == "deny" || string(g.Action) == "rate_limit_blocked"
 
@@ -91,7 +91,7 @@ func (m *mapper) quick(dst []byte, g *audit.FastLine) ([]byte, outcome) {
 		b = append(b, g.Tool...)
 		b = append(b, '"')
 	}
-	if turnedAway && len(g.RuleID) > 0 { // what policies turn away is decoded
+	if turnedAway && len(g.RuleID) > 0 { // lines that policies blocked have a list and are decoded
 		b = append(b, `,"blocked":true`...)
 	}
 	return append(b, '}'), mapped
@@ -99,7 +99,7 @@ func (m *mapper) quick(dst []byte, g *audit.FastLine) ([]byte, outcome) {
 
 // kinds of characters.
 const (
-	forName = 1 << iota // stands for itself in a JSON string of encoding/json
+	forName = 1 << iota // needs no escaping in a JSON string of encoding/json
 	forID
 )
 
@@ -128,8 +128,7 @@ func isName(b []byte) bool { return len(b) > 0 && len(b) <= api.MaxName && all(b
 
 func isID(b []byte) bool { return len(b) > 0 && len(b) <= api.MaxID && all(b, forID) }
 
-// isTime reports whether b is a time as audit lines have it, of an ordinary
-// day.
+// isTime reports whether b is a time in the format of audit lines, on a day from 1 to 28.
 func isTime(b []byte) bool {
 	const form = "2006-01-02T15:04:05.000000Z"
 	if len(b) != len(form) || b[0] == '0' {
@@ -146,8 +145,7 @@ func isTime(b []byte) bool {
 		string(b[11:13]) <= "23" && string(b[14:16]) <= "59" && string(b[17:19]) <= "59"
 }
 
-// isMillis reports whether b is a number with three decimals, of less than a
-// million seconds.
+// isMillis reports whether b is a number with three decimals, below a million seconds.
 func isMillis(b []byte) bool {
 	dot := len(b) - 4
 	if dot < 1 || dot > 9 || b[dot] != '.' || b[0] == '0' && dot > 1 {
@@ -161,8 +159,8 @@ func isMillis(b []byte) bool {
 	return true
 }
 
-// isScore reports whether b is a number between 0 and 1 with at most four
-// decimals, none of them too many.
+// isScore reports whether b is a number between 0 and 1 with at most four decimals and no
+// trailing zero.
 func isScore(b []byte) bool {
 	if string(b) == "1" {
 		return true
@@ -191,7 +189,7 @@ func threeDigits(b []byte) (n int, ok bool) {
 	return n, true
 }
 
-// shortest cuts the zeros off that end a decimal fraction.
+// shortest removes the trailing zeros of a decimal fraction.
 func shortest(b []byte) []byte {
 	return bytes.TrimSuffix(bytes.TrimRight(b, "0"), []byte{'.'})
 }

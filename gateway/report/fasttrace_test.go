@@ -32,9 +32,9 @@ func usual(m *mapper, line []byte) (string, error) {
 func glanced(m *mapper, line []byte) (string, outcome) {
 	var g audit.FastLine
 	if !g.Read(line) {
-		return "", unusual
+		return "", needsDecode
 	}
-	b, became := m.quick(nil, &g)
+	b, became := m.appendTraceFast(nil, &g)
 	return string(b), became
 }
 
@@ -140,12 +140,12 @@ func TestQuickTracesAreTheUsualOnes(t *testing.T) {
 			}
 			got, became := glanced(m, line)
 			outcomes[became]++
-			if became != unusual && got != want {
+			if became != needsDecode && got != want {
 				rt.Fatalf("line  %s\nquick %s\nusual %s", line, got, want)
 			}
 		}
 	})
-	for _, o := range []outcome{unusual, unwanted, mapped} {
+	for _, o := range []outcome{needsDecode, skip, mapped} {
 		if outcomes[o] < 20 {
 			t.Errorf("of all lines %v became %d", outcomes, o)
 		}
@@ -175,7 +175,7 @@ func FuzzQuickTraces(f *testing.F) {
 	m := &mapper{Config{Environment: "staging"}}
 	f.Fuzz(func(t *testing.T, line []byte) {
 		got, became := glanced(m, line)
-		if became == unusual {
+		if became == needsDecode {
 			return
 		}
 		if want, err := usual(m, line); err == nil && got != want {

@@ -120,7 +120,7 @@ func (ex *exchange) grade(m *mcp.Message) {
 			ex.graded = ex.now().Sub(began)
 		}
 	case mcp.MethodToolsList:
-		if q.Worth(ex.up.Name, m) {
+		if q.ShouldLearn(ex.up.Name, m) {
 			name, result := ex.up.Name, bytes.Clone(m.Spans.Result.Of(m.Body))
 			ex.g.background.Run(func(context.Context) { q.Learn(name, result) })
 		}

@@ -13,7 +13,7 @@ const directive = "svc-lint:"
 
 // Directive is a comment in the file for lint:
 //
-// # svc-lint: ignore shadowed-rule,unused-upstream kept until the move is done
+//	# svc-lint: ignore shadowed-rule,unused-upstream kept until the move is done
 type Directive struct {
 	// Pos is the position of the comment.
 	Pos diag.Pos

@@ -181,7 +181,7 @@ func (d *describer) field(parent *Node, v reflect.Value, f field, effect Effect)
 
 // Schema returns a JSON Schema (draft 2020-12) of the file, for editors:
 //
-// # yaml-language-server: $schema=svc.schema.json
+//	# yaml-language-server: $schema=svc.schema.json
 //
 // It helps with writing the file; the validation of the loader is stricter.
 func Schema() ([]byte, error) {

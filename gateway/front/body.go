@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// body is the body of a request: so many bytes of the connection. Its methods are
-// for one goroutine at a time.
+// body is the body of a request: a number of bytes of the connection. Only one goroutine
+// at a time may use it.
 type body struct {
 	c       *conn
 	left    int64 // bytes not read
-	read    int64 // bytes that came from the network
-	granted int64 // bytes that the read deadline allows for
+	read    int64 // bytes read from the network
+	granted int64 // bytes that the read deadline covers
 	err     error
 	closed  bool
 }
 
-// maxDiscard is how much of a body that the handler left is read so that the
-// connection can have another request. Beyond it a new connection is cheaper.
+// maxDiscard is the size up to which an unread body is read and dropped, so that the
+// connection can be reused. Beyond it a new connection is cheaper.
 const maxDiscard = 256 << 10
 
 func (b *body) begin(length int64) {
@@ -45,13 +45,13 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements [io.Closer]. What is left is dealt with after the handler.
+// Close implements [io.Closer]. The rest of the body is handled after the handler.
 func (b *body) Close() error {
 	b.closed = true
 	return nil
 }
 
-// take returns some of what is left.
+// take reads some of the remaining bytes.
 func (b *body) take(p []byte) (int, error) {
 	c := b.c
 	if int64(len(p)) > b.left {
@@ -70,7 +70,7 @@ func (b *body) take(p []byte) (int, error) {
 	b.read += int64(n)
 	b.left -= int64(n)
 	if n > 0 {
-		return n, nil // an error comes again
+		return n, nil // the error is returned again by the next call
 	}
 	if err == nil {
 		return 0, nil
@@ -82,11 +82,11 @@ func (b *body) take(p []byte) (int, error) {
 	return 0, err
 }
 
-// grant moves the deadline of the body: its grace and what its bytes need at the
-// slowest rate that is borne, counted from the start of the request. One grant
-// covers several seconds' worth of bytes, so that large bodies do not set a
-// deadline for every read. A body that is here with its header sets none. Nor is
-// one moved that the handler has set.
+// grant extends the read deadline of the body: the grace, plus the time for its bytes at
+// the minimum rate, counted from the start of the request. One grant covers the bytes of
+// several seconds, so that a large body does not set a deadline for every read. A body
+// that arrived with its header sets none. A deadline that the handler has set is not
+// changed.
 func (b *body) grant() {
 	c := b.c
 	if c.readSet {
@@ -101,10 +101,10 @@ func (b *body) grant() {
 	}
 }
 
-// settle makes an end of what the handler has left of the body, before its answer
-// goes out: a client that is still sending may not listen yet. It reports whether
-// the connection is at the end of the body. Whoever still reads is told: half a
-// body must not look like a whole one.
+// settle handles the rest of a body that the handler did not read, before the response is
+// sent: a client that is still sending may not read yet. It reports whether the
+// connection is at the end of the body. A goroutine that still reads the body gets an
+// error, so that it cannot mistake a part for the whole.
 func (b *body) settle() bool {
 	if b.left > 0 {
 		b.closed = true

@@ -16,37 +16,37 @@ import (
 	"svc/gateway/socket"
 )
 
-// The states of a connection, as a shutdown sees them.
+// The states of a connection for a shutdown.
 const (
-	fresh   int32 = iota // nothing has come on it
+	fresh   int32 = iota // no byte was received
 	busy                 // a request is being read or answered
 	idle                 // between two requests
 	severed              // closed by a shutdown
 )
 
 const (
-	// slack is which part of a time-out it may come later than asked, so that a
-	// timer is set once for many requests.
+	// slack is the fraction of a timeout by which a deadline may be late, so that a timer
+	// is set once for many requests.
 	slack = 4
-	// maxBlank is how many bytes of line breaks may come behind a request: there
-	// are clients that end a body with one. net/http bears as many.
+	// maxBlank is the number of bytes of line breaks that are skipped after a request,
+	// because some clients end a body with a line break. net/http skips as many.
 	maxBlank = 4
-	// lingerTime is how long a client may take to read its answer before a
-	// connection on which it is still sending is cut.
+	// lingerTime is the time that a client has to read its response before a connection
+	// on which it is still sending is closed.
 	lingerTime = 500 * time.Millisecond
 )
 
-// conn is one connection. It belongs to its goroutine; only cut and gone are for
-// others.
+// conn is one connection. Only its goroutine uses it; other goroutines may call only cut
+// and gone.
 type conn struct {
 	srv    *Server
-	raw    net.Conn     // as it was accepted
-	sock   *socket.Conn // over raw
-	nc     net.Conn     // what carries HTTP: the TLS layer, or sock
+	raw    net.Conn     // as accepted
+	sock   *socket.Conn // wraps raw
+	nc     net.Conn     // the connection that carries HTTP: the TLS layer, or sock
 	rd     io.Reader    // nc
 	remote string
 	tls    *tls.ConnectionState // nil without TLS
-	// checked is the check of TLS connections that this one has passed.
+	// checked is the check of TLS connections that this connection has passed.
 	checked *check
 	made    time.Duration
 	state   atomic.Int32
@@ -55,11 +55,11 @@ type conn struct {
 	buf  []byte
 	r, w int // unread bytes
 
-	readArmed, writeArmed time.Duration // deadlines that are set, 0 for none
-	readSet, writeSet     bool          // by the handler
+	readArmed, writeArmed time.Duration // configured deadlines, 0 for none
+	readSet, writeSet     bool          // the handler has set a deadline
 
 	head  head
-	began time.Duration // of the request
+	began time.Duration // start of the request
 	body  body
 	resp  response
 
@@ -68,7 +68,7 @@ type conn struct {
 	request *http.Request
 	ctx     *requestContext
 
-	closing bool // after this answer
+	closing bool // close after this response
 	linger  bool // the client may still be sending
 }
 
@@ -83,7 +83,7 @@ func newConn(s *Server, raw net.Conn) *conn {
 func (c *conn) serve() {
 	defer c.srv.forget(c)
 	if !c.watch.possible() {
-		c.passOver()
+		c.handOverUnread()
 		return
 	}
 	if c.srv.opts.TLS != nil && !c.secure() {
@@ -94,12 +94,12 @@ func (c *conn) serve() {
 	c.resp.header, c.header = make(http.Header, 8), make(http.Header, 16)
 	c.body.c, c.resp.c = c, c
 	for {
-		n, is := c.await()
-		if is == more {
+		n, is := c.readHead()
+		if is == incomplete {
 			c.nc.Close()
 			return
 		}
-		if is == other || !c.watch.start() {
+		if is == fallback || !c.watch.start() {
 			c.handOver()
 			return
 		}
@@ -111,8 +111,9 @@ func (c *conn) serve() {
 		if !c.answer() {
 			return
 		}
-		// First the state, then the look: a shutdown and a check of the connections
-		// do the same the other way round.
+		// Store state = idle before loading draining and the check. Shutdown and Recheck
+		// store draining, or the check, before they load state. So at least one side sees
+		// the other's store, and no idle connection is missed.
 		c.state.Store(idle)
 		if c.srv.draining.Load() || !c.usable() {
 			c.nc.Close()
@@ -121,8 +122,8 @@ func (c *conn) serve() {
 	}
 }
 
-// secure performs the TLS handshake. A client that has agreed on another protocol
-// is handed over.
+// secure performs the TLS handshake. A connection that negotiated another protocol is
+// handed over.
 func (c *conn) secure() bool {
 	c.checked = c.srv.check.Load()
 	layer := tls.Server(c.sock, c.srv.opts.TLS)
@@ -141,7 +142,7 @@ func (c *conn) secure() bool {
 	c.srv.mu.Lock()
 	c.tls = &state
 	c.srv.mu.Unlock()
-	if !c.usable() { // what is valid changed during the handshake
+	if !c.usable() { // the check may have changed during the handshake
 		c.nc.Close()
 		return false
 	}
@@ -152,7 +153,8 @@ func (c *conn) secure() bool {
 	return true
 }
 
-// plainHTTP answers a client that speaks HTTP where TLS is spoken, and says so.
+// plainHTTP sends an error response to a client that sent HTTP to a TLS port, and returns
+// the error to log.
 func plainHTTP(conn net.Conn, err error) error {
 	var header tls.RecordHeaderError
 	if !errors.As(err, &header) || header.Conn == nil {
@@ -166,9 +168,9 @@ func plainHTTP(conn net.Conn, err error) error {
 	return err
 }
 
-// await waits for the header of the next request. more means that the connection
+// readHead waits for the header of the next request. incomplete means that the connection
 // has ended.
-func (c *conn) await() (int, verdict) {
+func (c *conn) readHead() (int, verdict) {
 	s := c.srv
 	if c.r == c.w {
 		c.r, c.w = 0, 0
@@ -182,10 +184,10 @@ func (c *conn) await() (int, verdict) {
 		c.r = 0
 	}
 	poison.Released(c.buf[c.w:])
-	c.head.again()
-	waits := false // for the rest of a header
-	// Behind a request there may be line breaks, which are left out; and with less
-	// than that no other request begins.
+	c.head.reset()
+	waits := false // the rest of a header is awaited
+	// Line breaks after a request are skipped. At least one byte more than these must
+	// have arrived before the connection counts as a fallback.
 	blank, least := 0, 1
 	if c.state.Load() != fresh {
 		blank, least = maxBlank, maxBlank
@@ -193,22 +195,22 @@ func (c *conn) await() (int, verdict) {
 	for {
 		if c.w > 0 {
 			if state := c.state.Load(); state != busy && !c.state.CompareAndSwap(state, busy) {
-				return 0, more // a shutdown was first
+				return 0, incomplete // a shutdown closed the connection first
 			}
 			n, is := c.head.parse(c.buf[:c.w])
-			if is == other && blank > 0 && (c.buf[0] == '\r' || c.buf[0] == '\n') {
+			if is == fallback && blank > 0 && (c.buf[0] == '\r' || c.buf[0] == '\n') {
 				blank--
 				c.w = copy(c.buf, c.buf[1:c.w])
 				if c.w > 0 {
 					continue
 				}
-				// Idle again; the order is that of serve.
+				// The connection is idle again; the order is as in serve.
 				if c.state.Store(idle); s.draining.Load() || !c.usable() {
-					return 0, more
+					return 0, incomplete
 				}
-				is = more
+				is = incomplete
 			}
-			if is == ours || is == other && c.w >= least {
+			if is == fast || is == fallback && c.w >= least {
 				return n, is
 			}
 			if !waits && c.w > 0 {
@@ -220,15 +222,15 @@ func (c *conn) await() (int, verdict) {
 		c.w += n
 		if err != nil && n == 0 {
 			if errors.Is(err, io.EOF) && c.w >= least {
-				return 0, other // net/http says something to half a header
+				return 0, fallback // net/http responds to an incomplete header
 			}
-			return 0, more
+			return 0, incomplete
 		}
 	}
 }
 
-// answer runs the handler on the request that was read, and reports whether the
-// connection can have another one.
+// answer runs the handler for the request, and reports whether the connection can be
+// reused.
 func (c *conn) answer() (again bool) {
 	c.began = c.srv.now()
 	c.closing, c.linger, c.readSet, c.writeSet = false, false, false, false
@@ -244,7 +246,7 @@ func (c *conn) answer() (again bool) {
 		c.ctx, c.request = nil, nil
 	}
 	if c.readSet {
-		c.readArmed = -1 // whatever it is, it was not set here
+		c.readArmed = -1 // the handler may have set any deadline
 	}
 	if c.writeSet {
 		_ = c.resp.SetWriteDeadline(time.Time{})
@@ -256,7 +258,7 @@ func (c *conn) answer() (again bool) {
 	return true
 }
 
-// prepare makes the request for the handler.
+// prepare creates the request for the handler.
 func (c *conn) prepare() *http.Request {
 	c.head.header(c.header)
 	if c.ctx == nil {
@@ -292,8 +294,8 @@ func (c *conn) run(r *http.Request) (ok bool) {
 	return true
 }
 
-// write writes an answer, or a part of one. What is long goes out in pieces, each
-// with its own time.
+// write writes a part of a response. Long data is written in pieces, each with its own
+// deadline.
 func (c *conn) write(a, b, d []byte) error {
 	for len(b) > writePiece {
 		if err := c.writePiece(a, b[:writePiece], nil); err != nil {
@@ -323,8 +325,7 @@ func (c *conn) writePiece(a, b, d []byte) (err error) {
 	return err
 }
 
-// armReadFor makes reads fail after d from now, or up to slack later; zero is
-// never.
+// armReadFor sets the read deadline to d from now, or up to slack later; zero means none.
 func (c *conn) armReadFor(d, slack time.Duration) {
 	if d <= 0 {
 		if c.readArmed != 0 {
@@ -336,8 +337,8 @@ func (c *conn) armReadFor(d, slack time.Duration) {
 	c.armRead(c.srv.now()+d, slack)
 }
 
-// armRead makes reads fail at a time of the server, or up to slack later. Setting a
-// timer costs more than looking at the clock, so one that is near enough stays.
+// armRead sets the read deadline to a time of the server, or up to slack later. Setting a
+// timer costs more than reading the clock, so a deadline that is near enough is kept.
 func (c *conn) armRead(until, slack time.Duration) {
 	if c.readArmed >= until && c.readArmed <= until+slack {
 		return
@@ -354,8 +355,9 @@ func (c *conn) armWrite(until, slack time.Duration) {
 	c.nc.SetWriteDeadline(c.srv.epoch.Add(c.writeArmed))
 }
 
-// end closes the connection after an answer. While the client may still be
-// sending, closing at once would throw away what it has not read.
+// end closes the connection after a response. While the client may still be sending, an
+// immediate close would reset the connection and discard the unread response (decision
+// FAST8).
 func (c *conn) end() {
 	if c.linger && c.resp.err == nil {
 		type halfCloser interface{ CloseWrite() error }
@@ -364,8 +366,8 @@ func (c *conn) end() {
 			half, ok = c.raw.(halfCloser)
 		}
 		if ok && half.CloseWrite() == nil {
-			// All of that time, however much comes: many clients send all of a body
-			// before they look for an answer.
+			// Data is read for the whole time, however much arrives: many clients send
+			// the whole body before they read the response (decision FAST8).
 			c.raw.SetReadDeadline(time.Now().Add(lingerTime))
 			for {
 				if _, err := c.sock.Read(c.buf); err != nil {
@@ -377,42 +379,42 @@ func (c *conn) end() {
 	c.nc.Close()
 }
 
-// handOver gives the connection to net/http, with what was read of it. From then on
-// a shutdown and a check of the connections find it there: here it is busy until it
-// is forgotten.
+// handOver passes the connection, with the bytes that were read, to net/http. From then
+// on the fallback closes it in a shutdown or after a check: here it is busy until it is
+// removed (decision FAST9).
 func (c *conn) handOver() {
 	c.watch.stop()
 	if c.state.Load() != busy && !c.state.CompareAndSwap(fresh, busy) {
-		c.nc.Close() // a shutdown or a check was first
+		c.nc.Close() // a shutdown or a check closed it first
 		return
 	}
 	_ = c.nc.SetDeadline(time.Time{})
 	conn := net.Conn(c.raw)
 	if c.tls != nil {
 		conn = c.nc
-		c.sock.Ordinary() // beneath it
+		c.sock.Ordinary() // the fallback reads it with ordinary calls
 	}
 	if c.tls == nil || c.w > c.r {
-		conn = &handed{Conn: conn, unread: append([]byte(nil), c.buf[c.r:c.w]...), tls: c.tls}
+		conn = &handedConn{Conn: conn, unread: append([]byte(nil), c.buf[c.r:c.w]...), tls: c.tls}
 	}
-	if !c.srv.others.push(conn) {
+	if !c.srv.fallback.push(conn) {
 		c.nc.Close()
 	}
 }
 
-// passOver gives a connection to net/http that is no socket of the kernel's.
-func (c *conn) passOver() {
+// handOverUnread passes a connection that is not a kernel socket to net/http.
+func (c *conn) handOverUnread() {
 	conn := c.raw
 	if c.srv.opts.TLS != nil {
 		conn = tls.Server(conn, c.srv.opts.TLS)
 	}
-	if !c.srv.others.push(conn) {
+	if !c.srv.fallback.push(conn) {
 		c.raw.Close()
 	}
 }
 
-// cut ends the connection from outside.
+// cut closes the connection from another goroutine.
 func (c *conn) cut() {
 	c.raw.Close()
-	c.watch.left()
+	c.watch.onPeerClosed()
 }

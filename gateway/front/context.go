@@ -8,27 +8,27 @@ import (
 	"time"
 )
 
-// requestContext is the context of the requests on a connection, one after
-// another. It ends when the client leaves, and then for good. It also ends after a
-// request in which somebody asked for its end, and is not used again then.
+// requestContext is the context of the requests of a connection, one after another
+// (decision FAST10). It is canceled permanently when the client disconnects. After a
+// request in which Done was called it is canceled too, and is not used again.
 type requestContext struct {
 	server *http.Server
 	local  net.Addr
 
 	mu      sync.Mutex
 	err     error
-	done    chan struct{} // made when asked for
-	asked   bool          // for done
+	done    chan struct{} // created by the first call of Done
+	asked   bool          // Done was called
 	waiters map[*waiter]struct{}
-	waiter  *waiter // one of them, which needs no map
+	waiter  *waiter // the first waiter, which needs no map
 }
 
 var _ context.Context = (*requestContext)(nil)
 
-// waiter is a function that waits for the end.
+// waiter is a function that is called at the end.
 type waiter struct{ f func() }
 
-// Deadline implements [context.Context]: there is none.
+// Deadline implements [context.Context]: there is no deadline.
 func (c *requestContext) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 // Done implements [context.Context].
@@ -63,8 +63,8 @@ func (c *requestContext) Value(key any) any {
 	return nil
 }
 
-// AfterFunc does what [context.AfterFunc] does, which uses it. Called directly it
-// needs less, and a context that only it was asked of can be used again.
+// AfterFunc implements the method that [context.AfterFunc] uses. A direct call costs
+// less, and the context can be reused if only AfterFunc was called.
 func (c *requestContext) AfterFunc(f func()) (stop func() bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,11 +96,11 @@ func (c *requestContext) stop(w *waiter) bool {
 	return waits
 }
 
-// end ends the context: the client has left, or its connection failed.
+// end cancels the context: the client has disconnected, or its connection failed.
 func (c *requestContext) end() { c.endWith(context.Canceled) }
 
-// endWith ends the context with an error that says why. context.Cause finds it,
-// also in contexts that were derived of this one.
+// endWith cancels the context with a cause. context.Cause returns it, also for derived
+// contexts.
 func (c *requestContext) endWith(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,8 +120,8 @@ func (c *requestContext) endWith(cause error) {
 	c.waiter, c.waiters = nil, nil
 }
 
-// leave ends the use of the context by one request, and reports whether it can
-// have another one: nobody who was given it can take the next request for it.
+// leave ends the use of the context by one request, and reports whether the next request
+// can use it: this is false if derived contexts may still refer to it.
 func (c *requestContext) leave() bool {
 	c.mu.Lock()
 	again := !c.asked && c.waiter == nil && len(c.waiters) == 0

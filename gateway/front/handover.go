@@ -8,20 +8,20 @@ import (
 	"sync"
 )
 
-// others is the listener that the connections for net/http come from.
-type others struct {
+// fallbackListener is the listener of the net/http server.
+type fallbackListener struct {
 	addr  net.Addr
 	conns chan net.Conn
 	done  chan struct{}
 	once  sync.Once
 }
 
-func newOthers() *others {
-	return &others{conns: make(chan net.Conn), done: make(chan struct{})}
+func newFallbackListener() *fallbackListener {
+	return &fallbackListener{conns: make(chan net.Conn), done: make(chan struct{})}
 }
 
-// push hands a connection over; false says that nobody takes it any more.
-func (o *others) push(c net.Conn) bool {
+// push hands a connection over; false means that the listener is closed.
+func (o *fallbackListener) push(c net.Conn) bool {
 	select {
 	case o.conns <- c:
 		return true
@@ -31,7 +31,7 @@ func (o *others) push(c net.Conn) bool {
 }
 
 // Accept implements [net.Listener].
-func (o *others) Accept() (net.Conn, error) {
+func (o *fallbackListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-o.conns:
 		return c, nil
@@ -41,23 +41,23 @@ func (o *others) Accept() (net.Conn, error) {
 }
 
 // Close implements [net.Listener].
-func (o *others) Close() error {
+func (o *fallbackListener) Close() error {
 	o.once.Do(func() { close(o.done) })
 	return nil
 }
 
 // Addr implements [net.Listener].
-func (o *others) Addr() net.Addr { return o.addr }
+func (o *fallbackListener) Addr() net.Addr { return o.addr }
 
-// handed is a connection of which something was read already.
-type handed struct {
+// handedConn is a connection from which some bytes were already read.
+type handedConn struct {
 	net.Conn
 	unread []byte
 	tls    *tls.ConnectionState // nil without TLS
 }
 
 // Read implements [net.Conn].
-func (h *handed) Read(p []byte) (int, error) {
+func (h *handedConn) Read(p []byte) (int, error) {
 	if len(h.unread) > 0 {
 		n := copy(p, h.unread)
 		if h.unread = h.unread[n:]; len(h.unread) == 0 {
@@ -68,26 +68,26 @@ func (h *handed) Read(p []byte) (int, error) {
 	return h.Conn.Read(p)
 }
 
-// CloseWrite is what net/http asks for before it closes a connection on which the
-// client may still be sending.
-func (h *handed) CloseWrite() error {
+// CloseWrite is called by net/http before it closes a connection on which the client may
+// still be sending.
+func (h *handedConn) CloseWrite() error {
 	if c, ok := h.Conn.(interface{ CloseWrite() error }); ok {
 		return c.CloseWrite()
 	}
 	return nil
 }
 
-// tlsKey is where the TLS state of a connection stands that net/http cannot see.
+// tlsKey is the context key of a TLS state that net/http cannot see.
 type tlsKey struct{}
 
 func withTLS(ctx context.Context, c net.Conn) context.Context {
-	if h, ok := c.(*handed); ok && h.tls != nil {
+	if h, ok := c.(*handedConn); ok && h.tls != nil {
 		return context.WithValue(ctx, tlsKey{}, h.tls)
 	}
 	return ctx
 }
 
-// tellTLS completes requests of such connections.
+// tellTLS sets the TLS state of the requests of such connections.
 func tellTLS(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if state, ok := r.Context().Value(tlsKey{}).(*tls.ConnectionState); ok {

@@ -6,62 +6,61 @@ import (
 	"net/textproto"
 )
 
-// The bounds of a header that is read here.
+// The bounds of a header that is served here (decision FAST2).
 const (
 	maxHead   = 4 << 10
 	maxFields = 64
 )
 
-// verdict is what the bytes at the start of a connection, or behind a request,
-// are.
+// verdict classifies the bytes at the start of a connection, or after a request.
 type verdict int
 
 const (
-	more  verdict = iota // not yet a whole header
-	ours                 // a request that is served here
-	other                // anything else
+	incomplete verdict = iota // the header is not complete
+	fast                      // a request that is served here
+	fallback                  // a request for net/http
 )
 
-// head reads the header of a request in the one form that is served here:
+// head parses the header of a request in the single form that is served here (decision
+// FAST2):
 //
 //	POST <path> HTTP/1.1 CRLF
 //	*( name ":" *( SP / HTAB ) value *( SP / HTAB ) CRLF )
 //	CRLF
 //
 // where a name consists of letters, digits and hyphens, and a value of visible
-// characters, spaces, tabs and bytes above ASCII. Host and Content-Length stand
-// exactly once, Connection at most once and as keep-alive or close. No other
-// field that frames the message, asks for something before it or changes the
-// protocol may stand there. What it accepts net/http reads in the same way; a fuzz
-// test holds it to that.
+// characters, spaces, tabs and bytes above ASCII. Host and Content-Length occur exactly
+// once, Connection at most once and as keep-alive or close. Other fields that change the
+// framing, need an interim response or switch the protocol are not allowed. net/http
+// parses every accepted header to the same request; a fuzz test checks this.
 //
-// It remembers the fields of the header before. Most are the same in the next
-// request on the connection: those cost one comparison, and no memory.
+// The head keeps the fields of the previous header. Most are the same in the next request
+// of the connection: these cost one comparison, and no memory.
 type head struct {
-	line   string  // the request line, CR LF included
-	fields []field // of this header and of those before
-	n      int     // of this one
+	line   string  // the request line with CR LF
+	fields []field // of this header and of earlier ones
+	n      int     // number of fields of this header
 
 	host   string
 	length int64
 	close  bool
 
-	// Of a header that has not come to its end.
-	scanned int   // bytes
-	start   int   // of the line they end in
-	ends    []int // of the lines before, behind their line feeds
+	// State of a header that is not complete:
+	scanned int   // bytes scanned
+	start   int   // offset of the incomplete line
+	ends    []int // offsets after the line feeds of the complete lines
 	values  []string
 }
 
 // field is a line of the header.
 type field struct {
-	raw   string // as it came, without CR LF
+	raw   string // as received, without CR LF
 	name  string // in canonical form
 	value string
 	kind  kind
 }
 
-// kind is what a field means to the framing of the message.
+// kind is the role of a field in the framing of the message.
 type kind uint8
 
 const (
@@ -69,11 +68,11 @@ const (
 	host
 	contentLength
 	connection
-	foreign // not in a request that is served here
+	foreign // not allowed in a request that is served here
 )
 
-// common are the names that clients send, in the forms they send them in, so
-// that these need no memory either.
+// common are frequent names in the forms that clients send, so that these need no memory
+// either.
 var common = func() map[string]string {
 	names := []string{
 		"Accept", "Accept-Encoding", "Accept-Language", "Authorization", "Baggage", "Cache-Control", "Connection",
@@ -90,15 +89,15 @@ var common = func() map[string]string {
 	return m
 }()
 
-// kinds are the fields that the framing depends on. What net/http treats apart
-// without being about framing (Pragma, Trailer) is left to it as well.
+// kinds are the fields that affect the framing. Requests with fields that net/http treats
+// specially for other reasons (Pragma, Trailer) are also left to net/http.
 var kinds = map[string]kind{
 	"Host": host, "Content-Length": contentLength, "Connection": connection,
 	"Transfer-Encoding": foreign, "Te": foreign, "Trailer": foreign, "Upgrade": foreign, "Expect": foreign,
 	"Http2-Settings": foreign, "Proxy-Connection": foreign, "Keep-Alive": foreign, "Pragma": foreign,
 }
 
-// inName, inValue and inHost say which bytes may stand where.
+// inName, inValue and inHost are the allowed bytes.
 var inName, inValue, inHost = func() (name, value, host [256]bool) {
 	for c := range 256 {
 		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
@@ -109,7 +108,7 @@ var inName, inValue, inHost = func() (name, value, host [256]bool) {
 	return name, value, host
 }()
 
-func only[T string | []byte](set *[256]bool, b T) bool {
+func allIn[T string | []byte](set *[256]bool, b T) bool {
 	for i := range len(b) {
 		if !set[b[i]] {
 			return false
@@ -118,17 +117,17 @@ func only[T string | []byte](set *[256]bool, b T) bool {
 	return true
 }
 
-// parse looks at the bytes b of a connection, from the start of a request on.
-// With ours it returns the length of the header, and the head describes it. With
-// more it is to be called again with the same bytes and others behind them.
+// parse parses the bytes b of a connection, from the start of a request. For fast it
+// returns the length of the header, and the head describes it. For incomplete, parse must
+// be called again with the same bytes and further ones.
 func (h *head) parse(b []byte) (int, verdict) {
 	if h.scanned == 0 {
 		n := min(len(b), len(h.line))
 		if string(b[:n]) != h.line[:n] {
-			return 0, other
+			return 0, fallback
 		}
 		if n < len(h.line) {
-			return 0, more
+			return 0, incomplete
 		}
 		h.scanned, h.start, h.ends = n, n, h.ends[:0]
 	}
@@ -137,35 +136,35 @@ func (h *head) parse(b []byte) (int, verdict) {
 		if i < 0 {
 			h.scanned = len(b)
 			if len(b) >= maxHead {
-				return 0, other
+				return 0, fallback
 			}
-			return 0, more
+			return 0, incomplete
 		}
 		end := h.scanned + i + 1
 		switch {
 		case end-h.start < 2 || b[end-2] != '\r' || end > maxHead:
-			return 0, other
+			return 0, fallback
 		case end-h.start == 2:
 			h.scanned = 0
 			if !h.read(b) {
-				return 0, other
+				return 0, fallback
 			}
-			return end, ours
+			return end, fast
 		case len(h.ends) == maxFields:
-			return 0, other
+			return 0, fallback
 		}
 		h.ends = append(h.ends, end)
 		h.scanned, h.start = end, end
 	}
 }
 
-// again forgets a header that has not come to its end.
-func (h *head) again() { h.scanned = 0 }
+// reset discards the state of an incomplete header.
+func (h *head) reset() { h.scanned = 0 }
 
-// read reads the fields.
+// read parses the fields.
 func (h *head) read(b []byte) bool {
 	h.n, h.length, h.host, h.close = 0, -1, "", false
-	told := false // what becomes of the connection
+	told := false // a Connection field was read
 	start := len(h.line)
 	for i, end := range h.ends {
 		line := b[start : end-2]
@@ -175,7 +174,7 @@ func (h *head) read(b []byte) bool {
 		}
 		f := &h.fields[i]
 		if f.raw != string(line) && !f.read(line) {
-			f.raw = "" // which is no line
+			f.raw = "" // matches no line
 			return false
 		}
 		h.n++
@@ -203,10 +202,10 @@ func (h *head) read(b []byte) bool {
 	return h.host != "" && h.length >= 0
 }
 
-// read reads one line.
+// read parses one line.
 func (f *field) read(line []byte) bool {
 	colon := bytes.IndexByte(line, ':')
-	if colon < 1 || !only(&inName, line[:colon]) || !only(&inValue, line[colon+1:]) {
+	if colon < 1 || !allIn(&inName, line[:colon]) || !allIn(&inValue, line[colon+1:]) {
 		return false
 	}
 	f.raw = string(line)
@@ -218,11 +217,12 @@ func (f *field) read(line []byte) bool {
 	f.kind = kinds[f.name]
 	switch f.kind {
 	case host:
-		return f.value != "" && only(&inHost, f.value)
+		return f.value != "" && allIn(&inHost, f.value)
 	case contentLength:
 		return lengthOf(f.value) >= 0
 	case connection:
-		// Names of other fields, which a proxy must not pass on, are not for here.
+		// Connection options other than close and keep-alive name fields that a proxy
+		// must not forward; net/http handles these.
 		switch f.value {
 		case "keep-alive", "Keep-Alive":
 		case "close":
@@ -233,8 +233,8 @@ func (f *field) read(line []byte) bool {
 	return true
 }
 
-// lengthOf returns the value of a Content-Length, or -1: digits alone, and no more
-// of them than anyone could mean. How much is too much the handler says.
+// lengthOf returns the value of a Content-Length, or -1: only digits, and a bounded
+// number of them. The handler rejects bodies that are too large.
 func lengthOf(s string) int64 {
 	if s == "" || len(s) > 12 {
 		return -1
@@ -250,8 +250,8 @@ func lengthOf(s string) int64 {
 	return n
 }
 
-// header fills to with the fields, except Host, which net/http keeps elsewhere.
-// The values live in the head and are good until the next header is read.
+// header fills to with the fields, except Host, which net/http stores elsewhere. The
+// values are stored in the head and are valid until the next header is parsed.
 func (h *head) header(to http.Header) {
 	clear(to)
 	if cap(h.values) < h.n {

@@ -25,88 +25,88 @@ var heads = []struct {
 	name, text string
 	want       verdict
 }{
-	{"plain", request("Host: a", length), ours},
+	{"plain", request("Host: a", length), fast},
 	{"typical", request("Host: 127.0.0.1:8090", "Authorization: Bearer svc_gw_a_b", "content-type: application/json",
-		"Accept: application/json, text/event-stream", "MCP-Protocol-Version: 2025-06-18", "Content-Length: 120", "Connection: keep-alive"), ours},
-	{"spaces around a value", request("Host:  \t a\t ", length, "A:", "B: \t"), ours},
-	{"bytes above ascii", request("Host: a", length, "A: \xff\x80é"), ours},
-	{"one field twice", request("Host: a", length, "Accept: a", "Accept: b", "accept: c"), ours},
-	{"close", request("Host: a", length, "Connection: close"), ours},
-	{"no body", request("Host: a", "Content-Length: 0"), ours},
-	{"zeros before a length", request("Host: a", "Content-Length: 007"), ours},
-	{"IPv6 host", request("Host: [::1]:80", length), ours},
-	{"host with another case", request("hOST: a", length), ours},
+		"Accept: application/json, text/event-stream", "MCP-Protocol-Version: 2025-06-18", "Content-Length: 120", "Connection: keep-alive"), fast},
+	{"spaces around a value", request("Host:  \t a\t ", length, "A:", "B: \t"), fast},
+	{"bytes above ascii", request("Host: a", length, "A: \xff\x80é"), fast},
+	{"one field twice", request("Host: a", length, "Accept: a", "Accept: b", "accept: c"), fast},
+	{"close", request("Host: a", length, "Connection: close"), fast},
+	{"no body", request("Host: a", "Content-Length: 0"), fast},
+	{"zeros before a length", request("Host: a", "Content-Length: 007"), fast},
+	{"IPv6 host", request("Host: [::1]:80", length), fast},
+	{"host with another case", request("hOST: a", length), fast},
 
-	{"nothing yet", "", more},
-	{"a part of the first line", "POST /mc", more},
-	{"first line", "POST /mcp HTTP/1.1\r\n", more},
-	{"half a field", "POST /mcp HTTP/1.1\r\nHost: a\r\nConte", more},
-	{"end not there", "POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r", more},
+	{"nothing yet", "", incomplete},
+	{"a part of the first line", "POST /mc", incomplete},
+	{"first line", "POST /mcp HTTP/1.1\r\n", incomplete},
+	{"half a field", "POST /mcp HTTP/1.1\r\nHost: a\r\nConte", incomplete},
+	{"end not there", "POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r", incomplete},
 
-	{"another method", "GET /mcp HTTP/1.1\r\n", other},
-	{"delete", "DELETE /mcp HTTP/1.1\r\n", other},
-	{"small letters", "post /mcp HTTP/1.1\r\n", other},
-	{"another path", "POST /mcp/ HTTP/1.1\r\n", other},
-	{"path above", "POST /x/../mcp HTTP/1.1\r\n", other},
-	{"escaped path", "POST /%6dcp HTTP/1.1\r\n", other},
-	{"query", "POST /mcp?a HTTP/1.1\r\n", other},
-	{"absolute form", "POST http://a/mcp HTTP/1.1\r\n", other},
-	{"two spaces", "POST  /mcp HTTP/1.1\r\n", other},
-	{"empty line first", "\r\nPOST /mcp HTTP/1.1\r\n", other},
-	{"http/1.0", "POST /mcp HTTP/1.0\r\n", other},
-	{"http/2 preface", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", other},
-	{"tls", "\x16\x03\x01\x02\x00", other},
-	{"bare line feed on the first line", "POST /mcp HTTP/1.1\n", other},
+	{"another method", "GET /mcp HTTP/1.1\r\n", fallback},
+	{"delete", "DELETE /mcp HTTP/1.1\r\n", fallback},
+	{"small letters", "post /mcp HTTP/1.1\r\n", fallback},
+	{"another path", "POST /mcp/ HTTP/1.1\r\n", fallback},
+	{"path above", "POST /x/../mcp HTTP/1.1\r\n", fallback},
+	{"escaped path", "POST /%6dcp HTTP/1.1\r\n", fallback},
+	{"query", "POST /mcp?a HTTP/1.1\r\n", fallback},
+	{"absolute form", "POST http://a/mcp HTTP/1.1\r\n", fallback},
+	{"two spaces", "POST  /mcp HTTP/1.1\r\n", fallback},
+	{"empty line first", "\r\nPOST /mcp HTTP/1.1\r\n", fallback},
+	{"http/1.0", "POST /mcp HTTP/1.0\r\n", fallback},
+	{"http/2 preface", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", fallback},
+	{"tls", "\x16\x03\x01\x02\x00", fallback},
+	{"bare line feed on the first line", "POST /mcp HTTP/1.1\n", fallback},
 
-	{"no host", request(length), other},
-	{"two hosts", request("Host: a", "Host: a", length), other},
-	{"two hosts in one", request("Host: a, b", length), other},
-	{"empty host", request("Host: ", length), other},
-	{"host with a path", request("Host: a/b", length), other},
-	{"host with a user", request("Host: a@b", length), other},
-	{"no length", request("Host: a"), other},
-	{"two lengths", request("Host: a", length, "Content-Length: 3"), other},
-	{"a length twice", request("Host: a", length, length), other},
-	{"a list of lengths", request("Host: a", "Content-Length: 2, 2"), other},
-	{"a sign", request("Host: a", "Content-Length: +1"), other},
-	{"minus", request("Host: a", "Content-Length: -1"), other},
-	{"hexadecimal", request("Host: a", "Content-Length: 0x2"), other},
-	{"a space within", request("Host: a", "Content-Length: 1 2"), other},
-	{"empty length", request("Host: a", "Content-Length:"), other},
-	{"more than anyone means", request("Host: a", "Content-Length: 9999999999999"), other},
-	{"length and chunks", request("Host: a", length, "Transfer-Encoding: chunked"), other},
-	{"chunks", request("Host: a", "Transfer-Encoding: chunked"), other},
-	{"chunks in disguise", request("Host: a", length, "Transfer-Encoding : chunked"), other},
-	{"vertical tab", request("Host: a", length, "Transfer-Encoding:\x0bchunked"), other},
-	{"expect", request("Host: a", length, "Expect: 100-continue"), other},
-	{"upgrade", request("Host: a", length, "Connection: upgrade", "Upgrade: h2c"), other},
-	{"upgrade alone", request("Host: a", length, "Upgrade: websocket"), other},
-	{"trailer", request("Host: a", length, "Trailer: X"), other},
-	{"te", request("Host: a", length, "TE: trailers"), other},
-	{"connection names a field", request("Host: a", length, "Connection: Authorization"), other},
-	{"connection twice", request("Host: a", length, "Connection: close", "Connection: keep-alive"), other},
-	{"connection list", request("Host: a", length, "Connection: keep-alive, close"), other},
-	{"pragma, which net/http acts on", request("Host: a", length, "Pragma: no-cache"), other},
-	{"line that continues another", request("Host: a", length, "A: b", " c"), other},
-	{"tab that continues another", request("Host: a", length, "A: b", "\tc"), other},
-	{"first line continued", request(" Host: a", length), other},
-	{"bare line feed", request("Host: a\nA: b", length), other},
-	{"bare line feeds at the end", "POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: 2\n\n", other},
-	{"bare carriage return", request("Host: a\rA: b", length), other},
-	{"NUL in a value", request("Host: a", length, "A: b\x00"), other},
-	{"NUL in a name", request("Host: a", length, "A\x00: b"), other},
-	{"delete character", request("Host: a", length, "A: \x7f"), other},
-	{"space before the colon", request("Host : a", length), other},
-	{"space in a name", request("Host: a", length, "A B: c"), other},
-	{"no colon", request("Host: a", length, "A"), other},
-	{"no name", request("Host: a", length, ": a"), other},
-	{"underscore", request("Host: a", "Content_Length: 2", length), other},
-	{"name above ascii", request("Host: a", length, "É: a"), other},
-	{"too long", request("Host: a", length, "A: "+strings.Repeat("a", maxHead)), other},
-	{"too long without an end", "POST /mcp HTTP/1.1\r\nHost: a\r\nA: " + strings.Repeat("a", maxHead), other},
-	{"too many", request(append(slices.Repeat([]string{"A: b"}, maxFields), "Host: a", length)...), other},
-	{"1 MiB", request("Host: a", length, "A: "+strings.Repeat("a", 1<<20)), other},
-	{"10,000 fields", request(append(slices.Repeat([]string{"A: b"}, 10_000), "Host: a", length)...), other},
+	{"no host", request(length), fallback},
+	{"two hosts", request("Host: a", "Host: a", length), fallback},
+	{"two hosts in one", request("Host: a, b", length), fallback},
+	{"empty host", request("Host: ", length), fallback},
+	{"host with a path", request("Host: a/b", length), fallback},
+	{"host with a user", request("Host: a@b", length), fallback},
+	{"no length", request("Host: a"), fallback},
+	{"two lengths", request("Host: a", length, "Content-Length: 3"), fallback},
+	{"a length twice", request("Host: a", length, length), fallback},
+	{"a list of lengths", request("Host: a", "Content-Length: 2, 2"), fallback},
+	{"a sign", request("Host: a", "Content-Length: +1"), fallback},
+	{"minus", request("Host: a", "Content-Length: -1"), fallback},
+	{"hexadecimal", request("Host: a", "Content-Length: 0x2"), fallback},
+	{"a space within", request("Host: a", "Content-Length: 1 2"), fallback},
+	{"empty length", request("Host: a", "Content-Length:"), fallback},
+	{"more than anyone means", request("Host: a", "Content-Length: 9999999999999"), fallback},
+	{"length and chunks", request("Host: a", length, "Transfer-Encoding: chunked"), fallback},
+	{"chunks", request("Host: a", "Transfer-Encoding: chunked"), fallback},
+	{"chunks in disguise", request("Host: a", length, "Transfer-Encoding : chunked"), fallback},
+	{"vertical tab", request("Host: a", length, "Transfer-Encoding:\x0bchunked"), fallback},
+	{"expect", request("Host: a", length, "Expect: 100-continue"), fallback},
+	{"upgrade", request("Host: a", length, "Connection: upgrade", "Upgrade: h2c"), fallback},
+	{"upgrade alone", request("Host: a", length, "Upgrade: websocket"), fallback},
+	{"trailer", request("Host: a", length, "Trailer: X"), fallback},
+	{"te", request("Host: a", length, "TE: trailers"), fallback},
+	{"connection names a field", request("Host: a", length, "Connection: Authorization"), fallback},
+	{"connection twice", request("Host: a", length, "Connection: close", "Connection: keep-alive"), fallback},
+	{"connection list", request("Host: a", length, "Connection: keep-alive, close"), fallback},
+	{"pragma, which net/http acts on", request("Host: a", length, "Pragma: no-cache"), fallback},
+	{"line that continues another", request("Host: a", length, "A: b", " c"), fallback},
+	{"tab that continues another", request("Host: a", length, "A: b", "\tc"), fallback},
+	{"first line continued", request(" Host: a", length), fallback},
+	{"bare line feed", request("Host: a\nA: b", length), fallback},
+	{"bare line feeds at the end", "POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: 2\n\n", fallback},
+	{"bare carriage return", request("Host: a\rA: b", length), fallback},
+	{"NUL in a value", request("Host: a", length, "A: b\x00"), fallback},
+	{"NUL in a name", request("Host: a", length, "A\x00: b"), fallback},
+	{"delete character", request("Host: a", length, "A: \x7f"), fallback},
+	{"space before the colon", request("Host : a", length), fallback},
+	{"space in a name", request("Host: a", length, "A B: c"), fallback},
+	{"no colon", request("Host: a", length, "A"), fallback},
+	{"no name", request("Host: a", length, ": a"), fallback},
+	{"underscore", request("Host: a", "Content_Length: 2", length), fallback},
+	{"name above ascii", request("Host: a", length, "É: a"), fallback},
+	{"too long", request("Host: a", length, "A: "+strings.Repeat("a", maxHead)), fallback},
+	{"too long without an end", "POST /mcp HTTP/1.1\r\nHost: a\r\nA: " + strings.Repeat("a", maxHead), fallback},
+	{"too many", request(append(slices.Repeat([]string{"A: b"}, maxFields), "Host: a", length)...), fallback},
+	{"1 MiB", request("Host: a", length, "A: "+strings.Repeat("a", 1<<20)), fallback},
+	{"10,000 fields", request(append(slices.Repeat([]string{"A: b"}, 10_000), "Host: a", length)...), fallback},
 }
 
 func TestHead(t *testing.T) {
@@ -116,15 +116,15 @@ func TestHead(t *testing.T) {
 			if is != tt.want {
 				t.Fatalf("verdict %d, want %d", is, tt.want)
 			}
-			if is == ours && n != len(tt.text) {
+			if is == fast && n != len(tt.text) {
 				t.Errorf("length %d, want %d", n, len(tt.text))
 			}
 			// The same, byte by byte.
-			h, is, n := parser(), more, 0
-			for i := 0; i <= len(tt.text) && is == more; i++ {
+			h, is, n := parser(), incomplete, 0
+			for i := 0; i <= len(tt.text) && is == incomplete; i++ {
 				n, is = h.parse([]byte(tt.text[:i]))
 			}
-			if is != tt.want || is == ours && n != len(tt.text) {
+			if is != tt.want || is == fast && n != len(tt.text) {
 				t.Errorf("byte by byte: %d bytes with verdict %d, want %d", n, is, tt.want)
 			}
 		})
@@ -142,8 +142,8 @@ func TestHeadIsReadAsNetHTTPDoes(t *testing.T) {
 func compare(t testing.TB, h *head, b []byte) {
 	t.Helper()
 	n, is := h.parse(b)
-	if is != ours {
-		h.again()
+	if is != fast {
+		h.reset()
 		return
 	}
 	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(b[:n])))
@@ -178,7 +178,7 @@ func FuzzHead(f *testing.F) {
 		compare(t, h, a)
 		compare(t, h, b)
 		_, fresh := parser().parse(a)
-		h.again()
+		h.reset()
 		if _, again := h.parse(a); again != fresh {
 			t.Fatalf("%q after %q: verdict %d, alone %d", a, b, again, fresh)
 		}
@@ -199,7 +199,7 @@ func TestHeadRemembers(t *testing.T) {
 	// A line that was refused is not remembered as good.
 	bad := request("Host: a", "A: \x00", length)
 	for range 2 {
-		if _, is := h.parse([]byte(bad)); is != other {
+		if _, is := h.parse([]byte(bad)); is != fallback {
 			t.Fatal("a bad line was taken")
 		}
 	}

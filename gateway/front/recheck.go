@@ -10,26 +10,24 @@ import (
 	"time"
 )
 
-// flushTime is how long an HTTP/2 connection that must end stays open after its
-// last response, so that net/http flushes what it has buffered.
+// flushTime is the time for which an HTTP/2 connection stays open after its last
+// response, so that net/http can flush its buffer.
 const flushTime = time.Second
 
-// check tells whether a TLS connection that was made earlier may still be used.
-// Each call of [Server.Recheck] makes a new one, and they are compared by
-// address.
+// check reports whether an established TLS connection may still be used. Each call of
+// [Server.Recheck] creates a new check; checks are compared by address.
 type check struct {
 	valid func(*tls.ConnectionState) bool
 }
 
-// Recheck closes the TLS connections for which valid returns false: those
-// without a request at once, the others after the request that they serve. It
-// holds for connections whose handshake began before, here and in the fallback.
-// valid is called for each connection, by many goroutines, until the next call of
-// Recheck.
+// Recheck closes the TLS connections for which valid returns false: idle ones at once,
+// the others after their current request (decision AUD10). It applies to connections
+// whose handshake began before the call, here and in the fallback. valid is called for
+// each connection, by many goroutines, until the next call of Recheck.
 func (s *Server) Recheck(valid func(*tls.ConnectionState) bool) {
 	current := &check{valid}
-	// The order is that of a shutdown: a connection first becomes idle and then
-	// looks at the check.
+	// The order is that of a shutdown: the check is stored before the states of
+	// connections are loaded, and a connection stores idle before it loads the check.
 	s.check.Store(current)
 	s.mu.Lock()
 	conns := make(map[*conn]*tls.ConnectionState, len(s.conns))
@@ -41,7 +39,7 @@ func (s *Server) Recheck(valid func(*tls.ConnectionState) bool) {
 	s.mu.Unlock()
 	for c, state := range conns {
 		if c.state.Load() == busy || valid(state) {
-			continue // a busy one looks at the check after its request
+			continue // a busy connection loads the check after its request
 		}
 		if c.state.CompareAndSwap(idle, severed) || c.state.CompareAndSwap(fresh, severed) {
 			c.raw.Close()
@@ -50,7 +48,7 @@ func (s *Server) Recheck(valid func(*tls.ConnectionState) bool) {
 	s.passed.closeIdle(current)
 }
 
-// usable tells whether the connection may serve another request.
+// usable reports whether the connection may serve another request.
 func (c *conn) usable() bool {
 	current := c.srv.check.Load()
 	if current == c.checked {
@@ -80,8 +78,8 @@ type passedConn struct {
 // passedKey is the context key of a passedConn.
 type passedKey struct{}
 
-// watch follows the TLS connections of the fallback, and lets its handler serve
-// the usable ones alone.
+// watch tracks the TLS connections of the fallback, and rejects requests on those that
+// may not be used.
 func (p *passed) watch(fallback *http.Server) {
 	p.conns = make(map[net.Conn]*passedConn)
 	handler, connState := fallback.Handler, fallback.ConnState
@@ -107,9 +105,8 @@ func (p *passed) watch(fallback *http.Server) {
 	}
 }
 
-// refuse ends the use of a connection by a request that came too late. With
-// HTTP/2 other requests may still run on it: they end in order, and the client is
-// told to begin no more.
+// refuse rejects a request on a connection that may not be used. Other HTTP/2 requests on
+// the connection complete, and GOAWAY tells the client to start no more.
 func refuse(w http.ResponseWriter, r *http.Request, c *passedConn) {
 	if r.ProtoMajor < 2 {
 		c.Close()
@@ -119,7 +116,7 @@ func refuse(w http.ResponseWriter, r *http.Request, c *passedConn) {
 	http.Error(w, "the client certificate of this connection is no longer accepted", http.StatusMisdirectedRequest)
 }
 
-// usable tells whether a connection may serve another request.
+// usable reports whether a connection may serve another request.
 func (p *passed) usable(c *passedConn, state *tls.ConnectionState) bool {
 	current := p.srv.check.Load()
 	if c.checked.Load() == current {
@@ -132,8 +129,8 @@ func (p *passed) usable(c *passedConn, state *tls.ConnectionState) bool {
 	return true
 }
 
-// change follows the state of a connection. One that is idle and must not be used
-// any more is closed.
+// change tracks the state of a connection. An idle connection that may not be used is
+// closed.
 func (p *passed) change(conn net.Conn, state http.ConnState) {
 	p.mu.Lock()
 	c := p.conns[conn]
@@ -166,7 +163,7 @@ func (p *passed) closeIf(c *passedConn) {
 	}
 }
 
-// closeIdle closes the idle connections that must not be used any more.
+// closeIdle closes the idle connections that may not be used.
 func (p *passed) closeIdle(current *check) {
 	p.mu.Lock()
 	var waiting []*passedConn
@@ -183,10 +180,10 @@ func (p *passed) closeIdle(current *check) {
 	}
 }
 
-// stateOf returns the TLS state of a connection on which a request was served.
+// stateOf returns the TLS state of a connection that has served a request.
 func stateOf(conn net.Conn) *tls.ConnectionState {
 	switch c := conn.(type) {
-	case *handed:
+	case *handedConn:
 		return c.tls
 	case *tls.Conn:
 		state := c.ConnectionState()

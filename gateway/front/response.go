@@ -13,23 +13,23 @@ import (
 )
 
 const (
-	// gather is how much of an answer without a length is kept before it goes out:
-	// one that ends within it needs no chunks.
+	// gather is the number of bytes of a response without a length that are buffered
+	// before it is sent: a response that ends within it needs no chunks.
 	gather = 4 << 10
-	// copyBelow is up to which size bytes are copied behind others to go out with
-	// them; longer ones are handed to the kernel from where they are.
+	// copyBelow is the size below which data is copied into the buffer; larger data is
+	// passed to the kernel without a copy.
 	copyBelow = 8 << 10
-	// keepBuffer is the size beyond which a buffer is not kept.
+	// keepBuffer is the size above which a buffer is not reused.
 	keepBuffer = 16 << 10
-	// writeTimeout bounds how long a client may take for writePiece bytes of an
-	// answer. A handler that sets a write deadline decides itself.
+	// writeTimeout bounds the time for writePiece bytes of a response (decision FAST14).
+	// A write deadline of the handler takes precedence.
 	writeTimeout = time.Minute
 	writePiece   = 256 << 10
 )
 
-// response is the answer to one request. It implements what
-// [http.ResponseController] asks for, but Hijack and EnableFullDuplex: what is left
-// of the request is dealt with when the answer begins.
+// response is the response to one request. It implements the methods of
+// [http.ResponseController], except Hijack and EnableFullDuplex: the rest of the request
+// body is handled when the response begins.
 type response struct {
 	c      *conn
 	header http.Header
@@ -37,12 +37,12 @@ type response struct {
 
 	length  int64 // of the body, as declared; -1 without
 	written int64 // by the handler
-	sent    bool  // the header is sent, or in out
+	sent    bool  // the header is sent, or is in out
 	chunked bool
 	err     error // of the connection
 
 	out     []byte   // bytes for the connection
-	pending []byte   // of the body, not sent
+	pending []byte   // body bytes that are not sent
 	names   []string // for sorting
 }
 
@@ -69,8 +69,8 @@ func (w *response) begin() {
 // Header implements [http.ResponseWriter].
 func (w *response) Header() http.Header { return w.header }
 
-// WriteHeader implements [http.ResponseWriter]. Interim answers are left out:
-// nobody who is served here has asked for one.
+// WriteHeader implements [http.ResponseWriter]. Interim responses are dropped, because no
+// request that is served here expects one.
 func (w *response) WriteHeader(status int) {
 	if status < 100 || status > 999 {
 		panic("front: invalid status " + strconv.Itoa(status))
@@ -137,7 +137,7 @@ func (w *response) WriteString(s string) (int, error) { return w.Write([]byte(s)
 // Flush implements [http.Flusher].
 func (w *response) Flush() { _ = w.FlushError() }
 
-// FlushError sends what was written.
+// FlushError sends the buffered data.
 func (w *response) FlushError() error {
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
@@ -151,7 +151,7 @@ func (w *response) FlushError() error {
 	return w.err
 }
 
-// SetReadDeadline and SetWriteDeadline are for [http.ResponseController].
+// SetReadDeadline and SetWriteDeadline are methods of [http.ResponseController].
 func (w *response) SetReadDeadline(t time.Time) error {
 	w.c.readArmed, w.c.readSet = 0, true
 	return w.c.nc.SetReadDeadline(t)
@@ -163,7 +163,7 @@ func (w *response) SetWriteDeadline(t time.Time) error {
 	return w.c.nc.SetWriteDeadline(t)
 }
 
-// finish ends the answer.
+// finish ends the response.
 func (w *response) finish() {
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
@@ -183,7 +183,7 @@ func (w *response) finish() {
 		w.begun(nil)
 		w.send(nil, nil)
 		if w.written < w.length {
-			w.c.closing = true // the client waits for the rest
+			w.c.closing = true // otherwise the client would wait for the rest
 		}
 	}
 	if w.err != nil {
@@ -191,8 +191,8 @@ func (w *response) finish() {
 	}
 }
 
-// begun puts the header into out, once. p are bytes of the body that come next,
-// behind those that are pending.
+// begun appends the header to out, once. p are the next bytes of the body, after the
+// pending ones.
 func (w *response) begun(p []byte) {
 	if w.sent {
 		return
@@ -218,7 +218,7 @@ func (w *response) begun(p []byte) {
 	for _, name := range w.names {
 		switch name {
 		case "Content-Length", "Transfer-Encoding":
-			continue // as it is sent
+			continue // written unchanged
 		case "Connection":
 			if c.closing {
 				continue
@@ -228,7 +228,7 @@ func (w *response) begun(p []byte) {
 		case "Content-Type":
 			typed = true
 		}
-		if !only(&inToken, name) {
+		if !allIn(&inToken, name) {
 			continue
 		}
 		for _, v := range w.header[name] {
@@ -265,7 +265,7 @@ func (w *response) begun(p []byte) {
 	w.out = append(b, "\r\n"...)
 }
 
-// chunk sends what is pending, and p, as one chunk.
+// chunk sends the pending bytes and p as one chunk.
 func (w *response) chunk(p []byte) {
 	w.chunked = true
 	if len(p) >= copyBelow {
@@ -282,7 +282,7 @@ func (w *response) chunk(p []byte) {
 
 var crlf = []byte("\r\n")
 
-// frame puts the header, and what is pending with p as one chunk, into out.
+// frame appends the header, and the pending bytes with p as one chunk, to out.
 func (w *response) frame(p []byte) {
 	w.begun(p)
 	if n := len(w.pending) + len(p); n > 0 {
@@ -295,8 +295,7 @@ func (w *response) frame(p []byte) {
 	w.pending = w.pending[:0]
 }
 
-// send writes out, p and q to the connection, with one system call where that is
-// possible.
+// send writes out, p and q to the connection, if possible with one system call.
 func (w *response) send(p, q []byte) {
 	if w.err == nil && len(w.out)+len(p)+len(q) > 0 {
 		if len(p) < copyBelow {
@@ -304,13 +303,13 @@ func (w *response) send(p, q []byte) {
 			p, q = nil, nil
 		}
 		if w.err = w.c.write(w.out, p, q); w.err != nil {
-			w.c.ctx.end() // nobody gets the rest; with net/http it is the same
+			w.c.ctx.end() // the rest cannot be sent; net/http does the same
 		}
 	}
 	w.out = w.out[:0]
 }
 
-// statusLine returns the first line of an answer, its CR LF included.
+// statusLine returns the first line of a response, with CR LF.
 func statusLine(status int) string {
 	switch status {
 	case http.StatusOK:
@@ -325,7 +324,8 @@ func statusLine(status int) string {
 	return "HTTP/1.1 " + strconv.Itoa(status) + " " + text + "\r\n"
 }
 
-// appendValue appends a field's value; a line break in it cannot begin a new line.
+// appendValue appends the value of a field; a line break in it is replaced by a space, so
+// that it cannot start a new line.
 func appendValue(b []byte, v string) []byte {
 	v = strings.Trim(v, " \t\r\n")
 	if strings.IndexByte(v, '\n') < 0 && strings.IndexByte(v, '\r') < 0 {
@@ -347,8 +347,7 @@ func hasToken(values []string, token string) bool {
 	return false
 }
 
-// inToken says which bytes may stand in the name of a field (RFC 9110, section
-// 5.6.2).
+// inToken are the bytes that the name of a field may contain (RFC 9110, section 5.6.2).
 var inToken = func() (token [256]bool) {
 	for c := range 128 {
 		token[c] = inName[c] || bytes.IndexByte([]byte("!#$%&'*+.^_`|~"), byte(c)) >= 0

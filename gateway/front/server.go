@@ -12,37 +12,37 @@ import (
 	"time"
 )
 
-// Options are what a server is made of.
+// Options are the parameters of a server.
 type Options struct {
-	// Path is the path whose POST requests are served here, such as /mcp. It must
-	// be a plain one: what is on the wire is compared with it byte by byte.
+	// Path is the path whose POST requests are served here, such as /mcp. It must need no
+	// escaping, because it is compared with the request line byte by byte.
 	Path string
-	// Handler answers them.
+	// Handler handles these requests.
 	Handler http.Handler
-	// TLS is spoken when it is not nil. Its NextProtos may offer h2, which the
-	// fallback then serves.
+	// TLS enables TLS when it is not nil. Its NextProtos may offer h2, which the fallback
+	// then serves.
 	TLS *tls.Config
-	// Fallback serves all connections on which anything else comes. It must be
-	// complete and not yet running; its handler should serve Path as well. Its
-	// ReadHeaderTimeout, IdleTimeout and ErrorLog hold for this server too.
+	// Fallback serves all connections with other requests. It must be complete and not
+	// yet running; its handler should also serve Path. Its ReadHeaderTimeout, IdleTimeout
+	// and ErrorLog apply to this server too.
 	Fallback *http.Server
-	// BodyGrace and BodyRate bound the time of a request body: the grace, and what
-	// its bytes take at the rate, in bytes a second.
+	// BodyGrace and BodyRate bound the time of a request body: the grace, plus the time
+	// for its bytes at the rate, in bytes a second.
 	BodyGrace time.Duration
 	BodyRate  int
 }
 
-// Server is an HTTP server. Its methods do what those of [http.Server] of the same
-// names do, and may be called by anyone.
+// Server is an HTTP server. Its methods correspond to those of [http.Server] with the
+// same names, and are safe for concurrent use.
 type Server struct {
-	opts    Options
-	line    string    // that a request of ours begins with
-	epoch   time.Time // times here are durations since then
-	date    atomic.Pointer[date]
-	others  *others
-	watcher *watcher // from Serve on
-	passed  passed
-	check   atomic.Pointer[check] // of TLS connections; nil until Recheck
+	opts     Options
+	line     string    // the start of a request that is served here
+	epoch    time.Time // origin of the server's clock
+	date     atomic.Pointer[date]
+	fallback *fallbackListener
+	watcher  *watcher // from Serve on
+	passed   passed
+	check    atomic.Pointer[check] // for TLS connections; nil until Recheck
 
 	writeTimeout time.Duration
 	draining     atomic.Bool
@@ -52,21 +52,22 @@ type Server struct {
 	conns    map[*conn]struct{}
 	onStop   []func()
 	canceled atomic.Bool   // Cancel was called
-	changed  chan struct{} // holds something when a connection has ended
+	changed  chan struct{} // holds a value when a connection has ended
 	running  sync.WaitGroup
 }
 
-// newConnTime is how long a shutdown waits for the first request on a connection.
+// newConnTime is the time that a shutdown waits for the first request of a new
+// connection.
 const newConnTime = 5 * time.Second
 
-// New returns a server. It takes the fallback over: with TLS its handler and its
-// ConnState are wrapped and its ConnContext is set.
+// New returns a server. It modifies the fallback: with TLS it wraps the handler and
+// ConnState, and sets ConnContext.
 func New(opts Options) *Server {
 	s := &Server{
 		opts: opts, line: "POST " + opts.Path + " HTTP/1.1\r\n",
-		epoch: time.Now().Add(-time.Nanosecond), // so that no time is 0
+		epoch: time.Now().Add(-time.Nanosecond), // no time on the clock is 0
 		conns: make(map[*conn]struct{}), changed: make(chan struct{}, 1),
-		others: newOthers(), writeTimeout: writeTimeout,
+		fallback: newFallbackListener(), writeTimeout: writeTimeout,
 	}
 	s.passed.srv = s
 	if opts.TLS != nil {
@@ -76,14 +77,13 @@ func New(opts Options) *Server {
 	return s
 }
 
-// Serve accepts connections until Shutdown or Close, and returns
-// [http.ErrServerClosed] then, when the fallback has ended too. It may be called
-// once.
+// Serve accepts connections until Shutdown or Close. It returns [http.ErrServerClosed]
+// after the fallback has ended too. It may be called once.
 func (s *Server) Serve(ln net.Listener) error {
 	w, err := newWatcher()
 	if err != nil {
-		// Nothing can tell that a client leaves but a goroutine for each: as
-		// net/http has it.
+		// Without a watcher, only a goroutine per connection can detect that a client
+		// disconnects; net/http has these goroutines (decision FAST11).
 		if s.opts.TLS != nil {
 			ln = tls.NewListener(ln, s.opts.TLS)
 		}
@@ -95,9 +95,9 @@ func (s *Server) Serve(ln net.Listener) error {
 		w.close()
 		return errors.Join(ln.Close(), http.ErrServerClosed)
 	}
-	s.listener, s.watcher, s.others.addr = ln, w, ln.Addr()
+	s.listener, s.watcher, s.fallback.addr = ln, w, ln.Addr()
 	s.running.Go(w.run)
-	s.running.Go(func() { _ = s.opts.Fallback.Serve(s.others) })
+	s.running.Go(func() { _ = s.opts.Fallback.Serve(s.fallback) })
 	s.mu.Unlock()
 	if err := s.accept(ln); err != nil {
 		return err
@@ -106,8 +106,8 @@ func (s *Server) Serve(ln net.Listener) error {
 	return http.ErrServerClosed
 }
 
-// accept takes connections until the server ends. When the process is out of file
-// descriptors it waits a little.
+// accept accepts connections until the server ends. When the process has no free file
+// descriptors, it retries with backoff.
 func (s *Server) accept(ln net.Listener) error {
 	const shortest, longest = 5 * time.Millisecond, time.Second
 	pause := shortest
@@ -140,7 +140,7 @@ func (s *Server) begin(raw net.Conn) {
 	go c.serve()
 }
 
-// forget drops a connection that has ended or was handed over.
+// forget removes a connection that has ended or was handed over.
 func (s *Server) forget(c *conn) {
 	c.watch.forget()
 	s.mu.Lock()
@@ -152,22 +152,23 @@ func (s *Server) forget(c *conn) {
 	}
 }
 
-// RegisterOnShutdown registers a function to call on Shutdown, once no new
-// connections are accepted. Shutdown does not wait for it.
+// RegisterOnShutdown registers a function that Shutdown calls after the listener is
+// closed. Shutdown does not wait for it.
 func (s *Server) RegisterOnShutdown(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.onStop = append(s.onStop, f)
 }
 
-// Cancel ends the contexts of all requests that are served here, now and later, with
-// cause, which must be a [context.Canceled], and ends reads of their bodies. The
-// connections stay: the handlers can still answer. The contexts of the fallback are
-// derived from its BaseContext, which belongs to the caller.
+// Cancel cancels the contexts of all requests that are served here, now and later, with
+// cause, which must be a [context.Canceled], and interrupts reads of their bodies.
+// Connections stay open, so that handlers can still respond. The contexts of the fallback
+// derive from its BaseContext, which belongs to the caller.
 func (s *Server) Cancel(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// A body whose deadline is moved meanwhile looks at this afterwards (see grant).
+	// A body that extends its deadline concurrently checks canceled afterwards (see
+	// grant).
 	s.canceled.Store(true)
 	for c := range s.conns {
 		c.watch.endWith(cause)
@@ -175,9 +176,9 @@ func (s *Server) Cancel(cause error) {
 	}
 }
 
-// Shutdown refuses new connections, ends those that are idle and waits until the
-// others have been, here and in the fallback. When ctx ends first it returns its
-// error, and Close cuts what is left.
+// Shutdown closes the listener and the idle connections, and waits until all others are
+// closed, here and in the fallback. If ctx ends first, Shutdown returns its error, and
+// Close closes the rest.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.stopListening()
 	s.mu.Lock()
@@ -185,7 +186,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		go f()
 	}
 	s.mu.Unlock()
-	s.opts.Fallback.SetKeepAlivesEnabled(false) // and end those of them that are idle
+	s.opts.Fallback.SetKeepAlivesEnabled(false) // also closes its idle connections
 	tick := time.NewTicker(newConnTime / 50)
 	defer tick.Stop()
 	for s.endIdle() > 0 {
@@ -203,7 +204,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// Close ends everything at once.
+// Close closes all connections at once.
 func (s *Server) Close() error {
 	err := s.stopListening()
 	s.mu.Lock()
@@ -237,8 +238,8 @@ func (s *Server) endWatch() {
 	}
 }
 
-// endIdle ends the connections without a request and returns how many there are
-// besides. One on which nothing has come yet is given a little time.
+// endIdle closes the idle connections and returns the number of others. A connection
+// without a first request gets a short time for it.
 func (s *Server) endIdle() (left int) {
 	now := s.now()
 	s.mu.Lock()
@@ -252,7 +253,7 @@ func (s *Server) endIdle() (left int) {
 	return len(s.conns)
 }
 
-// now is the time on the server's time line.
+// now is the time on the server's clock.
 func (s *Server) now() time.Duration { return time.Since(s.epoch) }
 
 func (s *Server) logf(format string, args ...any) {
@@ -263,7 +264,7 @@ func (s *Server) logf(format string, args ...any) {
 	log.Printf(format, args...)
 }
 
-// date is the Date of an answer, which changes once a second.
+// date is the Date field of a response, which changes once a second.
 type date struct {
 	second int64
 	text   string

@@ -123,7 +123,7 @@ func TestAnswersAsNetHTTPDoes(t *testing.T) {
 		switch {
 		case tt.name == "no body":
 			cases = append(cases, struct{ name, text string }{tt.name, tt.text})
-		case tt.want != more:
+		case tt.want != incomplete:
 			cases = append(cases, struct{ name, text string }{tt.name, tt.text + "{}"})
 		}
 	}

@@ -7,13 +7,12 @@ import (
 	"syscall"
 )
 
-// watcher notices that clients leave while their requests are answered. The kernel
-// tells it, over an epoll instance that waits for nothing but the far end of a
-// connection to close; so a request costs nothing, and a wait no goroutine. A
-// client that closes only its sending side counts as one that leaves, as it does
-// for net/http.
+// watcher detects that clients disconnect while their requests are handled (decision
+// FAST11). One epoll instance waits for the peers of all connections to close, so that a
+// request costs nothing, and waiting needs no goroutine. A client that closes only its
+// sending side counts as disconnected, as in net/http.
 type watcher struct {
-	file *os.File // the epoll instance, which the runtime's poller waits for
+	file *os.File // the epoll instance, which the runtime's poller waits on
 	raw  syscall.RawConn
 
 	mu    sync.Mutex
@@ -21,15 +20,15 @@ type watcher struct {
 	last  uint64
 }
 
-// watched is the watcher's side of a connection.
+// watched is the watcher's state of a connection.
 type watched struct {
 	c *conn
 
-	id uint64 // 0 while it is not watched; for the connection's goroutine
+	id uint64 // 0 while not watched; used by the connection's goroutine
 
 	mu    sync.Mutex
-	ctx   *requestContext // of the connection's requests
-	ended error           // why requests end; nil while they do not
+	ctx   *requestContext // of the connection's current request
+	ended error           // why requests are canceled; nil while they are not
 }
 
 func newWatcher() (*watcher, error) {
@@ -52,7 +51,7 @@ func newWatcher() (*watcher, error) {
 // close ends run.
 func (w *watcher) close() { w.file.Close() }
 
-// run tells connections that their clients have left, until close.
+// run cancels the requests of connections whose clients disconnect, until close.
 func (w *watcher) run() {
 	var events [64]syscall.EpollEvent
 	for {
@@ -72,7 +71,7 @@ func (w *watcher) run() {
 			who := w.conns[id]
 			w.mu.Unlock()
 			if who != nil {
-				who.left()
+				who.onPeerClosed()
 			}
 		}
 	}
@@ -84,8 +83,8 @@ func (d *watched) possible() bool {
 	return ok
 }
 
-// start watches the connection from its first request on. It reports whether it
-// is watched.
+// start watches the connection, if it is not watched yet. It reports whether it is
+// watched.
 func (d *watched) start() bool {
 	if d.id != 0 {
 		return true
@@ -107,7 +106,7 @@ func (d *watched) start() bool {
 
 const edgeTriggered = 1 << 31
 
-// stop gives the connection to somebody else.
+// stop ends the watch, because another server takes the connection over.
 func (d *watched) stop() {
 	if d.id != 0 {
 		_ = d.control(syscall.EPOLL_CTL_DEL, new(syscall.EpollEvent))
@@ -115,7 +114,7 @@ func (d *watched) stop() {
 	}
 }
 
-// forget ends the watch over a connection that is about to be closed, or was.
+// forget ends the watch of a connection that is closed or about to be closed.
 func (d *watched) forget() {
 	if d.id == 0 {
 		return
@@ -145,7 +144,7 @@ func (d *watched) control(op int, event *syscall.EpollEvent) error {
 	return failed
 }
 
-// follow names the context that ends when the client leaves.
+// follow sets the context that is canceled when the client disconnects.
 func (d *watched) follow(ctx *requestContext) {
 	d.mu.Lock()
 	d.ctx = ctx
@@ -156,10 +155,10 @@ func (d *watched) follow(ctx *requestContext) {
 	}
 }
 
-// left ends the requests of a client that has left.
-func (d *watched) left() { d.endWith(context.Canceled) }
+// onPeerClosed cancels the requests of a client that has disconnected.
+func (d *watched) onPeerClosed() { d.endWith(context.Canceled) }
 
-// endWith ends the requests of the connection, and those to come.
+// endWith cancels the current and all later requests of the connection.
 func (d *watched) endWith(cause error) {
 	d.mu.Lock()
 	if d.ended == nil {

@@ -4,7 +4,7 @@ package front
 
 import "errors"
 
-// watcher is not there: net/http serves everything.
+// watcher is not available: net/http serves everything (decision FAST11).
 type watcher struct{}
 
 type watched struct{ c *conn }
@@ -25,6 +25,6 @@ func (*watched) forget() {}
 
 func (*watched) follow(*requestContext) {}
 
-func (*watched) left() {}
+func (*watched) onPeerClosed() {}
 
 func (*watched) endWith(error) {}

@@ -23,7 +23,7 @@ func catchAllAllow(p *pass) {
 		}
 		var opened []string
 		for _, m := range guarded {
-			if v, _ := p.covered(r, []cell{{way: up, method: m}}, p.before(r)); v == nameset.Open {
+			if v, _ := p.covered(r, []cell{{way: up, method: m}}, p.before(r)); v == nameset.NotCovered {
 				opened = append(opened, m)
 			}
 		}

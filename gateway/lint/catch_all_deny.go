@@ -18,7 +18,7 @@ func catchAllDeny(p *pass) {
 		}
 		before := p.before(r)
 		passes := slices.ContainsFunc(before, func(a *rule) bool { return a.ways[up] && a.Action != policy.Deny.String() })
-		if v, _ := p.covered(r, []cell{{way: up}}, before); !passes || v != nameset.Open {
+		if v, _ := p.covered(r, []cell{{way: up}}, before); !passes || v != nameset.NotCovered {
 			continue // nothing is called that could ask, or the answers are decided above
 		}
 		p.warn(p.ruleAt(r.index).Field("id"), "use default_action: deny in its place, which lets answers pass",

@@ -36,7 +36,7 @@ func claimsAllowWithoutDefaultDeny(p *pass) {
 				denies = append(denies, a)
 			}
 		}
-		if v, _ := p.covered(&everyone, cells, denies); v == nameset.Open {
+		if v, _ := p.covered(&everyone, cells, denies); v == nameset.NotCovered {
 			p.warn(p.ruleAt(r.index).Field("when").Field("claims"), "set default_action: deny, or deny the same below without claims",
 				"rule %s allows some callers what all others may do as well: whoever lacks the claims passes by the default", r.quoted())
 		}

@@ -148,7 +148,7 @@ func (p *pass) coversCell(c cell, rules []*rule) nameset.Verdict {
 		if len(rules) > 0 {
 			return nameset.Covered
 		}
-		return nameset.Open
+		return nameset.NotCovered
 	}
 	v, _ := p.budget.Covers(taken(c, rules), c.tools)
 	return v

@@ -118,7 +118,7 @@ func TestShadowedIsExact(t *testing.T) {
 				continue
 			}
 			v, by := p.covered(r, cells, p.before(r))
-			if v == nameset.Unknown || (v == nameset.Open) != decided[i] {
+			if v == nameset.Unknown || (v == nameset.NotCovered) != decided[i] {
 				text, _ := json.Marshal(cfg.Rules)
 				t.Fatalf("rule %d: %v, it decides: %v: %s", i, v, decided[i], text)
 			}

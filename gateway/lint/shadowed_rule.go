@@ -16,7 +16,7 @@ func shadowedRule(p *pass) {
 		switch {
 		case v == nameset.Unknown:
 			p.giveUp("rule %s", p.name(r))
-		case v == nameset.Open:
+		case v == nameset.NotCovered:
 		case len(by) == 1 && by[0].Action == r.Action:
 			p.warn(p.ruleAt(r.index).Field("id"), "remove it, or move it above",
 				"rule %s never decides: %s above it takes all that it matches, with the same action", r.quoted(), p.name(by[0]))

@@ -30,7 +30,7 @@ func toolWithoutRoute(p *pass) {
 			allowed = true // as much as default_action: allow
 			continue
 		}
-		if v, tool := p.budget.Covers(append(sets, p.denied(p.before(r))...), r.tools); v == nameset.Open && len(p.routes) > 0 {
+		if v, tool := p.budget.Covers(append(sets, p.denied(p.before(r))...), r.tools); v == nameset.NotCovered && len(p.routes) > 0 {
 			p.warn(p.ruleAt(r.index).Field("when").Field(r.matcher), "add a route for it: tool calls never go to default_upstream",
 				"rule %s lets tools pass that no route takes, such as %q: they answer 404 no_route", r.quoted(), tool)
 		}
@@ -50,7 +50,7 @@ func toolWithoutRoute(p *pass) {
 				all = append(all, &p.rules[i])
 			}
 		}
-		if v, tool := p.budget.Covers(append(sets, p.denied(all)...), nameset.All()); v == nameset.Open {
+		if v, tool := p.budget.Covers(append(sets, p.denied(all)...), nameset.All()); v == nameset.NotCovered {
 			p.info(p.root().Field("routes"), `add a last route with tool_name: "*" if they are to go somewhere`,
 				"the rules let tools pass that no route takes, such as %q: they answer 404 no_route", tool)
 		}

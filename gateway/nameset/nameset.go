@@ -1,10 +1,9 @@
-// Package nameset reasons about sets of tool names, as tool matchers write them:
-// names, prefixes, patterns and expressions. It answers whether some sets
-// together hold every name of another, exactly, within a bound on the work.
+// Package nameset computes with sets of tool names as tool matchers define them: names,
+// prefixes, patterns and expressions. It decides whether some sets together contain every
+// name of another set, exactly, within a bound on the work.
 //
-// A tool name is a text of at least one character without control characters, as
-// the gateway accepts it. The package knows nothing of rules or routes, and is
-// pure.
+// A tool name is a text of at least one character without control characters, as the
+// gateway accepts it. The package is pure and independent of rules and routes.
 package nameset
 
 import (
@@ -17,20 +16,20 @@ import (
 	"svc/gateway/glob"
 )
 
-// Set is a set of tool names. It does not change and is safe for concurrent use.
+// Set is a set of tool names. It is immutable and safe for concurrent use.
 type Set struct {
 	all   bool
-	names map[string]bool // of a finite set that was written as a list
+	names map[string]bool // of a set that was given as a list
 	list  []string
 	re    *regexp.Regexp
 	prog  *syntax.Prog
-	start string // what every name of the set starts with
+	start string // the literal prefix of every name of the set
 }
 
 // All returns the set of all names.
 func All() *Set { return &Set{all: true, prog: mustProgram(`(?s:.*)`)} }
 
-// Names returns the set of the names listed.
+// Names returns the set of the listed names.
 func Names(list ...string) *Set {
 	s := &Set{names: make(map[string]bool, len(list))}
 	for _, n := range list {
@@ -42,10 +41,10 @@ func Names(list ...string) *Set {
 	return s
 }
 
-// Prefix returns the set of the names that start with a text.
+// Prefix returns the set of the names with a prefix.
 func Prefix(prefix string) *Set {
 	s, err := compile(regexp.QuoteMeta(prefix) + `(?s:.*)`)
-	if err != nil { // quoted text compiles, unless it is absurdly long
+	if err != nil { // quoted text compiles, unless it is extremely long
 		return Names()
 	}
 	return s
@@ -63,8 +62,7 @@ func Glob(pattern string) (*Set, error) {
 	return compile(p.Regex())
 }
 
-// Regex returns the set of the names of which an RE2 expression matches the
-// whole.
+// Regex returns the set of the names that an RE2 expression matches as a whole.
 func Regex(expr string) (*Set, error) { return compile(expr) }
 
 // compile compiles an expression that must match all of a name.
@@ -81,7 +79,7 @@ func compile(expr string) (*Set, error) {
 	return &Set{re: re, prog: prog, start: start}, nil
 }
 
-// program compiles an expression to the instructions that the walk simulates.
+// program compiles an expression to the instructions that coverSearch simulates.
 func program(expr string) (*syntax.Prog, error) {
 	re, err := syntax.Parse(expr, syntax.Perl)
 	if err != nil {
@@ -115,37 +113,38 @@ func (s *Set) Contains(name string) bool {
 	return s.names[name]
 }
 
-// Listed returns the names of a set that was written as a list; ok is false for
-// any other.
+// Listed returns the names of a set that was given as a list; ok is false for any other
+// set.
 func (s *Set) Listed() (names []string, ok bool) { return s.list, s.names != nil }
 
-// Verdict is the answer to a question about sets.
+// Verdict is the result of a query about sets.
 type Verdict uint8
 
-// The verdicts. Unknown means that the budget ran out first.
+// The verdicts. Unknown means that the budget was used up first.
 const (
 	Unknown Verdict = iota
 	Covered
-	Open
+	NotCovered
 )
 
-// Budget bounds the work of questions. It is used by one goroutine at a time.
+// Budget bounds the work of queries. Only one goroutine at a time uses it.
 type Budget struct{ left int }
 
-// NewBudget returns a budget of so many units. A unit is about one comparison of
-// a character with a part of an expression.
+// NewBudget returns a budget in units. A unit is about one comparison of a character with
+// a part of an expression.
 func NewBudget(units int) *Budget { return &Budget{left: units} }
 
-// question bounds a single question, so that one expression cannot use up all.
+// question bounds the work of a single query, so that one expression cannot use up the
+// whole budget.
 const question = 2_000_000
 
-// maxWritten is how many bytes of listed names take part when the set asked
-// about is not a list. Longer lists are left out: at worst a question stays open
-// that they would have closed.
+// maxWritten is the number of bytes of listed names that are used when the target is not
+// a list. Longer lists are left out: the result may then be NotCovered although they
+// would cover the target.
 const maxWritten = 4096
 
-// Covers answers whether every name of target is in one of covers. When it is
-// Open, name is one that is not, as short as possible.
+// Covers decides whether every name of target is in one of covers. For NotCovered, name
+// is a shortest name that is in none.
 func (b *Budget) Covers(covers []*Set, target *Set) (v Verdict, name string) {
 	for _, c := range covers {
 		if c.all || c == target {
@@ -155,8 +154,8 @@ func (b *Budget) Covers(covers []*Set, target *Set) (v Verdict, name string) {
 	if target.names != nil {
 		return b.coversList(covers, target.list)
 	}
-	w := walk{target: target.prog}
-	var left []*Set // lists that do not take part
+	w := coverSearch{target: target.prog}
+	var left []*Set // lists that are used
 	for _, c := range covers {
 		if c.names == nil {
 			if b.left--; mayMeet(c.start, target.start) {
@@ -172,16 +171,16 @@ func (b *Budget) Covers(covers []*Set, target *Set) (v Verdict, name string) {
 	w.left = units
 	v, name = w.run()
 	b.left -= units - max(w.left, 0)
-	if v == Open && slices.ContainsFunc(left, func(c *Set) bool { return c.Contains(name) }) {
+	if v == NotCovered && slices.ContainsFunc(left, func(c *Set) bool { return c.Contains(name) }) {
 		return Unknown, ""
 	}
 	return v, name
 }
 
-// mayMeet reports whether a name can start with both texts.
+// mayMeet reports whether a name can have both prefixes.
 func mayMeet(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) }
 
-// coversList answers for a list of names.
+// coversList decides for a list of names.
 func (b *Budget) coversList(covers []*Set, names []string) (Verdict, string) {
 	for _, n := range names {
 		hit := false
@@ -194,19 +193,19 @@ func (b *Budget) coversList(covers []*Set, names []string) (Verdict, string) {
 			}
 		}
 		if !hit {
-			return Open, n
+			return NotCovered, n
 		}
 	}
 	return Covered, ""
 }
 
-// Empty answers whether a set holds no name at all.
+// Empty decides whether a set contains no name.
 func (b *Budget) Empty(s *Set) bool {
 	v, _ := b.Covers(nil, s)
 	return v == Covered
 }
 
-// Full answers whether a set holds every name.
+// Full decides whether a set contains every name.
 func (b *Budget) Full(s *Set) bool {
 	v, _ := b.Covers([]*Set{s}, All())
 	return v == Covered

@@ -46,42 +46,42 @@ func TestCovers(t *testing.T) {
 		{"/.*", "all", Covered, ""},
 		{"/.+", "all", Covered, ""},
 		{"/(?s).+", "all", Covered, ""},
-		{"/[^a]*", "all", Open, "a"},
+		{"/[^a]*", "all", NotCovered, "a"},
 		{"%*", "/x.*", Covered, ""},
 		{"%?*", "all", Covered, ""},
-		{"%??*", "all", Open, "a"},
+		{"%??*", "all", NotCovered, "a"},
 		{"^db_", "=db_a,db_b", Covered, ""},
-		{"^db_", "=db_a,x", Open, "x"},
+		{"^db_", "=db_a,x", NotCovered, "x"},
 		{"=a,b", "=b", Covered, ""},
 		{"=a =b", "=a,b", Covered, ""},
-		{"=a", "^a", Open, "aa"},
+		{"=a", "^a", NotCovered, "aa"},
 		{"^d", "^db_", Covered, ""},
-		{"^db_", "^d", Open, "d"},
+		{"^db_", "^d", NotCovered, "d"},
 		{"^db_", "%db_*_x", Covered, ""},
 		{"%*_x", "%db_*_x", Covered, ""},
-		{"%*_x", "%db_*", Open, "db_"},
+		{"%*_x", "%db_*", NotCovered, "db_"},
 		{"%[ab]*", "^a", Covered, ""},
 		{"^a ^b", "%[ab]*", Covered, ""},
-		{"^a ^b", "%[abc]*", Open, "c"},
+		{"^a ^b", "%[abc]*", NotCovered, "c"},
 		{"=read,write", "/read|write", Covered, ""},
-		{"=read,write", "/(read|write)_?", Open, "read_"},
+		{"=read,write", "/(read|write)_?", NotCovered, "read_"},
 		{"/(?i)delete_.*", "^DELETE_", Covered, ""},
-		{"^DELETE_", "/(?i)delete_.*", Open, "delete_"},
+		{"^DELETE_", "/(?i)delete_.*", NotCovered, "delete_"},
 		{"/(?i)k", "=K", Covered, ""}, // the Kelvin sign folds to k
 		{`/\w+`, `/[a-z]+`, Covered, ""},
-		{`/[a-z]+`, `/\w+`, Open, "0"},
+		{`/[a-z]+`, `/\w+`, NotCovered, "0"},
 		{`/.*\bdrop\b.*`, "=drop,x drop y", Covered, ""},
 		{`/.*\bdrop\b.*`, `/drop( .*)?`, Covered, ""},
-		{`/.*\bdrop\b.*`, `/drop.*`, Open, "drop0"},
+		{`/.*\bdrop\b.*`, `/drop.*`, NotCovered, "drop0"},
 		{`/a\Bb`, "=ab", Covered, ""},
 		{`/^a$`, "=a", Covered, ""},
 		{`/a{2,5}`, `/aaa?`, Covered, ""},
-		{`/a{2,5}`, `/a{2,6}`, Open, "aaaaaa"},
+		{`/a{2,5}`, `/a{2,6}`, NotCovered, "aaaaaa"},
 		{`/\p{L}+`, `/[a-zé]+`, Covered, ""},
 		{"=x", `/a\bb`, Covered, ""}, // no name at all
 		{"=x", `/[[:cntrl:]]`, Covered, ""},
 		{"", `/$a`, Covered, ""},
-		{"", "=a", Open, "a"},
+		{"", "=a", NotCovered, "a"},
 	} {
 		t.Run(c.target+" in "+c.covers, func(t *testing.T) {
 			var covers []*Set
@@ -90,7 +90,7 @@ func TestCovers(t *testing.T) {
 			}
 			target := parse(t, c.target)
 			got, name := NewBudget(1_000_000).Covers(covers, target)
-			if got != c.want || c.want == Open && (!target.Contains(name) || len(name) != len(c.name)) {
+			if got != c.want || c.want == NotCovered && (!target.Contains(name) || len(name) != len(c.name)) {
 				t.Errorf("got %v %q, want %v %q", got, name, c.want, c.name)
 			}
 		})
@@ -101,11 +101,11 @@ func TestCovers(t *testing.T) {
 func TestCoversBounded(t *testing.T) {
 	wide := parse(t, "/.*a.{18}")
 	began := time.Now()
-	if v, _ := NewBudget(1_000_000_000).Covers([]*Set{wide}, All()); v != Open {
+	if v, _ := NewBudget(1_000_000_000).Covers([]*Set{wide}, All()); v != NotCovered {
 		t.Errorf("got %v", v) // the shortest name is found at once
 	}
 	v, _ := NewBudget(1_000_000_000).Covers([]*Set{wide, parse(t, "/.*[^a].{18}"), parse(t, "/.{1,18}")}, All())
-	if v == Open {
+	if v == NotCovered {
 		t.Errorf("got %v", v)
 	}
 	if d := time.Since(began); d > 10*time.Second {
@@ -130,7 +130,7 @@ func TestCoversLongList(t *testing.T) {
 		names = append(names, fmt.Sprintf("tool_%d", i))
 	}
 	long := Names(append(names, "a")...)
-	if v, name := NewBudget(1_000_000).Covers([]*Set{long}, parse(t, "/a|b+")); v == Covered || v == Open && long.Contains(name) {
+	if v, name := NewBudget(1_000_000).Covers([]*Set{long}, parse(t, "/a|b+")); v == Covered || v == NotCovered && long.Contains(name) {
 		t.Errorf("got %v %q", v, name)
 	}
 }
@@ -180,7 +180,7 @@ func TestCoversModel(t *testing.T) {
 		switch v {
 		case Unknown:
 			t.Fatalf("unknown: %q in %q", target, covers)
-		case Open:
+		case NotCovered:
 			if witness == "" || !matches(target, witness) || covered(witness) {
 				t.Fatalf("%q is no name of %q outside %q", witness, target, covers)
 			}
@@ -207,7 +207,7 @@ func FuzzCovers(f *testing.F) {
 			return
 		}
 		v, witness := NewBudget(200_000).Covers([]*Set{b}, a)
-		if v == Open && (!a.Contains(witness) || b.Contains(witness)) {
+		if v == NotCovered && (!a.Contains(witness) || b.Contains(witness)) {
 			t.Fatalf("%q is not in %q only", witness, target)
 		}
 		if strings.ContainsFunc(name, func(r rune) bool { return !inName(r) || r == '\ufffd' }) {

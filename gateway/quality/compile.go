@@ -10,43 +10,43 @@ import (
 	"svc/gateway/mcp"
 )
 
-// Bounds on the work that a schema can ask for.
+// Bounds of the work for a schema (decision GOV20).
 const (
-	maxWeight    = 20_000 // parts of a schema with its references unfolded
-	maxUnfolding = 64     // levels of that
+	maxWeight    = 20_000 // parts of a schema with its references expanded
+	maxUnfolding = 64     // levels of expanded references
 	maxDigits    = 64     // of a number as written
 	maxExponent  = 3      // digits of an exponent
 )
 
-// schemaURL names the one schema that a compiler sees.
+// schemaURL is the name of the only schema that a compiler sees.
 const schemaURL = "urn:svc:output-schema"
 
 var errRemote = errors.New("references beyond the schema are not followed")
 
-// local loads nothing: a schema must not make the gateway call anyone.
+// local loads nothing, because a schema must not cause requests.
 type local struct{}
 
 // Load implements jsonschema.URLLoader.
 func (local) Load(string) (any, error) { return nil, errRemote }
 
-// compile returns a schema ready for use, nil for one that is not used: it is no
-// schema, reaches beyond itself, is recursive, or unfolds to more than is
-// affordable.
+// compile returns a compiled schema, or nil for a schema that is not used: it is not
+// valid, has references beyond itself, is recursive, or is too large when expanded
+// (decision GOV20).
 func compile(text []byte) (sch *jsonschema.Schema) {
 	defer func() {
 		if recover() != nil {
 			sch = nil
 		}
 	}()
-	if !modest(text) {
+	if !withinBounds(text) {
 		return nil
 	}
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		return nil
 	}
-	u := unfolding{root: doc, open: map[string]bool{}, weights: map[string]int{}}
-	if _, ok := u.weigh(doc, 0); !ok {
+	u := schemaSize{root: doc, open: map[string]bool{}, weights: map[string]int{}}
+	if _, ok := u.measure(doc, 0); !ok {
 		return nil
 	}
 	c := jsonschema.NewCompiler()
@@ -60,9 +60,9 @@ func compile(text []byte) (sch *jsonschema.Schema) {
 	return sch
 }
 
-// modest reports whether the numbers of a document are of a size that arithmetic
-// copes with.
-func modest(text []byte) bool {
+// withinBounds reports whether the numbers of a document have a size that the arithmetic
+// can handle.
+func withinBounds(text []byte) bool {
 	for texts := mcp.TextsIn(text, mcp.Span{Start: 0, End: len(text)}); ; {
 		one, ok := texts.Next()
 		if !ok {
@@ -81,21 +81,21 @@ func modest(text []byte) bool {
 	}
 }
 
-// unfolding counts the parts of a schema with its references written out, as a
-// validation may walk them.
-type unfolding struct {
+// schemaSize counts the parts of a schema with its references expanded, because a
+// validation may visit all of them.
+type schemaSize struct {
 	root    any
-	open    map[string]bool // references that are being written out
+	open    map[string]bool // references that are being expanded
 	weights map[string]int
 }
 
-func (u *unfolding) weigh(node any, depth int) (weight int, ok bool) {
+func (u *schemaSize) measure(node any, depth int) (weight int, ok bool) {
 	if depth > maxUnfolding {
 		return 0, false
 	}
 	weight = 1
 	add := func(part any) bool {
-		n, ok := u.weigh(part, depth+1)
+		n, ok := u.measure(part, depth+1)
 		weight += n
 		return ok && weight <= maxWeight
 	}
@@ -111,14 +111,14 @@ func (u *unfolding) weigh(node any, depth int) (weight int, ok bool) {
 			switch key {
 			case "$dynamicRef", "$recursiveRef":
 				return 0, false
-			case "$id", "id": // below it, references would mean something else
+			case "$id", "id": // below it, references are relative to another base
 				if _, isText := part.(string); isText && depth > 0 {
 					return 0, false
 				}
 			case "$ref":
 				ref, isText := part.(string)
 				if !isText {
-					break // a property of that name
+					break // a property with that name
 				}
 				n, ok := u.follow(ref, depth+1)
 				if weight += n; !ok || weight > maxWeight {
@@ -133,8 +133,8 @@ func (u *unfolding) weigh(node any, depth int) (weight int, ok bool) {
 	return weight, true
 }
 
-// follow weighs what a reference stands for, once.
-func (u *unfolding) follow(ref string, depth int) (weight int, ok bool) {
+// follow measures the target of a reference, once.
+func (u *schemaSize) follow(ref string, depth int) (weight int, ok bool) {
 	if n, known := u.weights[ref]; known {
 		return n, true
 	}
@@ -147,14 +147,14 @@ func (u *unfolding) follow(ref string, depth int) (weight int, ok bool) {
 	}
 	u.open[ref] = true
 	defer delete(u.open, ref)
-	if weight, ok = u.weigh(target, depth); ok {
+	if weight, ok = u.measure(target, depth); ok {
 		u.weights[ref] = weight
 	}
 	return weight, ok
 }
 
-// resolve finds what a reference into the schema itself names.
-func (u *unfolding) resolve(ref string) (any, bool) {
+// resolve returns the target of a reference into the schema itself.
+func (u *schemaSize) resolve(ref string) (any, bool) {
 	path, ok := strings.CutPrefix(ref, "#")
 	if !ok || strings.Contains(path, "%") {
 		return nil, false

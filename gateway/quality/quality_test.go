@@ -25,7 +25,7 @@ func list(tools string) string {
 func learn(t testing.TB, s *Schemas, upstream, tools string) bool {
 	t.Helper()
 	m := message(t, list(tools))
-	if !s.Worth(upstream, m) {
+	if !s.ShouldLearn(upstream, m) {
 		return false
 	}
 	s.Learn(upstream, m.Spans.Result.Of(m.Body))

@@ -16,12 +16,12 @@ import (
 // Scorer is the name of the score.
 const Scorer = "output_schema"
 
-// Bounds on what upstreams declare and answer.
+// Bounds of schemas, lists and responses of upstreams.
 const (
-	maxTools   = 2000      // with a schema, of one upstream
+	maxTools   = 2000      // tools with a schema, per upstream
 	maxSchema  = 64 << 10  // bytes of one schema
 	maxList    = 4 << 20   // bytes of a list of tools
-	maxContent = 256 << 10 // bytes of an answer that is held against its schema
+	maxContent = 256 << 10 // bytes of a response that is validated
 )
 
 // Schemas are the output schemas of tools, by upstream. It is safe for
@@ -30,15 +30,15 @@ type Schemas struct {
 	seed  maphash.Seed
 	known atomic.Pointer[map[tool]*schema]
 
-	mu   sync.Mutex        // of who changes known
-	seen map[string]uint64 // the last list of each upstream, hashed
+	mu   sync.Mutex        // held by writers of known
+	seen map[string]uint64 // hash of the last list of each upstream
 }
 
 type tool struct{ upstream, name string }
 
 type schema struct {
 	hash     uint64
-	compiled *jsonschema.Schema // nil for one that is not used
+	compiled *jsonschema.Schema // nil for a schema that is not used
 }
 
 // New returns an empty collection.
@@ -48,10 +48,9 @@ func New() *Schemas {
 	return s
 }
 
-// Worth reports whether a list of tools that an upstream answered may teach
-// something: it has output schemas and is not the one that was learned last. m
-// must have been scanned.
-func (s *Schemas) Worth(upstream string, m *mcp.Message) bool {
+// ShouldLearn reports whether a list of tools may contain new schemas: it has output
+// schemas and differs from the list that was learned last. m must have been parsed.
+func (s *Schemas) ShouldLearn(upstream string, m *mcp.Message) bool {
 	if m.Kind != mcp.Response || m.IsError || len(m.Body) > maxList || !bytes.Contains(m.Body, []byte(`"outputSchema"`)) {
 		return false
 	}
@@ -65,9 +64,9 @@ func (s *Schemas) Worth(upstream string, m *mcp.Message) bool {
 	return true
 }
 
-// Learn takes over the output schemas of a result of tools/list. Tools that the
-// list has without one lose theirs; tools that it does not have keep theirs, as a
-// list may be one page of several.
+// Learn stores the output schemas of a result of tools/list. A tool in the list without a
+// schema loses its schema; a tool that is not in the list keeps it, because the list may
+// be one page of several.
 func (s *Schemas) Learn(upstream string, result []byte) {
 	var list struct {
 		Tools []struct {
@@ -111,10 +110,10 @@ func (s *Schemas) Learn(upstream string, result []byte) {
 	s.known.Store(&next)
 }
 
-// Score holds the answer of a tool against its output schema: 1 when it is as
-// declared, 0 when it is not or is missing. ok is false for an answer that is not
-// scored: of a tool without a usable schema, an error, one that is not complete,
-// or one that is too large. m must have been scanned.
+// Score validates the response of a tool against its output schema: 1 when it is valid, 0
+// when it is invalid or missing. ok is false for a response that is not scored: of a tool
+// without a usable schema, an error, an incomplete response, or one that is too large. m
+// must have been parsed.
 func (s *Schemas) Score(upstream, name string, m *mcp.Message) (score float64, ok bool) {
 	known := *s.known.Load()
 	if len(known) == 0 || m.Kind != mcp.Response || m.IsError || m.ToolError ||
@@ -130,14 +129,13 @@ func (s *Schemas) Score(upstream, name string, m *mcp.Message) (score float64, o
 		return 0, true
 	}
 	content := at.Of(m.Body)
-	if len(content) > maxContent || !modest(content) {
+	if len(content) > maxContent || !withinBounds(content) {
 		return 0, false
 	}
 	return holds(sch.compiled, content)
 }
 
-// holds validates a document. A schema that the library cannot cope with scores
-// nothing.
+// holds validates a document. A schema that the library cannot handle gives no score.
 func holds(sch *jsonschema.Schema, content []byte) (score float64, ok bool) {
 	defer func() {
 		if recover() != nil {

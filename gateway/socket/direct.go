@@ -9,8 +9,8 @@ import (
 
 const direct = true
 
-// receive reads once; false asks to be called again when there is something to
-// read.
+// receive reads once; false means that it must be called again when the socket is
+// readable.
 func (t *transfer) receive(fd uintptr) bool {
 	p := t.parts[0]
 	for {
@@ -29,7 +29,8 @@ func (t *transfer) receive(fd uintptr) bool {
 	}
 }
 
-// send writes all there is; false asks to be called again when there is room.
+// send writes all data; false means that it must be called again when the socket is
+// writable.
 func (t *transfer) send(fd uintptr) bool {
 	for {
 		var vec [3]syscall.Iovec
@@ -64,14 +65,14 @@ func (t *transfer) send(fd uintptr) bool {
 	}
 }
 
-// lookSendAndWait writes what there is room for. It returns false when that is
-// all: then it is called again when there is something to read.
+// lookSendAndWait writes as much as the socket accepts. It returns false after everything
+// is written: then it is called again when the socket is readable.
 func (c *Conn) lookSendAndWait(fd uintptr) bool {
 	if c.asked {
 		return true
 	}
 	c.asked = true
-	if c.spoke = !Silent(fd, &c.peek); c.spoke {
+	if c.peerSpoke = !Quiet(fd, &c.peek); c.peerSpoke {
 		return true
 	}
 	return !c.out.send(fd) || c.out.errno != 0

@@ -10,22 +10,23 @@ import (
 )
 
 const (
-	// writePiece is how many bytes have one time-out.
+	// writePiece is the number of bytes that one timeout covers.
 	writePiece = 256 << 10
-	// writeSlack is which part of the time-out it may come later than asked, so that
+	// writeSlack is the fraction of the timeout by which a deadline may be late, so that
 	// one timer serves many writes.
 	writeSlack = 4
 )
 
-// Limits are those of the connections of a [Listener].
+// Limits are the limits of the connections of a [Listener].
 type Limits struct {
-	// WriteTimeout bounds how long a peer may take for writePiece bytes, unless a
-	// write deadline was set: that one holds until it is set to zero. 0 for no bound.
+	// WriteTimeout bounds the time in which a peer reads writePiece bytes. A write
+	// deadline takes precedence until it is set to zero. 0 means no limit.
 	WriteTimeout time.Duration
-	// PerAddress returns how many connections may be open from an address, 0 for any
-	// number. The addresses of an IPv6 network of 64 bits count as one. nil is no bound.
+	// PerAddress returns the number of connections that may be open from an address, 0
+	// for any number. The addresses of an IPv6 network of 64 bits count as one. nil means
+	// no limit.
 	PerAddress func(netip.Addr) int
-	// Refused is called for each connection that was one too many; may be nil.
+	// Refused is called for each connection above the limit; may be nil.
 	Refused func(addr netip.Addr, limit int)
 }
 
@@ -43,8 +44,8 @@ func NewListener(ln net.Listener, limits Limits) *Listener {
 	return &Listener{Listener: ln, limits: limits, open: make(map[netip.Addr]int)}
 }
 
-// Accept implements [net.Listener]. A connection that is one too many is closed, and
-// the next one waited for.
+// Accept implements [net.Listener]. A connection above the limit is closed, and Accept
+// waits for the next one.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		nc, err := l.Listener.Accept()
@@ -59,7 +60,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// enter counts a connection from an address; false says that it is one too many.
+// enter counts a connection from an address; false means that it is above the limit.
 func (l *Listener) enter(remote net.Addr) (release func(), ok bool) {
 	tcp, isTCP := remote.(*net.TCPAddr)
 	if !isTCP || l.limits.PerAddress == nil {
@@ -92,8 +93,8 @@ func (l *Listener) leave(key netip.Addr) {
 	}
 }
 
-// network returns what an address counts as: itself, or the first of its network of
-// 64 bits, of which one host may have all.
+// network returns the unit of counting of an address: itself, or its network of 64 bits,
+// of which one host may use all addresses.
 func network(a netip.Addr) netip.Addr {
 	if a.Is4() {
 		return a
@@ -105,14 +106,14 @@ func network(a netip.Addr) netip.Addr {
 	return p.Addr()
 }
 
-// accepted is a connection whose write deadline moves on with what its peer reads.
+// accepted is a connection whose write deadline moves as its peer reads.
 type accepted struct {
 	net.Conn
 	timeout time.Duration
 	release func()
 
 	mu    sync.Mutex
-	set   bool      // the write deadline is somebody else's
+	set   bool      // the write deadline was set by the caller
 	armed time.Time // the deadline that Write has set
 }
 
@@ -130,7 +131,7 @@ func (c *accepted) Write(p []byte) (n int, err error) {
 	}
 }
 
-// arm moves the deadline on, unless the one that stands is late enough.
+// arm extends the deadline, unless the present one is late enough.
 func (c *accepted) arm() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,7 +141,7 @@ func (c *accepted) arm() {
 	until := time.Now().Add(c.timeout)
 	if c.armed.Before(until) {
 		c.armed = until.Add(c.timeout / writeSlack)
-		_ = c.Conn.SetWriteDeadline(c.armed) // a closed connection says so to the write
+		_ = c.Conn.SetWriteDeadline(c.armed) // on a closed connection, the write returns the error
 	}
 }
 

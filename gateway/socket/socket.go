@@ -8,31 +8,31 @@ import (
 	"syscall"
 )
 
-// Conn is a connection. One goroutine may read and one may write at a time; the
-// other methods are those of the connection beneath and may be called by anyone.
+// Conn is a connection. One goroutine may read and one may write at a time; the other
+// methods are those of the wrapped connection and are safe for concurrent use.
 type Conn struct {
 	net.Conn
-	rc syscall.RawConn // nil: the ordinary calls are used
+	rc syscall.RawConn // nil means that ordinary calls are used
 
-	in    transfer
-	out   transfer
-	read  func(fd uintptr) bool // made once
-	write func(fd uintptr) bool
-	ask   func(fd uintptr) bool
-	asked bool
-	spoke bool // before it was asked
-	peek  [1]byte
+	in        transfer
+	out       transfer
+	read      func(fd uintptr) bool // allocated once
+	write     func(fd uintptr) bool
+	ask       func(fd uintptr) bool
+	asked     bool
+	peerSpoke bool // the peer closed or sent data before the request
+	peek      [1]byte
 }
 
-// transfer is one call under way.
+// transfer is the state of one call.
 type transfer struct {
-	parts [3][]byte // what is left
-	n     int       // bytes moved
+	parts [3][]byte // the remaining bytes
+	n     int       // bytes transferred
 	errno syscall.Errno
-	end   bool // of the stream
+	end   bool // end of the stream
 }
 
-// New returns a Conn over nc.
+// New returns a Conn that wraps nc.
 func New(nc net.Conn) *Conn {
 	c := &Conn{Conn: nc}
 	beneath := nc
@@ -45,15 +45,15 @@ func New(nc net.Conn) *Conn {
 	}
 	rc, err := tcp.SyscallConn()
 	if err != nil {
-		return c // closed already: the first call says so
+		return c // already closed: the first call returns the error
 	}
 	c.rc = rc
 	c.read, c.write, c.ask = c.in.receive, c.out.send, c.lookSendAndWait
 	return c
 }
 
-// Ordinary makes calls those of the connection beneath from now on, whose write
-// deadline may move on by itself. Nobody may read or write meanwhile.
+// Ordinary switches to the calls of the wrapped connection, which may extend the write
+// deadline by itself. It must not be called during a read or a write.
 func (c *Conn) Ordinary() { c.rc = nil }
 
 // Read implements [net.Conn].
@@ -84,8 +84,8 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return c.send()
 }
 
-// WriteParts writes three pieces, of which any may be empty, one after another:
-// with one system call where the kernel takes them all.
+// WriteParts writes three parts, of which any may be empty, one after another: with one
+// system call if the kernel accepts them all.
 func (c *Conn) WriteParts(a, b, d []byte) (int, error) {
 	if c.rc == nil {
 		if len(b)+len(d) == 0 {
@@ -99,32 +99,34 @@ func (c *Conn) WriteParts(a, b, d []byte) (int, error) {
 	return c.send()
 }
 
-// ErrNotSilent is returned by [Conn.Ask], which then wrote nothing.
-var ErrNotSilent = errors.New("the peer has closed the connection, or has sent what nobody asked for")
+// ErrUnsolicitedData is returned by [Conn.WriteRequest] when it wrote nothing, because
+// the peer has closed the connection or sent data before the request.
+var ErrUnsolicitedData = errors.New("the peer has closed the connection, or has sent data before the request")
 
-// Asks reports whether Ask looks before it writes, and waits.
-func (c *Conn) Asks() bool { return c.rc != nil }
+// CanProbe reports whether WriteRequest checks for unsolicited data and waits for the
+// response.
+func (c *Conn) CanProbe() bool { return c.rc != nil }
 
-// Ask is WriteParts for a request whose answer is read next, on a connection on
-// which nothing is outstanding. A peer that is not silent is not asked. When all
-// is written it waits until there is something to read, so that no read is made in
-// vain; when the wait ends for another reason, as that of a deadline, the next Read
-// says so. Nobody may read meanwhile. Where it cannot do so (see Asks) it is
-// WriteParts.
+// WriteRequest is WriteParts for a request whose response is read next, on a connection
+// without outstanding responses (decision FAST19). If the peer has closed the connection
+// or sent data, nothing is written. After the write it waits until there is data to read,
+// so that the read does not have to be repeated. When the wait ends for another reason,
+// such as a deadline, the next Read returns the error. It must not be called during a
+// read. Where probing is not possible (see CanProbe) it is WriteParts.
 //
-// The interest in what comes is renewed before the look: what came before is seen
-// by it, what comes later ends the wait.
-func (c *Conn) Ask(a, b, d []byte) (int, error) {
+// The readiness notification is re-armed before the probe: data that arrived earlier is
+// seen by the probe, data that arrives later ends the wait.
+func (c *Conn) WriteRequest(a, b, d []byte) (int, error) {
 	if c.rc == nil {
 		return c.WriteParts(a, b, d)
 	}
-	c.out, c.asked, c.spoke = transfer{parts: [3][]byte{a, b, d}}, false, false
+	c.out, c.asked, c.peerSpoke = transfer{parts: [3][]byte{a, b, d}}, false, false
 	_ = c.rc.Read(c.ask)
 	switch {
-	case c.spoke:
-		return c.sent(ErrNotSilent)
+	case c.peerSpoke:
+		return c.sent(ErrUnsolicitedData)
 	case c.out.errno == 0 && c.out.left():
-		return c.send() // there was no room, or it was not even tried
+		return c.send() // the socket accepted no data, or no write was tried
 	}
 	return c.sent(nil)
 }
@@ -133,7 +135,7 @@ func (c *Conn) send() (int, error) {
 	return c.sent(c.rc.Write(c.write))
 }
 
-// sent returns what became of a write.
+// sent returns the result of a write.
 func (c *Conn) sent(err error) (int, error) {
 	c.out.parts = [3][]byte{}
 	if err == nil && c.out.errno != 0 {
@@ -146,12 +148,12 @@ func (c *Conn) failed(op string, errno syscall.Errno) error {
 	return &net.OpError{Op: op, Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: os.NewSyscallError(op, errno)}
 }
 
-// left reports whether something is left.
+// left reports whether bytes remain.
 func (t *transfer) left() bool {
 	return len(t.parts[0])+len(t.parts[1])+len(t.parts[2]) > 0
 }
 
-// took removes n bytes from the front of what is left.
+// took removes the first n of the remaining bytes.
 func (t *transfer) took(n int) {
 	t.n += n
 	for i := range t.parts {

@@ -169,7 +169,7 @@ func TestAsksAndReads(t *testing.T) {
 			far.Write([]byte("answer"))
 			got <- n
 		}()
-		if n, err := c.Ask([]byte("head"), body, nil); err != nil || n != len("head")+size {
+		if n, err := c.WriteRequest([]byte("head"), body, nil); err != nil || n != len("head")+size {
 			t.Fatalf("%d bytes: asked with %d, %v", size, n, err)
 		}
 		buf := make([]byte, 16)
@@ -185,7 +185,7 @@ func TestAskErrors(t *testing.T) {
 	t.Run("the answer is late", func(t *testing.T) {
 		c, _ := pair(t)
 		c.SetDeadline(time.Now().Add(300 * time.Millisecond))
-		if n, err := c.Ask([]byte("all"), nil, nil); n != 3 || err != nil {
+		if n, err := c.WriteRequest([]byte("all"), nil, nil); n != 3 || err != nil {
 			t.Errorf("asked with %d, %v", n, err)
 		}
 		if _, err := c.Read(make([]byte, 1)); !errors.As(err, &timeout) || !timeout.Timeout() {
@@ -195,14 +195,14 @@ func TestAskErrors(t *testing.T) {
 	t.Run("too late to ask", func(t *testing.T) {
 		c, _ := pair(t)
 		c.SetDeadline(time.Now().Add(-time.Second))
-		if n, err := c.Ask([]byte("all"), nil, nil); n != 0 || !errors.As(err, &timeout) || !timeout.Timeout() {
+		if n, err := c.WriteRequest([]byte("all"), nil, nil); n != 0 || !errors.As(err, &timeout) || !timeout.Timeout() {
 			t.Errorf("asked with %d, %v, want a passed deadline", n, err)
 		}
 	})
 	t.Run("closed while it waits", func(t *testing.T) {
 		c, _ := pair(t)
 		time.AfterFunc(20*time.Millisecond, func() { c.Close() })
-		if n, err := c.Ask([]byte("all"), nil, nil); n != 3 || err != nil {
+		if n, err := c.WriteRequest([]byte("all"), nil, nil); n != 3 || err != nil {
 			t.Errorf("asked with %d, %v", n, err)
 		}
 		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
@@ -215,14 +215,14 @@ func TestAskErrors(t *testing.T) {
 			"left":   func(far *net.TCPConn) { far.CloseWrite() },
 		} {
 			c, far := pair(t)
-			if !c.Asks() {
+			if !c.CanProbe() {
 				t.Log("Ask is WriteParts here")
 				return
 			}
 			before(far)
 			time.Sleep(10 * time.Millisecond)
-			if n, err := c.Ask([]byte("all"), nil, nil); n != 0 || !errors.Is(err, ErrNotSilent) {
-				t.Errorf("%s: asked with %d, %v, want ErrNotSilent", name, n, err)
+			if n, err := c.WriteRequest([]byte("all"), nil, nil); n != 0 || !errors.Is(err, ErrUnsolicitedData) {
+				t.Errorf("%s: asked with %d, %v, want ErrUnsolicitedData", name, n, err)
 			}
 		}
 	})
@@ -231,7 +231,7 @@ func TestAskErrors(t *testing.T) {
 		far.SetLinger(0)
 		far.Close()
 		time.Sleep(10 * time.Millisecond)
-		if _, err := c.Ask([]byte("all"), nil, nil); err == nil {
+		if _, err := c.WriteRequest([]byte("all"), nil, nil); err == nil {
 			t.Error("asked a peer that is gone")
 		}
 	})

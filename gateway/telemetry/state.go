@@ -196,13 +196,13 @@ func (c *stateCollector) Collect(to chan<- prometheus.Metric) {
 	count := func(name string, v uint64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(c.descs[name], prometheus.CounterValue, float64(v), labels...)
 	}
-	gauge("svc_gateway_ready", truth(s.Ready))
+	gauge("svc_gateway_ready", boolGauge(s.Ready))
 	gauge("svc_gateway_license_days_left", s.LicenseDays)
 	gauge("svc_gateway_restart_pending", float64(s.RestartPending))
 	gauge("svc_gateway_rate_limit_buckets", float64(s.Buckets))
 	gauge("svc_gateway_sessions", float64(s.Sessions))
 	gauge("svc_gateway_merged_streams", float64(s.MergedStreams))
-	gauge("svc_gateway_audit_writable", truth(s.AuditWritable))
+	gauge("svc_gateway_audit_writable", boolGauge(s.AuditWritable))
 	count("svc_gateway_audit_lost_records_total", s.AuditLost)
 	count("svc_gateway_audit_sink_dropped_records_total", s.AuditDropped)
 	gauge("svc_gateway_audit_sink_queued_records", float64(s.AuditQueued))
@@ -214,13 +214,13 @@ func (c *stateCollector) Collect(to chan<- prometheus.Metric) {
 		count("svc_gateway_rate_limit_store_refused_total", st.Refused)
 		count("svc_gateway_rate_limit_store_failed_total", st.Failed)
 		count("svc_gateway_rate_limit_store_skipped_total", st.ShortCircuited)
-		gauge("svc_gateway_rate_limit_store_failing", truth(st.Failing))
+		gauge("svc_gateway_rate_limit_store_failing", boolGauge(st.Failing))
 	}
 	if i := s.Issuer; i != nil {
 		gauge("svc_gateway_oauth_keys", float64(i.Keys))
 		gauge("svc_gateway_oauth_keys_fetched_timestamp_seconds", seconds(i.Fetched))
 		count("svc_gateway_oauth_key_fetches_total", i.Fetches)
-		gauge("svc_gateway_oauth_failing", truth(i.Failing))
+		gauge("svc_gateway_oauth_failing", boolGauge(i.Failing))
 		count("svc_gateway_oauth_signature_checks_total", i.Signatures)
 	}
 	if r := s.Reporter; r != nil {
@@ -229,18 +229,18 @@ func (c *stateCollector) Collect(to chan<- prometheus.Metric) {
 		count("svc_gateway_traces_post_failures_total", r.Failures)
 		count("svc_gateway_traces_quarantined_total", r.Quarantined)
 		count("svc_gateway_traces_dropped_total", r.Dropped)
-		gauge("svc_gateway_traces_failing", truth(r.Failing))
+		gauge("svc_gateway_traces_failing", boolGauge(r.Failing))
 	}
 	if g := s.Governance; g != nil {
-		gauge("svc_gateway_governance_known", truth(g.Known))
+		gauge("svc_gateway_governance_known", boolGauge(g.Known))
 		gauge("svc_gateway_governance_policies", float64(g.Policies))
 		gauge("svc_gateway_governance_fetched_timestamp_seconds", seconds(g.Fetched))
 		count("svc_gateway_governance_fetch_failures_total", g.Failures)
 		count("svc_gateway_governance_rejected_total", g.Rejected)
-		gauge("svc_gateway_governance_failing", truth(g.Failing))
+		gauge("svc_gateway_governance_failing", boolGauge(g.Failing))
 	}
 	for name, open := range s.BreakersOpen {
-		gauge("svc_gateway_guardrail_breaker_open", truth(open), name)
+		gauge("svc_gateway_guardrail_breaker_open", boolGauge(open), name)
 	}
 	for _, u := range s.Upstreams {
 		gauge("svc_gateway_upstream_connections", float64(u.Open), u.Name)
@@ -251,7 +251,7 @@ func (c *stateCollector) Collect(to chan<- prometheus.Metric) {
 	for _, l := range s.ToolLists {
 		gauge("svc_gateway_tool_search_tools", float64(l.Tools), l.Upstream)
 		count("svc_gateway_tool_search_failures_total", l.Failures, l.Upstream)
-		gauge("svc_gateway_tool_search_backing_off", truth(l.BackingOff), l.Upstream)
+		gauge("svc_gateway_tool_search_backing_off", boolGauge(l.BackingOff), l.Upstream)
 		count("svc_gateway_tool_definition_changed_total", l.Changed, l.Upstream)
 	}
 	for _, p := range s.Pipelines {
@@ -271,7 +271,7 @@ func seconds(t time.Time) float64 {
 	return float64(t.UnixMilli()) / 1000
 }
 
-func truth(b bool) float64 {
+func boolGauge(b bool) float64 {
 	if b {
 		return 1
 	}

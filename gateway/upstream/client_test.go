@@ -234,7 +234,7 @@ func TestIdleConnectionThatEndedIsNotUsed(t *testing.T) {
 			}
 			cn := c.pool.idle[0]
 			close(idle)
-			eventually(t, "the client's kernel to know", func() bool { return !newProbe(cn.raw).silent() })
+			eventually(t, "the client's kernel to know", func() bool { return !newProbe(cn.raw).idle() })
 			_, body, err := do(c, post(`2`))
 			if err != nil || body != "ok" {
 				t.Errorf("answer %q, %v", body, err)

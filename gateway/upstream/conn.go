@@ -29,7 +29,7 @@ type conn struct {
 	sock  *socket.Conn // raw without TLS, else nil
 	probe *probe       // nil where there is none, or where sock looks by itself
 	// secured is nil without TLS, and only read by who reads nc.
-	secured *beneathTLS
+	secured *closeNotifyConn
 
 	small []byte
 	big   *[bigBuffer]byte // nil unless borrowed
@@ -53,7 +53,7 @@ func newConn(nc, raw net.Conn, now time.Duration) *conn {
 		cn.sock = socket.New(raw)
 		cn.nc = cn.sock
 	}
-	if cn.sock == nil || !cn.sock.Asks() {
+	if cn.sock == nil || !cn.sock.CanProbe() {
 		cn.probe = newProbe(raw)
 	}
 	cn.abortFunc = func() { cn.raw.Close() }
@@ -169,7 +169,7 @@ func (cn *conn) write(out *writeBuffer, body []byte) (int64, error) {
 		n, err := cn.sock.WriteParts(out.b, body, nil)
 		return int64(n), err
 	case cn.sock != nil:
-		n, err := cn.sock.Ask(out.b, body, nil)
+		n, err := cn.sock.WriteRequest(out.b, body, nil)
 		return int64(n), err
 	case out.gathered:
 		n, err := cn.nc.Write(out.b)

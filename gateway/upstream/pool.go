@@ -71,7 +71,7 @@ func (p *pool) get(ctx context.Context, start, bound time.Duration, fresh bool) 
 		case err != nil:
 			return nil, err
 		case cn != nil:
-			if start-cn.idleSince < p.idleFor(cn) && cn.probe.silent() {
+			if start-cn.idleSince < p.idleFor(cn) && cn.probe.idle() {
 				return cn, nil
 			}
 			p.discard(cn)
@@ -82,7 +82,7 @@ func (p *pool) get(ctx context.Context, start, bound time.Duration, fresh bool) 
 				return nil, err
 			}
 			if cn != nil {
-				if !fresh && cn.probe.silent() {
+				if !fresh && cn.probe.idle() {
 					return cn, nil
 				}
 				p.replace(cn) // its place is ours

@@ -27,13 +27,13 @@ func newProbe(raw net.Conn) *probe {
 		return nil
 	}
 	p := &probe{rc: rc}
-	p.look = func(fd uintptr) { p.quiet = socket.Silent(fd, &p.peek) }
+	p.look = func(fd uintptr) { p.quiet = socket.Quiet(fd, &p.peek) }
 	return p
 }
 
 // silent reports whether the peer has neither closed the connection nor sent
 // anything on it that nobody asked for.
-func (p *probe) silent() bool {
+func (p *probe) idle() bool {
 	if p == nil {
 		return true
 	}

@@ -104,14 +104,14 @@ func tlsConfig(cfg *TLSConfig, host string) (*tls.Config, error) {
 
 // dial makes a connection; the name is resolved anew each time. secured is nil
 // for plain http, else the layer below TLS.
-func (t *target) dial(ctx context.Context) (nc, raw net.Conn, secured *beneathTLS, err error) {
+func (t *target) dial(ctx context.Context) (nc, raw net.Conn, secured *closeNotifyConn, err error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	raw, err = t.dialer.DialContext(ctx, "tcp", t.address)
 	if err != nil || t.tls == nil {
 		return raw, raw, nil, err
 	}
-	secured = &beneathTLS{Conn: socket.New(raw)}
+	secured = &closeNotifyConn{Conn: socket.New(raw)}
 	layer := tls.Client(secured, t.tls)
 	if err := layer.HandshakeContext(ctx); err != nil {
 		raw.Close()
@@ -134,12 +134,12 @@ func (e *handshakeError) Unwrap() error { return e.err }
 // without the notice that TLS asks for: crypto/tls lets that pass between two
 // records, but there it may be the work of a third party, and a body that ends
 // with the connection would be cut unseen.
-type beneathTLS struct {
+type closeNotifyConn struct {
 	net.Conn
 	ended bool // the connection ended, not only what TLS carries
 }
 
-func (s *beneathTLS) Read(p []byte) (int, error) {
+func (s *closeNotifyConn) Read(p []byte) (int, error) {
 	n, err := s.Conn.Read(p)
 	if n == 0 && err == io.EOF {
 		s.ended = true

@@ -6,11 +6,11 @@ import (
 	"unicode"
 )
 
-// walk looks for the shortest name that one program accepts and no other does,
-// by running all of them over all names at once: a state is where each of them
-// can stand after the same characters. There are finitely many states, so a walk
-// that ends without such a name has shown that there is none.
-type walk struct {
+// coverSearch searches for the shortest name that one program accepts and no other does.
+// It simulates all programs on all names at once: a state is the set of positions of each
+// program after the same characters. The number of states is finite, so a search that
+// ends without such a name proves that there is none.
+type coverSearch struct {
 	target *syntax.Prog
 	covers []*syntax.Prog
 	left   int // units of work
@@ -21,27 +21,27 @@ type walk struct {
 	key   []byte
 }
 
-// maxStates bounds the memory of a walk.
+// maxStates bounds the memory of a search.
 const maxStates = 20_000
 
-// state is where the programs stand. Positions are those before the empty steps
-// are taken, because those may ask for the next character.
+// state is the positions of the programs, before empty steps are taken, because empty
+// steps may depend on the next character.
 type state struct {
 	target []uint32
 	covers [][]uint32
-	before rune // stands for the character before: start, word or other
+	before rune // class of the previous character: start, word or other
 	name   string
 }
 
-// Characters that stand for their kind, where an expression asks what is beside a
-// position. atEdge is what package syntax takes for the start and the end.
+// Characters that represent their class, for expressions that test the neighbors of a
+// position. atEdge is the value of package syntax for the start and the end.
 const (
 	atEdge = rune(-1)
 	word   = 'a'
 	other  = '-'
 )
 
-func (w *walk) run() (Verdict, string) {
+func (w *coverSearch) run() (Verdict, string) {
 	w.words = asksForWords(w.target) || slices.ContainsFunc(w.covers, asksForWords)
 	w.seen = map[string]bool{}
 	start := state{target: []uint32{uint32(w.target.Start)}, before: atEdge}
@@ -51,20 +51,20 @@ func (w *walk) run() (Verdict, string) {
 	w.add(start)
 	for i := 0; i < len(w.queue); i++ {
 		s := w.queue[i]
-		w.queue[i] = state{} // the queue keeps what is still to be visited
+		w.queue[i] = state{} // the queue holds the states that are still to be visited
 		if w.left <= 0 || len(w.seen) > maxStates {
 			return Unknown, ""
 		}
 		if s.name != "" && w.accepts(&s) {
-			return Open, s.name
+			return NotCovered, s.name
 		}
 		w.step(&s)
 	}
 	return Covered, ""
 }
 
-// accepts reports whether the target ends here and no other does.
-func (w *walk) accepts(s *state) bool {
+// accepts reports whether the target accepts at this state and no other program does.
+func (w *coverSearch) accepts(s *state) bool {
 	flags := syntax.EmptyOpContext(s.before, atEdge)
 	if _, ok := w.reach(w.target, s.target, flags); !ok {
 		return false
@@ -77,8 +77,8 @@ func (w *walk) accepts(s *state) bool {
 	return true
 }
 
-// step visits what follows a state.
-func (w *walk) step(s *state) {
+// step visits the successors of a state.
+func (w *coverSearch) step(s *state) {
 	kinds := []rune{other}
 	if w.words {
 		kinds = []rune{word, other}
@@ -112,7 +112,7 @@ func (w *walk) step(s *state) {
 }
 
 // add queues a state that was not seen before.
-func (w *walk) add(s state) {
+func (w *coverSearch) add(s state) {
 	k := append(w.key[:0], byte(s.before))
 	k = appendPositions(k, s.target)
 	for _, c := range s.covers {
@@ -133,9 +133,9 @@ func appendPositions(k []byte, list []uint32) []byte {
 	return append(k, 0xff, 0xff, 0xff, 0xff)
 }
 
-// reach follows the empty steps that the surroundings allow. It returns the
+// reach follows the empty steps that the neighboring characters allow. It returns the
 // positions that wait for a character, and whether the end is reached.
-func (w *walk) reach(p *syntax.Prog, from []uint32, flags syntax.EmptyOp) (at []uint32, end bool) {
+func (w *coverSearch) reach(p *syntax.Prog, from []uint32, flags syntax.EmptyOp) (at []uint32, end bool) {
 	visited := make(map[uint32]bool, 2*len(from))
 	stack := slices.Clone(from)
 	for len(stack) > 0 {
@@ -166,8 +166,8 @@ func (w *walk) reach(p *syntax.Prog, from []uint32, flags syntax.EmptyOp) (at []
 	return at, end
 }
 
-// consume returns where positions lead with a character.
-func (w *walk) consume(p *syntax.Prog, from []uint32, r rune) []uint32 {
+// consume returns the positions after a character.
+func (w *coverSearch) consume(p *syntax.Prog, from []uint32, r rune) []uint32 {
 	var to []uint32
 	for _, pc := range from {
 		w.left--
@@ -179,15 +179,15 @@ func (w *walk) consume(p *syntax.Prog, from []uint32, r rune) []uint32 {
 	return slices.Compact(to)
 }
 
-// edges are the bounds of what a name may hold, and of word characters: a
-// character stands for all between two bounds.
+// edges are the bounds of the characters of names, and of word characters: one character
+// represents all between two bounds.
 var (
 	nameEdges = []rune{' ', 0x7f, 0x80, 0xd800, 0xe000, unicode.MaxRune + 1}
 	wordEdges = []rune{'0', '9' + 1, 'A', 'Z' + 1, '_', '_' + 1, 'a', 'z' + 1}
 )
 
-// alphabet returns one character for each group that all positions treat alike.
-func (w *walk) alphabet(target []uint32, covers [][]uint32) []rune {
+// alphabet returns one character for each class that all positions treat alike.
+func (w *coverSearch) alphabet(target []uint32, covers [][]uint32) []rune {
 	cuts := slices.Clone(nameEdges)
 	if w.words {
 		cuts = append(cuts, wordEdges...)
@@ -212,10 +212,10 @@ func (w *walk) alphabet(target []uint32, covers [][]uint32) []rune {
 	return out
 }
 
-// appendCuts appends where an instruction begins and ends to match.
+// appendCuts appends the bounds of the characters that an instruction matches.
 func appendCuts(cuts []rune, i *syntax.Inst) []rune {
 	if i.Op == syntax.InstRuneAny || i.Op == syntax.InstRuneAnyNotNL {
-		return cuts // names hold no line feed
+		return cuts // names contain no line feed
 	}
 	if len(i.Rune) == 1 {
 		r := i.Rune[0]
@@ -233,7 +233,7 @@ func appendCuts(cuts []rune, i *syntax.Inst) []rune {
 	return cuts
 }
 
-// pick chooses the character of a group that reads best in a message.
+// pick chooses the most readable character of a class, for messages.
 func pick(from, to rune) rune {
 	for _, r := range "ax0A_" {
 		if from <= r && r < to {
@@ -243,14 +243,14 @@ func pick(from, to rune) rune {
 	return from
 }
 
-// inName reports whether a tool name may hold a character.
+// inName reports whether a tool name may contain a character.
 func inName(r rune) bool {
 	return r >= ' ' && r != 0x7f && (r < 0xd800 || r > 0xdfff) && r <= unicode.MaxRune
 }
 
 func isWord(r rune) bool { return syntax.IsWordChar(r) }
 
-// asksForWords reports whether a program has word boundaries.
+// asksForWords reports whether a program tests word boundaries.
 func asksForWords(p *syntax.Prog) bool {
 	return slices.ContainsFunc(p.Inst, func(i syntax.Inst) bool {
 		return i.Op == syntax.InstEmptyWidth &&

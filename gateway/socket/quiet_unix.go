@@ -4,9 +4,9 @@ package socket
 
 import "syscall"
 
-// Silent reports whether the peer of a socket has neither closed it nor sent
-// anything that was not read. It does not wait; room is overwritten.
-func Silent(fd uintptr, room *[1]byte) bool {
+// Quiet reports whether the peer of a socket has neither closed it nor sent data that was
+// not read. It does not block; room is overwritten.
+func Quiet(fd uintptr, room *[1]byte) bool {
 	_, _, err := syscall.Recvfrom(int(fd), room[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 	return err == syscall.EAGAIN || err == syscall.EWOULDBLOCK
 }

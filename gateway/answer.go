@@ -1,12 +1,12 @@
 package gateway
 
 import (
-	"bytes"
 	"net/http"
 	"strconv"
 
 	"svc/gateway/mcp"
 	"svc/gateway/refusal"
+	"svc/gateway/relay"
 	"svc/gateway/transport"
 	"svc/gateway/upstream"
 	"svc/gateway/verdict"
@@ -32,21 +32,11 @@ func (ex *exchange) relayJSON(resp *upstream.Response) *refusal.Refusal {
 	if err != nil {
 		return ex.refuseUpstream(err)
 	}
-	if len(bytes.TrimSpace(body)) == 0 {
-		return ex.relayOther(resp, body)
-	}
 	m := &ex.reply
 	replaced, err := mcp.ScanReplacing(body, m)
-	if err != nil || m.Kind != mcp.Response {
-		if resp.Status >= 400 && resp.Status < 500 {
-			return ex.relayOther(resp, body)
-		}
-		return ex.refuseResponse(&refusal.UpstreamInvalid, resp, body, invalidMessage(err))
-	}
-	if resp.Status < 400 && ex.msg.Kind == mcp.Request && !ex.answeredBy(m) {
-		return ex.refuseResponse(&refusal.UpstreamInvalid, resp, body, upstream.Cause{
-			Code: "foreign_id", Text: "answered with the id of another request",
-		})
+	o := relay.OfMessage(resp, ex.relayRequest(), body, m, err, ex.msg.Kind != mcp.Request || ex.answeredBy(m))
+	if o.Kind != relay.Message {
+		return ex.relayWithout(resp, &o, body)
 	}
 	ex.rec.ReplacedSurrogates += replaced
 	j := ex.judgeAnswer(m)
@@ -66,22 +56,6 @@ func (ex *exchange) relayJSON(resp *upstream.Response) *refusal.Refusal {
 	return nil
 }
 
-// ownID gives an answer the request's own id where the upstream left it null or
-// out, or wrote one of its own into an error: some clients end their session
-// otherwise. body is the message m as it goes on.
-func (ex *exchange) ownID(m *mcp.Message, body []byte) []byte {
-	id := ex.answerID(&refusal.Refusal{})
-	if !m.IsError || len(id) == 0 || len(m.ID) > 0 && mcp.SameID(m.ID, id) {
-		return body
-	}
-	if at := m.Spans.ID; at.Present() {
-		return mcp.Splice(nil, body, mcp.Edit{At: at, With: id})
-	}
-	open := bytes.IndexByte(body, '{')
-	insert := append(append([]byte(`{"id":`), id...), ',')
-	return mcp.Splice(nil, body, mcp.Edit{At: mcp.Span{Start: open, End: open + 1}, With: insert})
-}
-
 // passOn returns the body of a message m of the upstream up that was judged and may
 // go on. Where a task was made, its place is remembered before its caller can know of
 // it; with one upstream there is nothing to remember. The revisions that
@@ -96,7 +70,7 @@ func (ex *exchange) passOn(j *verdict.Result, m *mcp.Message, up *transport.Upst
 		body, _ = ex.g.versions.FilterSupported(m)
 	}
 	if own {
-		body = ex.ownID(m, body)
+		body = relay.OwnID(ex.answerID(&refusal.Refusal{}), m, body)
 	}
 	return body
 }

@@ -1,23 +1,20 @@
 package gateway
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"strconv"
-	"time"
-	"unicode/utf8"
+	"strings"
 
-	"svc/gateway/bodies"
+	"svc/gateway/audit"
 	"svc/gateway/failures"
+	"svc/gateway/headers"
 	"svc/gateway/mcp"
-	"svc/gateway/mcpclient"
 	"svc/gateway/refusal"
+	"svc/gateway/relay"
 	"svc/gateway/session"
 	"svc/gateway/transport"
 	"svc/gateway/upstream"
+	"svc/gateway/verdict"
 )
 
 // openUpstreams makes what the configured upstreams are reached by.
@@ -89,89 +86,47 @@ func (ex *exchange) sessionThere(s session.UpstreamSession) session.UpstreamSess
 
 // refuseUpstream turns a failed exchange with an upstream into its answer.
 func (ex *exchange) refuseUpstream(err error) *refusal.Refusal {
-	switch {
-	case ex.ctx.Err() != nil:
-		// The caller has left; the answer reaches nobody, the audit line says why.
-		return &refusal.CallerGone
-	case errors.Is(err, bodies.ErrOverloaded):
-		return &refusal.Overloaded
-	case errors.Is(err, upstream.ErrInvalidRequest):
-		return &refusal.Header
-	case errors.Is(err, context.Canceled):
-		return &refusal.Canceled
+	o := relay.OfError(err, ex.ctx.Err() != nil)
+	if o.Cause.Code != "" {
+		ex.g.failures.Report(ex.failureOf(ex.up, o.Cause))
 	}
-	cause := upstream.CauseOf(err)
-	invalid := errors.Is(err, mcpclient.ErrAnswer) || errors.Is(err, mcpclient.ErrTooLarge) || errors.Is(err, mcpclient.ErrRejected)
-	if invalid {
-		cause = upstream.Cause{Code: "own_request", Text: upstream.Printable(err.Error(), maxRefusedBody)}
-	}
-	ex.g.failures.Report(ex.failureOf(ex.up, cause))
-	switch {
-	case errors.Is(err, upstream.ErrTimeout):
-		return &refusal.Timeout
-	case errors.Is(err, upstream.ErrTooLarge):
-		return &refusal.UpstreamTooLarge
-	case invalid, errors.Is(err, upstream.ErrInvalidResponse):
-		return &refusal.UpstreamInvalid
-	case cause.Code == upstream.CauseDNS:
-		return &refusal.DNS
-	case cause.Code == upstream.CauseTLS:
-		return &refusal.TLS
-	default:
-		return &refusal.Unreachable
-	}
+	return o.Refused
 }
 
 // relay passes the upstream's answer on by its kind.
 func (ex *exchange) relay(resp *upstream.Response) *refusal.Refusal {
-	switch {
-	case resp.Status == http.StatusUnauthorized:
-		// The upstream asks for a credential that is the gateway's business, not
-		// the caller's; its challenge never leaves here.
-		return ex.refuseResponse(&refusal.UpstreamAuth, resp, nil, upstream.Cause{
-			Code: "unauthorized", Text: "asks for credentials: set them in headers of this upstream",
-		})
-	case resp.Status >= 300 && resp.Status < 400:
-		// Redirects are not followed.
-		return ex.refuseResponse(&refusal.UpstreamInvalid, resp, []byte{}, upstream.Cause{
-			Code: "redirect", Text: "redirects to " + upstream.LogURL(resp.Header.Get("Location")),
-		})
-	}
-	switch resp.MediaType() {
-	case "text/event-stream":
-		if resp.Status != http.StatusOK {
-			return ex.refuseContent(&refusal.UpstreamInvalid, resp, nil)
-		}
+	o := relay.OfResponse(resp, ex.relayRequest())
+	switch o.Kind {
+	case relay.Stream:
 		return ex.relayStream(resp)
-	case "application/json":
+	case relay.Message:
 		return ex.relayJSON(resp)
-	default:
-		return ex.relayOther(resp, nil)
 	}
+	return ex.relayWithout(resp, &o, nil)
 }
 
-// relayOther passes on an answer without a JSON-RPC body. A notification or a
-// client's answer is acknowledged that way; a request is not. What an SDK
-// server says in plain text with a 4xx keeps its status and becomes a JSON-RPC
-// error, because text in its place ends the session of some clients. read is what
-// was read of the body, nil when nothing was.
-func (ex *exchange) relayOther(resp *upstream.Response, read []byte) *refusal.Refusal {
-	switch {
-	case resp.Status >= 500:
-		return ex.refuseContent(&refusal.UpstreamInvalid, resp, read)
-	case resp.Status == http.StatusNotFound && ex.hasHandle:
-		return &refusal.Session
-	case resp.Status >= 400:
-		refused := refusal.ByUpstream
-		refused.Status = resp.Status
-		if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds > 0 && seconds <= 86400 {
-			refused.RetryAfter = time.Duration(seconds) * time.Second
-		}
-		return ex.refuseContent(&refused, resp, read)
-	case ex.msg.Kind == mcp.Request, ex.r.Method == http.MethodGet:
-		return ex.refuseContent(&refusal.UpstreamInvalid, resp, read)
+// relayRequest is what the upstream was asked.
+func (ex *exchange) relayRequest() relay.Request {
+	return relay.Request{Awaited: ex.msg.Kind == mcp.Request || ex.r.Method == http.MethodGet, InSession: ex.hasHandle}
+}
+
+// relayWithout acknowledges an answer without a message, or refuses one that is not
+// passed on, and reports that one. read is what was read of its body, nil when nothing
+// was.
+func (ex *exchange) relayWithout(resp *upstream.Response, o *relay.Outcome, read []byte) *refusal.Refusal {
+	if o.Kind == relay.Acknowledge {
+		return ex.acknowledge(resp)
 	}
-	return ex.acknowledge(resp)
+	if o.Cause.Code == "" {
+		return o.Refused
+	}
+	fail := ex.failureOf(ex.up, o.Cause)
+	fail.Status = resp.Status
+	if ex.g.failures.First(fail) {
+		fail.Body = o.Excerpt(resp, read)
+		ex.g.failures.Write(fail)
+	}
+	return o.Refused
 }
 
 // acknowledge answers a notification or a client's response with the
@@ -185,9 +140,6 @@ func (ex *exchange) acknowledge(resp *upstream.Response) *refusal.Refusal {
 	return nil
 }
 
-// maxRefusedBody is how much of a refused answer the log shows, in bytes.
-const maxRefusedBody = 200
-
 // failureOf describes a failure of an upstream during this request.
 func (ex *exchange) failureOf(t *transport.Upstream, cause upstream.Cause) *failures.Failure {
 	return &failures.Failure{
@@ -195,56 +147,75 @@ func (ex *exchange) failureOf(t *transport.Upstream, cause upstream.Cause) *fail
 	}
 }
 
-// refuseResponse reports an answer of the upstream that is not passed on, and
-// returns the refusal that takes its place. read is what was read of its body,
-// nil when nothing was.
-func (ex *exchange) refuseResponse(refused *refusal.Refusal, resp *upstream.Response, read []byte, cause upstream.Cause) *refusal.Refusal {
-	fail := ex.failureOf(ex.up, cause)
-	fail.Status = resp.Status
-	if ex.g.failures.First(fail) {
-		if read == nil {
-			read = beginningOf(resp)
-		}
-		fail.Body = upstream.Printable(read, maxRefusedBody)
-		ex.g.failures.Write(fail)
+// headerVersion is the canonical form of mcp.HeaderProtocolVersion.
+const headerVersion = "Mcp-Protocol-Version"
+
+// appendHeader appends the header of the request for an upstream to h, which must be
+// empty, without what the transport adds for the session.
+func (ex *exchange) appendHeader(h upstream.Header) upstream.Header {
+	r := headers.Request{
+		From: ex.r.Header, Message: &ex.msg, Hops: ex.hops, Forward: ex.live.forwardHeaders, Rewriter: headerRewriter{ex},
 	}
-	return refused
+	return r.Append(h)
 }
 
-// refuseContent refuses an answer for its status or its Content-Type.
-func (ex *exchange) refuseContent(refused *refusal.Refusal, resp *upstream.Response, read []byte) *refusal.Refusal {
-	media := resp.MediaType()
-	cause := upstream.Cause{Code: "status_" + strconv.Itoa(resp.Status), Text: "answered status " + strconv.Itoa(resp.Status)}
-	if resp.Status < 300 {
-		cause.Code = "content_type"
-		if media == "" || resp.ContentLength == 0 {
-			cause.Text += " without a message"
-		}
-	}
-	if media != "" {
-		cause.Text += ", " + upstream.Printable(media, 100)
-	}
-	return ex.refuseResponse(refused, resp, read, cause)
+// headerRewriter changes header fields on their way to the upstream.
+type headerRewriter struct{ ex *exchange }
+
+func (h headerRewriter) Trace(to upstream.Header) upstream.Header {
+	h.ex.passTrace(&to)
+	return to
 }
 
-// refusedBodyWait bounds the wait for the beginning of a refused answer.
-const refusedBodyWait = 250 * time.Millisecond
-
-// beginningOf reads the beginning of an answer that is not passed on, for the
-// log. The body cannot be read any further afterwards.
-func beginningOf(resp *upstream.Response) []byte {
-	stop := time.AfterFunc(refusedBodyWait, func() { resp.Body.Close() })
-	defer stop.Stop()
-	b := make([]byte, maxRefusedBody+utf8.UTFMax)
-	n, _ := io.ReadFull(resp.Body, b) // what came until then is worth showing
-	return b[:n]
+func (h headerRewriter) Param(value string) (string, bool) {
+	ex := h.ex
+	p := verdict.Params{
+		Message: &ex.msg, Rule: ex.decision.Rule, Redacted: ex.rec.Action == audit.ActionRedact,
+		Policies: ex.governed.set, Fired: ex.governed.fired, Changed: ex.governed.changed,
+	}
+	return p.Rewrite(value)
 }
 
-// invalidMessage says why JSON is not the message that an answer must be.
-func invalidMessage(err error) upstream.Cause {
-	text := "answered JSON that is no JSON-RPC response"
+// copyHeader takes over what may pass from the upstream's answer.
+func (ex *exchange) copyHeader(from upstream.Header) {
+	to := ex.w.Header()
+	headers.CopyResponse(to, from, ex.live.forwardHeaders)
+	if sid := ex.clientSession(from.Get(mcp.HeaderSession)); sid != "" {
+		to[mcp.HeaderSession] = []string{sid}
+	}
+}
+
+// canonicalHeaders prepares forward_headers for look-ups. Names that the
+// gateway must decide on itself are refused by the configuration.
+func canonicalHeaders(names []string) []string {
+	out := make([]string, len(names))
+	for i, name := range names {
+		out[i] = http.CanonicalHeaderKey(name)
+	}
+	return out
+}
+
+// resolveDialect finds the protocol revision of the request, once, and refuses
+// one that is not served (gateway specification, Versioning), or headers that
+// do not agree with the body where the revision demands that they do.
+func (ex *exchange) resolveDialect() *refusal.Refusal {
+	version, ok := headers.Single(ex.r.Header, headerVersion)
+	if !ok {
+		return &refusal.Header
+	}
+	ex.dialect = mcp.ResolveDialect(&ex.msg, version)
+	if !ex.g.versions.Allows(ex.dialect) {
+		refused := refusal.Version
+		refused.Versions, refused.Requested = ex.g.versions, ex.dialect.Version
+		return &refused
+	}
+	err := mcp.CheckMirrored(&ex.msg, ex.dialect, mcp.Mirrored{
+		Version: version,
+		Method:  strings.Join(ex.r.Header["Mcp-Method"], ","),
+		Name:    strings.Join(ex.r.Header["Mcp-Name"], ","),
+	})
 	if err != nil {
-		text += ": " + upstream.Printable(err.Error(), maxRefusedBody)
+		return refusal.OfMessage(err)
 	}
-	return upstream.Cause{Code: "invalid_message", Text: text}
+	return nil
 }

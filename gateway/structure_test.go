@@ -22,12 +22,12 @@ import (
 // on itself. Each number is the one of today and may only go down; whoever lowers one
 // writes the new number here. The comment is the goal.
 const (
-	wantFiles       = 19   // goal: 8
-	wantLines       = 3608 // goal: 1500
+	wantFiles       = 18   // goal: 8
+	wantLines       = 3467 // goal: 1500
 	wantLargestFile = 420  // lines; goal: 300
-	wantCircle      = 19   // files that use each other in circles; goal: 6
-	wantMethods     = 94   // of exchange; goal: none that a step needs
-	wantMethodFiles = 15   // files with methods of exchange
+	wantCircle      = 18   // files that use each other in circles; goal: 6
+	wantMethods     = 92   // of exchange; goal: none that a step needs
+	wantMethodFiles = 14   // files with methods of exchange
 	wantInterface   = 7    // methods of the largest interface, here or in a package used here; goal: 8
 )
 

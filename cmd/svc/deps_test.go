@@ -40,6 +40,8 @@ var forbidden = []struct{ from, to, why string }{
 	{"gateway/streams", "gateway/config", "its limits are handed in"},
 	{"gateway/streams", "gateway/audit", "whoever handles frames records them"},
 	{"gateway/streams", "gateway/verdict", "whoever handles frames judges them"},
+	{"gateway/relay", "gateway/verdict", "it decides before anything is judged"},
+	{"gateway/relay", "gateway/audit", "it records nothing"},
 	{"gateway/headers", "gateway/config", "the names of a configuration are handed in"},
 	{"gateway/multiplex", "gateway/config", "whoever makes it knows the configuration"},
 	{"gateway/multiplex", "gateway/audit", "it records nothing"},

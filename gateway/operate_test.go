@@ -369,7 +369,7 @@ func TestTheLogHasWhyAKeyWasRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for presented, why := range map[string]string{unknown: "no key with the id that it names", "nothing": "none of the hashes"} {
+	for presented, why := range map[string]string{unknown: "no entry with the id of the key", "nothing": "none of the hashes"} {
 		header := []string{"Authorization", "Bearer " + presented}
 		a := r.do(http.MethodPost, r.url, call("1", "safe"), header...)
 		if a.status != http.StatusUnauthorized || strings.Contains(a.body, why) || strings.Contains(a.body, "nobody") {

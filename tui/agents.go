@@ -34,32 +34,32 @@ func newAgentsPage(s *shared) *agentsPage {
 	a.id = func(r agentRow) string { return r.ID }
 	a.load.every = 15 * time.Second
 	a.load.fetch = a.fetch
-	p := s.pens
-	text := func(get func(agentRow) string) func(agentRow, int) (string, pen) {
-		return func(r agentRow, _ int) (string, pen) { return get(r), p.plain }
+	p := s.styles
+	text := func(get func(agentRow) string) func(agentRow, int) (string, style) {
+		return func(r agentRow, _ int) (string, style) { return get(r), p.plain }
 	}
-	figure := func(get func(*api.StatsGroup) (string, pen)) func(agentRow, int) (string, pen) {
-		return func(r agentRow, _ int) (string, pen) {
+	figure := func(get func(*api.StatsGroup) (string, style)) func(agentRow, int) (string, style) {
+		return func(r agentRow, _ int) (string, style) {
 			if r.stats == nil {
 				return "-", p.dim
 			}
 			return get(r.stats)
 		}
 	}
-	plain := func(get func(*api.StatsGroup) string) func(agentRow, int) (string, pen) {
-		return figure(func(g *api.StatsGroup) (string, pen) { return get(g), p.plain })
+	plain := func(get func(*api.StatsGroup) string) func(agentRow, int) (string, style) {
+		return figure(func(g *api.StatsGroup) (string, style) { return get(g), p.plain })
 	}
 	a.list.columns = []column[agentRow]{
-		{title: "NAME", min: 18, max: 44, keep: 100, cell: text(func(r agentRow) string { return clean(r.Name) })},
-		{title: "ENVIRONMENT", min: 11, max: 20, keep: 50, cell: text(func(r agentRow) string { return orDash(clean(r.Environment)) })},
-		{title: "MODEL", min: 16, max: 44, keep: 40, cell: text(func(r agentRow) string { return orDash(clean(modelOf(r.ModelProvider, r.ModelName))) })},
-		{title: "TRACES 24H", min: 10, right: true, keep: 90, cell: plain(func(g *api.StatsGroup) string { return count(g.TraceCount) })},
-		{title: "ERRORS", min: 8, right: true, keep: 80, cell: figure(func(g *api.StatsGroup) (string, pen) {
+		{title: "NAME", min: 18, max: 44, priority: 100, cell: text(func(r agentRow) string { return clean(r.Name) })},
+		{title: "ENVIRONMENT", min: 11, max: 20, priority: 50, cell: text(func(r agentRow) string { return orDash(clean(r.Environment)) })},
+		{title: "MODEL", min: 16, max: 44, priority: 40, cell: text(func(r agentRow) string { return orDash(clean(modelOf(r.ModelProvider, r.ModelName))) })},
+		{title: "TRACES 24H", min: 10, right: true, priority: 90, cell: plain(func(g *api.StatsGroup) string { return count(g.TraceCount) })},
+		{title: "ERRORS", min: 8, right: true, priority: 80, cell: figure(func(g *api.StatsGroup) (string, style) {
 			return percent(g.ErrorRatePercent), p.rate(g.ErrorRatePercent)
 		})},
-		{title: "P95", min: 9, right: true, keep: 60, cell: plain(func(g *api.StatsGroup) string { return millis(g.P95DurationMs) })},
-		{title: "COST", min: 9, right: true, keep: 70, cell: plain(func(g *api.StatsGroup) string { return usd(g.TotalCostUSD) })},
-		{title: "DESCRIPTION", min: 24, max: 70, keep: 20, cell: text(func(r agentRow) string { return clean(r.Description) })},
+		{title: "P95", min: 9, right: true, priority: 60, cell: plain(func(g *api.StatsGroup) string { return millis(g.P95DurationMs) })},
+		{title: "COST", min: 9, right: true, priority: 70, cell: plain(func(g *api.StatsGroup) string { return usd(g.TotalCostUSD) })},
+		{title: "DESCRIPTION", min: 24, max: 70, priority: 20, cell: text(func(r agentRow) string { return clean(r.Description) })},
 	}
 	return a
 }
@@ -142,14 +142,14 @@ func newAgentPage(s *shared, r agentRow) *agentPage {
 		})
 		return listed[api.AgentTool]{page.Data, page.Total}, err
 	}
-	p := s.pens
+	p := s.styles
 	a.list.columns = []column[api.AgentTool]{
-		{title: "TOOL", min: 18, max: 60, keep: 100, cell: func(t api.AgentTool, _ int) (string, pen) { return clean(t.ToolName), p.plain }},
-		{title: "CALLS", min: 10, right: true, keep: 90, cell: func(t api.AgentTool, _ int) (string, pen) { return count(t.CallCount), p.plain }},
-		{title: "LAST CALLED", min: 20, keep: 80, cell: func(t api.AgentTool, _ int) (string, pen) {
+		{title: "TOOL", min: 18, max: 60, priority: 100, cell: func(t api.AgentTool, _ int) (string, style) { return clean(t.ToolName), p.plain }},
+		{title: "CALLS", min: 10, right: true, priority: 90, cell: func(t api.AgentTool, _ int) (string, style) { return count(t.CallCount), p.plain }},
+		{title: "LAST CALLED", min: 20, priority: 80, cell: func(t api.AgentTool, _ int) (string, style) {
 			return t.LastCalledAt.UTC().Format("2006-01-02 15:04:05Z"), p.dim
 		}},
-		{title: "SHARE OF CALLS", min: 14, max: 60, keep: 50, cell: func(t api.AgentTool, w int) (string, pen) {
+		{title: "SHARE OF CALLS", min: 14, max: 60, priority: 50, cell: func(t api.AgentTool, w int) (string, style) {
 			most := int64(1)
 			for _, other := range a.load.data.rows {
 				most = max(most, other.CallCount)
@@ -191,16 +191,16 @@ func (a *agentPage) fields(w int) []string {
 	if r.Description != "" {
 		fields = append(fields, field{name: "Description", value: clean(r.Description), wide: true})
 	}
-	return drawFields(a.s.pens, fields, w)
+	return drawFields(a.s.styles, fields, w)
 }
 
 func (a *agentPage) status(w int) string {
-	p := a.s.pens
+	p := a.s.styles
 	var l line
 	l.add(p.bold, " Agent ")
 	l.add(p.accent, clean(a.agent.Name))
-	if text, pen := a.load.state(a.s); text != "" {
-		l.add(pen, " · "+text)
+	if text, style := a.load.state(a.s); text != "" {
+		l.add(style, " · "+text)
 	}
 	return l.fit(w)
 }

@@ -22,36 +22,36 @@ func newBudgetsPage(s *shared) *budgetsPage {
 		all, err := s.plane.ListBudgets(ctx)
 		return listed[api.Budget]{all.Data, all.Total}, err
 	}
-	p := s.pens
-	text := func(get func(api.Budget) string) func(api.Budget, int) (string, pen) {
-		return func(r api.Budget, _ int) (string, pen) { return get(r), p.plain }
+	p := s.styles
+	text := func(get func(api.Budget) string) func(api.Budget, int) (string, style) {
+		return func(r api.Budget, _ int) (string, style) { return get(r), p.plain }
 	}
 	t.list.columns = []column[api.Budget]{
-		{title: "STATE", min: 9, keep: 90, cell: func(r api.Budget, _ int) (string, pen) {
-			word, pen := p.budget(r.PercentUsed)
-			return word, pen
+		{title: "STATE", min: 9, priority: 90, cell: func(r api.Budget, _ int) (string, style) {
+			word, style := p.budget(r.PercentUsed)
+			return word, style
 		}},
-		{title: "NAME", min: 14, max: 40, keep: 100, cell: text(func(r api.Budget) string { return clean(r.Name) })},
-		{title: "AGENT", min: 12, max: 36, keep: 50, cell: text(func(r api.Budget) string { return clean(r.AgentName) })},
-		{title: "PERIOD", min: 7, keep: 40, cell: text(func(r api.Budget) string { return clean(r.Period) })},
-		{title: "SPENT", min: 9, right: true, keep: 80, cell: text(func(r api.Budget) string { return usd(r.CurrentUSD) })},
-		{title: "LIMIT", min: 9, right: true, keep: 60, cell: text(func(r api.Budget) string { return price(r.LimitUSD) })},
-		{title: "USED", min: 7, right: true, keep: 85, cell: func(r api.Budget, _ int) (string, pen) {
-			_, pen := p.budget(r.PercentUsed)
-			return percent(r.PercentUsed), pen
+		{title: "NAME", min: 14, max: 40, priority: 100, cell: text(func(r api.Budget) string { return clean(r.Name) })},
+		{title: "AGENT", min: 12, max: 36, priority: 50, cell: text(func(r api.Budget) string { return clean(r.AgentName) })},
+		{title: "PERIOD", min: 7, priority: 40, cell: text(func(r api.Budget) string { return clean(r.Period) })},
+		{title: "SPENT", min: 9, right: true, priority: 80, cell: text(func(r api.Budget) string { return usd(r.CurrentUSD) })},
+		{title: "LIMIT", min: 9, right: true, priority: 60, cell: text(func(r api.Budget) string { return price(r.LimitUSD) })},
+		{title: "USED", min: 7, right: true, priority: 85, cell: func(r api.Budget, _ int) (string, style) {
+			_, style := p.budget(r.PercentUsed)
+			return percent(r.PercentUsed), style
 		}},
-		{title: "", min: 10, max: 70, keep: 70, cell: func(r api.Budget, w int) (string, pen) {
-			_, pen := p.budget(r.PercentUsed)
-			return track(r.PercentUsed/100, w), pen
+		{title: "", min: 10, max: 70, priority: 70, cell: func(r api.Budget, w int) (string, style) {
+			_, style := p.budget(r.PercentUsed)
+			return track(r.PercentUsed/100, w), style
 		}},
-		{title: "RESETS IN", min: 11, keep: 30, cell: text(func(r api.Budget) string { return span(r.ResetAt.Sub(s.now())) })},
+		{title: "RESETS IN", min: 11, priority: 30, cell: text(func(r api.Budget) string { return span(r.ResetAt.Sub(s.now())) })},
 	}
 	t.detail = func(r api.Budget) []field {
-		_, pen := p.budget(r.PercentUsed)
+		_, style := p.budget(r.PercentUsed)
 		return []field{
 			{name: "Budget", value: clean(r.Name), wide: true},
 			{name: "Agent", value: clean(r.AgentName)},
-			{name: "Spent", value: usd(r.CurrentUSD) + " of " + price(r.LimitUSD) + " " + clean(r.Period), pen: pen},
+			{name: "Spent", value: usd(r.CurrentUSD) + " of " + price(r.LimitUSD) + " " + clean(r.Period), style: style},
 			{name: "Resets", value: "in " + span(r.ResetAt.Sub(s.now())) + ", " + minute(r.ResetAt), wide: true},
 			{name: "Id", value: clean(r.ID), wide: true},
 		}
@@ -60,7 +60,7 @@ func newBudgetsPage(s *shared) *budgetsPage {
 }
 
 // budget says in a word and a colour how a budget stands.
-func (p *pens) budget(percent float64) (string, pen) {
+func (p *styles) budget(percent float64) (string, style) {
 	switch {
 	case percent >= 100:
 		return "✕ over", p.bad

@@ -11,8 +11,8 @@ import (
 // that stands. Names give way to numbers, and those to the name of the active
 // tab alone.
 func (m *Model) tabBar() string {
-	p := m.s.pens
-	state, statePen := m.connection()
+	p := m.s.styles
+	state, stateStyle := m.connection()
 	m.tabs = m.tabs[:0]
 	name := func(i int) string { return strconv.Itoa(i+1) + " " + m.pages[i].title() }
 	labels := make([]string, len(m.pages))
@@ -36,14 +36,14 @@ func (m *Model) tabBar() string {
 		if x+width(label) > m.w {
 			break
 		}
-		pen := p.dim
+		style := p.dim
 		if i == m.active {
-			pen = p.tab
-			if pen.on == "" { // without colour the brackets tell
+			style = p.tab
+			if style.on == "" { // without colour the brackets tell
 				label = "[" + strings.TrimSpace(label) + "]"
 			}
 		}
-		b.WriteString(pen.paint(label))
+		b.WriteString(style.paint(label))
 		m.tabs = append(m.tabs, tabRange{x, x + width(label), i})
 		x += width(label)
 	}
@@ -66,7 +66,7 @@ func (m *Model) tabBar() string {
 	} else {
 		b.WriteString(blanks(gap))
 	}
-	b.WriteString(statePen.paint(state))
+	b.WriteString(stateStyle.paint(state))
 	return b.String()
 }
 
@@ -88,15 +88,15 @@ func (m *Model) connectionText() string {
 }
 
 // connection says how the feed stands.
-func (m *Model) connection() (string, pen) {
-	pen := m.s.pens.warn
+func (m *Model) connection() (string, style) {
+	style := m.s.styles.warn
 	switch m.state.phase {
 	case live:
-		pen = m.s.pens.good
+		style = m.s.styles.good
 	case waiting:
-		pen = m.s.pens.alert
+		style = m.s.styles.alert
 	}
-	return m.connectionText(), pen
+	return m.connectionText(), style
 }
 
 func (m *Model) countdown() string {
@@ -114,7 +114,7 @@ func (m *Model) banner() string {
 	}
 	text := " ✕ Not connected"
 	if m.state.err != nil {
-		text += ": " + tell(m.state.err)
+		text += ": " + userMessage(m.state.err)
 	}
 	tail := " · connecting again"
 	if m.state.phase == waiting {
@@ -129,19 +129,19 @@ func (m *Model) banner() string {
 	if width(text)+width(tail) > m.w {
 		text = cut(text, max(0, m.w-width(tail)))
 	}
-	return m.s.pens.alert.paint(cut(text+tail, m.w))
+	return m.s.styles.alert.paint(cut(text+tail, m.w))
 }
 
 // footer is what the page asks, else a message, else the keys that fit; help
 // and quit always do.
 func (m *Model) footer() string {
-	p := m.s.pens
+	p := m.s.styles
 	page := m.current()
 	if line, _ := page.footer(m.w); line != "" {
 		return line
 	}
 	if m.s.toast != "" && m.s.now().Before(m.s.toastTill) {
-		return m.s.toastPen.paint(cut(" "+m.s.toast, m.w))
+		return m.s.toastStyle.paint(cut(" "+m.s.toast, m.w))
 	}
 	last := []hint{{"?", "help"}, {"q", "quit"}}
 	size := func(h hint) int { return 1 + width(h.key) + 1 + width(h.does) + 1 }

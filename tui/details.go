@@ -60,9 +60,9 @@ func (d *detailsPage) key(k tea.KeyMsg) tea.Cmd {
 func (d *detailsPage) view(w, h int) []string {
 	fields, ok := d.fields()
 	if !ok {
-		return centred(d.s.pens, w, h, "It is not in the list any more", "esc goes back.")
+		return centred(d.s.styles, w, h, "It is not in the list any more", "esc goes back.")
 	}
-	return d.scroll.show(drawFields(d.s.pens, fields, w), h)
+	return d.scroll.show(drawFields(d.s.styles, fields, w), h)
 }
 
 func (d *detailsPage) hints() []hint {

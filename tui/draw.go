@@ -8,11 +8,11 @@ type line struct {
 }
 
 type part struct {
-	pen  pen
-	text string
+	style style
+	text  string
 }
 
-func (l *line) add(p pen, text string) { l.parts = append(l.parts, part{p, text}) }
+func (l *line) add(p style, text string) { l.parts = append(l.parts, part{p, text}) }
 
 // fit draws the line in at most w cells.
 func (l *line) fit(w int) string {
@@ -22,11 +22,11 @@ func (l *line) fit(w int) string {
 		text := part.text
 		if n := width(text); n > left || n == left && i < len(l.parts)-1 && l.more(i+1) {
 			text = cut(text+" ", left) // one more, so that it is seen to be cut
-			b.WriteString(part.pen.paint(text))
+			b.WriteString(part.style.paint(text))
 			return b.String()
 		}
 		left -= width(text)
-		b.WriteString(part.pen.paint(text))
+		b.WriteString(part.style.paint(text))
 	}
 	return b.String()
 }
@@ -42,7 +42,7 @@ func (l *line) more(from int) bool {
 }
 
 // centred draws a message in the middle of the page.
-func centred(p *pens, w, h int, title, text string) []string {
+func centred(p *styles, w, h int, title, text string) []string {
 	lines := []string{p.bold.paint(cut(title, w))}
 	widths := []int{min(width(title), w)}
 	for _, l := range wrap(text, min(w-4, 64)) {
@@ -95,12 +95,12 @@ func (s *scroller) key(k string) bool {
 // copyText puts a text on the clipboard and says so.
 func (s *shared) copyText(what, text string) {
 	if s.copy == nil {
-		s.say(s.pens.warn, "there is no clipboard here")
+		s.say(s.styles.warn, "there is no clipboard here")
 		return
 	}
 	if err := s.copy(text); err != nil {
-		s.say(s.pens.bad, "could not copy: "+tell(err))
+		s.say(s.styles.bad, "could not copy: "+userMessage(err))
 		return
 	}
-	s.say(s.pens.good, what+" copied: "+cut(clean(text), 60))
+	s.say(s.styles.good, what+" copied: "+cut(clean(text), 60))
 }

@@ -12,15 +12,15 @@ import (
 	"svc/server/client"
 )
 
-// tell says what went wrong in a few words that fit on a line, and what to do
+// userMessage says what went wrong in a few words that fit on a line, and what to do
 // where there is something.
-func tell(err error) string {
+func userMessage(err error) string {
 	var answer *client.Error
 	var dns *net.DNSError
 	var unknownCA x509.UnknownAuthorityError
 	switch {
 	case errors.As(err, &answer):
-		return tellAnswer(answer)
+		return answerMessage(answer)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "the control plane has ended the stream"
 	case errors.Is(err, context.DeadlineExceeded):
@@ -37,7 +37,7 @@ func tell(err error) string {
 	return clean(err.Error())
 }
 
-func tellAnswer(e *client.Error) string {
+func answerMessage(e *client.Error) string {
 	switch {
 	case e.Status == http.StatusUnauthorized:
 		return "the API key is not accepted (401): check SVC_API_KEY"

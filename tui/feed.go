@@ -34,7 +34,7 @@ type batch struct {
 	rows    []*row
 	dropped uint64 // rows that were lost because the screen did not keep up
 	state   feedState
-	anew    bool // forget what came before: the history is another one
+	reset   bool // forget what came before: the history is another one
 }
 
 // feed follows a source for as long as the program runs and hands what comes
@@ -46,20 +46,20 @@ type feed struct {
 	limit   int           // rows that wait for the screen
 	now     func() time.Time
 
-	ctx  context.Context
-	kick chan struct{} // try now
-	wake chan struct{} // there is something to hand over
+	ctx      context.Context
+	retryNow chan struct{} // try now
+	wake     chan struct{} // there is something to hand over
 
 	mu      sync.Mutex
 	pending []*row
 	dropped uint64
-	anew    bool
+	reset   bool
 	state   feedState
 }
 
 func newFeed(ctx context.Context, source Source, timeout time.Duration, now func() time.Time) *feed {
 	return &feed{source: source, frame: time.Second / 30, timeout: timeout, limit: historySize, now: now,
-		ctx: ctx, kick: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
+		ctx: ctx, retryNow: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
 }
 
 // run follows the source until ctx ends. It is a command, so that a panic in it
@@ -86,7 +86,7 @@ func (f *feed) run() tea.Msg {
 		timer := time.NewTimer(wait)
 		select {
 		case <-f.ctx.Done():
-		case <-f.kick:
+		case <-f.retryNow:
 		case <-timer.C:
 		}
 		timer.Stop()
@@ -165,7 +165,7 @@ func (f *feed) push(r *row) {
 
 func (f *feed) forget() {
 	f.mu.Lock()
-	f.pending, f.anew = nil, true
+	f.pending, f.reset = nil, true
 	f.mu.Unlock()
 	f.signal()
 }
@@ -173,7 +173,7 @@ func (f *feed) forget() {
 // retry ends the wait for the next attempt.
 func (f *feed) retry() {
 	select {
-	case f.kick <- struct{}{}:
+	case f.retryNow <- struct{}{}:
 	default:
 	}
 }
@@ -199,7 +199,7 @@ func (f *feed) next() tea.Msg {
 func (f *feed) take() batch {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	b := batch{rows: f.pending, dropped: f.dropped, anew: f.anew, state: f.state}
-	f.pending, f.anew = nil, false
+	b := batch{rows: f.pending, dropped: f.dropped, reset: f.reset, state: f.state}
+	f.pending, f.reset = nil, false
 	return b
 }

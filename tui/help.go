@@ -81,7 +81,7 @@ func (t *helpPage) footer(int) (string, bool) { return "", false }
 func (t *helpPage) key(k tea.KeyMsg) tea.Cmd  { t.scroll.key(k.String()); return nil }
 func (t *helpPage) hints() []hint             { return []hint{{"esc", "back"}, {"↑↓", "scroll"}} }
 func (t *helpPage) status(w int) string {
-	return t.s.pens.bold.paint(cut(" Keys and filters", w))
+	return t.s.styles.bold.paint(cut(" Keys and filters", w))
 }
 
 func (t *helpPage) view(w, h int) []string {
@@ -118,7 +118,7 @@ func (t *helpPage) view(w, h int) []string {
 
 // draw draws a section, each line exactly w cells wide.
 func (t *helpPage) draw(s section, w int) []string {
-	p := t.s.pens
+	p := t.s.styles
 	lines := []string{blanks(w), p.bold.paint(fit(" "+s.title, w, false))}
 	for _, k := range s.keys {
 		name := "   " + fit(k.key, min(22, w/3), false) + " "

@@ -4,12 +4,12 @@ import "strings"
 
 // column is one column of a list of R.
 type column[R any] struct {
-	title string
-	min   int  // width in cells
-	max   int  // it grows up to this; 0: it keeps min
-	right bool // for figures
-	keep  int  // columns with the lowest number go first when there is no room
-	cell  func(r R, w int) (string, pen)
+	title    string
+	min      int  // width in cells
+	max      int  // it grows up to this; 0: it keeps min
+	right    bool // for figures
+	priority int  // columns with the lowest priority are left out when there is no room
+	cell     func(r R, w int) (string, style)
 }
 
 // list is a table that is scrolled and of which only the visible rows are
@@ -91,7 +91,7 @@ func layout[R any](columns []column[R], w int) (shown []int, widths []int) {
 	for need > w && len(shown) > 1 {
 		drop := 0
 		for i := range shown {
-			if columns[shown[i]].keep < columns[shown[drop]].keep {
+			if columns[shown[i]].priority < columns[shown[drop]].priority {
 				drop = i
 			}
 		}
@@ -130,7 +130,7 @@ func gapOf(w int) int {
 }
 
 // view draws the heading and the visible rows in h lines of w cells.
-func (l *list[R]) view(p *pens, w, h int) []string {
+func (l *list[R]) view(p *styles, w, h int) []string {
 	l.height = max(0, h-1)
 	l.scroll()
 	inner := w - width(marker)
@@ -158,12 +158,12 @@ func (l *list[R]) view(p *pens, w, h int) []string {
 			if j > 0 {
 				b.WriteString(gap)
 			}
-			text, pen := l.columns[c].cell(r, widths[j])
+			text, style := l.columns[c].cell(r, widths[j])
 			text = fit(text, widths[j], l.columns[c].right)
 			if selected {
-				text = p.selected.over(pen, text)
+				text = p.selected.withBackground(style, text)
 			} else {
-				text = pen.paint(text)
+				text = style.paint(text)
 			}
 			b.WriteString(text)
 		}

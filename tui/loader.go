@@ -41,7 +41,7 @@ func (l *loader[T]) load(s *shared) tea.Cmd {
 		cancel()
 		return result(func() tea.Cmd {
 			if gen == l.gen {
-				l.take(s.now(), data, err)
+				l.apply(s.now(), data, err)
 			}
 			return nil
 		})
@@ -53,7 +53,7 @@ func (l *loader[T]) load(s *shared) tea.Cmd {
 	return cmd
 }
 
-func (l *loader[T]) take(now time.Time, data T, err error) {
+func (l *loader[T]) apply(now time.Time, data T, err error) {
 	l.busy, l.err = false, err
 	l.due = now.Add(max(l.every, time.Second))
 	var answer *client.Error
@@ -86,14 +86,14 @@ func (l *loader[T]) stop() {
 }
 
 // state says how fresh the data is, and what went wrong.
-func (l *loader[T]) state(s *shared) (string, pen) {
+func (l *loader[T]) state(s *shared) (string, style) {
 	switch {
 	case l.err != nil && l.have:
-		return tell(l.err) + " · from " + l.at.UTC().Format("15:04:05 UTC"), s.pens.warn
+		return userMessage(l.err) + " · from " + l.at.UTC().Format("15:04:05 UTC"), s.styles.warn
 	case l.err != nil:
-		return tell(l.err), s.pens.bad
+		return userMessage(l.err), s.styles.bad
 	case !l.have:
-		return "asking…", s.pens.dim
+		return "asking…", s.styles.dim
 	}
-	return "", s.pens.dim
+	return "", s.styles.dim
 }

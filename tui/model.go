@@ -21,7 +21,7 @@ type Model struct {
 	traces *tracesPage
 	pages  []page
 	active int
-	over   []page // pages opened over the active one
+	stack  []page // pages opened over the active one
 	help   *helpPage
 
 	state feedState
@@ -44,7 +44,7 @@ func New(ctx context.Context, o Options) *Model {
 	}
 	s := &shared{
 		ctx: ctx, plane: o.Plane, name: clean(o.Name), now: o.Now, timeout: o.Timeout, copy: o.Copy,
-		pens: newPens(o.Output, o.Colour, o.Theme, nil),
+		styles: newStyles(o.Output, o.Colour, o.Theme, nil),
 	}
 	m := newModel(s, newFeed(ctx, o.Source, o.Timeout, o.Now))
 	m.traces.setFilter(o.Filter)
@@ -60,7 +60,7 @@ func newModel(s *shared, f *feed) *Model {
 	s.open = func(p page) tea.Cmd {
 		s.toast = ""
 		m.current().leave()
-		m.over = append(m.over, p)
+		m.stack = append(m.stack, p)
 		return p.enter()
 	}
 	s.back = func() { m.closeOver() }
@@ -77,8 +77,8 @@ func (m *Model) current() page {
 	switch {
 	case m.help != nil:
 		return m.help
-	case len(m.over) > 0:
-		return m.over[len(m.over)-1]
+	case len(m.stack) > 0:
+		return m.stack[len(m.stack)-1]
 	}
 	return m.pages[m.active]
 }
@@ -109,7 +109,7 @@ func (m *Model) Init() tea.Cmd {
 func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case batch:
-		m.take(msg)
+		m.applyBatch(msg)
 		return m, m.feed.next
 	case result:
 		return m, msg()
@@ -125,9 +125,9 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-func (m *Model) take(b batch) {
+func (m *Model) applyBatch(b batch) {
 	m.state = b.state
-	if b.anew {
+	if b.reset {
 		m.traces.clear()
 	}
 	m.traces.add(b.rows)
@@ -204,9 +204,9 @@ func (m *Model) closeOver() bool {
 	switch {
 	case m.help != nil:
 		m.help = nil
-	case len(m.over) > 0:
+	case len(m.stack) > 0:
 		m.current().leave()
-		m.over = m.over[:len(m.over)-1]
+		m.stack = m.stack[:len(m.stack)-1]
 	default:
 		return false
 	}

@@ -19,7 +19,7 @@ type policiesPage struct {
 	tablePage[api.Policy]
 	asked    *api.Policy // to be enabled or disabled when it is confirmed
 	changing bool
-	inSight  bool
+	visible  bool
 	readOnly bool // the key has been refused to change one
 }
 
@@ -33,9 +33,9 @@ func newPoliciesPage(s *shared) *policiesPage {
 		page, err := s.plane.ListPolicies(ctx, client.PolicyQuery{Page: client.Page{Limit: api.MaxLimit}})
 		return listed[api.Policy]{page.Data, page.Total}, err
 	}
-	p := s.pens
-	text := func(get func(api.Policy) string) func(api.Policy, int) (string, pen) {
-		return func(r api.Policy, _ int) (string, pen) {
+	p := s.styles
+	text := func(get func(api.Policy) string) func(api.Policy, int) (string, style) {
+		return func(r api.Policy, _ int) (string, style) {
 			if !r.Enabled {
 				return get(r), p.dim
 			}
@@ -43,26 +43,26 @@ func newPoliciesPage(s *shared) *policiesPage {
 		}
 	}
 	t.list.columns = []column[api.Policy]{
-		{title: "STATE", min: 5, keep: 95, cell: func(r api.Policy, _ int) (string, pen) {
+		{title: "STATE", min: 5, priority: 95, cell: func(r api.Policy, _ int) (string, style) {
 			if r.Enabled {
 				return "● on", p.good
 			}
 			return "○ off", p.dim
 		}},
-		{title: "NAME", min: 18, max: 50, keep: 100, cell: text(func(r api.Policy) string { return clean(r.Name) })},
-		{title: "PHASE", min: 8, keep: 88, cell: text(func(r api.Policy) string { return clean(r.Phase) })},
-		{title: "ACTION", min: 15, max: 17, keep: 90, cell: func(r api.Policy, _ int) (string, pen) { return actionOf(r), p.action(r) }},
-		{title: "WHEN", min: 12, max: 60, keep: 70, cell: text(func(r api.Policy) string { return conditionOf(r.Condition) })},
-		{title: "AGENT", min: 8, max: 28, keep: 50, cell: text(func(r api.Policy) string { return agentOf(r.On) })},
-		{title: "FIRED", min: 6, right: true, keep: 80, cell: text(func(r api.Policy) string { return count(r.FireCount) })},
-		{title: "", min: 10, max: 40, keep: 30, cell: func(r api.Policy, w int) (string, pen) {
+		{title: "NAME", min: 18, max: 50, priority: 100, cell: text(func(r api.Policy) string { return clean(r.Name) })},
+		{title: "PHASE", min: 8, priority: 88, cell: text(func(r api.Policy) string { return clean(r.Phase) })},
+		{title: "ACTION", min: 15, max: 17, priority: 90, cell: func(r api.Policy, _ int) (string, style) { return actionOf(r), p.action(r) }},
+		{title: "WHEN", min: 12, max: 60, priority: 70, cell: text(func(r api.Policy) string { return conditionOf(r.Condition) })},
+		{title: "AGENT", min: 8, max: 28, priority: 50, cell: text(func(r api.Policy) string { return agentOf(r.On) })},
+		{title: "FIRED", min: 6, right: true, priority: 80, cell: text(func(r api.Policy) string { return count(r.FireCount) })},
+		{title: "", min: 10, max: 40, priority: 30, cell: func(r api.Policy, w int) (string, style) {
 			most := int64(1)
 			for _, other := range t.load.data.rows {
 				most = max(most, other.FireCount)
 			}
 			return bar(float64(r.FireCount)/float64(most), w), p.action(r)
 		}},
-		{title: "CHANGED", min: 17, keep: 20, cell: text(func(r api.Policy) string { return minute(r.UpdatedAt) })},
+		{title: "CHANGED", min: 17, priority: 20, cell: text(func(r api.Policy) string { return minute(r.UpdatedAt) })},
 	}
 	t.detail = func(r api.Policy) []field {
 		state := "off"
@@ -72,7 +72,7 @@ func newPoliciesPage(s *shared) *policiesPage {
 		return []field{
 			{name: "Policy", value: clean(r.Name), wide: true},
 			{name: "When", value: conditionOf(r.Condition) + ", in the " + clean(r.Phase), wide: true},
-			{name: "Action", value: actionOf(r), pen: p.action(r)},
+			{name: "Action", value: actionOf(r), style: p.action(r)},
 			{name: "Agent", value: agentOf(r.On)},
 			{name: "State", value: state + ", fired " + count(r.FireCount) + " times"},
 			{name: "Changed", value: minute(r.UpdatedAt)},
@@ -83,7 +83,7 @@ func newPoliciesPage(s *shared) *policiesPage {
 }
 
 // action colours what a policy does; one that is off does nothing.
-func (p *pens) action(r api.Policy) pen {
+func (p *styles) action(r api.Policy) style {
 	switch {
 	case !r.Enabled:
 		return p.dim
@@ -130,14 +130,14 @@ func conditionOf(c api.Condition) string {
 }
 
 func (t *policiesPage) enter() tea.Cmd {
-	t.inSight = true
+	t.visible = true
 	return t.tablePage.enter()
 }
 
 // leave forgets a question. A change that was confirmed goes on: nobody could
 // tell otherwise whether it was made.
 func (t *policiesPage) leave() {
-	t.asked, t.inSight = nil, false
+	t.asked, t.visible = nil, false
 	t.tablePage.leave()
 }
 
@@ -170,7 +170,7 @@ func (t *policiesPage) ask() tea.Cmd {
 	switch {
 	case !ok || !t.load.have || t.changing:
 	case t.readOnly:
-		t.s.say(t.s.pens.warn, "this key may not change policies")
+		t.s.say(t.s.styles.warn, "this key may not change policies")
 	default:
 		t.asked = &r
 	}
@@ -185,7 +185,7 @@ func (t *policiesPage) answer(k string) tea.Cmd {
 		return t.toggle(r)
 	case "n", "N", "esc", "enter", "q":
 		t.asked = nil
-		t.s.say(t.s.pens.dim, "nothing was changed")
+		t.s.say(t.s.styles.dim, "nothing was changed")
 	}
 	return nil
 }
@@ -211,18 +211,18 @@ func (t *policiesPage) changed(r api.Policy, on bool, warnings []string, err err
 	switch {
 	case forbidden(err):
 		t.readOnly = true
-		t.s.say(t.s.pens.bad, "this key may not change policies (403): nothing was changed")
+		t.s.say(t.s.styles.bad, "this key may not change policies (403): nothing was changed")
 		return nil
 	case err != nil:
-		t.s.say(t.s.pens.bad, fmt.Sprintf("%s could not be %s: %s", clean(r.Name), what, tell(err)))
+		t.s.say(t.s.styles.bad, fmt.Sprintf("%s could not be %s: %s", clean(r.Name), what, userMessage(err)))
 		return nil
 	}
-	pen, text := t.s.pens.good, clean(r.Name)+" is "+what
+	style, text := t.s.styles.good, clean(r.Name)+" is "+what
 	if on && len(warnings) > 0 {
-		pen, text = t.s.pens.bad, text+firstOf(warnings)
+		style, text = t.s.styles.bad, text+firstOf(warnings)
 	}
-	t.s.say(pen, text)
-	if !t.inSight {
+	t.s.say(style, text)
+	if !t.visible {
 		return nil
 	}
 	return t.load.load(t.s)
@@ -255,7 +255,7 @@ func (t *policiesPage) footer(w int) (string, bool) {
 	}
 	tail := " [y/N] "
 	text := fmt.Sprintf(" %s %s (%s, %s)?", verb, clean(r.Name), actionOf(r), conditionOf(r.Condition))
-	return t.s.pens.badge.paint(cut(text, w-width(tail)) + tail), true
+	return t.s.styles.badge.paint(cut(text, w-width(tail)) + tail), true
 }
 
 func (t *policiesPage) hints() []hint {

@@ -22,7 +22,7 @@ func NewScreen(o Options, w, h int) *Screen {
 	m := New(context.Background(), o)
 	profile := termenv.TrueColor
 	m.s.inline = true
-	*m.s.pens = *newPens(o.Output, o.Colour, o.Theme, &profile)
+	*m.s.styles = *newStyles(o.Output, o.Colour, o.Theme, &profile)
 	s := &Screen{m: m, state: feedState{phase: live}}
 	s.Resize(w, h)
 	s.Feed()
@@ -38,7 +38,7 @@ func (s *Screen) Feed(events ...Event) {
 	for i, ev := range events {
 		rows[i] = newRow(ev)
 	}
-	s.m.take(batch{rows: rows, state: s.state})
+	s.m.applyBatch(batch{rows: rows, state: s.state})
 }
 
 // Lose tells that the stream broke and when it is tried again.

@@ -32,11 +32,11 @@ func newSLAsPage(s *shared) *slasPage {
 		all, err := s.plane.ListViolations(ctx, client.ViolationQuery{Period: "7d"})
 		return all.Data, err
 	}
-	p := s.pens
-	text := func(get func(api.SLATarget) string) func(api.SLATarget, int) (string, pen) {
-		return func(r api.SLATarget, _ int) (string, pen) { return get(r), p.plain }
+	p := s.styles
+	text := func(get func(api.SLATarget) string) func(api.SLATarget, int) (string, style) {
+		return func(r api.SLATarget, _ int) (string, style) { return get(r), p.plain }
 	}
-	against := func(status string, current float64, target *float64, show func(float64) string) (string, pen) {
+	against := func(status string, current float64, target *float64, show func(float64) string) (string, style) {
 		switch {
 		case status == "no_data":
 			return "- / " + shown(target, show), p.dim
@@ -46,33 +46,33 @@ func newSLAsPage(s *shared) *slasPage {
 		return show(current) + " / " + show(*target), p.measured(current, *target)
 	}
 	t.list.columns = []column[api.SLATarget]{
-		{title: "STATE", min: 10, keep: 95, cell: func(r api.SLATarget, _ int) (string, pen) { return p.sla(r.Status) }},
-		{title: "NAME", min: 14, max: 40, keep: 100, cell: text(func(r api.SLATarget) string { return clean(r.Name) })},
-		{title: "AGENT", min: 12, max: 30, keep: 50, cell: text(func(r api.SLATarget) string { return clean(r.AgentName) })},
-		{title: "OVER", min: 4, keep: 60, cell: text(func(r api.SLATarget) string { return clean(r.EvaluationPeriod) })},
-		{title: "P99 / TARGET", min: 17, right: true, keep: 90, cell: func(r api.SLATarget, _ int) (string, pen) {
+		{title: "STATE", min: 10, priority: 95, cell: func(r api.SLATarget, _ int) (string, style) { return p.sla(r.Status) }},
+		{title: "NAME", min: 14, max: 40, priority: 100, cell: text(func(r api.SLATarget) string { return clean(r.Name) })},
+		{title: "AGENT", min: 12, max: 30, priority: 50, cell: text(func(r api.SLATarget) string { return clean(r.AgentName) })},
+		{title: "OVER", min: 4, priority: 60, cell: text(func(r api.SLATarget) string { return clean(r.EvaluationPeriod) })},
+		{title: "P99 / TARGET", min: 17, right: true, priority: 90, cell: func(r api.SLATarget, _ int) (string, style) {
 			return against(r.Status, r.CurrentP99Ms, r.P99LatencyMs, millis)
 		}},
-		{title: "ERRORS / TARGET", min: 15, right: true, keep: 85, cell: func(r api.SLATarget, _ int) (string, pen) {
+		{title: "ERRORS / TARGET", min: 15, right: true, priority: 85, cell: func(r api.SLATarget, _ int) (string, style) {
 			return against(r.Status, r.CurrentErrorRate, r.ErrorRatePercent, percent)
 		}},
-		{title: "LATENCY USED", min: 12, max: 40, keep: 30, cell: func(r api.SLATarget, w int) (string, pen) {
+		{title: "LATENCY USED", min: 12, max: 40, priority: 30, cell: func(r api.SLATarget, w int) (string, style) {
 			return usedUp(p, r.CurrentP99Ms, r.P99LatencyMs, w)
 		}},
-		{title: "ERRORS USED", min: 12, max: 40, keep: 20, cell: func(r api.SLATarget, w int) (string, pen) {
+		{title: "ERRORS USED", min: 12, max: 40, priority: 20, cell: func(r api.SLATarget, w int) (string, style) {
 			return usedUp(p, r.CurrentErrorRate, r.ErrorRatePercent, w)
 		}},
 	}
 	t.opened = func(r api.SLATarget) []field {
-		state, pen := p.sla(r.Status)
-		latency, latencyPen := against(r.Status, r.CurrentP99Ms, r.P99LatencyMs, millis)
-		errors, errorsPen := against(r.Status, r.CurrentErrorRate, r.ErrorRatePercent, percent)
+		state, style := p.sla(r.Status)
+		latency, latencyStyle := against(r.Status, r.CurrentP99Ms, r.P99LatencyMs, millis)
+		errors, errorsStyle := against(r.Status, r.CurrentErrorRate, r.ErrorRatePercent, percent)
 		return []field{
 			{name: "Target", value: clean(r.Name), wide: true},
 			{name: "Agent", value: clean(r.AgentName)},
-			{name: "State", value: state + ", over " + clean(r.EvaluationPeriod), pen: pen},
-			{name: "P99", value: latency, pen: latencyPen},
-			{name: "Errors", value: errors, pen: errorsPen},
+			{name: "State", value: state + ", over " + clean(r.EvaluationPeriod), style: style},
+			{name: "P99", value: latency, style: latencyStyle},
+			{name: "Errors", value: errors, style: errorsStyle},
 			{name: "Id", value: clean(r.ID), wide: true},
 		}
 	}
@@ -80,7 +80,7 @@ func newSLAsPage(s *shared) *slasPage {
 }
 
 // usedUp draws how much of a target is used up.
-func usedUp(p *pens, current float64, target *float64, w int) (string, pen) {
+func usedUp(p *styles, current float64, target *float64, w int) (string, style) {
 	switch {
 	case target == nil:
 		return "-", p.dim
@@ -92,7 +92,7 @@ func usedUp(p *pens, current float64, target *float64, w int) (string, pen) {
 
 // measured colours a figure against its target as the control plane judges it:
 // the last tenth is at risk.
-func (p *pens) measured(current, target float64) pen {
+func (p *styles) measured(current, target float64) style {
 	switch {
 	case current > target:
 		return p.bad
@@ -103,7 +103,7 @@ func (p *pens) measured(current, target float64) pen {
 }
 
 // sla says in a word and a colour how a target stands.
-func (p *pens) sla(status string) (string, pen) {
+func (p *styles) sla(status string) (string, style) {
 	switch status {
 	case "healthy":
 		return "● healthy", p.good
@@ -156,11 +156,11 @@ func (t *slasPage) view(w, h int) []string {
 
 // violations draws the newest misses in h lines.
 func (t *slasPage) violations(w, h int) []string {
-	p := t.s.pens
+	p := t.s.styles
 	title := " Missed in the last 7 days"
 	switch {
 	case t.missed.err != nil && !t.missed.have:
-		return []string{p.bold.paint(cut(title, w)), p.bad.paint(cut(" "+tell(t.missed.err), w))}
+		return []string{p.bold.paint(cut(title, w)), p.bad.paint(cut(" "+userMessage(t.missed.err), w))}
 	case !t.missed.have:
 		return []string{p.bold.paint(cut(title, w))}
 	case len(t.missed.data) == 0:

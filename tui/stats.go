@@ -42,15 +42,15 @@ func (t *statsPage) ask() func(context.Context) (api.TraceStats, error) {
 }
 
 func (t *statsPage) columns() []column[api.StatsGroup] {
-	p := t.s.pens
-	figure := func(title string, w, keep int, get func(api.StatsGroup) string) column[api.StatsGroup] {
-		return column[api.StatsGroup]{title: title, min: w, right: true, keep: keep,
-			cell: func(g api.StatsGroup, _ int) (string, pen) { return get(g), p.plain }}
+	p := t.s.styles
+	figure := func(title string, w, priority int, get func(api.StatsGroup) string) column[api.StatsGroup] {
+		return column[api.StatsGroup]{title: title, min: w, right: true, priority: priority,
+			cell: func(g api.StatsGroup, _ int) (string, style) { return get(g), p.plain }}
 	}
 	return []column[api.StatsGroup]{
-		{title: "GROUP", min: 14, max: 44, keep: 100, cell: func(g api.StatsGroup, _ int) (string, pen) { return groupName(g.GroupKey), p.plain }},
+		{title: "GROUP", min: 14, max: 44, priority: 100, cell: func(g api.StatsGroup, _ int) (string, style) { return groupName(g.GroupKey), p.plain }},
 		figure("TRACES", 10, 90, func(g api.StatsGroup) string { return count(g.TraceCount) }),
-		{title: "ERRORS", min: 8, right: true, keep: 80, cell: func(g api.StatsGroup, _ int) (string, pen) {
+		{title: "ERRORS", min: 8, right: true, priority: 80, cell: func(g api.StatsGroup, _ int) (string, style) {
 			return percent(g.ErrorRatePercent), p.rate(g.ErrorRatePercent)
 		}},
 		figure("AVG", 9, 50, func(g api.StatsGroup) string { return millis(g.AvgDurationMs) }),
@@ -58,14 +58,14 @@ func (t *statsPage) columns() []column[api.StatsGroup] {
 		figure("P95", 9, 60, func(g api.StatsGroup) string { return millis(g.P95DurationMs) }),
 		figure("P99", 9, 45, func(g api.StatsGroup) string { return millis(g.P99DurationMs) }),
 		figure("COST", 10, 70, func(g api.StatsGroup) string { return usd(g.TotalCostUSD) }),
-		{title: "SHARE OF TRACES", min: 15, max: 60, keep: 30, cell: func(g api.StatsGroup, w int) (string, pen) {
+		{title: "SHARE OF TRACES", min: 15, max: 60, priority: 30, cell: func(g api.StatsGroup, w int) (string, style) {
 			return bar(float64(g.TraceCount)/float64(max(1, t.current().Summary.TotalTraces)), w), p.accent
 		}},
 	}
 }
 
 // rate colours a share of errors in percent.
-func (p *pens) rate(percent float64) pen {
+func (p *styles) rate(percent float64) style {
 	switch {
 	case percent >= 5:
 		return p.bad
@@ -159,7 +159,7 @@ func (t *statsPage) hints() []hint {
 }
 
 func (t *statsPage) status(w int) string {
-	p := t.s.pens
+	p := t.s.styles
 	var l line
 	if t.s.plane == nil {
 		l.add(p.dim, fmt.Sprintf(" Of the last %s", plural(t.traces.history.len(), "trace", "traces")))
@@ -173,21 +173,21 @@ func (t *statsPage) status(w int) string {
 	for _, by := range api.GroupBys {
 		l.add(t.chosen(by == t.by), t.mark(by, by == t.by))
 	}
-	if text, pen := t.stats.state(t.s); text != "" {
-		l.add(pen, "  "+text)
+	if text, style := t.stats.state(t.s); text != "" {
+		l.add(style, "  "+text)
 	}
 	return l.fit(w)
 }
 
-func (t *statsPage) chosen(on bool) pen {
+func (t *statsPage) chosen(on bool) style {
 	if on {
-		return t.s.pens.tab
+		return t.s.styles.tab
 	}
-	return t.s.pens.dim
+	return t.s.styles.dim
 }
 
 func (t *statsPage) mark(s string, on bool) string {
-	if on && t.s.pens.tab.on == "" {
+	if on && t.s.styles.tab.on == "" {
 		return "[" + s + "]"
 	}
 	return " " + s + " "
@@ -214,7 +214,7 @@ func (t *statsPage) view(w, h int) []string {
 	t.groups.columns[0].title = strings.ToUpper(t.by)
 	t.groups.set(len(stats.Groups), func(i int) api.StatsGroup { return stats.Groups[i] })
 	if h > len(lines) && t.groups.n > 0 {
-		lines = append(lines, t.groups.view(t.s.pens, w, h-len(lines))...)
+		lines = append(lines, t.groups.view(t.s.styles, w, h-len(lines))...)
 	}
 	return lines[:min(len(lines), h)]
 }
@@ -222,7 +222,7 @@ func (t *statsPage) view(w, h int) []string {
 // charts draws the four rows of bars, as long as there is room.
 func (t *statsPage) charts(w, high int) []string {
 	const names, figures = 11, 24
-	p := t.s.pens
+	p := t.s.styles
 	n := max(8, min(w-names-figures, bucketCount-1))
 	if w < names+figures+12 { // no room for the highest figure
 		n = max(8, w-names-12)
@@ -230,18 +230,18 @@ func (t *statsPage) charts(w, high int) []string {
 	rate, errors, latency, cost := t.traces.series.charts(t.s.now(), n)
 	ago := time.Duration(n) * bucketTime
 	lines := []string{p.bold.paint(cut(fmt.Sprintf(" From the stream: the last %s, %s a bar", span(ago), span(bucketTime)), w))}
-	errorPen := p.good
+	errorStyle := p.good
 	if errors.top > 0 {
-		errorPen = p.bad
+		errorStyle = p.bad
 	}
 	for _, row := range []struct {
-		name string
-		c    chart
-		pen  pen
-		show func(float64) string
+		name  string
+		c     chart
+		style style
+		show  func(float64) string
 	}{
 		{"Traces/s", rate, p.accent, short},
-		{"Errors/s", errors, errorPen, short},
+		{"Errors/s", errors, errorStyle, short},
 		{"p95 latency", latency, p.warn, millis},
 		{"Cost/minute", cost, p.block, usd},
 	} {
@@ -257,7 +257,7 @@ func (t *statsPage) charts(w, high int) []string {
 			default:
 				l.add(p.plain, blanks(names+2))
 			}
-			l.add(row.pen, bars)
+			l.add(row.style, bars)
 			if i == high-1 {
 				l.add(p.plain, " "+fit(now, 8, true))
 				l.add(p.dim, " max "+row.show(row.c.top))
@@ -270,21 +270,21 @@ func (t *statsPage) charts(w, high int) []string {
 
 // summary draws the figures of the period.
 func (t *statsPage) summary(w int) []string {
-	p, sum := t.s.pens, t.current().Summary
+	p, sum := t.s.styles, t.current().Summary
 	title := " Last " + t.period + ", from the control plane"
 	if t.s.plane == nil {
 		title = " All that is remembered"
 	}
 	lines := []string{p.bold.paint(cut(title, w))}
 	if t.stats.err != nil && !t.stats.have {
-		return append(lines, p.bad.paint(cut(" "+tell(t.stats.err), w)))
+		return append(lines, p.bad.paint(cut(" "+userMessage(t.stats.err), w)))
 	}
 	if !t.stats.have {
 		return lines
 	}
 	fields := []field{
 		{name: "Traces", value: count(sum.TotalTraces)},
-		{name: "Errors", value: count(sum.ErrorCount) + " (" + percent(sum.ErrorRatePercent) + ")", pen: p.rate(sum.ErrorRatePercent)},
+		{name: "Errors", value: count(sum.ErrorCount) + " (" + percent(sum.ErrorRatePercent) + ")", style: p.rate(sum.ErrorRatePercent)},
 		{name: "Cost", value: usd(sum.TotalCostUSD)},
 		{name: "Tokens", value: short(float64(sum.TotalInputTokens)) + " in, " + short(float64(sum.TotalOutputTokens)) + " out"},
 		{name: "Latency", value: "avg " + millis(sum.AvgDurationMs) + ", p50 " + millis(sum.P50DurationMs)},

@@ -18,32 +18,32 @@ const (
 	Light Theme = "light"
 )
 
-// pen colours text. Its two halves are made once, so that drawing a cell is
+// style colours text. Its two halves are made once, so that drawing a cell is
 // nothing but putting strings together.
-type pen struct{ on, off string }
+type style struct{ on, off string }
 
-func (p pen) paint(s string) string {
+func (p style) paint(s string) string {
 	if p.on == "" || s == "" {
 		return s
 	}
 	return p.on + s + p.off
 }
 
-// over paints a text in another colour without leaving this one's background.
-func (p pen) over(fore pen, s string) string {
+// withBackground paints a text in another colour without leaving this one's background.
+func (p style) withBackground(fore style, s string) string {
 	if p.on == "" || fore.on == "" {
 		return s
 	}
 	return fore.on + s + p.on
 }
 
-// pens are all colours of the screen, by what they mean.
-type pens struct {
-	plain, bold, dim, faint pen // text: usual, titles, less important, lines
-	accent                  pen // what is active
-	good, warn, bad, block  pen // outcomes
-	selected, tab, badge    pen // bars
-	alert                   pen // something needs attention
+// styles are all colours of the screen, by what they mean.
+type styles struct {
+	plain, bold, dim, faint style // text: usual, titles, less important, lines
+	accent                  style // what is active
+	good, warn, bad, block  style // outcomes
+	selected, tab, badge    style // bars
+	alert                   style // something needs attention
 }
 
 // hue is one colour in all depths a terminal may have.
@@ -67,11 +67,11 @@ var (
 	hueSelTxt = hue("#0B1B2B", "233", "0", "#F0F6FC", "255", "15")
 )
 
-// newPens makes the colours for an output. Without colour they are empty:
+// newStyles makes the colours for an output. Without colour they are empty:
 // everything the screen says it also says in words or signs.
-func newPens(out io.Writer, colour bool, theme Theme, profile *termenv.Profile) *pens {
+func newStyles(out io.Writer, colour bool, theme Theme, profile *termenv.Profile) *styles {
 	if !colour {
-		return &pens{}
+		return &styles{}
 	}
 	r := lipgloss.NewRenderer(out)
 	if profile != nil {
@@ -80,18 +80,18 @@ func newPens(out io.Writer, colour bool, theme Theme, profile *termenv.Profile) 
 	if theme == Dark || theme == Light {
 		r.SetHasDarkBackground(theme == Dark)
 	}
-	of := func(s lipgloss.Style) pen {
+	of := func(s lipgloss.Style) style {
 		on, off, ok := strings.Cut(s.Render("x"), "x")
 		if !ok {
-			return pen{}
+			return style{}
 		}
-		return pen{on, off}
+		return style{on, off}
 	}
-	fg := func(c lipgloss.TerminalColor) pen { return of(r.NewStyle().Foreground(c)) }
-	bar := func(front, back lipgloss.TerminalColor) pen {
+	fg := func(c lipgloss.TerminalColor) style { return of(r.NewStyle().Foreground(c)) }
+	bar := func(front, back lipgloss.TerminalColor) style {
 		return of(r.NewStyle().Foreground(front).Background(back))
 	}
-	return &pens{
+	return &styles{
 		bold:     of(r.NewStyle().Bold(true)),
 		dim:      fg(hueGrey),
 		faint:    fg(hueLine),

@@ -90,7 +90,7 @@ func (t *tablePage[R]) wheel(by int) {
 func (t *tablePage[R]) footer(int) (string, bool) { return "", false }
 
 func (t *tablePage[R]) status(w int) string {
-	p := t.s.pens
+	p := t.s.styles
 	var l line
 	if t.load.have {
 		n := count(int64(len(t.load.data.rows)))
@@ -99,8 +99,8 @@ func (t *tablePage[R]) status(w int) string {
 		}
 		l.add(p.dim, " "+n+" "+t.noun+" · as of "+t.load.at.UTC().Format("15:04:05 UTC"))
 	}
-	if text, pen := t.load.state(t.s); text != "" && (t.load.have || t.load.err == nil) {
-		l.add(pen, " "+text)
+	if text, style := t.load.state(t.s); text != "" && (t.load.have || t.load.err == nil) {
+		l.add(style, " "+text)
 	}
 	return l.fit(w)
 }
@@ -110,23 +110,23 @@ func (t *tablePage[R]) view(w, h int) []string {
 	rows := t.load.data.rows
 	switch {
 	case !t.load.have && t.load.err != nil:
-		why := tell(t.load.err)
+		why := userMessage(t.load.err)
 		if forbidden(t.load.err) {
 			why = "This key may not see them (403). An api key without a team sees everything."
 		}
-		return centred(t.s.pens, w, h, t.name+" cannot be shown", why)
+		return centred(t.s.styles, w, h, t.name+" cannot be shown", why)
 	case !t.load.have:
-		return centred(t.s.pens, w, h, "Asking the control plane…", "")
+		return centred(t.s.styles, w, h, "Asking the control plane…", "")
 	case len(rows) == 0:
-		return centred(t.s.pens, w, h, t.empty[0], t.empty[1])
+		return centred(t.s.styles, w, h, t.empty[0], t.empty[1])
 	}
 	r, _ := t.list.selected()
 	if t.detail == nil || h < 14 {
-		return t.list.view(t.s.pens, w, h)
+		return t.list.view(t.s.styles, w, h)
 	}
-	below := drawFields(t.s.pens, t.detail(r), w)
+	below := drawFields(t.s.styles, t.detail(r), w)
 	top := min(len(rows)+1, h-len(below)-1)
-	lines := append(t.list.view(t.s.pens, w, top), "")
+	lines := append(t.list.view(t.s.styles, w, top), "")
 	return append(lines, below...)
 }
 

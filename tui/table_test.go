@@ -18,7 +18,7 @@ func TestSelectionFollowsItsRow(t *testing.T) {
 		for _, id := range ids {
 			rows = append(rows, api.Budget{ID: id, Name: id})
 		}
-		p.load.take(noon, listed[api.Budget]{rows, len(rows)}, nil)
+		p.load.apply(noon, listed[api.Budget]{rows, len(rows)}, nil)
 		p.view(100, 20)
 	}
 	selected := func() string {

@@ -109,13 +109,13 @@ func (t *tracePage) hints() []hint {
 }
 
 func (t *tracePage) status(w int) string {
-	p := t.s.pens
+	p := t.s.styles
 	var l line
 	l.add(p.bold, " Trace ")
 	l.add(p.accent, t.row.id)
 	if t.s.plane != nil {
-		if text, pen := t.full.state(t.s); text != "" {
-			l.add(pen, " · "+text)
+		if text, style := t.full.state(t.s); text != "" {
+			l.add(style, " · "+text)
 		}
 	}
 	return l.fit(w)
@@ -124,29 +124,29 @@ func (t *tracePage) status(w int) string {
 // field is a name and a value of the details.
 type field struct {
 	name, value string
-	pen         pen
+	style       style
 	wide        bool // takes a line of its own
 }
 
 func (t *tracePage) fields() []field {
-	p, r, tr := t.s.pens, t.row, t.trace()
+	p, r, tr := t.s.styles, t.row, t.trace()
 	at := tr.CreatedAt.UTC()
-	score := func() (string, pen) {
-		pen := p.plain
+	score := func() (string, style) {
+		style := p.plain
 		if tr.InjectionScore >= 0.8 {
-			pen = p.bad
+			style = p.bad
 		} else if tr.InjectionScore >= 0.5 {
-			pen = p.warn
+			style = p.warn
 		}
-		return strconv.FormatFloat(tr.InjectionScore, 'f', 2, 64), pen
+		return strconv.FormatFloat(tr.InjectionScore, 'f', 2, 64), style
 	}
-	injection, injectionPen := score()
+	injection, injectionStyle := score()
 	tokens := "-"
 	if tr.InputTokens+tr.OutputTokens > 0 {
 		tokens = fmt.Sprintf("%s in, %s out", count(tr.InputTokens), count(tr.OutputTokens))
 	}
 	fields := []field{
-		{name: "Status", value: r.outcome.String(), pen: p.of(r.outcome)},
+		{name: "Status", value: r.outcome.String(), style: p.of(r.outcome)},
 		{name: "Began", value: at.Format("2006-01-02 15:04:05.000Z")},
 		{name: "Agent", value: orDash(r.agent)},
 		{name: "Latency", value: r.ms},
@@ -155,10 +155,10 @@ func (t *tracePage) fields() []field {
 		{name: "Model", value: orDash(r.model)},
 		{name: "Tokens", value: tokens},
 		{name: "Environment", value: orDash(r.env)},
-		{name: "Injection", value: injection, pen: injectionPen},
+		{name: "Injection", value: injection, style: injectionStyle},
 	}
 	if r.pii != "" {
-		fields = append(fields, field{name: "PII", value: strings.ReplaceAll(r.pii, ",", ", "), pen: p.warn, wide: true})
+		fields = append(fields, field{name: "PII", value: strings.ReplaceAll(r.pii, ",", ", "), style: p.warn, wide: true})
 	}
 	if r.session != "" {
 		fields = append(fields, field{name: "Session", value: r.session, wide: true})
@@ -167,9 +167,9 @@ func (t *tracePage) fields() []field {
 		fields = append(fields, field{name: "Agent id", value: clean(tr.AgentID), wide: true})
 	}
 	for _, f := range tr.PoliciesFired {
-		pen := p.warn
+		style := p.warn
 		if f.Action == "block" {
-			pen = p.block
+			style = p.block
 		}
 		name := clean(f.Name)
 		if name == "" {
@@ -177,7 +177,7 @@ func (t *tracePage) fields() []field {
 		} else {
 			name += " (" + clean(f.ID) + ")"
 		}
-		fields = append(fields, field{name: "Policy", value: clean(f.Action) + " · " + name, pen: pen, wide: true})
+		fields = append(fields, field{name: "Policy", value: clean(f.Action) + " · " + name, style: style, wide: true})
 	}
 	for _, q := range tr.QualityScores {
 		fields = append(fields, field{name: "Quality", value: clean(q.Scorer) + " " + trim(q.Score), wide: true})
@@ -191,7 +191,7 @@ func (t *tracePage) fields() []field {
 const nameWidth = 12 // width of the names of fields
 
 func (t *tracePage) view(w, h int) []string {
-	lines := drawFields(t.s.pens, t.fields(), w)
+	lines := drawFields(t.s.styles, t.fields(), w)
 	lines = append(lines, "")
 	lines = append(lines, t.waterfall(w)...)
 	return t.scroll.show(lines, h)
@@ -199,7 +199,7 @@ func (t *tracePage) view(w, h int) []string {
 
 // drawFields draws names and values in as many columns as there is room for;
 // values that are cut are not: they take a line of their own, and wrap.
-func drawFields(p *pens, fields []field, w int) []string {
+func drawFields(p *styles, fields []field, w int) []string {
 	columns := min(3, max(1, (w-1)/38))
 	each := (w - 1) / columns
 	var lines []string
@@ -221,13 +221,13 @@ func drawFields(p *pens, fields []field, w int) []string {
 				}
 				var one line
 				one.add(p.dim, name)
-				one.add(f.pen, part)
+				one.add(f.style, part)
 				lines = append(lines, one.fit(w))
 			}
 			continue
 		}
 		l.add(p.dim, name)
-		l.add(f.pen, fit(f.value, each-width(name), false))
+		l.add(f.style, fit(f.value, each-width(name), false))
 		if n++; n == columns {
 			flush()
 		}

@@ -41,36 +41,36 @@ func newTracesPage(s *shared) *tracesPage {
 }
 
 func (t *tracesPage) columns() []column[*row] {
-	p := t.s.pens
-	text := func(title string, min, max, keep int, get func(*row) string) column[*row] {
-		return column[*row]{title: title, min: min, max: max, keep: keep,
-			cell: func(r *row, _ int) (string, pen) { return get(r), p.plain }}
+	p := t.s.styles
+	text := func(title string, min, max, priority int, get func(*row) string) column[*row] {
+		return column[*row]{title: title, min: min, max: max, priority: priority,
+			cell: func(r *row, _ int) (string, style) { return get(r), p.plain }}
 	}
 	right := func(c column[*row]) column[*row] { c.right = true; return c }
 	dim := func(c column[*row]) column[*row] {
 		plain := c.cell
-		c.cell = func(r *row, w int) (string, pen) { s, _ := plain(r, w); return s, p.dim }
+		c.cell = func(r *row, w int) (string, style) { s, _ := plain(r, w); return s, p.dim }
 		return c
 	}
 	return []column[*row]{
 		dim(text("TIME (UTC)", 12, 0, 60, func(r *row) string { return clock(r.trace.CreatedAt, t.s.now()) })),
-		{title: "STATUS", min: 7, keep: 90, cell: func(r *row, _ int) (string, pen) { return r.outcome.String(), p.of(r.outcome) }},
+		{title: "STATUS", min: 7, priority: 90, cell: func(r *row, _ int) (string, style) { return r.outcome.String(), p.of(r.outcome) }},
 		text("AGENT", 14, 28, 80, func(r *row) string { return r.agent }),
 		text("TOOL", 17, 40, 100, func(r *row) string { return orDash(r.tool) }),
 		right(text("LATENCY", 8, 9, 70, func(r *row) string { return r.ms })),
 		right(text("COST", 8, 0, 50, func(r *row) string { return r.cost })),
-		{title: "POLICIES", min: 18, max: 44, keep: 40, cell: func(r *row, _ int) (string, pen) { return r.policies, p.warn }},
+		{title: "POLICIES", min: 18, max: 44, priority: 40, cell: func(r *row, _ int) (string, style) { return r.policies, p.warn }},
 		text("MODEL", 18, 36, 30, func(r *row) string { return r.model }),
 		right(text("TOKENS", 6, 0, 28, func(r *row) string { return r.tokens })),
 		text("ENV", 10, 16, 26, func(r *row) string { return r.env }),
-		{title: "PII", min: 10, max: 24, keep: 20, cell: func(r *row, _ int) (string, pen) { return r.pii, p.warn }},
+		{title: "PII", min: 10, max: 24, priority: 20, cell: func(r *row, _ int) (string, style) { return r.pii, p.warn }},
 		dim(text("SESSION", 12, 24, 16, func(r *row) string { return r.session })),
 		dim(text("ID", 36, 36, 10, func(r *row) string { return r.id })),
 	}
 }
 
 // of is the colour of an outcome.
-func (p *pens) of(o outcome) pen { return [...]pen{p.good, p.bad, p.block}[o] }
+func (p *styles) of(o outcome) style { return [...]style{p.good, p.bad, p.block}[o] }
 
 func (t *tracesPage) row(i int) *row { return t.history.at(t.matches[i]) }
 
@@ -234,7 +234,7 @@ func (t *tracesPage) wheel(by int) {
 }
 
 func (t *tracesPage) status(w int) string {
-	p := t.s.pens
+	p := t.s.styles
 	var l line
 	switch {
 	case t.paused:
@@ -261,15 +261,15 @@ func (t *tracesPage) status(w int) string {
 
 func (t *tracesPage) view(w, h int) []string {
 	if t.list.n > 0 {
-		return t.list.view(t.s.pens, w, h)
+		return t.list.view(t.s.styles, w, h)
 	}
 	switch {
 	case t.history.len() == 0 && t.s.plane == nil:
-		return centred(t.s.pens, w, h, "No requests yet", "They appear here as the gateway writes them to "+t.s.name+".")
+		return centred(t.s.styles, w, h, "No requests yet", "They appear here as the gateway writes them to "+t.s.name+".")
 	case t.history.len() == 0:
-		return centred(t.s.pens, w, h, "No traces yet", "They appear here as agents call tools through a gateway, or as POST /api/traces brings them.")
+		return centred(t.s.styles, w, h, "No traces yet", "They appear here as agents call tools through a gateway, or as POST /api/traces brings them.")
 	}
-	return centred(t.s.pens, w, h, "No trace passes the filter", "esc clears it, / changes it.")
+	return centred(t.s.styles, w, h, "No trace passes the filter", "esc clears it, / changes it.")
 }
 
 func (t *tracesPage) hints() []hint {

@@ -197,16 +197,16 @@ func TestFeedIsBounded(t *testing.T) {
 // What a panel asked is not shown any more once the key may not see it.
 func TestForbiddenDataGoes(t *testing.T) {
 	var l loader[int]
-	l.take(noon, 7, nil)
-	l.take(noon, 0, errors.New("x"))
+	l.apply(noon, 7, nil)
+	l.apply(noon, 0, errors.New("x"))
 	if !l.have || l.data != 7 {
 		t.Error("an outage made what was known go")
 	}
-	l.take(noon, 0, &client.Error{Status: 403})
+	l.apply(noon, 0, &client.Error{Status: 403})
 	if l.have {
 		t.Error("shown although forbidden")
 	}
-	l.take(noon, 0, &client.Error{Status: 429, RetryAfter: 20 * time.Second})
+	l.apply(noon, 0, &client.Error{Status: 429, RetryAfter: 20 * time.Second})
 	if !l.due.Equal(noon.Add(20 * time.Second)) {
 		t.Errorf("asked again at %s", l.due)
 	}

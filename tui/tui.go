@@ -66,16 +66,16 @@ type shared struct {
 	ctx     context.Context
 	plane   Plane
 	name    string
-	pens    *pens
+	styles  *styles
 	now     func() time.Time
 	timeout time.Duration
 	copy    func(string) error
 	// inline answers requests within Update: for drawing without a program.
 	inline bool
 
-	toast     string
-	toastPen  pen
-	toastTill time.Time
+	toast      string
+	toastStyle style
+	toastTill  time.Time
 	// open shows a screen over the current one; back leaves it; show switches
 	// to the traces with a filter.
 	open func(page) tea.Cmd
@@ -84,8 +84,8 @@ type shared struct {
 }
 
 // say shows a message at the bottom for a few seconds.
-func (s *shared) say(p pen, text string) {
-	s.toast, s.toastPen, s.toastTill = text, p, s.now().Add(4*time.Second)
+func (s *shared) say(p style, text string) {
+	s.toast, s.toastStyle, s.toastTill = text, p, s.now().Add(4*time.Second)
 }
 
 // hint is a key and what it does.

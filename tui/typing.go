@@ -55,7 +55,7 @@ func (t *tracesPage) footer(w int) (string, bool) {
 	if !t.typing {
 		return "", false
 	}
-	p := t.s.pens
+	p := t.s.styles
 	var l line
 	l.add(p.accent, " / ")
 	value, at := []rune(t.input.Value()), t.input.Position()

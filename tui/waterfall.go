@@ -8,13 +8,13 @@ import (
 // waterfall draws the spans one after the other: they say how long they took
 // and in which order, not when they began.
 func (t *tracePage) waterfall(w int) []string {
-	p, tr := t.s.pens, t.trace()
+	p, tr := t.s.styles, t.trace()
 	if len(tr.Spans) == 0 {
 		text := "No spans were recorded."
 		if t.s.plane != nil && !t.full.have {
 			text = "Spans: asking…"
 			if t.full.err != nil {
-				text = "Spans: " + tell(t.full.err)
+				text = "Spans: " + userMessage(t.full.err)
 			}
 		}
 		return []string{p.dim.paint(cut(" "+text, w))}
@@ -31,12 +31,12 @@ func (t *tracePage) waterfall(w int) []string {
 	const figures = 9 + 1 + 7
 	room := w - 1 - names - 2 - 1 - figures - 1
 	lines := []string{p.bold.paint(cut(fmt.Sprintf(" Spans  %s in %s", plural(len(tr.Spans), "stage", "stages"), millis(total)), w))}
-	draw := func(name string, from, ms float64, pen pen) {
+	draw := func(name string, from, ms float64, style style) {
 		var l line
 		l.add(p.plain, " "+fit(name, names, false)+" ")
 		if room >= 4 {
 			l.add(p.faint, "│")
-			l.add(pen, stretch(from, ms, total, room))
+			l.add(style, stretch(from, ms, total, room))
 			l.add(p.faint, "│")
 		}
 		share := 0.0
@@ -49,11 +49,11 @@ func (t *tracePage) waterfall(w int) []string {
 	}
 	from := 0.0
 	for _, s := range tr.Spans {
-		pen := p.accent
+		style := p.accent
 		if total > 0 && s.DurationMs/total >= 0.5 {
-			pen = p.warn
+			style = p.warn
 		}
-		draw(clean(s.Stage), from, s.DurationMs, pen)
+		draw(clean(s.Stage), from, s.DurationMs, style)
 		from += s.DurationMs
 	}
 	if rest := total - sum; total > 0 && rest/total >= 0.01 {

@@ -25,15 +25,8 @@ func (r agentRow) traces() int64 {
 	return r.stats.TraceCount
 }
 
-type agentsPage struct{ tablePage[agentRow] }
-
-func newAgentsPage(s *shared) *agentsPage {
-	a := &agentsPage{}
-	a.s, a.name, a.noun = s, "Agents", "agents"
-	a.empty = [2]string{"No agents yet", "Traces register theirs by name, and so does: svc agents create NAME"}
-	a.id = func(r agentRow) string { return r.ID }
-	a.load.every = 15 * time.Second
-	a.load.fetch = a.fetch
+// agentsTable shows agents with what they did.
+func agentsTable(s *shared) table[agentRow] {
 	p := s.styles
 	text := func(get func(agentRow) string) func(agentRow, int) (string, style) {
 		return func(r agentRow, _ int) (string, style) { return get(r), p.plain }
@@ -49,7 +42,7 @@ func newAgentsPage(s *shared) *agentsPage {
 	plain := func(get func(*api.StatsGroup) string) func(agentRow, int) (string, style) {
 		return figure(func(g *api.StatsGroup) (string, style) { return get(g), p.plain })
 	}
-	a.list.columns = []column[agentRow]{
+	columns := []column[agentRow]{
 		{title: "NAME", min: 18, max: 44, priority: 100, cell: text(func(r agentRow) string { return clean(r.Name) })},
 		{title: "ENVIRONMENT", min: 11, max: 20, priority: 50, cell: text(func(r agentRow) string { return orDash(clean(r.Environment)) })},
 		{title: "MODEL", min: 16, max: 44, priority: 40, cell: text(func(r agentRow) string { return orDash(clean(modelOf(r.ModelProvider, r.ModelName))) })},
@@ -61,16 +54,26 @@ func newAgentsPage(s *shared) *agentsPage {
 		{title: "COST", min: 9, right: true, priority: 70, cell: plain(func(g *api.StatsGroup) string { return usd(g.TotalCostUSD) })},
 		{title: "DESCRIPTION", min: 24, max: 70, priority: 20, cell: text(func(r agentRow) string { return clean(r.Description) })},
 	}
-	return a
+	return table[agentRow]{
+		noun:       "agents",
+		empty:      [2]string{"No agents yet", "Traces register theirs by name, and so does: svc agents create NAME"},
+		id:         func(r agentRow) string { return r.ID },
+		fetch:      func(ctx context.Context) (listed[agentRow], error) { return fetchAgents(ctx, s.plane) },
+		every:      15 * time.Second,
+		columns:    columns,
+		open:       func(r agentRow) page { return newAgentPage(s, r) },
+		traces:     func(r agentRow) string { return "agent:" + quoted(clean(r.Name)) },
+		tracesHint: "its traces",
+	}
 }
 
-// fetch asks for the agents and for their figures: two requests.
-func (a *agentsPage) fetch(ctx context.Context) (listed[agentRow], error) {
-	page, err := a.s.plane.ListAgents(ctx, client.AgentQuery{Page: client.Page{Limit: api.MaxLimit}})
+// fetchAgents asks for the agents and for their figures: two requests.
+func fetchAgents(ctx context.Context, plane Plane) (listed[agentRow], error) {
+	page, err := plane.ListAgents(ctx, client.AgentQuery{Page: client.Page{Limit: api.MaxLimit}})
 	if err != nil {
 		return listed[agentRow]{}, err
 	}
-	stats, err := a.s.plane.TraceStats(ctx, client.StatsQuery{Period: "24h", GroupBy: "agent"})
+	stats, err := plane.TraceStats(ctx, client.StatsQuery{Period: "24h", GroupBy: "agent"})
 	if err != nil {
 		return listed[agentRow]{}, err
 	}
@@ -90,38 +93,6 @@ func (a *agentsPage) fetch(ctx context.Context) (listed[agentRow], error) {
 	return listed[agentRow]{rows, page.Total}, nil
 }
 
-func (a *agentsPage) key(k tea.KeyMsg) tea.Cmd {
-	r, ok := a.selected()
-	switch k.String() {
-	case "enter":
-		if ok {
-			return a.s.open(newAgentPage(a.s, r))
-		}
-	case "t":
-		if ok {
-			return a.s.show("agent:" + quoted(clean(r.Name)))
-		}
-	case "y":
-		if ok {
-			a.s.copyText("id", r.ID)
-		}
-	default:
-		return a.tablePage.key(k)
-	}
-	return nil
-}
-
-func (a *agentsPage) click(x, y int) tea.Cmd {
-	if again, ok := a.press(y); ok && again {
-		return a.key(tea.KeyMsg{Type: tea.KeyEnter})
-	}
-	return nil
-}
-
-func (a *agentsPage) hints() []hint {
-	return []hint{{"enter", "open"}, {"t", "its traces"}, {"y", "copy id"}, {"r", "refresh"}, {"tab", "next"}, {"↑↓", "move"}}
-}
-
 // agentPage is one agent with the tools that it was seen to call.
 type agentPage struct {
 	tablePage[api.AgentTool]
@@ -131,11 +102,7 @@ type agentPage struct {
 
 func newAgentPage(s *shared, r agentRow) *agentPage {
 	a := &agentPage{agent: r}
-	a.s, a.name, a.noun = s, "Tools", "tools"
-	a.empty = [2]string{"No tools seen yet", "They appear when traces of this agent name them."}
-	a.id = func(t api.AgentTool) string { return t.ToolName }
-	a.load.every = 15 * time.Second
-	a.load.fetch = func(ctx context.Context) (listed[api.AgentTool], error) {
+	fetch := func(ctx context.Context) (listed[api.AgentTool], error) {
 		page, err := s.plane.ListAgentTools(ctx, r.ID, client.Page{Limit: api.MaxLimit})
 		slices.SortFunc(page.Data, func(a, b api.AgentTool) int {
 			return cmp.Or(cmp.Compare(b.CallCount, a.CallCount), cmp.Compare(a.ToolName, b.ToolName))
@@ -143,7 +110,7 @@ func newAgentPage(s *shared, r agentRow) *agentPage {
 		return listed[api.AgentTool]{page.Data, page.Total}, err
 	}
 	p := s.styles
-	a.list.columns = []column[api.AgentTool]{
+	columns := []column[api.AgentTool]{
 		{title: "TOOL", min: 18, max: 60, priority: 100, cell: func(t api.AgentTool, _ int) (string, style) { return clean(t.ToolName), p.plain }},
 		{title: "CALLS", min: 10, right: true, priority: 90, cell: func(t api.AgentTool, _ int) (string, style) { return count(t.CallCount), p.plain }},
 		{title: "LAST CALLED", min: 20, priority: 80, cell: func(t api.AgentTool, _ int) (string, style) {
@@ -157,6 +124,14 @@ func newAgentPage(s *shared, r agentRow) *agentPage {
 			return bar(float64(t.CallCount)/float64(most), w), p.accent
 		}},
 	}
+	a.init(s, "Tools", a, table[api.AgentTool]{
+		noun:    "tools",
+		empty:   [2]string{"No tools seen yet", "They appear when traces of this agent name them."},
+		id:      func(t api.AgentTool) string { return t.ToolName },
+		fetch:   fetch,
+		every:   15 * time.Second,
+		columns: columns,
+	})
 	return a
 }
 

@@ -4,29 +4,16 @@ import (
 	"context"
 	"time"
 
-	tea "github.com/charmbracelet/bubbletea"
-
 	"svc/server/api"
 )
 
-// budgetsPage shows budgets as bars.
-type budgetsPage struct{ tablePage[api.Budget] }
-
-func newBudgetsPage(s *shared) *budgetsPage {
-	t := &budgetsPage{}
-	t.s, t.name, t.noun = s, "Budgets", "budgets"
-	t.empty = [2]string{"No budgets yet", "For example: svc costs budgets create NAME --agent-id ID --period daily --limit-usd 5"}
-	t.id = func(r api.Budget) string { return r.ID }
-	t.load.every = 10 * time.Second
-	t.load.fetch = func(ctx context.Context) (listed[api.Budget], error) {
-		all, err := s.plane.ListBudgets(ctx)
-		return listed[api.Budget]{all.Data, all.Total}, err
-	}
+// budgetsTable shows budgets as bars.
+func budgetsTable(s *shared) table[api.Budget] {
 	p := s.styles
 	text := func(get func(api.Budget) string) func(api.Budget, int) (string, style) {
 		return func(r api.Budget, _ int) (string, style) { return get(r), p.plain }
 	}
-	t.list.columns = []column[api.Budget]{
+	columns := []column[api.Budget]{
 		{title: "STATE", min: 9, priority: 90, cell: func(r api.Budget, _ int) (string, style) {
 			word, style := p.budget(r.PercentUsed)
 			return word, style
@@ -46,7 +33,7 @@ func newBudgetsPage(s *shared) *budgetsPage {
 		}},
 		{title: "RESETS IN", min: 11, priority: 30, cell: text(func(r api.Budget) string { return span(r.ResetAt.Sub(s.now())) })},
 	}
-	t.detail = func(r api.Budget) []field {
+	detail := func(r api.Budget) []field {
 		_, style := p.budget(r.PercentUsed)
 		return []field{
 			{name: "Budget", value: clean(r.Name), wide: true},
@@ -56,7 +43,20 @@ func newBudgetsPage(s *shared) *budgetsPage {
 			{name: "Id", value: clean(r.ID), wide: true},
 		}
 	}
-	return t
+	return table[api.Budget]{
+		noun:  "budgets",
+		empty: [2]string{"No budgets yet", "For example: svc costs budgets create NAME --agent-id ID --period daily --limit-usd 5"},
+		id:    func(r api.Budget) string { return r.ID },
+		fetch: func(ctx context.Context) (listed[api.Budget], error) {
+			all, err := s.plane.ListBudgets(ctx)
+			return listed[api.Budget]{all.Data, all.Total}, err
+		},
+		every:      10 * time.Second,
+		columns:    columns,
+		detail:     detail,
+		traces:     func(r api.Budget) string { return "agent:" + quoted(clean(r.AgentName)) },
+		tracesHint: "its agent's traces",
+	}
 }
 
 // budget says in a word and a colour how a budget stands.
@@ -79,29 +79,4 @@ func track(share float64, w int) string {
 		}
 	}
 	return string(filled)
-}
-
-func (t *budgetsPage) key(k tea.KeyMsg) tea.Cmd {
-	r, ok := t.selected()
-	switch {
-	case k.String() == "enter":
-		return t.openDetails(t)
-	case ok && k.String() == "t":
-		return t.s.show("agent:" + quoted(clean(r.AgentName)))
-	case ok && k.String() == "y":
-		t.s.copyText("id", r.ID)
-		return nil
-	}
-	return t.tablePage.key(k)
-}
-
-func (t *budgetsPage) click(x, y int) tea.Cmd {
-	if again, ok := t.press(y); ok && again {
-		return t.openDetails(t)
-	}
-	return nil
-}
-
-func (t *budgetsPage) hints() []hint {
-	return []hint{{"enter", "open"}, {"t", "its agent's traces"}, {"y", "copy id"}, {"r", "refresh"}, {"tab", "next"}, {"↑↓", "move"}}
 }

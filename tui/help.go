@@ -26,12 +26,8 @@ func (t *helpPage) sections() []section {
 			own = append(own, h)
 		}
 	}
-	screens := []hint{{"1 to 6", "the screens, in the order of the tabs"}, {"tab, shift+tab", "next screen, previous screen"}, {"s", "statistics"}}
-	if t.s.plane == nil {
-		screens[0].key = "1, 2"
-	}
 	var first []section
-	if t.of.title() != "Traces" { // they have a section of their own below
+	if _, ok := t.of.(*tracesPage); !ok { // the traces have a section of their own below
 		first = []section{{t.of.title(), own}}
 	}
 	return append(first, []section{
@@ -52,7 +48,7 @@ func (t *helpPage) sections() []section {
 			{"refund", "a word alone is looked for everywhere"},
 			{"fields", "agent status tool model env policy pii session id"},
 		}},
-		{"Everywhere", append(screens, []hint{
+		{"Everywhere", append(screenKeys(t.s), []hint{
 			{"enter", "open the selected row"},
 			{"esc", "back; clears the filter"},
 			{"t", "the traces of the selected row"},

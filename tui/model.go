@@ -2,6 +2,8 @@ package tui
 
 import (
 	"context"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,13 +18,14 @@ const (
 
 // Model is the program: tabs, one page in sight, and the feed behind it.
 type Model struct {
-	s      *shared
-	feed   *feed
-	traces *tracesPage
-	pages  []page
-	active int
-	stack  []page // pages opened over the active one
-	help   *helpPage
+	s       *shared
+	feed    *feed
+	traces  *tracesPage
+	screens []screen
+	pages   []page // of the screens
+	active  int
+	stack   []page // pages opened over the active one
+	help    *helpPage
 
 	state feedState
 	w, h  int
@@ -53,9 +56,9 @@ func New(ctx context.Context, o Options) *Model {
 
 func newModel(s *shared, f *feed) *Model {
 	m := &Model{s: s, feed: f, traces: newTracesPage(s)}
-	m.pages = []page{m.traces, newStatsPage(s, m.traces)}
-	if s.plane != nil {
-		m.pages = append(m.pages, newAgentsPage(s), newPoliciesPage(s), newBudgetsPage(s), newSLAsPage(s))
+	m.screens = available(s)
+	for _, sc := range m.screens {
+		m.pages = append(m.pages, sc.page(m, sc.title))
 	}
 	s.open = func(p page) tea.Cmd {
 		s.toast = ""
@@ -63,9 +66,9 @@ func newModel(s *shared, f *feed) *Model {
 		m.stack = append(m.stack, p)
 		return p.enter()
 	}
-	s.back = func() { m.closeOver() }
+	s.back = func() { m.closeTop() }
 	s.show = func(filter string) tea.Cmd {
-		cmd := m.switchTo(0)
+		cmd := m.switchTo(slices.Index(m.pages, page(m.traces)))
 		m.traces.setFilter(filter)
 		return cmd
 	}
@@ -183,24 +186,24 @@ func (m *Model) key(k tea.KeyMsg) tea.Cmd {
 			m.feed.retry()
 		}
 	case "esc":
-		if m.closeOver() {
+		if m.closeTop() {
 			return nil
 		}
-	case "s":
-		return m.switchTo(1)
 	case "tab":
 		return m.switchTo((m.active + 1) % len(m.pages))
 	case "shift+tab":
 		return m.switchTo((m.active + len(m.pages) - 1) % len(m.pages))
 	}
-	if len(name) == 1 && name[0] >= '1' && int(name[0]-'1') < len(m.pages) {
-		return m.switchTo(int(name[0] - '1'))
+	for i, sc := range m.screens {
+		if sc.key != "" && name == sc.key || name == strconv.Itoa(i+1) {
+			return m.switchTo(i)
+		}
 	}
 	return m.current().key(k)
 }
 
-// closeOver goes back one page; it reports whether there was one to leave.
-func (m *Model) closeOver() bool {
+// closeTop goes back one page; it reports whether there was one to leave.
+func (m *Model) closeTop() bool {
 	switch {
 	case m.help != nil:
 		m.help = nil
@@ -215,7 +218,7 @@ func (m *Model) closeOver() bool {
 
 func (m *Model) switchTo(i int) tea.Cmd {
 	m.s.toast = "" // it was about the screen that is left
-	for m.closeOver() {
+	for m.closeTop() {
 	}
 	if i == m.active {
 		return m.current().tick()

@@ -23,16 +23,8 @@ type policiesPage struct {
 	readOnly bool // the key has been refused to change one
 }
 
-func newPoliciesPage(s *shared) *policiesPage {
+func newPoliciesPage(s *shared, title string) *policiesPage {
 	t := &policiesPage{}
-	t.s, t.name, t.noun = s, "Policies", "policies"
-	t.empty = [2]string{"No policies yet", "For example: svc policies apply pii-protection"}
-	t.id = func(r api.Policy) string { return r.ID }
-	t.load.every = 10 * time.Second
-	t.load.fetch = func(ctx context.Context) (listed[api.Policy], error) {
-		page, err := s.plane.ListPolicies(ctx, client.PolicyQuery{Page: client.Page{Limit: api.MaxLimit}})
-		return listed[api.Policy]{page.Data, page.Total}, err
-	}
 	p := s.styles
 	text := func(get func(api.Policy) string) func(api.Policy, int) (string, style) {
 		return func(r api.Policy, _ int) (string, style) {
@@ -42,7 +34,7 @@ func newPoliciesPage(s *shared) *policiesPage {
 			return get(r), p.plain
 		}
 	}
-	t.list.columns = []column[api.Policy]{
+	columns := []column[api.Policy]{
 		{title: "STATE", min: 5, priority: 95, cell: func(r api.Policy, _ int) (string, style) {
 			if r.Enabled {
 				return "● on", p.good
@@ -64,7 +56,7 @@ func newPoliciesPage(s *shared) *policiesPage {
 		}},
 		{title: "CHANGED", min: 17, priority: 20, cell: text(func(r api.Policy) string { return minute(r.UpdatedAt) })},
 	}
-	t.detail = func(r api.Policy) []field {
+	detail := func(r api.Policy) []field {
 		state := "off"
 		if r.Enabled {
 			state = "on"
@@ -79,6 +71,20 @@ func newPoliciesPage(s *shared) *policiesPage {
 			{name: "Id", value: clean(r.ID), wide: true},
 		}
 	}
+	t.init(s, title, t, table[api.Policy]{
+		noun:  "policies",
+		empty: [2]string{"No policies yet", "For example: svc policies apply pii-protection"},
+		id:    func(r api.Policy) string { return r.ID },
+		fetch: func(ctx context.Context) (listed[api.Policy], error) {
+			page, err := s.plane.ListPolicies(ctx, client.PolicyQuery{Page: client.Page{Limit: api.MaxLimit}})
+			return listed[api.Policy]{page.Data, page.Total}, err
+		},
+		every:      10 * time.Second,
+		columns:    columns,
+		detail:     detail,
+		traces:     func(r api.Policy) string { return "policy:" + quoted(clean(r.Name)) },
+		tracesHint: "its traces",
+	})
 	return t
 }
 
@@ -145,21 +151,8 @@ func (t *policiesPage) key(k tea.KeyMsg) tea.Cmd {
 	if t.asked != nil {
 		return t.answer(k.String())
 	}
-	switch k.String() {
-	case "d":
+	if k.String() == "d" {
 		return t.ask()
-	case "enter":
-		return t.openDetails(t)
-	case "t":
-		if r, ok := t.selected(); ok {
-			return t.s.show("policy:" + quoted(clean(r.Name)))
-		}
-		return nil
-	case "y":
-		if r, ok := t.selected(); ok {
-			t.s.copyText("id", r.ID)
-		}
-		return nil
 	}
 	return t.tablePage.key(k)
 }
@@ -238,13 +231,6 @@ func firstOf(warnings []string) string {
 	return ", but " + first
 }
 
-func (t *policiesPage) click(x, y int) tea.Cmd {
-	if again, ok := t.press(y); ok && again {
-		return t.openDetails(t)
-	}
-	return nil
-}
-
 func (t *policiesPage) footer(w int) (string, bool) {
 	if t.asked == nil {
 		return "", false
@@ -259,9 +245,8 @@ func (t *policiesPage) footer(w int) (string, bool) {
 }
 
 func (t *policiesPage) hints() []hint {
-	h := []hint{{"t", "its traces"}, {"y", "copy id"}, {"r", "refresh"}, {"tab", "next"}, {"↑↓", "move"}}
 	if r, ok := t.selected(); ok && !t.readOnly {
-		h = append([]hint{{"d", map[bool]string{true: "disable", false: "enable"}[r.Enabled]}}, h...)
+		return t.hintsWith(hint{"d", map[bool]string{true: "disable", false: "enable"}[r.Enabled]})
 	}
-	return append([]hint{{"enter", "open"}}, h...)
+	return t.hintsWith()
 }

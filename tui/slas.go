@@ -17,16 +17,8 @@ type slasPage struct {
 	missed loader[[]api.SLAViolation]
 }
 
-func newSLAsPage(s *shared) *slasPage {
+func newSLAsPage(s *shared, title string) *slasPage {
 	t := &slasPage{}
-	t.s, t.name, t.noun = s, "SLAs", "targets"
-	t.empty = [2]string{"No SLA targets yet", "For example: svc slas create NAME --agent-id ID --p99-ms 2000 --evaluation-period 24h"}
-	t.id = func(r api.SLATarget) string { return r.ID }
-	t.load.every = 15 * time.Second
-	t.load.fetch = func(ctx context.Context) (listed[api.SLATarget], error) {
-		all, err := s.plane.ListSLAs(ctx)
-		return listed[api.SLATarget]{all.Data, all.Total}, err
-	}
 	t.missed.every = 30 * time.Second
 	t.missed.fetch = func(ctx context.Context) ([]api.SLAViolation, error) {
 		all, err := s.plane.ListViolations(ctx, client.ViolationQuery{Period: "7d"})
@@ -45,7 +37,7 @@ func newSLAsPage(s *shared) *slasPage {
 		}
 		return show(current) + " / " + show(*target), p.measured(current, *target)
 	}
-	t.list.columns = []column[api.SLATarget]{
+	columns := []column[api.SLATarget]{
 		{title: "STATE", min: 10, priority: 95, cell: func(r api.SLATarget, _ int) (string, style) { return p.sla(r.Status) }},
 		{title: "NAME", min: 14, max: 40, priority: 100, cell: text(func(r api.SLATarget) string { return clean(r.Name) })},
 		{title: "AGENT", min: 12, max: 30, priority: 50, cell: text(func(r api.SLATarget) string { return clean(r.AgentName) })},
@@ -63,7 +55,7 @@ func newSLAsPage(s *shared) *slasPage {
 			return usedUp(p, r.CurrentErrorRate, r.ErrorRatePercent, w)
 		}},
 	}
-	t.opened = func(r api.SLATarget) []field {
+	opened := func(r api.SLATarget) []field {
 		state, style := p.sla(r.Status)
 		latency, latencyStyle := against(r.Status, r.CurrentP99Ms, r.P99LatencyMs, millis)
 		errors, errorsStyle := against(r.Status, r.CurrentErrorRate, r.ErrorRatePercent, percent)
@@ -76,6 +68,20 @@ func newSLAsPage(s *shared) *slasPage {
 			{name: "Id", value: clean(r.ID), wide: true},
 		}
 	}
+	t.init(s, title, t, table[api.SLATarget]{
+		noun:  "targets",
+		empty: [2]string{"No SLA targets yet", "For example: svc slas create NAME --agent-id ID --p99-ms 2000 --evaluation-period 24h"},
+		id:    func(r api.SLATarget) string { return r.ID },
+		fetch: func(ctx context.Context) (listed[api.SLATarget], error) {
+			all, err := s.plane.ListSLAs(ctx)
+			return listed[api.SLATarget]{all.Data, all.Total}, err
+		},
+		every:      15 * time.Second,
+		columns:    columns,
+		opened:     opened,
+		traces:     func(r api.SLATarget) string { return "agent:" + quoted(clean(r.AgentName)) },
+		tracesHint: "its agent's traces",
+	})
 	return t
 }
 
@@ -123,22 +129,6 @@ func (t *slasPage) tick() tea.Cmd  { return tea.Batch(t.tablePage.tick(), t.miss
 func (t *slasPage) leave() {
 	t.tablePage.leave()
 	t.missed.stop()
-}
-
-func (t *slasPage) key(k tea.KeyMsg) tea.Cmd {
-	r, ok := t.selected()
-	switch {
-	case k.String() == "r":
-		return t.enter()
-	case k.String() == "enter":
-		return t.openDetails(t)
-	case ok && k.String() == "t":
-		return t.s.show("agent:" + quoted(clean(r.AgentName)))
-	case ok && k.String() == "y":
-		t.s.copyText("id", r.ID)
-		return nil
-	}
-	return t.tablePage.key(k)
 }
 
 func (t *slasPage) view(w, h int) []string {
@@ -189,15 +179,4 @@ func shown(v *float64, show func(float64) string) string {
 		return "-"
 	}
 	return show(*v)
-}
-
-func (t *slasPage) click(x, y int) tea.Cmd {
-	if again, ok := t.press(y); ok && again {
-		return t.openDetails(t)
-	}
-	return nil
-}
-
-func (t *slasPage) hints() []hint {
-	return []hint{{"enter", "open"}, {"t", "its agent's traces"}, {"y", "copy id"}, {"r", "refresh"}, {"tab", "next"}, {"↑↓", "move"}}
 }

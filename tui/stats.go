@@ -18,6 +18,7 @@ import (
 // figures of a longer period from the control plane.
 type statsPage struct {
 	s      *shared
+	name   string
 	traces *tracesPage
 	period string
 	by     string
@@ -26,8 +27,8 @@ type statsPage struct {
 	top    int // the line of the page that the groups begin at
 }
 
-func newStatsPage(s *shared, traces *tracesPage) *statsPage {
-	t := &statsPage{s: s, traces: traces, period: "24h", by: "agent"}
+func newStatsPage(s *shared, title string, traces *tracesPage) *statsPage {
+	t := &statsPage{s: s, name: title, traces: traces, period: "24h", by: "agent"}
 	t.stats.every = 10 * time.Second
 	t.stats.fetch = t.ask()
 	t.groups.columns = t.columns()
@@ -98,7 +99,7 @@ func groupName(k api.GroupKey) string {
 // traces that are remembered add up to.
 func (t *statsPage) current() *api.TraceStats { return &t.stats.data }
 
-func (t *statsPage) title() string { return "Stats" }
+func (t *statsPage) title() string { return t.name }
 
 func (t *statsPage) enter() tea.Cmd {
 	if t.s.plane == nil {

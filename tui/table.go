@@ -1,7 +1,9 @@
 package tui
 
 import (
+	"context"
 	"slices"
+	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
 )
@@ -13,22 +15,52 @@ type listed[R any] struct {
 	total int
 }
 
-// tablePage is a page that shows one list of the control plane: what agents,
-// policies, budgets and SLA targets have in common.
-type tablePage[R any] struct {
-	s     *shared
-	name  string
+// table describes a list of the control plane: its columns, how it loads, and what its
+// keys do.
+type table[R any] struct {
 	noun  string    // of the rows, for their number
 	empty [2]string // what an empty list says
 	id    func(R) string
-	load  loader[listed[R]]
-	at    string // id of the selected row, which stays selected when rows move
-	list  list[R]
-	// detail is what is shown below the list of the selected row, where there is
-	// room; nil for nothing.
+
+	fetch func(context.Context) (listed[R], error)
+	every time.Duration // between refreshes
+
+	columns []column[R]
+	// detail is shown below the list for the selected row, where there is room; nil
+	// for nothing.
 	detail func(R) []field
-	// opened is what a row shows when it is opened; nil for detail.
+	// opened is shown alone when a row is opened; nil for detail. A list without
+	// both opens what open returns.
 	opened func(R) []field
+	open   func(R) page
+	// traces is the filter for the traces of a row, and tracesHint its text.
+	traces     func(R) string
+	tracesHint string
+}
+
+// tablePage is a page that shows one list of the control plane.
+type tablePage[R any] struct {
+	table[R]
+	s    *shared
+	name string
+	self page // the page that embeds this one
+	load loader[listed[R]]
+	at   string // id of the selected row, which stays selected when rows move
+	list list[R]
+}
+
+// newTablePage returns the page of a list that needs nothing else.
+func newTablePage[R any](s *shared, title string, t table[R]) *tablePage[R] {
+	p := &tablePage[R]{}
+	p.init(s, title, p, t)
+	return p
+}
+
+// init makes the page; self is the page that embeds it, or the page itself.
+func (t *tablePage[R]) init(s *shared, title string, self page, of table[R]) {
+	t.table, t.s, t.name, t.self = of, s, title, self
+	t.load.fetch, t.load.every = of.fetch, of.every
+	t.list.columns = of.columns
 }
 
 func (t *tablePage[R]) title() string  { return t.name }
@@ -69,17 +101,42 @@ func (t *tablePage[R]) selected() (R, bool) {
 }
 
 func (t *tablePage[R]) key(k tea.KeyMsg) tea.Cmd {
-	t.sync()
-	if k.String() == "r" {
-		return t.load.load(t.s)
-	}
-	if t.list.key(k.String()) {
+	r, ok := t.selected()
+	switch name := k.String(); {
+	case name == "r":
+		return t.self.enter()
+	case name == "enter":
+		return t.openRow()
+	case name == "t" && ok && t.traces != nil:
+		return t.s.show(t.traces(r))
+	case name == "y" && ok:
+		t.s.copyText("id", t.id(r))
+	case t.list.key(name):
 		t.moved()
 	}
 	return nil
 }
 
-func (t *tablePage[R]) click(_, y int) tea.Cmd { t.press(y); return nil }
+// openRow opens the selected row.
+func (t *tablePage[R]) openRow() tea.Cmd {
+	r, ok := t.selected()
+	switch {
+	case !ok:
+		return nil
+	case t.open != nil:
+		return t.s.open(t.open(r))
+	case t.opened == nil && t.detail == nil:
+		return nil
+	}
+	return t.openDetails(t.self)
+}
+
+func (t *tablePage[R]) click(_, y int) tea.Cmd {
+	if again, ok := t.press(y); ok && again {
+		return t.openRow()
+	}
+	return nil
+}
 
 func (t *tablePage[R]) wheel(by int) {
 	t.sync()
@@ -130,6 +187,13 @@ func (t *tablePage[R]) view(w, h int) []string {
 	return append(lines, below...)
 }
 
-func (t *tablePage[R]) hints() []hint {
-	return []hint{{"r", "refresh"}, {"tab", "next"}, {"↑↓", "move"}}
+func (t *tablePage[R]) hints() []hint { return t.hintsWith() }
+
+// hintsWith are the hints of the list with those of the page that embeds it.
+func (t *tablePage[R]) hintsWith(own ...hint) []hint {
+	hints := append([]hint{{"enter", "open"}}, own...)
+	if t.traces != nil {
+		hints = append(hints, hint{"t", t.tracesHint})
+	}
+	return append(hints, hint{"y", "copy id"}, hint{"r", "refresh"}, hint{"tab", "next"}, hint{"↑↓", "move"})
 }

@@ -12,7 +12,7 @@ import (
 // its place when it is gone.
 func TestSelectionFollowsItsRow(t *testing.T) {
 	s := testScreen(100, 30)
-	p := newBudgetsPage(s.m.s)
+	p := newTablePage(s.m.s, "Budgets", budgetsTable(s.m.s))
 	answer := func(ids ...string) {
 		var rows []api.Budget
 		for _, id := range ids {

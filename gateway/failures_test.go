@@ -52,7 +52,7 @@ func TestTheCauseOfAnUpstreamFailureIsLogged(t *testing.T) {
 	}{
 		{"a closed port", "http://" + closed.Addr().String(), 502, "upstream_unreachable", []string{`cause="connection refused"`}},
 		{"an unknown authority", secure.URL, 502, "upstream_tls", []string{`cause="certificate signed by unknown authority"`}},
-		{"TLS at a plain port", strings.Replace(answers(200, "text/plain", ""), "http:", "https:", 1), 502, "upstream_tls", []string{`cause="the upstream does not speak TLS at this port"`}},
+		{"TLS at a plain port", strings.Replace(answers(200, "text/plain", ""), "http:", "https:", 1), 502, "upstream_tls", []string{`cause="the upstream does not support TLS on this port"`}},
 		{"a page", answers(200, "text/html; charset=utf-8", "<html>"), 502, "upstream_invalid", []string{`cause="answered status 200, text/html"`, "status=200", "body=<html>"}},
 		{"a redirect", answers(307, "text/html", "moved: token=hidden", "Location", "https://me:hidden@elsewhere.example/mcp?token=hidden"), 502, "upstream_invalid", []string{`cause="redirects to https://elsewhere.example/mcp?…"`, "status=307"}},
 		{"a host check", answers(403, "text/plain", "Invalid\x1b[2J host\n"+strings.Repeat("x", 300)), 403, "upstream_refused", []string{`cause="answered status 403, text/plain"`, `body="Invalid\\x1b[2J host\\nxxx`}},

@@ -16,19 +16,20 @@ const (
 	directRead  = smallBuffer
 	directChunk = bigBuffer / 2
 
-	// maxGrowth is how much memory is set aside at once for what has not come.
+	// maxGrowth bounds the memory that is allocated at once for data that has not
+	// arrived.
 	maxGrowth = 1 << 20
 )
 
-// The states of a body. Read and Close may meet: the one whose change of state
-// succeeds ends the exchange, and a connection goes back to the pool only from
-// bodyReading, when nobody can be about to cut it.
+// The states of a body. Read and Close may run concurrently. The goroutine whose change
+// of state succeeds ends the exchange. A connection returns to the pool only from
+// bodyReading, when no other goroutine can close it.
 const (
 	bodyIdle    int32 = iota
-	bodyReading       // a Read is under way
-	bodyClosing       // and Close came: the Read ends the exchange
-	bodyEnded         // by a Read: err says how
-	bodyClosed        // by Close
+	bodyReading       // a Read is in flight
+	bodyClosing       // Close was called during a Read, which ends the exchange
+	bodyEnded         // ended by a Read; err is the reason
+	bodyClosed        // ended by Close
 )
 
 var (
@@ -36,18 +37,18 @@ var (
 	errConcurrentRead = errors.New("two reads of one body at once")
 )
 
-// body streams the body of an answer.
+// body streams the body of a response.
 type body struct {
 	x     *exchange
 	cn    *conn
 	kind  framing
-	reuse bool // the connection may have another exchange after this body
+	reuse bool // the connection may be reused after this body
 
 	remaining int64 // of the body, or of the chunk
-	total     int64 // delivered
+	total     int64 // bytes delivered
 	limit     int64
 	chunks    chunks
-	before    func() // see Response.BeforeWait; nil for nothing
+	before    func() // see Response.BeforeWait; may be nil
 
 	state atomic.Int32
 	err   error // written before the state becomes bodyEnded
@@ -93,8 +94,8 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer. A body that was not read to its end costs the
-// connection: waiting for the rest could last forever.
+// Close implements io.Closer. If the body was not read to its end the connection is
+// closed, because the rest may take without limit.
 func (b *body) Close() error {
 	for {
 		switch b.state.Load() {
@@ -114,8 +115,8 @@ func (b *body) Close() error {
 	}
 }
 
-// release gives the connection up: to the pool when the body was read exactly to
-// its end and nothing else speaks against it.
+// release releases the connection: to the pool when the body was read exactly to its end
+// and the connection can be reused.
 func (b *body) release(complete bool) {
 	cn, p := b.cn, &b.x.client.pool
 	if b.x.unwatch() && complete && b.reuse && cn.reset() {
@@ -125,8 +126,8 @@ func (b *body) release(complete bool) {
 	}
 }
 
-// fail makes the error of a Read. When the caller gave up, that is the cause,
-// whatever the connection said as it was closed.
+// fail returns the error of a Read. When the caller's context has ended, its error takes
+// precedence over the error of the closed connection.
 func (b *body) fail(err error) error {
 	if ctxErr := b.x.ctx.Err(); ctxErr != nil {
 		err = ctxErr
@@ -164,8 +165,8 @@ func (b *body) readLength(p []byte) (int, error) {
 	return n, err
 }
 
-// receive returns what is buffered, else waits for more: straight into p when
-// that has at least direct bytes of room. It never returns both data and an error.
+// receive returns buffered data, or waits for more, which is read directly into p if p
+// has at least direct bytes. It never returns both data and an error.
 func (b *body) receive(p []byte, direct int) (int, error) {
 	cn := b.cn
 	if cn.r == cn.w {
@@ -182,7 +183,7 @@ func (b *body) receive(p []byte, direct int) (int, error) {
 	return n, nil
 }
 
-// wait is what comes before the connection is read.
+// wait is called before the connection is read.
 func (b *body) wait() {
 	if b.before != nil {
 		b.before()
@@ -190,7 +191,7 @@ func (b *body) wait() {
 	b.cn.armFor(&b.x.client.pool, b.x.between)
 }
 
-// more waits for more data behind what is unread.
+// more reads more data, after the unread data.
 func (b *body) more() error {
 	b.wait()
 	err := b.cn.fill()
@@ -200,11 +201,11 @@ func (b *body) more() error {
 	return err
 }
 
-// BeforeWait has f called whenever a Read of the body is about to ask the
-// connection for data, because all that came before was delivered: whoever passes
-// the body on sends at the latest then what it holds. It is called on the
-// goroutine of the Read, and must be set before the first. A body of another kind than
-// this client's has a method of this name, or never waits.
+// BeforeWait sets a function that is called whenever a Read of the body is about to wait
+// for the connection, because all earlier data was delivered. A proxy flushes its own
+// buffer there (decision FAST18). f is called on the goroutine of the Read, and must be
+// set before the first Read. Bodies of other types implement a method with this name, or
+// never call f.
 func (r *Response) BeforeWait(f func()) {
 	if b, ok := r.Body.(interface{ BeforeWait(f func()) }); ok {
 		b.BeforeWait(f)
@@ -214,16 +215,15 @@ func (r *Response) BeforeWait(f func()) {
 // BeforeWait is [Response.BeforeWait].
 func (b *body) BeforeWait(f func()) { b.before = f }
 
-// Counter is told of bytes as they arrive; its error ends the reading of a body.
+// Counter counts bytes as they arrive; its error ends the reading of a body.
 type Counter interface{ Count(n int) error }
 
-// ReadAll reads the body to its end and appends it to dst, in as few reads as its
-// length allows when that is known. It returns what it has read with every error;
-// the size is bounded by the client, and by a counter that is not nil. The body must
-// still be closed.
+// ReadAll reads the body to its end and appends it to dst, in as few reads as possible
+// when its length is known. With every error it returns the data that it has read. The
+// client, and a counter that is not nil, bound the size. The body must still be closed.
 func (r *Response) ReadAll(dst []byte, count Counter) ([]byte, error) {
 	if n := r.ContentLength; n > 0 {
-		// The length is only the upstream's word: large bodies grow as they come.
+		// The length is not trusted: memory for a large body grows as its data arrives.
 		dst = slices.Grow(dst, int(min(n, maxGrowth)))
 	}
 	for {

@@ -10,13 +10,12 @@ import (
 	"syscall"
 )
 
-// Cause is why an exchange failed, in the words that operators search for.
+// Cause is the reason why an exchange failed, in terms that operators search for.
 type Cause struct {
-	// Code is stable and names the class of the cause: one of the Cause
-	// constants.
+	// Code is stable and identifies the class of the cause: one of the Cause constants.
 	Code string
-	// Text is the cause in words. It holds no header value and no query string,
-	// and its control characters are escaped.
+	// Text describes the cause. It contains no header value and no query string, and its
+	// control characters are escaped.
 	Text string
 }
 
@@ -36,7 +35,7 @@ const (
 	CauseOther       = "other"
 )
 
-// CauseOf tells why an exchange failed.
+// CauseOf returns the reason why an exchange failed.
 func CauseOf(err error) Cause {
 	if c, ok := causeOfTLS(err); ok {
 		return c
@@ -54,13 +53,13 @@ func CauseOf(err error) Cause {
 	case errors.Is(err, errBusy):
 		return Cause{CauseBusy, "all connections to the upstream are in use"}
 	case errors.Is(err, ErrTooLarge):
-		return Cause{CauseTooLarge, "the answer is larger than max_response_bytes"}
+		return Cause{CauseTooLarge, "the response is larger than max_response_bytes"}
 	case errors.Is(err, ErrInvalidResponse):
 		return Cause{CauseInvalidHTTP, innerText(err)}
 	case errors.Is(err, ErrTimeout), errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
 		return Cause{CauseTimeout, timeoutText(err)}
 	case errors.Is(err, errNoAnswer):
-		return Cause{CauseNoAnswer, "the upstream closed the connection without an answer"}
+		return Cause{CauseNoAnswer, "the upstream closed the connection without a response"}
 	case isReset(err):
 		return Cause{CauseReset, "connection reset by the upstream"}
 	}
@@ -71,7 +70,7 @@ func CauseOf(err error) Cause {
 	return Cause{CauseOther, innerText(err)}
 }
 
-// causeOfTLS tells why a TLS handshake failed.
+// causeOfTLS returns the reason why a TLS handshake failed.
 func causeOfTLS(err error) (Cause, bool) {
 	var (
 		authority x509.UnknownAuthorityError
@@ -91,7 +90,7 @@ func causeOfTLS(err error) (Cause, bool) {
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		text = "the certificate has expired or is not yet valid"
 	case errors.As(err, &record):
-		text = "the upstream does not speak TLS at this port"
+		text = "the upstream does not support TLS on this port"
 	case errors.As(err, &alert):
 		text = "the upstream ended the TLS handshake: " + Printable(alert.Error(), maxCauseText)
 	case errors.As(err, &invalid), errors.As(err, &verify):
@@ -104,7 +103,7 @@ func causeOfTLS(err error) (Cause, bool) {
 	return Cause{CauseTLS, text}, true
 }
 
-// timeoutText says which wait was too long.
+// timeoutText describes the wait that was too long.
 func timeoutText(err error) string {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -119,8 +118,8 @@ func timeoutText(err error) string {
 // maxCauseText bounds the text of a cause in bytes.
 const maxCauseText = 200
 
-// innerText is the text of an error without the name of the upstream and the
-// step, which the log has beside it.
+// innerText returns the text of an error without the name of the upstream and the step,
+// which the log has as fields.
 func innerText(err error) string {
 	var e *Error
 	if errors.As(err, &e) && e.Err != nil {

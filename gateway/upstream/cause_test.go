@@ -37,9 +37,9 @@ func TestCauseOf(t *testing.T) {
 		{"a handshake that was too slow", at(opConnect, ErrTimeout, &handshakeError{context.DeadlineExceeded}), CauseTimeout, "no connection in time"},
 		{"no answer in time", at(opHead, ErrTimeout, os.ErrDeadlineExceeded), CauseTimeout, "no answer in time (" + opHead + ")"},
 		{"no free connection", at(opConnect, ErrTimeout, errBusy), CauseBusy, "all connections to the upstream are in use"},
-		{"closed without an answer", at(opHead, ErrUnreachable, fmt.Errorf("%w: EOF", errNoAnswer)), CauseNoAnswer, "the upstream closed the connection without an answer"},
+		{"closed without an answer", at(opHead, ErrUnreachable, fmt.Errorf("%w: EOF", errNoAnswer)), CauseNoAnswer, "the upstream closed the connection without a response"},
 		{"reset", at(opBody, ErrUnreachable, os.NewSyscallError("read", syscall.ECONNRESET)), CauseReset, "connection reset by the upstream"},
-		{"too large", at(opHead, ErrTooLarge, ErrTooLarge), CauseTooLarge, "the answer is larger than max_response_bytes"},
+		{"too large", at(opHead, ErrTooLarge, ErrTooLarge), CauseTooLarge, "the response is larger than max_response_bytes"},
 		{"invalid HTTP", at(opHead, ErrInvalidResponse, invalidf("status %d", 700)), CauseInvalidHTTP, ErrInvalidResponse.Error() + ": status 700"},
 		{"anything else", at(opBody, ErrUnreachable, errors.New("odd\n"+strings.Repeat("x", 500))), CauseOther, `odd\n` + strings.Repeat("x", maxCauseText-4)},
 	} {

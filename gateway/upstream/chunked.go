@@ -14,11 +14,11 @@ const (
 // chunks is the state of a chunked body (RFC 9112, section 7.1).
 type chunks struct {
 	at chunkPosition
-	// overhead is how many bytes of framing there were beyond what the data
-	// excuses, so that a body of one-byte chunks with long extensions ends.
+	// overhead counts the bytes of framing that exceed an allowance for the data. It
+	// bounds a body of one-byte chunks with long extensions.
 	overhead int
 	trailer  int   // bytes of trailer lines so far
-	failed   error // found behind data that had to be delivered first
+	failed   error // the error is returned after the data before it was delivered
 }
 
 type chunkPosition uint8
@@ -30,9 +30,9 @@ const (
 	inTrailer
 )
 
-// readChunked decodes into p what is buffered, and waits only while it has
-// nothing to return. When the last chunk is there already, io.EOF comes together
-// with the last data.
+// readChunked decodes buffered data into p, and waits only while it has nothing to
+// return. When the last chunk is already buffered, io.EOF is returned together with the
+// last data.
 func (b *body) readChunked(p []byte) (int, error) {
 	if b.chunks.failed != nil {
 		return 0, b.chunks.failed
@@ -61,7 +61,7 @@ func (b *body) readChunked(p []byte) (int, error) {
 				err = b.step(line)
 			}
 			if err != nil {
-				if n > 0 && err != io.EOF { // the data before it first
+				if n > 0 && err != io.EOF { // data that precedes the error is returned first
 					b.chunks.failed = err
 					return n, nil
 				}
@@ -80,8 +80,8 @@ func (b *body) readChunked(p []byte) (int, error) {
 	}
 }
 
-// line takes a line of the framing from the buffer; ok is false when it is not
-// complete yet.
+// line takes a line of the framing from the buffer; ok is false when the line is
+// incomplete.
 func (b *body) line() (line []byte, ok bool, err error) {
 	unread := b.cn.unread()
 	limit := maxChunkLine
@@ -101,7 +101,7 @@ func (b *body) line() (line []byte, ok bool, err error) {
 	return unread[:i-1], true, nil
 }
 
-// step takes one line and moves on. It returns io.EOF after the last one.
+// step processes one line. It returns io.EOF after the last line.
 func (b *body) step(line []byte) error {
 	c := &b.chunks
 	switch c.at {
@@ -119,7 +119,7 @@ func (b *body) step(line []byte) error {
 			c.at = inTrailer
 			return nil
 		}
-		// A line of 16 bytes is excused, and two more for each byte of data.
+		// The allowance is 16 bytes per line, and two more for each byte of data.
 		c.overhead = max(0, c.overhead+len(line)-16-2*int(min(size, maxOverhead)))
 		if c.overhead > maxOverhead {
 			return invalidf("the chunked framing is larger than its data")
@@ -139,8 +139,7 @@ func (b *body) step(line []byte) error {
 	return nil
 }
 
-// parseChunkSize reads the size and checks the extensions, which mean nothing to
-// us.
+// parseChunkSize parses the size and validates the extensions, which are ignored.
 func parseChunkSize(line []byte) (int64, error) {
 	digits := line
 	if i := bytes.IndexByte(line, ';'); i >= 0 {

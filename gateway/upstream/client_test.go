@@ -280,7 +280,7 @@ func TestTimeouts(t *testing.T) {
 		{"between the bytes of a header", short, nil, []string{"HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n\r\nok"}, ErrTimeout, ""},
 		{"between the bytes of a body", short, nil, []string{"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no", "k"}, ErrTimeout, "o"},
 		{"between chunks", short, nil, []string{"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\no\r\n", "1\r\nk\r\n0\r\n\r\n"}, ErrTimeout, "o"},
-		{"interim answers do not extend it", 250 * time.Millisecond, nil, []string{"", "HTTP/1.1 102 P\r\n\r\n", "HTTP/1.1 102 P\r\n\r\n", "HTTP/1.1 102 P\r\n\r\n", "HTTP/1.1 102 P\r\n\r\n", okAnswer}, ErrTimeout, ""},
+		{"interim responses do not extend it", 250 * time.Millisecond, nil, []string{"", "HTTP/1.1 102 P\r\n\r\n", "HTTP/1.1 102 P\r\n\r\n", "HTTP/1.1 102 P\r\n\r\n", "HTTP/1.1 102 P\r\n\r\n", okAnswer}, ErrTimeout, ""},
 		{"more time for this request", short, &Timeouts{FirstByte: 5 * time.Second, Between: 5 * time.Second}, []string{"", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no", "k"}, nil, "ok"},
 		{"no bound for this request", short, &Timeouts{}, []string{"", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no", "k"}, nil, "ok"},
 		{"less time for this request", 5 * time.Second, &Timeouts{FirstByte: short, Between: time.Second}, []string{"", okAnswer}, ErrTimeout, ""},

@@ -10,12 +10,10 @@ import (
 
 // The defaults of an upstream.
 const (
-	// DefaultTimeout bounds the wait for the first byte of an answer and then
-	// the wait between bytes (gateway specification, Limits: upstream client
-	// time-out).
+	// DefaultTimeout bounds the wait for the first byte of a response and then the wait
+	// between bytes (gateway specification, Limits: upstream client time-out).
 	DefaultTimeout = 60 * time.Second
-	// DefaultMaxResponseBytes bounds the body of an answer that is not an event
-	// stream.
+	// DefaultMaxResponseBytes bounds the body of a response that is not an event stream.
 	DefaultMaxResponseBytes = 16 << 20
 )
 
@@ -24,32 +22,34 @@ const (
 type Config struct {
 	// Name is the unique logical name, which routes, audit and spans use.
 	Name string `yaml:"name"`
-	// URL is the endpoint: scheme http or https, host required, the path is used
-	// as it stands.
+	// URL is the endpoint: scheme http or https, host required; the path is used
+	// unchanged.
 	URL string `yaml:"url" env:"true"`
-	// Headers are sent with every request, in place of what a client sent under
-	// the same name; this is where an upstream's credentials stand.
+	// Headers are sent with every request and replace a client's headers of the same
+	// names; an upstream's credentials belong here.
 	Headers map[string]string `yaml:"headers" env:"true"`
-	// TLS holds what an https upstream needs beyond the system's roots.
+	// TLS configures what an https upstream needs beyond the system's certificate
+	// authorities.
 	TLS TLSConfig `yaml:"tls"`
 	// Timeout bounds the wait for the first byte, then between bytes.
 	Timeout time.Duration `yaml:"timeout"`
-	// MaxResponseBytes bounds the body of an answer. Event streams are exempt:
-	// they are bounded by frames.
+	// MaxResponseBytes bounds the body of a response. Event streams are exempt: their
+	// number of frames is bounded.
 	MaxResponseBytes int64 `yaml:"max_response_bytes"`
 }
 
-// TLSConfig is upstreams[].tls. The files are PEM and read when the client is
-// made.
+// TLSConfig is upstreams[].tls. The files are PEM and are read when the client is
+// created.
 type TLSConfig struct {
-	// CAFile is a bundle that is trusted in addition to the system's roots.
+	// CAFile is a bundle that is trusted in addition to the system's certificate
+	// authorities.
 	CAFile string `yaml:"ca_file" env:"true"`
 	// CertFile is a client certificate for mutual TLS; requires key_file.
 	CertFile string `yaml:"cert_file" env:"true"`
 	// KeyFile is the key of the client certificate; requires cert_file.
 	KeyFile string `yaml:"key_file" env:"true"`
-	// ServerName is the name that the upstream's certificate must carry; the
-	// host of the URL when empty.
+	// ServerName is the name that the upstream's certificate must have; the host of the
+	// URL when empty.
 	ServerName string `yaml:"server_name"`
 }
 
@@ -59,8 +59,7 @@ func (c *Config) SetDefaults() {
 	c.MaxResponseBytes = DefaultMaxResponseBytes
 }
 
-// Validate reports what is wrong with the element by itself; that its name is
-// unique is for the one who sees the list.
+// Validate reports the errors of one upstream; its caller checks that names are unique.
 func (c *Config) Validate(at diag.At) {
 	if c.Name == "" {
 		at.Field("name").Errorf("required", "an upstream needs a name")
@@ -86,8 +85,8 @@ func (c *Config) Validate(at diag.At) {
 	}
 }
 
-// validateURL reports without quoting the URL: it may come from the environment
-// and hold what nobody meant to print.
+// validateURL reports errors without quoting the URL, which may come from the environment
+// and contain a secret.
 func (c *Config) validateURL(at diag.At) *url.URL {
 	at = at.Hint("as in http://127.0.0.1:3000/mcp")
 	if c.URL == "" {

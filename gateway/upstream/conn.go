@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// smallBuffer is what a connection holds while it waits, and bigBuffer what it
-	// borrows while data pours in. Streams that are idle, of which there may be
-	// thousands, thus cost little.
+	// smallBuffer is the buffer of an idle connection, and bigBuffer the buffer that it
+	// borrows while much data arrives. Idle streams, of which there may be thousands,
+	// thus use little memory.
 	smallBuffer = 4 << 10
 	bigBuffer   = 64 << 10
 )
@@ -21,30 +21,30 @@ const (
 // bigBuffers is a pool of memory, not of state.
 var bigBuffers = sync.Pool{New: func() any { return new([bigBuffer]byte) }}
 
-// conn is one connection. It belongs to one exchange at a time; only abort may
-// be called from elsewhere.
+// conn is one connection. Only one exchange at a time uses it; other goroutines may call
+// only abort.
 type conn struct {
-	nc    net.Conn     // what is read and written: the TLS layer or sock
+	nc    net.Conn     // the connection that carries HTTP: the TLS layer or sock
 	raw   net.Conn     // the TCP connection
 	sock  *socket.Conn // raw without TLS, else nil
-	probe *probe       // nil where there is none, or where sock looks by itself
-	// secured is nil without TLS, and only read by who reads nc.
+	probe *probe       // nil where there is none, or where sock probes by itself
+	// secured is nil without TLS, and used only by the reader of nc.
 	secured *closeNotifyConn
 
 	small []byte
 	big   *[bigBuffer]byte // nil unless borrowed
 	r, w  int              // unread bytes in buf()
-	burst bool             // the last read filled the buffer: more is waiting
-	rerr  error            // read error that came together with data
+	burst bool             // the last read filled the buffer, so that more data is likely
+	rerr  error            // read error that was returned together with data
 
-	armed time.Duration // deadline on the pool's time line; 0 is none
+	armed time.Duration // deadline on the pool's clock; 0 is none
 
-	uses      int           // exchanges that have ended well on it
-	made      time.Duration // when it was made
+	uses      int           // exchanges that ended without an error
+	made      time.Duration // time of creation
 	idleSince time.Duration
-	keepAlive time.Duration // how long the upstream keeps it; 0 when not known
+	keepAlive time.Duration // how long the upstream keeps it open; 0 when not known
 
-	abortFunc func() // closes raw; made once, so that an exchange need not
+	abortFunc func() // closes raw; created once, so that an exchange allocates nothing
 }
 
 func newConn(nc, raw net.Conn, now time.Duration) *conn {
@@ -67,12 +67,12 @@ func (cn *conn) buf() []byte {
 	return cn.small
 }
 
-// unread returns what was received and not yet taken.
+// unread returns the data that was received and not consumed.
 func (cn *conn) unread() []byte { return cn.buf()[cn.r:cn.w] }
 
-// arm makes reads and writes fail at the time until, on the pool's time line, or
-// up to slack later; zero is never. Setting a timer costs more than looking at
-// the clock, so a timer that is near enough stays.
+// arm sets the read and write deadline to the time until, on the pool's clock, or up to
+// slack later; zero means none. Setting a timer costs more than reading the clock, so a
+// deadline that is near enough is kept.
 func (cn *conn) arm(p *pool, until, slack time.Duration) {
 	if until == 0 {
 		if cn.armed != 0 {
@@ -88,7 +88,7 @@ func (cn *conn) arm(p *pool, until, slack time.Duration) {
 	cn.raw.SetDeadline(p.epoch.Add(cn.armed))
 }
 
-// armFor is arm for a wait that begins now; zero is without bound.
+// armFor is arm for a wait that begins now; zero means no limit.
 func (cn *conn) armFor(p *pool, wait time.Duration) {
 	if wait <= 0 {
 		cn.arm(p, 0, 0)
@@ -97,7 +97,7 @@ func (cn *conn) armFor(p *pool, wait time.Duration) {
 	cn.arm(p, p.now()+wait, wait/8)
 }
 
-// fill reads more into the buffer, behind what is unread, and waits for it. It
+// fill reads more data into the buffer, after the unread data, and waits for it. It
 // returns an error only when nothing was read.
 func (cn *conn) fill() error {
 	if cn.rerr != nil {
@@ -115,7 +115,7 @@ func (cn *conn) fill() error {
 	}
 	buf := cn.buf()
 	if cn.w == len(buf) {
-		return io.ErrShortBuffer // callers bound what they leave unread well below
+		return io.ErrShortBuffer // callers keep the unread data well below the size of the buffer
 	}
 	n, err := cn.read(buf[cn.w:])
 	cn.burst = cn.w+n >= smallBuffer
@@ -157,15 +157,15 @@ func (cn *conn) read(p []byte) (int, error) {
 	return 0, io.ErrNoProgress
 }
 
-// write sends a request with one call where the body is small or the connection
-// is plain. It returns how many bytes were taken.
+// write sends a request, with one call if the body is small or the connection is plain.
+// It returns the number of bytes that were accepted.
 func (cn *conn) write(out *writeBuffer, body []byte) (int64, error) {
 	if out.gathered {
-		body = nil // it stands in the buffer already
+		body = nil // the buffer already contains it
 	}
 	switch {
 	case cn.sock != nil && cn.uses == 0:
-		// The peer may have spoken first, as one that is full and says so.
+		// The peer may have sent a response already, as an overloaded server does.
 		n, err := cn.sock.WriteParts(out.b, body, nil)
 		return int64(n), err
 	case cn.sock != nil:
@@ -187,8 +187,8 @@ func (cn *conn) dropBig() {
 	}
 }
 
-// reset makes the connection ready for the next exchange and reports whether it
-// can have one: everything received was read, and nothing went wrong.
+// reset prepares the connection for the next exchange. It reports whether the connection
+// can be reused: everything received was consumed, and no error occurred.
 func (cn *conn) reset() bool {
 	clean := cn.r == cn.w && cn.rerr == nil
 	cn.dropBig()
@@ -197,14 +197,14 @@ func (cn *conn) reset() bool {
 	return clean
 }
 
-// close cuts the connection.
+// close closes the connection at once.
 func (cn *conn) close() {
 	cn.dropBig()
 	cn.raw.Close()
 }
 
-// closeIdle ends a connection without an exchange; a TLS peer is told so. It
-// does not wait: nothing that was written before can fill the way.
+// closeIdle closes an idle connection; a TLS peer gets a close_notify. It does not block,
+// because the send buffer is empty.
 func (cn *conn) closeIdle() {
 	cn.nc.Close()
 	cn.raw.Close()

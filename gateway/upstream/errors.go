@@ -10,34 +10,32 @@ import (
 
 // The kinds of failure, for errors.Is.
 var (
-	// ErrUnreachable: no connection, or it broke before the answer was complete
+	// ErrUnreachable: no connection, or it broke before the response was complete
 	// (gateway specification, Errors: upstream_unreachable).
 	ErrUnreachable = errors.New("upstream unreachable")
-	// ErrTimeout: the upstream took longer than its time-out (Limits: upstream
-	// client time-out), or no connection became free in that time.
+	// ErrTimeout: the upstream exceeded its timeout (Limits: upstream client time-out),
+	// or no connection became free in that time.
 	ErrTimeout = errors.New("upstream timed out")
-	// ErrInvalidResponse: what came back is not an answer that HTTP/1.1 allows,
-	// or one that this client refuses to guess about.
-	ErrInvalidResponse = errors.New("upstream answered invalid HTTP")
+	// ErrInvalidResponse: the response violates HTTP/1.1, or is ambiguous.
+	ErrInvalidResponse = errors.New("upstream sent an invalid HTTP response")
 	// ErrTooLarge: the body exceeds max_response_bytes. It is an
 	// ErrInvalidResponse too.
 	ErrTooLarge = fmt.Errorf("%w: body is larger than max_response_bytes", ErrInvalidResponse)
-	// ErrInvalidRequest: the request cannot be sent as it stands; nothing was.
+	// ErrInvalidRequest: the request is not valid; nothing was sent.
 	ErrInvalidRequest = errors.New("request cannot be sent")
 	// ErrClosed: the client was closed.
 	ErrClosed = errors.New("upstream client is closed")
 )
 
-// Error is every error of [Client.Do] and of a response body. It never holds a
-// header value, a body or a query string.
+// Error is the type of every error of [Client.Do] and of a response body. It never
+// contains a header value, a body or a query string.
 type Error struct {
 	// Upstream is the logical name.
 	Upstream string
-	// Op says what was being done: connect, write, read, …
+	// Op is the failed step: connect, write, read, …
 	Op string
-	// Kind is one of the Err values of this package, or context.Canceled when the
-	// caller gave up. A deadline of the caller is an ErrTimeout and a
-	// context.DeadlineExceeded.
+	// Kind is one of the Err values of this package, or context.Canceled when the caller
+	// canceled. A deadline of the caller is an ErrTimeout and a context.DeadlineExceeded.
 	Kind error
 	// Sent reports whether the upstream may have received the request. When it
 	// is false the request certainly had no effect.
@@ -46,7 +44,7 @@ type Error struct {
 	Err error
 }
 
-// Error names the upstream, the step and the cause.
+// Error formats the upstream, the step and the cause.
 func (e *Error) Error() string {
 	s := fmt.Sprintf("upstream %q: %s: %s", e.Upstream, e.Op, e.Kind)
 	if e.Err != nil && e.Err != e.Kind {
@@ -63,9 +61,9 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.Err}
 }
 
-// kindOf is the kind that an error belongs to. connecting says that there was no
-// connection yet: what takes too long then is unreachable, unless it used up the
-// whole time-out of the request.
+// kindOf returns the kind of an error. connecting means that there was no connection yet:
+// a timeout then counts as unreachable, unless it used up the whole timeout of the
+// request.
 func kindOf(err error, connecting bool) error {
 	for _, kind := range [...]error{ErrClosed, ErrInvalidRequest, ErrInvalidResponse, ErrTimeout, context.Canceled} {
 		if errors.Is(err, kind) {
@@ -78,7 +76,7 @@ func kindOf(err error, connecting bool) error {
 	return ErrUnreachable
 }
 
-// isReset reports whether the peer ended the connection without a word.
+// isReset reports whether the peer reset or closed the connection.
 func isReset(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }

@@ -12,16 +12,16 @@ import (
 const (
 	opConnect = "connect"
 	opWrite   = "send the request"
-	opHead    = "read the answer's header"
-	opBody    = "read the answer's body"
+	opHead    = "read the response header"
+	opBody    = "read the response body"
 )
 
-// earlyAnswerWait is how long an answer is waited for when the upstream stopped
-// taking the request: it may have said why.
+// earlyAnswerWait is the time to wait for a response after the upstream stopped reading
+// the request: the response may contain the reason.
 const earlyAnswerWait = 250 * time.Millisecond
 
-// exchange is one request and its answer. It is one allocation: the answer, its
-// body and room for its fields.
+// exchange is one request and its response. It is one allocation: the response, its body
+// and space for its fields.
 type exchange struct {
 	Response
 	client    *Client
@@ -30,14 +30,14 @@ type exchange struct {
 	firstByte time.Duration
 	between   time.Duration
 	op        string
-	stop      func() bool // ends the watch over ctx
+	stop      func() bool // stops watching ctx
 	body      body
 	fields    [16]Field
 }
 
-// roundTrip sends the request on cn and reads the header of the answer. When it
-// fails the connection is gone, and sent says whether any byte of the request
-// may have reached the upstream.
+// roundTrip sends the request on cn and reads the header of the response. After an error
+// the connection is closed, and sent reports whether the upstream may have received a
+// byte of the request.
 func (x *exchange) roundTrip(cn *conn, out *writeBuffer, reqBody []byte) (sent bool, err error) {
 	p := &x.client.pool
 	x.watch(cn)
@@ -67,8 +67,8 @@ func (x *exchange) roundTrip(cn *conn, out *writeBuffer, reqBody []byte) (sent b
 	return true, nil
 }
 
-// watch cuts the connection when the context ends. A context that can be asked
-// directly makes that cheaper than package context does.
+// watch closes the connection when the context ends. A context with its own AfterFunc
+// makes this cheaper than package context does.
 func (x *exchange) watch(cn *conn) {
 	if direct, ok := x.ctx.(interface{ AfterFunc(func()) func() bool }); ok {
 		x.stop = direct.AfterFunc(cn.abortFunc)
@@ -77,8 +77,8 @@ func (x *exchange) watch(cn *conn) {
 	}
 }
 
-// unwatch ends the watch over the context. It returns false when the context has
-// ended: then the connection is closed or about to be.
+// unwatch stops watching the context. It returns false when the context has ended: then
+// the connection is closed or about to be closed.
 func (x *exchange) unwatch() bool { return x.stop == nil || x.stop() }
 
 func (x *exchange) armFirstByte(cn *conn) {
@@ -89,7 +89,7 @@ func (x *exchange) armFirstByte(cn *conn) {
 	cn.arm(&x.client.pool, x.start+x.firstByte, x.firstByte/8)
 }
 
-// readHead reads the header of the answer, passing over interim ones.
+// readHead reads the header of the response and skips interim responses.
 func (x *exchange) readHead(cn *conn) error {
 	if len(cn.unread()) == 0 {
 		if err := cn.fill(); err != nil {
@@ -101,7 +101,7 @@ func (x *exchange) readHead(cn *conn) error {
 	}
 	for interim := 0; ; interim++ {
 		if interim > maxInterim {
-			return invalidf("more than %d interim answers", maxInterim)
+			return invalidf("more than %d interim responses", maxInterim)
 		}
 		n, err := x.awaitHead(cn)
 		if err != nil {
@@ -115,7 +115,7 @@ func (x *exchange) readHead(cn *conn) error {
 		cn.r += n
 		switch {
 		case h.status == 101:
-			return invalidf("switches protocols, though nobody asked")
+			return invalidf("switches protocols without a request for it")
 		case h.status >= 200:
 			return x.accept(cn, &h)
 		}
@@ -123,9 +123,9 @@ func (x *exchange) readHead(cn *conn) error {
 	}
 }
 
-// awaitHead waits until a whole header is in the buffer and returns its length.
-// Once its first byte is there all of it must come within one wait between
-// bytes, so that it cannot be dripped.
+// awaitHead waits until a complete header is buffered and returns its length. After the
+// first byte, the whole header must arrive within one wait between bytes, so that it
+// cannot arrive in small pieces without limit.
 func (x *exchange) awaitHead(cn *conn) (int, error) {
 	seen := 0
 	dripping := false
@@ -151,7 +151,7 @@ func (x *exchange) awaitHead(cn *conn) (int, error) {
 	}
 }
 
-// accept takes the header of the final answer.
+// accept processes the header of the final response.
 func (x *exchange) accept(cn *conn, h *head) error {
 	kind, length, reuse, keepAlive, err := h.frame()
 	if err != nil {
@@ -170,8 +170,8 @@ func (x *exchange) accept(cn *conn, h *head) error {
 	return nil
 }
 
-// begin hands the body over to the caller, or ends the exchange when there is
-// none. usable says that the whole request was taken.
+// begin returns the body to the caller, or ends the exchange when there is none. usable
+// means that the whole request was sent.
 func (x *exchange) begin(usable bool) {
 	b := &x.body
 	b.reuse = b.reuse && usable

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// Field is one header line. Names are compared without regard to case and sent
-// as they are written here.
+// Field is one header line. Names are compared without regard to case and sent as
+// written.
 type Field struct{ Name, Value string }
 
-// Header is the header lines of a message, in their order. A slice, because
-// there are few and a map would cost more than it finds.
+// Header holds the header lines of a message, in their order. It is a slice, because for
+// few fields a map is slower.
 type Header []Field
 
 // Get returns the value of the first field of that name, or "".
@@ -42,7 +42,7 @@ func (h Header) Has(name string) bool {
 // Add appends a field.
 func (h *Header) Add(name, value string) { *h = append(*h, Field{name, value}) }
 
-// Set puts one field in place of all of that name.
+// Set replaces all fields of that name by one.
 func (h *Header) Set(name, value string) {
 	h.Del(name)
 	h.Add(name, value)
@@ -77,9 +77,8 @@ func validName(s string) bool {
 	return s != ""
 }
 
-// validValue reports whether s can stand in a field without ending it: visible
-// characters, spaces, tabs and bytes above ASCII, never a control character
-// (RFC 9110, section 5.5).
+// validValue reports whether s is a valid field value: visible characters, spaces, tabs
+// and bytes above ASCII, never a control character (RFC 9110, section 5.5).
 func validValue(s string) bool {
 	for i := range len(s) {
 		if !isValue[s[i]] {
@@ -89,7 +88,7 @@ func validValue(s string) bool {
 	return true
 }
 
-// isToken and isValue say which bytes may stand in a field name and value.
+// isToken and isValue are the bytes that a field name and a field value may contain.
 var isToken, isValue = func() (token, value [256]bool) {
 	for c := range 256 {
 		value[c] = c >= ' ' && c != 0x7f || c == '\t'
@@ -99,14 +98,14 @@ var isToken, isValue = func() (token, value [256]bool) {
 	return token, value
 }()
 
-// owned are the fields that frame a message or belong to one connection. The
-// client writes or leaves out each of them itself.
+// owned are the fields that frame a message or belong to one connection. Only the client
+// writes them.
 var owned = [...]string{
 	"Host", "Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive", "Proxy-Connection",
 	"Proxy-Authorization", "Proxy-Authenticate", "TE", "Trailer", "Upgrade", "Expect", "Accept-Encoding", "HTTP2-Settings",
 }
 
-// ownsHeader reports whether the client alone decides on the field.
+// ownsHeader reports whether only the client writes the field.
 func ownsHeader(name string) bool {
 	for _, o := range owned {
 		if equalName(o, name) {

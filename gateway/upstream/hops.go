@@ -1,7 +1,7 @@
 package upstream
 
-// HeaderHops counts the gateways that a request has passed, so that a gateway
-// whose upstream is itself, or one that leads back to it, notices.
+// HeaderHops counts the gateways that a request has passed, to detect a gateway whose
+// upstream is itself or leads back to it.
 const HeaderHops = "Svc-Hops"
 
 // maxHops is the largest count with which a request is still served.
@@ -10,13 +10,13 @@ const maxHops = 4
 // FirstHop is the value of [HeaderHops] for requests that begin at the gateway.
 const FirstHop = "1"
 
-// nextHop is the value to send for each count that is served.
+// nextHop holds the value to send for each accepted count.
 var nextHop = [maxHops + 1]string{FirstHop, "2", "3", "4", "5"}
 
-// NextHop returns the value of [HeaderHops] to send on behalf of a request that
-// came with the given values; ok is false when the request has passed too many
-// gateways. A value that is no number from 0 to 99 counts as the largest that is
-// served: whoever wrote it may be in the loop.
+// NextHop returns the value of [HeaderHops] to send for a request with the given values;
+// ok is false when the request has passed too many gateways. A value that is not a number
+// from 0 to 99 counts as the largest accepted one, because its author may be part of the
+// loop.
 func NextHop(values []string) (next string, ok bool) {
 	switch len(values) {
 	case 0:

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Printable returns at most limit bytes of foreign text for a log, cut at a
-// character, with characters that a terminal would act on escaped.
+// Printable returns at most limit bytes of untrusted text for a log, truncated at a
+// character, with control characters escaped.
 func Printable[T string | []byte](text T, limit int) string {
 	s := string(text[:min(len(text), limit+utf8.UTFMax)])
 	var b strings.Builder
@@ -31,9 +31,8 @@ func Printable[T string | []byte](text T, limit int) string {
 	return b.String()
 }
 
-// LogURL returns a URL for a log: without user and fragment, and with an
-// ellipsis in the place of its query, which may hold a secret. Text that is no
-// URL is not shown.
+// LogURL returns a URL for a log: without user and fragment, and with an ellipsis instead
+// of its query, which may contain a secret. A text that is not a URL is omitted.
 func LogURL(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {

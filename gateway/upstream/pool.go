@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// The defaults of a pool. The idle time-out stays below the five seconds after
-// which common servers close a silent connection: a request that meets a closing
-// connection must not be repeated when it is a tool call, so it must be rare.
+// The defaults of a pool. The idle timeout is below the five seconds after which common
+// servers close an idle connection: a tool call that is sent on a closing connection
+// cannot be repeated, so that this must be rare.
 const (
 	defaultMaxConns    = 8192
 	defaultMaxIdle     = 1024
@@ -23,11 +23,11 @@ const (
 // errBusy: no connection became free in time.
 var errBusy = fmt.Errorf("%w: all its connections are in use", ErrTimeout)
 
-// pool keeps the connections to one target. The most recently used idle one is
-// taken first, so that those that are not needed grow old and go.
+// pool holds the connections to one target. The most recently used idle connection is
+// used first, so that unneeded ones reach the idle timeout.
 type pool struct {
 	target      *target
-	epoch       time.Time // all times are durations since then, monotonic
+	epoch       time.Time // origin of the pool's monotonic clock
 	maxConns    int
 	maxIdle     int
 	idleTimeout time.Duration
@@ -35,21 +35,21 @@ type pool struct {
 
 	mu      sync.Mutex
 	idle    []*conn            // by idleSince, latest last
-	conns   map[*conn]struct{} // all that are made, idle or not
-	open    int                // conns and those being made
-	waiting []*waiter          // first come, first served; only when open is at its bound
+	conns   map[*conn]struct{} // all established connections, idle or not
+	open    int                // conns and those that are being made
+	waiting []*waiter          // first come, first served; only when open is at its limit
 	reaper  *time.Timer        // runs while idle is not empty
 	closed  bool
 	drained chan struct{} // closed when closed and open is 0
 	dials   uint64
 }
 
-// waiter waits for a connection, or for the right to make one: a nil conn.
+// waiter waits for a connection, or for the permission to make one, which is a nil conn.
 type waiter struct{ ready chan *conn }
 
 func (p *pool) init(t *target) {
 	p.target = t
-	p.epoch = time.Now().Add(-time.Nanosecond) // so that no time is 0
+	p.epoch = time.Now().Add(-time.Nanosecond) // no time on the clock is 0
 	p.maxConns = defaultMaxConns
 	p.maxIdle = defaultMaxIdle
 	p.idleTimeout = defaultIdleTimeout
@@ -58,12 +58,11 @@ func (p *pool) init(t *target) {
 	p.drained = make(chan struct{})
 }
 
-// now is the time on the pool's time line.
+// now is the time on the pool's clock.
 func (p *pool) now() time.Duration { return time.Since(p.epoch) }
 
-// get returns an idle connection that is still good, or makes one; fresh makes
-// one in any case. The wait ends with ctx or, when bound is not zero, that long
-// after start.
+// get returns an idle connection that is still usable, or makes one; fresh always makes
+// one. The wait ends with ctx or, when bound is not zero, that long after start.
 func (p *pool) get(ctx context.Context, start, bound time.Duration, fresh bool) (*conn, error) {
 	for {
 		cn, w, err := p.take(start, fresh)
@@ -85,15 +84,15 @@ func (p *pool) get(ctx context.Context, start, bound time.Duration, fresh bool) 
 				if !fresh && cn.probe.idle() {
 					return cn, nil
 				}
-				p.replace(cn) // its place is ours
+				p.replace(cn) // the caller inherits its slot
 			}
 		}
 		return p.dial(ctx, start, bound)
 	}
 }
 
-// take returns an idle connection, or a waiter, or neither: then the caller has
-// the right to make one.
+// take returns an idle connection, or a waiter, or neither: then the caller may make a
+// connection.
 func (p *pool) take(now time.Duration, fresh bool) (*conn, *waiter, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,7 +111,7 @@ func (p *pool) take(now time.Duration, fresh bool) (*conn, *waiter, error) {
 		p.open++
 		return nil, nil, nil
 	}
-	if n := len(p.idle); n > 0 { // fresh at the bound: the oldest makes room
+	if n := len(p.idle); n > 0 { // fresh at the limit: close the oldest idle connection
 		cn := p.idle[0]
 		p.idle = slices.Delete(p.idle, 0, 1)
 		delete(p.conns, cn)
@@ -150,7 +149,7 @@ func (p *pool) wait(ctx context.Context, w *waiter, start, bound time.Duration) 
 		return nil, err
 	}
 	p.mu.Unlock()
-	if cn, ok := <-w.ready; ok { // it came at the same moment: pass it on
+	if cn, ok := <-w.ready; ok { // it was delivered at the same time: pass it on
 		if cn != nil {
 			p.put(cn)
 		} else {
@@ -194,13 +193,13 @@ func (p *pool) dial(ctx context.Context, start, bound time.Duration) (*conn, err
 	return cn, nil
 }
 
-// notContext shows the text of an error without its chain: a time-out of ours
-// must not look like one of the caller's context.
+// notContext hides the chain of an error: a timeout of the client must not match the
+// caller's context errors.
 type notContext struct{ err error }
 
 func (e notContext) Error() string { return e.err.Error() }
 
-// put takes a connection back whose exchange has ended well.
+// put returns a connection to the pool after a successful exchange.
 func (p *pool) put(cn *conn) {
 	now := p.now()
 	cn.idleSince = now
@@ -233,7 +232,7 @@ func (p *pool) next() chan<- *conn {
 	return w.ready
 }
 
-// discard closes a connection and gives its place to a waiter.
+// discard closes a connection and passes its slot to a waiter.
 func (p *pool) discard(cn *conn) {
 	p.mu.Lock()
 	delete(p.conns, cn)
@@ -242,7 +241,7 @@ func (p *pool) discard(cn *conn) {
 	p.release()
 }
 
-// replace closes a connection and keeps its place.
+// replace closes a connection and keeps its slot.
 func (p *pool) replace(cn *conn) {
 	p.mu.Lock()
 	delete(p.conns, cn)
@@ -250,7 +249,7 @@ func (p *pool) replace(cn *conn) {
 	cn.close()
 }
 
-// release gives up the right to one open connection.
+// release releases the slot of one open connection.
 func (p *pool) release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -272,8 +271,8 @@ func (p *pool) checkDrained() {
 	}
 }
 
-// idleFor is how long a connection may be idle: what the upstream announced less
-// a second for the way (or half of it when it is that short), else our own bound.
+// idleFor returns the longest idle time of a connection: the announced time less a second
+// of latency (or half of it if it is short), else the pool's own limit.
 func (p *pool) idleFor(cn *conn) time.Duration {
 	if k := min(cn.keepAlive, maxKeepAlive); k > 0 {
 		return max(k-time.Second, k/2)
@@ -283,7 +282,7 @@ func (p *pool) idleFor(cn *conn) time.Duration {
 
 func (p *pool) reapEvery() time.Duration { return max(p.idleTimeout/4, 10*time.Millisecond) }
 
-// reap closes connections that were idle for too long.
+// reap closes connections that exceed their idle time.
 func (p *pool) reap() {
 	now := p.now()
 	var old []*conn

@@ -4,7 +4,7 @@ package upstream
 
 import "net"
 
-// probe exists where the system lets one look at a socket without reading.
+// probe is available only on systems where a socket can be examined without reading.
 type probe struct{}
 
 func newProbe(net.Conn) *probe { return nil }

@@ -9,10 +9,11 @@ import (
 	"svc/gateway/socket"
 )
 
-// probe looks whether an idle connection is still what it was: open, and silent.
+// probe checks whether an idle connection is still open and without unsolicited data
+// (decision FAST24).
 type probe struct {
 	rc    syscall.RawConn
-	look  func(fd uintptr) // made once
+	look  func(fd uintptr) // allocated once
 	quiet bool
 	peek  [1]byte
 }
@@ -31,8 +32,8 @@ func newProbe(raw net.Conn) *probe {
 	return p
 }
 
-// silent reports whether the peer has neither closed the connection nor sent
-// anything on it that nobody asked for.
+// idle reports whether the peer has neither closed the connection nor sent unsolicited
+// data.
 func (p *probe) idle() bool {
 	if p == nil {
 		return true

@@ -10,30 +10,30 @@ import (
 )
 
 const (
-	// maxHead bounds the header of an answer, interim ones each by themselves.
+	// maxHead bounds the header of a response, and that of each interim response.
 	maxHead   = bigBuffer - 1
 	maxFields = 256
-	// maxInterim is how many 1xx answers may come before the real one.
+	// maxInterim is the largest number of 1xx responses before the final one.
 	maxInterim = 8
 )
 
-// invalidf makes an ErrInvalidResponse.
+// invalidf returns an ErrInvalidResponse.
 func invalidf(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrInvalidResponse}, args...)...)
 }
 
-// head is the parsed header of an answer.
+// head is the parsed header of a response.
 type head struct {
 	status int
 	http10 bool
 	fields Header
 }
 
-// parse reads a header that ends with an empty line. Values share memory with
-// block; h.fields is appended to.
+// parse parses a header that ends with an empty line. Values share memory with block;
+// h.fields is appended to.
 //
-// It is strict where readers differ: lines end with CR LF and nothing else, a
-// field name ends at its colon, no line continues another.
+// It is strict where parsers differ: lines end with CR LF, a field name ends at its
+// colon, and no line continues another.
 func (h *head) parse(block string) error {
 	line, rest, err := cutLine(block)
 	if err != nil {
@@ -111,19 +111,18 @@ func parseField(line string) (Field, error) {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' }
 
-// framing says where a body ends.
+// framing is the way in which the end of a body is marked.
 type framing uint8
 
 const (
 	framedNone    framing = iota // there is no body
 	framedLength                 // after Content-Length bytes
 	framedChunked                // after the last chunk
-	framedClose                  // where the connection ends
+	framedClose                  // at the end of the connection
 )
 
-// frame decides where the body ends (RFC 9112, section 6.3), how long it is
-// where that is known, and whether the connection can be used again. What could
-// be framed in two ways is refused.
+// frame determines where the body ends (RFC 9112, section 6.3), its length if known, and
+// whether the connection can be reused. Ambiguous framing is rejected.
 func (h *head) frame() (kind framing, length int64, reuse bool, keepAlive time.Duration, err error) {
 	reuse = !h.http10
 	length = -1
@@ -149,7 +148,7 @@ func (h *head) frame() (kind framing, length int64, reuse bool, keepAlive time.D
 			}
 		case len("Content-Encoding"):
 			if equalName(name, "Content-Encoding") && value != "" && !strings.EqualFold(value, "identity") {
-				return 0, 0, false, 0, invalidf("Content-Encoding %.40q, though only identity was accepted", value)
+				return 0, 0, false, 0, invalidf("Content-Encoding %.40q, although only identity was accepted", value)
 			}
 		case len("Transfer-Encoding"):
 			if !equalName(name, "Transfer-Encoding") {
@@ -165,7 +164,7 @@ func (h *head) frame() (kind framing, length int64, reuse bool, keepAlive time.D
 	case chunked && length >= 0:
 		return 0, 0, false, 0, invalidf("both Content-Length and Transfer-Encoding")
 	case h.status < 200 || h.status == 204 || h.status == 304:
-		// A body that should not be there is not read, and what follows it neither.
+		// Neither an unexpected body nor any data after it is read.
 		return framedNone, 0, reuse && !chunked && (length <= 0 || h.status == 304), keepAlive, nil
 	case chunked:
 		return framedChunked, -1, reuse, keepAlive, nil
@@ -183,7 +182,7 @@ func parseLength(s string) (int64, error) {
 		return 0, invalidf("Content-Length %.40q", s)
 	}
 	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' { // ParseInt takes a sign
+		if s[i] < '0' || s[i] > '9' { // ParseInt accepts a sign
 			return 0, invalidf("Content-Length %.40q", s)
 		}
 	}
@@ -194,7 +193,7 @@ func parseLength(s string) (int64, error) {
 	return n, nil
 }
 
-// hasToken reports whether a comma-separated list holds the token.
+// hasToken reports whether a comma-separated list contains the token.
 func hasToken(list, token string) bool {
 	for list != "" {
 		var item string
@@ -206,8 +205,7 @@ func hasToken(list, token string) bool {
 	return false
 }
 
-// parseKeepAlive reads timeout=SECONDS of a Keep-Alive field; 0 when there is
-// none.
+// parseKeepAlive parses timeout=SECONDS of a Keep-Alive field; 0 when there is none.
 func parseKeepAlive(value string) time.Duration {
 	for value != "" {
 		var item string
@@ -222,8 +220,8 @@ func parseKeepAlive(value string) time.Duration {
 	return 0
 }
 
-// headEnd returns the length of the header that b starts with, its empty line
-// included, or 0 while it is not complete. from is where to look from.
+// headEnd returns the length of the header at the start of b, including its empty line,
+// or 0 while it is incomplete. The search starts at from.
 func headEnd(b []byte, from int) int {
 	from = max(from-3, 0)
 	if i := bytes.Index(b[from:], crlf2); i >= 0 {

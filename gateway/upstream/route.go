@@ -11,7 +11,7 @@ import (
 
 // Route is one element of the routes section (gateway specification, routes).
 type Route struct {
-	// Match says which tools the route takes.
+	// Match selects the tools of the route.
 	Match Match `yaml:"match"`
 	// Upstream is the name of a known upstream.
 	Upstream string `yaml:"upstream"`
@@ -31,15 +31,14 @@ type Match struct {
 	// ToolNameIn matches any of the listed names exactly.
 	ToolNameIn []string `yaml:"tool_name_in"`
 
-	// Method, Direction and Claims belong to policy rules; a route that has one
-	// is refused with a message that says so.
+	// Method, Direction and Claims belong to policy rules; a route that has one of them
+	// is rejected with an error of its own.
 	Method    string `yaml:"method"`
 	Direction string `yaml:"direction"`
 	Claims    any    `yaml:"claims"`
 }
 
-// Validate reports what is wrong with the route by itself; that its upstream is
-// known is for the one who sees both lists.
+// Validate reports the errors of one route; its caller checks that its upstream exists.
 func (r *Route) Validate(at diag.At) {
 	if r.Upstream == "" {
 		at.Field("upstream").Errorf("required", "a route needs the name of an upstream")
@@ -47,7 +46,7 @@ func (r *Route) Validate(at diag.At) {
 	r.Match.Validate(at.Field("match"))
 }
 
-// Validate reports what is wrong with the matcher.
+// Validate reports the errors of the matcher.
 func (m *Match) Validate(at diag.At) {
 	refuse := func(name string, set bool) {
 		if set {
@@ -93,8 +92,8 @@ func (m *Match) count() int {
 	return n
 }
 
-// compileRegex anchors the pattern to the full name. It is compiled by itself
-// first, so that a stray parenthesis cannot reach outside the anchors.
+// compileRegex anchors the pattern to the full name. It is first compiled by itself, so
+// that a parenthesis cannot close the group of the anchors.
 func compileRegex(pattern string) (*regexp.Regexp, error) {
 	if len(pattern) > 4096 {
 		return nil, errors.New("is longer than 4096 bytes")

@@ -10,14 +10,14 @@ import (
 	"svc/gateway/glob"
 )
 
-// Router finds the upstream of a tool: routes are asked top-down and the first
-// that matches wins (gateway specification, routes). It is immutable and safe
-// for concurrent use.
+// Router selects the upstream of a tool: routes are evaluated in order and the first
+// match applies (gateway specification, routes). It is immutable and safe for concurrent
+// use.
 type Router struct {
 	upstreams []string       // by index of the route
 	exact     map[string]int // name to the first route that lists it
-	prefixes  map[string]int // prefix to the first route that has it
-	lengths   []int          // the lengths of the prefixes, each once, ascending
+	prefixes  map[string]int // prefix to the first route with it
+	lengths   []int          // the distinct lengths of the prefixes, ascending
 	patterns  []pattern      // globs and expressions, in the order of their routes
 	all       int            // the first route of tool_name "*", or len(upstreams)
 }
@@ -101,7 +101,7 @@ func (r *Router) Match(tool string) (name string, ok bool) {
 	for i := range r.patterns {
 		p := &r.patterns[i]
 		if p.route >= best {
-			break // they stand in the order of their routes
+			break // patterns are in the order of their routes
 		}
 		if p.match(tool) {
 			best = p.route
@@ -121,8 +121,7 @@ func (p *pattern) match(tool string) bool {
 	return p.glob.Match(tool)
 }
 
-// Upstreams returns the names that routes lead to, each once, in the order of
-// the routes.
+// Upstreams returns the distinct upstreams of the routes, in the order of the routes.
 func (r *Router) Upstreams() []string {
 	var names []string
 	for _, name := range r.upstreams {
@@ -133,7 +132,7 @@ func (r *Router) Upstreams() []string {
 	return names
 }
 
-// String describes the size, for logs.
+// String describes the number of routes, for logs.
 func (r *Router) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d routes: %d names, %d prefixes, %d patterns", len(r.upstreams), len(r.exact), len(r.prefixes), len(r.patterns))

@@ -20,17 +20,17 @@ import (
 )
 
 const (
-	// dialTimeout bounds the making of a connection, TLS included, below the
-	// first-byte time-out.
+	// dialTimeout bounds the time to connect, including TLS, below the first-byte
+	// timeout.
 	dialTimeout = 10 * time.Second
 	// maxRequestHead bounds the header that is sent.
 	maxRequestHead = 1 << 20
-	// gatherBytes is up to which size a body is copied behind its header and
-	// written with it; a larger one is handed to the kernel from where it is.
+	// gatherBytes is the size up to which a body is copied after its header and written
+	// with it; a larger body is passed to the kernel without a copy.
 	gatherBytes = 16 << 10
 )
 
-// target is where requests go and the part of their header that never changes.
+// target is the destination of requests and the constant part of their headers.
 type target struct {
 	address string
 	tls     *tls.Config // nil for plain http
@@ -102,8 +102,8 @@ func tlsConfig(cfg *TLSConfig, host string) (*tls.Config, error) {
 	return c, nil
 }
 
-// dial makes a connection; the name is resolved anew each time. secured is nil
-// for plain http, else the layer below TLS.
+// dial makes a connection; the name is resolved each time. secured is nil for plain http,
+// else the layer below TLS.
 func (t *target) dial(ctx context.Context) (nc, raw net.Conn, secured *closeNotifyConn, err error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -130,10 +130,10 @@ type handshakeError struct{ err error }
 func (e *handshakeError) Error() string { return "TLS handshake: " + e.err.Error() }
 func (e *handshakeError) Unwrap() error { return e.err }
 
-// beneathTLS is a connection below a TLS layer. It notices an end that comes
-// without the notice that TLS asks for: crypto/tls lets that pass between two
-// records, but there it may be the work of a third party, and a body that ends
-// with the connection would be cut unseen.
+// closeNotifyConn is a connection below a TLS layer. It detects an end of the connection
+// without the close_notify alert of TLS. crypto/tls accepts such an end between two
+// records, but a third party may have caused it, and a body that ends with the connection
+// would be truncated without an error.
 type closeNotifyConn struct {
 	net.Conn
 	ended bool // the connection ended, not only what TLS carries
@@ -147,10 +147,10 @@ func (s *closeNotifyConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// writeBuffer holds the head of a request, and behind it a body that is small.
+// writeBuffer holds the head of a request, followed by a small body.
 type writeBuffer struct {
 	b []byte
-	// gathered says that b holds the body too.
+	// gathered is set when b contains the body too.
 	gathered bool
 }
 
@@ -167,8 +167,7 @@ func putWriteBuffer(w *writeBuffer) {
 	}
 }
 
-// appendRequest writes the head of the request into w, and the body when it is
-// small.
+// appendRequest appends the head of the request to w, and the body when it is small.
 func (t *target) appendRequest(w *writeBuffer, req *Request) error {
 	if !validName(req.Method) || len(req.Method) > 32 || req.Method == "HEAD" || req.Method == "CONNECT" {
 		return fmt.Errorf("%w: method %.40q", ErrInvalidRequest, req.Method)
@@ -217,5 +216,5 @@ func (t *target) sets(name string) bool {
 	return false
 }
 
-// errNoAnswer marks a connection that ended before a byte of an answer came.
-var errNoAnswer = errors.New("the connection ended before an answer came")
+// errNoAnswer marks a connection that ended before the first byte of a response.
+var errNoAnswer = errors.New("the connection ended before the response")

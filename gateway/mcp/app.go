@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// app says whether content is interactive.
+// app is the result of checking whether content is interactive (decision MSG14).
 type app uint8
 
 const (
 	noApp   app = iota
-	unclear     // it could be read in two ways
+	unclear     // parsers could read it differently
 	isApp       // whatever else is unclear
 )
 
-// appOf says whether a content block is interactive.
+// appOf reports whether a content block is interactive.
 func appOf(body []byte, block Span) app {
 	if body[block.Start] != '{' {
 		return noApp
@@ -38,7 +38,7 @@ func appOf(body []byte, block Span) app {
 	return found
 }
 
-// appOfResource says whether an embedded resource is interactive.
+// appOfResource reports whether an embedded resource is interactive.
 func appOfResource(body []byte, resource Span) app {
 	if body[resource.Start] != '{' {
 		return noApp
@@ -55,10 +55,10 @@ func appOfResource(body []byte, resource Span) app {
 	return found
 }
 
-// isTwin reports whether a name differs from a known one by case alone.
+// isTwin reports whether a name differs from a known one only by case.
 func isTwin(name, known string) bool { return name != known && strings.EqualFold(name, known) }
 
-// appOfType says whether a MIME type is one of interactive content.
+// appOfType reports whether a MIME type is a type of interactive content.
 func appOfType(body []byte, at Span) app {
 	text, ok := stringAt(body, at)
 	if text = strings.TrimSpace(text); !ok || text == "" {

@@ -11,12 +11,12 @@ const (
 	Revision20260728 = "2026-07-28" // the stateless dialect
 )
 
-// Dialect is what a request is read as, resolved once.
+// Dialect is the protocol revision that a request is read with, resolved once.
 type Dialect struct {
 	// Version is the revision that was declared, empty when none was.
 	Version string
-	// Modern tells the stateless dialect of 2026-07-28 and later from the
-	// legacy one.
+	// Modern is set for the stateless dialect of 2026-07-28 and later, and unset for the
+	// legacy one (decision MSG11).
 	Modern bool
 }
 
@@ -32,9 +32,9 @@ func (d Dialect) String() string {
 }
 
 // ResolveDialect resolves the dialect of a message from its own declaration in
-// params._meta and the value of the header MCP-Protocol-Version. The message
-// wins; where neither declares anything the dialect is legacy. header is empty
-// when there is none.
+// params._meta and the value of the header MCP-Protocol-Version. The message takes
+// precedence; if neither declares a revision the dialect is legacy. header is empty when
+// there is none.
 func ResolveDialect(m *Message, header string) Dialect {
 	version := m.ProtocolVersion
 	if version == "" {
@@ -88,10 +88,10 @@ func (a Allowed) NewestLegacy() string {
 	return newest
 }
 
-// RewriteInitialize returns the body of an initialize with a revision that is
-// allowed: SDKs ask for their newest, and would then be refused on the next
-// request. The body is returned as it is when the revision is allowed or the
-// list has no revision of the legacy dialect; changed tells.
+// RewriteInitialize returns the body of an initialize with an allowed revision: SDKs
+// request their newest revision, and the next request would then be refused. The body is
+// returned unchanged when the revision is allowed or the list has no revision of the
+// legacy dialect; changed reports a change.
 func (a Allowed) RewriteInitialize(m *Message) (body []byte, changed bool) {
 	at := m.Spans.InitializeVersion
 	if m.Method != MethodInitialize || !at.Present() || len(a) == 0 || slices.Contains(a, m.InitializeVersion) {
@@ -104,9 +104,9 @@ func (a Allowed) RewriteInitialize(m *Message) (body []byte, changed bool) {
 	return Splice(nil, m.Body, Edit{at, AppendString(nil, newest)}), true
 }
 
-// FilterSupported returns the body of the answer to server/discover with
-// result.supportedVersions cut down to the allowed revisions. The body is
-// returned as it is when nothing is to be cut; changed tells.
+// FilterSupported returns the body of a server/discover response whose
+// result.supportedVersions contains only allowed revisions. The body is returned
+// unchanged when all are allowed; changed reports a change.
 func (a Allowed) FilterSupported(m *Message) (body []byte, changed bool) {
 	at := m.Spans.SupportedVersions
 	if !at.Present() || len(a) == 0 || m.Body[at.Start] != '[' {

@@ -2,17 +2,15 @@ package mcp
 
 import "strconv"
 
-// Scan reads the envelope in body into m, in one pass and without allocating
-// unless a name or value that counts is written with escapes or an object has
-// very many members.
+// Scan parses the envelope in body into m, in one pass and without allocating, unless a
+// known name or value is written with escapes or an object has very many members.
 //
-// It refuses what peers could read in different ways: anything that is not
-// strictly JSON in UTF-8, member names that come twice in one object at any
-// depth, names at the levels of the envelope (the top, params, params._meta,
-// result) that differ from a known one only by letter case, nesting over
-// [MaxDepth], batches, and messages that are no request, notification or
-// response. The error is then an *[Error]; m holds the id as far as one could
-// be read, and nothing else but Body.
+// It refuses input that peers could interpret differently (decision MSG2): anything that
+// is not strict JSON in UTF-8, duplicate member names in one object at any depth, names
+// at the levels of the envelope (the top, params, params._meta, result) that differ from
+// a known one only by letter case, nesting over [MaxDepth], batches, and messages that
+// are not a request, notification or response. The error is then an *[Error]; m contains
+// the id as far as it could be read (decision MSG4), and otherwise only Body.
 func Scan(body []byte, m *Message) error {
 	*m = Message{Body: body}
 	s := scanner{b: body}
@@ -22,7 +20,7 @@ func Scan(body []byte, m *Message) error {
 		m.ID = span(id).Of(body)
 	}
 	if v := s.slots[fieldID]; v.kind != 0 {
-		m.Spans.ID = span(v) // also of the null that an error may carry
+		m.Spans.ID = span(v) // also of a null id, which an error may have
 	}
 	if !ok {
 		return s.fault.at(s.faultAt)
@@ -37,9 +35,9 @@ func Scan(body []byte, m *Message) error {
 	return nil
 }
 
-// PeekID returns the id of the message that starts with prefix, as far as one
-// can be read from it; nil when not. It is for answers given before the body
-// is judged: the message may be cut short or bad.
+// PeekID returns the id of the message that starts with prefix, as far as it can be read;
+// nil otherwise. It is for responses that are sent before the body is validated: the
+// message may be truncated or invalid.
 func PeekID(prefix []byte) []byte {
 	s := scanner{b: prefix}
 	s.document()
@@ -50,7 +48,7 @@ func PeekID(prefix []byte) []byte {
 	return span(id).Of(prefix)
 }
 
-// span returns where the value of a slot stands.
+// span returns the position of the value of a slot.
 func span(v slot) Span { return Span{Start: int(v.start), End: int(v.end)} }
 
 // id returns the slot of the id when it can be echoed.
@@ -60,13 +58,13 @@ func (s *scanner) id() (slot, bool) {
 	switch v.kind {
 	case kindString, kindEscaped:
 		return v, n <= MaxID
-	case kindInteger: // at the very end of the bytes it may have been cut
+	case kindInteger: // at the end of the bytes the number may be truncated
 		return v, n <= MaxIDDigits && int(v.end) < len(s.b)
 	}
 	return slot{}, false
 }
 
-// fill takes over what the scan found, and judges whether it is a message.
+// fill sets the fields that the scan found, and validates the kind of the message.
 func fill(m *Message, slots *[fields]slot) (fault, int) {
 	at := func(f field) int { return int(slots[f].start) }
 	if v := slots[fieldJSONRPC]; !isString(v) || stringOf(span(v).Of(m.Body), v.kind) != "2.0" {
@@ -122,8 +120,8 @@ func fill(m *Message, slots *[fields]slot) (fault, int) {
 // isString reports whether a value is a string.
 func isString(v slot) bool { return v.kind == kindString || v.kind == kindEscaped }
 
-// text returns the value of a string that is bounded and holds no control
-// characters; "" when the member is absent.
+// text returns the value of a string that is bounded and contains no control characters;
+// "" when the member is absent.
 func text(m *Message, v slot, limit int) (value string, ok bool) {
 	if v.kind == 0 {
 		return "", true
@@ -135,7 +133,7 @@ func text(m *Message, v slot, limit int) (value string, ok bool) {
 	return value, plain(value)
 }
 
-// fillMeta takes over what counts in _meta, of params or of result.
+// fillMeta sets the fields from _meta, of params or of result.
 func fillMeta(m *Message, slots *[fields]slot) (fault, int) {
 	switch v := slots[fieldMeta]; v.kind {
 	case 0, kindNull:
@@ -166,7 +164,7 @@ func fillMeta(m *Message, slots *[fields]slot) (fault, int) {
 	return noFault, 0
 }
 
-// fillRequest takes over what counts in a request or notification.
+// fillRequest sets the fields of a request or notification.
 func fillRequest(m *Message, slots *[fields]slot) (fault, int) {
 	v := slots[fieldMethod]
 	value, ok := text(m, v, MaxMethod)
@@ -223,8 +221,8 @@ func fillRequest(m *Message, slots *[fields]slot) (fault, int) {
 	return noFault, 0
 }
 
-// fillResult takes over what counts in a result. What is not of the type that
-// the protocol asks for is left for the client to judge.
+// fillResult sets the fields of a result. Members with another type than the protocol
+// requires are ignored; the client validates them.
 func fillResult(m *Message, slots *[fields]slot) (fault, int) {
 	if slots[fieldResult].kind != kindObject {
 		return noFault, 0

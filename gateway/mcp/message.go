@@ -23,10 +23,10 @@ const (
 	MaxRevision = 64    // a protocol revision
 )
 
-// Kind says what a message is.
+// Kind is the kind of a message.
 type Kind uint8
 
-// The kinds of messages. A zero Kind is a message that was refused.
+// The kinds of messages. The zero Kind is a message that was refused.
 const (
 	Invalid Kind = iota
 	Request
@@ -62,25 +62,25 @@ func (s Span) Of(body []byte) []byte {
 	return body[s.Start:s.End:s.End]
 }
 
-// Message is the one view of an envelope that policy, routing, audit and
-// forwarding share. [Scan] fills it.
+// Message is the parsed envelope that policy, routing, audit and forwarding share. [Scan]
+// fills it.
 //
-// ID and the strings alias Body: they hold as long as nobody writes to Body,
-// and keep it alive. [Message.Detach] cuts them loose.
+// ID and the strings share memory with Body: they are valid until Body is modified, and
+// keep Body alive. [Message.Detach] copies them.
 type Message struct {
 	// Body holds the exact bytes that were read.
 	Body []byte
-	// Kind tells requests, notifications and responses apart.
+	// Kind is the kind of the message: request, notification or response.
 	Kind Kind
-	// ID is the id as written, quotes included; nil when there is none, or
-	// when it is the null that an error may carry. After a refused scan it is
-	// the id as far as one could be read, so that the error can echo it.
+	// ID is the id as written, with quotes; nil when there is none, or when it is the
+	// null that an error may have. After a refused scan it is the id as far as it could
+	// be read, so that the error can echo it (decision MSG1).
 	ID []byte
-	// Method is the value of method; empty for responses.
+	// Method is the value of method; empty for responses. It shares memory with Body.
 	Method string
 
-	// Name is params.name of a tools/call or prompts/get, or of any other
-	// method where it is a string. HasName tells an absent one.
+	// Name is params.name of a tools/call or prompts/get, or of any other method if it is
+	// a string. HasName is false when it is absent. Name shares memory with Body.
 	Name    string
 	HasName bool
 	// URI is params.uri where it is a string.
@@ -99,19 +99,19 @@ type Message struct {
 	// SubscriptionID is _meta["io.modelcontextprotocol/subscriptionId"] of
 	// params or result: the text of a string, or the digits of a number.
 	SubscriptionID string
-	// IsError tells a response that carries an error, ErrorCode is its code (0
-	// when that is no integer of 32 bits).
+	// IsError is set for a response with an error; ErrorCode is its code (0 when that is
+	// not an integer of 32 bits).
 	IsError   bool
 	ErrorCode int
-	// ToolError tells a result that says isError: true.
+	// ToolError is set for a result with isError: true.
 	ToolError bool
 
 	// Spans are the offsets in Body to splice on.
 	Spans Spans
 }
 
-// Spans are the places of the parts of an envelope: values as written, strings
-// with their quotes.
+// Spans are the positions of the parts of an envelope: values as written, strings with
+// their quotes.
 type Spans struct {
 	ID, Method, Params, Result, Error Span
 	Name, URI, TaskID                 Span // of params; TaskID also of result
@@ -128,9 +128,8 @@ type Spans struct {
 	CacheScope                        Span // result.cacheScope
 }
 
-// Detach replaces the strings and the id by copies that no longer share memory
-// with Body, for a reader that keeps the message longer than the body. Body
-// and Spans stay as they are.
+// Detach replaces the strings and the id by copies that do not share memory with Body,
+// for a caller that keeps the message longer than the body. Body and Spans are unchanged.
 func (m *Message) Detach() {
 	m.ID = bytes.Clone(m.ID)
 	m.Method = strings.Clone(m.Method)

@@ -59,7 +59,7 @@ const (
 	Server
 )
 
-// Param is a parameter that names what a request is about; the header Mcp-Name
+// Param is a parameter that identifies the object of a request; the header Mcp-Name
 // mirrors it.
 type Param uint8
 
@@ -71,8 +71,8 @@ const (
 	ParamTaskID
 )
 
-// MethodInfo is what the gateway knows of a method. There is one table of them, and
-// whoever treats methods differently asks it.
+// MethodInfo describes a method. There is one table of methods, which all code uses that
+// treats methods differently.
 type MethodInfo struct {
 	Name   string
 	Sender Sender
@@ -125,7 +125,7 @@ var methods = [...]MethodInfo{
 	{Name: NotificationElicitationComplete, Sender: Server},
 }
 
-// unknownMethod is what is known of all other methods: nothing.
+// unknownMethod describes all other methods.
 var unknownMethod MethodInfo
 
 var methodByName = func() map[string]*MethodInfo {
@@ -136,10 +136,10 @@ var methodByName = func() map[string]*MethodInfo {
 	return byName
 }()
 
-// Methods returns what is known of each method.
+// Methods returns the table of methods.
 func Methods() []MethodInfo { return slices.Clone(methods[:]) }
 
-// MethodOf returns what is known of a method, the zero value of one that is not.
+// MethodOf returns the description of a method, the zero value for an unknown one.
 func MethodOf(name string) MethodInfo { return *infoOf(name) }
 
 func infoOf(name string) *MethodInfo {
@@ -156,8 +156,8 @@ func Discovery(method string) bool { return infoOf(method).Discovery }
 // TaskFollowUp reports whether a method asks about a task by params.taskId.
 func TaskFollowUp(method string) bool { return infoOf(method).FollowsTask }
 
-// intern returns the constant for a method that is known, so that it does not
-// keep the body alive.
+// intern returns the constant for a known method, so that it does not keep the body
+// alive.
 func intern(method string) (string, bool) {
 	if method == MethodToolsCall { // nearly all messages
 		return MethodToolsCall, true

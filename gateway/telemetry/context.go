@@ -20,8 +20,8 @@ const (
 	flagRandom  = 0x02 // the trace id is random (Trace Context, level 2)
 )
 
-// Context is the position in a trace that a caller hands over: W3C Trace
-// Context, traceparent. The zero Context is none.
+// Context is the position in a trace that a caller passes on: W3C Trace Context,
+// traceparent. The zero Context is none.
 type Context struct {
 	Trace TraceID
 	Span  SpanID
@@ -40,9 +40,9 @@ const traceparentSize = 55
 // maxTraceparent bounds what a later version may append.
 const maxTraceparent = 512
 
-// ParseTraceparent reads a traceparent. ok is false for all that is not one,
-// down to an upper-case digit: then a new trace begins, as the recommendation
-// has it. A later version is read as far as version 00 goes.
+// ParseTraceparent parses a traceparent. ok is false for any deviation, such as an
+// upper-case digit: then a new trace begins, as the recommendation requires. Of a later
+// version the fields of version 00 are parsed.
 func ParseTraceparent(text string) (c Context, ok bool) {
 	if len(text) < traceparentSize || len(text) > maxTraceparent {
 		return Context{}, false
@@ -95,8 +95,7 @@ func digit(c byte) byte {
 	return 0xff
 }
 
-// newTraceID and newSpanID draw ids that nobody else has; they are names, not
-// secrets.
+// newTraceID and newSpanID return random ids; the ids need to be unique, not secret.
 func newTraceID() (id TraceID) {
 	put(id[:8], rand.Uint64()|1) // never all zeros
 	put(id[8:], rand.Uint64())
@@ -114,11 +113,11 @@ func put(dst []byte, v uint64) {
 	}
 }
 
-// maxTracestate bounds a tracestate that is taken from a message: the length
-// that the recommendation asks everyone to pass on.
+// maxTracestate bounds a tracestate from a message: the length that the recommendation
+// requires every implementation to forward.
 const maxTracestate = 512
 
-// validTracestate reports whether text can stand in a header as a tracestate.
+// validTracestate reports whether text is valid as the value of a tracestate header.
 func validTracestate(text string) bool {
 	if text == "" || len(text) > maxTracestate {
 		return false

@@ -15,9 +15,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Field numbers of opentelemetry/proto/{collector/trace,trace,common}/v1. Spans
-// are written by hand: the generated messages would cost some hundred objects
-// a request. What stands once in a batch is made of them.
+// Field numbers of opentelemetry/proto/{collector/trace,trace,common}/v1. Spans are
+// encoded by hand, because the generated messages would allocate some hundred objects a
+// request. The parts that occur once in a batch use the generated messages.
 const (
 	requestResourceSpans = 1
 
@@ -57,7 +57,7 @@ type encoder struct {
 	scope    []byte // as written in ScopeSpans
 }
 
-// newEncoder prepares what all batches share.
+// newEncoder prepares the parts that all batches share.
 func newEncoder(cfg Config, version string) (*encoder, error) {
 	attrs := maps.Clone(cfg.ResourceAttrs)
 	if attrs == nil {
@@ -173,7 +173,7 @@ func appendHead(dst []byte, s *Span, id, parent SpanID, remote bool) []byte {
 }
 
 func appendTimes(dst []byte, kind tracepb.Span_SpanKind, start, end time.Time) []byte {
-	if end.Before(start) { // the clock was set back meanwhile
+	if end.Before(start) { // the clock was set back during the request
 		end = start
 	}
 	dst = protowire.AppendTag(dst, spanKind, protowire.VarintType)
@@ -195,8 +195,8 @@ func appendStatus(dst []byte, errorType string) []byte {
 	return protowire.AppendVarint(dst, uint64(tracepb.Status_STATUS_CODE_ERROR))
 }
 
-// appendText appends an attribute, unless it is empty. Foreign bytes are made
-// valid: one bad text would have the whole batch refused.
+// appendText appends an attribute, unless it is empty. Invalid UTF-8 is replaced: one
+// invalid text would cause the endpoint to refuse the whole batch.
 func appendText(dst []byte, key, value string) []byte {
 	if value == "" {
 		return dst
@@ -238,7 +238,7 @@ func appendBytes(dst []byte, field protowire.Number, value []byte) []byte {
 	return protowire.AppendBytes(dst, value)
 }
 
-// open begins a part whose length is not known yet; closeAt writes the length.
+// open starts a part whose length is not known yet; closeAt writes the length.
 func open(dst *[]byte, field protowire.Number) (at int) {
 	*dst = protowire.AppendTag(*dst, field, protowire.BytesType)
 	*dst = append(*dst, 0, 0) // enough for most

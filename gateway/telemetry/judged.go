@@ -2,8 +2,8 @@ package telemetry
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// newJudgementCounters makes the counters of what was judged beside the rule that
-// decided.
+// newJudgementCounters returns the counters of rules that are not enforced and of
+// policies.
 func newJudgementCounters() (observed, fired *prometheus.CounterVec) {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "svc_gateway_observed_total",
@@ -14,8 +14,8 @@ func newJudgementCounters() (observed, fired *prometheus.CounterVec) {
 		}, []string{"action"})
 }
 
-// Observed counts a rule of the configuration that is not enforced, and what it
-// would have done to a request.
+// Observed counts a rule in mode observe, with the action that it would have had for a
+// request.
 func (m *Metrics) Observed(rule, action string) { m.observed.WithLabelValues(rule, action).Inc() }
 
 // PolicyFired counts a policy of the control plane that fired on a request.

@@ -2,11 +2,11 @@ package telemetry
 
 import "strings"
 
-// FromMeta reads the trace context that a message carries in its _meta object:
-// the members traceparent and tracestate, in the formats of the headers of
-// these names (SEP-414 of the Model Context Protocol). Where they stand
-// more than once, or are no such strings, there is none. meta is trusted no
-// further than its bytes: what is not an object has no context.
+// FromMeta returns the trace context in the _meta object of a message: the members
+// traceparent and tracestate, in the formats of the headers with these names (SEP-414 of
+// the Model Context Protocol). If a member occurs more than once, or is not a valid
+// string, there is no trace context. meta is not trusted: a value that is not an object
+// has no trace context.
 //
 // The tracestate is copied; it is empty without a traceparent.
 func FromMeta(meta []byte) (c Context, tracestate string, ok bool) {
@@ -23,10 +23,9 @@ func FromMeta(meta []byte) (c Context, tracestate string, ok bool) {
 	return c, tracestate, true
 }
 
-// MoveMeta puts c in the place of the position that a message carries in its
-// _meta object, in the same bytes: a traceparent has one length. It changes
-// nothing, and returns false, unless there is a position of version 00 in the
-// same trace.
+// MoveMeta replaces the position in the _meta object of a message by c, in place: a
+// traceparent has a fixed length. It returns false and changes nothing, unless there is a
+// position of version 00 in the same trace.
 func MoveMeta(meta []byte, c Context) bool {
 	parent, _, ok := membersOf(meta)
 	if !ok || len(parent) != traceparentSize || parent[0] != '0' || parent[1] != '0' {
@@ -77,8 +76,8 @@ func membersOf(meta []byte) (parent, state []byte, ok bool) {
 	return parent, state, true
 }
 
-// metaReader walks an object that a scan of the whole message has found well
-// formed. It is no judge of JSON, but never reads beyond the bytes it has.
+// metaReader reads an object that the scan of the whole message has validated. It does
+// not validate JSON, but never reads beyond the given bytes.
 type metaReader struct {
 	b []byte
 	i int
@@ -96,8 +95,8 @@ func (r *metaReader) token(c byte) bool {
 	return false
 }
 
-// text takes a string and returns what is between its quotes. One with escapes
-// is returned as written: no trace context needs any.
+// text takes a string and returns the bytes between its quotes. Escapes are not resolved,
+// because a valid trace context contains none.
 func (r *metaReader) text() ([]byte, bool) {
 	if !r.token('"') {
 		return nil, false

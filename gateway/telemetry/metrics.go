@@ -14,28 +14,27 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Request is one finished request as the metrics count it. Rule and Upstream
-// are names of the configuration, never texts from the wire: the label sets
-// stay bounded.
+// Request is one finished request for the metrics. Rule and Upstream are names of the
+// configuration, never text of a message, so that the label sets are bounded.
 type Request struct {
-	// Action is the decision, as audit lines have it.
+	// Action is the decision, as in audit lines.
 	Action string
 	// Rule is the id of the rule that decided; may be empty.
 	Rule string
-	// Upstream is its name; empty where none was asked.
+	// Upstream is the name of the upstream; empty if none was contacted.
 	Upstream string
-	// Status is that of the HTTP answer.
+	// Status is the HTTP status of the response.
 	Status int
-	// Stream tells an answer that was an event stream: it lasts as long as its
-	// client likes, and is left out of the latencies.
+	// Stream is set for event streams. The client decides how long a stream lasts, so
+	// that streams are not part of the latencies.
 	Stream bool
-	// Gateway is the time that the gateway itself took; UpstreamTime that of the
-	// upstream, 0 where none was asked.
+	// Gateway is the time spent in the gateway itself, UpstreamTime the time of the
+	// upstream, 0 if none was contacted.
 	Gateway, UpstreamTime time.Duration
 }
 
-// Metrics counts requests and serves what was counted to Prometheus, from a
-// registry of its own. Its methods are safe for concurrent use.
+// Metrics counts requests and serves the counts to Prometheus, from its own registry. Its
+// methods are safe for concurrent use.
 type Metrics struct {
 	registry  *prometheus.Registry
 	requests  *prometheus.CounterVec
@@ -47,10 +46,9 @@ type Metrics struct {
 	observed  *prometheus.CounterVec
 	fired     *prometheus.CounterVec
 
-	// series are the counters that were used, by label values, so that counting
-	// takes no lock.
+	// series maps label values to their counters, so that counting takes no lock.
 	series atomic.Pointer[map[seriesKey]series]
-	mu     sync.Mutex // of who adds one
+	mu     sync.Mutex // held by goroutines that add a counter
 }
 
 type seriesKey struct {
@@ -63,7 +61,7 @@ type series struct {
 	upstream prometheus.Observer
 }
 
-// NewMetrics makes the metrics. state is asked at each scrape.
+// NewMetrics creates the metrics. state is called for each scrape.
 func NewMetrics(version string, state func() State) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
@@ -121,14 +119,13 @@ func (m *Metrics) Observe(r *Request) {
 	}
 }
 
-// Asked counts a guardrail that was to be asked about a message, a request or one
-// that came back: what it said, and how long that took. name is one of the
-// configuration, verdict one of the few that there are.
+// Asked counts a guardrail callout for a message: its verdict and its duration. name is a
+// name of the configuration, verdict one of a fixed set.
 func (m *Metrics) Asked(name, verdict string, took time.Duration) {
 	m.guardrail.WithLabelValues(name, verdict).Observe(took.Seconds())
 }
 
-// of returns the counters of a label set, and makes them where they are new.
+// of returns the counters of a label set, and creates new ones.
 func (m *Metrics) of(key seriesKey) series {
 	if s, ok := (*m.series.Load())[key]; ok {
 		return s
@@ -153,8 +150,8 @@ func (m *Metrics) of(key seriesKey) series {
 	return s
 }
 
-// knownStatus returns a status that HTTP knows, and 0 for others: an upstream
-// could make up hundreds.
+// knownStatus returns a registered HTTP status, and 0 for others, because an upstream
+// could return hundreds of others.
 func knownStatus(status int) int {
 	if http.StatusText(status) == "" {
 		return 0

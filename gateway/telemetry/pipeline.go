@@ -21,28 +21,28 @@ import (
 )
 
 const (
-	// flushEvery is how long a span waits at most for others.
+	// flushEvery is the longest time that a span waits for others.
 	flushEvery = time.Second
 	// maxBatch bounds the requests of one export.
 	maxBatch = 512
 	// postTimeout bounds one attempt.
 	postTimeout = 10 * time.Second
-	// attempts bounds the tries of one batch, retryFor their time.
+	// attempts bounds the attempts of one batch, retryFor their total time.
 	attempts = 6
 	retryFor = time.Minute
-	// backoff is the first pause between tries; it doubles up to maxBackoff.
+	// backoff is the first pause between attempts; it doubles up to maxBackoff.
 	backoff    = 500 * time.Millisecond
 	maxBackoff = 10 * time.Second
-	// maxAfter bounds how long an endpoint can ask to be left alone.
+	// maxAfter bounds the pause that an endpoint can request with Retry-After.
 	maxAfter = 5 * time.Minute
-	// farewell bounds what is still sent after the end.
+	// farewell bounds the time of the last export at the stop of the gateway.
 	farewell = 3 * time.Second
-	// maxReply bounds what is read of an endpoint's answer.
+	// maxReply bounds the size of an endpoint's response that is read.
 	maxReply = 64 << 10
 )
 
-// pipeline sends spans to one endpoint. All but the queue and the counters
-// belongs to the goroutine of run.
+// pipeline sends spans to one endpoint. Only the goroutine of run uses its fields, except
+// the queue and the counters.
 type pipeline struct {
 	cfg    Config
 	url    string
@@ -60,7 +60,7 @@ type pipeline struct {
 	zipped  bytes.Buffer
 	zip     *gzip.Writer
 	failing bool
-	// notBefore is when the endpoint, which asked for a pause, is tried again.
+	// notBefore is the end of the pause that the endpoint requested.
 	notBefore time.Time
 }
 
@@ -84,7 +84,8 @@ func newPipeline(cfg Config, opts Options) (*pipeline, error) {
 	}
 	p.client = &http.Client{
 		Timeout: postTimeout,
-		// A redirect would carry the headers, which may hold a credential, elsewhere.
+		// A redirect is not followed, because the headers, which may contain a
+		// credential, would be sent to another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
 			Proxy: http.ProxyFromEnvironment, MaxConnsPerHost: 2, MaxIdleConns: 2,
@@ -95,7 +96,7 @@ func newPipeline(cfg Config, opts Options) (*pipeline, error) {
 	return p, nil
 }
 
-// run sends until ctx ends, and then what is left.
+// run sends until ctx ends, and then sends the rest.
 func (p *pipeline) run(ctx context.Context) {
 	defer p.client.CloseIdleConnections()
 	tick := time.NewTicker(flushEvery)
@@ -115,7 +116,7 @@ func (p *pipeline) run(ctx context.Context) {
 	}
 }
 
-// send exports one batch, and reports whether more than it may wait.
+// send exports one batch, and reports whether the queue may contain more.
 func (p *pipeline) send(ctx context.Context, tries int) (more bool) {
 	if p.pending == 0 {
 		p.batch, p.pending = p.queue.take(p.batch[:0], maxBatch)
@@ -129,7 +130,7 @@ func (p *pipeline) send(ctx context.Context, tries int) (more bool) {
 		err = p.deliver(ctx, body, tries)
 	}
 	if err != nil && ctx.Err() != nil && tries > 1 {
-		return false // the end has come: the last send takes the batch once more
+		return false // ctx has ended: the last send retries the batch once
 	}
 	p.pending = 0
 	if err != nil {
@@ -165,12 +166,12 @@ func (p *pipeline) encode() ([]byte, error) {
 	return p.zipped.Bytes(), nil
 }
 
-// deliver posts a body until the endpoint takes it, refuses it for good, or
-// tries and time have run out.
+// deliver posts a body until the endpoint accepts it or refuses it permanently, or until
+// the attempts or the time are used up.
 func (p *pipeline) deliver(ctx context.Context, body []byte, tries int) error {
 	until := time.Now().Add(retryFor)
 	pause := backoff
-	wait := time.Until(p.notBefore) // another batch was told to
+	wait := time.Until(p.notBefore) // the endpoint requested a pause for another batch
 	for try := 1; ; try++ {
 		if wait > 0 && (tries == 1 || !sleep(ctx, wait)) {
 			return errPaused
@@ -192,8 +193,8 @@ func (p *pipeline) deliver(ctx context.Context, body []byte, tries int) error {
 
 // Why a batch was not exported.
 var (
-	errGiveUp = errors.New("refused for good")
-	errPaused = errors.New("the endpoint asked for a pause that outlasts the gateway")
+	errGiveUp = errors.New("refused permanently")
+	errPaused = errors.New("the endpoint requested a pause beyond the stop of the gateway")
 )
 
 // sleep waits, and reports whether ctx still goes on.
@@ -208,8 +209,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// post makes one attempt. The error is errGiveUp where another would be in vain;
-// after is how long the endpoint asks to wait.
+// post makes one attempt. The error is errGiveUp for a permanent refusal; after is the
+// pause that the endpoint requests.
 func (p *pipeline) post(ctx context.Context, body []byte) (after time.Duration, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(body))
 	if err != nil {
@@ -243,7 +244,7 @@ func (p *pipeline) post(ctx context.Context, body []byte) (after time.Duration, 
 	return 0, fmt.Errorf("%w: status %d", errGiveUp, resp.StatusCode)
 }
 
-// partial counts what the endpoint took the batch without.
+// partial counts the spans of an accepted batch that the endpoint rejected.
 func (p *pipeline) partial(contentType string, reply []byte) {
 	var r collectorpb.ExportTraceServiceResponse
 	if contentType != "application/x-protobuf" || proto.Unmarshal(reply, &r) != nil {
@@ -256,7 +257,7 @@ func (p *pipeline) partial(contentType string, reply []byte) {
 	}
 }
 
-// retryAfter reads a Retry-After of either form; 0 when it says nothing.
+// retryAfter parses a Retry-After in either form; 0 when it is absent or invalid.
 func retryAfter(text string, now time.Time) time.Duration {
 	if seconds, err := strconv.Atoi(text); err == nil && seconds > 0 {
 		return time.Duration(min(seconds, 86400)) * time.Second
@@ -267,7 +268,7 @@ func retryAfter(text string, now time.Time) time.Duration {
 	return 0
 }
 
-// redacted is a URL as it may stand in a log.
+// redacted returns a URL without its secrets, for a log.
 func redacted(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {

@@ -8,15 +8,15 @@ import (
 const (
 	shards     = 8
 	shardSpans = 1024
-	// shardBytes bounds what a shard holds, whatever its requests are like.
+	// shardBytes bounds the size of a shard.
 	shardBytes = 1 << 20
 	// wakeAt is how full a shard is when its pipeline is woken.
 	wakeAt = shardSpans / 4
 )
 
-// queue holds the spans that wait for their pipeline, one record a request, as
-// they go over the wire: bytes without pointers cost the collector nothing. It is
-// bounded, and split so that requests seldom meet at one lock.
+// queue holds the spans that wait for their pipeline, one record per request, in their
+// wire format: bytes without pointers add no work for the garbage collector. It is
+// bounded, and sharded so that requests rarely contend for a lock.
 type queue struct {
 	shards  [shards]shard
 	wake    chan struct{}
@@ -31,7 +31,7 @@ type shard struct {
 	_     [64]byte
 }
 
-// start is where the first record that waits begins. The caller holds mu.
+// start returns the offset of the first waiting record. The caller holds mu.
 func (sh *shard) start() int32 {
 	if sh.first == 0 {
 		return 0
@@ -41,7 +41,7 @@ func (sh *shard) start() int32 {
 
 func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
 
-// admits reports whether there is room for one more, and counts it as dropped where
+// admits reports whether there is space for one more record, and counts a dropped one if
 // there is none.
 func (q *queue) admits(of SpanID) bool {
 	sh := &q.shards[of[1]%shards]
@@ -54,8 +54,8 @@ func (q *queue) admits(of SpanID) bool {
 	return n < shardSpans
 }
 
-// push takes a copy of a record, or counts it as dropped. of is the id of its
-// span, which is random.
+// push stores a copy of a record, or counts it as dropped. of is the id of its span,
+// which is random and selects the shard.
 func (q *queue) push(of SpanID, record []byte) {
 	sh := &q.shards[of[1]%shards]
 	sh.mu.Lock()
@@ -99,7 +99,7 @@ func (q *queue) take(dst []byte, room int) ([]byte, int) {
 	return dst, taken
 }
 
-// compact gives back the room of records that were taken. The caller holds mu.
+// compact releases the space of records that were taken. The caller holds mu.
 func (sh *shard) compact() {
 	gone := sh.start()
 	sh.data = sh.data[:copy(sh.data, sh.data[gone:])]
@@ -110,7 +110,7 @@ func (sh *shard) compact() {
 	sh.first = 0
 }
 
-// len is how many requests wait.
+// len returns the number of waiting requests.
 func (q *queue) len() int {
 	n := 0
 	for i := range q.shards {

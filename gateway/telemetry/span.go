@@ -16,13 +16,13 @@ type Stage struct {
 	Name  string
 	Start time.Time
 	End   time.Time
-	// Upstream marks the stage in which an upstream was asked. It is the parent
-	// of the upstream's own spans.
+	// Upstream marks the stage that called the upstream. This stage is the parent of the
+	// upstream's own spans.
 	Upstream bool
 }
 
-// Span is one request as its spans tell it (gateway specification, Spans).
-// Empty fields are left out.
+// Span holds the span of one request (gateway specification, Spans). Empty fields are
+// omitted.
 type Span struct {
 	Trace      Trace
 	Start, End time.Time
@@ -72,14 +72,14 @@ func (s *Span) AddStage(st Stage) {
 	}
 }
 
-// bound cuts the texts that come from outside.
+// bound truncates the texts that are arbitrary input.
 func (s *Span) bound() {
 	for _, t := range [...]*string{&s.Method, &s.Tool, &s.Version, &s.Principal, &s.OAuthClientName, &s.TaskHandle} {
 		*t = bounded(*t)
 	}
 }
 
-// bounded cuts a text from outside at maxText, between characters.
+// bounded truncates a text to maxText, between characters.
 func bounded(text string) string {
 	if len(text) <= maxText {
 		return text

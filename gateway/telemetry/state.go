@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// State is what the gateway's parts say of themselves when they are asked.
+// State is the state of the gateway's parts at a scrape.
 type State struct {
 	// Ready is what /readyz says.
 	Ready bool
@@ -41,7 +41,7 @@ type State struct {
 	Reporter *ReporterState
 	// Governance is nil where policies of the control plane are not enforced.
 	Governance *GovernanceState
-	// BreakersOpen tells, by guardrail, whether its breaker is not closed.
+	// BreakersOpen maps a guardrail to whether its breaker is open or half-open.
 	BreakersOpen map[string]bool
 	// Upstreams are the connection pools.
 	Upstreams []UpstreamState
@@ -51,16 +51,17 @@ type State struct {
 	Pipelines []Stats
 }
 
-// StoreState says how a shared rate-limit store fares.
+// StoreState is the state of a shared rate-limit store.
 type StoreState struct {
 	// Allowed and Refused count decisions, Failed the calls without one,
 	// ShortCircuited those that were not made because of an earlier failure.
 	Allowed, Refused, Failed, ShortCircuited uint64
-	// Failing tells that a server of it has not answered since it failed.
+	// Failing is set while a server of the store has not responded since its last
+	// failure.
 	Failing bool
 }
 
-// IssuerState says how the keys of the token issuer fare.
+// IssuerState is the state of the keys of the token issuer.
 type IssuerState struct {
 	// Keys counts those that are known.
 	Keys int
@@ -68,20 +69,20 @@ type IssuerState struct {
 	Fetched time.Time
 	// Fetches counts attempts, Signatures the signature checks of tokens.
 	Fetches, Signatures uint64
-	// Failing tells that the last attempt failed.
+	// Failing is set when the last attempt failed.
 	Failing bool
 }
 
 // ReporterState counts what became of traces on their way to the control plane.
 type ReporterState struct {
 	Posted, Duplicates, Failures, Quarantined, Dropped uint64
-	// Failing tells that the control plane takes nothing at present.
+	// Failing is set while the control plane accepts no traces.
 	Failing bool
 }
 
-// GovernanceState says how the policies of the control plane fare.
+// GovernanceState is the state of the policies of the control plane.
 type GovernanceState struct {
-	// Known tells whether there are policies to enforce, Policies how many.
+	// Known is set when there are policies to enforce; Policies is their number.
 	Known    bool
 	Policies int
 	// Fetched is when the control plane last confirmed them; zero for never.
@@ -109,7 +110,7 @@ type ToolListState struct {
 	BackingOff        bool
 }
 
-// stateCollector turns a State into metrics.
+// stateCollector converts a State to metrics.
 type stateCollector struct {
 	state func() State
 	descs map[string]*prometheus.Desc
@@ -263,7 +264,7 @@ func (c *stateCollector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// seconds is a time as metrics have it; 0 for never.
+// seconds returns a time as Unix seconds; 0 for never.
 func seconds(t time.Time) float64 {
 	if t.IsZero() {
 		return 0

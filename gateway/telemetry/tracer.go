@@ -14,7 +14,7 @@ import (
 
 // Config is one pipeline (gateway specification, telemetry).
 type Config struct {
-	// Name tells the pipelines apart in metrics and logs: customer, operator.
+	// Name distinguishes the pipelines in metrics and logs: customer, operator.
 	Name string
 	// Endpoint is the base URL; /v1/traces is appended.
 	Endpoint string
@@ -30,15 +30,15 @@ type Config struct {
 	Gzip bool
 }
 
-// Options are what a Tracer is made of.
+// Options are the parameters of a Tracer.
 type Options struct {
 	// Version is service.version; may be empty.
 	Version string
-	// Logger is told when exports fail and when they work again.
+	// Logger logs failed exports and their recovery.
 	Logger *slog.Logger
 }
 
-// Tracer hands the spans of requests to its pipelines. Its methods are safe for
+// Tracer passes the spans of requests to its pipelines. Its methods are safe for
 // concurrent use.
 type Tracer struct {
 	pipelines []*pipeline

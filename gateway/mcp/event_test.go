@@ -133,6 +133,10 @@ func TestEventReaderLimit(t *testing.T) {
 		{"frame without newline", strings.Repeat("x", 10*limit), 0, ErrEventTooLarge},
 		{"many lines over", strings.Repeat("data: xxxxxxx\n", limit), 0, ErrEventTooLarge},
 		{"comment over", ":" + strings.Repeat("x", 2*limit), 0, ErrEventTooLarge},
+		{"comments alone", strings.Repeat(": k\n\n", limit), limit / 5, ErrEventTooLarge},
+		{"blank lines alone", strings.Repeat("\n", 2*limit), 0, ErrEventTooLarge},
+		{"types without data", strings.Repeat("event: x\n\n", limit), 0, ErrEventTooLarge},
+		{"a comment before each of many events", strings.Repeat(": k\n\ndata: 1\n\n", limit), 2 * limit, io.EOF},
 		{"many small events", strings.Repeat("data: 1\n\n", limit), limit, io.EOF},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -10,7 +10,8 @@ import (
 )
 
 // ErrEventTooLarge is returned by [EventReader.Next] when an event exceeds the
-// limit. The stream cannot be read further.
+// limit, or when the comments and lines between two events do. The stream cannot be
+// read further.
 var ErrEventTooLarge = errors.New("an event of the stream is too large")
 
 const (
@@ -37,6 +38,7 @@ type EventReader struct {
 	line, scanned int
 	begun         bool // past the byte order mark
 	skipLF        bool // the last line ended with CR; a LF would belong to it
+	between       int  // bytes of comments and other lines since the last event
 
 	// The event that is being read. Its data is a span of buf, where lines are
 	// joined in place; type and id have buffers of their own, because they may
@@ -50,7 +52,8 @@ type EventReader struct {
 
 // NewEventReader returns a reader of the events in r, which may have at most
 // limit bytes each ([MaxEvent] when limit is not positive): fields and
-// comments, before joining.
+// comments, before joining. What stands between two events is bounded alike:
+// a stream of comments alone ends.
 func NewEventReader(r io.Reader, limit int) *EventReader {
 	if limit <= 0 {
 		limit = MaxEvent
@@ -78,10 +81,16 @@ func (r *EventReader) Next() (Event, error) {
 			if r.some {
 				return r.take(), nil
 			}
+			if err := r.skip(r.line - r.start); err != nil {
+				return Event{}, err
+			}
 			r.reset()
 			continue
 		}
 		if r.buf[line.Start] == ':' {
+			if err := r.skip(r.line - line.Start); err != nil {
+				return Event{}, err
+			}
 			text := r.buf[line.Start+1 : line.End : line.End]
 			if len(text) > 0 && text[0] == ' ' {
 				text = text[1:]
@@ -93,6 +102,15 @@ func (r *EventReader) Next() (Event, error) {
 		}
 		r.field(line)
 	}
+}
+
+// skip counts n bytes that belong to no event, and reports when they are too many.
+func (r *EventReader) skip(n int) error {
+	if r.between += n; r.between > r.limit {
+		r.err = ErrEventTooLarge
+		return r.err
+	}
+	return nil
 }
 
 // Unread returns how many bytes were read and not given out.
@@ -112,6 +130,7 @@ func (r *EventReader) take() Event {
 	ev := r.ev
 	ev.Type, ev.ID = r.typ, r.id
 	ev.Data = r.buf[r.data.Start:r.data.End:r.data.End]
+	r.between = 0
 	r.reset()
 	return ev
 }

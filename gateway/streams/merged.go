@@ -204,10 +204,10 @@ func (m *Merged) copyWithRetry(ctx context.Context, up *transport.Upstream, s mc
 // ended it in order.
 func (m *Merged) reportFailure(ctx context.Context, up *transport.Upstream, err error) {
 	switch {
-	case ctx.Err() != nil, !errors.As(err, new(*upstream.Error)) && !errors.Is(err, ErrInvalidFrame):
-	case errors.Is(err, ErrInvalidFrame):
+	case ctx.Err() != nil:
+	case errors.Is(err, ErrInvalidFrame), errors.Is(err, mcp.ErrEventTooLarge):
 		m.opts.Sources.Failed(up, invalidFrame(err))
-	default:
+	case errors.As(err, new(*upstream.Error)):
 		m.opts.Sources.Failed(up, upstream.CauseOf(err))
 	}
 }

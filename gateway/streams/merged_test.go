@@ -187,6 +187,8 @@ func TestBrokenStreamsAreOpenedAgain(t *testing.T) {
 				return status(404)
 			case 5:
 				return response(text("data: {\n\n")), nil
+			case 6:
+				return response(text(strings.Repeat(": k\n\n", mcp.MaxEvent/4))), nil
 			}
 			return silent(ctx, "")
 		}
@@ -194,13 +196,13 @@ func TestBrokenStreamsAreOpenedAgain(t *testing.T) {
 		pause := time.NewTimer(time.Minute)
 		<-pause.C
 		synctest.Wait()
-		if got := fmt.Sprint(at); got != "[0s 1s 3s 7s 11s 15s]" {
+		if got := fmt.Sprint(at); got != "[0s 1s 3s 7s 11s 15s 19s]" {
 			t.Errorf("opened at %s", got)
 		}
-		if got := m.log(); got != "a a1, a a1 7, a a1 7, a a1 7, a a1, a a1" {
+		if got := m.log(); got != "a a1, a a1 7, a a1 7, a a1 7, a a1, a a1, a a1" {
 			t.Errorf("asked %s", got)
 		}
-		if got := fmt.Sprint(m.failures); got != "[a other a invalid_frame]" {
+		if got := fmt.Sprint(m.failures); got != "[a other a invalid_frame a invalid_frame]" {
 			t.Errorf("failures %s", got)
 		}
 		r.opts.Cancel(context.Canceled)

@@ -77,5 +77,5 @@ type SLAs interface {
 	// Of concurrent calls one creates. An unknown SLAID is NotFound.
 	RecordViolation(ctx context.Context, v SLAViolation) (created bool, err error)
 	// ListViolations returns the newest first.
-	ListViolations(ctx context.Context, f ViolationFilter) ([]SLAViolation, error)
+	ListViolations(ctx context.Context, f ViolationFilter, page Page) ([]SLAViolation, int, error)
 }

@@ -21,7 +21,10 @@
 // Everything is safe for concurrent use.
 package store
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Records is the opened store of everything but traces: all tenants, and what
 // belongs to none of them.
@@ -108,6 +111,19 @@ type Info struct {
 type Page struct {
 	Limit  int
 	Offset int
+	// After begins the page behind an item instead of at the newest one: what is added
+	// to the list meanwhile moves nothing, and the item itself may be gone. The total
+	// stays that of the whole list, and Offset counts from there. Lists of deployments,
+	// tools and events do not look at it.
+	After Place
+}
+
+// Place is that of an item in a list; the zero value is before the first.
+type Place struct {
+	ID string
+	// At is the CreatedAt of a trace. Lists of records do not look at it: their ids sort
+	// by creation.
+	At time.Time
 }
 
 // Bounds returns the half-open range of a list of n items that the page selects.

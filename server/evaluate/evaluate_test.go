@@ -108,7 +108,7 @@ func (r *rig) sla(period string, p99, rate *float64) store.SLATarget {
 
 func (r *rig) violations() []store.SLAViolation {
 	r.t.Helper()
-	v, err := r.tenant.ListViolations(context.Background(), store.ViolationFilter{})
+	v, _, err := r.tenant.ListViolations(context.Background(), store.ViolationFilter{}, store.Page{})
 	if err != nil {
 		r.t.Fatal(err)
 	}

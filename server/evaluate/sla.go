@@ -189,7 +189,7 @@ func (e *Evaluator) target(ctx context.Context, t store.Tenant, target *store.SL
 		TargetP99Ms: target.P99LatencyMs, ActualP99Ms: &s.P99Ms,
 		TargetErrorRate: target.ErrorRatePercent, ActualErrorRate: &s.ErrorRate,
 	}
-	known, err := t.ListViolations(ctx, store.ViolationFilter{SLAID: target.ID, Since: stats.From})
+	known, _, err := t.ListViolations(ctx, store.ViolationFilter{SLAID: target.ID, Since: stats.From}, store.Page{})
 	if err != nil {
 		return err
 	}

@@ -386,24 +386,26 @@ func putJSON(b *bbolt.Bucket, key string, v any) error {
 // and returns the page and the total.
 func newest[T any](b *bbolt.Bucket, page store.Page, keep func(*T) bool) ([]T, int, error) {
 	items := []T{}
-	total := 0
+	total, behind := 0, 0 // of the list, and of those behind page.After
 	c := b.Cursor()
 	for k, raw := c.Last(); k != nil; k, raw = c.Prev() {
-		if keep == nil && (total < page.Offset || page.Limit > 0 && len(items) == page.Limit) {
-			total++
-			continue
-		}
-		var v T
-		if err := json.Unmarshal(raw, &v); err != nil {
-			return nil, 0, fmt.Errorf("%w %q: %w", errUnreadable, k, err)
-		}
-		if keep != nil && !keep(&v) {
-			continue
-		}
-		if total >= page.Offset && (page.Limit <= 0 || len(items) < page.Limit) {
-			items = append(items, v)
+		shown := (page.After.ID == "" || string(k) < page.After.ID) && behind >= page.Offset && (page.Limit <= 0 || len(items) < page.Limit)
+		if keep != nil || shown {
+			var v T
+			if err := json.Unmarshal(raw, &v); err != nil {
+				return nil, 0, fmt.Errorf("%w %q: %w", errUnreadable, k, err)
+			}
+			if keep != nil && !keep(&v) {
+				continue
+			}
+			if shown {
+				items = append(items, v)
+			}
 		}
 		total++
+		if page.After.ID == "" || string(k) < page.After.ID {
+			behind++
+		}
 	}
 	return items, total, nil
 }

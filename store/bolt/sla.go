@@ -141,12 +141,12 @@ func (t *tenant) RecordViolation(ctx context.Context, v store.SLAViolation) (cre
 }
 
 // ListViolations returns the violations that pass the filter, newest first.
-func (t *tenant) ListViolations(ctx context.Context, f store.ViolationFilter) (list []store.SLAViolation, err error) {
+func (t *tenant) ListViolations(ctx context.Context, f store.ViolationFilter, page store.Page) (list []store.SLAViolation, total int, err error) {
 	err = t.view(ctx, func(d data) error {
-		list, _, err = newest(d.in(inViolations), store.Page{}, func(v *store.SLAViolation) bool {
+		list, total, err = newest(d.in(inViolations), page, func(v *store.SLAViolation) bool {
 			return (f.SLAID == "" || f.SLAID == v.SLAID) && (f.Since.IsZero() || !v.PeriodEnd.Before(f.Since))
 		})
 		return err
 	})
-	return list, err
+	return list, total, err
 }

@@ -101,25 +101,44 @@ func (c *filter) matchRecord(rec []byte) bool {
 		math.Float64frombits(le.Uint64(rec[recScore:])) >= c.minScore
 }
 
-// place is where a trace stands in a list: by time, then by commit.
-type place struct {
+// sortKey orders traces in a list: by time, then by commit.
+type sortKey struct {
 	at  int64
 	seq uint64
 }
 
-func newerFirst(a, b place) int {
+func newerFirst(a, b sortKey) int {
 	return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(b.seq, a.seq))
 }
 
 // newestPlaces keeps the newest places of many.
 type newestPlaces struct {
 	keep  int
-	list  []place
+	list  []sortKey
 	floor int64 // once full: what is older cannot get in
 	full  bool
+
+	after  sortKey // where behind is set, what is newer, or this itself, does not get in
+	behind bool
 }
 
-func (n *newestPlaces) add(p place) {
+// keepBehind keeps only what is behind a place. A trace that retention removed
+// meanwhile was the last one of its time: what is as old went with it.
+func (n *newestPlaces) keepBehind(d data, p store.Place) {
+	if p == (store.Place{}) {
+		return
+	}
+	n.behind = true
+	n.after = sortKey{at: nanos(p.At.Unix(), p.At.UnixNano())}
+	if seq := d.in(inTraceIDs).Get(packedKey(p.ID)); seq != nil {
+		n.after.seq = number(seq)
+	}
+}
+
+func (n *newestPlaces) add(p sortKey) {
+	if n.behind && newerFirst(n.after, p) >= 0 {
+		return
+	}
 	if n.full && p.at < n.floor {
 		return
 	}
@@ -158,6 +177,7 @@ func (t *tenant) ListTraces(ctx context.Context, f store.TraceFilter, page store
 		if offset >= stored {
 			want.keep = 0 // only the total is wanted
 		}
+		want.keepBehind(d, page.After)
 		if total, err = scan(ctx, d, &c, &want, stored); err != nil {
 			return err
 		}
@@ -202,12 +222,12 @@ func scan(ctx context.Context, d data, c *filter, want *newestPlaces, stored int
 		}
 		if c.timeOnly && least >= c.start && greatest <= c.end {
 			total += live
-			if want.keep == 0 || want.full && greatest < want.floor {
+			if want.keep == 0 || want.full && greatest < want.floor || want.behind && least > want.after.at {
 				continue
 			}
 			for i := b.count() - 1; i >= 0; i-- {
 				if e := b.entry(i); e[entryFlags]&flagDeleted == 0 {
-					want.add(place{int64(le.Uint64(e)), number(k) + uint64(i)})
+					want.add(sortKey{int64(le.Uint64(e)), number(k) + uint64(i)})
 				}
 			}
 			continue
@@ -219,7 +239,7 @@ func scan(ctx context.Context, d data, c *filter, want *newestPlaces, stored int
 			}
 			total++
 			if want.keep > 0 {
-				want.add(place{int64(le.Uint64(e)), number(k) + uint64(i)})
+				want.add(sortKey{int64(le.Uint64(e)), number(k) + uint64(i)})
 			}
 		}
 	}

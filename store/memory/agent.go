@@ -37,7 +37,7 @@ func (a *agent) item() store.Agent {
 func (t *tenant) ListAgents(ctx context.Context, f store.AgentFilter, page store.Page) (list []store.Agent, total int, err error) {
 	err = t.read(ctx, func(_ *engine, d *tenantData) error {
 		found := d.agents.newest(func(a *agent) bool { return f.Environment == "" || f.Environment == a.Environment })
-		list, total, err = paged(found, page, (*agent).item)
+		list, total, err = pagedBehind(found, page, func(a *agent) string { return a.ID }, (*agent).item)
 		return err
 	})
 	return list, total, err

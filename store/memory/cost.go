@@ -221,12 +221,13 @@ func violationOut(v *store.SLAViolation) store.SLAViolation {
 }
 
 // ListViolations returns the violations that pass the filter, newest first.
-func (t *tenant) ListViolations(ctx context.Context, f store.ViolationFilter) (list []store.SLAViolation, err error) {
+func (t *tenant) ListViolations(ctx context.Context, f store.ViolationFilter, page store.Page) (list []store.SLAViolation, total int, err error) {
 	err = t.read(ctx, func(_ *engine, d *tenantData) error {
-		list = each(d.violations.newest(func(v *store.SLAViolation) bool {
+		found := d.violations.newest(func(v *store.SLAViolation) bool {
 			return (f.SLAID == "" || f.SLAID == v.SLAID) && (f.Since.IsZero() || !v.PeriodEnd.Before(f.Since))
-		}), violationOut)
-		return nil
+		})
+		list, total, err = pagedBehind(found, page, func(v *store.SLAViolation) string { return v.ID }, violationOut)
+		return err
 	})
-	return list, err
+	return list, total, err
 }

@@ -66,7 +66,8 @@ func (s *Store) Authenticate(ctx context.Context, digest store.KeyDigest) (cred 
 // ListKeys returns the keys that pass the filter, newest first.
 func (t *tenant) ListKeys(ctx context.Context, f store.KeyFilter, page store.Page) (list []store.Key, total int, err error) {
 	err = t.read(ctx, func(_ *engine, d *tenantData) error {
-		list, total, err = paged(d.keys.newest(func(k *key) bool { return f.Scope == "" || k.Scope == f.Scope }), page, d.keyOut)
+		list, total, err = pagedBehind(d.keys.newest(func(k *key) bool { return f.Scope == "" || k.Scope == f.Scope }), page,
+			func(k *key) string { return k.ID }, d.keyOut)
 		return err
 	})
 	return list, total, err

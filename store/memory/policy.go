@@ -27,9 +27,9 @@ func (d *tenantData) policyNames() map[string]string {
 // ListPolicies returns the policies that pass the filter, newest first.
 func (t *tenant) ListPolicies(ctx context.Context, f store.PolicyFilter, page store.Page) (list []store.Policy, total int, err error) {
 	err = t.read(ctx, func(_ *engine, d *tenantData) error {
-		list, total, err = paged(d.policies.newest(func(p *store.Policy) bool {
+		list, total, err = pagedBehind(d.policies.newest(func(p *store.Policy) bool {
 			return (f.Phase == "" || f.Phase == p.Phase) && (f.Enabled == nil || *f.Enabled == p.Enabled)
-		}), page, policyOut)
+		}), page, func(p *store.Policy) string { return p.ID }, policyOut)
 		return err
 	})
 	return list, total, err

@@ -57,6 +57,22 @@ func paged[T, U any](list []T, page store.Page, out func(T) U) ([]U, int, error)
 	return each(list[from:to], out), len(list), nil
 }
 
+// behind leaves out the rows of a list that are not behind a place.
+func behind[T any](list []*T, p store.Place, id func(*T) string) []*T {
+	if p.ID == "" {
+		return list
+	}
+	return slices.DeleteFunc(list, func(row *T) bool { return id(row) >= p.ID })
+}
+
+// pagedBehind is paged of what is behind the place of the page; the total is that of
+// the whole list.
+func pagedBehind[T, U any](list []*T, page store.Page, id func(*T) string, out func(*T) U) ([]U, int, error) {
+	total := len(list)
+	items, _, err := paged(behind(list, page.After, id), page, out)
+	return items, total, err
+}
+
 func each[T, U any](list []T, out func(T) U) []U {
 	items := make([]U, len(list))
 	for i := range list {

@@ -28,7 +28,7 @@ func (d *tenantData) teamNames() map[string]string {
 // ListTeams returns teams, newest first.
 func (t *tenant) ListTeams(ctx context.Context, page store.Page) (list []store.Team, total int, err error) {
 	err = t.read(ctx, func(_ *engine, d *tenantData) error {
-		list, total, err = paged(d.teams.newest(nil), page, (*team).out)
+		list, total, err = pagedBehind(d.teams.newest(nil), page, func(m *team) string { return m.ID }, (*team).out)
 		return err
 	})
 	return list, total, err

@@ -265,10 +265,27 @@ func (t *tenant) ListTraces(ctx context.Context, f store.TraceFilter, page store
 		slices.SortFunc(found, func(a, b stored) int {
 			return cmp.Or(b.trace.CreatedAt.Compare(a.trace.CreatedAt), cmp.Compare(b.seq, a.seq))
 		})
-		list, total, err = paged(found, page, func(s stored) store.Trace { return listed(s.trace) })
+		total = len(found)
+		if page.After != (store.Place{}) {
+			found = slices.DeleteFunc(found, func(s stored) bool { return !tr.isBehind(s, page.After) })
+		}
+		list, _, err = paged(found, page, func(s stored) store.Trace { return listed(s.trace) })
 		return err
 	})
 	return list, total, err
+}
+
+// isBehind reports whether a trace is behind a place in a list.
+func (t *traces) isBehind(s stored, p store.Place) bool {
+	if c := s.trace.CreatedAt.Compare(p.At); c != 0 {
+		return c < 0
+	}
+	for _, other := range t.stored {
+		if other.trace.ID == p.ID {
+			return s.seq < other.seq
+		}
+	}
+	return false // the trace was removed, and with it what is as old
 }
 
 // GetTrace returns everything of one trace.

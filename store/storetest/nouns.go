@@ -373,18 +373,18 @@ func testSLAs(t testing.TB, o Opened) {
 			t.Errorf("%s of %v is one of its own", other.Type, other.PeriodStart)
 		}
 	}
-	if list := must(tn.ListViolations(ctx, store.ViolationFilter{SLAID: sla.ID, Since: next.PeriodEnd}))(t); len(list) != 1 || !list[0].PeriodStart.Equal(next.PeriodStart) {
+	if list := first(tn.ListViolations(ctx, store.ViolationFilter{SLAID: sla.ID, Since: next.PeriodEnd}, store.Page{})); len(list) != 1 || !list[0].PeriodStart.Equal(next.PeriodStart) {
 		t.Errorf("violations since: %+v", list)
 	}
 	if err := tn.DeleteSLA(ctx, sla.ID); err != nil {
 		t.Fatal(err)
 	}
 	wantKind(t, tn.DeleteSLA(ctx, sla.ID), store.NotFound, "")
-	if list := must(tn.ListViolations(ctx, store.ViolationFilter{}))(t); len(list) != 3 || list[0].ID < list[1].ID {
+	if list := first(tn.ListViolations(ctx, store.ViolationFilter{}, store.Page{})); len(list) != 3 || list[0].ID < list[1].ID {
 		t.Errorf("violations after deletion of the target: %+v", list)
 	}
 	res := must(tn.Trim(ctx, store.TrimBounds{Violations: next.PeriodEnd}))(t)
-	if res.Violations != 2 || len(must(tn.ListViolations(ctx, store.ViolationFilter{}))(t)) != 1 {
+	if res.Violations != 2 || len(first(tn.ListViolations(ctx, store.ViolationFilter{}, store.Page{}))) != 1 {
 		t.Errorf("trim %+v", res)
 	}
 }

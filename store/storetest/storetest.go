@@ -67,7 +67,7 @@ var groups = []group{
 	{"AuditHeads", testAuditHeads},
 	{"AuditEvidence", testAuditEvidence},
 	{"AuditKeys", testAuditKeys},
-	{"Lists", testLists}, {"Closed", testClosed},
+	{"Lists", testLists}, {"Places", testPlaces}, {"PlacesOfTraces", testPlacesOfTraces}, {"Closed", testClosed},
 	{"EngineClock", testEngineClock}, {"FineTimes", testFineTimes}, {"NamesBeyondASCII", testNamesBeyondASCII},
 	{"EveryMethod", testEveryMethod}, {"Faults", testFaults}, {"FaultsNowAndThen", testFaultsNowAndThen},
 	{"HandlesRace", testHandlesRace}, {"HandlesIdempotency", testHandlesIdempotency}, {"HandlesLeases", testHandlesLeases},

@@ -38,7 +38,7 @@ func testEngineClock(t testing.TB, o Opened) {
 		"member":     must(tn.AddMember(ctx, team.ID, store.MemberAdd{UserID: "u"}))(t).JoinedAt,
 		"budget":     must(tn.CreateBudget(ctx, store.BudgetCreate{Name: "b", AgentID: agent.ID, Period: store.Daily, Limit: 1}))(t).CreatedAt,
 		"SLA":        sla.CreatedAt,
-		"violation":  must(tn.ListViolations(ctx, store.ViolationFilter{}))(t)[0].CreatedAt,
+		"violation":  first(tn.ListViolations(ctx, store.ViolationFilter{}, store.Page{}))[0].CreatedAt,
 		"policy":     must(tn.CreatePolicies(ctx, store.PolicyCreate{Name: "p"}))(t)[0].CreatedAt,
 		"key":        first(tn.ListKeys(ctx, store.KeyFilter{}, store.Page{}))[0].CreatedAt,
 		"user":       must(tn.GetUser(ctx, "u"))(t).CreatedAt,
@@ -114,7 +114,7 @@ func testFineTimes(t testing.TB, o Opened) {
 	sla := must(tn.CreateSLA(ctx, store.SLACreate{Name: "s", AgentID: newAgent(t, tn, "x").ID, EvaluationPeriod: "1h"}))(t)
 	must(tn.RecordViolation(ctx, store.SLAViolation{SLAID: sla.ID, Type: "latency", PeriodStart: at, PeriodEnd: at.Add(1)}))(t)
 	for since, want := range map[time.Time]int{at.Add(1): 1, at.Add(2): 0} {
-		list := must(tn.ListViolations(ctx, store.ViolationFilter{Since: since}))(t)
+		list := first(tn.ListViolations(ctx, store.ViolationFilter{Since: since}, store.Page{}))
 		if len(list) != want || want == 1 && !list[0].PeriodStart.Equal(at) {
 			t.Errorf("violations since %v: %+v", since, list)
 		}

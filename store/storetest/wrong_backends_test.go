@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -53,6 +54,11 @@ var wrongBackends = []struct {
 }{
 	{"Isolation", "one tenant is shown another's agents", wrongTenant(func(t store.Tenant) store.Tenant { return &forgetful{Tenant: t} })},
 	{"Lists", "the total is the length of the page", wrongTenant(func(t store.Tenant) store.Tenant { return pageTotals{t} })},
+	{"Places", "a page begins with the item that it is behind", wrongTenant(func(t store.Tenant) store.Tenant { return overlapping{t} })},
+	{"Places", "a page begins where the item was in the list", wrongTenant(func(t store.Tenant) store.Tenant { return &counting{Tenant: t} })},
+	{"PlacesOfTraces", "traces of one time are passed over", wrongTraces(func(t store.TenantTraces) store.TenantTraces { return sameTime{t} })},
+	{"PlacesOfTraces", "a page of traces begins where the trace was in the list", wrongTraces(func(t store.TenantTraces) store.TenantTraces { return countingTraces{t} })},
+	{"PlacesOfTraces", "the total is that of what is behind", wrongTraces(func(t store.TenantTraces) store.TenantTraces { return totalBehind{t} })},
 	{"NamesBeyondASCII", "names are compared without case", wrongTenant(func(t store.Tenant) store.Tenant { return &caseless{Tenant: t} })},
 	{"Policies", "the check of a change is not asked", wrongTenant(func(t store.Tenant) store.Tenant { return unchecked{t} })},
 	{"Policies", "a list of policies is kept in part", wrongTenant(func(t store.Tenant) store.Tenant { return partly{t} })},
@@ -105,6 +111,65 @@ type pageTotals struct{ store.Tenant }
 func (p pageTotals) ListTeams(ctx context.Context, page store.Page) ([]store.Team, int, error) {
 	list, _, err := p.Tenant.ListTeams(ctx, page)
 	return list, len(list), err
+}
+
+type overlapping struct{ store.Tenant }
+
+func (o overlapping) ListPolicies(ctx context.Context, f store.PolicyFilter, page store.Page) ([]store.Policy, int, error) {
+	if page.After.ID != "" {
+		page.After.ID += "0"
+	}
+	return o.Tenant.ListPolicies(ctx, f, page)
+}
+
+// counting counts how many items the place is behind, as an offset does.
+type counting struct {
+	store.Tenant
+	shown int
+}
+
+func (c *counting) ListTeams(ctx context.Context, page store.Page) ([]store.Team, int, error) {
+	if page.After.ID == "" {
+		c.shown = 0
+	} else {
+		page.After, page.Offset = store.Place{}, c.shown
+	}
+	list, n, err := c.Tenant.ListTeams(ctx, page)
+	c.shown += len(list)
+	return list, n, err
+}
+
+// sameTime knows traces in a list by their times alone.
+type sameTime struct{ store.TenantTraces }
+
+func (s sameTime) ListTraces(ctx context.Context, f store.TraceFilter, page store.Page) ([]store.Trace, int, error) {
+	if !page.After.At.IsZero() {
+		page.After.ID = "no trace has this id"
+	}
+	return s.TenantTraces.ListTraces(ctx, f, page)
+}
+
+type countingTraces struct{ store.TenantTraces }
+
+func (c countingTraces) ListTraces(ctx context.Context, f store.TraceFilter, page store.Page) ([]store.Trace, int, error) {
+	if page.After.ID != "" {
+		var n int
+		if _, err := fmt.Sscanf(page.After.ID, "old %d", &n); err == nil {
+			page.Offset = n + 1
+		}
+		page.After = store.Place{}
+	}
+	return c.TenantTraces.ListTraces(ctx, f, page)
+}
+
+type totalBehind struct{ store.TenantTraces }
+
+func (b totalBehind) ListTraces(ctx context.Context, f store.TraceFilter, page store.Page) ([]store.Trace, int, error) {
+	list, n, err := b.TenantTraces.ListTraces(ctx, f, page)
+	if page.After.ID != "" {
+		n = len(list)
+	}
+	return list, n, err
 }
 
 type caseless struct{ store.Tenant }

@@ -39,15 +39,16 @@ func wireDeployment(d store.Deployment) api.Deployment {
 // listAgents serves GET /api/agents.
 func (s *Server) listAgents(c *call) error {
 	q := c.query()
-	page, filter := q.page(api.DefaultLimit), store.AgentFilter{Environment: q.text("environment")}
+	page, filter := q.cursorPage(agentsList, api.DefaultLimit), store.AgentFilter{Environment: q.text("environment")}
 	if err := q.err(); err != nil {
 		return err
 	}
-	agents, total, err := c.tenant.ListAgents(c.Context(), filter, page)
+	agents, total, err := c.tenant.ListAgents(c.Context(), filter, page.withOneMore())
 	if err != nil {
 		return err
 	}
-	return paged(c, each(agents, wireAgentItem), total, page)
+	agents, next := cutPage(page, agents, func(a *store.Agent) store.Place { return store.Place{ID: a.ID} })
+	return nextPage(c, each(agents, wireAgentItem), total, page, next)
 }
 
 // getAgent serves GET /api/agents/:id, configuration included.

@@ -43,7 +43,11 @@ func TestListPaging(t *testing.T) {
 			offset := 0
 			for ; offset < total; offset += 3 {
 				a := r.ask(r.admin, "GET", fmt.Sprintf("%s?limit=3&offset=%d", path, offset), "").want(200)
-				a.object().has(t, "data", "total", "limit", "offset").is(t, "total", total, "limit", 3, "offset", offset)
+				members := []string{"data", "total", "limit", "offset"}
+				if offset+3 < total && strings.Count(path, "/") == 2 { // tools and history have no cursors
+					members = append(members, "next")
+				}
+				a.object().has(t, members...).is(t, "total", total, "limit", 3, "offset", offset)
 				pages = append(pages, a.list()...)
 			}
 			if got, want := fmt.Sprint(pages), fmt.Sprint(whole.list()); got != want {

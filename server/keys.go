@@ -23,15 +23,16 @@ func wireKeyItem(k store.Key) api.KeyItem {
 // listKeys serves GET /api/keys: metadata, never a secret.
 func (s *Server) listKeys(c *call) error {
 	q := c.query()
-	page, filter := q.page(api.DefaultLimit), store.KeyFilter{Scope: store.KeyScope(q.enum("scope", "", api.KeyScopes))}
+	page, filter := q.cursorPage(keysList, api.DefaultLimit), store.KeyFilter{Scope: store.KeyScope(q.enum("scope", "", api.KeyScopes))}
 	if err := q.err(); err != nil {
 		return err
 	}
-	keys, total, err := c.tenant.ListKeys(c.Context(), filter, page)
+	keys, total, err := c.tenant.ListKeys(c.Context(), filter, page.withOneMore())
 	if err != nil {
 		return err
 	}
-	return paged(c, each(keys, wireKeyItem), total, page)
+	keys, next := cutPage(page, keys, func(k *store.Key) store.Place { return store.Place{ID: k.ID} })
+	return nextPage(c, each(keys, wireKeyItem), total, page, next)
 }
 
 // createKey serves POST /api/keys, the only answer that ever holds a secret. A

@@ -45,20 +45,21 @@ func storeCondition(k *api.Condition) *store.PolicyCondition {
 // listPolicies serves GET /api/policies.
 func (s *Server) listPolicies(c *call) error {
 	q := c.query()
-	page := q.page(api.DefaultLimit)
+	page := q.cursorPage(policiesList, api.DefaultLimit)
 	filter := store.PolicyFilter{Phase: q.enum("phase", "", api.Phases), Enabled: q.boolean("enabled")}
 	if err := q.err(); err != nil {
 		return err
 	}
-	policies, total, err := c.tenant.ListPolicies(c.Context(), filter, page)
+	policies, total, err := c.tenant.ListPolicies(c.Context(), filter, page.withOneMore())
 	if err != nil {
 		return err
 	}
+	policies, next := cutPage(page, policies, func(p *store.Policy) store.Place { return store.Place{ID: p.ID} })
 	out, err := c.wirePolicies(policies...)
 	if err != nil {
 		return err
 	}
-	return paged(c, out, total, page)
+	return nextPage(c, out, total, page, next)
 }
 
 // createPolicy serves POST /api/policies.

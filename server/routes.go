@@ -37,7 +37,7 @@ var (
 // routes is every endpoint of the API.
 func routes() []route {
 	return []route{
-		{method: "GET", path: "/api/teams", keys: admins, team: []string{"teams:read"}, query: []string{"limit", "offset"}, handle: (*Server).listTeams},
+		{method: "GET", path: "/api/teams", keys: admins, team: []string{"teams:read"}, query: []string{"limit", "offset", "after"}, handle: (*Server).listTeams},
 		{method: "POST", path: "/api/teams", keys: admins, team: []string{"teams:write"}, idempotent: true, handle: (*Server).createTeam},
 		{method: "GET", path: "/api/teams/{id}", keys: admins, team: []string{"teams:read"}, handle: (*Server).getTeam},
 		{method: "PUT", path: "/api/teams/{id}", keys: admins, team: []string{"teams:write"}, handle: (*Server).updateTeam},
@@ -47,7 +47,7 @@ func routes() []route {
 		{method: "POST", path: "/api/teams/{id}/members", keys: admins, team: []string{"teams:write"}, idempotent: true, handle: (*Server).addMember},
 		{method: "DELETE", path: "/api/teams/{id}/members", keys: admins, team: []string{"teams:write"}, handle: (*Server).removeMember},
 
-		{method: "GET", path: "/api/agents", keys: readers, team: []string{"agents:read"}, query: []string{"limit", "offset", "environment"}, handle: (*Server).listAgents},
+		{method: "GET", path: "/api/agents", keys: readers, team: []string{"agents:read"}, query: []string{"limit", "offset", "after", "environment"}, handle: (*Server).listAgents},
 		{method: "POST", path: "/api/agents", keys: admins, team: []string{"agents:write"}, idempotent: true, handle: (*Server).createAgent},
 		{method: "GET", path: "/api/agents/{id}", keys: readers, team: []string{"agents:read"}, handle: (*Server).getAgent},
 		{method: "PUT", path: "/api/agents/{id}", keys: admins, team: []string{"agents:write"}, handle: (*Server).updateAgent},
@@ -64,9 +64,9 @@ func routes() []route {
 		{method: "POST", path: "/api/costs/sla", keys: admins, team: []string{"costs:write"}, idempotent: true, handle: (*Server).createSLA},
 		{method: "PUT", path: "/api/costs/sla/{id}", keys: admins, team: []string{"costs:write"}, handle: (*Server).updateSLA},
 		{method: "DELETE", path: "/api/costs/sla/{id}", keys: admins, team: []string{"costs:write"}, handle: (*Server).deleteSLA},
-		{method: "GET", path: "/api/costs/sla/violations", keys: admins, team: []string{"costs:read", "compliance:read"}, query: []string{"period", "slaId"}, unpaged: true, handle: (*Server).listViolations},
+		{method: "GET", path: "/api/costs/sla/violations", keys: admins, team: []string{"costs:read", "compliance:read"}, query: []string{"period", "slaId", "limit", "after"}, unpaged: true, handle: (*Server).listViolations},
 
-		{method: "GET", path: "/api/policies", keys: admins, team: []string{"policies:read"}, query: []string{"limit", "offset", "phase", "enabled"}, handle: (*Server).listPolicies},
+		{method: "GET", path: "/api/policies", keys: admins, team: []string{"policies:read"}, query: []string{"limit", "offset", "after", "phase", "enabled"}, handle: (*Server).listPolicies},
 		{method: "POST", path: "/api/policies", keys: admins, team: []string{"policies:write"}, idempotent: true, handle: (*Server).createPolicy},
 		{method: "GET", path: "/api/policies/{id}", keys: admins, team: []string{"policies:read"}, handle: (*Server).getPolicy},
 		{method: "PUT", path: "/api/policies/{id}", keys: admins, team: []string{"policies:write"}, handle: (*Server).updatePolicy},
@@ -74,12 +74,13 @@ func routes() []route {
 		{method: "GET", path: "/api/policies/templates", keys: admins, team: []string{"policies:read"}, unpaged: true, handle: (*Server).listTemplates},
 		{method: "POST", path: "/api/policies/templates/apply", keys: admins, team: []string{"policies:write"}, idempotent: true, handle: (*Server).applyTemplate},
 
-		{method: "GET", path: "/api/keys", keys: admins, team: []string{"keys:read"}, query: []string{"limit", "offset", "scope"}, handle: (*Server).listKeys},
+		{method: "GET", path: "/api/keys", keys: admins, team: []string{"keys:read"}, query: []string{"limit", "offset", "after", "scope"}, handle: (*Server).listKeys},
 		{method: "POST", path: "/api/keys", keys: admins, team: []string{"keys:write"}, idempotent: true, handle: (*Server).createKey},
 		{method: "DELETE", path: "/api/keys/{id}", keys: admins, team: []string{"keys:write"}, handle: (*Server).deleteKey},
 
-		{method: "GET", path: "/api/traces", keys: readers, team: []string{"traces:read"}, query: []string{"limit", "offset", "agentId", "status", "environment", "startDate", "endDate", "minCostUsd", "maxCostUsd", "minInjectionScore"}, handle: (*Server).listTraces},
+		{method: "GET", path: "/api/traces", keys: readers, team: []string{"traces:read"}, query: []string{"limit", "offset", "after", "agentId", "status", "environment", "startDate", "endDate", "minCostUsd", "maxCostUsd", "minInjectionScore"}, handle: (*Server).listTraces},
 		{method: "POST", path: "/api/traces", keys: ingests, unlimited: true, window: ingestWindow, handle: (*Server).ingestTraces},
+		{method: "GET", path: "/api/traces/export", keys: readers, team: []string{"traces:read"}, query: []string{"format", "agentId", "status", "environment", "startDate", "endDate", "minCostUsd", "maxCostUsd", "minInjectionScore"}, handle: (*Server).exportTraces},
 		{method: "GET", path: "/api/traces/{id}", keys: readers, team: []string{"traces:read"}, handle: (*Server).getTrace},
 		{method: "GET", path: "/api/traces/stats", keys: readers, team: []string{"traces:read"}, query: []string{"period", "agentId", "groupBy"}, handle: (*Server).traceStats},
 		{method: "GET", path: streamPath, keys: readers, team: []string{"traces:read"}, query: []string{"agentId", "status", "environment", "startDate", "endDate", "minCostUsd", "maxCostUsd", "minInjectionScore"}, handle: (*Server).streamTraces},

@@ -357,6 +357,7 @@ GET /api/policies/{id}
 PUT /api/costs/budgets/{id}
 PUT /api/costs/sla/{id}
 DELETE /api/costs/sla/{id}
+GET /api/traces/export
 GET /api/traces/stream
 GET /api/openapi.json
 POST /api/traces

@@ -111,16 +111,25 @@ func (s *Server) deleteSLA(c *call) error {
 // listViolations serves GET /api/costs/sla/violations: data and total only.
 func (s *Server) listViolations(c *call) error {
 	q := c.query()
+	page := q.cursorPage(violationsList, api.DefaultLimit)
 	period := q.enum("period", api.DefaultViolationPeriod, api.ViolationPeriods)
 	filter := store.ViolationFilter{SLAID: q.text("slaId"), Since: c.now.Add(-lookBacks[period])}
 	if err := q.err(); err != nil {
 		return err
 	}
-	violations, err := c.tenant.ListViolations(c.Context(), filter)
+	part := store.Page{}
+	if page.asked {
+		part = page.withOneMore()
+	}
+	violations, total, err := c.tenant.ListViolations(c.Context(), filter, part)
 	if err != nil {
 		return err
 	}
-	return whole(c, each(violations, wireViolation))
+	next := ""
+	if page.asked {
+		violations, next = cutPage(page, violations, func(v *store.SLAViolation) store.Place { return store.Place{ID: v.ID} })
+	}
+	return c.bare(http.StatusOK, api.List[api.SLAViolation]{Data: each(violations, wireViolation), Total: total, Next: next})
 }
 
 func wireViolation(v store.SLAViolation) api.SLAViolation {

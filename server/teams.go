@@ -22,15 +22,16 @@ func wireMember(m store.Member) api.Member {
 // listTeams serves GET /api/teams.
 func (s *Server) listTeams(c *call) error {
 	q := c.query()
-	page := q.page(api.DefaultLimit)
+	page := q.cursorPage(teamsList, api.DefaultLimit)
 	if err := q.err(); err != nil {
 		return err
 	}
-	teams, total, err := c.tenant.ListTeams(c.Context(), page)
+	teams, total, err := c.tenant.ListTeams(c.Context(), page.withOneMore())
 	if err != nil {
 		return err
 	}
-	return paged(c, each(teams, wireTeam), total, page)
+	teams, next := cutPage(page, teams, func(t *store.Team) store.Place { return store.Place{ID: t.ID} })
+	return nextPage(c, each(teams, wireTeam), total, page, next)
 }
 
 // createTeam serves POST /api/teams.

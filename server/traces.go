@@ -70,33 +70,49 @@ func (q *query) money(name string) *store.NanoUSD {
 	return &n
 }
 
-// Pages of more than longPage traces may have many MiB and are made few at a time,
-// so that memory is bounded whatever clients ask for at once.
+// Pages of more than longPage traces may have many MiB, and pages behind longOffset
+// look at many more than they show: both are made few at a time, so that memory is
+// bounded whatever clients ask for at once.
 const (
 	longPage     = 100
+	longOffset   = 100_000
 	maxLongPages = 4
 )
+
+// longPageSlot waits for one of the slots for long pages, and returns what gives it
+// back.
+func (s *Server) longPageSlot(c *call) (release func(), err error) {
+	select {
+	case s.longPages <- struct{}{}:
+		return func() { <-s.longPages }, nil
+	case <-c.Context().Done():
+		return nil, c.Context().Err()
+	}
+}
 
 // listTraces serves GET /api/traces.
 func (s *Server) listTraces(c *call) error {
 	q := c.query()
-	page, filter := q.page(api.DefaultLimit), traceFilter(q)
+	page, filter := q.cursorPage(tracesList, api.DefaultLimit), traceFilter(q)
 	if err := q.err(); err != nil {
 		return err
 	}
-	if page.Limit > longPage {
-		select {
-		case s.longPages <- struct{}{}:
-			defer func() { <-s.longPages }()
-		case <-c.Context().Done():
-			return c.Context().Err()
+	if page.Limit > longPage || page.Offset > longOffset {
+		release, err := s.longPageSlot(c)
+		if err != nil {
+			return err
 		}
+		defer release()
 	}
-	traces, total, err := c.traces.ListTraces(c.Context(), filter, page)
+	traces, total, err := c.traces.ListTraces(c.Context(), filter, page.withOneMore())
 	if err != nil {
 		return err
 	}
-	return paged(c, each(traces, wireTraceItem), total, page)
+	traces, next := cutPage(page, traces, func(t *store.Trace) store.Place { return store.Place{ID: t.ID, At: t.CreatedAt} })
+	if page.Offset > longOffset {
+		c.linkNext(next)
+	}
+	return nextPage(c, each(traces, wireTraceItem), total, page, next)
 }
 
 // getTrace serves GET /api/traces/:id.

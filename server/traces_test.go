@@ -150,7 +150,7 @@ func TestTraceFilters(t *testing.T) {
 func TestTracePaging(t *testing.T) {
 	r := newRig(t)
 	seed(r)
-	r.ask(r.admin, "GET", "/api/traces", "").want(200).object().has(t, "data", "total", "limit", "offset").is(t, "total", 120, "limit", 50, "offset", 0)
+	r.ask(r.admin, "GET", "/api/traces", "").want(200).object().has(t, "data", "total", "limit", "offset", "next").is(t, "total", 120, "limit", 50, "offset", 0)
 	r.ask(r.admin, "GET", "/api/traces?limit=9999", "").want(200).object().is(t, "limit", 500)
 	seen := map[string]bool{}
 	for offset := 0; offset < 120; offset += 7 {

@@ -199,10 +199,13 @@ func (t *tried) readTraces(ctx context.Context, r *rest.Connection, since time.T
 	if err != nil {
 		return err
 	}
-	// Traces that arrive meanwhile would move the pages.
+	// A control plane without cursors would move the pages with traces that arrive
+	// meanwhile.
 	filter := client.TraceFilter{Start: since, End: r.Env.Now()}
-	for offset := 0; offset < most; {
-		page, err := c.ListTraces(ctx, client.TraceQuery{Page: client.Page{Limit: min(reportPage, most-offset), Offset: offset}, TraceFilter: filter})
+	next := client.Page{}
+	for read := 0; read < most; {
+		next.Limit = min(reportPage, most-read)
+		page, err := c.ListTraces(ctx, client.TraceQuery{Page: next, TraceFilter: filter})
 		if err != nil {
 			return r.Explain(err)
 		}
@@ -216,8 +219,14 @@ func (t *tried) readTraces(ctx context.Context, r *rest.Connection, since time.T
 			}
 			t.add(&q)
 		}
-		if offset += len(page.Data); len(page.Data) == 0 || offset >= page.Total {
-			break
+		read += len(page.Data)
+		switch {
+		case page.Next != "":
+			next = client.Page{After: page.Next}
+		case len(page.Data) == 0 || next.After != "" || read >= page.Total:
+			return nil
+		default:
+			next.Offset = read
 		}
 	}
 	return nil

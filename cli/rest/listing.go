@@ -49,8 +49,9 @@ func (l *listing[T]) one(ctx context.Context, p client.Page) error {
 // what was written is still a whole document.
 func (l *listing[T]) all(ctx context.Context, offset int) error {
 	n, total := 0, 0
+	next := client.Page{Limit: pageSize, Offset: offset}
 	for {
-		page, err := l.patiently(ctx, client.Page{Limit: pageSize, Offset: offset + n}, n)
+		page, err := l.patiently(ctx, next, n)
 		if err != nil {
 			if n > 0 {
 				fmt.Fprintf(l.note, "%d of %d were read before the error\n", n, total)
@@ -62,8 +63,13 @@ func (l *listing[T]) all(ctx context.Context, offset int) error {
 			return err
 		}
 		n, total = n+len(page.Data), page.Total
-		if len(page.Data) == 0 || offset+n >= total {
+		switch {
+		case page.Next != "": // what comes in meanwhile moves nothing
+			next = client.Page{Limit: pageSize, After: page.Next}
+		case len(page.Data) == 0 || next.After != "" || offset+n >= total:
 			return l.out.end(total, n, offset)
+		default: // a list without cursors
+			next.Offset = offset + n
 		}
 	}
 }

@@ -54,17 +54,21 @@ type Single[T any] struct {
 }
 
 // Page is a list with paging: {"data": […], "total": …, "limit": …, "offset": …}.
+// Next is the cursor of the next page, absent on the last one.
 type Page[T any] struct {
-	Data   []T `json:"data"`
-	Total  int `json:"total"`
-	Limit  int `json:"limit"`
-	Offset int `json:"offset"`
+	Data   []T    `json:"data"`
+	Total  int    `json:"total"`
+	Limit  int    `json:"limit"`
+	Offset int    `json:"offset"`
+	Next   string `json:"next,omitempty"`
 }
 
-// List is a list without paging: {"data": […], "total": …}.
+// List is a list without paging: {"data": […], "total": …}. Where a part of it was
+// asked for, Next is the cursor of the next one.
 type List[T any] struct {
-	Data  []T `json:"data"`
-	Total int `json:"total"`
+	Data  []T    `json:"data"`
+	Total int    `json:"total"`
+	Next  string `json:"next,omitempty"`
 }
 
 // Items is a list that carries nothing but its entries (policy templates).

@@ -112,6 +112,7 @@ func randomAttempt(r *http.Request) {
 type Page struct {
 	Limit  int
 	Offset int
+	After  string // the Next of the page before, instead of an offset
 }
 
 // query builds a query string; empty values are left out.
@@ -124,6 +125,9 @@ func (p Page) query() query {
 	}
 	if p.Offset != 0 {
 		q.set("offset", strconv.Itoa(p.Offset))
+	}
+	if p.After != "" {
+		q.set("after", p.After)
 	}
 	return q
 }

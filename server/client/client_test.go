@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"encoding/base64"
@@ -138,6 +139,10 @@ func TestEveryEndpoint(t *testing.T) {
 		MinCostUSD: ptr(0.2), MaxCostUSD: ptr(0.3), MinInjectionScore: ptr(0.0)}}
 	if got := must[api.Page[api.TraceItem]](t)(c.ListTraces(ctx, q)); got.Total != 1 || got.Data[0].ID != "t1" {
 		t.Errorf("traces %+v", got)
+	}
+	var export bytes.Buffer
+	if err := c.ExportTraces(ctx, q.TraceFilter, "ndjson", &export); err != nil || strings.Count(export.String(), "\n") != 1 || !strings.Contains(export.String(), `"t1"`) {
+		t.Errorf("export %q, %v", &export, err)
 	}
 	q.MinCostUSD = ptr(0.26)
 	if got := must[api.Page[api.TraceItem]](t)(c.ListTraces(ctx, q)); got.Total != 0 {

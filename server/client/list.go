@@ -7,19 +7,19 @@ import (
 	"svc/server/api"
 )
 
-// All walks a whole list page by page, as the control-plane specification says
-// under Limits: the offset grows until it reaches the total. list asks for one
-// page:
+// All walks a whole list page by page: from cursor to cursor, and where the list has
+// none, as the control-plane specification says under Limits: the offset grows until
+// it reaches the total. list asks for one page:
 //
 //	for a, err := range client.All(ctx, client.Page{}, func(ctx context.Context, p client.Page) (api.Page[api.AgentItem], error) {
 //		return c.ListAgents(ctx, client.AgentQuery{Page: p})
 //	}) { … }
 //
-// It begins at from and ends with the first error. What is created meanwhile
-// moves the pages: an entry may then be seen twice.
+// It begins at from and ends with the first error. What is created meanwhile moves
+// the pages of a list without cursors: an entry may then be seen twice.
 func All[T any](ctx context.Context, from Page, list func(context.Context, Page) (api.Page[T], error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		p := from
+		p, read := from, 0
 		if p.Limit == 0 {
 			p.Limit = api.MaxLimit
 		}
@@ -35,9 +35,14 @@ func All[T any](ctx context.Context, from Page, list func(context.Context, Page)
 					return
 				}
 			}
-			p.Offset += len(page.Data)
-			if len(page.Data) == 0 || p.Offset >= page.Total {
+			read += len(page.Data)
+			switch {
+			case page.Next != "":
+				p.Offset, p.After = 0, page.Next
+			case len(page.Data) == 0 || p.After != "" || from.Offset+read >= page.Total:
 				return
+			default:
+				p.Offset = from.Offset + read
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 
@@ -36,6 +37,28 @@ type TraceQuery struct {
 // ListTraces asks GET /api/traces.
 func (c *Client) ListTraces(ctx context.Context, q TraceQuery) (api.Page[api.TraceItem], error) {
 	return bare[api.Page[api.TraceItem]](ctx, c, "GET", path("traces"), q.add(q.query()), nil)
+}
+
+// ExportTraces asks GET /api/traces/export and writes what comes to w as it comes, as
+// "ndjson" or "csv". An error means that what was written is not the whole export. It
+// ends with ctx; no timeout of the client applies.
+func (c *Client) ExportTraces(ctx context.Context, f TraceFilter, format string, w io.Writer) error {
+	r, err := c.request(ctx, "GET", path("traces", "export"), f.add(query{}).set("format", format), nil)
+	if err != nil {
+		return err
+	}
+	resp, err := c.http.Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return answerError(resp)
+	}
+	if _, err := io.Copy(w, resp.Body); err != nil {
+		return fmt.Errorf("read the export of traces: %w", err)
+	}
+	return nil
 }
 
 // GetTrace asks GET /api/traces/:id.

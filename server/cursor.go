@@ -1,0 +1,109 @@
+package server
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"hash/crc32"
+	"net/http"
+	"time"
+
+	"svc/server/api"
+	"svc/store"
+)
+
+// The lists that are read from cursor to cursor. A cursor names its list, so that one
+// of another list is refused and not taken for a place in this one.
+const (
+	teamsList      = 'T'
+	agentsList     = 'A'
+	policiesList   = 'P'
+	keysList       = 'K'
+	violationsList = 'V'
+	tracesList     = 't'
+)
+
+// cursorPage is a page of a list that cursors lead through.
+type cursorPage struct {
+	store.Page
+	list  byte
+	asked bool // for a page behind a cursor, or behind the empty one: the first
+}
+
+// cursorPage returns limit, offset and after.
+func (q *query) cursorPage(list byte, limit int) cursorPage {
+	p := cursorPage{Page: q.page(limit), list: list}
+	after, ok := q.get("after")
+	if !ok {
+		return p
+	}
+	p.asked = true
+	if _, ok := q.values["offset"]; ok {
+		q.bad("after", "must not be given beside offset")
+	}
+	if after == "" {
+		return p
+	}
+	if p.After, ok = parseCursor(list, after); !ok {
+		q.bad("after", "must be the next of a page of this list")
+	}
+	return p
+}
+
+// withOneMore is the page and the item behind it, which tells whether a page follows.
+func (p cursorPage) withOneMore() store.Page {
+	p.Limit++
+	return p.Page
+}
+
+// cutPage separates the items of a page from the one behind it, and returns the cursor of
+// the next page, which is empty on the last one.
+func cutPage[T any](p cursorPage, items []T, place func(*T) store.Place) (page []T, next string) {
+	if len(items) <= p.Limit {
+		return items, ""
+	}
+	items = items[:p.Limit]
+	return items, cursorOf(p.list, place(&items[len(items)-1]))
+}
+
+// cursorOf is opaque to clients: the list, the time of the item, its id, and a checksum
+// that finds a cursor that was cut or altered on its way.
+func cursorOf(list byte, p store.Place) string {
+	b := make([]byte, 0, 13+len(p.ID))
+	b = append(b, list)
+	var at int64
+	if !p.At.IsZero() {
+		at = p.At.UnixNano()
+	}
+	b = binary.BigEndian.AppendUint64(b, uint64(at))
+	b = append(b, p.ID...)
+	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b)))
+}
+
+func parseCursor(list byte, text string) (p store.Place, ok bool) {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil || len(b) < 14 || b[0] != list {
+		return p, false
+	}
+	p.ID = string(b[9 : len(b)-4])
+	if list == tracesList {
+		p.At = time.Unix(0, int64(binary.BigEndian.Uint64(b[1:]))).UTC()
+	}
+	return p, cursorOf(list, p) == text
+}
+
+// nextPage answers a list with paging and the cursor of the page behind it.
+func nextPage[T any](c *call, items []T, total int, p cursorPage, next string) error {
+	return c.bare(http.StatusOK, api.Page[T]{Data: items, Total: total, Limit: p.Limit, Offset: p.Offset, Next: next})
+}
+
+// linkNext says in a header where a client that counts through a long list goes on
+// without counting.
+func (c *call) linkNext(next string) {
+	if next == "" {
+		return
+	}
+	values := c.URL.Query()
+	values.Del("offset")
+	values.Set("after", next)
+	c.w.Header().Set("Link", "<"+c.URL.Path+"?"+values.Encode()+`>; rel="next"`)
+}

@@ -1,0 +1,131 @@
+package server
+
+import (
+	"bytes"
+	"encoding/csv"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"svc/server/api"
+	"svc/store"
+)
+
+// exportFormats are the formats of an export, the default first.
+var exportFormats = []string{"ndjson", "csv"}
+
+// exportTraces serves GET /api/traces/export: all traces that pass the filters, newest
+// first, written as they are read. An export that fails half way is cut off, so that
+// it is not taken for a whole one.
+func (s *Server) exportTraces(c *call) error {
+	q := c.query()
+	filter, format := traceFilter(q), q.enum("format", exportFormats[0], exportFormats)
+	if err := q.err(); err != nil {
+		return err
+	}
+	write, kind := writeNDJSON, "application/x-ndjson"
+	if format == "csv" {
+		write, kind = writeCSV, "text/csv; charset=utf-8"
+	}
+	connection := http.NewResponseController(c.w)
+	page := store.Page{Limit: api.MaxLimit}
+	for first := true; ; first = false {
+		traces, err := s.exportPage(c, filter, page)
+		if err != nil && first {
+			return err
+		}
+		if err != nil {
+			s.log.Error("export of traces cut off", "request_id", c.id, "tenant", c.tenant.ID(), "error", err)
+			panic(http.ErrAbortHandler)
+		}
+		if first {
+			h := c.w.Header()
+			h.Set("Content-Type", kind)
+			h.Set("Content-Disposition", `attachment; filename="traces.`+format+`"`)
+			c.w.WriteHeader(http.StatusOK)
+		}
+		var b bytes.Buffer
+		if err := write(&b, traces, first); err != nil {
+			s.log.Error("export of traces cut off", "request_id", c.id, "tenant", c.tenant.ID(), "error", err)
+			panic(http.ErrAbortHandler)
+		}
+		_ = connection.SetWriteDeadline(time.Now().Add(answerGrace + time.Duration(b.Len())*time.Second/answerRate))
+		if _, err := c.w.Write(b.Bytes()); err != nil {
+			return nil // the client has gone
+		}
+		if len(traces) < page.Limit {
+			return nil
+		}
+		last := &traces[len(traces)-1]
+		page.After = store.Place{ID: last.ID, At: last.CreatedAt}
+	}
+}
+
+// exportPage reads one page of an export in one of the slots for long pages.
+func (s *Server) exportPage(c *call, f store.TraceFilter, page store.Page) ([]store.Trace, error) {
+	release, err := s.longPageSlot(c)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	traces, _, err := c.traces.ListTraces(c.Context(), f, page)
+	return traces, err
+}
+
+// writeNDJSON writes a trace a line, as lists show it.
+func writeNDJSON(b *bytes.Buffer, traces []store.Trace, _ bool) error {
+	for i := range traces {
+		b.Write(encode(wireTraceItem(traces[i])))
+		b.WriteByte('\n')
+	}
+	return nil
+}
+
+// exportColumns are the columns of a CSV export.
+var exportColumns = []string{"id", "createdAt", "agentId", "agentName", "status", "blocked", "environment", "sessionId",
+	"modelProvider", "modelName", "toolName", "inputTokens", "outputTokens", "costUsd", "durationMs", "injectionScore",
+	"piiDetected", "policiesFired"}
+
+// writeCSV writes a trace a record (RFC 4180), with the columns' names first. Lists
+// are joined by semicolons.
+func writeCSV(b *bytes.Buffer, traces []store.Trace, first bool) error {
+	w := csv.NewWriter(b)
+	w.UseCRLF = true
+	if first {
+		if err := w.Write(exportColumns); err != nil {
+			return err
+		}
+	}
+	for i := range traces {
+		t := wireTraceItem(traces[i])
+		fired := make([]string, len(t.PoliciesFired))
+		for j, p := range t.PoliciesFired {
+			fired[j] = p.Name
+			if p.Name == "" {
+				fired[j] = p.ID
+			}
+		}
+		number := func(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+		err := w.Write([]string{
+			cell(t.ID), t.CreatedAt.Format(time.RFC3339Nano), cell(t.AgentID), cell(t.AgentName), t.Status, strconv.FormatBool(t.Blocked),
+			cell(t.Environment), cell(t.SessionID), cell(t.ModelProvider), cell(t.ModelName), cell(t.ToolName),
+			strconv.FormatInt(t.InputTokens, 10), strconv.FormatInt(t.OutputTokens, 10), number(t.CostUSD), number(t.DurationMs),
+			number(t.InjectionScore), cell(strings.Join(t.PIIDetected, ";")), cell(strings.Join(fired, ";")),
+		})
+		if err != nil {
+			return err
+		}
+	}
+	w.Flush()
+	return w.Error()
+}
+
+// cell is text of a trace as a cell: what a spreadsheet would run as a formula begins
+// with an apostrophe, because the text comes from outside.
+func cell(text string) string {
+	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
+		return "'" + text
+	}
+	return text
+}

@@ -14,8 +14,8 @@ const (
 	minHex    = 24
 )
 
-// runs calls found with what the stretches of base64 and of hexadecimal digits around the words at the given
-// offsets decode to, when that is text.
+// runs decodes the base64 and hexadecimal runs around the words at the given offsets, and
+// calls found with those that are text (decision DET10).
 func runs(t []byte, words []int32, found func(name string, plain []byte)) {
 	done := 0
 	for _, at := range words {

@@ -2,8 +2,8 @@ package detect
 
 import "strings"
 
-// Entity names a kind of personal data or secret, as policies and traces name
-// it (design section 3, piiDetected).
+// Entity is a kind of personal data or secret, as policies and traces name it (design
+// section 3, piiDetected).
 type Entity string
 
 // The entities that can be found.
@@ -24,8 +24,8 @@ func Entities() []Entity {
 	return []Entity{Email, Phone, CreditCard, IBAN, SSN, IPAddress, APIKey, PrivateKey, JWT}
 }
 
-// ParseEntity returns the entity of a name: its own, in any case, or the one
-// that other tools use for the same thing. It reports whether there is one.
+// ParseEntity returns the entity with a name: its own, in any case, or a name that other
+// tools use for the same entity (decision DET2). ok is false for an unknown name.
 func ParseEntity(name string) (Entity, bool) {
 	switch e := Entity(strings.ToUpper(name)); e {
 	case Email, Phone, CreditCard, IBAN, SSN, IPAddress, APIKey, PrivateKey, JWT:

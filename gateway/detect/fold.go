@@ -8,8 +8,9 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// folded is a text as the injection rules read it: small letters, no accents, look-alikes and
-// compatibility forms as the letters they stand for, nothing invisible.
+// folded is the normalized text that the injection rules use: lower case, without
+// accents, with look-alikes and compatibility forms replaced by the letters that they
+// represent, without invisible characters.
 type folded struct {
 	text      []byte
 	tags      []byte // the ASCII text that invisible tag characters spell

@@ -10,18 +10,19 @@ import (
 	"unicode/utf8"
 )
 
-// Feature is a reason for a score: a rule or a disguise, how much it weighs by itself (0 to 1), and how often
-// it was found.
+// Feature is a reason for a score: a rule or a disguise, with its weight (0 to 1) and the
+// number of matches.
 type Feature struct {
 	Name   string
 	Weight float64
 	Count  int
 }
 
-// ScoreInjection tells how much text looks like an attempt to give a model orders that its user did not give:
-// 0 not at all, 1 beyond doubt. The features say why, heaviest first: the rules that hold in the most
-// suspicious stretch of the text, and how it was hidden. The score is 1 minus the product of what each of
-// them leaves open (noisy or). It finds known phrasing, not intentions: docs/detectors.md has the figures.
+// ScoreInjection returns the score of a text for prompt injection: 0 for no evidence, 1
+// for certainty (decision DET6). The features are the reasons, heaviest first: the rules
+// that match in the most suspicious window of the text, and its disguises. The score is 1
+// minus the product of the complements of the weights (noisy or). It matches known
+// phrasing, not intentions: docs/detectors.md has the figures.
 func ScoreInjection(text []byte) (score float64, features []Feature) {
 	e := examinations.Get().(*examination)
 	e.run(text)
@@ -41,8 +42,9 @@ const (
 	familyLetters
 )
 
-// windowUnits is how far apart rules may hold to add up, in half words: an attack in a long text counts like
-// one alone.
+// windowUnits is the distance within which matches of rules are added up, in half words,
+// so that an attack in a long text has the same score as the attack alone (decision
+// DET8).
 const windowUnits = 160
 
 // holding is a rule that holds at a position, or a disguise.
@@ -72,7 +74,7 @@ func (v *evidence) nats(at int32) (sum float64) {
 	return sum
 }
 
-// maxNats bounds the evidence: no text is beyond every doubt.
+// maxNats bounds the evidence, so that no score is exactly 1.
 const maxNats = 6
 
 // explain returns the score of the evidence and its parts.
@@ -93,7 +95,7 @@ func (v *evidence) explain(b *ruleBook) (float64, []Feature) {
 	return -math.Expm1(-min(v.sum, maxNats)), features
 }
 
-// examination is the work on one text, with buffers that are used again.
+// examination is the state of scoring one text, with reusable buffers.
 type examination struct {
 	rules    *ruleBook
 	unpacked [2][]byte
@@ -105,7 +107,7 @@ type examination struct {
 
 var examinations = sync.Pool{New: func() any { return &examination{rules: theRules()} }}
 
-// release gives the buffers back.
+// release returns the buffers.
 func (e *examination) release() {
 	if cap(e.folded.text) <= 4*maxKept && cap(e.scan.hits) <= maxKept/8 && cap(e.scan.long) <= maxKept/8 && cap(e.unpacked[0])+cap(e.unpacked[1]) <= 4*maxKept {
 		e.scan.text = nil
@@ -113,7 +115,7 @@ func (e *examination) release() {
 	}
 }
 
-// Bounds of what is decoded: encodings inside of encodings, and bytes of decoded text.
+// Bounds of decoding: nested encodings, and bytes of decoded text.
 const (
 	maxDepth   = 3
 	workFactor = 2
@@ -205,7 +207,8 @@ const (
 	nameTags     = "disguise: invisible tag characters"
 )
 
-// judge asks the rules about the phrases that were found, and keeps the most suspicious window.
+// judge evaluates the rules on the phrases that were found, and keeps the most suspicious
+// window.
 func (e *examination) judge(disguise string) {
 	var v evidence
 	seen := e.best.sum

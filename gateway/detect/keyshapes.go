@@ -19,8 +19,8 @@ const (
 	base64Text                 // letters, digits, +, / and =
 )
 
-// keyShape is how the keys of one provider look: what they begin with, what
-// follows, and how long that is in bytes. max 0 means no fixed length.
+// keyShape is the form of the keys of one provider: their prefix, the characters after
+// it, and their number in bytes. max 0 means no fixed length.
 type keyShape struct {
 	prefix   string
 	chars    charset
@@ -56,7 +56,7 @@ var keyShapes = func() (shapes []keyShape) {
 	return shapes
 }()
 
-// formedShapes are looked for before keyShapes.
+// formedShapes take precedence over keyShapes.
 var formedShapes = []formedShape{
 	{keyShape: keyShape{"hooks.slack.com/services/", pathText, 32, 0}, form: slackHook, public: true},
 	{keyShape: keyShape{"hooks.slack.com/workflows/", pathText, 32, 0}, form: slackHook, public: true},

@@ -9,10 +9,11 @@ import (
 // maxLevels bounds how often JSON is taken out of JSON.
 const maxLevels = 4
 
-// leaves takes the JSON in a text apart: its strings stand alone, divided by leafEnd, whatever text is around
-// them stays. Strings that hold JSON again are taken apart too, and escapes outside of JSON are resolved, as
-// they are in a text that quotes JSON. It returns text itself when there is nothing to take apart.
-// Each level is one walk; nothing is read twice when a text turns out to be no JSON.
+// leaves extracts the JSON in a text: its strings are separated by leafEnd, and the text
+// around them is kept (decision DET9). Strings that contain JSON are extracted too, and
+// escapes outside of JSON are resolved, as in a text that quotes JSON. It returns text
+// itself when there is nothing to extract. Each level is one pass; nothing is read twice
+// when a text turns out not to be JSON.
 func leaves(buf *[2][]byte, text []byte) []byte {
 	for level := range maxLevels {
 		if !structured(text) {

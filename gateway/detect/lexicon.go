@@ -8,8 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// meaning is a set of meanings that a phrase of any language can carry. Rules speak of meanings alone,
-// so that what holds for one language holds for all whose phrases are known.
+// meaning is a set of meanings that a phrase of any language can have. Rules refer only
+// to meanings, so that each rule applies to all languages whose phrases are in the
+// lexicon.
 type meaning uint64
 
 // meanings are the names of the bits of a meaning, as lexicon.txt and the rules write them.
@@ -81,7 +82,7 @@ type edge struct {
 //go:embed lexicon.txt
 var lexiconTable string
 
-// theLexicon is read when the first text is scored: most processes score none.
+// theLexicon is loaded when the first text is scored, because most processes score none.
 var theLexicon = sync.OnceValue(func() *lexicon { return newLexicon(lexiconTable) })
 
 // newLexicon reads a table in the form of lexicon.txt.

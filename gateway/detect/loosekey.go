@@ -2,8 +2,8 @@ package detect
 
 import "bytes"
 
-// Keys without a shape of their own are found by what stands before them: a
-// word that says secret, and an assignment.
+// Keys without a characteristic form are found by their context: a word for a secret, and
+// an assignment (decision DET3).
 const (
 	minLoose       = 16 // bytes of a word that makes us look
 	minLooseDigits = 10 // the same of a word with digits
@@ -69,8 +69,8 @@ func inLoose(c byte) bool {
 	return isWord(c) || c == '-' || c == '+' || c == '/' || c == '=' || c == '.' || c == '~'
 }
 
-// drawn reports whether a text looks drawn by lot and is not another kind of
-// identifier: a date, a path.
+// drawn reports whether a text looks random and is not another kind of identifier: a
+// date, a path.
 func drawn(body []byte) bool {
 	var digits, letters, marks, distinct int
 	var seen [256]bool

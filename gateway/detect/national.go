@@ -97,7 +97,7 @@ func (p *pass) closes(r *run, g int) bool {
 	return false
 }
 
-// likeness says how much a division of digits looks like a phone number.
+// likeness is how much a grouping of digits looks like a phone number.
 type likeness uint8
 
 const (

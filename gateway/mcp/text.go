@@ -47,12 +47,12 @@ func unescape(text []byte) (r rune, n int) {
 	return rune(text[1]), 2
 }
 
-// alias returns b as a string without copying. The string changes when b is
-// written to.
+// alias returns b as a string without copying. The string is valid until b is modified:
+// see the fields Method and Name of [Message].
 func alias(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// stringOf returns the value of the string, as written with its quotes. It
-// aliases raw unless there are escapes.
+// stringOf returns the value of the string, as written with its quotes. The result shares
+// memory with raw unless there are escapes.
 func stringOf(raw []byte, kind byte) string {
 	text := raw[1 : len(raw)-1]
 	if kind == kindEscaped {

@@ -199,6 +199,7 @@ func (d *Daemon) Serve(name string, ln net.Listener, h http.Handler, conf *tls.C
 		},
 		ErrorLog: slog.NewLogLogger(d.log.With("server", name).Handler(), slog.LevelDebug),
 	}
+	watchUnused(ordinary)
 	s.http = ordinary
 	if s.calls != "" {
 		calls := front.New(front.Options{

@@ -58,7 +58,7 @@ type Server struct {
 
 // newConnTime is the time that a shutdown waits for the first request of a new
 // connection.
-const newConnTime = 5 * time.Second
+const newConnTime = time.Second
 
 // New returns a server. It modifies the fallback: with TLS it wraps the handler and
 // ConnState, and sets ConnContext.
@@ -187,7 +187,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	s.opts.Fallback.SetKeepAlivesEnabled(false) // also closes its idle connections
-	tick := time.NewTicker(newConnTime / 50)
+	tick := time.NewTicker(newConnTime / 20)
 	defer tick.Stop()
 	for s.endIdle() > 0 {
 		select {

@@ -258,7 +258,7 @@ func TestQuickstart(t *testing.T) {
 	out := runDocument(t, t.TempDir(), script)
 	for _, want := range []string{
 		"policy_denied", "never-delete", "search_orders", "mask-cards", "no-ssn", "the cases notice",
-		"result       unverified", `"body":"it is **** **** **** ****"`, "demo/gateway.yaml: nothing to say", "demo/gateway.yaml is valid",
+		"result       unverified", `"body":"it is **** **** **** ****"`, "demo/gateway.yaml: no findings", "demo/gateway.yaml is valid",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the commands do not print %q:\n%s", want, out)

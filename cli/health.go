@@ -38,8 +38,8 @@ gateway. The exit code is 0 when the answer is 200, and 1 otherwise. It is made
 for the health checks of containers, whose image has no other program.
 
 Without a URL it is taken from SVC_HEALTH_URL, and without that the default
-addresses of svc serve and svc gateway on this machine are asked: it is enough
-that one of them is healthy. A URL with a path is asked as it stands. The
+addresses of svc serve and svc gateway on this machine are checked: it is enough
+that one of them is healthy. A URL with a path is used unchanged. The
 certificate of a loopback address is not verified.`,
 		Example: `  svc health
   svc health --ready https://svc.example.com`,

@@ -51,7 +51,7 @@ the concepts.`,
 			return writeTopics(env.Stdout)
 		}
 		if text, err := topicText(args[0]); err == nil && len(args) == 1 {
-			// A topic goes before a command of the same name: it names the command,
+			// A topic takes precedence over a command of the same name: it names the command,
 			// which has --help.
 			_, err = io.WriteString(env.Stdout, text)
 			return err

@@ -59,7 +59,7 @@ func budgetsTable(s *shared) table[api.Budget] {
 	}
 }
 
-// budget says in a word and a colour how a budget stands.
+// budget returns the state of a budget as a word and a color.
 func (p *styles) budget(percent float64) (string, style) {
 	switch {
 	case percent >= 100:

@@ -87,7 +87,7 @@ func (m *Model) connectionText() string {
 	return "○ connecting"
 }
 
-// connection says how the feed stands.
+// connection returns the state of the feed.
 func (m *Model) connection() (string, style) {
 	style := m.s.styles.warn
 	switch m.state.phase {
@@ -107,7 +107,7 @@ func (m *Model) countdown() string {
 // next attempt is.
 const leastReason = 24
 
-// banner is the line that tells why nothing new comes in.
+// banner is the line with the reason why nothing new comes in.
 func (m *Model) banner() string {
 	if m.state.phase == live || m.state.attempt == 0 {
 		return ""

@@ -31,7 +31,7 @@ func (l *line) fit(w int) string {
 	return b.String()
 }
 
-// more tells whether anything but blanks follows.
+// more reports whether anything but blanks follows.
 func (l *line) more(from int) bool {
 	for _, part := range l.parts[from:] {
 		if strings.TrimSpace(part.text) != "" {
@@ -92,15 +92,15 @@ func (s *scroller) key(k string) bool {
 	return true
 }
 
-// copyText puts a text on the clipboard and says so.
+// copyText puts a text on the clipboard and shows a message.
 func (s *shared) copyText(what, text string) {
 	if s.copy == nil {
-		s.say(s.styles.warn, "there is no clipboard here")
+		s.notify(s.styles.warn, "there is no clipboard here")
 		return
 	}
 	if err := s.copy(text); err != nil {
-		s.say(s.styles.bad, "could not copy: "+userMessage(err))
+		s.notify(s.styles.bad, "could not copy: "+userMessage(err))
 		return
 	}
-	s.say(s.styles.good, what+" copied: "+cut(clean(text), 60))
+	s.notify(s.styles.good, what+" copied: "+cut(clean(text), 60))
 }

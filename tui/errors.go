@@ -12,7 +12,7 @@ import (
 	"svc/server/client"
 )
 
-// userMessage says what went wrong in a few words that fit on a line, and what to do
+// userMessage returns an error in a few words that fit on a line, and what to do
 // where there is something.
 func userMessage(err error) string {
 	var answer *client.Error
@@ -53,7 +53,7 @@ func answerMessage(e *client.Error) string {
 	return clean(e.Error())
 }
 
-// forbidden tells whether the key may not do what was asked.
+// forbidden reports whether the key lacks the permission for a request.
 func forbidden(err error) bool {
 	var answer *client.Error
 	return errors.As(err, &answer) && answer.Status == http.StatusForbidden

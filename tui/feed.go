@@ -12,7 +12,7 @@ import (
 	"svc/server/client"
 )
 
-// phase is where a feed stands with its source.
+// phase is the state of a connection to the source.
 type phase uint8
 
 const (
@@ -21,7 +21,7 @@ const (
 	waiting // until the next attempt
 )
 
-// feedState is what the screen says about the feed.
+// feedState is the state of the feed as the screen shows it.
 type feedState struct {
 	phase   phase
 	attempt int // failed attempts in a row

@@ -64,7 +64,7 @@ func parseFilter(s string) (filter, error) {
 	return f, nil
 }
 
-// CheckFilter tells what is wrong with a filter.
+// CheckFilter returns the error of a filter, or nil.
 func CheckFilter(s string) error {
 	_, err := parseFilter(s)
 	return err
@@ -136,7 +136,7 @@ func (t *term) take(value string) error {
 
 func (f *filter) empty() bool { return len(f.terms) == 0 }
 
-// match tells whether a row passes.
+// match reports whether a row passes.
 func (f *filter) match(r *row) bool {
 	for i := range f.terms {
 		if f.terms[i].match(r) == f.terms[i].not {

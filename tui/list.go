@@ -28,7 +28,7 @@ const marker = "▌ " // before the selected row, so that it shows without colou
 // move selects a row relative to the selected one.
 func (l *list[R]) move(by int) { l.sel = max(0, min(l.n-1, l.sel+by)) }
 
-// set says how many rows there are now.
+// set replaces the rows.
 func (l *list[R]) set(n int, at func(int) R) {
 	l.n, l.at = n, at
 	l.sel = max(0, min(n-1, l.sel))
@@ -80,7 +80,7 @@ func (l *list[R]) click(line int) (again, ok bool) {
 	return again, true
 }
 
-// layout says which columns are shown and how wide.
+// layout returns the columns that are shown and their widths.
 func layout[R any](columns []column[R], w int) (shown []int, widths []int) {
 	gap := gapOf(w)
 	need := -gap
@@ -185,7 +185,7 @@ func used(widths []int, gap int) int {
 	return n
 }
 
-// scroll keeps the selected row in sight, and no room empty.
+// scroll keeps the selected row visible and fills the height.
 func (l *list[R]) scroll() {
 	l.top = min(l.top, l.sel)
 	l.top = max(l.top, l.sel-l.height+1, 0)

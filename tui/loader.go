@@ -15,7 +15,7 @@ import (
 type result func() tea.Cmd
 
 // loader asks the control plane for what a screen shows, now and again while
-// the screen is in sight.
+// the screen is visible.
 type loader[T any] struct {
 	fetch func(context.Context) (T, error)
 	every time.Duration // between refreshes; 0: once
@@ -30,7 +30,7 @@ type loader[T any] struct {
 	cancel context.CancelFunc
 }
 
-// load asks anew; what is still being asked is given up.
+// load starts a request and cancels the one in flight.
 func (l *loader[T]) load(s *shared) tea.Cmd {
 	l.stop()
 	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
@@ -68,7 +68,7 @@ func (l *loader[T]) apply(now time.Time, data T, err error) {
 	}
 }
 
-// tick asks again when it is time.
+// tick starts a request when the refresh is due.
 func (l *loader[T]) tick(s *shared) tea.Cmd {
 	if l.busy || l.every == 0 && l.have || s.now().Before(l.due) {
 		return nil
@@ -76,7 +76,7 @@ func (l *loader[T]) tick(s *shared) tea.Cmd {
 	return l.load(s)
 }
 
-// stop gives up what is being asked.
+// stop cancels the request in flight.
 func (l *loader[T]) stop() {
 	l.gen++
 	if l.cancel != nil {
@@ -85,7 +85,7 @@ func (l *loader[T]) stop() {
 	l.busy = false
 }
 
-// state says how fresh the data is, and what went wrong.
+// state returns the age of the data and the last error.
 func (l *loader[T]) state(s *shared) (string, style) {
 	switch {
 	case l.err != nil && l.have:

@@ -16,7 +16,7 @@ const (
 	minHeight = 7
 )
 
-// Model is the program: tabs, one page in sight, and the feed behind it.
+// Model is the program: tabs, one visible page, and the feed.
 type Model struct {
 	s       *shared
 	feed    *feed
@@ -75,7 +75,7 @@ func newModel(s *shared, f *feed) *Model {
 	return m
 }
 
-// current is the page in sight.
+// current is the visible page.
 func (m *Model) current() page {
 	switch {
 	case m.help != nil:

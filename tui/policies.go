@@ -115,7 +115,7 @@ func agentOf(on string) string {
 	return clean(on)
 }
 
-// conditionOf says in words when a policy fires.
+// conditionOf returns the condition of a policy in words.
 func conditionOf(c api.Condition) string {
 	switch c.Type {
 	case "injection_score":
@@ -140,8 +140,8 @@ func (t *policiesPage) enter() tea.Cmd {
 	return t.tablePage.enter()
 }
 
-// leave forgets a question. A change that was confirmed goes on: nobody could
-// tell otherwise whether it was made.
+// leave discards an open question. A confirmed change is not canceled, because its
+// result would be unknown.
 func (t *policiesPage) leave() {
 	t.asked, t.visible = nil, false
 	t.tablePage.leave()
@@ -163,7 +163,7 @@ func (t *policiesPage) ask() tea.Cmd {
 	switch {
 	case !ok || !t.load.have || t.changing:
 	case t.readOnly:
-		t.s.say(t.s.styles.warn, "this key may not change policies")
+		t.s.notify(t.s.styles.warn, "this key may not change policies")
 	default:
 		t.asked = &r
 	}
@@ -178,7 +178,7 @@ func (t *policiesPage) answer(k string) tea.Cmd {
 		return t.toggle(r)
 	case "n", "N", "esc", "enter", "q":
 		t.asked = nil
-		t.s.say(t.s.styles.dim, "nothing was changed")
+		t.s.notify(t.s.styles.dim, "nothing was changed")
 	}
 	return nil
 }
@@ -204,17 +204,17 @@ func (t *policiesPage) changed(r api.Policy, on bool, warnings []string, err err
 	switch {
 	case forbidden(err):
 		t.readOnly = true
-		t.s.say(t.s.styles.bad, "this key may not change policies (403): nothing was changed")
+		t.s.notify(t.s.styles.bad, "this key may not change policies (403): nothing was changed")
 		return nil
 	case err != nil:
-		t.s.say(t.s.styles.bad, fmt.Sprintf("%s could not be %s: %s", clean(r.Name), what, userMessage(err)))
+		t.s.notify(t.s.styles.bad, fmt.Sprintf("%s could not be %s: %s", clean(r.Name), what, userMessage(err)))
 		return nil
 	}
 	style, text := t.s.styles.good, clean(r.Name)+" is "+what
 	if on && len(warnings) > 0 {
 		style, text = t.s.styles.bad, text+firstOf(warnings)
 	}
-	t.s.say(style, text)
+	t.s.notify(style, text)
 	if !t.visible {
 		return nil
 	}

@@ -41,7 +41,7 @@ func (s *Screen) Feed(events ...Event) {
 	s.m.applyBatch(batch{rows: rows, state: s.state})
 }
 
-// Lose tells that the stream broke and when it is tried again.
+// Lose reports that the stream broke and when the next attempt is made.
 func (s *Screen) Lose(err error, attempt int, in time.Duration) {
 	s.state = feedState{phase: waiting, err: err, attempt: attempt, retryAt: s.m.s.now().Add(in)}
 	s.Feed()

@@ -108,7 +108,7 @@ func (p *styles) measured(current, target float64) style {
 	return p.good
 }
 
-// sla says in a word and a colour how a target stands.
+// sla returns the state of a target as a word and a color.
 func (p *styles) sla(status string) (string, style) {
 	switch status {
 	case "healthy":

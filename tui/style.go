@@ -8,7 +8,7 @@ import (
 	"github.com/muesli/termenv"
 )
 
-// Theme says for which background the colours are chosen.
+// Theme is the background that the colors are chosen for.
 type Theme string
 
 // The themes. Auto asks the terminal, and takes dark when it does not answer.

@@ -19,7 +19,7 @@ type listed[R any] struct {
 // keys do.
 type table[R any] struct {
 	noun  string    // of the rows, for their number
-	empty [2]string // what an empty list says
+	empty [2]string // text of an empty list
 	id    func(R) string
 
 	fetch func(context.Context) (listed[R], error)
@@ -68,7 +68,7 @@ func (t *tablePage[R]) enter() tea.Cmd { return t.load.load(t.s) }
 func (t *tablePage[R]) leave()         { t.load.stop() }
 func (t *tablePage[R]) tick() tea.Cmd  { return t.load.tick(t.s) }
 
-// sync tells the list what there is, and finds the selected row again.
+// sync passes the rows to the list and finds the selected row again.
 func (t *tablePage[R]) sync() {
 	rows := t.load.data.rows
 	t.list.set(len(rows), func(i int) R { return rows[i] })

@@ -104,7 +104,7 @@ func (t *tracesPage) add(rows []*row) {
 	t.shown()
 }
 
-// shown tells the list what there is.
+// shown passes the matching rows to the list.
 func (t *tracesPage) shown() {
 	t.list.set(len(t.matches), t.row)
 	if t.follow && !t.paused {

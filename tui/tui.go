@@ -9,7 +9,7 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 )
 
-// Options say what is watched, and on which terminal.
+// Options are the source, the control plane and the terminal.
 type Options struct {
 	// Source is where traces come from; required.
 	Source Source
@@ -22,7 +22,7 @@ type Options struct {
 	// Input and Output are the terminal.
 	Input  io.Reader
 	Output io.Writer
-	// Colour allows colours; everything is also said without them.
+	// Colour allows colors; nothing is shown by color alone.
 	Colour bool
 	// Theme is the background of the terminal; empty means Auto.
 	Theme Theme
@@ -41,7 +41,7 @@ type Options struct {
 }
 
 // Run shows the screens until the user leaves or ctx ends, and gives the
-// terminal back, also after a panic. What was being asked is given up.
+// terminal back, also after a panic. Requests in flight are canceled.
 func Run(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -83,8 +83,8 @@ type shared struct {
 	show func(filter string) tea.Cmd
 }
 
-// say shows a message at the bottom for a few seconds.
-func (s *shared) say(p style, text string) {
+// notify shows a message at the bottom for a few seconds.
+func (s *shared) notify(p style, text string) {
 	s.toast, s.toastStyle, s.toastTill = text, p, s.now().Add(4*time.Second)
 }
 
@@ -94,11 +94,11 @@ type hint struct{ key, does string }
 // page is one screen.
 type page interface {
 	title() string
-	// enter is called when the page comes into sight, leave when it goes out of
-	// it: then nothing of it is being asked any more.
+	// enter is called when the page becomes visible, leave when it is hidden:
+	// then it has no request in flight.
 	enter() tea.Cmd
 	leave()
-	// tick comes once a second while the page is in sight.
+	// tick comes once a second while the page is visible.
 	tick() tea.Cmd
 	key(k tea.KeyMsg) tea.Cmd
 	// click and wheel have their place relative to the page.

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// detailedError carries what an answer said about single fields.
+// detailedError has the details of a response about single fields.
 type detailedError struct {
 	err     error
 	details map[string]any

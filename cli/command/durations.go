@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// spanValue is a flag for a duration that also takes whole days.
-type spanValue time.Duration
+// durationValue is a flag for a duration that also takes whole days.
+type durationValue time.Duration
 
-func (s *spanValue) String() string {
+func (s *durationValue) String() string {
 	d := time.Duration(*s)
 	if d > 0 && d%(24*time.Hour) == 0 {
 		return fmt.Sprintf("%dd", d/(24*time.Hour))
@@ -21,24 +21,24 @@ func (s *spanValue) String() string {
 	return d.String()
 }
 
-func (s *spanValue) Type() string { return "duration" }
+func (s *durationValue) Type() string { return "duration" }
 
-func (s *spanValue) Set(text string) error {
-	d, err := ParseSpan(text)
+func (s *durationValue) Set(text string) error {
+	d, err := ParseDuration(text)
 	if err != nil || d < 0 {
 		return errors.New("must be a duration such as 30s, 12h or 90d")
 	}
-	*s = spanValue(d)
+	*s = durationValue(d)
 	return nil
 }
 
-func SpanFlag(f *pflag.FlagSet, p *time.Duration, name string, value time.Duration, help string) {
+func DurationFlag(f *pflag.FlagSet, p *time.Duration, name string, value time.Duration, help string) {
 	*p = value
-	f.Var((*spanValue)(p), name, help)
+	f.Var((*durationValue)(p), name, help)
 }
 
-// ParseSpan reads a duration; besides Go's units it knows whole days, 90d.
-func ParseSpan(s string) (time.Duration, error) {
+// ParseDuration reads a duration; besides Go's units it knows whole days, 90d.
+func ParseDuration(s string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(s, "d"); ok {
 		n, err := strconv.ParseUint(days, 10, 16)
 		if err != nil || n > 36500 {

@@ -30,7 +30,7 @@ func (e *ExitError) Error() string { return e.Err.Error() }
 
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// Usage marks an error as a mistake in how the command was called, or as
+// Usage marks an error in how the command was called, or
 // something that kept a check from running: exit code 2.
 func Usage(err error, hint string) error {
 	return &ExitError{Err: err, Code: ExitUsage, hint: hint}
@@ -45,7 +45,7 @@ func Failed(err error, hint string) error {
 	return &ExitError{Err: err, Code: ExitFailed, hint: hint}
 }
 
-// ErrReported ends a command with exit code 1 after it has already said why.
+// ErrReported ends a command with exit code 1 after the command has printed the reason.
 var ErrReported = errors.New("already reported")
 
 // PrintError writes an error for people, or for programs when the command was

@@ -20,7 +20,7 @@ func NewGroupCmd(use, short, example string, cmds ...*cobra.Command) *cobra.Comm
 	return c
 }
 
-// RunGroup shows the help of a command that only holds others, or says which
+// RunGroup shows the help of a command that only holds others, or suggests which
 // of its commands was probably meant.
 func RunGroup(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {

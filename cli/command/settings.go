@@ -14,7 +14,7 @@ import (
 	"svc/cli/process"
 )
 
-// notSettings are flags that say what to do now; no file or variable sets them.
+// notSettings are flags about one run of a command; no file or variable sets them.
 var notSettings = []string{"help", "config", "check", "output", "no-color"}
 
 // ResolveSettings fills the flags that were not given from SVC_ variables and a YAML
@@ -134,7 +134,7 @@ func (l *layers) apply(env process.Env) error {
 	return nil
 }
 
-// badValue says why a flag does not take a value, in words for people.
+// badValue explains for people why a flag rejects a value.
 func badValue(f *pflag.Flag, value string, err error) error {
 	switch f.Value.Type() {
 	case "int", "int32", "int64":

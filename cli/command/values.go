@@ -93,29 +93,29 @@ func BoolFlag(cmd *cobra.Command, p **bool, name, help string) {
 	cmd.Flags().Lookup(name).NoOptDefVal = "true"
 }
 
-// MomentValue is a flag for a point in time: RFC 3339, a date, or how long ago.
-type MomentValue struct {
+// TimeValue is a flag for a point in time: RFC 3339, a date, or how long ago.
+type TimeValue struct {
 	Value *time.Time
 	Now   func() time.Time
 }
 
-func (v MomentValue) String() string {
+func (v TimeValue) String() string {
 	if v.Value == nil || v.Value.IsZero() {
 		return ""
 	}
 	return v.Value.Format(time.RFC3339)
 }
 
-func (v MomentValue) Type() string { return "time" }
+func (v TimeValue) Type() string { return "time" }
 
-func (v MomentValue) Set(s string) error {
+func (v TimeValue) Set(s string) error {
 	t, err := time.Parse(time.RFC3339, s)
 	if err != nil {
 		t, err = time.Parse(time.DateOnly, s)
 	}
 	if err != nil {
 		var ago time.Duration
-		if ago, err = ParseSpan(s); err == nil {
+		if ago, err = ParseDuration(s); err == nil {
 			t = v.Now().Add(-ago)
 		}
 	}

@@ -51,8 +51,8 @@ func NewDevCmd(env process.Env) *cobra.Command {
 		Long: `Start the control plane, the gateway and a demo tool server in one process on
 loopback, with keys and a license made for you, and print what to try first.
 
-All state stands in the data directory: start again and keys, traces and rules
-are still there; delete it to begin anew. The rules are in gateway.yaml; edit
+All state is in the data directory: keys, traces and rules are still there after
+a restart; delete the directory to start over. The rules are in gateway.yaml; edit
 them and send SIGHUP. dev.json holds addresses and keys for scripts, gateway.env
 the variables that gateway.yaml refers to.`,
 		Example: `  svc dev
@@ -261,7 +261,7 @@ func (s *devStack) lookup(name string) (string, bool) {
 	return s.env.LookupEnv(name)
 }
 
-// reload reads gateway.yaml again and says what came of it.
+// reload reloads gateway.yaml and logs the result.
 func (s *devStack) reload(ctx context.Context) error {
 	if err := s.gw.Reload(ctx); err != nil {
 		return err
@@ -293,7 +293,7 @@ func (s *devStack) bind(name, addr, usual string) (net.Listener, error) {
 	return ln, nil
 }
 
-// runningHint tells where the other process answers.
+// runningHint returns the address of the other process.
 func runningHint(env process.Env, dataDir string) string {
 	var other State
 	if err := other.load(env, dataDir); err != nil || other.GatewayURL == "" {

@@ -120,7 +120,7 @@ func (s *devStack) screen(took time.Duration) string {
 		line("  %s%s%s", p.dim, m, p.reset)
 	}
 	command(1, "A tool call that is "+p.green+"allowed", "late orders come back", s.curl(callAllowed))
-	command(2, "One that is "+p.red+"denied", "403: the tool server never hears of it", s.curl(callDenied))
+	command(2, "One that is "+p.red+"denied", "403: the tool server never gets the call", s.curl(callDenied))
 	command(3, "Both, live", "? shows the keys, q quits", s.watchCommand())
 	line("")
 	line("  %sCtrl-C stops. State stays in %s.%s", p.dim, s.shownDir, p.reset)

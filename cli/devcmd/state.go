@@ -113,12 +113,12 @@ func (s *devStack) makeLicense(context.Context) error {
 	key, public, path := filepath.Join(dir, license.KeyFileName), filepath.Join(dir, license.PublicKeyFileName), filepath.Join(dir, license.FileName)
 	if !s.env.Exists(key) || !s.env.Exists(public) {
 		if _, _, err := license.GenerateKey(dir); err != nil {
-			return command.Failed(fmt.Errorf("make a license key: %w", err), "delete "+dir+": it is made anew")
+			return command.Failed(fmt.Errorf("make a license key: %w", err), "delete "+dir+": it is created again")
 		}
 	}
 	verify, err := license.ReadPublicKey(public)
 	if err != nil {
-		return command.Failed(err, "delete "+dir+": it is made anew")
+		return command.Failed(err, "delete "+dir+": it is created again")
 	}
 	now := s.env.Now()
 	l, err := license.Load(path, verify)

@@ -30,7 +30,7 @@ func wantFiles(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// auditFiles returns the files that arguments mean: one is a trail with all
+// auditFiles returns the files that arguments mean: one is an audit log with all
 // its rotated files, several are read as they are named.
 func auditFiles(args []string) ([]audit.Rotated, error) {
 	if len(args) == 1 {
@@ -49,27 +49,26 @@ func newAuditVerifyCmd(env process.Env) *cobra.Command {
 		Short: "Check the hash chain and the checkpoints of audit files",
 		Long: `Read audit files from beginning to end and check that no line was changed,
 removed, added or moved. One FILE means the current file of a gateway and all
-that were rotated beside it; several are taken as one trail, in the order of
+that were rotated beside it; several are taken as one audit log, in the order of
 their first lines.
 
 Without --public-key and --head nothing is proven, and the result is
 "unverified": whoever can write the files can write another chain.
 
 With --public-key the signatures of the checkpoints are checked: each covers all
-lines before it, its own count and the one before it. The trail must begin with
+lines before it, its own count and the one before it. The audit log must begin with
 line 1 or with a signed checkpoint, each line must have a hash, no checkpoint may
 be missing, and no lines may be further apart than two checkpoint intervals
 without one between them. "proven" names the lines that signatures prove;
 "unproven" those that none does, such as the lines after the last checkpoint.
 
-With --head the trail must hold a line that is known from elsewhere, so that a
-file whose end was cut off is noticed, or one that was written anew: the last line
+With --head the audit log must have a line that is known from elsewhere, so that
+a truncated or rewritten file is detected: the last line
 that this command printed, the hash of a line that a sink received, or what 'svc
 audit heads' shows of a gateway. All lines before it are proven too. Several heads
-are all asked for; of those, older ones may have gone with files that rotation
-deleted.
+must all be present, except older ones in files that rotation deleted.
 
-The exit code is 1 when something is wrong with the trail, and 2 when it could
+The exit code is 1 when something is wrong with the audit log, and 2 when it could
 not be read.`,
 		Example: `  svc audit verify /var/log/svc/audit.jsonl
   svc audit verify /var/log/svc/audit.jsonl --public-key checkpoint.pub
@@ -120,7 +119,7 @@ not be read.`,
 	}
 	cmd.Flags().StringArrayVar(&publicKeys, "public-key", nil, "check the signatures of checkpoints with this Ed25519 key (PEM); repeated, with any of them")
 	cmd.Flags().DurationVar(&interval, "checkpoint-interval", time.Minute, "for signed checkpoints of older versions, which do not have it")
-	cmd.Flags().StringArrayVar(&heads, "head", nil, "a line that the trail must hold, as NUMBER:HASH; may be repeated")
+	cmd.Flags().StringArrayVar(&heads, "head", nil, "a line that the audit log must have, as NUMBER:HASH; may be repeated")
 	output.AddFormatFlag(cmd, &f, output.FormatText, output.FormatJSON, output.FormatYAML)
 	return cmd
 }

@@ -23,9 +23,9 @@ func newAuditHeadsCmd(env process.Env) *cobra.Command {
 	r := &rest.Connection{Env: env}
 	cmd := rest.NewListAllCmd(r, &cobra.Command{
 		Use:   "heads",
-		Short: "List where the audit chain of each gateway stands, as it told the control plane",
-		Long: `List the last line of the audit chain of each gateway, as it told the control
-plane: at its start, each minute, and when it stopped. HEAD is what 'svc audit
+		Short: "List the chain head that each gateway last reported to the control plane",
+		Long: `List the chain head of each gateway: the last line of its audit log, as the
+gateway reported it at its start, each minute, and when it stopped. HEAD is what 'svc audit
 verify --head' takes; a file that does not hold that line was cut off, changed
 or replaced.
 
@@ -34,17 +34,17 @@ first one, and a report that another key signed is refused: "(+1 refused)" count
 such keys, and 'svc audit heads accept' binds the name to one of them. Heads
 without a key are not signed: whoever has an ingest key can report them.
 
-PASSED counts older heads that later ones went on from, thinned with age: the
-file must hold them too, which a chain that was written anew does not. EARLIER
-counts heads that a later report did not go on from: no alarm where an operator
-moved an audit file away. Of too many, the oldest and the highest stay. All of
-them are in the JSON output.`,
+SUPERSEDED counts older heads that later heads continue, thinned with age: the
+file must have them too, which a rewritten chain does not. CONTRADICTED counts
+heads that a later report does not continue; that is expected after an operator
+moved an audit file away. If there are too many, the oldest and the highest are
+kept. All of them are in the JSON output.`,
 		Example: `  svc audit heads
   svc audit verify audit.jsonl --public-key checkpoint.pub $(svc audit heads -o json |
     jq -r '.data[0] | [.] + .passed | .[] | "--head=\(.seq):\(.hash)"')
   svc audit heads accept gateway-1 --public-key checkpoint.pub`,
 	}, rest.Columns[api.AuditHead]{
-		Header: []string{"GATEWAY", "TRAIL", "KEY", "REPORTED", "PASSED", "EARLIER", "HEAD"},
+		Header: []string{"GATEWAY", "LOG", "KEY", "REPORTED", "SUPERSEDED", "CONTRADICTED", "HEAD"},
 		Row: func(h api.AuditHead) []string {
 			return []string{h.Gateway, h.Trail, auditKeyText(h), output.Stamp(h.ReportedAt), output.Count(int64(len(h.Passed))), output.Count(int64(len(h.Earlier))), fmt.Sprintf("%d:%s", h.Seq, h.Hash)}
 		},

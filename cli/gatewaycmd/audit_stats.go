@@ -43,7 +43,7 @@ action, error and principal (their address); nothing is known of their latency.
 
 DENIED counts what was not let through, FAILED what was and came back as an
 error. Latencies are of whole requests, as the caller waited; quantiles are
-within 6 % of the exact value. At most 10,000 values of a field are told apart.`,
+within 6 % of the exact value. At most 10,000 values of a field are distinguished.`,
 		Example: `  svc audit stats /var/log/svc/audit.jsonl
   svc audit stats /var/log/svc/audit.jsonl --since 24h --by tool --top 20
   svc audit stats audit-*.jsonl audit.jsonl -o json`,
@@ -59,8 +59,8 @@ within 6 % of the exact value. At most 10,000 values of a field are told apart.`
 	}
 	command.EnumFlag(cmd, &s.by, "by", names, "group requests by this field only, with latencies")
 	flags.IntVar(&s.top, "top", s.top, "how many groups to show")
-	flags.Var(command.MomentValue{Value: &s.since, Now: env.Now}, "since", "leave out what is older")
-	flags.Var(command.MomentValue{Value: &s.until, Now: env.Now}, "until", "leave out what is newer")
+	flags.Var(command.TimeValue{Value: &s.since, Now: env.Now}, "since", "leave out what is older")
+	flags.Var(command.TimeValue{Value: &s.until, Now: env.Now}, "until", "leave out what is newer")
 	output.AddFormatFlag(cmd, &s.format, output.FormatTable, output.FormatJSON, output.FormatYAML)
 	return cmd
 }

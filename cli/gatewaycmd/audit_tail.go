@@ -35,10 +35,10 @@ func newAuditTailCmd(env process.Env) *cobra.Command {
 		Use:   "tail FILE",
 		Short: "Show the last lines of an audit file, and follow it",
 		Long: `Show the last lines of an audit file, across its rotated files, and with -f
-those that are added, through rotations. With a filter the last lines that match
-are looked for in the whole trail.
+those that are added, through rotations. With a filter the last matching lines of
+the whole audit log are shown.
 
--o json prints the lines as they stand in the file.`,
+-o json prints the lines unchanged.`,
 		Example: `  svc audit tail /var/log/svc/audit.jsonl
   svc audit tail -f /var/log/svc/audit.jsonl --action deny
   svc audit tail -n 100 -o json audit.jsonl | jq .duration_ms`,
@@ -85,11 +85,11 @@ func (t *auditTail) run(ctx context.Context, env process.Env, path string) error
 		return command.Usage(err, "name the file that audit.path of the gateway names")
 	}
 	if t.filtered() {
-		from = audit.Position{} // what matches may stand anywhere
+		from = audit.Position{} // a match may be anywhere
 	}
 	reader := audit.NewReader(path, from)
 	defer reader.Close()
-	// What matches is kept until the end of the trail is reached: only the last
+	// What matches is kept until the end of the audit log is reached: only the last
 	// of it is shown.
 	recent := make([]string, 0, min(t.lines, 1024))
 	caughtUp := false
@@ -130,7 +130,7 @@ func (t *auditTail) run(ctx context.Context, env process.Env, path string) error
 	}
 }
 
-// read shows what there is up to the end of the trail.
+// read shows what there is up to the end of the audit log.
 func (t *auditTail) read(ctx context.Context, reader *audit.Reader, show func(string) error) error {
 	var r audit.Record
 	for ctx.Err() == nil {
@@ -154,7 +154,7 @@ func (t *auditTail) read(ctx context.Context, reader *audit.Reader, show func(st
 	return nil
 }
 
-// tailSummary writes what a line says of requests that have none of their own.
+// tailSummary writes the line that summarizes requests without lines of their own.
 func tailSummary(s *audit.Refused) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-18s %d requests without an identified caller", audit.KindSummary, s.Requests())

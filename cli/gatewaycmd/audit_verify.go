@@ -130,7 +130,7 @@ func verificationText(v *audit.Verification, head string, keyed bool) string {
 	rest("unproven", len(v.Unproven), v.UnprovenFound)
 	line("starts", "%d", v.Starts)
 	if v.First > 1 {
-		line("note", "older files are gone: the trail begins at line %d", v.First)
+		line("note", "older files are gone: the audit log begins at line %d", v.First)
 	}
 	if v.Lost > 0 {
 		line("note", "%d lines could not be written when they were due, and say so", v.Lost)

@@ -36,9 +36,9 @@ func NewGatewayCmd(env process.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gateway",
 		Short: "Run the MCP gateway",
-		Long: `Run the gateway between MCP clients and their tool servers. Everything about
-it stands in one YAML file, which is checked as a whole before anything
-starts, and again on SIGHUP; a file with errors then changes nothing.
+		Long: `Run the gateway between MCP clients and their tool servers. Its config
+is one YAML file, which is validated as a whole at the start and again on SIGHUP;
+a reload of a file with errors changes nothing.
 
 --check reads what a start reads: the file, its variables (also from the
 directory credentials-gateway beside it, from which the packaged unit gets its
@@ -193,7 +193,7 @@ func runGateway(ctx context.Context, env process.Env, o gatewayOptions) error {
 	return d.Run(ctx)
 }
 
-// ServedBy says how a daemon serves a gateway, and ends it.
+// ServedBy returns how a daemon serves and stops a gateway.
 func ServedBy(g *gateway.Gateway) []daemon.ListenOption {
 	return []daemon.ListenOption{
 		daemon.Calls(gateway.Path),

@@ -28,7 +28,7 @@ type probedEndpoint struct {
 }
 
 func NewGuardrailCmd(env process.Env) *cobra.Command {
-	return command.NewGroupCmd("guardrail", "Look after the guardrails of a gateway",
+	return command.NewGroupCmd("guardrail", "Manage guardrails",
 		`  svc guardrail probe /etc/svc/svc.yaml`,
 		newGuardrailProbeCmd(env))
 }
@@ -37,11 +37,11 @@ func newGuardrailProbeCmd(env process.Env) *cobra.Command {
 	f := output.FormatTable
 	cmd := &cobra.Command{
 		Use:   "probe FILE",
-		Short: "Ask every guardrail of a gateway config whether it is there",
+		Short: "Check that every guardrail can be reached",
 		Long: `Send a plain GET to each endpoint under guardrails of a gateway config, within
 its own time-out. An answer with a status below 500 means that it is reachable.
-The static headers are not attached, redirects are not followed, and breakers of
-a running gateway are neither asked nor moved.
+The static headers are not attached, and redirects are not followed. The
+probe neither reads nor changes the circuit breakers of a running gateway.
 
 The exit code is 1 when an endpoint is unreachable, and 2 when one could not be
 checked: the file has errors, or names certificates that cannot be read.`,

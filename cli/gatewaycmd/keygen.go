@@ -113,7 +113,7 @@ func keyText(env process.Env, o keygenOptions, k *gatewayKey) (string, error) {
 		return "", command.Usagef("leave out --id: the gateway finds the hash by the id inside the key",
 			"the key was made for id %q, not %q", inside, k.ID)
 	case k.ID == "":
-		return "", command.Usagef("add --id NAME", "the key does not tell its id")
+		return "", command.Usagef("add --id NAME", "the key does not contain its id")
 	case !auth.ValidID(k.ID):
 		return "", command.Usagef("choose another --id", "id %q must be visible ASCII characters without spaces", k.ID)
 	}
@@ -184,7 +184,7 @@ func parseEnd(s string, now time.Time) (time.Time, error) {
 	}
 	if err != nil {
 		var span time.Duration
-		if span, err = command.ParseSpan(s); err == nil {
+		if span, err = command.ParseDuration(s); err == nil {
 			end = now.Add(span)
 		}
 	}

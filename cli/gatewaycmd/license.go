@@ -16,7 +16,7 @@ import (
 )
 
 func NewLicenseCmd(env process.Env) *cobra.Command {
-	return command.NewGroupCmd("license", "Make license keys, sign licenses, look into them",
+	return command.NewGroupCmd("license", "Create license keys, sign and inspect licenses",
 		`  svc license init
   svc license inspect license/license.jwt --public-key license/license.pub
   svc license issue --key license/license.key --subject "Acme Ltd" --days 365 --out license/license.jwt`,
@@ -82,7 +82,7 @@ func newLicenseInspectCmd(env process.Env) *cobra.Command {
 	f := output.FormatText
 	cmd := &cobra.Command{
 		Use:   "inspect FILE",
-		Short: "Show what a license says and whether a gateway would take it",
+		Short: "Show the contents of a license and whether a gateway accepts it",
 		Long: `Show the claims of a license, its state today, and what is wrong with it.
 With --public-key the signature is checked, and a license that a gateway would
 refuse ends in exit code 1.`,
@@ -156,7 +156,7 @@ func licenseFailure(err error) error {
 	return err
 }
 
-// addRequestFlags adds the flags that say what is in a license.
+// addRequestFlags adds the flags for the contents of a license.
 func addRequestFlags(cmd *cobra.Command, r *license.Request) {
 	flags := cmd.Flags()
 	flags.StringVar(&r.Subject, "subject", r.Subject, "who the license is for")

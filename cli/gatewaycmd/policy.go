@@ -35,28 +35,28 @@ func readDocument(env process.Env, path string, unsetIsInfo bool) *config.Docume
 	}
 	data, err := env.ReadFile(path)
 	if err != nil {
-		return config.ReadDocument(path, o) // says that it cannot be read
+		return config.ReadDocument(path, o) // its error is about reading
 	}
 	return config.ParseDocument("stdin", data, o)
 }
 
 // loadPolicy reads a gateway config for a command that asks its rules. A file
-// with errors cannot be asked: they are told, and the exit code is 2. Variables
+// with errors is not evaluated: the errors are printed, and the exit code is 2. Variables
 // that are not set here change no rule.
 func loadPolicy(env process.Env, path string) (*config.Document, *config.File, error) {
 	doc := readDocument(env, path, true)
 	if file := doc.File(); file != nil {
 		return doc, file, nil
 	}
-	return nil, nil, cannotAsk(env, path, doc.Findings())
+	return nil, nil, printErrors(env, path, doc.Findings())
 }
 
-// cannotAsk tells the errors of a file that a command needs whole.
-func cannotAsk(env process.Env, path string, found []diag.Finding) error {
+// printErrors prints the errors of a file that a command needs without errors.
+func printErrors(env process.Env, path string, found []diag.Finding) error {
 	if err := diag.WriteText(env.Stderr, errorsOf(found)); err != nil {
 		return err
 	}
-	return command.Usagef("'svc policy lint' says more about gateway configs", "%s has errors and cannot be used", path)
+	return command.Usagef("'svc policy lint' prints more about gateway configs", "%s has errors and cannot be used", path)
 }
 
 // errorsOf returns the findings that are errors.

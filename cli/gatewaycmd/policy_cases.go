@@ -34,8 +34,8 @@ func newPolicyTestCmd(env process.Env) *cobra.Command {
 		Use:   "test FILE",
 		Short: "Run test cases against the rules of a gateway config",
 		Long: `Run test cases against the rules and routes of a gateway config: who calls what,
-which rule must decide, and where the call must go. The cases stand beside the
-config, for svc.yaml in svc.policy-test.yaml, or where --cases says:
+which rule must decide, and where the call must go. The cases are in a file
+beside the config, for svc.yaml in svc.policy-test.yaml, or in that of --cases:
 
   cases:
     - name: staff may search
@@ -152,7 +152,7 @@ func runCases(env process.Env, engine *replay.Engine, path string) ([]ran, error
 	var cases replay.Cases
 	doc := config.Decode(path, data, &cases)
 	if diag.HasErrors(doc.Findings()) {
-		return nil, cannotAsk(env, path, doc.Findings())
+		return nil, printErrors(env, path, doc.Findings())
 	}
 	out := make([]ran, len(cases.Cases))
 	for i := range cases.Cases {

@@ -55,7 +55,7 @@ func ruleLine(doc *config.Document, i int) int {
 	return doc.Pos(fmt.Sprintf("policy.rules[%d].id", i)).Line
 }
 
-// decided says a decision in a few words.
+// decided returns a decision in a few words.
 func decided(d *policy.Decision) string {
 	action := d.Action.String()
 	switch {

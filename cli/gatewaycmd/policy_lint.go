@@ -34,17 +34,18 @@ func newPolicyLintCmd(env process.Env) *cobra.Command {
 	o := lintOptions{format: output.FormatText}
 	cmd := &cobra.Command{
 		Use:   "lint FILE",
-		Short: "Check a gateway config, and warn of what will surprise",
-		Long: `Check a gateway config as start-up does, and warn of what start-up accepts and
-an operator trips over: rules that never decide, routes that nothing reaches,
-doors left open. Everything is told at once, errors first, with line and column.
+		Short: "Validate a gateway config and warn about likely mistakes",
+		Long: `Validate a gateway config as start-up does, and warn about likely mistakes that
+start-up accepts: rules that never decide, routes that no request reaches, and
+insecure settings. All findings are printed at once with line and column, errors
+first.
 
-It reads FILE alone (- for standard input). Variables that are not set here are
-told as an info, and what they stand for is not checked. --check-files asks the
-machine too: variables, license, certificates, and whether the servers that the
-file names accept connections.
+Only FILE is read (- for standard input). Unset variables are reported as info,
+and their values are not checked. --check-files also checks this machine:
+variables, license, certificates, and whether the servers that the file names
+accept connections.
 
-A comment silences a warning, with a reason, for the entry it stands at:
+A comment with a reason silences a warning for the entry that it belongs to:
 
   # svc-lint: ignore redact-request-only answers never hold these
 
@@ -124,7 +125,7 @@ func tally(found []diag.Finding) string {
 		}
 	}
 	if len(parts) == 0 {
-		return "nothing to say"
+		return "no findings"
 	}
 	return strings.Join(parts, ", ")
 }

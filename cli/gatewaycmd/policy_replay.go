@@ -25,17 +25,17 @@ func newPolicyReplayCmd(env process.Env) *cobra.Command {
 	o := replayOptions{format: output.FormatText}
 	cmd := &cobra.Command{
 		Use:   "replay FILE AUDIT...",
-		Short: "Say what would have been decided otherwise under another config",
-		Long: `Take the lines of audit files and decide again on the requests that they record,
-under the rules of another config. What would change is printed in groups: from
+		Short: "Replay recorded requests against another config",
+		Long: `Read the requests that audit files record, and show which of them the rules of
+another config would decide differently. The changes are printed in groups: from
 which action and rule to which, for which tools, for how many callers, with
 examples.
 
-An audit line does not carry everything that a rule may ask for. Groups and
-scopes of callers are not in it: where a rule with claims could match, the line is
+An audit line does not have everything that a rule can match on. It lacks the
+groups and scopes of callers: if a rule with claims could match, the line is
 counted as undecidable. Lines that no rule decided on are left out and counted by
-reason. A rate limit or a guardrail is named as the decision; whether a call would
-have passed it is not told.
+reason. A rate limit or a guardrail is named as the decision; the replay does not
+show whether a call would have passed it.
 
 Each AUDIT is read once from its beginning, in bounded memory, whatever its size;
 - is standard input. Rotated files are named like any other.`,
@@ -78,7 +78,7 @@ func replayPolicy(env process.Env, o replayOptions) error {
 	for _, path := range o.audits {
 		if err := replayFile(env, r, p, path); err != nil {
 			p.End()
-			return command.Usage(err, "nothing is told of a part of the lines")
+			return command.Usage(err, "no results are shown because one file could not be read")
 		}
 	}
 	p.End()
@@ -129,7 +129,7 @@ func writeReplay(w io.Writer, r *replay.Report) error {
 	case changed == 0:
 		fmt.Fprintf(&b, "no decision would change (%s decided again)\n", lineCount(r.Redecided))
 	default:
-		fmt.Fprintf(&b, "%s would be decided otherwise, of %s decided again\n", lineCount(changed), lineCount(r.Redecided))
+		fmt.Fprintf(&b, "%s would be decided differently, of %s replayed\n", lineCount(changed), lineCount(r.Redecided))
 	}
 	writeGroups(&b, r.Changed)
 	if len(r.RuleOnly) > 0 {

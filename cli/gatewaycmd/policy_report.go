@@ -36,16 +36,16 @@ func newPolicyReportCmd(env process.Env) *cobra.Command {
 	r := &rest.Connection{Env: env}
 	cmd := &cobra.Command{
 		Use:   "report [FILE...]",
-		Short: "Show what rules and policies that only watch would have done",
+		Short: "Show what observing rules and warning policies would have blocked or changed",
 		Long: `Show what would have been denied, or changed, by rules in mode observe and by
 policies with the action warn: by which of them, whose requests, how often.
 
 With FILEs it reads audit files; one FILE means the current file of a gateway
 and all that were rotated beside it. Without, it asks the control plane for the
-newest traces, which tell of policies alone: rules are known to gateways.
+newest traces, which have the results of policies only, not those of rules.
 
-NEW counts requests that passed, or passed as they were; the others were turned
-away for another reason.`,
+ALLOWED NOW counts requests that passed unchanged; the others were blocked for
+another reason.`,
 		Example: `  svc policy report /var/log/svc/audit.jsonl --since 24h
   svc policy report -o json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -61,7 +61,7 @@ away for another reason.`,
 		},
 	}
 	f := cmd.Flags()
-	f.Var(command.MomentValue{Value: &o.since, Now: env.Now}, "since", "not before: a time, a date, or how long ago (1h, 7d)")
+	f.Var(command.TimeValue{Value: &o.since, Now: env.Now}, "since", "not before: a time, a date, or how long ago (1h, 7d)")
 	f.IntVar(&o.traces, "traces", 5000, "how many of the newest traces to look at, without a FILE")
 	output.AddFormatFlag(cmd, &o.format, output.FormatTable, output.FormatJSON)
 	r.AddFlags(cmd)
@@ -162,7 +162,7 @@ func (t *tried) readFiles(ctx context.Context, args []string, since time.Time) e
 			t.Requests += int(rec.Refused.Requests()) // no rule was asked about them
 			return nil
 		}
-		// What was said of an answer stands in the line of its request too.
+		// The result for an answer is in the line of its request too.
 		if rec.Kind != audit.KindRequest && (rec.Kind != audit.KindFrame || rec.RPC == audit.RPCResponse) {
 			return nil
 		}
@@ -246,7 +246,7 @@ func (t *tried) write(env process.Env, f output.Format) error {
 	for i, r := range t.Rows {
 		rows[i] = []string{r.Kind, cmp.Or(r.Name, r.ID), r.Would, r.Agent, r.Asked, output.Count(int64(r.Count)), output.Count(int64(r.New)), r.Last.UTC().Format(time.DateTime)}
 	}
-	if err := output.WriteTable(env.Stdout, []string{"KIND", "BY", "WOULD", "AGENT", "TOOL", "COUNT", "NEW", "LAST (UTC)"}, rows); err != nil {
+	if err := output.WriteTable(env.Stdout, []string{"KIND", "RULE OR POLICY", "ACTION", "AGENT", "TOOL", "COUNT", "ALLOWED NOW", "LAST (UTC)"}, rows); err != nil {
 		return err
 	}
 	note := fmt.Sprintf("%d requests; %d that passed would have been denied by rules, policies warned of %d", t.Requests, t.Denied, t.Warned)

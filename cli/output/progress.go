@@ -9,7 +9,7 @@ import (
 	"svc/cli/process"
 )
 
-// Progress tells on a terminal how far a command is with its input.
+// Progress shows on a terminal how much of its input a command has read.
 type Progress struct {
 	env         process.Env
 	total, Done int64 // bytes; total is 0 when it is not known
@@ -46,7 +46,7 @@ func (r *progressReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Show draws the line anew, a few times a second.
+// Show redraws the line, a few times a second.
 func (p *Progress) Show() {
 	if !p.env.StderrTTY {
 		return

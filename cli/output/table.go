@@ -12,7 +12,7 @@ import (
 // emoji, none for combining marks.
 var cells = &runewidth.Condition{StrictEmojiNeutral: true}
 
-// gap stands between two columns.
+// gap is the space between two columns.
 const gap = "  "
 
 // minCells is the least that a column is shortened to.

@@ -46,7 +46,7 @@ func (b *budgetFields) Flags(r *rest.Connection, cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&b.name, "name", "", "name, unique")
 	f.StringVar(&b.agent, "agent-id", "", "agent that it is for")
-	command.EnumFlag(cmd, &b.period, "period", api.BudgetPeriods, "when it starts anew, in UTC")
+	command.EnumFlag(cmd, &b.period, "period", api.BudgetPeriods, "when spending is reset, in UTC")
 	f.Var(command.OptionalFloat{Value: &b.limit}, "limit-usd", "limit in USD")
 	agents.CompleteFlag(r, cmd, "agent-id")
 	if b.create {

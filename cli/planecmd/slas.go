@@ -28,7 +28,7 @@ var slas = rest.Resource[api.SLATarget]{
 	Update: func() rest.Updater { return &slaFields{} },
 	Delete: rest.Deleted((*client.Client).DeleteSLA),
 
-	ListHelp:   rest.Help{Short: "List SLA targets and how they stand", Example: `  svc slas list`},
+	ListHelp:   rest.Help{Short: "List SLA targets and their status", Example: `  svc slas list`},
 	CreateHelp: rest.Help{Short: "Create an SLA target", Example: `  svc slas create fast --agent-id agt_01k… --p99-ms 800 --error-rate 1 --evaluation-period 24h`},
 	UpdateHelp: rest.Help{Short: "Change an SLA target; what is not given stays", Example: `  svc slas update sla_01k… --p99-ms 1000`},
 }

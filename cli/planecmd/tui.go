@@ -34,8 +34,8 @@ func NewTUICmd(env process.Env) *cobra.Command {
 type, and look at statistics, agents, policies, budgets and SLA targets. Press ?
 for the keys; mouse wheel and clicks work too.
 
-When the control plane goes away svc tui says so, connects again by itself and
-goes on without a gap. With --audit it follows an audit file of a gateway
+When the control plane is unavailable, svc tui shows that, reconnects by itself
+and continues without a gap. With --audit it follows an audit file of a gateway
 instead, through rotations, and needs no control plane and no key.
 
 Filters are words that must all hold: agent:support status:error,blocked

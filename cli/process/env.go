@@ -24,8 +24,8 @@ type Env struct {
 	Stdout io.Writer
 	Stderr io.Writer
 
-	// StdinTTY, StdoutTTY and StderrTTY say whether a person is at the other
-	// end. They decide about prompts, tables that fit the screen, and colour.
+	// StdinTTY, StdoutTTY and StderrTTY report whether the stream is a
+	// terminal. They decide about prompts, tables that fit the screen, and colour.
 	StdinTTY, StdoutTTY, StderrTTY bool
 
 	// Width is the width of the terminal in cells; 0 when unknown.

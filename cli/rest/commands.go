@@ -13,7 +13,7 @@ import (
 	"svc/server/client"
 )
 
-// Columns say how a table shows a value.
+// Columns are the columns of a table of T.
 type Columns[T any] struct {
 	Header []string
 	Row    func(T) []string

@@ -24,7 +24,7 @@ import (
 // DefaultURL is where 'svc serve' and 'svc dev' listen.
 const DefaultURL = "http://127.0.0.1:8080"
 
-// Connection says which control plane a command asks, and with which key.
+// Connection is the control plane that a command talks to, and the key.
 type Connection struct {
 	Env     process.Env
 	URL     string

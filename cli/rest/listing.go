@@ -29,7 +29,7 @@ type listing[T any] struct {
 	fetch func(context.Context, client.Page) (api.Page[T], error)
 	out   *listWriter[T]
 	wait  func(context.Context, time.Duration) error
-	note  io.Writer // is told of waits
+	note  io.Writer // gets a line for each wait
 }
 
 // one reads and writes the page that was asked for.
@@ -45,7 +45,7 @@ func (l *listing[T]) one(ctx context.Context, p client.Page) error {
 }
 
 // all reads page after page from offset on and writes each as it comes. Where the
-// control plane limits the rate it waits as long as it was told to. After an error
+// control plane limits the rate, it waits for the time of Retry-After. After an error
 // what was written is still a whole document.
 func (l *listing[T]) all(ctx context.Context, offset int) error {
 	n, total := 0, 0

@@ -112,14 +112,15 @@ func wireTenant(info store.TenantInfo) api.Tenant {
 // open it is an operator: it has mode 0600 and asks for no key.
 const socketName = "svc.sock"
 
-// backupTrailer tells how long a backup is, so that a cut one is noticed.
+// backupTrailer is the trailer with the length of a backup, so that a truncated one is
+// detected.
 const backupTrailer = "Svc-Backup-Bytes"
 
 // operatorHandler serves the operator socket.
 func operatorHandler(o storeOperator) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /store", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusOK, heldStore{o.path}, nil)
+		answer(w, http.StatusOK, storeInfo{o.path}, nil)
 	})
 	mux.HandleFunc("GET /tenants", func(w http.ResponseWriter, r *http.Request) {
 		ts, err := o.tenants(r.Context())
@@ -151,8 +152,8 @@ func created[In, Out any](create func(context.Context, In) (Out, error)) http.Ha
 	}
 }
 
-// heldStore says which store a server holds.
-type heldStore struct {
+// storeInfo names the store that a server has open.
+type storeInfo struct {
 	Path string `json:"path"`
 }
 
@@ -216,7 +217,7 @@ func dialOperator(dataDir string) (o *socketOperator, ok bool) {
 
 // path asks which store the server holds.
 func (o *socketOperator) path(ctx context.Context) (string, error) {
-	var held heldStore
+	var held storeInfo
 	err := o.call(ctx, http.MethodGet, "/store", nil, &held)
 	return held.Path, err
 }
@@ -250,7 +251,7 @@ func (o *socketOperator) backup(ctx context.Context, w io.Writer) (int64, error)
 		return n, fmt.Errorf("read the backup: %w", err)
 	}
 	if want := resp.Trailer.Get(backupTrailer); want != strconv.FormatInt(n, 10) {
-		return n, errors.New("the server broke off the backup; its log says why")
+		return n, errors.New("the server broke off the backup; its log has the reason")
 	}
 	return n, nil
 }

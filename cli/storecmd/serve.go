@@ -81,14 +81,14 @@ certificate.`,
 	f.IntVar(&o.RateLimit, "rate-limit", server.DefaultRateLimit, "requests a minute for each tenant")
 	f.IntVar(&o.IngestRateLimit, "ingest-rate-limit", server.DefaultIngestRateLimit, "ingest requests a minute for each tenant")
 	f.IntVar(&o.MaxAutoAgents, "max-auto-agents", store.DefaultMaxAutoAgents, "agents that traces may register by naming them, for each tenant")
-	command.SpanFlag(f, &o.Retention, "trace-retention", 90*24*time.Hour, "how long traces are kept, 0 for ever; statistics outlive them")
-	command.SpanFlag(f, &o.Evaluate, "evaluate-interval", time.Minute, "how often SLA targets are evaluated")
+	command.DurationFlag(f, &o.Retention, "trace-retention", 90*24*time.Hour, "how long traces are kept, 0 for ever; statistics outlive them")
+	command.DurationFlag(f, &o.Evaluate, "evaluate-interval", time.Minute, "how often SLA targets are evaluated")
 	f.StringVar(&o.tlsCert, "tls-cert", "", "certificate chain (PEM); with --tls-key the API is served over HTTPS")
 	f.StringVar(&o.tlsKey, "tls-key", "", "private key of the certificate (PEM)")
 	f.StringVar(&o.metricsListen, "metrics-listen", "", "address of Prometheus /metrics; off unless set")
-	f.StringVar(&o.prices, "prices", "", "price table (JSON) that goes before the built-in one")
-	command.SpanFlag(f, &o.drainWindow, "drain-window", 0, "how long /readyz answers 503 before connections are refused")
-	command.SpanFlag(f, &o.grace, "grace", 30*time.Second, "how long requests in flight may take after that")
+	f.StringVar(&o.prices, "prices", "", "price table (JSON) that overrides the built-in one")
+	command.DurationFlag(f, &o.drainWindow, "drain-window", 0, "how long /readyz answers 503 before connections are refused")
+	command.DurationFlag(f, &o.grace, "grace", 30*time.Second, "how long requests in flight may take after that")
 	o.log.AddFlags(cmd)
 	return cmd
 }
@@ -117,7 +117,7 @@ func (o *ServeOptions) check() error {
 	return nil
 }
 
-// warnExposed says when keys would cross a network in the clear.
+// warnExposed logs a warning if keys would cross a network in the clear.
 func (o *ServeOptions) warnExposed(log *slog.Logger) {
 	host, _, err := net.SplitHostPort(o.listen)
 	ip := net.ParseIP(host)

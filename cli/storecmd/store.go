@@ -27,7 +27,7 @@ func newCheckCmd(env process.Env) *cobra.Command {
 	var so StoreOptions
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",
-		Short: "Read a whole store or backup and say whether it is sound",
+		Short: "Check a whole store or backup for damage",
 		Long: `Read a whole store or backup: every key is in order, every record can be read,
 every trace is indexed and counted. Without FILE it is the store of the data
 directory, whose server must not run; check a backup of a running one. The file
@@ -155,7 +155,7 @@ func newCompactCmd(env process.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compact",
 		Short: "Return the space of removed data to the disk",
-		Long: `Write the store anew without the space that removed traces and other data have
+		Long: `Rewrite the store without the free space that removed traces and other data
 left. A store never shrinks by itself: later writes use that space again. The
 server must not run. The copy is checked before it takes the place of the store,
 and needs as much free disk as the store has data.`,

@@ -19,7 +19,7 @@ import (
 // defaultDataDir is where the packages keep the control plane's state.
 const defaultDataDir = "/var/lib/svc"
 
-// StoreOptions say which store a command works on.
+// StoreOptions select the store that a command works on.
 type StoreOptions struct {
 	DataDir string
 	url     string

@@ -169,6 +169,9 @@ func TestYAMLInDocuments(t *testing.T) {
 			}
 			text := b.text
 			for key, rest := range restOfConfig {
+				if strings.Contains(b.text, "federation:") && (key == "default_upstream" || key == "routes") {
+					continue // a configuration can do without
+				}
 				if !slices.ContainsFunc(top.FindAllStringSubmatch(b.text, -1), func(m []string) bool { return m[1] == key }) {
 					text += rest
 				}

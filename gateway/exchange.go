@@ -10,6 +10,7 @@ import (
 	"svc/gateway/audit"
 	"svc/gateway/auth"
 	"svc/gateway/bodies"
+	"svc/gateway/federation"
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
 	"svc/gateway/refusal"
@@ -59,6 +60,7 @@ type exchange struct {
 
 	up        *transport.Upstream
 	upSession session.UpstreamSession // there
+	found     federation.Found        // where it goes, and under which name
 	hops      string                  // what an upstream is sent as upstream.HeaderHops
 	caller    transport.Caller
 	outgoing  transport.Request // what the upstream is sent

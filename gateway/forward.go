@@ -62,7 +62,7 @@ func (ex *exchange) post() (*upstream.Response, error) {
 	*req = transport.Request{
 		Session: ex.sessionThere(ex.upSession), Caller: &ex.caller,
 		Header: ex.appendHeader(ex.fields[:0]),
-		Body:   ex.msg.Body,
+		Body:   ex.found.Rename(ex.msg.Body),
 	}
 	if ex.msg.Method == mcp.MethodListen {
 		// A listen stream is silent by nature: subscriptions.idle_timeout
@@ -154,7 +154,7 @@ const headerVersion = "Mcp-Protocol-Version"
 // empty, without what the transport adds for the session.
 func (ex *exchange) appendHeader(h upstream.Header) upstream.Header {
 	r := headers.Request{
-		From: ex.r.Header, Message: &ex.msg, Hops: ex.hops, Forward: ex.live.forwardHeaders, Rewriter: headerRewriter{ex},
+		From: ex.r.Header, Message: &ex.msg, OwnName: ex.found.Own, Hops: ex.hops, Forward: ex.live.forwardHeaders, Rewriter: headerRewriter{ex},
 	}
 	return r.Append(h)
 }

@@ -29,6 +29,9 @@ type frames struct {
 // Judge judges a frame by the snapshot of its moment, and records it.
 func (f *frames) Judge(m *mcp.Message, replaced int) (body []byte, final bool, err error) {
 	ex, live := f.ex, f.ex.g.live.Load()
+	if ex.g.federation.Announced(f.up.Name, m) { // clients are notified when the merged list changes
+		return nil, false, nil
+	}
 	f.final = ex.answeredBy(m)
 	in := ex.input(live, policy.ServerToClient, f)
 	in.Frame = true

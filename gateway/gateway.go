@@ -33,6 +33,7 @@ import (
 	"svc/gateway/clientip"
 	"svc/gateway/config"
 	"svc/gateway/failures"
+	"svc/gateway/federation"
 	"svc/gateway/govern"
 	"svc/gateway/license"
 	"svc/gateway/mcp"
@@ -122,6 +123,9 @@ type Gateway struct {
 
 	search *toolSearch // nil unless tools/list is answered here
 
+	// federation is the default upstream where it is configured, else nil.
+	federation *federation.Federation
+
 	live           atomic.Pointer[live]
 	restartPending atomic.Pointer[[]string]
 	draining       atomic.Bool
@@ -190,6 +194,9 @@ func New(opts Options) (g *Gateway, err error) {
 		return nil, err
 	}
 	if g.targets, err = openUpstreams(cfg.Upstreams); err != nil {
+		return nil, err
+	}
+	if err = g.openFederation(cfg); err != nil {
 		return nil, err
 	}
 	if g.tls, err = certificate.Load(cfg.TLS); err != nil {
@@ -307,6 +314,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 	}
 	if g.search != nil {
 		wg.Go(func() { g.search.Run(ctx) })
+	}
+	if g.federation != nil {
+		wg.Go(func() { g.federation.Run(ctx) })
 	}
 	if g.reporter != nil {
 		wg.Go(func() { reported = g.reporter.Run(ctx) })

@@ -112,17 +112,21 @@ func (ex *exchange) grade(m *mcp.Message) {
 	if q == nil || ex.msg.Kind != mcp.Request || ex.up == nil {
 		return
 	}
+	listed := ex.up.Name // the upstream whose lists declare the schemas
+	if ex.g.federation != nil {
+		listed = ex.g.defaultUpstream
+	}
 	switch ex.msg.Method {
 	case mcp.MethodToolsCall:
 		began := ex.now()
-		if score, ok := q.Score(ex.up.Name, ex.msg.Name, m); ok {
+		if score, ok := q.Score(listed, ex.msg.Name, m); ok {
 			ex.rec.QualityScores = append(ex.rec.QualityScores, audit.QualityScore{Scorer: quality.Scorer, Score: score})
 			ex.graded = ex.now().Sub(began)
 		}
 	case mcp.MethodToolsList:
-		if q.ShouldLearn(ex.up.Name, m) {
-			name, result := ex.up.Name, bytes.Clone(m.Spans.Result.Of(m.Body))
-			ex.g.background.Run(func(context.Context) { q.Learn(name, result) })
+		if q.ShouldLearn(listed, m) {
+			result := bytes.Clone(m.Spans.Result.Of(m.Body))
+			ex.g.background.Run(func(context.Context) { q.Learn(listed, result) })
 		}
 	}
 }

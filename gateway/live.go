@@ -48,7 +48,7 @@ func (g *Gateway) build(cfg *config.File) (*live, error) {
 	}
 	l.verdict = verdict.Snapshot{
 		Rules:       policy.NewMemory(l.rules), // a reload begins a new one
-		FilterLists: cfg.Policy.FilterLists, OffersTools: g.search != nil, FailOpen: cfg.RateLimitStore.FailOpen,
+		FilterLists: cfg.FiltersLists(), OffersTools: g.search != nil, FailOpen: cfg.RateLimitStore.FailOpen,
 	}
 	for _, r := range l.rules.Rules() {
 		l.verdict.Strips = l.verdict.Strips || r.Action == policy.StripApp && !r.Observe

@@ -4,19 +4,26 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"path/filepath"
 	"time"
 
 	"svc/gateway/audit"
+	"svc/gateway/catalog"
 	"svc/gateway/config"
+	"svc/gateway/federation"
+	"svc/gateway/govern"
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
 	"svc/gateway/refusal"
+	"svc/gateway/report"
 	"svc/gateway/requestid"
+	"svc/gateway/session"
 	"svc/gateway/telemetry"
 	"svc/gateway/toolsearch"
+	"svc/gateway/transport"
 	"svc/gateway/upstream"
 )
 
@@ -47,6 +54,56 @@ func (g *Gateway) openSearch(cfg *config.File) {
 		Interval: c.RefreshInterval, Version: g.version, Logger: g.log,
 		State: filepath.Join(cfg.StateDirectory(), "tool-definitions.json"), Changed: g.toolChanged,
 	})}
+}
+
+// openFederation makes the upstream that stands for all others the default one, where
+// the file asks for it.
+func (g *Gateway) openFederation(cfg *config.File) error {
+	if !cfg.Federation.Enabled {
+		return nil
+	}
+	key, err := session.LoadKey(cfg.Sessions.KeyFile, cfg.StateDirectory())
+	if err != nil {
+		return err
+	}
+	opts := federation.Options{
+		Config: cfg.Federation, Fallback: cfg.DefaultUpstream, StateDir: cfg.StateDirectory(), Key: key,
+		Version: g.version, Logger: g.log, Now: g.now, May: g.mayAsk,
+	}
+	for i := range cfg.Upstreams {
+		opts.Upstreams = append(opts.Upstreams, federation.Upstream{Config: &cfg.Upstreams[i], Transport: g.targets[cfg.Upstreams[i].Name].Transport})
+	}
+	if g.federation, err = federation.New(opts); err != nil {
+		return fmt.Errorf("federation: %w", err)
+	}
+	g.defaultUpstream = federation.Name
+	g.targets[federation.Name] = &transport.Upstream{Name: federation.Name, Transport: g.federation, Timeout: cfg.Federation.ListTimeout}
+	return nil
+}
+
+// mayAsk reports whether the rules and policies of this moment let a client ask for an
+// item of a list.
+func (g *Gateway) mayAsk(c *transport.Caller, kind catalog.Kind, visible string) bool {
+	l := g.live.Load()
+	if !l.verdict.FilterLists || c == nil {
+		return true
+	}
+	if kind != catalog.Tool {
+		visible = ""
+	}
+	return l.verdict.MayAsk(c.Principal, g.policiesOf(l.cfg.ControlPlane.AgentOf(c.Principal.Value)), mcp.MethodOf(kind.Method()).Element, visible)
+}
+
+// policiesOf returns the policies of an agent as they are now; nil while none are
+// known.
+func (g *Gateway) policiesOf(agent string) *govern.Set {
+	if g.governance == nil {
+		return nil
+	}
+	if bundle := g.governance.Bundle(); bundle != nil {
+		return bundle.For(report.AgentName(agent))
+	}
+	return nil
 }
 
 // warnSearch says at the start that rules keep the search tool from everybody who

@@ -229,17 +229,16 @@ func (ex *exchange) route() *refusal.Refusal {
 	}
 	name := ex.g.defaultUpstream
 	if ex.msg.Method == mcp.MethodToolsCall {
-		routed, ok := ex.g.router.Match(ex.msg.Name)
-		if !ok {
-			return &refusal.NoRoute
-		}
-		name = routed
+		name, _ = ex.g.router.Match(ex.msg.Name)
 	}
-	up, ok := ex.g.targets[name]
-	if !ok {
+	if ex.g.federation != nil {
+		ex.caller = ex.transportCaller()
+		ex.found = ex.g.federation.Route(ex.ctx, &ex.caller, &ex.msg, name)
+		name, ex.rec.UpstreamTool = ex.found.Upstream, ex.found.OwnTool
+	}
+	if ex.up = ex.g.targets[name]; ex.up == nil {
 		return &refusal.NoRoute
 	}
-	ex.up = up
 	return nil
 }
 

@@ -149,6 +149,8 @@ func stringField(name string, r *Record, cp *Checkpoint) *string {
 		return &r.Method
 	case "tool":
 		return &r.Tool
+	case "upstream_tool":
+		return &r.UpstreamTool
 	case "direction":
 		return &r.Direction
 	case "result_type":

@@ -42,6 +42,7 @@ func (r *Record) appendBody(b []byte) []byte {
 	b = text(b, `,"rpc":`, r.RPC)
 	b = text(b, `,"method":`, r.Method)
 	b = text(b, `,"tool":`, r.Tool)
+	b = text(b, `,"upstream_tool":`, r.UpstreamTool)
 	b = text(b, `,"direction":`, r.Direction)
 	b = text(b, `,"result_type":`, r.ResultType)
 	if r.IsError {

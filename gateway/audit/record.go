@@ -58,8 +58,10 @@ type Record struct {
 	RPC string
 	// Method is the JSON-RPC method.
 	Method string
-	// Tool is the tool of a tools/call.
+	// Tool is the tool of a tools/call, by the name that its caller uses.
 	Tool string
+	// UpstreamTool is the upstream's own name of the tool where it is another one.
+	UpstreamTool string
 	// Direction is server_to_client for messages of the upstream; empty otherwise.
 	Direction string
 	// ResultType is result.resultType of the upstream's message.

@@ -88,24 +88,48 @@ func NewNames(list []Naming) (*Names, error) {
 	return n, nil
 }
 
-func compile(l *Naming) (*naming, error) {
+// NamingError is the error of a Naming that is not valid.
+type NamingError struct {
+	// Field is the key that is wrong: prefix, or allow, deny or rename of tools.
+	Field string
+	// Tools is set for the keys of tools.
+	Tools bool
+	Err   error
+}
+
+func (e *NamingError) Error() string {
+	if e.Tools {
+		return "tools." + e.Field + ": " + e.Err.Error()
+	}
+	return e.Field + ": " + e.Err.Error()
+}
+
+func (e *NamingError) Unwrap() error { return e.Err }
+
+// Check returns the [NamingError] of a Naming, nil when it is valid by itself.
+func (l *Naming) Check() *NamingError {
+	_, err := compile(l)
+	return err
+}
+
+func compile(l *Naming) (*naming, *NamingError) {
 	c := &naming{upstream: l.Upstream, prefix: l.Prefix, rename: l.Rename, renamed: make(map[string]string, len(l.Rename))}
 	if l.Prefix != "" && !ValidPrefix(l.Prefix) {
-		return nil, fmt.Errorf("prefix %q: 1 to 32 of the characters A-Z a-z 0-9 _ . -", l.Prefix)
+		return nil, &NamingError{Field: "prefix", Err: fmt.Errorf("%q is not 1 to 32 of the characters A-Z a-z 0-9 _ . -", l.Prefix)}
 	}
 	var err error
 	if c.allow, err = compileGlobs(l.Allow); err != nil {
-		return nil, fmt.Errorf("tools.allow: %w", err)
+		return nil, &NamingError{Field: "allow", Tools: true, Err: err}
 	}
 	if c.deny, err = compileGlobs(l.Deny); err != nil {
-		return nil, fmt.Errorf("tools.deny: %w", err)
+		return nil, &NamingError{Field: "deny", Tools: true, Err: err}
 	}
 	for own, visible := range l.Rename {
 		if !validVisible(l.Prefix + visible) {
-			return nil, fmt.Errorf("tools.rename: %q: with the prefix 1 to %d of the characters A-Z a-z 0-9 _ . -", visible, MaxVisible)
+			return nil, &NamingError{Field: "rename", Tools: true, Err: fmt.Errorf("%q is, with the prefix, not 1 to %d of the characters A-Z a-z 0-9 _ . -", visible, MaxVisible)}
 		}
 		if other, ok := c.renamed[visible]; ok {
-			return nil, fmt.Errorf("tools.rename: %q and %q both become %q", min(own, other), max(own, other), visible)
+			return nil, &NamingError{Field: "rename", Tools: true, Err: fmt.Errorf("%q and %q both become %q", min(own, other), max(own, other), visible)}
 		}
 		c.renamed[visible] = own
 	}
@@ -192,6 +216,14 @@ func (n *Names) Own(upstream string, kind Kind, visible string) (own string, ok 
 	}
 	back, why := n.Visible(upstream, kind, own)
 	return own, why == "" && back == visible
+}
+
+// Prefix returns the prefix of an upstream, empty for none.
+func (n *Names) Prefix(upstream string) string {
+	if c := n.upstreams[upstream]; c != nil {
+		return c.prefix
+	}
+	return ""
 }
 
 // ByPrefix returns the upstream that has the longest prefix of a visible name.

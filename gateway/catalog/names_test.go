@@ -84,7 +84,7 @@ func TestNamingErrors(t *testing.T) {
 	}{
 		{"equal prefixes", []Naming{{Upstream: "a", Prefix: "p_"}, {Upstream: "b", Prefix: "p_"}}, `"a" and "b" have the same prefix`},
 		{"one upstream twice", []Naming{{Upstream: "a"}, {Upstream: "a"}}, "named twice"},
-		{"a prefix with a blank", []Naming{{Upstream: "a", Prefix: "p "}}, `upstream "a": prefix "p "`},
+		{"a prefix with a blank", []Naming{{Upstream: "a", Prefix: "p "}}, `upstream "a": prefix: "p "`},
 		{"a long prefix", []Naming{{Upstream: "a", Prefix: strings.Repeat("p", 33)}}, "prefix"},
 		{"a bad glob", []Naming{{Upstream: "a", Deny: []string{"[a"}}}, "tools.deny"},
 		{"equal results", []Naming{{Upstream: "a", Rename: map[string]string{"x": "z", "y": "z"}}}, `"x" and "y" both become "z"`},

@@ -96,6 +96,7 @@ var effects = []struct {
 	{"subscriptions", Restart},
 	{"shutdown", Hot},
 	{"limits", Hot},
+	{"federation", Restart},
 	{"control_plane", Restart},
 	{"allowed_origins", Hot},
 	{"allowed_hosts", Hot},

@@ -6,6 +6,7 @@ import (
 
 	"svc/gateway/audit"
 	"svc/gateway/auth"
+	"svc/gateway/federation"
 	"svc/gateway/guardrail"
 	"svc/gateway/license"
 	"svc/gateway/policy"
@@ -72,6 +73,8 @@ type File struct {
 	// Limits bounds the memory and connections that all callers together may use.
 	Limits Limits `yaml:"limits"`
 
+	// Federation merges the lists of all upstreams into one.
+	Federation federation.Config `yaml:"federation"`
 	// ControlPlane sends traces to the control plane.
 	ControlPlane report.Config `yaml:"control_plane"`
 	// AllowedOrigins are the origins whose pages may send requests from a browser and
@@ -111,6 +114,15 @@ func (f *File) TrustedPrefixes() []netip.Prefix {
 		}
 	}
 	return out
+}
+
+// FiltersLists reports whether lists are cut down to what their caller may ask for:
+// policy.filter_lists, which is on by default with federation.
+func (f *File) FiltersLists() bool {
+	if f.Policy.FilterLists != nil {
+		return *f.Policy.FilterLists
+	}
+	return f.Federation.Enabled
 }
 
 // StateDirectory returns the directory for state: state_dir, or the audit path with

@@ -10,6 +10,7 @@ import (
 	_ "embed" // comments.json
 
 	"svc/gateway/clientip"
+	"svc/gateway/federation"
 	"svc/gateway/policy"
 )
 
@@ -24,6 +25,7 @@ var commentsJSON []byte
 // reference. The validation of the sections is authoritative; a test compares the two.
 var enums = map[string][]string{
 	"client_address_header":           {"", clientip.HeaderForwarded, clientip.HeaderXForwardedFor},
+	"federation.instructions":         {federation.InstructionsJoin, federation.InstructionsNone},
 	"audit.frames":                    {"matched", "all"},
 	"audit.fsync":                     {"never", "interval", "always"},
 	"audit.on_write_error":            {"refuse", "count"},

@@ -67,6 +67,7 @@ func (f *File) Validate(at diag.At) {
 	f.Subscriptions.Validate(at.Field("subscriptions"))
 	f.Shutdown.Validate(at.Field("shutdown"))
 	f.Limits.Validate(at.Field("limits"))
+	f.validateFederation(at)
 	f.ControlPlane.Validate(at.Field("control_plane"))
 	f.validateHTTP(at)
 }

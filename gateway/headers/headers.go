@@ -41,6 +41,9 @@ type Request struct {
 	From map[string][]string
 	// Message is the message that is sent.
 	Message *mcp.Message
+	// OwnName is the upstream's own name of what Mcp-Name mirrors; empty where that is
+	// the client's.
+	OwnName string
 	// Hops is the value of [upstream.HeaderHops].
 	Hops string
 	// Forward are the names that the configuration adds, in canonical form.
@@ -98,6 +101,9 @@ func (r *Request) mirror(h *upstream.Header) {
 	}
 	name, mirrored := r.Message.MirroredName()
 	if plain, ok := mcp.DecodeHeader(v); mirrored && ok && plain == name {
+		if r.OwnName != "" {
+			v = mcp.EncodeHeader(r.OwnName)
+		}
 		h.Add(mcp.HeaderName, v)
 	}
 }

@@ -43,6 +43,9 @@ const (
 type Offer struct {
 	// Revision is the protocol revision that the upstream was asked in.
 	Revision string
+	// Supported are the revisions that the answer to server/discover names; nil for an
+	// upstream that was asked with initialize.
+	Supported []string
 	// Capabilities is a JSON object, as the upstream sent it; nil without one.
 	Capabilities json.RawMessage
 	// Instructions may be empty.
@@ -83,6 +86,8 @@ type Lister struct {
 	// Version is that of the gateway.
 	Version string
 	Bounds  Bounds
+	// Caller is the client for whom the lists are read; nil for the gateway itself.
+	Caller *transport.Caller
 
 	generation generation // of the last reading that succeeded
 }
@@ -161,7 +166,7 @@ func (l *Lister) discover(ctx context.Context) (*Offer, error) {
 	if json.Unmarshal(m.Spans.Result.Of(m.Body), &result) != nil || !slices.Contains(result.SupportedVersions, mcp.Revision20260728) {
 		return nil, nil
 	}
-	return &Offer{Revision: mcp.Revision20260728, Capabilities: result.Capabilities, Instructions: result.Instructions}, nil
+	return &Offer{Revision: mcp.Revision20260728, Supported: result.SupportedVersions, Capabilities: result.Capabilities, Instructions: result.Instructions}, nil
 }
 
 // initialize opens a session.
@@ -301,7 +306,7 @@ func (l *Lister) call(ctx context.Context, s mcp.Session, method, cursor string,
 
 // client sends the requests.
 func (l *Lister) client() *mcpclient.Client {
-	return &mcpclient.Client{Transport: l.Transport, Name: l.Agent}
+	return &mcpclient.Client{Transport: l.Transport, Name: l.Agent, Caller: l.Caller}
 }
 
 // info is the clientInfo of requests.

@@ -11,6 +11,12 @@ const (
 	Revision20260728 = "2026-07-28" // the stateless dialect
 )
 
+// LegacyRevisions returns the revisions with sessions that the gateway knows, the
+// newest first.
+func LegacyRevisions() []string {
+	return []string{Revision20251125, Revision20250618, Revision20250326, Revision20241105}
+}
+
 // Dialect is the protocol revision that a request is read with, resolved once.
 type Dialect struct {
 	// Version is the revision that was declared, empty when none was.

@@ -84,6 +84,8 @@ type MethodInfo struct {
 	// List is the member of the result that holds the list which the method asks for,
 	// and Element the method that asks for one of its elements.
 	List, Element string
+	// ListChanged is set for the notifications that a list has changed.
+	ListChanged bool
 	// FollowsTask is set for the methods that ask about a task by params.taskId.
 	FollowsTask bool
 }
@@ -118,10 +120,10 @@ var methods = [...]MethodInfo{
 	{Name: NotificationAcknowledged, Sender: Server},
 	{Name: NotificationTasks},
 	{Name: NotificationRootsChanged, Sender: Client},
-	{Name: NotificationToolsChanged, Sender: Server},
-	{Name: NotificationResourcesChanged, Sender: Server},
+	{Name: NotificationToolsChanged, Sender: Server, ListChanged: true},
+	{Name: NotificationResourcesChanged, Sender: Server, ListChanged: true},
 	{Name: NotificationResourceUpdated, Sender: Server},
-	{Name: NotificationPromptsChanged, Sender: Server},
+	{Name: NotificationPromptsChanged, Sender: Server, ListChanged: true},
 	{Name: NotificationElicitationComplete, Sender: Server},
 }
 

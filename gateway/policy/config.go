@@ -10,8 +10,9 @@ type Config struct {
 	Rules []RuleConfig `yaml:"rules"`
 	// FilterLists removes from tools/list responses the tools that the rules deny to the
 	// caller, and empties resources/list, resources/templates/list and prompts/list for
-	// callers whose resources/read or prompts/get is denied.
-	FilterLists bool `yaml:"filter_lists"`
+	// callers whose resources/read or prompts/get is denied. It is off by default without
+	// federation, and on with it.
+	FilterLists *bool `yaml:"filter_lists"`
 }
 
 // RuleConfig is one rule.

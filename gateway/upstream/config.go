@@ -36,7 +36,30 @@ type Config struct {
 	// MaxResponseBytes bounds the body of a response. Event streams are exempt: their
 	// number of frames is bounded.
 	MaxResponseBytes int64 `yaml:"max_response_bytes"`
+
+	// Prefix is put before the names of tools and prompts as clients see them, and
+	// taken off before the upstream sees them. It needs federation.
+	Prefix string `yaml:"prefix"`
+	// Tools selects and renames tools. It needs federation.
+	Tools ToolsConfig `yaml:"tools"`
+	// SharedLists states that the lists of this upstream are the same for all
+	// callers, whatever its cacheScope is. It needs federation.
+	SharedLists bool `yaml:"shared_lists"`
 }
+
+// ToolsConfig is upstreams[].tools. Names on its left are the upstream's own.
+type ToolsConfig struct {
+	// Allow lists globs of the tools that clients see; empty means all.
+	Allow []string `yaml:"allow"`
+	// Deny lists globs of tools that clients do not see. It takes precedence over
+	// allow.
+	Deny []string `yaml:"deny"`
+	// Rename maps a tool's own name to the name that is put behind the prefix.
+	Rename map[string]string `yaml:"rename"`
+}
+
+// Empty reports whether the section selects and renames nothing.
+func (c *ToolsConfig) Empty() bool { return len(c.Allow)+len(c.Deny)+len(c.Rename) == 0 }
 
 // TLSConfig is upstreams[].tls. The files are PEM and are read when the client is
 // created.

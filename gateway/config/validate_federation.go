@@ -1,0 +1,60 @@
+package config
+
+import (
+	"svc/gateway/diag"
+	"svc/gateway/federation"
+	"svc/gateway/upstream"
+)
+
+// validateFederation checks the section, and the keys of upstreams that need it.
+func (f *File) validateFederation(at diag.At) {
+	f.Federation.Validate(at.Field("federation"))
+	if f.Federation.Enabled && f.ToolSearch.Enabled && f.ToolSearch.Mode == ToolSearchSynthesize {
+		at.Field("tool_search").Field("mode").Hint("use %s, or switch federation off", ToolSearchPassthrough).
+			Errorf("not-with-federation", "%s is not supported together with federation yet", ToolSearchSynthesize)
+	}
+	for i := range f.Upstreams {
+		u, here := &f.Upstreams[i], at.Field("upstreams").Index(i)
+		if !f.Federation.Enabled {
+			for _, key := range needingFederation(u) {
+				here.Field(key).Hint("set federation: {enabled: true}, or remove the key").
+					Errorf("needs-federation", "has no effect without federation")
+			}
+			continue
+		}
+		// Each by itself, so that a finding is at its place.
+		naming := federation.NamingOf(u)
+		if err := naming.Check(); err != nil {
+			at := here
+			if err.Tools {
+				at = at.Field("tools")
+			}
+			at.Field(err.Field).Errorf("naming", "%s", err.Err)
+		}
+		if u.Name == federation.Name {
+			here.Field("name").Hint("give it another name").
+				Errorf("reserved", "%q is the name of the gateway itself with federation", u.Name)
+		}
+		for j := range i {
+			if other := &f.Upstreams[j]; u.Prefix != "" && other.Prefix == u.Prefix {
+				here.Field("prefix").Hint("give each upstream a prefix of its own").
+					Errorf("duplicate", "%q is the prefix of upstreams[%d] already", u.Prefix, j)
+				break
+			}
+		}
+	}
+}
+
+// needingFederation returns the keys that an upstream has and that need federation.
+func needingFederation(u *upstream.Config) (keys []string) {
+	if u.Prefix != "" {
+		keys = append(keys, "prefix")
+	}
+	if !u.Tools.Empty() {
+		keys = append(keys, "tools")
+	}
+	if u.SharedLists {
+		keys = append(keys, "shared_lists")
+	}
+	return keys
+}

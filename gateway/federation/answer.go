@@ -1,0 +1,261 @@
+package federation
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"svc/gateway/catalog"
+	"svc/gateway/mcp"
+	"svc/gateway/transport"
+	"svc/gateway/upstream"
+)
+
+// pageSize is how many items one page of a merged list has.
+const pageSize = 1000
+
+// Times that merged lists hold.
+const (
+	maxTTL  = time.Minute
+	downTTL = time.Second // while an upstream is unavailable
+)
+
+// metaUnavailable is the member of _meta that names the upstreams whose items are
+// missing or may be old.
+const metaUnavailable = "svc/unavailable"
+
+// Post answers one message.
+func (f *Federation) Post(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
+	var m mcp.Message
+	if err := mcp.Scan(r.Body, &m); err != nil {
+		return nil, &upstream.Error{Upstream: Name, Op: "request", Kind: upstream.ErrInvalidRequest, Err: err}
+	}
+	if m.Kind != mcp.Request {
+		return &upstream.Response{Status: http.StatusAccepted, Body: http.NoBody}, nil
+	}
+	a := answer{Federation: f, m: &m, caller: r.Caller, modern: mcp.Modern(r.Session.Version)}
+	if kind, ok := catalog.KindOf(m.Method); ok {
+		return a.list(ctx, kind), nil
+	}
+	switch m.Method {
+	case mcp.MethodInitialize:
+		return a.initialize(ctx), nil
+	case mcp.MethodDiscover:
+		return a.discover(ctx), nil
+	case mcp.MethodListen:
+		return a.listen(ctx), nil
+	case mcp.MethodPing, mcp.MethodSetLevel:
+		if !a.modern {
+			return a.result("{}"), nil
+		}
+	}
+	return a.fail(mcp.CodeMethodNotFound, "method not found", http.StatusNotFound), nil
+}
+
+// Listen opens the stream of list_changed notifications.
+func (f *Federation) Listen(ctx context.Context, _ *transport.Request) (*upstream.Response, error) {
+	return f.watch(ctx, catalog.Kinds[:], nil, nil), nil
+}
+
+// End ends a session, of which nothing is kept here.
+func (f *Federation) End(context.Context, *transport.Request) (*upstream.Response, error) {
+	return &upstream.Response{Status: http.StatusNoContent, Body: http.NoBody}, nil
+}
+
+// Address names the federation in logs.
+func (f *Federation) Address() string { return "federation" }
+
+// Close has nothing to close: the transports of the upstreams belong to the gateway.
+func (f *Federation) Close() error { return nil }
+
+// answer makes the answer to one request.
+type answer struct {
+	*Federation
+	m      *mcp.Message
+	caller *transport.Caller
+	modern bool
+}
+
+// may reports whether the caller may ask for an item.
+func (a *answer) may(it *catalog.Item) bool {
+	return a.opts.May == nil || a.opts.May(a.caller, it.Kind, it.Visible)
+}
+
+func respond(status int, body []byte) *upstream.Response {
+	return &upstream.Response{
+		Status: status, Header: upstream.Header{{Name: "Content-Type", Value: "application/json"}},
+		ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)),
+	}
+}
+
+// result answers with a result, which is a JSON object.
+func (a *answer) result(result string) *upstream.Response {
+	body := append([]byte(`{"jsonrpc":"2.0","id":`), a.m.ID...)
+	body = append(body, `,"result":`...)
+	body = append(body, result...)
+	return respond(http.StatusOK, append(body, '}'))
+}
+
+// fail answers with an error. status is that of the generation of 2026-07-28; legacy
+// revisions have errors inside of 200.
+func (a *answer) fail(code int, message string, status int) *upstream.Response {
+	if !a.modern {
+		status = http.StatusOK
+	}
+	return respond(status, mcp.AppendErrorBody(nil, &mcp.ErrorBody{ID: a.m.ID, Code: code, Message: message}))
+}
+
+// list answers with one page of a merged list.
+func (a *answer) list(ctx context.Context, kind catalog.Kind) *upstream.Response {
+	after, scope := "", a.scope()
+	if at := mcp.Find(a.m.Body, a.m.Spans.Params, "cursor"); at.Present() {
+		cursor, ok := mcp.StringValue(at.Of(a.m.Body))
+		if !ok {
+			return a.fail(mcp.CodeInvalidParams, "the cursor is no string", http.StatusOK)
+		}
+		var err error
+		if after, err = a.cursors.Open(scope, kind, cursor); err != nil {
+			return a.fail(mcp.CodeInvalidParams, err.Error(), http.StatusOK)
+		}
+	}
+	v := a.viewOf(ctx, a.caller, kind)
+	page, more, ok := v.catalog.Page(kind, after, pageSize, func(it *catalog.Item) bool {
+		return v.fits.of(it, a.modern) != nil && a.may(it)
+	})
+	if after != "" && !ok {
+		return a.fail(mcp.CodeInvalidParams, catalog.ErrCursor.Error(), http.StatusOK)
+	}
+	out := append([]byte(`{"`), kind.Member()...)
+	out = append(out, `":[`...)
+	for i, it := range page {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, v.fits.of(it, a.modern)...)
+	}
+	out = append(out, ']')
+	if more {
+		out = append(out, `,"nextCursor":`...)
+		out = mcp.AppendString(out, a.cursors.Seal(scope, page[len(page)-1]))
+	}
+	down := a.downOf(v, kind)
+	if a.modern {
+		out = append(out, `,"resultType":"complete","cacheScope":"private","ttlMs":`...)
+		out = strconv.AppendInt(out, v.holds(len(down) > 0).Milliseconds(), 10)
+	}
+	if len(down) > 0 {
+		names, _ := json.Marshal(down)
+		out = append(out, `,"_meta":{"`+metaUnavailable+`":`...)
+		out = append(append(out, names...), '}')
+	}
+	return a.result(string(append(out, '}')))
+}
+
+// scope is what a cursor holds for: the caller.
+func (a *answer) scope() []byte {
+	if a.caller == nil || a.caller.Principal == nil {
+		return nil
+	}
+	return a.caller.Principal.AppendKey(nil)
+}
+
+// holds is the time that a client may keep a list.
+func (v *view) holds(down bool) time.Duration {
+	switch {
+	case down:
+		return downTTL
+	case v.hasTTL:
+		return min(v.ttl, maxTTL)
+	}
+	return maxTTL
+}
+
+// downOf returns the upstreams that are unavailable and of which the caller may use
+// something, as far as it is known what they offer.
+func (a *answer) downOf(v *view, kind catalog.Kind) []string {
+	var out []string
+	for _, name := range v.down {
+		if a.uses(v, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// uses reports whether the caller may use something of an upstream. Where nothing is
+// known of what it offers, a name with its prefix stands for all.
+func (a *answer) uses(v *view, upstream string) bool {
+	known := false
+	for _, kind := range catalog.Kinds {
+		for _, it := range v.catalog.Items(kind) {
+			if it.Upstream != upstream {
+				continue
+			}
+			if known = true; a.may(it) {
+				return true
+			}
+		}
+	}
+	return !known
+}
+
+// serverInfo names the gateway.
+func (a *answer) serverInfo() string {
+	return `{"name":"svc","title":"svc gateway","version":` + string(mcp.AppendString(nil, a.opts.Version)) + `}`
+}
+
+// initialize answers with the revision that the client asks for, where it is one
+// that has initialize, else with the newest of these.
+func (a *answer) initialize(ctx context.Context) *upstream.Response {
+	version := a.m.InitializeVersion
+	if !slices.Contains(mcp.LegacyRevisions(), version) {
+		version = mcp.Revision20251125
+	}
+	v := a.viewOf(ctx, a.caller)
+	out := `{"protocolVersion":"` + version + `","capabilities":` + v.capabilities(false) + `,"serverInfo":` + a.serverInfo()
+	if text := a.instructions(v); text != "" {
+		out += `,"instructions":` + string(mcp.AppendString(nil, text))
+	}
+	return a.result(out + "}")
+}
+
+// discover names the stateless revisions that every upstream supports. Where there is
+// none, the client is told to use initialize.
+func (a *answer) discover(ctx context.Context) *upstream.Response {
+	v := a.viewOf(ctx, a.caller)
+	supported := v.supported()
+	if len(supported) == 0 {
+		return respond(http.StatusBadRequest, mcp.AppendErrorBody(nil, &mcp.ErrorBody{
+			ID: a.m.ID, Code: mcp.CodeUnsupportedVersion, Message: mcp.MessageUnsupportedVersion,
+			Supported: mcp.LegacyRevisions(), Requested: a.m.ProtocolVersion,
+		}))
+	}
+	names, _ := json.Marshal(supported)
+	out := `{"resultType":"complete","supportedVersions":` + string(names) + `,"capabilities":` + v.capabilities(true) +
+		`,"ttlMs":` + strconv.FormatInt(v.holds(len(v.down) > 0).Milliseconds(), 10) + `,"cacheScope":"private"`
+	if text := a.instructions(v); text != "" {
+		out += `,"instructions":` + string(mcp.AppendString(nil, text))
+	}
+	return a.result(out + `,"_meta":{"io.modelcontextprotocol/serverInfo":` + a.serverInfo() + `}}`)
+}
+
+// supported returns the stateless revisions that every upstream supports of which it
+// is known.
+func (s *snapshot) supported() []string {
+	var out []string
+	first := true
+	for _, offer := range s.offers {
+		if !mcp.Modern(offer.Revision) {
+			return nil
+		}
+		if first {
+			out, first = []string{offer.Revision}, false
+		}
+	}
+	return out
+}

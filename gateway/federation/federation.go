@@ -1,0 +1,216 @@
+package federation
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"svc/gateway/catalog"
+	"svc/gateway/transport"
+	"svc/gateway/upstream"
+)
+
+// Name is the name of the upstream that stands for all others, in audit lines and
+// spans. No configured upstream may have it.
+const Name = "svc"
+
+// Upstream is one of the upstreams.
+type Upstream struct {
+	Config    *upstream.Config
+	Transport transport.Transport
+}
+
+// Options are what a federation is made of.
+type Options struct {
+	// Upstreams are in the order of the file.
+	Upstreams []Upstream
+	Config    Config
+	// Fallback is default_upstream; it may be empty.
+	Fallback string
+	// StateDir is where the owners are kept; empty keeps them in memory.
+	StateDir string
+	// Key seals cursors. Replicas that share it accept each other's.
+	Key []byte
+	// Version is the gateway's own.
+	Version string
+	Logger  *slog.Logger
+	Now     func() time.Time
+	// May reports whether a client may ask for an item under its visible name: lists
+	// are cut down to those items.
+	May func(c *transport.Caller, kind catalog.Kind, visible string) bool
+}
+
+// Federation is the upstream that stands for all others. Its methods are safe for
+// concurrent use.
+type Federation struct {
+	opts    Options
+	names   *catalog.Names
+	owners  *catalog.Owners
+	cursors catalog.Cursors
+	feeds   []*feed // in the order of the file
+	mark    string  // of the lines around an upstream's instructions
+	// first is closed when the first lists were merged, begun set right before.
+	first chan struct{}
+	begun atomic.Bool
+
+	building sync.Mutex // one rebuild at a time
+	current  atomic.Pointer[snapshot]
+	private  privateLists
+	watchers watchers
+}
+
+var _ transport.Transport = (*Federation)(nil)
+
+// New makes a federation. Nothing is asked before Run. Owners that cannot be read
+// are logged: the next lists decide anew.
+func New(opts Options) (*Federation, error) {
+	f := &Federation{opts: opts, first: make(chan struct{}), private: newPrivateLists(opts.Now)}
+	var naming []catalog.Naming
+	var identities []catalog.Identity
+	for _, u := range opts.Upstreams {
+		naming = append(naming, NamingOf(u.Config))
+		identities = append(identities, catalog.Identity{Upstream: u.Config.Name, Digest: identity(u.Config)})
+		f.feeds = append(f.feeds, newFeed(u, opts.Version))
+	}
+	var err error
+	if f.names, err = catalog.NewNames(naming); err != nil {
+		return nil, err
+	}
+	path := ""
+	if opts.StateDir != "" {
+		path = filepath.Join(opts.StateDir, "federation-owners.json")
+	}
+	if f.owners, err = catalog.OpenOwners(path, identities); err != nil {
+		f.opts.Logger.Warn("the owners of names are not known: the next lists decide which upstream a name belongs to", "error", err)
+	}
+	key, err := hkdf.Key(sha256.New, opts.Key, nil, "federation cursors", 32)
+	if err != nil {
+		return nil, err
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	if f.cursors.AEAD, err = cipher.NewGCMWithRandomNonce(block); err != nil {
+		return nil, err
+	}
+	var mark [8]byte
+	_, _ = rand.Read(mark[:]) // it never fails
+	f.mark = hex.EncodeToString(mark[:])
+	f.current.Store(f.build(nil))
+	return f, nil
+}
+
+// NamingOf returns how the items of an upstream are named.
+func NamingOf(c *upstream.Config) catalog.Naming {
+	return catalog.Naming{Upstream: c.Name, Prefix: c.Prefix, Allow: c.Tools.Allow, Deny: c.Tools.Deny, Rename: c.Tools.Rename}
+}
+
+// identity is a digest of what makes an upstream the one that it is: where another
+// one would own other names.
+func identity(c *upstream.Config) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%q %q %q %q", c.URL, c.Prefix, c.Tools.Allow, c.Tools.Deny)
+	var renames []string
+	for own, visible := range c.Tools.Rename {
+		renames = append(renames, fmt.Sprintf("%q=%q", own, visible))
+	}
+	slices.Sort(renames)
+	fmt.Fprintf(h, "%s", renames)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Run reads the lists of every upstream again and again until ctx ends, and returns
+// when all of it has stopped. It runs once.
+func (f *Federation) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	for _, fd := range f.feeds {
+		wg.Go(func() { f.follow(ctx, fd) })
+	}
+	wg.Go(func() { f.awaitFirst(ctx) })
+	wg.Wait()
+	f.save()
+}
+
+// awaitFirst closes first when every upstream was asked once, or list_timeout has
+// passed: only then does the order of the file decide who owns a name.
+func (f *Federation) awaitFirst(ctx context.Context) {
+	timeout := time.NewTimer(f.opts.Config.ListTimeout)
+	defer timeout.Stop()
+	for _, fd := range f.feeds {
+		select {
+		case <-fd.asked:
+			continue
+		case <-timeout.C:
+		case <-ctx.Done():
+		}
+		break
+	}
+	f.begun.Store(true) // readings that end from here on are merged by themselves
+	f.rebuild()
+	close(f.first)
+}
+
+// save writes the owners to their file.
+func (f *Federation) save() {
+	if err := f.owners.Save(); err != nil {
+		f.opts.Logger.Error("the owners of names were not saved: after a restart another upstream could claim a name", "error", err)
+	}
+}
+
+// Changed notifies that an upstream announced that one of its lists changed. The
+// lists are read again, at most once in 5 s.
+func (f *Federation) Changed(upstream string) {
+	for _, fd := range f.feeds {
+		if fd.name == upstream {
+			fd.readAgain()
+		}
+	}
+	f.private.forget(upstream)
+}
+
+// Stats is what became of the lists of one upstream.
+type Stats struct {
+	Upstream string
+	// Items counts those that clients can see, by kind; LeftOut those that they do not.
+	Items   map[catalog.Kind]int
+	LeftOut int
+	// Failures counts readings that failed; Unavailable is set while the last one did.
+	Failures    uint64
+	Unavailable bool
+}
+
+// Stats returns the state of every upstream, in the order of the file.
+func (f *Federation) Stats() []Stats {
+	now := f.current.Load()
+	out := make([]Stats, 0, len(f.feeds))
+	for _, fd := range f.feeds {
+		s := Stats{Upstream: fd.name, Items: map[catalog.Kind]int{}}
+		s.Failures, s.Unavailable = fd.health()
+		for _, kind := range catalog.Kinds {
+			for _, it := range now.catalog.Items(kind) {
+				if it.Upstream == fd.name {
+					s.Items[kind]++
+				}
+			}
+		}
+		for _, left := range now.catalog.LeftOut() {
+			if left.Upstream == fd.name && left.Reason != catalog.ReasonHidden {
+				s.LeftOut++
+			}
+		}
+		out = append(out, s)
+	}
+	return out
+}

@@ -1,0 +1,178 @@
+package federation
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"svc/gateway/catalog"
+	"svc/gateway/lister"
+	"svc/gateway/mcp"
+)
+
+// Pauses between two readings of an upstream.
+const (
+	minRefresh   = time.Second
+	minAnnounced = 5 * time.Second // after list_changed, and for a client that waits
+	firstBackoff = 30 * time.Second
+	maxBackoff   = 30 * time.Minute
+)
+
+const agent = "svc-federation"
+
+// feed is one upstream, as the gateway reads it with credentials of its own.
+type feed struct {
+	name   string
+	shared bool          // shared_lists
+	lister lister.Lister // of the goroutine of Run
+	asked  chan struct{} // closed when the upstream was asked once
+	again  chan struct{} // holds a value when the lists are wanted before their time
+
+	mu       sync.Mutex
+	offer    *lister.Offer // the last good one
+	goodAt   time.Time
+	failures uint64
+	failing  bool
+}
+
+func newFeed(u Upstream, version string) *feed {
+	return &feed{
+		name: u.Config.Name, shared: u.Config.SharedLists,
+		lister: lister.Lister{Transport: u.Transport, Agent: agent, Version: version},
+		asked:  make(chan struct{}), again: make(chan struct{}, 1),
+	}
+}
+
+// readAgain asks for the lists before their time.
+func (fd *feed) readAgain() {
+	select {
+	case fd.again <- struct{}{}:
+	default:
+	}
+}
+
+func (fd *feed) health() (failures uint64, failing bool) {
+	fd.mu.Lock()
+	defer fd.mu.Unlock()
+	return fd.failures, fd.failing
+}
+
+// last returns the last good offer, when it was read, and whether the upstream has
+// failed since.
+func (fd *feed) last() (offer *lister.Offer, at time.Time, failing bool) {
+	fd.mu.Lock()
+	defer fd.mu.Unlock()
+	return fd.offer, fd.goodAt, fd.failing
+}
+
+// private reports whether a list is meant for one caller alone. Without a cacheScope
+// it is shared in the legacy revisions, and private in 2026-07-28.
+func (fd *feed) private(offer *lister.Offer, list *lister.List) bool {
+	switch {
+	case fd.shared:
+		return false
+	case list.Scoped:
+		return list.Private
+	}
+	return mcp.Modern(offer.Revision)
+}
+
+// follow reads one upstream until ctx ends.
+func (f *Federation) follow(ctx context.Context, fd *feed) {
+	asked := sync.OnceFunc(func() { close(fd.asked) })
+	defer asked()
+	fails := 0
+	for ctx.Err() == nil {
+		pause, err := f.refresh(ctx, fd)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			fails++
+			pause = backoff(fails)
+			f.opts.Logger.Warn("the lists of an upstream could not be read", "upstream", fd.name, "again_in", pause.String(), "error", err)
+		} else {
+			if fails > 0 {
+				f.opts.Logger.Info("the lists of an upstream are read again", "upstream", fd.name)
+			}
+			fails = 0
+		}
+		asked()
+		if f.begun.Load() {
+			f.rebuild()
+		}
+		f.wait(ctx, fd, pause)
+	}
+}
+
+// wait returns after a pause, and earlier when the lists are wanted, but not before
+// minAnnounced has passed.
+func (f *Federation) wait(ctx context.Context, fd *feed, pause time.Duration) {
+	soonest, latest := time.NewTimer(min(pause, minAnnounced)), time.NewTimer(pause)
+	defer soonest.Stop()
+	defer latest.Stop()
+	select {
+	case <-ctx.Done():
+		return
+	case <-soonest.C:
+	}
+	select {
+	case <-ctx.Done():
+	case <-latest.C:
+	case <-fd.again:
+	}
+}
+
+// backoff is the pause after a number of failures in a row.
+func backoff(fails int) time.Duration {
+	if fails > 7 { // 30 s doubled six times is over the cap
+		return maxBackoff
+	}
+	return min(firstBackoff<<(fails-1), maxBackoff)
+}
+
+// refresh reads the lists of one upstream, and returns the pause until the next
+// time. A panic is a failure like others.
+func (f *Federation) refresh(ctx context.Context, fd *feed) (pause time.Duration, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			f.opts.Logger.Error("panic", "in", "federation", "upstream", fd.name, "panic", p, "stack", string(debug.Stack()))
+			err = fmt.Errorf("panic: %v", p)
+		}
+		fd.mu.Lock()
+		defer fd.mu.Unlock()
+		if fd.failing = err != nil; err != nil && ctx.Err() == nil {
+			fd.failures++
+		}
+	}()
+	offer, err := fd.lister.Read(ctx, catalog.Kinds[:]...)
+	if err != nil {
+		return 0, err
+	}
+	pause, polled := f.opts.Config.RefreshInterval, false
+	for i := range offer.Lists {
+		list := &offer.Lists[i]
+		if list.Cut != nil {
+			f.opts.Logger.Warn("a list of an upstream is cut", "upstream", fd.name, "list", list.Kind.Method(), "items", len(list.Items), "reason", list.Cut)
+		}
+		if fd.private(offer, list) {
+			list.Items = nil // they are the gateway's own account's
+			continue
+		}
+		if len(list.Items) > 0 {
+			polled = true
+		}
+		if list.HasTTL {
+			pause = min(pause, list.TTL)
+		}
+	}
+	if !polled && mcp.Modern(offer.Revision) {
+		pause = maxBackoff // private lists are read when a client asks
+	}
+	fd.mu.Lock()
+	fd.offer, fd.goodAt = offer, f.opts.Now()
+	fd.mu.Unlock()
+	return max(pause, minRefresh), nil
+}

@@ -1,0 +1,154 @@
+package federation
+
+import (
+	"context"
+	"slices"
+
+	"svc/gateway/catalog"
+	"svc/gateway/mcp"
+	"svc/gateway/transport"
+)
+
+// Found is where a request goes, and under which name. The zero value is a request
+// that goes nowhere.
+type Found struct {
+	Upstream string
+	// Own is the upstream's name of what clients know by another one, and At the place
+	// of the name in the message; both are empty where the names are the same.
+	Own string
+	At  mcp.Span
+	// OwnTool is Own of a tool.
+	OwnTool string
+}
+
+// Rename returns a message as the upstream is sent it.
+func (f *Found) Rename(body []byte) []byte {
+	if !f.At.Present() {
+		return body
+	}
+	return mcp.Splice(nil, body, mcp.Edit{At: f.At, With: mcp.AppendString(nil, f.Own)})
+}
+
+// Route returns where a message goes: one that names a tool, prompt or resource to its
+// owner, one that the gateway answers for all upstreams to the federation itself, and
+// everything else to default_upstream. routed is the upstream that a route leads a
+// tool to; empty without a route.
+func (f *Federation) Route(ctx context.Context, c *transport.Caller, m *mcp.Message, routed string) Found {
+	kind, visible, at, named := asks(m)
+	if !named {
+		if answers(m) {
+			return Found{Upstream: Name}
+		}
+		return Found{Upstream: f.opts.Fallback}
+	}
+	if kind != catalog.Tool {
+		routed = ""
+	}
+	found, ok := f.find(ctx, c, kind, visible, at, routed)
+	if !ok && kind != catalog.Tool {
+		return Found{Upstream: f.opts.Fallback}
+	}
+	return found
+}
+
+// Announced takes an upstream's notification that one of its lists has changed, and
+// reports whether m is one. On a nil Federation none is.
+func (f *Federation) Announced(upstream string, m *mcp.Message) bool {
+	if f == nil || upstream == Name || !mcp.MethodOf(m.Method).ListChanged {
+		return false
+	}
+	f.Changed(upstream)
+	return true
+}
+
+// asks returns what a request is about. ok is false for methods that name no tool,
+// prompt or resource.
+func asks(m *mcp.Message) (kind catalog.Kind, visible string, at mcp.Span, ok bool) {
+	switch m.Method {
+	case mcp.MethodToolsCall:
+		return catalog.Tool, m.Name, m.Spans.Name, true
+	case mcp.MethodPromptsGet:
+		return catalog.Prompt, m.Name, m.Spans.Name, m.HasName
+	case mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
+		return catalog.Resource, m.URI, m.Spans.URI, m.URI != ""
+	case mcp.MethodComplete:
+		ref := mcp.Find(m.Body, m.Spans.Params, "ref")
+		kind, member := catalog.Prompt, "name"
+		if t, _ := mcp.StringValue(mcp.Find(m.Body, ref, "type").Of(m.Body)); t == "ref/resource" {
+			kind, member = catalog.Template, "uri"
+		}
+		at = mcp.Find(m.Body, ref, member)
+		visible, ok = mcp.StringValue(at.Of(m.Body))
+		return kind, visible, at, ok
+	}
+	return 0, "", mcp.Span{}, false
+}
+
+// find returns the upstream that owns a name or uri. ok is false when nobody owns it,
+// or when the owner has nothing that is seen under the name.
+func (f *Federation) find(ctx context.Context, c *transport.Caller, kind catalog.Kind, visible string, at mcp.Span, routed string) (Found, bool) {
+	if routed != "" {
+		return f.at(routed, kind, visible, at)
+	}
+	if owner, ok := f.owner(f.now(), kind, visible); ok {
+		return f.at(owner, kind, visible, at)
+	}
+	// Nobody is known to own it: the upstreams that could are asked once.
+	v := f.viewOf(ctx, c, kind)
+	if owner, ok := f.owner(v.snapshot, kind, visible); ok {
+		return f.at(owner, kind, visible, at)
+	}
+	for _, fd := range f.feeds {
+		if slices.Contains(v.down, fd.name) || len(v.private[fd.name]) == 0 {
+			fd.readAgain() // for the next request
+		}
+	}
+	return Found{}, false
+}
+
+// owner returns the upstream that owns a name or uri: by its prefix, or because it
+// listed it first.
+func (f *Federation) owner(s *snapshot, kind catalog.Kind, visible string) (string, bool) {
+	if it, ok := s.catalog.Item(kind, visible); ok {
+		return it.Upstream, true
+	}
+	if owner, ok := s.catalog.Owner(f.owners, kind, visible); ok {
+		return owner, true
+	}
+	if kind == catalog.Template { // a completion may name a resource too
+		return s.catalog.Owner(f.owners, catalog.Resource, visible)
+	}
+	return "", false
+}
+
+// at returns what the upstream calls by itself what clients see as visible.
+func (f *Federation) at(name string, kind catalog.Kind, visible string, at mcp.Span) (Found, bool) {
+	own, ok := f.names.Own(name, kind, visible)
+	if !ok {
+		return Found{}, false
+	}
+	found := Found{Upstream: name}
+	if own != visible {
+		found.Own, found.At = own, at
+		if kind == catalog.Tool {
+			found.OwnTool = own
+		}
+	}
+	return found, true
+}
+
+// answers reports whether the federation itself answers a message: what a client asks
+// a server about itself, and what is for all upstreams.
+func answers(m *mcp.Message) bool {
+	if m.Kind != mcp.Request {
+		return true
+	}
+	if _, ok := catalog.KindOf(m.Method); ok {
+		return true
+	}
+	switch m.Method {
+	case mcp.MethodInitialize, mcp.MethodDiscover, mcp.MethodPing, mcp.MethodSetLevel, mcp.MethodListen:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,265 @@
+package federation
+
+import (
+	"container/list"
+	"context"
+	"crypto/sha256"
+	"slices"
+	"sync"
+	"time"
+
+	"svc/gateway/auth"
+	"svc/gateway/catalog"
+	"svc/gateway/lister"
+	"svc/gateway/transport"
+)
+
+// Bounds on the private lists that are kept.
+const (
+	maxPrivate      = 1024     // of one caller at one upstream each
+	maxPrivateBytes = 64 << 20 // of all
+	maxPrivateTTL   = time.Minute
+)
+
+// privateKey is a caller with its credentials, at one upstream.
+type privateKey [sha256.Size]byte
+
+// keyOf returns the key under which a caller's lists at an upstream are kept. ok is
+// false for a caller that is known by its address alone: nothing is kept for it.
+func keyOf(c *transport.Caller, upstream string) (key privateKey, ok bool) {
+	if c == nil || c.Principal == nil || c.Principal.Kind == auth.KindIP {
+		return key, false
+	}
+	text := c.Principal.AppendKey(nil)
+	text = append(append(text, 0), upstream...)
+	if c.Token != nil { // a token with other claims may list other items
+		for _, v := range c.Header["Authorization"] {
+			text = append(append(text, 0), v...)
+		}
+	}
+	return sha256.Sum256(text), true
+}
+
+// privateLists are the lists that upstreams meant for one caller each, for as long
+// as they hold.
+type privateLists struct {
+	now func() time.Time
+
+	mu      sync.Mutex
+	entries map[privateKey]*list.Element
+	order   *list.List // the least recently used first
+	bytes   int
+}
+
+// privateEntry is one reading for one caller. done is closed when it has ended; what
+// follows is set before.
+type privateEntry struct {
+	key      privateKey
+	upstream string
+	done     chan struct{}
+
+	offer *lister.Offer
+	err   error
+	until time.Time
+	bytes int
+}
+
+func newPrivateLists(now func() time.Time) privateLists {
+	return privateLists{now: now, entries: map[privateKey]*list.Element{}, order: list.New()}
+}
+
+// get returns what an upstream lists for a caller: what is kept, or what read
+// returns. Callers that ask at the same time share one reading.
+func (p *privateLists) get(ctx context.Context, key privateKey, upstream string, read func() (*lister.Offer, error)) (*lister.Offer, error) {
+	e, mine := p.entry(key, upstream)
+	if mine {
+		go func() {
+			e.offer, e.err = read()
+			p.finish(e)
+			close(e.done)
+		}()
+	}
+	select {
+	case <-e.done:
+		return e.offer, e.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// entry returns the entry of a key; mine tells that the caller has to fill it.
+func (p *privateLists) entry(key privateKey, upstream string) (e *privateEntry, mine bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at := p.entries[key]; at != nil {
+		e := at.Value.(*privateEntry)
+		select {
+		case <-e.done:
+			if e.err == nil && p.now().Before(e.until) {
+				p.order.MoveToBack(at)
+				return e, false
+			}
+			p.drop(at)
+		default:
+			return e, false
+		}
+	}
+	e = &privateEntry{key: key, upstream: upstream, done: make(chan struct{})}
+	p.entries[key] = p.order.PushBack(e)
+	return e, true
+}
+
+// finish takes over what was read, and makes room.
+func (p *privateLists) finish(e *privateEntry) {
+	e.until = p.now().Add(maxPrivateTTL)
+	if e.offer != nil {
+		for i := range e.offer.Lists {
+			l := &e.offer.Lists[i]
+			if l.HasTTL {
+				e.until = minTime(e.until, p.now().Add(l.TTL))
+			}
+			for _, item := range l.Items {
+				e.bytes += len(item)
+			}
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at := p.entries[e.key]; at != nil && at.Value == any(e) {
+		p.bytes += e.bytes
+	} else {
+		e.bytes = 0 // forgotten meanwhile
+	}
+	for at := p.order.Front(); at != nil && (p.order.Len() > maxPrivate || p.bytes > maxPrivateBytes); {
+		next := at.Next()
+		if old := at.Value.(*privateEntry); old != e {
+			p.drop(at)
+		}
+		at = next
+	}
+}
+
+func minTime(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// drop forgets an entry. The caller holds mu. Whoever waits for it still gets it.
+func (p *privateLists) drop(at *list.Element) {
+	e := at.Value.(*privateEntry)
+	p.order.Remove(at)
+	delete(p.entries, e.key)
+	select {
+	case <-e.done:
+		p.bytes -= e.bytes
+	default:
+	}
+}
+
+// forget forgets what all callers see of an upstream.
+func (p *privateLists) forget(upstream string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for at := p.order.Front(); at != nil; {
+		next := at.Next()
+		if at.Value.(*privateEntry).upstream == upstream {
+			p.drop(at)
+		}
+		at = next
+	}
+}
+
+// view is what one caller sees at one moment.
+type view struct {
+	*snapshot
+	catalog *catalog.Catalog
+	down    []string
+	ttl     time.Duration
+	hasTTL  bool
+}
+
+// viewOf returns what a caller sees, of the kinds given. It waits at most
+// list_timeout for upstreams that were never read, and for private lists.
+func (f *Federation) viewOf(ctx context.Context, c *transport.Caller, kinds ...catalog.Kind) *view {
+	ctx, cancel := context.WithTimeout(ctx, f.opts.Config.ListTimeout)
+	defer cancel()
+	select {
+	case <-f.first:
+	case <-ctx.Done():
+	}
+	s := f.now()
+	if !f.begun.Load() { // nobody owns anything yet
+		return &view{snapshot: s, catalog: s.catalog, down: s.down}
+	}
+	v := &view{snapshot: s, catalog: s.catalog, down: s.down, ttl: s.ttl, hasTTL: s.hasTTL}
+	var waiting sync.WaitGroup
+	offers := make([]*lister.Offer, len(f.feeds))
+	for i, fd := range f.feeds {
+		if slices.ContainsFunc(s.private[fd.name], func(k catalog.Kind) bool { return slices.Contains(kinds, k) }) {
+			waiting.Go(func() { offers[i] = f.readPrivate(ctx, fd, c) })
+		}
+	}
+	waiting.Wait()
+	f.merge(v, offers, kinds)
+	return v
+}
+
+// readPrivate reads what an upstream lists for a caller; nil when it does not answer.
+func (f *Federation) readPrivate(ctx context.Context, fd *feed, c *transport.Caller) *lister.Offer {
+	caller := c.Clone() // the reading may outlive the request
+	read := func() (*lister.Offer, error) {
+		l := lister.Lister{Transport: fd.lister.Transport, Agent: agent, Version: fd.lister.Version, Caller: caller}
+		ctx, cancel := context.WithTimeout(context.Background(), f.opts.Config.ListTimeout)
+		defer cancel()
+		return l.Read(ctx, catalog.Kinds[:]...)
+	}
+	key, ok := keyOf(c, fd.name)
+	var offer *lister.Offer
+	var err error
+	if ok {
+		offer, err = f.private.get(ctx, key, fd.name, read)
+	} else {
+		offer, err = read()
+	}
+	if err != nil {
+		f.opts.Logger.Warn("the lists of an upstream could not be read for a client", "upstream", fd.name, "error", err)
+		return nil
+	}
+	return offer
+}
+
+// merge adds private lists to a view. offers are by the order of feeds, nil where none
+// was read.
+func (f *Federation) merge(v *view, offers []*lister.Offer, kinds []catalog.Kind) {
+	var listings []catalog.Listing
+	added := false
+	for i, fd := range f.feeds {
+		listing := catalog.Listing{Upstream: fd.name}
+		for _, shared := range v.listings {
+			if shared.Upstream == fd.name {
+				listing = shared
+			}
+		}
+		private := v.private[fd.name]
+		if offers[i] != nil {
+			for j := range offers[i].Lists {
+				l := &offers[i].Lists[j]
+				if slices.Contains(private, l.Kind) && slices.Contains(kinds, l.Kind) {
+					listing.Items[l.Kind] = l.Items
+					added = true
+					if l.HasTTL && len(l.Items) > 0 && (!v.hasTTL || l.TTL < v.ttl) {
+						v.ttl, v.hasTTL = l.TTL, true
+					}
+				}
+			}
+		} else if slices.ContainsFunc(private, func(k catalog.Kind) bool { return slices.Contains(kinds, k) }) && !slices.Contains(v.down, fd.name) {
+			v.down = append(slices.Clip(v.down), fd.name)
+		}
+		listings = append(listings, listing)
+	}
+	if added {
+		v.catalog = catalog.Build(f.names, f.owners, v.snapshot.catalog, listings)
+	}
+}

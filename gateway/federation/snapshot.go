@@ -1,0 +1,209 @@
+package federation
+
+import (
+	"slices"
+	"time"
+
+	"svc/gateway/catalog"
+	"svc/gateway/itemcheck"
+	"svc/gateway/lister"
+)
+
+// maxReported bounds the items that are reported one by one after a change.
+const maxReported = 100
+
+// snapshot is what all clients see alike at one moment. It does not change.
+type snapshot struct {
+	catalog  *catalog.Catalog
+	listings []catalog.Listing
+	offers   map[string]*lister.Offer
+	// private are the kinds of which an upstream lists items for each caller alone.
+	private map[string][]catalog.Kind
+	// down are the upstreams whose items are not known, or not known any longer, and
+	// those whose last reading failed.
+	down []string
+	// ttl is the smallest that a shared list states; hasTTL is false when none does.
+	ttl    time.Duration
+	hasTTL bool
+	// until is when an upstream's last items must no longer be listed; zero for never.
+	until time.Time
+	fits  fits
+}
+
+// fits are the forms of items for the two protocol generations, empty for those that
+// clients of a generation cannot read.
+type fits map[*catalog.Item][2][]byte
+
+// now returns the snapshot of this moment.
+func (f *Federation) now() *snapshot {
+	s := f.current.Load()
+	if !s.until.IsZero() && f.opts.Now().After(s.until) {
+		return f.rebuild()
+	}
+	return s
+}
+
+// rebuild merges the lists anew, reports what clients will not see, and notifies the
+// clients that watch.
+func (f *Federation) rebuild() *snapshot {
+	f.building.Lock()
+	defer f.building.Unlock()
+	before := f.current.Load()
+	s := f.build(before)
+	f.current.Store(s)
+	f.report(before, s)
+	f.watchers.notify(changedKinds(before.catalog, s.catalog))
+	f.save()
+	return s
+}
+
+func (f *Federation) build(before *snapshot) *snapshot {
+	s := &snapshot{offers: map[string]*lister.Offer{}, private: map[string][]catalog.Kind{}}
+	now := f.opts.Now()
+	for _, fd := range f.feeds {
+		offer, at, failing := fd.last()
+		if failing || offer == nil {
+			s.down = append(s.down, fd.name)
+		}
+		if offer == nil {
+			continue
+		}
+		if failing {
+			end := at.Add(f.opts.Config.StaleFor)
+			if now.After(end) {
+				continue
+			}
+			if s.until.IsZero() || end.Before(s.until) {
+				s.until = end
+			}
+		}
+		s.offers[fd.name] = offer
+		s.add(fd, offer)
+	}
+	var previous *catalog.Catalog
+	if before != nil {
+		previous = before.catalog
+	}
+	s.catalog = catalog.Build(f.names, f.owners, previous, s.listings)
+	s.fits = fitsOf(s.catalog, before)
+	return s
+}
+
+// add takes over the lists of an upstream that are the same for all callers.
+func (s *snapshot) add(fd *feed, offer *lister.Offer) {
+	listing := catalog.Listing{Upstream: fd.name}
+	for i := range offer.Lists {
+		list := &offer.Lists[i]
+		if fd.private(offer, list) {
+			s.private[fd.name] = append(s.private[fd.name], list.Kind)
+			continue
+		}
+		listing.Items[list.Kind] = list.Items
+		s.lower(list)
+	}
+	s.listings = append(s.listings, listing)
+}
+
+// lower takes over the ttl of a list.
+func (s *snapshot) lower(list *lister.List) {
+	if list.HasTTL && len(list.Items) > 0 && (!s.hasTTL || list.TTL < s.ttl) {
+		s.ttl, s.hasTTL = list.TTL, true
+	}
+}
+
+// fitsOf finds out which items clients of each generation can read. What a snapshot
+// before has found of the same definition is taken over.
+func fitsOf(c *catalog.Catalog, before *snapshot) fits {
+	out := fits{}
+	for _, kind := range catalog.Kinds {
+		for _, it := range c.Items(kind) {
+			if before != nil {
+				if old, ok := before.catalog.Item(kind, it.Visible); ok && old.Digest == it.Digest && old.Upstream == it.Upstream {
+					out[it] = before.fits[old]
+					continue
+				}
+			}
+			out[it] = fit(it)
+		}
+	}
+	return out
+}
+
+func fit(it *catalog.Item) (forms [2][]byte) {
+	for i, modern := range [...]bool{false, true} {
+		forms[i], _ = itemcheck.Fit(it.Kind, it.JSON, modern)
+	}
+	return forms
+}
+
+// of returns the form of an item for a generation; nil when its clients cannot read
+// it.
+func (m fits) of(it *catalog.Item, modern bool) []byte {
+	forms, ok := m[it]
+	if !ok {
+		forms = fit(it)
+	}
+	if modern {
+		return forms[1]
+	}
+	return forms[0]
+}
+
+// report logs the items that are left out now and were not before.
+func (f *Federation) report(before, now *snapshot) {
+	known := make(map[catalog.LeftOut]bool, len(before.catalog.LeftOut()))
+	for _, left := range before.catalog.LeftOut() {
+		known[left] = true
+	}
+	reported, more := 0, 0
+	warn := func(left catalog.LeftOut, reason string) {
+		if reported++; reported > maxReported {
+			more++
+			return
+		}
+		f.opts.Logger.Warn("an item is left out of the lists", "upstream", left.Upstream, "kind", left.Kind.String(), "name", left.Own,
+			"visible_name", left.Visible, "reason", reason, "owner", left.Owner)
+	}
+	for _, left := range now.catalog.LeftOut() {
+		if left.Reason != catalog.ReasonHidden && !known[left] {
+			warn(left, string(left.Reason))
+		}
+	}
+	for _, kind := range catalog.Kinds {
+		for _, it := range now.catalog.Items(kind) {
+			old, ok := before.catalog.Item(kind, it.Visible)
+			if ok && old.Digest == it.Digest {
+				continue
+			}
+			if len(it.Visible) > catalog.LongVisible && kind == catalog.Tool {
+				f.opts.Logger.Warn("a tool has a name that some clients cut", "upstream", it.Upstream, "visible_name", it.Visible, "bytes", len(it.Visible))
+			}
+			for _, modern := range []bool{false, true} {
+				if now.fits.of(it, modern) == nil {
+					_, problem := itemcheck.Fit(kind, it.JSON, modern)
+					generation := "legacy"
+					if modern {
+						generation = "2026-07-28"
+					}
+					warn(catalog.LeftOut{Upstream: it.Upstream, Kind: kind, Own: it.Own, Visible: it.Visible}, "clients of the generation "+generation+" cannot read it: "+problem)
+				}
+			}
+		}
+	}
+	if more > 0 {
+		f.opts.Logger.Warn("further items are left out of the lists", "items", more)
+	}
+}
+
+// changedKinds returns the kinds whose items differ.
+func changedKinds(a, b *catalog.Catalog) (out []catalog.Kind) {
+	for _, kind := range catalog.Kinds {
+		same := slices.EqualFunc(a.Items(kind), b.Items(kind), func(x, y *catalog.Item) bool {
+			return x.Digest == y.Digest && x.Visible == y.Visible && x.Upstream == y.Upstream
+		})
+		if !same {
+			out = append(out, kind)
+		}
+	}
+	return out
+}

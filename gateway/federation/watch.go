@@ -1,0 +1,202 @@
+package federation
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"svc/gateway/catalog"
+	"svc/gateway/mcp"
+	"svc/gateway/upstream"
+)
+
+// notifyEvery is the shortest time between two notifications of one client.
+const notifyEvery = 5 * time.Second
+
+// notifications are the methods that announce a change, and the members of
+// subscriptions/listen that ask for them. Templates are announced with resources.
+var notifications = []struct {
+	kinds  []catalog.Kind
+	method string
+	member string
+}{
+	{[]catalog.Kind{catalog.Tool}, mcp.NotificationToolsChanged, "toolsListChanged"},
+	{[]catalog.Kind{catalog.Prompt}, mcp.NotificationPromptsChanged, "promptsListChanged"},
+	{[]catalog.Kind{catalog.Resource, catalog.Template}, mcp.NotificationResourcesChanged, "resourcesListChanged"},
+}
+
+// watchers are the streams of clients that are notified of changes.
+type watchers struct {
+	mu  sync.Mutex
+	all map[*watcher]struct{}
+}
+
+// notify wakes the streams that watch one of the kinds.
+func (ws *watchers) notify(kinds []catalog.Kind) {
+	if len(kinds) == 0 {
+		return
+	}
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for w := range ws.all {
+		w.changed(kinds)
+	}
+}
+
+func (ws *watchers) add(w *watcher) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.all == nil {
+		ws.all = map[*watcher]struct{}{}
+	}
+	ws.all[w] = struct{}{}
+}
+
+func (ws *watchers) remove(w *watcher) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	delete(ws.all, w)
+}
+
+// watcher is the body of an event stream that announces changes. One goroutine reads
+// it; Close may be called from another.
+type watcher struct {
+	ctx          context.Context
+	close        context.CancelFunc
+	of           *watchers
+	kinds        []catalog.Kind
+	subscription []byte // the id of subscriptions/listen as written; nil for GET
+
+	wake chan struct{}
+	last time.Time // of the goroutine that reads
+	out  []byte    // not read yet; of the goroutine that reads
+	// before is called before a Read waits; see [upstream.Response.BeforeWait].
+	before func()
+
+	mu      sync.Mutex
+	pending []catalog.Kind
+}
+
+// watch opens a stream of changes of some kinds. first is what stands before them.
+func (f *Federation) watch(ctx context.Context, kinds []catalog.Kind, subscription, first []byte) *upstream.Response {
+	w := &watcher{of: &f.watchers, kinds: kinds, subscription: subscription, wake: make(chan struct{}, 1)}
+	w.ctx, w.close = context.WithCancel(ctx)
+	if first != nil {
+		w.out = mcp.AppendEvent(nil, mcp.Event{Data: first, HasData: true})
+	}
+	f.watchers.add(w)
+	return &upstream.Response{
+		Status: http.StatusOK, Header: upstream.Header{{Name: "Content-Type", Value: "text/event-stream"}}, ContentLength: -1, Body: w,
+	}
+}
+
+// changed takes over the kinds that the stream watches.
+func (w *watcher) changed(kinds []catalog.Kind) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, kind := range kinds {
+		if slices.Contains(w.kinds, kind) && !slices.Contains(w.pending, kind) {
+			w.pending = append(w.pending, kind)
+		}
+	}
+	if len(w.pending) > 0 {
+		select {
+		case w.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// take returns the kinds that changed since the last call.
+func (w *watcher) take() []catalog.Kind {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	kinds := w.pending
+	w.pending = nil
+	return kinds
+}
+
+// Read returns events, and waits for them.
+func (w *watcher) Read(p []byte) (int, error) {
+	for len(w.out) == 0 {
+		if err := w.next(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, w.out)
+	w.out = w.out[n:]
+	return n, nil
+}
+
+// BeforeWait is [upstream.Response.BeforeWait].
+func (w *watcher) BeforeWait(f func()) { w.before = f }
+
+// next waits for changes, and writes their notifications to out.
+func (w *watcher) next() error {
+	if w.before != nil {
+		w.before()
+	}
+	if wait := time.Until(w.last.Add(notifyEvery)); !w.last.IsZero() && wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-w.ctx.Done():
+			return io.EOF
+		}
+	}
+	select {
+	case <-w.wake:
+	case <-w.ctx.Done():
+		return io.EOF
+	}
+	changed := w.take()
+	for _, n := range notifications {
+		if slices.ContainsFunc(changed, func(k catalog.Kind) bool { return slices.Contains(n.kinds, k) }) {
+			w.out = mcp.AppendEvent(w.out, mcp.Event{Data: w.notification(n.method, ""), HasData: true})
+			w.last = time.Now()
+		}
+	}
+	return nil
+}
+
+// notification is a message of this stream. members are those of params beside _meta.
+func (w *watcher) notification(method, members string) []byte {
+	out := `{"jsonrpc":"2.0","method":"` + method + `"`
+	if w.subscription != nil {
+		out += `,"params":{"_meta":{"` + mcp.MetaSubscriptionID + `":` + string(w.subscription) + `}` + members + `}`
+	}
+	return []byte(out + "}")
+}
+
+// Close ends the stream.
+func (w *watcher) Close() error {
+	w.close()
+	w.of.remove(w)
+	return nil
+}
+
+// listen answers subscriptions/listen: changes of lists are announced. What is asked
+// for beyond that is not acknowledged.
+func (a *answer) listen(ctx context.Context) *upstream.Response {
+	var params struct {
+		Notifications map[string]json.RawMessage `json:"notifications"`
+	}
+	_ = json.Unmarshal(a.m.Spans.Params.Of(a.m.Body), &params) // what it lacks is not asked for
+	var kinds []catalog.Kind
+	honored := map[string]bool{}
+	for _, n := range notifications {
+		if string(params.Notifications[n.member]) == "true" {
+			kinds = append(kinds, n.kinds...)
+			honored[n.member] = true
+		}
+	}
+	names, _ := json.Marshal(honored)
+	id := slices.Clone(a.m.ID)
+	w := &watcher{subscription: id}
+	return a.watch(ctx, kinds, id, w.notification(mcp.NotificationAcknowledged, `,"notifications":`+string(names)))
+}

@@ -1,0 +1,324 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"svc/gateway/federation"
+)
+
+// offer adds a prompt, a resource and a template to a tool server.
+func (s *toolServer) offer(scheme string) {
+	s.mcp.AddPrompt(&sdk.Prompt{Name: "greet", Arguments: []*sdk.PromptArgument{{Name: "who"}}}, func(_ context.Context, req *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
+		return &sdk.GetPromptResult{Messages: []*sdk.PromptMessage{{Role: "user", Content: &sdk.TextContent{Text: s.name + " greets " + req.Params.Arguments["who"]}}}}, nil
+	})
+	read := func(_ context.Context, req *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
+		return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: req.Params.URI, Text: s.name + " has " + req.Params.URI}}}, nil
+	}
+	s.mcp.AddResource(&sdk.Resource{Name: "index", URI: scheme + "://index"}, read)
+	s.mcp.AddResourceTemplate(&sdk.ResourceTemplate{Name: "doc", URITemplate: scheme + "://doc/{id}"}, read)
+}
+
+// federated is a configuration with federation over upstreams, given as lines of YAML.
+func federated(upstreams, rest string) string {
+	return fmt.Sprintf(`
+federation: {enabled: true, refresh_interval: 1s}
+upstreams:
+%s
+%s
+`, upstreams, rest)
+}
+
+const allowEverything = `policy: {default_action: allow, rules: []}`
+
+// connect opens a session of the official client.
+func (r *rig) connect(ctx context.Context, options *sdk.ClientOptions) *sdk.ClientSession {
+	r.t.Helper()
+	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, options)
+	session, err := client.Connect(ctx, &sdk.StreamableClientTransport{Endpoint: r.url, HTTPClient: &http.Client{Transport: bearer{r.key}}}, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = session.Close() })
+	return session
+}
+
+// The official client uses everything of three servers through one URL, in both
+// protocol generations, without knowing of upstreams.
+func TestOneClientUsesEverythingOfAllUpstreams(t *testing.T) {
+	for _, stateless := range []bool{false, true} {
+		t.Run(fmt.Sprintf("stateless %v", stateless), func(t *testing.T) {
+			crm := newToolServer(t, "crm", stateless, "search: Find a customer", "delete: Delete a customer")
+			web := newToolServer(t, "web", stateless, "search: Search the web", "very_long_name: Fetch a page", "admin_stop: Stop the server")
+			files := newToolServer(t, "files", stateless, "read: Read a file")
+			for _, s := range []*toolServer{crm, web, files} {
+				s.offer(s.name)
+			}
+			r := newRig(t, federated(fmt.Sprintf(`
+  - {name: crm, url: %s, prefix: crm_}
+  - {name: web, url: %s, prefix: web_, tools: {deny: ["admin_*"], rename: {very_long_name: fetch}}}
+  - {name: files, url: %s}`, crm.URL, web.URL, files.URL), `
+policy:
+  default_action: allow
+  rules:
+    - {id: no-delete, action: deny, when: {tool_name: crm_delete}}`))
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			session := r.connect(ctx, nil)
+
+			tools, err := session.ListTools(ctx, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, tool := range tools.Tools {
+				names = append(names, tool.Name)
+			}
+			if want := []string{"crm_search", "web_search", "web_fetch", "read"}; !slices.Equal(slices.Sorted(slices.Values(names)), slices.Sorted(slices.Values(want))) {
+				t.Fatalf("tools: %v, want %v\n%s", names, want, r.logs.String())
+			}
+			for tool, want := range map[string]string{
+				"crm_search": "crm/search: hello", "web_search": "web/search: hello", "web_fetch": "web/very_long_name: hello", "read": "files/read: hello",
+			} {
+				got, err := session.CallTool(ctx, &sdk.CallToolParams{Name: tool, Arguments: map[string]any{"text": "hello"}})
+				if err != nil || got.Content[0].(*sdk.TextContent).Text != want {
+					t.Errorf("%s: %+v, %v", tool, got, err)
+				}
+			}
+			for _, tool := range []string{"search", "very_long_name", "web_very_long_name", "web_admin_stop", "admin_stop", "crm_read", "files_read", "crm_delete"} {
+				if got, err := session.CallTool(ctx, &sdk.CallToolParams{Name: tool}); err == nil {
+					t.Errorf("%s can be called: %+v", tool, got)
+				}
+			}
+
+			prompts, err := session.ListPrompts(ctx, nil)
+			if err != nil || len(prompts.Prompts) != 3 {
+				t.Fatalf("prompts: %+v, %v", prompts, err)
+			}
+			for prompt, want := range map[string]string{"crm_greet": "crm greets you", "web_greet": "web greets you", "greet": "files greets you"} {
+				got, err := session.GetPrompt(ctx, &sdk.GetPromptParams{Name: prompt, Arguments: map[string]string{"who": "you"}})
+				if err != nil || got.Messages[0].Content.(*sdk.TextContent).Text != want {
+					t.Errorf("%s: %+v, %v", prompt, got, err)
+				}
+			}
+			resources, err := session.ListResources(ctx, nil)
+			if err != nil || len(resources.Resources) != 3 {
+				t.Fatalf("resources: %+v, %v", resources, err)
+			}
+			templates, err := session.ListResourceTemplates(ctx, nil)
+			if err != nil || len(templates.ResourceTemplates) != 3 {
+				t.Fatalf("templates: %+v, %v", templates, err)
+			}
+			for uri, want := range map[string]string{"crm://index": "crm has crm://index", "web://doc/7": "web has web://doc/7", "files://doc/x": "files has files://doc/x"} {
+				got, err := session.ReadResource(ctx, &sdk.ReadResourceParams{URI: uri})
+				if err != nil || got.Contents[0].Text != want {
+					t.Errorf("%s: %+v, %v", uri, got, err)
+				}
+			}
+			if err := session.Ping(ctx, nil); err != nil && !stateless {
+				t.Errorf("ping: %v", err)
+			}
+			var audited []string
+			for _, line := range r.all() {
+				if line["kind"] == "request" && line["tool"] == "web_fetch" {
+					audited = append(audited, fmt.Sprint(line["upstream"], " ", line["upstream_tool"]))
+				}
+			}
+			if !slices.Equal(audited, []string{"web very_long_name"}) {
+				t.Errorf("audit lines of web_fetch: %q", audited)
+			}
+		})
+	}
+}
+
+// One upstream that is down, and one whose cursors go in a circle, leave the lists of
+// the others as they are.
+func TestABrokenUpstreamHarmsNoOther(t *testing.T) {
+	good := newToolServer(t, "good", true, "read: Read")
+	circle := newUpstream(t, func(w http.ResponseWriter, body string, _ *http.Request) {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+		}
+		_ = json.Unmarshal([]byte(body), &m)
+		w.Header().Set("Content-Type", "application/json")
+		switch m.Method {
+		case "initialize":
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"c","version":"1"}}}`, m.ID)
+		case "tools/list":
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"again","inputSchema":{"type":"object"}},{"name":"odd","inputSchema":7},{"name":"read","inputSchema":{"type":"object"}}],"nextCursor":"same"}}`, m.ID)
+		default:
+			w.WriteHeader(http.StatusAccepted)
+		}
+	})
+	r := newRig(t, federated(fmt.Sprintf(`
+  - {name: down, url: "http://127.0.0.1:1/mcp", prefix: down_}
+  - {name: good, url: %s}
+  - {name: circle, url: %s}`, good.URL, circle.URL), allowEverything))
+	got := r.post(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+	var list struct {
+		Result struct {
+			Tools []struct{ Name string }
+			Meta  map[string][]string `json:"_meta"`
+		}
+	}
+	if err := json.Unmarshal([]byte(got.body), &list); err != nil || got.status != 200 {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	var names []string
+	for _, tool := range list.Result.Tools {
+		names = append(names, tool.Name)
+	}
+	if !slices.Equal(names, []string{"read", "again"}) {
+		t.Errorf("%v", names)
+	}
+	if !slices.Equal(list.Result.Meta["svc/unavailable"], []string{"down"}) {
+		t.Errorf("unavailable: %v", list.Result.Meta)
+	}
+	for _, want := range []string{"reason=tool_claimed owner=good", "/inputSchema is no object", "leads to a page before"} {
+		if !strings.Contains(r.logs.String(), want) {
+			t.Errorf("the log lacks %q:\n%s", want, r.logs.String())
+		}
+	}
+	call := r.post(call("2", "down_anything"))
+	if call.status != http.StatusBadGateway || !strings.Contains(call.body, "upstream_unreachable") {
+		t.Errorf("a call of an upstream that is down: %d %s", call.status, call.body)
+	}
+}
+
+// A client is notified when the merged list changes, also by an upstream at which it
+// has no session.
+func TestClientsAreNotifiedOfChangesOfTheMergedList(t *testing.T) {
+	one, two := newToolServer(t, "one", true, "a: A"), newToolServer(t, "two", false, "b: B")
+	one.ttl, two.ttl = 1000, 1000
+	r := newRig(t, federated(fmt.Sprintf(`
+  - {name: one, url: %s, prefix: one_}
+  - {name: two, url: %s, prefix: two_}`, one.URL, two.URL), allowEverything))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	changed := make(chan struct{}, 10)
+	session := r.connect(ctx, &sdk.ClientOptions{ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) { changed <- struct{}{} }})
+	if tools, err := session.ListTools(ctx, nil); err != nil || len(tools.Tools) != 2 {
+		t.Fatalf("%+v, %v", tools, err)
+	}
+	one.add("new", "New")
+	select {
+	case <-changed:
+	case <-ctx.Done():
+		t.Fatalf("no notification:\n%s\n%v", r.logs.String(), r.all())
+	}
+	if tools, err := session.ListTools(ctx, nil); err != nil || len(tools.Tools) != 3 {
+		t.Fatalf("%+v, %v", tools, err)
+	}
+	if got, err := session.CallTool(ctx, &sdk.CallToolParams{Name: "one_new"}); err != nil || got.IsError {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// A private list is read for each caller, and shown to it alone.
+func TestPrivateListsAreShownToTheirCallersAlone(t *testing.T) {
+	shop := newToolServer(t, "shop", true, "buy: Buy")
+	var asked []string
+	private := newUpstream(t, func(w http.ResponseWriter, body string, req *http.Request) {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+		}
+		_ = json.Unmarshal([]byte(body), &m)
+		w.Header().Set("Content-Type", "application/json")
+		meta := `"resultType":"complete","ttlMs":60000,"cacheScope":"private"`
+		switch m.Method {
+		case "server/discover":
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},%s}}`, m.ID, meta)
+		case "tools/list":
+			asked = append(asked, "tools/list")
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"tool%d","inputSchema":{"type":"object"}}],%s}}`, m.ID, len(asked), meta)
+		default:
+			w.WriteHeader(http.StatusAccepted)
+		}
+	})
+	r := newRig(t, federated(fmt.Sprintf(`
+  - {name: shop, url: %s, prefix: shop_}
+  - {name: mine, url: %s, prefix: my_}`, shop.URL, private.URL), allowEverything))
+	list := func(key string) []string {
+		t.Helper()
+		got := r.do(http.MethodPost, r.url, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, "Authorization", "Bearer "+key)
+		var list struct {
+			Result struct{ Tools []struct{ Name string } }
+		}
+		if err := json.Unmarshal([]byte(got.body), &list); err != nil || got.status != 200 {
+			t.Fatalf("%d %s", got.status, got.body)
+		}
+		var names []string
+		for _, tool := range list.Result.Tools {
+			names = append(names, tool.Name)
+		}
+		return names
+	}
+	alice, bob := list(r.key), list(r.other)
+	if len(alice) != 2 || len(bob) != 2 || alice[1] == bob[1] {
+		t.Errorf("alice sees %v, bob %v", alice, bob)
+	}
+	if again := list(r.key); !slices.Equal(again, alice) {
+		t.Errorf("alice sees %v, then %v", alice, again)
+	}
+}
+
+// The pages of a long list have cursors that hold for their caller and list alone.
+func TestCursorsOfMergedLists(t *testing.T) {
+	var tools []string
+	for i := range 1500 {
+		tools = append(tools, fmt.Sprintf("t%04d: Tool", i))
+	}
+	many := newToolServer(t, "many", true, tools...)
+	r := newRig(t, federated(fmt.Sprintf(`
+  - {name: many, url: %s, shared_lists: true}`, many.URL), allowEverything))
+	page := func(key, method, cursor string) (n int, next, body string) {
+		t.Helper()
+		params := "{}"
+		if cursor != "" {
+			params = fmt.Sprintf(`{"cursor":%q}`, cursor)
+		}
+		got := r.do(http.MethodPost, r.url, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params), "Authorization", "Bearer "+key)
+		var list struct {
+			Result struct {
+				Tools      []struct{ Name string }
+				NextCursor string
+			}
+		}
+		if err := json.Unmarshal([]byte(got.body), &list); err != nil {
+			t.Fatalf("%d %s", got.status, got.body)
+		}
+		return len(list.Result.Tools), list.Result.NextCursor, got.body
+	}
+	n, next, _ := page(r.key, "tools/list", "")
+	if n != 1000 || next == "" {
+		t.Fatalf("%d tools, cursor %q\n%s", n, next, r.logs.String())
+	}
+	if n, last, _ := page(r.key, "tools/list", next); n != 500 || last != "" {
+		t.Errorf("the second page: %d tools, cursor %q", n, last)
+	}
+	for name, try := range map[string][3]string{
+		"of another caller": {r.other, "tools/list", next}, "of another list": {r.key, "prompts/list", next},
+		"changed": {r.key, "tools/list", next[:len(next)-2] + "AA"}, "invented": {r.key, "tools/list", "1000"},
+	} {
+		if _, _, body := page(try[0], try[1], try[2]); !strings.Contains(body, "-32602") {
+			t.Errorf("a cursor %s: %.200s", name, body)
+		}
+	}
+}
+
+// The name of the virtual upstream is kept from the file.
+func TestNoUpstreamHasTheNameOfTheFederation(t *testing.T) {
+	if federation.Name != "svc" {
+		t.Errorf("audit lines and documents name the upstream svc, not %q", federation.Name)
+	}
+}

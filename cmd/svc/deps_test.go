@@ -65,7 +65,7 @@ var impure = []string{"net/http", "log/slog", "os"}
 // covers every package of that module.
 var owners = map[string][]string{
 	"github.com/spf13/cobra":                       {"cli", "cli/output", "cli/command", "cli/rest", "cli/planecmd", "cli/gatewaycmd", "cli/storecmd", "cli/devcmd", "cmd/gen"},
-	"github.com/spf13/pflag":                       {"cli/command", "cmd/gen"},
+	"github.com/spf13/pflag":                       {"cli/command", "cli/rest", "cmd/gen"},
 	"github.com/spf13/viper":                       {"cli/command"},
 	"github.com/charmbracelet/...":                 {"tui/..."},
 	"github.com/mattn/go-runewidth":                {"tui", "cli/output"},

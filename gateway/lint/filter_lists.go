@@ -3,9 +3,9 @@ package lint
 import "svc/gateway/policy"
 
 // filterLists suggests to hide what may not be called. Whoever has written the
-// key has decided.
+// key has decided, and federation does it without the key.
 func filterLists(p *pass) {
-	if p.doc.Given("policy.filter_lists") || !p.doc.Given("policy") {
+	if p.file.FiltersLists() || p.doc.Given("policy.filter_lists") || !p.doc.Given("policy") {
 		return
 	}
 	for i := range p.rules {

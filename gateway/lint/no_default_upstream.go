@@ -1,8 +1,9 @@
 package lint
 
-// noDefaultUpstream warns of a gateway that no client can start a session with.
+// noDefaultUpstream warns of a gateway that no client can start a session with. With
+// federation the gateway itself starts it.
 func noDefaultUpstream(p *pass) {
-	if p.file.DefaultUpstream != "" || len(p.file.Upstreams) == 0 {
+	if p.file.DefaultUpstream != "" || len(p.file.Upstreams) == 0 || p.file.Federation.Enabled {
 		return
 	}
 	hint := "set default_upstream to the name of one of the upstreams"

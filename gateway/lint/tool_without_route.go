@@ -9,8 +9,12 @@ import (
 )
 
 // toolWithoutRoute warns of tool calls that the rules let pass and no route
-// takes: they answer 404 no_route and never reach default_upstream.
+// takes: they answer 404 no_route and never reach default_upstream. With federation
+// every tool has an owner without a route.
 func toolWithoutRoute(p *pass) {
+	if p.file.Federation.Enabled {
+		return
+	}
 	var sets []*nameset.Set
 	for i := range p.routes {
 		sets = append(sets, p.routes[i].tools)

@@ -1,7 +1,11 @@
 package lint
 
-// unusedUpstream warns of upstreams that nothing leads to.
+// unusedUpstream warns of upstreams that nothing leads to. With federation names lead
+// to each of them.
 func unusedUpstream(p *pass) {
+	if p.file.Federation.Enabled {
+		return
+	}
 	used := map[string]bool{p.file.DefaultUpstream: true}
 	for i := range p.file.Routes {
 		used[p.file.Routes[i].Upstream] = true

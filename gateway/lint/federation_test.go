@@ -1,0 +1,62 @@
+package lint
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// codesOf returns the codes of what lint says of an example.
+func codesOf(example string) (codes []string) {
+	for _, f := range run(example) {
+		codes = append(codes, f.Code)
+	}
+	return codes
+}
+
+// With federation every name has an owner without a route, the gateway itself begins
+// sessions, and lists show what may be called: what is missing without it is not
+// missed.
+func TestFederationNeedsNeitherRoutesNorADefaultUpstream(t *testing.T) {
+	upstreams := `
+upstreams:
+  - {name: crm, url: "http://127.0.0.1:3000/mcp", prefix: PREFIX}
+  - {name: web, url: "http://127.0.0.1:3001/mcp"}
+policy:
+  default_action: allow
+  rules:
+    - {id: no-delete, action: deny, when: {tool_name: crm_delete}}
+`
+	if got := codesOf("federation: {enabled: true}\n" + strings.Replace(upstreams, "PREFIX", "crm_", 1)); !slices.Equal(got, []string{"no-prefix"}) {
+		t.Errorf("with federation: %q", got)
+	}
+	for _, code := range []string{"no-default-upstream", "tool-without-route", "unused-upstream", "filter-lists"} {
+		if got := codesOf(strings.Replace(upstreams, ", prefix: PREFIX", "", 1)); !slices.Contains(got, code) {
+			t.Errorf("without federation %s is not among %q", code, got)
+		}
+	}
+}
+
+func TestRoutesAcrossPrefixes(t *testing.T) {
+	const upstreams = `
+federation: {enabled: true}
+upstreams:
+  - {name: crm, url: "http://127.0.0.1:3000/mcp", prefix: crm_}
+  - {name: web, url: "http://127.0.0.1:3001/mcp"}
+routes:
+`
+	for route, warned := range map[string]bool{
+		`{match: {tool_name: "*"}, upstream: crm}`:                true,
+		`{match: {tool_name: "*"}, upstream: web}`:                true, // takes crm_… away from crm
+		`{match: {tool_prefix: crm}, upstream: web}`:              true,
+		`{match: {tool_name_in: [crm_a, b]}, upstream: crm}`:      true,
+		`{match: {tool_regex: "crm_(a|b)"}, upstream: crm}`:       false,
+		`{match: {tool_prefix: crm_admin_}, upstream: crm}`:       false,
+		`{match: {tool_glob: "search*"}, upstream: web}`:          false,
+		`{match: {tool_name_in: [search, fetch]}, upstream: web}`: false,
+	} {
+		if got := slices.Contains(codesOf(upstreams+"  - "+route+"\n"), "route-across-prefix"); got != warned {
+			t.Errorf("%s: warned %v, want %v: %q", route, got, warned, codesOf(upstreams+"  - "+route+"\n"))
+		}
+	}
+}

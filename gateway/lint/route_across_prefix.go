@@ -1,0 +1,55 @@
+package lint
+
+import (
+	"svc/gateway/nameset"
+	"svc/gateway/upstream"
+)
+
+// routeAcrossPrefix warns of routes that lead tools to an upstream that has none of
+// their names: one without its prefix, or with the prefix of another upstream. Routes
+// are asked before prefixes, so these calls answer 404 no_route.
+func routeAcrossPrefix(p *pass) {
+	if !p.file.Federation.Enabled {
+		return
+	}
+	for i := range p.routes {
+		r := &p.routes[i]
+		to := p.upstream(r.Upstream)
+		if to == nil || p.budget.Empty(r.tools) {
+			continue
+		}
+		at := p.routeAt(r.index).Field("match").Field(r.matcher)
+		if to.Prefix != "" {
+			v, tool := p.budget.Covers([]*nameset.Set{nameset.Prefix(to.Prefix)}, r.tools)
+			switch v {
+			case nameset.NotCovered:
+				p.warn(at, "match names that begin with "+to.Prefix+", or remove the route: federation needs none",
+					"this route leads tools such as %q to the upstream %q, all of whose names begin with %q: they answer 404 no_route", tool, to.Name, to.Prefix)
+			case nameset.Unknown:
+				p.giveUp("routes[%d]", r.index)
+			}
+			continue
+		}
+		for j := range p.file.Upstreams {
+			other := &p.file.Upstreams[j]
+			if other.Prefix == "" {
+				continue
+			}
+			if v, _ := p.budget.Covers([]*nameset.Set{r.tools}, nameset.Prefix(other.Prefix)); v == nameset.Covered {
+				p.warn(at, "match fewer names, or remove the route: federation needs none",
+					"this route leads the tools that begin with %q, the prefix of the upstream %q, to the upstream %q: they answer 404 no_route", other.Prefix, other.Name, to.Name)
+				break
+			}
+		}
+	}
+}
+
+// upstream returns the upstream of a name, nil when there is none.
+func (p *pass) upstream(name string) *upstream.Config {
+	for i := range p.file.Upstreams {
+		if p.file.Upstreams[i].Name == name {
+			return &p.file.Upstreams[i]
+		}
+	}
+	return nil
+}

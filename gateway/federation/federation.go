@@ -67,6 +67,7 @@ type Federation struct {
 	building sync.Mutex // one rebuild at a time
 	current  atomic.Pointer[snapshot]
 	private  privateLists
+	merged   mergedLists
 	watchers watchers
 }
 
@@ -170,14 +171,14 @@ func (f *Federation) save() {
 }
 
 // Changed notifies that an upstream announced that one of its lists changed. The
-// lists are read again, at most once in 5 s.
+// lists are read again, at most once in 5 s, and those of each caller forgotten.
 func (f *Federation) Changed(upstream string) {
 	for _, fd := range f.feeds {
 		if fd.name == upstream {
+			fd.announced.Store(true)
 			fd.readAgain()
 		}
 	}
-	f.private.forget(upstream)
 }
 
 // Stats is what became of the lists of one upstream.

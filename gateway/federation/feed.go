@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"svc/gateway/catalog"
@@ -29,6 +30,9 @@ type feed struct {
 	lister lister.Lister // of the goroutine of Run
 	asked  chan struct{} // closed when the upstream was asked once
 	again  chan struct{} // holds a value when the lists are wanted before their time
+	// announced is set when the upstream announced a change since the last reading
+	// began.
+	announced atomic.Bool
 
 	mu       sync.Mutex
 	offer    *lister.Offer // the last good one
@@ -85,6 +89,7 @@ func (f *Federation) follow(ctx context.Context, fd *feed) {
 	defer asked()
 	fails := 0
 	for ctx.Err() == nil {
+		announced := fd.announced.Swap(false)
 		pause, err := f.refresh(ctx, fd)
 		if ctx.Err() != nil {
 			return
@@ -103,8 +108,22 @@ func (f *Federation) follow(ctx context.Context, fd *feed) {
 		if f.begun.Load() {
 			f.rebuild()
 		}
+		if announced {
+			f.forgetPrivate(fd)
+		}
 		f.wait(ctx, fd, pause)
 	}
+}
+
+// forgetPrivate forgets what callers see of an upstream that announced a change, and
+// notifies the clients that watch: what is private to each is not compared.
+func (f *Federation) forgetPrivate(fd *feed) {
+	kinds := f.current.Load().private[fd.name]
+	if len(kinds) == 0 {
+		return
+	}
+	f.private.forget(fd.name)
+	f.watchers.notify(kinds)
 }
 
 // wait returns after a pause, and earlier when the lists are wanted, but not before

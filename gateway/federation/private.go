@@ -175,6 +175,7 @@ func (p *privateLists) forget(upstream string) {
 type view struct {
 	*snapshot
 	catalog *catalog.Catalog
+	fits    fits
 	down    []string
 	ttl     time.Duration
 	hasTTL  bool
@@ -191,9 +192,9 @@ func (f *Federation) viewOf(ctx context.Context, c *transport.Caller, kinds ...c
 	}
 	s := f.now()
 	if !f.begun.Load() { // nobody owns anything yet
-		return &view{snapshot: s, catalog: s.catalog, down: s.down}
+		return &view{snapshot: s, catalog: s.catalog, fits: s.fits, down: s.down}
 	}
-	v := &view{snapshot: s, catalog: s.catalog, down: s.down, ttl: s.ttl, hasTTL: s.hasTTL}
+	v := &view{snapshot: s, catalog: s.catalog, fits: s.fits, down: s.down, ttl: s.ttl, hasTTL: s.hasTTL}
 	var waiting sync.WaitGroup
 	offers := make([]*lister.Offer, len(f.feeds))
 	for i, fd := range f.feeds {
@@ -202,7 +203,7 @@ func (f *Federation) viewOf(ctx context.Context, c *transport.Caller, kinds ...c
 		}
 	}
 	waiting.Wait()
-	f.merge(v, offers, kinds)
+	f.merge(v, c, offers, kinds)
 	return v
 }
 
@@ -231,8 +232,8 @@ func (f *Federation) readPrivate(ctx context.Context, fd *feed, c *transport.Cal
 }
 
 // merge adds private lists to a view. offers are by the order of feeds, nil where none
-// was read.
-func (f *Federation) merge(v *view, offers []*lister.Offer, kinds []catalog.Kind) {
+// was read. A caller whose lists are those of its request before is not merged anew.
+func (f *Federation) merge(v *view, c *transport.Caller, offers []*lister.Offer, kinds []catalog.Kind) {
 	var listings []catalog.Listing
 	added := false
 	for i, fd := range f.feeds {
@@ -260,6 +261,9 @@ func (f *Federation) merge(v *view, offers []*lister.Offer, kinds []catalog.Kind
 		listings = append(listings, listing)
 	}
 	if added {
-		v.catalog = catalog.Build(f.names, f.owners, v.snapshot.catalog, listings)
+		m := f.merged.get(mergedKey(c, kinds), v.snapshot, offers, func(before *merged) *merged {
+			return f.mergeLists(v.snapshot, before, listings)
+		})
+		v.catalog, v.fits = m.catalog, m.fits
 	}
 }

@@ -1,0 +1,107 @@
+package federation
+
+import (
+	"crypto/sha256"
+	"slices"
+	"sync"
+
+	"svc/gateway/catalog"
+	"svc/gateway/lister"
+	"svc/gateway/transport"
+)
+
+// Bounds on the merged lists that are kept for callers.
+const (
+	maxMerged      = 256
+	maxMergedBytes = 64 << 20 // of the definitions in all of them
+)
+
+// merged is the catalog of one caller with its private lists, made of a snapshot and
+// offers. It does not change.
+type merged struct {
+	snapshot *snapshot
+	offers   []*lister.Offer
+	catalog  *catalog.Catalog
+	fits     fits
+	bytes    int
+}
+
+// mergedLists are the catalogs of callers with private lists: merging takes far longer
+// than answering from what was merged.
+type mergedLists struct {
+	mu    sync.Mutex
+	byKey map[privateKey]*merged
+	bytes int
+}
+
+// mergedKey is the key of a caller and the kinds that were asked for; the zero key for a
+// caller of which nothing is kept.
+func mergedKey(c *transport.Caller, kinds []catalog.Kind) privateKey {
+	key, ok := keyOf(c, "")
+	if !ok {
+		return privateKey{}
+	}
+	text := key[:]
+	for _, kind := range kinds {
+		text = append(text, byte(kind))
+	}
+	return sha256.Sum256(text)
+}
+
+// get returns what is kept for a key when it was made of the same snapshot and
+// offers, else what build returns. before is what was kept, or nil.
+func (l *mergedLists) get(key privateKey, s *snapshot, offers []*lister.Offer, build func(before *merged) *merged) *merged {
+	if key == (privateKey{}) {
+		return build(nil)
+	}
+	l.mu.Lock()
+	before := l.byKey[key]
+	l.mu.Unlock()
+	if before != nil && before.snapshot == s && slices.Equal(before.offers, offers) {
+		return before
+	}
+	m := build(before)
+	m.snapshot, m.offers = s, offers
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.byKey == nil {
+		l.byKey = map[privateKey]*merged{}
+	}
+	l.drop(key)
+	for old := range l.byKey { // any of them: each can be made again
+		if len(l.byKey) < maxMerged && l.bytes+m.bytes <= maxMergedBytes {
+			break
+		}
+		l.drop(old)
+	}
+	if m.bytes <= maxMergedBytes {
+		l.byKey[key] = m
+		l.bytes += m.bytes
+	}
+	return m
+}
+
+// drop forgets what is kept for a key. The caller holds mu.
+func (l *mergedLists) drop(key privateKey) {
+	if m := l.byKey[key]; m != nil {
+		l.bytes -= m.bytes
+		delete(l.byKey, key)
+	}
+}
+
+// mergeLists merges the lists of one caller. What is known of the forms of items that
+// stayed is taken over.
+func (f *Federation) mergeLists(s *snapshot, before *merged, listings []catalog.Listing) *merged {
+	previous := s
+	if before != nil {
+		previous = &snapshot{catalog: before.catalog, fits: before.fits}
+	}
+	c := catalog.Build(f.names, f.owners, previous.catalog, listings)
+	m := &merged{catalog: c, fits: fitsOf(c, previous)}
+	for _, kind := range catalog.Kinds {
+		for _, it := range c.Items(kind) {
+			m.bytes += len(it.JSON)
+		}
+	}
+	return m
+}

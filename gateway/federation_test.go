@@ -310,7 +310,7 @@ func TestCursorsOfMergedLists(t *testing.T) {
 		"of another caller": {r.other, "tools/list", next}, "of another list": {r.key, "prompts/list", next},
 		"changed": {r.key, "tools/list", next[:len(next)-2] + "AA"}, "invented": {r.key, "tools/list", "1000"},
 	} {
-		if _, _, body := page(try[0], try[1], try[2]); !strings.Contains(body, "-32602") {
+		if _, _, body := page(try[0], try[1], try[2]); !strings.Contains(body, "-32602") || !strings.Contains(body, "cursor_invalid") {
 			t.Errorf("a cursor %s: %.200s", name, body)
 		}
 	}

@@ -29,6 +29,9 @@ const (
 // missing or may be old.
 const metaUnavailable = "svc/unavailable"
 
+// reasonCursor is the data.reason of a cursor that was not given out for the list.
+const reasonCursor = "cursor_invalid"
+
 // Post answers one message.
 func (f *Federation) Post(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
 	var m mcp.Message
@@ -54,7 +57,7 @@ func (f *Federation) Post(ctx context.Context, r *transport.Request) (*upstream.
 			return a.result("{}"), nil
 		}
 	}
-	return a.fail(mcp.CodeMethodNotFound, "method not found", http.StatusNotFound), nil
+	return a.fail(mcp.CodeMethodNotFound, "method_not_found", "method not found", http.StatusNotFound), nil
 }
 
 // Listen opens the stream of list_changed notifications.
@@ -103,11 +106,11 @@ func (a *answer) result(result string) *upstream.Response {
 
 // fail answers with an error. status is that of the generation of 2026-07-28; legacy
 // revisions have errors inside of 200.
-func (a *answer) fail(code int, message string, status int) *upstream.Response {
+func (a *answer) fail(code int, reason, message string, status int) *upstream.Response {
 	if !a.modern {
 		status = http.StatusOK
 	}
-	return respond(status, mcp.AppendErrorBody(nil, &mcp.ErrorBody{ID: a.m.ID, Code: code, Message: message}))
+	return respond(status, mcp.AppendErrorBody(nil, &mcp.ErrorBody{ID: a.m.ID, Code: code, Message: message, Reason: reason}))
 }
 
 // list answers with one page of a merged list.
@@ -116,11 +119,11 @@ func (a *answer) list(ctx context.Context, kind catalog.Kind) *upstream.Response
 	if at := mcp.Find(a.m.Body, a.m.Spans.Params, "cursor"); at.Present() {
 		cursor, ok := mcp.StringValue(at.Of(a.m.Body))
 		if !ok {
-			return a.fail(mcp.CodeInvalidParams, "the cursor is no string", http.StatusOK)
+			return a.fail(mcp.CodeInvalidParams, reasonCursor, "the cursor is no string", http.StatusOK)
 		}
 		var err error
 		if after, err = a.cursors.Open(scope, kind, cursor); err != nil {
-			return a.fail(mcp.CodeInvalidParams, err.Error(), http.StatusOK)
+			return a.fail(mcp.CodeInvalidParams, reasonCursor, err.Error(), http.StatusOK)
 		}
 	}
 	v := a.viewOf(ctx, a.caller, kind)
@@ -128,7 +131,7 @@ func (a *answer) list(ctx context.Context, kind catalog.Kind) *upstream.Response
 		return v.fits.of(it, a.modern) != nil && a.may(it)
 	})
 	if after != "" && !ok {
-		return a.fail(mcp.CodeInvalidParams, catalog.ErrCursor.Error(), http.StatusOK)
+		return a.fail(mcp.CodeInvalidParams, reasonCursor, catalog.ErrCursor.Error(), http.StatusOK)
 	}
 	out := append([]byte(`{"`), kind.Member()...)
 	out = append(out, `":[`...)
@@ -231,7 +234,7 @@ func (a *answer) discover(ctx context.Context) *upstream.Response {
 	supported := v.supported()
 	if len(supported) == 0 {
 		return respond(http.StatusBadRequest, mcp.AppendErrorBody(nil, &mcp.ErrorBody{
-			ID: a.m.ID, Code: mcp.CodeUnsupportedVersion, Message: mcp.MessageUnsupportedVersion,
+			ID: a.m.ID, Code: mcp.CodeUnsupportedVersion, Message: mcp.MessageUnsupportedVersion, Reason: mcp.MessageUnsupportedVersion,
 			Supported: mcp.LegacyRevisions(), Requested: a.m.ProtocolVersion,
 		}))
 	}

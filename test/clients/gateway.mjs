@@ -6,9 +6,10 @@ import { mkdtempSync, writeFileSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-// startGateway runs the program before upstreams (a map from name to URL, the
-// first is the default) with routes (YAML lines).
-// more may hold oauth, the lines of auth.oauth as a function of the port; yaml,
+// startGateway runs the program before upstreams (a map from name to URL, or to
+// {url, keys} with further keys of the upstream as YAML) with routes (YAML lines).
+// The first is the default, unless more.federation holds the section federation.
+// more may also hold oauth, the lines of auth.oauth as a function of the port; yaml,
 // further sections; env, further variables of the environment.
 export async function startGateway(binary, upstreams, routes, rules = '', more = {}) {
   const dir = mkdtempSync(join(tmpdir(), 'svc-clients-'));
@@ -22,11 +23,10 @@ export async function startGateway(binary, upstreams, routes, rules = '', more =
   writeFileSync(join(dir, 'svc.yaml'), `
 listen: 127.0.0.1:${port}
 license: {path: ${join(dir, 'license.jwt')}, public_key_file: ${join(dir, 'license.pub')}}
-default_upstream: ${Object.keys(upstreams)[0]}
+${more.federation ? `federation: ${more.federation}` : `default_upstream: ${Object.keys(upstreams)[0]}`}
 upstreams:
-${Object.entries(upstreams).map(([name, url]) => `  - {name: ${name}, url: "${url}"}`).join('\n')}
-routes:
-${routes}
+${Object.entries(upstreams).map(([name, up]) => `  - {name: ${name}, url: "${up.url ?? up}"${up.keys ? `, ${up.keys}` : ''}}`).join('\n')}
+${routes ? `routes:\n${routes}` : ''}
 auth:
   enabled: true
   keys: [{id: ts, hash: "${key.hash}"}]

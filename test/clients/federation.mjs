@@ -1,0 +1,287 @@
+// Official TypeScript clients of both generations use several servers through one
+// gateway with federation: they list and call everything that the servers have, and
+// get what a direct connection gets, under the prefix of the server. One server is
+// down, one has cursors that go in a circle, one announces changes without end.
+//
+//   node federation.mjs SVC_BINARY
+import { spawn } from 'node:child_process';
+import { createServer } from 'node:http';
+import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
+import { Client as LegacyClient } from '@modelcontextprotocol/sdk/client/index.js';
+import { StreamableHTTPClientTransport as LegacyTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { check, expect, failures, finish } from './checks.mjs';
+import { eventually, startGateway } from './gateway.mjs';
+import { startUpstream } from './upstream.mjs';
+
+const binary = process.argv[2];
+if (!binary) {
+  console.error('usage: node federation.mjs SVC_BINARY');
+  process.exit(2);
+}
+const info = { name: 'svc-check', version: '1.0.0' };
+
+// The npm server-everything, in a process of its own.
+async function startEverything() {
+  const free = createServer();
+  await new Promise((done) => free.listen(0, '127.0.0.1', done));
+  const { port } = free.address();
+  await new Promise((done) => free.close(done));
+  const main = join(import.meta.dirname, '../conformance/node_modules/@modelcontextprotocol/server-everything/dist/index.js');
+  const child = spawn(process.execPath, [main, 'streamableHttp'], { env: { ...process.env, PORT: String(port) }, stdio: ['ignore', 'pipe', 'pipe'] });
+  let log = '';
+  for (const out of [child.stdout, child.stderr]) out.on('data', (d) => { log += d; });
+  const url = `http://127.0.0.1:${port}/mcp`;
+  for (let i = 0; ; i++) {
+    try {
+      await (await fetch(url)).arrayBuffer();
+      break;
+    } catch { /* not yet */ }
+    if (i === 200 || child.exitCode !== null) throw new Error(`server-everything does not answer:\n${log}`);
+    await new Promise((done) => setTimeout(done, 50));
+  }
+  return { url, close: () => child.kill() };
+}
+
+// A server of a few lines, for what no SDK does. answer returns the result of a
+// method; standing gets the response of the GET stream.
+async function startPlain(answer, standing) {
+  const http = createServer(async (req, res) => {
+    const chunks = [];
+    for await (const chunk of req) chunks.push(chunk);
+    if (req.method === 'GET' && standing) {
+      res.writeHead(200, { 'content-type': 'text/event-stream' });
+      standing(res);
+      return;
+    }
+    const message = req.method === 'POST' ? JSON.parse(Buffer.concat(chunks)) : {};
+    if (message.id === undefined) {
+      res.writeHead(req.method === 'POST' ? 202 : 405).end();
+      return;
+    }
+    const result = message.method === 'initialize'
+      ? { protocolVersion: '2025-11-25', capabilities: { tools: { listChanged: true } }, serverInfo: info, instructions: 'A plain server.' }
+      : answer(message);
+    const body = result ? { result } : { error: { code: -32601, message: 'method not found' } };
+    res.writeHead(200, { 'content-type': 'application/json' });
+    res.end(JSON.stringify({ jsonrpc: '2.0', id: message.id, ...body }));
+  });
+  await new Promise((done) => http.listen(0, '127.0.0.1', done));
+  return { url: `http://127.0.0.1:${http.address().port}/mcp`, close: () => { http.closeAllConnections(); http.close(); } };
+}
+
+const tool = (name) => ({ name, description: name, inputSchema: { type: 'object' } });
+const said = (text) => ({ content: [{ type: 'text', text }] });
+
+const alpha = await startUpstream('alpha');
+const beta = await startUpstream('beta');
+const everything = await startEverything();
+const circle = await startPlain(({ method, params }) => ({
+  'tools/list': { tools: [tool(`page${params?.cursor ?? 0}`)], nextCursor: params?.cursor === '1' ? '2' : '1' },
+  'tools/call': said(`circle ${params?.name}`),
+})[method]);
+let listed = 0;
+const flood = await startPlain(({ method, params }) => {
+  if (method === 'tools/list') listed++;
+  return { 'tools/list': { tools: [tool('drop')] }, 'tools/call': said(`flood ${params?.name}`) }[method];
+}, (res) => {
+  const timer = setInterval(() => res.write('data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n\n'), 5);
+  res.on('close', () => clearInterval(timer));
+});
+const down = 'http://127.0.0.1:1/mcp';
+
+const federation = '{enabled: true}';
+const denied = "{id: no-beta-sample, action: deny, when: {tool_name: beta_sample}}";
+const mixed = await startGateway(binary, {
+  alpha: { url: alpha.url, keys: 'prefix: alpha_' },
+  everything: { url: everything.url, keys: 'prefix: every_, tools: {deny: ["get-env"], rename: {get-sum: add}}' },
+  circle: { url: circle.url, keys: 'prefix: circle_' },
+  flood: { url: flood.url, keys: 'prefix: flood_' },
+  down: { url: down, keys: 'prefix: down_' },
+}, '', '', { federation });
+const stateless = await startGateway(binary, {
+  alpha: { url: alpha.url, keys: 'prefix: one_' },
+  beta: { url: beta.url },
+  down: { url: down, keys: 'prefix: down_' },
+}, '', denied, { federation });
+
+const one = () => ({ client: new LegacyClient(info, { capabilities: {} }), Transport: LegacyTransport });
+const two = (versionNegotiation) => () => ({ client: new Client(info, { capabilities: {}, versionNegotiation }), Transport: StreamableHTTPClientTransport });
+const clients = {
+  'sdk 1.x, 2025 session': one,
+  'client 2.x, 2025 session': two(undefined),
+  'client 2.x, 2026-07-28 stateless': two({ mode: { pin: '2026-07-28' } }),
+  'client 2.x, negotiated': two({ mode: 'auto' }),
+};
+
+async function connect(make, { url, headers }) {
+  const { client, Transport } = make();
+  client.onerror = () => {};
+  const transport = new Transport(new URL(url), { requestInit: { headers } });
+  await client.connect(transport);
+  return { client, close: async () => { await transport.terminateSession?.(); await client.close(); } };
+}
+
+// all reads every page of a list; what a server does not offer is empty.
+async function all(client, method, member) {
+  const out = [];
+  let cursor;
+  do {
+    const page = await client[method](cursor ? { cursor } : undefined);
+    out.push(...page[member]);
+    cursor = page.nextCursor;
+  } while (cursor);
+  return out;
+}
+
+const lists = { listTools: 'tools', listPrompts: 'prompts', listResources: 'resources', listResourceTemplates: 'resourceTemplates' };
+const needs = { listTools: 'tools', listPrompts: 'prompts', listResources: 'resources', listResourceTemplates: 'resources' };
+
+function same(what, got, want) {
+  expect(isDeepStrictEqual(got, want), `${what}:\n${JSON.stringify(got)}\nwant\n${JSON.stringify(want)}`);
+}
+
+// everythingCalls are calls that have the same answer each time.
+const everythingCalls = {
+  echo: { message: 'hello' },
+  'get-sum': { a: 2, b: 40 },
+  'get-annotated-message': { messageType: 'error', includeImage: true },
+  'get-structured-content': { location: 'Chicago' },
+  'get-tiny-image': {},
+  'get-resource-links': { count: 3 },
+};
+
+for (const [name, make] of Object.entries(clients)) {
+  // Only where every upstream supports it is the stateless revision offered.
+  const gateways = name.includes('stateless') ? { stateless } : { mixed, stateless };
+  for (const [title, gateway] of Object.entries(gateways)) {
+    const upstreams = gateway === mixed
+      ? { alpha_: alpha.url, every_: everything.url }
+      : { one_: alpha.url, '': beta.url };
+    let connected;
+    await check(`${name}, ${title}: connect`, async () => { connected = await connect(make, gateway); });
+    if (!connected) continue;
+    const { client } = connected;
+    // Whoever negotiates gets the generation with sessions where one server has no other.
+    const makeDirect = gateway === mixed && name.includes('negotiated') ? clients['client 2.x, 2025 session'] : make;
+    const direct = {};
+    for (const [prefix, url] of Object.entries(upstreams)) {
+      await check(`${name}, ${title}: connect to ${prefix || 'the server without prefix'} directly`, async () => { direct[prefix] = await connect(makeDirect, { url }); });
+    }
+    for (const [method, member] of Object.entries(lists)) {
+      await check(`${name}, ${title}: ${member} are those of all servers`, async () => {
+        const want = [];
+        for (const [prefix, { client: other }] of Object.entries(direct)) {
+          if (!other.getServerCapabilities()[needs[method]]) continue;
+          for (const item of await all(other, method, member)) {
+            const renamed = { ...item };
+            // The lists of a server of both generations are read in the newer one, which
+            // knows no tasks of this form.
+            if (prefix !== 'every_') {
+              if (item.execution?.taskSupport === 'required') continue;
+              delete renamed.execution;
+            }
+            if (member === 'tools' && item.name === 'get-env') continue; // denied
+            if (member === 'tools' && item.name === 'get-sum') renamed.name = 'add';
+            if (member === 'tools' || member === 'prompts') renamed.name = prefix + renamed.name;
+            want.push(renamed);
+          }
+        }
+        if (gateway === mixed && member === 'tools') want.push(...['page0', 'page1', 'page2'].map((n) => ({ ...tool(n), name: `circle_${n}` })), { ...tool('drop'), name: 'flood_drop' });
+        const got = await all(client, method, member);
+        const wanted = want.filter((i) => i.name !== 'beta_sample' || gateway !== stateless);
+        const names = (items) => items.map((i) => i.name ?? i.uri ?? i.uriTemplate);
+        same('names', names(got), names(wanted));
+        got.forEach((item, i) => same(item.name, item, wanted[i]));
+      });
+    }
+    await check(`${name}, ${title}: what is listed says that a server is down`, async () => {
+      const { _meta } = await client.listTools();
+      same('_meta', _meta?.['svc/unavailable'], ['down']);
+    });
+    for (const prefix of Object.keys(upstreams)) {
+      await check(`${name}, ${title}: calls at ${prefix || 'the server without prefix'} are answered as without the gateway`, async () => {
+        const calls = prefix === 'every_' ? everythingCalls : { [prefix === '' ? 'beta_echo' : 'alpha_echo']: {} };
+        for (const [tool, args] of Object.entries(calls)) {
+          const visible = prefix + (tool === 'get-sum' ? 'add' : tool);
+          const got = await client.callTool({ name: visible, arguments: args });
+          const want = await direct[prefix].client.callTool({ name: tool, arguments: args });
+          same(visible, got, want);
+        }
+      });
+    }
+    if (gateway === mixed) {
+      await check(`${name}, ${title}: prompts, resources and completion`, async () => {
+        const other = direct.every_.client;
+        for (const prompt of await all(other, 'listPrompts', 'prompts')) {
+          const args = Object.fromEntries((prompt.arguments ?? []).map((a) => [a.name, a.name === 'resourceId' ? '1' : a.name === 'resourceType' ? 'Text' : 'x']));
+          const [got, want] = await Promise.all([client.getPrompt({ name: `every_${prompt.name}`, arguments: args }), other.getPrompt({ name: prompt.name, arguments: args })]);
+          // A resource that is generated carries the time.
+          same(prompt.name, JSON.stringify(got).replace(/\d+:\d+:\d+/g, ''), JSON.stringify(want).replace(/\d+:\d+:\d+/g, ''));
+        }
+        for (const { uri } of await all(other, 'listResources', 'resources')) {
+          const [got, want] = await Promise.all([client.readResource({ uri }), other.readResource({ uri })]);
+          same(uri, got, want);
+        }
+        const uri = 'demo://resource/dynamic/text/1';
+        const read = await client.readResource({ uri });
+        expect(read.contents[0].uri === uri, JSON.stringify(read));
+        const ask = (named) => ({ ref: { type: 'ref/prompt', name: named }, argument: { name: 'department', value: '' } });
+        same('completion', await client.complete(ask('every_completable-prompt')), await other.complete(ask('completable-prompt')));
+      });
+      for (const [visible, want] of [['circle_page2', 'circle page2'], ['flood_drop', 'flood drop']]) {
+        await check(`${name}, ${title}: ${visible} can be called`, async () => {
+          const got = await client.callTool({ name: visible, arguments: {} });
+          expect(got.content[0].text === want, JSON.stringify(got));
+        });
+      }
+    }
+    const refused = gateway === mixed
+      ? { echo: 'no_route', page1: 'no_route', 'every_get-env': 'no_route', 'every_get-sum': 'no_route', down_x: 'upstream_unreachable' }
+      : { alpha_echo: 'no_route', one_: 'no_route', beta_sample: 'policy_denied', down_x: 'upstream_unreachable' };
+    for (const [visible, why] of Object.entries(refused)) {
+      await check(`${name}, ${title}: ${visible} is refused as ${why}`, async () => {
+        let got;
+        try {
+          got = await client.callTool({ name: visible, arguments: {} });
+        } catch (err) {
+          expect(`${err.message} ${JSON.stringify(err.data ?? '')}`.includes(why), `${err.message} ${JSON.stringify(err.data ?? '')}`);
+          return;
+        }
+        throw new Error(`it was answered: ${JSON.stringify(got)}`);
+      });
+    }
+    await check(`${name}, ${title}: close`, async () => {
+      await connected.close();
+      for (const { close } of Object.values(direct)) await close();
+    });
+  }
+}
+
+await check('the audit line of a renamed tool has its own name', async () => {
+  const lines = mixed.audit().trim().split('\n').map((l) => JSON.parse(l));
+  const line = lines.find((l) => l.tool === 'every_add' && l.kind === 'request');
+  expect(line?.upstream === 'everything' && line?.upstream_tool === 'get-sum', JSON.stringify(line));
+});
+await check('a server that announces changes without end is read at most every 5 s', async () => {
+  const { client, close } = await connect(one, mixed); // its standing stream brings the announcements
+  const before = listed;
+  const from = Date.now();
+  await eventually('the lists were not read again', () => listed > before);
+  await new Promise((done) => setTimeout(done, 6000));
+  const most = 2 + Math.floor((Date.now() - from) / 5000);
+  expect(listed - before <= most, `${listed - before} readings in ${Date.now() - from} ms, at most ${most}`);
+  await client.listTools();
+  await close();
+});
+for (const [title, gateway] of Object.entries({ mixed, stateless })) {
+  await check(`the ${title} gateway ends in order`, async () => {
+    const code = await gateway.stop();
+    expect(code === 0, `exit code ${code}:\n${gateway.log()}`);
+  });
+  if (failures()) console.log(gateway.log());
+  gateway.remove();
+}
+for (const up of [alpha, beta, everything, circle, flood]) await up.close();
+finish();

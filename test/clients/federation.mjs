@@ -10,6 +10,7 @@ import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { Client as LegacyClient } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport as LegacyTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { ToolListChangedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { check, expect, failures, finish } from './checks.mjs';
 import { eventually, startGateway } from './gateway.mjs';
@@ -237,6 +238,21 @@ for (const [name, make] of Object.entries(clients)) {
         });
       }
     }
+    if (gateway === mixed) {
+      await check(`${name}, ${title}: hear of a change at a server whose lists are private`, async () => {
+        let changes = 0;
+        const count = () => { changes++; };
+        client instanceof LegacyClient
+          ? client.setNotificationHandler(ToolListChangedNotificationSchema, count)
+          : client.setNotificationHandler('notifications/tools/list_changed', count);
+        await client.callTool({ name: 'alpha_alpha_echo', arguments: {} }); // which opens a session there
+        let n = 0;
+        await eventually('no notification arrived', () => {
+          if (n++ % 20 === 0) alpha.toolsChanged(); // the stream may still be opening
+          return changes > 0;
+        });
+      });
+    }
     const refused = gateway === mixed
       ? { echo: 'no_route', page1: 'no_route', 'every_get-env': 'no_route', 'every_get-sum': 'no_route', down_x: 'upstream_unreachable' }
       : { alpha_echo: 'no_route', one_: 'no_route', beta_sample: 'policy_denied', down_x: 'upstream_unreachable' };
@@ -265,10 +281,12 @@ await check('the audit line of a renamed tool has its own name', async () => {
   expect(line?.upstream === 'everything' && line?.upstream_tool === 'get-sum', JSON.stringify(line));
 });
 await check('a server that announces changes without end is read at most every 5 s', async () => {
-  const { client, close } = await connect(one, mixed); // its standing stream brings the announcements
+  const { client, close } = await connect(one, mixed);
+  await client.callTool({ name: 'flood_drop', arguments: {} }); // which opens a session there
   const before = listed;
   const from = Date.now();
-  await eventually('the lists were not read again', () => listed > before);
+  const again = () => eventually('the lists were not read again', () => listed > before);
+  await again().catch(again);
   await new Promise((done) => setTimeout(done, 6000));
   const most = 2 + Math.floor((Date.now() - from) / 5000);
   expect(listed - before <= most, `${listed - before} readings in ${Date.now() - from} ms, at most ${most}`);

@@ -50,6 +50,7 @@ type conn struct {
 	checked *check
 	made    time.Duration
 	state   atomic.Int32
+	partial atomic.Int32 // noPart, headPart or cutPart
 	watch   watched
 
 	buf  []byte
@@ -71,6 +72,14 @@ type conn struct {
 	closing bool // close after this response
 	linger  bool // the client may still be sending
 }
+
+// The values of conn.partial: whether the rest of a header is awaited, which a shutdown
+// does not wait for any longer than for the first byte of a new connection.
+const (
+	noPart int32 = iota
+	headPart
+	cutPart
+)
 
 func newConn(s *Server, raw net.Conn) *conn {
 	c := &conn{srv: s, raw: raw, sock: socket.New(raw), remote: raw.RemoteAddr().String(), made: s.now()}
@@ -211,11 +220,15 @@ func (c *conn) readHead() (int, verdict) {
 				is = incomplete
 			}
 			if is == fast || is == fallback && c.w >= least {
+				if waits && !c.partial.CompareAndSwap(headPart, noPart) {
+					return 0, incomplete // a shutdown set a read deadline
+				}
 				return n, is
 			}
 			if !waits && c.w > 0 {
 				waits = true
 				c.armReadFor(s.opts.Fallback.ReadHeaderTimeout, s.opts.Fallback.ReadHeaderTimeout/slack)
+				c.partial.Store(headPart) // after the deadline, which a shutdown replaces
 			}
 		}
 		n, err := c.rd.Read(c.buf[c.w:])

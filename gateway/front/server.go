@@ -189,7 +189,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.opts.Fallback.SetKeepAlivesEnabled(false) // also closes its idle connections
 	tick := time.NewTicker(newConnTime / 20)
 	defer tick.Stop()
-	for s.endIdle() > 0 {
+	stopped := s.now()
+	for s.endIdle(stopped) > 0 {
 		select {
 		case <-s.changed:
 		case <-tick.C:
@@ -239,8 +240,9 @@ func (s *Server) endWatch() {
 }
 
 // endIdle closes the idle connections and returns the number of others. A connection
-// without a first request gets a short time for it.
-func (s *Server) endIdle() (left int) {
+// without a first request gets a short time for it, and one with a part of a header as
+// much since the shutdown began.
+func (s *Server) endIdle(stopped time.Duration) (left int) {
 	now := s.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,6 +250,9 @@ func (s *Server) endIdle() (left int) {
 		if c.state.CompareAndSwap(idle, severed) ||
 			now-c.made > newConnTime && c.state.CompareAndSwap(fresh, severed) {
 			c.raw.Close()
+		}
+		if now-stopped > newConnTime && c.partial.CompareAndSwap(headPart, cutPart) {
+			_ = c.raw.SetReadDeadline(time.Unix(1, 0))
 		}
 	}
 	return len(s.conns)

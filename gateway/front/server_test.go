@@ -441,6 +441,35 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
+// A part of a header, of a first request or of a later one, holds up a shutdown for
+// about a second and not for the time-out of headers.
+func TestShutdownDoesNotWaitForTheRestOfAHeader(t *testing.T) {
+	r := start(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "done") })
+	first, later := dial(t, r.addr), dial(t, r.addr)
+	later.send("%s", post("x"))
+	later.answer()
+	for _, c := range []*client{first, later} {
+		c.send("%s", "POST /mcp HTTP/1.1\r\nHost: x")
+	}
+	for waiting := 0; waiting < 2; {
+		waiting = 0
+		r.mu.Lock()
+		for c := range r.conns {
+			if c.partial.Load() == headPart {
+				waiting++
+			}
+		}
+		r.mu.Unlock()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 4*newConnTime)
+	defer cancel()
+	if err := r.Shutdown(ctx); err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+	first.ended()
+	later.ended()
+}
+
 func TestShutdownWithoutAnEnd(t *testing.T) {
 	entered, cancelled := make(chan struct{}), make(chan error, 1)
 	r := start(t, func(w http.ResponseWriter, r *http.Request) {

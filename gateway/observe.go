@@ -7,11 +7,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
-	"svc/gateway/audit"
+	"svc/gateway/accounting"
 	"svc/gateway/config"
 	"svc/gateway/mcp"
 	"svc/gateway/refusal"
@@ -308,7 +307,7 @@ func (ex *exchange) span(end time.Time, provider time.Duration) {
 	s := telemetry.Span{
 		Trace: ex.place.Trace, Start: ex.start, End: end,
 		HTTPMethod: ex.r.Method, Method: r.Method, Tool: r.Tool, Version: ex.dialect.Version, Status: r.Status,
-		ErrorType: ex.errorType(), Decision: ex.decided(), RuleID: r.RuleID, Upstream: r.Upstream,
+		ErrorType: accounting.ErrorType(r), Decision: accounting.Decision(r), RuleID: r.RuleID, Upstream: r.Upstream,
 		Principal: r.Principal, OAuthClientName: r.OAuthClientName, TaskHandle: r.TaskHandle,
 		GuardrailName: r.GuardrailName, GuardrailVerdict: r.GuardrailVerdict, GuardrailLatency: r.GuardrailLatency,
 	}
@@ -333,37 +332,4 @@ func (ex *exchange) span(end time.Time, provider time.Duration) {
 		s.AddStage(telemetry.Stage{Name: stageGuardrail, Start: end.Add(-d), End: end})
 	}
 	ex.g.observer.tracer.Record(&s)
-}
-
-// decided is mcp.policy.decision: what a rule did to the request, if it did more
-// than let it pass. A refusal that no rule decided has none.
-func (ex *exchange) decided() string {
-	r := &ex.rec
-	switch {
-	case r.GuardrailName != "":
-		return "guardrail"
-	case len(r.PoliciesFired) > 0 && r.Action != audit.ActionAllow:
-		return r.Action // of a policy, whatever rule let it pass
-	case r.RuleID == "" || r.Action == audit.ActionAllow:
-		return ""
-	}
-	return r.Action
-}
-
-// errorType is error.type: why the request failed, empty when it did not.
-func (ex *exchange) errorType() string {
-	r := &ex.rec
-	switch {
-	case r.ErrorKind != "":
-		return r.ErrorKind
-	case r.Action == audit.ActionDeny:
-		return refusal.Policy.Reason
-	case r.Action == audit.ActionRateLimitBlocked:
-		return refusal.Rate.Reason
-	case r.Status >= 500:
-		return strconv.Itoa(r.Status)
-	case r.IsError:
-		return "_OTHER" // the conventions' word for what has no name of its own
-	}
-	return ""
 }

@@ -42,6 +42,7 @@ var forbidden = []struct{ from, to, why string }{
 	{"gateway/streams", "gateway/verdict", "whoever handles frames judges them"},
 	{"gateway/relay", "gateway/verdict", "it decides before anything is judged"},
 	{"gateway/relay", "gateway/audit", "it records nothing"},
+	{"gateway/accounting", "gateway", "it describes a request by its record, without a gateway"},
 	{"gateway/headers", "gateway/config", "the names of a configuration are handed in"},
 	{"gateway/multiplex", "gateway/config", "whoever makes it knows the configuration"},
 	{"gateway/multiplex", "gateway/audit", "it records nothing"},

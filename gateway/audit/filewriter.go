@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -251,6 +253,12 @@ func (w *fileWriter) checkpointOf(b []byte, c *Checkpoint) []byte {
 	return b
 }
 
+// missing reports whether nothing has the name.
+func missing(name string) bool {
+	_, err := os.Stat(name)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
 // open opens the file, finds the end of the chain and writes a checkpoint.
 func (w *fileWriter) open(cfg Config, event Event) error {
 	var signer *signer
@@ -259,6 +267,9 @@ func (w *fileWriter) open(cfg Config, event Event) error {
 		if signer, err = loadSigner(cfg.CheckpointKeyFile); err != nil {
 			return err
 		}
+	}
+	if dir := filepath.Dir(cfg.Path); missing(dir) {
+		return fmt.Errorf("the directory %s does not exist; create it for the gateway's user, with mode 0700", dir)
 	}
 	lock, err := lockFile(cfg.Path + ".lock")
 	if err != nil {

@@ -3,7 +3,6 @@
 package audit
 
 import (
-	"fmt"
 	"io"
 	"os"
 )
@@ -13,7 +12,7 @@ import (
 func lockFile(name string) (io.Closer, error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, filePerm)
 	if err != nil {
-		return nil, fmt.Errorf("open audit file: %w", err)
+		return nil, err
 	}
 	return f, nil
 }

@@ -1,0 +1,16 @@
+package audit
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A newcomer whose directory is missing reads that, and what to do.
+func TestOpenNamesTheMissingDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "log")
+	_, err := Open(Config{Path: filepath.Join(dir, "audit.jsonl")}, Options{})
+	if err == nil || !strings.HasPrefix(err.Error(), "the directory "+dir+" does not exist; create it") {
+		t.Errorf("%v", err)
+	}
+}

@@ -61,8 +61,8 @@ func TestFieldNames(t *testing.T) {
 		{WebhookEvent{}, "type createdAt data", ""},
 		{WebhookUser{}, "userId email displayName orgId", ""},
 		{Error{}, "error details", ""},
-		{Page[int]{}, "data total limit offset", ""},
-		{List[int]{}, "data total", ""},
+		{Page[int]{}, "data total limit offset", "next"},
+		{List[int]{}, "data total", "next"},
 		{Success{}, "success", "warnings"},
 	} {
 		ty := reflect.TypeOf(test.resource)

@@ -9,4 +9,4 @@ type probe struct{}
 
 func newProbe(net.Conn) *probe { return nil }
 
-func (p *probe) silent() bool { return true }
+func (p *probe) idle() bool { return true }

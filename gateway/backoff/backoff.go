@@ -20,3 +20,16 @@ func (b *Pauses) Next(lasted time.Duration) time.Duration {
 	b.Due = due
 	return due
 }
+
+// After returns the pause after a number of failures in a row, at least one: min, then
+// twice as long each time, up to max.
+func After(failures int, min, max time.Duration) time.Duration {
+	pause := min
+	for range failures - 1 {
+		if pause >= max/2 {
+			return max
+		}
+		pause *= 2
+	}
+	return pause
+}

@@ -44,3 +44,11 @@ func TestBackoff(t *testing.T) {
 		})
 	}
 }
+
+func TestAfter(t *testing.T) {
+	for failures, want := range map[int]time.Duration{1: 30, 2: 60, 3: 120, 6: 960, 7: 1800, 8: 1800, 1000: 1800} {
+		if got := After(failures, 30, 1800); got != want {
+			t.Errorf("after %d failures: %d, want %d", failures, got, want)
+		}
+	}
+}

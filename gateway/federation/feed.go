@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"svc/gateway/backoff"
 	"svc/gateway/catalog"
 	"svc/gateway/lister"
 	"svc/gateway/mcp"
@@ -96,7 +97,7 @@ func (f *Federation) follow(ctx context.Context, fd *feed) {
 		}
 		if err != nil {
 			fails++
-			pause = backoff(fails)
+			pause = backoff.After(fails, firstBackoff, maxBackoff)
 			f.opts.Logger.Warn("the lists of an upstream could not be read", "upstream", fd.name, "again_in", pause.String(), "error", err)
 		} else {
 			if fails > 0 {
@@ -142,14 +143,6 @@ func (f *Federation) wait(ctx context.Context, fd *feed, pause time.Duration) {
 	case <-latest.C:
 	case <-fd.again:
 	}
-}
-
-// backoff is the pause after a number of failures in a row.
-func backoff(fails int) time.Duration {
-	if fails > 7 { // 30 s doubled six times is over the cap
-		return maxBackoff
-	}
-	return min(firstBackoff<<(fails-1), maxBackoff)
 }
 
 // refresh reads the lists of one upstream, and returns the pause until the next

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"svc/gateway/backoff"
 	"svc/gateway/transport"
 )
 
@@ -234,21 +235,13 @@ func (r *Refresher) list(ctx context.Context, f *feed) (got *listing, err error)
 // upstream listed before stays: its tools are routed all the same.
 func (r *Refresher) failed(f *feed, err error) time.Duration {
 	f.fails++
-	wait := backoff(f.fails)
+	wait := backoff.After(f.fails, firstBackoff, maxBackoff)
 	r.mu.Lock()
 	f.stats.Failures++
 	f.stats.BackingOff = true
 	r.mu.Unlock()
 	r.opts.Logger.Warn("tools could not be listed", "upstream", f.lister.name, "again_in", wait.String(), "error", err)
 	return wait
-}
-
-// backoff is the pause after a number of failures in a row.
-func backoff(fails int) time.Duration {
-	if fails > 7 { // 30 s doubled six times is over the cap
-		return maxBackoff
-	}
-	return min(firstBackoff<<(fails-1), maxBackoff)
 }
 
 // compare tells of definitions that are no longer what they were, and remembers

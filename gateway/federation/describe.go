@@ -5,10 +5,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"svc/gateway/catalog"
+	"svc/gateway/invisible"
 )
 
 // Bounds on instructions, in bytes.
@@ -93,23 +92,12 @@ func prefixNote(names *catalog.Names, upstream string) string {
 	return ""
 }
 
-// cleanInstructions removes control, bidirectional and tag characters, and cuts the
-// text to its bound.
+// cleanInstructions removes characters that a person does not see, and cuts the text to
+// its bound.
 func cleanInstructions(text string) string {
-	text = strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n', r == '\t':
-			return r
-		case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r), 0xE0000 <= r && r <= 0xE007F, r == utf8.RuneError:
-			return -1
-		}
-		return r
-	}, text)
+	text = invisible.Remove(text)
 	if len(text) > maxInstructions {
-		text = text[:maxInstructions]
-		for !utf8.ValidString(text) {
-			text = text[:len(text)-1]
-		}
+		text = strings.ToValidUTF8(text[:maxInstructions], "")
 	}
 	return strings.TrimSpace(text)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"svc/gateway/invisible"
 	"svc/gateway/mcp"
 )
 
@@ -55,7 +56,7 @@ func parseTool(upstream string, raw []byte) (*Tool, error) {
 	}
 	m := object(raw)
 	t := &Tool{Upstream: upstream, Name: text(m["name"])}
-	if t.Name == "" || len(t.Name) > mcp.MaxName || Clean(t.Name) != t.Name {
+	if t.Name == "" || len(t.Name) > mcp.MaxName || invisible.Remove(t.Name) != t.Name {
 		return nil, errNoName
 	}
 	t.digest = digest(m)
@@ -63,8 +64,8 @@ func parseTool(upstream string, raw []byte) (*Tool, error) {
 	if t.Title == "" {
 		t.Title = text(object(m["annotations"])["title"])
 	}
-	t.Title = cut(Clean(t.Title), maxTitle)
-	t.Description = cut(Clean(text(m["description"])), maxDescription)
+	t.Title = cut(invisible.Remove(t.Title), maxTitle)
+	t.Description = cut(invisible.Remove(text(m["description"])), maxDescription)
 	schema := m["inputSchema"]
 	if len(schema) == 0 {
 		schema = json.RawMessage(`{"type":"object"}`)

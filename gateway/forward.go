@@ -60,7 +60,7 @@ func (ex *exchange) post() (*upstream.Response, error) {
 	ex.caller = ex.transportCaller()
 	req := &ex.outgoing
 	*req = transport.Request{
-		Session: ex.sessionThere(ex.upSession), Caller: &ex.caller,
+		Session: ex.sessionThere(ex.upSession), Caller: &ex.caller, RequestID: ex.rec.RequestID,
 		Header: ex.appendHeader(ex.fields[:0]),
 		Body:   ex.found.Rename(ex.msg.Body),
 	}

@@ -41,7 +41,7 @@ func (f *Federation) Post(ctx context.Context, r *transport.Request) (*upstream.
 	if m.Kind != mcp.Request {
 		return &upstream.Response{Status: http.StatusAccepted, Body: http.NoBody}, nil
 	}
-	a := answer{Federation: f, m: &m, caller: r.Caller, modern: mcp.Modern(r.Session.Version)}
+	a := answer{Federation: f, m: &m, caller: r.Caller, requestID: r.RequestID, modern: mcp.Modern(r.Session.Version)}
 	if kind, ok := catalog.KindOf(m.Method); ok {
 		return a.list(ctx, kind), nil
 	}
@@ -82,6 +82,8 @@ type answer struct {
 	m      *mcp.Message
 	caller *transport.Caller
 	modern bool
+	// requestID is that of the audit line.
+	requestID string
 }
 
 // may reports whether the caller may ask for an item.
@@ -110,7 +112,7 @@ func (a *answer) fail(code int, reason, message string, status int) *upstream.Re
 	if !a.modern {
 		status = http.StatusOK
 	}
-	return respond(status, mcp.AppendErrorBody(nil, &mcp.ErrorBody{ID: a.m.ID, Code: code, Message: message, Reason: reason}))
+	return respond(status, mcp.AppendErrorBody(nil, &mcp.ErrorBody{ID: a.m.ID, Code: code, Message: message, Reason: reason, RequestID: a.requestID}))
 }
 
 // list answers with one page of a merged list.
@@ -234,7 +236,7 @@ func (a *answer) discover(ctx context.Context) *upstream.Response {
 	supported := v.supported()
 	if len(supported) == 0 {
 		return respond(http.StatusBadRequest, mcp.AppendErrorBody(nil, &mcp.ErrorBody{
-			ID: a.m.ID, Code: mcp.CodeUnsupportedVersion, Message: mcp.MessageUnsupportedVersion, Reason: mcp.MessageUnsupportedVersion,
+			ID: a.m.ID, RequestID: a.requestID, Code: mcp.CodeUnsupportedVersion, Message: mcp.MessageUnsupportedVersion, Reason: mcp.MessageUnsupportedVersion,
 			Supported: mcp.LegacyRevisions(), Requested: a.m.ProtocolVersion,
 		}))
 	}

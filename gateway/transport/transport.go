@@ -51,6 +51,10 @@ type Request struct {
 	// Caller is the client on whose behalf the gateway sends the request; nil when it
 	// sends the request for itself.
 	Caller *Caller
+	// RequestID is the id of the client's request in audit lines and errors; empty for a
+	// request of the gateway's own. A transport that answers by itself puts it into its
+	// errors.
+	RequestID string
 	// Header has the other fields that an HTTP upstream is sent. A transport may append
 	// to it.
 	Header upstream.Header

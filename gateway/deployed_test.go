@@ -123,8 +123,8 @@ func TestDeployedMetricsExist(t *testing.T) {
 	guard := newGuard(t, says(200, `{"action":"pass"}`))
 	o := everythingOn(t, up.URL, guard.URL, newOTLPCollector(t).URL)
 	o.post(mail, "Authorization", "Bearer "+o.token(nil))
-	// Those that need a control plane, or the tool search, to appear.
-	known := map[string]bool{"svc_gateway_tool_search_backing_off": true, "svc_gateway_tool_definition_changed_total": true,
+	// Those that need a control plane, the tool search or federation to appear.
+	known := map[string]bool{"svc_gateway_federation_unavailable": true, "svc_gateway_tool_search_backing_off": true, "svc_gateway_tool_definition_changed_total": true,
 		"svc_gateway_governance_known": true, "svc_gateway_governance_failing": true,
 		"svc_gateway_traces_failing": true, "svc_gateway_traces_dropped_total": true,
 		"svc_gateway_traces_quarantined_total": true, "svc_gateway_traces_posted_total": true}

@@ -105,16 +105,10 @@ func (f *frames) Answer(c streams.Counts) error {
 }
 
 // Policies returns the policies by which a frame is judged: of the bundle of its
-// moment.
+// moment. Where none is known, the file says fail_open, or the stream would not have
+// begun.
 func (f *frames) Policies() (*govern.Set, *refusal.Refusal) {
-	if f.ex.g.governance == nil {
-		return nil, nil
-	}
-	bundle := f.ex.g.governance.Bundle()
-	if bundle == nil {
-		return nil, nil // fail_open, or the stream would not have begun
-	}
-	return bundle.For(f.ex.agent()), nil
+	return f.ex.g.policiesOf(f.ex.agent()), nil
 }
 
 // Score scores the answer to the request.

@@ -172,6 +172,9 @@ func (g *Gateway) state() telemetry.State {
 		}
 	}
 	s.ToolLists = g.search.state()
+	for _, l := range g.federation.Stats() {
+		s.Federation = append(s.Federation, telemetry.FederationState(l))
+	}
 	if g.observer.tracer != nil {
 		s.Pipelines = g.observer.tracer.Stats()
 	}

@@ -91,7 +91,7 @@ func (g *Gateway) mayAsk(c *transport.Caller, kind catalog.Kind, visible string)
 	if kind != catalog.Tool {
 		visible = ""
 	}
-	return l.verdict.MayAsk(c.Principal, g.policiesOf(l.cfg.ControlPlane.AgentOf(c.Principal.Value)), mcp.MethodOf(kind.Method()).Element, visible)
+	return l.verdict.MayAsk(c.Principal, g.policiesOf(report.AgentName(l.cfg.ControlPlane.AgentOf(c.Principal.Value))), mcp.MethodOf(kind.Method()).Element, visible)
 }
 
 // policiesOf returns the policies of an agent as they are now; nil while none are
@@ -101,7 +101,7 @@ func (g *Gateway) policiesOf(agent string) *govern.Set {
 		return nil
 	}
 	if bundle := g.governance.Bundle(); bundle != nil {
-		return bundle.For(report.AgentName(agent))
+		return bundle.For(agent)
 	}
 	return nil
 }

@@ -184,25 +184,29 @@ func (f *Federation) Changed(upstream string) {
 // Stats is what became of the lists of one upstream.
 type Stats struct {
 	Upstream string
-	// Items counts those that clients can see, by kind; LeftOut those that they do not.
-	Items   map[catalog.Kind]int
-	LeftOut int
+	// Items counts those that all clients can see, of every kind; LeftOut those that they
+	// cannot.
+	Items, LeftOut int
 	// Failures counts readings that failed; Unavailable is set while the last one did.
 	Failures    uint64
 	Unavailable bool
 }
 
-// Stats returns the state of every upstream, in the order of the file.
+// Stats returns the state of every upstream, in the order of the file; none of a nil
+// Federation.
 func (f *Federation) Stats() []Stats {
+	if f == nil {
+		return nil
+	}
 	now := f.current.Load()
 	out := make([]Stats, 0, len(f.feeds))
 	for _, fd := range f.feeds {
-		s := Stats{Upstream: fd.name, Items: map[catalog.Kind]int{}}
+		s := Stats{Upstream: fd.name}
 		s.Failures, s.Unavailable = fd.health()
 		for _, kind := range catalog.Kinds {
 			for _, it := range now.catalog.Items(kind) {
 				if it.Upstream == fd.name {
-					s.Items[kind]++
+					s.Items++
 				}
 			}
 		}

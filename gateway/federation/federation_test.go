@@ -197,6 +197,10 @@ func TestItemsOfAnUpstreamThatFails(t *testing.T) {
 		if names, down := b.tools(key("k")); !slices.Equal(names, []string{"y"}) || !slices.Equal(down, []string{"a"}) {
 			t.Errorf("after stale_for: %v %v; another upstream must not take the name over", names, down)
 		}
+		want := []Stats{{Upstream: "a", Failures: b.Stats()[0].Failures, Unavailable: true}, {Upstream: "b", Items: 1, LeftOut: 1}}
+		if got := b.Stats(); got[0].Failures == 0 || !slices.Equal(got, want) {
+			t.Errorf("%+v", got)
+		}
 		if !strings.Contains(b.logs.String(), "reason=tool_claimed owner=a") {
 			t.Errorf("log: %s", b.logs)
 		}

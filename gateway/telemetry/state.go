@@ -47,6 +47,8 @@ type State struct {
 	Upstreams []UpstreamState
 	// ToolLists are what the tool search knows of each upstream's tools.
 	ToolLists []ToolListState
+	// Federation is what is known of the lists of each upstream with federation.
+	Federation []FederationState
 	// Pipelines are those of a Tracer.
 	Pipelines []Stats
 }
@@ -110,6 +112,16 @@ type ToolListState struct {
 	BackingOff        bool
 }
 
+// FederationState is the state of the lists of one upstream with federation.
+type FederationState struct {
+	Upstream string
+	// Items counts those that clients can see; LeftOut those that they cannot.
+	Items, LeftOut int
+	// Failures counts readings that failed; Unavailable is set while the last one did.
+	Failures    uint64
+	Unavailable bool
+}
+
 // stateCollector converts a State to metrics.
 type stateCollector struct {
 	state func() State
@@ -161,6 +173,10 @@ var stateMetrics = []struct{ name, label, help string }{
 	{"svc_gateway_tool_search_tools", "upstream", "Tools of an upstream that a search can find."},
 	{"svc_gateway_tool_search_failures_total", "upstream", "Lists of tools that could not be had."},
 	{"svc_gateway_tool_search_backing_off", "upstream", "1 while the last list of an upstream's tools failed."},
+	{"svc_gateway_federation_items", "upstream", "Items of an upstream in the merged lists that all callers share."},
+	{"svc_gateway_federation_left_out", "upstream", "Items of an upstream that are left out of the merged lists."},
+	{"svc_gateway_federation_failures_total", "upstream", "Readings of the lists of an upstream that failed."},
+	{"svc_gateway_federation_unavailable", "upstream", "1 while the last reading of the lists of an upstream failed."},
 	{"svc_gateway_tool_definition_changed_total", "upstream", "Tool definitions that were not what they had been."},
 	{"svc_gateway_spans_queued", "pipeline", "Requests whose spans wait for their export."},
 	{"svc_gateway_spans_exported_total", "pipeline", "Requests whose spans were exported."},
@@ -254,6 +270,12 @@ func (c *stateCollector) Collect(to chan<- prometheus.Metric) {
 		count("svc_gateway_tool_search_failures_total", l.Failures, l.Upstream)
 		gauge("svc_gateway_tool_search_backing_off", boolGauge(l.BackingOff), l.Upstream)
 		count("svc_gateway_tool_definition_changed_total", l.Changed, l.Upstream)
+	}
+	for _, l := range s.Federation {
+		gauge("svc_gateway_federation_items", float64(l.Items), l.Upstream)
+		gauge("svc_gateway_federation_left_out", float64(l.LeftOut), l.Upstream)
+		count("svc_gateway_federation_failures_total", l.Failures, l.Upstream)
+		gauge("svc_gateway_federation_unavailable", boolGauge(l.Unavailable), l.Upstream)
 	}
 	for _, p := range s.Pipelines {
 		gauge("svc_gateway_spans_queued", float64(p.Queued), p.Name)

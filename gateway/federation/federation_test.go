@@ -170,6 +170,9 @@ func (b *bed) tools(caller *transport.Caller) (names, down []string) {
 	return names, list.Result.Meta[metaUnavailable]
 }
 
+// pass lets time pass by the clock of the bubble.
+func pass(d time.Duration) { <-time.After(d) }
+
 func key(name string) *transport.Caller {
 	return &transport.Caller{Principal: &auth.Principal{Kind: auth.KindKey, Value: name}}
 }
@@ -186,14 +189,14 @@ func TestItemsOfAnUpstreamThatFails(t *testing.T) {
 		}
 		one.change(func(s *server) { s.down = true })
 		two.change(func(s *server) { s.tools = []string{"x", "y"} })
-		time.Sleep(2 * time.Minute)
+		pass(2 * time.Minute)
 		if names, down := b.tools(key("k")); !slices.Equal(names, []string{"x", "y"}) || !slices.Equal(down, []string{"a"}) {
 			t.Errorf("while it fails: %v %v", names, down)
 		}
 		if _, body := b.ask(key("k"), mcp.Revision20260728, mcp.MethodToolsList); !strings.Contains(body, `"ttlMs":1000`) {
 			t.Errorf("how long the list holds: %s", body)
 		}
-		time.Sleep(10 * time.Minute)
+		pass(10 * time.Minute)
 		if names, down := b.tools(key("k")); !slices.Equal(names, []string{"y"}) || !slices.Equal(down, []string{"a"}) {
 			t.Errorf("after stale_for: %v %v; another upstream must not take the name over", names, down)
 		}
@@ -205,7 +208,7 @@ func TestItemsOfAnUpstreamThatFails(t *testing.T) {
 			t.Errorf("log: %s", b.logs)
 		}
 		one.change(func(s *server) { s.down = false })
-		time.Sleep(31 * time.Minute)
+		pass(31 * time.Minute)
 		if names, down := b.tools(key("k")); !slices.Equal(names, []string{"x", "y"}) || down != nil {
 			t.Errorf("when it works again: %v %v", names, down)
 		}
@@ -345,7 +348,7 @@ func TestPrivateListsAreReadWhenACallerAsks(t *testing.T) {
 			}
 		}
 		s.change(func(s *server) { s.lists = 0 })
-		time.Sleep(20 * time.Minute)
+		pass(20 * time.Minute)
 		n := 0
 		if s.change(func(s *server) { n = s.lists }); n != 0 {
 			t.Errorf("a private list was polled %d times", n)
@@ -354,7 +357,7 @@ func TestPrivateListsAreReadWhenACallerAsks(t *testing.T) {
 			t.Errorf("after a minute: read %d times", n)
 		}
 		b.Changed("a")
-		time.Sleep(2 * minAnnounced)
+		pass(2 * minAnnounced)
 		if n := read(key("k")); n != 1 {
 			t.Errorf("after list_changed: read %d times", n)
 		}

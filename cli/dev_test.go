@@ -133,7 +133,7 @@ func TestDevWithOfficialClient(t *testing.T) {
 			if err != nil || len(tools.Tools) < 6 {
 				t.Fatalf("tools/list: %v %v", tools, err)
 			}
-			params := &mcp.CallToolParams{Name: "run_sales_report", Arguments: map[string]any{"months": 2}}
+			params := &mcp.CallToolParams{Name: "shop_run_sales_report", Arguments: map[string]any{"months": 2}}
 			params.SetProgressToken("p")
 			if res, err := cs.CallTool(ctx, params); err != nil || res.IsError {
 				t.Fatalf("run_sales_report: %v %v", res, err)
@@ -148,11 +148,18 @@ func TestDevWithOfficialClient(t *testing.T) {
 					t.Fatalf("no progress %v", want)
 				}
 			}
-			_, err = cs.CallTool(ctx, &mcp.CallToolParams{Name: "delete_customer", Arguments: map[string]any{"customerId": "C-1001"}})
+			res, err := cs.CallTool(ctx, &mcp.CallToolParams{Name: "handbook_search", Arguments: map[string]any{"text": "late"}})
+			if err != nil || res.IsError {
+				t.Errorf("handbook_search: %v %v", res, err)
+			}
+			if got, err := cs.ReadResource(ctx, &mcp.ReadResourceParams{URI: "handbook://refunds"}); err != nil || len(got.Contents) != 1 {
+				t.Errorf("resources/read: %v %v", got, err)
+			}
+			_, err = cs.CallTool(ctx, &mcp.CallToolParams{Name: "shop_delete_customer", Arguments: map[string]any{"customerId": "C-1001"}})
 			if err == nil || !strings.Contains(err.Error(), "policy_denied") {
 				t.Errorf("delete_customer: %v, want policy_denied", err)
 			}
-			res, err := cs.CallTool(ctx, &mcp.CallToolParams{Name: "get_customer", Arguments: map[string]any{"customerId": "C-1001"}})
+			res, err = cs.CallTool(ctx, &mcp.CallToolParams{Name: "shop_get_customer", Arguments: map[string]any{"customerId": "C-1001"}})
 			if err != nil || res.IsError {
 				t.Errorf("the customer is gone: %v %v", res, err)
 			}
@@ -168,9 +175,9 @@ func TestDevWithOfficialClient(t *testing.T) {
 		blocked, reports := 0, 0
 		for _, tr := range page.Data {
 			switch {
-			case tr.ToolName == "delete_customer" && tr.Blocked && tr.Status == "error" && tr.AgentName == "dev":
+			case tr.ToolName == "shop_delete_customer" && tr.Blocked && tr.Status == "error" && tr.AgentName == "dev":
 				blocked++
-			case tr.ToolName == "run_sales_report" && tr.Status == "success":
+			case tr.ToolName == "shop_run_sales_report" && tr.Status == "success":
 				reports++
 			}
 		}
@@ -192,17 +199,17 @@ func TestDevScreenCommands(t *testing.T) {
 	}
 	p := startDev(t, t.TempDir())
 	commands := regexp.MustCompile(`(?m)^curl(?:.*\\\n)+.*`).FindAllString(p.out.String(), -1)
-	if len(commands) != 2 {
+	if len(commands) != 3 {
 		t.Fatalf("found %d curl commands in\n%s", len(commands), p.out.String())
 	}
-	for i, want := range []string{`"status":"late"`, `"message":"policy_denied"`} {
+	for i, want := range []string{`"status":"late"`, `"pageId":"late-orders"`, `"message":"policy_denied"`} {
 		out, err := exec.Command("sh", "-c", commands[i]).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), want) {
 			t.Errorf("%s\nprinted %s %v, want %s", commands[i], out, err, want)
 		}
 	}
 	if want := "SVC_URL=" + p.state.ControlPlaneURL + " \\\nSVC_API_KEY=" + p.state.APIKey + " \\\n  /usr/bin/svc tui\n"; !strings.Contains(p.out.String(), want) {
-		t.Errorf("the third command is not\n%s", want)
+		t.Errorf("the last command is not\n%s", want)
 	}
 }
 
@@ -216,7 +223,7 @@ func TestDevReload(t *testing.T) {
 	}
 	call := func() string {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.state.GatewayURL, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"search_orders","arguments":{"status":"late","limit":3}}}`))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.state.GatewayURL, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shop_search_orders","arguments":{"status":"late","limit":3}}}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -246,7 +253,7 @@ func TestDevReload(t *testing.T) {
 	if got := call(); got != "200 OK" {
 		t.Fatalf("before: %s", got)
 	}
-	denying := strings.Replace(string(rules), `tool_prefix: "delete_"`, `tool_prefix: "search_"`, 1)
+	denying := strings.Replace(string(rules), `tool_prefix: "shop_delete_"`, `tool_prefix: "shop_search_"`, 1)
 	reload(denying, "in force")
 	if got := call(); got != "403 Forbidden" {
 		t.Errorf("after a rule that denies it: %s, want 403", got)

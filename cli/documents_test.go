@@ -284,7 +284,7 @@ func TestClientsAndServers(t *testing.T) {
 	script = strings.NewReplacer("svc dev --data-dir demo", "svc dev --data-dir demo --listen 127.0.0.1:0 --gateway-listen 127.0.0.1:0",
 		"sleep 1;", "sleep 0.05;").Replace(script)
 	out := runDocument(t, t.TempDir(), script)
-	for _, want := range []string{`"name":"search_orders"`, `"id":2,"result"`, `"message":"unauthorized"`, "error=unauthorized"} {
+	for _, want := range []string{`"name":"shop_search_orders"`, `"id":2,"result"`, `"message":"unauthorized"`, "error=unauthorized"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the commands do not print %q:\n%s", want, out)
 		}

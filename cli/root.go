@@ -39,7 +39,7 @@ func newRoot(env process.Env) *cobra.Command {
 
 'svc gateway' authenticates, decides, routes and audits every MCP request.
 'svc serve' is the control plane: agents, keys, policies, costs and traces.
-'svc dev' starts both with a demo tool server, in one process, to try it all.`,
+'svc dev' starts both with two demo tool servers, in one process, to try it all.`,
 		Example: `  # everything on this machine, with demo tools and keys made for you
   svc dev
 

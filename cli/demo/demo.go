@@ -1,6 +1,6 @@
-// Package demo is the tool server that 'svc dev' puts behind its gateway: the
-// back office of a small mail-order shop, served over MCP with the official Go
-// SDK.
+// Package demo has the two tool servers that 'svc dev' puts behind its gateway:
+// the back office of a small mail-order shop ([NewShop]) and the handbook of its
+// staff ([NewHandbook]), served over MCP with the official Go SDK.
 //
 // It owns the tools and their made-up data, which live in memory and start
 // anew with every server. It leaves policy to the gateway: the tool that
@@ -28,10 +28,9 @@ const (
 	sessionIdle = 30 * time.Minute
 )
 
-// New returns a demo server with fresh data. It serves every protocol revision
-// that the SDK knows: sessions up to 2025-11-25, single requests without a
-// session, and the stateless 2026-07-28. Version names the program to clients.
-func New(version string, log *slog.Logger) http.Handler {
+// NewShop returns the back office with fresh data: tools that read, tools that
+// write, and a prompt. Version names the program to clients.
+func NewShop(version string, log *slog.Logger) http.Handler {
 	server := mcp.NewServer(&mcp.Implementation{
 		Name:    "svc-demo-shop",
 		Title:   "Mail-order back office (demo)",
@@ -43,8 +42,13 @@ func New(version string, log *slog.Logger) http.Handler {
 	s := newShop()
 	s.addReadingTools(server)
 	s.addWritingTools(server)
-	s.addResources(server)
+	s.addPrompts(server)
+	return handle(server, log)
+}
 
+// handle serves every protocol revision that the SDK knows: sessions up to
+// 2025-11-25, single requests without a session, and the stateless 2026-07-28.
+func handle(server *mcp.Server, log *slog.Logger) http.Handler {
 	get := func(*http.Request) *mcp.Server { return server }
 	handler := func(stateless, asJSON bool) http.Handler {
 		return mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{

@@ -17,7 +17,12 @@ import (
 
 func serve(t *testing.T) string {
 	t.Helper()
-	srv := httptest.NewServer(New("test", slog.New(slog.DiscardHandler)))
+	return serveOne(t, NewShop("test", slog.New(slog.DiscardHandler)))
+}
+
+func serveOne(t *testing.T, h http.Handler) string {
+	t.Helper()
+	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
 	return srv.URL
 }
@@ -122,6 +127,48 @@ func TestTools(t *testing.T) {
 			}
 			if res.IsError != tt.isError || !strings.Contains(string(data), tt.want) {
 				t.Errorf("got %s, want %q in it, error %v", data, tt.want, tt.isError)
+			}
+		})
+	}
+}
+
+func TestHandbook(t *testing.T) {
+	url := serveOne(t, NewHandbook("test", slog.New(slog.DiscardHandler)))
+	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
+		t.Run(revision, func(t *testing.T) {
+			cs := connect(t, url, revision, nil)
+			for _, row := range []struct {
+				name, tool string
+				args       map[string]any
+				want       string
+				isError    bool
+			}{
+				{"words in any order", "search", map[string]any{"text": "ORDERS late"}, `"uri":"handbook://late-orders"`, false},
+				{"no such words", "search", map[string]any{"text": "submarine"}, `{"pages":[]}`, false},
+				{"one page", "read_page", map[string]any{"pageId": "shipping"}, "Rotterdam", false},
+				{"unknown page", "read_page", map[string]any{"pageId": "x"}, "search finds pages", true},
+			} {
+				res, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: row.tool, Arguments: row.args})
+				if err != nil {
+					t.Fatal(err)
+				}
+				data, err := json.Marshal(res)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if res.IsError != row.isError || !strings.Contains(string(data), row.want) {
+					t.Errorf("%s: got %s, want %q in it, error %v", row.name, data, row.want, row.isError)
+				}
+			}
+			listed, err := cs.ListResources(t.Context(), nil)
+			if err != nil || len(listed.Resources) != len(handbookPages) {
+				t.Fatalf("resources/list: %v %v", listed, err)
+			}
+			for _, r := range listed.Resources {
+				got, err := cs.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: r.URI})
+				if err != nil || len(got.Contents) != 1 || !strings.HasPrefix(got.Contents[0].Text, "# "+r.Title+"\n") {
+					t.Errorf("resources/read %s: %v %v", r.URI, got, err)
+				}
 			}
 		})
 	}

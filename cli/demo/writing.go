@@ -66,23 +66,8 @@ func (s *shop) addWritingTools(server *mcp.Server) {
 	})
 }
 
-// addResources adds one resource and one prompt, so that clients which show
-// those have something to show.
-func (s *shop) addResources(server *mcp.Server) {
-	const uri = "shop://handbook/refunds"
-	server.AddResource(&mcp.Resource{
-		URI:         uri,
-		Name:        "refund-handbook",
-		Title:       "Refund handbook",
-		Description: "When a refund may be given.",
-		MIMEType:    "text/markdown",
-	}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{
-			URI:      uri,
-			MIMEType: "text/markdown",
-			Text:     "# Refunds\n\nRefund late orders in full on request. Ask a person above 200 USD.\n",
-		}}}, nil
-	})
+// addPrompts adds a prompt, so that clients which show prompts have one to show.
+func (s *shop) addPrompts(server *mcp.Server) {
 	server.AddPrompt(&mcp.Prompt{
 		Name:        "late_orders",
 		Title:       "Work on late orders",

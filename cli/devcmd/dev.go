@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -47,8 +48,8 @@ func NewDevCmd(env process.Env) *cobra.Command {
 	var o devOptions
 	cmd := &cobra.Command{
 		Use:   "dev",
-		Short: "Start everything on this machine: control plane, gateway, demo tools",
-		Long: `Start the control plane, the gateway and a demo tool server in one process on
+		Short: "Start everything on this machine: control plane, gateway, two demo tool servers",
+		Long: `Start the control plane, the gateway and two demo tool servers in one process on
 loopback, with keys and a license made for you, and print what to try first.
 
 All state is in the data directory: keys, traces and rules are still there after
@@ -172,14 +173,23 @@ func (s *devStack) openControlPlane(ctx context.Context) error {
 	return nil
 }
 
-// startTools binds the demo tool server to any free port: only the gateway
-// needs to know it.
+// startTools binds the demo tool servers to any free ports: only the gateway
+// needs to know them.
 func (s *devStack) startTools(context.Context) error {
-	addr, err := s.d.Listen("demo tools", "127.0.0.1:0", demo.New(s.env.Build.Info().Version, s.log), nil)
-	if err != nil {
-		return err
+	version := s.env.Build.Info().Version
+	for _, t := range []struct {
+		name, variable string
+		handler        http.Handler
+	}{
+		{"demo shop", "SVC_DEV_SHOP_URL", demo.NewShop(version, s.log)},
+		{"demo handbook", "SVC_DEV_HANDBOOK_URL", demo.NewHandbook(version, s.log)},
+	} {
+		addr, err := s.d.Listen(t.name, "127.0.0.1:0", t.handler, nil)
+		if err != nil {
+			return err
+		}
+		s.vars[t.variable] = daemon.BaseURL(addr, false)
 	}
-	s.vars["SVC_DEV_TOOLS_URL"] = daemon.BaseURL(addr, false)
 	return nil
 }
 

@@ -13,10 +13,11 @@ import (
 	"svc/cli/output"
 )
 
-// Two calls to the demo tools, as one POST each.
+// Calls to the demo tools, as one POST each.
 const (
-	callAllowed = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"search_orders","arguments":{"status":"late","limit":3}}}`
-	callDenied  = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"delete_customer","arguments":{"customerId":"C-1001"}}}`
+	callAllowed = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shop_search_orders","arguments":{"status":"late","limit":3}}}`
+	callOther   = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"handbook_search","arguments":{"text":"late"}}}`
+	callDenied  = `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"shop_delete_customer","arguments":{"customerId":"C-1001"}}}`
 	callPing    = `{"jsonrpc":"2.0","id":0,"method":"ping"}`
 )
 
@@ -108,7 +109,8 @@ func (s *devStack) screen(took time.Duration) string {
 	line("")
 	row("Gateway", s.state.GatewayURL, "MCP, for agents")
 	row("Control plane", s.state.ControlPlaneURL, "REST, for you")
-	row("Demo tools", s.vars["SVC_DEV_TOOLS_URL"], "a mail-order shop, behind the gateway")
+	row("Demo shop", s.vars["SVC_DEV_SHOP_URL"], "a mail-order back office, behind the gateway")
+	row("Demo handbook", s.vars["SVC_DEV_HANDBOOK_URL"], "its staff's handbook, behind the same URL")
 	line("")
 	row("Gateway key", s.state.GatewayKey, "")
 	row("API key", s.state.APIKey, "")
@@ -120,8 +122,9 @@ func (s *devStack) screen(took time.Duration) string {
 		line("  %s%s%s", p.dim, m, p.reset)
 	}
 	command(1, "A tool call that is "+p.green+"allowed", "late orders come back", s.curl(callAllowed))
-	command(2, "One that is "+p.red+"denied", "403: the tool server never gets the call", s.curl(callDenied))
-	command(3, "Both, live", "? shows the keys, q quits", s.watchCommand())
+	command(2, "One for the "+p.green+"other server", "the same URL and key", s.curl(callOther))
+	command(3, "One that is "+p.red+"denied", "403: the tool server never gets the call", s.curl(callDenied))
+	command(4, "All three, live", "? shows the keys, q quits", s.watchCommand())
 	line("")
 	line("  %sCtrl-C stops. State stays in %s.%s", p.dim, s.shownDir, p.reset)
 	line("")

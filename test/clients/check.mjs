@@ -58,12 +58,12 @@ for (const [name, connect] of Object.entries(clients)) {
     expect(tools.length >= 6, `${tools.length} tools`);
   });
   await check(`${name}: call a tool that is allowed`, async () => {
-    const result = await client.callTool({ name: 'get_order', arguments: { orderId: 'O-5004' } });
+    const result = await client.callTool({ name: 'shop_get_order', arguments: { orderId: 'O-5004' } });
     expect(textOf(result).includes('O-5004'), JSON.stringify(result));
   });
   await check(`${name}: call a tool that is denied`, async () => {
     try {
-      await client.callTool({ name: 'delete_customer', arguments: { customerId: 'C-1001' } });
+      await client.callTool({ name: 'shop_delete_customer', arguments: { customerId: 'C-1001' } });
     } catch (err) {
       const text = `${err.message} ${JSON.stringify(err.data ?? '')}`;
       expect(/policy_denied/.test(text), text);
@@ -72,12 +72,12 @@ for (const [name, connect] of Object.entries(clients)) {
     throw new Error('the call was answered');
   });
   await check(`${name}: a call after a denied one`, async () => {
-    const result = await client.callTool({ name: 'search_orders', arguments: { limit: 3 } });
+    const result = await client.callTool({ name: 'shop_search_orders', arguments: { limit: 3 } });
     expect(textOf(result).includes('O-'), JSON.stringify(result));
   });
   await check(`${name}: progress of a long call`, async () => {
     let seen = 0;
-    const call = { name: 'run_sales_report', arguments: { months: 3 } };
+    const call = { name: 'shop_run_sales_report', arguments: { months: 3 } };
     const options = { onprogress: () => { seen++; } };
     // The 1.x client takes a result schema in between; both accept undefined there or nothing.
     const result = client instanceof LegacyClient

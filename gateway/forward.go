@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 
@@ -21,11 +20,11 @@ import (
 func openUpstreams(configured []upstream.Config) (map[string]*transport.Upstream, error) {
 	all := make(map[string]*transport.Upstream, len(configured))
 	for _, c := range configured {
-		client, err := upstream.NewClient(c)
+		up, err := transport.Open(c)
 		if err != nil {
-			return all, fmt.Errorf("upstream %q: %w", c.Name, err)
+			return all, err
 		}
-		all[c.Name] = &transport.Upstream{Name: c.Name, Transport: transport.NewHTTP(client, transport.StaticHeaders{}), Timeout: c.Timeout}
+		all[c.Name] = up
 	}
 	return all, nil
 }

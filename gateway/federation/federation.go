@@ -81,7 +81,7 @@ func New(opts Options) (*Federation, error) {
 	var identities []catalog.Identity
 	for _, u := range opts.Upstreams {
 		naming = append(naming, NamingOf(u.Config))
-		identities = append(identities, catalog.Identity{Upstream: u.Config.Name, Digest: identity(u.Config)})
+		identities = append(identities, Identity(u.Config))
 		f.feeds = append(f.feeds, newFeed(u, opts.Version))
 	}
 	var err error
@@ -90,7 +90,7 @@ func New(opts Options) (*Federation, error) {
 	}
 	path := ""
 	if opts.StateDir != "" {
-		path = filepath.Join(opts.StateDir, "federation-owners.json")
+		path = OwnersFile(opts.StateDir)
 	}
 	if f.owners, err = catalog.OpenOwners(path, identities); err != nil {
 		f.opts.Logger.Warn("the owners of names are not known: the next lists decide which upstream a name belongs to", "error", err)
@@ -118,9 +118,9 @@ func NamingOf(c *upstream.Config) catalog.Naming {
 	return catalog.Naming{Upstream: c.Name, Prefix: c.Prefix, Allow: c.Tools.Allow, Deny: c.Tools.Deny, Rename: c.Tools.Rename}
 }
 
-// identity is a digest of what makes an upstream the one that it is: where another
-// one would own other names.
-func identity(c *upstream.Config) string {
+// Identity returns what makes an upstream the one that it is: with another identity it
+// would own other names.
+func Identity(c *upstream.Config) catalog.Identity {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %q %q %q", c.URL, c.Prefix, c.Tools.Allow, c.Tools.Deny)
 	var renames []string
@@ -129,8 +129,11 @@ func identity(c *upstream.Config) string {
 	}
 	slices.Sort(renames)
 	fmt.Fprintf(h, "%s", renames)
-	return hex.EncodeToString(h.Sum(nil))
+	return catalog.Identity{Upstream: c.Name, Digest: hex.EncodeToString(h.Sum(nil))}
 }
+
+// OwnersFile returns the file in which the owners of names are kept.
+func OwnersFile(stateDir string) string { return filepath.Join(stateDir, "federation-owners.json") }
 
 // Run reads the lists of every upstream again and again until ctx ends, and returns
 // when all of it has stopped. It runs once.

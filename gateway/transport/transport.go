@@ -8,6 +8,7 @@ package transport
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -113,4 +114,14 @@ type Upstream struct {
 	Transport Transport
 	// Timeout is the configured time-out, for requests that lift part of it.
 	Timeout time.Duration
+}
+
+// Open returns the upstream of a validated configuration. Nothing is sent, and the
+// upstream may be unavailable; its transport must be closed.
+func Open(c upstream.Config) (*Upstream, error) {
+	client, err := upstream.NewClient(c)
+	if err != nil {
+		return nil, fmt.Errorf("upstream %q: %w", c.Name, err)
+	}
+	return &Upstream{Name: c.Name, Transport: NewHTTP(client, StaticHeaders{}), Timeout: c.Timeout}, nil
 }

@@ -63,7 +63,7 @@ func (ex *exchange) relayJSON(resp *upstream.Response) *refusal.Refusal {
 // that its next request is refused for. own is set for what answers the request.
 func (ex *exchange) passOn(j *verdict.Result, m *mcp.Message, up *transport.Upstream, own bool) []byte {
 	if ex.g.tasks != nil && j.Task != "" {
-		ex.g.tasks.Learn(ex.ctx, &ex.who, j.Task, up.Name)
+		ex.g.tasks.Learn(ex.ctx, &ex.who.Principal, j.Task, up.Name)
 	}
 	body := m.Body
 	if ex.msg.Method == mcp.MethodDiscover && m.Kind == mcp.Response {

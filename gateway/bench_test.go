@@ -23,16 +23,16 @@ func BenchmarkSmallCallObserved(b *testing.B) {
 }
 
 func benchmarkCall(b *testing.B, more, message string, tune func(*Options)) {
-	_, once := caller(b, more, message, tune)
+	_, once := prepareCall(b, more, message, tune)
 	b.ReportAllocs()
 	for b.Loop() {
 		once()
 	}
 }
 
-// caller starts a gateway with more configuration and returns a function that
+// prepareCall starts a gateway with more configuration and returns a function that
 // sends it a message through its handler.
-func caller(b *testing.B, more, message string, tune func(*Options)) (r *rig, once func()) {
+func prepareCall(b *testing.B, more, message string, tune func(*Options)) (r *rig, once func()) {
 	b.Helper()
 	r = newRigWith(b, basic(cannedUpstream(b))+more, tune)
 	body := []byte(message)

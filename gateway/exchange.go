@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"svc/gateway/audit"
-	"svc/gateway/auth"
 	"svc/gateway/bodies"
+	"svc/gateway/caller"
 	"svc/gateway/federation"
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
@@ -37,9 +37,7 @@ type exchange struct {
 	start   time.Time
 	addr    netip.Addr // of the client
 	address string     // its text
-	who     auth.Principal
-	key     *auth.Key   // the key that was presented; nil without one
-	token   *auth.Token // the token that was presented; nil without one
+	who     caller.Identity
 
 	msg      mcp.Message // what was judged, and what is sent
 	hasMsg   bool
@@ -124,7 +122,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	}
 	ex.addr = g.clientAddr(r)
 	ex.address = textOf(ex.addr, r.RemoteAddr)
-	ex.who = auth.Principal{Kind: auth.KindIP, Value: ex.address}
+	ex.who = caller.ByAddress(ex.address)
 	ex.rec.RequestID = requestid.New(ex.start)
 	ex.rec.Time = ex.start
 	return ex

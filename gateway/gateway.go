@@ -100,7 +100,6 @@ type Gateway struct {
 	addressWarned   atomic.Bool // of proxies that send both headers
 	versions        mcp.Allowed
 	sealer          *session.Sealer
-	header          auth.Header
 
 	license  *license.Checker
 	verifier *auth.Verifier
@@ -161,7 +160,6 @@ func New(opts Options) (g *Gateway, err error) {
 		listen:          cfg.Listen,
 		defaultUpstream: cfg.DefaultUpstream,
 		versions:        mcp.Allowed(cfg.AllowedProtocolVersions),
-		header:          auth.NewHeader(cfg.Auth.Header, cfg.Auth.Scheme),
 		bodies:          bodies.New(),
 		writeTimeout:    streams.DefaultWriteTimeout,
 		merged:          streams.MergedSet{Pauses: streams.Reopening},

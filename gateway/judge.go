@@ -22,7 +22,7 @@ type asking struct{ request, answer time.Duration }
 // input is what the messages of this exchange are judged by.
 func (ex *exchange) input(l *live, way policy.Direction, host verdict.Host) verdict.Input {
 	return verdict.Input{
-		Context: ex.ctx, Snapshot: &l.verdict, Direction: way, Caller: &ex.who,
+		Context: ex.ctx, Snapshot: &l.verdict, Direction: way, Caller: &ex.who.Principal,
 		Limits: ex.g.limits, Now: ex.g.now, Host: host,
 		Asked: &ex.msg, HasAsked: ex.hasMsg, Decided: ex.decision.Action, Policies: ex.governed.set,
 		Modern: ex.dialect.Modern, Resumed: ex.r.Method == http.MethodGet,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"svc/gateway/auth"
+	"svc/gateway/caller"
 	"svc/gateway/config"
 	"svc/gateway/diag"
 	"svc/gateway/guardrail"
@@ -20,13 +21,9 @@ type live struct {
 	cfg   *config.File
 	rules *policy.Set
 	// verdict is what messages are judged by.
-	verdict  verdict.Snapshot
-	keyring  *auth.Keyring  // nil when authentication is off
-	tokens   *auth.Tokens   // nil when bearer tokens are not accepted
-	resource *auth.Resource // nil too then
-	origins  *origin.Rules
-	// challenge is the WWW-Authenticate of a 401.
-	challenge string
+	verdict verdict.Snapshot
+	callers *caller.Rules
+	origins *origin.Rules
 	// forwardHeaders are forward_headers in canonical form.
 	forwardHeaders []string
 }
@@ -37,10 +34,6 @@ func (g *Gateway) build(cfg *config.File) (*live, error) {
 		cfg:            cfg,
 		origins:        origin.New(g.listen, cfg.AllowedOrigins, cfg.AllowedHosts, cfg.Auth.Header),
 		forwardHeaders: canonicalHeaders(cfg.ForwardHeaders),
-		challenge:      cfg.Auth.Scheme,
-	}
-	if l.challenge == "" {
-		l.challenge = "Bearer"
 	}
 	var err error
 	if l.rules, err = policy.Compile(cfg.Policy); err != nil {
@@ -56,13 +49,10 @@ func (g *Gateway) build(cfg *config.File) (*live, error) {
 	if l.verdict.Guards, err = g.buildGuards(cfg); err != nil {
 		return nil, err
 	}
-	if cfg.Auth.Enabled {
-		if l.keyring, err = g.verifier.Keyring(cfg.Auth); err != nil {
-			return nil, err
-		}
-	}
-	if err := g.buildOAuth(l); err != nil {
-		return nil, fmt.Errorf("auth.oauth: %w", err)
+	if l.callers, err = caller.New(cfg.Auth, auth.Identity(cfg.Identity), caller.Sources{
+		Verifier: g.verifier, OAuth: g.oauth, Listen: g.listen, Secure: g.tls != nil,
+	}); err != nil {
+		return nil, err
 	}
 	return l, nil
 }
@@ -87,15 +77,10 @@ func (g *Gateway) activate(l *live) {
 	if old := g.live.Swap(l); old != nil {
 		old.verdict.Guards.Close()
 	}
-	if l.keyring != nil {
-		l.keyring.Activate()
-	}
+	l.callers.Activate()
 	g.observer.adopt(l.cfg)
 	g.bodies.SetLimit(l.cfg.Limits.BodyBytes)
-	if l.tokens != nil {
-		l.tokens.Activate()
-		g.warnPublicURL(l.cfg)
-	}
+	l.callers.WarnPublicURL(g.log, g.listen, l.cfg.Auth.OAuth.PublicURL)
 	g.log.Info("policy rules loaded", "order", l.rules.Order(), "default_action", defaultAction(l.cfg))
 }
 

@@ -194,10 +194,10 @@ func (g *Gateway) storeState() *telemetry.StoreState {
 // issuerState is what is known of the token issuer's keys, nil where tokens are
 // not accepted.
 func (l *live) issuerState() *telemetry.IssuerState {
-	if l.tokens == nil {
+	s, ok := l.callers.TokenStats()
+	if !ok {
 		return nil
 	}
-	s := l.tokens.Stats()
 	return &telemetry.IssuerState{Keys: s.Keys, Fetched: s.Fetched, Fetches: s.Fetches, Failing: s.Failing, Signatures: s.Signatures}
 }
 

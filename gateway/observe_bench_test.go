@@ -31,7 +31,7 @@ func processorTime(t testing.TB) time.Duration {
 // left behind is exported.
 func smallCaller(b *testing.B, more string) (once, settle func()) {
 	b.Helper()
-	r, once := caller(b, more, call("1", "safe"), nil)
+	r, once := prepareCall(b, more, call("1", "safe"), nil)
 	settle = func() {
 		tracer := r.gateway.observer.tracer
 		if tracer == nil {

@@ -30,7 +30,7 @@ func (ex *exchange) limitRead() (again func()) {
 		return func() {}
 	}
 	until := time.Now().Add(drainTimeout)
-	if !ex.callerKnown() {
+	if !ex.live.callers.Known(&ex.who) {
 		until = time.Now().Add(unknownDrainTimeout)
 	}
 	control := http.NewResponseController(ex.w)
@@ -40,12 +40,6 @@ func (ex *exchange) limitRead() (again func()) {
 			_ = control.SetReadDeadline(until)
 		}
 	}
-}
-
-// callerKnown reports whether it is known who calls; without authentication it is the
-// address.
-func (ex *exchange) callerKnown() bool {
-	return ex.live.keyring == nil || ex.key != nil || ex.token != nil
 }
 
 // refuse answers in the upstream's place. Every answer to a request is JSON
@@ -148,7 +142,7 @@ func (ex *exchange) readPrefix() error {
 
 // countBytes says of a share of the bytes in memory whose it is.
 func (ex *exchange) countBytes(s *bodies.Share) {
-	s.Begin(ex.g.bodies, bodies.Caller{Who: &ex.who, Known: ex.callerKnown(), Open: ex.live.keyring == nil})
+	s.Begin(ex.g.bodies, bodies.Caller{Who: &ex.who.Principal, Known: ex.live.callers.Known(&ex.who), Open: ex.live.callers.Open()})
 }
 
 // readBody reads the whole body into ex.in, at most limit bytes.

@@ -176,7 +176,7 @@ func (ex *exchange) listSearchTool() ([]byte, *refusal.Refusal) {
 	if mcp.HasCursor(&ex.msg) {
 		return nil, &refusal.SearchCursor
 	}
-	listed := ex.live.verdict.MayAsk(&ex.who, ex.governed.set, mcp.MethodToolsCall, toolsearch.Name)
+	listed := ex.live.verdict.MayAsk(&ex.who.Principal, ex.governed.set, mcp.MethodToolsCall, toolsearch.Name)
 	return toolsearch.AppendList(nil, ex.msg.ID, ex.dialect.Modern, listed), nil
 }
 
@@ -203,7 +203,7 @@ func (ex *exchange) searchTools() ([]byte, *refusal.Refusal) {
 	defer cancel()
 	ex.g.search.Ready(ctx)
 	found := ex.g.search.Index().Search(args.Query, args.Limit, func(t *toolsearch.Tool) bool {
-		return ex.live.verdict.MayAsk(&ex.who, ex.governed.set, mcp.MethodToolsCall, t.Name)
+		return ex.live.verdict.MayAsk(&ex.who.Principal, ex.governed.set, mcp.MethodToolsCall, t.Name)
 	})
 	return toolsearch.AppendResult(nil, ex.msg.ID, ex.dialect.Modern, found), nil
 }

@@ -1,14 +1,12 @@
 package gateway
 
 import (
-	"errors"
 	"mime"
 	"net/http"
 	"strings"
 	"time"
 
 	"svc/gateway/audit"
-	"svc/gateway/auth"
 	"svc/gateway/mcp"
 	"svc/gateway/refusal"
 	"svc/gateway/upstream"
@@ -33,6 +31,34 @@ func notFound(w http.ResponseWriter) {
 	w.Header()["Content-Type"] = []string{"application/json"}
 	w.WriteHeader(http.StatusNotFound)
 	w.Write([]byte(`{"error":"not found: the gateway serves /mcp, /healthz and /readyz"}` + "\n"))
+}
+
+// serveOther answers the paths that are not fixed: the metadata document of the
+// protected resource, which anyone may read (gateway specification, Endpoints).
+func (g *Gateway) serveOther(w http.ResponseWriter, r *http.Request) {
+	l := g.live.Load()
+	resource := l.callers.Resource()
+	if resource == nil || !resource.Serves(r.URL.Path) {
+		notFound(w)
+		return
+	}
+	h := w.Header()
+	l.origins.AllowOrigin(h, r)
+	if in := &l.cfg.InputRateLimit; in.Enabled {
+		addr := g.clientAddr(r)
+		ok, _, err := g.limits.Allow(r.Context(), inputKey(addr, addr.String()), in.RequestsPerSecond, in.Burst, g.now())
+		if err != nil && !l.cfg.RateLimitStore.FailOpen || err == nil && !ok {
+			h["Retry-After"] = []string{"1"}
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+	}
+	if l.origins.IsPreflight(r) && l.origins.Permit(r) {
+		l.origins.AllowRequest(h, r)
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	resource.ServeHTTP(w, r)
 }
 
 // serveMCP takes one request through the gateway. Whatever happens to it, it
@@ -134,36 +160,19 @@ func (ex *exchange) admit() *refusal.Refusal {
 	return nil
 }
 
-// authenticate finds out who calls (gateway specification, Authentication).
+// authenticate finds out who calls.
 func (ex *exchange) authenticate() *refusal.Refusal {
-	refused := ex.checkCredentials()
-	ex.identified = refused == nil
-	return refused
-}
-
-func (ex *exchange) checkCredentials() *refusal.Refusal {
-	if ex.live.keyring == nil {
-		return nil
+	var err error
+	if ex.who, err = ex.live.callers.Authenticate(ex.ctx, ex.r.Header, ex.address); err != nil {
+		refused := ex.live.callers.Refuse(err)
+		if refused.Kind == refusal.Unauthorized.Kind {
+			ex.g.log.Debug("request is not let in", "request_id", ex.rec.RequestID, "reason", err)
+		}
+		return refused
 	}
-	if ex.live.tokens != nil {
-		return ex.authenticateOAuth()
-	}
-	presented, err := ex.g.header.Key(ex.r.Header)
-	var key *auth.Key
-	if err == nil {
-		key, err = ex.live.keyring.Verify(ex.ctx, presented)
-	}
-	switch {
-	case err == nil:
-		ex.key = key
-		ex.who = key.Principal()
-		return nil
-	case errors.Is(err, auth.ErrBusy):
-		return refusal.AuthBusy.After(time.Second)
-	default:
-		ex.g.log.Debug("request is not let in", "request_id", ex.rec.RequestID, "reason", err)
-		return refusal.Unauthorized.WithChallenge(ex.live.challenge)
-	}
+	ex.identified = true
+	ex.rec.OAuthClientName = ex.who.ClientName
+	return nil
 }
 
 // read takes in the body and reads the envelope, once: everything after works

@@ -63,7 +63,7 @@ func (ex *exchange) client() multiplex.Client {
 
 // transportCaller is the client of this request as transports know it.
 func (ex *exchange) transportCaller() transport.Caller {
-	return transport.Caller{Principal: &ex.who, Token: ex.token, Header: ex.r.Header, Session: ex.handle.ID, HasSession: ex.hasHandle}
+	return transport.Caller{Principal: &ex.who.Principal, Token: ex.who.Token, Header: ex.r.Header, Session: ex.handle.ID, HasSession: ex.hasHandle}
 }
 
 // openSession reads the session handle that the client presents. A handle that
@@ -205,7 +205,7 @@ func (ex *exchange) follow() *transport.Upstream {
 		name, _ := ex.g.inFlight.Upstream(ex.ctx, ex.handle.ID, ex.msg.Spans.RequestID.Of(ex.msg.Body))
 		return ex.g.targets[name]
 	case ex.g.tasks != nil:
-		return ex.g.targets[ex.g.tasks.Of(ex.ctx, &ex.who, &ex.msg)]
+		return ex.g.targets[ex.g.tasks.Of(ex.ctx, &ex.who.Principal, &ex.msg)]
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ type streamHost struct{ ex *exchange }
 func (h streamHost) Now() time.Time { return h.ex.now() }
 
 func (h streamHost) CredentialsValid() error {
-	return h.ex.g.live.Load().accepts(h.ex.key, h.ex.token)
+	return h.ex.g.live.Load().callers.Check(&h.ex.who)
 }
 
 func (h streamHost) Keepalive() time.Duration { return h.ex.g.live.Load().cfg.SSEKeepalive }
@@ -105,7 +105,7 @@ func (h streamHost) options(cancel context.CancelCauseFunc) streams.Options {
 	ex := h.ex
 	o := streams.Options{
 		Host: h, Writer: ex.w, Cancel: cancel, Limit: streams.MaxFrames, WriteTimeout: ex.g.writeTimeout,
-		Bodies: ex.g.bodies, Caller: bodies.Caller{Who: &ex.who, Known: ex.callerKnown(), Open: ex.live.keyring == nil},
+		Bodies: ex.g.bodies, Caller: bodies.Caller{Who: &ex.who.Principal, Known: ex.live.callers.Known(&ex.who), Open: ex.live.callers.Open()},
 	}
 	switch subscriptions := &ex.live.cfg.Subscriptions; {
 	case ex.msg.Method == mcp.MethodListen:

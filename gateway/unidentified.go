@@ -9,7 +9,7 @@ import (
 // it came at a high rate. It then waits for no disk. Where nobody is asked for credentials every
 // request has its line.
 func (ex *exchange) countRefusal(refused *refusal.Refusal) bool {
-	if ex.identified || ex.audited || ex.live.keyring == nil {
+	if ex.identified || ex.audited || ex.live.callers.Open() {
 		return false
 	}
 	switch refused.Kind {

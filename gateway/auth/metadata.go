@@ -2,7 +2,9 @@ package auth
 
 import (
 	"net"
+	"net/http"
 	"net/netip"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -59,6 +61,24 @@ func NewResource(cfg OAuthConfig, listen string, secure bool) (*Resource, error)
 func (r *Resource) Serves(path string) bool {
 	rest, ok := strings.CutPrefix(path, r.Path)
 	return ok && (rest == "" || rest == "/mcp" || rest == "/mcp/")
+}
+
+// ServeHTTP answers GET and HEAD with the document. The path is the caller's business.
+func (r *Resource) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	h := w.Header()
+	if req.Method != http.MethodGet && req.Method != http.MethodHead {
+		h["Allow"] = []string{"GET, HEAD"}
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	h["Content-Type"] = []string{"application/json"}
+	h["Content-Length"] = []string{strconv.Itoa(len(r.Document))}
+	h["Cache-Control"] = []string{"no-cache"}
+	h["X-Content-Type-Options"] = []string{"nosniff"}
+	w.WriteHeader(http.StatusOK)
+	if req.Method == http.MethodGet {
+		w.Write(r.Document)
+	}
 }
 
 // derivedURL returns the base URL of a listen address. An unspecified address becomes

@@ -36,7 +36,7 @@ type Host interface {
 	// Now returns the time, by the monotonic clock.
 	Now() time.Time
 	// CredentialsValid returns nil while the caller is accepted, by the configuration of
-	// the moment, and [ErrRevoked] or an error that wraps it afterwards.
+	// the moment, and caller.ErrRevoked or an error that wraps it afterwards.
 	CredentialsValid() error
 	// Keepalive returns how long the client may be sent nothing, by the configuration of
 	// the moment; 0 for any time.

@@ -2,10 +2,10 @@ package streams
 
 import (
 	"errors"
-	"fmt"
 	"io"
 
 	"svc/gateway/bodies"
+	"svc/gateway/caller"
 	"svc/gateway/mcp"
 	"svc/gateway/refusal"
 	"svc/gateway/upstream"
@@ -14,15 +14,10 @@ import (
 // Why the gateway itself ends a stream, as the cause of the stream's context.
 var (
 	ErrIdle     = errors.New("no frame arrived in time")
-	ErrRevoked  = errors.New("the caller is no longer let in")
 	ErrReplaced = errors.New("the client opened its stream again")
 	ErrEnded    = errors.New("the client ended its session")
 	ErrPanic    = errors.New("panic")
 )
-
-// ErrTokenRevoked is an ErrRevoked: the bearer token has expired, lacks a scope
-// that is required now, or its issuer has withdrawn the key that signed it.
-var ErrTokenRevoked = fmt.Errorf("%w: its token is no longer good", ErrRevoked)
 
 // Why an upstream's side ends before the upstream ended it.
 var (
@@ -54,9 +49,9 @@ func (e *Ending) Refusal() refusal.Refusal {
 		return refusal.Shutdown
 	case errors.Is(e.Cause, ErrIdle):
 		return refusal.Truncated
-	case errors.Is(e.Cause, ErrTokenRevoked), errors.Is(e.Err, ErrTokenRevoked):
+	case errors.Is(e.Cause, caller.ErrTokenRevoked), errors.Is(e.Err, caller.ErrTokenRevoked):
 		return refusal.TokenRevoked
-	case errors.Is(e.Cause, ErrRevoked), errors.Is(e.Err, ErrRevoked):
+	case errors.Is(e.Cause, caller.ErrRevoked), errors.Is(e.Err, caller.ErrRevoked):
 		return refusal.Revoked
 	case errors.Is(e.Cause, ErrReplaced):
 		return refusal.Replaced

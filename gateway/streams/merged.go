@@ -10,6 +10,7 @@ import (
 
 	"svc/gateway/backoff"
 	"svc/gateway/bodies"
+	"svc/gateway/caller"
 	"svc/gateway/mcp"
 	"svc/gateway/session"
 	"svc/gateway/tag"
@@ -187,7 +188,7 @@ func (m *Merged) copyWithRetry(ctx context.Context, up *transport.Upstream, s mc
 			return
 		case errors.Is(err, errNoStream), errors.Is(err, upstream.ErrInvalidRequest):
 			u.lastID = nil // it may be the position that it does not know
-		case errors.Is(err, ErrRevoked), errors.Is(err, ErrTruncated), errors.Is(err, ErrAudit), errors.Is(err, bodies.ErrOverloaded):
+		case errors.Is(err, caller.ErrRevoked), errors.Is(err, ErrTruncated), errors.Is(err, ErrAudit), errors.Is(err, bodies.ErrOverloaded):
 			m.opts.Cancel(err)
 			return
 		default:

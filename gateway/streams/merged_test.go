@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"svc/gateway/backoff"
+	"svc/gateway/caller"
 	"svc/gateway/mcp"
 	"svc/gateway/session"
 	"svc/gateway/tag"
@@ -293,7 +294,7 @@ func TestOneUpstreamEndsTheMergedStream(t *testing.T) {
 		want       error
 	}{
 		{"panic", frame("1", "panic"), nil, ErrPanic},
-		{"revoked", frame("1", "x"), ErrTokenRevoked, ErrTokenRevoked},
+		{"revoked", frame("1", "x"), caller.ErrTokenRevoked, caller.ErrTokenRevoked},
 		{"too many frames", strings.Repeat(frame("1", "x"), 11), nil, ErrTruncated},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 	"svc/gateway/auth"
 	"svc/gateway/bodies"
+	"svc/gateway/caller"
 	"svc/gateway/mcp"
 	"svc/gateway/refusal"
 	"svc/gateway/tag"
@@ -248,7 +249,7 @@ func TestWhatWasWrittenIsFlushedBeforeTheUpstreamIsWaitedFor(t *testing.T) {
 // A caller who is no longer accepted gets no further frame.
 func TestNoFrameForACallerWhoIsNoLongerAccepted(t *testing.T) {
 	h := new(host)
-	h.revoke(ErrTokenRevoked)
+	h.revoke(caller.ErrTokenRevoked)
 	ctx, w, opts := newOptions(t.Context(), h)
 	var c Client
 	var u Upstream
@@ -256,7 +257,7 @@ func TestNoFrameForACallerWhoIsNoLongerAccepted(t *testing.T) {
 	u.Init(&c, new(handler), tag.Stream{}, nil)
 	c.Start()
 	defer c.Stop()
-	if err := u.Copy(ctx, response(text("data: "+notice+"\n\n"))); !errors.Is(err, ErrRevoked) || w.written() != "" {
+	if err := u.Copy(ctx, response(text("data: "+notice+"\n\n"))); !errors.Is(err, caller.ErrRevoked) || w.written() != "" {
 		t.Errorf("ended with %v after %q", err, w.written())
 	}
 }
@@ -277,7 +278,7 @@ func TestWatchdog(t *testing.T) {
 		{"alive", 0, 10 * time.Second, nil, nil, 35 * time.Second, nil, 3},
 		{"without comments", 0, 0, nil, nil, time.Hour, nil, 0},
 		{"idle", time.Minute, 25 * time.Second, nil, nil, time.Minute, ErrIdle, 2},
-		{"revoked", 0, 0, ErrRevoked, nil, checkInterval, ErrRevoked, 0},
+		{"revoked", 0, 0, caller.ErrRevoked, nil, checkInterval, caller.ErrRevoked, 0},
 		{"broken", 0, 10 * time.Second, nil, broken, 10 * time.Second, broken, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -329,8 +330,8 @@ func TestEnding(t *testing.T) {
 	}{
 		{"stopping", Ending{Stopping: true, Err: down, Left: true}, refusal.Shutdown, ""},
 		{"idle", Ending{Cause: ErrIdle, Err: down}, refusal.Truncated, ""},
-		{"revoked", Ending{Cause: ErrRevoked, Err: down}, refusal.Revoked, ""},
-		{"revoked token, at a frame", Ending{Err: ErrTokenRevoked}, refusal.TokenRevoked, ""},
+		{"revoked", Ending{Cause: caller.ErrRevoked, Err: down}, refusal.Revoked, ""},
+		{"revoked token, at a frame", Ending{Err: caller.ErrTokenRevoked}, refusal.TokenRevoked, ""},
 		{"replaced", Ending{Cause: ErrReplaced}, refusal.Replaced, ""},
 		{"ended", Ending{Cause: ErrEnded}, refusal.SessionEnd, ""},
 		{"panic", Ending{Cause: ErrPanic}, refusal.Panic, ""},

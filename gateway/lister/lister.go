@@ -169,9 +169,14 @@ func (l *Lister) discover(ctx context.Context) (*Offer, error) {
 	return &Offer{Revision: mcp.Revision20260728, Supported: result.SupportedVersions, Capabilities: result.Capabilities, Instructions: result.Instructions}, nil
 }
 
+// declared are the client capabilities with which lists are read. Some servers list a
+// tool only for clients that answer the questions it asks. The lists are for all
+// clients, so they hold these tools (decision FED7); no server asks while it lists.
+const declared = `{"elicitation":{},"sampling":{}}`
+
 // initialize opens a session.
 func (l *Lister) initialize(ctx context.Context) (mcp.Session, *Offer, error) {
-	params := fmt.Appendf(nil, `{"protocolVersion":%q,"capabilities":{},"clientInfo":%s}`, legacyRevision, l.info())
+	params := fmt.Appendf(nil, `{"protocolVersion":%q,"capabilities":%s,"clientInfo":%s}`, legacyRevision, declared, l.info())
 	s, m, err := l.client().Initialize(ctx, params, maxOpening)
 	if err != nil {
 		return s, nil, err
@@ -299,7 +304,7 @@ func (l *Lister) call(ctx context.Context, s mcp.Session, method, cursor string,
 		if cursor != "" {
 			params += ","
 		}
-		params += fmt.Sprintf(`"_meta":{%q:%q,%q:%s,%q:{}}`, mcp.MetaProtocolVersion, s.Version, mcp.MetaClientInfo, l.info(), mcp.MetaClientCapabilities)
+		params += fmt.Sprintf(`"_meta":{%q:%q,%q:%s,%q:%s}`, mcp.MetaProtocolVersion, s.Version, mcp.MetaClientInfo, l.info(), mcp.MetaClientCapabilities, declared)
 	}
 	return l.client().Call(ctx, s, method, []byte(params+"}"), room)
 }

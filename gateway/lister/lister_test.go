@@ -179,3 +179,35 @@ func TestOnlyWhatIsOfferedIsAsked(t *testing.T) {
 		t.Errorf("asked %s", got)
 	}
 }
+
+// Tools that a server has for clients with elicitation and sampling alone are read,
+// in both generations.
+func TestListsAreReadWithCapabilities(t *testing.T) {
+	for _, stateless := range []bool{false, true} {
+		server := sdk.NewServer(&sdk.Implementation{Name: "s", Version: "1"}, nil)
+		server.AddTool(&sdk.Tool{Name: "ask", InputSchema: map[string]any{"type": "object"}}, nil)
+		server.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
+			return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+				if method == "tools/list" {
+					p := req.GetSession().(*sdk.ServerSession).InitializeParams()
+					if p == nil {
+						return &sdk.ListToolsResult{Tools: []*sdk.Tool{}}, nil
+					}
+					if declared, err := json.Marshal(p.Capabilities); err != nil || !strings.Contains(string(declared), `"elicitation":{`) || !strings.Contains(string(declared), `"sampling":{}`) || strings.Contains(string(declared), `"roots"`) {
+						return &sdk.ListToolsResult{Tools: []*sdk.Tool{}}, nil
+					}
+				}
+				return next(ctx, method, req)
+			}
+		})
+		h := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, &sdk.StreamableHTTPOptions{Stateless: stateless}))
+		defer h.Close()
+		o, err := newLister(t, h.URL).Read(t.Context(), catalog.Tool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := keysOf(t, o, catalog.Tool, "name"); len(got) != 1 || got[0] != "ask" {
+			t.Errorf("stateless %v, revision %s: listed %v, want ask", stateless, o.Revision, got)
+		}
+	}
+}

@@ -190,10 +190,9 @@ func TestListsAreReadWithCapabilities(t *testing.T) {
 			return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 				if method == "tools/list" {
 					p := req.GetSession().(*sdk.ServerSession).InitializeParams()
-					if p == nil {
-						return &sdk.ListToolsResult{Tools: []*sdk.Tool{}}, nil
-					}
-					if declared, err := json.Marshal(p.Capabilities); err != nil || !strings.Contains(string(declared), `"elicitation":{`) || !strings.Contains(string(declared), `"sampling":{}`) || strings.Contains(string(declared), `"roots"`) {
+					declared, err := json.Marshal(p)
+					if err != nil || !strings.Contains(string(declared), `"elicitation":`) || !strings.Contains(string(declared), `"sampling":`) {
+						t.Logf("declared %s: %v", declared, err)
 						return &sdk.ListToolsResult{Tools: []*sdk.Tool{}}, nil
 					}
 				}

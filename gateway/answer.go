@@ -70,7 +70,7 @@ func (ex *exchange) passOn(j *verdict.Result, m *mcp.Message, up *transport.Upst
 		body, _ = ex.g.versions.FilterSupported(m)
 	}
 	if own {
-		body = relay.OwnID(ex.answerID(&refusal.Refusal{}), m, body)
+		body = relay.OwnID(refusal.AnswerID(&ex.msg, ex.r.Method), m, body)
 	}
 	return body
 }

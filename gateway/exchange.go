@@ -11,6 +11,7 @@ import (
 	"svc/gateway/bodies"
 	"svc/gateway/caller"
 	"svc/gateway/federation"
+	"svc/gateway/intake"
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
 	"svc/gateway/refusal"
@@ -41,8 +42,6 @@ type exchange struct {
 
 	msg      mcp.Message // what was judged, and what is sent
 	hasMsg   bool
-	hasBody  bool        // the body was read, or as much of it as ever will be
-	bodyDone bool        // to its end
 	reply    mcp.Message // a plain answer, what of it goes on
 	dialect  mcp.Dialect
 	decision policy.Decision
@@ -93,7 +92,7 @@ type exchange struct {
 
 // buffers are kept from request to request.
 type buffers struct {
-	in       []byte // the body as it came
+	body     intake.Body
 	answer   []byte // the answer as it came
 	own      []byte // an answer of the gateway's own
 	frameOut []byte // an event as it is sent
@@ -105,7 +104,7 @@ type buffers struct {
 const keepBuffer = 256 << 10
 
 func (b *buffers) trim() {
-	for _, p := range []*[]byte{&b.in, &b.answer, &b.own, &b.frameOut} {
+	for _, p := range []*[]byte{&b.body.Bytes, &b.answer, &b.own, &b.frameOut} {
 		if cap(*p) > keepBuffer {
 			*p = nil
 		}
@@ -120,6 +119,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
 		g: g, live: g.live.Load(), w: w, r: r, ctx: r.Context(), start: g.now(),
 		buffers: ex.buffers,
 	}
+	ex.body.Reset()
 	ex.addr = g.clientAddr(r)
 	ex.address = textOf(ex.addr, r.RemoteAddr)
 	ex.who = caller.ByAddress(ex.address)

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"net/http"
-	"strings"
 
 	"svc/gateway/audit"
 	"svc/gateway/failures"
@@ -146,9 +145,6 @@ func (ex *exchange) failureOf(t *transport.Upstream, cause upstream.Cause) *fail
 	}
 }
 
-// headerVersion is the canonical form of mcp.HeaderProtocolVersion.
-const headerVersion = "Mcp-Protocol-Version"
-
 // appendHeader appends the header of the request for an upstream to h, which must be
 // empty, without what the transport adds for the session.
 func (ex *exchange) appendHeader(h upstream.Header) upstream.Header {
@@ -192,29 +188,4 @@ func canonicalHeaders(names []string) []string {
 		out[i] = http.CanonicalHeaderKey(name)
 	}
 	return out
-}
-
-// resolveDialect finds the protocol revision of the request, once, and refuses
-// one that is not served (gateway specification, Versioning), or headers that
-// do not agree with the body where the revision demands that they do.
-func (ex *exchange) resolveDialect() *refusal.Refusal {
-	version, ok := headers.Single(ex.r.Header, headerVersion)
-	if !ok {
-		return &refusal.Header
-	}
-	ex.dialect = mcp.ResolveDialect(&ex.msg, version)
-	if !ex.g.versions.Allows(ex.dialect) {
-		refused := refusal.Version
-		refused.Versions, refused.Requested = ex.g.versions, ex.dialect.Version
-		return &refused
-	}
-	err := mcp.CheckMirrored(&ex.msg, ex.dialect, mcp.Mirrored{
-		Version: version,
-		Method:  strings.Join(ex.r.Header["Mcp-Method"], ","),
-		Name:    strings.Join(ex.r.Header["Mcp-Name"], ","),
-	})
-	if err != nil {
-		return refusal.OfMessage(err)
-	}
-	return nil
 }

@@ -418,11 +418,3 @@ func (g *Gateway) clientAddr(r *http.Request) netip.Addr {
 	}
 	return g.proxies.Client(peer.Addr(), forwarded, xForwardedFor)
 }
-
-// inputKey is the bucket of the input rate limit for an address.
-func inputKey(a netip.Addr, text string) ratelimit.Key {
-	if a.Is6() {
-		text = clientip.Network(a).String()
-	}
-	return ratelimit.Key{Limit: ratelimit.Input, Kind: "ip", Principal: text}
-}

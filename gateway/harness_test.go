@@ -132,7 +132,7 @@ func (r *rig) start() {
 // poison overwrites what a finished request has read and written, so that whatever
 // still refers to it shows: no answer, audit line or upstream may hold a part of it.
 func poison(b *buffers) {
-	for _, p := range [][]byte{b.in, b.answer, b.own, b.frameOut} {
+	for _, p := range [][]byte{b.body.Bytes, b.answer, b.own, b.frameOut} {
 		p = p[:cap(p)]
 		for i := range p {
 			p[i] = 0xdb

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"svc/gateway/bodies"
+	"svc/gateway/intake"
 )
 
 // Which headers of a request reach the upstream, and which never do.
@@ -234,7 +235,7 @@ func TestSlowBodyOfARefusedRequestIsNotWaitedFor(t *testing.T) {
 	if _, err := read.ReadByte(); err == nil { // the connection is closed
 		t.Error("more bytes came")
 	}
-	if took := time.Since(began); took > 3*drainTimeout {
+	if took := time.Since(began); took > 3*intake.DrainTimeout {
 		t.Errorf("the connection was held for %s", took)
 	}
 }

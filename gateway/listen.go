@@ -116,7 +116,7 @@ func (ex *exchange) openControl() *refusal.Refusal {
 	if refused := ex.authenticate(); refused != nil {
 		return refused
 	}
-	if refused := ex.discardBody(); refused != nil {
+	if refused := ex.body.Discard(ex.source(), &ex.msg); refused != nil {
 		return refused
 	}
 	if refused := ex.resolveDialect(); refused != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"svc/gateway/admission"
 	"svc/gateway/auth"
 	"svc/gateway/caller"
 	"svc/gateway/config"
@@ -21,9 +22,9 @@ type live struct {
 	cfg   *config.File
 	rules *policy.Set
 	// verdict is what messages are judged by.
-	verdict verdict.Snapshot
-	callers *caller.Rules
-	origins *origin.Rules
+	verdict   verdict.Snapshot
+	callers   *caller.Rules
+	admission admission.Rules
 	// forwardHeaders are forward_headers in canonical form.
 	forwardHeaders []string
 }
@@ -32,8 +33,13 @@ type live struct {
 func (g *Gateway) build(cfg *config.File) (*live, error) {
 	l := &live{
 		cfg:            cfg,
-		origins:        origin.New(g.listen, cfg.AllowedOrigins, cfg.AllowedHosts, cfg.Auth.Header),
+		admission:      admission.Rules{Origins: origin.New(g.listen, cfg.AllowedOrigins, cfg.AllowedHosts, cfg.Auth.Header)},
 		forwardHeaders: canonicalHeaders(cfg.ForwardHeaders),
+	}
+	if in := cfg.InputRateLimit; in.Enabled {
+		l.admission.Limit = admission.Limit{
+			Store: g.limits, RequestsPerSecond: in.RequestsPerSecond, Burst: in.Burst, FailOpen: cfg.RateLimitStore.FailOpen,
+		}
 	}
 	var err error
 	if l.rules, err = policy.Compile(cfg.Policy); err != nil {

@@ -1,74 +1,35 @@
 package gateway
 
 import (
-	"errors"
 	"net/http"
-	"os"
 	"runtime/debug"
-	"strconv"
 	"time"
 
 	"svc/gateway/audit"
 	"svc/gateway/bodies"
 	"svc/gateway/headers"
+	"svc/gateway/intake"
 	"svc/gateway/mcp"
 	"svc/gateway/refusal"
 	"svc/gateway/transport"
 )
 
-// drainTimeout bounds how long a body is read whose request was refused, for its id
-// and by the server: what a caller who is not known sends may never come.
-const (
-	drainTimeout        = 5 * time.Second
-	unknownDrainTimeout = 500 * time.Millisecond
-)
-
-// limitRead bounds the time of what is left of the body of a refused request. The
-// function does so again: the server moves the deadline on with what is read.
-func (ex *exchange) limitRead() (again func()) {
-	if ex.bodyDone || ex.r.ContentLength == 0 {
-		return func() {}
-	}
-	until := time.Now().Add(drainTimeout)
-	if !ex.live.callers.Known(&ex.who) {
-		until = time.Now().Add(unknownDrainTimeout)
-	}
-	control := http.NewResponseController(ex.w)
-	_ = control.SetReadDeadline(until)
-	return func() {
-		if !ex.bodyDone {
-			_ = control.SetReadDeadline(until)
-		}
-	}
-}
-
-// refuse answers in the upstream's place. Every answer to a request is JSON
-// and carries the request's own id byte for byte: plain text or a null id in
-// its place ends the session of some clients.
+// refuse answers in the upstream's place.
 func (ex *exchange) refuse(refused *refusal.Refusal) {
 	if ex.rescued {
 		return // it was answered while its goroutine waited
 	}
-	endRead := ex.limitRead()
-	if !ex.hasMsg && !refused.NullID && ex.r.Method == http.MethodPost {
-		if errors.Is(ex.readPrefix(), bodies.ErrOverloaded) {
-			refused = &refusal.Overloaded
-		}
+	source := ex.source()
+	endRead := ex.body.LimitTime(source, ex.live.callers.Known(&ex.who))
+	if !ex.hasMsg && !refused.NullID && ex.r.Method == http.MethodPost && ex.body.Prefix(source, &ex.msg) != nil {
+		refused = &refusal.Overloaded
 	}
 	endRead()
 	ex.rejectStopped(refused)
-	if refused.Action != "" {
-		ex.rec.Action = refused.Action
-	} else if ex.rec.Action == "" {
-		ex.rec.Action = audit.ActionDeny
-	}
-	if refused.Rule != "" {
-		ex.rec.RuleID = refused.Rule
-	}
-	ex.rec.ErrorKind = refused.Kind
+	refused.Note(&ex.rec)
 	ex.composeRefusal(refused)
 	if ex.countRefusal(refused) {
-		ex.respond(refused)
+		refused.Write(ex.w, ex.own)
 		return
 	}
 	if err := ex.account(refused.Status, len(ex.own)); err != nil && refused != &refusal.Audit {
@@ -76,125 +37,35 @@ func (ex *exchange) refuse(refused *refusal.Refusal) {
 		return
 	}
 	if !ex.rescued {
-		ex.respond(refused)
+		refused.Write(ex.w, ex.own)
 	}
 }
 
 // composeRefusal makes the body of a refusal. It is not in the buffer of the
 // upstream's answer, to which the record still refers.
 func (ex *exchange) composeRefusal(refused *refusal.Refusal) {
-	ex.own = mcp.AppendErrorBody(ex.own[:0], &mcp.ErrorBody{
-		ID: ex.answerID(refused), Code: refused.Code, Message: refused.Message,
-		Reason: refused.Reason, RequestID: ex.rec.RequestID,
-		Supported: refused.Versions, Requested: refused.Requested,
-		Executed: ex.executed && refused.Kind == refusal.Audit.Kind,
+	ex.own = refused.AppendBody(ex.own[:0], &refusal.Reply{
+		ID: refused.ID(&ex.msg, ex.r.Method), RequestID: ex.rec.RequestID, Executed: ex.executed,
 	})
 }
 
-// respond sends a refusal whose body was composed.
-func (ex *exchange) respond(refused *refusal.Refusal) {
-	body := ex.own
-	h := ex.w.Header()
-	h["Content-Type"] = []string{"application/json"}
-	h["Content-Length"] = []string{strconv.Itoa(len(body))}
-	h["X-Content-Type-Options"] = []string{"nosniff"}
-	if refused.RetryAfter > 0 || refused.Status == http.StatusTooManyRequests {
-		h["Retry-After"] = []string{strconv.Itoa(max(1, int((refused.RetryAfter+time.Second-1)/time.Second)))}
+// countRefusal reports whether a refused request, or a preflight, was counted, and
+// so has no audit line of its own: its caller was not identified, and others like
+// it came at a high rate. It then waits for no disk. Where nobody is asked for credentials every
+// request has its line.
+func (ex *exchange) countRefusal(refused *refusal.Refusal) bool {
+	if ex.identified || ex.audited || ex.live.callers.Open() || !refused.Unidentified() || ex.g.refused.OwnLine(ex.addr, refused.Kind, ex.start) {
+		return false
 	}
-	if refused.Challenge != "" {
-		h["Www-Authenticate"] = []string{refused.Challenge}
-	}
-	if refused.Allow != "" {
-		h["Allow"] = []string{refused.Allow}
-	}
-	ex.w.WriteHeader(refused.Status)
-	ex.w.Write(body)
-}
-
-// answerID is the id that a refusal carries: the request's, an empty string
-// for a message that has none (see mcp.EmptyID), null where no message is.
-func (ex *exchange) answerID(refused *refusal.Refusal) []byte {
-	switch {
-	case refused.NullID || ex.r.Method != http.MethodPost:
-		return nil
-	case ex.msg.Kind == mcp.Notification || ex.msg.Kind == mcp.Response:
-		return []byte(mcp.EmptyID)
-	}
-	return ex.msg.ID
-}
-
-// readPrefix reads enough of the body to find its id, or what comes of it in time.
-// Where the client waits to be asked for its body nothing is read: the answer is that
-// nobody wants it.
-func (ex *exchange) readPrefix() error {
-	if ex.hasBody || len(ex.r.Header["Expect"]) > 0 {
-		return nil
-	}
-	if err := ex.readUpTo(bodies.MaxPrefix); errors.Is(err, bodies.ErrOverloaded) {
-		return err
-	}
-	// Only the id and the kind are of interest; the message was refused.
-	if _, err := mcp.ScanReplacing(ex.in, &ex.msg); err != nil && ex.msg.ID == nil {
-		ex.msg.ID = mcp.PeekID(ex.in)
-	}
-	return nil
+	ex.counted = true
+	ex.rec.Status = refused.Status
+	ex.rec.Duration = ex.g.since(ex.start)
+	return true
 }
 
 // countBytes says of a share of the bytes in memory whose it is.
 func (ex *exchange) countBytes(s *bodies.Share) {
 	s.Begin(ex.g.bodies, bodies.Caller{Who: &ex.who.Principal, Known: ex.live.callers.Known(&ex.who), Open: ex.live.callers.Open()})
-}
-
-// readBody reads the whole body into ex.in, at most limit bytes.
-func (ex *exchange) readBody(limit int) *refusal.Refusal {
-	if ex.r.ContentLength > int64(limit) {
-		closeAfter(ex.w)
-		return &refusal.TooLarge
-	}
-	switch err := ex.readUpTo(limit); {
-	case errors.Is(err, bodies.ErrTooLarge):
-		closeAfter(ex.w)
-		ex.msg.ID = mcp.PeekID(ex.in[:bodies.MaxPrefix])
-		return &refusal.TooLarge
-	case errors.Is(err, bodies.ErrOverloaded):
-		closeAfter(ex.w)
-		ex.msg.ID = mcp.PeekID(ex.in[:min(len(ex.in), bodies.MaxPrefix)])
-		return &refusal.Overloaded
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		closeAfter(ex.w)
-		ex.msg.ID = mcp.PeekID(ex.in[:min(len(ex.in), bodies.MaxPrefix)])
-		return &refusal.SlowBody
-	case err != nil:
-		closeAfter(ex.w)
-		return &refusal.Unreadable
-	}
-	return nil
-}
-
-// readUpTo reads the body into ex.in. The server that runs the handler bounds
-// the time it takes.
-func (ex *exchange) readUpTo(limit int) (err error) {
-	ex.hasBody = true
-	ex.countBytes(&ex.bytes)
-	ex.in, err = bodies.ReadAll(ex.in[:0], ex.r.Body, int64(limit), ex.r.ContentLength, &ex.bytes)
-	ex.rec.BytesIn = int64(len(ex.in))
-	ex.bodyDone = err == nil
-	return err
-}
-
-// discardBody reads the body of a request that needs none: while one is unread
-// the server does not notice that its client leaves.
-func (ex *exchange) discardBody() *refusal.Refusal {
-	if ex.r.ContentLength == 0 {
-		return nil
-	}
-	return ex.readBody(bodies.MaxPrefix)
-}
-
-// closeAfter makes the server close the connection after this answer: the rest
-// of the body is not worth reading.
-func closeAfter(w http.ResponseWriter) {
-	w.Header()["Connection"] = []string{"close"}
 }
 
 // account completes the request line and hands it to the audit log. It returns
@@ -266,12 +137,13 @@ func (ex *exchange) recordedDialect() string {
 	if ex.dialect.Declared() {
 		return ex.dialect.Version
 	}
-	version, _ := headers.Single(ex.r.Header, headerVersion)
+	version, _ := headers.Single(ex.r.Header, intake.HeaderVersion)
 	return mcp.ResolveDialect(&ex.msg, version).String()
 }
 
 // describe fills in the record of the request itself.
 func (ex *exchange) describe() {
+	ex.rec.BytesIn = int64(len(ex.body.Bytes))
 	ex.fillRecord(&ex.rec, &ex.msg, ex.up)
 	if ex.msg.TaskID != "" { // else what the answer named, if it made a task
 		ex.rec.TaskHandle = ex.msg.TaskID
@@ -298,9 +170,9 @@ func (ex *exchange) WriteOverdue() {
 	defer ex.g.contain("answer in the place of a write", nil)
 	ex.rescued = true
 	ex.rec.ErrorKind = refusal.Audit.Kind // for spans and metrics; the line is on its way
-	closeAfter(ex.w)
+	refusal.CloseAfter(ex.w)
 	ex.composeRefusal(&refusal.Audit)
-	ex.respond(&refusal.Audit)
+	refusal.Audit.Write(ex.w, ex.own)
 	control := http.NewResponseController(ex.w)
 	_ = control.SetWriteDeadline(time.Now().Add(overdueTimeout))
 	_ = control.Flush()

@@ -1,15 +1,13 @@
 package gateway
 
 import (
-	"mime"
 	"net/http"
-	"strings"
-	"time"
 
+	"svc/gateway/admission"
 	"svc/gateway/audit"
+	"svc/gateway/intake"
 	"svc/gateway/mcp"
 	"svc/gateway/refusal"
-	"svc/gateway/upstream"
 )
 
 // ServeHTTP answers the gateway's paths (gateway specification, Endpoints).
@@ -42,23 +40,8 @@ func (g *Gateway) serveOther(w http.ResponseWriter, r *http.Request) {
 		notFound(w)
 		return
 	}
-	h := w.Header()
-	l.origins.AllowOrigin(h, r)
-	if in := &l.cfg.InputRateLimit; in.Enabled {
-		addr := g.clientAddr(r)
-		ok, _, err := g.limits.Allow(r.Context(), inputKey(addr, addr.String()), in.RequestsPerSecond, in.Burst, g.now())
-		if err != nil && !l.cfg.RateLimitStore.FailOpen || err == nil && !ok {
-			h["Retry-After"] = []string{"1"}
-			w.WriteHeader(http.StatusTooManyRequests)
-			return
-		}
-	}
-	if l.origins.IsPreflight(r) && l.origins.Permit(r) {
-		l.origins.AllowRequest(h, r)
-		w.WriteHeader(http.StatusNoContent)
-		return
-	}
-	resource.ServeHTTP(w, r)
+	addr := g.clientAddr(r)
+	l.admission.ServePublic(w, r, &admission.Client{Addr: addr, Address: addr.String()}, g.now(), resource)
 }
 
 // serveMCP takes one request through the gateway. Whatever happens to it, it
@@ -69,7 +52,10 @@ func (g *Gateway) serveMCP(w http.ResponseWriter, r *http.Request) {
 	defer ex.observe()
 	defer ex.recovered()
 	if refused := ex.serve(); refused != nil {
-		ex.refuse(ex.orShutdown(refused))
+		if ex.stopped() {
+			refused = refused.AtShutdown()
+		}
+		ex.refuse(refused)
 	}
 }
 
@@ -77,7 +63,7 @@ func (g *Gateway) serveMCP(w http.ResponseWriter, r *http.Request) {
 // limit, caller, dialect, policy, route, upstream and what comes back from it.
 // The first step that refuses ends it.
 func (ex *exchange) serve() *refusal.Refusal {
-	ex.live.origins.AllowOrigin(ex.w.Header(), ex.r)
+	ex.live.admission.Origins.AllowOrigin(ex.w.Header(), ex.r)
 	if refused := ex.admit(); refused != nil {
 		return refused
 	}
@@ -88,7 +74,7 @@ func (ex *exchange) serve() *refusal.Refusal {
 	case http.MethodDelete:
 		return ex.serveEnd()
 	default:
-		if ex.live.origins.IsPreflight(ex.r) {
+		if ex.live.admission.Origins.IsPreflight(ex.r) {
 			return ex.answerPreflight()
 		}
 		return &refusal.Method
@@ -117,7 +103,7 @@ func (ex *exchange) serve() *refusal.Refusal {
 	if done, refused := ex.answerSearch(); done {
 		return refused
 	}
-	if refused := ex.negotiate(); refused != nil {
+	if refused := intake.Negotiate(&ex.msg, ex.g.versions); refused != nil {
 		return refused
 	}
 	if refused := ex.route(); refused != nil {
@@ -132,32 +118,16 @@ func (ex *exchange) answerPreflight() *refusal.Refusal {
 	if !ex.countRefusal(&refusal.Preflight) && ex.account(refusal.Preflight.Status, 0) != nil {
 		return &refusal.Audit
 	}
-	ex.live.origins.AllowRequest(ex.w.Header(), ex.r)
+	ex.live.admission.Origins.AllowRequest(ex.w.Header(), ex.r)
 	ex.w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
-// admit is what is decided before anything of the body is read: the input rate
-// limit per client address, where a browser may come from, and whether the
-// request goes in a circle.
-func (ex *exchange) admit() *refusal.Refusal {
-	if in := &ex.live.cfg.InputRateLimit; in.Enabled {
-		ok, after, err := ex.g.limits.Allow(ex.ctx, inputKey(ex.addr, ex.address), in.RequestsPerSecond, in.Burst, ex.start)
-		switch {
-		case err != nil && !ex.live.cfg.RateLimitStore.FailOpen:
-			return refusal.InputRateStore.After(time.Second)
-		case err == nil && !ok:
-			return refusal.InputRate.After(after)
-		}
-	}
-	if !ex.live.origins.Permit(ex.r) {
-		return &refusal.Origin
-	}
-	var ok bool
-	if ex.hops, ok = upstream.NextHop(ex.r.Header[upstream.HeaderHops]); !ok {
-		return &refusal.Loop
-	}
-	return nil
+// admit is what is decided before anything of the body is read.
+func (ex *exchange) admit() (refused *refusal.Refusal) {
+	client := admission.Client{Addr: ex.addr, Address: ex.address}
+	ex.hops, refused = ex.live.admission.Admit(ex.ctx, ex.r, &client, ex.start)
+	return refused
 }
 
 // authenticate finds out who calls.
@@ -175,57 +145,26 @@ func (ex *exchange) authenticate() *refusal.Refusal {
 	return nil
 }
 
-// read takes in the body and reads the envelope, once: everything after works
-// on this view.
-func (ex *exchange) read() *refusal.Refusal {
-	if refused := checkBodyHeaders(ex.r.Header); refused != nil {
-		return refused
-	}
-	if refused := ex.readBody(mcp.MaxBody); refused != nil {
-		return refused
-	}
-	replaced, err := mcp.ScanReplacing(ex.in, &ex.msg)
-	if err != nil {
-		return refusal.OfMessage(err)
-	}
-	ex.rec.ReplacedSurrogates = replaced
-	ex.hasMsg = true
-	ex.rec.RPC = ex.msg.Kind.String()
-	return nil
+// source is where the body of this request comes from.
+func (ex *exchange) source() intake.Source {
+	ex.countBytes(&ex.bytes)
+	return intake.Source{Writer: ex.w, Request: ex.r, Share: &ex.bytes}
 }
 
-func checkBodyHeaders(h http.Header) *refusal.Refusal {
-	if len(h["Content-Encoding"]) > 0 {
-		return &refusal.MediaType
+// read takes in the message.
+func (ex *exchange) read() (refused *refusal.Refusal) {
+	ex.rec.ReplacedSurrogates, refused = ex.body.Message(ex.source(), &ex.msg)
+	if refused == nil {
+		ex.hasMsg = true
+		ex.rec.RPC = ex.msg.Kind.String()
 	}
-	values := h["Content-Type"]
-	if len(values) != 1 {
-		return &refusal.MediaType
-	}
-	if values[0] == "application/json" {
-		return nil
-	}
-	media, params, err := mime.ParseMediaType(values[0])
-	if err != nil || media != "application/json" {
-		return &refusal.MediaType
-	}
-	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") {
-		return &refusal.MediaType
-	}
-	return nil
+	return refused
 }
 
-// negotiate puts an allowed revision into an initialize that asks for another:
-// SDKs ask for their newest, and would be refused on the next request.
-func (ex *exchange) negotiate() *refusal.Refusal {
-	body, changed := ex.g.versions.RewriteInitialize(&ex.msg)
-	if !changed {
-		return nil
-	}
-	if err := mcp.Scan(body, &ex.msg); err != nil {
-		return refusal.OfMessage(err)
-	}
-	return nil
+// resolveDialect finds the protocol revision of the request.
+func (ex *exchange) resolveDialect() (refused *refusal.Refusal) {
+	ex.dialect, refused = intake.Dialect(ex.r.Header, &ex.msg, ex.g.versions)
+	return refused
 }
 
 // route finds the upstream (gateway specification, routes): tool calls by

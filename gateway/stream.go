@@ -178,22 +178,18 @@ func (h streamHost) finish(ctx context.Context, c *streams.Client, err error, re
 		ex.own = mcp.AppendListenEnd(ex.own[:0], ex.msg.ID)
 	} else {
 		ex.rec.IsError = true
-		ex.own = mcp.AppendErrorEvent(ex.own[:0], h.errorBody(&refused))
+		ex.own = refused.AppendEvent(ex.own[:0], h.answer())
 	}
 	if ex.account(http.StatusOK, ex.streamed.Sent+len(ex.own)) != nil {
 		// What cannot be recorded is not told; that it cannot is.
-		ex.own = mcp.AppendErrorEvent(ex.own[:0], h.errorBody(&refusal.Audit))
+		ex.own = refusal.Audit.AppendEvent(ex.own[:0], h.answer())
 	}
 	c.Last(ex.own)
 }
 
-// errorBody is what the client gets in the place of the answer.
-func (h streamHost) errorBody(refused *refusal.Refusal) *mcp.ErrorBody {
-	return &mcp.ErrorBody{
-		ID: h.ex.msg.ID, Code: refused.Code, Message: refused.Message,
-		Reason: refused.Reason, RequestID: h.ex.rec.RequestID,
-		Executed: h.ex.executed && refused.Kind == refusal.Audit.Kind,
-	}
+// answer is what the client gets beside a refusal in the place of the answer.
+func (h streamHost) answer() *refusal.Reply {
+	return &refusal.Reply{ID: h.ex.msg.ID, RequestID: h.ex.rec.RequestID, Executed: h.ex.executed}
 }
 
 // ErrStopping is the cause with which the server cancels the requests that are still
@@ -222,23 +218,4 @@ func (ex *exchange) endsAtStop() (release func()) {
 // its client.
 func (ex *exchange) stopped() bool {
 	return ex.ctx.Err() != nil && errors.Is(context.Cause(ex.ctx), ErrStopping)
-}
-
-// orShutdown returns the refusal of a request that was cut in the place of what
-// failed because of it: whatever waited for an upstream, a guardrail, a store or
-// the rest of the body has ended with an error.
-func (ex *exchange) orShutdown(refused *refusal.Refusal) *refusal.Refusal {
-	if !ex.stopped() {
-		return refused
-	}
-	switch refused.Kind {
-	case refusal.Audit.Kind:
-		return refused
-	case refusal.RateStore.Kind, refusal.SlowBody.Kind, refusal.Unreadable.Kind:
-		return &refusal.Shutdown
-	}
-	if refused.Status >= http.StatusInternalServerError {
-		return &refusal.Shutdown
-	}
-	return refused
 }

@@ -1,0 +1,97 @@
+// Package admission decides whether a request is let on to its authentication, by its
+// header and its client's address alone: the input rate limit, the web pages and host
+// names from which a gateway may be used, and whether the request goes in a circle of
+// gateways. Nothing of a body is read, and nobody is identified.
+package admission
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"svc/gateway/clientip"
+	"svc/gateway/origin"
+	"svc/gateway/ratelimit"
+	"svc/gateway/refusal"
+	"svc/gateway/upstream"
+)
+
+// Rules decide by one configuration. They are immutable.
+type Rules struct {
+	Origins *origin.Rules
+	Limit   Limit
+}
+
+// Limit is the input rate limit per client address; without a store there is none.
+type Limit struct {
+	Store             ratelimit.Store
+	RequestsPerSecond float64
+	Burst             int
+	// FailOpen admits a request while the store cannot be asked.
+	FailOpen bool
+}
+
+// Client is the client's address and its text.
+type Client struct {
+	Addr    netip.Addr
+	Address string
+}
+
+// key is the bucket of a client. The addresses of one IPv6 network share theirs.
+func (c *Client) key() ratelimit.Key {
+	text := c.Address
+	if c.Addr.Is6() {
+		text = clientip.Network(c.Addr).String()
+	}
+	return ratelimit.Key{Limit: ratelimit.Input, Kind: "ip", Principal: text}
+}
+
+// take takes a token for a request.
+func (l *Limit) take(ctx context.Context, c *Client, now time.Time) *refusal.Refusal {
+	if l.Store == nil {
+		return nil
+	}
+	ok, after, err := l.Store.Allow(ctx, c.key(), l.RequestsPerSecond, l.Burst, now)
+	switch {
+	case err != nil && !l.FailOpen:
+		return refusal.InputRateStore.After(time.Second)
+	case err == nil && !ok:
+		return refusal.InputRate.After(after)
+	}
+	return nil
+}
+
+// Admit decides about a request for /mcp. hops is what upstreams are sent as
+// [upstream.HeaderHops] for it.
+func (r *Rules) Admit(ctx context.Context, req *http.Request, c *Client, now time.Time) (hops string, refused *refusal.Refusal) {
+	if refused := r.Limit.take(ctx, c, now); refused != nil {
+		return "", refused
+	}
+	if !r.Origins.Permit(req) {
+		return "", &refusal.Origin
+	}
+	hops, ok := upstream.NextHop(req.Header[upstream.HeaderHops])
+	if !ok {
+		return "", &refusal.Loop
+	}
+	return hops, nil
+}
+
+// ServePublic has document answer a request that anyone may send, from any page that
+// the configuration lists, as often as the input limit admits.
+func (r *Rules) ServePublic(w http.ResponseWriter, req *http.Request, c *Client, now time.Time, document http.Handler) {
+	h := w.Header()
+	r.Origins.AllowOrigin(h, req)
+	if r.Limit.take(req.Context(), c, now) != nil {
+		h["Retry-After"] = []string{"1"}
+		w.WriteHeader(http.StatusTooManyRequests)
+		return
+	}
+	if r.Origins.IsPreflight(req) && r.Origins.Permit(req) {
+		r.Origins.AllowRequest(h, req)
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	document.ServeHTTP(w, req)
+}

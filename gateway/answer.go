@@ -62,9 +62,7 @@ func (ex *exchange) relayJSON(resp *upstream.Response) *refusal.Refusal {
 // server/discover offers are cut down to the allowed ones: a client would choose one
 // that its next request is refused for. own is set for what answers the request.
 func (ex *exchange) passOn(j *verdict.Result, m *mcp.Message, up *transport.Upstream, own bool) []byte {
-	if ex.g.tasks != nil && j.Task != "" {
-		ex.g.tasks.Learn(ex.ctx, &ex.who.Principal, j.Task, up.Name)
-	}
+	ex.g.sessions.LearnTask(ex.ctx, &ex.who.Principal, j.Task, up)
 	body := m.Body
 	if ex.msg.Method == mcp.MethodDiscover && m.Kind == mcp.Response {
 		body, _ = ex.g.versions.FilterSupported(m)

@@ -119,7 +119,7 @@ func TestCancellationOfACallWhoseStreamBroke(t *testing.T) {
 // upstreams.
 func TestEvictedSessionsAreEndedAtTheirUpstreams(t *testing.T) {
 	_, second, r, sid := two(t)
-	memory := session.NewMemory(1, r.gateway.sessions.Close)
+	memory := session.NewMemory(1, r.gateway.sessions.Discard)
 	r.gateway.sessions.State = session.State{Upstream: memory, Settings: memory}
 	r.post(call("1", "slow"), "Mcp-Session-Id", sid)
 	if second.open() != 1 {

@@ -13,10 +13,9 @@ import (
 	"svc/gateway/federation"
 	"svc/gateway/intake"
 	"svc/gateway/mcp"
+	"svc/gateway/multiplex"
 	"svc/gateway/policy"
-	"svc/gateway/refusal"
 	"svc/gateway/requestid"
-	"svc/gateway/session"
 	"svc/gateway/streams"
 	"svc/gateway/transport"
 	"svc/gateway/upstream"
@@ -46,23 +45,14 @@ type exchange struct {
 	dialect  mcp.Dialect
 	decision policy.Decision
 
-	handle    session.Handle
-	hasHandle bool
+	identified bool // the caller is who it says, or nobody asks
+	session    multiplex.Request
 
-	identified bool                // the caller is who it says, or nobody asks
-	untagged   bool                // untag ran
-	follows    *transport.Upstream // of the tag that untag removed
-	unknown    *refusal.Refusal    // of a message whose tag was never issued
-	rejected   bool                // rejectStopped ran
-
-	up        *transport.Upstream
-	upSession session.UpstreamSession // there
-	found     federation.Found        // where it goes, and under which name
-	hops      string                  // what an upstream is sent as upstream.HeaderHops
-	caller    transport.Caller
-	outgoing  transport.Request // what the upstream is sent
-	sentUp    time.Time         // when the upstream was asked
-	judging   time.Duration
+	up       *transport.Upstream
+	found    federation.Found  // where it goes, and under which name
+	outgoing transport.Request // what the upstream is sent
+	sentUp   time.Time         // when the upstream was asked
+	judging  time.Duration
 	// judgedFrom is when the rules were asked.
 	judgedFrom time.Time
 	asking     asking // guardrails
@@ -120,6 +110,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
 		buffers: ex.buffers,
 	}
 	ex.body.Reset()
+	ex.session = multiplex.Request{Sessions: g.sessions, Header: r.Header, Who: &ex.who.Principal, Message: &ex.msg}
 	ex.addr = g.clientAddr(r)
 	ex.address = textOf(ex.addr, r.RemoteAddr)
 	ex.who = caller.ByAddress(ex.address)

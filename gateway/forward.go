@@ -9,7 +9,6 @@ import (
 	"svc/gateway/mcp"
 	"svc/gateway/refusal"
 	"svc/gateway/relay"
-	"svc/gateway/session"
 	"svc/gateway/transport"
 	"svc/gateway/upstream"
 	"svc/gateway/verdict"
@@ -34,19 +33,26 @@ func (ex *exchange) forward() *refusal.Refusal {
 	if ex.g.audit.Ready() != nil {
 		return &refusal.Audit // what cannot be recorded is not done
 	}
-	if refused := ex.upstreamSession(); refused != nil {
-		return refused
+	if err := ex.session.Find(ex.ctx, ex.up); err != nil {
+		return ex.refuseUpstream(err)
 	}
 	if ex.msg.Method == mcp.MethodListen {
 		defer ex.endsAtStop()()
 	}
-	defer ex.trackInFlight()()
-	if ex.hasHandle {
-		ex.g.sessions.FanOut(ex.ctx, ex.client(), &ex.msg, ex.up)
+	if ex.session.Track(ex.ctx, ex.up) {
+		defer func() {
+			if !ex.unanswered && ex.ctx.Err() == nil {
+				ex.session.Untrack(ex.ctx)
+			}
+		}()
 	}
-	resp, refused := ex.inSession(func(bool) (*upstream.Response, error) { return ex.post() })
-	if refused != nil {
-		return refused
+	if ex.session.Joined {
+		ex.g.sessions.FanOut(ex.ctx, ex.session.Client(), &ex.msg, ex.up)
+	}
+	ex.sentUp = ex.now()
+	resp, err := ex.session.Send(ex.ctx, ex.up, func(bool) (*upstream.Response, error) { return ex.post() })
+	if err != nil {
+		return ex.refuseUpstream(err)
 	}
 	defer resp.Body.Close()
 	ex.executed = true
@@ -55,10 +61,9 @@ func (ex *exchange) forward() *refusal.Refusal {
 
 // post sends the message to the upstream.
 func (ex *exchange) post() (*upstream.Response, error) {
-	ex.caller = ex.transportCaller()
 	req := &ex.outgoing
 	*req = transport.Request{
-		Session: ex.sessionThere(ex.upSession), Caller: &ex.caller, RequestID: ex.rec.RequestID,
+		Session: ex.session.SessionAt(ex.session.There), Caller: ex.session.Client().Caller, RequestID: ex.rec.RequestID,
 		Header: ex.appendHeader(ex.fields[:0]),
 		Body:   ex.found.Rename(ex.msg.Body),
 	}
@@ -70,16 +75,6 @@ func (ex *exchange) post() (*upstream.Response, error) {
 	resp, err := ex.up.Transport.Post(ex.ctx, req)
 	ex.fields = req.Header
 	return resp, err
-}
-
-// sessionThere is the session of a request at its upstream. The version is the one
-// that was resolved, or agreed on when the gateway opened the session: the upstream
-// cannot read the request as another revision than the gateway did.
-func (ex *exchange) sessionThere(s session.UpstreamSession) session.UpstreamSession {
-	if s.Version == "" {
-		s.Version = ex.dialect.Version
-	}
-	return s
 }
 
 // refuseUpstream turns a failed exchange with an upstream into its answer.
@@ -105,7 +100,7 @@ func (ex *exchange) relay(resp *upstream.Response) *refusal.Refusal {
 
 // relayRequest is what the upstream was asked.
 func (ex *exchange) relayRequest() relay.Request {
-	return relay.Request{Awaited: ex.msg.Kind == mcp.Request || ex.r.Method == http.MethodGet, InSession: ex.hasHandle}
+	return relay.Request{Awaited: ex.msg.Kind == mcp.Request || ex.r.Method == http.MethodGet, InSession: ex.session.Joined}
 }
 
 // relayWithout acknowledges an answer without a message, or refuses one that is not
@@ -149,7 +144,7 @@ func (ex *exchange) failureOf(t *transport.Upstream, cause upstream.Cause) *fail
 // empty, without what the transport adds for the session.
 func (ex *exchange) appendHeader(h upstream.Header) upstream.Header {
 	r := headers.Request{
-		From: ex.r.Header, Message: &ex.msg, OwnName: ex.found.Own, Hops: ex.hops, Forward: ex.live.forwardHeaders, Rewriter: headerRewriter{ex},
+		From: ex.r.Header, Message: &ex.msg, OwnName: ex.found.Own, Hops: ex.session.Hops, Forward: ex.live.forwardHeaders, Rewriter: headerRewriter{ex},
 	}
 	return r.Append(h)
 }
@@ -175,7 +170,7 @@ func (h headerRewriter) Param(value string) (string, bool) {
 func (ex *exchange) copyHeader(from upstream.Header) {
 	to := ex.w.Header()
 	headers.CopyResponse(to, from, ex.live.forwardHeaders)
-	if sid := ex.clientSession(from.Get(mcp.HeaderSession)); sid != "" {
+	if sid := ex.session.Issue(ex.ctx, from.Get(mcp.HeaderSession), ex.up); sid != "" {
 		to[mcp.HeaderSession] = []string{sid}
 	}
 }

@@ -89,9 +89,9 @@ func (f *frames) Withhold(m *mcp.Message) []byte {
 		return mcp.AppendError(nil, m.ID, mcp.CodePolicyDenied, mcp.MessagePolicyDenied, refusal.Policy.Reason, id)
 	}
 	if m.Kind == mcp.Request {
-		caller := ex.transportCaller()
+		caller := ex.session.Caller()
 		ex.g.sessions.Reject(f.up, multiplex.Rejection{
-			RequestID: id, Hops: ex.hops, Caller: &caller, Session: multiplex.Always(f.session),
+			RequestID: id, Hops: ex.session.Hops, Caller: &caller, Session: multiplex.Always(f.session),
 			Body: mcp.AppendError(nil, m.ID, mcp.CodePolicyDenied, mcp.MessagePolicyDenied, refusal.Policy.Reason, id),
 		})
 	}

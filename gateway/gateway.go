@@ -14,7 +14,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -24,7 +23,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"svc/gateway/affinity"
 	"svc/gateway/audit"
 	"svc/gateway/auth"
 	"svc/gateway/background"
@@ -99,7 +97,6 @@ type Gateway struct {
 	proxies         *clientip.Resolver
 	addressWarned   atomic.Bool // of proxies that send both headers
 	versions        mcp.Allowed
-	sealer          *session.Sealer
 
 	license  *license.Checker
 	verifier *auth.Verifier
@@ -107,8 +104,6 @@ type Gateway struct {
 	limits   ratelimit.Store
 	redis    *ratelimit.Redis    // nil when limits are kept in memory
 	sessions *multiplex.Sessions // at upstreams
-	inFlight *multiplex.InFlight // nil with one upstream
-	tasks    *affinity.Tasks     // nil too then
 	audit    *audit.Log
 	refused  *refused.Counters    // of requests whose callers were not identified
 	reporter *report.Reporter     // nil when no traces are reported
@@ -147,9 +142,6 @@ type Gateway struct {
 }
 
 var _ http.Handler = (*Gateway)(nil)
-
-// maxSessions bounds the client sessions whose upstream sessions are remembered.
-const maxSessions = 65_536
 
 // New builds a gateway. Everything that can be wrong is found here: an error
 // means that nothing is left running or open.
@@ -207,7 +199,9 @@ func New(opts Options) (g *Gateway, err error) {
 	if err = g.openLimits(cfg); err != nil {
 		return nil, err
 	}
-	g.openSessions(cfg)
+	if err = g.openSessions(cfg); err != nil {
+		return nil, err
+	}
 	if err = g.openObserver(cfg); err != nil {
 		return nil, err
 	}
@@ -253,21 +247,15 @@ func (g *Gateway) openLimits(cfg *config.File) error {
 	return nil
 }
 
-// openState opens what outlives the process: session key, audit trail and the
+// openState opens what outlives the process: the audit trail and the
 // reporter's offset.
 func (g *Gateway) openState(cfg *config.File, opts Options) error {
-	key, err := session.LoadKey(cfg.Sessions.KeyFile, cfg.StateDirectory())
-	if err != nil {
-		return err
-	}
-	if g.sealer, err = session.NewSealer(key); err != nil {
-		return err
-	}
 	logOptions := audit.Options{Now: g.now, Logger: g.log, StateDir: cfg.StateDirectory(), OpenFile: opts.openAudit}
 	reports := cfg.ControlPlane.Active() && opts.Sink != nil
 	if reports {
 		logOptions.MaxBacklog = uint64(cfg.ControlPlane.Traces.MaxBacklog)
 	}
+	var err error
 	if g.audit, err = audit.Open(cfg.Audit, logOptions); err != nil {
 		return fmt.Errorf("open audit file %s: %w", cfg.Audit.Path, err)
 	}
@@ -289,6 +277,29 @@ func (g *Gateway) openState(cfg *config.File, opts Options) error {
 		Gateway: cfg.ControlPlane.Gateway, Sink: opts.Heads, Logger: g.log, Log: g.audit,
 	})
 	return err
+}
+
+// openSessions opens the memory of the sessions that the gateway opens for clients.
+func (g *Gateway) openSessions(cfg *config.File) error {
+	key, err := session.LoadKey(cfg.Sessions.KeyFile, cfg.StateDirectory())
+	if err != nil {
+		return err
+	}
+	sealer, err := session.NewSealer(key)
+	if err != nil {
+		return err
+	}
+	state := multiplex.StateOptions{
+		Dir: cfg.StateDirectory(), MaxTasks: cfg.TaskAffinity.MaxEntries, TaskTTL: cfg.TaskAffinity.TTL, Now: g.now,
+	}
+	if g.redis != nil { // replicas share sessions where they share their rate limits
+		state.Replicas = &multiplex.Replicas{Sessions: g.redis.Records(), Tasks: g.redis}
+	}
+	g.sessions = multiplex.Open(multiplex.Options{
+		Upstreams: g.targets, Default: g.defaultUpstream, Background: g.background, Version: g.version,
+		Sealer: sealer, Logger: g.log, Joined: g.merged.Attach,
+	}, state)
+	return nil
 }
 
 // warn says at the start what an operator may not have meant.
@@ -385,11 +396,7 @@ func (g *Gateway) Close() error {
 	if g.redis != nil {
 		errs = append(errs, g.redis.Close())
 	}
-	if g.sessions != nil {
-		if c, ok := g.sessions.State.Upstream.(io.Closer); ok {
-			errs = append(errs, c.Close())
-		}
-	}
+	errs = append(errs, g.sessions.Close())
 	if g.audit != nil {
 		g.refused.Close(refusedPatience)
 		errs = append(errs, g.audit.Close())

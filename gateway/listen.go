@@ -25,7 +25,7 @@ func (ex *exchange) serveStream() *refusal.Refusal {
 	if ex.g.audit.Ready() != nil {
 		return &refusal.Audit
 	}
-	if ex.tagFor(tag.Standing) == tag.None {
+	if !ex.session.Several() {
 		return ex.passStream(ex.r.Header.Get(mcp.HeaderLastEventID))
 	}
 	last := ex.r.Header.Get(mcp.HeaderLastEventID)
@@ -37,22 +37,23 @@ func (ex *exchange) serveStream() *refusal.Refusal {
 	if ex.up, ok = ex.g.targets[name]; !ok {
 		return &refusal.NoRoute
 	}
-	if refused := ex.upstreamSession(); refused != nil {
-		return refused
+	if err := ex.session.Find(ex.ctx, ex.up); err != nil {
+		return ex.refuseUpstream(err)
 	}
 	return ex.passStream(id)
 }
 
 // passStream opens the stream of one upstream and passes it on.
 func (ex *exchange) passStream(lastID string) *refusal.Refusal {
-	resp, refused := ex.inSession(func(again bool) (*upstream.Response, error) {
+	ex.sentUp = ex.now()
+	resp, err := ex.session.Send(ex.ctx, ex.up, func(again bool) (*upstream.Response, error) {
 		if again {
 			lastID = "" // the position was one of the session that was lost
 		}
-		return ex.get(ex.ctx, ex.up, ex.upSession, lastID)
+		return ex.get(ex.ctx, ex.up, ex.session.There, lastID)
 	})
-	if refused != nil {
-		return refused
+	if err != nil {
+		return ex.refuseUpstream(err)
 	}
 	defer resp.Body.Close()
 	if resp.Status == http.StatusMethodNotAllowed {
@@ -63,10 +64,10 @@ func (ex *exchange) passStream(lastID string) *refusal.Refusal {
 
 // get asks an upstream for its standalone stream.
 func (ex *exchange) get(ctx context.Context, t *transport.Upstream, s session.UpstreamSession, lastID string) (*upstream.Response, error) {
-	header, caller := ex.appendHeader(nil), ex.transportCaller()
+	header, caller := ex.appendHeader(nil), ex.session.Caller()
 	header.Del(mcp.HeaderLastEventID)
 	return t.Transport.Listen(ctx, &transport.Request{
-		Session: ex.sessionThere(s), Caller: &caller, Header: header, LastEventID: lastID,
+		Session: ex.session.SessionAt(s), Caller: &caller, Header: header, LastEventID: lastID,
 		// Silent by nature: only the first byte has a time limit.
 		Timeouts: &upstream.Timeouts{FirstByte: t.Timeout},
 	})
@@ -81,8 +82,7 @@ func (ex *exchange) serveEnd() *refusal.Refusal {
 	if ex.g.audit.Ready() != nil {
 		return &refusal.Audit
 	}
-	several := ex.tagFor(tag.Standing) != tag.None
-	if several && ex.handle.Upstream == "" {
+	if ex.session.Several() && ex.session.Handle.Upstream == "" {
 		// The default upstream made no session: what there is to end the gateway
 		// has opened itself.
 		ex.endSessions()
@@ -93,13 +93,13 @@ func (ex *exchange) serveEnd() *refusal.Refusal {
 		return nil
 	}
 	ex.sentUp = ex.now()
-	caller := ex.transportCaller()
-	resp, err := ex.up.Transport.End(ex.ctx, &transport.Request{Session: ex.sessionThere(ex.upSession), Caller: &caller, Header: ex.appendHeader(nil)})
+	caller := ex.session.Caller()
+	resp, err := ex.up.Transport.End(ex.ctx, &transport.Request{Session: ex.session.SessionAt(ex.session.There), Caller: &caller, Header: ex.appendHeader(nil)})
 	if err != nil {
 		return ex.refuseUpstream(err)
 	}
 	defer resp.Body.Close()
-	if ex.hasHandle && (resp.Status < 300 || resp.Status == http.StatusNotFound) {
+	if ex.session.Joined && (resp.Status < 300 || resp.Status == http.StatusNotFound) {
 		ex.endSessions()
 	}
 	if resp.Status == http.StatusMethodNotAllowed {
@@ -126,7 +126,7 @@ func (ex *exchange) openControl() *refusal.Refusal {
 		// The stateless revision knows neither sessions nor standalone streams.
 		return &refusal.NoStream
 	}
-	if refused := ex.openSession(); refused != nil {
+	if refused := ex.session.Join(ex.ctx); refused != nil {
 		return refused
 	}
 	up, ok := ex.g.targets[ex.g.defaultUpstream]
@@ -138,12 +138,15 @@ func (ex *exchange) openControl() *refusal.Refusal {
 		return refused
 	}
 	ex.rec.Action = audit.ActionAllow
-	return ex.upstreamSession()
+	if err := ex.session.Find(ex.ctx, ex.up); err != nil {
+		return ex.refuseUpstream(err)
+	}
+	return nil
 }
 
 // endSessions ends the client's session: those that the gateway opened for it at
 // other upstreams, and its merged stream. The default upstream was told.
 func (ex *exchange) endSessions() {
-	ex.g.sessions.End(ex.ctx, ex.handle.ID, ex.up)
-	ex.g.merged.End(ex.handle.ID)
+	ex.g.sessions.End(ex.ctx, ex.session.Handle.ID, ex.up)
+	ex.g.merged.End(ex.session.Handle.ID)
 }

@@ -41,6 +41,21 @@ func (ex *exchange) refuse(refused *refusal.Refusal) {
 	}
 }
 
+// rejectStopped answers a server's request in the place of the client, whose answer
+// to it was refused. It does nothing for callers who were not identified, and nothing
+// once the answer was sent.
+func (ex *exchange) rejectStopped(refused *refusal.Refusal) {
+	sent := !ex.sentUp.IsZero() && refused != &refusal.Header // which the upstream client found before it sent anything
+	if !ex.identified || sent {
+		return
+	}
+	version := ex.dialect.Version
+	if !ex.g.versions.Allows(ex.dialect) {
+		version = ""
+	}
+	ex.session.RejectStopped(ex.ctx, refused, ex.rec.RequestID, version)
+}
+
 // composeRefusal makes the body of a refusal. It is not in the buffer of the
 // upstream's answer, to which the record still refers.
 func (ex *exchange) composeRefusal(refused *refusal.Refusal) {
@@ -112,8 +127,8 @@ func (ex *exchange) fillRecord(r *audit.Record, m *mcp.Message, up *transport.Up
 	if r.TraceID == "" {
 		r.TraceID = ex.traceID()
 	}
-	if r.Session == "" && ex.hasHandle {
-		r.Session = ex.handle.ID.String()
+	if r.Session == "" && ex.session.Joined {
+		r.Session = ex.session.Handle.ID.String()
 	}
 	r.Method = m.Method
 	if m.Method == mcp.MethodToolsCall {

@@ -88,17 +88,17 @@ func (ex *exchange) serve() *refusal.Refusal {
 	if refused := ex.resolveDialect(); refused != nil {
 		return refused
 	}
-	if refused := ex.openSession(); refused != nil {
+	if refused := ex.session.Join(ex.ctx); refused != nil {
 		return refused
 	}
-	if refused := ex.untag(); refused != nil {
+	if refused := ex.session.Untag(); refused != nil {
 		return refused
 	}
 	if refused := ex.judgeRequest(); refused != nil {
 		return refused
 	}
-	if ex.unknown != nil {
-		return ex.discard()
+	if ex.session.Unknown != nil {
+		return ex.discard(ex.session.Unknown)
 	}
 	if done, refused := ex.answerSearch(); done {
 		return refused
@@ -126,7 +126,7 @@ func (ex *exchange) answerPreflight() *refusal.Refusal {
 // admit is what is decided before anything of the body is read.
 func (ex *exchange) admit() (refused *refusal.Refusal) {
 	client := admission.Client{Addr: ex.addr, Address: ex.address}
-	ex.hops, refused = ex.live.admission.Admit(ex.ctx, ex.r, &client, ex.start)
+	ex.session.Hops, refused = ex.live.admission.Admit(ex.ctx, ex.r, &client, ex.start)
 	return refused
 }
 
@@ -140,7 +140,7 @@ func (ex *exchange) authenticate() *refusal.Refusal {
 		}
 		return refused
 	}
-	ex.identified = true
+	ex.identified, ex.session.Token = true, ex.who.Token
 	ex.rec.OAuthClientName = ex.who.ClientName
 	return nil
 }
@@ -164,7 +164,19 @@ func (ex *exchange) read() (refused *refusal.Refusal) {
 // resolveDialect finds the protocol revision of the request.
 func (ex *exchange) resolveDialect() (refused *refusal.Refusal) {
 	ex.dialect, refused = intake.Dialect(ex.r.Header, &ex.msg, ex.g.versions)
+	ex.session.Dialect = ex.dialect
 	return refused
+}
+
+// discard acknowledges a message that refers to something that was never issued.
+// An upstream would ignore it too, like an answer that comes too late.
+func (ex *exchange) discard(unknown *refusal.Refusal) *refusal.Refusal {
+	ex.rec.ErrorKind = unknown.Kind
+	if err := ex.account(unknown.Status, 0); err != nil {
+		return &refusal.Audit
+	}
+	ex.w.WriteHeader(unknown.Status)
+	return nil
 }
 
 // route finds the upstream (gateway specification, routes): tool calls by
@@ -172,7 +184,7 @@ func (ex *exchange) resolveDialect() (refused *refusal.Refusal) {
 // they were asked, what asks about a task to where it was made, everything else
 // to default_upstream.
 func (ex *exchange) route() *refusal.Refusal {
-	if ex.up = ex.follow(); ex.up != nil {
+	if ex.up = ex.session.Follow(ex.ctx); ex.up != nil {
 		return nil
 	}
 	name := ex.g.defaultUpstream
@@ -180,8 +192,7 @@ func (ex *exchange) route() *refusal.Refusal {
 		name, _ = ex.g.router.Match(ex.msg.Name)
 	}
 	if ex.g.federation != nil {
-		ex.caller = ex.transportCaller()
-		ex.found = ex.g.federation.Route(ex.ctx, &ex.caller, &ex.msg, name)
+		ex.found = ex.g.federation.Route(ex.ctx, ex.session.Client().Caller, &ex.msg, name)
 		name, ex.rec.UpstreamTool = ex.found.Upstream, ex.found.OwnTool
 	}
 	if ex.up = ex.g.targets[name]; ex.up == nil {

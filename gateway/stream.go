@@ -33,9 +33,9 @@ func (ex *exchange) relayStream(resp *upstream.Response) *refusal.Refusal {
 	ctx, cancel := context.WithCancelCause(ex.ctx)
 	defer cancel(nil)
 	s := new(relayed)
-	s.frames = frames{ex: ex, client: &s.client, up: ex.up, session: ex.upSession}
+	s.frames = frames{ex: ex, client: &s.client, up: ex.up, session: ex.session.There}
 	s.client.Init(streamHost{ex}.options(cancel))
-	s.up.Init(&s.client, &s.frames, tag.Stream{Kind: ex.tagFor(tag.Post), Upstream: ex.up.Name}, ex.frameOut[:0])
+	s.up.Init(&s.client, &s.frames, tag.Stream{Kind: ex.session.TagFor(tag.Post), Upstream: ex.up.Name}, ex.frameOut[:0])
 	ex.copyHeader(resp.Header)
 	ex.began = true
 	s.client.Start()
@@ -57,7 +57,7 @@ func (ex *exchange) mergeStreams(at *tag.Positions) *refusal.Refusal {
 	}
 	ctx, cancel := context.WithCancelCause(ex.ctx)
 	m := ex.g.merged.Open(ctx, streams.MergedOptions{
-		Options: streamHost{ex}.options(cancel), Session: ex.handle.ID, Sources: sources{ex},
+		Options: streamHost{ex}.options(cancel), Session: ex.session.Handle.ID, Sources: sources{ex},
 		Upstreams: ex.g.targets, Positions: at, Replicated: ex.g.sessions.Replicated,
 	})
 	defer func() { // also when something panics: its goroutines use the exchange
@@ -65,7 +65,7 @@ func (ex *exchange) mergeStreams(at *tag.Positions) *refusal.Refusal {
 		streamHost{ex}.note(m.Counts())
 	}()
 	ex.began = true
-	m.Run(ex.up, ex.upSession)
+	m.Run(ex.up, ex.session.There)
 	streamHost{ex}.finish(ctx, &m.Client, context.Cause(ctx), true)
 	return nil
 }
@@ -132,11 +132,11 @@ func (s sources) Failed(up *transport.Upstream, cause upstream.Cause) {
 }
 
 func (s sources) Sessions(ctx context.Context) map[string]mcp.Session {
-	return s.ex.g.sessions.State.Upstream.All(ctx, s.ex.handle.ID)
+	return s.ex.g.sessions.State.Upstream.All(ctx, s.ex.session.Handle.ID)
 }
 
 func (s sources) Ended(ctx context.Context) bool {
-	return s.ex.g.sessions.State.Upstream.Ended(ctx, s.ex.handle.ID)
+	return s.ex.g.sessions.State.Upstream.Ended(ctx, s.ex.session.Handle.ID)
 }
 
 // note takes over what has passed on a stream until now.

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"svc/gateway/affinity"
 	"svc/gateway/background"
 	"svc/gateway/mcp"
 	"svc/gateway/session"
@@ -96,14 +97,19 @@ func newSet(t *testing.T) *set {
 	for _, p := range []*peer{s.main, s.b, s.c} {
 		ups[p.name] = &transport.Upstream{Name: p.name, Transport: p}
 	}
+	sealer, err := session.NewSealer(make([]byte, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
 	s.Sessions = New(Options{
-		Upstreams: ups, Default: "main", Background: s.background, Version: "9", Logger: slog.New(slog.DiscardHandler),
+		Upstreams: ups, Default: "main", Background: s.background, Version: "9", Logger: slog.New(slog.DiscardHandler), Sealer: sealer,
 		Joined: func(_ session.ID, up *transport.Upstream, opened mcp.Session) {
 			s.joined = append(s.joined, up.Name+" "+opened.ID)
 		},
 	})
-	memory := session.NewMemory(10, s.Close)
+	memory := session.NewMemory(10, s.Discard)
 	s.State = session.State{Upstream: memory, Settings: memory}
+	s.inFlight, s.tasks = NewInFlight(time.Now), &affinity.Tasks{Map: affinity.NewMemory(10, time.Hour, time.Now)}
 	t.Cleanup(s.background.Stop)
 	return s
 }

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"svc/gateway/affinity"
 	"svc/gateway/background"
 	"svc/gateway/mcp"
 	"svc/gateway/mcpclient"
@@ -45,7 +46,9 @@ type Options struct {
 	// Version is the gateway's own, for the clientInfo of sessions whose clients are
 	// no longer known.
 	Version string
-	Logger  *slog.Logger
+	// Sealer makes and reads the handles of sessions.
+	Sealer *session.Sealer
+	Logger *slog.Logger
 }
 
 // Sessions are the sessions of clients at upstreams. It is safe for concurrent use.
@@ -58,6 +61,9 @@ type Sessions struct {
 	// reopened is set once the default upstream lost a session that was opened
 	// again: until then the state is not asked for a session there.
 	reopened atomic.Bool
+
+	inFlight *InFlight       // nil with one upstream
+	tasks    *affinity.Tasks // nil too then
 }
 
 // New returns sessions without a state.
@@ -193,11 +199,11 @@ func (s *Sessions) Reopen(ctx context.Context, c Client, up *transport.Upstream,
 func (s *Sessions) End(ctx context.Context, id session.ID, except *transport.Upstream) {
 	open := s.State.Upstream.End(ctx, id)
 	delete(open, except.Name)
-	s.Close(open)
+	s.Discard(open)
 }
 
-// Close ends upstream sessions, by the names of their upstreams, in the background.
-func (s *Sessions) Close(open map[string]mcp.Session) {
+// Discard ends upstream sessions, by the names of their upstreams, in the background.
+func (s *Sessions) Discard(open map[string]mcp.Session) {
 	for name, opened := range open {
 		if up, ok := s.opts.Upstreams[name]; ok {
 			s.closeOne(up, opened)

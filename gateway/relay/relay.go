@@ -18,6 +18,7 @@ import (
 	"svc/gateway/mcp"
 	"svc/gateway/mcpclient"
 	"svc/gateway/refusal"
+	"svc/gateway/session"
 	"svc/gateway/upstream"
 )
 
@@ -50,10 +51,15 @@ type Request struct {
 	InSession bool
 }
 
-// OfError decides about an error in the place of a response, or of its body. left is
+// OfError decides about an error in the place of a response, of its body, or of the
+// session at the upstream. left is
 // set where the context of the client's request has ended.
 func OfError(err error, left bool) Outcome {
 	switch {
+	case errors.Is(err, session.ErrUnknown):
+		return Outcome{Refused: &refusal.Session}
+	case errors.Is(err, session.ErrUnavailable):
+		return Outcome{Refused: refusal.SessionStore.After(time.Second)}
 	case left:
 		// The client has left; the answer reaches nobody, the audit line says why.
 		return Outcome{Refused: &refusal.CallerGone}

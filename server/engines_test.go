@@ -2,7 +2,10 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,10 +17,11 @@ import (
 // and every answer that needs both is the same as with one.
 func TestTracesOfAnotherEngine(t *testing.T) {
 	var traces *memory.Store
+	var fault error
 	r := newRig(t, func(o *Options) {
 		records := o.Records
 		traces = memory.Open(memory.Options{Now: o.Now, Agents: func(tenant string) store.AgentDirectory { return records.Tenant(tenant) }})
-		o.Traces = traces
+		o.Traces = faulty{traces, &fault}
 	})
 	agent := r.agent(r.admin, "billing")
 	policy := r.ask(r.admin, "POST", "/api/policies", policyBody("x", "")).want(201).data().id(t)
@@ -44,6 +48,24 @@ func TestTracesOfAnotherEngine(t *testing.T) {
 	groups := toObject(t, r.ask(r.admin, "GET", "/api/traces/stats?period=1h&groupBy=agent", "").want(200).object()["groups"].([]any)[0])
 	groups.is(t, "agentName", "invoices")
 
+	// While its traces cannot be reached, requests that need them are to be sent again,
+	// and the others are answered as before.
+	away := errors.New("dial tcp 10.0.0.7:9440: connection refused")
+	fault = fmt.Errorf("list traces: %w: %w", store.ErrUnavailable, away)
+	for _, path := range []string{"/api/traces", "/api/traces/1", "/api/traces/export", "/api/traces/stats", "/api/traces/stream", "/api/costs/breakdown", "/api/costs/budgets"} {
+		a := r.ask(r.admin, "GET", path, "").want(503)
+		if a.header.Get("Retry-After") != "5" || strings.Contains(string(a.raw), "10.0.0.7") {
+			t.Errorf("%s: Retry-After %q, %s", path, a.header.Get("Retry-After"), a.raw)
+		}
+	}
+	r.ask(r.admin, "POST", "/api/traces", body).want(503)
+	r.ask(r.admin, "GET", "/api/agents", "").want(200)
+	if a := r.ask("", "GET", "/readyz", ""); a.status != 200 {
+		t.Errorf("/readyz is %d while only the traces are away", a.status)
+	}
+	fault = nil
+	r.ask(r.admin, "GET", "/api/traces", "").want(200)
+
 	// Without its traces the server says so, and goes on with its records.
 	if err := traces.Close(); err != nil {
 		t.Fatal(err)
@@ -51,4 +73,94 @@ func TestTracesOfAnotherEngine(t *testing.T) {
 	r.ask(r.admin, "GET", "/api/traces", "").want(500)
 	r.ask(r.admin, "GET", "/api/teams", "").want(200)
 	r.ask(r.admin, "GET", "/api/agents/"+agent, "").want(200)
+}
+
+// faulty is a store of traces that fails as long as there is a fault.
+type faulty struct {
+	store.Traces
+	fault *error
+}
+
+func (f faulty) TracesOf(tenant string) store.TenantTraces {
+	if *f.fault == nil {
+		return f.Traces.TracesOf(tenant)
+	}
+	return failing{err: *f.fault}
+}
+
+// failing is traces none of whose methods succeeds.
+type failing struct {
+	store.TenantTraces
+	err error
+}
+
+func (f failing) Ingest(context.Context, store.Batch) (store.IngestResult, error) {
+	return store.IngestResult{}, f.err
+}
+func (f failing) ListTraces(context.Context, store.TraceFilter, store.Page) ([]store.Trace, int, error) {
+	return nil, 0, f.err
+}
+func (f failing) GetTrace(context.Context, string) (store.Trace, error) { return store.Trace{}, f.err }
+func (f failing) StreamTraces(context.Context, store.StreamOptions) (store.TraceStream, error) {
+	return nil, f.err
+}
+func (f failing) Stats(context.Context, store.StatsQuery) (store.Stats, error) {
+	return store.Stats{}, f.err
+}
+func (f failing) Spend(context.Context, []store.SpendQuery) ([]store.NanoUSD, error) {
+	return nil, f.err
+}
+func (f failing) PolicyFires(context.Context, []string) (map[string]int64, error) {
+	return nil, f.err
+}
+
+// TestATotalThatWasNotCounted: the answer says that a total is a lower bound.
+func TestATotalThatWasNotCounted(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Traces = uncounted{o.Traces} })
+	r.traces(store.Trace{ID: "1", AgentName: "a", Status: store.TraceSuccess}, store.Trace{ID: "2", AgentName: "a", Status: store.TraceSuccess})
+	r.ask(r.admin, "GET", "/api/traces?limit=1", "").want(200).object().is(t, "total", 2, "totalIsLowerBound", true)
+}
+
+// uncounted is traces whose lists are not counted beyond the page.
+type uncounted struct{ store.Traces }
+
+func (u uncounted) TracesOf(tenant string) store.TenantTraces {
+	return uncountedTenant{u.Traces.TracesOf(tenant)}
+}
+
+type uncountedTenant struct{ store.TenantTraces }
+
+func (u uncountedTenant) ListUncounted(ctx context.Context, f store.TraceFilter, p store.Page) ([]store.Trace, int, bool, error) {
+	list, _, err := u.ListTraces(ctx, f, p)
+	return list, p.Offset + len(list), true, err
+}
+
+// TestReadinessOfAStoreThatTakesNoWrites: what the probe found makes /readyz 503. The
+// reason is in the log, once, and on the metrics listener.
+func TestReadinessOfAStoreThatTakesNoWrites(t *testing.T) {
+	var hangs error
+	r := newRig(t, func(o *Options) { o.Writable = func() error { return hangs } })
+	verbose := func() (int, string) {
+		w := httptest.NewRecorder()
+		r.srv.Readiness().ServeHTTP(w, httptest.NewRequest("GET", "/readyz?verbose", nil))
+		return w.Code, w.Body.String()
+	}
+	r.ask("", "GET", "/readyz", "").want(200)
+	hangs = errors.New("a write to /var/lib/svc/svc.db has not ended")
+	for range 3 {
+		if a := r.ask("", "GET", "/readyz?verbose", "").want(503); strings.Contains(string(a.raw), "/var/lib") {
+			t.Errorf("the public answer tells the reason: %s", a.raw)
+		}
+	}
+	if got := strings.Count(r.log.String(), "has not ended"); got != 1 {
+		t.Errorf("the reason was logged %d times", got)
+	}
+	if code, body := verbose(); code != 503 || !strings.Contains(body, `"reason":"a write to /var/lib/svc/svc.db has not ended"`) {
+		t.Errorf("the metrics listener answers %d %s", code, body)
+	}
+	hangs = nil
+	r.ask("", "GET", "/readyz", "").want(200)
+	if code, _ := verbose(); code != 200 || !strings.Contains(r.log.String(), "ready again") {
+		t.Errorf("%d after the probe succeeded; %s", code, r.log)
+	}
 }

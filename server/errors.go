@@ -45,8 +45,13 @@ var (
 	errUnauthorized = &failure{http.StatusUnauthorized, "missing or invalid API key", nil}
 	errNoRoute      = &failure{http.StatusNotFound, "no such endpoint", nil}
 	errMethod       = &failure{http.StatusMethodNotAllowed, "method not allowed", nil}
+	errUnavailable  = &failure{http.StatusServiceUnavailable, "the data that this request needs is not available at present; send it again after Retry-After seconds", nil}
 	errTooMany      = &failure{http.StatusTooManyRequests, "rate limit exceeded", nil}
 )
+
+// unavailableFor is the Retry-After of an answer that needs an engine which cannot be
+// reached, in seconds.
+const unavailableFor = "5"
 
 // outcome turns any error into what the client sees (control-plane
 // specification, Errors). Errors that nobody foresaw answer 500 with a fixed
@@ -72,6 +77,9 @@ func outcome(err error, requestID string) *failure {
 		if f.status != 0 {
 			return f
 		}
+	}
+	if errors.Is(err, store.ErrUnavailable) {
+		return errUnavailable
 	}
 	return &failure{http.StatusInternalServerError, "internal server error", map[string]string{"requestId": requestID}}
 }

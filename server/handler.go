@@ -146,8 +146,11 @@ func (s *Server) fail(c *call, err error) {
 	default:
 		s.log.Error("request failed", "request_id", c.id, "method", c.Method, "route", c.pattern(), "error", err)
 	}
-	if f.status == http.StatusUnauthorized {
+	switch f.status {
+	case http.StatusUnauthorized:
 		c.w.Header().Set("WWW-Authenticate", "Bearer")
+	case http.StatusServiceUnavailable:
+		c.w.Header().Set("Retry-After", unavailableFor)
 	}
 	c.reply(f)
 }

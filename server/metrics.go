@@ -28,7 +28,7 @@ type metrics struct {
 	bodies      *prometheus.CounterVec
 }
 
-func newMetrics(stores []store.Opened, bodies *bodyMemory) *metrics {
+func newMetrics(stores []store.Opened, bodies *bodyMemory, ready func(context.Context) error) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -73,7 +73,15 @@ func newMetrics(stores []store.Opened, bodies *bodyMemory) *metrics {
 	held := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "svc_request_body_bytes", Help: "Bytes of request bodies in memory.",
 	}, func() float64 { return float64(bodies.inMemory()) })
-	m.registry.MustRegister(size, free, held, m.requests, m.seconds, m.traces, m.streams, m.slowStreams, m.bodies,
+	writable := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "svc_store_writable", Help: "1 while the store takes writes, 0 while /readyz is 503; /readyz?verbose on this listener says why.",
+	}, func() float64 {
+		if ready(context.Background()) != nil {
+			return 0
+		}
+		return 1
+	})
+	m.registry.MustRegister(size, free, held, writable, m.requests, m.seconds, m.traces, m.streams, m.slowStreams, m.bodies,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, outcome := range []string{"accepted", "duplicate", "expired"} {
 		m.traces.WithLabelValues(outcome)

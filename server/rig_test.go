@@ -172,7 +172,7 @@ func (a *reply) conventions(underAPI bool) {
 			}
 		}
 	}
-	if (a.header.Get("Retry-After") != "") != (a.status == 429) {
+	if (a.header.Get("Retry-After") != "") != (a.status == 429 || a.status == 503 && underAPI) {
 		a.t.Errorf("%s: %d with Retry-After %q", a.what, a.status, a.header.Get("Retry-After"))
 	}
 	if a.status == http.StatusNotModified {

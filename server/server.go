@@ -23,6 +23,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"svc/server/api"
@@ -44,6 +45,9 @@ type Options struct {
 	// Traces holds the traces; required. It is the same value as Records where one
 	// engine is both.
 	Traces store.Traces
+	// Writable reports why Records takes no writes at present, as a probe found out; nil
+	// means that only Records.Ready is asked.
+	Writable func() error
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// Logger takes what an operator should know; nil means nothing is logged.
@@ -68,6 +72,8 @@ type Options struct {
 type Server struct {
 	records       store.Records
 	traces        store.Traces
+	writable      func() error
+	notReady      atomic.Pointer[string] // the reason that was logged last
 	now           func() time.Time
 	log           *slog.Logger
 	webhookSecret []byte
@@ -101,11 +107,15 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		records:       o.Records,
 		traces:        o.Traces,
+		writable:      o.Writable,
 		now:           o.Now,
 		log:           o.Logger,
 		webhookSecret: []byte(o.WebhookSecret),
 		longPages:     make(chan struct{}, maxLongPages),
 		bodies:        newBodyMemory(maxBodiesInMemory, maxTenantBodiesInMemory),
+	}
+	if s.writable == nil {
+		s.writable = func() error { return nil }
 	}
 	if s.now == nil {
 		s.now = time.Now
@@ -119,7 +129,7 @@ func New(o Options) (*Server, error) {
 			return nil, fmt.Errorf("server: %w", err)
 		}
 	}
-	s.otlp, s.streams, s.metrics = otlp.NewAssembler(s.prices), newStreams(), newMetrics(storesOf(o), s.bodies)
+	s.otlp, s.streams, s.metrics = otlp.NewAssembler(s.prices), newStreams(), newMetrics(storesOf(o), s.bodies, s.ready)
 	limit, ingest := o.RateLimit, o.IngestRateLimit
 	if limit == 0 {
 		limit = DefaultRateLimit
@@ -227,15 +237,52 @@ func (s *Server) healthz(w http.ResponseWriter, r *http.Request) {
 	s.probe(w, r, nil)
 }
 
-// readyz says whether the store takes writes too.
+// readyz says whether the store takes writes too. Why it does not is for the log and
+// for the metrics listener.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
-	defer cancel()
-	s.probe(w, r, s.records.Ready(ctx))
+	err := s.ready(r.Context())
+	s.logReadiness(err)
+	s.probe(w, r, err)
 }
 
-// probe answers a health question; GET and HEAD only. Why the store does not
-// answer is for the log.
+// ready is why the store of the records takes no writes at present; nil when it does.
+func (s *Server) ready(ctx context.Context) error {
+	if err := s.writable(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	return s.records.Ready(ctx)
+}
+
+// logReadiness logs a reason once, and when it is gone.
+func (s *Server) logReadiness(err error) {
+	if err == nil {
+		if s.notReady.Swap(nil) != nil {
+			s.log.Info("store is ready again")
+		}
+		return
+	}
+	why := err.Error()
+	if was := s.notReady.Swap(&why); was == nil || *was != why {
+		s.log.Error("store is not ready", "error", err)
+	}
+}
+
+// Readiness returns the handler of /readyz for the metrics listener: with the
+// parameter verbose it says why the server is not ready.
+func (s *Server) Readiness() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := s.ready(r.Context())
+		if err == nil || !r.URL.Query().Has("verbose") {
+			s.probe(w, r, err)
+			return
+		}
+		writeJSON(w, http.StatusServiceUnavailable, encode(health{Status: "unavailable", Reason: err.Error()}))
+	})
+}
+
+// probe answers a health question; GET and HEAD only.
 func (s *Server) probe(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
@@ -243,7 +290,6 @@ func (s *Server) probe(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	if err != nil {
-		s.log.Error("store is not ready", "error", err)
 		writeJSON(w, http.StatusServiceUnavailable, encode(health{Status: "unavailable"}))
 		return
 	}
@@ -253,6 +299,7 @@ func (s *Server) probe(w http.ResponseWriter, r *http.Request, err error) {
 // health is the body of /healthz and /readyz.
 type health struct {
 	Status string `json:"status"`
+	Reason string `json:"reason,omitempty"`
 }
 
 // readyTimeout bounds how long /readyz waits for the store.

@@ -104,7 +104,7 @@ func (s *Server) listTraces(c *call) error {
 		}
 		defer release()
 	}
-	traces, total, err := c.traces.ListTraces(c.Context(), filter, page.withOneMore())
+	traces, total, atLeast, err := c.countedTraces(filter, page)
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,19 @@ func (s *Server) listTraces(c *call) error {
 	if page.Offset > longOffset {
 		c.linkNext(next)
 	}
-	return nextPage(c, each(traces, wireTraceItem), total, page, next)
+	return c.bare(http.StatusOK, api.Page[api.TraceItem]{
+		Data: each(traces, wireTraceItem), Total: total, Limit: page.Limit, Offset: page.Offset, Next: next, TotalIsLowerBound: atLeast,
+	})
+}
+
+// countedTraces reads a page and the item behind it. A total that the store did not
+// count is at least as high as the place of that item.
+func (c *call) countedTraces(f store.TraceFilter, page cursorPage) (traces []store.Trace, total int, atLeast bool, err error) {
+	if uncounted, ok := c.traces.(store.UncountedTraces); ok {
+		return uncounted.ListUncounted(c.Context(), f, page.withOneMore())
+	}
+	traces, total, err = c.traces.ListTraces(c.Context(), f, page.withOneMore())
+	return traces, total, false, err
 }
 
 // getTrace serves GET /api/traces/:id.

@@ -76,6 +76,10 @@ var ErrClosed = errors.New("store is closed")
 // MaxLag. The reader may resume from its last cursor.
 var ErrTooSlow = errors.New("stream reader is too slow")
 
+// ErrUnavailable means that an engine cannot be reached at present, so that the same
+// call may succeed later; nothing of a write was kept. Engines on a network wrap it.
+var ErrUnavailable = errors.New("the store is not available at present")
+
 // KindOf is the kind of the first *Error in err's chain, Internal without one.
 func KindOf(err error) Kind {
 	var e *Error

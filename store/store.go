@@ -17,7 +17,8 @@
 //
 // Lists are newest first by creation, stable under equal times, and carry the
 // exact total before paging. Times are UTC. Money is [NanoUSD]. Every method may
-// also return an error that is not an [*Error]: the backend failed, or ctx ended.
+// also return an error that is not an [*Error]: the backend failed, [ErrUnavailable]
+// where it cannot be reached, or ctx ended.
 // Everything is safe for concurrent use.
 package store
 

@@ -191,6 +191,15 @@ type Expired struct {
 	More            bool // more is too old: call again
 }
 
+// UncountedTraces is a [TenantTraces] that does not count every list.
+type UncountedTraces interface {
+	TenantTraces
+	// ListUncounted is ListTraces with a total that is a lower bound where atLeast is
+	// set: while rows follow the page, it is at least the place of the first of them,
+	// so that a loop over pages does not end early.
+	ListUncounted(ctx context.Context, f TraceFilter, page Page) (list []Trace, total int, atLeast bool, err error)
+}
+
 // TenantTraces is the traces of a tenant and their statistics.
 type TenantTraces interface {
 	// Ingest stores a batch durably and idempotently. Traces are de-duplicated by ID.

@@ -23,7 +23,7 @@ func NewTracesCmd(env process.Env) *cobra.Command {
 		`  svc traces list --since 1h --status error
   svc traces get 0199c2a4-…
   svc traces stats --period 7d --group-by agent`,
-		newTraceListCmd(r), newTraceGetCmd(r), newTraceStatsCmd(r),
+		newTraceListCmd(r), newTraceGetCmd(r), newTraceStatsCmd(r), newTraceExportCmd(r),
 	)
 	r.AddFlags(cmd)
 	return cmd
@@ -55,6 +55,12 @@ func newTraceListCmd(r *rest.Connection) *cobra.Command {
 		q.Page = p
 		return c.ListTraces(ctx, q)
 	})
+	addTraceFilter(r, cmd, &q.TraceFilter)
+	return cmd
+}
+
+// addTraceFilter adds the flags that narrow a list of traces, its export and its tail.
+func addTraceFilter(r *rest.Connection, cmd *cobra.Command, q *client.TraceFilter) {
 	f := cmd.Flags()
 	f.StringVar(&q.AgentID, "agent-id", "", "only traces of this agent")
 	agents.CompleteFlag(r, cmd, "agent-id")
@@ -65,7 +71,6 @@ func newTraceListCmd(r *rest.Connection) *cobra.Command {
 	f.Var(command.OptionalFloat{Value: &q.MinCostUSD}, "min-cost", "in USD")
 	f.Var(command.OptionalFloat{Value: &q.MaxCostUSD}, "max-cost", "in USD")
 	f.Var(command.OptionalFloat{Value: &q.MinInjectionScore}, "min-injection-score", "from 0 to 1")
-	return cmd
 }
 
 func newTraceGetCmd(r *rest.Connection) *cobra.Command {

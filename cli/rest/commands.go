@@ -58,7 +58,7 @@ func NewListCmd[T any](r *Connection, cmd *cobra.Command, cols Columns[T], fetch
 	flags := cmd.Flags()
 	flags.IntVar(&p.limit, "limit", 0, "how many at most, 1 to 500 (default 50)")
 	flags.IntVar(&p.offset, "offset", 0, "how many to leave out")
-	flags.BoolVar(&p.all, "all", false, "every one, page by page; waits while the rate is limited")
+	flags.BoolVar(&p.all, "all", false, "every one, page by page; waits while the rate is limited or the store is away")
 	cmd.MarkFlagsMutuallyExclusive("all", "limit")
 	output.AddFormatFlag(cmd, &f, output.FormatTable, output.FormatJSON, output.FormatYAML)
 	return cmd

@@ -20,9 +20,13 @@ import (
 // pageSize is what --all asks for at a time: the most that the API gives.
 const pageSize = 500
 
-// maxRetryAfter bounds how long --all waits when the control plane limits it: the
+// maxRetryAfter bounds how long --all waits when the control plane limits it or is down: the
 // rate window is a minute, and what asks for much more is another obstacle.
 const maxRetryAfter = 5 * time.Minute
+
+// maxDown bounds how often --all asks a control plane again for a page that it cannot
+// give at present (503).
+const maxDown = 60
 
 // listing reads a list and writes it page by page.
 type listing[T any] struct {
@@ -45,7 +49,8 @@ func (l *listing[T]) one(ctx context.Context, p client.Page) error {
 }
 
 // all reads page after page from offset on and writes each as it comes. Where the
-// control plane limits the rate, it waits for the time of Retry-After. After an error
+// control plane limits the rate or cannot reach its store, it waits for the time of
+// Retry-After. After an error
 // what was written is still a whole document.
 func (l *listing[T]) all(ctx context.Context, offset int) error {
 	n, total := 0, 0
@@ -77,13 +82,20 @@ func (l *listing[T]) all(ctx context.Context, offset int) error {
 // patiently reads one page, and again after each wait that the control plane asks
 // for.
 func (l *listing[T]) patiently(ctx context.Context, p client.Page, read int) (api.Page[T], error) {
-	for {
+	for down := 0; ; {
 		page, err := l.fetch(ctx, p)
 		limited := (*client.Error)(nil)
-		if !errors.As(err, &limited) || limited.Status != http.StatusTooManyRequests || limited.RetryAfter <= 0 || limited.RetryAfter > maxRetryAfter {
+		if !errors.As(err, &limited) || limited.RetryAfter <= 0 || limited.RetryAfter > maxRetryAfter {
 			return page, err
 		}
-		fmt.Fprintf(l.note, "rate limit reached after %d; continuing in %s\n", read, limited.RetryAfter)
+		why := "rate limit reached"
+		if limited.Status != http.StatusTooManyRequests {
+			if down++; down > maxDown {
+				return page, err
+			}
+			why = "control plane not available (" + strconv.Itoa(limited.Status) + ")"
+		}
+		fmt.Fprintf(l.note, "%s after %d; continuing in %s\n", why, read, limited.RetryAfter)
 		if err := l.wait(ctx, limited.RetryAfter); err != nil {
 			return page, err
 		}

@@ -111,6 +111,32 @@ func TestAllWaitsWhenTheRateIsLimited(t *testing.T) {
 	}
 }
 
+// A control plane that cannot reach its store says when to ask again, and --all does.
+func TestAllWaitsWhileTheStoreIsAway(t *testing.T) {
+	l, out, note := testListing(output.FormatJSON, things(600, func(page int) error {
+		if page == 2 {
+			return &client.Error{Status: 503, Message: "not available", RetryAfter: 5 * time.Second}
+		}
+		return nil
+	}))
+	var waited []time.Duration
+	l.wait = func(_ context.Context, d time.Duration) error { waited = append(waited, d); return nil }
+	if err := l.all(t.Context(), 0); err != nil || strings.Count(out.String(), `"id"`) != 600 {
+		t.Fatal(err, out)
+	}
+	if fmt.Sprint(waited) != "[5s]" || !strings.Contains(note.String(), "control plane not available (503) after 500; continuing in 5s") {
+		t.Errorf("waited %v; %s", waited, note)
+	}
+	l, _, _ = testListing(output.FormatJSON, things(600, func(int) error {
+		return &client.Error{Status: 503, Message: "not available", RetryAfter: time.Second}
+	}))
+	asked := 0
+	l.wait = func(context.Context, time.Duration) error { asked++; return nil }
+	if err := l.all(t.Context(), 0); err == nil || asked != maxDown {
+		t.Errorf("%v after %d waits", err, asked)
+	}
+}
+
 func TestAllKeepsWhatItHasWhenAPageFails(t *testing.T) {
 	for name, broken := range map[string]error{
 		"an error":         errors.New("the connection broke"),

@@ -18,6 +18,7 @@ import (
 	"svc/server"
 	"svc/server/evaluate"
 	"svc/server/pricing"
+	"svc/server/readiness"
 	"svc/store"
 )
 
@@ -85,7 +86,7 @@ certificate.`,
 	command.DurationFlag(f, &o.Evaluate, "evaluate-interval", time.Minute, "how often SLA targets are evaluated")
 	f.StringVar(&o.tlsCert, "tls-cert", "", "certificate chain (PEM); with --tls-key the API is served over HTTPS")
 	f.StringVar(&o.tlsKey, "tls-key", "", "private key of the certificate (PEM)")
-	f.StringVar(&o.metricsListen, "metrics-listen", "", "address of Prometheus /metrics; off unless set")
+	f.StringVar(&o.metricsListen, "metrics-listen", "", "address of Prometheus /metrics and /readyz?verbose; off unless set")
 	f.StringVar(&o.prices, "prices", "", "price table (JSON) that overrides the built-in one")
 	command.DurationFlag(f, &o.drainWindow, "drain-window", 0, "how long /readyz answers 503 before connections are refused")
 	command.DurationFlag(f, &o.grace, "grace", 30*time.Second, "how long requests in flight may take after that")
@@ -162,6 +163,8 @@ type ControlPlane struct {
 	St   openedStore
 	Srv  *server.Server
 	cert *daemon.Certificate // nil for plain HTTP
+
+	prober *readiness.Prober
 }
 
 // start opens the store and adds everything to a daemon.
@@ -189,6 +192,7 @@ func (p *ControlPlane) start(ctx context.Context, d *daemon.Daemon) error {
 	if p.O.metricsListen != "" {
 		mux := http.NewServeMux()
 		mux.Handle("GET /metrics", p.Srv.Metrics())
+		mux.Handle("GET /readyz", p.Srv.Readiness())
 		if _, err := d.Listen("metrics", p.O.metricsListen, mux, nil); err != nil {
 			return command.Failed(err, "choose another address with --metrics-listen")
 		}
@@ -213,7 +217,9 @@ func (p *ControlPlane) Open(d *daemon.Daemon) (err error) {
 			return command.Usage(err, "leave out --prices for the built-in table")
 		}
 	}
+	p.prober = readiness.New(readiness.Options{Store: p.St, Logger: p.Log, Now: p.Env.Now})
 	p.Srv, err = server.New(server.Options{
+		Writable:        p.prober.Err,
 		Records:         p.St,
 		Traces:          p.St,
 		Now:             p.Env.Now,
@@ -226,12 +232,14 @@ func (p *ControlPlane) Open(d *daemon.Daemon) (err error) {
 	return err
 }
 
-// AddUpkeep adds the background work: SLA evaluation and retention.
+// AddUpkeep adds the background work: SLA evaluation, retention, and the writes that
+// find out whether the store takes them.
 func (p *ControlPlane) AddUpkeep(d *daemon.Daemon) {
 	o := evaluate.Options{Records: p.St, Traces: p.St, Now: p.Env.Now, Logger: p.Log}
 	retention := evaluate.NewRetention(o, p.O.Retention)
 	o.Interval = p.O.Evaluate
 	slas := evaluate.NewEvaluator(o)
+	d.Go("readiness", func(ctx context.Context) error { p.prober.Run(ctx); return nil })
 	d.Go("retention", func(ctx context.Context) error { retention.Run(ctx); return nil })
 	d.Go("SLA evaluation", func(ctx context.Context) error { slas.Run(ctx); return nil })
 }

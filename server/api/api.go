@@ -61,6 +61,8 @@ type Page[T any] struct {
 	Limit  int    `json:"limit"`
 	Offset int    `json:"offset"`
 	Next   string `json:"next,omitempty"`
+	// TotalIsLowerBound says that Total was not counted: there are at least as many.
+	TotalIsLowerBound bool `json:"totalIsLowerBound,omitempty"`
 }
 
 // List is a list without paging: {"data": […], "total": …}. Where a part of it was

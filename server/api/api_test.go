@@ -61,7 +61,7 @@ func TestFieldNames(t *testing.T) {
 		{WebhookEvent{}, "type createdAt data", ""},
 		{WebhookUser{}, "userId email displayName orgId", ""},
 		{Error{}, "error details", ""},
-		{Page[int]{}, "data total limit offset", "next"},
+		{Page[int]{}, "data total limit offset", "next totalIsLowerBound"},
 		{List[int]{}, "data total", "next"},
 		{Success{}, "success", "warnings"},
 	} {

@@ -19,7 +19,7 @@ type Error struct {
 	Message   string            // the answer's error text
 	Details   map[string]string // what was wrong, keyed by field; may be nil
 	RequestID string            // finds the request in the server's log
-	// RetryAfter is how long to wait; set on 429 only.
+	// RetryAfter is how long to wait; set on 429 and 503 only.
 	RetryAfter time.Duration
 }
 
@@ -59,8 +59,13 @@ func answerError(resp *http.Response) error {
 			e.Message = "unexpected status"
 		}
 	}
-	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 && resp.StatusCode == http.StatusTooManyRequests {
+	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 && waits(resp.StatusCode) {
 		e.RetryAfter = time.Duration(s) * time.Second
 	}
 	return e
+}
+
+// waits reports whether an answer of the status may ask for another attempt later.
+func waits(status int) bool {
+	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
 }

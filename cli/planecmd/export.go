@@ -1,0 +1,39 @@
+package planecmd
+
+import (
+	"github.com/spf13/cobra"
+
+	"svc/cli/command"
+	"svc/cli/rest"
+	"svc/server/client"
+)
+
+// exportFormats are the formats of an export.
+var exportFormats = []string{"ndjson", "csv"}
+
+// newTraceExportCmd writes all traces that pass the filters as they come. What was
+// written before an error is not the whole export: the exit code says so.
+func newTraceExportCmd(r *rest.Connection) *cobra.Command {
+	var f client.TraceFilter
+	var format string
+	cmd := &cobra.Command{
+		Use: "export", Short: "Write all traces that pass the filters, newest first",
+		Long: `Write all traces that pass the filters to standard output, newest first, as the
+control plane reads them: one JSON object a line, or CSV with a header. It is one
+request of the rate window, however many traces there are. Where it ends with an
+error, what was written is not the whole export.`,
+		Example: `  svc traces export --since 7d > traces.ndjson
+  svc traces export --since 2026-11-01 --until 2026-11-30 --format csv > november.csv`,
+		Args: command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := r.Client()
+			if err != nil {
+				return err
+			}
+			return r.Explain(c.ExportTraces(cmd.Context(), f, format, r.Env.Stdout))
+		},
+	}
+	addTraceFilter(r, cmd, &f)
+	command.EnumFlag(cmd, &format, "format", exportFormats, "of the output (default ndjson)")
+	return cmd
+}

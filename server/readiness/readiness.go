@@ -1,0 +1,130 @@
+// Package readiness finds out whether a store takes writes, by writing. It owns when
+// that is tried and how long it may take; what follows from it is its callers' matter.
+package readiness
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+)
+
+// Store is what is written to: a named time, at most once each interval.
+type Store interface {
+	SetMark(ctx context.Context, name string, at time.Time) error
+}
+
+// mark is the name that is written under, by all replicas alike.
+const mark = "write probe"
+
+// Defaults of Options: a store that is frozen is noticed within their sum.
+const (
+	DefaultInterval = 5 * time.Second
+	DefaultPatience = 8 * time.Second
+)
+
+// Options are the parameters of a [Prober].
+type Options struct {
+	Store  Store
+	Logger *slog.Logger     // nil: nothing is logged
+	Now    func() time.Time // time.Now when nil
+	// Interval is the time between two writes, Patience how long one may take; 0: the
+	// defaults.
+	Interval, Patience time.Duration
+}
+
+// Prober writes to a store now and then. It is safe for concurrent use.
+type Prober struct {
+	o      Options
+	failed atomic.Pointer[error]
+}
+
+// New returns a Prober, to which the store is good until a write fails.
+func New(o Options) *Prober {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Interval <= 0 {
+		o.Interval = DefaultInterval
+	}
+	if o.Patience <= 0 {
+		o.Patience = DefaultPatience
+	}
+	return &Prober{o: o}
+}
+
+// Err is why the store takes no writes at present; nil while it does.
+func (p *Prober) Err() error {
+	if err := p.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Run writes until ctx ends. A write that hangs is waited for: while it does, no other
+// is begun, and the store takes no writes.
+func (p *Prober) Run(ctx context.Context) {
+	for {
+		done := make(chan error, 1)
+		go func() {
+			attempt, cancel := context.WithTimeout(ctx, p.o.Patience)
+			defer cancel()
+			done <- p.o.Store.SetMark(attempt, mark, p.o.Now())
+		}()
+		if !p.await(ctx, done) || !sleep(ctx, p.o.Interval) {
+			return
+		}
+	}
+}
+
+// await waits for the end of a write. It returns false when ctx has ended.
+func (p *Prober) await(ctx context.Context, done <-chan error) bool {
+	patience := time.NewTimer(p.o.Patience)
+	defer patience.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-patience.C:
+			p.set(fmt.Errorf("a write has not ended after %s: the disk or the network of the store hangs", p.o.Patience))
+		case err := <-done:
+			if err != nil && ctx.Err() != nil {
+				return false
+			}
+			p.set(err)
+			return true
+		}
+	}
+}
+
+// set keeps the outcome of a write, and logs where it changes.
+func (p *Prober) set(err error) {
+	was := p.Err()
+	if err == nil {
+		p.failed.Store(nil)
+		if was != nil {
+			p.o.Logger.Info("the store takes writes again")
+		}
+		return
+	}
+	p.failed.Store(&err)
+	if was == nil || was.Error() != err.Error() {
+		p.o.Logger.Error("the store takes no writes; /readyz is 503", "error", err)
+	}
+}
+
+// sleep waits, and reports whether ctx goes on.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"bytes"
+	"io"
 	"net/http"
 
 	"svc/gateway/audit"
@@ -57,6 +59,27 @@ func (ex *exchange) forward() *refusal.Refusal {
 	defer resp.Body.Close()
 	ex.executed = true
 	return ex.relay(resp)
+}
+
+// answerSearch answers what the tool search takes over. It comes after all that judges
+// a request, and what it answers is judged like the answer of an upstream, whose texts
+// it holds.
+func (ex *exchange) answerSearch() *refusal.Refusal {
+	if ex.g.audit.Ready() != nil {
+		return &refusal.Audit
+	}
+	if ex.msg.Kind != mcp.Request { // nobody waits for an answer
+		return ex.acknowledge(&upstream.Response{Status: http.StatusAccepted})
+	}
+	body, refused := ex.g.search.Answer(ex.ctx, &ex.msg, ex.dialect.Modern, func(tool string) bool {
+		return ex.live.verdict.MayAsk(&ex.who.Principal, ex.governed.set, mcp.MethodToolsCall, tool)
+	})
+	if refused != nil {
+		return refused
+	}
+	return ex.relayJSON(&upstream.Response{
+		Status: http.StatusOK, ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)),
+	})
 }
 
 // post sends the message to the upstream.

@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/netip"
 	"path/filepath"
@@ -36,13 +35,12 @@ import (
 	"svc/gateway/license"
 	"svc/gateway/mcp"
 	"svc/gateway/multiplex"
-	"svc/gateway/origin"
 	"svc/gateway/quality"
 	"svc/gateway/ratelimit"
 	"svc/gateway/refused"
 	"svc/gateway/report"
-	"svc/gateway/session"
 	"svc/gateway/streams"
+	"svc/gateway/toolsearch"
 	"svc/gateway/transport"
 	"svc/gateway/upstream"
 )
@@ -115,7 +113,7 @@ type Gateway struct {
 	governance *govern.Syncer
 	quality    *quality.Schemas // nil when no traces are reported
 
-	search *toolSearch // nil unless tools/list is answered here
+	search *toolsearch.Service // nil unless tools/list is answered here
 
 	// federation is the default upstream where it is configured, else nil.
 	federation *federation.Federation
@@ -223,91 +221,6 @@ func New(opts Options) (g *Gateway, err error) {
 	}
 	g.warnSearch(next)
 	return g, nil
-}
-
-// openLimits opens the store of the rate limits. It lasts across reloads, so
-// that no bucket is reset. One that does not answer yet is no error: fail_open
-// decides until it does.
-func (g *Gateway) openLimits(cfg *config.File) error {
-	if cfg.RateLimitStore.Type != ratelimit.TypeRedis {
-		g.limits = ratelimit.NewMemory(0, g.now())
-		return nil
-	}
-	store, err := ratelimit.NewRedis(cfg.RateLimitStore, g.log)
-	if err != nil {
-		return err
-	}
-	g.limits, g.redis = store, store
-	g.background.Run(func(ctx context.Context) {
-		if err := store.Ping(ctx); err != nil && ctx.Err() == nil {
-			g.log.Warn("the rate-limit store does not answer: until it does, fail_open decides",
-				"fail_open", cfg.RateLimitStore.FailOpen, "error", err)
-		}
-	})
-	return nil
-}
-
-// openState opens what outlives the process: the audit trail and the
-// reporter's offset.
-func (g *Gateway) openState(cfg *config.File, opts Options) error {
-	logOptions := audit.Options{Now: g.now, Logger: g.log, StateDir: cfg.StateDirectory(), OpenFile: opts.openAudit}
-	reports := cfg.ControlPlane.Active() && opts.Sink != nil
-	if reports {
-		logOptions.MaxBacklog = uint64(cfg.ControlPlane.Traces.MaxBacklog)
-	}
-	var err error
-	if g.audit, err = audit.Open(cfg.Audit, logOptions); err != nil {
-		return fmt.Errorf("open audit file %s: %w", cfg.Audit.Path, err)
-	}
-	g.refused = refused.New(refused.Options{Write: g.audit.WriteRefused, Lost: g.audit.CountLost, Now: g.now, Logger: g.log})
-	if !reports {
-		return nil
-	}
-	g.reporter, err = report.New(cfg.ControlPlane, report.Options{
-		AuditPath: cfg.Audit.Path, StateDir: cfg.StateDirectory(),
-		Sink: opts.Sink, Status: opts.SinkStatus, Reported: g.audit.SetReported, Logger: g.log,
-	})
-	if err != nil {
-		return fmt.Errorf("reporter: %w", err)
-	}
-	if opts.Heads == nil {
-		return nil
-	}
-	g.heads, err = report.NewHeadReporter(report.HeadOptions{
-		Gateway: cfg.ControlPlane.Gateway, Sink: opts.Heads, Logger: g.log, Log: g.audit,
-	})
-	return err
-}
-
-// openSessions opens the memory of the sessions that the gateway opens for clients.
-func (g *Gateway) openSessions(cfg *config.File) error {
-	key, err := session.LoadKey(cfg.Sessions.KeyFile, cfg.StateDirectory())
-	if err != nil {
-		return err
-	}
-	sealer, err := session.NewSealer(key)
-	if err != nil {
-		return err
-	}
-	state := multiplex.StateOptions{
-		Dir: cfg.StateDirectory(), MaxTasks: cfg.TaskAffinity.MaxEntries, TaskTTL: cfg.TaskAffinity.TTL, Now: g.now,
-	}
-	if g.redis != nil { // replicas share sessions where they share their rate limits
-		state.Replicas = &multiplex.Replicas{Sessions: g.redis.Records(), Tasks: g.redis}
-	}
-	g.sessions = multiplex.Open(multiplex.Options{
-		Upstreams: g.targets, Default: g.defaultUpstream, Background: g.background, Version: g.version,
-		Sealer: sealer, Logger: g.log, Joined: g.merged.Attach,
-	}, state)
-	return nil
-}
-
-// warn says at the start what an operator may not have meant.
-func (g *Gateway) warn(cfg *config.File) {
-	if host, _, err := net.SplitHostPort(cfg.Listen); err == nil && !cfg.Auth.Enabled && !origin.IsLoopback(host) {
-		g.log.Warn("AUTHENTICATION IS OFF and the gateway listens beyond loopback: anyone who reaches it may call every tool that policy allows",
-			"listen", cfg.Listen, "fix", "set auth.enabled: true and list keys, or listen on 127.0.0.1")
-	}
 }
 
 // Run does the background work (license checks, reporting, telemetry) until ctx ends, and

@@ -171,7 +171,9 @@ func (g *Gateway) state() telemetry.State {
 			s.Upstreams = append(s.Upstreams, telemetry.UpstreamState{Name: name, Open: c.Open, Idle: c.Idle, Waiting: c.Waiting, Dials: c.Dials})
 		}
 	}
-	s.ToolLists = g.search.state()
+	for _, u := range g.search.Stats() {
+		s.ToolLists = append(s.ToolLists, telemetry.ToolListState{Upstream: u.Upstream, Tools: u.Tools, Failures: u.Failures, Changed: u.Changed, BackingOff: u.BackingOff})
+	}
 	for _, l := range g.federation.Stats() {
 		s.Federation = append(s.Federation, telemetry.FederationState(l))
 	}

@@ -346,7 +346,7 @@ func TestChangedToolDefinitionIsAudited(t *testing.T) {
 		return false
 	})
 	eventually(t, "the change is counted", func() bool {
-		for _, s := range r.gateway.search.state() {
+		for _, s := range r.gateway.search.Stats() {
 			if s.Upstream == "shop" && s.Changed == 1 && s.Tools == 1 {
 				return true
 			}

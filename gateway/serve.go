@@ -100,8 +100,8 @@ func (ex *exchange) serve() *refusal.Refusal {
 	if ex.session.Unknown != nil {
 		return ex.discard(ex.session.Unknown)
 	}
-	if done, refused := ex.answerSearch(); done {
-		return refused
+	if ex.g.search.Takes(&ex.msg) {
+		return ex.answerSearch()
 	}
 	if refused := intake.Negotiate(&ex.msg, ex.g.versions); refused != nil {
 		return refused

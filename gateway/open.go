@@ -1,14 +1,10 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
+	"net"
 	"path/filepath"
-	"time"
 
 	"svc/gateway/audit"
 	"svc/gateway/catalog"
@@ -16,26 +12,102 @@ import (
 	"svc/gateway/federation"
 	"svc/gateway/govern"
 	"svc/gateway/mcp"
+	"svc/gateway/multiplex"
+	"svc/gateway/origin"
 	"svc/gateway/policy"
+	"svc/gateway/ratelimit"
 	"svc/gateway/refusal"
+	"svc/gateway/refused"
 	"svc/gateway/report"
 	"svc/gateway/requestid"
 	"svc/gateway/session"
-	"svc/gateway/telemetry"
 	"svc/gateway/toolsearch"
 	"svc/gateway/transport"
-	"svc/gateway/upstream"
 )
 
-// awaitTools bounds how long a search waits for the upstreams that were not
-// asked for their tools yet: those right after the start.
-const awaitTools = 3 * time.Second
+// openLimits opens the store of the rate limits. It lasts across reloads, so
+// that no bucket is reset. One that does not answer yet is no error: fail_open
+// decides until it does.
+func (g *Gateway) openLimits(cfg *config.File) error {
+	if cfg.RateLimitStore.Type != ratelimit.TypeRedis {
+		g.limits = ratelimit.NewMemory(0, g.now())
+		return nil
+	}
+	store, err := ratelimit.NewRedis(cfg.RateLimitStore, g.log)
+	if err != nil {
+		return err
+	}
+	g.limits, g.redis = store, store
+	g.background.Run(func(ctx context.Context) {
+		if err := store.Ping(ctx); err != nil && ctx.Err() == nil {
+			g.log.Warn("the rate-limit store does not answer: until it does, fail_open decides",
+				"fail_open", cfg.RateLimitStore.FailOpen, "error", err)
+		}
+	})
+	return nil
+}
 
-// toolSearch answers tools/list and the search tool in the upstreams' place
-// (gateway specification, tool_search, mode synthesize).
-type toolSearch struct {
-	*toolsearch.Refresher
-	maxResults int
+// openState opens what outlives the process: the audit trail and the
+// reporter's offset.
+func (g *Gateway) openState(cfg *config.File, opts Options) error {
+	logOptions := audit.Options{Now: g.now, Logger: g.log, StateDir: cfg.StateDirectory(), OpenFile: opts.openAudit}
+	reports := cfg.ControlPlane.Active() && opts.Sink != nil
+	if reports {
+		logOptions.MaxBacklog = uint64(cfg.ControlPlane.Traces.MaxBacklog)
+	}
+	var err error
+	if g.audit, err = audit.Open(cfg.Audit, logOptions); err != nil {
+		return fmt.Errorf("open audit file %s: %w", cfg.Audit.Path, err)
+	}
+	g.refused = refused.New(refused.Options{Write: g.audit.WriteRefused, Lost: g.audit.CountLost, Now: g.now, Logger: g.log})
+	if !reports {
+		return nil
+	}
+	g.reporter, err = report.New(cfg.ControlPlane, report.Options{
+		AuditPath: cfg.Audit.Path, StateDir: cfg.StateDirectory(),
+		Sink: opts.Sink, Status: opts.SinkStatus, Reported: g.audit.SetReported, Logger: g.log,
+	})
+	if err != nil {
+		return fmt.Errorf("reporter: %w", err)
+	}
+	if opts.Heads == nil {
+		return nil
+	}
+	g.heads, err = report.NewHeadReporter(report.HeadOptions{
+		Gateway: cfg.ControlPlane.Gateway, Sink: opts.Heads, Logger: g.log, Log: g.audit,
+	})
+	return err
+}
+
+// openSessions opens the memory of the sessions that the gateway opens for clients.
+func (g *Gateway) openSessions(cfg *config.File) error {
+	key, err := session.LoadKey(cfg.Sessions.KeyFile, cfg.StateDirectory())
+	if err != nil {
+		return err
+	}
+	sealer, err := session.NewSealer(key)
+	if err != nil {
+		return err
+	}
+	state := multiplex.StateOptions{
+		Dir: cfg.StateDirectory(), MaxTasks: cfg.TaskAffinity.MaxEntries, TaskTTL: cfg.TaskAffinity.TTL, Now: g.now,
+	}
+	if g.redis != nil { // replicas share sessions where they share their rate limits
+		state.Replicas = &multiplex.Replicas{Sessions: g.redis.Records(), Tasks: g.redis}
+	}
+	g.sessions = multiplex.Open(multiplex.Options{
+		Upstreams: g.targets, Default: g.defaultUpstream, Background: g.background, Version: g.version,
+		Sealer: sealer, Logger: g.log, Joined: g.merged.Attach,
+	}, state)
+	return nil
+}
+
+// warn says at the start what an operator may not have meant.
+func (g *Gateway) warn(cfg *config.File) {
+	if host, _, err := net.SplitHostPort(cfg.Listen); err == nil && !cfg.Auth.Enabled && !origin.IsLoopback(host) {
+		g.log.Warn("AUTHENTICATION IS OFF and the gateway listens beyond loopback: anyone who reaches it may call every tool that policy allows",
+			"listen", cfg.Listen, "fix", "set auth.enabled: true and list keys, or listen on 127.0.0.1")
+	}
 }
 
 // openSearch makes the tool search where the file asks for it. Passing lists
@@ -49,7 +121,7 @@ func (g *Gateway) openSearch(cfg *config.File) {
 	for _, name := range g.router.Upstreams() { // no other upstream's tools can be called
 		sources = append(sources, toolsearch.Source{Name: name, Transport: g.targets[name].Transport})
 	}
-	g.search = &toolSearch{maxResults: c.MaxResults, Refresher: toolsearch.New(toolsearch.Options{
+	g.search = &toolsearch.Service{MaxResults: c.MaxResults, Refresher: toolsearch.New(toolsearch.Options{
 		Sources: sources, Route: g.router.Match, Reserved: toolsearch.Name,
 		Interval: c.RefreshInterval, Version: g.version, Logger: g.log,
 		State: filepath.Join(cfg.StateDirectory(), "tool-definitions.json"), Changed: g.toolChanged,
@@ -127,83 +199,4 @@ func (g *Gateway) toolChanged(upstream, tool string) {
 	if err := g.audit.Write(context.Background(), &rec); err != nil {
 		g.log.Error("audit line of a changed tool was not written", "upstream", upstream, "tool", tool, "error", err)
 	}
-}
-
-// state is what the tool search says of itself at a scrape.
-func (s *toolSearch) state() (out []telemetry.ToolListState) {
-	if s == nil {
-		return nil
-	}
-	for _, u := range s.Stats() {
-		out = append(out, telemetry.ToolListState{Upstream: u.Upstream, Tools: u.Tools, Failures: u.Failures, Changed: u.Changed, BackingOff: u.BackingOff})
-	}
-	return out
-}
-
-// answerSearch answers the requests that the tool search takes over; done is
-// false for all others. It comes after all that judges a request, and what it
-// answers is judged like the answer of an upstream, whose texts it holds.
-func (ex *exchange) answerSearch() (done bool, refused *refusal.Refusal) {
-	if ex.g.search == nil {
-		return false, nil
-	}
-	lists := ex.msg.Method == mcp.MethodToolsList
-	if !lists && (ex.msg.Method != mcp.MethodToolsCall || ex.msg.Name != toolsearch.Name) {
-		return false, nil
-	}
-	if ex.g.audit.Ready() != nil {
-		return true, &refusal.Audit
-	}
-	if ex.msg.Kind != mcp.Request { // nobody waits for an answer
-		return true, ex.acknowledge(&upstream.Response{Status: http.StatusAccepted})
-	}
-	var body []byte
-	if lists {
-		body, refused = ex.listSearchTool()
-	} else {
-		body, refused = ex.searchTools()
-	}
-	if refused != nil {
-		return true, refused
-	}
-	return true, ex.relayJSON(&upstream.Response{
-		Status: http.StatusOK, ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)),
-	})
-}
-
-// listSearchTool answers tools/list. The list has one page.
-func (ex *exchange) listSearchTool() ([]byte, *refusal.Refusal) {
-	if mcp.HasCursor(&ex.msg) {
-		return nil, &refusal.SearchCursor
-	}
-	listed := ex.live.verdict.MayAsk(&ex.who.Principal, ex.governed.set, mcp.MethodToolsCall, toolsearch.Name)
-	return toolsearch.AppendList(nil, ex.msg.ID, ex.dialect.Modern, listed), nil
-}
-
-// refuseSearch returns the refusal of arguments that the search tool does not take.
-func refuseSearch(err error) *refusal.Refusal {
-	switch {
-	case errors.Is(err, toolsearch.ErrQuery):
-		return &refusal.SearchQuery
-	case errors.Is(err, toolsearch.ErrQuerySize):
-		return &refusal.SearchQuerySize
-	case errors.Is(err, toolsearch.ErrLimit):
-		return &refusal.SearchLimit
-	}
-	return &refusal.SearchArguments
-}
-
-// searchTools answers a call of the search tool with what this caller may call.
-func (ex *exchange) searchTools() ([]byte, *refusal.Refusal) {
-	args, err := toolsearch.ParseArguments(ex.msg.Spans.Arguments.Of(ex.msg.Body), ex.g.search.maxResults)
-	if err != nil {
-		return nil, refuseSearch(err)
-	}
-	ctx, cancel := context.WithTimeout(ex.ctx, awaitTools)
-	defer cancel()
-	ex.g.search.Ready(ctx)
-	found := ex.g.search.Index().Search(args.Query, args.Limit, func(t *toolsearch.Tool) bool {
-		return ex.live.verdict.MayAsk(&ex.who.Principal, ex.governed.set, mcp.MethodToolsCall, t.Name)
-	})
-	return toolsearch.AppendResult(nil, ex.msg.ID, ex.dialect.Modern, found), nil
 }

@@ -1,0 +1,68 @@
+package toolsearch
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"svc/gateway/mcp"
+	"svc/gateway/refusal"
+)
+
+// awaitLists bounds how long a search waits for the upstreams that were not asked for
+// their tools yet: those right after the start.
+const awaitLists = 3 * time.Second
+
+// Service answers tools/list and the search tool in the upstreams' place. A nil
+// service answers nothing.
+type Service struct {
+	*Refresher
+	// MaxResults bounds the tools of one answer.
+	MaxResults int
+}
+
+// Takes reports whether a message is one that the service answers.
+func (s *Service) Takes(m *mcp.Message) bool {
+	return s != nil && (m.Method == mcp.MethodToolsList || m.Method == mcp.MethodToolsCall && m.Name == Name)
+}
+
+// Answer answers a request that the service takes. may reports whether the caller may
+// call a tool, the search tool included: no other is listed or found.
+func (s *Service) Answer(ctx context.Context, m *mcp.Message, modern bool, may func(tool string) bool) ([]byte, *refusal.Refusal) {
+	if m.Method == mcp.MethodToolsList { // a list of one page
+		if mcp.HasCursor(m) {
+			return nil, &refusal.SearchCursor
+		}
+		return AppendList(nil, m.ID, modern, may(Name)), nil
+	}
+	args, err := ParseArguments(m.Spans.Arguments.Of(m.Body), s.MaxResults)
+	if err != nil {
+		return nil, refuse(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, awaitLists)
+	defer cancel()
+	s.Ready(ctx)
+	found := s.Index().Search(args.Query, args.Limit, func(t *Tool) bool { return may(t.Name) })
+	return AppendResult(nil, m.ID, modern, found), nil
+}
+
+// refuse returns the refusal of arguments that the search tool does not take.
+func refuse(err error) *refusal.Refusal {
+	switch {
+	case errors.Is(err, ErrQuery):
+		return &refusal.SearchQuery
+	case errors.Is(err, ErrQuerySize):
+		return &refusal.SearchQuerySize
+	case errors.Is(err, ErrLimit):
+		return &refusal.SearchLimit
+	}
+	return &refusal.SearchArguments
+}
+
+// Stats returns what became of the lists of the upstreams.
+func (s *Service) Stats() []Stats {
+	if s == nil {
+		return nil
+	}
+	return s.Refresher.Stats()
+}

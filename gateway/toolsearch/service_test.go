@@ -1,0 +1,106 @@
+package toolsearch
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"svc/gateway/mcp"
+	"svc/gateway/refusal"
+)
+
+func scanned(t *testing.T, body string) *mcp.Message {
+	t.Helper()
+	m := new(mcp.Message)
+	if err := mcp.Scan([]byte(body), m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func search(arguments string) string {
+	return `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"mcp_search","arguments":` + arguments + `}}`
+}
+
+func TestWhatTheServiceTakes(t *testing.T) {
+	s := &Service{Refresher: New(Options{})}
+	for body, want := range map[string]bool{
+		`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`: true,
+		search(`{}`): true,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"other"}}`:       false,
+		`{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"mcp_search"}}`: false,
+		`{"jsonrpc":"2.0","id":1,"method":"resources/list"}`:                             false,
+	} {
+		if got := s.Takes(scanned(t, body)); got != want {
+			t.Errorf("%s: %v", body, got)
+		}
+		if (*Service)(nil).Takes(scanned(t, body)) {
+			t.Errorf("%s: taken by no service", body)
+		}
+	}
+	if (*Service)(nil).Stats() != nil {
+		t.Error("no service has lists")
+	}
+}
+
+// A caller finds what it may call, and of the rest not even the name.
+func TestTheServiceAnswersWithWhatTheCallerMayCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{tools: `{"name":"order_get","description":"Look an order up"},{"name":"order_delete","description":"Delete an order"}`}
+		s := &Service{Refresher: New(Options{Sources: []Source{{"u", f}}, Route: everywhere("u"), Reserved: Name, Interval: time.Minute}), MaxResults: 10}
+		stop := running(s.Refresher)
+		defer stop()
+		only := func(names ...string) func(string) bool {
+			return func(tool string) bool { return slices.Contains(names, tool) }
+		}
+		for _, tt := range []struct {
+			name, body string
+			modern     bool
+			may        func(string) bool
+			has        []string
+			hasNot     string
+			want       *refusal.Refusal
+		}{
+			{"the list", `{"jsonrpc":"2.0","id":4,"method":"tools/list"}`, false, only(Name), []string{`"id":4`, `"name":"mcp_search"`}, "order_get", nil},
+			{"the list of the revision without sessions", `{"jsonrpc":"2.0","id":4,"method":"tools/list"}`, true, only(Name), []string{`"cacheScope":"private"`}, "order_get", nil},
+			{"the list of who may not search", `{"jsonrpc":"2.0","id":4,"method":"tools/list"}`, false, only("order_get"), []string{`"tools":[]`}, "mcp_search", nil},
+			{"a second page", `{"jsonrpc":"2.0","id":4,"method":"tools/list","params":{"cursor":"x"}}`, false, only(Name), nil, "", &refusal.SearchCursor},
+			{"a search", search(`{"query":"order"}`), false, only("order_get", "order_delete"), []string{"order_get", "order_delete"}, "resultType", nil},
+			{"a search of who may call one", search(`{"query":"order"}`), true, only("order_get"), []string{"order_get", `"resultType":"complete"`}, "order_delete", nil},
+			{"one result", search(`{"query":"look an order up","limit":1}`), false, only("order_get", "order_delete"), []string{"order_get"}, "order_delete", nil},
+			{"no query", search(`{}`), false, only(), nil, "", &refusal.SearchQuery},
+			{"a long query", search(`{"query":"` + strings.Repeat("x", MaxQuery+1) + `"}`), false, only(), nil, "", &refusal.SearchQuerySize},
+			{"no limit", search(`{"query":"x","limit":0}`), false, only(), nil, "", &refusal.SearchLimit},
+			{"anything else", search(`{"query":"x","page":1}`), false, only(), nil, "", &refusal.SearchArguments},
+		} {
+			got, refused := s.Answer(t.Context(), scanned(t, tt.body), tt.modern, tt.may)
+			if refused != tt.want || refused != nil && got != nil {
+				t.Errorf("%s: %+v", tt.name, refused)
+				continue
+			}
+			for _, has := range tt.has {
+				if !strings.Contains(string(got), has) {
+					t.Errorf("%s: no %s in %s", tt.name, has, got)
+				}
+			}
+			if tt.hasNot != "" && strings.Contains(string(got), tt.hasNot) {
+				t.Errorf("%s: %s in %s", tt.name, tt.hasNot, got)
+			}
+		}
+	})
+}
+
+// Right after the start a search waits for the lists, and not for ever.
+func TestASearchWaitsForTheFirstLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Service{Refresher: New(Options{Sources: []Source{{"u", &fake{tools: `{"name":"order_get"}`}}}, Route: everywhere("u"), Interval: time.Minute}), MaxResults: 10}
+		began := time.Now()
+		got, refused := s.Answer(context.Background(), scanned(t, search(`{"query":"order"}`)), false, func(string) bool { return true })
+		if refused != nil || strings.Contains(string(got), "order_get") || time.Since(began) != awaitLists {
+			t.Errorf("%s, %+v after %s", got, refused, time.Since(began))
+		}
+	})
+}

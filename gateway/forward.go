@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"strconv"
 
+	"svc/gateway/answers"
 	"svc/gateway/audit"
 	"svc/gateway/failures"
 	"svc/gateway/headers"
@@ -143,6 +145,42 @@ func (ex *exchange) relayWithout(resp *upstream.Response, o *relay.Outcome, read
 		ex.g.failures.Write(fail)
 	}
 	return o.Refused
+}
+
+// typeJSON is the Content-Type of nearly all answers. Nobody changes it.
+var typeJSON = []string{"application/json"}
+
+// relayJSON inspects a plain JSON answer and passes it on.
+func (ex *exchange) relayJSON(resp *upstream.Response) *refusal.Refusal {
+	ex.countBytes(&ex.bytes)
+	body, err := resp.ReadAll(ex.answer[:0], &ex.bytes)
+	ex.answer = body
+	if err != nil {
+		return ex.refuseUpstream(err)
+	}
+	m, expected := &ex.reply, ex.answers()
+	replaced, err := mcp.ScanReplacing(body, m)
+	o := relay.OfMessage(resp, ex.relayRequest(), body, m, err, ex.msg.Kind != mcp.Request || expected.IsAnswer(m))
+	if o.Kind != relay.Message {
+		return ex.relayWithout(resp, &o, body)
+	}
+	ex.rec.ReplacedSurrogates += replaced
+	t := expected.Whole(answers.Moment{Snapshot: &ex.live.verdict, Host: answerHost{ex}, Upstream: ex.up}, m, resp.Status)
+	ex.noteGoverned(&t.Result)
+	ex.noteAnswer(&t.Result, m)
+	if t.Refused != nil {
+		return t.Refused
+	}
+	if err := ex.account(resp.Status, len(t.Body)); err != nil {
+		return &refusal.Audit
+	}
+	ex.copyHeader(resp.Header)
+	h := ex.w.Header()
+	h["Content-Type"] = typeJSON
+	h["Content-Length"] = []string{strconv.Itoa(len(t.Body))}
+	ex.w.WriteHeader(resp.Status)
+	ex.w.Write(t.Body)
+	return nil
 }
 
 // acknowledge answers a notification or a client's response with the

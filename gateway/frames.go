@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"svc/gateway/answers"
 	"svc/gateway/audit"
 	"svc/gateway/govern"
 	"svc/gateway/mcp"
@@ -22,6 +23,7 @@ type frames struct {
 	client  *streams.Client
 	up      *transport.Upstream
 	session mcp.Session // at that upstream
+	answers answers.Request
 	// final is set while the answer to the request is judged.
 	final bool
 }
@@ -32,24 +34,18 @@ func (f *frames) Judge(m *mcp.Message, replaced int) (body []byte, final bool, e
 	if ex.g.federation.Announced(f.up.Name, m) { // clients are notified when the merged list changes
 		return nil, false, nil
 	}
-	f.final = ex.answeredBy(m)
-	in := ex.input(live, policy.ServerToClient, f)
-	in.Frame = true
-	j := verdict.Judge(&in, m)
-	ex.countAsked(&j)
+	f.final = f.answers.IsAnswer(m)
+	t := f.answers.Frame(answers.Moment{Snapshot: &live.verdict, Host: f, Upstream: f.up}, m)
 	if ex.r.Method == http.MethodPost { // else several upstreams share the exchange
-		ex.noteGoverned(&j)
+		ex.noteGoverned(&t.Result)
 	}
-	if err := f.record(live, &j, m, replaced); err != nil {
+	if err := f.record(live, &t.Result, m, replaced); err != nil {
 		return nil, false, err
 	}
-	if f.final {
-		ex.noteAnswer(&j, m)
+	if t.Final {
+		ex.noteAnswer(&t.Result, m)
 	}
-	if j.Refused != nil {
-		return nil, f.final, nil
-	}
-	return ex.passOn(&j, m, f.up, f.final), f.final, nil
+	return t.Body, t.Final, nil
 }
 
 // record writes the line of a frame: of each that a rule matched, of each of a
@@ -79,23 +75,16 @@ func (f *frames) record(l *live, j *verdict.Result, m *mcp.Message, replaced int
 // directionDown is the direction of a frame in its audit line.
 const directionDown = "server_to_client"
 
-// Withhold keeps a frame from the client. A notification is dropped in silence. A
-// request of the server is dropped, and the upstream told, or its call would wait for
-// ever. An answer that is delivered on a resumed stream becomes an error there:
-// silence would leave the client waiting for its time-out.
+// Withhold keeps a frame from the client.
 func (f *frames) Withhold(m *mcp.Message) []byte {
-	ex, id := f.ex, f.ex.rec.RequestID
-	if m.Kind == mcp.Response && len(m.ID) > 0 {
-		return mcp.AppendError(nil, m.ID, mcp.CodePolicyDenied, mcp.MessagePolicyDenied, refusal.Policy.Reason, id)
-	}
-	if m.Kind == mcp.Request {
-		caller := ex.session.Caller()
-		ex.g.sessions.Reject(f.up, multiplex.Rejection{
-			RequestID: id, Hops: ex.session.Hops, Caller: &caller, Session: multiplex.Always(f.session),
-			Body: mcp.AppendError(nil, m.ID, mcp.CodePolicyDenied, mcp.MessagePolicyDenied, refusal.Policy.Reason, id),
+	body, denial := answers.Withheld(m, f.ex.rec.RequestID)
+	if denial != nil {
+		caller := f.ex.session.Caller()
+		f.ex.g.sessions.Reject(f.up, multiplex.Rejection{
+			RequestID: f.ex.rec.RequestID, Hops: f.ex.session.Hops, Caller: &caller, Session: multiplex.Always(f.session), Body: denial,
 		})
 	}
-	return nil
+	return body
 }
 
 // Answer records the request.

@@ -43,6 +43,7 @@ import (
 	"svc/gateway/toolsearch"
 	"svc/gateway/transport"
 	"svc/gateway/upstream"
+	"svc/gateway/verdict"
 )
 
 // Options are what a gateway is made of.
@@ -112,6 +113,7 @@ type Gateway struct {
 	// enforced.
 	governance *govern.Syncer
 	quality    *quality.Schemas // nil when no traces are reported
+	callouts   verdict.Callouts // nil when no metrics are served
 
 	search *toolsearch.Service // nil unless tools/list is answered here
 

@@ -1,11 +1,10 @@
 package gateway
 
 import (
-	"bytes"
-	"context"
 	"net/http"
 	"time"
 
+	"svc/gateway/answers"
 	"svc/gateway/audit"
 	"svc/gateway/govern"
 	"svc/gateway/mcp"
@@ -20,12 +19,19 @@ import (
 type asking struct{ request, answer time.Duration }
 
 // input is what the messages of this exchange are judged by.
-func (ex *exchange) input(l *live, way policy.Direction, host verdict.Host) verdict.Input {
+func (ex *exchange) input(way policy.Direction) verdict.Input {
 	return verdict.Input{
-		Context: ex.ctx, Snapshot: &l.verdict, Direction: way, Caller: &ex.who.Principal,
-		Limits: ex.g.limits, Now: ex.g.now, Host: host,
+		Context: ex.ctx, Direction: way, Caller: &ex.who.Principal, Limits: ex.g.limits, Now: ex.g.now,
 		Asked: &ex.msg, HasAsked: ex.hasMsg, Decided: ex.decision.Action, Policies: ex.governed.set,
 		Modern: ex.dialect.Modern, Resumed: ex.r.Method == http.MethodGet,
+	}
+}
+
+// answers are what becomes of the messages of upstreams in answer to this request.
+func (ex *exchange) answers() answers.Request {
+	return answers.Request{
+		Input: ex.input(policy.ServerToClient), Method: ex.r.Method, Allowed: ex.g.versions,
+		Sessions: ex.g.sessions, Callouts: ex.g.callouts,
 	}
 }
 
@@ -33,30 +39,20 @@ func (ex *exchange) input(l *live, way policy.Direction, host verdict.Host) verd
 // message from here on.
 func (ex *exchange) judgeRequest() *refusal.Refusal {
 	ex.judgedFrom = ex.now()
-	in := ex.input(ex.live, policy.ClientToServer, requestHost{ex})
+	in := ex.input(policy.ClientToServer)
+	in.Snapshot, in.Host = &ex.live.verdict, requestHost{ex}
 	j := verdict.Judge(&in, &ex.msg)
 	ex.decision = j.Decision
 	ex.asking.request = j.Said.Latency
 	ex.governed.fired, ex.governed.changed = j.Governed.Fired, j.Governed.Changed
 	ex.governed.scan += j.Governed.Scan
 	ex.judging = ex.now().Sub(ex.judgedFrom) - j.Said.Latency - j.Governed.Scan - ex.governed.awaited
-	ex.countAsked(&j)
+	j.Count(ex.g.callouts)
 	j.Note(&ex.rec, policy.Allow)
 	if ex.rec.Action == "" {
 		ex.rec.Action = audit.ActionAllow
 	}
 	return j.Refused
-}
-
-// judgeAnswer judges a plain answer, and notes the result in the request's record. m
-// is what goes on.
-func (ex *exchange) judgeAnswer(m *mcp.Message) verdict.Result {
-	in := ex.input(ex.live, policy.ServerToClient, answerHost{ex})
-	j := verdict.Judge(&in, m)
-	ex.countAsked(&j)
-	ex.noteGoverned(&j)
-	ex.noteAnswer(&j, m)
-	return j
 }
 
 // noteGoverned adds what policies found in a message that an upstream sent.
@@ -71,13 +67,6 @@ func (ex *exchange) noteGoverned(j *verdict.Result) {
 func (ex *exchange) noteAnswer(j *verdict.Result, m *mcp.Message) {
 	ex.asking.answer += j.Said.Latency
 	j.NoteAnswer(&ex.rec, ex.decision.Action, m)
-}
-
-// countAsked counts a callout: a request can make several, of frames too.
-func (ex *exchange) countAsked(j *verdict.Result) {
-	if m := ex.g.observer.metrics; m != nil && j.Guardrail != "" {
-		m.Asked(j.Guardrail, string(j.Said.Verdict), j.Said.Latency)
-	}
 }
 
 // requestHost performs for the judging of a request what that needs.
@@ -105,28 +94,18 @@ func (answerHost) BeforeWait()                                 {}
 const stageQuality = "quality_score"
 
 // grade scores the answer to a tool call against the output schema that its tool
-// declares, for the trace. Schemas are learned from the lists of tools that pass,
-// in the background. It does nothing where no traces are reported.
+// declares, for the trace.
 func (ex *exchange) grade(m *mcp.Message) {
-	q := ex.g.quality
-	if q == nil || ex.msg.Kind != mcp.Request || ex.up == nil {
+	if ex.g.quality == nil || ex.up == nil {
 		return
 	}
 	listed := ex.up.Name // the upstream whose lists declare the schemas
 	if ex.g.federation != nil {
 		listed = ex.g.defaultUpstream
 	}
-	switch ex.msg.Method {
-	case mcp.MethodToolsCall:
-		began := ex.now()
-		if score, ok := q.Score(listed, ex.msg.Name, m); ok {
-			ex.rec.QualityScores = append(ex.rec.QualityScores, audit.QualityScore{Scorer: quality.Scorer, Score: score})
-			ex.graded = ex.now().Sub(began)
-		}
-	case mcp.MethodToolsList:
-		if q.ShouldLearn(listed, m) {
-			result := bytes.Clone(m.Spans.Result.Of(m.Body))
-			ex.g.background.Run(func(context.Context) { q.Learn(listed, result) })
-		}
+	began := ex.now()
+	if score, ok := ex.g.quality.Grade(listed, &ex.msg, m, ex.g.background); ok {
+		ex.rec.QualityScores = append(ex.rec.QualityScores, audit.QualityScore{Scorer: quality.Scorer, Score: score})
+		ex.graded = ex.now().Sub(began)
 	}
 }

@@ -58,6 +58,7 @@ func (g *Gateway) openObserver(cfg *config.File) (err error) {
 		return fmt.Errorf("telemetry.metrics.listen: %w", err)
 	}
 	g.observer.metrics = telemetry.NewMetrics(g.version, g.state)
+	g.callouts = g.observer.metrics
 	return nil
 }
 

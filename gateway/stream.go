@@ -33,7 +33,7 @@ func (ex *exchange) relayStream(resp *upstream.Response) *refusal.Refusal {
 	ctx, cancel := context.WithCancelCause(ex.ctx)
 	defer cancel(nil)
 	s := new(relayed)
-	s.frames = frames{ex: ex, client: &s.client, up: ex.up, session: ex.session.There}
+	s.frames = frames{ex: ex, client: &s.client, up: ex.up, session: ex.session.There, answers: ex.answers()}
 	s.client.Init(streamHost{ex}.options(cancel))
 	s.up.Init(&s.client, &s.frames, tag.Stream{Kind: ex.session.TagFor(tag.Post), Upstream: ex.up.Name}, ex.frameOut[:0])
 	ex.copyHeader(resp.Header)
@@ -124,7 +124,7 @@ func (s sources) Listen(ctx context.Context, up *transport.Upstream, at mcp.Sess
 }
 
 func (s sources) Handler(c *streams.Client, up *transport.Upstream, at mcp.Session) streams.Handler {
-	return &frames{ex: s.ex, client: c, up: up, session: at}
+	return &frames{ex: s.ex, client: c, up: up, session: at, answers: s.ex.answers()}
 }
 
 func (s sources) Failed(up *transport.Upstream, cause upstream.Cause) {

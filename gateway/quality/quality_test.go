@@ -2,9 +2,11 @@ package quality
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
+	"svc/gateway/background"
 	"svc/gateway/mcp"
 )
 
@@ -155,4 +157,35 @@ func FuzzScore(f *testing.F) {
 			t.Errorf("score %v, %v", score, ok)
 		}
 	})
+}
+
+// Lists are learned in the background, answers to calls scored by what was learned.
+func TestGradeLearnsFromListsAndScoresCalls(t *testing.T) {
+	s := New()
+	grade := func(asked, answer string) (float64, bool) {
+		calls := background.New(slog.New(slog.DiscardHandler))
+		defer calls.Stop() // waits for what was begun
+		return s.Grade("up", message(t, asked), message(t, answer), calls)
+	}
+	call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"weather"}}`
+	good := `{"jsonrpc":"2.0","id":1,"result":{"structuredContent":{"t":1.5}}}`
+	if _, ok := grade(call, good); ok {
+		t.Error("scored before anything was learned")
+	}
+	if _, ok := grade(`{"jsonrpc":"2.0","method":"tools/list"}`, list(weather)); ok {
+		t.Error("a list has a score")
+	}
+	if _, ok := grade(call, good); ok {
+		t.Error("learned from what answers no request")
+	}
+	if _, ok := grade(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, list(weather)); ok {
+		t.Error("a list has a score")
+	}
+	if score, ok := grade(call, good); !ok || score != 1 {
+		t.Errorf("score %v, %v", score, ok)
+	}
+	s = nil
+	if _, ok := grade(call, good); ok {
+		t.Error("a score of no collection")
+	}
 }

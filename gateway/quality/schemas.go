@@ -2,6 +2,7 @@ package quality
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"hash/maphash"
 	"maps"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"svc/gateway/background"
 	"svc/gateway/mcp"
 )
 
@@ -108,6 +110,25 @@ func (s *Schemas) Learn(upstream string, result []byte) {
 		next[key] = &schema{hash: hash, compiled: compile(in.OutputSchema)}
 	}
 	s.known.Store(&next)
+}
+
+// Grade scores m, what the upstream answered to asked, as Score does where that is a
+// call of a tool. From a list of tools it learns, in the background. A nil collection
+// does nothing.
+func (s *Schemas) Grade(upstream string, asked, m *mcp.Message, later *background.Calls) (score float64, ok bool) {
+	if s == nil || asked.Kind != mcp.Request {
+		return 0, false
+	}
+	switch asked.Method {
+	case mcp.MethodToolsCall:
+		return s.Score(upstream, asked.Name, m)
+	case mcp.MethodToolsList:
+		if s.ShouldLearn(upstream, m) {
+			result := bytes.Clone(m.Spans.Result.Of(m.Body))
+			later.Run(func(context.Context) { s.Learn(upstream, result) })
+		}
+	}
+	return 0, false
 }
 
 // Score validates the response of a tool against its output schema: 1 when it is valid, 0

@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"slices"
+	"time"
 
 	"svc/gateway/audit"
 	"svc/gateway/govern"
@@ -12,6 +13,19 @@ import (
 
 // MaxFired bounds the policies that a line names.
 const MaxFired = 32
+
+// Callouts counts the guardrails that are asked: a request can ask several, about
+// frames too.
+type Callouts interface {
+	Asked(guardrail, verdict string, took time.Duration)
+}
+
+// Count counts the guardrail that was asked, if there was one, where somebody counts.
+func (r *Result) Count(c Callouts) {
+	if c != nil && r.Guardrail != "" {
+		c.Asked(r.Guardrail, string(r.Said.Verdict), r.Said.Latency)
+	}
+}
 
 // Note adds what was decided about a message to a record: an empty one of a frame, or
 // the one of a request, in which its own decision is first and that about its answer

@@ -1,0 +1,112 @@
+// Package answers takes what an upstream sends in answer to a request through all that
+// is a matter of policy, up to what the client gets: a whole JSON answer and a frame of
+// an event stream alike, so that an upstream cannot dodge a step by its choice of
+// content type.
+//
+// A message is judged ([verdict.Judge]), the task that it makes is remembered, the
+// revisions that it offers are cut down to the allowed ones, and the answer to a request
+// gets that request's id. Nothing is sent or recorded here; what a record says of it is
+// in [Taken].
+package answers
+
+import (
+	"net/http"
+
+	"svc/gateway/mcp"
+	"svc/gateway/multiplex"
+	"svc/gateway/refusal"
+	"svc/gateway/relay"
+	"svc/gateway/transport"
+	"svc/gateway/verdict"
+)
+
+// Request is the request that is answered, as far as its answers are concerned. It is
+// only read: the upstreams of a merged stream answer it at the same time.
+type Request struct {
+	// Input is what its answers are judged by, but for what is of the moment: snapshot
+	// and host.
+	Input verdict.Input
+	// Method is that of the HTTP request.
+	Method string
+	// Allowed are the revisions that the gateway serves.
+	Allowed  mcp.Allowed
+	Sessions *multiplex.Sessions
+	// Callouts counts the guardrails that were asked; nil for nobody.
+	Callouts verdict.Callouts
+}
+
+// Moment is what a message is judged by that may be another for the next one.
+type Moment struct {
+	Snapshot *verdict.Snapshot
+	Host     verdict.Host
+	Upstream *transport.Upstream
+}
+
+// Taken is a message that was taken through all steps.
+type Taken struct {
+	verdict.Result
+	// Final is set for the answer to the request.
+	Final bool
+	// Body is what the client gets; nil for a message that is refused.
+	Body []byte
+}
+
+// IsAnswer reports whether m is the answer to the request. One with an id of another is
+// not; an error without an id is.
+func (r *Request) IsAnswer(m *mcp.Message) bool {
+	asked := r.Input.Asked
+	if m.Kind != mcp.Response || asked.Kind != mcp.Request || r.Method != http.MethodPost {
+		return false
+	}
+	return len(m.ID) == 0 || mcp.SameID(m.ID, asked.ID)
+}
+
+// Whole takes a whole answer, whose HTTP status is status. m is what goes on.
+func (r *Request) Whole(at Moment, m *mcp.Message, status int) Taken {
+	return r.take(at, m, false, true, r.Input.Asked.Kind == mcp.Request || status >= 400)
+}
+
+// Frame takes a frame of an event stream. m is what goes on.
+func (r *Request) Frame(at Moment, m *mcp.Message) Taken {
+	final := r.IsAnswer(m)
+	return r.take(at, m, true, final, final)
+}
+
+// take takes a message. own is set for what answers the request, so that it has the
+// request's id.
+func (r *Request) take(at Moment, m *mcp.Message, frame, final, own bool) Taken {
+	in := r.Input
+	in.Snapshot, in.Host, in.Frame = at.Snapshot, at.Host, frame
+	t := Taken{Result: verdict.Judge(&in, m), Final: final}
+	t.Count(r.Callouts)
+	if t.Refused != nil {
+		return t
+	}
+	r.Sessions.LearnTask(in.Context, in.Caller, t.Task, at.Upstream)
+	t.Body = m.Body
+	if in.Asked.Method == mcp.MethodDiscover && m.Kind == mcp.Response {
+		// A client would choose a revision that its next request is refused for.
+		t.Body, _ = r.Allowed.FilterSupported(m)
+	}
+	if own {
+		t.Body = relay.OwnID(refusal.AnswerID(in.Asked, r.Method), m, t.Body)
+	}
+	return t
+}
+
+// Withheld returns what takes the place of a message of a stream that is refused and
+// is not the answer to the stream's own request: what the client gets, nil for nothing,
+// and what the upstream is told, nil for nothing. A notification is dropped in silence.
+// A request of the server is dropped, and the upstream told, or its call would wait for
+// ever. An answer that is delivered on a resumed stream becomes an error there: silence
+// would leave the client waiting for its time-out.
+func Withheld(m *mcp.Message, requestID string) (client, upstream []byte) {
+	if m.Kind == mcp.Notification || len(m.ID) == 0 {
+		return nil, nil
+	}
+	denial := mcp.AppendError(nil, m.ID, mcp.CodePolicyDenied, mcp.MessagePolicyDenied, refusal.Policy.Reason, requestID)
+	if m.Kind == mcp.Response {
+		return denial, nil
+	}
+	return nil, denial
+}

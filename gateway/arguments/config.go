@@ -1,0 +1,53 @@
+package arguments
+
+import "encoding/json"
+
+// Config is a condition as it is written: from JSON Pointers to matchers. All entries
+// must hold.
+type Config map[string]Matcher
+
+// Matcher is the matcher of one argument. All members that are set must hold.
+type Matcher struct {
+	Test `yaml:",inline"`
+	// Not holds when the test inside does not. A value of a type that the test does not
+	// take stays one.
+	Not *Test `yaml:"not" json:"not,omitempty"`
+	// Match says how many of the values under a * must match: any or all. The default is
+	// all for an allow rule, and any for every other action.
+	Match string `yaml:"match" json:"match,omitempty"`
+}
+
+// Test is a condition on one value.
+type Test struct {
+	// Equals is a string, a number, a boolean or null. Numbers are equal as decimals: 1
+	// and 1.0 are.
+	Equals json.RawMessage `yaml:"equals" json:"equals,omitempty"`
+	// OneOf lists values as those of equals.
+	OneOf []json.RawMessage `yaml:"one_of" json:"one_of,omitempty"`
+	// Prefix, Suffix and Contains are parts of a string.
+	Prefix   *string `yaml:"prefix" json:"prefix,omitempty"`
+	Suffix   *string `yaml:"suffix" json:"suffix,omitempty"`
+	Contains *string `yaml:"contains" json:"contains,omitempty"`
+	// Glob is a shell-style pattern for a whole string; * matches / too.
+	Glob *string `yaml:"glob" json:"glob,omitempty"`
+	// Regex is an RE2 expression for a whole string.
+	Regex *string `yaml:"regex" json:"regex,omitempty"`
+	// Min and Max are bounds of a number, themselves included.
+	Min json.RawMessage `yaml:"min" json:"min,omitempty"`
+	Max json.RawMessage `yaml:"max" json:"max,omitempty"`
+	// MaxLength bounds the characters of a string, the elements of an array or the members
+	// of an object.
+	MaxLength *int `yaml:"max_length" json:"max_length,omitempty"`
+	// Type is the name of a JSON Schema type: string, number, integer, boolean, null,
+	// array or object.
+	Type *string `yaml:"type" json:"type,omitempty"`
+	// Absent is true for an argument that must not be there.
+	Absent bool `yaml:"absent" json:"absent,omitempty"`
+	// PathWithin is an absolute directory; the value is the path of it or of something in
+	// it, after percent escapes, dot segments and repeated slashes are resolved. Symbolic
+	// links are not known.
+	PathWithin *string `yaml:"path_within" json:"path_within,omitempty"`
+	// HostIn lists hosts; *. before a name stands for one or more labels. The value is a
+	// URL, a host, or host:port.
+	HostIn []string `yaml:"host_in" json:"host_in,omitempty"`
+}

@@ -1,0 +1,232 @@
+package arguments
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/net/idna"
+)
+
+// maxHost bounds a host, in bytes: no name has more than 253.
+const maxHost = 4096
+
+// domains maps a host as the URL standard of WHATWG does (domain to ASCII, not strict).
+var domains = idna.New(idna.MapForLookup(), idna.Transitional(false), idna.StrictDomainName(false), idna.CheckHyphens(false), idna.CheckJoiners(true), idna.BidiRule(), idna.VerifyDNSLength(false))
+
+// special are the schemes whose URLs always have a host, in which \ is read as /. The
+// host of a file URL is not one that a request goes to, so file is not among them.
+var special = []string{"http", "https", "ws", "wss", "ftp"}
+
+// hosts is a compiled host_in.
+type hosts struct {
+	exact    map[string]bool
+	suffixes []string // each begins with a dot
+}
+
+// newHosts compiles entries that checkHost has accepted.
+func newHosts(list []string) hosts {
+	h := hosts{exact: map[string]bool{}}
+	for _, entry := range list {
+		name, wildcard := strings.CutPrefix(entry, "*.")
+		host, _ := parseHost(name)
+		if wildcard {
+			h.suffixes = append(h.suffixes, "."+host)
+		} else {
+			h.exact[host] = true
+		}
+	}
+	return h
+}
+
+func (h *hosts) has(host string) bool {
+	return h.exact[host] || slices.ContainsFunc(h.suffixes, func(s string) bool {
+		return len(host) > len(s) && strings.HasSuffix(host, s)
+	})
+}
+
+// hostOf returns the host that a value names, in one spelling: a URL with a host, a
+// host, or host:port. ok is false for what programs read in different ways, or cannot
+// read at all.
+func hostOf(value string) (host string, ok bool) {
+	authority, ok := authorityOf(value)
+	if !ok || authority == "" || len(authority) > maxHost || strings.Contains(authority, "@") {
+		return "", false
+	}
+	host, port, ok := splitPort(authority)
+	if !ok {
+		return "", false
+	}
+	if port != "" {
+		if n, err := strconv.ParseUint(port, 10, 64); err != nil || n > 65535 {
+			return "", false
+		}
+	}
+	return parseHost(host)
+}
+
+// authorityOf returns what a value has where a URL has user information, host and port.
+func authorityOf(value string) (string, bool) {
+	value = strings.TrimFunc(value, func(r rune) bool { return r <= ' ' })
+	if strings.ContainsAny(value, "\t\n\r") {
+		value = strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(value)
+	}
+	scheme, rest, ok := cutScheme(value)
+	switch {
+	case ok && slices.Contains(special, scheme):
+		rest = strings.TrimLeft(rest, `/\`)
+		if i := strings.IndexAny(rest, `/\?#`); i >= 0 {
+			rest = rest[:i]
+		}
+		return rest, true
+	case ok && scheme == "file":
+		return "", false
+	case ok && strings.HasPrefix(rest, "//"):
+		rest = rest[2:]
+		if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+			rest = rest[:i]
+		}
+		return rest, true
+	}
+	// Without a scheme: a host or host:port, and nothing else.
+	return value, !strings.ContainsAny(value, `/\?#`)
+}
+
+// cutScheme splits a value behind its scheme, which it returns in lower case.
+func cutScheme(value string) (scheme, rest string, ok bool) {
+	for i := 0; i < len(value); i++ {
+		c := value[i] | 0x20
+		switch {
+		case 'a' <= c && c <= 'z':
+		case i > 0 && ('0' <= value[i] && value[i] <= '9' || value[i] == '+' || value[i] == '-' || value[i] == '.'):
+		case i > 0 && value[i] == ':':
+			return strings.ToLower(value[:i]), value[i+1:], true
+		default:
+			return "", "", false
+		}
+	}
+	return "", "", false
+}
+
+// splitPort splits an authority without user information.
+func splitPort(authority string) (host, port string, ok bool) {
+	if strings.HasPrefix(authority, "[") {
+		end := strings.IndexByte(authority, ']')
+		if end < 0 {
+			return "", "", false
+		}
+		host, rest := authority[:end+1], authority[end+1:]
+		if rest == "" {
+			return host, "", true
+		}
+		return host, rest[1:], rest[0] == ':' && digits(rest[1:])
+	}
+	host, port, found := strings.Cut(authority, ":")
+	return host, port, !found || digits(port)
+}
+
+func digits(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r < '0' || r > '9' })
+}
+
+// parseHost returns a host in one spelling: names in lower case and ASCII without a dot
+// at the end, addresses as [netip.Addr] writes them, IPv4 also where it stands in IPv6.
+func parseHost(host string) (string, bool) {
+	if inner, ok := strings.CutPrefix(host, "["); ok {
+		inner, ok = strings.CutSuffix(inner, "]")
+		addr, err := netip.ParseAddr(inner)
+		if !ok || err != nil || !addr.Is6() || addr.Zone() != "" {
+			return "", false
+		}
+		return addr.Unmap().String(), true
+	}
+	host = decodeEscapes(host)
+	if !utf8.ValidString(host) {
+		return "", false
+	}
+	name, err := domains.ToASCII(host)
+	if err != nil || strings.ContainsFunc(name, forbidden) {
+		return "", false
+	}
+	name = strings.TrimSuffix(name, ".")
+	if name == "" || name[0] == '.' || strings.Contains(name, "..") || strings.HasSuffix(name, ".") {
+		return "", false
+	}
+	if !endsInNumber(name) {
+		return name, true
+	}
+	return parseIPv4(name)
+}
+
+// forbidden reports whether a character can stand in no domain.
+func forbidden(r rune) bool {
+	return r <= ' ' || r >= 0x7F || strings.ContainsRune(`#/:<>?@[\]^|%`, r)
+}
+
+// endsInNumber reports whether a host is an IPv4 address or none at all: its last label
+// is a number.
+func endsInNumber(name string) bool {
+	last := name[strings.LastIndexByte(name, '.')+1:]
+	if last == "" {
+		return false
+	}
+	if digits(last) {
+		return true
+	}
+	_, ok := ipv4Number(last)
+	return ok
+}
+
+// parseIPv4 reads an IPv4 address of one to four numbers, each decimal, octal or
+// hexadecimal; the last fills what is left.
+func parseIPv4(name string) (string, bool) {
+	parts := strings.Split(name, ".")
+	if len(parts) > 4 {
+		return "", false
+	}
+	var address uint64
+	for i, part := range parts {
+		n, ok := ipv4Number(part)
+		if !ok {
+			return "", false
+		}
+		last := i == len(parts)-1
+		if !last {
+			if n > 255 {
+				return "", false
+			}
+			address |= n << (8 * (3 - i))
+			continue
+		}
+		if n >= 1<<(8*(5-len(parts))) {
+			return "", false
+		}
+		address |= n
+	}
+	return netip.AddrFrom4([4]byte{byte(address >> 24), byte(address >> 16), byte(address >> 8), byte(address)}).String(), true
+}
+
+// ipv4Number reads one number of an IPv4 address.
+func ipv4Number(s string) (uint64, bool) {
+	base := 10
+	switch {
+	case s == "":
+		return 0, false
+	case len(s) >= 2 && (s[:2] == "0x" || s[:2] == "0X"):
+		if s, base = s[2:], 16; s == "" {
+			return 0, true
+		}
+	case len(s) >= 2 && s[0] == '0':
+		s, base = s[1:], 8
+	}
+	for len(s) > 1 && s[0] == '0' {
+		s = s[1:]
+	}
+	n, err := strconv.ParseUint(s, base, 64)
+	if err != nil || strings.ContainsAny(s, "+_") {
+		return 0, false
+	}
+	return n, true
+}

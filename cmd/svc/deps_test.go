@@ -68,7 +68,7 @@ var forbidden = []struct{ from, to, why string }{
 
 // pure packages decide without a clock, a network or a process around them, so
 // that they can be fuzzed.
-var pure = []string{"gateway/policy", "gateway/glob", "gateway/nameset", "gateway/httpfield", "gateway/mcp", "gateway/detect", "gateway/diag", "gateway/tag"}
+var pure = []string{"gateway/policy", "gateway/arguments", "gateway/glob", "gateway/nameset", "gateway/httpfield", "gateway/mcp", "gateway/detect", "gateway/diag", "gateway/tag"}
 
 // impure is what a pure package may not import.
 var impure = []string{"net/http", "log/slog", "os"}
@@ -89,7 +89,8 @@ var owners = map[string][]string{
 	"github.com/golang-jwt/jwt/v5":                 {"gateway/auth", "gateway/auth/authtest", "gateway/license"},
 	"golang.org/x/crypto/argon2":                   {"gateway/auth"},
 	"golang.org/x/crypto/...":                      {"gateway/auth"},
-	"golang.org/x/text/...":                        {"gateway/detect", "server/api"},
+	"golang.org/x/text/...":                        {"gateway/arguments", "gateway/detect", "server/api"},
+	"golang.org/x/net/...":                         {"gateway/arguments"},
 	"golang.org/x/term":                            {"cli/process"},
 	"github.com/redis/go-redis/v9/...":             {"gateway/ratelimit", "gateway/ratelimit/redistest"},
 	"go.opentelemetry.io/proto/otlp/...":           {"server/otlp", "gateway/audit", "gateway/telemetry"},

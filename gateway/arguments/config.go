@@ -24,16 +24,19 @@ type Test struct {
 	Equals json.RawMessage `yaml:"equals" json:"equals,omitempty"`
 	// OneOf lists values as those of equals.
 	OneOf []json.RawMessage `yaml:"one_of" json:"one_of,omitempty"`
-	// Prefix, Suffix and Contains are parts of a string.
-	Prefix   *string `yaml:"prefix" json:"prefix,omitempty"`
-	Suffix   *string `yaml:"suffix" json:"suffix,omitempty"`
+	// Prefix is what a string begins with.
+	Prefix *string `yaml:"prefix" json:"prefix,omitempty"`
+	// Suffix is what a string ends with.
+	Suffix *string `yaml:"suffix" json:"suffix,omitempty"`
+	// Contains is a part of a string.
 	Contains *string `yaml:"contains" json:"contains,omitempty"`
 	// Glob is a shell-style pattern for a whole string; * matches / too.
 	Glob *string `yaml:"glob" json:"glob,omitempty"`
 	// Regex is an RE2 expression for a whole string.
 	Regex *string `yaml:"regex" json:"regex,omitempty"`
-	// Min and Max are bounds of a number, themselves included.
+	// Min is the smallest number that matches.
 	Min json.RawMessage `yaml:"min" json:"min,omitempty"`
+	// Max is the largest number that matches.
 	Max json.RawMessage `yaml:"max" json:"max,omitempty"`
 	// MaxLength bounds the characters of a string, the elements of an array or the members
 	// of an object.

@@ -77,10 +77,19 @@ func authorityOf(value string) (string, bool) {
 	switch {
 	case ok && slices.Contains(special, scheme):
 		rest = strings.TrimLeft(rest, `/\`)
-		if i := strings.IndexAny(rest, `/\?#`); i >= 0 {
-			rest = rest[:i]
+		// Programs that do not read \ as / take what stands before an @ behind it for user
+		// information, and go to the host behind the @.
+		strict := rest
+		if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+			strict = rest[:i]
 		}
-		return rest, true
+		if strings.Contains(strict, "@") {
+			return "", false
+		}
+		if i := strings.IndexByte(strict, '\\'); i >= 0 {
+			return strict[:i], true
+		}
+		return strict, true
 	case ok && scheme == "file":
 		return "", false
 	case ok && strings.HasPrefix(rest, "//"):

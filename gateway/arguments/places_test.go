@@ -95,7 +95,7 @@ func TestHosts(t *testing.T) {
 		{"https:api.example.com", "api.example.com"},
 		{"https:/api.example.com", "api.example.com"},
 		{`https:\\api.example.com\x`, "api.example.com"},
-		{`https://api.example.com\@evil.example`, "api.example.com"},
+		{`https://api.example.com\@evil.example`, "-"},
 		{"https:///api.example.com", "api.example.com"},
 		{"https://api.example.com@evil.example/", "-"},
 		{"https://u:p@api.example.com/", "-"},

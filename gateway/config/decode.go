@@ -29,7 +29,7 @@ func (l *loader) decode(n *yaml.Node, v reflect.Value, at *path, f field) {
 		// A field that accepts any value is one that its section rejects with an error of
 		// its own.
 		v.Set(reflect.ValueOf(describe(n, false)))
-	case t == jsonType:
+	case isJSON(t):
 		if data, ok := l.json(nil, n, at); ok {
 			v.SetBytes(data)
 		}

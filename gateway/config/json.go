@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"reflect"
 
 	"gopkg.in/yaml.v3"
@@ -12,7 +13,10 @@ import (
 // order of the file; nil when absent.
 type JSON []byte
 
-var jsonType = reflect.TypeFor[JSON]()
+// isJSON reports whether a field of the type accepts any value, as JSON text.
+func isJSON(t reflect.Type) bool {
+	return t == reflect.TypeFor[JSON]() || t == reflect.TypeFor[json.RawMessage]()
+}
 
 // json appends n as JSON. Numbers and texts are distinguished as in other fields: only a
 // number that every YAML parser reads in the same way is a number.

@@ -65,7 +65,8 @@ type Node struct {
 	// Name is the key, Path the path with [] for list elements and .* for the
 	// entries of a mapping with free keys.
 	Name, Path string
-	// Type is object, list, map, string, int, number, bool, duration or time.
+	// Type is object, list, map, string, int, number, bool, duration, time, or any for a
+	// field that accepts every value.
 	Type string
 	// Doc is the field's comment.
 	Doc string
@@ -119,6 +120,8 @@ func (d *describer) fill(n *Node, v reflect.Value, effect Effect) {
 		n.Type, n.Default = "duration", plain(v.Interface())
 	case t == timeType:
 		n.Type = "time"
+	case isJSON(t):
+		n.Type = "any"
 	case isStruct(t):
 		n.Type = "object"
 		for _, f := range fieldsOf(t) {

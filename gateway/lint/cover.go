@@ -34,6 +34,8 @@ func (r *rule) cells() []cell {
 			if way == down && method == "" {
 				out = append(out, cell{way: way, inputRequired: true})
 			}
+		case r.When.Arguments != nil && method == "":
+			out = append(out, cell{way: way, tools: nameset.All()}, cell{way: way, method: mcp.MethodPromptsGet})
 		case method == mcp.MethodToolsCall && way == up:
 			out = append(out, cell{way: way, tools: nameset.All()})
 		default:
@@ -49,6 +51,8 @@ func (r *rule) takes(c cell) *nameset.Set {
 	method := r.When.Method
 	switch {
 	case !r.ways[c.way]:
+	case r.When.Arguments != nil:
+		// It takes some calls of what it matches, and is never known to take all.
 	case c.tools != nil:
 		if r.inputRequired || method != "" && method != mcp.MethodToolsCall {
 			return nil

@@ -1,6 +1,10 @@
 package policy
 
-import "fmt"
+import (
+	"fmt"
+
+	"svc/gateway/arguments"
+)
 
 // Set is a compiled list of rules with its default action. It is immutable and safe for
 // concurrent use.
@@ -10,6 +14,8 @@ type Set struct {
 	index    [2]index // by direction; enforced rules only
 	// observers are the rules in mode observe, in the order of the list.
 	observers []*Rule
+	// arguments has the pointers of all when.arguments.
+	arguments arguments.Plan
 }
 
 // fallback is the compiled default_action.
@@ -35,7 +41,7 @@ func Compile(cfg Config) (*Set, error) {
 		return nil, fmt.Errorf("compile policy: default_action is %q", *a)
 	}
 	for i := range cfg.Rules {
-		r, err := newRule(i, &cfg.Rules[i])
+		r, err := newRule(i, &cfg.Rules[i], &s.arguments)
 		if err != nil {
 			return nil, fmt.Errorf("compile policy: rules[%d] %q: %w", i, cfg.Rules[i].ID, err)
 		}

@@ -1,5 +1,7 @@
 package policy
 
+import "svc/gateway/arguments"
+
 // Config is the policy section of the gateway file (gateway specification,
 // policy).
 type Config struct {
@@ -68,6 +70,11 @@ type When struct {
 	ResultType string `yaml:"result_type"`
 	// Claims are conditions on the verified OAuth identity of the caller.
 	Claims *ClaimsConfig `yaml:"claims"`
+	// Arguments are conditions on the arguments of a tools/call or prompts/get, by JSON
+	// Pointer, with * for each element or member; the rule never matches another method.
+	// A missing argument, or one of another type than its matcher takes, is matched by
+	// deny and by no other action.
+	Arguments arguments.Config `yaml:"arguments"`
 }
 
 // ClaimsConfig holds conditions on a verified identity; all that are not empty must hold

@@ -3,6 +3,7 @@ package policy
 import (
 	"slices"
 
+	"svc/gateway/arguments"
 	"svc/gateway/mcp"
 )
 
@@ -82,6 +83,20 @@ type Request struct {
 	ResultType string
 	// Claims is nil for callers without a verified OAuth identity.
 	Claims *Claims
+	// Body and Arguments are the scanned message, and where the arguments stand in it;
+	// zero for none. They are read only where a rule asks for arguments.
+	Body      []byte
+	Arguments mcp.Span
+	// AnyArguments asks about a request that nobody sent, such as that of a tool in a
+	// list: rules with conditions on arguments match, except for deny rules.
+	AnyArguments bool
+
+	// values are those of the arguments, once a rule has asked for them.
+	values *arguments.Values
+	// readArguments is set when values were read and given back.
+	readArguments bool
+	// asking is the first rule that asked for arguments where they are not known.
+	asking *Rule
 }
 
 // RequestOf returns the parts of a message that rules match on.
@@ -89,6 +104,9 @@ func RequestOf(m *mcp.Message, d Direction, claims *Claims) Request {
 	q := Request{Direction: d, Method: m.Method, ResultType: m.ResultType, Claims: claims}
 	if d == ClientToServer && m.Method == mcp.MethodToolsCall {
 		q.Tool, q.HasTool = m.Name, m.HasName
+	}
+	if d == ClientToServer {
+		q.Body, q.Arguments = m.Body, m.Spans.Arguments
 	}
 	return q
 }
@@ -103,6 +121,9 @@ type Decision struct {
 	Rule *Rule
 	// Default is set when no rule matched.
 	Default bool
+	// Reason is set for a denial because of an argument that the rule cannot judge:
+	// [ReasonArgumentType] or [ReasonArgumentLimit].
+	Reason string
 }
 
 // Decide returns the decision of the first matching rule, or of the default action. It is
@@ -112,8 +133,14 @@ type Decision struct {
 // method and pass. With default_action: deny the discovery allowlist passes
 // ([mcp.Discovery]); with default_action absent only tool calls are denied.
 func (s *Set) Decide(q *Request) Decision {
+	defer q.release()
+	return s.decide(q)
+}
+
+// decide is Decide; the arguments that were read stay with the request.
+func (s *Set) decide(q *Request) Decision {
 	if r := s.find(q); r != nil {
-		return Decision{Action: r.Action, RuleID: r.ID, Rule: r}
+		return s.decidedBy(r, q)
 	}
 	if q.Direction == ClientToServer && s.denies(q.Method) {
 		return Decision{Action: Deny, RuleID: DefaultDenyID, Default: true}

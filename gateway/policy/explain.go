@@ -19,6 +19,7 @@ const (
 	ConditionTool       Condition = "tool"
 	ConditionResultType Condition = "result_type"
 	ConditionClaims     Condition = "claims"
+	ConditionArguments  Condition = "arguments"
 )
 
 // Step is the result of one rule in the evaluation of a message.
@@ -37,9 +38,15 @@ type Step struct {
 // rules one after the other, as the specification describes it; its cost is linear in the
 // number of rules, so it is used by commands, not by requests.
 func (s *Set) Explain(q *Request) (Decision, []Step) {
+	defer q.release()
 	var steps []Step
 	for _, r := range s.rules {
 		failed, reason := r.misses(q)
+		if failed == "" {
+			if reason = s.missesArguments(r, q); reason != "" {
+				failed = ConditionArguments
+			}
+		}
 		if failed != "" {
 			steps = append(steps, Step{Rule: r, Failed: failed, Reason: reason})
 			continue
@@ -48,7 +55,7 @@ func (s *Set) Explain(q *Request) (Decision, []Step) {
 		if r.Observe {
 			continue
 		}
-		return Decision{Action: r.Action, RuleID: r.ID, Rule: r}, steps
+		return s.decidedBy(r, q), steps
 	}
 	if q.Direction == ClientToServer && s.denies(q.Method) {
 		return Decision{Action: Deny, RuleID: DefaultDenyID, Default: true}, steps
@@ -77,7 +84,7 @@ func (s *Set) Fallback(q *Request) string {
 }
 
 // Misses describes the first condition of the rule that a message does not meet; "" when
-// the rule matches. Other rules are not considered.
+// the rule matches. Other rules and conditions on arguments are not considered.
 func (r *Rule) Misses(q *Request) (Condition, string) { return r.misses(q) }
 
 // Direction returns the direction of the messages that the rule applies to.

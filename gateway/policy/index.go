@@ -92,7 +92,7 @@ func enter(list []entry, r *Rule) []entry {
 	if n := len(list); n > 0 && (list[n-1].unconditional() || list[n-1].rule() == int32(r.Index)) {
 		return list
 	}
-	if r.claims == nil && !r.inputRequired && r.tool.glob == nil && r.tool.regex == nil {
+	if r.claims == nil && r.arguments == nil && !r.inputRequired && r.tool.glob == nil && r.tool.regex == nil {
 		e |= 1
 	}
 	return append(list, e)
@@ -152,11 +152,17 @@ func (s *Set) first(list []entry, q *Request, best int32) int32 {
 		if i >= best {
 			break
 		}
-		if e.unconditional() || s.rules[i].meets(q) {
+		if e.unconditional() || s.meets(s.rules[i], q) {
 			return i
 		}
 	}
 	return best
+}
+
+// meets checks the conditions that the list does not imply: those of [Rule.meets], and
+// those on arguments.
+func (s *Set) meets(r *Rule, q *Request) bool {
+	return r.meets(q) && (r.arguments == nil || s.meetsArguments(r, q))
 }
 
 // meets checks the conditions that the list does not imply: the method of rules that are

@@ -19,7 +19,7 @@ const maxRemembered = 256
 // client cannot construct keys that collide.
 //
 // Decisions for callers with claims are not cached, because the number of distinct claims
-// is not bounded.
+// is not bounded; nor are decisions for which arguments were read.
 type Memory struct {
 	rules *Set
 	seed  maphash.Seed
@@ -38,7 +38,7 @@ type requestKey struct {
 
 // keyOf returns the key of a request; ok is false for a request that is not cached.
 func keyOf(q *Request) (key requestKey, ok bool) {
-	if q.Claims != nil || len(q.Method)+len(q.Tool)+len(q.ResultType) > maxRemembered {
+	if q.Claims != nil || q.AnyArguments || len(q.Method)+len(q.Tool)+len(q.ResultType) > maxRemembered {
 		return requestKey{}, false
 	}
 	return requestKey{Direction: q.Direction, Method: q.Method, Tool: q.Tool, HasTool: q.HasTool, ResultType: q.ResultType}, true
@@ -71,7 +71,7 @@ func (m *Memory) Decide(q *Request) Decision {
 func (m *Memory) Observe(q *Request) (Decision, []*Rule) {
 	key, ok := keyOf(q)
 	if !ok {
-		decision := m.rules.Decide(q)
+		decision := m.rules.decide(q)
 		return decision, m.rules.Observed(q, decision)
 	}
 	h := maphash.String(m.seed, key.Tool) ^ maphash.String(m.seed, key.Method)<<1
@@ -79,8 +79,14 @@ func (m *Memory) Observe(q *Request) (Decision, []*Rule) {
 	if r := slot.Load(); r != nil && r.key == key {
 		return r.decision, r.observed
 	}
-	decision := m.rules.Decide(q)
+	decision := m.rules.decide(q)
+	readArguments := q.values != nil
 	observed := m.rules.Observed(q, decision)
+	if readArguments || q.readArguments {
+		// The next request with this key may have other arguments. Which rules are asked
+		// up to the first that reads them is the same for all.
+		return decision, observed
+	}
 	slot.Store(&remembered{key: key.clone(), decision: decision, observed: observed})
 	return decision, observed
 }

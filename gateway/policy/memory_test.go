@@ -61,6 +61,12 @@ func TestEveryFieldOfARequestIsPartOfItsKey(t *testing.T) {
 	}
 	fields := reflect.TypeFor[Request]()
 	for i := range fields.NumField() {
+		switch name := fields.Field(i).Name; {
+		case !fields.Field(i).IsExported():
+			continue // what Decide keeps while it runs
+		case name == "Body" || name == "Arguments":
+			continue // a decision that reads them is not remembered: TestMemoryDoesNotMixArguments
+		}
 		q := Request{}
 		field := reflect.ValueOf(&q).Elem().Field(i)
 		switch field.Kind() {

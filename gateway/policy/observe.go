@@ -25,6 +25,7 @@ func (s *Set) enforced() []*Rule {
 // that decided it. The first of them would have decided, had it been enforced. For a Set
 // without such rules the result is nil, at no cost. It is safe for concurrent use.
 func (s *Set) Observed(q *Request, d Decision) []*Rule {
+	defer q.release()
 	if len(s.observers) == 0 {
 		return nil
 	}
@@ -33,7 +34,7 @@ func (s *Set) Observed(q *Request, d Decision) []*Rule {
 		if d.Rule != nil && r.Index > d.Rule.Index {
 			break
 		}
-		if r.matches(q) {
+		if r.matches(q) && (r.arguments == nil || s.meetsArguments(r, q)) {
 			found = append(found, r)
 		}
 	}
@@ -43,7 +44,8 @@ func (s *Set) Observed(q *Request, d Decision) []*Rule {
 // Observers reports whether any rule has mode observe.
 func (s *Set) Observers() bool { return len(s.observers) > 0 }
 
-// matches reports whether the rule matches a message. It checks all conditions.
+// matches reports whether the rule matches a message. It checks all conditions but those
+// on arguments.
 func (r *Rule) matches(q *Request) bool {
 	if r.direction != Any && r.direction != q.Direction {
 		return false

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"svc/gateway/arguments"
 	"svc/gateway/glob"
 	"svc/gateway/mcp"
 )
@@ -34,6 +35,7 @@ type Rule struct {
 	tool          toolMatcher
 	inputRequired bool
 	claims        *claimRule
+	arguments     *arguments.Condition // nil without
 }
 
 // toolKind is the kind of a tool matcher.
@@ -60,9 +62,9 @@ type toolMatcher struct {
 	key, text string
 }
 
-// newRule compiles a rule. It returns errors only for a configuration that was not
-// validated.
-func newRule(i int, c *RuleConfig) (*Rule, error) {
+// newRule compiles a rule, whose conditions on arguments are added to the plan. It
+// returns errors only for a configuration that was not validated.
+func newRule(i int, c *RuleConfig, plan *arguments.Plan) (*Rule, error) {
 	action := slices.Index(actionNames[:], c.Action)
 	if action < 0 {
 		return nil, fmt.Errorf("action is %q", c.Action)
@@ -79,6 +81,16 @@ func newRule(i int, c *RuleConfig) (*Rule, error) {
 	}
 	if err := r.takeWhen(c.When); err != nil {
 		return nil, err
+	}
+	if c.When.Arguments != nil {
+		if r.direction != ClientToServer {
+			return nil, fmt.Errorf("arguments need direction: %s", clientToServer)
+		}
+		condition, err := plan.Add(c.When.Arguments, r.Action == Allow)
+		if err != nil {
+			return nil, err
+		}
+		r.arguments = condition
 	}
 	return r, nil
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"svc/gateway/arguments"
 	"svc/gateway/diag"
 	"svc/gateway/glob"
 	"svc/gateway/mcp"
@@ -190,12 +191,41 @@ func (w *When) validate(at diag.At) {
 			Warnf("never-matches", "a rule with result_type and method matches nothing")
 	}
 	w.validateReach(at, matchers)
+	w.validateArguments(at)
 	if c := w.Claims; c != nil {
 		at := at.Field("claims")
 		notEmpty(at.Field("groups"), c.Groups)
 		notEmpty(at.Field("groups_in"), c.GroupsIn)
 		notEmpty(at.Field("scopes_in"), c.ScopesIn)
 		notEmpty(at.Field("subject_in"), c.SubjectIn)
+	}
+}
+
+// validateArguments reports the errors of the conditions on arguments.
+func (w *When) validateArguments(at diag.At) {
+	if w.Arguments == nil {
+		return
+	}
+	if d := w.Direction; d != nil && *d != clientToServer {
+		at.Field("arguments").Hint("remove arguments, or direction").
+			Errorf("direction", "arguments are those of requests of a client")
+	}
+	if m := w.Method; m != "" && m != mcp.MethodToolsCall && m != mcp.MethodPromptsGet {
+		at.Field("arguments").Hint("use method: tools/call or prompts/get, or remove method").
+			Errorf("never-matches", "%s has no arguments", m)
+	}
+	for _, e := range arguments.Check(w.Arguments) {
+		at := at.Field("arguments")
+		if e.Pointer != "" || e.Key != "" {
+			at = at.Field(e.Pointer)
+		}
+		if e.Not {
+			at = at.Field("not")
+		}
+		if e.Key != "" {
+			at = at.Field(e.Key)
+		}
+		at.Hint("%s", e.Hint).Errorf("argument", "%s", e.Message)
 	}
 }
 

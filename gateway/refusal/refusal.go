@@ -109,6 +109,12 @@ var (
 		Message: "policy_denied", Reason: "policy_denied", Action: audit.ActionDeny})
 	Redact = define(Refusal{Status: http.StatusForbidden, Code: mcp.CodePolicyDenied,
 		Message: "policy_denied", Reason: "policy_denied", Action: audit.ActionDeny, Kind: "redact_invalid"})
+
+	// An argument that a rule with when.arguments cannot judge, and arguments beyond what is
+	// examined.
+	ArgumentType  = define(*Policy.withReason("argument_type"))
+	ArgumentLimit = define(*Policy.withReason("argument_limit"))
+
 	Rate = define(Refusal{Status: http.StatusTooManyRequests, Code: mcp.CodeRateLimited,
 		Message: "rate_limited", Reason: "rate_limited", Action: audit.ActionRateLimitBlocked})
 	RateStore = define(Refusal{Status: http.StatusTooManyRequests, Code: mcp.CodeRateLimited,

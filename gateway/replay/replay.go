@@ -198,6 +198,9 @@ func (r *Replay) judge(q question) judgement {
 			}
 		}
 	}
+	if rule := r.engine.rules.AsksForArguments(req); rule != nil {
+		return judgement{unknown: fmt.Sprintf("rule %q asks for arguments, and audit lines do not carry them", rule.ID)}
+	}
 	return judgement{decision: r.engine.rules.Decide(&req)}
 }
 

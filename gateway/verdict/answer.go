@@ -154,7 +154,7 @@ func (in *Input) offerTools(m *mcp.Message, r *Result) {
 // a tool by its name. What would be redacted, limited or handed to a guardrail may be
 // asked for.
 func (s *Snapshot) MayAsk(caller *auth.Principal, policies *govern.Set, method, tool string) bool {
-	q := policy.Request{Direction: policy.ClientToServer, Method: method, Tool: tool, Claims: caller.Claims}
+	q := policy.Request{Direction: policy.ClientToServer, Method: method, Tool: tool, Claims: caller.Claims, AnyArguments: true}
 	q.HasTool = method == mcp.MethodToolsCall
 	switch s.Rules.Decide(&q).Action {
 	case policy.Allow, policy.Redact, policy.RateLimit, policy.StripApp, policy.Guardrail:

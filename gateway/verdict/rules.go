@@ -50,7 +50,14 @@ func (in *Input) perform(m *mcp.Message, r *Result) {
 	case policy.Guardrail:
 		in.guard(rule, m, r)
 	default: // deny, and whatever this build cannot perform
-		r.refuse(refusal.Policy.WithRule(r.Rule), audit.ActionDeny)
+		refused := &refusal.Policy
+		switch r.Decision.Reason {
+		case policy.ReasonArgumentType:
+			refused = &refusal.ArgumentType
+		case policy.ReasonArgumentLimit:
+			refused = &refusal.ArgumentLimit
+		}
+		r.refuse(refused.WithRule(r.Rule), audit.ActionDeny)
 	}
 }
 

@@ -68,7 +68,7 @@ var forbidden = []struct{ from, to, why string }{
 
 // pure packages decide without a clock, a network or a process around them, so
 // that they can be fuzzed.
-var pure = []string{"gateway/policy", "gateway/arguments", "gateway/glob", "gateway/nameset", "gateway/httpfield", "gateway/mcp", "gateway/detect", "gateway/diag", "gateway/tag"}
+var pure = []string{"gateway/policy", "gateway/arguments", "gateway/glob", "gateway/toolname", "gateway/nameset", "gateway/httpfield", "gateway/mcp", "gateway/detect", "gateway/diag", "gateway/tag"}
 
 // impure is what a pure package may not import.
 var impure = []string{"net/http", "log/slog", "os"}

@@ -63,41 +63,11 @@ func readRule(c *policy.RuleConfig, i int) (r rule, ok bool) {
 		r.claims = cl
 	}
 	var err error
-	r.tools, r.matcher, err = toolsOf(w)
+	tool := w.Tool()
+	if r.tools, r.matcher, err = nameset.Of(&tool); tool.IsAny() {
+		r.tools = nil
+	}
 	return r, err == nil
-}
-
-// toolsOf reads the tool matcher of a rule.
-func toolsOf(w *policy.When) (s *nameset.Set, key string, err error) {
-	n := 0
-	if w.ToolName != nil {
-		n++
-		if key = "tool_name"; *w.ToolName != "*" {
-			s = nameset.Names(*w.ToolName)
-		}
-	}
-	if w.ToolPrefix != nil {
-		n++
-		s, key = nameset.Prefix(*w.ToolPrefix), "tool_prefix"
-	}
-	if w.ToolGlob != nil {
-		n++
-		key = "tool_glob"
-		s, err = nameset.Glob(*w.ToolGlob)
-	}
-	if w.ToolRegex != nil {
-		n++
-		key = "tool_regex"
-		s, err = nameset.Regex(*w.ToolRegex)
-	}
-	if w.ToolNameIn != nil {
-		n++
-		s, key = nameset.Names(w.ToolNameIn...), "tool_name_in"
-	}
-	if n > 1 {
-		err = fmt.Errorf("%d tool matchers", n)
-	}
-	return s, key, err
 }
 
 // route is a route as far as it says what it takes.
@@ -114,22 +84,8 @@ func readRoutes(list []upstream.Route) []route {
 	for i := range list {
 		m, r := &list[i].Match, route{Route: &list[i], index: i}
 		var err error
-		switch {
-		case m.ToolName == "*":
-			r.tools, r.matcher = nameset.All(), "tool_name"
-		case m.ToolName != "":
-			r.tools, r.matcher = nameset.Names(m.ToolName), "tool_name"
-		case m.ToolPrefix != "":
-			r.tools, r.matcher = nameset.Prefix(m.ToolPrefix), "tool_prefix"
-		case m.ToolGlob != "":
-			r.matcher = "tool_glob"
-			r.tools, err = nameset.Glob(m.ToolGlob)
-		case m.ToolRegex != "":
-			r.matcher = "tool_regex"
-			r.tools, err = nameset.Regex(m.ToolRegex)
-		case m.ToolNameIn != nil:
-			r.tools, r.matcher = nameset.Names(m.ToolNameIn...), "tool_name_in"
-		}
+		tool := m.Tool()
+		r.tools, r.matcher, err = nameset.Of(&tool)
 		if r.tools != nil && err == nil {
 			out = append(out, r)
 		}

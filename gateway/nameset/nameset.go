@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"svc/gateway/glob"
+	"svc/gateway/toolname"
 )
 
 // Set is a set of tool names. It is immutable and safe for concurrent use.
@@ -28,6 +29,34 @@ type Set struct {
 
 // All returns the set of all names.
 func All() *Set { return &Set{all: true, prog: mustProgram(`(?s:.*)`)} }
+
+// Of returns the set of a matcher and its key, nil where there is none. The error is
+// that of a pattern that cannot be read, or of several matchers.
+func Of(w *toolname.Written) (s *Set, key string, err error) {
+	keys := w.Keys()
+	switch len(keys) {
+	case 0:
+		return nil, "", nil
+	case 1:
+	default:
+		return nil, keys[0], fmt.Errorf("%d tool matchers", len(keys))
+	}
+	switch {
+	case w.IsAny():
+		s = All()
+	case w.Name != nil:
+		s = Names(*w.Name)
+	case w.Prefix != nil:
+		s = Prefix(*w.Prefix)
+	case w.Glob != nil:
+		s, err = Glob(*w.Glob)
+	case w.Regex != nil:
+		s, err = Regex(*w.Regex)
+	default:
+		s = Names(w.NameIn...)
+	}
+	return s, keys[0], err
+}
 
 // Names returns the set of the listed names.
 func Names(list ...string) *Set {

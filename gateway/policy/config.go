@@ -1,6 +1,9 @@
 package policy
 
-import "svc/gateway/arguments"
+import (
+	"svc/gateway/arguments"
+	"svc/gateway/toolname"
+)
 
 // Config is the policy section of the gateway file (gateway specification,
 // policy).
@@ -75,6 +78,11 @@ type When struct {
 	// A missing argument, or one of another type than its matcher takes, is matched by
 	// deny and by no other action.
 	Arguments arguments.Config `yaml:"arguments"`
+}
+
+// Tool is the tool matcher of the conditions.
+func (w *When) Tool() toolname.Written {
+	return toolname.Written{Name: w.ToolName, Prefix: w.ToolPrefix, Glob: w.ToolGlob, Regex: w.ToolRegex, NameIn: w.ToolNameIn}
 }
 
 // ClaimsConfig holds conditions on a verified identity; all that are not empty must hold

@@ -3,10 +3,9 @@ package policy
 import (
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"svc/gateway/mcp"
+	"svc/gateway/toolname"
 )
 
 // Condition is the condition of a rule's when that a message did not meet.
@@ -101,7 +100,7 @@ func (r *Rule) misses(q *Request) (Condition, string) {
 		}
 		return ConditionMethod, fmt.Sprintf("method is %s, the rule is for %s", q.Method, r.method)
 	}
-	if r.tool.kind != toolAny {
+	if r.tool.Kind != toolname.Every {
 		if why := r.missesTool(q); why != "" {
 			return ConditionTool, why
 		}
@@ -121,25 +120,16 @@ func (r *Rule) misses(q *Request) (Condition, string) {
 func (r *Rule) missesTool(q *Request) string {
 	switch {
 	case q.Direction != ClientToServer:
-		return r.tool.key + " matches tools/call of clients only"
+		return r.toolKey + " matches tools/call of clients only"
 	case q.Method != mcp.MethodToolsCall:
-		return fmt.Sprintf("%s matches tools/call only, the method is %q", r.tool.key, q.Method)
+		return fmt.Sprintf("%s matches tools/call only, the method is %q", r.toolKey, q.Method)
 	case !q.HasTool:
 		return "the call has no tool name"
 	}
-	hit := true
-	switch r.tool.kind {
-	case toolNames:
-		hit = slices.Contains(r.tool.names, q.Tool)
-	case toolPrefix:
-		hit = strings.HasPrefix(q.Tool, r.tool.prefix)
-	default:
-		hit = r.tool.matches(q.Tool)
-	}
-	if hit {
+	if r.tool.Match(q.Tool) {
 		return ""
 	}
-	return fmt.Sprintf("tool %q is not matched by %s %s", q.Tool, r.tool.key, r.tool.text)
+	return fmt.Sprintf("tool %q is not matched by %s %s", q.Tool, r.toolKey, r.toolText)
 }
 
 // misses describes the condition on the identity that a caller does not meet, "" when all
@@ -155,43 +145,11 @@ func (r *claimRule) misses(c *Claims) string {
 	}
 	switch {
 	case len(r.groupsIn.list) > 0 && !r.groupsIn.hasAny(c.Groups):
-		return "the caller is in no group of groups_in " + brief(r.groupsIn.list)
+		return "the caller is in no group of groups_in " + toolname.Brief(r.groupsIn.list)
 	case len(r.scopesIn.list) > 0 && !r.scopesIn.hasAny(c.Scopes):
-		return "the caller holds no scope of scopes_in " + brief(r.scopesIn.list)
+		return "the caller holds no scope of scopes_in " + toolname.Brief(r.scopesIn.list)
 	case len(r.subjectIn.list) > 0 && !r.subjectIn.has(c.Subject):
-		return fmt.Sprintf("the subject %q is not in subject_in %s", c.Subject, brief(r.subjectIn.list))
+		return fmt.Sprintf("the subject %q is not in subject_in %s", c.Subject, toolname.Brief(r.subjectIn.list))
 	}
 	return ""
-}
-
-// written returns the key and the value of the tool matcher as in the configuration; the
-// key is empty when there is none.
-func (w *When) written() (key, text string) {
-	switch {
-	case w.ToolName != nil:
-		return "tool_name", strconv.Quote(*w.ToolName)
-	case w.ToolPrefix != nil:
-		return "tool_prefix", strconv.Quote(*w.ToolPrefix)
-	case w.ToolGlob != nil:
-		return "tool_glob", strconv.Quote(*w.ToolGlob)
-	case w.ToolRegex != nil:
-		return "tool_regex", strconv.Quote(*w.ToolRegex)
-	case w.ToolNameIn != nil:
-		return "tool_name_in", brief(w.ToolNameIn)
-	}
-	return "", ""
-}
-
-// brief formats a list, truncated after a few entries.
-func brief(list []string) string {
-	const most = 8
-	quoted := make([]string, 0, most+1)
-	for i, s := range list {
-		if i == most {
-			quoted = append(quoted, fmt.Sprintf("and %d more", len(list)-most))
-			break
-		}
-		quoted = append(quoted, strconv.Quote(s))
-	}
-	return "[" + strings.Join(quoted, ", ") + "]"
 }

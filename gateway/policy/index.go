@@ -1,6 +1,9 @@
 package policy
 
-import "svc/gateway/mcp"
+import (
+	"svc/gateway/mcp"
+	"svc/gateway/toolname"
+)
 
 // index finds the rules that may match messages of one direction without evaluating all
 // of them. Each rule is in one list, chosen by its most selective condition: exact tool
@@ -32,7 +35,7 @@ func (x *index) build(rules []*Rule, d Direction) {
 		if r.direction != Any && r.direction != d {
 			continue
 		}
-		if r.tool.kind == toolAny {
+		if r.tool.Kind == toolname.Every {
 			x.enterAny(r)
 		} else if d == ClientToServer && (r.method == "" || r.method == mcp.MethodToolsCall) {
 			x.enterTool(r)
@@ -43,14 +46,14 @@ func (x *index) build(rules []*Rule, d Direction) {
 // enterTool adds a rule with a tool matcher.
 func (x *index) enterTool(r *Rule) {
 	switch t := &r.tool; {
-	case t.kind == toolNames:
-		for _, name := range t.names {
+	case t.Kind == toolname.ByName:
+		for _, name := range t.Names {
 			x.names[name] = enter(x.names[name], r)
 		}
-	case t.kind == toolPrefix || t.prefix != "":
-		x.prefixes.enter(t.prefix, r)
-	case t.suffix != "":
-		x.suffixes.enter(t.suffix, r)
+	case t.Kind == toolname.ByPrefix || t.Prefix != "":
+		x.prefixes.enter(t.Prefix, r)
+	case t.Suffix != "":
+		x.suffixes.enter(t.Suffix, r)
 	default:
 		x.patterns = enter(x.patterns, r)
 	}
@@ -92,7 +95,7 @@ func enter(list []entry, r *Rule) []entry {
 	if n := len(list); n > 0 && (list[n-1].unconditional() || list[n-1].rule() == int32(r.Index)) {
 		return list
 	}
-	if r.claims == nil && r.arguments == nil && !r.inputRequired && r.tool.glob == nil && r.tool.regex == nil {
+	if r.claims == nil && r.arguments == nil && !r.inputRequired && !r.tool.IsPattern() {
 		e |= 1
 	}
 	return append(list, e)
@@ -170,6 +173,6 @@ func (s *Set) meets(r *Rule, q *Request) bool {
 func (r *Rule) meets(q *Request) bool {
 	return (r.method == "" || r.method == q.Method) &&
 		(!r.inputRequired || q.ResultType == mcp.ResultInputRequired) &&
-		r.tool.matches(q.Tool) &&
+		r.tool.MatchPattern(q.Tool) &&
 		(r.claims == nil || r.claims.match(q.Claims))
 }

@@ -1,10 +1,8 @@
 package policy
 
 import (
-	"slices"
-	"strings"
-
 	"svc/gateway/mcp"
+	"svc/gateway/toolname"
 )
 
 // enforced returns the enforced rules and stores the others in observers. The rules keep
@@ -50,20 +48,9 @@ func (r *Rule) matches(q *Request) bool {
 	if r.direction != Any && r.direction != q.Direction {
 		return false
 	}
-	if r.tool.kind != toolAny {
-		if !q.HasTool || q.Direction != ClientToServer || q.Method != mcp.MethodToolsCall {
-			return false
-		}
-		switch r.tool.kind {
-		case toolNames:
-			if !slices.Contains(r.tool.names, q.Tool) {
-				return false
-			}
-		case toolPrefix:
-			if !strings.HasPrefix(q.Tool, r.tool.prefix) {
-				return false
-			}
-		}
+	if r.tool.Kind != toolname.Every &&
+		(!q.HasTool || q.Direction != ClientToServer || q.Method != mcp.MethodToolsCall || !r.tool.IsPattern() && !r.tool.Match(q.Tool)) {
+		return false
 	}
 	return r.meets(q)
 }

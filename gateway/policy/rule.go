@@ -3,13 +3,11 @@ package policy
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
-	"strings"
 
 	"svc/gateway/arguments"
-	"svc/gateway/glob"
 	"svc/gateway/mcp"
+	"svc/gateway/toolname"
 )
 
 // Rule is a compiled rule. It is immutable and safe for concurrent use.
@@ -32,34 +30,12 @@ type Rule struct {
 
 	direction     Direction
 	method        string // empty matches any method
-	tool          toolMatcher
+	tool          toolname.Matcher
+	toolKey       string // the matcher as in the configuration, for explanations
+	toolText      string
 	inputRequired bool
 	claims        *claimRule
 	arguments     *arguments.Condition // nil without
-}
-
-// toolKind is the kind of a tool matcher.
-type toolKind uint8
-
-const (
-	toolAny    toolKind = iota // no matcher, or tool_name: "*": every method
-	toolNames                  // tool_name, tool_name_in
-	toolPrefix                 // tool_prefix, and globs that are equivalent to a prefix
-	toolGlob
-	toolRegex
-)
-
-// toolMatcher is the compiled tool matcher of a rule.
-type toolMatcher struct {
-	kind   toolKind
-	names  []string
-	prefix string // for patterns: the literal prefix of every match
-	suffix string // for globs: the literal suffix of every match
-	glob   *glob.Pattern
-	regex  *regexp.Regexp
-
-	// key and text are the matcher as in the configuration, for explanations.
-	key, text string
 }
 
 // newRule compiles a rule, whose conditions on arguments are added to the plan. It
@@ -148,83 +124,11 @@ func (r *Rule) takeWhen(w *When) error {
 		r.inputRequired = true
 	}
 	r.claims = newClaimRule(w.Claims)
-	if m := w.matchers(); len(m) > 1 {
-		return fmt.Errorf("at most one tool matcher is allowed, found %s", strings.Join(m, ", "))
+	written := w.Tool()
+	var err error
+	if r.tool, err = toolname.Compile(&written); err != nil {
+		return err
 	}
-	switch {
-	case w.ToolName != nil && *w.ToolName == anyTool:
-	case w.ToolName != nil:
-		r.tool = toolMatcher{kind: toolNames, names: []string{*w.ToolName}}
-	case w.ToolNameIn != nil:
-		if len(w.ToolNameIn) == 0 {
-			return fmt.Errorf("tool_name_in is empty")
-		}
-		r.tool = toolMatcher{kind: toolNames, names: slices.Clone(w.ToolNameIn)}
-	case w.ToolPrefix != nil:
-		r.tool = toolMatcher{kind: toolPrefix, prefix: *w.ToolPrefix}
-	case w.ToolGlob != nil:
-		g, err := glob.Compile(*w.ToolGlob)
-		if err != nil {
-			return err
-		}
-		r.tool = globMatcher(g)
-	case w.ToolRegex != nil:
-		re, err := compileAnchored(*w.ToolRegex)
-		if err != nil {
-			return err
-		}
-		r.tool = toolMatcher{kind: toolRegex, regex: re.whole, prefix: re.prefix}
-	}
-	r.tool.key, r.tool.text = w.written()
-	if r.tool.kind == toolNames && slices.Contains(r.tool.names, "") || r.tool.kind == toolPrefix && r.tool.prefix == "" && w.ToolPrefix != nil {
-		return fmt.Errorf("a tool matcher is empty")
-	}
+	r.toolKey, r.toolText = written.Text()
 	return nil
-}
-
-// globMatcher returns the simplest equivalent matcher of a glob.
-func globMatcher(g *glob.Pattern) toolMatcher {
-	text, whole, exact := g.Prefix()
-	switch {
-	case exact:
-		return toolMatcher{kind: toolNames, names: []string{text}}
-	case whole:
-		return toolMatcher{kind: toolPrefix, prefix: text}
-	}
-	return toolMatcher{kind: toolGlob, glob: g, prefix: text, suffix: g.Suffix()}
-}
-
-// anchored is an expression that must match a whole name.
-type anchored struct {
-	whole  *regexp.Regexp
-	prefix string // the literal prefix of every match
-}
-
-// compileAnchored compiles an expression so that it must match all of a name:
-// a|b becomes ^(?:a|b)$.
-func compileAnchored(expr string) (anchored, error) {
-	// First without the anchors: "a)(b" is not an expression, though "(?:a)(b)" is one
-	// (decision MSG25).
-	bare, err := regexp.Compile(expr)
-	if err != nil {
-		return anchored{}, err
-	}
-	whole, err := regexp.Compile(`^(?:` + expr + `)$`)
-	if err != nil {
-		return anchored{}, err
-	}
-	prefix, _ := bare.LiteralPrefix()
-	return anchored{whole, prefix}, nil
-}
-
-// matches reports whether the pattern of the rule, if it has one, matches the
-// tool of the request.
-func (t *toolMatcher) matches(tool string) bool {
-	switch t.kind {
-	case toolGlob:
-		return t.glob.Match(tool)
-	case toolRegex:
-		return t.regex.MatchString(tool)
-	}
-	return true
 }

@@ -7,15 +7,14 @@ import (
 
 	"svc/gateway/arguments"
 	"svc/gateway/diag"
-	"svc/gateway/glob"
 	"svc/gateway/mcp"
+	"svc/gateway/toolname"
 )
 
 // Values of the enumerated fields.
 const (
 	clientToServer = "client_to_server"
 	serverToClient = "server_to_client"
-	anyTool        = "*"
 	modeEnforce    = "enforce"
 	modeObserve    = "observe"
 )
@@ -166,7 +165,8 @@ func (r *RuleConfig) validateRate(at diag.At) {
 
 // validate reports the errors in the conditions of a rule.
 func (w *When) validate(at diag.At) {
-	matchers := w.matchers()
+	tool := w.Tool()
+	matchers := tool.Keys()
 	if len(matchers) > 1 {
 		at.Hint("keep one, or write several rules").
 			Errorf("matcher", "at most one tool matcher is allowed, found %s", strings.Join(matchers, ", "))
@@ -229,26 +229,6 @@ func (w *When) validateArguments(at diag.At) {
 	}
 }
 
-// matchers returns the keys of the tool matchers that are set.
-func (w *When) matchers() []string {
-	var keys []string
-	for _, m := range [...]struct {
-		key   string
-		given bool
-	}{
-		{"tool_name", w.ToolName != nil},
-		{"tool_prefix", w.ToolPrefix != nil},
-		{"tool_glob", w.ToolGlob != nil},
-		{"tool_regex", w.ToolRegex != nil},
-		{"tool_name_in", w.ToolNameIn != nil},
-	} {
-		if m.given {
-			keys = append(keys, m.key)
-		}
-	}
-	return keys
-}
-
 // validateMatcher reports the errors of one tool matcher (decision MSG20).
 func (w *When) validateMatcher(at diag.At, key string) {
 	const advice = "remove it to match any tool, or write tool_name: \"*\""
@@ -264,14 +244,14 @@ func (w *When) validateMatcher(at diag.At, key string) {
 	case "tool_glob":
 		if *w.ToolGlob == "" {
 			at.Hint(advice).Errorf("required", "tool_glob is empty")
-		} else if _, err := glob.Compile(*w.ToolGlob); err != nil {
+		} else if err := toolname.CheckGlob(*w.ToolGlob); err != nil {
 			at.Hint("write [!a-z] for a class that excludes, and \\ before a literal character").
 				Errorf("glob", "%v", err)
 		}
 	case "tool_regex":
 		if *w.ToolRegex == "" {
 			at.Hint(advice).Errorf("required", "tool_regex is empty")
-		} else if _, err := compileAnchored(*w.ToolRegex); err != nil {
+		} else if err := toolname.CheckRegex(*w.ToolRegex); err != nil {
 			at.Hint("the syntax is RE2").Errorf("regex", "%v", err)
 		}
 	case "tool_name_in":
@@ -280,7 +260,7 @@ func (w *When) validateMatcher(at diag.At, key string) {
 		}
 		notEmpty(at, w.ToolNameIn)
 		for i, name := range w.ToolNameIn {
-			if name == anyTool {
+			if name == toolname.Any {
 				at.Index(i).Hint("use tool_name: \"*\" to match any").
 					Warnf("literal-star", "in tool_name_in a * is the name of a tool, not any tool")
 			}
@@ -290,7 +270,7 @@ func (w *When) validateMatcher(at diag.At, key string) {
 
 // validateReach warns of conditions that exclude each other (decision MSG23).
 func (w *When) validateReach(at diag.At, matchers []string) {
-	if len(matchers) != 1 || w.ToolName != nil && *w.ToolName == anyTool {
+	if len(matchers) != 1 || w.ToolName != nil && *w.ToolName == toolname.Any {
 		return
 	}
 	if w.Method != "" && w.Method != mcp.MethodToolsCall {

@@ -3,10 +3,9 @@ package upstream
 import (
 	"errors"
 	"fmt"
-	"regexp"
 
 	"svc/gateway/diag"
-	"svc/gateway/glob"
+	"svc/gateway/toolname"
 )
 
 // Route is one element of the routes section (gateway specification, routes).
@@ -58,17 +57,18 @@ func (m *Match) Validate(at diag.At) {
 	refuse("direction", m.Direction != "")
 	refuse("claims", m.Claims != nil)
 
-	if n := m.count(); n != 1 {
+	written := m.Tool()
+	if n := len(written.Keys()); n != 1 {
 		at.Hint("use one of tool_name, tool_prefix, tool_glob, tool_regex, tool_name_in").
 			Errorf("matcher", "a route needs exactly one matcher, this one has %d", n)
 	}
 	if m.ToolGlob != "" {
-		if _, err := glob.Compile(m.ToolGlob); err != nil {
+		if err := toolname.CheckGlob(m.ToolGlob); err != nil {
 			at.Field("tool_glob").Errorf("glob", "%s", err)
 		}
 	}
 	if m.ToolRegex != "" {
-		if _, err := compileRegex(m.ToolRegex); err != nil {
+		if err := checkRegex(m.ToolRegex); err != nil {
 			at.Field("tool_regex").Errorf("regex", "%s", err)
 		}
 	}
@@ -82,24 +82,26 @@ func (m *Match) Validate(at diag.At) {
 	}
 }
 
-func (m *Match) count() int {
-	n := 0
-	for _, set := range [...]bool{m.ToolName != "", m.ToolPrefix != "", m.ToolGlob != "", m.ToolRegex != "", m.ToolNameIn != nil} {
-		if set {
-			n++
+// Tool is the matcher of the route; an empty text is an absent key.
+func (m *Match) Tool() toolname.Written {
+	given := func(s *string) *string {
+		if *s == "" {
+			return nil
 		}
+		return s
 	}
-	return n
+	return toolname.Written{
+		Name: given(&m.ToolName), Prefix: given(&m.ToolPrefix), Glob: given(&m.ToolGlob), Regex: given(&m.ToolRegex), NameIn: m.ToolNameIn,
+	}
 }
 
-// compileRegex anchors the pattern to the full name. It is first compiled by itself, so
-// that a parenthesis cannot close the group of the anchors.
-func compileRegex(pattern string) (*regexp.Regexp, error) {
+// checkRegex returns what is wrong with a tool_regex.
+func checkRegex(pattern string) error {
 	if len(pattern) > 4096 {
-		return nil, errors.New("is longer than 4096 bytes")
+		return errors.New("is longer than 4096 bytes")
 	}
-	if _, err := regexp.Compile(pattern); err != nil {
-		return nil, fmt.Errorf("does not compile: %w", err)
+	if err := toolname.CheckRegex(pattern); err != nil {
+		return fmt.Errorf("does not compile: %w", err)
 	}
-	return regexp.Compile(`\A(?:` + pattern + `)\z`)
+	return nil
 }

@@ -2,12 +2,11 @@ package upstream
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"svc/gateway/diag"
-	"svc/gateway/glob"
+	"svc/gateway/toolname"
 )
 
 // Router selects the upstream of a tool: routes are evaluated in order and the first
@@ -24,8 +23,7 @@ type Router struct {
 
 type pattern struct {
 	route int
-	glob  *glob.Pattern
-	regex *regexp.Regexp
+	tools toolname.Matcher
 }
 
 // NewRouter compiles routes. It returns an error for a route that Validate would
@@ -47,33 +45,26 @@ func NewRouter(routes []Route) (*Router, error) {
 	return r, nil
 }
 
-func (r *Router) add(i int, m *Match) error {
-	switch {
-	case m.ToolName == "*":
+func (r *Router) add(i int, match *Match) error {
+	written := match.Tool()
+	m, err := toolname.Compile(&written)
+	if err != nil {
+		return err
+	}
+	switch m.Kind {
+	case toolname.Every:
 		r.all = min(r.all, i)
-	case m.ToolName != "":
-		setFirst(r.exact, m.ToolName, i)
-	case m.ToolNameIn != nil:
-		for _, name := range m.ToolNameIn {
+	case toolname.ByName:
+		for _, name := range m.Names {
 			setFirst(r.exact, name, i)
 		}
-	case m.ToolPrefix != "":
-		setFirst(r.prefixes, m.ToolPrefix, i)
-		if !slices.Contains(r.lengths, len(m.ToolPrefix)) {
-			r.lengths = append(r.lengths, len(m.ToolPrefix))
+	case toolname.ByPrefix:
+		setFirst(r.prefixes, m.Prefix, i)
+		if !slices.Contains(r.lengths, len(m.Prefix)) {
+			r.lengths = append(r.lengths, len(m.Prefix))
 		}
-	case m.ToolGlob != "":
-		g, err := glob.Compile(m.ToolGlob)
-		if err != nil {
-			return err
-		}
-		r.patterns = append(r.patterns, pattern{route: i, glob: g})
 	default:
-		re, err := compileRegex(m.ToolRegex)
-		if err != nil {
-			return err
-		}
-		r.patterns = append(r.patterns, pattern{route: i, regex: re})
+		r.patterns = append(r.patterns, pattern{route: i, tools: m})
 	}
 	return nil
 }
@@ -103,7 +94,7 @@ func (r *Router) Match(tool string) (name string, ok bool) {
 		if p.route >= best {
 			break // patterns are in the order of their routes
 		}
-		if p.match(tool) {
+		if p.tools.MatchPattern(tool) {
 			best = p.route
 			break
 		}
@@ -112,13 +103,6 @@ func (r *Router) Match(tool string) (name string, ok bool) {
 		return "", false
 	}
 	return r.upstreams[best], true
-}
-
-func (p *pattern) match(tool string) bool {
-	if p.regex != nil {
-		return p.regex.MatchString(tool)
-	}
-	return p.glob.Match(tool)
 }
 
 // Upstreams returns the distinct upstreams of the routes, in the order of the routes.

@@ -11,14 +11,15 @@ import (
 	"svc/gateway/bodies"
 	"svc/gateway/caller"
 	"svc/gateway/federation"
+	"svc/gateway/govern"
 	"svc/gateway/intake"
 	"svc/gateway/mcp"
 	"svc/gateway/multiplex"
 	"svc/gateway/policy"
 	"svc/gateway/requestid"
 	"svc/gateway/streams"
+	"svc/gateway/telemetry"
 	"svc/gateway/transport"
-	"svc/gateway/upstream"
 )
 
 // exchange is one request on its way through the gateway: what is known of it
@@ -80,27 +81,6 @@ type exchange struct {
 	buffers
 }
 
-// buffers are kept from request to request.
-type buffers struct {
-	body     intake.Body
-	answer   []byte // the answer as it came
-	own      []byte // an answer of the gateway's own
-	frameOut []byte // an event as it is sent
-	fields   upstream.Header
-	spans    []audit.Span
-}
-
-// keepBuffer is the size beyond which a buffer is not kept.
-const keepBuffer = 256 << 10
-
-func (b *buffers) trim() {
-	for _, p := range []*[]byte{&b.body.Bytes, &b.answer, &b.own, &b.frameOut} {
-		if cap(*p) > keepBuffer {
-			*p = nil
-		}
-	}
-}
-
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
 func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
@@ -143,4 +123,56 @@ func (ex *exchange) release() {
 	clear(ex.fields[:cap(ex.fields)])
 	*ex = exchange{buffers: ex.buffers}
 	exchanges.Put(ex)
+}
+
+// asking is how long guardrails were asked about a request, and about its
+// answer.
+type asking struct{ request, answer time.Duration }
+
+// governed is what the policies of the control plane did to one request.
+type governed struct {
+	set *govern.Set // of its agent; nil when nothing is asked
+	// fired are the policies that fired on the request's own message, and changed
+	// says that they rewrote it.
+	fired   []*govern.Policy
+	changed bool
+	// scan is how long texts were looked at, answer how long the answer was judged.
+	scan, answer time.Duration
+	scanFrom     time.Time
+	awaited      time.Duration // the first answer of the control plane
+}
+
+// place is where a request stands in its trace, as far as anyone has asked.
+type place struct {
+	telemetry.Trace
+	known      bool
+	fromHeader bool   // the caller's position stood in a header
+	state      string // the caller's tracestate, where it stood in the message
+}
+
+// countBytes says of a share of the bytes in memory whose it is.
+func (ex *exchange) countBytes(s *bodies.Share) {
+	s.Begin(ex.g.bodies, bodies.Caller{Who: &ex.who.Principal, Known: ex.live.callers.Known(&ex.who), Open: ex.live.callers.Open()})
+}
+
+// source is where the body of this request comes from.
+func (ex *exchange) source() intake.Source {
+	ex.countBytes(&ex.bytes)
+	return intake.Source{Writer: ex.w, Request: ex.r, Share: &ex.bytes}
+}
+
+// clientAddr is the address of the client, behind trusted proxies.
+func (g *Gateway) clientAddr(r *http.Request) netip.Addr {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.IPv4Unspecified()
+	}
+	forwarded, xForwardedFor := r.Header["Forwarded"], r.Header["X-Forwarded-For"]
+	if len(forwarded) > 0 && len(xForwardedFor) > 0 && !g.addressWarned.Load() &&
+		g.proxies.Conflict(peer.Addr(), forwarded, xForwardedFor) && g.addressWarned.CompareAndSwap(false, true) {
+		g.log.Warn("a trusted proxy sent Forwarded and X-Forwarded-For with different clients: Forwarded is used, and the client may have written it",
+			"proxy", peer.Addr(), "forwarded", g.proxies.Client(peer.Addr(), forwarded, nil), "x_forwarded_for", g.proxies.Client(peer.Addr(), nil, xForwardedFor),
+			"fix", "set client_address_header to the header that the proxy writes, and let the proxy remove the other one")
+	}
+	return g.proxies.Client(peer.Addr(), forwarded, xForwardedFor)
 }

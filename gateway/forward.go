@@ -18,19 +18,6 @@ import (
 	"svc/gateway/verdict"
 )
 
-// openUpstreams makes what the configured upstreams are reached by.
-func openUpstreams(configured []upstream.Config) (map[string]*transport.Upstream, error) {
-	all := make(map[string]*transport.Upstream, len(configured))
-	for _, c := range configured {
-		up, err := transport.Open(c)
-		if err != nil {
-			return all, err
-		}
-		all[c.Name] = up
-	}
-	return all, nil
-}
-
 // forward sends the message that was judged, byte for byte, and relays what
 // comes back.
 func (ex *exchange) forward() *refusal.Refusal {
@@ -234,14 +221,4 @@ func (ex *exchange) copyHeader(from upstream.Header) {
 	if sid := ex.session.Issue(ex.ctx, from.Get(mcp.HeaderSession), ex.up); sid != "" {
 		to[mcp.HeaderSession] = []string{sid}
 	}
-}
-
-// canonicalHeaders prepares forward_headers for look-ups. Names that the
-// gateway must decide on itself are refused by the configuration.
-func canonicalHeaders(names []string) []string {
-	out := make([]string, len(names))
-	for i, name := range names {
-		out[i] = http.CanonicalHeaderKey(name)
-	}
-	return out
 }

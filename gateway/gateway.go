@@ -32,6 +32,7 @@ import (
 	"svc/gateway/failures"
 	"svc/gateway/federation"
 	"svc/gateway/govern"
+	"svc/gateway/intake"
 	"svc/gateway/license"
 	"svc/gateway/mcp"
 	"svc/gateway/multiplex"
@@ -139,6 +140,27 @@ type Gateway struct {
 	background   *background.Calls
 	merged       streams.MergedSet
 	observer     observer
+}
+
+// buffers are kept from request to request.
+type buffers struct {
+	body     intake.Body
+	answer   []byte // the answer as it came
+	own      []byte // an answer of the gateway's own
+	frameOut []byte // an event as it is sent
+	fields   upstream.Header
+	spans    []audit.Span
+}
+
+// keepBuffer is the size beyond which a buffer is not kept.
+const keepBuffer = 256 << 10
+
+func (b *buffers) trim() {
+	for _, p := range []*[]byte{&b.body.Bytes, &b.answer, &b.own, &b.frameOut} {
+		if cap(*p) > keepBuffer {
+			*p = nil
+		}
+	}
 }
 
 var _ http.Handler = (*Gateway)(nil)
@@ -264,17 +286,6 @@ func (g *Gateway) ConnectionLimit(a netip.Addr) int {
 	return g.live.Load().cfg.Limits.ConnectionsPerAddress
 }
 
-// Drain makes /readyz answer 503 from now on. Requests are still served.
-func (g *Gateway) Drain() { g.draining.Store(true) }
-
-// ShutdownTimes returns how long /readyz answers 503 before connections are
-// refused, and how long requests in flight are then waited for (gateway
-// specification, shutdown).
-func (g *Gateway) ShutdownTimes() (window, grace time.Duration) {
-	s := g.live.Load().cfg.Shutdown
-	return s.DrainSignalWindow, s.Grace
-}
-
 // TLSConfig returns the configuration to listen with, or nil for plain HTTP.
 // It follows reloads.
 func (g *Gateway) TLSConfig() *tls.Config {
@@ -324,19 +335,3 @@ func (g *Gateway) Close() error {
 // refusedPatience bounds how long the counts of refused requests may take to reach
 // the audit file when the gateway closes.
 const refusedPatience = 4 * time.Second
-
-// clientAddr is the address of the client, behind trusted proxies.
-func (g *Gateway) clientAddr(r *http.Request) netip.Addr {
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.IPv4Unspecified()
-	}
-	forwarded, xForwardedFor := r.Header["Forwarded"], r.Header["X-Forwarded-For"]
-	if len(forwarded) > 0 && len(xForwardedFor) > 0 && !g.addressWarned.Load() &&
-		g.proxies.Conflict(peer.Addr(), forwarded, xForwardedFor) && g.addressWarned.CompareAndSwap(false, true) {
-		g.log.Warn("a trusted proxy sent Forwarded and X-Forwarded-For with different clients: Forwarded is used, and the client may have written it",
-			"proxy", peer.Addr(), "forwarded", g.proxies.Client(peer.Addr(), forwarded, nil), "x_forwarded_for", g.proxies.Client(peer.Addr(), nil, xForwardedFor),
-			"fix", "set client_address_header to the header that the proxy writes, and let the proxy remove the other one")
-	}
-	return g.proxies.Client(peer.Addr(), forwarded, xForwardedFor)
-}

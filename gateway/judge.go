@@ -11,12 +11,9 @@ import (
 	"svc/gateway/policy"
 	"svc/gateway/quality"
 	"svc/gateway/refusal"
+	"svc/gateway/report"
 	"svc/gateway/verdict"
 )
-
-// asking is how long guardrails were asked about a request, and about its
-// answer.
-type asking struct{ request, answer time.Duration }
 
 // input is what the messages of this exchange are judged by.
 func (ex *exchange) input(way policy.Direction) verdict.Input {
@@ -90,9 +87,6 @@ func (h answerHost) Policies() (*govern.Set, *refusal.Refusal) { return h.govern
 func (h answerHost) Score(m *mcp.Message)                      { h.grade(m) }
 func (answerHost) BeforeWait()                                 {}
 
-// stageQuality is the stage of a trace in which an answer was scored.
-const stageQuality = "quality_score"
-
 // grade scores the answer to a tool call against the output schema that its tool
 // declares, for the trace.
 func (ex *exchange) grade(m *mcp.Message) {
@@ -108,4 +102,36 @@ func (ex *exchange) grade(m *mcp.Message) {
 		ex.rec.QualityScores = append(ex.rec.QualityScores, audit.QualityScore{Scorer: quality.Scorer, Score: score})
 		ex.graded = ex.now().Sub(began)
 	}
+}
+
+// awaitGovernance bounds how long a request waits for the first answer of the
+// control plane, while no policies were ever known.
+const awaitGovernance = 3 * time.Second
+
+// agent is the name that traces of the caller are filed under, and that policies
+// call it by.
+func (ex *exchange) agent() string {
+	return report.AgentName(ex.live.cfg.ControlPlane.AgentOf(ex.who.Value))
+}
+
+// underPolicies finds the policies of the caller's agent: one bundle for all of
+// the request. While none was ever known nothing passes, unless the file says so.
+func (ex *exchange) underPolicies() *refusal.Refusal {
+	if ex.g.governance == nil {
+		return nil
+	}
+	bundle := ex.g.governance.Bundle()
+	if bundle == nil {
+		began := ex.now()
+		bundle = ex.g.governance.Await(ex.ctx, awaitGovernance)
+		ex.governed.awaited = ex.now().Sub(began)
+		if bundle == nil {
+			if ex.live.cfg.ControlPlane.Governance.FailOpen {
+				return nil
+			}
+			return &refusal.GovernanceUnavailable
+		}
+	}
+	ex.governed.set = bundle.For(ex.agent())
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"svc/gateway/config"
 	"svc/gateway/diag"
 	"svc/gateway/guardrail"
+	"svc/gateway/headers"
 	"svc/gateway/origin"
 	"svc/gateway/policy"
 	"svc/gateway/verdict"
@@ -34,7 +35,7 @@ func (g *Gateway) build(cfg *config.File) (*live, error) {
 	l := &live{
 		cfg:            cfg,
 		admission:      admission.Rules{Origins: origin.New(g.listen, cfg.AllowedOrigins, cfg.AllowedHosts, cfg.Auth.Header)},
-		forwardHeaders: canonicalHeaders(cfg.ForwardHeaders),
+		forwardHeaders: headers.Canonical(cfg.ForwardHeaders),
 	}
 	if in := cfg.InputRateLimit; in.Enabled {
 		l.admission.Limit = admission.Limit{

@@ -11,6 +11,7 @@ import (
 	"svc/gateway/config"
 	"svc/gateway/federation"
 	"svc/gateway/govern"
+	"svc/gateway/govern/detectors"
 	"svc/gateway/mcp"
 	"svc/gateway/multiplex"
 	"svc/gateway/origin"
@@ -23,6 +24,7 @@ import (
 	"svc/gateway/session"
 	"svc/gateway/toolsearch"
 	"svc/gateway/transport"
+	"svc/gateway/upstream"
 )
 
 // openLimits opens the store of the rate limits. It lasts across reloads, so
@@ -199,4 +201,32 @@ func (g *Gateway) toolChanged(upstream, tool string) {
 	if err := g.audit.Write(context.Background(), &rec); err != nil {
 		g.log.Error("audit line of a changed tool was not written", "upstream", upstream, "tool", tool, "error", err)
 	}
+}
+
+// openGovernance opens the policies of the control plane, where they are asked
+// for.
+func (g *Gateway) openGovernance(cfg *config.File, opts Options) (err error) {
+	c := &cfg.ControlPlane
+	if !c.Governance.Enabled || opts.Governance == nil {
+		return nil
+	}
+	g.governance, err = govern.Open(govern.Options{
+		Source: opts.Governance, Status: opts.SinkStatus, Origin: c.URL, StateDir: cfg.StateDirectory(),
+		Interval: c.Governance.RefreshInterval, Timeout: c.Traces.Timeout,
+		Detectors: detectors.Built{}, Logger: g.log, Now: g.now,
+	})
+	return err
+}
+
+// openUpstreams makes what the configured upstreams are reached by.
+func openUpstreams(configured []upstream.Config) (map[string]*transport.Upstream, error) {
+	all := make(map[string]*transport.Upstream, len(configured))
+	for _, c := range configured {
+		up, err := transport.Open(c)
+		if err != nil {
+			return all, err
+		}
+		all[c.Name] = up
+	}
+	return all, nil
 }

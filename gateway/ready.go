@@ -112,3 +112,14 @@ func probeMethod(w http.ResponseWriter, r *http.Request) bool {
 	w.WriteHeader(http.StatusMethodNotAllowed)
 	return false
 }
+
+// Drain makes /readyz answer 503 from now on. Requests are still served.
+func (g *Gateway) Drain() { g.draining.Store(true) }
+
+// ShutdownTimes returns how long /readyz answers 503 before connections are
+// refused, and how long requests in flight are then waited for (gateway
+// specification, shutdown).
+func (g *Gateway) ShutdownTimes() (window, grace time.Duration) {
+	s := g.live.Load().cfg.Shutdown
+	return s.DrainSignalWindow, s.Grace
+}

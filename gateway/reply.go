@@ -5,13 +5,7 @@ import (
 	"runtime/debug"
 	"time"
 
-	"svc/gateway/audit"
-	"svc/gateway/bodies"
-	"svc/gateway/headers"
-	"svc/gateway/intake"
-	"svc/gateway/mcp"
 	"svc/gateway/refusal"
-	"svc/gateway/transport"
 )
 
 // refuse answers in the upstream's place.
@@ -78,106 +72,6 @@ func (ex *exchange) countRefusal(refused *refusal.Refusal) bool {
 	return true
 }
 
-// countBytes says of a share of the bytes in memory whose it is.
-func (ex *exchange) countBytes(s *bodies.Share) {
-	s.Begin(ex.g.bodies, bodies.Caller{Who: &ex.who.Principal, Known: ex.live.callers.Known(&ex.who), Open: ex.live.callers.Open()})
-}
-
-// account completes the request line and hands it to the audit log. It returns
-// once the line has reached the file, before the last byte of the answer is
-// sent: a killed process leaves no answer without its line. The line of a
-// caller who has left is written all the same.
-func (ex *exchange) account(status, bytesOut int) error {
-	if ex.audited {
-		return nil
-	}
-	ex.audited = true
-	now := ex.now()
-	r := &ex.rec
-	r.Status = status
-	r.BytesOut = int64(bytesOut)
-	r.Duration = now.Sub(ex.start)
-	ex.describe()
-	ex.spans = ex.spans[:0]
-	if ex.judging > 0 {
-		ex.spans = append(ex.spans, audit.Span{Stage: stagePolicy, Duration: ex.judging})
-	}
-	if d := ex.governed.scan; d > 0 {
-		ex.spans = append(ex.spans, audit.Span{Stage: stageScan, Duration: d})
-	}
-	if d := ex.asking.request + ex.asking.answer; d > 0 {
-		ex.spans = append(ex.spans, audit.Span{Stage: stageGuardrail, Duration: d})
-	}
-	if !ex.sentUp.IsZero() {
-		ex.spans = append(ex.spans, audit.Span{Stage: stageProvider, Duration: now.Sub(ex.sentUp) - ex.asking.answer - ex.governed.answer - ex.graded})
-	}
-	if d := ex.graded; d > 0 {
-		ex.spans = append(ex.spans, audit.Span{Stage: stageQuality, Duration: d})
-	}
-	r.Spans = ex.spans
-	return ex.write()
-}
-
-// fillRecord fills in the members that the lines of all kinds have in common: who
-// sent the request, and what message of which upstream the line is about. For the
-// line of a frame it only reads the exchange, because the frames of several
-// upstreams are recorded at the same time.
-func (ex *exchange) fillRecord(r *audit.Record, m *mcp.Message, up *transport.Upstream) {
-	r.RequestID, r.TraceID, r.Session = ex.rec.RequestID, ex.rec.TraceID, ex.rec.Session
-	if r.TraceID == "" {
-		r.TraceID = ex.traceID()
-	}
-	if r.Session == "" && ex.session.Joined {
-		r.Session = ex.session.Handle.ID.String()
-	}
-	r.Method = m.Method
-	if m.Method == mcp.MethodToolsCall {
-		r.Tool = m.Name
-	}
-	if up != nil {
-		r.Upstream = up.Name
-	}
-	r.Principal, r.PrincipalKind, r.KeyID = ex.who.Value, ex.who.Kind.String(), ex.who.KeyID
-	r.OAuthClientName, r.ClientIP = ex.rec.OAuthClientName, ex.address
-	if cp := &ex.live.cfg.ControlPlane; cp.URL != "" {
-		r.Agent, r.Environment = cp.AgentOf(ex.who.Value), cp.Environment
-	}
-	r.Dialect = ex.recordedDialect()
-}
-
-// recordedDialect is the dialect as audit lines have it: the declared revision, or
-// "legacy". A request that was refused before its dialect was resolved has the
-// one that its header, or what was read of its body, declares.
-func (ex *exchange) recordedDialect() string {
-	if ex.dialect.Declared() {
-		return ex.dialect.Version
-	}
-	version, _ := headers.Single(ex.r.Header, intake.HeaderVersion)
-	return mcp.ResolveDialect(&ex.msg, version).String()
-}
-
-// describe fills in the record of the request itself.
-func (ex *exchange) describe() {
-	ex.rec.BytesIn = int64(len(ex.body.Bytes))
-	ex.fillRecord(&ex.rec, &ex.msg, ex.up)
-	if ex.msg.TaskID != "" { // else what the answer named, if it made a task
-		ex.rec.TaskHandle = ex.msg.TaskID
-	}
-}
-
-// write appends the record; a failure is logged where it stops.
-func (ex *exchange) write() error {
-	var caller audit.Caller
-	if !ex.began {
-		caller = ex
-	}
-	err := ex.g.audit.WriteFor(caller, &ex.rec)
-	if err != nil {
-		ex.g.log.Error("audit line was not written", "request_id", ex.rec.RequestID, "error", err)
-	}
-	return err
-}
-
 // WriteOverdue answers while the request's goroutine waits for the disk, in its
 // place. The connection ends behind the answer, for nothing on it is read before
 // the write has ended.
@@ -228,36 +122,4 @@ func (g *Gateway) contain(what string, after func()) {
 	if after != nil {
 		after()
 	}
-}
-
-// The stages of a request, as traces have them.
-const (
-	stagePolicy    = "policy_eval"
-	stageGuardrail = "guardrail"
-	stageProvider  = "provider"
-)
-
-// traceID returns the trace id of a W3C traceparent header, or nothing when it
-// is not one.
-func traceID(values []string) string {
-	if len(values) != 1 {
-		return ""
-	}
-	v := values[0]
-	if len(v) < 55 || v[2] != '-' || v[35] != '-' || v[52] != '-' || len(v) > 55 && v[:2] == "00" {
-		return ""
-	}
-	id := v[3:35]
-	zero := true
-	for i := range len(id) {
-		c := id[i]
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return ""
-		}
-		zero = zero && c == '0'
-	}
-	if zero {
-		return ""
-	}
-	return id
 }

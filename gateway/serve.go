@@ -145,12 +145,6 @@ func (ex *exchange) authenticate() *refusal.Refusal {
 	return nil
 }
 
-// source is where the body of this request comes from.
-func (ex *exchange) source() intake.Source {
-	ex.countBytes(&ex.bytes)
-	return intake.Source{Writer: ex.w, Request: ex.r, Share: &ex.bytes}
-}
-
 // read takes in the message.
 func (ex *exchange) read() (refused *refusal.Refusal) {
 	ex.rec.ReplacedSurrogates, refused = ex.body.Message(ex.source(), &ex.msg)

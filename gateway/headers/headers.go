@@ -5,6 +5,7 @@
 package headers
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 
@@ -128,6 +129,15 @@ func CopyResponse(to map[string][]string, from upstream.Header, forward []string
 			}
 		}
 	}
+}
+
+// Canonical returns names in canonical form, for Forward.
+func Canonical(names []string) []string {
+	out := make([]string, len(names))
+	for i, name := range names {
+		out[i] = http.CanonicalHeaderKey(name)
+	}
+	return out
 }
 
 // Single returns the value of a header that may be present once; ok is false when

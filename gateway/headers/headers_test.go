@@ -98,3 +98,10 @@ func TestSingle(t *testing.T) {
 		}
 	}
 }
+
+func TestNamesAreLookedUpInTheirCanonicalForm(t *testing.T) {
+	names := []string{"x-request-id", "X-Tenant"}
+	if got := Canonical(names); !slices.Equal(got, []string{"X-Request-Id", "X-Tenant"}) || names[0] != "x-request-id" {
+		t.Errorf("%q of %q", got, names)
+	}
+}

@@ -157,7 +157,7 @@ func (h streamHost) finish(ctx context.Context, c *streams.Client, err error, re
 	h.note(c.Counts())
 	awaited := ex.r.Method == http.MethodPost && ex.msg.Kind == mcp.Request
 	ending := streams.Ending{
-		Err: err, Cause: context.Cause(ctx), Resumable: resumable, Awaited: awaited && ex.msg.Method != mcp.MethodListen,
+		Err: err, Cause: context.Cause(ctx), Resumable: resumable, Awaited: awaited && ex.msg.Method != mcp.MethodListen, Listens: awaited && ex.msg.Method == mcp.MethodListen,
 		Stopping: errors.Is(context.Cause(ctx), ErrStopping) || ex.stopped(), Left: ex.ctx.Err() != nil,
 	}
 	refused := ending.Refusal()
@@ -168,15 +168,14 @@ func (h streamHost) finish(ctx context.Context, c *streams.Client, err error, re
 		ex.rec.ErrorKind = refused.Kind
 	}
 	ex.unanswered = refused.Code == 0
-	if refused.Code == 0 || !awaited || ex.ctx.Err() != nil && !ex.stopped() {
-		_ = ex.account(http.StatusOK, ex.streamed.Sent) // there is nothing to tell; a failure is in the log
+	switch ending.Last(&refused) {
+	case streams.LastNothing:
+		_ = ex.account(http.StatusOK, ex.streamed.Sent) // a failure is in the log
 		return
-	}
-	if ex.msg.Method == mcp.MethodListen && refused.Kind == refusal.Shutdown.Kind {
-		// The gateway ends a listen stream by itself, with its result.
+	case streams.LastComplete:
 		ex.rec.ResultType = mcp.ResultComplete
 		ex.own = mcp.AppendListenEnd(ex.own[:0], ex.msg.ID)
-	} else {
+	case streams.LastError:
 		ex.rec.IsError = true
 		ex.own = refused.AppendEvent(ex.own[:0], h.answer())
 	}

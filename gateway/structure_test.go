@@ -23,7 +23,7 @@ import (
 // writes the new number here. The comment is the goal.
 const (
 	wantFiles       = 14   // goal: 8
-	wantLines       = 2669 // goal: 1500
+	wantLines       = 2668 // goal: 1500
 	wantLargestFile = 337  // lines; goal: 300
 	wantCircle      = 5    // files that use each other in circles; goal: 6
 	wantMethods     = 60   // of exchange; goal: none that a step needs

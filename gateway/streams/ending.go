@@ -36,8 +36,29 @@ type Ending struct {
 	Stopping, Left bool
 	// Resumable is set where the client can come back for the rest.
 	Resumable bool
-	// Awaited is set where the last frame of the stream answers a request.
-	Awaited bool
+	// Awaited is set where the last frame of the stream answers a request, Listens where
+	// the gateway itself ends the stream of a listening request, with its result.
+	Awaited, Listens bool
+}
+
+// Last is what a client is told in the place of the answer.
+type Last uint8
+
+const (
+	LastNothing  Last = iota // there is nothing to tell, or nobody
+	LastComplete             // the result of a listening request
+	LastError                // the refusal
+)
+
+// Last returns what is told when the stream ends with a refusal.
+func (e *Ending) Last(refused *refusal.Refusal) Last {
+	switch {
+	case refused.Code == 0, !e.Awaited && !e.Listens, e.Left && !e.Stopping:
+		return LastNothing
+	case e.Listens && refused.Kind == refusal.Shutdown.Kind:
+		return LastComplete
+	}
+	return LastError
 }
 
 // Refusal returns what is recorded, and sent in the place of the answer. A refusal

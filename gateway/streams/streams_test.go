@@ -359,3 +359,27 @@ func TestEnding(t *testing.T) {
 		}
 	}
 }
+
+// Who comes back for the rest, or has left, is told nothing; who listens gets its result
+// when the gateway stops.
+func TestWhatIsToldInThePlaceOfAnAnswer(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		e       Ending
+		refused refusal.Refusal
+		want    Last
+	}{
+		{"a call that broke off", Ending{Awaited: true}, refusal.Ended, LastError},
+		{"a call that can be resumed", Ending{Awaited: true, Resumable: true}, refusal.EndedResumable, LastNothing},
+		{"a call at a stop", Ending{Awaited: true, Stopping: true, Left: true}, refusal.Shutdown, LastError},
+		{"a call whose client left", Ending{Awaited: true, Left: true}, refusal.ClientClosed, LastNothing},
+		{"a call whose client left, for another reason", Ending{Awaited: true, Left: true}, refusal.Truncated, LastNothing},
+		{"a listening request at a stop", Ending{Listens: true, Stopping: true, Left: true}, refusal.Shutdown, LastComplete},
+		{"a listening request that is idle", Ending{Listens: true}, refusal.Truncated, LastError},
+		{"a stream of its own", Ending{}, refusal.Revoked, LastNothing},
+	} {
+		if got := tt.e.Last(&tt.refused); got != tt.want {
+			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
+		}
+	}
+}

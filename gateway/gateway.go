@@ -205,7 +205,7 @@ func New(opts Options) (g *Gateway, err error) {
 	if g.router, err = upstream.NewRouter(cfg.Routes); err != nil {
 		return nil, err
 	}
-	if g.targets, err = openUpstreams(cfg.Upstreams); err != nil {
+	if g.targets, err = g.openUpstreams(cfg); err != nil {
 		return nil, err
 	}
 	if err = g.openFederation(cfg); err != nil {

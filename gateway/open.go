@@ -24,7 +24,6 @@ import (
 	"svc/gateway/session"
 	"svc/gateway/toolsearch"
 	"svc/gateway/transport"
-	"svc/gateway/upstream"
 )
 
 // openLimits opens the store of the rate limits. It lasts across reloads, so
@@ -219,10 +218,10 @@ func (g *Gateway) openGovernance(cfg *config.File, opts Options) (err error) {
 }
 
 // openUpstreams makes what the configured upstreams are reached by.
-func openUpstreams(configured []upstream.Config) (map[string]*transport.Upstream, error) {
-	all := make(map[string]*transport.Upstream, len(configured))
-	for _, c := range configured {
-		up, err := transport.Open(c)
+func (g *Gateway) openUpstreams(cfg *config.File) (map[string]*transport.Upstream, error) {
+	all := make(map[string]*transport.Upstream, len(cfg.Upstreams))
+	for _, c := range cfg.Upstreams {
+		up, err := transport.Open(c.WithBreaker(cfg.Federation.Enabled), g.log, g.now)
 		if err != nil {
 			return all, err
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"svc/gateway/breaker"
 	"svc/gateway/diag"
 	"svc/gateway/guardrail"
 )
@@ -175,7 +176,7 @@ func TestDefaults(t *testing.T) {
 
 func TestGuardrailDefaults(t *testing.T) {
 	want := guardrail.Config{Timeout: time.Second, MaxBodyBytes: 1048576,
-		Breaker: guardrail.Breaker{FailureThreshold: 5, OpenDuration: 5 * time.Second}}
+		Breaker: breaker.Config{FailureThreshold: 5, OpenDuration: 5 * time.Second}}
 	if d := cmp.Diff(want, withDefaults[guardrail.Config]()); d != "" {
 		t.Error(d)
 	}

@@ -7,15 +7,15 @@ import (
 	"strings"
 	"time"
 
+	"svc/gateway/breaker"
 	"svc/gateway/diag"
 	"svc/gateway/httpfield"
 )
 
 // Bounds of the section (gateway specification, guardrails).
 const (
-	maxTimeout      = 10 * time.Second
-	maxOpenDuration = 5 * time.Minute
-	maxName         = 128 // bytes
+	maxTimeout = 10 * time.Second
+	maxName    = 128 // bytes
 )
 
 // Config is one webhook that a rule may call: gateway specification, guardrails.
@@ -33,7 +33,7 @@ type Config struct {
 	// Headers are sent on every call.
 	Headers map[string]string `yaml:"headers" env:"true" secret:"true"`
 	// Breaker stops the calls to an endpoint that fails repeatedly.
-	Breaker Breaker `yaml:"breaker"`
+	Breaker breaker.Config `yaml:"breaker"`
 	// TLS is for endpoints with a private certificate authority or client certificates.
 	TLS TLS `yaml:"tls"`
 }
@@ -42,21 +42,6 @@ type Config struct {
 func (c *Config) SetDefaults() {
 	c.Timeout = time.Second
 	c.MaxBodyBytes = 1 << 20
-}
-
-// Breaker is the circuit breaker of a guardrail.
-type Breaker struct {
-	// FailureThreshold is the number of consecutive failures that open the breaker; 0
-	// disables it.
-	FailureThreshold int `yaml:"failure_threshold"`
-	// OpenDuration is the duration of the open state; at most 5m.
-	OpenDuration time.Duration `yaml:"open_duration"`
-}
-
-// SetDefaults sets the documented defaults.
-func (c *Breaker) SetDefaults() {
-	c.FailureThreshold = 5
-	c.OpenDuration = 5 * time.Second
 }
 
 // TLS is the client side of TLS to a guardrail.
@@ -93,13 +78,7 @@ func (c *Config) Validate(at diag.At) {
 		at.Field("max_body_bytes").Hint("0 removes the limit").Errorf("range", "must not be negative, is %d", c.MaxBodyBytes)
 	}
 	c.validateHeaders(at.Field("headers"))
-	if n := c.Breaker.FailureThreshold; n < 0 {
-		at.Field("breaker").Field("failure_threshold").Hint("0 disables the breaker").
-			Errorf("range", "must not be negative, is %d", n)
-	}
-	if d := c.Breaker.OpenDuration; d < 0 || d > maxOpenDuration {
-		at.Field("breaker").Field("open_duration").Errorf("range", "must be from 0s to 5m, is %s", d)
-	}
+	c.Breaker.Validate(at.Field("breaker"))
 	c.TLS.validate(at.Field("tls"))
 	if c.TLS.Enabled && u != nil && u.Scheme == "http" {
 		at.Field("tls").Hint("use an https:// url, or remove the section").

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"svc/gateway/breaker"
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
 )
@@ -50,7 +51,7 @@ type Endpoint struct {
 	cfg       Config
 	header    http.Header
 	transport *http.Transport
-	breaker   breaker
+	breaker   *breaker.Breaker
 	log       *slog.Logger
 	now       func() time.Time
 }
@@ -74,13 +75,13 @@ func (e *Endpoint) Ask(ctx context.Context, m, masked *mcp.Message) Result {
 		return e.failed(errTooLarge, 0)
 	}
 	started := e.now()
-	version, ok := e.breaker.allow(started)
+	version, ok := e.breaker.Allow(started)
 	if !ok {
 		return e.failed(errOpen, 0)
 	}
-	result := abandoned
+	result := breaker.Abandoned
 	defer func() { // also after a panic, so that a probe always ends
-		if e.breaker.report(version, result, e.now()) {
+		if e.breaker.Report(version, result, e.now()) {
 			e.log.Warn("guardrail breaker opened: the endpoint is not called", "guardrail", e.cfg.Name, "for", e.cfg.Breaker.OpenDuration)
 		}
 	}()
@@ -88,12 +89,12 @@ func (e *Endpoint) Ask(ctx context.Context, m, masked *mcp.Message) Result {
 	latency := e.now().Sub(started)
 	switch {
 	case err == nil:
-		result = succeeded
+		result = breaker.Succeeded
 		return Result{Verdict: verdict, Latency: latency}
 	case ctx.Err() != nil:
 		return Result{Verdict: CallerGone, Latency: latency}
 	}
-	result = failed
+	result = breaker.Failed
 	return e.failed(err, latency)
 }
 

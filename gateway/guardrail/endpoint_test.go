@@ -19,6 +19,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"svc/gateway/breaker"
 	"svc/gateway/mcp"
 	"svc/test/certtest"
 )
@@ -314,7 +315,7 @@ func TestMaxBodyBytes(t *testing.T) {
 			if n := calls.Load(); n != 3*c.calls {
 				t.Errorf("%d calls", n)
 			}
-			if e.breaker.failures != 0 || !e.breaker.until.IsZero() || strings.Contains(l.String(), "breaker") {
+			if !e.breaker.Clear() || strings.Contains(l.String(), "breaker") {
 				t.Errorf("it counted: %s", l)
 			}
 		})
@@ -443,8 +444,8 @@ func TestCancellationsDoNotCount(t *testing.T) {
 	if l.String() != "" {
 		t.Errorf("logged: %s", l)
 	}
-	era, _ := e.breaker.allow(now.now())
-	e.breaker.report(era, failed, now.now())
+	era, _ := e.breaker.Allow(now.now())
+	e.breaker.Report(era, breaker.Failed, now.now())
 	now.advance(5 * time.Second)
 	leave() // as the probe
 	good.Store(true)
@@ -479,7 +480,7 @@ func TestReloadStartsClosed(t *testing.T) {
 	url := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
 	c := Config{Name: "dlp", URL: url}
 	c.SetDefaults()
-	c.Breaker = Breaker{FailureThreshold: 1, OpenDuration: time.Minute}
+	c.Breaker = breaker.Config{FailureThreshold: 1, OpenDuration: time.Minute}
 	for range 2 {
 		set, err := New([]Config{c}, slog.New(slog.DiscardHandler), time.Now)
 		if err != nil {
@@ -487,11 +488,11 @@ func TestReloadStartsClosed(t *testing.T) {
 		}
 		defer set.Close()
 		e := set.Get("dlp")
-		if _, ok := e.breaker.allow(time.Now()); !ok {
+		if _, ok := e.breaker.Allow(time.Now()); !ok {
 			t.Fatal("not closed")
 		}
 		e.Ask(t.Context(), message(t, envelope), new(mcp.Message))
-		if _, ok := e.breaker.allow(time.Now()); ok {
+		if _, ok := e.breaker.Allow(time.Now()); ok {
 			t.Fatal("not opened")
 		}
 	}

@@ -1,6 +1,8 @@
 package guardrail
 
 import (
+	"svc/gateway/breaker"
+
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -30,7 +32,7 @@ func New(configs []Config, log *slog.Logger, now func() time.Time) (*Set, error)
 		header.Set("Content-Type", contentType)
 		s.endpoints[c.Name] = &Endpoint{
 			cfg: c, header: header, transport: transport, log: log, now: now,
-			breaker: breaker{threshold: c.Breaker.FailureThreshold, window: c.Breaker.OpenDuration},
+			breaker: breaker.New(c.Breaker),
 		}
 		if c.TLS.Enabled && c.TLS.SkipVerify {
 			log.Warn("GUARDRAIL CERTIFICATES ARE NOT VERIFIED: an attacker between gateway and guardrail can read every message and decide on it",

@@ -5,9 +5,7 @@ package guardrail
 func (s *Set) Breakers() map[string]bool {
 	open := make(map[string]bool, len(s.endpoints))
 	for name, e := range s.endpoints {
-		e.breaker.mu.Lock()
-		open[name] = !e.breaker.until.IsZero()
-		e.breaker.mu.Unlock()
+		open[name] = e.breaker.Open()
 	}
 	return open
 }

@@ -197,6 +197,9 @@ var (
 	Canceled = define(*Unreachable.withKind("canceled"))
 	Timeout  = define(Refusal{Status: http.StatusGatewayTimeout, Code: mcp.CodeInternal,
 		Message: "upstream_unreachable", Reason: "upstream_timeout", Kind: "upstream_timeout"})
+	// More requests than upstreams[].max_in_flight.
+	UpstreamBusy = define(Refusal{Status: http.StatusServiceUnavailable, Code: mcp.CodeInternal,
+		Message: "upstream_busy", Reason: "upstream_busy", Kind: "upstream_busy", RetryAfter: time.Second})
 	UpstreamInvalid = define(Refusal{Status: http.StatusBadGateway, Code: mcp.CodeInternal,
 		Message: "upstream_invalid", Reason: "upstream_invalid", Kind: "upstream_invalid"})
 	UpstreamTooLarge = define(Refusal{Status: http.StatusBadGateway, Code: mcp.CodeInternal,

@@ -76,6 +76,8 @@ func OfError(err error, left bool) Outcome {
 		o.Cause = upstream.Cause{Code: "own_request", Text: upstream.Printable(err.Error(), maxBody)}
 	}
 	switch {
+	case errors.Is(err, upstream.ErrBusy):
+		o.Refused = &refusal.UpstreamBusy
 	case errors.Is(err, upstream.ErrTimeout):
 		o.Refused = &refusal.Timeout
 	case errors.Is(err, upstream.ErrTooLarge):

@@ -100,6 +100,11 @@ type UpstreamState struct {
 	Name                string
 	Open, Idle, Waiting int
 	Dials               uint64
+	// InFlight counts the messages that wait for the upstream, where the configuration
+	// bounds them.
+	InFlight int64
+	// BreakerOpen is set while the breaker of the upstream is open or half-open.
+	BreakerOpen bool
 }
 
 // ToolListState is the list of tools of one upstream: how many a search can find,
@@ -170,6 +175,8 @@ var stateMetrics = []struct{ name, label, help string }{
 	{"svc_gateway_upstream_idle_connections", "upstream", "Open connections that wait for a request."},
 	{"svc_gateway_upstream_waiting_requests", "upstream", "Requests that wait for a connection."},
 	{"svc_gateway_upstream_dials_total", "upstream", "Connections made or tried."},
+	{"svc_gateway_upstream_in_flight", "upstream", "Messages that wait for an upstream with max_in_flight or a breaker."},
+	{"svc_gateway_upstream_breaker_open", "upstream", "1 while the breaker of an upstream is open or half-open."},
 	{"svc_gateway_tool_search_tools", "upstream", "Tools of an upstream that a search can find."},
 	{"svc_gateway_tool_search_failures_total", "upstream", "Lists of tools that could not be had."},
 	{"svc_gateway_tool_search_backing_off", "upstream", "1 while the last list of an upstream's tools failed."},
@@ -264,6 +271,8 @@ func (c *stateCollector) Collect(to chan<- prometheus.Metric) {
 		gauge("svc_gateway_upstream_idle_connections", float64(u.Idle), u.Name)
 		gauge("svc_gateway_upstream_waiting_requests", float64(u.Waiting), u.Name)
 		count("svc_gateway_upstream_dials_total", u.Dials, u.Name)
+		gauge("svc_gateway_upstream_in_flight", float64(u.InFlight), u.Name)
+		gauge("svc_gateway_upstream_breaker_open", boolGauge(u.BreakerOpen), u.Name)
 	}
 	for _, l := range s.ToolLists {
 		gauge("svc_gateway_tool_search_tools", float64(l.Tools), l.Upstream)

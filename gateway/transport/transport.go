@@ -9,6 +9,7 @@ package transport
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -116,12 +117,13 @@ type Upstream struct {
 	Timeout time.Duration
 }
 
-// Open returns the upstream of a validated configuration. Nothing is sent, and the
-// upstream may be unavailable; its transport must be closed.
-func Open(c upstream.Config) (*Upstream, error) {
+// Open returns the upstream of a validated configuration, behind the bounds that the
+// configuration sets. Nothing is sent, and the upstream may be unavailable; its transport
+// must be closed.
+func Open(c upstream.Config, log *slog.Logger, now func() time.Time) (*Upstream, error) {
 	client, err := upstream.NewClient(c)
 	if err != nil {
 		return nil, fmt.Errorf("upstream %q: %w", c.Name, err)
 	}
-	return &Upstream{Name: c.Name, Transport: NewHTTP(client, StaticHeaders{}), Timeout: c.Timeout}, nil
+	return &Upstream{Name: c.Name, Transport: newBounded(c, NewHTTP(client, StaticHeaders{}), log, now), Timeout: c.Timeout}, nil
 }

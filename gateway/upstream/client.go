@@ -180,6 +180,10 @@ type Stats struct {
 	Waiting int
 	// Dials counts the connections ever made or attempted.
 	Dials uint64
+	// InFlight counts the messages that wait for the upstream, and BreakerOpen is set
+	// while its breaker is open or half-open, where the configuration bounds them.
+	InFlight    int64
+	BreakerOpen bool
 }
 
 // Stats returns the state of the pool.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"svc/gateway/breaker"
 	"svc/gateway/diag"
 )
 
@@ -36,6 +37,13 @@ type Config struct {
 	// MaxResponseBytes bounds the body of a response. Event streams are exempt: their
 	// number of frames is bounded.
 	MaxResponseBytes int64 `yaml:"max_response_bytes"`
+	// MaxInFlight bounds the requests that wait for the upstream, streams of answers
+	// included; requests beyond it are 503 upstream_busy. 0 sets no bound.
+	MaxInFlight int `yaml:"max_in_flight"`
+	// Breaker stops the requests to an upstream that refuses connections, exceeds its
+	// timeout or answers with 5xx repeatedly: they are 502 upstream_unreachable at once.
+	// It is on with federation, and off without unless the section is there.
+	Breaker *breaker.Config `yaml:"breaker"`
 
 	// Prefix is put before the names of tools and prompts as clients see them, and
 	// taken off before the upstream sees them. It needs federation.
@@ -82,6 +90,16 @@ func (c *Config) SetDefaults() {
 	c.MaxResponseBytes = DefaultMaxResponseBytes
 }
 
+// WithBreaker returns the configuration with the breaker that it has without a section:
+// the default one, or none.
+func (c Config) WithBreaker(byDefault bool) Config {
+	if c.Breaker == nil && byDefault {
+		c.Breaker = new(breaker.Config)
+		c.Breaker.SetDefaults()
+	}
+	return c
+}
+
 // Validate reports the errors of one upstream; its caller checks that names are unique.
 func (c *Config) Validate(at diag.At) {
 	if c.Name == "" {
@@ -105,6 +123,13 @@ func (c *Config) Validate(at diag.At) {
 	if c.MaxResponseBytes <= 0 {
 		at.Field("max_response_bytes").Hint("the default is %d", DefaultMaxResponseBytes).
 			Errorf("range", "must be above zero, is %d", c.MaxResponseBytes)
+	}
+	if c.MaxInFlight < 0 {
+		at.Field("max_in_flight").Hint("0 sets no bound").
+			Errorf("range", "must not be negative, is %d", c.MaxInFlight)
+	}
+	if c.Breaker != nil {
+		c.Breaker.Validate(at.Field("breaker"))
 	}
 }
 

@@ -23,6 +23,11 @@ var (
 	ErrTooLarge = fmt.Errorf("%w: body is larger than max_response_bytes", ErrInvalidResponse)
 	// ErrInvalidRequest: the request is not valid; nothing was sent.
 	ErrInvalidRequest = errors.New("request cannot be sent")
+	// ErrBusy: max_in_flight requests are at the upstream already; nothing was sent.
+	ErrBusy = errors.New("upstream has max_in_flight requests already")
+	// ErrOpen: the breaker of the upstream is open; nothing was sent. It is an
+	// ErrUnreachable too.
+	ErrOpen = fmt.Errorf("%w: its breaker is open after repeated failures", ErrUnreachable)
 	// ErrClosed: the client was closed.
 	ErrClosed = errors.New("upstream client is closed")
 )

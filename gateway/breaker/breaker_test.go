@@ -1,4 +1,4 @@
-package guardrail
+package breaker
 
 import (
 	"testing"
@@ -14,11 +14,11 @@ func TestBreaker(t *testing.T) {
 	type step struct {
 		wait   time.Duration // before the call
 		want   bool          // admitted
-		told   outcome
+		told   Outcome
 		opened bool
 	}
-	fail := func(opened bool) step { return step{want: true, told: failed, opened: opened} }
-	pass := step{want: true, told: succeeded}
+	fail := func(opened bool) step { return step{want: true, told: Failed, opened: opened} }
+	pass := step{want: true, told: Succeeded}
 	skip := step{want: false}
 	after := func(d time.Duration, s step) step { s.wait = d; return s }
 	for _, c := range []struct {
@@ -38,29 +38,29 @@ func TestBreaker(t *testing.T) {
 		{"half-open to open: the probe fails, another window", 3, window,
 			[]step{fail(false), fail(false), fail(true), after(window, fail(true)), skip, after(window-1, skip), after(1, pass), pass}},
 		{"cancellations do not count", 2, window,
-			[]step{fail(false), {want: true, told: abandoned}, {want: true, told: abandoned}, fail(true)}},
+			[]step{fail(false), {want: true, told: Abandoned}, {want: true, told: Abandoned}, fail(true)}},
 		{"a cancellation does not clear the run", 2, window,
-			[]step{fail(false), {want: true, told: abandoned}, fail(true)}},
+			[]step{fail(false), {want: true, told: Abandoned}, fail(true)}},
 		{"a canceled probe leaves its place", 1, window,
-			[]step{fail(true), after(window, step{want: true, told: abandoned}), fail(true), skip}},
+			[]step{fail(true), after(window, step{want: true, told: Abandoned}), fail(true), skip}},
 		{"threshold 0 disables", 0, window,
 			[]step{fail(false), fail(false), fail(false), fail(false), pass}},
 		{"open_duration 0 probes at once", 1, 0,
 			[]step{fail(true), fail(true), pass, pass}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := breaker{threshold: c.threshold, window: c.window}
+			b := Breaker{threshold: c.threshold, window: c.window}
 			now := time.Unix(1000, 0)
 			for i, s := range c.steps {
 				now = now.Add(s.wait)
-				era, ok := b.allow(now)
+				era, ok := b.Allow(now)
 				if ok != s.want {
 					t.Fatalf("step %d: admitted %v, want %v", i, ok, s.want)
 				}
 				if !ok {
 					continue
 				}
-				if opened := b.report(era, s.told, now); opened != s.opened {
+				if opened := b.Report(era, s.told, now); opened != s.opened {
 					t.Fatalf("step %d: opened %v, want %v", i, opened, s.opened)
 				}
 			}
@@ -69,23 +69,23 @@ func TestBreaker(t *testing.T) {
 }
 
 func TestBreakerHalfOpenAdmitsExactlyOneProbe(t *testing.T) {
-	b := breaker{threshold: 1, window: time.Second}
+	b := Breaker{threshold: 1, window: time.Second}
 	now := time.Unix(1000, 0)
-	era, _ := b.allow(now)
-	b.report(era, failed, now)
+	era, _ := b.Allow(now)
+	b.Report(era, Failed, now)
 	now = now.Add(time.Second)
-	probe, ok := b.allow(now)
+	probe, ok := b.Allow(now)
 	if !ok {
 		t.Fatal("the probe was not admitted")
 	}
 	for range 10 {
-		if _, ok := b.allow(now.Add(time.Hour)); ok {
+		if _, ok := b.Allow(now.Add(time.Hour)); ok {
 			t.Fatal("a second call beside the probe")
 		}
 	}
-	b.report(probe, succeeded, now)
+	b.Report(probe, Succeeded, now)
 	for range 3 {
-		if _, ok := b.allow(now); !ok {
+		if _, ok := b.Allow(now); !ok {
 			t.Fatal("not closed after the probe")
 		}
 	}
@@ -94,28 +94,28 @@ func TestBreakerHalfOpenAdmitsExactlyOneProbe(t *testing.T) {
 // TestBreakerLateOutcomes: a call that began before a transition tells nothing
 // of the state after it.
 func TestBreakerLateOutcomes(t *testing.T) {
-	b := breaker{threshold: 1, window: time.Second}
+	b := Breaker{threshold: 1, window: time.Second}
 	now := time.Unix(1000, 0)
-	lateGood, _ := b.allow(now)
-	lateBad, _ := b.allow(now)
-	first, _ := b.allow(now)
-	if !b.report(first, failed, now) {
+	lateGood, _ := b.Allow(now)
+	lateBad, _ := b.Allow(now)
+	first, _ := b.Allow(now)
+	if !b.Report(first, Failed, now) {
 		t.Fatal("did not open")
 	}
-	b.report(lateGood, succeeded, now)
-	if _, ok := b.allow(now); ok {
+	b.Report(lateGood, Succeeded, now)
+	if _, ok := b.Allow(now); ok {
 		t.Fatal("a success from before closed it")
 	}
 	now = now.Add(time.Second)
-	probe, _ := b.allow(now)
-	if b.report(lateBad, failed, now) {
+	probe, _ := b.Allow(now)
+	if b.Report(lateBad, Failed, now) {
 		t.Fatal("a failure from before opened it again")
 	}
-	if _, ok := b.allow(now); ok {
+	if _, ok := b.Allow(now); ok {
 		t.Fatal("a failure from before made room for a second probe")
 	}
-	b.report(probe, succeeded, now)
-	if _, ok := b.allow(now); !ok {
+	b.Report(probe, Succeeded, now)
+	if _, ok := b.Allow(now); !ok {
 		t.Fatal("not closed after the probe")
 	}
 }
@@ -125,7 +125,7 @@ func TestBreakerModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		threshold := rapid.IntRange(0, 4).Draw(t, "threshold")
 		const window = 10
-		b := breaker{threshold: threshold, window: window}
+		b := Breaker{threshold: threshold, window: window}
 		now := time.Unix(1000, 0)
 		type call struct {
 			era   uint64
@@ -140,7 +140,7 @@ func TestBreakerModel(t *testing.T) {
 				state = "half-open" // it is the same era until the probe has spoken
 			}
 			if len(under) == 0 || rapid.Bool().Draw(t, "begin") {
-				era, ok := b.allow(now)
+				era, ok := b.Allow(now)
 				want := state == "closed" || state == "half-open" && !probing
 				if ok != want {
 					t.Fatalf("%s, probing %v: admitted %v", state, probing, ok)
@@ -154,20 +154,20 @@ func TestBreakerModel(t *testing.T) {
 			i := rapid.IntRange(0, len(under)-1).Draw(t, "which")
 			c := under[i]
 			under = append(under[:i], under[i+1:]...)
-			o := outcome(rapid.IntRange(0, 2).Draw(t, "outcome"))
-			opened := b.report(c.era, o, now)
+			o := Outcome(rapid.IntRange(0, 2).Draw(t, "Outcome"))
+			opened := b.Report(c.era, o, now)
 			want := false
 			if c.model == number && threshold > 0 {
 				wasProbe := state == "half-open"
 				probing = false
 				switch o {
-				case succeeded:
+				case Succeeded:
 					run = 0
 					if wasProbe {
 						state = "closed"
 						number++
 					}
-				case failed:
+				case Failed:
 					run++
 					if wasProbe || run >= threshold {
 						state, want, run = "open", true, 0

@@ -61,6 +61,7 @@ func (s *Server) getAgent(c *call) error {
 	if err != nil {
 		return err
 	}
+	c.etag(a.Object())
 	return c.data(http.StatusOK, wireAgent(a))
 }
 
@@ -111,6 +112,7 @@ func (s *Server) updateAgent(c *call) error {
 	if err != nil {
 		return err
 	}
+	c.etag(a.Object())
 	return c.data(http.StatusOK, wireAgent(a))
 }
 

@@ -180,6 +180,7 @@ func (s *Server) updateBudget(c *call) error {
 	if err != nil {
 		return err
 	}
+	c.etag(b.Object())
 	return c.data(http.StatusOK, out[0])
 }
 

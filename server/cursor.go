@@ -20,6 +20,7 @@ const (
 	keysList       = 'K'
 	violationsList = 'V'
 	tracesList     = 't'
+	eventsList     = 'E'
 )
 
 // cursorPage is a page of a list that cursors lead through.

@@ -73,6 +73,8 @@ func outcome(err error, requestID string) *failure {
 			f.status = http.StatusForbidden
 		case store.NotFound:
 			f.status = http.StatusNotFound
+		case store.Outdated:
+			f.status = http.StatusPreconditionFailed
 		}
 		if f.status != 0 {
 			return f

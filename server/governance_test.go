@@ -78,6 +78,7 @@ func TestGovernanceETag(t *testing.T) {
 	r.traces(store.Trace{ID: "t1", AgentID: agent, Status: store.TraceSuccess, Cost: 4e8, CreatedAt: r.clock.Now()})
 	same("some was spent")
 	r.traces(store.Trace{ID: "t2", AgentID: agent, Status: store.TraceSuccess, Cost: 6e8, CreatedAt: r.clock.Now()})
+	r.clock.advance(budgetsLag)
 	other("the budget is exceeded")
 	if got := r.ask(ingest, "GET", "/api/governance", "").want(200).object(); !strings.Contains(fmt.Sprint(got), "exceeded:true") {
 		t.Errorf("bundle is %v", got)

@@ -118,6 +118,9 @@ func (s *Server) run(c *call, res *resource) error {
 	if err := c.checkQuery(); err != nil {
 		return err
 	}
+	if err := c.changing(); err != nil {
+		return err
+	}
 	if c.route.idempotent && c.Header.Get(idempotencyHeader) != "" {
 		return s.withIdempotency(c)
 	}

@@ -174,3 +174,12 @@ func clientAddress(r *http.Request) string {
 	}
 	return addr.String()
 }
+
+// peerAddress is the address of the peer, whole.
+func peerAddress(r *http.Request) string {
+	ap, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return ap.Addr().Unmap().WithZone("").String()
+}

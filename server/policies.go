@@ -104,6 +104,7 @@ func (s *Server) getPolicy(c *call) error {
 	if err != nil {
 		return err
 	}
+	c.etag(p.Object())
 	return c.data(http.StatusOK, out[0])
 }
 
@@ -139,6 +140,7 @@ func (s *Server) updatePolicy(c *call) error {
 	if err != nil { // the change is done; a count that cannot be read must not look like a failure
 		s.log.Warn("the answer to a changed policy lacks its count", "request_id", c.id, "error", err)
 	}
+	c.etag(p.Object())
 	return c.bare(http.StatusOK, api.Single[api.Policy]{Data: wirePolicy(p, fires[id]), Warnings: c.policyWarnings(p)})
 }
 

@@ -31,6 +31,7 @@ const (
 var (
 	admins  = []store.KeyScope{store.ScopeAPI}
 	readers = []store.KeyScope{store.ScopeAPI, store.ScopeAgent}
+	anyKey  = []store.KeyScope{store.ScopeAPI, store.ScopeAgent, store.ScopeIngest}
 	ingests = []store.KeyScope{store.ScopeAPI, store.ScopeIngest}
 )
 
@@ -58,10 +59,12 @@ func routes() []route {
 		{method: "GET", path: "/api/costs/breakdown", keys: admins, team: []string{"costs:read"}, query: []string{"period", "groupBy", "agentId"}, handle: (*Server).breakdown},
 		{method: "GET", path: "/api/costs/budgets", keys: admins, team: []string{"costs:read"}, unpaged: true, handle: (*Server).listBudgets},
 		{method: "POST", path: "/api/costs/budgets", keys: admins, team: []string{"costs:write"}, idempotent: true, handle: (*Server).createBudget},
+		{method: "GET", path: "/api/costs/budgets/{id}", keys: admins, team: []string{"costs:read"}, handle: (*Server).getBudget},
 		{method: "PUT", path: "/api/costs/budgets/{id}", keys: admins, team: []string{"costs:write"}, handle: (*Server).updateBudget},
 		{method: "DELETE", path: "/api/costs/budgets/{id}", keys: admins, team: []string{"costs:write"}, handle: (*Server).deleteBudget},
 		{method: "GET", path: "/api/costs/sla", keys: admins, team: []string{"costs:read"}, unpaged: true, handle: (*Server).listSLAs},
 		{method: "POST", path: "/api/costs/sla", keys: admins, team: []string{"costs:write"}, idempotent: true, handle: (*Server).createSLA},
+		{method: "GET", path: "/api/costs/sla/{id}", keys: admins, team: []string{"costs:read"}, handle: (*Server).getSLA},
 		{method: "PUT", path: "/api/costs/sla/{id}", keys: admins, team: []string{"costs:write"}, handle: (*Server).updateSLA},
 		{method: "DELETE", path: "/api/costs/sla/{id}", keys: admins, team: []string{"costs:write"}, handle: (*Server).deleteSLA},
 		{method: "GET", path: "/api/costs/sla/violations", keys: admins, team: []string{"costs:read", "compliance:read"}, query: []string{"period", "slaId", "limit", "after"}, unpaged: true, handle: (*Server).listViolations},
@@ -76,6 +79,7 @@ func routes() []route {
 
 		{method: "GET", path: "/api/keys", keys: admins, team: []string{"keys:read"}, query: []string{"limit", "offset", "after", "scope"}, handle: (*Server).listKeys},
 		{method: "POST", path: "/api/keys", keys: admins, team: []string{"keys:write"}, idempotent: true, handle: (*Server).createKey},
+		{method: "GET", path: "/api/keys/{id}", keys: admins, team: []string{"keys:read"}, handle: (*Server).getKey},
 		{method: "DELETE", path: "/api/keys/{id}", keys: admins, team: []string{"keys:write"}, handle: (*Server).deleteKey},
 
 		{method: "GET", path: "/api/traces", keys: readers, team: []string{"traces:read"}, query: []string{"limit", "offset", "after", "agentId", "status", "environment", "startDate", "endDate", "minCostUsd", "maxCostUsd", "minInjectionScore"}, handle: (*Server).listTraces},
@@ -85,10 +89,12 @@ func routes() []route {
 		{method: "GET", path: "/api/traces/stats", keys: readers, team: []string{"traces:read"}, query: []string{"period", "agentId", "groupBy"}, handle: (*Server).traceStats},
 		{method: "GET", path: streamPath, keys: readers, team: []string{"traces:read"}, query: []string{"agentId", "status", "environment", "startDate", "endDate", "minCostUsd", "maxCostUsd", "minInjectionScore"}, handle: (*Server).streamTraces},
 		{method: "POST", path: "/api/otlp/v1/traces", keys: ingests, unlimited: true, window: ingestWindow, handle: (*Server).ingestOTLP},
-		{method: "GET", path: "/api/governance", keys: ingests, team: []string{"policies:read"}, window: ingestWindow, handle: (*Server).governance},
+		{method: "GET", path: "/api/governance", keys: ingests, team: []string{"policies:read"}, window: ingestWindow, query: []string{"wait"}, handle: (*Server).governance},
 		{method: "POST", path: "/api/audit/heads", keys: ingests, unlimited: true, window: ingestWindow, handle: (*Server).reportAuditHead},
 		{method: "POST", path: "/api/audit/heads/accept", keys: admins, unlimited: true, idempotent: true, handle: (*Server).acceptAuditKey},
 		{method: "GET", path: "/api/audit/heads", keys: admins, team: []string{"audit:read"}, unpaged: true, handle: (*Server).listAuditHeads},
+		{method: "GET", path: "/api/audit/events", keys: admins, team: []string{"audit:read"}, query: []string{"limit", "after", "actor", "object", "objectId", "since", "until"}, handle: (*Server).listAuditEvents},
+		{method: "GET", path: "/api/whoami", keys: anyKey, handle: (*Server).whoami},
 		{method: "GET", path: "/api/openapi.json", keys: admins, handle: (*Server).openAPI},
 
 		{method: "POST", path: "/api/auth/webhook", window: addressWindow, public: true, handle: (*Server).receiveWebhook},

@@ -153,6 +153,8 @@ func allowed(scope, method, path string) bool {
 	switch {
 	case scope == "api": // everything, ingest included
 		return true
+	case scope != "none" && method == "GET" && path == "/api/whoami":
+		return true
 	case scope == "agent": // GET on agents and traces only
 		return method == "GET" && (path == "/api/agents" || strings.HasPrefix(path, "/api/agents/") ||
 			path == "/api/traces" || strings.HasPrefix(path, "/api/traces/"))
@@ -224,7 +226,7 @@ func TestKeyScopeMatrix(t *testing.T) {
 func guards(method, path string) []string {
 	noun, _, _ := strings.Cut(strings.TrimPrefix(path, "/api/"), "/")
 	switch {
-	case path == "/api/openapi.json":
+	case path == "/api/openapi.json", path == "/api/whoami":
 		return nil
 	case noun == "otlp", noun == "traces" && method == "POST", noun == "audit" && method == "POST":
 		return []string{}
@@ -365,7 +367,12 @@ POST /api/otlp/v1/traces
 GET /api/governance
 POST /api/audit/heads
 POST /api/audit/heads/accept
-GET /api/audit/heads`), "\n") {
+GET /api/audit/heads
+GET /api/audit/events
+GET /api/whoami
+GET /api/costs/budgets/{id}
+GET /api/costs/sla/{id}
+GET /api/keys/{id}`), "\n") {
 		if !seen[name] {
 			t.Errorf("%s is missing", name)
 		}

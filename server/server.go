@@ -89,6 +89,7 @@ type Server struct {
 	prices  *pricing.Table
 	otlp    *otlp.Assembler
 	streams *streams
+	bundles *bundles
 	metrics *metrics
 
 	// scopesMu makes reading a team's scopes and replacing them one step, so
@@ -129,7 +130,7 @@ func New(o Options) (*Server, error) {
 			return nil, fmt.Errorf("server: %w", err)
 		}
 	}
-	s.otlp, s.streams, s.metrics = otlp.NewAssembler(s.prices), newStreams(), newMetrics(storesOf(o), s.bodies, s.ready)
+	s.otlp, s.streams, s.bundles, s.metrics = otlp.NewAssembler(s.prices), newStreams(), newBundles(), newMetrics(storesOf(o), s.bodies, s.ready)
 	limit, ingest := o.RateLimit, o.IngestRateLimit
 	if limit == 0 {
 		limit = DefaultRateLimit

@@ -93,6 +93,7 @@ func (s *Server) updateSLA(c *call) error {
 	if err != nil {
 		return err
 	}
+	c.etag(t.Object())
 	return c.data(http.StatusOK, out)
 }
 

@@ -58,6 +58,7 @@ func (s *Server) getTeam(c *call) error {
 	if err != nil {
 		return err
 	}
+	c.etag(t.Object())
 	return c.data(http.StatusOK, wireTeam(t))
 }
 
@@ -107,6 +108,7 @@ func (s *Server) updateTeam(c *call) error {
 	if err != nil {
 		return err
 	}
+	c.etag(t.Object())
 	return c.data(http.StatusOK, wireTeam(t))
 }
 
@@ -151,6 +153,7 @@ func (s *Server) replaceTeamScopes(c *call) error {
 	if err != nil {
 		return err
 	}
+	c.etag(t.Object())
 	return c.data(http.StatusOK, wireTeam(t))
 }
 

@@ -77,7 +77,8 @@ func (s *Server) applyEvent(c *call, ev *api.WebhookEvent) error {
 		s.log.Warn("identity event is dated in the future; its time of receipt is used instead", "request_id", c.id,
 			"tenant", tenant.ID, "type", cut(ev.Type, 64), "user", ev.Data.UserID, "created_at", ev.CreatedAt.UTC(), "ahead", ahead)
 	}
-	done, err := s.records.Tenant(tenant.ID).ApplyUserEvent(c.Context(), store.UserEvent{
+	ctx := store.ChangedBy(c.Context(), store.By{Address: peerAddress(c.Request), RequestID: c.id, Method: c.Method, Route: c.pattern()})
+	done, err := s.records.Tenant(tenant.ID).ApplyUserEvent(ctx, store.UserEvent{
 		Type: store.UserEventType(ev.Type), CreatedAt: ev.CreatedAt.UTC(),
 		UserID: ev.Data.UserID, Email: ev.Data.Email, DisplayName: ev.Data.DisplayName, OrgID: ev.Data.OrgID,
 	})

@@ -116,3 +116,25 @@ type AgentDirectory interface {
 	// Ids that no agent ever had are left out.
 	AgentNames(ctx context.Context, ids []string) (map[string]string, error)
 }
+
+// Make is the agent that is asked for, without its configuration.
+func (in AgentCreate) Make(id string, now time.Time) Agent {
+	return Agent{ID: id, Name: in.Name, Description: in.Description, ModelProvider: in.ModelProvider, ModelName: in.ModelName,
+		Environment: in.Environment, CreatedAt: now, UpdatedAt: now}
+}
+
+// Apply makes the change, but for the configuration.
+func (up AgentUpdate) Apply(a *Agent, now time.Time) {
+	set(&a.Name, up.Name)
+	set(&a.Description, up.Description)
+	set(&a.ModelProvider, up.ModelProvider)
+	set(&a.ModelName, up.ModelName)
+	set(&a.Environment, up.Environment)
+	a.UpdatedAt = now
+}
+
+// Object is the agent for records of its changes.
+func (a *Agent) Object() *Object {
+	return &Object{"agent", a.ID, a.Name, map[string]any{"name": a.Name, "description": a.Description, "modelProvider": a.ModelProvider,
+		"modelName": a.ModelName, "environment": a.Environment, "configYaml": a.ConfigYAML}}
+}

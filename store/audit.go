@@ -82,3 +82,8 @@ type AuditHeads interface {
 	// ListAuditHeads returns all heads, by gateway and trail, signed ones first.
 	ListAuditHeads(ctx context.Context) ([]AuditHead, error)
 }
+
+// Object is the key of a gateway for records of its changes.
+func (k *AuditKey) Object() *Object {
+	return &Object{"auditKey", k.Gateway, k.Gateway, map[string]any{"gateway": k.Gateway, "publicKey": k.PublicKey}}
+}

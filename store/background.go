@@ -56,6 +56,8 @@ type Leases interface {
 type TrimBounds struct {
 	Violations time.Time // SLA violations whose period ended before it
 	Events     time.Time // identity events received before it
+	// AuditEvents created before it are removed, from the oldest on.
+	AuditEvents time.Time
 	// Limit bounds the rows of each kind in one call, so that it never delays writers
 	// for long; 0: 1000. Each kind has a limit of its own: a backlog of one does not
 	// keep the others from being removed.
@@ -64,8 +66,8 @@ type TrimBounds struct {
 
 // TrimResult counts what a Trim removed.
 type TrimResult struct {
-	Violations, Events, Answers int
-	More                        bool // a kind reached its limit: call again
+	Violations, Events, Answers, AuditEvents int
+	More                                     bool // a kind reached its limit: call again
 }
 
 // Housekeeping is the upkeep of one tenant.

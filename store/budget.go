@@ -76,3 +76,22 @@ type Budgets interface {
 	// DeleteBudget returns NotFound for an unknown id.
 	DeleteBudget(ctx context.Context, id string) error
 }
+
+// Make is the budget that is asked for.
+func (in BudgetCreate) Make(id string, now time.Time) Budget {
+	return Budget{ID: id, Name: in.Name, AgentID: in.AgentID, Period: in.Period, Limit: in.Limit, CreatedAt: now, UpdatedAt: now}
+}
+
+// Apply makes the change.
+func (up BudgetUpdate) Apply(b *Budget, now time.Time) {
+	set(&b.Name, up.Name)
+	set(&b.AgentID, up.AgentID)
+	set(&b.Period, up.Period)
+	set(&b.Limit, up.Limit)
+	b.UpdatedAt = now
+}
+
+// Object is the budget for records of its changes.
+func (b *Budget) Object() *Object {
+	return &Object{"budget", b.ID, b.Name, map[string]any{"name": b.Name, "agentId": b.AgentID, "period": string(b.Period), "limitUsd": int64(b.Limit)}}
+}

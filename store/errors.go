@@ -18,6 +18,7 @@ const (
 	Forbidden         // known, and not allowed
 	Conflict          // a unique value is taken, or the resource is in another state; Fields says which
 	NotFound          // no such resource in this tenant
+	Outdated          // the resource is not as IfMatch expects it
 )
 
 // String is the kind in words.
@@ -33,6 +34,8 @@ func (k Kind) String() string {
 		return "conflict"
 	case NotFound:
 		return "not found"
+	case Outdated:
+		return "outdated"
 	default:
 		return "internal"
 	}

@@ -22,6 +22,7 @@ const (
 	PrefixKey        = "key_"
 	PrefixTrace      = "trc_"
 	PrefixEvent      = "evt_"
+	PrefixAuditEvent = "aev_"
 )
 
 // IDs makes identifiers: a prefix and 26 characters that sort as they were made,

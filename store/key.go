@@ -76,3 +76,8 @@ type Keys interface {
 	// collected, shown by reads at once and written within seconds and on Close.
 	TouchKey(id string, at time.Time)
 }
+
+// Object is the key for records of its changes: what it may do, never its secret.
+func (k *Key) Object() *Object {
+	return &Object{"key", k.ID, k.Name, map[string]any{"name": k.Name, "scope": string(k.Scope), "prefix": k.Prefix, "teamId": k.TeamID, "createdBy": k.CreatedBy}}
+}

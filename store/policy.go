@@ -1,7 +1,9 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 )
 
@@ -73,4 +75,38 @@ type Policies interface {
 	UpdatePolicy(ctx context.Context, id string, up PolicyUpdate, check func(Policy) error) (Policy, error)
 	// DeletePolicy returns NotFound for an unknown id.
 	DeletePolicy(ctx context.Context, id string) error
+}
+
+// Make is the policy that is asked for.
+func (in PolicyCreate) Make(id string, now time.Time) Policy {
+	return Policy{ID: id, Name: in.Name, Phase: in.Phase, On: cmp.Or(in.On, "*"), Condition: in.Condition.Clone(), Action: in.Action,
+		RedactionStrategy: in.RedactionStrategy, Enabled: in.Enabled, CreatedAt: now, UpdatedAt: now}
+}
+
+// Apply makes the change.
+func (up PolicyUpdate) Apply(p *Policy, now time.Time) {
+	set(&p.Name, up.Name)
+	set(&p.Phase, up.Phase)
+	set(&p.On, up.On)
+	set(&p.Action, up.Action)
+	set(&p.RedactionStrategy, up.RedactionStrategy)
+	set(&p.Enabled, up.Enabled)
+	if up.Condition != nil {
+		p.Condition = up.Condition.Clone()
+	}
+	p.UpdatedAt = now
+}
+
+// Clone is a copy that shares nothing.
+func (k PolicyCondition) Clone() PolicyCondition {
+	k.Threshold, k.Entities = copied(k.Threshold), slices.Clone(k.Entities)
+	return k
+}
+
+// Object is the policy for records of its changes.
+func (p *Policy) Object() *Object {
+	condition := map[string]any{"type": p.Condition.Type, "threshold": value(p.Condition.Threshold),
+		"entities": append([]string{}, p.Condition.Entities...), "toolName": p.Condition.ToolName}
+	return &Object{"policy", p.ID, p.Name, map[string]any{"name": p.Name, "phase": p.Phase, "on": p.On, "condition": condition,
+		"action": p.Action, "redactionStrategy": p.RedactionStrategy, "enabled": p.Enabled}}
 }

@@ -79,3 +79,29 @@ type SLAs interface {
 	// ListViolations returns the newest first.
 	ListViolations(ctx context.Context, f ViolationFilter, page Page) ([]SLAViolation, int, error)
 }
+
+// Make is the target that is asked for.
+func (in SLACreate) Make(id string, now time.Time) SLATarget {
+	return SLATarget{ID: id, Name: in.Name, AgentID: in.AgentID, P99LatencyMs: copied(in.P99LatencyMs), ErrorRatePercent: copied(in.ErrorRatePercent),
+		EvaluationPeriod: in.EvaluationPeriod, CreatedAt: now, UpdatedAt: now}
+}
+
+// Apply makes the change.
+func (up SLAUpdate) Apply(s *SLATarget, now time.Time) {
+	set(&s.Name, up.Name)
+	set(&s.AgentID, up.AgentID)
+	set(&s.EvaluationPeriod, up.EvaluationPeriod)
+	if up.P99LatencyMs != nil {
+		s.P99LatencyMs = copied(up.P99LatencyMs)
+	}
+	if up.ErrorRatePercent != nil {
+		s.ErrorRatePercent = copied(up.ErrorRatePercent)
+	}
+	s.UpdatedAt = now
+}
+
+// Object is the target for records of its changes.
+func (s *SLATarget) Object() *Object {
+	return &Object{"slaTarget", s.ID, s.Name, map[string]any{"name": s.Name, "agentId": s.AgentID, "evaluationPeriod": s.EvaluationPeriod,
+		"p99LatencyMs": value(s.P99LatencyMs), "errorRatePercent": value(s.ErrorRatePercent)}}
+}

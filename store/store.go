@@ -95,6 +95,8 @@ type Tenant interface {
 	Keys
 	Idempotency
 	AuditHeads
+	AuditEvents
+	Governance
 	Housekeeping
 }
 

@@ -67,3 +67,29 @@ type Teams interface {
 	// RemoveMember returns NotFound for an unknown team and for a user who is no member.
 	RemoveMember(ctx context.Context, teamID, userID string) error
 }
+
+// Make is the team that is asked for.
+func (in TeamCreate) Make(id string, now time.Time) Team {
+	return Team{ID: id, Name: in.Name, Description: in.Description, Scopes: append([]string{}, in.Scopes...), CreatedAt: now, UpdatedAt: now}
+}
+
+// Apply makes the change.
+func (up TeamUpdate) Apply(t *Team, now time.Time) {
+	set(&t.Name, up.Name)
+	set(&t.Description, up.Description)
+	if up.Scopes != nil {
+		t.Scopes = append([]string{}, *up.Scopes...)
+	}
+	t.UpdatedAt = now
+}
+
+// Object is the team for records of its changes.
+func (t *Team) Object() *Object {
+	return &Object{"team", t.ID, t.Name, map[string]any{"name": t.Name, "description": t.Description, "scopes": append([]string{}, t.Scopes...)}}
+}
+
+// MemberObject is a membership for records of its changes. Its id is that of the team
+// and of the user.
+func MemberObject(team *Team, userID, role string) *Object {
+	return &Object{"member", team.ID + "/" + userID, team.Name, map[string]any{"teamId": team.ID, "userId": userID, "role": role}}
+}

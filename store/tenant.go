@@ -49,3 +49,8 @@ type Tenants interface {
 	// NotFound.
 	TenantForOrg(ctx context.Context, orgID string) (TenantInfo, error)
 }
+
+// Object is the tenant for records of its changes.
+func (t *TenantInfo) Object() *Object {
+	return &Object{"tenant", t.ID, t.Name, map[string]any{"name": t.Name, "orgId": t.OrgID}}
+}

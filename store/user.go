@@ -103,3 +103,8 @@ type RecordedEvent struct {
 	Applied    bool
 	Event      UserEvent
 }
+
+// Object is the user for records of its changes.
+func (u *User) Object() *Object {
+	return &Object{"user", u.ID, "", map[string]any{"email": u.Email, "displayName": u.DisplayName, "role": u.Role, "status": string(u.Status)}}
+}

@@ -19,7 +19,7 @@ func NewAuditCmd(env process.Env) *cobra.Command {
 		`  svc audit verify /var/log/svc/audit.jsonl --public-key checkpoint.pub
   svc audit tail -f /var/log/svc/audit.jsonl
   svc audit stats /var/log/svc/audit.jsonl --since 24h --by tool`,
-		newAuditVerifyCmd(env), newAuditTailCmd(env), newAuditStatsCmd(env), newAuditHeadsCmd(env))
+		newAuditVerifyCmd(env), newAuditTailCmd(env), newAuditStatsCmd(env), newAuditHeadsCmd(env), newAuditEventsCmd(env))
 }
 
 // wantFiles asks for at least one FILE.

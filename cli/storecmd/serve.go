@@ -32,6 +32,7 @@ type ServeOptions struct {
 	IngestRateLimit int
 	MaxAutoAgents   int
 	Retention       time.Duration
+	AuditRetention  time.Duration
 	Evaluate        time.Duration
 	tlsCert, tlsKey string
 	metricsListen   string
@@ -83,6 +84,7 @@ certificate.`,
 	f.IntVar(&o.IngestRateLimit, "ingest-rate-limit", server.DefaultIngestRateLimit, "ingest requests a minute for each tenant")
 	f.IntVar(&o.MaxAutoAgents, "max-auto-agents", store.DefaultMaxAutoAgents, "agents that traces may register by naming them, for each tenant")
 	command.DurationFlag(f, &o.Retention, "trace-retention", 90*24*time.Hour, "how long traces are kept, 0 for ever; statistics outlive them")
+	command.DurationFlag(f, &o.AuditRetention, "audit-retention", evaluate.DefaultAuditRetention, "how long the record of administrators' changes is kept, 0 for ever")
 	command.DurationFlag(f, &o.Evaluate, "evaluate-interval", time.Minute, "how often SLA targets are evaluated")
 	f.StringVar(&o.tlsCert, "tls-cert", "", "certificate chain (PEM); with --tls-key the API is served over HTTPS")
 	f.StringVar(&o.tlsKey, "tls-key", "", "private key of the certificate (PEM)")
@@ -107,6 +109,7 @@ func (o *ServeOptions) check() error {
 		{o.Evaluate < time.Second, "evaluate-interval must be at least 1s"},
 		{(o.tlsCert == "") != (o.tlsKey == ""), "tls-cert and tls-key belong together"},
 		{o.Retention != 0 && o.Retention < time.Hour, "trace-retention must be at least 1h, or 0 to keep traces for ever"},
+		{o.AuditRetention != 0 && o.AuditRetention < 24*time.Hour, "audit-retention must be at least 1d, or 0 to keep events for ever"},
 	} {
 		if c.bad {
 			problems = append(problems, errors.New(c.what))
@@ -237,6 +240,7 @@ func (p *ControlPlane) Open(d *daemon.Daemon) (err error) {
 func (p *ControlPlane) AddUpkeep(d *daemon.Daemon) {
 	o := evaluate.Options{Records: p.St, Traces: p.St, Now: p.Env.Now, Logger: p.Log}
 	retention := evaluate.NewRetention(o, p.O.Retention)
+	retention.KeepAuditEvents(p.O.AuditRetention)
 	o.Interval = p.O.Evaluate
 	slas := evaluate.NewEvaluator(o)
 	d.Go("readiness", func(ctx context.Context) error { p.prober.Run(ctx); return nil })

@@ -21,6 +21,11 @@ type Source interface {
 	Governance(ctx context.Context, etag string) (*api.Governance, string, error)
 }
 
+// Waiter is a Source whose answer can wait for another bundle than the one of etag.
+type Waiter interface {
+	AwaitGovernance(ctx context.Context, etag string, wait time.Duration) (*api.Governance, string, error)
+}
+
 // Options are the parameters of a [Syncer].
 type Options struct {
 	// Source fetches bundles.
@@ -34,7 +39,8 @@ type Options struct {
 	// StateDir contains the saved bundle.
 	StateDir string
 	// Interval is the time between fetches, with a jitter of a tenth, so that gateways
-	// that were started together do not fetch together.
+	// that were started together do not fetch together. Where the source is a [Waiter]
+	// and makes fetches wait, the next one begins at once instead.
 	Interval time.Duration
 	// Timeout bounds one fetch; 10 s when zero.
 	Timeout time.Duration
@@ -88,6 +94,13 @@ const (
 	// GOV13).
 	unknownPause   = 5 * time.Second
 	defaultTimeout = 10 * time.Second
+	// longWait is how long a fetch waits for a change, and heldBack how long it lasts at
+	// least where the control plane made it wait.
+	longWait = 30 * time.Second
+	heldBack = time.Second
+	// afterChange is the pause after a bundle that was waited for, so that changes in
+	// quick succession are not fetched one by one.
+	afterChange = 100 * time.Millisecond
 )
 
 // Open returns a syncer with the saved bundle of an earlier process. A saved bundle that
@@ -175,6 +188,7 @@ func (s *Syncer) Stats() Stats {
 func (s *Syncer) Run(ctx context.Context) {
 	pause := min(firstPause, s.opts.Interval)
 	for {
+		began, before := time.Now(), s.current.Load()
 		wait, err := s.fetch(ctx)
 		s.tried.Do(func() { close(s.ready) })
 		if ctx.Err() != nil {
@@ -183,6 +197,9 @@ func (s *Syncer) Run(ctx context.Context) {
 		sleep := s.opts.Interval
 		if err == nil {
 			pause = min(firstPause, s.opts.Interval)
+			if _, ok := s.opts.Source.(Waiter); ok && (time.Since(began) >= heldBack || before != nil && before != s.current.Load()) {
+				sleep = afterChange
+			}
 		} else {
 			sleep = max(pause, min(wait, s.opts.Interval))
 			longest := s.opts.Interval
@@ -208,9 +225,7 @@ var errUnasked = errors.New("the response is 304, but no bundle was ever fetched
 
 // fetch fetches the bundle once and makes it the current one.
 func (s *Syncer) fetch(ctx context.Context) (wait time.Duration, err error) {
-	attempt, cancel := context.WithTimeout(ctx, s.opts.Timeout)
-	defer cancel()
-	answer, etag, err := s.opts.Source.Governance(attempt, s.etag)
+	answer, etag, err := s.ask(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
 			return 0, err
@@ -238,6 +253,20 @@ func (s *Syncer) fetch(ctx context.Context) (wait time.Duration, err error) {
 		s.opts.Logger.Info("the control plane returns governance policies again")
 	}
 	return 0, nil
+}
+
+// ask asks the source. A bundle that is known is waited for where the source can: a
+// change then comes at once.
+func (s *Syncer) ask(ctx context.Context) (*api.Governance, string, error) {
+	waiter, ok := s.opts.Source.(Waiter)
+	if !ok || s.etag == "" || s.fetched.Load() == 0 { // the first fetch of a process confirms what was saved
+		attempt, cancel := context.WithTimeout(ctx, s.opts.Timeout)
+		defer cancel()
+		return s.opts.Source.Governance(attempt, s.etag)
+	}
+	attempt, cancel := context.WithTimeout(ctx, s.opts.Timeout+longWait)
+	defer cancel()
+	return waiter.AwaitGovernance(attempt, s.etag, longWait)
 }
 
 // take compiles a bundle, makes it the current one and saves it.

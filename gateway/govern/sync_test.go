@@ -292,3 +292,64 @@ func TestNothingChangedThoughNothingWasGiven(t *testing.T) {
 		}
 	})
 }
+
+// waitingPlane is a control plane that answers polls when the bundle changes.
+type waitingPlane struct {
+	plane
+	changed chan struct{}
+	full    bool // answers at once
+}
+
+func (p *waitingPlane) AwaitGovernance(ctx context.Context, etag string, wait time.Duration) (*api.Governance, string, error) {
+	if !p.full {
+		select {
+		case <-p.changed:
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil, "", ctx.Err()
+		}
+	}
+	return p.Governance(ctx, etag)
+}
+
+// A control plane that makes polls wait hands out a change within a second, and is not
+// asked without pause where it answers at once.
+func TestAChangeIsWaitedFor(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		p := &waitingPlane{plane: plane{bundle: bundle(), etag: `"1"`}, changed: make(chan struct{}, 1)}
+		var err error
+		s, err := Open(Options{Source: p, Status: statusOf, Origin: "o", StateDir: dir, Interval: 30 * time.Second, Detectors: plainDetectors{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); s.Run(ctx) }()
+		defer func() { cancel(); <-done }()
+		<-time.After(45 * time.Second) // the first interval, and into the first wait
+		for i, etag := range []string{`"2"`, `"3"`, `"4"`} {
+			b := blocking()
+			if i%2 == 1 {
+				b = bundle()
+			}
+			p.set(b, etag, nil)
+			p.changed <- struct{}{}
+			<-time.After(time.Second)
+			synctest.Wait()
+			if blocks(s.Bundle()) != (i%2 == 0) {
+				t.Errorf("bundle %s is not in force after a second", etag)
+			}
+		}
+		<-time.After(10 * time.Minute)
+		before := len(p.asked)
+		if before > 40 {
+			t.Errorf("%d polls in 10 minutes without a change", before)
+		}
+		p.full = true
+		<-time.After(10 * time.Minute)
+		if n := len(p.asked) - before; n > 25 {
+			t.Errorf("%d polls in 10 minutes that were answered at once", n)
+		}
+	})
+}

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"time"
 
 	"svc/server/api"
 )
@@ -21,4 +22,22 @@ func (c *Client) ListAuditHeads(ctx context.Context) (api.List[api.AuditHead], e
 // signed with another key from now on.
 func (c *Client) AcceptAuditKey(ctx context.Context, accept api.AuditKeyAccept) (api.AuditKey, error) {
 	return single[api.AuditKey](ctx, c, "POST", path("audit", "heads", "accept"), accept)
+}
+
+// EventQuery narrows GET /api/audit/events; zero fields do not.
+type EventQuery struct {
+	Page
+	Actor, Object, ObjectID string
+	Since, Until            time.Time
+}
+
+// ListAuditEvents asks GET /api/audit/events.
+func (c *Client) ListAuditEvents(ctx context.Context, q EventQuery) (api.AuditEvents, error) {
+	return bare[api.AuditEvents](ctx, c, "GET", path("audit", "events"), q.query().set("actor", q.Actor).set("object", q.Object).
+		set("objectId", q.ObjectID).moment("since", q.Since).moment("until", q.Until), nil)
+}
+
+// Whoami asks GET /api/whoami.
+func (c *Client) Whoami(ctx context.Context) (api.Whoami, error) {
+	return single[api.Whoami](ctx, c, "GET", path("whoami"), nil)
 }

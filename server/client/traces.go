@@ -110,6 +110,20 @@ func (c *Client) PostTraceBatch(ctx context.Context, id string, body []byte) (ap
 // Governance asks GET /api/governance. With the etag of an earlier answer, a
 // bundle that has not changed comes back as nil with the same etag.
 func (c *Client) Governance(ctx context.Context, etag string) (*api.Governance, string, error) {
+	return c.governance(ctx, etag, nil)
+}
+
+// AwaitGovernance is Governance that is answered when there is another bundle than the
+// one of etag, or when wait is over. The client's timeout begins after that.
+func (c *Client) AwaitGovernance(ctx context.Context, etag string, wait time.Duration) (*api.Governance, string, error) {
+	patient := *c
+	if patient.timeout > 0 {
+		patient.timeout += wait
+	}
+	return patient.governance(ctx, etag, query{}.set("wait", wait.String()))
+}
+
+func (c *Client) governance(ctx context.Context, etag string, q query) (*api.Governance, string, error) {
 	var out api.Governance
 	var answered string
 	header := func(r *http.Request) {
@@ -117,7 +131,7 @@ func (c *Client) Governance(ctx context.Context, etag string) (*api.Governance, 
 			r.Header.Set("If-None-Match", etag)
 		}
 	}
-	err := c.doHeader(ctx, "GET", path("governance"), nil, nil, &out, func(h http.Header) { answered = h.Get("ETag") }, header)
+	err := c.doHeader(ctx, "GET", path("governance"), q, nil, &out, func(h http.Header) { answered = h.Get("ETag") }, header)
 	if e, ok := err.(*Error); ok && e.Status == http.StatusNotModified {
 		return nil, etag, nil
 	}

@@ -15,6 +15,8 @@ const (
 	DefaultRetentionInterval = 10 * time.Minute
 	// DefaultTraceRetention is how long traces are kept when nothing else is said.
 	DefaultTraceRetention = 90 * 24 * time.Hour
+	// DefaultAuditRetention is how long the record of administrators' changes is kept.
+	DefaultAuditRetention = 400 * 24 * time.Hour
 	// minuteRetention is how long statistics have minutes: twice the longest
 	// period that is asked for by the minute. Hours are kept.
 	minuteRetention = 48 * time.Hour
@@ -33,16 +35,21 @@ const turnBudget = 25 * time.Millisecond
 // the others.
 type Retention struct {
 	worker
-	keep time.Duration
+	keep   time.Duration
+	events time.Duration // of administrators; 0: for ever
 }
 
 // NewRetention returns a Retention that keeps traces for keep, and for ever
 // when it is 0. Statistics outlive the traces.
 func NewRetention(o Options, keep time.Duration) *Retention {
-	r := &Retention{newWorker(o, "retention", DefaultRetentionInterval), keep}
+	r := &Retention{newWorker(o, "retention", DefaultRetentionInterval), keep, DefaultAuditRetention}
 	r.pass = r.trim
 	return r
 }
+
+// KeepAuditEvents sets how long the record of administrators' changes is kept; 0 means
+// for ever.
+func (r *Retention) KeepAuditEvents(keep time.Duration) { r.events = keep }
 
 // Run removes until ctx ends.
 func (r *Retention) Run(ctx context.Context) { r.run(ctx) }
@@ -53,6 +60,9 @@ func (r *Retention) Step(ctx context.Context) error { return r.step(ctx) }
 func (r *Retention) trim(ctx context.Context) error {
 	now := r.Now().UTC()
 	records := store.TrimBounds{Violations: now.Add(-violationRetention), Events: now.Add(-eventRetention)}
+	if r.events > 0 {
+		records.AuditEvents = now.Add(-r.events)
+	}
 	traces := store.ExpireBounds{Minutes: now.Add(-minuteRetention), Budget: turnBudget}
 	if r.keep > 0 {
 		traces.Traces = now.Add(-r.keep)
@@ -131,6 +141,7 @@ func (t *tenantTrim) trimRecords(ctx context.Context) error {
 	t.trimmed.Violations += one.Violations
 	t.trimmed.Events += one.Events
 	t.trimmed.Answers += one.Answers
+	t.trimmed.AuditEvents += one.AuditEvents
 	if !one.More {
 		t.trim = nil
 	}
@@ -154,9 +165,9 @@ func (t *tenantTrim) expireTraces(ctx context.Context) error {
 }
 
 func (r *Retention) report(t *tenantTrim) {
-	if t.expired.Traces+t.trimmed.Violations+t.trimmed.Events > 0 {
+	if t.expired.Traces+t.trimmed.Violations+t.trimmed.Events+t.trimmed.AuditEvents > 0 {
 		r.Logger.Info("old data removed", "tenant", t.tenant.ID(), "traces", t.expired.Traces, "minutes", t.expired.Minutes,
-			"violations", t.trimmed.Violations, "events", t.trimmed.Events, "answers", t.trimmed.Answers)
+			"violations", t.trimmed.Violations, "events", t.trimmed.Events, "answers", t.trimmed.Answers, "audit_events", t.trimmed.AuditEvents)
 	}
 }
 

@@ -15,31 +15,48 @@ import (
 	"svc/store"
 )
 
-// ListAgents returns the agents that pass the filter, newest first.
-func (t *tenant) ListAgents(ctx context.Context, f store.AgentFilter, page store.Page) (list []store.Agent, total int, err error) {
-	err = t.view(ctx, func(d data) error {
-		var keep func(*store.Agent) bool
-		if f.Environment != "" {
-			keep = func(a *store.Agent) bool { return a.Environment == f.Environment }
+// agents is the kind of agents, whose configuration is kept beside the record.
+var agents = &kind[store.Agent]{
+	noun: "agent", prefix: store.PrefixAgent, rows: inAgents, names: inAgentNames, object: (*store.Agent).Object, governs: true,
+	fill: func(d data, a *store.Agent) error {
+		a.ConfigYAML = string(d.in(inAgentConfigs).Get([]byte(a.ID)))
+		return nil
+	},
+	claim: claimAgentName,
+	put: func(d data, a *store.Agent) error {
+		record := *a
+		record.ConfigYAML = ""
+		if err := putJSON(d.in(inAgents), a.ID, record); err != nil {
+			return err
 		}
-		list, total, err = newest(d.in(inAgents), page, keep)
-		return err
-	})
-	return list, total, err
+		return agentsChanged(d)
+	},
+}
+
+// ListAgents returns the agents that pass the filter, newest first.
+func (t *tenant) ListAgents(ctx context.Context, f store.AgentFilter, page store.Page) ([]store.Agent, int, error) {
+	var keep func(*store.Agent) bool
+	if f.Environment != "" {
+		keep = func(a *store.Agent) bool { return a.Environment == f.Environment }
+	}
+	return listOf(ctx, t, agents, page, keep)
 }
 
 // GetAgent returns one agent with its configuration.
-func (t *tenant) GetAgent(ctx context.Context, id string) (agent store.Agent, err error) {
-	err = t.view(ctx, func(d data) error {
-		agent, err = agentByID(d, id)
-		agent.ConfigYAML = string(d.in(inAgentConfigs).Get([]byte(id)))
-		return err
-	})
-	return agent, err
+func (t *tenant) GetAgent(ctx context.Context, id string) (store.Agent, error) {
+	return getOne(ctx, t, agents, id)
 }
 
 func agentByID(d data, id string) (store.Agent, error) {
 	return findJSON[store.Agent](d.in(inAgents), "agent", id)
+}
+
+// newAgent is knownAgent of a reference that a change may give.
+func newAgent(d data, id *string) error {
+	if id == nil {
+		return nil
+	}
+	return knownAgent(d, *id)
 }
 
 // agentName is the present name of an agent, its last one when deleted.
@@ -60,87 +77,40 @@ func knownAgent(d data, id string) error {
 }
 
 // CreateAgent makes an agent.
-func (t *tenant) CreateAgent(ctx context.Context, in store.AgentCreate) (agent store.Agent, err error) {
-	err = t.create(ctx, func() any { return agent }, func(_ *bbolt.Tx, d data) error {
-		now := t.s.now().UTC()
-		agent = store.Agent{
-			ID: t.s.ids.New(store.PrefixAgent, now), Name: in.Name, Description: in.Description,
-			ModelProvider: in.ModelProvider, ModelName: in.ModelName, Environment: in.Environment,
-			CreatedAt: now, UpdatedAt: now,
-		}
-		if err := claimAgentName(d, "", in.Name, agent.ID, now); err != nil {
-			return err
-		}
-		if err := putJSON(d.in(inAgents), agent.ID, agent); err != nil {
-			return err
-		}
-		if err := agentsChanged(d); err != nil {
-			return err
-		}
-		return t.deploy(d, &agent, in.ConfigYAML, in.DeployedBy, now)
+func (t *tenant) CreateAgent(ctx context.Context, in store.AgentCreate) (store.Agent, error) {
+	return createOne(ctx, t, agents, func(d data, id string, now time.Time) (store.Agent, error) {
+		return in.Make(id, now), t.deploy(d, id, in.ConfigYAML, in.DeployedBy, now)
 	})
-	return agent, err
 }
 
 // deploy makes a configuration the agent's present one and appends it to its
-// history. An empty first configuration is none.
-func (t *tenant) deploy(d data, agent *store.Agent, config, by string, now time.Time) error {
-	agent.ConfigYAML = config
-	if config == "" && d.in(inAgentConfigs).Get([]byte(agent.ID)) == nil {
+// history. One that is the same is none, and so is an empty first one.
+func (t *tenant) deploy(d data, agentID, config, by string, now time.Time) error {
+	if config == string(d.in(inAgentConfigs).Get([]byte(agentID))) {
 		return nil
 	}
-	if err := d.in(inAgentConfigs).Put([]byte(agent.ID), []byte(config)); err != nil {
+	if err := d.in(inAgentConfigs).Put([]byte(agentID), []byte(config)); err != nil {
 		return err
 	}
-	dep := store.Deployment{ID: t.s.ids.New(store.PrefixDeployment, now), AgentID: agent.ID,
+	dep := store.Deployment{ID: t.s.ids.New(store.PrefixDeployment, now), AgentID: agentID,
 		ConfigYAML: config, DeployedBy: by, DeployedAt: now}
-	return putJSON(d.in(inDeployments), string(joined(agent.ID, dep.ID)), dep)
+	return putJSON(d.in(inDeployments), string(joined(agentID, dep.ID)), dep)
 }
 
 // UpdateAgent changes an agent.
-func (t *tenant) UpdateAgent(ctx context.Context, id string, up store.AgentUpdate) (agent store.Agent, err error) {
-	err = t.update(ctx, func(_ *bbolt.Tx, d data) error {
-		if agent, err = agentByID(d, id); err != nil {
-			return err
+func (t *tenant) UpdateAgent(ctx context.Context, id string, up store.AgentUpdate) (store.Agent, error) {
+	return updateOne(ctx, t, agents, id, func(d data, a *store.Agent, now time.Time) error {
+		up.Apply(a, now)
+		if up.ConfigYAML == nil {
+			return nil
 		}
-		now := t.s.now().UTC()
-		if up.Name != nil {
-			if err := claimAgentName(d, agent.Name, *up.Name, id, now); err != nil {
-				return err
-			}
-		}
-		for _, f := range []struct{ to, from *string }{
-			{&agent.Name, up.Name}, {&agent.Description, up.Description}, {&agent.ModelProvider, up.ModelProvider},
-			{&agent.ModelName, up.ModelName}, {&agent.Environment, up.Environment},
-		} {
-			if f.from != nil {
-				*f.to = *f.from
-			}
-		}
-		agent.UpdatedAt = now
-		if err := putJSON(d.in(inAgents), id, agent); err != nil {
-			return err
-		}
-		if err := agentsChanged(d); err != nil {
-			return err
-		}
-		present := string(d.in(inAgentConfigs).Get([]byte(id)))
-		if up.ConfigYAML != nil && *up.ConfigYAML != present {
-			return t.deploy(d, &agent, *up.ConfigYAML, up.DeployedBy, now)
-		}
-		agent.ConfigYAML = present
-		return nil
+		return t.deploy(d, id, *up.ConfigYAML, up.DeployedBy, now)
 	})
-	return agent, err
 }
 
 // DeleteAgent removes an agent, its tools and its history.
 func (t *tenant) DeleteAgent(ctx context.Context, id string) error {
-	return t.update(ctx, func(_ *bbolt.Tx, d data) error {
-		agent, err := agentByID(d, id)
-		if err != nil {
-			return err
-		}
+	return deleteOne(ctx, t, agents, id, func(d data, agent *store.Agent) error {
 		if err := agentsChanged(d); err != nil {
 			return err
 		}
@@ -162,16 +132,10 @@ func (t *tenant) DeleteAgent(ctx context.Context, id string) error {
 		if err := d.in(inAgentsFormer).Put([]byte(id), []byte(agent.Name)); err != nil {
 			return err
 		}
-		if err := d.in(inAgentNames).Delete([]byte(agent.Name)); err != nil {
-			return err
-		}
 		if err := dropAliases(d, id, 0); err != nil {
 			return err
 		}
-		if err := d.in(inAgentConfigs).Delete([]byte(id)); err != nil {
-			return err
-		}
-		return d.in(inAgents).Delete([]byte(id))
+		return d.in(inAgentConfigs).Delete([]byte(id))
 	})
 }
 

@@ -134,8 +134,12 @@ func (t *tenant) AcceptAuditKey(ctx context.Context, gateway, publicKey string) 
 		if bound.PublicKey == publicKey {
 			return nil
 		}
+		before := bound.Object()
 		bound.PublicKey, bound.BoundAt, bound.Offered = publicKey, t.s.now().UTC(), nil
-		return putJSON(b, gateway, bound)
+		if err := putJSON(b, gateway, bound); err != nil {
+			return err
+		}
+		return t.changed(ctx, d, before, bound.Object(), false)
 	})
 	return bound, err
 }

@@ -22,7 +22,7 @@
 //	data
 //	  <tenant id>
 //	    state                      counters, 8 bytes each: seq, traces, auto_agents,
-//	                               agent_changes, horizon, minutes_from
+//	                               agent_changes, horizon, minutes_from, governance
 //	    users                      id → user, JSON
 //	    user_emails                e-mail address → id
 //	    user_teams                 user id \0 team id → (empty)
@@ -52,6 +52,8 @@
 //	    audit_heads                gateway \0 trail → signed end of its audit chain, JSON
 //	    audit_heads_unsigned       gateway \0 trail → end of its audit chain, JSON
 //	    audit_keys                 gateway → key that signs its heads, JSON
+//	    audit_events               id → event of a change, JSON
+//	    audit_chain                last, trimmed → hash of the newest event, and of the newest that was removed
 //	    dict                       kind ‖ string → number, 4 bytes
 //	    dict_values                kind ‖ number → string
 //	    traces                     commit number → record (see record.go)
@@ -125,6 +127,8 @@ const (
 	inAuditHeads    = "audit_heads"
 	inAuditUnsigned = "audit_heads_unsigned"
 	inAuditKeys     = "audit_keys"
+	inAuditEvents   = "audit_events"
+	inAuditChain    = "audit_chain"
 	inDict          = "dict"
 	inDictValues    = "dict_values"
 	inTraces        = "traces"
@@ -140,6 +144,7 @@ const (
 	stateAutoAgents  = "auto_agents"   // agents registered by traces
 	stateAgentGen    = "agent_changes" // how often agents have changed
 	stateHorizon     = "horizon"       // traces created before it have been trimmed, nanoseconds
+	stateGovernance  = "governance"    // random, another one with each change that gateways have to know
 	stateMinutesFrom = "minutes_from"  // minute rollups before it have been trimmed, nanoseconds
 )
 
@@ -204,6 +209,8 @@ var tenantBuckets = append([]bucket{
 	{name: inAuditHeads, kind: record, since: 2},
 	{name: inAuditUnsigned, kind: record, since: 5},
 	{name: inAuditKeys, kind: record, since: 5},
+	{name: inAuditEvents, kind: record, since: 6},
+	{name: inAuditChain, since: 6},
 	{name: inDict},
 	{name: inDictValues},
 	{name: inTraces},

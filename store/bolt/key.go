@@ -109,13 +109,13 @@ func (t *tenant) keyOf(d data, rec keyRecord) (store.Key, error) {
 // CreateKey keeps the digest of a new key.
 func (t *tenant) CreateKey(ctx context.Context, in store.KeyCreate) (key store.Key, err error) {
 	err = t.create(ctx, func() any { return key }, func(tx *bbolt.Tx, d data) error {
-		key, err = t.createKey(tx, d, in)
+		key, err = t.createKey(ctx, tx, d, in)
 		return err
 	})
 	return key, err
 }
 
-func (t *tenant) createKey(tx *bbolt.Tx, d data, in store.KeyCreate) (store.Key, error) {
+func (t *tenant) createKey(ctx context.Context, tx *bbolt.Tx, d data, in store.KeyCreate) (store.Key, error) {
 	user, ok, err := getJSON[userRecord](d.in(inUsers), in.CreatedBy)
 	switch {
 	case err != nil:
@@ -144,7 +144,7 @@ func (t *tenant) createKey(tx *bbolt.Tx, d data, in store.KeyCreate) (store.Key,
 		return store.Key{}, err
 	}
 	rec.CreatedByEmail = user.Email
-	return rec.Key, nil
+	return rec.Key, t.changed(ctx, d, nil, rec.Object(), false)
 }
 
 // DeleteKey removes a key.
@@ -157,7 +157,7 @@ func (t *tenant) DeleteKey(ctx context.Context, id string) error {
 		if err := keepOneUnlimited(d, rec); err != nil {
 			return err
 		}
-		return deleteKey(tx, d, rec)
+		return t.deleteKey(ctx, tx, d, rec)
 	})
 }
 
@@ -196,14 +196,17 @@ func keyWorks(d data, rec keyRecord) (bool, error) {
 	return ok && user.hasAccess(), err
 }
 
-func deleteKey(tx *bbolt.Tx, d data, rec keyRecord) error {
+func (t *tenant) deleteKey(ctx context.Context, tx *bbolt.Tx, d data, rec keyRecord) error {
 	if err := tx.Bucket(bucketDigests).Delete(rec.Digest); err != nil {
 		return err
 	}
 	if err := d.in(inKeyUsed).Delete([]byte(rec.ID)); err != nil {
 		return err
 	}
-	return d.in(inKeys).Delete([]byte(rec.ID))
+	if err := d.in(inKeys).Delete([]byte(rec.ID)); err != nil {
+		return err
+	}
+	return t.changed(ctx, d, rec.Object(), nil, false)
 }
 
 // eachKeyOf calls fn with every key that was made for a user.

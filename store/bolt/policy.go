@@ -3,34 +3,28 @@ package bolt
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"go.etcd.io/bbolt"
 
 	"svc/store"
 )
 
+// policies is the kind of policies.
+var policies = &kind[store.Policy]{
+	noun: "policy", prefix: store.PrefixPolicy, rows: inPolicies, names: inPolicyNames, object: (*store.Policy).Object, governs: true,
+}
+
 // ListPolicies returns the policies that pass the filter, newest first.
-func (t *tenant) ListPolicies(ctx context.Context, f store.PolicyFilter, page store.Page) (list []store.Policy, total int, err error) {
-	err = t.view(ctx, func(d data) error {
-		list, total, err = newest(d.in(inPolicies), page, func(p *store.Policy) bool {
-			return (f.Phase == "" || f.Phase == p.Phase) && (f.Enabled == nil || *f.Enabled == p.Enabled)
-		})
-		return err
+func (t *tenant) ListPolicies(ctx context.Context, f store.PolicyFilter, page store.Page) ([]store.Policy, int, error) {
+	return listOf(ctx, t, policies, page, func(p *store.Policy) bool {
+		return (f.Phase == "" || f.Phase == p.Phase) && (f.Enabled == nil || *f.Enabled == p.Enabled)
 	})
-	return list, total, err
 }
 
 // GetPolicy returns one policy.
-func (t *tenant) GetPolicy(ctx context.Context, id string) (p store.Policy, err error) {
-	err = t.view(ctx, func(d data) error {
-		p, err = policyByID(d, id)
-		return err
-	})
-	return p, err
-}
-
-func policyByID(d data, id string) (store.Policy, error) {
-	return findJSON[store.Policy](d.in(inPolicies), "policy", id)
+func (t *tenant) GetPolicy(ctx context.Context, id string) (store.Policy, error) {
+	return getOne(ctx, t, policies, id)
 }
 
 // CreatePolicies makes all of the policies or none.
@@ -43,18 +37,8 @@ func (t *tenant) CreatePolicies(ctx context.Context, in ...store.PolicyCreate) (
 		list = make([]store.Policy, 0, len(in))
 		for _, c := range in {
 			now := t.s.now().UTC()
-			p := store.Policy{
-				ID: t.s.ids.New(store.PrefixPolicy, now), Name: c.Name, Phase: c.Phase, On: c.On,
-				Condition: c.Condition, Action: c.Action, RedactionStrategy: c.RedactionStrategy,
-				Enabled: c.Enabled, CreatedAt: now, UpdatedAt: now,
-			}
-			if p.On == "" {
-				p.On = "*"
-			}
-			if err := claimName(d.in(inPolicyNames), "policy", "", p.Name, p.ID); err != nil {
-				return err
-			}
-			if err := putJSON(d.in(inPolicies), p.ID, p); err != nil {
+			p, err := addTo(ctx, t, policies, d, c.Make(t.s.ids.New(store.PrefixPolicy, now), now), now)
+			if err != nil {
 				return err
 			}
 			list = append(list, p)
@@ -68,55 +52,19 @@ func (t *tenant) CreatePolicies(ctx context.Context, in ...store.PolicyCreate) (
 }
 
 // UpdatePolicy changes a policy.
-func (t *tenant) UpdatePolicy(ctx context.Context, id string, up store.PolicyUpdate, check func(store.Policy) error) (p store.Policy, err error) {
-	err = t.update(ctx, func(_ *bbolt.Tx, d data) error {
-		if p, err = policyByID(d, id); err != nil {
-			return err
+func (t *tenant) UpdatePolicy(ctx context.Context, id string, up store.PolicyUpdate, check func(store.Policy) error) (store.Policy, error) {
+	return updateOne(ctx, t, policies, id, func(_ data, p *store.Policy, now time.Time) error {
+		up.Apply(p, now)
+		if check == nil {
+			return nil
 		}
-		old := p.Name
-		for _, f := range []struct{ to, from *string }{
-			{&p.Name, up.Name}, {&p.Phase, up.Phase}, {&p.On, up.On},
-			{&p.Action, up.Action}, {&p.RedactionStrategy, up.RedactionStrategy},
-		} {
-			if f.from != nil {
-				*f.to = *f.from
-			}
-		}
-		if up.Condition != nil {
-			p.Condition = *up.Condition
-		}
-		if up.Enabled != nil {
-			p.Enabled = *up.Enabled
-		}
-		if check != nil {
-			if err := check(p); err != nil {
-				return err
-			}
-		}
-		if p.Name != old {
-			if err := claimName(d.in(inPolicyNames), "policy", old, p.Name, id); err != nil {
-				return err
-			}
-		}
-		p.UpdatedAt = t.s.now().UTC()
-		return putJSON(d.in(inPolicies), id, p)
+		return check(*p)
 	})
-	return p, err
 }
 
 // DeletePolicy removes a policy and its count.
 func (t *tenant) DeletePolicy(ctx context.Context, id string) error {
-	return t.update(ctx, func(_ *bbolt.Tx, d data) error {
-		p, err := policyByID(d, id)
-		if err != nil {
-			return err
-		}
-		if err := d.in(inPolicyNames).Delete([]byte(p.Name)); err != nil {
-			return err
-		}
-		if err := d.in(inPolicyFires).Delete([]byte(id)); err != nil {
-			return err
-		}
-		return d.in(inPolicies).Delete([]byte(id))
+	return deleteOne(ctx, t, policies, id, func(d data, _ *store.Policy) error {
+		return d.in(inPolicyFires).Delete([]byte(id))
 	})
 }

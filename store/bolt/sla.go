@@ -3,112 +3,55 @@ package bolt
 import (
 	"context"
 	"strconv"
+	"time"
 
 	"go.etcd.io/bbolt"
 
 	"svc/store"
 )
 
+// slas is the kind of SLA targets, whose names need not be unique.
+var slas = &kind[store.SLATarget]{
+	noun: "SLA target", prefix: store.PrefixSLA, rows: inSLAs, object: (*store.SLATarget).Object, fill: nameSLA, item: nameSLA,
+}
+
+func nameSLA(d data, s *store.SLATarget) (err error) {
+	s.AgentName, err = agentName(d, s.AgentID)
+	return err
+}
+
 // ListSLAs returns all targets, newest first.
-func (t *tenant) ListSLAs(ctx context.Context) (list []store.SLATarget, err error) {
-	err = t.view(ctx, func(d data) error {
-		if list, _, err = newest[store.SLATarget](d.in(inSLAs), store.Page{}, nil); err != nil {
-			return err
-		}
-		for i := range list {
-			if list[i].AgentName, err = agentName(d, list[i].AgentID); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+func (t *tenant) ListSLAs(ctx context.Context) ([]store.SLATarget, error) {
+	list, _, err := listOf(ctx, t, slas, store.Page{}, nil)
 	return list, err
 }
 
 // GetSLA returns one target.
-func (t *tenant) GetSLA(ctx context.Context, id string) (sla store.SLATarget, err error) {
-	err = t.view(ctx, func(d data) error {
-		sla, err = slaByID(d, id)
-		return err
-	})
-	return sla, err
-}
-
-func slaByID(d data, id string) (store.SLATarget, error) {
-	sla, err := findJSON[store.SLATarget](d.in(inSLAs), "SLA target", id)
-	if err == nil {
-		sla.AgentName, err = agentName(d, sla.AgentID)
-	}
-	return sla, err
+func (t *tenant) GetSLA(ctx context.Context, id string) (store.SLATarget, error) {
+	return getOne(ctx, t, slas, id)
 }
 
 // CreateSLA makes a target.
-func (t *tenant) CreateSLA(ctx context.Context, in store.SLACreate) (sla store.SLATarget, err error) {
-	err = t.create(ctx, func() any { return sla }, func(_ *bbolt.Tx, d data) error {
+func (t *tenant) CreateSLA(ctx context.Context, in store.SLACreate) (store.SLATarget, error) {
+	return createOne(ctx, t, slas, func(d data, id string, now time.Time) (store.SLATarget, error) {
 		if err := checkName("SLA target", in.Name); err != nil {
-			return err
+			return store.SLATarget{}, err
 		}
-		if err := knownAgent(d, in.AgentID); err != nil {
-			return err
-		}
-		now := t.s.now().UTC()
-		sla = store.SLATarget{ID: t.s.ids.New(store.PrefixSLA, now), Name: in.Name, AgentID: in.AgentID,
-			P99LatencyMs: in.P99LatencyMs, ErrorRatePercent: in.ErrorRatePercent,
-			EvaluationPeriod: in.EvaluationPeriod, CreatedAt: now, UpdatedAt: now}
-		if err := putJSON(d.in(inSLAs), sla.ID, sla); err != nil {
-			return err
-		}
-		sla, err = slaByID(d, sla.ID)
-		return err
+		return in.Make(id, now), knownAgent(d, in.AgentID)
 	})
-	return sla, err
 }
 
 // UpdateSLA changes a target.
-func (t *tenant) UpdateSLA(ctx context.Context, id string, up store.SLAUpdate) (sla store.SLATarget, err error) {
-	err = t.update(ctx, func(_ *bbolt.Tx, d data) error {
-		if sla, err = slaByID(d, id); err != nil {
-			return err
-		}
-		if up.Name != nil {
-			if err := checkName("SLA target", *up.Name); err != nil {
-				return err
-			}
-			sla.Name = *up.Name
-		}
-		if up.AgentID != nil {
-			if err := knownAgent(d, *up.AgentID); err != nil {
-				return err
-			}
-			sla.AgentID = *up.AgentID
-		}
-		if up.P99LatencyMs != nil {
-			sla.P99LatencyMs = up.P99LatencyMs
-		}
-		if up.ErrorRatePercent != nil {
-			sla.ErrorRatePercent = up.ErrorRatePercent
-		}
-		if up.EvaluationPeriod != nil {
-			sla.EvaluationPeriod = *up.EvaluationPeriod
-		}
-		sla.UpdatedAt = t.s.now().UTC()
-		if err := putJSON(d.in(inSLAs), id, sla); err != nil {
-			return err
-		}
-		sla, err = slaByID(d, id)
-		return err
+func (t *tenant) UpdateSLA(ctx context.Context, id string, up store.SLAUpdate) (store.SLATarget, error) {
+	return updateOne(ctx, t, slas, id, func(d data, s *store.SLATarget, now time.Time) error {
+		up.Apply(s, now)
+		return newAgent(d, up.AgentID)
 	})
-	return sla, err
 }
 
 // DeleteSLA removes a target; its violations stay.
 func (t *tenant) DeleteSLA(ctx context.Context, id string) error {
-	return t.update(ctx, func(_ *bbolt.Tx, d data) error {
-		if _, err := slaByID(d, id); err != nil {
-			return err
-		}
-		return d.in(inSLAs).Delete([]byte(id))
-	})
+	return deleteOne(ctx, t, slas, id, nil)
 }
 
 func violationKey(v *store.SLAViolation) []byte {
@@ -122,7 +65,7 @@ func (t *tenant) RecordViolation(ctx context.Context, v store.SLAViolation) (cre
 	}
 	err = t.update(ctx, func(_ *bbolt.Tx, d data) error {
 		created = false
-		if _, err := slaByID(d, v.SLAID); err != nil {
+		if _, err := slas.find(d, v.SLAID); err != nil {
 			return err
 		}
 		key := violationKey(&v)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"strings"
+	"time"
 
 	"go.etcd.io/bbolt"
 
@@ -17,88 +18,40 @@ type memberRecord struct {
 	JoinedAt int64 // nanoseconds
 }
 
+// teams is the kind of teams.
+var teams = &kind[store.Team]{noun: "team", prefix: store.PrefixTeam, rows: inTeams, names: inTeamNames, object: (*store.Team).Object}
+
 // ListTeams returns teams, newest first.
-func (t *tenant) ListTeams(ctx context.Context, page store.Page) (list []store.Team, total int, err error) {
-	err = t.view(ctx, func(d data) error {
-		list, total, err = newest[store.Team](d.in(inTeams), page, nil)
-		return err
-	})
-	return list, total, err
+func (t *tenant) ListTeams(ctx context.Context, page store.Page) ([]store.Team, int, error) {
+	return listOf(ctx, t, teams, page, nil)
 }
 
 // GetTeam returns one team.
-func (t *tenant) GetTeam(ctx context.Context, id string) (team store.Team, err error) {
-	err = t.view(ctx, func(d data) error {
-		team, err = teamByID(d, id)
-		return err
-	})
-	return team, err
-}
-
-func teamByID(d data, id string) (store.Team, error) {
-	return findJSON[store.Team](d.in(inTeams), "team", id)
+func (t *tenant) GetTeam(ctx context.Context, id string) (store.Team, error) {
+	return getOne(ctx, t, teams, id)
 }
 
 // CreateTeam makes a team.
-func (t *tenant) CreateTeam(ctx context.Context, in store.TeamCreate) (team store.Team, err error) {
-	err = t.create(ctx, func() any { return team }, func(_ *bbolt.Tx, d data) error {
-		now := t.s.now().UTC()
-		team = store.Team{
-			ID: t.s.ids.New(store.PrefixTeam, now), Name: in.Name, Description: in.Description,
-			Scopes: append([]string{}, in.Scopes...), CreatedAt: now, UpdatedAt: now,
-		}
-		if err := claimName(d.in(inTeamNames), "team", "", in.Name, team.ID); err != nil {
-			return err
-		}
-		return putJSON(d.in(inTeams), team.ID, team)
-	})
-	return team, err
+func (t *tenant) CreateTeam(ctx context.Context, in store.TeamCreate) (store.Team, error) {
+	return createOne(ctx, t, teams, func(_ data, id string, now time.Time) (store.Team, error) { return in.Make(id, now), nil })
 }
 
 // UpdateTeam changes a team.
-func (t *tenant) UpdateTeam(ctx context.Context, id string, up store.TeamUpdate) (team store.Team, err error) {
-	err = t.update(ctx, func(_ *bbolt.Tx, d data) error {
-		if team, err = teamByID(d, id); err != nil {
-			return err
-		}
-		if up.Name != nil {
-			if err := claimName(d.in(inTeamNames), "team", team.Name, *up.Name, id); err != nil {
-				return err
-			}
-			team.Name = *up.Name
-		}
-		if up.Description != nil {
-			team.Description = *up.Description
-		}
-		if up.Scopes != nil {
-			team.Scopes = append([]string{}, *up.Scopes...)
-		}
-		team.UpdatedAt = t.s.now().UTC()
-		return putJSON(d.in(inTeams), id, team)
+func (t *tenant) UpdateTeam(ctx context.Context, id string, up store.TeamUpdate) (store.Team, error) {
+	return updateOne(ctx, t, teams, id, func(_ data, team *store.Team, now time.Time) error {
+		up.Apply(team, now)
+		return nil
 	})
-	return team, err
 }
 
 // DeleteTeam removes a team and its memberships.
 func (t *tenant) DeleteTeam(ctx context.Context, id string) error {
-	return t.update(ctx, func(_ *bbolt.Tx, d data) error {
-		team, err := teamByID(d, id)
-		if err != nil {
-			return err
-		}
+	return deleteOne(ctx, t, teams, id, func(d data, _ *store.Team) error {
 		members, err := membersOf(d, id)
-		if err != nil {
-			return err
+		for i := 0; err == nil && i < len(members); i++ {
+			err = deleteMember(d, id, members[i].UserID)
 		}
-		for _, m := range members {
-			if err := deleteMember(d, id, m.UserID); err != nil {
-				return err
-			}
-		}
-		if err := d.in(inTeamNames).Delete([]byte(team.Name)); err != nil {
-			return err
-		}
-		return d.in(inTeams).Delete([]byte(id))
+		return err
 	})
 }
 
@@ -134,7 +87,7 @@ func deleteMember(d data, teamID, userID string) error {
 
 // countMembers changes a team's member count.
 func countMembers(d data, teamID string, by int) error {
-	team, err := teamByID(d, teamID)
+	team, err := teams.find(d, teamID)
 	if err != nil {
 		return err
 	}
@@ -150,7 +103,7 @@ func memberOf(d data, m memberRecord) (store.Member, error) {
 // ListMembers returns the members of a team, newest first.
 func (t *tenant) ListMembers(ctx context.Context, teamID string) (list []store.Member, err error) {
 	err = t.view(ctx, func(d data) error {
-		if _, err := teamByID(d, teamID); err != nil {
+		if _, err := teams.find(d, teamID); err != nil {
 			return err
 		}
 		recs, err := membersOf(d, teamID)
@@ -168,7 +121,8 @@ func (t *tenant) ListMembers(ctx context.Context, teamID string) (list []store.M
 // AddMember adds a user to a team, inviting one that is not known.
 func (t *tenant) AddMember(ctx context.Context, teamID string, in store.MemberAdd) (member store.Member, err error) {
 	err = t.create(ctx, func() any { return member }, func(_ *bbolt.Tx, d data) error {
-		if _, err := teamByID(d, teamID); err != nil {
+		team, err := teams.find(d, teamID)
+		if err != nil {
 			return err
 		}
 		user, err := t.userForMember(d, in)
@@ -188,8 +142,10 @@ func (t *tenant) AddMember(ctx context.Context, teamID string, in store.MemberAd
 		if err := countMembers(d, teamID, 1); err != nil {
 			return err
 		}
-		member, err = memberOf(d, m)
-		return err
+		if member, err = memberOf(d, m); err != nil {
+			return err
+		}
+		return t.changed(ctx, d, nil, store.MemberObject(&team, m.UserID, m.Role), false)
 	})
 	return member, err
 }
@@ -242,16 +198,24 @@ func (t *tenant) userForMember(d data, in store.MemberAdd) (userRecord, error) {
 // RemoveMember ends a membership.
 func (t *tenant) RemoveMember(ctx context.Context, teamID, userID string) error {
 	return t.update(ctx, func(_ *bbolt.Tx, d data) error {
-		if _, err := teamByID(d, teamID); err != nil {
+		team, err := teams.find(d, teamID)
+		if err != nil {
 			return err
 		}
-		if d.in(inMembers).Get(joined(teamID, userID)) == nil {
-			return store.Missing("member")
+		m, known, err := getJSON[memberRecord](d.in(inMembers), string(joined(teamID, userID)))
+		if err == nil && !known {
+			err = store.Missing("member")
+		}
+		if err != nil {
+			return err
 		}
 		if err := deleteMember(d, teamID, userID); err != nil {
 			return err
 		}
-		return countMembers(d, teamID, -1)
+		if err := countMembers(d, teamID, -1); err != nil {
+			return err
+		}
+		return t.changed(ctx, d, store.MemberObject(&team, userID, m.Role), nil, false)
 	})
 }
 

@@ -133,7 +133,7 @@ func tenantByID(tx *bbolt.Tx, id string) (tenantRecord, error) {
 // CreateTenant makes a tenant, its first user and, where asked for, a key.
 func (s *Store) CreateTenant(ctx context.Context, in store.TenantCreate) (info store.TenantInfo, key *store.Key, err error) {
 	err = s.update(ctx, func(tx *bbolt.Tx) error {
-		info, key, err = s.createTenant(tx, in)
+		info, key, err = s.createTenant(ctx, tx, in)
 		return err
 	})
 	return info, key, err
@@ -148,7 +148,7 @@ func (s *Store) CreateTenantKey(ctx context.Context, tenantID string, in store.K
 			return err
 		}
 		in.Scope, in.TeamID, in.CreatedBy = store.ScopeAPI, "", owner
-		key, err = t.createKey(tx, d, in)
+		key, err = t.createKey(ctx, tx, d, in)
 		return err
 	})
 	return key, err
@@ -182,13 +182,13 @@ func (s *Store) Bootstrap(ctx context.Context, in store.TenantCreate) (info stor
 			return nil
 		}
 		created = true
-		info, _, err = s.createTenant(tx, in)
+		info, _, err = s.createTenant(ctx, tx, in)
 		return err
 	})
 	return info, created && err == nil, err
 }
 
-func (s *Store) createTenant(tx *bbolt.Tx, in store.TenantCreate) (store.TenantInfo, *store.Key, error) {
+func (s *Store) createTenant(ctx context.Context, tx *bbolt.Tx, in store.TenantCreate) (store.TenantInfo, *store.Key, error) {
 	now := s.now().UTC()
 	id := in.ID
 	if id == "" {
@@ -240,12 +240,16 @@ func (s *Store) createTenant(tx *bbolt.Tx, in store.TenantCreate) (store.TenantI
 	if err := putJSON(d.in(inUsers), admin, newOwner(admin, now)); err != nil {
 		return store.TenantInfo{}, nil, err
 	}
+	t := &tenant{s: s, id: id}
+	if err := t.changed(ctx, d, nil, rec.Object(), true); err != nil {
+		return store.TenantInfo{}, nil, err
+	}
 	if in.Key == nil {
 		return rec.TenantInfo, nil, nil
 	}
 	create := *in.Key
 	create.CreatedBy = admin
-	key, err := (&tenant{s: s, id: id}).createKey(tx, d, create)
+	key, err := t.createKey(ctx, tx, d, create)
 	if err != nil {
 		return store.TenantInfo{}, nil, err
 	}

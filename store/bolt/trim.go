@@ -34,6 +34,7 @@ func (t *tenant) Trim(ctx context.Context, b store.TrimBounds) (res store.TrimRe
 		}{
 			{&res.Violations, func() (int, error) { return trimViolations(d, b.Violations, limit) }},
 			{&res.Events, func() (int, error) { return trimEvents(d, b.Events, limit) }},
+			{&res.AuditEvents, func() (int, error) { return trimAuditEvents(d, b.AuditEvents, limit) }},
 			{&res.Answers, func() (int, error) { return trimAnswers(d, t.s.now(), limit) }},
 		} {
 			n, err := kind.trim()
@@ -57,6 +58,11 @@ func (t *tenant) anythingOld(d data, b store.TrimBounds) bool {
 	}
 	if !b.Events.IsZero() {
 		if k, _ := d.in(inUserEvents).Cursor().First(); k != nil {
+			return true
+		}
+	}
+	if !b.AuditEvents.IsZero() {
+		if k, _ := d.in(inAuditEvents).Cursor().First(); k != nil {
 			return true
 		}
 	}

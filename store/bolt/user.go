@@ -103,7 +103,7 @@ func (t *tenant) ApplyUserEvent(ctx context.Context, ev store.UserEvent) (out st
 			if now.Before(ev.CreatedAt) {
 				ordered.CreatedAt = now
 			}
-			if err := t.applyWatched(tx, d, ordered, rank, now, &out); err != nil {
+			if err := t.applyWatched(ctx, tx, d, ordered, rank, now, &out); err != nil {
 				return err
 			}
 		}
@@ -115,7 +115,7 @@ func (t *tenant) ApplyUserEvent(ctx context.Context, ev store.UserEvent) (out st
 
 // applyWatched applies an event and notes whether it left the tenant without a
 // working unlimited key.
-func (t *tenant) applyWatched(tx *bbolt.Tx, d data, ev store.UserEvent, rank int, now time.Time, out *store.UserEventOutcome) error {
+func (t *tenant) applyWatched(ctx context.Context, tx *bbolt.Tx, d data, ev store.UserEvent, rank int, now time.Time, out *store.UserEventOutcome) error {
 	ends := ev.Type == store.UserSuspended || ev.Type == store.UserRemoved
 	before := false
 	if ends {
@@ -124,7 +124,7 @@ func (t *tenant) applyWatched(tx *bbolt.Tx, d data, ev store.UserEvent, rank int
 			return err
 		}
 	}
-	if err := t.applyUserEvent(tx, d, ev, rank, now, out); err != nil || !before {
+	if err := t.applyUserEvent(ctx, tx, d, ev, rank, now, out); err != nil || !before {
 		return err
 	}
 	after, err := unlimitedKeyWorks(d, "")
@@ -132,10 +132,14 @@ func (t *tenant) applyWatched(tx *bbolt.Tx, d data, ev store.UserEvent, rank int
 	return err
 }
 
-func (t *tenant) applyUserEvent(tx *bbolt.Tx, d data, ev store.UserEvent, rank int, now time.Time, out *store.UserEventOutcome) error {
+func (t *tenant) applyUserEvent(ctx context.Context, tx *bbolt.Tx, d data, ev store.UserEvent, rank int, now time.Time, out *store.UserEventOutcome) error {
 	u, known, err := getJSON[userRecord](d.in(inUsers), ev.UserID)
 	if err != nil {
 		return err
+	}
+	var before *store.Object
+	if known {
+		before = u.Object()
 	}
 	u.Profile.limit(now, u.UpdatedAt)
 	u.State.limit(now, u.UpdatedAt)
@@ -187,7 +191,7 @@ func (t *tenant) applyUserEvent(tx *bbolt.Tx, d data, ev store.UserEvent, rank i
 		case store.UserSuspended:
 			u.Status = store.UserDeactivated
 		case store.UserRemoved:
-			if err := t.removeUser(tx, d, &u, out); err != nil {
+			if err := t.removeUser(ctx, tx, d, &u, out); err != nil {
 				return err
 			}
 		default:
@@ -198,7 +202,10 @@ func (t *tenant) applyUserEvent(tx *bbolt.Tx, d data, ev store.UserEvent, rank i
 		u.UpdatedAt = now
 	}
 	out.User = u.User
-	return putUser(d, u, oldEmail)
+	if err := putUser(d, u, oldEmail); err != nil {
+		return err
+	}
+	return t.changed(ctx, d, before, u.Object(), false)
 }
 
 func (u *userRecord) setProfile(ev store.UserEvent) {
@@ -286,7 +293,7 @@ func (t *tenant) linkInvited(d data, email string, u *userRecord) error {
 }
 
 // removeUser deletes what a deleted user leaves behind.
-func (t *tenant) removeUser(tx *bbolt.Tx, d data, u *userRecord, out *store.UserEventOutcome) error {
+func (t *tenant) removeUser(ctx context.Context, tx *bbolt.Tx, d data, u *userRecord, out *store.UserEventOutcome) error {
 	teams, err := teamsOf(d, u.ID)
 	if err != nil {
 		return err
@@ -302,7 +309,7 @@ func (t *tenant) removeUser(tx *bbolt.Tx, d data, u *userRecord, out *store.User
 	}
 	err = eachKeyOf(d, u.ID, func(k keyRecord) error {
 		out.KeysDeleted++
-		return deleteKey(tx, d, k)
+		return t.deleteKey(ctx, tx, d, k)
 	})
 	u.Status, u.Email, u.DisplayName = store.UserDeleted, "", ""
 	return err

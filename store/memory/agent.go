@@ -26,33 +26,24 @@ type alias struct {
 // maxAliases bounds the former names that are kept of one agent.
 const maxAliases = 16
 
-// item is the agent as lists show it.
-func (a *agent) item() store.Agent {
-	out := a.Agent
-	out.ConfigYAML = ""
-	return out
+var agents = &kind[agent, store.Agent]{
+	noun: "agent", prefix: store.PrefixAgent, rows: func(d *tenantData) *table[agent] { return &d.agents }, unique: true, governs: true,
+	object: func(a *agent) *store.Object { return a.Object() },
+	out:    func(_ *tenantData, a *agent) store.Agent { return a.Agent },
 }
 
 // ListAgents returns the agents that pass the filter, newest first.
-func (t *tenant) ListAgents(ctx context.Context, f store.AgentFilter, page store.Page) (list []store.Agent, total int, err error) {
-	err = t.read(ctx, func(_ *engine, d *tenantData) error {
-		found := d.agents.newest(func(a *agent) bool { return f.Environment == "" || f.Environment == a.Environment })
-		list, total, err = pagedBehind(found, page, func(a *agent) string { return a.ID }, (*agent).item)
-		return err
-	})
+func (t *tenant) ListAgents(ctx context.Context, f store.AgentFilter, page store.Page) ([]store.Agent, int, error) {
+	list, total, err := listOf(ctx, t, agents, page, func(a *agent) bool { return f.Environment == "" || f.Environment == a.Environment })
+	for i := range list {
+		list[i].ConfigYAML = ""
+	}
 	return list, total, err
 }
 
 // GetAgent returns one agent with its configuration.
-func (t *tenant) GetAgent(ctx context.Context, id string) (out store.Agent, err error) {
-	err = t.read(ctx, func(_ *engine, d *tenantData) error {
-		a, err := d.agents.find("agent", id)
-		if err == nil {
-			out = a.Agent
-		}
-		return err
-	})
-	return out, err
+func (t *tenant) GetAgent(ctx context.Context, id string) (store.Agent, error) {
+	return getOne(ctx, t, agents, id)
 }
 
 // agentName is the present name of an agent, its last one when deleted.
@@ -71,6 +62,14 @@ func (d *tenantData) knownAgent(id string) error {
 	return nil
 }
 
+// newAgent is knownAgent of a reference that a change may give.
+func (d *tenantData) newAgent(id *string) error {
+	if id == nil {
+		return nil
+	}
+	return d.knownAgent(*id)
+}
+
 func (d *tenantData) agentNames() map[string]string {
 	return owners(&d.agents, func(a *agent) string { return a.Name })
 }
@@ -85,51 +84,37 @@ func (e *engine) addAgent(d *tenantData, a store.Agent, now time.Time) *agent {
 	return added
 }
 
-// CreateAgent makes an agent.
-func (t *tenant) CreateAgent(ctx context.Context, in store.AgentCreate) (out store.Agent, err error) {
-	err = t.create(ctx, func() any { return out }, func(e *engine, d *tenantData) error {
+// CreateAgent makes an agent. Its name is nobody's former name any more.
+func (t *tenant) CreateAgent(ctx context.Context, in store.AgentCreate) (store.Agent, error) {
+	return createOne(ctx, t, agents, func(e *engine, d *tenantData, id string, now time.Time) (agent, error) {
 		if err := checkName("agent", in.Name, "", d.agentNames()); err != nil {
-			return err
+			return agent{}, err
 		}
-		now := e.now()
-		a := e.addAgent(d, store.Agent{Name: in.Name, Description: in.Description, ModelProvider: in.ModelProvider,
-			ModelName: in.ModelName, Environment: in.Environment}, now)
+		a := agent{Agent: in.Make(id, now)}
+		delete(d.aliases, in.Name)
 		if in.ConfigYAML != "" {
-			e.deploy(a, in.ConfigYAML, in.DeployedBy, now)
+			e.deploy(&a, in.ConfigYAML, in.DeployedBy, now)
 		}
-		out = a.Agent
-		return nil
+		return a, nil
 	})
-	return out, err
 }
 
 // deploy makes a configuration the agent's present one.
 func (e *engine) deploy(a *agent, config, by string, now time.Time) {
 	a.ConfigYAML = config
-	a.history = append(a.history, store.Deployment{ID: e.ids.New(store.PrefixDeployment, now), AgentID: a.ID,
+	a.history = append(slices.Clone(a.history), store.Deployment{ID: e.ids.New(store.PrefixDeployment, now), AgentID: a.ID,
 		ConfigYAML: config, DeployedBy: by, DeployedAt: now})
 }
 
 // UpdateAgent changes an agent.
-func (t *tenant) UpdateAgent(ctx context.Context, id string, up store.AgentUpdate) (out store.Agent, err error) {
-	err = t.write(ctx, func(e *engine, d *tenantData) error {
-		a, err := d.agents.find("agent", id)
-		if err != nil {
-			return err
-		}
-		if up.Name != nil {
-			if err := checkName("agent", *up.Name, id, d.agentNames()); err != nil {
+func (t *tenant) UpdateAgent(ctx context.Context, id string, up store.AgentUpdate) (store.Agent, error) {
+	return updateOne(ctx, t, agents, id, func(e *engine, d *tenantData, a *agent, now time.Time) error {
+		old := a.Name
+		up.Apply(&a.Agent, now)
+		if a.Name != old {
+			if err := checkName("agent", a.Name, id, d.agentNames()); err != nil {
 				return err
 			}
-		}
-		now, old := e.now(), a.Name
-		set(&a.Name, up.Name)
-		set(&a.Description, up.Description)
-		set(&a.ModelProvider, up.ModelProvider)
-		set(&a.ModelName, up.ModelName)
-		set(&a.Environment, up.Environment)
-		a.UpdatedAt = now
-		if a.Name != old {
 			delete(d.aliases, a.Name)
 			d.aliases[old] = alias{id, now}
 			d.dropAliases(id, maxAliases)
@@ -137,10 +122,8 @@ func (t *tenant) UpdateAgent(ctx context.Context, id string, up store.AgentUpdat
 		if up.ConfigYAML != nil && *up.ConfigYAML != a.ConfigYAML {
 			e.deploy(a, *up.ConfigYAML, up.DeployedBy, now)
 		}
-		out = a.Agent
 		return nil
 	})
-	return out, err
 }
 
 // dropAliases gives up the oldest aliases of an agent until it has at most n.
@@ -161,16 +144,10 @@ func (d *tenantData) dropAliases(id string, n int) {
 
 // DeleteAgent removes an agent, its tools and its history.
 func (t *tenant) DeleteAgent(ctx context.Context, id string) error {
-	return t.write(ctx, func(_ *engine, d *tenantData) error {
-		a, err := d.agents.find("agent", id)
-		if err != nil {
-			return err
-		}
+	return deleteOne(ctx, t, agents, id, func(d *tenantData, a *agent) {
 		d.gone[id] = a.Name
 		d.dropAliases(id, 0)
-		d.agents.delete(id)
 		delete(d.traces.tools, id)
-		return nil
 	})
 }
 

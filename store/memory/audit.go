@@ -126,8 +126,10 @@ func (t *tenant) AcceptAuditKey(ctx context.Context, gateway, publicKey string) 
 			return store.FieldError(store.NotFound, fmt.Sprintf("no signed audit head of a gateway %q", gateway), "gateway", "is not known")
 		}
 		if k.PublicKey != publicKey {
+			before := k.Object()
 			k = store.AuditKey{Gateway: gateway, PublicKey: publicKey, BoundAt: e.now()}
 			d.auditKeys[gateway] = k
+			e.changed(ctx, d, before, k.Object(), false)
 		}
 		k.Offered = slices.Clone(k.Offered)
 		bound = k

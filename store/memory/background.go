@@ -79,13 +79,20 @@ func (t *tenant) Trim(ctx context.Context, b store.TrimBounds) (res store.TrimRe
 		res.Events = trim(&d.events, limit, func(ev *store.RecordedEvent) bool {
 			return !b.Events.IsZero() && ev.ReceivedAt.Before(b.Events)
 		})
+		for _, id := range d.audit.order[:min(limit, len(d.audit.order))] {
+			if ev := d.audit.get(id); !b.AuditEvents.IsZero() && ev.CreatedAt.Before(b.AuditEvents) {
+				d.trimmed = ev.Hash
+				res.AuditEvents++
+			}
+		}
+		trim(&d.audit, res.AuditEvents, func(*store.AuditEvent) bool { return true })
 		for k, kept := range d.answers {
 			if res.Answers < limit && !e.now().Before(kept.expires) {
 				delete(d.answers, k)
 				res.Answers++
 			}
 		}
-		res.More = max(res.Violations, res.Events, res.Answers) >= limit
+		res.More = max(res.Violations, res.Events, res.Answers, res.AuditEvents) >= limit
 		return nil
 	})
 	return res, err

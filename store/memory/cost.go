@@ -2,12 +2,14 @@ package memory
 
 import (
 	"context"
+	"time"
 
 	"svc/store"
 )
 
-func (d *tenantData) budgetNames() map[string]string {
-	return owners(&d.budgets, func(b *store.Budget) string { return b.Name })
+var budgets = &kind[store.Budget, store.Budget]{
+	noun: "budget", prefix: store.PrefixBudget, rows: func(d *tenantData) *table[store.Budget] { return &d.budgets },
+	object: (*store.Budget).Object, out: (*tenantData).budgetOut, unique: true, governs: true,
 }
 
 func (d *tenantData) budgetOut(b *store.Budget) store.Budget {
@@ -17,82 +19,39 @@ func (d *tenantData) budgetOut(b *store.Budget) store.Budget {
 }
 
 // ListBudgets returns all budgets, newest first.
-func (t *tenant) ListBudgets(ctx context.Context) (list []store.Budget, err error) {
-	err = t.read(ctx, func(_ *engine, d *tenantData) error {
-		list = each(d.budgets.newest(nil), d.budgetOut)
-		return nil
-	})
+func (t *tenant) ListBudgets(ctx context.Context) ([]store.Budget, error) {
+	list, _, err := listOf(ctx, t, budgets, store.Page{}, nil)
 	return list, err
 }
 
 // GetBudget returns one budget.
-func (t *tenant) GetBudget(ctx context.Context, id string) (out store.Budget, err error) {
-	err = t.read(ctx, func(_ *engine, d *tenantData) error {
-		b, err := d.budgets.find("budget", id)
-		if err == nil {
-			out = d.budgetOut(b)
-		}
-		return err
-	})
-	return out, err
+func (t *tenant) GetBudget(ctx context.Context, id string) (store.Budget, error) {
+	return getOne(ctx, t, budgets, id)
 }
 
 // CreateBudget makes a budget.
-func (t *tenant) CreateBudget(ctx context.Context, in store.BudgetCreate) (out store.Budget, err error) {
-	err = t.create(ctx, func() any { return out }, func(e *engine, d *tenantData) error {
-		if err := d.knownAgent(in.AgentID); err != nil {
-			return err
-		}
-		if err := checkName("budget", in.Name, "", d.budgetNames()); err != nil {
-			return err
-		}
-		now := e.now()
-		b := &store.Budget{ID: e.ids.New(store.PrefixBudget, now), Name: in.Name, AgentID: in.AgentID,
-			Period: in.Period, Limit: in.Limit, CreatedAt: now, UpdatedAt: now}
-		d.budgets.put(b.ID, b)
-		out = d.budgetOut(b)
-		return nil
+func (t *tenant) CreateBudget(ctx context.Context, in store.BudgetCreate) (store.Budget, error) {
+	return createOne(ctx, t, budgets, func(_ *engine, d *tenantData, id string, now time.Time) (store.Budget, error) {
+		return in.Make(id, now), d.knownAgent(in.AgentID)
 	})
-	return out, err
 }
 
 // UpdateBudget changes a budget.
-func (t *tenant) UpdateBudget(ctx context.Context, id string, up store.BudgetUpdate) (out store.Budget, err error) {
-	err = t.write(ctx, func(e *engine, d *tenantData) error {
-		b, err := d.budgets.find("budget", id)
-		if err != nil {
-			return err
-		}
-		if up.Name != nil {
-			if err := checkName("budget", *up.Name, id, d.budgetNames()); err != nil {
-				return err
-			}
-		}
-		if up.AgentID != nil {
-			if err := d.knownAgent(*up.AgentID); err != nil {
-				return err
-			}
-		}
-		set(&b.Name, up.Name)
-		set(&b.AgentID, up.AgentID)
-		set(&b.Period, up.Period)
-		set(&b.Limit, up.Limit)
-		b.UpdatedAt = e.now()
-		out = d.budgetOut(b)
-		return nil
+func (t *tenant) UpdateBudget(ctx context.Context, id string, up store.BudgetUpdate) (store.Budget, error) {
+	return updateOne(ctx, t, budgets, id, func(_ *engine, d *tenantData, b *store.Budget, now time.Time) error {
+		up.Apply(b, now)
+		return d.newAgent(up.AgentID)
 	})
-	return out, err
 }
 
 // DeleteBudget removes a budget.
 func (t *tenant) DeleteBudget(ctx context.Context, id string) error {
-	return t.write(ctx, func(_ *engine, d *tenantData) error {
-		if _, err := d.budgets.find("budget", id); err != nil {
-			return err
-		}
-		d.budgets.delete(id)
-		return nil
-	})
+	return deleteOne(ctx, t, budgets, id, nil)
+}
+
+var slas = &kind[store.SLATarget, store.SLATarget]{
+	noun: "SLA target", prefix: store.PrefixSLA, rows: func(d *tenantData) *table[store.SLATarget] { return &d.slas },
+	object: (*store.SLATarget).Object, out: (*tenantData).slaOut,
 }
 
 func (d *tenantData) slaOut(s *store.SLATarget) store.SLATarget {
@@ -103,88 +62,37 @@ func (d *tenantData) slaOut(s *store.SLATarget) store.SLATarget {
 }
 
 // ListSLAs returns all targets, newest first.
-func (t *tenant) ListSLAs(ctx context.Context) (list []store.SLATarget, err error) {
-	err = t.read(ctx, func(_ *engine, d *tenantData) error {
-		list = each(d.slas.newest(nil), d.slaOut)
-		return nil
-	})
+func (t *tenant) ListSLAs(ctx context.Context) ([]store.SLATarget, error) {
+	list, _, err := listOf(ctx, t, slas, store.Page{}, nil)
 	return list, err
 }
 
 // GetSLA returns one target.
-func (t *tenant) GetSLA(ctx context.Context, id string) (out store.SLATarget, err error) {
-	err = t.read(ctx, func(_ *engine, d *tenantData) error {
-		s, err := d.slas.find("SLA target", id)
-		if err == nil {
-			out = d.slaOut(s)
-		}
-		return err
-	})
-	return out, err
+func (t *tenant) GetSLA(ctx context.Context, id string) (store.SLATarget, error) {
+	return getOne(ctx, t, slas, id)
 }
 
 // CreateSLA makes a target.
-func (t *tenant) CreateSLA(ctx context.Context, in store.SLACreate) (out store.SLATarget, err error) {
-	err = t.create(ctx, func() any { return out }, func(e *engine, d *tenantData) error {
+func (t *tenant) CreateSLA(ctx context.Context, in store.SLACreate) (store.SLATarget, error) {
+	return createOne(ctx, t, slas, func(_ *engine, d *tenantData, id string, now time.Time) (store.SLATarget, error) {
 		if err := checkName("SLA target", in.Name, "", nil); err != nil {
-			return err
+			return store.SLATarget{}, err
 		}
-		if err := d.knownAgent(in.AgentID); err != nil {
-			return err
-		}
-		now := e.now()
-		s := &store.SLATarget{ID: e.ids.New(store.PrefixSLA, now), Name: in.Name, AgentID: in.AgentID,
-			P99LatencyMs: pointee(in.P99LatencyMs), ErrorRatePercent: pointee(in.ErrorRatePercent),
-			EvaluationPeriod: in.EvaluationPeriod, CreatedAt: now, UpdatedAt: now}
-		d.slas.put(s.ID, s)
-		out = d.slaOut(s)
-		return nil
+		return in.Make(id, now), d.knownAgent(in.AgentID)
 	})
-	return out, err
 }
 
 // UpdateSLA changes a target.
-func (t *tenant) UpdateSLA(ctx context.Context, id string, up store.SLAUpdate) (out store.SLATarget, err error) {
-	err = t.write(ctx, func(e *engine, d *tenantData) error {
-		s, err := d.slas.find("SLA target", id)
-		if err != nil {
-			return err
-		}
-		if up.Name != nil {
-			if err := checkName("SLA target", *up.Name, id, nil); err != nil {
-				return err
-			}
-		}
-		if up.AgentID != nil {
-			if err := d.knownAgent(*up.AgentID); err != nil {
-				return err
-			}
-		}
-		set(&s.Name, up.Name)
-		set(&s.AgentID, up.AgentID)
-		set(&s.EvaluationPeriod, up.EvaluationPeriod)
-		if up.P99LatencyMs != nil {
-			s.P99LatencyMs = pointee(up.P99LatencyMs)
-		}
-		if up.ErrorRatePercent != nil {
-			s.ErrorRatePercent = pointee(up.ErrorRatePercent)
-		}
-		s.UpdatedAt = e.now()
-		out = d.slaOut(s)
-		return nil
+func (t *tenant) UpdateSLA(ctx context.Context, id string, up store.SLAUpdate) (store.SLATarget, error) {
+	return updateOne(ctx, t, slas, id, func(_ *engine, d *tenantData, s *store.SLATarget, now time.Time) error {
+		up.Apply(s, now)
+		return d.newAgent(up.AgentID)
 	})
-	return out, err
 }
 
 // DeleteSLA removes a target; its violations stay.
 func (t *tenant) DeleteSLA(ctx context.Context, id string) error {
-	return t.write(ctx, func(_ *engine, d *tenantData) error {
-		if _, err := d.slas.find("SLA target", id); err != nil {
-			return err
-		}
-		d.slas.delete(id)
-		return nil
-	})
+	return deleteOne(ctx, t, slas, id, nil)
 }
 
 // RecordViolation keeps a violation once per target, type and period.

@@ -88,7 +88,7 @@ func (t *tenant) GetKey(ctx context.Context, id string) (out store.Key, err erro
 // CreateKey keeps the digest of a new key.
 func (t *tenant) CreateKey(ctx context.Context, in store.KeyCreate) (out store.Key, err error) {
 	err = t.create(ctx, func() any { return out }, func(e *engine, d *tenantData) error {
-		out, err = e.createKey(d, in)
+		out, err = e.createKey(ctx, d, in)
 		return err
 	})
 	return out, err
@@ -102,7 +102,7 @@ func (e *engine) newDigest(digest store.KeyDigest) error {
 	return nil
 }
 
-func (e *engine) createKey(d *tenantData, in store.KeyCreate) (store.Key, error) {
+func (e *engine) createKey(ctx context.Context, d *tenantData, in store.KeyCreate) (store.Key, error) {
 	u := d.users.get(in.CreatedBy)
 	switch {
 	case u == nil || u.Status == store.UserDeleted:
@@ -120,6 +120,7 @@ func (e *engine) createKey(d *tenantData, in store.KeyCreate) (store.Key, error)
 		Prefix: in.Prefix, TeamID: in.TeamID, CreatedBy: in.CreatedBy, CreatedAt: now}}
 	d.keys.put(k.ID, k)
 	e.digests[in.Digest] = keyPlace{d.info.ID, k.ID}
+	e.changed(ctx, d, nil, k.Object(), false)
 	return d.keyOut(k), nil
 }
 
@@ -130,18 +131,22 @@ func (t *tenant) DeleteKey(ctx context.Context, id string) error {
 		if err != nil {
 			return err
 		}
+		if err := store.CheckMatch(ctx, k.Object()); err != nil {
+			return err
+		}
 		if k.Unlimited() && d.works(k) && !d.unlimitedKeyWorks(id) {
 			return store.FieldError(store.Invalid, "the last working API key of the tenant that no team limits cannot be deleted",
 				"id", "is the last of its kind; create another key of scope api first, without a team")
 		}
-		e.deleteKey(d, k)
+		e.deleteKey(ctx, d, k)
 		return nil
 	})
 }
 
-func (e *engine) deleteKey(d *tenantData, k *key) {
+func (e *engine) deleteKey(ctx context.Context, d *tenantData, k *key) {
 	delete(e.digests, k.digest)
 	d.keys.delete(k.ID)
+	e.changed(ctx, d, k.Object(), nil, false)
 }
 
 // TouchKey notes the use of a key.

@@ -1,50 +1,33 @@
 package memory
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
+	"time"
 
 	"svc/store"
 )
 
-func policyOut(p *store.Policy) store.Policy {
-	out := *p
-	out.Condition = conditionOut(p.Condition)
-	return out
-}
-
-func conditionOut(c store.PolicyCondition) store.PolicyCondition {
-	c.Threshold, c.Entities = pointee(c.Threshold), slices.Clone(c.Entities)
-	return c
-}
-
-func (d *tenantData) policyNames() map[string]string {
-	return owners(&d.policies, func(p *store.Policy) string { return p.Name })
+var policies = &kind[store.Policy, store.Policy]{
+	noun: "policy", prefix: store.PrefixPolicy, rows: func(d *tenantData) *table[store.Policy] { return &d.policies },
+	object: (*store.Policy).Object, unique: true, governs: true,
+	out: func(_ *tenantData, p *store.Policy) store.Policy {
+		out := *p
+		out.Condition = p.Condition.Clone()
+		return out
+	},
 }
 
 // ListPolicies returns the policies that pass the filter, newest first.
-func (t *tenant) ListPolicies(ctx context.Context, f store.PolicyFilter, page store.Page) (list []store.Policy, total int, err error) {
-	err = t.read(ctx, func(_ *engine, d *tenantData) error {
-		list, total, err = pagedBehind(d.policies.newest(func(p *store.Policy) bool {
-			return (f.Phase == "" || f.Phase == p.Phase) && (f.Enabled == nil || *f.Enabled == p.Enabled)
-		}), page, func(p *store.Policy) string { return p.ID }, policyOut)
-		return err
+func (t *tenant) ListPolicies(ctx context.Context, f store.PolicyFilter, page store.Page) ([]store.Policy, int, error) {
+	return listOf(ctx, t, policies, page, func(p *store.Policy) bool {
+		return (f.Phase == "" || f.Phase == p.Phase) && (f.Enabled == nil || *f.Enabled == p.Enabled)
 	})
-	return list, total, err
 }
 
 // GetPolicy returns one policy.
-func (t *tenant) GetPolicy(ctx context.Context, id string) (out store.Policy, err error) {
-	err = t.read(ctx, func(_ *engine, d *tenantData) error {
-		p, err := d.policies.find("policy", id)
-		if err == nil {
-			out = policyOut(p)
-		}
-		return err
-	})
-	return out, err
+func (t *tenant) GetPolicy(ctx context.Context, id string) (store.Policy, error) {
+	return getOne(ctx, t, policies, id)
 }
 
 // CreatePolicies makes all of the policies or none.
@@ -54,7 +37,7 @@ func (t *tenant) CreatePolicies(ctx context.Context, in ...store.PolicyCreate) (
 			return store.FieldError(store.Invalid, "too many policies", "name",
 				fmt.Sprintf("the tenant has %d already, and may have %d: delete some that are not used", n, store.MaxPolicies))
 		}
-		names := d.policyNames()
+		names := policies.names(d)
 		for i, c := range in {
 			if err := checkName("policy", c.Name, "", names); err != nil {
 				return err
@@ -64,11 +47,8 @@ func (t *tenant) CreatePolicies(ctx context.Context, in ...store.PolicyCreate) (
 		list = make([]store.Policy, 0, len(in))
 		for _, c := range in {
 			now := e.now()
-			p := &store.Policy{ID: e.ids.New(store.PrefixPolicy, now), Name: c.Name, Phase: c.Phase, On: cmp.Or(c.On, "*"),
-				Condition: conditionOut(c.Condition), Action: c.Action, RedactionStrategy: c.RedactionStrategy,
-				Enabled: c.Enabled, CreatedAt: now, UpdatedAt: now}
-			d.policies.put(p.ID, p)
-			list = append(list, policyOut(p))
+			p := c.Make(e.ids.New(store.PrefixPolicy, now), now)
+			list = append(list, addTo(ctx, e, d, policies, &p))
 		}
 		return nil
 	})
@@ -76,48 +56,17 @@ func (t *tenant) CreatePolicies(ctx context.Context, in ...store.PolicyCreate) (
 }
 
 // UpdatePolicy changes a policy.
-func (t *tenant) UpdatePolicy(ctx context.Context, id string, up store.PolicyUpdate, check func(store.Policy) error) (out store.Policy, err error) {
-	err = t.write(ctx, func(e *engine, d *tenantData) error {
-		p, err := d.policies.find("policy", id)
-		if err != nil {
-			return err
+func (t *tenant) UpdatePolicy(ctx context.Context, id string, up store.PolicyUpdate, check func(store.Policy) error) (store.Policy, error) {
+	return updateOne(ctx, t, policies, id, func(_ *engine, d *tenantData, p *store.Policy, now time.Time) error {
+		up.Apply(p, now)
+		if check == nil {
+			return nil
 		}
-		next := policyOut(p)
-		set(&next.Name, up.Name)
-		set(&next.Phase, up.Phase)
-		set(&next.On, up.On)
-		set(&next.Action, up.Action)
-		set(&next.RedactionStrategy, up.RedactionStrategy)
-		set(&next.Enabled, up.Enabled)
-		if up.Condition != nil {
-			next.Condition = conditionOut(*up.Condition)
-		}
-		if check != nil {
-			if err := check(policyOut(&next)); err != nil {
-				return err
-			}
-		}
-		if next.Name != p.Name {
-			if err := checkName("policy", next.Name, id, d.policyNames()); err != nil {
-				return err
-			}
-		}
-		next.UpdatedAt = e.now()
-		d.policies.put(id, &next)
-		out = policyOut(&next)
-		return nil
+		return check(policies.out(d, p))
 	})
-	return out, err
 }
 
 // DeletePolicy removes a policy and its count.
 func (t *tenant) DeletePolicy(ctx context.Context, id string) error {
-	return t.write(ctx, func(_ *engine, d *tenantData) error {
-		if _, err := d.policies.find("policy", id); err != nil {
-			return err
-		}
-		d.policies.delete(id)
-		delete(d.traces.fires, id)
-		return nil
-	})
+	return deleteOne(ctx, t, policies, id, func(d *tenantData, _ *store.Policy) { delete(d.traces.fires, id) })
 }

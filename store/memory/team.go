@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"svc/store"
 )
@@ -21,80 +22,40 @@ func (m *team) out() store.Team {
 	return out
 }
 
-func (d *tenantData) teamNames() map[string]string {
-	return owners(&d.teams, func(m *team) string { return m.Name })
+var teams = &kind[team, store.Team]{
+	noun: "team", prefix: store.PrefixTeam, rows: func(d *tenantData) *table[team] { return &d.teams }, unique: true,
+	object: func(m *team) *store.Object { return m.Object() },
+	out:    func(_ *tenantData, m *team) store.Team { return m.out() },
 }
 
 // ListTeams returns teams, newest first.
-func (t *tenant) ListTeams(ctx context.Context, page store.Page) (list []store.Team, total int, err error) {
-	err = t.read(ctx, func(_ *engine, d *tenantData) error {
-		list, total, err = pagedBehind(d.teams.newest(nil), page, func(m *team) string { return m.ID }, (*team).out)
-		return err
-	})
-	return list, total, err
+func (t *tenant) ListTeams(ctx context.Context, page store.Page) ([]store.Team, int, error) {
+	return listOf(ctx, t, teams, page, nil)
 }
 
 // GetTeam returns one team.
-func (t *tenant) GetTeam(ctx context.Context, id string) (out store.Team, err error) {
-	err = t.read(ctx, func(_ *engine, d *tenantData) error {
-		m, err := d.teams.find("team", id)
-		if err == nil {
-			out = m.out()
-		}
-		return err
-	})
-	return out, err
+func (t *tenant) GetTeam(ctx context.Context, id string) (store.Team, error) {
+	return getOne(ctx, t, teams, id)
 }
 
 // CreateTeam makes a team.
-func (t *tenant) CreateTeam(ctx context.Context, in store.TeamCreate) (out store.Team, err error) {
-	err = t.create(ctx, func() any { return out }, func(e *engine, d *tenantData) error {
-		if err := checkName("team", in.Name, "", d.teamNames()); err != nil {
-			return err
-		}
-		now := e.now()
-		m := &team{members: map[string]store.Member{}, Team: store.Team{ID: e.ids.New(store.PrefixTeam, now), Name: in.Name,
-			Description: in.Description, Scopes: slices.Clone(in.Scopes), CreatedAt: now, UpdatedAt: now}}
-		d.teams.put(m.ID, m)
-		out = m.out()
-		return nil
+func (t *tenant) CreateTeam(ctx context.Context, in store.TeamCreate) (store.Team, error) {
+	return createOne(ctx, t, teams, func(_ *engine, _ *tenantData, id string, now time.Time) (team, error) {
+		return team{Team: in.Make(id, now), members: map[string]store.Member{}}, nil
 	})
-	return out, err
 }
 
 // UpdateTeam changes a team.
-func (t *tenant) UpdateTeam(ctx context.Context, id string, up store.TeamUpdate) (out store.Team, err error) {
-	err = t.write(ctx, func(e *engine, d *tenantData) error {
-		m, err := d.teams.find("team", id)
-		if err != nil {
-			return err
-		}
-		if up.Name != nil {
-			if err := checkName("team", *up.Name, id, d.teamNames()); err != nil {
-				return err
-			}
-		}
-		set(&m.Name, up.Name)
-		set(&m.Description, up.Description)
-		if up.Scopes != nil {
-			m.Scopes = slices.Clone(*up.Scopes)
-		}
-		m.UpdatedAt = e.now()
-		out = m.out()
+func (t *tenant) UpdateTeam(ctx context.Context, id string, up store.TeamUpdate) (store.Team, error) {
+	return updateOne(ctx, t, teams, id, func(_ *engine, _ *tenantData, m *team, now time.Time) error {
+		up.Apply(&m.Team, now)
 		return nil
 	})
-	return out, err
 }
 
 // DeleteTeam removes a team and its memberships.
 func (t *tenant) DeleteTeam(ctx context.Context, id string) error {
-	return t.write(ctx, func(_ *engine, d *tenantData) error {
-		if _, err := d.teams.find("team", id); err != nil {
-			return err
-		}
-		d.teams.delete(id)
-		return nil
-	})
+	return deleteOne(ctx, t, teams, id, nil)
 }
 
 // ListMembers returns the members of a team, newest first.
@@ -150,6 +111,7 @@ func (t *tenant) AddMember(ctx context.Context, teamID string, in store.MemberAd
 		d.users.put(u.ID, u)
 		member := store.Member{UserID: u.ID, Role: cmp.Or(in.Role, store.DefaultRole), JoinedAt: now}
 		m.members[u.ID] = member
+		e.changed(ctx, d, nil, store.MemberObject(&m.Team, u.ID, member.Role), false)
 		out = d.withAddress(member)
 		return nil
 	})
@@ -188,15 +150,17 @@ func (d *tenantData) userForMember(in store.MemberAdd) (*user, error) {
 
 // RemoveMember ends a membership.
 func (t *tenant) RemoveMember(ctx context.Context, teamID, userID string) error {
-	return t.write(ctx, func(_ *engine, d *tenantData) error {
+	return t.write(ctx, func(e *engine, d *tenantData) error {
 		m, err := d.teams.find("team", teamID)
 		if err != nil {
 			return err
 		}
-		if _, member := m.members[userID]; !member {
+		member, is := m.members[userID]
+		if !is {
 			return store.Missing("member")
 		}
 		delete(m.members, userID)
+		e.changed(ctx, d, store.MemberObject(&m.Team, userID, member.Role), nil, false)
 		return nil
 	})
 }

@@ -28,6 +28,10 @@ type tenantData struct {
 	answers    map[requestKey]keptResponse
 	heads      map[headKey]store.AuditHead
 	auditKeys  map[string]store.AuditKey
+	audit      table[store.AuditEvent]
+	chain      string // hash of the newest event
+	trimmed    string // hash of the newest event that was removed
+	revision   string // another one with each change that gateways have to know
 
 	traces traces
 }
@@ -89,7 +93,7 @@ func (s *Store) GetTenant(ctx context.Context, id string) (info store.TenantInfo
 // CreateTenant makes a tenant, its first user and, where asked for, a key.
 func (s *Store) CreateTenant(ctx context.Context, in store.TenantCreate) (info store.TenantInfo, k *store.Key, err error) {
 	err = s.write(ctx, func(e *engine) error {
-		info, k, err = e.createTenant(in)
+		info, k, err = e.createTenant(ctx, in)
 		return err
 	})
 	return info, k, err
@@ -101,14 +105,14 @@ func (s *Store) Bootstrap(ctx context.Context, in store.TenantCreate) (info stor
 		if len(e.tenants.rows) > 0 {
 			return nil
 		}
-		info, _, err = e.createTenant(in)
+		info, _, err = e.createTenant(ctx, in)
 		created = err == nil
 		return err
 	})
 	return info, created, err
 }
 
-func (e *engine) createTenant(in store.TenantCreate) (store.TenantInfo, *store.Key, error) {
+func (e *engine) createTenant(ctx context.Context, in store.TenantCreate) (store.TenantInfo, *store.Key, error) {
 	now := e.now()
 	info := store.TenantInfo{ID: in.ID, Name: in.Name, OrgID: in.OrgID, CreatedAt: now}
 	if info.ID == "" {
@@ -140,13 +144,14 @@ func (e *engine) createTenant(in store.TenantCreate) (store.TenantInfo, *store.K
 		admin = store.DefaultAdminID
 	}
 	d.users.put(admin, newOwner(admin, now))
+	e.changed(ctx, d, nil, info.Object(), true)
 	if in.Key == nil {
 		e.tenants.put(info.ID, d)
 		return info, nil, nil
 	}
 	create := *in.Key
 	create.CreatedBy = admin
-	k, err := e.createKey(d, create)
+	k, err := e.createKey(ctx, d, create)
 	if err != nil {
 		return store.TenantInfo{}, nil, err
 	}
@@ -174,7 +179,7 @@ func (s *Store) CreateTenantKey(ctx context.Context, tenantID string, in store.K
 		}
 		d.users.put(owner.ID, owner)
 		in.Scope, in.TeamID, in.CreatedBy = store.ScopeAPI, "", owner.ID
-		k, err = e.createKey(d, in)
+		k, err = e.createKey(ctx, d, in)
 		return err
 	})
 	return k, err

@@ -95,7 +95,7 @@ func (t *tenant) ApplyUserEvent(ctx context.Context, ev store.UserEvent) (out st
 				ordered.CreatedAt = now
 			}
 			before := d.unlimitedKeyWorks("")
-			e.applyEvent(d, ordered, rank, now, &out)
+			e.applyEvent(ctx, d, ordered, rank, now, &out)
 			ends := ev.Type == store.UserSuspended || ev.Type == store.UserRemoved
 			out.LockedOut = ends && before && !d.unlimitedKeyWorks("")
 		}
@@ -106,7 +106,7 @@ func (t *tenant) ApplyUserEvent(ctx context.Context, ev store.UserEvent) (out st
 	return out, err
 }
 
-func (e *engine) applyEvent(d *tenantData, ev store.UserEvent, rank int, now time.Time, out *store.UserEventOutcome) {
+func (e *engine) applyEvent(ctx context.Context, d *tenantData, ev store.UserEvent, rank int, now time.Time, out *store.UserEventOutcome) {
 	u, at := d.users.get(ev.UserID), mark{ev.CreatedAt, rank}
 	if ev.Type == store.SessionTerminated {
 		if u != nil {
@@ -116,6 +116,10 @@ func (e *engine) applyEvent(d *tenantData, ev store.UserEvent, rank int, now tim
 			out.User = u.User
 		}
 		return
+	}
+	var before *store.Object
+	if u != nil {
+		before = u.Object()
 	}
 	known, tombstone := u != nil, u != nil && u.Status == store.UserDeleted
 	if tombstone && !(ev.Type == store.UserCreated && ev.CreatedAt.After(u.state.at)) {
@@ -149,7 +153,7 @@ func (e *engine) applyEvent(d *tenantData, ev store.UserEvent, rank int, now tim
 		case store.UserSuspended:
 			u.Status = store.UserDeactivated
 		case store.UserRemoved:
-			e.removeUser(d, u, out)
+			e.removeUser(ctx, d, u, out)
 		default:
 			u.Status = store.UserActive
 		}
@@ -158,6 +162,7 @@ func (e *engine) applyEvent(d *tenantData, ev store.UserEvent, rank int, now tim
 		u.UpdatedAt = now
 	}
 	out.User = u.User
+	e.changed(ctx, d, before, u.Object(), false)
 }
 
 func (u *user) setProfile(ev store.UserEvent) {
@@ -213,7 +218,7 @@ func (d *tenantData) linkInvited(email string, u *user) {
 }
 
 // removeUser deletes what a deleted user leaves behind.
-func (e *engine) removeUser(d *tenantData, u *user, out *store.UserEventOutcome) {
+func (e *engine) removeUser(ctx context.Context, d *tenantData, u *user, out *store.UserEventOutcome) {
 	for _, m := range d.teams.rows {
 		if _, is := m.members[u.ID]; is {
 			delete(m.members, u.ID)
@@ -221,7 +226,7 @@ func (e *engine) removeUser(d *tenantData, u *user, out *store.UserEventOutcome)
 		}
 	}
 	for _, k := range d.keys.newest(func(k *key) bool { return k.CreatedBy == u.ID }) {
-		e.deleteKey(d, k)
+		e.deleteKey(ctx, d, k)
 		out.KeysDeleted++
 	}
 	u.Status, u.Email, u.DisplayName = store.UserDeleted, "", ""

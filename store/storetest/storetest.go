@@ -67,6 +67,7 @@ var groups = []group{
 	{"AuditHeads", testAuditHeads},
 	{"AuditEvidence", testAuditEvidence},
 	{"AuditKeys", testAuditKeys},
+	{"AuditEvents", testAuditEvents}, {"IfMatch", testIfMatch}, {"GovernanceRevision", testGovernanceRevision},
 	{"Lists", testLists}, {"Places", testPlaces}, {"PlacesOfTraces", testPlacesOfTraces}, {"Closed", testClosed},
 	{"EngineClock", testEngineClock}, {"FineTimes", testFineTimes}, {"NamesBeyondASCII", testNamesBeyondASCII},
 	{"EveryMethod", testEveryMethod}, {"Faults", testFaults}, {"FaultsNowAndThen", testFaultsNowAndThen},

@@ -1,0 +1,136 @@
+package gatewaycmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"svc/cli/command"
+	"svc/cli/output"
+	"svc/cli/process"
+	"svc/cli/rest"
+	"svc/server/api"
+	"svc/server/client"
+)
+
+// newAuditEventsCmd lists what administrators changed at the control plane, and
+// verifies the chain of these records.
+func newAuditEventsCmd(env process.Env) *cobra.Command {
+	r := &rest.Connection{Env: env}
+	var q client.EventQuery
+	var verify bool
+	var head string
+	cmd := rest.NewListCmd(r, &cobra.Command{
+		Use:   "events",
+		Short: "List what administrators changed at the control plane, newest first",
+		Long: `List the record of administrators' changes: who changed what, when, and with which
+request. Each record is written in the transaction of its change and continues the
+hash chain of the tenant. Secrets are never in it; BEFORE and AFTER in the JSON
+output are digests, as in the ETag of the object.
+
+With --verify the whole chain is read and verified instead, and the newest hash is
+printed. A chain alone does not show that its newest records were removed: keep the
+hash somewhere else and give it with --head, and the chain must have it.`,
+		Example: `  svc audit events --since 7d --object policy
+  svc audit events --actor key_01k… -o json
+  svc audit events --verify --head "$(cat last-week.hash)"`,
+	}, rest.Columns[api.AuditEvent]{
+		Header: []string{"TIME", "ACTOR", "CHANGE", "OBJECT", "NAME", "FIELDS"},
+		Row: func(e api.AuditEvent) []string {
+			fields := strings.Join(e.Changed, ",")
+			change := "updated"
+			switch {
+			case e.Before == "":
+				change, fields = "created", ""
+			case e.After == "":
+				change, fields = "deleted", ""
+			}
+			actor := e.Actor.KeyID
+			switch {
+			case actor == "" && e.Route != "":
+				actor = "identity provider"
+			case actor == "":
+				actor = "operator"
+			}
+			return []string{output.Stamp(e.CreatedAt), actor, change, e.Object.Kind + " " + e.Object.ID, output.Dash(e.Object.Name), output.Dash(fields)}
+		},
+	}, func(ctx context.Context, c *client.Client, p client.Page) (api.Page[api.AuditEvent], error) {
+		q.Page = p
+		page, err := c.ListAuditEvents(ctx, q)
+		return api.Page[api.AuditEvent]{Data: page.Data, Total: len(page.Data), Limit: p.Limit, Next: page.Next}, err
+	})
+	list := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if !verify {
+			if head != "" {
+				return command.Usagef("add --verify", "--head is for --verify")
+			}
+			return list(cmd, args)
+		}
+		c, err := r.Client()
+		if err != nil {
+			return err
+		}
+		return verifyEvents(cmd.Context(), r, c, head)
+	}
+	f := cmd.Flags()
+	_ = f.MarkHidden("offset") // the list has cursors only
+	f.StringVar(&q.Actor, "actor", "", "only changes by this key or user (id)")
+	command.EnumFlag(cmd, &q.Object, "object", api.AuditObjectKinds, "only of this kind of object")
+	f.StringVar(&q.ObjectID, "object-id", "", "only of this object")
+	f.Var(command.TimeValue{Value: &q.Since, Now: env.Now}, "since", "not before: a time, a date, or how long ago (1h, 7d)")
+	f.Var(command.TimeValue{Value: &q.Until, Now: env.Now}, "until", "not after: a time, a date, or how long ago")
+	f.BoolVar(&verify, "verify", false, "verify the hash chain of all events; filters do not matter")
+	f.StringVar(&head, "head", "", "with --verify: a hash that the chain must have")
+	r.AddFlags(cmd)
+	return cmd
+}
+
+// verifyEvents reads all events, newest first, and checks that each is linked to the
+// one before it.
+func verifyEvents(ctx context.Context, r *rest.Connection, c *client.Client, head string) error {
+	var newest, after *api.AuditEvent // after is the event behind the one at hand
+	n, found := 0, head == ""
+	check := func(before string) error {
+		if after != nil && after.Link(before) != after.Hash {
+			return command.Failed(fmt.Errorf("event %s of %s does not continue the chain: it, or the event before it, was changed or removed",
+				output.Clean(after.ID), output.Stamp(after.CreatedAt)), "compare the store with a backup from before that time")
+		}
+		return nil
+	}
+	for q := (client.EventQuery{Page: client.Page{Limit: api.MaxLimit}}); ; {
+		page, err := c.ListAuditEvents(ctx, q)
+		if err != nil {
+			return r.Explain(err)
+		}
+		for i := range page.Data {
+			e := &page.Data[i]
+			if err := check(e.Hash); err != nil {
+				return err
+			}
+			if newest == nil {
+				newest = e
+			}
+			after, n, found = e, n+1, found || e.Hash == head
+		}
+		if len(page.Data) == 0 || page.Next == "" {
+			if err := check(page.PreviousHash); err != nil {
+				return err
+			}
+			break
+		}
+		q.After = page.Next
+	}
+	switch {
+	case !found:
+		return command.Failed(errors.New("the chain does not have the hash of --head"), "newer events were removed, or older ones than --audit-retention keeps are asked for")
+	case newest == nil:
+		_, err := fmt.Fprintln(r.Env.Stdout, "there are no events")
+		return err
+	}
+	_, err := fmt.Fprintf(r.Env.Stdout, "%d events verified; the newest is of %s, hash %s\n", n, output.Stamp(newest.CreatedAt), newest.Hash)
+	return err
+}

@@ -1,0 +1,149 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+
+	"svc/server/api"
+	"svc/store"
+)
+
+// changing makes what a request changes the caller's in the record of changes, and
+// dependent on If-Match where the request has one.
+func (c *call) changing() error {
+	if c.Method == http.MethodGet {
+		return nil
+	}
+	ctx := store.ChangedBy(c.Context(), store.By{
+		KeyID: c.key.ID, KeyPrefix: c.key.Prefix, UserID: c.key.CreatedBy, Address: peerAddress(c.Request),
+		RequestID: c.id, Method: c.Method, Route: c.pattern(),
+	})
+	if values := c.Header.Values("If-Match"); len(values) > 0 && c.PathValue("id") != "" && (c.Method == http.MethodPut || c.Method == http.MethodDelete) {
+		var digests []string
+		for one := range strings.SplitSeq(strings.Join(values, ","), ",") {
+			one = strings.TrimSpace(one)
+			if one == "*" { // whatever there is
+				digests = nil
+				break
+			}
+			if len(one) < 2 || one[0] != '"' || one[len(one)-1] != '"' {
+				return invalidField("If-Match", `must be the ETag of an answer, such as "0123…", or *`)
+			}
+			digests = append(digests, one[1:len(one)-1])
+		}
+		if digests != nil {
+			ctx = store.IfMatch(ctx, digests)
+		}
+	}
+	c.Request = c.WithContext(ctx)
+	return nil
+}
+
+// etag puts the digest of a single object into the header of its answer.
+func (c *call) etag(o *store.Object) { c.w.Header().Set("ETag", `"`+o.Digest()+`"`) }
+
+// listAuditEvents serves GET /api/audit/events: what administrators changed, newest
+// first.
+func (s *Server) listAuditEvents(c *call) error {
+	q := c.query()
+	page := q.cursorPage(eventsList, api.DefaultLimit)
+	f := store.AuditEventFilter{Actor: q.text("actor"), Kind: q.enum("object", "", api.AuditObjectKinds), ObjectID: q.text("objectId")}
+	if t := q.timestamp("since", false); t != nil {
+		f.Since = *t
+	}
+	if t := q.timestamp("until", true); t != nil {
+		f.Until = *t
+	}
+	if err := q.err(); err != nil {
+		return err
+	}
+	events, before, err := c.tenant.ListAuditEvents(c.Context(), f, page.withOneMore())
+	if err != nil {
+		return err
+	}
+	if len(events) > page.Limit && f == (store.AuditEventFilter{}) {
+		before = events[page.Limit].Hash
+	} else if len(events) > page.Limit {
+		if _, before, err = c.tenant.ListAuditEvents(c.Context(), f, page.Page); err != nil {
+			return err
+		}
+	}
+	events, next := cutPage(page, events, func(e *store.AuditEvent) store.Place { return store.Place{ID: e.ID} })
+	return c.bare(http.StatusOK, api.AuditEvents{Data: each(events, wireAuditEvent), Next: next, PreviousHash: before})
+}
+
+func wireAuditEvent(e store.AuditEvent) api.AuditEvent {
+	return api.AuditEvent{
+		ID: e.ID, CreatedAt: e.CreatedAt.UTC(),
+		Actor:   api.AuditActor{KeyID: e.By.KeyID, KeyPrefix: e.By.KeyPrefix, UserID: e.By.UserID},
+		Address: e.By.Address, RequestID: e.By.RequestID, Method: e.By.Method, Route: e.By.Route,
+		Object: api.AuditObject{Kind: e.Kind, ID: e.ObjectID, Name: e.Name}, Changed: e.Changed, Before: e.Before, After: e.After, Hash: e.Hash,
+	}
+}
+
+// whoami serves GET /api/whoami: what the calling key is, and what it may.
+func (s *Server) whoami(c *call) error {
+	info, err := s.records.GetTenant(c.Context(), c.tenant.ID())
+	if err != nil {
+		return err
+	}
+	out := api.Whoami{
+		Tenant: api.WhoamiTenant{ID: info.ID, Name: info.Name}, Key: wireKeyItem(c.key),
+		User:   api.WhoamiUser{ID: c.key.CreatedBy, Email: c.key.CreatedByEmail},
+		Limits: api.WhoamiLimits{RequestsPerMinute: s.api.limit, IngestPerMinute: s.ingest.limit},
+	}
+	if c.team != nil {
+		out.Team = &api.WhoamiTeam{ID: c.team.ID, Name: c.team.Name, Scopes: c.team.Scopes}
+	}
+	return c.data(http.StatusOK, out)
+}
+
+// getBudget serves GET /api/costs/budgets/:id.
+func (s *Server) getBudget(c *call) error {
+	id, err := c.pathID("budget")
+	if err != nil {
+		return err
+	}
+	b, err := c.tenant.GetBudget(c.Context(), id)
+	if err != nil {
+		return err
+	}
+	out, err := wireBudgets(c.Context(), c.traces, c.now, b)
+	if err != nil {
+		return err
+	}
+	c.etag(b.Object())
+	return c.data(http.StatusOK, out[0])
+}
+
+// getSLA serves GET /api/costs/sla/:id.
+func (s *Server) getSLA(c *call) error {
+	id, err := c.pathID("SLA target")
+	if err != nil {
+		return err
+	}
+	t, err := c.tenant.GetSLA(c.Context(), id)
+	if err != nil {
+		return err
+	}
+	out, err := wireSLA(c.Context(), c.traces, t, c.now)
+	if err != nil {
+		return err
+	}
+	c.etag(t.Object())
+	return c.data(http.StatusOK, out)
+}
+
+// getKey serves GET /api/keys/:id.
+func (s *Server) getKey(c *call) error {
+	id, err := c.pathID("API key")
+	if err != nil {
+		return err
+	}
+	k, err := c.tenant.GetKey(c.Context(), id)
+	if err != nil {
+		return err
+	}
+	c.etag(k.Object())
+	return c.data(http.StatusOK, wireKeyItem(k))
+}

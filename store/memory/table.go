@@ -81,13 +81,6 @@ func each[T, U any](list []T, out func(T) U) []U {
 	return items
 }
 
-// set changes a field that a request gives.
-func set[T any](field *T, given *T) {
-	if given != nil {
-		*field = *given
-	}
-}
-
 // pointee returns a pointer to a copy.
 func pointee[T any](p *T) *T {
 	if p == nil {

@@ -74,3 +74,18 @@ export async function eventually(what, ok) {
     await new Promise((done) => setTimeout(done, 25));
   }
 }
+
+// eventuallyListed waits until the merged lists miss the named upstreams alone.
+export async function eventuallyListed({ url, headers }, missing) {
+  const request = {
+    method: 'POST',
+    headers: { ...headers, 'content-type': 'application/json', accept: 'application/json, text/event-stream' },
+    body: '{"jsonrpc":"2.0","id":1,"method":"tools/list"}',
+  };
+  for (let i = 0; ; i++) {
+    const { result } = await (await fetch(url, request)).json();
+    if (String(result?._meta?.['svc/unavailable'] ?? '') === String(missing)) return;
+    if (i === 300) throw new Error(`the lists still miss ${result?._meta?.['svc/unavailable']}`);
+    await new Promise((done) => setTimeout(done, 200));
+  }
+}

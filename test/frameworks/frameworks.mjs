@@ -7,7 +7,7 @@
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { check, expect, finish } from '../clients/checks.mjs';
-import { startGateway } from '../clients/gateway.mjs';
+import { eventuallyListed, startGateway } from '../clients/gateway.mjs';
 import { adapters, more } from './adapters.mjs';
 import { startServers } from './servers.mjs';
 
@@ -23,6 +23,9 @@ const gateway = await startGateway(binary, {
   ...Object.fromEntries(Object.entries(servers).map(([name, s]) => [name, { url: s.url, keys: `prefix: ${name}_` }])),
   down: { url: 'http://127.0.0.1:1/mcp', keys: 'prefix: down_' },
 }, '', '{id: no-moves, action: deny, when: {tool_name: files_move_file}}', { federation: '{enabled: true}' });
+
+// A bridged server may take seconds for its first list on a machine that does much else.
+await eventuallyListed(gateway, ['down']);
 
 const calls = {
   every: [['echo', { message: 'hello' }], ['get-sum', { a: 2, b: 40 }], ['get-structured-content', { location: 'New York' }]],

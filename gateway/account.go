@@ -49,7 +49,7 @@ func (ex *exchange) account(status, bytesOut int) error {
 		ex.spans = append(ex.spans, audit.Span{Stage: stageGuardrail, Duration: d})
 	}
 	if !ex.sentUp.IsZero() {
-		ex.spans = append(ex.spans, audit.Span{Stage: stageProvider, Duration: now.Sub(ex.sentUp) - ex.asking.answer - ex.governed.answer - ex.graded})
+		ex.spans = append(ex.spans, audit.Span{Stage: stageProvider, Duration: max(0, now.Sub(ex.sentUp)-ex.asking.answer-ex.governed.answer-ex.graded)})
 	}
 	if d := ex.graded; d > 0 {
 		ex.spans = append(ex.spans, audit.Span{Stage: stageQuality, Duration: d})

@@ -14,6 +14,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"svc/store"
@@ -50,6 +51,7 @@ type worker struct {
 	lease  string
 	holder string
 	held   store.Lease
+	due    time.Time // when the next pass of a holder is due
 	pass   func(context.Context) error
 }
 
@@ -66,14 +68,22 @@ func newWorker(o Options, lease string, interval time.Duration) worker {
 	return worker{Options: o, lease: lease, holder: rand.Text()}
 }
 
-// run makes a pass at once and then one each interval, until ctx ends. A pass
-// that fails is logged and tried again at the next.
+// How long a lease is held without being renewed, and how often it is renewed or asked
+// for: another process takes the work over at most leaseFor + renewEvery after its
+// holder is gone (decision CP19), however seldom there is work.
+const (
+	leaseFor   = 30 * time.Second
+	renewEvery = 10 * time.Second
+)
+
+// run makes a pass when it gets the lease and then one each interval, until ctx ends. A
+// pass that fails is logged and tried again at the next.
 func (w *worker) run(ctx context.Context) {
-	ticker := time.NewTicker(w.Interval)
+	ticker := time.NewTicker(min(w.Interval, renewEvery))
 	defer ticker.Stop()
 	defer w.release(ctx)
 	for {
-		switch err := w.step(ctx); {
+		switch err := w.turn(ctx); {
 		case errors.Is(err, store.ErrLeaseLost) && ctx.Err() == nil:
 			w.Logger.Warn("background work was taken over by another process", "work", w.lease)
 		case err != nil && ctx.Err() == nil:
@@ -87,27 +97,74 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// step makes one pass if the lease can be had. What the pass writes depends on it:
-// a process that was paused does not undo what its successor did.
+// turn renews the lease or asks for it, and makes a pass when one is due: at once for a
+// worker that did not hold the lease before.
+func (w *worker) turn(ctx context.Context) error {
+	held, now := w.held.Name != "", time.Now()
+	mine, err := w.acquire(ctx)
+	if err != nil || !mine {
+		return err
+	}
+	// A tick may be a little early against the one before.
+	if held && now.Before(w.due.Add(-min(w.Interval, renewEvery)/2)) {
+		return nil
+	}
+	w.due = now.Add(w.Interval)
+	return w.work(ctx)
+}
+
+// step makes one pass if the lease can be had.
 func (w *worker) step(ctx context.Context) error {
 	if mine, err := w.acquire(ctx); err != nil || !mine {
 		return err
 	}
-	return w.pass(store.UnderLease(ctx, w.held))
+	return w.work(ctx)
+}
+
+// work makes a pass, and renews the lease while it lasts. What the pass writes depends
+// on the lease: a process that was paused does not undo what its successor did.
+func (w *worker) work(ctx context.Context) error {
+	pass, lost := context.WithCancelCause(ctx)
+	defer lost(nil)
+	ended := make(chan struct{})
+	var renewing sync.WaitGroup
+	renewing.Go(func() {
+		ticker := time.NewTicker(renewEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ended:
+				return
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				_, mine, err := w.Records.AcquireLease(ctx, w.lease, w.holder, leaseFor)
+				switch {
+				case err != nil && ctx.Err() == nil: // it is tried again
+					w.Logger.Warn("a lease was not renewed", "work", w.lease, "error", err)
+				case err == nil && !mine:
+					lost(store.ErrLeaseLost)
+				}
+			}
+		}
+	})
+	defer renewing.Wait()
+	defer close(ended)
+	err := w.pass(store.UnderLease(pass, w.held))
+	if context.Cause(pass) == store.ErrLeaseLost {
+		return store.ErrLeaseLost
+	}
+	return err
 }
 
 // acquire takes or renews the lease.
 func (w *worker) acquire(ctx context.Context) (mine bool, err error) {
-	l, mine, err := w.Records.AcquireLease(ctx, w.lease, w.holder, w.ttl())
-	if err == nil && mine {
-		w.held = l
+	l, mine, err := w.Records.AcquireLease(ctx, w.lease, w.holder, leaseFor)
+	if err == nil {
+		w.held = l // the zero lease where it is another holder's
 	}
 	return mine, err
 }
-
-// ttl is how long a lease is held: two intervals, so that a pass that is late
-// does not lose it, and at least ten seconds.
-func (w *worker) ttl() time.Duration { return max(2*w.Interval, 10*time.Second) }
 
 // release gives the lease back, so that another process can go on at once.
 func (w *worker) release(ctx context.Context) {

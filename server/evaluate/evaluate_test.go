@@ -376,7 +376,7 @@ func TestRetentionDefault(t *testing.T) {
 type leases struct {
 	Records
 	mu                 sync.Mutex
-	acquired, released int
+	acquired, released, passes int
 	fail               bool
 }
 
@@ -396,12 +396,17 @@ func (l *leases) ReleaseLease(ctx context.Context, _ store.Lease) error {
 	l.released++
 	return ctx.Err()
 }
-func (l *leases) Mark(context.Context, string) (time.Time, error)         { return time.Time{}, nil }
+func (l *leases) Mark(context.Context, string) (time.Time, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.passes++
+	return time.Time{}, nil
+}
 func (l *leases) SetMark(context.Context, string, time.Time) error        { return nil }
 func (l *leases) ListTenants(context.Context) ([]store.TenantInfo, error) { return nil, nil }
 
-// Run works at once and at each interval, goes on after a failure, and gives
-// the lease back when its context ends.
+// Run works at once and at each interval, renews its lease in between, goes on after a
+// failure, and gives the lease back when its context ends.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &leases{}
@@ -409,25 +414,30 @@ func TestRun(t *testing.T) {
 		var work sync.WaitGroup
 		work.Go(func() { NewEvaluator(Options{Records: l}).Run(ctx) })
 		synctest.Wait()
-		check := func(acquired, released int) {
+		check := func(passes, acquired, released int) {
 			t.Helper()
 			synctest.Wait()
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			if l.acquired != acquired || l.released != released {
-				t.Errorf("acquired %d, released %d; want %d, %d", l.acquired, l.released, acquired, released)
+			if l.passes != passes || l.acquired != acquired || l.released != released {
+				t.Errorf("%d passes, acquired %d, released %d; want %d, %d, %d", l.passes, l.acquired, l.released, passes, acquired, released)
 			}
 		}
-		check(1, 0)
+		check(1, 1, 0)
 		<-time.After(3*time.Minute + time.Second)
-		check(4, 0)
+		check(4, 19, 0)
 		l.mu.Lock()
 		l.fail = true
 		l.mu.Unlock()
 		<-time.After(2 * time.Minute)
-		check(6, 0)
+		check(4, 31, 0)
+		l.mu.Lock()
+		l.fail = false
+		l.mu.Unlock()
+		<-time.After(time.Minute)
+		check(5, 37, 0)
 		cancel()
 		work.Wait()
-		check(6, 1)
+		check(5, 37, 1)
 	})
 }

@@ -76,7 +76,6 @@ func (r *Retention) trim(ctx context.Context) error {
 		pending[i] = &tenantTrim{tenant: r.Records.Tenant(info.ID), traces: r.Traces.TracesOf(info.ID), trim: &records, expire: &traces}
 	}
 	var failed []error
-	renewed := r.Now()
 	for len(pending) > 0 {
 		left := pending[:0]
 		for _, t := range pending {
@@ -94,13 +93,6 @@ func (r *Retention) trim(ctx context.Context) error {
 			}
 		}
 		pending = left
-		if r.Now().Sub(renewed) < r.ttl()/4 {
-			continue
-		}
-		renewed = r.Now()
-		if held, err := r.acquire(ctx); err != nil || !held {
-			return errors.Join(append(failed, err)...)
-		}
 	}
 	return errors.Join(failed...)
 }

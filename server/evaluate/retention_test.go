@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"svc/store"
+	"svc/store/memory"
 )
 
 // backlogs is a store whose tenants have rows to remove. It records who was
@@ -93,7 +94,7 @@ func TestATenantThatFailsDoesNotStopRetention(t *testing.T) {
 func TestRetentionEndsWhenAnotherProcessHoldsTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backlogs{ids: []string{"a"}, rows: map[string]int{"a": 1 << 40}, took: time.Second, held: 3}
-		if err := NewRetention(Options{Records: b, Traces: b}, time.Hour).Step(t.Context()); err != nil || b.leases != 4 {
+		if err := NewRetention(Options{Records: b, Traces: b}, time.Hour).Step(t.Context()); !errors.Is(err, store.ErrLeaseLost) || b.leases != 4 {
 			t.Errorf("%v, the lease was asked for %d times", err, b.leases)
 		}
 	})
@@ -114,24 +115,69 @@ func TestRetentionStopsWithItsContext(t *testing.T) {
 	})
 }
 
-// A worker whose pass is late keeps its lease: another one that looks an interval
-// later does not take the work over.
-func TestALeaseOutlivesOneInterval(t *testing.T) {
-	r := newRig(t)
-	o := r.options()
-	o.Interval = time.Minute
-	first, second := NewEvaluator(o), NewEvaluator(o)
-	if _, held, err := r.store.AcquireLease(t.Context(), first.lease, first.holder, first.ttl()); !held || err != nil {
-		t.Fatal(held, err)
+// A worker that has passes to make only every hour renews its lease all the while, and
+// one that is gone is followed within 45 seconds.
+func TestAWorkerThatIsGoneIsFollowedSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.Open(memory.Options{})
+		defer st.Close()
+		passes := make(chan string, 16)
+		work := func(name string) (gone context.CancelFunc) {
+			ctx, cancel := context.WithCancel(t.Context())
+			w := newWorker(Options{Records: held{st, ctx}, Traces: st, Interval: time.Hour}, "work", time.Hour)
+			w.pass = func(context.Context) error { passes <- name; return nil }
+			go w.run(ctx)
+			return cancel
+		}
+		first := work("first")
+		if got := <-passes; got != "first" {
+			t.Fatal(got)
+		}
+		second := work("second")
+		defer second()
+		<-time.After(50 * time.Minute)
+		if len(passes) > 0 {
+			t.Fatalf("the %s worker took over while the first was alive", <-passes)
+		}
+		first()
+		began := time.Now()
+		if got := <-passes; got != "second" || time.Since(began) > 45*time.Second {
+			t.Errorf("the %s worker after %v, want the second within 45s", got, time.Since(began))
+		}
+		if got := <-passes; got != "second" || time.Since(began) > time.Hour+45*time.Second {
+			t.Errorf("the next pass by the %s worker after %v", got, time.Since(began))
+		}
+	})
+}
+
+// held is a store that a process which is gone does not reach any more, not even to give
+// its lease back.
+type held struct {
+	store.Records
+	ctx context.Context
+}
+
+func (h held) ReleaseLease(ctx context.Context, l store.Lease) error {
+	if h.ctx.Err() != nil {
+		return h.ctx.Err()
 	}
-	r.clock.advance(o.Interval + time.Second)
-	if _, held, err := r.store.AcquireLease(t.Context(), second.lease, second.holder, second.ttl()); held || err != nil {
-		t.Errorf("a second worker has the lease one interval later: %v", err)
-	}
-	r.clock.advance(o.Interval)
-	if _, held, err := r.store.AcquireLease(t.Context(), second.lease, second.holder, second.ttl()); !held || err != nil {
-		t.Errorf("a worker that is gone keeps its lease: %v", err)
-	}
+	return h.Records.ReleaseLease(ctx, l)
+}
+
+// A pass that takes longer than the lease lasts keeps it.
+func TestALeaseIsRenewedDuringAPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.Open(memory.Options{})
+		defer st.Close()
+		w := newWorker(Options{Records: st, Traces: st}, "work", time.Minute)
+		w.pass = func(ctx context.Context) error {
+			<-time.After(5 * leaseFor)
+			return st.SetMark(ctx, "work", time.Now())
+		}
+		if err := w.step(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // The longest period that is asked for by the minute keeps its minutes.
@@ -186,7 +232,7 @@ func TestAPausedWorkerWritesNothing(t *testing.T) {
 	if mine, err := paused.acquire(t.Context()); err != nil || !mine {
 		t.Fatal(mine, err)
 	}
-	r.clock.advance(paused.ttl() + time.Second)
+	r.clock.advance(leaseFor + time.Second)
 	if mine, err := next.acquire(t.Context()); err != nil || !mine {
 		t.Fatal(mine, err)
 	}

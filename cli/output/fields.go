@@ -10,7 +10,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// WriteFields writes the members of a value under each other, in their order.
+// WriteFields writes the members of a value under each other, in their order; those of
+// an object inside it have its name before theirs, as in tenant.id.
 func WriteFields(w io.Writer, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -23,7 +24,7 @@ func WriteFields(w io.Writer, v any) error {
 	if len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
 		return WriteRaw(w, FormatJSON, data)
 	}
-	members := doc.Content[0].Content
+	members := flat(nil, "", doc.Content[0])
 	width := 0
 	for i := 0; i < len(members); i += 2 {
 		width = max(width, len(members[i].Value))
@@ -35,6 +36,20 @@ func WriteFields(w io.Writer, v any) error {
 	}
 	_, err = w.Write(b.Bytes())
 	return err
+}
+
+// flat appends the members of an object, and in the place of objects inside it their
+// members, as names and values in turn.
+func flat(list []*yaml.Node, path string, object *yaml.Node) []*yaml.Node {
+	for i := 0; i+1 < len(object.Content); i += 2 {
+		name, value := object.Content[i], object.Content[i+1]
+		if value.Kind == yaml.MappingNode && len(value.Content) > 0 {
+			list = flat(list, path+name.Value+".", value)
+			continue
+		}
+		list = append(list, &yaml.Node{Kind: yaml.ScalarNode, Value: path + name.Value}, value)
+	}
+	return list
 }
 
 // writeField writes one line, or for a text of several lines the name and the

@@ -301,7 +301,10 @@ type waitingPlane struct {
 }
 
 func (p *waitingPlane) AwaitGovernance(ctx context.Context, etag string, wait time.Duration) (*api.Governance, string, error) {
-	if !p.full {
+	p.mu.Lock()
+	full := p.full
+	p.mu.Unlock()
+	if !full {
 		select {
 		case <-p.changed:
 		case <-time.After(wait):
@@ -342,13 +345,20 @@ func TestAChangeIsWaitedFor(t *testing.T) {
 			}
 		}
 		<-time.After(10 * time.Minute)
-		before := len(p.asked)
+		polls := func() int {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return len(p.asked)
+		}
+		before := polls()
 		if before > 40 {
 			t.Errorf("%d polls in 10 minutes without a change", before)
 		}
+		p.mu.Lock()
 		p.full = true
+		p.mu.Unlock()
 		<-time.After(10 * time.Minute)
-		if n := len(p.asked) - before; n > 25 {
+		if n := polls() - before; n > 25 {
 			t.Errorf("%d polls in 10 minutes that were answered at once", n)
 		}
 	})

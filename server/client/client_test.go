@@ -202,12 +202,25 @@ func TestEveryEndpoint(t *testing.T) {
 		t.Errorf("applied %+v", got)
 	}
 
+	must[api.Budget](t)(c.GetBudget(ctx, budget.ID))
+	must[api.SLATarget](t)(c.GetSLA(ctx, sla.ID))
+	if got := must[api.Whoami](t)(c.Whoami(ctx)); got.Tenant.ID == "" {
+		t.Errorf("whoami %+v", got)
+	}
+	if got := must[api.AuditEvents](t)(c.ListAuditEvents(ctx, client.EventQuery{Object: "budget"})); len(got.Data) == 0 {
+		t.Errorf("audit events %+v", got)
+	}
+
 	key := must[api.KeyCreated](t)(c.CreateKey(ctx, api.KeyCreate{Name: "k2", Scope: "agent", TeamID: team.ID}))
 	if !strings.HasPrefix(key.Key, "svc_agent_") {
 		t.Errorf("key %+v", key)
 	}
 	if got := must[api.Page[api.KeyItem]](t)(c.ListKeys(ctx, client.KeyQuery{Scope: "agent"})); got.Total != 1 || got.Data[0].ID != key.ID {
 		t.Errorf("keys %+v", got)
+	}
+
+	if got := must[api.KeyItem](t)(c.GetKey(ctx, key.ID)); got.ID != key.ID {
+		t.Errorf("key %+v", got)
 	}
 
 	head := api.AuditHeadReport{Gateway: "gateway-1", Trail: "0a1b2c3d", Seq: 7, Hash: strings.Repeat("a", 64)}

@@ -30,6 +30,11 @@ func (c *Client) CreateBudget(ctx context.Context, in api.BudgetCreate, opts ...
 	return bare[api.Budget](ctx, c, "POST", path("costs", "budgets"), nil, in, attempt(opts)...)
 }
 
+// GetBudget asks GET /api/costs/budgets/:id.
+func (c *Client) GetBudget(ctx context.Context, id string) (api.Budget, error) {
+	return single[api.Budget](ctx, c, "GET", path("costs", "budgets", id), nil)
+}
+
 // UpdateBudget asks PUT /api/costs/budgets/:id.
 func (c *Client) UpdateBudget(ctx context.Context, id string, in api.BudgetUpdate) (api.Budget, error) {
 	return single[api.Budget](ctx, c, "PUT", path("costs", "budgets", id), in)
@@ -48,6 +53,11 @@ func (c *Client) ListSLAs(ctx context.Context) (api.List[api.SLATarget], error) 
 // CreateSLA asks POST /api/costs/sla.
 func (c *Client) CreateSLA(ctx context.Context, in api.SLACreate, opts ...CallOption) (api.SLATarget, error) {
 	return bare[api.SLATarget](ctx, c, "POST", path("costs", "sla"), nil, in, attempt(opts)...)
+}
+
+// GetSLA asks GET /api/costs/sla/:id.
+func (c *Client) GetSLA(ctx context.Context, id string) (api.SLATarget, error) {
+	return single[api.SLATarget](ctx, c, "GET", path("costs", "sla", id), nil)
 }
 
 // UpdateSLA asks PUT /api/costs/sla/:id.

@@ -17,6 +17,11 @@ func (c *Client) ListKeys(ctx context.Context, q KeyQuery) (api.Page[api.KeyItem
 	return bare[api.Page[api.KeyItem]](ctx, c, "GET", path("keys"), q.query().set("scope", q.Scope), nil)
 }
 
+// GetKey asks GET /api/keys/:id.
+func (c *Client) GetKey(ctx context.Context, id string) (api.KeyItem, error) {
+	return single[api.KeyItem](ctx, c, "GET", path("keys", id), nil)
+}
+
 // CreateKey asks POST /api/keys, whose answer holds the secret. It carries an
 // Idempotency-Key only when one is given: a repeated answer comes without the
 // secret, so nothing repeats this call unasked.

@@ -375,9 +375,9 @@ func TestRetentionDefault(t *testing.T) {
 // leases is a store without tenants that counts what is asked of it.
 type leases struct {
 	Records
-	mu                 sync.Mutex
+	mu                         sync.Mutex
 	acquired, released, passes int
-	fail               bool
+	fail                       bool
 }
 
 func (l *leases) AcquireLease(context.Context, string, string, time.Duration) (store.Lease, bool, error) {

@@ -208,7 +208,7 @@ func (h headerRewriter) Trace(to upstream.Header) upstream.Header {
 func (h headerRewriter) Param(value string) (string, bool) {
 	ex := h.ex
 	p := verdict.Params{
-		Message: &ex.msg, Rule: ex.decision.Rule, Redacted: ex.rec.Action == audit.ActionRedact,
+		Message: &ex.msg, Rule: ex.decision.Rule, Redacted: ex.rec.Action == audit.ActionRedact, ByArguments: ex.decision.ByArguments,
 		Policies: ex.governed.set, Fired: ex.governed.fired, Changed: ex.governed.changed,
 	}
 	return p.Rewrite(value)

@@ -324,3 +324,19 @@ func TestUpstreamRefusalInPlainText(t *testing.T) {
 		t.Errorf("got %d %v %s", got.status, got.header, got.body)
 	}
 }
+
+// Where rules looked at the arguments of the body, a header that carries another value
+// does not reach the upstream, which may go by the header.
+func TestParameterHeadersOfJudgedArguments(t *testing.T) {
+	up := newUpstream(t, echo)
+	r := newRig(t, strings.Replace(basic(up.URL), "  rules:\n", "  rules:\n    - {id: data, action: allow, when: {tool_name: safe, arguments: {/path: {path_within: /srv/data}}}}\n", 1))
+	if got := r.post(callWith(`{"path":"/srv/data/x","n":5}`), "Mcp-Param-Path", "/srv/data/x", "Mcp-Param-N", "5", "Mcp-Param-Other", "/etc/passwd"); got.status != 200 {
+		t.Fatalf("got %d %s", got.status, got.body)
+	}
+	if l := r.lines(1)[0]; l["rule_id"] != "data" {
+		t.Fatalf("line %v", l)
+	}
+	if h := up.seen()[0].header; h.Get("Mcp-Param-Path") != "/srv/data/x" || h.Get("Mcp-Param-N") != "5" || h.Get("Mcp-Param-Other") != "" {
+		t.Errorf("the upstream got %v", h)
+	}
+}

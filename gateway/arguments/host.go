@@ -23,17 +23,17 @@ var special = []string{"http", "https", "ws", "wss", "ftp"}
 // hosts is a compiled host_in.
 type hosts struct {
 	exact    map[string]bool
-	suffixes []string // each begins with a dot
+	suffixes map[string]bool // each begins with a dot
 }
 
 // newHosts compiles entries that checkHost has accepted.
 func newHosts(list []string) hosts {
-	h := hosts{exact: map[string]bool{}}
+	h := hosts{exact: map[string]bool{}, suffixes: map[string]bool{}}
 	for _, entry := range list {
 		name, wildcard := strings.CutPrefix(entry, "*.")
 		host, _ := parseHost(name)
 		if wildcard {
-			h.suffixes = append(h.suffixes, "."+host)
+			h.suffixes["."+host] = true
 		} else {
 			h.exact[host] = true
 		}
@@ -42,9 +42,21 @@ func newHosts(list []string) hosts {
 }
 
 func (h *hosts) has(host string) bool {
-	return h.exact[host] || slices.ContainsFunc(h.suffixes, func(s string) bool {
-		return len(host) > len(s) && strings.HasSuffix(host, s)
-	})
+	if h.exact[host] {
+		return true
+	}
+	// A host begins with no dot, so there is a label before each suffix.
+	for at := strings.IndexByte(host, '.'); at > 0; {
+		if h.suffixes[host[at:]] {
+			return true
+		}
+		next := strings.IndexByte(host[at+1:], '.')
+		if next < 0 {
+			break
+		}
+		at += 1 + next
+	}
+	return false
 }
 
 // hostOf returns the host that a value names, in one spelling: a URL with a host, a

@@ -76,6 +76,9 @@ func (d *decimal) digit(i int) byte {
 	return '0'
 }
 
+// compareDecimals orders decimals.
+func compareDecimals(d, e decimal) int { return d.compare(&e) }
+
 // compare returns -1, 0 or 1.
 func (d *decimal) compare(e *decimal) int {
 	switch dz, ez := len(d.digits) == 0, len(e.digits) == 0; {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -26,7 +27,7 @@ type test struct {
 // set holds values that are compared by what they are, not by how they are written.
 type set struct {
 	strings map[string]bool
-	numbers []decimal
+	numbers []decimal       // ascending
 	others  map[string]bool // true, false, null
 }
 
@@ -110,6 +111,7 @@ func newSet(values ...json.RawMessage) set {
 			s.others[string(raw)] = true
 		}
 	}
+	slices.SortFunc(s.numbers, compareDecimals)
 	return s
 }
 
@@ -122,13 +124,8 @@ func (s *set) has(raw []byte, kind kind, text string) bool {
 		if len(s.numbers) == 0 {
 			return false
 		}
-		d := parseDecimal(raw)
-		for i := range s.numbers {
-			if d.compare(&s.numbers[i]) == 0 {
-				return true
-			}
-		}
-		return false
+		_, found := slices.BinarySearchFunc(s.numbers, parseDecimal(raw), compareDecimals)
+		return found
 	case kindBoolean, kindNull:
 		return s.others[string(raw)]
 	}

@@ -164,6 +164,12 @@ func (v *Values) object(n *node, at mcp.Span) {
 			v.element(n.each, items.Value())
 		}
 	}
+	v.goOn(n, base, any)
+}
+
+// goOn goes on into what was found of the named steps of a node in an object or array,
+// and takes them off the stack. items tells whether there was anything for a *.
+func (v *Values) goOn(n *node, base int, items bool) {
 	for i, c := range n.named {
 		switch o := v.open[base+i]; {
 		case o.ambiguous:
@@ -175,7 +181,7 @@ func (v *Values) object(n *node, at mcp.Span) {
 		}
 	}
 	v.open = v.open[:base]
-	if n.each != nil && !any {
+	if n.each != nil && !items {
 		v.flagStep(n.each, false)
 	}
 }
@@ -226,20 +232,7 @@ func (v *Values) array(n *node, at mcp.Span) {
 		}
 		count++
 	}
-	for i, c := range n.named {
-		switch o := v.open[base+i]; {
-		case o.ambiguous:
-			v.flagStep(c.node, true)
-		case o.value.Present():
-			v.walk(c.node, o.value)
-		default:
-			v.flagStep(c.node, false)
-		}
-	}
-	v.open = v.open[:base]
-	if n.each != nil && count == 0 {
-		v.flagStep(n.each, false)
-	}
+	v.goOn(n, base, count > 0)
 }
 
 // element goes on into one value under a *, which counts even where no pointer ends.

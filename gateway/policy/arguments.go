@@ -28,16 +28,22 @@ func (s *Set) meetsArguments(r *Rule, q *Request) bool {
 		}
 		return r.Action != Deny
 	}
-	switch o := r.arguments.Decide(s.valuesOf(q)); o {
+	outcome := r.arguments.Decide(s.valuesOf(q))
+	matches := false
+	switch outcome {
 	case arguments.Holds, arguments.TooMuch:
-		return true
+		matches = true
 	case arguments.WrongType:
-		return r.Action != Allow
+		matches = r.Action != Allow
 	case arguments.Missing:
-		return r.Action == Deny
-	default:
-		return false
+		matches = r.Action == Deny
 	}
+	if matches {
+		// The search goes on only with rules above this one, so the last that matched is
+		// the one that decides, unless a rule without conditions on arguments does.
+		q.outcome = outcome
+	}
+	return matches
 }
 
 // AsksForArguments returns the first rule on whose conditions on arguments the decision
@@ -65,16 +71,14 @@ func (q *Request) release() {
 	}
 }
 
-// decidedBy returns the decision of a rule that matched.
-func (s *Set) decidedBy(r *Rule, q *Request) Decision {
+// decidedBy returns the decision of the rule that a search has found.
+func decidedBy(r *Rule, q *Request) Decision {
 	d := Decision{Action: r.Action, RuleID: r.ID, Rule: r}
-	if r.arguments == nil || q.AnyArguments {
-		return d
-	}
-	switch o := r.arguments.Decide(s.valuesOf(q)); {
-	case o == arguments.TooMuch:
+	switch {
+	case r.arguments == nil || q.AnyArguments:
+	case q.outcome == arguments.TooMuch:
 		d.Action, d.Reason = Deny, ReasonArgumentLimit
-	case o == arguments.WrongType && r.Action != Deny:
+	case q.outcome == arguments.WrongType && r.Action != Deny:
 		d.Action, d.Reason = Deny, ReasonArgumentType
 	}
 	return d

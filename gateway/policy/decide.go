@@ -93,6 +93,8 @@ type Request struct {
 
 	// values are those of the arguments, once a rule has asked for them.
 	values *arguments.Values
+	// outcome is what the condition on arguments of the rule that matched last says.
+	outcome arguments.Outcome
 	// readArguments is set when values were read and given back.
 	readArguments bool
 	// asking is the first rule that asked for arguments where they are not known.
@@ -124,6 +126,9 @@ type Decision struct {
 	// Reason is set for a denial because of an argument that the rule cannot judge:
 	// [ReasonArgumentType] or [ReasonArgumentLimit].
 	Reason string
+	// ByArguments is set when some rule was asked about the arguments of the message, so
+	// that the decision may be another one for other arguments.
+	ByArguments bool
 }
 
 // Decide returns the decision of the first matching rule, or of the default action. It is
@@ -138,14 +143,17 @@ func (s *Set) Decide(q *Request) Decision {
 }
 
 // decide is Decide; the arguments that were read stay with the request.
-func (s *Set) decide(q *Request) Decision {
-	if r := s.find(q); r != nil {
-		return s.decidedBy(r, q)
+func (s *Set) decide(q *Request) (d Decision) {
+	switch r := s.find(q); {
+	case r != nil:
+		d = decidedBy(r, q)
+	case q.Direction == ClientToServer && s.denies(q.Method):
+		d = Decision{Action: Deny, RuleID: DefaultDenyID, Default: true}
+	default:
+		d = Decision{Action: Allow, Default: true}
 	}
-	if q.Direction == ClientToServer && s.denies(q.Method) {
-		return Decision{Action: Deny, RuleID: DefaultDenyID, Default: true}
-	}
-	return Decision{Action: Allow, Default: true}
+	d.ByArguments = q.values != nil
+	return d
 }
 
 // denies reports whether the default denies a method.

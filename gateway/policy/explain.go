@@ -54,7 +54,9 @@ func (s *Set) Explain(q *Request) (Decision, []Step) {
 		if r.Observe {
 			continue
 		}
-		return s.decidedBy(r, q), steps
+		d := decidedBy(r, q)
+		d.ByArguments = q.values != nil
+		return d, steps
 	}
 	if q.Direction == ClientToServer && s.denies(q.Method) {
 		return Decision{Action: Deny, RuleID: DefaultDenyID, Default: true}, steps

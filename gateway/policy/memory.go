@@ -80,9 +80,8 @@ func (m *Memory) Observe(q *Request) (Decision, []*Rule) {
 		return r.decision, r.observed
 	}
 	decision := m.rules.decide(q)
-	readArguments := q.values != nil
 	observed := m.rules.Observed(q, decision)
-	if readArguments || q.readArguments {
+	if decision.ByArguments || q.readArguments {
 		// The next request with this key may have other arguments. Which rules are asked
 		// up to the first that reads them is the same for all.
 		return decision, observed

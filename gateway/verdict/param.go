@@ -16,6 +16,8 @@ type Params struct {
 	// the request.
 	Rule     *policy.Rule
 	Redacted bool
+	// ByArguments is set when rules were asked about the arguments of the request.
+	ByArguments bool
 	// Policies are those that the request was judged by, Fired those that did something,
 	// and Changed is set when they rewrote it.
 	Policies *govern.Set
@@ -29,12 +31,17 @@ func (p *Params) Rewrite(value string) (mirrored string, ok bool) {
 	if p.Changed || p.Policies.Scans(govern.Request) {
 		return p.govern(value)
 	}
-	if !p.Redacted {
+	if !p.Redacted && !p.ByArguments {
 		return value, true
 	}
 	plain, ok := mcp.DecodeHeader(value)
 	if !ok {
 		return "", false
+	}
+	if !p.Redacted {
+		// Rules have judged the arguments of the body. A server that goes by the header must
+		// not get another value.
+		return value, mcp.HasScalar(p.Message.Body, p.Message.Spans.Arguments, plain)
 	}
 	plain, ok = p.Rule.RedactParam(p.Message, plain)
 	return mcp.EncodeHeader(plain), ok

@@ -147,6 +147,19 @@ func limitUSD(usd float64) (store.NanoUSD, error) {
 	return n, nil
 }
 
+// getBudget serves GET /api/costs/budgets/:id.
+func (s *Server) getBudget(c *call) error {
+	id, err := c.pathID("budget")
+	if err != nil {
+		return err
+	}
+	b, err := c.tenant.GetBudget(c.Context(), id)
+	if err != nil {
+		return err
+	}
+	return c.budget(b)
+}
+
 // updateBudget serves PUT /api/costs/budgets/:id.
 func (s *Server) updateBudget(c *call) error {
 	id, err := c.pathID("budget")
@@ -176,6 +189,11 @@ func (s *Server) updateBudget(c *call) error {
 	if err != nil {
 		return err
 	}
+	return c.budget(b)
+}
+
+// budget answers with one budget and how it stands.
+func (c *call) budget(b store.Budget) error {
 	out, err := wireBudgets(c.Context(), c.traces, c.now, b)
 	if err != nil {
 		return err

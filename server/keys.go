@@ -97,6 +97,20 @@ func (s *Server) mayMint(c *call, scope store.KeyScope, teamID, owner string) er
 	return nil
 }
 
+// getKey serves GET /api/keys/:id.
+func (s *Server) getKey(c *call) error {
+	id, err := c.pathID("API key")
+	if err != nil {
+		return err
+	}
+	k, err := c.tenant.GetKey(c.Context(), id)
+	if err != nil {
+		return err
+	}
+	c.etag(k.Object())
+	return c.data(http.StatusOK, wireKeyItem(k))
+}
+
 // deleteKey serves DELETE /api/keys/:id. The key is refused from the next
 // request on. A key that a team limits deletes the keys that it could have made
 // itself. The last key that could still do everything stays.

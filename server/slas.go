@@ -72,6 +72,19 @@ func (s *Server) createSLA(c *call) error {
 	}, func(t store.SLATarget) error { return c.bare(http.StatusCreated, wireMeasured(t, &stats.Summary)) })
 }
 
+// getSLA serves GET /api/costs/sla/:id.
+func (s *Server) getSLA(c *call) error {
+	id, err := c.pathID("SLA target")
+	if err != nil {
+		return err
+	}
+	t, err := c.tenant.GetSLA(c.Context(), id)
+	if err != nil {
+		return err
+	}
+	return c.sla(t)
+}
+
 // updateSLA serves PUT /api/costs/sla/:id.
 func (s *Server) updateSLA(c *call) error {
 	id, err := c.pathID("SLA target")
@@ -89,6 +102,11 @@ func (s *Server) updateSLA(c *call) error {
 	if err != nil {
 		return err
 	}
+	return c.sla(t)
+}
+
+// sla answers with one SLA target and how it is met.
+func (c *call) sla(t store.SLATarget) error {
 	out, err := wireSLA(c.Context(), c.traces, t, c.now)
 	if err != nil {
 		return err

@@ -101,9 +101,9 @@ func (k *keyShape) in(c byte) bool {
 	return isWord(c) || c == '-'
 }
 
-// random reports whether the body of a key looks drawn by lot: digits among
-// letters and many different characters. It tells keys from placeholders
-// (sk-xxxxxxxx, ghp_your_token_here) and from names.
+// random reports whether the body of a key looks drawn by lot: digits among letters and
+// many different characters. It tells keys from what documents write in their place, such
+// as sk-xxxxxxxx or words joined by underscores, and from names.
 func random(body []byte, chars charset) bool {
 	var seen [256]bool
 	distinct, digits, run, longest := 0, 0, 0, 0

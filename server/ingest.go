@@ -242,6 +242,7 @@ func (s *Server) fromWire(t *store.Trace, in *api.TraceInput) {
 		InjectionScore: in.InjectionScore,
 		PIIDetected:    in.PIIDetected,
 		CreatedAt:      in.CreatedAt.UTC(),
+		RequestID:      in.RequestID, Client: in.Client, RuleID: in.RuleID, Reason: in.Reason, ErrorKind: in.ErrorKind,
 	}
 	if in.Blocked {
 		t.Status = store.TraceError

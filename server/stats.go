@@ -30,6 +30,7 @@ func (s *Server) traceStats(c *call) error {
 			return api.StatsGroup{
 				GroupKey:   groupKey(by, g),
 				TraceCount: g.Traces, TotalCostUSD: g.Cost.USD(), ErrorRatePercent: g.ErrorRatePercent(),
+				BlockedCount: g.Blocked, FailedCount: g.Errors - g.Blocked,
 				AvgDurationMs: milliseconds(g.AvgDuration()),
 				P50DurationMs: milliseconds(g.P50), P95DurationMs: milliseconds(g.P95), P99DurationMs: milliseconds(g.P99),
 			}
@@ -41,6 +42,7 @@ func (s *Server) traceStats(c *call) error {
 func wireSummary(t store.Totals) api.StatsSummary {
 	return api.StatsSummary{
 		TotalTraces: t.Traces, SuccessCount: t.Traces - t.Errors, ErrorCount: t.Errors,
+		BlockedCount: t.Blocked, FailedCount: t.Errors - t.Blocked,
 		ErrorRatePercent: t.ErrorRatePercent(),
 		TotalInputTokens: t.InputTokens, TotalOutputTokens: t.OutputTokens, TotalCostUSD: t.Cost.USD(),
 		AvgDurationMs: milliseconds(t.AvgDuration()),

@@ -36,15 +36,18 @@ func TestStatsBadQueries(t *testing.T) {
 
 // naive sums traces up the obvious way.
 type naive struct {
-	n, errors, in, out int64
-	cost               store.NanoUSD
-	durations          []time.Duration
+	n, errors, blocked, in, out int64
+	cost                        store.NanoUSD
+	durations                   []time.Duration
 }
 
 func (s *naive) add(t store.Trace) {
 	s.n++
 	if t.Status == store.TraceError {
 		s.errors++
+	}
+	if t.Blocked {
+		s.blocked++
 	}
 	s.in += t.InputTokens
 	s.out += t.OutputTokens
@@ -102,6 +105,7 @@ func TestStatsAgainstRecount(t *testing.T) {
 				o := r.ask(r.admin, "GET", "/api/traces/stats"+query, "").want(200).object().is(t, "period", period)
 				s := toObject(t, o["summary"])
 				s.is(t, "totalTraces", sum.n, "successCount", sum.n-sum.errors, "errorCount", sum.errors,
+					"blockedCount", sum.blocked, "failedCount", sum.errors-sum.blocked,
 					"totalInputTokens", sum.in, "totalOutputTokens", sum.out)
 				near(t, "totalCostUsd", s["totalCostUsd"], sum.cost.USD(), 0)
 				near(t, "errorRatePercent", s["errorRatePercent"], 100*float64(sum.errors)/float64(sum.n), 1e-9)
@@ -127,7 +131,7 @@ func TestStatsAgainstRecount(t *testing.T) {
 					if want == nil {
 						t.Fatalf("group %q is of nothing", key)
 					}
-					g.is(t, "traceCount", want.n)
+					g.is(t, "blockedCount", want.blocked, "failedCount", want.errors-want.blocked, "traceCount", want.n)
 					near(t, "totalCostUsd", g["totalCostUsd"], want.cost.USD(), 0)
 					near(t, "avgDurationMs", g["avgDurationMs"], want.avg(), 1e-9)
 					near(t, "p99DurationMs", g["p99DurationMs"], want.quantile(.99), .01)
@@ -141,7 +145,7 @@ func TestStatsAgainstRecount(t *testing.T) {
 func TestStatsGroupKeys(t *testing.T) {
 	r := newRig(t)
 	seed(r)
-	figures := []string{"traceCount", "totalCostUsd", "errorRatePercent", "avgDurationMs", "p50DurationMs", "p95DurationMs", "p99DurationMs"}
+	figures := []string{"traceCount", "blockedCount", "failedCount", "totalCostUsd", "errorRatePercent", "avgDurationMs", "p50DurationMs", "p95DurationMs", "p99DurationMs"}
 	for groupBy, keys := range map[string][]string{
 		"agent": {"agentId", "agentName"}, "model": {"modelProvider", "modelName"}, "environment": {"environment"},
 	} {

@@ -20,6 +20,7 @@ func wireTraceItem(t store.Trace) api.TraceItem {
 		PIIDetected:   t.PIIDetected,
 		PoliciesFired: each(t.PoliciesFired, func(p store.PolicyFired) api.PolicyFired { return api.PolicyFired(p) }),
 		ToolName:      t.ToolName, Blocked: t.Blocked, CreatedAt: t.CreatedAt.UTC(),
+		RequestID: t.RequestID, Client: t.Client, RuleID: t.RuleID, Reason: t.Reason, ErrorKind: t.ErrorKind,
 	}
 }
 
@@ -39,11 +40,25 @@ func wireTrace(t store.Trace) api.Trace {
 func traceFilter(q *query) store.TraceFilter {
 	f := store.TraceFilter{
 		AgentID:           q.text("agentId"),
-		Status:            store.TraceStatus(q.enum("status", "", api.TraceStatuses)),
+		Status:            store.TraceStatus(q.enum("status", "", api.TraceOutcomes)),
 		Environment:       q.text("environment"),
 		MinCost:           q.money("minCostUsd"),
 		MaxCost:           q.money("maxCostUsd"),
 		MinInjectionScore: q.number("minInjectionScore", 0, 1),
+		SessionID:         q.text("sessionId"),
+		ModelName:         q.text("modelName"),
+		ToolName:          q.text("toolName"),
+		RuleID:            q.text("ruleId"),
+		PolicyID:          q.text("policyId"),
+		PII:               q.text("pii"),
+		Client:            q.text("client"),
+		RequestID:         q.text("requestId"),
+	}
+	if name := q.text("agentName"); name != "" {
+		f.AgentName = api.CleanAgentName(name) // as traces have it
+	}
+	if ms := q.number("minDurationMs", 0, api.MaxDurationMs); ms != nil {
+		f.MinDuration = duration(*ms)
 	}
 	if t := q.timestamp("startDate", false); t != nil {
 		f.Start = *t

@@ -85,6 +85,12 @@ func seed(r *rig) []store.Trace {
 		}
 		if i%7 == 0 {
 			t.Status = store.TraceError
+			t.Blocked, t.RuleID, t.Reason = i%14 == 0, "no-shell", "policy_denied"
+		}
+		if i%10 == 0 {
+			t.SessionID, t.Client, t.RequestID, t.ToolName = "s-1", "alice", fmt.Sprintf("request-%d", i), "search"
+			t.PIIDetected, t.PoliciesFired = []string{"EMAIL"}, []store.PolicyFired{{ID: "pol_x", Name: "x", Action: "warn"}}
+			t.ErrorKind = "upstream_timeout"
 		}
 		out = append(out, t)
 	}
@@ -118,6 +124,17 @@ func TestTraceFilters(t *testing.T) {
 		{"minCostUsd=0.29&maxCostUsd=0.29", func(_ store.Trace, i int) bool { return i == 29 }},
 		{"minInjectionScore=0.3", func(t store.Trace, _ int) bool { return t.InjectionScore >= 0.3 }},
 		{"minInjectionScore=1", func(t store.Trace, _ int) bool { return t.InjectionScore >= 1 }},
+		{"status=blocked", func(t store.Trace, _ int) bool { return t.Blocked }},
+		{"status=failed", func(t store.Trace, _ int) bool { return t.Status == store.TraceError && !t.Blocked }},
+		{"sessionId=s-1", func(_ store.Trace, i int) bool { return i%10 == 0 }},
+		{"agentName=" + all[1].AgentName, func(t store.Trace, _ int) bool { return t.AgentName == all[1].AgentName }},
+		{"agentName=%20" + all[1].AgentName, func(t store.Trace, _ int) bool { return t.AgentName == all[1].AgentName }},
+		{"modelName=m2", func(_ store.Trace, i int) bool { return i >= 60 }},
+		{"toolName=search&pii=EMAIL&policyId=pol_x&client=alice", func(_ store.Trace, i int) bool { return i%10 == 0 }},
+		{"policyId=pol_y", func(store.Trace, int) bool { return false }},
+		{"ruleId=no-shell", func(_ store.Trace, i int) bool { return i%7 == 0 }},
+		{"requestId=request-50", func(_ store.Trace, i int) bool { return i == 50 }},
+		{"minDurationMs=100.5", func(_ store.Trace, i int) bool { return i >= 100 }},
 		{"status=error&environment=production&minCostUsd=0.2&maxCostUsd=1&agentId=" + all[0].AgentID, func(t store.Trace, i int) bool {
 			return t.Status == store.TraceError && t.Environment == "production" && i >= 20 && i <= 100 && t.AgentID == all[0].AgentID
 		}},
@@ -176,6 +193,7 @@ func TestTraceBadQueries(t *testing.T) {
 		"startDate=2026-02-02&endDate=2026-02-01": "startDate",
 		"minCostUsd=NaN": "minCostUsd", "maxCostUsd=-1": "maxCostUsd", "minCostUsd=2&maxCostUsd=1": "minCostUsd",
 		"minInjectionScore=1.1": "minInjectionScore", "minInjectionScore=Inf": "minInjectionScore",
+		"minDurationMs=-1": "minDurationMs", "minDurationMs=x": "minDurationMs", "client=a&client=b": "client",
 	} {
 		r.ask(r.admin, "GET", "/api/traces?"+query, "").wantDetail(field)
 		if field != "limit" && field != "offset" {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -12,6 +13,12 @@ type TraceStatus string
 const (
 	TraceSuccess TraceStatus = "success"
 	TraceError   TraceStatus = "error"
+)
+
+// The parts of TraceError that a filter can ask for. No trace has them as its Status.
+const (
+	TraceBlocked TraceStatus = "blocked" // refused by a rule, a limit or a policy
+	TraceFailed  TraceStatus = "failed"  // an error that is no block
 )
 
 // Trace is one proxied request. Its identity is (tenant, ID).
@@ -32,8 +39,21 @@ type Trace struct {
 	ToolName      string
 	InputTokens   int64
 	OutputTokens  int64
-	Cost          NanoUSD
-	Duration      time.Duration
+	// CacheReadTokens and CacheCreationTokens are the input tokens that were read from
+	// and written to a provider's cache.
+	CacheReadTokens     int64
+	CacheCreationTokens int64
+	Cost                NanoUSD
+	Duration            time.Duration
+	// RequestID is the id under which the producer logged the request, Client the caller
+	// whom it knew.
+	RequestID string
+	Client    string
+	// RuleID is the gateway's rule that decided, Reason what the client was told
+	// (data.reason), and ErrorKind the error_kind of the audit line.
+	RuleID    string
+	Reason    string
+	ErrorKind string
 	// InjectionScore is between 0 and 1.
 	InjectionScore float64
 	PIIDetected    []string
@@ -90,19 +110,56 @@ type TraceFilter struct {
 	MinCost           *NanoUSD  // inclusive
 	MaxCost           *NanoUSD  // inclusive
 	MinInjectionScore *float64  // inclusive
+	// The following ask for exact values; one of several for PolicyID and PII.
+	SessionID   string
+	AgentName   string // as it was when the trace came
+	ModelName   string // of any provider
+	ToolName    string
+	RuleID      string
+	PolicyID    string // a policy that fired
+	PII         string // an entity that was detected
+	Client      string
+	RequestID   string
+	MinDuration time.Duration // inclusive
 }
 
 // Match reports whether a trace passes the filter. Backends that filter
 // otherwise must agree with it.
 func (f *TraceFilter) Match(t *Trace) bool {
 	return (f.AgentID == "" || f.AgentID == t.AgentID) &&
-		(f.Status == "" || f.Status == t.Status) &&
+		f.matchStatus(t) &&
 		(f.Environment == "" || f.Environment == t.Environment) &&
 		(f.Start.IsZero() || !t.CreatedAt.Before(f.Start)) &&
 		(f.End.IsZero() || !t.CreatedAt.After(f.End)) &&
 		(f.MinCost == nil || t.Cost >= *f.MinCost) &&
 		(f.MaxCost == nil || t.Cost <= *f.MaxCost) &&
-		(f.MinInjectionScore == nil || t.InjectionScore >= *f.MinInjectionScore)
+		(f.MinInjectionScore == nil || t.InjectionScore >= *f.MinInjectionScore) &&
+		f.matchDetails(t)
+}
+
+func (f *TraceFilter) matchStatus(t *Trace) bool {
+	switch f.Status {
+	case "":
+		return true
+	case TraceBlocked:
+		return t.Blocked
+	case TraceFailed:
+		return t.Status == TraceError && !t.Blocked
+	}
+	return f.Status == t.Status
+}
+
+func (f *TraceFilter) matchDetails(t *Trace) bool {
+	return (f.SessionID == "" || f.SessionID == t.SessionID) &&
+		(f.AgentName == "" || f.AgentName == t.AgentName) &&
+		(f.ModelName == "" || f.ModelName == t.ModelName) &&
+		(f.ToolName == "" || f.ToolName == t.ToolName) &&
+		(f.RuleID == "" || f.RuleID == t.RuleID) &&
+		(f.PolicyID == "" || slices.ContainsFunc(t.PoliciesFired, func(p PolicyFired) bool { return p.ID == f.PolicyID })) &&
+		(f.PII == "" || slices.Contains(t.PIIDetected, f.PII)) &&
+		(f.Client == "" || f.Client == t.Client) &&
+		(f.RequestID == "" || f.RequestID == t.RequestID) &&
+		t.Duration >= f.MinDuration
 }
 
 // IngestResult says what became of a batch. The three add up to its length.

@@ -38,7 +38,8 @@ func CheckTrace(tr *Trace, now time.Time) (field, problem string) {
 	for _, s := range [...]struct{ field, value string }{
 		{"id", tr.ID}, {"agentId", tr.AgentID}, {"agentName", tr.AgentName}, {"agentName", tr.AgentNameSent}, {"environment", tr.Environment},
 		{"modelProvider", tr.ModelProvider}, {"modelName", tr.ModelName}, {"toolName", tr.ToolName},
-		{"sessionId", tr.SessionID},
+		{"sessionId", tr.SessionID}, {"requestId", tr.RequestID}, {"client", tr.Client},
+		{"ruleId", tr.RuleID}, {"reason", tr.Reason}, {"errorKind", tr.ErrorKind},
 	} {
 		if problem := badString(s.value); problem != "" {
 			return s.field, problem
@@ -61,6 +62,7 @@ func CheckTrace(tr *Trace, now time.Time) (field, problem string) {
 		most  int64
 	}{
 		{"inputTokens", tr.InputTokens, MaxTraceTokens}, {"outputTokens", tr.OutputTokens, MaxTraceTokens},
+		{"cacheReadTokens", tr.CacheReadTokens, tr.InputTokens}, {"cacheCreationTokens", tr.CacheCreationTokens, tr.InputTokens - tr.CacheReadTokens},
 		{"costUsd", int64(tr.Cost), MaxUSD * 1e9}, {"durationMs", int64(tr.Duration), math.MaxInt64},
 	} {
 		if n.value < 0 || n.value > n.most {

@@ -22,10 +22,10 @@ type term struct {
 
 // filterFields are the names that a term may begin with, in the order in which
 // help shows them.
-var filterFields = []string{"agent", "status", "tool", "model", "env", "policy", "pii", "session", "id", "ms", "cost", "score"}
+var filterFields = []string{"agent", "status", "tool", "model", "env", "policy", "pii", "session", "rule", "why", "client", "request", "id", "ms", "cost", "score"}
 
 // outcomes are the values of status; their first letters are enough.
-var outcomes = []string{"ok", "success", "error", "blocked"}
+var outcomes = []string{"ok", "success", "error", "blocked", "failed"}
 
 // figures are the fields that are compared, as in ms:>500.
 var figures = []string{"ms", "cost", "score"}
@@ -125,7 +125,7 @@ func (t *term) take(value string) error {
 		if t.field == "status" {
 			known := slices.IndexFunc(outcomes, func(o string) bool { return strings.HasPrefix(o, v) })
 			if known < 0 {
-				return fmt.Errorf("status: %q is none of ok, error, blocked", v)
+				return fmt.Errorf("status: %q is none of ok, error, blocked, failed", v)
 			}
 			v = strings.Replace(outcomes[known], "success", "ok", 1)
 		}
@@ -157,8 +157,8 @@ func (t *term) match(r *row) bool {
 	case "score":
 		return t.compare(r.trace.InjectionScore)
 	case "status":
-		// What was blocked is an error too, as the control plane has it.
-		return slices.Contains(t.any, r.outcome.String()) || r.outcome == blocked && slices.Contains(t.any, "error")
+		// What was blocked and what failed are errors, as the control plane has it.
+		return slices.Contains(t.any, r.outcome.String()) || r.outcome != succeeded && slices.Contains(t.any, "error")
 	}
 	text := strings.ToLower(r.field(t.field))
 	return slices.ContainsFunc(t.any, func(v string) bool { return strings.Contains(text, v) })
@@ -185,6 +185,14 @@ func (r *row) field(name string) string {
 		return r.policies
 	case "pii":
 		return r.pii
+	case "rule":
+		return r.trace.RuleID
+	case "why":
+		return r.trace.Reason + " " + r.trace.ErrorKind
+	case "client":
+		return r.trace.Client
+	case "request":
+		return r.trace.RequestID
 	case "session":
 		return r.session
 	}

@@ -41,12 +41,12 @@ func (t *helpPage) sections() []section {
 		}},
 		{"Filters", []hint{
 			{"agent:x tool:y", "both must hold; part of a name is enough"},
-			{"status:error,blocked", "one of ok, error, blocked"},
+			{"status:error,blocked", "one of ok, error, blocked, failed"},
 			{`tool:"delete order"`, "quotes keep blanks"},
 			{"-env:staging", "minus turns a term around"},
 			{"ms:>500 cost:<0.01", "figures: ms, cost (dollars), score (injection)"},
 			{"refund", "a word alone is looked for everywhere"},
-			{"fields", "agent status tool model env policy pii session id"},
+			{"fields", "agent status tool model env policy pii session rule why client request id"},
 		}},
 		{"Everywhere", append(screenKeys(t.s), []hint{
 			{"enter", "open the selected row"},

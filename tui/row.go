@@ -16,7 +16,7 @@ const (
 	blocked
 )
 
-func (o outcome) String() string { return [...]string{"ok", "error", "blocked"}[o] }
+func (o outcome) String() string { return [...]string{"ok", "failed", "blocked"}[o] }
 
 // row is a trace as the list shows it. Its strings are clean, and made once.
 type row struct {
@@ -69,7 +69,8 @@ func newRow(ev Event) *row {
 		fired = append(fired, name+":"+p.Action)
 	}
 	r.policies = clean(strings.Join(fired, ","))
-	r.text = strings.ToLower(strings.Join([]string{r.agent, r.tool, r.model, r.env, r.session, r.id, r.policies, r.pii, r.outcome.String()}, "\x00"))
+	r.text = strings.ToLower(strings.Join([]string{r.agent, r.tool, r.model, r.env, r.session, r.id, r.policies, r.pii, r.outcome.String(),
+		clean(t.RuleID), clean(t.Reason), clean(t.ErrorKind), clean(t.Client)}, "\x00"))
 	return r
 }
 

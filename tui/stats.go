@@ -285,7 +285,7 @@ func (t *statsPage) summary(w int) []string {
 	}
 	fields := []field{
 		{name: "Traces", value: count(sum.TotalTraces)},
-		{name: "Errors", value: count(sum.ErrorCount) + " (" + percent(sum.ErrorRatePercent) + ")", style: p.rate(sum.ErrorRatePercent)},
+		{name: "Errors", value: count(sum.BlockedCount) + " blocked, " + count(sum.FailedCount) + " failed (" + percent(sum.ErrorRatePercent) + ")", style: p.rate(sum.ErrorRatePercent)},
 		{name: "Cost", value: usd(sum.TotalCostUSD)},
 		{name: "Tokens", value: short(float64(sum.TotalInputTokens)) + " in, " + short(float64(sum.TotalOutputTokens)) + " out"},
 		{name: "Latency", value: "avg " + millis(sum.AvgDurationMs) + ", p50 " + millis(sum.P50DurationMs)},

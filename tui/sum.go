@@ -11,15 +11,18 @@ import (
 
 // tally adds up traces.
 type tally struct {
-	n, errors, in, out int64
-	cost, sum          float64
-	durations          []float64
+	n, errors, blocked, in, out int64
+	cost, sum                   float64
+	durations                   []float64
 }
 
 func (t *tally) add(r *row) {
 	t.n++
 	if r.outcome != succeeded {
 		t.errors++
+	}
+	if r.outcome == blocked {
+		t.blocked++
 	}
 	t.in += r.trace.InputTokens
 	t.out += r.trace.OutputTokens
@@ -56,6 +59,7 @@ func sumUp(h *history) api.TraceStats {
 	slices.Sort(all.durations)
 	stats := api.TraceStats{Summary: api.StatsSummary{
 		TotalTraces: all.n, SuccessCount: all.n - all.errors, ErrorCount: all.errors, ErrorRatePercent: all.errorRate(),
+		BlockedCount: all.blocked, FailedCount: all.errors - all.blocked,
 		TotalInputTokens: all.in, TotalOutputTokens: all.out, TotalCostUSD: all.cost, AvgDurationMs: all.mean(),
 		P50DurationMs: all.quantile(0.5), P95DurationMs: all.quantile(0.95), P99DurationMs: all.quantile(0.99),
 	}}
@@ -67,6 +71,7 @@ func sumUp(h *history) api.TraceStats {
 		slices.Sort(t.durations)
 		stats.Groups = append(stats.Groups, api.StatsGroup{
 			GroupKey: api.GroupKey{AgentName: &name}, TraceCount: t.n, TotalCostUSD: t.cost, ErrorRatePercent: t.errorRate(),
+			BlockedCount: t.blocked, FailedCount: t.errors - t.blocked,
 			AvgDurationMs: t.mean(), P50DurationMs: t.quantile(0.5), P95DurationMs: t.quantile(0.95), P99DurationMs: t.quantile(0.99),
 		})
 	}

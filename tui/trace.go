@@ -163,6 +163,13 @@ func (t *tracePage) fields() []field {
 	if r.session != "" {
 		fields = append(fields, field{name: "Session", value: r.session, wide: true})
 	}
+	for _, f := range []struct{ name, value string }{
+		{"Client", tr.Client}, {"Rule", tr.RuleID}, {"Reason", tr.Reason}, {"Error kind", tr.ErrorKind}, {"Request", tr.RequestID},
+	} {
+		if f.value != "" && f.value != tr.ID {
+			fields = append(fields, field{name: f.name, value: clean(f.value), wide: true})
+		}
+	}
 	if tr.AgentID != "" {
 		fields = append(fields, field{name: "Agent id", value: clean(tr.AgentID), wide: true})
 	}

@@ -81,6 +81,11 @@ func (e *encoder) trace(t *TraceInput) {
 	if t.Blocked {
 		e.name(`"blocked":true`)
 	}
+	e.optional(`"requestId":`, t.RequestID)
+	e.optional(`"client":`, t.Client)
+	e.optional(`"ruleId":`, t.RuleID)
+	e.optional(`"reason":`, t.Reason)
+	e.optional(`"errorKind":`, t.ErrorKind)
 	e.close()
 }
 

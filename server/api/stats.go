@@ -19,6 +19,8 @@ type StatsSummary struct {
 	TotalTraces       int64   `json:"totalTraces"`
 	SuccessCount      int64   `json:"successCount"`
 	ErrorCount        int64   `json:"errorCount"`
+	BlockedCount      int64   `json:"blockedCount"` // of ErrorCount: refused by a rule, a limit or a policy
+	FailedCount       int64   `json:"failedCount"`  // of ErrorCount: the others
 	ErrorRatePercent  float64 `json:"errorRatePercent"`
 	TotalInputTokens  int64   `json:"totalInputTokens"`
 	TotalOutputTokens int64   `json:"totalOutputTokens"`
@@ -34,6 +36,8 @@ type StatsSummary struct {
 type StatsGroup struct {
 	GroupKey
 	TraceCount       int64   `json:"traceCount"`
+	BlockedCount     int64   `json:"blockedCount"`
+	FailedCount      int64   `json:"failedCount"`
 	TotalCostUSD     float64 `json:"totalCostUsd"`
 	ErrorRatePercent float64 `json:"errorRatePercent"`
 	AvgDurationMs    float64 `json:"avgDurationMs"`

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"slices"
 	"strconv"
 	"time"
 )
@@ -8,8 +9,16 @@ import (
 // TraceStatuses are the outcomes of a trace.
 var TraceStatuses = []string{"success", "error"}
 
-// TraceItem is a trace as it stands in a list: one proxied request. ToolName
-// and Blocked are absent when there is nothing to say.
+// TraceOutcomes are what the status filter of traces takes: the outcomes, and the two
+// parts of error. Blocked is what a rule, a limit or a policy refused, failed is every
+// other error.
+var TraceOutcomes = append(slices.Clone(TraceStatuses), "blocked", "failed")
+
+// TraceItem is a trace as it stands in a list: one proxied request. ToolName, Blocked
+// and what follows are absent when there is nothing to say: RequestID is the id under
+// which the gateway logged the request, Client its caller, RuleID the rule that decided,
+// Reason what the client was told (data.reason) and ErrorKind the error_kind of the
+// audit line.
 type TraceItem struct {
 	ID             string        `json:"id"`
 	AgentID        string        `json:"agentId"`
@@ -28,6 +37,11 @@ type TraceItem struct {
 	PoliciesFired  []PolicyFired `json:"policiesFired"`
 	ToolName       string        `json:"toolName,omitempty"`
 	Blocked        bool          `json:"blocked,omitempty"`
+	RequestID      string        `json:"requestId,omitempty"`
+	Client         string        `json:"client,omitempty"`
+	RuleID         string        `json:"ruleId,omitempty"`
+	Reason         string        `json:"reason,omitempty"`
+	ErrorKind      string        `json:"errorKind,omitempty"`
 	CreatedAt      time.Time     `json:"createdAt"`
 }
 
@@ -83,6 +97,11 @@ type TraceInput struct {
 	Spans          Bounded[Span, spanBound]         `json:"spans,omitempty"`
 	ToolName       string                           `json:"toolName,omitempty"`
 	Blocked        bool                             `json:"blocked,omitempty"`
+	RequestID      string                           `json:"requestId,omitempty"`
+	Client         string                           `json:"client,omitempty"`
+	RuleID         string                           `json:"ruleId,omitempty"`
+	Reason         string                           `json:"reason,omitempty"`
+	ErrorKind      string                           `json:"errorKind,omitempty"`
 	// ToolCalls is set where a trace is made of spans that call several tools. It is
 	// not on the wire.
 	ToolCalls []ToolCalls `json:"-"`
@@ -169,6 +188,11 @@ func (t *TraceInput) check(c *check) {
 	c.text("modelProvider", t.ModelProvider, MaxName)
 	c.text("modelName", t.ModelName, MaxName)
 	c.text("toolName", t.ToolName, MaxName)
+	c.text("requestId", t.RequestID, MaxName)
+	c.text("client", t.Client, MaxName)
+	c.text("ruleId", t.RuleID, MaxName)
+	c.text("reason", t.Reason, MaxName)
+	c.text("errorKind", t.ErrorKind, MaxName)
 	c.count("inputTokens", t.InputTokens, MaxTokens)
 	c.count("outputTokens", t.OutputTokens, MaxTokens)
 	if t.CostUSD != nil {

@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -33,10 +34,10 @@ const (
 	maxErrorAnswer = 1 << 20
 )
 
-// Client asks one control plane with one API key. It is safe for concurrent
-// use.
+// Client asks a control plane, or several of one store, with one API key. It is
+// safe for concurrent use.
 type Client struct {
-	base      string
+	planes    *planes
 	key       string
 	userAgent string
 	timeout   time.Duration
@@ -75,7 +76,7 @@ func WithMaxAnswer(n int64) Option {
 // the key is meant for this address alone.
 func New(baseURL, apiKey string, opts ...Option) *Client {
 	c := &Client{
-		base:      strings.TrimRight(strings.TrimSuffix(strings.TrimRight(baseURL, "/"), "/api"), "/"),
+		planes:    &planes{bases: []string{trimBase(baseURL)}},
 		key:       apiKey,
 		userAgent: "svc",
 		timeout:   DefaultTimeout,
@@ -170,7 +171,12 @@ type encoded []byte
 // request builds a request; in is its body, which is encoded as JSON, nil for
 // none.
 func (c *Client) request(ctx context.Context, method, path string, q query, in any) (*http.Request, error) {
-	target := c.base + path
+	return c.requestTo(ctx, c.planes.base(), method, path, q, in)
+}
+
+// requestTo is request to one of the control planes.
+func (c *Client) requestTo(ctx context.Context, base, method, path string, q query, in any) (*http.Request, error) {
+	target := base + path
 	if len(q) > 0 {
 		target += "?" + url.Values(q).Encode()
 	}
@@ -187,7 +193,7 @@ func (c *Client) request(ctx context.Context, method, path string, q query, in a
 	}
 	r, err := http.NewRequestWithContext(ctx, method, target, body)
 	if err != nil {
-		return nil, fmt.Errorf("control plane address %q: %w", c.base, err)
+		return nil, fmt.Errorf("control plane address %q: %w", base, err)
 	}
 	if in != nil {
 		r.Header.Set("Content-Type", "application/json")
@@ -208,18 +214,28 @@ func (c *Client) do(ctx context.Context, method, path string, q query, in, out a
 
 // doHeader is do; see gets the header of a 2xx answer.
 func (c *Client) doHeader(ctx context.Context, method, path string, q query, in, out any, see func(http.Header), opts ...CallOption) error {
+	// One name of the attempt for all control planes: repeating it does its work once.
+	header := &http.Request{Header: http.Header{}}
+	for _, o := range opts {
+		o(header)
+	}
+	return c.overAll(ctx, repeatable(method, path, header.Header), func(base string) error {
+		return c.ask(ctx, base, method, path, q, in, out, see, header.Header)
+	})
+}
+
+// ask makes one attempt at one control plane.
+func (c *Client) ask(ctx context.Context, base, method, path string, q query, in, out any, see func(http.Header), header http.Header) error {
 	if c.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.timeout)
 		defer cancel()
 	}
-	r, err := c.request(ctx, method, path, q, in)
+	r, err := c.requestTo(ctx, base, method, path, q, in)
 	if err != nil {
 		return err
 	}
-	for _, o := range opts {
-		o(r)
-	}
+	maps.Copy(r.Header, header)
 	resp, err := c.http.Do(r)
 	if err != nil {
 		return err
@@ -238,7 +254,7 @@ func (c *Client) doHeader(ctx context.Context, method, path string, q query, in,
 		return nil
 	}
 	if err := json.Unmarshal(body, out); err != nil {
-		return fmt.Errorf("%s %s: the answer is not what this API gives (is %s the control plane?): %w", method, path, c.base, err)
+		return fmt.Errorf("%s %s: the answer is not what this API gives (is %s the control plane?): %w", method, path, base, err)
 	}
 	return nil
 }

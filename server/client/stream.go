@@ -63,7 +63,7 @@ func (c *Client) StreamTraces(ctx context.Context, f TraceFilter, lastEventID st
 	}
 	if t, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); t != "text/event-stream" {
 		resp.Body.Close()
-		return nil, fmt.Errorf("the answer is %q, not an event stream (is %s the control plane?)", t, c.base)
+		return nil, fmt.Errorf("the answer is %q, not an event stream (is %s the control plane?)", t, c.planes.base())
 	}
 	s := &TraceStream{body: resp.Body, lines: bufio.NewReaderSize(resp.Body, 16<<10), lastID: lastEventID, silence: c.silence}
 	s.quiet = time.AfterFunc(c.silence, func() {

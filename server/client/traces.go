@@ -19,13 +19,26 @@ type TraceFilter struct {
 	MinCostUSD        *float64
 	MaxCostUSD        *float64
 	MinInjectionScore *float64
+	MinDurationMs     *float64
+	SessionID         string
+	AgentName         string
+	ModelName         string
+	ToolName          string
+	RuleID            string
+	PolicyID          string
+	PII               string
+	Client            string
+	RequestID         string
 }
 
 func (f TraceFilter) add(q query) query {
 	return q.set("agentId", f.AgentID).set("status", f.Status).set("environment", f.Environment).
 		moment("startDate", f.Start).moment("endDate", f.End).
 		number("minCostUsd", f.MinCostUSD).number("maxCostUsd", f.MaxCostUSD).
-		number("minInjectionScore", f.MinInjectionScore)
+		number("minInjectionScore", f.MinInjectionScore).number("minDurationMs", f.MinDurationMs).
+		set("sessionId", f.SessionID).set("agentName", f.AgentName).set("modelName", f.ModelName).
+		set("toolName", f.ToolName).set("ruleId", f.RuleID).set("policyId", f.PolicyID).set("pii", f.PII).
+		set("client", f.Client).set("requestId", f.RequestID)
 }
 
 // TraceQuery is a page of a filtered list of traces.

@@ -152,6 +152,9 @@ func (a *Assembler) trace(tenant string, nodes []node, tree []int) api.TraceInpu
 		ModelProvider: first(provider),
 		ModelName:     first(model),
 		ToolName:      first(tool),
+		RequestID:     top.texts[requestID],
+		Client:        first(client),
+		RuleID:        top.texts[rule],
 		CreatedAt:     instant(top.start),
 		DurationMs:    milliseconds(top.start, top.end),
 	}
@@ -172,6 +175,9 @@ func (a *Assembler) trace(tenant string, nodes []node, tree []int) api.TraceInpu
 	}
 	if top.failed || top.has(failure) {
 		t.Status = "error"
+		t.Reason, t.ErrorKind = top.texts[reason], top.texts[failure]
+		decided := top.texts[decision]
+		t.Blocked = decided == "deny" || decided == "rate_limit_blocked"
 	}
 	for _, i := range tree[1:] {
 		if len(t.Spans) == api.MaxSpans {

@@ -27,6 +27,11 @@ const (
 	answered // the model that answered, where it differs from the one asked for
 	operation
 	failure
+	requestID
+	client
+	rule
+	decision
+	reason
 	fields // how many of them are texts
 	input
 	output
@@ -79,6 +84,13 @@ var spellings = map[string]spelling{
 	"traceloop.span.kind":     {operation, 4},
 
 	"error.type": {failure, 1},
+
+	"svc.request_id":      {requestID, 1},
+	"mcp.principal":       {client, 1},
+	"enduser.id":          {client, 2},
+	"mcp.policy.rule_id":  {rule, 1},
+	"mcp.policy.decision": {decision, 1},
+	"svc.reason":          {reason, 1},
 
 	"gen_ai.usage.input_tokens":  {input, 1},
 	"gen_ai.usage.prompt_tokens": {input, 2},

@@ -13,7 +13,7 @@ import (
 
 // A trace is kept as a record, little-endian:
 //
-//	 0  version 1          28  duration, nanoseconds
+//	 0  version 1 or 2     28  duration, nanoseconds
 //	 1  flags              36  agent, number in dict
 //	 2  zero, 2 bytes      40  environment, number
 //	 4  createdAt, ns      44  model, number
@@ -24,8 +24,13 @@ import (
 // tokens (varints), detected entities, fired policies, quality scores, spans
 // (lists), and a CRC-32C of everything before it. Strings and lists begin with
 // their length as a varint. The numbers at fixed offsets can be set after encoding.
+//
+// A record of version 2 has after the fired policies: request id (a packed string),
+// client, rule, reason, error kind (strings), cache read and cache creation tokens
+// (varints). A trace that has none of them is written as version 1.
 const (
 	recVersion  = 1
+	recDetails  = 2 // the version of a record with the details above
 	recTime     = 4
 	recCost     = 12
 	recScore    = 20
@@ -56,7 +61,11 @@ type refs struct {
 // appendRecord encodes a trace without its numbers and its checksum; see seal.
 func appendRecord(dst []byte, t *store.Trace) []byte {
 	le := binary.LittleEndian
-	dst = append(dst, recVersion, traceFlags(t), 0, 0)
+	version, detailed := byte(recVersion), hasDetails(t)
+	if detailed {
+		version = recDetails
+	}
+	dst = append(dst, version, traceFlags(t), 0, 0)
 	dst = le.AppendUint64(dst, uint64(t.CreatedAt.UnixNano()))
 	dst = le.AppendUint64(dst, uint64(t.Cost))
 	dst = le.AppendUint64(dst, math.Float64bits(t.InjectionScore))
@@ -75,6 +84,9 @@ func appendRecord(dst []byte, t *store.Trace) []byte {
 	for i := range t.PoliciesFired {
 		p := &t.PoliciesFired[i]
 		dst = appendString(appendString(appendString(dst, p.ID), p.Name), p.Action)
+	}
+	if detailed {
+		dst = appendDetails(dst, t)
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(t.QualityScores)))
 	for i := range t.QualityScores {
@@ -115,7 +127,7 @@ func seal(rec []byte, r refs) {
 func decodeRecord(rec []byte, detail bool) (t store.Trace, r refs, err error) {
 	le := binary.LittleEndian
 	body := len(rec) - 4
-	if body < recFixed || rec[0] != recVersion || le.Uint32(rec[body:]) != crc32.Checksum(rec[:body], castagnoli) {
+	if body < recFixed || rec[0] != recVersion && rec[0] != recDetails || le.Uint32(rec[body:]) != crc32.Checksum(rec[:body], castagnoli) {
 		return t, r, errRecord
 	}
 	r = refs{agent: le.Uint32(rec[recAgent:]), env: le.Uint32(rec[recEnv:]),
@@ -145,6 +157,9 @@ func decodeRecord(rec []byte, detail bool) (t store.Trace, r refs, err error) {
 			t.PoliciesFired[i] = store.PolicyFired{ID: d.text(), Name: d.text(), Action: d.text()}
 		}
 	}
+	if rec[0] == recDetails {
+		d.details(&t)
+	}
 	if !detail {
 		return t, r, d.err()
 	}
@@ -171,7 +186,7 @@ func decodeRecord(rec []byte, detail bool) (t store.Trace, r refs, err error) {
 
 // recordID reads the packed id of a record, the key of trace_ids.
 func recordID(rec []byte) ([]byte, error) {
-	if len(rec) < recFixed+4 || rec[0] != recVersion {
+	if len(rec) < recFixed+4 || rec[0] != recVersion && rec[0] != recDetails {
 		return nil, errRecord
 	}
 	d := decoder{data: rec[recFixed : len(rec)-4]}
@@ -189,6 +204,7 @@ const (
 	packText = 0 // a varint length (not in keys) and the bytes
 	packUUID = 1 // 16 bytes of a lower-case UUID
 	packHex  = 2 // 16 bytes of 32 lower-case hexadecimal digits
+	packSame = 3 // nothing: the request id is the trace's id; only there
 )
 
 // pack returns the 16 bytes of an identifier of a usual form.

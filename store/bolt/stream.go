@@ -120,6 +120,11 @@ func (s *stream) read(ctx context.Context) (events []store.TraceEvent, more bool
 			if !f.matchRecord(rec) {
 				continue
 			}
+			if ok, err := f.matchDetails(rec); err != nil {
+				return err
+			} else if !ok {
+				continue
+			}
 			tr, r, err := decodeRecord(rec, false)
 			if err != nil {
 				return err

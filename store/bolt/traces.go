@@ -14,16 +14,21 @@ import (
 type filter struct {
 	agent, env       uint32
 	byAgent, byEnv   bool
-	status           byte // flags & flagError must be this; 0xff: any
+	statusMask       byte // these flags
+	status           byte // must be this
 	start, end       int64
 	minCost, maxCost int64
 	minScore         float64
 	timeOnly         bool // nothing but start and end is given
 	none             bool // nothing can match
+
+	byModel bool
+	models  []uint32 // the numbers of the models with the name, of all providers
+	inRecord
 }
 
 func (d data) filter(f *store.TraceFilter) filter {
-	c := filter{status: 0xff, start: math.MinInt64, end: math.MaxInt64,
+	c := filter{start: math.MinInt64, end: math.MaxInt64,
 		minCost: math.MinInt64, maxCost: math.MaxInt64, minScore: math.Inf(-1), timeOnly: true}
 	if f.AgentID != "" {
 		n, ok := d.lookup(agentWord(f.AgentID, ""))
@@ -36,11 +41,19 @@ func (d data) filter(f *store.TraceFilter) filter {
 	switch f.Status {
 	case "":
 	case store.TraceError:
-		c.status, c.timeOnly = flagError, false
+		c.statusMask, c.status, c.timeOnly = flagError, flagError, false
 	case store.TraceSuccess:
-		c.status, c.timeOnly = 0, false
+		c.statusMask, c.status, c.timeOnly = flagError, 0, false
+	case store.TraceBlocked:
+		c.statusMask, c.status, c.timeOnly = flagBlocked, flagBlocked, false
+	case store.TraceFailed:
+		c.statusMask, c.status, c.timeOnly = flagError|flagBlocked, flagError, false
 	default:
 		c.none = true
+	}
+	if f.ModelName != "" {
+		c.models = d.modelsNamed(f.ModelName)
+		c.byModel, c.none, c.timeOnly = true, c.none || len(c.models) == 0, false
 	}
 	if !f.Start.IsZero() {
 		c.start = nanos(f.Start.Unix(), f.Start.UnixNano())
@@ -56,6 +69,9 @@ func (d data) filter(f *store.TraceFilter) filter {
 	}
 	if f.MinInjectionScore != nil {
 		c.minScore, c.timeOnly = *f.MinInjectionScore, false
+	}
+	if c.inRecord = d.recordFilter(f); c.byRecord {
+		c.none, c.timeOnly = c.none || c.unknownName, false
 	}
 	return c
 }
@@ -76,7 +92,8 @@ func (c *filter) match(e []byte) bool {
 	le := binary.LittleEndian
 	_ = e[entrySize-1]
 	flags := e[entryFlags]
-	if flags&flagDeleted != 0 || c.status != 0xff && flags&flagError != c.status ||
+	if flags&flagDeleted != 0 || flags&c.statusMask != c.status ||
+		c.byModel && !slices.Contains(c.models, le.Uint32(e[entryModel:])) ||
 		c.byAgent && le.Uint32(e[entryAgent:]) != c.agent || c.byEnv && le.Uint32(e[entryEnv:]) != c.env {
 		return false
 	}
@@ -92,7 +109,7 @@ func (c *filter) matchRecord(rec []byte) bool {
 	}
 	le := binary.LittleEndian
 	flags := rec[1]
-	if c.status != 0xff && flags&flagError != c.status ||
+	if flags&c.statusMask != c.status || c.byModel && !slices.Contains(c.models, le.Uint32(rec[recModel:])) ||
 		c.byAgent && le.Uint32(rec[recAgent:]) != c.agent || c.byEnv && le.Uint32(rec[recEnv:]) != c.env {
 		return false
 	}
@@ -202,10 +219,10 @@ func (t *tenant) ListTraces(ctx context.Context, f store.TraceFilter, page store
 func scan(ctx context.Context, d data, c *filter, want *newestPlaces, stored int) (total int, err error) {
 	le := binary.LittleEndian
 	all := c.timeOnly && c.start == math.MinInt64 && c.end == math.MaxInt64
-	cur := d.in(inTraceBlocks).Cursor()
+	cur, records := d.in(inTraceBlocks).Cursor(), backwards{c: d.in(inTraces).Cursor()}
 	visited := 0
 	for k, v := cur.Last(); k != nil; k, v = cur.Prev() {
-		if visited++; visited%256 == 0 && ctx.Err() != nil {
+		if visited++; (visited%256 == 0 || c.byRecord) && ctx.Err() != nil {
 			return 0, ctx.Err()
 		}
 		b, err := asBlock(v)
@@ -236,6 +253,15 @@ func scan(ctx context.Context, d data, c *filter, want *newestPlaces, stored int
 			e := b.entry(i)
 			if !c.match(e) {
 				continue
+			}
+			if c.byRecord {
+				ok, err := c.matchDetails(records.get(number(k) + uint64(i)))
+				if err != nil {
+					return 0, err
+				}
+				if !ok {
+					continue
+				}
 			}
 			total++
 			if want.keep > 0 {

@@ -128,7 +128,16 @@ type Entry struct {
 }
 
 // Compute turns a de-duplicated batch into the entries of every table, in order.
-func Compute(obs []Observation) []Entry {
+func Compute(obs []Observation) []Entry { return Expand(each(obs)) }
+
+// Minutes turns a de-duplicated batch into the entries of the minutes, in order.
+func Minutes(obs []Observation) []Entry {
+	rows := each(obs)
+	return squash(make([]Entry, 0, len(rows)), rows, func(k Key) Key { return k })
+}
+
+// each is a row of the minutes for each observation.
+func each(obs []Observation) []Entry {
 	rows := make([]Entry, len(obs))
 	bins := make([]Bin, len(obs))
 	for i := range obs {
@@ -142,9 +151,16 @@ func Compute(obs []Observation) []Entry {
 				Duration: duration, Min: duration, Max: duration, Bins: bins[i : i+1 : i+1]},
 		}
 	}
+	return rows
+}
+
+// Expand turns entries of the minutes, in whatever order, into the entries of every
+// table, in order: what Compute makes of the same observations. An engine may keep the
+// minutes of a batch and make the rest later.
+func Expand(rows []Entry) []Entry {
 	// Each table is made from the one before it that is fine enough, in the order of
 	// tables; within a table rows come out in the order of keys.
-	all := make([]Entry, 0, 4*len(obs))
+	all := make([]Entry, 0, 4*len(rows))
 	var at [NumTables + 1]int
 	for t, from := range [NumTables]Table{
 		Minute: Minute, Hour: Minute, HourAgent: Hour, HourModel: Hour, HourEnvironment: Hour,

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 )
 
@@ -372,4 +373,16 @@ func BenchmarkMerge(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// TestExpandMinutes makes all tables of the minutes of batches, later and together: the
+// entries are those of the batches themselves.
+func TestExpandMinutes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		one, two := observations.Draw(t, "one"), observations.Draw(t, "two")
+		later := Expand(slices.Concat(Minutes(two), Minutes(one)))
+		if diff := cmp.Diff(Combine(Compute(one), Compute(two)), later, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatal(diff)
+		}
+	})
 }

@@ -62,7 +62,7 @@ var groups = []group{
 	{"StoredWithChange", testStoredWithChange}, {"FaultBetweenChangeAndResponse", testFaultBetweenChangeAndResponse},
 	{"Leases", testLeases}, {"Fencing", testFencing},
 	{"Ingest", testIngest}, {"Batches", testBatches}, {"IngestRefusals", testIngestRefusals}, {"AutoRegistration", testAutoRegistration}, {"AgentAliases", testAgentAliases},
-	{"ListTraces", testListTraces}, {"GetTrace", testGetTrace}, {"Streams", testStreams},
+	{"ListTraces", testListTraces}, {"TraceDetails", testTraceDetails}, {"GetTrace", testGetTrace}, {"Streams", testStreams},
 	{"Stats", testStats}, {"QuantilesInBounds", testQuantilesInBounds}, {"LateArrivals", testLateArrivals}, {"Retention", testRetention},
 	{"AuditHeads", testAuditHeads},
 	{"AuditEvidence", testAuditEvidence},

@@ -1,0 +1,37 @@
+package bolt
+
+import (
+	"encoding/binary"
+
+	"svc/store"
+)
+
+// hasDetails reports whether a trace needs a record of version 2.
+func hasDetails(t *store.Trace) bool {
+	return t.RequestID != "" || t.Client != "" || t.RuleID != "" || t.Reason != "" || t.ErrorKind != "" ||
+		t.CacheReadTokens != 0 || t.CacheCreationTokens != 0
+}
+
+func appendDetails(dst []byte, t *store.Trace) []byte {
+	if t.RequestID == t.ID && t.ID != "" {
+		dst = append(dst, packSame)
+	} else {
+		dst = appendPacked(dst, t.RequestID)
+	}
+	dst = appendString(appendString(dst, t.Client), t.RuleID)
+	dst = appendString(appendString(dst, t.Reason), t.ErrorKind)
+	dst = binary.AppendUvarint(dst, uint64(t.CacheReadTokens))
+	return binary.AppendUvarint(dst, uint64(t.CacheCreationTokens))
+}
+
+// details reads what appendDetails wrote.
+func (d *decoder) details(t *store.Trace) {
+	if len(d.data) > 0 && d.data[0] == packSame {
+		d.data = d.data[1:]
+		t.RequestID = t.ID
+	} else {
+		t.RequestID = d.packed()
+	}
+	t.Client, t.RuleID, t.Reason, t.ErrorKind = d.text(), d.text(), d.text(), d.text()
+	t.CacheReadTokens, t.CacheCreationTokens = int64(d.uvarint()), int64(d.uvarint())
+}

@@ -1,0 +1,103 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"svc/store"
+)
+
+// change writes the event of a change, and tells gateways where they have to know.
+func (d *data) change(before, after *store.Object, governs bool) error {
+	if governs {
+		d.governs()
+	}
+	now := d.s.now()
+	e, ok := store.NewAuditEvent(d.ctx, d.s.ids.New(store.PrefixAuditEvent, now), now, before, after, string(d.chain))
+	if !ok {
+		return nil
+	}
+	doc, err := document(e)
+	if err != nil {
+		return err
+	}
+	d.auditN++
+	d.chain, d.dirty = []byte(e.Hash), true
+	d.exec(`INSERT INTO audit_events (tenant, n, id, created, kind, object, key_id, user_id, hash, doc) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+		d.n, d.auditN, []byte(e.ID), e.CreatedAt.UnixMicro(), []byte(e.Kind), []byte(e.ObjectID), []byte(e.By.KeyID), []byte(e.By.UserID), []byte(e.Hash), doc)
+	return nil
+}
+
+// GovernanceRevision returns the text that changes with what gateways enforce.
+func (t *tenant) GovernanceRevision(ctx context.Context) (revision string, err error) {
+	err = t.read(ctx, func(d *data) error {
+		var raw []byte
+		_, err := d.one([]any{&raw}, `SELECT revision FROM tenants WHERE number = $1`, d.n)
+		revision = string(raw)
+		return err
+	})
+	return revision, err
+}
+
+// ListAuditEvents returns the events that pass the filter, newest first. They are in
+// the order of their chain: those of two processes may have been dated in another one.
+func (t *tenant) ListAuditEvents(ctx context.Context, f store.AuditEventFilter, page store.Page) (list []store.AuditEvent, before string, err error) {
+	err = t.read(ctx, func(d *data) error {
+		before = ""
+		where, args := ``, []any{d.n}
+		add := func(sql string, arg any) {
+			args = append(args, arg)
+			where += ` AND ` + fmt.Sprintf(sql, len(args))
+		}
+		if f.Actor != "" {
+			add(`(key_id = $%[1]d OR user_id = $%[1]d)`, []byte(f.Actor))
+		}
+		if f.Kind != "" {
+			add(`kind = $%d`, []byte(f.Kind))
+		}
+		if f.ObjectID != "" {
+			add(`object = $%d`, []byte(f.ObjectID))
+		}
+		if !f.Since.IsZero() {
+			add(`created >= $%d`, microsUp(f.Since))
+		}
+		if !f.Until.IsZero() {
+			add(`created <= $%d`, nanos(f.Until)/1000)
+		}
+		if page.After.ID != "" {
+			// The place of an event that was removed is that of its id.
+			add(`n < coalesce((SELECT n FROM audit_events WHERE tenant = $1 AND id = $%[1]d),
+				(SELECT min(n) FROM audit_events WHERE tenant = $1 AND id > $%[1]d), 9223372036854775807)`, []byte(page.After.ID))
+		}
+		args = append(args, limitOf(page))
+		list = []store.AuditEvent{}
+		var n int64
+		var doc []byte
+		err := d.each([]any{&n, &doc}, func() error {
+			var e store.AuditEvent
+			if err := parse(doc, &e); err != nil {
+				return err
+			}
+			list = append(list, e)
+			return nil
+		}, `SELECT n, doc FROM audit_events WHERE tenant = $1`+where+fmt.Sprintf(` ORDER BY n DESC LIMIT $%d`, len(args)), args...)
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		var hash []byte
+		_, err = d.one([]any{&hash}, `SELECT coalesce((SELECT hash FROM audit_events WHERE tenant = $1 AND n = $2), (SELECT trimmed FROM tenants WHERE number = $1))`, d.n, n-1)
+		before = string(hash)
+		return err
+	})
+	return list, before, err
+}
+
+// microsUp is a time in microseconds, the next one where it lies between two.
+func microsUp(t time.Time) int64 {
+	n := nanos(t)
+	if n > 0 && n%1000 != 0 {
+		return n/1000 + 1
+	}
+	return n / 1000
+}

@@ -1,0 +1,180 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+
+	"github.com/jackc/pgx/v5"
+
+	"svc/store"
+)
+
+// tenant is a handle on one tenant.
+type tenant struct {
+	s  *Store
+	id string
+}
+
+var (
+	_ store.Tenant       = (*tenant)(nil)
+	_ store.TenantTraces = (*tenant)(nil)
+)
+
+// Tenant returns the records of a tenant.
+func (s *Store) Tenant(id string) store.Tenant { return &tenant{s, id} }
+
+// TracesOf returns the traces of a tenant.
+func (s *Store) TracesOf(id string) store.TenantTraces { return &tenant{s, id} }
+
+// ID is the tenant's identifier.
+func (t *tenant) ID() string { return t.id }
+
+// data is a tenant in a transaction.
+type data struct {
+	ctx context.Context
+	tx  pgx.Tx
+	s   *Store
+	n   int32 // the tenant's number
+
+	queue pgx.Batch // writes that nothing has asked about yet
+
+	// Of the tenant's row, in transactions that write.
+	auditN         int64
+	chain, trimmed []byte
+	revision       []byte
+	dirty          bool // the row is to be written
+	agents         bool // agents or their names have changed
+}
+
+// number finds the tenant's number, which never changes.
+func (t *tenant) number(ctx context.Context, tx pgx.Tx) (n int32, err error) {
+	t.s.mu.Lock()
+	n, known := t.s.numbers[t.id]
+	t.s.mu.Unlock()
+	if known {
+		return n, nil
+	}
+	ok, err := found(tx.QueryRow(ctx, `SELECT number FROM tenants WHERE id = $1`, []byte(t.id)), &n)
+	if err == nil && !ok {
+		err = store.Missing("tenant")
+	}
+	if err == nil {
+		t.s.rememberNumber(t.id, n)
+	}
+	return n, err
+}
+
+// rememberNumber keeps the number of a tenant, which never changes.
+func (s *Store) rememberNumber(id string, n int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.numbers[id] = n
+}
+
+// read runs fn on one snapshot of the tenant.
+func (t *tenant) read(ctx context.Context, fn func(d *data) error) error {
+	return t.s.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		n, err := t.number(ctx, tx)
+		if err != nil {
+			return err
+		}
+		return fn(&data{ctx: ctx, tx: tx, s: t.s, n: n})
+	})
+}
+
+// write runs fn while nobody else writes to the records of the tenant.
+func (t *tenant) write(ctx context.Context, fn func(d *data) error) error {
+	return t.s.write(ctx, func(ctx context.Context, tx pgx.Tx) error { return t.locked(ctx, tx, fn) })
+}
+
+// locked runs fn with the tenant's row locked.
+func (t *tenant) locked(ctx context.Context, tx pgx.Tx, fn func(d *data) error) error {
+	d := &data{ctx: ctx, tx: tx, s: t.s}
+	ok, err := found(tx.QueryRow(ctx, `SELECT number, audit_n, chain, trimmed FROM tenants WHERE id = $1 FOR UPDATE`, []byte(t.id)),
+		&d.n, &d.auditN, &d.chain, &d.trimmed)
+	if err == nil && !ok {
+		err = store.Missing("tenant")
+	}
+	if err == nil {
+		t.s.rememberNumber(t.id, d.n)
+		err = fn(d)
+	}
+	if err == nil {
+		err = d.save()
+	}
+	return err
+}
+
+// save writes what has changed of the tenant itself.
+func (d *data) save() error {
+	if d.dirty {
+		d.exec(`UPDATE tenants SET audit_n = $2, chain = $3, trimmed = $4, revision = coalesce($5, revision) WHERE number = $1`,
+			d.n, d.auditN, d.chain, d.trimmed, d.revision)
+	}
+	if d.agents {
+		d.exec(`UPDATE trace_state SET agents_gen = agents_gen + 1 WHERE tenant = $1`, d.n)
+	}
+	return d.flush()
+}
+
+// exec queues a write until something is asked, or the transaction ends.
+func (d *data) exec(sql string, args ...any) { d.queue.Queue(sql, args...) }
+
+// flush makes the queued writes.
+func (d *data) flush() error {
+	if d.queue.Len() == 0 {
+		return nil
+	}
+	queue := d.queue
+	d.queue = pgx.Batch{}
+	return d.tx.SendBatch(d.ctx, &queue).Close()
+}
+
+// count makes a write at once and returns how many rows it concerned.
+func (d *data) count(sql string, args ...any) (int, error) {
+	if err := d.flush(); err != nil {
+		return 0, err
+	}
+	tag, err := d.tx.Exec(d.ctx, sql, args...)
+	return int(tag.RowsAffected()), err
+}
+
+// one reads one row into columns; false where there is none.
+func (d *data) one(into []any, sql string, args ...any) (bool, error) {
+	if err := d.flush(); err != nil {
+		return false, err
+	}
+	return found(d.tx.QueryRow(d.ctx, sql, args...), into...)
+}
+
+// each calls fn with every row, whose columns have been read into columns.
+func (d *data) each(into []any, fn func() error, sql string, args ...any) error {
+	if err := d.flush(); err != nil {
+		return err
+	}
+	return rows(d.ctx, d.tx, sql, args, into, fn)
+}
+
+// exists reports whether there is a row.
+func (d *data) exists(sql string, args ...any) (bool, error) {
+	var one int
+	return d.one([]any{&one}, sql, args...)
+}
+
+// documents reads records.
+func documents[T any](d *data, sql string, args ...any) ([]T, error) {
+	list := []T{}
+	var raw []byte
+	err := d.each([]any{&raw}, func() error {
+		var v T
+		if err := parse(raw, &v); err != nil {
+			return err
+		}
+		list = append(list, v)
+		return nil
+	}, sql, args...)
+	return list, err
+}
+
+// governs makes the tenant's revision another one.
+func (d *data) governs() { d.revision, d.dirty = []byte(rand.Text()), true }

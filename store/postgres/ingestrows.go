@@ -1,0 +1,102 @@
+package postgres
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"slices"
+
+	"svc/store"
+)
+
+// fresh notes the ids of the batch, and gives the traces that are new their numbers.
+// Their order is that in which batches came to the engine.
+func (in *ingest) fresh(d *data) (res store.IngestResult, err error) {
+	res = store.IngestResult{Duplicates: in.repeat}
+	order := make([]int, 0, len(in.items))
+	for i := range in.items {
+		in.items[i].seq = 0
+		if in.items[i].trace.CreatedAt.UnixNano() < in.horizon {
+			res.Expired++
+			continue
+		}
+		order = append(order, i)
+	}
+	// In one order, so that batches with the same ids do not wait for each other in a circle.
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(in.items[a].trace.ID, in.items[b].trace.ID) })
+	ids, created, places := make([][]byte, len(order)), make([]int64, len(order)), make([]int64, len(order))
+	for k, i := range order {
+		ids[k], created[k], places[k] = []byte(in.items[i].trace.ID), in.items[i].trace.CreatedAt.UnixNano(), int64(i)
+	}
+	taken := `DO NOTHING`
+	if in.purged < in.horizon {
+		// The ids of traces that were removed are on their way out.
+		taken = `(tenant, id) DO UPDATE SET created = excluded.created, seq = excluded.seq WHERE trace_ids.created < $5`
+	}
+	var seq int64
+	err = d.each([]any{&seq}, func() error {
+		in.items[seq&(maxPlaces-1)].seq = seq
+		res.Accepted++
+		return nil
+	}, `WITH o AS (SELECT nextval('trace_order') AS n)
+		INSERT INTO trace_ids (tenant, id, created, seq) SELECT $1, u.id, u.created, o.n * 1024 + u.place
+		FROM o, unnest($2::bytea[], $3::bigint[], $4::bigint[]) AS u (id, created, place) WHERE $5::bigint IS NOT NULL
+		ON CONFLICT `+taken+` RETURNING seq`, d.n, ids, created, places, in.horizon)
+	res.Duplicates += len(order) - res.Accepted
+	if err == nil && res.Accepted == 0 {
+		err = errNothing
+	}
+	return res, err
+}
+
+// maxPlaces is more than the traces of a batch: the number of a trace is that of its
+// batch and its place in it.
+const maxPlaces = 1024
+
+// anyGen stands for agents that nobody can change meanwhile.
+const anyGen = -1
+
+// keep stores the traces that are new and ends the transaction: its last statement
+// locks the row that puts batches in order.
+func (in *ingest) keep(d *data, v *agentView) error {
+	stored := make([]*store.Trace, 0, len(in.items))
+	rows := make([]byte, 0, 512*len(in.items))
+	rows = append(rows, copyHeader...)
+	var places, created []byte
+	newest := int64(0)
+	for i := range in.items {
+		it := &in.items[i]
+		if it.seq == 0 {
+			continue
+		}
+		tr := &it.trace
+		a, _ := v.resolve(&in.named[i])
+		tr.AgentID, tr.AgentName = a.ID, a.Name
+		var err error
+		if rows, err = appendRow(rows, in.n, it.seq, tr); err != nil {
+			return err
+		}
+		at := tr.CreatedAt.UnixNano()
+		created = binary.BigEndian.AppendUint64(created, uint64(at))
+		places = binary.BigEndian.AppendUint64(places, uint64(it.seq))
+		newest = max(newest, at)
+		stored = append(stored, tr)
+	}
+	if err := d.flush(); err != nil {
+		return err
+	}
+	rows = append(rows, copyTrailer...)
+	if _, err := d.tx.Conn().PgConn().CopyFrom(d.ctx, bytes.NewReader(rows), copied); err != nil {
+		return err
+	}
+	delta := newDelta(stored, in.now)
+	var gen, horizon int64
+	_, err := d.one([]any{&gen, &horizon, &in.seq}, `WITH s AS (UPDATE trace_state SET seq = seq + $2 WHERE tenant = $1 RETURNING seq, agents_gen, horizon),
+		b AS (INSERT INTO trace_batches (tenant, n, traces, newest, created, seqs) SELECT $1, s.seq, $2, $3, $4, $5 FROM s),
+		r AS (INSERT INTO rollup_deltas (tenant, n, at, oldest, newest, data) SELECT $1, s.seq, $6, $7, $8, $9 FROM s)
+		SELECT agents_gen, horizon, seq FROM s`, in.n, len(stored), newest, created, places, in.now.UnixNano(), delta.oldest(), delta.newest(), delta.encode())
+	if err == nil && (horizon != in.horizon || v.gen != anyGen && v.gen != gen) {
+		err = errStale
+	}
+	return err
+}

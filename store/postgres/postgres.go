@@ -1,0 +1,263 @@
+// Package postgres is the store of the control plane on PostgreSQL: records and
+// traces in one engine that several processes have open at the same time.
+//
+// It owns the schema (migrations), the SQL and what is done about an engine that
+// fails. Everything of a tenant is led by its number. Writes to the records of a
+// tenant lock the row of the tenant, so each sees what was committed before it and the
+// rules are those of one process. Batches of traces lock another row, as their last
+// step: that row counts the commits, and a number is visible only when all smaller
+// ones are, which is what followers at every process read by.
+//
+// The SQL needs no LISTEN, no advisory locks and no procedures, so that other engines
+// with the protocol of PostgreSQL may serve; only PostgreSQL is tested. What is
+// particular to it, partitions, is in partitions.go.
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"svc/store"
+)
+
+// Options are the settings of a store. The zero value is good.
+type Options struct {
+	// Now is the clock of the store. nil: that of the engine.
+	Now func() time.Time
+	// Logger is told of what no caller hears about; nothing when nil.
+	Logger *slog.Logger
+	// MaxAutoAgents bounds how many agents of a tenant traces may register; 0 means
+	// store.DefaultMaxAutoAgents, below 0 none.
+	MaxAutoAgents int
+	// FlushEvery is how often the times of use of keys are written; 0: 3 seconds.
+	FlushEvery time.Duration
+	// Timeout bounds each transaction; 0: 30 seconds.
+	Timeout time.Duration
+	// MergeEvery is how often statistics of new batches are merged; 0: 1 second, below
+	// 0: never.
+	MergeEvery time.Duration
+
+	mergeFrom int          // 0: mergeFrom batches
+	fault     func() error // fails commits in tests
+}
+
+// Store is an opened database. Make one with Open.
+type Store struct {
+	pool    *pgxpool.Pool
+	where   string // the URL without secrets
+	schema  int
+	opts    Options
+	log     *slog.Logger
+	ids     store.IDs
+	handle  []byte // names this handle among those on the database
+	maxAuto int
+
+	offset atomic.Int64 // of the engine's clock to this process's
+
+	life    sync.RWMutex  // held for reading while calls are running
+	closed  chan struct{} // closed when Close begins
+	closing sync.Once     //
+	ending  func()        // ends what still runs
+	ended   context.Context
+	work    sync.WaitGroup // the background goroutines
+
+	mu       sync.Mutex
+	numbers  map[string]int32         // of tenants, by id
+	views    map[int32]*agentView     // what ingest knows of agents
+	feeds    map[int32]*feed          // of tenants whose traces are followed
+	used     map[usedKey]time.Time    // key uses that are not written yet
+	inFlight map[requestKey]*inFlight // requests that were begun at this handle
+	days     map[int64]bool           // that have a partition
+
+	failure atomic.Pointer[error] // of the newest commit
+	touched atomic.Int64          // when Ready last saw a write work, nanoseconds
+}
+
+var _ store.Engine = (*Store)(nil)
+
+// Open opens the database that a URL names, postgres://user@host1,host2/db?sslmode=…,
+// and brings its schema to the version of this package.
+func Open(ctx context.Context, url string, opts Options) (*Store, error) {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.FlushEvery <= 0 {
+		opts.FlushEvery = 3 * time.Second
+	}
+	if opts.Timeout <= 0 {
+		opts.Timeout = 30 * time.Second
+	}
+	if opts.MergeEvery == 0 {
+		opts.MergeEvery = time.Second
+	}
+	if opts.mergeFrom == 0 {
+		opts.mergeFrom = mergeFrom
+	}
+	config, err := configOf(url)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		where: Location(url), opts: opts, log: opts.Logger, handle: []byte(rand.Text()),
+		closed:   make(chan struct{}),
+		numbers:  map[string]int32{},
+		views:    map[int32]*agentView{},
+		feeds:    map[int32]*feed{},
+		used:     map[usedKey]time.Time{},
+		inFlight: map[requestKey]*inFlight{},
+		days:     map[int64]bool{},
+	}
+	switch {
+	case opts.MaxAutoAgents == 0:
+		s.maxAuto = store.DefaultMaxAutoAgents
+	case opts.MaxAutoAgents > 0:
+		s.maxAuto = opts.MaxAutoAgents
+	}
+	s.ended, s.ending = context.WithCancel(context.Background())
+	if s.pool, err = pgxpool.NewWithConfig(context.WithoutCancel(ctx), config); err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	if s.schema, err = s.migrate(ctx, migrations); err == nil {
+		err = s.readClock(ctx)
+	}
+	if err == nil {
+		err = s.makeDaysAhead(ctx)
+	}
+	if err != nil {
+		s.pool.Close()
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	s.background()
+	return s, nil
+}
+
+// now is the present by the store's clock, as well as it is known here. What has to be
+// sure asks engineNow.
+func (s *Store) now() time.Time {
+	if s.opts.Now != nil {
+		return s.opts.Now().UTC()
+	}
+	return time.Now().Add(time.Duration(s.offset.Load())).UTC()
+}
+
+// engineNow is the present by the clock of the engine.
+func (s *Store) engineNow(ctx context.Context, tx pgx.Tx) (time.Time, error) {
+	if s.opts.Now != nil {
+		return s.opts.Now().UTC(), nil
+	}
+	var micros int64
+	err := tx.QueryRow(ctx, `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`).Scan(&micros)
+	return time.UnixMicro(micros).UTC(), err
+}
+
+// readClock measures how far the engine's clock is from that of this process.
+func (s *Store) readClock(ctx context.Context) error {
+	if s.opts.Now != nil {
+		return nil
+	}
+	return s.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		best := time.Hour
+		for range 3 {
+			before := time.Now()
+			at, err := s.engineNow(ctx, tx)
+			if err != nil {
+				return err
+			}
+			if took := time.Since(before); took < best {
+				best = took
+				s.offset.Store(int64(at.Sub(before.Add(took / 2))))
+			}
+		}
+		return nil
+	})
+}
+
+// readyEvery is for how long a write that worked answers for the next ones.
+const readyEvery = time.Second
+
+// readyTimeout bounds the write of Ready.
+const readyTimeout = 3 * time.Second
+
+// Ready reports why the store cannot take writes now: it makes one.
+func (s *Store) Ready(ctx context.Context) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	if failed := s.failure.Load(); failed == nil && time.Now().UnixNano()-s.touched.Load() < int64(readyEvery) {
+		return nil
+	}
+	late, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	err := s.free(late, func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE pulse SET n = n + 1`)
+		return err
+	})
+	if err == nil {
+		s.touched.Store(time.Now().UnixNano())
+	}
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		err = fmt.Errorf("%w: a write took longer than %v", store.ErrUnavailable, readyTimeout)
+	}
+	return err
+}
+
+// Info describes the database.
+func (s *Store) Info(ctx context.Context) (store.Info, error) {
+	info := store.Info{Backend: "postgres", Location: s.where, SchemaVersion: s.schema}
+	err := s.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		return tx.QueryRow(ctx, `SELECT pg_database_size(current_database())`).Scan(&info.SizeBytes)
+	})
+	return info, err
+}
+
+// Describe describes the database that a URL names, and changes nothing: one without a
+// schema has version 0.
+func Describe(ctx context.Context, url string) (store.Info, error) {
+	config, err := configOf(url)
+	if err != nil {
+		return store.Info{}, err
+	}
+	info := store.Info{Backend: "postgres", Location: Location(url)}
+	s := &Store{where: info.Location, ended: context.Background()}
+	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	if err != nil {
+		return info, s.explain(ctx, err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if info.SchemaVersion, _, err = schemaOf(ctx, conn); err == nil {
+		err = conn.QueryRow(ctx, `SELECT pg_database_size(current_database())`).Scan(&info.SizeBytes)
+	}
+	if err != nil {
+		return info, s.explain(ctx, err)
+	}
+	return info, nil
+}
+
+// closeWait bounds how long Close waits for running calls before it ends them.
+const closeWait = 10 * time.Second
+
+// Close writes what is buffered, ends streams and closes the connections.
+func (s *Store) Close() (err error) {
+	s.closing.Do(func() {
+		close(s.closed)
+		timer := time.AfterFunc(closeWait, s.ending)
+		s.work.Wait()
+		s.life.Lock() // nothing is running any more
+		defer s.life.Unlock()
+		err = s.flushUsed(context.Background())
+		err = errors.Join(err, s.releaseRequests())
+		timer.Stop()
+		s.ending()
+		s.pool.Close()
+	})
+	return err
+}

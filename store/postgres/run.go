@@ -1,0 +1,219 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"svc/store"
+)
+
+// maxTries bounds how often a transaction that the engine refused for the sake of
+// another one is tried.
+const maxTries = 12
+
+// access is how a transaction uses the engine.
+type access struct {
+	options pgx.TxOptions
+	writes  bool
+}
+
+var (
+	reading = access{options: pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}}
+	writing = access{options: pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, writes: true}
+)
+
+// work is what is done in a transaction. It may run several times.
+type work func(ctx context.Context, tx pgx.Tx) error
+
+// read runs fn on one snapshot.
+func (s *Store) read(ctx context.Context, fn work) error { return s.run(ctx, reading, fn) }
+
+// write runs fn in a transaction of its own, under the lease of ctx where it has one.
+func (s *Store) write(ctx context.Context, fn work) error {
+	lease, under := store.LeaseOf(ctx)
+	return s.free(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if under {
+			if err := s.holds(ctx, tx, lease); err != nil {
+				return err
+			}
+		}
+		return fn(ctx, tx)
+	})
+}
+
+// free is write without a look at leases.
+func (s *Store) free(ctx context.Context, fn work) error {
+	err := s.run(ctx, writing, func(ctx context.Context, tx pgx.Tx) error {
+		if err := fn(ctx, tx); err != nil {
+			return err
+		}
+		if s.opts.fault != nil {
+			if err := s.opts.fault(); err != nil {
+				return &commitError{err}
+			}
+		}
+		return nil
+	})
+	var failed *commitError
+	switch {
+	case err == nil:
+		s.failure.Store(nil)
+	case errors.Is(err, store.ErrUnavailable):
+		s.failure.Store(&err)
+	case errors.As(err, &failed):
+		s.failure.Store(&failed.err)
+		return failed.err
+	}
+	return err
+}
+
+// commitError is the failure of a commit, not of what it would have written.
+type commitError struct{ err error }
+
+func (e *commitError) Error() string { return e.err.Error() }
+func (e *commitError) Unwrap() error { return e.err }
+
+// usable refuses calls on a closed store and of a context that has ended.
+func (s *Store) usable(ctx context.Context) error {
+	select {
+	case <-s.closed:
+		return store.ErrClosed
+	default:
+		return ctx.Err()
+	}
+}
+
+// run runs fn in a transaction, within the timeout of the store. It is the only place
+// that tries again: where the engine refused the transaction for the sake of another
+// one, and, of reads, where the connection was lost.
+func (s *Store) run(ctx context.Context, how access, fn work) error {
+	s.life.RLock()
+	defer s.life.RUnlock()
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	return s.tries(ctx, how, fn)
+}
+
+// tries is run of what Close waits for by itself.
+func (s *Store) tries(ctx context.Context, how access, fn work) error {
+	late, cancel := context.WithTimeout(ctx, s.opts.Timeout)
+	defer cancel()
+	defer context.AfterFunc(s.ended, cancel)()
+	for try := 1; ; try++ {
+		err := s.once(late, how, fn)
+		if err == nil {
+			return nil
+		}
+		again := tryAgain(err, how.writes)
+		if again == never || try >= again.tries() || late.Err() != nil {
+			return s.explain(ctx, err)
+		}
+		select {
+		case <-time.After(again.pause(try)):
+		case <-late.Done():
+			return s.explain(ctx, err)
+		}
+	}
+}
+
+// once runs fn in one transaction.
+func (s *Store) once(ctx context.Context, how access, fn work) error {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	tx, err := conn.BeginTx(ctx, how.options)
+	if err != nil {
+		return err
+	}
+	if err := fn(ctx, tx); err != nil {
+		if code(err) == readOnly {
+			conn.Conn().Close(ctx) // the host is no primary any more
+			return err
+		}
+		// The rollback has time of its own: a connection in an open transaction would
+		// be thrown away by the pool.
+		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		if rerr := tx.Rollback(back); rerr != nil && !errors.Is(rerr, pgx.ErrTxClosed) {
+			conn.Conn().Close(back)
+		}
+		return err
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return &commitError{err}
+	}
+	return nil
+}
+
+// again says whether a transaction is worth another try.
+type again uint8
+
+const (
+	never    again = iota
+	conflict       // with another transaction
+	lost           // the connection, of a read
+)
+
+func (a again) tries() int {
+	if a == lost {
+		return 4
+	}
+	return maxTries
+}
+
+func (a again) pause(try int) time.Duration {
+	pause := time.Millisecond << min(try, 7)
+	if a == lost {
+		pause = 50 * time.Millisecond << min(try, 5)
+	}
+	return pause/2 + rand.N(pause)
+}
+
+// The conditions of the engine that matter here, by their codes.
+const (
+	serializationFailure = "40001"
+	deadlockDetected     = "40P01"
+	uniqueViolation      = "23505"
+	readOnly             = "25006"
+	lockNotAvailable     = "55P03"
+	queryCanceled        = "57014"
+	undefinedTable       = "42P01"
+	duplicateTable       = "42P07"
+	duplicateObject      = "42710"
+	checkViolation       = "23514"
+)
+
+// code is the condition that the engine reported, empty where it did not.
+func code(err error) string {
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}
+
+func tryAgain(err error, writes bool) again {
+	switch code(err) {
+	case serializationFailure, deadlockDetected, uniqueViolation:
+		// A unique value is looked for before it is written: the next try finds what
+		// another transaction has written since, and refuses with a reason.
+		return conflict
+	case "":
+		if !writes && connectionLost(err) {
+			return lost
+		}
+	default:
+		if !writes && unavailable(err) {
+			return lost
+		}
+	}
+	return never
+}

@@ -1,0 +1,201 @@
+package postgres
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"strconv"
+	"strings"
+
+	"svc/store"
+)
+
+// stream reads committed traces by their number in the order of commits, from the
+// database: it holds no queue, and ingest does not know of it.
+type stream struct {
+	t      *tenant
+	n      int32
+	feed   *feed
+	opts   store.StreamOptions
+	cursor int64
+	opened int64 // the newest commit when it was opened
+}
+
+const (
+	defaultStreamBatch = 256
+	// streamBatches bounds the batches that one transaction looks at.
+	streamBatches = 32
+)
+
+// cursorOf is the place of a number, good at every process.
+func cursorOf(seq int64) store.Cursor {
+	if seq == 0 {
+		return store.CursorStart
+	}
+	return store.Cursor("p" + strconv.FormatInt(seq, 10))
+}
+
+// parseCursor reads what cursorOf wrote.
+func parseCursor(c store.Cursor) (seq int64, err error) {
+	if digits, ok := strings.CutPrefix(string(c), "p"); ok {
+		seq, err = strconv.ParseInt(digits, 10, 64)
+	}
+	if err != nil || seq < 0 || cursorOf(seq) != c {
+		return 0, store.FieldError(store.Invalid, "bad cursor", "after", "must be a cursor of this store")
+	}
+	return seq, nil
+}
+
+// StreamTraces opens a stream.
+func (t *tenant) StreamTraces(ctx context.Context, opts store.StreamOptions) (store.TraceStream, error) {
+	s := &stream{t: t, opts: opts}
+	if s.opts.Batch <= 0 {
+		s.opts.Batch = defaultStreamBatch
+	}
+	after := int64(0)
+	if opts.After != "" {
+		var err error
+		if after, err = parseCursor(opts.After); err != nil {
+			return nil, err
+		}
+	}
+	err := t.read(ctx, func(d *data) error {
+		s.n = d.n
+		_, err := d.one([]any{&s.opened}, `SELECT seq FROM trace_state WHERE tenant = $1`, d.n)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.cursor = s.opened
+	if opts.After != "" {
+		s.cursor = min(after, s.opened)
+	}
+	s.feed = t.s.follow(s.n)
+	return s, nil
+}
+
+// Cursor is the place up to which everything has been read.
+func (s *stream) Cursor() store.Cursor { return cursorOf(s.cursor) }
+
+// Close ends the stream.
+func (s *stream) Close() {
+	if s.feed != nil {
+		s.t.s.unfollow(s.n)
+		s.feed = nil
+	}
+}
+
+// Next waits for traces that match.
+func (s *stream) Next(ctx context.Context) ([]store.TraceEvent, error) {
+	for {
+		// Taken before the read, so that a commit between the two wakes.
+		changed := s.t.s.nextCommit(s.feed)
+		events, more, err := s.read(ctx)
+		if err != nil && !errors.Is(err, store.ErrUnavailable) || len(events) > 0 {
+			return events, err
+		}
+		if more {
+			continue
+		}
+		// While the engine cannot be reached there is nothing new. The poll wakes when it
+		// can be again.
+		select {
+		case <-changed:
+		case <-s.t.s.closed:
+			return nil, store.ErrClosed
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// read returns the next traces that match, and whether there may be more behind what
+// it looked at.
+func (s *stream) read(ctx context.Context) (events []store.TraceEvent, more bool, err error) {
+	var cursor int64
+	err = s.t.read(ctx, func(d *data) error {
+		events, more, cursor = nil, false, s.cursor
+		var newest, horizon int64
+		if _, err := d.one([]any{&newest, &horizon}, `SELECT seq, horizon FROM trace_state WHERE tenant = $1`, d.n); err != nil {
+			return err
+		}
+		if lag := newest - max(cursor, s.opened); s.opts.MaxLag > 0 && lag > int64(s.opts.MaxLag) {
+			return store.ErrTooSlow
+		}
+		if cursor >= newest {
+			return nil
+		}
+		list, more_, err := d.commitsAfter(cursor)
+		if err != nil {
+			return err
+		}
+		traces, err := d.tracesOf(list, horizon)
+		if err != nil {
+			return err
+		}
+		for _, c := range list {
+			if len(events) >= s.opts.Batch {
+				more = true
+				return nil
+			}
+			cursor = c.n
+			if tr, ok := traces[c.seq]; ok && s.opts.Filter.Match(&tr) {
+				events = append(events, store.TraceEvent{Cursor: cursorOf(c.n), Trace: tr})
+			}
+		}
+		if more = more_; !more {
+			cursor = max(cursor, newest)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	s.cursor = cursor
+	return events, more, nil
+}
+
+// committedTrace is where a trace is, and its number in the order of commits.
+type committedTrace struct{ n, seq, created int64 }
+
+// commitsAfter returns the traces of the next batches behind a number, in order, and
+// whether there are more batches.
+func (d *data) commitsAfter(after int64) (list []committedTrace, more bool, err error) {
+	var last int64
+	var created, seqs []byte
+	batches := 0
+	err = d.each([]any{&last, &created, &seqs}, func() error {
+		batches++
+		count := int64(len(seqs) / 8)
+		for i := range count {
+			n := last - count + 1 + i
+			if n > after {
+				list = append(list, committedTrace{n, int64(binary.BigEndian.Uint64(seqs[8*i:])), int64(binary.BigEndian.Uint64(created[8*i:]))})
+			}
+		}
+		return nil
+	}, `SELECT n, created, seqs FROM trace_batches WHERE tenant = $1 AND n > $2 ORDER BY n LIMIT $3`, d.n, after, streamBatches)
+	return list, batches == streamBatches, err
+}
+
+// tracesOf reads traces by their places, but for those that were removed.
+func (d *data) tracesOf(list []committedTrace, horizon int64) (map[int64]store.Trace, error) {
+	traces := make(map[int64]store.Trace, len(list))
+	var created, seqs []int64
+	for _, c := range list {
+		if c.created >= horizon {
+			created, seqs = append(created, c.created), append(seqs, c.seq)
+		}
+	}
+	if len(seqs) == 0 {
+		return traces, nil
+	}
+	var r traceRow
+	err := d.each(r.list(), func() error {
+		tr, err := r.trace()
+		traces[r.seq] = tr
+		return err
+	}, `SELECT `+listColumns+` FROM unnest($2::bigint[], $3::bigint[]) AS k (c, s) JOIN traces ON tenant = $1 AND created = k.c AND seq = k.s`, d.n, created, seqs)
+	return traces, err
+}

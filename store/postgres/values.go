@@ -1,0 +1,98 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"svc/store"
+)
+
+// texts is strings as the engine keeps them.
+func texts[S ~string](list []S) [][]byte {
+	out := make([][]byte, len(list))
+	for i := range list {
+		out[i] = []byte(list[i])
+	}
+	return out
+}
+
+// nanos is a time as the engine keeps it; times that it cannot tell apart from far
+// ones are the nearest that it can.
+func nanos(t time.Time) int64 {
+	switch s := t.Unix(); {
+	case s < math.MinInt64/int64(time.Second):
+		return math.MinInt64
+	case s >= math.MaxInt64/int64(time.Second):
+		return math.MaxInt64
+	}
+	return t.UnixNano()
+}
+
+// timeOf is the time of nanos, of 0 none.
+func timeOf(n int64) time.Time {
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, n).UTC()
+}
+
+// document is a record as JSON.
+func document(v any) ([]byte, error) { return json.Marshal(v) }
+
+// parse reads what document wrote.
+func parse(raw []byte, v any) error {
+	if err := json.Unmarshal(raw, v); err != nil {
+		return fmt.Errorf("damaged record: %w", err)
+	}
+	return nil
+}
+
+// found reads one row into columns; false where there is none.
+func found(row pgx.Row, into ...any) (bool, error) {
+	err := row.Scan(into...)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// rows calls each with every row, whose columns have been read into columns.
+func rows(ctx context.Context, tx pgx.Tx, sql string, args []any, into []any, each func() error) error {
+	list, err := tx.Query(ctx, sql, args...)
+	if err != nil {
+		return err
+	}
+	_, err = pgx.ForEachRow(list, into, each)
+	return err
+}
+
+// bad reports whether a string of a client cannot be kept as a name or an id.
+func bad(s string) bool {
+	return s == "" || len(s) > 512 || strings.IndexByte(s, 0) >= 0
+}
+
+// checkName refuses what cannot be a name.
+func checkName(noun, name string) error {
+	switch {
+	case name == "":
+		return store.FieldError(store.Invalid, noun+" without a name", "name", "is required")
+	case bad(name):
+		return store.FieldError(store.Invalid, noun+" with a bad name", "name", "must have at most 512 bytes, none of them zero")
+	}
+	return nil
+}
+
+// limitOf is the limit of a page for the engine, nil for none.
+func limitOf(p store.Page) any {
+	if p.Limit <= 0 {
+		return nil
+	}
+	return p.Limit
+}

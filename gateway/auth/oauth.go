@@ -300,7 +300,7 @@ func (t *Tokens) verify(ctx context.Context, presented string) (*Token, error) {
 func (t *Tokens) token(p *parsed, expires time.Time) (*Token, error) {
 	subject, _ := text(p.claims["sub"])
 	token := &Token{
-		ClientID: p.name("client_id"), ExpiresAt: expires,
+		ClientID: p.name("client_id"), ExpiresAt: expires, Rights: rightsOf(p.claims),
 		principal: Principal{
 			Kind: KindOAuth, Issuer: t.cfg.Issuer, Value: p.name(t.identity.PrincipalClaim),
 			Claims: &policy.Claims{Subject: subject, Groups: texts(p.claims[t.identity.GroupsClaim]), Scopes: p.scopes()},

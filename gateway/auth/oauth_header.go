@@ -38,3 +38,12 @@ func (h Header) Credentials(header http.Header) (Credentials, error) {
 	}
 	return c, nil
 }
+
+// BearerToken returns the token of a request, as Credentials does; empty without one.
+func BearerToken(header http.Header) string {
+	token, err := bearerHeader.Key(header)
+	if err != nil {
+		return ""
+	}
+	return token
+}

@@ -1,7 +1,11 @@
 package auth
 
 import (
+	"crypto/sha256"
+	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -54,6 +58,10 @@ type Token struct {
 	ClientID string
 	// ExpiresAt is the claim exp.
 	ExpiresAt time.Time
+	// Rights is a digest of the claims without those that differ from one token of the
+	// same caller to the next (exp, iat, nbf, jti, auth_time): tokens with equal rights
+	// have equal digests.
+	Rights [sha256.Size]byte
 
 	principal Principal
 	signer    print
@@ -268,4 +276,17 @@ func instant(raw jsontext.Value) (time.Time, bool) {
 	}
 	whole, part := math.Modf(seconds)
 	return time.Unix(int64(whole), int64(part*1e9)), true
+}
+
+// rightsOf returns the digest of Token.Rights, over the values as they are written.
+func rightsOf(claims map[string]jsontext.Value) [sha256.Size]byte {
+	h := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(claims)) {
+		switch name {
+		case "exp", "iat", "nbf", "jti", "auth_time":
+		default:
+			fmt.Fprintf(h, "%q:%d:%s", name, len(claims[name]), claims[name])
+		}
+	}
+	return [sha256.Size]byte(h.Sum(nil))
 }

@@ -111,6 +111,15 @@ func Network(a netip.Addr) netip.Prefix {
 // Trusts reports whether an address is that of a trusted proxy.
 func (r *Resolver) Trusts(a netip.Addr) bool { return r.trusts(a.Unmap().WithZone("")) }
 
+// Limit returns limit for the address of one client, and 0, which is no limit, for one
+// behind which are many: loopback and trusted proxies.
+func (r *Resolver) Limit(a netip.Addr, limit int) int {
+	if a.IsLoopback() || r.Trusts(a) {
+		return 0
+	}
+	return limit
+}
+
 func (r *Resolver) trusts(a netip.Addr) bool {
 	for _, p := range r.trusted {
 		if p.Contains(a) {

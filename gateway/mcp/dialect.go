@@ -17,6 +17,15 @@ func LegacyRevisions() []string {
 	return []string{Revision20251125, Revision20250618, Revision20250326, Revision20241105}
 }
 
+// KnownRevision reports whether the gateway knows what a revision has.
+func KnownRevision(version string) bool {
+	switch version {
+	case Revision20241105, Revision20250326, Revision20250618, Revision20251125, Revision20260728:
+		return true
+	}
+	return false
+}
+
 // Dialect is the protocol revision that a request is read with, resolved once.
 type Dialect struct {
 	// Version is the revision that was declared, empty when none was.

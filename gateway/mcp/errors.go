@@ -77,6 +77,8 @@ type ErrorBody struct {
 	// Supported is nil.
 	Supported []string
 	Requested string
+	// Detail is error.data.message, for people; left out when it is empty.
+	Detail string
 }
 
 // AppendError appends a JSON-RPC error response on one line. An empty id is
@@ -104,6 +106,10 @@ func AppendErrorBody(dst []byte, e *ErrorBody) []byte {
 	if e.Executed {
 		dst = append(dst, `,"executed":true`...)
 	}
+	if e.Detail != "" {
+		dst = append(dst, `,"message":`...)
+		dst = AppendString(dst, e.Detail)
+	}
 	if e.Supported != nil {
 		dst = append(dst, `,"supported":`...)
 		dst = appendStrings(dst, e.Supported)
@@ -119,6 +125,19 @@ func AppendErrorEvent(dst []byte, e *ErrorBody) []byte {
 	dst = append(dst, "event: message\ndata: "...)
 	dst = AppendErrorBody(dst, e)
 	return append(dst, "\n\n"...)
+}
+
+// AppendToolError appends the response to a tools/call whose result is an error that the
+// model reads. stateless is set for clients of 2026-07-28.
+func AppendToolError(dst, id []byte, text string, stateless bool) []byte {
+	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
+	dst = append(dst, id...)
+	dst = append(dst, `,"result":{"content":[{"type":"text","text":`...)
+	dst = append(AppendString(dst, text), `}],"isError":true`...)
+	if stateless {
+		dst = append(dst, `,"resultType":"`+ResultComplete+`"`...)
+	}
+	return append(dst, "}}"...)
 }
 
 // AppendListenEnd appends the event that ends a subscriptions/listen stream in good

@@ -23,6 +23,7 @@ const (
 	MethodTasksUpdate           = "tasks/update"
 	MethodTasksCancel           = "tasks/cancel"
 	MethodTasksResult           = "tasks/result" // of 2025-11-25, gone in 2026-07-28
+	MethodTasksList             = "tasks/list"   // of 2025-11-25 too
 	MethodElicit                = "elicitation/create"
 	MethodSample                = "sampling/createMessage"
 	MethodRootsList             = "roots/list"
@@ -110,6 +111,7 @@ var methods = [...]MethodInfo{
 	{Name: MethodTasksUpdate, Mirrored: ParamTaskID, FollowsTask: true},
 	{Name: MethodTasksCancel, Mirrored: ParamTaskID, FollowsTask: true},
 	{Name: MethodTasksResult, FollowsTask: true},
+	{Name: MethodTasksList, Sender: Client},
 	{Name: MethodElicit, Sender: Server},
 	{Name: MethodSample, Sender: Server},
 	{Name: MethodRootsList, Sender: Server},

@@ -18,6 +18,24 @@ type Config struct {
 	// callers whose resources/read or prompts/get is denied. It is off by default without
 	// federation, and on with it.
 	FilterLists *bool `yaml:"filter_lists"`
+	// DenyAs is http (the default) or tool_error: with tool_error a tools/call that a rule,
+	// the default action, a guardrail or a policy of the control plane denies is answered
+	// with a result that the model reads (isError: true), and HTTP status 200.
+	DenyAs string `yaml:"deny_as"`
+}
+
+// Values of DenyAs; empty is http.
+const (
+	DenyAsHTTP      = "http"
+	DenyAsToolError = "tool_error"
+)
+
+// DefaultActionName is the default action for logs.
+func (c *Config) DefaultActionName() string {
+	if c.DefaultAction == nil {
+		return "omitted"
+	}
+	return *c.DefaultAction
 }
 
 // RuleConfig is one rule.
@@ -47,6 +65,9 @@ type RuleConfig struct {
 	// stream, one after the other. Without it the rule checks plain JSON responses only,
 	// and frames that it matches pass.
 	Frames bool `yaml:"frames"`
+	// Message tells the client why the rule denied: plain text, at most 512 characters. It
+	// is error.data.message, or the text of the result with deny_as: tool_error.
+	Message string `yaml:"message"`
 }
 
 // When are the conditions of a rule; all conditions that are set must hold. At most one

@@ -18,6 +18,8 @@ type Rule struct {
 	Index int
 	// Observe is set for mode observe, which is never enforced: see [Set.Observed].
 	Observe bool
+	// Message is for the client of a request that the rule denies; it may be empty.
+	Message string
 	// TokensPerSecond and Burst are the bucket of a [RateLimit] rule.
 	TokensPerSecond float64
 	Burst           int
@@ -48,7 +50,7 @@ func newRule(i int, c *RuleConfig, plan *arguments.Plan) (*Rule, error) {
 	if c.When == nil {
 		return nil, fmt.Errorf("the rule has no when")
 	}
-	r := &Rule{ID: c.ID, Index: i, Action: Action(action), Observe: c.Mode == modeObserve, method: c.When.Method}
+	r := &Rule{ID: c.ID, Index: i, Action: Action(action), Observe: c.Mode == modeObserve, Message: c.Message, method: c.When.Method}
 	if !r.Observe && c.Mode != "" && c.Mode != modeEnforce {
 		return nil, fmt.Errorf("mode is %q", c.Mode)
 	}

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"svc/gateway/arguments"
 	"svc/gateway/diag"
@@ -24,6 +26,9 @@ func (c *Config) Validate(at diag.At) {
 	if a := c.DefaultAction; a != nil && *a != "allow" && *a != "deny" {
 		at.Field("default_action").Hint("use allow or deny, or leave the key out").
 			Errorf("enum", "default_action is %q", *a)
+	}
+	if a := c.DenyAs; a != "" && a != DenyAsHTTP && a != DenyAsToolError {
+		at.Field("deny_as").Hint("use %s or %s", DenyAsHTTP, DenyAsToolError).Errorf("enum", "deny_as is %q", a)
 	}
 	seen := make(map[string]int, len(c.Rules))
 	for i := range c.Rules {
@@ -64,8 +69,22 @@ func (c *Config) CheckGuardrails(at diag.At, names []string) {
 	}
 }
 
+// maxMessage bounds the message of a rule, in characters.
+const maxMessage = 512
+
+// validateMessage reports a message that is too long, or no plain text.
+func (r *RuleConfig) validateMessage(at diag.At) {
+	if n := utf8.RuneCountInString(r.Message); n > maxMessage {
+		at.Field("message").Errorf("range", "the message has %d characters, at most %d are allowed", n, maxMessage)
+	}
+	if !utf8.ValidString(r.Message) || strings.ContainsFunc(r.Message, func(c rune) bool { return c != '\n' && !unicode.IsGraphic(c) }) {
+		at.Field("message").Hint("write plain text").Errorf("format", "the message has characters that cannot be shown")
+	}
+}
+
 // validate reports the errors of one rule.
 func (r *RuleConfig) validate(at diag.At) {
+	r.validateMessage(at)
 	if !slices.Contains(actionNames[:], r.Action) {
 		if hint := at.Field("action").Hint("use one of %s", strings.Join(actionNames[:], ", ")); r.Action == "" {
 			hint.Errorf("required", "the rule has no action")

@@ -31,13 +31,45 @@ type Reply struct {
 	// Executed is set once the upstream has begun to answer: a client whose answer
 	// cannot be recorded is told so.
 	Executed bool
+	// ToolErrors is set for a tools/call whose denial is a result that the model reads
+	// (policy.deny_as: tool_error), and Stateless for clients of 2026-07-28.
+	ToolErrors, Stateless bool
+}
+
+// isToolError reports whether the answer is a result: the denials are, and nothing that
+// says that the caller or the gateway has a problem.
+func (r *Refusal) isToolError(a *Reply) bool {
+	return a.ToolErrors && r.Code == mcp.CodePolicyDenied
+}
+
+// For returns the refusal as it is shown to the client: the audit line keeps its status.
+func (r *Refusal) For(a *Reply) *Refusal {
+	if !r.isToolError(a) {
+		return r
+	}
+	shown := *r
+	shown.Status = http.StatusOK
+	return &shown
+}
+
+// appendToolError appends the result in the place of a denial.
+func (r *Refusal) appendToolError(dst []byte, a *Reply) []byte {
+	detail := r.Detail
+	if detail == "" {
+		detail = "a policy of the gateway does not allow this call"
+	}
+	text := r.Message + ": " + detail
+	if a.Executed {
+		text += ". The tool has run: its answer is withheld"
+	}
+	return mcp.AppendToolError(dst, a.ID, text+" (request "+a.RequestID+")", a.Stateless)
 }
 
 func (r *Refusal) error(a *Reply) mcp.ErrorBody {
 	return mcp.ErrorBody{
 		ID: a.ID, Code: r.Code, Message: r.Message,
 		Reason: r.Reason, RequestID: a.RequestID,
-		Supported: r.Versions, Requested: r.Requested,
+		Supported: r.Versions, Requested: r.Requested, Detail: r.Detail,
 		Executed: a.Executed && r.Kind == Audit.Kind,
 	}
 }
@@ -46,12 +78,18 @@ func (r *Refusal) error(a *Reply) mcp.ErrorBody {
 // carries the request's own id byte for byte: plain text or a null id in its place ends
 // the session of some clients.
 func (r *Refusal) AppendBody(dst []byte, a *Reply) []byte {
+	if r.isToolError(a) {
+		return r.appendToolError(dst, a)
+	}
 	body := r.error(a)
 	return mcp.AppendErrorBody(dst, &body)
 }
 
 // AppendEvent appends the event that takes the place of the answer on a stream.
 func (r *Refusal) AppendEvent(dst []byte, a *Reply) []byte {
+	if r.isToolError(a) {
+		return append(r.appendToolError(append(dst, "event: message\ndata: "...), a), "\n\n"...)
+	}
 	body := r.error(a)
 	return mcp.AppendErrorEvent(dst, &body)
 }

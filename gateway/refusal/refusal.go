@@ -37,6 +37,8 @@ type Refusal struct {
 	// Versions is set on unsupported_protocol_version: data.supported.
 	Versions  []string
 	Requested string
+	// Detail is what the configuration says of the refusal, for the client: data.message.
+	Detail string
 	// NullID answers with id null: nothing of the body has been read.
 	NullID bool
 }
@@ -50,6 +52,12 @@ func (r Refusal) After(d time.Duration) *Refusal {
 // WithRule returns a copy that names the rule in the audit line.
 func (r Refusal) WithRule(id string) *Refusal {
 	r.Rule = id
+	return &r
+}
+
+// Saying returns a copy with what the configuration says of it; empty for nothing.
+func (r Refusal) Saying(detail string) *Refusal {
+	r.Detail = detail
 	return &r
 }
 
@@ -197,7 +205,18 @@ var (
 	Canceled = define(*Unreachable.withKind("canceled"))
 	Timeout  = define(Refusal{Status: http.StatusGatewayTimeout, Code: mcp.CodeInternal,
 		Message: "upstream_unreachable", Reason: "upstream_timeout", Kind: "upstream_timeout"})
-	// More requests than upstreams[].max_in_flight.
+	// No token for the upstream: upstreams[].credentials.
+	UpstreamCredentials = define(Refusal{Status: http.StatusBadGateway, Code: mcp.CodeInternal,
+		Message: "upstream_credentials", Reason: "upstream_credentials", Kind: "upstream_credentials"})
+	// Nobody is logged in at the authorization server of the upstream.
+	UpstreamLogin = define(*UpstreamCredentials.withReason("upstream_login_required"))
+	// The upstream takes a token that is exchanged for the caller's, who has none.
+	NoSubjectToken = define(Refusal{Status: http.StatusForbidden, Code: mcp.CodeUnauthorized,
+		Message: "no_subject_token", Reason: "no_subject_token", Kind: "no_subject_token"})
+	// The process of an upstream that is a program ended, or is not started again yet.
+	UpstreamExited = define(Refusal{Status: http.StatusBadGateway, Code: mcp.CodeInternal,
+		Message: "upstream_exited", Reason: "upstream_exited", Kind: "upstream_exited", RetryAfter: time.Second})
+	// More requests than upstreams[].max_in_flight, or more processes than it may have.
 	UpstreamBusy = define(Refusal{Status: http.StatusServiceUnavailable, Code: mcp.CodeInternal,
 		Message: "upstream_busy", Reason: "upstream_busy", Kind: "upstream_busy", RetryAfter: time.Second})
 	UpstreamInvalid = define(Refusal{Status: http.StatusBadGateway, Code: mcp.CodeInternal,

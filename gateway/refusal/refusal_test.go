@@ -53,6 +53,10 @@ func TestEveryKindIsInTheTroubleshootingPage(t *testing.T) {
 			t.Errorf("%s has no row", r.Kind)
 			continue
 		}
+		words, ok := refusal.WordsOf(r.Kind)
+		if want := (refusal.Words{Cause: plain(row[3]), Do: plain(strings.TrimSuffix(row[4], " |"))}); !ok || words != want {
+			t.Errorf("%s: svc why says %+v, the row %+v", r.Kind, words, want)
+		}
 		for _, want := range clientGets(&r) {
 			if !strings.Contains(row[1], want) {
 				t.Errorf("%s: the row says that the client gets %q, and not %q", r.Kind, row[1], want)
@@ -64,6 +68,12 @@ func TestEveryKindIsInTheTroubleshootingPage(t *testing.T) {
 			t.Errorf("there is no error_kind %s", name)
 		}
 	}
+}
+
+// plain is a cell without its Markdown.
+func plain(cell string) string {
+	cell = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`).ReplaceAllString(cell, "$1")
+	return strings.TrimSpace(strings.ReplaceAll(cell, "`", ""))
 }
 
 // clientGets returns what the row of a refusal must name.

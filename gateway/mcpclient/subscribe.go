@@ -1,0 +1,52 @@
+package mcpclient
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"svc/gateway/mcp"
+	"svc/gateway/transport"
+	"svc/gateway/upstream"
+)
+
+// Subscribe sends subscriptions/listen in 2026-07-28, and hands over each notification of
+// the stream that answers it, until the stream ends. It returns nil when the upstream ends
+// the stream, also with its answer; [ErrRejected] when it does not open one. A message is
+// valid during the call of take.
+func (c *Client) Subscribe(ctx context.Context, params []byte, timeouts *upstream.Timeouts, take func(*mcp.Message)) error {
+	s := mcp.Session{Version: mcp.Revision20260728}
+	resp, err := c.Transport.Post(ctx, &transport.Request{
+		Session: s, Caller: c.Caller, Header: c.header(s, mcp.MethodListen), Body: c.request(mcp.MethodListen, params), Timeouts: timeouts,
+	})
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.Status != http.StatusOK || resp.MediaType() != "text/event-stream" {
+		return fmt.Errorf("%s: %w with status %d", mcp.MethodListen, ErrRejected, resp.Status)
+	}
+	events := mcp.NewEventReader(resp.Body, 0)
+	for {
+		ev, err := events.Next()
+		if err != nil {
+			return nil // however it ends, it is opened again
+		}
+		if ev.IsComment || len(ev.Data) == 0 {
+			continue
+		}
+		var m mcp.Message
+		if err := scan(ev.Data, &m); err != nil {
+			return fmt.Errorf("%s: %w", mcp.MethodListen, err)
+		}
+		switch m.Kind {
+		case mcp.Notification:
+			take(&m)
+		case mcp.Response:
+			if m.IsError {
+				return fmt.Errorf("%s: %w with code %d", mcp.MethodListen, ErrRejected, m.ErrorCode)
+			}
+			return nil
+		}
+	}
+}

@@ -1,0 +1,211 @@
+package child
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// HelperArg is the first argument that makes the binary a helper: see [IsHelper].
+const HelperArg = "stdio-helper"
+
+// IsHelper reports whether the arguments of the process, without its name, are those of
+// a helper. The process must then call [Help] before anything else, and exit with its
+// result.
+func IsHelper(args []string) bool { return len(args) == 2 && args[0] == HelperArg }
+
+// Command describes a program.
+type Command struct {
+	// Args are the program and its arguments. A program without a slash is looked up in
+	// the PATH of Env.
+	Args []string `json:"args"`
+	// Env is the whole environment, as NAME=VALUE.
+	Env []string `json:"env"`
+	// Dir is the working directory.
+	Dir string `json:"dir"`
+	// Account is whom the program runs as; nil for the account of this process.
+	Account *Account `json:"account,omitempty"`
+	// Hidden are the folders and files that the program cannot open, where the kernel has
+	// Landlock. They are absolute, exist, and have no symbolic links on their paths.
+	Hidden []string `json:"hidden,omitempty"`
+}
+
+// Account is an account of the system.
+type Account struct {
+	UID uint32 `json:"uid"`
+	GID uint32 `json:"gid"`
+}
+
+// Exit is how a program ended.
+type Exit struct {
+	// Code is the exit status; -1 for a program that a signal ended.
+	Code int `json:"code"`
+	// Signal is the name of the signal that ended the program; empty for none.
+	Signal string `json:"signal,omitempty"`
+	// Lost is set when the helper ended before the program, so that nothing else is known.
+	Lost bool `json:"-"`
+}
+
+// String describes the end in words.
+func (e Exit) String() string {
+	switch {
+	case e.Lost:
+		return "lost with its helper"
+	case e.Signal != "":
+		return "ended by " + e.Signal
+	}
+	return fmt.Sprintf("exit status %d", e.Code)
+}
+
+// ErrStart is the kind of every error of [Start]: the program does not run.
+var ErrStart = errors.New("the program cannot be started")
+
+// Process is a program that was started.
+type Process struct {
+	// Stdin, Stdout and Stderr are the ends of its streams. Deadlines can be set on them.
+	// Whoever started the program closes them.
+	Stdin, Stdout, Stderr *os.File
+
+	control control
+	exit    Exit
+	exited  chan struct{} // closed when the program has ended
+	gone    chan struct{} // closed when all its descendants have ended too
+	killed  sync.Once
+}
+
+// Exited is closed when the program itself has ended. Its descendants may still run.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// Gone is closed when nothing that the program started runs any more.
+func (p *Process) Gone() <-chan struct{} { return p.gone }
+
+// Exit returns how the program ended, once Exited is closed.
+func (p *Process) Exit() Exit {
+	<-p.exited
+	return p.exit
+}
+
+// The pauses of [Process.End].
+const (
+	termAfter = 2 * time.Second
+	killAfter = 5 * time.Second
+)
+
+// End ends the program with all that it started, and returns when that is done: it
+// closes the standard input, asks with SIGTERM after 2 s, and kills after 5 s.
+func (p *Process) End() {
+	p.Stdin.Close()
+	term, kill := time.NewTimer(termAfter), time.NewTimer(killAfter)
+	defer term.Stop()
+	defer kill.Stop()
+	for {
+		select {
+		case <-p.gone:
+			return
+		case <-term.C:
+			p.control.terminate()
+		case <-kill.C:
+			p.Kill()
+			<-p.gone
+			return
+		}
+	}
+}
+
+// Kill ends the program and all that it started at once. It does not wait.
+func (p *Process) Kill() { p.killed.Do(p.control.kill) }
+
+// Isolation is what stands between a program and the gateway here.
+type Isolation struct {
+	// Landlock is set where folders can be hidden from a program.
+	Landlock bool
+	// Accounts is set where programs can run as another user.
+	Accounts bool
+}
+
+// streams are the pipes of a program: the ends of the gateway, and those of the program.
+type streams struct {
+	ours, theirs [3]*os.File
+}
+
+func newStreams() (*streams, error) {
+	s := new(streams)
+	for i := range s.ours {
+		r, w, err := os.Pipe()
+		if err != nil {
+			s.close()
+			return nil, err
+		}
+		if i == 0 {
+			r, w = w, r
+		}
+		s.ours[i], s.theirs[i] = r, w
+	}
+	return s, nil
+}
+
+func (s *streams) closeTheirs() {
+	for _, f := range s.theirs {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+func (s *streams) close() {
+	s.closeTheirs()
+	for _, f := range s.ours {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+func (s *streams) process(c control) *Process {
+	return &Process{
+		Stdin: s.ours[0], Stdout: s.ours[1], Stderr: s.ours[2],
+		control: c, exited: make(chan struct{}), gone: make(chan struct{}),
+	}
+}
+
+// valueOf returns the value of a variable of an environment.
+func valueOf(env []string, name string) string {
+	for i := len(env) - 1; i >= 0; i-- {
+		if value, ok := strings.CutPrefix(env[i], name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// LookPath finds a program in the directories of a PATH, as the start of a program does.
+func LookPath(name, path string) (string, error) {
+	if strings.ContainsRune(name, os.PathSeparator) || strings.ContainsRune(name, '/') {
+		return name, nil
+	}
+	var denied error
+	for _, dir := range strings.Split(path, string(os.PathListSeparator)) {
+		if dir == "" {
+			continue // not the working directory, whatever that is
+		}
+		full, err := executable(dir, name)
+		switch {
+		case err == nil:
+			return full, nil
+		case errors.Is(err, os.ErrPermission):
+			denied = err
+		}
+	}
+	if denied != nil {
+		return "", fmt.Errorf("%s: %w", name, denied)
+	}
+	return "", fmt.Errorf("%s: not found in PATH", name)
+}
+
+// Within reports whether a path is a folder or below it.
+func Within(path, folder string) bool {
+	return path == folder || folder == "/" || strings.HasPrefix(path, folder+"/")
+}

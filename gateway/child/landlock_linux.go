@@ -1,0 +1,140 @@
+package child
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxRules bounds the folders and files beside those that are hidden.
+const maxRules = 100_000
+
+// landlockVersion returns the version of Landlock that the kernel has; 0 for none.
+func landlockVersion() int {
+	v, _, e := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if e != 0 {
+		return 0
+	}
+	return int(v)
+}
+
+// onFiles are the rights that a rule about a file can have.
+const onFiles = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE |
+	unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+
+// rightsOf returns the rights that a version of Landlock controls.
+func rightsOf(version int) uint64 {
+	rights := uint64(unix.LANDLOCK_ACCESS_FS_MAKE_SYM<<1 - 1)
+	if version >= 2 {
+		rights |= unix.LANDLOCK_ACCESS_FS_REFER
+	}
+	if version >= 3 {
+		rights |= unix.LANDLOCK_ACCESS_FS_TRUNCATE
+	}
+	if version >= 5 {
+		rights |= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+	}
+	return rights
+}
+
+// ruleset is a Landlock ruleset that is being made.
+type ruleset struct {
+	fd     int
+	rights uint64
+	rules  int
+	hidden map[string]bool // paths that get no rule
+	above  map[string]bool // folders above these
+}
+
+// hide returns a ruleset that grants everything but the hidden paths: Landlock knows
+// only what is granted, so every neighbor of a hidden path, and of each folder above
+// it, gets a rule. The folders above cannot be listed. It is -1 where nothing is hidden
+// or the kernel has no Landlock.
+func hide(hidden []string) (fd int, err error) {
+	version := landlockVersion()
+	if len(hidden) == 0 || version == 0 {
+		return -1, nil
+	}
+	s := &ruleset{rights: rightsOf(version), hidden: map[string]bool{}, above: map[string]bool{}}
+	for _, path := range hidden {
+		s.hidden[path] = true
+		for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+			s.above[dir] = true
+			if dir == "/" {
+				break
+			}
+		}
+	}
+	attr := unix.LandlockRulesetAttr{Handled_access_fs: s.rights}
+	size := unsafe.Offsetof(attr.Handled_access_net)
+	if version >= 6 {
+		// The program can signal what it started, and neither the gateway nor its helper.
+		attr.Scoped = unix.LANDLOCK_SCOPE_SIGNAL
+		size = unsafe.Offsetof(attr.Quiet_access_fs)
+	}
+	made, _, e := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0)
+	if e != 0 {
+		return -1, fmt.Errorf("hiding folders: %w", e)
+	}
+	s.fd = int(made)
+	unix.CloseOnExec(s.fd)
+	if err := s.grantIn("/"); err != nil {
+		unix.Close(s.fd)
+		return -1, err
+	}
+	return s.fd, nil
+}
+
+// grantIn grants what is in a folder above a hidden path.
+func (s *ruleset) grantIn(dir string) error {
+	names, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrPermission) || errors.Is(err, os.ErrNotExist) {
+		return nil // the program cannot read it either
+	}
+	if err != nil {
+		return fmt.Errorf("hiding folders: %w", err)
+	}
+	for _, e := range names {
+		path := filepath.Join(dir, e.Name())
+		switch {
+		case s.hidden[path], e.Type()&os.ModeSymlink != 0: // what a link leads to has a path of its own
+		case s.above[path]:
+			err = s.grantIn(path)
+		default:
+			err = s.grant(path)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// grant grants everything at and below a path.
+func (s *ruleset) grant(path string) error {
+	if s.rules++; s.rules > maxRules {
+		return fmt.Errorf("hiding folders: more than %d entries beside the folders that are hidden, the last of them in %s", maxRules, filepath.Dir(path))
+	}
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil // it is gone, or out of reach for the program too
+	}
+	defer unix.Close(fd)
+	var stat unix.Stat_t
+	if unix.Fstat(fd, &stat) != nil {
+		return nil
+	}
+	rule := unix.LandlockPathBeneathAttr{Allowed_access: s.rights, Parent_fd: int32(fd)}
+	if stat.Mode&unix.S_IFMT != unix.S_IFDIR {
+		rule.Allowed_access &= onFiles
+	}
+	_, _, e := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(s.fd), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&rule)), 0, 0, 0)
+	if e != 0 && e != unix.EBADFD { // a file system of the kernel's own takes no rules
+		return fmt.Errorf("hiding folders: %s: %w", path, e)
+	}
+	return nil
+}

@@ -1,0 +1,209 @@
+// Package endpoint asks token endpoints of OAuth. Such an endpoint is another machine: its
+// answers are bounded in size and time, its redirects are not followed, and of what it
+// says in an error only the code of OAuth is repeated.
+package endpoint
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+const (
+	// Timeout bounds one request to a token endpoint.
+	Timeout = 10 * time.Second
+	// MaxAnswer bounds the answer of a token endpoint, in bytes.
+	MaxAnswer = 64 << 10
+	// maxToken bounds a token, in bytes.
+	maxToken = 16 << 10
+	// noExpiry is how long a token is used whose endpoint does not say when it ends.
+	noExpiry = 10 * time.Minute
+	// maxExpiry bounds how long a token is used, whatever the endpoint says.
+	maxExpiry = 24 * time.Hour
+	// maxConnections bounds the connections to one endpoint: further requests wait.
+	maxConnections = 64
+)
+
+// The ways in which a client identifies itself (RFC 7591, token_endpoint_auth_method).
+const (
+	Basic = "client_secret_basic"
+	Post  = "client_secret_post"
+	None  = "none"
+)
+
+// Endpoint is a token endpoint, with an account there.
+type Endpoint struct {
+	URL, ID, Secret string
+	// Method is Basic when it is empty.
+	Method string
+	Client *http.Client
+	Now    func() time.Time
+}
+
+// NewClient returns a client that follows no redirects.
+func NewClient() *http.Client {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.MaxIdleConnsPerHost, t.MaxConnsPerHost, t.IdleConnTimeout = 4, maxConnections, 30*time.Second
+	t.MaxResponseHeaderBytes = MaxAnswer
+	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// Answer is a token that an endpoint issued.
+type Answer struct {
+	AccessToken     string       `json:"access_token"`
+	RefreshToken    string       `json:"refresh_token"`
+	TokenType       string       `json:"token_type"`
+	IssuedTokenType string       `json:"issued_token_type"`
+	Scope           string       `json:"scope"`
+	ExpiresIn       *json.Number `json:"expires_in"`
+	Code            string       `json:"error"`
+
+	// Asked is when the token was asked for, and Valid for how long it is used from then on.
+	Asked time.Time     `json:"-"`
+	Valid time.Duration `json:"-"`
+}
+
+// Error is what an endpoint answered in the place of a token.
+type Error struct {
+	Status int
+	// Code is that of OAuth; empty where it is none.
+	Code string
+}
+
+// Error names the status and the code.
+func (e *Error) Error() string {
+	text := fmt.Sprintf("the token endpoint answered with status %d", e.Status)
+	if e.Code != "" {
+		text += " and the error " + e.Code
+	}
+	return text
+}
+
+// Revoke revokes a refresh token at the revocation endpoint of the same server (RFC 7009).
+func (e *Endpoint) Revoke(ctx context.Context, address, token string) error {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	req, err := e.request(ctx, address, url.Values{"token": {token}, "token_type_hint": {"refresh_token"}})
+	if err != nil {
+		return err
+	}
+	resp, err := e.Client.Do(req)
+	if err != nil {
+		return withoutURL(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("the revocation endpoint answered with status %d", resp.StatusCode)
+	}
+	return nil
+}
+
+// request makes a request of the account.
+func (e *Endpoint) request(ctx context.Context, address string, form url.Values) (*http.Request, error) {
+	if e.Method == Post || e.Method == None {
+		form.Set("client_id", e.ID)
+	}
+	if e.Method == Post {
+		form.Set("client_secret", e.Secret)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, strings.NewReader(form.Encode()))
+	if err != nil {
+		return nil, errors.New("the address of the token endpoint is not valid")
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("Accept", "application/json")
+	if e.Method == Basic || e.Method == "" {
+		req.SetBasicAuth(url.QueryEscape(e.ID), url.QueryEscape(e.Secret))
+	}
+	return req, nil
+}
+
+// Ask requests a token.
+func (e *Endpoint) Ask(ctx context.Context, form url.Values) (*Answer, error) {
+	req, err := e.request(ctx, e.URL, form)
+	if err != nil {
+		return nil, err
+	}
+	asked := e.Now()
+	resp, err := e.Client.Do(req)
+	if err != nil {
+		return nil, withoutURL(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, MaxAnswer+1))
+	if err != nil {
+		return nil, withoutURL(err)
+	}
+	a, err := read(resp, body)
+	if err != nil {
+		return nil, err
+	}
+	a.Asked = asked
+	return a, nil
+}
+
+// read checks an answer.
+func read(resp *http.Response, body []byte) (*Answer, error) {
+	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
+		return nil, fmt.Errorf("the token endpoint redirects (status %d), which is not followed", resp.StatusCode)
+	}
+	if len(body) > MaxAnswer {
+		return nil, fmt.Errorf("the answer of the token endpoint has more than %d bytes", MaxAnswer)
+	}
+	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	var a Answer
+	if media != "application/json" || json.Unmarshal(body, &a) != nil {
+		return nil, fmt.Errorf("the token endpoint answered with status %d and no JSON", resp.StatusCode)
+	}
+	switch {
+	case resp.StatusCode != http.StatusOK:
+		return nil, &Error{Status: resp.StatusCode, Code: Code(a.Code)}
+	case !strings.EqualFold(a.TokenType, "Bearer"):
+		return nil, errors.New("the token endpoint issued a token of another type than Bearer")
+	case a.AccessToken == "" || !presentable(a.AccessToken):
+		return nil, errors.New("the token endpoint issued no token that fits into a header")
+	case !presentable(a.RefreshToken):
+		return nil, errors.New("the token endpoint issued a refresh token that is none")
+	}
+	a.Valid = noExpiry
+	if a.ExpiresIn != nil {
+		seconds, err := a.ExpiresIn.Float64()
+		if err != nil || seconds <= 0 {
+			return nil, errors.New("the token endpoint issued a token that has expired")
+		}
+		a.Valid = time.Duration(min(seconds, maxExpiry.Seconds()) * float64(time.Second))
+	}
+	return &a, nil
+}
+
+// presentable reports whether a token has the form of one.
+func presentable(token string) bool {
+	return len(token) <= maxToken && !strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f })
+}
+
+// Code returns a code of OAuth, and empty for whatever else a server writes there.
+func Code(text string) string {
+	if len(text) > 64 || strings.ContainsFunc(text, func(r rune) bool { return (r < 'a' || r > 'z') && r != '_' }) {
+		return ""
+	}
+	return text
+}
+
+// withoutURL drops the URL of an error, which may hold a secret in its query.
+func withoutURL(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("the token endpoint did not answer in %s", Timeout)
+	}
+	return fmt.Errorf("the token endpoint cannot be reached: %w", err)
+}

@@ -1,0 +1,155 @@
+// Package grant keeps what an operator was granted at the authorization server of an
+// upstream: one file for each upstream, with mode 0600 in state_dir. Processes that share
+// the folder share the grants: whoever replaces a token holds the lock of its file.
+package grant
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"svc/gateway/credentials/endpoint"
+	"svc/gateway/statefile"
+)
+
+// version is that of the form of the file.
+const version = 1
+
+// maxFile bounds the file, in bytes.
+const maxFile = 256 << 10
+
+// ErrNone: nobody is logged in.
+var ErrNone = errors.New("nobody is logged in")
+
+// Grant is what an operator was granted.
+type Grant struct {
+	Version int `json:"version"`
+	// Upstream is the name of the upstream, and URL and Resource are what the tokens are
+	// for: they go nowhere else.
+	Upstream string `json:"upstream"`
+	URL      string `json:"url"`
+	Resource string `json:"resource"`
+	// Issuer is the authorization server, with its endpoints.
+	Issuer             string `json:"issuer"`
+	TokenEndpoint      string `json:"token_endpoint"`
+	RevocationEndpoint string `json:"revocation_endpoint,omitempty"`
+	// ClientID is the account of the gateway there. ClientSecret is empty where it has
+	// none, or where it is in the configuration.
+	ClientID     string   `json:"client_id"`
+	ClientSecret string   `json:"client_secret,omitempty"`
+	AuthMethod   string   `json:"token_endpoint_auth_method"`
+	Scopes       []string `json:"scopes,omitempty"`
+
+	LoggedIn     time.Time `json:"logged_in"`
+	RefreshToken string    `json:"refresh_token,omitempty"`
+	AccessToken  string    `json:"access_token"`
+	Issued       time.Time `json:"issued"`
+	Expires      time.Time `json:"expires"`
+	// Ended is set when the authorization server no longer accepted the refresh token.
+	Ended bool `json:"ended,omitempty"`
+}
+
+// Take takes over what an endpoint issued. Without a new refresh token the old one stays.
+func (g *Grant) Take(a *endpoint.Answer) {
+	g.AccessToken, g.Issued, g.Expires, g.Ended = a.AccessToken, a.Asked, a.Asked.Add(a.Valid), false
+	if a.RefreshToken != "" {
+		g.RefreshToken = a.RefreshToken
+	}
+	if scopes := strings.Fields(a.Scope); len(scopes) > 0 {
+		g.Scopes = scopes
+	}
+}
+
+// File is the file of one upstream's grant.
+type File string
+
+// FileOf returns the file of an upstream in a state_dir. Names of upstreams may have
+// characters that names of files cannot have.
+func FileOf(stateDir, upstream string) File {
+	sum := sha256.Sum256([]byte(upstream))
+	plain := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' {
+			return r
+		}
+		return '_'
+	}, upstream)
+	return File(filepath.Join(stateDir, "upstream-login-"+plain[:min(len(plain), 40)]+"-"+hex.EncodeToString(sum[:4])+".json"))
+}
+
+// Read returns the grant; [ErrNone] where there is none.
+func (f File) Read() (*Grant, error) {
+	data, err := statefile.Read(string(f), maxFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrNone
+	}
+	if err != nil {
+		return nil, err
+	}
+	g := new(Grant)
+	if err := json.Unmarshal(data, g); err != nil || g.Version != version {
+		return nil, fmt.Errorf("%s is damaged, or of another version of svc: log in again", f)
+	}
+	return g, nil
+}
+
+// Write replaces the grant. The caller holds the lock. A file that root writes belongs to
+// the owner of the folder, who is the gateway's user.
+func (f File) Write(g *Grant) error {
+	g.Version = version
+	data, err := json.MarshalIndent(g, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := statefile.Replace(string(f), append(data, '\n')); err != nil {
+		return err
+	}
+	return giveAway(string(f))
+}
+
+// Remove removes the grant. The caller holds the lock.
+func (f File) Remove() error {
+	if err := os.Remove(string(f)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// pause is the time between two attempts to get a lock.
+const pause = 20 * time.Millisecond
+
+// Lock waits until no other process replaces the grant. The lock is a file of its own,
+// because that of the grant is replaced.
+func (f File) Lock(ctx context.Context) (unlock func(), err error) {
+	path := string(f) + ".lock"
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := giveAway(path); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	for {
+		held, err := tryLock(file)
+		if held {
+			return func() { _ = file.Close() }, nil
+		}
+		if err != nil {
+			return nil, errors.Join(err, file.Close())
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, errors.Join(fmt.Errorf("another process holds the lock of %s", f), file.Close())
+		}
+	}
+}

@@ -1,0 +1,231 @@
+package clientfile
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// setMember puts a value at container.name of a JSON file, and leaves everything else as
+// it is written.
+func setMember(file []byte, container, name string, value any) ([]byte, error) {
+	if len(bytes.TrimSpace(bytes.TrimPrefix(file, []byte("\ufeff")))) == 0 {
+		file = []byte("{}\n")
+	}
+	root, plain, err := parseJSONC(file)
+	if err != nil {
+		return nil, err
+	}
+	if root.kind != '{' {
+		return nil, errors.New("it holds no JSON object")
+	}
+	want, err := withMember(plain, container, name, value)
+	if err != nil {
+		return nil, err
+	}
+	servers, err := root.member(container)
+	if err != nil {
+		return nil, err
+	}
+	e := newEditor(file)
+	var merged []byte
+	switch {
+	case servers == nil:
+		merged, err = e.insert(root, container, members{{name, value}})
+	case servers.kind != '{':
+		return nil, fmt.Errorf("its member %q is no object", container)
+	default:
+		old, twice := servers.member(name)
+		switch {
+		case twice != nil:
+			return nil, twice
+		case old == nil:
+			merged, err = e.insert(servers, name, value)
+		case sameJSON(file[old.start:old.end], value):
+			return file, nil
+		default:
+			merged, err = e.replace(old, value)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return merged, checkMerged(merged, want)
+}
+
+// addInput appends an input to a file that does not have one of its id.
+func addInput(file []byte, input members) ([]byte, error) {
+	root, plain, err := parseJSONC(file)
+	if err != nil {
+		return nil, err
+	}
+	var doc map[string]any
+	if err := json.Unmarshal(plain, &doc); err != nil {
+		return nil, err
+	}
+	list, err := root.member("inputs")
+	if err != nil {
+		return nil, err
+	}
+	raw, err := plainJSON(input)
+	if err != nil {
+		return nil, err
+	}
+	var added map[string]any
+	if err := json.Unmarshal(raw, &added); err != nil {
+		return nil, err
+	}
+	e := newEditor(file)
+	var merged []byte
+	switch {
+	case list == nil:
+		merged, err = e.insert(root, "inputs", []any{input})
+		doc["inputs"] = []any{added}
+	case list.kind != '[':
+		return nil, errors.New(`its member "inputs" is no list`)
+	default:
+		have, _ := doc["inputs"].([]any)
+		for _, it := range have {
+			if it, ok := it.(map[string]any); ok && it["id"] == added["id"] {
+				return file, nil
+			}
+		}
+		merged, err = e.insert(list, "", input)
+		doc["inputs"] = append(have, added)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return merged, checkMerged(merged, doc)
+}
+
+// withMember is what the file must mean after the change.
+func withMember(plain []byte, container, name string, value any) (map[string]any, error) {
+	var doc map[string]any
+	if err := json.Unmarshal(plain, &doc); err != nil {
+		return nil, err
+	}
+	raw, err := plainJSON(value)
+	if err != nil {
+		return nil, err
+	}
+	var v any
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return nil, err
+	}
+	servers, ok := doc[container].(map[string]any)
+	if !ok {
+		servers = map[string]any{}
+		doc[container] = servers
+	}
+	servers[name] = v
+	return doc, nil
+}
+
+// checkMerged refuses a result that means anything else than was intended.
+func checkMerged(merged []byte, want map[string]any) error {
+	_, plain, err := parseJSONC(merged)
+	if err != nil {
+		return fmt.Errorf("the change cannot be made in this file: %w", err)
+	}
+	var got map[string]any
+	if json.Unmarshal(plain, &got) != nil || !reflect.DeepEqual(got, want) {
+		return errors.New("the change cannot be made in this file without changing more: paste it by hand")
+	}
+	return nil
+}
+
+func sameJSON(raw []byte, value any) bool {
+	_, plain, err := parseJSONC(raw)
+	if err != nil {
+		return false
+	}
+	other, err := plainJSON(value)
+	if err != nil {
+		return false
+	}
+	var a, b any
+	return json.Unmarshal(plain, &a) == nil && json.Unmarshal(other, &b) == nil && reflect.DeepEqual(a, b)
+}
+
+// editor changes a file in the way it is written.
+type editor struct {
+	text []byte
+	unit string // one step of indentation
+	eol  string
+}
+
+func newEditor(text []byte) *editor {
+	e := &editor{text: text, unit: "  ", eol: "\n"}
+	if bytes.Contains(text, []byte("\r\n")) {
+		e.eol = "\r\n"
+	}
+	for line := range bytes.Lines(text) {
+		if blanks := leading(line); blanks != "" && len(bytes.TrimSpace(line)) > 0 {
+			e.unit = blanks
+			break
+		}
+	}
+	return e
+}
+
+// leading is the indentation of a line.
+func leading(line []byte) string {
+	return string(line[:len(line)-len(bytes.TrimLeft(line, " \t"))])
+}
+
+// indentAt is the indentation of the line that a position is in.
+func (e *editor) indentAt(at int) string {
+	start := bytes.LastIndexByte(e.text[:at], '\n') + 1
+	return leading(e.text[start:])
+}
+
+// format writes a value with the file's indentation.
+func (e *editor) format(v any, prefix string) (string, error) {
+	raw, err := indented(v, prefix, e.unit)
+	return strings.ReplaceAll(string(raw), "\n", e.eol), err
+}
+
+// replace writes another value in the place of a node.
+func (e *editor) replace(n *node, v any) ([]byte, error) {
+	text, err := e.format(v, e.indentAt(n.start))
+	return e.splice(n.start, n.end, text), err
+}
+
+func (e *editor) splice(from, to int, text string) []byte {
+	return append(append(append([]byte(nil), e.text[:from]...), text...), e.text[to:]...)
+}
+
+// insert adds a member to an object, or with an empty name an element to an array,
+// behind everything that is there.
+func (e *editor) insert(n *node, name string, v any) ([]byte, error) {
+	closing := n.end - 1
+	outer := e.indentAt(closing)
+	text, err := e.format(v, outer+e.unit)
+	if err != nil {
+		return nil, err
+	}
+	if name != "" {
+		quoted, err := plainJSON(name)
+		if err != nil {
+			return nil, err
+		}
+		text = string(quoted) + ": " + text
+	}
+	if n.trailing {
+		text += ","
+	}
+	text = e.eol + outer + e.unit + text
+	if !bytes.ContainsRune(e.text[n.last:closing], '\n') {
+		text += e.eol + outer
+	}
+	out := e.splice(n.last, n.last, text)
+	if len(n.values) > 0 && !n.trailing {
+		end := n.values[len(n.values)-1].end
+		out = append(append(append([]byte(nil), out[:end]...), ','), out[end:]...)
+	}
+	return out, nil
+}

@@ -1,0 +1,87 @@
+package bridge
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"sync"
+)
+
+// inputLine is one line of the client, or the reason why there are no more.
+type inputLine struct {
+	text    []byte
+	tooLong bool // the line was over the bound and is dropped
+	err     error
+}
+
+// readLines sends the lines of in, without their ends and without empty ones, and closes
+// the channel at the end. It stays in a read when ctx ends; the process ends then.
+func readLines(ctx context.Context, in io.Reader, limit int, to chan<- inputLine) {
+	defer close(to)
+	r := bufio.NewReaderSize(in, 64<<10)
+	send := func(l inputLine) bool {
+		select {
+		case to <- l:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	for {
+		line, tooLong, err := readLine(r, limit)
+		if tooLong || len(bytes.TrimSpace(line)) > 0 {
+			if !send(inputLine{text: bytes.TrimSpace(line), tooLong: tooLong}) {
+				return
+			}
+		}
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				send(inputLine{err: err})
+			}
+			return
+		}
+	}
+}
+
+// readLine reads up to the next line feed, and keeps at most limit bytes.
+func readLine(r *bufio.Reader, limit int) (line []byte, tooLong bool, err error) {
+	for {
+		part, err := r.ReadSlice('\n')
+		if tooLong = tooLong || len(line)+len(part) > limit+1; tooLong {
+			line = nil
+		} else {
+			line = append(line, part...)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, tooLong, err
+		}
+	}
+}
+
+// lines writes messages, each on a line of its own.
+type lines struct {
+	mu     sync.Mutex
+	w      io.Writer
+	failed func(error)
+}
+
+// write writes one message. Its line feeds, which JSON has between values alone, are
+// removed.
+func (l *lines) write(message []byte) {
+	if bytes.ContainsAny(message, "\r\n") {
+		var b bytes.Buffer
+		if json.Compact(&b, message) != nil {
+			return // no JSON; the caller has looked at it
+		}
+		message = b.Bytes()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	line := make([]byte, 0, len(message)+1)
+	if _, err := l.w.Write(append(append(line, message...), '\n')); err != nil {
+		l.failed(err)
+	}
+}

@@ -130,7 +130,12 @@ func (s *Server) run(c *call, res *resource) error {
 // count takes the request off a window and writes the window's state into the
 // headers of the answer.
 func (c *call) count(ws *windows, name string) error {
-	q := ws.take(name, c.now)
+	var q quota
+	if shared := c.server.shared; shared != nil && ws.kind != "" {
+		q = ws.takeShared(c.Context(), shared, name, c.now)
+	} else {
+		q = ws.take(name, c.now)
+	}
 	setRateHeaders(c.w.Header(), q)
 	if !q.allowed {
 		return errTooMany

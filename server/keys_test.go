@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"svc/store"
+	"svc/store/bolt"
 )
 
 var keyItemFields = []string{"id", "name", "scope", "prefix", "createdBy", "createdByEmail", "lastUsedAt", "createdAt"}
@@ -491,10 +492,14 @@ func (t hesitantTenant) UpdateTeam(ctx context.Context, id string, up store.Team
 // TestKeysAreStoredAsDigests: the store file never holds a secret.
 func TestKeysAreStoredAsDigests(t *testing.T) {
 	r := newRig(t)
+	file, ok := r.store.(*bolt.Store)
+	if !ok {
+		return // store/postgres looks into its tables
+	}
 	secret, _ := r.key(r.admin, "api")
 	r.ask(r.admin, "POST", "/api/keys", `{"name":"again","scope":"api"}`, "Idempotency-Key", "k1").want(201)
 	var dump bytes.Buffer
-	if _, err := r.store.Backup(context.Background(), &dump); err != nil {
+	if _, err := file.Backup(context.Background(), &dump); err != nil {
 		t.Fatal(err)
 	}
 	var created struct{ Data struct{ Key string } }
@@ -502,7 +507,7 @@ func TestKeysAreStoredAsDigests(t *testing.T) {
 		t.Fatal(err)
 	}
 	dump.Reset()
-	if _, err := r.store.Backup(context.Background(), &dump); err != nil {
+	if _, err := file.Backup(context.Background(), &dump); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range []string{secret, r.admin, created.Data.Key} {

@@ -71,6 +71,7 @@ func (w *window) quota(now time.Time, limit int, allowed bool) quota {
 // windows holds the sliding windows of one kind (tenants, or client
 // addresses). Its methods are safe for concurrent use.
 type windows struct {
+	kind  string // names the windows among those of all processes; empty: not shared
 	limit int
 	max   int // windows kept; 0 means no bound
 
@@ -87,6 +88,15 @@ type namedWindow struct {
 
 func newWindows(limit, max int) *windows {
 	return &windows{limit: limit, max: max, byName: map[string]*list.Element{}, recent: list.New()}
+}
+
+// note counts a request that was accepted elsewhere, whether there is room or not.
+func (ws *windows) note(name string, now time.Time) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	w := ws.find(name, now)
+	w.advance(now)
+	w.at = append(w.at, now)
 }
 
 // take counts a request of name at now if the window has room for it.

@@ -92,6 +92,26 @@ func newMetrics(stores []store.Opened, bodies *bodyMemory, ready func(context.Co
 	return m
 }
 
+// ownWindows stands for windows that are not shared.
+type ownWindows struct{ SharedWindows }
+
+func (ownWindows) Failing() bool    { return true }
+func (ownWindows) Failures() uint64 { return 0 }
+
+// countWindows registers the figures of the request windows.
+func (m *metrics) countWindows(w SharedWindows) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "svc_rate_windows_shared", Help: "1 while all processes share the request windows of tenants, 0 while this process has its own: without --redis-url, or while Redis does not answer.",
+	}, func() float64 {
+		if w.Failing() {
+			return 0
+		}
+		return 1
+	}), prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "svc_rate_window_failures_total", Help: "Requests that Redis did not count because it did not answer; the windows of this process did.",
+	}, func() float64 { return float64(w.Failures()) }))
+}
+
 // The bounds on bodies in memory, as a label names them.
 const (
 	boundTenant = "tenant"

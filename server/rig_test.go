@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -17,7 +16,6 @@ import (
 	"time"
 
 	"svc/store"
-	"svc/store/bolt"
 )
 
 // clock is a clock that tests move.
@@ -43,7 +41,7 @@ const webhookSecret = "whsec_of_the_tests"
 // rig is a control plane over a real store with two tenants.
 type rig struct {
 	t     testing.TB
-	store *bolt.Store
+	store store.Engine
 	srv   *Server
 	clock *clock
 	log   *journal
@@ -57,7 +55,7 @@ type rig struct {
 func newRig(t testing.TB, change ...func(*Options)) *rig {
 	t.Helper()
 	r := &rig{t: t, clock: &clock{t: epoch}, log: &journal{}}
-	st, err := bolt.Open(filepath.Join(t.TempDir(), "svc.db"), bolt.Options{Now: r.clock.Now, NoSync: true})
+	st, err := openStore(t, r.clock.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,6 +59,10 @@ type Options struct {
 	// IngestRateLimit is the same for the ingest endpoints, which have a
 	// window of their own; 0 means DefaultIngestRateLimit.
 	IngestRateLimit int
+	// Windows are shared by all processes of the store; nil means that each process counts
+	// the requests that it answers itself. Those of client addresses without a valid key
+	// are never shared.
+	Windows SharedWindows
 	// WebhookSecret is the shared secret of the identity provider; empty means
 	// that the webhook receiver refuses everything.
 	WebhookSecret string
@@ -82,6 +86,7 @@ type Server struct {
 	api       *windows // requests per tenant
 	ingest    *windows // ingest requests per tenant
 	addresses *windows // requests per client address without a valid key
+	shared    SharedWindows
 
 	longPages chan struct{} // slots for making long pages of traces
 	bodies    *bodyMemory   // request bodies in memory
@@ -139,6 +144,12 @@ func New(o Options) (*Server, error) {
 		ingest = DefaultIngestRateLimit
 	}
 	s.api, s.ingest, s.addresses = newWindows(limit, 0), newWindows(ingest, 0), newWindows(limit, maxAddresses)
+	s.api.kind, s.ingest.kind = "api", "ingest"
+	if s.shared = o.Windows; s.shared != nil {
+		s.metrics.countWindows(s.shared)
+	} else {
+		s.metrics.countWindows(ownWindows{})
+	}
 	s.mux = s.newMux(routes())
 	return s, nil
 }

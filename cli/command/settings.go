@@ -180,5 +180,5 @@ func UnreadVariables(env process.Env, flags *pflag.FlagSet) (lines []string) {
 var otherVariables = []string{
 	"SVC_CONFIG", "SVC_URL", "SVC_API_KEY", "SVC_API_KEY_FILE", "SVC_BOOTSTRAP_API_KEY", "SVC_HEALTH_URL",
 	// What the examples of gateway configurations refer to.
-	"SVC_INGEST_KEY", "SVC_FIRST_CLIENT_HASH",
+	"SVC_INGEST_KEY", "SVC_FIRST_CLIENT_HASH", "SVC_GATEWAY_URL", "SVC_GATEWAY_KEY",
 }

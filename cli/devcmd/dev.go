@@ -151,7 +151,7 @@ func (s *devStack) openControlPlane(ctx context.Context) error {
 		Retention:       90 * 24 * time.Hour,
 		Evaluate:        time.Minute,
 	}}
-	if err := s.cp.Open(s.d); errors.Is(err, bolt.ErrInUse) {
+	if err := s.cp.Open(ctx, s.d); errors.Is(err, bolt.ErrInUse) {
 		return command.Failed(fmt.Errorf("svc dev is already running on %s", s.o.dataDir), runningHint(s.env, s.o.dataDir))
 	} else if err != nil {
 		return err

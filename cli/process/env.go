@@ -198,6 +198,35 @@ func (e Env) Exists(path string) bool {
 	return err == nil
 }
 
+// Mode returns the permissions of a file; ok is false when there is none.
+func (e Env) Mode(path string) (mode fs.FileMode, ok bool) {
+	fi, err := os.Stat(path)
+	if err != nil {
+		return 0, false
+	}
+	return fi.Mode().Perm(), true
+}
+
+// Resolve returns the file that a path leads to through symbolic links, so that a
+// replaced file is the one that the link names.
+func (e Env) Resolve(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return path
+}
+
+// Home returns the home directory of the user; empty when there is none.
+func (e Env) Home() string {
+	if home := e.Getenv("HOME"); home != "" {
+		return home
+	}
+	return e.Getenv("USERPROFILE")
+}
+
+// MakeDir makes a directory and those above it, for files that others may read.
+func (e Env) MakeDir(path string) error { return os.MkdirAll(path, 0o755) }
+
 // CreateFile makes a file that must not exist yet and writes data to it.
 func (e Env) CreateFile(path string, data []byte, mode fs.FileMode) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
@@ -262,6 +291,10 @@ func all(data []byte) func(io.Writer) error {
 func (e Env) PrivateDir(path string) error {
 	return os.MkdirAll(path, 0o700)
 }
+
+// Root reports whether this process runs as root, whose files a service under another
+// account cannot read.
+func (e Env) Root() bool { return os.Geteuid() == 0 }
 
 // Remove deletes a file; one that is not there is no error.
 func (e Env) Remove(path string) error {

@@ -62,8 +62,10 @@ func bootstrap(ctx context.Context, env process.Env, st store.Records, dataDir s
 	switch {
 	case err != nil:
 		return fmt.Errorf("create the first tenant: %w", err)
-	case !created:
+	case !created && chosen:
 		return nil
+	case !created: // another process was faster: what was written opens nothing
+		return env.Remove(path)
 	case chosen:
 		log.Info("first tenant created", "tenant", DefaultTenant, "key", "from "+bootstrapKeyVar)
 		return nil

@@ -27,12 +27,13 @@ type operator interface {
 	createTenantKey(ctx context.Context, in api.TenantKeyCreate) (api.Tenant, error)
 	tenants(ctx context.Context) ([]api.Tenant, error)
 	backup(ctx context.Context, w io.Writer) (int64, error)
+	info(ctx context.Context) (store.Info, error)
 }
 
 // storeOperator works on an opened store.
 type storeOperator struct {
-	st   openedStore
-	path string // absolute path of its file
+	st   store.Engine
+	path string // absolute path of its file, or its URL without secrets
 }
 
 func (o storeOperator) createTenant(ctx context.Context, in api.TenantCreate) (api.Tenant, error) {
@@ -101,8 +102,17 @@ func (o storeOperator) tenants(ctx context.Context) ([]api.Tenant, error) {
 }
 
 func (o storeOperator) backup(ctx context.Context, w io.Writer) (int64, error) {
-	return o.st.Backup(ctx, w)
+	st, ok := o.st.(backupStore)
+	if !ok {
+		return 0, command.Failed(errNoBackup, "see docs/scale-out.md")
+	}
+	return st.Backup(ctx, w)
 }
+
+// errNoBackup refuses to copy what another program keeps.
+var errNoBackup = errors.New("a store on PostgreSQL is backed up with PostgreSQL's own tools, such as pg_dump or an archive of its log")
+
+func (o storeOperator) info(ctx context.Context) (store.Info, error) { return o.st.Info(ctx) }
 
 func wireTenant(info store.TenantInfo) api.Tenant {
 	return api.Tenant{ID: info.ID, Name: info.Name, OrgID: info.OrgID, CreatedAt: info.CreatedAt.UTC()}
@@ -122,6 +132,10 @@ func operatorHandler(o storeOperator) http.Handler {
 	mux.HandleFunc("GET /store", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, storeInfo{o.path}, nil)
 	})
+	mux.HandleFunc("GET /info", func(w http.ResponseWriter, r *http.Request) {
+		info, err := o.info(r.Context())
+		answer(w, http.StatusOK, info, err)
+	})
 	mux.HandleFunc("GET /tenants", func(w http.ResponseWriter, r *http.Request) {
 		ts, err := o.tenants(r.Context())
 		answer(w, http.StatusOK, ts, err)
@@ -129,6 +143,10 @@ func operatorHandler(o storeOperator) http.Handler {
 	mux.HandleFunc("POST /tenants", created(o.createTenant))
 	mux.HandleFunc("POST /keys", created(o.createTenantKey))
 	mux.HandleFunc("GET /backup", func(w http.ResponseWriter, r *http.Request) {
+		if _, ok := o.st.(backupStore); !ok {
+			answer(w, http.StatusNotImplemented, nil, errNoBackup)
+			return
+		}
 		w.Header().Set("Trailer", backupTrailer)
 		n, err := o.backup(r.Context(), w)
 		if err != nil {
@@ -254,6 +272,11 @@ func (o *socketOperator) backup(ctx context.Context, w io.Writer) (int64, error)
 		return n, errors.New("the server broke off the backup; its log has the reason")
 	}
 	return n, nil
+}
+
+func (o *socketOperator) info(ctx context.Context) (info store.Info, err error) {
+	err = o.call(ctx, http.MethodGet, "/info", nil, &info)
+	return info, err
 }
 
 // call exchanges JSON; out is filled from a good answer.

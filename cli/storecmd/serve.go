@@ -19,6 +19,7 @@ import (
 	"svc/server/evaluate"
 	"svc/server/pricing"
 	"svc/server/readiness"
+	"svc/server/redis"
 	"svc/store"
 )
 
@@ -38,6 +39,7 @@ type ServeOptions struct {
 	metricsListen   string
 	unread          []string // environment variables that look like settings and are unknown
 	prices          string
+	redisURL        string
 	drainWindow     time.Duration
 	grace           time.Duration
 	log             command.LogOptions
@@ -48,10 +50,15 @@ func NewServeCmd(env process.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the control plane",
-		Long: `Run the control plane: the REST API over an embedded store.
+		Long: `Run the control plane: the REST API over an embedded store, which one process
+has open, or over a database of PostgreSQL, which several may share:
+--store postgres://user@host1,host2/database. docs/scale-out.md says what has to
+be set up for that; keep the password out of the command line (PGPASSWORD, a
+password file, or SVC_STORE).
 
 On an empty store it creates the tenant "default" with one API key: the value
-of SVC_BOOTSTRAP_API_KEY, or a new one in DATA_DIR/bootstrap-key.
+of SVC_BOOTSTRAP_API_KEY, or a new one in DATA_DIR/bootstrap-key. Of several
+processes that start on one database one does.
 
 Every flag can also be set in the settings file (name: value) or by a variable
 (SVC_ and the name in capitals, _ for -). Flags override environment variables,
@@ -82,6 +89,7 @@ certificate.`,
 	o.Store.addFlags(cmd)
 	f.IntVar(&o.RateLimit, "rate-limit", server.DefaultRateLimit, "requests a minute for each tenant")
 	f.IntVar(&o.IngestRateLimit, "ingest-rate-limit", server.DefaultIngestRateLimit, "ingest requests a minute for each tenant")
+	f.StringVar(&o.redisURL, "redis-url", "", "Redis that counts requests for all control planes: redis://host:6379, several hosts for a cluster")
 	f.IntVar(&o.MaxAutoAgents, "max-auto-agents", store.DefaultMaxAutoAgents, "agents that traces may register by naming them, for each tenant")
 	command.DurationFlag(f, &o.Retention, "trace-retention", 90*24*time.Hour, "how long traces are kept, 0 for ever; statistics outlive them")
 	command.DurationFlag(f, &o.AuditRetention, "audit-retention", evaluate.DefaultAuditRetention, "how long the record of administrators' changes is kept, 0 for ever")
@@ -163,7 +171,7 @@ type ControlPlane struct {
 	Env  process.Env
 	O    ServeOptions
 	Log  *slog.Logger
-	St   openedStore
+	St   store.Engine
 	Srv  *server.Server
 	cert *daemon.Certificate // nil for plain HTTP
 
@@ -175,7 +183,7 @@ func (p *ControlPlane) start(ctx context.Context, d *daemon.Daemon) error {
 	if err := p.Env.PrivateDir(p.O.Store.DataDir); err != nil {
 		return command.Failed(fmt.Errorf("make the data directory: %w", err), "name one that you may write to with --data-dir")
 	}
-	if err := p.Open(d); err != nil {
+	if err := p.Open(ctx, d); err != nil {
 		return err
 	}
 	if err := bootstrap(ctx, p.Env, p.St, p.O.Store.DataDir, p.Log); err != nil {
@@ -206,11 +214,11 @@ func (p *ControlPlane) start(ctx context.Context, d *daemon.Daemon) error {
 }
 
 // Open opens the store and builds the server over it.
-func (p *ControlPlane) Open(d *daemon.Daemon) (err error) {
+func (p *ControlPlane) Open(ctx context.Context, d *daemon.Daemon) (err error) {
 	if p.O.Store.maxAutoAgents = p.O.MaxAutoAgents; p.O.MaxAutoAgents == 0 {
 		p.O.Store.maxAutoAgents = -1 // none, where 0 means the usual bound
 	}
-	if p.St, err = p.O.Store.open(p.Env, p.Log); err != nil {
+	if p.St, err = p.O.Store.open(ctx, p.Env, p.Log); err != nil {
 		return err
 	}
 	d.OnClose("store", p.St.Close)
@@ -219,6 +227,10 @@ func (p *ControlPlane) Open(d *daemon.Daemon) (err error) {
 		if prices, err = pricing.Load(p.O.prices); err != nil {
 			return command.Usage(err, "leave out --prices for the built-in table")
 		}
+	}
+	windows, err := p.openWindows(d)
+	if err != nil {
+		return err
 	}
 	p.prober = readiness.New(readiness.Options{Store: p.St, Logger: p.Log, Now: p.Env.Now})
 	p.Srv, err = server.New(server.Options{
@@ -229,10 +241,26 @@ func (p *ControlPlane) Open(d *daemon.Daemon) (err error) {
 		Logger:          p.Log,
 		RateLimit:       p.O.RateLimit,
 		IngestRateLimit: p.O.IngestRateLimit,
+		Windows:         windows,
 		WebhookSecret:   p.Env.Getenv("IDP_WEBHOOK_SECRET"),
 		Pricing:         prices,
 	})
 	return err
+}
+
+// openWindows opens the request windows that control planes share; nil where each has
+// its own.
+func (p *ControlPlane) openWindows(d *daemon.Daemon) (server.SharedWindows, error) {
+	if p.O.redisURL == "" {
+		return nil, nil
+	}
+	w, err := redis.Open(p.O.redisURL, p.Log)
+	if err != nil {
+		return nil, command.Usage(err, "as in redis://host:6379, or redis://host1:6379,host2:6379 for a cluster; a password belongs into SVC_REDIS_URL")
+	}
+	d.OnClose("redis", w.Close)
+	p.Log.Info("request windows are shared in Redis")
+	return w, nil
 }
 
 // AddUpkeep adds the background work: SLA evaluation, retention, and the writes that
@@ -253,7 +281,7 @@ func (p *ControlPlane) AddUpkeep(d *daemon.Daemon) {
 // keep it from starting.
 func (p *ControlPlane) AddOperator(d *daemon.Daemon) {
 	var ln net.Listener
-	path, err := p.O.Store.path()
+	path, err := p.O.Store.location()
 	if err == nil {
 		ln, err = listenOperator(p.Env, p.O.Store.DataDir)
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/url"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,6 +15,7 @@ import (
 	"svc/cli/process"
 	"svc/store"
 	"svc/store/bolt"
+	"svc/store/postgres"
 )
 
 // defaultDataDir is where the packages keep the control plane's state.
@@ -30,7 +32,7 @@ type StoreOptions struct {
 func (o *StoreOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.DataDir, "data-dir", defaultDataDir, "directory of the control plane's state")
-	f.StringVar(&o.url, "store", "", "store URL, bbolt:///path/to.db (default svc.db in the data directory)")
+	f.StringVar(&o.url, "store", "", "store URL, bbolt:///path/to.db or postgres://user@host1,host2/database (default svc.db in the data directory)")
 }
 
 // fromEnvironment takes SVC_DATA_DIR and SVC_STORE where the flags are not
@@ -43,35 +45,62 @@ func (o *StoreOptions) fromEnvironment(cmd *cobra.Command, env process.Env) {
 	}
 }
 
+// onPostgres reports whether the store is a database of PostgreSQL.
+func (o *StoreOptions) onPostgres() bool {
+	scheme, _, _ := strings.Cut(o.url, "://")
+	return scheme == "postgres" || scheme == "postgresql"
+}
+
 // path returns the absolute path of the store's file.
 func (o *StoreOptions) path() (string, error) {
 	if o.url == "" {
 		return filepath.Abs(filepath.Join(o.DataDir, "svc.db"))
 	}
+	if o.onPostgres() {
+		return "", command.Usagef("PostgreSQL has tools of its own for that: see docs/scale-out.md", "the command works on the file of an embedded store")
+	}
 	u, err := url.Parse(o.url)
 	switch {
 	case err != nil:
-		return "", command.Usagef("write bbolt:///path/to.db", "--store is not a URL")
-	case u.Scheme == "postgres" || u.Scheme == "postgresql":
-		return "", command.Usagef("use bbolt:///path/to.db, or leave it out", "--store: this build has no PostgreSQL store")
+		return "", command.Usagef(storeURLs, "--store is not a URL")
 	case u.Scheme != "bbolt":
-		return "", command.Usagef("write bbolt:///path/to.db", "--store: unknown kind of store %q", u.Scheme)
+		return "", command.Usagef(storeURLs, "--store: unknown kind of store %q", u.Scheme)
 	case u.Host != "" || u.Path == "" || u.RawQuery != "":
 		return "", command.Usagef("write three slashes: bbolt:///path/to.db", "--store: %q does not name a file", o.url)
 	}
 	return filepath.FromSlash(u.Path), nil
 }
 
-// openedStore is an opened store of one file: records, traces, and a copy of both.
-type openedStore interface {
-	store.Engine
+// storeURLs is what --store may be.
+const storeURLs = "write bbolt:///path/to.db or postgres://user@host/database"
+
+// location names the store without secrets: the path of its file, or a URL.
+func (o *StoreOptions) location() (string, error) {
+	if o.onPostgres() {
+		return postgres.Location(o.url), nil
+	}
+	return o.path()
+}
+
+// backupStore is a store that makes a copy of itself.
+type backupStore interface {
 	// Backup writes a consistent copy of the whole store to w while reads and
 	// writes go on, and returns its size in bytes.
 	Backup(ctx context.Context, w io.Writer) (int64, error)
 }
 
 // open opens the store, or makes a new one.
-func (o *StoreOptions) open(env process.Env, log *slog.Logger) (openedStore, error) {
+func (o *StoreOptions) open(ctx context.Context, env process.Env, log *slog.Logger) (store.Engine, error) {
+	if o.onPostgres() {
+		st, err := postgres.Open(ctx, o.url, postgres.Options{Logger: log, MaxAutoAgents: o.maxAutoAgents})
+		if errors.Is(err, store.ErrUnavailable) {
+			return nil, command.Failed(err, "start the database, and look at host, port, user and database of --store")
+		}
+		if err != nil {
+			return nil, err
+		}
+		return st, nil
+	}
 	path, err := o.path()
 	if err != nil {
 		return nil, err
@@ -90,7 +119,7 @@ func (o *StoreOptions) open(env process.Env, log *slog.Logger) (openedStore, err
 // runs, else the store itself.
 func (o *StoreOptions) operate(cmd *cobra.Command, env process.Env, f func(operator) error) (err error) {
 	o.fromEnvironment(cmd, env)
-	path, err := o.path()
+	where, err := o.location()
 	if err != nil {
 		return err
 	}
@@ -99,18 +128,19 @@ func (o *StoreOptions) operate(cmd *cobra.Command, env process.Env, f func(opera
 		if err != nil {
 			return err
 		}
-		if held == path {
+		// A server on PostgreSQL has no file that a command could open beside it.
+		if held == where || o.url == "" && strings.Contains(held, "://") {
 			return f(op)
 		}
 		// The server of this data directory holds another store.
 	}
-	if dir := filepath.Dir(path); !env.Exists(dir) {
+	if dir := filepath.Dir(where); !o.onPostgres() && !env.Exists(dir) {
 		return command.Usagef("name the data directory of the server with --data-dir", "there is no directory %s", dir)
 	}
-	st, err := o.open(env, nil)
+	st, err := o.open(cmd.Context(), env, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	return f(storeOperator{st, path})
+	return f(storeOperator{st, where})
 }

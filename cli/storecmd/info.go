@@ -1,0 +1,76 @@
+package storecmd
+
+import (
+	"cmp"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"svc/cli/command"
+	"svc/cli/output"
+	"svc/cli/process"
+	"svc/store"
+	"svc/store/postgres"
+)
+
+// storeDescription is what 'svc store info' shows.
+type storeDescription struct {
+	Kind          string `json:"kind" yaml:"kind"`
+	Location      string `json:"location" yaml:"location"`
+	SchemaVersion int    `json:"schemaVersion" yaml:"schemaVersion"`
+	SizeBytes     int64  `json:"sizeBytes" yaml:"sizeBytes"`
+	FreeBytes     int64  `json:"freeBytes" yaml:"freeBytes"`
+}
+
+func newInfoCmd(env process.Env) *cobra.Command {
+	var so StoreOptions
+	f := output.FormatTable
+	cmd := &cobra.Command{
+		Use:   "info",
+		Short: "Describe the store: its kind, schema and size",
+		Long: `Describe the store: its kind, where it is (without a password), the version of
+its schema and its size. A running server is asked through its socket in the data
+directory; without one the file is opened, which brings its schema to the version of
+this program. A database of PostgreSQL is asked directly, and not changed.`,
+		Example: `  svc store info --data-dir /var/lib/svc
+  svc store info --store postgres://svc@db1,db2/svc -o json`,
+		Args: command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			so.fromEnvironment(cmd, env)
+			info, err := so.describe(cmd, env)
+			if err != nil {
+				return err
+			}
+			// A backend names itself; the URL of the embedded one begins with bbolt.
+			kind := cmp.Or(map[string]string{"bolt": "bbolt"}[info.Backend], info.Backend)
+			d := storeDescription{kind, info.Location, info.SchemaVersion, info.SizeBytes, info.FreeBytes}
+			if f != output.FormatTable {
+				return output.WriteValue(env.Stdout, f, d)
+			}
+			return output.WriteTable(env.Stdout, []string{"KIND", "SCHEMA", "BYTES", "FREE", "LOCATION"},
+				[][]string{{d.Kind, strconv.Itoa(d.SchemaVersion), strconv.FormatInt(d.SizeBytes, 10), strconv.FormatInt(d.FreeBytes, 10), d.Location}})
+		},
+	}
+	so.addFlags(cmd)
+	output.AddFormatFlag(cmd, &f, output.FormatTable, output.FormatJSON, output.FormatYAML)
+	return cmd
+}
+
+// describe describes the store. It makes none.
+func (o *StoreOptions) describe(cmd *cobra.Command, env process.Env) (info store.Info, err error) {
+	if o.onPostgres() {
+		return postgres.Describe(cmd.Context(), o.url)
+	}
+	path, err := o.path()
+	if err != nil {
+		return info, err
+	}
+	if _, running := dialOperator(o.DataDir); !running && !env.Exists(path) {
+		return info, command.Usagef("name the data directory of the server with --data-dir", "there is no file %s", path)
+	}
+	err = o.operate(cmd, env, func(op operator) error {
+		info, err = op.info(cmd.Context())
+		return err
+	})
+	return info, err
+}

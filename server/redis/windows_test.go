@@ -1,0 +1,156 @@
+//go:build unix
+
+package redis
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"svc/gateway/ratelimit/redistest"
+)
+
+func open(t *testing.T, url string) *Windows {
+	t.Helper()
+	w, err := Open(url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.Close() })
+	return w
+}
+
+// Processes that share a window accept together exactly what it holds.
+func TestAWindowIsExactOverProcesses(t *testing.T) {
+	url := redistest.Start(t).URL()
+	processes := []*Windows{open(t, url), open(t, url), open(t, url)}
+	const limit = 50
+	var accepted, failed atomic.Int64
+	var wg sync.WaitGroup
+	for _, w := range processes {
+		for range 4 {
+			wg.Go(func() {
+				for range 20 {
+					switch taken, count, _, err := w.Take(t.Context(), "api:t1", limit, time.Hour); {
+					case err != nil:
+						failed.Add(1)
+					case taken:
+						accepted.Add(1)
+					case count != limit:
+						t.Errorf("refused with %d in the window", count)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if failed.Load() == 0 && accepted.Load() != limit || accepted.Load() > limit {
+		t.Errorf("%d accepted, %d calls failed, limit %d", accepted.Load(), failed.Load(), limit)
+	}
+	if taken, count, _, err := processes[0].Take(t.Context(), "api:t2", limit, time.Hour); !taken || count != 1 || err != nil {
+		t.Errorf("another tenant: %v, %d, %v", taken, count, err)
+	}
+}
+
+// What is as old as the window is long has left, and what was refused was never in it.
+func TestAWindowSlides(t *testing.T) {
+	s := redistest.Start(t)
+	w := open(t, s.URL())
+	take := func() (bool, int, time.Duration) {
+		t.Helper()
+		taken, count, oldest, err := w.Take(t.Context(), "x", 2, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return taken, count, oldest
+	}
+	// The times of two requests are set back instead of waited for.
+	at := func(ages ...time.Duration) {
+		t.Helper()
+		for _, cmd := range [][]any{{"DEL", prefix + "{x}"}} {
+			if _, err := s.Do(cmd...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, age := range ages {
+			if _, err := s.Do("RPUSH", prefix+"{x}", time.Now().Add(-age).UnixMicro()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	at(59*time.Minute, 30*time.Minute)
+	for range 3 {
+		if taken, count, oldest := take(); taken || count != 2 || oldest < 59*time.Minute || oldest > time.Hour {
+			t.Errorf("full: %v, %d, oldest %s", taken, count, oldest)
+		}
+	}
+	at(time.Hour, 30*time.Minute)
+	if taken, count, oldest := take(); !taken || count != 2 || oldest < 30*time.Minute {
+		t.Errorf("the first has left: %v, %d, oldest %s", taken, count, oldest)
+	}
+	at(-30*time.Minute, -40*time.Minute) // the clock stepped back by 40 minutes
+	if taken, count, oldest := take(); taken || count != 2 || oldest < 10*time.Minute || oldest > 11*time.Minute {
+		t.Errorf("after a step back: %v, %d, oldest %s", taken, count, oldest)
+	}
+}
+
+// While Redis is frozen one call a second waits for it; when it runs again, it counts.
+func TestAFrozenRedisIsLeftAlone(t *testing.T) {
+	s := redistest.Start(t)
+	w := open(t, s.URL())
+	if _, _, _, err := w.Take(t.Context(), "x", 9, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	s.Pause()
+	if _, _, _, err := w.Take(t.Context(), "x", 9, time.Hour); err == nil || !w.Failing() || w.Failures() != 1 {
+		t.Fatalf("frozen: %v", err)
+	}
+	if _, _, _, err := w.Take(t.Context(), "x", 9, time.Hour); !errors.Is(err, ErrLeftAlone) {
+		t.Errorf("right after: %v", err)
+	}
+	s.Resume()
+	for w.Failing() {
+		_, _, _, _ = w.Take(t.Context(), "x", 9, time.Hour)
+		if t.Context().Err() != nil {
+			t.Fatal("it is never asked again")
+		}
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, _, err := w.Take(gone, "x", 9, time.Hour); err == nil || w.Failing() {
+		t.Errorf("a client that left counts as a failure: %v", err)
+	}
+}
+
+// Several hosts are a cluster, whose nodes have windows of their own.
+func TestWindowsInACluster(t *testing.T) {
+	c := redistest.StartCluster(t, 3, false)
+	w := open(t, c.URL())
+	for _, name := range []string{"api:a", "api:b", "api:c", "ingest:a", "ingest:b"} {
+		for i := range 3 {
+			taken, count, _, err := w.Take(t.Context(), name, 2, time.Hour)
+			if err != nil || taken != (i < 2) || count != min(i+1, 2) {
+				t.Errorf("%s, request %d: %v, %d, %v", name, i, taken, count, err)
+			}
+		}
+	}
+}
+
+func TestURLs(t *testing.T) {
+	for text, want := range map[string]string{
+		"redis://h": "h:6379", "redis://u:p%40@h:1/2": "h:1", "rediss://h1,h2:7": "h1:6379 h2:7", "redis://[::1]:5": "[::1]:5",
+	} {
+		if o, err := parse(text); err != nil || strings.Join(o.Addrs, " ") != want || (o.TLSConfig != nil) != strings.HasPrefix(text, "rediss") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	for _, text := range []string{"", "h:6379", "http://h", "redis://", "redis://h,,g", "redis://h:x", "redis://h:99999", "redis://u:s3cret@h/x", "redis://u:s3cret@h/-1", "redis://h,g/1", "redis://u:s3cret@h?x=1", "redis://u:s3%zzcret@h", "redis://" + strings.Repeat("h,", 64) + "h"} {
+		if _, err := parse(text); err == nil || strings.Contains(err.Error(), "s3") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

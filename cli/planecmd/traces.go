@@ -30,19 +30,35 @@ func NewTracesCmd(env process.Env) *cobra.Command {
 }
 
 var traceColumns = rest.Columns[api.TraceItem]{
-	Header: []string{"CREATED", "ID", "AGENT", "TOOL", "STATUS", "MS", "COST USD", "POLICIES"},
+	Header: []string{"CREATED", "ID", "AGENT", "TOOL", "STATUS", "WHY", "MS", "COST USD", "POLICIES"},
 	Row: func(t api.TraceItem) []string {
-		status := t.Status
-		if t.Blocked {
-			status = "blocked"
-		}
 		var fired []string
 		for _, p := range t.PoliciesFired {
 			fired = append(fired, cmp.Or(p.Name, p.ID))
 		}
-		return []string{output.Stamp(t.CreatedAt), t.ID, t.AgentName, output.Dash(t.ToolName), status,
+		return []string{output.Stamp(t.CreatedAt), t.ID, t.AgentName, output.Dash(t.ToolName), outcome(t), output.Dash(whyOf(t)),
 			output.Number(t.DurationMs), output.USD(t.CostUSD), output.Dash(strings.Join(fired, ","))}
 	},
+}
+
+// outcome is the status of a trace, with the two parts of error apart.
+func outcome(t api.TraceItem) string {
+	switch {
+	case t.Blocked:
+		return "blocked"
+	case t.Status == "error":
+		return "failed"
+	}
+	return t.Status
+}
+
+// whyOf is what ended a trace that is no success: the error, or what blocked it. A rule
+// that let a request pass is not why it failed.
+func whyOf(t api.TraceItem) string {
+	if t.Status == "success" || t.ErrorKind != "" || !t.Blocked {
+		return t.ErrorKind
+	}
+	return t.RuleID
 }
 
 func newTraceListCmd(r *rest.Connection) *cobra.Command {
@@ -64,13 +80,31 @@ func addTraceFilter(r *rest.Connection, cmd *cobra.Command, q *client.TraceFilte
 	f := cmd.Flags()
 	f.StringVar(&q.AgentID, "agent-id", "", "only traces of this agent")
 	agents.CompleteFlag(r, cmd, "agent-id")
-	command.EnumFlag(cmd, &q.Status, "status", api.TraceStatuses, "only traces with this outcome")
+	command.EnumFlag(cmd, &q.Status, "status", api.TraceOutcomes, "only traces with this outcome; blocked and failed are the parts of error")
 	f.StringVar(&q.Environment, "environment", "", "only traces of this environment")
 	f.Var(command.TimeValue{Value: &q.Start, Now: r.Env.Now}, "since", "not before: a time, a date, or how long ago (1h, 7d)")
 	f.Var(command.TimeValue{Value: &q.End, Now: r.Env.Now}, "until", "not after: a time, a date, or how long ago")
 	f.Var(command.OptionalFloat{Value: &q.MinCostUSD}, "min-cost", "in USD")
 	f.Var(command.OptionalFloat{Value: &q.MaxCostUSD}, "max-cost", "in USD")
 	f.Var(command.OptionalFloat{Value: &q.MinInjectionScore}, "min-injection-score", "from 0 to 1")
+	f.Var(command.OptionalFloat{Value: &q.MinDurationMs}, "min-duration-ms", "at least as long")
+	for _, t := range []struct {
+		to          *string
+		name, usage string
+	}{
+		{&q.AgentName, "agent", "only traces of the agent of this name, as it was when the trace came"},
+		{&q.SessionID, "session", "only traces of this session"},
+		{&q.ModelName, "model", "only traces of this model, of any provider"},
+		{&q.ToolName, "tool", "only traces of this tool"},
+		{&q.RuleID, "rule", "only traces that this rule of a gateway decided"},
+		{&q.PolicyID, "policy-id", "only traces on which this policy fired"},
+		{&q.PII, "pii", "only traces in which this entity was detected, such as EMAIL"},
+		{&q.Client, "client", "only traces of this caller"},
+		{&q.RequestID, "request-id", "only the trace of this request"},
+	} {
+		f.StringVar(t.to, t.name, "", t.usage)
+	}
+	policies.CompleteFlag(r, cmd, "policy-id")
 }
 
 func newTraceGetCmd(r *rest.Connection) *cobra.Command {
@@ -120,10 +154,11 @@ func writeStats(w io.Writer, s api.TraceStats) error {
 	}
 	rows := make([][]string, len(s.Groups))
 	for i, g := range s.Groups {
-		rows[i] = []string{groupName(g.GroupKey), output.Count(g.TraceCount), output.Number(g.ErrorRatePercent),
+		rows[i] = []string{groupName(g.GroupKey), output.Count(g.TraceCount), output.Count(g.BlockedCount), output.Count(g.FailedCount),
+			output.Number(g.ErrorRatePercent),
 			output.Number(g.AvgDurationMs), output.Number(g.P95DurationMs), output.USD(g.TotalCostUSD)}
 	}
-	return output.WriteTable(w, []string{"GROUP", "TRACES", "ERRORS %", "AVG MS", "P95 MS", "COST USD"}, rows)
+	return output.WriteTable(w, []string{"GROUP", "TRACES", "BLOCKED", "FAILED", "ERRORS %", "AVG MS", "P95 MS", "COST USD"}, rows)
 }
 
 // groupName shows what a row of statistics or costs is about.

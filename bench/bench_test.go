@@ -35,7 +35,7 @@ func TestMessage(t *testing.T) {
 // TestCorpus: the load is what the upstream can answer, and varied.
 func TestCorpus(t *testing.T) {
 	seen, tools := map[string]bool{}, map[string]bool{}
-	for i, r := range corpus("small_", "127.0.0.1:1", []string{"key-a", "key-b"}) {
+	for i, r := range corpus("small_", "127.0.0.1:1", []string{"key-a", "key-b"}, false) {
 		_, body, size := message(r)
 		if size != len(r) {
 			t.Fatalf("request %d is not one message: %q", i, r)
@@ -139,7 +139,7 @@ func TestFirstFrame(t *testing.T) {
 		{"cut", "HTTP/1.1 200 OK\r\n\r\n", false},
 		{"endless", "HTTP/1.1 200 OK\r\n" + strings.Repeat("a: b\r\n", 100), false},
 	} {
-		if err := firstFrame(strings.NewReader(row.in)); (err == nil) != row.ok {
+		if err := firstFrame(strings.NewReader(row.in), ""); (err == nil) != row.ok {
 			t.Errorf("%s: %v", row.name, err)
 		}
 	}

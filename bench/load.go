@@ -21,6 +21,7 @@ type loadSpec struct {
 	Addr     string
 	Tool     string
 	Keys     []string
+	Modern   bool // the client speaks 2026-07-28
 	Conns    int
 	Rate     int // requests a second; 0 is a closed loop
 	Warmup   time.Duration
@@ -56,7 +57,7 @@ func loadRole([]string) error {
 	defer p.close()
 	g := &generator{
 		poller: p, random: rand.New(rand.NewPCG(5, uint64(os.Getpid()))),
-		requests: corpus(spec.Tool, spec.Addr, spec.Keys), conns: map[int]*loadConn{},
+		requests: corpus(spec.Tool, spec.Addr, spec.Keys, spec.Modern), conns: map[int]*loadConn{},
 		latencies: make([]uint32, 1<<20),
 	}
 	for range spec.Conns {

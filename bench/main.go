@@ -68,7 +68,7 @@ func exit(err error) {
 var errUsage = errors.New("usage")
 
 // targetNames are the targets that there are.
-var targetNames = []string{"nginx", "front", "own", "gateway", "reporting", "shared", "governed", "base", "base-reporting", "base-governed"}
+var targetNames = []string{"nginx", "front", "own", "gateway", "reporting", "shared", "governed", "modern", "translated", "base", "base-reporting", "base-governed"}
 
 // isGateway reports whether a target is svc, in one of its arrangements.
 func isGateway(name string) bool { return !slices.Contains(targetNames[:3], name) }
@@ -78,6 +78,10 @@ func isBase(name string) bool { return strings.HasPrefix(name, "base") }
 
 // isGoverned reports whether a target has policies of a control plane.
 func isGoverned(name string) bool { return strings.HasSuffix(name, "governed") }
+
+// isModern reports whether a target is called by clients of 2026-07-28, before an upstream
+// that speaks it (modern), or one that has sessions (translated).
+func isModern(name string) bool { return name == "modern" || name == "translated" }
 
 func parseOptions(args []string) (*options, error) {
 	o := &options{}

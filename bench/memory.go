@@ -29,7 +29,8 @@ type footprint struct {
 }
 
 // footprints reads the memory of each target with event streams open that have
-// sent one frame each and stay silent.
+// sent one frame each and stay silent; that of the target translated with as many calls
+// held for an answer of their client.
 func (r *rig) footprints(ctx context.Context, targets []*target, o *options) ([]footprint, error) {
 	if o.streams == 0 {
 		return nil, nil
@@ -38,7 +39,11 @@ func (r *rig) footprints(ctx context.Context, targets []*target, o *options) ([]
 	for _, t := range targets {
 		f := footprint{target: t.name, rest: t.rest}
 		s, _ := shapeByName("sse") // streams go where those of the load go
-		conns, err := openStreams(ctx, t.addressFor(s), r.keys, o.streams)
+		tool, first := holdTool, "notifications/progress"
+		if t.name == "translated" {
+			tool, first = askTool, `"resultType":"input_required"`
+		}
+		conns, err := openStreams(ctx, t.addressFor(s), corpus(tool, t.addressFor(s), r.keys, isModern(t.name)), first, o.streams)
 		if err == nil {
 			f.streams, err = t.settled(ctx)
 		}
@@ -72,9 +77,8 @@ func (t *target) settled(ctx context.Context) (int64, error) {
 }
 
 // openStreams opens n event streams and returns them once each has sent its
-// first frame. With an error it returns those that are open.
-func openStreams(ctx context.Context, addr string, keys []string, n int) ([]net.Conn, error) {
-	requests := corpus(holdTool, addr, keys)
+// first frame, which has the text first. With an error it returns those that are open.
+func openStreams(ctx context.Context, addr string, requests [][]byte, first string, n int) ([]net.Conn, error) {
 	var d net.Dialer
 	var conns []net.Conn
 	for i := range n {
@@ -89,15 +93,15 @@ func openStreams(ctx context.Context, addr string, keys []string, n int) ([]net.
 		if _, err := c.Write(requests[i%len(requests)]); err != nil {
 			return conns, err
 		}
-		if err := firstFrame(c); err != nil {
+		if err := firstFrame(c, first); err != nil {
 			return conns, fmt.Errorf("stream %d: %w", i+1, err)
 		}
 	}
 	return conns, nil
 }
 
-// firstFrame reads up to the data of the first frame.
-func firstFrame(r io.Reader) error {
+// firstFrame reads up to the data of the first frame, which must have a text.
+func firstFrame(r io.Reader, want string) error {
 	lines := bufio.NewReaderSize(r, 1<<10)
 	for i := range 50 {
 		line, err := lines.ReadString('\n')
@@ -108,6 +112,9 @@ func firstFrame(r io.Reader) error {
 			return fmt.Errorf("answered %q", strings.TrimSpace(line))
 		}
 		if strings.HasPrefix(line, "data:") {
+			if !strings.Contains(line, want) {
+				return fmt.Errorf("the first frame has no %s: %.300q", want, line)
+			}
 			return nil
 		}
 	}

@@ -120,7 +120,7 @@ func run(ctx context.Context, args []string) error {
 
 // measure runs one load. CPU is read when the warm-up is over and at the end.
 func (r *rig) measure(ctx context.Context, t *target, s shape, o *options) (measurement, error) {
-	spec := loadSpec{Addr: t.addressFor(s), Tool: s.tool, Keys: r.keys, Conns: o.conns, Warmup: o.duration / 5, Duration: time.Duration(s.times) * o.duration}
+	spec := loadSpec{Addr: t.addressFor(s), Tool: s.tool, Keys: r.keys, Modern: isModern(t.name), Conns: o.conns, Warmup: o.duration / 5, Duration: time.Duration(s.times) * o.duration}
 	if s.fixed {
 		spec.Rate = o.rate
 	}

@@ -54,8 +54,9 @@ const (
 )
 
 // corpus returns requests that are ready to be written: tool calls with many
-// tools, keys, ids and argument sizes. It is the same in every run.
-func corpus(tool, host string, keys []string) [][]byte {
+// tools, keys, ids and argument sizes, of a client of 2025-06-18 or of 2026-07-28. It is
+// the same in every run.
+func corpus(tool, host string, keys []string, modern bool) [][]byte {
 	r := rand.New(rand.NewPCG(1, 2))
 	requests := make([][]byte, corpusSize)
 	for i := range requests {
@@ -64,10 +65,15 @@ func corpus(tool, host string, keys []string) [][]byte {
 			words[w] = vocabulary[r.IntN(len(vocabulary))]
 		}
 		name := fmt.Sprintf("%s%s_%d", tool, vocabulary[r.IntN(len(vocabulary))], r.IntN(toolCount))
-		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"%s","arguments":{"query":"%s","limit":%d,"deep":{"flag":%t,"ratio":%.3f}},"_meta":{"progressToken":"p%d"}}}`,
-			i+1000, name, strings.Join(words, " "), r.IntN(500), r.IntN(2) == 0, r.Float64(), i)
+		version, headers, meta := "2025-06-18", "", ""
+		if modern {
+			version, headers = "2026-07-28", "Mcp-Method: tools/call\r\nMcp-Name: "+name+"\r\n"
+			meta = `,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}`
+		}
+		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"%s","arguments":{"query":"%s","limit":%d,"deep":{"flag":%t,"ratio":%.3f}},"_meta":{"progressToken":"p%d"%s}}}`,
+			i+1000, name, strings.Join(words, " "), r.IntN(500), r.IntN(2) == 0, r.Float64(), i, meta)
 		requests[i] = fmt.Appendf(nil, "POST /mcp HTTP/1.1\r\nHost: %s\r\nUser-Agent: bench/1\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"+
-			"Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2025-06-18\r\nContent-Length: %d\r\n\r\n%s", host, keys[r.IntN(len(keys))], len(body), body)
+			"Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: %s\r\n%sContent-Length: %d\r\n\r\n%s", host, keys[r.IntN(len(keys))], version, headers, len(body), body)
 	}
 	return requests
 }

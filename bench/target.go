@@ -226,7 +226,7 @@ func (r *rig) startGateway(ctx context.Context, name, cores, controlPlane, inges
 		return nil, err
 	}
 	file := filepath.Join(dir, "gateway.yaml")
-	if err := os.WriteFile(file, []byte(r.gatewayConfig(addr, dir, controlPlane, ingestKey, isGoverned(name))), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(r.gatewayConfig(addr, dir, controlPlane, ingestKey, name)), 0o600); err != nil {
 		return nil, err
 	}
 	p, err := start(ctx, cores, nil, name, r.binary(name), "gateway", "--config", file)
@@ -255,18 +255,26 @@ func (r *rig) makeKeys(n int) error {
 
 // gatewayConfig has API keys, fifty mixed rules of which the last allows, audit
 // with its chain, and the trace reporter.
-func (r *rig) gatewayConfig(addr, dir, controlPlane, ingestKey string, governed bool) string {
+func (r *rig) gatewayConfig(addr, dir, controlPlane, ingestKey, target string) string {
 	var b strings.Builder
+	protocol := ""
+	switch target {
+	case "modern":
+		protocol = `, protocol: "2026-07-28"`
+	case "translated":
+		protocol = `, protocol: "2025-11-25"`
+	}
 	fmt.Fprintf(&b, `listen: %s
 license: {path: %s/license.jwt, public_key_file: %[2]s/license.pub}
 default_upstream: tools
 upstreams:
-  - {name: tools, url: "http://%[3]s/mcp"}
+  - {name: tools, url: "http://%[3]s/mcp"%[8]s}
 routes:
   - {match: {tool_prefix: small_}, upstream: tools}
   - {match: {tool_prefix: large_}, upstream: tools}
   - {match: {tool_glob: "sse_*"}, upstream: tools}
   - {match: {tool_prefix: hold_}, upstream: tools}
+  - {match: {tool_prefix: ask_}, upstream: tools}
 audit: {path: %[4]s/audit.jsonl, chain: true}
 state_dir: %[4]s/state
 control_plane:
@@ -276,7 +284,7 @@ control_plane:
 auth:
   enabled: true
   keys:
-`, addr, r.dir, r.backend, dir, controlPlane, ingestKey, governed)
+`, addr, r.dir, r.backend, dir, controlPlane, ingestKey, isGoverned(target), protocol)
 	for i, hash := range r.hashes {
 		fmt.Fprintf(&b, "    - {id: k%d, hash: %q}\n", i, hash)
 	}

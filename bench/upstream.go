@@ -19,6 +19,8 @@ const (
 
 	// holdTool is the prefix of the tools whose stream stays open.
 	holdTool = "hold_"
+	// askTool is that of the tools that ask the client a question, and wait.
+	askTool = "ask_"
 )
 
 // upstreamRole serves MCP tool calls from prepared answers, chosen by the tool's
@@ -154,7 +156,17 @@ func (s *upstreamServer) answer(fd int, head, body []byte) error {
 		out := fmt.Sprintf(`{"data":{"accepted":%d,"duplicates":0}}`, bytes.Count(body, []byte(`"createdAt":`)))
 		return writeAll(fd, fmt.Appendf(nil, "HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(out), out))
 	}
+	if bytes.HasPrefix(head, []byte("DELETE ")) || bytes.Contains(body, []byte(`"method":"notifications/`)) {
+		return writeAll(fd, []byte("HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"))
+	}
 	id := value(body, `"id":`)
+	if bytes.Contains(body, []byte(`"method":"initialize"`)) {
+		if len(id) == 0 {
+			id = append(append([]byte{'"'}, value(body, `"id":"`)...), '"')
+		}
+		out := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"bench","version":"1"}}}`, id)
+		return writeAll(fd, fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nMcp-Session-Id: bench\r\nContent-Length: %d\r\n\r\n%s", len(out), out))
+	}
 	tool := value(body, `"name":"`)
 	variant := 0
 	if i := bytes.LastIndexByte(tool, '_'); i >= 0 {
@@ -164,7 +176,9 @@ func (s *upstreamServer) answer(fd int, head, body []byte) error {
 	case bytes.HasPrefix(tool, []byte("sse_")):
 		return s.stream(fd, id, s.answers.small[variant])
 	case bytes.HasPrefix(tool, []byte(holdTool)):
-		return s.hold(fd, id)
+		return s.hold(fd, appendProgress(nil, id, 0))
+	case bytes.HasPrefix(tool, []byte(askTool)):
+		return s.hold(fd, []byte(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"May the work go on?","requestedSchema":{"type":"object","properties":{"go":{"type":"boolean"}}}}}`))
 	case bytes.HasPrefix(tool, []byte("large_")):
 		return s.json(fd, id, s.answers.large[variant])
 	default:
@@ -213,8 +227,8 @@ func (s *upstreamServer) stream(fd int, id, result []byte) error {
 }
 
 // hold begins a stream with one frame and leaves it open.
-func (s *upstreamServer) hold(fd int, id []byte) error {
-	frame := appendProgress([]byte("event: message\ndata: "), id, 0)
+func (s *upstreamServer) hold(fd int, message []byte) error {
+	frame := append([]byte("event: message\ndata: "), message...)
 	return writeAll(fd, fmt.Appendf(nil, "%s%x\r\n%s\n\n\r\n", streamHead, len(frame)+2, frame))
 }
 

@@ -79,7 +79,7 @@ func (ex *exchange) fillRecord(r *audit.Record, m *mcp.Message, up *transport.Up
 	}
 	r.Principal, r.PrincipalKind, r.KeyID = ex.who.Value, ex.who.Kind.String(), ex.who.KeyID
 	r.OAuthClientName, r.ClientIP = ex.rec.OAuthClientName, ex.address
-	if cp := &ex.live.cfg.ControlPlane; cp.URL != "" {
+	if cp := &ex.live.cfg.ControlPlane; len(cp.URL) > 0 {
 		r.Agent, r.Environment = cp.AgentOf(ex.who.Value), cp.Environment
 	}
 	r.Dialect = ex.recordedDialect()
@@ -219,7 +219,7 @@ func (ex *exchange) span(end time.Time, provider time.Duration) {
 	s := telemetry.Span{
 		Trace: ex.place.Trace, Start: ex.start, End: end,
 		HTTPMethod: ex.r.Method, Method: r.Method, Tool: r.Tool, Version: ex.dialect.Version, Status: r.Status,
-		ErrorType: accounting.ErrorType(r), Decision: accounting.Decision(r), RuleID: r.RuleID, Upstream: r.Upstream,
+		ErrorType: accounting.ErrorType(r), Decision: accounting.Decision(r), RuleID: r.RuleID, Upstream: r.Upstream, RequestID: r.RequestID, Reason: refusal.ReasonOf(r.Action, r.ErrorKind),
 		Principal: r.Principal, OAuthClientName: r.OAuthClientName, TaskHandle: r.TaskHandle,
 		GuardrailName: r.GuardrailName, GuardrailVerdict: r.GuardrailVerdict, GuardrailLatency: r.GuardrailLatency,
 	}

@@ -62,7 +62,11 @@ func TestOneClientUsesEverythingOfAllUpstreams(t *testing.T) {
 			for _, s := range []*toolServer{crm, web, files} {
 				s.offer(s.name)
 			}
-			r := newRig(t, federated(fmt.Sprintf(`
+			generation := ""
+			if !stateless {
+				generation = legacyClients
+			}
+			r := newRig(t, generation+federated(fmt.Sprintf(`
   - {name: crm, url: %s, prefix: crm_}
   - {name: web, url: %s, prefix: web_, tools: {deny: ["admin_*"], rename: {very_long_name: fetch}}}
   - {name: files, url: %s}`, crm.URL, web.URL, files.URL), `

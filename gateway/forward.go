@@ -46,7 +46,7 @@ func (ex *exchange) forward() *refusal.Refusal {
 		return ex.refuseUpstream(err)
 	}
 	defer resp.Body.Close()
-	ex.executed = true
+	ex.executed, ex.rec.UpstreamDialect = true, resp.Dialect
 	return ex.relay(resp)
 }
 

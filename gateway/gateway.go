@@ -41,7 +41,9 @@ import (
 	"svc/gateway/refused"
 	"svc/gateway/report"
 	"svc/gateway/streams"
+	"svc/gateway/targets"
 	"svc/gateway/toolsearch"
+	"svc/gateway/translate"
 	"svc/gateway/transport"
 	"svc/gateway/upstream"
 	"svc/gateway/verdict"
@@ -93,6 +95,7 @@ type Gateway struct {
 	listen          string
 	defaultUpstream string
 	targets         map[string]*transport.Upstream
+	upstreams       *translate.Upstreams // those of targets that are configured
 	router          *upstream.Router
 	proxies         *clientip.Resolver
 	addressWarned   atomic.Bool // of proxies that send both headers
@@ -116,8 +119,8 @@ type Gateway struct {
 	quality    *quality.Schemas // nil when no traces are reported
 	callouts   verdict.Callouts // nil when no metrics are served
 
-	search *toolsearch.Service // nil unless tools/list is answered here
-
+	sessionKey []byte              // seals what clients keep
+	search     *toolsearch.Service // nil unless tools/list is answered here
 	// federation is the default upstream where it is configured, else nil.
 	federation *federation.Federation
 
@@ -205,7 +208,7 @@ func New(opts Options) (g *Gateway, err error) {
 	if g.router, err = upstream.NewRouter(cfg.Routes); err != nil {
 		return nil, err
 	}
-	if g.targets, err = g.openUpstreams(cfg); err != nil {
+	if err = g.openUpstreams(cfg); err != nil {
 		return nil, err
 	}
 	if err = g.openFederation(cfg); err != nil {
@@ -255,6 +258,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	wg.Go(func() { observed = g.observer.run(ctx, g.log) })
 	wg.Go(func() { g.license.Run(ctx) })
 	wg.Go(func() { g.verifier.Run(ctx) })
+	wg.Go(func() { g.upstreams.Run(ctx) })
 	if g.governance != nil {
 		wg.Go(func() { g.governance.Run(ctx) })
 	}
@@ -280,10 +284,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 // ConnectionLimit returns how many connections may be open from an address, 0 for any
 // number. Behind loopback and trusted proxies are many clients.
 func (g *Gateway) ConnectionLimit(a netip.Addr) int {
-	if a.IsLoopback() || g.proxies.Trusts(a) {
-		return 0
-	}
-	return g.live.Load().cfg.Limits.ConnectionsPerAddress
+	return g.proxies.Limit(a, g.live.Load().cfg.Limits.ConnectionsPerAddress)
 }
 
 // TLSConfig returns the configuration to listen with, or nil for plain HTTP.
@@ -313,9 +314,7 @@ func (g *Gateway) Close() error {
 		g.verifier.Close()
 	}
 	var errs []error
-	for _, t := range g.targets {
-		errs = append(errs, t.Transport.Close())
-	}
+	errs = append(errs, targets.Close(g.targets))
 	if l := g.live.Load(); l != nil {
 		l.verdict.Guards.Close()
 	}

@@ -335,6 +335,11 @@ func newUpstream(t testing.TB, serve func(w http.ResponseWriter, body string, r 
 	u := &upstreamServer{}
 	u.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
+		if strings.Contains(string(body), `"id":"svc-generation"`) { // the gateway asks what it speaks
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":"svc-generation","result":{"supportedVersions":["2026-07-28","2025-11-25"]}}`)
+			return
+		}
 		u.mu.Lock()
 		u.requests = append(u.requests, seen{r.Method, r.Header.Clone(), string(body)})
 		u.mu.Unlock()

@@ -20,7 +20,7 @@ func (ex *exchange) input(way policy.Direction) verdict.Input {
 	return verdict.Input{
 		Context: ex.ctx, Direction: way, Caller: &ex.who.Principal, Limits: ex.g.limits, Now: ex.g.now,
 		Asked: &ex.msg, HasAsked: ex.hasMsg, Decided: ex.decision.Action, Policies: ex.governed.set,
-		Modern: ex.dialect.Modern, Resumed: ex.r.Method == http.MethodGet,
+		Modern: ex.dialect.Modern, Resumed: ex.r.Method == http.MethodGet, Translated: ex.rec.UpstreamDialect != "",
 	}
 }
 

@@ -88,14 +88,7 @@ func (g *Gateway) activate(l *live) {
 	g.observer.adopt(l.cfg)
 	g.bodies.SetLimit(l.cfg.Limits.BodyBytes)
 	l.callers.WarnPublicURL(g.log, g.listen, l.cfg.Auth.OAuth.PublicURL)
-	g.log.Info("policy rules loaded", "order", l.rules.Order(), "default_action", defaultAction(l.cfg))
-}
-
-func defaultAction(cfg *config.File) string {
-	if a := cfg.Policy.DefaultAction; a != nil {
-		return *a
-	}
-	return "omitted"
+	g.log.Info("policy rules loaded", "order", l.rules.Order(), "default_action", l.cfg.Policy.DefaultActionName())
 }
 
 // Reload reads the configuration again and puts it in force (gateway

@@ -7,11 +7,19 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"svc/gateway/child"
 )
 
 // No test leaves a goroutine behind: neither streams nor background calls nor watchdogs
 // outlive their gateway.
 func TestMain(m *testing.M) {
+	switch args := os.Args[1:]; {
+	case child.IsHelper(args):
+		os.Exit(child.Help(args))
+	case len(args) > 0 && args[0] == stdioServer:
+		os.Exit(serveStdio(args[1]))
+	}
 	code := m.Run()
 	if code == 0 {
 		overHTTP = true

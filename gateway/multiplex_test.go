@@ -38,13 +38,16 @@ func twoUpstreams(first, second string) string {
 	return strings.Replace(basic(first), "routes:\n", "  - name: second\n    url: "+second+"\nroutes:\n  - match: {tool_name: slow}\n    upstream: second\n", 1)
 }
 
+// legacyClients makes clients that know both generations use the one with sessions.
+const legacyClients = "allowed_protocol_versions: [2025-11-25, 2025-06-18, 2025-03-26]\n"
+
 // One client session works with two stateful upstreams: a server request from
 // the second reaches the client and its answer the second; notifications of both
 // come over the one standalone stream; DELETE ends both.
 func TestSessionAcrossTwoUpstreams(t *testing.T) {
 	firstServer, first := elicitor(t, "safe")
 	secondServer, second := elicitor(t, "slow")
-	r := newRig(t, twoUpstreams(first.URL, second.URL)+"    - {id: answers, action: allow, when: {}}\n")
+	r := newRig(t, twoUpstreams(first.URL, second.URL)+"    - {id: answers, action: allow, when: {}}\n"+legacyClients)
 	var asked, changed atomic.Int32
 	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, &sdk.ClientOptions{
 		ElicitationHandler: func(_ context.Context, req *sdk.ElicitRequest) (*sdk.ElicitResult, error) {

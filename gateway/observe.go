@@ -166,7 +166,8 @@ func (g *Gateway) state() telemetry.State {
 	for name, t := range g.targets {
 		if pooled, ok := t.Transport.(interface{ Stats() upstream.Stats }); ok {
 			c := pooled.Stats()
-			s.Upstreams = append(s.Upstreams, telemetry.UpstreamState{Name: name, Open: c.Open, Idle: c.Idle, Waiting: c.Waiting, Dials: c.Dials, InFlight: c.InFlight, BreakerOpen: c.BreakerOpen})
+			s.Upstreams = append(s.Upstreams, telemetry.UpstreamState{Name: name, Open: c.Open, Idle: c.Idle, Waiting: c.Waiting, Dials: c.Dials, InFlight: c.InFlight, BreakerOpen: c.BreakerOpen,
+				Processes: c.Processes, ProcessStarts: c.ProcessStarts, ProcessExits: c.ProcessExits})
 		}
 	}
 	for _, u := range g.search.Stats() {

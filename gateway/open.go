@@ -22,7 +22,10 @@ import (
 	"svc/gateway/report"
 	"svc/gateway/requestid"
 	"svc/gateway/session"
+	"svc/gateway/targets"
 	"svc/gateway/toolsearch"
+	"svc/gateway/translate"
+	"svc/gateway/translate/handover"
 	"svc/gateway/transport"
 )
 
@@ -82,11 +85,7 @@ func (g *Gateway) openState(cfg *config.File, opts Options) error {
 
 // openSessions opens the memory of the sessions that the gateway opens for clients.
 func (g *Gateway) openSessions(cfg *config.File) error {
-	key, err := session.LoadKey(cfg.Sessions.KeyFile, cfg.StateDirectory())
-	if err != nil {
-		return err
-	}
-	sealer, err := session.NewSealer(key)
+	sealer, err := session.NewSealer(g.sessionKey)
 	if err != nil {
 		return err
 	}
@@ -120,7 +119,7 @@ func (g *Gateway) openSearch(cfg *config.File) {
 	}
 	var sources []toolsearch.Source
 	for _, name := range g.router.Upstreams() { // no other upstream's tools can be called
-		sources = append(sources, toolsearch.Source{Name: name, Transport: g.targets[name].Transport})
+		sources = append(sources, toolsearch.Source{Name: name, Transport: g.targets[name].Direct})
 	}
 	g.search = &toolsearch.Service{MaxResults: c.MaxResults, Refresher: toolsearch.New(toolsearch.Options{
 		Sources: sources, Route: g.router.Match, Reserved: toolsearch.Name,
@@ -131,20 +130,17 @@ func (g *Gateway) openSearch(cfg *config.File) {
 
 // openFederation makes the upstream that stands for all others the default one, where
 // the file asks for it.
-func (g *Gateway) openFederation(cfg *config.File) error {
+func (g *Gateway) openFederation(cfg *config.File) (err error) {
 	if !cfg.Federation.Enabled {
 		return nil
 	}
-	key, err := session.LoadKey(cfg.Sessions.KeyFile, cfg.StateDirectory())
-	if err != nil {
-		return err
-	}
 	opts := federation.Options{
-		Config: cfg.Federation, Fallback: cfg.DefaultUpstream, StateDir: cfg.StateDirectory(), Key: key,
+		Config: cfg.Federation, Fallback: cfg.DefaultUpstream, StateDir: cfg.StateDirectory(), Key: g.sessionKey,
 		Version: g.version, Logger: g.log, Now: g.now, May: g.mayAsk,
 	}
 	for i := range cfg.Upstreams {
-		opts.Upstreams = append(opts.Upstreams, federation.Upstream{Config: &cfg.Upstreams[i], Transport: g.targets[cfg.Upstreams[i].Name].Transport})
+		t := g.targets[cfg.Upstreams[i].Name]
+		opts.Upstreams = append(opts.Upstreams, federation.Upstream{Config: &cfg.Upstreams[i], Transport: t.Direct, Announcing: t.Transport})
 	}
 	if g.federation, err = federation.New(opts); err != nil {
 		return fmt.Errorf("federation: %w", err)
@@ -218,14 +214,16 @@ func (g *Gateway) openGovernance(cfg *config.File, opts Options) (err error) {
 }
 
 // openUpstreams makes what the configured upstreams are reached by.
-func (g *Gateway) openUpstreams(cfg *config.File) (map[string]*transport.Upstream, error) {
-	all := make(map[string]*transport.Upstream, len(cfg.Upstreams))
-	for _, c := range cfg.Upstreams {
-		up, err := transport.Open(c.WithBreaker(cfg.Federation.Enabled), g.log, g.now)
-		if err != nil {
-			return all, err
-		}
-		all[c.Name] = up
+func (g *Gateway) openUpstreams(cfg *config.File) (err error) {
+	if g.sessionKey, err = session.LoadKey(cfg.Sessions.KeyFile, cfg.StateDirectory()); err != nil {
+		return err
 	}
-	return all, nil
+	if g.targets, err = targets.Open(cfg, targets.Options{Version: g.version, Logger: g.log, Now: g.now, Changed: func(name string) { g.federation.Changed(name) }}); err != nil {
+		return err
+	}
+	g.upstreams, err = translate.Open(cfg.Upstreams, g.targets, translate.Options{
+		Key: g.sessionKey, Version: g.version, Background: g.background, Logger: g.log, Now: g.now,
+		Level: func(ctx context.Context, id session.ID) []byte { return g.sessions.State.Settings.Level(ctx, id) },
+	}, func() (handover.Store, bool) { return g.redis.Mailboxes(), g.redis != nil })
+	return err
 }

@@ -28,7 +28,7 @@ func TestUnknownParametersOfMCPAreIgnored(t *testing.T) {
 		echo(w, string(body), r)
 	}))
 	defer u.Close()
-	r := newRig(t, "upstreams: [{name: u, url: "+u.URL+"}]\ndefault_upstream: u\nroutes: [{match: {tool_name: t}, upstream: u}]\npolicy: {default_action: allow}\n")
+	r := newRig(t, "upstreams: [{name: u, url: "+u.URL+", protocol: 2025-06-18}]\ndefault_upstream: u\nroutes: [{match: {tool_name: t}, upstream: u}]\npolicy: {default_action: allow}\n")
 	ids := regexp.MustCompile(`"request_id":"[^"]*"`)
 	for _, request := range []struct{ method, body string }{
 		{http.MethodPost, call("1", "t")},

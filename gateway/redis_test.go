@@ -143,7 +143,9 @@ func TestReloadKeepsTheSharedStore(t *testing.T) {
 	if got := r.do(http.MethodGet, strings.TrimSuffix(r.url, "/mcp")+"/readyz", ""); !strings.Contains(got.body, "rate_limit_store") {
 		t.Errorf("readyz %s", got.body)
 	}
-	if keys, err := server.Do("KEYS", "*"); err != nil || strings.Count(fmt.Sprint(keys), "mcpgw:rl:{") != 1 || strings.Contains(fmt.Sprint(keys), "other:") {
+	keys, err := server.Do("KEYS", "*")
+	buckets := strings.ReplaceAll(fmt.Sprint(keys), "mcpgw:rl:{mail:replicas}", "") // by which replicas find each other
+	if err != nil || strings.Count(buckets, "mcpgw:rl:{") != 1 || strings.Contains(buckets, "other:") {
 		t.Errorf("keys %v, %v", keys, err)
 	}
 }

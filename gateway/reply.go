@@ -5,6 +5,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"svc/gateway/mcp"
+	"svc/gateway/policy"
 	"svc/gateway/refusal"
 )
 
@@ -21,9 +23,9 @@ func (ex *exchange) refuse(refused *refusal.Refusal) {
 	endRead()
 	ex.rejectStopped(refused)
 	refused.Note(&ex.rec)
-	ex.composeRefusal(refused)
+	shown := ex.composeRefusal(refused)
 	if ex.countRefusal(refused) {
-		refused.Write(ex.w, ex.own)
+		shown.Write(ex.w, ex.own)
 		return
 	}
 	if err := ex.account(refused.Status, len(ex.own)); err != nil && refused != &refusal.Audit {
@@ -31,7 +33,7 @@ func (ex *exchange) refuse(refused *refusal.Refusal) {
 		return
 	}
 	if !ex.rescued {
-		refused.Write(ex.w, ex.own)
+		shown.Write(ex.w, ex.own)
 	}
 }
 
@@ -50,12 +52,20 @@ func (ex *exchange) rejectStopped(refused *refusal.Refusal) {
 	ex.session.RejectStopped(ex.ctx, refused, ex.rec.RequestID, version)
 }
 
-// composeRefusal makes the body of a refusal. It is not in the buffer of the
-// upstream's answer, to which the record still refers.
-func (ex *exchange) composeRefusal(refused *refusal.Refusal) {
-	ex.own = refused.AppendBody(ex.own[:0], &refusal.Reply{
-		ID: refused.ID(&ex.msg, ex.r.Method), RequestID: ex.rec.RequestID, Executed: ex.executed,
-	})
+// composeRefusal makes the body of a refusal, and returns it as the client sees it. The
+// body is not in the buffer of the upstream's answer, to which the record still refers.
+func (ex *exchange) composeRefusal(refused *refusal.Refusal) *refusal.Refusal {
+	reply := replyOf(ex, refused.ID(&ex.msg, ex.r.Method))
+	ex.own = refused.AppendBody(ex.own[:0], reply)
+	return refused.For(reply)
+}
+
+// replyOf is what the client gets beside a refusal.
+func replyOf(ex *exchange, id []byte) *refusal.Reply {
+	return &refusal.Reply{
+		ID: id, RequestID: ex.rec.RequestID, Executed: ex.executed, Stateless: ex.dialect.Modern,
+		ToolErrors: ex.live.cfg.Policy.DenyAs == policy.DenyAsToolError && ex.msg.Method == mcp.MethodToolsCall && ex.msg.Kind == mcp.Request,
+	}
 }
 
 // countRefusal reports whether a refused request, or a preflight, was counted, and

@@ -122,7 +122,7 @@ routes:
   - {match: {tool_prefix: first_}, upstream: first}
   - {match: {tool_prefix: second_}, upstream: second}
 policy: {default_action: allow}
-`, first.URL, second.URL))
+`, first.URL, second.URL)+map[bool]string{false: legacyClients}[tt.stateless])
 			var steps, asked, sampled, changed atomic.Int32
 			var mu sync.Mutex
 			var logs []string

@@ -69,7 +69,11 @@ func TestGoSDKThroughTheGateway(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			up := newSDKServer(t, "up", &tt.options)
-			r := newRig(t, basic(up.URL))
+			config := basic(up.URL)
+			if !tt.options.Stateless {
+				config += legacyClients
+			}
+			r := newRig(t, config)
 			var seen atomic.Int32
 			client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, &sdk.ClientOptions{
 				ProgressNotificationHandler: func(context.Context, *sdk.ProgressNotificationClientRequest) { seen.Add(1) },

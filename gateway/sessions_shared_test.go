@@ -2,6 +2,8 @@
 
 package gateway
 
+//lint:file-ignore SA1019 sampling is deprecated since 2026-07-28, and passes as long as clients have it
+
 import (
 	"bufio"
 	"context"
@@ -76,6 +78,87 @@ func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
+// Clients of either generation whose requests come to two replicas in turn get the answers
+// to calls in which they are asked, also where the replica that a client answers is not the
+// one that holds the call, and the upstream speaks the other generation.
+func TestAnswersReachTheReplicaThatAsked(t *testing.T) {
+	for name, legacyClient := range map[string]bool{"legacy client": true, "client of 2026-07-28": false} {
+		t.Run(name, func(t *testing.T) {
+			modern, legacy := newGeneration(t, "modern", true), newGeneration(t, "legacy", false)
+			config := fmt.Sprintf(`
+default_upstream: legacy
+upstreams:
+  - {name: modern, url: %s, protocol: 2026-07-28}
+  - {name: legacy, url: %s}
+routes:
+  - {match: {tool_prefix: modern_}, upstream: modern}
+  - {match: {tool_prefix: legacy_}, upstream: legacy}
+policy: {default_action: allow}
+`, modern.URL, legacy.URL)
+			if legacyClient {
+				config += legacyClients
+			}
+			one, other := replicas(t, config, inRedis(redistest.Start(t).URL(), "operation_timeout: 5s"))
+			var turn atomic.Int32
+			b := &balancer{key: one.key, urls: []string{one.url, other.url}, used: make([]atomic.Int32, 2), pick: func(string, string) int { return int(turn.Add(1) % 2) }}
+			client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, &sdk.ClientOptions{
+				ElicitationHandler: func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+					return &sdk.ElicitResult{Action: "accept", Content: map[string]any{"ok": true}}, nil
+				},
+				CreateMessageHandler: func(context.Context, *sdk.CreateMessageRequest) (*sdk.CreateMessageResult, error) {
+					return &sdk.CreateMessageResult{Role: "assistant", Model: "none", Content: &sdk.TextContent{Text: "word"}}, nil
+				},
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+			defer cancel()
+			session, err := client.Connect(ctx, &sdk.StreamableClientTransport{Endpoint: one.url, HTTPClient: &http.Client{Transport: b}}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer session.Close()
+			for i := range 6 {
+				for tool, want := range map[string]string{"modern_ask": "accept", "legacy_ask": "accept", "modern_sample": "word", "legacy_sample": "word"} {
+					if i%2 == 0 {
+						turn.Add(1) // the parity of the first request changes
+					}
+					got, err := session.CallTool(ctx, &sdk.CallToolParams{Name: tool})
+					if err != nil {
+						t.Fatalf("%s: %v", tool, err)
+					}
+					if s := got.Content[0].(*sdk.TextContent).Text; s != want {
+						t.Errorf("%s answered %q, want %q", tool, s, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// The cancellation of a legacy client's call ends it at a server of 2026-07-28, also where
+// it comes to another replica than the one that runs the call.
+func TestACancellationReachesTheReplicaThatRunsTheCall(t *testing.T) {
+	modern := newGeneration(t, "modern", true)
+	one, other := replicas(t, fmt.Sprintf(`
+default_upstream: modern
+upstreams:
+  - {name: modern, url: %s, protocol: 2026-07-28}
+routes:
+  - {match: {tool_prefix: modern_}, upstream: modern}
+policy: {default_action: allow}
+%s`, modern.URL, legacyClients), inRedis(redistest.Start(t).URL(), "operation_timeout: 5s"))
+	sid := one.begin()
+	ended := make(chan answer, 1)
+	go func() { ended <- one.post(call("7", "modern_wait"), "Mcp-Session-Id", sid) }()
+	eventually(t, "the server has the call", func() bool { return modern.waiting.Load() == 1 })
+	if got := other.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`, "Mcp-Session-Id", sid); got.status != http.StatusAccepted {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	if got := <-ended; !strings.Contains(got.body, "the client has cancelled it") {
+		t.Errorf("the call was answered with %d %s", got.status, got.body)
+	}
+	eventually(t, "the server hears of it", func() bool { return modern.cancelled.Load() > 0 })
+}
+
 // A real client whose requests come to two replicas in turn has one session at
 // both stateful upstreams: tools of both, questions of the servers that are
 // answered at the other replica, and an end that is the end everywhere. So it is
@@ -98,7 +181,7 @@ func TestClientOfTwoReplicasHasOneSession(t *testing.T) {
 			t.Run(name+"/"+store, func(t *testing.T) {
 				firstServer, first := elicitor(t, "safe")
 				secondServer, second := elicitor(t, "slow")
-				one, other := replicas(t, twoUpstreams(first.URL, second.URL)+"    - {id: answers, action: allow, when: {}}\n", text)
+				one, other := replicas(t, twoUpstreams(first.URL, second.URL)+"    - {id: answers, action: allow, when: {}}\n"+legacyClients, text)
 				b := &balancer{key: one.key, urls: []string{one.url, other.url}, pick: pick, used: make([]atomic.Int32, 2)}
 				var asked atomic.Int32
 				client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, &sdk.ClientOptions{

@@ -177,18 +177,13 @@ func (h streamHost) finish(ctx context.Context, c *streams.Client, err error, re
 		ex.own = mcp.AppendListenEnd(ex.own[:0], ex.msg.ID)
 	case streams.LastError:
 		ex.rec.IsError = true
-		ex.own = refused.AppendEvent(ex.own[:0], h.answer())
+		ex.own = refused.AppendEvent(ex.own[:0], replyOf(ex, ex.msg.ID))
 	}
 	if ex.account(http.StatusOK, ex.streamed.Sent+len(ex.own)) != nil {
 		// What cannot be recorded is not told; that it cannot is.
-		ex.own = refusal.Audit.AppendEvent(ex.own[:0], h.answer())
+		ex.own = refusal.Audit.AppendEvent(ex.own[:0], replyOf(ex, ex.msg.ID))
 	}
 	c.Last(ex.own)
-}
-
-// answer is what the client gets beside a refusal in the place of the answer.
-func (h streamHost) answer() *refusal.Reply {
-	return &refusal.Reply{ID: h.ex.msg.ID, RequestID: h.ex.rec.RequestID, Executed: h.ex.executed}
 }
 
 // ErrStopping is the cause with which the server cancels the requests that are still

@@ -43,7 +43,50 @@ func NewShop(version string, log *slog.Logger) http.Handler {
 	s.addReadingTools(server)
 	s.addWritingTools(server)
 	s.addPrompts(server)
-	return handle(server, log)
+	return legacyOnly(handle(server, log))
+}
+
+// The two servers are of different protocol generations, so that the demo shows what a
+// gateway does between them: the shop speaks the revisions with sessions, the handbook
+// 2026-07-28 alone.
+
+// legacyOnly refuses the stateless revision.
+func legacyOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("MCP-Protocol-Version") >= statelessRevision {
+			refuseRevision(w, r, "2025-11-25", "2025-06-18", "2025-03-26")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// statelessOnly refuses every other revision, and requests that name none.
+func statelessOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("MCP-Protocol-Version") < statelessRevision {
+			refuseRevision(w, r, statelessRevision)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// refuseRevision answers that the server speaks other revisions (2026-07-28,
+// UnsupportedProtocolVersion).
+func refuseRevision(w http.ResponseWriter, r *http.Request, supported ...string) {
+	var envelope struct {
+		ID json.RawMessage `json:"id"`
+	}
+	_ = json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&envelope)
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusBadRequest)
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"jsonrpc": "2.0", "id": envelope.ID, "error": map[string]any{
+			"code": -32022, "message": "unsupported protocol version",
+			"data": map[string]any{"supported": supported, "requested": r.Header.Get("MCP-Protocol-Version")},
+		},
+	})
 }
 
 // handle serves every protocol revision that the SDK knows: sessions up to

@@ -43,7 +43,7 @@ func connect(t *testing.T, url, revision string, opts *mcp.ClientOptions) *mcp.C
 
 func TestRevisions(t *testing.T) {
 	url := serve(t)
-	for _, revision := range []string{"2025-06-18", "2025-11-25", "2026-07-28"} {
+	for _, revision := range []string{"2025-06-18", "2025-11-25"} {
 		t.Run(revision, func(t *testing.T) {
 			progress := make(chan float64, 8)
 			cs := connect(t, url, revision, &mcp.ClientOptions{
@@ -134,7 +134,7 @@ func TestTools(t *testing.T) {
 
 func TestHandbook(t *testing.T) {
 	url := serveOne(t, NewHandbook("test", slog.New(slog.DiscardHandler)))
-	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
+	for _, revision := range []string{"2026-07-28"} {
 		t.Run(revision, func(t *testing.T) {
 			cs := connect(t, url, revision, nil)
 			for _, row := range []struct {
@@ -218,5 +218,29 @@ func TestBodyLimit(t *testing.T) {
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusRequestEntityTooLarge {
 		t.Errorf("got %d, want 413", resp.StatusCode)
+	}
+}
+
+// Each server refuses the revisions of the other generation, and says which it speaks.
+func TestGenerations(t *testing.T) {
+	for _, tt := range []struct{ url, version, want string }{
+		{serve(t), "2026-07-28", `"supported":["2025-11-25"`},
+		{serveOne(t, NewHandbook("test", slog.New(slog.DiscardHandler))), "2025-11-25", `"supported":["2026-07-28"]`},
+		{serveOne(t, NewHandbook("test", slog.New(slog.DiscardHandler))), "", `"supported":["2026-07-28"]`},
+	} {
+		req, err := http.NewRequest(http.MethodPost, tt.url, strings.NewReader(`{"jsonrpc":"2.0","id":"x","method":"tools/list"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("MCP-Protocol-Version", tt.version)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusBadRequest || !strings.Contains(string(body), `"code":-32022`) || !strings.Contains(string(body), tt.want) || !strings.Contains(string(body), `"id":"x"`) {
+			t.Errorf("%q: %d %s", tt.version, resp.StatusCode, body)
+		}
 	}
 }

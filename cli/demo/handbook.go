@@ -95,7 +95,7 @@ func NewHandbook(version string, log *slog.Logger) http.Handler {
 			}}}, nil
 		})
 	}
-	return handle(server, log)
+	return statelessOnly(handle(server, log))
 }
 
 // findPages returns the pages that hold every word of the text.

@@ -238,7 +238,7 @@ func (s *devStack) startGateway(ctx context.Context) error {
 	if file == nil {
 		return errors.Join(command.Failed(fmt.Errorf("%s has errors", path), "mend it, or delete it for a new one"), ln.Close())
 	}
-	sink, heads, err := gatewaycmd.Sinks(file, s.env.Build)
+	sink, heads, err := gatewaycmd.Sinks(file, s.env.Build, s.log)
 	if err == nil {
 		s.gw, err = gateway.New(gateway.Options{
 			Config:     file,
@@ -248,7 +248,7 @@ func (s *devStack) startGateway(ctx context.Context) error {
 			Sink:       sink,
 			Heads:      heads,
 			SinkStatus: gatewaycmd.SinkStatus,
-			Governance: gatewaycmd.GovernanceSource(file, s.env.Build),
+			Governance: gatewaycmd.GovernanceSource(file, s.env.Build, s.log),
 			Now:        s.env.Now,
 		})
 	}

@@ -26,6 +26,8 @@ import (
 type gatewayOptions struct {
 	config      string
 	check       bool
+	probe       bool
+	tokenEnv    string
 	requireAuth bool
 	format      output.Format
 	log         command.LogOptions
@@ -43,6 +45,11 @@ a reload of a file with errors changes nothing.
 --check reads what a start reads: the file, its variables (also from the
 directory credentials-gateway beside it, from which the packaged unit gets its
 credentials), the license, keys and certificates. It connects to nothing.
+With --probe it also asks each upstream, guardrail, issuer, Redis and the control
+plane what a running gateway would ask them, and prints what each one has, why
+one fails and what to do. Nothing is changed, and no tool is pinned. An upstream
+with credentials.token_exchange is asked with the token of a caller, which is in
+the variable that --token-env names.
 
 SVC_CONFIG, SVC_LOG_FORMAT, SVC_LOG_LEVEL and SVC_REQUIRE_AUTH set the flags of
 the same names; a flag overrides its variable.
@@ -50,7 +57,8 @@ the same names; a flag overrides its variable.
 SIGTERM and SIGINT drain: /readyz turns 503, and requests in flight may finish
 within shutdown.grace. A second signal ends at once.`,
 		Example: `  svc gateway --config /etc/svc/svc.yaml
-  svc gateway --config svc.yaml --check`,
+  svc gateway --config svc.yaml --check
+  svc gateway --config svc.yaml --check --probe`,
 		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := command.ResolveEnvironment(env, cmd.Flags()); err != nil {
@@ -59,6 +67,15 @@ within shutdown.grace. A second signal ends at once.`,
 			o.config, _ = command.ConfigPath(env, cmd.Flags(), config.DefaultPath)
 			if cmd.Flags().Changed("output") && !o.check {
 				return command.Usagef("add --check", "-o is for --check")
+			}
+			if o.probe && !o.check {
+				return command.Usagef("add --check", "--probe is for --check")
+			}
+			if o.tokenEnv != "" && !o.probe {
+				return command.Usagef("add --check --probe", "--token-env is for --probe")
+			}
+			if o.probe {
+				return probeGateway(cmd.Context(), env, o, false)
 			}
 			if o.check {
 				return checkGateway(cmd.Context(), env, o)
@@ -69,6 +86,8 @@ within shutdown.grace. A second signal ends at once.`,
 	f := cmd.Flags()
 	f.StringVar(&o.config, "config", config.DefaultPath, "configuration file")
 	f.BoolVar(&o.check, "check", false, "check the file and the files that it names, print what is found and exit")
+	f.BoolVar(&o.probe, "probe", false, "with --check, ask the servers that the file names, and print what each has or why it fails")
+	addTokenEnv(cmd, &o.tokenEnv)
 	f.BoolVar(&o.requireAuth, "require-auth", false, "refuse a configuration with authentication off")
 	o.log.AddFlags(cmd)
 	output.AddFormatFlag(cmd, &o.format, output.FormatText, output.FormatJSON)
@@ -118,7 +137,7 @@ func checkGateway(ctx context.Context, env process.Env, o gatewayOptions) error 
 		return command.ErrReported
 	}
 	fmt.Fprintf(env.Stderr, "%s is valid\n", o.config)
-	fmt.Fprintf(env.Stderr, "not checked: whether the servers that it names accept connections (svc policy lint %s --check-files), and what another user than this one may read\n", o.config)
+	fmt.Fprintln(env.Stderr, "not checked: whether the servers that it names work (add --probe), and what another user than this one may read")
 	return nil
 }
 
@@ -156,7 +175,7 @@ func runGateway(ctx context.Context, env process.Env, o gatewayOptions) error {
 	if file == nil {
 		return command.ErrReported
 	}
-	sink, heads, err := Sinks(file, env.Build)
+	sink, heads, err := Sinks(file, env.Build, log)
 	if err != nil {
 		return err
 	}
@@ -169,7 +188,7 @@ func runGateway(ctx context.Context, env process.Env, o gatewayOptions) error {
 		Sink:       sink,
 		Heads:      heads,
 		SinkStatus: SinkStatus,
-		Governance: GovernanceSource(file, env.Build),
+		Governance: GovernanceSource(file, env.Build, log),
 		Now:        env.Now,
 	})
 	if err != nil {
@@ -220,13 +239,11 @@ func reloader(env process.Env, o gatewayOptions, log *slog.Logger) func() (*conf
 }
 
 // Sinks returns where traces and the heads of the audit chain go, or nil.
-func Sinks(file *config.File, b process.Build) (report.Sink, report.HeadSink, error) {
+func Sinks(file *config.File, b process.Build, log *slog.Logger) (report.Sink, report.HeadSink, error) {
 	if !file.ControlPlane.Active() {
 		return nil, nil, nil
 	}
-	plane := client.New(file.ControlPlane.URL, file.ControlPlane.IngestKey,
-		client.WithTimeout(file.ControlPlane.Traces.Timeout),
-		client.WithUserAgent("svc-gateway/"+b.Info().Version))
+	plane := planeClient(&file.ControlPlane, b, log, "traces")
 	return plane, plane, nil
 }
 

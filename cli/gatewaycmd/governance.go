@@ -1,9 +1,12 @@
 package gatewaycmd
 
 import (
+	"log/slog"
+
 	"svc/cli/process"
 	"svc/gateway/config"
 	"svc/gateway/govern"
+	"svc/gateway/report"
 	"svc/server/client"
 )
 
@@ -11,13 +14,27 @@ import (
 const maxGovernance = 16 << 20
 
 // GovernanceSource returns where the gateway's policies come from, or nil.
-func GovernanceSource(file *config.File, b process.Build) govern.Source {
+func GovernanceSource(file *config.File, b process.Build, log *slog.Logger) govern.Source {
 	cp := &file.ControlPlane
-	if !cp.Governance.Enabled {
+	if !cp.Governance.Enabled || len(cp.URL) == 0 {
 		return nil
 	}
-	return client.New(cp.URL, cp.IngestKey,
+	return planeClient(cp, b, log, "governance", client.WithMaxAnswer(maxGovernance))
+}
+
+// planeClient returns the gateway's client of its control planes, for a purpose that
+// stands in the log.
+func planeClient(cp *report.Config, b process.Build, log *slog.Logger, purpose string, more ...client.Option) *client.Client {
+	moved := func(from, to string, cause error) {
+		if cause == nil {
+			log.Info("a control plane is used again", "for", purpose, "control_plane", to)
+			return
+		}
+		log.Warn("a control plane fails, and the next one is used", "for", purpose, "control_plane", from, "next", to, "error", cause)
+	}
+	return client.New(cp.URL[0], cp.IngestKey, append([]client.Option{
+		client.WithOthers(moved, cp.URL[1:]...),
 		client.WithTimeout(cp.Traces.Timeout),
-		client.WithMaxAnswer(maxGovernance),
-		client.WithUserAgent("svc-gateway/"+b.Info().Version))
+		client.WithUserAgent("svc-gateway/" + b.Info().Version),
+	}, more...)...)
 }

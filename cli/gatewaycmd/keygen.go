@@ -11,6 +11,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"svc/cli/command"
+	"svc/cli/foreign"
 	"svc/cli/output"
 	"svc/cli/process"
 	"svc/gateway/auth"
@@ -45,9 +46,13 @@ func NewKeygenCmd(env process.Env) *cobra.Command {
 
 The key is shown once; give it to the client. The hash goes into auth.keys of
 the gateway's config. With --key-stdin the hash of a key that exists is made;
-the key is then not shown again.`,
+the key is then not shown again.
+
+With -o env the output is lines that a shell reads: SVC_GATEWAY_KEY is the key,
+SVC_CLIENT_HASH its hash, and auth.keys has hash: "${SVC_CLIENT_HASH}".`,
 		Example: `  svc keygen --id ci-agent --expires-at 90d
   svc keygen --id ci-agent -o json
+  (umask 077; svc keygen --id client -o env > key.env)
   svc keygen --key-stdin < key.txt`,
 		Args: command.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return runKeygen(env, o) },
@@ -60,7 +65,7 @@ the key is then not shown again.`,
 	f.Uint32Var(&o.cost.MemoryKiB, "memory", o.cost.MemoryKiB, "argon2id memory in KiB")
 	f.Uint32Var(&o.cost.Time, "time", o.cost.Time, "argon2id passes")
 	f.Uint8Var(&o.cost.Threads, "parallelism", o.cost.Threads, "argon2id lanes")
-	output.AddFormatFlag(cmd, &o.format, output.FormatText, output.FormatJSON, output.FormatYAML)
+	output.AddFormatFlag(cmd, &o.format, output.FormatText, output.FormatJSON, output.FormatYAML, formatEnv)
 	return cmd
 }
 
@@ -81,10 +86,13 @@ func runKeygen(env process.Env, o keygenOptions) error {
 	if k.Hash, err = auth.Hash(text, o.cost); err != nil {
 		return command.Usage(fmt.Errorf("hash the key: %w", err), "leave out --memory, --time and --parallelism for good values")
 	}
-	if o.format != output.FormatText {
-		return output.WriteValue(env.Stdout, o.format, k)
+	switch o.format {
+	case output.FormatText:
+		return writeKey(env, k)
+	case formatEnv:
+		return writeVariables(env, k)
 	}
-	return writeKey(env, k)
+	return output.WriteValue(env.Stdout, o.format, k)
 }
 
 // keyText returns the key to hash: a new one, also noted in k so that it is
@@ -171,6 +179,25 @@ func writeKey(env process.Env, k gatewayKey) error {
 		fmt.Fprintf(&b, "# Give this key to the client; it is not shown again.\n%s\n\n", k.Key)
 	}
 	fmt.Fprintf(&b, "# Add this to the gateway's config.\n%s", snippet.String())
+	_, err := env.Stdout.Write([]byte(b.String()))
+	return err
+}
+
+// formatEnv writes variables for a shell. Only keys have it.
+const formatEnv output.Format = "env"
+
+// writeVariables writes the key and its hash under the names that 'svc connect' and the
+// output of 'svc import' read. The quotes keep the $ of a hash, and whatever an id holds,
+// as they are.
+func writeVariables(env process.Env, k gatewayKey) error {
+	var b strings.Builder
+	line := func(name, value string) {
+		fmt.Fprintf(&b, "%s='%s'\n", name, strings.ReplaceAll(value, "'", `'\''`))
+	}
+	if k.Key != "" {
+		line("SVC_GATEWAY_KEY", k.Key)
+	}
+	line(foreign.ClientHash, k.Hash)
 	_, err := env.Stdout.Write([]byte(b.String()))
 	return err
 }

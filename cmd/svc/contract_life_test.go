@@ -247,6 +247,10 @@ shutdown: {drain_signal_window: 700ms, grace: 10s}
 func TestContractStop(t *testing.T) {
 	reached := make(chan struct{}, 1)
 	u := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Mcp-Method") == "server/discover" { // the gateway asks what the server speaks
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		}
 		io.Copy(io.Discard, r.Body) // until then nobody notices that the gateway leaves
 		if r.Method == http.MethodGet {
 			w.Header().Set("Content-Type", "text/event-stream")

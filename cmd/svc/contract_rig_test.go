@@ -34,9 +34,11 @@ func newTools(t *testing.T) *tools {
 
 func (u *tools) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
-	u.mu.Lock()
-	u.seen = append(u.seen, string(body))
-	u.mu.Unlock()
+	if r.Header.Get("Mcp-Method") != "server/discover" { // with which the gateway asks what the server speaks
+		u.mu.Lock()
+		u.seen = append(u.seen, string(body))
+		u.mu.Unlock()
+	}
 	var msg struct {
 		ID     json.RawMessage
 		Method string

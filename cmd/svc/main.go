@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"svc/cli"
+	"svc/gateway/child"
 )
 
 //go:generate go run ../gen ../..
@@ -14,6 +15,9 @@ import (
 var version, commit, date, licenseKey string
 
 func main() {
+	if args := os.Args[1:]; child.IsHelper(args) {
+		os.Exit(child.Help(args))
+	}
 	build := cli.Build{Version: version, Commit: commit, Date: date, LicenseKey: licenseKey}
 	os.Exit(cli.Main(cli.Process(build), os.Args[1:]))
 }

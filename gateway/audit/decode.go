@@ -175,6 +175,8 @@ func stringField(name string, r *Record, cp *Checkpoint) *string {
 		return &r.Session
 	case "dialect":
 		return &r.Dialect
+	case "upstream_dialect":
+		return &r.UpstreamDialect
 	case "guardrail_name":
 		return &r.GuardrailName
 	case "guardrail_verdict":

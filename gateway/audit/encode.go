@@ -58,6 +58,7 @@ func (r *Record) appendBody(b []byte) []byte {
 	b = text(b, `,"environment":`, r.Environment)
 	b = text(b, `,"session":`, r.Session)
 	b = text(b, `,"dialect":`, r.Dialect)
+	b = text(b, `,"upstream_dialect":`, r.UpstreamDialect)
 	b = number(b, `,"status":`, int64(r.Status))
 	if r.Kind != KindCheckpoint {
 		b = append(b, `,"duration_ms":`...)

@@ -8,6 +8,7 @@ import "bytes"
 // once and copies nothing.
 type FastLine struct {
 	Time, Kind, RequestID, Action, RuleID, ErrorKind, RPC, Method, Tool []byte
+	Principal                                                           []byte
 	Agent, Environment, Session, Status, Duration, InjectionScore       []byte
 	IsError                                                             bool
 
@@ -83,6 +84,8 @@ func (g *FastLine) text(name []byte) *[]byte {
 		return &g.Method
 	case "tool":
 		return &g.Tool
+	case "principal":
+		return &g.Principal
 	case "agent":
 		return &g.Agent
 	case "environment":

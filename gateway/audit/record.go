@@ -91,6 +91,9 @@ type Record struct {
 	// Dialect is the protocol revision that the request declares, or "legacy" when it
 	// declares none (decision AUD15).
 	Dialect string
+	// UpstreamDialect is the revision in which the upstream was asked, where the message
+	// was translated.
+	UpstreamDialect string
 
 	// Status is the HTTP status of the response.
 	Status int

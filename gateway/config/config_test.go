@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -84,7 +85,7 @@ func TestEveryTopLevelKey(t *testing.T) {
 		{"license.path", f.License.Path, "/run/credentials/svc/license.jwt"},
 		{"license.public_key_file", f.License.PublicKeyFile, "/etc/svc/license.pub"},
 		{"default_upstream", f.DefaultUpstream, "search"},
-		{"upstreams", len(f.Upstreams), 2},
+		{"upstreams", len(f.Upstreams), 6},
 		{"upstreams[0].headers", f.Upstreams[0].Headers, map[string]string{"Authorization": "Bearer search-token"}},
 		{"upstreams[0].timeout", f.Upstreams[0].Timeout, 20 * time.Second},
 		{"upstreams[1].timeout, the default", f.Upstreams[1].Timeout, time.Minute},
@@ -112,6 +113,7 @@ func TestEveryTopLevelKey(t *testing.T) {
 		{"allowed_origins", f.AllowedOrigins, []string{"https://app.example"}},
 		{"allowed_hosts", f.AllowedHosts, []string{"gateway.example", "127.0.0.1"}},
 		{"state_dir", f.StateDirectory(), "/var/lib/svc"},
+		{"children_dir", f.ChildrenDir, "/var/lib/svc-children"},
 		{"sessions.key_file", f.Sessions.KeyFile, "/etc/svc/session.key"},
 		{"forward_headers", f.ForwardHeaders, []string{"X-Request-Id", "Accept-Language"}},
 		{"sse_keepalive", f.SSEKeepalive, 30 * time.Second},
@@ -166,7 +168,7 @@ func TestDefaults(t *testing.T) {
 		{"shutdown.drain_signal_window", f.Shutdown.DrainSignalWindow, time.Duration(0)},
 		{"state_dir beside the audit file", f.StateDirectory(), "audit.jsonl.state"},
 		{"sse_keepalive", f.SSEKeepalive, 15 * time.Second},
-		{"control_plane.url", f.ControlPlane.URL, ""},
+		{"control_plane.url", len(f.ControlPlane.URL), 0},
 	} {
 		if d := cmp.Diff(c.want, c.got); d != "" {
 			t.Errorf("%s: %s", c.name, d)
@@ -287,6 +289,28 @@ allowed_hosts: ["${S}"]
 				}
 			}
 		}
+	}
+}
+
+// A list that may be written as its only element is one either way, and the empty text
+// is the empty list.
+func TestTheControlPlanesURLIsOneOrAList(t *testing.T) {
+	env := func(name string) (string, bool) { return map[string]string{"B": "http://127.0.0.1:2"}[name], true }
+	for text, want := range map[string][]string{
+		`"http://127.0.0.1:1"`:           {"http://127.0.0.1:1"},
+		`"${B}"`:                         {"http://127.0.0.1:2"},
+		`["http://127.0.0.1:1"]`:         {"http://127.0.0.1:1"},
+		`["http://127.0.0.1:1", "${B}"]`: {"http://127.0.0.1:1", "http://127.0.0.1:2"},
+		`""`:                             nil,
+		`[]`:                             nil,
+	} {
+		f, found := Parse("svc.yaml", []byte(readTestdata(t, "minimal.yaml")+"control_plane: {url: "+text+", traces: {enabled: false}}"), env)
+		if f == nil || !slices.Equal([]string(f.ControlPlane.URL), want) {
+			t.Errorf("%s: %v", text, found)
+		}
+	}
+	if f, _ := Parse("svc.yaml", []byte(readTestdata(t, "minimal.yaml")+"control_plane: {url: {a: b}}"), env); f != nil {
+		t.Error("a mapping is taken")
 	}
 }
 

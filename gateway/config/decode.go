@@ -38,7 +38,9 @@ func (l *loader) decode(n *yaml.Node, v reflect.Value, at *path, f field) {
 			l.decodeStruct(n, v, at)
 		}
 	case t.Kind() == reflect.Slice && !reflect.PointerTo(t).Implements(textType):
-		if l.want(n, yaml.SequenceNode, at, "a list") {
+		if oneOrList(t) && n.Kind == yaml.ScalarNode {
+			l.decodeOne(n, v, at, f)
+		} else if l.want(n, yaml.SequenceNode, at, "a list") {
 			l.decodeList(n, v, at, f)
 		}
 	case t.Kind() == reflect.Map:
@@ -138,6 +140,17 @@ func (l *loader) decodeList(n *yaml.Node, v reflect.Value, at *path, f field) {
 	for i, c := range n.Content {
 		setDefaults(out.Index(i))
 		l.decode(c, out.Index(i), at.elem(i), f)
+	}
+	v.Set(out)
+}
+
+// decodeOne decodes a value that stands for the list of it; the empty text is the empty
+// list.
+func (l *loader) decodeOne(n *yaml.Node, v reflect.Value, at *path, f field) {
+	out := reflect.MakeSlice(v.Type(), 1, 1)
+	l.decode(n, out.Index(0), at, f)
+	if out.Index(0).IsZero() {
+		out = reflect.Zero(v.Type())
 	}
 	v.Set(out)
 }

@@ -101,6 +101,7 @@ var effects = []struct {
 	{"allowed_origins", Hot},
 	{"allowed_hosts", Hot},
 	{"state_dir", Restart},
+	{"children_dir", Restart},
 	{"sessions", Restart},
 	{"forward_headers", Hot},
 	{"sse_keepalive", Hot},

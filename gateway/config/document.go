@@ -35,7 +35,9 @@ func ReadDocument(path string, o Options) *Document {
 	if err != nil {
 		return &Document{loader: &loader{name: path}, findings: []diag.Finding{unreadable(path, err)}}
 	}
-	return ParseDocument(path, data, o)
+	d := ParseDocument(path, data, o)
+	d.file.source = path
+	return d
 }
 
 // ParseDocument validates data as [ReadDocument] does; name is the file name in

@@ -20,7 +20,9 @@ var (
 	durationType = reflect.TypeFor[time.Duration]()
 	timeType     = reflect.TypeFor[time.Time]()
 	textType     = reflect.TypeFor[encoding.TextUnmarshaler]()
-	defaulter    = reflect.TypeFor[interface{ SetDefaults() }]()
+	// oneOrListType marks lists that may be written as their only element.
+	oneOrListType = reflect.TypeFor[interface{ OneOrList() }]()
+	defaulter     = reflect.TypeFor[interface{ SetDefaults() }]()
 )
 
 // secretNames are the names of fields whose values are always masked, tagged or not.
@@ -66,6 +68,9 @@ func isStruct(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && t != timeType && !reflect.PointerTo(t).Implements(textType)
 }
 
+// oneOrList reports whether a list of type t may be written as its only element.
+func oneOrList(t reflect.Type) bool { return t.Implements(oneOrListType) }
+
 // setDefaults sets the defaults of v and of its parts: parts first, so that a section can
 // override the defaults of its parts.
 func setDefaults(v reflect.Value) {
@@ -93,7 +98,7 @@ func withDefaults[T any]() T {
 func (f field) scalar() bool {
 	switch f.typ.Kind() {
 	case reflect.Struct, reflect.Slice, reflect.Map, reflect.Pointer, reflect.Interface:
-		return false
+		return oneOrList(f.typ) && !f.secret
 	}
 	return !f.secret
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"svc/gateway/audit"
@@ -23,6 +24,8 @@ const DefaultPath = "/etc/svc/svc.yaml"
 // [Parse] returned is valid and is not changed afterwards; it may be read by
 // many goroutines.
 type File struct {
+	source string // the path of the file itself; empty for a text without one
+
 	// Listen is the host:port that the gateway binds.
 	Listen string `yaml:"listen" env:"true"`
 	// TLS makes the gateway serve HTTPS. Absent means plain HTTP.
@@ -89,6 +92,10 @@ type File struct {
 	// position, the last governance bundle, the session key, the head of the audit chain
 	// and digests of known API keys. Empty means the audit path with .state appended.
 	StateDir string `yaml:"state_dir" env:"true"`
+	// ChildrenDir is the directory in which each program of upstreams[].command has its
+	// HOME and TMPDIR. Empty means a directory beside state_dir, and beside every other
+	// directory that is hidden from these programs, with -children appended.
+	ChildrenDir string `yaml:"children_dir" env:"true"`
 	// Sessions configures the key that encrypts session handles.
 	Sessions Sessions `yaml:"sessions"`
 	// ForwardHeaders are further header names that are forwarded in both directions
@@ -97,6 +104,28 @@ type File struct {
 	// SSEKeepalive is the time without data after which the gateway sends a comment on an
 	// event stream. 0 sends none.
 	SSEKeepalive time.Duration `yaml:"sse_keepalive"`
+}
+
+// Private returns what the file names, or is, that no program of an upstream needs to
+// read: files with secrets, each with its folder, and the state directory. Paths are as
+// written.
+func (f *File) Private() (files []string, folder string) {
+	all := []string{f.source, f.License.Path, f.Audit.Path, f.Audit.CheckpointKeyFile, f.Sessions.KeyFile}
+	if f.TLS != nil {
+		all = append(all, f.TLS.KeyFile)
+	}
+	for i := range f.Upstreams {
+		all = append(all, f.Upstreams[i].TLS.KeyFile)
+	}
+	for i := range f.Guardrails {
+		all = append(all, f.Guardrails[i].TLS.KeyFile)
+	}
+	for _, path := range all {
+		if path != "" && !slices.Contains(files, path) {
+			files = append(files, path)
+		}
+	}
+	return files, f.StateDirectory()
 }
 
 // SetDefaults sets the defaults of the top-level keys.

@@ -72,6 +72,9 @@ func (n *Node) section(b *strings.Builder) {
 func (n *Node) typeCell() string {
 	switch n.Type {
 	case "list":
+		if n.Single {
+			return n.Elem.typeCell() + " or list of them"
+		}
 		return "list of " + n.Elem.typeCell()
 	case "map":
 		return "map to " + n.Elem.typeCell()

@@ -12,6 +12,7 @@ import (
 	"svc/gateway/clientip"
 	"svc/gateway/federation"
 	"svc/gateway/policy"
+	"svc/gateway/upstream"
 )
 
 // commentsJSON holds the doc comments of the sections' fields, by package, type and
@@ -35,6 +36,8 @@ var enums = map[string][]string{
 	"rate_limit_store.type":           {"in_memory", "redis"},
 	"telemetry.customer.compression":  {CompressionNone, CompressionGzip},
 	"telemetry.operator.compression":  {CompressionNone, CompressionGzip},
+	"upstreams[].sharing":             upstream.Sharings,
+	"upstreams[].stderr":              upstream.Stderrs,
 	"tool_search.mode":                {ToolSearchPassthrough, ToolSearchSynthesize},
 	"policy.rules[].when.direction":   {"client_to_server", "server_to_client", ""},
 	"policy.rules[].when.result_type": {"", "input_required"},
@@ -44,7 +47,7 @@ var enums = map[string][]string{
 var requiredFields = map[string][]string{
 	"":                        {"listen", "license", "upstreams", "policy", "audit"},
 	"license":                 {"path"},
-	"upstreams[]":             {"name", "url"},
+	"upstreams[]":             {"name"},
 	"routes[]":                {"match", "upstream"},
 	"auth.keys[]":             {"id", "hash"},
 	"policy.rules[]":          {"id", "action", "when"},
@@ -53,6 +56,10 @@ var requiredFields = map[string][]string{
 	"audit.sinks[]":           {"type", "url"},
 	"tls":                     {"cert_file", "key_file"},
 }
+
+// alternativeFields are the fields of which validation requires exactly one, by the path
+// of their parent.
+var alternativeFields = map[string][]string{"upstreams[]": {"url", "command"}}
 
 // Patterns of values that are written as text.
 const (
@@ -79,6 +86,8 @@ type Node struct {
 	Env, Required bool
 	// Enum lists the allowed values, if the set is fixed.
 	Enum []string
+	// Single is set for a list that may be written as its only element.
+	Single bool
 	// Fields are the fields of an object; Elem is the element of a list or map.
 	Fields []*Node
 	Elem   *Node
@@ -132,6 +141,7 @@ func (d *describer) fill(n *Node, v reflect.Value, effect Effect) {
 		if n.Type = "list"; t.Kind() == reflect.Map {
 			n.Type, suffix = "map", ".*"
 		}
+		n.Single = oneOrList(t)
 		n.Elem = &Node{Path: n.Path + suffix, Env: n.Env}
 		e := reflect.New(t.Elem()).Elem()
 		setDefaults(e)
@@ -220,6 +230,9 @@ func (n *Node) schema() map[string]any {
 		n.objectSchema(s)
 	case "list":
 		s["type"], s["items"] = "array", n.Elem.schema()
+		if n.Single {
+			s["type"] = []string{n.Elem.Type, "array"}
+		}
 	case "map":
 		s["type"], s["additionalProperties"] = "object", n.Elem.schema()
 	case "string":
@@ -258,5 +271,12 @@ func (n *Node) objectSchema(s map[string]any) {
 	s["properties"] = properties
 	if required != nil {
 		s["required"] = required
+	}
+	var one []map[string]any
+	for _, name := range alternativeFields[n.Path] {
+		one = append(one, map[string]any{"required": []string{name}})
+	}
+	if one != nil {
+		s["oneOf"] = one
 	}
 }

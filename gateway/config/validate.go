@@ -21,7 +21,7 @@ import (
 var required = []struct{ key, hint string }{
 	{"listen", "as in listen: 127.0.0.1:8081"},
 	{"license", "as in license: {path: /etc/svc/license.jwt}"},
-	{"upstreams", "list at least one upstream with its name and url"},
+	{"upstreams", "list at least one upstream with its name and url, or command"},
 	{"policy", "as in policy: {default_action: deny, rules: []}"},
 	{"audit", "as in audit: {path: /var/log/svc/audit.jsonl}"},
 }
@@ -90,7 +90,7 @@ func (f *File) validateClientAddress(at diag.At) {
 // validateUpstreams checks the upstreams and the references to them.
 func (f *File) validateUpstreams(at diag.At) {
 	if len(f.Upstreams) == 0 {
-		at.Field("upstreams").Hint("list at least one upstream with its name and url").
+		at.Field("upstreams").Hint("list at least one upstream with its name and url, or command").
 			Errorf("required", "lists no upstream")
 	}
 	names := make([]string, 0, len(f.Upstreams))

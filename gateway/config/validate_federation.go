@@ -13,6 +13,7 @@ func (f *File) validateFederation(at diag.At) {
 		at.Field("tool_search").Field("mode").Hint("use %s, or switch federation off", ToolSearchPassthrough).
 			Errorf("not-with-federation", "%s is not supported together with federation yet", ToolSearchSynthesize)
 	}
+	f.validatePerCaller(at)
 	for i := range f.Upstreams {
 		u, here := &f.Upstreams[i], at.Field("upstreams").Index(i)
 		if !f.Federation.Enabled {
@@ -41,6 +42,24 @@ func (f *File) validateFederation(at diag.At) {
 					Errorf("duplicate", "%q is the prefix of upstreams[%d] already", u.Prefix, j)
 				break
 			}
+		}
+	}
+}
+
+// validatePerCaller checks what upstreams need that take the tokens of callers alone.
+func (f *File) validatePerCaller(at diag.At) {
+	for i := range f.Upstreams {
+		if !f.Upstreams[i].PerCaller() {
+			continue
+		}
+		at := at.Field("upstreams").Index(i).Field("credentials").Field("token_exchange")
+		if !f.Auth.Enabled || !f.Auth.OAuth.Enabled {
+			at.Hint("set auth.oauth, by which callers are identified").
+				Errorf("needs-oauth", "no caller has a token that could be exchanged: auth.oauth is not enabled")
+		}
+		if f.ToolSearch.Enabled && f.ToolSearch.Mode == ToolSearchSynthesize {
+			at.Hint("set tool_search.mode to %s", ToolSearchPassthrough).
+				Errorf("per-caller-lists", "tool_search reads the tools of all upstreams without a caller's token, which this one does not answer")
 		}
 	}
 }

@@ -62,7 +62,8 @@ func (f *Federation) Post(ctx context.Context, r *transport.Request) (*upstream.
 
 // Listen opens the stream of list_changed notifications.
 func (f *Federation) Listen(ctx context.Context, _ *transport.Request) (*upstream.Response, error) {
-	return f.watch(ctx, catalog.Kinds[:], nil, nil), nil
+	_, resp := f.watch(ctx, catalog.Kinds[:], nil, nil)
+	return resp, nil
 }
 
 // End ends a session, of which nothing is kept here.
@@ -195,18 +196,24 @@ func (a *answer) downOf(v *view, kind catalog.Kind) []string {
 // uses reports whether the caller may use something of an upstream. Where nothing is
 // known of what it offers, a name with its prefix stands for all.
 func (a *answer) uses(v *view, upstream string) bool {
-	known := false
+	known, may := a.known(v, upstream)
+	return may || !known
+}
+
+// known reports whether something is known of what an upstream offers, and whether the
+// caller may use something of that.
+func (a *answer) known(v *view, upstream string) (known, may bool) {
 	for _, kind := range catalog.Kinds {
 		for _, it := range v.catalog.Items(kind) {
 			if it.Upstream != upstream {
 				continue
 			}
 			if known = true; a.may(it) {
-				return true
+				return true, true
 			}
 		}
 	}
-	return !known
+	return known, false
 }
 
 // serverInfo names the gateway.
@@ -221,7 +228,7 @@ func (a *answer) initialize(ctx context.Context) *upstream.Response {
 	if !slices.Contains(mcp.LegacyRevisions(), version) {
 		version = mcp.Revision20251125
 	}
-	v := a.viewOf(ctx, a.caller)
+	v := a.describing(ctx)
 	out := `{"protocolVersion":"` + version + `","capabilities":` + v.capabilities(false) + `,"serverInfo":` + a.serverInfo()
 	if text := a.instructions(v); text != "" {
 		out += `,"instructions":` + string(mcp.AppendString(nil, text))
@@ -229,38 +236,15 @@ func (a *answer) initialize(ctx context.Context) *upstream.Response {
 	return a.result(out + "}")
 }
 
-// discover names the stateless revisions that every upstream supports. Where there is
-// none, the client is told to use initialize.
+// discover names the revisions that the gateway serves: upstreams of the other generation
+// are translated for.
 func (a *answer) discover(ctx context.Context) *upstream.Response {
-	v := a.viewOf(ctx, a.caller)
-	supported := v.supported()
-	if len(supported) == 0 {
-		return respond(http.StatusBadRequest, mcp.AppendErrorBody(nil, &mcp.ErrorBody{
-			ID: a.m.ID, RequestID: a.requestID, Code: mcp.CodeUnsupportedVersion, Message: mcp.MessageUnsupportedVersion, Reason: mcp.MessageUnsupportedVersion,
-			Supported: mcp.LegacyRevisions(), Requested: a.m.ProtocolVersion,
-		}))
-	}
-	names, _ := json.Marshal(supported)
+	v := a.describing(ctx)
+	names, _ := json.Marshal(append([]string{mcp.Revision20260728}, mcp.LegacyRevisions()...))
 	out := `{"resultType":"complete","supportedVersions":` + string(names) + `,"capabilities":` + v.capabilities(true) +
 		`,"ttlMs":` + strconv.FormatInt(v.holds(len(v.down) > 0).Milliseconds(), 10) + `,"cacheScope":"private"`
 	if text := a.instructions(v); text != "" {
 		out += `,"instructions":` + string(mcp.AppendString(nil, text))
 	}
 	return a.result(out + `,"_meta":{"io.modelcontextprotocol/serverInfo":` + a.serverInfo() + `}}`)
-}
-
-// supported returns the stateless revisions that every upstream supports of which it
-// is known.
-func (s *snapshot) supported() []string {
-	var out []string
-	first := true
-	for _, offer := range s.offers {
-		if !mcp.Modern(offer.Revision) {
-			return nil
-		}
-		if first {
-			out, first = []string{offer.Revision}, false
-		}
-	}
-	return out
 }

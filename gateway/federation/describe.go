@@ -1,6 +1,7 @@
 package federation
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -20,10 +21,6 @@ const (
 // where no upstream has any.
 const answered = `{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{},"completions":{}}`
 
-// passed are the capabilities that upstreams answer for: the union of what they
-// declare.
-var passed = []string{"tasks", "extensions", "experimental"}
-
 // capabilities returns what clients may use, as a JSON object. modern is the
 // generation of 2026-07-28, which has no tasks but as an extension.
 func (s *snapshot) capabilities(modern bool) string {
@@ -34,13 +31,12 @@ func (s *snapshot) capabilities(modern bool) string {
 			continue
 		}
 		union := map[string]json.RawMessage{}
-		for _, upstream := range slices.Sorted(maps.Keys(s.offers)) {
-			var declared map[string]json.RawMessage
-			var members map[string]json.RawMessage
-			if json.Unmarshal(s.offers[upstream].Capabilities, &declared) != nil || json.Unmarshal(declared[name], &members) != nil {
+		for _, upstream := range slices.Sorted(maps.Keys(s.declared)) {
+			var each map[string]json.RawMessage
+			if json.Unmarshal(s.declared[upstream][name], &each) != nil {
 				continue
 			}
-			for member, value := range members {
+			for member, value := range each {
 				if _, has := union[member]; !has {
 					union[member] = value
 				}
@@ -57,6 +53,22 @@ func (s *snapshot) capabilities(modern bool) string {
 	return string(out)
 }
 
+// describing is the view of the caller with which the gateway describes itself. The lists
+// that are the caller's own are read where an upstream with such lists has instructions,
+// which reach only callers who may use something of it.
+func (a *answer) describing(ctx context.Context) *view {
+	v := a.viewOf(ctx, a.caller)
+	if a.opts.Config.Instructions == InstructionsNone {
+		return v
+	}
+	for name := range v.private {
+		if offer := v.offers[name]; offer != nil && offer.Instructions != "" {
+			return a.viewOf(ctx, a.caller, catalog.Kinds[:]...)
+		}
+	}
+	return v
+}
+
 // instructions returns those of all upstreams of which the caller may use something.
 // Each stands between two lines with a random mark, so that the text of one upstream
 // cannot pass for that of another.
@@ -71,7 +83,7 @@ func (a *answer) instructions(v *view) string {
 			continue
 		}
 		text := cleanInstructions(offer.Instructions)
-		if text == "" || !a.uses(v, fd.name) {
+		if _, may := a.known(v, fd.name); text == "" || !may {
 			continue
 		}
 		part := "--- " + a.mark + " instructions of " + fd.name + prefixNote(a.names, fd.name) + " ---\n" + text + "\n--- " + a.mark + " end ---\n"

@@ -29,6 +29,9 @@ const Name = "svc"
 type Upstream struct {
 	Config    *upstream.Config
 	Transport transport.Transport
+	// Announcing is a transport for clients of 2026-07-28, whatever the upstream speaks,
+	// over which it is asked to announce changes; nil to ask for none.
+	Announcing transport.Transport
 }
 
 // Options are what a federation is made of.
@@ -38,7 +41,7 @@ type Options struct {
 	Config    Config
 	// Fallback is default_upstream; it may be empty.
 	Fallback string
-	// StateDir is where the owners are kept; empty keeps them in memory.
+	// StateDir is where owners and capabilities are kept; empty keeps them in memory.
 	StateDir string
 	// Key seals cursors. Replicas that share it accept each other's.
 	Key []byte
@@ -54,12 +57,14 @@ type Options struct {
 // Federation is the upstream that stands for all others. Its methods are safe for
 // concurrent use.
 type Federation struct {
-	opts    Options
-	names   *catalog.Names
-	owners  *catalog.Owners
-	cursors catalog.Cursors
-	feeds   []*feed // in the order of the file
-	mark    string  // of the lines around an upstream's instructions
+	opts   Options
+	names  *catalog.Names
+	owners *catalog.Owners
+	// declared are the capabilities that upstreams answer for.
+	declared *declarations
+	cursors  catalog.Cursors
+	feeds    []*feed // in the order of the file
+	mark     string  // of the lines around an upstream's instructions
 	// first is closed when the first lists were merged, begun set right before.
 	first chan struct{}
 	begun atomic.Bool
@@ -95,6 +100,9 @@ func New(opts Options) (*Federation, error) {
 	if f.owners, err = catalog.OpenOwners(path, identities); err != nil {
 		f.opts.Logger.Warn("the owners of names are not known: the next lists decide which upstream a name belongs to", "error", err)
 	}
+	if f.declared, err = openDeclarations(opts.StateDir, identities); err != nil {
+		f.opts.Logger.Warn("the capabilities of upstreams are not known until their lists were read", "error", err)
+	}
 	key, err := hkdf.Key(sha256.New, opts.Key, nil, "federation cursors", 32)
 	if err != nil {
 		return nil, err
@@ -123,6 +131,9 @@ func NamingOf(c *upstream.Config) catalog.Naming {
 func Identity(c *upstream.Config) catalog.Identity {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %q %q %q", c.URL, c.Prefix, c.Tools.Allow, c.Tools.Deny)
+	if c.IsProcess() {
+		fmt.Fprintf(h, "%q", c.Command)
+	}
 	var renames []string
 	for own, visible := range c.Tools.Rename {
 		renames = append(renames, fmt.Sprintf("%q=%q", own, visible))
@@ -143,6 +154,7 @@ func (f *Federation) Run(ctx context.Context) {
 		wg.Go(func() { f.follow(ctx, fd) })
 	}
 	wg.Go(func() { f.awaitFirst(ctx) })
+	wg.Go(func() { f.announcements(ctx) })
 	wg.Wait()
 	f.save()
 }
@@ -166,16 +178,23 @@ func (f *Federation) awaitFirst(ctx context.Context) {
 	close(f.first)
 }
 
-// save writes the owners to their file.
+// save writes the owners and capabilities to their files.
 func (f *Federation) save() {
+	if err := f.declared.save(); err != nil {
+		f.opts.Logger.Warn("the capabilities of upstreams were not saved: after a restart those of an upstream that is down are missing", "error", err)
+	}
 	if err := f.owners.Save(); err != nil {
 		f.opts.Logger.Error("the owners of names were not saved: after a restart another upstream could claim a name", "error", err)
 	}
 }
 
 // Changed notifies that an upstream announced that one of its lists changed. The
-// lists are read again, at most once in 5 s, and those of each caller forgotten.
+// lists are read again, at most once in 5 s, and those of each caller forgotten. A nil
+// Federation has none.
 func (f *Federation) Changed(upstream string) {
+	if f == nil {
+		return
+	}
 	for _, fd := range f.feeds {
 		if fd.name == upstream {
 			fd.announced.Store(true)

@@ -30,7 +30,8 @@ type server struct {
 	instructions string
 	capabilities string   // beside tools
 	tools        []string // names
-	scope        string   // cacheScope; empty for none
+	templates    []string
+	scope        string // cacheScope; empty for none
 	down         bool
 	delay        time.Duration // of each response
 	lists        int           // how often tools/list was asked
@@ -83,6 +84,14 @@ func (s *server) Post(ctx context.Context, r *transport.Request) (*upstream.Resp
 			items = append(items, fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"}}`, name))
 		}
 		return result(&m, `{"resultType":"complete","tools":[`+strings.Join(items, ",")+`]`+hints+`}`), nil
+	case m.Method == mcp.MethodResourcesList && len(s.templates) > 0:
+		return result(&m, `{"resultType":"complete","resources":[]`+hints+`}`), nil
+	case m.Method == mcp.MethodResourceTemplatesList && len(s.templates) > 0:
+		var items []string
+		for _, template := range s.templates {
+			items = append(items, fmt.Sprintf(`{"name":"t","uriTemplate":%q}`, template))
+		}
+		return result(&m, `{"resultType":"complete","resourceTemplates":[`+strings.Join(items, ",")+`]`+hints+`}`), nil
 	}
 	return respond(http.StatusNotFound, mcp.AppendError(nil, m.ID, mcp.CodeMethodNotFound, "method not found", "", "")), nil
 }
@@ -286,7 +295,29 @@ func TestInstructionsOfSeveralUpstreams(t *testing.T) {
 	})
 }
 
-// server/discover offers the stateless revision while every upstream has it; initialize
+// Instructions of an upstream whose lists are the caller's own reach the callers who may
+// use something of it.
+func TestInstructionsOfPrivateLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		own := &server{modern: true, tools: []string{"z"}, scope: "private", instructions: "For members."}
+		may := func(c *transport.Caller, _ catalog.Kind, visible string) bool { return c.Principal.Value == "member" }
+		b := start(t, "", func(o *Options) { o.May = may }, own, &server{tools: []string{"x"}})
+		defer b.stop()
+		for _, method := range []string{mcp.MethodInitialize, mcp.MethodDiscover} {
+			version := mcp.Revision20251125
+			if method == mcp.MethodDiscover {
+				version = mcp.Revision20260728
+			}
+			for name, want := range map[string]bool{"member": true, "stranger": false} {
+				if _, body := b.ask(key(name), version, method); strings.Contains(body, "For members.") != want {
+					t.Errorf("%s of a %s: %s", method, name, body)
+				}
+			}
+		}
+	})
+}
+
+// server/discover offers every revision, whatever the upstreams speak; initialize
 // declares what the gateway answers, and what upstreams have beyond that.
 func TestWhatTheFederationDeclares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -295,7 +326,7 @@ func TestWhatTheFederationDeclares(t *testing.T) {
 		both := start(t, "", nil, modern, legacy)
 		defer both.stop()
 		status, body := both.ask(key("k"), mcp.Revision20260728, mcp.MethodDiscover)
-		if status != http.StatusBadRequest || !strings.Contains(body, `"code":-32022`) || !strings.Contains(body, `"supported":["2025-11-25"`) || !strings.Contains(body, `"request_id":"request-7"`) {
+		if status != http.StatusOK || !strings.Contains(body, `"supportedVersions":["2026-07-28","2025-11-25"`) {
 			t.Errorf("mixed: %d %s", status, body)
 		}
 		_, body = both.ask(key("k"), mcp.Revision20250618, mcp.MethodInitialize)
@@ -307,7 +338,7 @@ func TestWhatTheFederationDeclares(t *testing.T) {
 		one := start(t, "", nil, modern)
 		defer one.stop()
 		status, body = one.ask(key("k"), mcp.Revision20260728, mcp.MethodDiscover)
-		if status != http.StatusOK || !strings.Contains(body, `"supportedVersions":["2026-07-28"]`) || strings.Contains(body, `"tasks"`) || !strings.Contains(body, `"cacheScope":"private"`) {
+		if status != http.StatusOK || !strings.Contains(body, `"supportedVersions":["2026-07-28","2025-11-25"`) || strings.Contains(body, `"tasks"`) || !strings.Contains(body, `"cacheScope":"private"`) {
 			t.Errorf("modern: %d %s", status, body)
 		}
 		for _, method := range []string{mcp.MethodPing, mcp.MethodSetLevel} {
@@ -369,6 +400,26 @@ func TestPrivateListsAreReadWhenACallerAsks(t *testing.T) {
 		_, _ = shared.tools(key("l"))
 		if s.change(func(s *server) { n = s.lists }); n != 0 {
 			t.Errorf("shared_lists: read %d times for a caller", n)
+		}
+	})
+}
+
+// A resource that only a template of a private list names is read where the template is,
+// also before its caller has asked for the list.
+func TestATemplateOfAPrivateListOwnsItsResources(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		own := &server{modern: true, scope: "private", capabilities: `,"resources":{}`, templates: []string{"test://named/{id}"}}
+		b := start(t, "", nil, &server{tools: []string{"x"}}, own)
+		defer b.stop()
+		synctest.Wait()
+		for uri, want := range map[string]string{"test://named/5": "b", "test://other/5": ""} {
+			var m mcp.Message
+			if err := mcp.Scan(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":%q}}`, uri), &m); err != nil {
+				t.Fatal(err)
+			}
+			if got := b.Route(t.Context(), key("k"), &m, ""); got.Upstream != want {
+				t.Errorf("%s goes to %q, want %q", uri, got.Upstream, want)
+			}
 		}
 	})
 }

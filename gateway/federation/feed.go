@@ -27,10 +27,12 @@ const agent = "svc-federation"
 // feed is one upstream, as the gateway reads it with credentials of its own.
 type feed struct {
 	name   string
-	shared bool          // shared_lists
-	lister lister.Lister // of the goroutine of Run
-	asked  chan struct{} // closed when the upstream was asked once
-	again  chan struct{} // holds a value when the lists are wanted before their time
+	shared bool // shared_lists
+	// perCaller is set where the lists can be read with the token of a caller alone.
+	perCaller bool
+	lister    lister.Lister // of the goroutine of Run
+	asked     chan struct{} // closed when the upstream was asked once
+	again     chan struct{} // holds a value when the lists are wanted before their time
 	// announced is set when the upstream announced a change since the last reading
 	// began.
 	announced atomic.Bool
@@ -44,7 +46,7 @@ type feed struct {
 
 func newFeed(u Upstream, version string) *feed {
 	return &feed{
-		name: u.Config.Name, shared: u.Config.SharedLists,
+		name: u.Config.Name, shared: u.Config.SharedLists, perCaller: u.Config.PerCaller(),
 		lister: lister.Lister{Transport: u.Transport, Agent: agent, Version: version},
 		asked:  make(chan struct{}), again: make(chan struct{}, 1),
 	}
@@ -76,6 +78,8 @@ func (fd *feed) last() (offer *lister.Offer, at time.Time, failing bool) {
 // it is shared in the legacy revisions, and private in 2026-07-28.
 func (fd *feed) private(offer *lister.Offer, list *lister.List) bool {
 	switch {
+	case fd.perCaller:
+		return true
 	case fd.shared:
 		return false
 	case list.Scoped:
@@ -145,6 +149,19 @@ func (f *Federation) wait(ctx context.Context, fd *feed, pause time.Duration) {
 	}
 }
 
+// read reads what the upstream offers to the gateway itself. One that takes the tokens of
+// callers alone is not asked: each of its lists may have something for a caller.
+func (fd *feed) read(ctx context.Context) (*lister.Offer, error) {
+	if !fd.perCaller {
+		return fd.lister.Read(ctx, catalog.Kinds[:]...)
+	}
+	offer := new(lister.Offer)
+	for _, kind := range catalog.Kinds {
+		offer.Lists = append(offer.Lists, lister.List{Kind: kind})
+	}
+	return offer, nil
+}
+
 // refresh reads the lists of one upstream, and returns the pause until the next
 // time. A panic is a failure like others.
 func (f *Federation) refresh(ctx context.Context, fd *feed) (pause time.Duration, err error) {
@@ -159,7 +176,7 @@ func (f *Federation) refresh(ctx context.Context, fd *feed) (pause time.Duration
 			fd.failures++
 		}
 	}()
-	offer, err := fd.lister.Read(ctx, catalog.Kinds[:]...)
+	offer, err := fd.read(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -180,7 +197,7 @@ func (f *Federation) refresh(ctx context.Context, fd *feed) (pause time.Duration
 			pause = min(pause, list.TTL)
 		}
 	}
-	if !polled && mcp.Modern(offer.Revision) {
+	if !polled && (fd.perCaller || mcp.Modern(offer.Revision)) {
 		pause = maxBackoff // private lists are read when a client asks
 	}
 	fd.mu.Lock()

@@ -90,12 +90,16 @@ func (f *Federation) find(ctx context.Context, c *transport.Caller, kind catalog
 	if routed != "" {
 		return f.at(routed, kind, visible, at)
 	}
-	if owner, ok := f.owner(f.now(), kind, visible); ok {
+	if owner, ok := f.owner(f.now().catalog, kind, visible); ok {
 		return f.at(owner, kind, visible, at)
 	}
 	// Nobody is known to own it: the upstreams that could are asked once.
-	v := f.viewOf(ctx, c, kind)
-	if owner, ok := f.owner(v.snapshot, kind, visible); ok {
+	kinds := []catalog.Kind{kind}
+	if kind == catalog.Resource { // a template owns uris too
+		kinds = append(kinds, catalog.Template)
+	}
+	v := f.viewOf(ctx, c, kinds...)
+	if owner, ok := f.owner(v.catalog, kind, visible); ok {
 		return f.at(owner, kind, visible, at)
 	}
 	for _, fd := range f.feeds {
@@ -108,15 +112,15 @@ func (f *Federation) find(ctx context.Context, c *transport.Caller, kind catalog
 
 // owner returns the upstream that owns a name or uri: by its prefix, or because it
 // listed it first.
-func (f *Federation) owner(s *snapshot, kind catalog.Kind, visible string) (string, bool) {
-	if it, ok := s.catalog.Item(kind, visible); ok {
+func (f *Federation) owner(known *catalog.Catalog, kind catalog.Kind, visible string) (string, bool) {
+	if it, ok := known.Item(kind, visible); ok {
 		return it.Upstream, true
 	}
-	if owner, ok := s.catalog.Owner(f.owners, kind, visible); ok {
+	if owner, ok := known.Owner(f.owners, kind, visible); ok {
 		return owner, true
 	}
 	if kind == catalog.Template { // a completion may name a resource too
-		return s.catalog.Owner(f.owners, catalog.Resource, visible)
+		return known.Owner(f.owners, catalog.Resource, visible)
 	}
 	return "", false
 }

@@ -4,14 +4,15 @@ import (
 	"container/list"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"slices"
 	"sync"
 	"time"
 
-	"svc/gateway/auth"
 	"svc/gateway/catalog"
 	"svc/gateway/lister"
 	"svc/gateway/transport"
+	"svc/gateway/upstream"
 )
 
 // Bounds on the private lists that are kept.
@@ -27,17 +28,8 @@ type privateKey [sha256.Size]byte
 // keyOf returns the key under which a caller's lists at an upstream are kept. ok is
 // false for a caller that is known by its address alone: nothing is kept for it.
 func keyOf(c *transport.Caller, upstream string) (key privateKey, ok bool) {
-	if c == nil || c.Principal == nil || c.Principal.Kind == auth.KindIP {
-		return key, false
-	}
-	text := c.Principal.AppendKey(nil)
-	text = append(append(text, 0), upstream...)
-	if c.Token != nil { // a token with other claims may list other items
-		for _, v := range c.Header["Authorization"] {
-			text = append(append(text, 0), v...)
-		}
-	}
-	return sha256.Sum256(text), true
+	caller, ok := c.CacheKey()
+	return sha256.Sum256(append(caller[:], upstream...)), ok
 }
 
 // privateLists are the lists that upstreams meant for one caller each, for as long
@@ -223,6 +215,9 @@ func (f *Federation) readPrivate(ctx context.Context, fd *feed, c *transport.Cal
 		offer, err = f.private.get(ctx, key, fd.name, read)
 	} else {
 		offer, err = read()
+	}
+	if errors.Is(err, upstream.ErrNoSubject) {
+		return new(lister.Offer) // it has nothing for a caller without a token
 	}
 	if err != nil {
 		f.opts.Logger.Warn("the lists of an upstream could not be read for a client", "upstream", fd.name, "error", err)

@@ -17,6 +17,8 @@ type snapshot struct {
 	catalog  *catalog.Catalog
 	listings []catalog.Listing
 	offers   map[string]*lister.Offer
+	// declared are the capabilities that each upstream declared last.
+	declared map[string]members
 	// private are the kinds of which an upstream lists items for each caller alone.
 	private map[string][]catalog.Kind
 	// down are the upstreams whose items are not known, or not known any longer, and
@@ -58,10 +60,14 @@ func (f *Federation) rebuild() *snapshot {
 }
 
 func (f *Federation) build(before *snapshot) *snapshot {
-	s := &snapshot{offers: map[string]*lister.Offer{}, private: map[string][]catalog.Kind{}}
+	s := &snapshot{offers: map[string]*lister.Offer{}, declared: map[string]members{}, private: map[string][]catalog.Kind{}}
 	now := f.opts.Now()
 	for _, fd := range f.feeds {
 		offer, at, failing := fd.last()
+		if offer != nil {
+			f.declared.note(fd.name, offer.Capabilities)
+		}
+		s.declared[fd.name] = f.declared.of(fd.name)
 		if failing || offer == nil {
 			s.down = append(s.down, fd.name)
 		}

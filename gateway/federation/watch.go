@@ -33,6 +33,38 @@ var notifications = []struct {
 type watchers struct {
 	mu  sync.Mutex
 	all map[*watcher]struct{}
+	// turned is closed when the first stream begins or the last one ends; nil while
+	// nobody waits for that.
+	turned chan struct{}
+}
+
+// await waits until there are streams, or none; false when ctx ends before.
+func (ws *watchers) await(ctx context.Context, some bool) bool {
+	for {
+		ws.mu.Lock()
+		if len(ws.all) > 0 == some {
+			ws.mu.Unlock()
+			return ctx.Err() == nil
+		}
+		if ws.turned == nil {
+			ws.turned = make(chan struct{})
+		}
+		turned := ws.turned
+		ws.mu.Unlock()
+		select {
+		case <-turned:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// turn wakes those that wait. mu is held.
+func (ws *watchers) turn() {
+	if ws.turned != nil {
+		close(ws.turned)
+		ws.turned = nil
+	}
 }
 
 // notify wakes the streams that watch one of the kinds.
@@ -53,13 +85,17 @@ func (ws *watchers) add(w *watcher) {
 	if ws.all == nil {
 		ws.all = map[*watcher]struct{}{}
 	}
-	ws.all[w] = struct{}{}
+	if ws.all[w] = struct{}{}; len(ws.all) == 1 {
+		ws.turn()
+	}
 }
 
 func (ws *watchers) remove(w *watcher) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	delete(ws.all, w)
+	if delete(ws.all, w); len(ws.all) == 0 {
+		ws.turn()
+	}
 }
 
 // watcher is the body of an event stream that announces changes. One goroutine reads
@@ -79,17 +115,18 @@ type watcher struct {
 
 	mu      sync.Mutex
 	pending []catalog.Kind
+	uris    []string // of resources that have changed
 }
 
 // watch opens a stream of changes of some kinds. first is what stands before them.
-func (f *Federation) watch(ctx context.Context, kinds []catalog.Kind, subscription, first []byte) *upstream.Response {
+func (f *Federation) watch(ctx context.Context, kinds []catalog.Kind, subscription, first []byte) (*watcher, *upstream.Response) {
 	w := &watcher{of: &f.watchers, kinds: kinds, subscription: subscription, wake: make(chan struct{}, 1)}
 	w.ctx, w.close = context.WithCancel(ctx)
 	if first != nil {
 		w.out = mcp.AppendEvent(nil, mcp.Event{Data: first, HasData: true})
 	}
 	f.watchers.add(w)
-	return &upstream.Response{
+	return w, &upstream.Response{
 		Status: http.StatusOK, Header: upstream.Header{{Name: "Content-Type", Value: "text/event-stream"}}, ContentLength: -1, Body: w,
 	}
 }
@@ -104,10 +141,15 @@ func (w *watcher) changed(kinds []catalog.Kind) {
 		}
 	}
 	if len(w.pending) > 0 {
-		select {
-		case w.wake <- struct{}{}:
-		default:
-		}
+		w.poke()
+	}
+}
+
+// poke wakes the goroutine that reads.
+func (w *watcher) poke() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
 	}
 }
 
@@ -140,28 +182,41 @@ func (w *watcher) next() error {
 	if w.before != nil {
 		w.before()
 	}
+	var early <-chan time.Time // while it is too early for lists
 	if wait := time.Until(w.last.Add(notifyEvery)); !w.last.IsZero() && wait > 0 {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
+		early = timer.C
+	}
+	for {
+		for _, uri := range w.takeUpdated() {
+			member := `,"uri":` + string(mcp.AppendString(nil, uri))
+			w.out = mcp.AppendEvent(w.out, mcp.Event{Data: w.notification(mcp.NotificationResourceUpdated, member), HasData: true})
+		}
+		if early == nil {
+			w.announce(w.take())
+		}
+		if len(w.out) > 0 {
+			return nil
+		}
 		select {
-		case <-timer.C:
+		case <-w.wake:
+		case <-early:
+			early = nil
 		case <-w.ctx.Done():
 			return io.EOF
 		}
 	}
-	select {
-	case <-w.wake:
-	case <-w.ctx.Done():
-		return io.EOF
-	}
-	changed := w.take()
+}
+
+// announce writes the notifications of changed lists to out.
+func (w *watcher) announce(changed []catalog.Kind) {
 	for _, n := range notifications {
 		if slices.ContainsFunc(changed, func(k catalog.Kind) bool { return slices.Contains(n.kinds, k) }) {
 			w.out = mcp.AppendEvent(w.out, mcp.Event{Data: w.notification(n.method, ""), HasData: true})
 			w.last = time.Now()
 		}
 	}
-	return nil
 }
 
 // notification is a message of this stream. members are those of params beside _meta.
@@ -180,23 +235,33 @@ func (w *watcher) Close() error {
 	return nil
 }
 
-// listen answers subscriptions/listen: changes of lists are announced. What is asked
-// for beyond that is not acknowledged.
+// listen answers subscriptions/listen: changes of lists are announced, and of resources by
+// their owners. What is asked for beyond that is not acknowledged.
 func (a *answer) listen(ctx context.Context) *upstream.Response {
 	var params struct {
 		Notifications map[string]json.RawMessage `json:"notifications"`
 	}
 	_ = json.Unmarshal(a.m.Spans.Params.Of(a.m.Body), &params) // what it lacks is not asked for
 	var kinds []catalog.Kind
-	honored := map[string]bool{}
+	honored := map[string]any{}
 	for _, n := range notifications {
 		if string(params.Notifications[n.member]) == "true" {
 			kinds = append(kinds, n.kinds...)
 			honored[n.member] = true
 		}
 	}
+	var uris []string
+	_ = json.Unmarshal(params.Notifications["resourceSubscriptions"], &uris)
+	resources, all := a.ownersOf(ctx, uris)
+	if len(all) > 0 {
+		honored["resourceSubscriptions"] = all
+	}
 	names, _ := json.Marshal(honored)
 	id := slices.Clone(a.m.ID)
-	w := &watcher{subscription: id}
-	return a.watch(ctx, kinds, id, w.notification(mcp.NotificationAcknowledged, `,"notifications":`+string(names)))
+	first := (&watcher{subscription: id}).notification(mcp.NotificationAcknowledged, `,"notifications":`+string(names))
+	w, resp := a.watch(ctx, kinds, id, first)
+	for _, s := range resources {
+		go a.followResources(w, a.caller.Clone(), s)
+	}
+	return resp
 }

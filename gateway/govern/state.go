@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
+	"strings"
 	"time"
 
 	"svc/gateway/statefile"
@@ -24,7 +26,8 @@ const (
 // that only the owner may read the file.
 type state struct {
 	Version int `json:"version"`
-	// Origin is the control plane of the bundle (decision GOV14).
+	// Origin is the addresses of the control plane of the bundle, separated by spaces
+	// (decision GOV14).
 	Origin  string          `json:"origin"`
 	ETag    string          `json:"etag"`
 	Fetched time.Time       `json:"fetched"`
@@ -57,4 +60,10 @@ func saveState(path string, s *state) error {
 		return err
 	}
 	return statefile.Replace(path, append(b, '\n'))
+}
+
+// sameOrigin reports whether the saved addresses and the present ones have one in common:
+// an address that is added or removed does not make it another control plane.
+func sameOrigin(saved string, origin []string) bool {
+	return slices.ContainsFunc(strings.Fields(saved), func(u string) bool { return slices.Contains(origin, u) })
 }

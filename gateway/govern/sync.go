@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,9 +34,9 @@ type Options struct {
 	// Status returns the HTTP status of an error of the source, or 0 when the control
 	// plane did not respond, and its Retry-After.
 	Status func(error) (status int, retryAfter time.Duration)
-	// Origin identifies the control plane: a saved bundle of another one is not used
-	// (decision GOV14).
-	Origin string
+	// Origin is the addresses of the control plane: a saved bundle of which none of them
+	// is an address is not used (decision GOV14).
+	Origin []string
 	// StateDir contains the saved bundle.
 	StateDir string
 	// Interval is the time between fetches, with a jitter of a tenth, so that gateways
@@ -135,7 +136,7 @@ func (s *Syncer) restore() {
 		return
 	case saved == nil:
 		return
-	case saved.Origin != s.opts.Origin:
+	case !sameOrigin(saved.Origin, s.opts.Origin):
 		s.opts.Logger.Warn("the saved governance bundle is of another control plane and is not used", "file", s.path, "from", saved.Origin)
 		return
 	}
@@ -281,7 +282,7 @@ func (s *Syncer) take(g *api.Governance, etag string) error {
 	if unknown := b.Unknown(); len(unknown) > 0 {
 		s.opts.Logger.Warn("policies use entities that this gateway cannot detect", "entities", unknown)
 	}
-	s.unsaved = &state{Version: stateVersion, Origin: s.opts.Origin, ETag: etag, Fetched: s.opts.Now().UTC(), Bundle: g}
+	s.unsaved = &state{Version: stateVersion, Origin: strings.Join(s.opts.Origin, " "), ETag: etag, Fetched: s.opts.Now().UTC(), Bundle: g}
 	return nil
 }
 

@@ -66,7 +66,7 @@ func run(t *testing.T, p *plane, dir string) *harness {
 	h := &harness{log: &bytes.Buffer{}}
 	var err error
 	h.Syncer, err = Open(Options{
-		Source: p, Status: statusOf, Origin: "http://plane", StateDir: dir, Interval: 30 * time.Second,
+		Source: p, Status: statusOf, Origin: []string{"http://plane"}, StateDir: dir, Interval: 30 * time.Second,
 		Detectors: plainDetectors{}, Logger: slog.New(slog.NewTextHandler(h.log, nil)),
 	})
 	if err != nil {
@@ -189,6 +189,15 @@ func TestRestartDuringOutage(t *testing.T) {
 	info, err := os.Stat(filepath.Join(dir, StateFile))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file has mode %v, %v: it holds the hash key", info.Mode(), err)
+	}
+}
+
+// A saved bundle stays one when an address of the control plane is added or removed.
+func TestASavedBundleKnowsTheControlPlaneByAnyAddress(t *testing.T) {
+	for saved, want := range map[string]bool{"http://a": true, "http://b http://c": true, "http://c": false, "": false} {
+		if got := sameOrigin(saved, []string{"http://a", "http://b"}); got != want {
+			t.Errorf("%q: %v", saved, got)
+		}
 	}
 }
 
@@ -322,7 +331,7 @@ func TestAChangeIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &waitingPlane{plane: plane{bundle: bundle(), etag: `"1"`}, changed: make(chan struct{}, 1)}
 		var err error
-		s, err := Open(Options{Source: p, Status: statusOf, Origin: "o", StateDir: dir, Interval: 30 * time.Second, Detectors: plainDetectors{}})
+		s, err := Open(Options{Source: p, Status: statusOf, Origin: []string{"o"}, StateDir: dir, Interval: 30 * time.Second, Detectors: plainDetectors{}})
 		if err != nil {
 			t.Fatal(err)
 		}

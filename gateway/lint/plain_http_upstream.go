@@ -10,8 +10,11 @@ func plainHTTPUpstream(p *pass) {
 				"calls to the upstream %q, and its credentials, cross the network in clear", u.Name)
 		}
 	}
-	if plainRemote(p.file.ControlPlane.URL) {
-		p.warn(p.root().Field("control_plane").Field("url"), "use https, or keep the traffic on this machine",
+	for i, u := range p.file.ControlPlane.URL {
+		if !plainRemote(u) {
+			continue
+		}
+		p.warn(p.file.ControlPlane.URL.At(p.root().Field("control_plane").Field("url"), i), "use https, or keep the traffic on this machine",
 			"traces, and the ingest key, cross the network in clear")
 	}
 }

@@ -13,6 +13,9 @@ import (
 // secretHeader finds headers that carry credentials, by their names.
 var secretHeader = regexp.MustCompile(`(?i)authori[sz]ation|cookie|credential|passw|secret|token|(^|[-_])(api)?-?key$`)
 
+// secretVariable does so for environment variables.
+var secretVariable = regexp.MustCompile(`(?i)auth|credential|passw|secret|token|(^|_)(api_?)?key$|_pat$`)
+
 // plainSecret warns of secrets that stand in the file itself, where backups and
 // version control keep them.
 func plainSecret(p *pass) {
@@ -31,6 +34,11 @@ func plainSecret(p *pass) {
 	f, root := p.file, p.root()
 	for i := range f.Upstreams {
 		headers(root.Field("upstreams").Index(i), f.Upstreams[i].Headers)
+		for _, name := range slices.Sorted(maps.Keys(f.Upstreams[i].Env)) {
+			if secretVariable.MatchString(name) {
+				tell(root.Field("upstreams").Index(i).Field("env").Field(name), "value of "+name)
+			}
+		}
 	}
 	for i := range f.Guardrails {
 		headers(root.Field("guardrails").Index(i), f.Guardrails[i].Headers)

@@ -21,6 +21,7 @@ import (
 	"svc/gateway/config"
 	"svc/gateway/diag"
 	"svc/gateway/license"
+	"svc/gateway/targets"
 )
 
 // Options are what the caller takes from the process around it.
@@ -43,6 +44,7 @@ const (
 	codeFile        = "file"
 	codeCertificate = "certificate"
 	codeUnreachable = "unreachable"
+	codeProgram     = "program"
 )
 
 // Check returns what is wrong, by the paths of the fields that name it. It takes
@@ -60,6 +62,9 @@ func Check(ctx context.Context, f *config.File, o Options) []diag.Finding {
 		u, at := &f.Upstreams[i], root.Field("upstreams").Index(i).Field("tls")
 		authority(at.Field("ca_file"), u.TLS.CAFile)
 		pair(at, u.TLS.CertFile, u.TLS.KeyFile, o.Now())
+		if u.IsProcess() {
+			program(root.Field("upstreams").Index(i), f, i)
+		}
 	}
 	for i := range f.Guardrails {
 		g, at := &f.Guardrails[i], root.Field("guardrails").Index(i).Field("tls")
@@ -194,6 +199,17 @@ func private(at diag.At, path string) {
 	}
 	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
 		at.Hint("chmod 600").Errorf(codeFile, "others may read it: its mode is %04o", info.Mode().Perm())
+	}
+}
+
+// program checks what an upstream starts on this machine.
+func program(at diag.At, f *config.File, i int) {
+	field, err, warning := targets.Check(f, i)
+	switch {
+	case err != nil:
+		at.Field(field).Errorf(codeProgram, "%v", err)
+	case warning != nil:
+		at.Field(field).Hint("the gateway may have another PATH and other rights than you").Warnf(codeProgram, "%v", warning)
 	}
 }
 

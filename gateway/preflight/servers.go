@@ -86,7 +86,9 @@ func servers(root diag.At, f *config.File) []server {
 		add(root.Field("auth").Field("oauth").Field("jwks_url"), f.Auth.OAuth.JWKSURL)
 	}
 	if f.ControlPlane.Active() {
-		add(root.Field("control_plane").Field("url"), f.ControlPlane.URL)
+		for i, u := range f.ControlPlane.URL {
+			add(f.ControlPlane.URL.At(root.Field("control_plane").Field("url"), i), u)
+		}
 	}
 	if c := f.Telemetry.Customer; c.Enabled {
 		add(root.Field("telemetry").Field("customer").Field("endpoint"), c.Endpoint)

@@ -69,6 +69,9 @@ func OfError(err error, left bool) Outcome {
 		return Outcome{Refused: &refusal.Header}
 	case errors.Is(err, context.Canceled):
 		return Outcome{Refused: &refusal.Canceled}
+	case errors.Is(err, upstream.ErrNoSubject):
+		// The upstream has done nothing: it is the caller who lacks something.
+		return Outcome{Refused: &refusal.NoSubjectToken}
 	}
 	o := Outcome{Refused: &refusal.Unreachable, Cause: upstream.CauseOf(err)}
 	own := errors.Is(err, mcpclient.ErrAnswer) || errors.Is(err, mcpclient.ErrTooLarge) || errors.Is(err, mcpclient.ErrRejected)
@@ -76,8 +79,14 @@ func OfError(err error, left bool) Outcome {
 		o.Cause = upstream.Cause{Code: "own_request", Text: upstream.Printable(err.Error(), maxBody)}
 	}
 	switch {
+	case errors.Is(err, upstream.ErrLoginRequired):
+		o.Refused = &refusal.UpstreamLogin
+	case errors.Is(err, upstream.ErrCredentials):
+		o.Refused = &refusal.UpstreamCredentials
 	case errors.Is(err, upstream.ErrBusy):
 		o.Refused = &refusal.UpstreamBusy
+	case errors.Is(err, upstream.ErrExited):
+		o.Refused = &refusal.UpstreamExited
 	case errors.Is(err, upstream.ErrTimeout):
 		o.Refused = &refusal.Timeout
 	case errors.Is(err, upstream.ErrTooLarge):
@@ -99,7 +108,7 @@ func OfResponse(resp *upstream.Response, r Request) Outcome {
 		// The upstream asks for a credential that is the gateway's business, not
 		// the caller's; its challenge never leaves here.
 		return Outcome{Refused: &refusal.UpstreamAuth, Cause: upstream.Cause{
-			Code: "unauthorized", Text: "asks for credentials: set them in headers of this upstream",
+			Code: "unauthorized", Text: "asks for credentials: see headers and credentials of this upstream",
 		}}
 	case resp.Status >= 300 && resp.Status < 400:
 		// Redirects are not followed.

@@ -73,7 +73,7 @@ func TestResponses(t *testing.T) {
 		{"an error in JSON", response(500, "application/json", "{}"), awaited, Message, "", ""},
 		{"a stream", response(200, "Text/Event-Stream", ""), awaited, Stream, "", ""},
 		{"a stream that is none", response(404, "text/event-stream", ""), awaited, Refuse, "upstream_invalid 502", "answered status 404, text/event-stream"},
-		{"credentials", response(401, "application/json", "{}", "Www-Authenticate", "Basic"), awaited, Refuse, "upstream_unauthorized 502", "asks for credentials: set them in headers of this upstream"},
+		{"credentials", response(401, "application/json", "{}", "Www-Authenticate", "Basic"), awaited, Refuse, "upstream_unauthorized 502", "asks for credentials: see headers and credentials of this upstream"},
 		{"a redirect", response(307, "text/html", "", "Location", "https://me:hidden@x.example/a?b=c"), awaited, Refuse, "upstream_invalid 502", "redirects to https://x.example/a?…"},
 		{"a page", response(200, "text/html", "<html>"), awaited, Refuse, "upstream_invalid 502", "answered status 200, text/html"},
 		{"nothing", response(202, "", ""), awaited, Refuse, "upstream_invalid 502", "answered status 202 without a message"},

@@ -2,7 +2,6 @@ package report
 
 import (
 	"net/netip"
-	"net/url"
 	"strings"
 	"time"
 
@@ -12,8 +11,10 @@ import (
 
 // Config is the control_plane section of the gateway file.
 type Config struct {
-	// URL is the base URL of the control plane; empty means there is none.
-	URL string `yaml:"url" env:"true"`
+	// URL is the base URL of the control plane, or a list of the base URLs of control
+	// planes with one store: the first is used, and the next while it fails. Empty means
+	// there is none.
+	URL URLs `yaml:"url" env:"true"`
 	// IngestKey is an API key of scope ingest.
 	IngestKey string `yaml:"ingest_key" env:"true"`
 	// Gateway is the name of this gateway at the control plane, under which the head of
@@ -60,7 +61,7 @@ type GovernanceConfig struct {
 }
 
 // Active reports whether traces are reported.
-func (c *Config) Active() bool { return c.URL != "" && c.Traces.Enabled }
+func (c *Config) Active() bool { return len(c.URL) > 0 && c.Traces.Enabled }
 
 // AgentOf returns the agent of a principal's requests: its entry in agents, else agent,
 // else the principal.
@@ -100,12 +101,13 @@ const (
 
 // Validate reports the errors of the section. It uses no network.
 func (c *Config) Validate(at diag.At) {
-	if c.URL == "" {
+	if len(c.URL) == 0 {
 		if c.IngestKey != "" || c.Governance.Enabled {
 			at.Field("url").Errorf("control-plane-url", "is required")
 		}
 	} else {
-		c.validateURL(at)
+		c.validateURLs(at)
+		c.validateKey(at)
 	}
 	name(at.Field("gateway"), c.Gateway)
 	name(at.Field("environment"), c.Environment)
@@ -127,17 +129,7 @@ func (c *Config) Validate(at diag.At) {
 	}
 }
 
-func (c *Config) validateURL(at diag.At) {
-	u, err := url.Parse(c.URL)
-	switch {
-	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		at.Field("url").Errorf("control-plane-url", "must be an http or https URL with a host")
-	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		at.Field("url").Errorf("control-plane-url", "must be a base URL: no user, query or fragment")
-	case u.Scheme == "http" && !loopback(u.Hostname()):
-		at.Field("url").Hint("use https").
-			Warnf("control-plane-insecure", "sends the ingest key in the clear")
-	}
+func (c *Config) validateKey(at diag.At) {
 	switch {
 	case !c.Traces.Enabled && !c.Governance.Enabled:
 	case c.IngestKey == "":

@@ -13,17 +13,24 @@ func TestConfigValidate(t *testing.T) {
 		change func(*Config)
 		want   string // path: code
 	}{
-		{"absent", func(c *Config) { c.URL, c.IngestKey = "", "" }, ""},
+		{"absent", func(c *Config) { c.URL, c.IngestKey = nil, "" }, ""},
 		{"as it should be", func(*Config) {}, ""},
-		{"a key and no URL", func(c *Config) { c.URL = "" }, "url: control-plane-url"},
+		{"a key and no URL", func(c *Config) { c.URL = nil }, "url: control-plane-url"},
 		{"a URL and no key", func(c *Config) { c.IngestKey = "" }, "ingest_key: control-plane-key"},
 		{"a URL and no key, and nothing to send", func(c *Config) { c.IngestKey, c.Traces.Enabled = "", false }, ""},
 		{"a key with a line feed", func(c *Config) { c.IngestKey = "svc_ingest_x\n" }, "ingest_key: control-plane-key"},
 		{"a key of another scope", func(c *Config) { c.IngestKey = "svc_api_x" }, "ingest_key: control-plane-key"},
-		{"no URL at all", func(c *Config) { c.URL = "control-plane" }, "url: control-plane-url"},
-		{"a URL with a query", func(c *Config) { c.URL = "https://c.example/?x=1" }, "url: control-plane-url"},
-		{"in the clear", func(c *Config) { c.URL = "http://c.example" }, "url: control-plane-insecure"},
-		{"in the clear on loopback", func(c *Config) { c.URL = "http://127.0.0.1:8080" }, ""},
+		{"no URL at all", func(c *Config) { c.URL = URLs{"control-plane"} }, "url: control-plane-url"},
+		{"a URL with a query", func(c *Config) { c.URL = URLs{"https://c.example/?x=1"} }, "url: control-plane-url"},
+		{"in the clear", func(c *Config) { c.URL = URLs{"http://c.example"} }, "url: control-plane-insecure"},
+		{"in the clear on loopback", func(c *Config) { c.URL = URLs{"http://127.0.0.1:8080"} }, ""},
+		{"two", func(c *Config) { c.URL = URLs{"https://a.example", "https://b.example"} }, ""},
+		{"the second is no URL", func(c *Config) { c.URL = URLs{"https://a.example", "b"} }, "url[1]: control-plane-url"},
+		{"the second is empty", func(c *Config) { c.URL = URLs{"https://a.example", ""} }, "url[1]: control-plane-url"},
+		{"the second is in the clear", func(c *Config) { c.URL = URLs{"https://a.example", "http://b.example"} }, "url[1]: control-plane-insecure"},
+		{"the same twice", func(c *Config) { c.URL = URLs{"https://a.example", "https://a.example/"} }, "url[1]: control-plane-url"},
+		{"two in one text", func(c *Config) { c.URL = URLs{"https://a.example,b.example"} }, "url: control-plane-url"},
+		{"too many", func(c *Config) { c.URL = make(URLs, 17) }, "url: control-plane-url"},
 		{"an agent without a name", func(c *Config) { c.Agents = map[string]string{"ci": ""} }, "agents.ci: control-plane-agents"},
 		{"a batch of nothing", func(c *Config) { c.Traces.BatchSize = 0 }, "traces.batch_size: control-plane-range"},
 		{"a batch above what is taken", func(c *Config) { c.Traces.BatchSize = 1001 }, "traces.batch_size: control-plane-range"},
@@ -35,7 +42,7 @@ func TestConfigValidate(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			var c Config
 			c.SetDefaults()
-			c.URL, c.IngestKey = "https://c.example/svc", "svc_ingest_x"
+			c.URL, c.IngestKey = URLs{"https://c.example/svc"}, "svc_ingest_x"
 			row.change(&c)
 			report := diag.New()
 			c.Validate(report.Root())

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"svc/gateway/audit"
+	"svc/gateway/refusal"
 	"svc/server/api"
 )
 
@@ -38,6 +39,8 @@ func (m *mapper) appendTraceFast(dst []byte, g *audit.FastLine) ([]byte, outcome
 	status, ok := threeDigits(g.Status)
 	ok = ok && isID(g.RequestID) && isTime(g.Time) && isName(g.Agent) && isName(g.Environment) && isMillis(g.Duration) &&
 		(len(g.Session) == 0 || isName(g.Session)) && (len(g.Tool) == 0 || isName(g.Tool)) &&
+		(len(g.Principal) == 0 || isName(g.Principal)) && (len(g.RuleID) == 0 || isName(g.RuleID)) &&
+		(len(g.ErrorKind) == 0 || isName(g.ErrorKind)) &&
 		g.Agent[0] != ' ' && g.Agent[len(g.Agent)-1] != ' ' && string(g.Agent) != api.AllAgents &&
 		(len(g.InjectionScore) == 0 || isScore(g.InjectionScore))
 	for i := range g.NumSpans {
@@ -94,7 +97,24 @@ func (m *mapper) appendTraceFast(dst []byte, g *audit.FastLine) ([]byte, outcome
 	if turnedAway && len(g.RuleID) > 0 { // lines that policies blocked have a list and are decoded
 		b = append(b, `,"blocked":true`...)
 	}
+	b = append(b, `,"requestId":"`...)
+	b = append(b, g.RequestID...)
+	b = append(b, '"')
+	b = appendMember(b, `,"client":"`, g.Principal)
+	b = appendMember(b, `,"ruleId":"`, g.RuleID)
+	if turnedAway || len(g.ErrorKind) > 0 {
+		b = appendMember(b, `,"reason":"`, refusal.ReasonOf(string(g.Action), string(g.ErrorKind)))
+	}
+	b = appendMember(b, `,"errorKind":"`, g.ErrorKind)
 	return append(b, '}'), mapped
+}
+
+// appendMember appends a member that is a string, unless it is empty.
+func appendMember[T string | []byte](b []byte, name string, value T) []byte {
+	if len(value) == 0 {
+		return b
+	}
+	return append(append(append(b, name...), value...), '"')
 }
 
 // kinds of characters.

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"svc/gateway/audit"
+	"svc/gateway/refusal"
 	"svc/server/api"
 )
 
@@ -42,7 +43,14 @@ func (m *mapper) trace(r *audit.Record) api.TraceInput {
 		InjectionScore: min(max(r.InjectionScore, 0), 1),
 		CreatedAt:      r.Time,
 		ToolName:       line(r.Tool),
-		Blocked:        blocked(r),
+		Blocked:        Blocked(r),
+		Client:         line(r.Principal),
+		RuleID:         line(r.RuleID),
+		Reason:         refusal.ReasonOf(r.Action, r.ErrorKind),
+		ErrorKind:      line(r.ErrorKind),
+	}
+	if api.ValidID(r.RequestID) {
+		t.RequestID = r.RequestID
 	}
 	if t.Blocked || r.ErrorKind != "" || r.IsError || r.Status >= 400 || denied(r) {
 		t.Status = "error"
@@ -90,10 +98,10 @@ func AgentName(agent string) string {
 // was possible.
 func denied(r *audit.Record) bool { return r.Action == "deny" || r.Action == "rate_limit_blocked" }
 
-// blocked reports whether a rule of the gateway or a policy of the control plane blocked
+// Blocked reports whether a rule of the gateway or a policy of the control plane blocked
 // the request. Other failures (no route, bad version) are errors that are not blocks. A
 // notification that a policy withheld does not block its request.
-func blocked(r *audit.Record) bool {
+func Blocked(r *audit.Record) bool {
 	return denied(r) && (r.RuleID != "" || len(r.PoliciesFired) > 0)
 }
 

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"svc/gateway/audit"
+	"svc/gateway/refusal"
 	"svc/server/api"
 )
 
@@ -53,6 +54,7 @@ func TestTraceOfALine(t *testing.T) {
 		DurationMs: 1.5, InjectionScore: 0.25, PIIDetected: []string{"EMAIL"},
 		PoliciesFired: []api.PolicyFired{{ID: "pol_1", Name: "pii", Action: "warn"}},
 		CreatedAt:     rec.Time, Spans: []api.Span{{Stage: "provider", DurationMs: 1}}, ToolName: "read_file",
+		RequestID: id(1), Client: "ci",
 	}
 	m := mapper{cfg}
 	if diff := cmp.Diff(want, m.trace(rec)); diff != "" {
@@ -107,6 +109,9 @@ func TestStatusAndBlockedOfATrace(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			got := (&mapper{}).trace(&row.rec)
+			if want := refusal.ReasonOf(row.rec.Action, row.rec.ErrorKind); got.Reason != want || got.RuleID != row.rec.RuleID || got.ErrorKind != row.rec.ErrorKind {
+				t.Errorf("reason %q rule %q kind %q, want %q and those of the line", got.Reason, got.RuleID, got.ErrorKind, want)
+			}
 			if got.Status != row.status || got.Blocked != row.blocked {
 				t.Errorf("status %s blocked %v, want %s %v", got.Status, got.Blocked, row.status, row.blocked)
 			}

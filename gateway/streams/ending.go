@@ -99,6 +99,8 @@ func (e *Ending) Refusal() refusal.Refusal {
 		return refusal.Ended
 	case errors.Is(e.Err, upstream.ErrTimeout):
 		return refusal.Timeout
+	case errors.Is(e.Err, upstream.ErrExited):
+		return refusal.UpstreamExited
 	case e.Resumable && (errors.Is(e.Err, upstream.ErrUnreachable) || errors.Is(e.Err, io.ErrUnexpectedEOF)):
 		return refusal.EndedResumable
 	default:
@@ -113,7 +115,7 @@ func (e *Ending) Failure(refused *refusal.Refusal) (upstream.Cause, bool) {
 		return upstream.Cause{Code: "stream_ended", Text: "the event stream ended before the answer"}, true
 	case refusal.UpstreamInvalid.Kind:
 		return invalidFrame(e.Err), true
-	case refusal.Timeout.Kind, refusal.Unreachable.Kind:
+	case refusal.Timeout.Kind, refusal.Unreachable.Kind, refusal.UpstreamExited.Kind:
 		return upstream.CauseOf(e.Err), true
 	}
 	return upstream.Cause{}, false

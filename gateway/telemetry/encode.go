@@ -121,6 +121,8 @@ func appendRequest(dst []byte, s *Span) []byte {
 	}
 	dst = appendText(dst, "mcp.policy.decision", s.Decision)
 	dst = appendText(dst, "mcp.policy.rule_id", s.RuleID)
+	dst = appendText(dst, "svc.request_id", s.RequestID)
+	dst = appendText(dst, "svc.reason", s.Reason)
 	dst = appendText(dst, "mcp.upstream", s.Upstream)
 	dst = appendText(dst, "mcp.principal", s.Principal)
 	dst = appendText(dst, "mcp.auth.oauth_client_name", s.OAuthClientName)

@@ -45,6 +45,10 @@ type Span struct {
 	Decision string
 	// RuleID is mcp.policy.rule_id.
 	RuleID string
+	// RequestID is svc.request_id: the id in the audit line and in the trace.
+	RequestID string
+	// Reason is svc.reason: what the client was told as data.reason.
+	Reason string
 	// Upstream is mcp.upstream.
 	Upstream string
 	// Principal is mcp.principal.

@@ -105,6 +105,10 @@ type UpstreamState struct {
 	InFlight int64
 	// BreakerOpen is set while the breaker of the upstream is open or half-open.
 	BreakerOpen bool
+	// Processes are those of an upstream that is a program: how many there are, how many
+	// were ever started, and how many failed.
+	Processes                   int
+	ProcessStarts, ProcessExits uint64
 }
 
 // ToolListState is the list of tools of one upstream: how many a search can find,
@@ -177,6 +181,9 @@ var stateMetrics = []struct{ name, label, help string }{
 	{"svc_gateway_upstream_dials_total", "upstream", "Connections made or tried."},
 	{"svc_gateway_upstream_in_flight", "upstream", "Messages that wait for an upstream with max_in_flight or a breaker."},
 	{"svc_gateway_upstream_breaker_open", "upstream", "1 while the breaker of an upstream is open or half-open."},
+	{"svc_gateway_upstream_processes", "upstream", "Processes of an upstream that is a program."},
+	{"svc_gateway_upstream_process_starts_total", "upstream", "Processes that were started."},
+	{"svc_gateway_upstream_process_exits_total", "upstream", "Processes that ended by themselves, or did not start."},
 	{"svc_gateway_tool_search_tools", "upstream", "Tools of an upstream that a search can find."},
 	{"svc_gateway_tool_search_failures_total", "upstream", "Lists of tools that could not be had."},
 	{"svc_gateway_tool_search_backing_off", "upstream", "1 while the last list of an upstream's tools failed."},
@@ -273,6 +280,9 @@ func (c *stateCollector) Collect(to chan<- prometheus.Metric) {
 		count("svc_gateway_upstream_dials_total", u.Dials, u.Name)
 		gauge("svc_gateway_upstream_in_flight", float64(u.InFlight), u.Name)
 		gauge("svc_gateway_upstream_breaker_open", boolGauge(u.BreakerOpen), u.Name)
+		gauge("svc_gateway_upstream_processes", float64(u.Processes), u.Name)
+		count("svc_gateway_upstream_process_starts_total", u.ProcessStarts, u.Name)
+		count("svc_gateway_upstream_process_exits_total", u.ProcessExits, u.Name)
 	}
 	for _, l := range s.ToolLists {
 		gauge("svc_gateway_tool_search_tools", float64(l.Tools), l.Upstream)

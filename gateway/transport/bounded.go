@@ -25,8 +25,9 @@ type bounded struct {
 	now      func() time.Time
 }
 
-// newBounded returns the transport as it is where the configuration sets no bounds.
-func newBounded(c upstream.Config, t Transport, log *slog.Logger, now func() time.Time) Transport {
+// Bound returns the transport behind the bounds of the configuration; as it is where
+// that sets none.
+func Bound(c upstream.Config, t Transport, log *slog.Logger, now func() time.Time) Transport {
 	b := &bounded{Transport: t, name: c.Name, limit: int64(c.MaxInFlight), log: log, now: now}
 	if c.Breaker != nil && c.Breaker.FailureThreshold > 0 {
 		b.breaker, b.window = breaker.New(*c.Breaker), c.Breaker.OpenDuration
@@ -42,7 +43,7 @@ func newBounded(c upstream.Config, t Transport, log *slog.Logger, now func() tim
 func (b *bounded) Post(ctx context.Context, r *Request) (*upstream.Response, error) {
 	if n := b.inFlight.Add(1); b.limit > 0 && n > b.limit {
 		b.inFlight.Add(-1)
-		return nil, b.refuse(upstream.ErrBusy)
+		return nil, b.refuse(upstream.ErrBusy, errMaxInFlight)
 	}
 	resp, err := b.watch(ctx, func() (*upstream.Response, error) { return b.Transport.Post(ctx, r) })
 	if err != nil {
@@ -75,7 +76,7 @@ func (b *bounded) watch(ctx context.Context, do func() (*upstream.Response, erro
 	}
 	version, ok := b.breaker.Allow(b.now())
 	if !ok {
-		return nil, b.refuse(upstream.ErrOpen)
+		return nil, b.refuse(upstream.ErrOpen, nil)
 	}
 	result := breaker.Abandoned
 	defer func() { // also after a panic, so that a single trial always ends
@@ -98,9 +99,11 @@ func (b *bounded) watch(ctx context.Context, do func() (*upstream.Response, erro
 }
 
 // refuse is the error of a message that is not sent.
-func (b *bounded) refuse(kind error) error {
-	return &upstream.Error{Upstream: b.name, Op: "request", Kind: kind}
+func (b *bounded) refuse(kind, cause error) error {
+	return &upstream.Error{Upstream: b.name, Op: "request", Kind: kind, Err: cause}
 }
+
+var errMaxInFlight = errors.New("max_in_flight requests are there already")
 
 // release returns the body of a response, which ends the flight when it is closed.
 func (b *bounded) release(body io.ReadCloser) io.ReadCloser {

@@ -45,7 +45,7 @@ func failing(kind error) func() (*upstream.Response, error) {
 // stream of a session is not.
 func TestMaxInFlight(t *testing.T) {
 	inner := &scripted{post: answered(http.StatusOK)}
-	b := newBounded(upstream.Config{Name: "up", MaxInFlight: 2}, inner, slog.New(slog.DiscardHandler), time.Now)
+	b := Bound(upstream.Config{Name: "up", MaxInFlight: 2}, inner, slog.New(slog.DiscardHandler), time.Now)
 	var open []*upstream.Response
 	post := func() error {
 		resp, err := b.Post(t.Context(), &Request{})
@@ -104,7 +104,7 @@ func TestBreakerOfAnUpstream(t *testing.T) {
 	} {
 		now := time.Unix(1000, 0)
 		inner := &scripted{post: tt.post}
-		b := newBounded(upstream.Config{Name: "up", Breaker: &breaker.Config{FailureThreshold: 2, OpenDuration: time.Second}}, inner,
+		b := Bound(upstream.Config{Name: "up", Breaker: &breaker.Config{FailureThreshold: 2, OpenDuration: time.Second}}, inner,
 			slog.New(slog.DiscardHandler), func() time.Time { return now })
 		for range 3 {
 			if resp, err := b.Post(tt.ctx, &Request{}); err == nil {
@@ -135,7 +135,7 @@ func TestBreakerOfAnUpstream(t *testing.T) {
 // Without bounds nothing stands before the transport.
 func TestUnboundedTransportIsItself(t *testing.T) {
 	inner := &scripted{}
-	if newBounded(upstream.Config{Breaker: &breaker.Config{}}, inner, nil, time.Now) != Transport(inner) {
+	if Bound(upstream.Config{Breaker: &breaker.Config{}}, inner, nil, time.Now) != Transport(inner) {
 		t.Error("a transport without bounds is wrapped")
 	}
 }

@@ -8,6 +8,7 @@ package transport
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -87,6 +88,23 @@ type Caller struct {
 	HasSession bool
 }
 
+// CacheKey returns the key under which what belongs to a caller with its credentials is
+// kept: its principal, the id of its API key, and the rights of its token, so that a
+// refreshed token with equal rights keeps what is kept. shared is false for a caller that
+// is known by its address alone, and for none: what is kept for it lasts for one call or
+// one session of a client, because others may have that address.
+func (c *Caller) CacheKey() (key [sha256.Size]byte, shared bool) {
+	if c == nil || c.Principal == nil {
+		return key, false
+	}
+	text := c.Principal.AppendKey(nil)
+	text = append(append(text, 0), c.Principal.KeyID...)
+	if c.Token != nil {
+		text = append(append(text, 0), c.Token.Rights[:]...)
+	}
+	return sha256.Sum256(text), c.Principal.Kind != auth.KindIP
+}
+
 // Clone returns a copy that is valid beyond the request; nil for nil.
 func (c *Caller) Clone() *Caller {
 	if c == nil {
@@ -111,19 +129,24 @@ type Credentials interface {
 
 // Upstream is one configured upstream.
 type Upstream struct {
-	Name      string
+	Name string
+	// Transport carries messages of clients of either protocol generation.
 	Transport Transport
+	// Direct carries messages of the gateway's own, which are of the generation that the
+	// upstream speaks. It is what Transport sends through, or the same.
+	Direct Transport
 	// Timeout is the configured time-out, for requests that lift part of it.
 	Timeout time.Duration
 }
 
-// Open returns the upstream of a validated configuration, behind the bounds that the
+// Open returns the upstream of a validated configuration that has a url, behind the bounds that the
 // configuration sets. Nothing is sent, and the upstream may be unavailable; its transport
 // must be closed.
-func Open(c upstream.Config, log *slog.Logger, now func() time.Time) (*Upstream, error) {
+func Open(c upstream.Config, credentials Credentials, log *slog.Logger, now func() time.Time) (*Upstream, error) {
 	client, err := upstream.NewClient(c)
 	if err != nil {
 		return nil, fmt.Errorf("upstream %q: %w", c.Name, err)
 	}
-	return &Upstream{Name: c.Name, Transport: newBounded(c, NewHTTP(client, StaticHeaders{}), log, now), Timeout: c.Timeout}, nil
+	direct := Bound(c, NewHTTP(client, credentials), log, now)
+	return &Upstream{Name: c.Name, Transport: direct, Direct: direct, Timeout: c.Timeout}, nil
 }

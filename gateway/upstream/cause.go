@@ -32,11 +32,16 @@ const (
 	CauseNoAnswer    = "no_answer"
 	CauseTooLarge    = "response_too_large"
 	CauseInvalidHTTP = "invalid_http"
+	CauseExited      = "process_exited"
+	CauseCredentials = "credentials"
 	CauseOther       = "other"
 )
 
 // CauseOf returns the reason why an exchange failed.
 func CauseOf(err error) Cause {
+	if errors.Is(err, ErrCredentials) { // before its own causes: they are those of another server
+		return Cause{CauseCredentials, innerText(err)}
+	}
 	if c, ok := causeOfTLS(err); ok {
 		return c
 	}
@@ -46,6 +51,8 @@ func CauseOf(err error) Cause {
 		return Cause{CauseDNS, "no such host"}
 	case errors.As(err, &name):
 		return Cause{CauseDNS, "the host name could not be resolved: " + Printable(name.Err, maxCauseText)}
+	case errors.Is(err, ErrExited):
+		return Cause{CauseExited, innerText(err)}
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return Cause{CauseRefused, "connection refused"}
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):

@@ -51,6 +51,9 @@ type Response struct {
 	// every other error is an [*Error]. Close may be called while a Read waits in another
 	// goroutine, and ends it.
 	Body io.ReadCloser
+	// Dialect is the protocol revision in which the upstream was asked, where the message
+	// was translated; empty where it was sent as it is.
+	Dialect string
 }
 
 // Client is a pool of connections to one upstream. It is safe for concurrent
@@ -184,6 +187,10 @@ type Stats struct {
 	// while its breaker is open or half-open, where the configuration bounds them.
 	InFlight    int64
 	BreakerOpen bool
+	// Processes counts the processes of an upstream that is a program, ProcessStarts those
+	// ever started, and ProcessExits those that ended by themselves or failed to start.
+	Processes                   int
+	ProcessStarts, ProcessExits uint64
 }
 
 // Stats returns the state of the pool.

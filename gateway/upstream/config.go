@@ -2,11 +2,13 @@ package upstream
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"svc/gateway/breaker"
 	"svc/gateway/diag"
+	"svc/gateway/mcp"
 )
 
 // The defaults of an upstream.
@@ -24,11 +26,14 @@ type Config struct {
 	// Name is the unique logical name, which routes, audit and spans use.
 	Name string `yaml:"name"`
 	// URL is the endpoint: scheme http or https, host required; the path is used
-	// unchanged.
+	// unchanged. Exactly one of url and command is set.
 	URL string `yaml:"url" env:"true"`
 	// Headers are sent with every request and replace a client's headers of the same
 	// names; an upstream's credentials belong here.
 	Headers map[string]string `yaml:"headers" env:"true"`
+	// Credentials are how the gateway gets a token for the upstream, in the place of an
+	// Authorization in headers.
+	Credentials *CredentialsConfig `yaml:"credentials"`
 	// TLS configures what an https upstream needs beyond the system's certificate
 	// authorities.
 	TLS TLSConfig `yaml:"tls"`
@@ -44,6 +49,18 @@ type Config struct {
 	// timeout or answers with 5xx repeatedly: they are 502 upstream_unreachable at once.
 	// It is on with federation, and off without unless the section is there.
 	Breaker *breaker.Config `yaml:"breaker"`
+
+	// Protocol is auto, or the protocol revision that the upstream speaks. With auto the
+	// gateway asks it with server/discover at the start, hourly, and when its errors
+	// contradict the last answer; with a revision it never asks. Between a client and an
+	// upstream of the same generation nothing is translated.
+	Protocol string `yaml:"protocol"`
+	// Sessions is pooled or per_call: whether the sessions that are opened at an upstream
+	// of a revision before 2026-07-28 for clients of that one are kept for the next call
+	// of the same caller.
+	Sessions string `yaml:"sessions"`
+
+	ProcessConfig `yaml:",inline"`
 
 	// Prefix is put before the names of tools and prompts as clients see them, and
 	// taken off before the upstream sees them. It needs federation.
@@ -84,10 +101,21 @@ type TLSConfig struct {
 	ServerName string `yaml:"server_name"`
 }
 
+// The values of upstreams[].sessions.
+const (
+	SessionsPooled  = "pooled"
+	SessionsPerCall = "per_call"
+)
+
+// ProtocolAuto is the value of upstreams[].protocol with which an upstream is asked.
+const ProtocolAuto = "auto"
+
 // SetDefaults sets the documented defaults.
 func (c *Config) SetDefaults() {
+	c.Protocol, c.Sessions = ProtocolAuto, SessionsPooled
 	c.Timeout = DefaultTimeout
 	c.MaxResponseBytes = DefaultMaxResponseBytes
+	c.ProcessConfig.SetDefaults()
 }
 
 // WithBreaker returns the configuration with the breaker that it has without a section:
@@ -107,14 +135,13 @@ func (c *Config) Validate(at diag.At) {
 	} else if len(c.Name) > 128 {
 		at.Field("name").Errorf("range", "is longer than 128 bytes")
 	}
-	u := c.validateURL(at.Field("url"))
-	for name, value := range c.Headers {
-		c.validateHeader(at.Field("headers").Field(name), name, value)
-	}
-	c.TLS.validate(at.Field("tls"))
-	if c.TLS != (TLSConfig{}) && u != nil && u.Scheme == "http" {
-		at.Field("tls").Hint("use an https:// url, or remove the section").
-			Errorf("unused", "has no effect on an http upstream")
+	switch {
+	case c.IsProcess():
+		c.validateProcess(at)
+	case c.URL == "":
+		at.Hint("as in url: http://127.0.0.1:3000/mcp, or command: [npx, -y, PACKAGE]").Errorf("required", "an upstream needs a url, or a command")
+	default:
+		c.validateHTTP(at)
 	}
 	if c.Timeout <= 0 {
 		at.Field("timeout").Hint("the default is %s", DefaultTimeout).
@@ -131,16 +158,38 @@ func (c *Config) Validate(at diag.At) {
 	if c.Breaker != nil {
 		c.Breaker.Validate(at.Field("breaker"))
 	}
+	if revisions := append(mcp.LegacyRevisions(), mcp.Revision20260728); c.Protocol != ProtocolAuto && !slices.Contains(revisions, c.Protocol) {
+		at.Field("protocol").Hint("one of %s, %s", ProtocolAuto, strings.Join(revisions, ", ")).Errorf("enum", "unknown protocol %q", c.Protocol)
+	}
+	if c.Sessions != SessionsPooled && c.Sessions != SessionsPerCall {
+		at.Field("sessions").Hint("one of %s, %s", SessionsPooled, SessionsPerCall).Errorf("enum", "unknown value %q", c.Sessions)
+	}
+}
+
+// IsProcess reports whether the upstream is a program on this machine.
+func (c *Config) IsProcess() bool { return len(c.Command) > 0 }
+
+// validateHTTP reports the errors of an upstream with a url.
+func (c *Config) validateHTTP(at diag.At) {
+	u := c.validateURL(at.Field("url"))
+	for name, value := range c.Headers {
+		c.validateHeader(at.Field("headers").Field(name), name, value)
+	}
+	c.validateCredentials(at.Field("credentials"))
+	c.TLS.validate(at.Field("tls"))
+	if c.TLS != (TLSConfig{}) && u != nil && u.Scheme == "http" {
+		at.Field("tls").Hint("use an https:// url, or remove the section").
+			Errorf("unused", "has no effect on an http upstream")
+	}
+	for _, key := range c.needingCommand() {
+		at.Field(key).Hint("remove it, or set command in the place of url").Errorf("needs-command", "has no effect on an upstream with a url")
+	}
 }
 
 // validateURL reports errors without quoting the URL, which may come from the environment
 // and contain a secret.
 func (c *Config) validateURL(at diag.At) *url.URL {
 	at = at.Hint("as in http://127.0.0.1:3000/mcp")
-	if c.URL == "" {
-		at.Errorf("required", "an upstream needs a url")
-		return nil
-	}
 	u, err := parseURL(c.URL)
 	if err != nil {
 		at.Errorf("url", "%s", err)

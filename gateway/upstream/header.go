@@ -67,6 +67,9 @@ func (r *Response) MediaType() string {
 	}
 }
 
+// ValidFieldName reports whether s can be the name of a header field, or a part of one.
+func ValidFieldName(s string) bool { return validName(s) }
+
 // validName reports whether s is a token (RFC 9110, section 5.6.2).
 func validName(s string) bool {
 	for i := range len(s) {

@@ -204,7 +204,7 @@ func TestConfigValidation(t *testing.T) {
 		{"good", func(*Config) {}, ""},
 		{"loopback with port", func(c *Config) { c.URL = "http://[::1]:80" }, ""},
 		{"no name", func(c *Config) { c.Name = "" }, "name: an upstream needs a name"},
-		{"no url", func(c *Config) { c.URL = "" }, "url: an upstream needs a url"},
+		{"no url", func(c *Config) { c.URL = "" }, ": an upstream needs a url, or a command"},
 		{"url without scheme", func(c *Config) { c.URL = "files.example/mcp" }, "url: scheme must be http or https"},
 		{"url of another scheme", func(c *Config) { c.URL = "ftp://files.example/mcp" }, "url: scheme must be http or https"},
 		{"url without host", func(c *Config) { c.URL = "http:///mcp" }, "url: names no host"},

@@ -14,9 +14,8 @@ import (
 // rules asks the rules, and performs the action of the one that matched. The
 // default_action does not apply to messages of servers.
 func (in *Input) rules(m *mcp.Message, r *Result) {
-	q := policy.RequestOf(m, in.Direction, in.Caller.Claims)
 	var observed []*policy.Rule
-	r.Decision, observed = in.Snapshot.Rules.Observe(&q)
+	r.Decision, observed = in.decide(m)
 	r.Rule = r.Decision.RuleID
 	r.Observed = in.observed(observed)
 	if r.Rule != "" || len(r.Observed) > 0 {
@@ -27,6 +26,38 @@ func (in *Input) rules(m *mcp.Message, r *Result) {
 	}
 	r.strip = in.strips(m)
 	in.perform(m, r)
+}
+
+// decide asks the rules about a message. A question that was translated has the method of
+// the legacy request and the resultType of 2026-07-28, so that the first rule that matches
+// by either applies; of several in one result, one that is denied denies all.
+func (in *Input) decide(m *mcp.Message) (decision policy.Decision, observed []*policy.Rule) {
+	q := policy.RequestOf(m, in.Direction, in.Caller.Claims)
+	if !in.Translated || in.Direction != policy.ServerToClient {
+		return in.Snapshot.Rules.Observe(&q)
+	}
+	if m.Kind == mcp.Request {
+		q.ResultType = mcp.ResultInputRequired
+	}
+	questions := mcp.Find(m.Body, m.Spans.Result, "inputRequests")
+	if m.ResultType != mcp.ResultInputRequired || !questions.Present() || m.Body[questions.Start] != '{' {
+		return in.Snapshot.Rules.Observe(&q)
+	}
+	asked := false
+	for it := mcp.Members(m.Body, questions); it.Next(); {
+		q.Method, _ = mcp.StringValue(mcp.Find(m.Body, it.Value(), "method").Of(m.Body))
+		d, o := in.Snapshot.Rules.Observe(&q)
+		if !asked || d.Action == policy.Deny {
+			asked, decision, observed = true, d, o
+		}
+		if d.Action == policy.Deny {
+			break
+		}
+	}
+	if !asked {
+		return in.Snapshot.Rules.Observe(&q)
+	}
+	return decision, observed
 }
 
 // perform does what the action of the rule that matched asks for.
@@ -57,7 +88,11 @@ func (in *Input) perform(m *mcp.Message, r *Result) {
 		case policy.ReasonArgumentLimit:
 			refused = &refusal.ArgumentLimit
 		}
-		r.refuse(refused.WithRule(r.Rule), audit.ActionDeny)
+		refused = refused.WithRule(r.Rule)
+		if rule != nil { // else nothing matched
+			refused = refused.Saying(rule.Message)
+		}
+		r.refuse(refused, audit.ActionDeny)
 	}
 }
 
@@ -70,7 +105,7 @@ func (in *Input) redact(rule *policy.Rule, m *mcp.Message, r *Result) {
 	r.Action = audit.ActionRedact
 	var redacted mcp.Message
 	if err := rule.Redact(in.Direction, m, &redacted); err != nil {
-		r.refuse(refusal.Redact.WithRule(rule.ID), audit.ActionDeny)
+		r.refuse(refusal.Redact.WithRule(rule.ID).Saying(rule.Message), audit.ActionDeny)
 		return
 	}
 	*m = redacted
@@ -116,7 +151,7 @@ func (in *Input) guard(rule *policy.Rule, m *mcp.Message, r *Result) {
 			r.Rule = "" // it has not decided
 		}
 	default: // reject, or failing closed
-		r.refuse(guardRefusal(&r.Said).WithRule(rule.ID), audit.ActionDeny)
+		r.refuse(guardRefusal(&r.Said).WithRule(rule.ID).Saying(rule.Message), audit.ActionDeny)
 	}
 }
 

@@ -1,0 +1,179 @@
+package foreign
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// ClientHash is the variable of the first client's key.
+const ClientHash = "SVC_CLIENT_HASH"
+
+// methods are those of clients beside tools/call that need a rule of their own.
+var methods = []string{"prompts/get", "resources/read", "resources/subscribe", "resources/unsubscribe", "completion/complete", "logging/setLevel",
+	"subscriptions/listen", "notifications/progress", "notifications/roots/list_changed"}
+
+// Result is a configuration, and what it needs.
+type Result struct {
+	Config    []byte
+	Variables []Variable
+	// Carried and Left are the numbers of servers that are upstreams now, and that are
+	// comments.
+	Carried, Left int
+}
+
+// Convert writes the configuration of a gateway in front of the servers. Their names are
+// those of [NameAll].
+func Convert(servers []*Server) *Result {
+	w := writer{prefixed: carried(servers) > 1}
+	w.line("# A gateway in front of the servers of other programs. Check it, and ask every server:")
+	w.line("#   svc gateway --config FILE --check --probe")
+	w.line("")
+	w.line("listen: 127.0.0.1:8090")
+	w.line(`license: {path: "${PWD}/license/license.jwt", public_key_file: "${PWD}/license/license.pub"}   # svc license init makes them`)
+	w.line("")
+	w.line("# Clients see the tools, prompts and resources of all servers in one list.")
+	w.line("federation: {enabled: true}")
+	w.line("upstreams:")
+	for _, s := range servers {
+		w.server(s)
+	}
+	w.line("")
+	w.line("auth:")
+	w.line("  enabled: true")
+	w.line("  keys:")
+	w.line("    # One entry for each client, as 'svc keygen' prints it.")
+	w.line(fmt.Sprintf(`    - {id: first-client, hash: "${%s}"}`, ClientHash))
+	w.line("")
+	w.line("# What the clients could do so far. Narrow it: the first rule that matches decides.")
+	w.line("policy:")
+	w.line("  default_action: deny")
+	w.line("  rules:")
+	for _, s := range servers {
+		if s.Refused == "" {
+			glob := "*"
+			if w.prefixed {
+				glob = s.Name + "_*"
+			}
+			w.line(fmt.Sprintf("    - {id: %s, action: allow, when: {tool_glob: %s}}", quote("use-"+s.Name), quote(glob)))
+		}
+	}
+	for _, method := range methods {
+		w.line(fmt.Sprintf("    - {id: %s, action: allow, when: {method: %s}}", strings.ReplaceAll(method, "/", "-"), method))
+	}
+	w.line("")
+	w.line("audit: {path: audit.jsonl}")
+	n := carried(servers)
+	return &Result{Config: w.b.Bytes(), Variables: w.vars.list, Carried: n, Left: len(servers) - n}
+}
+
+func carried(servers []*Server) (n int) {
+	for _, s := range servers {
+		if s.Refused == "" {
+			n++
+		}
+	}
+	return n
+}
+
+type writer struct {
+	b        bytes.Buffer
+	vars     variables
+	prefixed bool
+}
+
+func (w *writer) line(text string) { w.b.WriteString(text + "\n") }
+
+// comment writes text of a file, which may hold anything, as one line of comment.
+func (w *writer) comment(text string) {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r >= 0x80 && r <= 0x9f || r == 0x2028 || r == 0x2029 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
+			return ' '
+		}
+		return r
+	}, text)
+	if len(text) > 300 {
+		text = strings.ToValidUTF8(text[:300], "") + "…"
+	}
+	w.line("  # " + text)
+}
+
+// server writes one upstream, or why there is none.
+func (w *writer) server(s *Server) {
+	if s.Refused != "" {
+		w.comment(fmt.Sprintf("not carried over: %s (%s)", s.Name, s.From))
+		w.comment("  " + s.Refused)
+		return
+	}
+	w.comment("from " + s.From)
+	for _, note := range s.Notes {
+		w.comment("not carried over: " + note)
+	}
+	w.line("  - name: " + quote(s.Name))
+	if w.prefixed {
+		w.line("    prefix: " + quote(s.Name+"_"))
+	}
+	if s.URL != "" {
+		what := "the URL of " + s.Name
+		converted, _ := w.vars.convert(s.URL, what)
+		w.line("    url: " + quote(w.vars.hideURL(s, converted, what)))
+		w.pairs("headers", s, s.Headers)
+	} else {
+		w.line("    command: " + quote(w.vars.hideArgs(s)))
+		w.pairs("env", s, s.Env)
+		if dir := s.Dir; dir != "" {
+			dir, _ = w.vars.convert(dir, "the working directory of "+s.Name)
+			w.line("    working_dir: " + quote(dir))
+		}
+	}
+	if len(s.Allow)+len(s.Deny) > 0 {
+		w.line("    tools:")
+		if len(s.Allow) > 0 {
+			w.line("      allow: " + quote(s.Allow))
+		}
+		if len(s.Deny) > 0 {
+			w.line("      deny: " + quote(s.Deny))
+		}
+	}
+}
+
+func (w *writer) pairs(key string, s *Server, list []Pair) {
+	if len(list) == 0 {
+		return
+	}
+	w.line("    " + key + ":")
+	for _, p := range list {
+		what := p.Name + " of " + s.Name
+		name := p.Name
+		if key == "headers" {
+			name = s.Name + "_" + p.Name
+		}
+		w.line(fmt.Sprintf("      %s: %s", quote(p.Name), quote(w.vars.hide(s.Name, name, p.Value, what))))
+	}
+}
+
+// quote writes a value as JSON, which is YAML too.
+func quote(v any) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if e.Encode(v) != nil {
+		return `""`
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// EnvFile writes the variables for a shell or an EnvironmentFile of systemd.
+func (r *Result) EnvFile() []byte {
+	var b bytes.Buffer
+	for _, v := range r.Variables {
+		fmt.Fprintf(&b, "# %s\n", strings.ReplaceAll(v.For, "\n", " "))
+		if v.Value == "" {
+			fmt.Fprintf(&b, "#%s=\n", v.Name)
+			continue
+		}
+		fmt.Fprintf(&b, "%s='%s'\n", v.Name, strings.ReplaceAll(v.Value, "'", `'\''`))
+	}
+	return b.Bytes()
+}

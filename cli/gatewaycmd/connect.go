@@ -1,0 +1,297 @@
+package gatewaycmd
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"svc/cli/clientfile"
+	"svc/cli/command"
+	"svc/cli/output"
+	"svc/cli/process"
+)
+
+const (
+	defaultGatewayURL = "http://127.0.0.1:8090/mcp"
+	defaultKeyEnv     = "SVC_GATEWAY_KEY"
+)
+
+type connectOptions struct {
+	url, view, keyEnv, keyFile, name, file string
+	inlineKey, write, stdio, askKey        bool
+}
+
+// NewConnectCmd is 'svc connect'.
+func NewConnectCmd(env process.Env) *cobra.Command {
+	o := connectOptions{}
+	cmd := &cobra.Command{
+		Use:   "connect [CLIENT]",
+		Short: "Connect an MCP client to a gateway",
+		Long: `Print what to paste into an MCP client so that it uses a gateway, or with --write
+put it into the client's file: the rest of the file stays as it is, comments and
+trailing commas too, and a copy of the old file is kept beside it. A file that
+cannot be parsed is not touched. Without CLIENT the clients are listed.
+
+The key is never printed and never an argument. Clients take it from the variable
+of --key-env; those that only start programs, and all others with --key-file, start
+'svc connect --stdio', which reads it from the file (mode 0600). With --inline-key
+the key itself is written, read from --key-file or from the variable.
+
+--stdio is what such a client starts: an MCP server on standard input and output in
+front of the gateway. Messages of all protocol revisions pass it unchanged. It
+waits for a gateway that restarts, opens another session in the place of a lost
+one, and reads the key again when it was rejected.
+
+SVC_GATEWAY_URL sets --url.`,
+		Example: `  svc connect
+  svc connect claude-code --url https://gateway.example.com/mcp
+  svc connect cursor --url https://gateway.example.com/mcp --write
+  svc connect claude-desktop --key-file ~/.config/svc/gateway-key --write
+  svc connect --stdio --url https://gateway.example.com/mcp --key-file ~/.config/svc/gateway-key`,
+		Args: command.AtMostOne("a CLIENT"),
+		ValidArgsFunction: func(*cobra.Command, []string, string) (names []string, _ cobra.ShellCompDirective) {
+			for _, c := range clientfile.Clients() {
+				names = append(names, c.Name+"\t"+c.Title)
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !cmd.Flags().Changed("url") {
+				o.url = cmp.Or(env.Getenv("SVC_GATEWAY_URL"), o.url)
+			}
+			o.askKey = !cmd.Flags().Changed("key-env")
+			if err := o.check(len(args) == 1); err != nil {
+				return err
+			}
+			switch {
+			case o.stdio:
+				return o.runStdio(cmd.Context(), env)
+			case len(args) == 0:
+				return listClients(env)
+			}
+			client, ok := clientfile.Find(args[0])
+			if !ok {
+				return command.Usagef("run 'svc connect' for the list", "%q is no client%s", args[0], didYouMean(args[0]))
+			}
+			return o.connect(env, &client)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.url, "url", defaultGatewayURL, "address of the gateway, with its path")
+	f.StringVar(&o.view, "view", "", "name of a view of the gateway: /mcp/v/NAME")
+	f.StringVar(&o.keyEnv, "key-env", defaultKeyEnv, "variable that holds the key of the client")
+	f.StringVar(&o.keyFile, "key-file", "", "file that holds the key of the client")
+	f.BoolVar(&o.inlineKey, "inline-key", false, "write the key itself")
+	f.StringVar(&o.name, "name", "svc", "name of the server at the client")
+	f.BoolVar(&o.write, "write", false, "write to the client's file")
+	f.StringVar(&o.file, "file", "", "the client's file, where it is another than the usual one")
+	f.BoolVar(&o.stdio, "stdio", false, "be an MCP server on standard input and output in front of the gateway")
+	return cmd
+}
+
+var (
+	serverNames   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+	variableNames = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+)
+
+// check refuses combinations that mean nothing, and applies --view.
+func (o *connectOptions) check(hasClient bool) error {
+	switch {
+	case o.stdio && hasClient:
+		return command.Usagef("a client starts it: give one or the other", "--stdio takes no CLIENT")
+	case o.stdio && (o.write || o.inlineKey):
+		return command.Usagef("give one or the other", "--stdio writes no file")
+	case o.write && !hasClient:
+		return command.Usagef("as in svc connect cursor --write", "--write needs a CLIENT")
+	case o.file != "" && !o.write:
+		return command.Usagef("add --write", "--file is for --write")
+	case !serverNames.MatchString(o.name):
+		return command.Usagef("use letters, digits, - and _", "--name %q cannot be a name at every client", o.name)
+	case !variableNames.MatchString(o.keyEnv):
+		return command.Usagef("give the name of a variable, such as "+defaultKeyEnv+", not its value", "--key-env is no name of a variable")
+	}
+	u, err := url.Parse(o.url)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return command.Usagef("as in "+defaultGatewayURL, "--url is no http or https URL")
+	case u.User != nil || u.Fragment != "" || strings.ContainsFunc(o.url, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\'' || r == '"' || r == '\\' }):
+		return command.Usagef("leave it out", "--url holds a password, a fragment or a character that clients do not take")
+	}
+	if u.Path == "" || u.Path == "/" {
+		u.Path = "/mcp"
+	}
+	if o.view != "" {
+		if !serverNames.MatchString(o.view) {
+			return command.Usagef("give the name of an entry of views", "--view %q is no name of a view", o.view)
+		}
+		u.Path = strings.TrimSuffix(u.Path, "/") + "/v/" + o.view
+	}
+	o.url = u.String()
+	return nil
+}
+
+func didYouMean(name string) string {
+	var names []string
+	for _, c := range clientfile.Clients() {
+		names = append(names, c.Name)
+	}
+	if near := command.Nearest(name, names); near != "" {
+		return fmt.Sprintf(", did you mean %q?", near)
+	}
+	return ""
+}
+
+func listClients(env process.Env) error {
+	rows := [][]string{}
+	for _, c := range clientfile.Clients() {
+		path := "-"
+		if c.Path != nil {
+			path = c.Path(placeOf(env))
+		}
+		rows = append(rows, []string{c.Name, c.Title, path})
+	}
+	return output.WriteTable(env.Stdout, []string{"CLIENT", "WHAT IT IS", "ITS FILE"}, rows)
+}
+
+func placeOf(env process.Env) clientfile.Place {
+	return clientfile.Place{GOOS: runtime.GOOS, Home: env.Home(), AppData: env.Getenv("APPDATA"), CodexHome: env.Getenv("CODEX_HOME")}
+}
+
+// connect prints or writes the entry of one client.
+func (o *connectOptions) connect(env process.Env, c *clientfile.Client) error {
+	s := &clientfile.Server{Name: o.name, URL: o.url, KeyEnv: o.keyEnv, AskKey: o.askKey, Program: env.Executable}
+	if o.keyFile != "" {
+		path, err := filepath.Abs(expandHome(env, o.keyFile))
+		if err != nil {
+			return err
+		}
+		s.KeyFile = path
+	} else if c.NeedsProgram() {
+		s.KeyFile = filepath.Join(env.Home(), ".config", "svc", "gateway-key")
+	}
+	if o.inlineKey {
+		key, err := o.readKey(env, s.KeyFile)
+		if err != nil {
+			return err
+		}
+		if key == "" {
+			return command.Usagef("set the variable, or give --key-file", "--inline-key: %s is not set", o.keyEnv)
+		}
+		s.Key = key
+	}
+	if strings.HasPrefix(o.url, "http:") && !isLoopback(o.url) {
+		fmt.Fprintln(env.Stderr, "note: the URL is plain http: the key can be read on the way")
+	}
+	if o.write {
+		return o.writeFile(env, c, s)
+	}
+	text, err := c.Snippet(s)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(env.Stdout, "%s\n", text); err != nil {
+		return err
+	}
+	o.explain(env, c, s)
+	return nil
+}
+
+// explain says where the snippet goes and what it needs.
+func (o *connectOptions) explain(env process.Env, c *clientfile.Client, s *clientfile.Server) {
+	if c.Path != nil {
+		fmt.Fprintf(env.Stderr, "\nMerge this into %s, or add --write. %s.\n", c.Path(placeOf(env)), c.Restart)
+	}
+	o.explainKey(env, c, s)
+}
+
+func (o *connectOptions) explainKey(env process.Env, c *clientfile.Client, s *clientfile.Server) {
+	switch {
+	case s.Key != "":
+		fmt.Fprintln(env.Stderr, "The key is in it: keep it out of version control.")
+	case s.KeyFile != "":
+		if mode, ok := env.Mode(s.KeyFile); !ok {
+			fmt.Fprintf(env.Stderr, "Put the key of this client into %s, readable by you alone (mode 0600).\n", s.KeyFile)
+		} else if mode&0o077 != 0 {
+			fmt.Fprintf(env.Stderr, "Others may read %s: chmod 600 it.\n", s.KeyFile)
+		}
+	case c.Name == "vscode" && s.AskKey:
+		fmt.Fprintln(env.Stderr, "Visual Studio Code asks for the key once and keeps it.")
+	default:
+		fmt.Fprintf(env.Stderr, "Set %s to the key of this client where the client is started ('svc keygen' makes keys).\n", o.keyEnv)
+	}
+}
+
+// writeFile merges the entry into the client's file.
+func (o *connectOptions) writeFile(env process.Env, c *clientfile.Client, s *clientfile.Server) error {
+	if c.Path == nil {
+		return command.Usagef("leave --write out and paste it into your program", "%s has no file", c.Title)
+	}
+	path := cmp.Or(expandHome(env, o.file), c.Path(placeOf(env)))
+	if o.file == "" && env.Home() == "" && filepath.IsAbs(path) {
+		return command.Usagef("give --file", "the home directory is not known")
+	}
+	path = env.Resolve(path)
+	mode, exists := env.Mode(path)
+	var old []byte
+	if exists {
+		var err error
+		if old, err = env.ReadFile(path); err != nil {
+			return err
+		}
+	}
+	merged, changed, err := c.Merge(old, s)
+	if err != nil {
+		return command.Failed(fmt.Errorf("%s was not changed: %w", path, err), "correct the file, or paste what 'svc connect "+c.Name+"' prints")
+	}
+	if !changed {
+		fmt.Fprintf(env.Stderr, "%s has this entry already\n", path)
+		return nil
+	}
+	if exists {
+		backup := path + ".bak-" + env.Now().UTC().Format("20060102T150405.000Z")
+		if err := env.CreateFile(backup, old, mode); err != nil {
+			return command.Failed(fmt.Errorf("the old file could not be copied to %s: %w", backup, err), "nothing was changed")
+		}
+		fmt.Fprintf(env.Stderr, "the old file is %s\n", backup)
+	} else {
+		mode = 0o644
+		if err := env.MakeDir(filepath.Dir(path)); err != nil {
+			return err
+		}
+	}
+	if s.Key != "" {
+		mode &= 0o700
+	}
+	if err := env.ReplaceFile(path, merged, mode); err != nil {
+		return err
+	}
+	fmt.Fprintf(env.Stderr, "wrote %s. %s.\n", path, c.Restart)
+	o.explainKey(env, c, s)
+	return nil
+}
+
+func expandHome(env process.Env, path string) string {
+	if rest, ok := strings.CutPrefix(path, "~/"); ok && env.Home() != "" {
+		return filepath.Join(env.Home(), rest)
+	}
+	return path
+}
+
+func isLoopback(raw string) bool {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return false
+	}
+	if u.Hostname() == "localhost" {
+		return true
+	}
+	address, err := netip.ParseAddr(u.Hostname())
+	return err == nil && address.IsLoopback()
+}

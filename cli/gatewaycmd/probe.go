@@ -1,0 +1,214 @@
+package gatewaycmd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"svc/cli/command"
+	"svc/cli/output"
+	"svc/cli/process"
+	"svc/gateway/auth"
+	"svc/gateway/config"
+	"svc/gateway/diag"
+	"svc/gateway/preflight"
+	"svc/gateway/probe"
+	"svc/server/client"
+)
+
+// kindConfiguration is the kind of the results that are errors of the file.
+const kindConfiguration = "configuration"
+
+// probeGateway checks the file as --check does, and asks the servers that it names.
+// machine adds what 'svc doctor' looks at besides.
+func probeGateway(ctx context.Context, env process.Env, o gatewayOptions, machine bool) error {
+	token, err := callerToken(env, o.tokenEnv)
+	if err != nil {
+		return err
+	}
+	env.LookupEnv = unitCredentials(env, o.config)
+	file, found := loadGateway(env, o)
+	if file != nil {
+		doc := readDocument(env, o.config, false)
+		found = append(found, doc.Complete(preflight.Check(ctx, file, preflight.Options{
+			LicenseKey: env.Build.LicensePEM(), Now: env.Now, Local: true,
+		}))...)
+	}
+	results := []probe.Result{}
+	if o.format == output.FormatJSON {
+		results = findingResults(found)
+	} else if err := diag.WriteText(env.Stdout, found); err != nil {
+		return err
+	}
+	if file != nil {
+		results = append(results, askServers(ctx, env, file, token, machine)...)
+	}
+	if err := writeResults(env, o.format, results); err != nil {
+		return err
+	}
+	switch {
+	case unreadable(found):
+		return &command.ExitError{Err: command.ErrReported, Code: command.ExitUsage}
+	case file == nil, diag.HasErrors(found), probe.Failed(results):
+		return command.ErrReported
+	}
+	return nil
+}
+
+// addTokenEnv adds the flag for the token of a caller. The token itself is no argument:
+// other users of the machine would see it.
+func addTokenEnv(cmd *cobra.Command, name *string) {
+	cmd.Flags().StringVar(name, "token-env", "", "`variable` that holds the token of a caller, for upstreams with token_exchange")
+}
+
+// callerToken returns the token in the variable that --token-env names.
+func callerToken(env process.Env, name string) (string, error) {
+	if name == "" {
+		return "", nil
+	}
+	token, ok := env.LookupEnv(name)
+	switch token = strings.TrimSpace(token); {
+	case !ok || token == "":
+		return "", command.Usagef("export "+name+"=…", "the variable %s of --token-env is not set", name)
+	case auth.BearerToken(http.Header{"Authorization": {"Bearer " + token}}) != token || strings.Contains(token, " "):
+		return "", command.Usagef("set it to the token alone, without Bearer", "the variable %s of --token-env holds no token", name)
+	}
+	return token, nil
+}
+
+// askServers asks every server that the file names.
+func askServers(ctx context.Context, env process.Env, file *config.File, token string, machine bool) []probe.Result {
+	o := probe.Options{Version: env.Build.Info().Version, Now: env.Now, CallerToken: token}
+	var dates []probe.Dated
+	if cp := &file.ControlPlane; len(cp.URL) > 0 {
+		o.ControlPlane = func(ctx context.Context, url string) error {
+			_, _, err := client.New(url, cp.IngestKey,
+				client.WithTimeout(cp.Traces.Timeout),
+				client.WithMaxAnswer(maxGovernance),
+				client.WithUserAgent("svc-probe/"+o.Version)).Governance(ctx, "")
+			return err
+		}
+		o.Status = func(err error) int {
+			status, _ := SinkStatus(err)
+			return status
+		}
+		for _, u := range cp.URL {
+			if !machine {
+				break
+			}
+			if d, ok := probe.AskClock(ctx, u, env.Now); ok {
+				dates = append(dates, d)
+			}
+		}
+	}
+	results := probe.Run(ctx, file, o)
+	if machine {
+		results = append(results, probe.Machine(file, results, dates)...)
+	}
+	return results
+}
+
+// findingResults puts the errors of a file into the form of results, so that the
+// output is one list of one form. Warnings do not fail and are left to --check.
+func findingResults(found []diag.Finding) []probe.Result {
+	results := []probe.Result{}
+	for _, f := range found {
+		if f.Severity != diag.Error {
+			continue
+		}
+		name := f.Pos.String()
+		if f.Path != "" {
+			name = f.Path
+		}
+		results = append(results, probe.Result{
+			Kind: kindConfiguration, Name: name, Cause: f.Message, Advice: f.Hint,
+			Clashes: []string{}, Unrouted: []string{}, LeftOut: []string{},
+		})
+	}
+	return results
+}
+
+// writeResults writes a table, and below it what a row cannot hold.
+func writeResults(env process.Env, f output.Format, results []probe.Result) error {
+	if f == output.FormatJSON {
+		return output.WriteValue(env.Stdout, f, results)
+	}
+	if len(results) == 0 {
+		return nil
+	}
+	rows := make([][]string, len(results))
+	for i := range results {
+		rows[i] = resultRow(&results[i])
+	}
+	if err := output.WriteTable(env.Stdout, []string{"KIND", "NAME", "STATUS", "REVISION", "TOOLS", "PROMPTS", "RESOURCES", "TIME"}, rows); err != nil {
+		return err
+	}
+	var b strings.Builder
+	failed := 0
+	for i := range results {
+		if !results[i].OK {
+			failed++
+		}
+		writeNotes(&b, &results[i])
+	}
+	if _, err := io.WriteString(env.Stdout, b.String()); err != nil {
+		return err
+	}
+	if failed > 0 {
+		fmt.Fprintf(env.Stderr, "%d of %d failed\n", failed, len(results))
+	}
+	return nil
+}
+
+func resultRow(r *probe.Result) []string {
+	status, took := "ok", fmt.Sprintf("%d ms", r.MS)
+	if !r.OK {
+		status = "FAILED"
+	}
+	counts := []string{"-", "-", "-"}
+	if r.Kind == probe.KindUpstream && r.OK {
+		counts = []string{strconv.Itoa(r.Tools), strconv.Itoa(r.Prompts), strconv.Itoa(r.Resources)}
+	}
+	switch r.Kind {
+	case probe.KindClock, probe.KindFiles, probe.KindDirectory:
+		took = "-"
+	}
+	return append(append([]string{r.Kind, r.Name, status, output.Dash(r.Revision)}, counts...), took)
+}
+
+// shownNames bounds each list of names in the text form; -o json has them all.
+const shownNames = 8
+
+// writeNotes writes the cause, the lists of names and the advice of a result.
+func writeNotes(b *strings.Builder, r *probe.Result) {
+	if r.Cause == "" && r.Advice == "" && len(r.Clashes)+len(r.Unrouted)+len(r.LeftOut) == 0 {
+		return
+	}
+	line := func(label, text string) {
+		fmt.Fprintf(b, "  %-11s %s\n", label, output.Clean(text))
+	}
+	fmt.Fprintf(b, "\n%s %s\n", r.Kind, output.Clean(r.Name))
+	if r.Cause != "" {
+		line("cause:", r.Cause)
+	}
+	for _, l := range []struct {
+		label string
+		names []string
+	}{{"clash:", r.Clashes}, {"unrouted:", r.Unrouted}, {"left out:", r.LeftOut}} {
+		for i, name := range l.names {
+			if i == shownNames && len(l.names) > shownNames+1 {
+				line(l.label, fmt.Sprintf("and %d more (-o json lists them)", len(l.names)-i))
+				break
+			}
+			line(l.label, name)
+		}
+	}
+	if r.Advice != "" {
+		line("what to do:", r.Advice)
+	}
+}

@@ -1,0 +1,116 @@
+package gatewaycmd
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"svc/cli/command"
+	"svc/cli/output"
+	"svc/cli/process"
+	"svc/gateway/config"
+	"svc/gateway/credentials"
+	"svc/gateway/credentials/grant"
+	"svc/gateway/upstream"
+)
+
+// loginStatus is one row of 'svc upstream status'.
+type loginStatus struct {
+	Name     string `json:"name"`
+	LoggedIn bool   `json:"logged_in"`
+	// Cause is why nobody is; empty where somebody is.
+	Cause        string    `json:"cause"`
+	Issuer       string    `json:"issuer"`
+	Since        time.Time `json:"since,omitzero"`
+	TokenExpires time.Time `json:"token_expires,omitzero"`
+	Renewable    bool      `json:"renewable"`
+	Scopes       []string  `json:"scopes"`
+}
+
+func newUpstreamStatusCmd(env process.Env) *cobra.Command {
+	file := upstreamFile{env: env}
+	format := output.FormatText
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "List the logins at hosted tool servers",
+		Long: `List the upstreams with credentials.authorization_code, and whether somebody is
+logged in. No token is printed, and nothing is asked; 'svc gateway --check --probe'
+asks the upstreams. The exit code is 1 when a login is missing.`,
+		Example: `  svc upstream status --config svc.yaml
+  svc upstream status --config svc.yaml -o json`,
+		Args: command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f, err := file.load(cmd)
+			if err != nil {
+				return err
+			}
+			return writeLogins(env, format, f)
+		},
+	}
+	file.addFlag(cmd)
+	output.AddFormatFlag(cmd, &format, output.FormatText, output.FormatJSON)
+	return cmd
+}
+
+func writeLogins(env process.Env, format output.Format, f *config.File) error {
+	list := []loginStatus{}
+	missing := false
+	for _, c := range loginsOf(f) {
+		s := statusOf(f, c, env.Now())
+		missing = missing || !s.LoggedIn
+		list = append(list, s)
+	}
+	err := error(nil)
+	if format == output.FormatJSON {
+		err = output.WriteValue(env.Stdout, format, list)
+	} else {
+		err = writeLoginTable(env, list)
+	}
+	if err == nil && missing {
+		return command.ErrReported
+	}
+	return err
+}
+
+func writeLoginTable(env process.Env, list []loginStatus) error {
+	if len(list) == 0 {
+		fmt.Fprintln(env.Stderr, "no upstream of the file has credentials.authorization_code")
+		return nil
+	}
+	var rows [][]string
+	for _, s := range list {
+		row := []string{s.Name, "logged in", output.Dash(s.Issuer), "-", "-", output.Dash(strings.Join(s.Scopes, " "))}
+		if !s.LoggedIn {
+			row[1] = s.Cause
+		} else if row[3], row[4] = s.Since.Local().Format(time.DateTime), "renewed"; !s.Renewable {
+			row[4] = s.TokenExpires.Local().Format(time.DateTime)
+		}
+		rows = append(rows, row)
+	}
+	return output.WriteTable(env.Stdout, []string{"NAME", "STATUS", "AUTHORIZATION SERVER", "SINCE", "ENDS", "SCOPES"}, rows)
+}
+
+// statusOf reads the login at one upstream.
+func statusOf(f *config.File, c *upstream.Config, now time.Time) loginStatus {
+	s := loginStatus{Name: c.Name, Scopes: []string{}}
+	g, err := grant.FileOf(f.StateDirectory(), c.Name).Read()
+	if err != nil {
+		s.Cause = err.Error()
+		return s
+	}
+	s.Issuer, s.Since, s.TokenExpires, s.Renewable = g.Issuer, g.LoggedIn, g.Expires, g.RefreshToken != ""
+	s.Scopes = append(s.Scopes, g.Scopes...)
+	switch {
+	case g.URL != c.URL || g.Resource != credentials.ResourceOf(c):
+		s.Cause = "logged in for another url"
+	case g.Ended:
+		s.Cause = "ended by the authorization server"
+	case !s.Renewable && !now.Before(g.Expires):
+		s.Cause = "ended"
+	default:
+		s.LoggedIn = true
+	}
+	return s
+}

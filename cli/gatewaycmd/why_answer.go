@@ -1,0 +1,169 @@
+package gatewaycmd
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"svc/cli/output"
+	"svc/gateway/audit"
+	"svc/gateway/policy"
+	"svc/gateway/refusal"
+	"svc/gateway/report"
+	"svc/server/api"
+)
+
+// decidedRequest is what an audit line or a trace says of a request: no value of its
+// message.
+type decidedRequest struct {
+	Request     string            `json:"requestId,omitempty"`
+	ID          string            `json:"id,omitempty"`      // of the trace at the control plane
+	Trace       string            `json:"traceId,omitempty"` // W3C, of audit lines alone
+	At          time.Time         `json:"createdAt"`
+	Client      string            `json:"client,omitempty"`
+	ClientKind  string            `json:"clientKind,omitempty"` // of audit lines alone
+	Agent       string            `json:"agent,omitempty"`
+	Environment string            `json:"environment,omitempty"`
+	Session     string            `json:"session,omitempty"`
+	Method      string            `json:"method,omitempty"` // of audit lines alone
+	Tool        string            `json:"tool,omitempty"`
+	Upstream    string            `json:"upstream,omitempty"` // of audit lines alone
+	HTTPStatus  int               `json:"httpStatus,omitempty"`
+	DurationMs  float64           `json:"durationMs"`
+	Outcome     string            `json:"outcome"` // success, blocked or failed
+	Rule        string            `json:"ruleId,omitempty"`
+	Reason      string            `json:"reason,omitempty"`
+	ErrorKind   string            `json:"errorKind,omitempty"`
+	Policies    []api.PolicyFired `json:"policiesFired,omitempty"`
+}
+
+func ofTrace(t *api.Trace) *decidedRequest {
+	q := &decidedRequest{Request: t.RequestID, ID: t.ID, At: t.CreatedAt, Client: t.Client, Agent: t.AgentName,
+		Environment: t.Environment, Session: t.SessionID, Tool: t.ToolName, DurationMs: t.DurationMs, Outcome: t.Status,
+		Rule: t.RuleID, Reason: t.Reason, ErrorKind: t.ErrorKind, Policies: t.PoliciesFired}
+	if t.Status == "error" {
+		q.Outcome = "failed"
+	}
+	if t.Blocked {
+		q.Outcome = "blocked"
+	}
+	return q
+}
+
+func ofLine(r *audit.Record) *decidedRequest {
+	q := &decidedRequest{Request: r.RequestID, Trace: r.TraceID, At: r.Time, Client: r.Principal, ClientKind: r.PrincipalKind,
+		Agent: r.Agent, Environment: r.Environment, Session: r.Session, Method: r.Method, Tool: r.Tool, Upstream: r.Upstream,
+		HTTPStatus: r.Status, DurationMs: float64(r.Duration.Microseconds()) / 1000, Outcome: "success",
+		Rule: r.RuleID, Reason: refusal.ReasonOf(r.Action, r.ErrorKind), ErrorKind: r.ErrorKind}
+	for _, p := range r.PoliciesFired {
+		q.Policies = append(q.Policies, api.PolicyFired(p))
+	}
+	switch {
+	case report.Blocked(r):
+		q.Outcome = "blocked"
+	case r.ErrorKind != "" || r.IsError || r.Status >= 400 || r.Action == audit.ActionDeny || r.Action == audit.ActionRateLimitBlocked:
+		q.Outcome = "failed"
+	}
+	return q
+}
+
+// why is the answer of svc why.
+type why struct {
+	*decidedRequest
+	Decision string    `json:"decision"`
+	Cause    string    `json:"cause"`
+	Do       string    `json:"whatToDo"`
+	Rules    *whyRules `json:"rules,omitempty"`
+}
+
+// explain puts the decision into words.
+func explain(q *decidedRequest) *why {
+	w := &why{decidedRequest: q, Decision: decisionWords(q)}
+	if words, ok := refusal.WordsOf(q.ErrorKind); ok {
+		w.Cause, w.Do = words.Cause, words.Do
+		return w
+	}
+	switch {
+	case q.ErrorKind != "":
+		w.Cause, w.Do = fmt.Sprintf("The error_kind %q is not known to this version of svc.", q.ErrorKind), "Ask a version of svc that is as new as the gateway."
+	case q.Outcome == "success":
+		w.Cause, w.Do = "The request was allowed and answered.", "Nothing."
+	case q.Rule == policy.DefaultDenyID:
+		w.Cause, w.Do = "No rule matches the call, and default_action denies it.", "Add a rule that allows it, if it is to be allowed; svc policy explain FILE --tool NAME shows how the rules decide."
+	case q.Reason == refusal.Rate.Reason:
+		w.Cause, w.Do = "The caller is over the limit of the rule.", "Try again after the time in Retry-After, or raise tokens_per_second and burst of the rule."
+	case q.Outcome == "blocked" && q.Rule != "":
+		w.Cause, w.Do = "The rule denies the call.", "Do without the call, or change the rule; svc policy explain FILE --tool NAME shows how the rules decide."
+	case q.Outcome == "blocked" && len(q.Policies) > 0:
+		w.Cause, w.Do = "A policy of the control plane blocked the message.", "svc policies get ID; if the policy is wrong, svc policies disable ID, or let it warn first."
+	case q.Outcome == "blocked":
+		w.Cause, w.Do = "The request was blocked; the producer of the trace did not say by what.", "Look at the producer's own log."
+	case q.HTTPStatus >= 400:
+		w.Cause, w.Do = fmt.Sprintf("The tool server answered with the status %d, which the gateway passed on.", q.HTTPStatus), "Look at the tool server."
+	default:
+		w.Cause, w.Do = "The tool or its server answered with an error, which was passed on.", "Look at the answer that the client got, and at the tool server."
+	}
+	return w
+}
+
+// decisionWords says what was decided, and by what.
+func decisionWords(q *decidedRequest) string {
+	switch {
+	case q.Outcome == "blocked" && q.Rule == policy.DefaultDenyID:
+		return "blocked by default_action"
+	case q.Outcome == "blocked" && q.Rule != "":
+		return fmt.Sprintf("blocked by rule %q", q.Rule)
+	case q.Outcome == "blocked" && len(q.Policies) > 0:
+		return fmt.Sprintf("blocked by policy %q", cmp.Or(q.Policies[0].Name, q.Policies[0].ID))
+	case q.Outcome == "success" && q.Rule != "":
+		return fmt.Sprintf("allowed by rule %q", q.Rule)
+	case q.Outcome == "success":
+		return "allowed"
+	case q.Outcome == "failed" && q.Rule != "":
+		return fmt.Sprintf("failed, not blocked; rule %q decided", q.Rule)
+	case q.Outcome == "failed":
+		return "failed, not blocked"
+	}
+	return q.Outcome
+}
+
+func writeWhy(w io.Writer, y *why) error {
+	var b strings.Builder
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "%-13s %s\n", name+":", output.Clean(value))
+		}
+	}
+	line("request", cmp.Or(y.Request, y.ID))
+	line("time", fmt.Sprintf("%s, %s ms", output.Stamp(y.At), output.Number(y.DurationMs)))
+	caller := y.Client
+	if y.ClientKind != "" && caller != "" {
+		caller += " (" + y.ClientKind + ")"
+	}
+	line("caller", cmp.Or(caller, "not known"))
+	line("agent", y.Agent)
+	line("environment", y.Environment)
+	line("session", y.Session)
+	line("method", y.Method)
+	line("tool", y.Tool)
+	line("upstream", y.Upstream)
+	line("decision", y.Decision)
+	for _, p := range y.Policies {
+		line("policy", strings.TrimSpace(fmt.Sprintf("%s %s: %s", p.Name, "("+p.ID+")", p.Action)))
+	}
+	line("error kind", y.ErrorKind)
+	told := y.Reason
+	if y.HTTPStatus >= 400 && told != "" {
+		told = fmt.Sprintf("%d %s", y.HTTPStatus, told)
+	}
+	line("client told", told)
+	line("cause", y.Cause)
+	line("what to do", y.Do)
+	if y.Rules != nil {
+		y.Rules.write(&b)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,163 @@
+package gatewaycmd
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"svc/cli/output"
+	"svc/gateway/config"
+	"svc/gateway/mcp"
+	"svc/gateway/policy"
+)
+
+// maxClose bounds the rules that are shown beside the one that decided.
+const maxClose = 10
+
+// whyRules is what the rules of a config say of a request.
+type whyRules struct {
+	File     string    `json:"file"`
+	Note     string    `json:"note,omitempty"`
+	Decided  *whyRule  `json:"decided,omitempty"`
+	Close    []whyRule `json:"close"`
+	NotShown int       `json:"notShown,omitempty"` // rules that came close, beyond the bound
+}
+
+// whyRule is one rule and how it fits the request.
+type whyRule struct {
+	Rule    string `json:"rule"`
+	Line    int    `json:"line"`
+	Action  string `json:"action"`
+	Matched string `json:"matched,omitempty"` // the conditions that hold
+	// Why says why the rule did not decide.
+	Why       string `json:"why,omitempty"`
+	Undecided bool   `json:"undecided,omitempty"`
+}
+
+// rulesOf finds the rule that decided, and those that came close.
+func rulesOf(doc *config.Document, file *config.File, path string, q *decidedRequest) (*whyRules, error) {
+	set, err := policy.Compile(file.Policy)
+	if err != nil {
+		return nil, err
+	}
+	out := &whyRules{File: path, Close: []whyRule{}}
+	ask := policy.Request{Direction: policy.ClientToServer, Method: q.Method, Tool: q.Tool, HasTool: q.Tool != ""}
+	if ask.Method == "" && q.Tool != "" {
+		ask.Method = mcp.MethodToolsCall // traces do not have the method
+	}
+	decided, noClaims := -1, q.ClientKind == "key" || q.ClientKind == "ip" // nobody without a token meets claims
+	for i := range file.Policy.Rules {
+		if file.Policy.Rules[i].ID == q.Rule && q.Rule != "" {
+			decided = i
+		}
+	}
+	switch {
+	case decided >= 0:
+	case q.Rule == policy.DefaultDenyID:
+		out.Note = set.Fallback(&ask)
+	case q.Rule != "":
+		out.Note = fmt.Sprintf("the file has no rule %q: it has changed since, or is the config of another gateway", q.Rule)
+	default:
+		out.Note = "no rule of the file decided"
+	}
+	if ask.Method == "" {
+		out.Note = strings.TrimPrefix(out.Note+"; the method is not known, so other rules are not judged: use --audit", "; ")
+	}
+	for i, r := range set.Rules() {
+		step := whyRule{Rule: r.ID, Action: r.Action.String(), Line: ruleLine(doc, i)}
+		if i == decided {
+			step.Matched = conditionsOf(file.Policy.Rules[i].When)
+			out.Decided = &step
+			continue
+		}
+		if ask.Method == "" || !closeBy(&step, r, &file.Policy.Rules[i], &ask, decided >= 0 && i > decided, noClaims) {
+			continue
+		}
+		if len(out.Close) == maxClose {
+			out.NotShown++
+			continue
+		}
+		out.Close = append(out.Close, step)
+	}
+	return out, nil
+}
+
+// closeBy reports whether a rule came close: its direction, method and tool hold, and it
+// names one of them or a condition that was not met.
+func closeBy(step *whyRule, r *policy.Rule, c *policy.RuleConfig, q *policy.Request, behind, noClaims bool) bool {
+	failed, _ := r.Misses(q)
+	if failed != "" && (failed != policy.ConditionClaims || noClaims) {
+		return false
+	}
+	step.Matched = conditionsOf(c.When)
+	var depends []string
+	if failed == policy.ConditionClaims {
+		depends = append(depends, "the identity of the caller (claims)")
+	}
+	if len(c.When.Arguments) > 0 {
+		depends = append(depends, "the arguments")
+	}
+	switch {
+	case behind && len(depends) > 0:
+		step.Undecided, step.Why = true, "stands behind the rule that decided, and depends on "+strings.Join(depends, " and ")
+	case behind:
+		step.Why = "matches, and stands behind the rule that decided"
+	case r.Observe:
+		step.Undecided, step.Why = len(depends) > 0, "only observes"
+	case len(depends) > 0:
+		step.Undecided, step.Why = true, "undecided: depends on "+strings.Join(depends, " and ")
+	default:
+		step.Why = "matches now: the file has changed since the request"
+	}
+	return true
+}
+
+// conditionsOf writes the conditions of a rule, as the configuration has them. Conditions
+// on arguments and claims are named only.
+func conditionsOf(w *policy.When) string {
+	var parts []string
+	text := func(key string, value *string) {
+		if value != nil {
+			parts = append(parts, fmt.Sprintf("%s: %q", key, *value))
+		}
+	}
+	text("tool_name", w.ToolName)
+	text("tool_prefix", w.ToolPrefix)
+	text("tool_glob", w.ToolGlob)
+	text("tool_regex", w.ToolRegex)
+	if w.ToolNameIn != nil {
+		parts = append(parts, fmt.Sprintf("tool_name_in: %d names", len(w.ToolNameIn)))
+	}
+	if w.Method != "" {
+		text("method", &w.Method)
+	}
+	if w.Claims != nil {
+		parts = append(parts, "claims")
+	}
+	if len(w.Arguments) > 0 {
+		parts = append(parts, "arguments")
+	}
+	if len(parts) == 0 {
+		return "no condition"
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (r *whyRules) write(w io.Writer) {
+	fmt.Fprintf(w, "\nrules of %s:\n", output.Clean(r.File))
+	if r.Note != "" {
+		fmt.Fprintf(w, "  %s\n", output.Clean(r.Note))
+	}
+	one := func(s *whyRule, why string) {
+		fmt.Fprintf(w, "  %s:%d: %s %q (%s): %s\n", output.Clean(r.File), s.Line, s.Action, s.Rule, output.Clean(s.Matched), why)
+	}
+	if r.Decided != nil {
+		one(r.Decided, "decided")
+	}
+	for i := range r.Close {
+		one(&r.Close[i], r.Close[i].Why)
+	}
+	if r.NotShown > 0 {
+		fmt.Fprintf(w, "  and %d more that came close\n", r.NotShown)
+	}
+}

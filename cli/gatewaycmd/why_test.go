@@ -1,0 +1,114 @@
+package gatewaycmd
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"svc/gateway/audit"
+	"svc/gateway/config"
+	"svc/gateway/refusal"
+	"svc/server/api"
+)
+
+// TestWhyHasAnAnswerForEveryErrorKind: whatever the gateway refuses with, svc why says
+// what it means and what to do, from an audit line and from a trace.
+func TestWhyHasAnAnswerForEveryErrorKind(t *testing.T) {
+	asked := 0
+	for _, r := range refusal.All() {
+		if r.Kind == "" {
+			continue
+		}
+		asked++
+		line := audit.Record{Kind: audit.KindRequest, RequestID: "r", Action: r.Action, ErrorKind: r.Kind, Status: r.Status}
+		trace := api.Trace{TraceItem: api.TraceItem{ID: "r", Status: "error", ErrorKind: r.Kind, Reason: r.Reason}}
+		for from, q := range map[string]*decidedRequest{"line": ofLine(&line), "trace": ofTrace(&trace)} {
+			y := explain(q)
+			words, ok := refusal.WordsOf(r.Kind)
+			if !ok || y.Cause != words.Cause || y.Do != words.Do || y.Cause == "" || y.Do == "" || y.Decision != "failed, not blocked" {
+				t.Errorf("%s of %s: %q, %q, %q", from, r.Kind, y.Decision, y.Cause, y.Do)
+			}
+			var b bytes.Buffer
+			if err := writeWhy(&b, y); err != nil || !strings.Contains(b.String(), "error kind:   "+r.Kind+"\n") {
+				t.Errorf("%s: %v, %s", r.Kind, err, b.String())
+			}
+		}
+	}
+	if asked < 80 {
+		t.Errorf("only %d kinds", asked)
+	}
+}
+
+func TestWhyWithoutAnErrorKind(t *testing.T) {
+	for _, row := range []struct {
+		name            string
+		rec             audit.Record
+		decision, cause string
+	}{
+		{"allowed", audit.Record{Action: "allow", Status: 200}, "allowed", "was allowed"},
+		{"allowed by a rule", audit.Record{Action: "allow", RuleID: "r", Status: 200}, `allowed by rule "r"`, "was allowed"},
+		{"denied by a rule", audit.Record{Action: "deny", RuleID: "r", Status: 403}, `blocked by rule "r"`, "The rule denies"},
+		{"denied by default", audit.Record{Action: "deny", RuleID: "default_deny", Status: 403}, "blocked by default_action", "No rule matches"},
+		{"over a limit", audit.Record{Action: "rate_limit_blocked", RuleID: "r", Status: 429}, `blocked by rule "r"`, "over the limit"},
+		{"a policy", audit.Record{Action: "deny", Status: 403, PoliciesFired: []audit.PolicyFired{{ID: "pol_1", Name: "pii", Action: "block"}}}, `blocked by policy "pii"`, "A policy of the control plane"},
+		{"the tool server's status", audit.Record{Action: "allow", Status: 404}, "failed, not blocked", "answered with the status 404"},
+		{"the tool's error", audit.Record{Action: "allow", RuleID: "r", Status: 200, IsError: true}, `failed, not blocked; rule "r" decided`, "answered with an error"},
+		{"a kind of a later version", audit.Record{Action: "deny", ErrorKind: "brand_new", Status: 400}, "failed, not blocked", `"brand_new" is not known`},
+	} {
+		y := explain(ofLine(&row.rec))
+		if y.Decision != row.decision || !strings.Contains(y.Cause, row.cause) || y.Do == "" {
+			t.Errorf("%s: %q, %q, %q", row.name, y.Decision, y.Cause, y.Do)
+		}
+	}
+}
+
+// TestWhyNamesRulesThatCameClose: the rule with its line and conditions, what depends on
+// arguments or claims as undecided, and nothing of other tools.
+func TestWhyNamesRulesThatCameClose(t *testing.T) {
+	const text = `upstreams: [{name: a, url: "http://127.0.0.1:1/mcp"}]
+policy:
+  rules:
+    - id: other
+      action: deny
+      when: {tool_name: read}
+    - id: small
+      action: allow
+      when: {tool_name: pay, arguments: {/amount: {max: 100}}}
+    - id: staff
+      action: allow
+      when: {tool_prefix: pa, claims: {groups: [staff]}}
+    - id: no-pay
+      action: deny
+      when: {tool_glob: "p*"}
+    - id: all
+      action: allow
+      when: {tool_name: "*"}
+`
+	doc := config.ParseDocument("svc.yaml", []byte(text), config.Options{Getenv: func(string) (string, bool) { return "", false }})
+	file := doc.Draft()
+	y := explain(&decidedRequest{Tool: "pay", Rule: "no-pay", Outcome: "blocked", Reason: "policy_denied"})
+	var err error
+	if y.Rules, err = rulesOf(doc, file, "svc.yaml", y.decidedRequest); err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	y.Rules.write(&b)
+	want := `
+rules of svc.yaml:
+  svc.yaml:13: deny "no-pay" (tool_glob: "p*"): decided
+  svc.yaml:7: allow "small" (tool_name: "pay", arguments): undecided: depends on the arguments
+  svc.yaml:10: allow "staff" (tool_prefix: "pa", claims): undecided: depends on the identity of the caller (claims)
+  svc.yaml:16: allow "all" (tool_name: "*"): matches, and stands behind the rule that decided
+`
+	if b.String() != want {
+		t.Errorf("got %s\nwant %s", b.String(), want)
+	}
+	key, err := rulesOf(doc, file, "svc.yaml", &decidedRequest{Tool: "pay", Method: "tools/call", ClientKind: "key", Rule: "no-pay"})
+	if err != nil || len(key.Close) != 2 || key.Close[0].Rule != "small" || key.Close[1].Rule != "all" {
+		t.Errorf("a caller with a key meets no claims: %+v, %v", key, err)
+	}
+	gone, err := rulesOf(doc, file, "svc.yaml", &decidedRequest{Tool: "pay", Rule: "was-here"})
+	if err != nil || !strings.Contains(gone.Note, `no rule "was-here"`) || gone.Decided != nil {
+		t.Errorf("%+v, %v", gone, err)
+	}
+}

@@ -1,0 +1,135 @@
+package credentials
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"svc/gateway/credentials/endpoint"
+	"svc/gateway/credentials/grant"
+	"svc/gateway/transport"
+	"svc/gateway/upstream"
+)
+
+// AuthorizationCode are tokens for the account of an operator, who has logged in at the
+// authorization server of the upstream with 'svc upstream login'. It is safe for
+// concurrent use, also by several processes.
+type AuthorizationCode struct {
+	upstream, url, resource string
+	config                  upstream.AuthorizationCode
+	file                    grant.File
+	client                  *http.Client
+	now                     func() time.Time
+	token                   held
+	rejected                atomic.Pointer[string] // the last value that the upstream rejected
+}
+
+var _ transport.Credentials = (*AuthorizationCode)(nil)
+
+func newAuthorizationCode(c *upstream.Config, o Options) *AuthorizationCode {
+	a := c.Credentials.AuthorizationCode
+	return &AuthorizationCode{
+		upstream: c.Name, url: c.URL, resource: ResourceOf(c), config: *a,
+		file: grant.FileOf(o.StateDir, c.Name), client: endpoint.NewClient(), now: o.Now,
+	}
+}
+
+// ResourceOf returns the resource indicator of an upstream with authorization_code: its
+// URL, where the configuration names none.
+func ResourceOf(c *upstream.Config) string {
+	return cmp.Or(c.Credentials.AuthorizationCode.Resource, c.URL)
+}
+
+// Fields implements transport.Credentials. The token is that of the operator, whoever
+// calls.
+func (a *AuthorizationCode) Fields(ctx context.Context, _ *transport.Caller) ([]upstream.Field, error) {
+	fields, err := a.token.get(ctx, a.now, a.ask)
+	if err != nil {
+		return nil, failed(a.upstream, kindOf(err), err)
+	}
+	return fields, nil
+}
+
+// Rejected implements transport.Credentials.
+func (a *AuthorizationCode) Rejected(_ context.Context, _ *transport.Caller, fields []upstream.Field) bool {
+	if !a.token.rejected(fields, a.now()) {
+		return false
+	}
+	if len(fields) == 1 {
+		a.rejected.Store(&fields[0].Value)
+	}
+	return true
+}
+
+// errLogin is why somebody has to log in.
+func errLogin(why string) error { return &loginError{why} }
+
+type loginError struct{ why string }
+
+func (e *loginError) Error() string { return e.why }
+func (e *loginError) Unwrap() error { return upstream.ErrLoginRequired }
+
+// ask returns the token of the grant, replaced where it ends. Another process may have
+// replaced it already.
+func (a *AuthorizationCode) ask(ctx context.Context) (*token, error) {
+	// Without a grant there is nothing to lock, and maybe no folder.
+	if _, err := a.file.Read(); errors.Is(err, grant.ErrNone) {
+		return nil, errLogin(err.Error())
+	}
+	unlock, err := a.file.Lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	g, err := a.file.Read()
+	switch {
+	case errors.Is(err, grant.ErrNone):
+		return nil, errLogin(err.Error())
+	case err != nil:
+		return nil, err
+	case g.URL != a.url || g.Resource != a.resource:
+		return nil, errLogin("the login is for another url or resource than the configuration has now")
+	case g.Ended:
+		return nil, errLogin("the authorization server ended the login")
+	}
+	t := newToken(g.AccessToken, g.Issued, g.Expires.Sub(g.Issued))
+	if rejected := a.rejected.Load(); a.now().Before(t.until) && (rejected == nil || *rejected != t.fields[0].Value) {
+		return t, nil
+	}
+	return a.refresh(ctx, g)
+}
+
+// refresh replaces the token of a grant. The caller holds its lock.
+func (a *AuthorizationCode) refresh(ctx context.Context, g *grant.Grant) (*token, error) {
+	if g.RefreshToken == "" {
+		return nil, errLogin("the token has ended, and the authorization server issued none to renew it with")
+	}
+	e := endpoint.Endpoint{URL: g.TokenEndpoint, ID: g.ClientID, Secret: cmp.Or(g.ClientSecret, a.config.ClientSecret), Method: g.AuthMethod, Client: a.client, Now: a.now}
+	// A refresh token may be good once: it is not spent where the next one cannot be saved.
+	if err := a.file.Write(g); err != nil {
+		return nil, fmt.Errorf("the login cannot be saved, so that its token is not renewed: %w", err)
+	}
+	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {g.RefreshToken}, "resource": {g.Resource}}
+	answer, err := e.Ask(ctx, form)
+	var refused *endpoint.Error
+	if errors.As(err, &refused) && refused.Code == "invalid_grant" {
+		g.Ended = true
+		if err := a.file.Write(g); err != nil {
+			return nil, err
+		}
+		return nil, errLogin("the authorization server ended the login (invalid_grant)")
+	}
+	if err != nil {
+		return nil, err
+	}
+	g.Take(answer)
+	if err := a.file.Write(g); err != nil {
+		return nil, fmt.Errorf("the new token was not saved: %w", err)
+	}
+	return newToken(g.AccessToken, g.Issued, answer.Valid), nil
+}

@@ -1,0 +1,47 @@
+//go:build unix
+
+package credentials
+
+import (
+	"errors"
+	"net/http/httptest"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"svc/gateway/upstream"
+)
+
+// On a full disk no refresh token is spent: the login is still good when there is room
+// again. A limit on the size of files stands for the disk.
+func TestAFullDiskEndsNoLogin(t *testing.T) {
+	s := &rotating{current: "refresh-0"}
+	server := httptest.NewServer(s)
+	defer server.Close()
+	dir, c := t.TempDir(), newClock()
+	loggedIn(t, server.URL, dir, c)
+	p := newAuthorizationCode(hosted(nil), Options{StateDir: dir, Now: c.now})
+	c.advance(time.Hour)
+	signal.Ignore(syscall.SIGXFSZ)
+	defer signal.Reset(syscall.SIGXFSZ)
+	var before syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &before); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 100, Max: before.Max}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := p.Fields(t.Context(), nil)
+	if restored := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &before); restored != nil {
+		t.Fatal(restored)
+	}
+	if !errors.Is(err, upstream.ErrCredentials) || errors.Is(err, upstream.ErrLoginRequired) || !strings.Contains(err.Error(), "cannot be saved") || s.n != 0 {
+		t.Errorf("%v after %d renewals", err, s.n)
+	}
+	c.advance(failureTime)
+	if fields, err := p.Fields(t.Context(), nil); err != nil || fields[0].Value != "Bearer token-1" {
+		t.Errorf("with room again: %v %v", fields, err)
+	}
+}

@@ -1,0 +1,57 @@
+// Package credentials gets the tokens that the gateway presents at upstreams.
+//
+// Tokens are in no log. They are kept in memory alone, except those of an operator's
+// login, which package grant keeps.
+package credentials
+
+import (
+	"net/url"
+	"strings"
+	"time"
+
+	"svc/gateway/credentials/endpoint"
+	"svc/gateway/transport"
+	"svc/gateway/upstream"
+)
+
+// Options are what the caller takes from the process around it.
+type Options struct {
+	// StateDir is where the logins of operators are kept.
+	StateDir string
+	Now      func() time.Time
+}
+
+// New returns the credentials of an upstream with a validated configuration. Nothing is
+// sent.
+func New(c upstream.Config, o Options) transport.Credentials {
+	switch s := c.Credentials; {
+	case s == nil:
+		return transport.StaticHeaders{}
+	case s.TokenExchange != nil:
+		return newTokenExchange(c.Name, s.TokenExchange, o.Now)
+	case s.AuthorizationCode != nil:
+		return newAuthorizationCode(&c, o)
+	default:
+		return newClientCredentials(c.Name, s.ClientCredentials, o.Now)
+	}
+}
+
+// newEndpoint returns a token endpoint of the configuration.
+func newEndpoint(c *upstream.TokenEndpoint, now func() time.Time) *endpoint.Endpoint {
+	return &endpoint.Endpoint{URL: c.TokenURL, ID: c.ClientID, Secret: c.ClientSecret, Client: endpoint.NewClient(), Now: now}
+}
+
+// addTarget adds what a token is asked for.
+func addTarget(form url.Values, c *upstream.TokenEndpoint) {
+	if len(c.Scopes) > 0 {
+		form.Set("scope", strings.Join(c.Scopes, " "))
+	}
+	if c.Resource != "" {
+		form.Set("resource", c.Resource)
+	}
+}
+
+// failed is the error of an upstream without a token.
+func failed(name string, kind, err error) error {
+	return &upstream.Error{Upstream: name, Op: "credentials", Kind: kind, Err: err}
+}

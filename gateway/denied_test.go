@@ -1,0 +1,104 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"svc/gateway/mcp"
+)
+
+// A denied tools/call is an error of HTTP, or with deny_as: tool_error a result that the
+// model reads. The message of the rule is in both; the audit line is the same.
+func TestDenialsThatAModelCanUse(t *testing.T) {
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		var m mcp.Message
+		_ = mcp.Scan(body, &m)
+		answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`, m.ID)
+		if m.Name == "stream" {
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprintf(w, "data: %s\n\n", answer)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, answer)
+	}))
+	defer up.Close()
+	config := func(as string) string {
+		return rules(strings.Replace(basic(up.URL), "policy:\n", "policy:\n  deny_as: "+as+"\n", 1), `
+    - {id: no-deletes, action: deny, when: {tool_name: delete}, message: "Ask an operator to \"delete\"."}
+    - {id: answers, action: deny, when: {direction: server_to_client}}
+    - {id: calls, action: allow, when: {tool_name_in: [plain, stream]}}
+`)
+	}
+	modern := `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"delete","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`
+	for _, as := range []string{"http", "tool_error"} {
+		r := newRig(t, config(as))
+		for _, tt := range []struct {
+			name, body string
+			headers    []string
+			text       string // of the result, in the place of the request's id a 0
+			message    string // error.data.message
+			stateless  bool
+		}{
+			{name: "a rule with a message", body: call("7", "delete"), text: `policy_denied: Ask an operator to "delete". (request 0)`, message: `Ask an operator to "delete".`},
+			{name: "the default action", body: call("7", "unknown"), text: "policy_denied: a policy of the gateway does not allow this call (request 0)"},
+			{name: "of 2026-07-28", body: modern, headers: append(modernHeaders("tools/call"), "Mcp-Name", "delete"), text: `policy_denied: Ask an operator to "delete". (request 0)`, message: `Ask an operator to "delete".`, stateless: true},
+			{name: "an answer", body: call("7", "plain"), text: "policy_denied: a policy of the gateway does not allow this call. The tool has run: its answer is withheld (request 0)"},
+			{name: "the answer of a stream", body: call("7", "stream"), text: "policy_denied: a policy of the gateway does not allow this call. The tool has run: its answer is withheld (request 0)"},
+		} {
+			got := r.post(tt.body, tt.headers...)
+			text := got.body
+			if _, data, ok := strings.Cut(text, "data: "); ok {
+				text = strings.TrimSpace(data)
+			}
+			var answer struct {
+				ID     int
+				Result *struct {
+					Content    []struct{ Type, Text string }
+					IsError    bool
+					ResultType string
+				}
+				Error *struct {
+					Code int
+					Data struct {
+						Message string
+						ID      string `json:"request_id"`
+					}
+				}
+			}
+			if err := json.Unmarshal([]byte(text), &answer); err != nil || answer.ID != 7 {
+				t.Fatalf("%s, %s: %d %s", as, tt.name, got.status, got.body)
+			}
+			lines := r.all()
+			line := lines[len(lines)-1]
+			id, _ := line["request_id"].(string)
+			status := http.StatusForbidden
+			if strings.Contains(tt.body, `"stream"`) {
+				status = http.StatusOK
+			}
+			if line["action"] != "deny" || line["status"] != float64(status) {
+				t.Errorf("%s, %s: the line is %v", as, tt.name, line)
+			}
+			switch {
+			case as == "http":
+				if got.status != status || answer.Error == nil || answer.Error.Code != mcp.CodePolicyDenied || answer.Error.Data.Message != tt.message {
+					t.Errorf("%s, %s: %d %s", as, tt.name, got.status, got.body)
+				}
+			case got.status != http.StatusOK || answer.Result == nil || !answer.Result.IsError || len(answer.Result.Content) != 1 || (answer.Result.ResultType == "complete") != tt.stateless:
+				t.Errorf("%s, %s: %d %s", as, tt.name, got.status, got.body)
+			case answer.Result.Content[0].Text != strings.Replace(tt.text, "request 0", "request "+id, 1):
+				t.Errorf("%s, %s: %s", as, tt.name, answer.Result.Content[0].Text)
+			}
+		}
+		// What is no denial, and no tools/call, stays what it was.
+		if got := r.post(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"delete"}}`, "Authorization", "Bearer nobody"); got.status != http.StatusUnauthorized {
+			t.Errorf("%s: a wrong key: %d %s", as, got.status, got.body)
+		}
+	}
+}

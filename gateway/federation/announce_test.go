@@ -1,0 +1,186 @@
+package federation
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"svc/gateway/mcp"
+	"svc/gateway/transport"
+	"svc/gateway/upstream"
+)
+
+// announcing is an upstream that answers subscriptions/listen with the streams of the
+// test.
+type announcing struct {
+	transport.Transport
+	mu       sync.Mutex
+	asked    int            // for lists
+	lists    *io.PipeWriter // the last stream; nil while there is none
+	resource *io.PipeWriter // the same of resources
+	status   int            // of the answer instead of a stream
+}
+
+func (a *announcing) Post(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	resources := bytes.Contains(r.Body, []byte("resourceSubscriptions"))
+	if !resources {
+		a.asked++
+	}
+	if !bytes.Contains(r.Body, []byte(`"method":"subscriptions/listen"`)) || r.Session.Version != mcp.Revision20260728 {
+		return nil, errors.New("another message")
+	}
+	if a.status != 0 {
+		return &upstream.Response{Status: a.status, Body: http.NoBody}, nil
+	}
+	in, out := io.Pipe()
+	context.AfterFunc(ctx, func() { out.CloseWithError(ctx.Err()) })
+	if resources {
+		a.resource = out
+	} else {
+		a.lists = out
+	}
+	return &upstream.Response{Status: 200, Header: upstream.Header{{Name: "Content-Type", Value: "text/event-stream"}}, Body: in}, nil
+}
+
+func (a *announcing) state() (asked int, stream *io.PipeWriter) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.asked, a.lists
+}
+
+func changed(out *io.PipeWriter) {
+	fmt.Fprint(out, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\",\"params\":{}}\n\n")
+}
+
+// Whoever watches hears of a change at an upstream where nobody has a session, private
+// lists included. Nothing is asked while nobody watches; a stream that ends is opened
+// again.
+func TestUpstreamsAnnounceChangesToWhoeverWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		own, up := &server{modern: true, scope: "private", tools: []string{"x"}}, &announcing{}
+		b := start(t, "", func(o *Options) { o.Upstreams[0].Announcing = up }, own)
+		defer b.stop()
+		pass(time.Minute)
+		if asked, _ := up.state(); asked != 0 {
+			t.Errorf("asked %d times while nobody watched", asked)
+		}
+		resp, err := b.Post(t.Context(), &transport.Request{
+			Session: mcp.Session{Version: mcp.Revision20260728}, Caller: key("k"),
+			Body: []byte(`{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true}}}`),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		heard := make(chan string, 100)
+		go func() {
+			events := mcp.NewEventReader(resp.Body, 0)
+			for {
+				ev, err := events.Next()
+				if err != nil {
+					return
+				}
+				heard <- string(ev.Data)
+			}
+		}()
+		if got := <-heard; !strings.Contains(got, mcp.NotificationAcknowledged) {
+			t.Fatalf("first came %s", got)
+		}
+		synctest.Wait()
+		asked, stream := up.state()
+		if asked != 1 || stream == nil {
+			t.Fatalf("asked %d times", asked)
+		}
+		pass(10 * time.Second)
+		changed(stream)
+		if got := <-heard; !strings.Contains(got, "notifications/tools/list_changed") {
+			t.Errorf("heard %s", got)
+		}
+		stream.Close()
+		pass(10 * time.Second)
+		if asked, _ := up.state(); asked != 2 {
+			t.Errorf("after the stream ended: asked %d times, want 2", asked)
+		}
+		if got := <-heard; !strings.Contains(got, "notifications/tools/list_changed") { // something may have changed meanwhile
+			t.Errorf("heard %s", got)
+		}
+		resp.Body.Close()
+		pass(2 * linger)
+		_, stream = up.state()
+		if _, err := stream.Write([]byte("x")); err == nil {
+			t.Error("the upstream is listened to, though nobody watches")
+		}
+	})
+}
+
+// The resources that a client of 2026-07-28 names are subscribed to at their owners, as the
+// client; those that nobody owns are not acknowledged.
+func TestResourcesAreSubscribedToAtTheirOwners(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		own := &server{modern: true, scope: "private", capabilities: `,"resources":{}`, templates: []string{"test://named/{id}"}}
+		other, up := &announcing{status: http.StatusNotFound}, &announcing{}
+		b := start(t, "", func(o *Options) { o.Upstreams[0].Announcing, o.Upstreams[1].Announcing = other, up }, &server{tools: []string{"x"}}, own)
+		defer b.stop()
+		synctest.Wait()
+		resp, err := b.Post(t.Context(), &transport.Request{
+			Session: mcp.Session{Version: mcp.Revision20260728}, Caller: key("k"),
+			Body: []byte(`{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen","params":{"notifications":{"resourceSubscriptions":["test://named/5","test://nobody/5","test://named/5"]}}}`),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		events := mcp.NewEventReader(resp.Body, 0)
+		next := func() string {
+			ev, err := events.Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(ev.Data)
+		}
+		if got := next(); !strings.Contains(got, `"notifications":{"resourceSubscriptions":["test://named/5"]}`) {
+			t.Errorf("acknowledged %s", got)
+		}
+		synctest.Wait()
+		up.mu.Lock()
+		stream := up.resource
+		up.mu.Unlock()
+		for _, uri := range []string{"test://other/1", "test://named/5"} {
+			fmt.Fprintf(stream, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\",\"params\":{\"uri\":%q}}\n\n", uri)
+		}
+		if got, want := next(), `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":7},"uri":"test://named/5"}}`; got != want {
+			t.Errorf("got %s\nwant %s", got, want)
+		}
+		stream.Close()
+		if got := next(); !strings.Contains(got, "test://named/5") { // it may have changed meanwhile
+			t.Errorf("got %s", got)
+		}
+		resp.Body.Close()
+	})
+}
+
+// An upstream that does not open a stream is not asked again and again.
+func TestAnUpstreamThatAnnouncesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := &announcing{status: http.StatusNotFound}
+		b := start(t, "", func(o *Options) { o.Upstreams[0].Announcing = up }, &server{modern: true, tools: []string{"x"}})
+		defer b.stop()
+		resp, err := b.Listen(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		pass(4 * time.Minute)
+		if asked, _ := up.state(); asked != 1 {
+			t.Errorf("asked %d times in 4 minutes, want once", asked)
+		}
+	})
+}

@@ -1,0 +1,154 @@
+package federation
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"sync"
+
+	"svc/gateway/catalog"
+	"svc/gateway/statefile"
+)
+
+// Bounds on the capabilities that are kept.
+const (
+	maxDeclared     = 64 << 10 // of one upstream; more is not kept over a restart
+	maxDeclaredFile = 64 << 20
+	declaredVersion = 1
+)
+
+// passed are the capabilities that upstreams answer for: the union of what they
+// declare.
+var passed = []string{"tasks", "extensions", "experimental"}
+
+// members are capabilities that upstreams answer for, by their names.
+type members map[string]json.RawMessage
+
+// declarations remembers what each upstream declared last, also while it is down and
+// over a restart, so that clients that connect meanwhile get what they will be able to
+// use (decision FED14). It is safe for concurrent use.
+type declarations struct {
+	path    string
+	digests map[string]string // of the identities, by upstream
+
+	mu         sync.Mutex
+	byUpstream map[string]members
+	changed    bool
+}
+
+// declarationsFile is the form on disk.
+type declarationsFile struct {
+	Version   int                             `json:"version"`
+	Upstreams map[string]declaredFileUpstream `json:"upstreams"`
+}
+
+type declaredFileUpstream struct {
+	Digest       string  `json:"digest"`
+	Capabilities members `json:"capabilities"`
+}
+
+// capabilitiesFile returns the file in which the capabilities of upstreams are kept.
+func capabilitiesFile(stateDir string) string {
+	return filepath.Join(stateDir, "federation-capabilities.json")
+}
+
+// openDeclarations reads what was kept; an empty directory keeps it in memory. What
+// upstreams declared that have changed since is forgotten. Without a file that can be
+// read, nothing is known until the upstreams answer.
+func openDeclarations(stateDir string, identities []catalog.Identity) (*declarations, error) {
+	d := &declarations{digests: map[string]string{}, byUpstream: map[string]members{}}
+	for _, id := range identities {
+		d.digests[id.Upstream] = id.Digest
+	}
+	if stateDir == "" {
+		return d, nil
+	}
+	d.path = capabilitiesFile(stateDir)
+	data, err := statefile.Read(d.path, maxDeclaredFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return d, nil
+	}
+	if err != nil {
+		return d, err
+	}
+	var file declarationsFile
+	if err := json.Unmarshal(data, &file); err != nil {
+		return d, fmt.Errorf("%s: %w", d.path, err)
+	}
+	if file.Version != declaredVersion {
+		return d, fmt.Errorf("%s has version %d, want %d", d.path, file.Version, declaredVersion)
+	}
+	for upstream, u := range file.Upstreams {
+		if digest, known := d.digests[upstream]; known && digest == u.Digest {
+			d.byUpstream[upstream] = u.Capabilities
+		}
+	}
+	return d, nil
+}
+
+// note takes over what an upstream declares now, a JSON object or nothing.
+func (d *declarations) note(upstream string, capabilities json.RawMessage) {
+	var all members
+	_ = json.Unmarshal(capabilities, &all) // what is no object declares nothing
+	kept := members{}
+	for _, name := range passed {
+		if value, ok := all[name]; ok {
+			kept[name] = bytes.Clone(value)
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before, known := d.byUpstream[upstream]
+	d.changed = d.changed || !known || !sameMembers(before, kept)
+	d.byUpstream[upstream] = kept
+}
+
+func sameMembers(a, b members) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for name, value := range a {
+		if other, ok := b[name]; !ok || !bytes.Equal(value, other) {
+			return false
+		}
+	}
+	return true
+}
+
+// of returns what an upstream declared last.
+func (d *declarations) of(upstream string) members {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.byUpstream[upstream]
+}
+
+// save writes the file when something has changed.
+func (d *declarations) save() error {
+	if d.path == "" {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.changed {
+		return nil
+	}
+	file := declarationsFile{Version: declaredVersion, Upstreams: map[string]declaredFileUpstream{}}
+	for upstream, kept := range d.byUpstream {
+		size := 0
+		for _, value := range kept {
+			size += len(value)
+		}
+		if size <= maxDeclared {
+			file.Upstreams[upstream] = declaredFileUpstream{Digest: d.digests[upstream], Capabilities: kept}
+		}
+	}
+	data, err := json.Marshal(file)
+	if err == nil {
+		err = statefile.Replace(d.path, append(data, '\n'))
+	}
+	d.changed = err != nil
+	return err
+}

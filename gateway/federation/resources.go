@@ -1,0 +1,119 @@
+package federation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+
+	"svc/gateway/backoff"
+	"svc/gateway/catalog"
+	"svc/gateway/mcp"
+	"svc/gateway/mcpclient"
+	"svc/gateway/transport"
+	"svc/gateway/upstream"
+)
+
+// maxSubscribed bounds the resources of one subscriptions/listen; those beyond are not
+// acknowledged.
+const maxSubscribed = 1000
+
+// subscribed are the resources of one subscriptions/listen at one upstream.
+type subscribed struct {
+	upstream *Upstream
+	uris     []string
+}
+
+// ownersOf finds the upstreams of resources that a caller may ask for. all are those that
+// have one, in the order that the client named them.
+func (a *answer) ownersOf(ctx context.Context, uris []string) (at []subscribed, all []string) {
+	if len(uris) == 0 {
+		return nil, nil
+	}
+	view := a.viewOf(ctx, a.caller, catalog.Resource, catalog.Template)
+	for _, uri := range uris[:min(len(uris), maxSubscribed)] {
+		owner, ok := a.owner(view.catalog, catalog.Resource, uri)
+		if !ok || len(uri) > catalog.MaxKey || slices.Contains(all, uri) || a.opts.May != nil && !a.opts.May(a.caller, catalog.Resource, uri) {
+			continue
+		}
+		i := slices.IndexFunc(a.opts.Upstreams, func(u Upstream) bool { return u.Config.Name == owner })
+		if i < 0 || a.opts.Upstreams[i].Announcing == nil {
+			continue
+		}
+		all = append(all, uri)
+		u := &a.opts.Upstreams[i]
+		if j := slices.IndexFunc(at, func(s subscribed) bool { return s.upstream == u }); j >= 0 {
+			at[j].uris = append(at[j].uris, uri)
+		} else {
+			at = append(at, subscribed{u, []string{uri}})
+		}
+	}
+	return at, all
+}
+
+// followResources subscribes to resources at their upstream as the client, and hands over
+// what it announces, until the stream of the client ends. After a break each of them may
+// have changed.
+func (f *Federation) followResources(w *watcher, who *transport.Caller, s subscribed) {
+	defer f.contain("subscription to resources", s.upstream.Config.Name)
+	client := mcpclient.Client{Transport: s.upstream.Announcing, Name: agent + "-resources", Caller: who}
+	params := f.listenParams(map[string]any{"resourceSubscriptions": s.uris})
+	for fails := 0; w.ctx.Err() == nil; {
+		began := f.opts.Now()
+		err := client.Subscribe(w.ctx, params, &upstream.Timeouts{FirstByte: f.opts.Config.ListTimeout}, func(m *mcp.Message) {
+			if m.Method == mcp.NotificationResourceUpdated && slices.Contains(s.uris, m.URI) {
+				w.updated(m.URI)
+			}
+		})
+		if w.ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, upstream.ErrNoSubject) || errors.Is(err, mcpclient.ErrRejected) {
+			f.opts.Logger.Warn("an upstream did not take a client's subscription to resources", "upstream", s.upstream.Config.Name, "error", err)
+			rest(w.ctx, afterRefusal)
+			continue
+		}
+		if fails++; f.opts.Now().Sub(began) >= longHearing {
+			fails = 1
+		}
+		rest(w.ctx, backoff.After(fails, minHearing, maxHearing))
+		if err != nil {
+			continue
+		}
+		for _, uri := range s.uris {
+			w.updated(uri)
+		}
+	}
+}
+
+// listenParams are the parameters of a subscriptions/listen of the gateway's own.
+func (f *Federation) listenParams(notifications map[string]any) []byte {
+	params, _ := json.Marshal(map[string]any{ // plain values can be encoded
+		"_meta": map[string]any{
+			mcp.MetaProtocolVersion:    mcp.Revision20260728,
+			mcp.MetaClientInfo:         map[string]string{"name": agent, "version": f.opts.Version},
+			mcp.MetaClientCapabilities: struct{}{},
+		},
+		"notifications": notifications,
+	})
+	return params
+}
+
+// updated announces that a resource has changed.
+func (w *watcher) updated(uri string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !slices.Contains(w.uris, uri) { // at most those that are subscribed to
+		w.uris = append(w.uris, uri)
+	}
+	w.poke()
+}
+
+// takeUpdated returns the resources that changed since the last call.
+func (w *watcher) takeUpdated() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	uris := w.uris
+	w.uris = nil
+	return uris
+}

@@ -1,0 +1,174 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"svc/gateway/config"
+)
+
+// The kinds of results about the machine itself.
+const (
+	KindClock     = "clock"
+	KindFiles     = "files"
+	KindDirectory = "directory"
+)
+
+const (
+	// maxSkew is how far the clock may be off before tokens, licenses and certificates
+	// are judged wrongly. Date fields have whole seconds, and answers take time.
+	maxSkew = 30 * time.Second
+	// minFiles is the least limit of open files: each client and each stream holds one,
+	// and each call a second one to its upstream.
+	minFiles = 4096
+	// minFree is the least free space for the audit log and the state, in bytes.
+	minFree = 256 << 20
+	// fewFree is the free space below which advice is given, in bytes.
+	fewFree = 2 << 30
+)
+
+// Machine checks what this machine gives a gateway: the clock, compared with the clocks
+// of the servers in results, the limit of open files, and the directories.
+func Machine(f *config.File, results []Result, dates []Dated) []Result {
+	for i := range results {
+		if !results[i].Date.IsZero() {
+			dates = append(dates, Dated{Date: results[i].Date, At: results[i].At})
+		}
+	}
+	list := []Result{clock(dates), files(openFiles())}
+	named := map[string]string{}
+	for _, d := range []struct{ field, path string }{
+		{"audit.path", filepath.Dir(f.Audit.Path)},
+		{"state_dir", f.StateDirectory()},
+	} {
+		if named[d.path] == "" {
+			named[d.path] = d.field
+			list = append(list, directory(d.field, d.path))
+		}
+	}
+	for i := range list {
+		list[i].complete()
+	}
+	return list
+}
+
+// Dated is what a server's clock stated at a moment of the local one.
+type Dated struct{ Date, At time.Time }
+
+// AskClock returns what the clock of an HTTP server states, false where it states
+// nothing. Any answer will do.
+func AskClock(ctx context.Context, url string, now func() time.Time) (Dated, bool) {
+	ctx, cancel := context.WithTimeout(ctx, endpointWait)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodHead, url, nil)
+	if err != nil {
+		return Dated{}, false
+	}
+	c := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := c.Do(req)
+	if err != nil {
+		return Dated{}, false
+	}
+	resp.Body.Close()
+	date, err := http.ParseTime(resp.Header.Get("Date"))
+	return Dated{Date: date, At: now()}, err == nil
+}
+
+// clock compares the local clock with those of servers. The median decides, because
+// single servers have wrong clocks too.
+func clock(dates []Dated) Result {
+	r := Result{Kind: KindClock, Name: "clock", OK: true}
+	if len(dates) == 0 {
+		r.Advice = "not compared: no server stated its time"
+		return r
+	}
+	var skews []time.Duration
+	for _, d := range dates {
+		skews = append(skews, d.At.Sub(d.Date))
+	}
+	slices.Sort(skews)
+	skew := skews[len(skews)/2]
+	if skew.Abs() <= maxSkew {
+		return r
+	}
+	way := "ahead of"
+	if skew < 0 {
+		way = "behind"
+	}
+	r.OK = false
+	r.Cause = fmt.Sprintf("the clock is %s %s those of the servers", skew.Abs().Round(time.Second), way)
+	r.Advice = "set the clock of this machine (timedatectl set-ntp true): tokens, certificates and the license are judged by it"
+	return r
+}
+
+// files judges the limit of open files; 0 where there is none to be read.
+func files(limit uint64) Result {
+	r := Result{Kind: KindFiles, Name: "open files", OK: limit == 0 || limit >= minFiles}
+	if !r.OK {
+		r.Cause = fmt.Sprintf("a process of this user may open %d files", limit)
+		r.Advice = fmt.Sprintf("raise the limit to at least %d (LimitNOFILE=65536 in the unit, ulimit -n in a shell)", minFiles)
+	}
+	return r
+}
+
+// directory checks that this user may make files in a directory, and that it has room.
+func directory(field, path string) Result {
+	r := Result{Kind: KindDirectory, Name: field}
+	info, err := os.Stat(path)
+	for parent := path; errors.Is(err, fs.ErrNotExist) && field == "state_dir" && parent != filepath.Dir(parent); {
+		parent = filepath.Dir(parent) // the gateway makes it
+		path = parent
+		info, err = os.Stat(parent)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		r.Cause, r.Advice = "the directory does not exist", "make it for the user of the gateway: install -d -m 0750 -o svc-gateway -g svc-gateway DIRECTORY"
+		return r
+	case err != nil:
+		r.Cause, r.Advice = "the directory cannot be looked at: "+withoutPath(err), "correct "+field+", or the permissions of the directories above"
+		return r
+	case !info.IsDir():
+		r.Cause, r.Advice = "there is a file in its place", "correct "+field
+		return r
+	}
+	file, err := os.CreateTemp(path, ".svc-doctor-*")
+	if err != nil {
+		r.Cause = "no file can be made in it: " + withoutPath(err)
+		r.Advice = "let the user of the gateway write to it, or run the command as that user"
+		return r
+	}
+	file.Close()
+	if err := os.Remove(file.Name()); err != nil {
+		r.Cause, r.Advice = "a file in it cannot be removed: "+withoutPath(err), "see the permissions of the directory"
+		return r
+	}
+	switch free := freeSpace(path); {
+	case free < minFree:
+		r.Cause, r.Advice = fmt.Sprintf("it has %d MiB left", free>>20), "free space, or put it on another disk: without room for audit lines the gateway answers 503"
+		return r
+	case free < fewFree:
+		r.Advice = fmt.Sprintf("it has %d MiB left", free>>20)
+	}
+	r.OK = true
+	return r
+}
+
+// withoutPath drops the operation and the path of an error.
+func withoutPath(err error) string {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err.Error()
+	}
+	return err.Error()
+}
+
+// unlimited is what is told of a bound that cannot be read.
+const unlimited = math.MaxUint64

@@ -1,0 +1,16 @@
+package probe
+
+import (
+	"os"
+	"testing"
+
+	"svc/gateway/child"
+)
+
+// The test binary is the helper of the programs that are probed.
+func TestMain(m *testing.M) {
+	if args := os.Args[1:]; child.IsHelper(args) {
+		os.Exit(child.Help(args))
+	}
+	os.Exit(m.Run())
+}

@@ -1,0 +1,144 @@
+package probe
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"svc/gateway/auth"
+	"svc/gateway/catalog"
+	"svc/gateway/config"
+	"svc/gateway/credentials"
+	"svc/gateway/lister"
+	"svc/gateway/targets"
+	"svc/gateway/transport"
+	"svc/gateway/upstream"
+)
+
+// agent is the name that upstreams are told.
+const agent = "svc-probe"
+
+// asked is what was found out about one upstream: an offer is there where the result
+// is good.
+type asked struct {
+	result Result
+	offer  *lister.Offer
+}
+
+// askUpstream reads the lists of an upstream as the gateway reads them.
+func askUpstream(ctx context.Context, f *config.File, i int, o Options) (a asked) {
+	c := &f.Upstreams[i]
+	a.result = timed(o, KindUpstream, c.Name, func(r *Result) {
+		up, done, err := open(f, i, o)
+		if err != nil {
+			r.Cause, r.Advice = printable(err.Error()), "correct the files of tls of this upstream"
+			if c.IsProcess() {
+				r.Advice = "correct command, user or working_dir of this upstream, or children_dir"
+			}
+			return
+		}
+		defer done()
+		w := &watched{Transport: up.Transport}
+		l := lister.Lister{Transport: w, Agent: agent, Version: o.Version, Caller: o.caller(c)}
+		a.offer, err = l.Read(ctx, catalog.Kinds[:]...)
+		s := w.saw()
+		r.Date = s.date
+		if err != nil {
+			r.explain(f, c, err, s)
+			r.explainPath(c, s, up.Transport, o)
+			return
+		}
+		r.OK, r.Revision = true, a.offer.Revision
+	})
+	return a
+}
+
+// caller is on whose behalf an upstream is asked; nil where the gateway has credentials
+// of its own, or none.
+func (o *Options) caller(c *upstream.Config) *transport.Caller {
+	if o.CallerToken == "" || !c.PerCaller() {
+		return nil
+	}
+	return &transport.Caller{
+		Principal: new(auth.Principal), Token: &auth.Token{ExpiresAt: o.Now().Add(time.Hour)},
+		Header: http.Header{"Authorization": {"Bearer " + o.CallerToken}},
+	}
+}
+
+// open opens an upstream. A program gets a folder of its own for the time of the
+// question: that of the gateway may belong to another user than this one.
+func open(f *config.File, i int, o Options) (up *transport.Upstream, done func(), err error) {
+	opts := targets.Options{Version: o.Version, Now: o.Now}
+	if f.Upstreams[i].IsProcess() {
+		if opts.ChildrenDir, err = os.MkdirTemp("", "svc-probe-"); err != nil {
+			return nil, nil, err
+		}
+	}
+	remove := func() {
+		if opts.ChildrenDir != "" {
+			_ = os.RemoveAll(opts.ChildrenDir)
+		}
+	}
+	if up, err = targets.NewOpener(f, opts).Open(i); err != nil {
+		remove()
+		return nil, nil, err
+	}
+	return up, func() { _ = up.Transport.Close(); remove() }, nil
+}
+
+// pathTime bounds the search for the endpoint of a server that has none at its path.
+const pathTime = 5 * time.Second
+
+// explainPath looks for what is at a path without an MCP endpoint: the transport of
+// 2024-11-05, or an endpoint at the path that most servers have.
+func (r *Result) explainPath(c *upstream.Config, s *seen, t transport.Transport, o Options) {
+	if s.status < 400 || s.status >= 500 || s.status == 401 || s.status == 403 || s.status == 421 || s.status == 429 {
+		return
+	}
+	// The time of the reading may be used up.
+	ctx, cancel := context.WithTimeout(context.Background(), pathTime)
+	defer cancel()
+	if oldTransport(ctx, t) {
+		r.Cause = "has the transport of 2024-11-05 (HTTP+SSE), which the gateway does not support"
+		r.Advice = "use the Streamable HTTP endpoint of the server, mostly /mcp, if its version has one; else put a bridge from SSE to Streamable HTTP before it"
+		if path := endpointAt(ctx, c, o, "/mcp"); path != "" {
+			r.Advice = "use the Streamable HTTP endpoint of the same server: set the path of url to " + path
+		}
+		return
+	}
+	if path := endpointAt(ctx, c, o, "/mcp", "/"); path != "" {
+		r.Advice = "set the path of url to " + path + ": this server has an MCP endpoint there"
+	}
+}
+
+// endpointAt returns the first of some paths at which the server of c has an MCP
+// endpoint; empty for none.
+func endpointAt(ctx context.Context, c *upstream.Config, o Options, paths ...string) string {
+	u, err := url.Parse(c.URL)
+	if err != nil {
+		return ""
+	}
+	for _, path := range paths {
+		if strings.TrimSuffix(u.Path, "/") == strings.TrimSuffix(path, "/") {
+			continue
+		}
+		other, at := *c, *u
+		at.Path, at.RawPath, at.RawQuery = path, "", ""
+		other.URL = at.String()
+		up, err := transport.Open(other, credentials.New(other, credentials.Options{Now: o.Now}), slog.New(slog.DiscardHandler), o.Now)
+		if err != nil {
+			return ""
+		}
+		l := lister.Lister{Transport: up.Transport, Agent: agent, Version: o.Version, Caller: o.caller(c)}
+		_, err = l.Read(ctx)
+		up.Transport.Close()
+		if err == nil {
+			return path
+		}
+	}
+	return ""
+}

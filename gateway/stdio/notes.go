@@ -1,0 +1,188 @@
+package stdio
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"svc/gateway/upstream"
+)
+
+// Bounds on what the log has of programs.
+const (
+	noteQueue  = 256  // lines that wait for a slow log
+	noteBytes  = 500  // of one line of a program
+	noteBurst  = 100  // lines of one upstream at once
+	noteRate   = 10   // lines of one upstream a second
+	tailLines  = 5    // of standard error, in the line about the end of a process
+	stderrLine = 4096 // bytes; longer lines are cut
+)
+
+// notes writes what programs say, and what becomes of them, to the log. Nobody waits for
+// the log: lines go through a bounded queue, and those beyond a rate are counted.
+type notes struct {
+	log   *slog.Logger
+	queue chan note
+	done  chan struct{}
+
+	mu      sync.Mutex
+	ended   bool
+	tokens  float64
+	at      time.Time
+	omitted int
+}
+
+type note struct {
+	level slog.Level
+	text  string
+	attrs []any
+}
+
+func newNotes(log *slog.Logger, name string) *notes {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	n := &notes{log: log.With("upstream", name), queue: make(chan note, noteQueue), done: make(chan struct{}), tokens: noteBurst}
+	go func() {
+		defer close(n.done)
+		for one := range n.queue {
+			n.log.Log(context.Background(), one.level, one.text, one.attrs...)
+		}
+	}()
+	return n
+}
+
+// close writes what is left.
+func (n *notes) close() {
+	n.mu.Lock()
+	if !n.ended {
+		n.ended = true
+		close(n.queue)
+	}
+	n.mu.Unlock()
+	<-n.done
+}
+
+// add queues a line, within the rate.
+func (n *notes) add(one note) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := time.Now()
+	n.tokens = min(noteBurst, n.tokens+now.Sub(n.at).Seconds()*noteRate)
+	n.at = now
+	if n.ended || n.tokens < 1 {
+		n.omitted++
+		return
+	}
+	n.tokens--
+	if n.omitted > 0 {
+		one.attrs = append(one.attrs, "lines_left_out", n.omitted)
+	}
+	select {
+	case n.queue <- one:
+		n.omitted = 0
+	default:
+		n.omitted++
+	}
+}
+
+func (n *notes) debug(text string, attrs ...any) {
+	if n.log.Enabled(context.Background(), slog.LevelDebug) {
+		n.add(note{slog.LevelDebug, text, attrs})
+	}
+}
+
+// stderr logs a line of a program's standard error.
+func (n *notes) stderr(p *process, line []byte) {
+	n.add(note{slog.LevelInfo, "a program wrote to its standard error", []any{"process", p.number, "line", upstream.Printable(line, noteBytes)}})
+}
+
+// message logs a log message of a program that several clients use.
+func (n *notes) message(p *process, params []byte) {
+	n.add(note{slog.LevelInfo, "a program logs", []any{"process", p.number, "message", upstream.Printable(params, noteBytes)}})
+}
+
+// skipped logs a line of standard output that is no message.
+func (n *notes) skipped(p *process, line []byte, err error) {
+	n.add(note{slog.LevelWarn, "a line that a program wrote to its standard output is no message: it is left out", []any{
+		"process", p.number, "line", upstream.Printable(line, noteBytes), "reason", upstream.Printable(err.Error(), noteBytes),
+	}})
+}
+
+// foreign logs an answer that nobody asked for.
+func (n *notes) foreign(p *process, id []byte) {
+	n.add(note{slog.LevelWarn, "a program answered with the id of no request: the answer is left out", []any{"process", p.number, "id", upstream.Printable(id, 64)}})
+}
+
+// failed logs the end of a process that nobody asked for. p is nil for one that was not
+// started.
+func (n *notes) failed(err error, p *process) {
+	attrs := []any{"reason", causeText(err)}
+	if p != nil {
+		attrs = append(attrs, "process", p.number)
+		if last := p.tail.text(); last != "" {
+			attrs = append(attrs, "stderr", last)
+		}
+	}
+	n.add(note{slog.LevelWarn, "a process of an upstream failed", attrs})
+}
+
+// tail are the last lines of a program's standard error.
+type tail struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+// add keeps a line. The calls of a stack, of which some runtimes print more than has room, say less than the
+// error above them.
+func (t *tail) add(line []byte) {
+	if indented := bytes.TrimLeft(line, " \t"); len(indented) == 0 || len(indented) < len(line) && bytes.HasPrefix(indented, []byte("at ")) {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.lines) == tailLines {
+		t.lines = append(t.lines[:0], t.lines[1:]...)
+	}
+	t.lines = append(t.lines, upstream.Printable(line, noteBytes))
+}
+
+func (t *tail) text() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.Join(t.lines, " | ")
+}
+
+// readErrors reads the standard error of the program until it ends. A line that is too
+// long is cut.
+func (p *process) readErrors() {
+	defer close(p.silent)
+	keep := p.t.config.Stderr == upstream.StderrLog
+	in := lines{r: p.child.Stderr, limit: stderrLine}
+	cut := false // the rest of a line follows
+	for {
+		line, err := in.next()
+		if errors.Is(err, errLineTooLong) {
+			line, err = in.buf[in.start:in.end], nil
+			in.start = in.end
+			if cut {
+				continue
+			}
+			cut = true
+		} else if cut && err == nil {
+			cut = false
+			continue
+		}
+		if err != nil {
+			return
+		}
+		if keep && len(line) > 0 {
+			p.tail.add(line)
+			p.t.notes.stderr(p, line)
+		}
+	}
+}

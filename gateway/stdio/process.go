@@ -1,0 +1,312 @@
+package stdio
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"svc/gateway/child"
+	"svc/gateway/mcp"
+	"svc/gateway/upstream"
+)
+
+// process is one running process of the program.
+type process struct {
+	t      *Transport
+	slot   *slot
+	child  *child.Process
+	number uint64 // counts the processes of the transport
+	writes chan struct{}
+	// opened is the answer to initialize as it came.
+	opened []byte
+	tail   *tail         // of its standard error
+	silent chan struct{} // closed when that has ended
+
+	// Guarded by the lock of the transport.
+	busy      int // calls
+	idle      *time.Timer
+	idleSince time.Time
+	retired   bool
+	exited    bool
+
+	closed  chan struct{} // closed when nothing more is read
+	proved  atomic.Bool   // it has answered a call
+	answers atomic.Int32  // that are being sent to it by themselves
+
+	mu     sync.Mutex
+	next   uint64
+	calls  map[uint64]*call
+	asked  map[string]struct{} // ids of its own requests that wait for a client's answer
+	reason string              // why the gateway ended it before its time
+	over   bool                // closed is closed, or about to be
+}
+
+// Bounds on one process.
+const (
+	maxPending = 1024 // calls that wait for their answers
+	maxAsked   = 1024 // requests of the program that wait for theirs
+	maxAnswers = 64   // answers of the gateway itself that wait to be written
+)
+
+// launch starts a process for a slot.
+func (t *Transport) launch(sl *slot) (*process, error) {
+	started, err := child.Start(t.opts.Command)
+	if err != nil {
+		return nil, t.fail(opStart, upstream.ErrUnreachable, false, err)
+	}
+	t.mu.Lock()
+	number := t.starts
+	t.mu.Unlock()
+	p := &process{
+		t: t, slot: sl, child: started, number: number, writes: make(chan struct{}, 1), tail: new(tail), silent: make(chan struct{}),
+		closed: make(chan struct{}), calls: map[uint64]*call{}, asked: map[string]struct{}{},
+	}
+	p.idle = time.AfterFunc(time.Hour, func() { t.idled(p) })
+	p.idle.Stop()
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		p.readMessages()
+	}()
+	go p.readErrors()
+	go p.watch(read)
+	return p, nil
+}
+
+// watch notifies everybody who waits when the process has ended and all that it sent
+// was read.
+func (p *process) watch(read <-chan struct{}) {
+	<-p.child.Exited()
+	select {
+	case <-read:
+	case <-p.child.Gone(): // whoever else held its output
+		<-read
+	}
+	p.mu.Lock()
+	p.over = true
+	p.mu.Unlock()
+	close(p.closed)
+	p.t.gone(p)
+}
+
+// end ends the process, and returns when nothing of it is left.
+func (p *process) end() {
+	p.child.End()
+	<-p.closed
+	p.child.Stdout.Close()
+	p.child.Stderr.Close()
+}
+
+// kill ends a process that does what no server does. Callers get the reason.
+func (p *process) kill(reason string) {
+	p.mu.Lock()
+	if p.reason == "" {
+		p.reason = reason
+	}
+	p.mu.Unlock()
+	p.child.Kill()
+}
+
+// exitError is what callers get whose process has ended.
+func (p *process) exitError(op string, sent bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	cause := p.reason
+	if cause == "" {
+		cause = "the process ended: " + p.child.Exit().String()
+	} else {
+		cause = "the process was ended because it " + cause
+	}
+	return p.t.fail(op, upstream.ErrExited, sent, &ExitError{cause: cause, p: p})
+}
+
+// ExitError is the cause of an error about a process that has ended.
+type ExitError struct {
+	cause string
+	p     *process
+}
+
+// Error says how the process ended, without what it wrote.
+func (e *ExitError) Error() string { return e.cause }
+
+// Stderr returns the last lines that the process wrote to its standard error, with
+// control characters escaped. It waits a moment for what is still being read.
+func (e *ExitError) Stderr() string {
+	timer := time.NewTimer(stderrWait)
+	defer timer.Stop()
+	select {
+	case <-e.p.silent:
+	case <-timer.C:
+	}
+	return e.p.tail.text()
+}
+
+// stderrWait bounds the wait for the end of the standard error of a process that has ended:
+// its descendants may hold it open.
+const stderrWait = 200 * time.Millisecond
+
+// rejectedError is an initialize that the program answered with an error.
+type rejectedError struct{ body []byte }
+
+func (e *rejectedError) Error() string { return "the program rejects initialize" }
+
+// open opens the session at a process that was just started. The error is a
+// rejectedError when the program does not want it.
+func (p *process) open(ctx context.Context, params []byte) error {
+	if params == nil {
+		return nil
+	}
+	m := mcp.Message{}
+	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":%s}`, params)
+	if err := mcp.Scan(body, &m); err != nil {
+		return p.t.fail(opStart, upstream.ErrInvalidRequest, false, err)
+	}
+	c, err := p.ask(ctx, &call{own: true}, &m)
+	if err != nil {
+		return err
+	}
+	answer, err := c.answer(ctx)
+	if err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			p.kill("did not answer initialize within start_timeout")
+			err = p.t.fail(opStart, upstream.ErrTimeout, true, errors.New("no answer to initialize within start_timeout"))
+		}
+		return err
+	}
+	var reply mcp.Message
+	if mcp.Scan(answer, &reply) != nil || reply.IsError {
+		return &rejectedError{answer}
+	}
+	p.opened = answer
+	s := p.slot.session
+	if s == nil || s.initialized.Load() {
+		if err := p.write(ctx, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)); err != nil {
+			return err
+		}
+	}
+	if s != nil {
+		if level := s.level.Load(); level != nil {
+			return p.repeatLevel(ctx, *level)
+		}
+	}
+	return nil
+}
+
+// repeatLevel sets the level of logs that a session had at an earlier process.
+func (p *process) repeatLevel(ctx context.Context, params []byte) error {
+	var m mcp.Message
+	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":0,"method":"logging/setLevel","params":%s}`, params)
+	if mcp.Scan(body, &m) != nil {
+		return nil
+	}
+	c, err := p.ask(ctx, &call{own: true}, &m)
+	if err != nil {
+		return err
+	}
+	_, err = c.answer(ctx)
+	return err
+}
+
+// ask sends a request and returns the call that waits for its answer. Its id and its
+// progress token are replaced by the number of the call.
+func (p *process) ask(ctx context.Context, c *call, m *mcp.Message) (*call, error) {
+	c.p, c.id, c.token = p, bytes.Clone(m.ID), bytes.Clone(m.Spans.ProgressToken.Of(m.Body))
+	c.wake, c.closed = make(chan struct{}, 1), make(chan struct{})
+	p.mu.Lock()
+	switch {
+	case p.over:
+		p.mu.Unlock()
+		return nil, p.exitError(opWrite, false)
+	case len(p.calls) >= maxPending:
+		p.mu.Unlock()
+		return nil, p.t.fail(opWrite, upstream.ErrBusy, false, fmt.Errorf("%d calls wait for answers of one process", maxPending))
+	}
+	p.next++
+	c.number = p.next
+	p.calls[c.number] = c
+	p.mu.Unlock()
+	if err := p.write(ctx, c.request(m)); err != nil {
+		p.forget(c)
+		c.leave()
+		return nil, err
+	}
+	return c, nil
+}
+
+// forget removes a call whose answer nobody waits for.
+func (p *process) forget(c *call) {
+	p.mu.Lock()
+	delete(p.calls, c.number)
+	p.mu.Unlock()
+}
+
+// write writes one message. A process that does not read it within the time-out of the
+// upstream is ended, because part of a line may have been written.
+func (p *process) write(ctx context.Context, body []byte) error {
+	select {
+	case p.writes <- struct{}{}:
+	case <-ctx.Done():
+		return p.t.failContext(ctx, opWrite, false)
+	case <-p.closed:
+		return p.exitError(opWrite, false)
+	}
+	defer func() { <-p.writes }()
+	_ = p.child.Stdin.SetWriteDeadline(time.Now().Add(p.t.opts.Config.Timeout))
+	n, err := p.child.Stdin.Write(line(body))
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		p.kill("does not read its standard input")
+	case errors.Is(err, os.ErrClosed):
+		return p.t.fail(opWrite, upstream.ErrExited, n > 0, errors.New("the process is being ended"))
+	default:
+		p.closedStream("closed its standard input")
+	}
+	<-p.child.Exited()
+	return p.exitError(opWrite, n > 0)
+}
+
+// line makes one line of a message: line breaks between its tokens become spaces.
+func line(body []byte) []byte {
+	out := make([]byte, 0, len(body)+1)
+	for _, c := range body {
+		if c == '\n' || c == '\r' {
+			c = ' '
+		}
+		out = append(out, c)
+	}
+	return append(out, '\n')
+}
+
+// reply sends what the gateway itself answers to the program, without waiting: the
+// program may read nothing before its own output is read.
+func (p *process) reply(body []byte) {
+	if p.answers.Add(1) > maxAnswers {
+		p.answers.Add(-1)
+		return
+	}
+	go func() {
+		defer p.answers.Add(-1)
+		_ = p.write(context.Background(), body)
+	}()
+}
+
+// closedStream ends a process that closed a stream, unless it is about to end.
+func (p *process) closedStream(reason string) {
+	late := time.NewTimer(exitPatience)
+	defer late.Stop()
+	select {
+	case <-p.child.Exited():
+	case <-late.C:
+		p.kill(reason)
+	}
+}
+
+// exitPatience is how long a process may run that has closed a stream.
+const exitPatience = time.Second

@@ -1,0 +1,291 @@
+package stdio
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"svc/gateway/mcp"
+	"svc/gateway/upstream"
+)
+
+// answerShared answers what concerns one of several clients of a process, and not the
+// process; nil for a request that is sent.
+func (t *Transport) answerShared(s *session, m *mcp.Message) []byte {
+	if s == nil {
+		return nil
+	}
+	if s.slot != nil {
+		if m.Method == mcp.MethodSetLevel {
+			params := bytes.Clone(m.Spans.Params.Of(m.Body))
+			s.level.Store(&params)
+		}
+		return nil
+	}
+	switch m.Method {
+	case mcp.MethodSetLevel: // its logs go to the gateway's log
+		return result(m.ID, "{}")
+	case mcp.MethodResourcesSubscribe:
+		if !s.uris.add(m.URI) {
+			return rejection(m.ID, mcp.CodeInternal, "too many subscriptions in one session")
+		}
+	case mcp.MethodResourcesUnsubscribe:
+		s.uris.remove(m.URI)
+		if t.subscribed(s, m.URI) {
+			return result(m.ID, "{}") // others of the process still want it
+		}
+	}
+	return nil
+}
+
+// subscribed reports whether another session of the same process wants updates of a
+// resource.
+func (t *Transport) subscribed(except *session, uri string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if except.uses == nil {
+		return false
+	}
+	for s := range except.uses.users {
+		if s != except && s.uris.has(uri) {
+			return true
+		}
+	}
+	return false
+}
+
+// pass passes on what a client sends without waiting for an answer.
+func (t *Transport) pass(ctx context.Context, s *session, sl *slot, m *mcp.Message) {
+	if m.Kind == mcp.Response {
+		t.respond(ctx, sl, m)
+	} else {
+		t.notify(ctx, s, sl, m)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.dropUnused(sl)
+}
+
+// notify passes a client's notification on to the process that runs. None is started
+// for it.
+func (t *Transport) notify(ctx context.Context, s *session, sl *slot, m *mcp.Message) {
+	own := s != nil && s.slot != nil
+	if m.Method == mcp.NotificationInitialized && s != nil {
+		if !own || s.initialized.Swap(true) {
+			return
+		}
+	}
+	t.mu.Lock()
+	p := sl.proc
+	t.mu.Unlock()
+	if p == nil {
+		return
+	}
+	body := m.Body
+	switch m.Method {
+	case mcp.NotificationCancelled:
+		if body = p.cancellation(s, m); body == nil {
+			return
+		}
+	case mcp.NotificationRootsChanged, mcp.NotificationProgress:
+		if !own {
+			return
+		}
+	}
+	_ = p.write(ctx, body)
+}
+
+// cancellation returns what cancels a call of a session at the program; nil where the
+// call has ended.
+func (p *process) cancellation(s *session, m *mcp.Message) []byte {
+	id := m.Spans.RequestID.Of(m.Body)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.calls {
+		if s != nil && c.session == s && mcp.SameID(c.id, id) {
+			return mcp.Splice(nil, m.Body, mcp.Edit{At: m.Spans.RequestID, With: number(c)})
+		}
+	}
+	return nil
+}
+
+// respond passes a client's answer on to the process that asked for it. Others go
+// nowhere.
+func (t *Transport) respond(ctx context.Context, sl *slot, m *mcp.Message) {
+	t.mu.Lock()
+	p := sl.proc
+	t.mu.Unlock()
+	if p == nil || sl.session == nil {
+		return
+	}
+	p.mu.Lock()
+	_, asked := p.asked[string(m.ID)]
+	delete(p.asked, string(m.ID))
+	p.mu.Unlock()
+	if asked {
+		_ = p.write(ctx, m.Body)
+	}
+}
+
+// passShared passes a notification of a process on to those of its clients that it
+// concerns.
+func (p *process) passShared(m *mcp.Message) {
+	t := p.t
+	switch m.Method {
+	case mcp.NotificationMessage:
+		t.notes.message(p, m.Spans.Params.Of(m.Body))
+		return
+	case mcp.NotificationToolsChanged, mcp.NotificationResourcesChanged, mcp.NotificationPromptsChanged, mcp.NotificationResourceUpdated:
+	default:
+		return
+	}
+	// Of what the gateway itself reads no client may have a stream.
+	if owner := p.slot.owner; t.opts.Changed != nil && (owner == ownerGateway || owner == ownerAll) && m.Method != mcp.NotificationResourceUpdated {
+		t.opts.Changed()
+	}
+	body := bytes.Clone(m.Body)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for s := range p.slot.users {
+		if m.Method != mcp.NotificationResourceUpdated || s.uris.has(m.URI) {
+			s.standing.push(body)
+		}
+	}
+}
+
+// maxSubscriptions bounds the resources that a session subscribes to.
+const maxSubscriptions = 1024
+
+// subscriptions are the resources that a session subscribed to.
+type subscriptions struct {
+	mu   sync.Mutex
+	uris map[string]struct{}
+}
+
+func (s *subscriptions) add(uri string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.uris == nil {
+		s.uris = map[string]struct{}{}
+	}
+	if _, there := s.uris[uri]; !there && len(s.uris) >= maxSubscriptions {
+		return false
+	}
+	s.uris[string(bytes.Clone([]byte(uri)))] = struct{}{}
+	return true
+}
+
+func (s *subscriptions) remove(uri string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.uris, uri)
+}
+
+func (s *subscriptions) has(uri string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, there := s.uris[uri]
+	return there
+}
+
+// generations remembers that the program does not know server/discover, and the question
+// that is being asked.
+type generations struct {
+	legacy atomic.Bool
+	mu     sync.Mutex
+	asking *question // nil for none
+}
+
+// question is server/discover on its way. done is closed when it has ended; answer and
+// err are set before.
+type question struct {
+	done   chan struct{}
+	answer []byte // nil for a program of the legacy generation
+	err    error
+}
+
+// discoverPatience is how long a program may take to answer server/discover: those of
+// the legacy generation may answer nothing before initialize.
+const discoverPatience = 5 * time.Second
+
+// discover asks the program for its revisions. One that answers with an error, or not at
+// all, is of the legacy generation, and no process is started to ask it again. The
+// question goes on when its caller has left, and those who ask meanwhile share it.
+func (t *Transport) discover(ctx context.Context, sl *slot, m *mcp.Message) (*upstream.Response, error) {
+	if t.generation.legacy.Load() {
+		return unknownMethod(m), nil
+	}
+	body := bytes.Clone(m.Body) // the question may outlast the request
+	q := t.generation.begin(func(q *question) { t.ask(sl, body, q) })
+	select {
+	case <-q.done:
+	case <-ctx.Done():
+		return nil, t.failContext(ctx, opRead, true)
+	}
+	switch {
+	case q.err != nil:
+		return nil, q.err
+	case q.answer == nil:
+		return unknownMethod(m), nil
+	}
+	return message(withID(q.answer, m.ID), ""), nil
+}
+
+func unknownMethod(m *mcp.Message) *upstream.Response {
+	return message(rejection(m.ID, mcp.CodeMethodNotFound, "the program does not know server/discover"), "")
+}
+
+// begin returns the question that is being asked, or asks one.
+func (g *generations) begin(ask func(*question)) *question {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.asking != nil {
+		return g.asking
+	}
+	q := &question{done: make(chan struct{})}
+	g.asking = q
+	go func() {
+		ask(q)
+		g.mu.Lock()
+		g.asking = nil
+		g.mu.Unlock()
+		close(q.done)
+	}()
+	return q
+}
+
+// ask asks one process.
+func (t *Transport) ask(sl *slot, body []byte, q *question) {
+	var m, reply mcp.Message
+	if q.err = mcp.Scan(body, &m); q.err != nil {
+		return
+	}
+	p, err := t.acquire(context.Background(), sl)
+	if err != nil {
+		q.err = err
+		return
+	}
+	defer t.release(p)
+	c, err := p.ask(context.Background(), &call{own: true}, &m)
+	if err != nil {
+		q.err = err
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), discoverPatience)
+	defer cancel()
+	answer, err := c.answer(ctx)
+	if err != nil && ctx.Err() == nil {
+		q.err = err // the process has ended
+		return
+	}
+	if err == nil && mcp.Scan(answer, &reply) == nil && !reply.IsError {
+		q.answer = answer
+		return
+	}
+	t.generation.legacy.Store(true)
+	t.mu.Lock()
+	p.slot.single = true // nobody uses it any more
+	t.mu.Unlock()
+}

@@ -1,0 +1,228 @@
+package stdio
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"svc/gateway/child"
+	"svc/gateway/mcp"
+	"svc/gateway/transport"
+	"svc/gateway/upstream"
+)
+
+// Options are what a transport is made of.
+type Options struct {
+	// Config is the validated configuration of the upstream.
+	Config upstream.Config
+	// Command is what is started for it.
+	Command child.Command
+	// Version is that of the gateway, for the clientInfo of processes that several
+	// sessions use.
+	Version string
+	Logger  *slog.Logger
+	Now     func() time.Time
+	// Changed notifies that a process which is no single caller's announced that a list
+	// has changed; nil for nobody.
+	Changed func()
+}
+
+// Transport carries messages to the processes of one program.
+type Transport struct {
+	opts   Options
+	config *upstream.ProcessConfig
+	notes  *notes
+	// generation is what is known of the program's.
+	generation generations
+	// room is for messages that wait to be read.
+	room room
+
+	running context.Context // ends with Close
+	stop    context.CancelFunc
+
+	mu       sync.Mutex
+	closed   bool
+	slots    map[string]*slot // of processes that several callers use, by key
+	sessions sessions
+	live     map[*process]struct{}
+	starting int
+	ending   int
+	owned    map[string]int // live and starting processes by their owner
+	failures failures
+	starts   uint64
+	exits    uint64         // that nobody asked for
+	ended    sync.WaitGroup // of processes
+}
+
+var _ transport.Transport = (*Transport)(nil)
+
+// Open returns the transport. No process is started.
+func Open(o Options) *Transport {
+	t := &Transport{
+		opts: o, config: &o.Config.ProcessConfig, notes: newNotes(o.Logger, o.Config.Name),
+		slots: map[string]*slot{}, sessions: newSessions(), live: map[*process]struct{}{}, owned: map[string]int{},
+		failures: failures{},
+	}
+	t.running, t.stop = context.WithCancel(context.Background())
+	return t
+}
+
+// Address implements transport.Transport: the program, without its arguments, which may
+// hold secrets.
+func (t *Transport) Address() string {
+	return "command " + upstream.Printable(filepath.Base(t.config.Command[0]), 64)
+}
+
+// Stats returns the state of the processes.
+func (t *Transport) Stats() upstream.Stats {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return upstream.Stats{Processes: len(t.live) + t.starting, ProcessStarts: t.starts, ProcessExits: t.exits}
+}
+
+// Close implements transport.Transport: it ends all processes, and returns when nothing
+// of them is left.
+func (t *Transport) Close() error {
+	t.mu.Lock()
+	t.closed = true
+	t.stop()
+	for p := range t.live {
+		t.retire(p, "the gateway stops")
+	}
+	t.mu.Unlock()
+	t.ended.Wait()
+	t.notes.close()
+	return nil
+}
+
+// Post implements transport.Transport.
+func (t *Transport) Post(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
+	var m mcp.Message
+	if err := mcp.Scan(r.Body, &m); err != nil {
+		return nil, t.fail(opWrite, upstream.ErrInvalidRequest, false, err)
+	}
+	if m.Kind == mcp.Request && m.Method == mcp.MethodInitialize {
+		return t.initialize(ctx, r, &m)
+	}
+	s, sl := t.find(r)
+	switch {
+	case r.Session.ID != "" && s == nil:
+		return empty(http.StatusNotFound), nil
+	case m.Kind != mcp.Request:
+		t.pass(ctx, s, sl, &m)
+		return empty(http.StatusAccepted), nil
+	}
+	if body := t.answerShared(s, &m); body != nil {
+		return message(body, ""), nil
+	}
+	if s == nil && m.Method == mcp.MethodDiscover {
+		return t.discover(ctx, sl, &m)
+	}
+	return t.call(ctx, r, s, sl, &m)
+}
+
+// call sends a request to a process, and returns its response when the first message
+// has arrived: JSON when that is the answer, else a stream.
+func (t *Transport) call(ctx context.Context, r *transport.Request, s *session, sl *slot, m *mcp.Message) (*upstream.Response, error) {
+	limits := r.Timeouts
+	if limits == nil {
+		limits = &upstream.Timeouts{FirstByte: t.opts.Config.Timeout, Between: t.opts.Config.Timeout}
+	}
+	p, err := t.acquire(ctx, sl)
+	if err != nil {
+		return nil, err
+	}
+	c, err := p.ask(ctx, &call{session: s}, m)
+	if err != nil {
+		t.release(p)
+		return nil, err
+	}
+	return c.respond(ctx, *limits)
+}
+
+// Listen implements transport.Transport. The stream of a session lasts longer than its
+// processes.
+func (t *Transport) Listen(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
+	s, _ := t.find(r)
+	switch {
+	case r.Session.ID == "":
+		return empty(http.StatusMethodNotAllowed), nil
+	case s == nil:
+		return empty(http.StatusNotFound), nil
+	}
+	return stream(s.standing.listen(ctx, t)), nil
+}
+
+// End implements transport.Transport.
+func (t *Transport) End(_ context.Context, r *transport.Request) (*upstream.Response, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.sessions.get(r.Session.ID)
+	if s == nil {
+		return empty(http.StatusNotFound), nil
+	}
+	t.forget(s, "its session ended")
+	return empty(http.StatusNoContent), nil
+}
+
+// The steps that an error names.
+const (
+	opStart = "start the process"
+	opWrite = "send the request"
+	opRead  = "read the response"
+)
+
+// fail returns an error of the package.
+func (t *Transport) fail(op string, kind error, sent bool, err error) error {
+	return &upstream.Error{Upstream: t.opts.Config.Name, Op: op, Kind: kind, Sent: sent, Err: err}
+}
+
+// failContext returns the error of a context that has ended.
+func (t *Transport) failContext(ctx context.Context, op string, sent bool) error {
+	kind := error(context.Canceled)
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		kind = upstream.ErrTimeout
+	}
+	return t.fail(op, kind, sent, ctx.Err())
+}
+
+// empty is a response without a body.
+func empty(status int) *upstream.Response {
+	return &upstream.Response{Status: status, Body: http.NoBody}
+}
+
+// message is a response of one message; session is empty where none begins.
+func message(body []byte, session string) *upstream.Response {
+	h := upstream.Header{{Name: "Content-Type", Value: "application/json"}}
+	if session != "" {
+		h.Add(mcp.HeaderSession, session)
+	}
+	return &upstream.Response{
+		Status: http.StatusOK, Header: h, ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)),
+	}
+}
+
+// stream is a response of several messages.
+func stream(body io.ReadCloser) *upstream.Response {
+	return &upstream.Response{
+		Status: http.StatusOK, Header: upstream.Header{{Name: "Content-Type", Value: "text/event-stream"}},
+		ContentLength: -1, Body: body,
+	}
+}
+
+// result is a response message that the gateway makes itself.
+func result(id []byte, value string) []byte {
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":%s}`, id, value)
+}
+
+// rejection is an error message that the gateway makes itself.
+func rejection(id []byte, code int, text string) []byte {
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s}}`, id, code, mcp.AppendString(nil, text))
+}

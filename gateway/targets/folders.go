@@ -1,0 +1,228 @@
+package targets
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"svc/gateway/child"
+	"svc/gateway/config"
+	"svc/gateway/upstream"
+)
+
+// shared are folders that belong to more than the gateway: a file of the gateway that
+// lies in one is hidden by itself.
+var shared = []string{
+	"/", "/dev", "/etc", "/home", "/media", "/mnt", "/opt", "/root", "/run", "/srv", "/tmp", "/usr", "/usr/local", "/usr/local/etc",
+	"/usr/local/share", "/var", "/var/cache", "/var/lib", "/var/log", "/var/run", "/var/tmp", "/private", "/private/etc", "/private/tmp", "/private/var",
+}
+
+// Hidden returns what the programs of upstreams must not open: the folders of the
+// configuration, of the audit file, and of files with secrets, and the state directory.
+// The paths have no symbolic links.
+func Hidden(f *config.File) []string {
+	files, state := f.Private()
+	hidden := []string{}
+	add := func(path string) {
+		if real, err := resolve(path); err == nil && !slices.Contains(hidden, real) {
+			hidden = append(hidden, real)
+		}
+	}
+	for _, path := range files {
+		real, err := resolve(path)
+		if err != nil {
+			continue
+		}
+		if dir := filepath.Dir(real); !isShared(dir) {
+			add(dir)
+			continue
+		}
+		add(path)
+		if rotated, err := filepath.Glob(path + ".*"); err == nil { // of the audit file
+			for _, other := range rotated {
+				add(other)
+			}
+		}
+	}
+	add(state)
+	if credentials := os.Getenv("CREDENTIALS_DIRECTORY"); credentials != "" {
+		add(credentials)
+	}
+	return hidden
+}
+
+// isShared reports whether a folder belongs to more than the gateway.
+func isShared(dir string) bool {
+	home, err := os.UserHomeDir()
+	return slices.Contains(shared, dir) || err == nil && dir == filepath.Clean(home)
+}
+
+// ChildrenDir returns children_dir, or the folder in its place: beside state_dir, and
+// beside every hidden folder that it would be in otherwise.
+func ChildrenDir(f *config.File, hidden []string) string {
+	if f.ChildrenDir != "" {
+		if real, err := resolve(f.ChildrenDir); err == nil {
+			return real
+		}
+		return f.ChildrenDir
+	}
+	base := f.StateDirectory()
+	if real, err := resolve(base); err == nil {
+		base = real
+	}
+	for in := within(base, hidden); in != ""; in = within(base, hidden) {
+		base = in + "-children"
+	}
+	return base
+}
+
+// within returns the hidden path that a path is, or is in; empty for none.
+func within(path string, hidden []string) string {
+	for _, h := range hidden {
+		if child.Within(path, h) {
+			return h
+		}
+	}
+	return ""
+}
+
+// resolve returns a path without symbolic links. The end of the path need not exist.
+func resolve(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	rest := ""
+	for dir := path; ; dir = filepath.Dir(dir) {
+		real, err := filepath.EvalSymlinks(dir)
+		if err == nil {
+			return filepath.Join(real, rest), nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", err
+		}
+		rest = filepath.Join(filepath.Base(dir), rest)
+	}
+}
+
+// home makes the folder of a program, with one for temporary files, which belong to the
+// account that the program runs as.
+func (p *programs) home(name string, a *child.Account) (string, error) {
+	mode := fs.FileMode(0o700)
+	if a != nil {
+		mode = 0o711 // the account passes through
+	}
+	if err := os.MkdirAll(p.folder, mode); err != nil {
+		return "", fmt.Errorf("children_dir: %w", err)
+	}
+	if info, err := os.Stat(p.folder); err == nil && info.Mode().Perm()|mode != info.Mode().Perm() {
+		if err := os.Chmod(p.folder, info.Mode().Perm()|mode); err != nil {
+			return "", fmt.Errorf("children_dir: %w", err)
+		}
+	}
+	home := filepath.Join(p.folder, name)
+	if info, err := os.Lstat(home); a != nil && err == nil && info.IsDir() && info.Mode().Perm() == 0o700 && isOwner(info, a) {
+		return home, nil // what is in it is the account's
+	}
+	dirs := []string{home, filepath.Join(home, "tmp")}
+	for _, dir := range dirs {
+		if err := ownFolder(dir); err != nil {
+			return "", fmt.Errorf("children_dir: %w", err)
+		}
+	}
+	for i := len(dirs) - 1; a != nil && i >= 0; i-- {
+		if err := os.Lchown(dirs[i], int(a.UID), int(a.GID)); err != nil {
+			return "", fmt.Errorf("children_dir: %w (run 'install -d -m 700 -o %d -g %d %s', or give the gateway CAP_CHOWN)", err, a.UID, a.GID, home)
+		}
+	}
+	return home, nil
+}
+
+// ownFolder makes a folder that one account alone can use. A link in its place is
+// refused: a program could have left it.
+func ownFolder(dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil && !os.IsExist(err) {
+		return err
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%s is no folder: remove it", dir)
+	}
+	if info.Mode().Perm() == 0o700 {
+		return nil
+	}
+	return os.Chmod(dir, 0o700)
+}
+
+// account finds an account by name or number, where programs can run as another one.
+func (p *programs) account(name string) (*child.Account, error) {
+	found, err := user.Lookup(name)
+	if err != nil {
+		if found, err = user.LookupId(name); err != nil {
+			return nil, fmt.Errorf("there is no user %q", name)
+		}
+	}
+	uid, err := strconv.ParseUint(found.Uid, 10, 32)
+	if err != nil {
+		return nil, fmt.Errorf("this system has no numbers of users")
+	}
+	gid, err := strconv.ParseUint(found.Gid, 10, 32)
+	if err != nil {
+		return nil, fmt.Errorf("this system has no numbers of groups")
+	}
+	if !p.here.Accounts {
+		return nil, errNoAccounts
+	}
+	return &child.Account{UID: uint32(uid), GID: uint32(gid)}, nil
+}
+
+var errNoAccounts = errors.New("another account needs Linux, and root or CAP_SETUID and CAP_SETGID (AmbientCapabilities= of the unit)")
+
+// The environment of a program where the gateway's own has nothing for it.
+const (
+	defaultPath = "/usr/local/bin:/usr/bin:/bin"
+	defaultLang = "C.UTF-8"
+)
+
+// environment returns that of a program. The last of several values is the one that
+// counts.
+func environment(c *upstream.Config, home string) []string {
+	set := map[string]string{
+		"PATH": cmp.Or(os.Getenv("PATH"), defaultPath), "LANG": cmp.Or(os.Getenv("LANG"), defaultLang),
+		"HOME": home, "TMPDIR": filepath.Join(home, "tmp"),
+	}
+	for _, name := range c.InheritEnv {
+		if value, ok := os.LookupEnv(name); ok {
+			set[name] = value
+		}
+	}
+	for name, value := range c.Env {
+		set[name] = value
+	}
+	env := make([]string, 0, len(set))
+	for name, value := range set {
+		env = append(env, name+"="+value)
+	}
+	slices.Sort(env)
+	return env
+}
+
+// pathOf returns the PATH of an environment.
+func pathOf(env []string) string {
+	for _, v := range env {
+		if path, ok := strings.CutPrefix(v, "PATH="); ok {
+			return path
+		}
+	}
+	return ""
+}

@@ -1,0 +1,239 @@
+// Package targets makes what the upstreams of a configuration are reached by: clients
+// for servers with a url, processes for programs. For programs it decides which folders
+// of the gateway they must not read, and gives each a folder of its own.
+package targets
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"svc/gateway/child"
+	"svc/gateway/config"
+	"svc/gateway/credentials"
+	"svc/gateway/stdio"
+	"svc/gateway/transport"
+	"svc/gateway/upstream"
+)
+
+// Options are what the caller takes from the process around it.
+type Options struct {
+	// Version is that of the gateway.
+	Version string
+	Logger  *slog.Logger
+	Now     func() time.Time
+	// Changed notifies that a program announced a changed list to the gateway itself; nil
+	// for nobody.
+	Changed func(upstream string)
+	// ChildrenDir replaces that of the configuration when it is not empty.
+	ChildrenDir string
+}
+
+// Open returns the upstreams of a validated configuration by name. Nothing is sent, and
+// no program is started. What it returns with an error must be closed too.
+func Open(f *config.File, o Options) (map[string]*transport.Upstream, error) {
+	all := make(map[string]*transport.Upstream, len(f.Upstreams))
+	opener := NewOpener(f, o)
+	for i := range f.Upstreams {
+		up, err := opener.Open(i)
+		if err != nil {
+			return all, err
+		}
+		all[up.Name] = up
+	}
+	return all, nil
+}
+
+// Opener opens single upstreams of a configuration.
+type Opener struct {
+	file     *config.File
+	opts     Options
+	programs *programs // once there is one
+}
+
+// NewOpener returns an opener for a validated configuration.
+func NewOpener(f *config.File, o Options) *Opener {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Opener{file: f, opts: o}
+}
+
+// Open returns the upstream at an index of the configuration.
+func (o *Opener) Open(i int) (*transport.Upstream, error) {
+	c := o.file.Upstreams[i].WithBreaker(o.file.Federation.Enabled)
+	if !c.IsProcess() {
+		return transport.Open(c, credentials.New(c, credentials.Options{StateDir: o.file.StateDirectory(), Now: o.opts.Now}), o.opts.Logger, o.opts.Now)
+	}
+	if o.programs == nil {
+		var err error
+		if o.programs, err = newPrograms(o.file, o.opts); err != nil {
+			return nil, err
+		}
+	}
+	command, err := o.programs.command(&c)
+	if err != nil {
+		return nil, fmt.Errorf("upstream %q: %w", c.Name, err)
+	}
+	changed := func() {}
+	if o.opts.Changed != nil {
+		changed = func() { o.opts.Changed(c.Name) }
+	}
+	t := stdio.Open(stdio.Options{Config: c, Command: command, Version: o.opts.Version, Logger: o.opts.Logger, Now: o.opts.Now, Changed: changed})
+	direct := transport.Bound(c, t, o.opts.Logger, o.opts.Now)
+	return &transport.Upstream{Name: c.Name, Transport: direct, Direct: direct, Timeout: c.Timeout}, nil
+}
+
+// Close closes all upstreams at once: a program may take seconds to end.
+func Close(all map[string]*transport.Upstream) error {
+	var (
+		wg   sync.WaitGroup
+		mu   sync.Mutex
+		errs []error
+	)
+	for _, up := range all {
+		wg.Go(func() {
+			err := up.Transport.Close()
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// programs is what all programs of a configuration have in common.
+type programs struct {
+	log    *slog.Logger
+	folder string // children_dir
+	hidden []string
+	here   child.Isolation
+}
+
+// newPrograms protects the gateway from the programs that it starts from now on.
+func newPrograms(f *config.File, o Options) (*programs, error) {
+	if err := child.Harden(); err != nil {
+		return nil, fmt.Errorf("the memory of the gateway cannot be protected from programs of upstreams: %w", err)
+	}
+	p := &programs{log: o.Logger, hidden: Hidden(f), here: child.Here()}
+	if p.folder = o.ChildrenDir; p.folder == "" {
+		p.folder = ChildrenDir(f, p.hidden)
+	}
+	if in := within(p.folder, p.hidden); in != "" {
+		return nil, fmt.Errorf("children_dir: %s is in %s, which is hidden from programs of upstreams because of what the gateway keeps there: set another one", p.folder, in)
+	}
+	var private []string
+	for i := range f.Upstreams {
+		if u := &f.Upstreams[i]; u.IsProcess() && u.User == "" && !p.here.Landlock {
+			private = append(private, u.Name)
+		}
+	}
+	if private != nil {
+		p.log.Warn("programs of upstreams run as the user of the gateway, and this system cannot hide its files from them: they can read the configuration, keys and the audit file",
+			"upstreams", private, "fix", "set upstreams[].user, or use Linux 5.13 or later with Landlock")
+	}
+	return p, nil
+}
+
+// command returns what is started for an upstream.
+func (p *programs) command(c *upstream.Config) (child.Command, error) {
+	cmd := child.Command{Args: c.Command, Hidden: p.hidden}
+	if c.User != "" {
+		account, err := p.account(c.User)
+		if err != nil {
+			return cmd, fmt.Errorf("user: %w", err)
+		}
+		cmd.Account = account
+	}
+	home, err := p.home(c.Name, cmd.Account)
+	if err != nil {
+		return cmd, err
+	}
+	cmd.Env = environment(c, home)
+	cmd.Dir = home
+	if c.WorkingDir != "" {
+		if cmd.Dir, err = p.workingDir(c); err != nil {
+			return cmd, fmt.Errorf("working_dir: %w", err)
+		}
+	}
+	return cmd, p.check(c, &cmd)
+}
+
+// Check returns what would keep the program of an upstream from being started on this
+// machine, without making anything: the field that names it, and an error that a start of
+// the gateway fails with, or a warning.
+func Check(f *config.File, i int) (field string, err, warning error) {
+	c := &f.Upstreams[i]
+	p := &programs{log: slog.New(slog.DiscardHandler), hidden: Hidden(f), here: child.Here()}
+	if in := within(ChildrenDir(f, p.hidden), p.hidden); in != "" {
+		return "command", fmt.Errorf("children_dir is in %s, which is hidden from programs of upstreams", in), nil
+	}
+	if c.User != "" {
+		if _, err := p.account(c.User); errors.Is(err, errNoAccounts) {
+			warning = err // of whoever checks, not of the gateway
+		} else if err != nil {
+			return "user", err, nil
+		}
+	}
+	dir := ChildrenDir(f, p.hidden)
+	if c.WorkingDir != "" {
+		if dir, err = p.workingDir(c); err != nil {
+			return "working_dir", err, nil
+		}
+	}
+	env := environment(c, dir)
+	if _, missing := child.LookPath(c.Command[0], pathOf(env)); missing != nil {
+		return "command", nil, missing
+	}
+	if err := p.check(c, &child.Command{Env: env, Dir: dir}); err != nil {
+		return "command", err, nil
+	}
+	return "user", nil, warning
+}
+
+// workingDir returns working_dir without symbolic links.
+func (p *programs) workingDir(c *upstream.Config) (string, error) {
+	dir, err := resolve(c.WorkingDir)
+	if err != nil {
+		return "", err
+	}
+	if in := within(dir, p.hidden); in != "" {
+		return "", fmt.Errorf("%s is in %s, which is hidden from programs of upstreams because of what the gateway keeps there", c.WorkingDir, in)
+	}
+	return dir, nil
+}
+
+// check reports what will keep the program from running: an error where nothing but
+// another configuration helps, else a warning.
+func (p *programs) check(c *upstream.Config, cmd *child.Command) error {
+	path, err := child.LookPath(c.Command[0], pathOf(cmd.Env))
+	if err == nil && !filepath.IsAbs(path) {
+		path = filepath.Join(cmd.Dir, path)
+	}
+	if real, failed := resolve(path); err == nil && failed == nil && p.here.Landlock {
+		if in := within(real, p.hidden); in != "" {
+			return fmt.Errorf("command: %s is in %s, which is hidden from programs of upstreams because of what the gateway keeps there: move one of them", path, in)
+		}
+		_, err = os.Stat(real)
+	}
+	if err != nil {
+		p.log.Warn("the program of an upstream is not there", "upstream", c.Name, "error", err)
+	}
+	if !p.here.Landlock {
+		return nil
+	}
+	for _, arg := range c.Command[1:] {
+		if real, err := resolve(arg); err == nil && filepath.IsAbs(arg) {
+			if in := within(real, p.hidden); in != "" {
+				p.log.Warn("the program of an upstream cannot read a folder that its command names: the gateway keeps something private there",
+					"upstream", c.Name, "hidden", in, "fix", "keep the configuration, the audit file and state_dir in folders of their own")
+			}
+		}
+	}
+	return nil
+}

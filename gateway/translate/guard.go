@@ -1,0 +1,63 @@
+package translate
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"svc/gateway/mcp"
+	"svc/gateway/translate/wire"
+	"svc/gateway/transport"
+	"svc/gateway/upstream"
+)
+
+// errNotModern is the error of a message of 2026-07-28 for an upstream that speaks it no
+// longer. The upstream has rejected the message without looking at it.
+var errNotModern = errors.New("the upstream does not speak 2026-07-28 any more")
+
+// guard is the transport of messages of 2026-07-28. It notices that the upstream has
+// become one of the other generation: it was replaced or rolled back.
+type guard struct {
+	transport.Transport
+	t *Transport
+}
+
+// Post implements [transport.Transport].
+func (g *guard) Post(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
+	resp, err := g.Transport.Post(ctx, r)
+	if err != nil || !mayContradict(r, resp) {
+		return resp, err
+	}
+	if m := wire.Failure(resp); contradicts(resp, m) && !g.t.learn(ctx, r, m).Modern {
+		resp.Body.Close()
+		return nil, errNotModern
+	}
+	return resp, nil
+}
+
+// mayContradict reports whether the body of an answer is worth reading.
+func mayContradict(r *transport.Request, resp *upstream.Response) bool {
+	switch resp.Status {
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:
+		return true
+	}
+	return resp.Status == http.StatusOK && r.Header.Get(mcp.HeaderMethod) == mcp.MethodDiscover
+}
+
+// contradicts reports whether an answer is none that an upstream of 2026-07-28 gives. m is
+// the error that it holds.
+func contradicts(resp *upstream.Response, m *mcp.Message) bool {
+	switch {
+	case resp.Status == http.StatusOK:
+		return m.IsError // a server/discover
+	case !m.IsError:
+		return true
+	}
+	switch m.ErrorCode {
+	case mcp.CodeHeaderMismatch, mcp.CodeMissingCapability, mcp.CodeInvalidParams:
+		return false
+	case mcp.CodeMethodNotFound:
+		return resp.Status != http.StatusNotFound
+	}
+	return true
+}

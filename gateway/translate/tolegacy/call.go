@@ -1,0 +1,444 @@
+package tolegacy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"svc/gateway/mcp"
+	"svc/gateway/translate/wire"
+	"svc/gateway/transport"
+	"svc/gateway/upstream"
+)
+
+// maxResumptions bounds how often a stream is resumed that ends before its answer.
+const maxResumptions = 10
+
+// resumePause is the pause before a stream is resumed.
+const resumePause = 500 * time.Millisecond
+
+// call is one request at the upstream, from its first byte to its answer; between, a
+// client may leave it with a question, and come back.
+type call struct {
+	t *Translator
+	sender
+	conn    *conn
+	request transport.Request // of the client, as long as the call lasts
+	message mcp.Message       // of that request
+	sentID  []byte            // of the request at the upstream
+
+	ctx    context.Context // ends with the call; a client that leaves for a question does not end it
+	cancel context.CancelFunc
+
+	mu     sync.Mutex
+	state  callState
+	turns  int         // requests of the client that were answered, or are being
+	detach func() bool // from the context of the client's request
+	answer *wire.Messages
+
+	before      func() // of the Next that runs
+	id          []byte // of the client's request that is being answered
+	requestID   string // of the same
+	question    mcp.Message
+	resumptions int
+}
+
+type callState uint8
+
+const (
+	running callState = iota
+	waiting           // for the client's answer
+	ended             // the session was given back
+)
+
+// call sends a request of a client in a session of the pool.
+func (t *Translator) call(ctx context.Context, r *transport.Request, m *mcp.Message, s *sender) (*upstream.Response, error) {
+	resp, c, err := t.start(ctx, r, m, s)
+	if err == nil && lost(resp, c.conn.session) {
+		resp.Body.Close()
+		t.pool.forget(c.key)
+		c.finish(bad)
+		resp, c, err = t.start(ctx, r, m, s)
+	}
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case resp.Status == http.StatusOK && resp.MediaType() == wire.EventStream:
+		if err := c.keep(); err != nil {
+			resp.Body.Close()
+			c.finish(bad)
+			return nil, err
+		}
+		c.answer = wire.NewMessages(resp, c.wait)
+		return c.stream(), nil
+	case resp.Status == http.StatusBadRequest && !isMessage(resp) && mcp.MethodOf(c.message.Method).Name == "":
+		// Some servers tell in plain text that they do not know a method.
+		resp.Body.Close()
+		c.finish(good)
+		return wire.Reply(http.StatusNotFound, mcp.AppendError(nil, c.id, mcp.CodeMethodNotFound, "the upstream does not know the method", "method_not_found", c.requestID)), nil
+	case resp.MediaType() == wire.JSON && resp.Status != http.StatusUnauthorized && resp.Status < 500 && (resp.Status < 300 || resp.Status >= 400):
+		return c.whole(resp)
+	}
+	resp.Body = &closing{resp.Body, func() { c.finish(bad) }}
+	return resp, nil
+}
+
+// isMessage reports whether a response holds a message.
+func isMessage(resp *upstream.Response) bool { return resp.MediaType() == wire.JSON }
+
+// closing is a body with which something else ends.
+type closing struct {
+	io.ReadCloser
+	end func()
+}
+
+// Close implements io.Closer.
+func (b *closing) Close() error {
+	defer b.end()
+	return b.ReadCloser.Close()
+}
+
+// start takes a session and sends the request in it.
+func (t *Translator) start(ctx context.Context, r *transport.Request, m *mcp.Message, s *sender) (*upstream.Response, *call, error) {
+	c := &call{t: t, sender: *s, request: *r, message: *m, id: m.ID, requestID: r.RequestID}
+	var err error
+	if c.conn, err = t.acquire(ctx, r, s, true); err != nil {
+		return nil, nil, err
+	}
+	c.ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	c.detach = context.AfterFunc(ctx, c.cancel)
+	c.setLevel()
+	c.conn.ids++
+	c.sentID = strconv.AppendInt(nil, int64(c.conn.ids), 10)
+	out := c.request
+	out.Session, out.Body, out.Header = c.conn.session, c.body(), legacyHeader(c.request.Header)
+	resp, err := t.opts.Transport.Post(c.ctx, &out)
+	if err != nil {
+		how := bad
+		if ctx.Err() != nil || errors.Is(err, upstream.ErrTimeout) { // the upstream may still work on it
+			how = cancelled
+		}
+		c.finish(how)
+		return nil, nil, err
+	}
+	return resp, c, nil
+}
+
+// keep makes copies of what is valid during the request of the client alone: a call whose
+// answer is a stream outlives it.
+func (c *call) keep() error {
+	r := &c.request
+	r.Caller, r.Header, r.Body = r.Caller.Clone(), slices.Clone(r.Header), slices.Clone(r.Body)
+	if err := mcp.Scan(r.Body, &c.message); err != nil {
+		return &upstream.Error{Upstream: c.t.opts.Upstream, Op: "translate", Kind: upstream.ErrInvalidRequest, Err: err}
+	}
+	c.message.Detach()
+	c.id = c.message.ID
+	c.declared, c.info, c.level = slices.Clone(c.declared), slices.Clone(c.info), slices.Clone(c.level)
+	return nil
+}
+
+// setLevel gives the session the level of logs that the request asks for.
+func (c *call) setLevel() {
+	level := string(c.level)
+	if level == "" || level == c.conn.level || !c.conn.offers("logging") {
+		return
+	}
+	params := mcp.AppendObject(nil, nil, mcp.Span{}, nil, mcp.Member{Name: "level", Value: c.level})
+	if c.client().SetLevel(c.ctx, c.conn.session, params) == nil {
+		c.conn.level = level
+	}
+}
+
+// offers reports whether the upstream declared a capability.
+func (c *conn) offers(capability string) bool {
+	return mcp.Find(c.opened.Body, mcp.Find(c.opened.Body, c.opened.Spans.Result, "capabilities"), capability).Present()
+}
+
+func (c *call) client() interface {
+	SetLevel(context.Context, mcp.Session, []byte) error
+	Respond(context.Context, mcp.Session, []byte) error
+	Send(context.Context, mcp.Session, []byte) error
+	End(context.Context, mcp.Session)
+} {
+	return c.t.client(c.request.Caller, c.request.Header.Get(upstream.HeaderHops))
+}
+
+// body is the request without what only the stateless revision has, and with an id of the
+// session's own.
+func (c *call) body() []byte {
+	m := &c.message
+	whole := mcp.Span{End: len(m.Body)}
+	room := make([]byte, 0, 3*len(m.Body)+128) // of three objects, each of which is in the next
+	meta := mcp.AppendObject(room, m.Body, m.Spans.Meta, func(name []byte) bool {
+		switch string(name) {
+		case mcp.MetaProtocolVersion, mcp.MetaClientInfo, mcp.MetaClientCapabilities, mcp.MetaLogLevel:
+			return true
+		}
+		return false
+	})
+	used := meta
+	if string(meta) == "{}" {
+		meta = nil
+	}
+	params := mcp.AppendObject(behind(room, used), m.Body, m.Spans.Params, func(name []byte) bool {
+		switch string(name) {
+		case "inputResponses", "requestState":
+			return true
+		}
+		return false
+	}, mcp.Member{Name: "_meta", Value: meta})
+	return mcp.AppendObject(behind(behind(room, used), params), m.Body, whole, nil,
+		mcp.Member{Name: "id", Value: c.sentID}, mcp.Member{Name: "params", Value: params})
+}
+
+// behind returns the room behind what was written at its beginning; nil when that did not
+// fit.
+func behind(room, written []byte) []byte {
+	if len(written) > cap(room) {
+		return nil
+	}
+	return room[len(written):len(written)]
+}
+
+// legacyHeader is the header without what only the stateless revision has.
+func legacyHeader(h upstream.Header) upstream.Header {
+	out := make(upstream.Header, 0, len(h)+2)
+	for _, f := range h {
+		if len(f.Name) < 4 || !bytes.EqualFold([]byte(f.Name[:4]), []byte("mcp-")) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// whole translates an answer of one message.
+func (c *call) whole(resp *upstream.Response) (*upstream.Response, error) {
+	body, err := wire.ReadAll(resp)
+	resp.Body.Close()
+	if err != nil {
+		c.finish(bad)
+		return nil, err
+	}
+	var m mcp.Message
+	if _, err := mcp.ScanReplacing(body, &m); err != nil || m.Kind != mcp.Response || len(m.ID) > 0 && !mcp.SameID(m.ID, c.sentID) {
+		c.finish(bad)
+		resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		return resp, nil // whoever relays it says what is wrong
+	}
+	how := good
+	if resp.Status >= http.StatusBadRequest { // the session may be what is wrong
+		how = bad
+	}
+	c.finish(how)
+	status, text := c.translate(&m)
+	reply := wire.Reply(status, text)
+	if after := resp.Header.Get("Retry-After"); after != "" {
+		reply.Header.Add("Retry-After", after)
+	}
+	return reply, nil
+}
+
+// wait is called before a read of the upstream waits.
+func (c *call) wait() {
+	if c.before != nil {
+		c.before()
+	}
+}
+
+// Next implements wire.Source.
+func (c *turn) Next(before func()) ([]byte, error) {
+	c.before = before
+	for {
+		if !c.mine() {
+			return nil, io.EOF
+		}
+		data, err := c.answer.Next()
+		if err == io.EOF && c.resume() {
+			continue
+		}
+		var m mcp.Message
+		if err == nil {
+			if _, scanned := mcp.ScanReplacing(data, &m); scanned != nil {
+				err = &upstream.Error{Upstream: c.t.opts.Upstream, Op: "read", Kind: upstream.ErrInvalidResponse, Err: scanned}
+			}
+		}
+		if err != nil {
+			return c.broken(err)
+		}
+		switch m.Kind {
+		case mcp.Notification:
+			if m.Method == mcp.NotificationProgress || m.Method == mcp.NotificationMessage && len(c.level) > 0 {
+				return m.Body, nil
+			}
+		case mcp.Request:
+			if out := c.asked(&m); out != nil {
+				return out, nil
+			}
+		case mcp.Response:
+			if len(m.ID) > 0 && !mcp.SameID(m.ID, c.sentID) {
+				continue
+			}
+			c.finish(good)
+			_, text := c.translate(&m)
+			return text, nil
+		}
+	}
+}
+
+// resume goes on with a stream that ended before its answer, behind the last event that
+// came: from 2025-11-25 on a server may close a stream so that its client polls.
+func (c *call) resume() bool {
+	last := c.answer.LastID
+	if last == "" || c.resumptions == maxResumptions || c.ctx.Err() != nil {
+		return false
+	}
+	c.resumptions++
+	c.wait()
+	timer := time.NewTimer(resumePause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-c.ctx.Done():
+		return false
+	}
+	out := c.request
+	out.Session, out.Body, out.LastEventID, out.Header = c.conn.session, nil, last, legacyHeader(c.request.Header)
+	resp, err := c.t.opts.Transport.Listen(c.ctx, &out)
+	if err != nil {
+		return false
+	}
+	if resp.Status != http.StatusOK || resp.MediaType() != wire.EventStream {
+		resp.Body.Close()
+		return false
+	}
+	next := wire.NewMessages(resp, c.wait)
+	next.LastID = last
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answer.Close()
+	c.answer = next
+	return true
+}
+
+// asked decides about a request of the upstream in a call. What it returns is the result
+// for the client; nil goes on with the call.
+func (c *call) asked(m *mcp.Message) []byte {
+	question := m.Method == mcp.MethodElicit || m.Method == mcp.MethodSample
+	switch {
+	case m.Method == mcp.MethodPing:
+		c.respond(wire.AppendResult(nil, m.ID, []byte("{}")))
+		return nil
+	case !question || !mayAsk(c.message.Method) || !c.declares(m.Method):
+		c.respond(mcp.AppendError(nil, m.ID, mcp.CodeMethodNotFound, "the client cannot be asked this", ReasonUnsupported, c.requestID))
+		return nil
+	}
+	c.question = *m
+	c.question.Detach()
+	return c.hold()
+}
+
+// mayAsk reports whether the result of a method may be input_required.
+func mayAsk(method string) bool {
+	return method == mcp.MethodToolsCall || method == mcp.MethodPromptsGet || method == mcp.MethodResourcesRead
+}
+
+// declares reports whether the client can answer a method.
+func (c *call) declares(method string) bool {
+	capability := "elicitation"
+	if method == mcp.MethodSample {
+		capability = "sampling"
+	}
+	return mcp.Find(c.declared, mcp.Span{End: len(c.declared)}, capability).Present()
+}
+
+// respond answers a request of the upstream. A failure shows in the call itself.
+func (c *call) respond(body []byte) {
+	if err := c.client().Respond(c.ctx, c.conn.session, body); err != nil && c.ctx.Err() == nil {
+		c.t.opts.Logger.Warn("an upstream was not sent the answer to its request", "upstream", c.t.opts.Upstream, "request_id", c.requestID, "error", err)
+	}
+}
+
+// ending is how the use of a session ends.
+type ending uint8
+
+const (
+	good      ending = iota // the session can be used again
+	bad                     // it is ended
+	cancelled               // it is ended, after the upstream was told that the call is cancelled
+)
+
+// finish gives the session back, once.
+func (c *call) finish(how ending) {
+	c.mu.Lock()
+	before, answer, detach := c.state, c.answer, c.detach
+	c.state = ended
+	c.mu.Unlock()
+	if before == ended {
+		return
+	}
+	if answer != nil {
+		answer.Close()
+	}
+	detach()
+	c.cancel()
+	if how == good && c.shared && !c.t.opts.PerCall {
+		c.t.pool.put(c.conn)
+		return
+	}
+	c.t.pool.drop(c.principal, before == running)
+	if how != cancelled {
+		c.t.discard(c.conn)
+		return
+	}
+	notice := fmt.Appendf(nil, `{"jsonrpc":"2.0","method":%q,"params":{"requestId":%s,"reason":"the client has left"}}`, mcp.NotificationCancelled, c.sentID)
+	client := c.t.client(c.request.Caller.Clone(), c.request.Header.Get(upstream.HeaderHops))
+	ran := c.t.opts.Background.Run(func(ctx context.Context) {
+		_ = client.Send(ctx, c.conn.session, notice)
+		client.End(ctx, c.conn.session)
+	})
+	if !ran {
+		c.t.opts.Logger.Warn("an upstream was not told that a call is cancelled: too many background calls", "upstream", c.t.opts.Upstream)
+	}
+}
+
+// turn is the call as the answer to one request of the client. It is a [wire.Source].
+type turn struct {
+	*call
+	number int
+}
+
+// stream returns the answer to the request of the client that the call is at.
+func (c *call) stream() *upstream.Response {
+	return wire.Stream(&turn{c, c.turnNumber()})
+}
+
+// turnNumber is the number of the request of the client that the call is at.
+func (c *call) turnNumber() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.turns
+}
+
+// mine reports whether the call runs, and is at this request of the client.
+func (t *turn) mine() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.state == running && t.turns == t.number
+}
+
+// Close implements wire.Source. A client that leaves before the answer cancels the call.
+func (t *turn) Close() error {
+	if t.mine() {
+		t.finish(cancelled)
+	}
+	return nil
+}

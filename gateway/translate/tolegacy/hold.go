@@ -1,0 +1,228 @@
+package tolegacy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+
+	"svc/gateway/mcp"
+	"svc/gateway/translate/wire"
+	"svc/gateway/transport"
+	"svc/gateway/upstream"
+)
+
+// questionName is the key of the one question that a result has.
+const questionName = "question"
+
+// hold leaves the call open at the upstream, and returns the result that asks the
+// client. Where the call cannot be held, it is cancelled, and the client gets an error.
+func (c *call) hold() []byte {
+	want, err := digestOf(c.principal, c.t.opts.Upstream, &c.message)
+	if err != nil {
+		c.finish(cancelled)
+		return c.failed("its arguments have no canonical form")
+	}
+	if !c.t.pool.setApart(c.principal) {
+		c.finish(cancelled)
+		return c.failed(errHeld.Error())
+	}
+	c.mu.Lock()
+	if c.state != running || !c.detach() { // the client has left
+		c.mu.Unlock()
+		c.t.pool.resume(c.principal)
+		return nil
+	}
+	c.state = waiting
+	c.mu.Unlock()
+	name, err := c.t.held.add(c, func() { c.finish(cancelled) })
+	if err != nil {
+		c.finish(cancelled)
+		return c.failed(err.Error())
+	}
+	return c.ask(want, name)
+}
+
+// ask is the result that asks the client the question of the call.
+func (c *call) ask(want digest, name string) []byte {
+	q := &c.question
+	question := mcp.AppendObject(nil, nil, mcp.Span{}, nil,
+		mcp.Member{Name: "method", Value: mcp.AppendString(nil, q.Method)},
+		mcp.Member{Name: "params", Value: q.Spans.Params.Of(q.Body)})
+	text := c.t.seal.seal(state{Digest: want, Held: name, Expires: c.t.opts.Now().Add(holdTime).Unix()})
+	return wire.AppendResult(nil, c.id, inputRequired([]mcp.Member{{Name: questionName, Value: question}}, text))
+}
+
+// inputRequired is the result with questions and the state of their call.
+func inputRequired(questions []mcp.Member, state string) []byte {
+	return mcp.AppendObject(nil, nil, mcp.Span{}, nil,
+		mcp.Member{Name: "resultType", Value: []byte(`"` + mcp.ResultInputRequired + `"`)},
+		mcp.Member{Name: "inputRequests", Value: mcp.AppendObject(nil, nil, mcp.Span{}, nil, questions...)},
+		mcp.Member{Name: "requestState", Value: mcp.AppendString(nil, state)})
+}
+
+// failed is the answer of a call that cannot wait for an answer.
+func (c *call) failed(why string) []byte {
+	return failed(&c.message, c.id, c.requestID, why)
+}
+
+// failed is the answer in the place of one that depends on a question.
+func failed(m *mcp.Message, id []byte, requestID, why string) []byte {
+	text := "The call could not be completed after a question of the upstream: " + why +
+		". The gateway has cancelled it. What it did before that may have had effects (request " + requestID + ")."
+	if m.Method == mcp.MethodToolsCall {
+		return mcp.AppendToolError(nil, id, text, true)
+	}
+	return mcp.AppendError(nil, id, mcp.CodeInternal, text, "input_failed", requestID)
+}
+
+// errGone says why there is no call for an answer.
+var errGone = errors.New("the call no longer waits for this answer: it was answered before, its time has passed, or the gateway was restarted")
+
+// retry takes the answers to a question, and goes on with its call.
+func (t *Translator) retry(ctx context.Context, r *transport.Request, m *mcp.Message, s *sender) (*upstream.Response, error) {
+	refuse := func(text string) *upstream.Response {
+		return wire.Reply(http.StatusBadRequest, mcp.AppendError(nil, m.ID, mcp.CodeInvalidParams, text, ReasonState, r.RequestID))
+	}
+	text, ok := mcp.StringValue(mcp.Find(m.Body, m.Spans.Params, "requestState").Of(m.Body))
+	if !ok {
+		return refuse("requestState is no string"), nil
+	}
+	want, err := digestOf(s.principal, t.opts.Upstream, m)
+	if err != nil {
+		return refuse(errState.Error()), nil
+	}
+	st, err := t.seal.open(text, want)
+	if err != nil {
+		return refuse(err.Error()), nil
+	}
+	if st.Held == "" && !st.expired(t.opts.Now()) { // what was asked needs no answer here: the call begins anew
+		return t.call(ctx, r, m, s)
+	}
+	answer := mcp.Find(m.Body, mcp.Find(m.Body, m.Spans.Params, "inputResponses"), questionName)
+	if !answer.Present() || m.Body[answer.Start] != '{' {
+		answer = mcp.Span{}
+	}
+	if st.Instance != t.opts.Replicas.Instance() && !st.expired(t.opts.Now()) {
+		return t.handOver(ctx, r, m, &st, text, answer.Of(m.Body))
+	}
+	waiting := t.held.peek(st.Held)
+	if waiting == nil || st.expired(t.opts.Now()) {
+		return wire.Reply(http.StatusOK, failed(m, m.ID, r.RequestID, errGone.Error())), nil
+	}
+	if !answer.Present() {
+		return wire.Reply(http.StatusOK, waiting.askAgain(m.ID, text)), nil
+	}
+	c := t.held.take(st.Held)
+	if c == nil { // another retry was first
+		return wire.Reply(http.StatusOK, failed(m, m.ID, r.RequestID, errGone.Error())), nil
+	}
+	c.goOn(ctx, r.RequestID, m.ID, answer.Of(m.Body))
+	return c.stream(), nil
+}
+
+// askAgain is the result for a retry without the answer.
+func (c *call) askAgain(id []byte, text string) []byte {
+	q := &c.question
+	question := mcp.AppendObject(nil, nil, mcp.Span{}, nil,
+		mcp.Member{Name: "method", Value: mcp.AppendString(nil, q.Method)},
+		mcp.Member{Name: "params", Value: q.Spans.Params.Of(q.Body)})
+	return wire.AppendResult(nil, id, inputRequired([]mcp.Member{{Name: questionName, Value: question}}, text))
+}
+
+// goOn makes a request of the client the one that the call is answered to, and gives the
+// upstream the answer.
+func (c *call) goOn(ctx context.Context, requestID string, id, answer []byte) {
+	c.id, c.requestID = slices.Clone(id), requestID
+	c.mu.Lock()
+	c.state = running
+	c.turns++
+	c.detach = context.AfterFunc(ctx, c.cancel)
+	c.mu.Unlock()
+	c.t.pool.resume(c.principal)
+	c.respond(wire.AppendResult(nil, c.question.ID, answer))
+}
+
+// translate returns the response of an upstream as 2026-07-28 has it, with its status.
+func (c *call) translate(m *mcp.Message) (status int, body []byte) {
+	if m.IsError {
+		return c.translateError(m)
+	}
+	add := completeMembers[:1]
+	if cacheable(c.message.Method) {
+		add = completeMembers[:]
+	}
+	out := make([]byte, 0, len(m.Body)+len(c.id)+128)
+	out = append(append(append(out, `{"jsonrpc":"2.0","id":`...), c.id...), `,"result":`...)
+	return http.StatusOK, append(mcp.AppendObject(out, m.Body, m.Spans.Result, nil, add...), '}')
+}
+
+// completeMembers are those that 2026-07-28 requires of a result; the first of each, the
+// others of those that say how long they hold. Nobody changes them.
+var completeMembers = [...]mcp.Member{
+	{Name: "resultType", Value: []byte(`"` + mcp.ResultComplete + `"`)},
+	{Name: "ttlMs", Value: []byte("0")},
+	{Name: "cacheScope", Value: []byte(`"private"`)},
+}
+
+// cacheable reports whether the result of a method says how long it holds.
+func cacheable(method string) bool {
+	return method == mcp.MethodResourcesRead || mcp.MethodOf(method).List != ""
+}
+
+// Codes of revisions before 2026-07-28.
+const (
+	codeResourceNotFound = -32002
+	codeURLElicitation   = -32042
+)
+
+// translateError returns an error with the code and the status of 2026-07-28.
+func (c *call) translateError(m *mcp.Message) (status int, body []byte) {
+	var add []mcp.Member
+	status = http.StatusOK
+	switch {
+	case m.ErrorCode == codeResourceNotFound && c.message.Method == mcp.MethodResourcesRead:
+		add = []mcp.Member{{Name: "code", Value: []byte("-32602")}}
+	case m.ErrorCode == mcp.CodeMethodNotFound:
+		status = http.StatusNotFound
+	case m.ErrorCode == codeURLElicitation && mayAsk(c.message.Method) && c.declares(mcp.MethodElicit):
+		if body := c.visit(m); body != nil {
+			return status, body
+		}
+	}
+	out := append([]byte(`{"jsonrpc":"2.0","id":`), c.id...)
+	out = append(append(out, `,"error":`...), mcp.AppendObject(nil, m.Body, m.Spans.Error, nil, add...)...)
+	return status, append(out, '}')
+}
+
+// maxVisits bounds the addresses of one error.
+const maxVisits = 64
+
+// visit turns an error that asks the user to visit addresses into questions: nil when it
+// names none. The call has ended; the retry is a new one.
+func (c *call) visit(m *mcp.Message) []byte {
+	want, err := digestOf(c.principal, c.t.opts.Upstream, &c.message)
+	list := mcp.Find(m.Body, mcp.Find(m.Body, m.Spans.Error, "data"), "elicitations")
+	if err != nil || !list.Present() || m.Body[list.Start] != '[' {
+		return nil
+	}
+	var questions []mcp.Member
+	for it := mcp.Elements(m.Body, list); it.Next() && len(questions) < maxVisits; {
+		params := it.Value().Of(m.Body)
+		if !json.Valid(params) || params[0] != '{' {
+			return nil
+		}
+		questions = append(questions, mcp.Member{
+			Name: questionName + string(rune('A'+len(questions)%26)) + string(rune('a'+len(questions)/26)),
+			Value: mcp.AppendObject(nil, nil, mcp.Span{}, nil,
+				mcp.Member{Name: "method", Value: []byte(`"` + mcp.MethodElicit + `"`)},
+				mcp.Member{Name: "params", Value: params}),
+		})
+	}
+	if len(questions) == 0 {
+		return nil
+	}
+	text := c.t.seal.seal(state{Digest: want, Expires: c.t.opts.Now().Add(holdTime).Unix()})
+	return wire.AppendResult(nil, c.id, inputRequired(questions, text))
+}

@@ -1,0 +1,252 @@
+package tolegacy
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"svc/gateway/mcp"
+	"svc/gateway/translate/wire"
+	"svc/gateway/transport"
+	"svc/gateway/upstream"
+)
+
+// Bounds on subscriptions/listen.
+const (
+	maxURIs      = 1000
+	minReopening = time.Second
+	maxReopening = 30 * time.Second
+)
+
+// subscription is the answer to one subscriptions/listen: a session of its own, and
+// its GET stream. It is a [wire.Source].
+type subscription struct {
+	t *Translator
+	sender
+	conn    *conn
+	request transport.Request
+	id      []byte
+	ctx     context.Context
+	cancel  context.CancelFunc
+
+	queue   [][]byte // for the client, before what the upstream sends
+	methods []string
+	uris    [][]byte // of resources that are subscribed to, as they are written
+	pause   time.Duration
+	// streamed is set once the session had a GET stream: a server that has none may answer
+	// as if it did not know the session.
+	streamed bool
+	over     bool // the answer to subscriptions/listen is the last of queue, or was given out
+
+	mu     sync.Mutex
+	answer *wire.Messages // nil while there is no stream
+	closed bool
+}
+
+// listen answers subscriptions/listen.
+func (t *Translator) listen(ctx context.Context, r *transport.Request, m *mcp.Message, s *sender) (*upstream.Response, error) {
+	c, err := t.acquire(ctx, r, s, false)
+	if err != nil {
+		return nil, err
+	}
+	if !t.pool.setApart(s.principal) { // it lasts, and is no call
+		t.giveBack(c, s)
+		return nil, &upstream.Error{Upstream: t.opts.Upstream, Op: "session", Kind: upstream.ErrBusy}
+	}
+	l := &subscription{t: t, sender: *s, conn: c, request: *r, id: slices.Clone(m.ID), pause: minReopening}
+	l.request.Caller, l.request.Header, l.request.Body = r.Caller.Clone(), legacyHeader(r.Header), nil
+	l.info, l.declared, l.level = slices.Clone(l.info), slices.Clone(l.declared), nil
+	l.ctx, l.cancel = context.WithCancel(ctx)
+	l.agree(m)
+	return wire.Stream(l), nil
+}
+
+// agree makes the acknowledgement: what the client asks for and the upstream offers. The
+// resources are subscribed to.
+func (l *subscription) agree(m *mcp.Message) {
+	asked := mcp.Find(m.Body, m.Spans.Params, "notifications")
+	capabilities := mcp.Find(l.conn.opened.Body, l.conn.opened.Spans.Result, "capabilities")
+	var agreed []mcp.Member
+	for _, kind := range []struct{ flag, capability, method string }{
+		{"toolsListChanged", "tools", mcp.NotificationToolsChanged},
+		{"promptsListChanged", "prompts", mcp.NotificationPromptsChanged},
+		{"resourcesListChanged", "resources", mcp.NotificationResourcesChanged},
+	} {
+		offered := mcp.Find(l.conn.opened.Body, mcp.Find(l.conn.opened.Body, capabilities, kind.capability), "listChanged")
+		if string(mcp.Find(m.Body, asked, kind.flag).Of(m.Body)) == "true" && string(offered.Of(l.conn.opened.Body)) == "true" {
+			agreed = append(agreed, mcp.Member{Name: kind.flag, Value: []byte("true")})
+			l.methods = append(l.methods, kind.method)
+		}
+	}
+	if l.uris = l.subscribe(wanted(m, mcp.Find(m.Body, asked, "resourceSubscriptions"))); len(l.uris) > 0 {
+		list := append(append([]byte{'['}, bytes.Join(l.uris, []byte{','})...), ']')
+		agreed = append(agreed, mcp.Member{Name: "resourceSubscriptions", Value: list})
+		l.methods = append(l.methods, mcp.NotificationResourceUpdated)
+	}
+	l.notify(mcp.NotificationAcknowledged, mcp.Member{Name: "notifications", Value: mcp.AppendObject(nil, nil, mcp.Span{}, nil, agreed...)})
+}
+
+// notify puts a notification of the gateway's own into the queue.
+func (l *subscription) notify(method string, members ...mcp.Member) {
+	members = append(members, mcp.Member{Name: "_meta", Value: l.meta(nil, mcp.Span{})})
+	text := append([]byte(`{"jsonrpc":"2.0","method":"`+method+`","params":`), mcp.AppendObject(nil, nil, mcp.Span{}, nil, members...)...)
+	l.queue = append(l.queue, append(text, '}'))
+}
+
+// meta is the _meta of a notification of this subscription.
+func (l *subscription) meta(body []byte, at mcp.Span) []byte {
+	return mcp.AppendObject(nil, body, at, nil, mcp.Member{Name: mcp.MetaSubscriptionID, Value: l.id})
+}
+
+// wanted returns the resources of a list, as they are written.
+func wanted(m *mcp.Message, list mcp.Span) (uris [][]byte) {
+	if !list.Present() || m.Body[list.Start] != '[' {
+		return nil
+	}
+	for it := mcp.Elements(m.Body, list); it.Next() && len(uris) < maxURIs; {
+		if uri := it.Value().Of(m.Body); uri[0] == '"' {
+			uris = append(uris, slices.Clone(uri))
+		}
+	}
+	return uris
+}
+
+// subscribe subscribes to resources, and returns those that the upstream accepted.
+func (l *subscription) subscribe(uris [][]byte) (accepted [][]byte) {
+	client := l.t.client(l.request.Caller, l.request.Header.Get(upstream.HeaderHops))
+	for _, uri := range uris {
+		params := mcp.AppendObject(nil, nil, mcp.Span{}, nil, mcp.Member{Name: "uri", Value: uri})
+		if _, err := client.Call(l.ctx, l.conn.session, mcp.MethodResourcesSubscribe, params, maxOpening); err == nil {
+			accepted = append(accepted, uri)
+		}
+	}
+	return accepted
+}
+
+// Next implements wire.Source. It lasts until the client leaves: a stream that the
+// upstream ends is opened again.
+func (l *subscription) Next(before func()) ([]byte, error) {
+	for {
+		if len(l.queue) > 0 {
+			out := l.queue[0]
+			l.queue = l.queue[1:]
+			return out, nil
+		}
+		if l.over {
+			return nil, io.EOF
+		}
+		before()
+		if l.ctx.Err() != nil {
+			return nil, l.ctx.Err()
+		}
+		if l.answer == nil {
+			l.open()
+			continue
+		}
+		data, err := l.answer.Next()
+		if err != nil {
+			l.use(nil)
+			l.rest()
+			continue
+		}
+		var m mcp.Message
+		if _, err := mcp.ScanReplacing(data, &m); err != nil {
+			return nil, &upstream.Error{Upstream: l.t.opts.Upstream, Op: "read", Kind: upstream.ErrInvalidResponse, Err: err}
+		}
+		l.pause = minReopening
+		switch {
+		case m.Kind == mcp.Request:
+			l.reject(&m)
+		case m.Kind == mcp.Notification && slices.Contains(l.methods, m.Method):
+			params := mcp.AppendObject(nil, m.Body, m.Spans.Params, nil, mcp.Member{Name: "_meta", Value: l.meta(m.Body, m.Spans.Meta)})
+			return mcp.AppendObject(nil, m.Body, mcp.Span{End: len(m.Body)}, nil, mcp.Member{Name: "params", Value: params}), nil
+		}
+	}
+}
+
+// open opens the GET stream of the session. Where the upstream has none, nothing will
+// come, and the subscription waits for the end.
+func (l *subscription) open() {
+	out := l.request
+	out.Session, out.Header = l.conn.session, slices.Clone(l.request.Header)
+	out.Header.Set("Accept", wire.EventStream)
+	out.Timeouts = &upstream.Timeouts{FirstByte: l.t.opts.Timeout}
+	resp, err := l.t.opts.Transport.Listen(l.ctx, &out)
+	switch {
+	case err != nil:
+		l.rest()
+	case resp.Status == http.StatusOK && resp.MediaType() == wire.EventStream:
+		l.use(resp)
+	case l.streamed && lost(resp, l.conn.session):
+		resp.Body.Close()
+		l.rest()
+		l.renew()
+	default:
+		resp.Body.Close()
+		if resp.Status == http.StatusMethodNotAllowed {
+			l.pause = maxReopening
+		}
+		l.rest()
+	}
+}
+
+// use makes a response the one that is read; nil for none.
+func (l *subscription) use(resp *upstream.Response) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.answer != nil {
+		l.answer.Close()
+		l.answer = nil
+	}
+	if resp == nil {
+		return
+	}
+	if l.closed {
+		resp.Body.Close()
+		return
+	}
+	l.answer, l.streamed = wire.NewMessages(resp, nil), true
+}
+
+// rest waits before the stream is opened again.
+func (l *subscription) rest() {
+	timer := time.NewTimer(l.pause)
+	defer timer.Stop()
+	l.pause = min(2*l.pause, maxReopening)
+	select {
+	case <-timer.C:
+	case <-l.ctx.Done():
+	}
+}
+
+// reject answers a request of the upstream: nobody can be asked outside of a call.
+func (l *subscription) reject(m *mcp.Message) {
+	body := mcp.AppendError(nil, m.ID, mcp.CodeMethodNotFound, "the client cannot be asked outside of a call", ReasonUnsupported, l.request.RequestID)
+	if m.Method == mcp.MethodPing {
+		body = wire.AppendResult(nil, m.ID, []byte("{}"))
+	}
+	_ = l.t.client(l.request.Caller, l.request.Header.Get(upstream.HeaderHops)).Respond(l.ctx, l.conn.session, body)
+}
+
+// Close implements wire.Source.
+func (l *subscription) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil
+	}
+	l.closed = true
+	l.cancel()
+	if l.answer != nil {
+		l.answer.Close()
+	}
+	l.t.pool.drop(l.principal, false)
+	l.t.discard(l.conn)
+	return nil
+}
+
+var _ io.Closer = (*subscription)(nil)

@@ -1,0 +1,65 @@
+package tolegacy
+
+import (
+	"net/http"
+	"strings"
+
+	"svc/gateway/mcp"
+	"svc/gateway/translate/wire"
+	"svc/gateway/upstream"
+)
+
+// lost reports whether an answer says that the upstream does not know the session, or no
+// longer speaks its revision: it was restarted, perhaps as another. It has not looked at
+// the message then. 404 says so; servers that answer with 400 have a code of their own,
+// and a text that names the session. The body can be read again.
+func lost(resp *upstream.Response, at mcp.Session) bool {
+	if resp.Status != http.StatusNotFound && resp.Status != http.StatusBadRequest {
+		return false
+	}
+	m := wire.Failure(resp)
+	switch {
+	case m.ErrorCode == mcp.CodeUnsupportedVersion:
+		return true
+	case at.ID == "":
+		return false
+	case resp.Status == http.StatusNotFound:
+		return m.ErrorCode != mcp.CodeMethodNotFound
+	case m.IsError && m.ErrorCode != codeServer && m.ErrorCode != codeSession && m.ErrorCode != mcp.CodeInvalidRequest:
+		return false
+	}
+	text := strings.ToLower(wire.FailureText(resp, m))
+	return strings.Contains(text, "session") || strings.Contains(text, "not initialized")
+}
+
+// broken is what comes in the place of a message that cannot be read. After a question the
+// client is told that the call may have had effects; before, it is a failure of the
+// upstream like any other.
+func (c *turn) broken(err error) ([]byte, error) {
+	if c.number == 0 || c.ctx.Err() != nil || !c.mine() {
+		return nil, err
+	}
+	c.t.opts.Logger.Warn("an upstream failed after a question was answered", "upstream", c.t.opts.Upstream, "request_id", c.requestID, "error", err)
+	c.finish(cancelled)
+	return c.failed("the upstream failed"), nil
+}
+
+// Codes that servers of revisions with sessions have for a session that they do not know,
+// beside that of an invalid request.
+const (
+	codeServer  = -32000
+	codeSession = -32001
+)
+
+// forget ends the idle sessions of a key, because the upstream has lost one of them.
+func (p *pool) forget(key poolKey) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.idle[key]) > 0 {
+		c := p.idle[key][0]
+		p.remove(c)
+		p.total--
+		p.discard(c)
+	}
+	p.wake()
+}

@@ -1,0 +1,49 @@
+package tolegacy
+
+import (
+	"errors"
+
+	"svc/gateway/mcp"
+	"svc/gateway/translate/wire"
+)
+
+// renew opens another session in the place of one that the upstream has lost, and
+// subscribes there. The client is told that everything may have changed, because nobody
+// has heard what happened in between. An upstream that has no sessions any more ends the
+// subscription: the next one is not translated.
+func (l *subscription) renew() {
+	c, err := l.t.open(l.ctx, &l.request, &l.sender)
+	switch {
+	case errors.Is(err, ErrNotLegacy):
+		result := mcp.AppendObject(nil, nil, mcp.Span{}, nil,
+			mcp.Member{Name: "resultType", Value: []byte(`"` + mcp.ResultComplete + `"`)},
+			mcp.Member{Name: "_meta", Value: l.meta(nil, mcp.Span{})})
+		l.queue, l.over = append(l.queue, wire.AppendResult(nil, l.id, result)), true
+		return
+	case err != nil || !l.replace(c):
+		return
+	}
+	l.uris = l.subscribe(l.uris)
+	l.open()
+	for _, method := range l.methods {
+		if method != mcp.NotificationResourceUpdated {
+			l.notify(method)
+		}
+	}
+	for _, uri := range l.uris {
+		l.notify(mcp.NotificationResourceUpdated, mcp.Member{Name: "uri", Value: uri})
+	}
+}
+
+// replace makes c the session of the subscription; false when the client has left, which
+// ends c.
+func (l *subscription) replace(c *conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		l.t.discard(c)
+		return false
+	}
+	l.conn, l.streamed = c, false
+	return true
+}

@@ -1,0 +1,113 @@
+package tolegacy
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"svc/gateway/canonical"
+	"svc/gateway/mcp"
+)
+
+// maxState bounds a requestState that is read, in bytes.
+const maxState = 1 << 10
+
+// ReasonState is the data.reason of a retry whose requestState was not made for it.
+const ReasonState = "request_state_mismatch"
+
+// errState is the error of a requestState that was not made here, or not for this
+// request.
+var errState = errors.New("requestState was not made for this request: send the same request again, with the answers to the questions that it was answered with, as the same caller")
+
+// digest binds a requestState to a request: who sent it, and what.
+type digest [sha256.Size]byte
+
+// state is what a requestState holds.
+type state struct {
+	Digest digest `json:"d"`
+	// Held names the call that waits for the answer; empty where the retry is a call of
+	// its own.
+	Held string `json:"h,omitempty"`
+	// Instance is the process that holds the call.
+	Instance string `json:"i"`
+	Expires  int64  `json:"e"` // seconds since 1970
+}
+
+// sealer makes and reads requestState. It is safe for concurrent use.
+type sealer struct {
+	aead     cipher.AEAD
+	instance string
+}
+
+// newSealer returns a sealer for a key that replicas may share.
+func newSealer(key []byte, instance string) (*sealer, error) {
+	derived, err := hkdf.Key(sha256.New, key, nil, "requestState", 32)
+	if err != nil {
+		return nil, err
+	}
+	block, err := aes.NewCipher(derived)
+	if err != nil {
+		return nil, err
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return nil, err
+	}
+	return &sealer{aead: aead, instance: instance}, nil
+}
+
+// seal returns the text of a state.
+func (s *sealer) seal(st state) string {
+	st.Instance = s.instance
+	text, err := json.Marshal(st)
+	if err != nil {
+		panic("a state of plain values cannot be encoded: " + err.Error())
+	}
+	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, text, nil))
+}
+
+// open reads what seal made for a request with this digest. Everything else is errState.
+func (s *sealer) open(text string, want digest) (st state, err error) {
+	if len(text) > maxState {
+		return st, errState
+	}
+	sealed, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil {
+		return st, errState
+	}
+	plain, err := s.aead.Open(nil, nil, sealed, nil)
+	if err != nil || json.Unmarshal(plain, &st) != nil || st.Digest != want {
+		return state{}, errState
+	}
+	return st, nil
+}
+
+// expired reports whether the time for the answer has passed.
+func (st *state) expired(now time.Time) bool { return now.Unix() > st.Expires }
+
+// digestOf returns the digest of a request: its sender, the upstream, the method and the
+// parameters without those that differ between a request and its retry.
+func digestOf(sender poolKey, upstream string, m *mcp.Message) (digest, error) {
+	params := mcp.AppendObject(nil, m.Body, m.Spans.Params, func(name []byte) bool {
+		switch string(name) {
+		case "inputResponses", "requestState", "_meta":
+			return true
+		}
+		return false
+	})
+	text, err := canonical.JSON(params)
+	if err != nil {
+		return digest{}, err
+	}
+	h := sha256.New()
+	fmt.Fprintf(h, "%q %q %d ", upstream, m.Method, len(text))
+	h.Write(sender[:])
+	h.Write(text)
+	return digest(h.Sum(nil)), nil
+}

@@ -1,0 +1,428 @@
+package tomodern
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"svc/gateway/mcp"
+	"svc/gateway/mcpclient"
+	"svc/gateway/translate/wire"
+	"svc/gateway/transport"
+	"svc/gateway/upstream"
+)
+
+// Bounds on one call.
+const (
+	maxRounds    = 32 // of questions
+	maxPages     = 20 // of tools/list, read for a schema
+	minPause     = 200 * time.Millisecond
+	maxPause     = 5 * time.Second
+	patienceWait = time.Minute // for an upstream that asks to be asked again
+)
+
+// call is one request of a client, and its retries. It is a [wire.Source].
+type call struct {
+	t       *Translator
+	request transport.Request
+	message mcp.Message // as the client sent it
+	hello   hello
+	level   []byte // of logs; nil for none
+
+	ctx    context.Context // ends with the call
+	cancel context.CancelCauseFunc
+	mu     sync.Mutex     // guards answer against Close
+	answer *wire.Messages // of the last request
+
+	before  func()   // of the Next that runs
+	queue   [][]byte // for the client, before anything else
+	round   *round   // whose answers are waited for
+	state   []byte   // requestState of the upstream as it is written; nil for none
+	rounds  int
+	waited  time.Duration // for an upstream that gave a state and no question
+	sentID  []byte        // of the last request
+	ended   bool
+	forget  func() // what is remembered for the cancellation
+	refresh bool   // the schema of the tool was read again
+}
+
+// call sends a request, and answers with its answer, or with a stream of the questions
+// that come before it.
+func (t *Translator) call(ctx context.Context, r *transport.Request, m *mcp.Message, h hello) (*upstream.Response, error) {
+	c := &call{t: t, request: *r, message: *m, hello: h}
+	c.level = t.level(ctx, c.request.Caller)
+	c.ctx, c.cancel = context.WithCancelCause(ctx)
+	c.forget = t.remember(c.request.Caller, m.ID, c.cancel)
+	resp, err := c.send(nil)
+	if err != nil {
+		defer c.close()
+		if c.cancelled() {
+			return wire.Reply(http.StatusOK, c.fail(errCancelled)), nil
+		}
+		return nil, err
+	}
+	return c.take(resp)
+}
+
+// errCancelled is why a call ended that its client has cancelled.
+var errCancelled = errors.New("the client has cancelled it")
+
+// cancelled reports whether the client has cancelled the call.
+func (c *call) cancelled() bool { return errors.Is(context.Cause(c.ctx), errCancelled) }
+
+// take translates a response. One whose status says that the upstream did not look at the
+// message stays as it is.
+func (c *call) take(resp *upstream.Response) (*upstream.Response, error) {
+	switch {
+	case resp.Status == http.StatusOK && resp.MediaType() == wire.EventStream:
+		if err := c.keep(); err != nil {
+			resp.Body.Close()
+			return nil, err
+		}
+		c.answer = wire.NewMessages(resp, c.wait)
+		return wire.Stream(c), nil
+	case resp.MediaType() == wire.JSON && resp.Status != http.StatusUnauthorized && resp.Status < 500 && (resp.Status < 300 || resp.Status >= 400):
+		return c.whole(resp)
+	}
+	resp.Body = &closing{resp.Body, c.close}
+	return resp, nil
+}
+
+// keep makes copies of what is valid during the request of the client alone: a call whose
+// answer is a stream outlives it.
+func (c *call) keep() error {
+	r := &c.request
+	r.Caller, r.Body, r.Header = r.Caller.Clone(), slices.Clone(r.Body), slices.Clone(r.Header)
+	if err := mcp.Scan(r.Body, &c.message); err != nil {
+		c.close()
+		return &upstream.Error{Upstream: c.t.opts.Upstream, Op: "translate", Kind: upstream.ErrInvalidRequest, Err: err}
+	}
+	c.message.Detach()
+	c.sentID, c.level = slices.Clone(c.sentID), slices.Clone(c.level)
+	return nil
+}
+
+// closing is a body with which something else ends.
+type closing struct {
+	io.ReadCloser
+	end func()
+}
+
+// Close implements io.Closer.
+func (b *closing) Close() error {
+	defer b.end()
+	return b.ReadCloser.Close()
+}
+
+// level returns the level of logs of a session as it is written; nil for none.
+func (t *Translator) level(ctx context.Context, who *transport.Caller) []byte {
+	if t.opts.Level == nil || who == nil || !who.HasSession {
+		return nil
+	}
+	params := t.opts.Level(ctx, who.Session)
+	return mcp.Find(params, mcp.Span{End: len(params)}, "level").Of(params)
+}
+
+// remember makes a call one that its client can cancel. The function forgets it.
+func (t *Translator) remember(who *transport.Caller, id []byte, cancel context.CancelCauseFunc) (forget func()) {
+	if who == nil || !who.HasSession {
+		return func() {}
+	}
+	key := callKey{who.Session, string(id)}
+	t.mu.Lock()
+	t.running[key] = cancel
+	t.mu.Unlock()
+	return func() {
+		t.mu.Lock()
+		delete(t.running, key)
+		t.mu.Unlock()
+	}
+}
+
+// whole translates an answer of one message.
+func (c *call) whole(resp *upstream.Response) (*upstream.Response, error) {
+	body, err := wire.ReadAll(resp)
+	resp.Body.Close()
+	if err != nil {
+		defer c.close()
+		if c.cancelled() {
+			return wire.Reply(http.StatusOK, c.fail(errCancelled)), nil
+		}
+		return nil, err
+	}
+	var m mcp.Message
+	if _, err := mcp.ScanReplacing(body, &m); err != nil || m.Kind != mcp.Response || len(m.ID) > 0 && !mcp.SameID(m.ID, c.sentID) {
+		c.close()
+		resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		return resp, nil // whoever relays it says what is wrong
+	}
+	if m.IsError && m.ErrorCode == mcp.CodeHeaderMismatch && c.readSchema() {
+		if resp, err = c.send(nil); err != nil {
+			c.close()
+			return nil, err
+		}
+		return c.take(resp)
+	}
+	text := c.translate(&m)
+	if text == nil { // a question
+		if err := c.keep(); err != nil {
+			return nil, err
+		}
+		return wire.Stream(c), nil
+	}
+	c.close()
+	reply := wire.Reply(http.StatusOK, text)
+	if after := resp.Header.Get("Retry-After"); after != "" {
+		reply.Header.Add("Retry-After", after)
+	}
+	return reply, nil
+}
+
+// send posts the request, with answers when it is a retry.
+func (c *call) send(given map[string]json.RawMessage) (*upstream.Response, error) {
+	m := &c.message
+	meta := mcp.AppendObject(nil, m.Body, m.Spans.Meta, nil, c.hello.meta(c.t.opts.Version, c.level)...)
+	members := []mcp.Member{{Name: "_meta", Value: meta}}
+	c.sentID = m.ID
+	if c.rounds > 0 {
+		c.sentID = fmt.Appendf(nil, `"svc-retry-%d"`, c.rounds)
+		if given != nil {
+			answers, err := json.Marshal(given)
+			if err != nil {
+				return nil, &upstream.Error{Upstream: c.t.opts.Upstream, Op: "translate", Kind: upstream.ErrInvalidRequest, Err: err}
+			}
+			members = append(members, mcp.Member{Name: "inputResponses", Value: answers})
+		}
+		members = append(members, mcp.Member{Name: "requestState", Value: c.state})
+	}
+	params := mcp.AppendObject(nil, m.Body, m.Spans.Params, nil, members...)
+	body := mcp.AppendObject(nil, m.Body, mcp.Span{End: len(m.Body)}, nil, mcp.Member{Name: "params", Value: params})
+	if c.rounds > 0 {
+		body = mcp.AppendObject(nil, body, mcp.Span{End: len(body)}, nil, mcp.Member{Name: "id", Value: c.sentID})
+	}
+	out := c.request
+	out.Session, out.Body, out.Header = mcp.Session{Version: mcp.Revision20260728}, body, c.header()
+	return c.t.opts.Transport.Post(c.ctx, &out)
+}
+
+// header is that of the request for an upstream that goes by the headers.
+func (c *call) header() upstream.Header {
+	var h upstream.Header
+	for _, f := range c.request.Header {
+		if len(f.Name) < 4 || !bytes.EqualFold([]byte(f.Name[:4]), []byte("mcp-")) {
+			h = append(h, f)
+		}
+	}
+	h.Add(mcp.HeaderMethod, c.message.Method)
+	if name, ok := c.message.MirroredName(); ok {
+		h.Add(mcp.HeaderName, mcp.EncodeHeader(name))
+	}
+	c.t.headers.append(&h, &c.message)
+	return h
+}
+
+// readSchema reads the tools again, because the upstream found that a header is missing
+// or wrong. It reports whether the call is worth another try; it does so once.
+func (c *call) readSchema() bool {
+	if c.refresh || c.message.Method != mcp.MethodToolsCall {
+		return false
+	}
+	c.refresh = true
+	client := mcpclient.Client{Transport: c.t.opts.Transport, Name: "svc-schemas", Hops: c.request.Header.Get(upstream.HeaderHops), Caller: c.request.Caller}
+	var cursor []byte
+	for range maxPages {
+		params := mcp.AppendObject(nil, nil, mcp.Span{}, nil,
+			mcp.Member{Name: "_meta", Value: mcp.AppendObject(nil, nil, mcp.Span{}, nil, c.hello.meta(c.t.opts.Version, nil)...)},
+			mcp.Member{Name: "cursor", Value: cursor})
+		page, err := client.Call(c.ctx, mcp.Session{Version: mcp.Revision20260728}, mcp.MethodToolsList, params, wire.MaxAnswer)
+		if err != nil {
+			return false
+		}
+		c.t.headers.learn(page.Spans.Result.Of(page.Body))
+		if cursor = mcp.Find(page.Body, page.Spans.Result, "nextCursor").Of(page.Body); len(cursor) == 0 || cursor[0] != '"' {
+			return true
+		}
+	}
+	return true
+}
+
+// wait is called before a read of the upstream waits.
+func (c *call) wait() {
+	if c.before != nil {
+		c.before()
+	}
+}
+
+// Next implements wire.Source.
+func (c *call) Next(before func()) ([]byte, error) {
+	c.before = before
+	for {
+		switch {
+		case len(c.queue) > 0:
+			out := c.queue[0]
+			c.queue = c.queue[1:]
+			return out, nil
+		case c.ended:
+			return nil, io.EOF
+		case c.round != nil || c.state != nil:
+			before()
+			if out := c.goOn(); out != nil {
+				return c.end(out), nil
+			}
+			continue
+		}
+		data, err := c.answer.Next()
+		var m mcp.Message
+		if err == nil {
+			if _, scanned := mcp.ScanReplacing(data, &m); scanned != nil {
+				err = &upstream.Error{Upstream: c.t.opts.Upstream, Op: "read", Kind: upstream.ErrInvalidResponse, Err: scanned}
+			}
+		}
+		if err != nil {
+			return c.broken(err)
+		}
+		switch m.Kind {
+		case mcp.Notification:
+			if m.Method != mcp.NotificationAcknowledged {
+				return m.Body, nil
+			}
+		case mcp.Response:
+			if len(m.ID) > 0 && !mcp.SameID(m.ID, c.sentID) {
+				continue
+			}
+			if m.IsError && m.ErrorCode == mcp.CodeHeaderMismatch && c.rounds == 0 && c.readSchema() {
+				if err := c.replace(nil); err != nil {
+					return nil, err
+				}
+				continue
+			}
+			if out := c.translate(&m); out != nil {
+				return c.end(out), nil
+			}
+		}
+	}
+}
+
+// broken is what comes in the place of a message that cannot be read. After a question
+// the client is told that the call may have had effects; before, it is a failure of the
+// upstream like any other.
+func (c *call) broken(err error) ([]byte, error) {
+	if c.rounds == 0 && !c.cancelled() || c.ctx.Err() != nil && !c.cancelled() {
+		return nil, err
+	}
+	if !c.cancelled() {
+		c.t.opts.Logger.Warn("an upstream failed after a question was answered", "upstream", c.t.opts.Upstream, "request_id", c.request.RequestID, "error", err)
+	}
+	return c.end(c.fail(err)), nil
+}
+
+// end makes out the last message.
+func (c *call) end(out []byte) []byte {
+	c.ended = true
+	c.forget()
+	return out
+}
+
+// goOn waits for the answers to the questions, or for the time that the upstream needs,
+// and sends the request again. What it returns is the answer in its place, when that is
+// not possible.
+func (c *call) goOn() []byte {
+	var given map[string]json.RawMessage
+	if c.round != nil {
+		var err error
+		given, err = c.t.questions.wait(c.ctx, c.round)
+		if c.round = nil; err != nil {
+			return c.fail(err)
+		}
+	} else if err := c.pause(); err != nil {
+		return c.fail(err)
+	}
+	if c.rounds++; c.rounds > maxRounds {
+		return c.fail(fmt.Errorf("the upstream asked %d times without an answer", maxRounds))
+	}
+	if err := c.replace(given); err != nil {
+		return c.fail(err)
+	}
+	return nil
+}
+
+// replace sends the request again, and makes its answer the one that is read.
+func (c *call) replace(given map[string]json.RawMessage) error {
+	resp, err := c.send(given)
+	c.state = nil
+	if err != nil {
+		return err
+	}
+	next := wire.NewMessages(resp, c.wait)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.answer != nil {
+		c.answer.Close()
+	}
+	c.answer = next
+	if c.ctx.Err() != nil { // it was closed meanwhile
+		next.Close()
+	}
+	return nil
+}
+
+// pause waits before an upstream is asked again that gave a state and no question.
+func (c *call) pause() error {
+	if c.waited >= patienceWait {
+		return errors.New("the upstream asked to be asked again for a minute")
+	}
+	pause := min(max(c.waited, minPause), maxPause)
+	c.waited += pause
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-c.ctx.Done():
+		return c.ctx.Err()
+	}
+}
+
+// fail is the answer of a call that cannot go on. The upstream has seen the request,
+// perhaps several times.
+func (c *call) fail(err error) []byte {
+	var failure *upstream.Error
+	after, text := " after a question of the upstream", err.Error()
+	switch {
+	case c.cancelled():
+		after, text = "", errCancelled.Error()
+	case errors.As(err, &failure):
+		text = "the upstream failed: " + failure.Kind.Error()
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		text = "the upstream ended its answer too early"
+	}
+	text = "The call could not be completed" + after + ": " + text + ". What it did before that may have had effects (request " + c.request.RequestID + ")."
+	if c.message.Method == mcp.MethodToolsCall {
+		return mcp.AppendToolError(nil, c.message.ID, text, false)
+	}
+	return mcp.AppendError(nil, c.message.ID, mcp.CodeInternal, text, "input_failed", c.request.RequestID)
+}
+
+// close ends everything that the call holds.
+func (c *call) close() {
+	c.cancel(nil)
+	c.forget()
+}
+
+// Close implements wire.Source.
+func (c *call) Close() error {
+	c.close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.answer == nil {
+		return nil
+	}
+	return c.answer.Close()
+}

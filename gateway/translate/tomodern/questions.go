@@ -1,0 +1,238 @@
+package tomodern
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"svc/gateway/mcp"
+	"svc/gateway/session"
+	"svc/gateway/translate/quota"
+	"svc/gateway/transport"
+)
+
+// Bounds on questions to clients.
+const (
+	maxQuestions   = 4096 // that are not answered, of all clients and upstreams
+	maxOfSession   = 64   // of one session
+	maxInOneResult = 64
+	answerTimeout  = 5 * time.Minute
+)
+
+var (
+	errTooMany   = errors.New("too many questions are open")
+	errNoAnswer  = errors.New("the client did not answer within 5 minutes")
+	errNoSession = errors.New("the client has no session in which it could be asked")
+	errVisit     = errors.New("the upstream asks the user to visit an address (elicitation in mode url), which the client has not declared")
+)
+
+// Questions bound the questions that clients have not answered, of all upstreams whose
+// translators share it.
+type Questions struct{ *quota.Quota[session.ID] }
+
+// NewQuestions returns the bounds of a gateway.
+func NewQuestions() Questions { return Questions{quota.New[session.ID](maxQuestions, maxOfSession)} }
+
+// questions are those of one upstream that clients were asked and have not answered.
+type questions struct {
+	instance string // of this replica, in the ids
+	bounds   Questions
+
+	mu   sync.Mutex
+	open map[questionKey]*round
+}
+
+type questionKey struct {
+	session session.ID
+	id      string // as it is written in JSON
+}
+
+// round is the questions of one result.
+type round struct {
+	session session.ID
+	asked   map[string]question // by id
+	left    int
+	// given are the answers by the upstream's keys, and failed is the first error that
+	// the client answered with.
+	given  map[string]json.RawMessage
+	failed error
+	done   chan struct{} // closed when all are answered, or one has failed
+}
+
+// question is one of a result.
+type question struct{ key, method string }
+
+// ask registers the questions of an input_required result, and returns the requests for
+// the client.
+func (q *questions) ask(who *transport.Caller, h *hello, m *mcp.Message) (*round, [][]byte, error) {
+	if who == nil || !who.HasSession {
+		return nil, nil, errNoSession
+	}
+	r := &round{session: who.Session, asked: map[string]question{}, given: map[string]json.RawMessage{}, done: make(chan struct{})}
+	var requests [][]byte
+	for it := mcp.Members(m.Body, mcp.Find(m.Body, m.Spans.Result, "inputRequests")); it.Next(); {
+		if len(requests) == maxInOneResult {
+			return nil, nil, fmt.Errorf("%w: one result has more than %d", errTooMany, maxInOneResult)
+		}
+		at := it.Value()
+		method, _ := mcp.StringValue(mcp.Find(m.Body, at, "method").Of(m.Body))
+		if need := capabilityOf(method); need == "" || !h.declares(need) {
+			return nil, nil, fmt.Errorf("the upstream asks for %.64q, which the client has not declared", method)
+		}
+		params := mcp.Find(m.Body, at, "params")
+		text := params.Of(m.Body)
+		if method == mcp.MethodElicit && asksToVisit(m.Body, params) {
+			if !h.declaresVisits() {
+				return nil, nil, errVisit
+			}
+			text = identified(m.Body, params)
+		}
+		id := `"` + questionPrefix + q.instance + "-" + rand.Text() + `"`
+		r.asked[id] = question{key: string(it.Name()), method: method}
+		request := append([]byte(`{"jsonrpc":"2.0","id":`), id...)
+		request = append(request, `,"method":`...)
+		request = mcp.AppendString(request, method)
+		if len(text) > 0 {
+			request = append(append(request, `,"params":`...), text...)
+		}
+		requests = append(requests, append(request, '}'))
+	}
+	r.left = len(requests)
+	return r, requests, q.add(r)
+}
+
+// capabilityOf is the capability that a client needs for a request of a server; empty
+// for other methods.
+func capabilityOf(method string) string {
+	switch method {
+	case mcp.MethodElicit:
+		return "elicitation"
+	case mcp.MethodSample:
+		return "sampling"
+	case mcp.MethodRootsList:
+		return "roots"
+	}
+	return ""
+}
+
+func (q *questions) add(r *round) error {
+	if !q.bounds.Take(r.session, r.left) {
+		return errTooMany
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.open == nil {
+		q.open = map[questionKey]*round{}
+	}
+	for id := range r.asked {
+		q.open[questionKey{r.session, id}] = r
+	}
+	return nil
+}
+
+// remove forgets what is left of a round.
+func (q *questions) remove(r *round) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for id := range r.asked {
+		q.drop(questionKey{r.session, id})
+	}
+}
+
+// drop forgets a question. q.mu is held.
+func (q *questions) drop(key questionKey) {
+	if _, ok := q.open[key]; !ok {
+		return
+	}
+	delete(q.open, key)
+	q.bounds.Give(key.session, 1)
+}
+
+// questionPrefix begins the ids of questions; the name of the replica follows.
+const questionPrefix = "svc-question-"
+
+// askedBy returns the replica that an id of a question names; empty for other ids.
+func askedBy(id []byte) string {
+	text, _ := mcp.StringValue(id)
+	rest, ok := strings.CutPrefix(text, questionPrefix)
+	name, _, cut := strings.Cut(rest, "-")
+	if !ok || !cut {
+		return ""
+	}
+	return name
+}
+
+// answer takes an answer of a client. It is false for one to a question that nobody asked
+// in this session, or that was answered.
+func (q *questions) answer(id session.ID, m *mcp.Message) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	key := questionKey{id, string(m.ID)}
+	r := q.open[key]
+	if r == nil {
+		return false
+	}
+	q.drop(key)
+	asked := r.asked[key.id]
+	switch {
+	case !m.IsError:
+		r.given[asked.key] = slices.Clone(m.Spans.Result.Of(m.Body))
+	case asked.method == mcp.MethodElicit:
+		r.given[asked.key] = json.RawMessage(`{"action":"cancel"}`)
+	case r.failed == nil:
+		message, _ := mcp.StringValue(mcp.Find(m.Body, m.Spans.Error, "message").Of(m.Body))
+		r.failed = fmt.Errorf("the client answered %s with error %d: %.200q", asked.method, m.ErrorCode, message)
+	}
+	if r.left--; r.left == 0 || r.failed != nil {
+		select {
+		case <-r.done:
+		default:
+			close(r.done)
+		}
+	}
+	return true
+}
+
+// end fails the open questions of a session that has ended.
+func (q *questions) end(id session.ID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.bounds.Held(id) == 0 {
+		return
+	}
+	for key, r := range q.open {
+		if key.session != id {
+			continue
+		}
+		q.drop(key)
+		if r.failed == nil {
+			r.failed = errors.New("the client ended its session")
+			select {
+			case <-r.done:
+			default:
+				close(r.done)
+			}
+		}
+	}
+}
+
+// wait waits for the answers of a round, and forgets it.
+func (q *questions) wait(ctx context.Context, r *round) (map[string]json.RawMessage, error) {
+	defer q.remove(r)
+	timer := time.NewTimer(answerTimeout)
+	defer timer.Stop()
+	select {
+	case <-r.done:
+		return r.given, r.failed
+	case <-timer.C:
+		return nil, errNoAnswer
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}

@@ -1,0 +1,84 @@
+package tomodern
+
+import (
+	"svc/gateway/mcp"
+	"svc/gateway/translate/wire"
+)
+
+// CodeResourceNotFound is the code that the revisions before 2026-07-28 have for a
+// resource that is not known; that one has [mcp.CodeInvalidParams].
+const CodeResourceNotFound = -32002
+
+// translate returns the response of an upstream as the client's revision has it, with
+// the id of the client's request. It is nil for a question: what goes to the client
+// then is in the queue.
+func (c *call) translate(m *mcp.Message) []byte {
+	if m.IsError {
+		return c.translateError(m)
+	}
+	switch m.ResultType {
+	case mcp.ResultInputRequired:
+		if err := c.ask(m); err != nil {
+			return c.end(c.fail(err))
+		}
+		return nil
+	case mcp.ResultTask:
+		return c.end(mcp.AppendError(nil, c.message.ID, mcp.CodeMethodNotFound,
+			"the upstream answered with a task of 2026-07-28, which the client's revision does not have", ReasonUnsupported, c.request.RequestID))
+	}
+	if c.message.Method == mcp.MethodToolsList {
+		c.t.headers.learn(m.Spans.Result.Of(m.Body))
+	}
+	result := mcp.AppendObject(nil, m.Body, m.Spans.Result, func(name []byte) bool {
+		switch string(name) {
+		case "resultType", "ttlMs", "cacheScope":
+			return true
+		}
+		return false
+	}, legacyMeta(m)...)
+	return wire.AppendResult(make([]byte, 0, len(result)+64), c.message.ID, result)
+}
+
+// translateError returns an error with the code of the client's revision.
+func (c *call) translateError(m *mcp.Message) []byte {
+	failure := mcp.AppendObject(nil, m.Body, m.Spans.Error, nil)
+	if m.ErrorCode == mcp.CodeInvalidParams && c.message.Method == mcp.MethodResourcesRead {
+		failure = mcp.AppendObject(nil, m.Body, m.Spans.Error, nil, mcp.Member{Name: "code", Value: []byte("-32002")})
+	}
+	out := append([]byte(`{"jsonrpc":"2.0","id":`), c.message.ID...)
+	out = append(append(out, `,"error":`...), failure...)
+	return append(out, '}')
+}
+
+// ask puts the questions of a result into the queue. Without questions the upstream is
+// asked again after a pause.
+func (c *call) ask(m *mcp.Message) error {
+	c.state = append([]byte(nil), mcp.Find(m.Body, m.Spans.Result, "requestState").Of(m.Body)...)
+	if len(c.state) == 0 {
+		c.state = nil
+	}
+	round, requests, err := c.t.questions.ask(c.request.Caller, &c.hello, m)
+	switch {
+	case err != nil:
+		return err
+	case len(requests) > 0:
+		c.round, c.queue = round, append(c.queue, requests...)
+	case c.state == nil:
+		return errNothingAsked
+	}
+	return nil
+}
+
+// legacyMeta replaces the _meta of a result that has what only the stateless revision
+// has: the server, which a session knows from initialize. Some clients hand everything in
+// _meta to the model.
+func legacyMeta(m *mcp.Message) []mcp.Member {
+	if !mcp.Find(m.Body, m.Spans.Meta, mcp.MetaServerInfo).Present() {
+		return nil
+	}
+	meta := mcp.AppendObject(nil, m.Body, m.Spans.Meta, func(name []byte) bool { return string(name) == mcp.MetaServerInfo })
+	if string(meta) == "{}" {
+		meta = nil
+	}
+	return []mcp.Member{{Name: "_meta", Value: meta}}
+}

@@ -1,0 +1,146 @@
+package tomodern
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+
+	"svc/gateway/mcp"
+	"svc/gateway/session"
+)
+
+// sessionPrefix begins the id of every session that is made here. No id of an upstream
+// reaches this package.
+const sessionPrefix = "svc-2026-07-28."
+
+// IsSession reports whether a session id was made here.
+func IsSession(id string) bool { return strings.HasPrefix(id, sessionPrefix) }
+
+// hello is what a client declared in its initialize.
+type hello struct {
+	Version      string          `json:"v"`
+	Info         json.RawMessage `json:"i,omitempty"`
+	Capabilities json.RawMessage `json:"c,omitempty"`
+}
+
+// errHello is the error of a client that declares more than a session id can hold.
+var errHello = errors.New("clientInfo and capabilities are too large for a session: the gateway keeps them in the session id")
+
+// carried are the capabilities of a client that both generations have.
+var carried = []string{"elicitation", "sampling", "roots", "experimental"}
+
+// readHello reads the parameters of an initialize.
+func readHello(m *mcp.Message) hello {
+	h := hello{Version: m.InitializeVersion}
+	if !slices.Contains(mcp.LegacyRevisions(), h.Version) {
+		h.Version = mcp.Revision20251125
+	}
+	params := m.Spans.Params
+	if info := mcp.Find(m.Body, params, "clientInfo"); info.Present() {
+		h.Info = slices.Clone(info.Of(m.Body))
+	}
+	if at := mcp.Find(m.Body, params, "capabilities"); at.Present() {
+		h.Capabilities = mcp.AppendObject(nil, m.Body, at, func(name []byte) bool { return !slices.Contains(carried, string(name)) })
+	}
+	return h
+}
+
+// id returns the session id that holds h. What does not fit is left out in the order of
+// its weight: first everything of clientInfo but name and version, then experimental
+// capabilities.
+func (h hello) id() (string, error) {
+	for _, shorten := range []func(){
+		func() {},
+		func() { h.Info = only(h.Info, "name", "version") },
+		func() { h.Capabilities = only(h.Capabilities, "elicitation", "sampling", "roots") },
+	} {
+		shorten()
+		text, err := json.Marshal(h)
+		if err != nil {
+			return "", err
+		}
+		if id := sessionPrefix + base64.RawURLEncoding.EncodeToString(text); len(id) <= session.MaxUpstreamID {
+			return id, nil
+		}
+	}
+	return "", errHello
+}
+
+// only returns an object with the named members alone.
+func only(object []byte, names ...string) []byte {
+	if len(object) == 0 {
+		return object
+	}
+	return mcp.AppendObject(nil, object, mcp.Span{End: len(object)}, func(name []byte) bool { return !slices.Contains(names, string(name)) })
+}
+
+// openHello reads a session id. A client without a session declared nothing.
+func openHello(id string) (h hello, ok bool) {
+	if id == "" {
+		return hello{Version: mcp.Revision20251125}, true
+	}
+	text, ok := strings.CutPrefix(id, sessionPrefix)
+	if !ok {
+		return h, false
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || json.Unmarshal(raw, &h) != nil {
+		return h, false
+	}
+	return h, true
+}
+
+// maxHellos bounds the sessions that are remembered as they were read.
+const maxHellos = 4096
+
+// hellos are sessions as they were read: a client sends its session with each request.
+// The zero value is ready for use.
+type hellos struct {
+	mu   sync.RWMutex
+	byID map[string]hello
+}
+
+// open is openHello with a memory. What it returns is shared and must not be changed.
+func (m *hellos) open(id string) (hello, bool) {
+	m.mu.RLock()
+	h, ok := m.byID[id]
+	m.mu.RUnlock()
+	if ok {
+		return h, true
+	}
+	if h, ok = openHello(id); !ok {
+		return h, false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.byID == nil || len(m.byID) >= maxHellos { // each can be read again
+		m.byID = map[string]hello{}
+	}
+	m.byID[strings.Clone(id)] = h
+	return h, true
+}
+
+// declares reports whether the client has a capability.
+func (h *hello) declares(capability string) bool {
+	return mcp.Find(h.Capabilities, mcp.Span{End: len(h.Capabilities)}, capability).Present()
+}
+
+// meta returns the members of _meta that the stateless revision asks for.
+func (h *hello) meta(version string, level []byte) []mcp.Member {
+	info, capabilities := h.Info, h.Capabilities
+	if len(info) == 0 {
+		info = append(mcp.AppendString([]byte(`{"name":"svc","version":`), version), '}')
+	}
+	if len(capabilities) == 0 {
+		capabilities = []byte("{}")
+	}
+	return []mcp.Member{
+		{Name: mcp.MetaProtocolVersion, Value: []byte(`"` + mcp.Revision20260728 + `"`)},
+		{Name: mcp.MetaClientInfo, Value: info},
+		{Name: mcp.MetaClientCapabilities, Value: capabilities},
+		{Name: mcp.MetaLogLevel, Value: level},
+	}
+}

@@ -1,0 +1,228 @@
+package tomodern
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"svc/gateway/mcp"
+	"svc/gateway/mcpclient"
+	"svc/gateway/session"
+	"svc/gateway/translate/handover"
+	"svc/gateway/translate/wire"
+	"svc/gateway/transport"
+	"svc/gateway/upstream"
+)
+
+// ReasonUnsupported is the data.reason of what cannot be carried to the other
+// generation.
+const ReasonUnsupported = "generation_unsupported"
+
+// Options are what a Translator is made of.
+type Options struct {
+	// Upstream is the name of the upstream, for texts.
+	Upstream  string
+	Transport transport.Transport
+	// Version is the gateway's own.
+	Version string
+	// Level returns the parameters of the last logging/setLevel in a client's session;
+	// nil for none. The function may be nil.
+	Level func(context.Context, session.ID) []byte
+	// Replicas hands answers over to the replica that asked.
+	Replicas *handover.Exchange
+	// Questions bound those that clients have not answered, of all upstreams.
+	Questions Questions
+	Logger    *slog.Logger
+	Now       func() time.Time
+}
+
+// Translator speaks to one upstream for clients with sessions. It is safe for
+// concurrent use.
+type Translator struct {
+	opts      Options
+	questions questions
+	headers   headerParams
+	hellos    hellos
+
+	mu       sync.Mutex
+	running  map[callKey]context.CancelCauseFunc
+	watching map[session.ID]*watch
+}
+
+// callKey names a call that its client may cancel.
+type callKey struct {
+	session session.ID
+	id      string
+}
+
+// New returns a Translator.
+func New(opts Options) *Translator {
+	t := &Translator{opts: opts, running: map[callKey]context.CancelCauseFunc{}, watching: map[session.ID]*watch{}}
+	t.questions.instance, t.questions.bounds = opts.Replicas.Instance(), opts.Questions
+	opts.Replicas.Handle(t.kindAnswer(), t.takeAnswer)
+	opts.Replicas.Handle(t.kindCancel(), t.takeCancel)
+	return t
+}
+
+// Post sends a message of a client. m is r.Body, scanned. A session that was not made
+// here is answered with 404, as one that the upstream has lost: it is of a time when the
+// upstream spoke another generation.
+func (t *Translator) Post(ctx context.Context, r *transport.Request, m *mcp.Message) (*upstream.Response, error) {
+	if m.Method == mcp.MethodInitialize && m.Kind == mcp.Request {
+		return t.initialize(ctx, r, m)
+	}
+	h, ok := t.hellos.open(r.Session.ID)
+	if !ok {
+		return wire.Empty(http.StatusNotFound), nil
+	}
+	switch m.Kind {
+	case mcp.Response:
+		if r.Caller != nil && r.Caller.HasSession {
+			t.answered(ctx, r.Caller.Session, m)
+		}
+		return wire.Empty(http.StatusAccepted), nil
+	case mcp.Notification:
+		t.notified(ctx, r.Caller, m)
+		return wire.Empty(http.StatusAccepted), nil
+	}
+	switch m.Method {
+	case mcp.MethodPing, mcp.MethodSetLevel: // the level is in the next message's _meta
+		return wire.Reply(http.StatusOK, wire.AppendResult(nil, m.ID, []byte("{}"))), nil
+	case mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
+		return t.subscribe(r, m), nil
+	}
+	if mcp.TaskFollowUp(m.Method) || m.Method == mcp.MethodTasksList || mcp.Find(m.Body, m.Spans.Params, "task").Present() {
+		return t.refuse(r, m, mcp.CodeMethodNotFound, "tasks of 2025-11-25 have no counterpart at an upstream of 2026-07-28"), nil
+	}
+	return t.call(ctx, r, m, h)
+}
+
+// remoteAnswer is a client's answer on its way to the replica that asked.
+type remoteAnswer struct {
+	Session session.ID      `json:"session"`
+	Message json.RawMessage `json:"message"`
+}
+
+func (t *Translator) kindAnswer() string { return "answer:" + t.opts.Upstream }
+
+// answered takes an answer of a client, or hands it over to the replica that asked.
+func (t *Translator) answered(ctx context.Context, id session.ID, m *mcp.Message) {
+	if t.questions.answer(id, m) {
+		return
+	}
+	asked := askedBy(m.ID)
+	if asked == "" || asked == t.opts.Replicas.Instance() {
+		return
+	}
+	if err := t.opts.Replicas.Send(ctx, asked, t.kindAnswer(), remoteAnswer{id, m.Body}); err != nil && !errors.Is(err, handover.ErrNone) {
+		t.opts.Logger.Warn("an answer of a client was not handed over to the replica that asked", "upstream", t.opts.Upstream, "error", err)
+	}
+}
+
+// takeAnswer takes an answer that reached another replica.
+func (t *Translator) takeAnswer(_ context.Context, body []byte) {
+	var in remoteAnswer
+	var m mcp.Message
+	if json.Unmarshal(body, &in) == nil && mcp.Scan(in.Message, &m) == nil && m.Kind == mcp.Response {
+		t.questions.answer(in.Session, &m)
+	}
+}
+
+// End ends a session.
+func (t *Translator) End(_ context.Context, r *transport.Request) (*upstream.Response, error) {
+	if !IsSession(r.Session.ID) {
+		return wire.Empty(http.StatusNotFound), nil
+	}
+	if r.Caller != nil && r.Caller.HasSession {
+		t.questions.end(r.Caller.Session)
+		t.unwatch(r.Caller.Session)
+	}
+	return wire.Empty(http.StatusNoContent), nil
+}
+
+// refuse answers a request that has no counterpart.
+func (t *Translator) refuse(r *transport.Request, m *mcp.Message, code int, message string) *upstream.Response {
+	return wire.Reply(http.StatusOK, mcp.AppendError(nil, m.ID, code, message, ReasonUnsupported, r.RequestID))
+}
+
+// notified performs what a notification of the client asks for. The others have no
+// counterpart, and nothing depends on them.
+func (t *Translator) notified(ctx context.Context, who *transport.Caller, m *mcp.Message) {
+	id := m.Spans.RequestID.Of(m.Body)
+	if m.Method != mcp.NotificationCancelled || who == nil || !who.HasSession || len(id) == 0 || t.cancelCall(callKey{who.Session, string(id)}) {
+		return
+	}
+	err := t.opts.Replicas.Broadcast(ctx, t.kindCancel(), remoteCancel{who.Session, string(id)})
+	if err != nil && !errors.Is(err, handover.ErrNone) {
+		t.opts.Logger.Warn("the cancellation of a call did not reach all replicas", "upstream", t.opts.Upstream, "error", err)
+	}
+}
+
+// cancelCall cancels a call, where it runs here.
+func (t *Translator) cancelCall(key callKey) bool {
+	t.mu.Lock()
+	cancel := t.running[key]
+	t.mu.Unlock()
+	if cancel != nil {
+		cancel(errCancelled)
+	}
+	return cancel != nil
+}
+
+// remoteCancel is a client's cancellation on its way to the replica that runs the call.
+type remoteCancel struct {
+	Session session.ID `json:"session"`
+	ID      string     `json:"id"` // as it is written in JSON
+}
+
+func (t *Translator) kindCancel() string { return "cancel:" + t.opts.Upstream }
+
+// takeCancel takes a cancellation that reached another replica.
+func (t *Translator) takeCancel(_ context.Context, body []byte) {
+	var in remoteCancel
+	if json.Unmarshal(body, &in) == nil {
+		t.cancelCall(callKey{in.Session, in.ID})
+	}
+}
+
+// initialize answers with what server/discover returns.
+func (t *Translator) initialize(ctx context.Context, r *transport.Request, m *mcp.Message) (*upstream.Response, error) {
+	h := readHello(m)
+	id, err := h.id()
+	if err != nil {
+		return wire.Reply(http.StatusOK, mcp.AppendError(nil, m.ID, mcp.CodeInvalidParams, err.Error(), ReasonUnsupported, r.RequestID)), nil
+	}
+	params := mcp.AppendObject(nil, nil, mcp.Span{}, nil, mcp.Member{
+		Name: "_meta", Value: mcp.AppendObject(nil, nil, mcp.Span{}, nil, h.meta(t.opts.Version, nil)...),
+	})
+	client := mcpclient.Client{Transport: t.opts.Transport, Name: "svc-discover", Hops: r.Header.Get(upstream.HeaderHops), Caller: r.Caller}
+	discovered, err := client.Call(ctx, mcp.Session{Version: mcp.Revision20260728}, mcp.MethodDiscover, params, wire.MaxAnswer)
+	if err != nil {
+		return nil, err
+	}
+	resp := wire.Reply(http.StatusOK, wire.AppendResult(nil, m.ID, t.initialized(&h, discovered)))
+	resp.Header.Add(mcp.HeaderSession, id)
+	return resp, nil
+}
+
+// initialized is the result of initialize that a result of server/discover makes.
+func (t *Translator) initialized(h *hello, discovered *mcp.Message) []byte {
+	body, result := discovered.Body, discovered.Spans.Result
+	capabilities := mcp.AppendObject(nil, body, mcp.Find(body, result, "capabilities"), func(name []byte) bool {
+		return string(name) == "extensions" || string(name) == "tasks"
+	})
+	info := mcp.Find(body, discovered.Spans.Meta, mcp.MetaServerInfo).Of(body)
+	if len(info) == 0 {
+		info, _ = json.Marshal(map[string]string{"name": t.opts.Upstream, "version": "unknown"})
+	}
+	return mcp.AppendObject(nil, nil, mcp.Span{}, nil,
+		mcp.Member{Name: "protocolVersion", Value: mcp.AppendString(nil, h.Version)},
+		mcp.Member{Name: "capabilities", Value: capabilities},
+		mcp.Member{Name: "serverInfo", Value: info},
+		mcp.Member{Name: "instructions", Value: mcp.Find(body, result, "instructions").Of(body)},
+	)
+}

@@ -1,0 +1,31 @@
+package tomodern
+
+import (
+	"crypto/rand"
+
+	"svc/gateway/mcp"
+)
+
+// asksToVisit reports whether the parameters of an elicitation ask the user to visit an
+// address.
+func asksToVisit(body []byte, params mcp.Span) bool {
+	mode, _ := mcp.StringValue(mcp.Find(body, params, "mode").Of(body))
+	return mode == "url"
+}
+
+// declaresVisits reports whether the client takes elicitations in mode url. It says so in a
+// member of its own: an empty capability is that of forms alone.
+func (h *hello) declaresVisits() bool {
+	whole := mcp.Span{End: len(h.Capabilities)}
+	return mcp.Find(h.Capabilities, mcp.Find(h.Capabilities, whole, "elicitation"), "url").Present()
+}
+
+// identified returns the parameters of an elicitation in mode url with an elicitationId,
+// which 2025-11-25 requires and 2026-07-28 does not have. Nothing refers to it: what it is
+// for, notifications/elicitation/complete, is gone with it.
+func identified(body []byte, params mcp.Span) []byte {
+	if mcp.Find(body, params, "elicitationId").Present() {
+		return params.Of(body)
+	}
+	return mcp.AppendObject(nil, body, params, nil, mcp.Member{Name: "elicitationId", Value: mcp.AppendString(nil, rand.Text())})
+}

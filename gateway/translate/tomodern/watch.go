@@ -1,0 +1,256 @@
+package tomodern
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"svc/gateway/mcp"
+	"svc/gateway/session"
+	"svc/gateway/translate/wire"
+	"svc/gateway/transport"
+	"svc/gateway/upstream"
+)
+
+var errNothingAsked = errors.New("the upstream asks for input without a question and without a state")
+
+// Bounds on subscriptions.
+const (
+	maxWatching = 10_000 // sessions with subscriptions
+	maxURIs     = 1000   // of one session
+)
+
+// listenID is the id of the gateway's subscriptions/listen.
+const listenID = `"svc-listen"`
+
+// watch is what one session of a client is notified of.
+type watch struct {
+	uris     map[string]struct{}
+	listener *listener // of its GET stream; nil while none is open
+}
+
+// subscribe performs resources/subscribe and resources/unsubscribe.
+func (t *Translator) subscribe(r *transport.Request, m *mcp.Message) *upstream.Response {
+	refuse := func(text string) *upstream.Response {
+		return wire.Reply(http.StatusOK, mcp.AppendError(nil, m.ID, mcp.CodeInvalidParams, text, "subscription", r.RequestID))
+	}
+	if r.Caller == nil || !r.Caller.HasSession {
+		return refuse("a subscription needs a session")
+	}
+	if m.URI == "" {
+		return refuse("uri is missing")
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	w := t.watching[r.Caller.Session]
+	if m.Method == mcp.MethodResourcesSubscribe {
+		if w == nil {
+			if len(t.watching) >= maxWatching {
+				return refuse("too many sessions have subscriptions")
+			}
+			w = &watch{uris: map[string]struct{}{}}
+			t.watching[r.Caller.Session] = w
+		}
+		if len(w.uris) >= maxURIs {
+			return refuse("the session has too many subscriptions")
+		}
+		w.uris[strings.Clone(m.URI)] = struct{}{}
+	} else if w != nil {
+		delete(w.uris, m.URI)
+		if len(w.uris) == 0 && w.listener == nil {
+			delete(t.watching, r.Caller.Session)
+		}
+	}
+	if w != nil && w.listener != nil {
+		w.listener.listenAgain()
+	}
+	return wire.Reply(http.StatusOK, wire.AppendResult(nil, m.ID, []byte("{}")))
+}
+
+// unwatch forgets the subscriptions of a session.
+func (t *Translator) unwatch(id session.ID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.watching, id)
+}
+
+// listener is the GET stream of a session. It is a [wire.Source].
+type listener struct {
+	t       *Translator
+	request transport.Request
+	ctx     context.Context
+	cancel  context.CancelFunc
+
+	mu      sync.Mutex
+	answer  *wire.Messages
+	changed bool // the subscriptions are others than those of answer
+}
+
+// Listen opens the stream of what an upstream sends outside of answers.
+func (t *Translator) Listen(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
+	if !IsSession(r.Session.ID) {
+		return wire.Empty(http.StatusNotFound), nil
+	}
+	l := &listener{t: t, request: *r}
+	l.request.Caller, l.request.Header = r.Caller.Clone(), slices.Clone(r.Header)
+	l.ctx, l.cancel = context.WithCancel(ctx)
+	l.attach()
+	resp, err := l.open()
+	if err != nil {
+		l.Close()
+		return nil, err
+	}
+	if resp.Status != http.StatusOK || resp.MediaType() != wire.EventStream {
+		resp.Body.Close()
+		l.Close()
+		return wire.Empty(http.StatusMethodNotAllowed), nil
+	}
+	l.use(resp)
+	return wire.Stream(l), nil
+}
+
+// attach makes l the stream that follows the subscriptions of its session.
+func (l *listener) attach() {
+	if who := l.request.Caller; who != nil && who.HasSession {
+		l.t.mu.Lock()
+		defer l.t.mu.Unlock()
+		w := l.t.watching[who.Session]
+		if w == nil && len(l.t.watching) < maxWatching {
+			w = &watch{uris: map[string]struct{}{}}
+			l.t.watching[who.Session] = w
+		}
+		if w != nil {
+			w.listener = l
+		}
+	}
+}
+
+// open sends subscriptions/listen.
+func (l *listener) open() (*upstream.Response, error) {
+	l.mu.Lock()
+	l.changed = false
+	l.mu.Unlock()
+	h, _ := openHello(l.request.Session.ID)
+	wanted := []mcp.Member{
+		{Name: "toolsListChanged", Value: []byte("true")},
+		{Name: "promptsListChanged", Value: []byte("true")},
+		{Name: "resourcesListChanged", Value: []byte("true")},
+		{Name: "resourceSubscriptions", Value: l.uris()},
+	}
+	params := mcp.AppendObject(nil, nil, mcp.Span{}, nil,
+		mcp.Member{Name: "_meta", Value: mcp.AppendObject(nil, nil, mcp.Span{}, nil, h.meta(l.t.opts.Version, nil)...)},
+		mcp.Member{Name: "notifications", Value: mcp.AppendObject(nil, nil, mcp.Span{}, nil, wanted...)})
+	out := l.request
+	out.Session, out.LastEventID = mcp.Session{Version: mcp.Revision20260728}, ""
+	out.Body = append([]byte(`{"jsonrpc":"2.0","id":`+listenID+`,"method":"`+mcp.MethodListen+`","params":`), params...)
+	out.Body = append(out.Body, '}')
+	out.Header = slices.Clone(l.request.Header)
+	out.Header.Set(mcp.HeaderMethod, mcp.MethodListen)
+	out.Header.Set("Content-Type", wire.JSON)
+	out.Header.Set("Accept", wire.JSON+", "+wire.EventStream)
+	return l.t.opts.Transport.Post(l.ctx, &out)
+}
+
+// uris returns the subscriptions as a JSON array; nil for none.
+func (l *listener) uris() []byte {
+	l.t.mu.Lock()
+	defer l.t.mu.Unlock()
+	if l.request.Caller == nil {
+		return nil
+	}
+	w := l.t.watching[l.request.Caller.Session]
+	if w == nil || len(w.uris) == 0 {
+		return nil
+	}
+	out := []byte{'['}
+	for uri := range w.uris {
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = mcp.AppendString(out, uri)
+	}
+	return append(out, ']')
+}
+
+// listenAgain makes the stream follow changed subscriptions.
+func (l *listener) listenAgain() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.changed = true
+	if l.answer != nil {
+		l.answer.Close() // ends a read that waits
+	}
+}
+
+// use makes a response the one that is read.
+func (l *listener) use(resp *upstream.Response) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.answer = wire.NewMessages(resp, nil)
+	if l.changed || l.ctx.Err() != nil {
+		l.answer.Close()
+	}
+}
+
+// reopened reports whether the stream ended because the subscriptions changed.
+func (l *listener) reopened() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.changed && l.ctx.Err() == nil
+}
+
+// Next implements wire.Source. It passes notifications on, without what only the
+// stateless revision has.
+func (l *listener) Next(before func()) ([]byte, error) {
+	for {
+		before()
+		data, err := l.answer.Next()
+		if err != nil {
+			if !l.reopened() {
+				return nil, err
+			}
+			resp, err := l.open()
+			if err != nil {
+				return nil, err
+			}
+			l.use(resp)
+			continue
+		}
+		var m mcp.Message
+		if _, err := mcp.ScanReplacing(data, &m); err != nil {
+			return nil, &upstream.Error{Upstream: l.t.opts.Upstream, Op: "read", Kind: upstream.ErrInvalidResponse, Err: err}
+		}
+		switch {
+		case m.Kind == mcp.Response:
+			return nil, io.EOF
+		case m.Kind != mcp.Notification, m.Method == mcp.NotificationAcknowledged, m.Method == mcp.NotificationTasks:
+			continue
+		}
+		return mcp.Remove(m.Body, m.Spans.Meta, mcp.MetaSubscriptionID), nil
+	}
+}
+
+// Close implements wire.Source.
+func (l *listener) Close() error {
+	l.cancel()
+	if who := l.request.Caller; who != nil {
+		l.t.mu.Lock()
+		if w := l.t.watching[who.Session]; w != nil && w.listener == l {
+			w.listener = nil
+			if len(w.uris) == 0 {
+				delete(l.t.watching, who.Session)
+			}
+		}
+		l.t.mu.Unlock()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.answer == nil {
+		return nil
+	}
+	return l.answer.Close()
+}

@@ -1,0 +1,272 @@
+// Package translate is a transport that lets clients of either protocol generation use
+// an upstream of either. A message goes to the upstream as it is where both speak the
+// same generation, which costs one comparison; else [tolegacy] or [tomodern] translates.
+//
+// What is translated is what the rules have judged, and what comes back is judged after
+// it was translated. docs/generations.md lists what is carried.
+package translate
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"svc/gateway/background"
+	"svc/gateway/generation"
+	"svc/gateway/mcp"
+	"svc/gateway/session"
+	"svc/gateway/translate/handover"
+	"svc/gateway/translate/tolegacy"
+	"svc/gateway/translate/tomodern"
+	"svc/gateway/translate/wire"
+	"svc/gateway/transport"
+	"svc/gateway/upstream"
+)
+
+// Options are what a Transport is made of.
+type Options struct {
+	Upstream *upstream.Config
+	// Direct is the transport to the upstream, which is owned from now on.
+	Direct transport.Transport
+	// Level returns what the client's last logging/setLevel in a session asked for; nil
+	// for nothing. The function may be nil.
+	Level func(context.Context, session.ID) []byte
+	Key   []byte // seals requestState; replicas may share it
+	// Replicas hands answers of clients over to the replica that asked.
+	Replicas *handover.Exchange
+	// Holds and Questions bound what waits for clients, at all upstreams.
+	Holds      tolegacy.Holds
+	Questions  tomodern.Questions
+	Version    string // of the gateway
+	Background *background.Calls
+	Logger     *slog.Logger
+	Now        func() time.Time
+}
+
+// Transport is a [transport.Transport] for clients of both generations. It is safe for
+// concurrent use.
+type Transport struct {
+	direct   transport.Transport
+	modern   guard // of messages of 2026-07-28
+	finder   *generation.Finder
+	lazy     bool // nothing is asked before the first message
+	toModern *tomodern.Translator
+	toLegacy *tolegacy.Translator
+}
+
+var _ transport.Transport = (*Transport)(nil)
+
+// New returns the transport. Nothing is sent before Run, or the first message.
+func New(opts Options) (*Transport, error) {
+	c := opts.Upstream
+	t := &Transport{
+		direct: opts.Direct,
+		lazy:   c.IsProcess() || c.PerCaller(), // a question costs a process, or needs the token of a caller
+		finder: generation.New(generation.Options{
+			Upstream: c.Name, Transport: opts.Direct, Protocol: c.Protocol, Version: opts.Version, Logger: opts.Logger, Now: opts.Now,
+		}),
+	}
+	t.modern = guard{opts.Direct, t}
+	t.toModern = tomodern.New(tomodern.Options{
+		Upstream: c.Name, Transport: &t.modern, Version: opts.Version, Level: opts.Level, Replicas: opts.Replicas, Questions: opts.Questions, Logger: opts.Logger, Now: opts.Now,
+	})
+	var err error
+	t.toLegacy, err = tolegacy.New(tolegacy.Options{
+		Upstream: c.Name, Transport: opts.Direct, Timeout: c.Timeout, PerCall: c.Sessions == upstream.SessionsPerCall,
+		Version: opts.Version, Key: opts.Key, Replicas: opts.Replicas, Holds: opts.Holds, Background: opts.Background, Logger: opts.Logger, Now: opts.Now,
+	})
+	return t, err
+}
+
+// Run finds out what the upstream speaks, and ends idle sessions, until ctx ends.
+func (t *Transport) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	if !t.lazy {
+		wg.Go(func() { t.finder.Run(ctx) })
+	}
+	wg.Go(func() { t.toLegacy.Run(ctx) })
+	wg.Wait()
+}
+
+// Speaks returns what is known of the upstream.
+func (t *Transport) Speaks(ctx context.Context) generation.Finding { return t.finder.Speaks(ctx, nil) }
+
+// Post implements [transport.Transport].
+func (t *Transport) Post(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
+	speaks := t.finder.Speaks(ctx, r.Caller)
+	if mcp.Modern(r.Session.Version) {
+		if speaks.Modern {
+			return t.postModern(ctx, r)
+		}
+		return t.postToLegacy(ctx, r)
+	}
+	if v := r.Session.Version; v != "" && !mcp.KnownRevision(v) { // whoever knows the upstream's revisions names them
+		return t.direct.Post(ctx, r)
+	}
+	ours := tomodern.IsSession(r.Session.ID)
+	if !ours && speaks.Modern && !speaks.Legacy && opens(r) && t.finder.MayAcceptInitialize() {
+		return t.tryInitialize(ctx, r)
+	}
+	if ours && speaks.Modern || speaks.Modern && !speaks.Legacy {
+		return t.postToModern(ctx, r)
+	}
+	if ours { // the upstream spoke the other generation when the session began
+		return wire.Empty(http.StatusNotFound), nil
+	}
+	return t.postLegacy(ctx, r)
+}
+
+// opens reports whether a message begins a session.
+func opens(r *transport.Request) bool {
+	return r.Session.ID == "" && bytes.Contains(r.Body, []byte(`"`+mcp.MethodInitialize+`"`))
+}
+
+// tryInitialize sends an initialize as it is to an upstream of which only the stateless
+// revision is known: one that speaks both is spoken to in the client's own generation.
+func (t *Transport) tryInitialize(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
+	resp, err := t.direct.Post(ctx, r)
+	if err != nil || resp.Status == http.StatusUnauthorized || resp.Status == http.StatusForbidden || resp.Status == http.StatusTooManyRequests || resp.Status >= 500 {
+		return resp, err
+	}
+	accepted := resp.Status == http.StatusOK && wire.Failure(resp).ErrorCode == 0
+	t.finder.Initialized(accepted)
+	if accepted {
+		return resp, nil
+	}
+	resp.Body.Close()
+	return t.postToModern(ctx, r)
+}
+
+// postModern sends a message of 2026-07-28 as it is, unless the upstream turns out not to
+// speak that any more.
+func (t *Transport) postModern(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
+	resp, err := t.modern.Post(ctx, r)
+	if errors.Is(err, errNotModern) {
+		return t.postToLegacy(ctx, r)
+	}
+	return resp, err
+}
+
+// postLegacy sends a message of a revision with sessions as it is, unless the upstream
+// turns out not to speak that any more.
+func (t *Transport) postLegacy(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
+	resp, err := t.direct.Post(ctx, r)
+	if err != nil || resp.Status != http.StatusBadRequest && resp.Status != http.StatusNotFound && resp.Status != http.StatusMethodNotAllowed {
+		return resp, err
+	}
+	opening := opens(r)
+	m := wire.Failure(resp)
+	switch m.ErrorCode {
+	case mcp.CodeHeaderMismatch, mcp.CodeUnsupportedVersion, mcp.CodeInvalidParams:
+		opening = opening || resp.Status == http.StatusBadRequest
+	}
+	if !opening {
+		return resp, nil
+	}
+	if speaks := t.learn(ctx, r, m); speaks.Legacy || !speaks.Modern {
+		return resp, nil
+	}
+	resp.Body.Close()
+	return t.postToModern(ctx, r)
+}
+
+// learn returns what the upstream speaks after it answered a request with an error: what
+// that says, or what it answers when it is asked.
+func (t *Transport) learn(ctx context.Context, r *transport.Request, m *mcp.Message) generation.Finding {
+	if said := generation.OfError(m); said.Known() {
+		t.finder.Note(said)
+	} else {
+		t.finder.Again(ctx, r.Caller)
+	}
+	return t.finder.Speaks(ctx, r.Caller)
+}
+
+// postToLegacy translates a message of 2026-07-28. An upstream that rejects initialize is
+// sent the message as it is: it is of no generation, or does not say so.
+func (t *Transport) postToLegacy(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
+	var m mcp.Message
+	if err := mcp.Scan(r.Body, &m); err != nil {
+		return nil, invalid(err)
+	}
+	resp, err := t.toLegacy.Post(ctx, r, &m)
+	if errors.Is(err, tolegacy.ErrNotLegacy) {
+		t.finder.Doubt(ctx, r.Caller)
+		return t.direct.Post(ctx, r)
+	}
+	if resp != nil {
+		resp.Dialect = mcp.Revision20251125
+	}
+	return resp, err
+}
+
+// postToModern translates a message of a revision with sessions. When the upstream turns
+// out not to speak 2026-07-28 any more, a session that was made here has ended.
+func (t *Transport) postToModern(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
+	var m mcp.Message
+	if err := mcp.Scan(r.Body, &m); err != nil {
+		return nil, invalid(err)
+	}
+	resp, err := t.toModern.Post(ctx, r, &m)
+	if errors.Is(err, errNotModern) {
+		if tomodern.IsSession(r.Session.ID) {
+			return wire.Empty(http.StatusNotFound), nil
+		}
+		return t.direct.Post(ctx, r)
+	}
+	if resp != nil {
+		resp.Dialect = mcp.Revision20260728
+	}
+	return resp, err
+}
+
+func invalid(err error) error {
+	return &upstream.Error{Op: "translate", Kind: upstream.ErrInvalidRequest, Err: err}
+}
+
+// Listen implements [transport.Transport].
+func (t *Transport) Listen(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
+	speaks := t.finder.Speaks(ctx, r.Caller)
+	switch {
+	case tomodern.IsSession(r.Session.ID) && speaks.Modern:
+		resp, err := t.toModern.Listen(ctx, r)
+		if errors.Is(err, errNotModern) {
+			return wire.Empty(http.StatusNotFound), nil
+		}
+		if resp != nil {
+			resp.Dialect = mcp.Revision20260728
+		}
+		return resp, err
+	case tomodern.IsSession(r.Session.ID), speaks.Modern && !speaks.Legacy && r.Session.ID != "":
+		return wire.Empty(http.StatusNotFound), nil
+	}
+	return t.direct.Listen(ctx, r)
+}
+
+// End implements [transport.Transport].
+func (t *Transport) End(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
+	if tomodern.IsSession(r.Session.ID) {
+		return t.toModern.End(ctx, r)
+	}
+	return t.direct.End(ctx, r)
+}
+
+// Address implements [transport.Transport].
+func (t *Transport) Address() string { return t.direct.Address() }
+
+// Stats returns the state of the transport to the upstream.
+func (t *Transport) Stats() upstream.Stats {
+	if s, ok := t.direct.(interface{ Stats() upstream.Stats }); ok {
+		return s.Stats()
+	}
+	return upstream.Stats{}
+}
+
+// Close ends the sessions that are open, and closes the transport to the upstream.
+func (t *Transport) Close() error {
+	t.toLegacy.Close()
+	return t.direct.Close()
+}

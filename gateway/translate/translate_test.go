@@ -1,0 +1,238 @@
+package translate
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"svc/gateway/auth"
+	"svc/gateway/background"
+	"svc/gateway/generation"
+	"svc/gateway/mcp"
+	"svc/gateway/translate/handover"
+	"svc/gateway/translate/tolegacy"
+	"svc/gateway/translate/tomodern"
+	"svc/gateway/translate/wire"
+	"svc/gateway/transport"
+	"svc/gateway/upstream"
+)
+
+// server speaks one generation at a time, and says so in its errors. It records which
+// messages it performed.
+type server struct {
+	transport.Transport
+	modern, legacy bool
+	lies           bool // server/discover names both, whatever it speaks
+	hides          bool // server/discover names the stateless revision alone
+	performed      []string
+}
+
+func (s *server) Post(_ context.Context, r *transport.Request) (*upstream.Response, error) {
+	var m mcp.Message
+	if err := mcp.Scan(r.Body, &m); err != nil {
+		return nil, err
+	}
+	asksModern := mcp.Modern(r.Session.Version)
+	result := func(text string) (*upstream.Response, error) {
+		return wire.Reply(200, wire.AppendResult(nil, m.ID, []byte(text))), nil
+	}
+	switch {
+	case m.Method == mcp.MethodDiscover && s.lies:
+		return result(`{"supportedVersions":["2026-07-28","2025-11-25"]}`)
+	case asksModern && !s.modern, !asksModern && !s.legacy:
+		supported := `"2026-07-28"`
+		if s.legacy {
+			supported = `"2025-11-25"`
+		}
+		return wire.Reply(400, fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32022,"message":"m","data":{"supported":[%s]}}}`, idOf(&m), supported)), nil
+	case m.Method == mcp.MethodDiscover:
+		versions := `"2026-07-28"`
+		if s.legacy && !s.hides {
+			versions += `,"2025-11-25"`
+		}
+		return result(`{"supportedVersions":[` + versions + `],"capabilities":{}}`)
+	case m.Kind != mcp.Request:
+		return wire.Empty(202), nil
+	case m.Method == mcp.MethodInitialize:
+		resp, err := result(`{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}`)
+		resp.Header.Add(mcp.HeaderSession, "own")
+		return resp, err
+	}
+	generation := "legacy"
+	if asksModern {
+		generation = "modern"
+	}
+	s.performed = append(s.performed, generation+" "+string(r.Body))
+	return result(`{"content":[]}`)
+}
+
+func (s *server) End(context.Context, *transport.Request) (*upstream.Response, error) {
+	return wire.Empty(204), nil
+}
+func (s *server) Address() string { return "s" }
+func (s *server) Close() error    { return nil }
+
+func idOf(m *mcp.Message) string {
+	if len(m.ID) == 0 {
+		return "null"
+	}
+	return string(m.ID)
+}
+
+func newTransport(t *testing.T, s transport.Transport) *Transport {
+	log := slog.New(slog.DiscardHandler)
+	calls := background.New(log)
+	t.Cleanup(calls.Stop)
+	replicas, err := handover.New(func() (handover.Store, bool) { return nil, false }, make([]byte, 32), log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := upstream.Config{Name: "u", URL: "http://127.0.0.1/mcp"}
+	c.SetDefaults()
+	out, err := New(Options{
+		Upstream: &c, Direct: s, Key: make([]byte, 32), Replicas: replicas, Version: "1", Background: calls, Holds: tolegacy.NewHolds(), Questions: tomodern.NewQuestions(), Logger: log, Now: time.Now,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { out.Close() })
+	return out
+}
+
+// modernAlone is the finding of a server of 2026-07-28.
+var modernAlone = generation.Finding{Modern: true}
+
+// send posts a message and returns the status, the text and the session id of the answer.
+func send(t *testing.T, tr *Transport, at mcp.Session, body string) (int, string, string) {
+	t.Helper()
+	resp, err := tr.Post(t.Context(), &transport.Request{
+		Session: at, Body: []byte(body), Caller: &transport.Caller{Principal: &auth.Principal{Kind: auth.KindKey, Value: "k"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := wire.ReadAll(resp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.Status, string(text), resp.Header.Get(mcp.HeaderSession)
+}
+
+const (
+	legacyCall = `{"jsonrpc":"2.0","id":1, "method":"tools/call","params":{"name":"t"}}`
+	modernCall = `{"jsonrpc":"2.0","id":1, "method":"tools/call","params":{"name":"t","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+	hello      = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+)
+
+// A revision that nobody knows is refused by the upstream, which names those that it has.
+func TestAnUnknownRevisionIsForTheUpstreamToRefuse(t *testing.T) {
+	s := &server{modern: true}
+	tr := newTransport(t, s)
+	status, text, _ := send(t, tr, mcp.Session{Version: "1999-01-01"}, `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"1999-01-01"}}}`)
+	if status != 400 || !strings.Contains(text, `"supported":["2026-07-28"]`) {
+		t.Errorf("%d %s", status, text)
+	}
+}
+
+// Between a client and an upstream of the same generation nothing is translated.
+func TestTheSameGenerationPassesAsItIs(t *testing.T) {
+	s := &server{modern: true, legacy: true}
+	tr := newTransport(t, s)
+	send(t, tr, mcp.Session{Version: "2026-07-28"}, modernCall)
+	send(t, tr, mcp.Session{ID: "own", Version: "2025-11-25"}, legacyCall)
+	send(t, tr, mcp.Session{}, legacyCall)
+	want := []string{"modern " + modernCall, "legacy " + legacyCall, "legacy " + legacyCall}
+	if strings.Join(s.performed, "\n") != strings.Join(want, "\n") {
+		t.Errorf("performed %q", s.performed)
+	}
+}
+
+// An upstream that changes its generation is spoken to in its new one, also in the middle
+// of a session, and no call is performed twice.
+func TestAnUpstreamThatChangesItsGeneration(t *testing.T) {
+	for _, lies := range []bool{false, true} {
+		s := &server{modern: true, lies: lies}
+		tr := newTransport(t, s)
+		status, _, id := send(t, tr, mcp.Session{}, hello)
+		if status != 200 || id == "" || id == "own" {
+			t.Fatalf("initialize: %d, session %q", status, id)
+		}
+		if status, text, _ := send(t, tr, mcp.Session{ID: id, Version: "2025-11-25"}, legacyCall); status != 200 || len(s.performed) != 1 {
+			t.Fatalf("%d %s, performed %q", status, text, s.performed)
+		}
+		if status, _, _ := send(t, tr, mcp.Session{Version: "2026-07-28"}, modernCall); status != 200 || len(s.performed) != 2 {
+			t.Fatalf("%d, performed %q", status, s.performed)
+		}
+		s.modern, s.legacy = false, true
+		if status, text, _ := send(t, tr, mcp.Session{Version: "2026-07-28"}, modernCall); status != 200 || len(s.performed) != 3 || !strings.HasPrefix(s.performed[2], "legacy") {
+			t.Fatalf("a modern client: %d %s, performed %q", status, text, s.performed)
+		}
+		if status, _, _ := send(t, tr, mcp.Session{ID: id, Version: "2025-11-25"}, legacyCall); status != 404 {
+			t.Errorf("the session of another time: %d, want 404, which opens another", status)
+		}
+		if status, _, id := send(t, tr, mcp.Session{}, hello); status != 200 || id != "own" {
+			t.Errorf("initialize at the legacy server: %d, session %q", status, id)
+		}
+		s.modern, s.legacy = true, false
+		if status, _, _ := send(t, tr, mcp.Session{ID: "own", Version: "2025-11-25"}, legacyCall); status != 404 {
+			t.Errorf("a legacy session at a modern server: %d, want 404", status)
+		}
+		if len(s.performed) != 3 {
+			t.Errorf("performed %q", s.performed)
+		}
+	}
+}
+
+// An upstream that speaks both generations, but names only the stateless one, is spoken to
+// in the client's own.
+func TestAnUpstreamThatDoesNotSayThatItSpeaksBoth(t *testing.T) {
+	s := &server{modern: true, legacy: true, hides: true}
+	tr := newTransport(t, s)
+	tr.finder.Ask(t.Context(), nil)
+	if got := tr.Speaks(t.Context()); got.Legacy {
+		t.Fatalf("the upstream says that it speaks %s", got)
+	}
+	status, _, id := send(t, tr, mcp.Session{}, hello)
+	if status != 200 || id != "own" {
+		t.Fatalf("initialize: %d, session %q", status, id)
+	}
+	tr.finder.Ask(t.Context(), nil) // which does not change that
+	if status, _, _ := send(t, tr, mcp.Session{ID: id, Version: "2025-11-25"}, legacyCall); status != 200 || len(s.performed) != 1 || !strings.HasPrefix(s.performed[0], "legacy") {
+		t.Errorf("%d, performed %q", status, s.performed)
+	}
+}
+
+// An upstream that rejects initialize is sent the message as it is.
+func TestAnUpstreamThatIsOfNoGeneration(t *testing.T) {
+	s := &server{modern: true}
+	tr := newTransport(t, s)
+	s.modern = false // so that the finding is that of a legacy server
+	tr.finder.Ask(t.Context(), nil)
+	if status, text, _ := send(t, tr, mcp.Session{Version: "2026-07-28"}, modernCall); status != 400 || !strings.Contains(text, "-32022") {
+		t.Errorf("%d %s", status, text)
+	}
+}
+
+// An upstream that rejects initialize where a legacy server was expected is asked again,
+// so that the next messages need no attempt to open a session.
+func TestAnUpstreamThatRejectsInitializeIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{legacy: true}
+		tr := newTransport(t, s)
+		tr.finder.Ask(t.Context(), nil)
+		s.modern, s.legacy = true, false
+		<-time.After(time.Minute)
+		if status, text, _ := send(t, tr, mcp.Session{Version: "2026-07-28"}, modernCall); status != 200 {
+			t.Errorf("%d %s", status, text)
+		}
+		synctest.Wait()
+		if got := tr.Speaks(t.Context()); !got.Modern || got.Legacy {
+			t.Errorf("the upstream is held to speak %s", got)
+		}
+	})
+}

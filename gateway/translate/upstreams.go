@@ -1,0 +1,55 @@
+package translate
+
+import (
+	"context"
+	"sync"
+
+	"svc/gateway/translate/handover"
+	"svc/gateway/translate/tolegacy"
+	"svc/gateway/translate/tomodern"
+	"svc/gateway/transport"
+	"svc/gateway/upstream"
+)
+
+// Upstreams are all upstreams of a configuration, for clients of both generations.
+type Upstreams struct {
+	transports []*Transport
+	replicas   *handover.Exchange
+}
+
+// Open makes upstreams that were opened usable by clients of both generations: each gets
+// a transport before its own. Upstream, Direct, Replicas and the bounds of opts are set
+// here.
+//
+// shared returns the store that replicas share, false where they share none; it is asked
+// when one is needed.
+func Open(configs []upstream.Config, opened map[string]*transport.Upstream, opts Options, shared func() (handover.Store, bool)) (*Upstreams, error) {
+	u := new(Upstreams)
+	var err error
+	if u.replicas, err = handover.New(shared, opts.Key, opts.Logger); err != nil {
+		return u, err
+	}
+	opts.Replicas, opts.Holds, opts.Questions = u.replicas, tolegacy.NewHolds(), tomodern.NewQuestions()
+	for i := range configs {
+		c := &configs[i]
+		up := opened[c.Name]
+		opts.Upstream, opts.Direct = c, up.Direct
+		translating, err := New(opts)
+		if err != nil {
+			return u, err
+		}
+		up.Transport = translating
+		u.transports = append(u.transports, translating)
+	}
+	return u, nil
+}
+
+// Run does the work of all transports until ctx ends.
+func (u *Upstreams) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() { u.replicas.Run(ctx) })
+	for _, t := range u.transports {
+		wg.Go(func() { t.Run(ctx) })
+	}
+	wg.Wait()
+}

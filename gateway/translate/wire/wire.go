@@ -1,0 +1,188 @@
+// Package wire has what both directions of translation need: answers that are made
+// here, streams of messages that are read from an upstream, and streams that are made
+// while a client reads them.
+package wire
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+
+	"svc/gateway/mcp"
+	"svc/gateway/upstream"
+)
+
+// MaxAnswer bounds an answer that is translated, in bytes: a whole one, or an event.
+const MaxAnswer = mcp.MaxEvent
+
+// Media types of answers.
+const (
+	JSON        = "application/json"
+	EventStream = "text/event-stream"
+)
+
+// Reply returns an answer with one JSON-RPC message.
+func Reply(status int, body []byte) *upstream.Response {
+	return &upstream.Response{
+		Status: status, Header: upstream.Header{{Name: "Content-Type", Value: JSON}},
+		ContentLength: int64(len(body)), Body: newText(body),
+	}
+}
+
+// text is a body in memory.
+type text struct{ bytes.Reader }
+
+func newText(body []byte) *text {
+	t := new(text)
+	t.Reset(body)
+	return t
+}
+
+// Close implements io.Closer.
+func (*text) Close() error { return nil }
+
+// Empty returns an answer without a message.
+func Empty(status int) *upstream.Response {
+	return &upstream.Response{Status: status, Body: http.NoBody}
+}
+
+// AppendResult appends the response with a result, which is a JSON object.
+func AppendResult(dst, id, result []byte) []byte {
+	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
+	dst = append(dst, id...)
+	dst = append(dst, `,"result":`...)
+	dst = append(dst, result...)
+	return append(dst, '}')
+}
+
+// Messages reads the messages of an answer one at a time, whether it is one message or
+// an event stream. Next belongs to one goroutine; Close may be called by another and
+// ends a Next that waits.
+type Messages struct {
+	resp   *upstream.Response
+	events *mcp.EventReader // nil for one message
+	read   bool
+	// LastID is the id of the last event, for resumption; empty where there was none.
+	LastID string
+}
+
+// NewMessages returns the messages of a response, which it owns from now on. before is
+// called when Next is about to wait; it may be nil.
+func NewMessages(resp *upstream.Response, before func()) *Messages {
+	m := &Messages{resp: resp}
+	if before != nil {
+		resp.BeforeWait(before)
+	}
+	if resp.MediaType() == EventStream {
+		m.events = mcp.NewEventReader(resp.Body, MaxAnswer)
+	}
+	return m
+}
+
+// Stream reports whether the answer is an event stream.
+func (m *Messages) Stream() bool { return m.events != nil }
+
+// Next returns the text of the next message, which the caller may keep; io.EOF at the
+// end, and the errors of the body.
+func (m *Messages) Next() ([]byte, error) {
+	if m.events == nil {
+		if m.read {
+			return nil, io.EOF
+		}
+		m.read = true
+		body, err := ReadAll(m.resp)
+		if err == nil && len(bytes.TrimSpace(body)) == 0 {
+			err = io.EOF
+		}
+		return body, err
+	}
+	for {
+		ev, err := m.events.Next()
+		if err != nil {
+			return nil, err
+		}
+		if ev.HasID && len(ev.ID) > 0 {
+			m.LastID = string(ev.ID)
+		}
+		if ev.IsMessage() {
+			return slices.Clone(ev.Data), nil
+		}
+	}
+}
+
+// Close ends the answer.
+func (m *Messages) Close() error { return m.resp.Body.Close() }
+
+// ReadAll reads a whole body within MaxAnswer.
+func ReadAll(resp *upstream.Response) ([]byte, error) {
+	return resp.ReadAll(nil, &limit{left: MaxAnswer})
+}
+
+type limit struct{ left int }
+
+// Count implements [upstream.Counter].
+func (l *limit) Count(n int) error {
+	if l.left -= n; l.left < 0 {
+		return &upstream.Error{Op: "translate", Kind: upstream.ErrTooLarge}
+	}
+	return nil
+}
+
+// Source makes the messages of a stream. Next is called by one goroutine at a time;
+// Close may be called by another, also more than once, and ends a Next that waits.
+type Source interface {
+	// Next returns the next message, io.EOF at the end of the stream. It calls before
+	// whenever it is about to wait.
+	Next(before func()) ([]byte, error)
+	Close() error
+}
+
+// Stream returns an answer that is an event stream of what source makes.
+func Stream(source Source) *upstream.Response {
+	return &upstream.Response{
+		Status: http.StatusOK, Header: upstream.Header{{Name: "Content-Type", Value: EventStream}},
+		ContentLength: -1, Body: &stream{source: source},
+	}
+}
+
+// stream is the body of an event stream.
+type stream struct {
+	source Source
+	before func()
+	left   []byte // of the event that is being read
+	err    error
+	closed sync.Once
+}
+
+// BeforeWait is [upstream.Response.BeforeWait].
+func (s *stream) BeforeWait(f func()) { s.before = f }
+
+// Read implements io.Reader.
+func (s *stream) Read(p []byte) (int, error) {
+	for len(s.left) == 0 {
+		if s.err != nil {
+			return 0, s.err
+		}
+		var message []byte
+		if message, s.err = s.source.Next(s.wait); s.err == nil {
+			s.left = mcp.AppendEvent(nil, mcp.Event{Type: []byte("message"), Data: message, HasData: true})
+		}
+	}
+	n := copy(p, s.left)
+	s.left = s.left[n:]
+	return n, nil
+}
+
+func (s *stream) wait() {
+	if s.before != nil {
+		s.before()
+	}
+}
+
+// Close implements io.Closer.
+func (s *stream) Close() (err error) {
+	s.closed.Do(func() { err = s.source.Close() })
+	return err
+}

@@ -4,9 +4,7 @@
 // down, one has cursors that go in a circle, one announces changes without end.
 //
 //   node federation.mjs SVC_BINARY
-import { spawn } from 'node:child_process';
 import { createServer } from 'node:http';
-import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { Client as LegacyClient } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport as LegacyTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
@@ -14,6 +12,7 @@ import { ToolListChangedNotificationSchema } from '@modelcontextprotocol/sdk/typ
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { check, expect, failures, finish } from './checks.mjs';
 import { eventually, startGateway } from './gateway.mjs';
+import { startEverything } from './others.mjs';
 import { startUpstream } from './upstream.mjs';
 
 const binary = process.argv[2];
@@ -22,28 +21,6 @@ if (!binary) {
   process.exit(2);
 }
 const info = { name: 'svc-check', version: '1.0.0' };
-
-// The npm server-everything, in a process of its own.
-async function startEverything() {
-  const free = createServer();
-  await new Promise((done) => free.listen(0, '127.0.0.1', done));
-  const { port } = free.address();
-  await new Promise((done) => free.close(done));
-  const main = join(import.meta.dirname, '../conformance/node_modules/@modelcontextprotocol/server-everything/dist/index.js');
-  const child = spawn(process.execPath, [main, 'streamableHttp'], { env: { ...process.env, PORT: String(port) }, stdio: ['ignore', 'pipe', 'pipe'] });
-  let log = '';
-  for (const out of [child.stdout, child.stderr]) out.on('data', (d) => { log += d; });
-  const url = `http://127.0.0.1:${port}/mcp`;
-  for (let i = 0; ; i++) {
-    try {
-      await (await fetch(url)).arrayBuffer();
-      break;
-    } catch { /* not yet */ }
-    if (i === 200 || child.exitCode !== null) throw new Error(`server-everything does not answer:\n${log}`);
-    await new Promise((done) => setTimeout(done, 50));
-  }
-  return { url, close: () => child.kill() };
-}
 
 // A server of a few lines, for what no SDK does. answer returns the result of a
 // method; standing gets the response of the GET stream.
@@ -154,9 +131,7 @@ const everythingCalls = {
 };
 
 for (const [name, make] of Object.entries(clients)) {
-  // Only where every upstream supports it is the stateless revision offered.
-  const gateways = name.includes('stateless') ? { stateless } : { mixed, stateless };
-  for (const [title, gateway] of Object.entries(gateways)) {
+  for (const [title, gateway] of Object.entries({ mixed, stateless })) {
     const upstreams = gateway === mixed
       ? { alpha_: alpha.url, every_: everything.url }
       : { one_: alpha.url, '': beta.url };
@@ -164,11 +139,12 @@ for (const [name, make] of Object.entries(clients)) {
     await check(`${name}, ${title}: connect`, async () => { connected = await connect(make, gateway); });
     if (!connected) continue;
     const { client } = connected;
-    // Whoever negotiates gets the generation with sessions where one server has no other.
-    const makeDirect = gateway === mixed && name.includes('negotiated') ? clients['client 2.x, 2025 session'] : make;
+    // A server that has sessions alone is asked in its own generation when it is asked directly.
+    const modern = /negotiated|stateless/.test(name);
+    const makeDirect = (prefix) => (modern && prefix === 'every_' ? clients['client 2.x, 2025 session'] : make);
     const direct = {};
     for (const [prefix, url] of Object.entries(upstreams)) {
-      await check(`${name}, ${title}: connect to ${prefix || 'the server without prefix'} directly`, async () => { direct[prefix] = await connect(makeDirect, { url }); });
+      await check(`${name}, ${title}: connect to ${prefix || 'the server without prefix'} directly`, async () => { direct[prefix] = await connect(makeDirect(prefix), { url }); });
     }
     for (const [method, member] of Object.entries(lists)) {
       await check(`${name}, ${title}: ${member} are those of all servers`, async () => {
@@ -177,12 +153,10 @@ for (const [name, make] of Object.entries(clients)) {
           if (!other.getServerCapabilities()[needs[method]]) continue;
           for (const item of await all(other, method, member)) {
             const renamed = { ...item };
-            // The lists of a server of both generations are read in the newer one, which
-            // knows no tasks of this form.
-            if (prefix !== 'every_') {
-              if (item.execution?.taskSupport === 'required') continue;
-              delete renamed.execution;
-            }
+            // 2026-07-28 knows no tasks of this form: servers of both generations, whose lists
+            // are read in that one, leave these tools out, and its clients drop the member.
+            if (prefix !== 'every_' && item.execution?.taskSupport === 'required') continue;
+            if (modern || prefix !== 'every_') delete renamed.execution;
             if (member === 'tools' && item.name === 'get-env') continue; // denied
             if (member === 'tools' && item.name === 'get-sum') renamed.name = 'add';
             if (member === 'tools' || member === 'prompts') renamed.name = prefix + renamed.name;
@@ -224,7 +198,8 @@ for (const [name, make] of Object.entries(clients)) {
         }
         for (const { uri } of await all(other, 'listResources', 'resources')) {
           const [got, want] = await Promise.all([client.readResource({ uri }), other.readResource({ uri })]);
-          same(uri, got, want);
+          // docs/generations.md: what 2026-07-28 requires of a result and a server with sessions does not say.
+          same(uri, got, modern ? { ttlMs: 0, cacheScope: 'private', ...want } : want);
         }
         const uri = 'demo://resource/dynamic/text/1';
         const read = await client.readResource({ uri });
@@ -246,12 +221,13 @@ for (const [name, make] of Object.entries(clients)) {
         client instanceof LegacyClient
           ? client.setNotificationHandler(ToolListChangedNotificationSchema, count)
           : client.setNotificationHandler('notifications/tools/list_changed', count);
-        await client.callTool({ name: 'alpha_alpha_echo', arguments: {} }); // which opens a session there
+        const listening = modern ? await client.listen({ toolsListChanged: true }) : undefined;
         let n = 0;
         await eventually('no notification arrived', () => {
           if (n++ % 20 === 0) alpha.toolsChanged(); // the stream may still be opening
           return changes > 0;
         });
+        await listening?.close();
       });
     }
     const refused = gateway === mixed

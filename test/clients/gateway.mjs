@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 // startGateway runs the program before upstreams (a map from name to URL, or to
-// {url, keys} with further keys of the upstream as YAML) with routes (YAML lines).
+// {url, keys} with further keys of the upstream as YAML, or {command, keys}) with routes (YAML lines).
 // The first is the default, unless more.federation holds the section federation.
 // more may also hold oauth, the lines of auth.oauth as a function of the port; yaml,
 // further sections; env, further variables of the environment.
@@ -25,7 +25,7 @@ listen: 127.0.0.1:${port}
 license: {path: ${join(dir, 'license.jwt')}, public_key_file: ${join(dir, 'license.pub')}}
 ${more.federation ? `federation: ${more.federation}` : `default_upstream: ${Object.keys(upstreams)[0]}`}
 upstreams:
-${Object.entries(upstreams).map(([name, up]) => `  - {name: ${name}, url: "${up.url ?? up}"${up.keys ? `, ${up.keys}` : ''}}`).join('\n')}
+${Object.entries(upstreams).map(([name, up]) => `  - {name: ${name}, ${up.command ? `command: ${JSON.stringify(up.command)}` : `url: "${up.url ?? up}"`}${up.keys ? `, ${up.keys}` : ''}}`).join('\n')}
 ${routes ? `routes:\n${routes}` : ''}
 auth:
   enabled: true
@@ -39,6 +39,7 @@ shutdown: {grace: 2s}
   let log = '';
   let child;
   let ended;
+  const stop = async (signal) => { child.kill(signal); return ended; };
   const start = async () => {
     child = spawn(binary, ['gateway', '--config', join(dir, 'svc.yaml')], { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...more.env } });
     child.stdout.on('data', (d) => { log += d; });
@@ -59,11 +60,15 @@ shutdown: {grace: 2s}
     log: () => log,
     audit: () => readFileSync(join(dir, 'audit.jsonl')).toString(),
     // stop ends it with SIGTERM and returns its exit code.
-    stop: async () => { child.kill('SIGTERM'); return ended; },
+    stop: async () => stop('SIGTERM'),
+    // kill ends it with SIGKILL, as a crash does.
+    kill: async () => stop('SIGKILL'),
+    pid: () => child.pid,
+    dir,
     // start starts it again after stop.
     start,
     // remove takes away what it left, whatever state it is in.
-    remove: () => { child.kill('SIGKILL'); rmSync(dir, { recursive: true, force: true }); },
+    remove: () => { child.kill('SIGKILL'); for (const d of [dir, `${dir}-children`]) rmSync(d, { recursive: true, force: true }); },
   };
 }
 

@@ -4,7 +4,7 @@
 // and it can be away, at one address.
 import { createServer } from 'node:http';
 import { request } from 'node:https';
-import { generateKeyPairSync } from 'node:crypto';
+import { createHash, createPublicKey, generateKeyPairSync, randomBytes, verify } from 'node:crypto';
 import Provider from 'oidc-provider';
 
 URL.parse ??= (text, base) => { try { return new URL(text, base); } catch { return null; } }; // before Node 22
@@ -12,9 +12,40 @@ URL.parse ??= (text, base) => { try { return new URL(text, base); } catch { retu
 let made = 0;
 const newKey = () => ({ ...generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey.export({ format: 'jwk' }), kid: `key-${++made}`, use: 'sig', alg: 'RS256' });
 
+const grantExchange = 'urn:ietf:params:oauth:grant-type:token-exchange';
+const typeAccessToken = 'urn:ietf:params:oauth:token-type:access_token';
+
+// claimsOf returns the claims of a token that is signed with one of the keys.
+export function claimsOf(token, keys) {
+  const [head, payload, signature] = token.split('.');
+  const { kid } = JSON.parse(Buffer.from(head, 'base64url'));
+  const key = keys.find((k) => k.kid === kid);
+  const good = key && verify('sha256', Buffer.from(`${head}.${payload}`), createPublicKey({ key, format: 'jwk' }), Buffer.from(signature, 'base64url'));
+  const claims = JSON.parse(Buffer.from(payload, 'base64url'));
+  return good && claims.exp * 1000 > Date.now() ? claims : undefined;
+}
+
+// exchange is the grant of RFC 8693, which the provider does not have: a token of a user
+// becomes one for another resource.
+function exchange(provider, keys, info) {
+  provider.registerGrantType(grantExchange, async (ctx) => {
+    const { params, client } = ctx.oidc;
+    const claims = params.subject_token_type === typeAccessToken && claimsOf(params.subject_token, keys);
+    if (!claims) {
+      ctx.status = 400;
+      ctx.body = { error: 'invalid_grant', error_description: 'planted-description' };
+      return;
+    }
+    const token = new provider.AccessToken({ accountId: claims.sub, client, scope: 'mcp', gty: 'token_exchange' });
+    token.resourceServer = new provider.ResourceServer(params.resource, info(params.resource));
+    ctx.body = { access_token: await token.save(), token_type: 'Bearer', issued_token_type: typeAccessToken, expires_in: token.expiration };
+  }, ['subject_token', 'subject_token_type', 'requested_token_type', 'resource', 'scope']);
+}
+
 // startIssuer starts the provider. ca is what it trusts when it fetches client
-// metadata documents, in PEM.
-export async function startIssuer(ca) {
+// metadata documents, in PEM. With offline it issues refresh tokens, each good for one
+// use; ttl is how long tokens last.
+export async function startIssuer(ca, { offline = false, ttl = 3600 } = {}) {
   const http = createServer();
   await new Promise((done) => http.listen(0, '127.0.0.1', done));
   const { port } = http.address();
@@ -33,12 +64,18 @@ export async function startIssuer(ca) {
     }).on('error', fail).end();
   });
 
+  const info = (resource) => ({
+    scope: 'mcp other', audience: resource, accessTokenTTL: ttl, accessTokenFormat: 'jwt', jwt: { sign: { alg: 'RS256' } },
+  });
+
   function provider() {
-    return new Provider(url, {
+    const p = new Provider(url, {
       jwks: { keys },
-      clients: [{ client_id: 'machine', client_secret: 'machine-secret', grant_types: ['client_credentials'], redirect_uris: [], response_types: [] }],
-      scopes: ['openid', 'mcp', 'other'],
-      ttl: { ClientCredentials: 3600, AccessToken: 3600, Grant: 3600, Session: 3600, Interaction: 600 },
+      clients: [{ client_id: 'exchanger', client_secret: 'planted-exchanger-secret', grant_types: [grantExchange], redirect_uris: [], response_types: [] },
+        { client_id: 'planner', token_endpoint_auth_method: 'none', application_type: 'native', redirect_uris: ['http://127.0.0.1:1/callback'] },
+        { client_id: 'machine', client_secret: 'machine-secret', grant_types: ['client_credentials'], redirect_uris: [], response_types: [] }],
+      scopes: ['openid', 'mcp', 'other', ...(offline ? ['offline_access'] : [])],
+      ttl: { ClientCredentials: 3600, AccessToken: ttl, RefreshToken: 3600, Grant: 3600, Session: 3600, Interaction: 600 },
       claims: { openid: ['sub'] },
       findAccount: (ctx, id) => ({ accountId: id, claims: () => ({ sub: id }) }),
       fetch: fetchDocument,
@@ -48,24 +85,26 @@ export async function startIssuer(ca) {
         devInteractions: { enabled: false },
         registration: { enabled: true },
         clientCredentials: { enabled: true },
+        revocation: { enabled: true },
         clientIdMetadataDocument: { enabled: true, ack: 'draft-02' },
         resourceIndicators: {
           enabled: true,
           defaultResource: () => undefined,
           useGrantedResource: () => true,
-          getResourceServerInfo: (ctx, resource) => ({
-            scope: 'mcp other', audience: resource, accessTokenTTL: 3600, accessTokenFormat: 'jwt', jwt: { sign: { alg: 'RS256' } },
-          }),
+          getResourceServerInfo: (ctx, resource) => info(resource),
         },
       },
     });
+    exchange(p, keys, info);
+    p.on('server_error', (ctx, err) => console.error(`the provider failed: ${err.stack}`));
+    return p;
   }
 
-  // interact logs alice in and grants what is asked for.
+  // interact logs alice in, or whom the client hints at, and grants what is asked for.
   async function interact(p, req, res) {
     const { prompt, params, grantId } = await p.interactionDetails(req, res);
-    if (prompt.name === 'login') return p.interactionFinished(req, res, { login: { accountId: 'alice' } });
-    const grant = grantId ? await p.Grant.find(grantId) : new p.Grant({ accountId: 'alice', clientId: params.client_id });
+    if (prompt.name === 'login') return p.interactionFinished(req, res, { login: { accountId: params.login_hint ?? 'alice' } });
+    const grant = grantId ? await p.Grant.find(grantId) : new p.Grant({ accountId: params.login_hint ?? 'alice', clientId: params.client_id });
     if (prompt.details.missingOIDCScope) grant.addOIDCScope(prompt.details.missingOIDCScope.join(' '));
     for (const [resource, scopes] of Object.entries(prompt.details.missingResourceScopes ?? {})) grant.addResourceScope(resource, scopes.join(' '));
     return p.interactionFinished(req, res, { consent: { grantId: await grant.save() } });
@@ -108,6 +147,24 @@ export async function startIssuer(ca) {
       if (!body.access_token) throw new Error(JSON.stringify(body));
       return body.access_token;
     },
+  };
+  // userToken gets an access token of a user, as a client with PKCE does.
+  issuer.userToken = async (resource, user) => {
+    const verifier = randomBytes(32).toString('base64url');
+    const redirect = 'http://127.0.0.1:1/callback';
+    const asked = new URL(`${url}/auth`);
+    asked.search = new URLSearchParams({
+      response_type: 'code', client_id: 'planner', redirect_uri: redirect, scope: 'mcp', resource, login_hint: user, state: 's',
+      code_challenge: createHash('sha256').update(verifier).digest('base64url'), code_challenge_method: 'S256',
+    });
+    const back = await approve(asked, redirect);
+    const response = await fetch(`${url}/token`, {
+      method: 'POST',
+      body: new URLSearchParams({ grant_type: 'authorization_code', client_id: 'planner', code: back.searchParams.get('code'), redirect_uri: redirect, code_verifier: verifier, resource }),
+    });
+    const body = await response.json();
+    if (!body.access_token) throw new Error(JSON.stringify(body));
+    return body.access_token;
   };
   await issuer.start();
   return issuer;

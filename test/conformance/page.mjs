@@ -1,6 +1,6 @@
 // The page of the documentation that shows a conformance run.
 
-export function page({ suites, rows, apart, everything, sdk }) {
+export function page({ suites, rows, apart, polling, everything, sdk }) {
   const [released, next] = suites;
   // By server and check: the scenarios in which it comes.
   const won = new Map();
@@ -33,7 +33,9 @@ Figures are checks passed/failed. *Lost* counts checks that pass directly alone,
 ${table.join('\n')}
 
 Not compared where two stand behind the gateway, because a subscription comes from the first and tools run at the second, so that
-nobody announces what a tool changed: ${apart.map((id) => `\`${id}\``).join(', ')}.
+nobody announces what a tool changed: ${apart.map((id) => `\`${id}\``).join(', ')}. *2026-07-28 alone* is a server that the gateway
+speaks that revision to (\`protocol\`), so that everything is translated for clients with sessions. Not compared there, because 2026-07-28
+has no event ids and nothing to resume: ${polling.map((id) => `\`${id}\``).join(', ')}.
 
 ${won.size ? `Checks that only the gateway makes pass, and the scenarios:
 

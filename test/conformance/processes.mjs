@@ -59,8 +59,8 @@ export async function startUpstream(make) {
 }
 
 // startGateway runs the gateway before upstreams. The first is the default; tools
-// are routed to the last.
-export async function startGateway(binary, dir, urls) {
+// are routed to the last. protocol is what they are taken to speak.
+export async function startGateway(binary, dir, urls, protocol) {
   mkdirSync(dir, { recursive: true });
   const run = (...args) => execFileSync(binary, args, { stdio: 'pipe' });
   run('license', 'keygen', '--out', dir);
@@ -72,7 +72,7 @@ listen: 127.0.0.1:${port}
 license: {path: ${join(dir, 'license.jwt')}, public_key_file: ${join(dir, 'license.pub')}}
 default_upstream: ${names[0]}
 upstreams:
-${urls.map((url, i) => `  - {name: ${names[i]}, url: "${url}"}`).join('\n')}
+${urls.map((url, i) => `  - {name: ${names[i]}, url: "${url}", protocol: "${protocol}"}`).join('\n')}
 routes:
   - {match: {tool_name: "*"}, upstream: ${names.at(-1)}}
 policy:

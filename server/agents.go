@@ -98,7 +98,10 @@ func (s *Server) updateAgent(c *call) error {
 		return err
 	}
 	var in api.AgentUpdate
-	if err := c.decode(&in); err != nil {
+	if _, err := c.decodeChange(&in, agentEcho, func() (any, error) {
+		a, err := c.tenant.GetAgent(c.Context(), id)
+		return wireAgent(a), err
+	}); err != nil {
 		return err
 	}
 	if err := c.uniqueAgent(id, in.Name); err != nil {

@@ -167,7 +167,10 @@ func (s *Server) updateBudget(c *call) error {
 		return err
 	}
 	var in api.BudgetUpdate
-	if err := c.decode(&in); err != nil {
+	if _, err := c.decodeChange(&in, budgetEcho, func() (any, error) {
+		b, err := c.tenant.GetBudget(c.Context(), id)
+		return wireBudget(b, 0, c.now), err // what is spent is not compared
+	}); err != nil {
 		return err
 	}
 	if err := c.uniqueBudget(id, in.Name); err != nil {

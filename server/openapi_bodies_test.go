@@ -86,6 +86,19 @@ func (b *bodyRig) finish(rt bodyRoute, body map[string]any) map[string]any {
 			body[name] = fresh
 		}
 	}
+	if e, ok := echoes[rt.path]; ok && rt.method == "PUT" {
+		now := b.ask(b.admin, "GET", b.url(rt), "").want(200).data()
+		for _, name := range slices.Concat(e.fixed, e.counted) { // as they are
+			if _, ok := body[name]; ok {
+				body[name] = now[name]
+			}
+		}
+		for one, other := range map[string]string{"p99LatencyMs": "errorRatePercent", "errorRatePercent": "p99LatencyMs"} {
+			if given, ok := body[one]; ok && given == nil { // at least one stays
+				body[other] = 5
+			}
+		}
+	}
 	if rt.path == "/api/teams/{id}/members" {
 		for name, value := range map[string]string{"userId": fresh, "email": fresh + "@example.com"} {
 			if _, ok := body[name]; ok {

@@ -43,6 +43,19 @@ func (g *samples) of(schema map[string]any, member string) []any {
 		}
 		return out
 	}
+	if types, ok := schema["type"].([]any); ok {
+		var out []any
+		for _, one := range types {
+			if one == "null" {
+				out = append(out, nil)
+				continue
+			}
+			alone := maps.Clone(schema)
+			alone["type"] = one
+			out = append(out, g.of(alone, member)...)
+		}
+		return out
+	}
 	switch schema["type"] {
 	case "object":
 		return g.objects(schema)

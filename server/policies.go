@@ -116,7 +116,17 @@ func (s *Server) updatePolicy(c *call) error {
 		return err
 	}
 	var in api.PolicyUpdate
-	if err := c.decode(&in); err != nil {
+	if _, err := c.decodeChange(&in, policyEcho, func() (any, error) {
+		p, err := c.tenant.GetPolicy(c.Context(), id)
+		if err != nil {
+			return nil, err
+		}
+		out, err := c.wirePolicies(p)
+		if err != nil {
+			return nil, err
+		}
+		return out[0], nil
+	}); err != nil {
 		return err
 	}
 	if in.On != nil {

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"svc/server/api"
@@ -92,13 +93,31 @@ func (s *Server) updateSLA(c *call) error {
 		return err
 	}
 	var in api.SLAUpdate
-	if err := c.decode(&in); err != nil {
+	var now store.SLATarget
+	removed, err := c.decodeChange(&in, slaEcho, func() (any, error) {
+		now, err = c.tenant.GetSLA(c.Context(), id)
+		return wireMeasured(now, &store.Totals{}), err // how it is met is not compared
+	})
+	if err != nil {
 		return err
 	}
-	t, err := c.tenant.UpdateSLA(c.Context(), id, store.SLAUpdate{
+	up, ctx := store.SLAUpdate{
 		Name: in.Name, AgentID: in.AgentID, P99LatencyMs: in.P99LatencyMs,
 		ErrorRatePercent: in.ErrorRatePercent, EvaluationPeriod: in.EvaluationPeriod,
-	})
+		NoLatency: slices.Contains(removed, "p99LatencyMs"), NoErrorRate: slices.Contains(removed, "errorRatePercent"),
+	}, c.Context()
+	if len(removed) > 0 {
+		after := now
+		up.Apply(&after, c.now)
+		if after.P99LatencyMs == nil && after.ErrorRatePercent == nil {
+			return invalidField(removed[0], "p99LatencyMs or errorRatePercent is required: a target has at least one")
+		}
+		if err := store.CheckMatch(ctx, now.Object()); err != nil {
+			return err
+		}
+		ctx = store.IfMatch(ctx, []string{now.Object().Digest()})
+	}
+	t, err := c.tenant.UpdateSLA(ctx, id, up)
 	if err != nil {
 		return err
 	}

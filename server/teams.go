@@ -93,7 +93,10 @@ func (s *Server) updateTeam(c *call) error {
 		return err
 	}
 	var in api.TeamUpdate
-	if err := c.decode(&in); err != nil {
+	if _, err := c.decodeChange(&in, teamEcho, func() (any, error) {
+		t, err := c.tenant.GetTeam(c.Context(), id)
+		return wireTeam(t), err
+	}); err != nil {
 		return err
 	}
 	unlock, err := s.lockTeam(c, id)

@@ -34,6 +34,8 @@ type SLAUpdate struct {
 	P99LatencyMs     *float64
 	ErrorRatePercent *float64
 	EvaluationPeriod *string
+
+	NoLatency, NoErrorRate bool // takes the target away
 }
 
 // SLAViolation is one breach of one target in one period. Figures that the type
@@ -96,6 +98,12 @@ func (up SLAUpdate) Apply(s *SLATarget, now time.Time) {
 	}
 	if up.ErrorRatePercent != nil {
 		s.ErrorRatePercent = copied(up.ErrorRatePercent)
+	}
+	if up.NoLatency {
+		s.P99LatencyMs = nil
+	}
+	if up.NoErrorRate {
+		s.ErrorRatePercent = nil
 	}
 	s.UpdatedAt = now
 }

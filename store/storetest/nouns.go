@@ -358,6 +358,14 @@ func testSLAs(t testing.TB, o Opened) {
 	if *changed.P99LatencyMs != 250 || *changed.ErrorRatePercent != 0.5 || changed.EvaluationPeriod != day || !changed.CreatedAt.Equal(sla.CreatedAt) {
 		t.Errorf("changed target %+v", changed)
 	}
+	less := must(tn.UpdateSLA(ctx, sla.ID, store.SLAUpdate{NoLatency: true}))(t)
+	if less.P99LatencyMs != nil || *less.ErrorRatePercent != 0.5 || !cmp.Equal(less, must(tn.GetSLA(ctx, sla.ID))(t)) {
+		t.Errorf("target without a latency %+v", less)
+	}
+	less = must(tn.UpdateSLA(ctx, sla.ID, store.SLAUpdate{P99LatencyMs: &p99, NoErrorRate: true}))(t)
+	if *less.P99LatencyMs != 250 || less.ErrorRatePercent != nil {
+		t.Errorf("target without an error rate %+v", less)
+	}
 	start := o.Clock.Now().Truncate(time.Hour)
 	v := store.SLAViolation{SLAID: sla.ID, SLAName: "s", AgentName: "agent", Type: "latency", PeriodStart: start, PeriodEnd: start.Add(time.Hour)}
 	for i, want := range []bool{true, false} {

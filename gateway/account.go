@@ -134,13 +134,13 @@ func (ex *exchange) traced() *place {
 	case len(values) == 0 && ex.hasMsg && ex.msg.Kind != mcp.Response && ex.msg.Spans.Meta.Present():
 		parent, p.state, _ = telemetry.FromMeta(ex.msg.Spans.Meta.Of(ex.msg.Body))
 	}
-	p.Trace = ex.g.observer.tracer.Begin(parent)
+	p.Trace = ex.g.observer.Tracer.Begin(parent)
 	return p
 }
 
 // traceID is the W3C trace id of the audit line.
 func (ex *exchange) traceID() string {
-	if ex.g.observer.tracer == nil {
+	if ex.g.observer.Tracer == nil {
 		return traceID(ex.r.Header["Traceparent"])
 	}
 	return ex.traced().ID.String()
@@ -152,7 +152,7 @@ func (ex *exchange) traceID() string {
 // caller's trace context has passed as it came. The tracestate goes along only
 // with the position that it belongs to.
 func (ex *exchange) passTrace(h *upstream.Header) {
-	if ex.g.observer.tracer == nil {
+	if ex.g.observer.Tracer == nil {
 		return
 	}
 	p := ex.traced()
@@ -174,7 +174,7 @@ func (ex *exchange) passTrace(h *upstream.Header) {
 // answer was given, on the request's goroutine, and never waits.
 func (ex *exchange) observe() {
 	o := &ex.g.observer
-	if o.tracer == nil && o.metrics == nil {
+	if o.Tracer == nil && o.Metrics == nil {
 		return
 	}
 	if !ex.audited && !ex.counted { // its answer was cut short by a panic
@@ -189,10 +189,10 @@ func (ex *exchange) observe() {
 	if !ex.sentUp.IsZero() {
 		provider = max(0, end.Sub(ex.sentUp)-ex.asking.answer-ex.governed.answer-ex.graded)
 	}
-	if o.metrics != nil {
+	if o.Metrics != nil {
 		ex.count(provider)
 	}
-	if o.tracer != nil && !ex.counted && ex.traced().Recorded() {
+	if o.Tracer != nil && !ex.counted && ex.traced().Recorded() {
 		ex.span(end, provider)
 	}
 }
@@ -201,15 +201,15 @@ func (ex *exchange) observe() {
 func (ex *exchange) count(provider time.Duration) {
 	r := &ex.rec
 	asked := ex.asking.request + ex.asking.answer
-	ex.g.observer.metrics.Observe(&telemetry.Request{
+	ex.g.observer.Metrics.Observe(&telemetry.Request{
 		Action: r.Action, Rule: r.RuleID, Upstream: r.Upstream, Status: r.Status, Stream: ex.began,
 		Gateway: max(0, r.Duration-provider-asked), UpstreamTime: provider,
 	})
 	for _, o := range r.Observed {
-		ex.g.observer.metrics.Observed(o.RuleID, o.Action)
+		ex.g.observer.Metrics.Observed(o.RuleID, o.Action)
 	}
 	for _, p := range r.PoliciesFired {
-		ex.g.observer.metrics.PolicyFired(p.Action)
+		ex.g.observer.Metrics.PolicyFired(p.Action)
 	}
 }
 
@@ -243,7 +243,7 @@ func (ex *exchange) span(end time.Time, provider time.Duration) {
 	if d := ex.asking.answer; d > 0 {
 		s.AddStage(telemetry.Stage{Name: stageGuardrail, Start: end.Add(-d), End: end})
 	}
-	ex.g.observer.tracer.Record(&s)
+	ex.g.observer.Tracer.Record(&s)
 }
 
 // traceID returns the trace id of a W3C traceparent header, or nothing when it

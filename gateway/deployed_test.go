@@ -33,7 +33,7 @@ func everythingOn(t *testing.T, upstream, guard, otlp string) *oauthRig {
 func (r *rig) metrics() string {
 	r.t.Helper()
 	eventually(r.t, "requests are in flight", func() bool { return r.inFlight.Load() == 0 })
-	return r.do(http.MethodGet, "http://"+r.gateway.observer.listener.Addr().String()+"/metrics", "").body
+	return r.do(http.MethodGet, "http://"+r.gateway.observer.Addr().String()+"/metrics", "").body
 }
 
 // Guardrails, breakers, the shared store and the token issuer as Prometheus sees

@@ -32,10 +32,12 @@ import (
 	"svc/gateway/failures"
 	"svc/gateway/federation"
 	"svc/gateway/govern"
+	"svc/gateway/health"
 	"svc/gateway/intake"
 	"svc/gateway/license"
 	"svc/gateway/mcp"
 	"svc/gateway/multiplex"
+	"svc/gateway/observer"
 	"svc/gateway/quality"
 	"svc/gateway/ratelimit"
 	"svc/gateway/refused"
@@ -124,10 +126,9 @@ type Gateway struct {
 	// federation is the default upstream where it is configured, else nil.
 	federation *federation.Federation
 
-	live           atomic.Pointer[live]
-	restartPending atomic.Pointer[[]string]
-	draining       atomic.Bool
-	reloading      sync.Mutex
+	live      atomic.Pointer[live]
+	health    *health.Probes
+	reloading sync.Mutex
 
 	failures *failures.Log
 	// streams ends when the gateway stops, before requests in flight are waited for.
@@ -142,7 +143,7 @@ type Gateway struct {
 	released     func(*buffers)
 	background   *background.Calls
 	merged       streams.MergedSet
-	observer     observer
+	observer     observer.Observer
 }
 
 // buffers are kept from request to request.
@@ -188,7 +189,6 @@ func New(opts Options) (g *Gateway, err error) {
 	if g.now == nil {
 		g.now, g.since = time.Now, time.Since
 	}
-	g.restartPending.Store(new([]string))
 	g.failures = failures.New(g.log)
 	g.streams, g.endStreams = context.WithCancel(context.Background())
 	g.background = background.New(g.log)
@@ -201,7 +201,10 @@ func New(opts Options) (g *Gateway, err error) {
 	if g.license, err = license.Open(cfg.License, opts.LicenseKey, g.now); err != nil {
 		return nil, fmt.Errorf("license: %w", err)
 	}
-	g.license.Changed = g.logLicense
+	g.health = health.New(health.Options{
+		License: g.license, Dropped: func() uint64 { return g.audit.DroppedRecords() }, Logger: g.log, Now: g.now,
+	})
+	g.license.Changed = g.health.LogLicense
 	if g.proxies, err = clientip.New(cfg.TrustedProxies, cfg.ClientAddressHeader); err != nil {
 		return nil, err
 	}
@@ -243,9 +246,7 @@ func New(opts Options) (g *Gateway, err error) {
 	}
 	g.activate(next)
 	g.warn(cfg)
-	if s := g.license.Status(g.now()); s.State != license.Valid {
-		g.logLicense(s)
-	}
+	g.health.LogStart()
 	g.warnSearch(next)
 	return g, nil
 }
@@ -255,7 +256,7 @@ func New(opts Options) (g *Gateway, err error) {
 func (g *Gateway) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	var reported, observed error
-	wg.Go(func() { observed = g.observer.run(ctx, g.log) })
+	wg.Go(func() { observed = g.observer.Run(ctx) })
 	wg.Go(func() { g.license.Run(ctx) })
 	wg.Go(func() { g.verifier.Run(ctx) })
 	wg.Go(func() { g.upstreams.Run(ctx) })
@@ -327,7 +328,7 @@ func (g *Gateway) Close() error {
 		errs = append(errs, g.audit.Close())
 	}
 	g.failures.Close()
-	errs = append(errs, g.observer.close())
+	errs = append(errs, g.observer.Close())
 	return errors.Join(errs...)
 }
 

@@ -27,7 +27,7 @@ func licensed(t *testing.T, days int) (r *rig, later func(days int)) {
 func (r *rig) ready() (main, metrics answer) {
 	r.t.Helper()
 	main = r.do(http.MethodGet, strings.TrimSuffix(r.url, Path)+"/readyz?verbose", "")
-	metrics = r.do(http.MethodGet, "http://"+r.gateway.observer.listener.Addr().String()+"/readyz?verbose", "")
+	metrics = r.do(http.MethodGet, "http://"+r.gateway.observer.Addr().String()+"/readyz?verbose", "")
 	return main, metrics
 }
 

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"svc/gateway/admission"
 	"svc/gateway/auth"
@@ -85,7 +86,7 @@ func (g *Gateway) activate(l *live) {
 		old.verdict.Guards.Close()
 	}
 	l.callers.Activate()
-	g.observer.adopt(l.cfg)
+	g.observer.Adopt(&l.cfg.Telemetry)
 	g.bodies.SetLimit(l.cfg.Limits.BodyBytes)
 	l.callers.WarnPublicURL(g.log, g.listen, l.cfg.Auth.OAuth.PublicURL)
 	g.log.Info("policy rules loaded", "order", l.rules.Order(), "default_action", l.cfg.Policy.DefaultActionName())
@@ -98,7 +99,7 @@ func (g *Gateway) activate(l *live) {
 func (g *Gateway) Reload(ctx context.Context) (err error) {
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
-	defer func() { g.observer.reloaded(err) }()
+	defer func() { g.observer.Reloaded(err) }()
 
 	// First, and whatever the file says: a log rotation by another program ends
 	// with this signal.
@@ -135,11 +136,22 @@ func (g *Gateway) Reload(ctx context.Context) (err error) {
 	}
 	g.tls.Use(certificate)
 	g.activate(next)
-	g.restartPending.Store(&pending)
-	_ = g.license.Reload(merged.License) // logLicense is told
+	g.health.SetRestartPending(pending)
+	_ = g.license.Reload(merged.License) // the log says what is wrong
 	if len(pending) > 0 {
 		g.log.Warn("some changes need a restart", "restart_pending", pending)
 	}
 	g.log.Info("configuration reloaded")
 	return nil
+}
+
+// Drain makes /readyz answer 503 from now on. Requests are still served.
+func (g *Gateway) Drain() { g.health.Drain() }
+
+// ShutdownTimes returns how long /readyz answers 503 before connections are
+// refused, and how long requests in flight are then waited for (gateway
+// specification, shutdown).
+func (g *Gateway) ShutdownTimes() (window, grace time.Duration) {
+	s := g.live.Load().cfg.Shutdown
+	return s.DrainSignalWindow, s.Grace
 }

@@ -33,7 +33,7 @@ func smallCaller(b *testing.B, more string) (once, settle func()) {
 	b.Helper()
 	r, once := prepareCall(b, more, call("1", "safe"), nil)
 	settle = func() {
-		tracer := r.gateway.observer.tracer
+		tracer := r.gateway.observer.Tracer
 		if tracer == nil {
 			return
 		}

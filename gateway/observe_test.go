@@ -400,7 +400,7 @@ func TestMetricsListen(t *testing.T) {
 	if r.gateway.Reload(context.Background()) == nil {
 		t.Fatal("a bad configuration was taken")
 	}
-	url := "http://" + r.gateway.observer.listener.Addr().String()
+	url := "http://" + r.gateway.observer.Addr().String()
 	got := r.do(http.MethodGet, url+"/metrics", "")
 	for _, line := range []string{
 		`svc_gateway_requests_total{action="allow",rule="tools",status="200",upstream="main"} 1`,

@@ -14,6 +14,7 @@ import (
 	"svc/gateway/govern/detectors"
 	"svc/gateway/mcp"
 	"svc/gateway/multiplex"
+	"svc/gateway/observer"
 	"svc/gateway/origin"
 	"svc/gateway/policy"
 	"svc/gateway/ratelimit"
@@ -23,6 +24,7 @@ import (
 	"svc/gateway/requestid"
 	"svc/gateway/session"
 	"svc/gateway/targets"
+	"svc/gateway/telemetry"
 	"svc/gateway/toolsearch"
 	"svc/gateway/translate"
 	"svc/gateway/translate/handover"
@@ -126,6 +128,27 @@ func (g *Gateway) openSearch(cfg *config.File) {
 		Interval: c.RefreshInterval, Version: g.version, Logger: g.log,
 		State: filepath.Join(cfg.StateDirectory(), "tool-definitions.json"), Changed: g.toolChanged,
 	})}
+}
+
+// openObserver opens telemetry. What the parts say of themselves is read at a scrape,
+// when all of them are open.
+func (g *Gateway) openObserver(cfg *config.File) (err error) {
+	g.observer, err = observer.Open(&cfg.Telemetry, observer.Options{
+		Version: g.version, Logger: g.log, Ready: g.health.ServeReason,
+		State: func() telemetry.State {
+			l := g.live.Load()
+			parts := observer.Parts{
+				Health: g.health, Verifier: g.verifier, Audit: g.audit, Merged: &g.merged, Sessions: g.sessions, Upstreams: g.targets,
+				Limits: g.limits, Redis: g.redis, Guards: l.verdict.Guards, Callers: l.callers, Reporter: g.reporter,
+				Governance: g.governance, Search: g.search, Federation: g.federation, Tracer: g.observer.Tracer,
+			}
+			return parts.State()
+		},
+	})
+	if g.observer.Metrics != nil {
+		g.callouts = g.observer.Metrics
+	}
+	return err
 }
 
 // openFederation makes the upstream that stands for all others the default one, where

@@ -17,9 +17,9 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case Path, Path + "/": // many write the slash
 		g.serveMCP(w, r)
 	case "/healthz":
-		g.serveHealth(w, r)
+		g.health.ServeLive(w, r)
 	case "/readyz":
-		g.serveReady(w, r)
+		g.health.ServeReady(w, r)
 	default:
 		g.serveOther(w, r)
 	}

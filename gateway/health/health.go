@@ -1,0 +1,165 @@
+// Package health answers the probes of a gateway, /healthz and /readyz, and says in
+// the log what a change of its license means for them (gateway specification,
+// /readyz). It asks no upstream: a probe tells of this process alone.
+package health
+
+import (
+	"encoding/json"
+	"log/slog"
+	"math"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"svc/gateway/license"
+)
+
+// Options are what the probes look at.
+type Options struct {
+	License License
+	// Dropped counts the audit records that sinks did not take.
+	Dropped func() uint64
+	Logger  *slog.Logger
+	Now     func() time.Time
+}
+
+// License tells the state of a license at a moment; a *license.Checker does.
+type License interface {
+	Status(now time.Time) license.Status
+}
+
+// Probes answers the probes. It is safe for concurrent use.
+type Probes struct {
+	opts           Options
+	draining       atomic.Bool
+	restartPending atomic.Pointer[[]string]
+}
+
+// New makes the probes of a gateway that is not draining and waits for no restart.
+func New(opts Options) *Probes {
+	p := &Probes{opts: opts}
+	p.restartPending.Store(new([]string))
+	return p
+}
+
+// Drain makes /readyz answer 503 from now on.
+func (p *Probes) Drain() { p.draining.Store(true) }
+
+// SetRestartPending lists the fields of the configuration that wait for a restart.
+func (p *Probes) SetRestartPending(fields []string) { p.restartPending.Store(&fields) }
+
+// RestartPending counts them.
+func (p *Probes) RestartPending() int { return len(*p.restartPending.Load()) }
+
+// readiness is the body of a 200 from /readyz. The optional fields are present only
+// when they say something.
+type readiness struct {
+	Status         string   `json:"status"`
+	RestartPending []string `json:"restart_pending,omitempty"`
+	DroppedRecords uint64   `json:"audit_sink_dropped_records,omitempty"`
+}
+
+// ServeLive answers the liveness probe: 200 as long as the process can. It
+// looks at nothing that could fail, so that a probe never kills a gateway for
+// the sake of something a restart cannot mend.
+func (p *Probes) ServeLive(w http.ResponseWriter, r *http.Request) {
+	if !probeMethod(w, r) {
+		return
+	}
+	w.Header()["Content-Type"] = []string{"text/plain; charset=utf-8"}
+	w.Write([]byte("ok"))
+}
+
+// ServeReady answers the readiness probe: 503 with an empty body while
+// draining or without a good license, else 200.
+func (p *Probes) ServeReady(w http.ResponseWriter, r *http.Request) {
+	if !probeMethod(w, r) {
+		return
+	}
+	if p.NotReady() != "" {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	body, err := json.Marshal(readiness{Status: "ok", RestartPending: *p.restartPending.Load(), DroppedRecords: p.opts.Dropped()})
+	if err != nil { // strings and a number: cannot happen
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	w.Header()["Content-Type"] = []string{"application/json"}
+	w.Write(body)
+}
+
+// ServeReason answers /readyz on the metrics listener: as ServeReady does, and with
+// ?verbose also why the gateway is not ready.
+func (p *Probes) ServeReason(w http.ResponseWriter, r *http.Request) {
+	why := p.NotReady()
+	if why == "" || !r.URL.Query().Has("verbose") {
+		p.ServeReady(w, r)
+		return
+	}
+	w.Header()["Content-Type"] = []string{"text/plain; charset=utf-8"}
+	w.WriteHeader(http.StatusServiceUnavailable)
+	w.Write([]byte(why + "\n"))
+}
+
+// NotReady says why /readyz answers 503; empty when it answers 200.
+func (p *Probes) NotReady() string {
+	s := p.opts.License.Status(p.opts.Now())
+	switch {
+	case p.draining.Load():
+		return "draining: the gateway is shutting down"
+	case s.State != license.Expired:
+		return ""
+	case s.Err != nil:
+		return "license: " + s.Err.Error()
+	}
+	return "license: expired at " + s.License.ExpiresAt.Format(time.RFC3339) + ", grace ended at " + s.License.GraceEnds().Format(time.RFC3339)
+}
+
+// LicenseDays is how many days the license still works, grace included; negative when
+// it has ended, 0 when it does not verify.
+func (p *Probes) LicenseDays() float64 {
+	now := p.opts.Now()
+	return daysLeft(p.opts.License.Status(now), now)
+}
+
+// LogStart logs a license that is not valid at the start.
+func (p *Probes) LogStart() {
+	if s := p.opts.License.Status(p.opts.Now()); s.State != license.Valid {
+		p.LogLicense(s)
+	}
+}
+
+// LogLicense logs the state of the license after it changed.
+func (p *Probes) LogLicense(s license.Status) {
+	log := p.opts.Logger
+	if s.Err != nil {
+		log.Error("license does not verify: /readyz answers 503 until it does", "error", s.Err)
+		return
+	}
+	attrs := []any{"expires", s.License.ExpiresAt, "grace_ends", s.License.GraceEnds()}
+	switch s.State {
+	case license.Valid:
+		log.Info("license is valid", attrs...)
+	case license.Grace:
+		log.Warn("license has expired and is in its grace period: /readyz answers 503 when that ends", append(attrs, "days_left", daysLeft(s, p.opts.Now()))...)
+	default:
+		log.Error("license has expired and its grace period has ended: /readyz answers 503", attrs...)
+	}
+}
+
+func daysLeft(s license.Status, now time.Time) float64 {
+	if s.License == nil {
+		return 0
+	}
+	return math.Round(s.License.GraceEnds().Sub(now).Hours()/24*100) / 100
+}
+
+func probeMethod(w http.ResponseWriter, r *http.Request) bool {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return true
+	}
+	w.Header()["Allow"] = []string{"GET, HEAD"}
+	w.WriteHeader(http.StatusMethodNotAllowed)
+	return false
+}

@@ -1,0 +1,151 @@
+// Package observer is the telemetry of a gateway: spans for two pipelines, and metrics
+// on a listener of their own. parts.go reads at a scrape what the parts of the gateway
+// say of themselves. What a single request adds is the business of package accounting.
+package observer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"svc/gateway/config"
+	"svc/gateway/telemetry"
+)
+
+// Options are what telemetry needs of its gateway.
+type Options struct {
+	Version string
+	Logger  *slog.Logger
+	// Ready answers /readyz on the metrics listener.
+	Ready http.HandlerFunc
+	// State is read at each scrape.
+	State func() telemetry.State
+}
+
+// Observer is the telemetry that a configuration asks for. What is switched off is
+// nil, and costs nothing; the zero value observes nothing.
+type Observer struct {
+	Tracer  *telemetry.Tracer
+	Metrics *telemetry.Metrics
+
+	opts     Options
+	listener net.Listener // of the metrics
+}
+
+// pipelines are the sections of the pipelines by their names.
+func pipelines(c *config.Telemetry) map[string]*config.Pipeline {
+	return map[string]*config.Pipeline{"customer": &c.Customer, "operator": &c.Operator}
+}
+
+// Open makes what the telemetry section asks for. A metrics address that cannot be
+// bound is an error. The observer must be closed, also when it never ran.
+func Open(cfg *config.Telemetry, opts Options) (o Observer, err error) {
+	o.opts = opts
+	var on []telemetry.Config
+	for name, p := range pipelines(cfg) {
+		if p.Enabled {
+			on = append(on, telemetry.Config{
+				Name: name, Endpoint: p.Endpoint, Headers: p.Headers, ServiceName: p.ServiceName,
+				ResourceAttrs: p.ResourceAttrs, SampleRatio: p.SampleRatio, Gzip: p.Compression == config.CompressionGzip,
+			})
+		}
+	}
+	if len(on) > 0 {
+		if o.Tracer, err = telemetry.New(on, telemetry.Options{Version: opts.Version, Logger: opts.Logger}); err != nil {
+			return o, err
+		}
+	}
+	if cfg.Metrics.Listen == "" {
+		return o, nil
+	}
+	if o.listener, err = net.Listen("tcp", cfg.Metrics.Listen); err != nil {
+		return o, fmt.Errorf("telemetry.metrics.listen: %w", err)
+	}
+	o.Metrics = telemetry.NewMetrics(opts.Version, opts.State)
+	return o, nil
+}
+
+// Addr is where metrics are served, nil where they are not.
+func (o *Observer) Addr() net.Addr {
+	if o.listener == nil {
+		return nil
+	}
+	return o.listener.Addr()
+}
+
+// Run exports spans and serves metrics until ctx ends.
+func (o *Observer) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	var failed error
+	if o.Tracer != nil {
+		wg.Go(func() { o.Tracer.Run(ctx) })
+	}
+	if o.Metrics != nil {
+		wg.Go(func() { failed = o.serveMetrics(ctx) })
+	}
+	wg.Wait()
+	return failed
+}
+
+// lastScrape bounds how long a scrape may hold up the end.
+const lastScrape = time.Second
+
+func (o *Observer) serveMetrics(ctx context.Context) error {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", o.Metrics.Handler())
+	mux.HandleFunc("GET /readyz", o.opts.Ready)
+	log := o.opts.Logger
+	server := &http.Server{
+		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second,
+		WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(o.listener) }()
+	log.Info("metrics are served", "address", o.listener.Addr().String(), "path", "/metrics")
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve metrics: %w", err)
+	case <-ctx.Done():
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastScrape)
+	defer cancel()
+	if server.Shutdown(last) != nil {
+		server.Close()
+	}
+	<-ended
+	return nil
+}
+
+// Close releases the metrics' address, also where Run never ran.
+func (o *Observer) Close() error {
+	if o.listener == nil {
+		return nil
+	}
+	if err := o.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// Adopt takes over what a reload may change: the sample ratios.
+func (o *Observer) Adopt(cfg *config.Telemetry) {
+	if o.Tracer == nil {
+		return
+	}
+	for name, p := range pipelines(cfg) {
+		o.Tracer.SetSampleRatio(name, p.SampleRatio)
+	}
+}
+
+// Reloaded counts a reload.
+func (o *Observer) Reloaded(err error) {
+	if o.Metrics != nil {
+		o.Metrics.Reloaded(err == nil)
+	}
+}

@@ -1,0 +1,111 @@
+package observer
+
+import (
+	"svc/gateway/audit"
+	"svc/gateway/auth"
+	"svc/gateway/caller"
+	"svc/gateway/federation"
+	"svc/gateway/govern"
+	"svc/gateway/guardrail"
+	"svc/gateway/health"
+	"svc/gateway/multiplex"
+	"svc/gateway/ratelimit"
+	"svc/gateway/report"
+	"svc/gateway/streams"
+	"svc/gateway/telemetry"
+	"svc/gateway/toolsearch"
+	"svc/gateway/transport"
+	"svc/gateway/upstream"
+)
+
+// Parts are those of a gateway that have something to say at a scrape, as they are at
+// its moment. Those that are documented as such may be nil.
+type Parts struct {
+	Health    *health.Probes
+	Verifier  *auth.Verifier
+	Audit     *audit.Log
+	Merged    *streams.MergedSet
+	Sessions  *multiplex.Sessions
+	Upstreams map[string]*transport.Upstream
+	Limits    ratelimit.Store
+	Redis     *ratelimit.Redis // nil where buckets are in memory
+	// Guards and Callers are those of the configuration in force.
+	Guards     *guardrail.Set
+	Callers    *caller.Rules
+	Reporter   *report.Reporter       // nil where no traces are reported
+	Governance *govern.Syncer         // nil where the policies of the control plane are not enforced
+	Search     *toolsearch.Service    // nil where tools/list is not answered here
+	Federation *federation.Federation // nil where lists are not merged
+	Tracer     *telemetry.Tracer      // nil where no spans are exported
+}
+
+// State is what the parts say.
+func (p *Parts) State() telemetry.State {
+	keys := p.Verifier.Stats()
+	s := telemetry.State{
+		Ready:          p.Health.NotReady() == "",
+		LicenseDays:    p.Health.LicenseDays(),
+		RestartPending: p.Health.RestartPending(),
+		MergedStreams:  p.Merged.Len(),
+		AuditWritable:  p.Audit.Ready() == nil, AuditLost: p.Audit.Lost(),
+		AuditDropped: p.Audit.DroppedRecords(), AuditQueued: p.Audit.QueuedRecords(),
+		KeysComputed: keys.Computed, KeysRemembered: keys.Remembered, KeysBusy: keys.Busy,
+		BreakersOpen: p.Guards.Breakers(),
+		Store:        p.store(),
+		Issuer:       p.issuer(),
+	}
+	type counted interface{ Len() int }
+	if m, ok := p.Limits.(counted); ok {
+		s.Buckets = m.Len()
+	}
+	if m, ok := p.Sessions.State.Upstream.(counted); ok {
+		s.Sessions = m.Len()
+	}
+	if p.Reporter != nil {
+		r := p.Reporter.Stats()
+		s.Reporter = &telemetry.ReporterState{Posted: r.Posted, Duplicates: r.Duplicates, Failures: r.Failures,
+			Quarantined: r.Quarantined, Dropped: r.Dropped, Failing: r.Failing != ""}
+	}
+	if p.Governance != nil {
+		b := p.Governance.Stats()
+		s.Governance = &telemetry.GovernanceState{Known: b.Known, Policies: b.Policies, Fetched: b.Fetched,
+			Failures: b.Failures, Rejected: b.Rejected, Failing: b.Failing != ""}
+	}
+	for name, t := range p.Upstreams {
+		if pooled, ok := t.Transport.(interface{ Stats() upstream.Stats }); ok {
+			c := pooled.Stats()
+			s.Upstreams = append(s.Upstreams, telemetry.UpstreamState{Name: name, Open: c.Open, Idle: c.Idle, Waiting: c.Waiting,
+				Dials: c.Dials, InFlight: c.InFlight, BreakerOpen: c.BreakerOpen,
+				Processes: c.Processes, ProcessStarts: c.ProcessStarts, ProcessExits: c.ProcessExits})
+		}
+	}
+	for _, u := range p.Search.Stats() {
+		s.ToolLists = append(s.ToolLists, telemetry.ToolListState{Upstream: u.Upstream, Tools: u.Tools, Failures: u.Failures, Changed: u.Changed, BackingOff: u.BackingOff})
+	}
+	for _, l := range p.Federation.Stats() {
+		s.Federation = append(s.Federation, telemetry.FederationState(l))
+	}
+	if p.Tracer != nil {
+		s.Pipelines = p.Tracer.Stats()
+	}
+	return s
+}
+
+// store is the state of a shared rate-limit store.
+func (p *Parts) store() *telemetry.StoreState {
+	if p.Redis == nil {
+		return nil
+	}
+	s := p.Redis.Stats()
+	return &telemetry.StoreState{Allowed: s.Allowed, Refused: s.Refused, Failed: s.Failed, ShortCircuited: s.ShortCircuited, Failing: s.Failing}
+}
+
+// issuer is what is known of the token issuer's keys, nil where tokens are not
+// accepted.
+func (p *Parts) issuer() *telemetry.IssuerState {
+	s, ok := p.Callers.TokenStats()
+	if !ok {
+		return nil
+	}
+	return &telemetry.IssuerState{Keys: s.Keys, Fetched: s.Fetched, Fetches: s.Fetches, Failing: s.Failing, Signatures: s.Signatures}
+}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -50,6 +51,9 @@ func TestScripts(t *testing.T) {
 			"fill":     cmdFill,
 			"replace":  cmdReplace,
 			"post":     cmdPost,
+			"follow":   cmdFollow,
+			"await":    cmdAwait,
+			"finish":   cmdFinish,
 		},
 	})
 }
@@ -192,20 +196,102 @@ func cmdReplace(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(replaced), 0o600))
 }
 
-// cmdPost sends a JSON body and takes any answer: post URL BODY.
+// cmdPost sends a JSON body, with the key of SVC_API_KEY where there is one, and takes
+// any answer: post URL BODY.
 func cmdPost(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: post URL BODY")
 	}
-	resp, err := http.Post(args[0], "application/json", strings.NewReader(args[1]))
+	r, err := http.NewRequest(http.MethodPost, args[0], strings.NewReader(args[1]))
+	ts.Check(err)
+	r.Header.Set("Content-Type", "application/json")
+	if key := ts.Getenv("SVC_API_KEY"); key != "" {
+		r.Header.Set("Authorization", "Bearer "+key)
+	}
+	resp, err := http.DefaultClient.Do(r)
 	ts.Check(err)
 	ts.Check(resp.Body.Close())
+}
+
+// cmdFollow starts svc in the background, with the variables of the script, and waits
+// until a line of its standard error contains a text: follow NAME TEXT ARGS... What it
+// prints goes to NAME.out.
+func cmdFollow(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 3 {
+		ts.Fatalf("usage: follow NAME TEXT ARGS...")
+	}
+	program, err := exec.LookPath("svc")
+	ts.Check(err)
+	cmd := exec.Command(program, args[2:]...)
+	cmd.Dir = ts.MkAbs(".")
+	cmd.Env = append(os.Environ(), "SVC_URL="+ts.Getenv("SVC_URL"), "SVC_API_KEY="+ts.Getenv("SVC_API_KEY"), "GORACE="+ts.Getenv("GORACE"))
+	out, err := os.Create(ts.MkAbs(args[0] + ".out"))
+	ts.Check(err)
+	ts.Defer(func() { out.Close() })
+	cmd.Stdout = out
+	errs, err := cmd.StderrPipe()
+	ts.Check(err)
+	ts.Check(cmd.Start())
+	p := &runningSvc{cmd: cmd, done: make(chan error, 1), lines: make(chan string, 1000)}
+	go func() {
+		for scan := bufio.NewScanner(errs); scan.Scan(); {
+			p.lines <- scan.Text()
+		}
+		close(p.lines)
+		p.done <- cmd.Wait()
+	}()
+	ts.Defer(func() { p.end() })
+	processes(ts)[args[0]] = p
+	p.await(ts, args[1])
+}
+
+// cmdAwait waits until a further line of the standard error of a svc that was started
+// with follow contains a text: await NAME TEXT.
+func cmdAwait(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 || processes(ts)[args[0]] == nil {
+		ts.Fatalf("usage: await NAME TEXT")
+	}
+	processes(ts)[args[0]].await(ts, args[1])
+}
+
+// cmdFinish waits until a svc in the background ends by itself, without an error: finish NAME.
+func cmdFinish(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 || processes(ts)[args[0]] == nil {
+		ts.Fatalf("usage: finish NAME")
+	}
+	p := processes(ts)[args[0]]
+	select {
+	case err := <-p.done:
+		p.ended = true
+		ts.Check(err)
+	case <-time.After(20 * time.Second):
+		ts.Fatalf("%s has not ended", args[0])
+	}
+}
+
+// await waits for a line of standard error.
+func (p *runningSvc) await(ts *testscript.TestScript, text string) {
+	late := time.After(20 * time.Second)
+	for seen := ""; ; {
+		select {
+		case line, ok := <-p.lines:
+			if !ok {
+				ts.Fatalf("it ended without %q:\n%s", text, seen)
+			}
+			if seen += line + "\n"; strings.Contains(line, text) {
+				return
+			}
+		case <-late:
+			ts.Fatalf("no %q in 20 s:\n%s", text, seen)
+		}
+	}
 }
 
 // runningSvc is a svc in the background.
 type runningSvc struct {
 	cmd   *exec.Cmd
 	done  chan error
+	lines chan string // of standard error, where follow started it
 	ended bool
 	err   error
 }

@@ -19,10 +19,11 @@ import (
 type Format string
 
 const (
-	FormatText  Format = "text"
-	FormatTable Format = "table"
-	FormatJSON  Format = "json"
-	FormatYAML  Format = "yaml"
+	FormatText   Format = "text"
+	FormatTable  Format = "table"
+	FormatJSON   Format = "json"
+	FormatYAML   Format = "yaml"
+	FormatNDJSON Format = "ndjson" // one JSON object a line
 )
 
 // formatValue is the flag that accepts one of the formats a command has.
@@ -70,7 +71,7 @@ func AddFormatFlag(cmd *cobra.Command, value *Format, allowed ...Format) {
 // are JSON too.
 func WantsJSON(cmd *cobra.Command) bool {
 	f := cmd.Flags().Lookup("output")
-	return f != nil && f.Value.String() == string(FormatJSON)
+	return f != nil && (f.Value.String() == string(FormatJSON) || f.Value.String() == string(FormatNDJSON))
 }
 
 // WriteValue writes one value as JSON or YAML, both with the JSON names.

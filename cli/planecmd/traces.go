@@ -21,9 +21,10 @@ func NewTracesCmd(env process.Env) *cobra.Command {
 	r := &rest.Connection{Env: env}
 	cmd := command.NewGroupCmd("traces", "Traces of what agents did, and their statistics",
 		`  svc traces list --since 1h --status error
+  svc traces tail --tool delete_order
   svc traces get 0199c2a4-…
   svc traces stats --period 7d --group-by agent`,
-		newTraceListCmd(r), newTraceGetCmd(r), newTraceStatsCmd(r), newTraceExportCmd(r),
+		newTraceListCmd(r), newTraceGetCmd(r), newTraceStatsCmd(r), newTraceExportCmd(r), newTraceTailCmd(r),
 	)
 	r.AddFlags(cmd)
 	return cmd

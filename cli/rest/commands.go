@@ -42,7 +42,7 @@ func NewListCmd[T any](r *Connection, cmd *cobra.Command, cols Columns[T], fetch
 		l := &listing[T]{
 			fetch: func(ctx context.Context, p client.Page) (api.Page[T], error) { return fetch(ctx, c, p) },
 			out:   &listWriter[T]{env: r.Env, format: f, cols: cols},
-			wait:  wait, note: r.Env.Stderr,
+			wait:  Wait, note: r.Env.Stderr,
 		}
 		if p.all {
 			return r.Explain(l.all(cmd.Context(), p.offset))

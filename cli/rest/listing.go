@@ -102,8 +102,8 @@ func (l *listing[T]) patiently(ctx context.Context, p client.Page, read int) (ap
 	}
 }
 
-// wait waits, or ends with its context.
-func wait(ctx context.Context, d time.Duration) error {
+// Wait waits, or ends with its context.
+func Wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -464,15 +464,19 @@ func TestStreamParsing(t *testing.T) {
 		name, body string
 		want       []string // id:trace id
 		err        string   // part of the error that ends it; empty: io.EOF
+		after      string   // where to resume
 	}{
-		{"one", "id: 1\ndata: {\"id\":\"a\"}\n\n", []string{"1:a"}, ""},
-		{"CRLF, comments, retry, no space", ": hi\r\nretry: 5\r\nid:1\r\ndata:{\"id\":\"a\"}\r\n\r\n", []string{"1:a"}, ""},
-		{"data on two lines", "id: 1\ndata: {\"id\":\ndata: \"a\"}\n\n", []string{"1:a"}, ""},
-		{"a cursor alone moves the id", "id: 5\n\nid: 6\ndata: {\"id\":\"a\"}\n\ndata: {\"id\":\"b\"}\n\n", []string{"6:a", "6:b"}, ""},
-		{"an event that is not finished is none", "id: 1\ndata: {\"id\":\"a\"}\n", nil, ""},
-		{"not a trace", "id: 1\ndata: hello\n\n", nil, "is not a trace"},
-		{"an endless line", "data: " + strings.Repeat("x", 2<<20) + "\n\n", nil, "longer than"},
-		{"endless lines", strings.Repeat("data: "+strings.Repeat("x", 1000)+"\n", 2000), nil, "longer than"},
+		{"one", "id: 1\ndata: {\"id\":\"a\"}\n\n", []string{"1:a"}, "", "1"},
+		{"CRLF, comments, retry, no space", ": hi\r\nretry: 5\r\nid:1\r\ndata:{\"id\":\"a\"}\r\n\r\n", []string{"1:a"}, "", "1"},
+		{"data on two lines", "id: 1\ndata: {\"id\":\ndata: \"a\"}\n\n", []string{"1:a"}, "", "1"},
+		{"a cursor alone moves the id", "id: 5\n\nid: 6\ndata: {\"id\":\"a\"}\n\ndata: {\"id\":\"b\"}\n\n", []string{"6:a", "6:b"}, "", "6"},
+		{"an event that is not finished is none", "id: 1\ndata: {\"id\":\"a\"}\n", nil, "", "41"},
+		{"not a trace", "id: 1\ndata: hello\n\n", nil, "is not a trace", "1"},
+		{"an endless line", "data: " + strings.Repeat("x", 2<<20) + "\n\n", nil, "longer than", "41"},
+		{"endless lines", strings.Repeat("data: "+strings.Repeat("x", 1000)+"\n", 2000), nil, "longer than", "41"},
+		{"an event that is cut off comes again", "id: 1\ndata: {\"id\":\"a\"}\n\nid: 2\ndata: {\"id\":\"b", []string{"1:a"}, "", "1"},
+		{"an event that is too long does not", "id: 7\ndata: " + strings.Repeat("x", 2<<20) + "\n\n", nil, "longer than", "7"},
+		{"nor one of too many lines", "id: 7\n" + strings.Repeat("data: "+strings.Repeat("x", 1000)+"\n", 2000), nil, "longer than", "7"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -502,6 +506,9 @@ func TestStreamParsing(t *testing.T) {
 			}
 			if fmt.Sprint(got) != fmt.Sprint(tc.want) {
 				t.Errorf("got %v, want %v", got, tc.want)
+			}
+			if s.LastEventID() != tc.after {
+				t.Errorf("resumes after %q, want %q", s.LastEventID(), tc.after)
 			}
 		})
 	}

@@ -111,19 +111,27 @@ func (s *TraceStream) Close() error {
 	return s.body.Close()
 }
 
-// event reads the lines of one event and returns its data.
+// event reads the lines of one event and returns its data. The id of an event counts
+// when all of the event is there: one that is cut off comes again after a reconnection.
+// One that is too long does not.
 func (s *TraceStream) event() ([]byte, error) {
 	var data []byte
-	size := 0
+	id, size := s.lastID, 0
 	for {
 		line, err := s.line()
+		if errors.Is(err, errLongLine) {
+			s.lastID = id
+			err = fmt.Errorf("line of event %q: %w", id, err)
+		}
 		if err != nil {
 			return nil, err // an event that is not finished is none
 		}
 		if size += len(line); size > maxEvent {
+			s.lastID = id
 			return nil, fmt.Errorf("event after %q is longer than %d bytes", s.lastID, maxEvent)
 		}
 		if len(line) == 0 {
+			s.lastID = id
 			return data, nil
 		}
 		name, value, _ := bytes.Cut(line, []byte(":"))
@@ -136,11 +144,14 @@ func (s *TraceStream) event() ([]byte, error) {
 			data = append(data, value...)
 		case "id":
 			if bytes.IndexByte(value, 0) < 0 {
-				s.lastID = string(value)
+				id = string(value)
 			}
 		}
 	}
 }
+
+// errLongLine ends a stream whose line is too long to be read.
+var errLongLine = fmt.Errorf("longer than %d bytes", maxEvent)
 
 // line reads up to a line feed, at most maxEvent bytes.
 func (s *TraceStream) line() ([]byte, error) {
@@ -154,7 +165,7 @@ func (s *TraceStream) line() ([]byte, error) {
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return nil, err
 		case len(line) > maxEvent:
-			return nil, fmt.Errorf("line after event %q is longer than %d bytes", s.lastID, maxEvent)
+			return nil, errLongLine
 		}
 	}
 }

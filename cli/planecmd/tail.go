@@ -1,0 +1,234 @@
+package planecmd
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"svc/cli/command"
+	"svc/cli/output"
+	"svc/cli/rest"
+	"svc/gateway/backoff"
+	"svc/server/api"
+	"svc/server/client"
+)
+
+// tailFormats are the formats of svc traces tail: all of them can be written as traces come.
+var tailFormats = []output.Format{output.FormatTable, output.FormatNDJSON}
+
+func newTraceTailCmd(r *rest.Connection) *cobra.Command {
+	t := &traceTail{r: r, wait: rest.Wait}
+	f := output.FormatTable
+	cmd := &cobra.Command{
+		Use: "tail", Short: "Print traces as they come",
+		Long: `Print the traces that pass the filters as the control plane stores them, from now
+on. After a lost connection svc reconnects and goes on behind the last trace, so that
+none is missing; it waits as long as the control plane asks for (Retry-After). What
+happens to the connection is told on standard error.
+
+Ctrl-C ends it, and so does the number of traces of -n.`,
+		Example: `  svc traces tail --status error
+  svc traces tail --tool delete_order -o ndjson | jq .reason
+  svc traces tail --agent support-bot -n 1`,
+		Args: command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if t.max < 0 {
+				return command.Usagef("0 is no bound", "-n must not be negative, got %d", t.max)
+			}
+			c, err := r.Client()
+			if err != nil {
+				return err
+			}
+			t.open = c.StreamTraces
+			t.show = showTraces(r, f)
+			ctx, stop := untilSignal(cmd.Context(), r)
+			defer stop()
+			err = t.run(ctx)
+			if ctx.Err() != nil || errors.As(err, new(outputError)) && errors.Is(err, syscall.EPIPE) {
+				return nil // Ctrl-C, or nobody reads any more
+			}
+			return r.Explain(err)
+		},
+	}
+	addTraceFilter(r, cmd, &t.filter)
+	cmd.Flags().IntVarP(&t.max, "max", "n", 0, "end after this many traces; 0 is no bound")
+	output.AddFormatFlag(cmd, &f, tailFormats...)
+	return cmd
+}
+
+// untilSignal returns a context that ends with the first signal to this process. The
+// returned function must be called when the work is done.
+func untilSignal(ctx context.Context, r *rest.Connection) (context.Context, func()) {
+	signals, ignore := r.Env.Signals()
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-signals:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(); <-done; ignore() }
+}
+
+// showTraces returns what writes one trace in a format.
+func showTraces(r *rest.Connection, f output.Format) func(api.TraceItem) error {
+	if f == output.FormatNDJSON {
+		return func(t api.TraceItem) error {
+			line, err := json.Marshal(t)
+			if err != nil {
+				return err
+			}
+			_, err = r.Env.Stdout.Write(append(output.EscapeInvisible(line), '\n'))
+			return err
+		}
+	}
+	var table *output.TableWriter
+	return func(t api.TraceItem) error {
+		rows := [][]string{traceColumns.Row(t)}
+		if table == nil {
+			table = &output.TableWriter{Out: r.Env.Stdout, Width: r.Env.TableWidth()}
+			rows = [][]string{traceColumns.Header, rows[0]}
+		}
+		return table.Write(rows)
+	}
+}
+
+// traceTail follows the stream of traces over lost connections.
+type traceTail struct {
+	r      *rest.Connection
+	filter client.TraceFilter
+	max    int // 0 is no bound
+	open   func(ctx context.Context, f client.TraceFilter, lastEventID string) (*client.TraceStream, error)
+	show   func(api.TraceItem) error
+	wait   func(context.Context, time.Duration) error
+
+	cursor string
+	shown  int
+}
+
+// errEnough ends a tail that has shown as many traces as it should.
+var errEnough = errors.New("enough traces")
+
+// run prints traces until ctx ends, enough were shown, the output cannot be written, or
+// the control plane refuses for good. A control plane that cannot be reached at first is
+// an error at once; later on it is waited for.
+func (t *traceTail) run(ctx context.Context) error {
+	connected, failures := false, 0
+	for {
+		opened, err := t.follow(ctx)
+		switch {
+		case errors.Is(err, errEnough):
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		}
+		connected = connected || opened
+		if opened {
+			failures = 0
+		}
+		failures++
+		pause, final := t.pause(err, failures, connected)
+		if final {
+			return err
+		}
+		t.note("%s; connecting again in %s", whyLost(err), pause)
+		if err := t.wait(ctx, pause); err != nil {
+			return err
+		}
+	}
+}
+
+// outputError is an error of the output, not of the connection.
+type outputError struct{ error }
+
+func (e outputError) Unwrap() error { return e.error }
+
+// follow opens the stream and prints what comes until it ends. It reports whether the
+// stream was opened.
+func (t *traceTail) follow(ctx context.Context) (opened bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	late := time.AfterFunc(cmp.Or(t.r.Timeout, client.DefaultTimeout), func() { cancel(context.DeadlineExceeded) })
+	stream, err := t.open(ctx, t.filter, t.cursor)
+	if !late.Stop() && err != nil {
+		return false, context.Cause(ctx)
+	}
+	if err != nil {
+		return false, err
+	}
+	defer stream.Close()
+	t.note("connected; traces are shown as they come")
+	for {
+		ev, err := stream.Next()
+		if err != nil {
+			t.cursor = stream.LastEventID()
+			return true, err
+		}
+		if err := t.show(ev.Trace); err != nil {
+			return true, outputError{err}
+		}
+		t.cursor = ev.ID
+		if t.shown++; t.shown == t.max {
+			return true, errEnough
+		}
+	}
+}
+
+// pause returns how long to wait after an error, or that it is final. A place in the
+// stream that the control plane does not know any more is given up with a note.
+func (t *traceTail) pause(err error, failures int, connected bool) (time.Duration, bool) {
+	pause := backoff.After(failures, time.Second, 15*time.Second)
+	var answer *client.Error
+	switch {
+	case errors.As(err, new(outputError)):
+		return 0, true
+	case !errors.As(err, &answer):
+		return pause, !connected
+	case answer.RetryAfter > 0:
+		return answer.RetryAfter, answer.RetryAfter > maxTailWait
+	case answer.Status == http.StatusBadRequest && t.cursor != "" && connected:
+		t.cursor = ""
+		t.note("the control plane cannot go on behind the last trace: traces may be missing here")
+		return pause, false
+	case answer.Status >= http.StatusInternalServerError, answer.Status == http.StatusTooManyRequests:
+		return pause, !connected
+	}
+	return 0, true
+}
+
+// maxTailWait bounds the wait that a control plane can ask for.
+const maxTailWait = time.Hour
+
+// whyLost says in words why a stream ended.
+func whyLost(err error) string {
+	var answer *client.Error
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "the stream ended"
+	case errors.As(err, &answer) && answer.Status == http.StatusTooManyRequests:
+		return "the control plane limits the rate: " + answer.Message
+	case errors.As(err, &answer):
+		return fmt.Sprintf("control plane not available (%d)", answer.Status)
+	case errors.Is(err, context.DeadlineExceeded):
+		return "the control plane did not answer in time"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "nothing answers at the control plane's address"
+	}
+	return "the connection was lost: " + err.Error()
+}
+
+// note writes a line about the connection to standard error.
+func (t *traceTail) note(format string, args ...any) {
+	fmt.Fprintf(t.r.Env.Stderr, "%s\n", output.Clean(fmt.Sprintf(format, args...)))
+}

@@ -98,7 +98,7 @@ func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	cmd := exec.Command(program, args[2:]...)
 	cmd.Dir = ts.MkAbs(".")
-	for _, name := range []string{"PATH", "HOME", "TMPDIR", "GORACE", "NO_COLOR", "SVC_BOOTSTRAP_API_KEY", "IDP_WEBHOOK_SECRET", "SVC_RATE_LIMIT"} {
+	for _, name := range []string{"PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "GORACE", "NO_COLOR", "SVC_BOOTSTRAP_API_KEY", "IDP_WEBHOOK_SECRET", "SVC_RATE_LIMIT"} {
 		if v := ts.Getenv(name); v != "" {
 			cmd.Env = append(cmd.Env, name+"="+v)
 		}

@@ -178,7 +178,7 @@ func UnreadVariables(env process.Env, flags *pflag.FlagSet) (lines []string) {
 
 // otherVariables are the variables that commands read beside those of flags.
 var otherVariables = []string{
-	"SVC_CONFIG", "SVC_URL", "SVC_API_KEY", "SVC_API_KEY_FILE", "SVC_BOOTSTRAP_API_KEY", "SVC_HEALTH_URL",
+	"SVC_CONFIG", "SVC_URL", "SVC_API_KEY", "SVC_API_KEY_FILE", "SVC_CONTEXT", "SVC_BOOTSTRAP_API_KEY", "SVC_HEALTH_URL",
 	// What the examples of gateway configurations refer to.
 	"SVC_INGEST_KEY", "SVC_FIRST_CLIENT_HASH", "SVC_GATEWAY_URL", "SVC_GATEWAY_KEY",
 }

@@ -84,6 +84,7 @@ type devStack struct {
 	vars     map[string]string
 	started  time.Time
 	shownDir string   // the data directory as it was given
+	context  string   // what became of the context of 'svc dev'
 	moved    []string // what did not get its usual port
 }
 

@@ -118,6 +118,7 @@ func (s *devStack) screen(took time.Duration) string {
 	line("")
 	row("Rules", filepath.Join(s.shownDir, "gateway.yaml"), fmt.Sprintf("edit, then: kill -HUP %d", s.env.PID))
 	row("For scripts", filepath.Join(s.shownDir, StateFile), "all of the above")
+	line("  %s%-14s %s%s", p.dim, "Context", output.Clean(s.context), p.reset)
 	for _, m := range s.moved {
 		line("  %s%s%s", p.dim, m, p.reset)
 	}

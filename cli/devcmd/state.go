@@ -1,18 +1,22 @@
 package devcmd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
+	"net"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"svc/cli/command"
+	"svc/cli/contexts"
 	"svc/cli/process"
 	"svc/cli/storecmd"
 	"svc/gateway/license"
@@ -138,7 +142,41 @@ func (s *devStack) saveState(context.Context) error {
 	if err := s.state.save(s.env, s.o.dataDir); err != nil {
 		return fmt.Errorf("write %s: %w", StateFile, err)
 	}
+	s.saveContext()
 	return nil
+}
+
+// devContext is the context that 'svc dev' writes.
+const devContext = "dev"
+
+// saveContext makes the control plane a context, and the one that commands use where
+// there is none in use. A context of that name for another machine is the user's own
+// and stays. Nothing here keeps 'svc dev' from starting.
+func (s *devStack) saveContext() {
+	file, err := contexts.Load(s.env)
+	if old, ok := file.Get(devContext); err == nil && ok && !loopback(old.URL) {
+		s.context = "context dev is for " + old.URL + " and stays as it is"
+		return
+	}
+	if err == nil {
+		file.Put(contexts.Context{Name: devContext, URL: s.state.ControlPlaneURL, APIKey: s.state.APIKey})
+		file.Current = cmp.Or(file.Current, devContext)
+		err = contexts.Save(s.env, file)
+	}
+	switch {
+	case err != nil:
+		s.context = "no context: " + err.Error()
+	case file.Current == devContext:
+		s.context = "svc commands use this control plane: context dev"
+	default:
+		s.context = "svc --context dev uses this control plane; in use is " + file.Current
+	}
+}
+
+// loopback reports whether a URL is for this machine.
+func loopback(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback())
 }
 
 // devVariablesFile is DATA_DIR/gateway.env: the ${SVC_DEV_…} values that

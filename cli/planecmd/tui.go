@@ -1,7 +1,6 @@
 package planecmd
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -110,7 +109,7 @@ func (o *tuiOptions) watchPlane(ctx context.Context, t *tui.Options) error {
 	if err != nil {
 		return o.Explain(err)
 	}
-	t.Source, t.Plane, t.Name = tui.Live(c), c, cmp.Or(o.URL, o.Env.Getenv("SVC_URL"), rest.DefaultURL)
+	t.Source, t.Plane, t.Name = tui.Live(c), c, o.Address()
 	return nil
 }
 

@@ -66,15 +66,27 @@ func NewListCmd[T any](r *Connection, cmd *cobra.Command, cols Columns[T], fetch
 
 // NewListAllCmd returns a command for a list that the API gives whole.
 func NewListAllCmd[T any](r *Connection, cmd *cobra.Command, cols Columns[T], fetch func(context.Context, *client.Client) (api.List[T], error)) *cobra.Command {
-	f := output.FormatTable
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	return newWholeListCmd(r, cmd, cols, func(ctx context.Context) (api.List[T], error) {
 		c, err := r.Client()
 		if err != nil {
-			return err
+			return api.List[T]{}, err
 		}
-		list, err := fetch(cmd.Context(), c)
+		list, err := fetch(ctx, c)
+		return list, r.Explain(err)
+	})
+}
+
+// NewLocalListCmd returns a command for a list that is made without a control plane.
+func NewLocalListCmd[T any](r *Connection, cmd *cobra.Command, cols Columns[T], list func() (api.List[T], error)) *cobra.Command {
+	return newWholeListCmd(r, cmd, cols, func(context.Context) (api.List[T], error) { return list() })
+}
+
+func newWholeListCmd[T any](r *Connection, cmd *cobra.Command, cols Columns[T], fetch func(context.Context) (api.List[T], error)) *cobra.Command {
+	f := output.FormatTable
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		list, err := fetch(cmd.Context())
 		if err != nil {
-			return r.Explain(err)
+			return err
 		}
 		w := &listWriter[T]{env: r.Env, format: f, cols: cols, whole: true}
 		if err := w.page(list.Data); err != nil {
@@ -104,15 +116,23 @@ func (p *paging) check(cmd *cobra.Command) error {
 
 // NewValueCmd returns a command that shows one value: what it read or made.
 func NewValueCmd[T any](r *Connection, cmd *cobra.Command, do func(context.Context, *client.Client, []string) (T, error)) *cobra.Command {
-	f := output.FormatTable
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return NewLocalValueCmd(r, cmd, func(ctx context.Context, args []string) (v T, err error) {
 		c, err := r.Client()
 		if err != nil {
-			return err
+			return v, err
 		}
-		v, err := do(cmd.Context(), c, args)
+		v, err = do(ctx, c, args)
+		return v, r.Explain(err)
+	})
+}
+
+// NewLocalValueCmd returns a command that shows one value that is made without a control plane.
+func NewLocalValueCmd[T any](r *Connection, cmd *cobra.Command, do func(context.Context, []string) (T, error)) *cobra.Command {
+	f := output.FormatTable
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		v, err := do(cmd.Context(), args)
 		if err != nil {
-			return r.Explain(err)
+			return err
 		}
 		if f != output.FormatTable {
 			return output.WriteValue(r.Env.Stdout, f, v)

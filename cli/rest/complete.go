@@ -23,6 +23,7 @@ func CompleteIDs(r *Connection, list completer) cobra.CompletionFunc {
 		if len(args) > 0 || list == nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
+		r.silent = true
 		c, err := r.Client()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp

@@ -24,13 +24,19 @@ import (
 // DefaultURL is where 'svc serve' and 'svc dev' listen.
 const DefaultURL = "http://127.0.0.1:8080"
 
-// Connection is the control plane that a command talks to, and the key.
+// Connection is the control plane that a command talks to, and the key. It is used by
+// one goroutine.
 type Connection struct {
 	Env     process.Env
 	URL     string
 	key     string
 	keyFile string
+	context string
 	Timeout time.Duration
+
+	target *Target  // once it is found
+	silent bool     // completion warns of nothing
+	warned []string // what was warned of already
 }
 
 // AddFlags adds the flags to a group, for all of its commands.
@@ -39,38 +45,66 @@ func (r *Connection) AddFlags(cmd *cobra.Command) {
 	f.StringVar(&r.URL, "url", "", "control plane, or SVC_URL (default "+DefaultURL+")")
 	f.StringVar(&r.keyFile, "api-key-file", "", `file with the API key, "-" for standard input, or SVC_API_KEY_FILE`)
 	f.StringVar(&r.key, "api-key", "", "API key; SVC_API_KEY keeps it out of the process list")
+	f.StringVar(&r.context, "context", "", "control plane and key by name, or SVC_CONTEXT; see 'svc context'")
 	f.DurationVar(&r.Timeout, "timeout", client.DefaultTimeout, "how long one request may take")
+	complete := CompleteContexts(r)
+	if err := cmd.RegisterFlagCompletionFunc("context", func(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+		return complete(cmd, nil, word)
+	}); err != nil {
+		panic(err) // only when registered twice
+	}
 }
 
-// Client builds the client: flags before the environment.
+// Client builds the client for the Target.
 func (r *Connection) Client() (*client.Client, error) {
-	base := cmp.Or(r.URL, r.Env.Getenv("SVC_URL"), DefaultURL)
-	u, err := url.Parse(base)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, command.Usagef("write it like "+DefaultURL, "--url or SVC_URL: %q is not the URL of a control plane", base)
-	}
-	key, err := r.apiKey()
+	t, err := r.Target()
 	if err != nil {
 		return nil, err
 	}
-	return client.New(base, key, client.WithTimeout(r.Timeout), client.WithUserAgent("svc/"+r.Env.Build.Info().Version)), nil
+	u, err := url.Parse(t.URL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, command.Usagef("write it like "+DefaultURL, "--url or SVC_URL: %q is not the URL of a control plane", t.URL)
+	}
+	if t.Key == "" {
+		if t.Withheld != "" {
+			return nil, command.Usagef("set SVC_API_KEY, give --api-key-file FILE, or add a context for that URL", "no API key for %s (%s): %s", t.URL, t.URLFrom, t.Withheld)
+		}
+		return nil, command.Usagef("set SVC_API_KEY, give --api-key-file FILE, or name a control plane with 'svc context add'", "no API key")
+	}
+	return client.New(t.URL, t.Key, client.WithTimeout(r.Timeout), client.WithUserAgent("svc/"+r.Env.Build.Info().Version)), nil
 }
 
-func (r *Connection) apiKey() (string, error) {
-	if r.key != "" {
-		return r.key, nil
+// Address is the URL of the control plane, for messages.
+func (r *Connection) Address() string {
+	t, err := r.Target()
+	if err != nil {
+		return cmp.Or(r.URL, r.Env.Getenv("SVC_URL"), DefaultURL)
 	}
-	path := r.keyFile
+	return t.URL
+}
+
+// givenKey returns the key of flags and variables, and where it is from; empty for none.
+func (r *Connection) givenKey() (key, from string, err error) {
+	if r.key != "" {
+		return r.key, "--api-key", nil
+	}
+	path, from := r.keyFile, "--api-key-file"
 	if path == "" {
 		if key := r.Env.Getenv("SVC_API_KEY"); key != "" {
-			return key, nil
+			return key, "SVC_API_KEY", nil
 		}
-		path = r.Env.Getenv("SVC_API_KEY_FILE")
+		path, from = r.Env.Getenv("SVC_API_KEY_FILE"), "SVC_API_KEY_FILE"
 	}
 	if path == "" {
-		return "", command.Usagef("set SVC_API_KEY, or give --api-key-file FILE", "no API key")
+		return "", "", nil
 	}
-	data, err := r.Env.ReadFile(path)
+	key, err = ReadKey(r.Env, path)
+	return key, from, err
+}
+
+// ReadKey reads an API key from a file, "-" for standard input.
+func ReadKey(env process.Env, path string) (string, error) {
+	data, err := env.ReadFile(path)
 	if err != nil {
 		return "", command.Usage(fmt.Errorf("read the API key: %w", err), "")
 	}
@@ -93,7 +127,7 @@ func (r *Connection) Explain(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return command.Failed(errors.New("the control plane did not answer in time"), "raise --timeout, or look at its log")
 	}
-	base := cmp.Or(r.URL, r.Env.Getenv("SVC_URL"), DefaultURL)
+	base := r.Address()
 	var dns *net.DNSError
 	var unknownCA x509.UnknownAuthorityError
 	switch {
@@ -115,6 +149,9 @@ func (r *Connection) explainAnswer(answer *client.Error) error {
 	err := command.WithDetails(errors.New(message), answer.Details)
 	switch answer.Status {
 	case http.StatusUnauthorized:
+		if t, tErr := r.Target(); tErr == nil && t.Context != "" && t.KeyFrom == "context "+t.Context {
+			return command.Failed(err, "check the API key of "+t.KeyFrom+": 'svc context add "+t.Context+" --url "+t.URL+" --replace' asks for another")
+		}
 		return command.Failed(err, "check the API key: SVC_API_KEY, --api-key-file or --api-key")
 	case http.StatusForbidden:
 		return command.Failed(err, "use a key that may do this; 'api' keys without a team may do everything")

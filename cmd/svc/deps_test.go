@@ -26,6 +26,8 @@ var forbidden = []struct{ from, to, why string }{
 	{"tui/...", "server", "the tui is a REST client like any other"},
 	{"tui/...", "gateway/...", "what is read of an audit file is handed in"},
 	{"...", "cli/...", "cli is the composition root"},
+	{"cli/contexts", "server/...", "it keeps names, URLs and keys, and asks nobody"},
+	{"cli/contexts", "cli/rest", "which context is used is not its business"},
 	{"cli/rest", "store/...", "it is a REST client"},
 	{"cli/rest", "server", "it is a REST client"},
 	{"cli/rest", "gateway/...", "it is a REST client of the control plane"},
@@ -100,7 +102,7 @@ var owners = map[string][]string{
 	"go.etcd.io/bbolt/...":                         {"store/bolt"},
 	"github.com/jackc/pgx/v5/...":                  {"store/postgres", "store/postgres/postgrestest"},
 	"github.com/pelletier/go-toml/v2":              {"cli/clientfile"},
-	"gopkg.in/yaml.v3":                             {"gateway/config", "cli/foreign", "cli/output", "cli/command", "cli/gatewaycmd"},
+	"gopkg.in/yaml.v3":                             {"gateway/config", "cli/contexts", "cli/foreign", "cli/output", "cli/command", "cli/gatewaycmd"},
 	"github.com/golang-jwt/jwt/v5":                 {"gateway/auth", "gateway/auth/authtest", "gateway/license"},
 	"golang.org/x/crypto/argon2":                   {"gateway/auth"},
 	"golang.org/x/crypto/...":                      {"gateway/auth"},
@@ -144,7 +146,7 @@ func TestImports(t *testing.T) {
 // with a lower number, so packages with the same number do not import one another.
 var commandLine = map[string]int{
 	"cli/process": 0, "cli/daemon": 0, "cli/demo": 0,
-	"cli/output": 1, "cli/process/processtest": 1, "cli/bridge": 1, "cli/clientfile": 1,
+	"cli/output": 1, "cli/process/processtest": 1, "cli/bridge": 1, "cli/clientfile": 1, "cli/contexts": 1,
 	"cli/foreign":  2,
 	"cli/command":  2,
 	"cli/rest":     3,

@@ -1,0 +1,240 @@
+package planecmd
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"svc/cli/command"
+	"svc/cli/contexts"
+	"svc/cli/output"
+	"svc/cli/process"
+	"svc/cli/rest"
+	"svc/server/api"
+)
+
+// NewContextCmd returns the commands on the file of contexts; none of them asks a
+// control plane.
+func NewContextCmd(env process.Env) *cobra.Command {
+	return command.NewGroupCmd("context", "Control planes by name, each with its API key",
+		`  svc context add staging --url https://svc.staging.example.com --api-key-file key.txt
+  svc context use staging
+  svc agents list --context production`,
+		newContextListCmd(env), newContextUseCmd(env), newContextAddCmd(env), newContextRemoveCmd(env), newContextShowCmd(env))
+}
+
+// contextItem is a context as it is shown: without its key.
+type contextItem struct {
+	Name      string `json:"name"`
+	Current   bool   `json:"current"`
+	URL       string `json:"url"`
+	KeyPrefix string `json:"keyPrefix"`
+}
+
+// keyPrefix is how lists show a key: enough to know it again. A key of another form is
+// shown by its presence alone.
+func keyPrefix(key string) string {
+	at := strings.LastIndexByte(key[:min(len(key), 16)], '_') + 1
+	switch {
+	case key == "":
+		return ""
+	case at == 0 || len(key) < at+24:
+		return "…"
+	}
+	return key[:at+4] + "…"
+}
+
+func newContextListCmd(env process.Env) *cobra.Command {
+	r := &rest.Connection{Env: env}
+	return rest.NewLocalListCmd(r, &cobra.Command{
+		Use: "list", Short: "List the contexts", Example: `  svc context list`,
+	}, rest.Columns[contextItem]{
+		Header: []string{"CURRENT", "NAME", "URL", "KEY"},
+		Row: func(c contextItem) []string {
+			current := ""
+			if c.Current {
+				current = "*"
+			}
+			return []string{current, c.Name, c.URL, output.Dash(c.KeyPrefix)}
+		},
+	}, func() (api.List[contextItem], error) {
+		file, err := r.LoadContexts()
+		items := make([]contextItem, len(file.Contexts))
+		for i, c := range file.Contexts {
+			items[i] = contextItem{c.Name, c.Name == file.Current, c.URL, keyPrefix(c.APIKey)}
+		}
+		return api.List[contextItem]{Data: items, Total: len(items)}, err
+	})
+}
+
+func newContextUseCmd(env process.Env) *cobra.Command {
+	r := &rest.Connection{Env: env}
+	return &cobra.Command{
+		Use: "use NAME", Short: "Make a context the one that commands use",
+		Long: `Make a context the one that commands use where neither --context nor SVC_CONTEXT
+names another.`,
+		Example: `  svc context use staging`,
+		Args:    command.WantArgs("a NAME"), ValidArgsFunction: rest.CompleteContexts(r),
+		RunE: func(_ *cobra.Command, args []string) error {
+			file, err := r.LoadContexts()
+			if err != nil {
+				return err
+			}
+			c, err := r.FindContext(file, args[0])
+			if err != nil {
+				return err
+			}
+			file.Current = c.Name
+			if err := contexts.Save(env, file); err != nil {
+				return err
+			}
+			r.Note("context "+c.Name+" (%s) is used now", c.URL)
+			return nil
+		},
+	}
+}
+
+func newContextAddCmd(env process.Env) *cobra.Command {
+	r := &rest.Connection{Env: env}
+	var url, key, keyFile string
+	var use, replace bool
+	cmd := &cobra.Command{
+		Use: "add NAME", Short: "Add a control plane under a name",
+		Long: `Add a control plane under a name, with the API key for it. The key is read from
+--api-key-file ("-" is standard input), or asked for on a terminal, and kept in
+contexts.yaml, which only its owner may read; it is sent to this URL alone. Without a
+key in the context, commands take SVC_API_KEY.
+
+The first context becomes the one that commands use.`,
+		Example: `  svc context add staging --url https://svc.staging.example.com --api-key-file key.txt
+  svc context add local --url http://127.0.0.1:8080 --use`,
+		Args: command.WantArgs("a NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			file, err := r.LoadContexts()
+			if err != nil {
+				return err
+			}
+			c := contexts.Context{Name: args[0], URL: url, APIKey: key}
+			if err := c.Check(); err != nil {
+				return command.Usage(err, "")
+			}
+			if _, exists := file.Get(c.Name); exists && !replace {
+				return command.Failed(fmt.Errorf("there is a context %s already", c.Name), "--replace replaces it")
+			}
+			if c.APIKey == "" {
+				if c.APIKey, err = askKey(env, keyFile, c.URL); err != nil {
+					return err
+				}
+			}
+			if err := c.Check(); err != nil {
+				return command.Usage(err, "")
+			}
+			file.Put(c)
+			if use || len(file.Contexts) == 1 {
+				file.Current = c.Name
+			}
+			if err := contexts.Save(env, file); err != nil {
+				return err
+			}
+			note := "context " + c.Name + " (%s) added"
+			if file.Current == c.Name {
+				note += "; commands use it"
+			}
+			r.Note(note, c.URL)
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&url, "url", "", "of the control plane")
+	f.StringVar(&keyFile, "api-key-file", "", `file with the API key, "-" for standard input`)
+	f.StringVar(&key, "api-key", "", "API key; a file keeps it out of the process list")
+	f.BoolVar(&use, "use", false, "commands use it from now on")
+	f.BoolVar(&replace, "replace", false, "replace the context of this name")
+	cmd.MarkFlagsMutuallyExclusive("api-key", "api-key-file")
+	command.RequireFlags(cmd, "url")
+	return cmd
+}
+
+// askKey reads the key of a new context from a file or a terminal; empty for none.
+func askKey(env process.Env, file, url string) (string, error) {
+	if file != "" {
+		return rest.ReadKey(env, file)
+	}
+	if !env.StdinTTY || env.ReadPassword == nil {
+		return "", nil
+	}
+	fmt.Fprintf(env.Stderr, "API key for %s (none: press Enter): ", output.Clean(url))
+	key, err := env.ReadPassword()
+	fmt.Fprintln(env.Stderr)
+	return strings.TrimSpace(string(key)), err
+}
+
+func newContextRemoveCmd(env process.Env) *cobra.Command {
+	r := &rest.Connection{Env: env}
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "remove NAME", Aliases: []string{"rm"}, Short: "Remove a context and the key in it",
+		Long: `Remove a context and the key in it from contexts.yaml. The key stays good at the
+control plane: 'svc keys delete' ends it.`,
+		Example: `  svc context remove staging --yes`,
+		Args:    command.WantArgs("a NAME"), ValidArgsFunction: rest.CompleteContexts(r),
+		RunE: func(_ *cobra.Command, args []string) error {
+			file, err := r.LoadContexts()
+			if err != nil {
+				return err
+			}
+			c, err := r.FindContext(file, args[0])
+			if err != nil {
+				return err
+			}
+			if err := command.Confirm(env, yes, "remove context "+c.Name+" ("+output.Clean(c.URL)+")"); err != nil {
+				return err
+			}
+			file.Delete(c.Name)
+			if err := contexts.Save(env, file); err != nil {
+				return err
+			}
+			r.Note("context %s removed", c.Name)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+// connectionInUse is what commands would use: the control plane, the key, and where
+// both are from.
+type connectionInUse struct {
+	Context   string `json:"context"`
+	URL       string `json:"url"`
+	URLFrom   string `json:"urlFrom"`
+	KeyPrefix string `json:"keyPrefix"`
+	KeyFrom   string `json:"keyFrom"`
+	Note      string `json:"note,omitempty"`
+	File      string `json:"file"`
+}
+
+func newContextShowCmd(env process.Env) *cobra.Command {
+	r := &rest.Connection{Env: env}
+	cmd := rest.NewLocalValueCmd(r, &cobra.Command{
+		Use: "show [NAME]", Short: "Show what commands use: control plane, key, and where they are from",
+		Long: `Show which control plane and which API key commands use, with the same flags and
+variables, and where each is from; with a NAME, with that context. The key itself is
+never shown, and nothing is asked.`,
+		Example: `  svc context show
+  svc context show staging -o json`,
+		Args: cobra.MaximumNArgs(1), ValidArgsFunction: rest.CompleteContexts(r),
+	}, func(_ context.Context, args []string) (connectionInUse, error) {
+		if len(args) > 0 {
+			r.UseContext(args[0])
+		}
+		t, err := r.Target()
+		return connectionInUse{Context: t.Context, URL: t.URL, URLFrom: t.URLFrom, KeyPrefix: keyPrefix(t.Key), KeyFrom: t.KeyFrom,
+			Note: t.Withheld, File: cmp.Or(contexts.Path(env), "no home directory")}, err
+	})
+	r.AddFlags(cmd)
+	return cmd
+}

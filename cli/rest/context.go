@@ -1,0 +1,160 @@
+package rest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"svc/cli/command"
+	"svc/cli/contexts"
+	"svc/cli/output"
+)
+
+// Target is the control plane that a command talks to, the key that it sends, and
+// where each of them is from.
+type Target struct {
+	URL, URLFrom string
+	Key, KeyFrom string // Key is empty where there is none
+	Context      string // the context that is used for one of them; empty for none
+	// Withheld is why there is no key although the context has one.
+	Withheld string
+}
+
+// Target finds the control plane and the key. The URL is that of --url, SVC_URL, the
+// context, or else the default one. The key is that of --api-key, --api-key-file, the
+// context that --context names, SVC_API_KEY, SVC_API_KEY_FILE, or the context that
+// SVC_CONTEXT names or the file has as the current one. A context's key is used with
+// the URL of that context only.
+//
+// The answer stays what it was at first: standard input can be read once.
+func (r *Connection) Target() (Target, error) {
+	if r.target != nil {
+		return *r.target, nil
+	}
+	t, err := r.findTarget()
+	if err == nil {
+		r.target = &t
+	}
+	return t, err
+}
+
+func (r *Connection) findTarget() (Target, error) {
+	ctx, named, err := r.selected()
+	if err != nil {
+		return Target{}, err
+	}
+	var t Target
+	switch {
+	case r.URL != "":
+		t.URL, t.URLFrom = r.URL, "--url"
+	case r.Env.Getenv("SVC_URL") != "":
+		t.URL, t.URLFrom = r.Env.Getenv("SVC_URL"), "SVC_URL"
+	case ctx.Name != "":
+		t.URL, t.URLFrom, t.Context = ctx.URL, "context "+ctx.Name, ctx.Name
+	default:
+		t.URL, t.URLFrom = DefaultURL, "default"
+	}
+	own := ctx.APIKey
+	if own != "" && !contexts.SameURL(t.URL, ctx.URL) {
+		own, t.Withheld = "", fmt.Sprintf("the key of context %s is for %s alone", ctx.Name, ctx.URL)
+	}
+	fromContext := func() {
+		t.Key, t.KeyFrom, t.Context = own, "context "+ctx.Name, ctx.Name
+	}
+	if named && own != "" && r.key == "" && r.keyFile == "" {
+		fromContext()
+		return t, nil
+	}
+	if t.Key, t.KeyFrom, err = r.givenKey(); err != nil {
+		return t, err
+	}
+	if t.Key == "" && own != "" {
+		fromContext()
+	}
+	return t, nil
+}
+
+// selected returns the context that is named or current, empty for none, and whether
+// --context named it. A file that cannot be read matters only where a context is named,
+// or where it could still add something.
+func (r *Connection) selected() (ctx contexts.Context, byFlag bool, err error) {
+	name := cmp.Or(r.context, r.Env.Getenv("SVC_CONTEXT"))
+	hasURL := r.URL != "" || r.Env.Getenv("SVC_URL") != ""
+	hasKey := r.key != "" || r.keyFile != "" || r.Env.Getenv("SVC_API_KEY") != "" || r.Env.Getenv("SVC_API_KEY_FILE") != ""
+	if name == "" && hasURL && hasKey {
+		return contexts.Context{}, false, nil
+	}
+	file, err := r.LoadContexts()
+	if err != nil {
+		return contexts.Context{}, false, err
+	}
+	if name == "" {
+		ctx, _ = file.Get(file.Current)
+		return ctx, false, nil
+	}
+	if ctx, err = r.FindContext(file, name); err != nil {
+		return ctx, false, err
+	}
+	if r.context != "" && r.URL == "" && hasURL && !contexts.SameURL(r.Env.Getenv("SVC_URL"), ctx.URL) {
+		r.warn("SVC_URL is set: %s is asked, not %s of context %s", r.Env.Getenv("SVC_URL"), ctx.URL, ctx.Name)
+	}
+	return ctx, r.context != "", nil
+}
+
+// UseContext does what --context does.
+func (r *Connection) UseContext(name string) { r.context = name }
+
+// LoadContexts reads the file of contexts. That others may read it is a warning.
+func (r *Connection) LoadContexts() (contexts.File, error) {
+	file, err := contexts.Load(r.Env)
+	if err != nil {
+		return file, command.Usage(err, "correct the file, or move it away")
+	}
+	if mode, loose := contexts.Loose(r.Env); loose {
+		r.warn("%s holds API keys, and others may read or change it (mode %04o): chmod 600 it", contexts.Path(r.Env), mode)
+	}
+	return file, nil
+}
+
+// FindContext returns the context of a name, or an error that lists those that there are.
+func (r *Connection) FindContext(file contexts.File, name string) (contexts.Context, error) {
+	if ctx, ok := file.Get(name); ok {
+		return ctx, nil
+	}
+	hint := "'svc context add' adds one"
+	if names := file.Names(); len(names) > 0 {
+		hint = "there are " + strings.Join(names, ", ")
+		if near := command.Nearest(name, names); near != "" {
+			hint = "did you mean " + near + "? " + hint
+		}
+	}
+	return contexts.Context{}, command.Usagef(hint, "there is no context %q in %s", name, cmp.Or(contexts.Path(r.Env), "contexts.yaml: there is no home directory"))
+}
+
+// warn writes a warning to standard error, each once; completion stays silent.
+func (r *Connection) warn(format string, args ...any) {
+	text := output.Clean(fmt.Sprintf(format, args...))
+	if r.silent || slices.Contains(r.warned, text) {
+		return
+	}
+	r.warned = append(r.warned, text)
+	fmt.Fprintln(r.Env.Stderr, "warning: "+text)
+}
+
+// CompleteContexts completes the name of a context.
+func CompleteContexts(r *Connection) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		file, err := contexts.Load(r.Env)
+		if err != nil || len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		list := make([]string, len(file.Contexts))
+		for i, c := range file.Contexts {
+			list[i] = c.Name + "\t" + output.Clean(c.URL)
+		}
+		return list, cobra.ShellCompDirectiveNoFileComp
+	}
+}

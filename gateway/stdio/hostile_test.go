@@ -265,6 +265,34 @@ func TestClosingEndsReadsThatWait(t *testing.T) {
 	}
 }
 
+// A program that is slow to start, because it downloads itself, is not taken for one of
+// the legacy generation: that one answers initialize.
+func TestSlowStartsAreNoGeneration(t *testing.T) {
+	for _, test := range []struct{ program, answer, failure string }{
+		{"silent before initialize", `"code":-32601`, ""},
+		{"starts slowly", `"supportedVersions":["2026-07-28"]`, ""},
+		{"starts too slowly", "", "time"},
+	} {
+		t.Run(test.program, func(t *testing.T) {
+			r := newRig(t, func(c *upstream.Config) { c.StartTimeout = time.Second }, strings.Fields(test.program)...)
+			r.patience = 10 * time.Millisecond
+			resp, err := r.Post(t.Context(), &transport.Request{Body: []byte(`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{}}`)})
+			if test.failure != "" {
+				if err == nil || !errors.Is(err, upstream.ErrTimeout) || r.generation.legacy.Load() {
+					t.Fatalf("%v, legacy %t", err, r.generation.legacy.Load())
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := read(t, resp); !strings.Contains(got, test.answer) {
+				t.Error(got)
+			}
+		})
+	}
+}
+
 // The gateway's own requests have a process of their own, which later ones use again.
 func TestTheGatewaysOwnProcess(t *testing.T) {
 	r := newRig(t, nil)

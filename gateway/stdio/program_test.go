@@ -75,6 +75,8 @@ func (p *program) run(args []string) {
 		fmt.Println("Welcome to the server!")
 		fmt.Println(`[1, 2]`)
 		fmt.Println(`{"level":"info"}`)
+	case "silent before initialize", "starts slowly", "starts too slowly":
+		p.late(args)
 	case "rejects":
 		in := bufio.NewScanner(os.Stdin)
 		in.Scan()
@@ -91,6 +93,26 @@ func (p *program) run(args []string) {
 		var m incoming
 		if json.Unmarshal(line, &m) == nil {
 			p.receive(&m)
+		}
+	}
+}
+
+// late answers the first question, server/discover, when initialize has come too, or not
+// at all.
+func (p *program) late(args []string) {
+	in := bufio.NewScanner(os.Stdin)
+	var discover, initialize incoming
+	in.Scan()
+	_ = json.Unmarshal(in.Bytes(), &discover)
+	in.Scan()
+	_ = json.Unmarshal(in.Bytes(), &initialize)
+	switch args[0] {
+	case "silent":
+		p.receive(&initialize)
+	case "starts":
+		p.print(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no initialize here"}}`, initialize.ID)
+		if args[1] == "slowly" {
+			p.print(`{"jsonrpc":"2.0","id":%s,"result":{"supportedVersions":["2026-07-28"]}}`, discover.ID)
 		}
 	}
 }

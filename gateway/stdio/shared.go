@@ -3,6 +3,7 @@ package stdio
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -206,13 +207,15 @@ type question struct {
 	err    error
 }
 
-// discoverPatience is how long a program may take to answer server/discover: those of
-// the legacy generation may answer nothing before initialize.
+// discoverPatience is how long a program may take to answer server/discover before it is
+// sent initialize as well: those of the legacy generation may answer nothing before that.
 const discoverPatience = 5 * time.Second
 
-// discover asks the program for its revisions. One that answers with an error, or not at
-// all, is of the legacy generation, and no process is started to ask it again. The
-// question goes on when its caller has left, and those who ask meanwhile share it.
+// discover asks the program for its revisions. One that answers with an error, or only
+// initialize, is of the legacy generation, and no process is started to ask it again. One
+// that answers neither within start_timeout leaves the question open: it may download
+// itself. The question goes on when its caller has left, and those who ask meanwhile
+// share it.
 func (t *Transport) discover(ctx context.Context, sl *slot, m *mcp.Message) (*upstream.Response, error) {
 	if t.generation.legacy.Load() {
 		return unknownMethod(m), nil
@@ -268,24 +271,76 @@ func (t *Transport) ask(sl *slot, body []byte, q *question) {
 		return
 	}
 	defer t.release(p)
-	c, err := p.ask(context.Background(), &call{own: true}, &m)
-	if err != nil {
-		q.err = err
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), discoverPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), t.config.StartTimeout)
 	defer cancel()
-	answer, err := c.answer(ctx)
-	if err != nil && ctx.Err() == nil {
-		q.err = err // the process has ended
-		return
-	}
-	if err == nil && mcp.Scan(answer, &reply) == nil && !reply.IsError {
+	answer, opened, err := p.whichAnswers(ctx, &m, t.neutralParams(mcp.Revision20251125))
+	modern := err == nil && answer != nil && mcp.Scan(answer, &reply) == nil && !reply.IsError
+	switch {
+	case err != nil:
+		q.err = err
+	case modern:
 		q.answer = answer
-		return
+	default:
+		t.generation.legacy.Store(true)
 	}
-	t.generation.legacy.Store(true)
-	t.mu.Lock()
-	p.slot.single = true // nobody uses it any more
-	t.mu.Unlock()
+	if opened || !modern {
+		t.mu.Lock()
+		p.slot.single = true // it may be in a session: nobody uses it any more
+		t.mu.Unlock()
+	}
+}
+
+// whichAnswers sends a question of 2026-07-28 and, when it is not answered
+// in time, initialize with params. It returns the answer to the question, nil
+// when the program has answered initialize alone, and whether initialize was sent.
+func (p *process) whichAnswers(ctx context.Context, m *mcp.Message, params []byte) (answer []byte, opened bool, err error) {
+	type result struct {
+		body []byte
+		err  error
+	}
+	send := func(m *mcp.Message) (<-chan result, error) {
+		c, err := p.ask(ctx, &call{own: true}, m)
+		if err != nil {
+			return nil, err
+		}
+		got := make(chan result, 1)
+		go func() {
+			body, err := c.answer(ctx)
+			got <- result{body, err}
+		}()
+		return got, nil
+	}
+	discover, err := send(m)
+	if err != nil {
+		return nil, false, err
+	}
+	timer := time.NewTimer(p.t.patience)
+	defer timer.Stop()
+	select {
+	case r := <-discover:
+		return r.body, false, r.err
+	case <-timer.C:
+	}
+	var open, reply mcp.Message
+	if err := mcp.Scan(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":0,"method":%q,"params":%s}`, mcp.MethodInitialize, params), &open); err != nil {
+		return nil, false, err
+	}
+	initialize, err := send(&open)
+	if err != nil {
+		return nil, true, err
+	}
+	select {
+	case r := <-discover:
+		return r.body, true, r.err
+	case r := <-initialize:
+		if r.err != nil {
+			return nil, true, r.err
+		}
+		if mcp.Scan(r.body, &reply) == nil && !reply.IsError {
+			return nil, true, nil
+		}
+	}
+	// A program of 2026-07-28 may refuse initialize before it answers the question.
+	r := <-discover
+	return r.body, true, r.err
 }

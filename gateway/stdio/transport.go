@@ -39,8 +39,9 @@ type Transport struct {
 	opts   Options
 	config *upstream.ProcessConfig
 	notes  *notes
-	// generation is what is known of the program's.
+	// generation is what is known of the program's; patience is discoverPatience.
 	generation generations
+	patience   time.Duration
 	// room is for messages that wait to be read.
 	room room
 
@@ -66,7 +67,8 @@ var _ transport.Transport = (*Transport)(nil)
 // Open returns the transport. No process is started.
 func Open(o Options) *Transport {
 	t := &Transport{
-		opts: o, config: &o.Config.ProcessConfig, notes: newNotes(o.Logger, o.Config.Name),
+		patience: discoverPatience,
+		opts:     o, config: &o.Config.ProcessConfig, notes: newNotes(o.Logger, o.Config.Name),
 		slots: map[string]*slot{}, sessions: newSessions(), live: map[*process]struct{}{}, owned: map[string]int{},
 		failures: failures{},
 	}

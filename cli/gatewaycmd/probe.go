@@ -2,9 +2,13 @@ package gatewaycmd
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -46,7 +50,8 @@ func probeGateway(ctx context.Context, env process.Env, o gatewayOptions, machin
 		return err
 	}
 	if file != nil {
-		results = append(results, askServers(ctx, env, file, token, machine)...)
+		tellPrograms(env, o.format, file)
+		results = append(results, askServers(ctx, env, o.config, file, token, machine)...)
 	}
 	if err := writeResults(env, o.format, results); err != nil {
 		return err
@@ -81,9 +86,37 @@ func callerToken(env process.Env, name string) (string, error) {
 	return token, nil
 }
 
-// askServers asks every server that the file names.
-func askServers(ctx context.Context, env process.Env, file *config.File, token string, machine bool) []probe.Result {
-	o := probe.Options{Version: env.Build.Info().Version, Now: env.Now, CallerToken: token}
+// tellPrograms says why the answer may take long.
+func tellPrograms(env process.Env, format output.Format, file *config.File) {
+	programs := 0
+	for i := range file.Upstreams {
+		if file.Upstreams[i].IsProcess() {
+			programs++
+		}
+	}
+	if programs > 0 && format != output.FormatJSON {
+		fmt.Fprintf(env.Stderr, "starting %d programs: one that downloads itself the first time, as npx and uvx do, may take until its start_timeout\n", programs)
+	}
+}
+
+// probeHomes is where programs of a configuration have their folders while they are
+// asked; empty where this user has no folder for caches.
+func probeHomes(config string) string {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	path, err := filepath.Abs(config)
+	if err != nil {
+		return ""
+	}
+	digest := sha256.Sum256([]byte(path))
+	return filepath.Join(cache, "svc", "probe", hex.EncodeToString(digest[:8]))
+}
+
+// askServers asks every server that the file at path names.
+func askServers(ctx context.Context, env process.Env, path string, file *config.File, token string, machine bool) []probe.Result {
+	o := probe.Options{Version: env.Build.Info().Version, Now: env.Now, CallerToken: token, Homes: probeHomes(path)}
 	var dates []probe.Dated
 	if cp := &file.ControlPlane; len(cp.URL) > 0 {
 		o.ControlPlane = func(ctx context.Context, url string) error {

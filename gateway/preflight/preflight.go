@@ -211,6 +211,10 @@ func program(at diag.At, f *config.File, i int) {
 	case warning != nil:
 		at.Field(field).Hint("the gateway may have another PATH and other rights than you").Warnf(codeProgram, "%v", warning)
 	}
+	for _, in := range targets.HiddenArguments(f, i) {
+		at.Field("command").Hint("keep the configuration, the audit file and state_dir in folders of their own").
+			Warnf(codeProgram, "the program cannot open what it is given in %s: the gateway keeps something private there", in)
+	}
 }
 
 // directory checks that files can be made somewhere.

@@ -62,8 +62,12 @@ type Options struct {
 	// Now is the clock.
 	Now func() time.Time
 	// Timeout bounds what one server is asked; 0 is 15 s. Time-outs of the
-	// configuration hold too.
+	// configuration hold too. A program has its start_timeout besides.
 	Timeout time.Duration
+	// Homes is where programs have their folders for the time of the question, one below
+	// it for each upstream. What a program downloads at its first start stays there for
+	// the next question. Empty for a new folder each time, which is removed afterwards.
+	Homes string
 	// ControlPlane asks the control plane at a URL for the policies of this gateway; nil where
 	// the configuration names none.
 	ControlPlane func(ctx context.Context, url string) error
@@ -97,23 +101,23 @@ func Run(ctx context.Context, f *config.File, o Options) []Result {
 	rest := make([]Result, len(others))
 	slots := make(chan struct{}, maxAsked)
 	var wg sync.WaitGroup
-	run := func(ask func(ctx context.Context)) {
+	run := func(more time.Duration, ask func(ctx context.Context)) {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+			ctx, cancel := context.WithTimeout(ctx, o.Timeout+more)
 			defer cancel()
 			ask(ctx)
 		})
 	}
 	for i := range f.Upstreams {
-		run(func(ctx context.Context) { upstreams[i] = askUpstream(ctx, f, i, o) })
+		run(startTime(&f.Upstreams[i]), func(ctx context.Context) { upstreams[i] = askUpstream(ctx, f, i, o) })
 	}
 	for i := range f.Guardrails {
-		run(func(ctx context.Context) { guards[i] = askGuardrail(ctx, f.Guardrails[i], o) })
+		run(0, func(ctx context.Context) { guards[i] = askGuardrail(ctx, f.Guardrails[i], o) })
 	}
 	for i, ask := range others {
-		run(func(ctx context.Context) { rest[i] = ask(ctx) })
+		run(0, func(ctx context.Context) { rest[i] = ask(ctx) })
 	}
 	wg.Wait()
 	results := judge(f, upstreams)

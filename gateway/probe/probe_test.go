@@ -362,6 +362,30 @@ upstreams:
 
 // An upstream that takes the tokens of callers alone says so, and is asked with the one
 // that is given. The caller's own token does not reach it.
+// What a program downloads when it starts is there when it is asked again, and it has its
+// start_timeout for that.
+func TestProgramsKeepTheirFolder(t *testing.T) {
+	f := fileWith(t, `
+upstreams:
+  - {name: loads, start_timeout: 20s, command: [sh, -c, 'echo x >>"$HOME/loaded"; while read -r line; do case $line in *initialize\"*) echo "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":\"2025-06-18\",\"capabilities\":{},\"serverInfo\":{\"name\":\"s\",\"version\":\"1\"}}}";; *discover*) echo "{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"?\"}}";; esac; done']}
+  - {name: url, url: "http://127.0.0.1:1/mcp"}
+`)
+	homes := filepath.Join(t.TempDir(), "homes")
+	for i := range 2 {
+		results := Run(t.Context(), f, Options{Version: "1", Now: time.Now, Timeout: 5 * time.Second, Homes: homes})
+		if !results[0].OK {
+			t.Fatalf("%+v", results[0])
+		}
+		loaded, err := os.ReadFile(filepath.Join(homes, "loads", "loaded"))
+		if err != nil || len(loaded) < 2*(i+1) {
+			t.Errorf("%q, %v", loaded, err)
+		}
+	}
+	if a, b := startTime(&f.Upstreams[0]), startTime(&f.Upstreams[1]); a != 20*time.Second || b != 0 {
+		t.Error(a, b)
+	}
+}
+
 func TestUpstreamsOfCallersNeedAToken(t *testing.T) {
 	login := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -69,18 +69,26 @@ func (o *Options) caller(c *upstream.Config) *transport.Caller {
 	}
 }
 
-// open opens an upstream. A program gets a folder of its own for the time of the
-// question: that of the gateway may belong to another user than this one.
+// startTime is how much longer an upstream may take to answer the first time: programs
+// may download themselves, and wait for each other while they do.
+func startTime(c *upstream.Config) time.Duration {
+	if !c.IsProcess() {
+		return 0
+	}
+	return c.StartTimeout
+}
+
+// open opens an upstream. A program gets a folder that is not the gateway's: that may
+// belong to another user than this one.
 func open(f *config.File, i int, o Options) (up *transport.Upstream, done func(), err error) {
 	opts := targets.Options{Version: o.Version, Now: o.Now}
+	remove := func() {}
 	if f.Upstreams[i].IsProcess() {
-		if opts.ChildrenDir, err = os.MkdirTemp("", "svc-probe-"); err != nil {
-			return nil, nil, err
-		}
-	}
-	remove := func() {
-		if opts.ChildrenDir != "" {
-			_ = os.RemoveAll(opts.ChildrenDir)
+		if opts.ChildrenDir = o.Homes; !usable(f, o.Homes) {
+			if opts.ChildrenDir, err = os.MkdirTemp("", "svc-probe-"); err != nil {
+				return nil, nil, err
+			}
+			remove = func() { _ = os.RemoveAll(opts.ChildrenDir) }
 		}
 	}
 	if up, err = targets.NewOpener(f, opts).Open(i); err != nil {
@@ -88,6 +96,12 @@ func open(f *config.File, i int, o Options) (up *transport.Upstream, done func()
 		return nil, nil, err
 	}
 	return up, func() { _ = up.Transport.Close(); remove() }, nil
+}
+
+// usable reports whether programs can have their folders below dir, which is made: it may
+// be hidden from them, because of what the gateway keeps beside it.
+func usable(f *config.File, dir string) bool {
+	return dir != "" && !targets.IsHidden(f, dir) && os.MkdirAll(dir, 0o700) == nil
 }
 
 // pathTime bounds the search for the endpoint of a server that has none at its path.

@@ -93,6 +93,12 @@ func within(path string, hidden []string) string {
 	return ""
 }
 
+// IsHidden reports whether a folder is in one that the programs of upstreams must not open.
+func IsHidden(f *config.File, dir string) bool {
+	real, err := resolve(dir)
+	return err != nil || within(real, Hidden(f)) != ""
+}
+
 // resolve returns a path without symbolic links. The end of the path need not exist.
 func resolve(path string) (string, error) {
 	path, err := filepath.Abs(path)

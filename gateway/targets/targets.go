@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -224,16 +225,33 @@ func (p *programs) check(c *upstream.Config, cmd *child.Command) error {
 	if err != nil {
 		p.log.Warn("the program of an upstream is not there", "upstream", c.Name, "error", err)
 	}
+	for _, in := range p.hiddenArguments(c) {
+		p.log.Warn("the program of an upstream cannot read a folder that its command names: the gateway keeps something private there",
+			"upstream", c.Name, "hidden", in, "fix", "keep the configuration, the audit file and state_dir in folders of their own")
+	}
+	return nil
+}
+
+// hiddenArguments returns the folders that the arguments of a command name, or are in, and
+// that are hidden from its program.
+func (p *programs) hiddenArguments(c *upstream.Config) (hidden []string) {
 	if !p.here.Landlock {
 		return nil
 	}
 	for _, arg := range c.Command[1:] {
 		if real, err := resolve(arg); err == nil && filepath.IsAbs(arg) {
-			if in := within(real, p.hidden); in != "" {
-				p.log.Warn("the program of an upstream cannot read a folder that its command names: the gateway keeps something private there",
-					"upstream", c.Name, "hidden", in, "fix", "keep the configuration, the audit file and state_dir in folders of their own")
+			if in := within(real, p.hidden); in != "" && !slices.Contains(hidden, in) {
+				hidden = append(hidden, in)
 			}
 		}
 	}
-	return nil
+	return hidden
+}
+
+// HiddenArguments returns the folders that the command of an upstream names, or names
+// something in, and that its program cannot open here: the gateway keeps something private
+// there.
+func HiddenArguments(f *config.File, i int) []string {
+	p := &programs{hidden: Hidden(f), here: child.Here()}
+	return p.hiddenArguments(&f.Upstreams[i])
 }

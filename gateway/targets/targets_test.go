@@ -175,6 +175,19 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// A command that names what is hidden from its program is found by a check too.
+func TestHiddenArgumentsAreFound(t *testing.T) {
+	if !child.Here().Landlock {
+		t.Log("nothing is hidden here")
+		return
+	}
+	dir := tempDir(t)
+	f := load(t, dir, "audit: {path: "+dir+"/log/a}\nupstreams: [{name: a, command: [sh, "+dir+"/etc/x, "+dir+"/etc/y, "+dir+"/other]}]\n")
+	if got := HiddenArguments(f, 0); len(got) != 1 || got[0] != filepath.Join(dir, "etc") {
+		t.Errorf("%q, want the folder of the configuration once", got)
+	}
+}
+
 // A folder that already belongs to the account of a program is used as it is: the
 // gateway need not be able to look into it.
 func TestAFolderThatBelongsToTheAccountOfAProgram(t *testing.T) {

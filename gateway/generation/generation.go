@@ -80,6 +80,9 @@ type Options struct {
 	Transport transport.Transport
 	// Protocol is upstreams[].protocol: a revision is the finding, and nothing is asked.
 	Protocol string
+	// Patience is how long an answer may take besides the 5 s that servers have: a program
+	// may download itself before it answers.
+	Patience time.Duration
 	// Version is the gateway's own.
 	Version string
 	Logger  *slog.Logger
@@ -257,7 +260,7 @@ func (f *Finder) Ask(ctx context.Context, caller *transport.Caller) Finding {
 
 // ask asks once, and closes flight.
 func (f *Finder) ask(ctx context.Context, caller *transport.Caller, flight chan struct{}) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, askTimeout+f.opts.Patience)
 	defer cancel()
 	found, err := f.probe(ctx, caller)
 	before := f.last()

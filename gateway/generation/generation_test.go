@@ -159,6 +159,37 @@ func TestWhenAnUpstreamIsAsked(t *testing.T) {
 	})
 }
 
+// slow answers after a while, or when its caller does not wait any more.
+type slow struct {
+	*server
+	after time.Duration
+}
+
+func (s slow) Post(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
+	select {
+	case <-time.After(s.after):
+		return s.server.Post(ctx, r)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// A server has 5 s for its answer, a program that may download itself has more.
+func TestPatience(t *testing.T) {
+	for _, tt := range []struct {
+		patience time.Duration
+		want     Finding
+	}{{0, Finding{}}, {30 * time.Second, Finding{Modern: true}}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := slow{&server{status: 200, body: `{"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"]}}`}, 20 * time.Second}
+			f := New(Options{Upstream: "u", Transport: s, Patience: tt.patience, Version: "1", Logger: slog.New(slog.DiscardHandler), Now: time.Now})
+			if got := f.Ask(t.Context(), nil); got != tt.want {
+				t.Errorf("patience %s: %s, want %s", tt.patience, got, tt.want)
+			}
+		})
+	}
+}
+
 // Errors that contradict the finding cause a question, but not one each.
 func TestErrorsCauseOneQuestionInTenSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

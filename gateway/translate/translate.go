@@ -63,11 +63,15 @@ var _ transport.Transport = (*Transport)(nil)
 // New returns the transport. Nothing is sent before Run, or the first message.
 func New(opts Options) (*Transport, error) {
 	c := opts.Upstream
+	var patience time.Duration
+	if c.IsProcess() {
+		patience = c.StartTimeout
+	}
 	t := &Transport{
 		direct: opts.Direct,
 		lazy:   c.IsProcess() || c.PerCaller(), // a question costs a process, or needs the token of a caller
 		finder: generation.New(generation.Options{
-			Upstream: c.Name, Transport: opts.Direct, Protocol: c.Protocol, Version: opts.Version, Logger: opts.Logger, Now: opts.Now,
+			Upstream: c.Name, Transport: opts.Direct, Protocol: c.Protocol, Patience: patience, Version: opts.Version, Logger: opts.Logger, Now: opts.Now,
 		}),
 	}
 	t.modern = guard{opts.Direct, t}

@@ -85,7 +85,7 @@ func onFrozenDisk(t *testing.T, more string, do func(t *testing.T, r *rig, up *u
 			do(t, r, up, d, url)
 			d.thaw()
 			thawed = true
-			for r.gateway.audit.Ready() != nil { // until the write has ended
+			for r.gateway.services.Audit.Ready() != nil { // until the write has ended
 			}
 			if a := r.do(http.MethodPost, url, call("9", "safe")); a.status != http.StatusOK {
 				t.Errorf("after: %d %s", a.status, a.body)
@@ -132,7 +132,7 @@ func TestAFrozenAuditDiskLetsCountedCallsPass(t *testing.T) {
 				t.Errorf("call %s: %d %s", id, a.status, a.body)
 			}
 		}
-		if n := r.gateway.audit.Lost(); n != 2 {
+		if n := r.gateway.services.Audit.Lost(); n != 2 {
 			t.Errorf("%d lines were counted as lost, want 2", n)
 		}
 	})

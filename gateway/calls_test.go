@@ -119,8 +119,8 @@ func TestCancellationOfACallWhoseStreamBroke(t *testing.T) {
 // upstreams.
 func TestEvictedSessionsAreEndedAtTheirUpstreams(t *testing.T) {
 	_, second, r, sid := two(t)
-	memory := session.NewMemory(1, r.gateway.sessions.Discard)
-	r.gateway.sessions.State = session.State{Upstream: memory, Settings: memory}
+	memory := session.NewMemory(1, r.gateway.services.Sessions.Discard)
+	r.gateway.services.Sessions.State = session.State{Upstream: memory, Settings: memory}
 	r.post(call("1", "slow"), "Mcp-Session-Id", sid)
 	if second.open() != 1 {
 		t.Fatalf("%d sessions are open at the second upstream", second.open())

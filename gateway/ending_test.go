@@ -179,7 +179,7 @@ func TestStreamEndsWhenItsLinesCannotBeWritten(t *testing.T) {
 	if _, err := bufio.NewReader(io.LimitReader(resp.Body, int64(len("data: "+progress)))).Peek(5); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.gateway.audit.Close(); err != nil {
+	if err := r.gateway.services.Audit.Close(); err != nil {
 		t.Fatal(err)
 	}
 	close(release)

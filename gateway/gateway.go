@@ -2,9 +2,9 @@
 // request through admission, authentication, policy, routing and forwarding,
 // inspects what comes back, and leaves an audit line.
 //
-// serve.go is the path of a request, from top to bottom; stream.go what an event
-// stream needs of it; live.go what a reload replaces. The steps themselves are
-// packages of their own below this one: each decides, and the gateway performs.
+// serve.go is the path of a request, from top to bottom; open.go makes what requests
+// use, and live.go replaces what a reload may. The request itself, and the steps that
+// take it on its way, are packages below this one, which know no gateway.
 // Listening, signals and the configuration's place belong to the caller.
 package gateway
 
@@ -19,7 +19,6 @@ import (
 	"net/netip"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"svc/gateway/audit"
@@ -29,26 +28,20 @@ import (
 	"svc/gateway/certificate"
 	"svc/gateway/clientip"
 	"svc/gateway/config"
+	"svc/gateway/exchange"
 	"svc/gateway/failures"
-	"svc/gateway/federation"
 	"svc/gateway/govern"
 	"svc/gateway/health"
-	"svc/gateway/intake"
 	"svc/gateway/license"
 	"svc/gateway/mcp"
-	"svc/gateway/multiplex"
 	"svc/gateway/observer"
 	"svc/gateway/quality"
 	"svc/gateway/ratelimit"
-	"svc/gateway/refused"
 	"svc/gateway/report"
 	"svc/gateway/streams"
 	"svc/gateway/targets"
-	"svc/gateway/toolsearch"
 	"svc/gateway/translate"
-	"svc/gateway/transport"
 	"svc/gateway/upstream"
-	"svc/gateway/verdict"
 )
 
 // Options are what a gateway is made of.
@@ -84,87 +77,31 @@ type Options struct {
 	openAudit audit.OpenFunc // of tests whose disk fails
 }
 
-// Gateway is an http.Handler. It is safe for concurrent use. The fields above
-// live stay as they were at the start: what a reload may replace is behind
-// live, and what lasts across reloads is owned here and reconciled by name.
+// Gateway is an http.Handler. It is safe for concurrent use. What a reload may replace
+// is behind services.Live; everything else stays as it was at the start, is owned here
+// and reconciled by name.
 type Gateway struct {
-	log     *slog.Logger
-	now     func() time.Time
-	since   func(time.Time) time.Duration // by now, and cheaper
+	// services are what requests use of the gateway.
+	services exchange.Services
+
 	load    func() (*config.File, error)
 	version string
+	listen  string
 
-	listen          string
-	defaultUpstream string
-	targets         map[string]*transport.Upstream
-	upstreams       *translate.Upstreams // those of targets that are configured
-	router          *upstream.Router
-	proxies         *clientip.Resolver
-	addressWarned   atomic.Bool // of proxies that send both headers
-	versions        mcp.Allowed
+	upstreams  *translate.Upstreams // those of the targets that are configured
+	license    *license.Checker
+	health     *health.Probes
+	verifier   *auth.Verifier
+	oauth      *auth.OAuth
+	redis      *ratelimit.Redis     // nil when limits are kept in memory
+	reporter   *report.Reporter     // nil when no traces are reported
+	heads      *report.HeadReporter // nil when nobody keeps audit heads
+	tls        *certificate.Store   // nil when plain HTTP is served
+	observer   observer.Observer
+	sessionKey []byte // seals what clients keep
 
-	license  *license.Checker
-	verifier *auth.Verifier
-	oauth    *auth.OAuth
-	limits   ratelimit.Store
-	redis    *ratelimit.Redis    // nil when limits are kept in memory
-	sessions *multiplex.Sessions // at upstreams
-	audit    *audit.Log
-	refused  *refused.Counters    // of requests whose callers were not identified
-	reporter *report.Reporter     // nil when no traces are reported
-	heads    *report.HeadReporter // nil when nobody keeps audit heads
-	tls      *certificate.Store   // nil when plain HTTP is served
-
-	// governance holds the policies of the control plane; nil when they are not
-	// enforced.
-	governance *govern.Syncer
-	quality    *quality.Schemas // nil when no traces are reported
-	callouts   verdict.Callouts // nil when no metrics are served
-
-	sessionKey []byte              // seals what clients keep
-	search     *toolsearch.Service // nil unless tools/list is answered here
-	// federation is the default upstream where it is configured, else nil.
-	federation *federation.Federation
-
-	live      atomic.Pointer[live]
-	health    *health.Probes
-	reloading sync.Mutex
-
-	failures *failures.Log
-	// streams ends when the gateway stops, before requests in flight are waited for.
-	streams    context.Context
 	endStreams context.CancelFunc
-
-	bodies *bodies.Counter
-	// writeTimeout and released are for tests: how long a client may take for a part
-	// of an event stream, and what is done with the buffers of a request when they are
-	// given back; nil for nothing.
-	writeTimeout time.Duration
-	released     func(*buffers)
-	background   *background.Calls
-	merged       streams.MergedSet
-	observer     observer.Observer
-}
-
-// buffers are kept from request to request.
-type buffers struct {
-	body     intake.Body
-	answer   []byte // the answer as it came
-	own      []byte // an answer of the gateway's own
-	frameOut []byte // an event as it is sent
-	fields   upstream.Header
-	spans    []audit.Span
-}
-
-// keepBuffer is the size beyond which a buffer is not kept.
-const keepBuffer = 256 << 10
-
-func (b *buffers) trim() {
-	for _, p := range []*[]byte{&b.body.Bytes, &b.answer, &b.own, &b.frameOut} {
-		if cap(*p) > keepBuffer {
-			*p = nil
-		}
-	}
+	reloading  sync.Mutex
 }
 
 var _ http.Handler = (*Gateway)(nil)
@@ -173,42 +110,38 @@ var _ http.Handler = (*Gateway)(nil)
 // means that nothing is left running or open.
 func New(opts Options) (g *Gateway, err error) {
 	cfg := opts.Config
-	g = &Gateway{
-		log: opts.Logger, now: opts.Now, load: opts.Load, version: opts.Version,
-		listen:          cfg.Listen,
-		defaultUpstream: cfg.DefaultUpstream,
-		versions:        mcp.Allowed(cfg.AllowedProtocolVersions),
-		bodies:          bodies.New(),
-		writeTimeout:    streams.DefaultWriteTimeout,
-		merged:          streams.MergedSet{Pauses: streams.Reopening},
+	g = &Gateway{load: opts.Load, version: opts.Version, listen: cfg.Listen}
+	on := &g.services
+	on.Log, on.Now = opts.Logger, opts.Now
+	if on.Log == nil {
+		on.Log = slog.New(slog.DiscardHandler)
 	}
-	if g.log == nil {
-		g.log = slog.New(slog.DiscardHandler)
+	on.Since = func(t time.Time) time.Duration { return on.Now().Sub(t) }
+	if on.Now == nil {
+		on.Now, on.Since = time.Now, time.Since // by the monotonic clock
 	}
-	g.since = func(t time.Time) time.Duration { return g.now().Sub(t) }
-	if g.now == nil {
-		g.now, g.since = time.Now, time.Since
-	}
-	g.failures = failures.New(g.log)
-	g.streams, g.endStreams = context.WithCancel(context.Background())
-	g.background = background.New(g.log)
-	g.oauth = auth.NewOAuth(auth.OAuthOptions{Now: g.now, Logger: g.log, Roots: opts.Roots})
+	on.DefaultUpstream, on.Versions = cfg.DefaultUpstream, mcp.Allowed(cfg.AllowedProtocolVersions)
+	on.Bodies, on.WriteTimeout, on.Merged.Pauses = bodies.New(), streams.DefaultWriteTimeout, streams.Reopening
+	g.services.Failures = failures.New(g.services.Log)
+	g.services.Stopping, g.endStreams = context.WithCancel(context.Background())
+	g.services.Background = background.New(g.services.Log)
+	g.oauth = auth.NewOAuth(auth.OAuthOptions{Now: g.services.Now, Logger: g.services.Log, Roots: opts.Roots})
 	defer func(built *Gateway) { // a return of nil has cleared g by then
 		if err != nil {
 			_ = built.Close()
 		}
 	}(g)
-	if g.license, err = license.Open(cfg.License, opts.LicenseKey, g.now); err != nil {
+	if g.license, err = license.Open(cfg.License, opts.LicenseKey, g.services.Now); err != nil {
 		return nil, fmt.Errorf("license: %w", err)
 	}
 	g.health = health.New(health.Options{
-		License: g.license, Dropped: func() uint64 { return g.audit.DroppedRecords() }, Logger: g.log, Now: g.now,
+		License: g.license, Dropped: func() uint64 { return g.services.Audit.DroppedRecords() }, Logger: g.services.Log, Now: g.services.Now,
 	})
 	g.license.Changed = g.health.LogLicense
-	if g.proxies, err = clientip.New(cfg.TrustedProxies, cfg.ClientAddressHeader); err != nil {
+	if g.services.Proxies, err = clientip.New(cfg.TrustedProxies, cfg.ClientAddressHeader); err != nil {
 		return nil, err
 	}
-	if g.router, err = upstream.NewRouter(cfg.Routes); err != nil {
+	if g.services.Router, err = upstream.NewRouter(cfg.Routes); err != nil {
 		return nil, err
 	}
 	if err = g.openUpstreams(cfg); err != nil {
@@ -223,7 +156,7 @@ func New(opts Options) (g *Gateway, err error) {
 	if err = g.openState(cfg, opts); err != nil {
 		return nil, err
 	}
-	g.verifier = auth.OpenVerifier(g.now, filepath.Join(cfg.StateDirectory(), "known-keys.json"), g.log)
+	g.verifier = auth.OpenVerifier(g.services.Now, filepath.Join(cfg.StateDirectory(), "known-keys.json"), g.services.Log)
 	if err = g.openLimits(cfg); err != nil {
 		return nil, err
 	}
@@ -234,7 +167,7 @@ func New(opts Options) (g *Gateway, err error) {
 		return nil, err
 	}
 	if g.reporter != nil {
-		g.quality = quality.New()
+		g.services.Quality = quality.New()
 	}
 	if err = g.openGovernance(cfg, opts); err != nil {
 		return nil, fmt.Errorf("control_plane.governance: %w", err)
@@ -260,14 +193,14 @@ func (g *Gateway) Run(ctx context.Context) error {
 	wg.Go(func() { g.license.Run(ctx) })
 	wg.Go(func() { g.verifier.Run(ctx) })
 	wg.Go(func() { g.upstreams.Run(ctx) })
-	if g.governance != nil {
-		wg.Go(func() { g.governance.Run(ctx) })
+	if g.services.Governance != nil {
+		wg.Go(func() { g.services.Governance.Run(ctx) })
 	}
-	if g.search != nil {
-		wg.Go(func() { g.search.Run(ctx) })
+	if g.services.Search != nil {
+		wg.Go(func() { g.services.Search.Run(ctx) })
 	}
-	if g.federation != nil {
-		wg.Go(func() { g.federation.Run(ctx) })
+	if g.services.Federation != nil {
+		wg.Go(func() { g.services.Federation.Run(ctx) })
 	}
 	if g.reporter != nil {
 		wg.Go(func() { reported = g.reporter.Run(ctx) })
@@ -285,7 +218,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 // ConnectionLimit returns how many connections may be open from an address, 0 for any
 // number. Behind loopback and trusted proxies are many clients.
 func (g *Gateway) ConnectionLimit(a netip.Addr) int {
-	return g.proxies.Limit(a, g.live.Load().cfg.Limits.ConnectionsPerAddress)
+	return g.services.Proxies.Limit(a, g.services.Live.Load().Config.Limits.ConnectionsPerAddress)
 }
 
 // TLSConfig returns the configuration to listen with, or nil for plain HTTP.
@@ -309,25 +242,25 @@ func (g *Gateway) OnClientCA(recheck func(valid func(*tls.ConnectionState) bool)
 // request has ended and Run has returned.
 func (g *Gateway) Close() error {
 	g.endStreams()
-	g.background.Stop()
+	g.services.Background.Stop()
 	g.oauth.Close()
 	if g.verifier != nil {
 		g.verifier.Close()
 	}
 	var errs []error
-	errs = append(errs, targets.Close(g.targets))
-	if l := g.live.Load(); l != nil {
-		l.verdict.Guards.Close()
+	errs = append(errs, targets.Close(g.services.Targets))
+	if l := g.services.Live.Load(); l != nil {
+		l.Verdict.Guards.Close()
 	}
 	if g.redis != nil {
 		errs = append(errs, g.redis.Close())
 	}
-	errs = append(errs, g.sessions.Close())
-	if g.audit != nil {
-		g.refused.Close(refusedPatience)
-		errs = append(errs, g.audit.Close())
+	errs = append(errs, g.services.Sessions.Close())
+	if g.services.Audit != nil {
+		g.services.Refused.Close(refusedPatience)
+		errs = append(errs, g.services.Audit.Close())
 	}
-	g.failures.Close()
+	g.services.Failures.Close()
 	errs = append(errs, g.observer.Close())
 	return errors.Join(errs...)
 }

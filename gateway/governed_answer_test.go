@@ -56,7 +56,9 @@ func TestGovernanceJudgesAnswers(t *testing.T) {
 
 	t.Run("blocked", func(t *testing.T) {
 		g.give(responsePII("block", "", "EMAIL"))
-		await(t, func() bool { return r.gateway.governance.Stats().Policies == 1 && r.post(callWith(`{}`)).status == 200 })
+		await(t, func() bool {
+			return r.gateway.services.Governance.Stats().Policies == 1 && r.post(callWith(`{}`)).status == 200
+		})
 		stream = false
 		awaitBlock(t, func() answer { return r.post(callWith(`{}`)) })
 		stream = true

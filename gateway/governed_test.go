@@ -240,7 +240,7 @@ func TestGovernanceNeverFetched(t *testing.T) {
 	g.give()
 	await(t, func() bool { return r.post(callWith(`{}`)).status == 200 })
 	g.fail()
-	await(t, func() bool { return r.gateway.governance.Stats().Failing != "" })
+	await(t, func() bool { return r.gateway.services.Governance.Stats().Failing != "" })
 	if a := r.post(callWith(`{}`)); a.status != 200 {
 		t.Errorf("after an outage: %d %s", a.status, a.body)
 	}
@@ -263,10 +263,10 @@ func TestGovernanceRefreshAndRestart(t *testing.T) {
 	if a := r.post(callWith(`{}`)); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	live := r.gateway.live.Load()
+	live := r.gateway.services.Live.Load()
 	g.give(api.GovernancePolicy{On: "planner", Phase: "request", Condition: api.Condition{Type: "tool_name", ToolName: "sa*"}, Action: "block"})
 	awaitBlock(t, func() answer { return r.post(callWith(`{}`)) })
-	if r.gateway.live.Load() != live {
+	if r.gateway.services.Live.Load() != live {
 		t.Error("a refresh was a reload")
 	}
 	g.fail()

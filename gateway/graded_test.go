@@ -99,7 +99,7 @@ func TestQualityScoreOfOutputSchema(t *testing.T) {
 // Nothing is learned and nothing scored where no traces are reported.
 func TestQualityScoreNeedsTraces(t *testing.T) {
 	up := newUpstream(t, echo)
-	if r := newRig(t, basic(up.URL)); r.gateway.quality != nil {
+	if r := newRig(t, basic(up.URL)); r.gateway.services.Quality != nil {
 		t.Error("schemas are kept")
 	}
 }

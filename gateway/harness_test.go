@@ -25,6 +25,7 @@ import (
 	"svc/gateway/auth"
 	"svc/gateway/config"
 	"svc/gateway/diag"
+	"svc/gateway/exchange"
 	"svc/gateway/license"
 )
 
@@ -131,14 +132,14 @@ func (r *rig) start() {
 
 // poison overwrites what a finished request has read and written, so that whatever
 // still refers to it shows: no answer, audit line or upstream may hold a part of it.
-func poison(b *buffers) {
-	for _, p := range [][]byte{b.body.Bytes, b.answer, b.own, b.frameOut} {
+func poison(b *exchange.Buffers) {
+	for _, p := range [][]byte{b.Body.Bytes, b.Answer, b.Own, b.FrameOut} {
 		p = p[:cap(p)]
 		for i := range p {
 			p[i] = 0xdb
 		}
 	}
-	clear(b.spans[:cap(b.spans)])
+	clear(b.SpanRoom[:cap(b.SpanRoom)])
 }
 
 // overHTTP says that the gateways of this run are served by net/http alone, and not
@@ -150,7 +151,7 @@ var overHTTP bool
 func (r *rig) serve(ln net.Listener) {
 	r.t.Helper()
 	if _, measures := r.t.(*testing.B); !measures {
-		r.gateway.released = poison
+		r.gateway.services.Released = poison
 	}
 	signals := make(chan os.Signal, 2)
 	var graceful atomic.Bool

@@ -83,10 +83,10 @@ func TestObserveTellsAndEnforcesNothing(t *testing.T) {
 func TestObserveDoesNotStrip(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, strings.Replace(basic(up.URL), "  rules:", "  rules:\n    - {id: strip, action: strip_app, mode: observe, when: {tool_name: safe}}", 1))
-	if r.gateway.live.Load().verdict.Strips {
+	if r.gateway.services.Live.Load().Verdict.Strips {
 		t.Error("it would strip")
 	}
-	if d := r.gateway.live.Load().rules.Decide(&policy.Request{Method: "tools/call", Tool: "safe", HasTool: true}); d.Action != policy.Allow {
+	if d := r.gateway.services.Live.Load().Rules.Decide(&policy.Request{Method: "tools/call", Tool: "safe", HasTool: true}); d.Action != policy.Allow {
 		t.Errorf("decided %v", d.Action)
 	}
 }

@@ -203,7 +203,7 @@ func TestAuthDisabledAcceptsAnyoneAndWarnsBeyondLoopback(t *testing.T) {
 	if strings.Contains(r.logs.String(), "AUTHENTICATION IS OFF") {
 		t.Error("a warning on loopback")
 	}
-	cfg := *r.gateway.live.Load().cfg
+	cfg := *r.gateway.services.Live.Load().Config
 	cfg.Listen = "0.0.0.0:8090"
 	r.gateway.warn(&cfg)
 	if !strings.Contains(r.logs.String(), "AUTHENTICATION IS OFF") {

@@ -24,7 +24,7 @@ func TestBodiesBeyondTheBoundAreOverloaded(t *testing.T) {
 		}
 	})
 	r := newRig(t, basic(up.URL))
-	r.gateway.bodies.SetLimit(100 << 10)
+	r.gateway.services.Bodies.SetLimit(100 << 10)
 	argument := func(text string) string { return strings.Replace(call("1", "safe"), "{}", `{"x":"`+text+`"}`, 1) }
 	for name, tt := range map[string]struct {
 		body   string
@@ -39,7 +39,7 @@ func TestBodiesBeyondTheBoundAreOverloaded(t *testing.T) {
 		if line := lines[len(lines)-1]; line["error_kind"] != "overloaded" {
 			t.Errorf("%s: line %v", name, line)
 		}
-		eventually(t, "bytes are left", func() bool { return r.gateway.bodies.Held() == 0 })
+		eventually(t, "bytes are left", func() bool { return r.gateway.services.Bodies.Held() == 0 })
 		if got := r.post(argument("small")); got.status != 200 {
 			t.Errorf("behind %s: %d %s", name, got.status, got.body)
 		}

@@ -311,7 +311,7 @@ func TestSearchLeavesPrivateListsAlone(t *testing.T) {
 	r.stop()
 	r.edit("mode: synthesize", "mode: passthrough")
 	r.start()
-	if got := r.post(listTools); !strings.Contains(got.body, `"order_get"`) || r.gateway.search != nil {
+	if got := r.post(listTools); !strings.Contains(got.body, `"order_get"`) || r.gateway.services.Search != nil {
 		t.Errorf("passthrough: %s", got.body)
 	}
 }
@@ -346,7 +346,7 @@ func TestChangedToolDefinitionIsAudited(t *testing.T) {
 		return false
 	})
 	eventually(t, "the change is counted", func() bool {
-		for _, s := range r.gateway.search.Stats() {
+		for _, s := range r.gateway.services.Search.Stats() {
 			if s.Upstream == "shop" && s.Changed == 1 && s.Tools == 1 {
 				return true
 			}

@@ -324,7 +324,7 @@ func TestAuditRefusesTrafficThatCannotBeRecorded(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, basic(up.URL))
 	// Every later line fails: the log is closed under the gateway.
-	if err := r.gateway.audit.Close(); err != nil {
+	if err := r.gateway.services.Audit.Close(); err != nil {
 		t.Fatal(err)
 	}
 	got := r.post(call("1", "safe"))
@@ -336,7 +336,7 @@ func TestAuditRefusesTrafficThatCannotBeRecorded(t *testing.T) {
 func TestPanicIsAnsweredAndRecorded(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, basic(up.URL))
-	r.gateway.targets["main"].Transport = nil // the next forward dereferences nil
+	r.gateway.services.Targets["main"].Transport = nil // the next forward dereferences nil
 	got := r.post(call("1", "safe"))
 	if got.status != 500 || strings.Contains(got.body, "goroutine") {
 		t.Errorf("got %d %s", got.status, got.body)
@@ -344,7 +344,7 @@ func TestPanicIsAnsweredAndRecorded(t *testing.T) {
 	if line := r.lines(1)[0]; line["error_kind"] != "panic" {
 		t.Errorf("audit line %v", line)
 	}
-	r.gateway.targets = map[string]*transport.Upstream{}
+	r.gateway.services.Targets = map[string]*transport.Upstream{}
 	if got := r.do(http.MethodGet, strings.TrimSuffix(r.url, "/mcp")+"/healthz", ""); got.status != 200 {
 		t.Error("the process does not go on")
 	}

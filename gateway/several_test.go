@@ -471,7 +471,7 @@ func TestMergedStreamWhosePositionIsRefused(t *testing.T) {
 	for _, status := range []int{http.StatusBadRequest, http.StatusNotFound} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			first, _, r, sid := two(t)
-			r.gateway.merged.Pauses = backoff.Pauses{Min: time.Millisecond, Max: time.Millisecond}
+			r.gateway.services.Merged.Pauses = backoff.Pauses{Min: time.Millisecond, Max: time.Millisecond}
 			positions := make(chan string, 100)
 			var restarted atomic.Bool
 			first.get = func(w http.ResponseWriter, req *http.Request) {
@@ -522,11 +522,11 @@ func TestMergedStreamPausesBetweenAttempts(t *testing.T) {
 	r := newRigWith(t, twoUpstreams(first.URL, second.URL), func(o *Options) {
 		o.Now = func() time.Time { return now } // no attempt lasts
 	})
-	if got, want := r.gateway.merged.Pauses, (backoff.Pauses{Min: time.Second, Max: 30 * time.Second}); got != want {
+	if got, want := r.gateway.services.Merged.Pauses, (backoff.Pauses{Min: time.Second, Max: 30 * time.Second}); got != want {
 		t.Errorf("the pauses are %+v, want %+v", got, want)
 	}
 	const ms = time.Millisecond
-	r.gateway.merged.Pauses = backoff.Pauses{Min: 20 * ms, Max: 70 * ms}
+	r.gateway.services.Merged.Pauses = backoff.Pauses{Min: 20 * ms, Max: 70 * ms}
 	type attempt struct{ began, ended time.Time }
 	attempts := make(chan attempt, 100)
 	first.get = func(w http.ResponseWriter, _ *http.Request) {
@@ -553,7 +553,7 @@ func TestMergedStreamThatLastedIsOpenedAgainAfterTheFirstPause(t *testing.T) {
 	r := newRigWith(t, twoUpstreams(first.URL, second.URL), func(o *Options) {
 		o.Now = func() time.Time { return begin.Add(time.Duration(ahead.Load())) }
 	})
-	r.gateway.merged.Pauses = backoff.Pauses{Min: time.Millisecond, Max: time.Hour, Due: time.Hour}
+	r.gateway.services.Merged.Pauses = backoff.Pauses{Min: time.Millisecond, Max: time.Hour, Due: time.Hour}
 	attempts := make(chan bool, 100)
 	first.get = func(w http.ResponseWriter, _ *http.Request) {
 		ahead.Add(int64(time.Hour))
@@ -577,7 +577,7 @@ func TestMergedStreamThatLastedIsOpenedAgainAfterTheFirstPause(t *testing.T) {
 // although the client's stream goes on and nothing else is sent.
 func TestTheLastFrameOfASourceIsNotHeldBack(t *testing.T) {
 	_, second, r, sid := two(t)
-	r.gateway.merged.Pauses = backoff.Pauses{Min: time.Hour, Max: time.Hour}
+	r.gateway.services.Merged.Pauses = backoff.Pauses{Min: time.Hour, Max: time.Hour}
 	var served atomic.Int32
 	second.get = func(w http.ResponseWriter, req *http.Request) {
 		if served.Add(1) == 1 {

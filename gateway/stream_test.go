@@ -349,7 +349,7 @@ func TestHeaderOfAStreamDoesNotWaitForARateLimit(t *testing.T) {
 	})
 	r := newRig(t, rules(open(up.URL), "    - {id: slow, action: rate_limit, tokens_per_second: 1, burst: 1, when: {method: notifications/message, direction: server_to_client}}\n"))
 	slow := slowLimits{make(chan struct{})}
-	r.gateway.limits = slow
+	r.gateway.services.Limits = slow
 	resp := r.open("POST", `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"a","arguments":{}}}`) // returns with the header
 	defer resp.Body.Close()
 	select {

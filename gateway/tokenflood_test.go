@@ -124,7 +124,7 @@ func TestWrongTokenFlood(t *testing.T) {
 	if answers[401].Load()+answers[429].Load() < 500 || answers[200].Load() > 0 {
 		t.Errorf("the flood was none, or was let in: %d let in", answers[200].Load())
 	}
-	if s, _ := o.gateway.live.Load().callers.TokenStats(); s.Signatures < 500 {
+	if s, _ := o.gateway.services.Live.Load().Callers.TokenStats(); s.Signatures < 500 {
 		t.Errorf("%d signature checks: the flood cost nothing", s.Signatures)
 	}
 }

@@ -91,7 +91,7 @@ func TestAnEventStreamThatIsNotReadIsCut(t *testing.T) {
 		}
 	})
 	r := newRig(t, basic(up.URL))
-	r.gateway.writeTimeout = 100 * time.Millisecond
+	r.gateway.services.WriteTimeout = 100 * time.Millisecond
 	c, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(r.url, "http://"), "/mcp"))
 	if err != nil {
 		t.Fatal(err)

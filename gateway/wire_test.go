@@ -94,9 +94,9 @@ func TestHTTP2Clients(t *testing.T) {
 func TestPanicDuringAStreamIsRecorded(t *testing.T) {
 	var r *rig
 	up := newUpstream(t, func(w http.ResponseWriter, _ string, _ *http.Request) {
-		broken := *r.gateway.live.Load()
-		broken.rules, broken.verdict.Rules = nil, policy.NewMemory(nil) // judging a frame dereferences nil
-		r.gateway.live.Store(&broken)
+		broken := *r.gateway.services.Live.Load()
+		broken.Rules, broken.Verdict.Rules = nil, policy.NewMemory(nil) // judging a frame dereferences nil
+		r.gateway.services.Live.Store(&broken)
 		w.Header().Set("Content-Type", "text/event-stream")
 		fmt.Fprintf(w, "data: %s\n\n", progress)
 	})

@@ -1,4 +1,4 @@
-package gateway
+package streaming
 
 import (
 	"fmt"
@@ -6,11 +6,13 @@ import (
 
 	"svc/gateway/answers"
 	"svc/gateway/audit"
+	"svc/gateway/exchange"
 	"svc/gateway/govern"
 	"svc/gateway/mcp"
 	"svc/gateway/multiplex"
 	"svc/gateway/policy"
 	"svc/gateway/refusal"
+	"svc/gateway/snapshot"
 	"svc/gateway/streams"
 	"svc/gateway/transport"
 	"svc/gateway/verdict"
@@ -19,7 +21,7 @@ import (
 // frames decides what becomes of the frames of one upstream. Those of a merged stream
 // share the exchange: they read of it what was settled before they began.
 type frames struct {
-	ex      *exchange
+	ex      *exchange.Exchange
 	client  *streams.Client
 	up      *transport.Upstream
 	session mcp.Session // at that upstream
@@ -30,20 +32,20 @@ type frames struct {
 
 // Judge judges a frame by the snapshot of its moment, and records it.
 func (f *frames) Judge(m *mcp.Message, replaced int) (body []byte, final bool, err error) {
-	ex, live := f.ex, f.ex.g.live.Load()
-	if ex.g.federation.Announced(f.up.Name, m) { // clients are notified when the merged list changes
+	ex, live := f.ex, f.ex.Services.Live.Load()
+	if ex.Services.Federation.Announced(f.up.Name, m) { // clients are notified when the merged list changes
 		return nil, false, nil
 	}
 	f.final = f.answers.IsAnswer(m)
-	t := f.answers.Frame(answers.Moment{Snapshot: &live.verdict, Host: f, Upstream: f.up}, m)
-	if ex.r.Method == http.MethodPost { // else several upstreams share the exchange
-		ex.noteGoverned(&t.Result)
+	t := f.answers.Frame(answers.Moment{Snapshot: &live.Verdict, Host: f, Upstream: f.up}, m)
+	if ex.HTTP.Method == http.MethodPost { // else several upstreams share the exchange
+		ex.NoteGoverned(&t.Result)
 	}
 	if err := f.record(live, &t.Result, m, replaced); err != nil {
 		return nil, false, err
 	}
 	if t.Final {
-		ex.noteAnswer(&t.Result, m)
+		ex.NoteAnswer(&t.Result, m)
 	}
 	return t.Body, t.Final, nil
 }
@@ -51,22 +53,22 @@ func (f *frames) Judge(m *mcp.Message, replaced int) (body []byte, final bool, e
 // record writes the line of a frame: of each that a rule matched, of each of a
 // listen stream, and of all where audit.frames says so. A frame whose line
 // cannot be written does not go on.
-func (f *frames) record(l *live, j *verdict.Result, m *mcp.Message, replaced int) error {
+func (f *frames) record(l *snapshot.Snapshot, j *verdict.Result, m *mcp.Message, replaced int) error {
 	ex := f.ex
-	if j.Action == "" && ex.msg.Method != mcp.MethodListen && l.cfg.Audit.Frames != audit.FramesAll {
+	if j.Action == "" && ex.Message.Method != mcp.MethodListen && l.Config.Audit.Frames != audit.FramesAll {
 		return nil
 	}
 	rec := audit.Record{
-		Kind: audit.KindFrame, Time: ex.g.now(), RPC: m.Kind.String(), Direction: directionDown,
+		Kind: audit.KindFrame, Time: ex.Services.Now(), RPC: m.Kind.String(), Direction: directionDown,
 		BytesOut: int64(len(m.Body)), ReplacedSurrogates: replaced, SubscriptionID: m.SubscriptionID,
 	}
-	ex.fillRecord(&rec, m, f.up)
+	ex.Fill(&rec, m, f.up)
 	j.NoteAnswer(&rec, policy.Allow, m)
 	if rec.Action == "" {
 		rec.Action = audit.ActionAllow
 	}
-	if err := ex.g.audit.Write(ex.ctx, &rec); err != nil {
-		ex.g.log.Error("audit line of a frame was not written", "request_id", rec.RequestID, "error", err)
+	if err := ex.Services.Audit.Write(ex.Context, &rec); err != nil {
+		ex.Services.Log.Error("audit line of a frame was not written", "request_id", rec.RequestID, "error", err)
 		return fmt.Errorf("%w: %w", streams.ErrAudit, err)
 	}
 	return nil
@@ -77,11 +79,11 @@ const directionDown = "server_to_client"
 
 // Withhold keeps a frame from the client.
 func (f *frames) Withhold(m *mcp.Message) []byte {
-	body, denial := answers.Withheld(m, f.ex.rec.RequestID)
+	body, denial := answers.Withheld(m, f.ex.Record.RequestID)
 	if denial != nil {
-		caller := f.ex.session.Caller()
-		f.ex.g.sessions.Reject(f.up, multiplex.Rejection{
-			RequestID: f.ex.rec.RequestID, Hops: f.ex.session.Hops, Caller: &caller, Session: multiplex.Always(f.session), Body: denial,
+		caller := f.ex.Session.Caller()
+		f.ex.Services.Sessions.Reject(f.up, multiplex.Rejection{
+			RequestID: f.ex.Record.RequestID, Hops: f.ex.Session.Hops, Caller: &caller, Session: multiplex.Always(f.session), Body: denial,
 		})
 	}
 	return body
@@ -89,21 +91,21 @@ func (f *frames) Withhold(m *mcp.Message) []byte {
 
 // Answer records the request.
 func (f *frames) Answer(c streams.Counts) error {
-	streamHost{f.ex}.note(c)
-	return f.ex.account(http.StatusOK, c.Sent)
+	host{f.ex}.note(c)
+	return f.ex.Account(http.StatusOK, c.Sent)
 }
 
 // Policies returns the policies by which a frame is judged: of the bundle of its
 // moment. Where none is known, the file says fail_open, or the stream would not have
 // begun.
 func (f *frames) Policies() (*govern.Set, *refusal.Refusal) {
-	return f.ex.g.policiesOf(f.ex.agent()), nil
+	return f.ex.Services.PoliciesOf(f.ex.Agent()), nil
 }
 
 // Score scores the answer to the request.
 func (f *frames) Score(m *mcp.Message) {
 	if f.final {
-		f.ex.grade(m)
+		f.ex.Grade(m)
 	}
 }
 

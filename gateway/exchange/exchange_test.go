@@ -1,0 +1,160 @@
+package exchange_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"svc/gateway/audit"
+	"svc/gateway/exchange"
+	"svc/gateway/exchange/exchangetest"
+	"svc/gateway/refusal"
+	"svc/gateway/telemetry"
+	"svc/gateway/transport"
+	"svc/gateway/upstream"
+)
+
+const rules = `
+policy:
+  default_action: deny
+  rules:
+    - {id: safe, action: allow, when: {tool_name: safe}}
+    - {id: hide, action: redact, when: {tool_name: hidden}, redact: [{regex: secret, replacement: '***'}]}
+routes:
+  - {match: {tool_name: safe}, upstream: tools}
+`
+
+// unreachable is an upstream that no step of a request may ask.
+func unreachable(t *testing.T) exchangetest.Upstream {
+	return func(method string, _ *transport.Request) (*upstream.Response, error) {
+		t.Errorf("the upstream was asked: %s", method)
+		return exchangetest.Respond(http.StatusInternalServerError, "", ""), nil
+	}
+}
+
+func post(body string) *http.Request {
+	r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1/mcp", strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	return r
+}
+
+func call(tool, text string) string {
+	return `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"` + tool + `","arguments":{"text":"` + text + `"}}}`
+}
+
+// Each step is made on its own, and says what it found or why the request ends.
+func TestSteps(t *testing.T) {
+	for _, c := range []struct {
+		name, body string
+		refused    *refusal.Refusal // by read or route
+		action     string
+		rule       string
+		sent       string // what the judged message holds
+		upstream   string
+	}{
+		{name: "allowed", body: call("safe", "a"), action: audit.ActionAllow, rule: "safe", sent: `"text":"a"`, upstream: "tools"},
+		{name: "redacted, and no route", body: call("hidden", "my secret"), action: audit.ActionRedact, rule: "hide", sent: `"text":"my ***"`, refused: &refusal.NoRoute},
+		{name: "denied by default", body: call("other", "a"), action: audit.ActionDeny, rule: "default_deny", sent: `"name":"other"`, refused: &refusal.Policy},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := exchangetest.New(t, rules, unreachable(t))
+			ex := exchange.Begin(s.Services, httptest.NewRecorder(), post(c.body))
+			defer ex.Release()
+			var got *refusal.Refusal
+			for _, step := range []func() *refusal.Refusal{ex.Admit, ex.Authenticate, ex.Read, ex.ResolveDialect, ex.Judge, ex.Route} {
+				if got = step(); got != nil {
+					break
+				}
+			}
+			if (got == nil) != (c.refused == nil) || got != nil && got.Kind != c.refused.Kind {
+				t.Errorf("refused: %+v, want %+v", got, c.refused)
+			}
+			if ex.Record.Action != c.action || ex.Record.RuleID != c.rule {
+				t.Errorf("action %q of rule %q, want %q of %q", ex.Record.Action, ex.Record.RuleID, c.action, c.rule)
+			}
+			if !strings.Contains(string(ex.Message.Body), c.sent) {
+				t.Errorf("the message %s has no %s", ex.Message.Body, c.sent)
+			}
+			if c.upstream != "" && (ex.Upstream == nil || ex.Upstream.Name != c.upstream) {
+				t.Errorf("upstream %+v, want %s", ex.Upstream, c.upstream)
+			}
+		})
+	}
+}
+
+// A refusal is an answer and a line, and the answer is not told twice.
+func TestRefuse(t *testing.T) {
+	s := exchangetest.New(t, rules, unreachable(t))
+	w := httptest.NewRecorder()
+	ex := exchange.Begin(s.Services, w, post(call("other", "a")))
+	if refused := ex.Authenticate(); refused != nil {
+		t.Fatal(refused)
+	}
+	if refused := ex.Read(); refused != nil {
+		t.Fatal(refused)
+	}
+	ex.Refuse(&refusal.NoRoute)
+	ex.Observe()
+	ex.Release()
+	if w.Code != refusal.NoRoute.Status || !strings.Contains(w.Body.String(), `"id":7`) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	lines := s.Lines()
+	if len(lines) != 1 || lines[0]["error_kind"] != refusal.NoRoute.Kind || lines[0]["tool"] != "other" || lines[0]["status"] != float64(w.Code) {
+		t.Errorf("lines %v", lines)
+	}
+}
+
+// What the deadline of a write puts in the place of an answer is the last of it.
+func TestAnswerInThePlaceOfAWrite(t *testing.T) {
+	s := exchangetest.New(t, rules, unreachable(t))
+	w := httptest.NewRecorder()
+	ex := exchange.Begin(s.Services, w, post(call("safe", "a")))
+	defer ex.Release()
+	if refused := ex.Read(); refused != nil {
+		t.Fatal(refused)
+	}
+	ex.WriteOverdue()
+	before := w.Body.String()
+	ex.Refuse(&refusal.Panic)
+	if w.Code != refusal.Audit.Status || w.Body.String() != before {
+		t.Errorf("%d %s, after %s", w.Code, w.Body, before)
+	}
+}
+
+// With metrics a request is counted once, with what became of it.
+func TestARequestIsCounted(t *testing.T) {
+	s := exchangetest.New(t, rules, unreachable(t))
+	s.Metrics = telemetry.NewMetrics("test", func() telemetry.State { return telemetry.State{} })
+	ex := exchange.Begin(s.Services, httptest.NewRecorder(), post(call("other", "a")))
+	ex.Refuse(&refusal.NoRoute)
+	ex.Observe()
+	ex.Release()
+	w := httptest.NewRecorder()
+	s.Metrics.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if want := `status="404",upstream=""} 1`; !strings.Contains(w.Body.String(), want) {
+		t.Errorf("no %s in\n%s", want, w.Body)
+	}
+}
+
+// A request is reused with its buffers alone.
+func TestReleaseForgetsTheRequest(t *testing.T) {
+	s := exchangetest.New(t, rules, unreachable(t))
+	var released int
+	s.Released = func(b *exchange.Buffers) {
+		released++
+		if len(b.Body.Bytes) == 0 {
+			t.Error("the buffers are those of another request")
+		}
+	}
+	ex := exchange.Begin(s.Services, httptest.NewRecorder(), post(call("safe", "a")))
+	if refused := ex.Read(); refused != nil {
+		t.Fatal(refused)
+	}
+	ex.Release()
+	if released != 1 || ex.HasMessage || ex.HTTP != nil || ex.Record.RequestID != "" {
+		t.Errorf("released %d times; still known: %v %v %q", released, ex.HasMessage, ex.HTTP, ex.Record.RequestID)
+	}
+}

@@ -1,0 +1,145 @@
+// Package exchangetest makes what an exchange needs of a gateway, for the tests of the
+// steps of a request: one upstream, which is a function, and an audit file. No gateway
+// is started and nothing listens.
+package exchangetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"svc/gateway/audit"
+	"svc/gateway/auth"
+	"svc/gateway/background"
+	"svc/gateway/bodies"
+	"svc/gateway/clientip"
+	"svc/gateway/config"
+	"svc/gateway/exchange"
+	"svc/gateway/failures"
+	"svc/gateway/mcp"
+	"svc/gateway/multiplex"
+	"svc/gateway/ratelimit"
+	"svc/gateway/refused"
+	"svc/gateway/session"
+	"svc/gateway/snapshot"
+	"svc/gateway/streams"
+	"svc/gateway/transport"
+	"svc/gateway/upstream"
+)
+
+// Upstream answers what it is sent.
+type Upstream func(method string, r *transport.Request) (*upstream.Response, error)
+
+func (u Upstream) Post(_ context.Context, r *transport.Request) (*upstream.Response, error) {
+	return u(http.MethodPost, r)
+}
+
+func (u Upstream) Listen(_ context.Context, r *transport.Request) (*upstream.Response, error) {
+	return u(http.MethodGet, r)
+}
+
+func (u Upstream) End(_ context.Context, r *transport.Request) (*upstream.Response, error) {
+	return u(http.MethodDelete, r)
+}
+
+// Address is what a log shows.
+func (u Upstream) Address() string { return "function" }
+
+// Close does nothing.
+func (u Upstream) Close() error { return nil }
+
+// Respond is a response of an upstream.
+func Respond(status int, contentType, body string) *upstream.Response {
+	resp := &upstream.Response{Status: status, ContentLength: int64(len(body)), Body: io.NopCloser(strings.NewReader(body))}
+	if contentType != "" {
+		resp.Header.Add("Content-Type", contentType)
+	}
+	return resp
+}
+
+// Services are those of a gateway with the upstream "tools".
+type Services struct {
+	*exchange.Services
+	t    testing.TB
+	path string
+}
+
+// New makes services. The text is the policy section of a configuration, with what
+// else a test wants; nobody is asked for credentials.
+func New(t testing.TB, text string, up Upstream) *Services {
+	t.Helper()
+	dir := t.TempDir()
+	s := &Services{Services: new(exchange.Services), t: t, path: filepath.Join(dir, "audit.jsonl")}
+	cfg, findings := config.Parse("gateway.yaml", []byte("listen: 127.0.0.1:0\nlicense: {path: /license.jwt}\nsse_keepalive: 0s\naudit: {path: '"+s.path+"'}\n"+
+		"auth: {enabled: false}\nupstreams:\n  - {name: tools, url: http://127.0.0.1:1/mcp}\ndefault_upstream: tools\n"+text), func(string) (string, bool) { return "", false })
+	if cfg == nil {
+		t.Fatal(findings)
+	}
+	s.Log, s.Now, s.Since = slog.New(slog.DiscardHandler), time.Now, time.Since
+	s.Versions, s.DefaultUpstream = mcp.Allowed(cfg.AllowedProtocolVersions), cfg.DefaultUpstream
+	s.Targets = map[string]*transport.Upstream{"tools": {Name: "tools", Transport: up, Direct: up, Timeout: time.Minute}}
+	s.Bodies, s.WriteTimeout, s.Merged.Pauses = bodies.New(), streams.DefaultWriteTimeout, streams.Reopening
+	s.Limits = ratelimit.NewMemory(0, s.Now())
+	s.Failures = failures.New(s.Log)
+	s.Background = background.New(s.Log)
+	s.Stopping = t.Context()
+	verifier, oauth := auth.NewVerifier(s.Now), auth.NewOAuth(auth.OAuthOptions{Now: s.Now, Logger: s.Log})
+	sealer, err := session.NewSealer(make([]byte, 32))
+	var errs [4]error
+	errs[0] = err
+	s.Proxies, errs[1] = clientip.New(cfg.TrustedProxies, cfg.ClientAddressHeader)
+	s.Router, errs[2] = upstream.NewRouter(cfg.Routes)
+	s.Audit, errs[3] = audit.Open(cfg.Audit, audit.Options{})
+	if err := errors.Join(errs[:]...); err != nil {
+		t.Fatal(err)
+	}
+	s.Refused = refused.New(refused.Options{Write: s.Audit.WriteRefused, Lost: s.Audit.CountLost, Now: s.Now, Logger: s.Log})
+	s.Sessions = multiplex.Open(multiplex.Options{
+		Upstreams: s.Targets, Default: s.DefaultUpstream, Background: s.Background, Sealer: sealer, Logger: s.Log, Joined: s.Merged.Attach,
+	}, multiplex.StateOptions{Dir: dir, MaxTasks: 10, TaskTTL: time.Hour, Now: s.Now})
+	live, err := snapshot.Build(cfg, snapshot.Sources{Listen: cfg.Listen, Limits: s.Limits, Verifier: verifier, OAuth: oauth, Logger: s.Log, Now: s.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Live.Store(live)
+	s.Services.Bodies.SetLimit(cfg.Limits.BodyBytes)
+	t.Cleanup(func() {
+		s.Background.Stop()
+		oauth.Close()
+		verifier.Close()
+		live.Verdict.Guards.Close()
+		s.Refused.Close(time.Second)
+		s.Failures.Close()
+		if err := errors.Join(s.Sessions.Close(), s.Audit.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// Lines are the audit lines so far, without those of the chain itself.
+func (s *Services) Lines() (lines []map[string]any) {
+	s.t.Helper()
+	text, err := os.ReadFile(s.path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var members map[string]any
+		if err := json.Unmarshal([]byte(line), &members); err != nil {
+			s.t.Fatal(err)
+		}
+		if members["kind"] != "checkpoint" {
+			lines = append(lines, members)
+		}
+	}
+	return lines
+}

@@ -1,0 +1,78 @@
+package exchange
+
+import (
+	"context"
+
+	"svc/gateway/audit"
+	"svc/gateway/failures"
+	"svc/gateway/headers"
+	"svc/gateway/mcp"
+	"svc/gateway/refusal"
+	"svc/gateway/relay"
+	"svc/gateway/session"
+	"svc/gateway/transport"
+	"svc/gateway/upstream"
+	"svc/gateway/verdict"
+)
+
+// AppendHeader appends the header of the request for an upstream to h, which must be
+// empty, without what the transport adds for the session.
+func (ex *Exchange) AppendHeader(h upstream.Header) upstream.Header {
+	r := headers.Request{
+		From: ex.HTTP.Header, Message: &ex.Message, OwnName: ex.Found.Own, Hops: ex.Session.Hops, Forward: ex.Live.ForwardHeaders, Rewriter: headerRewriter{ex},
+	}
+	return r.Append(h)
+}
+
+// headerRewriter changes header fields on their way to the upstream.
+type headerRewriter struct{ ex *Exchange }
+
+func (h headerRewriter) Trace(to upstream.Header) upstream.Header {
+	h.ex.PassTrace(&to)
+	return to
+}
+
+func (h headerRewriter) Param(value string) (string, bool) {
+	ex := h.ex
+	p := verdict.Params{
+		Message: &ex.Message, Rule: ex.Decision.Rule, Redacted: ex.Record.Action == audit.ActionRedact, ByArguments: ex.Decision.ByArguments,
+		Policies: ex.Governed.Set, Fired: ex.Governed.Fired, Changed: ex.Governed.Changed,
+	}
+	return p.Rewrite(value)
+}
+
+// CopyHeader takes over what may pass from the upstream's answer.
+func (ex *Exchange) CopyHeader(from upstream.Header) {
+	to := ex.Writer.Header()
+	headers.CopyResponse(to, from, ex.Live.ForwardHeaders)
+	if sid := ex.Session.Issue(ex.Context, from.Get(mcp.HeaderSession), ex.Upstream); sid != "" {
+		to[mcp.HeaderSession] = []string{sid}
+	}
+}
+
+// Listen asks an upstream for its standalone stream.
+func (ex *Exchange) Listen(ctx context.Context, t *transport.Upstream, s session.UpstreamSession, lastID string) (*upstream.Response, error) {
+	header, caller := ex.AppendHeader(nil), ex.Session.Caller()
+	header.Del(mcp.HeaderLastEventID)
+	return t.Transport.Listen(ctx, &transport.Request{
+		Session: ex.Session.SessionAt(s), Caller: &caller, Header: header, LastEventID: lastID,
+		// Silent by nature: only the first byte has a time limit.
+		Timeouts: &upstream.Timeouts{FirstByte: t.Timeout},
+	})
+}
+
+// RefuseUpstream turns a failed exchange with an upstream into its answer.
+func (ex *Exchange) RefuseUpstream(err error) *refusal.Refusal {
+	o := relay.OfError(err, ex.Context.Err() != nil)
+	if o.Cause.Code != "" {
+		ex.Services.Failures.Report(ex.FailureOf(ex.Upstream, o.Cause))
+	}
+	return o.Refused
+}
+
+// FailureOf describes a failure of an upstream during this request.
+func (ex *Exchange) FailureOf(t *transport.Upstream, cause upstream.Cause) *failures.Failure {
+	return &failures.Failure{
+		Upstream: t.Name, URL: t.Transport.Address(), Code: cause.Code, Cause: cause.Text, RequestID: ex.Record.RequestID,
+	}
+}

@@ -1,0 +1,135 @@
+package exchange
+
+import (
+	"net/http"
+
+	"svc/gateway/admission"
+	"svc/gateway/audit"
+	"svc/gateway/intake"
+	"svc/gateway/mcp"
+	"svc/gateway/refusal"
+)
+
+// AnswerPreflight answers a preflight for /mcp.
+func (ex *Exchange) AnswerPreflight() *refusal.Refusal {
+	ex.Record.Action = audit.ActionAllow
+	if !ex.CountRefusal(&refusal.Preflight) && ex.Account(refusal.Preflight.Status, 0) != nil {
+		return &refusal.Audit
+	}
+	ex.Live.Admission.Origins.AllowRequest(ex.Writer.Header(), ex.HTTP)
+	ex.Writer.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// Admit is what is decided before anything of the body is read.
+func (ex *Exchange) Admit() (refused *refusal.Refusal) {
+	client := admission.Client{Addr: ex.Addr, Address: ex.Address}
+	ex.Session.Hops, refused = ex.Live.Admission.Admit(ex.Context, ex.HTTP, &client, ex.Start)
+	return refused
+}
+
+// Authenticate finds out who calls.
+func (ex *Exchange) Authenticate() *refusal.Refusal {
+	var err error
+	if ex.Who, err = ex.Live.Callers.Authenticate(ex.Context, ex.HTTP.Header, ex.Address); err != nil {
+		refused := ex.Live.Callers.Refuse(err)
+		if refused.Kind == refusal.Unauthorized.Kind {
+			ex.Services.Log.Debug("request is not let in", "request_id", ex.Record.RequestID, "reason", err)
+		}
+		return refused
+	}
+	ex.Identified, ex.Session.Token = true, ex.Who.Token
+	ex.Record.OAuthClientName = ex.Who.ClientName
+	return nil
+}
+
+// Read takes in the message.
+func (ex *Exchange) Read() (refused *refusal.Refusal) {
+	ex.Record.ReplacedSurrogates, refused = ex.Body.Message(ex.source(), &ex.Message)
+	if refused == nil {
+		ex.HasMessage = true
+		ex.Record.RPC = ex.Message.Kind.String()
+	}
+	return refused
+}
+
+// ResolveDialect finds the protocol revision of the request.
+func (ex *Exchange) ResolveDialect() (refused *refusal.Refusal) {
+	ex.Dialect, refused = intake.Dialect(ex.HTTP.Header, &ex.Message, ex.Services.Versions)
+	ex.Session.Dialect = ex.Dialect
+	return refused
+}
+
+// Discard acknowledges a message that refers to something that was never issued.
+// An upstream would ignore it too, like an answer that comes too late.
+func (ex *Exchange) Discard(unknown *refusal.Refusal) *refusal.Refusal {
+	ex.Record.ErrorKind = unknown.Kind
+	if err := ex.Account(unknown.Status, 0); err != nil {
+		return &refusal.Audit
+	}
+	ex.Writer.WriteHeader(unknown.Status)
+	return nil
+}
+
+// Route finds the upstream (gateway specification, routes): tool calls by
+// their name and by nothing else, answers to server requests back to where
+// they were asked, what asks about a task to where it was made, everything else
+// to default_upstream.
+func (ex *Exchange) Route() *refusal.Refusal {
+	if ex.Upstream = ex.Session.Follow(ex.Context); ex.Upstream != nil {
+		return nil
+	}
+	name := ex.Services.DefaultUpstream
+	if ex.Message.Method == mcp.MethodToolsCall {
+		name, _ = ex.Services.Router.Match(ex.Message.Name)
+	}
+	if ex.Services.Federation != nil {
+		ex.Found = ex.Services.Federation.Route(ex.Context, ex.Session.Client().Caller, &ex.Message, name)
+		name, ex.Record.UpstreamTool = ex.Found.Upstream, ex.Found.OwnTool
+	}
+	if ex.Upstream = ex.Services.Targets[name]; ex.Upstream == nil {
+		return &refusal.NoRoute
+	}
+	return nil
+}
+
+// OpenControl takes a request without a body as far as its upstream: the
+// caller, the session, the default upstream.
+func (ex *Exchange) OpenControl() *refusal.Refusal {
+	if refused := ex.Authenticate(); refused != nil {
+		return refused
+	}
+	if refused := ex.Body.Discard(ex.source(), &ex.Message); refused != nil {
+		return refused
+	}
+	if refused := ex.ResolveDialect(); refused != nil {
+		return refused
+	}
+	if ex.Dialect.Modern {
+		// The stateless revision knows neither sessions nor standalone streams.
+		return &refusal.NoStream
+	}
+	if refused := ex.Session.Join(ex.Context); refused != nil {
+		return refused
+	}
+	up, ok := ex.Services.Targets[ex.Services.DefaultUpstream]
+	if !ok {
+		return &refusal.NoRoute
+	}
+	ex.Upstream = up
+	if refused := ex.UnderPolicies(); refused != nil {
+		return refused
+	}
+	ex.Record.Action = audit.ActionAllow
+	if err := ex.Session.Find(ex.Context, ex.Upstream); err != nil {
+		return ex.RefuseUpstream(err)
+	}
+	return nil
+}
+
+// EndSessions ends the client's session: those that the gateway opened for it at
+// other upstreams, and its merged stream. The default upstream was told.
+func (ex *Exchange) EndSessions() {
+	ex.Services.Sessions.End(ex.Context, ex.Session.Handle.ID, ex.Upstream)
+	ex.Services.Merged.End(ex.Session.Handle.ID)
+}

@@ -1,0 +1,122 @@
+package forwarding_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"svc/gateway/exchange"
+	"svc/gateway/exchange/exchangetest"
+	"svc/gateway/forwarding"
+	"svc/gateway/refusal"
+	"svc/gateway/transport"
+	"svc/gateway/upstream"
+)
+
+const (
+	rules   = "policy: {default_action: allow, rules: [{id: hide, action: redact, when: {direction: server_to_client}, redact: [{regex: secret, replacement: '***'}]}]}\nroutes: [{match: {tool_prefix: s}, upstream: tools}]\n"
+	request = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"safe"}}`
+	answer  = `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"a secret"}]}}`
+	hidden  = `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"a ***"}]}}`
+	event   = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`
+)
+
+// take takes a request as far as its upstream, and on.
+func take(t *testing.T, s *exchangetest.Services, method, body string, on func(*exchange.Exchange) *refusal.Refusal) (*httptest.ResponseRecorder, *refusal.Refusal) {
+	t.Helper()
+	w, r := httptest.NewRecorder(), httptest.NewRequest(method, "http://127.0.0.1/mcp", strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	ex := exchange.Begin(s.Services, w, r)
+	defer ex.Release()
+	var refused *refusal.Refusal
+	if method == http.MethodPost {
+		for _, step := range []func() *refusal.Refusal{ex.Authenticate, ex.Read, ex.ResolveDialect, ex.Judge, ex.Route} {
+			if refused = step(); refused != nil {
+				t.Fatalf("refused before: %+v", refused)
+			}
+		}
+	}
+	if refused = on(ex); refused != nil {
+		ex.Refuse(refused)
+	}
+	return w, refused
+}
+
+// What an upstream answers to a call is judged, recorded and passed on, in one piece
+// or as a stream; what is no answer is refused.
+func TestForward(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		resp    *upstream.Response
+		err     error
+		refused *refusal.Refusal
+		status  int
+		body    string
+		kinds   string // of the audit lines
+	}{
+		{name: "a message", resp: exchangetest.Respond(200, "application/json", answer), status: 200, body: hidden, kinds: "request"},
+		{name: "a stream", resp: exchangetest.Respond(200, "text/event-stream", "data: "+event+"\n\ndata: "+answer+"\n\n"), status: 200,
+			body: "data: " + event + "\n\ndata: " + hidden + "\n\n", kinds: "open frame frame request"},
+		{name: "a stream without the answer", resp: exchangetest.Respond(200, "text/event-stream", "data: "+event+"\n\n"), status: 200,
+			body: `"error"`, kinds: "open frame request"},
+		{name: "no JSON", resp: exchangetest.Respond(200, "text/html", "<p>secret</p>"), refused: &refusal.UpstreamInvalid, status: 502, kinds: "request"},
+		{name: "nothing", err: &upstream.Error{Upstream: "tools", Op: "connect", Kind: upstream.ErrUnreachable, Err: errors.New("connection refused")}, refused: &refusal.Unreachable, status: 502, kinds: "request"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var sent string
+			s := exchangetest.New(t, rules, func(method string, r *transport.Request) (*upstream.Response, error) {
+				sent = method + " " + string(r.Body)
+				return c.resp, c.err
+			})
+			w, refused := take(t, s, http.MethodPost, request, forwarding.Forward)
+			if sent != "POST "+request {
+				t.Errorf("sent %q", sent)
+			}
+			if (refused == nil) != (c.refused == nil) {
+				t.Errorf("refused %+v, want %+v", refused, c.refused)
+			}
+			if w.Code != c.status || !strings.Contains(w.Body.String(), c.body) || strings.Contains(w.Body.String(), "secret") {
+				t.Errorf("%d %s, want %d %s", w.Code, w.Body, c.status, c.body)
+			}
+			var kinds []string
+			for _, line := range s.Lines() {
+				kind, _ := line["kind"].(string)
+				if kind == "" {
+					kind = "request"
+				}
+				kinds = append(kinds, kind)
+			}
+			if got := strings.Join(kinds, " "); got != c.kinds {
+				t.Errorf("lines %s, want %s", got, c.kinds)
+			}
+		})
+	}
+}
+
+// The stream and the end of a session go to the default upstream, and an upstream
+// without streams is told as such.
+func TestControl(t *testing.T) {
+	var asked []string
+	s := exchangetest.New(t, rules, func(method string, _ *transport.Request) (*upstream.Response, error) {
+		asked = append(asked, method)
+		if method == http.MethodGet {
+			return exchangetest.Respond(http.StatusMethodNotAllowed, "", ""), nil
+		}
+		return exchangetest.Respond(http.StatusNoContent, "", ""), nil
+	})
+	if w, refused := take(t, s, http.MethodGet, "", forwarding.Stream); refused == nil || w.Code != http.StatusMethodNotAllowed {
+		t.Errorf("GET: %d, refused %+v", w.Code, refused)
+	}
+	if w, refused := take(t, s, http.MethodDelete, "", forwarding.End); refused != nil || w.Code != http.StatusNoContent {
+		t.Errorf("DELETE: %d, refused %+v", w.Code, refused)
+	}
+	if got := strings.Join(asked, " "); got != "GET DELETE" {
+		t.Errorf("the upstream was asked %s", got)
+	}
+	if lines := s.Lines(); len(lines) != 2 {
+		t.Errorf("lines %v", lines)
+	}
+}

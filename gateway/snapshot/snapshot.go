@@ -1,0 +1,106 @@
+// Package snapshot is all of the configuration that a reload can replace, compiled: one
+// immutable value, of which a request sees one from start to end and a long stream that
+// of each frame's moment. Who keeps the value in force, and swaps it, is package gateway.
+package snapshot
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"svc/gateway/admission"
+	"svc/gateway/auth"
+	"svc/gateway/caller"
+	"svc/gateway/config"
+	"svc/gateway/guardrail"
+	"svc/gateway/headers"
+	"svc/gateway/mcp"
+	"svc/gateway/origin"
+	"svc/gateway/policy"
+	"svc/gateway/ratelimit"
+	"svc/gateway/toolsearch"
+	"svc/gateway/verdict"
+)
+
+// Snapshot is a compiled configuration. Nothing of it changes but the memory of its
+// rules and the state of its breakers, which are safe for concurrent use.
+type Snapshot struct {
+	Config *config.File
+	Rules  *policy.Set
+	// Verdict is what messages are judged by.
+	Verdict   verdict.Snapshot
+	Callers   *caller.Rules
+	Admission admission.Rules
+	// ForwardHeaders are forward_headers in canonical form.
+	ForwardHeaders []string
+}
+
+// Sources are what outlives a reload and a snapshot uses.
+type Sources struct {
+	// Listen is the address of the start, whatever the configuration says now.
+	Listen      string
+	Secure      bool // TLS is served
+	OffersTools bool // the gateway answers tools/list itself
+	Limits      ratelimit.Store
+	Verifier    *auth.Verifier
+	OAuth       *auth.OAuth
+	Logger      *slog.Logger
+	Now         func() time.Time
+}
+
+// Build makes the snapshot of a configuration that was validated. It changes nothing
+// that runs. All breakers of its guardrails are closed; they must be closed when
+// the snapshot is no longer in force.
+func Build(cfg *config.File, from Sources) (*Snapshot, error) {
+	s := &Snapshot{
+		Config:         cfg,
+		Admission:      admission.Rules{Origins: origin.New(from.Listen, cfg.AllowedOrigins, cfg.AllowedHosts, cfg.Auth.Header)},
+		ForwardHeaders: headers.Canonical(cfg.ForwardHeaders),
+	}
+	if in := cfg.InputRateLimit; in.Enabled {
+		s.Admission.Limit = admission.Limit{
+			Store: from.Limits, RequestsPerSecond: in.RequestsPerSecond, Burst: in.Burst, FailOpen: cfg.RateLimitStore.FailOpen,
+		}
+	}
+	var err error
+	if s.Rules, err = policy.Compile(cfg.Policy); err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	}
+	s.Verdict = verdict.Snapshot{
+		Rules:       policy.NewMemory(s.Rules), // a reload begins a new one
+		FilterLists: cfg.FiltersLists(), OffersTools: from.OffersTools, FailOpen: cfg.RateLimitStore.FailOpen,
+	}
+	for _, r := range s.Rules.Rules() {
+		s.Verdict.Strips = s.Verdict.Strips || r.Action == policy.StripApp && !r.Observe
+	}
+	if s.Verdict.Guards, err = buildGuards(cfg, from); err != nil {
+		return nil, err
+	}
+	s.Callers, err = caller.New(cfg.Auth, auth.Identity(cfg.Identity), caller.Sources{
+		Verifier: from.Verifier, OAuth: from.OAuth, Listen: from.Listen, Secure: from.Secure,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func buildGuards(cfg *config.File, from Sources) (*guardrail.Set, error) {
+	set, err := guardrail.New(cfg.Guardrails, from.Logger, from.Now)
+	if err != nil {
+		return nil, err
+	}
+	for i := range cfg.Policy.Rules {
+		if name := cfg.Policy.Rules[i].Guardrail; name != nil && set.Get(*name) == nil {
+			return nil, fmt.Errorf("policy: rules[%d]: no guardrail is named %q", i, *name)
+		}
+	}
+	return set, nil
+}
+
+// DeniesSearch reports that the rules keep the search tool from everybody who comes
+// without claims: default deny needs a rule for it.
+func (s *Snapshot) DeniesSearch() bool {
+	q := policy.Request{Direction: policy.ClientToServer, Method: mcp.MethodToolsCall, Tool: toolsearch.Name, HasTool: true}
+	return s.Rules.Decide(&q).Action == policy.Deny
+}

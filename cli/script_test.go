@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"svc/gateway/child"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected output inside the scripts")
@@ -22,6 +24,9 @@ var update = flag.Bool("update", false, "rewrite the expected output inside the 
 // TestMain lets the scripts run svc as a program: the test binary started
 // under that name is svc.
 func TestMain(m *testing.M) {
+	if args := os.Args[1:]; child.IsHelper(args) { // starts the programs of upstreams
+		os.Exit(child.Help(args))
+	}
 	testscript.Main(m, map[string]func(){
 		"svc": func() { os.Exit(Main(Process(Build{Version: "0.0.0-test"}), os.Args[1:])) },
 	})

@@ -24,7 +24,7 @@ var (
 		"ClientIP", "Agent", "Environment", "Session", "Dialect",
 	}
 	ownFields = []string{
-		"Seq", "Time", "Kind", "Action", "RuleID", "ErrorKind", "RPC", "Method", "Tool", "UpstreamTool", "UpstreamDialect", "Direction", "ResultType",
+		"Seq", "Time", "Kind", "Action", "RuleID", "ErrorKind", "RPC", "Method", "Tool", "UpstreamTool", "ToolChanged", "UpstreamDialect", "Direction", "ResultType",
 		"IsError", "Status", "Duration", "BytesIn", "BytesOut", "Frames", "GuardrailName", "GuardrailVerdict",
 		"GuardrailLatency", "StripApplied", "Stripped", "ReplacedSurrogates", "TaskHandle", "SubscriptionID", "Spans",
 		"InjectionScore", "PIIDetected", "PoliciesFired", "Observed", "QualityScores", "Checkpoint", "Refused",

@@ -199,9 +199,8 @@ func (g *Gateway) Run(ctx context.Context) error {
 	if g.services.Search != nil {
 		wg.Go(func() { g.services.Search.Run(ctx) })
 	}
-	if g.services.Federation != nil {
-		wg.Go(func() { g.services.Federation.Run(ctx) })
-	}
+	wg.Go(func() { g.services.Federation.Run(ctx) })
+	wg.Go(func() { g.services.Pins.Run(ctx) })
 	if g.reporter != nil {
 		wg.Go(func() { reported = g.reporter.Run(ctx) })
 	}

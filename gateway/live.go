@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -69,6 +70,9 @@ func (g *Gateway) Reload(ctx context.Context) (err error) {
 	}
 	if err := g.services.Audit.Reconfigure(merged.Audit); err != nil {
 		return fmt.Errorf("the running configuration stays in force: audit: %w", err)
+	}
+	if err := errors.Join(g.services.Pins.Reload(), g.services.Federation.TakeReleases()); err != nil {
+		return fmt.Errorf("the running configuration stays in force: %w", err)
 	}
 	// From here on nothing can fail.
 	if g.reporter != nil && merged.Audit.Path != old.Config.Audit.Path {

@@ -16,6 +16,7 @@ import (
 	"svc/gateway/multiplex"
 	"svc/gateway/observer"
 	"svc/gateway/origin"
+	"svc/gateway/pinning"
 	"svc/gateway/ratelimit"
 	"svc/gateway/refusal"
 	"svc/gateway/refused"
@@ -126,7 +127,7 @@ func (g *Gateway) openSearch(cfg *config.File) {
 	g.services.Search = &toolsearch.Service{MaxResults: c.MaxResults, Refresher: toolsearch.New(toolsearch.Options{
 		Sources: sources, Route: g.services.Router.Match, Reserved: toolsearch.Name,
 		Interval: c.RefreshInterval, Version: g.version, Logger: g.services.Log,
-		State: filepath.Join(cfg.StateDirectory(), "tool-definitions.json"), Changed: g.toolChanged,
+		State: filepath.Join(cfg.StateDirectory(), "tool-definitions.json"), Changed: g.toolChanged, Keep: g.services.Pins.Keep,
 	})}
 }
 
@@ -140,7 +141,7 @@ func (g *Gateway) openObserver(cfg *config.File) (err error) {
 			parts := observer.Parts{
 				Health: g.health, Verifier: g.verifier, Audit: g.services.Audit, Merged: &g.services.Merged, Sessions: g.services.Sessions, Upstreams: g.services.Targets,
 				Limits: g.services.Limits, Redis: g.redis, Guards: l.Verdict.Guards, Callers: l.Callers, Reporter: g.reporter,
-				Governance: g.services.Governance, Search: g.services.Search, Federation: g.services.Federation, Tracer: g.observer.Tracer,
+				Governance: g.services.Governance, Search: g.services.Search, Federation: g.services.Federation, Pins: g.services.Pins, Tracer: g.observer.Tracer,
 			}
 			return parts.State()
 		},
@@ -160,7 +161,7 @@ func (g *Gateway) openFederation(cfg *config.File) (err error) {
 	}
 	opts := federation.Options{
 		Config: cfg.Federation, Fallback: cfg.DefaultUpstream, StateDir: cfg.StateDirectory(), Key: g.sessionKey,
-		Version: g.version, Logger: g.services.Log, Now: g.services.Now, May: g.mayAsk,
+		Version: g.version, Logger: g.services.Log, Now: g.services.Now, May: g.mayAsk, Pins: g.services.Pins,
 	}
 	for i := range cfg.Upstreams {
 		t := g.services.Targets[cfg.Upstreams[i].Name]
@@ -230,6 +231,9 @@ func (g *Gateway) openUpstreams(cfg *config.File) (err error) {
 		return err
 	}
 	if g.services.Targets, err = targets.Open(cfg, targets.Options{Version: g.version, Logger: g.services.Log, Now: g.services.Now, Changed: func(name string) { g.services.Federation.Changed(name) }}); err != nil {
+		return err
+	}
+	if g.services.Pins, err = pinning.Open(cfg, g.services.Targets, pinning.Options{Version: g.version, Logger: g.services.Log, Now: g.services.Now, Changed: func(name string) { g.services.Federation.Approved(name) }}); err != nil {
 		return err
 	}
 	g.upstreams, err = translate.Open(cfg.Upstreams, g.services.Targets, translate.Options{

@@ -33,7 +33,7 @@ type ceiling struct {
 // ceilings are those of the root and of the packages that hold a request on its way. The
 // goals: 8 files, 1,500 lines, 300 in a file, and circles of 6.
 var ceilings = map[string]ceiling{
-	".":          {files: 4, lines: 735, largestFile: 270, circle: 3},
+	".":          {files: 4, lines: 742, largestFile: 270, circle: 3},
 	"snapshot":   {files: 1, lines: 106, largestFile: 106, circle: 1},
 	"accounting": {files: 3, lines: 391, largestFile: 179, circle: 2},
 	"exchange":   {files: 5, lines: 736, largestFile: 244, circle: 1, methods: 36, methodsOf: "Exchange"},

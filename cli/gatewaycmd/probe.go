@@ -95,7 +95,7 @@ func tellPrograms(env process.Env, format output.Format, file *config.File) {
 		}
 	}
 	if programs > 0 && format != output.FormatJSON {
-		fmt.Fprintf(env.Stderr, "starting %d programs: one that downloads itself the first time, as npx and uvx do, may take until its start_timeout\n", programs)
+		fmt.Fprintf(env.Stderr, "starting %d program(s): one that downloads itself the first time, as npx and uvx do, may take until its start_timeout\n", programs)
 	}
 }
 

@@ -10,6 +10,7 @@
 package answers
 
 import (
+	"context"
 	"net/http"
 
 	"svc/gateway/mcp"
@@ -31,8 +32,18 @@ type Request struct {
 	// Allowed are the revisions that the gateway serves.
 	Allowed  mcp.Allowed
 	Sessions *multiplex.Sessions
+	// Pins takes what is withheld out of lists; nil for nobody.
+	Pins Pins
 	// Callouts counts the guardrails that were asked; nil for nobody.
 	Callouts verdict.Callouts
+}
+
+// Pins compares what upstreams list with the definitions that were approved
+// (upstreams[].pin_tools).
+type Pins interface {
+	// Cut takes what is withheld out of an upstream's answer m. resumed tells that nobody
+	// knows what was asked. ok is false for an answer that could be read in two ways.
+	Cut(ctx context.Context, upstream string, asked *mcp.Message, resumed bool, m *mcp.Message) (ok bool)
 }
 
 // Moment is what a message is judged by that may be another for the next one.
@@ -77,6 +88,11 @@ func (r *Request) Frame(at Moment, m *mcp.Message) Taken {
 func (r *Request) take(at Moment, m *mcp.Message, frame, final, own bool) Taken {
 	in := r.Input
 	in.Snapshot, in.Host, in.Frame = at.Snapshot, at.Host, frame
+	// By what the upstream sent, before any rule rewrites it. The gateway's own answers
+	// have no upstream.
+	if r.Pins != nil && at.Upstream != nil && !r.Pins.Cut(in.Context, at.Upstream.Name, in.Asked, in.Resumed, m) {
+		return Taken{Result: verdict.Unreadable(), Final: final}
+	}
 	t := Taken{Result: verdict.Judge(&in, m), Final: final}
 	t.Count(r.Callouts)
 	if t.Refused != nil {

@@ -69,6 +69,10 @@ func (d *decoder) member(name string, r *Record, cp *Checkpoint) error {
 		b, err := d.boolean()
 		r.IsError = b
 		return err
+	case "tool_changed":
+		b, err := d.boolean()
+		r.ToolChanged = b
+		return err
 	case "status":
 		return d.integer(func(n int64) { r.Status = int(n) })
 	case "duration_ms":

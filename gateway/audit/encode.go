@@ -43,6 +43,9 @@ func (r *Record) appendBody(b []byte) []byte {
 	b = text(b, `,"method":`, r.Method)
 	b = text(b, `,"tool":`, r.Tool)
 	b = text(b, `,"upstream_tool":`, r.UpstreamTool)
+	if r.ToolChanged {
+		b = append(b, `,"tool_changed":true`...)
+	}
 	b = text(b, `,"direction":`, r.Direction)
 	b = text(b, `,"result_type":`, r.ResultType)
 	if r.IsError {

@@ -62,6 +62,9 @@ type Record struct {
 	Tool string
 	// UpstreamTool is the upstream's own name of the tool where it is another one.
 	UpstreamTool string
+	// ToolChanged is set for calls of a tool or prompt whose definition is not the
+	// approved one.
+	ToolChanged bool
 	// Direction is server_to_client for messages of the upstream; empty otherwise.
 	Direction string
 	// ResultType is result.resultType of the upstream's message.

@@ -78,19 +78,9 @@ func OpenOwners(path string, identities []Identity) (*Owners, error) {
 	if path == "" {
 		return o, nil
 	}
-	data, err := statefile.Read(path, maxOwnersFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return o, nil
-	}
-	if err != nil {
+	file, err := readOwners(path)
+	if err != nil || file == nil {
 		return o, err
-	}
-	var file ownersFile
-	if err := json.Unmarshal(data, &file); err != nil {
-		return o, fmt.Errorf("%s: %w", path, err)
-	}
-	if file.Version != ownersVersion {
-		return o, fmt.Errorf("%s has version %d, want %d", path, file.Version, ownersVersion)
 	}
 	for upstream, u := range file.Upstreams {
 		if digest, known := o.digests[upstream]; !known || digest != u.Digest {
@@ -108,6 +98,41 @@ func OpenOwners(path string, identities []Identity) (*Owners, error) {
 	}
 	o.changed = false
 	return o, nil
+}
+
+// ReadOwned returns the keys of every kind that an upstream owns according to a file of
+// owners; none where there is no file.
+func ReadOwned(path, upstream string) (map[string]bool, error) {
+	file, err := readOwners(path)
+	if err != nil || file == nil {
+		return nil, err
+	}
+	owned := map[string]bool{}
+	for _, keys := range file.Upstreams[upstream].Owned {
+		for _, key := range keys {
+			owned[key] = true
+		}
+	}
+	return owned, nil
+}
+
+// readOwners reads a file of owners; nil where there is none.
+func readOwners(path string) (*ownersFile, error) {
+	data, err := statefile.Read(path, maxOwnersFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var file ownersFile
+	if err := json.Unmarshal(data, &file); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if file.Version != ownersVersion {
+		return nil, fmt.Errorf("%s has version %d, want %d", path, file.Version, ownersVersion)
+	}
+	return &file, nil
 }
 
 func (o *Owners) add(k ownerKey, upstream string) {

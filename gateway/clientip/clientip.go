@@ -242,3 +242,14 @@ func splitQuoted(s string, sep byte) (parts []string, ok bool) {
 	}
 	return append(parts, s[start:]), !quoted
 }
+
+// Text returns the text of an address, which in most cases stands in the peer's
+// already.
+func Text(a netip.Addr, peer string) string {
+	var room [64]byte
+	text := a.AppendTo(room[:0])
+	if n := len(text); len(peer) > n && peer[n] == ':' && string(text) == peer[:n] {
+		return peer[:n]
+	}
+	return string(text)
+}

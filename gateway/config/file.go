@@ -78,6 +78,10 @@ type File struct {
 
 	// Federation merges the lists of all upstreams into one.
 	Federation federation.Config `yaml:"federation"`
+	// Pins is the file of approved definitions of tools, prompts and instructions for
+	// upstreams[].pin_tools, which 'svc tools approve' writes. Empty means that the first
+	// list of each upstream is approved as it is, in state_dir.
+	Pins string `yaml:"pins" env:"true"`
 	// ControlPlane sends traces to the control plane.
 	ControlPlane report.Config `yaml:"control_plane"`
 	// AllowedOrigins are the origins whose pages may send requests from a browser and
@@ -110,7 +114,7 @@ type File struct {
 // read: files with secrets, each with its folder, and the state directory. Paths are as
 // written.
 func (f *File) Private() (files []string, folder string) {
-	all := []string{f.source, f.License.Path, f.Audit.Path, f.Audit.CheckpointKeyFile, f.Sessions.KeyFile}
+	all := []string{f.source, f.License.Path, f.Audit.Path, f.Audit.CheckpointKeyFile, f.Sessions.KeyFile, f.Pins}
 	if f.TLS != nil {
 		all = append(all, f.TLS.KeyFile)
 	}

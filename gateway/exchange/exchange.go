@@ -27,6 +27,7 @@ import (
 	"svc/gateway/intake"
 	"svc/gateway/mcp"
 	"svc/gateway/multiplex"
+	"svc/gateway/pinning"
 	"svc/gateway/policy"
 	"svc/gateway/quality"
 	"svc/gateway/ratelimit"
@@ -54,9 +55,11 @@ type Services struct {
 	Router          *upstream.Router
 	// Federation is the default upstream where lists are merged, else nil.
 	Federation *federation.Federation
-	Search     *toolsearch.Service // nil unless tools/list is answered here
-	Sessions   *multiplex.Sessions // at upstreams
-	Merged     streams.MergedSet
+	// Pins withholds definitions that nobody approved; nil unless they are pinned.
+	Pins     *pinning.Guard
+	Search   *toolsearch.Service // nil unless tools/list is answered here
+	Sessions *multiplex.Sessions // at upstreams
+	Merged   streams.MergedSet
 
 	// Governance holds the policies of the control plane; nil when they are not
 	// enforced.
@@ -157,7 +160,7 @@ func Begin(s *Services, w http.ResponseWriter, r *http.Request) *Exchange {
 	ex.Body.Reset()
 	ex.Session = multiplex.Request{Sessions: s.Sessions, Header: r.Header, Who: &ex.Who.Principal, Message: &ex.Message}
 	ex.Addr = s.ClientAddr(r)
-	ex.Address = textOf(ex.Addr, r.RemoteAddr)
+	ex.Address = clientip.Text(ex.Addr, r.RemoteAddr)
 	ex.Who = caller.ByAddress(ex.Address)
 	ex.Record.RequestID = requestid.New(ex.Start)
 	ex.Record.Time = ex.Start
@@ -175,17 +178,6 @@ func (ex *Exchange) Release() {
 	clear(ex.Fields[:cap(ex.Fields)])
 	*ex = Exchange{Buffers: ex.Buffers}
 	exchanges.Put(ex)
-}
-
-// textOf returns the text of an address, which in most cases stands in the peer's
-// already.
-func textOf(a netip.Addr, peer string) string {
-	var room [64]byte
-	text := a.AppendTo(room[:0])
-	if n := len(text); len(peer) > n && peer[n] == ':' && string(text) == peer[:n] {
-		return peer[:n]
-	}
-	return string(text)
 }
 
 // CountBytes counts the bytes of an answer among those of the request's caller.

@@ -90,7 +90,7 @@ func (ex *Exchange) Route() *refusal.Refusal {
 	if ex.Upstream = ex.Services.Targets[name]; ex.Upstream == nil {
 		return &refusal.NoRoute
 	}
-	return nil
+	return ex.Services.Pins.Check(ex.Context, ex.Session.Client().Caller, name, &ex.Message, ex.Found.Own, &ex.Record.ToolChanged)
 }
 
 // OpenControl takes a request without a body as far as its upstream: the

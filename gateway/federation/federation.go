@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"svc/gateway/catalog"
+	"svc/gateway/lister"
 	"svc/gateway/transport"
 	"svc/gateway/upstream"
 )
@@ -52,6 +53,17 @@ type Options struct {
 	// May reports whether a client may ask for an item under its visible name: lists
 	// are cut down to those items.
 	May func(c *transport.Caller, kind catalog.Kind, visible string) bool
+	// Pins compares what is listed with what was approved; nil for nobody.
+	Pins Pins
+}
+
+// Pins compares what upstreams list with the definitions that were approved
+// (upstreams[].pin_tools).
+type Pins interface {
+	// Note takes over what an upstream lists to a caller, or to the gateway when c is nil.
+	Note(upstream string, c *transport.Caller, o *lister.Offer)
+	// Keep returns an offer without what is withheld; the offer itself is not changed.
+	Keep(upstream string, o *lister.Offer) *lister.Offer
 }
 
 // Federation is the upstream that stands for all others. Its methods are safe for
@@ -117,6 +129,9 @@ func New(opts Options) (*Federation, error) {
 	var mark [8]byte
 	_, _ = rand.Read(mark[:]) // it never fails
 	f.mark = hex.EncodeToString(mark[:])
+	if err := f.TakeReleases(); err != nil {
+		f.opts.Logger.Warn("names that were released still have their owners", "error", err, "fix", "svc tools release again, then SIGHUP")
+	}
 	f.current.Store(f.build(nil))
 	return f, nil
 }
@@ -147,8 +162,11 @@ func Identity(c *upstream.Config) catalog.Identity {
 func OwnersFile(stateDir string) string { return filepath.Join(stateDir, "federation-owners.json") }
 
 // Run reads the lists of every upstream again and again until ctx ends, and returns
-// when all of it has stopped. It runs once.
+// when all of it has stopped. It runs once. A nil Federation has none.
 func (f *Federation) Run(ctx context.Context) {
+	if f == nil {
+		return
+	}
 	var wg sync.WaitGroup
 	for _, fd := range f.feeds {
 		wg.Go(func() { f.follow(ctx, fd) })
@@ -201,6 +219,44 @@ func (f *Federation) Changed(upstream string) {
 			fd.readAgain()
 		}
 	}
+}
+
+// Approved notifies that other definitions of an upstream are approved than before: its
+// lists are merged anew as they were read last, and those of each caller forgotten. A nil
+// Federation has none.
+func (f *Federation) Approved(upstream string) {
+	if f == nil {
+		return
+	}
+	for _, fd := range f.feeds {
+		if fd.name != upstream {
+			continue
+		}
+		fd.mu.Lock()
+		if fd.listed != nil {
+			fd.offer = f.keep(fd.name, fd.listed)
+		}
+		fd.mu.Unlock()
+		if f.begun.Load() {
+			f.rebuild()
+		}
+		f.forgetPrivate(fd)
+	}
+}
+
+// note hands over what an upstream lists to a caller, or to the gateway itself.
+func (f *Federation) note(upstream string, c *transport.Caller, o *lister.Offer) {
+	if f.opts.Pins != nil {
+		f.opts.Pins.Note(upstream, c, o)
+	}
+}
+
+// keep returns an offer without what is withheld.
+func (f *Federation) keep(upstream string, o *lister.Offer) *lister.Offer {
+	if f.opts.Pins == nil {
+		return o
+	}
+	return f.opts.Pins.Keep(upstream, o)
 }
 
 // Stats is what became of the lists of one upstream.

@@ -38,7 +38,8 @@ type feed struct {
 	announced atomic.Bool
 
 	mu       sync.Mutex
-	offer    *lister.Offer // the last good one
+	listed   *lister.Offer // the last good one, as the upstream sent it
+	offer    *lister.Offer // what of it is not withheld
 	goodAt   time.Time
 	failures uint64
 	failing  bool
@@ -180,6 +181,9 @@ func (f *Federation) refresh(ctx context.Context, fd *feed) (pause time.Duration
 	if err != nil {
 		return 0, err
 	}
+	if !fd.perCaller {
+		f.note(fd.name, nil, offer)
+	}
 	pause, polled := f.opts.Config.RefreshInterval, false
 	for i := range offer.Lists {
 		list := &offer.Lists[i]
@@ -201,7 +205,7 @@ func (f *Federation) refresh(ctx context.Context, fd *feed) (pause time.Duration
 		pause = maxBackoff // private lists are read when a client asks
 	}
 	fd.mu.Lock()
-	fd.offer, fd.goodAt = offer, f.opts.Now()
+	fd.listed, fd.offer, fd.goodAt = offer, f.keep(fd.name, offer), f.opts.Now()
 	fd.mu.Unlock()
 	return max(pause, minRefresh), nil
 }

@@ -206,7 +206,12 @@ func (f *Federation) readPrivate(ctx context.Context, fd *feed, c *transport.Cal
 		l := lister.Lister{Transport: fd.lister.Transport, Agent: agent, Version: fd.lister.Version, Caller: caller}
 		ctx, cancel := context.WithTimeout(context.Background(), f.opts.Config.ListTimeout)
 		defer cancel()
-		return l.Read(ctx, catalog.Kinds[:]...)
+		offer, err := l.Read(ctx, catalog.Kinds[:]...)
+		if err != nil {
+			return nil, err
+		}
+		f.note(fd.name, caller, offer)
+		return f.keep(fd.name, offer), nil
 	}
 	key, ok := keyOf(c, fd.name)
 	var offer *lister.Offer

@@ -24,7 +24,11 @@ func FilterList(m *Message, member string, modern bool, keep func(name string) b
 	}
 	var edits [2]Edit
 	n := 0
-	if kept, cut := keepNamed(m.Body, list, keep); cut {
+	named := func(element Span) bool {
+		name, ok := elementName(m.Body, element)
+		return ok && keep(name)
+	}
+	if kept, cut := keepElements(m.Body, list, named); cut {
 		edits[n] = Edit{At: list, With: kept}
 		n++
 	}
@@ -65,14 +69,33 @@ func findList(m *Message, member string) (list Span, ok bool) {
 	return list, true
 }
 
-// keepNamed returns the array at a span with the elements that keep takes; cut
+// CutList returns the body of an answer with only those elements of the list
+// result.MEMBER that keep takes, in the order of the list; an answer without the list is
+// returned as it is. ok is false when the result could be read in two ways; see
+// [FilterList].
+func CutList(m *Message, member string, keep func(element []byte) bool) (body []byte, changed, ok bool) {
+	if m.Kind != Response || !m.Spans.Result.Present() || m.Body[m.Spans.Result.Start] != '{' {
+		return m.Body, false, true
+	}
+	list, ok := findList(m, member)
+	if !ok || !list.Present() {
+		return m.Body, false, ok
+	}
+	kept, cut := keepElements(m.Body, list, func(element Span) bool { return keep(element.Of(m.Body)) })
+	if !cut {
+		return m.Body, false, true
+	}
+	return Splice(nil, m.Body, Edit{At: list, With: kept}), true, true
+}
+
+// keepElements returns the array at a span with the elements that keep takes; cut
 // tells whether any was left out. Each is kept with what stands between it and
 // the one before.
-func keepNamed(body []byte, list Span, keep func(string) bool) (kept []byte, cut bool) {
+func keepElements(body []byte, list Span, keep func(Span) bool) (kept []byte, cut bool) {
 	end, some := list.Start+1, false
 	for it := elements(body, list); it.next(); {
-		name, ok := elementName(body, it.value)
-		if ok = ok && keep(name); !ok && !cut { // the first to go: what came before it stays
+		ok := keep(it.value)
+		if !ok && !cut { // the first to go: what came before it stays
 			cut = true
 			kept = append(make([]byte, 0, list.End-list.Start), body[list.Start:end]...)
 		} else if ok && cut {

@@ -9,6 +9,7 @@ import (
 	"svc/gateway/guardrail"
 	"svc/gateway/health"
 	"svc/gateway/multiplex"
+	"svc/gateway/pinning"
 	"svc/gateway/ratelimit"
 	"svc/gateway/report"
 	"svc/gateway/streams"
@@ -36,6 +37,7 @@ type Parts struct {
 	Governance *govern.Syncer         // nil where the policies of the control plane are not enforced
 	Search     *toolsearch.Service    // nil where tools/list is not answered here
 	Federation *federation.Federation // nil where lists are not merged
+	Pins       *pinning.Guard         // nil where definitions are not pinned
 	Tracer     *telemetry.Tracer      // nil where no spans are exported
 }
 
@@ -84,6 +86,9 @@ func (p *Parts) State() telemetry.State {
 	}
 	for _, l := range p.Federation.Stats() {
 		s.Federation = append(s.Federation, telemetry.FederationState(l))
+	}
+	for _, u := range p.Pins.Stats() {
+		s.Pins = append(s.Pins, telemetry.PinState(u))
 	}
 	if p.Tracer != nil {
 		s.Pipelines = p.Tracer.Stats()

@@ -206,6 +206,13 @@ func splitWords(s string) []string {
 	return out
 }
 
+// Visible returns a text in which characters that cannot be seen are written as escapes.
+func Visible(text string) string {
+	var out strings.Builder
+	show(&out, []string{text})
+	return out.String()
+}
+
 // show writes words; characters that cannot be seen, and those that move or hide
 // text on a terminal, are written as escapes.
 func show(out *strings.Builder, list []string) {

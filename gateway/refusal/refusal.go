@@ -123,6 +123,9 @@ var (
 	ArgumentType  = define(*Policy.withReason("argument_type"))
 	ArgumentLimit = define(*Policy.withReason("argument_limit"))
 
+	// The definition of a tool or prompt is not the approved one: upstreams[].pin_tools.
+	Pinned = define(*Policy.withReason("tool_changed"))
+
 	Rate = define(Refusal{Status: http.StatusTooManyRequests, Code: mcp.CodeRateLimited,
 		Message: "rate_limited", Reason: "rate_limited", Action: audit.ActionRateLimitBlocked})
 	RateStore = define(Refusal{Status: http.StatusTooManyRequests, Code: mcp.CodeRateLimited,

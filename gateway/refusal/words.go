@@ -114,6 +114,8 @@ var words = map[string]Words{
 		"Report it with the stack (SECURITY.md if a client can cause it)."},
 	"tool_definition_changed": {"Tool search found another definition of a tool than before.",
 		"Look at the tool before agents use it (tool search)."},
+	"tool_changed": {"The definition of the tool or prompt is not the one that was approved, or none was, and its upstream has pin_tools: block.",
+		"svc tools diff --config svc.yaml shows what changed; if it is good, svc tools approve and SIGHUP (pinning)."},
 	"unsupported_media_type": {"Content-Type is not application/json in UTF-8, or the body is compressed.",
 		"Send plain JSON."},
 	"request_too_large": {"The body is larger than 16 MiB.",

@@ -89,12 +89,15 @@ func TestMetricsOfState(t *testing.T) {
 		Upstreams:    []UpstreamState{{Name: "main", Open: 17, Idle: 18, Waiting: 19, Dials: 20}},
 		Governance:   &GovernanceState{Known: true, Policies: 26, Fetched: time.UnixMilli(27500), Failures: 28, Rejected: 29, Failing: true},
 		ToolLists:    []ToolListState{{Upstream: "main", Tools: 30, Failures: 31, Changed: 32, BackingOff: true}},
+		Pins:         []PinState{{Upstream: "main", Approved: 36, Changed: 37, New: 38, Passed: 39, Refused: 40}},
 		Federation:   []FederationState{{Upstream: "main", Items: 33, LeftOut: 34, Failures: 35, Unavailable: true}},
 		Pipelines:    []Stats{{Name: "customer", Queued: 21, Exported: 22, Dropped: 23, Failed: 24, Rejected: 25}},
 	}
 	text := scrape(t, NewMetrics("", func() State { return full }))
 	expose(t, text,
 		`svc_gateway_federation_items{upstream="main"} 33`, `svc_gateway_federation_left_out{upstream="main"} 34`,
+		`svc_gateway_pins_approved{upstream="main"} 36`, `svc_gateway_pins_changed{upstream="main"} 37`, `svc_gateway_pins_new{upstream="main"} 38`,
+		`svc_gateway_pins_passed_total{upstream="main"} 39`, `svc_gateway_pins_refused_total{upstream="main"} 40`,
 		`svc_gateway_federation_failures_total{upstream="main"} 35`, `svc_gateway_federation_unavailable{upstream="main"} 1`,
 		"svc_gateway_ready 1", "svc_gateway_restart_pending 2", "svc_gateway_rate_limit_buckets 3", "svc_gateway_sessions 4",
 		"svc_gateway_merged_streams 5", "svc_gateway_audit_writable 1", "svc_gateway_audit_lost_records_total 6",

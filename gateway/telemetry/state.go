@@ -47,6 +47,8 @@ type State struct {
 	Upstreams []UpstreamState
 	// ToolLists are what the tool search knows of each upstream's tools.
 	ToolLists []ToolListState
+	// Pins is what each upstream with pin_tools lists.
+	Pins []PinState
 	// Federation is what is known of the lists of each upstream with federation.
 	Federation []FederationState
 	// Pipelines are those of a Tracer.
@@ -131,6 +133,16 @@ type FederationState struct {
 	Unavailable bool
 }
 
+// PinState is what the last list of an upstream with pin_tools is to the approved
+// definitions.
+type PinState struct {
+	Upstream string
+	// Approved, Changed and New count tools, prompts and instructions.
+	Approved, Changed, New int
+	// Passed and Refused count calls of what is not approved.
+	Passed, Refused uint64
+}
+
 // stateCollector converts a State to metrics.
 type stateCollector struct {
 	state func() State
@@ -191,6 +203,11 @@ var stateMetrics = []struct{ name, label, help string }{
 	{"svc_gateway_federation_left_out", "upstream", "Items of an upstream that are left out of the merged lists."},
 	{"svc_gateway_federation_failures_total", "upstream", "Readings of the lists of an upstream that failed."},
 	{"svc_gateway_federation_unavailable", "upstream", "1 while the last reading of the lists of an upstream failed."},
+	{"svc_gateway_pins_approved", "upstream", "Tools, prompts and instructions in the last list of an upstream whose definition is the approved one."},
+	{"svc_gateway_pins_changed", "upstream", "Tools, prompts and instructions in the last list of an upstream whose definition is another than the approved one."},
+	{"svc_gateway_pins_new", "upstream", "Tools, prompts and instructions in the last list of an upstream of which no definition was approved."},
+	{"svc_gateway_pins_passed_total", "upstream", "Calls of changed or new tools and prompts that passed (pin_tools: warn)."},
+	{"svc_gateway_pins_refused_total", "upstream", "Calls of changed or new tools and prompts that were refused (pin_tools: block)."},
 	{"svc_gateway_tool_definition_changed_total", "upstream", "Tool definitions that were not what they had been."},
 	{"svc_gateway_spans_queued", "pipeline", "Requests whose spans wait for their export."},
 	{"svc_gateway_spans_exported_total", "pipeline", "Requests whose spans were exported."},
@@ -295,6 +312,13 @@ func (c *stateCollector) Collect(to chan<- prometheus.Metric) {
 		gauge("svc_gateway_federation_left_out", float64(l.LeftOut), l.Upstream)
 		count("svc_gateway_federation_failures_total", l.Failures, l.Upstream)
 		gauge("svc_gateway_federation_unavailable", boolGauge(l.Unavailable), l.Upstream)
+	}
+	for _, p := range s.Pins {
+		gauge("svc_gateway_pins_approved", float64(p.Approved), p.Upstream)
+		gauge("svc_gateway_pins_changed", float64(p.Changed), p.Upstream)
+		gauge("svc_gateway_pins_new", float64(p.New), p.Upstream)
+		count("svc_gateway_pins_passed_total", p.Passed, p.Upstream)
+		count("svc_gateway_pins_refused_total", p.Refused, p.Upstream)
 	}
 	for _, p := range s.Pipelines {
 		gauge("svc_gateway_spans_queued", float64(p.Queued), p.Name)

@@ -33,11 +33,12 @@ type listing struct {
 type toolLister struct {
 	name   string // of the upstream
 	lister lister.Lister
+	keep   func(upstream string, o *lister.Offer) *lister.Offer // nil for all
 }
 
-func newToolLister(s Source, version string) toolLister {
-	return toolLister{name: s.Name, lister: lister.Lister{
-		Transport: s.Transport, Agent: userAgent, Version: version, Bounds: lister.Bounds{Items: maxTools, Bytes: maxBytes},
+func newToolLister(s Source, opts *Options) toolLister {
+	return toolLister{name: s.Name, keep: opts.Keep, lister: lister.Lister{
+		Transport: s.Transport, Agent: userAgent, Version: opts.Version, Bounds: lister.Bounds{Items: maxTools, Bytes: maxBytes},
 	}}
 }
 
@@ -47,6 +48,9 @@ func (l *toolLister) list(ctx context.Context) (*listing, error) {
 	offer, err := l.lister.Read(ctx, catalog.Tool)
 	if err != nil {
 		return nil, err
+	}
+	if l.keep != nil {
+		offer = l.keep(l.name, offer)
 	}
 	got := &offer.Lists[0]
 	if got.Cut != nil {

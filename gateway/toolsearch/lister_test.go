@@ -83,7 +83,7 @@ func (s *server) lister(t *testing.T, path string) *toolLister {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	l := newToolLister(Source{Name: "up", Transport: transport.NewHTTP(client, transport.StaticHeaders{})}, "test")
+	l := newToolLister(Source{Name: "up", Transport: transport.NewHTTP(client, transport.StaticHeaders{})}, &Options{Version: "test"})
 	return &l
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"svc/gateway/backoff"
+	"svc/gateway/lister"
 	"svc/gateway/transport"
 )
 
@@ -46,6 +47,8 @@ type Options struct {
 	// State is the file that the hashes of definitions are kept in; empty keeps
 	// them in memory.
 	State string
+	// Keep returns what an upstream offers without what is withheld; nil for all.
+	Keep func(upstream string, o *lister.Offer) *lister.Offer
 	// Changed is told when the definition of a tool is no longer what it was; may
 	// be nil. It is called from several goroutines.
 	Changed func(upstream, tool string)
@@ -101,7 +104,7 @@ func New(opts Options) *Refresher {
 	}
 	for _, s := range opts.Sources {
 		f := &feed{
-			lister: newToolLister(s, opts.Version),
+			lister: newToolLister(s, &opts),
 			known:  seen[s.Name],
 			stats:  Stats{Upstream: s.Name},
 		}

@@ -67,6 +67,9 @@ type Config struct {
 	Prefix string `yaml:"prefix"`
 	// Tools selects and renames tools. It needs federation.
 	Tools ToolsConfig `yaml:"tools"`
+	// PinTools is off, warn or block: what becomes of tools and prompts whose definition,
+	// and of instructions whose text, is not the one that was approved.
+	PinTools string `yaml:"pin_tools"`
 	// SharedLists states that the lists of this upstream are the same for all
 	// callers, whatever its cacheScope is. It needs federation.
 	SharedLists bool `yaml:"shared_lists"`
@@ -107,12 +110,19 @@ const (
 	SessionsPerCall = "per_call"
 )
 
+// The values of upstreams[].pin_tools.
+const (
+	PinOff   = "off"
+	PinWarn  = "warn"
+	PinBlock = "block"
+)
+
 // ProtocolAuto is the value of upstreams[].protocol with which an upstream is asked.
 const ProtocolAuto = "auto"
 
 // SetDefaults sets the documented defaults.
 func (c *Config) SetDefaults() {
-	c.Protocol, c.Sessions = ProtocolAuto, SessionsPooled
+	c.Protocol, c.Sessions, c.PinTools = ProtocolAuto, SessionsPooled, PinOff
 	c.Timeout = DefaultTimeout
 	c.MaxResponseBytes = DefaultMaxResponseBytes
 	c.ProcessConfig.SetDefaults()
@@ -164,7 +174,13 @@ func (c *Config) Validate(at diag.At) {
 	if c.Sessions != SessionsPooled && c.Sessions != SessionsPerCall {
 		at.Field("sessions").Hint("one of %s, %s", SessionsPooled, SessionsPerCall).Errorf("enum", "unknown value %q", c.Sessions)
 	}
+	if c.PinTools != PinOff && c.PinTools != PinWarn && c.PinTools != PinBlock {
+		at.Field("pin_tools").Hint("one of %s, %s, %s", PinOff, PinWarn, PinBlock).Errorf("enum", "unknown value %q", c.PinTools)
+	}
 }
+
+// Pinned reports whether definitions are compared with those that were approved.
+func (c *Config) Pinned() bool { return c.PinTools == PinWarn || c.PinTools == PinBlock }
 
 // IsProcess reports whether the upstream is a program on this machine.
 func (c *Config) IsProcess() bool { return len(c.Command) > 0 }

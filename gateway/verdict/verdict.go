@@ -143,6 +143,12 @@ func Judge(in *Input, m *mcp.Message) (r Result) {
 	return r
 }
 
+// Unreadable is the result for a message of an upstream that could be read in two ways.
+func Unreadable() (r Result) {
+	r.refuse(&refusal.UpstreamInvalid, audit.ActionDeny)
+	return r
+}
+
 // refuse keeps the message from going on, with the action, rule and kind of the
 // refusal in the line.
 func (r *Result) refuse(refused *refusal.Refusal, action string) {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"svc/gateway/credentials/endpoint"
+	"svc/gateway/filelock"
 	"svc/gateway/statefile"
 )
 
@@ -111,7 +112,7 @@ func (f File) Write(g *Grant) error {
 	if err := statefile.Replace(string(f), append(data, '\n')); err != nil {
 		return err
 	}
-	return giveAway(string(f))
+	return filelock.GiveAway(string(f))
 }
 
 // Remove removes the grant. The caller holds the lock.
@@ -122,34 +123,7 @@ func (f File) Remove() error {
 	return nil
 }
 
-// pause is the time between two attempts to get a lock.
-const pause = 20 * time.Millisecond
-
-// Lock waits until no other process replaces the grant. The lock is a file of its own,
-// because that of the grant is replaced.
+// Lock waits until no other process replaces the grant.
 func (f File) Lock(ctx context.Context) (unlock func(), err error) {
-	path := string(f) + ".lock"
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := giveAway(path); err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	for {
-		held, err := tryLock(file)
-		if held {
-			return func() { _ = file.Close() }, nil
-		}
-		if err != nil {
-			return nil, errors.Join(err, file.Close())
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, errors.Join(fmt.Errorf("another process holds the lock of %s", f), file.Close())
-		}
-	}
+	return filelock.Lock(ctx, string(f))
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package grant
+package filelock
 
 import (
 	"errors"
@@ -20,8 +20,9 @@ func tryLock(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// giveAway gives a file that root has made to the owner of its folder.
-func giveAway(path string) error {
+// GiveAway gives a file that root has made to the owner of its folder, who is the user of
+// the gateway where the folder is its state_dir.
+func GiveAway(path string) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}

@@ -1,0 +1,152 @@
+package gatewaycmd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"svc/cli/command"
+	"svc/cli/output"
+	"svc/cli/process"
+	"svc/gateway/config"
+	"svc/gateway/pinning"
+	"svc/gateway/pins"
+	"svc/gateway/probe"
+)
+
+// NewToolsCmd is 'svc tools'.
+func NewToolsCmd(env process.Env) *cobra.Command {
+	return command.NewGroupCmd("tools", "See and approve what tool servers list",
+		`  svc tools list --config svc.yaml
+  svc tools diff --config svc.yaml
+  svc tools approve --config svc.yaml crm/find_customer
+  svc tools approve --config svc.yaml --all
+  svc tools release --config svc.yaml crm/find_customer`,
+		newToolsListCmd(env), newToolsDiffCmd(env), newToolsApproveCmd(env), newToolsReleaseCmd(env))
+}
+
+// toolsNames says how the commands name definitions.
+const toolsNames = `UPSTREAM/NAME is a tool by the name that its server gives it, UPSTREAM/prompt:NAME a
+prompt, UPSTREAM/instructions: the instructions, and UPSTREAM/ all of an upstream.`
+
+// toolsCommand is what the commands that read the lists of upstreams have in common.
+type toolsCommand struct {
+	file     upstreamFile
+	tokenEnv string
+	format   output.Format
+}
+
+func (o *toolsCommand) addFlags(cmd *cobra.Command) {
+	o.file.addFlag(cmd)
+	addTokenEnv(cmd, &o.tokenEnv)
+}
+
+// listing is what the upstreams list now, and what of it is approved.
+type listing struct {
+	file  *config.File
+	lists []probe.Listed
+	pins  *pins.Pins
+	path  string
+}
+
+// read reads the lists of upstreams, and the approved definitions.
+func (o *toolsCommand) read(ctx context.Context, cmd *cobra.Command) (*listing, error) {
+	token, err := callerToken(o.file.env, o.tokenEnv)
+	if err != nil {
+		return nil, err
+	}
+	f, err := o.file.load(cmd)
+	if err != nil {
+		return nil, err
+	}
+	l := &listing{file: f}
+	l.path, _ = pinning.FileOf(f)
+	if l.pins, err = pins.ReadOrEmpty(l.path); err != nil {
+		return nil, command.Failed(err, "the file of approved definitions is not one: restore it, or approve again into a new one")
+	}
+	env := o.file.env
+	tellPrograms(env, o.format, f)
+	l.lists = probe.Lists(ctx, f, probe.Options{
+		Version: env.Build.Info().Version, Now: env.Now, CallerToken: token, Homes: probeHomes(o.file.config),
+	})
+	return l, nil
+}
+
+// failed tells which upstreams could not be read, and reports whether there are any.
+func (o *toolsCommand) failed(l *listing) bool {
+	failed := false
+	for i := range l.lists {
+		if r := &l.lists[i].Result; l.lists[i].Offer == nil {
+			failed = true
+			fmt.Fprintf(o.file.env.Stderr, "upstream %s could not be read: %s; what to do: %s\n", output.Clean(r.Name), output.Clean(r.Cause), output.Clean(r.Advice))
+		}
+	}
+	return failed
+}
+
+// definition is one definition that an upstream lists, or that was approved.
+type definition struct {
+	subject pins.Subject
+	status  string          // one of the statuses
+	now     *pins.Pin       // nil where it is not listed
+	before  pins.Definition // where it was approved
+}
+
+// The statuses of definitions beside those of package pins.
+const (
+	statusGone     = "gone"       // approved and not listed any more
+	statusUnpinned = "not pinned" // the upstream has no pin_tools
+)
+
+// definitions are all that an upstream lists, in its order, and what was approved and is
+// gone.
+func (l *listing) definitions(i int) (list []definition) {
+	c := &l.file.Upstreams[i]
+	seen := map[pins.Subject]bool{}
+	for _, pin := range pinning.Of(c.Name, l.lists[i].Offer) {
+		d := definition{subject: pin.Subject, status: string(l.pins.Status(pin.Subject, pin.Definition.Digest)), now: &pin}
+		d.before, _ = l.pins.Approved(pin.Subject)
+		if !c.Pinned() && d.status == string(pins.New) {
+			d.status = statusUnpinned
+		}
+		seen[pin.Subject] = true
+		list = append(list, d)
+	}
+	gone := slices.DeleteFunc(l.pins.Subjects(c.Name), func(s pins.Subject) bool { return seen[s] })
+	slices.SortFunc(gone, func(a, b pins.Subject) int { return strings.Compare(a.String(), b.String()) })
+	for _, s := range gone {
+		before, _ := l.pins.Approved(s)
+		list = append(list, definition{subject: s, status: statusGone, before: before})
+	}
+	return list
+}
+
+// select returns the definitions that the arguments name; all without arguments. An
+// argument that names nothing is an error.
+func (l *listing) choose(args []string) ([]definition, error) {
+	var all, chosen []definition
+	for i := range l.lists {
+		if l.lists[i].Offer != nil {
+			all = append(all, l.definitions(i)...)
+		}
+	}
+	if len(args) == 0 {
+		return all, nil
+	}
+	for _, arg := range args {
+		found := false
+		for _, d := range all {
+			if d.subject.String() == arg || strings.HasSuffix(arg, "/") && d.subject.Upstream+"/" == arg {
+				found = true
+				chosen = append(chosen, d)
+			}
+		}
+		if !found {
+			return nil, command.Usagef("'svc tools list' shows what there is", "no upstream that could be read lists %s", arg)
+		}
+	}
+	return chosen, nil
+}

@@ -1,0 +1,232 @@
+package gatewaycmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"svc/cli/command"
+	"svc/cli/output"
+	"svc/cli/process"
+	"svc/gateway/federation"
+	"svc/gateway/pinning"
+	"svc/gateway/pins"
+)
+
+func newToolsDiffCmd(env process.Env) *cobra.Command {
+	o := toolsCommand{file: upstreamFile{env: env}, format: output.FormatText}
+	cmd := &cobra.Command{
+		Use:   "diff [UPSTREAM/NAME...]",
+		Short: "Show how definitions differ from the approved ones",
+		Long: `Ask every upstream, and show word by word how what it lists differs from what was
+approved: [-removed-] and {+added+}. Characters that cannot be seen are written as
+escapes. ` + toolsNames + `
+
+The exit code is 1 when there are differences or an upstream could not be read, and 0
+when there are none.`,
+		Example: `  svc tools diff --config svc.yaml
+  svc tools diff --config svc.yaml crm/find_customer`,
+		RunE: func(cmd *cobra.Command, args []string) error { return o.diff(cmd.Context(), cmd, args) },
+	}
+	o.addFlags(cmd)
+	return cmd
+}
+
+func (o *toolsCommand) diff(ctx context.Context, cmd *cobra.Command, args []string) error {
+	l, err := o.read(ctx, cmd)
+	if err != nil {
+		return err
+	}
+	failed := o.failed(l)
+	chosen, err := l.choose(args)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	for _, d := range chosen {
+		writeDifference(&b, d)
+	}
+	if _, err := io.WriteString(o.file.env.Stdout, b.String()); err != nil {
+		return err
+	}
+	if b.Len() > 0 || failed {
+		return command.ErrReported
+	}
+	return nil
+}
+
+// maxShown bounds the changes of one definition, and the text of one change, in runes.
+const (
+	maxShownChanges = 100
+	maxShownText    = 4000
+)
+
+// writeDifference writes what of a definition is not what was approved.
+func writeDifference(b *strings.Builder, d definition) {
+	var changes []pins.Change
+	switch d.status {
+	case string(pins.Changed):
+		changes = pins.Diff(d.before, d.now.Definition)
+	case string(pins.New):
+		changes = []pins.Change{{New: string(d.now.Definition.JSON)}}
+	case statusGone:
+		changes = []pins.Change{{Old: string(d.before.JSON)}}
+	default:
+		return
+	}
+	fmt.Fprintf(b, "%s is %s\n", output.Clean(d.subject.String()), d.status)
+	for i, c := range changes {
+		if i == maxShownChanges {
+			fmt.Fprintf(b, "  and %d more changes\n", len(changes)-i)
+			break
+		}
+		at := c.Pointer
+		if at == "" {
+			at = "the definition"
+		}
+		switch {
+		case c.Words != "":
+			fmt.Fprintf(b, "  %s: %s\n", output.Clean(at), indent(c.Words))
+		case c.Old == "":
+			fmt.Fprintf(b, "  %s: {+%s+}\n", output.Clean(at), indent(pins.Visible(c.New)))
+		case c.New == "":
+			fmt.Fprintf(b, "  %s: [-%s-]\n", output.Clean(at), indent(pins.Visible(c.Old)))
+		default:
+			fmt.Fprintf(b, "  %s: [-%s-]{+%s+}\n", output.Clean(at), indent(pins.Visible(c.Old)), indent(pins.Visible(c.New)))
+		}
+	}
+}
+
+// indent bounds a text and puts its further lines below the first.
+func indent(text string) string {
+	if r := []rune(text); len(r) > maxShownText {
+		text = fmt.Sprintf("%s… (%d more characters)", string(r[:maxShownText]), len(r)-maxShownText)
+	}
+	return strings.ReplaceAll(text, "\n", "\n    ")
+}
+
+func newToolsApproveCmd(env process.Env) *cobra.Command {
+	o := toolsCommand{file: upstreamFile{env: env}, format: output.FormatText}
+	all := false
+	cmd := &cobra.Command{
+		Use:   "approve {UPSTREAM/NAME...|--all}",
+		Short: "Approve definitions as the tool servers list them now",
+		Long: `Ask the upstreams, and approve the named definitions as they are listed now: in the
+file that pins names in the configuration, or in state_dir without one. A running
+gateway takes it over at SIGHUP. Look at 'svc tools diff' before. ` + toolsNames + `
+
+With --all everything is approved that upstreams with pin_tools list, and an upstream
+that could not be read keeps what it had; the exit code is 1 then.`,
+		Example: `  svc tools approve --config svc.yaml crm/find_customer
+  svc tools approve --config svc.yaml crm/
+  svc tools approve --config svc.yaml --all`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if all == (len(args) > 0) {
+				return command.Usagef("name what you have looked at, or give --all", "either names or --all are wanted")
+			}
+			return o.approve(cmd.Context(), cmd, args)
+		},
+	}
+	o.addFlags(cmd)
+	cmd.Flags().BoolVar(&all, "all", false, "approve all that upstreams with pin_tools list")
+	return cmd
+}
+
+// lockPatience bounds the wait for a gateway or another command that changes the file.
+const lockPatience = 10 * time.Second
+
+func (o *toolsCommand) approve(ctx context.Context, cmd *cobra.Command, args []string) error {
+	l, err := o.read(ctx, cmd)
+	if err != nil {
+		return err
+	}
+	failed := o.failed(l)
+	chosen, err := l.choose(args)
+	if err != nil {
+		return err
+	}
+	approved := map[string][]pins.Pin{}
+	n := 0
+	for _, d := range chosen {
+		switch {
+		case d.status == statusGone:
+			if len(args) > 0 {
+				fmt.Fprintf(o.file.env.Stderr, "%s is not listed any more: it stays as it was approved\n", output.Clean(d.subject.String()))
+			}
+		case d.status == statusUnpinned && len(args) == 0, d.status == string(pins.Approved):
+		default:
+			approved[d.subject.Upstream] = append(approved[d.subject.Upstream], *d.now)
+			n++
+		}
+	}
+	// An upstream that lists nothing is approved as such.
+	for i := range l.lists {
+		if name := l.file.Upstreams[i].Name; len(args) == 0 && l.file.Upstreams[i].Pinned() && l.lists[i].Offer != nil && !l.pins.Has(name) {
+			approved[name] = append(approved[name], []pins.Pin{}...)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
+	_, err = pinning.Update(ctx, l.path, func(p *pins.Pins) *pins.Pins {
+		for name, list := range approved {
+			p = p.With(name, o.file.env.Now(), list...)
+		}
+		return p
+	})
+	if err != nil {
+		return command.Failed(fmt.Errorf("the approved definitions could not be saved: %w", err), "run it as a user who may write "+l.path)
+	}
+	fmt.Fprintf(o.file.env.Stdout, "%d definitions approved in %s\n", n, l.path)
+	if n > 0 {
+		fmt.Fprintln(o.file.env.Stderr, "a running gateway takes them over at SIGHUP")
+	}
+	if failed {
+		return command.ErrReported
+	}
+	return nil
+}
+
+func newToolsReleaseCmd(env process.Env) *cobra.Command {
+	file := upstreamFile{env: env}
+	cmd := &cobra.Command{
+		Use:   "release UPSTREAM/NAME",
+		Short: "Free a name that an upstream owns",
+		Long: `Free a name, uri or template that belongs to an upstream of a federation, so that the
+next list that has it takes it. NAME is what clients see. The owner keeps a name while
+it is down or does not list it any more: without this, another upstream never gets it.
+A running gateway takes it over at SIGHUP, others at their next start.`,
+		Example: `  svc tools release --config svc.yaml crm/find_customer`,
+		Args:    command.WantArgs("an UPSTREAM/NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f, err := file.load(cmd)
+			if err != nil {
+				return err
+			}
+			name, key, ok := strings.Cut(args[0], "/")
+			if !ok || key == "" {
+				return command.Usagef("UPSTREAM/NAME, such as crm/find_customer", "%q names no upstream and name", args[0])
+			}
+			if !f.Federation.Enabled {
+				return command.Usagef("names have owners with federation alone", "the file has no federation")
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), lockPatience)
+			defer cancel()
+			err = federation.RequestRelease(ctx, f.StateDirectory(), name, key)
+			if errors.Is(err, federation.ErrNotOwned) {
+				return command.Failed(err, "'svc tools list' shows who owns what")
+			}
+			if err != nil {
+				return command.Failed(err, "run it as a user who may write "+f.StateDirectory())
+			}
+			fmt.Fprintf(env.Stdout, "%s is free as soon as the gateway has got SIGHUP or is started\n", args[0])
+			return nil
+		},
+	}
+	file.addFlag(cmd)
+	return cmd
+}

@@ -1,0 +1,120 @@
+package federation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"svc/gateway/catalog"
+	"svc/gateway/filelock"
+	"svc/gateway/statefile"
+)
+
+// ErrNotOwned is the error of a release of what an upstream does not own.
+var ErrNotOwned = errors.New("the upstream does not own this name")
+
+// maxReleases bounds the file of requests, in bytes.
+const maxReleases = 1 << 20
+
+// release is one name to free, of every kind.
+type release struct {
+	Upstream string `json:"upstream"`
+	Key      string `json:"key"`
+}
+
+// releasesFile holds the names that an operator has freed, until a gateway takes it over:
+// the gateway writes the owners themselves.
+func releasesFile(stateDir string) string {
+	return filepath.Join(stateDir, "federation-releases.json")
+}
+
+// RequestRelease frees a name, uri or template, as clients see it, that an upstream owns.
+// The gateway takes it over at its next reload or start. The error is ErrNotOwned where the
+// owners that were saved last have another.
+func RequestRelease(ctx context.Context, stateDir, upstream, key string) error {
+	owned, err := catalog.ReadOwned(OwnersFile(stateDir), upstream)
+	if err != nil {
+		return err
+	}
+	if !owned[key] {
+		return fmt.Errorf("%s/%s: %w", upstream, key, ErrNotOwned)
+	}
+	path := releasesFile(stateDir)
+	unlock, err := filelock.Lock(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	list, err := readReleases(path)
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(append(list, release{upstream, key}))
+	if err != nil {
+		return err
+	}
+	if err := statefile.Replace(path, append(data, '\n')); err != nil {
+		return err
+	}
+	return filelock.GiveAway(path)
+}
+
+func readReleases(path string) (list []release, err error) {
+	data, err := statefile.Read(path, maxReleases)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(data, &list); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return list, nil
+}
+
+// releaseTime bounds the wait for a command that writes the file.
+const releaseTime = 5 * time.Second
+
+// TakeReleases frees the names that an operator has freed since the last time. A nil
+// Federation has none.
+func (f *Federation) TakeReleases() error {
+	if f == nil || f.opts.StateDir == "" {
+		return nil
+	}
+	path := releasesFile(f.opts.StateDir)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), releaseTime)
+	defer cancel()
+	unlock, err := filelock.Lock(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	list, err := readReleases(path)
+	if err != nil {
+		return err
+	}
+	for _, r := range list {
+		if n := f.owners.Release(r.Upstream, r.Key); n > 0 {
+			f.opts.Logger.Info("a name was released", "upstream", r.Upstream, "name", r.Key)
+		}
+	}
+	if err := f.owners.Save(); err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil {
+		return err
+	}
+	if f.begun.Load() {
+		f.rebuild()
+	}
+	return nil
+}

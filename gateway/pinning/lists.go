@@ -1,0 +1,226 @@
+package pinning
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"svc/gateway/catalog"
+	"svc/gateway/lister"
+	"svc/gateway/mcp"
+	"svc/gateway/pins"
+	"svc/gateway/transport"
+)
+
+// Note takes over what an upstream offers: to a caller with lists of its own, or to the
+// gateway itself when c is nil. What is listed first is approved, where the configuration
+// names no file; what is not approved is logged.
+func (g *Guard) Note(upstream string, c *transport.Caller, o *lister.Offer) {
+	u := g.of(upstream)
+	if u == nil {
+		return
+	}
+	all := Of(u.name, o)
+	if c == nil || u.perCaller {
+		g.learn(u, all)
+	}
+	seen := digests(all)
+	p := g.pins.Load()
+	u.note(c, seen, true, p, g.opts.Now())
+	g.report(u, seen, p)
+}
+
+// of returns an upstream with pin_tools, or nil.
+func (g *Guard) of(name string) *guarded {
+	if g == nil {
+		return nil
+	}
+	return g.upstreams[name]
+}
+
+// report logs what is not approved, once for each definition.
+func (g *Guard) report(u *guarded, seen map[pins.Subject]pins.Digest, p *pins.Pins) {
+	if !g.given && !p.Has(u.name) {
+		return // nothing is approved yet
+	}
+	news := u.unapproved(seen, p)
+	slices.SortFunc(news, func(a, b pins.Subject) int { return strings.Compare(a.String(), b.String()) })
+	for _, s := range news[:min(len(news), maxLogged)] {
+		g.opts.Logger.Warn("tool_changed", "upstream", u.name, "kind", string(s.Kind), "name", s.Name, "status", string(p.Status(s, seen[s])), "withheld", u.block,
+			"fix", "svc tools diff")
+	}
+	if more := len(news) - maxLogged; more > 0 {
+		g.opts.Logger.Warn("further definitions are not approved", "upstream", u.name, "items", more)
+	}
+}
+
+// Keep returns an offer without what is not approved, where the upstream has pin_tools:
+// block; the same offer where nothing is left out. The offer itself is not changed.
+func (g *Guard) Keep(upstream string, o *lister.Offer) *lister.Offer {
+	u := g.of(upstream)
+	if u == nil || !u.block {
+		return o
+	}
+	p := g.pins.Load()
+	kept := *o
+	kept.Lists = slices.Clone(o.Lists)
+	cut := false
+	for i := range kept.Lists {
+		kind, ok := kindOf(kept.Lists[i].Kind)
+		if !ok {
+			continue
+		}
+		keep := u.judge(kind, kept.Lists[i].Items, p, nil)
+		var items [][]byte
+		for j, raw := range kept.Lists[i].Items {
+			if keep[j] {
+				items = append(items, raw)
+			}
+		}
+		if len(items) < len(kept.Lists[i].Items) {
+			kept.Lists[i].Items, cut = items, true
+		}
+	}
+	if o.Instructions != "" && !approved(p, instructionsPin(u.name, o.Instructions)) {
+		kept.Instructions, cut = "", true
+	}
+	if !cut {
+		return o
+	}
+	return &kept
+}
+
+func approved(p *pins.Pins, pin pins.Pin) bool {
+	return p.Status(pin.Subject, pin.Definition.Digest) == pins.Approved
+}
+
+// judge tells of each item whether it is approved, and adds those that have a name to
+// listed. A name of which one definition is not approved has none that is.
+func (u *guarded) judge(kind pins.Kind, items [][]byte, p *pins.Pins, listed *[]pins.Pin) []bool {
+	keep := make([]bool, len(items))
+	names := make([]string, len(items))
+	bad := map[string]bool{}
+	for i, raw := range items {
+		pin, err := Define(u.name, kind, raw)
+		if err != nil {
+			continue // it cannot be approved
+		}
+		if listed != nil {
+			*listed = append(*listed, pin)
+		}
+		names[i] = pin.Subject.Name
+		if keep[i] = approved(p, pin); !keep[i] {
+			bad[pin.Subject.Name] = true
+		}
+	}
+	for i := range keep {
+		keep[i] = keep[i] && !bad[names[i]]
+	}
+	return keep
+}
+
+// View is the guard as one caller meets it. A nil View guards nothing.
+type View struct {
+	guard  *Guard
+	caller *transport.Caller
+}
+
+// For returns the view of a caller, which is valid as long as the caller is.
+func (g *Guard) For(c *transport.Caller) *View {
+	if g == nil || g.federated { // the lists that pass are the gateway's own
+		return nil
+	}
+	return &View{g, c}
+}
+
+// Cut takes what is not approved out of an upstream's answer to a list request, to
+// initialize and to server/discover. resumed tells that nobody knows what was asked. ok is
+// false for an answer that could be read in two ways.
+func (v *View) Cut(ctx context.Context, upstream string, asked *mcp.Message, resumed bool, m *mcp.Message) (ok bool) {
+	if v == nil || m.Kind != mcp.Response || m.IsError {
+		return true
+	}
+	g, u := v.guard, v.guard.of(upstream)
+	if u == nil {
+		return true
+	}
+	listKind, isList := catalog.KindOf(asked.Method)
+	describes := asked.Method == mcp.MethodInitialize || asked.Method == mcp.MethodDiscover
+	if !isList && !describes && !resumed {
+		return true
+	}
+	if u.block && !g.pins.Load().Has(u.name) {
+		if err := g.ready(ctx, u, v.caller); err != nil {
+			g.opts.Logger.Warn("what an upstream lists is withheld: its definitions could not be read to be approved", "upstream", u.name, "error", err)
+		}
+	}
+	p := g.pins.Load()
+	var listed []pins.Pin
+	for _, kind := range catalog.Kinds {
+		if pinned, can := kindOf(kind); can && (resumed || isList && kind == listKind) {
+			if !u.cutList(pinned, kind.Member(), m, p, &listed) {
+				return false
+			}
+		}
+	}
+	if describes || resumed {
+		if !u.cutInstructions(m, p, &listed) {
+			return false
+		}
+	}
+	if len(listed) > 0 && (g.given || p.Has(u.name)) {
+		seen := digests(listed)
+		u.note(v.caller, seen, false, p, g.opts.Now())
+		g.report(u, seen, p)
+		u.wake(seen, p)
+	}
+	return true
+}
+
+// wake has the upstream read again where its answer holds something that is not approved.
+func (u *guarded) wake(seen map[pins.Subject]pins.Digest, p *pins.Pins) {
+	for s, d := range seen {
+		if p.Status(s, d) != pins.Approved {
+			u.readSoon()
+			return
+		}
+	}
+}
+
+// readSoon has the upstream read again before its time.
+func (u *guarded) readSoon() {
+	select {
+	case u.again <- struct{}{}:
+	default:
+	}
+}
+
+// cutList cuts one list of an answer.
+func (u *guarded) cutList(kind pins.Kind, member string, m *mcp.Message, p *pins.Pins, listed *[]pins.Pin) (ok bool) {
+	var items [][]byte
+	if _, _, ok := mcp.CutList(m, member, func(raw []byte) bool { items = append(items, raw); return true }); !ok {
+		return !u.block
+	}
+	keep := u.judge(kind, items, p, listed)
+	if !u.block {
+		return true
+	}
+	i := -1
+	body, changed, ok := mcp.CutList(m, member, func([]byte) bool { i++; return keep[i] })
+	return ok && (!changed || mcp.Scan(body, m) == nil)
+}
+
+// cutInstructions empties instructions that are not approved.
+func (u *guarded) cutInstructions(m *mcp.Message, p *pins.Pins, listed *[]pins.Pin) (ok bool) {
+	at := mcp.Find(m.Body, m.Spans.Result, "instructions")
+	text, _ := mcp.StringValue(at.Of(m.Body))
+	if text == "" {
+		return true
+	}
+	pin := instructionsPin(u.name, strings.Clone(text))
+	*listed = append(*listed, pin)
+	if !u.block || approved(p, pin) {
+		return true
+	}
+	return mcp.Scan(mcp.Splice(nil, m.Body, mcp.Edit{At: at, With: []byte(`""`)}), m) == nil
+}

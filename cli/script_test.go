@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -44,6 +45,9 @@ func TestScripts(t *testing.T) {
 			// With the race detector each process would sleep for a second
 			// before it exits.
 			env.Setenv("GORACE", "atexit_sleep_ms=10")
+			// What svc keeps for a user, such as contexts, is the script's own.
+			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, ".config"))
+			env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, ".cache"))
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -101,10 +100,13 @@ func tellPrograms(env process.Env, format output.Format, file *config.File) {
 
 // probeHomes is where programs of a configuration have their folders while they are
 // asked; empty where this user has no folder for caches.
-func probeHomes(config string) string {
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return ""
+func probeHomes(env process.Env, config string) string {
+	cache := env.Getenv("XDG_CACHE_HOME")
+	if !filepath.IsAbs(cache) {
+		if !filepath.IsAbs(env.Home()) {
+			return ""
+		}
+		cache = filepath.Join(env.Home(), ".cache")
 	}
 	path, err := filepath.Abs(config)
 	if err != nil {
@@ -116,7 +118,7 @@ func probeHomes(config string) string {
 
 // askServers asks every server that the file at path names.
 func askServers(ctx context.Context, env process.Env, path string, file *config.File, token string, machine bool) []probe.Result {
-	o := probe.Options{Version: env.Build.Info().Version, Now: env.Now, CallerToken: token, Homes: probeHomes(path)}
+	o := probe.Options{Version: env.Build.Info().Version, Now: env.Now, CallerToken: token, Homes: probeHomes(env, path)}
 	var dates []probe.Dated
 	if cp := &file.ControlPlane; len(cp.URL) > 0 {
 		o.ControlPlane = func(ctx context.Context, url string) error {

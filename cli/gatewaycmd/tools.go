@@ -70,7 +70,7 @@ func (o *toolsCommand) read(ctx context.Context, cmd *cobra.Command) (*listing, 
 	env := o.file.env
 	tellPrograms(env, o.format, f)
 	l.lists = probe.Lists(ctx, f, probe.Options{
-		Version: env.Build.Info().Version, Now: env.Now, CallerToken: token, Homes: probeHomes(o.file.config),
+		Version: env.Build.Info().Version, Now: env.Now, CallerToken: token, Homes: probeHomes(env, o.file.config),
 	})
 	return l, nil
 }

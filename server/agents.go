@@ -133,7 +133,7 @@ func (s *Server) deleteAgent(c *call) error {
 	if err := c.tenant.DeleteAgent(c.Context(), id); err != nil {
 		return err
 	}
-	return c.bare(http.StatusOK, api.Success{Success: true, Warnings: warnings})
+	return c.writeJSON(http.StatusOK, api.Success{Success: true, Warnings: warnings})
 }
 
 // referencesTo names the policies, budgets and SLA targets that are left behind

@@ -88,7 +88,7 @@ func (s *Server) authenticate(c *call) error {
 	}
 	c.key, c.team = cred.Key, cred.Team
 	c.tenant, c.traces = s.records.Tenant(cred.TenantID), s.traces.TracesOf(cred.TenantID)
-	c.tenant.TouchKey(c.key.ID, c.now)
+	c.tenant.RecordKeyUse(c.key.ID, c.now)
 	return nil
 }
 
@@ -120,10 +120,10 @@ func (c *call) permit() error {
 	return forbidden("the team that this key is limited to lacks the scope %s", strings.Join(c.route.team, " or "))
 }
 
-// holds returns the first of the team scopes that the calling key does not
-// hold itself; empty when it holds them all. A key without a team holds every
+// missingScope returns the first of the team scopes that the calling key does not
+// hold itself; empty when it missingScope them all. A key without a team missingScope every
 // one. What a key does not hold it must not pass on.
-func (c *call) holds(scopes []string) (missing string) {
+func (c *call) missingScope(scopes []string) (missing string) {
 	if c.team == nil {
 		return ""
 	}

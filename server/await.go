@@ -151,7 +151,7 @@ func (s *Server) awaitBundle(c *call, b *bundle, wait time.Duration) (*bundle, e
 			return nil, c.Context().Err()
 		}
 	}
-	if !s.stillGood(c) {
+	if !s.stillAuthorized(c) {
 		return nil, errUnauthorized
 	}
 	return s.bundleOf(c.Context(), tenant, traces)

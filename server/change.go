@@ -69,7 +69,7 @@ func (s *Server) listAuditEvents(c *call) error {
 		}
 	}
 	events, next := cutPage(page, events, func(e *store.AuditEvent) store.Place { return store.Place{ID: e.ID} })
-	return c.bare(http.StatusOK, api.AuditEvents{Data: each(events, wireAuditEvent), Next: next, PreviousHash: before})
+	return c.writeJSON(http.StatusOK, api.AuditEvents{Data: each(events, wireAuditEvent), Next: next, PreviousHash: before})
 }
 
 func wireAuditEvent(e store.AuditEvent) api.AuditEvent {

@@ -24,7 +24,7 @@ var lookBacks = map[string]time.Duration{
 // upTo is the exclusive end of a window that includes now itself.
 func upTo(now time.Time) time.Time { return now.Add(time.Nanosecond) }
 
-// breakdown serves GET /api/costs/breakdown, which stands at top level.
+// breakdown serves GET /api/costs/breakdown, whose members are at top level, without data.
 func (s *Server) breakdown(c *call) error {
 	q := c.query()
 	period := q.enum("period", api.DefaultBreakdownPeriod, api.BreakdownPeriods)
@@ -39,7 +39,7 @@ func (s *Server) breakdown(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.bare(http.StatusOK, api.CostBreakdown{
+	return c.writeJSON(http.StatusOK, api.CostBreakdown{
 		Period: period, GroupBy: group, TotalCostUSD: stats.Summary.Cost.USD(),
 		Data: each(stats.Groups, func(g store.StatsGroup) api.CostEntry {
 			return api.CostEntry{
@@ -134,7 +134,7 @@ func (s *Server) createBudget(c *call) error {
 	}
 	return create(c, func(ctx context.Context) (store.Budget, error) {
 		return c.tenant.CreateBudget(ctx, store.BudgetCreate{Name: in.Name, AgentID: in.AgentID, Period: period, Limit: limit})
-	}, func(b store.Budget) error { return c.bare(http.StatusCreated, wireBudget(b, spent[0], c.now)) })
+	}, func(b store.Budget) error { return c.writeJSON(http.StatusCreated, wireBudget(b, spent[0], c.now)) })
 }
 
 // limitUSD turns a budget's limit into what is kept. Less than a nano-dollar

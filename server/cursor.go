@@ -94,7 +94,7 @@ func parseCursor(list byte, text string) (p store.Place, ok bool) {
 
 // nextPage answers a list with paging and the cursor of the page behind it.
 func nextPage[T any](c *call, items []T, total int, p cursorPage, next string) error {
-	return c.bare(http.StatusOK, api.Page[T]{Data: items, Total: total, Limit: p.Limit, Offset: p.Offset, Next: next})
+	return c.writeJSON(http.StatusOK, api.Page[T]{Data: items, Total: total, Limit: p.Limit, Offset: p.Offset, Next: next})
 }
 
 // linkNext says in a header where a client that counts through a long list goes on

@@ -116,8 +116,8 @@ func TestLongOffsetsLinkToACursor(t *testing.T) {
 	if last.header.Get("Link") != "" {
 		t.Errorf("the last page has the link %q", last.header.Get("Link"))
 	}
-	for range cap(r.srv.longPages) {
-		r.srv.longPages <- struct{}{}
+	for range cap(r.srv.largePageSlots) {
+		r.srv.largePageSlots <- struct{}{}
 	}
 	r.ask(r.admin, "GET", "/api/traces?limit=2", "").want(200) // needs no slot
 }

@@ -176,8 +176,8 @@ func (c *call) flush() {
 	}
 	// Who does not read a large answer must not keep it in memory for ever.
 	if len(c.body) > smallAnswer {
-		patience := answerGrace + time.Duration(len(c.body))*time.Second/answerRate
-		_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(patience)) // not every connection has deadlines
+		writeDeadline := answerGrace + time.Duration(len(c.body))*time.Second/answerRate
+		_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(writeDeadline)) // not every connection has deadlines
 	}
 	writeJSON(c.w, c.status, c.body)
 }
@@ -207,30 +207,30 @@ func (c *call) pattern() string {
 	return c.route.path
 }
 
-// bare answers with v itself.
-func (c *call) bare(status int, v any) error {
+// writeJSON answers with v itself.
+func (c *call) writeJSON(status int, v any) error {
 	c.status, c.body = status, encode(v)
 	return nil
 }
 
 // data answers {"data": v} (shared conventions, 1).
 func (c *call) data(status int, v any) error {
-	return c.bare(status, api.Single[any]{Data: v})
+	return c.writeJSON(status, api.Single[any]{Data: v})
 }
 
 // deleted answers {"success": true} (shared conventions, 3).
 func (c *call) deleted() error {
-	return c.bare(http.StatusOK, api.Success{Success: true})
+	return c.writeJSON(http.StatusOK, api.Success{Success: true})
 }
 
 // paged answers a list with paging (shared conventions, 2).
 func paged[T any](c *call, items []T, total int, p store.Page) error {
-	return c.bare(http.StatusOK, api.Page[T]{Data: items, Total: total, Limit: p.Limit, Offset: p.Offset})
+	return c.writeJSON(http.StatusOK, api.Page[T]{Data: items, Total: total, Limit: p.Limit, Offset: p.Offset})
 }
 
 // whole answers a list that comes in one piece: data and total only.
 func whole[T any](c *call, items []T) error {
-	return c.bare(http.StatusOK, api.List[T]{Data: items, Total: len(items)})
+	return c.writeJSON(http.StatusOK, api.List[T]{Data: items, Total: len(items)})
 }
 
 // each turns the store's nouns into wire types.

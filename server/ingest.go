@@ -72,7 +72,7 @@ func (s *Server) ingestTraces(c *call) error {
 	if err != nil {
 		var se *store.Error
 		if in.Traces == nil && errors.As(err, &se) {
-			err = unindexed(se)
+			err = stripBatchIndex(se)
 		}
 		return err
 	}
@@ -87,9 +87,9 @@ func plainBody(c *call) error {
 	return nil
 }
 
-// unindexed renames the fields of an error about a batch of one: its sender
+// stripBatchIndex renames the fields of an error about a batch of one: its sender
 // knows of no batch.
-func unindexed(e *store.Error) *store.Error {
+func stripBatchIndex(e *store.Error) *store.Error {
 	out := &store.Error{Kind: e.Kind, Message: e.Message, Fields: make(map[string]string, len(e.Fields))}
 	for field, problem := range e.Fields {
 		out.Fields[strings.TrimPrefix(field, "traces[0].")] = problem

@@ -91,7 +91,7 @@ func (s *Server) mayMint(c *call, scope store.KeyScope, teamID, owner string) er
 	if err != nil {
 		return err
 	}
-	if missing := c.holds(team.Scopes); missing != "" {
+	if missing := c.missingScope(team.Scopes); missing != "" {
 		return forbidden("this key does not hold %s itself and cannot make a key that does", missing)
 	}
 	return nil
@@ -151,7 +151,7 @@ func (s *Server) mayDelete(c *call, id string) error {
 	if err != nil {
 		return err
 	}
-	if missing := c.holds(team.Scopes); missing != "" {
+	if missing := c.missingScope(team.Scopes); missing != "" {
 		return forbidden("this key does not hold %s itself and cannot delete a key that does", missing)
 	}
 	return nil

@@ -149,7 +149,7 @@ func (ws *windows) find(name string, now time.Time) *window {
 }
 
 // setRateHeaders writes the headers that every response under /api carries
-// (control-plane specification, Limits). Retry-After stands on 429 only.
+// (control-plane specification, Limits). Retry-After is set on 429 only.
 func setRateHeaders(h http.Header, q quota) {
 	h.Set("X-RateLimit-Limit", strconv.Itoa(q.limit))
 	h.Set("X-RateLimit-Remaining", strconv.Itoa(q.remaining))

@@ -86,7 +86,7 @@ func (s *Server) createPolicy(c *call) error {
 	return create(c, func(ctx context.Context) ([]store.Policy, error) {
 		return c.tenant.CreatePolicies(ctx, p)
 	}, func(made []store.Policy) error {
-		return c.bare(http.StatusCreated, api.Single[api.Policy]{Data: wirePolicy(made[0], 0), Warnings: warnings})
+		return c.writeJSON(http.StatusCreated, api.Single[api.Policy]{Data: wirePolicy(made[0], 0), Warnings: warnings})
 	})
 }
 
@@ -151,7 +151,7 @@ func (s *Server) updatePolicy(c *call) error {
 		s.log.Warn("the answer to a changed policy lacks its count", "request_id", c.id, "error", err)
 	}
 	c.etag(p.Object())
-	return c.bare(http.StatusOK, api.Single[api.Policy]{Data: wirePolicy(p, fires[id]), Warnings: c.policyWarnings(p)})
+	return c.writeJSON(http.StatusOK, api.Single[api.Policy]{Data: wirePolicy(p, fires[id]), Warnings: c.policyWarnings(p)})
 }
 
 // checkPolicy holds a changed policy to the rules of a new one. A name that was

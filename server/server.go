@@ -88,8 +88,8 @@ type Server struct {
 	addresses *windows // requests per client address without a valid key
 	shared    SharedWindows
 
-	longPages chan struct{} // slots for making long pages of traces
-	bodies    *bodyMemory   // request bodies in memory
+	largePageSlots chan struct{} // slots for making long pages of traces
+	bodies         *bodyMemory   // request bodies in memory
 
 	prices  *pricing.Table
 	otlp    *otlp.Assembler
@@ -111,14 +111,14 @@ func New(o Options) (*Server, error) {
 		return nil, errors.New("server: rate limits must not be negative")
 	}
 	s := &Server{
-		records:       o.Records,
-		traces:        o.Traces,
-		writable:      o.Writable,
-		now:           o.Now,
-		log:           o.Logger,
-		webhookSecret: []byte(o.WebhookSecret),
-		longPages:     make(chan struct{}, maxLongPages),
-		bodies:        newBodyMemory(maxBodiesInMemory, maxTenantBodiesInMemory),
+		records:        o.Records,
+		traces:         o.Traces,
+		writable:       o.Writable,
+		now:            o.Now,
+		log:            o.Logger,
+		webhookSecret:  []byte(o.WebhookSecret),
+		largePageSlots: make(chan struct{}, maxLongPages),
+		bodies:         newBodyMemory(maxBodiesInMemory, maxTenantBodiesInMemory),
 	}
 	if s.writable == nil {
 		s.writable = func() error { return nil }
@@ -194,7 +194,7 @@ func (s *Server) newMux(table []route) *http.ServeMux {
 	mux.HandleFunc("/api/", unknown)
 	mux.HandleFunc("/healthz", s.healthz)
 	mux.HandleFunc("/readyz", s.readyz)
-	mux.HandleFunc("/", s.outside)
+	mux.HandleFunc("/", s.notFound)
 	return mux
 }
 
@@ -206,14 +206,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Request-Id", "req_"+rand.Text())
 	// The mux answers these by itself, with a redirect or with text.
 	if r.RequestURI == "*" || r.Method == http.MethodConnect {
-		s.outside(w, r)
+		s.notFound(w, r)
 		return
 	}
 	if p := path.Clean(r.URL.Path); p != r.URL.Path && p+"/" != r.URL.Path {
 		if underAPI(r.URL.Path) || underAPI(p) {
 			s.serve(w, r, nil)
 		} else {
-			s.outside(w, r)
+			s.notFound(w, r)
 		}
 		return
 	}
@@ -317,7 +317,7 @@ type health struct {
 // readyTimeout bounds how long /readyz waits for the store.
 const readyTimeout = 2 * time.Second
 
-// outside answers what is neither the API nor a probe.
-func (s *Server) outside(w http.ResponseWriter, r *http.Request) {
+// notFound answers what is neither the API nor a probe.
+func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusNotFound, encode(api.Error{Error: "not found; the API is under /api"}))
 }

@@ -70,7 +70,7 @@ func (s *Server) createSLA(c *call) error {
 			Name: in.Name, AgentID: in.AgentID, P99LatencyMs: in.P99LatencyMs,
 			ErrorRatePercent: in.ErrorRatePercent, EvaluationPeriod: in.EvaluationPeriod,
 		})
-	}, func(t store.SLATarget) error { return c.bare(http.StatusCreated, wireMeasured(t, &stats.Summary)) })
+	}, func(t store.SLATarget) error { return c.writeJSON(http.StatusCreated, wireMeasured(t, &stats.Summary)) })
 }
 
 // getSLA serves GET /api/costs/sla/:id.
@@ -167,7 +167,7 @@ func (s *Server) listViolations(c *call) error {
 	if page.asked {
 		violations, next = cutPage(page, violations, func(v *store.SLAViolation) store.Place { return store.Place{ID: v.ID} })
 	}
-	return c.bare(http.StatusOK, api.List[api.SLAViolation]{Data: each(violations, wireViolation), Total: total, Next: next})
+	return c.writeJSON(http.StatusOK, api.List[api.SLAViolation]{Data: each(violations, wireViolation), Total: total, Next: next})
 }
 
 func wireViolation(v store.SLAViolation) api.SLAViolation {

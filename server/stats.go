@@ -7,7 +7,7 @@ import (
 	"svc/store"
 )
 
-// traceStats serves GET /api/traces/stats, which stands at top level. The
+// traceStats serves GET /api/traces/stats, whose members are at top level, without data. The
 // literal path wins over an identifier.
 func (s *Server) traceStats(c *call) error {
 	q := c.query()
@@ -23,7 +23,7 @@ func (s *Server) traceStats(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.bare(http.StatusOK, api.TraceStats{
+	return c.writeJSON(http.StatusOK, api.TraceStats{
 		Period:  period,
 		Summary: wireSummary(stats.Summary),
 		Groups: each(stats.Groups, func(g store.StatsGroup) api.StatsGroup {

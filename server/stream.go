@@ -17,19 +17,19 @@ const (
 	maxStreams = 64
 )
 
-// pace is how streams of traces behave.
-type pace struct {
-	tick      time.Duration // how often an idle stream looks whether its key is still good
-	keepAlive time.Duration // how long a stream is silent at most
-	patience  time.Duration // how long one write to a client may take
-	lag       int           // how many commits a reader may fall behind
+// streamTimings is how streams of traces behave.
+type streamTimings struct {
+	tick         time.Duration // how often an idle stream looks whether its key is still good
+	keepAlive    time.Duration // how long a stream is silent at most
+	writeTimeout time.Duration // how long one write to a client may take
+	lag          int           // how many commits a reader may fall behind
 }
 
-var usualPace = pace{tick: time.Second, keepAlive: 15 * time.Second, patience: 10 * time.Second, lag: 10_000}
+var usualPace = streamTimings{tick: time.Second, keepAlive: 15 * time.Second, writeTimeout: 10 * time.Second, lag: 10_000}
 
 // streams counts the open streams of each tenant, and ends them all.
 type streams struct {
-	pace     pace
+	pace     streamTimings
 	draining chan struct{}
 	drained  sync.Once
 
@@ -96,7 +96,7 @@ func (s *Server) streamTraces(c *call) error {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no")
 	c.w.WriteHeader(http.StatusOK)
-	out := &eventWriter{c: c, control: http.NewResponseController(c.w), patience: s.streams.pace.patience}
+	out := &eventWriter{c: c, control: http.NewResponseController(c.w), patience: s.streams.pace.writeTimeout}
 	_ = out.control.SetReadDeadline(time.Time{}) // a server's read timeout would end the stream too
 	if !out.send([]byte(streamRetry + "id: " + string(traces.Cursor()) + "\n\n")) {
 		return nil
@@ -110,7 +110,7 @@ func (s *Server) streamTraces(c *call) error {
 // pump sends until the client leaves or lags, the key is no longer good, or
 // the server drains.
 func (s *Server) pump(ctx context.Context, c *call, traces store.TraceStream, out *eventWriter) {
-	spoken := time.Now()
+	lastSent := time.Now()
 	for {
 		wait, cancel := context.WithTimeout(ctx, s.streams.pace.tick)
 		events, err := traces.Next(wait)
@@ -131,7 +131,7 @@ func (s *Server) pump(ctx context.Context, c *call, traces store.TraceStream, ou
 			}
 			return
 		}
-		if !s.stillGood(c) {
+		if !s.stillAuthorized(c) {
 			return
 		}
 		var block []byte
@@ -142,7 +142,7 @@ func (s *Server) pump(ctx context.Context, c *call, traces store.TraceStream, ou
 			block = append(block, encode(wireTraceItem(events[i].Trace))...)
 			block = append(block, "\n\n"...)
 		}
-		if block == nil && time.Since(spoken) >= s.streams.pace.keepAlive {
+		if block == nil && time.Since(lastSent) >= s.streams.pace.keepAlive {
 			block = []byte(": keep-alive\nid: " + string(traces.Cursor()) + "\n\n")
 		}
 		if block == nil {
@@ -151,13 +151,13 @@ func (s *Server) pump(ctx context.Context, c *call, traces store.TraceStream, ou
 		if !out.send(block) {
 			return
 		}
-		spoken = time.Now()
+		lastSent = time.Now()
 	}
 }
 
-// stillGood asks again whether the stream's key may read traces: a key that
+// stillAuthorized asks again whether the stream's key may read traces: a key that
 // was deleted, or whose user or team lost the right, ends it.
-func (s *Server) stillGood(c *call) bool {
+func (s *Server) stillAuthorized(c *call) bool {
 	again := *c
 	if err := s.authenticate(&again); err != nil {
 		return false

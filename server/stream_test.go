@@ -297,7 +297,7 @@ func TestStreamsAreBounded(t *testing.T) {
 // A slow reader is cut off and never blocks ingest.
 func TestStreamSlowReaderNeverBlocksIngest(t *testing.T) {
 	r := newRig(t)
-	r.srv.streams.pace.patience = 500 * time.Millisecond
+	r.srv.streams.pace.writeTimeout = 500 * time.Millisecond
 	srv := r.live()
 	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
 	if err != nil {

@@ -80,7 +80,7 @@ func (s *Server) lockTeam(c *call, id string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if missing := c.holds(t.Scopes); missing != "" {
+	if missing := c.missingScope(t.Scopes); missing != "" {
 		return nil, forbidden("this key does not hold %s itself and cannot change a team that does", missing)
 	}
 	return s.scopesMu.Unlock, nil
@@ -149,7 +149,7 @@ func (s *Server) replaceTeamScopes(c *call) error {
 		return err
 	}
 	defer unlock()
-	if missing := c.holds(in.Scopes); missing != "" {
+	if missing := c.missingScope(in.Scopes); missing != "" {
 		return forbidden("this key does not hold %s itself and cannot add it to a team", missing)
 	}
 	t, err := c.tenant.UpdateTeam(c.Context(), id, store.TeamUpdate{Scopes: &in.Scopes})
@@ -190,7 +190,7 @@ func (s *Server) addMember(c *call) error {
 	defer unlock()
 	return create(c, func(ctx context.Context) (store.Member, error) {
 		return c.tenant.AddMember(ctx, id, store.MemberAdd{UserID: in.UserID, Email: in.Email, Role: in.Role})
-	}, func(m store.Member) error { return c.bare(http.StatusCreated, wireMember(m)) })
+	}, func(m store.Member) error { return c.writeJSON(http.StatusCreated, wireMember(m)) })
 }
 
 // removeMember serves DELETE /api/teams/:id/members, whose body names the user.

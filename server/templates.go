@@ -83,7 +83,7 @@ func injection(threshold float64) store.PolicyCondition {
 
 // listTemplates serves GET /api/policies/templates: data only.
 func (s *Server) listTemplates(c *call) error {
-	return c.bare(http.StatusOK, api.Items[api.PolicyTemplate]{Data: each(templates, func(t template) api.PolicyTemplate {
+	return c.writeJSON(http.StatusOK, api.Items[api.PolicyTemplate]{Data: each(templates, func(t template) api.PolicyTemplate {
 		return api.PolicyTemplate{ID: t.id, Name: t.name, Description: t.description, PolicyCount: len(t.policies)}
 	})})
 }
@@ -120,7 +120,7 @@ func (s *Server) applyTemplate(c *call) error {
 	err := create(c, func(ctx context.Context) ([]store.Policy, error) {
 		return c.tenant.CreatePolicies(ctx, policies...)
 	}, func(made []store.Policy) error {
-		return c.bare(http.StatusCreated, api.TemplateApplied{
+		return c.writeJSON(http.StatusCreated, api.TemplateApplied{
 			Warnings: warnings,
 			Created:  len(made),
 			Policies: each(made, func(p store.Policy) api.PolicyRef { return api.PolicyRef{ID: p.ID, Name: p.Name} }),

@@ -98,8 +98,8 @@ const (
 // back.
 func (s *Server) longPageSlot(c *call) (release func(), err error) {
 	select {
-	case s.longPages <- struct{}{}:
-		return func() { <-s.longPages }, nil
+	case s.largePageSlots <- struct{}{}:
+		return func() { <-s.largePageSlots }, nil
 	case <-c.Context().Done():
 		return nil, c.Context().Err()
 	}
@@ -127,7 +127,7 @@ func (s *Server) listTraces(c *call) error {
 	if page.Offset > longOffset {
 		c.linkNext(next)
 	}
-	return c.bare(http.StatusOK, api.Page[api.TraceItem]{
+	return c.writeJSON(http.StatusOK, api.Page[api.TraceItem]{
 		Data: each(traces, wireTraceItem), Total: total, Limit: page.Limit, Offset: page.Offset, Next: next, TotalIsLowerBound: atLeast,
 	})
 }

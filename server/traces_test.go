@@ -233,7 +233,7 @@ func TestTracesTeamScope(t *testing.T) {
 func TestLongPagesOfTracesAreMadeFewAtATime(t *testing.T) {
 	r := newRig(t)
 	for range maxLongPages {
-		r.srv.longPages <- struct{}{}
+		r.srv.largePageSlots <- struct{}{}
 	}
 	r.ask(r.admin, "GET", "/api/traces?limit=100", "").want(200)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
@@ -245,11 +245,11 @@ func TestLongPagesOfTracesAreMadeFewAtATime(t *testing.T) {
 	}
 	done := make(chan int)
 	go func() { done <- r.ask(r.admin, "GET", "/api/traces?limit=500", "").status }()
-	<-r.srv.longPages
+	<-r.srv.largePageSlots
 	if status := <-done; status != 200 {
 		t.Errorf("a long page after its turn came: %d", status)
 	}
-	if n := len(r.srv.longPages); n != maxLongPages-1 {
+	if n := len(r.srv.largePageSlots); n != maxLongPages-1 {
 		t.Errorf("%d slots are taken, want %d", n, maxLongPages-1)
 	}
 }

@@ -60,7 +60,7 @@ func (s *Server) receiveWebhook(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.bare(http.StatusOK, api.Success{Success: true})
+	return c.writeJSON(http.StatusOK, api.Success{Success: true})
 }
 
 // applyEvent applies a verified event to the tenant that its organization is

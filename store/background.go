@@ -46,14 +46,14 @@ type Leases interface {
 	AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (l Lease, ok bool, err error)
 	// ReleaseLease gives a lease back; one that is not held is no error.
 	ReleaseLease(ctx context.Context, l Lease) error
-	// Mark is a named time that background work remembers; zero when never set.
-	Mark(ctx context.Context, name string) (time.Time, error)
-	// SetMark sets it.
-	SetMark(ctx context.Context, name string, at time.Time) error
+	// Watermark is a named time that background work remembers; zero when never set.
+	Watermark(ctx context.Context, name string) (time.Time, error)
+	// SetWatermark sets it.
+	SetWatermark(ctx context.Context, name string, at time.Time) error
 }
 
-// TrimBounds says what is too old. Zero times leave their data alone.
-type TrimBounds struct {
+// RetentionBounds says what is too old. Zero times leave their data alone.
+type RetentionBounds struct {
 	Violations time.Time // SLA violations whose period ended before it
 	Events     time.Time // identity events received before it
 	// AuditEvents created before it are removed, from the oldest on.
@@ -64,17 +64,17 @@ type TrimBounds struct {
 	Limit int
 }
 
-// TrimResult counts what a Trim removed.
-type TrimResult struct {
+// RetentionResult counts what ApplyRetention removed.
+type RetentionResult struct {
 	Violations, Events, Answers, AuditEvents int
 	More                                     bool // a kind reached its limit: call again
 }
 
 // Housekeeping is the upkeep of one tenant.
 type Housekeeping interface {
-	// Trim removes what is too old, and answers of Idempotency beyond their time, in
+	// ApplyRetention removes what is too old, and answers of Idempotency beyond their time, in
 	// one bounded transaction.
-	Trim(ctx context.Context, b TrimBounds) (TrimResult, error)
+	ApplyRetention(ctx context.Context, b RetentionBounds) (RetentionResult, error)
 	// RedactionKey is a stable random key of the tenant for the hash redaction
 	// strategy (32 bytes).
 	RedactionKey(ctx context.Context) ([]byte, error)

@@ -72,9 +72,9 @@ type Keys interface {
 	// key. Invalid ("id"): the key works, is of ScopeAPI and not limited to a team,
 	// and no other such key of the tenant works; of concurrent deletions one fails.
 	DeleteKey(ctx context.Context, id string) error
-	// TouchKey notes that a key was used. It neither blocks nor writes: times are
+	// RecordKeyUse notes that a key was used. It neither blocks nor writes: times are
 	// collected, shown by reads at once and written within seconds and on Close.
-	TouchKey(id string, at time.Time)
+	RecordKeyUse(id string, at time.Time)
 }
 
 // Object is the key for records of its changes: what it may do, never its secret.

@@ -165,7 +165,7 @@ func (f *TraceFilter) matchDetails(t *Trace) bool {
 // IngestResult says what became of a batch. The three add up to its length.
 type IngestResult struct {
 	Accepted   int
-	Duplicates int // the id is stored already, or stands earlier in the batch
+	Duplicates int // the id is stored already, or occurs earlier in the batch
 	// Expired traces are older than what retention has already removed. They are
 	// neither stored nor counted: whether they are duplicates can no longer be told.
 	Expired int

@@ -27,7 +27,7 @@ const (
 	DefaultViolationPeriod = "24h"
 )
 
-// CostBreakdown is the answer of GET /api/costs/breakdown, which stands at top
+// CostBreakdown is the answer of GET /api/costs/breakdown, whose members are at top
 // level.
 type CostBreakdown struct {
 	Period       string      `json:"period"`

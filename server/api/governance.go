@@ -3,7 +3,7 @@ package api
 import "time"
 
 // Governance is the bundle that gateways enforce: the answer of
-// GET /api/governance, which stands at top level. It changes, and with it its
+// GET /api/governance, whose members are at top level, without data. It changes, and with it its
 // ETag, when an enabled policy does or when a budget is exceeded or reset, not
 // with every trace.
 type Governance struct {

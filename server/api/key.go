@@ -13,7 +13,7 @@ var KeyPrefixes = map[string]string{
 	"ingest": "svc_ingest_",
 }
 
-// KeyItem is an API key as it stands in a list: never the secret. LastUsedAt
+// KeyItem is an API key as lists show it: never the secret. LastUsedAt
 // is null for a key that was never used. TeamID is absent for a key that no
 // team limits.
 type KeyItem struct {

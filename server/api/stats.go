@@ -6,7 +6,7 @@ var StatsPeriods = []string{"1h", "24h", "7d", "30d"}
 // DefaultStatsPeriod is the period of trace statistics when the query names none.
 const DefaultStatsPeriod = "24h"
 
-// TraceStats is the answer of GET /api/traces/stats, which stands at top
+// TraceStats is the answer of GET /api/traces/stats, whose members are at top
 // level. Groups is empty without groupBy.
 type TraceStats struct {
 	Period  string       `json:"period"`

@@ -396,13 +396,13 @@ func (l *leases) ReleaseLease(ctx context.Context, _ store.Lease) error {
 	l.released++
 	return ctx.Err()
 }
-func (l *leases) Mark(context.Context, string) (time.Time, error) {
+func (l *leases) Watermark(context.Context, string) (time.Time, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.passes++
 	return time.Time{}, nil
 }
-func (l *leases) SetMark(context.Context, string, time.Time) error        { return nil }
+func (l *leases) SetWatermark(context.Context, string, time.Time) error   { return nil }
 func (l *leases) ListTenants(context.Context) ([]store.TenantInfo, error) { return nil, nil }
 
 // Run works at once and at each interval, renews its lease in between, goes on after a

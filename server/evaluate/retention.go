@@ -59,7 +59,7 @@ func (r *Retention) Step(ctx context.Context) error { return r.step(ctx) }
 
 func (r *Retention) trim(ctx context.Context) error {
 	now := r.Now().UTC()
-	records := store.TrimBounds{Violations: now.Add(-violationRetention), Events: now.Add(-eventRetention)}
+	records := store.RetentionBounds{Violations: now.Add(-violationRetention), Events: now.Add(-eventRetention)}
 	if r.events > 0 {
 		records.AuditEvents = now.Add(-r.events)
 	}
@@ -102,10 +102,10 @@ type tenantTrim struct {
 	tenant store.Tenant
 	traces store.TenantTraces
 	// What is left to do; nil where nothing is.
-	trim   *store.TrimBounds
+	trim   *store.RetentionBounds
 	expire *store.ExpireBounds
 
-	trimmed store.TrimResult
+	trimmed store.RetentionResult
 	expired store.Expired
 }
 
@@ -126,7 +126,7 @@ func (t *tenantTrim) trimRecords(ctx context.Context) error {
 	if t.trim == nil {
 		return nil
 	}
-	one, err := t.tenant.Trim(ctx, *t.trim)
+	one, err := t.tenant.ApplyRetention(ctx, *t.trim)
 	if err != nil {
 		return err
 	}

@@ -50,8 +50,8 @@ func (b *backlogs) TracesOf(id string) store.TenantTraces { return backlog{id: i
 
 func (t backlog) ID() string { return t.id }
 
-func (backlog) Trim(context.Context, store.TrimBounds) (store.TrimResult, error) {
-	return store.TrimResult{}, nil
+func (backlog) ApplyRetention(context.Context, store.RetentionBounds) (store.RetentionResult, error) {
+	return store.RetentionResult{}, nil
 }
 
 func (t backlog) Expire(context.Context, store.ExpireBounds) (store.Expired, error) {
@@ -172,7 +172,7 @@ func TestALeaseIsRenewedDuringAPass(t *testing.T) {
 		w := newWorker(Options{Records: st, Traces: st}, "work", time.Minute)
 		w.pass = func(ctx context.Context) error {
 			<-time.After(5 * leaseFor)
-			return st.SetMark(ctx, "work", time.Now())
+			return st.SetWatermark(ctx, "work", time.Now())
 		}
 		if err := w.step(t.Context()); err != nil {
 			t.Error(err)
@@ -242,7 +242,7 @@ func TestAPausedWorkerWritesNothing(t *testing.T) {
 	if v := r.violations(); len(v) != 0 {
 		t.Errorf("the paused worker wrote %+v", v)
 	}
-	if at, err := r.store.Mark(t.Context(), evaluated); err != nil || !at.IsZero() {
+	if at, err := r.store.Watermark(t.Context(), evaluated); err != nil || !at.IsZero() {
 		t.Errorf("the paused worker set the mark to %v, %v", at, err)
 	}
 	if err := next.pass(store.UnderLease(t.Context(), next.held)); err != nil || len(r.violations()) != 1 {

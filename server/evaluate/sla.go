@@ -31,8 +31,8 @@ var Periods = map[string]time.Duration{
 	"30d": 30 * 24 * time.Hour,
 }
 
-// Standing is how a target stands against what was measured.
-type Standing struct {
+// Assessment compares a target with what was measured.
+type Assessment struct {
 	P99Ms     float64
 	ErrorRate float64 // percent
 	Status    string
@@ -44,11 +44,11 @@ type Standing struct {
 // request that a policy blocked is no failure of the agent: it is left out of
 // the error rate. The statistics know the p99 within about 1 %; latency is
 // missed only where the smallest duration that it can be is above the target.
-func Measure(target *store.SLATarget, t *store.Totals) Standing {
+func Measure(target *store.SLATarget, t *store.Totals) Assessment {
 	if t.Traces == 0 {
-		return Standing{Status: NoData}
+		return Assessment{Status: NoData}
 	}
-	s := Standing{P99Ms: float64(t.P99) / float64(time.Millisecond), Status: Healthy}
+	s := Assessment{P99Ms: float64(t.P99) / float64(time.Millisecond), Status: Healthy}
 	if served := t.Traces - t.Blocked; served > 0 {
 		s.ErrorRate = 100 * float64(t.Errors-t.Blocked) / float64(served)
 	}
@@ -97,7 +97,7 @@ func (e *Evaluator) Run(ctx context.Context) { e.run(ctx) }
 func (e *Evaluator) Step(ctx context.Context) error { return e.step(ctx) }
 
 const (
-	// evaluated is the mark of the time up to which targets were evaluated.
+	// evaluated is the watermark: the time up to which targets were evaluated.
 	evaluated = "slas-evaluated"
 	// catchUp bounds how far back missed time is made up for: as far as
 	// violations can be asked for.
@@ -106,7 +106,7 @@ const (
 
 func (e *Evaluator) evaluate(ctx context.Context) error {
 	now := e.Now().UTC()
-	last, err := e.Records.Mark(ctx, evaluated)
+	last, err := e.Records.Watermark(ctx, evaluated)
 	if err != nil {
 		return err
 	}
@@ -124,9 +124,9 @@ func (e *Evaluator) evaluate(ctx context.Context) error {
 		}
 	}
 	if len(failed) > 0 {
-		return errors.Join(failed...) // the mark stays: what failed is made up for
+		return errors.Join(failed...) // the watermark stays, so that the next run evaluates them
 	}
-	return e.Records.SetMark(ctx, evaluated, now)
+	return e.Records.SetWatermark(ctx, evaluated, now)
 }
 
 func (e *Evaluator) tenant(ctx context.Context, t store.Tenant, last, now time.Time) error {
@@ -136,7 +136,7 @@ func (e *Evaluator) tenant(ctx context.Context, t store.Tenant, last, now time.T
 	}
 	for i := range targets {
 		target := &targets[i]
-		for _, at := range instants(target, last, now) {
+		for _, at := range evaluationTimes(target, last, now) {
 			if err := e.target(ctx, t, target, at); err != nil {
 				return fmt.Errorf("SLA %s: %w", target.ID, err)
 			}
@@ -145,9 +145,9 @@ func (e *Evaluator) tenant(ctx context.Context, t store.Tenant, last, now time.T
 	return nil
 }
 
-// instants are the times that a target is to be measured at: now, and before
+// evaluationTimes are the times that a target is to be measured at: now, and before
 // it the ends of the periods that nobody was there to measure.
-func instants(target *store.SLATarget, last, now time.Time) []time.Time {
+func evaluationTimes(target *store.SLATarget, last, now time.Time) []time.Time {
 	period, ok := Periods[target.EvaluationPeriod]
 	if !ok {
 		return nil

@@ -12,7 +12,7 @@ import (
 
 // Store is what is written to: a named time, at most once each interval.
 type Store interface {
-	SetMark(ctx context.Context, name string, at time.Time) error
+	SetWatermark(ctx context.Context, name string, at time.Time) error
 }
 
 // mark is the name that is written under, by all replicas alike.
@@ -73,7 +73,7 @@ func (p *Prober) Run(ctx context.Context) {
 		go func() {
 			attempt, cancel := context.WithTimeout(ctx, p.o.Patience)
 			defer cancel()
-			done <- p.o.Store.SetMark(attempt, mark, p.o.Now())
+			done <- p.o.Store.SetWatermark(attempt, mark, p.o.Now())
 		}()
 		if !p.await(ctx, done) || !sleep(ctx, p.o.Interval) {
 			return

@@ -19,7 +19,7 @@ type disk struct {
 	writes atomic.Int64
 }
 
-func (d *disk) SetMark(context.Context, string, time.Time) error {
+func (d *disk) SetWatermark(context.Context, string, time.Time) error {
 	d.writes.Add(1)
 	if c := d.frozen.Load(); c != nil {
 		<-*c // a write to a disk that hangs has no context

@@ -165,7 +165,7 @@ func toolRow(agent, tool uint32) []byte {
 }
 
 // countTool adds calls to a tool of an agent.
-func countTool(tools *bbolt.Bucket, rows getter, agent, tool uint32, calls toolCalls, now time.Time) error {
+func countTool(tools *bbolt.Bucket, rows cursorGetter, agent, tool uint32, calls toolCalls, now time.Time) error {
 	key := toolRow(agent, tool)
 	first, last, n := uint64(now.UnixNano()), uint64(calls.last), calls.n
 	if old := rows.get(key); old != nil {
@@ -215,7 +215,7 @@ func (t *tenant) ListTools(ctx context.Context, agentID string, page store.Page)
 		if !known {
 			return nil
 		}
-		text := names{d: d}
+		text := dictReader{d: d}
 		prefix := toolRow(agent, 0)[:4]
 		c := d.in(inTools).Cursor()
 		for k, v := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, v = c.Next() {

@@ -113,8 +113,8 @@ func (s *Store) ReleaseLease(ctx context.Context, l store.Lease) error {
 	})
 }
 
-// Mark returns a named time.
-func (s *Store) Mark(ctx context.Context, name string) (at time.Time, err error) {
+// Watermark returns a named time.
+func (s *Store) Watermark(ctx context.Context, name string) (at time.Time, err error) {
 	err = s.view(ctx, func(tx *bbolt.Tx) error {
 		at = timeOf(number(tx.Bucket(bucketMarks).Get([]byte(name))))
 		return nil
@@ -122,8 +122,8 @@ func (s *Store) Mark(ctx context.Context, name string) (at time.Time, err error)
 	return at, err
 }
 
-// SetMark sets a named time.
-func (s *Store) SetMark(ctx context.Context, name string, at time.Time) error {
+// SetWatermark sets a named time.
+func (s *Store) SetWatermark(ctx context.Context, name string, at time.Time) error {
 	return s.update(ctx, func(tx *bbolt.Tx) error {
 		return tx.Bucket(bucketMarks).Put([]byte(name), bytes8(uint64(at.UnixNano())))
 	})

@@ -111,8 +111,8 @@ func (b block) remove(i int) {
 	b.setCounts(b.count(), b.live()-1)
 }
 
-// retime computes the bounds again from what is live.
-func (b block) retime() {
+// recomputeBounds computes the bounds again from what is live.
+func (b block) recomputeBounds() {
 	least, greatest := int64(math.MaxInt64), int64(math.MinInt64)
 	for i := range b.count() {
 		e := b.entry(i)

@@ -145,7 +145,7 @@ func openFile(path string, noSync bool, mmap int) (db *bbolt.DB, err error) {
 			file.Close()
 		}
 	}()
-	defer rescue(&err, path)()
+	defer recoverToError(&err, path)()
 	db, err = bbolt.Open(path, 0o600, &bbolt.Options{
 		Timeout:         lockWait,
 		FreelistType:    bbolt.FreelistMapType,
@@ -215,9 +215,9 @@ func create(path string, opts Options) error {
 	return err
 }
 
-// rescue turns a memory fault or a panic below it into an error: bbolt panics on
-// damaged pages, and a page of a file that was cut off faults. Use: defer rescue(&err, path)().
-func rescue(err *error, path string) func() {
+// recoverToError turns a memory fault or a panic below it into an error: bbolt panics on
+// damaged pages, and a page of a file that was cut off faults. Use: defer recoverToError(&err, path)().
+func recoverToError(err *error, path string) func() {
 	old := debug.SetPanicOnFault(true)
 	return func() {
 		debug.SetPanicOnFault(old)
@@ -232,8 +232,8 @@ func (s *Store) view(ctx context.Context, fn func(tx *bbolt.Tx) error) (err erro
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	defer rescue(&err, s.path)()
-	return s.explain(s.db.View(fn))
+	defer recoverToError(&err, s.path)()
+	return s.wrapError(s.db.View(fn))
 }
 
 // update runs fn in a write transaction of its own, under the lease of ctx where
@@ -262,8 +262,8 @@ func (s *Store) commit(fn func(tx *bbolt.Tx) error) (err error) {
 			s.failure.Store(&failed)
 		}
 	}()
-	defer rescue(&err, s.path)()
-	return s.explain(s.db.Update(func(tx *bbolt.Tx) error {
+	defer recoverToError(&err, s.path)()
+	return s.wrapError(s.db.Update(func(tx *bbolt.Tx) error {
 		if err := fn(tx); err != nil {
 			return err
 		}
@@ -275,8 +275,8 @@ func (s *Store) commit(fn func(tx *bbolt.Tx) error) (err error) {
 	}))
 }
 
-// explain turns an error of bbolt or of a record into one of this package.
-func (s *Store) explain(err error) error {
+// wrapError turns an error of bbolt or of a record into one of this package.
+func (s *Store) wrapError(err error) error {
 	switch {
 	case errors.Is(err, berrors.ErrDatabaseNotOpen):
 		return store.ErrClosed

@@ -34,7 +34,7 @@ func Check(ctx context.Context, path string) (found Checked, err error) {
 		return found, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	defer rescue(&err, path)()
+	defer recoverToError(&err, path)()
 	found.Newest = len(migrations) + 1
 	err = db.View(func(tx *bbolt.Tx) error {
 		if found.Schema, err = schemaOf(tx, path, found.Newest); err != nil {
@@ -57,7 +57,7 @@ func Check(ctx context.Context, path string) (found Checked, err error) {
 // openToRead opens a file with bbolt for reading alone. It waits as Open does for
 // a process that has it open for writing.
 func openToRead(path string) (db *bbolt.DB, err error) {
-	defer rescue(&err, path)()
+	defer recoverToError(&err, path)()
 	db, err = bbolt.Open(path, 0, &bbolt.Options{ReadOnly: true, Timeout: lockWait})
 	switch {
 	case errors.Is(err, berrors.ErrTimeout):

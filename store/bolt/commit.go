@@ -112,7 +112,7 @@ type writer struct {
 	r  resolver
 
 	traces, ids, blocks *bbolt.Bucket
-	known               getter // of ids
+	known               cursorGetter // of ids
 
 	seq     uint64 // of the newest trace
 	count   uint64 // traces stored
@@ -145,8 +145,8 @@ func newWriter(s *Store, st *tenantState, d data) *writer {
 		horizon: int64(d.counter(stateHorizon)),
 		tools:   map[uint64]toolCalls{}, fires: map[string]uint64{},
 	}
-	w.known = getter{w.ids.Cursor()}
-	w.r = resolver{st: st, d: &w.d, gen: d.counter(stateAgentGen), fresh: map[word]uint32{}, known: map[word]agentKnown{}}
+	w.known = cursorGetter{w.ids.Cursor()}
+	w.r = resolver{st: st, d: &w.d, gen: d.counter(stateAgentGen), fresh: map[dictEntry]uint32{}, known: map[dictEntry]agentKnown{}}
 	w.traces.FillPercent, w.blocks.FillPercent, w.ids.FillPercent = fill, fill, 0.9
 	return w
 }
@@ -228,7 +228,7 @@ func (w *writer) resolve(in *ingest) error {
 }
 
 // numberAll makes numbers for the words that have none.
-func (w *writer) numberAll(words []word) error {
+func (w *writer) numberAll(words []dictEntry) error {
 	for _, word := range words {
 		if _, ok := w.r.number(word); ok {
 			continue
@@ -383,7 +383,7 @@ func (w *writer) finish() error {
 	}
 	tools := w.d.in(inTools)
 	now := w.s.now()
-	rows := getter{tools.Cursor()}
+	rows := cursorGetter{tools.Cursor()}
 	for _, k := range slices.Sorted(maps.Keys(w.tools)) {
 		if err := countTool(tools, rows, uint32(k>>32), uint32(k), w.tools[k], now); err != nil {
 			return err
@@ -404,12 +404,12 @@ func (w *writer) finish() error {
 	return w.d.setCounter(stateTraces, w.count+w.added)
 }
 
-// getter reads many keys of a bucket. Unlike Bucket.Get it allocates nothing per
+// cursorGetter reads many keys of a bucket. Unlike Bucket.Get it allocates nothing per
 // key, and it sees what was put in between.
-type getter struct{ c *bbolt.Cursor }
+type cursorGetter struct{ c *bbolt.Cursor }
 
 // get returns the value of a key, nil when there is none.
-func (g getter) get(key []byte) []byte {
+func (g cursorGetter) get(key []byte) []byte {
 	if k, v := g.c.Seek(key); bytes.Equal(k, key) {
 		return v
 	}
@@ -420,7 +420,7 @@ func (g getter) get(key []byte) []byte {
 func mergeRollups(d data, entries []rollup.Entry, mem *arena) error {
 	var (
 		b     *bbolt.Bucket
-		rows  getter
+		rows  cursorGetter
 		table = rollup.NumTables
 	)
 	for i := range entries {
@@ -429,7 +429,7 @@ func mergeRollups(d data, entries []rollup.Entry, mem *arena) error {
 			table = e.Key.Table
 			b = d.in(inRollup + table.String())
 			b.FillPercent = 0.9
-			rows = getter{b.Cursor()}
+			rows = cursorGetter{b.Cursor()}
 		}
 		key := mem.keep(appendRowKey(mem.space(16), e.Key))
 		stored := rows.get(key)
@@ -448,7 +448,7 @@ func mergeRollups(d data, entries []rollup.Entry, mem *arena) error {
 func appendRowKey(dst []byte, k rollup.Key) []byte {
 	be := binary.BigEndian
 	dst = be.AppendUint32(dst, k.Bucket)
-	if k.Table.Cube() {
+	if k.Table.HasAllDimensions() {
 		return be.AppendUint32(be.AppendUint32(be.AppendUint32(dst, k.Agent), k.Model), k.Env)
 	}
 	return be.AppendUint32(dst, k.Agent|k.Model|k.Env) // one of them is set at most

@@ -140,7 +140,7 @@ func TestKeyUsesAreWritten(t *testing.T) {
 	before := pageWrites(s)
 	at := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 	for i := range 10_000 {
-		s.Tenant("t").TouchKey(key.ID, at.Add(time.Duration(i)))
+		s.Tenant("t").RecordKeyUse(key.ID, at.Add(time.Duration(i)))
 	}
 	if writes := pageWrites(s) - before; writes > 1000 {
 		t.Errorf("%d page writes for 10000 uses", writes)
@@ -156,7 +156,7 @@ func TestKeyUsesAreWritten(t *testing.T) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	last := at.Add(time.Hour)
-	s.Tenant("t").TouchKey(key.ID, last) // written by Close
+	s.Tenant("t").RecordKeyUse(key.ID, last) // written by Close
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

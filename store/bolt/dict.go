@@ -19,22 +19,22 @@ const (
 	kindName  = 'n' // agent name as it was when the trace came
 )
 
-// word is a string of the dictionary in the parts that a trace has it in, so that
+// dictEntry is a string of the dictionary in the parts that a trace has it in, so that
 // finding it in memory builds no string.
-type word struct {
+type dictEntry struct {
 	kind byte
 	a, b string
 }
 
-func agentWord(id, name string) word {
+func agentWord(id, name string) dictEntry {
 	if id != "" {
-		return word{kindAgent, id, ""}
+		return dictEntry{kindAgent, id, ""}
 	}
-	return word{kindAgent, "", name}
+	return dictEntry{kindAgent, "", name}
 }
 
 // text is the word as it is kept.
-func (w word) text() string {
+func (w dictEntry) text() string {
 	switch {
 	case w.kind == kindAgent && w.a != "":
 		return "i" + w.a
@@ -52,7 +52,7 @@ func splitModel(s string) (provider, model string) {
 	return provider, model
 }
 
-func dictKey(w word) []byte {
+func dictKey(w dictEntry) []byte {
 	text := w.text()
 	return append(append(make([]byte, 0, 1+len(text)), w.kind), text...)
 }
@@ -62,7 +62,7 @@ func dictValueKey(kind byte, n uint32) []byte {
 }
 
 // lookup finds the number of a word.
-func (d data) lookup(w word) (uint32, bool) {
+func (d data) lookup(w dictEntry) (uint32, bool) {
 	if w.a == "" && w.b == "" {
 		return 0, true
 	}
@@ -82,7 +82,7 @@ func (d data) resolveString(kind byte, n uint32) string {
 }
 
 // numberOf finds or makes the number of a word.
-func (d data) numberOf(w word) (uint32, error) {
+func (d data) numberOf(w dictEntry) (uint32, error) {
 	if n, ok := d.lookup(w); ok {
 		return n, nil
 	}
@@ -104,13 +104,13 @@ func (d data) numberOf(w word) (uint32, error) {
 	return next, d.in(inDict).Put(dictKey(w), binary.BigEndian.AppendUint32(nil, next))
 }
 
-// names resolves numbers within one transaction and remembers them.
-type names struct {
+// dictReader resolves numbers within one transaction and remembers them.
+type dictReader struct {
 	d    data
 	seen map[uint64]string
 }
 
-func (n *names) get(kind byte, ref uint32) string {
+func (n *dictReader) get(kind byte, ref uint32) string {
 	if ref == 0 {
 		return ""
 	}
@@ -127,7 +127,7 @@ func (n *names) get(kind byte, ref uint32) string {
 }
 
 // fill sets the strings of a trace that its record numbers.
-func (n *names) fill(t *store.Trace, r refs) {
+func (n *dictReader) fill(t *store.Trace, r refs) {
 	if s := n.get(kindAgent, r.agent); strings.HasPrefix(s, "i") {
 		t.AgentID = s[1:]
 	}
@@ -140,9 +140,9 @@ func (n *names) fill(t *store.Trace, r refs) {
 // forgotten.
 type tenantState struct {
 	mu       sync.Mutex
-	agents   map[word]agentKnown // by what a trace says; right while agents have changed agentGen times
+	agents   map[dictEntry]agentKnown // by what a trace says; right while agents have changed agentGen times
 	agentGen uint64
-	dict     map[word]uint32
+	dict     map[dictEntry]uint32
 	changed  chan struct{} // closed by the next commit of traces
 }
 
@@ -158,7 +158,7 @@ func (s *Store) state(id string) *tenantState {
 	defer s.mu.Unlock()
 	st := s.states[id]
 	if st == nil {
-		st = &tenantState{agents: map[word]agentKnown{}, dict: map[word]uint32{}, changed: make(chan struct{})}
+		st = &tenantState{agents: map[dictEntry]agentKnown{}, dict: map[dictEntry]uint32{}, changed: make(chan struct{})}
 		s.states[id] = st
 	}
 	return st
@@ -186,9 +186,9 @@ func (st *tenantState) committed(r *resolver) {
 	r.remember()
 }
 
-func (st *tenantState) rememberNumbers(fresh map[word]uint32) {
+func (st *tenantState) rememberNumbers(fresh map[dictEntry]uint32) {
 	if len(st.dict)+len(fresh) > maxRemembered {
-		st.dict = make(map[word]uint32, len(fresh))
+		st.dict = make(map[dictEntry]uint32, len(fresh))
 	}
 	for k, n := range fresh {
 		st.dict[k] = n
@@ -200,9 +200,9 @@ func (st *tenantState) rememberNumbers(fresh map[word]uint32) {
 type resolver struct {
 	st    *tenantState
 	d     *data
-	gen   uint64              // how often agents had changed
-	fresh map[word]uint32     // numbers found or made in the transaction
-	known map[word]agentKnown // agents found in it
+	gen   uint64                   // how often agents had changed
+	fresh map[dictEntry]uint32     // numbers found or made in the transaction
+	known map[dictEntry]agentKnown // agents found in it
 }
 
 // agentOf finds the agent of a trace; ok is false when it is not found. Names that
@@ -248,7 +248,7 @@ func (r *resolver) agent(id, name string) (a agentKnown, ok bool, err error) {
 }
 
 // number finds the number of a word; ok is false when it is not found.
-func (r *resolver) number(w word) (n uint32, ok bool) {
+func (r *resolver) number(w dictEntry) (n uint32, ok bool) {
 	if w.a == "" && w.b == "" {
 		return 0, true
 	}
@@ -272,7 +272,7 @@ func (r *resolver) remember() {
 	case r.gen < r.st.agentGen:
 		return // an older transaction's agents
 	case r.gen > r.st.agentGen || len(r.st.agents)+len(r.known) > maxRemembered:
-		r.st.agents, r.st.agentGen = make(map[word]agentKnown, len(r.known)), r.gen
+		r.st.agents, r.st.agentGen = make(map[dictEntry]agentKnown, len(r.known)), r.gen
 	}
 	for w, a := range r.known {
 		r.st.agents[w] = a

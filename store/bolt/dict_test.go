@@ -5,10 +5,10 @@ import "testing"
 // An ingest that read the agents before a rename and ends after it does not bring
 // the old name back: what a newer transaction remembered stays.
 func TestAgentsOfAnOlderTransactionAreNotRemembered(t *testing.T) {
-	st := &tenantState{agents: map[word]agentKnown{}, dict: map[word]uint32{}}
+	st := &tenantState{agents: map[dictEntry]agentKnown{}, dict: map[dictEntry]uint32{}}
 	w := agentWord("", "planner")
 	remember := func(gen uint64, id string) {
-		(&resolver{st: st, gen: gen, known: map[word]agentKnown{w: {id: id, name: "planner"}}}).remember()
+		(&resolver{st: st, gen: gen, known: map[dictEntry]agentKnown{w: {id: id, name: "planner"}}}).remember()
 	}
 	remember(2, "agt_new")
 	remember(1, "agt_old")

@@ -14,7 +14,7 @@ func (t *tenant) ResolveAgents(ctx context.Context, named []store.NamedAgent) (l
 	// A look first: where all are known, nothing is written.
 	known := true
 	err = t.view(ctx, func(d data) error {
-		r := &resolver{st: t.s.state(t.id), d: &d, gen: d.counter(stateAgentGen), fresh: map[word]uint32{}, known: map[word]agentKnown{}}
+		r := &resolver{st: t.s.state(t.id), d: &d, gen: d.counter(stateAgentGen), fresh: map[dictEntry]uint32{}, known: map[dictEntry]agentKnown{}}
 		list = make([]store.ResolvedAgent, len(named))
 		for i, n := range named {
 			a, ok, err := r.agentOf(traceOf(n))

@@ -152,7 +152,7 @@ func trimTraces(d data, before time.Time, limit int) (int, error) {
 				return 0, err
 			}
 		}
-		t.b.retime()
+		t.b.recomputeBounds()
 		var err error
 		if t.b.live() == 0 && !bytes.Equal(t.key, last) {
 			err = blocks.Delete(t.key)

@@ -18,7 +18,7 @@ type ingest struct {
 	st     *tenantState
 	now    time.Time
 	items  []item
-	repeat int // traces left out because their id stands earlier in the batch
+	repeat int // traces left out because their id occurs earlier in the batch
 
 	gen     uint64 // how often agents had changed when refs were found
 	ready   bool   // refs and entries are set
@@ -68,7 +68,7 @@ func (t *tenant) Ingest(ctx context.Context, batch store.Batch) (store.IngestRes
 	if err != nil || len(in.items) == 0 {
 		return store.IngestResult{}, err
 	}
-	if err := t.s.hand(ctx, in); err != nil {
+	if err := t.s.enqueue(ctx, in); err != nil {
 		return store.IngestResult{}, err
 	}
 	select {
@@ -82,8 +82,8 @@ func (t *tenant) Ingest(ctx context.Context, batch store.Batch) (store.IngestRes
 	return in.result, in.err
 }
 
-// hand gives a batch to the committer.
-func (s *Store) hand(ctx context.Context, in *ingest) error {
+// enqueue gives a batch to the committer.
+func (s *Store) enqueue(ctx context.Context, in *ingest) error {
 	s.senders.RLock()
 	defer s.senders.RUnlock()
 	select {
@@ -160,7 +160,7 @@ func (t *tenant) prepare(ctx context.Context, batch *store.Batch) (*ingest, erro
 func (t *tenant) resolveStored(ctx context.Context, in *ingest) (ready bool, err error) {
 	err = t.view(ctx, func(d data) error {
 		in.gen = d.counter(stateAgentGen)
-		r := &resolver{st: in.st, d: &d, gen: in.gen, fresh: map[word]uint32{}, known: map[word]agentKnown{}}
+		r := &resolver{st: in.st, d: &d, gen: in.gen, fresh: map[dictEntry]uint32{}, known: map[dictEntry]agentKnown{}}
 		ready, err = in.resolve(r)
 		if err != nil {
 			return err
@@ -207,26 +207,26 @@ func (it *item) number(r *resolver, a agentKnown) (ok bool) {
 
 // toolWords is the tools that a trace of a registered agent called, where they
 // are others than its one tool.
-func (it *item) toolWords(a agentKnown) []word {
+func (it *item) toolWords(a agentKnown) []dictEntry {
 	if a.id == "" || len(it.trace.ToolCalls) == 0 {
 		return nil
 	}
-	words := make([]word, len(it.trace.ToolCalls))
+	words := make([]dictEntry, len(it.trace.ToolCalls))
 	for i, c := range it.trace.ToolCalls {
-		words[i] = word{kindTool, c.Tool, ""}
+		words[i] = dictEntry{kindTool, c.Tool, ""}
 	}
 	return words
 }
 
 // words is the strings of a trace of an agent that have numbers. Tools are
 // numbered for agents that are registered.
-func (it *item) words(a agentKnown) [5]word {
+func (it *item) words(a agentKnown) [5]dictEntry {
 	t := &it.trace
 	tool := ""
 	if a.id != "" {
 		tool = t.ToolName
 	}
-	return [...]word{agentWord(a.id, a.name), {kindName, a.name, ""}, {kindEnv, t.Environment, ""},
+	return [...]dictEntry{agentWord(a.id, a.name), {kindName, a.name, ""}, {kindEnv, t.Environment, ""},
 		{kindModel, t.ModelProvider, t.ModelName}, {kindTool, tool, ""}}
 }
 

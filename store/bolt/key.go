@@ -221,8 +221,8 @@ func eachKeyOf(d data, userID string, fn func(keyRecord) error) error {
 // maxUsed bounds the buffer of uses. Keys beyond it are noted after the next flush.
 const maxUsed = 100_000
 
-// TouchKey notes the use of a key.
-func (t *tenant) TouchKey(id string, at time.Time) {
+// RecordKeyUse notes the use of a key.
+func (t *tenant) RecordKeyUse(id string, at time.Time) {
 	k := usedKey{t.id, id}
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()

@@ -18,9 +18,9 @@ func TestAUseDuringAFlushIsNotLost(t *testing.T) {
 	}
 	tn := &tenant{s: s, id: "t"}
 	first := s.now()
-	tn.TouchKey(key.ID, first)
+	tn.RecordKeyUse(key.ID, first)
 	batch := s.usedSoFar()
-	tn.TouchKey(key.ID, first.Add(time.Minute))
+	tn.RecordKeyUse(key.ID, first.Add(time.Minute))
 	s.usedWritten(batch)
 	if got := s.usedSoFar()[usedKey{"t", key.ID}]; !got.Equal(first.Add(time.Minute)) {
 		t.Errorf("the buffer holds %v after the flush, want the later use", got)

@@ -58,7 +58,7 @@ func initialize(tx *bbolt.Tx, steps int) error {
 
 // upgrade checks what the file is and brings it to the newest schema version.
 func (s *Store) upgrade(steps []migration) (version int, err error) {
-	defer rescue(&err, s.path)()
+	defer recoverToError(&err, s.path)()
 	newest := len(steps) + 1
 	err = s.db.View(func(tx *bbolt.Tx) error {
 		version, err = schemaOf(tx, s.path, newest)

@@ -99,6 +99,6 @@ func FuzzBlock(f *testing.F) {
 		for i := range b.count() {
 			(&filter{}).match(b.entry(i))
 		}
-		b.retime()
+		b.recomputeBounds()
 	})
 }

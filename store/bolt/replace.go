@@ -177,7 +177,7 @@ func Compact(ctx context.Context, path string, progress func(copied int64)) (bef
 // copyStore copies a store into a new file that belongs to who owns the file at
 // path.
 func copyStore(ctx context.Context, src *bbolt.DB, tmp, path string, progress func(int64)) (err error) {
-	defer rescue(&err, path)()
+	defer recoverToError(&err, path)()
 	dst, err := bbolt.Open(tmp, 0o600, &bbolt.Options{Timeout: lockWait, FreelistType: bbolt.FreelistMapType, NoSync: true})
 	if err != nil {
 		return err

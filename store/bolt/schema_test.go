@@ -140,7 +140,7 @@ func fillEverything(t *testing.T, s *Store) {
 		_, _, err = tn.ReportAuditHead(ctx, store.AuditHead{Gateway: "g", Trail: "t", Seq: 1, Hash: strings.Repeat("a", 64), PublicKey: key})
 		check(err)
 	}
-	tn.TouchKey(key.ID, s.now())
+	tn.RecordKeyUse(key.ID, s.now())
 	check(s.flushUsed())
 	team, err := tn.CreateTeam(ctx, store.TeamCreate{Name: "team"})
 	check(err)
@@ -171,7 +171,7 @@ func fillEverything(t *testing.T, s *Store) {
 	check(tn.FinishAttempt(ctx, attempt, store.StoredResponse{Status: 201}))
 	_, _, err = s.AcquireLease(ctx, "lease", "me", time.Minute)
 	check(err)
-	check(s.SetMark(ctx, "mark", s.now()))
+	check(s.SetWatermark(ctx, "mark", s.now()))
 	mustIngest(t, tn, []store.Trace{
 		{ID: "018f3c5e-7b1a-7c3d-9e2f-5a6b7c8d9e0f", AgentID: agent.ID, Status: store.TraceSuccess, ToolName: "tool", Environment: "production",
 			ModelProvider: "p", ModelName: "m", CreatedAt: s.now().AddDate(0, 0, -1), PoliciesFired: []store.PolicyFired{{ID: policies[0].ID}}},

@@ -30,7 +30,7 @@ func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats
 		if q.AgentID != "" {
 			agent, known = d.lookup(agentWord(q.AgentID, ""))
 		}
-		plan := rollup.NewPlan(rollup.Question{From: q.From, To: q.To, By: by, OneAgent: q.AgentID != "",
+		plan := rollup.NewPlan(rollup.Query{From: q.From, To: q.To, By: by, OneAgent: q.AgentID != "",
 			MinutesFrom: timeOf(d.counter(stateMinutesFrom))})
 		out = store.Stats{From: plan.From, To: plan.To, Groups: []store.StatsGroup{}}
 		if !known {
@@ -55,7 +55,7 @@ func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats
 				return err
 			}
 		}
-		text := names{d: d}
+		text := dictReader{d: d}
 		for ref, g := range groups {
 			sum.Merge(g)
 			group, err := groupOf(&text, by, ref)
@@ -122,7 +122,7 @@ func rows(ctx context.Context, d data, r rollup.Range, agent uint32, fn func(key
 
 // dimensionOf is the number of the dimension in a row's key.
 func dimensionOf(t rollup.Table, key []byte, by rollup.Dimension) uint32 {
-	if !t.Cube() {
+	if !t.HasAllDimensions() {
 		return binary.BigEndian.Uint32(key[4:])
 	}
 	switch by {
@@ -136,7 +136,7 @@ func dimensionOf(t rollup.Table, key []byte, by rollup.Dimension) uint32 {
 }
 
 // groupOf names a group.
-func groupOf(text *names, by rollup.Dimension, ref uint32) (g store.StatsGroup, err error) {
+func groupOf(text *dictReader, by rollup.Dimension, ref uint32) (g store.StatsGroup, err error) {
 	switch by {
 	case rollup.Agent:
 		s := text.get(kindAgent, ref)
@@ -171,7 +171,7 @@ func totals(s *rollup.Sum) store.Totals {
 func (t *tenant) PolicyFires(ctx context.Context, ids []string) (fires map[string]int64, err error) {
 	err = t.view(ctx, func(d data) error {
 		fires = make(map[string]int64, len(ids))
-		rows := getter{d.in(inPolicyFires).Cursor()}
+		rows := cursorGetter{d.in(inPolicyFires).Cursor()}
 		for _, id := range ids {
 			if n := number(rows.get([]byte(id))); n > 0 {
 				fires[id] = int64(n)
@@ -201,7 +201,7 @@ func spentBy(ctx context.Context, d data, q *store.SpendQuery) (store.NanoUSD, e
 	if !known || agent == 0 {
 		return 0, nil
 	}
-	plan := rollup.NewPlan(rollup.Question{From: q.From, To: q.To, OneAgent: true,
+	plan := rollup.NewPlan(rollup.Query{From: q.From, To: q.To, OneAgent: true,
 		MinutesFrom: timeOf(d.counter(stateMinutesFrom))})
 	var sum rollup.Sum
 	for _, r := range plan.Ranges {

@@ -104,7 +104,7 @@ func (s *stream) read(ctx context.Context) (events []store.TraceEvent, more bool
 		if cursor >= newest {
 			return nil
 		}
-		f, text := d.filter(&s.opts.Filter), names{d: d}
+		f, text := d.filter(&s.opts.Filter), dictReader{d: d}
 		if f.none {
 			cursor = newest
 			return nil

@@ -28,7 +28,7 @@ func (d data) recordFilter(f *store.TraceFilter) inRecord {
 	c := inRecord{minDuration: f.MinDuration, exact: store.TraceFilter{SessionID: f.SessionID, ToolName: f.ToolName,
 		RuleID: f.RuleID, PolicyID: f.PolicyID, PII: f.PII, Client: f.Client, RequestID: f.RequestID}}
 	if f.AgentName != "" {
-		n, ok := d.lookup(word{kindName, f.AgentName, ""})
+		n, ok := d.lookup(dictEntry{kindName, f.AgentName, ""})
 		c.name, c.unknownName, c.byRecord = n, !ok, true
 	}
 	for _, s := range [...]string{f.ToolName, f.RuleID, f.PolicyID, f.PII, f.Client} {

@@ -35,7 +35,7 @@ func (d data) filter(f *store.TraceFilter) filter {
 		c.agent, c.byAgent, c.none, c.timeOnly = n, true, c.none || !ok, false
 	}
 	if f.Environment != "" {
-		n, ok := d.lookup(word{kindEnv, f.Environment, ""})
+		n, ok := d.lookup(dictEntry{kindEnv, f.Environment, ""})
 		c.env, c.byEnv, c.none, c.timeOnly = n, true, c.none || !ok, false
 	}
 	switch f.Status {
@@ -200,7 +200,7 @@ func (t *tenant) ListTraces(ctx context.Context, f store.TraceFilter, page store
 		}
 		want.shrink()
 		from, to := page.Bounds(len(want.list))
-		records, text := d.in(inTraces), names{d: d}
+		records, text := d.in(inTraces), dictReader{d: d}
 		for _, p := range want.list[from:to] {
 			tr, r, err := decodeRecord(records.Get(bytes8(p.seq)), false)
 			if err != nil {
@@ -283,7 +283,7 @@ func (t *tenant) GetTrace(ctx context.Context, id string) (tr store.Trace, err e
 		if tr, r, err = decodeRecord(d.in(inTraces).Get(seq), true); err != nil {
 			return err
 		}
-		text := names{d: d}
+		text := dictReader{d: d}
 		text.fill(&tr, r)
 		return nil
 	})

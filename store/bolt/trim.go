@@ -11,8 +11,8 @@ import (
 	"svc/store"
 )
 
-// Trim removes records that are too old, within a bound.
-func (t *tenant) Trim(ctx context.Context, b store.TrimBounds) (res store.TrimResult, err error) {
+// ApplyRetention removes records that are too old, within a bound.
+func (t *tenant) ApplyRetention(ctx context.Context, b store.RetentionBounds) (res store.RetentionResult, err error) {
 	limit := b.Limit
 	if limit <= 0 {
 		limit = 1000
@@ -27,7 +27,7 @@ func (t *tenant) Trim(ctx context.Context, b store.TrimBounds) (res store.TrimRe
 		return res, err
 	}
 	err = t.update(ctx, func(_ *bbolt.Tx, d data) error {
-		res = store.TrimResult{}
+		res = store.RetentionResult{}
 		for _, kind := range []struct {
 			removed *int
 			trim    func() (int, error)
@@ -50,7 +50,7 @@ func (t *tenant) Trim(ctx context.Context, b store.TrimBounds) (res store.TrimRe
 }
 
 // anythingOld looks whether there is anything to remove.
-func (t *tenant) anythingOld(d data, b store.TrimBounds) bool {
+func (t *tenant) anythingOld(d data, b store.RetentionBounds) bool {
 	if !b.Violations.IsZero() {
 		if k, _ := d.in(inViolations).Cursor().First(); k != nil {
 			return true

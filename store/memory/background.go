@@ -49,8 +49,8 @@ func (s *Store) ReleaseLease(ctx context.Context, l store.Lease) error {
 	})
 }
 
-// Mark returns a named time.
-func (s *Store) Mark(ctx context.Context, name string) (at time.Time, err error) {
+// Watermark returns a named time.
+func (s *Store) Watermark(ctx context.Context, name string) (at time.Time, err error) {
 	err = s.read(ctx, func(e *engine) error {
 		at = e.marks[name]
 		return nil
@@ -58,16 +58,16 @@ func (s *Store) Mark(ctx context.Context, name string) (at time.Time, err error)
 	return at, err
 }
 
-// SetMark sets a named time.
-func (s *Store) SetMark(ctx context.Context, name string, at time.Time) error {
+// SetWatermark sets a named time.
+func (s *Store) SetWatermark(ctx context.Context, name string, at time.Time) error {
 	return s.write(ctx, func(e *engine) error {
 		e.marks[name] = at.UTC()
 		return nil
 	})
 }
 
-// Trim removes records that are too old, within a bound.
-func (t *tenant) Trim(ctx context.Context, b store.TrimBounds) (res store.TrimResult, err error) {
+// ApplyRetention removes records that are too old, within a bound.
+func (t *tenant) ApplyRetention(ctx context.Context, b store.RetentionBounds) (res store.RetentionResult, err error) {
 	limit := b.Limit
 	if limit <= 0 {
 		limit = 1000

@@ -149,8 +149,8 @@ func (e *engine) deleteKey(ctx context.Context, d *tenantData, k *key) {
 	e.changed(ctx, d, k.Object(), nil, false)
 }
 
-// TouchKey notes the use of a key.
-func (t *tenant) TouchKey(id string, at time.Time) {
+// RecordKeyUse notes the use of a key.
+func (t *tenant) RecordKeyUse(id string, at time.Time) {
 	// A use that cannot be noted is no failure of the request that made it.
 	_ = t.read(context.Background(), func(_ *engine, d *tenantData) error {
 		if k := d.keys.get(id); k != nil && at.After(k.LastUsedAt) {

@@ -1,6 +1,6 @@
 // Package memory is a store in memory, records and traces: the model that tests
 // compare other backends with, and a store for programs that keep nothing. It is
-// written to be read: one lock, maps and slices, every question answered by looking
+// written to be read: one lock, maps and slices, every query answered by looking
 // at everything. It owns no rule of its own; what package store promises it does in
 // the plainest way, and nothing is ever bounded by speed.
 //

@@ -14,12 +14,12 @@ import (
 // bounds moves a window outwards to whole minutes, to whole hours where the minutes
 // have been dropped.
 func (t *traces) bounds(from, to time.Time) (time.Time, time.Time) {
-	from, to = down(from, time.Minute), up(to, time.Minute)
+	from, to = floorTo(from, time.Minute), ceilTo(to, time.Minute)
 	if from.Before(t.minutes) {
-		from = down(from, time.Hour)
+		from = floorTo(from, time.Hour)
 	}
 	if to.Before(t.minutes) {
-		to = up(to, time.Hour)
+		to = ceilTo(to, time.Hour)
 	}
 	if !from.Before(to) {
 		to = from
@@ -27,15 +27,15 @@ func (t *traces) bounds(from, to time.Time) (time.Time, time.Time) {
 	return from, to
 }
 
-func down(at time.Time, unit time.Duration) time.Time {
+func floorTo(at time.Time, unit time.Duration) time.Time {
 	if epoch := time.Unix(0, 0); at.Before(epoch) {
 		at = epoch
 	}
 	return at.UTC().Truncate(unit)
 }
 
-func up(at time.Time, unit time.Duration) time.Time {
-	floor := down(at, unit)
+func ceilTo(at time.Time, unit time.Duration) time.Time {
+	floor := floorTo(at, unit)
 	if floor.Before(at) {
 		floor = floor.Add(unit)
 	}

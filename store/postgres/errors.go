@@ -43,9 +43,9 @@ func unavailable(err error) bool {
 	return c == readOnly
 }
 
-// explain turns an error of the engine into one of package store. asked is the context
+// wrapError turns an error of the engine into one of package store. asked is the context
 // of the caller, who may have ended it.
-func (s *Store) explain(asked context.Context, err error) error {
+func (s *Store) wrapError(asked context.Context, err error) error {
 	var answer *store.Error
 	var failed *commitError
 	switch {

@@ -58,7 +58,7 @@ func (s *Store) committed(n int32, seq int64) {
 	}
 }
 
-// poll looks for commits of the tenants that are followed: one question for all.
+// poll looks for commits of the tenants that are followed: one query for all.
 func (s *Store) poll(ctx context.Context) error {
 	s.mu.Lock()
 	followed := make([]int32, 0, len(s.feeds))

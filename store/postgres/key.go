@@ -55,7 +55,7 @@ func (d *data) key(id string) (store.Key, error) {
 	return list[0], nil
 }
 
-// Authenticate finds the key with a digest and what it is limited to, in one question.
+// Authenticate finds the key with a digest and what it is limited to, in one query.
 func (s *Store) Authenticate(ctx context.Context, digest store.KeyDigest) (cred store.Credential, err error) {
 	err = s.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		var r keyRow
@@ -219,8 +219,8 @@ func (s *Store) lastUsed(tenant int32, key string, written time.Time) time.Time 
 // maxUsed bounds the uses that wait to be written while the engine cannot be reached.
 const maxUsed = 100_000
 
-// TouchKey notes the use of a key. The tenant is known: the key was found in it.
-func (t *tenant) TouchKey(id string, at time.Time) {
+// RecordKeyUse notes the use of a key. The tenant is known: the key was found in it.
+func (t *tenant) RecordKeyUse(id string, at time.Time) {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
 	n, known := t.s.numbers[t.id]

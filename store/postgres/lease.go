@@ -66,8 +66,8 @@ func (s *Store) ReleaseLease(ctx context.Context, l store.Lease) error {
 	})
 }
 
-// Mark returns a named time.
-func (s *Store) Mark(ctx context.Context, name string) (at time.Time, err error) {
+// Watermark returns a named time.
+func (s *Store) Watermark(ctx context.Context, name string) (at time.Time, err error) {
 	err = s.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		var n int64
 		_, err := found(tx.QueryRow(ctx, `SELECT at FROM marks WHERE name = $1`, []byte(name)), &n)
@@ -77,8 +77,8 @@ func (s *Store) Mark(ctx context.Context, name string) (at time.Time, err error)
 	return at, err
 }
 
-// SetMark sets a named time.
-func (s *Store) SetMark(ctx context.Context, name string, at time.Time) error {
+// SetWatermark sets a named time.
+func (s *Store) SetWatermark(ctx context.Context, name string, at time.Time) error {
 	return s.write(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `INSERT INTO marks (name, at) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET at = excluded.at`, []byte(name), at.UnixNano())
 		return err

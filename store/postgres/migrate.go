@@ -78,7 +78,7 @@ func (s *Store) migrate(ctx context.Context, list []migration) (version int, err
 	}
 	switch {
 	case err != nil:
-		return 0, s.explain(late, err)
+		return 0, s.wrapError(late, err)
 	case oldest > newest.version:
 		return 0, fmt.Errorf("the database %s has schema %d, which programs use that know at least schema %d; this one knows %d: start a newer svc", s.where, version, oldest, newest.version)
 	}

@@ -230,14 +230,14 @@ func Describe(ctx context.Context, url string) (store.Info, error) {
 	s := &Store{where: info.Location, ended: context.Background()}
 	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
 	if err != nil {
-		return info, s.explain(ctx, err)
+		return info, s.wrapError(ctx, err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	if info.SchemaVersion, _, err = schemaOf(ctx, conn); err == nil {
 		err = conn.QueryRow(ctx, `SELECT pg_database_size(current_database())`).Scan(&info.SizeBytes)
 	}
 	if err != nil {
-		return info, s.explain(ctx, err)
+		return info, s.wrapError(ctx, err)
 	}
 	return info, nil
 }

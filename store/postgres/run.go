@@ -112,12 +112,12 @@ func (s *Store) tries(ctx context.Context, how access, fn work) error {
 		}
 		again := tryAgain(err, how.writes)
 		if again == never || try >= again.tries() || late.Err() != nil {
-			return s.explain(ctx, err)
+			return s.wrapError(ctx, err)
 		}
 		select {
 		case <-time.After(again.pause(try)):
 		case <-late.Done():
-			return s.explain(ctx, err)
+			return s.wrapError(ctx, err)
 		}
 	}
 }

@@ -25,11 +25,11 @@ type window struct {
 	env      string // an environment; empty: all
 }
 
-// plan is which rows answer a question about a window.
+// plan is which rows answer a query about a window.
 func (d *data) plan(w window) (rollup.Plan, error) {
 	var from int64
 	_, err := d.one([]any{&from}, `SELECT minutes_from FROM trace_state WHERE tenant = $1`, d.n)
-	return rollup.NewPlan(rollup.Question{From: w.from, To: w.to, By: w.by, OneAgent: w.agent != "", MinutesFrom: timeOf(from)}), err
+	return rollup.NewPlan(rollup.Query{From: w.from, To: w.to, By: w.by, OneAgent: w.agent != "", MinutesFrom: timeOf(from)}), err
 }
 
 // word is the number of a value of a dimension; false where no merged row has it.

@@ -113,7 +113,7 @@ func TestRetentionDropsPartitions(t *testing.T) {
 	}
 }
 
-// TestTracesOfADayWithoutPartition: where a long question keeps a partition from being
+// TestTracesOfADayWithoutPartition: where a long query keeps a partition from being
 // made, traces of its day are stored all the same.
 func TestTracesOfADayWithoutPartition(t *testing.T) {
 	ctx, c := context.Background(), newClock()

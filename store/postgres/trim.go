@@ -6,14 +6,14 @@ import (
 	"svc/store"
 )
 
-// Trim removes records that are too old, within a bound.
-func (t *tenant) Trim(ctx context.Context, b store.TrimBounds) (res store.TrimResult, err error) {
+// ApplyRetention removes records that are too old, within a bound.
+func (t *tenant) ApplyRetention(ctx context.Context, b store.RetentionBounds) (res store.RetentionResult, err error) {
 	limit := b.Limit
 	if limit <= 0 {
 		limit = 1000
 	}
 	err = t.write(ctx, func(d *data) (err error) {
-		res = store.TrimResult{}
+		res = store.RetentionResult{}
 		if !b.Violations.IsZero() {
 			res.Violations, err = d.count(`DELETE FROM violations WHERE tenant = $1 AND id IN
 				(SELECT id FROM violations WHERE tenant = $1 AND period_end < $2 ORDER BY id LIMIT $3)`, d.n, nanos(b.Violations), limit)
@@ -34,7 +34,7 @@ func (t *tenant) Trim(ctx context.Context, b store.TrimBounds) (res store.TrimRe
 		return err
 	})
 	if err != nil {
-		return store.TrimResult{}, err
+		return store.RetentionResult{}, err
 	}
 	return res, nil
 }

@@ -280,7 +280,7 @@ func (r *binReader) next() (Bin, bool) {
 	return Bin{Index: uint16(index), Count: count}, true
 }
 
-// Sum accumulates encoded partials: the answer to a question over many rows. The
+// Sum accumulates encoded partials: the result of a query over many rows. The
 // zero value is ready.
 type Sum struct {
 	Partial          // its Bins are not used

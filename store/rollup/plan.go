@@ -13,8 +13,8 @@ const (
 	Environment
 )
 
-// Question is about the traces of a window, all or those of one agent.
-type Question struct {
+// Query is about the traces of a window, all or those of one agent.
+type Query struct {
 	From, To time.Time
 	By       Dimension
 	OneAgent bool
@@ -28,19 +28,19 @@ type Range struct {
 	From, To uint32
 }
 
-// Plan is which rows answer a question, without overlap.
+// Plan is which rows answer a query, without overlap.
 type Plan struct {
 	From, To time.Time // the bounds that are really answered
 	Ranges   []Range
 }
 
-// NewPlan moves the bounds of the question outwards to whole minutes (whole hours
+// NewPlan moves the bounds of the query outwards to whole minutes (whole hours
 // where the minutes have been dropped) and covers them with days, hours at both
 // ends of the days, and minutes at both ends of the hours.
-func NewPlan(q Question) Plan {
-	from, to := down(q.From, 60), up(q.To, 60)
+func NewPlan(q Query) Plan {
+	from, to := floorTo(q.From, 60), ceilTo(q.To, 60)
 	if !q.MinutesFrom.IsZero() {
-		kept := up(q.MinutesFrom, 3600)
+		kept := ceilTo(q.MinutesFrom, 3600)
 		if from < kept {
 			from = from / 3600 * 3600
 		}
@@ -81,7 +81,7 @@ func (p *Plan) add(t Table, from, to int64) {
 }
 
 // tables picks the narrowest tables that can answer; NumTables: none by day.
-func tables(q Question) (hour, day Table) {
+func tables(q Query) (hour, day Table) {
 	switch {
 	case q.OneAgent && (q.By == None || q.By == Agent), q.By == Agent:
 		return HourAgent, DayAgent
@@ -94,11 +94,11 @@ func tables(q Question) (hour, day Table) {
 	}
 }
 
-func down(t time.Time, width int64) int64 {
+func floorTo(t time.Time, width int64) int64 {
 	return max(t.Unix(), 0) / width * width
 }
 
-func up(t time.Time, width int64) int64 {
+func ceilTo(t time.Time, width int64) int64 {
 	s := max(t.Unix(), 0)
 	if t.Nanosecond() > 0 {
 		s++

@@ -3,7 +3,7 @@
 //
 // It owns what a rollup is: the levels (minute, hour, day), the tables, the
 // partial that one row holds, its encoding, how partials merge, what a quantile
-// is, and which rows answer a question about a window of time. Backends own where
+// is, and which rows answer a query about a window of time. Backends own where
 // rows are kept; they number the values of the dimensions (agents, models,
 // environments) themselves and pass the numbers.
 //
@@ -55,7 +55,7 @@ func (l Level) Start(bucket uint32) time.Time {
 
 // Table is a set of rows: a level, and which dimensions their keys carry. The
 // cubes carry agent, model and environment; the others carry one of them, so that
-// a question over weeks reads few rows.
+// a query over weeks reads few rows.
 type Table uint8
 
 // The tables.
@@ -83,8 +83,8 @@ func (t Table) Level() Level {
 	}
 }
 
-// Cube reports whether the keys of the table carry all three dimensions.
-func (t Table) Cube() bool { return t == Minute || t == Hour }
+// HasAllDimensions reports whether the keys of the table carry all three dimensions.
+func (t Table) HasAllDimensions() bool { return t == Minute || t == Hour }
 
 // String is the name of the table.
 func (t Table) String() string {
@@ -133,7 +133,7 @@ func Compute(obs []Observation) []Entry { return Expand(each(obs)) }
 // Minutes turns a de-duplicated batch into the entries of the minutes, in order.
 func Minutes(obs []Observation) []Entry {
 	rows := each(obs)
-	return squash(make([]Entry, 0, len(rows)), rows, func(k Key) Key { return k })
+	return groupAndMerge(make([]Entry, 0, len(rows)), rows, func(k Key) Key { return k })
 }
 
 // each is a row of the minutes for each observation.
@@ -171,7 +171,7 @@ func Expand(rows []Entry) []Entry {
 			source = all[at[from]:at[from+1]]
 		}
 		at[t] = len(all)
-		all = squash(all, source, func(k Key) Key { return k.in(Table(t)) })
+		all = groupAndMerge(all, source, func(k Key) Key { return k.in(Table(t)) })
 		at[t+1] = len(all)
 	}
 	return all
@@ -183,7 +183,7 @@ func Combine(lists ...[]Entry) []Entry {
 		return lists[0]
 	}
 	rows := slices.Concat(lists...)
-	return squash(make([]Entry, 0, len(rows)), rows, func(k Key) Key { return k })
+	return groupAndMerge(make([]Entry, 0, len(rows)), rows, func(k Key) Key { return k })
 }
 
 func one(b bool) int64 {
@@ -217,10 +217,10 @@ type ranked struct {
 
 func (r *ranked) same(o *ranked) bool { return r.hi == o.hi && r.lo == o.lo && r.table == o.table }
 
-// squash appends rows under new keys to dst, in the order of those keys, and
+// groupAndMerge appends rows under new keys to dst, in the order of those keys, and
 // merges rows whose keys are equal. The rows are left as they are; dst may share
 // their bins.
-func squash(dst, rows []Entry, rekey func(Key) Key) []Entry {
+func groupAndMerge(dst, rows []Entry, rekey func(Key) Key) []Entry {
 	order := make([]ranked, len(rows))
 	for i := range rows {
 		k := rekey(rows[i].Key)

@@ -153,20 +153,20 @@ func TestPlan(t *testing.T) {
 	}
 	for _, row := range []struct {
 		name string
-		q    Question
+		q    Query
 		want []Table
 		from string
 		to   string
 	}{
-		{"within a minute", Question{From: at("2026-05-01 10:20:05"), To: at("2026-05-01 10:20:06")}, []Table{Minute}, "2026-05-01 10:20:00", "2026-05-01 10:21:00"},
-		{"an hour across two", Question{From: at("2026-05-01 10:20:05"), To: at("2026-05-01 11:20:05")}, []Table{Minute, Minute}, "2026-05-01 10:20:00", "2026-05-01 11:21:00"},
-		{"one whole hour", Question{From: at("2026-05-01 10:00:00"), To: at("2026-05-01 11:00:00"), By: Model}, []Table{HourModel}, "2026-05-01 10:00:00", "2026-05-01 11:00:00"},
-		{"one whole day", Question{From: at("2026-05-01 00:00:00"), To: at("2026-05-02 00:00:00"), By: Agent}, []Table{DayAgent}, "2026-05-01 00:00:00", "2026-05-02 00:00:00"},
-		{"a month and odd ends", Question{From: at("2026-05-01 10:20:05"), To: at("2026-05-31 11:20:05")}, []Table{Minute, HourEnvironment, DayEnvironment, HourEnvironment, Minute}, "2026-05-01 10:20:00", "2026-05-31 11:21:00"},
-		{"one agent", Question{From: at("2026-05-01 10:00:00"), To: at("2026-05-31 11:00:00"), OneAgent: true}, []Table{HourAgent, DayAgent, HourAgent}, "2026-05-01 10:00:00", "2026-05-31 11:00:00"},
-		{"one agent by model", Question{From: at("2026-05-01 10:00:00"), To: at("2026-05-31 11:00:00"), OneAgent: true, By: Model}, []Table{Hour}, "2026-05-01 10:00:00", "2026-05-31 11:00:00"},
-		{"minutes are gone", Question{From: at("2026-05-01 10:20:05"), To: at("2026-05-31 11:20:05"), MinutesFrom: at("2026-05-31 09:00:00")}, []Table{HourEnvironment, DayEnvironment, HourEnvironment, Minute}, "2026-05-01 10:00:00", "2026-05-31 11:21:00"},
-		{"nothing", Question{From: at("2026-05-02 00:00:00"), To: at("2026-05-01 00:00:00")}, nil, "2026-05-02 00:00:00", "2026-05-02 00:00:00"},
+		{"within a minute", Query{From: at("2026-05-01 10:20:05"), To: at("2026-05-01 10:20:06")}, []Table{Minute}, "2026-05-01 10:20:00", "2026-05-01 10:21:00"},
+		{"an hour across two", Query{From: at("2026-05-01 10:20:05"), To: at("2026-05-01 11:20:05")}, []Table{Minute, Minute}, "2026-05-01 10:20:00", "2026-05-01 11:21:00"},
+		{"one whole hour", Query{From: at("2026-05-01 10:00:00"), To: at("2026-05-01 11:00:00"), By: Model}, []Table{HourModel}, "2026-05-01 10:00:00", "2026-05-01 11:00:00"},
+		{"one whole day", Query{From: at("2026-05-01 00:00:00"), To: at("2026-05-02 00:00:00"), By: Agent}, []Table{DayAgent}, "2026-05-01 00:00:00", "2026-05-02 00:00:00"},
+		{"a month and odd ends", Query{From: at("2026-05-01 10:20:05"), To: at("2026-05-31 11:20:05")}, []Table{Minute, HourEnvironment, DayEnvironment, HourEnvironment, Minute}, "2026-05-01 10:20:00", "2026-05-31 11:21:00"},
+		{"one agent", Query{From: at("2026-05-01 10:00:00"), To: at("2026-05-31 11:00:00"), OneAgent: true}, []Table{HourAgent, DayAgent, HourAgent}, "2026-05-01 10:00:00", "2026-05-31 11:00:00"},
+		{"one agent by model", Query{From: at("2026-05-01 10:00:00"), To: at("2026-05-31 11:00:00"), OneAgent: true, By: Model}, []Table{Hour}, "2026-05-01 10:00:00", "2026-05-31 11:00:00"},
+		{"minutes are gone", Query{From: at("2026-05-01 10:20:05"), To: at("2026-05-31 11:20:05"), MinutesFrom: at("2026-05-31 09:00:00")}, []Table{HourEnvironment, DayEnvironment, HourEnvironment, Minute}, "2026-05-01 10:00:00", "2026-05-31 11:21:00"},
+		{"nothing", Query{From: at("2026-05-02 00:00:00"), To: at("2026-05-01 00:00:00")}, nil, "2026-05-02 00:00:00", "2026-05-02 00:00:00"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			p := NewPlan(row.q)
@@ -185,7 +185,7 @@ func TestPlan(t *testing.T) {
 // cover the window.
 func TestPlanCovers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		q := Question{From: time.Unix(rapid.Int64Range(0, 1e7).Draw(t, "from"), rapid.Int64Range(0, 1).Draw(t, "nanos")),
+		q := Query{From: time.Unix(rapid.Int64Range(0, 1e7).Draw(t, "from"), rapid.Int64Range(0, 1).Draw(t, "nanos")),
 			By: rapid.SampledFrom([]Dimension{None, Agent, Model, Environment}).Draw(t, "by"), OneAgent: rapid.Bool().Draw(t, "one agent")}
 		q.To = q.From.Add(time.Duration(rapid.Int64Range(0, 1e7).Draw(t, "seconds")) * time.Second)
 		if rapid.Bool().Draw(t, "dropped") {

@@ -117,7 +117,7 @@ func testAuditEvents(t testing.TB, o Opened) {
 	}
 
 	// Retention removes the oldest; the chain of what is left still is verified.
-	res := must(tn.Trim(ctx, store.TrimBounds{AuditEvents: list[5].CreatedAt, Limit: 1000}))(t)
+	res := must(tn.ApplyRetention(ctx, store.RetentionBounds{AuditEvents: list[5].CreatedAt, Limit: 1000}))(t)
 	left := eventsOf(t, tn, store.AuditEventFilter{})
 	if len(left)+res.AuditEvents != len(list) || len(left) < 6 || left[len(left)-1].CreatedAt.Before(list[5].CreatedAt) {
 		t.Errorf("%d events left of %d, %+v", len(left), len(list), res)

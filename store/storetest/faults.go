@@ -41,7 +41,7 @@ func look(t testing.TB, o Opened, tn Tenant, team string) (s seen) {
 	s.Traces = first(tn.ListTraces(ctx, store.TraceFilter{}, store.Page{}))
 	at := o.Clock.Now()
 	s.Totals = must(tn.Stats(ctx, store.StatsQuery{From: at.Add(-48 * time.Hour), To: at.Add(time.Hour)}))(t).Summary
-	s.Mark = must(o.Records.Mark(ctx, "m"))(t)
+	s.Mark = must(o.Records.Watermark(ctx, "m"))(t)
 	return s
 }
 
@@ -87,7 +87,7 @@ func testFaults(t testing.TB, o Opened) {
 		{"ApplyUserEvent", func(ctx context.Context) error {
 			return second(tn.ApplyUserEvent(ctx, store.UserEvent{Type: store.UserCreated, UserID: "u", CreatedAt: o.Clock.Now()}))
 		}},
-		{"SetMark", func(ctx context.Context) error { return o.Records.SetMark(ctx, "m", time.Unix(9, 0)) }},
+		{"SetWatermark", func(ctx context.Context) error { return o.Records.SetWatermark(ctx, "m", time.Unix(9, 0)) }},
 		{"Expire", func(ctx context.Context) error {
 			return second(tn.Expire(ctx, store.ExpireBounds{Traces: o.Clock.Now().Add(-time.Hour)}))
 		}},

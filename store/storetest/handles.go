@@ -192,13 +192,13 @@ func testHandlesLeases(t testing.TB, a Opened) {
 		}
 		must(tn.CreateTeam(store.UnderLease(ctx, second), store.TeamCreate{Name: fmt.Sprint("fresh ", i)}))(t)
 	}
-	if err := b.Records.SetMark(store.UnderLease(ctx, second), "m", time.Unix(5, 0)); err != nil {
+	if err := b.Records.SetWatermark(store.UnderLease(ctx, second), "m", time.Unix(5, 0)); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Records.SetMark(store.UnderLease(ctx, first), "m", time.Unix(1, 0)); !errors.Is(err, store.ErrLeaseLost) {
+	if err := a.Records.SetWatermark(store.UnderLease(ctx, first), "m", time.Unix(1, 0)); !errors.Is(err, store.ErrLeaseLost) {
 		t.Errorf("a mark under a lost lease: %v", err)
 	}
-	if at := must(a.Records.Mark(ctx, "m"))(t); !at.Equal(time.Unix(5, 0)) {
+	if at := must(a.Records.Watermark(ctx, "m"))(t); !at.Equal(time.Unix(5, 0)) {
 		t.Errorf("mark %v", at)
 	}
 }
@@ -244,12 +244,12 @@ func testHandlesKeys(t testing.TB, a Opened) {
 		t.Errorf("another handle finds %+v", cred)
 	}
 	at := a.Clock.Now().UTC().Truncate(time.Second)
-	one.TouchKey(key.ID, at)
+	one.RecordKeyUse(key.ID, at)
 	if got := must(one.GetKey(ctx, key.ID))(t).LastUsedAt; !got.Equal(at) {
 		t.Errorf("used %v, want %v", got, at)
 	}
 	eventually(t, "another handle shows the use of a key", func() bool { return must(two.GetKey(ctx, key.ID))(t).LastUsedAt.Equal(at) })
-	two.TouchKey(key.ID, at.Add(-time.Hour)) // an older use changes nothing
+	two.RecordKeyUse(key.ID, at.Add(-time.Hour)) // an older use changes nothing
 	if got := must(two.GetKey(ctx, key.ID))(t).LastUsedAt; !got.Equal(at) {
 		t.Errorf("after an older use %v, want %v", got, at)
 	}

@@ -130,7 +130,7 @@ func testEveryMethod(t testing.TB, o Opened) {
 			t.Errorf("%s.%s of a tenant that does not exist: %v", of, name, err)
 		}
 	})
-	nobody.TouchKey("x", time.Unix(1, 0))
+	nobody.RecordKeyUse("x", time.Unix(1, 0))
 
 	if err := o.close(); err != nil {
 		t.Fatal(err)
@@ -140,7 +140,7 @@ func testEveryMethod(t testing.TB, o Opened) {
 			t.Errorf("%s.%s on a closed store: %v", of, name, err)
 		}
 	})
-	tn.TouchKey("x", time.Unix(1, 0))
+	tn.RecordKeyUse("x", time.Unix(1, 0))
 	if id := tn.ID(); id == "" || fmt.Sprint(o.Records.Tenant(id).ID()) != id {
 		t.Errorf("tenant id %q", id)
 	}

@@ -391,7 +391,7 @@ func testSLAs(t testing.TB, o Opened) {
 	if list := first(tn.ListViolations(ctx, store.ViolationFilter{}, store.Page{})); len(list) != 3 || list[0].ID < list[1].ID {
 		t.Errorf("violations after deletion of the target: %+v", list)
 	}
-	res := must(tn.Trim(ctx, store.TrimBounds{Violations: next.PeriodEnd}))(t)
+	res := must(tn.ApplyRetention(ctx, store.RetentionBounds{Violations: next.PeriodEnd}))(t)
 	if res.Violations != 2 || len(first(tn.ListViolations(ctx, store.ViolationFilter{}, store.Page{}))) != 1 {
 		t.Errorf("trim %+v", res)
 	}
@@ -471,8 +471,8 @@ func testKeys(t testing.TB, o Opened) {
 		t.Errorf("list %+v, %d, %v", list, total, err)
 	}
 	at := o.Clock.Now().UTC()
-	tn.TouchKey(k.ID, at)
-	tn.TouchKey(k.ID, at.Add(-time.Hour)) // an older use does not turn it back
+	tn.RecordKeyUse(k.ID, at)
+	tn.RecordKeyUse(k.ID, at.Add(-time.Hour)) // an older use does not turn it back
 	if got := must(tn.GetKey(ctx, k.ID))(t); !got.LastUsedAt.Equal(at) {
 		t.Errorf("lastUsedAt %v, want %v", got.LastUsedAt, at)
 	}

@@ -206,7 +206,7 @@ func testIdempotency(t testing.TB, o Opened) {
 		t.Errorf("%d did the work", workers.Load())
 	}
 	o.Clock.Advance(store.IdempotencyTTL + time.Second)
-	if res := must(tn.Trim(ctx, store.TrimBounds{}))(t); res.Answers != 1 || res.More {
+	if res := must(tn.ApplyRetention(ctx, store.RetentionBounds{}))(t); res.Answers != 1 || res.More {
 		t.Errorf("trim %+v", res)
 	}
 }
@@ -261,14 +261,14 @@ func testLeases(t testing.TB, o Opened) {
 	if l, ok := acquire("sla", "a"); !ok || l.Token != back.Token {
 		t.Errorf("renewed after its end: %+v, was %+v", l, back)
 	}
-	if at := must(o.Records.Mark(ctx, "m"))(t); !at.IsZero() {
+	if at := must(o.Records.Watermark(ctx, "m"))(t); !at.IsZero() {
 		t.Errorf("mark %v before it was set", at)
 	}
 	now := o.Clock.Now().UTC()
-	if err := o.Records.SetMark(ctx, "m", now); err != nil {
+	if err := o.Records.SetWatermark(ctx, "m", now); err != nil {
 		t.Fatal(err)
 	}
-	if at := must(o.Records.Mark(ctx, "m"))(t); !at.Equal(now) {
+	if at := must(o.Records.Watermark(ctx, "m"))(t); !at.Equal(now) {
 		t.Errorf("mark %v, want %v", at, now)
 	}
 }
@@ -290,20 +290,20 @@ func testFencing(t testing.TB, o Opened) {
 		n++
 		under := store.UnderLease(ctx, l)
 		return map[string]error{
-			"mark":      o.Records.SetMark(under, "m", time.Unix(int64(n), 0)),
+			"mark":      o.Records.SetWatermark(under, "m", time.Unix(int64(n), 0)),
 			"violation": second(tn.RecordViolation(under, store.SLAViolation{SLAID: sla.ID, Type: "latency", PeriodStart: time.Unix(int64(n), 0)})),
 			"team":      second(tn.CreateTeam(under, store.TeamCreate{Name: fmt.Sprint("team ", n)})),
 		}
 	}
 	allowed := func(l store.Lease, want error) {
 		t.Helper()
-		before := must(o.Records.Mark(ctx, "m"))(t)
+		before := must(o.Records.Watermark(ctx, "m"))(t)
 		for what, err := range writes(l) {
 			if !errors.Is(err, want) || want == nil && err != nil {
 				t.Errorf("%s under %+v: %v, want %v", what, l, err, want)
 			}
 		}
-		if changed := !must(o.Records.Mark(ctx, "m"))(t).Equal(before); changed != (want == nil) {
+		if changed := !must(o.Records.Watermark(ctx, "m"))(t).Equal(before); changed != (want == nil) {
 			t.Errorf("under %+v the mark was written: %v", l, changed)
 		}
 	}

@@ -91,10 +91,10 @@ func testFineTimes(t testing.TB, o Opened) {
 	ingest(t, tn, store.IngestResult{Expired: 1, Accepted: 1}, store.Trace{ID: "too old", AgentName: "a", Status: store.TraceSuccess, CreatedAt: at.Add(1)},
 		store.Trace{ID: "just not", AgentName: "a", Status: store.TraceSuccess, CreatedAt: at.Add(2)})
 
-	if err := o.Records.SetMark(ctx, "m", at); err != nil {
+	if err := o.Records.SetWatermark(ctx, "m", at); err != nil {
 		t.Fatal(err)
 	}
-	if got := must(o.Records.Mark(ctx, "m"))(t); !got.Equal(at) {
+	if got := must(o.Records.Watermark(ctx, "m"))(t); !got.Equal(at) {
 		t.Errorf("mark %v, want %v", got, at)
 	}
 	// Events of one user are ordered by the nanosecond.

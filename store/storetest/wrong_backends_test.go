@@ -350,8 +350,8 @@ func (c *cachedKeys) Authenticate(ctx context.Context, digest store.KeyDigest) (
 
 type coarseMarks struct{ store.Records }
 
-func (c coarseMarks) SetMark(ctx context.Context, name string, at time.Time) error {
-	return c.Records.SetMark(ctx, name, at.Truncate(time.Millisecond))
+func (c coarseMarks) SetWatermark(ctx context.Context, name string, at time.Time) error {
+	return c.Records.SetWatermark(ctx, name, at.Truncate(time.Millisecond))
 }
 
 // failLate tells the fault after the write of a team instead of before it.

@@ -147,9 +147,6 @@ func New(opts Options) (g *Gateway, err error) {
 	if err = g.openUpstreams(cfg); err != nil {
 		return nil, err
 	}
-	if err = g.openFederation(cfg); err != nil {
-		return nil, err
-	}
 	if g.tls, err = certificate.Load(cfg.TLS); err != nil {
 		return nil, err
 	}
@@ -158,6 +155,9 @@ func New(opts Options) (g *Gateway, err error) {
 	}
 	g.verifier = auth.OpenVerifier(g.services.Now, filepath.Join(cfg.StateDirectory(), "known-keys.json"), g.services.Log)
 	if err = g.openLimits(cfg); err != nil {
+		return nil, err
+	}
+	if err = g.openFederation(cfg); err != nil {
 		return nil, err
 	}
 	if err = g.openSessions(cfg); err != nil {

@@ -39,17 +39,25 @@ type Catalog struct {
 // given out goes on at its place. The owners decide which upstream keeps a name
 // that several list, and the order of the file where nobody owns it yet.
 func Build(names *Names, owners *Owners, previous *Catalog, listings []Listing) *Catalog {
-	c := &Catalog{names: names, heads: newHeads(owners.templates())}
+	c := &Catalog{names: names}
 	owners.next()
 	listings = slices.Clone(listings)
 	slices.SortStableFunc(listings, func(a, b Listing) int { return cmp.Compare(names.order[a.Upstream], names.order[b.Upstream]) })
 	for _, kind := range Kinds {
 		c.byKey[kind] = map[string]*Item{}
 	}
+	var read [][]*Item // those of each list that can have an owner
+	var all []*Item
 	for i := range listings {
-		for _, kind := range [...]Kind{Tool, Prompt, Template, Resource} { // templates own uris too
-			c.addList(owners, &listings[i], kind)
+		for _, kind := range claimOrder {
+			items := c.read(&listings[i], kind)
+			read, all = append(read, items), append(all, items...)
 		}
+	}
+	owners.settle(all)
+	c.heads = newHeads(owners.templates())
+	for _, items := range read {
+		c.own(owners, items)
 	}
 	for _, kind := range Kinds {
 		for i, it := range c.items[kind] {
@@ -60,11 +68,16 @@ func Build(names *Names, owners *Owners, previous *Catalog, listings []Listing) 
 	return c
 }
 
-// addList adds the items of one upstream and kind.
-func (c *Catalog) addList(owners *Owners, l *Listing, kind Kind) {
+// claimOrder is the order in which the lists of an upstream are claimed: templates own
+// uris too.
+var claimOrder = [...]Kind{Tool, Prompt, Template, Resource}
+
+// read returns the items of one upstream and kind that clients can be shown, and notes the
+// others as left out.
+func (c *Catalog) read(l *Listing, kind Kind) (items []*Item) {
 	seen := map[string]bool{}
-	leave := func(it *Item, why Reason, owner string) {
-		out := LeftOut{Upstream: l.Upstream, Kind: kind, Reason: why, Owner: owner}
+	leave := func(it *Item, why Reason) {
+		out := LeftOut{Upstream: l.Upstream, Kind: kind, Reason: why}
 		if it != nil {
 			out.Own, out.Visible = it.Own, it.Visible
 		}
@@ -72,7 +85,7 @@ func (c *Catalog) addList(owners *Owners, l *Listing, kind Kind) {
 	}
 	for n, raw := range l.Items[kind] {
 		if n >= MaxItems {
-			leave(nil, ReasonTooMany, "")
+			leave(nil, ReasonTooMany)
 			break
 		}
 		it, why := newItem(c.names, l.Upstream, kind, raw)
@@ -80,16 +93,24 @@ func (c *Catalog) addList(owners *Owners, l *Listing, kind Kind) {
 			why = ReasonTwice
 		}
 		if why != "" {
-			leave(it, why, "")
+			leave(it, why)
 			continue
 		}
 		seen[it.Visible] = true
-		if owner := c.claim(owners, it); owner != l.Upstream {
-			leave(it, ReasonClaimed, owner)
+		items = append(items, it)
+	}
+	return items
+}
+
+// own adds the items that their upstream owns.
+func (c *Catalog) own(owners *Owners, items []*Item) {
+	for _, it := range items {
+		if owner := c.claim(owners, it); owner != it.Upstream {
+			c.leftOut = append(c.leftOut, LeftOut{Upstream: it.Upstream, Kind: it.Kind, Own: it.Own, Visible: it.Visible, Reason: ReasonClaimed, Owner: owner})
 			continue
 		}
-		c.items[kind] = append(c.items[kind], it)
-		c.byKey[kind][it.Visible] = it
+		c.items[it.Kind] = append(c.items[it.Kind], it)
+		c.byKey[it.Kind][it.Visible] = it
 	}
 }
 

@@ -73,8 +73,8 @@ func TestAnOwnerKeepsItsName(t *testing.T) {
 	}
 	c = Build(names, owners, c, []Listing{list("a", "tool:y", "tool:x"), list("b", "tool:x", "tool:y")})
 	equal(t, "a claims y", shown(c, Tool), "a x", "b y")
-	if owners.Release("a", "x") != 1 {
-		t.Error("x was not released")
+	if n, err := owners.Release("a", "x"); n != 1 || err != nil {
+		t.Errorf("x was not released: %d, %v", n, err)
 	}
 	c = Build(names, owners, c, []Listing{list("b", "tool:x")})
 	equal(t, "released", shown(c, Tool), "b x")

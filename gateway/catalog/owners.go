@@ -37,12 +37,21 @@ type Owners struct {
 	path   string
 	saving sync.Mutex // one at a time; taken before mu
 
+	sharing   sync.Mutex // taken before mu; one conversation with the store at a time
+	shared    []*sharedMap
+	holders   []string // of this replica's upstreams
+	sharedErr error
+
 	mu      sync.Mutex
 	turn    uint64 // counts the lists that were merged
 	owned   map[ownerKey]*owned
 	count   map[string]int // by upstream
 	digests map[string]string
 	changed bool
+	// bornItems and bornTemplates name the content of the store that the owners in the
+	// file are of; empty for owners that are not shared.
+	bornItems, bornTemplates string
+	forgotten                []claimed // and not yet given up at the store
 }
 
 type ownerKey struct {
@@ -53,12 +62,17 @@ type ownerKey struct {
 type owned struct {
 	upstream string
 	turn     uint64 // of the last list that had it
+	pending  bool   // shared owners: not claimed at the store yet
+	foreign  bool   // shared owners: of an upstream of that name with other settings
 }
 
 // ownersFile is the form on disk.
 type ownersFile struct {
 	Version   int                           `json:"version"`
 	Upstreams map[string]ownersFileUpstream `json:"upstreams"`
+	// Items and Templates name the content of the shared store; empty without one.
+	Items     string `json:"items,omitempty"`
+	Templates string `json:"templates,omitempty"`
 }
 
 type ownersFileUpstream struct {
@@ -96,6 +110,7 @@ func OpenOwners(path string, identities []Identity) (*Owners, error) {
 			}
 		}
 	}
+	o.bornItems, o.bornTemplates = file.Items, file.Templates
 	o.changed = false
 	return o, nil
 }
@@ -176,6 +191,9 @@ func (o *Owners) claim(kind Kind, key, upstream string) (owner string) {
 		o.forgetOldest(upstream)
 	}
 	o.add(k, upstream)
+	if w := o.owned[k]; w != nil {
+		w.pending = o.shared != nil // the store did not answer
+	}
 	return upstream
 }
 
@@ -207,6 +225,9 @@ func (o *Owners) forgetOldest(upstream string) {
 		}
 		if w.upstream == upstream && w.turn == oldest && oldest < o.turn {
 			delete(o.owned, k)
+			if o.shared != nil {
+				o.forgotten = append(o.forgotten, claimed{k, upstream})
+			}
 			n++
 		}
 	}
@@ -215,11 +236,20 @@ func (o *Owners) forgetOldest(upstream string) {
 }
 
 // Release frees the keys of one upstream that are seen as key, of every kind, and
-// returns how many there were. The next list that has the key claims it.
-func (o *Owners) Release(upstream, key string) int {
+// returns how many there were. The next list that has the key claims it. The error is that
+// of the store of shared owners: nothing was released then.
+func (o *Owners) Release(upstream, key string) (n int, err error) {
+	o.sharing.Lock()
+	defer o.sharing.Unlock()
+	var all []claimed
+	for _, kind := range Kinds {
+		all = append(all, claimed{ownerKey{kind, key}, upstream})
+	}
+	if err := o.drop(all); err != nil {
+		return 0, err
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	n := 0
 	for _, kind := range Kinds {
 		k := ownerKey{kind, key}
 		if w := o.owned[k]; w != nil && w.upstream == upstream {
@@ -229,7 +259,7 @@ func (o *Owners) Release(upstream, key string) int {
 		}
 	}
 	o.changed = o.changed || n > 0
-	return n
+	return n, nil
 }
 
 // Save writes the owners to their file when something has changed.
@@ -239,6 +269,7 @@ func (o *Owners) Save() error {
 	}
 	o.saving.Lock()
 	defer o.saving.Unlock()
+	o.noteBorn()
 	file, changed := o.snapshot()
 	if !changed {
 		return nil
@@ -264,13 +295,30 @@ func (o *Owners) snapshot() (*ownersFile, bool) {
 		return nil, false
 	}
 	o.changed = false
-	file := &ownersFile{Version: ownersVersion, Upstreams: make(map[string]ownersFileUpstream, len(o.digests))}
+	file := &ownersFile{Version: ownersVersion, Items: o.bornItems, Templates: o.bornTemplates, Upstreams: make(map[string]ownersFileUpstream, len(o.digests))}
 	for upstream, digest := range o.digests {
 		file.Upstreams[upstream] = ownersFileUpstream{Digest: digest, Owned: map[string][]string{}}
 	}
 	for k, w := range o.owned {
+		if w.foreign {
+			continue
+		}
 		of := file.Upstreams[w.upstream].Owned
 		of[k.kind.String()] = append(of[k.kind.String()], k.key)
 	}
 	return file, true
+}
+
+// noteBorn takes over which content of the store the owners are of.
+func (o *Owners) noteBorn() {
+	o.sharing.Lock()
+	defer o.sharing.Unlock()
+	if o.shared == nil {
+		return
+	}
+	items, templates := born(o.shared[0].version), born(o.shared[1].version)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.changed = o.changed || items != o.bornItems || templates != o.bornTemplates
+	o.bornItems, o.bornTemplates = items, templates
 }

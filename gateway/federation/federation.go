@@ -44,6 +44,8 @@ type Options struct {
 	Fallback string
 	// StateDir is where owners and capabilities are kept; empty keeps them in memory.
 	StateDir string
+	// Shared is where replicas keep the owners in common; nil where there is none.
+	Shared *catalog.Shared
 	// Key seals cursors. Replicas that share it accept each other's.
 	Key []byte
 	// Version is the gateway's own.
@@ -81,7 +83,8 @@ type Federation struct {
 	first chan struct{}
 	begun atomic.Bool
 
-	building sync.Mutex // one rebuild at a time
+	building sync.Mutex  // one rebuild at a time
+	unshared atomic.Bool // the store of the owners did not answer last
 	current  atomic.Pointer[snapshot]
 	private  privateLists
 	merged   mergedLists
@@ -111,6 +114,9 @@ func New(opts Options) (*Federation, error) {
 	}
 	if f.owners, err = catalog.OpenOwners(path, identities); err != nil {
 		f.opts.Logger.Warn("the owners of names are not known: the next lists decide which upstream a name belongs to", "error", err)
+	}
+	if opts.Shared != nil {
+		_ = f.owners.Share(*opts.Shared) // what is wrong with it is logged with the next lists
 	}
 	if f.declared, err = openDeclarations(opts.StateDir, identities); err != nil {
 		f.opts.Logger.Warn("the capabilities of upstreams are not known until their lists were read", "error", err)
@@ -173,6 +179,9 @@ func (f *Federation) Run(ctx context.Context) {
 	}
 	wg.Go(func() { f.awaitFirst(ctx) })
 	wg.Go(func() { f.announcements(ctx) })
+	if f.opts.Shared != nil {
+		wg.Go(func() { f.followReplicas(ctx) })
+	}
 	wg.Wait()
 	f.save()
 }

@@ -103,7 +103,11 @@ func (f *Federation) TakeReleases() error {
 		return err
 	}
 	for _, r := range list {
-		if n := f.owners.Release(r.Upstream, r.Key); n > 0 {
+		n, err := f.owners.Release(r.Upstream, r.Key)
+		if err != nil {
+			return err
+		}
+		if n > 0 {
 			f.opts.Logger.Info("a name was released", "upstream", r.Upstream, "name", r.Key)
 		}
 	}

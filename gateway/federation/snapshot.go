@@ -55,6 +55,7 @@ func (f *Federation) rebuild() *snapshot {
 	f.current.Store(s)
 	f.report(before, s)
 	f.watchers.notify(changedKinds(before.catalog, s.catalog))
+	f.reportStore()
 	f.save()
 	return s
 }

@@ -1,0 +1,297 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// claims is a store of a test's own, as Redis is for a gateway. down makes it fail.
+type claims struct {
+	fields    map[string]string
+	born      int
+	count     int
+	down      bool
+	onClaim   func() // before the next claim, once
+	conflicts int
+}
+
+var errStore = errors.New("the store is down")
+
+func (c *claims) version() string {
+	if c.fields == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d.%d", c.born, c.count)
+}
+
+// lose is what a store without its data does.
+func (c *claims) lose() {
+	c.fields, c.count = nil, 0
+	c.born++
+}
+
+func name(holder string) string {
+	_, name, _ := strings.Cut(holder, " ")
+	return name
+}
+
+func (c *claims) Claim(_ context.Context, own, fields, holders []string, version string) (kept []string, before, after string, err error) {
+	if c.down {
+		return nil, "", "", errStore
+	}
+	if f := c.onClaim; f != nil && len(fields) > 0 {
+		c.onClaim = nil
+		f()
+	}
+	before = c.version()
+	if version != "" && version != before {
+		c.conflicts++
+		return nil, before, before, nil
+	}
+	if c.fields == nil {
+		c.fields = map[string]string{}
+	}
+	configured := map[string]bool{}
+	for _, holder := range own {
+		configured[name(holder)] = true
+	}
+	for i, field := range fields {
+		held, ok := c.fields[field]
+		if !ok || held != holders[i] && (name(held) == name(holders[i]) || !configured[name(held)]) {
+			c.fields[field] = holders[i]
+			c.count++
+		}
+		kept = append(kept, c.fields[field])
+	}
+	return kept, before, c.version(), nil
+}
+
+func (c *claims) Load(context.Context) (map[string]string, string, error) {
+	if c.down {
+		return nil, "", errStore
+	}
+	return maps.Clone(c.fields), c.version(), nil
+}
+
+func (c *claims) Drop(_ context.Context, fields, names []string) error {
+	if c.down {
+		return errStore
+	}
+	for i, field := range fields {
+		if held, ok := c.fields[field]; ok && name(held) == names[i] {
+			delete(c.fields, field)
+			c.count++
+		}
+	}
+	return nil
+}
+
+func store() (Shared, *claims, *claims) {
+	items, templates := new(claims), new(claims)
+	return Shared{items, templates}, items, templates
+}
+
+var identities = []Identity{{"a", "1"}, {"b", "1"}}
+
+// replica opens the owners of one replica.
+func replica(t testing.TB, path string, s Shared, ids ...Identity) *Owners {
+	o, err := OpenOwners(path, ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = o.Share(s) // that of a store that is down
+	return o
+}
+
+// What one replica has seen first stays with its owner at all of them, whatever they list
+// and in which order; also after a restart of both with nothing but the store.
+func TestReplicasHaveTheSameOwners(t *testing.T) {
+	names := mustNames(t, Naming{Upstream: "a"}, Naming{Upstream: "b"})
+	s, _, _ := store()
+	one, other := replica(t, "", s, identities...), replica(t, "", s, identities...)
+	c := Build(names, one, nil, []Listing{list("b", "tool:x", "prompt:p", "resource:db://1", "template:file:///b/{p}")})
+	equal(t, "one", shown(c, Tool), "b x")
+	everything := []Listing{
+		list("a", "tool:x", "tool:y", "prompt:p", "resource:db://1", "resource:file:///b/1", "template:file:///{p}"),
+		list("b", "tool:x", "tool:y"),
+	}
+	for _, o := range []*Owners{other, one, replica(t, "", s, identities...)} {
+		c = Build(names, o, nil, everything)
+		equal(t, "tools", shown(c, Tool), "a y", "b x")
+		equal(t, "prompts, resources and templates", slices.Concat(shown(c, Prompt), shown(c, Resource), shown(c, Template)))
+		if owner, _ := c.Owner(o, Resource, "file:///b/2"); owner != "b" {
+			t.Errorf("a uri of b's template is read at %q", owner)
+		}
+	}
+}
+
+// A replica that never saw an upstream knows from the others what it owns, and what an
+// operator has released at another one.
+func TestReplicasLearnFromEachOther(t *testing.T) {
+	names := mustNames(t, Naming{Upstream: "a"}, Naming{Upstream: "b"})
+	s, _, _ := store()
+	one, other := replica(t, "", s, identities...), replica(t, "", s, identities...)
+	Build(names, one, nil, []Listing{list("a", "tool:x")})
+	poll := func(o *Owners, want bool) {
+		t.Helper()
+		if changed, err := o.Poll(); changed != want || err != nil {
+			t.Errorf("changed %v, %v, want %v", changed, err, want)
+		}
+	}
+	poll(other, true)
+	poll(other, false)
+	if owner, _ := other.Of(Tool, "x"); owner != "a" {
+		t.Errorf("x is called at %q", owner)
+	}
+	if _, err := other.Release("a", "x"); err != nil {
+		t.Fatal(err)
+	}
+	poll(one, true)
+	if _, ok := one.Of(Tool, "x"); ok {
+		t.Error("x was released at the other replica")
+	}
+	equal(t, "released", shown(Build(names, one, nil, []Listing{list("b", "tool:x")}), Tool), "b x")
+}
+
+// Two templates that cover the same cannot both be claimed, also when two replicas claim
+// them at the same time.
+func TestTemplatesOfTwoReplicasAtTheSameTime(t *testing.T) {
+	names := mustNames(t, Naming{Upstream: "a"}, Naming{Upstream: "b"})
+	s, _, templates := store()
+	one, other := replica(t, "", s, identities...), replica(t, "", s, identities...)
+	templates.onClaim = func() { Build(names, other, nil, []Listing{list("b", "template:file:///srv/deep/{p}")}) }
+	c := Build(names, one, nil, []Listing{list("a", "template:file:///srv/{p}")})
+	equal(t, "templates", shown(c, Template))
+	if templates.conflicts != 1 || len(templates.fields) != 1 {
+		t.Errorf("%d conflicts, the store has %v", templates.conflicts, templates.fields)
+	}
+}
+
+// While the store is down each replica decides by itself; when it answers again, the first
+// that reports a name has it. What was owned before stays, also when the store has lost
+// everything, and over a restart with the file alone.
+func TestOwnersWithoutTheStore(t *testing.T) {
+	names := mustNames(t, Naming{Upstream: "a"}, Naming{Upstream: "b"})
+	s, items, templates := store()
+	path := filepath.Join(t.TempDir(), "owners.json")
+	one, other := replica(t, path, s, identities...), replica(t, "", s, identities...)
+	Build(names, one, nil, []Listing{list("a", "tool:x", "template:t://{p}")})
+	items.down, templates.down = true, true
+	equal(t, "other alone", shown(Build(names, other, nil, []Listing{list("b", "tool:y")}), Tool), "b y")
+	equal(t, "one alone", shown(Build(names, one, nil, []Listing{list("a", "tool:y"), list("b", "tool:x")}), Tool), "a y")
+	if one.SharedErr() == nil || other.SharedErr() == nil {
+		t.Error("no error of the store")
+	}
+	if err := one.Save(); err != nil {
+		t.Fatal(err)
+	}
+	items.lose()
+	templates.lose()
+	items.down, templates.down = false, false
+	for range 2 {
+		if _, err := other.Poll(); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "other", shown(Build(names, other, nil, []Listing{list("b", "tool:y", "tool:z")}), Tool), "b y", "b z")
+	}
+	one = replica(t, path, s, identities...) // y was decided at the other one meanwhile
+	equal(t, "one", shown(Build(names, one, nil, []Listing{list("a", "tool:y"), list("b", "tool:x", "tool:y")}), Tool), "b y")
+	if owner, _ := one.Of(Tool, "x"); owner != "a" {
+		t.Errorf("x belongs to %q", owner)
+	}
+	if _, err := other.Poll(); err != nil {
+		t.Fatal(err)
+	}
+	if owner, _ := other.Of(Tool, "x"); owner != "a" {
+		t.Errorf("x belongs to %q at the other one", owner)
+	}
+	if one.SharedErr() != nil {
+		t.Error(one.SharedErr())
+	}
+}
+
+// An upstream of another configuration with the same name keeps its names until a replica
+// of the new one lists them.
+func TestReplicasOfTwoConfigurations(t *testing.T) {
+	names := mustNames(t, Naming{Upstream: "a"}, Naming{Upstream: "b"})
+	s, _, _ := store()
+	before, after := replica(t, "", s, identities...), replica(t, "", s, Identity{"a", "2"}, Identity{"b", "1"})
+	Build(names, before, nil, []Listing{list("a", "tool:x", "tool:y")})
+	c := Build(names, after, nil, []Listing{list("a", "tool:x"), list("b", "tool:x", "tool:y")})
+	equal(t, "after", shown(c, Tool), "a x")
+	removed := replica(t, "", s, Identity{"b", "1"})
+	equal(t, "a is not configured", shown(Build(mustNames(t, Naming{Upstream: "b"}), removed, nil, []Listing{list("b", "tool:x", "tool:y")}), Tool), "b x", "b y")
+}
+
+// Whatever replicas list, in whichever order, and whenever the store fails or loses its
+// data: once it answers, all have the same owners; and where it never failed, nobody's name
+// was ever taken.
+func TestReplicasAgree(t *testing.T) {
+	names := mustNames(t, Naming{Upstream: "a"}, Naming{Upstream: "b"})
+	pool := []string{"tool:x", "tool:y", "prompt:x", "resource:f://s/1", "resource:f://t", "template:f://{p}", "template:f://s/{p}", "template:g://{p}"}
+	rapid.Check(t, func(t *rapid.T) {
+		s, items, templates := store()
+		replicas := []*Owners{replica(nil, "", s, identities...), replica(nil, "", s, identities...), replica(nil, "", s, identities...)}
+		first := map[string]string{}
+		failed := false
+		for range rapid.IntRange(1, 25).Draw(t, "steps") {
+			switch rapid.IntRange(0, 9).Draw(t, "what") {
+			case 0:
+				items.down = !items.down
+				failed = true
+			case 1:
+				templates.down = !templates.down
+				failed = true
+			case 2:
+				items.lose()
+				failed = true
+			case 3:
+				_, _ = replicas[rapid.IntRange(0, 2).Draw(t, "replica")].Poll()
+			default:
+				var all []Listing
+				for _, upstream := range []string{"a", "b"} {
+					all = append(all, list(upstream, rapid.SliceOfNDistinct(rapid.SampledFrom(pool), 0, 5, rapid.ID).Draw(t, upstream)...))
+				}
+				c := Build(names, replicas[rapid.IntRange(0, 2).Draw(t, "replica")], nil, all)
+				for _, kind := range Kinds {
+					for _, it := range c.Items(kind) {
+						key := kind.String() + " " + it.Visible
+						if owner, ok := first[key]; ok && owner != it.Upstream && !failed {
+							t.Fatalf("%s was %s's and is %s's", key, owner, it.Upstream)
+						}
+						first[key] = it.Upstream
+					}
+				}
+			}
+		}
+		items.down, templates.down = false, false
+		for range 3 {
+			for _, o := range replicas {
+				if _, err := o.Poll(); err != nil {
+					t.Fatal(err)
+				}
+				Build(names, o, nil, nil)
+			}
+		}
+		known := func(o *Owners) string {
+			out := map[ownerKey]string{}
+			for k, w := range o.owned {
+				out[k] = fmt.Sprint(w.upstream, w.pending, w.foreign)
+			}
+			return fmt.Sprint(out)
+		}
+		for _, o := range replicas[1:] {
+			if known(o) != known(replicas[0]) {
+				t.Fatalf("%s\n%s\n%v", known(replicas[0]), known(o), items.fields)
+			}
+		}
+	})
+}

@@ -1,0 +1,204 @@
+package ratelimit
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Bounds on one map of claims and on one call.
+const (
+	// maxClaims bounds the fields of a map. Further ones are not stored, and each replica
+	// decides on them by itself.
+	maxClaims = 1_000_000
+	// claimBatch bounds the claims of one call, so that it does not keep the server busy
+	// for longer than the calls for rate limits can wait.
+	claimBatch = 200
+	// claimScan is how many fields one call reads.
+	claimScan = 500
+	// claimsTTL is how long a map is kept that no replica uses.
+	claimsTTL = 30 * 24 * time.Hour
+	// holderTTL is how long a holder counts after the last replica that is configured with
+	// it has called.
+	holderTTL = 2 * time.Minute
+)
+
+// The scripts of claims. A map of claims is one hash: c: and the name of a field with its
+// holder, h: and each holder with the time up to which it counts, and born and count, which
+// together are the version.
+var (
+	// ARGV: the life of the map and that of a holder in milliseconds, the version that the
+	// claims are made for or an empty text, the bound, the number of own holders and these,
+	// and of each claim the field and the position of its holder. The reply is the version
+	// before and after, and the holder of each field, empty where the map is full; the
+	// version before alone when it is another than the one given.
+	//
+	// A field keeps its holder, except where its name is that of the holder that claims it,
+	// where its name is of none of the own holders, and where it no longer counts.
+	claimsClaim = redis.NewScript(`
+local key, t = KEYS[1], redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local born, count = redis.call('HGET', key, 'born'), redis.call('HGET', key, 'count') or '0'
+local before = born and born .. '.' .. count or ''
+if ARGV[3] ~= '' and ARGV[3] ~= before then return {before} end
+if not born then
+  born = t[1] .. '-' .. t[2]
+  redis.call('HSET', key, 'born', born)
+end
+local function name(holder) return string.match(holder, '^%S* (.*)$') or holder end
+local n, own = tonumber(ARGV[5]), {}
+for i = 6, 5 + n do
+  own[name(ARGV[i])] = true
+  redis.call('HSET', key, 'h:' .. ARGV[i], string.format('%.0f', now + ARGV[2]))
+end
+local out, size, changed = {before, ''}, redis.call('HLEN', key), false
+for i = 6 + n, #ARGV, 2 do
+  local field, holder = 'c:' .. ARGV[i], ARGV[5 + ARGV[i + 1]]
+  local held = redis.call('HGET', key, field)
+  local free = not held
+  if held and held ~= holder then
+    local counts = tonumber(redis.call('HGET', key, 'h:' .. held) or '0') >= now
+    free = name(held) == name(holder) or not own[name(held)] or not counts
+  end
+  if free and (held or size < tonumber(ARGV[4])) then
+    if not held then size = size + 1 end
+    redis.call('HSET', key, field, holder)
+    held, changed = holder, true
+  end
+  out[#out + 1] = held or ''
+end
+if changed then count = redis.call('HINCRBY', key, 'count', 1) end
+redis.call('PEXPIRE', key, ARGV[1])
+out[2] = born .. '.' .. count
+return out
+`)
+	// ARGV: of each field that is given up its name and the name of its holder.
+	claimsDrop = redis.NewScript(`
+local key, n = KEYS[1], 0
+for i = 1, #ARGV, 2 do
+  local held = redis.call('HGET', key, 'c:' .. ARGV[i])
+  if held and (string.match(held, '^%S* (.*)$') or held) == ARGV[i + 1] then n = n + redis.call('HDEL', key, 'c:' .. ARGV[i]) end
+end
+if n > 0 then redis.call('HINCRBY', key, 'count', 1) end
+return n
+`)
+)
+
+// Claims are fields of which each has the holder that claimed it first, over all replicas
+// that share the store. A holder is a text without spaces, a space and a name. Each call is atomic in the server, and fails like Allow. The name
+// must not be chosen by a client. It is safe for concurrent use.
+type Claims struct {
+	r   *Redis
+	key string
+}
+
+// Claims returns the claims of a name. Those of a nil Redis must not be used.
+func (r *Redis) Claims(name string) *Claims {
+	return &Claims{r: r, key: r.prefix + "{claims:" + name + "}"}
+}
+
+// Claim gives each field that nobody holds to the holder at the same index, and returns
+// who holds each, empty where the store takes no more. own are all holders that this replica
+// is configured with. A field is free as well when its holder has a name that none of own
+// has, or when no replica has been configured with it for two minutes; the holder of the
+// same name takes it over. With a version the claims are made for that version of the map:
+// where before is another, nothing was claimed and kept is nil. before and after are the
+// versions of the map, before is empty where there was none.
+func (c *Claims) Claim(ctx context.Context, own, fields, holders []string, version string) (kept []string, before, after string, err error) {
+	kept = make([]string, 0, len(fields))
+	for first := true; first || len(fields) > 0; first = false {
+		n := min(len(fields), claimBatch)
+		answer, err := c.claim(ctx, own, fields[:n], holders[:n], version)
+		switch {
+		case err != nil:
+			return nil, "", "", err
+		case len(answer) == 1:
+			return nil, answer[0], answer[0], nil
+		case len(answer) != 2+n:
+			return nil, "", "", errAnswer
+		}
+		switch {
+		case first:
+			before = answer[0]
+		case answer[0] != after && version == "":
+			before = "?" // another replica changed the map between two batches
+		}
+		fields, holders, kept, after = fields[n:], holders[n:], append(kept, answer[2:]...), answer[1]
+		if version != "" {
+			version = after
+		}
+	}
+	return kept, before, after, nil
+}
+
+func (c *Claims) claim(ctx context.Context, own, fields, holders []string, version string) (answer []string, err error) {
+	args := []any{millis(claimsTTL), millis(holderTTL), version, maxClaims, len(own)}
+	at := make(map[string]string, len(own))
+	for i, holder := range own {
+		args = append(args, holder)
+		at[holder] = strconv.Itoa(i + 1)
+	}
+	for i, field := range fields {
+		args = append(args, field, at[holders[i]])
+	}
+	err = c.r.call(ctx, c.key, func(ctx context.Context) (err error) {
+		answer, err = claimsClaim.Run(ctx, c.r.client, []string{c.key}, args...).StringSlice()
+		return err
+	})
+	return answer, err
+}
+
+// Load returns all fields with their holders, and the version that they have at least:
+// empty for a map that does not exist.
+func (c *Claims) Load(ctx context.Context) (fields map[string]string, version string, err error) {
+	err = c.r.call(ctx, c.key, func(ctx context.Context) error {
+		got, err := c.r.client.HMGet(ctx, c.key, "born", "count").Result()
+		if err == nil && len(got) == 2 {
+			if born, ok := got[0].(string); ok {
+				count, ok := got[1].(string)
+				if !ok {
+					count = "0"
+				}
+				version = born + "." + count
+			}
+		}
+		return err
+	})
+	fields = map[string]string{}
+	for cursor := uint64(0); err == nil && version != ""; {
+		var page []string
+		err = c.r.call(ctx, c.key, func(ctx context.Context) (err error) {
+			page, cursor, err = c.r.client.HScan(ctx, c.key, cursor, "c:*", claimScan).Result()
+			return err
+		})
+		for i := 0; i+1 < len(page); i += 2 {
+			fields[strings.TrimPrefix(page[i], "c:")] = page[i+1]
+		}
+		if cursor == 0 {
+			break
+		}
+	}
+	return fields, version, err
+}
+
+// Drop gives up fields, each where its holder has the name at the same index.
+func (c *Claims) Drop(ctx context.Context, fields, names []string) error {
+	for len(fields) > 0 {
+		n := min(len(fields), claimBatch)
+		var args []any
+		for i := range n {
+			args = append(args, fields[i], names[i])
+		}
+		fields, names = fields[n:], names[n:]
+		err := c.r.call(ctx, c.key, func(ctx context.Context) error {
+			return claimsDrop.Run(ctx, c.r.client, []string{c.key}, args...).Err()
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

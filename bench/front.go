@@ -22,7 +22,7 @@ import (
 	"svc/gateway/upstream"
 )
 
-// frontRole is the least proxy that can stand on the gateway's upstream client:
+// frontRole is the least proxy that can be built on the gateway's upstream client:
 // net/http in front, or the gateway's own server, and no check of anything. What the
 // gateway costs above the latter is the gateway's own doing; what that costs above
 // nginx is the HTTP stack's.

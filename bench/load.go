@@ -21,7 +21,7 @@ type loadSpec struct {
 	Addr     string
 	Tool     string
 	Keys     []string
-	Modern   bool // the client speaks 2026-07-28
+	Modern   bool // the client supports 2026-07-28
 	Conns    int
 	Rate     int // requests a second; 0 is a closed loop
 	Warmup   time.Duration

@@ -80,7 +80,7 @@ func isBase(name string) bool { return strings.HasPrefix(name, "base") }
 func isGoverned(name string) bool { return strings.HasSuffix(name, "governed") }
 
 // isModern reports whether a target is called by clients of 2026-07-28, before an upstream
-// that speaks it (modern), or one that has sessions (translated).
+// that supports it (modern), or one that has sessions (translated).
 func isModern(name string) bool { return name == "modern" || name == "translated" }
 
 func parseOptions(args []string) (*options, error) {

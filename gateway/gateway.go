@@ -53,7 +53,7 @@ type Options struct {
 	Load func() (*config.File, error)
 	// Logger receives what an operator should know; discards when nil.
 	Logger *slog.Logger
-	// Version is told to upstreams that the gateway opens sessions at.
+	// Version is sent to upstreams that the gateway opens sessions at.
 	Version string
 	// LicenseKey is the build's own public key in PEM, used when the
 	// configuration names none; may be empty.
@@ -71,7 +71,7 @@ type Options struct {
 	// Roots are the authorities that are trusted when the keys of a token issuer
 	// and client metadata are fetched; those of the system when nil.
 	Roots *x509.CertPool
-	// Now tells the time; time.Now when nil.
+	// Now returns the time; time.Now when nil.
 	Now func() time.Time
 
 	openAudit audit.OpenFunc // of tests whose disk fails

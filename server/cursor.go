@@ -50,7 +50,7 @@ func (q *query) cursorPage(list byte, limit int) cursorPage {
 	return p
 }
 
-// withOneMore is the page and the item behind it, which tells whether a page follows.
+// withOneMore is the page and the item behind it, whose presence shows that a page follows.
 func (p cursorPage) withOneMore() store.Page {
 	p.Limit++
 	return p.Page

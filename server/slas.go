@@ -11,7 +11,7 @@ import (
 	"svc/store"
 )
 
-// wireSLA adds to a target where it stands now: status is computed when it is
+// wireSLA adds its current figures to a target: status is computed when it is
 // read, over the evaluation period that ends now.
 func wireSLA(ctx context.Context, t store.TenantTraces, target store.SLATarget, now time.Time) (api.SLATarget, error) {
 	stats, err := t.Stats(ctx, evaluationWindow(target.AgentID, target.EvaluationPeriod, now))

@@ -18,12 +18,12 @@ type AuditHead struct {
 	// ReportedAt is when the head was stored.
 	ReportedAt time.Time
 	// Earlier are heads that a later report contradicted, newest first: the file
-	// was cut back, replaced or begun anew after them. At most MaxEarlierHeads are
+	// was cut back, replaced or begun again after them. At most MaxEarlierHeads are
 	// kept; the oldest half and the highest stay.
 	Earlier []EarlierHead
 	// Passed are heads that later ones went on from, newest first: at most
 	// MaxPassedHeads, fewer the older they are, and the oldest of all. The file
-	// must hold these lines too; a chain that was written anew does not. A
+	// must hold these lines too; a chain that was written again does not. A
 	// contradiction empties the list.
 	Passed []EarlierHead
 	// Offered are other keys that signed reports about the gateway and were

@@ -34,7 +34,7 @@ var figures = []string{"ms", "cost", "score"}
 //
 //	agent:support status:error,blocked tool:"delete order" -env:staging ms:>500 refund
 //
-// Case does not matter; a text may stand anywhere in the field; several values
+// Case does not matter; a text may occur anywhere in the field; several values
 // of a term are alternatives; "-" turns a term around.
 func parseFilter(s string) (filter, error) {
 	var f filter
@@ -70,7 +70,7 @@ func CheckFilter(s string) error {
 	return err
 }
 
-// fieldName tells whether what stands before a colon is meant as a field: a
+// fieldName reports whether the text before a colon is meant as a field: a
 // word, and not the beginning of a URL or of a quoted text.
 func fieldName(s string) bool {
 	if s == "" || len(s) > 12 {

@@ -118,7 +118,7 @@ type Plane interface {
 	ListViolations(ctx context.Context, q client.ViolationQuery) (api.List[api.SLAViolation], error)
 }
 
-// gap tells whether a stream refused the place where it should go on: the
+// gap reports whether a stream refused the place where it should go on: the
 // control plane has another history than the one that was followed.
 func gap(err error) bool {
 	var answer *client.Error

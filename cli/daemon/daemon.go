@@ -15,7 +15,7 @@ import (
 // Options say how a process lives. The zero value is usable: no signals, no
 // hooks, an immediate shutdown when the context ends.
 type Options struct {
-	// Logger hears about starts, reloads, shutdowns and failed connections;
+	// Logger receives lines on starts, reloads, shutdowns and failed connections;
 	// nil discards.
 	Logger *slog.Logger
 
@@ -39,7 +39,7 @@ type Options struct {
 	// was told to end. Default 15 s.
 	CloseTimeout time.Duration
 
-	// NotifySocket is NOTIFY_SOCKET of systemd; empty tells nobody.
+	// NotifySocket is NOTIFY_SOCKET of systemd; empty notifies nobody.
 	NotifySocket string
 
 	// Watchdog is the interval systemd wants to hear from the process in;

@@ -1,5 +1,5 @@
 // Package daemon runs HTTP handlers as a process: it listens, reloads on
-// SIGHUP, drains on SIGTERM or SIGINT, tells systemd, and closes what was
+// SIGHUP, drains on SIGTERM or SIGINT, notifies systemd, and closes what was
 // opened in reverse order.
 //
 // It owns listeners, HTTP server limits, signals and the order of shutdown. It

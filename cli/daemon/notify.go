@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// notifier tells systemd about the state of the process (sd_notify). Its zero
-// value tells nobody.
+// notifier notifies systemd about the state of the process (sd_notify). Its zero
+// value notifies nobody.
 type notifier struct {
 	socket string // value of NOTIFY_SOCKET
 }

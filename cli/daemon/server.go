@@ -222,7 +222,7 @@ func (s *server) accept() net.Listener {
 	ln := socket.NewListener(s.ln, socket.Limits{
 		WriteTimeout: s.writeTimeout, PerAddress: s.perAddress, Refused: s.refuseOne,
 	})
-	if s.tls == nil || s.calls != "" { // which speaks it itself
+	if s.tls == nil || s.calls != "" { // which does TLS itself
 		return ln
 	}
 	return tls.NewListener(ln, s.tls)

@@ -3,7 +3,7 @@
 // staff ([NewHandbook]), served over MCP with the official Go SDK.
 //
 // It owns the tools and their made-up data, which live in memory and start
-// anew with every server. It leaves policy to the gateway: the tool that
+// once more with every server. It leaves policy to the gateway: the tool that
 // deletes customers works here, and a direct caller may use it.
 package demo
 
@@ -47,7 +47,7 @@ func NewShop(version string, log *slog.Logger) http.Handler {
 }
 
 // The two servers are of different protocol generations, so that the demo shows what a
-// gateway does between them: the shop speaks the revisions with sessions, the handbook
+// gateway does between them: the shop supports the revisions with sessions, the handbook
 // 2026-07-28 alone.
 
 // legacyOnly refuses the stateless revision.
@@ -72,7 +72,7 @@ func statelessOnly(next http.Handler) http.Handler {
 	})
 }
 
-// refuseRevision answers that the server speaks other revisions (2026-07-28,
+// refuseRevision answers that the server supports other revisions (2026-07-28,
 // UnsupportedProtocolVersion).
 func refuseRevision(w http.ResponseWriter, r *http.Request, supported ...string) {
 	var envelope struct {

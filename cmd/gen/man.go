@@ -73,7 +73,7 @@ func manPage(cmd *cobra.Command) []byte {
 	return p.Bytes()
 }
 
-// arguments is what stands behind the command in its usage line.
+// arguments is what follows the command in its usage line.
 func arguments(cmd *cobra.Command) string {
 	if cmd.HasAvailableSubCommands() {
 		return "COMMAND"
@@ -138,7 +138,7 @@ func (p *page) text(s string) {
 	}
 }
 
-// verbatim writes lines as they stand.
+// verbatim writes lines as they are.
 func (p *page) verbatim(s string) {
 	p.WriteString(".EX\n")
 	for _, line := range strings.Split(strings.Trim(s, "\n"), "\n") {

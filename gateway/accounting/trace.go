@@ -9,7 +9,7 @@ import (
 	"svc/gateway/upstream"
 )
 
-// place is where a request stands in its trace, as far as anyone has asked.
+// place is the position of a request in its trace, as far as anyone has asked.
 type place struct {
 	telemetry.Trace
 	known      bool

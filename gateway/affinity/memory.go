@@ -30,7 +30,7 @@ type entry struct {
 }
 
 // NewMemory returns an empty map of at most max entries, at least one, that
-// live for ttl. now tells the time.
+// live for ttl. now returns the time.
 func NewMemory(max int, ttl time.Duration, now func() time.Time) *Memory {
 	if max < 1 {
 		max = 1

@@ -41,7 +41,7 @@ type Request struct {
 // Pins compares what upstreams list with the definitions that were approved
 // (upstreams[].pin_tools).
 type Pins interface {
-	// Cut takes what is withheld out of an upstream's answer m. resumed tells that nobody
+	// Cut takes what is withheld out of an upstream's answer m. resumed is set when nobody
 	// knows what was asked. ok is false for an answer that could be read in two ways.
 	Cut(ctx context.Context, upstream string, asked *mcp.Message, resumed bool, m *mcp.Message) (ok bool)
 }

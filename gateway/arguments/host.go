@@ -89,7 +89,7 @@ func authorityOf(value string) (string, bool) {
 	switch {
 	case ok && slices.Contains(special, scheme):
 		rest = strings.TrimLeft(rest, `/\`)
-		// Programs that do not read \ as / take what stands before an @ behind it for user
+		// Programs that do not read \ as / take the text before an @ behind it for user
 		// information, and go to the host behind the @.
 		strict := rest
 		if i := strings.IndexAny(rest, "/?#"); i >= 0 {
@@ -153,7 +153,7 @@ func digits(s string) bool {
 }
 
 // parseHost returns a host in one spelling: names in lower case and ASCII without a dot
-// at the end, addresses as [netip.Addr] writes them, IPv4 also where it stands in IPv6.
+// at the end, addresses as [netip.Addr] writes them, IPv4 also where it is in IPv6.
 func parseHost(host string) (string, bool) {
 	if inner, ok := strings.CutPrefix(host, "["); ok {
 		inner, ok = strings.CutSuffix(inner, "]")
@@ -181,7 +181,7 @@ func parseHost(host string) (string, bool) {
 	return parseIPv4(name)
 }
 
-// forbidden reports whether a character can stand in no domain.
+// forbidden reports whether a character can occur in no domain.
 func forbidden(r rune) bool {
 	return r <= ' ' || r >= 0x7F || strings.ContainsRune(`#/:<>?@[\]^|%`, r)
 }

@@ -10,7 +10,7 @@ import (
 type decimal struct {
 	negative bool
 	// digits has no zero at either end; empty for zero. It may share memory with the text,
-	// where the digits stand in one piece.
+	// where the digits are in one piece.
 	digits, more []byte
 	point        int64
 }

@@ -15,7 +15,7 @@ const decodings = 3
 // false for a value that programs read in different ways.
 func cleanPath(value string) (clean string, ok bool) {
 	if len(value) >= 5 && strings.EqualFold(value[:5], "file:") {
-		// What stands behind ? or # is no part of the path of a URL, and is one of the
+		// The text behind ? or # is no part of the path of a URL, and is one of the
 		// path of a program that only takes off the scheme; controls some programs drop.
 		value = value[5:]
 		if !strings.HasPrefix(value, "///") || strings.ContainsAny(value, "?#") || strings.ContainsFunc(value, control) {

@@ -168,7 +168,7 @@ func (v *Values) object(n *node, at mcp.Span) {
 }
 
 // goOn goes on into what was found of the named steps of a node in an object or array,
-// and takes them off the stack. items tells whether there was anything for a *.
+// and takes them off the stack. items reports whether there was anything for a *.
 func (v *Values) goOn(n *node, base int, items bool) {
 	for i, c := range n.named {
 		switch o := v.open[base+i]; {

@@ -166,7 +166,7 @@ func (c *Catalog) Owner(owners *Owners, kind Kind, visible string) (upstream str
 
 // Page returns up to limit items of a kind that the caller may see, beginning
 // behind the item named by after, or with the first one when after is empty. more
-// tells that further items follow. ok is false when after names nothing that was
+// reports that further items follow. ok is false when after names nothing that was
 // ever in its place.
 func (c *Catalog) Page(kind Kind, after string, limit int, keep func(*Item) bool) (page []*Item, more, ok bool) {
 	from := 0

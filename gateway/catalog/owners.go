@@ -83,7 +83,7 @@ type ownersFileUpstream struct {
 // OpenOwners reads the owners from a file; an empty path keeps them in memory.
 // What belonged to upstreams that are not in identities, or that have changed, is
 // released. A file that cannot be read is an error, and the owners are empty:
-// whoever goes on without it lets the next lists decide anew.
+// whoever goes on without it lets the next lists decide again.
 func OpenOwners(path string, identities []Identity) (*Owners, error) {
 	o := &Owners{path: path, owned: map[ownerKey]*owned{}, count: map[string]int{}, digests: make(map[string]string, len(identities))}
 	for _, id := range identities {

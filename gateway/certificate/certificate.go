@@ -30,7 +30,7 @@ type Served struct {
 	clientCA []byte // content of client_ca; empty without one
 }
 
-// verifies tells whether a client that has proved to own the certificate of its
+// verifies reports whether a client that has proved to own the certificate of its
 // connection would still be accepted.
 func (s *Served) verifies(state *tls.ConnectionState) bool {
 	if s.ClientCAs == nil {

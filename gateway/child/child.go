@@ -118,7 +118,7 @@ func (p *Process) End() {
 // Kill ends the program and all that it started at once. It does not wait.
 func (p *Process) Kill() { p.killed.Do(p.control.kill) }
 
-// Isolation is what stands between a program and the gateway here.
+// Isolation is what separates a program from the gateway here.
 type Isolation struct {
 	// Landlock is set where folders can be hidden from a program.
 	Landlock bool

@@ -87,7 +87,7 @@ func (r *Resolver) Client(peer netip.Addr, forwarded, xForwardedFor []string) ne
 	return peer
 }
 
-// Conflict tells whether a trusted peer sent both headers, with different
+// Conflict reports whether a trusted peer sent both headers, with different
 // clients, while none of them is selected: proxies that maintain one of them
 // often pass the other one on as the client wrote it.
 func (r *Resolver) Conflict(peer netip.Addr, forwarded, xForwardedFor []string) bool {

@@ -50,7 +50,7 @@ func (p *pass) email(at int) int {
 	return p.add(Email, start, end)
 }
 
-// localMark holds what may stand in a local part besides letters and digits.
+// localMark holds what may occur in a local part besides letters and digits.
 // Quotes, slashes and the like are allowed by the standard; in texts they stand
 // around an address far more often than inside.
 var localMark = [128]bool{'.': true, '_': true, '%': true, '+': true, '-': true, '\'': true, '&': true, '!': true, '#': true, '~': true, '$': true}
@@ -156,7 +156,7 @@ func (p *pass) inAuthority(start int) bool {
 	return false
 }
 
-// messageID reports whether a header stands before start that numbers messages.
+// messageID reports whether a header precedes start that numbers messages.
 func (p *pass) messageID(start int) bool {
 	var buf [24]byte
 	return start > 0 && p.text[start-1] == '<' &&
@@ -203,13 +203,13 @@ func (p *pass) reverseName(i int) bool {
 	return p.text[i] == '.' && i+1 < len(p.text) && class[p.text[i+1]]&letter != 0
 }
 
-// versionWords stand before four numbers that are no address.
+// versionWords precede four numbers that are no address.
 var versionWords = newVocabulary("versionWords")
 
-// addressWords stand before addresses.
+// addressWords precede addresses.
 var addressWords = newVocabulary("addressWords")
 
-// versioned reports whether what stands before start makes four numbers a
+// versioned reports whether the text before start makes four numbers a
 // version: a word for it, or a name and a slash as in Chrome/120.0.0.0.
 func (p *pass) versioned(start int) bool {
 	t := p.text

@@ -66,7 +66,7 @@ func (p *pass) privateKey(start int) int {
 	return p.add(PrivateKey, start, end)
 }
 
-// inBlock reports what may stand between BEGIN and END: base64, header lines,
+// inBlock reports what may occur between BEGIN and END: base64, header lines,
 // and line breaks, also those written as \n.
 func inBlock(c byte) bool {
 	return isWord(c) || c <= ' ' || c == '+' || c == '/' || c == '=' || c == '-' || c == ':' || c == ',' || c == '\\' || c == '.' || c == '(' || c == ')' || c == '"' || c == '\'' || c == '@'

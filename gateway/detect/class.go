@@ -5,7 +5,7 @@ const (
 	letter byte = 1 << iota
 	digit
 	underscore
-	mark // @ : - which may stand in the middle of a finding
+	mark // @ : - which may occur in the middle of a finding
 
 	word = letter | digit | underscore
 )

@@ -5,13 +5,13 @@ import "bytes"
 // phoneContext is how far before a number a word is looked for, in bytes.
 const phoneContext = 40
 
-// phoneWords stand before phone numbers.
+// phoneWords precede phone numbers.
 var phoneWords = newVocabulary("phoneWords")
 
-// notPhoneWords stand before other numbers.
+// notPhoneWords precede other numbers.
 var notPhoneWords = newVocabulary("notPhoneWords")
 
-// phoneContext reports whether a word for phone stands before start.
+// phoneContext reports whether a word for phone precedes start.
 func (p *pass) phoneContext(buf []byte, start int) bool {
 	return phoneWords.in(p.context(buf, start))
 }
@@ -83,7 +83,7 @@ func (p *pass) rightAfter(near []byte) bool {
 	return at >= 0 && len(near)-at <= 20 && bytes.IndexByte(near[at:], ')') < 0 && bytes.IndexByte(near[at:], '\n') < 0
 }
 
-// closes reports whether the bracket that stands before the run closes after its
+// closes reports whether the bracket that precedes the run closes after its
 // first group.
 func (p *pass) closes(r *run, g int) bool {
 	if g < 2 || r.g < 2 {

@@ -179,7 +179,7 @@ func (p *pass) card(r *run) int {
 	return 0
 }
 
-// cardWords stand before card numbers; notCardWords before long numbers that
+// cardWords precede card numbers; notCardWords before long numbers that
 // are none.
 var (
 	cardWords    = newVocabulary("cardWords")
@@ -250,7 +250,7 @@ func divider(gap []byte) byte {
 	return gap[0]
 }
 
-// gap returns what stands before group i.
+// gap returns the text before group i.
 func (r *run) gap(t []byte, i int) []byte { return t[r.groups[i-1].end:r.groups[i].start] }
 
 // luhn checks the check digit of ASCII digits.
@@ -297,7 +297,7 @@ var issuers = func() (all []issuer) {
 // issuer is a range of first digits, and how long its numbers are.
 type issuer struct{ low, high, min, max int }
 
-// ssnWords stand before social security numbers.
+// ssnWords precede social security numbers.
 var ssnWords = newVocabulary("ssnWords")
 
 // ssn returns the end of a social security number that the run begins with, or 0.

@@ -11,11 +11,11 @@ const (
 	maxCommand  = 4096 // from curl to the end of its command
 )
 
-// place is where a password stands that the pass will come to. Its user is read
+// place is the position of a password that the pass will come to. Its user is read
 // first, since keys and mail addresses may be found there.
 type place struct{ start, end int }
 
-// colon looks at a colon, which stands before passwords and in addresses.
+// colon looks at a colon, which precedes passwords and in addresses.
 func (p *pass) colon(i int) int {
 	if p.want&wantAPIKey != 0 {
 		if i+1 == p.password.start {
@@ -33,7 +33,7 @@ func (p *pass) colon(i int) int {
 }
 
 // userInfo looks for a password in the authority of an address that begins at
-// start: what stands between its first colon and its last @.
+// start: the text between its first colon and its last @.
 func (p *pass) userInfo(start int) {
 	t := p.text[start:min(len(p.text), start+maxUserInfo)]
 	colon, at := -1, -1
@@ -51,7 +51,7 @@ func (p *pass) userInfo(start int) {
 	p.expect(t, start, 0, colon, at)
 }
 
-// inUserInfo reports whether a byte may stand between :// and the end of the host.
+// inUserInfo reports whether a byte may occur between :// and the end of the host.
 func inUserInfo(c byte) bool {
 	switch c {
 	case '/', '?', '#', '"', '\'', '`', '<', '>', '\\', '|':

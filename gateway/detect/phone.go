@@ -56,7 +56,7 @@ func (p *pass) phone(r *run) (start, end int) {
 	return 0, 0
 }
 
-// touching reports that what stands before i belongs to an escape or to a
+// touching reports that the text before i belongs to an escape or to a
 // script without spaces.
 func touching(t []byte, i int) bool {
 	return i > 1 && t[i-2] == '\\' && (t[i-1] == 'n' || t[i-1] == 't' || t[i-1] == 'r')
@@ -118,7 +118,7 @@ func (p *pass) yearFollows(r *run, g int) bool {
 	return (year == "19" || year == "20") && x.end < len(p.text) && p.text[x.end] == '-' && g+2 < r.g && r.groups[g+1].len() == 2 && r.groups[g+2].len() == 2
 }
 
-// phoneGap reports whether what stands between two groups is written in phone
+// phoneGap reports whether the text between two groups is written in phone
 // numbers. Brackets must close.
 func (p *pass) phoneGap(r *run, g int, foreign bool) bool {
 	gap := string(p.text[r.groups[g-1].end:r.groups[g].start])

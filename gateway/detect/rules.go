@@ -7,7 +7,7 @@ import (
 )
 
 // rule is a feature: an anchor, phrases that are near it, and how much that says by itself, in nats of what
-// it leaves open. A rule from about 1.6 nats on decides alone; the others add up where they stand together.
+// it leaves open. A rule from about 1.6 nats on decides alone; the others add up where they are together.
 type rule struct {
 	name   string // family: what it is
 	anchor string // meanings of which one must be there

@@ -2,7 +2,7 @@ package detect
 
 import "bytes"
 
-// Match is a finding: an entity and where it stands in the text, in bytes.
+// Match is a finding: an entity and where it is in the text, in bytes.
 type Match struct {
 	Entity     Entity
 	Start, End int
@@ -148,7 +148,7 @@ func (p *pass) word(start, end int, flags byte) int {
 	return end
 }
 
-// unescaped returns where a word begins when what stands before it makes its
+// unescaped returns where a word begins when the text before it makes its
 // first letters part of an escape: \n of program text, %3D of addresses.
 func (p *pass) unescaped(start, end int) int {
 	if start == 0 {
@@ -186,7 +186,7 @@ func (p *pass) add(e Entity, start, end int) int {
 	return end
 }
 
-// context fills buf with what stands before i on its line, in small letters; at
+// context fills buf with the text before i on its line, in small letters; at
 // the start of a line that is the line before, at the start of the text the
 // name of the member.
 func (p *pass) context(buf []byte, i int) []byte {

@@ -42,7 +42,7 @@ func (p *pass) secret(start int) int {
 	return 0
 }
 
-// named reports that the name of a secret stands before a key.
+// named reports that the name of a secret precedes a key.
 func (p *pass) named(start, end int) bool {
 	var buf [looseContext]byte
 	return namesSecret(assignedName(p.context(buf[:], start)), keyWords) && !wordlike(p.text[start:end])
@@ -82,7 +82,7 @@ func (k *formedShape) end(t []byte, start int) int {
 // maxKey bounds how far a key of no fixed length reaches, in bytes.
 const maxKey = 512
 
-// in reports whether a byte may stand in the body of the key.
+// in reports whether a byte may occur in the body of the key.
 func (k *keyShape) in(c byte) bool {
 	switch k.chars {
 	case hexadecimal:

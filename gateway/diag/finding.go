@@ -80,7 +80,7 @@ type Finding struct {
 	Message string
 	// Hint says what to do; may be empty.
 	Hint string
-	// Pos is where it stands; zero until a loader fills it.
+	// Pos is where it is; zero until a loader fills it.
 	Pos Pos
 	// Excerpt is the line of the file, with secrets masked and long lines cut
 	// to a window; empty when not known. Caret is the place in it, counted in

@@ -100,7 +100,7 @@ func (a At) Infof(code, format string, args ...any) {
 	a.add(code, Info, fmt.Sprintf(format, args...))
 }
 
-// Path returns the path of the field, as it stands in a finding.
+// Path returns the path of the field, as findings show it.
 func (a At) Path() string { return a.path }
 
 func (a At) add(code string, s Severity, message string) {

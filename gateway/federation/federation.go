@@ -30,7 +30,7 @@ const Name = "svc"
 type Upstream struct {
 	Config    *upstream.Config
 	Transport transport.Transport
-	// Announcing is a transport for clients of 2026-07-28, whatever the upstream speaks,
+	// Announcing is a transport for clients of 2026-07-28, whatever the upstream supports,
 	// over which it is asked to announce changes; nil to ask for none.
 	Announcing transport.Transport
 }
@@ -94,7 +94,7 @@ type Federation struct {
 var _ transport.Transport = (*Federation)(nil)
 
 // New makes a federation. Nothing is asked before Run. Owners that cannot be read
-// are logged: the next lists decide anew.
+// are logged: the next lists decide again.
 func New(opts Options) (*Federation, error) {
 	f := &Federation{opts: opts, first: make(chan struct{}), private: newPrivateLists(opts.Now)}
 	var naming []catalog.Naming
@@ -231,7 +231,7 @@ func (f *Federation) Changed(upstream string) {
 }
 
 // Approved notifies that other definitions of an upstream are approved than before: its
-// lists are merged anew as they were read last, and those of each caller forgotten. A nil
+// lists are merged again as they were read last, and those of each caller forgotten. A nil
 // Federation has none.
 func (f *Federation) Approved(upstream string) {
 	if f == nil {

@@ -79,7 +79,7 @@ func (p *privateLists) get(ctx context.Context, key privateKey, upstream string,
 	}
 }
 
-// entry returns the entry of a key; mine tells that the caller has to fill it.
+// entry returns the entry of a key; mine is set when the caller has to fill it.
 func (p *privateLists) entry(key privateKey, upstream string) (e *privateEntry, mine bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -232,7 +232,7 @@ func (f *Federation) readPrivate(ctx context.Context, fd *feed, c *transport.Cal
 }
 
 // merge adds private lists to a view. offers are by the order of feeds, nil where none
-// was read. A caller whose lists are those of its request before is not merged anew.
+// was read. A caller whose lists are those of its request before is not merged again.
 func (f *Federation) merge(v *view, c *transport.Caller, offers []*lister.Offer, kinds []catalog.Kind) {
 	var listings []catalog.Listing
 	added := false

@@ -45,7 +45,7 @@ func (f *Federation) now() *snapshot {
 	return s
 }
 
-// rebuild merges the lists anew, reports what clients will not see, and notifies the
+// rebuild merges the lists again, reports what clients will not see, and notifies the
 // clients that watch.
 func (f *Federation) rebuild() *snapshot {
 	f.building.Lock()

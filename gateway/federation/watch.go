@@ -118,7 +118,7 @@ type watcher struct {
 	uris    []string // of resources that have changed
 }
 
-// watch opens a stream of changes of some kinds. first is what stands before them.
+// watch opens a stream of changes of some kinds. first is the text before them.
 func (f *Federation) watch(ctx context.Context, kinds []catalog.Kind, subscription, first []byte) (*watcher, *upstream.Response) {
 	w := &watcher{of: &f.watchers, kinds: kinds, subscription: subscription, wake: make(chan struct{}, 1)}
 	w.ctx, w.close = context.WithCancel(ctx)

@@ -1,4 +1,4 @@
-// Package generation finds out which generation of the protocol an upstream speaks:
+// Package generation finds out which generation of the protocol an upstream supports:
 // the one with sessions, up to 2025-11-25, which begins with initialize, or the
 // stateless one of 2026-07-28, which begins with server/discover. It asks; what is done
 // with the finding is the business of package translate.
@@ -37,10 +37,10 @@ const (
 	probeMethod = mcp.MethodDiscover
 )
 
-// Finding is which generations an upstream speaks. The zero value says that it is not
+// Finding is which generations an upstream supports. The zero value says that it is not
 // known.
 type Finding struct {
-	// Modern is set where it speaks 2026-07-28, Legacy where it speaks a revision
+	// Modern is set where it supports 2026-07-28, Legacy where it supports a revision
 	// before.
 	Modern, Legacy bool
 }
@@ -89,7 +89,7 @@ type Options struct {
 	Now     func() time.Time
 }
 
-// Finder finds out what one upstream speaks. It is safe for concurrent use.
+// Finder finds out what one upstream supports. It is safe for concurrent use.
 type Finder struct {
 	opts  Options
 	fixed bool
@@ -157,7 +157,7 @@ func (f *Finder) Speaks(ctx context.Context, caller *transport.Caller) Finding {
 }
 
 // MayAcceptInitialize reports whether an initialize is worth sending to an upstream that
-// named only the stateless revision: a server that speaks both may not say so. It is false
+// named only the stateless revision: a server that supports both may not say so. It is false
 // for a fixed revision, and once one was rejected, until the upstream is asked again.
 func (f *Finder) MayAcceptInitialize() bool { return !f.fixed && !f.rejected.Load() }
 

@@ -218,7 +218,7 @@ func (p *Pattern) Regex() string {
 	return b.String()
 }
 
-// Prefix returns the characters that every match starts with; whole tells that
+// Prefix returns the characters that every match starts with; whole reports that
 // anything that starts with them matches, exact that nothing else follows.
 func (p *Pattern) Prefix() (text string, whole, exact bool) {
 	if len(p.tokens) == 0 {

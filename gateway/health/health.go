@@ -23,7 +23,7 @@ type Options struct {
 	Now     func() time.Time
 }
 
-// License tells the state of a license at a moment; a *license.Checker does.
+// License returns the state of a license at a moment; a *license.Checker does.
 type License interface {
 	Status(now time.Time) license.Status
 }

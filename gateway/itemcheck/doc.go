@@ -1,4 +1,4 @@
-// Package itemcheck tells whether a client's SDK can read a tool, prompt, resource
+// Package itemcheck reports whether a client's SDK can read a tool, prompt, resource
 // or resource template that an upstream lists. One item that does not match the
 // schema of the protocol revision makes official SDKs reject the whole list, and
 // with it the items of all other upstreams.

@@ -30,7 +30,7 @@ func paramHeaders(at string, v any) string {
 
 type paramHeaderPass struct{ seen map[string]bool }
 
-// visit looks at one schema. property tells that the schema is that of a property,
+// visit looks at one schema. property is set when the schema is that of a property,
 // and reachable that only properties lead to it.
 func (p *paramHeaderPass) visit(at string, v any, property, reachable bool) string {
 	schema, ok := v.(map[string]any)

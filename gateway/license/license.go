@@ -9,7 +9,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// State is where a license stands in its life: gateway specification, States
+// State is the phase of a license's life: gateway specification, States
 // and transitions.
 type State uint8
 

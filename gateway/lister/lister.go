@@ -59,8 +59,8 @@ type List struct {
 	Kind catalog.Kind
 	// Items are the definitions, each one JSON value of a message that was scanned.
 	Items [][]byte
-	// Private tells that the list is meant for one caller alone. It is set for a
-	// scope that is not known; Scoped tells whether the upstream stated one.
+	// Private is set when the list is meant for one caller alone. It is set for a
+	// scope that is not known; Scoped is set when the upstream stated one.
 	Private, Scoped bool
 	// TTL is how long the list holds by the upstream's word, where HasTTL.
 	TTL    time.Duration

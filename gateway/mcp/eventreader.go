@@ -52,7 +52,7 @@ type EventReader struct {
 
 // NewEventReader returns a reader of the events in r, which may have at most
 // limit bytes each ([MaxEvent] when limit is not positive): fields and
-// comments, before joining. What stands between two events is bounded alike:
+// comments, before joining. The text between two events is bounded alike:
 // a stream of comments alone ends.
 func NewEventReader(r io.Reader, limit int) *EventReader {
 	if limit <= 0 {

@@ -1,6 +1,6 @@
 package mcp
 
-// Find returns where the value of a member of an object stands; the zero Span
+// Find returns where the value of a member of an object is; the zero Span
 // when the object has none of that name, or at is no object. The body must have
 // been scanned.
 func Find(body []byte, at Span, name string) Span {

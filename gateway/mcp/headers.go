@@ -76,7 +76,7 @@ func EncodeHeader(value string) string {
 	return encodedPrefix + base64.StdEncoding.EncodeToString([]byte(value)) + encodedSuffix
 }
 
-// mustEncode reports whether a value cannot stand in a header as it is.
+// mustEncode reports whether a value cannot occur in a header as it is.
 func mustEncode(value string) bool {
 	for i := 0; i < len(value); i++ {
 		if value[i] < ' ' || value[i] >= 0x7F {

@@ -23,5 +23,5 @@ func (i *Items) Name() []byte {
 	return TextValue(i.w.name.Of(i.w.b))
 }
 
-// Value returns where the current value stands.
+// Value returns where the current value is.
 func (i *Items) Value() Span { return i.w.value }

@@ -11,7 +11,7 @@ import "strings"
 // else. Where there is no cacheScope a modern answer gets one. An answer without
 // the list is returned as it is.
 //
-// changed tells whether the body is another one. ok is false when the result
+// changed reports whether the body is another one. ok is false when the result
 // could be read in two ways: a member whose name differs from the list's by case
 // alone, or a list that is no array.
 func FilterList(m *Message, member string, modern bool, keep func(name string) bool) (body []byte, changed, ok bool) {
@@ -51,7 +51,7 @@ func FilterList(m *Message, member string, modern bool, keep func(name string) b
 	return Splice(make([]byte, 0, len(m.Body)+32), m.Body, edits[:n]...), true, true
 }
 
-// findList returns where the list stands, the zero Span when the result has
+// findList returns where the list is, the zero Span when the result has
 // none.
 func findList(m *Message, member string) (list Span, ok bool) {
 	for it := members(m.Body, m.Spans.Result); it.next(); {
@@ -89,7 +89,7 @@ func CutList(m *Message, member string, keep func(element []byte) bool) (body []
 }
 
 // keepElements returns the array at a span with the elements that keep takes; cut
-// tells whether any was left out. Each is kept with what stands between it and
+// reports whether any was left out. Each is kept with the text between it and
 // the one before.
 func keepElements(body []byte, list Span, keep func(Span) bool) (kept []byte, cut bool) {
 	end, some := list.Start+1, false

@@ -155,7 +155,7 @@ func foldASCII(dst, name []byte) (folded []byte, ok bool) {
 	return dst, true
 }
 
-// member reads the value of a known member and remembers where it stands.
+// member reads the value of a known member and remembers where it is.
 func (s *scanner) member(f field, depth int) bool {
 	in := levelPlain
 	switch f {

@@ -38,7 +38,7 @@ func hashName(name []byte) uint64 {
 	return high ^ low
 }
 
-// nameSet tells whether a name came before in one object. The names of an
+// nameSet reports whether a name came before in one object. The names of an
 // object lie on the scanner's stack from base on, each as 32 bits of hash and
 // the offset of its text. The first few are looked for among their
 // predecessors when the filter cannot rule them out; an object with many

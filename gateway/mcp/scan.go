@@ -27,7 +27,7 @@ const (
 	kindTwice   = '!' // a member that came twice
 )
 
-// slot is where the value of a known member stands, and its kind.
+// slot is where the value of a known member is, and its kind.
 type slot struct {
 	start, end int32
 	kind       byte
@@ -67,7 +67,7 @@ func (s *scanner) refuse(f fault, at int) {
 	}
 }
 
-// unexpected ends the scan at a character that cannot stand there.
+// unexpected ends the scan at a character that cannot occur there.
 func (s *scanner) unexpected() bool {
 	if s.i >= len(s.b) {
 		return s.fail(faultTruncated, len(s.b))

@@ -40,7 +40,7 @@ func StripOutcome(m *Message) (body []byte, stripped int, ok bool) {
 	return stripContent(m.Body, result, content, true)
 }
 
-// folded returns where the value of a member of an object stands; ok is false
+// folded returns where the value of a member of an object is; ok is false
 // when the object has a member whose name differs by case alone.
 func folded(body []byte, object Span, name string) (value Span, ok bool) {
 	if !isObject(body, object) {
@@ -84,7 +84,7 @@ func stripContent(b []byte, object, content Span, modern bool) (body []byte, str
 }
 
 // keepBlocks returns the body with only the blocks that are no apps. Each is
-// kept with what stands between it and the one before.
+// kept with the text between it and the one before.
 func keepBlocks(body []byte, content Span) []byte {
 	out := make([]byte, 0, len(body))
 	out = append(out, body[:content.Start+1]...)

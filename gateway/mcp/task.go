@@ -26,7 +26,7 @@ func HasOutcome(m *Message) bool {
 	return !ok || result.Present()
 }
 
-// taskOf returns where a task stands in the message that tells of it.
+// taskOf returns where a task is in the message that tells of it.
 func taskOf(m *Message) Span {
 	switch {
 	case m.Method == NotificationTasks:
@@ -63,7 +63,7 @@ func ListenTasks(m *Message) (handles []string, alone bool) {
 	return handles, alone
 }
 
-// memberOf returns where the value of a member of an object stands; absent when
+// memberOf returns where the value of a member of an object is; absent when
 // the span is no object or has no such member.
 func memberOf(body []byte, object Span, name string) Span {
 	if !isObject(body, object) {

@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// appendUnescaped appends the value of a string, given what stands between its
+// appendUnescaped appends the value of a string, given the text between its
 // quotes. The text must have been scanned: escapes are not checked again.
 func appendUnescaped(dst, text []byte) []byte {
 	for {

@@ -13,7 +13,7 @@ const (
 	TextNumber                 // a number
 )
 
-// Text is one piece of text inside a body: where it stands as written, quotes
+// Text is one piece of text inside a body: where it is as written, quotes
 // included, and what it is.
 type Text struct {
 	At   Span

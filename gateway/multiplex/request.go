@@ -202,7 +202,7 @@ func (r *Request) Untrack(ctx context.Context) {
 // RejectStopped answers a server's request in the place of the client, whose answer to
 // it was refused, whatever refused it: the call that it belongs to would wait for the
 // answer for ever. It does so once. version is the revision in which the upstream is
-// spoken to, empty for its own.
+// addressed, empty for its own.
 func (r *Request) RejectStopped(ctx context.Context, refused *refusal.Refusal, requestID, version string) {
 	s, m := r.Sessions, r.Message
 	if r.rejected || m.Kind != mcp.Response || len(m.ID) == 0 {

@@ -25,7 +25,7 @@ type Options struct {
 	Logger  *slog.Logger
 	Now     func() time.Time
 	// Changed notifies that other definitions of an upstream are approved than before, so
-	// that its lists are merged anew; nil for nobody.
+	// that its lists are merged again; nil for nobody.
 	Changed func(upstream string)
 }
 
@@ -33,13 +33,13 @@ type Options struct {
 // for concurrent use; a nil Guard guards nothing.
 type Guard struct {
 	opts Options
-	// path is the file of approved definitions, and given tells that the configuration
+	// path is the file of approved definitions, and given is set when the configuration
 	// names it: then nothing is approved because it was the first to be listed.
 	path  string
 	given bool
-	// lost tells that the gateway ran before and its state is gone.
+	// lost is set when the gateway ran before and its state is gone.
 	lost bool
-	// federated tells that the lists of upstreams are read by package federation.
+	// federated is set when the lists of upstreams are read by package federation.
 	federated bool
 	interval  time.Duration
 	upstreams map[string]*guarded
@@ -65,7 +65,7 @@ func FileOf(f *config.File) (path string, given bool) {
 // Open returns the guard of a validated configuration, nil where no upstream has
 // pin_tools. The error is that of a file of pins that cannot be read, and with block also
 // of one that is not there. It asks no upstream. It comes before the audit file is opened,
-// which tells whether the gateway ran before.
+// which reports whether the gateway ran before.
 func Open(f *config.File, targets map[string]*transport.Upstream, o Options) (*Guard, error) {
 	g := &Guard{opts: o, federated: f.Federation.Enabled, interval: f.Federation.RefreshInterval, upstreams: map[string]*guarded{}}
 	if g.opts.Logger == nil {

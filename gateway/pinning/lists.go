@@ -94,7 +94,7 @@ func approved(p *pins.Pins, pin pins.Pin) bool {
 	return p.Status(pin.Subject, pin.Definition.Digest) == pins.Approved
 }
 
-// judge tells of each item whether it is approved, and adds those that have a name to
+// judge decides for each item whether it is approved, and adds those that have a name to
 // listed. A name of which one definition is not approved has none that is.
 func (u *guarded) judge(kind pins.Kind, items [][]byte, p *pins.Pins, listed *[]pins.Pin) []bool {
 	keep := make([]bool, len(items))
@@ -134,7 +134,7 @@ func (g *Guard) For(c *transport.Caller) *View {
 }
 
 // Cut takes what is not approved out of an upstream's answer to a list request, to
-// initialize and to server/discover. resumed tells that nobody knows what was asked. ok is
+// initialize and to server/discover. resumed is set when nobody knows what was asked. ok is
 // false for an answer that could be read in two ways.
 func (v *View) Cut(ctx context.Context, upstream string, asked *mcp.Message, resumed bool, m *mcp.Message) (ok bool) {
 	if v == nil || m.Kind != mcp.Response || m.IsError {

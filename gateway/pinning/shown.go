@@ -130,7 +130,7 @@ func digests(all []pins.Pin) map[pins.Subject]pins.Digest {
 	return out
 }
 
-// note takes over what was listed. whole tells that these are all lists, not one page.
+// note takes over what was listed. whole is set when these are all lists, not one page.
 func (u *guarded) note(c *transport.Caller, seen map[pins.Subject]pins.Digest, whole bool, p *pins.Pins, now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

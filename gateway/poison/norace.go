@@ -2,7 +2,7 @@
 
 package poison
 
-// enabled tells whether memory is overwritten.
+// enabled reports whether memory is overwritten.
 const enabled = false
 
 // Released overwrites b in programs that were built with the race detector.

@@ -2,7 +2,7 @@
 
 package poison
 
-// enabled tells whether memory is overwritten.
+// enabled reports whether memory is overwritten.
 const enabled = true
 
 // filler is no UTF-8 and no JSON.

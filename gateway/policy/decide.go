@@ -83,7 +83,7 @@ type Request struct {
 	ResultType string
 	// Claims is nil for callers without a verified OAuth identity.
 	Claims *Claims
-	// Body and Arguments are the scanned message, and where the arguments stand in it;
+	// Body and Arguments are the scanned message, and where the arguments are in it;
 	// zero for none. They are read only where a rule asks for arguments.
 	Body      []byte
 	Arguments mcp.Span

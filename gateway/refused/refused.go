@@ -29,9 +29,9 @@ type Options struct {
 	Write func(from time.Time, during time.Duration, s *audit.Refused) error
 	// Lost is told of requests whose counts no summary will have.
 	Lost func(requests uint64)
-	// Now tells the time.
+	// Now returns the time.
 	Now func() time.Time
-	// Logger is told of the same requests, with their counts.
+	// Logger receives the same requests, with their counts.
 	Logger *slog.Logger
 }
 

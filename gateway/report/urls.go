@@ -11,7 +11,7 @@ import (
 const maxURLs = 16
 
 // URLs are the addresses of control planes with one store, the preferred first. In the
-// file one of them may stand without a list.
+// file one of them may be given without a list.
 type URLs []string
 
 // OneOrList marks the type for the decoder.

@@ -81,7 +81,7 @@ func (d *Durable) append(id ID) error {
 		}
 	}
 	if _, err := d.file.Write(line(id)); err != nil {
-		// A part of the line may stand there: the next one begins a new file.
+		// A part of the line may be there: the next one begins a new file.
 		_ = d.file.Close()
 		d.file = nil
 		return err
@@ -90,7 +90,7 @@ func (d *Durable) append(id ID) error {
 	return nil
 }
 
-// compact reads the file, writes its newest lines anew, and opens it to append.
+// compact reads the file, writes its newest lines again, and opens it to append.
 // What is no line is left out, as after a write that was cut off.
 func (d *Durable) compact() ([]ID, error) {
 	if d.file != nil {

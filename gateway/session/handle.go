@@ -3,7 +3,7 @@
 // the default upstream, and the sessions of a client at the several upstreams
 // that it is routed to.
 //
-// It does not speak HTTP and opens no upstream session: the gateway does, and
+// It does not use HTTP and opens no upstream session: the gateway does, and
 // tells this package what came of it.
 package session
 

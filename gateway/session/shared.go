@@ -54,7 +54,7 @@ const (
 
 // Shared is [UpstreamSessions] and [ClientSettings] for a gateway with several
 // replicas: what one of them opens all
-// of them use, and what one of them ends is ended everywhere. What stands in the
+// of them use, and what one of them ends is ended everywhere. What is in the
 // store is sealed, for the session and the field it stands in.
 //
 // Each replica keeps what it has used itself in a bounded memory too. While the

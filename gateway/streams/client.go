@@ -22,7 +22,7 @@ const (
 	// MaxFrames bounds an ordinary event stream (gateway specification, Limits).
 	MaxFrames = 10_000
 	// DefaultWriteTimeout bounds one write to a client that reads slowly. Back-pressure
-	// reaches the upstream long before. It is set anew at most once in
+	// reaches the upstream long before. It is set again at most once in
 	// writeTimeoutStep, not for each frame.
 	DefaultWriteTimeout = 60 * time.Second
 	writeTimeoutStep    = time.Second

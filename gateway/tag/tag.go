@@ -138,7 +138,7 @@ func (s Stream) Message(m *mcp.Message, body []byte) []byte {
 	return mcp.Splice(nil, body, edits...)
 }
 
-// name is the name of an upstream as it stands in a tag: without the
+// name is the name of an upstream as tags contain it: without the
 // separator.
 func name(upstream string) string {
 	if !strings.ContainsAny(upstream, "%"+separator) {

@@ -22,7 +22,7 @@ type State struct {
 	// MergedStreams the open streams of several upstreams.
 	Sessions, MergedStreams int
 
-	// AuditWritable tells whether lines can be written; AuditLost counts those
+	// AuditWritable reports whether lines can be written; AuditLost counts those
 	// that could not be, AuditDropped those that a remote sink did not get,
 	// AuditQueued those that wait for one.
 	AuditWritable           bool
@@ -92,7 +92,7 @@ type GovernanceState struct {
 	// Fetched is when the control plane last confirmed them; zero for never.
 	Fetched time.Time
 	// Failures counts fetches that failed, Rejected bundles that could not be
-	// enforced; Failing tells that it is so at present.
+	// enforced; Failing is set while it is so.
 	Failures, Rejected uint64
 	Failing            bool
 }

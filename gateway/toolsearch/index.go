@@ -43,7 +43,7 @@ type Index struct {
 	scratch   sync.Pool
 }
 
-// word is a term and where it stands.
+// word is a term and where it is.
 type word struct {
 	text     string
 	letters  uint64 // which characters it has

@@ -19,7 +19,7 @@ const (
 // listing is what an upstream said its tools are.
 type listing struct {
 	tools []*Tool
-	// private tells that the list is meant for one caller alone.
+	// private is set when the list is meant for one caller alone.
 	private bool
 	// ttl is how long the list holds, by the upstream's own word, where hasTTL.
 	ttl    time.Duration

@@ -41,7 +41,7 @@ type Options struct {
 	Reserved string
 	// Interval is the longest time between two lists of one upstream.
 	Interval time.Duration
-	// Version is told to upstreams.
+	// Version is sent to upstreams.
 	Version string
 	Logger  *slog.Logger
 	// State is the file that the hashes of definitions are kept in; empty keeps
@@ -62,7 +62,7 @@ type Stats struct {
 	// Failures counts lists that could not be had, Changed definitions that were
 	// not what they had been before.
 	Failures, Changed uint64
-	// BackingOff tells that the last list failed; Private that the list is meant
+	// BackingOff is set when the last list failed; Private that the list is meant
 	// for one caller alone and left out.
 	BackingOff, Private bool
 }
@@ -92,7 +92,7 @@ type feed struct {
 }
 
 // New makes a refresher with an empty index. Nothing is asked before Run. A file
-// of hashes that cannot be read is logged and begun anew.
+// of hashes that cannot be read is logged and begun again.
 func New(opts Options) *Refresher {
 	r := &Refresher{opts: opts, tried: make(chan struct{})}
 	if r.opts.Logger == nil {
@@ -267,7 +267,7 @@ func (r *Refresher) compare(f *feed, tools []*Tool) (changed int) {
 }
 
 // remember takes over the hashes of a list, and returns the tools whose hash was
-// another one before. news tells whether there is anything to save.
+// another one before. news reports whether there is anything to save.
 func (r *Refresher) remember(f *feed, tools []*Tool) (changed []string, news bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

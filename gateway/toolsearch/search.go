@@ -84,7 +84,7 @@ type form struct {
 
 // read returns the forms of the words of a query that say something.
 func (x *Index) read(query string) [][]form {
-	var all, words []string // as they stand, and as the index has them
+	var all, words []string // as they are, and as the index has them
 	seen := map[string]bool{}
 	add := func(term string) {
 		if term != "" && !seen[term] && len(words) < maxTerms {

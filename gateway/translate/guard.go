@@ -11,7 +11,7 @@ import (
 	"svc/gateway/upstream"
 )
 
-// errNotModern is the error of a message of 2026-07-28 for an upstream that speaks it no
+// errNotModern is the error of a message of 2026-07-28 for an upstream that supports it no
 // longer. The upstream has rejected the message without looking at it.
 var errNotModern = errors.New("the upstream does not speak 2026-07-28 any more")
 

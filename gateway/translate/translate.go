@@ -1,5 +1,5 @@
 // Package translate is a transport that lets clients of either protocol generation use
-// an upstream of either. A message goes to the upstream as it is where both speak the
+// an upstream of either. A message goes to the upstream as it is where both support the
 // same generation, which costs one comparison; else [tolegacy] or [tomodern] translates.
 //
 // What is translated is what the rules have judged, and what comes back is judged after
@@ -86,7 +86,7 @@ func New(opts Options) (*Transport, error) {
 	return t, err
 }
 
-// Run finds out what the upstream speaks, and ends idle sessions, until ctx ends.
+// Run finds out which generations the upstream supports, and ends idle sessions, until ctx ends.
 func (t *Transport) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	if !t.lazy {
@@ -130,7 +130,7 @@ func opens(r *transport.Request) bool {
 }
 
 // tryInitialize sends an initialize as it is to an upstream of which only the stateless
-// revision is known: one that speaks both is spoken to in the client's own generation.
+// revision is known: one that supports both is addressed in the client's own generation.
 func (t *Transport) tryInitialize(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
 	resp, err := t.direct.Post(ctx, r)
 	if err != nil || resp.Status == http.StatusUnauthorized || resp.Status == http.StatusForbidden || resp.Status == http.StatusTooManyRequests || resp.Status >= 500 {
@@ -146,7 +146,7 @@ func (t *Transport) tryInitialize(ctx context.Context, r *transport.Request) (*u
 }
 
 // postModern sends a message of 2026-07-28 as it is, unless the upstream turns out not to
-// speak that any more.
+// support that any more.
 func (t *Transport) postModern(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
 	resp, err := t.modern.Post(ctx, r)
 	if errors.Is(err, errNotModern) {
@@ -156,7 +156,7 @@ func (t *Transport) postModern(ctx context.Context, r *transport.Request) (*upst
 }
 
 // postLegacy sends a message of a revision with sessions as it is, unless the upstream
-// turns out not to speak that any more.
+// turns out not to support that any more.
 func (t *Transport) postLegacy(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
 	resp, err := t.direct.Post(ctx, r)
 	if err != nil || resp.Status != http.StatusBadRequest && resp.Status != http.StatusNotFound && resp.Status != http.StatusMethodNotAllowed {
@@ -178,7 +178,7 @@ func (t *Transport) postLegacy(ctx context.Context, r *transport.Request) (*upst
 	return t.postToModern(ctx, r)
 }
 
-// learn returns what the upstream speaks after it answered a request with an error: what
+// learn returns what the upstream supports after it answered a request with an error: what
 // that says, or what it answers when it is asked.
 func (t *Transport) learn(ctx context.Context, r *transport.Request, m *mcp.Message) generation.Finding {
 	if said := generation.OfError(m); said.Known() {
@@ -208,7 +208,7 @@ func (t *Transport) postToLegacy(ctx context.Context, r *transport.Request) (*up
 }
 
 // postToModern translates a message of a revision with sessions. When the upstream turns
-// out not to speak 2026-07-28 any more, a session that was made here has ended.
+// out not to support 2026-07-28 any more, a session that was made here has ended.
 func (t *Transport) postToModern(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
 	var m mcp.Message
 	if err := mcp.Scan(r.Body, &m); err != nil {

@@ -133,7 +133,7 @@ type Upstream struct {
 	// Transport carries messages of clients of either protocol generation.
 	Transport Transport
 	// Direct carries messages of the gateway's own, which are of the generation that the
-	// upstream speaks. It is what Transport sends through, or the same.
+	// upstream supports. It is what Transport sends through, or the same.
 	Direct Transport
 	// Timeout is the configured time-out, for requests that lift part of it.
 	Timeout time.Duration

@@ -50,7 +50,7 @@ type Config struct {
 	// It is on with federation, and off without unless the section is there.
 	Breaker *breaker.Config `yaml:"breaker"`
 
-	// Protocol is auto, or the protocol revision that the upstream speaks. With auto the
+	// Protocol is auto, or the protocol revision that the upstream supports. With auto the
 	// gateway asks it with server/discover at the start, hourly, and when its errors
 	// contradict the last answer; with a revision it never asks. Between a client and an
 	// upstream of the same generation nothing is translated.

@@ -66,7 +66,7 @@ type Input struct {
 	Resumed bool
 	// Frame is set for a message of an event stream.
 	Frame bool
-	// Translated is set where the upstream speaks another generation of the protocol than
+	// Translated is set where the upstream supports another generation of the protocol than
 	// the client: a question is then judged as what it is in both.
 	Translated bool
 }

@@ -2,7 +2,7 @@ package api
 
 import "time"
 
-// AgentItem is an agent as it stands in a list: without its configuration.
+// AgentItem is an agent as lists show it: without its configuration.
 type AgentItem struct {
 	ID            string    `json:"id"`
 	Name          string    `json:"name"`

@@ -81,13 +81,13 @@ func isHash(s string) bool {
 	return len(s) == 64
 }
 
-// AuditHead is the end of a gateway's audit chain as it is kept. Signed tells whether
+// AuditHead is the end of a gateway's audit chain as it is kept. Signed reports whether
 // the report was signed with PublicKey, whose id audit files name; what is not
 // signed anybody with an ingest key can report. OfferedKeys are other keys that
 // signed reports about the gateway and were refused. Passed are
 // older heads that later ones went on from, newest first and thinned with age;
 // Earlier are heads that a later report did not go on from: the file was cut
-// back, replaced or begun anew.
+// back, replaced or begun again.
 type AuditHead struct {
 	AuditHeadReport
 	Signed      bool               `json:"signed"`

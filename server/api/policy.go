@@ -180,7 +180,7 @@ func (b *TemplateApply) Validate() map[string]string {
 }
 
 // TemplateApplied is the answer of POST /api/policies/templates/apply, which
-// stands at top level.
+// is at top level.
 type TemplateApplied struct {
 	Created  int         `json:"created"`
 	Policies []PolicyRef `json:"policies"`

@@ -14,7 +14,7 @@ var TraceStatuses = []string{"success", "error"}
 // other error.
 var TraceOutcomes = append(slices.Clone(TraceStatuses), "blocked", "failed")
 
-// TraceItem is a trace as it stands in a list: one proxied request. ToolName, Blocked
+// TraceItem is a trace as lists show it: one proxied request. ToolName, Blocked
 // and what follows are absent when there is nothing to say: RequestID is the id under
 // which the gateway logged the request, Client its caller, RuleID the rule that decided,
 // Reason what the client was told (data.reason) and ErrorKind the error_kind of the

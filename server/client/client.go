@@ -266,7 +266,7 @@ func single[T any](ctx context.Context, c *Client, method, path string, in any, 
 	return out.Data, err
 }
 
-// bare asks for one resource that stands at top level.
+// bare asks for one resource that is at top level.
 func bare[T any](ctx context.Context, c *Client, method, path string, q query, in any, opts ...CallOption) (T, error) {
 	var out T
 	err := c.do(ctx, method, path, q, in, &out, opts...)

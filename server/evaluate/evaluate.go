@@ -39,7 +39,7 @@ type Options struct {
 	Traces  Traces
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
-	// Logger is told what was done and what failed; nil means nobody is.
+	// Logger receives what was done and what failed; nil discards it.
 	Logger *slog.Logger
 	// Interval is the time from one pass to the next; 0 means the worker's default.
 	Interval time.Duration

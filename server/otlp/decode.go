@@ -56,7 +56,7 @@ func (b *Batch) add(r *rawSpan) error {
 	return nil
 }
 
-// describe gives the spans from an index on their resource, which may stand
+// describe gives the spans from an index on their resource, which may be given
 // before or after them.
 func (b *Batch) describe(from int, resource attributes) {
 	if from == len(b.spans) {

@@ -17,7 +17,7 @@ var (
 )
 
 // changed ends a change in its transaction: it refuses one of an object that the
-// context does not expect, writes its event, and tells gateways where they have to
+// context does not expect, writes its event, and notifies gateways where they have to
 // know.
 func (t *tenant) changed(ctx context.Context, d data, before, after *store.Object, governs bool) error {
 	if err := store.CheckMatch(ctx, before); err != nil {

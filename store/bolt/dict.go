@@ -149,7 +149,7 @@ type tenantState struct {
 // agentKnown is a resolved agent.
 type agentKnown struct{ id, name string }
 
-// maxRemembered bounds the maps of a tenantState; beyond it they start anew.
+// maxRemembered bounds the maps of a tenantState; beyond it they start again.
 const maxRemembered = 50_000
 
 // state returns what is remembered of a tenant that exists.

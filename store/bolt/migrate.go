@@ -16,7 +16,7 @@ type migration func(tx *bbolt.Tx) error
 var migrations = []migration{addBuckets(2), versionRows, addBuckets(4), separateUnsignedHeads, addBuckets(6), detailedRecords}
 
 // versionRows leads to schema 3, whose rollup rows begin with a version and hold
-// the bounds of their durations. Older rows are read as they are and written anew
+// the bounds of their durations. Older rows are read as they are and written again
 // when traces are added to them; only older programs must not read the new ones.
 func versionRows(*bbolt.Tx) error { return nil }
 

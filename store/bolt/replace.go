@@ -138,7 +138,7 @@ func escapeGlob(path string) string {
 // memory.
 const compactBytes = 32 << 20
 
-// Compact writes the store at path anew without the pages that removed data has
+// Compact rewrites the store at path without the pages that removed data has
 // left, and returns its size before and after. No process may have the store open
 // ([ErrInUse]). The copy is checked before it takes the place of the store; until
 // then, and after an error, the store is what it was. It needs as much free space

@@ -8,7 +8,7 @@ import (
 	"svc/store"
 )
 
-// changed writes the event of a change, and tells gateways where they have to know.
+// changed writes the event of a change, and notifies gateways where they have to know.
 func (e *engine) changed(ctx context.Context, d *tenantData, before, after *store.Object, governs bool) {
 	if governs {
 		d.revision = rand.Text()

@@ -158,7 +158,7 @@ func (t *traces) fresh(list []store.Trace) (fresh []bool, res store.IngestResult
 	return fresh, res
 }
 
-// named is what traces say of their agents, and where they stand in the batch. What
+// named is what traces say of their agents, and their positions in the batch. What
 // is not stored registers nothing: it is asked about only where it gives an id.
 func named(list []store.Trace, fresh []bool) (asked []store.NamedAgent, at []int) {
 	for i := range list {

@@ -8,7 +8,7 @@ import (
 	"svc/store"
 )
 
-// change writes the event of a change, and tells gateways where they have to know.
+// change writes the event of a change, and notifies gateways where they have to know.
 func (d *data) change(before, after *store.Object, governs bool) error {
 	if governs {
 		d.governs()

@@ -33,7 +33,7 @@ import (
 type Options struct {
 	// Now is the clock of the store. nil: that of the engine.
 	Now func() time.Time
-	// Logger is told of what no caller hears about; nothing when nil.
+	// Logger receives errors that no caller gets; nil discards them.
 	Logger *slog.Logger
 	// MaxAutoAgents bounds how many agents of a tenant traces may register; 0 means
 	// store.DefaultMaxAutoAgents, below 0 none.

@@ -114,7 +114,7 @@ func Decode(data []byte) (Partial, error) {
 	return p, nil
 }
 
-// decodeHeader reads what stands before the bins. Of a row without bounds the
+// decodeHeader reads the fields before the bins. Of a row without bounds the
 // edges of its first and its last bin are the bounds.
 func decodeHeader(data []byte) (p Partial, bins []byte, err error) {
 	p, bins, bounded, err := decodeNumbers(data)
@@ -124,7 +124,7 @@ func decodeHeader(data []byte) (p Partial, bins []byte, err error) {
 	return p, bins, err
 }
 
-// decodeNumbers reads what stands before the bins, as it stands.
+// decodeNumbers reads the fields before the bins, unchanged.
 func decodeNumbers(data []byte) (p Partial, bins []byte, bounded bool, err error) {
 	var v [counters + 2]int64
 	n := counters

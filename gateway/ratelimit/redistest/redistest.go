@@ -62,7 +62,7 @@ func Start(t testing.TB, args ...string) *Server {
 	return nil
 }
 
-// StartTLS is Start for a server whose Addr speaks TLS, with the certificate of
+// StartTLS is Start for a server whose Addr uses TLS, with the certificate of
 // the files.
 func StartTLS(t testing.TB, certFile, keyFile string) *Server {
 	t.Helper()
@@ -149,7 +149,7 @@ func (s *Server) Kill() {
 	s.t.Errorf("the server %d does not end", s.cmd.Process.Pid)
 }
 
-// Restart ends the process and starts it anew, empty, at the same address.
+// Restart ends the process and starts it again, empty, at the same address.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Kill()
@@ -203,7 +203,7 @@ func StartCluster(t testing.TB, masters int, replicas bool) *Cluster {
 	return c
 }
 
-// StartClusterTLS is StartCluster, without replicas, for nodes that speak TLS to
+// StartClusterTLS is StartCluster, without replicas, for nodes that use TLS to
 // clients at their TLSAddr, and among themselves. The certificate of the files is
 // its own authority.
 func StartClusterTLS(t testing.TB, masters int, certFile, keyFile string) *Cluster {

@@ -1,5 +1,5 @@
 // Package tolegacy lets clients of the stateless revision 2026-07-28 use an upstream
-// that speaks only revisions with sessions, up to 2025-11-25.
+// that supports only revisions with sessions, up to 2025-11-25.
 //
 // It opens sessions in the place of clients and keeps them in a pool: one call at a time
 // in a session, which is reused by the same principal with the same credentials, clientInfo

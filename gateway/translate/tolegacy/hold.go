@@ -97,7 +97,7 @@ func (t *Translator) retry(ctx context.Context, r *transport.Request, m *mcp.Mes
 	if err != nil {
 		return refuse(err.Error()), nil
 	}
-	if st.Held == "" && !st.expired(t.opts.Now()) { // what was asked needs no answer here: the call begins anew
+	if st.Held == "" && !st.expired(t.opts.Now()) { // what was asked needs no answer here: the call begins again
 		return t.call(ctx, r, m, s)
 	}
 	answer := mcp.Find(m.Body, mcp.Find(m.Body, m.Spans.Params, "inputResponses"), questionName)

@@ -10,7 +10,7 @@ import (
 )
 
 // lost reports whether an answer says that the upstream does not know the session, or no
-// longer speaks its revision: it was restarted, perhaps as another. It has not looked at
+// longer supports its revision: it was restarted, perhaps as another. It has not looked at
 // the message then. 404 says so; servers that answer with 400 have a code of their own,
 // and a text that names the session. The body can be read again.
 func lost(resp *upstream.Response, at mcp.Session) bool {

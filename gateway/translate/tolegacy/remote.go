@@ -34,7 +34,7 @@ type remoteRetry struct {
 	Answer    json.RawMessage `json:"answer,omitempty"`
 }
 
-// remoteEnd tells that replica that the client has left.
+// remoteEnd notifies that replica that the client has left.
 type remoteEnd struct {
 	Reply string `json:"reply"`
 }

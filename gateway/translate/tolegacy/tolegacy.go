@@ -59,7 +59,7 @@ type Options struct {
 	Now        func() time.Time
 }
 
-// Translator speaks to one upstream for clients without sessions. It is safe for
+// Translator talks to one upstream for clients without sessions. It is safe for
 // concurrent use.
 type Translator struct {
 	opts    Options

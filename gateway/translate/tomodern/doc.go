@@ -1,5 +1,5 @@
 // Package tomodern lets clients with sessions, of the revisions up to 2025-11-25, use an
-// upstream that speaks 2026-07-28 alone.
+// upstream that supports 2026-07-28 alone.
 //
 // A session is a text that says what the client declared in its initialize: nothing of
 // it is kept here, so that it outlives a restart. What is kept, for as long as it is

@@ -15,7 +15,7 @@ func keyExpiry(p *pass) {
 		case left <= 0:
 			p.warn(at, "remove the key, or replace it: 'svc keygen' makes one", "the key %q expired on %s and answers 401", k.ID, k.ExpiresAt.UTC().Format(time.DateOnly))
 		case left < soon:
-			p.warn(at, "make its successor now and let both stand for a while: 'svc keygen' makes one", "the key %q expires on %s, in %d days", k.ID, k.ExpiresAt.UTC().Format(time.DateOnly), int(left/(24*time.Hour)))
+			p.warn(at, "make its successor now and keep both for a while: 'svc keygen' makes one", "the key %q expires on %s, in %d days", k.ID, k.ExpiresAt.UTC().Format(time.DateOnly), int(left/(24*time.Hour)))
 		}
 	}
 }

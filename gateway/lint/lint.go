@@ -52,7 +52,7 @@ func checks() []check {
 		{"observing-rule", "a rule is tried out and not enforced", nil, observingRule},
 		{"overlapping-prefix", "federation: a prefix begins with the prefix of another upstream", []string{"federation", "upstreams"}, overlappingPrefix},
 		{"plain-http-upstream", "calls leave the machine without TLS", []string{"upstreams"}, plainHTTPUpstream},
-		{"plain-secret", "a secret stands in the file", nil, plainSecret},
+		{"plain-secret", "the file contains a secret", nil, plainSecret},
 		{"redact-empty-match", "a redact regex matches the empty text", nil, redactEmptyMatch},
 		{"redact-hits-names", "a redact rule rewrites the name of a tool in lists", nil, redactHitsNames},
 		{"redact-request-only", "a redact rule leaves answers as they are", nil, redactRequestOnly},
@@ -69,8 +69,8 @@ func checks() []check {
 		{"unreachable-route", "no tool call comes to a route", nil, unreachableRoute},
 		{"unused-guardrail", "no rule asks a guardrail", []string{"guardrails", "policy"}, unusedGuardrail},
 		{"unused-upstream", "nothing leads to an upstream", []string{"upstreams", "routes", "default_upstream"}, unusedUpstream},
-		{"wildcard-above-rate-limit", "a rule for everything stands above a rate limit", nil, wildcardAboveRateLimit},
-		{"wildcard-redact-above-deny", "a redact rule for everything stands above a deny", nil, wildcardRedactAboveDeny},
+		{"wildcard-above-rate-limit", "a rule for everything precedes a rate limit", nil, wildcardAboveRateLimit},
+		{"wildcard-redact-above-deny", "a redact rule for everything precedes a deny", nil, wildcardRedactAboveDeny},
 	}
 }
 

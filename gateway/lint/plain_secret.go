@@ -21,7 +21,7 @@ var secretVariable = regexp.MustCompile(`(?i)auth|credential|passw|secret|token|
 func plainSecret(p *pass) {
 	tell := func(at diag.At, what string) {
 		if text, ok := p.doc.Written(at.Path()); ok && text != "" && !strings.Contains(text, "${") {
-			p.warn(at, "write ${NAME} and set NAME in the environment of the gateway", "the %s stands in the file", what)
+			p.warn(at, "write ${NAME} and set NAME in the environment of the gateway", "the file contains the %s", what)
 		}
 	}
 	headers := func(at diag.At, h map[string]string) {

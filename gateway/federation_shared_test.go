@@ -80,3 +80,49 @@ func TestReplicasShareTheOwnersOfNames(t *testing.T) {
 		t.Errorf("no claim was logged:\n%s", logs)
 	}
 }
+
+// A link in a tool's result is read at the upstream that gave it, at the other replica too,
+// by the caller to whom it was shown.
+func TestALinkIsReadWhereItCameFrom(t *testing.T) {
+	redis := redistest.Start(t)
+	crm, web := newToolServer(t, "crm", false, "ping: Ping"), newToolServer(t, "web", false, "search: Search")
+	link := func(uri string) sdk.ToolHandler {
+		return func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.ResourceLink{URI: uri, Name: "order"}}}, nil
+		}
+	}
+	object := map[string]any{"type": "object"}
+	crm.mcp.AddTool(&sdk.Tool{Name: "last_order", InputSchema: object}, link("crm://orders/7"))
+	web.mcp.AddTool(&sdk.Tool{Name: "bait", InputSchema: object}, link("crm://orders/7"))
+	for _, s := range []*toolServer{crm, web} {
+		s.mcp.AddResourceTemplate(&sdk.ResourceTemplate{Name: "any", URITemplate: "{+anything}"}, // owns nothing
+			func(_ context.Context, req *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
+				return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: req.Params.URI, Text: s.name + " has it"}}}, nil
+			})
+	}
+	one, other := replicas(t, legacyClients+federated(fmt.Sprintf("  - {name: web, url: %s, prefix: web_}\n  - {name: crm, url: %s, prefix: crm_}", web.URL, crm.URL), allowEverything),
+		inRedis(redis.URL(), "operation_timeout: 5s"))
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	defer cancel()
+	read := func(session *sdk.ClientSession, want string) {
+		t.Helper()
+		got, err := session.ReadResource(ctx, &sdk.ReadResourceParams{URI: "crm://orders/7"})
+		switch {
+		case want == "" && err == nil:
+			t.Errorf("it was read: %s", got.Contents[0].Text)
+		case want != "" && (err != nil || got.Contents[0].Text != want):
+			t.Errorf("%+v, %v, want %s", got, err, want)
+		}
+	}
+	here, there := one.connect(ctx, nil), other.connect(ctx, nil)
+	read(here, "")
+	for _, tool := range []string{"crm_last_order", "web_bait"} {
+		if _, err := here.CallTool(ctx, &sdk.CallToolParams{Name: tool}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read(here, "crm has it")
+	read(there, "crm has it")
+	other.key = other.other
+	read(other.connect(ctx, nil), "")
+}

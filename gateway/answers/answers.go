@@ -13,6 +13,7 @@ import (
 	"context"
 	"net/http"
 
+	"svc/gateway/auth"
 	"svc/gateway/mcp"
 	"svc/gateway/multiplex"
 	"svc/gateway/refusal"
@@ -34,6 +35,8 @@ type Request struct {
 	Sessions *multiplex.Sessions
 	// Pins takes what is withheld out of lists; nil for nobody.
 	Pins Pins
+	// Seen remembers which upstream has shown a URI; nil for nobody.
+	Seen Seen
 	// Callouts counts the guardrails that were asked; nil for nobody.
 	Callouts verdict.Callouts
 }
@@ -44,6 +47,13 @@ type Pins interface {
 	// Cut takes what is withheld out of an upstream's answer m. resumed is set when nobody
 	// knows what was asked. ok is false for an answer that could be read in two ways.
 	Cut(ctx context.Context, upstream string, asked *mcp.Message, resumed bool, m *mcp.Message) (ok bool)
+}
+
+// Seen remembers which upstream has shown a caller a URI that no list has.
+type Seen interface {
+	// URIs returns those in a result, before rules rewrite it.
+	URIs(m *mcp.Message) []string
+	LearnURIs(ctx context.Context, who *auth.Principal, upstream string, uris []string)
 }
 
 // Moment is what a message is judged by that may be another for the next one.
@@ -93,12 +103,19 @@ func (r *Request) take(at Moment, m *mcp.Message, frame, final, own bool) Taken 
 	if r.Pins != nil && at.Upstream != nil && !r.Pins.Cut(in.Context, at.Upstream.Name, in.Asked, in.Resumed, m) {
 		return Taken{Result: verdict.Unreadable(), Final: final}
 	}
+	var uris []string
+	if r.Seen != nil && at.Upstream != nil {
+		uris = r.Seen.URIs(m)
+	}
 	t := Taken{Result: verdict.Judge(&in, m), Final: final}
 	t.Count(r.Callouts)
 	if t.Refused != nil {
 		return t
 	}
 	r.Sessions.LearnTask(in.Context, in.Caller, t.Task, at.Upstream)
+	if len(uris) > 0 {
+		r.Seen.LearnURIs(in.Context, in.Caller, at.Upstream.Name, uris)
+	}
 	t.Body = m.Body
 	if in.Asked.Method == mcp.MethodDiscover && m.Kind == mcp.Response {
 		// A client would choose a revision that its next request is refused for.

@@ -147,23 +147,6 @@ func (c *Catalog) Item(kind Kind, visible string) (*Item, bool) {
 	return it, ok
 }
 
-// Owner returns the upstream that is asked for a name or uri that is not listed
-// now: by the prefix of its name, by the owners, by the head of a template.
-func (c *Catalog) Owner(owners *Owners, kind Kind, visible string) (upstream string, ok bool) {
-	if kindFacts[kind].named {
-		if upstream, ok := c.names.ByPrefix(visible); ok {
-			return upstream, true
-		}
-	}
-	if upstream, ok := owners.Of(kind, visible); ok {
-		return upstream, true
-	}
-	if kind == Resource {
-		return c.heads.ownerOf(visible)
-	}
-	return "", false
-}
-
 // Page returns up to limit items of a kind that the caller may see, beginning
 // behind the item named by after, or with the first one when after is empty. more
 // reports that further items follow. ok is false when after names nothing that was

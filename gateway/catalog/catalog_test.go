@@ -68,7 +68,7 @@ func TestAnOwnerKeepsItsName(t *testing.T) {
 	}
 	c = Build(names, owners, c, []Listing{list("b", "tool:x", "tool:y")})
 	equal(t, "a is down", shown(c, Tool), "b y")
-	if up, ok := c.Owner(owners, Tool, "x"); !ok || up != "a" {
+	if up, ok := names.Owner(owners, Tool, "x"); !ok || up != "a" {
 		t.Errorf("a call of x goes to %q", up)
 	}
 	c = Build(names, owners, c, []Listing{list("a", "tool:y", "tool:x"), list("b", "tool:x", "tool:y")})
@@ -122,7 +122,7 @@ func TestTakeOverByTemplateOrURI(t *testing.T) {
 	for uri, want := range map[string]string{
 		"file:///srv/a/x": "a", "file:///srv/b/x": "b", "file:///srv/c": "", "db://a/1": "a", "db://a/3": "b", "plain": "",
 	} {
-		if got, _ := c.Owner(owners, Resource, uri); got != want {
+		if got, _ := names.Owner(owners, Resource, uri); got != want {
 			t.Errorf("%s is read at %q, want %q", uri, got, want)
 		}
 	}

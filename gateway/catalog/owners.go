@@ -46,6 +46,7 @@ type Owners struct {
 	turn    uint64 // counts the lists that were merged
 	owned   map[ownerKey]*owned
 	count   map[string]int // by upstream
+	heads   *heads         // of all templates; nil when one has changed
 	digests map[string]string
 	changed bool
 	// bornItems and bornTemplates name the content of the store that the owners in the
@@ -156,7 +157,24 @@ func (o *Owners) add(k ownerKey, upstream string) {
 	}
 	o.owned[k] = &owned{upstream: upstream, turn: o.turn}
 	o.count[upstream]++
+	o.noteChange(k.kind)
+}
+
+// noteChange notes that a key of a kind has another owner. The caller holds mu.
+func (o *Owners) noteChange(kind Kind) {
 	o.changed = true
+	if kind == Template {
+		o.heads = nil
+	}
+}
+
+// forget removes a key. The caller holds mu.
+func (o *Owners) forget(k ownerKey) {
+	if w := o.owned[k]; w != nil {
+		delete(o.owned, k)
+		o.count[w.upstream]--
+		o.noteChange(k.kind)
+	}
 }
 
 // Of returns the owner of a key.
@@ -167,6 +185,33 @@ func (o *Owners) Of(kind Kind, key string) (upstream string, ok bool) {
 		return w.upstream, true
 	}
 	return "", false
+}
+
+// Owner returns the upstream that is asked for a name or uri, listed now or not: by the
+// prefix of its name, by the owners, by the head of a template.
+func (n *Names) Owner(owners *Owners, kind Kind, visible string) (upstream string, ok bool) {
+	if kindFacts[kind].named {
+		if upstream, ok := n.ByPrefix(visible); ok {
+			return upstream, true
+		}
+	}
+	if upstream, ok := owners.Of(kind, visible); ok {
+		return upstream, true
+	}
+	if kind == Resource {
+		return owners.ofHead(visible)
+	}
+	return "", false
+}
+
+// ofHead returns the owner of the longest head of a uri.
+func (o *Owners) ofHead(uri string) (upstream string, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.heads == nil {
+		o.heads = newHeads(o.templatesLocked())
+	}
+	return o.heads.ownerOf(uri)
 }
 
 // next begins a merge of lists.
@@ -201,6 +246,10 @@ func (o *Owners) claim(kind Kind, key, upstream string) (owner string) {
 func (o *Owners) templates() map[string]string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	return o.templatesLocked()
+}
+
+func (o *Owners) templatesLocked() map[string]string {
 	out := map[string]string{}
 	for k, w := range o.owned {
 		if k.kind == Template {
@@ -224,15 +273,13 @@ func (o *Owners) forgetOldest(upstream string) {
 			break
 		}
 		if w.upstream == upstream && w.turn == oldest && oldest < o.turn {
-			delete(o.owned, k)
+			o.forget(k)
 			if o.shared != nil {
 				o.forgotten = append(o.forgotten, claimed{k, upstream})
 			}
 			n++
 		}
 	}
-	o.count[upstream] -= n
-	o.changed = o.changed || n > 0
 }
 
 // Release frees the keys of one upstream that are seen as key, of every kind, and
@@ -253,12 +300,10 @@ func (o *Owners) Release(upstream, key string) (n int, err error) {
 	for _, kind := range Kinds {
 		k := ownerKey{kind, key}
 		if w := o.owned[k]; w != nil && w.upstream == upstream {
-			delete(o.owned, k)
-			o.count[upstream]--
+			o.forget(k)
 			n++
 		}
 	}
-	o.changed = o.changed || n > 0
 	return n, nil
 }
 

@@ -189,15 +189,6 @@ func (o *Owners) assign(k ownerKey, holder, claimant string) {
 	}
 }
 
-// forget removes a key. The caller holds mu.
-func (o *Owners) forget(k ownerKey) {
-	if w := o.owned[k]; w != nil {
-		delete(o.owned, k)
-		o.count[w.upstream]--
-		o.changed = true
-	}
-}
-
 // settle claims what items ask for and nobody is known to own here, and what was not claimed
 // yet, so that all replicas have the same owners. An error leaves the rest pending.
 func (o *Owners) settle(items []*Item) {

@@ -127,7 +127,7 @@ func TestReplicasHaveTheSameOwners(t *testing.T) {
 		c = Build(names, o, nil, everything)
 		equal(t, "tools", shown(c, Tool), "a y", "b x")
 		equal(t, "prompts, resources and templates", slices.Concat(shown(c, Prompt), shown(c, Resource), shown(c, Template)))
-		if owner, _ := c.Owner(o, Resource, "file:///b/2"); owner != "b" {
+		if owner, _ := names.Owner(o, Resource, "file:///b/2"); owner != "b" {
 			t.Errorf("a uri of b's template is read at %q", owner)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 
 	"svc/gateway/catalog"
 	"svc/gateway/lister"
+	"svc/gateway/provenance"
 	"svc/gateway/transport"
 	"svc/gateway/upstream"
 )
@@ -46,6 +47,8 @@ type Options struct {
 	StateDir string
 	// Shared is where replicas keep the owners in common; nil where there is none.
 	Shared *catalog.Shared
+	// Seen is where replicas keep what callers were shown in common; nil where there is none.
+	Seen provenance.Store
 	// Key seals cursors. Replicas that share it accept each other's.
 	Key []byte
 	// Version is the gateway's own.
@@ -89,6 +92,9 @@ type Federation struct {
 	private  privateLists
 	merged   mergedLists
 	watchers watchers
+	// seen are the URIs in results, and lookups what was asked because of unknown names.
+	seen    *provenance.Memory
+	lookups lookups
 }
 
 var _ transport.Transport = (*Federation)(nil)
@@ -96,7 +102,7 @@ var _ transport.Transport = (*Federation)(nil)
 // New makes a federation. Nothing is asked before Run. Owners that cannot be read
 // are logged: the next lists decide again.
 func New(opts Options) (*Federation, error) {
-	f := &Federation{opts: opts, first: make(chan struct{}), private: newPrivateLists(opts.Now)}
+	f := &Federation{opts: opts, first: make(chan struct{}), private: newPrivateLists(opts.Now), seen: provenance.New(opts.Now, opts.Seen), lookups: newLookups(opts.Now)}
 	var naming []catalog.Naming
 	var identities []catalog.Identity
 	for _, u := range opts.Upstreams {

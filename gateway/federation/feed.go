@@ -41,6 +41,8 @@ type feed struct {
 	listed   *lister.Offer // the last good one, as the upstream sent it
 	offer    *lister.Offer // what of it is not withheld
 	goodAt   time.Time
+	readAt   time.Time     // the last reading, also one that failed
+	reading  chan struct{} // closed when the next reading has ended; nil while nobody waits
 	failures uint64
 	failing  bool
 }
@@ -59,6 +61,34 @@ func (fd *feed) readAgain() {
 	case fd.again <- struct{}{}:
 	default:
 	}
+}
+
+// nextReading returns what is closed when the next reading has ended and its lists were
+// merged.
+func (fd *feed) nextReading() <-chan struct{} {
+	fd.mu.Lock()
+	defer fd.mu.Unlock()
+	if fd.reading == nil {
+		fd.reading = make(chan struct{})
+	}
+	return fd.reading
+}
+
+// noteReading wakes those that wait for a reading.
+func (fd *feed) noteReading(now time.Time) {
+	fd.mu.Lock()
+	defer fd.mu.Unlock()
+	if fd.readAt = now; fd.reading != nil {
+		close(fd.reading)
+		fd.reading = nil
+	}
+}
+
+// readSince reports whether the upstream was read after a time.
+func (fd *feed) readSince(t time.Time) bool {
+	fd.mu.Lock()
+	defer fd.mu.Unlock()
+	return fd.readAt.After(t)
 }
 
 func (fd *feed) health() (failures uint64, failing bool) {
@@ -114,6 +144,7 @@ func (f *Federation) follow(ctx context.Context, fd *feed) {
 		if f.begun.Load() {
 			f.rebuild()
 		}
+		fd.noteReading(f.opts.Now())
 		if announced {
 			f.forgetPrivate(fd)
 		}

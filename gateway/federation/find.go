@@ -2,7 +2,6 @@ package federation
 
 import (
 	"context"
-	"slices"
 
 	"svc/gateway/catalog"
 	"svc/gateway/mcp"
@@ -90,37 +89,30 @@ func (f *Federation) find(ctx context.Context, c *transport.Caller, kind catalog
 	if routed != "" {
 		return f.at(routed, kind, visible, at)
 	}
-	if owner, ok := f.owner(f.now().catalog, kind, visible); ok {
+	f.now() // owners of a first list
+	if owner, ok := f.owner(kind, visible); ok {
 		return f.at(owner, kind, visible, at)
 	}
-	// Nobody is known to own it: the upstreams that could are asked once.
-	kinds := []catalog.Kind{kind}
-	if kind == catalog.Resource { // a template owns uris too
-		kinds = append(kinds, catalog.Template)
-	}
-	v := f.viewOf(ctx, c, kinds...)
-	if owner, ok := f.owner(v.catalog, kind, visible); ok {
-		return f.at(owner, kind, visible, at)
-	}
-	for _, fd := range f.feeds {
-		if slices.Contains(v.down, fd.name) || len(v.private[fd.name]) == 0 {
-			fd.readAgain() // for the next request
+	if uri := kind == catalog.Resource || kind == catalog.Template; uri && c != nil && c.Principal != nil {
+		if owner, ok := f.seen.Upstream(ctx, c.Principal, visible); ok {
+			return f.at(owner, kind, visible, at)
 		}
+	}
+	f.lookups.do(ctx, c, func() { f.ask(ctx, c) })
+	if owner, ok := f.owner(kind, visible); ok {
+		return f.at(owner, kind, visible, at)
 	}
 	return Found{}, false
 }
 
 // owner returns the upstream that owns a name or uri: by its prefix, or because it
 // listed it first.
-func (f *Federation) owner(known *catalog.Catalog, kind catalog.Kind, visible string) (string, bool) {
-	if it, ok := known.Item(kind, visible); ok {
-		return it.Upstream, true
-	}
-	if owner, ok := known.Owner(f.owners, kind, visible); ok {
+func (f *Federation) owner(kind catalog.Kind, visible string) (string, bool) {
+	if owner, ok := f.names.Owner(f.owners, kind, visible); ok {
 		return owner, true
 	}
 	if kind == catalog.Template { // a completion may name a resource too
-		return known.Owner(f.owners, catalog.Resource, visible)
+		return f.names.Owner(f.owners, catalog.Resource, visible)
 	}
 	return "", false
 }

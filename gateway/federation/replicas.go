@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"svc/gateway/catalog"
+	"svc/gateway/provenance"
 	"svc/gateway/ratelimit"
 )
 
@@ -19,6 +20,15 @@ func SharedIn(r *ratelimit.Redis) *catalog.Shared {
 		return nil
 	}
 	return &catalog.Shared{Items: r.Claims("owners"), Templates: r.Claims("templates")}
+}
+
+// SeenIn returns the memory of what callers were shown that replicas share likewise; nil
+// where they share nothing.
+func SeenIn(r *ratelimit.Redis) provenance.Store {
+	if r == nil {
+		return nil
+	}
+	return r
 }
 
 // followReplicas takes over what other replicas have claimed and released, until ctx ends.

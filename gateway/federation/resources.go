@@ -30,9 +30,9 @@ func (a *answer) ownersOf(ctx context.Context, uris []string) (at []subscribed, 
 	if len(uris) == 0 {
 		return nil, nil
 	}
-	view := a.viewOf(ctx, a.caller, catalog.Resource, catalog.Template)
+	a.viewOf(ctx, a.caller, catalog.Resource, catalog.Template) // what the caller alone is shown has owners then
 	for _, uri := range uris[:min(len(uris), maxSubscribed)] {
-		owner, ok := a.owner(view.catalog, catalog.Resource, uri)
+		owner, ok := a.owner(catalog.Resource, uri)
 		if !ok || len(uri) > catalog.MaxKey || slices.Contains(all, uri) || a.opts.May != nil && !a.opts.May(a.caller, catalog.Resource, uri) {
 			continue
 		}

@@ -1,0 +1,119 @@
+package federation
+
+import (
+	"container/list"
+	"context"
+	"sync"
+	"time"
+
+	"svc/gateway/auth"
+	"svc/gateway/catalog"
+	"svc/gateway/mcp"
+	"svc/gateway/provenance"
+	"svc/gateway/transport"
+)
+
+// lookupEvery is the shortest time between two lookups for one caller.
+const lookupEvery = 5 * time.Second
+
+// URIs returns the URIs in an upstream's result that callers may ask for later; none without
+// federation.
+func (f *Federation) URIs(m *mcp.Message) []string {
+	if f == nil {
+		return nil
+	}
+	return provenance.URIs(m)
+}
+
+// LearnURIs remembers that an upstream has shown URIs to a caller.
+func (f *Federation) LearnURIs(ctx context.Context, who *auth.Principal, upstream string, uris []string) {
+	if upstream != Name && who != nil {
+		f.seen.Learn(ctx, who, upstream, uris)
+	}
+}
+
+// lookups are when the upstreams were asked last on behalf of each caller, because of a name
+// that nobody is known to own.
+type lookups struct {
+	now func() time.Time
+
+	mu      sync.Mutex
+	callers map[string]*list.Element
+	order   *list.List // of *lookup, the latest first
+}
+
+type lookup struct {
+	caller string
+	began  time.Time
+	done   chan struct{}
+}
+
+func newLookups(now func() time.Time) lookups {
+	return lookups{now: now, callers: map[string]*list.Element{}, order: list.New()}
+}
+
+// do runs ask for a caller, unless that was done less than lookupEvery ago; callers that
+// come meanwhile wait for it.
+func (l *lookups) do(ctx context.Context, who *transport.Caller, ask func()) {
+	key := ""
+	if who != nil && who.Principal != nil {
+		key = string(who.Principal.AppendKey(nil))
+	}
+	e, mine := l.begin(key)
+	if mine {
+		defer close(e.done)
+		ask()
+		return
+	}
+	select {
+	case <-e.done:
+	case <-ctx.Done():
+	}
+}
+
+func (l *lookups) begin(key string) (e *lookup, mine bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	if at := l.callers[key]; at != nil {
+		if e := at.Value.(*lookup); now.Sub(e.began) < lookupEvery {
+			return e, false
+		}
+		l.order.Remove(at)
+	}
+	if l.order.Len() >= provenance.MaxCallers {
+		oldest := l.order.Back()
+		delete(l.callers, oldest.Value.(*lookup).caller)
+		l.order.Remove(oldest)
+	}
+	e = &lookup{caller: key, began: now, done: make(chan struct{})}
+	l.callers[key] = l.order.PushFront(e)
+	return e, true
+}
+
+// ask asks the upstreams for their lists on behalf of a caller: for its own at once, and for
+// those that all callers see alike where they were not read less than minAnnounced ago. It
+// waits at most list_timeout. What they list has owners afterwards.
+func (f *Federation) ask(ctx context.Context, c *transport.Caller) {
+	ctx, cancel := context.WithTimeout(ctx, f.opts.Config.ListTimeout)
+	defer cancel()
+	var waiting sync.WaitGroup
+	for _, fd := range f.feeds {
+		if fd.perCaller {
+			continue
+		}
+		read := fd.nextReading()
+		fd.readAgain()
+		if fd.readSince(f.opts.Now().Add(-minAnnounced)) {
+			continue // it is read again in a moment, for the next request
+		}
+		waiting.Go(func() {
+			select {
+			case <-read:
+			case <-ctx.Done():
+			}
+		})
+	}
+	f.viewOf(ctx, c, catalog.Kinds[:]...)
+	waiting.Wait()
+}

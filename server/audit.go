@@ -26,7 +26,7 @@ func (s *Server) reportAuditHead(c *call) error {
 	case err != nil:
 		return err
 	case contradicted != nil:
-		s.log.Warn("an audit head goes back: the audit file was cut back, replaced or begun anew",
+		s.log.Warn("an audit head goes back: the audit file was cut back, replaced or begun again",
 			append(attrs, "before", contradicted.Seq, "before_reported_at", contradicted.ReportedAt)...)
 	}
 	return c.data(http.StatusCreated, wireAuditHead(head))

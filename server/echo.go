@@ -33,9 +33,9 @@ var (
 		instead: map[string]string{"scopes": "PUT /api/teams/{id}/scopes replaces them"}}
 	agentEcho  = echo{fixed: []string{"id", "createdAt", "updatedAt"}}
 	budgetEcho = echo{fixed: []string{"id", "agentName"}, measured: []string{"currentUsd", "percentUsed", "resetAt"},
-		instead: map[string]string{"agentName": "agentId says which agent it is"}}
+		instead: map[string]string{"agentName": "agentId names the agent"}}
 	slaEcho = echo{fixed: []string{"id", "agentName"}, measured: []string{"currentP99Ms", "currentErrorRate", "status"},
-		instead: map[string]string{"agentName": "agentId says which agent it is"}}
+		instead: map[string]string{"agentName": "agentId names the agent"}}
 	policyEcho = echo{fixed: []string{"id", "createdAt", "updatedAt"}, counted: []string{"fireCount"}}
 )
 

@@ -27,7 +27,7 @@ func (b *ingestBody) Validate() map[string]string {
 		return b.one().Validate()
 	}
 	if b.TraceInput != nil {
-		return map[string]string{"traces": "must stand alone: a body is one trace or a batch of them"}
+		return map[string]string{"traces": "must be the only member: a body is one trace or a batch of them"}
 	}
 	batch := api.TraceBatch{Traces: *b.Traces}
 	return batch.Validate()

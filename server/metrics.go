@@ -65,7 +65,7 @@ func newMetrics(stores []store.Opened, bodies *bodyMemory, ready func(context.Co
 		}
 	}
 	size := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "svc_store_size_bytes", Help: "Size of the store on disk; 0 where the store cannot tell.",
+		Name: "svc_store_size_bytes", Help: "Size of the store on disk; 0 where the store does not know it.",
 	}, info(func(i store.Info) int64 { return i.SizeBytes }))
 	free := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "svc_store_free_bytes", Help: "Bytes of the store's size that removed data has left; later writes use them, 'svc store compact' returns them to the disk.",
@@ -74,7 +74,7 @@ func newMetrics(stores []store.Opened, bodies *bodyMemory, ready func(context.Co
 		Name: "svc_request_body_bytes", Help: "Bytes of request bodies in memory.",
 	}, func() float64 { return float64(bodies.inMemory()) })
 	writable := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "svc_store_writable", Help: "1 while the store takes writes, 0 while /readyz is 503; /readyz?verbose on this listener says why.",
+		Name: "svc_store_writable", Help: "1 while the store takes writes, 0 while /readyz is 503; /readyz?verbose on this listener has the reason.",
 	}, func() float64 {
 		if ready(context.Background()) != nil {
 			return 0

@@ -133,7 +133,7 @@ func verificationText(v *audit.Verification, head string, keyed bool) string {
 		line("note", "older files are gone: the audit log begins at line %d", v.First)
 	}
 	if v.Lost > 0 {
-		line("note", "%d lines could not be written when they were due, and say so", v.Lost)
+		line("note", "%d lines could not be written in time; checkpoints count them", v.Lost)
 	}
 	if v.Late > 0 {
 		line("note", "%d lines reached the file after audit.write_timeout: their requests were refused, or let pass as lost", v.Late)

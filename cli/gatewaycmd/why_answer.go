@@ -99,7 +99,7 @@ func explain(q *decidedRequest) *why {
 	case q.Outcome == "blocked" && len(q.Policies) > 0:
 		w.Cause, w.Do = "A policy of the control plane blocked the message.", "svc policies get ID; if the policy is wrong, svc policies disable ID, or let it warn first."
 	case q.Outcome == "blocked":
-		w.Cause, w.Do = "The request was blocked; the producer of the trace did not say by what.", "Look at the producer's own log."
+		w.Cause, w.Do = "The request was blocked; the producer of the trace did not give the reason.", "Look at the producer's own log."
 	case q.HTTPStatus >= 400:
 		w.Cause, w.Do = fmt.Sprintf("The tool server answered with the status %d, which the gateway passed on.", q.HTTPStatus), "Look at the tool server."
 	default:

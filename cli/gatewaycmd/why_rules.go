@@ -99,9 +99,9 @@ func closeBy(step *whyRule, r *policy.Rule, c *policy.RuleConfig, q *policy.Requ
 	}
 	switch {
 	case behind && len(depends) > 0:
-		step.Undecided, step.Why = true, "stands behind the rule that decided, and depends on "+strings.Join(depends, " and ")
+		step.Undecided, step.Why = true, "comes after the rule that decided, and depends on "+strings.Join(depends, " and ")
 	case behind:
-		step.Why = "matches, and stands behind the rule that decided"
+		step.Why = "matches, and comes after the rule that decided"
 	case r.Observe:
 		step.Undecided, step.Why = len(depends) > 0, "only observes"
 	case len(depends) > 0:

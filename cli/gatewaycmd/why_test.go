@@ -98,7 +98,7 @@ rules of svc.yaml:
   svc.yaml:13: deny "no-pay" (tool_glob: "p*"): decided
   svc.yaml:7: allow "small" (tool_name: "pay", arguments): undecided: depends on the arguments
   svc.yaml:10: allow "staff" (tool_prefix: "pa", claims): undecided: depends on the identity of the caller (claims)
-  svc.yaml:16: allow "all" (tool_name: "*"): matches, and stands behind the rule that decided
+  svc.yaml:16: allow "all" (tool_name: "*"): matches, and comes after the rule that decided
 `
 	if b.String() != want {
 		t.Errorf("got %s\nwant %s", b.String(), want)

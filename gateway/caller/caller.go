@@ -219,7 +219,7 @@ func (r *Rules) WarnPublicURL(log *slog.Logger, listen, publicURL string) {
 		return
 	}
 	if a, err := netip.ParseAddr(host); host == "" || err == nil && a.IsUnspecified() {
-		log.Warn("auth.oauth.public_url is not set and the gateway listens on every address: clients elsewhere are told a URL that leads nowhere",
+		log.Warn("auth.oauth.public_url is not set and the gateway listens on every address: clients elsewhere get a URL that leads nowhere",
 			"listen", listen, "fix", "set auth.oauth.public_url to the base URL that clients use")
 	}
 }

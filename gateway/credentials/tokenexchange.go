@@ -122,7 +122,7 @@ func (x *TokenExchange) ask(ctx context.Context, subject string, expires time.Ti
 	case err != nil:
 		return nil, err
 	case a.IssuedTokenType == "":
-		return nil, errors.New("the token endpoint does not say which type of token it issued (issued_token_type): it may not support token exchange")
+		return nil, errors.New("the token endpoint does not name the type of the token it issued (issued_token_type): it may not support token exchange")
 	case a.IssuedTokenType != typeAccessToken && a.IssuedTokenType != typeJWT:
 		return nil, errors.New("the token endpoint issued another type of token (issued_token_type) than an access token")
 	case a.AccessToken == subject:

@@ -144,7 +144,7 @@ func TestCallersDoNotShareFailures(t *testing.T) {
 // What an endpoint may not issue is refused, and nothing of it is repeated.
 func TestExchangesThatAreRefused(t *testing.T) {
 	for _, tt := range []struct{ name, answer, want string }{
-		{"no type", `"access_token":"s3cret","token_type":"Bearer"`, "does not say which type"},
+		{"no type", `"access_token":"s3cret","token_type":"Bearer"`, "does not name the type"},
 		{"a refresh token", `"access_token":"s3cret","token_type":"Bearer","issued_token_type":"urn:ietf:params:oauth:token-type:refresh_token"`, "another type of token"},
 		{"not to be presented", `"access_token":"s3cret","token_type":"N_A","issued_token_type":"` + typeJWT + `"`, "another type than Bearer"},
 		{"the caller's own", `"access_token":"s3cret-own","token_type":"Bearer","issued_token_type":"` + typeJWT + `"`, "the caller's own token"},

@@ -177,7 +177,7 @@ func (f *Finder) Note(found Finding) {
 		return
 	}
 	f.found.Store(&found)
-	f.opts.Logger.Info("an error of an upstream says which protocol generation it speaks", "upstream", f.opts.Upstream, "speaks", found.String())
+	f.opts.Logger.Info("an error of an upstream shows which protocol generation it supports", "upstream", f.opts.Upstream, "speaks", found.String())
 }
 
 // OfError returns what an error of an upstream says about its generations; the zero value

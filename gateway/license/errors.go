@@ -87,7 +87,7 @@ func (e *Error) Advice() string {
 		if e.What == whatLicense {
 			return "" // what to do depends on whether its signing key is known
 		}
-		return "a license signed with a lost key must be issued anew: move the old key away first"
+		return "a license signed with a lost key must be issued again: move the old key away first"
 	}
 	return ""
 }

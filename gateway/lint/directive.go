@@ -26,7 +26,7 @@ func silence(doc *config.Document, found []diag.Finding) []diag.Finding {
 			continue
 		}
 		if reason == "" {
-			complain("the comment gives no reason", "say why after the code: whoever reads it next has to know whether it still holds")
+			complain("the comment gives no reason", "give the reason after the code: whoever reads it next has to know whether it still applies")
 			continue
 		}
 		for _, code := range codes {

@@ -62,11 +62,11 @@ func (s *Sessions) Reject(up *transport.Upstream, r Rejection) {
 			return
 		}
 		if err := client.Respond(ctx, opened, r.Body); err != nil {
-			s.opts.Logger.Warn("upstream was not told that its request was denied", "upstream", up.Name, "request_id", r.RequestID, "error", err)
+			s.opts.Logger.Warn("the upstream was not notified that its request was denied", "upstream", up.Name, "request_id", r.RequestID, "error", err)
 		}
 	})
 	if !ran {
-		s.opts.Logger.Warn("upstream was not told that its request was denied: too many background calls", "upstream", up.Name, "request_id", r.RequestID)
+		s.opts.Logger.Warn("the upstream was not notified that its request was denied: too many background calls", "upstream", up.Name, "request_id", r.RequestID)
 	}
 }
 

@@ -41,7 +41,7 @@ func (c *Config) Validate(at diag.At) {
 				Errorf("duplicate", "the id %q is used twice", r.ID)
 		case r.ID == DefaultDenyID:
 			at.Field("id").Hint("choose another id").
-				Errorf("reserved", "the id %q stands for the default action in audit records", r.ID)
+				Errorf("reserved", "the id %q is that of the default action in audit records", r.ID)
 		default:
 			seen[r.ID] = i
 		}

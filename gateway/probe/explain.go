@@ -51,7 +51,7 @@ func adviceFor(c upstream.Cause, field string) string {
 	case upstream.CauseTooLarge:
 		return "raise max_response_bytes of this upstream if its answers are really that large"
 	case upstream.CauseInvalidHTTP:
-		return "what listens there does not speak HTTP/1.1; if it expects TLS, write https:// in " + field
+		return "what listens there does not support HTTP/1.1; if it expects TLS, write https:// in " + field
 	case upstream.CauseTLS:
 		return adviceForTLS(c.Text, field)
 	}

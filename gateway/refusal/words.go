@@ -105,7 +105,7 @@ var words = map[string]Words{
 	"unknown_progress": {"Progress for a request that no upstream made. The message goes nowhere.",
 		"Correct the client if there are many."},
 	"audit_unavailable": {"The audit file cannot be written within audit.write_timeout. There is usually no line; spans and metrics have the kind.",
-		"Free the disk; SIGHUP where the file was moved. The log says audit lines can be written again."},
+		"Free the disk; SIGHUP where the file was moved. The log has the line: audit lines can be written again."},
 	"overloaded": {"Bodies in memory exceed limits.body_bytes, or one caller has more than a quarter of it.",
 		"Raise it together with the memory of the process (memory and connections)."},
 	"shutdown": {"The gateway stopped and the request was not done within shutdown.grace. Long streams end so at every stop.",

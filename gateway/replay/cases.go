@@ -98,7 +98,7 @@ func (c *Cases) Validate(at diag.At) {
 			names[k.Name] = i
 		}
 		if k.Caller.Key != "" && k.Caller.claims() != nil {
-			at.Field("caller").Hint("with key and token together the token is the identity").Errorf("caller", "give a key, or what a token says")
+			at.Field("caller").Hint("with key and token together the token is the identity").Errorf("caller", "give a key, or the claims of a token")
 		}
 		k.Request.validate(at.Field("request"))
 		k.Expect.validate(at.Field("expect"))

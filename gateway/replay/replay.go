@@ -155,11 +155,11 @@ func (r *Replay) skip(rec *audit.Record) string {
 	case audit.KindSummary:
 		return "summaries of requests that were refused before their caller was identified"
 	case audit.KindOpen:
-		return "openings of streams, which the line of their request tells again"
+		return "openings of streams, which the line of their request repeats"
 	}
 	switch {
 	case rec.Kind == audit.KindRequest && rec.RPC == "":
-		return "no message was read: GET, DELETE, or turned away before"
+		return "no message was read: GET, DELETE, or refused before"
 	case rec.Action == policy.Deny.String() && rec.RuleID == "":
 		return "refused by the gateway itself: " + orNone(rec.ErrorKind)
 	case governed(rec):

@@ -37,7 +37,7 @@ func (r *Replay) file(rec *audit.Record, from, to outcome, ruleOnly bool) {
 	g := r.groups[k]
 	if g == nil {
 		if len(r.groups) >= maxRows {
-			count(r.undecided, "too many kinds of changes to tell apart")
+			count(r.undecided, "too many kinds of changes to list")
 			return
 		}
 		k.from = outcome{strings.Clone(from.Action), strings.Clone(from.Rule)}

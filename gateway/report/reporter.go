@@ -274,7 +274,7 @@ func (r *Reporter) flush(b batch) error {
 			end = r.read(&b)
 		}
 		if b.len() > 0 && !r.post(ctx, &b) {
-			r.opts.Logger.Warn("the control plane could not be told of the last requests; the next start goes on with them")
+			r.opts.Logger.Warn("the last requests could not be reported to the control plane; they are reported after the next start")
 			return nil
 		}
 		if b.after != r.saved && (end || ctx.Err() != nil || time.Since(r.savedAt) >= r.opts.SaveEvery) {

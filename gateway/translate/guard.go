@@ -13,7 +13,7 @@ import (
 
 // errNotModern is the error of a message of 2026-07-28 for an upstream that supports it no
 // longer. The upstream has rejected the message without looking at it.
-var errNotModern = errors.New("the upstream does not speak 2026-07-28 any more")
+var errNotModern = errors.New("the upstream does not support 2026-07-28 any more")
 
 // guard is the transport of messages of 2026-07-28. It notices that the upstream has
 // become one of the other generation: it was replaced or rolled back.

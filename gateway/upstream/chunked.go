@@ -107,7 +107,7 @@ func (b *body) step(line []byte) error {
 	switch c.at {
 	case atChunkEnd:
 		if len(line) > 0 {
-			return invalidf("a chunk is longer than its size says")
+			return invalidf("a chunk is longer than its declared size")
 		}
 		c.at = atChunkSize
 	case atChunkSize:

@@ -225,7 +225,7 @@ func (c *Config) validateHeader(at diag.At, name, value string) {
 	}
 	for other := range c.Headers {
 		if other < name && strings.EqualFold(other, name) {
-			at.Errorf("duplicate", "the same header stands there as %q", other)
+			at.Errorf("duplicate", "the same header is given as %q", other)
 		}
 	}
 }

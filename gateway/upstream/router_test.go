@@ -223,7 +223,7 @@ func TestConfigValidation(t *testing.T) {
 		{"header name with space", func(c *Config) { c.Headers = map[string]string{"A B": "x"} }, `headers["A B"]: "A B" is not a header name`},
 		{"header value with line break", func(c *Config) { c.Headers = map[string]string{"A": "x\ny"} }, "headers.A: the value holds a line break"},
 		{"header of ours", func(c *Config) { c.Headers = map[string]string{"host": "x"} }, "headers.host: the gateway writes this header itself"},
-		{"header twice", func(c *Config) { c.Headers = map[string]string{"X-A": "1", "x-a": "2"} }, `headers.x-a: the same header stands there as "X-A"`},
+		{"header twice", func(c *Config) { c.Headers = map[string]string{"X-A": "1", "x-a": "2"} }, `headers.x-a: the same header is given as "X-A"`},
 		{"tls on http", func(c *Config) { c.URL, c.TLS.CAFile = "http://h/", "/ca.pem" }, "tls: has no effect on an http upstream"},
 		{"certificate without key", func(c *Config) { c.TLS.CertFile = "/c.pem" }, "tls.key_file: cert_file is set"},
 		{"key without certificate", func(c *Config) { c.TLS.KeyFile = "/k.pem" }, "tls.cert_file: key_file is set"},

@@ -93,7 +93,7 @@ func (b *TeamScopesReplace) Validate() map[string]string {
 		field := fmt.Sprintf("scopes[%d]", i)
 		c.requiredEnum(field, s, TeamScopes)
 		if seen[s] {
-			c.add(field, "stands in the list twice")
+			c.add(field, "is in the list twice")
 		}
 		seen[s] = true
 	}

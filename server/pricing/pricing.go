@@ -147,7 +147,7 @@ func Parse(name string, data []byte, base *Table) (*Table, error) {
 		for _, n := range append([]string{m.Model}, m.Aliases...) {
 			r := row{canonicalProvider(m.Provider), strings.ToLower(n)}
 			if seen[r] {
-				return fail("models[%d]: %s %s stands twice", i, m.Provider, n)
+				return fail("models[%d]: %s %s is given twice", i, m.Provider, n)
 			}
 			seen[r] = true
 			t.prices[r] = Price{Input: m.Input.nano, Output: m.Output.nano}

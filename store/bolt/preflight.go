@@ -205,7 +205,7 @@ func checkPage(f io.ReaderAt, m meta, id uint64, flags uint16, more func(f io.Re
 	pages := uint64(le.Uint32(h[12:])) + 1
 	switch {
 	case le.Uint64(h[:]) != id:
-		return fmt.Errorf("page %d says it is page %d", id, le.Uint64(h[:]))
+		return fmt.Errorf("page %d is numbered %d", id, le.Uint64(h[:]))
 	case le.Uint16(h[8:])&flags == 0:
 		return fmt.Errorf("page %d has type %#x", id, le.Uint16(h[8:]))
 	case id+pages > m.highWater:

@@ -119,7 +119,7 @@ func (l *login) protected(ctx context.Context) (*protected, []string, error) {
 			return nil, nil, err
 		}
 		if !covers(p.Resource, u) {
-			return nil, nil, fmt.Errorf("the upstream says that it is the resource %s, which is not its url: correct url, or ask its operator", upstream.Printable(p.Resource, 200))
+			return nil, nil, fmt.Errorf("the upstream names the resource %s, which is not its url: correct url, or ask its operator", upstream.Printable(p.Resource, 200))
 		}
 		return &p, scopes, nil
 	}
@@ -185,7 +185,7 @@ func (l *login) authorizationServer(ctx context.Context, issuer string) (server,
 			return s, err
 		}
 		if strings.TrimSuffix(s.Issuer, "/") != strings.TrimSuffix(issuer, "/") {
-			return s, fmt.Errorf("the authorization server %s says that it is another one: %s", upstream.Printable(issuer, 200), upstream.Printable(s.Issuer, 200))
+			return s, fmt.Errorf("the authorization server %s names another issuer: %s", upstream.Printable(issuer, 200), upstream.Printable(s.Issuer, 200))
 		}
 		return s, nil
 	}

@@ -186,7 +186,7 @@ func TestLoginsThatAreRefused(t *testing.T) {
 	}{
 		{"another resource", func(p *provider) { p.resource["resource"] = "https://bank.example/mcp" }, nil, "which is not its url"},
 		{"a resource beside", func(p *provider) { p.resource["resource"] = p.URL + "/mc" }, nil, "which is not its url"},
-		{"another issuer", func(p *provider) { p.metadata["issuer"] = "https://bank.example" }, nil, "says that it is another one"},
+		{"another issuer", func(p *provider) { p.metadata["issuer"] = "https://bank.example" }, nil, "names another issuer"},
 		{"no PKCE", func(p *provider) { p.metadata["code_challenge_methods_supported"] = []string{"plain"} }, nil, "does not support PKCE"},
 		{"a token endpoint in the open", func(p *provider) { p.metadata["token_endpoint"] = "http://bank.example/token" }, nil, "must be https"},
 		{"a page that is no address", func(p *provider) { p.metadata["authorization_endpoint"] = "javascript:alert(1)" }, nil, "no valid address"},

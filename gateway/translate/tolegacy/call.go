@@ -406,7 +406,7 @@ func (c *call) finish(how ending) {
 		client.End(ctx, c.conn.session)
 	})
 	if !ran {
-		c.t.opts.Logger.Warn("an upstream was not told that a call is cancelled: too many background calls", "upstream", c.t.opts.Upstream)
+		c.t.opts.Logger.Warn("an upstream was not notified that a call is cancelled: too many background calls", "upstream", c.t.opts.Upstream)
 	}
 }
 

@@ -230,7 +230,7 @@ func TestEndOfASession(t *testing.T) {
 	}
 	s.settled(t, s.b, "b-1 END")
 	s.settled(t, s.c, "c-1 END")
-	if !s.Ended(t.Context(), c.Handle.ID) || s.WorthReopening(t.Context(), c.Handle.ID, mcp.Session{ID: "own"}) {
+	if !s.Ended(t.Context(), c.Handle) || s.WorthReopening(t.Context(), c.Handle.ID, mcp.Session{ID: "own"}) {
 		t.Error("the session has not ended")
 	}
 }

@@ -54,7 +54,7 @@ func (r *Request) Join(ctx context.Context) *refusal.Refusal {
 		return nil
 	}
 	handle, err := r.Sessions.opts.Sealer.Open(text, r.owner())
-	if err != nil || r.Sessions.Ended(ctx, handle.ID) {
+	if err != nil || r.Sessions.Ended(ctx, handle) {
 		return &refusal.Session
 	}
 	r.Handle, r.Joined = handle, true

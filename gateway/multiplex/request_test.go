@@ -266,7 +266,7 @@ func TestStateIsKeptWhereItSurvives(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if !open(dir, "main", "b").Ended(t.Context(), id) {
+	if !open(dir, "main", "b").Ended(t.Context(), session.Handle{ID: id}) {
 		t.Error("an end is forgotten at a restart")
 	}
 	if log.Len() > 0 {

@@ -83,11 +83,13 @@ type Client struct {
 // Several reports whether a session has more than one upstream.
 func (s *Sessions) Several() bool { return len(s.opts.Upstreams) > 1 }
 
-// Ended reports whether a session with several upstreams was ended: each of the
-// upstreams other than the default one would begin a new one. The session of a single
-// upstream is that upstream's own business.
-func (s *Sessions) Ended(ctx context.Context, id session.ID) bool {
-	return s.Several() && s.State.Upstream.Ended(ctx, id)
+// Ended reports whether a session was ended that has several upstreams, each of which
+// other than the default one would begin a new one, or that the gateway made for an
+// upstream without sessions. Any other session of a single upstream is that upstream's own
+// business.
+func (s *Sessions) Ended(ctx context.Context, handle session.Handle) bool {
+	_, own := session.CutOwn(handle.Upstream)
+	return (own || s.Several()) && s.State.Upstream.Ended(ctx, handle.ID)
 }
 
 // Find returns the client's session at an upstream: at the default upstream the one in

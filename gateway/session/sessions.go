@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"svc/gateway/mcp"
 )
@@ -10,6 +11,17 @@ import (
 // UpstreamSession is the session that the gateway has at one upstream for a client. An
 // empty version leaves the client's own.
 type UpstreamSession = mcp.Session
+
+// ownPrefix begins the ids of sessions that the gateway makes itself, in the place of an
+// upstream whose revision has none.
+const ownPrefix = "svc-2026-07-28."
+
+// OwnID returns the id of a session that the gateway makes itself. text is what it holds.
+func OwnID(text string) string { return ownPrefix + text }
+
+// CutOwn returns what the id of a session holds that the gateway made itself; false for
+// the id of an upstream.
+func CutOwn(id string) (text string, ok bool) { return strings.CutPrefix(id, ownPrefix) }
 
 // OpenFunc opens a session at an upstream.
 type OpenFunc func(ctx context.Context) (UpstreamSession, error)

@@ -80,7 +80,7 @@ func New(opts Options) (*Transport, error) {
 	})
 	var err error
 	t.toLegacy, err = tolegacy.New(tolegacy.Options{
-		Upstream: c.Name, Transport: opts.Direct, Timeout: c.Timeout, PerCall: c.Sessions == upstream.SessionsPerCall,
+		Upstream: c.Name, Transport: opts.Direct, Timeout: c.Timeout, PerCall: c.Sessions == upstream.SessionsPerCall, Standalone: !c.IsProcess(),
 		Version: opts.Version, Key: opts.Key, Replicas: opts.Replicas, Holds: opts.Holds, Background: opts.Background, Logger: opts.Logger, Now: opts.Now,
 	})
 	return t, err
@@ -102,6 +102,9 @@ func (t *Transport) Speaks(ctx context.Context) generation.Finding { return t.fi
 // Post implements [transport.Transport].
 func (t *Transport) Post(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
 	speaks := t.finder.Speaks(ctx, r.Caller)
+	if refused := refuseRevision(r, speaks); refused != nil {
+		return refused, nil
+	}
 	if mcp.Modern(r.Session.Version) {
 		if speaks.Modern {
 			return t.postModern(ctx, r)
@@ -122,6 +125,24 @@ func (t *Transport) Post(ctx context.Context, r *transport.Request) (*upstream.R
 		return wire.Empty(http.StatusNotFound), nil
 	}
 	return t.postLegacy(ctx, r)
+}
+
+// refuseRevision refuses a request without a session whose revision nobody here knows,
+// where the upstream has only revisions with sessions: what that would answer does not
+// name 2026-07-28, which the gateway translates from. Otherwise it is nil.
+func refuseRevision(r *transport.Request, speaks generation.Finding) *upstream.Response {
+	v := r.Session.Version
+	if v == "" || mcp.KnownRevision(v) || speaks.Modern || !speaks.Legacy {
+		return nil
+	}
+	var m mcp.Message
+	if mcp.Scan(r.Body, &m) != nil || m.Kind != mcp.Request || m.ProtocolVersion != v {
+		return nil
+	}
+	return wire.Reply(http.StatusBadRequest, mcp.AppendErrorBody(nil, &mcp.ErrorBody{
+		ID: m.ID, Code: mcp.CodeUnsupportedVersion, Message: mcp.MessageUnsupportedVersion, Reason: mcp.MessageUnsupportedVersion, RequestID: r.RequestID,
+		Supported: []string{mcp.Revision20260728}, Requested: v,
+	}))
 }
 
 // opens reports whether a message begins a session.

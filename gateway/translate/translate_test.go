@@ -139,6 +139,24 @@ func TestAnUnknownRevisionIsForTheUpstreamToRefuse(t *testing.T) {
 	}
 }
 
+// For an upstream with sessions alone the gateway refuses it, because it speaks 2026-07-28
+// in that one's place. A message that names no revision itself is the upstream's.
+func TestAnUnknownRevisionAtAnUpstreamWithSessions(t *testing.T) {
+	for version, ours := range map[string]bool{"v999.0.0": true, "2027-01-01": true, "2026-07-28": false} {
+		s := &server{legacy: true}
+		tr := newTransport(t, s)
+		status, text, _ := send(t, tr, mcp.Session{Version: version}, strings.Replace(modernCall, "2026-07-28", version, 1))
+		refused := status == 400 && strings.Contains(text, `"code":-32022`) && strings.Contains(text, `"supported":["2026-07-28"],"requested":"`+version+`"`)
+		if refused != ours || len(s.performed) == 0 != ours {
+			t.Errorf("%s: %d %s, %d performed", version, status, text, len(s.performed))
+		}
+	}
+	tr := newTransport(t, &server{legacy: true})
+	if _, text, _ := send(t, tr, mcp.Session{Version: "1999-01-01", ID: "own"}, legacyCall); !strings.Contains(text, "content") {
+		t.Errorf("a session of an unknown revision: %s", text)
+	}
+}
+
 // Between a client and an upstream of the same generation nothing is translated.
 func TestTheSameGenerationPassesAsItIs(t *testing.T) {
 	s := &server{modern: true, legacy: true}

@@ -7,6 +7,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { check, expect, failures, finish } from './checks.mjs';
 import { connect } from './face.mjs';
 import { eventually, eventuallyListed, startGateway } from './gateway.mjs';
+import { startLegacy } from './legacy.mjs';
 import { startModern } from './modern.mjs';
 import { startEverything, startGo } from './others.mjs';
 
@@ -17,6 +18,8 @@ if (!goServer) {
 }
 const everything = await startEverything();
 const modern = await startModern('modern');
+const typescript = await startLegacy('typescript');
+const inJSON = await startLegacy('json', true);
 const stateful = await startGo(goServer, false);
 const stateless = await startGo(goServer, true);
 
@@ -33,6 +36,12 @@ const servers = {
     complete: [{ type: 'ref/prompt', name: 'completable-prompt' }, { name: 'department', value: 'E' }],
   },
   stateful: { at: stateful, own: legacy[1], other: ['client 2.x, 2026-07-28'], calls: goCalls, prompts: ['test_simple_prompt'], resources: ['test://static-text', 'test://no-such'] },
+  // What it asks and logs comes on the standalone stream of its session.
+  typescript: {
+    at: typescript, own: legacy[0], other: ['client 2.x, 2026-07-28'],
+    calls: [['echo'], ['ask'], ['twice'], ['visit'], ['sample'], ['logs'], ['no-such-tool']], prompts: ['asks'], resources: ['test://questions'],
+  },
+  json: { at: inJSON, own: legacy[0], other: ['client 2.x, 2026-07-28'], calls: [['echo'], ['ask'], ['twice'], ['sample'], ['logs']], prompts: [], resources: [] },
   stateless: {
     at: stateless, own: 'client 2.x, 2026-07-28', other: legacy, keys: 'protocol: "2026-07-28"',
     calls: [...goCalls.filter(([name]) => !/_(sampling|elicitation)$/.test(name)), ['test_x_mcp_header', { region: 'us west ü' }], ['test_input_required_result_list_roots'], ['test_input_required_result_multi_round'], ['test_input_required_result_multiple_inputs']],
@@ -95,7 +104,8 @@ const alone = {};
 for (const [name, { at, keys = '' }] of Object.entries(servers)) {
   alone[name] = await startGateway(binary, { [name]: { url: at.url, keys } }, `  - {match: {tool_name: "*"}, upstream: ${name}}`);
 }
-const both = await startGateway(binary, Object.fromEntries(['everything', 'modern'].map((name) => [name, { url: servers[name].at.url, keys: `prefix: ${name}_` }])), '', '', { federation: '{enabled: true}' });
+const federated = ['everything', 'modern', 'typescript'];
+const both = await startGateway(binary, Object.fromEntries(federated.map((name) => [name, { url: servers[name].at.url, keys: `prefix: ${name}_` }])), '', '', { federation: '{enabled: true}' });
 await eventuallyListed(both, []);
 
 for (const [name, server] of Object.entries(servers)) {
@@ -104,7 +114,7 @@ for (const [name, server] of Object.entries(servers)) {
   await direct.close();
   for (const kind of server.other) {
     for (const [title, gateway, prefix] of [['alone', alone[name], ''], ['in a federation', both, `${name}_`]]) {
-      if (gateway === both && !['everything', 'modern'].includes(name)) continue;
+      if (gateway === both && !federated.includes(name)) continue;
       await check(`${kind}, ${name} ${title}: as a direct connection of its own generation`, async () => {
         const through = await connect(kind, gateway);
         same(await record(through, server, prefix), prefix ? Object.fromEntries(Object.entries(want).filter(([what]) => /^(call |prompt |complete|resource .*(?<!no-such)$)/.test(what))) : want);

@@ -1,6 +1,6 @@
 // The page of the documentation that shows a conformance run.
 
-export function page({ suites, rows, apart, polling, everything, sdk }) {
+export function page({ suites, rows, across, apart, polling, everything, sdk }) {
   const [released, next] = suites;
   // By server and check: the scenarios in which it comes.
   const won = new Map();
@@ -36,6 +36,24 @@ Not compared where two stand behind the gateway, because a subscription comes fr
 nobody announces what a tool changed: ${apart.map((id) => `\`${id}\``).join(', ')}. *2026-07-28 alone* is a server that the gateway
 speaks that revision to (\`protocol\`), so that everything is translated for clients with sessions. Not compared there, because 2026-07-28
 has no event ids and nothing to resume: ${polling.map((id) => `\`${id}\``).join(', ')}.
+
+## Across the generations
+
+A suite of one generation runs against a server of the *other* one through the gateway. Beside it stands the same server, spoken to
+directly in the generation of the suite; \`server-everything\` has one generation alone, so that what counts is what it passes directly in
+2025-11-25. *Wanted* are the checks that pass there. Each of them passes through the gateway, or stands in the list below.
+
+| server | suite | scenarios | beside | wanted | passed | cannot pass |
+|---|---|---|---|---|---|---|
+${across.lines.map((l) => `| ${l.server} | ${l.suite} | ${l.title} | ${l.other} | ${l.wanted} | ${l.passed} | ${l.explained} |`).join('\n')}
+
+Checks that cannot pass, and why; the run fails when one passes, or another one does not:
+
+| server | scenario | checks | why |
+|---|---|---|---|
+${across.cannot.map(([server, scenario, ids, why]) => `| ${server} | ${scenario} | ${ids.map((id) => `\`${id}\``).join(', ')} | ${why} |`).join('\n')}
+
+## Checks that the gateway adds
 
 ${won.size ? `Checks that only the gateway makes pass, and the scenarios:
 

@@ -12,6 +12,7 @@ import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { across } from './across.mjs';
 import { compare, count, readChecks } from './compare.mjs';
 import { runSuite, startGateway, startUpstream, stop } from './processes.mjs';
 import { page } from './page.mjs';
@@ -120,7 +121,7 @@ async function main(dir) {
     for (const behind of up.behind) {
       const through = join(await side(up.make, behind, runs, up.protocol));
       titles.forEach((run, i) => rows.push({
-        upstream: up, behind, run, direct: count(direct[i]), gateway: count(through[i]), ...compare(direct[i], through[i], behind > 1 ? apart : up.excepted ?? []),
+        upstream: up, behind, run, direct: count(direct[i]), gateway: count(through[i]), checks: { direct: direct[i], gateway: through[i] }, ...compare(direct[i], through[i], behind > 1 ? apart : up.excepted ?? []),
         why: (name) => through[i].get(name)?.message ?? 'did not run',
       }));
     }
@@ -146,7 +147,10 @@ try {
     for (const name of row.stale) fail(`${title}: ${name} passes: it is no exception any more`);
     if (!row.direct.scenarios || row.gateway.scenarios !== row.direct.scenarios) fail(`${title}: ${row.gateway.scenarios} scenarios ran through the gateway, ${row.direct.scenarios} directly`);
   }
-  const text = page({ suites, rows, apart, polling, everything: version('@modelcontextprotocol/server-everything'), sdk });
+  const other = across(rows);
+  for (const line of other.missing) fail(`across generations: ${line}`);
+  for (const line of other.stale) fail(`across generations: ${line}`);
+  const text = page({ suites, rows, across: other, apart, polling, everything: version('@modelcontextprotocol/server-everything'), sdk });
   if (flags.write) writeFileSync(flags.write, text);
   if (flags.check && readFileSync(flags.check, 'utf8') !== text) {
     fail(`${flags.check} is not what this run gives: write it again with --write`);

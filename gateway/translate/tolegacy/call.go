@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -42,6 +43,12 @@ type call struct {
 	turns  int         // requests of the client that were answered, or are being
 	detach func() bool // from the context of the client's request
 	answer *wire.Messages
+	sent   <-chan posted // of a request that was not answered yet, when something else came; else nil
+
+	// beside is what comes on the standalone stream of the session; nil where that is not
+	// read. pump is answer, read by another goroutine, then; nil while nothing is.
+	beside <-chan *mcp.Message
+	pump   <-chan read
 
 	before      func() // of the Next that runs
 	id          []byte // of the client's request that is being answered
@@ -60,24 +67,29 @@ const (
 
 // call sends a request of a client in a session of the pool.
 func (t *Translator) call(ctx context.Context, r *transport.Request, m *mcp.Message, s *sender) (*upstream.Response, error) {
-	resp, c, err := t.start(ctx, r, m, s)
-	if err == nil && lost(resp, c.conn.session) {
+	resp, early, c, err := t.start(ctx, r, m, s)
+	if err == nil && early == nil && lost(resp, c.conn.session) {
 		resp.Body.Close()
 		t.pool.forget(c.key)
 		c.finish(bad)
-		resp, c, err = t.start(ctx, r, m, s)
+		resp, early, c, err = t.start(ctx, r, m, s)
 	}
 	if err != nil {
 		return nil, err
 	}
 	switch {
+	case early != nil:
+		return wire.Stream(&turn{call: c, number: c.turnNumber(), first: early}), nil
 	case resp.Status == http.StatusOK && resp.MediaType() == wire.EventStream:
 		if err := c.keep(); err != nil {
 			resp.Body.Close()
 			c.finish(bad)
 			return nil, err
 		}
-		c.answer = wire.NewMessages(resp, c.wait)
+		c.answer = wire.NewMessages(resp, c.waiter())
+		if c.unlikely() {
+			return c.peek()
+		}
 		return c.stream(), nil
 	case resp.Status == http.StatusBadRequest && !isMessage(resp) && mcp.MethodOf(c.message.Method).Name == "":
 		// Some servers tell in plain text that they do not know a method.
@@ -89,6 +101,37 @@ func (t *Translator) call(ctx context.Context, r *transport.Request, m *mcp.Mess
 	}
 	resp.Body = &closing{resp.Body, func() { c.finish(bad) }}
 	return resp, nil
+}
+
+// unlikely reports whether the upstream probably does not have the method: it has
+// declared nothing of the kind.
+func (c *call) unlikely() bool {
+	family, _, _ := strings.Cut(c.message.Method, "/")
+	switch family {
+	case "tools", "prompts", "resources":
+	case "completion":
+		family = "completions"
+	default:
+		return true
+	}
+	return !c.conn.offers(family)
+}
+
+// peek waits for the first message of a stream before the client is answered: the status
+// of a method that does not exist is 404, which a stream that has begun cannot have.
+func (c *call) peek() (*upstream.Response, error) {
+	source := &turn{call: c, number: c.turnNumber()}
+	first, err := source.Next(func() {})
+	if err != nil {
+		source.Close()
+		return nil, err
+	}
+	var m mcp.Message
+	if mcp.Scan(first, &m) == nil && m.IsError && m.ErrorCode == mcp.CodeMethodNotFound {
+		return wire.Reply(http.StatusNotFound, first), nil
+	}
+	source.first = first
+	return wire.Stream(source), nil
 }
 
 // isMessage reports whether a response holds a message.
@@ -106,30 +149,42 @@ func (b *closing) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// start takes a session and sends the request in it.
-func (t *Translator) start(ctx context.Context, r *transport.Request, m *mcp.Message, s *sender) (*upstream.Response, *call, error) {
-	c := &call{t: t, sender: *s, request: *r, message: *m, id: m.ID, requestID: r.RequestID}
-	var err error
+// start takes a session and sends the request in it. A message for the client that comes
+// before the answer is early; there is no response then.
+func (t *Translator) start(ctx context.Context, r *transport.Request, m *mcp.Message, s *sender) (resp *upstream.Response, early []byte, c *call, err error) {
+	c = &call{t: t, sender: *s, request: *r, message: *m, id: m.ID, requestID: r.RequestID}
 	if c.conn, err = t.acquire(ctx, r, s, true); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	c.ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	c.detach = context.AfterFunc(ctx, c.cancel)
+	beside := c.wantsStandalone()
+	if beside {
+		if err := c.keep(); err != nil {
+			c.finish(bad)
+			return nil, nil, nil, err
+		}
+		beside = c.listenBeside()
+	}
 	c.setLevel()
 	c.conn.ids++
 	c.sentID = strconv.AppendInt(nil, int64(c.conn.ids), 10)
 	out := c.request
 	out.Session, out.Body, out.Header = c.conn.session, c.body(), legacyHeader(c.request.Header)
-	resp, err := t.opts.Transport.Post(c.ctx, &out)
+	if beside {
+		resp, early, err = c.postBeside(&out)
+	} else {
+		resp, err = t.opts.Transport.Post(c.ctx, &out)
+	}
 	if err != nil {
 		how := bad
 		if ctx.Err() != nil || errors.Is(err, upstream.ErrTimeout) { // the upstream may still work on it
 			how = cancelled
 		}
 		c.finish(how)
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	return resp, c, nil
+	return resp, early, c, nil
 }
 
 // keep makes copies of what is valid during the request of the client alone: a call whose
@@ -247,91 +302,9 @@ func (c *call) whole(resp *upstream.Response) (*upstream.Response, error) {
 	return reply, nil
 }
 
-// wait is called before a read of the upstream waits.
-func (c *call) wait() {
-	if c.before != nil {
-		c.before()
-	}
-}
-
-// Next implements wire.Source.
-func (c *turn) Next(before func()) ([]byte, error) {
-	c.before = before
-	for {
-		if !c.mine() {
-			return nil, io.EOF
-		}
-		data, err := c.answer.Next()
-		if err == io.EOF && c.resume() {
-			continue
-		}
-		var m mcp.Message
-		if err == nil {
-			if _, scanned := mcp.ScanReplacing(data, &m); scanned != nil {
-				err = &upstream.Error{Upstream: c.t.opts.Upstream, Op: "read", Kind: upstream.ErrInvalidResponse, Err: scanned}
-			}
-		}
-		if err != nil {
-			return c.broken(err)
-		}
-		switch m.Kind {
-		case mcp.Notification:
-			if m.Method == mcp.NotificationProgress || m.Method == mcp.NotificationMessage && len(c.level) > 0 {
-				return m.Body, nil
-			}
-		case mcp.Request:
-			if out := c.asked(&m); out != nil {
-				return out, nil
-			}
-		case mcp.Response:
-			if len(m.ID) > 0 && !mcp.SameID(m.ID, c.sentID) {
-				continue
-			}
-			c.finish(good)
-			_, text := c.translate(&m)
-			return text, nil
-		}
-	}
-}
-
-// resume goes on with a stream that ended before its answer, behind the last event that
-// came: from 2025-11-25 on a server may close a stream so that its client polls.
-func (c *call) resume() bool {
-	last := c.answer.LastID
-	if last == "" || c.resumptions == maxResumptions || c.ctx.Err() != nil {
-		return false
-	}
-	c.resumptions++
-	c.wait()
-	timer := time.NewTimer(resumePause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-c.ctx.Done():
-		return false
-	}
-	out := c.request
-	out.Session, out.Body, out.LastEventID, out.Header = c.conn.session, nil, last, legacyHeader(c.request.Header)
-	resp, err := c.t.opts.Transport.Listen(c.ctx, &out)
-	if err != nil {
-		return false
-	}
-	if resp.Status != http.StatusOK || resp.MediaType() != wire.EventStream {
-		resp.Body.Close()
-		return false
-	}
-	next := wire.NewMessages(resp, c.wait)
-	next.LastID = last
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.answer.Close()
-	c.answer = next
-	return true
-}
-
 // asked decides about a request of the upstream in a call. What it returns is the result
 // for the client; nil goes on with the call.
-func (c *call) asked(m *mcp.Message) []byte {
+func (c *call) asked(m *mcp.Message, beside bool) []byte {
 	question := m.Method == mcp.MethodElicit || m.Method == mcp.MethodSample
 	switch {
 	case m.Method == mcp.MethodPing:
@@ -343,7 +316,7 @@ func (c *call) asked(m *mcp.Message) []byte {
 	}
 	c.question = *m
 	c.question.Detach()
-	return c.hold()
+	return c.hold(beside)
 }
 
 // mayAsk reports whether the result of a method may be input_required.
@@ -379,8 +352,8 @@ const (
 // finish gives the session back, once.
 func (c *call) finish(how ending) {
 	c.mu.Lock()
-	before, answer, detach := c.state, c.answer, c.detach
-	c.state = ended
+	before, answer, detach, sent := c.state, c.answer, c.detach, c.sent
+	c.state, c.sent = ended, nil
 	c.mu.Unlock()
 	if before == ended {
 		return
@@ -390,6 +363,16 @@ func (c *call) finish(how ending) {
 	}
 	detach()
 	c.cancel()
+	if sent != nil {
+		go func() {
+			if p := <-sent; p.err == nil {
+				p.resp.Body.Close()
+			}
+		}()
+	}
+	if c.conn.beside != nil {
+		c.conn.beside.leave()
+	}
 	if how == good && c.shared && !c.t.opts.PerCall {
 		c.t.pool.put(c.conn)
 		return
@@ -399,6 +382,7 @@ func (c *call) finish(how ending) {
 		c.t.discard(c.conn)
 		return
 	}
+	c.conn.stopListening()
 	notice := fmt.Appendf(nil, `{"jsonrpc":"2.0","method":%q,"params":{"requestId":%s,"reason":"the client has left"}}`, mcp.NotificationCancelled, c.sentID)
 	client := c.t.client(c.request.Caller.Clone(), c.request.Header.Get(upstream.HeaderHops))
 	ran := c.t.opts.Background.Run(func(ctx context.Context) {
@@ -408,37 +392,4 @@ func (c *call) finish(how ending) {
 	if !ran {
 		c.t.opts.Logger.Warn("an upstream was not notified that a call is cancelled: too many background calls", "upstream", c.t.opts.Upstream)
 	}
-}
-
-// turn is the call as the answer to one request of the client. It is a [wire.Source].
-type turn struct {
-	*call
-	number int
-}
-
-// stream returns the answer to the request of the client that the call is at.
-func (c *call) stream() *upstream.Response {
-	return wire.Stream(&turn{c, c.turnNumber()})
-}
-
-// turnNumber is the number of the request of the client that the call is at.
-func (c *call) turnNumber() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.turns
-}
-
-// mine reports whether the call runs, and is at this request of the client.
-func (t *turn) mine() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.state == running && t.turns == t.number
-}
-
-// Close implements wire.Source. A client that leaves before the answer cancels the call.
-func (t *turn) Close() error {
-	if t.mine() {
-		t.finish(cancelled)
-	}
-	return nil
 }

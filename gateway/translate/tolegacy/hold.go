@@ -18,7 +18,9 @@ const questionName = "question"
 
 // hold leaves the call open at the upstream, and returns the result that asks the
 // client. Where the call cannot be held, it is cancelled, and the client gets an error.
-func (c *call) hold() []byte {
+// The standalone stream costs a connection, and is closed meanwhile, unless the question
+// came on it, where another one may follow.
+func (c *call) hold(beside bool) []byte {
 	want, err := digestOf(c.principal, c.t.opts.Upstream, &c.message)
 	if err != nil {
 		c.finish(cancelled)
@@ -40,6 +42,9 @@ func (c *call) hold() []byte {
 	if err != nil {
 		c.finish(cancelled)
 		return c.failed(err.Error())
+	}
+	if !beside {
+		c.conn.stopListening()
 	}
 	return c.ask(want, name)
 }
@@ -141,6 +146,9 @@ func (c *call) goOn(ctx context.Context, requestID string, id, answer []byte) {
 	c.detach = context.AfterFunc(ctx, c.cancel)
 	c.mu.Unlock()
 	c.t.pool.resume(c.principal)
+	if c.beside != nil && c.conn.beside.hasEnded() {
+		c.listenBeside()
+	}
 	c.respond(wire.AppendResult(nil, c.question.ID, answer))
 }
 
@@ -186,6 +194,8 @@ func (c *call) translateError(m *mcp.Message) (status int, body []byte) {
 		add = []mcp.Member{{Name: "code", Value: []byte("-32602")}}
 	case m.ErrorCode == mcp.CodeMethodNotFound:
 		status = http.StatusNotFound
+	case m.ErrorCode == mcp.CodeMissingCapability:
+		status = http.StatusBadRequest
 	case m.ErrorCode == codeURLElicitation && mayAsk(c.message.Method) && c.declares(mcp.MethodElicit):
 		if body := c.visit(m); body != nil {
 			return status, body

@@ -32,6 +32,8 @@ type conn struct {
 	// level is the last level of logs that the session was sent, as it is written.
 	level string
 	ids   int // of requests that were sent
+	// beside is the standalone stream of the session; nil for none.
+	beside *standalone
 
 	key       poolKey
 	principal poolKey // without clientInfo and capabilities

@@ -186,7 +186,7 @@ func (t *Translator) takeRetry(ctx context.Context, body []byte) {
 	t.remotes.set(in.Reply, cancel)
 	defer t.remotes.end(in.Reply)
 	c.goOn(ctx, in.RequestID, in.ID, in.Answer)
-	source := &turn{c, c.turnNumber()}
+	source := &turn{call: c, number: c.turnNumber()}
 	defer source.Close()
 	var alive sync.WaitGroup
 	defer alive.Wait()

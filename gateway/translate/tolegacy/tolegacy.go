@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -44,6 +45,9 @@ type Options struct {
 	Transport transport.Transport
 	// Timeout is the configured time-out of the upstream.
 	Timeout time.Duration
+	// Standalone is set where the messages of a session that name no call come on a stream
+	// of their own: everywhere but at programs.
+	Standalone bool
 	// PerCall opens a session for each call (upstreams[].sessions: per_call).
 	PerCall bool
 	// Version is the gateway's own.
@@ -68,6 +72,8 @@ type Translator struct {
 	held    held
 	remotes remoteTurns
 	close   sync.Once
+
+	standalone standaloneState
 }
 
 // New returns a Translator.
@@ -105,6 +111,7 @@ func (t *Translator) Close() {
 		defer cancel()
 		var wg sync.WaitGroup
 		for _, c := range t.pool.close() {
+			c.stopListening()
 			wg.Go(func() { t.client(nil, "").End(ctx, c.session) })
 		}
 		wg.Wait()
@@ -118,7 +125,11 @@ func (t *Translator) client(who *transport.Caller, hops string) *mcpclient.Clien
 
 // discard ends a session in the background.
 func (t *Translator) discard(c *conn) {
-	if c == nil || c.session.ID == "" {
+	if c == nil {
+		return
+	}
+	c.stopListening()
+	if c.session.ID == "" {
 		return
 	}
 	if !t.opts.Background.Run(func(ctx context.Context) { t.client(nil, "").End(ctx, c.session) }) {
@@ -223,6 +234,9 @@ func (t *Translator) Post(ctx context.Context, r *transport.Request, m *mcp.Mess
 		return wire.Reply(http.StatusBadRequest, mcp.AppendError(nil, m.ID, mcp.CodeInvalidParams,
 			"inputResponses is no object of objects", "input_responses", r.RequestID)), nil
 	}
+	if name := malformedParam(r.Header); name != "" {
+		return wire.Reply(http.StatusBadRequest, mcp.AppendError(nil, m.ID, mcp.CodeHeaderMismatch, name+" has a malformed value in the base64 form", "header_mismatch_param", r.RequestID)), nil
+	}
 	if a.state.Present() {
 		return t.retry(ctx, r, m, &s)
 	}
@@ -244,6 +258,20 @@ func validResponses(body []byte, at mcp.Span) bool {
 		}
 	}
 	return true
+}
+
+// malformedParam returns the name of a header that mirrors an argument and has a value in
+// the encoded form that is malformed; empty for none. Upstreams with sessions do not read
+// these headers, so that nobody else looks at them.
+func malformedParam(h upstream.Header) string {
+	for _, f := range h {
+		if len(f.Name) > len(mcp.HeaderParamPrefix) && strings.EqualFold(f.Name[:len(mcp.HeaderParamPrefix)], mcp.HeaderParamPrefix) {
+			if _, ok := mcp.DecodeHeader(f.Value); !ok {
+				return f.Name
+			}
+		}
+	}
+	return ""
 }
 
 // Listen answers GET, which the revision does not have.

@@ -86,6 +86,14 @@ func (s *legacy) Post(ctx context.Context, r *transport.Request) (*upstream.Resp
 	case m.Method == "logging/setLevel":
 		s.notices = append(s.notices, r.Session.ID+" level")
 		return reply("{}"), nil
+	case m.Method == "completion/complete" || m.Method == "own/method":
+		return &upstream.Response{Status: 200, Header: upstream.Header{{Name: "Content-Type", Value: "text/event-stream"}}, Body: io.NopCloser(strings.NewReader(
+			`data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}` + "\n\n" + `data: {"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":{"own":true}}` + "\n\n"))}, nil
+	case m.Method == "no/such":
+		return &upstream.Response{Status: 200, Header: upstream.Header{{Name: "Content-Type", Value: "text/event-stream"}}, Body: io.NopCloser(strings.NewReader(
+			`data: ` + string(mcp.AppendError(nil, m.ID, mcp.CodeMethodNotFound, "no", "r", "")) + "\n\n"))}, nil
+	case m.Method == "tools/call" && m.Params.Name == "needs":
+		return wire.Reply(200, mcp.AppendError(nil, m.ID, mcp.CodeMissingCapability, "no", "r", "")), nil
 	case m.Method == "tools/call":
 		s.calls = append(s.calls, r.Session.ID)
 		if m.Params.Name == "ask" || m.Params.Name == "forever" || m.Params.Name == "wait" {
@@ -516,13 +524,16 @@ func TestWhatIsTranslated(t *testing.T) {
 		"discover": {`{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{` + meta + `}}`, 200,
 			[]string{`"id":"d"`, `"supportedVersions":["2026-07-28","2025-11-25"]`, `"instructions":"Be brief."`, `"io.modelcontextprotocol/serverInfo":{"name":"legacy","version":"1"}`, `"ttlMs":0`, `"cacheScope":"private"`, `"resultType":"complete"`},
 			[]string{`"tasks"`}},
-		"a list":               {`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + meta + `}}`, 200, []string{`"tools":[]`, `"ttlMs":0`, `"cacheScope":"private"`, `"resultType":"complete"`}, nil},
-		"a call":               {calling(1, "plain", ""), 200, []string{`"id":1`, `"resultType":"complete"`}, []string{"ttlMs"}},
-		"ping":                 {`{"jsonrpc":"2.0","id":1,"method":"ping","params":{` + meta + `}}`, 404, []string{`"code":-32601`}, nil},
-		"a task":               {calling(1, "plain", `,"task":{"ttl":1}`), 404, []string{`"code":-32601`, "generation_unsupported"}, nil},
-		"tasks/get":            {`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"t",` + meta + `}}`, 404, []string{"generation_unsupported"}, nil},
-		"without capabilities": {`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`, 400, []string{`"code":-32602`}, nil},
-		"a notification":       {`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, 202, nil, nil},
+		"a list":                      {`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + meta + `}}`, 200, []string{`"tools":[]`, `"ttlMs":0`, `"cacheScope":"private"`, `"resultType":"complete"`}, nil},
+		"a call":                      {calling(1, "plain", ""), 200, []string{`"id":1`, `"resultType":"complete"`}, []string{"ttlMs"}},
+		"ping":                        {`{"jsonrpc":"2.0","id":1,"method":"ping","params":{` + meta + `}}`, 404, []string{`"code":-32601`}, nil},
+		"a task":                      {calling(1, "plain", `,"task":{"ttl":1}`), 404, []string{`"code":-32601`, "generation_unsupported"}, nil},
+		"tasks/get":                   {`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"t",` + meta + `}}`, 404, []string{"generation_unsupported"}, nil},
+		"no such method, as a stream": {`{"jsonrpc":"2.0","id":1,"method":"no/such","params":{` + meta + `}}`, 404, []string{`"code":-32601`, `"id":1`}, nil},
+		"a method of its own":         {`{"jsonrpc":"2.0","id":1,"method":"own/method","params":{` + meta + `}}`, 200, []string{`"own":true`, `"id":1`, `"resultType":"complete"`}, nil},
+		"a capability that it needs":  {calling(1, "needs", ""), 400, []string{`"code":-32021`}, nil},
+		"without capabilities":        {`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`, 400, []string{`"code":-32602`}, nil},
+		"a notification":              {`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, 202, nil, nil},
 	} {
 		status, got := b.ask(who("alice"), tt.body)
 		if status != tt.status {
@@ -537,6 +548,20 @@ func TestWhatIsTranslated(t *testing.T) {
 			if strings.Contains(got, not) {
 				t.Errorf("%s has %s: %s", name, not, got)
 			}
+		}
+	}
+	for value, refused := range map[string]bool{"=?base64?SGVsbG8?=": true, "=?base64?SGVs!!!bG8=?=": true, "=?base64?SGVsbG8=?=": false, "SGVsbG8": false} {
+		r := &transport.Request{
+			Session: mcp.Session{Version: mcp.Revision20260728}, Caller: who("alice"), Body: []byte(calling(1, "plain", "")),
+			Header: upstream.Header{{Name: "mcp-param-region", Value: value}},
+		}
+		var m mcp.Message
+		if err := mcp.Scan(r.Body, &m); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := b.Post(t.Context(), r, &m)
+		if err != nil || (resp.Status == 400) != refused {
+			t.Errorf("Mcp-Param-Region: %s: %v %v", value, resp, err)
 		}
 	}
 	b.server.reject = true

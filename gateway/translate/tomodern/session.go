@@ -12,12 +12,11 @@ import (
 	"svc/gateway/session"
 )
 
-// sessionPrefix begins the id of every session that is made here. No id of an upstream
-// reaches this package.
-const sessionPrefix = "svc-2026-07-28."
-
 // IsSession reports whether a session id was made here.
-func IsSession(id string) bool { return strings.HasPrefix(id, sessionPrefix) }
+func IsSession(id string) bool {
+	_, own := session.CutOwn(id)
+	return own
+}
 
 // hello is what a client declared in its initialize.
 type hello struct {
@@ -62,7 +61,7 @@ func (h hello) id() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if id := sessionPrefix + base64.RawURLEncoding.EncodeToString(text); len(id) <= session.MaxUpstreamID {
+		if id := session.OwnID(base64.RawURLEncoding.EncodeToString(text)); len(id) <= session.MaxUpstreamID {
 			return id, nil
 		}
 	}
@@ -82,7 +81,7 @@ func openHello(id string) (h hello, ok bool) {
 	if id == "" {
 		return hello{Version: mcp.Revision20251125}, true
 	}
-	text, ok := strings.CutPrefix(id, sessionPrefix)
+	text, ok := session.CutOwn(id)
 	if !ok {
 		return h, false
 	}

@@ -348,7 +348,7 @@ func FuzzSessionID(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(id)
-	f.Add(sessionPrefix)
+	f.Add(session.OwnID(""))
 	f.Fuzz(func(t *testing.T, id string) {
 		if h, ok := openHello(id); ok {
 			_ = h.declares("roots")

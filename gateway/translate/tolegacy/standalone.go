@@ -1,0 +1,332 @@
+package tolegacy
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"svc/gateway/mcp"
+	"svc/gateway/translate/wire"
+	"svc/gateway/transport"
+	"svc/gateway/upstream"
+)
+
+const (
+	// openingTime is how long a call waits for the standalone stream of its session.
+	openingTime = 500 * time.Millisecond
+	// noStreamTime is how long an upstream is not asked again that has no such stream.
+	noStreamTime = 10 * time.Minute
+	// idleReplyTimeout bounds the answer to a request that belongs to no call.
+	idleReplyTimeout = 10 * time.Second
+)
+
+// standalone is the standalone stream (GET) of a session of the pool. Servers send
+// questions, progress and logs there that do not say to which call they belong. A session
+// has one call at a time, so that they belong to that one. Between calls requests are
+// rejected, and everything else is dropped. It is safe for concurrent use.
+type standalone struct {
+	t       *Translator
+	request transport.Request
+	cancel  context.CancelFunc
+	opened  chan struct{} // closed when the upstream has answered
+	ended   chan struct{} // closed when nothing is read any more
+
+	stopped atomic.Bool
+
+	mu   sync.Mutex
+	to   chan<- *mcp.Message // the call that runs; nil between calls
+	gone <-chan struct{}     // closed when that call has ended
+}
+
+// standaloneState is what is remembered of the standalone streams of an upstream.
+type standaloneState struct {
+	slow  atomic.Bool  // one was not opened in openingTime: no call waits for the next ones
+	until atomic.Int64 // seconds since 1970 until which none is opened; the upstream has none
+}
+
+// wantsStandalone reports whether something may come on the standalone stream that the
+// client of a call gets.
+func (c *call) wantsStandalone() bool {
+	return c.t.opts.Standalone && (len(c.level) > 0 || c.declares(mcp.MethodElicit) || c.declares(mcp.MethodSample))
+}
+
+// listenBeside makes the standalone stream of the session one whose messages the call gets:
+// it is opened where there is none, and a short while is waited for it, because a server
+// discards what it sends before. It reports whether there is one.
+func (c *call) listenBeside() bool {
+	t := c.t
+	at := c.conn.beside
+	if at == nil || at.hasEnded() {
+		if t.opts.Now().Unix() < t.standalone.until.Load() {
+			c.conn.beside = nil
+			return false
+		}
+		at = &standalone{t: t, request: c.request, opened: make(chan struct{}), ended: make(chan struct{})}
+		at.request.Session, at.request.Body, at.request.LastEventID = c.conn.session, nil, ""
+		at.request.Header = legacyHeader(c.request.Header)
+		at.request.Header.Set("Accept", wire.EventStream)
+		at.request.Timeouts = &upstream.Timeouts{FirstByte: t.opts.Timeout}
+		ctx, cancel := context.WithCancel(context.WithoutCancel(c.ctx))
+		at.cancel = cancel
+		c.conn.beside = at
+		go at.run(ctx)
+	}
+	at.waitOpened(c.ctx)
+	if at.hasEnded() {
+		return false
+	}
+	beside := make(chan *mcp.Message)
+	c.beside = beside
+	at.mu.Lock()
+	at.to, at.gone = beside, c.ctx.Done()
+	at.mu.Unlock()
+	return true
+}
+
+// waitOpened waits until the upstream has answered, within a bound.
+func (s *standalone) waitOpened(ctx context.Context) {
+	select {
+	case <-s.opened:
+		return
+	default:
+	}
+	if s.t.standalone.slow.Load() {
+		return
+	}
+	timer := time.NewTimer(openingTime)
+	defer timer.Stop()
+	select {
+	case <-s.opened:
+	case <-timer.C:
+		s.t.standalone.slow.Store(true)
+	case <-ctx.Done():
+	}
+}
+
+// hasEnded reports whether nothing is read any more, or will soon not be.
+func (s *standalone) hasEnded() bool {
+	if s.stopped.Load() {
+		return true
+	}
+	select {
+	case <-s.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// stopListening ends the standalone stream of a session.
+func (c *conn) stopListening() {
+	if c.beside != nil {
+		c.beside.stop()
+	}
+}
+
+func (s *standalone) stop() {
+	s.stopped.Store(true)
+	s.cancel()
+}
+
+// leave ends what listenBeside began; the stream stays open for the next call.
+func (s *standalone) leave() {
+	s.mu.Lock()
+	s.to, s.gone = nil, nil
+	s.mu.Unlock()
+}
+
+// run reads the stream until ctx or the stream ends.
+func (s *standalone) run(ctx context.Context) {
+	defer close(s.ended)
+	defer s.cancel()
+	answered := sync.OnceFunc(func() { close(s.opened) })
+	defer answered()
+	resp, err := s.t.opts.Transport.Listen(ctx, &s.request)
+	if err != nil {
+		return
+	}
+	if resp.Status != http.StatusOK || resp.MediaType() != wire.EventStream {
+		resp.Body.Close()
+		if resp.Status == http.StatusMethodNotAllowed {
+			s.t.standalone.until.Store(s.t.opts.Now().Add(noStreamTime).Unix())
+		}
+		return
+	}
+	answered()
+	messages := wire.NewMessages(resp, nil)
+	defer messages.Close()
+	for {
+		data, err := messages.Next()
+		if err != nil {
+			return
+		}
+		m := new(mcp.Message)
+		if _, err := mcp.ScanReplacing(data, m); err != nil {
+			return
+		}
+		s.deliver(ctx, m)
+	}
+}
+
+// deliver gives a message to the call that runs.
+func (s *standalone) deliver(ctx context.Context, m *mcp.Message) {
+	if m.Kind == mcp.Request && m.Method == mcp.MethodPing {
+		s.reply(ctx, wire.AppendResult(nil, m.ID, []byte("{}")))
+		return
+	}
+	s.mu.Lock()
+	to, gone := s.to, s.gone
+	s.mu.Unlock()
+	select { // a nil channel is never ready
+	case to <- m:
+		return
+	case <-ctx.Done():
+		return
+	case <-gone:
+	case <-closedIf(to == nil):
+	}
+	if m.Kind == mcp.Request {
+		s.reply(ctx, mcp.AppendError(nil, m.ID, mcp.CodeMethodNotFound, "the client cannot be asked outside of a call", ReasonUnsupported, s.request.RequestID))
+	}
+}
+
+// closedIf returns a channel that is ready where set, and one that never is elsewhere.
+func closedIf(set bool) <-chan struct{} {
+	if !set {
+		return nil
+	}
+	return closedChannel
+}
+
+var closedChannel = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+func (s *standalone) reply(ctx context.Context, body []byte) {
+	ctx, cancel := context.WithTimeout(ctx, idleReplyTimeout)
+	defer cancel()
+	_ = s.t.client(s.request.Caller, s.request.Header.Get(upstream.HeaderHops)).Respond(ctx, s.request.Session, body)
+}
+
+// posted is the outcome of a request.
+type posted struct {
+	resp *upstream.Response
+	err  error
+}
+
+// read is one message of an answer.
+type read struct {
+	data []byte
+	err  error
+}
+
+// postBeside sends the request while messages come beside it. When the first of these
+// that the client gets comes before the answer, a nil response is returned with it.
+func (c *call) postBeside(out *transport.Request) (resp *upstream.Response, early []byte, err error) {
+	ctx, sent := c.ctx, make(chan posted, 1)
+	go func() {
+		resp, err := c.t.opts.Transport.Post(ctx, out)
+		sent <- posted{resp, err}
+	}()
+	for {
+		select {
+		case p := <-sent:
+			return p.resp, nil, p.err
+		case m := <-c.beside:
+			c.mu.Lock()
+			c.sent = sent
+			c.mu.Unlock()
+			if early = c.fromUpstream(m, true); early != nil {
+				return nil, early, nil
+			}
+			c.mu.Lock()
+			c.sent = nil
+			c.mu.Unlock()
+		}
+	}
+}
+
+// nextBeside is the next message of the answer, or of what comes beside it.
+func (c *call) nextBeside() (m *mcp.Message, beside bool, err error) {
+	for {
+		c.mu.Lock()
+		sent, answer := c.sent, c.answer
+		c.mu.Unlock()
+		if sent == nil && c.pump == nil {
+			c.pump = pump(c.ctx, answer)
+		}
+		select { // nothing is flushed while there is more to read
+		case m := <-c.beside:
+			return m, true, nil
+		case got := <-c.pump:
+			return c.scanned(got)
+		default:
+			c.wait()
+		}
+		select {
+		case m := <-c.beside:
+			return m, true, nil
+		case got := <-c.pump:
+			return c.scanned(got)
+		case p := <-sent:
+			if err := c.answered(p); err != nil {
+				return nil, false, err
+			}
+		case <-c.ctx.Done():
+			return nil, false, c.ctx.Err()
+		}
+	}
+}
+
+// answered takes the answer to a request before which something else came.
+func (c *call) answered(p posted) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sent = nil
+	switch {
+	case p.err != nil:
+		return p.err
+	case c.state == ended:
+		p.resp.Body.Close()
+		return context.Canceled
+	case p.resp.Status != http.StatusOK || p.resp.MediaType() != wire.EventStream && p.resp.MediaType() != wire.JSON:
+		p.resp.Body.Close()
+		return &upstream.Error{Upstream: c.t.opts.Upstream, Op: "read", Kind: upstream.ErrInvalidResponse}
+	}
+	c.answer = wire.NewMessages(p.resp, nil)
+	return nil
+}
+
+// scanned returns a message that was read. c.pump ends with an error.
+func (c *call) scanned(got read) (*mcp.Message, bool, error) {
+	if got.err != nil {
+		c.pump = nil
+		return nil, false, got.err
+	}
+	m, err := c.scan(got.data)
+	return m, false, err
+}
+
+// pump reads an answer until it ends, or ctx does.
+func pump(ctx context.Context, answer *wire.Messages) <-chan read {
+	out := make(chan read)
+	go func() {
+		for {
+			data, err := answer.Next()
+			select {
+			case out <- read{slices.Clip(data), err}:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return out
+}

@@ -1,0 +1,164 @@
+package tolegacy
+
+import (
+	"io"
+	"net/http"
+	"time"
+
+	"svc/gateway/mcp"
+	"svc/gateway/translate/wire"
+	"svc/gateway/upstream"
+)
+
+// turn is the call as the answer to one request of the client. It is a [wire.Source].
+type turn struct {
+	*call
+	number int
+	first  []byte // a message that was read already; nil for none
+}
+
+// stream returns the answer to the request of the client that the call is at.
+func (c *call) stream() *upstream.Response {
+	return wire.Stream(&turn{call: c, number: c.turnNumber()})
+}
+
+// turnNumber is the number of the request of the client that the call is at.
+func (c *call) turnNumber() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.turns
+}
+
+// mine reports whether the call runs, and is at this request of the client.
+func (t *turn) mine() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.state == running && t.turns == t.number
+}
+
+// Close implements wire.Source. A client that leaves before the answer cancels the call.
+func (t *turn) Close() error {
+	if t.mine() {
+		t.finish(cancelled)
+	}
+	return nil
+}
+
+// wait is called before a read of the upstream waits.
+func (c *call) wait() {
+	if c.before != nil {
+		c.before()
+	}
+}
+
+// waiter is what a read of the answer calls before it waits: nothing where another
+// goroutine reads.
+func (c *call) waiter() func() {
+	if c.beside != nil {
+		return nil
+	}
+	return c.wait
+}
+
+// Next implements wire.Source.
+func (c *turn) Next(before func()) ([]byte, error) {
+	if first := c.first; first != nil {
+		c.first = nil
+		return first, nil
+	}
+	c.before = before
+	for {
+		if !c.mine() {
+			return nil, io.EOF
+		}
+		m, beside, err := c.next()
+		if err == io.EOF && c.resume() {
+			continue
+		}
+		if err != nil {
+			return c.broken(err)
+		}
+		if out := c.fromUpstream(m, beside); out != nil {
+			return out, nil
+		}
+	}
+}
+
+// next is the next message of the upstream, and whether it came beside the answer.
+func (c *call) next() (m *mcp.Message, beside bool, err error) {
+	if c.beside != nil {
+		return c.nextBeside()
+	}
+	data, err := c.answer.Next()
+	if err != nil {
+		return nil, false, err
+	}
+	m, err = c.scan(data)
+	return m, false, err
+}
+
+func (c *call) scan(data []byte) (*mcp.Message, error) {
+	m := new(mcp.Message)
+	if _, err := mcp.ScanReplacing(data, m); err != nil {
+		return nil, &upstream.Error{Upstream: c.t.opts.Upstream, Op: "read", Kind: upstream.ErrInvalidResponse, Err: err}
+	}
+	return m, nil
+}
+
+// fromUpstream returns what the client gets of a message; nil for nothing.
+func (c *call) fromUpstream(m *mcp.Message, beside bool) []byte {
+	switch m.Kind {
+	case mcp.Notification:
+		if m.Method == mcp.NotificationProgress || m.Method == mcp.NotificationMessage && len(c.level) > 0 {
+			return m.Body
+		}
+	case mcp.Request:
+		return c.asked(m, beside)
+	case mcp.Response:
+		if beside || len(m.ID) > 0 && !mcp.SameID(m.ID, c.sentID) {
+			return nil
+		}
+		c.finish(good)
+		_, text := c.translate(m)
+		return text
+	}
+	return nil
+}
+
+// resume goes on with a stream that ended before its answer, behind the last event that
+// came: from 2025-11-25 on a server may close a stream so that its client polls.
+func (c *call) resume() bool {
+	if c.answer == nil {
+		return false
+	}
+	last := c.answer.LastID
+	if last == "" || c.resumptions == maxResumptions || c.ctx.Err() != nil {
+		return false
+	}
+	c.resumptions++
+	c.wait()
+	timer := time.NewTimer(resumePause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-c.ctx.Done():
+		return false
+	}
+	out := c.request
+	out.Session, out.Body, out.LastEventID, out.Header = c.conn.session, nil, last, legacyHeader(c.request.Header)
+	resp, err := c.t.opts.Transport.Listen(c.ctx, &out)
+	if err != nil {
+		return false
+	}
+	if resp.Status != http.StatusOK || resp.MediaType() != wire.EventStream {
+		resp.Body.Close()
+		return false
+	}
+	next := wire.NewMessages(resp, c.waiter())
+	next.LastID = last
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answer.Close()
+	c.answer = next
+	return true
+}

@@ -13,6 +13,7 @@ func (s *Store) background() {
 	s.every("write the uses of keys", s.opts.FlushEvery, s.flushUsed)
 	s.every("look for traces of other processes", followEvery, s.poll)
 	s.every("say that requests are in flight", renewEvery, s.renewRequests)
+	s.every("take away requests that are in flight no more", settleEvery, s.settleRequests)
 	s.every("read the clock", time.Minute, s.readClock)
 	s.every("make partitions", 10*time.Minute, s.makeDaysAhead)
 	s.every("remove old traces", time.Minute, s.sweep)

@@ -57,6 +57,8 @@ func (s *Store) wrapError(asked context.Context, err error) error {
 		return store.ErrClosed
 	case errors.As(err, &failed) && code(err) == "" && (connectionLost(err) || errors.Is(err, context.DeadlineExceeded)):
 		return fmt.Errorf("%w: %s: the connection was lost during a commit, which may have been made: %w", store.ErrUnavailable, s.where, failed.err)
+	case errors.Is(err, errNotReplicated):
+		return fmt.Errorf("%w: %s: no standby has confirmed a commit: %w", store.ErrUnavailable, s.where, failed.err)
 	case unavailable(err):
 		return fmt.Errorf("%w: %s: %w", store.ErrUnavailable, s.where, err)
 	case errors.Is(err, context.DeadlineExceeded):

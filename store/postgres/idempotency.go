@@ -30,6 +30,10 @@ const (
 	requestTTL   = 60 * time.Second
 	renewEvery   = 15 * time.Second
 	requestsPoll = 100 * time.Millisecond
+	// settleAfter is the least age of a row that is removed because its request is in
+	// flight no more: a newer one may belong to a request that has begun meanwhile.
+	settleAfter = 2 * time.Second
+	settleEvery = 3 * time.Second
 )
 
 var errOtherBody = store.FieldError(store.Conflict, "the Idempotency-Key was used with another request body",
@@ -58,6 +62,9 @@ func (t *tenant) BeginAttempt(ctx context.Context, r store.IdempotentRequest) (*
 			response, wait, err := t.begin(ctx, key, r)
 			if err == nil && response == nil && !wait {
 				return nil, nil
+			}
+			if err != nil {
+				t.s.unsettled.Store(true) // its row may have been written
 			}
 			t.s.release(key, mine)
 			if err != nil || response != nil {
@@ -124,13 +131,15 @@ func (t *tenant) begin(ctx context.Context, key requestKey, r store.IdempotentRe
 		switch {
 		case ok && now.UnixNano() < until && string(body) != string(r.Body[:]):
 			return errOtherBody
-		case ok && now.UnixNano() < until && len(handle) > 0:
+		case ok && now.UnixNano() < until && len(handle) > 0 && string(handle) != string(t.s.handle):
 			wait = true
 			return nil
-		case ok && now.UnixNano() < until:
+		case ok && now.UnixNano() < until && len(handle) == 0:
 			response = &store.StoredResponse{}
 			return parse(raw, response)
 		case ok:
+			// It has run out, or it is of an attempt at this handle that could not take its
+			// row away: none is in flight here, because the caller has claimed the key.
 			_, err = tx.Exec(ctx, `UPDATE requests SET body = $3, handle = $4, until = $5, response = '' WHERE tenant = $1 AND digest = $2`,
 				n, key.digest[:], r.Body[:], t.s.handle, now.Add(requestTTL).UnixNano())
 		default:
@@ -226,22 +235,56 @@ func (t *tenant) AbandonAttempt(ctx context.Context, r store.IdempotentRequest) 
 		}
 		return err
 	})
+	if err != nil {
+		t.s.unsettled.Store(true)
+	}
 	t.s.release(key, f)
 	return err
 }
 
+// inFlightDigests lists the requests that are in flight here.
+func (s *Store) inFlightDigests() [][]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := make([][]byte, 0, len(s.inFlight))
+	for key := range s.inFlight {
+		list = append(list, key.digest[:])
+	}
+	return list
+}
+
 // renewRequests says that the requests that are in flight here still are.
 func (s *Store) renewRequests(ctx context.Context) error {
-	s.mu.Lock()
-	n := len(s.inFlight)
-	s.mu.Unlock()
-	if n == 0 {
+	list := s.inFlightDigests()
+	if len(list) == 0 {
 		return nil
 	}
 	return s.tries(ctx, writing, func(ctx context.Context, tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `UPDATE requests SET until = $2 WHERE handle = $1`, s.handle, s.now().Add(requestTTL).UnixNano())
+		_, err := tx.Exec(ctx, `UPDATE requests SET until = $2 WHERE handle = $1 AND digest = ANY($3)`, s.handle, s.now().Add(requestTTL).UnixNano(), list)
 		return err
 	})
+}
+
+// settleRequests removes what says that a request is in flight here that is not: the
+// engine failed when its row was written or taken away. Retries at other handles would
+// wait for it until it has run out.
+func (s *Store) settleRequests(ctx context.Context) error {
+	if !s.unsettled.Swap(false) {
+		return nil
+	}
+	list, young := s.inFlightDigests(), 0
+	err := s.tries(ctx, writing, func(ctx context.Context, tx pgx.Tx) error {
+		until := s.now().Add(requestTTL - settleAfter).UnixNano()
+		_, err := tx.Exec(ctx, `DELETE FROM requests WHERE handle = $1 AND until <= $2 AND NOT digest = ANY($3)`, s.handle, until, list)
+		if err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, `SELECT count(*) FROM requests WHERE handle = $1 AND NOT digest = ANY($2)`, s.handle, list).Scan(&young)
+	})
+	if err != nil || young > 0 {
+		s.unsettled.Store(true)
+	}
+	return err
 }
 
 // releaseRequests ends what is in flight here: the process ends.

@@ -78,6 +78,8 @@ type Store struct {
 	inFlight map[requestKey]*inFlight // requests that were begun at this handle
 	days     map[int64]bool           // that have a partition
 
+	unsettled atomic.Bool // whether requests may have rows that are in flight no more
+
 	failure atomic.Pointer[error] // of the newest commit
 	touched atomic.Int64          // when Ready last saw a write work, nanoseconds
 }

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -147,10 +148,30 @@ func (s *Store) once(ctx context.Context, how access, fn work) error {
 		}
 		return err
 	}
+	warned := conn.Conn().PgConn().CustomData()
+	delete(warned, warning)
 	if err := tx.Commit(ctx); err != nil {
 		return &commitError{err}
 	}
+	// The engine answers a commit with success and a warning where its wait for a
+	// synchronous standby was canceled, as by an operator: a failover may lose it.
+	if text, ok := warned[warning].(string); ok && how.writes {
+		return &commitError{fmt.Errorf("%w: %s", errNotReplicated, text)}
+	}
 	return nil
+}
+
+// warning is under what the data of a connection has its newest warning.
+const warning = "svc.warning"
+
+// errNotReplicated is the error of a commit that no standby may have.
+var errNotReplicated = errors.New("the engine committed with a warning")
+
+// keepWarning keeps the warnings of the engine with their connection.
+func keepWarning(conn *pgconn.PgConn, n *pgconn.Notice) {
+	if n.SeverityUnlocalized == "WARNING" {
+		conn.CustomData()[warning] = n.Message
+	}
 }
 
 // again says whether a transaction is worth another try.

@@ -45,6 +45,7 @@ func configOf(text string) (*pgxpool.Config, error) {
 		config.MaxConnLifetime = time.Hour
 	}
 	config.MaxConnLifetimeJitter = config.MaxConnLifetime / 10
+	c.OnNotice = keepWarning
 	for name, value := range settings {
 		if _, given := c.RuntimeParams[name]; !given {
 			c.RuntimeParams[name] = value

@@ -1,0 +1,103 @@
+//go:build unix
+
+package postgres
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"svc/store"
+	"svc/store/postgres/postgrestest"
+)
+
+// The engine acknowledges a commit whose wait for a synchronous standby was canceled, with
+// a warning: a failover may lose it, so it is no success.
+func TestACommitThatNoStandbyHasIsNoSuccess(t *testing.T) {
+	server := postgrestest.Start(t)
+	s := open(t, server.Database(t), Options{FlushEvery: time.Hour, MergeEvery: -1})
+	ctx := withTimeout(t, 20*time.Second)
+	for _, statement := range []string{"ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()"} {
+		if _, err := s.pool.Exec(ctx, statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	canceled := make(chan error, 1)
+	go func() {
+		for ctx.Err() == nil {
+			var n int
+			err := s.pool.QueryRow(ctx, `SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`).Scan(&n)
+			if err != nil || n > 0 {
+				canceled <- err
+				return
+			}
+		}
+		canceled <- ctx.Err()
+	}()
+	var err error
+	for err == nil { // the engine reads its configuration a moment later
+		err = s.SetMark(ctx, "mark", time.Now())
+	}
+	if !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, errNotReplicated) {
+		t.Errorf("a commit without a standby: %v", err)
+	}
+	if err := <-canceled; err != nil {
+		t.Error(err)
+	}
+	for _, statement := range []string{"ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()"} {
+		if _, err := s.pool.Exec(ctx, statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.SetMark(ctx, "mark", time.Now()); err != nil {
+		t.Errorf("a commit after that: %v", err)
+	}
+}
+
+func withTimeout(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// An attempt whose row could not be taken away, because the engine failed, holds up
+// retries neither at its own handle nor, for long, at another one.
+func TestAnAttemptThatWasLeftBehind(t *testing.T) {
+	server := postgrestest.Start(t)
+	url := server.Database(t)
+	first, second := open(t, url, Options{}), open(t, url, Options{})
+	ctx := context.Background()
+	_, _, err := first.Bootstrap(ctx, store.TenantCreate{ID: "t", Name: "t", AdminID: store.DefaultAdminID,
+		Key: &store.KeyCreate{Name: "k", Scope: store.ScopeAPI, Prefix: "svc_api_x", Digest: store.DigestKey("x")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := func(s *Store, token string) error {
+		response, err := s.Tenant("t").BeginAttempt(withTimeout(t, 20*time.Second), store.IdempotentRequest{KeyID: "k", Route: "POST /", Token: token})
+		if err == nil && response != nil {
+			t.Errorf("%s: there is a response", token)
+		}
+		return err
+	}
+	for _, token := range []string{"same", "other"} {
+		if err := begin(first, token); err != nil {
+			t.Fatal(err)
+		}
+		// The request has ended, and its row is still there.
+		first.mu.Lock()
+		for key, f := range first.inFlight {
+			delete(first.inFlight, key)
+			close(f.done)
+		}
+		first.mu.Unlock()
+		first.unsettled.Store(true)
+		retry := first
+		if token == "other" {
+			retry = second
+		}
+		if err := begin(retry, token); err != nil {
+			t.Errorf("a retry at the %s handle: %v", token, err)
+		}
+	}
+}

@@ -1,0 +1,353 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// verdict is what was found of a period: how much that was acknowledged is not there, and
+// how much is there more often than it was sent.
+type verdict struct {
+	lost, doubled int
+	notes         []string
+}
+
+func (v *verdict) miss(format string, args ...any) {
+	v.lost++
+	v.note(format, args...)
+}
+
+func (v *verdict) twice(format string, args ...any) {
+	v.doubled++
+	v.note(format, args...)
+}
+
+func (v *verdict) note(format string, args ...any) {
+	if len(v.notes) < 20 {
+		v.notes = append(v.notes, fmt.Sprintf(format, args...))
+	}
+}
+
+// whole waits until everything serves again with all that is redundant, and a change of
+// a policy reaches both gateways. It returns what is missing after the limit.
+func (r *run) whole(limit time.Duration) error {
+	blocked := !r.blocked
+	for _, step := range []func() error{
+		r.c.db.whole, r.c.redisWhole, r.c.planesReady, r.c.gatewaysReady, r.writable, r.reachable,
+	} {
+		begin := time.Now()
+		if err := until(limit, step); err != nil {
+			return err
+		}
+		limit -= time.Since(begin)
+	}
+	if err := until(limit, func() error { return r.block(blocked) }); err != nil {
+		return err
+	}
+	r.blocked = blocked
+	return until(limit, func() error { return r.isBlocked(blocked) })
+}
+
+// writable reports why one of the control planes does not take a write.
+func (r *run) writable() error {
+	for i := range r.admin.urls {
+		id := fmt.Sprintf("probe-%d", tokens.Add(1))
+		body := fmt.Sprintf(`{"id":%q,"agentName":"probe","status":"success","durationMs":1}`, id)
+		a := r.ingest.once(context.Background(), i, "POST", "/api/traces", r.ingest.header(), []byte(body))
+		if a.err != nil || a.status != 201 {
+			return fmt.Errorf("%s: %d %v %.200s", a.url, a.status, a.err, a.body)
+		}
+	}
+	return nil
+}
+
+// reachable reports why a tool server is not reached through one of the gateways.
+func (r *run) reachable() error {
+	for g := range r.probe.urls {
+		for t := range tools {
+			tool := fmt.Sprintf("tool%d_call0", t+1)
+			if o := r.try(g, tool); !o.ok {
+				return fmt.Errorf("%s at %s: %d %s %v", tool, o.url, o.status, o.reason, o.err)
+			}
+		}
+	}
+	return nil
+}
+
+// try calls a tool with the session of the checks, which is begun anew where it ended.
+func (r *run) try(gateway int, tool string) outcome {
+	if r.probe.session == "" {
+		if err := r.probe.open(context.Background()); err != nil {
+			return outcome{message: err.Error()}
+		}
+	}
+	o := r.probe.call(context.Background(), gateway, tool)
+	if o.reason == "session_not_found" {
+		r.probe.session = ""
+	}
+	return o
+}
+
+// block turns the policy on tool1_probe on or off.
+func (r *run) block(on bool) error {
+	body := fmt.Sprintf(`{"enabled":%v}`, on)
+	a := r.admin.send(context.Background(), "PUT", "/api/policies/"+r.policyID, r.admin.header(), []byte(body))
+	if a.err != nil || a.status != 200 {
+		return fmt.Errorf("policy: %d %v %.200s", a.status, a.err, a.body)
+	}
+	return nil
+}
+
+// isBlocked reports which gateway does not enforce what the policy is.
+func (r *run) isBlocked(on bool) error {
+	for g := range r.probe.urls {
+		o := r.try(g, "tool1_probe")
+		if on && o.reason != "policy_denied" || !on && !o.ok {
+			return fmt.Errorf("%s does not have the policy: %d %s %v", o.url, o.status, o.reason, o.err)
+		}
+	}
+	return nil
+}
+
+// stored is a trace as the export has it, as much as is looked at.
+type stored struct {
+	ID, AgentName, ToolName, Status string
+}
+
+// export returns the traces since a time, and how often each id is there.
+func (r *run) export(since time.Time) (list map[string]stored, count map[string]int, err error) {
+	query := "?format=ndjson"
+	if !since.IsZero() {
+		query += "&startDate=" + url.QueryEscape(since.UTC().Format(time.RFC3339Nano))
+	}
+	list, count = map[string]stored{}, map[string]int{}
+	err = until(30*time.Second, func() error {
+		clear(list)
+		clear(count)
+		a := r.admin.send(context.Background(), "GET", "/api/traces/export"+query, r.admin.header(), nil)
+		if a.err != nil || a.status != http.StatusOK {
+			return fmt.Errorf("export: %d %v %.200s", a.status, a.err, a.body)
+		}
+		for line := range bytes.Lines(a.body) {
+			var t stored
+			if err := json.Unmarshal(line, &t); err != nil {
+				return fmt.Errorf("export: %w", err)
+			}
+			list[t.ID] = t
+			count[t.ID]++
+		}
+		return nil
+	})
+	return list, count, err
+}
+
+// audited reads the lines that gateways have written since the last call, and adds the
+// requests that have to become traces.
+func (r *run) audited() error {
+	for _, p := range r.c.role("gateway") {
+		f, err := os.Open(filepath.Join(p.dir, "audit.jsonl"))
+		if err != nil {
+			return err
+		}
+		if _, err := f.Seek(r.read[p.name], 0); err != nil {
+			f.Close()
+			return err
+		}
+		lines := bufio.NewReader(f)
+		for {
+			line, err := lines.ReadBytes('\n')
+			if err != nil {
+				break // the rest of a line comes next time
+			}
+			r.read[p.name] += int64(len(line))
+			var l struct {
+				Kind, RPC, Method, Tool string
+				RequestID               string `json:"request_id"`
+				ErrorKind               string `json:"error_kind"`
+				Status                  int
+				TS                      time.Time
+			}
+			if err := json.Unmarshal(line, &l); err != nil {
+				f.Close()
+				return fmt.Errorf("audit file of %s: %w: %.200q", p.name, err, line)
+			}
+			if l.Kind != "request" || l.RPC != "request" || l.Method == "" || l.Method == "ping" {
+				continue
+			}
+			r.lines[l.RequestID] = l.TS
+			if l.Status == 200 && l.ErrorKind == "" {
+				r.lineOf[l.Tool]++
+			}
+		}
+		f.Close()
+	}
+	return nil
+}
+
+// check compares what clients were told since a time with what is there.
+func (r *run) check(since time.Time) (v verdict) {
+	r.checkTraces(&v, since)
+	r.checkRecords(&v)
+	r.checkBudget(&v)
+	return v
+}
+
+// checkTraces waits until the gateways have reported everything, and compares.
+func (r *run) checkTraces(v *verdict, since time.Time) {
+	if err := r.audited(); err != nil {
+		v.note("%v", err)
+		v.lost++
+		return
+	}
+	r.ledger.mu.Lock()
+	sent := map[string]bool{}
+	for id, at := range r.ledger.traces {
+		if at.After(since) {
+			sent[id] = true
+		}
+	}
+	r.ledger.mu.Unlock()
+	missing := map[string]bool{}
+	var count map[string]int
+	err := until(40*time.Second, func() (err error) {
+		if _, count, err = r.export(since.Add(-2 * time.Second)); err != nil {
+			return err
+		}
+		clear(missing)
+		for id := range sent {
+			if count[id] == 0 {
+				missing[id] = true
+			}
+		}
+		for id, at := range r.lines {
+			if at.After(since) && count[id] == 0 {
+				missing[id] = true
+			}
+		}
+		if len(missing) > 0 {
+			return fmt.Errorf("%d traces are missing", len(missing))
+		}
+		return nil
+	})
+	if err != nil && len(missing) == 0 {
+		v.miss("%v", err)
+	}
+	for id := range missing {
+		v.miss("trace %s is not there", id)
+	}
+	for id, n := range count {
+		if n > 1 {
+			v.twice("trace %s is there %d times", id, n)
+		}
+	}
+}
+
+// checkRecords looks for every record that was acknowledged, once, and removes it: a key
+// that was removed must not be accepted anywhere.
+func (r *run) checkRecords(v *verdict) {
+	r.ledger.mu.Lock()
+	expected := map[string]record{}
+	for name, rec := range r.ledger.records {
+		expected[name] = rec
+	}
+	r.ledger.mu.Unlock()
+	kinds := map[string]string{"policy": "/api/policies", "key": "/api/keys", "budget": "/api/costs/budgets"}
+	for kind, path := range kinds {
+		var list []struct{ ID, Name string }
+		if err := r.admin.must("GET", path+"?limit=500", nil, &list); err != nil {
+			v.miss("%v", err)
+			continue
+		}
+		ids, names := map[string]int{}, map[string]int{}
+		for _, item := range list {
+			ids[item.ID]++
+			names[item.Name]++
+		}
+		for name, rec := range expected {
+			if rec.kind != kind {
+				continue
+			}
+			if ids[rec.id] == 0 {
+				v.miss("%s %s is not there", kind, name)
+			}
+			if names[name] > 1 {
+				v.twice("%s %s is there %d times", kind, name, names[name])
+			}
+		}
+	}
+	for name, rec := range expected {
+		if rec.secret != "" {
+			r.useKey(v, name, rec.secret, 200)
+		}
+		err := until(30*time.Second, func() error {
+			a := r.admin.send(context.Background(), "DELETE", kinds[rec.kind]+"/"+rec.id, r.admin.header(), nil)
+			if a.err != nil || a.status != 200 && a.status != 404 {
+				return fmt.Errorf("delete %s: %d %v", name, a.status, a.err)
+			}
+			return nil
+		})
+		if err != nil {
+			v.miss("%v", err)
+		}
+		if rec.secret != "" {
+			r.useKey(v, name, rec.secret, 401)
+		}
+		r.ledger.mu.Lock()
+		delete(r.ledger.records, name)
+		r.ledger.mu.Unlock()
+	}
+}
+
+// useKey uses a key at every control plane, where it must get a status.
+func (r *run) useKey(v *verdict, name, secret string, want int) {
+	h := http.Header{"Authorization": {"Bearer " + secret}}
+	for i := range r.admin.urls {
+		err := until(10*time.Second, func() error {
+			a := r.admin.once(context.Background(), i, "GET", "/api/policies/templates", h, nil)
+			if a.err != nil || a.status != want {
+				return fmt.Errorf("key %s at %s: %d %v, want %d", name, a.url, a.status, a.err, want)
+			}
+			return nil
+		})
+		if err != nil {
+			v.miss("%v", err)
+		}
+	}
+}
+
+// checkBudget compares what the budget of the agent has used with its traces, which are
+// counted before and after.
+func (r *run) checkBudget(v *verdict) {
+	count := func(attempted bool) float64 {
+		r.ledger.mu.Lock()
+		defer r.ledger.mu.Unlock()
+		if attempted {
+			return float64(r.ledger.attempts)
+		}
+		return float64(len(r.ledger.traces))
+	}
+	least := count(false) * traceCost
+	var budget struct{ CurrentUsd float64 }
+	if err := r.admin.must("GET", "/api/costs/budgets/"+r.budgetID, nil, &budget); err != nil {
+		v.miss("%v", err)
+		return
+	}
+	most := count(true) * traceCost
+	const rounding = traceCost / 2
+	if budget.CurrentUsd < least-rounding {
+		v.miss("the budget has %f USD of %f that were acknowledged", budget.CurrentUsd, least)
+	}
+	if budget.CurrentUsd > most+rounding {
+		v.twice("the budget has %f USD of %f that were sent", budget.CurrentUsd, most)
+	}
+}

@@ -1,0 +1,147 @@
+//go:build linux
+
+package main
+
+import (
+	"math/rand/v2"
+	"strings"
+	"time"
+)
+
+const (
+	frozenFor = 10 * time.Second
+	cutFor    = 10 * time.Second
+	// downFor is how long a killed process is gone before its supervisor starts it.
+	downFor = 5 * time.Second
+)
+
+// fault is one thing that happens to the cluster. begin makes it happen, end undoes it.
+type fault struct {
+	name       string
+	lasts      time.Duration
+	begin, end func() error
+	// redis reports whether Redis may have failed over, or was away: a limit may then be
+	// exceeded by one burst.
+	redis bool
+}
+
+// kill ends a process; whatever supervises it starts it again.
+func (c *cluster) kill(p *process) fault {
+	return fault{
+		name: "kill " + p.name, lasts: downFor, redis: p.role == "redis",
+		begin: func() error { p.kill(); return nil },
+		end: func() error {
+			if p.role == "postgres" {
+				return c.db.restart(p) // the failover manager may have been faster
+			}
+			return p.start()
+		},
+	}
+}
+
+// freeze stops a process and goes on with it later.
+func (c *cluster) freeze(p *process) fault {
+	return fault{name: "freeze " + p.name, lasts: frozenFor, redis: p.role == "redis", begin: p.freeze, end: p.thaw}
+}
+
+// cutOff cuts pairs of roles off from one another.
+func (c *cluster) cutOff(name string, pairs ...[2]string) fault {
+	heals := []func() error{}
+	f := fault{name: "cut " + name, lasts: cutFor}
+	for _, p := range pairs {
+		f.redis = f.redis || p[0] == "redis" || p[1] == "redis"
+	}
+	f.begin = func() error {
+		heals = nil
+		for _, p := range pairs {
+			heal, err := c.network.cut(c.hosts(p[0]), c.hosts(p[1]))
+			heals = append(heals, heal)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	f.end = func() (err error) {
+		for _, heal := range heals {
+			if e := heal(); e != nil {
+				err = e
+			}
+		}
+		return err
+	}
+	return f
+}
+
+// faults are those of a full round. The primary and the standby are looked up when their
+// turn comes, so that each is killed and frozen whichever node has the role.
+func (c *cluster) faults() (list []fault) {
+	for _, role := range []string{"plane", "gateway", "tool", "redis"} {
+		for _, p := range c.role(role) {
+			list = append(list, c.kill(p), c.freeze(p))
+		}
+	}
+	for _, role := range []string{"primary", "standby"} {
+		list = append(list, c.ofDatabase("kill", role), c.ofDatabase("freeze", role))
+	}
+	for _, p := range [][2]string{
+		{"caller", "gateway"}, {"caller", "plane"}, {"gateway", "plane"}, {"gateway", "tool"}, {"gateway", "redis"},
+		{"plane", "postgres"}, {"plane", "redis"}, {"postgres", "postgres"}, {"redis", "redis"},
+	} {
+		list = append(list, c.cutOff(p[0]+" from "+p[1], p))
+	}
+	// Pairs without connections between them: nothing may happen.
+	return append(list, c.cutOff("roles without connections",
+		[2]string{"caller", "tool"}, [2]string{"caller", "postgres"}, [2]string{"caller", "redis"}, [2]string{"gateway", "postgres"}, [2]string{"gateway", "gateway"},
+		[2]string{"plane", "tool"}, [2]string{"plane", "plane"}, [2]string{"tool", "postgres"}, [2]string{"tool", "redis"}, [2]string{"tool", "tool"}, [2]string{"postgres", "redis"}))
+}
+
+// ofDatabase is a fault of the node that is the primary, or the standby, at its begin.
+func (c *cluster) ofDatabase(what, role string) fault {
+	var chosen fault
+	f := fault{name: what + " " + role, lasts: downFor}
+	if what == "freeze" {
+		f.lasts = frozenFor
+	}
+	f.begin = func() error {
+		p, standby := c.db.roles()
+		if role == "standby" {
+			p = standby
+		}
+		if chosen = c.kill(p); what == "freeze" {
+			chosen = c.freeze(p)
+		}
+		return chosen.begin()
+	}
+	f.end = func() error { return chosen.end() }
+	return f
+}
+
+// some are faults of a short round, in an order that a seed chooses: one of every three
+// kinds in turn, the failover of PostgreSQL always among the first.
+func some(all []fault, seed uint64) (list []fault) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	kinds := map[string][]fault{}
+	for _, f := range all {
+		kind, _, _ := strings.Cut(f.name, " ")
+		kinds[kind] = append(kinds[kind], f)
+	}
+	for _, k := range []string{"kill", "freeze", "cut"} {
+		r.Shuffle(len(kinds[k]), func(i, j int) { kinds[k][i], kinds[k][j] = kinds[k][j], kinds[k][i] })
+	}
+	for i := range len(all) {
+		for _, k := range []string{"kill", "freeze", "cut"} {
+			if i < len(kinds[k]) {
+				list = append(list, kinds[k][i])
+			}
+		}
+	}
+	first := 0
+	for i, f := range list {
+		if f.name == "kill primary" {
+			first = i
+		}
+	}
+	list[0], list[first] = list[first], list[0]
+	return list
+}

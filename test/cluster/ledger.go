@@ -1,0 +1,89 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// ledger is what clients were told: what was acknowledged, what went wrong, and what
+// nobody should have got.
+type ledger struct {
+	mu sync.Mutex
+
+	errors map[string]int // in the period, by client and kind
+	wrong  []string       // in the period
+
+	traces   map[string]time.Time // acknowledged, by id
+	attempts int                  // traces that were sent at least once
+	records  map[string]record    // acknowledged and not deleted, by name
+	answered map[string]int       // calls that were answered well, by tool
+	called   map[string]int       // calls that were sent, by tool
+	accepted []span               // requests of the limited tenant
+	passed   []span               // calls of the limited caller
+
+	sessions int // that had to be begun anew, in the period
+}
+
+// span is when a request was sent and when its answer was there.
+type span struct{ sent, done time.Time }
+
+// record is an acknowledged change.
+type record struct{ kind, id, secret string }
+
+func newLedger() *ledger {
+	return &ledger{errors: map[string]int{}, traces: map[string]time.Time{}, records: map[string]record{}, answered: map[string]int{}, called: map[string]int{}}
+}
+
+// failed counts an error of a client.
+func (l *ledger) failed(who, kind string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.errors[who+" "+kind]++
+}
+
+// unexpected keeps an answer that no document names.
+func (l *ledger) unexpected(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.wrong) < 50 {
+		l.wrong = append(l.wrong, fmt.Sprintf(format, args...))
+	}
+}
+
+// period returns what went wrong since the last call.
+func (l *ledger) period() (errors string, wrong []string, sessions int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := []string{}
+	for _, k := range slices.Sorted(maps.Keys(l.errors)) {
+		list = append(list, fmt.Sprintf("%s %d", k, l.errors[k]))
+	}
+	errors, wrong, sessions = strings.Join(list, ", "), l.wrong, l.sessions
+	l.errors, l.wrong, l.sessions = map[string]int{}, nil, 0
+	return errors, wrong, sessions
+}
+
+// mostWithin is the largest number of requests that certainly lie within some interval of
+// a length: sent after its begin and answered before its end.
+func mostWithin(list []span, length time.Duration, since time.Time) int {
+	most := 0
+	for _, first := range list {
+		if first.sent.Before(since) {
+			continue
+		}
+		n := 0
+		for _, s := range list {
+			if !s.sent.Before(first.sent) && s.done.Before(first.sent.Add(length)) {
+				n++
+			}
+		}
+		most = max(most, n)
+	}
+	return most
+}

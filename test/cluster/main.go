@@ -1,0 +1,266 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// run is one round.
+type run struct {
+	c      *cluster
+	ledger *ledger
+	seed   string // of Idempotency-Keys
+
+	admin, ingest *rest
+	probe         *caller
+
+	agentID, budgetID, policyID string
+	blocked                     bool
+
+	lastRedis time.Time // when Redis was last away, or had failed over
+
+	lines  map[string]time.Time // requests that the gateways have audited
+	lineOf map[string]int       // of each tool, answered well
+	read   map[string]int64     // how far each audit file was read
+}
+
+// Bounds of a round.
+const (
+	shortFor = 100 * time.Second // in which faults of a short round begin
+	wholeIn  = 90 * time.Second
+	maxUnled = 15 * time.Second // beyond the 30 s of a lease
+)
+
+func main() {
+	short := flag.Bool("short", false, "some of the faults, in at most 3 minutes")
+	seed := flag.Uint64("seed", 1, "chooses the faults of a short round")
+	only := flag.String("only", "", "only the faults whose name contains this text")
+	keep := flag.Bool("keep", false, "leave the folder with logs and data")
+	program := flag.String("svc", "", "the program; built from the tree when empty")
+	serve := flag.String("serve-tool", "", "")
+	listen := flag.String("listen", "", "")
+	flag.Parse()
+	if *serve != "" {
+		fmt.Fprintln(os.Stderr, serveTool(*serve, *listen, flag.Args()))
+		os.Exit(1)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := round(ctx, *short, *seed, *only, *keep, *program); err != nil {
+		fmt.Fprintln(os.Stderr, "cluster:", err)
+		os.Exit(1)
+	}
+}
+
+func round(ctx context.Context, short bool, seed uint64, only string, keep bool, program string) (err error) {
+	dir, err := os.MkdirTemp("", "svc-cluster-")
+	if err != nil {
+		return err
+	}
+	if err := os.Chmod(dir, 0o755); err != nil { // PostgreSQL runs as another user
+		return err
+	}
+	if keep {
+		fmt.Println("logs and data are in " + dir)
+	} else {
+		defer os.RemoveAll(dir)
+	}
+	if program == "" {
+		program = filepath.Join(dir, "svc")
+		if out, err := exec.Command("go", "build", "-o", program, "./cmd/svc").CombinedOutput(); err != nil {
+			return fmt.Errorf("go build: %w\n%s", err, out)
+		}
+	}
+	if program, err = filepath.Abs(program); err != nil {
+		return err
+	}
+	begin := time.Now()
+	background, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c, err := newCluster(dir, program)
+	defer c.close()
+	if err != nil {
+		return err
+	}
+	if err := c.start(background); err != nil {
+		return err
+	}
+	r, err := newRun(c)
+	if err != nil {
+		return err
+	}
+	if err := r.whole(wholeIn); err != nil {
+		return err
+	}
+	fmt.Printf("the cluster is whole after %.1f s: %d processes\n\n", time.Since(begin).Seconds(), len(c.list))
+	var wg sync.WaitGroup
+	using, stopClients := context.WithCancel(background)
+	defer stopClients()
+	r.clients(using, &wg)
+	list := c.faults()
+	if short {
+		list = some(list, seed)
+	}
+	fmt.Printf("%-32s %9s %6s %8s  %s\n", "fault", "whole [s]", "lost", "doubled", "errors by kind")
+	failed := 0
+	for _, f := range list {
+		if !strings.Contains(f.name, only) {
+			continue
+		}
+		if ctx.Err() != nil || short && time.Since(begin) > shortFor {
+			break
+		}
+		if !r.one(ctx, f) {
+			failed++
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !r.last(stopClients, &wg) {
+		failed++
+	}
+	fmt.Printf("\nround of %.0f s: %d failovers of PostgreSQL, background work without a holder for at most %.1f s beyond its lease\n",
+		time.Since(begin).Seconds(), c.db.promoted, c.db.longestUnled.Seconds())
+	if c.db.longestUnled > maxUnled {
+		failed++
+	}
+	if failed > 0 || len(c.notes) > 0 {
+		return fmt.Errorf("%d rows failed, %d notes", failed, len(c.notes))
+	}
+	return nil
+}
+
+// newRun makes what clients need.
+func newRun(c *cluster) (*run, error) {
+	r := &run{c: c, ledger: newLedger(), seed: rand.Text(), admin: newREST(c, c.adminKey), ingest: newREST(c, c.ingestKey), probe: newCaller(c, c.gatewayKey),
+		lines: map[string]time.Time{}, lineOf: map[string]int{}, read: map[string]int64{}}
+	type made struct{ ID string }
+	var agent, budget, policy made
+	err := r.admin.must("POST", "/api/agents", map[string]any{"name": agentName}, &agent)
+	if err == nil {
+		err = r.admin.must("POST", "/api/costs/budgets", map[string]any{"name": "all", "agentId": agent.ID, "limitUsd": 100000, "period": "monthly"}, &budget)
+	}
+	if err == nil {
+		err = r.admin.must("POST", "/api/policies", map[string]any{"name": "probe", "enabled": false, "phase": "request", "action": "block",
+			"condition": map[string]any{"type": "tool_name", "toolName": "tool1_probe"}}, &policy)
+	}
+	r.agentID, r.budgetID, r.policyID = agent.ID, budget.ID, policy.ID
+	return r, err
+}
+
+// one makes a fault happen and prints its row. It returns whether all was well.
+func (r *run) one(ctx context.Context, f fault) bool {
+	begin := time.Now()
+	err := f.begin()
+	select {
+	case <-time.After(f.lasts):
+	case <-ctx.Done():
+	}
+	err = errors.Join(err, f.end())
+	if err == nil && ctx.Err() == nil {
+		err = r.whole(wholeIn)
+	}
+	took := time.Since(begin)
+	v := r.check(begin)
+	kinds, wrong, sessions := r.ledger.period()
+	if sessions > 0 {
+		kinds = strings.TrimPrefix(kinds+fmt.Sprintf(", sessions begun anew %d", sessions), ", ")
+	}
+	r.limits(&v, f, begin)
+	fmt.Printf("%-32s %9.1f %6d %8d  %s\n", f.name, took.Seconds(), v.lost, v.doubled, kinds)
+	for _, text := range append(v.notes, wrong...) {
+		fmt.Println("    !", text)
+	}
+	if err != nil {
+		fmt.Println("    ! not whole:", err)
+	}
+	return err == nil && v.lost == 0 && v.doubled == 0 && len(v.notes) == 0 && len(wrong) == 0
+}
+
+// limits compares what was let through with what may be. A failover of Redis may forget
+// the newest requests: one burst, or one window, more.
+func (r *run) limits(v *verdict, f fault, since time.Time) {
+	r.ledger.mu.Lock()
+	passed, accepted := r.ledger.passed, r.ledger.accepted
+	r.ledger.passed = nil
+	cut := 0
+	for cut < len(accepted) && accepted[cut].done.Before(since.Add(-restWindow)) {
+		cut++
+	}
+	r.ledger.accepted = accepted[cut:]
+	r.ledger.mu.Unlock()
+	extra := 0
+	if f.redis {
+		r.lastRedis = time.Now()
+	}
+	if !r.lastRedis.IsZero() && since.Sub(r.lastRedis) < restWindow {
+		extra = 1
+	}
+	if len(passed) > 0 {
+		length := passed[len(passed)-1].done.Sub(passed[0].sent).Seconds()
+		if most := bucketRate*length + float64(bucketBurst*(1+extra)) + 1; float64(len(passed)) > most {
+			v.note("%d calls of the limited caller in %.1f s, at most %.0f are allowed", len(passed), length, most)
+		}
+	}
+	if n := mostWithin(accepted, restWindow, since.Add(-restWindow)); n > restLimit*(1+extra) {
+		v.note("%d requests of the limited tenant in a minute, %d are allowed", n, restLimit*(1+extra))
+	}
+}
+
+// last ends the clients and compares everything once more, exactly.
+func (r *run) last(stopClients func(), wg *sync.WaitGroup) bool {
+	stopClients()
+	wg.Wait()
+	v := r.check(time.Time{})
+	list, _, err := r.export(time.Time{})
+	if err != nil {
+		v.miss("%v", err)
+	}
+	sent := 0
+	for id, t := range list {
+		switch t.AgentName {
+		case agentName:
+			sent++
+		case "caller", "limited":
+			if _, audited := r.lines[id]; !audited {
+				v.twice("trace %s is of no audit line", id)
+			}
+		}
+	}
+	var budget struct{ CurrentUsd float64 }
+	if err := r.admin.must("GET", "/api/costs/budgets/"+r.budgetID, nil, &budget); err != nil {
+		v.miss("%v", err)
+	}
+	if used := int(budget.CurrentUsd/traceCost + 0.5); used < sent {
+		v.miss("the budget has %d traces of %d", used, sent)
+	} else if used > sent {
+		v.twice("the budget has %d traces of %d", used, sent)
+	}
+	r.ledger.mu.Lock()
+	defer r.ledger.mu.Unlock()
+	calls := 0
+	for tool, n := range r.ledger.answered {
+		if calls += n; r.lineOf[tool] < n {
+			v.miss("%d calls of %s were answered, %d were audited", n, tool, r.lineOf[tool])
+		}
+	}
+	fmt.Printf("%-32s %9s %6d %8d  %d traces sent and %d calls answered, %d traces in all\n", "all of it", "", v.lost, v.doubled, len(r.ledger.traces), calls, len(list))
+	for _, text := range v.notes {
+		fmt.Println("    !", text)
+	}
+	return v.lost == 0 && v.doubled == 0 && len(v.notes) == 0
+}

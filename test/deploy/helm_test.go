@@ -1,0 +1,261 @@
+package deploy
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v3/pkg/lint"
+	"helm.sh/helm/v3/pkg/lint/support"
+	apps "k8s.io/api/apps/v1"
+	autoscaling "k8s.io/api/autoscaling/v2"
+	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
+	policy "k8s.io/api/policy/v1"
+	"sigs.k8s.io/yaml"
+)
+
+var (
+	helm  = filepath.Join("..", "..", "deploy", "helm")
+	chart = filepath.Join(helm, "svc")
+)
+
+// example is the file of values that the documents name.
+func example(t *testing.T) map[string]any {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(helm, "example.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]any{}
+	if err := yaml.UnmarshalStrict(raw, &values); err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
+func TestLint(t *testing.T) {
+	result := lint.AllWithKubeVersion(chart, example(t), "default", nil)
+	for _, m := range result.Messages {
+		// A chart without an icon is fine.
+		if m.Severity > support.InfoSev {
+			t.Error(m)
+		}
+	}
+}
+
+// objects are the objects of a rendered chart, each decoded into its type: a field that
+// the type does not have is an error.
+type objects struct {
+	deployments  []apps.Deployment
+	statefulSets []apps.StatefulSet
+	services     []core.Service
+	configMaps   []core.ConfigMap
+	accounts     []core.ServiceAccount
+	budgets      []policy.PodDisruptionBudget
+	scalers      []autoscaling.HorizontalPodAutoscaler
+	policies     []networking.NetworkPolicy
+}
+
+func render(t *testing.T, values map[string]any) (objects, error) {
+	t.Helper()
+	c, err := loader.Load(chart)
+	if err != nil {
+		t.Fatal(err)
+	}
+	merged, err := chartutil.ToRenderValues(c, values, chartutil.ReleaseOptions{Name: "svc", Namespace: "default", IsInstall: true}, chartutil.DefaultCapabilities)
+	if err != nil {
+		return objects{}, err
+	}
+	files, err := engine.Render(c, merged)
+	if err != nil {
+		return objects{}, err
+	}
+	var o objects
+	for name, text := range files {
+		if !strings.HasSuffix(name, ".yaml") {
+			continue
+		}
+		for document := range strings.SplitSeq("\n"+text, "\n---\n") {
+			if strings.TrimSpace(document) == "" {
+				continue
+			}
+			if err := o.decode(document); err != nil {
+				t.Errorf("%s: %v\n%s", name, err, document)
+			}
+		}
+	}
+	return o, nil
+}
+
+func (o *objects) decode(document string) error {
+	var head struct{ APIVersion, Kind string }
+	if err := yaml.Unmarshal([]byte(document), &head); err != nil {
+		return err
+	}
+	switch head.APIVersion + " " + head.Kind {
+	case "apps/v1 Deployment":
+		return strict(document, &o.deployments)
+	case "apps/v1 StatefulSet":
+		return strict(document, &o.statefulSets)
+	case "v1 Service":
+		return strict(document, &o.services)
+	case "v1 ConfigMap":
+		return strict(document, &o.configMaps)
+	case "v1 ServiceAccount":
+		return strict(document, &o.accounts)
+	case "policy/v1 PodDisruptionBudget":
+		return strict(document, &o.budgets)
+	case "autoscaling/v2 HorizontalPodAutoscaler":
+		return strict(document, &o.scalers)
+	case "networking.k8s.io/v1 NetworkPolicy":
+		return strict(document, &o.policies)
+	}
+	return fmt.Errorf("an object of kind %s %s", head.APIVersion, head.Kind)
+}
+
+func strict[T any](document string, list *[]T) error {
+	var object T
+	err := yaml.UnmarshalStrict([]byte(document), &object)
+	*list = append(*list, object)
+	return err
+}
+
+// pods are the templates of pods, by the name of their controller.
+func (o *objects) pods() map[string]core.PodTemplateSpec {
+	all := map[string]core.PodTemplateSpec{}
+	for _, d := range o.deployments {
+		all[d.Name] = d.Spec.Template
+	}
+	for _, s := range o.statefulSets {
+		all[s.Name] = s.Spec.Template
+	}
+	return all
+}
+
+func TestTemplate(t *testing.T) {
+	plain := map[string]any{"image": map[string]any{"repository": "r"}}
+	for name, values := range map[string]map[string]any{"example": example(t), "defaults": plain} {
+		t.Run(name, func(t *testing.T) {
+			o, err := render(t, values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(o.pods()) != 2 || len(o.budgets) != 2 || len(o.policies) != 2 || len(o.services) != 3 {
+				t.Fatalf("%d controllers of pods, %d budgets, %d policies, %d services", len(o.pods()), len(o.budgets), len(o.policies), len(o.services))
+			}
+			if want := map[string]int{"example": 2, "defaults": 0}[name]; len(o.scalers) != want {
+				t.Errorf("%d autoscalers, want %d", len(o.scalers), want)
+			}
+			for name, pod := range o.pods() {
+				checkPod(t, name, pod)
+			}
+			checkSelectors(t, o)
+		})
+	}
+}
+
+// checkPod checks what every pod has.
+func checkPod(t *testing.T, name string, pod core.PodTemplateSpec) {
+	spec := pod.Spec
+	security := spec.SecurityContext
+	if security == nil || security.RunAsNonRoot == nil || !*security.RunAsNonRoot || security.SeccompProfile == nil {
+		t.Errorf("%s: %+v may be root", name, security)
+	}
+	if spec.AutomountServiceAccountToken == nil || *spec.AutomountServiceAccountToken {
+		t.Errorf("%s: a token of the cluster is mounted", name)
+	}
+	if spec.Affinity == nil || spec.Affinity.PodAntiAffinity == nil || len(spec.TopologySpreadConstraints) == 0 {
+		t.Errorf("%s: replicas may be on one node", name)
+	}
+	for _, c := range append(spec.InitContainers, spec.Containers...) {
+		s := c.SecurityContext
+		if s == nil || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation ||
+			s.Capabilities == nil || !slices.Equal(s.Capabilities.Drop, []core.Capability{"ALL"}) {
+			t.Errorf("%s: container %s has %+v", name, c.Name, s)
+		}
+		if c.Resources.Requests.Cpu().IsZero() || c.Resources.Limits.Memory().IsZero() {
+			t.Errorf("%s: container %s has no bounds", name, c.Name)
+		}
+		for _, m := range c.VolumeMounts {
+			if !slices.ContainsFunc(spec.Volumes, func(v core.Volume) bool { return v.Name == m.Name }) && m.Name != "state" {
+				t.Errorf("%s: nothing is mounted as %s", name, m.Name)
+			}
+		}
+	}
+	for _, c := range spec.Containers {
+		paths := []string{}
+		for _, p := range []*core.Probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
+			if p == nil || p.HTTPGet == nil {
+				t.Fatalf("%s: container %s lacks a probe", name, c.Name)
+			}
+			paths = append(paths, p.HTTPGet.Path)
+		}
+		if !slices.Equal(paths, []string{"/healthz", "/healthz", "/readyz"}) {
+			t.Errorf("%s: probes ask %v", name, paths)
+		}
+	}
+}
+
+// checkSelectors checks that services, budgets, policies and autoscalers mean pods that
+// are there.
+func checkSelectors(t *testing.T, o objects) {
+	matches := func(kind, name string, selector map[string]string) core.PodTemplateSpec {
+		for _, pod := range o.pods() {
+			all := len(selector) > 0
+			for k, v := range selector {
+				all = all && pod.Labels[k] == v
+			}
+			if all {
+				return pod
+			}
+		}
+		t.Errorf("%s %s selects no pod: %v", kind, name, selector)
+		return core.PodTemplateSpec{}
+	}
+	for _, s := range o.services {
+		pod := matches("service", s.Name, s.Spec.Selector)
+		for _, p := range s.Spec.Ports {
+			named := func(c core.ContainerPort) bool { return c.Name == p.TargetPort.StrVal }
+			if len(pod.Spec.Containers) == 0 || !slices.ContainsFunc(pod.Spec.Containers[0].Ports, named) {
+				t.Errorf("service %s leads to port %v, which is none", s.Name, p.TargetPort)
+			}
+		}
+	}
+	for _, b := range o.budgets {
+		matches("budget", b.Name, b.Spec.Selector.MatchLabels)
+	}
+	for _, p := range o.policies {
+		matches("policy", p.Name, p.Spec.PodSelector.MatchLabels)
+		if len(p.Spec.PolicyTypes) != 2 {
+			t.Errorf("policy %s is for %v", p.Name, p.Spec.PolicyTypes)
+		}
+	}
+	for _, s := range o.scalers {
+		if _, ok := o.pods()[s.Spec.ScaleTargetRef.Name]; !ok {
+			t.Errorf("autoscaler %s scales %s, which is not there", s.Name, s.Spec.ScaleTargetRef.Name)
+		}
+	}
+}
+
+func TestValuesThatAreRefused(t *testing.T) {
+	for name, values := range map[string]map[string]any{
+		"no image":        {},
+		"unknown":         {"replicas": 3},
+		"unknown below":   {"image": map[string]any{"repository": "r"}, "plane": map[string]any{"replica": 3}},
+		"a flag of ours":  {"image": map[string]any{"repository": "r"}, "plane": map[string]any{"settings": map[string]any{"listen": ":1"}}},
+		"half a duration": {"image": map[string]any{"repository": "r"}, "plane": map[string]any{"drainWindow": "10"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := render(t, values); err == nil {
+				t.Error("rendered")
+			}
+		})
+	}
+}

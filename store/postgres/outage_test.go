@@ -37,7 +37,7 @@ func TestACommitThatNoStandbyHasIsNoSuccess(t *testing.T) {
 	}()
 	var err error
 	for err == nil { // the engine reads its configuration a moment later
-		err = s.SetMark(ctx, "mark", time.Now())
+		err = s.SetWatermark(ctx, "mark", time.Now())
 	}
 	if !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, errNotReplicated) {
 		t.Errorf("a commit without a standby: %v", err)
@@ -50,7 +50,7 @@ func TestACommitThatNoStandbyHasIsNoSuccess(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.SetMark(ctx, "mark", time.Now()); err != nil {
+	if err := s.SetWatermark(ctx, "mark", time.Now()); err != nil {
 		t.Errorf("a commit after that: %v", err)
 	}
 }

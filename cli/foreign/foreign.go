@@ -3,6 +3,7 @@ package foreign
 import (
 	"cmp"
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -107,12 +108,39 @@ func (s *Server) checkURL() {
 		s.Refused = "its URL is none; a program is written as command with args"
 	case u.Scheme != "http" && u.Scheme != "https":
 		s.Refused = "its URL has the scheme " + cmp.Or(u.Scheme, "of nothing") + ": a gateway reaches http and https"
+	case isOwnAddress(u):
+		s.Refused = "its URL is that of this gateway (" + listen + "), which would call itself"
 	case u.User != nil:
 		s.Refused = "its URL holds a user or a password: write them as a header"
 	}
 	if i := strings.IndexByte(raw, '#'); i >= 0 {
 		s.URL = raw[:i]
 	}
+}
+
+// isOwnAddress reports whether a URL leads to the gateway of the configuration itself, as
+// in the file of a client that uses it already.
+func isOwnAddress(u *url.URL) bool {
+	_, port, _ := net.SplitHostPort(listen)
+	ip := net.ParseIP(u.Hostname())
+	return u.Port() == port && (strings.EqualFold(strings.TrimSuffix(u.Hostname(), "."), "localhost") || ip.IsLoopback() || ip.IsUnspecified())
+}
+
+// runners are programs that download the program that they start, unless they have it
+// already.
+var runners = []string{"npx", "pnpx", "bunx", "uvx", "docker", "podman", "nerdctl"}
+
+// downloads reports whether a program may download itself when it starts, which takes
+// longer than the default of start_timeout.
+func downloads(command []string) bool {
+	program := strings.ToLower(command[0][strings.LastIndexAny(command[0], `/\`)+1:])
+	program, _, _ = strings.Cut(program, ".") // npx.cmd
+	if slices.Contains(runners, program) {
+		return true
+	}
+	with := func(words ...string) bool { return len(command) > 1 && slices.Contains(words, command[1]) }
+	return program == "npm" && with("exec", "x") || program == "pnpm" && with("dlx") || program == "yarn" && with("dlx") ||
+		program == "bun" && with("x") || program == "uv" && with("run", "tool") || program == "pipx" && with("run")
 }
 
 // isOwnBridge reports whether a command is svc connect --stdio: importing it would lead

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"svc/gateway/config"
 	"svc/gateway/diag"
@@ -154,6 +155,35 @@ func TestVariablesOfOneName(t *testing.T) {
 	env := string(r.EnvFile())
 	if !strings.Contains(env, "API_KEY='planted1'\n") || !strings.Contains(env, "B_API_KEY='planted2'\n") {
 		t.Errorf("%s", env)
+	}
+}
+
+// What downloads itself has time for it: npx and the like.
+func TestProgramsThatDownloadThemselves(t *testing.T) {
+	for command, want := range map[string]time.Duration{
+		`"npx", "args": ["-y", "x"]`:                      2 * time.Minute,
+		`"C:\\node\\npx.cmd", "args": ["-y", "x"]`:        2 * time.Minute,
+		`"/opt/homebrew/bin/uvx", "args": ["x"]`:          2 * time.Minute,
+		`"docker", "args": ["run", "-i", "--rm", "x"]`:    2 * time.Minute,
+		`"uv", "args": ["run", "--directory", "/x", "y"]`: 2 * time.Minute,
+		`"pnpm", "args": ["dlx", "x"]`:                    2 * time.Minute,
+		`"node", "args": ["npx"]`:                         30 * time.Second,
+		`"npm", "args": ["start"]`:                        30 * time.Second,
+	} {
+		f, r := convert(t, Auto, `{"mcpServers": {"a": {"command": `+command+`}}}`)
+		if got := f.Upstreams[0].StartTimeout; got != want {
+			t.Errorf("%s: %s\n%s", command, got, r.Config)
+		}
+	}
+}
+
+// A client that uses the gateway already has it in its list of servers.
+func TestTheGatewayItselfIsNoServer(t *testing.T) {
+	for _, url := range []string{"http://127.0.0.1:8090/mcp", "http://LOCALHOST:8090/mcp/v/ops", "http://[::1]:8090", "http://0.0.0.0:8090/mcp", "http://127.0.0.2:8090/mcp"} {
+		_, r := convert(t, Auto, `{"mcpServers": {"svc": {"url": "`+url+`"}, "through": {"command": "npx", "args": ["mcp-remote", "`+url+`"]}, "b": {"url": "http://127.0.0.1:8091/mcp"}}}`)
+		if r.Carried != 1 || !strings.Contains(string(r.Config), "would call itself") {
+			t.Errorf("%s: %d carried\n%s", url, r.Carried, r.Config)
+		}
 	}
 }
 

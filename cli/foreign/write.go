@@ -10,6 +10,9 @@ import (
 // ClientHash is the variable of the first client's key.
 const ClientHash = "SVC_CLIENT_HASH"
 
+// listen is the address of the gateway in the configuration.
+const listen = "127.0.0.1:8090"
+
 // methods are those of clients beside tools/call that need a rule of their own.
 var methods = []string{"prompts/get", "resources/read", "resources/subscribe", "resources/unsubscribe", "completion/complete", "logging/setLevel",
 	"subscriptions/listen", "notifications/progress", "notifications/roots/list_changed"}
@@ -30,7 +33,7 @@ func Convert(servers []*Server) *Result {
 	w.line("# A gateway in front of the servers of other programs. Check it, and ask every server:")
 	w.line("#   svc gateway --config FILE --check --probe")
 	w.line("")
-	w.line("listen: 127.0.0.1:8090")
+	w.line("listen: " + listen)
 	w.line(`license: {path: "${PWD}/license/license.jwt", public_key_file: "${PWD}/license/license.pub"}   # svc license init makes them`)
 	w.line("")
 	w.line("# Clients see the tools, prompts and resources of all servers in one list.")
@@ -121,6 +124,9 @@ func (w *writer) server(s *Server) {
 		w.pairs("headers", s, s.Headers)
 	} else {
 		w.line("    command: " + quote(w.vars.hideArgs(s)))
+		if downloads(s.Command) {
+			w.line("    start_timeout: 2m   # it downloads itself at its first start")
+		}
 		w.pairs("env", s, s.Env)
 		if dir := s.Dir; dir != "" {
 			dir, _ = w.vars.convert(dir, "the working directory of "+s.Name)

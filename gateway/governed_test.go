@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -202,6 +203,36 @@ func TestGovernanceRedactsRequests(t *testing.T) {
 			t.Errorf("line: %v", l)
 		}
 	})
+}
+
+// A policy with a condition on arguments blocks and redacts by it; a redaction that
+// cannot judge an argument denies with its reason, and headers mirror what was judged.
+func TestGovernanceLooksAtArguments(t *testing.T) {
+	up := newUpstream(t, echo)
+	g := &governor{}
+	on := func(action, strategy, arguments string) api.GovernancePolicy {
+		return api.GovernancePolicy{Phase: "request", Action: action, RedactionStrategy: strategy,
+			Condition: api.Condition{Type: "tool_arguments", ToolName: "s*", Arguments: json.RawMessage(arguments)}}
+	}
+	g.give(on("block", "", `{"/path":{"not":{"path_within":"/srv"}}}`), on("redact", "replace", `{"/to":{"suffix":".example"}}`))
+	r := governedRig(t, open(up.URL)+governance, g)
+
+	r.post(callWith(`{"path":"/srv/%2e%2e/etc/passwd","to":"a.example"}`)).blocked(t)
+	if l := r.lines(1)[0]; l["error_kind"] != "governance_block" || firedOf(l) != "pol_0:block pol_1:redact" || l["rule_id"] != nil {
+		t.Errorf("line of the denial: %v", l)
+	}
+	a := r.post(callWith(`{"path":"/srv/a","to":7}`))
+	if a.status != 403 || !strings.Contains(a.body, `"reason":"argument_type"`) {
+		t.Errorf("a redaction that cannot judge: %d %s", a.status, a.body)
+	}
+	if l := r.lines(2)[1]; l["error_kind"] != "argument_type" || firedOf(l) != "pol_1:redact" || l["action"] != "deny" {
+		t.Errorf("line: %v", l)
+	}
+	a = r.post(callWith(`{"path":"/srv/a","to":"bob@x.example"}`), "Mcp-Param-Path", "bob@x.example", "Mcp-Param-To", "[EMAIL]")
+	got := up.seen()[0]
+	if a.status != 200 || got.body != callWith(`{"path":"/srv/a","to":"[EMAIL]"}`) || got.header.Get("Mcp-Param-Path") != "" || got.header.Get("Mcp-Param-To") != "[EMAIL]" {
+		t.Errorf("%d, the upstream got %s, %v", a.status, got.body, got.header)
+	}
 }
 
 // The gateway's own rules go first.

@@ -109,6 +109,9 @@ func inspect(body []byte) (map[string]string, error) {
 		}
 		switch tok.Kind() {
 		case 'n':
+			if nullOfMatcher(d.StackPointer()) {
+				continue
+			}
 			found[memberPath(d.StackPointer())] = "must not be null"
 		case '"':
 			if strings.IndexByte(tok.String(), 0) >= 0 {
@@ -123,6 +126,22 @@ func inspect(body []byte) (map[string]string, error) {
 			}
 		}
 	}
+}
+
+// nullOfMatcher reports whether a null is a value that a condition on arguments compares
+// with: the one of equals, or one in one_of.
+func nullOfMatcher(at jsontext.Pointer) bool {
+	if at.LastToken() != "equals" {
+		at = at.Parent()
+		if at.LastToken() != "one_of" {
+			return false
+		}
+	}
+	at = at.Parent()
+	if at.LastToken() == "not" {
+		at = at.Parent()
+	}
+	return strings.HasSuffix(string(at.Parent()), "/condition/arguments")
 }
 
 // malformed says where a body stops being JSON; a duplicate member is named.

@@ -3,6 +3,9 @@ package server
 import (
 	"context"
 	"net/http"
+	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"svc/server/api"
 	"svc/store"
@@ -28,7 +31,7 @@ func (c *call) wirePolicies(policies ...store.Policy) ([]api.Policy, error) {
 // wireCondition shows the fields of the condition's type; a pii_detected that
 // means any entity says so with an empty list.
 func wireCondition(k store.PolicyCondition) api.Condition {
-	out := api.Condition{Type: k.Type, Threshold: k.Threshold, Entities: k.Entities, ToolName: k.ToolName}
+	out := api.Condition{Type: k.Type, Threshold: k.Threshold, Entities: k.Entities, ToolName: k.ToolName, Arguments: k.Arguments}
 	if k.Type == "pii_detected" && out.Entities == nil {
 		out.Entities = []string{}
 	}
@@ -39,7 +42,16 @@ func storeCondition(k *api.Condition) *store.PolicyCondition {
 	if k == nil {
 		return nil
 	}
-	return &store.PolicyCondition{Type: k.Type, Threshold: k.Threshold, Entities: k.Entities, ToolName: k.ToolName}
+	return &store.PolicyCondition{Type: k.Type, Threshold: k.Threshold, Entities: k.Entities, ToolName: k.ToolName, Arguments: compact(k.Arguments)}
+}
+
+// compact returns a value of a body without its white space.
+func compact(raw []byte) []byte {
+	v := jsontext.Value(slices.Clone(raw))
+	if v.Compact() != nil { // cannot be: it was decoded
+		return raw
+	}
+	return v
 }
 
 // listPolicies serves GET /api/policies.

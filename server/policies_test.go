@@ -166,6 +166,31 @@ func TestPolicyConditions(t *testing.T) {
 		{`{"type":"pii_detected","threshold":0.5}`, "condition.threshold"},
 		{`{"type":"tool_name","toolName":"delete_*"}`, ""},
 		{`{"type":"tool_name"}`, "condition.toolName"},
+		{`{"type":"tool_arguments","toolName":"read*","arguments":{"/path":{"path_within":"/srv/data"},"/to/*":{"host_in":["*.x.io"],"match":"all"}}}`, ""},
+		{`{"type":"tool_arguments","toolName":"t","arguments":{"/a":{"equals":null},"/b":{"one_of":[null,1e3,"x"]},"":{"not":{"equals":null}}}}`, ""},
+		{`{"type":"tool_arguments","toolName":"t"}`, "condition.arguments"},
+		{`{"type":"tool_arguments","arguments":{"/a":{"equals":1}}}`, "condition.toolName"},
+		{`{"type":"tool_arguments","toolName":"t","arguments":{}}`, "condition.arguments"},
+		{`{"type":"tool_arguments","toolName":"t","arguments":null}`, "condition.arguments"},
+		{`{"type":"tool_arguments","toolName":"t","arguments":[]}`, "condition.arguments"},
+		{`{"type":"tool_arguments","toolName":"t","arguments":"x"}`, "condition.arguments"},
+		{`{"type":"tool_arguments","toolName":"t","arguments":{"path":{"equals":1}}}`, "condition.arguments.path"},
+		{`{"type":"tool_arguments","toolName":"t","arguments":{"/a/-":{"equals":1}}}`, "condition.arguments./a/-"},
+		{`{"type":"tool_arguments","toolName":"t","arguments":{"/a~2":{"equals":1}}}`, "condition.arguments./a~2"},
+		{`{"type":"tool_arguments","toolName":"t","arguments":{"/a":{}}}`, "condition.arguments./a"},
+		{`{"type":"tool_arguments","toolName":"t","arguments":{"/a":null}}`, "condition.arguments./a"},
+		{`{"type":"tool_arguments","toolName":"t","arguments":{"/a":{"not":null}}}`, "condition.arguments./a.not"},
+		{`{"type":"tool_arguments","toolName":"t","arguments":{"/a":{"Equals":1}}}`, "condition.arguments./a.Equals"},
+		{`{"type":"tool_arguments","toolName":"t","arguments":{"/a":{"equals":1,"equals":2}}}`, "condition.arguments./a.equals"},
+		{`{"type":"tool_arguments","toolName":"t","arguments":{"/a":{"regex":"("}}}`, "condition.arguments./a.regex"},
+		{`{"type":"tool_arguments","toolName":"t","arguments":{"/a":{"regex":"(?:[a-z]{100}){10}{60}"}}}`, "condition.arguments./a.regex"},
+		{`{"type":"tool_arguments","toolName":"t","arguments":{"/a":{"regex":"` + strings.Repeat("(?:abcdefgh){999}", 100) + `"}}}`, "condition.arguments./a.regex"},
+		{`{"type":"tool_arguments","toolName":"t","arguments":{"/a":{"max_length":"9"}}}`, "condition.arguments./a.max_length"},
+		{`{"type":"tool_arguments","toolName":"t","arguments":{"/a":{"min":"9"}}}`, "condition.arguments./a.min"},
+		{`{"type":"tool_arguments","toolName":"t","arguments":{"/a":{"not":{"path_within":"srv"}}}}`, "condition.arguments./a.not.path_within"},
+		{`{"type":"tool_arguments","toolName":"t","arguments":{"/a":{"not":{"match":"all","equals":1}}}}`, "condition.arguments./a.not.match"},
+		{`{"type":"tool_arguments","toolName":"t","arguments":{"/a":{"one_of":[` + strings.Repeat("1,", 9000) + `1]}}}`, "condition.arguments"},
+		{`{"type":"tool_name","toolName":"t","arguments":{"/a":{"equals":1}}}`, "condition.arguments"},
 		{`{"type":"budget_exceeded"}`, ""},
 		{`{"type":"always"}`, ""},
 		{`{"type":"always","threshold":1}`, "condition.threshold"},
@@ -184,6 +209,26 @@ func TestPolicyConditions(t *testing.T) {
 	}
 	a := r.ask(r.admin, "POST", "/api/policies", `{"name":"any","phase":"request","action":"warn","condition":{"type":"pii_detected"}}`).want(201).data()
 	toObject(t, a["condition"]).has(t, "type", "entities").is(t, "entities", "[]") // empty = any
+}
+
+// TestConditionsOnArguments: what was written is read back, goes into the bundle, and is
+// accepted by PUT; another phase is not.
+func TestConditionsOnArguments(t *testing.T) {
+	r := newRig(t)
+	const arguments = `{"/amount":{"min":1.50,"not":{"equals":null}}}`
+	body := `{"name":"x","phase":"request","action":"block","condition":{"type":"tool_arguments","toolName":"pay","arguments": ` + strings.ReplaceAll(arguments, ":", " : ") + `}}`
+	id := r.ask(r.admin, "POST", "/api/policies", body).want(201).data().id(t)
+	got := r.ask(r.admin, "GET", "/api/policies/"+id, "").want(200)
+	if !strings.Contains(string(got.raw), `"arguments":`+arguments) {
+		t.Errorf("read back: %s", got.raw)
+	}
+	echo := got.raw[len(`{"data":`) : len(got.raw)-1]
+	r.ask(r.admin, "PUT", "/api/policies/"+id, string(echo)).want(200)
+	r.ask(r.admin, "PUT", "/api/policies/"+id, `{"phase":"response"}`).wantDetail("phase")
+	r.ask(r.admin, "PUT", "/api/policies/"+id, `{"condition":{"type":"tool_arguments","toolName":"pay"}}`).wantDetail("condition.arguments")
+	if b := r.ask(r.admin, "GET", "/api/governance", "").want(200); !strings.Contains(string(b.raw), `"arguments":`+arguments) {
+		t.Errorf("bundle: %s", b.raw)
+	}
 }
 
 // TestFireCount: the traces that say a policy fired are counted.

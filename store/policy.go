@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"slices"
 	"time"
 )
@@ -27,6 +28,8 @@ type PolicyCondition struct {
 	Threshold *float64
 	Entities  []string
 	ToolName  string // glob
+	// Arguments is the condition on arguments of tool_arguments, as JSON.
+	Arguments json.RawMessage `json:",omitempty"`
 }
 
 // MaxPolicies is how many policies a tenant has at most: gateways refuse a bundle
@@ -99,7 +102,7 @@ func (up PolicyUpdate) Apply(p *Policy, now time.Time) {
 
 // Clone is a copy that shares nothing.
 func (k PolicyCondition) Clone() PolicyCondition {
-	k.Threshold, k.Entities = copied(k.Threshold), slices.Clone(k.Entities)
+	k.Threshold, k.Entities, k.Arguments = copied(k.Threshold), slices.Clone(k.Entities), slices.Clone(k.Arguments)
 	return k
 }
 
@@ -107,6 +110,9 @@ func (k PolicyCondition) Clone() PolicyCondition {
 func (p *Policy) Object() *Object {
 	condition := map[string]any{"type": p.Condition.Type, "threshold": value(p.Condition.Threshold),
 		"entities": append([]string{}, p.Condition.Entities...), "toolName": p.Condition.ToolName}
+	if p.Condition.Arguments != nil { // absent from policies of other types, whose records stay as they were
+		condition["arguments"] = p.Condition.Arguments
+	}
 	return &Object{"policy", p.ID, p.Name, map[string]any{"name": p.Name, "phase": p.Phase, "on": p.On, "condition": condition,
 		"action": p.Action, "redactionStrategy": p.RedactionStrategy, "enabled": p.Enabled}}
 }

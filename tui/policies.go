@@ -129,6 +129,8 @@ func conditionOf(c api.Condition) string {
 		return "PII " + clean(strings.Join(c.Entities, ", "))
 	case "tool_name":
 		return "tool " + clean(c.ToolName)
+	case "tool_arguments":
+		return "tool " + clean(c.ToolName) + " with " + clean(string(c.Arguments))
 	case "budget_exceeded":
 		return "budget exceeded"
 	}

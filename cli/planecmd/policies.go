@@ -2,6 +2,7 @@ package planecmd
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -56,6 +57,7 @@ func NewPoliciesCmd(env process.Env) *cobra.Command {
 	cmd := command.NewGroupCmd("policies", "Governance policies that gateways enforce",
 		`  svc policies templates
   svc policies apply pii-protection --agent support-bot
+  svc policies create only-data --phase request --condition tool_arguments --tool-name read_file --arguments '{"/path": {"not": {"path_within": "/srv/data"}}}' --action block
   svc policies create no-cards --phase response --condition pii_detected --entities CREDIT_CARD --action redact --redaction-strategy mask
   svc policies disable pol_01k…`,
 		append(policies.Commands(r),
@@ -73,6 +75,8 @@ func conditionText(c api.Condition) string {
 		return fmt.Sprintf("%s >= %s", c.Type, output.Number(*c.Threshold))
 	case len(c.Entities) > 0:
 		return c.Type + " " + strings.Join(c.Entities, ",")
+	case len(c.Arguments) > 0:
+		return c.Type + " " + c.ToolName + " " + string(c.Arguments)
 	case c.ToolName != "":
 		return c.Type + " " + c.ToolName
 	}
@@ -85,7 +89,7 @@ type policyFields struct {
 	cmd    *cobra.Command
 	create bool
 
-	name, phase, on, condition, action, strategy, toolName string
+	name, phase, on, condition, action, strategy, toolName, arguments, argumentsFile string
 
 	threshold *float64
 	entities  []string
@@ -109,7 +113,10 @@ func (p *policyFields) Flags(r *rest.Connection, cmd *cobra.Command) {
 	if err := cmd.RegisterFlagCompletionFunc("entities", completeEntities); err != nil {
 		panic(err) // only when registered twice
 	}
-	f.StringVar(&p.toolName, "tool-name", "", "tool_name: name or glob of a tool")
+	f.StringVar(&p.toolName, "tool-name", "", "tool_name, tool_arguments: name or glob of a tool")
+	f.StringVar(&p.arguments, "arguments", "", "tool_arguments: JSON object from JSON Pointers to matchers")
+	f.StringVar(&p.argumentsFile, "arguments-file", "", `file with what --arguments takes, "-" for standard input`)
+	cmd.MarkFlagsMutuallyExclusive("arguments", "arguments-file")
 	command.EnumFlag(cmd, &p.action, "action", api.Actions, "what it does")
 	command.EnumFlag(cmd, &p.strategy, "redaction-strategy", api.RedactionStrategies, "how redact takes a match out")
 	command.BoolFlag(cmd, &p.enabled, "enabled", "whether it acts at all"+enabled)
@@ -133,14 +140,36 @@ func completeEntities(_ *cobra.Command, _ []string, typed string) ([]string, cob
 // conditionValue builds the condition; nil when its type was not given.
 func (p *policyFields) conditionValue() (*api.Condition, error) {
 	if p.condition == "" {
-		for _, name := range []string{"threshold", "entities", "tool-name"} {
+		for _, name := range []string{"threshold", "entities", "tool-name", "arguments", "arguments-file"} {
 			if p.cmd.Flags().Changed(name) {
 				return nil, command.Usagef("a condition is replaced as a whole", "--%s belongs to --condition", name)
 			}
 		}
 		return nil, nil
 	}
-	return &api.Condition{Type: p.condition, Threshold: p.threshold, Entities: p.entities, ToolName: p.toolName}, nil
+	k := &api.Condition{Type: p.condition, Threshold: p.threshold, Entities: p.entities, ToolName: p.toolName}
+	var err error
+	k.Arguments, err = p.argumentsValue()
+	return k, err
+}
+
+// argumentsValue returns the condition on arguments, as JSON; nil without one.
+func (p *policyFields) argumentsValue() (json.RawMessage, error) {
+	text, source := []byte(p.arguments), "--arguments"
+	if p.argumentsFile != "" {
+		data, err := p.r.Env.ReadFile(p.argumentsFile)
+		if err != nil {
+			return nil, command.Usage(err, "")
+		}
+		text, source = data, p.argumentsFile
+	}
+	if len(text) == 0 && p.argumentsFile == "" && !p.cmd.Flags().Changed("arguments") {
+		return nil, nil
+	}
+	if !json.Valid(text) {
+		return nil, command.Usagef(`write {"/path": {"path_within": "/srv/data"}}, in single quotes for the shell`, "%s is not JSON", source)
+	}
+	return text, nil
 }
 
 // Create creates the policy.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
 
@@ -22,6 +23,9 @@ const (
 const (
 	maxValuesListed = 10_000
 	maxText         = 8 << 10
+	// maxRegex bounds the instructions of a compiled regex: repetitions can make many of few
+	// bytes.
+	maxRegex = 50_000
 )
 
 // typeNames are the values of type.
@@ -196,12 +200,7 @@ func (c *checker) texts(t *Test) {
 		}
 	}
 	if t.Regex != nil {
-		// First without the anchors: "a)(b" is not an expression.
-		if _, err := regexp.Compile(*t.Regex); err != nil {
-			c.report("regex", "the syntax is RE2", "%v", err)
-		} else if _, err := regexp.Compile(`^(?:` + *t.Regex + `)$`); err != nil {
-			c.report("regex", "the syntax is RE2", "%v", err)
-		}
+		c.regex(*t.Regex)
 	}
 	if p := t.PathWithin; p != nil && *p != "" {
 		if clean, ok := cleanPath(*p); !ok || clean != *p || path.Clean(*p) != *p {
@@ -209,6 +208,41 @@ func (c *checker) texts(t *Test) {
 		}
 	}
 	c.hosts(t.HostIn)
+}
+
+// regex reports an expression that does not compile, or only to too many instructions.
+func (c *checker) regex(text string) {
+	if len(text) > maxText {
+		return // reported
+	}
+	// First without the anchors: "a)(b" is not an expression.
+	parsed, err := syntax.Parse(text, syntax.Perl)
+	switch {
+	case err != nil:
+		c.report("regex", "the syntax is RE2", "%v", err)
+		return
+	case instructions(parsed) > maxRegex:
+		c.report("regex", "use smaller counts, or max_length", "its repetitions compile to more than %d instructions", maxRegex)
+		return
+	}
+	if _, err := regexp.Compile(`^(?:` + text + `)$`); err != nil {
+		c.report("regex", "the syntax is RE2", "%v", err)
+	}
+}
+
+// instructions is about how many instructions an expression compiles to.
+func instructions(re *syntax.Regexp) int {
+	n := 1
+	if re.Op == syntax.OpLiteral {
+		n = len(re.Rune)
+	}
+	for _, sub := range re.Sub {
+		n += instructions(sub)
+	}
+	if re.Op == syntax.OpRepeat {
+		n *= max(re.Min, re.Max, 1)
+	}
+	return n
 }
 
 // hosts reports what is wrong with host_in.

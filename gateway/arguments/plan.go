@@ -79,16 +79,16 @@ func (n *node) step(s step) *node {
 		}
 		return n.each
 	}
-	for _, c := range n.named {
-		if string(c.name) == s.name {
-			return c.node
-		}
-	}
 	c := child{name: []byte(s.name), node: &node{}}
 	if n.folded == nil {
 		n.folded = map[string][]int{}
 	}
 	key := string(fold(c.name))
+	for _, i := range n.folded[key] {
+		if string(n.named[i].name) == s.name {
+			return n.named[i].node
+		}
+	}
 	n.folded[key] = append(n.folded[key], len(n.named))
 	if isIndex(s.name) {
 		n.elements = append(n.elements, len(n.named))

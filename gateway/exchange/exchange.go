@@ -146,7 +146,9 @@ type Governed struct {
 	// says that they rewrote it.
 	Fired   []*govern.Policy
 	Changed bool
-	Awaited time.Duration // the first answer of the control plane
+	// ByArguments says that they examined its arguments.
+	ByArguments bool
+	Awaited     time.Duration // the first answer of the control plane
 }
 
 var exchanges = sync.Pool{New: func() any { return new(Exchange) }}

@@ -41,7 +41,7 @@ func (ex *Exchange) Judge() *refusal.Refusal {
 	j := verdict.Judge(&in, &ex.Message)
 	ex.Decision = j.Decision
 	ex.Asked.Request = j.Said.Latency
-	ex.Governed.Fired, ex.Governed.Changed = j.Governed.Fired, j.Governed.Changed
+	ex.Governed.Fired, ex.Governed.Changed, ex.Governed.ByArguments = j.Governed.Fired, j.Governed.Changed, j.Governed.ByArguments
 	ex.Scan += j.Governed.Scan
 	ex.Judging = ex.Now().Sub(ex.JudgedFrom) - j.Said.Latency - j.Governed.Scan - ex.Governed.Awaited
 	j.Count(ex.Services.Callouts)

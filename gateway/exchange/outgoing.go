@@ -32,13 +32,13 @@ func (h headerRewriter) Trace(to upstream.Header) upstream.Header {
 	return to
 }
 
-func (h headerRewriter) Param(value string) (string, bool) {
+func (h headerRewriter) Param(name, value string) (string, bool) {
 	ex := h.ex
 	p := verdict.Params{
-		Message: &ex.Message, Rule: ex.Decision.Rule, Redacted: ex.Record.Action == audit.ActionRedact, ByArguments: ex.Decision.ByArguments,
+		Message: &ex.Message, Rule: ex.Decision.Rule, Redacted: ex.Record.Action == audit.ActionRedact, ByArguments: ex.Decision.ByArguments || ex.Governed.ByArguments,
 		Policies: ex.Governed.Set, Fired: ex.Governed.Fired, Changed: ex.Governed.Changed,
 	}
-	return p.Rewrite(value)
+	return p.Rewrite(name, value)
 }
 
 // CopyHeader takes over what may pass from the upstream's answer.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"svc/gateway/arguments"
 	"svc/gateway/glob"
 	"svc/server/api"
 )
@@ -47,6 +48,7 @@ const (
 	injectionScore
 	piiDetected
 	toolName
+	toolArguments
 	budgetExceeded
 )
 
@@ -60,7 +62,9 @@ type Policy struct {
 	threshold float64
 	entities  []string // empty means any entity
 	toolName  string
-	tool      *glob.Pattern // nil where toolName is not a pattern
+	tool      *glob.Pattern        // nil where toolName is not a pattern
+	arguments *arguments.Condition // of tool_arguments; plan has its pointers
+	plan      *arguments.Plan
 	strategy  string
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"svc/gateway/arguments"
 	"svc/gateway/glob"
 	"svc/server/api"
 )
@@ -38,7 +39,7 @@ func Compile(g *api.Governance, d Detectors) (*Bundle, error) {
 	if err != nil || len(key) != hashKeySize {
 		return nil, fmt.Errorf("%w: hashKey is not the base64 of %d bytes", ErrBundle, hashKeySize)
 	}
-	c := compiler{detectors: d, key: key, present: make(map[string]string, len(g.Aliases)), scanners: map[string]Scanner{}, own: map[string][phases][]*Policy{}}
+	c := compiler{detectors: d, key: key, present: make(map[string]string, len(g.Aliases)), scanners: map[string]Scanner{}, own: map[string][phases][]*Policy{}, plans: map[string]*arguments.Plan{}}
 	for _, a := range g.Aliases {
 		c.present[strings.TrimSpace(a.Alias)] = strings.TrimSpace(a.AgentName)
 	}
@@ -81,7 +82,11 @@ type compiler struct {
 	all       [phases][]*Policy            // of all agents
 	own       map[string][phases][]*Policy // by the agent that they name
 	scanners  map[string]Scanner           // by their entities
-	unknown   []string
+	// plans hold the pointers of conditions on arguments: of the policies for all agents
+	// (by ""), and of those for each. The bounds on the work for a message count what its
+	// own agent's policies ask for.
+	plans   map[string]*arguments.Plan
+	unknown []string
 }
 
 // add compiles one policy.
@@ -106,18 +111,21 @@ func (c *compiler) add(order int, in *api.GovernancePolicy) error {
 	default:
 		return fmt.Errorf("the action %q is not known", in.Action)
 	}
-	if err := c.condition(p, &in.Condition); err != nil {
-		return err
-	}
 	// Names of agents have no white space around them: a policy for a name with white
 	// space would never apply.
 	on := strings.TrimSpace(in.On)
-	if on == "" || on == api.AllAgents {
+	if on == api.AllAgents {
+		on = ""
+	}
+	if name, ok := c.present[on]; ok && on != "" {
+		on = name
+	}
+	if err := c.condition(p, &in.Condition, Phase(phase), on); err != nil {
+		return err
+	}
+	if on == "" {
 		c.all[phase] = append(c.all[phase], p)
 		return nil
-	}
-	if name, ok := c.present[on]; ok {
-		on = name
 	}
 	own := c.own[on]
 	own[phase] = append(own[phase], p)
@@ -125,8 +133,8 @@ func (c *compiler) add(order int, in *api.GovernancePolicy) error {
 	return nil
 }
 
-// condition compiles the condition of the policy.
-func (c *compiler) condition(p *Policy, in *api.Condition) error {
+// condition compiles the condition of the policy. on is the agent, empty for all.
+func (c *compiler) condition(p *Policy, in *api.Condition, phase Phase, on string) error {
 	switch in.Type {
 	case "always":
 		p.condition = always
@@ -153,17 +161,48 @@ func (c *compiler) condition(p *Policy, in *api.Condition) error {
 		}
 	case "tool_name":
 		p.condition = toolName
-		if in.ToolName == "" {
-			return errors.New("tool_name has no toolName")
+		return p.takeTool(in)
+	case "tool_arguments":
+		p.condition = toolArguments
+		if err := p.takeTool(in); err != nil {
+			return err
 		}
-		// As in a shell, a text that is not a valid pattern is a literal name. One
-		// invalid pattern must not reject all other policies (decision GOV10).
-		p.toolName = in.ToolName
-		p.tool, _ = glob.Compile(in.ToolName)
+		if phase != Request {
+			return errors.New("tool_arguments is for the phase request alone")
+		}
+		return c.takeArguments(p, in.Arguments, on)
 	default:
 		return fmt.Errorf("the condition %q is not known", in.Type)
 	}
 	return nil
+}
+
+// takeTool compiles the name or pattern of a tool.
+func (p *Policy) takeTool(in *api.Condition) error {
+	if in.ToolName == "" {
+		return fmt.Errorf("%s has no toolName", in.Type)
+	}
+	// As in a shell, a text that is not a valid pattern is a literal name. One
+	// invalid pattern must not reject all other policies (decision GOV10).
+	p.toolName = in.ToolName
+	p.tool, _ = glob.Compile(in.ToolName)
+	return nil
+}
+
+// takeArguments compiles a condition on arguments. Over a wildcard one element is
+// enough, as for every action of a rule but allow.
+func (c *compiler) takeArguments(p *Policy, raw []byte, on string) error {
+	cfg, wrong := arguments.Parse(raw)
+	if len(wrong) > 0 {
+		return fmt.Errorf("tool_arguments: %w", wrong[0])
+	}
+	if p.plan = c.plans[on]; p.plan == nil {
+		p.plan = new(arguments.Plan)
+		c.plans[on] = p.plan
+	}
+	var err error
+	p.arguments, err = p.plan.Add(cfg, false)
+	return err
 }
 
 // set returns the set of one agent; nil when there are no policies.

@@ -40,10 +40,12 @@ type Verdict struct {
 	// Changed is set when Redacted replaces the message.
 	Changed  bool
 	Redacted mcp.Message
-	// Err is the reason why a match cannot be redacted: the message must not be
-	// forwarded. It never contains text of the message.
-	Err      error
-	unscored bool // some text exceeded the bound
+	// Err is the reason why a match cannot be redacted, or why arguments cannot be judged:
+	// the message must not be forwarded. It never contains text of the message.
+	Err error
+	// ByArguments is set when a policy has examined the arguments of the message.
+	ByArguments bool
+	unscored    bool // some text exceeded the bound
 	// Scan is the time spent on scanning texts, All is the total time.
 	Scan, All time.Duration
 }
@@ -79,9 +81,11 @@ func (s *Set) Judge(phase Phase, in *Input) (v Verdict) {
 		found = s.scan(side, in.Message, &v)
 		v.Scan = in.Now().Sub(began)
 	}
+	var values argumentValues
+	defer values.release()
 	redacts := false
 	for _, p := range side.policies {
-		if !s.holds(p, in, &v) {
+		if !s.holds(p, in, &values, &v) {
 			continue
 		}
 		v.Fired = append(v.Fired, p)
@@ -90,7 +94,7 @@ func (s *Set) Judge(phase Phase, in *Input) (v Verdict) {
 		}
 		redacts = redacts || p.Action == Redact
 	}
-	if redacts && v.Block == nil && len(found) > 0 {
+	if redacts && v.Block == nil && v.Err == nil && len(found) > 0 {
 		v.Err = s.redact(phase, in.Message, found, &v)
 	}
 	if v.unscored && side.mustScore && v.Block == nil && v.Err == nil {
@@ -103,7 +107,7 @@ func (s *Set) Judge(phase Phase, in *Input) (v Verdict) {
 // holds reports whether the condition of a policy holds. Conditions that do not examine
 // the message spare ping, which keeps a session alive, and cancellations, which end work
 // (decision GOV8).
-func (s *Set) holds(p *Policy, in *Input, v *Verdict) bool {
+func (s *Set) holds(p *Policy, in *Input, values *argumentValues, v *Verdict) bool {
 	switch p.condition {
 	case injectionScore:
 		return v.Score >= p.threshold
@@ -111,6 +115,8 @@ func (s *Set) holds(p *Policy, in *Input, v *Verdict) bool {
 		return slices.ContainsFunc(v.Entities, p.covers)
 	case toolName:
 		return in.AnyTool || in.HasTool && p.matchesTool(in.Tool)
+	case toolArguments:
+		return in.HasTool && p.matchesTool(in.Tool) && p.meetsArguments(values, in.Message, v)
 	}
 	if m := in.Message.Method; m == mcp.MethodPing || m == mcp.NotificationCancelled {
 		return false

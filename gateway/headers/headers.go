@@ -32,8 +32,8 @@ type Rewriter interface {
 	// Trace puts the gateway's own position into the trace context.
 	Trace(h upstream.Header) upstream.Header
 	// Param returns what a field that mirrors an argument is sent as; false for not at
-	// all.
-	Param(value string) (mirrored string, ok bool)
+	// all. The name is that behind the prefix.
+	Param(name, value string) (mirrored string, ok bool)
 }
 
 // Request is what the header for an upstream is made of.
@@ -69,7 +69,7 @@ func (r *Request) Append(h upstream.Header) upstream.Header {
 		if strings.HasPrefix(name, mcp.HeaderParamPrefix) && params < maxParams && !bound.has(name) {
 			params++
 			for _, v := range values {
-				if v, ok := r.Rewriter.Param(v); ok {
+				if v, ok := r.Rewriter.Param(name[len(mcp.HeaderParamPrefix):], v); ok {
 					h.Add(name, v)
 				}
 			}

@@ -19,7 +19,7 @@ func (rewriter) Trace(h upstream.Header) upstream.Header {
 	return h
 }
 
-func (rewriter) Param(v string) (string, bool) { return "<" + v + ">", v != "gone" }
+func (rewriter) Param(_, v string) (string, bool) { return "<" + v + ">", v != "gone" }
 
 // text is a header in one line, sorted.
 func text(h upstream.Header) string {

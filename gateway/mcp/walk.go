@@ -149,6 +149,43 @@ func HasScalar(body []byte, at Span, value string) bool {
 	return false
 }
 
+// NamedScalars reports whether an object inside the span of a scanned body has a string,
+// number or literal under a name that called accepts, and whether one of them has the
+// given text as its value.
+func NamedScalars(body []byte, at Span, called func(name string) bool, value string) (named, equal bool) {
+	w := walker{b: body[:max(at.End, 0)], i: at.Start}
+	wanted := false // the next scalar has such a name
+	for w.i < len(w.b) && !equal {
+		start := w.i
+		switch w.b[w.i] {
+		case '"':
+			w.skipString()
+			text := Span{start, min(w.i, len(w.b))}
+			w.space()
+			got, ok := stringAt(body, text)
+			if w.i < len(w.b) && w.b[w.i] == ':' {
+				wanted = ok && called(got)
+				continue
+			}
+			named, equal = named || wanted, wanted && ok && got == value
+			wanted = false
+		case '{', '[', ',':
+			w.i++
+			wanted = false
+		case '}', ']', ':', ' ', '\n', '\t', '\r':
+			w.i++
+		default:
+			w.skip()
+			if w.i == start {
+				w.i++
+			}
+			named, equal = named || wanted, wanted && string(body[start:w.i]) == value
+			wanted = false
+		}
+	}
+	return named, equal
+}
+
 // ValidString reports whether raw is one JSON string, as [Scan] would take it.
 func ValidString(raw []byte) bool {
 	if len(raw) < 2 || raw[0] != '"' {

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"strings"
 	"testing"
 
 	"svc/gateway/arguments"
@@ -139,6 +140,34 @@ func TestRequestsWithAnyArguments(t *testing.T) {
 		q.Tool = "other"
 		if r := s.AsksForArguments(q); r != nil {
 			t.Errorf("%s: a call of another tool depends on %v", action, r)
+		}
+	}
+}
+
+// TestObservedRulesHaveTheActionThatWouldHaveBeenTaken: deny, where a rule whose action
+// is another one could not have judged an argument.
+func TestObservedRulesHaveTheActionThatWouldHaveBeenTaken(t *testing.T) {
+	rule := within("watch", "redact")
+	rule.Mode, rule.Redact = "observe", []Substitution{{Regex: "x", Replacement: "y"}}
+	s, err := Compile(Config{DefaultAction: new("allow"), Rules: []RuleConfig{rule}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]string{
+		`{"path":"/srv/data"}`:               "redact",
+		`{"path":7}`:                         "deny argument_type",
+		`{"path":"/srv/data","PATH":"/etc"}`: "deny argument_type",
+		`{"path":"/etc"}`:                    "",
+		`{}`:                                 "",
+	} {
+		q := request(t, call(args))
+		d := s.Decide(&q)
+		got := ""
+		for _, o := range s.Observed(&q, d) {
+			got = strings.TrimSpace(o.Action.String() + " " + o.Reason)
+		}
+		if got != want || d.Action != Allow {
+			t.Errorf("%s: observed %q, decided %v, want %q", args, got, d.Action, want)
 		}
 	}
 }

@@ -54,7 +54,7 @@ func (k requestKey) clone() requestKey {
 type remembered struct {
 	key      requestKey
 	decision Decision
-	observed []*Rule
+	observed []Observed
 }
 
 // NewMemory returns an empty cache for the decisions of a Set.
@@ -68,7 +68,7 @@ func (m *Memory) Decide(q *Request) Decision {
 
 // Observe returns the decision for q, and the rules in mode observe that would have
 // decided before. The list must not be changed.
-func (m *Memory) Observe(q *Request) (Decision, []*Rule) {
+func (m *Memory) Observe(q *Request) (Decision, []Observed) {
 	key, ok := keyOf(q)
 	if !ok {
 		decision := m.rules.decide(q)

@@ -22,21 +22,31 @@ func (s *Set) enforced() []*Rule {
 // Observed returns the rules in mode observe that match a message and precede the rule
 // that decided it. The first of them would have decided, had it been enforced. For a Set
 // without such rules the result is nil, at no cost. It is safe for concurrent use.
-func (s *Set) Observed(q *Request, d Decision) []*Rule {
+func (s *Set) Observed(q *Request, d Decision) []Observed {
 	defer q.release()
 	if len(s.observers) == 0 {
 		return nil
 	}
-	var found []*Rule
+	var found []Observed
 	for _, r := range s.observers {
 		if d.Rule != nil && r.Index > d.Rule.Index {
 			break
 		}
 		if r.matches(q) && (r.arguments == nil || s.meetsArguments(r, q)) {
-			found = append(found, r)
+			would := decidedBy(r, q)
+			found = append(found, Observed{Rule: r, Action: would.Action, Reason: would.Reason})
 		}
 	}
 	return found
+}
+
+// Observed is what a rule in mode observe would have done.
+type Observed struct {
+	*Rule
+	// Action is that of the rule, or deny where the rule could not have judged an argument;
+	// Reason is then the reason of that.
+	Action Action
+	Reason string
 }
 
 // Observers reports whether any rule has mode observe.

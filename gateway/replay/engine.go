@@ -68,7 +68,7 @@ type Answer struct {
 	// Fallback says in words what the default did; empty when a rule decided.
 	Fallback string
 	// Observed are the rules in mode observe that would have decided.
-	Observed []*policy.Rule
+	Observed []policy.Observed
 	// Route is where the message goes.
 	Route Route
 	// Body is the message that goes on, redacted by a redact rule; nil when

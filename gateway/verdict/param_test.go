@@ -49,11 +49,14 @@ func TestFieldsThatMirrorArguments(t *testing.T) {
 		{"rules looked at the arguments", Params{Message: message("plain"), ByArguments: true}, "plain", "plain"},
 		{"rules looked at other arguments", Params{Message: message("plain"), ByArguments: true}, "/etc/passwd", ""},
 		{"rules looked, and it cannot be read", Params{Message: message("plain"), ByArguments: true}, broken, ""},
+		{"the argument of that name has another value", Params{Message: scan(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"note":"/etc/passwd","q":"/srv"}}}`), ByArguments: true}, "/etc/passwd", ""},
+		{"the argument of that name has the value", Params{Message: scan(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"note":"/etc/passwd","deep":[{"q":"/srv"}]}}}`), ByArguments: true}, "/srv", "/srv"},
+		{"no argument has that name", Params{Message: scan(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"note":"/srv","list":["q","a"],"o":{"q":{"x":1}}}}}`), ByArguments: true}, "/srv", "/srv"},
 		{"policies look at it", Params{Message: message("plain"), Policies: set}, "plain", "plain"},
 		{"policies never saw it", Params{Message: message("plain"), Policies: set}, "eve@example.com", ""},
 		{"policies look, and it cannot be read", Params{Message: message("plain"), Policies: set}, broken, ""},
 	} {
-		got, ok := tt.params.Rewrite(tt.value)
+		got, ok := tt.params.Rewrite("Q", tt.value)
 		if ok != (tt.want != "") || ok && got != tt.want {
 			t.Errorf("%s: %q %v, want %q", tt.name, got, ok, tt.want)
 		}
@@ -63,7 +66,7 @@ func TestFieldsThatMirrorArguments(t *testing.T) {
 	in := inputOf(t, snapshotOf(t, "http://127.0.0.1:1/", ruleOf(policy.Allow, policy.ClientToServer)), ways[0], nil, withPolicies{&host{}, set})
 	r := Judge(in, m)
 	p := Params{Message: m, Rule: r.Decision.Rule, Policies: set, Fired: r.Governed.Fired, Changed: r.Governed.Changed}
-	got, ok := p.Rewrite("write to eve@example.com now")
+	got, ok := p.Rewrite("Q", "write to eve@example.com now")
 	if !r.Governed.Changed || !ok || !mcp.HasScalar(m.Body, m.Spans.Arguments, got) {
 		t.Errorf("%q %v, and the message %s", got, ok, m.Body)
 	}

@@ -29,7 +29,7 @@ func (in *Input) policies(m *mcp.Message, r *Result) {
 	in.nameTool(m, &about)
 	v := set.Judge(phase, &about)
 	r.Governed = Governed{
-		Fired: v.Fired, Score: v.Score, Entities: v.Entities, Scan: v.Scan, All: v.All,
+		Fired: v.Fired, Score: v.Score, Entities: v.Entities, Scan: v.Scan, All: v.All, ByArguments: v.ByArguments,
 	}
 	switch refused := denial(&v); {
 	case refused != nil:
@@ -64,6 +64,10 @@ func denial(v *govern.Verdict) *refusal.Refusal {
 	switch {
 	case v.Block != nil:
 		return &refusal.GovernanceBlock
+	case errors.Is(v.Err, govern.ErrArgumentType):
+		return &refusal.ArgumentType
+	case errors.Is(v.Err, govern.ErrArgumentLimit):
+		return &refusal.ArgumentLimit
 	case errors.Is(v.Err, govern.ErrTooMuchText):
 		return &refusal.GovernanceTooLarge
 	case v.Err != nil:

@@ -14,7 +14,7 @@ import (
 // rules asks the rules, and performs the action of the one that matched. The
 // default_action does not apply to messages of servers.
 func (in *Input) rules(m *mcp.Message, r *Result) {
-	var observed []*policy.Rule
+	var observed []policy.Observed
 	r.Decision, observed = in.decide(m)
 	r.Rule = r.Decision.RuleID
 	r.Observed = in.observed(observed)
@@ -31,7 +31,7 @@ func (in *Input) rules(m *mcp.Message, r *Result) {
 // decide asks the rules about a message. A question that was translated has the method of
 // the legacy request and the resultType of 2026-07-28, so that the first rule that matches
 // by either applies; of several in one result, one that is denied denies all.
-func (in *Input) decide(m *mcp.Message) (decision policy.Decision, observed []*policy.Rule) {
+func (in *Input) decide(m *mcp.Message) (decision policy.Decision, observed []policy.Observed) {
 	q := policy.RequestOf(m, in.Direction, in.Caller.Claims)
 	if !in.Translated || in.Direction != policy.ServerToClient {
 		return in.Snapshot.Rules.Observe(&q)
@@ -179,11 +179,11 @@ func guardKind(said *guardrail.Result) string {
 // observed returns what rules in mode observe would have done to a message, in
 // their order, as the line has it. A rate limit takes its tokens, and is in the list
 // when none was left; a guardrail is not asked: its text would leave the gateway.
-func (in *Input) observed(rules []*policy.Rule) (list []audit.Observed) {
+func (in *Input) observed(rules []policy.Observed) (list []audit.Observed) {
 	for _, r := range rules {
 		action := r.Action.String()
 		if r.Action == policy.RateLimit {
-			if in.limit(r) == nil {
+			if in.limit(r.Rule) == nil {
 				continue
 			}
 			action = audit.ActionRateLimitBlocked

@@ -117,9 +117,11 @@ type Governed struct {
 	// Blocked is set when a policy, and no rule, keeps the message from going on.
 	Blocked bool
 	// Changed is set when the message was rewritten.
-	Changed  bool
-	Score    float64
-	Entities []string
+	Changed bool
+	// ByArguments is set when policies have examined the arguments of the message.
+	ByArguments bool
+	Score       float64
+	Entities    []string
 	// Scan is how long texts were looked at, All how long everything took.
 	Scan, All time.Duration
 }

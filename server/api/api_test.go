@@ -49,7 +49,7 @@ func TestFieldNames(t *testing.T) {
 		{CostBreakdown{}, "period groupBy totalCostUsd data", ""},
 		{CostEntry{}, "agentId agentName totalCostUsd inputTokens outputTokens traceCount avgCostPerTrace", "modelProvider modelName environment"},
 		{Policy{}, "id name phase on condition action redactionStrategy enabled fireCount createdAt updatedAt", ""},
-		{Condition{}, "type threshold entities", "toolName"},
+		{Condition{}, "type threshold entities", "toolName arguments"},
 		{PolicyTemplate{}, "id name description policyCount", ""},
 		{TemplateApplied{}, "created policies", "warnings"},
 		{KeyItem{}, "id name scope prefix createdBy createdByEmail lastUsedAt createdAt", "teamId"},

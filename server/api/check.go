@@ -20,6 +20,10 @@ const (
 	MaxConfigYAML = 512 << 10
 	// MaxEntities bounds the entities of a policy condition and of a trace.
 	MaxEntities = 64
+	// MaxArguments bounds the condition on arguments of a policy, in bytes of its JSON.
+	MaxArguments = 16 << 10
+	// maxArgumentErrors bounds what is reported of one condition on arguments.
+	maxArgumentErrors = 20
 	// MaxSpans bounds the spans and the quality scores of one trace.
 	MaxSpans = 64
 	// MaxFired bounds the fired policies of one trace.

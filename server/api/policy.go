@@ -1,8 +1,11 @@
 package api
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
+
+	"svc/gateway/arguments"
 )
 
 // AllAgents is the value of a policy's On that means every agent.
@@ -15,7 +18,7 @@ var (
 	// Actions are what a policy does when its condition holds.
 	Actions = []string{"block", "redact", "warn"}
 	// ConditionTypes are the conditions a policy may have.
-	ConditionTypes = []string{"injection_score", "pii_detected", "tool_name", "budget_exceeded", "always"}
+	ConditionTypes = []string{"injection_score", "pii_detected", "tool_name", "tool_arguments", "budget_exceeded", "always"}
 	// RedactionStrategies are the ways to take a match out of a text.
 	RedactionStrategies = []string{"mask", "remove", "hash", "replace"}
 )
@@ -28,13 +31,22 @@ var EntitySynonyms = []string{
 	"EMAIL_ADDRESS", "PHONE_NUMBER", "CARD", "CREDIT_CARD_NUMBER", "IBAN_CODE", "US_SSN", "IP", "IPV4", "IPV6", "SECRET", "TOKEN",
 }
 
+// Types of conditions that the code asks for.
+const (
+	conditionToolName      = "tool_name"
+	conditionToolArguments = "tool_arguments"
+)
+
 // Condition says when a policy fires. Threshold belongs to injection_score,
-// Entities to pii_detected (empty means any entity), ToolName, a glob, to tool_name.
+// Entities to pii_detected (empty means any entity), ToolName, a glob, to tool_name and
+// tool_arguments, Arguments to tool_arguments: a JSON object from JSON Pointers into the
+// arguments of a call to matchers.
 type Condition struct {
-	Type      string   `json:"type"`
-	Threshold *float64 `json:"threshold,omitempty"`
-	Entities  []string `json:"entities,omitzero"`
-	ToolName  string   `json:"toolName,omitempty"`
+	Type      string          `json:"type"`
+	Threshold *float64        `json:"threshold,omitempty"`
+	Entities  []string        `json:"entities,omitzero"`
+	ToolName  string          `json:"toolName,omitempty"`
+	Arguments json.RawMessage `json:"arguments,omitempty"`
 }
 
 // Policy is a governance rule of the control plane. RedactionStrategy is
@@ -86,6 +98,9 @@ func (b *PolicyCreate) Validate() map[string]string {
 	if b.Action == "redact" && b.RedactionStrategy == "" {
 		c.add("redactionStrategy", "is required when action is redact")
 	}
+	if b.Condition != nil && b.Condition.Type == conditionToolArguments && b.Phase == "response" {
+		c.add("phase", "must be request for tool_arguments: responses have no arguments")
+	}
 	return c.details()
 }
 
@@ -100,10 +115,15 @@ func (c *check) condition(k *Condition) {
 	case k.Threshold != nil:
 		c.add("condition.threshold", "belongs to injection_score only")
 	}
-	if k.Type == "tool_name" {
+	if k.Type == conditionToolName || k.Type == conditionToolArguments {
 		c.line("condition.toolName", k.ToolName)
 	} else if k.ToolName != "" {
-		c.add("condition.toolName", "belongs to tool_name only")
+		c.add("condition.toolName", "belongs to tool_name and tool_arguments only")
+	}
+	if k.Type == conditionToolArguments {
+		c.arguments(k.Arguments)
+	} else if k.Arguments != nil {
+		c.add("condition.arguments", "belongs to tool_arguments only")
 	}
 	if len(k.Entities) > 0 && k.Type != "pii_detected" {
 		c.add("condition.entities", "belongs to pii_detected only")
@@ -117,6 +137,36 @@ func (c *check) condition(k *Condition) {
 		if !ValidID(e) {
 			c.add(fmt.Sprintf("condition.entities[%d]", i), "must be an entity name such as EMAIL")
 		}
+	}
+}
+
+// arguments checks a condition on arguments with the code by which gateways read it.
+func (c *check) arguments(raw json.RawMessage) {
+	switch {
+	case raw == nil:
+		c.add("condition.arguments", "is required for tool_arguments")
+		return
+	case len(raw) > MaxArguments:
+		c.add("condition.arguments", "must have at most %d bytes", MaxArguments)
+		return
+	}
+	_, wrong := arguments.Parse(raw)
+	for _, e := range wrong[:min(len(wrong), maxArgumentErrors)] {
+		field := "condition.arguments"
+		if e.Pointer != "" {
+			field += "." + cleanText(e.Pointer, 2*MaxID)
+		}
+		if e.Not {
+			field += ".not"
+		}
+		if e.Key != "" {
+			field += "." + cleanText(e.Key, MaxID)
+		}
+		message := e.Message
+		if e.Hint != "" {
+			message += "; " + e.Hint
+		}
+		c.add(field, "%s", cleanText(message, MaxDescription))
 	}
 }
 

@@ -402,6 +402,14 @@ func testPolicies(t testing.TB, o Opened) {
 	threshold := 0.7
 	in := store.PolicyCreate{Name: "p", Phase: "request", Condition: store.PolicyCondition{Type: "injection_score", Threshold: &threshold}, Action: "block", Enabled: true}
 	p := must(tn.CreatePolicies(ctx, in))(t)[0]
+	judged := store.PolicyCreate{Name: "arguments", Condition: store.PolicyCondition{Type: "tool_arguments", ToolName: "t", Arguments: []byte(`{"/a":{"min":1.50,"not":{"equals":null}}}`)}}
+	withArguments := must(tn.CreatePolicies(ctx, judged))(t)[0]
+	if got := must(tn.GetPolicy(ctx, withArguments.ID))(t); string(got.Condition.Arguments) != string(judged.Condition.Arguments) || got.Object().Digest() != withArguments.Object().Digest() {
+		t.Errorf("a condition on arguments is %s", got.Condition.Arguments)
+	}
+	if err := tn.DeletePolicy(ctx, withArguments.ID); err != nil {
+		t.Error(err)
+	}
 	if p.On != "*" || !p.Enabled || *p.Condition.Threshold != 0.7 {
 		t.Errorf("policy %+v", p)
 	}

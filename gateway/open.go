@@ -161,7 +161,7 @@ func (g *Gateway) openFederation(cfg *config.File) (err error) {
 	}
 	opts := federation.Options{
 		Config: cfg.Federation, Fallback: cfg.DefaultUpstream, StateDir: cfg.StateDirectory(), Key: g.sessionKey,
-		Version: g.version, Logger: g.services.Log, Now: g.services.Now, May: g.mayAsk, Pins: g.services.Pins, Shared: federation.SharedIn(g.redis), Seen: federation.SeenIn(g.redis),
+		Version: g.version, Logger: g.services.Log, Now: g.services.Now, May: g.mayAsk, Pins: g.services.Pins, Shared: federation.SharedIn(g.redis), Seen: federation.SeenIn(g.redis), Tasks: func() federation.Tasks { return g.services.Sessions },
 	}
 	for i := range cfg.Upstreams {
 		t := g.services.Targets[cfg.Upstreams[i].Name]

@@ -42,15 +42,15 @@ func taskKey(who *auth.Principal, handle string) Key {
 func (t *Tasks) Of(ctx context.Context, who *auth.Principal, m *mcp.Message) (upstream string) {
 	switch {
 	case mcp.TaskFollowUp(m.Method):
-		return t.upstream(ctx, who, m.TaskID)
+		return t.At(ctx, who, m.TaskID)
 	case m.Method == mcp.MethodListen:
 		handles, alone := mcp.ListenTasks(m)
 		if !alone || len(handles) == 0 || len(handles) > MaxListenTasks {
 			return ""
 		}
-		found := t.upstream(ctx, who, handles[0])
+		found := t.At(ctx, who, handles[0])
 		for _, handle := range handles[1:] {
-			if t.upstream(ctx, who, handle) != found {
+			if t.At(ctx, who, handle) != found {
 				return ""
 			}
 		}
@@ -59,8 +59,8 @@ func (t *Tasks) Of(ctx context.Context, who *auth.Principal, m *mcp.Message) (up
 	return ""
 }
 
-// upstream returns the upstream that has a task of a caller, empty when it is unknown.
-func (t *Tasks) upstream(ctx context.Context, who *auth.Principal, handle string) string {
+// At returns the upstream that has a task of a caller, empty when it is unknown.
+func (t *Tasks) At(ctx context.Context, who *auth.Principal, handle string) string {
 	if handle == "" {
 		return ""
 	}

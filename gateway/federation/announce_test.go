@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"svc/gateway/auth"
 	"svc/gateway/mcp"
 	"svc/gateway/transport"
 	"svc/gateway/upstream"
@@ -26,14 +27,17 @@ type announcing struct {
 	asked    int            // for lists
 	lists    *io.PipeWriter // the last stream; nil while there is none
 	resource *io.PipeWriter // the same of resources
+	last     string         // the last request for something else
 	status   int            // of the answer instead of a stream
 }
 
 func (a *announcing) Post(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	resources := bytes.Contains(r.Body, []byte("resourceSubscriptions"))
-	if !resources {
+	resources := bytes.Contains(r.Body, []byte("resourceSubscriptions")) || bytes.Contains(r.Body, []byte("taskIds"))
+	if resources {
+		a.last = string(r.Body)
+	} else {
 		a.asked++
 	}
 	if !bytes.Contains(r.Body, []byte(`"method":"subscriptions/listen"`)) || r.Session.Version != mcp.Revision20260728 {
@@ -163,6 +167,62 @@ func TestResourcesAreSubscribedToAtTheirOwners(t *testing.T) {
 		if got := next(); !strings.Contains(got, "test://named/5") { // it may have changed meanwhile
 			t.Errorf("got %s", got)
 		}
+		resp.Body.Close()
+	})
+}
+
+// madeBy knows the upstreams of tasks.
+type madeBy map[string]string
+
+func (m madeBy) TaskUpstream(_ context.Context, who *auth.Principal, handle string) string {
+	return m[who.Value+" "+handle]
+}
+
+// Tasks are followed at the upstreams that made them, as the client and with its
+// capabilities; what another upstream says of a task, and tasks of other callers, are not.
+func TestTasksAreFollowedAtTheirUpstreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, two := &announcing{}, &announcing{}
+		tune := func(o *Options) {
+			o.Upstreams[0].Announcing, o.Upstreams[1].Announcing = one, two
+			o.Tasks = func() Tasks { return madeBy{"k 1": "a", "k 2": "b", "other 3": "b"} }
+		}
+		b := start(t, "", tune, &server{tools: []string{"x"}}, &server{tools: []string{"y"}})
+		defer b.stop()
+		resp, err := b.Post(t.Context(), &transport.Request{
+			Session: mcp.Session{Version: mcp.Revision20260728}, Caller: key("k"),
+			Body: []byte(`{"jsonrpc":"2.0","id":"me","method":"subscriptions/listen","params":{"_meta":{"io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}},"notifications":{"taskIds":["1","2","3","4","1"],"promptsListChanged":true}}}`),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		events := mcp.NewEventReader(resp.Body, 0)
+		want := func(text string) {
+			t.Helper()
+			ev, err := events.Next()
+			if err != nil || string(ev.Data) != text {
+				t.Errorf("got %s, %v\nwant %s", ev.Data, err, text)
+			}
+		}
+		const meta = `"_meta":{"io.modelcontextprotocol/subscriptionId":"me"`
+		want(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{` + meta + `},"notifications":{"promptsListChanged":true,"taskIds":["1","2"]}}}`)
+		synctest.Wait()
+		for handle, up := range map[string]*announcing{`["1"]`: one, `["2"]`: two} {
+			if !strings.Contains(up.last, `"taskIds":`+handle) || !strings.Contains(up.last, `"extensions":{"io.modelcontextprotocol/tasks":{}}`) {
+				t.Errorf("asked for %s", up.last)
+			}
+		}
+		send := func(up *announcing, params string) { // it waits for the client, who reads below
+			go fmt.Fprintf(up.resource, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tasks\",\"params\":%s}\n\n", params)
+		}
+		send(two, `{"taskId":"1","status":"completed"}`) // not its own
+		synctest.Wait()
+		send(two, `{ "taskId":"2","_meta":{"io.modelcontextprotocol/subscriptionId":99,"x":1},"status":"working"}`)
+		want(`{"jsonrpc":"2.0","method":"notifications/tasks","params":{ "taskId":"2",` + meta + `,"x":1},"status":"working"}}`)
+		send(one, `{"taskId":"1","_meta":{},"status":"working"}`)
+		want(`{"jsonrpc":"2.0","method":"notifications/tasks","params":{"taskId":"1",` + meta + `},"status":"working"}}`)
+		send(one, `{"taskId":"1","status":"completed"}`)
+		want(`{"jsonrpc":"2.0","method":"notifications/tasks","params":{` + meta + `},"taskId":"1","status":"completed"}}`)
 		resp.Body.Close()
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"svc/gateway/auth"
 	"svc/gateway/catalog"
 	"svc/gateway/lister"
 	"svc/gateway/provenance"
@@ -58,8 +59,18 @@ type Options struct {
 	// May reports whether a client may ask for an item under its visible name: lists
 	// are cut down to those items.
 	May func(c *transport.Caller, kind catalog.Kind, visible string) bool
+	// Tasks returns what knows the upstreams of tasks, once requests are served; nil for
+	// nobody.
+	Tasks func() Tasks
 	// Pins compares what is listed with what was approved; nil for nobody.
 	Pins Pins
+}
+
+// Tasks knows which upstream made a task.
+type Tasks interface {
+	// TaskUpstream returns the upstream that made a task of a caller, empty when it is not
+	// known.
+	TaskUpstream(ctx context.Context, who *auth.Principal, handle string) string
 }
 
 // Pins compares what upstreams list with the definitions that were approved

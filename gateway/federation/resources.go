@@ -52,24 +52,47 @@ func (a *answer) ownersOf(ctx context.Context, uris []string) (at []subscribed, 
 }
 
 // followResources subscribes to resources at their upstream as the client, and hands over
-// what it announces, until the stream of the client ends. After a break each of them may
-// have changed.
+// what it announces. After a break each of them may have changed.
 func (f *Federation) followResources(w *watcher, who *transport.Caller, s subscribed) {
 	defer f.contain("subscription to resources", s.upstream.Config.Name)
-	client := mcpclient.Client{Transport: s.upstream.Announcing, Name: agent + "-resources", Caller: who}
-	params := f.listenParams(map[string]any{"resourceSubscriptions": s.uris})
-	for fails := 0; w.ctx.Err() == nil; {
-		began := f.opts.Now()
-		err := client.Subscribe(w.ctx, params, &upstream.Timeouts{FirstByte: f.opts.Config.ListTimeout}, func(m *mcp.Message) {
+	f.subscribe(w, &subscription{
+		who: who, upstream: s.upstream, what: "resources", params: f.listenParams(map[string]any{"resourceSubscriptions": s.uris}),
+		take: func(m *mcp.Message) {
 			if m.Method == mcp.NotificationResourceUpdated && slices.Contains(s.uris, m.URI) {
 				w.updated(m.URI)
 			}
-		})
+		},
+		again: func() {
+			for _, uri := range s.uris {
+				w.updated(uri)
+			}
+		},
+	})
+}
+
+// subscription is what one client's stream asks one upstream for.
+type subscription struct {
+	who      *transport.Caller
+	upstream *Upstream
+	what     string // it is, for logs and the name of the client
+	params   []byte
+	take     func(*mcp.Message)
+	// again is called when the upstream has ended its stream, before it is opened again.
+	again func()
+}
+
+// subscribe keeps a subscription at an upstream until the stream of the client ends.
+func (f *Federation) subscribe(w *watcher, s *subscription) {
+	name := s.upstream.Config.Name
+	client := mcpclient.Client{Transport: s.upstream.Announcing, Name: agent + "-" + s.what, Caller: s.who}
+	for fails := 0; w.ctx.Err() == nil; {
+		began := f.opts.Now()
+		err := client.Subscribe(w.ctx, s.params, &upstream.Timeouts{FirstByte: f.opts.Config.ListTimeout}, s.take)
 		if w.ctx.Err() != nil {
 			return
 		}
 		if errors.Is(err, upstream.ErrNoSubject) || errors.Is(err, mcpclient.ErrRejected) {
-			f.opts.Logger.Warn("an upstream did not take a client's subscription to resources", "upstream", s.upstream.Config.Name, "error", err)
+			f.opts.Logger.Warn("an upstream did not take a client's subscription", "to", s.what, "upstream", name, "error", err)
 			rest(w.ctx, afterRefusal)
 			continue
 		}
@@ -77,22 +100,24 @@ func (f *Federation) followResources(w *watcher, who *transport.Caller, s subscr
 			fails = 1
 		}
 		rest(w.ctx, backoff.After(fails, minHearing, maxHearing))
-		if err != nil {
-			continue
-		}
-		for _, uri := range s.uris {
-			w.updated(uri)
+		if err == nil {
+			s.again()
 		}
 	}
 }
 
 // listenParams are the parameters of a subscriptions/listen of the gateway's own.
 func (f *Federation) listenParams(notifications map[string]any) []byte {
+	return f.listenParamsOf(notifications, json.RawMessage("{}"))
+}
+
+// listenParamsOf are those of a client that declares capabilities, a JSON object.
+func (f *Federation) listenParamsOf(notifications map[string]any, capabilities json.RawMessage) []byte {
 	params, _ := json.Marshal(map[string]any{ // plain values can be encoded
 		"_meta": map[string]any{
 			mcp.MetaProtocolVersion:    mcp.Revision20260728,
 			mcp.MetaClientInfo:         map[string]string{"name": agent, "version": f.opts.Version},
-			mcp.MetaClientCapabilities: struct{}{},
+			mcp.MetaClientCapabilities: capabilities,
 		},
 		"notifications": notifications,
 	})

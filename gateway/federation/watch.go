@@ -108,8 +108,10 @@ type watcher struct {
 	subscription []byte // the id of subscriptions/listen as written; nil for GET
 
 	wake chan struct{}
-	last time.Time // of the goroutine that reads
-	out  []byte    // not read yet; of the goroutine that reads
+	// messages are passed on as they are; see pass.
+	messages chan []byte
+	last     time.Time // of the goroutine that reads
+	out      []byte    // not read yet; of the goroutine that reads
 	// before is called before a Read waits; see [upstream.Response.BeforeWait].
 	before func()
 
@@ -120,7 +122,7 @@ type watcher struct {
 
 // watch opens a stream of changes of some kinds. first is the text before them.
 func (f *Federation) watch(ctx context.Context, kinds []catalog.Kind, subscription, first []byte) (*watcher, *upstream.Response) {
-	w := &watcher{of: &f.watchers, kinds: kinds, subscription: subscription, wake: make(chan struct{}, 1)}
+	w := &watcher{of: &f.watchers, kinds: kinds, subscription: subscription, wake: make(chan struct{}, 1), messages: make(chan []byte)}
 	w.ctx, w.close = context.WithCancel(ctx)
 	if first != nil {
 		w.out = mcp.AppendEvent(nil, mcp.Event{Data: first, HasData: true})
@@ -201,6 +203,8 @@ func (w *watcher) next() error {
 		}
 		select {
 		case <-w.wake:
+		case message := <-w.messages:
+			w.out = mcp.AppendEvent(w.out, mcp.Event{Data: message, HasData: true})
 		case <-early:
 			early = nil
 		case <-w.ctx.Done():
@@ -235,8 +239,9 @@ func (w *watcher) Close() error {
 	return nil
 }
 
-// listen answers subscriptions/listen: changes of lists are announced, and of resources by
-// their owners. What is asked for beyond that is not acknowledged.
+// listen answers subscriptions/listen: changes of lists are announced, of resources by their
+// owners, and what happens to tasks by the upstreams that made them. What is asked for beyond
+// that is not acknowledged.
 func (a *answer) listen(ctx context.Context) *upstream.Response {
 	var params struct {
 		Notifications map[string]json.RawMessage `json:"notifications"`
@@ -256,10 +261,23 @@ func (a *answer) listen(ctx context.Context) *upstream.Response {
 	if len(all) > 0 {
 		honored["resourceSubscriptions"] = all
 	}
+	handles, _ := mcp.ListenTasks(a.m)
+	tasks, known := a.upstreamsOf(ctx, handles)
+	if len(known) > 0 {
+		honored["taskIds"] = known
+	}
 	names, _ := json.Marshal(honored)
 	id := slices.Clone(a.m.ID)
 	first := (&watcher{subscription: id}).notification(mcp.NotificationAcknowledged, `,"notifications":`+string(names))
 	w, resp := a.watch(ctx, kinds, id, first)
+	capabilities := json.RawMessage("{}")
+	meta := mcp.Find(a.m.Body, a.m.Spans.Params, "_meta")
+	if at := mcp.Find(a.m.Body, meta, mcp.MetaClientCapabilities); at.Present() && a.m.Body[at.Start] == '{' {
+		capabilities = slices.Clone(at.Of(a.m.Body))
+	}
+	for _, t := range tasks {
+		go a.followTasks(w, a.caller.Clone(), t, capabilities)
+	}
 	for _, s := range resources {
 		go a.followResources(w, a.caller.Clone(), s)
 	}

@@ -79,3 +79,12 @@ func (s *Sessions) LearnTask(ctx context.Context, who *auth.Principal, task stri
 		s.tasks.Learn(ctx, who, task, up.Name)
 	}
 }
+
+// TaskUpstream returns the upstream that made a task of a caller, empty when it is not
+// known.
+func (s *Sessions) TaskUpstream(ctx context.Context, who *auth.Principal, task string) string {
+	if s.tasks == nil {
+		return ""
+	}
+	return s.tasks.At(ctx, who, task)
+}

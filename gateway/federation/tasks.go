@@ -1,0 +1,94 @@
+package federation
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"svc/gateway/affinity"
+	"svc/gateway/mcp"
+	"svc/gateway/transport"
+)
+
+// watchedTasks are the tasks of one subscriptions/listen at one upstream.
+type watchedTasks struct {
+	upstream *Upstream
+	handles  []string
+}
+
+// upstreamsOf finds the upstreams that made the tasks of a caller. all are those of which
+// one is known, in the order that the client named them.
+func (a *answer) upstreamsOf(ctx context.Context, handles []string) (at []watchedTasks, all []string) {
+	if a.opts.Tasks == nil || a.caller == nil || a.caller.Principal == nil {
+		return nil, nil
+	}
+	for _, handle := range handles[:min(len(handles), affinity.MaxListenTasks)] {
+		if slices.Contains(all, handle) {
+			continue
+		}
+		name := a.opts.Tasks().TaskUpstream(ctx, a.caller.Principal, handle)
+		i := slices.IndexFunc(a.opts.Upstreams, func(u Upstream) bool { return u.Config.Name == name })
+		if i < 0 || a.opts.Upstreams[i].Announcing == nil {
+			continue
+		}
+		all = append(all, handle)
+		u := &a.opts.Upstreams[i]
+		if j := slices.IndexFunc(at, func(w watchedTasks) bool { return w.upstream == u }); j >= 0 {
+			at[j].handles = append(at[j].handles, handle)
+		} else {
+			at = append(at, watchedTasks{u, []string{handle}})
+		}
+	}
+	return at, all
+}
+
+// followTasks subscribes to tasks at their upstream as the client, and hands over what it
+// says of them. capabilities are those that the client declares: an upstream may ask for the
+// extension.
+func (f *Federation) followTasks(w *watcher, who *transport.Caller, t watchedTasks, capabilities json.RawMessage) {
+	defer f.contain("subscription to tasks", t.upstream.Config.Name)
+	f.subscribe(w, &subscription{
+		who: who, upstream: t.upstream, what: "tasks", params: f.listenParamsOf(map[string]any{"taskIds": t.handles}, capabilities),
+		take: func(m *mcp.Message) {
+			handle, _ := mcp.StringValue(mcp.Find(m.Body, m.Spans.Params, "taskId").Of(m.Body))
+			if m.Method == mcp.NotificationTasks && slices.Contains(t.handles, handle) {
+				w.pass(retag(m, w.subscription))
+			}
+		},
+		again: func() {}, // a client asks for the state of a task where it hears nothing of it
+	})
+}
+
+// retag returns a notification of an upstream with the id of the client's own subscription.
+func retag(m *mcp.Message, subscription []byte) []byte {
+	meta := mcp.Find(m.Body, m.Spans.Params, "_meta")
+	if at := mcp.Find(m.Body, meta, mcp.MetaSubscriptionID); at.Present() {
+		return mcp.Splice(nil, m.Body, mcp.Edit{At: at, With: subscription})
+	}
+	id := `"` + mcp.MetaSubscriptionID + `":` + string(subscription)
+	if !meta.Present() || m.Body[meta.Start] != '{' { // params is an object: it has a taskId
+		body := mcp.Remove(m.Body, m.Spans.Params, "_meta")
+		params := mcp.Find(body, mcp.Span{End: len(body)}, "params")
+		return insert(body, params.Start, `"_meta":{`+id+`}`)
+	}
+	return insert(m.Body, meta.Start, id)
+}
+
+// insert returns a copy of body in which the object that begins at an index has a further
+// member before its others.
+func insert(body []byte, at int, member string) []byte {
+	rest := body[at+1:]
+	if i := slices.IndexFunc(rest, func(b byte) bool { return b != ' ' && b != '\n' && b != '\r' && b != '\t' }); i >= 0 && rest[i] != '}' {
+		member += ","
+	}
+	return slices.Concat(body[:at+1], []byte(member), rest)
+}
+
+// pass hands over a message as it is, and waits until the stream takes it: a client that
+// reads slowly slows its upstream down.
+func (w *watcher) pass(message []byte) {
+	select {
+	case w.messages <- message:
+	case <-w.ctx.Done():
+	}
+}

@@ -4,6 +4,7 @@ package gateway
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -123,12 +124,15 @@ func TestDeployedMetricsExist(t *testing.T) {
 	guard := newGuard(t, says(200, `{"action":"pass"}`))
 	o := everythingOn(t, up.URL, guard.URL, newOTLPCollector(t).URL)
 	o.post(mail, "Authorization", "Bearer "+o.token(nil))
-	// Those that need a control plane, the tool search or federation to appear.
-	known := map[string]bool{"svc_gateway_federation_unavailable": true, "svc_gateway_tool_search_backing_off": true, "svc_gateway_tool_definition_changed_total": true,
+	federation := newRig(t, federated(fmt.Sprintf(`
+  - {name: a, url: %s, prefix: a_, pin_tools: warn, max_in_flight: 9}
+  - {name: b, command: [cat], prefix: b_}`, up.URL), allowEverything+"\ntelemetry: {metrics: {listen: '127.0.0.1:0'}}"))
+	// Those that need a control plane or the tool search to appear.
+	known := map[string]bool{"svc_gateway_tool_search_backing_off": true, "svc_gateway_tool_definition_changed_total": true,
 		"svc_gateway_governance_known": true, "svc_gateway_governance_failing": true,
 		"svc_gateway_traces_failing": true, "svc_gateway_traces_dropped_total": true,
 		"svc_gateway_traces_quarantined_total": true, "svc_gateway_traces_posted_total": true}
-	for _, name := range regexp.MustCompile(`(?m)^[a-z_]+`).FindAllString(o.metrics(), -1) {
+	for _, name := range regexp.MustCompile(`(?m)^[a-z_]+`).FindAllString(o.metrics()+"\n"+federation.metrics(), -1) {
 		known[name] = true
 	}
 	for _, file := range []string{"grafana/gateway.json", "prometheus/gateway.rules.yaml"} {

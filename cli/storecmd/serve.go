@@ -21,6 +21,7 @@ import (
 	"svc/server/readiness"
 	"svc/server/redis"
 	"svc/store"
+	"svc/store/clickhouse"
 )
 
 // defaultServeConfig is where 'svc serve' looks for its settings.
@@ -29,6 +30,7 @@ const defaultServeConfig = "/etc/svc/serve.yaml"
 type ServeOptions struct {
 	listen          string
 	Store           StoreOptions
+	traceStore      string
 	RateLimit       int
 	IngestRateLimit int
 	MaxAutoAgents   int
@@ -52,9 +54,10 @@ func NewServeCmd(env process.Env) *cobra.Command {
 		Short: "Run the control plane",
 		Long: `Run the control plane: the REST API over an embedded store, which one process
 has open, or over a database of PostgreSQL, which several may share:
---store postgres://user@host1,host2/database. docs/scale-out.md says what has to
-be set up for that; keep the password out of the command line (PGPASSWORD, a
-password file, or SVC_STORE).
+--store postgres://user@host1,host2/database. Traces may be in ClickHouse in place
+of that: --trace-store clickhouse://user@host1,host2/database, where each host is a
+shard. docs/scale-out.md says what has to be set up for that; keep the password out
+of the command line (PGPASSWORD, a password file, SVC_STORE or SVC_TRACE_STORE).
 
 On an empty store it creates the tenant "default" with one API key: the value
 of SVC_BOOTSTRAP_API_KEY, or a new one in DATA_DIR/bootstrap-key. Of several
@@ -87,6 +90,7 @@ certificate.`,
 	f.String("config", defaultServeConfig, "settings file")
 	f.StringVar(&o.listen, "listen", "127.0.0.1:8080", "address of the API")
 	o.Store.addFlags(cmd)
+	f.StringVar(&o.traceStore, "trace-store", "", "store of the traces, clickhouse://user@host1,host2/database or clickhouse+http://… (default the store itself)")
 	f.IntVar(&o.RateLimit, "rate-limit", server.DefaultRateLimit, "requests a minute for each tenant")
 	f.IntVar(&o.IngestRateLimit, "ingest-rate-limit", server.DefaultIngestRateLimit, "ingest requests a minute for each tenant")
 	f.StringVar(&o.redisURL, "redis-url", "", "Redis that counts requests for all control planes: redis://host:6379, several hosts for a cluster")
@@ -172,6 +176,7 @@ type ControlPlane struct {
 	O    ServeOptions
 	Log  *slog.Logger
 	St   store.Engine
+	Tr   store.Traces // St itself where the traces are not elsewhere
 	Srv  *server.Server
 	cert *daemon.Certificate // nil for plain HTTP
 
@@ -222,6 +227,9 @@ func (p *ControlPlane) Open(ctx context.Context, d *daemon.Daemon) (err error) {
 		return err
 	}
 	d.OnClose("store", p.St.Close)
+	if p.Tr, err = p.openTraces(ctx, d); err != nil {
+		return err
+	}
 	var prices *pricing.Table
 	if p.O.prices != "" {
 		if prices, err = pricing.Load(p.O.prices); err != nil {
@@ -236,7 +244,7 @@ func (p *ControlPlane) Open(ctx context.Context, d *daemon.Daemon) (err error) {
 	p.Srv, err = server.New(server.Options{
 		Writable:        p.prober.Err,
 		Records:         p.St,
-		Traces:          p.St,
+		Traces:          p.Tr,
 		Now:             p.Env.Now,
 		Logger:          p.Log,
 		RateLimit:       p.O.RateLimit,
@@ -246,6 +254,25 @@ func (p *ControlPlane) Open(ctx context.Context, d *daemon.Daemon) (err error) {
 		Pricing:         prices,
 	})
 	return err
+}
+
+// openTraces opens the store of the traces: that of the records, or another one.
+func (p *ControlPlane) openTraces(ctx context.Context, d *daemon.Daemon) (store.Traces, error) {
+	if p.O.traceStore == "" {
+		return p.St, nil
+	}
+	records := p.St
+	tr, err := clickhouse.Open(ctx, p.O.traceStore, clickhouse.Options{Now: p.Env.Now, Logger: p.Log,
+		Agents: func(tenant string) store.AgentDirectory { return records.Tenant(tenant) }})
+	switch {
+	case errors.Is(err, store.ErrUnavailable):
+		return nil, command.Failed(err, "start ClickHouse, and look at hosts, ports, user and database of --trace-store")
+	case err != nil:
+		return nil, command.Failed(err, "look at --trace-store: docs/scale-out.md says what it needs")
+	}
+	d.OnClose("trace store", tr.Close)
+	p.Log.Info("traces are in another store", "traces", clickhouse.Location(p.O.traceStore))
+	return tr, nil
 }
 
 // openWindows opens the request windows that control planes share; nil where each has
@@ -266,7 +293,7 @@ func (p *ControlPlane) openWindows(d *daemon.Daemon) (server.SharedWindows, erro
 // AddUpkeep adds the background work: SLA evaluation, retention, and the writes that
 // find out whether the store takes them.
 func (p *ControlPlane) AddUpkeep(d *daemon.Daemon) {
-	o := evaluate.Options{Records: p.St, Traces: p.St, Now: p.Env.Now, Logger: p.Log}
+	o := evaluate.Options{Records: p.St, Traces: p.Tr, Now: p.Env.Now, Logger: p.Log}
 	retention := evaluate.NewRetention(o, p.O.Retention)
 	retention.KeepAuditEvents(p.O.AuditRetention)
 	o.Interval = p.O.Evaluate

@@ -142,7 +142,7 @@ func each(obs []Observation) []Entry {
 	bins := make([]Bin, len(obs))
 	for i := range obs {
 		o := &obs[i]
-		bins[i] = Bin{Index: binOf(o.Duration), Count: 1}
+		bins[i] = Bin{Index: BinOf(o.Duration), Count: 1}
 		duration := int64(max(o.Duration, 0))
 		rows[i] = Entry{
 			Key: Key{Table: Minute, Bucket: ByMinute.Bucket(o.At), Agent: o.Agent, Model: o.Model, Env: o.Env},

@@ -128,7 +128,7 @@ func TestQuantiles(t *testing.T) {
 func TestBins(t *testing.T) {
 	for i := range uint16(NumBins) {
 		v := binValue(i)
-		if got := binOf(v); got != i {
+		if got := BinOf(v); got != i {
 			t.Fatalf("the value %d of bin %d is in bin %d", v, i, got)
 		}
 		if i > 0 && v <= binValue(i-1) {
@@ -136,7 +136,7 @@ func TestBins(t *testing.T) {
 		}
 	}
 	for _, d := range []time.Duration{-5, 0, 1, 127, 128, 129, math.MaxInt64 - 1, math.MaxInt64} {
-		v := binValue(binOf(d))
+		v := binValue(BinOf(d))
 		if want := max(d, 0); math.Abs(float64(v-want)) > MaxRelativeError*float64(want) {
 			t.Errorf("%d stands as %d", d, v)
 		}
@@ -277,7 +277,7 @@ func TestRowsWithoutBounds(t *testing.T) {
 		if err != nil || got.Min > old.Min || got.Max < old.Max {
 			t.Fatalf("bounds %d to %d of durations from %d to %d, %v", got.Min, got.Max, old.Min, old.Max, err)
 		}
-		if binOf(time.Duration(got.Min)) != binOf(time.Duration(old.Min)) || binOf(time.Duration(got.Max)) != binOf(time.Duration(old.Max)) {
+		if BinOf(time.Duration(got.Min)) != BinOf(time.Duration(old.Min)) || BinOf(time.Duration(got.Max)) != BinOf(time.Duration(old.Max)) {
 			t.Fatalf("bounds %d to %d are wider than the bins of %d and %d", got.Min, got.Max, old.Min, old.Max)
 		}
 		low, high := got.Min, got.Max

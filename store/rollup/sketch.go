@@ -30,8 +30,8 @@ type Bin struct {
 	Count uint64
 }
 
-// binOf is the bin of a duration; negative ones count as 0.
-func binOf(d time.Duration) uint16 {
+// BinOf is the bin of a duration; negative ones count as 0.
+func BinOf(d time.Duration) uint16 {
 	v := uint64(max(d, 0))
 	if v < subBins {
 		return uint16(v)

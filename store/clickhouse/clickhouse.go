@@ -1,0 +1,297 @@
+// Package clickhouse is the traces of a control plane on ClickHouse, beside records in
+// another engine. Several processes have it open at the same time, and nothing of it
+// needs a lock or a transaction, which the engine does not have.
+//
+// It owns the schema (migrations), the SQL, and what is done about an engine that fails.
+// A tenant lives on one shard. Batches that come at the same time are written together.
+// A trace is looked for by its id before it is written; one that was sent again while the
+// answer to it was lost can still be there twice, and every reader shows each id once.
+// Statistics are sums of generations, which are merged from what was committed up to a
+// place, and of what came behind that place: whichever process merges, and however often,
+// a reader uses one generation alone, so that nothing counts twice.
+//
+// What differs between versions of the engine is in dialect.go.
+package clickhouse
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	driver "github.com/ClickHouse/clickhouse-go/v2"
+
+	"svc/store"
+)
+
+// Options are the settings of a store.
+type Options struct {
+	// Agents is asked which agents the traces of a tenant mean. It is required.
+	Agents func(tenant string) store.AgentDirectory
+	// Now is the clock by which traces are dated; time.Now when nil.
+	Now func() time.Time
+	// Logger is told of what no caller hears about; nothing when nil.
+	Logger *slog.Logger
+	// Timeout bounds each statement; 0: 15 seconds.
+	Timeout time.Duration
+	// MergeEvery is how often it is looked whether statistics are to be merged; 0: 10
+	// seconds, below 0: never.
+	MergeEvery time.Duration
+
+	settle time.Duration // 0: settle
+	fault  func() error  // fails writes in tests
+}
+
+// settle is for how long what is committed may become visible out of order: longer than
+// any write takes.
+const settle = time.Minute
+
+// Store is an opened store of traces. Make one with Open.
+type Store struct {
+	opts   Options
+	log    *slog.Logger
+	where  string // the URL without secrets
+	schema int
+	shards []*shard
+	ids    store.IDs
+	claims claims
+
+	life    sync.RWMutex  // held for reading while calls are running
+	closed  chan struct{} // closed when Close begins
+	closing sync.Once
+	ended   context.Context // of what still runs
+	ending  func()
+	work    sync.WaitGroup // the background goroutines
+
+	failure atomic.Pointer[error] // of the newest write
+
+	mu    sync.Mutex
+	homes map[string]*shard // of tenants
+	feeds map[string]*feed  // of tenants whose traces are followed
+	fresh map[string]int    // traces of tenants that this process wrote and nobody has merged
+}
+
+var _ store.Traces = (*Store)(nil)
+
+// Open opens what a URL names, clickhouse://user@host1,host2/database, and brings the
+// schema of every shard to the version of this package.
+func Open(ctx context.Context, url string, opts Options) (*Store, error) {
+	a, err := parseURL(url)
+	if err != nil {
+		return nil, err
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.Timeout <= 0 {
+		opts.Timeout = 15 * time.Second
+	}
+	if opts.MergeEvery == 0 {
+		opts.MergeEvery = 10 * time.Second
+	}
+	if opts.settle == 0 {
+		opts.settle = settle
+	}
+	s := &Store{opts: opts, log: opts.Logger, where: Location(url), closed: make(chan struct{}),
+		homes: map[string]*shard{}, feeds: map[string]*feed{}, fresh: map[string]int{}}
+	s.ended, s.ending = context.WithCancel(context.Background())
+	if err := s.openShards(ctx, &a); err != nil {
+		s.ending()
+		for _, sh := range s.shards {
+			_ = sh.conn.Close()
+		}
+		return nil, fmt.Errorf("open store of traces: %w", err)
+	}
+	for _, sh := range s.shards {
+		s.work.Go(sh.write)
+		s.work.Go(sh.watch)
+	}
+	s.work.Go(s.pollFollowed)
+	if opts.MergeEvery > 0 {
+		s.work.Go(s.mergeNowAndThen)
+	}
+	return s, nil
+}
+
+// openShards connects to the shards: each host of the URL is one, or the shards are
+// those of the cluster.
+func (s *Store) openShards(ctx context.Context, a *address) error {
+	groups := make([][]string, 0, len(a.hosts))
+	if a.cluster != "" {
+		var err error
+		if groups, err = s.clusterShards(ctx, a); err != nil {
+			return err
+		}
+	} else {
+		for _, host := range a.hosts {
+			groups = append(groups, []string{host})
+		}
+	}
+	for _, hosts := range groups {
+		sh, err := s.connect(a, hosts)
+		if err != nil {
+			return err
+		}
+		s.shards = append(s.shards, sh)
+		if err := sh.begin(ctx, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// connect makes the pool of connections to a shard, which are made when they are needed.
+func (s *Store) connect(a *address, hosts []string) (*shard, error) {
+	conn, err := driver.Open(&driver.Options{
+		Protocol: a.protocol, Addr: hosts, TLS: a.tls(),
+		Auth:         driver.Auth{Database: a.database, Username: a.user, Password: a.password},
+		DialTimeout:  dialTimeout,
+		MaxOpenConns: maxConns, MaxIdleConns: maxConns,
+		ConnMaxLifetime:  time.Hour,
+		ConnOpenStrategy: driver.ConnOpenInOrder,
+		ReadTimeout:      s.opts.Timeout + answerTime,
+		Compression:      compression(a.protocol),
+		ClientInfo:       driver.ClientInfo{Products: []struct{ Name, Version string }{{Name: "svc"}}},
+	})
+	if err != nil {
+		return nil, withoutSecrets(err)
+	}
+	return newShard(s, hosts, conn), nil
+}
+
+// clusterShards asks a host which shards its cluster has.
+func (s *Store) clusterShards(ctx context.Context, a *address) (groups [][]string, err error) {
+	sh, err := s.connect(a, a.hosts)
+	if err != nil {
+		return nil, err
+	}
+	defer sh.conn.Close()
+	var number, last uint32
+	var host string
+	var port uint16
+	err = sh.rows(ctx, "SELECT shard_num, host_name, port FROM system.clusters WHERE cluster = "+quote(a.cluster)+" ORDER BY shard_num, replica_num",
+		[]any{&number, &host, &port}, func() error {
+			if len(groups) == 0 || number != last {
+				groups = append(groups, nil)
+			}
+			last = number
+			end := &groups[len(groups)-1]
+			*end = append(*end, joinPort(host, port, a))
+			return nil
+		})
+	if err == nil && len(groups) == 0 {
+		err = fmt.Errorf("%s knows no cluster %q: look at remote_servers of its settings", strings.Join(a.hosts, ","), a.cluster)
+	}
+	return groups, err
+}
+
+// usable refuses calls on a closed store and with a context that has ended.
+func (s *Store) usable(ctx context.Context) error {
+	select {
+	case <-s.closed:
+		return store.ErrClosed
+	default:
+		return ctx.Err()
+	}
+}
+
+// run runs a call unless the store is closed; Close waits for it.
+func (s *Store) run(ctx context.Context, fn func() error) error {
+	s.life.RLock()
+	defer s.life.RUnlock()
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	return fn()
+}
+
+// Ready reports the failure of the newest write, and whether a shard is away.
+func (s *Store) Ready(ctx context.Context) error {
+	return s.run(ctx, func() error {
+		if failed := s.failure.Load(); failed != nil {
+			return *failed
+		}
+		for _, sh := range s.shards {
+			if err := sh.reachable(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// wrote remembers how a write ended.
+func (s *Store) wrote(err error) error {
+	if err == nil {
+		s.failure.Store(nil)
+	} else {
+		s.failure.Store(&err)
+	}
+	return err
+}
+
+// Info describes the store. Its size is what the engine says of all shards.
+func (s *Store) Info(ctx context.Context) (store.Info, error) {
+	info := store.Info{Backend: "clickhouse", Location: s.where, SchemaVersion: s.schema}
+	err := s.run(ctx, func() error {
+		for _, sh := range s.shards {
+			var bytes uint64
+			if err := sh.row(ctx, "SELECT toUInt64(sum(bytes_on_disk)) FROM system.parts WHERE active AND database = currentDatabase()", &bytes); err != nil {
+				return err
+			}
+			info.SizeBytes += int64(bytes)
+		}
+		return nil
+	})
+	return info, err
+}
+
+// Close ends streams, waits for running calls and closes the connections.
+func (s *Store) Close() (err error) {
+	s.closing.Do(func() {
+		close(s.closed)
+		timer := time.AfterFunc(closeWait, s.ending)
+		s.life.Lock() // no call is running any more
+		defer s.life.Unlock()
+		for _, sh := range s.shards {
+			close(sh.queue)
+		}
+		s.work.Wait()
+		timer.Stop()
+		s.ending()
+		for _, sh := range s.shards {
+			err = errors.Join(err, sh.conn.Close())
+		}
+	})
+	return err
+}
+
+// closeWait bounds how long Close waits for running calls before it ends them.
+const closeWait = 10 * time.Second
+
+// tenant is the traces of one tenant.
+type tenant struct {
+	s  *Store
+	id string
+}
+
+// TracesOf returns the traces of a tenant.
+func (s *Store) TracesOf(id string) store.TenantTraces { return &tenant{s, id} }
+
+// on runs fn with the shard of the tenant.
+func (t *tenant) on(ctx context.Context, fn func(sh *shard) error) error {
+	return t.s.run(ctx, func() error {
+		sh, err := t.s.home(ctx, t.id)
+		if err != nil {
+			return err
+		}
+		return fn(sh)
+	})
+}

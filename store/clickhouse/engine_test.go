@@ -1,0 +1,361 @@
+//go:build unix
+
+package clickhouse
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"svc/store"
+	"svc/store/clickhouse/clickhousetest"
+	"svc/store/memory"
+)
+
+var ctx = context.Background()
+
+func must[T any](v T, err error) func(t testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// rig is a store on a real engine, beside records in memory.
+type rig struct {
+	*Store
+	records *memory.Store
+	clock   *clock
+}
+
+func newRig(t testing.TB, url string) rig {
+	c := newClock()
+	records := memory.Open(memory.Options{Now: c.Now})
+	return rig{open(t, url, records, Options{Now: c.Now, MergeEvery: -1, Timeout: time.Minute}), records, c}
+}
+
+func (r rig) tenant(t testing.TB, name string) *tenant {
+	t.Helper()
+	info, _, err := r.records.CreateTenant(ctx, store.TenantCreate{Name: name, Key: &store.KeyCreate{Name: "k", Digest: store.DigestKey(name)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tenant{r.Store, info.ID}
+}
+
+// batch is traces of several agents, models and days.
+func (r rig) batch(prefix string, n int) store.Batch {
+	var b store.Batch
+	for i := range n {
+		tr := store.Trace{ID: fmt.Sprint(prefix, i), AgentName: fmt.Sprint("agent ", i%3), Status: store.TraceSuccess, Environment: []string{"", "prod"}[i%2],
+			ModelProvider: "p", ModelName: fmt.Sprint("m", i%2), ToolName: fmt.Sprint("tool ", i%2), Cost: store.NanoUSD(i), InputTokens: int64(i),
+			Duration: time.Duration(i*i) * time.Microsecond, CreatedAt: r.clock.Now().Add(-time.Duration(i*i%(3*24*60)) * time.Minute)}
+		if i%5 == 0 {
+			tr.Status, tr.Blocked = store.TraceError, true
+			tr.PoliciesFired = []store.PolicyFired{{ID: "pol_1"}, {ID: "pol_1"}, {ID: "pol_2"}}
+		}
+		b.Traces = append(b.Traces, tr)
+	}
+	return b
+}
+
+// answers is all that statistics say of a tenant.
+func (r rig) answers(t testing.TB, tn *tenant) (all []any) {
+	t.Helper()
+	now := r.clock.Now().Truncate(time.Hour).Add(time.Hour) // the same window in each call
+	agents, _, err := r.records.Tenant(tn.id).ListAgents(ctx, store.AgentFilter{}, store.Page{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, window := range []time.Duration{time.Hour, 26 * time.Hour, 10 * 24 * time.Hour} {
+		for _, by := range []store.GroupBy{store.GroupNone, store.GroupByAgent, store.GroupByModel, store.GroupByEnvironment} {
+			for _, agent := range []string{"", agents[0].ID} {
+				all = append(all, must(tn.Stats(ctx, store.StatsQuery{From: now.Add(-window), To: now, GroupBy: by, AgentID: agent}))(t))
+			}
+		}
+	}
+	for _, a := range agents {
+		tools, total, err := tn.ListTools(ctx, a.ID, store.Page{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, tools, total, must(tn.Spend(ctx, []store.SpendQuery{{AgentID: a.ID, From: now.Add(-30 * time.Hour), To: now}, {AgentID: a.ID, From: now.Add(-time.Hour), To: now}}))(t))
+	}
+	return append(all, must(tn.PolicyFires(ctx, []string{"pol_1", "pol_2", "pol_3"}))(t))
+}
+
+// TestMerge: statistics are the same before and after they are merged, whoever merges
+// and however often, and what comes later is added.
+func TestMerge(t *testing.T) {
+	r := newRig(t, clickhousetest.Start(t).Database(t))
+	tn := r.tenant(t, "t")
+	sh := r.shards[0]
+	var want []any
+	for round, n := range []int{300, 7, 120} {
+		must(tn.Ingest(ctx, r.batch(fmt.Sprint("round ", round, " "), n)))(t)
+		want = r.answers(t, tn)
+		settled := sh.clock() + int64(time.Second)
+		if round == 2 { // two processes at once, from the same generation
+			g := must(tn.newestGeneration(ctx, sh))(t)
+			must(tn.merge(ctx, sh, settled))(t)
+			if err := sh.exec(ctx, fmt.Sprintf("INSERT INTO generations SELECT tenant, seq, version - 1, days, versions FROM generations WHERE tenant = %s AND seq = %d", quote(tn.id), g.seq)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 {
+			must(tn.merge(ctx, sh, settled))(t)
+			if diff := cmp.Diff(want, r.answers(t, tn)); diff != "" {
+				t.Fatalf("round %d: merged statistics differ: %s", round, diff)
+			}
+		}
+	}
+	var rows uint64
+	if err := sh.row(ctx, "SELECT count() FROM rollups", &rows); err != nil || rows == 0 {
+		t.Errorf("%d merged rows, %v", rows, err)
+	}
+	// The feed is not needed for what was merged.
+	if err := sh.exec(ctx, fmt.Sprintf("ALTER TABLE feed DROP PARTITION %d", dayOf(sh.clock()))); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, r.answers(t, tn)); diff != "" {
+		t.Errorf("without the feed: %s", diff)
+	}
+}
+
+// TestTwice: traces that were written twice, as when the answer to the first attempt was
+// lost, are shown and counted once.
+func TestTwice(t *testing.T) {
+	r := newRig(t, clickhousetest.Start(t).Database(t))
+	tn := r.tenant(t, "t")
+	sh := r.shards[0]
+	b := r.batch("x", 40)
+	must(tn.Ingest(ctx, b))(t)
+	want := r.answers(t, tn)
+	list, _, err := tn.ListTraces(ctx, store.TraceFilter{}, store.Page{})
+	if err != nil || len(list) != 40 {
+		t.Fatal(len(list), err)
+	}
+	columns := make([]string, 0, len(traceTarget.types))
+	for _, c := range traceTarget.types {
+		if c.Name == "seq" {
+			columns = append(columns, "seq + 1000")
+		} else {
+			columns = append(columns, c.Name)
+		}
+	}
+	if err := sh.exec(ctx, traceTarget.statement+" SELECT "+strings.Join(columns, ", ")+" FROM traces"); err != nil {
+		t.Fatal(err)
+	}
+	var rows uint64
+	if err := sh.row(ctx, "SELECT count() FROM traces", &rows); err != nil || rows != 80 {
+		t.Fatalf("%d rows, %v", rows, err)
+	}
+	if diff := cmp.Diff(want, r.answers(t, tn)); diff != "" {
+		t.Errorf("statistics count traces twice: %s", diff)
+	}
+	if got, total, err := tn.ListTraces(ctx, store.TraceFilter{}, store.Page{}); err != nil || total != 40 || cmp.Diff(list, got) != "" {
+		t.Errorf("%d of %d traces, %v", len(got), total, err)
+	}
+	var paged []store.Trace
+	for page := (store.Page{Limit: 7}); ; {
+		part, _, _, err := tn.ListUncounted(ctx, store.TraceFilter{}, page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if paged = append(paged, part...); len(part) == 0 || len(paged) > 80 {
+			break
+		}
+		last := part[len(part)-1]
+		page.After = store.Place{ID: last.ID, At: last.CreatedAt}
+	}
+	if diff := cmp.Diff(list, paged); diff != "" {
+		t.Errorf("pages: %s", diff)
+	}
+	st := must(tn.StreamTraces(ctx, store.StreamOptions{After: store.CursorStart, Batch: 100}))(t)
+	defer st.Close()
+	if events := must(st.Next(ctx))(t); len(events) != 40 {
+		t.Errorf("%d events of 40 traces", len(events))
+	}
+	must(tn.merge(ctx, sh, sh.clock()+int64(time.Minute)))(t)
+	if diff := cmp.Diff(want, r.answers(t, tn)); diff != "" {
+		t.Errorf("merged statistics count traces twice: %s", diff)
+	}
+}
+
+// TestShards: tenants are on the shard that chose them, also after one is added.
+func TestShards(t *testing.T) {
+	one, two := clickhousetest.Start(t), clickhousetest.Start(t)
+	for _, s := range []*clickhousetest.Server{one, two} {
+		s.Name(t, "shards")
+	}
+	alone := newRig(t, clickhousetest.URL("shards", one))
+	var tenants []*tenant
+	for i := range 8 {
+		tn := alone.tenant(t, fmt.Sprint("old ", i))
+		must(tn.Ingest(ctx, alone.batch("x", 5)))(t)
+		tenants = append(tenants, tn)
+	}
+	both := rig{open(t, clickhousetest.URL("shards", one, two), alone.records, Options{Now: alone.clock.Now, MergeEvery: -1, Timeout: time.Minute}), alone.records, alone.clock}
+	for i := range 8 {
+		tn := both.tenant(t, fmt.Sprint("new ", i))
+		must(tn.Ingest(ctx, both.batch("x", 5)))(t)
+		tenants = append(tenants, tn)
+	}
+	var counts [2]uint64
+	for i, sh := range both.shards {
+		if err := sh.row(ctx, "SELECT count() FROM traces", &counts[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if counts[0] < 40 || counts[1] == 0 || counts[0]+counts[1] != 80 {
+		t.Errorf("the shards have %v traces", counts)
+	}
+	for i, tn := range tenants {
+		seen := &tenant{both.Store, tn.id}
+		if list, total, err := seen.ListTraces(ctx, store.TraceFilter{}, store.Page{}); err != nil || total != 5 || len(list) != 5 {
+			t.Errorf("tenant %d: %d of %d, %v", i, len(list), total, err)
+		}
+		if got := must(seen.Ingest(ctx, both.batch("x", 5)))(t); got.Duplicates != 5 {
+			t.Errorf("tenant %d: sent again: %+v", i, got)
+		}
+	}
+	// One shard away: its tenants wait, the others do not.
+	two.Kill()
+	var served, refused int
+	for _, tn := range tenants {
+		_, _, err := (&tenant{both.Store, tn.id}).ListTraces(ctx, store.TraceFilter{}, store.Page{})
+		switch {
+		case err == nil:
+			served++
+		case errors.Is(err, store.ErrUnavailable):
+			refused++
+		default:
+			t.Error(err)
+		}
+	}
+	if served < 8 || refused == 0 {
+		t.Errorf("without a shard %d tenants are served and %d are not", served, refused)
+	}
+}
+
+// TestAway: while the engine is killed or frozen calls say so, and soon; afterwards they
+// are served, and what was acknowledged is there.
+func TestAway(t *testing.T) {
+	server := clickhousetest.Start(t)
+	c := newClock()
+	records := memory.Open(memory.Options{Now: c.Now})
+	r := rig{open(t, server.Database(t), records, Options{Now: c.Now, MergeEvery: -1, Timeout: time.Second}), records, c}
+	tn := r.tenant(t, "t")
+	stored := 0
+	patient := func(what string) {
+		t.Helper()
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for late := time.After(2 * time.Minute); ; {
+			if _, err := tn.Ingest(ctx, r.batch(what, 3)); err == nil {
+				break
+			} else if !errors.Is(err, store.ErrUnavailable) {
+				t.Fatalf("%s: %v", what, err)
+			}
+			select {
+			case <-tick.C:
+			case <-late:
+				t.Fatalf("%s: not served again", what)
+			}
+		}
+		stored += 3
+	}
+	patient("before")
+	for what, fail := range map[string]struct{ begin, end func() }{
+		"killed": {server.Kill, server.StartAgain},
+		"frozen": {func() { server.Signal(syscall.SIGSTOP) }, func() { server.Signal(syscall.SIGCONT) }},
+	} {
+		fail.begin()
+		began := time.Now()
+		for _, call := range []func() error{
+			func() error { _, err := tn.Ingest(ctx, r.batch("lost "+what, 3)); return err },
+			func() error { _, _, err := tn.ListTraces(ctx, store.TraceFilter{}, store.Page{}); return err },
+			func() error { _, err := tn.Stats(ctx, store.StatsQuery{From: c.Now(), To: c.Now()}); return err },
+			func() error { return r.Ready(ctx) },
+		} {
+			if err := call(); !errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("while the engine is %s: %v", what, err)
+			}
+		}
+		if took := time.Since(began); took > 20*time.Second {
+			t.Errorf("%s: noticed after %v", what, took)
+		}
+		fail.end()
+		patient(what)
+		patient("lost " + what) // sent again, whatever became of the first attempt
+	}
+	if _, total, err := tn.ListTraces(ctx, store.TraceFilter{}, store.Page{}); err != nil || total != stored {
+		t.Errorf("%d traces, want %d, %v", total, stored, err)
+	}
+	if err := r.Ready(ctx); err != nil {
+		t.Errorf("ready: %v", err)
+	}
+}
+
+// TestUncounted: totals that were not counted say so, and end no loop over pages early.
+func TestUncounted(t *testing.T) {
+	r := newRig(t, clickhousetest.Start(t).Database(t))
+	tn := r.tenant(t, "t")
+	for i := range 11 {
+		must(tn.Ingest(ctx, r.batch(fmt.Sprint(i, " "), 1000)))(t)
+	}
+	for offset := 0; ; offset += 500 {
+		list, total, atLeast, err := tn.ListUncounted(ctx, store.TraceFilter{}, store.Page{Limit: 501, Offset: offset})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list) < 501 {
+			if offset+len(list) != 11_000 || total != 11_000 || atLeast {
+				t.Errorf("the last page ends at %d of %d, at least: %v", offset+len(list), total, atLeast)
+			}
+			break
+		}
+		if !atLeast || total < offset+501 {
+			t.Fatalf("offset %d: %d rows, total %d, at least: %v", offset, len(list), total, atLeast)
+		}
+	}
+	if _, total, atLeast, err := tn.ListUncounted(ctx, store.TraceFilter{Status: store.TraceError}, store.Page{Limit: 5}); err != nil || total != 2200 || atLeast {
+		t.Errorf("of errors %d, at least: %v, %v", total, atLeast, err)
+	}
+}
+
+// TestSweep: days that are hidden are dropped, and their statistics stay.
+func TestSweep(t *testing.T) {
+	r := newRig(t, clickhousetest.Start(t).Database(t))
+	tn := r.tenant(t, "t")
+	sh := r.shards[0]
+	must(tn.Ingest(ctx, r.batch("x", 200)))(t)
+	must(tn.merge(ctx, sh, sh.clock()+int64(time.Second)))(t)
+	want := r.answers(t, tn)
+	day := func() (first uint16) {
+		if err := sh.row(ctx, "SELECT min(day) FROM traces", &first); err != nil {
+			t.Fatal(err)
+		}
+		return first
+	}
+	before := day()
+	must(tn.Expire(ctx, store.ExpireBounds{Traces: timeOf(int64(before+2) * dayNanos)}))(t)
+	if err := sh.dropHidden(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got := day(); got != before+2 {
+		t.Errorf("the first day is %d, was %d", got, before)
+	}
+	if diff := cmp.Diff(want, r.answers(t, tn)); diff != "" {
+		t.Errorf("statistics changed: %s", diff)
+	}
+}

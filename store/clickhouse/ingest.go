@@ -1,0 +1,172 @@
+package clickhouse
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"svc/store"
+)
+
+// ingest is a batch on its way.
+type ingest struct {
+	t     *tenant
+	list  []store.Trace
+	again []int64 // of each: creation of the removed trace that had its id; 0: none had
+	fresh []bool  // of each: it is to be stored
+	res   store.IngestResult
+}
+
+// maxProblems bounds the fields that the refusal of a batch names.
+const maxProblems = 20
+
+// Ingest stores a batch of traces. A batch that is sent again finds the traces of the
+// first attempt by their ids.
+func (t *tenant) Ingest(ctx context.Context, batch store.Batch) (res store.IngestResult, err error) {
+	if err := store.CheckBatch(&batch); err != nil {
+		return res, err
+	}
+	err = t.on(ctx, func(sh *shard) error {
+		in, err := t.prepare(&batch)
+		if err != nil || len(in.list) == 0 {
+			return err
+		}
+		ids := make([]string, len(in.list))
+		for i := range in.list {
+			ids[i] = in.list[i].ID
+		}
+		release, err := t.s.claims.claim(ctx, t.id, ids)
+		if err != nil {
+			return err
+		}
+		defer release()
+		if err := in.look(ctx, sh, ids); err != nil {
+			return err
+		}
+		if err := in.resolve(ctx); err != nil {
+			return err
+		}
+		if in.res.Accepted > 0 {
+			if err := t.s.settleHome(ctx, sh, t.id); err != nil {
+				return err
+			}
+			if err := sh.store(ctx, in); err != nil {
+				return err
+			}
+		}
+		res = in.res
+		return nil
+	})
+	return res, err
+}
+
+// prepare checks a batch.
+func (t *tenant) prepare(batch *store.Batch) (*ingest, error) {
+	now := t.s.opts.Now().UTC()
+	in := &ingest{t: t, list: make([]store.Trace, 0, len(batch.Traces))}
+	problems := map[string]string{}
+	for i := range batch.Traces {
+		tr := batch.Traces[i] // a copy: the caller's is not changed
+		if tr.ID == "" {
+			tr.ID = batch.TraceID(i)
+		}
+		if tr.ID == "" {
+			tr.ID = t.s.ids.New(store.PrefixTrace, now)
+		}
+		if field, problem := store.CheckTrace(&tr, now); problem != "" && len(problems) < maxProblems {
+			problems[fmt.Sprintf("traces[%d].%s", i, field)] = problem
+		}
+		in.list = append(in.list, tr)
+	}
+	if len(problems) > 0 {
+		return nil, &store.Error{Kind: store.Invalid, Message: "invalid traces", Fields: problems}
+	}
+	return in, nil
+}
+
+// look finds out which traces are stored already, or are too old.
+func (in *ingest) look(ctx context.Context, sh *shard, ids []string) error {
+	known := make(map[string]int64)
+	var id string
+	var created int64
+	// The horizon is that of the empty id, which no trace has.
+	tenant := quote(in.t.id)
+	err := sh.rows(ctx, "SELECT id, max(created) FROM ids WHERE tenant = "+tenant+" AND id IN ("+quoted(ids)+") GROUP BY id UNION ALL SELECT '' AS id, max(created) FROM horizons WHERE tenant = "+tenant,
+		[]any{&id, &created}, func() error {
+			known[id] = created
+			return nil
+		})
+	if err != nil {
+		return err
+	}
+	horizon := known[""]
+	in.fresh, in.again, in.res = make([]bool, len(in.list)), make([]int64, len(in.list)), store.IngestResult{}
+	before := make(map[string]bool, len(in.list))
+	for i := range in.list {
+		tr := &in.list[i]
+		was, stored := known[tr.ID]
+		switch {
+		case before[tr.ID]:
+			in.res.Duplicates++
+		case tr.CreatedAt.UnixNano() < horizon:
+			in.res.Expired++
+		case stored && was >= horizon:
+			in.res.Duplicates++
+		default:
+			in.fresh[i] = true
+			in.again[i] = was
+			in.res.Accepted++
+		}
+		before[tr.ID] = true
+	}
+	return nil
+}
+
+// resolve asks for the agents of the traces that are to be stored, and refuses a batch
+// that names one that does not exist. What is not stored registers nothing.
+func (in *ingest) resolve(ctx context.Context) error {
+	var asked []store.NamedAgent
+	var at []int
+	for i := range in.list {
+		if tr := &in.list[i]; in.fresh[i] || tr.AgentID != "" {
+			at = append(at, i)
+			asked = append(asked, store.NamedAgent{ID: tr.AgentID, Name: tr.AgentName, NameSent: tr.AgentNameSent,
+				ModelProvider: tr.ModelProvider, ModelName: tr.ModelName, Environment: tr.Environment})
+		}
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	answers, err := in.t.s.opts.Agents(in.t.id).ResolveAgents(ctx, asked)
+	if err != nil {
+		return err
+	}
+	problems := map[string]string{}
+	for k, a := range answers {
+		i := at[k]
+		if a.Unknown && len(problems) < maxProblems {
+			problems[fmt.Sprintf("traces[%d].agentId", i)] = "is not an agent of this tenant"
+		}
+		in.list[i].AgentID, in.list[i].AgentName = a.ID, a.Name
+	}
+	if len(problems) > 0 {
+		return &store.Error{Kind: store.Invalid, Message: "invalid traces", Fields: problems}
+	}
+	return nil
+}
+
+// nanos is a time as the engine keeps it; times that it cannot tell apart from far ones
+// are the nearest that it can.
+func nanos(t time.Time) int64 {
+	const most = 1<<63 - 1
+	switch s := t.Unix(); {
+	case s < -most/int64(time.Second):
+		return -most
+	case s >= most/int64(time.Second):
+		return most
+	}
+	return t.UnixNano()
+}
+
+// timeOf is the time of nanos.
+func timeOf(n int64) time.Time { return time.Unix(0, n).UTC() }

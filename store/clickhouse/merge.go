@@ -1,0 +1,354 @@
+package clickhouse
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"svc/store/rollup"
+)
+
+// Statistics of a tenant are merged when there are mergeFrom traces, or after
+// mergeAfter; at most mergeMost at once.
+const (
+	mergeFrom  = 20_000
+	mergeAfter = 5 * time.Minute
+	mergeMost  = 500_000
+)
+
+// mergeNowAndThen merges the statistics of what this process wrote.
+func (s *Store) mergeNowAndThen() {
+	tick := time.NewTicker(s.opts.MergeEvery)
+	defer tick.Stop()
+	merged := map[string]time.Time{}
+	for {
+		select {
+		case <-s.closed:
+			return
+		case <-tick.C:
+		}
+		for _, tenant := range s.due(merged) {
+			if err := s.mergeTenant(s.ended, tenant); err != nil {
+				s.log.Warn("statistics could not be merged", "error", err)
+			}
+		}
+	}
+}
+
+// due are the tenants whose statistics are to be merged.
+func (s *Store) due(merged map[string]time.Time) (list []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for tenant, n := range s.fresh {
+		if last, known := merged[tenant]; !known {
+			merged[tenant] = now // of what came just now most is not settled
+		} else if n >= mergeFrom && now.Sub(last) >= s.opts.settle/2 || now.Sub(last) >= mergeAfter {
+			list = append(list, tenant)
+			merged[tenant] = now
+			delete(s.fresh, tenant)
+		}
+	}
+	for tenant := range merged {
+		if _, wrote := s.fresh[tenant]; !wrote && now.Sub(merged[tenant]) > 2*mergeAfter {
+			delete(merged, tenant)
+		}
+	}
+	return list
+}
+
+// mergeTenant merges all that is settled of a tenant.
+func (s *Store) mergeTenant(ctx context.Context, id string) error {
+	t := &tenant{s, id}
+	sh, err := s.home(ctx, id)
+	if err != nil {
+		return err
+	}
+	for more := true; more && err == nil; {
+		more, err = t.merge(ctx, sh, sh.clock()-int64(s.opts.settle))
+	}
+	if err == nil {
+		err = t.clean(ctx, sh)
+	}
+	return err
+}
+
+// merge makes a generation of the newest one and of what came since, up to a place. It
+// reports whether there is more up to there. Two processes that do so at once make two
+// generations, each whole: readers use one.
+func (t *tenant) merge(ctx context.Context, sh *shard, settled int64) (more bool, err error) {
+	g, err := t.newestGeneration(ctx, sh)
+	if err != nil {
+		return false, err
+	}
+	var n uint64
+	var last int64
+	err = sh.row(ctx, fmt.Sprintf("SELECT count(), max(seq) FROM (SELECT seq FROM feed WHERE tenant = %s AND seq > %d AND seq <= %d ORDER BY seq LIMIT %d)",
+		quote(t.id), g.seq, settled, mergeMost), &n, &last)
+	if err != nil || n == 0 {
+		return false, err
+	}
+	next := generation{seq: last, version: rand.Int64(), days: g.days}
+	rows, err := t.minutesOf(ctx, sh, &g, last)
+	if err != nil {
+		return false, err
+	}
+	if err := t.mergeDays(ctx, sh, &g, &next, rows); err != nil {
+		return false, err
+	}
+	uses, err := t.uses(ctx, sh, &g, last, true, true, "", "")
+	if err != nil {
+		return false, err
+	}
+	if err := t.keepUses(ctx, sh, &next, uses); err != nil {
+		return false, err
+	}
+	days, versions := make([]uint16, 0, len(next.days)), make([]int64, 0, len(next.days))
+	for day, version := range next.days {
+		days, versions = append(days, day), append(versions, version)
+	}
+	// Last: what was written before counts from here on.
+	err = sh.insert(ctx, generationTarget, []any{[]string{t.id}, []int64{next.seq}, []int64{next.version}, [][]uint16{days}, [][]int64{versions}})
+	return n == mergeMost, err
+}
+
+// numbered is minutes whose dimensions are numbers of words.
+type numbered struct {
+	words   []string
+	known   map[string]uint32
+	entries []rollup.Entry
+}
+
+func (r *numbered) number(word string) uint32 {
+	n, ok := r.known[word]
+	if !ok {
+		n = uint32(len(r.words))
+		r.words = append(r.words, word)
+		r.known[word] = n
+	}
+	return n
+}
+
+// minutesOf are the statistics of what came behind a generation, up to a place.
+func (t *tenant) minutesOf(ctx context.Context, sh *shard, g *generation, upTo int64) (*numbered, error) {
+	r := &numbered{words: []string{""}, known: map[string]uint32{"": 0}}
+	var minute uint32
+	var agent, model, env string
+	var row sums
+	err := sh.rows(ctx, fmt.Sprintf("SELECT %s AS minute, %s AS a, %s AS m, env, %s FROM %s WHERE seq > %d GROUP BY minute, a, m, env, bin",
+		minuteSQL, agentSQL, modelSQL, sumsSQL, t.unmerged(g, upTo, ""), g.seq), append([]any{&minute, &agent, &model, &env}, row.list()...), func() error {
+		r.entries = append(r.entries, rollup.Entry{Partial: row.partial(),
+			Key: rollup.Key{Table: rollup.Minute, Bucket: minute, Agent: r.number(agent), Model: r.number(model), Env: r.number(env)}})
+		return nil
+	})
+	return r, err
+}
+
+// mergeDays writes the rows of the days that have something new, in the version of a
+// generation.
+func (t *tenant) mergeDays(ctx context.Context, sh *shard, g, next *generation, r *numbered) error {
+	byDay := map[uint16][]rollup.Entry{}
+	for _, e := range r.entries {
+		day := uint16(e.Key.Bucket / (24 * 60))
+		byDay[day] = append(byDay[day], e)
+	}
+	var minutesFrom int64
+	if err := sh.row(ctx, "SELECT max(minutes) FROM horizons WHERE tenant = "+quote(t.id), &minutesFrom); err != nil {
+		return err
+	}
+	first := rollup.ByMinute.Bucket(timeOf(minutesFrom))
+	rows := &rollupRows{}
+	for day, entries := range byDay {
+		if err := t.mergeDay(ctx, sh, g, next, r, day, rollup.Expand(entries), first, rows); err != nil {
+			return err
+		}
+		if rows.len() > maxRollupRows {
+			if err := sh.insert(ctx, rollupTarget, rows.columns()); err != nil {
+				return err
+			}
+			rows = &rollupRows{}
+		}
+	}
+	for day := range byDay {
+		next.days[day] = next.version
+	}
+	if rows.len() == 0 {
+		return nil
+	}
+	return sh.insert(ctx, rollupTarget, rows.columns())
+}
+
+// maxRollupRows bounds the rows of one statement, but for those of one day.
+const maxRollupRows = 50_000
+
+// rowKey names a row of merged statistics.
+type rowKey struct {
+	table             uint8
+	bucket            uint32
+	agent, model, env string
+}
+
+// mergeDay appends the rows of a day: those of a generation with what is new.
+func (t *tenant) mergeDay(ctx context.Context, sh *shard, g, next *generation, r *numbered, day uint16, entries []rollup.Entry, first uint32, rows *rollupRows) error {
+	stored := map[rowKey]string{}
+	if version, some := g.days[day]; some {
+		var k rowKey
+		var data string
+		err := sh.rows(ctx, fmt.Sprintf("SELECT tbl, bucket, agent, model, env, data FROM rollups WHERE tenant = %s AND day = %d AND version = %d AND (tbl != %d OR bucket >= %d)",
+			quote(t.id), day, version, rollup.Minute, first), []any{&k.table, &k.bucket, &k.agent, &k.model, &k.env, &data}, func() error {
+			stored[k] = data
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for i := range entries {
+		e := &entries[i]
+		if e.Key.Table == rollup.Minute && e.Key.Bucket < first {
+			continue
+		}
+		k := rowKey{uint8(e.Key.Table), e.Key.Bucket, r.words[e.Key.Agent], r.words[e.Key.Model], r.words[e.Key.Env]}
+		data, err := rollup.AppendMerged(nil, []byte(stored[k]), &e.Partial)
+		if err != nil {
+			return err
+		}
+		stored[k] = string(data)
+	}
+	for k, data := range stored {
+		if err := rows.add(t.id, day, next.version, k, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var rollupTarget = newTarget("rollups", "tenant", "String", "tbl", "UInt8", "bucket", "UInt32", "agent", "String", "model", "String", "env", "String",
+	"day", "UInt16", "version", "Int64", "traces", "Int64", "errors", "Int64", "cost", "Int64", "data", "String")
+
+// rollupRows is rows of merged statistics, column by column.
+type rollupRows struct {
+	tenant, agent, model, env, data []string
+	table                           []uint8
+	bucket                          []uint32
+	day                             []uint16
+	version, traces, errors, cost   []int64
+}
+
+func (r *rollupRows) len() int { return len(r.tenant) }
+
+func (r *rollupRows) columns() []any {
+	return []any{r.tenant, r.table, r.bucket, r.agent, r.model, r.env, r.day, r.version, r.traces, r.errors, r.cost, r.data}
+}
+
+func (r *rollupRows) add(tenant string, day uint16, version int64, k rowKey, data string) error {
+	var sum rollup.Sum
+	if err := sum.Add([]byte(data), false); err != nil {
+		return err
+	}
+	r.tenant, r.table, r.bucket = append(r.tenant, tenant), append(r.table, k.table), append(r.bucket, k.bucket)
+	r.agent, r.model, r.env = append(r.agent, k.agent), append(r.model, k.model), append(r.env, k.env)
+	r.day, r.version, r.data = append(r.day, day), append(r.version, version), append(r.data, data)
+	r.traces, r.errors, r.cost = append(r.traces, sum.Traces), append(r.errors, sum.Errors), append(r.cost, sum.Cost)
+	return nil
+}
+
+var (
+	generationTarget = newTarget("generations", "tenant", "String", "seq", "Int64", "version", "Int64", "days", "Array(UInt16)", "versions", "Array(Int64)")
+	usesTarget       = newTarget("uses", "tenant", "String", "version", "Int64", "agent", "String", "tool", "String", "first", "Int64", "last", "Int64", "calls", "Int64")
+)
+
+// keepUses writes the uses of tools and policies of a generation.
+func (t *tenant) keepUses(ctx context.Context, sh *shard, next *generation, uses map[use]counted) error {
+	agents := map[string]bool{}
+	for u := range uses {
+		agents[u.agent] = true
+	}
+	var tenants, of, tools []string
+	var versions, firsts, lasts, calls []int64
+	for agent := range agents {
+		names := firstTools(uses, agent)
+		if agent == "" { // policies: all of them
+			names = names[:0]
+			for u := range uses {
+				if u.agent == "" {
+					names = append(names, u.tool)
+				}
+			}
+		}
+		for _, name := range names {
+			c := uses[use{agent, name}]
+			tenants, versions, of, tools = append(tenants, t.id), append(versions, next.version), append(of, agent), append(tools, name)
+			firsts, lasts, calls = append(firsts, c.first), append(lasts, c.last), append(calls, c.calls)
+		}
+	}
+	if len(tenants) == 0 {
+		return nil
+	}
+	return sh.insert(ctx, usesTarget, []any{tenants, versions, of, tools, firsts, lasts, calls})
+}
+
+// Generations that no reader uses any more are removed when there are cleanFrom.
+const (
+	cleanFrom  = 32
+	cleanAfter = 10 * time.Minute // longer than any reader takes
+)
+
+// clean removes generations that were replaced long ago, and rows that only they use.
+func (t *tenant) clean(ctx context.Context, sh *shard) error {
+	before := sh.clock() - int64(cleanAfter)
+	type past struct {
+		seq      int64
+		own      int64
+		versions []int64
+	}
+	var list []past
+	var p past
+	err := sh.rows(ctx, "SELECT seq, version, versions FROM generations WHERE tenant = "+quote(t.id)+" ORDER BY seq DESC, version DESC", []any{&p.seq, &p.own, &p.versions}, func() error {
+		p.versions = slices.Clone(p.versions)
+		list = append(list, p)
+		return nil
+	})
+	if err != nil || len(list) < cleanFrom {
+		return err
+	}
+	used, old := map[int64]bool{}, map[int64]bool{}
+	var gone int64
+	for i, one := range list {
+		// The newest that is older than the bound may have been replaced just now.
+		if i == 0 || one.seq >= before || i > 0 && list[i-1].seq >= before {
+			used[one.own] = true
+			for _, v := range one.versions {
+				used[v] = true
+			}
+			continue
+		}
+		gone = max(gone, one.seq)
+		for _, v := range append(one.versions, one.own) {
+			old[v] = true
+		}
+	}
+	var versions []string
+	for v := range old {
+		if !used[v] {
+			versions = append(versions, fmt.Sprint(v))
+		}
+	}
+	if len(versions) == 0 {
+		return nil
+	}
+	in := strings.Join(versions, ",")
+	for _, sql := range []string{
+		fmt.Sprintf("ALTER TABLE generations DELETE WHERE tenant = %s AND seq <= %d AND version IN (%s)", quote(t.id), gone, in),
+		fmt.Sprintf("ALTER TABLE uses DELETE WHERE tenant = %s AND version IN (%s)", quote(t.id), in),
+		fmt.Sprintf("ALTER TABLE rollups DELETE WHERE tenant = %s AND version IN (%s)", quote(t.id), in),
+	} {
+		if err := sh.exec(ctx, sql); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,250 @@
+package clickhouse
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	driver "github.com/ClickHouse/clickhouse-go/v2"
+
+	"svc/store"
+)
+
+// Bounds of connections.
+const (
+	dialTimeout = 3 * time.Second
+	maxConns    = 16
+	// answerTime is how much longer than a statement may take its answer is waited for:
+	// the engine ends a statement by itself before.
+	answerTime = 3 * time.Second
+	// probeEvery is how often it is looked whether a shard is there.
+	probeEvery = 2 * time.Second
+	probeTime  = 3 * time.Second
+)
+
+// shard is one server, or the replicas of one shard of a cluster.
+type shard struct {
+	s       *Store
+	name    string // its hosts
+	conn    driver.Conn
+	dialect dialect
+	queue   chan *job
+
+	offset atomic.Int64 // of its clock to that of this process
+	swept  time.Time    // when hidden partitions were last looked for; s.mu guards it
+
+	mu   sync.Mutex
+	away error // why it cannot be reached; nil: it can
+}
+
+func newShard(s *Store, hosts []string, conn driver.Conn) *shard {
+	return &shard{s: s, name: strings.Join(hosts, ","), conn: conn, queue: make(chan *job, maxQueued)}
+}
+
+func joinPort(host string, port uint16, a *address) string {
+	if a.protocol == driver.HTTP { // the cluster knows the ports of the native protocol
+		_, own, _ := net.SplitHostPort(a.hosts[0])
+		return net.JoinHostPort(host, own)
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(port)))
+}
+
+func compression(p driver.Protocol) *driver.Compression {
+	if p == driver.HTTP {
+		return &driver.Compression{Method: driver.CompressionNone}
+	}
+	return &driver.Compression{Method: driver.CompressionLZ4}
+}
+
+// begin learns of the server and makes its tables.
+func (sh *shard) begin(ctx context.Context, a *address) error {
+	v, err := sh.conn.ServerVersion()
+	if err != nil {
+		return sh.explain(ctx, err)
+	}
+	sh.dialect = dialectOf(v.Version.Major, a.cluster)
+	if err := sh.readClock(ctx); err != nil {
+		return err
+	}
+	version, err := sh.migrate(ctx, a.database, migrations)
+	sh.s.schema = version
+	return err
+}
+
+// readClock measures how far the clock of the server is from that of this process, to
+// within a second.
+func (sh *shard) readClock(ctx context.Context) error {
+	before := time.Now()
+	var seconds uint32
+	if err := sh.row(ctx, "SELECT toUInt32(now())", &seconds); err != nil {
+		return err
+	}
+	middle := before.Add(time.Since(before) / 2)
+	offset := time.Unix(int64(seconds), 0).Add(time.Second / 2).Sub(middle)
+	if offset.Abs() < 2*time.Second { // it tells seconds alone
+		offset = 0
+	}
+	sh.offset.Store(int64(offset))
+	return nil
+}
+
+// clock is the present by the clock of the server.
+func (sh *shard) clock() int64 { return time.Now().UnixNano() + sh.offset.Load() }
+
+// reachable reports why the shard cannot be reached, as far as is known.
+func (sh *shard) reachable() error {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.away
+}
+
+func (sh *shard) found(err error) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if (err == nil) != (sh.away == nil) {
+		if err != nil {
+			sh.s.log.Warn("a shard of the store of traces cannot be reached", "shard", sh.name, "error", err)
+		} else {
+			sh.s.log.Info("a shard of the store of traces can be reached again", "shard", sh.name)
+		}
+	}
+	sh.away = err
+}
+
+// watch looks now and then whether the shard is there, so that calls need not wait to
+// find out.
+func (sh *shard) watch() {
+	tick := time.NewTicker(probeEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-sh.s.closed:
+			return
+		case <-tick.C:
+		}
+		ctx, cancel := context.WithTimeout(sh.s.ended, probeTime)
+		err := sh.probe(ctx)
+		cancel()
+		select {
+		case <-sh.s.closed:
+			return
+		default:
+			sh.found(err)
+		}
+	}
+}
+
+// probe asks the server for its clock.
+func (sh *shard) probe(ctx context.Context) error {
+	var seconds uint32
+	before := time.Now()
+	err := sh.conn.QueryRow(ctx, "SELECT toUInt32(now())").Scan(&seconds)
+	if err != nil {
+		return sh.explain(context.Background(), err) // nobody asked who could have given up
+	}
+	offset := time.Unix(int64(seconds), 0).Add(time.Second / 2).Sub(before)
+	if offset.Abs() < 2*time.Second {
+		offset = 0
+	}
+	sh.offset.Store(int64(offset))
+	return nil
+}
+
+// bounded gives a statement its settings and its time.
+func (sh *shard) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := sh.s.opts.Timeout
+	ctx, cancel := context.WithTimeout(ctx, limit+answerTime)
+	stop := context.AfterFunc(sh.s.ended, cancel)
+	return driver.Context(ctx, driver.WithSettings(sh.dialect.settings(limit))), func() { stop(); cancel() }
+}
+
+// do runs a statement of this shard, where it can be reached.
+func (sh *shard) do(asked context.Context, fn func(ctx context.Context) error) error {
+	if err := sh.reachable(); err != nil {
+		return err
+	}
+	ctx, cancel := sh.bounded(asked)
+	defer cancel()
+	err := fn(ctx)
+	if err == nil {
+		return nil
+	}
+	lost := connectionLost(err)
+	err = sh.explain(asked, err)
+	if lost && asked.Err() == nil && errors.Is(err, store.ErrUnavailable) {
+		sh.found(err)
+	}
+	return err
+}
+
+// rows runs a question, which may be asked twice, and calls each with every row.
+func (sh *shard) rows(ctx context.Context, sql string, into []any, each func() error) error {
+	return sh.do(ctx, func(ctx context.Context) error {
+		list, err := sh.conn.Query(ctx, sql)
+		if err != nil {
+			return err
+		}
+		defer list.Close()
+		for list.Next() {
+			if err := list.Scan(into...); err != nil {
+				return fmt.Errorf("read a row: %w", err)
+			}
+			if err := each(); err != nil {
+				return err
+			}
+		}
+		return list.Err()
+	})
+}
+
+// row runs a question whose answer is one row.
+func (sh *shard) row(ctx context.Context, sql string, into ...any) error {
+	return sh.rows(ctx, sql, into, func() error { return nil })
+}
+
+// exec runs a statement without an answer.
+func (sh *shard) exec(ctx context.Context, sql string) error {
+	return sh.do(ctx, func(ctx context.Context) error { return sh.conn.Exec(ctx, sql) })
+}
+
+// insert writes rows, column by column.
+func (sh *shard) insert(ctx context.Context, into *target, columns []any) error {
+	return sh.do(ctx, func(ctx context.Context) error {
+		ctx = driver.Context(ctx, driver.WithColumnNamesAndTypes(into.types))
+		batch, err := sh.conn.PrepareBatch(ctx, into.statement)
+		if err != nil {
+			return err
+		}
+		defer batch.Close()
+		for i, c := range columns {
+			if err := batch.Column(i).Append(c); err != nil {
+				return fmt.Errorf("column %s: %w", into.types[i].Name, err)
+			}
+		}
+		return batch.Send()
+	})
+}
+
+// target is a table with the columns that are written.
+type target struct {
+	statement string
+	types     []driver.ColumnNameAndType
+}
+
+// newTarget makes a target of names and types in turn.
+func newTarget(table string, columns ...string) *target {
+	t := &target{}
+	names := make([]string, 0, len(columns)/2)
+	for i := 0; i < len(columns); i += 2 {
+		t.types = append(t.types, driver.ColumnNameAndType{Name: columns[i], Type: columns[i+1]})
+		names = append(names, columns[i])
+	}
+	t.statement = "INSERT INTO " + table + " (" + strings.Join(names, ", ") + ")"
+	return t
+}

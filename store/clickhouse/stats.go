@@ -1,0 +1,265 @@
+package clickhouse
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"svc/store"
+	"svc/store/rollup"
+)
+
+var dimensions = map[store.GroupBy]rollup.Dimension{
+	store.GroupNone: rollup.None, store.GroupByAgent: rollup.Agent,
+	store.GroupByModel: rollup.Model, store.GroupByEnvironment: rollup.Environment,
+}
+
+// plan is which rows answer a question about a window.
+func (t *tenant) plan(ctx context.Context, sh *shard, q rollup.Question) (rollup.Plan, error) {
+	var from int64
+	err := sh.row(ctx, "SELECT max(minutes) FROM horizons WHERE tenant = "+quote(t.id), &from)
+	if from > 0 {
+		q.MinutesFrom = timeOf(from)
+	}
+	return rollup.NewPlan(q), err
+}
+
+// ranges selects the rows of a plan.
+func ranges(p rollup.Plan) string {
+	var b strings.Builder
+	for i, r := range p.Ranges {
+		if i > 0 {
+			b.WriteString(" OR ")
+		}
+		fmt.Fprintf(&b, "(tbl = %d AND bucket >= %d AND bucket < %d)", r.Table, r.From, r.To)
+	}
+	return "(" + b.String() + ")"
+}
+
+// within selects the traces that were created in the window of a plan.
+func within(p rollup.Plan) string {
+	return fmt.Sprintf("created >= %d AND created < %d", nanos(p.From), nanos(p.To))
+}
+
+// Stats sums up the traces of a window.
+func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats, err error) {
+	by, ok := dimensions[q.GroupBy]
+	if !ok {
+		return out, store.FieldError(store.Invalid, "unknown dimension", "groupBy", "must be agent, model or environment")
+	}
+	groups := map[string]*rollup.Sum{}
+	err = t.on(ctx, func(sh *shard) error {
+		p, err := t.plan(ctx, sh, rollup.Question{From: q.From, To: q.To, By: by, OneAgent: q.AgentID != ""})
+		out = store.Stats{From: p.From, To: p.To, Groups: []store.StatsGroup{}}
+		if err != nil || len(p.Ranges) == 0 {
+			return err
+		}
+		return t.sum(ctx, sh, p, by, q.AgentID, groups)
+	})
+	if err != nil {
+		return out, err
+	}
+	var all rollup.Sum
+	var ids []string
+	for word, sum := range groups {
+		all.Merge(sum)
+		if by != rollup.None {
+			g := groupOf(by, word)
+			g.Totals = totals(sum)
+			out.Groups = append(out.Groups, g)
+			if g.AgentID != "" {
+				ids = append(ids, g.AgentID)
+			}
+		}
+	}
+	out.Summary = totals(&all)
+	if len(ids) > 0 {
+		names, err := t.s.opts.Agents(t.id).AgentNames(ctx, ids)
+		if err != nil {
+			return out, err
+		}
+		for i := range out.Groups {
+			if name, ok := names[out.Groups[i].AgentID]; ok {
+				out.Groups[i].AgentName = name
+			}
+		}
+	}
+	sortGroups(out.Groups)
+	return out, nil
+}
+
+// sum adds up a window by the words of a dimension: merged rows, and what came since.
+func (t *tenant) sum(ctx context.Context, sh *shard, p rollup.Plan, by rollup.Dimension, agent string, groups map[string]*rollup.Sum) error {
+	of := func(word string) *rollup.Sum {
+		s := groups[word]
+		if s == nil {
+			s = new(rollup.Sum)
+			groups[word] = s
+		}
+		return s
+	}
+	g, err := t.newestGeneration(ctx, sh)
+	if err != nil {
+		return err
+	}
+	column, expression := "''", "''"
+	switch by {
+	case rollup.Agent:
+		column, expression = "agent", agentSQL
+	case rollup.Model:
+		column, expression = "model", modelSQL
+	case rollup.Environment:
+		column, expression = "env", "env"
+	}
+	merged, unmerged := "", ""
+	if agent != "" {
+		merged, unmerged = " AND agent = "+quote(agentWord(agent, "")), " AND agent = "+quote(agent)
+	}
+	var word string
+	if days, some := g.rows(dayOfTime(p.From), dayOfTime(p.To)); some {
+		var data string
+		err := sh.rows(ctx, fmt.Sprintf("SELECT %s, data FROM rollups WHERE tenant = %s AND %s AND %s%s", column, quote(t.id), ranges(p), days, merged),
+			[]any{&word, &data}, func() error { return of(word).Add([]byte(data), true) })
+		if err != nil {
+			return err
+		}
+	}
+	var row sums
+	var data []byte
+	return sh.rows(ctx, fmt.Sprintf("SELECT %s AS word, %s FROM %s WHERE seq > %d AND %s GROUP BY word, bin", expression, sumsSQL,
+		t.unmerged(&g, math.MaxInt64, unmerged), g.seq, within(p)), append([]any{&word}, row.list()...), func() error {
+		partial := row.partial()
+		data = partial.Append(data[:0])
+		return of(word).Add(data, true)
+	})
+}
+
+// groupOf is the group of a word.
+func groupOf(by rollup.Dimension, word string) (g store.StatsGroup) {
+	switch by {
+	case rollup.Agent:
+		if name, ok := strings.CutPrefix(word, "n"); ok {
+			g.AgentName = name
+		} else {
+			g.AgentID = strings.TrimPrefix(word, "i")
+		}
+	case rollup.Model:
+		g.ModelProvider, g.ModelName, _ = strings.Cut(word, "\x00")
+	default:
+		g.Environment = word
+	}
+	return g
+}
+
+func sortGroups(list []store.StatsGroup) {
+	slices.SortFunc(list, func(a, b store.StatsGroup) int {
+		return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(b.Traces, a.Traces),
+			strings.Compare(a.AgentName, b.AgentName), strings.Compare(a.AgentID, b.AgentID),
+			strings.Compare(a.ModelProvider, b.ModelProvider), strings.Compare(a.ModelName, b.ModelName),
+			strings.Compare(a.Environment, b.Environment))
+	})
+}
+
+func totals(s *rollup.Sum) store.Totals {
+	return store.Totals{
+		Traces: s.Traces, Errors: s.Errors, Blocked: s.Blocked,
+		InputTokens: s.InputTokens, OutputTokens: s.OutputTokens,
+		Cost: store.NanoUSD(s.Cost), DurationSum: time.Duration(s.Duration),
+		P50: s.Quantile(0.50), P95: s.Quantile(0.95), P99: s.Quantile(0.99),
+		P99Low: s.QuantileLow(0.99),
+	}
+}
+
+// Spend is the cost of agents' traces in windows, of each trace once.
+func (t *tenant) Spend(ctx context.Context, q []store.SpendQuery) (spent []store.NanoUSD, err error) {
+	err = t.on(ctx, func(sh *shard) error {
+		spent = make([]store.NanoUSD, len(q))
+		if len(q) == 0 {
+			return nil
+		}
+		g, err := t.newestGeneration(ctx, sh)
+		if err != nil {
+			return err
+		}
+		type window struct{ from, to time.Time }
+		windows := map[window][]int{} // budgets of a period ask about the same time
+		var agents []string
+		for i := range q {
+			if q[i].AgentID != "" {
+				w := window{q[i].From, q[i].To}
+				windows[w] = append(windows[w], i)
+				agents = append(agents, q[i].AgentID)
+			}
+		}
+		if len(agents) == 0 {
+			return nil
+		}
+		type minute struct {
+			agent string
+			at    uint32
+		}
+		recent := map[minute]int64{}
+		var m minute
+		var cost int64
+		err = sh.rows(ctx, fmt.Sprintf("SELECT agent, %s AS minute, sum(cost) FROM %s WHERE seq > %d GROUP BY agent, minute", minuteSQL,
+			t.unmerged(&g, math.MaxInt64, " AND agent IN ("+quoted(agents)+")"), g.seq), []any{&m.agent, &m.at, &cost}, func() error {
+			recent[m] = cost
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for w, asked := range windows {
+			p, err := t.plan(ctx, sh, rollup.Question{From: w.from, To: w.to, OneAgent: true})
+			if err != nil {
+				return err
+			}
+			byAgent := map[string]int64{}
+			for m, cost := range recent {
+				if at := rollup.ByMinute.Start(m.at); !at.Before(p.From) && at.Before(p.To) {
+					byAgent[m.agent] = addCap(byAgent[m.agent], cost)
+				}
+			}
+			if err := t.mergedCost(ctx, sh, &g, p, q, asked, byAgent); err != nil {
+				return err
+			}
+			for _, i := range asked {
+				spent[i] = store.NanoUSD(byAgent[q[i].AgentID])
+			}
+		}
+		return nil
+	})
+	return spent, err
+}
+
+// mergedCost adds what merged rows say that agents have spent.
+func (t *tenant) mergedCost(ctx context.Context, sh *shard, g *generation, p rollup.Plan, q []store.SpendQuery, asked []int, byAgent map[string]int64) error {
+	days, some := g.rows(dayOfTime(p.From), dayOfTime(p.To))
+	if !some || len(p.Ranges) == 0 {
+		return nil
+	}
+	words := make([]string, 0, len(asked))
+	for _, i := range asked {
+		words = append(words, agentWord(q[i].AgentID, ""))
+	}
+	var word string
+	var cost int64
+	return sh.rows(ctx, fmt.Sprintf("SELECT agent, sum(cost) FROM rollups WHERE tenant = %s AND %s AND %s AND agent IN (%s) GROUP BY agent",
+		quote(t.id), ranges(p), days, quoted(words)), []any{&word, &cost}, func() error {
+		id := strings.TrimPrefix(word, "i")
+		byAgent[id] = addCap(byAgent[id], cost)
+		return nil
+	})
+}
+
+// addCap adds what is never negative and stays at the largest value.
+func addCap(a, b int64) int64 {
+	if s := a + b; s >= a {
+		return s
+	}
+	return math.MaxInt64
+}

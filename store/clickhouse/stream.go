@@ -1,0 +1,298 @@
+package clickhouse
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"svc/store"
+)
+
+// feed is the commits of a tenant whose traces are followed at this process.
+type feed struct {
+	followers int
+	state     [2]int64      // what was last seen of the engine: how many, and the newest
+	changed   chan struct{} // closed and replaced with every newer commit
+}
+
+// followEvery is how often the commits of other processes are looked for.
+const followEvery = 200 * time.Millisecond
+
+// follow begins to look for the commits of a tenant.
+func (s *Store) follow(tenant string) *feed {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.feeds[tenant]
+	if f == nil {
+		f = &feed{changed: make(chan struct{})}
+		s.feeds[tenant] = f
+	}
+	f.followers++
+	return f
+}
+
+func (s *Store) unfollow(tenant string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.feeds[tenant]; f != nil {
+		if f.followers--; f.followers == 0 {
+			delete(s.feeds, tenant)
+		}
+	}
+}
+
+// nextCommit is closed with the next commit.
+func (s *Store) nextCommit(f *feed) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return f.changed
+}
+
+// wake tells those who follow a tenant. s.mu is held.
+func (f *feed) wake() {
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// committed notes traces that this process has written.
+func (s *Store) committed(tenant string, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fresh[tenant] += n
+	if f := s.feeds[tenant]; f != nil {
+		f.wake()
+	}
+}
+
+// pollFollowed looks for the commits of other processes.
+func (s *Store) pollFollowed() {
+	tick := time.NewTicker(followEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.closed:
+			return
+		case <-tick.C:
+			s.poll(s.ended)
+		}
+	}
+}
+
+// poll asks each shard once about all tenants that are followed.
+func (s *Store) poll(ctx context.Context) {
+	s.mu.Lock()
+	followed := make([]string, 0, len(s.feeds))
+	for tenant := range s.feeds {
+		followed = append(followed, tenant)
+	}
+	s.mu.Unlock()
+	byShard := map[*shard][]string{}
+	for _, tenant := range followed {
+		if sh, err := s.home(ctx, tenant); err == nil {
+			byShard[sh] = append(byShard[sh], tenant)
+		}
+	}
+	for sh, tenants := range byShard {
+		var tenant string
+		var n uint64
+		var newest int64
+		// An error is logged where the shard is watched, and asked again.
+		_ = sh.rows(ctx, fmt.Sprintf("SELECT tenant, count(), max(seq) FROM feed WHERE tenant IN (%s) AND seq > %d GROUP BY tenant", quoted(tenants), sh.clock()-2*int64(s.opts.settle)),
+			[]any{&tenant, &n, &newest}, func() error {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				if f := s.feeds[tenant]; f != nil && f.state != [2]int64{int64(n), newest} {
+					f.state = [2]int64{int64(n), newest}
+					f.wake()
+				}
+				return nil
+			})
+	}
+}
+
+const defaultStreamBatch = 256
+
+// stream reads committed traces in the order of commits, from the engine: it holds no
+// queue, and ingest does not know of it.
+type stream struct {
+	t      *tenant
+	feed   *feed
+	opts   store.StreamOptions
+	cursor cursor
+	opened cursor // the newest commits when it was opened
+}
+
+// StreamTraces opens a stream.
+func (t *tenant) StreamTraces(ctx context.Context, opts store.StreamOptions) (store.TraceStream, error) {
+	s := &stream{t: t, opts: opts}
+	if s.opts.Batch <= 0 {
+		s.opts.Batch = defaultStreamBatch
+	}
+	var after cursor
+	if opts.After != "" {
+		var err error
+		if after, err = parseCursor(opts.After); err != nil {
+			return nil, err
+		}
+	}
+	err := t.on(ctx, func(sh *shard) (err error) {
+		s.opened, err = t.newest(ctx, sh)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.cursor = s.opened.clone()
+	if opts.After != "" {
+		s.cursor = after
+		// A place of the future is that of another store: what comes is behind the present.
+		if now := s.opened; after.floor > now.floor+2*int64(t.s.opts.settle) {
+			s.cursor = now.clone()
+		}
+	}
+	s.feed = t.s.follow(t.id)
+	return s, nil
+}
+
+// newest is the place behind everything that is committed.
+func (t *tenant) newest(ctx context.Context, sh *shard) (cursor, error) {
+	c := cursor{floor: max(sh.clock()-int64(t.s.opts.settle), 0), seen: map[uint64]int64{}}
+	var writer uint64
+	var seq int64
+	err := sh.rows(ctx, fmt.Sprintf("SELECT writer, max(seq) FROM feed WHERE tenant = %s AND seq > %d GROUP BY writer", quote(t.id), c.floor),
+		[]any{&writer, &seq}, func() error {
+			c.seen[writer] = seq
+			return nil
+		})
+	return c, err
+}
+
+// Cursor is the place up to which everything has been read.
+func (s *stream) Cursor() store.Cursor { return s.cursor.text() }
+
+// Close ends the stream.
+func (s *stream) Close() {
+	if s.feed != nil {
+		s.t.s.unfollow(s.t.id)
+		s.feed = nil
+	}
+}
+
+// Next waits for traces that match.
+func (s *stream) Next(ctx context.Context) ([]store.TraceEvent, error) {
+	for {
+		// Taken before the read, so that a commit between the two wakes.
+		changed := s.t.s.nextCommit(s.feed)
+		events, more, err := s.read(ctx)
+		if err != nil && !errors.Is(err, store.ErrUnavailable) || len(events) > 0 {
+			return events, err
+		}
+		if more {
+			continue
+		}
+		// While the engine cannot be reached there is nothing new. The poll wakes when it
+		// can be again.
+		select {
+		case <-changed:
+		case <-s.t.s.closed:
+			return nil, store.ErrClosed
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// read returns the next traces that match, and whether there may be more behind what it
+// looked at.
+func (s *stream) read(ctx context.Context) (events []store.TraceEvent, more bool, err error) {
+	c := s.cursor.clone()
+	err = s.t.on(ctx, func(sh *shard) error {
+		if err := s.tooSlow(ctx, sh); err != nil {
+			return err
+		}
+		var list []place
+		var p place
+		err := sh.rows(ctx, fmt.Sprintf("SELECT created, seq, writer, id FROM feed WHERE tenant = %s AND %s ORDER BY seq, writer LIMIT %d", quote(s.t.id), c.behind(), s.opts.Batch),
+			p.list(), func() error {
+				list = append(list, p)
+				return nil
+			})
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		more = len(list) == s.opts.Batch
+		events, err = s.events(ctx, sh, &c, list)
+		return err
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	s.cursor = c
+	return events, more, nil
+}
+
+// events are the traces of commits that match, and moves the cursor behind all.
+func (s *stream) events(ctx context.Context, sh *shard, c *cursor, list []place) (events []store.TraceEvent, err error) {
+	traces := map[place]store.Trace{}
+	for begin := 0; begin < len(list); begin += rowsAtOnce {
+		part, err := s.t.at(ctx, sh, list[begin:min(begin+rowsAtOnce, len(list))])
+		if err != nil {
+			return nil, err
+		}
+		for p, tr := range part {
+			traces[p] = tr
+		}
+	}
+	firsts, err := s.t.firsts(ctx, sh, list)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range list {
+		c.read(p.seq, p.writer, int64(s.t.s.opts.settle))
+		tr, ok := traces[p]
+		if first, known := firsts[p.id]; !ok || !known || first != p || !s.opts.Filter.Match(&tr) {
+			continue // it was removed, is there twice, or is not asked for
+		}
+		events = append(events, store.TraceEvent{Cursor: c.text(), Trace: tr})
+	}
+	return events, nil
+}
+
+// firsts are the rows of traces that count, where a trace is there twice.
+func (t *tenant) firsts(ctx context.Context, sh *shard, list []place) (map[string]place, error) {
+	firsts := make(map[string]place, len(list))
+	for begin := 0; begin < len(list); begin += rowsAtOnce {
+		ids := make([]string, 0, rowsAtOnce)
+		for _, p := range list[begin:min(begin+rowsAtOnce, len(list))] {
+			ids = append(ids, p.id)
+		}
+		var p place
+		err := sh.rows(ctx, fmt.Sprintf("SELECT created, seq, writer, id FROM ids WHERE tenant = %s AND id IN (%s) AND created >= %s", quote(t.id), quoted(ids), horizonOf(t.id)),
+			p.list(), func() error {
+				if first, ok := firsts[p.id]; !ok || p.seq < first.seq || p.seq == first.seq && p.writer < first.writer {
+					firsts[p.id] = p
+				}
+				return nil
+			})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return firsts, nil
+}
+
+// tooSlow ends a stream whose reader is too far behind. What lay behind when it was
+// opened does not count.
+func (s *stream) tooSlow(ctx context.Context, sh *shard) error {
+	if s.opts.MaxLag <= 0 {
+		return nil
+	}
+	var n uint64
+	err := sh.row(ctx, fmt.Sprintf("SELECT count() FROM (SELECT seq FROM feed WHERE tenant = %s AND %s AND %s LIMIT %d)",
+		quote(s.t.id), s.cursor.behind(), s.opened.behind(), s.opts.MaxLag+1), &n)
+	if err == nil && n > uint64(s.opts.MaxLag) {
+		err = store.ErrTooSlow
+	}
+	return err
+}

@@ -1,0 +1,349 @@
+package clickhouse
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"svc/store"
+)
+
+// Lists are read from the newest trace on, window by window, each wider than the one
+// before it: the page of a busy tenant is in the first, and the engine sorts no more
+// than a window.
+const (
+	firstWindow = int64(time.Minute)
+	widening    = 8
+	// skipBySorting is how many traces before a page are read to be skipped; more are
+	// counted, window by window.
+	skipBySorting = 5_000
+	// rowsAtOnce bounds the places of traces that one statement names.
+	rowsAtOnce = 500
+	// countedAtMost is up to how many traces a list is counted exactly.
+	countedAtMost = 10_000
+)
+
+// place is where a trace is.
+type place struct {
+	created, seq int64
+	writer       uint64
+	id           string
+}
+
+func (p *place) list() []any { return []any{&p.created, &p.seq, &p.writer, &p.id} }
+
+// before reports whether a trace is shown before another one, or is that one.
+func (p place) before(o place) bool {
+	switch {
+	case p.created != o.created:
+		return p.created > o.created
+	case p.seq != o.seq:
+		return p.seq > o.seq
+	}
+	return p.writer >= o.writer
+}
+
+// ListTraces returns the traces that pass the filter, newest first, and counts them all.
+func (t *tenant) ListTraces(ctx context.Context, f store.TraceFilter, page store.Page) (list []store.Trace, total int, err error) {
+	err = t.on(ctx, func(sh *shard) error {
+		if list, err = t.list(ctx, sh, &f, page); err != nil {
+			return err
+		}
+		where, from, to := selection(t.id, &f)
+		where.and(between64("created", from, to))
+		where.and("created >= " + horizonOf(t.id))
+		var n uint64
+		err := sh.row(ctx, "SELECT uniqExact(id) FROM traces WHERE "+where.String(), &n)
+		total = int(n)
+		return err
+	})
+	return list, total, err
+}
+
+// ListUncounted is ListTraces without counting further than a few thousand traces.
+func (t *tenant) ListUncounted(ctx context.Context, f store.TraceFilter, page store.Page) (list []store.Trace, total int, atLeast bool, err error) {
+	err = t.on(ctx, func(sh *shard) error {
+		if list, err = t.list(ctx, sh, &f, page); err != nil {
+			return err
+		}
+		total = max(page.Offset, 0) + len(list)
+		if page.After == (store.Place{}) && (page.Limit <= 0 || len(list) < page.Limit) && (len(list) > 0 || page.Offset <= 0) {
+			return nil // the last page
+		}
+		where, from, to := selection(t.id, &f)
+		where.and(between64("created", from, to))
+		where.and("created >= " + horizonOf(t.id))
+		var n uint64
+		err := sh.row(ctx, fmt.Sprintf("SELECT count() FROM (SELECT id FROM traces WHERE %s LIMIT 1 BY id LIMIT %d)", where.String(), countedAtMost+1), &n)
+		atLeast = n > countedAtMost
+		if total = max(total, int(n)); !atLeast && page.After == (store.Place{}) {
+			total = int(n)
+		}
+		return err
+	})
+	return list, total, atLeast, err
+}
+
+// between64 bounds a column.
+func between64(column string, from, to int64) string {
+	return fmt.Sprintf("%s >= %d AND %s <= %d", column, from, column, to)
+}
+
+// list reads a page.
+func (t *tenant) list(ctx context.Context, sh *shard, f *store.TraceFilter, page store.Page) ([]store.Trace, error) {
+	where, from, to := selection(t.id, f)
+	var after *place
+	if page.After != (store.Place{}) {
+		p, err := t.placeOf(ctx, sh, page.After)
+		if err != nil {
+			return nil, err
+		}
+		after, to = &p, min(to, p.created)
+	}
+	places, err := t.places(ctx, sh, where, from, to, after, page)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]store.Trace, 0, len(places))
+	for begin := 0; begin < len(places); begin += rowsAtOnce {
+		part := places[begin:min(begin+rowsAtOnce, len(places))]
+		found, err := t.at(ctx, sh, part)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range part {
+			if tr, ok := found[p]; ok { // otherwise it was removed meanwhile
+				list = append(list, tr)
+			}
+		}
+	}
+	return list, nil
+}
+
+// placeOf is where the trace of a place is. Where it was removed, what is as old was
+// removed with it.
+func (t *tenant) placeOf(ctx context.Context, sh *shard, of store.Place) (place, error) {
+	p := place{created: nanos(of.At), seq: math.MinInt64}
+	var one place
+	err := sh.rows(ctx, fmt.Sprintf("SELECT created, seq, writer, id FROM ids WHERE tenant = %s AND id = %s AND created = %d", quote(t.id), quote(of.ID), p.created),
+		one.list(), func() error {
+			if p.seq == math.MinInt64 || one.before(p) {
+				p = one
+			}
+			return nil
+		})
+	return p, err
+}
+
+// places finds the traces of a page between two times, behind a place.
+func (t *tenant) places(ctx context.Context, sh *shard, where *conditions, from, to int64, after *place, page store.Page) (list []place, err error) {
+	var newest, oldest, horizon int64
+	tenant := quote(t.id)
+	// Of an empty selection both are 0.
+	err = sh.row(ctx, fmt.Sprintf("SELECT max(created), min(created) FROM traces WHERE tenant = %s AND %s", tenant, between64("created", from, to)), &newest, &oldest)
+	if err == nil {
+		err = sh.row(ctx, "SELECT max(created) FROM horizons WHERE tenant = "+tenant, &horizon)
+	}
+	if err != nil || newest == 0 {
+		return nil, err
+	}
+	oldest = max(oldest, from, horizon)
+	skip, limit := max(page.Offset, 0), page.Limit
+	if limit <= 0 {
+		limit = math.MaxInt32
+	}
+	seen := map[string]bool{}
+	for high, width := newest, firstWindow; high >= oldest && len(list) < limit; width *= widening {
+		if width <= 0 || width > math.MaxInt64/widening {
+			width = math.MaxInt64 / widening
+		}
+		low := max(oldest, high-width+1)
+		c := &conditions{}
+		c.and(where.String())
+		c.and(between64("created", low, high))
+		if after != nil && after.created <= high {
+			c.and(fmt.Sprintf("(created < %d OR (created = %d AND (seq < %d OR (seq = %d AND writer < %d))))", after.created, after.created, after.seq, after.seq, after.writer))
+		}
+		if skip > skipBySorting {
+			var n uint64
+			if err := sh.row(ctx, "SELECT uniqExact(id) FROM traces WHERE "+c.String(), &n); err != nil {
+				return nil, err
+			}
+			if uint64(skip) >= n {
+				skip, high = skip-int(n), low-1
+				continue
+			}
+		}
+		var part []place
+		var p place
+		err := sh.rows(ctx, fmt.Sprintf("SELECT created, seq, writer, id FROM traces WHERE %s ORDER BY created DESC, seq DESC, writer DESC LIMIT 1 BY id LIMIT %d, %d",
+			c.String(), skip, limit-len(list)), p.list(), func() error {
+			part = append(part, p)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		if skip > 0 && len(part) == 0 { // all that the window has is skipped
+			var n uint64
+			if err := sh.row(ctx, "SELECT uniqExact(id) FROM traces WHERE "+c.String(), &n); err != nil {
+				return nil, err
+			}
+			skip -= int(min(n, uint64(skip)))
+		} else {
+			skip = 0
+		}
+		if after != nil {
+			if part, err = t.notShown(ctx, sh, part, *after); err != nil {
+				return nil, err
+			}
+		}
+		for _, p := range part {
+			if !seen[p.id] {
+				seen[p.id] = true
+				list = append(list, p)
+			}
+		}
+		high = low - 1
+	}
+	return list, nil
+}
+
+// notShown leaves out traces of which another row was shown before a place.
+func (t *tenant) notShown(ctx context.Context, sh *shard, list []place, after place) ([]place, error) {
+	shown := map[string]bool{}
+	for begin := 0; begin < len(list); begin += rowsAtOnce {
+		ids := make([]string, 0, rowsAtOnce)
+		for _, p := range list[begin:min(begin+rowsAtOnce, len(list))] {
+			ids = append(ids, p.id)
+		}
+		var one place
+		err := sh.rows(ctx, fmt.Sprintf("SELECT created, seq, writer, id FROM ids WHERE tenant = %s AND id IN (%s) AND created >= %d", quote(t.id), quoted(ids), after.created),
+			one.list(), func() error {
+				if one.before(after) {
+					shown[one.id] = true
+				}
+				return nil
+			})
+		if err != nil {
+			return nil, err
+		}
+	}
+	kept := list[:0]
+	for _, p := range list {
+		if !shown[p.id] {
+			kept = append(kept, p)
+		}
+	}
+	return kept, nil
+}
+
+// at reads the traces at places, as lists and streams show them.
+func (t *tenant) at(ctx context.Context, sh *shard, places []place) (map[place]store.Trace, error) {
+	found := make(map[place]store.Trace, len(places))
+	if len(places) == 0 {
+		return found, nil
+	}
+	low, high := places[0].created, places[0].created
+	for _, p := range places {
+		low, high = min(low, p.created), max(high, p.created)
+	}
+	seqs := make([]byte, 0, 20*len(places))
+	for i, p := range places {
+		if i > 0 {
+			seqs = append(seqs, ',')
+		}
+		seqs = fmt.Appendf(seqs, "(%d,%d)", p.created, p.seq)
+	}
+	var r traceRow
+	err := sh.rows(ctx, fmt.Sprintf("SELECT %s FROM traces WHERE tenant = %s AND %s AND (created, seq) IN (%s)", listColumns, quote(t.id), between64("created", low, high), seqs),
+		r.list(), func() error {
+			tr, err := r.trace()
+			found[place{r.created, r.seq, r.writer, tr.ID}] = tr
+			return err
+		})
+	return found, err
+}
+
+// GetTrace returns everything of one trace.
+func (t *tenant) GetTrace(ctx context.Context, id string) (out store.Trace, err error) {
+	err = t.on(ctx, func(sh *shard) error {
+		firsts, err := t.firsts(ctx, sh, []place{{id: id}})
+		if err != nil {
+			return err
+		}
+		first, found := firsts[id]
+		if !found {
+			return store.Missing("trace")
+		}
+		var r traceRow
+		found = false
+		err = sh.rows(ctx, fmt.Sprintf("SELECT %s FROM traces WHERE tenant = %s AND created = %d AND seq = %d AND writer = %d AND id = %s",
+			wholeColumns, quote(t.id), first.created, first.seq, first.writer, quote(id)), r.whole(), func() error {
+			found = true
+			out, err = r.trace()
+			return err
+		})
+		if err == nil && !found {
+			err = store.Missing("trace")
+		}
+		return err
+	})
+	return out, err
+}
+
+// The columns of traceRow.
+const (
+	listColumns = "created, seq, writer, id, agent, agent_name, error, blocked, env, session, provider, model, tool, request, client, rule, reason, error_kind, " +
+		"input, output, cache_read, cache_made, cost, duration, score, pii, fired"
+	wholeColumns = listColumns + ", scores, spans"
+)
+
+// traceRow is a row of traces.
+type traceRow struct {
+	created, seq int64
+	writer       uint64
+	t            store.Trace
+	failed       uint8
+	blocked      uint8
+	cost         int64
+	duration     int64
+	pii          []string
+	fired        string
+	scores       string
+	spans        string
+}
+
+// list are the places for listColumns.
+func (r *traceRow) list() []any {
+	t := &r.t
+	return []any{&r.created, &r.seq, &r.writer, &t.ID, &t.AgentID, &t.AgentName, &r.failed, &r.blocked, &t.Environment, &t.SessionID, &t.ModelProvider, &t.ModelName, &t.ToolName,
+		&t.RequestID, &t.Client, &t.RuleID, &t.Reason, &t.ErrorKind, &t.InputTokens, &t.OutputTokens, &t.CacheReadTokens, &t.CacheCreationTokens,
+		&r.cost, &r.duration, &t.InjectionScore, &r.pii, &r.fired}
+}
+
+// whole are the places for wholeColumns.
+func (r *traceRow) whole() []any { return append(r.list(), &r.scores, &r.spans) }
+
+// trace is the trace of the row.
+func (r *traceRow) trace() (t store.Trace, err error) {
+	t = r.t
+	t.CreatedAt = timeOf(r.created)
+	t.Status, t.Blocked = store.TraceSuccess, r.blocked != 0
+	if r.failed != 0 {
+		t.Status = store.TraceError
+	}
+	t.Cost, t.Duration = store.NanoUSD(r.cost), time.Duration(r.duration)
+	if len(r.pii) > 0 {
+		t.PIIDetected = append([]string(nil), r.pii...)
+	}
+	if t.PoliciesFired, err = listOf[store.PolicyFired](r.fired); err != nil {
+		return t, err
+	}
+	if t.QualityScores, err = listOf[store.QualityScore](r.scores); err != nil {
+		return t, err
+	}
+	t.Spans, err = listOf[store.Span](r.spans)
+	return t, err
+}

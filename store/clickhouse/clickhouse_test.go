@@ -4,13 +4,19 @@ package clickhouse
 
 import (
 	"context"
+	"flag"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
 	"svc/store"
+	"svc/store/bolt"
 	"svc/store/clickhouse/clickhousetest"
 	"svc/store/memory"
+	"svc/store/postgres"
+	"svc/store/postgres/postgrestest"
 	"svc/store/storetest"
 )
 
@@ -70,20 +76,70 @@ func open(t testing.TB, url string, records store.Records, opts Options) *Store 
 	return s
 }
 
-// TestConformance: traces on a real engine keep every promise, beside records in memory.
+// fewChecks lets tests of random calls make few, unless told how many with -rapid.checks:
+// each call is several statements of a real engine.
+func fewChecks(t *testing.T) {
+	t.Helper()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
+	if !given {
+		if err := flag.Set("rapid.checks", "5"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// recordsVariable names the store of the records beside which TestConformance runs: memory,
+// which is the default and the only one whose writes fail when asked to, bolt or postgres.
+const recordsVariable = "SVC_TEST_RECORDS"
+
+// TestConformance: traces on a real engine keep every promise, beside records in
+// another store.
 func TestConformance(t *testing.T) {
+	fewChecks(t)
 	server := clickhousetest.Start(t)
+	database := sync.OnceValue(func() string { return postgrestest.Start(t).Database(t) })
 	storetest.Run(t, func(t *testing.T) storetest.Opened {
 		c, f := newClock(), &faults{}
 		url := server.Database(t)
-		records := memory.Open(memory.Options{Now: c.Now, MaxAutoAgents: maxAuto, Fault: f.ask})
-		opened := func(t testing.TB, r *memory.Store) *Store {
+		traces := func(t testing.TB, r store.Records) store.Traces {
 			return open(t, url, r, Options{Now: c.Now, fault: f.ask, MergeEvery: -1, Timeout: 2 * time.Minute})
 		}
-		return storetest.Opened{Records: records, Traces: opened(t, records), Clock: c, MaxAutoAgents: maxAuto, Fail: f.set,
-			Another: func(t testing.TB) (store.Records, store.Traces) {
+		o := storetest.Opened{Clock: c, MaxAutoAgents: maxAuto}
+		switch kind := os.Getenv(recordsVariable); kind {
+		case "bolt":
+			records, err := bolt.Open(filepath.Join(t.TempDir(), "svc.db"), bolt.Options{Now: c.Now, MaxAutoAgents: maxAuto, NoSync: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = records.Close() })
+			o.Records = records
+		case "postgres":
+			where := postgrestest.Schema(t, database())
+			opened := func(t testing.TB) store.Records {
+				records, err := postgres.Open(context.Background(), where, postgres.Options{Now: c.Now, MaxAutoAgents: maxAuto})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = records.Close() })
+				return records
+			}
+			o.Records = opened(t)
+			o.Another = func(t testing.TB) (store.Records, store.Traces) {
+				r := opened(t)
+				return r, traces(t, r)
+			}
+		case "", "memory":
+			records := memory.Open(memory.Options{Now: c.Now, MaxAutoAgents: maxAuto, Fault: f.ask})
+			o.Records, o.Fail = records, f.set
+			o.Another = func(t testing.TB) (store.Records, store.Traces) {
 				r := records.Another()
-				return r, opened(t, r)
-			}}
+				return r, traces(t, r)
+			}
+		default:
+			t.Fatalf("%s=%s: want memory, bolt or postgres", recordsVariable, kind)
+		}
+		o.Traces = traces(t, o.Records)
+		return o
 	})
 }

@@ -19,7 +19,7 @@ var dimensions = map[store.GroupBy]rollup.Dimension{
 }
 
 // plan is which rows answer a question about a window.
-func (t *tenant) plan(ctx context.Context, sh *shard, q rollup.Question) (rollup.Plan, error) {
+func (t *tenant) plan(ctx context.Context, sh *shard, q rollup.Query) (rollup.Plan, error) {
 	var from int64
 	err := sh.row(ctx, "SELECT max(minutes) FROM horizons WHERE tenant = "+quote(t.id), &from)
 	if from > 0 {
@@ -53,7 +53,7 @@ func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats
 	}
 	groups := map[string]*rollup.Sum{}
 	err = t.on(ctx, func(sh *shard) error {
-		p, err := t.plan(ctx, sh, rollup.Question{From: q.From, To: q.To, By: by, OneAgent: q.AgentID != ""})
+		p, err := t.plan(ctx, sh, rollup.Query{From: q.From, To: q.To, By: by, OneAgent: q.AgentID != ""})
 		out = store.Stats{From: p.From, To: p.To, Groups: []store.StatsGroup{}}
 		if err != nil || len(p.Ranges) == 0 {
 			return err
@@ -214,7 +214,7 @@ func (t *tenant) Spend(ctx context.Context, q []store.SpendQuery) (spent []store
 			return err
 		}
 		for w, asked := range windows {
-			p, err := t.plan(ctx, sh, rollup.Question{From: w.from, To: w.to, OneAgent: true})
+			p, err := t.plan(ctx, sh, rollup.Query{From: w.from, To: w.to, OneAgent: true})
 			if err != nil {
 				return err
 			}

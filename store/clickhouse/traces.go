@@ -141,10 +141,7 @@ func (t *tenant) places(ctx context.Context, sh *shard, where *conditions, from,
 	var newest, oldest, horizon int64
 	tenant := quote(t.id)
 	// Of an empty selection both are 0.
-	err = sh.row(ctx, fmt.Sprintf("SELECT max(created), min(created) FROM traces WHERE tenant = %s AND %s", tenant, between64("created", from, to)), &newest, &oldest)
-	if err == nil {
-		err = sh.row(ctx, "SELECT max(created) FROM horizons WHERE tenant = "+tenant, &horizon)
-	}
+	err = sh.row(ctx, fmt.Sprintf("SELECT max(created), min(created), toInt64(%s) FROM traces WHERE tenant = %s AND %s", horizonOf(t.id), tenant, between64("created", from, to)), &newest, &oldest, &horizon)
 	if err != nil || newest == 0 {
 		return nil, err
 	}

@@ -158,7 +158,7 @@ func (r *traceRows) add(tenant string, seq int64, writer uint64, again int64, tr
 	r.tenant, r.created, r.seq, r.writer = append(r.tenant, tenant), append(r.created, created), append(r.seq, seq), append(r.writer, writer)
 	r.id, r.again = append(r.id, tr.ID), append(r.again, again)
 	r.agent, r.agentName = append(r.agent, tr.AgentID), append(r.agentName, tr.AgentName)
-	r.failed, r.blocked = append(r.failed, flag(tr.Status == store.TraceError)), append(r.blocked, flag(tr.Blocked))
+	r.failed, r.blocked = append(r.failed, bit(tr.Status == store.TraceError)), append(r.blocked, bit(tr.Blocked))
 	r.env, r.session = append(r.env, tr.Environment), append(r.session, tr.SessionID)
 	r.provider, r.model, r.tool = append(r.provider, tr.ModelProvider), append(r.model, tr.ModelName), append(r.tool, tr.ToolName)
 	r.request, r.client = append(r.request, tr.RequestID), append(r.client, tr.Client)
@@ -174,7 +174,7 @@ func (r *traceRows) add(tenant string, seq int64, writer uint64, again int64, tr
 	return nil
 }
 
-func flag(b bool) uint8 {
+func bit(b bool) uint8 {
 	if b {
 		return 1
 	}

@@ -156,12 +156,15 @@ func (sh *shard) probe(ctx context.Context) error {
 	return nil
 }
 
-// bounded gives a statement its settings and its time.
-func (sh *shard) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+// bounded gives a statement its settings and its time. The driver gives the deadline of
+// a context to the connection, which would then fail shortly before the context has ended
+// and look like one that was lost: of the caller it hears that it has given up, alone.
+func (sh *shard) bounded(asked context.Context) (context.Context, context.CancelFunc) {
 	limit := sh.s.opts.Timeout
-	ctx, cancel := context.WithTimeout(ctx, limit+answerTime)
-	stop := context.AfterFunc(sh.s.ended, cancel)
-	return driver.Context(ctx, driver.WithSettings(sh.dialect.settings(limit))), func() { stop(); cancel() }
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(asked), limit+answerTime)
+	given := context.AfterFunc(asked, cancel)
+	closed := context.AfterFunc(sh.s.ended, cancel)
+	return driver.Context(ctx, driver.WithSettings(sh.dialect.settings(limit))), func() { given(); closed(); cancel() }
 }
 
 // do runs a statement of this shard, where it can be reached.

@@ -21,7 +21,7 @@ import (
 var (
 	sharedFields = []string{
 		"RequestID", "TraceID", "Upstream", "Principal", "PrincipalKind", "KeyID", "OAuthClientName",
-		"ClientIP", "Agent", "Environment", "Session", "Dialect",
+		"ClientName", "ClientVersion", "ClientIP", "Agent", "Environment", "Session", "Dialect",
 	}
 	ownFields = []string{
 		"Seq", "Time", "Kind", "Action", "RuleID", "ErrorKind", "RPC", "Method", "Tool", "UpstreamTool", "ToolChanged", "UpstreamDialect", "Direction", "ResultType",

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"svc/gateway/audit"
@@ -111,7 +112,8 @@ func auditEvent(r *audit.Record, in api.TraceInput) tui.Event {
 	note("HTTP status", strconv.Itoa(r.Status))
 	note("Upstream", r.Upstream)
 	note("Caller", r.Principal)
-	note("Client", cmp.Or(r.OAuthClientName, r.KeyID))
+	note("Client", strings.TrimSpace(r.ClientName+" "+r.ClientVersion))
+	note("Credential", cmp.Or(r.OAuthClientName, r.KeyID))
 	note("Address", r.ClientIP)
 	note("Dialect", r.Dialect)
 	note("Bytes in", strconv.FormatInt(r.BytesIn, 10))

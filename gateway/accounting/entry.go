@@ -138,7 +138,7 @@ func (e *Entry) Fill(r *audit.Record, m *mcp.Message, up *transport.Upstream) {
 		r.Upstream = up.Name
 	}
 	r.Principal, r.PrincipalKind, r.KeyID = e.Who.Value, e.Who.Kind.String(), e.Who.KeyID
-	r.OAuthClientName, r.ClientIP = e.Record.OAuthClientName, e.Address
+	r.OAuthClientName, r.ClientIP, r.ClientName, r.ClientVersion = e.Record.OAuthClientName, e.Address, e.Session.ClientInfo.Name, e.Session.ClientInfo.Version
 	if cp := e.ControlPlane; len(cp.URL) > 0 {
 		r.Agent, r.Environment = cp.AgentOf(e.Who.Value), cp.Environment
 	}

@@ -101,7 +101,7 @@ func (e *Entry) count(provider time.Duration) {
 	r := &e.Record
 	asked := e.Asked.Request + e.Asked.Answer
 	e.Books.Metrics.Observe(&telemetry.Request{
-		Action: r.Action, Rule: r.RuleID, Upstream: r.Upstream, Status: r.Status, Stream: e.Began,
+		Action: r.Action, Rule: r.RuleID, Upstream: r.Upstream, Status: r.Status, Stream: e.Began, Client: r.ClientName, Identified: e.Who.Key != nil || e.Who.Token != nil,
 		Gateway: max(0, r.Duration-provider-asked), UpstreamTime: provider,
 	})
 	for _, o := range r.Observed {
@@ -119,7 +119,7 @@ func (e *Entry) span(end time.Time, provider time.Duration) {
 		Trace: e.place.Trace, Start: e.Start, End: end,
 		HTTPMethod: e.HTTP.Method, Method: r.Method, Tool: r.Tool, Version: e.Dialect.Version, Status: r.Status,
 		ErrorType: ErrorType(r), Decision: Decision(r), RuleID: r.RuleID, Upstream: r.Upstream, RequestID: r.RequestID, Reason: refusal.ReasonOf(r.Action, r.ErrorKind),
-		Principal: r.Principal, OAuthClientName: r.OAuthClientName, TaskHandle: r.TaskHandle,
+		Principal: r.Principal, OAuthClientName: r.OAuthClientName, ClientName: r.ClientName, ClientVersion: r.ClientVersion, TaskHandle: r.TaskHandle,
 		GuardrailName: r.GuardrailName, GuardrailVerdict: r.GuardrailVerdict, GuardrailLatency: r.GuardrailLatency,
 	}
 	// By the monotonic clock, so that no stage stands beyond its request.

@@ -109,6 +109,8 @@ func (d *decoder) member(name string, r *Record, cp *Checkpoint) error {
 		return d.unsigned(&cp.Adopted)
 	case "last_checkpoint":
 		return d.unsigned(&cp.Last)
+	case "client":
+		return d.client(r)
 	case "guardrail_latency_ms":
 		return d.millis(&r.GuardrailLatency)
 	case "injection_score":
@@ -197,6 +199,20 @@ func stringField(name string, r *Record, cp *Checkpoint) *string {
 		return &cp.Sig
 	}
 	return nil
+}
+
+func (d *decoder) client(r *Record) error {
+	return d.object(func(name string) (err error) {
+		switch name {
+		case "name":
+			r.ClientName, err = d.str()
+		case "version":
+			r.ClientVersion, err = d.str()
+		default:
+			err = d.skip(0)
+		}
+		return err
+	})
 }
 
 func (d *decoder) span(r *Record) error {

@@ -56,6 +56,13 @@ func (r *Record) appendBody(b []byte) []byte {
 	b = text(b, `,"principal_kind":`, r.PrincipalKind)
 	b = text(b, `,"key_id":`, r.KeyID)
 	b = text(b, `,"oauth_client_name":`, r.OAuthClientName)
+	if r.ClientName != "" || r.ClientVersion != "" {
+		b = append(b, `,"client":{"name":`...)
+		b = appendString(b, r.ClientName, maxItem)
+		b = append(b, `,"version":`...)
+		b = appendString(b, r.ClientVersion, maxItem)
+		b = append(b, '}')
+	}
 	b = text(b, `,"client_ip":`, r.ClientIP)
 	b = text(b, `,"agent":`, r.Agent)
 	b = text(b, `,"environment":`, r.Environment)

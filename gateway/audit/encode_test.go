@@ -26,7 +26,7 @@ func full() *Record {
 		RequestID: "id", TraceID: "4bf92f3577b34da6a3ce929d0e0e4736", Action: "strip_app", RuleID: "r", ErrorKind: "sse_truncated",
 		RPC: RPCNotification, Method: "notifications/progress", Tool: "tool", UpstreamTool: "own", Direction: "server_to_client",
 		ResultType: "input_required", IsError: true, Upstream: "up", Principal: "alice", PrincipalKind: "oauth",
-		KeyID: "ci", OAuthClientName: "Client", ClientIP: "::1", Agent: "agent", Environment: "prod", Session: "s",
+		KeyID: "ci", OAuthClientName: "Client", ClientName: "claude-code", ClientVersion: "2.1", ClientIP: "::1", Agent: "agent", Environment: "prod", Session: "s",
 		Dialect: "2026-07-28", Status: 200, Duration: 1234567 * time.Microsecond, BytesIn: 1, BytesOut: math.MaxInt64, Frames: 3,
 		GuardrailName: "g", GuardrailVerdict: "pass", GuardrailLatency: 5 * time.Millisecond, StripApplied: true, Stripped: 2, ReplacedSurrogates: 3,
 		TaskHandle: "t", SubscriptionID: "sub", Spans: []Span{{"policy_eval", time.Millisecond}, {"provider", 0}},
@@ -40,7 +40,7 @@ func TestLineHasEveryFieldByItsName(t *testing.T) {
 		`"trace_id":"4bf92f3577b34da6a3ce929d0e0e4736","action":"strip_app","rule_id":"r","error_kind":"sse_truncated",` +
 		`"rpc":"notification","method":"notifications/progress","tool":"tool","upstream_tool":"own","direction":"server_to_client",` +
 		`"result_type":"input_required","is_error":true,"upstream":"up","principal":"alice","principal_kind":"oauth",` +
-		`"key_id":"ci","oauth_client_name":"Client","client_ip":"::1","agent":"agent","environment":"prod","session":"s",` +
+		`"key_id":"ci","oauth_client_name":"Client","client":{"name":"claude-code","version":"2.1"},"client_ip":"::1","agent":"agent","environment":"prod","session":"s",` +
 		`"dialect":"2026-07-28","status":200,"duration_ms":1234.567,"bytes_in":1,"bytes_out":9223372036854775807,"frames":3,` +
 		`"guardrail_name":"g","guardrail_verdict":"pass","guardrail_latency_ms":5.000,"stripped":2,"replaced_surrogates":3,"task_handle":"t",` +
 		`"subscription_id":"sub","spans":[{"stage":"policy_eval","duration_ms":1.000},{"stage":"provider","duration_ms":0.000}],` +

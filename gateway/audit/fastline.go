@@ -8,7 +8,7 @@ import "bytes"
 // once and copies nothing.
 type FastLine struct {
 	Time, Kind, RequestID, Action, RuleID, ErrorKind, RPC, Method, Tool []byte
-	Principal                                                           []byte
+	Principal, ClientName, ClientVersion                                []byte
 	Agent, Environment, Session, Status, Duration, InjectionScore       []byte
 	IsError                                                             bool
 
@@ -50,7 +50,9 @@ func (g *FastLine) Read(line []byte) bool {
 				return false
 			}
 		case '{':
-			return false
+			if string(name) != "client" || !g.client(&in) {
+				return false
+			}
 		default:
 			g.scalar(name, in.scalar())
 		}
@@ -133,6 +135,18 @@ func (g *FastLine) spans(in *cursor) bool {
 			return false
 		}
 	}
+}
+
+// client parses the name and the version of the client.
+func (g *FastLine) client(in *cursor) (ok bool) {
+	if !in.skip(`{"name":`) {
+		return false
+	}
+	if g.ClientName, ok = in.text(); !ok || !in.skip(`,"version":`) {
+		return false
+	}
+	g.ClientVersion, ok = in.text()
+	return ok && in.take('}')
 }
 
 // cursor scans a line that contains no escapes.

@@ -83,6 +83,9 @@ type Record struct {
 	KeyID string
 	// OAuthClientName is the client_name of the client metadata document.
 	OAuthClientName string
+	// ClientName and ClientVersion are what the client calls itself (clientInfo); they are
+	// not verified.
+	ClientName, ClientVersion string
 	// ClientIP is the address of the client.
 	ClientIP string
 	// Agent is the agent that the request counts for.

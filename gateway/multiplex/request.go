@@ -30,6 +30,9 @@ type Request struct {
 
 	Handle session.Handle
 	Joined bool // the request has a session, which is that of Handle
+	// ClientInfo is what the client calls itself, in the message or when it opened the
+	// session. Join sets it.
+	ClientInfo mcp.ClientInfo
 	// There is the session at the upstream of the request.
 	There mcp.Session
 	// Unknown says how a message is acknowledged that refers to something that was
@@ -46,6 +49,7 @@ type Request struct {
 // for this caller is answered like one that never was. The revision without sessions
 // ignores a handle.
 func (r *Request) Join(ctx context.Context) *refusal.Refusal {
+	r.ClientInfo = mcp.ClientOf(r.Message)
 	text, ok := headers.Single(r.Header, mcp.HeaderSession)
 	if !ok {
 		return &refusal.Header
@@ -58,6 +62,9 @@ func (r *Request) Join(ctx context.Context) *refusal.Refusal {
 		return &refusal.Session
 	}
 	r.Handle, r.Joined = handle, true
+	if r.ClientInfo == (mcp.ClientInfo{}) {
+		r.ClientInfo = handle.Client
+	}
 	return nil
 }
 
@@ -83,7 +90,7 @@ func (r *Request) Issue(ctx context.Context, sid string, up *transport.Upstream)
 	case sid == "" && !r.Sessions.Several():
 		return ""
 	}
-	handle := session.Handle{ID: session.NewID(), Owner: r.owner(), Upstream: sid}
+	handle := session.Handle{ID: session.NewID(), Owner: r.owner(), Upstream: sid, Client: r.ClientInfo}
 	text, err := r.Sessions.opts.Sealer.Seal(handle)
 	if err != nil {
 		r.Sessions.opts.Logger.Warn("upstream session id is too long to carry", "upstream", up.Name, "error", err)

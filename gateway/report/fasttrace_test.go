@@ -79,6 +79,7 @@ func recordsOf(t *rapid.T) *audit.Record {
 		},
 		func() { rec.StripApplied, rec.Stripped = true, rapid.IntRange(0, 3).Draw(t, "stripped") },
 		func() { rec.Spans = nil },
+		func() { rec.ClientName, rec.ClientVersion = name.Draw(t, "client"), name.Draw(t, "client version") },
 		func() {
 			for range rapid.IntRange(1, 9).Draw(t, "spans") {
 				rec.Spans = append(rec.Spans, audit.Span{Stage: name.Draw(t, "stage"), Duration: duration.Draw(t, "span")})

@@ -15,6 +15,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+
+	"svc/gateway/mcp"
 )
 
 // KeySize is the length of a sealing key in bytes.
@@ -31,8 +33,12 @@ const maxHandle = 2 << 10
 // session is answered exactly like one that never was.
 var ErrUnknown = errors.New("unknown session")
 
-// version leads the sealed bytes, so that the layout can change.
-const version = 1
+// The first of the sealed bytes is the layout: with versionClient the name and the version
+// of the client stand before the session id of the upstream, each behind its length.
+const (
+	versionPlain  = 1
+	versionClient = 2
+)
 
 // Owner is the digest of the principal that opened a session.
 type Owner [16]byte
@@ -75,6 +81,9 @@ type Handle struct {
 	// Upstream is the session id that the default upstream made; empty where
 	// it made none.
 	Upstream string
+	// Client is what the client called itself when it opened the session. It is in the
+	// handle so that every replica knows it, also after a restart.
+	Client mcp.ClientInfo
 }
 
 // Sealer makes and opens handles with AES-256-GCM. It is safe for concurrent
@@ -106,35 +115,67 @@ func (s *Sealer) Seal(h Handle) (string, error) {
 	if len(h.Upstream) > MaxUpstreamID {
 		return "", fmt.Errorf("upstream session id of %d bytes is over the limit of %d", len(h.Upstream), MaxUpstreamID)
 	}
-	plain := make([]byte, 0, 1+len(h.ID)+len(h.Owner)+len(h.Upstream))
-	plain = append(plain, version)
+	name, version := h.Client.Name, h.Client.Version
+	if len(name) > mcp.MaxClientName || len(version) > mcp.MaxClientVersion {
+		return "", fmt.Errorf("client name of %d bytes or version of %d is over the limit", len(name), len(version))
+	}
+	plain := make([]byte, 0, 3+len(h.ID)+len(h.Owner)+len(name)+len(version)+len(h.Upstream))
+	plain = append(plain, versionPlain)
 	plain = append(plain, h.ID[:]...)
 	plain = append(plain, h.Owner[:]...)
+	if h.Client != (mcp.ClientInfo{}) {
+		plain[0] = versionClient
+		plain = append(plain, byte(len(name)), byte(len(version)))
+		plain = append(append(plain, name...), version...)
+	}
 	plain = append(plain, h.Upstream...)
 	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, plain, nil)), nil
 }
 
 // Open reads a handle that Seal made for owner. Every other text is
 // ErrUnknown.
-func (s *Sealer) Open(text string, owner Owner) (Handle, error) {
+func (s *Sealer) Open(handle string, owner Owner) (Handle, error) {
 	var h Handle
-	if len(text) > maxHandle {
+	if len(handle) > maxHandle {
 		return h, ErrUnknown
 	}
-	sealed, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	sealed, err := base64.RawURLEncoding.Strict().DecodeString(handle)
 	if err != nil {
 		return h, ErrUnknown
 	}
 	plain, err := s.aead.Open(nil, nil, sealed, nil)
-	if err != nil || len(plain) < 1+len(h.ID)+len(h.Owner) || plain[0] != version {
+	if err != nil || len(plain) < 1+len(h.ID)+len(h.Owner) {
 		return h, ErrUnknown
 	}
 	rest := plain[1:]
 	rest = rest[copy(h.ID[:], rest):]
 	rest = rest[copy(h.Owner[:], rest):]
-	h.Upstream = string(rest)
+	text := string(rest) // all strings of the handle are parts of it
+	switch plain[0] {
+	case versionPlain:
+	case versionClient:
+		var ok bool
+		if h.Client, text, ok = cutClient(text); !ok {
+			return Handle{}, ErrUnknown
+		}
+	default:
+		return Handle{}, ErrUnknown
+	}
+	h.Upstream = text
 	if h.Owner != owner {
 		return Handle{}, ErrUnknown
 	}
 	return h, nil
+}
+
+// cutClient reads the client at the beginning of a text, and returns what follows.
+func cutClient(text string) (c mcp.ClientInfo, rest string, ok bool) {
+	if len(text) < 2 {
+		return c, "", false
+	}
+	name, version := int(text[0]), int(text[1])
+	if text = text[2:]; len(text) < name+version {
+		return c, "", false
+	}
+	return mcp.ClientInfo{Name: text[:name], Version: text[name : name+version]}, text[name+version:], true
 }

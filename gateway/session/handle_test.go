@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"svc/gateway/mcp"
 )
 
 func newSealer(t testing.TB, fill byte) *Sealer {
@@ -20,23 +22,35 @@ func TestHandleRoundTrip(t *testing.T) {
 	s := newSealer(t, 1)
 	alice := OwnerOf("key", "", "alice")
 	for _, upstream := range []string{"", "4fd0", strings.Repeat("x", MaxUpstreamID)} {
-		want := Handle{ID: NewID(), Owner: alice, Upstream: upstream}
-		text, err := s.Seal(want)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, c := range []byte(text) {
-			if c < 0x21 || c > 0x7e {
-				t.Fatalf("handle holds byte %#x: not visible ASCII", c)
-			}
-		}
-		got, err := s.Open(text, alice)
-		if err != nil || got != want {
-			t.Errorf("got %+v, %v, want %+v", got, err, want)
+		for _, client := range []mcp.ClientInfo{{}, {Name: "claude-code", Version: "2.1.331"}, {Name: "x"}, {Version: "1"}, {Name: strings.Repeat("n", mcp.MaxClientName), Version: strings.Repeat("v", mcp.MaxClientVersion)}} {
+			roundTrip(t, s, Handle{ID: NewID(), Owner: alice, Upstream: upstream, Client: client})
 		}
 	}
-	if _, err := s.Seal(Handle{Upstream: strings.Repeat("x", MaxUpstreamID+1)}); err == nil {
-		t.Error("an oversize upstream session id was sealed")
+	for _, tooLong := range []Handle{
+		{Upstream: strings.Repeat("x", MaxUpstreamID+1)},
+		{Client: mcp.ClientInfo{Name: strings.Repeat("x", mcp.MaxClientName+1)}},
+		{Client: mcp.ClientInfo{Version: strings.Repeat("x", mcp.MaxClientVersion+1)}},
+	} {
+		if _, err := s.Seal(tooLong); err == nil {
+			t.Errorf("what is too long was sealed: %.80v", tooLong)
+		}
+	}
+}
+
+func roundTrip(t *testing.T, s *Sealer, want Handle) {
+	t.Helper()
+	text, err := s.Seal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []byte(text) {
+		if c < 0x21 || c > 0x7e {
+			t.Fatalf("handle holds byte %#x: not visible ASCII", c)
+		}
+	}
+	got, err := s.Open(text, want.Owner)
+	if err != nil || got != want {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 }
 

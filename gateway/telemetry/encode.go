@@ -126,6 +126,8 @@ func appendRequest(dst []byte, s *Span) []byte {
 	dst = appendText(dst, "mcp.upstream", s.Upstream)
 	dst = appendText(dst, "mcp.principal", s.Principal)
 	dst = appendText(dst, "mcp.auth.oauth_client_name", s.OAuthClientName)
+	dst = appendText(dst, "mcp.client.name", s.ClientName)
+	dst = appendText(dst, "mcp.client.version", s.ClientVersion)
 	dst = appendText(dst, "mcp.task.handle", s.TaskHandle)
 	if s.GuardrailName != "" {
 		dst = appendText(dst, "mcp.guardrail.name", s.GuardrailName)

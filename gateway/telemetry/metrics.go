@@ -15,7 +15,8 @@ import (
 )
 
 // Request is one finished request for the metrics. Rule and Upstream are names of the
-// configuration, never text of a message, so that the label sets are bounded.
+// configuration, never text of a message, so that the label sets are bounded; the names of clients are bounded
+// by their number.
 type Request struct {
 	// Action is the decision, as in audit lines.
 	Action string
@@ -25,6 +26,10 @@ type Request struct {
 	Upstream string
 	// Status is the HTTP status of the response.
 	Status int
+	// Client is what the client calls itself; it counts where Identified says that its
+	// caller presented a good key or token.
+	Client     string
+	Identified bool
 	// Stream is set for event streams. The client decides how long a stream lasts, so
 	// that streams are not part of the latencies.
 	Stream bool
@@ -45,6 +50,7 @@ type Metrics struct {
 	reloaded  prometheus.Gauge
 	observed  *prometheus.CounterVec
 	fired     *prometheus.CounterVec
+	clients   clients
 
 	// series maps label values to their counters, so that counting takes no lock.
 	series atomic.Pointer[map[seriesKey]series]
@@ -93,6 +99,8 @@ func NewMetrics(version string, state func() State) *Metrics {
 	}
 	m.observed, m.fired = newJudgementCounters()
 	m.registry.MustRegister(m.observed, m.fired)
+	m.clients.requests = newClientCounter()
+	m.registry.MustRegister(m.clients.requests)
 	m.reloaded.Set(1)
 	m.reloads.WithLabelValues("ok")
 	m.reloads.WithLabelValues("failed")
@@ -111,6 +119,9 @@ func NewMetrics(version string, state func() State) *Metrics {
 func (m *Metrics) Observe(r *Request) {
 	s := m.of(seriesKey{r.Action, r.Rule, r.Upstream, knownStatus(r.Status)})
 	s.requests.Inc()
+	if r.Identified && r.Client != "" {
+		m.clients.count(r.Client, r.Action)
+	}
 	if !r.Stream {
 		m.gateway.Observe(r.Gateway.Seconds())
 		if r.UpstreamTime > 0 && s.upstream != nil {

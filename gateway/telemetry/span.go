@@ -55,6 +55,9 @@ type Span struct {
 	Principal string
 	// OAuthClientName is mcp.auth.oauth_client_name.
 	OAuthClientName string
+	// ClientName and ClientVersion are mcp.client.name and mcp.client.version: what the
+	// client calls itself.
+	ClientName, ClientVersion string
 	// TaskHandle is mcp.task.handle.
 	TaskHandle string
 
@@ -78,7 +81,7 @@ func (s *Span) AddStage(st Stage) {
 
 // bound truncates the texts that are arbitrary input.
 func (s *Span) bound() {
-	for _, t := range [...]*string{&s.Method, &s.Tool, &s.Version, &s.Principal, &s.OAuthClientName, &s.TaskHandle} {
+	for _, t := range [...]*string{&s.Method, &s.Tool, &s.Version, &s.Principal, &s.OAuthClientName, &s.ClientName, &s.ClientVersion, &s.TaskHandle} {
 		*t = bounded(*t)
 	}
 }

@@ -146,7 +146,7 @@ func TestSpanAttributesOfTheSpecification(t *testing.T) {
 			s := Span{
 				Trace: tr.Begin(parent), Start: begun, End: begun.Add(time.Second), HTTPMethod: "POST", Method: "tools/call",
 				Tool: "search", Version: "2026-07-28", Status: 403, ErrorType: "policy_denied", Decision: "guardrail", RuleID: "r",
-				Upstream: "main", Principal: "alice", OAuthClientName: "Planner", TaskHandle: "t1",
+				Upstream: "main", Principal: "alice", OAuthClientName: "Planner", ClientName: "claude-code", ClientVersion: "2.1", TaskHandle: "t1",
 				GuardrailName: "pii", GuardrailVerdict: "reject", GuardrailLatency: 1500 * time.Microsecond,
 			}
 			s.AddStage(Stage{Name: "policy_eval", Start: begun, End: begun.Add(time.Millisecond)})
@@ -162,7 +162,7 @@ func TestSpanAttributesOfTheSpecification(t *testing.T) {
 				"http.request.method": "POST", "http.response.status_code": "403", "mcp.method.name": "tools/call",
 				"mcp.protocol.version": "2026-07-28", "gen_ai.tool.name": "search", "gen_ai.operation.name": "execute_tool",
 				"mcp.policy.decision": "guardrail", "mcp.policy.rule_id": "r", "mcp.upstream": "main", "mcp.principal": "alice",
-				"mcp.auth.oauth_client_name": "Planner", "mcp.task.handle": "t1", "mcp.guardrail.name": "pii",
+				"mcp.auth.oauth_client_name": "Planner", "mcp.client.name": "claude-code", "mcp.client.version": "2.1", "mcp.task.handle": "t1", "mcp.guardrail.name": "pii",
 				"mcp.guardrail.verdict": "reject", "mcp.guardrail.latency_ms": "1.5", "error.type": "policy_denied",
 			}
 			got := attributes(root.Attributes)

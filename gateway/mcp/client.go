@@ -1,0 +1,57 @@
+package mcp
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds of what is kept of a client's name and version, in bytes.
+const (
+	MaxClientName    = 64
+	MaxClientVersion = 32
+)
+
+// ClientInfo is the program at the other end of a session, as it describes itself: nothing
+// that it says is verified.
+type ClientInfo struct{ Name, Version string }
+
+// ClientOf returns the client that a message names: clientInfo of an initialize, or of
+// _meta in the revisions without sessions. Names and versions are cut off at their bounds,
+// and share no memory with the message.
+func ClientOf(m *Message) ClientInfo {
+	var info Span
+	switch {
+	case m.Kind != Request && m.Kind != Notification:
+		return ClientInfo{}
+	case m.Method == MethodInitialize:
+		info = Find(m.Body, m.Spans.Params, "clientInfo")
+	case m.Spans.Meta.Present():
+		info = Find(m.Body, m.Spans.Meta, MetaClientInfo)
+	}
+	if !info.Present() {
+		return ClientInfo{}
+	}
+	name, _ := stringAt(m.Body, Find(m.Body, info, "name"))
+	version, _ := stringAt(m.Body, Find(m.Body, info, "version"))
+	return ClientInfo{cut(name, MaxClientName), cut(version, MaxClientVersion)}.clone()
+}
+
+// clone copies both texts in one piece.
+func (c ClientInfo) clone() ClientInfo {
+	both := c.Name + c.Version
+	if c.Name == "" || c.Version == "" {
+		both = strings.Clone(both) // the sum of a text and nothing is no copy
+	}
+	return ClientInfo{both[:len(c.Name)], both[len(c.Name):]}
+}
+
+// cut returns the beginning of a text, at most max bytes of whole characters.
+func cut(text string, max int) string {
+	if len(text) <= max {
+		return text
+	}
+	for max > 0 && !utf8.RuneStart(text[max]) {
+		max--
+	}
+	return text[:max]
+}

@@ -14,10 +14,15 @@ import (
 
 // build makes the snapshot of a configuration. It changes nothing that runs.
 func (g *Gateway) build(cfg *config.File) (*snapshot.Snapshot, error) {
-	return snapshot.Build(cfg, snapshot.Sources{
+	s, err := snapshot.Build(cfg, snapshot.Sources{
 		Listen: g.listen, Secure: g.tls != nil, OffersTools: g.services.Search != nil, Limits: g.services.Limits,
 		Verifier: g.verifier, OAuth: g.oauth, Logger: g.services.Log, Now: g.services.Now,
 	})
+	if err != nil {
+		return nil, err
+	}
+	s.Verdict.OfTool = g.services.OfTool
+	return s, nil
 }
 
 // activate makes l the configuration of every request from now on. It cannot

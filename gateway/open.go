@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 
 	"svc/gateway/audit"
-	"svc/gateway/catalog"
+	"svc/gateway/auth"
 	"svc/gateway/config"
 	"svc/gateway/federation"
 	"svc/gateway/govern"
@@ -161,7 +161,7 @@ func (g *Gateway) openFederation(cfg *config.File) (err error) {
 	}
 	opts := federation.Options{
 		Config: cfg.Federation, Fallback: cfg.DefaultUpstream, StateDir: cfg.StateDirectory(), Key: g.sessionKey,
-		Version: g.version, Logger: g.services.Log, Now: g.services.Now, May: g.mayAsk, Pins: g.services.Pins, Shared: federation.SharedIn(g.redis), Seen: federation.SeenIn(g.redis), Tasks: func() federation.Tasks { return g.services.Sessions },
+		Version: g.version, Logger: g.services.Log, Now: g.services.Now, May: g.services.MayAsk, Pins: g.services.Pins, Shared: federation.SharedIn(g.redis), Seen: federation.SeenIn(g.redis), Tasks: func() federation.Tasks { return g.services.Sessions },
 	}
 	for i := range cfg.Upstreams {
 		t := g.services.Targets[cfg.Upstreams[i].Name]
@@ -175,23 +175,10 @@ func (g *Gateway) openFederation(cfg *config.File) (err error) {
 	return nil
 }
 
-// mayAsk reports whether the rules and policies of this moment let a client ask for an
-// item of a list.
-func (g *Gateway) mayAsk(c *transport.Caller, kind catalog.Kind, visible string) bool {
-	l := g.services.Live.Load()
-	if !l.Verdict.FilterLists || c == nil {
-		return true
-	}
-	if kind != catalog.Tool {
-		visible = ""
-	}
-	return l.Verdict.MayAsk(c.Principal, g.services.PoliciesOf(report.AgentName(l.Config.ControlPlane.AgentOf(c.Principal.Value))), mcp.MethodOf(kind.Method()).Element, visible)
-}
-
 // warnSearch says at the start that rules keep the search tool from everybody who
 // comes without claims.
 func (g *Gateway) warnSearch(l *snapshot.Snapshot) {
-	if g.services.Search != nil && l.DeniesSearch() {
+	if g.services.Search != nil && !l.Verdict.MayAsk(new(auth.Principal), nil, g.services.SearchUpstream(), mcp.MethodToolsCall, toolsearch.Name) {
 		g.services.Log.Warn("the rules deny the search tool to callers without claims: tools/list is empty for them",
 			"fix", "add a rule with action: allow and when: {tool_name: "+toolsearch.Name+"}")
 	}

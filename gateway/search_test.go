@@ -29,6 +29,7 @@ func newToolServer(t *testing.T, name string, stateless bool, tools ...string) *
 	t.Helper()
 	s := &toolServer{name: name, scope: "public", ttl: 60_000}
 	s.mcp = sdk.NewServer(&sdk.Implementation{Name: name, Version: "1"}, &sdk.ServerOptions{
+		Instructions: "The secret " + name + ".",
 		SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) {
 			s.mu.Lock()
 			defer s.mu.Unlock()

@@ -22,6 +22,7 @@ type explainOptions struct {
 	resultType, arguments string
 	request               string
 	key, subject          string
+	upstream              string
 	groups, scopes        []string
 	hasToken              bool // one of the flags about a token was given
 	format                output.Format
@@ -62,6 +63,7 @@ or the file has errors.`,
 	f.StringVar(&o.method, "method", "", "JSON-RPC method other than tools/call")
 	command.EnumFlag(cmd, &o.direction, "direction", []string{policy.ClientToServer.String(), policy.ServerToClient.String()}, "who sends the message")
 	f.StringVar(&o.resultType, "result-type", "", "result type of an answer, such as input_required")
+	f.StringVar(&o.upstream, "upstream", "", "upstream that the message is for, or comes from (default the one that routes and prefixes lead to)")
 	f.StringVar(&o.arguments, "arguments", "", "arguments of the tool, as JSON")
 	f.StringVar(&o.request, "request", "", "file with a whole JSON-RPC message; - for standard input")
 	f.StringVar(&o.key, "key", "", "id of the API key that the caller presents")
@@ -81,6 +83,12 @@ or the file has errors.`,
 			ids = append(ids, k.ID)
 		}
 		return ids
+	})
+	completeFromConfig(cmd, env, "upstream", func(f *config.File) (names []string) {
+		for i := range f.Upstreams {
+			names = append(names, f.Upstreams[i].Name)
+		}
+		return names
 	})
 	completeFromConfig(cmd, env, "method", func(f *config.File) (methods []string) {
 		for _, r := range f.Policy.Rules {
@@ -125,7 +133,7 @@ func explainPolicy(env process.Env, o explainOptions) error {
 	if o.hasToken {
 		claims = &policy.Claims{Subject: o.subject, Groups: o.groups, Scopes: o.scopes}
 	}
-	a, err := engine.Ask(body, d, claims)
+	a, err := engine.Ask(body, d, claims, o.upstream)
 	if err != nil {
 		return command.Usage(err, "see 'svc policy explain --help'")
 	}

@@ -41,7 +41,7 @@ func rulesOf(doc *config.Document, file *config.File, path string, q *decidedReq
 		return nil, err
 	}
 	out := &whyRules{File: path, Close: []whyRule{}}
-	ask := policy.Request{Direction: policy.ClientToServer, Method: q.Method, Tool: q.Tool, HasTool: q.Tool != ""}
+	ask := policy.Request{Direction: policy.ClientToServer, Method: q.Method, Tool: q.Tool, HasTool: q.Tool != "", Upstream: q.Upstream}
 	if ask.Method == "" && q.Tool != "" {
 		ask.Method = mcp.MethodToolsCall // traces do not have the method
 	}
@@ -130,6 +130,9 @@ func conditionsOf(w *policy.When) string {
 	}
 	if w.Method != "" {
 		text("method", &w.Method)
+	}
+	if len(w.Upstream) > 0 {
+		parts = append(parts, "upstream: "+strings.Join(w.Upstream, ", "))
 	}
 	if w.Claims != nil {
 		parts = append(parts, "claims")

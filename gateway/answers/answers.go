@@ -19,6 +19,7 @@ import (
 	"svc/gateway/refusal"
 	"svc/gateway/relay"
 	"svc/gateway/transport"
+	"svc/gateway/upstream"
 	"svc/gateway/verdict"
 )
 
@@ -82,9 +83,13 @@ func (r *Request) IsAnswer(m *mcp.Message) bool {
 	return len(m.ID) == 0 || mcp.SameID(m.ID, asked.ID)
 }
 
-// Whole takes a whole answer, whose HTTP status is status. m is what goes on.
-func (r *Request) Whole(at Moment, m *mcp.Message, status int) Taken {
-	return r.take(at, m, false, true, r.Input.Asked.Kind == mcp.Request || status >= 400)
+// Whole takes the whole answer m, which came with resp. m is what goes on. note is called
+// with what was decided about each part of an answer that the gateway made.
+func (r *Request) Whole(at Moment, m *mcp.Message, resp *upstream.Response, note func(*verdict.Result, *mcp.Message)) Taken {
+	if resp.Parts != nil {
+		return r.ofParts(at, m, resp.Parts, note)
+	}
+	return r.take(at, m, false, true, r.Input.Asked.Kind == mcp.Request || resp.Status >= 400)
 }
 
 // Frame takes a frame of an event stream. m is what goes on.
@@ -98,6 +103,9 @@ func (r *Request) Frame(at Moment, m *mcp.Message) Taken {
 func (r *Request) take(at Moment, m *mcp.Message, frame, final, own bool) Taken {
 	in := r.Input
 	in.Snapshot, in.Host, in.Frame = at.Snapshot, at.Host, frame
+	if at.Upstream != nil {
+		in.Upstream = at.Upstream.Name
+	}
 	// By what the upstream sent, before any rule rewrites it. The gateway's own answers
 	// have no upstream.
 	if r.Pins != nil && at.Upstream != nil && !r.Pins.Cut(in.Context, at.Upstream.Name, in.Asked, in.Resumed, m) {
@@ -133,7 +141,7 @@ func (r *Request) take(at Moment, m *mcp.Message, frame, final, own bool) Taken 
 // A request of the server is dropped, and the upstream told, or its call would wait for
 // ever. An answer that is delivered on a resumed stream becomes an error there: silence
 // would leave the client waiting for its time-out.
-func Withheld(m *mcp.Message, requestID string) (client, upstream []byte) {
+func Withheld(m *mcp.Message, requestID string) (client, toUpstream []byte) {
 	if m.Kind == mcp.Notification || len(m.ID) == 0 {
 		return nil, nil
 	}

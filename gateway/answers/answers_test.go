@@ -17,6 +17,7 @@ import (
 	"svc/gateway/refusal"
 	"svc/gateway/session"
 	"svc/gateway/transport"
+	"svc/gateway/upstream"
 	"svc/gateway/verdict"
 )
 
@@ -95,7 +96,7 @@ func TestAnswersAndFramesAreTakenThroughTheSameSteps(t *testing.T) {
 	} {
 		s := newSite(t)
 		r := s.request(t, tt.asked)
-		whole := r.Whole(s.moment, scan(t, tt.answer), 200)
+		whole := r.Whole(s.moment, scan(t, tt.answer), &upstream.Response{Status: 200}, nil)
 		frame := r.Frame(s.moment, scan(t, tt.answer))
 		if string(whole.Body) != tt.want || string(frame.Body) != tt.want {
 			t.Errorf("%s: whole %s\nframe %s\nwant  %s", tt.name, whole.Body, frame.Body, tt.want)
@@ -113,7 +114,9 @@ func TestAnswersAndFramesAreTakenThroughTheSameSteps(t *testing.T) {
 // answered.
 func TestTheUpstreamOfATaskIsRemembered(t *testing.T) {
 	for i, take := range []func(*Request, Moment, *mcp.Message) Taken{
-		func(r *Request, at Moment, m *mcp.Message) Taken { return r.Whole(at, m, 200) },
+		func(r *Request, at Moment, m *mcp.Message) Taken {
+			return r.Whole(at, m, &upstream.Response{Status: 200}, nil)
+		},
 		func(r *Request, at Moment, m *mcp.Message) Taken { return r.Frame(at, m) },
 	} {
 		s := newSite(t)
@@ -140,7 +143,7 @@ func TestADeniedMessageHasNoBody(t *testing.T) {
 	s.moment.Snapshot = &verdict.Snapshot{Rules: policy.NewMemory(rules)}
 	r := s.request(t, call)
 	for name, got := range map[string]Taken{
-		"whole": r.Whole(s.moment, scan(t, `{"jsonrpc":"2.0","id":7,"result":{}}`), 200),
+		"whole": r.Whole(s.moment, scan(t, `{"jsonrpc":"2.0","id":7,"result":{}}`), &upstream.Response{Status: 200}, nil),
 		"frame": r.Frame(s.moment, scan(t, `{"jsonrpc":"2.0","id":7,"result":{}}`)),
 	} {
 		if got.Refused == nil || got.Body != nil || !got.Final || got.Rule != "no" {

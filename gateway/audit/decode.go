@@ -127,6 +127,8 @@ func (d *decoder) member(name string, r *Record, cp *Checkpoint) error {
 		return d.array(func() error { return d.policy(r) })
 	case "observed":
 		return d.array(func() error { return d.observed(r) })
+	case "left_out":
+		return d.array(func() error { return d.leftOut(r) })
 	case "quality_scores":
 		return d.array(func() error { return d.quality(r) })
 	case "counts":
@@ -157,6 +159,10 @@ func stringField(name string, r *Record, cp *Checkpoint) *string {
 		return &r.Tool
 	case "upstream_tool":
 		return &r.UpstreamTool
+	case "via":
+		return &r.Via
+	case "view":
+		return &r.View
 	case "direction":
 		return &r.Direction
 	case "result_type":
@@ -268,6 +274,23 @@ func (d *decoder) observed(r *Record) error {
 		return err
 	})
 	r.Observed = append(r.Observed, o)
+	return err
+}
+
+func (d *decoder) leftOut(r *Record) error {
+	var l LeftOut
+	err := d.object(func(name string) (err error) {
+		switch name {
+		case "upstream":
+			l.Upstream, err = d.str()
+		case "rule_id":
+			l.RuleID, err = d.str()
+		default:
+			err = d.skip(0)
+		}
+		return err
+	})
+	r.LeftOut = append(r.LeftOut, l)
 	return err
 }
 

@@ -43,6 +43,8 @@ func (r *Record) appendBody(b []byte) []byte {
 	b = text(b, `,"method":`, r.Method)
 	b = text(b, `,"tool":`, r.Tool)
 	b = text(b, `,"upstream_tool":`, r.UpstreamTool)
+	b = text(b, `,"via":`, r.Via)
+	b = text(b, `,"view":`, r.View)
 	if r.ToolChanged {
 		b = append(b, `,"tool_changed":true`...)
 	}
@@ -93,7 +95,7 @@ func (r *Record) appendBody(b []byte) []byte {
 	if len(r.Spans) > 0 || r.InjectionScore != 0 || len(r.PIIDetected) > 0 || len(r.PoliciesFired) > 0 {
 		b = r.appendLists(b)
 	}
-	if len(r.Observed) > 0 || len(r.QualityScores) > 0 {
+	if len(r.Observed) > 0 || len(r.QualityScores) > 0 || len(r.LeftOut) > 0 {
 		b = r.appendJudgements(b)
 	}
 	if r.Refused != nil {
@@ -146,8 +148,8 @@ func (r *Record) appendLists(b []byte) []byte {
 	return b
 }
 
-// appendJudgements appends the actions of rules that are not enforced, and the quality
-// scores.
+// appendJudgements appends the actions of rules that are not enforced, the upstreams that
+// were left out, and the quality scores.
 func (r *Record) appendJudgements(b []byte) []byte {
 	if n := min(len(r.Observed), maxList); n > 0 {
 		b = append(b, `,"observed":[`...)
@@ -157,6 +159,17 @@ func (r *Record) appendJudgements(b []byte) []byte {
 			b = appendString(b, o.RuleID, maxString)
 			b = append(b, `,"action":`...)
 			b = appendString(b, o.Action, maxItem)
+			b = append(b, '}')
+		}
+		b = append(b, ']')
+	}
+	if n := min(len(r.LeftOut), maxList); n > 0 {
+		b = append(b, `,"left_out":[`...)
+		for i, l := range r.LeftOut[:n] {
+			b = comma(b, i)
+			b = append(b, `{"upstream":`...)
+			b = appendString(b, l.Upstream, maxString)
+			b = text(b, `,"rule_id":`, l.RuleID)
 			b = append(b, '}')
 		}
 		b = append(b, ']')

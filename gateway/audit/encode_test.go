@@ -24,7 +24,7 @@ func full() *Record {
 	return &Record{
 		Seq: 1, Time: time.Date(2026, 11, 20, 12, 0, 0, 123456000, time.UTC), Kind: KindFrame,
 		RequestID: "id", TraceID: "4bf92f3577b34da6a3ce929d0e0e4736", Action: "strip_app", RuleID: "r", ErrorKind: "sse_truncated",
-		RPC: RPCNotification, Method: "notifications/progress", Tool: "tool", UpstreamTool: "own", Direction: "server_to_client",
+		RPC: RPCNotification, Method: "notifications/progress", Tool: "tool", UpstreamTool: "own", Via: "mcp_call", View: "support", LeftOut: []LeftOut{{"crm", "no-crm"}, {Upstream: "web"}}, Direction: "server_to_client",
 		ResultType: "input_required", IsError: true, Upstream: "up", Principal: "alice", PrincipalKind: "oauth",
 		KeyID: "ci", OAuthClientName: "Client", ClientName: "claude-code", ClientVersion: "2.1", ClientIP: "::1", Agent: "agent", Environment: "prod", Session: "s",
 		Dialect: "2026-07-28", Status: 200, Duration: 1234567 * time.Microsecond, BytesIn: 1, BytesOut: math.MaxInt64, Frames: 3,
@@ -38,14 +38,14 @@ func full() *Record {
 func TestLineHasEveryFieldByItsName(t *testing.T) {
 	const want = `{"seq":1,"ts":"2026-11-20T12:00:00.123456Z","kind":"frame","request_id":"id",` +
 		`"trace_id":"4bf92f3577b34da6a3ce929d0e0e4736","action":"strip_app","rule_id":"r","error_kind":"sse_truncated",` +
-		`"rpc":"notification","method":"notifications/progress","tool":"tool","upstream_tool":"own","direction":"server_to_client",` +
+		`"rpc":"notification","method":"notifications/progress","tool":"tool","upstream_tool":"own","via":"mcp_call","view":"support","direction":"server_to_client",` +
 		`"result_type":"input_required","is_error":true,"upstream":"up","principal":"alice","principal_kind":"oauth",` +
 		`"key_id":"ci","oauth_client_name":"Client","client":{"name":"claude-code","version":"2.1"},"client_ip":"::1","agent":"agent","environment":"prod","session":"s",` +
 		`"dialect":"2026-07-28","status":200,"duration_ms":1234.567,"bytes_in":1,"bytes_out":9223372036854775807,"frames":3,` +
 		`"guardrail_name":"g","guardrail_verdict":"pass","guardrail_latency_ms":5.000,"stripped":2,"replaced_surrogates":3,"task_handle":"t",` +
 		`"subscription_id":"sub","spans":[{"stage":"policy_eval","duration_ms":1.000},{"stage":"provider","duration_ms":0.000}],` +
 		`"injection_score":0.125,"pii_detected":["EMAIL","IBAN"],"policies_fired":[{"id":"p","name":"n","action":"warn"}],` +
-		`"observed":[{"rule_id":"r2","action":"deny"}],"quality_scores":[{"scorer":"output_schema","score":0.5}]}`
+		`"observed":[{"rule_id":"r2","action":"deny"}],"left_out":[{"upstream":"crm","rule_id":"no-crm"},{"upstream":"web"}],"quality_scores":[{"scorer":"output_schema","score":0.5}]}`
 	if diff := cmp.Diff(want, string(lineOf(full()))); diff != "" {
 		t.Error(diff)
 	}

@@ -65,6 +65,10 @@ type Record struct {
 	// ToolChanged is set for calls of a tool or prompt whose definition is not the
 	// approved one.
 	ToolChanged bool
+	// Via is mcp_call for a call that a client asked for with that tool.
+	Via string
+	// View is the view through which the request came.
+	View string
 	// Direction is server_to_client for messages of the upstream; empty otherwise.
 	Direction string
 	// ResultType is result.resultType of the upstream's message.
@@ -139,6 +143,9 @@ type Record struct {
 	// PoliciesFired are the policies of the control plane that matched.
 	PoliciesFired []PolicyFired
 
+	// LeftOut are the upstreams whose part of an answer, which the gateway made of several,
+	// was denied, each with the rule.
+	LeftOut []LeftOut
 	// Observed are the actions of rules that are not enforced (mode: observe).
 	Observed []Observed
 	// QualityScores are scores of the response.
@@ -158,6 +165,10 @@ type Span struct {
 
 // PolicyFired is a policy of the control plane that matched.
 type PolicyFired struct{ ID, Name, Action string }
+
+// LeftOut is an upstream whose part of an answer was denied, and the rule that denied it;
+// empty for a policy of the control plane.
+type LeftOut struct{ Upstream, RuleID string }
 
 // Observed is a rule that is not enforced, and the action that it would have had: an
 // action of audit lines, or of rules.

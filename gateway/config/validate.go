@@ -14,6 +14,7 @@ import (
 	"svc/gateway/clientip"
 	"svc/gateway/diag"
 	"svc/gateway/httpfield"
+	"svc/gateway/policy"
 )
 
 // required are the sections that a file must have: gateway specification,
@@ -28,7 +29,7 @@ var required = []struct{ key, hint string }{
 
 // The codes that the loader uses itself.
 const (
-	codeUnknownUpstream = "unknown-upstream"
+	codeUnknownUpstream = policy.CodeUnknownUpstream
 	codeUnset           = "env-unset"
 
 	// CodeUnreadable is the code of the single finding about a file that could not be

@@ -14,6 +14,14 @@ func (f *File) validateFederation(at diag.At) {
 			Errorf("not-with-federation", "%s is not supported together with federation yet", ToolSearchSynthesize)
 	}
 	f.validatePerCaller(at)
+	names := make([]string, 0, len(f.Upstreams)+1)
+	for i := range f.Upstreams {
+		names = append(names, f.Upstreams[i].Name)
+	}
+	if f.Federation.Enabled {
+		names = append(names, federation.Name)
+	}
+	f.Policy.CheckUpstreams(at.Field("policy"), names)
 	for i := range f.Upstreams {
 		u, here := &f.Upstreams[i], at.Field("upstreams").Index(i)
 		if !f.Federation.Enabled {

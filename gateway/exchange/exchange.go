@@ -33,9 +33,9 @@ import (
 	"svc/gateway/ratelimit"
 	"svc/gateway/refused"
 	"svc/gateway/requestid"
+	"svc/gateway/routing"
 	"svc/gateway/snapshot"
 	"svc/gateway/streams"
-	"svc/gateway/toolsearch"
 	"svc/gateway/transport"
 	"svc/gateway/upstream"
 	"svc/gateway/verdict"
@@ -48,16 +48,11 @@ type Services struct {
 	Now  func() time.Time
 	Live atomic.Pointer[snapshot.Snapshot]
 
-	Proxies         *clientip.Resolver
-	Versions        mcp.Allowed
-	Targets         map[string]*transport.Upstream
-	DefaultUpstream string
-	Router          *upstream.Router
-	// Federation is the default upstream where lists are merged, else nil.
-	Federation *federation.Federation
+	Proxies  *clientip.Resolver
+	Versions mcp.Allowed
+	routing.Table
 	// Pins withholds definitions that nobody approved; nil unless they are pinned.
 	Pins     *pinning.Guard
-	Search   *toolsearch.Service // nil unless tools/list is answered here
 	Sessions *multiplex.Sessions // at upstreams
 	Merged   streams.MergedSet
 

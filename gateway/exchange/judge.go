@@ -2,16 +2,17 @@ package exchange
 
 import (
 	"net/http"
-	"time"
 
 	"svc/gateway/answers"
 	"svc/gateway/audit"
+	"svc/gateway/catalog"
 	"svc/gateway/govern"
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
 	"svc/gateway/quality"
 	"svc/gateway/refusal"
 	"svc/gateway/report"
+	"svc/gateway/transport"
 	"svc/gateway/verdict"
 )
 
@@ -38,6 +39,9 @@ func (ex *Exchange) Judge() *refusal.Refusal {
 	ex.JudgedFrom = ex.Now()
 	in := ex.input(policy.ClientToServer)
 	in.Snapshot, in.Host = &ex.Live.Verdict, requestHost{ex}
+	if in.Snapshot.Rules.UsesUpstream() {
+		ex.Upstream, in.Upstream = ex.Services.ToJudge(ex.Context, &ex.Session)
+	}
 	j := verdict.Judge(&in, &ex.Message)
 	ex.Decision = j.Decision
 	ex.Asked.Request = j.Said.Latency
@@ -62,6 +66,7 @@ func (ex *Exchange) NoteGoverned(j *verdict.Result) {
 
 // NoteAnswer adds what was decided about the answer to the request's record.
 func (ex *Exchange) NoteAnswer(j *verdict.Result, m *mcp.Message) {
+	ex.NoteGoverned(j)
 	ex.Asked.Answer += j.Said.Latency
 	j.NoteAnswer(&ex.Record, ex.Decision.Action, m)
 }
@@ -104,10 +109,6 @@ func (ex *Exchange) Grade(m *mcp.Message) {
 	}
 }
 
-// awaitGovernance bounds how long a request waits for the first answer of the
-// control plane, while no policies were ever known.
-const awaitGovernance = 3 * time.Second
-
 // Agent is the name that traces of the caller are filed under, and that policies
 // call it by.
 func (ex *Exchange) Agent() string {
@@ -120,30 +121,27 @@ func (ex *Exchange) UnderPolicies() *refusal.Refusal {
 	if ex.Services.Governance == nil {
 		return nil
 	}
-	bundle := ex.Services.Governance.Bundle()
-	if bundle == nil {
-		began := ex.Now()
-		bundle = ex.Services.Governance.Await(ex.Context, awaitGovernance)
-		ex.Governed.Awaited = ex.Now().Sub(began)
-		if bundle == nil {
-			if ex.Live.Config.ControlPlane.Governance.FailOpen {
-				return nil
-			}
-			return &refusal.GovernanceUnavailable
-		}
+	bundle, awaited := ex.Services.Governance.Known(ex.Context)
+	ex.Governed.Awaited = awaited
+	switch {
+	case bundle != nil:
+		ex.Governed.Set = bundle.For(ex.Agent())
+	case !ex.Live.Config.ControlPlane.Governance.FailOpen:
+		return &refusal.GovernanceUnavailable
 	}
-	ex.Governed.Set = bundle.For(ex.Agent())
 	return nil
 }
 
-// PoliciesOf returns the policies of an agent as they are now; nil while none are
-// known.
-func (s *Services) PoliciesOf(agent string) *govern.Set {
-	if s.Governance == nil {
-		return nil
+// MayAsk reports whether the rules and policies of this moment let a client ask an
+// upstream for an item of a list.
+func (s *Services) MayAsk(c *transport.Caller, kind catalog.Kind, upstream, visible string) bool {
+	l := s.Live.Load()
+	if !l.Verdict.FilterLists || c == nil {
+		return true
 	}
-	if bundle := s.Governance.Bundle(); bundle != nil {
-		return bundle.For(agent)
+	if kind != catalog.Tool {
+		visible = ""
 	}
-	return nil
+	policies := s.Governance.Of(report.AgentName(l.Config.ControlPlane.AgentOf(c.Principal.Value)))
+	return l.Verdict.MayAsk(c.Principal, policies, upstream, mcp.MethodOf(kind.Method()).Element, visible)
 }

@@ -6,7 +6,6 @@ import (
 	"svc/gateway/admission"
 	"svc/gateway/audit"
 	"svc/gateway/intake"
-	"svc/gateway/mcp"
 	"svc/gateway/refusal"
 )
 
@@ -71,26 +70,19 @@ func (ex *Exchange) Discard(unknown *refusal.Refusal) *refusal.Refusal {
 	return nil
 }
 
-// Route finds the upstream (gateway specification, routes): tool calls by
-// their name and by nothing else, answers to server requests back to where
-// they were asked, what asks about a task to where it was made, everything else
-// to default_upstream.
+// Route finds the upstream. Where the rules judged the request by its upstream, another
+// one now is no way around them.
 func (ex *Exchange) Route() *refusal.Refusal {
-	if ex.Upstream = ex.Session.Follow(ex.Context); ex.Upstream != nil {
-		return nil
-	}
-	name := ex.Services.DefaultUpstream
-	if ex.Message.Method == mcp.MethodToolsCall {
-		name, _ = ex.Services.Router.Match(ex.Message.Name)
-	}
-	if ex.Services.Federation != nil {
-		ex.Found = ex.Services.Federation.Route(ex.Context, ex.Session.Client().Caller, &ex.Message, name)
-		name, ex.Record.UpstreamTool = ex.Found.Upstream, ex.Found.OwnTool
-	}
-	if ex.Upstream = ex.Services.Targets[name]; ex.Upstream == nil {
+	found := ex.Services.Find(ex.Context, &ex.Session)
+	judged := ex.Upstream
+	ex.Upstream, ex.Found, ex.Record.UpstreamTool = found.Upstream, found.As, found.As.OwnTool
+	if ex.Upstream == nil || ex.Live.Verdict.Rules.UsesUpstream() && ex.Upstream != judged {
 		return &refusal.NoRoute
 	}
-	return ex.Services.Pins.Check(ex.Context, ex.Session.Client().Caller, name, &ex.Message, ex.Found.Own, &ex.Record.ToolChanged)
+	if found.As.Upstream == "" { // it belongs to a message before it
+		return nil
+	}
+	return ex.Services.Pins.Check(ex.Context, ex.Session.Client().Caller, found.As.Upstream, &ex.Message, ex.Found.Own, &ex.Record.ToolChanged)
 }
 
 // OpenControl takes a request without a body as far as its upstream: the

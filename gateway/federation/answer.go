@@ -89,7 +89,7 @@ type answer struct {
 
 // may reports whether the caller may ask for an item.
 func (a *answer) may(it *catalog.Item) bool {
-	return a.opts.May == nil || a.opts.May(a.caller, it.Kind, it.Visible)
+	return a.opts.May == nil || a.opts.May(a.caller, it.Kind, it.Upstream, it.Visible)
 }
 
 func respond(status int, body []byte) *upstream.Response {
@@ -99,12 +99,23 @@ func respond(status int, body []byte) *upstream.Response {
 	}
 }
 
-// result answers with a result, which is a JSON object.
-func (a *answer) result(result string) *upstream.Response {
+// message is a whole answer with a result, which is a JSON object.
+func (a *answer) message(result []byte) []byte {
 	body := append([]byte(`{"jsonrpc":"2.0","id":`), a.m.ID...)
 	body = append(body, `,"result":`...)
-	body = append(body, result...)
-	return respond(http.StatusOK, append(body, '}'))
+	return append(append(body, result...), '}')
+}
+
+// result answers with a result.
+func (a *answer) result(result string) *upstream.Response {
+	return respond(http.StatusOK, a.message([]byte(result)))
+}
+
+// made answers with what was made of several upstreams' parts.
+func made(body []byte, parts func() *upstream.Parts) *upstream.Response {
+	resp := respond(http.StatusOK, body)
+	resp.Parts = parts
+	return resp
 }
 
 // fail answers with an error. status is that of the generation of 2026-07-28; legacy
@@ -136,30 +147,62 @@ func (a *answer) list(ctx context.Context, kind catalog.Kind) *upstream.Response
 	if after != "" && !ok {
 		return a.fail(mcp.CodeInvalidParams, reasonCursor, catalog.ErrCursor.Error(), http.StatusOK)
 	}
-	out := append([]byte(`{"`), kind.Member()...)
-	out = append(out, `":[`...)
-	for i, it := range page {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, v.fits.of(it, a.modern)...)
-	}
-	out = append(out, ']')
+	next := ""
 	if more {
-		out = append(out, `,"nextCursor":`...)
-		out = mcp.AppendString(out, a.cursors.Seal(scope, page[len(page)-1]))
+		next = a.cursors.Seal(scope, page[len(page)-1])
 	}
 	down := a.downOf(v, kind)
-	if a.modern {
-		out = append(out, `,"resultType":"complete","cacheScope":"private","ttlMs":`...)
-		out = strconv.AppendInt(out, v.holds(len(down) > 0).Milliseconds(), 10)
+	whole := func(items ...[]byte) []byte {
+		out := append([]byte(`{"`), kind.Member()...)
+		out = append(out, `":[`...)
+		out = append(out, bytes.Join(items, []byte(","))...)
+		out = append(out, ']')
+		if more {
+			out = append(out, `,"nextCursor":`...)
+			out = mcp.AppendString(out, next)
+		}
+		if a.modern {
+			out = append(out, `,"resultType":"complete","cacheScope":"private","ttlMs":`...)
+			out = strconv.AppendInt(out, v.holds(len(down) > 0).Milliseconds(), 10)
+		}
+		if len(down) > 0 {
+			names, _ := json.Marshal(down)
+			out = append(out, `,"_meta":{"`+metaUnavailable+`":`...)
+			out = append(append(out, names...), '}')
+		}
+		return a.message(append(out, '}'))
 	}
-	if len(down) > 0 {
-		names, _ := json.Marshal(down)
-		out = append(out, `,"_meta":{"`+metaUnavailable+`":`...)
-		out = append(append(out, names...), '}')
+	items := make([][]byte, len(page))
+	for i, it := range page {
+		items[i] = v.fits.of(it, a.modern)
 	}
-	return a.result(string(append(out, '}')))
+	return made(whole(items...), func() *upstream.Parts { return listParts(kind, page, items, whole) })
+}
+
+// listParts are the items of a page by their upstreams.
+func listParts(kind catalog.Kind, page []*catalog.Item, items [][]byte, whole func(...[]byte) []byte) *upstream.Parts {
+	parts := &upstream.Parts{Join: func(results [][]byte) []byte {
+		var left [][]byte
+		for _, result := range results {
+			at := mcp.Find(result, mcp.Span{End: len(result)}, kind.Member())
+			list, ok := bytes.CutPrefix(at.Of(result), []byte("["))
+			if list = bytes.TrimSpace(bytes.TrimSuffix(list, []byte("]"))); ok && len(list) > 0 {
+				left = append(left, list)
+			}
+		}
+		return whole(left...)
+	}}
+	for from := 0; from < len(page); {
+		to := from + 1
+		for to < len(page) && page[to].Upstream == page[from].Upstream {
+			to++
+		}
+		result := append(append([]byte(`{"`), kind.Member()...), `":[`...)
+		result = append(append(result, bytes.Join(items[from:to], []byte(","))...), "]}"...)
+		parts.List = append(parts.List, upstream.Part{Upstream: page[from].Upstream, Result: result})
+		from = to
+	}
+	return parts
 }
 
 // scope is what a cursor holds for: the caller.
@@ -229,11 +272,9 @@ func (a *answer) initialize(ctx context.Context) *upstream.Response {
 		version = mcp.Revision20251125
 	}
 	v := a.describing(ctx)
-	out := `{"protocolVersion":"` + version + `","capabilities":` + v.capabilities(false) + `,"serverInfo":` + a.serverInfo()
-	if text := a.instructions(v); text != "" {
-		out += `,"instructions":` + string(mcp.AppendString(nil, text))
-	}
-	return a.result(out + "}")
+	return a.describe(v, func(of description) string {
+		return `{"protocolVersion":"` + version + `","capabilities":` + of.capabilities(false) + `,"serverInfo":` + a.serverInfo() + a.instructionsMember(of) + "}"
+	})
 }
 
 // discover names the revisions that the gateway serves: upstreams of the other generation
@@ -241,10 +282,9 @@ func (a *answer) initialize(ctx context.Context) *upstream.Response {
 func (a *answer) discover(ctx context.Context) *upstream.Response {
 	v := a.describing(ctx)
 	names, _ := json.Marshal(append([]string{mcp.Revision20260728}, mcp.LegacyRevisions()...))
-	out := `{"resultType":"complete","supportedVersions":` + string(names) + `,"capabilities":` + v.capabilities(true) +
-		`,"ttlMs":` + strconv.FormatInt(v.holds(len(v.down) > 0).Milliseconds(), 10) + `,"cacheScope":"private"`
-	if text := a.instructions(v); text != "" {
-		out += `,"instructions":` + string(mcp.AppendString(nil, text))
-	}
-	return a.result(out + `,"_meta":{"io.modelcontextprotocol/serverInfo":` + a.serverInfo() + `}}`)
+	return a.describe(v, func(of description) string {
+		return `{"resultType":"complete","supportedVersions":` + string(names) + `,"capabilities":` + of.capabilities(true) +
+			`,"ttlMs":` + strconv.FormatInt(v.holds(len(v.down) > 0).Milliseconds(), 10) + `,"cacheScope":"private"` + a.instructionsMember(of) +
+			`,"_meta":{"io.modelcontextprotocol/serverInfo":` + a.serverInfo() + `}}`
+	})
 }

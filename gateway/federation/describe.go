@@ -3,12 +3,13 @@ package federation
 import (
 	"context"
 	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
 
 	"svc/gateway/catalog"
 	"svc/gateway/invisible"
+	"svc/gateway/mcp"
+	"svc/gateway/upstream"
 )
 
 // Bounds on instructions, in bytes.
@@ -21,9 +22,74 @@ const (
 // where no upstream has any.
 const answered = `{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{},"completions":{}}`
 
+// description is what several upstreams say of themselves to one caller, in the order of
+// the file.
+type description []described
+
+type described struct {
+	upstream     string
+	capabilities members // of [passed]
+	instructions string  // cleaned
+}
+
+// describe answers with what the gateway says of itself. What the upstreams contribute to
+// that are the parts of the answer.
+func (a *answer) describe(v *view, write func(description) string) *upstream.Response {
+	all := a.description(v)
+	return made(a.message([]byte(write(all))), func() *upstream.Parts {
+		parts := &upstream.Parts{Join: func(results [][]byte) []byte {
+			var left description
+			for i, result := range results {
+				var of struct {
+					Capabilities members `json:"capabilities"`
+					Instructions string  `json:"instructions"`
+				}
+				if result != nil && json.Unmarshal(result, &of) == nil {
+					left = append(left, described{all[i].upstream, of.Capabilities, of.Instructions})
+				}
+			}
+			return a.message([]byte(write(left)))
+		}}
+		for _, of := range all {
+			result := map[string]any{}
+			if len(of.capabilities) > 0 {
+				result["capabilities"] = of.capabilities
+			}
+			if of.instructions != "" {
+				result["instructions"] = of.instructions
+			}
+			text, err := json.Marshal(result)
+			if err != nil { // a capability of an upstream that is no JSON: it was scanned
+				text = []byte("{}")
+			}
+			parts.List = append(parts.List, upstream.Part{Upstream: of.upstream, Result: text})
+		}
+		return parts
+	})
+}
+
+// description collects what the upstreams say of themselves. Instructions are those of
+// upstreams of which the caller may use something.
+func (a *answer) description(v *view) (all description) {
+	for _, fd := range a.feeds {
+		of := described{upstream: fd.name, capabilities: v.declared[fd.name]}
+		if offer := v.offers[fd.name]; offer != nil && a.opts.Config.Instructions != InstructionsNone {
+			if text := cleanInstructions(offer.Instructions); text != "" {
+				if _, may := a.known(v, fd.name); may {
+					of.instructions = text
+				}
+			}
+		}
+		if len(of.capabilities) > 0 || of.instructions != "" {
+			all = append(all, of)
+		}
+	}
+	return all
+}
+
 // capabilities returns what clients may use, as a JSON object. modern is the
 // generation of 2026-07-28, which has no tasks but as an extension.
-func (s *snapshot) capabilities(modern bool) string {
+func (d description) capabilities(modern bool) string {
 	all := map[string]json.RawMessage{}
 	_ = json.Unmarshal([]byte(answered), &all)
 	for _, name := range passed {
@@ -31,9 +97,9 @@ func (s *snapshot) capabilities(modern bool) string {
 			continue
 		}
 		union := map[string]json.RawMessage{}
-		for _, upstream := range slices.Sorted(maps.Keys(s.declared)) {
+		for _, of := range slices.SortedFunc(slices.Values(d), func(x, y described) int { return strings.Compare(x.upstream, y.upstream) }) {
 			var each map[string]json.RawMessage
-			if json.Unmarshal(s.declared[upstream][name], &each) != nil {
+			if json.Unmarshal(of.capabilities[name], &each) != nil {
 				continue
 			}
 			for member, value := range each {
@@ -69,31 +135,26 @@ func (a *answer) describing(ctx context.Context) *view {
 	return v
 }
 
-// instructions returns those of all upstreams of which the caller may use something.
-// Each stands between two lines with a random mark, so that the text of one upstream
-// cannot pass for that of another.
-func (a *answer) instructions(v *view) string {
-	if a.opts.Config.Instructions == InstructionsNone {
-		return ""
-	}
+// instructionsMember returns the instructions of all upstreams as a member behind others;
+// empty without any. Each stands between two lines with a random mark, so that the text of
+// one upstream cannot pass for that of another.
+func (a *answer) instructionsMember(d description) string {
 	var out strings.Builder
-	for _, fd := range a.feeds {
-		offer := v.offers[fd.name]
-		if offer == nil {
+	for _, of := range d {
+		if of.instructions == "" {
 			continue
 		}
-		text := cleanInstructions(offer.Instructions)
-		if _, may := a.known(v, fd.name); text == "" || !may {
-			continue
-		}
-		part := "--- " + a.mark + " instructions of " + fd.name + prefixNote(a.names, fd.name) + " ---\n" + text + "\n--- " + a.mark + " end ---\n"
+		part := "--- " + a.mark + " instructions of " + of.upstream + prefixNote(a.names, of.upstream) + " ---\n" + of.instructions + "\n--- " + a.mark + " end ---\n"
 		if out.Len()+len(part) > maxAllInstructions {
-			a.opts.Logger.Warn("the instructions of an upstream are left out: all together are too long", "upstream", fd.name, "bytes", maxAllInstructions)
+			a.opts.Logger.Warn("the instructions of an upstream are left out: all together are too long", "upstream", of.upstream, "bytes", maxAllInstructions)
 			continue
 		}
 		out.WriteString(part)
 	}
-	return out.String()
+	if out.Len() == 0 {
+		return ""
+	}
+	return `,"instructions":` + string(mcp.AppendString(nil, out.String()))
 }
 
 // prefixNote names the prefix under which clients know the tools of an upstream.

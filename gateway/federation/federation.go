@@ -56,9 +56,9 @@ type Options struct {
 	Version string
 	Logger  *slog.Logger
 	Now     func() time.Time
-	// May reports whether a client may ask for an item under its visible name: lists
+	// May reports whether a client may ask an upstream for an item under its visible name: lists
 	// are cut down to those items.
-	May func(c *transport.Caller, kind catalog.Kind, visible string) bool
+	May func(c *transport.Caller, kind catalog.Kind, upstream, visible string) bool
 	// Tasks returns what knows the upstreams of tasks, once requests are served; nil for
 	// nobody.
 	Tasks func() Tasks

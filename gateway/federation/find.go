@@ -119,7 +119,11 @@ func (f *Federation) owner(kind catalog.Kind, visible string) (string, bool) {
 
 // at returns what the upstream calls by itself what clients see as visible.
 func (f *Federation) at(name string, kind catalog.Kind, visible string, at mcp.Span) (Found, bool) {
-	own, ok := f.names.Own(name, kind, visible)
+	return foundAt(f.names, name, kind, visible, at)
+}
+
+func foundAt(names *catalog.Names, name string, kind catalog.Kind, visible string, at mcp.Span) (Found, bool) {
+	own, ok := names.Own(name, kind, visible)
 	if !ok {
 		return Found{}, false
 	}
@@ -133,16 +137,29 @@ func (f *Federation) at(name string, kind catalog.Kind, visible string, at mcp.S
 	return found, true
 }
 
+// At returns how a message goes to an upstream that it was led to without federation; the
+// zero value when the upstream has nothing that is seen under the name in the message.
+func At(names *catalog.Names, upstream string, m *mcp.Message) Found {
+	kind, visible, at, named := asks(m)
+	if !named {
+		return Found{Upstream: upstream}
+	}
+	found, _ := foundAt(names, upstream, kind, visible, at)
+	return found
+}
+
 // answers reports whether the federation itself answers a message: what a client asks
 // a server about itself, and what is for all upstreams.
 func answers(m *mcp.Message) bool {
-	if m.Kind != mcp.Request {
+	return m.Kind != mcp.Request || Answers(m.Method)
+}
+
+// Answers reports whether the federation itself answers requests of a method.
+func Answers(method string) bool {
+	if _, ok := catalog.KindOf(method); ok {
 		return true
 	}
-	if _, ok := catalog.KindOf(m.Method); ok {
-		return true
-	}
-	switch m.Method {
+	switch method {
 	case mcp.MethodInitialize, mcp.MethodDiscover, mcp.MethodPing, mcp.MethodSetLevel, mcp.MethodListen:
 		return true
 	}

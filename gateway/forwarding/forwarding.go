@@ -60,8 +60,8 @@ func AnswerSearch(ex *exchange.Exchange) *refusal.Refusal {
 	if ex.Message.Kind != mcp.Request { // nobody waits for an answer
 		return acknowledge(ex, &upstream.Response{Status: http.StatusAccepted})
 	}
-	body, refused := ex.Services.Search.Answer(ex.Context, &ex.Message, ex.Dialect.Modern, func(tool string) bool {
-		return ex.Live.Verdict.MayAsk(&ex.Who.Principal, ex.Governed.Set, mcp.MethodToolsCall, tool)
+	body, refused := ex.Services.Search.Answer(ex.Context, &ex.Message, ex.Dialect.Modern, func(upstream, tool string) bool {
+		return ex.Live.Verdict.MayAsk(&ex.Who.Principal, ex.Governed.Set, upstream, mcp.MethodToolsCall, tool)
 	})
 	if refused != nil {
 		return refused
@@ -142,8 +142,8 @@ func relayJSON(ex *exchange.Exchange, resp *upstream.Response) *refusal.Refusal 
 		return relayWithout(ex, resp, &o, body)
 	}
 	ex.Record.ReplacedSurrogates += replaced
-	t := expected.Whole(answers.Moment{Snapshot: &ex.Live.Verdict, Host: exchange.AnswerHost{Exchange: ex}, Upstream: ex.Upstream}, m, resp.Status)
-	ex.NoteGoverned(&t.Result)
+	at := answers.Moment{Snapshot: &ex.Live.Verdict, Host: exchange.AnswerHost{Exchange: ex}, Upstream: ex.Upstream}
+	t := expected.Whole(at, m, resp, ex.NoteAnswer)
 	ex.NoteAnswer(&t.Result, m)
 	if t.Refused != nil {
 		return t.Refused

@@ -170,6 +170,34 @@ func (s *Syncer) Await(ctx context.Context, limit time.Duration) *Bundle {
 	return s.current.Load()
 }
 
+// awaitFirst bounds how long a request waits for the first answer of the control plane,
+// while no policies were ever known.
+const awaitFirst = 3 * time.Second
+
+// Known returns the policies as they are now, and waits for the first answer of the
+// control plane while none were ever known: how long is the second result. It is nil when
+// there is no answer.
+func (s *Syncer) Known(ctx context.Context) (*Bundle, time.Duration) {
+	if b := s.Bundle(); b != nil {
+		return b, 0
+	}
+	began := s.opts.Now()
+	b := s.Await(ctx, awaitFirst)
+	return b, s.opts.Now().Sub(began)
+}
+
+// Of returns the policies of an agent as they are now; nil while none are known, and of a
+// nil Syncer.
+func (s *Syncer) Of(agent string) *Set {
+	if s == nil {
+		return nil
+	}
+	if b := s.Bundle(); b != nil {
+		return b.For(agent)
+	}
+	return nil
+}
+
 // Stats returns the state of the syncer.
 func (s *Syncer) Stats() Stats {
 	st := Stats{Failures: s.failures.Load(), Rejected: s.rejected.Load()}

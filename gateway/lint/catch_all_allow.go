@@ -18,7 +18,7 @@ func catchAllAllow(p *pass) {
 	}
 	for i := range p.rules {
 		r := &p.rules[i]
-		if !r.decides() || r.Action == policy.Deny.String() || !r.ways[up] || r.tools != nil || r.When.Arguments != nil || r.When.Method != "" {
+		if !r.decides() || r.Action == policy.Deny.String() || !r.ways[up] || r.tools != nil || r.When.Arguments != nil || r.When.Upstream != nil || r.When.Method != "" {
 			continue
 		}
 		var opened []string

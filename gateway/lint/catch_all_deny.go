@@ -13,7 +13,7 @@ import (
 func catchAllDeny(p *pass) {
 	for i := range p.rules {
 		r := &p.rules[i]
-		if r.Action != policy.Deny.String() || !r.decides() || !r.ways[up] || r.tools != nil || r.When.Arguments != nil || r.When.Method != "" || r.inputRequired {
+		if r.Action != policy.Deny.String() || !r.decides() || !r.ways[up] || r.tools != nil || r.When.Arguments != nil || r.When.Upstream != nil || r.When.Method != "" || r.inputRequired {
 			continue
 		}
 		before := p.before(r)

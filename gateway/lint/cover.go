@@ -16,6 +16,7 @@ type cell struct {
 	tools         *nameset.Set // tool calls by these names; else nil
 	method        string       // messages of a method; "" for any message that no other field narrows
 	inputRequired bool         // answers that ask for input
+	upstream      string       // to or from this one; empty for any
 }
 
 // cells returns what a rule matches; none when its conditions exclude each
@@ -42,7 +43,21 @@ func (r *rule) cells() []cell {
 			out = append(out, cell{way: way, method: method})
 		}
 	}
-	return out
+	if len(r.When.Upstream) == 0 {
+		return out
+	}
+	var each []cell
+	for _, c := range out {
+		for _, c.upstream = range r.When.Upstream {
+			each = append(each, c)
+		}
+	}
+	return each
+}
+
+// ofUpstream reports whether the rule matches messages of the upstream of a cell.
+func (r *rule) ofUpstream(c cell) bool {
+	return len(r.When.Upstream) == 0 || slices.Contains(r.When.Upstream, c.upstream)
 }
 
 // takes returns the tools of a cell that the rule takes, All for the whole of a
@@ -50,7 +65,7 @@ func (r *rule) cells() []cell {
 func (r *rule) takes(c cell) *nameset.Set {
 	method := r.When.Method
 	switch {
-	case !r.ways[c.way]:
+	case !r.ways[c.way], !r.ofUpstream(c):
 	case r.When.Arguments != nil:
 		// It takes some calls of what it matches, and is never known to take all.
 	case c.tools != nil:

@@ -3,6 +3,7 @@ package lint
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +48,11 @@ func everyRequest() []policy.Request {
 		out = append(out, policy.Request{Direction: policy.ServerToClient, Method: "tools/call", Claims: who},
 			policy.Request{Direction: policy.ServerToClient, ResultType: "input_required", Claims: who})
 	}
+	for _, q := range slices.Clone(out) {
+		for _, q.Upstream = range []string{"u1", "u2"} {
+			out = append(out, q)
+		}
+	}
 	return out
 }
 
@@ -81,6 +87,7 @@ func someWhen() *rapid.Generator[policy.When] {
 			w.Claims = &policy.ClaimsConfig{Groups: some("g1", "g2").Draw(t, "groups"), GroupsIn: some("g1", "g2").Draw(t, "groups_in"),
 				ScopesIn: some("p1", "p2").Draw(t, "scopes_in"), SubjectIn: some("s1", "s2").Draw(t, "subject_in")}
 		}
+		w.Upstream = rapid.SampledFrom([][]string{nil, nil, {"u1"}, {"u2"}, {"u1", "u2"}}).Draw(t, "upstream")
 		return w
 	})
 }

@@ -96,7 +96,7 @@ func readRoutes(list []upstream.Route) []route {
 // takesMethod reports whether the rule matches any message of a method that goes
 // one way, whatever the tool and the caller.
 func (r *rule) takesMethod(way int, method string) bool {
-	if !r.ways[way] || r.inputRequired || r.When.Method != "" && r.When.Method != method {
+	if !r.ways[way] || r.inputRequired || r.When.Upstream != nil || r.When.Method != "" && r.When.Method != method {
 		return false
 	}
 	return r.tools == nil || way == up && method == mcp.MethodToolsCall

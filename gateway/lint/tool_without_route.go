@@ -65,7 +65,7 @@ func toolWithoutRoute(p *pass) {
 func (p *pass) denied(rules []*rule) []*nameset.Set {
 	var sets []*nameset.Set
 	for _, r := range rules {
-		if r.Action == policy.Deny.String() && r.claims == nil && r.ways[up] && r.tools != nil &&
+		if r.Action == policy.Deny.String() && r.claims == nil && r.When.Upstream == nil && r.ways[up] && r.tools != nil &&
 			(r.When.Method == "" || r.When.Method == mcp.MethodToolsCall) {
 			sets = append(sets, r.tools)
 		}

@@ -15,7 +15,7 @@ type wildcard struct {
 
 // takesEveryCall reports whether the rule takes every tool call of every caller.
 func (p *pass) takesEveryCall(r *rule) bool {
-	if !r.ways[up] || r.claims != nil || r.When.Arguments != nil || r.inputRequired || r.When.Method != "" && r.When.Method != mcp.MethodToolsCall {
+	if !r.ways[up] || r.claims != nil || r.When.Arguments != nil || r.When.Upstream != nil || r.inputRequired || r.When.Method != "" && r.When.Method != mcp.MethodToolsCall {
 		return false
 	}
 	return r.tools == nil || p.budget.Full(r.tools)

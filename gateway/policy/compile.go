@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"svc/gateway/arguments"
+	"svc/gateway/toolname"
 )
 
 // Set is a compiled list of rules with its default action. It is immutable and safe for
@@ -14,6 +15,8 @@ type Set struct {
 	index    [2]index // by direction; enforced rules only
 	// observers are the rules in mode observe, in the order of the list.
 	observers []*Rule
+	// usesUpstream is set when a rule has when.upstream.
+	usesUpstream bool
 	// arguments has the pointers of all when.arguments.
 	arguments arguments.Plan
 }
@@ -46,6 +49,7 @@ func Compile(cfg Config) (*Set, error) {
 			return nil, fmt.Errorf("compile policy: rules[%d] %q: %w", i, cfg.Rules[i].ID, err)
 		}
 		s.rules = append(s.rules, r)
+		s.usesUpstream = s.usesUpstream || len(r.upstreams) > 0
 	}
 	enforced := s.enforced()
 	for d := range s.index {
@@ -61,6 +65,20 @@ func (s *Set) Order() []string {
 		ids[i] = r.ID
 	}
 	return ids
+}
+
+// UsesUpstream reports whether a decision may depend on the upstream of a message.
+func (s *Set) UsesUpstream() bool { return s.usesUpstream }
+
+// JudgesServers reports whether some rule, enforced or not, may match a message of a
+// server.
+func (s *Set) JudgesServers() bool {
+	for _, r := range s.rules {
+		if r.direction != ClientToServer && r.tool.Kind == toolname.Every {
+			return true
+		}
+	}
+	return false
 }
 
 // Rules returns the rules in evaluation order. The caller must not change the list.

@@ -92,6 +92,10 @@ type When struct {
 	// ResultType is input_required, for responses with that resultType; it requires
 	// direction server_to_client.
 	ResultType string `yaml:"result_type"`
+	// Upstream lists names of upstreams. A message of a client must be for one of them, and
+	// a message of a server come from one of them. With federation the name svc is that of
+	// the gateway itself, which answers lists.
+	Upstream []string `yaml:"upstream"`
 	// Claims are conditions on the verified OAuth identity of the caller.
 	Claims *ClaimsConfig `yaml:"claims"`
 	// Arguments are conditions on the arguments of a tools/call or prompts/get, by JSON

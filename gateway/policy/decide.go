@@ -81,6 +81,9 @@ type Request struct {
 	// ResultType is the resultType of a response; rules use it only in messages from
 	// server to client.
 	ResultType string
+	// Upstream is the upstream that the message is for, or comes from; empty for none. It
+	// is needed only where [Set.UsesUpstream].
+	Upstream string
 	// Claims is nil for callers without a verified OAuth identity.
 	Claims *Claims
 	// Body and Arguments are the scanned message, and where the arguments are in it;

@@ -231,6 +231,9 @@ func naiveMatch(w *When, q *Request) bool {
 		w.ResultType != "" && (q.Direction != ServerToClient || q.ResultType != w.ResultType) {
 		return false
 	}
+	if len(w.Upstream) > 0 && !slices.Contains(w.Upstream, q.Upstream) {
+		return false
+	}
 	c := w.Claims
 	if c == nil || len(c.Groups)+len(c.GroupsIn)+len(c.ScopesIn)+len(c.SubjectIn) == 0 {
 		return true
@@ -281,6 +284,7 @@ func modelWhen() *rapid.Generator[When] {
 		if rapid.IntRange(0, 2).Draw(t, "claimed") == 0 {
 			w.Claims = claims.Draw(t, "claims")
 		}
+		w.Upstream = rapid.SampledFrom([][]string{nil, nil, {"u1"}, {"u1", "u2"}}).Draw(t, "upstream")
 		return w
 	})
 }
@@ -291,7 +295,8 @@ func modelRequest() *rapid.Generator[Request] {
 	methods := rapid.SampledFrom([]string{"tools/call", "tools/call", "tools/call", "ping", "tasks/get", ""})
 	return rapid.Custom(func(t *rapid.T) Request {
 		q := Request{Direction: Direction(rapid.IntRange(0, 1).Draw(t, "way")), Method: methods.Draw(t, "method"),
-			ResultType: rapid.SampledFrom([]string{"", "input_required", "complete"}).Draw(t, "result")}
+			ResultType: rapid.SampledFrom([]string{"", "input_required", "complete"}).Draw(t, "result"),
+			Upstream:   rapid.SampledFrom([]string{"", "u1", "u2", "u3"}).Draw(t, "upstream")}
 		if q.Method == "tools/call" {
 			q.Tool, q.HasTool = modelTools.Draw(t, "tool"), true
 		}

@@ -17,6 +17,7 @@ const (
 	ConditionMethod     Condition = "method"
 	ConditionTool       Condition = "tool"
 	ConditionResultType Condition = "result_type"
+	ConditionUpstream   Condition = "upstream"
 	ConditionClaims     Condition = "claims"
 	ConditionArguments  Condition = "arguments"
 )
@@ -109,6 +110,12 @@ func (r *Rule) misses(q *Request) (Condition, string) {
 	}
 	if r.inputRequired && q.ResultType != mcp.ResultInputRequired {
 		return ConditionResultType, fmt.Sprintf("result type is %q, the rule is for %s", q.ResultType, mcp.ResultInputRequired)
+	}
+	if r.upstreams != nil && !slices.Contains(r.upstreams, q.Upstream) {
+		if q.Upstream == "" {
+			return ConditionUpstream, "the upstream is not known, the rule is for " + toolname.Brief(r.upstreams)
+		}
+		return ConditionUpstream, fmt.Sprintf("upstream %q is not in %s", q.Upstream, toolname.Brief(r.upstreams))
 	}
 	if r.claims != nil {
 		if why := r.claims.misses(q.Claims); why != "" {

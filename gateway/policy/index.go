@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"slices"
+
 	"svc/gateway/mcp"
 	"svc/gateway/toolname"
 )
@@ -95,7 +97,7 @@ func enter(list []entry, r *Rule) []entry {
 	if n := len(list); n > 0 && (list[n-1].unconditional() || list[n-1].rule() == int32(r.Index)) {
 		return list
 	}
-	if r.claims == nil && r.arguments == nil && !r.inputRequired && !r.tool.IsPattern() {
+	if r.claims == nil && r.arguments == nil && r.upstreams == nil && !r.inputRequired && !r.tool.IsPattern() {
 		e |= 1
 	}
 	return append(list, e)
@@ -169,10 +171,11 @@ func (s *Set) meets(r *Rule, q *Request) bool {
 }
 
 // meets checks the conditions that the list does not imply: the method of rules that are
-// indexed by a claim, the result type, patterns and claims.
+// indexed by a claim, the result type, the upstream, patterns and claims.
 func (r *Rule) meets(q *Request) bool {
 	return (r.method == "" || r.method == q.Method) &&
 		(!r.inputRequired || q.ResultType == mcp.ResultInputRequired) &&
+		(r.upstreams == nil || slices.Contains(r.upstreams, q.Upstream)) &&
 		r.tool.MatchPattern(q.Tool) &&
 		(r.claims == nil || r.claims.match(q.Claims))
 }

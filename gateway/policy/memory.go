@@ -34,6 +34,7 @@ type requestKey struct {
 	Tool       string
 	HasTool    bool
 	ResultType string
+	Upstream   string
 }
 
 // keyOf returns the key of a request; ok is false for a request that is not cached.
@@ -41,13 +42,14 @@ func keyOf(q *Request) (key requestKey, ok bool) {
 	if q.Claims != nil || q.AnyArguments || len(q.Method)+len(q.Tool)+len(q.ResultType) > maxRemembered {
 		return requestKey{}, false
 	}
-	return requestKey{Direction: q.Direction, Method: q.Method, Tool: q.Tool, HasTool: q.HasTool, ResultType: q.ResultType}, true
+	return requestKey{Direction: q.Direction, Method: q.Method, Tool: q.Tool, HasTool: q.HasTool, ResultType: q.ResultType, Upstream: q.Upstream}, true
 }
 
 // clone copies the strings of the key, because the strings of a request point into the
 // buffer of its message.
 func (k requestKey) clone() requestKey {
 	k.Method, k.Tool, k.ResultType = strings.Clone(k.Method), strings.Clone(k.Tool), strings.Clone(k.ResultType)
+	k.Upstream = strings.Clone(k.Upstream)
 	return k
 }
 
@@ -59,6 +61,12 @@ type remembered struct {
 
 // NewMemory returns an empty cache for the decisions of a Set.
 func NewMemory(rules *Set) *Memory { return &Memory{rules: rules, seed: maphash.MakeSeed()} }
+
+// UsesUpstream is [Set.UsesUpstream].
+func (m *Memory) UsesUpstream() bool { return m.rules.UsesUpstream() }
+
+// JudgesServers is [Set.JudgesServers].
+func (m *Memory) JudgesServers() bool { return m.rules.JudgesServers() }
 
 // Decide returns the decision for q.
 func (m *Memory) Decide(q *Request) Decision {
@@ -75,6 +83,9 @@ func (m *Memory) Observe(q *Request) (Decision, []Observed) {
 		return decision, m.rules.Observed(q, decision)
 	}
 	h := maphash.String(m.seed, key.Tool) ^ maphash.String(m.seed, key.Method)<<1
+	if key.Upstream != "" {
+		h ^= maphash.String(m.seed, key.Upstream) << 2
+	}
 	slot := &m.slots[h%memorySlots]
 	if r := slot.Load(); r != nil && r.key == key {
 		return r.decision, r.observed

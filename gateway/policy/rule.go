@@ -36,6 +36,7 @@ type Rule struct {
 	toolKey       string // the matcher as in the configuration, for explanations
 	toolText      string
 	inputRequired bool
+	upstreams     []string // empty for any
 	claims        *claimRule
 	arguments     *arguments.Condition // nil without
 }
@@ -125,6 +126,10 @@ func (r *Rule) takeWhen(w *When) error {
 		}
 		r.inputRequired = true
 	}
+	if w.Upstream != nil && len(w.Upstream) == 0 {
+		return fmt.Errorf("upstream is empty")
+	}
+	r.upstreams = w.Upstream
 	r.claims = newClaimRule(w.Claims)
 	written := w.Tool()
 	var err error

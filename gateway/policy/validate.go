@@ -69,6 +69,25 @@ func (c *Config) CheckGuardrails(at diag.At, names []string) {
 	}
 }
 
+// CodeUnknownUpstream is the code of a name that is that of no upstream.
+const CodeUnknownUpstream = "unknown-upstream"
+
+// CheckUpstreams reports rules for upstreams that are not defined.
+func (c *Config) CheckUpstreams(at diag.At, names []string) {
+	for i := range c.Rules {
+		w := c.Rules[i].When
+		if w == nil {
+			continue
+		}
+		for j, name := range w.Upstream {
+			if name != "" && !slices.Contains(names, name) {
+				at.Field("rules").Index(i).Field("when").Field("upstream").Index(j).Hint("defined are: %s", strings.Join(names, ", ")).
+					Errorf(CodeUnknownUpstream, "no upstream is named %q", name)
+			}
+		}
+	}
+}
+
 // maxMessage bounds the message of a rule, in characters.
 const maxMessage = 512
 
@@ -211,6 +230,10 @@ func (w *When) validate(at diag.At) {
 	}
 	w.validateReach(at, matchers)
 	w.validateArguments(at)
+	if w.Upstream != nil && len(w.Upstream) == 0 {
+		at.Field("upstream").Hint("remove it to match any upstream").Errorf("required", "upstream is empty")
+	}
+	notEmpty(at.Field("upstream"), w.Upstream)
 	if c := w.Claims; c != nil {
 		at := at.Field("claims")
 		notEmpty(at.Field("groups"), c.Groups)

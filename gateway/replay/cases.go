@@ -57,6 +57,9 @@ type RequestSpec struct {
 	Direction string `yaml:"direction"`
 	// ResultType is that of an answer.
 	ResultType string `yaml:"result_type"`
+	// Upstream is the upstream that the message is for, or comes from, for rules with
+	// upstream; left out, it is the one that routes and prefixes lead to.
+	Upstream string `yaml:"upstream"`
 	// Arguments of the tool, Params of a method, Result of an answer.
 	Arguments config.JSON `yaml:"arguments"`
 	Params    config.JSON `yaml:"params"`
@@ -181,7 +184,7 @@ func (e *Engine) Run(c *Case) Result {
 	d, _ := direction(c.Request.Direction)
 	body, err := c.Request.encode()
 	if err == nil {
-		out.Answer, err = e.Ask(body, d, c.Caller.claims())
+		out.Answer, err = e.Ask(body, d, c.Caller.claims(), c.Request.Upstream)
 	}
 	if err != nil {
 		fail("request", "a message", err.Error(), "")

@@ -9,9 +9,12 @@ package replay
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"svc/gateway/config"
+	"svc/gateway/federation"
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
 	"svc/gateway/toolsearch"
@@ -24,9 +27,14 @@ type Engine struct {
 	rules           *policy.Set
 	routes          []*upstream.Router // one for each route, so that the one that matches can be named
 	defaultUpstream string
-	searches        bool            // the gateway answers the search tool itself
+	searches        bool     // the gateway answers the search tool itself
+	prefixes        []prefix // of upstreams, the longest first; none without federation
+	federated       bool
 	keys            map[string]bool // nil when any caller may come
 }
+
+// prefix is what the names of an upstream's tools begin with.
+type prefix struct{ text, upstream string }
 
 // New returns the engine of a valid configuration.
 func New(f *config.File) (*Engine, error) {
@@ -36,6 +44,14 @@ func New(f *config.File) (*Engine, error) {
 	}
 	e := &Engine{rules: rules, defaultUpstream: f.DefaultUpstream,
 		searches: f.ToolSearch.Enabled && f.ToolSearch.Mode == config.ToolSearchSynthesize}
+	if e.federated = f.Federation.Enabled; e.federated {
+		for i := range f.Upstreams {
+			if u := &f.Upstreams[i]; u.Prefix != "" {
+				e.prefixes = append(e.prefixes, prefix{u.Prefix, u.Name})
+			}
+		}
+		slices.SortStableFunc(e.prefixes, func(a, b prefix) int { return len(b.text) - len(a.text) })
+	}
 	for i := range f.Routes {
 		r, err := upstream.NewRouter(f.Routes[i : i+1])
 		if err != nil {
@@ -89,14 +105,44 @@ type Route struct {
 	Reason string
 }
 
+// upstreamOf returns the upstream of a message of a client, as far as the configuration
+// tells it: what upstreams list is not known.
+func (e *Engine) upstreamOf(method, tool string) string {
+	if method == mcp.MethodToolsCall {
+		for _, r := range e.routes {
+			if name, ok := r.Match(tool); ok {
+				return name
+			}
+		}
+		for _, p := range e.prefixes {
+			if strings.HasPrefix(tool, p.text) {
+				return p.upstream
+			}
+		}
+		return ""
+	}
+	if !e.federated {
+		return e.defaultUpstream
+	}
+	if method != "" && federation.Answers(method) {
+		return federation.Name
+	}
+	return ""
+}
+
 // Ask decides on a message, which must pass [mcp.ScanReplacing], and may change in
 // body as there; the error is that of the scan.
-func (e *Engine) Ask(body []byte, d policy.Direction, claims *policy.Claims) (*Answer, error) {
+// at is the upstream that it is for, or comes from; empty for the one that the
+// configuration leads to.
+func (e *Engine) Ask(body []byte, d policy.Direction, claims *policy.Claims, at string) (*Answer, error) {
 	var m mcp.Message
 	if _, err := mcp.ScanReplacing(body, &m); err != nil {
 		return nil, fmt.Errorf("the gateway would refuse the message: %w", err)
 	}
 	a := &Answer{Request: policy.RequestOf(&m, d, claims), Body: body}
+	if a.Request.Upstream = at; at == "" && d == policy.ClientToServer {
+		a.Request.Upstream = e.upstreamOf(m.Method, m.Name)
+	}
 	a.Decision, a.Steps = e.rules.Explain(&a.Request)
 	if a.Decision.Default {
 		a.Fallback = e.rules.Fallback(&a.Request)
@@ -114,6 +160,9 @@ func (e *Engine) Ask(body []byte, d policy.Direction, claims *policy.Claims) (*A
 		}
 	}
 	a.Route = e.route(&m, d, a)
+	if at != "" && a.Route.Reason == reasonNoRoute && e.federated {
+		a.Route = Route{Upstream: at, Index: -1, Reason: "as given: it owns the name"}
+	}
 	return a, nil
 }
 
@@ -140,10 +189,20 @@ func (e *Engine) route(m *mcp.Message, d policy.Direction, a *Answer) Route {
 			return Route{Upstream: name, Index: i, Reason: "routes[" + strconv.Itoa(i) + "]"}
 		}
 	}
-	return none("no route matches the tool: 404 no_route")
+	for _, p := range e.prefixes {
+		if strings.HasPrefix(m.Name, p.text) {
+			return Route{Upstream: p.upstream, Index: -1, Reason: "the prefix " + p.text}
+		}
+	}
+	return none(reasonNoRoute)
 }
 
+const reasonNoRoute = "no route matches the tool: 404 no_route"
+
 func (e *Engine) toDefault(m *mcp.Message) Route {
+	if e.federated && federation.Answers(m.Method) {
+		return Route{Upstream: federation.Name, Index: -1, Reason: "the gateway answers it: federation"}
+	}
 	if e.defaultUpstream == "" {
 		return Route{Index: -1, Reason: "there is no default_upstream: 404 no_route"}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"svc/gateway/audit"
+	"svc/gateway/federation"
 	"svc/gateway/policy"
 )
 
@@ -45,6 +46,7 @@ const (
 type question struct {
 	direction                policy.Direction
 	method, tool, resultType string
+	upstream                 string // only where a rule asks for it
 	hasTool, identified      bool
 }
 
@@ -119,12 +121,22 @@ func (r *Replay) record(rec *audit.Record) {
 		q.resultType = ""
 		q.hasTool = rec.Tool != ""
 	}
+	uses := r.engine.rules.UsesUpstream()
+	if uses {
+		if q.upstream = rec.Upstream; q.upstream == "" && q.direction == policy.ClientToServer {
+			q.upstream = r.engine.upstreamOf(q.method, q.tool)
+		}
+	}
 	j := r.remembered(q)
 	if rule := r.rules[rec.RuleID]; q.direction == policy.ClientToServer && rule != nil && rule.Direction() == policy.ServerToClient &&
 		j.unknown == "" && j.decision.Action != policy.Deny {
 		// The line tells what was decided on the answer, so the request had passed,
 		// and it passes again: the answer is what is to be decided.
-		j = r.remembered(question{direction: policy.ServerToClient, resultType: rec.ResultType, identified: q.identified})
+		answer := question{direction: policy.ServerToClient, resultType: rec.ResultType, identified: q.identified}
+		if uses {
+			answer.upstream = rec.Upstream
+		}
+		j = r.remembered(answer)
 	}
 	if j.unknown != "" {
 		count(r.undecided, j.unknown)
@@ -141,6 +153,7 @@ func (r *Replay) remembered(q question) judgement {
 		if len(r.memo) < maxMemo {
 			// The texts of a record are parts of its line; keep them alone.
 			q.method, q.tool, q.resultType = strings.Clone(q.method), strings.Clone(q.tool), strings.Clone(q.resultType)
+			q.upstream = strings.Clone(q.upstream)
 			r.memo[q] = j
 		}
 	}
@@ -182,7 +195,19 @@ func wasCut(s string) bool { return strings.HasSuffix(s, "…") }
 // line does not tell, a rule with claims may match or not, and nothing below it is
 // known.
 func (r *Replay) judge(q question) judgement {
-	req := policy.Request{Direction: q.direction, Method: q.method, Tool: q.tool, HasTool: q.hasTool, ResultType: q.resultType}
+	req := policy.Request{Direction: q.direction, Method: q.method, Tool: q.tool, HasTool: q.hasTool, ResultType: q.resultType, Upstream: q.upstream}
+	if r.engine.rules.UsesUpstream() && (q.upstream == "" || q.upstream == federation.Name && q.direction == policy.ServerToClient) {
+		// Not told, or an answer that was judged in the parts of several upstreams.
+		for _, rule := range r.engine.rules.Rules() {
+			failed, _ := rule.Misses(&req)
+			if failed == policy.ConditionUpstream && !rule.Observe {
+				return judgement{unknown: fmt.Sprintf("rule %q asks for the upstream, and the line does not tell it", rule.ID)}
+			}
+			if failed == "" && !rule.Observe {
+				break
+			}
+		}
+	}
 	if q.identified {
 		for _, rule := range r.engine.rules.Rules() {
 			if rule.Observe {

@@ -14,11 +14,9 @@ import (
 	"svc/gateway/config"
 	"svc/gateway/guardrail"
 	"svc/gateway/headers"
-	"svc/gateway/mcp"
 	"svc/gateway/origin"
 	"svc/gateway/policy"
 	"svc/gateway/ratelimit"
-	"svc/gateway/toolsearch"
 	"svc/gateway/verdict"
 )
 
@@ -96,11 +94,4 @@ func buildGuards(cfg *config.File, from Sources) (*guardrail.Set, error) {
 		}
 	}
 	return set, nil
-}
-
-// DeniesSearch reports that the rules keep the search tool from everybody who comes
-// without claims: default deny needs a rule for it.
-func (s *Snapshot) DeniesSearch() bool {
-	q := policy.Request{Direction: policy.ClientToServer, Method: mcp.MethodToolsCall, Tool: toolsearch.Name, HasTool: true}
-	return s.Rules.Decide(&q).Action == policy.Deny
 }

@@ -38,7 +38,7 @@ func (f *frames) Judge(m *mcp.Message, replaced int) (body []byte, final bool, e
 	}
 	f.final = f.answers.IsAnswer(m)
 	t := f.answers.Frame(answers.Moment{Snapshot: &live.Verdict, Host: f, Upstream: f.up}, m)
-	if ex.HTTP.Method == http.MethodPost { // else several upstreams share the exchange
+	if ex.HTTP.Method == http.MethodPost && !t.Final { // else several upstreams share the exchange
 		ex.NoteGoverned(&t.Result)
 	}
 	if err := f.record(live, &t.Result, m, replaced); err != nil {
@@ -99,7 +99,7 @@ func (f *frames) Answer(c streams.Counts) error {
 // moment. Where none is known, the file says fail_open, or the stream would not have
 // begun.
 func (f *frames) Policies() (*govern.Set, *refusal.Refusal) {
-	return f.ex.Services.PoliciesOf(f.ex.Agent()), nil
+	return f.ex.Services.Governance.Of(f.ex.Agent()), nil
 }
 
 // Score scores the answer to the request.

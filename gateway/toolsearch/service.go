@@ -27,13 +27,14 @@ func (s *Service) Takes(m *mcp.Message) bool {
 }
 
 // Answer answers a request that the service takes. may reports whether the caller may
-// call a tool, the search tool included: no other is listed or found.
-func (s *Service) Answer(ctx context.Context, m *mcp.Message, modern bool, may func(tool string) bool) ([]byte, *refusal.Refusal) {
+// call a tool of an upstream, and the search tool, which has none: no other is listed or
+// found.
+func (s *Service) Answer(ctx context.Context, m *mcp.Message, modern bool, may func(upstream, tool string) bool) ([]byte, *refusal.Refusal) {
 	if m.Method == mcp.MethodToolsList { // a list of one page
 		if mcp.HasCursor(m) {
 			return nil, &refusal.SearchCursor
 		}
-		return AppendList(nil, m.ID, modern, may(Name)), nil
+		return AppendList(nil, m.ID, modern, may("", Name)), nil
 	}
 	args, err := ParseArguments(m.Spans.Arguments.Of(m.Body), s.MaxResults)
 	if err != nil {
@@ -42,7 +43,7 @@ func (s *Service) Answer(ctx context.Context, m *mcp.Message, modern bool, may f
 	ctx, cancel := context.WithTimeout(ctx, awaitLists)
 	defer cancel()
 	s.Ready(ctx)
-	found := s.Index().Search(args.Query, args.Limit, func(t *Tool) bool { return may(t.Name) })
+	found := s.Index().Search(args.Query, args.Limit, func(t *Tool) bool { return may(t.Upstream, t.Name) })
 	return AppendResult(nil, m.ID, modern, found), nil
 }
 

@@ -53,13 +53,13 @@ func TestTheServiceAnswersWithWhatTheCallerMayCall(t *testing.T) {
 		s := &Service{Refresher: New(Options{Sources: []Source{{"u", f}}, Route: everywhere("u"), Reserved: Name, Interval: time.Minute}), MaxResults: 10}
 		stop := running(s.Refresher)
 		defer stop()
-		only := func(names ...string) func(string) bool {
-			return func(tool string) bool { return slices.Contains(names, tool) }
+		only := func(names ...string) func(string, string) bool {
+			return func(_, tool string) bool { return slices.Contains(names, tool) }
 		}
 		for _, tt := range []struct {
 			name, body string
 			modern     bool
-			may        func(string) bool
+			may        func(string, string) bool
 			has        []string
 			hasNot     string
 			want       *refusal.Refusal
@@ -98,7 +98,7 @@ func TestASearchWaitsForTheFirstLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Service{Refresher: New(Options{Sources: []Source{{"u", &fake{tools: `{"name":"order_get"}`}}}, Route: everywhere("u"), Interval: time.Minute}), MaxResults: 10}
 		began := time.Now()
-		got, refused := s.Answer(context.Background(), scanned(t, search(`{"query":"order"}`)), false, func(string) bool { return true })
+		got, refused := s.Answer(context.Background(), scanned(t, search(`{"query":"order"}`)), false, func(string, string) bool { return true })
 		if refused != nil || strings.Contains(string(got), "order_get") || time.Since(began) != awaitLists {
 			t.Errorf("%s, %+v after %s", got, refused, time.Since(began))
 		}

@@ -54,6 +54,24 @@ type Response struct {
 	// Dialect is the protocol revision in which the upstream was asked, where the message
 	// was translated; empty where it was sent as it is.
 	Dialect string
+	// Parts returns what the answer was made of, where the gateway made it of what several
+	// upstreams sent; nil for all others.
+	Parts func() *Parts
+}
+
+// Parts are what several upstreams contribute to one answer. Each is judged as that
+// upstream's own answer.
+type Parts struct {
+	List []Part
+	// Join returns the answer with what is left of the parts, in their order: the result
+	// of each, nil for one that is left out.
+	Join func(results [][]byte) []byte
+}
+
+// Part is what one upstream contributes: a result, as a JSON object.
+type Part struct {
+	Upstream string
+	Result   []byte
 }
 
 // Client is a pool of connections to one upstream. It is safe for concurrent

@@ -95,10 +95,10 @@ func (in *Input) present(m *mcp.Message, r *Result) {
 	if m.Kind != mcp.Response || m.IsError {
 		return
 	}
-	if in.Snapshot.FilterLists {
+	if in.Snapshot.FilterLists && !in.Filtered {
 		in.filterLists(m, r)
 	}
-	if in.Snapshot.OffersTools {
+	if in.Snapshot.OffersTools && !in.Filtered {
 		in.offerTools(m, r)
 	}
 }
@@ -126,9 +126,15 @@ func (in *Input) filterList(list mcp.MethodInfo, m *mcp.Message, r *Result) {
 		return
 	}
 	method := list.Element
-	keep := func(name string) bool { return in.Snapshot.MayAsk(in.Caller, in.Policies, method, name) }
+	keep := func(name string) bool {
+		at := in.Upstream
+		if in.Snapshot.OfTool != nil && in.Snapshot.Rules.UsesUpstream() {
+			at = in.Snapshot.OfTool(name)
+		}
+		return in.Snapshot.MayAsk(in.Caller, in.Policies, at, method, name)
+	}
 	if method != mcp.MethodToolsCall {
-		all := in.Snapshot.MayAsk(in.Caller, in.Policies, method, "")
+		all := in.Snapshot.MayAsk(in.Caller, in.Policies, in.Upstream, method, "")
 		keep = func(string) bool { return all }
 	}
 	body, changed, ok := mcp.FilterList(m, list.List, in.Modern, keep)
@@ -149,12 +155,15 @@ func (in *Input) offerTools(m *mcp.Message, r *Result) {
 	}
 }
 
-// MayAsk reports whether a caller may send a request: a tools/call of a tool, or a
-// method by itself. The rules decide, and the policies of the control plane that block
+// MayAsk reports whether a caller may send a request to an upstream: a tools/call of a
+// tool, or a method by itself. The rules decide, and the policies of the control plane that block
 // a tool by its name. What would be redacted, limited or handed to a guardrail may be
 // asked for.
-func (s *Snapshot) MayAsk(caller *auth.Principal, policies *govern.Set, method, tool string) bool {
+func (s *Snapshot) MayAsk(caller *auth.Principal, policies *govern.Set, upstream, method, tool string) bool {
 	q := policy.Request{Direction: policy.ClientToServer, Method: method, Tool: tool, Claims: caller.Claims, AnyArguments: true}
+	if s.Rules.UsesUpstream() {
+		q.Upstream = upstream
+	}
 	q.HasTool = method == mcp.MethodToolsCall
 	switch s.Rules.Decide(&q).Action {
 	case policy.Allow, policy.Redact, policy.RateLimit, policy.StripApp, policy.Guardrail:

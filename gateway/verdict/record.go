@@ -50,6 +50,7 @@ func (r *Result) Note(rec *audit.Record, decided policy.Action) {
 	if r.Guardrail != "" && (rec.GuardrailName == "" || r.Said.Verdict != guardrail.Pass) {
 		rec.GuardrailName, rec.GuardrailVerdict, rec.GuardrailLatency = r.Guardrail, string(r.Said.Verdict), r.Said.Latency
 	}
+	rec.LeftOut = append(rec.LeftOut, r.LeftOut...)
 	r.Governed.Note(rec)
 }
 

@@ -33,6 +33,9 @@ func (in *Input) rules(m *mcp.Message, r *Result) {
 // by either applies; of several in one result, one that is denied denies all.
 func (in *Input) decide(m *mcp.Message) (decision policy.Decision, observed []policy.Observed) {
 	q := policy.RequestOf(m, in.Direction, in.Caller.Claims)
+	if in.Snapshot.Rules.UsesUpstream() {
+		q.Upstream = in.Upstream
+	}
 	if !in.Translated || in.Direction != policy.ServerToClient {
 		return in.Snapshot.Rules.Observe(&q)
 	}

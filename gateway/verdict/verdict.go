@@ -30,6 +30,9 @@ type Snapshot struct {
 	Strips bool
 	// FilterLists says that lists are cut down to what their caller may ask for.
 	FilterLists bool
+	// OfTool returns the upstream that routes lead a tool to; nil where rules do not ask
+	// for upstreams.
+	OfTool func(tool string) string
 	// OffersTools is set where the gateway has tools of its own to list.
 	OffersTools bool
 	// FailOpen lets messages pass whose limit cannot be asked.
@@ -42,6 +45,9 @@ type Input struct {
 	Snapshot *Snapshot
 	// Direction is the way of the message.
 	Direction policy.Direction
+	// Upstream is the upstream that the message is for, or comes from; empty for none, and
+	// for requests where the rules do not ask for it.
+	Upstream string
 	// Caller is the client that sends the message or receives it.
 	Caller *auth.Principal
 	Limits ratelimit.Store
@@ -66,6 +72,8 @@ type Input struct {
 	Resumed bool
 	// Frame is set for a message of an event stream.
 	Frame bool
+	// Filtered is set for a list that its caller's part was made of already.
+	Filtered bool
 	// Translated is set where the upstream supports another generation of the protocol than
 	// the client: a question is then judged as what it is in both.
 	Translated bool
@@ -107,6 +115,8 @@ type Result struct {
 	// Observed is what rules that are not enforced would have done.
 	Observed []audit.Observed
 	Governed Governed
+	// LeftOut is set for a part of an answer that was refused, and is left out.
+	LeftOut []audit.LeftOut
 
 	strip, presented bool
 }
@@ -149,6 +159,13 @@ func Judge(in *Input, m *mcp.Message) (r Result) {
 func Unreadable() (r Result) {
 	r.refuse(&refusal.UpstreamInvalid, audit.ActionDeny)
 	return r
+}
+
+// LeaveOut makes the refusal of an upstream's part of an answer one that leaves out the
+// part, and does not deny the request.
+func (r *Result) LeaveOut(upstream string) {
+	r.LeftOut = []audit.LeftOut{{Upstream: upstream, RuleID: r.Rule}}
+	r.Refused, r.Action, r.Rule, r.Kind = nil, "", "", ""
 }
 
 // refuse keeps the message from going on, with the action, rule and kind of the

@@ -1,0 +1,85 @@
+// Package routing finds the upstream of a request: by the message that it belongs to, by
+// routes, and with federation by who owns what the request names.
+package routing
+
+import (
+	"context"
+
+	"svc/gateway/catalog"
+	"svc/gateway/federation"
+	"svc/gateway/mcp"
+	"svc/gateway/multiplex"
+	"svc/gateway/toolsearch"
+	"svc/gateway/transport"
+	"svc/gateway/upstream"
+)
+
+// Table is what decides where requests go. It does not change after the start.
+type Table struct {
+	Targets         map[string]*transport.Upstream
+	DefaultUpstream string
+	Router          *upstream.Router
+	// Federation is the default upstream where lists are merged, else nil.
+	Federation *federation.Federation
+	Search     *toolsearch.Service // nil unless tools/list is answered here
+	// Names are those of tools and prompts as clients see them, without federation; nil
+	// where they are the upstreams' own.
+	Names *catalog.Names
+}
+
+// Found is where a request goes. Upstream is nil for one that goes nowhere.
+type Found struct {
+	Upstream *transport.Upstream
+	// As is how the upstream calls what the request names.
+	As federation.Found
+}
+
+// Find finds the upstream of a request (gateway specification, routes): tool calls by
+// their name and by nothing else, answers to server requests back to where they were
+// asked, what asks about a task to where it was made, everything else to
+// default_upstream.
+func (t *Table) Find(ctx context.Context, r *multiplex.Request) (f Found) {
+	if f.Upstream = r.Follow(ctx); f.Upstream != nil {
+		return f
+	}
+	name := t.DefaultUpstream
+	if r.Message.Method == mcp.MethodToolsCall {
+		name, _ = t.Router.Match(r.Message.Name)
+	}
+	switch {
+	case t.Federation != nil:
+		f.As = t.Federation.Route(ctx, r.Client().Caller, r.Message, name)
+	case t.Names != nil:
+		f.As = federation.At(t.Names, name, r.Message)
+	default:
+		f.As.Upstream = name
+	}
+	f.Upstream = t.Targets[f.As.Upstream]
+	return f
+}
+
+// ToJudge finds the upstream that rules judge a request by, before it is known whether it
+// may go there. Its name is also that of the gateway itself, for which there is none.
+func (t *Table) ToJudge(ctx context.Context, r *multiplex.Request) (*transport.Upstream, string) {
+	if t.Search.Takes(r.Message) {
+		return nil, t.SearchUpstream()
+	}
+	if up := t.Find(ctx, r).Upstream; up != nil {
+		return up, up.Name
+	}
+	return nil, ""
+}
+
+// SearchUpstream is the upstream that rules see of what the tool search answers.
+func (t *Table) SearchUpstream() string {
+	if t.Federation != nil {
+		return federation.Name
+	}
+	return ""
+}
+
+// OfTool returns the upstream that routes lead a tool to, by its name alone.
+func (t *Table) OfTool(name string) string {
+	upstream, _ := t.Router.Match(name)
+	return upstream
+}

@@ -238,6 +238,7 @@ func (s *Server) fromWire(t *store.Trace, in *api.TraceInput) {
 		Environment: in.Environment, SessionID: in.SessionID,
 		ModelProvider: in.ModelProvider, ModelName: in.ModelName, ToolName: in.ToolName,
 		InputTokens: in.InputTokens, OutputTokens: in.OutputTokens,
+		CacheReadTokens: in.CacheReadTokens, CacheCreationTokens: in.CacheCreationTokens,
 		Duration:       duration(in.DurationMs),
 		InjectionScore: in.InjectionScore,
 		PIIDetected:    in.PIIDetected,
@@ -257,7 +258,7 @@ func (s *Server) fromWire(t *store.Trace, in *api.TraceInput) {
 	}
 	if in.CostUSD != nil {
 		t.Cost, _ = store.DollarsToNano(*in.CostUSD) // checked by Validate
-	} else if nano, ok := s.prices.Cost(in.ModelProvider, in.ModelName, in.InputTokens, in.OutputTokens); ok {
+	} else if nano, ok := s.prices.Cost(in.ModelProvider, in.ModelName, in.InputTokens, in.OutputTokens, in.CacheReadTokens, in.CacheCreationTokens); ok {
 		t.Cost = store.NanoUSD(nano)
 	}
 	if len(in.PoliciesFired) > 0 {

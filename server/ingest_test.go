@@ -236,6 +236,7 @@ func TestIngestComputesCost(t *testing.T) {
 		want       float64
 	}{
 		{"computed", `{"id":"t1"` + model + `}`, 0.0075},
+		{"with cached tokens", `{"id":"t6"` + model + `,"cacheReadTokens":600,"cacheCreationTokens":100}`, 0.00675},
 		{"given", `{"id":"t2"` + model + `,"costUsd":1.5}`, 1.5},
 		{"given as nothing", `{"id":"t3"` + model + `,"costUsd":0}`, 0},
 		{"unknown model", `{"id":"t4","agentName":"a","status":"success","modelName":"nobody's","inputTokens":10}`, 0},
@@ -251,6 +252,21 @@ func TestIngestComputesCost(t *testing.T) {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})
+	}
+}
+
+// Cached tokens are parts of the input tokens, are read back, and are exported.
+func TestIngestCachedTokens(t *testing.T) {
+	r := newRig(t)
+	const trace = `{"id":"c","agentName":"a","status":"success","inputTokens":100,"cacheReadTokens":60,"cacheCreationTokens":40}`
+	r.ask(r.admin, "POST", "/api/traces", trace).want(201)
+	r.ask(r.admin, "GET", "/api/traces/c", "").want(200).data().is(t, "cacheReadTokens", 60, "cacheCreationTokens", 40)
+	for body, field := range map[string]string{
+		strings.Replace(trace, "60", "101", 1):  "cacheReadTokens",
+		strings.Replace(trace, ":40", ":41", 1): "cacheCreationTokens",
+		strings.Replace(trace, ":60", ":-1", 1): "cacheReadTokens",
+	} {
+		r.ask(r.admin, "POST", "/api/traces", body).wantDetail(field)
 	}
 }
 

@@ -15,7 +15,7 @@ func wireTraceItem(t store.Trace) api.TraceItem {
 		ID: t.ID, AgentID: t.AgentID, AgentName: t.AgentName, Status: string(t.Status),
 		Environment: t.Environment, SessionID: t.SessionID,
 		ModelProvider: t.ModelProvider, ModelName: t.ModelName,
-		InputTokens: t.InputTokens, OutputTokens: t.OutputTokens,
+		InputTokens: t.InputTokens, OutputTokens: t.OutputTokens, CacheReadTokens: t.CacheReadTokens, CacheCreationTokens: t.CacheCreationTokens,
 		CostUSD: t.Cost.USD(), DurationMs: milliseconds(t.Duration), InjectionScore: t.InjectionScore,
 		PIIDetected:   t.PIIDetected,
 		PoliciesFired: each(t.PoliciesFired, func(p store.PolicyFired) api.PolicyFired { return api.PolicyFired(p) }),

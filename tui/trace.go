@@ -145,6 +145,9 @@ func (t *tracePage) fields() []field {
 	if tr.InputTokens+tr.OutputTokens > 0 {
 		tokens = fmt.Sprintf("%s in, %s out", count(tr.InputTokens), count(tr.OutputTokens))
 	}
+	if tr.CacheReadTokens+tr.CacheCreationTokens > 0 {
+		tokens += fmt.Sprintf(" (cache: %s read, %s written)", count(tr.CacheReadTokens), count(tr.CacheCreationTokens))
+	}
 	fields := []field{
 		{name: "Status", value: r.outcome.String(), style: p.of(r.outcome)},
 		{name: "Began", value: at.Format("2006-01-02 15:04:05.000Z")},

@@ -15,11 +15,12 @@ import (
 
 func NewCostsCmd(env process.Env) *cobra.Command {
 	r := &rest.Connection{Env: env}
-	cmd := command.NewGroupCmd("costs", "Spending: breakdown and budgets",
+	cmd := command.NewGroupCmd("costs", "Spending: breakdown, budgets and prices",
 		`  svc costs breakdown --period 7d --group-by model
   svc costs budgets create support --agent-id agt_01k… --period monthly --limit-usd 500`,
 		newBreakdownCmd(r),
 		command.NewGroupCmd("budgets", "Budgets of agents", `  svc costs budgets list`, budgets.Commands(r)...),
+		newPricesCmd(env),
 	)
 	r.AddFlags(cmd)
 	return cmd

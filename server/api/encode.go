@@ -59,6 +59,8 @@ func (e *encoder) trace(t *TraceInput) {
 	e.optional(`"modelName":`, t.ModelName)
 	e.count(`"inputTokens":`, t.InputTokens)
 	e.count(`"outputTokens":`, t.OutputTokens)
+	e.count(`"cacheReadTokens":`, t.CacheReadTokens)
+	e.count(`"cacheCreationTokens":`, t.CacheCreationTokens)
 	if t.CostUSD != nil {
 		e.name(`"costUsd":`)
 		e.number(*t.CostUSD)

@@ -113,6 +113,7 @@ func TestAppendJSONIsEncodingJSON(t *testing.T) {
 				Status: text.Draw(t, "status"), Environment: text.Draw(t, "environment"), SessionID: text.Draw(t, "sessionId"),
 				ModelProvider: text.Draw(t, "provider"), ModelName: text.Draw(t, "model"),
 				InputTokens: rapid.Int64().Draw(t, "in"), OutputTokens: rapid.Int64().Draw(t, "out"),
+				CacheReadTokens: rapid.Int64().Draw(t, "cacheRead"), CacheCreationTokens: rapid.Int64().Draw(t, "cacheCreation"),
 				DurationMs: number.Draw(t, "duration"), InjectionScore: number.Draw(t, "injection"),
 				PIIDetected: rapid.SliceOfN(text, 0, 3).Draw(t, "pii"), ToolName: text.Draw(t, "tool"),
 				CreatedAt: time.Unix(rapid.Int64Range(-1<<36, 1<<38).Draw(t, "at"), rapid.Int64Range(0, 999_999_999).Draw(t, "ns")),

@@ -20,29 +20,33 @@ var TraceOutcomes = append(slices.Clone(TraceStatuses), "blocked", "failed")
 // Reason what the client was told (data.reason) and ErrorKind the error_kind of the
 // audit line.
 type TraceItem struct {
-	ID             string        `json:"id"`
-	AgentID        string        `json:"agentId"`
-	AgentName      string        `json:"agentName"`
-	Status         string        `json:"status"`
-	Environment    string        `json:"environment"`
-	SessionID      string        `json:"sessionId"`
-	ModelProvider  string        `json:"modelProvider"`
-	ModelName      string        `json:"modelName"`
-	InputTokens    int64         `json:"inputTokens"`
-	OutputTokens   int64         `json:"outputTokens"`
-	CostUSD        float64       `json:"costUsd"`
-	DurationMs     float64       `json:"durationMs"`
-	InjectionScore float64       `json:"injectionScore"`
-	PIIDetected    []string      `json:"piiDetected"`
-	PoliciesFired  []PolicyFired `json:"policiesFired"`
-	ToolName       string        `json:"toolName,omitempty"`
-	Blocked        bool          `json:"blocked,omitempty"`
-	RequestID      string        `json:"requestId,omitempty"`
-	Client         string        `json:"client,omitempty"`
-	RuleID         string        `json:"ruleId,omitempty"`
-	Reason         string        `json:"reason,omitempty"`
-	ErrorKind      string        `json:"errorKind,omitempty"`
-	CreatedAt      time.Time     `json:"createdAt"`
+	ID            string `json:"id"`
+	AgentID       string `json:"agentId"`
+	AgentName     string `json:"agentName"`
+	Status        string `json:"status"`
+	Environment   string `json:"environment"`
+	SessionID     string `json:"sessionId"`
+	ModelProvider string `json:"modelProvider"`
+	ModelName     string `json:"modelName"`
+	InputTokens   int64  `json:"inputTokens"`
+	OutputTokens  int64  `json:"outputTokens"`
+	// CacheReadTokens and CacheCreationTokens are input tokens too: those that were read
+	// from the provider's cache of prompts, and those that were written to it.
+	CacheReadTokens     int64         `json:"cacheReadTokens,omitempty"`
+	CacheCreationTokens int64         `json:"cacheCreationTokens,omitempty"`
+	CostUSD             float64       `json:"costUsd"`
+	DurationMs          float64       `json:"durationMs"`
+	InjectionScore      float64       `json:"injectionScore"`
+	PIIDetected         []string      `json:"piiDetected"`
+	PoliciesFired       []PolicyFired `json:"policiesFired"`
+	ToolName            string        `json:"toolName,omitempty"`
+	Blocked             bool          `json:"blocked,omitempty"`
+	RequestID           string        `json:"requestId,omitempty"`
+	Client              string        `json:"client,omitempty"`
+	RuleID              string        `json:"ruleId,omitempty"`
+	Reason              string        `json:"reason,omitempty"`
+	ErrorKind           string        `json:"errorKind,omitempty"`
+	CreatedAt           time.Time     `json:"createdAt"`
 }
 
 // Trace is a trace as the single read answers it.
@@ -77,31 +81,33 @@ type Span struct {
 // receipt when absent. A nil CostUSD is computed from the price table. Blocked
 // says that a policy blocked the request: the status is then error.
 type TraceInput struct {
-	ID             string                           `json:"id,omitempty"`
-	AgentID        string                           `json:"agentId,omitempty"`
-	AgentName      string                           `json:"agentName,omitempty"`
-	Status         string                           `json:"status"`
-	Environment    string                           `json:"environment,omitempty"`
-	SessionID      string                           `json:"sessionId,omitempty"`
-	ModelProvider  string                           `json:"modelProvider,omitempty"`
-	ModelName      string                           `json:"modelName,omitempty"`
-	InputTokens    int64                            `json:"inputTokens,omitempty"`
-	OutputTokens   int64                            `json:"outputTokens,omitempty"`
-	CostUSD        *float64                         `json:"costUsd,omitempty"`
-	DurationMs     float64                          `json:"durationMs"`
-	InjectionScore float64                          `json:"injectionScore,omitempty"`
-	PIIDetected    Bounded[string, entityBound]     `json:"piiDetected,omitempty"`
-	PoliciesFired  Bounded[PolicyFired, firedBound] `json:"policiesFired,omitempty"`
-	CreatedAt      time.Time                        `json:"createdAt,omitzero"`
-	QualityScores  Bounded[QualityScore, spanBound] `json:"qualityScores,omitempty"`
-	Spans          Bounded[Span, spanBound]         `json:"spans,omitempty"`
-	ToolName       string                           `json:"toolName,omitempty"`
-	Blocked        bool                             `json:"blocked,omitempty"`
-	RequestID      string                           `json:"requestId,omitempty"`
-	Client         string                           `json:"client,omitempty"`
-	RuleID         string                           `json:"ruleId,omitempty"`
-	Reason         string                           `json:"reason,omitempty"`
-	ErrorKind      string                           `json:"errorKind,omitempty"`
+	ID                  string                           `json:"id,omitempty"`
+	AgentID             string                           `json:"agentId,omitempty"`
+	AgentName           string                           `json:"agentName,omitempty"`
+	Status              string                           `json:"status"`
+	Environment         string                           `json:"environment,omitempty"`
+	SessionID           string                           `json:"sessionId,omitempty"`
+	ModelProvider       string                           `json:"modelProvider,omitempty"`
+	ModelName           string                           `json:"modelName,omitempty"`
+	InputTokens         int64                            `json:"inputTokens,omitempty"`
+	OutputTokens        int64                            `json:"outputTokens,omitempty"`
+	CacheReadTokens     int64                            `json:"cacheReadTokens,omitempty"`
+	CacheCreationTokens int64                            `json:"cacheCreationTokens,omitempty"`
+	CostUSD             *float64                         `json:"costUsd,omitempty"`
+	DurationMs          float64                          `json:"durationMs"`
+	InjectionScore      float64                          `json:"injectionScore,omitempty"`
+	PIIDetected         Bounded[string, entityBound]     `json:"piiDetected,omitempty"`
+	PoliciesFired       Bounded[PolicyFired, firedBound] `json:"policiesFired,omitempty"`
+	CreatedAt           time.Time                        `json:"createdAt,omitzero"`
+	QualityScores       Bounded[QualityScore, spanBound] `json:"qualityScores,omitempty"`
+	Spans               Bounded[Span, spanBound]         `json:"spans,omitempty"`
+	ToolName            string                           `json:"toolName,omitempty"`
+	Blocked             bool                             `json:"blocked,omitempty"`
+	RequestID           string                           `json:"requestId,omitempty"`
+	Client              string                           `json:"client,omitempty"`
+	RuleID              string                           `json:"ruleId,omitempty"`
+	Reason              string                           `json:"reason,omitempty"`
+	ErrorKind           string                           `json:"errorKind,omitempty"`
 	// ToolCalls is set where a trace is made of spans that call several tools. It is
 	// not on the wire.
 	ToolCalls []ToolCalls `json:"-"`
@@ -195,6 +201,13 @@ func (t *TraceInput) check(c *check) {
 	c.text("errorKind", t.ErrorKind, MaxName)
 	c.count("inputTokens", t.InputTokens, MaxTokens)
 	c.count("outputTokens", t.OutputTokens, MaxTokens)
+	c.count("cacheReadTokens", t.CacheReadTokens, MaxTokens)
+	c.count("cacheCreationTokens", t.CacheCreationTokens, MaxTokens)
+	if t.CacheReadTokens > t.InputTokens {
+		c.add("cacheReadTokens", "must be at most inputTokens, of which they are a part")
+	} else if t.CacheCreationTokens > t.InputTokens-t.CacheReadTokens {
+		c.add("cacheCreationTokens", "must be at most what cacheReadTokens leave of inputTokens, of which they are a part")
+	}
 	if t.CostUSD != nil {
 		c.number("costUsd", *t.CostUSD, 0, MaxCostUSD)
 	}

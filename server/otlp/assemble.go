@@ -27,8 +27,9 @@ func NewAssembler(prices Pricer) *Assembler {
 // usage is what a span, or all of a tree, used. Cost is in nano-dollars and
 // means something only when priced.
 type usage struct {
-	input, output, cost int64
-	priced              bool
+	input, output, cost      int64
+	cacheRead, cacheCreation int64 // parts of input
+	priced                   bool
 }
 
 func (u usage) tokens() int64 { return u.input + u.output }
@@ -191,6 +192,7 @@ func (a *Assembler) trace(tenant string, nodes []node, tree []int) api.TraceInpu
 	}
 	u := a.settle(tenant, top, a.sum(nodes, tree), t.ModelProvider, t.ModelName)
 	t.InputTokens, t.OutputTokens = u.input, u.output
+	t.CacheReadTokens, t.CacheCreationTokens = u.cacheRead, u.cacheCreation
 	if u.priced {
 		usd := float64(u.cost) / 1e9
 		t.CostUSD = &usd
@@ -225,6 +227,8 @@ func (a *Assembler) sum(nodes []node, tree []int) usage {
 			p := &nodes[n.parent]
 			p.below.input += n.total.input // at most MaxSpans times MaxTokens
 			p.below.output += n.total.output
+			p.below.cacheRead += n.total.cacheRead
+			p.below.cacheCreation += n.total.cacheCreation
 			p.below.cost = min(p.below.cost+min(n.total.cost, costBound), costBound)
 			p.below.priced = p.below.priced || n.total.priced
 		}
@@ -241,7 +245,7 @@ func (a *Assembler) tooExpensive(t *api.TraceInput) bool {
 	if t.CostUSD != nil {
 		return false
 	}
-	nano, _ := a.prices.Cost(t.ModelProvider, t.ModelName, t.InputTokens, t.OutputTokens)
+	nano, _ := a.prices.Cost(t.ModelProvider, t.ModelName, t.InputTokens, t.OutputTokens, t.CacheReadTokens, t.CacheCreationTokens)
 	return float64(nano)/1e9 > api.MaxCostUSD
 }
 
@@ -276,6 +280,10 @@ const maxTools = 1000
 // own is what the span itself says that it used.
 func (a *Assembler) own(s *span) usage {
 	u := usage{input: s.tokens[0], output: s.tokens[1]}
+	// An instrumentation that leaves cached tokens out of input reports more of them than
+	// input has; what can be a part of input is believed.
+	u.cacheRead = min(s.tokens[2], u.input)
+	u.cacheCreation = min(s.tokens[3], u.input-u.cacheRead)
 	if s.has(cost) {
 		u.cost, u.priced = s.nano, true
 		return u
@@ -284,7 +292,7 @@ func (a *Assembler) own(s *span) usage {
 		return u
 	}
 	for _, m := range []string{s.texts[model], s.texts[answered]} {
-		if u.cost, u.priced = a.prices.Cost(s.texts[provider], m, u.input, u.output); u.priced {
+		if u.cost, u.priced = a.prices.Cost(s.texts[provider], m, u.input, u.output, u.cacheRead, u.cacheCreation); u.priced {
 			return u
 		}
 	}
@@ -301,8 +309,10 @@ func (a *Assembler) settle(tenant string, top *node, u usage, provider, model st
 		// The top's own figures were taken: they include the parts.
 		u.input = max(0, u.input-known.input)
 		u.output = max(0, u.output-known.output)
+		u.cacheRead = min(max(0, u.cacheRead-known.cacheRead), u.input)
+		u.cacheCreation = min(max(0, u.cacheCreation-known.cacheCreation), u.input-u.cacheRead)
 		if u.cost, u.priced = max(0, u.cost-known.cost), u.priced || u.tokens() == 0; !u.priced {
-			u.cost, u.priced = a.prices.Cost(provider, model, u.input, u.output)
+			u.cost, u.priced = a.prices.Cost(provider, model, u.input, u.output, u.cacheRead, u.cacheCreation)
 		}
 	case top.span.parent != (spanID{}) && !top.remote:
 		a.parts.add(tenant, top.trace, top.id, u)

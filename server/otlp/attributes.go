@@ -35,6 +35,8 @@ const (
 	fields // how many of them are texts
 	input
 	output
+	cacheRead // parts of input
+	cacheCreation
 	cost
 	allFields
 )
@@ -102,6 +104,11 @@ var spellings = map[string]spelling{
 	"llm.usage.completion_tokens":    {output, 3},
 	"llm.token_count.completion":     {output, 4},
 
+	"gen_ai.usage.cache_read.input_tokens":     {cacheRead, 1},
+	"gen_ai.usage.cache_creation.input_tokens": {cacheCreation, 1},
+	"gen_ai.usage.cache_read_input_tokens":     {cacheRead, 2},
+	"gen_ai.usage.cache_creation_input_tokens": {cacheCreation, 2},
+
 	"gen_ai.usage.cost": {cost, 1},
 	"llm.cost.total":    {cost, 2},
 }
@@ -110,9 +117,9 @@ var spellings = map[string]spelling{
 type attributes struct {
 	texts  [fields]string
 	ranks  [allFields]int8 // 0: not given
-	tokens [2]int64        // input, output
+	tokens [4]int64        // input, output, cacheRead, cacheCreation
 	nano   int64           // cost in nano-dollars
-	over   [3]bool         // input, output or cost is more than a trace may have
+	over   [5]bool         // that field is more than a trace may have
 	genai  bool            // says something of GenAI
 }
 
@@ -126,12 +133,15 @@ func (a *attributes) set(key string, v value) {
 		return
 	}
 	switch sp.field {
-	case input, output:
+	case input, output, cacheRead, cacheCreation:
 		n, ok := v.tokens()
 		if !ok {
 			return
 		}
-		a.tokens[sp.field-input], a.over[sp.field-input] = n, n > api.MaxTokens
+		a.tokens[sp.field-input] = n
+		if sp.field == input || sp.field == output { // of the others, what fits into input is believed
+			a.over[sp.field-input] = n > api.MaxTokens
+		}
 	case cost:
 		f, ok := v.float()
 		if !ok || f < 0 {
@@ -156,7 +166,7 @@ func (a *attributes) set(key string, v value) {
 func (a *attributes) has(f field) bool { return a.ranks[f] != 0 }
 
 // excessive reports whether a count or a cost is more than a trace may have.
-func (a *attributes) excessive() bool { return a.over != [3]bool{} }
+func (a *attributes) excessive() bool { return a.over != [5]bool{} }
 
 // sums reports whether the span stands for the work of spans below it rather
 // than for a call of its own.

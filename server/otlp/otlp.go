@@ -157,7 +157,7 @@ func Response(format Format, rejected int, why string) []byte {
 // Pricer returns what tokens of a model cost, in nano-dollars, and whether it
 // knows.
 type Pricer interface {
-	Cost(provider, model string, input, output int64) (nano int64, ok bool)
+	Cost(provider, model string, input, output, cacheRead, cacheCreation int64) (nano int64, ok bool)
 }
 
 // Result is what became of a batch.

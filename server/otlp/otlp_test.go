@@ -71,6 +71,12 @@ func TestSpellings(t *testing.T) {
 		{"input tokens openinference", nil, []any{"llm.token_count.prompt", 8}, func(t api.TraceInput) (any, any) { return t.InputTokens, int64(8) }},
 		{"output tokens today", nil, []any{"gen_ai.usage.completion_tokens", 1, "gen_ai.usage.output_tokens", 2}, func(t api.TraceInput) (any, any) { return t.OutputTokens, int64(2) }},
 		{"output tokens older", nil, []any{"gen_ai.usage.completion_tokens", 3}, func(t api.TraceInput) (any, any) { return t.OutputTokens, int64(3) }},
+		{"tokens read from the cache", nil, []any{"gen_ai.usage.input_tokens", 100, "gen_ai.usage.cache_read.input_tokens", 60}, func(t api.TraceInput) (any, any) { return t.CacheReadTokens, int64(60) }},
+		{"tokens written to the cache", nil, []any{"gen_ai.usage.input_tokens", 100, "gen_ai.usage.cache_creation.input_tokens", 30, "gen_ai.usage.cache_creation_input_tokens", 7}, func(t api.TraceInput) (any, any) { return t.CacheCreationTokens, int64(30) }},
+		{"more cached tokens than there are", nil, []any{"gen_ai.usage.input_tokens", 10, "gen_ai.usage.cache_read.input_tokens", 8, "gen_ai.usage.cache_creation.input_tokens", 1 << 60}, func(t api.TraceInput) (any, any) {
+			return [2]int64{t.CacheReadTokens, t.CacheCreationTokens}, [2]int64{8, 2}
+		}},
+		{"cached tokens have their price", nil, []any{"gen_ai.request.model", "m", "gen_ai.usage.input_tokens", 100, "gen_ai.usage.cache_read.input_tokens", 60, "gen_ai.usage.cache_creation.input_tokens", 30}, func(t api.TraceInput) (any, any) { return *t.CostUSD, 100e-9 }},
 		{"tokens as text", nil, []any{"gen_ai.usage.input_tokens", "12"}, func(t api.TraceInput) (any, any) { return t.InputTokens, int64(12) }},
 		{"tokens as double", nil, []any{"gen_ai.usage.input_tokens", 12.0}, func(t api.TraceInput) (any, any) { return t.InputTokens, int64(12) }},
 		{"negative tokens are none", nil, []any{"gen_ai.usage.input_tokens", -12}, func(t api.TraceInput) (any, any) { return t.InputTokens, int64(0) }},
@@ -402,7 +408,7 @@ func TestExcessivePricesAreRejected(t *testing.T) {
 // dear prices a token at ten dollars.
 type dear struct{}
 
-func (dear) Cost(_, _ string, in, out int64) (int64, bool) {
+func (dear) Cost(_, _ string, in, out, _, _ int64) (int64, bool) {
 	return (in + out) * 10_000_000_000, true
 }
 

@@ -67,6 +67,8 @@ func (p *parts) sum(tenant string, trace traceID, id spanID) usage {
 			if part != id {
 				total.input += u.input
 				total.output += u.output
+				total.cacheRead += u.cacheRead
+				total.cacheCreation += u.cacheCreation
 				total.cost += u.cost
 			}
 		}

@@ -20,11 +20,11 @@ import (
 // prices knows one model, at one nano-dollar a token in and two out.
 type prices struct{}
 
-func (prices) Cost(provider, model string, in, out int64) (int64, bool) {
+func (prices) Cost(provider, model string, in, out, read, creation int64) (int64, bool) {
 	if model != "m" && model != "m-dated" {
 		return 0, false
 	}
-	return in + 2*out, in+out > 0
+	return in + 2*out - read/2 + creation, in+out > 0 // a token read costs half, one written twice
 }
 
 const (

@@ -73,7 +73,7 @@ func (t *Table) Lookup(provider, model string) (Price, bool) {
 
 func (t *Table) find(provider, name string) (Price, bool) {
 	if p, ok := t.prices[row{provider, name}]; ok {
-		return p, true
+		return p.Price, true
 	}
 	p, ok := t.byModel[name]
 	return p, ok

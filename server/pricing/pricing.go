@@ -4,13 +4,14 @@
 // extends or replaces the table.
 //
 // Money is an integer number of nano-dollars throughout: prices are nano-dollars
-// per million tokens, costs are nano-dollars, rounded half up. Discounts
-// (cached input, batches, long-context surcharges) are not modelled. What a
-// trace does with its cost, and whether it brought its own, is left to ingest.
+// per million tokens, costs are nano-dollars, rounded half up. Input tokens that were
+// read from a provider's cache, or written to it, have prices of their own; discounts
+// of batches and surcharges of long contexts are not modelled. What a trace does with its cost, and whether it brought its own, is left to ingest.
 package pricing
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
@@ -18,9 +19,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/bits"
 	"os"
+	"slices"
 	"strings"
+	"time"
 )
 
 //go:embed prices.json
@@ -30,13 +34,25 @@ var embedded []byte
 type Price struct {
 	Input  int64
 	Output int64
+	// CacheRead and CacheWrite are those of input tokens that were read from the cache of
+	// prompts and written to it; a table that has none gives them the price of Input.
+	CacheRead  int64
+	CacheWrite int64
+}
+
+// Row is the price of one model name, and where it is from.
+type Row struct {
+	Provider, Model string
+	Price
+	AsOf   string // a date, or the version of the file
+	Source string
 }
 
 // Table is an immutable price table, safe for concurrent use.
 type Table struct {
 	version  string
 	source   string
-	prices   map[row]Price
+	prices   map[row]Row
 	byModel  map[string]Price // models that one provider alone has, or all at one price
 	provider map[string]bool
 }
@@ -47,6 +63,7 @@ type row struct{ provider, model string }
 const (
 	maxFile   = 4 << 20
 	maxModels = 20_000
+	maxName   = 1024 // bytes of a name in a file
 )
 
 // Default returns the embedded table.
@@ -94,6 +111,12 @@ type model struct {
 	Aliases  []string `json:"aliases"`
 	Input    decimal  `json:"input"`
 	Output   decimal  `json:"output"`
+	// CacheRead and CacheWrite are those of input where they are absent.
+	CacheRead  decimal `json:"cacheRead"`
+	CacheWrite decimal `json:"cacheWrite"`
+	// AsOf and Source are those of the file where they are absent.
+	AsOf   string `json:"asOf"`
+	Source string `json:"source"`
 }
 
 // Parse reads a price file; name is for messages. With a base, the rows of
@@ -127,7 +150,7 @@ func Parse(name string, data []byte, base *Table) (*Table, error) {
 	t := &Table{
 		version:  f.Version + "-" + hex.EncodeToString(digest[:4]),
 		source:   f.Source,
-		prices:   make(map[row]Price),
+		prices:   make(map[row]Row),
 		provider: make(map[string]bool),
 	}
 	if base != nil && !f.Replace {
@@ -141,6 +164,16 @@ func Parse(name string, data []byte, base *Table) (*Table, error) {
 		if m.Provider == "" || m.Model == "" {
 			return fail("models[%d]: provider and model are required", i)
 		}
+		for _, text := range append([]string{m.Provider, m.Model, m.AsOf, m.Source}, m.Aliases...) {
+			if len(text) > maxName {
+				return fail("models[%d]: a name, asOf or source has more than %d bytes", i, maxName)
+			}
+		}
+		if m.AsOf != "" {
+			if _, err := time.Parse(time.DateOnly, m.AsOf); err != nil {
+				return fail("models[%d] (%s %s): asOf is %q, must be a date such as 2026-11-20", i, m.Provider, m.Model, m.AsOf)
+			}
+		}
 		if !m.Input.set || !m.Output.set {
 			return fail("models[%d] (%s %s): input and output are required", i, m.Provider, m.Model)
 		}
@@ -150,7 +183,7 @@ func Parse(name string, data []byte, base *Table) (*Table, error) {
 				return fail("models[%d]: %s %s is given twice", i, m.Provider, n)
 			}
 			seen[r] = true
-			t.prices[r] = Price{Input: m.Input.nano, Output: m.Output.nano}
+			t.prices[r] = Row{Provider: r.provider, Model: r.model, Price: m.price(), AsOf: cmp.Or(m.AsOf, f.Version), Source: cmp.Or(m.Source, f.Source)}
 		}
 	}
 	t.index()
@@ -165,10 +198,10 @@ func (t *Table) index() {
 	ambiguous := make(map[string]bool)
 	for r, p := range t.prices {
 		t.provider[r.provider] = true
-		if q, ok := t.byModel[r.model]; ok && q != p {
+		if q, ok := t.byModel[r.model]; ok && q != p.Price {
 			ambiguous[r.model] = true
 		}
-		t.byModel[r.model] = p
+		t.byModel[r.model] = p.Price
 	}
 	for m := range ambiguous {
 		delete(t.byModel, m)
@@ -185,28 +218,49 @@ func (t *Table) Source() string { return t.source }
 // Len is the number of model names that have a price.
 func (t *Table) Len() int { return len(t.prices) }
 
+// Rows returns the prices, by provider and model.
+func (t *Table) Rows() []Row {
+	return slices.SortedFunc(maps.Values(t.prices), func(a, b Row) int {
+		return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Model, b.Model))
+	})
+}
+
+// price is the price of a model of a file.
+func (m *model) price() Price {
+	p := Price{Input: m.Input.nano, Output: m.Output.nano, CacheRead: m.Input.nano, CacheWrite: m.Input.nano}
+	if m.CacheRead.set {
+		p.CacheRead = m.CacheRead.nano
+	}
+	if m.CacheWrite.set {
+		p.CacheWrite = m.CacheWrite.nano
+	}
+	return p
+}
+
 // Cost returns what a request cost, in nano-dollars, and false when the table
-// has no price for the model or there is nothing to price.
-func (t *Table) Cost(provider, model string, input, output int64) (int64, bool) {
-	if input < 0 || output < 0 || (input == 0 && output == 0) {
+// has no price for the model or there is nothing to price. cacheRead and cacheCreation
+// are parts of input.
+func (t *Table) Cost(provider, model string, input, output, cacheRead, cacheCreation int64) (int64, bool) {
+	if input < 0 || output < 0 || cacheRead < 0 || cacheCreation < 0 || cacheRead > input || cacheCreation > input-cacheRead || input == 0 && output == 0 {
 		return 0, false
 	}
 	p, ok := t.Lookup(provider, model)
 	if !ok {
 		return 0, false
 	}
-	return p.cost(input, output), true
+	return p.cost(input-cacheRead-cacheCreation, output, cacheRead, cacheCreation), true
 }
 
 // cost multiplies in 128 bits: a billion tokens at a hundred dollars a million
 // would overflow 64. A cost beyond an int64 is capped there.
-func (p Price) cost(input, output int64) int64 {
-	hi1, lo1 := bits.Mul64(uint64(input), uint64(p.Input))
-	hi2, lo2 := bits.Mul64(uint64(output), uint64(p.Output))
-	lo, carry := bits.Add64(lo1, lo2, 0)
-	hi := hi1 + hi2 + carry
-	lo, carry = bits.Add64(lo, million/2, 0)
-	hi += carry
+func (p Price) cost(input, output, cacheRead, cacheWrite int64) int64 {
+	var hi, carry uint64
+	lo := uint64(million / 2)
+	for _, part := range [...]struct{ tokens, price int64 }{{input, p.Input}, {output, p.Output}, {cacheRead, p.CacheRead}, {cacheWrite, p.CacheWrite}} {
+		high, low := bits.Mul64(uint64(part.tokens), uint64(part.price)) // below 2^126: four of them fit
+		lo, carry = bits.Add64(lo, low, 0)
+		hi += high + carry
+	}
 	if hi >= million {
 		return maxInt64
 	}

@@ -91,7 +91,7 @@ func TestCost(t *testing.T) {
 		{"a billion tokens do not overflow", "gpt-5.5-pro", 1_000_000_000, 1_000_000_000, 210_000 * 1_000_000_000, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, ok := p.Cost("", test.model, test.in, test.out)
+			got, ok := p.Cost("", test.model, test.in, test.out, 0, 0)
 			if got != test.want || ok != test.wantPriced {
 				t.Errorf("got %d, %v; want %d, %v", got, ok, test.want, test.wantPriced)
 			}
@@ -101,16 +101,20 @@ func TestCost(t *testing.T) {
 
 func TestCostAgainstBigIntegers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := Price{Input: rapid.Int64Range(0, 999_999_999_999_999).Draw(t, "pin"), Output: rapid.Int64Range(0, 999_999_999_999_999).Draw(t, "pout")}
+		p := Price{Input: rapid.Int64Range(0, 999_999_999_999_999).Draw(t, "pin"), Output: rapid.Int64Range(0, 999_999_999_999_999).Draw(t, "pout"),
+			CacheRead: rapid.Int64Range(0, 999_999_999_999_999).Draw(t, "pread"), CacheWrite: rapid.Int64Range(0, 999_999_999_999_999).Draw(t, "pwrite")}
 		in, out := rapid.Int64Min(0).Draw(t, "in"), rapid.Int64Min(0).Draw(t, "out")
+		read, write := rapid.Int64Min(0).Draw(t, "read"), rapid.Int64Min(0).Draw(t, "write")
 		want := new(big.Int).Mul(big.NewInt(in), big.NewInt(p.Input))
 		want.Add(want, new(big.Int).Mul(big.NewInt(out), big.NewInt(p.Output)))
+		want.Add(want, new(big.Int).Mul(big.NewInt(read), big.NewInt(p.CacheRead)))
+		want.Add(want, new(big.Int).Mul(big.NewInt(write), big.NewInt(p.CacheWrite)))
 		want.Add(want, big.NewInt(million/2))
 		want.Div(want, big.NewInt(million))
 		if !want.IsInt64() {
 			want = big.NewInt(maxInt64)
 		}
-		if got := p.cost(in, out); got != want.Int64() {
+		if got := p.cost(in, out, read, write); got != want.Int64() {
 			t.Fatalf("got %d, want %d", got, want)
 		}
 	})
@@ -129,7 +133,7 @@ func TestLoadFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := p.Lookup("openai", "gpt-4o"); got != (Price{1_000_000_000, 2_000_000_001}) {
+	if got, _ := p.Lookup("openai", "gpt-4o"); got != (Price{1_000_000_000, 2_000_000_001, 1_000_000_000, 1_000_000_000}) {
 		t.Errorf("overridden price %v", got)
 	}
 	if _, ok := p.Lookup("openai", "gpt-5"); !ok {
@@ -205,6 +209,6 @@ func BenchmarkCost(b *testing.B) {
 	p := table(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		p.Cost("openai", "gpt-4o-mini-2024-07-18", 1000, 500)
+		p.Cost("openai", "gpt-4o-mini-2024-07-18", 1000, 500, 200, 0)
 	}
 }

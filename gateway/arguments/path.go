@@ -2,6 +2,7 @@ package arguments
 
 import (
 	"path"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -41,6 +42,109 @@ func cleanPath(value string) (clean string, ok bool) {
 		return "", false
 	}
 	return clean, true
+}
+
+// maxReadings bounds a path of which all readings are compared, in bytes. It is longer
+// than any that a file system takes.
+const maxReadings = 32 << 10
+
+// pathWithin reports whether a value is the path of a directory or of something in it. ok
+// is false for a value that programs read in different ways: one that is no clean path,
+// and one whose escapes hide separators or dot segments, where it is inside by one
+// reading and outside by another. A program that resolves dot segments and decodes
+// nothing reads /etc/passwd/%2e%2e/%2e%2e/srv%2fa%2fb%2fc%2fd/../../.. as /etc/passwd,
+// and one that decodes first as something in /srv.
+func pathWithin(root, value string) (in, ok bool) {
+	clean, ok := cleanPath(value)
+	if !ok {
+		return false, false
+	}
+	in = within(root, clean)
+	emptySteps := false // of a URL: .. takes off an empty step, and one of a path does not
+	if len(value) >= 5 && strings.EqualFold(value[:5], "file:") {
+		value = value[len("file://"):]
+		emptySteps = strings.Contains(value, "//")
+	}
+	if !emptySteps && (strings.IndexByte(value, '%') < 0 || sameSteps(value, decodeAll(value))) {
+		return in, true // readings differ, if at all, in how names are written
+	}
+	if len(value) > maxReadings {
+		return false, false
+	}
+	for _, reading := range pathReadings(value) {
+		if within(root, reading) != in {
+			return false, false
+		}
+	}
+	return in, true
+}
+
+// decodeAll decodes percent escapes as often as programs may.
+func decodeAll(value string) string {
+	for range decodings {
+		value = decodeEscapes(value)
+	}
+	return value
+}
+
+// sameSteps reports whether two paths have the same separators and dot segments.
+func sameSteps(a, b string) bool {
+	for a != "" || b != "" {
+		var x, y string
+		var more, also bool
+		x, a, more = strings.Cut(a, "/")
+		y, b, also = strings.Cut(b, "/")
+		if more != also || dots(x) != dots(y) {
+			return false
+		}
+	}
+	return true
+}
+
+// dots returns a dot segment as it is, and "" for a name.
+func dots(segment string) string {
+	if segment == "." || segment == ".." {
+		return segment
+	}
+	return ""
+}
+
+// pathReadings returns the clean paths that programs may read: each decodes up to three
+// times, and before each time resolves dot segments, resolves them and escaped ones as
+// URL parsers do, or resolves none.
+func pathReadings(value string) []string {
+	var readings []string
+	texts := []string{value}
+	for range decodings + 1 {
+		var next []string
+		for _, text := range texts {
+			clean, asURL := path.Clean("/"+text), resolveURL(text)
+			readings = append(readings, clean, asURL)
+			for _, t := range []string{text, clean, asURL} {
+				if decoded := decodeEscapes(t); decoded != t && !slices.Contains(next, decoded) {
+					next = append(next, decoded)
+				}
+			}
+		}
+		texts = next
+	}
+	return readings
+}
+
+// resolveURL resolves dot segments as URL parsers do, escaped ones too: .. takes off the
+// step before it, also an empty one.
+func resolveURL(value string) string {
+	var steps []string
+	for s := range strings.SplitSeq(strings.TrimPrefix(value, "/"), "/") {
+		switch dots(decodeEscapes(s)) {
+		case ".":
+		case "..":
+			steps = steps[:max(0, len(steps)-1)]
+		default:
+			steps = append(steps, s)
+		}
+	}
+	return path.Clean("/" + strings.Join(steps, "/"))
 }
 
 // within reports whether a clean path is that of a directory or of something in it.

@@ -61,11 +61,11 @@ func compile(t *Test) test {
 	if t.PathWithin != nil {
 		root := *t.PathWithin
 		c.text = append(c.text, func(value string) Outcome {
-			path, ok := cleanPath(value)
+			in, ok := pathWithin(root, value)
 			if !ok {
 				return WrongType
 			}
-			return holds(within(root, path))
+			return holds(in)
 		})
 	}
 	if t.HostIn != nil {

@@ -2,11 +2,15 @@ package gateway
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+
+	"svc/server/api"
 )
 
 // BenchmarkSmallCall is one small tools/call through the handler, without the
@@ -22,6 +26,39 @@ func BenchmarkSmallCallObserved(b *testing.B) {
 	benchmarkCall(b, "telemetry: {metrics: {listen: '127.0.0.1:0'}, customer: {enabled: true, endpoint: '"+sink.URL+"'}}\n", call("1", "safe"), nil)
 }
 
+// BenchmarkSmallCallWithArguments is a small call with three arguments where no rule
+// asks for any, where a rule asks for those of another tool, and where rules decide by
+// two of them; the same with policies of the control plane.
+func BenchmarkSmallCallWithArguments(b *testing.B) {
+	const message = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"safe","arguments":{"path":"/srv/data/a.csv","limit":50,"columns":["id","name"]}}}`
+	rule := func(tool string) string {
+		return "    - {id: keys, action: deny, when: {tool_name: " + tool + ", arguments: {/path: {path_within: /srv/data/keys}}}}\n" +
+			"    - {id: rows, action: deny, when: {tool_name: " + tool + ", arguments: {/limit: {min: 1000}}}}\n"
+	}
+	policy := func(tool string) []api.GovernancePolicy {
+		return []api.GovernancePolicy{
+			{Phase: "request", Action: "block", Condition: api.Condition{Type: "tool_arguments", ToolName: tool, Arguments: json.RawMessage(`{"/path":{"path_within":"/srv/data/keys"}}`)}},
+			{Phase: "request", Action: "block", Condition: api.Condition{Type: "tool_arguments", ToolName: tool, Arguments: json.RawMessage(`{"/limit":{"min":1000}}`)}},
+		}
+	}
+	for _, row := range []struct{ name, rules string }{{"rules/none", ""}, {"rules/other tool", rule("other")}, {"rules/used", rule("safe")}} {
+		b.Run(row.name, func(b *testing.B) {
+			config := strings.Replace(basic(cannedUpstream(b)), "  rules:\n", "  rules:\n"+row.rules, 1)
+			_, once := prepareCallTo(b, config, message, nil)
+			b.ReportAllocs()
+			for b.Loop() {
+				once()
+			}
+		})
+	}
+	for _, row := range []struct {
+		name     string
+		policies []api.GovernancePolicy
+	}{{"policies/none", nil}, {"policies/other tool", policy("other")}, {"policies/used", policy("safe")}} {
+		b.Run(row.name, func(b *testing.B) { benchmarkGoverned(b, message, row.policies...) })
+	}
+}
+
 func benchmarkCall(b *testing.B, more, message string, tune func(*Options)) {
 	_, once := prepareCall(b, more, message, tune)
 	b.ReportAllocs()
@@ -34,7 +71,13 @@ func benchmarkCall(b *testing.B, more, message string, tune func(*Options)) {
 // sends it a message through its handler.
 func prepareCall(b *testing.B, more, message string, tune func(*Options)) (r *rig, once func()) {
 	b.Helper()
-	r = newRigWith(b, basic(cannedUpstream(b))+more, tune)
+	return prepareCallTo(b, basic(cannedUpstream(b))+more, message, tune)
+}
+
+// prepareCallTo is prepareCall of a whole configuration.
+func prepareCallTo(b *testing.B, config, message string, tune func(*Options)) (r *rig, once func()) {
+	b.Helper()
+	r = newRigWith(b, config, tune)
 	body := []byte(message)
 	w := httptest.NewRecorder()
 	reader := bytes.NewReader(body)

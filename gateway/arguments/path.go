@@ -37,7 +37,7 @@ func cleanPath(value string) (clean string, ok bool) {
 	if decodeEscapes(value) != value || strings.ContainsAny(value, "\x00\\") || !utf8.ValidString(value) {
 		return "", false
 	}
-	clean = path.Clean("/" + value)
+	clean = path.Clean(value)
 	if drive(clean) || drive(strings.TrimLeft(value, "/")) || drive(strings.TrimLeft(value, "/.")) {
 		return "", false
 	}
@@ -118,7 +118,7 @@ func pathReadings(value string) []string {
 	for range decodings + 1 {
 		var next []string
 		for _, text := range texts {
-			clean, asURL := path.Clean("/"+text), resolveURL(text)
+			clean, asURL := path.Clean(text), resolveURL(text)
 			readings = append(readings, clean, asURL)
 			for _, t := range []string{text, clean, asURL} {
 				if decoded := decodeEscapes(t); decoded != t && !slices.Contains(next, decoded) {

@@ -46,6 +46,7 @@ func configOf(text string) (*pgxpool.Config, error) {
 	}
 	config.MaxConnLifetimeJitter = config.MaxConnLifetime / 10
 	c.OnNotice = keepWarning
+	c.DialFunc = dial
 	for name, value := range settings {
 		if _, given := c.RuntimeParams[name]; !given {
 			c.RuntimeParams[name] = value

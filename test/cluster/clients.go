@@ -23,6 +23,7 @@ const (
 
 // clients send requests until ctx ends.
 func (r *run) clients(ctx context.Context, wg *sync.WaitGroup) {
+	r.ledger.stored = time.Now()
 	for i := range callerThreads {
 		wg.Go(func() { r.callTools(ctx, i) })
 	}
@@ -172,13 +173,7 @@ func (r *run) sendTraces(ctx context.Context, i int) {
 		batch := fmt.Sprintf("batch-%d-%d", i, n)
 		r.again(ctx, "ingest", func() answer {
 			return c.send(ctx, "POST", "/api/traces", c.header("Svc-Batch-Id", batch), body)
-		}, func(answer) {
-			r.ledger.mu.Lock()
-			defer r.ledger.mu.Unlock()
-			for _, id := range ids {
-				r.ledger.traces[id] = at
-			}
-		})
+		}, func(answer) { r.ledger.acknowledged(ids, at) })
 	})
 }
 

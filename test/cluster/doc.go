@@ -8,6 +8,7 @@
 //
 //	go run ./test/cluster            # a full round: every process killed and frozen, every pair of roles cut off
 //	go run ./test/cluster -short     # some of the faults, chosen by -seed, in at most 3 minutes
+//	go run ./test/cluster -scale     # no faults: what two control planes ingest beside one
 //
 // It needs Linux, root (network namespaces), and the packages postgresql, redis-server and
 // iproute2. It prints a line for each fault as it goes, and ends with status 1 where

@@ -84,6 +84,7 @@ func (c *cluster) faults() (list []fault) {
 	for _, role := range []string{"primary", "standby"} {
 		list = append(list, c.ofDatabase("kill", role), c.ofDatabase("freeze", role))
 	}
+	list = append(list, c.loseHost())
 	for _, p := range [][2]string{
 		{"caller", "gateway"}, {"caller", "plane"}, {"gateway", "plane"}, {"gateway", "tool"}, {"gateway", "redis"},
 		{"plane", "postgres"}, {"plane", "redis"}, {"postgres", "postgres"}, {"redis", "redis"},
@@ -115,6 +116,24 @@ func (c *cluster) ofDatabase(what, role string) fault {
 	}
 	f.end = func() error { return chosen.end() }
 	return f
+}
+
+// loseHost cuts the primary off from everything, as when its machine loses its power:
+// nobody is told that its connections have ended.
+func (c *cluster) loseHost() fault {
+	heal := func() error { return nil }
+	return fault{name: "cut primary from everything", lasts: 2 * cutFor,
+		begin: func() (err error) {
+			p, _ := c.db.roles()
+			others := []*host{}
+			for _, h := range c.network.hosts {
+				others = append(others, h)
+			}
+			heal, err = c.network.cut([]*host{p.host}, others)
+			return err
+		},
+		end: func() error { return heal() },
+	}
 }
 
 // some are faults of a short round, in an order that a seed chooses: one of every three

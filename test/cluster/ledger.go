@@ -27,6 +27,9 @@ type ledger struct {
 	accepted []span               // requests of the limited tenant
 	passed   []span               // calls of the limited caller
 
+	stored time.Time     // when traces were last acknowledged
+	pause  time.Duration // the longest time without that, in the period
+
 	sessions int // that had to be begun anew, in the period
 }
 
@@ -54,6 +57,27 @@ func (l *ledger) unexpected(format string, args ...any) {
 	if len(l.wrong) < 50 {
 		l.wrong = append(l.wrong, fmt.Sprintf(format, args...))
 	}
+}
+
+// acknowledged notes that traces are stored.
+func (l *ledger) acknowledged(ids []string, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, id := range ids {
+		l.traces[id] = at
+	}
+	now := time.Now()
+	l.pause = max(l.pause, now.Sub(l.stored))
+	l.stored = now
+}
+
+// longestPause returns the longest time without an acknowledged trace since the last call.
+func (l *ledger) longestPause() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.pause
+	l.pause = 0
+	return p
 }
 
 // period returns what went wrong since the last call.

@@ -48,6 +48,7 @@ func main() {
 	short := flag.Bool("short", false, "some of the faults, in at most 3 minutes")
 	seed := flag.Uint64("seed", 1, "chooses the faults of a short round")
 	only := flag.String("only", "", "only the faults whose name contains this text")
+	scale := flag.Bool("scale", false, "no faults: measure what two control planes ingest beside one, each held to a quarter of a core")
 	keep := flag.Bool("keep", false, "leave the folder with logs and data")
 	program := flag.String("svc", "", "the program; built from the tree when empty")
 	serve := flag.String("serve-tool", "", "")
@@ -59,13 +60,20 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := round(ctx, *short, *seed, *only, *keep, *program); err != nil {
+	if err := round(ctx, options{*short, *scale, *keep, *seed, *only, *program}); err != nil {
 		fmt.Fprintln(os.Stderr, "cluster:", err)
 		os.Exit(1)
 	}
 }
 
-func round(ctx context.Context, short bool, seed uint64, only string, keep bool, program string) (err error) {
+// options are the flags.
+type options struct {
+	short, scale, keep bool
+	seed               uint64
+	only, program      string
+}
+
+func round(ctx context.Context, o options) (err error) {
 	dir, err := os.MkdirTemp("", "svc-cluster-")
 	if err != nil {
 		return err
@@ -73,11 +81,12 @@ func round(ctx context.Context, short bool, seed uint64, only string, keep bool,
 	if err := os.Chmod(dir, 0o755); err != nil { // PostgreSQL runs as another user
 		return err
 	}
-	if keep {
+	if o.keep {
 		fmt.Println("logs and data are in " + dir)
 	} else {
 		defer os.RemoveAll(dir)
 	}
+	program := o.program
 	if program == "" {
 		program = filepath.Join(dir, "svc")
 		if out, err := exec.Command("go", "build", "-o", program, "./cmd/svc").CombinedOutput(); err != nil {
@@ -98,6 +107,9 @@ func round(ctx context.Context, short bool, seed uint64, only string, keep bool,
 	if err := c.start(background); err != nil {
 		return err
 	}
+	if o.scale {
+		return c.scale(ctx)
+	}
 	r, err := newRun(c)
 	if err != nil {
 		return err
@@ -111,16 +123,16 @@ func round(ctx context.Context, short bool, seed uint64, only string, keep bool,
 	defer stopClients()
 	r.clients(using, &wg)
 	list := c.faults()
-	if short {
-		list = some(list, seed)
+	if o.short {
+		list = some(list, o.seed)
 	}
-	fmt.Printf("%-32s %9s %6s %8s  %s\n", "fault", "whole [s]", "lost", "doubled", "errors by kind")
+	fmt.Printf("%-32s %9s %9s %6s %8s  %s\n", "fault", "whole [s]", "pause [s]", "lost", "doubled", "errors by kind")
 	failed := 0
 	for _, f := range list {
-		if !strings.Contains(f.name, only) {
+		if !strings.Contains(f.name, o.only) {
 			continue
 		}
-		if ctx.Err() != nil || short && time.Since(begin) > shortFor {
+		if ctx.Err() != nil || o.short && time.Since(begin) > shortFor {
 			break
 		}
 		if !r.one(ctx, f) {
@@ -181,7 +193,7 @@ func (r *run) one(ctx context.Context, f fault) bool {
 		kinds = strings.TrimPrefix(kinds+fmt.Sprintf(", sessions begun anew %d", sessions), ", ")
 	}
 	r.limits(&v, f, begin)
-	fmt.Printf("%-32s %9.1f %6d %8d  %s\n", f.name, took.Seconds(), v.lost, v.doubled, kinds)
+	fmt.Printf("%-32s %9.1f %9.1f %6d %8d  %s\n", f.name, took.Seconds(), r.ledger.longestPause().Seconds(), v.lost, v.doubled, kinds)
 	for _, text := range append(v.notes, wrong...) {
 		fmt.Println("    !", text)
 	}
@@ -258,7 +270,7 @@ func (r *run) last(stopClients func(), wg *sync.WaitGroup) bool {
 			v.miss("%d calls of %s were answered, %d were audited", n, tool, r.lineOf[tool])
 		}
 	}
-	fmt.Printf("%-32s %9s %6d %8d  %d traces sent and %d calls answered, %d traces in all\n", "all of it", "", v.lost, v.doubled, len(r.ledger.traces), calls, len(list))
+	fmt.Printf("%-32s %9s %9s %6d %8d  %d traces sent and %d calls answered, %d traces in all\n", "all of it", "", "", v.lost, v.doubled, len(r.ledger.traces), calls, len(list))
 	for _, text := range v.notes {
 		fmt.Println("    !", text)
 	}

@@ -35,6 +35,7 @@ type database struct {
 	primary  int  // which of nodes
 	alone    bool // the primary does not wait for a standby
 	promoted int
+	stale    bool // the other node has to be made anew as the standby
 
 	name  string // of the database that conns are to
 	conns [2]*pgx.Conn
@@ -213,6 +214,12 @@ func (d *database) watch(ctx context.Context) {
 			}
 			silent, apart = time.Time{}, time.Time{}
 		case err != nil:
+		case d.stale:
+			silent = time.Time{}
+			// It fails while the host of the node cannot be reached.
+			if err := d.copy(d.primary, 1-d.primary); err == nil {
+				d.stale = false
+			}
 		case sync > 0:
 			silent, apart = time.Time{}, time.Time{}
 			d.watchLeases()
@@ -234,7 +241,7 @@ func (d *database) watch(ctx context.Context) {
 }
 
 // failOver ends the primary, so that it acknowledges nothing any more, promotes the
-// standby, and makes the old primary anew as its standby.
+// standby. The old primary has to be made anew as its standby.
 func (d *database) failOver() error {
 	old, next := d.primary, 1-d.primary
 	d.nodes[old].kill()
@@ -242,15 +249,15 @@ func (d *database) failOver() error {
 	if err := d.ask(next, "SELECT pg_promote(true, 1)", &promoted); err != nil || !promoted {
 		return fmt.Errorf("promote %s: %v, %w", d.nodes[next].name, promoted, err)
 	}
-	d.primary, d.alone, d.promoted = next, true, d.promoted+1
-	return errors.Join(d.names(next, ""), d.copy(next, old))
+	d.primary, d.alone, d.stale, d.promoted = next, true, true, d.promoted+1
+	return d.names(next, "")
 }
 
 // restart starts a node that was killed, if nobody has done so meanwhile.
 func (d *database) restart(p *process) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if p.running() {
+	if p.running() || d.stale {
 		return nil
 	}
 	return p.start()
@@ -283,6 +290,16 @@ func (d *database) watchLeases() {
 	}
 	d.unled += watchEvery
 	d.longestUnled = max(d.longestUnled, d.unled)
+}
+
+// isAlone reports that the primary waits for a standby.
+func (d *database) isAlone() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.alone {
+		return errors.New("the primary waits for its standby")
+	}
+	return nil
 }
 
 // roles returns the process that is the primary, and the one that is the standby.

@@ -15,6 +15,7 @@ type Agent struct {
 	Environment    string
 	ConfigYAML     string // empty in list items
 	AutoRegistered bool   // made by a trace that named it
+	Set            string `json:",omitempty"` // of the documents that declare it; empty: none
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
 }
@@ -135,6 +136,6 @@ func (up AgentUpdate) Apply(a *Agent, now time.Time) {
 
 // Object is the agent for records of its changes.
 func (a *Agent) Object() *Object {
-	return &Object{"agent", a.ID, a.Name, map[string]any{"name": a.Name, "description": a.Description, "modelProvider": a.ModelProvider,
-		"modelName": a.ModelName, "environment": a.Environment, "configYaml": a.ConfigYAML}}
+	return newObject("agent", a.ID, a.Name, a.Set, map[string]any{"name": a.Name, "description": a.Description, "modelProvider": a.ModelProvider,
+		"modelName": a.ModelName, "environment": a.Environment, "configYaml": a.ConfigYAML})
 }

@@ -85,5 +85,5 @@ type AuditHeads interface {
 
 // Object is the key of a gateway for records of its changes.
 func (k *AuditKey) Object() *Object {
-	return &Object{"auditKey", k.Gateway, k.Gateway, map[string]any{"gateway": k.Gateway, "publicKey": k.PublicKey}}
+	return newObject("auditKey", k.Gateway, k.Gateway, "", map[string]any{"gateway": k.Gateway, "publicKey": k.PublicKey})
 }

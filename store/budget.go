@@ -42,6 +42,7 @@ type Budget struct {
 	AgentName string // the agent's present name, its last one when deleted
 	Period    BudgetPeriod
 	Limit     NanoUSD
+	Set       string `json:",omitempty"` // of the documents that declare it; empty: none
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }
@@ -93,5 +94,5 @@ func (up BudgetUpdate) Apply(b *Budget, now time.Time) {
 
 // Object is the budget for records of its changes.
 func (b *Budget) Object() *Object {
-	return &Object{"budget", b.ID, b.Name, map[string]any{"name": b.Name, "agentId": b.AgentID, "period": string(b.Period), "limitUsd": int64(b.Limit)}}
+	return newObject("budget", b.ID, b.Name, b.Set, map[string]any{"name": b.Name, "agentId": b.AgentID, "period": string(b.Period), "limitUsd": int64(b.Limit)})
 }

@@ -21,6 +21,9 @@ type Object struct {
 	// Fields is what clients can set, by wire name, of types that JSON writes in one way
 	// only. A secret is never among them.
 	Fields map[string]any
+	// Also names fields that are kept beside the object and that a change sets: they are
+	// no part of the digest.
+	Also []string
 }
 
 // Digest identifies what an object says: 32 hexadecimal digits that are the same
@@ -57,6 +60,10 @@ func changedFields(before, after *Object) []string {
 		if !reflect.DeepEqual(old[name], new[name]) {
 			changed = append(changed, name)
 		}
+	}
+	if after != nil && len(after.Also) > 0 {
+		changed = append(changed, after.Also...)
+		slices.Sort(changed)
 	}
 	return changed
 }

@@ -61,7 +61,7 @@ type pendingKey struct{}
 // StoringResponse makes a write of a begun request store the response in its own
 // transaction: both are durable, or neither. It concerns the methods of [Tenant] that
 // return what they made or accepted, of type T: CreateTeam, AddMember, CreateAgent,
-// CreateBudget, CreateSLA, CreatePolicies, CreateKey and AcceptAuditKey. After such a
+// CreateBudget, CreateSLA, CreatePolicies, CreateKey, Apply and AcceptAuditKey. After such a
 // method has returned nil the request is finished; after an error it still is begun.
 // A write of a request that is not begun (any more) changes nothing and is an
 // internal error.

@@ -79,5 +79,5 @@ type Keys interface {
 
 // Object is the key for records of its changes: what it may do, never its secret.
 func (k *Key) Object() *Object {
-	return &Object{"key", k.ID, k.Name, map[string]any{"name": k.Name, "scope": string(k.Scope), "prefix": k.Prefix, "teamId": k.TeamID, "createdBy": k.CreatedBy}}
+	return newObject("key", k.ID, k.Name, "", map[string]any{"name": k.Name, "scope": string(k.Scope), "prefix": k.Prefix, "teamId": k.TeamID, "createdBy": k.CreatedBy})
 }

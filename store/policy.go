@@ -18,6 +18,7 @@ type Policy struct {
 	Action            string // "block", "redact", "warn"
 	RedactionStrategy string
 	Enabled           bool
+	Set               string `json:",omitempty"` // of the documents that declare it; empty: none
 	CreatedAt         time.Time
 	UpdatedAt         time.Time
 }
@@ -113,6 +114,6 @@ func (p *Policy) Object() *Object {
 	if p.Condition.Arguments != nil { // absent from policies of other types, whose records stay as they were
 		condition["arguments"] = p.Condition.Arguments
 	}
-	return &Object{"policy", p.ID, p.Name, map[string]any{"name": p.Name, "phase": p.Phase, "on": p.On, "condition": condition,
-		"action": p.Action, "redactionStrategy": p.RedactionStrategy, "enabled": p.Enabled}}
+	return newObject("policy", p.ID, p.Name, p.Set, map[string]any{"name": p.Name, "phase": p.Phase, "on": p.On, "condition": condition,
+		"action": p.Action, "redactionStrategy": p.RedactionStrategy, "enabled": p.Enabled})
 }

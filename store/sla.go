@@ -14,6 +14,7 @@ type SLATarget struct {
 	P99LatencyMs     *float64 // nil: no latency target
 	ErrorRatePercent *float64 // nil: no error target
 	EvaluationPeriod string   // "1h", "24h", "7d", "30d"
+	Set              string   `json:",omitempty"` // of the documents that declare it; empty: none
 	CreatedAt        time.Time
 	UpdatedAt        time.Time
 }
@@ -110,6 +111,6 @@ func (up SLAUpdate) Apply(s *SLATarget, now time.Time) {
 
 // Object is the target for records of its changes.
 func (s *SLATarget) Object() *Object {
-	return &Object{"slaTarget", s.ID, s.Name, map[string]any{"name": s.Name, "agentId": s.AgentID, "evaluationPeriod": s.EvaluationPeriod,
-		"p99LatencyMs": value(s.P99LatencyMs), "errorRatePercent": value(s.ErrorRatePercent)}}
+	return newObject("slaTarget", s.ID, s.Name, s.Set, map[string]any{"name": s.Name, "agentId": s.AgentID, "evaluationPeriod": s.EvaluationPeriod,
+		"p99LatencyMs": value(s.P99LatencyMs), "errorRatePercent": value(s.ErrorRatePercent)})
 }

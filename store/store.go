@@ -93,6 +93,7 @@ type Tenant interface {
 	SLAs
 	Policies
 	Keys
+	Declared
 	Idempotency
 	AuditHeads
 	AuditEvents

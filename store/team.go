@@ -12,6 +12,7 @@ type Team struct {
 	Description string
 	Scopes      []string // never nil
 	MemberCount int
+	Set         string `json:",omitempty"` // of the documents that declare it; empty: none
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
 }
@@ -85,11 +86,11 @@ func (up TeamUpdate) Apply(t *Team, now time.Time) {
 
 // Object is the team for records of its changes.
 func (t *Team) Object() *Object {
-	return &Object{"team", t.ID, t.Name, map[string]any{"name": t.Name, "description": t.Description, "scopes": append([]string{}, t.Scopes...)}}
+	return newObject("team", t.ID, t.Name, t.Set, map[string]any{"name": t.Name, "description": t.Description, "scopes": append([]string{}, t.Scopes...)})
 }
 
 // MemberObject is a membership for records of its changes. Its id is that of the team
 // and of the user.
 func MemberObject(team *Team, userID, role string) *Object {
-	return &Object{"member", team.ID + "/" + userID, team.Name, map[string]any{"teamId": team.ID, "userId": userID, "role": role}}
+	return newObject("member", team.ID+"/"+userID, team.Name, "", map[string]any{"teamId": team.ID, "userId": userID, "role": role})
 }

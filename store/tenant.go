@@ -52,5 +52,5 @@ type Tenants interface {
 
 // Object is the tenant for records of its changes.
 func (t *TenantInfo) Object() *Object {
-	return &Object{"tenant", t.ID, t.Name, map[string]any{"name": t.Name, "orgId": t.OrgID}}
+	return newObject("tenant", t.ID, t.Name, "", map[string]any{"name": t.Name, "orgId": t.OrgID})
 }

@@ -106,5 +106,5 @@ type RecordedEvent struct {
 
 // Object is the user for records of its changes.
 func (u *User) Object() *Object {
-	return &Object{"user", u.ID, "", map[string]any{"email": u.Email, "displayName": u.DisplayName, "role": u.Role, "status": string(u.Status)}}
+	return newObject("user", u.ID, "", "", map[string]any{"email": u.Email, "displayName": u.DisplayName, "role": u.Role, "status": string(u.Status)})
 }

@@ -22,7 +22,7 @@ var agents = &kind[store.Agent]{
 		a.ConfigYAML = string(d.in(inAgentConfigs).Get([]byte(a.ID)))
 		return nil
 	},
-	claim: claimAgentName,
+	claim: claimAgentName, drop: dropAgent,
 	put: func(d data, a *store.Agent) error {
 		record := *a
 		record.ConfigYAML = ""
@@ -110,33 +110,37 @@ func (t *tenant) UpdateAgent(ctx context.Context, id string, up store.AgentUpdat
 
 // DeleteAgent removes an agent, its tools and its history.
 func (t *tenant) DeleteAgent(ctx context.Context, id string) error {
-	return deleteOne(ctx, t, agents, id, func(d data, agent *store.Agent) error {
-		if err := agentsChanged(d); err != nil {
-			return err
-		}
-		if agent.AutoRegistered {
-			if n := d.counter(stateAutoAgents); n > 0 {
-				if err := d.setCounter(stateAutoAgents, n-1); err != nil {
-					return err
-				}
-			}
-		}
-		if err := deletePrefix(d.in(inDeployments), joined(id, "")); err != nil {
-			return err
-		}
-		if n, ok := d.lookup(agentWord(id, "")); ok {
-			if err := deletePrefix(d.in(inTools), toolRow(n, 0)[:4]); err != nil {
+	return deleteOne(ctx, t, agents, id)
+}
+
+// dropAgent removes what belongs to an agent, and keeps its last name.
+func dropAgent(d data, agent *store.Agent) error {
+	id := agent.ID
+	if err := agentsChanged(d); err != nil {
+		return err
+	}
+	if agent.AutoRegistered {
+		if n := d.counter(stateAutoAgents); n > 0 {
+			if err := d.setCounter(stateAutoAgents, n-1); err != nil {
 				return err
 			}
 		}
-		if err := d.in(inAgentsFormer).Put([]byte(id), []byte(agent.Name)); err != nil {
+	}
+	if err := deletePrefix(d.in(inDeployments), joined(id, "")); err != nil {
+		return err
+	}
+	if n, ok := d.lookup(agentWord(id, "")); ok {
+		if err := deletePrefix(d.in(inTools), toolRow(n, 0)[:4]); err != nil {
 			return err
 		}
-		if err := dropAliases(d, id, 0); err != nil {
-			return err
-		}
-		return d.in(inAgentConfigs).Delete([]byte(id))
-	})
+	}
+	if err := d.in(inAgentsFormer).Put([]byte(id), []byte(agent.Name)); err != nil {
+		return err
+	}
+	if err := dropAliases(d, id, 0); err != nil {
+		return err
+	}
+	return d.in(inAgentConfigs).Delete([]byte(id))
 }
 
 func deletePrefix(b *bbolt.Bucket, prefix []byte) error {

@@ -83,14 +83,20 @@ func agentByName(d data, name string) (a agentKnown, ok bool, err error) {
 
 // ListAgentAliases returns the former names that still mean an agent.
 func (t *tenant) ListAgentAliases(ctx context.Context) (list []store.AgentAlias, err error) {
-	list = []store.AgentAlias{}
 	err = t.view(ctx, func(d data) error {
-		return d.in(inAgentAliases).ForEach(func(k, v []byte) error {
-			id, _ := splitAlias(v)
-			name, err := agentName(d, id)
-			list = append(list, store.AgentAlias{Alias: string(k), AgentID: id, AgentName: name})
-			return err
-		})
+		list, err = aliasesOf(d)
+		return err
+	})
+	return list, err
+}
+
+func aliasesOf(d data) ([]store.AgentAlias, error) {
+	list := []store.AgentAlias{}
+	err := d.in(inAgentAliases).ForEach(func(k, v []byte) error {
+		id, _ := splitAlias(v)
+		name, err := agentName(d, id)
+		list = append(list, store.AgentAlias{Alias: string(k), AgentID: id, AgentName: name})
+		return err
 	})
 	return list, err
 }

@@ -13,6 +13,7 @@ import (
 // policies is the kind of policies.
 var policies = &kind[store.Policy]{
 	noun: "policy", prefix: store.PrefixPolicy, rows: inPolicies, names: inPolicyNames, object: (*store.Policy).Object, governs: true,
+	drop: func(d data, p *store.Policy) error { return d.in(inPolicyFires).Delete([]byte(p.ID)) },
 }
 
 // ListPolicies returns the policies that pass the filter, newest first.
@@ -64,7 +65,5 @@ func (t *tenant) UpdatePolicy(ctx context.Context, id string, up store.PolicyUpd
 
 // DeletePolicy removes a policy and its count.
 func (t *tenant) DeletePolicy(ctx context.Context, id string) error {
-	return deleteOne(ctx, t, policies, id, func(d data, _ *store.Policy) error {
-		return d.in(inPolicyFires).Delete([]byte(id))
-	})
+	return deleteOne(ctx, t, policies, id)
 }

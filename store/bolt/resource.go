@@ -22,7 +22,9 @@ type kind[T any] struct {
 	// claim takes the name of a resource; nil: claimName.
 	claim func(d data, old, name, id string, now time.Time) error
 	// put writes the record; nil: all of it is the record.
-	put     func(data, *T) error
+	put func(data, *T) error
+	// drop removes what belongs to a resource that is deleted; nil: nothing does.
+	drop    func(d data, v *T) error
 	governs bool // gateways have to know of its changes
 }
 
@@ -131,27 +133,32 @@ func updateOne[T any](ctx context.Context, t *tenant, k *kind[T], id string, cha
 	return v, err
 }
 
-// deleteOne removes a resource, and with also what belongs to it.
-func deleteOne[T any](ctx context.Context, t *tenant, k *kind[T], id string, also func(d data, v *T) error) error {
+// deleteOne removes a resource.
+func deleteOne[T any](ctx context.Context, t *tenant, k *kind[T], id string) error {
 	return t.update(ctx, func(_ *bbolt.Tx, d data) error {
 		v, err := k.find(d, id)
 		if err != nil {
 			return err
 		}
-		o := k.object(&v)
-		if also != nil {
-			if err := also(d, &v); err != nil {
-				return err
-			}
-		}
-		if k.names != "" {
-			if err := d.in(k.names).Delete([]byte(o.Name)); err != nil {
-				return err
-			}
-		}
-		if err := d.in(k.rows).Delete([]byte(id)); err != nil {
+		return removeFrom(ctx, t, k, d, &v)
+	})
+}
+
+// removeFrom removes a resource and what belongs to it, with its event.
+func removeFrom[T any](ctx context.Context, t *tenant, k *kind[T], d data, v *T) error {
+	o := k.object(v)
+	if k.drop != nil {
+		if err := k.drop(d, v); err != nil {
 			return err
 		}
-		return t.changed(ctx, d, o, nil, k.governs)
-	})
+	}
+	if k.names != "" {
+		if err := d.in(k.names).Delete([]byte(o.Name)); err != nil {
+			return err
+		}
+	}
+	if err := d.in(k.rows).Delete([]byte(o.ID)); err != nil {
+		return err
+	}
+	return t.changed(ctx, d, o, nil, k.governs)
 }

@@ -19,7 +19,16 @@ type memberRecord struct {
 }
 
 // teams is the kind of teams.
-var teams = &kind[store.Team]{noun: "team", prefix: store.PrefixTeam, rows: inTeams, names: inTeamNames, object: (*store.Team).Object}
+var teams = &kind[store.Team]{
+	noun: "team", prefix: store.PrefixTeam, rows: inTeams, names: inTeamNames, object: (*store.Team).Object,
+	drop: func(d data, team *store.Team) error {
+		members, err := membersOf(d, team.ID)
+		for i := 0; err == nil && i < len(members); i++ {
+			err = deleteMember(d, team.ID, members[i].UserID)
+		}
+		return err
+	},
+}
 
 // ListTeams returns teams, newest first.
 func (t *tenant) ListTeams(ctx context.Context, page store.Page) ([]store.Team, int, error) {
@@ -46,13 +55,7 @@ func (t *tenant) UpdateTeam(ctx context.Context, id string, up store.TeamUpdate)
 
 // DeleteTeam removes a team and its memberships.
 func (t *tenant) DeleteTeam(ctx context.Context, id string) error {
-	return deleteOne(ctx, t, teams, id, func(d data, _ *store.Team) error {
-		members, err := membersOf(d, id)
-		for i := 0; err == nil && i < len(members); i++ {
-			err = deleteMember(d, id, members[i].UserID)
-		}
-		return err
-	})
+	return deleteOne(ctx, t, teams, id)
 }
 
 func membersOf(d data, teamID string) ([]memberRecord, error) {

@@ -29,7 +29,12 @@ const maxAliases = 16
 var agents = &kind[agent, store.Agent]{
 	noun: "agent", prefix: store.PrefixAgent, rows: func(d *tenantData) *table[agent] { return &d.agents }, unique: true, governs: true,
 	object: func(a *agent) *store.Object { return a.Object() },
-	out:    func(_ *tenantData, a *agent) store.Agent { return a.Agent },
+	drop: func(d *tenantData, a *agent) {
+		d.gone[a.ID] = a.Name
+		d.dropAliases(a.ID, 0)
+		delete(d.traces.tools, a.ID)
+	},
+	out: func(_ *tenantData, a *agent) store.Agent { return a.Agent },
 }
 
 // ListAgents returns the agents that pass the filter, newest first.
@@ -144,23 +149,23 @@ func (d *tenantData) dropAliases(id string, n int) {
 
 // DeleteAgent removes an agent, its tools and its history.
 func (t *tenant) DeleteAgent(ctx context.Context, id string) error {
-	return deleteOne(ctx, t, agents, id, func(d *tenantData, a *agent) {
-		d.gone[id] = a.Name
-		d.dropAliases(id, 0)
-		delete(d.traces.tools, id)
-	})
+	return deleteOne(ctx, t, agents, id)
 }
 
 // ListAgentAliases returns the former names that still mean an agent.
 func (t *tenant) ListAgentAliases(ctx context.Context) (list []store.AgentAlias, err error) {
 	err = t.read(ctx, func(_ *engine, d *tenantData) error {
-		list = each(slices.Sorted(maps.Keys(d.aliases)), func(name string) store.AgentAlias {
-			id := d.aliases[name].id
-			return store.AgentAlias{Alias: name, AgentID: id, AgentName: d.agentName(id)}
-		})
+		list = d.aliasesOf()
 		return nil
 	})
 	return list, err
+}
+
+func (d *tenantData) aliasesOf() []store.AgentAlias {
+	return each(slices.Sorted(maps.Keys(d.aliases)), func(name string) store.AgentAlias {
+		id := d.aliases[name].id
+		return store.AgentAlias{Alias: name, AgentID: id, AgentName: d.agentName(id)}
+	})
 }
 
 // ListDeployments returns the history of an agent, newest first.

@@ -46,7 +46,7 @@ func (t *tenant) UpdateBudget(ctx context.Context, id string, up store.BudgetUpd
 
 // DeleteBudget removes a budget.
 func (t *tenant) DeleteBudget(ctx context.Context, id string) error {
-	return deleteOne(ctx, t, budgets, id, nil)
+	return deleteOne(ctx, t, budgets, id)
 }
 
 var slas = &kind[store.SLATarget, store.SLATarget]{
@@ -92,7 +92,7 @@ func (t *tenant) UpdateSLA(ctx context.Context, id string, up store.SLAUpdate) (
 
 // DeleteSLA removes a target; its violations stay.
 func (t *tenant) DeleteSLA(ctx context.Context, id string) error {
-	return deleteOne(ctx, t, slas, id, nil)
+	return deleteOne(ctx, t, slas, id)
 }
 
 // RecordViolation keeps a violation once per target, type and period.

@@ -11,6 +11,7 @@ import (
 var policies = &kind[store.Policy, store.Policy]{
 	noun: "policy", prefix: store.PrefixPolicy, rows: func(d *tenantData) *table[store.Policy] { return &d.policies },
 	object: (*store.Policy).Object, unique: true, governs: true,
+	drop: func(d *tenantData, p *store.Policy) { delete(d.traces.fires, p.ID) },
 	out: func(_ *tenantData, p *store.Policy) store.Policy {
 		out := *p
 		out.Condition = p.Condition.Clone()
@@ -68,5 +69,5 @@ func (t *tenant) UpdatePolicy(ctx context.Context, id string, up store.PolicyUpd
 
 // DeletePolicy removes a policy and its count.
 func (t *tenant) DeletePolicy(ctx context.Context, id string) error {
-	return deleteOne(ctx, t, policies, id, func(d *tenantData, _ *store.Policy) { delete(d.traces.fires, id) })
+	return deleteOne(ctx, t, policies, id)
 }

@@ -10,12 +10,14 @@ import (
 // kind is one kind of resource: rows of type T that are shown as U. What is alike for
 // all kinds is written here once.
 type kind[T, U any] struct {
-	noun    string
-	prefix  string // of ids
-	rows    func(*tenantData) *table[T]
-	object  func(*T) *store.Object
-	out     func(*tenantData, *T) U
-	unique  bool // names are
+	noun   string
+	prefix string // of ids
+	rows   func(*tenantData) *table[T]
+	object func(*T) *store.Object
+	out    func(*tenantData, *T) U
+	unique bool // names are
+	// drop removes what belongs to a resource that is deleted; nil: nothing does.
+	drop    func(d *tenantData, row *T)
 	governs bool // gateways have to know of its changes
 }
 
@@ -100,8 +102,8 @@ func updateOne[T, U any](ctx context.Context, t *tenant, k *kind[T, U], id strin
 	return out, err
 }
 
-// deleteOne removes a resource; also removes what belongs to it.
-func deleteOne[T, U any](ctx context.Context, t *tenant, k *kind[T, U], id string, also func(d *tenantData, row *T)) error {
+// deleteOne removes a resource.
+func deleteOne[T, U any](ctx context.Context, t *tenant, k *kind[T, U], id string) error {
 	return t.write(ctx, func(e *engine, d *tenantData) error {
 		row, err := k.rows(d).find(k.noun, id)
 		if err != nil {
@@ -111,11 +113,17 @@ func deleteOne[T, U any](ctx context.Context, t *tenant, k *kind[T, U], id strin
 		if err := store.CheckMatch(ctx, o); err != nil {
 			return err
 		}
-		if also != nil {
-			also(d, row)
-		}
-		k.rows(d).delete(id)
-		e.changed(ctx, d, o, nil, k.governs)
+		removeFrom(ctx, e, d, k, row)
 		return nil
 	})
+}
+
+// removeFrom removes a row and what belongs to it, with its event.
+func removeFrom[T, U any](ctx context.Context, e *engine, d *tenantData, k *kind[T, U], row *T) {
+	o := k.object(row)
+	if k.drop != nil {
+		k.drop(d, row)
+	}
+	k.rows(d).delete(o.ID)
+	e.changed(ctx, d, o, nil, k.governs)
 }

@@ -55,7 +55,7 @@ func (t *tenant) UpdateTeam(ctx context.Context, id string, up store.TeamUpdate)
 
 // DeleteTeam removes a team and its memberships.
 func (t *tenant) DeleteTeam(ctx context.Context, id string) error {
-	return deleteOne(ctx, t, teams, id, nil)
+	return deleteOne(ctx, t, teams, id)
 }
 
 // ListMembers returns the members of a team, newest first.

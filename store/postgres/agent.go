@@ -27,6 +27,7 @@ var agents = &kind[store.Agent]{
 		a.ConfigYAML = string(config)
 		return err
 	},
+	drop:    dropAgent,
 	changed: func(d *data) { d.agents = true },
 }
 
@@ -79,9 +80,7 @@ func (t *tenant) UpdateAgent(ctx context.Context, id string, up store.AgentUpdat
 		up.Apply(a, now)
 		if a.Name != old {
 			d.takeName(a.Name)
-			d.exec(`INSERT INTO agent_aliases (tenant, alias, agent, at) VALUES ($1, $2, $3, $4)
-				ON CONFLICT (tenant, alias) DO UPDATE SET agent = excluded.agent, at = excluded.at`, d.n, []byte(old), []byte(id), now.UnixNano())
-			d.dropAliases(id, maxAliases)
+			d.nameFormer(old, id, now)
 		}
 		if up.ConfigYAML != nil && *up.ConfigYAML != config {
 			return d.deploy(a, *up.ConfigYAML, up.DeployedBy, now)
@@ -98,25 +97,35 @@ func (d *data) dropAliases(id string, n int) {
 
 // DeleteAgent removes an agent, its tools and its history.
 func (t *tenant) DeleteAgent(ctx context.Context, id string) error {
-	return deleteOne(ctx, t, agents, id, func(d *data, a *store.Agent) error {
-		d.exec(`INSERT INTO agents_gone (tenant, id, name) VALUES ($1, $2, $3)`, d.n, []byte(id), []byte(a.Name))
-		d.dropAliases(id, 0)
-		d.exec(`DELETE FROM deployments WHERE tenant = $1 AND agent = $2`, d.n, []byte(id))
-		d.exec(`DELETE FROM tools WHERE tenant = $1 AND agent = $2`, d.n, []byte(id))
-		return nil
-	})
+	return deleteOne(ctx, t, agents, id)
+}
+
+// dropAgent removes what belongs to an agent, and keeps its last name.
+func dropAgent(d *data, a *store.Agent) error {
+	id := []byte(a.ID)
+	d.exec(`INSERT INTO agents_gone (tenant, id, name) VALUES ($1, $2, $3)`, d.n, id, []byte(a.Name))
+	d.dropAliases(a.ID, 0)
+	d.exec(`DELETE FROM deployments WHERE tenant = $1 AND agent = $2`, d.n, id)
+	d.exec(`DELETE FROM tools WHERE tenant = $1 AND agent = $2`, d.n, id)
+	return nil
 }
 
 // ListAgentAliases returns the former names that still mean an agent.
 func (t *tenant) ListAgentAliases(ctx context.Context) (list []store.AgentAlias, err error) {
 	err = t.read(ctx, func(d *data) error {
-		list = []store.AgentAlias{}
-		var alias, id, name []byte
-		return d.each([]any{&alias, &id, &name}, func() error {
-			list = append(list, store.AgentAlias{Alias: string(alias), AgentID: string(id), AgentName: string(name)})
-			return nil
-		}, `SELECT l.alias, a.id, a.name FROM agent_aliases l JOIN agents a ON a.tenant = l.tenant AND a.id = l.agent WHERE l.tenant = $1 ORDER BY l.alias`, d.n)
+		list, err = d.aliases()
+		return err
 	})
+	return list, err
+}
+
+func (d *data) aliases() ([]store.AgentAlias, error) {
+	list := []store.AgentAlias{}
+	var alias, id, name []byte
+	err := d.each([]any{&alias, &id, &name}, func() error {
+		list = append(list, store.AgentAlias{Alias: string(alias), AgentID: string(id), AgentName: string(name)})
+		return nil
+	}, `SELECT l.alias, a.id, a.name FROM agent_aliases l JOIN agents a ON a.tenant = l.tenant AND a.id = l.agent WHERE l.tenant = $1 ORDER BY l.alias`, d.n)
 	return list, err
 }
 

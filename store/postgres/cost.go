@@ -50,5 +50,5 @@ func (t *tenant) UpdateBudget(ctx context.Context, id string, up store.BudgetUpd
 
 // DeleteBudget removes a budget.
 func (t *tenant) DeleteBudget(ctx context.Context, id string) error {
-	return deleteOne(ctx, t, budgets, id, nil)
+	return deleteOne(ctx, t, budgets, id)
 }

@@ -10,6 +10,10 @@ import (
 
 var policies = &kind[store.Policy]{
 	noun: "policy", prefix: store.PrefixPolicy, table: "policies", object: (*store.Policy).Object, unique: true, governs: true,
+	drop: func(d *data, p *store.Policy) error {
+		d.exec(`DELETE FROM policy_fires WHERE tenant = $1 AND policy = $2`, d.n, []byte(p.ID))
+		return nil
+	},
 	columns: []string{"phase", "enabled"},
 	values:  func(p *store.Policy) []any { return []any{[]byte(p.Phase), p.Enabled} },
 }
@@ -89,8 +93,5 @@ func (t *tenant) UpdatePolicy(ctx context.Context, id string, up store.PolicyUpd
 
 // DeletePolicy removes a policy and its count.
 func (t *tenant) DeletePolicy(ctx context.Context, id string) error {
-	return deleteOne(ctx, t, policies, id, func(d *data, _ *store.Policy) error {
-		d.exec(`DELETE FROM policy_fires WHERE tenant = $1 AND policy = $2`, d.n, []byte(id))
-		return nil
-	})
+	return deleteOne(ctx, t, policies, id)
 }

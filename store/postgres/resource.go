@@ -23,6 +23,8 @@ type kind[T any] struct {
 	whole   func(d *data, list []T) error
 	one     func(d *data, row *T) error
 	changed func(d *data)
+	// drop removes what belongs to a resource that is deleted; nil: nothing does.
+	drop    func(d *data, row *T) error
 	unique  bool // names are
 	governs bool // gateways have to know of its changes
 }
@@ -189,26 +191,31 @@ func updateOne[T any](ctx context.Context, t *tenant, k *kind[T], id string, cha
 	return out, err
 }
 
-// deleteOne removes a resource; also removes what belongs to it.
-func deleteOne[T any](ctx context.Context, t *tenant, k *kind[T], id string, also func(d *data, row *T) error) error {
+// deleteOne removes a resource.
+func deleteOne[T any](ctx context.Context, t *tenant, k *kind[T], id string) error {
 	return t.write(ctx, func(d *data) error {
 		row, err := k.find(d, id)
 		if err != nil {
 			return err
 		}
-		o := k.object(&row)
-		if err := store.CheckMatch(ctx, o); err != nil {
+		if err := store.CheckMatch(ctx, k.object(&row)); err != nil {
 			return err
 		}
-		if also != nil {
-			if err := also(d, &row); err != nil {
-				return err
-			}
-		}
-		d.exec(`DELETE FROM `+k.table+` WHERE tenant = $1 AND id = $2`, d.n, []byte(id))
-		if k.changed != nil {
-			k.changed(d)
-		}
-		return d.change(o, nil, k.governs)
+		return removeFrom(d, k, &row)
 	})
+}
+
+// removeFrom removes a row and what belongs to it, with its event.
+func removeFrom[T any](d *data, k *kind[T], row *T) error {
+	o := k.object(row)
+	if k.drop != nil {
+		if err := k.drop(d, row); err != nil {
+			return err
+		}
+	}
+	d.exec(`DELETE FROM `+k.table+` WHERE tenant = $1 AND id = $2`, d.n, []byte(o.ID))
+	if k.changed != nil {
+		k.changed(d)
+	}
+	return d.change(o, nil, k.governs)
 }

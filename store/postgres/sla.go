@@ -50,7 +50,7 @@ func (t *tenant) UpdateSLA(ctx context.Context, id string, up store.SLAUpdate) (
 
 // DeleteSLA removes a target; its violations stay.
 func (t *tenant) DeleteSLA(ctx context.Context, id string) error {
-	return deleteOne(ctx, t, slas, id, nil)
+	return deleteOne(ctx, t, slas, id)
 }
 
 // RecordViolation keeps a violation once per target, type and period.

@@ -11,6 +11,10 @@ import (
 // teams is the kind of teams, whose members are kept beside the document.
 var teams = &kind[store.Team]{
 	noun: "team", prefix: store.PrefixTeam, table: "teams", object: (*store.Team).Object, unique: true,
+	drop: func(d *data, team *store.Team) error {
+		d.exec(`DELETE FROM members WHERE tenant = $1 AND team = $2`, d.n, []byte(team.ID))
+		return nil
+	},
 	whole: func(d *data, list []store.Team) error {
 		ids := make([]string, len(list))
 		for i := range list {
@@ -63,10 +67,7 @@ func (t *tenant) UpdateTeam(ctx context.Context, id string, up store.TeamUpdate)
 
 // DeleteTeam removes a team and its memberships.
 func (t *tenant) DeleteTeam(ctx context.Context, id string) error {
-	return deleteOne(ctx, t, teams, id, func(d *data, _ *store.Team) error {
-		d.exec(`DELETE FROM members WHERE tenant = $1 AND team = $2`, d.n, []byte(id))
-		return nil
-	})
+	return deleteOne(ctx, t, teams, id)
 }
 
 // ListMembers returns the members of a team, newest first.

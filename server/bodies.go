@@ -159,6 +159,14 @@ func bodyTooLarge(limit int64) error {
 
 var errBodyUnreadable = &failure{http.StatusBadRequest, "the request body could not be read", nil}
 
+// maxBody is the largest body of the request, in bytes.
+func (c *call) maxBody() int64 {
+	if c.route != nil && c.route.maxBody > 0 {
+		return c.route.maxBody
+	}
+	return api.MaxBody
+}
+
 // validator is a request body that can say what is wrong with itself.
 type validator interface{ Validate() map[string]string }
 
@@ -167,7 +175,7 @@ func (c *call) decode(v validator) error {
 	if err := plainBody(c); err != nil {
 		return err
 	}
-	b, err := c.payload(api.MaxBody)
+	b, err := c.payload(c.maxBody())
 	if err != nil {
 		return err
 	}

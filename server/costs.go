@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"net/http"
 	"time"
@@ -142,9 +143,13 @@ func (s *Server) createBudget(c *call) error {
 func limitUSD(usd float64) (store.NanoUSD, error) {
 	n, ok := store.DollarsToNano(usd)
 	if !ok || n == 0 {
-		return 0, invalidField("limitUsd", "must be at least 0.000000001 and at most %d", api.MaxLimitUSD)
+		return 0, invalidField("limitUsd", "%s", limitProblem())
 	}
 	return n, nil
+}
+
+func limitProblem() string {
+	return fmt.Sprintf("must be at least 0.000000001 and at most %d", api.MaxLimitUSD)
 }
 
 // getBudget serves GET /api/costs/budgets/:id.

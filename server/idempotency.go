@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"svc/server/api"
 	"svc/store"
 )
 
@@ -31,7 +30,7 @@ func (s *Server) withIdempotency(c *call) error {
 	if err != nil {
 		return err
 	}
-	body, err := c.payload(api.MaxBody)
+	body, err := c.payload(c.maxBody())
 	if err != nil {
 		return err
 	}

@@ -71,6 +71,37 @@ func newBodyRig(t *testing.T, doc map[string]any) *bodyRig {
 	return b
 }
 
+// finishDocuments gives documents names that nothing has and an agent that exists, and
+// a body the members that others of it need.
+func finishDocuments(fresh string, body map[string]any) {
+	documents, _ := body["documents"].([]any)
+	documents = slices.Clone(documents)
+	for i := range documents {
+		document := maps.Clone(documents[i].(map[string]any))
+		document["name"] = fmt.Sprint(fresh, "-", i)
+		if spec, ok := document["spec"].(map[string]any); ok {
+			spec = maps.Clone(spec)
+			if _, ok := spec["agent"]; ok {
+				spec["agent"] = "one"
+			}
+			if names, ok := spec["formerNames"].([]any); ok && len(names) > 0 {
+				spec["formerNames"] = []any{fmt.Sprint(fresh, "-was-", i)}
+			}
+			document["spec"] = spec
+		}
+		documents[i] = document
+	}
+	if documents != nil {
+		body["documents"] = documents
+	}
+	if _, ok := body["pruneLimit"].(float64); ok {
+		body["prune"] = true
+	}
+	if body["prune"] == true || body["adopt"] == true || body["set"] != nil {
+		body["set"] = fresh
+	}
+}
+
 func (b *bodyRig) url(rt bodyRoute) string {
 	return strings.Replace(rt.path, "{id}", b.ids[rt.path], 1)
 }
@@ -110,6 +141,8 @@ func (b *bodyRig) finish(rt bodyRoute, body map[string]any) map[string]any {
 		}
 	}
 	switch rt.path {
+	case "/api/apply":
+		finishDocuments(fresh, body)
 	case "/api/policies/templates/apply": // a template is applied once for an agent
 		for _, policy := range b.ask(b.admin, "GET", "/api/policies?limit=500", "").want(200).list() {
 			b.ask(b.admin, "DELETE", "/api/policies/"+policy.id(b.t), "").want(200)

@@ -1,6 +1,9 @@
 package server
 
-import "svc/store"
+import (
+	"svc/server/api"
+	"svc/store"
+)
 
 // route is one endpoint: what it is called, who may call it, which window it
 // counts in, and its handler.
@@ -13,6 +16,7 @@ type route struct {
 	query        []string // the parameters of its query string
 	unpaged      bool     // a list without paging: limit and offset are checked and ignored
 	idempotent   bool     // takes an Idempotency-Key
+	maxBody      int64    // the largest body; 0: api.MaxBody
 	public       bool     // needs no API key; the handler sees to everything itself
 	handle       func(*Server, *call) error
 }
@@ -76,6 +80,9 @@ func routes() []route {
 		{method: "DELETE", path: "/api/policies/{id}", keys: admins, team: []string{"policies:write"}, handle: (*Server).deletePolicy},
 		{method: "GET", path: "/api/policies/templates", keys: admins, team: []string{"policies:read"}, unpaged: true, handle: (*Server).listTemplates},
 		{method: "POST", path: "/api/policies/templates/apply", keys: admins, team: []string{"policies:write"}, idempotent: true, handle: (*Server).applyTemplate},
+
+		{method: "GET", path: "/api/apply", keys: admins, team: []string{"teams:read", "agents:read", "policies:read", "costs:read"}, query: []string{"kind"}, handle: (*Server).exportDocuments},
+		{method: "POST", path: "/api/apply", keys: admins, team: []string{"teams:write", "agents:write", "policies:write", "costs:write"}, idempotent: true, maxBody: api.MaxApplyBody, handle: (*Server).apply},
 
 		{method: "GET", path: "/api/keys", keys: admins, team: []string{"keys:read"}, query: []string{"limit", "offset", "after", "scope"}, handle: (*Server).listKeys},
 		{method: "POST", path: "/api/keys", keys: admins, team: []string{"keys:write"}, idempotent: true, handle: (*Server).createKey},

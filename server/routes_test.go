@@ -232,6 +232,10 @@ func guards(method, path string) []string {
 		return []string{}
 	case path == "/api/governance":
 		return []string{"policies:read"}
+	case noun == "apply" && method == "GET": // all kinds are asked for
+		return []string{}
+	case noun == "apply": // and those of the kinds in the documents
+		return []string{"teams:write", "agents:write", "policies:write", "costs:write"}
 	case path == "/api/costs/sla/violations":
 		return []string{"costs:read", "compliance:read"}
 	case method == "GET":
@@ -372,7 +376,9 @@ GET /api/audit/events
 GET /api/whoami
 GET /api/costs/budgets/{id}
 GET /api/costs/sla/{id}
-GET /api/keys/{id}`), "\n") {
+GET /api/keys/{id}
+GET /api/apply
+POST /api/apply`), "\n") {
 		if !seen[name] {
 			t.Errorf("%s is missing", name)
 		}

@@ -64,7 +64,7 @@ type AgentCreate struct {
 // Validate returns what is wrong with the body, keyed by field.
 func (b *AgentCreate) Validate() map[string]string {
 	var c check
-	c.name("name", &b.Name)
+	c.newName("name", &b.Name, agentID)
 	if b.Name == AllAgents {
 		c.add("name", "must not be %q: a policy's on uses it for all agents", AllAgents)
 	}
@@ -90,7 +90,7 @@ type AgentUpdate struct {
 // Validate returns what is wrong with the body, keyed by field.
 func (b *AgentUpdate) Validate() map[string]string {
 	var c check
-	if c.optionalName("name", b.Name); b.Name != nil && *b.Name == AllAgents {
+	if c.optionalName("name", b.Name, agentID); b.Name != nil && *b.Name == AllAgents {
 		c.add("name", "must not be %q: a policy's on uses it for all agents", AllAgents)
 	}
 	for _, f := range []struct {

@@ -81,7 +81,7 @@ type BudgetCreate struct {
 // Validate returns what is wrong with the body, keyed by field.
 func (b *BudgetCreate) Validate() map[string]string {
 	var c check
-	c.name("name", &b.Name)
+	c.newName("name", &b.Name, budgetID)
 	c.requiredID("agentId", b.AgentID)
 	c.requiredEnum("period", b.Period, BudgetPeriods)
 	if b.LimitUSD == nil {
@@ -104,7 +104,7 @@ type BudgetUpdate struct {
 // Validate returns what is wrong with the body, keyed by field.
 func (b *BudgetUpdate) Validate() map[string]string {
 	var c check
-	c.optionalName("name", b.Name)
+	c.optionalName("name", b.Name, budgetID)
 	if b.AgentID != nil {
 		c.requiredID("agentId", *b.AgentID)
 	}
@@ -145,7 +145,7 @@ type SLACreate struct {
 // Validate returns what is wrong with the body, keyed by field.
 func (b *SLACreate) Validate() map[string]string {
 	var c check
-	c.name("name", &b.Name)
+	c.newName("name", &b.Name, slaID)
 	c.requiredID("agentId", b.AgentID)
 	c.requiredEnum("evaluationPeriod", b.EvaluationPeriod, EvaluationPeriods)
 	if b.P99LatencyMs == nil && b.ErrorRatePercent == nil {
@@ -178,7 +178,7 @@ type SLAUpdate struct {
 // Validate returns what is wrong with the body, keyed by field.
 func (b *SLAUpdate) Validate() map[string]string {
 	var c check
-	c.optionalName("name", b.Name)
+	c.optionalName("name", b.Name, slaID)
 	if b.AgentID != nil {
 		c.requiredID("agentId", *b.AgentID)
 	}

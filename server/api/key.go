@@ -54,7 +54,7 @@ type KeyCreate struct {
 // Validate returns what is wrong with the body, keyed by field.
 func (b *KeyCreate) Validate() map[string]string {
 	var c check
-	c.name("name", &b.Name)
+	c.newName("name", &b.Name, keyID)
 	c.requiredEnum("scope", b.Scope, KeyScopes)
 	c.id("teamId", b.TeamID)
 	c.userID("userId", b.UserID)

@@ -70,10 +70,38 @@ func (c *check) name(field string, s *string) {
 	}
 }
 
-// optionalName is name where s is given.
-func (c *check) optionalName(field string, s *string) {
+// The prefixes of ids, by kind of resource. Behind one there are 26 characters.
+const (
+	teamID   = "team_"
+	agentID  = "agt_"
+	policyID = "pol_"
+	budgetID = "bud_"
+	slaID    = "sla_"
+	keyID    = "key_"
+)
+
+// idCharacters are the characters of an id behind its prefix.
+const idCharacters = "0123456789abcdefghjkmnpqrstvwxyz"
+
+// HasIDForm reports whether a text has the exact form of an id with a prefix.
+func HasIDForm(s, prefix string) bool {
+	rest, ok := strings.CutPrefix(s, prefix)
+	return ok && len(rest) == 26 && strings.Trim(rest, idCharacters) == ""
+}
+
+// newName is name of a resource whose ids have a prefix. Where a command takes names
+// and ids, a name in the form of an id could mean another resource.
+func (c *check) newName(field string, s *string, prefix string) {
+	c.name(field, s)
+	if HasIDForm(*s, prefix) {
+		c.add(field, "must not have the form of an id")
+	}
+}
+
+// optionalName is newName where s is given.
+func (c *check) optionalName(field string, s *string, prefix string) {
 	if s != nil {
-		c.name(field, s)
+		c.newName(field, s, prefix)
 	}
 }
 

@@ -85,7 +85,7 @@ type PolicyCreate struct {
 // could be created.
 func (b *PolicyCreate) Validate() map[string]string {
 	var c check
-	c.name("name", &b.Name)
+	c.newName("name", &b.Name, policyID)
 	c.requiredEnum("phase", b.Phase, Phases)
 	c.text("on", b.On, MaxName)
 	if b.Condition == nil {
@@ -186,7 +186,7 @@ type PolicyUpdate struct {
 // they go with the fields that stay is for PolicyCreate.Validate on the result.
 func (b *PolicyUpdate) Validate() map[string]string {
 	var c check
-	c.optionalName("name", b.Name)
+	c.optionalName("name", b.Name, policyID)
 	if b.Phase != nil {
 		c.requiredEnum("phase", *b.Phase, Phases)
 	}

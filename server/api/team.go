@@ -51,7 +51,7 @@ type TeamCreate struct {
 // Validate returns what is wrong with the body, keyed by field.
 func (b *TeamCreate) Validate() map[string]string {
 	var c check
-	c.name("name", &b.Name)
+	c.newName("name", &b.Name, teamID)
 	c.prose("description", b.Description, MaxDescription)
 	return c.details()
 }
@@ -65,7 +65,7 @@ type TeamUpdate struct {
 // Validate returns what is wrong with the body, keyed by field.
 func (b *TeamUpdate) Validate() map[string]string {
 	var c check
-	c.optionalName("name", b.Name)
+	c.optionalName("name", b.Name, teamID)
 	if b.Description != nil {
 		c.prose("description", *b.Description, MaxDescription)
 	}

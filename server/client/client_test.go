@@ -202,6 +202,11 @@ func TestEveryEndpoint(t *testing.T) {
 		t.Errorf("applied %+v", got)
 	}
 
+	declared := must[api.Documents](t)(c.ExportDocuments(ctx, api.KindAgent, api.KindBudget))
+	if got := must[api.Applied](t)(c.Apply(ctx, api.Apply{Documents: declared.Documents})); !got.Applied || len(got.Data) == 0 || got.Data[0].Change != api.ChangeNone {
+		t.Errorf("applied %+v of %+v", got, declared)
+	}
+
 	must[api.Budget](t)(c.GetBudget(ctx, budget.ID))
 	must[api.SLATarget](t)(c.GetSLA(ctx, sla.ID))
 	if got := must[api.Whoami](t)(c.Whoami(ctx)); got.Tenant.ID == "" {

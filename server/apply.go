@@ -1,0 +1,193 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"svc/server/api"
+	"svc/store"
+)
+
+// apply serves POST /api/apply: what documents declare is made so, all or nothing.
+func (s *Server) apply(c *call) error {
+	var in api.Apply
+	if err := c.decode(&in); err != nil {
+		return err
+	}
+	docs, err := readDocuments(in.Documents)
+	if err != nil {
+		return err
+	}
+	if err := c.mayDeclare(docs); err != nil {
+		return err
+	}
+	var p *plan
+	make := func(now store.Contents, by store.Planner) (_ []store.Change, err error) {
+		if p, err = makePlan(&in, docs, c.key.CreatedBy, c.missingScope, now, by); err != nil {
+			return nil, err
+		}
+		return p.changes, nil
+	}
+	answer := func() error {
+		return c.writeJSON(http.StatusOK, api.Applied{Data: p.results, Applied: !in.DryRun, Warnings: boundWarnings(p.warns)})
+	}
+	if in.DryRun {
+		now, err := c.tenant.Contents(c.Context())
+		if err != nil {
+			return err
+		}
+		var ids store.IDs
+		if _, err := make(now, store.Planner{Now: c.now, NewID: func(prefix string) string { return ids.New(prefix, c.now) }}); err != nil {
+			return err
+		}
+		return answer()
+	}
+	s.scopesMu.Lock()
+	defer s.scopesMu.Unlock()
+	return create(c, func(ctx context.Context) ([]store.Change, error) { return c.tenant.Apply(ctx, make) },
+		func([]store.Change) error { return answer() })
+}
+
+// mayDeclare refuses a key that does not hold the scopes of every kind in documents.
+func (c *call) mayDeclare(docs []parsedDocument) error {
+	for _, k := range declaredKinds {
+		if !slices.ContainsFunc(docs, func(d parsedDocument) bool { return d.kind == k.name }) {
+			continue
+		}
+		_, write := k.scopes()
+		if missing := c.missingScope([]string{write}); missing != "" {
+			return forbidden("the team that this key is limited to lacks the scope %s, which documents of the kind %s take", missing, k.name)
+		}
+	}
+	return nil
+}
+
+// readDocuments checks each document by itself, and that each has a name of its own.
+// Details name the document by its index.
+func readDocuments(in []api.Document) ([]parsedDocument, error) {
+	docs := make([]parsedDocument, len(in))
+	first := map[[2]string]int{}
+	wrong := map[string]string{}
+	for i, d := range in {
+		at := fmt.Sprintf("documents[%d]", i)
+		doc := parsedDocument{index: i, at: at, kind: d.Kind, name: d.Name}
+		for field, problem := range doc.read(d.Spec) {
+			if len(wrong) < maxDetails {
+				wrong[field] = problem
+			}
+		}
+		key := [2]string{doc.kind, doc.name}
+		if before, twice := first[key]; twice && len(wrong) < maxDetails {
+			wrong[at+".name"] = fmt.Sprintf("is the name of documents[%d] too, of the same kind", before)
+		} else if !twice {
+			first[key] = i
+		}
+		docs[i] = doc
+	}
+	if len(wrong) > 0 {
+		return nil, invalid(wrong)
+	}
+	return docs, nil
+}
+
+// read reads the spec of a document and returns what is wrong with the document.
+func (d *parsedDocument) read(raw []byte) map[string]string {
+	spec := api.NewSpec(d.kind)
+	if spec == nil {
+		return map[string]string{d.at + ".kind": "must be one of " + strings.Join(api.DocumentKinds, ", ")}
+	}
+	d.spec = spec
+	if len(raw) == 0 {
+		raw = []byte("{}")
+	}
+	found := map[string]string{}
+	err := decodeStrict(raw, spec)
+	var f *failure
+	switch {
+	case errors.As(err, &f) && len(f.details) > 0:
+		for field, problem := range f.details {
+			found[d.at+".spec."+field] = problem
+		}
+	case errors.As(err, &f):
+		found[d.at+".spec"] = f.message
+	case err != nil:
+		found[d.at+".spec"] = "cannot be read"
+	default:
+		for field, problem := range spec.Validate(&d.name) {
+			if field == "name" {
+				found[d.at+".name"] = problem
+			} else {
+				found[d.at+".spec."+field] = problem
+			}
+		}
+	}
+	return found
+}
+
+// exporter writes what a tenant has as documents.
+type exporter struct {
+	all    store.Contents
+	agents map[string]string   // names by id
+	former map[string][]string // former names by id
+	warns  []string
+}
+
+// exportDocuments serves GET /api/apply: the documents that declare what the tenant
+// has, of some kinds or of all, at one moment.
+func (s *Server) exportDocuments(c *call) error {
+	q := c.query()
+	var kinds []string
+	if text := q.text("kind"); text != "" {
+		for kind := range strings.SplitSeq(text, ",") {
+			if !slices.Contains(api.DocumentKinds, kind) {
+				q.bad("kind", "must be some of "+strings.Join(api.DocumentKinds, ", ")+", with commas between them")
+			}
+			kinds = append(kinds, kind)
+		}
+	}
+	if err := q.err(); err != nil {
+		return err
+	}
+	for _, k := range declaredKinds {
+		read, _ := k.scopes()
+		if missing := c.missingScope([]string{read}); missing != "" && (kinds == nil || slices.Contains(kinds, k.name)) {
+			return forbidden("the team that this key is limited to lacks the scope %s, which the kind %s takes", missing, k.name)
+		}
+	}
+	all, err := c.tenant.Contents(c.Context())
+	if err != nil {
+		return err
+	}
+	e := &exporter{all: all, agents: map[string]string{}, former: map[string][]string{}}
+	for _, a := range all.Agents {
+		e.agents[a.ID] = a.Name
+	}
+	for _, a := range all.Aliases {
+		e.former[a.AgentID] = append(e.former[a.AgentID], a.Alias)
+	}
+	out := api.Documents{Documents: []api.Document{}}
+	for _, k := range declaredKinds {
+		if kinds == nil || slices.Contains(kinds, k.name) {
+			out.Documents = append(out.Documents, k.export(e)...)
+		}
+	}
+	out.Warnings = boundWarnings(e.warns)
+	return c.writeJSON(http.StatusOK, out)
+}
+
+func (e *exporter) warn(format string, args ...any) {
+	e.warns = append(e.warns, fmt.Sprintf(format, args...))
+}
+
+// agent returns the name of the agent of a resource; false where it was deleted.
+func (e *exporter) agent(noun, name, id string) (string, bool) {
+	agent, ok := e.agents[id]
+	if !ok {
+		e.warn("%s %q is left out: its agent has been deleted", noun, name)
+	}
+	return agent, ok
+}

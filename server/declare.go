@@ -1,0 +1,266 @@
+package server
+
+import (
+	"encoding/json"
+	"slices"
+
+	"svc/server/api"
+	"svc/store"
+)
+
+// declared is one kind of resource as documents declare it.
+type declared interface {
+	// scopes are the team scopes that reading and changing it take.
+	scopes() (read, write string)
+	// plan adds to a plan what the documents of the kind change.
+	plan(p *plan, docs []parsedDocument)
+	// prune adds to a plan what carries the set and is in no document.
+	prune(p *plan)
+	// export returns the resources as documents.
+	export(e *exporter) []api.Document
+}
+
+// declaredKinds are the kinds of documents, in the order in which they are applied.
+var declaredKinds = []struct {
+	name string
+	declared
+}{
+	{api.KindTeam, &declaredKind[store.Team, api.TeamSpec]{
+		kind: api.KindTeam, noun: "team", prefix: store.PrefixTeam, read: "teams:read", write: "teams:write", few: true,
+		list: func(all *store.Contents) []store.Team { return all.Teams },
+		head: func(t *store.Team) head { return head{&t.ID, &t.Name, &t.Set} },
+		fresh: func(p *plan, name string) store.Team {
+			return store.TeamCreate{Name: name}.Make(p.NewID(store.PrefixTeam), p.Now)
+		},
+		apply: func(p *plan, doc parsedDocument, s *api.TeamSpec, t *store.Team) {
+			p.passOn(doc.at, t.Scopes)
+			p.passOn(doc.at, s.Scopes)
+			store.TeamUpdate{Description: &s.Description, Scopes: &s.Scopes}.Apply(t, p.Now)
+		},
+		remove: func(p *plan, t *store.Team) { p.passOn("prune", t.Scopes) },
+		spec: func(_ *exporter, t *store.Team) (api.TeamSpec, bool) {
+			return api.TeamSpec{Description: t.Description, Scopes: t.Scopes}, true
+		},
+	}},
+	{api.KindAgent, &declaredKind[store.Agent, api.AgentSpec]{
+		kind: api.KindAgent, noun: "agent", prefix: store.PrefixAgent, read: "agents:read", write: "agents:write", few: true,
+		list: func(all *store.Contents) []store.Agent { return all.Agents },
+		head: func(a *store.Agent) head { return head{&a.ID, &a.Name, &a.Set} },
+		fresh: func(p *plan, name string) store.Agent {
+			return store.AgentCreate{Name: name}.Make(p.NewID(store.PrefixAgent), p.Now)
+		},
+		apply: func(p *plan, doc parsedDocument, s *api.AgentSpec, a *store.Agent) {
+			store.AgentUpdate{Description: &s.Description, ModelProvider: &s.ModelProvider, ModelName: &s.ModelName,
+				Environment: &s.Environment, ConfigYAML: &s.ConfigYAML}.Apply(a, p.Now)
+			a.ConfigYAML = s.ConfigYAML
+			p.agents[a.Name], p.agents[doc.name] = a.ID, a.ID
+		},
+		former: func(p *plan, doc parsedDocument, s *api.AgentSpec, a *store.Agent) []string {
+			return p.formerNames(doc, a.ID, s.FormerNames)
+		},
+		remove: func(p *plan, a *store.Agent) {},
+		spec: func(e *exporter, a *store.Agent) (api.AgentSpec, bool) {
+			return api.AgentSpec{Description: a.Description, ModelProvider: a.ModelProvider, ModelName: a.ModelName,
+				Environment: a.Environment, ConfigYAML: a.ConfigYAML, FormerNames: e.former[a.ID]}, true
+		},
+	}},
+	{api.KindPolicy, &declaredKind[store.Policy, api.PolicySpec]{
+		kind: api.KindPolicy, noun: "policy", prefix: store.PrefixPolicy, read: "policies:read", write: "policies:write",
+		list: func(all *store.Contents) []store.Policy { return all.Policies },
+		head: func(p *store.Policy) head { return head{&p.ID, &p.Name, &p.Set} },
+		fresh: func(p *plan, name string) store.Policy {
+			return store.PolicyCreate{Name: name}.Make(p.NewID(store.PrefixPolicy), p.Now)
+		},
+		apply: func(p *plan, doc parsedDocument, s *api.PolicySpec, to *store.Policy) {
+			on, enabled := p.policyAgent(doc, s.On), s.Enabled == nil || *s.Enabled
+			store.PolicyUpdate{Phase: &s.Phase, On: &on, Condition: storeCondition(s.Condition), Action: &s.Action,
+				RedactionStrategy: &s.RedactionStrategy, Enabled: &enabled}.Apply(to, p.Now)
+		},
+		remove: func(*plan, *store.Policy) {},
+		spec: func(_ *exporter, p *store.Policy) (api.PolicySpec, bool) {
+			condition := wireCondition(p.Condition)
+			return api.PolicySpec{Phase: p.Phase, On: p.On, Condition: &condition, Action: p.Action,
+				RedactionStrategy: p.RedactionStrategy, Enabled: &p.Enabled}, true
+		},
+	}},
+	{api.KindBudget, &declaredKind[store.Budget, api.BudgetSpec]{
+		kind: api.KindBudget, noun: "budget", prefix: store.PrefixBudget, read: "costs:read", write: "costs:write",
+		list: func(all *store.Contents) []store.Budget { return all.Budgets },
+		head: func(b *store.Budget) head { return head{&b.ID, &b.Name, &b.Set} },
+		fresh: func(p *plan, name string) store.Budget {
+			return store.BudgetCreate{Name: name}.Make(p.NewID(store.PrefixBudget), p.Now)
+		},
+		apply: func(p *plan, doc parsedDocument, s *api.BudgetSpec, b *store.Budget) {
+			limit, ok := store.DollarsToNano(*s.LimitUSD)
+			if !ok || limit == 0 {
+				p.bad(doc.at+".spec.limitUsd", limitProblem())
+			}
+			agent, period := p.agent(doc, s.Agent), store.BudgetPeriod(s.Period)
+			store.BudgetUpdate{AgentID: &agent, Period: &period, Limit: &limit}.Apply(b, p.Now)
+		},
+		remove: func(*plan, *store.Budget) {},
+		spec: func(e *exporter, b *store.Budget) (api.BudgetSpec, bool) {
+			name, ok := e.agent("budget", b.Name, b.AgentID)
+			limit := b.Limit.USD()
+			return api.BudgetSpec{Agent: name, Period: string(b.Period), LimitUSD: &limit}, ok
+		},
+	}},
+	{api.KindSLATarget, &declaredKind[store.SLATarget, api.SLASpec]{
+		kind: api.KindSLATarget, noun: "SLA target", prefix: store.PrefixSLA, read: "costs:read", write: "costs:write",
+		list: func(all *store.Contents) []store.SLATarget { return all.SLAs },
+		head: func(s *store.SLATarget) head { return head{&s.ID, &s.Name, &s.Set} },
+		fresh: func(p *plan, name string) store.SLATarget {
+			return store.SLACreate{Name: name}.Make(p.NewID(store.PrefixSLA), p.Now)
+		},
+		apply: func(p *plan, doc parsedDocument, s *api.SLASpec, t *store.SLATarget) {
+			agent := p.agent(doc, s.Agent)
+			store.SLAUpdate{AgentID: &agent, P99LatencyMs: s.P99LatencyMs, ErrorRatePercent: s.ErrorRatePercent, EvaluationPeriod: &s.EvaluationPeriod,
+				NoLatency: s.P99LatencyMs == nil, NoErrorRate: s.ErrorRatePercent == nil}.Apply(t, p.Now)
+		},
+		remove: func(*plan, *store.SLATarget) {},
+		spec: func(e *exporter, t *store.SLATarget) (api.SLASpec, bool) {
+			name, ok := e.agent("SLA target", t.Name, t.AgentID)
+			return api.SLASpec{Agent: name, P99LatencyMs: t.P99LatencyMs, ErrorRatePercent: t.ErrorRatePercent, EvaluationPeriod: t.EvaluationPeriod}, ok
+		},
+	}},
+}
+
+// kindNamed returns a kind of documents, nil where there is none.
+func kindNamed(name string) declared {
+	for _, k := range declaredKinds {
+		if k.name == name {
+			return k.declared
+		}
+	}
+	return nil
+}
+
+// head is where a resource has what all kinds have.
+type head struct{ id, name, set *string }
+
+// declaredKind is a kind of resources T whose documents have specs S.
+type declaredKind[T, S any] struct {
+	kind, noun, prefix string
+	read, write        string
+	few                bool // deleting them without being told how many is refused
+
+	list   func(*store.Contents) []T
+	head   func(*T) head
+	fresh  func(p *plan, name string) T
+	apply  func(p *plan, doc parsedDocument, spec *S, to *T) // what the spec says, checked where that needs other resources
+	former func(p *plan, doc parsedDocument, spec *S, of *T) []string
+	remove func(p *plan, t *T)
+	spec   func(e *exporter, t *T) (S, bool)
+}
+
+func (k *declaredKind[T, S]) scopes() (read, write string) { return k.read, k.write }
+
+// find returns the resource with a name, the exact one before one that was stored
+// before names were normalized; several where names are not unique.
+func (k *declaredKind[T, S]) find(list []T, name string) (found []*T) {
+	var other []*T
+	for i := range list {
+		switch h := k.head(&list[i]); {
+		case *h.name == name:
+			found = append(found, &list[i])
+		case api.NormalizeName(*h.name) == name:
+			other = append(other, &list[i])
+		}
+	}
+	if len(found) == 0 {
+		return other
+	}
+	return found
+}
+
+func (k *declaredKind[T, S]) plan(p *plan, docs []parsedDocument) {
+	list := k.list(&p.now)
+	named := make(map[string][]*T, len(list))
+	for i := range list {
+		name := *k.head(&list[i]).name
+		named[name] = append(named[name], &list[i])
+	}
+	for _, doc := range docs {
+		found := named[doc.name]
+		if len(found) == 0 {
+			found = k.find(list, doc.name)
+		}
+		if len(found) > 1 {
+			p.bad(doc.at+".name", "is the name of several "+k.noun+"s: give all but one another name")
+			continue
+		}
+		var before *T
+		var after T
+		if len(found) == 1 {
+			before, after = found[0], *found[0]
+			p.seen[*k.head(before).id] = true
+			p.checkSet(doc, k.noun, *k.head(before).set)
+		} else {
+			after = k.fresh(p, doc.name)
+		}
+		if p.in.Set != "" {
+			*k.head(&after).set = p.in.Set
+		}
+		spec, _ := any(doc.spec).(*S)
+		k.apply(p, doc, spec, &after)
+		c := store.Change{After: asResource(&after), DeployedBy: p.user}
+		if before != nil {
+			c.Before = asResource(before)
+		}
+		if k.former != nil {
+			c.FormerNames = k.former(p, doc, spec, &after)
+		}
+		p.add(doc.index, k.kind, c, before == nil)
+	}
+}
+
+func (k *declaredKind[T, S]) prune(p *plan) {
+	list := k.list(&p.now)
+	of, gone := 0, []*T{}
+	for i := range list {
+		h := k.head(&list[i])
+		if *h.set != p.in.Set {
+			continue
+		}
+		of++
+		if !p.seen[*h.id] {
+			gone = append(gone, &list[i])
+		}
+	}
+	if len(gone) == 0 {
+		return
+	}
+	if missing := p.missing([]string{k.write}); missing != "" {
+		p.err = forbidden("the team that this key is limited to lacks the scope %s, which deleting a %s takes", missing, k.noun)
+		return
+	}
+	p.pruned(k.noun, len(gone), of, k.few)
+	for _, t := range slices.Backward(gone) {
+		k.remove(p, t)
+		p.delete(k.kind, store.Change{Before: asResource(t)})
+	}
+}
+
+// asResource is a pointer to a store type as what changes are made of.
+func asResource[T any](t *T) store.Resource { return any(t).(store.Resource) }
+
+func (k *declaredKind[T, S]) export(e *exporter) (docs []api.Document) {
+	list := k.list(&e.all)
+	for i := range list {
+		name := *k.head(&list[i]).name
+		spec, ok := k.spec(e, &list[i])
+		if !ok {
+			continue
+		}
+		if len(k.find(list, api.NormalizeName(name))) > 1 {
+			e.warn("%s %q is one of several with this name: a document cannot say which", k.noun, name)
+		}
+		raw, err := json.Marshal(spec)
+		if err != nil { // specs are plain values
+			e.warn("%s %q: %v", k.noun, name, err)
+			continue
+		}
+		docs = append(docs, api.Document{Kind: k.kind, Name: name, Spec: raw})
+	}
+	return docs
+}

@@ -1,0 +1,217 @@
+package server
+
+import (
+	"fmt"
+	"slices"
+
+	"svc/server/api"
+	"svc/store"
+)
+
+// parsedDocument is one document, checked by itself.
+type parsedDocument struct {
+	index      int
+	at         string // documents[3]
+	kind, name string // the name is normalized
+	spec       any
+}
+
+// plan is what documents change. It is made on the contents of the tenant, in the
+// transaction that makes the changes, and checks all that needs other resources.
+type plan struct {
+	in   *api.Apply
+	user string
+	// missing returns the first of some team scopes that the caller does not hold.
+	missing func(scopes []string) string
+	now     store.Contents
+	store.Planner
+
+	agents  map[string]string // ids of agents by name, as they will be
+	former  map[string]string // ids of agents by former name
+	seen    map[string]bool   // ids of resources that are in a document
+	changes []store.Change
+	results []api.AppliedChange // by document, then what is pruned
+	deletes int
+	warns   []string
+	wrong   map[string]string
+	err     error
+}
+
+// makePlan plans the changes that documents ask for.
+func makePlan(in *api.Apply, docs []parsedDocument, user string, missing func([]string) string, now store.Contents, by store.Planner) (*plan, error) {
+	p := &plan{in: in, user: user, missing: missing, now: now, Planner: by, agents: map[string]string{}, former: map[string]string{},
+		seen: map[string]bool{}, results: make([]api.AppliedChange, len(docs))}
+	for i := range now.Agents {
+		// Agents that are pruned are no agents for documents.
+		if a := &now.Agents[i]; !in.Prune || a.Set != in.Set {
+			p.agents[a.Name] = a.ID
+		}
+	}
+	for _, a := range now.Aliases {
+		p.former[a.Alias] = a.AgentID
+	}
+	byKind := map[string][]parsedDocument{}
+	for _, doc := range docs {
+		byKind[doc.kind] = append(byKind[doc.kind], doc)
+	}
+	for _, doc := range byKind[api.KindAgent] { // that they have names matters to each other
+		if _, known := p.agents[doc.name]; !known {
+			p.agents[doc.name] = ""
+		}
+	}
+	for _, k := range declaredKinds {
+		k.plan(p, byKind[k.name])
+	}
+	if in.Prune && len(p.wrong) == 0 {
+		for _, k := range slices.Backward(declaredKinds) {
+			k.prune(p)
+		}
+		if limit := in.PruneLimit; limit != nil && p.deletes > *limit {
+			p.bad("pruneLimit", fmt.Sprintf("is %d, and %d resources would be deleted", *limit, p.deletes))
+		}
+	}
+	if n := p.policiesAfter(); n > store.MaxPolicies {
+		p.bad("documents", fmt.Sprintf("lead to %d policies, and a tenant may have %d", n, store.MaxPolicies))
+	}
+	if p.err != nil {
+		return nil, p.err
+	}
+	if len(p.wrong) > 0 {
+		return nil, invalid(p.wrong)
+	}
+	return p, nil
+}
+
+// bad notes what is wrong, as far as details go.
+func (p *plan) bad(field, problem string) {
+	if p.wrong == nil {
+		p.wrong = map[string]string{}
+	}
+	if _, known := p.wrong[field]; !known && len(p.wrong) < maxDetails {
+		p.wrong[field] = problem
+	}
+}
+
+// add notes what becomes of a document.
+func (p *plan) add(index int, kind string, c store.Change, created bool) {
+	o := c.After.Object()
+	result := api.AppliedChange{Kind: kind, Name: o.Name, ID: o.ID, Change: api.ChangeNone, Fields: []string{}}
+	switch fields := c.Fields(); {
+	case created:
+		result.Change = api.ChangeCreate
+		if p.in.DryRun {
+			result.ID = ""
+		}
+		p.changes = append(p.changes, c)
+	case len(fields) > 0:
+		result.Change, result.Fields = api.ChangeUpdate, fields
+		if i := slices.Index(fields, "agentId"); i >= 0 {
+			fields[i] = "agent" // as documents call it
+		}
+		p.changes = append(p.changes, c)
+	}
+	p.results[index] = result
+}
+
+// delete notes a resource that is pruned.
+func (p *plan) delete(kind string, c store.Change) {
+	o := c.Before.Object()
+	p.deletes++
+	p.changes = append(p.changes, c)
+	p.results = append(p.results, api.AppliedChange{Kind: kind, Name: o.Name, ID: o.ID, Change: api.ChangeDelete, Fields: []string{}})
+}
+
+// pruned refuses to delete more of a kind than looks meant.
+func (p *plan) pruned(noun string, n, of int, few bool) {
+	if p.in.PruneLimit != nil {
+		return
+	}
+	switch {
+	case few:
+		p.bad("prune", fmt.Sprintf("would delete %d of %d %ss of the set: pruneLimit says how many resources may be deleted", n, of, noun))
+	case 3*n > of:
+		p.bad("prune", fmt.Sprintf("would delete %d of %d resources of the kind %s of the set, more than a third: pruneLimit says how many resources may be deleted", n, of, noun))
+	}
+}
+
+// checkSet refuses to change a resource of another set, unless it is to be taken over.
+func (p *plan) checkSet(doc parsedDocument, noun, set string) {
+	switch {
+	case p.in.Set == "" || p.in.Adopt || set == p.in.Set:
+	case set == "":
+		p.bad(doc.at+".name", "is the name of a "+noun+" that is of no set: adopt takes it over")
+	default:
+		p.bad(doc.at+".name", fmt.Sprintf("is the name of a %s of the set %q: adopt takes it over", noun, set))
+	}
+}
+
+// passOn refuses to change a team that holds what the caller does not hold.
+func (p *plan) passOn(at string, scopes []string) {
+	if missing := p.missing(scopes); missing != "" && p.err == nil {
+		p.err = forbidden("%s: this key does not hold %s itself and cannot change a team that does", at, missing)
+	}
+}
+
+// agent returns the id of the agent that a document refers to.
+func (p *plan) agent(doc parsedDocument, sent string) string {
+	if id, ok := p.agents[sent]; ok {
+		return id
+	}
+	if id, ok := p.agents[api.NormalizeName(sent)]; ok {
+		return id
+	}
+	p.bad(doc.at+".spec.agent", "is not the name of an agent of this tenant or of the documents")
+	return ""
+}
+
+// policyAgent returns the name of the agent that a policy is for.
+func (p *plan) policyAgent(doc parsedDocument, sent string) string {
+	known := func(name string) bool {
+		_, agent := p.agents[name]
+		return agent || p.former[name] != ""
+	}
+	name := api.NormalizeName(sent)
+	switch problem := api.NameProblem(name); {
+	case sent == "" || name == api.AllAgents:
+		return api.AllAgents
+	case known(sent):
+		return sent
+	case problem != "":
+		p.bad(doc.at+".spec.on", problem)
+	case !known(name):
+		p.warns = append(p.warns, fmt.Sprintf("%s: no agent is called %q", doc.at, name))
+	}
+	return name
+}
+
+// formerNames returns the former names that an agent does not have yet.
+func (p *plan) formerNames(doc parsedDocument, id string, names []string) (list []string) {
+	for i, name := range names {
+		field := fmt.Sprintf("%s.spec.formerNames[%d]", doc.at, i)
+		_, agent := p.agents[name]
+		switch owner, taken := p.former[name]; {
+		case agent:
+			p.bad(field, "is the name of an agent")
+		case taken && owner != id:
+			p.bad(field, "is a former name of another agent")
+		case !taken:
+			p.former[name] = id
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// policiesAfter is how many policies the tenant has after the plan.
+func (p *plan) policiesAfter() int {
+	n := len(p.now.Policies)
+	for _, r := range p.results {
+		switch {
+		case r.Kind == api.KindPolicy && r.Change == api.ChangeCreate:
+			n++
+		case r.Kind == api.KindPolicy && r.Change == api.ChangeDelete:
+			n--
+		}
+	}
+	return n
+}

@@ -73,7 +73,7 @@ func newPoliciesPage(s *shared, title string) *policiesPage {
 	}
 	t.init(s, title, t, table[api.Policy]{
 		noun:  "policies",
-		empty: [2]string{"No policies yet", "For example: svc policies apply pii-protection"},
+		empty: [2]string{"No policies yet", "For example: svc policies add-template pii-protection"},
 		id:    func(r api.Policy) string { return r.ID },
 		fetch: func(ctx context.Context) (listed[api.Policy], error) {
 			page, err := s.plane.ListPolicies(ctx, client.PolicyQuery{Page: client.Page{Limit: api.MaxLimit}})

@@ -54,16 +54,18 @@ var policies = rest.Resource[api.Policy]{
 // NewPoliciesCmd returns the command 'svc policies'.
 func NewPoliciesCmd(env process.Env) *cobra.Command {
 	r := &rest.Connection{Env: env}
+	former := newAddTemplateCmd(r, "apply") // its name before there was 'svc apply'
+	former.Hidden = true
 	cmd := command.NewGroupCmd("policies", "Governance policies that gateways enforce",
 		`  svc policies templates
-  svc policies apply pii-protection --agent support-bot
+  svc policies add-template pii-protection --agent support-bot
   svc policies create only-data --phase request --condition tool_arguments --tool-name read_file --arguments '{"/path": {"not": {"path_within": "/srv/data"}}}' --action block
   svc policies create no-cards --phase response --condition pii_detected --entities CREDIT_CARD --action redact --redaction-strategy mask
   svc policies disable pol_01k…`,
 		append(policies.Commands(r),
 			newPolicySwitchCmd(r, "enable", "Enable a policy", true),
 			newPolicySwitchCmd(r, "disable", "Disable a policy", false),
-			newTemplatesCmd(r), newApplyCmd(r))...)
+			newTemplatesCmd(r), newAddTemplateCmd(r, "add-template"), former)...)
 	r.AddFlags(cmd)
 	return cmd
 }
@@ -233,11 +235,11 @@ func completeTemplates(ctx context.Context, c *client.Client) ([]string, error) 
 	return rest.Described(list, func(t api.PolicyTemplate) (string, string) { return t.ID, t.Name }), err
 }
 
-func newApplyCmd(r *rest.Connection) *cobra.Command {
+func newAddTemplateCmd(r *rest.Connection, use string) *cobra.Command {
 	var in api.TemplateApply
 	cmd := rest.NewValueCmd(r, &cobra.Command{
-		Use: "apply TEMPLATE", Short: "Create the policies of a template",
-		Example: `  svc policies apply pii-protection --agent support-bot`,
+		Use: use + " TEMPLATE", Short: "Create the policies of a template",
+		Example: `  svc policies add-template pii-protection --agent support-bot`,
 		Args:    command.WantArgs("a TEMPLATE"), ValidArgsFunction: rest.CompleteIDs(r, completeTemplates),
 	}, func(ctx context.Context, c *client.Client, args []string) (api.TemplateApplied, error) {
 		in.Template = args[0]

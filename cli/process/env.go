@@ -192,6 +192,21 @@ func readCredential(path string) (string, error) {
 // Open opens a file for reading.
 func (e Env) Open(path string) (io.ReadCloser, error) { return os.Open(path) }
 
+// FilesIn returns the names of the files in a folder, in order; ok is false where the
+// path is no folder.
+func (e Env) FilesIn(path string) (names []string, ok bool, err error) {
+	if fi, err := os.Stat(path); err != nil || !fi.IsDir() {
+		return nil, false, nil
+	}
+	entries, err := os.ReadDir(path)
+	for _, entry := range entries {
+		if !entry.IsDir() {
+			names = append(names, entry.Name())
+		}
+	}
+	return names, true, err
+}
+
 // Exists reports whether a path names something.
 func (e Env) Exists(path string) bool {
 	_, err := os.Lstat(path)

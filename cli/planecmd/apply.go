@@ -1,0 +1,315 @@
+package planecmd
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"svc/cli/command"
+	"svc/cli/documents"
+	"svc/cli/output"
+	"svc/cli/process"
+	"svc/cli/rest"
+	"svc/server/api"
+	"svc/server/client"
+)
+
+// applyFlags are the flags that 'svc apply' and 'svc diff' share.
+type applyFlags struct {
+	r          *rest.Connection
+	files      []string
+	set        string
+	prune      bool
+	pruneLimit int
+	adopt      bool
+}
+
+func (f *applyFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringArrayVarP(&f.files, "file", "f", nil, `file with documents, folder of such files, or "-" for standard input; may be given several times`)
+	flags.StringVar(&f.set, "set", "", "name of the documents as a whole; their resources carry it")
+	flags.BoolVar(&f.prune, "prune", false, "delete what carries the set and is in none of the documents")
+	flags.IntVar(&f.pruneLimit, "prune-limit", 0, "how many resources --prune may delete (default: no teams, no agents, a third of each other kind)")
+	flags.BoolVar(&f.adopt, "adopt", false, "take over resources that exist outside of the set")
+	command.RequireFlags(cmd, "file")
+}
+
+// read reads the documents and makes the request of them.
+func (f *applyFlags) read(cmd *cobra.Command) (in api.Apply, docs []documents.Document, err error) {
+	paths, err := f.paths()
+	if err != nil {
+		return in, nil, err
+	}
+	size := 0
+	for _, path := range paths {
+		text, err := f.r.Env.ReadFile(path)
+		if err != nil {
+			return in, nil, command.Usage(err, "")
+		}
+		if size += len(text); size > api.MaxApplyBody {
+			return in, nil, command.Usagef("apply fewer documents at a time, as several sets", "the documents have more than %d MiB", api.MaxApplyBody>>20)
+		}
+		more, err := documents.Read(path, text)
+		if err != nil {
+			return in, nil, command.Usage(err, "")
+		}
+		docs = append(docs, more...)
+	}
+	switch {
+	case len(docs) == 0:
+		return in, nil, command.Usagef("", "there are no documents in %s", strings.Join(f.files, ", "))
+	case len(docs) > api.MaxDocuments:
+		return in, nil, command.Usagef("apply fewer at a time, as several sets", "there are %d documents; one request has at most %d", len(docs), api.MaxDocuments)
+	case f.set == "" && f.prune:
+		return in, nil, command.Usagef("only what carries the set is deleted", "--prune needs --set NAME")
+	case f.set == "" && f.adopt:
+		return in, nil, command.Usagef("what is taken over carries the set", "--adopt needs --set NAME")
+	}
+	in = api.Apply{Set: f.set, Prune: f.prune, Adopt: f.adopt}
+	if cmd.Flags().Changed("prune-limit") {
+		if !f.prune {
+			return in, nil, command.Usagef("", "--prune-limit needs --prune")
+		}
+		in.PruneLimit = &f.pruneLimit
+	}
+	for _, d := range docs {
+		in.Documents = append(in.Documents, d.Document)
+	}
+	return in, docs, nil
+}
+
+// paths returns the files that hold the documents, those of a folder in order.
+func (f *applyFlags) paths() (paths []string, err error) {
+	for _, path := range f.files {
+		names, folder, err := f.r.Env.FilesIn(path)
+		switch {
+		case err != nil:
+			return nil, command.Usage(err, "")
+		case !folder:
+			paths = append(paths, path)
+			continue
+		}
+		n := len(paths)
+		for _, name := range names {
+			if slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name)) && !strings.HasPrefix(name, ".") {
+				paths = append(paths, filepath.Join(path, name))
+			}
+		}
+		if len(paths) == n {
+			return nil, command.Usagef("documents are in files that end in .yaml, .yml or .json", "there are no documents in the folder %s", path)
+		}
+	}
+	return paths, nil
+}
+
+// indexed is how the control plane names a document in the details of an error.
+var indexed = regexp.MustCompile(`^documents\[(\d+)\]\.(?:spec\.)?(.*)$`)
+
+// explain names the files and lines of the documents that an answer is about.
+func (f *applyFlags) explain(err error, docs []documents.Document) error {
+	var answer *client.Error
+	if !errors.As(err, &answer) || len(answer.Details) == 0 {
+		return f.r.Explain(err)
+	}
+	details := map[string]string{}
+	var lines []string
+	for field, text := range answer.Details {
+		m := indexed.FindStringSubmatch(field)
+		if m == nil {
+			details[field] = text
+			continue
+		}
+		i, aerr := strconv.Atoi(m[1])
+		if aerr != nil || i >= len(docs) {
+			details[field] = text
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("%06d%s: %s %s: %s %s", i, docs[i].At(), docs[i].Kind, docs[i].Name, m[2], text))
+	}
+	slices.Sort(lines)
+	message := answer.Message
+	if len(lines) > 0 {
+		message = "nothing was applied"
+	}
+	for _, line := range lines {
+		message += "\n" + line[6:]
+	}
+	return command.WithDetails(errors.New(message), details)
+}
+
+// NewApplyCmd returns the command 'svc apply'.
+func NewApplyCmd(env process.Env) *cobra.Command {
+	r := &rest.Connection{Env: env}
+	f := &applyFlags{r: r}
+	var dryRun bool
+	format := output.FormatTable
+	cmd := &cobra.Command{
+		Use: "apply", Short: "Make teams, agents, policies, budgets and SLA targets as documents declare them",
+		Long: `Read documents and make the resources of the control plane as they say: all of them
+or, where anything is wrong, none. A document has a kind (` + strings.Join(api.DocumentKinds, ", ") + `),
+a name and a spec; several in a file are separated by "---". What a spec does not have
+is as in a new resource. Documents that change nothing write nothing.
+
+With --set the resources carry the name of the set. --prune then deletes what carries
+it and is in none of the documents.`,
+		Example: `  svc apply -f agents.yaml
+  svc apply -f policies/ --set production --prune
+  svc export Policy | svc apply --context staging -f -`,
+		Args: command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			in, docs, err := f.read(cmd)
+			if err != nil {
+				return err
+			}
+			in.DryRun = dryRun
+			applied, err := f.send(cmd, in, docs)
+			if err != nil {
+				return err
+			}
+			return writeApplied(env, format, applied)
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check everything and show what would change")
+	output.AddFormatFlag(cmd, &format, output.FormatTable, output.FormatJSON, output.FormatYAML)
+	r.AddFlags(cmd)
+	return cmd
+}
+
+// send sends the request; what is wrong is named by file and line.
+func (f *applyFlags) send(cmd *cobra.Command, in api.Apply, docs []documents.Document) (api.Applied, error) {
+	c, err := f.r.Client()
+	if err != nil {
+		return api.Applied{}, err
+	}
+	applied, err := c.Apply(cmd.Context(), in)
+	if err != nil {
+		return applied, f.explain(err, docs)
+	}
+	rest.WriteWarnings(f.r.Env, applied.Warnings)
+	return applied, nil
+}
+
+// NewDiffCmd returns the command 'svc diff'.
+func NewDiffCmd(env process.Env) *cobra.Command {
+	r := &rest.Connection{Env: env}
+	f := &applyFlags{r: r}
+	format := output.FormatTable
+	cmd := &cobra.Command{
+		Use: "diff", Short: "Show what 'svc apply' would change",
+		Long: `Read documents as 'svc apply' does and show what differs at the control plane, without
+a change. The exit code is 0 where nothing differs, 1 where something does, and 2 where
+it could not be found out.`,
+		Example: `  svc diff -f policies/ --set production --prune`,
+		Args:    command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			in, docs, err := f.read(cmd)
+			if err != nil {
+				return err
+			}
+			in.DryRun = true
+			applied, err := f.send(cmd, in, docs)
+			if err != nil {
+				return command.Usage(err, "")
+			}
+			if err := writeApplied(env, format, applied); err != nil {
+				return command.Usage(err, "")
+			}
+			for _, c := range applied.Data {
+				if c.Change != api.ChangeNone {
+					return command.ErrReported
+				}
+			}
+			return nil
+		},
+	}
+	f.add(cmd)
+	output.AddFormatFlag(cmd, &format, output.FormatTable, output.FormatJSON, output.FormatYAML)
+	r.AddFlags(cmd)
+	return cmd
+}
+
+// writeApplied shows what has changed; people read how many did not.
+func writeApplied(env process.Env, format output.Format, applied api.Applied) error {
+	if format != output.FormatTable {
+		return output.WriteValue(env.Stdout, format, applied)
+	}
+	n := map[string]int{}
+	rows := [][]string{{"CHANGE", "KIND", "NAME", "FIELDS"}}
+	for _, c := range applied.Data {
+		n[c.Change]++
+		if c.Change != api.ChangeNone {
+			rows = append(rows, []string{c.Change, c.Kind, c.Name, strings.Join(c.Fields, ",")})
+		}
+	}
+	if len(rows) > 1 {
+		t := output.TableWriter{Out: env.Stdout, Width: env.TableWidth()}
+		if err := t.Write(rows); err != nil {
+			return err
+		}
+	}
+	done := ""
+	if !applied.Applied {
+		done = "to be "
+	}
+	_, err := fmt.Fprintf(env.Stderr, "%s%d created, %d updated, %d deleted; %d unchanged\n", done, n[api.ChangeCreate], n[api.ChangeUpdate], n[api.ChangeDelete], n[api.ChangeNone])
+	return err
+}
+
+// NewExportCmd returns the command 'svc export'.
+func NewExportCmd(env process.Env) *cobra.Command {
+	r := &rest.Connection{Env: env}
+	format := output.FormatYAML
+	cmd := &cobra.Command{
+		Use: "export [KIND...]", Short: "Write what the control plane has as documents for 'svc apply'",
+		Long: `Write the teams, agents, policies, budgets and SLA targets of the control plane to
+standard output, as documents that 'svc apply' makes the same of. Policies come in the
+order in which they apply. Secrets, keys, members and traces are not exported.`,
+		Example: `  svc export > production.yaml
+  svc export Policy Budget
+  svc export -o json | jq '.documents[].name'`,
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) (list []string, _ cobra.ShellCompDirective) {
+			for _, kind := range api.DocumentKinds {
+				if !slices.Contains(args, kind) {
+					list = append(list, kind)
+				}
+			}
+			return list, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var kinds []string
+			for _, arg := range args {
+				i := slices.IndexFunc(api.DocumentKinds, func(kind string) bool { return strings.EqualFold(kind, arg) })
+				if i < 0 {
+					return command.Usagef("the kinds are "+strings.Join(api.DocumentKinds, ", "), "there is no kind %q", arg)
+				}
+				kinds = append(kinds, api.DocumentKinds[i])
+			}
+			c, err := r.Client()
+			if err != nil {
+				return err
+			}
+			out, err := c.ExportDocuments(cmd.Context(), kinds...)
+			if err != nil {
+				return r.Explain(err)
+			}
+			rest.WriteWarnings(env, out.Warnings)
+			if n := len(out.Documents); n > api.MaxDocuments {
+				fmt.Fprintf(env.Stderr, "warning: there are %d documents, and 'svc apply' takes %d at a time\n", n, api.MaxDocuments)
+			}
+			if format == output.FormatJSON {
+				return output.WriteValue(env.Stdout, format, out)
+			}
+			return documents.Write(env.Stdout, out.Documents)
+		},
+	}
+	output.AddFormatFlag(cmd, &format, output.FormatYAML, output.FormatJSON)
+	r.AddFlags(cmd)
+	return cmd
+}

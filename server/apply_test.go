@@ -22,6 +22,7 @@ const bundleOfEverything = `{"documents":[
 	{"kind":"Policy","name":"z first","spec":{"phase":"request","on":"bot","condition":{"type":"injection_score","threshold":0.8},"action":"block"}},
 	{"kind":"Policy","name":"a second","spec":{"phase":"response","condition":{"type":"pii_detected","entities":["EMAIL"]},"action":"redact","redactionStrategy":"hash"}},
 	{"kind":"Policy","name":"m third","spec":{"phase":"request","on":"*","condition":{"type":"tool_name","toolName":"shell_*"},"action":"warn","enabled":false}},
+	{"kind":"Policy","name":"paths","spec":{"phase":"request","condition":{"type":"tool_arguments","toolName":"read","arguments":{"/p":{"not":{"prefix":"<a&b>"}},"/n":{"max":1.50}}},"action":"block"}},
 	{"kind":"Agent","name":"bot","spec":{"modelName":"m-1","environment":"production","configYaml":"a: 1\n","formerNames":["robot"]}},
 	{"kind":"Team","name":"ops","spec":{"description":"on call","scopes":["agents:read","policies:write"]}}],"set":"prod"%s}`
 
@@ -55,6 +56,7 @@ func TestApply(t *testing.T) {
 	r := newRig(t)
 	all := fmt.Sprintf(bundleOfEverything, "")
 	created := []string{"SLATarget latency create", "Budget monthly create", "Policy z first create", "Policy a second create", "Policy m third create",
+		"Policy paths create",
 		"Agent bot create", "Team ops create"}
 	dry := r.apply(r.admin, fmt.Sprintf(bundleOfEverything, `,"dryRun":true`))
 	wantChanges(t, dry, created...)

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"bytes"
 	"encoding/json"
+	"reflect"
 	"slices"
 
 	"svc/server/api"
@@ -73,7 +75,11 @@ var declaredKinds = []struct {
 		},
 		apply: func(p *plan, doc parsedDocument, s *api.PolicySpec, to *store.Policy) {
 			on, enabled := p.policyAgent(doc, s.On), s.Enabled == nil || *s.Enabled
-			store.PolicyUpdate{Phase: &s.Phase, On: &on, Condition: storeCondition(s.Condition), Action: &s.Action,
+			condition := storeCondition(s.Condition)
+			if sameText(condition.Arguments, to.Condition.Arguments) {
+				condition.Arguments = to.Condition.Arguments
+			}
+			store.PolicyUpdate{Phase: &s.Phase, On: &on, Condition: condition, Action: &s.Action,
 				RedactionStrategy: &s.RedactionStrategy, Enabled: &enabled}.Apply(to, p.Now)
 		},
 		remove: func(*plan, *store.Policy) {},
@@ -125,14 +131,18 @@ var declaredKinds = []struct {
 	}},
 }
 
-// kindNamed returns a kind of documents, nil where there is none.
-func kindNamed(name string) declared {
-	for _, k := range declaredKinds {
-		if k.name == name {
-			return k.declared
-		}
+// sameText reports whether two JSON texts say the same with the same digits: what differs
+// is escapes, white space and the order of members.
+func sameText(a, b json.RawMessage) bool {
+	read := func(text []byte) (v any, err error) {
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.UseNumber()
+		err = d.Decode(&v)
+		return v, err
 	}
-	return nil
+	x, err := read(a)
+	y, other := read(b)
+	return err == nil && other == nil && reflect.DeepEqual(x, y)
 }
 
 // head is where a resource has what all kinds have.

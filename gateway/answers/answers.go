@@ -118,6 +118,7 @@ func (r *Request) take(at Moment, m *mcp.Message, frame, final, own bool) Taken 
 	t := Taken{Result: verdict.Judge(&in, m), Final: final}
 	t.Count(r.Callouts)
 	if t.Refused != nil {
+		abandon(at.Upstream, m)
 		return t
 	}
 	r.Sessions.LearnTask(in.Context, in.Caller, t.Task, at.Upstream)
@@ -133,6 +134,18 @@ func (r *Request) take(at Moment, m *mcp.Message, frame, final, own bool) Taken 
 		t.Body = relay.OwnID(refusal.AnswerID(in.Asked, r.Method), m, t.Body)
 	}
 	return t
+}
+
+// abandon tells whoever holds the call of a question that the client does not get to see
+// that nobody will answer it.
+func abandon(up *transport.Upstream, m *mcp.Message) {
+	if up == nil || m.ResultType != mcp.ResultInputRequired {
+		return
+	}
+	holder, ok := up.Transport.(transport.Holder)
+	if state, isText := mcp.StringValue(mcp.Find(m.Body, m.Spans.Result, "requestState").Of(m.Body)); ok && isText {
+		holder.Abandon(state)
+	}
 }
 
 // Withheld returns what takes the place of a message of a stream that is refused and

@@ -58,7 +58,10 @@ type Transport struct {
 	toLegacy *tolegacy.Translator
 }
 
-var _ transport.Transport = (*Transport)(nil)
+var (
+	_ transport.Transport = (*Transport)(nil)
+	_ transport.Holder    = (*Transport)(nil)
+)
 
 // New returns the transport. Nothing is sent before Run, or the first message.
 func New(opts Options) (*Transport, error) {
@@ -278,6 +281,9 @@ func (t *Transport) End(ctx context.Context, r *transport.Request) (*upstream.Re
 	}
 	return t.direct.End(ctx, r)
 }
+
+// Abandon implements [transport.Holder].
+func (t *Transport) Abandon(requestState string) { t.toLegacy.Abandon(requestState) }
 
 // Address implements [transport.Transport].
 func (t *Transport) Address() string { return t.direct.Address() }

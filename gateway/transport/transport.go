@@ -46,6 +46,14 @@ type Transport interface {
 	Close() error
 }
 
+// Holder is a Transport that may hold a call open at the upstream, while the client is
+// asked a question of it.
+type Holder interface {
+	// Abandon cancels the call whose question the client does not get, by the requestState
+	// of the question. Others are ignored.
+	Abandon(requestState string)
+}
+
 // Request is one message for an upstream, or the opening or end of a session's
 // stream.
 type Request struct {

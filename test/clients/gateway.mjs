@@ -9,7 +9,7 @@ import { join } from 'node:path';
 // startGateway runs the program before upstreams (a map from name to URL, or to
 // {url, keys} with further keys of the upstream as YAML, or {command, keys}) with routes (YAML lines).
 // The first is the default, unless more.federation holds the section federation.
-// more may also hold oauth, the lines of auth.oauth as a function of the port; yaml,
+// more may also hold keys, further entries of auth.keys as YAML; oauth, the lines of auth.oauth as a function of the port; yaml,
 // further sections; env, further variables of the environment.
 export async function startGateway(binary, upstreams, routes, rules = '', more = {}) {
   const dir = mkdtempSync(join(tmpdir(), 'svc-clients-'));
@@ -29,7 +29,7 @@ ${Object.entries(upstreams).map(([name, up]) => `  - {name: ${name}, ${up.comman
 ${routes ? `routes:\n${routes}` : ''}
 auth:
   enabled: true
-  keys: [{id: ts, hash: "${key.hash}"}]
+  keys: [{id: ts, hash: "${key.hash}"}${(more.keys ?? []).map((entry) => `, ${entry}`).join('')}]
 ${more.oauth?.(port) ?? ''}
 ${more.yaml ?? ''}
 policy: {default_action: allow, rules: [${rules}]}

@@ -34,6 +34,7 @@ type call struct {
 	request transport.Request // of the client, as long as the call lasts
 	message mcp.Message       // of that request
 	sentID  []byte            // of the request at the upstream
+	kept    bool              // keep was called
 
 	ctx    context.Context // ends with the call; a client that leaves for a question does not end it
 	cancel context.CancelFunc
@@ -46,9 +47,10 @@ type call struct {
 	sent   <-chan posted // of a request that was not answered yet, when something else came; else nil
 
 	// beside is what comes on the standalone stream of the session; nil where that is not
-	// read. pump is answer, read by another goroutine, then; nil while nothing is.
-	beside <-chan *mcp.Message
-	pump   <-chan read
+	// read. reading is the next message of answer, which another goroutine reads then; nil
+	// while nobody does.
+	beside  <-chan *mcp.Message
+	reading <-chan read
 
 	before      func() // of the Next that runs
 	id          []byte // of the client's request that is being answered
@@ -190,6 +192,10 @@ func (t *Translator) start(ctx context.Context, r *transport.Request, m *mcp.Mes
 // keep makes copies of what is valid during the request of the client alone: a call whose
 // answer is a stream outlives it.
 func (c *call) keep() error {
+	if c.kept {
+		return nil
+	}
+	c.kept = true
 	r := &c.request
 	r.Caller, r.Header, r.Body = r.Caller.Clone(), slices.Clone(r.Header), slices.Clone(r.Body)
 	if err := mcp.Scan(r.Body, &c.message); err != nil {

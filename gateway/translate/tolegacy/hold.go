@@ -38,6 +38,7 @@ func (c *call) hold(beside bool) []byte {
 	}
 	c.state = waiting
 	c.mu.Unlock()
+	c.before = nil // it holds on to the answer to the client's request
 	name, err := c.t.held.add(c, func() { c.finish(cancelled) })
 	if err != nil {
 		c.finish(cancelled)
@@ -125,6 +126,16 @@ func (t *Translator) retry(ctx context.Context, r *transport.Request, m *mcp.Mes
 	}
 	c.goOn(ctx, r.RequestID, m.ID, answer.Of(m.Body))
 	return c.stream(), nil
+}
+
+// Abandon cancels the call that waits for the answer to a question which the client did
+// not get, by the requestState that it was sent with.
+func (t *Translator) Abandon(text string) {
+	if st, ok := t.seal.read(text); ok && st.Held != "" {
+		if c := t.held.take(st.Held); c != nil {
+			c.finish(cancelled)
+		}
+	}
 }
 
 // askAgain is the result for a retry without the answer.

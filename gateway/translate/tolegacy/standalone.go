@@ -3,7 +3,6 @@ package tolegacy
 import (
 	"context"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -257,13 +256,13 @@ func (c *call) nextBeside() (m *mcp.Message, beside bool, err error) {
 		c.mu.Lock()
 		sent, answer := c.sent, c.answer
 		c.mu.Unlock()
-		if sent == nil && c.pump == nil {
-			c.pump = pump(c.ctx, answer)
+		if sent == nil && c.reading == nil {
+			c.reading = readOne(answer)
 		}
 		select { // nothing is flushed while there is more to read
 		case m := <-c.beside:
 			return m, true, nil
-		case got := <-c.pump:
+		case got := <-c.reading:
 			return c.scanned(got)
 		default:
 			c.wait()
@@ -271,7 +270,7 @@ func (c *call) nextBeside() (m *mcp.Message, beside bool, err error) {
 		select {
 		case m := <-c.beside:
 			return m, true, nil
-		case got := <-c.pump:
+		case got := <-c.reading:
 			return c.scanned(got)
 		case p := <-sent:
 			if err := c.answered(p); err != nil {
@@ -302,31 +301,22 @@ func (c *call) answered(p posted) error {
 	return nil
 }
 
-// scanned returns a message that was read. c.pump ends with an error.
+// scanned returns a message that was read.
 func (c *call) scanned(got read) (*mcp.Message, bool, error) {
-	if got.err != nil {
-		c.pump = nil
+	if c.reading = nil; got.err != nil {
 		return nil, false, got.err
 	}
 	m, err := c.scan(got.data)
 	return m, false, err
 }
 
-// pump reads an answer until it ends, or ctx does.
-func pump(ctx context.Context, answer *wire.Messages) <-chan read {
-	out := make(chan read)
+// readOne reads one message of an answer. While a question waits for its answer nobody
+// reads, so that no goroutine is held.
+func readOne(answer *wire.Messages) <-chan read {
+	out := make(chan read, 1)
 	go func() {
-		for {
-			data, err := answer.Next()
-			select {
-			case out <- read{slices.Clip(data), err}:
-			case <-ctx.Done():
-				return
-			}
-			if err != nil {
-				return
-			}
-		}
+		data, err := answer.Next()
+		out <- read{data, err}
 	}()
 	return out
 }

@@ -74,18 +74,24 @@ func (s *sealer) seal(st state) string {
 
 // open reads what seal made for a request with this digest. Everything else is errState.
 func (s *sealer) open(text string, want digest) (st state, err error) {
-	if len(text) > maxState {
-		return st, errState
-	}
-	sealed, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil {
-		return st, errState
-	}
-	plain, err := s.aead.Open(nil, nil, sealed, nil)
-	if err != nil || json.Unmarshal(plain, &st) != nil || st.Digest != want {
+	st, ok := s.read(text)
+	if !ok || st.Digest != want {
 		return state{}, errState
 	}
 	return st, nil
+}
+
+// read reads what seal made, for whatever request.
+func (s *sealer) read(text string) (st state, ok bool) {
+	if len(text) > maxState {
+		return st, false
+	}
+	sealed, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil {
+		return st, false
+	}
+	plain, err := s.aead.Open(nil, nil, sealed, nil)
+	return st, err == nil && json.Unmarshal(plain, &st) == nil
 }
 
 // expired reports whether the time for the answer has passed.

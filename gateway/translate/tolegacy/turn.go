@@ -66,11 +66,11 @@ func (c *turn) Next(before func()) ([]byte, error) {
 		c.first = nil
 		return first, nil
 	}
-	c.before = before
 	for {
 		if !c.mine() {
 			return nil, io.EOF
 		}
+		c.before = before
 		m, beside, err := c.next()
 		if err == io.EOF && c.resume() {
 			continue

@@ -188,8 +188,12 @@ func (c *call) whole(resp *upstream.Response) (*upstream.Response, error) {
 // send posts the request, with answers when it is a retry.
 func (c *call) send(given map[string]json.RawMessage) (*upstream.Response, error) {
 	m := &c.message
-	meta := mcp.AppendObject(nil, m.Body, m.Spans.Meta, nil, c.hello.meta(c.t.opts.Version, c.level)...)
-	members := []mcp.Member{{Name: "_meta", Value: meta}}
+	// Of three objects, each of which is in the next; what does not fit is allocated.
+	room := make([]byte, 0, 3*(len(m.Body)+len(c.hello.Info)+len(c.hello.Capabilities)+256))
+	meta := mcp.AppendObject(room, m.Body, m.Spans.Meta, nil, c.hello.meta(c.t.opts.Version, c.level)...)
+	room = behind(room, meta)
+	var few [3]mcp.Member
+	members := append(few[:0], mcp.Member{Name: "_meta", Value: meta})
 	c.sentID = m.ID
 	if c.rounds > 0 {
 		c.sentID = fmt.Appendf(nil, `"svc-retry-%d"`, c.rounds)
@@ -202,8 +206,8 @@ func (c *call) send(given map[string]json.RawMessage) (*upstream.Response, error
 		}
 		members = append(members, mcp.Member{Name: "requestState", Value: c.state})
 	}
-	params := mcp.AppendObject(nil, m.Body, m.Spans.Params, nil, members...)
-	body := mcp.AppendObject(nil, m.Body, mcp.Span{End: len(m.Body)}, nil, mcp.Member{Name: "params", Value: params})
+	params := mcp.AppendObject(room, m.Body, m.Spans.Params, nil, members...)
+	body := mcp.AppendObject(behind(room, params), m.Body, mcp.Span{End: len(m.Body)}, nil, mcp.Member{Name: "params", Value: params})
 	if c.rounds > 0 {
 		body = mcp.AppendObject(nil, body, mcp.Span{End: len(body)}, nil, mcp.Member{Name: "id", Value: c.sentID})
 	}
@@ -212,9 +216,18 @@ func (c *call) send(given map[string]json.RawMessage) (*upstream.Response, error
 	return c.t.opts.Transport.Post(c.ctx, &out)
 }
 
+// behind returns the room behind what was written at its beginning; nil when that did not
+// fit.
+func behind(room, written []byte) []byte {
+	if len(written) > cap(room) {
+		return nil
+	}
+	return room[len(written):len(written)]
+}
+
 // header is that of the request for an upstream that goes by the headers.
 func (c *call) header() upstream.Header {
-	var h upstream.Header
+	h := make(upstream.Header, 0, len(c.request.Header)+4)
 	for _, f := range c.request.Header {
 		if len(f.Name) < 4 || !bytes.EqualFold([]byte(f.Name[:4]), []byte("mcp-")) {
 			h = append(h, f)

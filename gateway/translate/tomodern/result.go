@@ -2,7 +2,6 @@ package tomodern
 
 import (
 	"svc/gateway/mcp"
-	"svc/gateway/translate/wire"
 )
 
 // CodeResourceNotFound is the code that the revisions before 2026-07-28 have for a
@@ -29,14 +28,18 @@ func (c *call) translate(m *mcp.Message) []byte {
 	if c.message.Method == mcp.MethodToolsList {
 		c.t.headers.learn(m.Spans.Result.Of(m.Body))
 	}
-	result := mcp.AppendObject(nil, m.Body, m.Spans.Result, func(name []byte) bool {
-		switch string(name) {
-		case "resultType", "ttlMs", "cacheScope":
-			return true
-		}
-		return false
-	}, legacyMeta(m)...)
-	return wire.AppendResult(make([]byte, 0, len(result)+64), c.message.ID, result)
+	out := make([]byte, 0, len(m.Body)+len(c.message.ID)+64)
+	out = append(append(append(out, `{"jsonrpc":"2.0","id":`...), c.message.ID...), `,"result":`...)
+	return append(mcp.AppendObject(out, m.Body, m.Spans.Result, ofStateless, legacyMeta(m)...), '}')
+}
+
+// ofStateless reports whether a member of a result is one that only 2026-07-28 has.
+func ofStateless(name []byte) bool {
+	switch string(name) {
+	case "resultType", "ttlMs", "cacheScope":
+		return true
+	}
+	return false
 }
 
 // translateError returns an error with the code of the client's revision.

@@ -127,6 +127,12 @@ func (h *hello) declares(capability string) bool {
 	return mcp.Find(h.Capabilities, mcp.Span{End: len(h.Capabilities)}, capability).Present()
 }
 
+// Values of _meta that are the same in all requests. Nobody changes them.
+var (
+	modernRevision = []byte(`"` + mcp.Revision20260728 + `"`)
+	noCapabilities = []byte("{}")
+)
+
 // meta returns the members of _meta that the stateless revision asks for.
 func (h *hello) meta(version string, level []byte) []mcp.Member {
 	info, capabilities := h.Info, h.Capabilities
@@ -134,10 +140,10 @@ func (h *hello) meta(version string, level []byte) []mcp.Member {
 		info = append(mcp.AppendString([]byte(`{"name":"svc","version":`), version), '}')
 	}
 	if len(capabilities) == 0 {
-		capabilities = []byte("{}")
+		capabilities = noCapabilities
 	}
 	return []mcp.Member{
-		{Name: mcp.MetaProtocolVersion, Value: []byte(`"` + mcp.Revision20260728 + `"`)},
+		{Name: mcp.MetaProtocolVersion, Value: modernRevision},
 		{Name: mcp.MetaClientInfo, Value: info},
 		{Name: mcp.MetaClientCapabilities, Value: capabilities},
 		{Name: mcp.MetaLogLevel, Value: level},

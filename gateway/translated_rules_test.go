@@ -1,0 +1,95 @@
+package gateway
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const asksForm = `"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"}`
+
+var requestState = regexp.MustCompile(`"requestState":"[^"]*"`)
+
+// A question that is translated is judged once, as both its legacy method and a result of
+// type input_required: a rule for either denies it, in both directions of translation, with
+// and without federation. The call at the server ends, and is not left waiting.
+func TestRulesOnQuestionsThatAreTranslated(t *testing.T) {
+	for name, when := range map[string]string{"by method": "method: elicitation/create", "by result type": "result_type: input_required", "another method": "method: sampling/createMessage"} {
+		for how, federated := range map[string]bool{"": false, ", in a federation": true} {
+			for _, stateless := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%s%s, stateless server %v", name, how, stateless), func(t *testing.T) {
+					up := newGeneration(t, "up", stateless)
+					r := newRig(t, questionConfig(up.URL, stateless, federated, when))
+					denied := name != "another method"
+					body := call("7", "up_ask")
+					var headers []string
+					if stateless {
+						opened := r.post(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}}}`)
+						headers = []string{"Mcp-Session-Id", opened.header.Get("Mcp-Session-Id"), "MCP-Protocol-Version", "2025-11-25"}
+					} else {
+						body = `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"up_ask","arguments":{},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` + asksForm + `}}}`
+						headers = append(modernHeaders("tools/call"), "Mcp-Name", "up_ask")
+					}
+					if stateless && !denied {
+						return // the SDK clients answer, elsewhere
+					}
+					got := r.post(body, headers...)
+					seen := strings.Contains(got.body, "may up go on?")
+					switch {
+					case seen == denied:
+						t.Errorf("the question: %d %s", got.status, got.body)
+					case stateless && !strings.Contains(got.body, `"text":"cancel"`):
+						t.Errorf("the server was not told that nobody answers: %d %s", got.status, got.body)
+					case !stateless && denied && !strings.Contains(got.body, `"reason":"policy_denied"`) && !strings.Contains(got.body, `"code":-32001`):
+						t.Errorf("the client was not told: %d %s", got.status, got.body)
+					}
+					if !denied { // and the answer goes on with the call
+						state := requestState.FindString(got.body)
+						retry := strings.Replace(body, `"arguments":{},`, `"arguments":{},`+state+`,"inputResponses":{"question":{"action":"accept","content":{"ok":true}}},`, 1)
+						if got := r.post(retry, headers...); !strings.Contains(got.body, `"text":"accept"`) {
+							t.Errorf("the answer: %d %s", got.status, got.body)
+						}
+					}
+					if !stateless && denied {
+						eventually(t, "the call is left waiting at the server", func() bool {
+							for range up.server.Sessions() {
+								return false
+							}
+							return true
+						})
+					}
+					n := 0
+					for _, line := range r.kinds("frame") {
+						if line["rule_id"] == "no-questions" {
+							n++
+						}
+					}
+					for _, line := range r.kinds("request") {
+						if line["tool"] == "up_ask" && line["upstream_dialect"] != map[bool]string{true: "2026-07-28", false: "2025-11-25"}[stateless] {
+							t.Errorf("line %v", line)
+						}
+					}
+					if want := map[bool]int{true: 1, false: 0}[denied]; n != want {
+						t.Errorf("judged by the rule %d times, want %d: %v", n, want, r.all())
+					}
+				})
+			}
+		}
+	}
+}
+
+func questionConfig(url string, stateless, federated bool, when string) string {
+	first := "default_upstream: up\n"
+	if federated {
+		first = "federation: {enabled: true}\n"
+	}
+	routes, protocol := "routes:\n  - {match: {tool_name: \"*\"}, upstream: up}\n", "2025-11-25"
+	if federated {
+		routes = ""
+	}
+	if stateless {
+		protocol = "2026-07-28"
+	}
+	return fmt.Sprintf("%supstreams:\n  - {name: up, url: %s, protocol: %s}\n%spolicy:\n  default_action: allow\n  rules:\n    - {id: no-questions, action: deny, when: {direction: server_to_client, %s}}\n", first, url, protocol, routes, when)
+}

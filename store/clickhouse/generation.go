@@ -51,12 +51,18 @@ func (g *generation) rows(from, to uint16) (string, bool) {
 // feedColumns are the columns of the feed that statistics need.
 const feedColumns = "seq, writer, created, id, again, agent, agent_name, error, blocked, env, provider, model, input, output, cost, duration, bin, policies, call_tools, call_counts"
 
-// unmerged selects what came behind a generation, up to a place, each trace once: one
-// that is there twice came twice within the time of a write, so that also what came
-// shortly before is looked at. extra is more conditions.
+// unmerged selects what came behind a generation, up to a place, each trace once. extra
+// is more conditions. A trace that is there twice came twice within the time of a write:
+// only a merge looks at what came shortly before, too, so that one whose two rows are on
+// both sides of the place counts twice until then.
 func (t *tenant) unmerged(g *generation, upTo int64, extra string) string {
+	return t.since(g.seq, upTo, extra)
+}
+
+// since selects what was committed behind a place, up to another one, each trace once.
+func (t *tenant) since(after, upTo int64, extra string) string {
 	return fmt.Sprintf("(SELECT %s FROM feed WHERE tenant = %s AND seq > %d AND seq <= %d%s ORDER BY seq, writer LIMIT 1 BY id, again)",
-		feedColumns, quote(t.id), g.seq-2*int64(settle), upTo, extra)
+		feedColumns, quote(t.id), after, upTo, extra)
 }
 
 // The values of dimensions as SQL, as agentWord and modelWord make them.

@@ -99,7 +99,7 @@ func (t *tenant) merge(ctx context.Context, sh *shard, settled int64) (more bool
 	if err := t.mergeDays(ctx, sh, &g, &next, rows); err != nil {
 		return false, err
 	}
-	uses, err := t.uses(ctx, sh, &g, last, true, true, "", "")
+	uses, err := t.uses(ctx, sh, &g, last, 2*int64(settle), true, true, "", "")
 	if err != nil {
 		return false, err
 	}
@@ -139,7 +139,7 @@ func (t *tenant) minutesOf(ctx context.Context, sh *shard, g *generation, upTo i
 	var agent, model, env string
 	var row sums
 	err := sh.rows(ctx, fmt.Sprintf("SELECT %s AS minute, %s AS a, %s AS m, env, %s FROM %s WHERE seq > %d GROUP BY minute, a, m, env, bin",
-		minuteSQL, agentSQL, modelSQL, sumsSQL, t.unmerged(g, upTo, ""), g.seq), append([]any{&minute, &agent, &model, &env}, row.list()...), func() error {
+		minuteSQL, agentSQL, modelSQL, sumsSQL, t.since(g.seq-2*int64(settle), upTo, ""), g.seq), append([]any{&minute, &agent, &model, &env}, row.list()...), func() error {
 		r.entries = append(r.entries, rollup.Entry{Partial: row.partial(),
 			Key: rollup.Key{Table: rollup.Minute, Bucket: minute, Agent: r.number(agent), Model: r.number(model), Env: r.number(env)}})
 		return nil

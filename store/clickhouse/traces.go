@@ -13,8 +13,13 @@ import (
 // before it: the page of a busy tenant is in the first, and the engine sorts no more
 // than a window.
 const (
-	firstWindow = int64(time.Minute)
-	widening    = 8
+	firstWindow = int64(clockSkew + time.Minute)
+	// clockSkew is how far traces may be ahead of the clock of this process: they were
+	// dated, and bounded, by that of another one.
+	clockSkew = time.Hour
+	// After guessedWindows windows it is asked between which times there are traces.
+	guessedWindows = 2
+	widening       = 8
 	// skipBySorting is how many traces before a page are read to be skipped; more are
 	// counted, window by window.
 	skipBySorting = 5_000
@@ -138,20 +143,21 @@ func (t *tenant) placeOf(ctx context.Context, sh *shard, of store.Place) (place,
 
 // places finds the traces of a page between two times, behind a place.
 func (t *tenant) places(ctx context.Context, sh *shard, where *conditions, from, to int64, after *place, page store.Page) (list []place, err error) {
-	var newest, oldest, horizon int64
-	tenant := quote(t.id)
-	// Of an empty selection both are 0.
-	err = sh.row(ctx, fmt.Sprintf("SELECT max(created), min(created), toInt64(%s) FROM traces WHERE tenant = %s AND %s", horizonOf(t.id), tenant, between64("created", from, to)), &newest, &oldest, &horizon)
-	if err != nil || newest == 0 {
-		return nil, err
-	}
-	oldest = max(oldest, from, horizon)
+	where.and("created >= " + horizonOf(t.id))
+	high, oldest := min(to, nanos(t.s.opts.Now().Add(clockSkew))), from
 	skip, limit := max(page.Offset, 0), page.Limit
 	if limit <= 0 {
 		limit = math.MaxInt32
 	}
 	seen := map[string]bool{}
-	for high, width := newest, firstWindow; high >= oldest && len(list) < limit; width *= widening {
+	for round, width := 0, firstWindow; high >= oldest && len(list) < limit; round, width = round+1, width*widening {
+		if round == guessedWindows {
+			var newest int64
+			if newest, oldest, err = t.extent(ctx, sh, from, high); err != nil || newest == 0 {
+				return list, err
+			}
+			high = newest
+		}
 		if width <= 0 || width > math.MaxInt64/widening {
 			width = math.MaxInt64 / widening
 		}
@@ -205,6 +211,12 @@ func (t *tenant) places(ctx context.Context, sh *shard, where *conditions, from,
 		high = low - 1
 	}
 	return list, nil
+}
+
+// extent is between which times the tenant has traces; 0 where it has none.
+func (t *tenant) extent(ctx context.Context, sh *shard, from, to int64) (newest, oldest int64, err error) {
+	err = sh.row(ctx, fmt.Sprintf("SELECT max(created), min(created) FROM traces WHERE tenant = %s AND %s", quote(t.id), between64("created", from, to)), &newest, &oldest)
+	return newest, oldest, err
 }
 
 // notShown leaves out traces of which another row was shown before a place.

@@ -26,9 +26,10 @@ func (c counted) add(o counted) counted {
 	return counted{min(c.first, o.first), max(c.last, o.last), addCap(c.calls, o.calls)}
 }
 
-// uses adds up what a generation has, and what came since up to a place. merged and
-// unmerged are more conditions.
-func (t *tenant) uses(ctx context.Context, sh *shard, g *generation, upTo int64, tools, policies bool, merged, unmerged string) (map[use]counted, error) {
+// uses adds up what a generation has, and what came since up to a place. lookBack is
+// how far before its place it is looked for rows of the same traces; merged and unmerged
+// are more conditions.
+func (t *tenant) uses(ctx context.Context, sh *shard, g *generation, upTo, lookBack int64, tools, policies bool, merged, unmerged string) (map[use]counted, error) {
 	sum := map[use]counted{}
 	var u use
 	var c counted
@@ -44,14 +45,14 @@ func (t *tenant) uses(ctx context.Context, sh *shard, g *generation, upTo int64,
 	}
 	if tools {
 		err := sh.rows(ctx, fmt.Sprintf("SELECT agent, name, min(seq), max(created), sum(n) FROM %s ARRAY JOIN call_tools AS name, call_counts AS n WHERE seq > %d GROUP BY agent, name",
-			t.unmerged(g, upTo, unmerged), g.seq), into, add)
+			t.since(g.seq-lookBack, upTo, unmerged), g.seq), into, add)
 		if err != nil {
 			return nil, err
 		}
 	}
 	if policies {
 		err := sh.rows(ctx, fmt.Sprintf("SELECT '' AS nobody, policy, min(seq), max(created), toInt64(count()) FROM %s ARRAY JOIN policies AS policy WHERE seq > %d GROUP BY policy",
-			t.unmerged(g, upTo, unmerged), g.seq), into, add)
+			t.since(g.seq-lookBack, upTo, unmerged), g.seq), into, add)
 		if err != nil {
 			return nil, err
 		}
@@ -70,7 +71,7 @@ func (t *tenant) PolicyFires(ctx context.Context, ids []string) (fires map[strin
 		if err != nil {
 			return err
 		}
-		all, err := t.uses(ctx, sh, &g, math.MaxInt64, false, true, " AND agent = '' AND tool IN ("+quoted(ids)+")", " AND notEmpty(policies)")
+		all, err := t.uses(ctx, sh, &g, math.MaxInt64, 0, false, true, " AND agent = '' AND tool IN ("+quoted(ids)+")", " AND notEmpty(policies)")
 		for _, id := range ids {
 			if n := all[use{"", id}].calls; n > 0 {
 				fires[id] = n
@@ -102,7 +103,7 @@ func (t *tenant) ListTools(ctx context.Context, agentID string, page store.Page)
 			return err
 		}
 		agent := " AND agent = " + quote(agentID)
-		uses, err := t.uses(ctx, sh, &g, math.MaxInt64, true, false, agent, agent)
+		uses, err := t.uses(ctx, sh, &g, math.MaxInt64, 0, true, false, agent, agent)
 		if err != nil {
 			return err
 		}

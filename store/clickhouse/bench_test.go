@@ -1,0 +1,205 @@
+//go:build unix
+
+package clickhouse
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"svc/store"
+	"svc/store/clickhouse/clickhousetest"
+	"svc/store/memory"
+)
+
+// The benchmarks have writers that send batches of a thousand traces each:
+//
+//	go test ./store/clickhouse -run '^$' -bench Ingest -benchtime 200x
+//	SVC_BENCH_TRACES=10000000 go test ./store/clickhouse -run '^$' -bench Queries -benchtime 50x
+//
+// SVC_BENCH_TRACES is how many traces the engine has for the queries; a million where it
+// is not set.
+
+const (
+	benchWriters = 4
+	benchAgents  = 50
+	benchDays    = 30
+)
+
+func benchStore(b *testing.B) (*Store, *tenant) {
+	b.Helper()
+	records := memory.Open(memory.Options{})
+	s := open(b, clickhousetest.Start(b).Database(b), records, Options{MergeEvery: -1, Timeout: 5 * time.Minute})
+	if _, _, err := records.CreateTenant(context.Background(), store.TenantCreate{ID: "bench", Name: "bench", Key: &store.KeyCreate{Name: "k"}}); err != nil {
+		b.Fatal(err)
+	}
+	return s, &tenant{s, "bench"}
+}
+
+// benchBatch is a batch of the present.
+func benchBatch(batch int) store.Batch {
+	at := time.Now()
+	b := store.Batch{Traces: make([]store.Trace, store.MaxIngestBatch)}
+	for i := range b.Traces {
+		n := batch*store.MaxIngestBatch + i
+		tr := &b.Traces[i]
+		*tr = store.Trace{ID: fmt.Sprintf("018f3c5e-7b1a-7c3d-9e2f-%012x", n), AgentName: fmt.Sprint("agent ", n*7%benchAgents), Status: store.TraceSuccess,
+			Environment: []string{"production", "staging"}[n%10/9], SessionID: fmt.Sprintf("session-%08d", n/20), ModelProvider: "anthropic", ModelName: "claude",
+			ToolName: "search_orders", InputTokens: 1200, OutputTokens: 340, Cost: store.NanoUSD(1_000_000 + n%1000), Duration: time.Duration(n%5000) * time.Millisecond,
+			CreatedAt: at.Add(time.Duration(i) * time.Millisecond)}
+		if n%20 == 0 {
+			tr.Status = store.TraceError
+		}
+	}
+	return b
+}
+
+// BenchmarkIngest measures batches through the store, and batches of the client itself
+// whose columns were made before, into the same table. ratio is of the first to the
+// second, measured in turns.
+func BenchmarkIngest(b *testing.B) {
+	ctx := context.Background()
+	s, tn := benchStore(b)
+	sh := s.shards[0]
+	if _, err := tn.Ingest(ctx, benchBatch(0)); err != nil { // agents are registered
+		b.Fatal(err)
+	}
+	var spent [2]time.Duration
+	next := 1
+	const turn = 40
+	for done := 0; done < b.N; done += turn {
+		batches := make([]store.Batch, turn)
+		built := make([][]any, turn)
+		for i := range turn {
+			batches[i] = benchBatch(next + i)
+			rows := &traceRows{}
+			other := benchBatch(10_000_000 + next + i)
+			for k := range other.Traces {
+				if err := rows.add("client", sh.clock(), 7, 0, &other.Traces[k]); err != nil {
+					b.Fatal(err)
+				}
+			}
+			built[i] = rows.columns()
+		}
+		next += turn
+		for kind, do := range []func(i int) error{
+			func(i int) error { _, err := tn.Ingest(ctx, batches[i]); return err },
+			func(i int) error { return sh.insert(ctx, traceTarget, built[i]) },
+		} {
+			began := time.Now()
+			var at atomic.Int64
+			var wg sync.WaitGroup
+			for range benchWriters {
+				wg.Go(func() {
+					for i := at.Add(1) - 1; i < turn; i = at.Add(1) - 1 {
+						if err := do(int(i)); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			}
+			wg.Wait()
+			spent[kind] += time.Since(began)
+		}
+	}
+	traces := float64((next - 1) * store.MaxIngestBatch)
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(traces/spent[0].Seconds(), "traces/s")
+	b.ReportMetric(traces/spent[1].Seconds(), "client/s")
+	b.ReportMetric(float64(spent[1])/float64(spent[0]), "ratio")
+}
+
+// fill makes traces of the last days in the engine itself.
+func fill(b *testing.B, s *Store, n int) {
+	b.Helper()
+	ctx := context.Background()
+	sh := s.shards[0]
+	now := sh.clock()
+	const part = 500_000
+	for from := 0; from < n; from += part {
+		step := benchDays * dayNanos / int64(n)
+		created := fmt.Sprintf("(%d + toInt64(number) * %d)", now-benchDays*dayNanos, step)
+		seq := now - 2*int64(settle) - int64(n)
+		sql := fmt.Sprintf(`INSERT INTO traces (day, committed, tenant, created, seq, writer, id, agent, agent_name, error, env, session, provider, model, tool, input, output, cost, duration, bin, call_tools, call_counts)
+			SELECT toUInt16(intDiv(%s, %d)), %d, 'bench', %s, toInt64(%d) + toInt64(number), 7, concat('t', toString(number)), concat('agt_', toString(number * 7 %% %d)), 'agent', if(number %% 20 = 0, 1, 0),
+			if(number %% 10 = 9, 'staging', 'production'), concat('session-', toString(intDiv(number, 20))), 'anthropic', 'claude', 'search_orders', 1200, 340, toInt64(1000000 + number %% 1000),
+			toInt64(number %% 5000) * 1000000, toUInt16(1280 + number %% 64), ['search_orders'], [toInt64(1)] FROM system.numbers LIMIT %d, %d`,
+			created, dayNanos, dayOf(now), created, seq, benchAgents, from, min(part, n-from))
+		if err := sh.exec(ctx, sql); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkQueries measures what the control plane asks most.
+func BenchmarkQueries(b *testing.B) {
+	ctx := context.Background()
+	n := 1_000_000
+	if v, err := strconv.Atoi(os.Getenv("SVC_BENCH_TRACES")); err == nil {
+		n = v
+	}
+	s, tn := benchStore(b)
+	began := time.Now()
+	fill(b, s, n)
+	b.Logf("%d traces made in %v", n, time.Since(began))
+	began = time.Now()
+	for more := true; more; {
+		var err error
+		if more, err = tn.merge(ctx, s.shards[0], math.MaxInt64); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.Logf("merged in %v", time.Since(began))
+	page := store.Page{Limit: 51}
+	cost := store.NanoUSD(1_000_999)
+	for _, q := range []struct {
+		name string
+		do   func(now time.Time) error
+	}{
+		{"stats30d", func(now time.Time) error {
+			_, err := tn.Stats(ctx, store.StatsQuery{From: now.AddDate(0, 0, -benchDays), To: now})
+			return err
+		}},
+		{"stats30dByEnvironment", func(now time.Time) error {
+			_, err := tn.Stats(ctx, store.StatsQuery{From: now.AddDate(0, 0, -benchDays), To: now, GroupBy: store.GroupByEnvironment})
+			return err
+		}},
+		{"page", func(time.Time) error { _, _, _, err := tn.ListUncounted(ctx, store.TraceFilter{}, page); return err }},
+		{"pageOfErrors", func(time.Time) error {
+			_, _, _, err := tn.ListUncounted(ctx, store.TraceFilter{Status: store.TraceError}, page)
+			return err
+		}},
+		{"pageOfAgent", func(time.Time) error {
+			_, _, _, err := tn.ListUncounted(ctx, store.TraceFilter{AgentID: "agt_7"}, page)
+			return err
+		}},
+		{"pageOfRareCost", func(time.Time) error {
+			_, _, _, err := tn.ListUncounted(ctx, store.TraceFilter{MinCost: &cost}, page)
+			return err
+		}},
+		{"get", func(time.Time) error { _, err := tn.GetTrace(ctx, fmt.Sprint("t", n/2)); return err }},
+	} {
+		b.Run(q.name, func(b *testing.B) {
+			var took []time.Duration
+			for b.Loop() {
+				began := time.Now()
+				if err := q.do(began); err != nil {
+					b.Fatal(err)
+				}
+				took = append(took, time.Since(began))
+			}
+			slices.Sort(took)
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
+			b.ReportMetric(float64(took[(len(took)-1)*99/100].Microseconds())/1000, "p99-ms")
+		})
+	}
+}

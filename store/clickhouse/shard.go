@@ -39,12 +39,16 @@ type shard struct {
 	offset atomic.Int64 // of its clock to that of this process
 	swept  time.Time    // when hidden partitions were last looked for; s.mu guards it
 
-	mu   sync.Mutex
-	away error // why it cannot be reached; nil: it can
+	mu    sync.Mutex
+	away  error           // why it cannot be reached; nil: it can
+	here  context.Context // ends when it is found to be away
+	leave func()
 }
 
 func newShard(s *Store, hosts []string, conn driver.Conn) *shard {
-	return &shard{s: s, name: strings.Join(hosts, ","), conn: conn, queue: make(chan *job, maxQueued)}
+	sh := &shard{s: s, name: strings.Join(hosts, ","), conn: conn, queue: make(chan *job, maxQueued)}
+	sh.here, sh.leave = context.WithCancel(context.Background())
+	return sh
 }
 
 func joinPort(host string, port uint16, a *address) string {
@@ -104,17 +108,27 @@ func (sh *shard) reachable() error {
 	return sh.away
 }
 
+// found notes whether the shard can be reached. Statements that still wait for one that
+// cannot are ended.
 func (sh *shard) found(err error) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if (err == nil) != (sh.away == nil) {
-		if err != nil {
-			sh.s.log.Warn("a shard of the store of traces cannot be reached", "shard", sh.name, "error", err)
-		} else {
-			sh.s.log.Info("a shard of the store of traces can be reached again", "shard", sh.name)
-		}
+	switch {
+	case err != nil && sh.away == nil:
+		sh.leave()
+		sh.s.log.Warn("a shard of the store of traces cannot be reached", "shard", sh.name, "error", err)
+	case err == nil && sh.away != nil:
+		sh.here, sh.leave = context.WithCancel(context.Background())
+		sh.s.log.Info("a shard of the store of traces can be reached again", "shard", sh.name)
 	}
 	sh.away = err
+}
+
+// present ends when the shard is found to be away.
+func (sh *shard) present() context.Context {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.here
 }
 
 // watch looks now and then whether the shard is there, so that calls need not wait to
@@ -122,6 +136,7 @@ func (sh *shard) found(err error) {
 func (sh *shard) watch() {
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
+	failed := 0
 	for {
 		select {
 		case <-sh.s.closed:
@@ -135,6 +150,12 @@ func (sh *shard) watch() {
 		case <-sh.s.closed:
 			return
 		default:
+		}
+		// One probe alone may be late on a busy machine.
+		if failed++; err == nil {
+			failed = 0
+		}
+		if failed != 1 {
 			sh.found(err)
 		}
 	}
@@ -164,7 +185,8 @@ func (sh *shard) bounded(asked context.Context) (context.Context, context.Cancel
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(asked), limit+answerTime)
 	given := context.AfterFunc(asked, cancel)
 	closed := context.AfterFunc(sh.s.ended, cancel)
-	return driver.Context(ctx, driver.WithSettings(sh.dialect.settings(limit))), func() { given(); closed(); cancel() }
+	away := context.AfterFunc(sh.present(), cancel)
+	return driver.Context(ctx, driver.WithSettings(sh.dialect.settings(limit))), func() { given(); closed(); away(); cancel() }
 }
 
 // do runs a statement of this shard, where it can be reached.

@@ -152,7 +152,7 @@ func (s *Store) connect(a *address, hosts []string) (*shard, error) {
 	conn, err := driver.Open(&driver.Options{
 		Protocol: a.protocol, Addr: hosts, TLS: a.tls(),
 		Auth:         driver.Auth{Database: a.database, Username: a.user, Password: a.password},
-		DialTimeout:  dialTimeout,
+		DialTimeout:  max(dialTimeout, s.opts.Timeout/5),
 		MaxOpenConns: maxConns, MaxIdleConns: maxConns,
 		ConnMaxLifetime:  time.Hour,
 		ConnOpenStrategy: driver.ConnOpenInOrder,

@@ -183,6 +183,8 @@ func TestBounds(t *testing.T) {
 		{"values", `{"/a/*":{"equals":1}}`, list(maxValues, "0"), Fails},
 		{"too many values", `{"/a/*":{"equals":1}}`, list(maxValues+1, "0"), TooMuch},
 		{"too many under two steps", `{"/a/*/b":{"equals":1}}`, list(maxValues+1, "{}"), TooMuch},
+		{"a million values", `{"/a/*":{"equals":1}}`, list(1_000_000, "0"), TooMuch},
+		{"a million values of which the first is enough", `{"/a/*":{"equals":1}}`, list(1_000_000, "1"), TooMuch},
 		{"too many of no interest", `{"/b":{"equals":1}}`, list(maxValues+1, "0"), Missing},
 		{"too many bytes", `{"/a":{"prefix":"x","suffix":"x","contains":"y","glob":"*x*","regex":".*"}}`, `{"a":"` + strings.Repeat("x", 12<<20) + `"}`, TooMuch},
 	} {

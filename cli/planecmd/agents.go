@@ -141,7 +141,7 @@ func newAgentToolsCmd(r *rest.Connection) *cobra.Command {
 	}, func(ctx context.Context, c *client.Client, p client.Page) (api.Page[api.AgentTool], error) {
 		return c.ListAgentTools(ctx, id, p)
 	})
-	return cmd
+	return agents.TakesName(r, cmd, &id)
 }
 
 func newAgentHistoryCmd(r *rest.Connection) *cobra.Command {
@@ -159,7 +159,7 @@ func newAgentHistoryCmd(r *rest.Connection) *cobra.Command {
 	}, func(ctx context.Context, c *client.Client, p client.Page) (api.Page[api.Deployment], error) {
 		return c.ListAgentHistory(ctx, id, p)
 	})
-	return cmd
+	return agents.TakesName(r, cmd, &id)
 }
 
 // keepArg asks for one argument and notes it.

@@ -200,12 +200,12 @@ func (p *policyFields) Update(ctx context.Context, c *client.Client, id string) 
 }
 
 func newPolicySwitchCmd(r *rest.Connection, verb, short string, enabled bool) *cobra.Command {
-	return rest.NewValueCmd(r, &cobra.Command{
+	return policies.TakesName(r, rest.NewValueCmd(r, &cobra.Command{
 		Use: verb + " ID", Short: short, Example: `  svc policies ` + verb + ` pol_01k…`,
 		Args: command.WantArgs("an ID"), ValidArgsFunction: rest.CompleteIDs(r, policies.Complete),
 	}, func(ctx context.Context, c *client.Client, args []string) (api.Policy, error) {
 		return warned(r)(c.UpdatePolicy(ctx, args[0], api.PolicyUpdate{Enabled: &enabled}))
-	})
+	}), nil)
 }
 
 // warned returns a policy as it is, after its warnings are written.

@@ -76,7 +76,7 @@ func (t *teamFields) Update(ctx context.Context, c *client.Client, id string) (a
 }
 
 func newTeamScopesCmd(r *rest.Connection) *cobra.Command {
-	return rest.NewValueCmd(r, &cobra.Command{
+	return teams.TakesName(r, rest.NewValueCmd(r, &cobra.Command{
 		Use: "set-scopes ID [SCOPE...]", Short: "Replace the scopes of a team, all of them",
 		Long: `Replace the whole list of scopes of a team; without any it has none.
 
@@ -97,12 +97,12 @@ Scopes: ` + strings.Join(api.TeamScopes[:7], ", ") + `,
 		},
 	}, func(ctx context.Context, c *client.Client, args []string) (api.Team, error) {
 		return c.ReplaceTeamScopes(ctx, args[0], append([]string{}, args[1:]...))
-	})
+	}), nil)
 }
 
 func newMembersCmd(r *rest.Connection) *cobra.Command {
 	var id string
-	return rest.NewListAllCmd(r, &cobra.Command{
+	return teams.TakesName(r, rest.NewListAllCmd(r, &cobra.Command{
 		Use: "members ID", Short: "List the members of a team", Example: `  svc teams members team_01k…`,
 		Args: keepArg(&id, "an ID"), ValidArgsFunction: rest.CompleteIDs(r, teams.Complete),
 	}, rest.Columns[api.Member]{
@@ -110,7 +110,7 @@ func newMembersCmd(r *rest.Connection) *cobra.Command {
 		Row:    func(m api.Member) []string { return []string{m.UserID, m.Email, m.Role, output.Stamp(m.JoinedAt)} },
 	}, func(ctx context.Context, c *client.Client) (api.List[api.Member], error) {
 		return c.ListMembers(ctx, id)
-	})
+	}), &id)
 }
 
 func newAddMemberCmd(r *rest.Connection) *cobra.Command {
@@ -126,7 +126,7 @@ func newAddMemberCmd(r *rest.Connection) *cobra.Command {
 	cmd.Flags().StringVar(&in.Email, "email", "", "e-mail address of the user")
 	command.EnumFlag(cmd, &in.Role, "role", api.Roles, "role in the team (default member)")
 	cmd.MarkFlagsOneRequired("user-id", "email")
-	return cmd
+	return teams.TakesName(r, cmd, nil)
 }
 
 func newRemoveMemberCmd(r *rest.Connection) *cobra.Command {
@@ -151,5 +151,5 @@ func newRemoveMemberCmd(r *rest.Connection) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return cmd
+	return teams.TakesName(r, cmd, nil)
 }

@@ -104,23 +104,28 @@ func (s Resource[I]) Commands(r *Connection) []*cobra.Command {
 	return cmds
 }
 
-// TakesID is a command whose first argument is the id of such a resource.
+// TakesID is a command whose first argument is the id or the name of such a resource.
 func (s Resource[I]) TakesID(r *Connection, use string, help Help) *cobra.Command {
-	return &cobra.Command{
+	return s.TakesName(r, &cobra.Command{
 		Use: use, Short: help.Short, Long: help.Long, Example: help.Example,
 		Args: command.WantArgs("an ID"), ValidArgsFunction: CompleteIDs(r, s.Complete),
-	}
+	}, nil)
 }
 
-// CompleteFlag completes the value of a flag that takes the id of such a resource.
+// CompleteFlag makes a flag take the id or the name of such a resource, and completes it.
 func (s Resource[I]) CompleteFlag(r *Connection, cmd *cobra.Command, flag string) {
 	completeFlag(r, cmd, flag, s.Complete)
+	s.flagTakesName(r, cmd, flag)
 }
 
-// Complete lists the ids of the first page with their names.
+// Complete lists the names of the first page with their ids, and the ids with their names.
 func (s Resource[I]) Complete(ctx context.Context, c *client.Client) ([]string, error) {
 	page, err := s.Fetch(ctx, c, FirstPage)
-	return Described(page.Data, s.Describe), err
+	names := Described(page.Data, func(item I) (string, string) {
+		id, name := s.Describe(item)
+		return name, id
+	})
+	return append(names, Described(page.Data, s.Describe)...), err
 }
 
 func (s Resource[I]) listCmd(r *Connection) *cobra.Command {

@@ -61,7 +61,7 @@ func TestCommandsOfAResource(t *testing.T) {
 		{name: "update of nothing", args: "update t1", fails: "nothing to change"},
 		{name: "delete", args: "delete t599", stdin: "y\n", errs: "delete box the t599 (t599)? [y/N] warning: it was full\nt599 deleted\n", deleted: "t599"},
 		{name: "delete after no", args: "delete t1", stdin: "n\n", fails: "nothing was changed"},
-		{name: "delete of nothing", args: "delete t600", stdin: "y\n", fails: "there is no box with the id t600"},
+		{name: "delete of nothing", args: "delete t600", stdin: "y\n", fails: `box not found: no box has the id or name "t600"`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			env, out, errs := processtest.New(t)
@@ -84,7 +84,7 @@ func TestCommandsOfAResource(t *testing.T) {
 func TestIDsOfAResourceAreCompleted(t *testing.T) {
 	env, _, _ := processtest.New(t)
 	ids, directive := CompleteIDs(&Connection{Env: env, URL: "http://127.0.0.1:1", key: "k"}, boxes(new(string)).Complete)(&cobra.Command{}, nil, "")
-	if len(ids) != FirstPage.Limit || !slices.Contains(ids, "t7\tthe t7") || directive != cobra.ShellCompDirectiveNoFileComp {
+	if len(ids) != 2*FirstPage.Limit || !slices.Contains(ids, "t7\tthe t7") || !slices.Contains(ids, "the t7\tt7") || directive != cobra.ShellCompDirectiveNoFileComp {
 		t.Errorf("%d ids, directive %v: %q", len(ids), directive, ids)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -128,6 +129,9 @@ func New(opts Options) (*Federation, error) {
 	path := ""
 	if opts.StateDir != "" {
 		path = OwnersFile(opts.StateDir)
+		if err := os.MkdirAll(opts.StateDir, 0o700); err != nil {
+			return nil, err
+		}
 	}
 	if f.owners, err = catalog.OpenOwners(path, identities); err != nil {
 		f.opts.Logger.Warn("the owners of names are not known: the next lists decide which upstream a name belongs to", "error", err)

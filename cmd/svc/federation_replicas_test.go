@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -128,7 +129,9 @@ rate_limit_store: {type: redis, url: %[6]q, operation_timeout: 2s}
 		})
 		gateways, b.addrs = append(gateways, p), append(b.addrs, p.addr)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	rounds, _ := strconv.Atoi(os.Getenv("SVC_TEST_KILL_ROUNDS")) // each kills both; for longer runs
+	rounds = max(rounds, 2)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rounds)*45*time.Second)
 	defer cancel()
 	connect := func() *mcp.ClientSession {
 		t.Helper()
@@ -208,7 +211,7 @@ rate_limit_store: {type: redis, url: %[6]q, operation_timeout: 2s}
 			t.Errorf("%d rounds, want %d", done.Load(), want)
 		}
 	}
-	for _, gw := range slices.Concat(gateways, gateways) {
+	for _, gw := range slices.Repeat(gateways, rounds) {
 		more(6)
 		gw.kill()
 		more(6) // at the other one alone

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 var build func() (string, error)
 
 // program returns the path of the program.
-func program(t *testing.T) string {
+func program(t testing.TB) string {
 	t.Helper()
 	bin, err := build()
 	if err != nil {

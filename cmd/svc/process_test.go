@@ -23,7 +23,7 @@ import (
 
 // process is the program, started again and again at one address.
 type process struct {
-	t     *testing.T
+	t     testing.TB
 	bin   string
 	args  []string
 	env   []string
@@ -167,7 +167,7 @@ func tail(o *output) string {
 	return said[max(0, len(said)-4000):]
 }
 
-func freeAddr(t *testing.T) string {
+func freeAddr(t testing.TB) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -178,7 +178,7 @@ func freeAddr(t *testing.T) string {
 }
 
 // run runs the program to its end and returns what it printed.
-func run(t *testing.T, args ...string) []byte {
+func run(t testing.TB, args ...string) []byte {
 	t.Helper()
 	var stderr bytes.Buffer
 	cmd := exec.Command(program(t), args...)
@@ -191,14 +191,14 @@ func run(t *testing.T, args ...string) []byte {
 }
 
 // writeLicense puts a license and its public key into a directory.
-func writeLicense(t *testing.T, dir string) {
+func writeLicense(t testing.TB, dir string) {
 	t.Helper()
 	run(t, "license", "keygen", "--out", dir)
 	run(t, "license", "issue", "--key", filepath.Join(dir, "license.key"), "--subject", "t", "--out", filepath.Join(dir, "license.jwt"))
 }
 
 // newKey makes a gateway key with the program and returns it with its hash.
-func newKey(t *testing.T, id string) (key, hash string) {
+func newKey(t testing.TB, id string) (key, hash string) {
 	t.Helper()
 	var made struct{ Key, Hash string }
 	if err := json.Unmarshal(run(t, "keygen", "--id", id, "-o", "json"), &made); err != nil {
@@ -208,7 +208,7 @@ func newKey(t *testing.T, id string) (key, hash string) {
 }
 
 // auditLines returns the lines of a kind in an audit file.
-func auditLines(t *testing.T, path, kind string) (found []map[string]any) {
+func auditLines(t testing.TB, path, kind string) (found []map[string]any) {
 	t.Helper()
 	f, err := os.Open(path)
 	if err != nil {

@@ -113,7 +113,7 @@ var owners = map[string][]string{
 	"github.com/jackc/pgx/v5/...":                  {"store/postgres", "store/postgres/postgrestest", "test/cluster"},
 	"github.com/ClickHouse/clickhouse-go/v2/...":   {"store/clickhouse", "store/clickhouse/clickhousetest"},
 	"github.com/pelletier/go-toml/v2":              {"cli/clientfile"},
-	"gopkg.in/yaml.v3":                             {"gateway/config", "cli/contexts", "cli/foreign", "cli/output", "cli/command", "cli/gatewaycmd"},
+	"gopkg.in/yaml.v3":                             {"gateway/config", "cli/contexts", "cli/foreign", "cli/output", "cli/command", "cli/gatewaycmd", "cli/documents"},
 	"github.com/golang-jwt/jwt/v5":                 {"gateway/auth", "gateway/auth/authtest", "gateway/license"},
 	"golang.org/x/crypto/argon2":                   {"gateway/auth"},
 	"golang.org/x/crypto/...":                      {"gateway/auth"},

@@ -45,7 +45,8 @@ func rulesOf(doc *config.Document, file *config.File, path string, q *decidedReq
 	if ask.Method == "" && q.Tool != "" {
 		ask.Method = mcp.MethodToolsCall // traces do not have the method
 	}
-	decided, noClaims := -1, q.ClientKind == "key" || q.ClientKind == "ip" // nobody without a token meets claims
+	byPolicy := q.Rule == "" && q.Outcome == "blocked" && len(q.Policies) > 0 // its audit line has no rule
+	decided, noClaims := -1, q.ClientKind == "key" || q.ClientKind == "ip"    // nobody without a token meets claims
 	for i := range file.Policy.Rules {
 		if file.Policy.Rules[i].ID == q.Rule && q.Rule != "" {
 			decided = i
@@ -57,6 +58,8 @@ func rulesOf(doc *config.Document, file *config.File, path string, q *decidedReq
 		out.Note = set.Fallback(&ask)
 	case q.Rule != "":
 		out.Note = fmt.Sprintf("the file has no rule %q: it has changed since, or is the config of another gateway", q.Rule)
+	case byPolicy:
+		out.Note = "no rule of the file blocked the call: a policy of the control plane did, after the rules"
 	default:
 		out.Note = "no rule of the file decided"
 	}
@@ -77,10 +80,16 @@ func rulesOf(doc *config.Document, file *config.File, path string, q *decidedReq
 			out.NotShown++
 			continue
 		}
+		if byPolicy && step.Why == changedSince {
+			step.Why = "matches; the policy was asked after the rules"
+		}
 		out.Close = append(out.Close, step)
 	}
 	return out, nil
 }
+
+// changedSince is said of a rule that would decide, where none is known to have decided.
+const changedSince = "matches now: the file has changed since the request"
 
 // closeBy reports whether a rule came close: its direction, method and tool hold, and it
 // names one of them or a condition that was not met.
@@ -107,7 +116,7 @@ func closeBy(step *whyRule, r *policy.Rule, c *policy.RuleConfig, q *policy.Requ
 	case len(depends) > 0:
 		step.Undecided, step.Why = true, "undecided: depends on "+strings.Join(depends, " and ")
 	default:
-		step.Why = "matches now: the file has changed since the request"
+		step.Why = changedSince
 	}
 	return true
 }

@@ -107,6 +107,10 @@ rules of svc.yaml:
 	if err != nil || len(key.Close) != 2 || key.Close[0].Rule != "small" || key.Close[1].Rule != "all" {
 		t.Errorf("a caller with a key meets no claims: %+v, %v", key, err)
 	}
+	byPolicy, err := rulesOf(doc, file, "svc.yaml", &decidedRequest{Tool: "read_all", Outcome: "blocked", Policies: []api.PolicyFired{{ID: "pol_1", Action: "block"}}})
+	if err != nil || !strings.Contains(byPolicy.Note, "a policy of the control plane did") || len(byPolicy.Close) != 1 || byPolicy.Close[0].Why != "matches; the policy was asked after the rules" {
+		t.Errorf("blocked by a policy: %+v, %v", byPolicy, err)
+	}
 	gone, err := rulesOf(doc, file, "svc.yaml", &decidedRequest{Tool: "pay", Rule: "was-here"})
 	if err != nil || !strings.Contains(gone.Note, `no rule "was-here"`) || gone.Decided != nil {
 		t.Errorf("%+v, %v", gone, err)

@@ -1,0 +1,46 @@
+// Agent frameworks, whichever generation they speak, use a server of 2026-07-28 alone
+// through the gateway. One that does not declare that it can be asked gets the server's
+// error in the place of a question.
+//
+//   node generations.mjs SVC_BINARY
+import { check, expect, finish } from '../clients/checks.mjs';
+import { eventuallyListed, startGateway } from '../clients/gateway.mjs';
+import { startModern } from '../clients/modern.mjs';
+import { adapters } from './adapters.mjs';
+
+const binary = process.argv[2];
+if (!binary) {
+  console.error('usage: node generations.mjs SVC_BINARY');
+  process.exit(2);
+}
+const modern = await startModern('modern');
+const gateway = await startGateway(binary, { modern: { url: modern.url, keys: 'prefix: modern_' } }, '', '', { federation: '{enabled: true}' });
+await eventuallyListed(gateway, []);
+
+// outcome is what the agent gets, or the text of the error that it is told.
+const outcome = async (call) => {
+  try {
+    return JSON.stringify(await call() ?? null);
+  } catch (err) {
+    return String(err?.message ?? err);
+  }
+};
+for (const [framework, open] of Object.entries(adapters)) {
+  await check(`${framework}: a server of 2026-07-28`, async () => {
+    const through = await open(gateway.url.href, gateway.headers);
+    for (const [tool, args, want] of [['echo', { message: 'hä' }, /Echo: hä/], ['structured', {}, /a\W+1/], ['fail', {}, /it failed/], ['ask', {}, /do not declare the required capability/]]) {
+      const got = await outcome(() => through.call(`modern_${tool}`, args));
+      expect(want.test(got), `${tool}: ${got}`);
+    }
+    await through.close();
+  });
+}
+await check('some of it was translated, some was not', async () => {
+  const lines = gateway.audit().trim().split('\n').map((line) => JSON.parse(line)).filter((l) => l.method === 'tools/call' && l.kind === 'request');
+  const ways = new Set(lines.map((l) => `${l.dialect} ${l.upstream_dialect ?? ''}`.trim()));
+  expect(ways.has('2025-11-25 2026-07-28') && ways.has('2026-07-28'), [...ways].join());
+});
+await check('the gateway ends in order', async () => expect(await gateway.stop() === 0, gateway.log()));
+gateway.remove();
+await modern.close();
+finish();

@@ -9,7 +9,7 @@ import (
 
 // ofParts takes an answer m that the gateway made of what several upstreams sent. Each part
 // is judged as the answer of its own upstream: one that is refused is left out, and the
-// others stay. What is the gateway's own in the answer is not judged (decision FED20).
+// others stay. What is the gateway's own in the answer is not judged (decision FED30).
 func (r *Request) ofParts(at Moment, m *mcp.Message, parts func() *upstream.Parts, note func(*verdict.Result, *mcp.Message)) Taken {
 	if at.Snapshot.Rules.JudgesServers() || !r.Input.Policies.Empty(govern.Response) {
 		if mcp.Scan(r.join(at, parts(), note), m) != nil { // spliced of what was scanned: cannot happen

@@ -121,14 +121,19 @@ func (g *Gateway) openSearch(cfg *config.File) {
 		return
 	}
 	var sources []toolsearch.Source
-	for _, name := range g.services.Router.Upstreams() { // no other upstream's tools can be called
-		sources = append(sources, toolsearch.Source{Name: name, Transport: g.services.Targets[name].Direct})
+	if !cfg.Federation.Enabled { // whose merged lists are searched
+		for _, name := range g.services.Router.Upstreams() { // no other upstream's tools can be called
+			sources = append(sources, toolsearch.Source{Name: name, Transport: g.services.Targets[name].Direct})
+		}
 	}
-	g.services.Search = &toolsearch.Service{MaxResults: c.MaxResults, Refresher: toolsearch.New(toolsearch.Options{
+	g.services.Search = &toolsearch.Service{MaxResults: c.MaxResults, Call: c.Calls(cfg.Federation.Enabled), Refresher: toolsearch.New(toolsearch.Options{
 		Sources: sources, Route: g.services.Router.Match, Reserved: toolsearch.Name,
 		Interval: c.RefreshInterval, Version: g.version, Logger: g.services.Log,
 		State: filepath.Join(cfg.StateDirectory(), "tool-definitions.json"), Changed: g.toolChanged, Keep: g.services.Pins.Keep,
 	})}
+	if g.services.Federation != nil {
+		g.services.Search.Merged = g.services.Federation
+	}
 }
 
 // openObserver opens telemetry. What the parts say of themselves is read at a scrape,

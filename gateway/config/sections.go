@@ -98,6 +98,18 @@ type ToolSearch struct {
 	RefreshInterval time.Duration `yaml:"refresh_interval"`
 	// MaxResults bounds the results of one search.
 	MaxResults int `yaml:"max_results"`
+	// Call lists the tool mcp_call beside mcp_search, which calls a tool by its name, for
+	// clients that call listed tools only. It is on by default with federation, and has no
+	// effect without mode synthesize.
+	Call *bool `yaml:"call"`
+}
+
+// Calls reports whether the gateway has the tool mcp_call.
+func (c *ToolSearch) Calls(federated bool) bool {
+	if c.Call != nil {
+		return *c.Call
+	}
+	return federated
 }
 
 // The modes of tool search.

@@ -9,10 +9,6 @@ import (
 // validateFederation checks the section, and the keys of upstreams that need it.
 func (f *File) validateFederation(at diag.At) {
 	f.Federation.Validate(at.Field("federation"))
-	if f.Federation.Enabled && f.ToolSearch.Enabled && f.ToolSearch.Mode == ToolSearchSynthesize {
-		at.Field("tool_search").Field("mode").Hint("use %s, or switch federation off", ToolSearchPassthrough).
-			Errorf("not-with-federation", "%s is not supported together with federation yet", ToolSearchSynthesize)
-	}
 	f.validatePerCaller(at)
 	names := make([]string, 0, len(f.Upstreams)+1)
 	for i := range f.Upstreams {
@@ -65,7 +61,7 @@ func (f *File) validatePerCaller(at diag.At) {
 			at.Hint("set auth.oauth, by which callers are identified").
 				Errorf("needs-oauth", "no caller has a token that could be exchanged: auth.oauth is not enabled")
 		}
-		if f.ToolSearch.Enabled && f.ToolSearch.Mode == ToolSearchSynthesize {
+		if f.ToolSearch.Enabled && f.ToolSearch.Mode == ToolSearchSynthesize && !f.Federation.Enabled {
 			at.Hint("set tool_search.mode to %s", ToolSearchPassthrough).
 				Errorf("per-caller-lists", "tool_search reads the tools of all upstreams without a caller's token, which this one does not answer")
 		}

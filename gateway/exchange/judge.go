@@ -12,6 +12,7 @@ import (
 	"svc/gateway/quality"
 	"svc/gateway/refusal"
 	"svc/gateway/report"
+	"svc/gateway/toolsearch"
 	"svc/gateway/transport"
 	"svc/gateway/verdict"
 )
@@ -53,7 +54,15 @@ func (ex *Exchange) Judge() *refusal.Refusal {
 	if ex.Record.Action == "" {
 		ex.Record.Action = audit.ActionAllow
 	}
-	return j.Refused
+	if j.Refused != nil || !ex.Services.Search.Calls(&ex.Message) {
+		return j.Refused
+	}
+	// What asks for the call of another tool is judged as that call too.
+	if refused := toolsearch.Unwrap(&ex.Message); refused != nil {
+		return refused
+	}
+	ex.Record.Via, ex.Record.Action, ex.Record.RuleID = toolsearch.CallName, "", ""
+	return ex.Judge()
 }
 
 // NoteGoverned adds what policies found in a message that an upstream sent.

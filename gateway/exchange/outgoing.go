@@ -21,7 +21,11 @@ func (ex *Exchange) AppendHeader(h upstream.Header) upstream.Header {
 	r := headers.Request{
 		From: ex.HTTP.Header, Message: &ex.Message, OwnName: ex.Found.Own, Hops: ex.Session.Hops, Forward: ex.Live.ForwardHeaders, Rewriter: headerRewriter{ex},
 	}
-	return r.Append(h)
+	h = r.Append(h)
+	if ex.Record.Via != "" && ex.Dialect.Modern {
+		ex.Services.Search.Mirror(ex.Context, ex.Session.Client().Caller, &h, &ex.Message, ex.Found.Own)
+	}
+	return h
 }
 
 // headerRewriter changes header fields on their way to the upstream.
@@ -34,6 +38,9 @@ func (h headerRewriter) Trace(to upstream.Header) upstream.Header {
 
 func (h headerRewriter) Param(name, value string) (string, bool) {
 	ex := h.ex
+	if ex.Record.Via != "" {
+		return "", false // they mirror the message that the client sent
+	}
 	p := verdict.Params{
 		Message: &ex.Message, Rule: ex.Decision.Rule, Redacted: ex.Record.Action == audit.ActionRedact, ByArguments: ex.Decision.ByArguments || ex.Governed.ByArguments,
 		Policies: ex.Governed.Set, Fired: ex.Governed.Fired, Changed: ex.Governed.Changed,

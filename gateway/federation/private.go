@@ -173,6 +173,11 @@ type view struct {
 	hasTTL  bool
 }
 
+// Tools returns the tools that a caller is shown, whatever the rules say.
+func (f *Federation) Tools(ctx context.Context, c *transport.Caller) *catalog.Catalog {
+	return f.viewOf(ctx, c, catalog.Tool).catalog
+}
+
 // viewOf returns what a caller sees, of the kinds given. It waits at most
 // list_timeout for upstreams that were never read, and for private lists.
 func (f *Federation) viewOf(ctx context.Context, c *transport.Caller, kinds ...catalog.Kind) *view {

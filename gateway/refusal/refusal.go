@@ -190,6 +190,10 @@ var (
 	SearchQuerySize = define(*search.withReason("search_query_too_long"))
 	SearchLimit     = define(*search.withReason("search_limit_invalid"))
 
+	// What the tool that calls another one cannot take.
+	CallArguments = define(*search.withReason("call_arguments_invalid"))
+	CallName      = define(*search.withReason("call_name_invalid"))
+
 	// Messages that refer to something that was never issued, which are acknowledged and
 	// go nowhere: the answer to a request that no upstream made, and progress of one.
 	UnknownResponse = define(Refusal{Status: http.StatusAccepted, Kind: "unknown_response"})

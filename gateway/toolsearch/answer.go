@@ -80,14 +80,12 @@ const definition = `{"name":"` + Name + `","title":"Search for tools","descripti
 
 const maxQueryText = "1000" // MaxQuery
 
-// AppendList appends the answer to tools/list: the search tool alone, or nothing
-// for a caller who may not call it. id is as it was written.
-func AppendList(dst, id []byte, modern, listed bool) []byte {
+// AppendList appends the answer to tools/list: the definitions of the gateway's own tools
+// that the caller may call. id is as it was written.
+func AppendList(dst, id []byte, modern bool, tools []string) []byte {
 	dst = appendHead(dst, id, modern)
 	dst = append(dst, `"tools":[`...)
-	if listed {
-		dst = append(dst, definition...)
-	}
+	dst = append(dst, strings.Join(tools, ",")...)
 	dst = append(dst, ']')
 	if modern {
 		dst = append(dst, `,"ttlMs":`...)

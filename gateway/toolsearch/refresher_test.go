@@ -297,7 +297,7 @@ func TestAnswers(t *testing.T) {
 	for _, modern := range []bool{false, true} {
 		for _, body := range [][]byte{
 			AppendResult(nil, []byte(`"id\u0041"`), modern, tools), AppendResult(nil, []byte("7"), modern, nil),
-			AppendList(nil, []byte("0"), modern, true), AppendList(nil, []byte("0"), modern, false),
+			AppendList(nil, []byte("0"), modern, []string{definition, callDefinition}), AppendList(nil, []byte("0"), modern, nil),
 		} {
 			var m mcp.Message
 			if err := mcp.Scan(body, &m); err != nil || m.Kind != mcp.Response {
@@ -311,7 +311,7 @@ func TestAnswers(t *testing.T) {
 			}
 		}
 	}
-	if list := string(AppendList(nil, []byte("0"), true, true)); !strings.Contains(list, `"ttlMs":60000,"cacheScope":"private"`) || !strings.Contains(list, fmt.Sprintf(`"maxLength":%d,`, MaxQuery)) {
+	if list := string(AppendList(nil, []byte("0"), true, []string{definition})); !strings.Contains(list, `"ttlMs":60000,"cacheScope":"private"`) || !strings.Contains(list, fmt.Sprintf(`"maxLength":%d,`, MaxQuery)) {
 		t.Error(list)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"svc/gateway/mcp"
 	"svc/gateway/refusal"
+	"svc/gateway/transport"
 )
 
 // awaitLists bounds how long a search waits for the upstreams that were not asked for
@@ -19,31 +20,41 @@ type Service struct {
 	*Refresher
 	// MaxResults bounds the tools of one answer.
 	MaxResults int
+	// Call makes the tool that calls a tool by its name one of the gateway's own.
+	Call bool
+	// Merged are searched in the place of the upstreams' own lists; nil for these.
+	Merged Merged
+
+	indexes indexes
 }
 
 // Takes reports whether a message is one that the service answers.
 func (s *Service) Takes(m *mcp.Message) bool {
-	return s != nil && (m.Method == mcp.MethodToolsList || m.Method == mcp.MethodToolsCall && m.Name == Name)
+	return s != nil && (m.Method == mcp.MethodToolsList || m.Method == mcp.MethodToolsCall && m.Name == Name || s.Calls(m))
 }
 
 // Answer answers a request that the service takes. may reports whether the caller may
 // call a tool of an upstream, and the search tool, which has none: no other is listed or
 // found.
-func (s *Service) Answer(ctx context.Context, m *mcp.Message, modern bool, may func(upstream, tool string) bool) ([]byte, *refusal.Refusal) {
+func (s *Service) Answer(ctx context.Context, c *transport.Caller, m *mcp.Message, modern bool, may func(upstream, tool string) bool) ([]byte, *refusal.Refusal) {
 	if m.Method == mcp.MethodToolsList { // a list of one page
 		if mcp.HasCursor(m) {
 			return nil, &refusal.SearchCursor
 		}
-		return AppendList(nil, m.ID, modern, may("", Name)), nil
+		var tools []string
+		if may("", Name) {
+			tools = append(tools, definition)
+		}
+		if s.Call && may("", CallName) {
+			tools = append(tools, callDefinition)
+		}
+		return AppendList(nil, m.ID, modern, tools), nil
 	}
 	args, err := ParseArguments(m.Spans.Arguments.Of(m.Body), s.MaxResults)
 	if err != nil {
 		return nil, refuse(err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, awaitLists)
-	defer cancel()
-	s.Ready(ctx)
-	found := s.Index().Search(args.Query, args.Limit, func(t *Tool) bool { return may(t.Upstream, t.Name) })
+	found := s.indexFor(ctx, c).Search(args.Query, args.Limit, func(t *Tool) bool { return may(t.Upstream, t.Name) })
 	return AppendResult(nil, m.ID, modern, found), nil
 }
 

@@ -76,7 +76,7 @@ func TestTheServiceAnswersWithWhatTheCallerMayCall(t *testing.T) {
 			{"no limit", search(`{"query":"x","limit":0}`), false, only(), nil, "", &refusal.SearchLimit},
 			{"anything else", search(`{"query":"x","page":1}`), false, only(), nil, "", &refusal.SearchArguments},
 		} {
-			got, refused := s.Answer(t.Context(), scanned(t, tt.body), tt.modern, tt.may)
+			got, refused := s.Answer(t.Context(), nil, scanned(t, tt.body), tt.modern, tt.may)
 			if refused != tt.want || refused != nil && got != nil {
 				t.Errorf("%s: %+v", tt.name, refused)
 				continue
@@ -98,7 +98,7 @@ func TestASearchWaitsForTheFirstLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Service{Refresher: New(Options{Sources: []Source{{"u", &fake{tools: `{"name":"order_get"}`}}}, Route: everywhere("u"), Interval: time.Minute}), MaxResults: 10}
 		began := time.Now()
-		got, refused := s.Answer(context.Background(), scanned(t, search(`{"query":"order"}`)), false, func(string, string) bool { return true })
+		got, refused := s.Answer(context.Background(), nil, scanned(t, search(`{"query":"order"}`)), false, func(string, string) bool { return true })
 		if refused != nil || strings.Contains(string(got), "order_get") || time.Since(began) != awaitLists {
 			t.Errorf("%s, %+v after %s", got, refused, time.Since(began))
 		}

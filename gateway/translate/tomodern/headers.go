@@ -100,6 +100,16 @@ func (p *headerParams) append(h *upstream.Header, m *mcp.Message) {
 	p.mu.RLock()
 	list := p.tools[m.Name]
 	p.mu.RUnlock()
+	appendParams(h, list, m)
+}
+
+// AppendParams appends the headers that mirror arguments of a call, as the input schema of
+// its tool says.
+func AppendParams(h *upstream.Header, schema json.RawMessage, m *mcp.Message) {
+	appendParams(h, annotated(schema, nil, nil), m)
+}
+
+func appendParams(h *upstream.Header, list []headerParam, m *mcp.Message) {
 	for _, param := range list {
 		at := m.Spans.Arguments
 		for _, name := range param.path {

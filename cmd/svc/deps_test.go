@@ -158,10 +158,11 @@ func TestImports(t *testing.T) {
 var commandLine = map[string]int{
 	"cli/process": 0, "cli/daemon": 0, "cli/demo": 0,
 	"cli/output": 1, "cli/process/processtest": 1, "cli/bridge": 1, "cli/clientfile": 1, "cli/contexts": 1,
-	"cli/foreign":  2,
-	"cli/command":  2,
-	"cli/rest":     3,
-	"cli/planecmd": 4, "cli/gatewaycmd": 4, "cli/storecmd": 4,
+	"cli/foreign":   2,
+	"cli/command":   2,
+	"cli/documents": 2,
+	"cli/rest":      3,
+	"cli/planecmd":  4, "cli/gatewaycmd": 4, "cli/storecmd": 4,
 	"cli/devcmd": 5,
 	"cli":        6,
 }

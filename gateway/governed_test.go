@@ -164,6 +164,39 @@ func TestGovernanceBlocksRequests(t *testing.T) {
 	}
 }
 
+// The message of a policy tells the client why it was blocked, as error data or as a result
+// that the model reads. What a control plane sends that no client should see is taken out.
+func TestGovernanceTellsWhy(t *testing.T) {
+	up := newUpstream(t, echo)
+	g := &governor{}
+	policy := requestPII("block", "", "CREDIT_CARD")
+	policy.Message = "Never send\x1b card \"numbers\"." + strings.Repeat("é", 600)
+	g.give(policy)
+	want := "Never send card \"numbers\"."
+	want += strings.Repeat("é", 512-1-len(want)) // the escape counts too
+	for _, as := range []string{"http", "tool_error"} {
+		r := governedRig(t, strings.Replace(open(up.URL), "policy:\n", "policy:\n  deny_as: "+as+"\n", 1)+governance, g)
+		a := r.post(callWith(`{"to":"` + cardNumber + `"}`))
+		var answer struct {
+			Result struct{ Content []struct{ Text string } }
+			Error  struct{ Data struct{ Message string } }
+		}
+		if err := json.Unmarshal([]byte(a.body), &answer); err != nil {
+			t.Fatal(err)
+		}
+		got := answer.Error.Data.Message
+		if as == "tool_error" && len(answer.Result.Content) == 1 {
+			got, _, _ = strings.Cut(strings.TrimPrefix(answer.Result.Content[0].Text, "policy_denied: "), " (request ")
+		}
+		if got != want {
+			t.Errorf("%s: %d %q, want %q", as, a.status, got, want)
+		}
+		if l := r.lines(1)[0]; l["action"] != "deny" || l["error_kind"] != "governance_block" || l["status"] != 403.0 {
+			t.Errorf("%s: line %v", as, l)
+		}
+	}
+}
+
 // What a policy redacts is gone before the upstream sees it, from the headers
 // that mirror it too; everything else stays byte for byte.
 func TestGovernanceRedactsRequests(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 func wirePolicy(p store.Policy, fires int64) api.Policy {
 	return api.Policy{
 		ID: p.ID, Name: p.Name, Phase: p.Phase, On: p.On, Condition: wireCondition(p.Condition),
-		Action: p.Action, RedactionStrategy: p.RedactionStrategy, Enabled: p.Enabled, FireCount: fires,
+		Action: p.Action, RedactionStrategy: p.RedactionStrategy, Message: p.Message, Enabled: p.Enabled, FireCount: fires,
 		CreatedAt: p.CreatedAt.UTC(), UpdatedAt: p.UpdatedAt.UTC(),
 	}
 }
@@ -92,7 +92,7 @@ func (s *Server) createPolicy(c *call) error {
 	}
 	p := store.PolicyCreate{
 		Name: in.Name, Phase: in.Phase, On: in.On, Condition: *storeCondition(in.Condition),
-		Action: in.Action, RedactionStrategy: in.RedactionStrategy, Enabled: in.Enabled == nil || *in.Enabled,
+		Action: in.Action, RedactionStrategy: in.RedactionStrategy, Message: in.Message, Enabled: in.Enabled == nil || *in.Enabled,
 	}
 	warnings := c.policyWarnings(asPolicy(p))
 	return create(c, func(ctx context.Context) ([]store.Policy, error) {
@@ -153,7 +153,7 @@ func (s *Server) updatePolicy(c *call) error {
 	}
 	p, err := c.tenant.UpdatePolicy(c.Context(), id, store.PolicyUpdate{
 		Name: in.Name, Phase: in.Phase, On: in.On, Condition: storeCondition(in.Condition),
-		Action: in.Action, RedactionStrategy: in.RedactionStrategy, Enabled: in.Enabled,
+		Action: in.Action, RedactionStrategy: in.RedactionStrategy, Message: in.Message, Enabled: in.Enabled,
 	}, checkPolicy)
 	if err != nil {
 		return err
@@ -172,7 +172,7 @@ func checkPolicy(p store.Policy) error {
 	condition := wireCondition(p.Condition)
 	wrong := (&api.PolicyCreate{
 		Name: p.Name, Phase: p.Phase, On: p.On, Condition: &condition,
-		Action: p.Action, RedactionStrategy: p.RedactionStrategy,
+		Action: p.Action, RedactionStrategy: p.RedactionStrategy, Message: p.Message,
 	}).Validate()
 	delete(wrong, "name")
 	if len(wrong) > 0 {

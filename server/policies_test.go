@@ -52,6 +52,21 @@ func TestPolicyRows(t *testing.T) {
 			r.ask(r.admin, "POST", "/api/policies", strings.Replace(fmt.Sprintf(body, `,"redactionStrategy":"`+s+`"`), `"x"`, fmt.Sprintf(`"x%d"`, i), 1)).want(201)
 		}
 	})
+	t.Run("the message of a policy", func(t *testing.T) {
+		r := newRig(t)
+		p := r.ask(r.admin, "POST", "/api/policies", policyBody("x", `,"message":"Ask an operator.\n"`)).want(201).data()
+		p.is(t, "message", "Ask an operator.\n")
+		path := "/api/policies/" + p["id"].(string)
+		r.ask(r.admin, "PUT", path, `{"message":"a\u001b"}`).wantDetail("message")
+		r.ask(r.admin, "PUT", path, `{"name":"y"}`).want(200).data().is(t, "message", "Ask an operator.\n")
+		if body := string(r.ask(r.admin, "GET", "/api/governance", "").want(200).raw); !strings.Contains(body, `"message":"Ask an operator.\n"`) {
+			t.Errorf("gateways get %s", body)
+		}
+		r.ask(r.admin, "PUT", path, `{"message":""}`).want(200)
+		if p := r.ask(r.admin, "GET", path, "").want(200).data(); p["message"] != nil {
+			t.Errorf("the message that was taken away is %v", p["message"])
+		}
+	})
 	t.Run("POST /api/policies: the name is unique", func(t *testing.T) {
 		r := newRig(t)
 		r.ask(r.admin, "POST", "/api/policies", policyBody("x", "")).want(201)
@@ -315,7 +330,7 @@ func TestTemplatesAreValid(t *testing.T) {
 		seen[tmpl.id] = true
 		for _, p := range tmpl.policies {
 			p.On = "*"
-			if err := checkPolicy(store.Policy{Name: p.Name, Phase: p.Phase, On: p.On, Condition: p.Condition, Action: p.Action, RedactionStrategy: p.RedactionStrategy}); err != nil {
+			if err := checkPolicy(store.Policy{Name: p.Name, Phase: p.Phase, On: p.On, Condition: p.Condition, Action: p.Action, RedactionStrategy: p.RedactionStrategy, Message: p.Message}); err != nil {
 				t.Errorf("%s: %s: %v", tmpl.id, p.Name, err)
 			}
 		}

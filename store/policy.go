@@ -17,10 +17,12 @@ type Policy struct {
 	Condition         PolicyCondition
 	Action            string // "block", "redact", "warn"
 	RedactionStrategy string
-	Enabled           bool
-	Set               string `json:",omitempty"` // of the documents that declare it; empty: none
-	CreatedAt         time.Time
-	UpdatedAt         time.Time
+	// Message tells the client why the policy blocked.
+	Message   string `json:",omitempty"`
+	Enabled   bool
+	Set       string `json:",omitempty"` // of the documents that declare it; empty: none
+	CreatedAt time.Time
+	UpdatedAt time.Time
 }
 
 // PolicyCondition says when a policy fires. Which fields matter depends on Type.
@@ -45,6 +47,7 @@ type PolicyCreate struct {
 	Condition         PolicyCondition
 	Action            string
 	RedactionStrategy string
+	Message           string
 	Enabled           bool
 }
 
@@ -56,6 +59,7 @@ type PolicyUpdate struct {
 	Condition         *PolicyCondition
 	Action            *string
 	RedactionStrategy *string
+	Message           *string
 	Enabled           *bool
 }
 
@@ -84,7 +88,7 @@ type Policies interface {
 // Make is the policy that is asked for.
 func (in PolicyCreate) Make(id string, now time.Time) Policy {
 	return Policy{ID: id, Name: in.Name, Phase: in.Phase, On: cmp.Or(in.On, "*"), Condition: in.Condition.Clone(), Action: in.Action,
-		RedactionStrategy: in.RedactionStrategy, Enabled: in.Enabled, CreatedAt: now, UpdatedAt: now}
+		RedactionStrategy: in.RedactionStrategy, Message: in.Message, Enabled: in.Enabled, CreatedAt: now, UpdatedAt: now}
 }
 
 // Apply makes the change.
@@ -94,6 +98,7 @@ func (up PolicyUpdate) Apply(p *Policy, now time.Time) {
 	set(&p.On, up.On)
 	set(&p.Action, up.Action)
 	set(&p.RedactionStrategy, up.RedactionStrategy)
+	set(&p.Message, up.Message)
 	set(&p.Enabled, up.Enabled)
 	if up.Condition != nil {
 		p.Condition = up.Condition.Clone()
@@ -114,6 +119,10 @@ func (p *Policy) Object() *Object {
 	if p.Condition.Arguments != nil { // absent from policies of other types, whose records stay as they were
 		condition["arguments"] = p.Condition.Arguments
 	}
-	return newObject("policy", p.ID, p.Name, p.Set, map[string]any{"name": p.Name, "phase": p.Phase, "on": p.On, "condition": condition,
-		"action": p.Action, "redactionStrategy": p.RedactionStrategy, "enabled": p.Enabled})
+	fields := map[string]any{"name": p.Name, "phase": p.Phase, "on": p.On, "condition": condition,
+		"action": p.Action, "redactionStrategy": p.RedactionStrategy, "enabled": p.Enabled}
+	if p.Message != "" { // likewise
+		fields["message"] = p.Message
+	}
+	return newObject("policy", p.ID, p.Name, p.Set, fields)
 }

@@ -91,7 +91,7 @@ type policyFields struct {
 	cmd    *cobra.Command
 	create bool
 
-	name, phase, on, condition, action, strategy, toolName, arguments, argumentsFile string
+	name, phase, on, condition, action, strategy, message, toolName, arguments, argumentsFile string
 
 	threshold *float64
 	entities  []string
@@ -121,6 +121,7 @@ func (p *policyFields) Flags(r *rest.Connection, cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("arguments", "arguments-file")
 	command.EnumFlag(cmd, &p.action, "action", api.Actions, "what it does")
 	command.EnumFlag(cmd, &p.strategy, "redaction-strategy", api.RedactionStrategies, "how redact takes a match out")
+	f.StringVar(&p.message, "message", "", "what the client is told when the policy blocks")
 	command.BoolFlag(cmd, &p.enabled, "enabled", "whether it acts at all"+enabled)
 	if p.create {
 		command.RequireFlags(cmd, "phase", "condition", "action")
@@ -182,7 +183,7 @@ func (p *policyFields) Create(ctx context.Context, c *client.Client) (any, error
 	}
 	return warned(p.r)(c.CreatePolicy(ctx, api.PolicyCreate{
 		Name: p.name, Phase: p.phase, On: p.on, Condition: condition,
-		Action: p.action, RedactionStrategy: p.strategy, Enabled: p.enabled,
+		Action: p.action, RedactionStrategy: p.strategy, Message: p.message, Enabled: p.enabled,
 	}))
 }
 
@@ -195,7 +196,7 @@ func (p *policyFields) Update(ctx context.Context, c *client.Client, id string) 
 	return warned(p.r)(c.UpdatePolicy(ctx, id, api.PolicyUpdate{
 		Name: command.Changed(p.cmd, "name", &p.name), Phase: command.Changed(p.cmd, "phase", &p.phase), On: command.Changed(p.cmd, "on", &p.on),
 		Condition: condition, Action: command.Changed(p.cmd, "action", &p.action),
-		RedactionStrategy: command.Changed(p.cmd, "redaction-strategy", &p.strategy), Enabled: p.enabled,
+		RedactionStrategy: command.Changed(p.cmd, "redaction-strategy", &p.strategy), Message: command.Changed(p.cmd, "message", &p.message), Enabled: p.enabled,
 	}))
 }
 

@@ -56,6 +56,8 @@ const (
 type Policy struct {
 	ID, Name string
 	Action   Action
+	// Message tells the client why the policy blocked; may be empty.
+	Message string
 
 	order     int // its index in the bundle
 	condition condition

@@ -91,7 +91,7 @@ type compiler struct {
 
 // add compiles one policy.
 func (c *compiler) add(order int, in *api.GovernancePolicy) error {
-	p := &Policy{ID: strings.Clone(in.ID), Name: in.Name, order: order}
+	p := &Policy{ID: strings.Clone(in.ID), Name: in.Name, Message: api.CleanMessage(in.Message), order: order}
 	if !api.ValidID(in.ID) {
 		return errors.New("its id is not valid")
 	}

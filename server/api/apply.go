@@ -201,13 +201,14 @@ type PolicySpec struct {
 	Condition         *Condition `json:"condition"`
 	Action            string     `json:"action"`
 	RedactionStrategy string     `json:"redactionStrategy,omitempty"`
+	Message           string     `json:"message,omitempty"`
 	Enabled           *bool      `json:"enabled,omitempty"`
 }
 
 // Validate checks the spec as a new policy is checked.
 func (s *PolicySpec) Validate(name *string) map[string]string {
 	policy := PolicyCreate{Name: *name, Phase: s.Phase, On: s.On, Condition: s.Condition, Action: s.Action,
-		RedactionStrategy: s.RedactionStrategy, Enabled: s.Enabled}
+		RedactionStrategy: s.RedactionStrategy, Message: s.Message, Enabled: s.Enabled}
 	wrong := policy.Validate()
 	*name = policy.Name
 	return wrong

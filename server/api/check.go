@@ -10,6 +10,8 @@ import (
 
 // Bounds on what a client may send, in characters unless said otherwise.
 const (
+	// MaxMessage bounds the message of a policy, in characters.
+	MaxMessage = 512
 	// MaxName bounds names, environments, model names and the like.
 	MaxName = 200
 	// MaxID bounds identifiers, those that a client chooses included.
@@ -96,6 +98,30 @@ func (c *check) str(field, s string, limit int, lines bool) {
 			return
 		}
 	}
+}
+
+// message checks an optional text for the clients of gateways: plain text that may have
+// line breaks.
+func (c *check) message(field, s string) {
+	c.prose(field, s, MaxMessage)
+	if CleanMessage(s) != s {
+		c.add(field, "must have no characters that cannot be shown")
+	}
+}
+
+// CleanMessage is a message without what exceeds MaxMessage characters and without
+// characters that cannot be shown.
+func CleanMessage(s string) string {
+	if plain(s) && len(s) <= MaxMessage {
+		return s
+	}
+	n := 0
+	return strings.Map(func(r rune) rune {
+		if n++; r != '\n' && !unicode.IsGraphic(r) || n > MaxMessage {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, "\uFFFD"))
 }
 
 // cleanText is s without control characters and without what exceeds limit

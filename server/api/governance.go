@@ -35,6 +35,7 @@ type GovernancePolicy struct {
 	Condition         Condition `json:"condition"`
 	Action            string    `json:"action"`
 	RedactionStrategy string    `json:"redactionStrategy,omitempty"`
+	Message           string    `json:"message,omitempty"`
 	CreatedAt         time.Time `json:"createdAt"`
 }
 

@@ -50,7 +50,7 @@ type Condition struct {
 }
 
 // Policy is a governance rule of the control plane. RedactionStrategy is
-// absent unless Action is redact.
+// absent unless Action is redact. Message tells the client why the policy blocked.
 type Policy struct {
 	ID                string    `json:"id"`
 	Name              string    `json:"name"`
@@ -59,6 +59,7 @@ type Policy struct {
 	Condition         Condition `json:"condition"`
 	Action            string    `json:"action"`
 	RedactionStrategy string    `json:"redactionStrategy,omitempty"`
+	Message           string    `json:"message,omitempty"`
 	Enabled           bool      `json:"enabled"`
 	FireCount         int64     `json:"fireCount"`
 	CreatedAt         time.Time `json:"createdAt"`
@@ -77,6 +78,7 @@ type PolicyCreate struct {
 	Condition         *Condition `json:"condition"`
 	Action            string     `json:"action"`
 	RedactionStrategy string     `json:"redactionStrategy,omitempty"`
+	Message           string     `json:"message,omitempty"`
 	Enabled           *bool      `json:"enabled,omitempty"`
 }
 
@@ -95,6 +97,7 @@ func (b *PolicyCreate) Validate() map[string]string {
 	}
 	c.requiredEnum("action", b.Action, Actions)
 	c.enum("redactionStrategy", b.RedactionStrategy, RedactionStrategies)
+	c.message("message", b.Message)
 	if b.Action == "redact" && b.RedactionStrategy == "" {
 		c.add("redactionStrategy", "is required when action is redact")
 	}
@@ -179,6 +182,7 @@ type PolicyUpdate struct {
 	Condition         *Condition `json:"condition,omitempty"`
 	Action            *string    `json:"action,omitempty"`
 	RedactionStrategy *string    `json:"redactionStrategy,omitempty"`
+	Message           *string    `json:"message,omitempty"`
 	Enabled           *bool      `json:"enabled,omitempty"`
 }
 
@@ -201,6 +205,9 @@ func (b *PolicyUpdate) Validate() map[string]string {
 	}
 	if b.RedactionStrategy != nil {
 		c.enum("redactionStrategy", *b.RedactionStrategy, RedactionStrategies)
+	}
+	if b.Message != nil {
+		c.message("message", *b.Message)
 	}
 	return c.details()
 }

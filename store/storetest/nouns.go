@@ -400,7 +400,7 @@ func testSLAs(t testing.TB, o Opened) {
 func testPolicies(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	threshold := 0.7
-	in := store.PolicyCreate{Name: "p", Phase: "request", Condition: store.PolicyCondition{Type: "injection_score", Threshold: &threshold}, Action: "block", Enabled: true}
+	in := store.PolicyCreate{Name: "p", Phase: "request", Condition: store.PolicyCondition{Type: "injection_score", Threshold: &threshold}, Action: "block", Message: "Ask an operator.", Enabled: true}
 	p := must(tn.CreatePolicies(ctx, in))(t)[0]
 	judged := store.PolicyCreate{Name: "arguments", Condition: store.PolicyCondition{Type: "tool_arguments", ToolName: "t", Arguments: []byte(`{"/a":{"min":1.50,"not":{"equals":null}}}`)}}
 	withArguments := must(tn.CreatePolicies(ctx, judged))(t)[0]
@@ -409,6 +409,9 @@ func testPolicies(t testing.TB, o Opened) {
 	}
 	if err := tn.DeletePolicy(ctx, withArguments.ID); err != nil {
 		t.Error(err)
+	}
+	if got := must(tn.GetPolicy(ctx, p.ID))(t); got.Message != in.Message {
+		t.Errorf("the message is %q", got.Message)
 	}
 	if p.On != "*" || !p.Enabled || *p.Condition.Threshold != 0.7 {
 		t.Errorf("policy %+v", p)

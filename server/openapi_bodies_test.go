@@ -60,7 +60,9 @@ func newBodyRig(t *testing.T, doc map[string]any) *bodyRig {
 	policy := r.ask(r.admin, "POST", "/api/policies", policyBody("p", "")).want(201).data().id(t)
 	b := &bodyRig{rig: r, sign: newCheckpointKey(t)}
 	b.gen = &samples{t: t, doc: doc, meet: map[string]any{
-		"agentId": agent, "agentName": "one", "teamId": team, "userId": "usr_one", "email": "one@example.com",
+		"arguments":   map[string]any{"/a": map[string]any{"absent": true}},
+		"inputTokens": 1_000_000_000, // of which cached tokens are a part
+		"agentId":     agent, "agentName": "one", "teamId": team, "userId": "usr_one", "email": "one@example.com",
 		"template": "pii-protection", "on": "one", "name": "named by finish", "id": "named_by_finish",
 		"hash": strings.Repeat("a", 64), "publicKey": b.sign.public, "signature": strings.Repeat("s", 88),
 	}}

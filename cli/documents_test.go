@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"svc/cli/documents"
 	"svc/cli/process/processtest"
 	"svc/gateway/auth"
 	"svc/gateway/config"
@@ -65,7 +66,7 @@ func blocksOf(t *testing.T, file string) []block {
 }
 
 // documents returns the documents of the project, as paths from its root.
-func documents(t *testing.T) []string {
+func pages(t *testing.T) []string {
 	t.Helper()
 	var files []string
 	for _, pattern := range []string{"*.md", "bench/*.md", "deploy/*.md", "completions/*.md", "gateway/detect/*/*.md"} {
@@ -104,7 +105,7 @@ var runBy = map[string]string{
 // TestEveryBlockIsRun: a block of code in a document is run by a test, or says
 // why it is not. What is no code says so with the language text.
 func TestEveryBlockIsRun(t *testing.T) {
-	for _, file := range documents(t) {
+	for _, file := range pages(t) {
 		for _, b := range blocksOf(t, file) {
 			if b.info == "text" || b.info == "yaml" || b.info == "json" || b.notRun != "" {
 				continue // text is no code; TestYAMLInDocuments and TestJSONInDocuments have the others
@@ -122,7 +123,7 @@ func TestEveryBlockIsRun(t *testing.T) {
 
 // TestJSONInDocuments: what is shown as JSON is JSON.
 func TestJSONInDocuments(t *testing.T) {
-	for _, file := range documents(t) {
+	for _, file := range pages(t) {
 		for _, b := range blocksOf(t, file) {
 			if b.info == "json" && !json.Valid([]byte(b.text)) {
 				t.Errorf("%s:%d: not JSON", b.file, b.line)
@@ -159,12 +160,18 @@ func TestYAMLInDocuments(t *testing.T) {
 		return "/set", true
 	}
 	top := regexp.MustCompile(`(?m)^([a-z_]+):`)
-	for _, file := range documents(t) {
+	for _, file := range pages(t) {
 		if strings.HasPrefix(file, "docs/lint/") || file == "docs/policy-cookbook.md" {
 			continue // their own tests look closer
 		}
 		for _, b := range blocksOf(t, file) {
 			if b.info != "yaml" || b.notRun != "" {
+				continue
+			}
+			if strings.HasPrefix(b.text, "kind: ") { // of svc apply
+				if _, err := documents.Read(b.file, []byte(b.text)); err != nil {
+					t.Errorf("%s:%d: %v", b.file, b.line, err)
+				}
 				continue
 			}
 			text := b.text
@@ -192,7 +199,7 @@ func TestYAMLInDocuments(t *testing.T) {
 func TestCommandsInDocuments(t *testing.T) {
 	env, _, _ := processtest.New(t)
 	line := regexp.MustCompile(`(?:^|[$(;|&] *|= *)(?:\./)?svc ([a-z][^|;&)\n]*)`)
-	for _, file := range documents(t) {
+	for _, file := range pages(t) {
 		for _, b := range blocksOf(t, file) {
 			if b.info != "sh" && b.info != "console" {
 				continue

@@ -1,6 +1,7 @@
 package tolegacy
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"svc/gateway/background"
+	"svc/gateway/canonical"
 	"svc/gateway/mcp"
 	"svc/gateway/mcpclient"
 	"svc/gateway/translate/handover"
@@ -200,8 +202,22 @@ func readSender(who *transport.Caller, m *mcp.Message) sender {
 	var room [512]byte
 	text := append(room[:0], s.principal[:]...)
 	text = append(strconv.AppendInt(text, int64(len(s.info)), 10), ':')
-	s.key = sha256.Sum256(append(append(text, s.info...), s.declared...))
+	s.key = sha256.Sum256(append(append(text, s.info...), canonicalForm(s.declared)...))
 	return s
+}
+
+// canonicalForm returns the one spelling of a JSON object, so that clients that declare the
+// same in another order of members share a session. Most clients declare one member or
+// none, without white space; such a text is its own form and is not decoded.
+func canonicalForm(object []byte) []byte {
+	if !bytes.ContainsAny(object, ", \t\r\n\\0123456789") {
+		return object
+	}
+	form, err := canonical.JSON(object)
+	if err != nil {
+		return object // cannot happen: the message was scanned
+	}
+	return form
 }
 
 // Post sends a message of a client. m is r.Body, scanned. ErrNotLegacy is the error where

@@ -474,7 +474,9 @@ func TestCallsOfOnePrincipal(t *testing.T) {
 func TestWhoSharesASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, nil)
-		other := strings.Replace(calling(1, "plain", ""), `{"elicitation":{}}`, `{}`, 1)
+		declaring := func(capabilities string) string {
+			return strings.Replace(calling(1, "plain", ""), `{"elicitation":{}}`, capabilities, 1)
+		}
 		for _, tt := range []struct {
 			caller *transport.Caller
 			body   string
@@ -483,10 +485,13 @@ func TestWhoSharesASession(t *testing.T) {
 			{who("alice"), calling(1, "plain", ""), "s1"},
 			{who("alice"), calling(2, "plain", ""), "s1"},
 			{who("bob"), calling(3, "plain", ""), "s2"},
-			{who("alice"), other, "s3"},
+			{who("alice"), declaring(`{}`), "s3"},
 			{who("alice"), calling(4, "plain", ""), "s1"},
 			{byAddress("1.1.1.1"), calling(5, "plain", ""), "s4"},
 			{byAddress("1.1.1.1"), calling(6, "plain", ""), "s5"},
+			{who("alice"), declaring(`{"elicitation":{"form":{},"url":{}}}`), "s6"},
+			{who("alice"), declaring(`{"elicitation": {"url":{},"\u0066orm":{}}}`), "s6"},
+			{who("alice"), declaring(`{"elicitation":{"form":{}}}`), "s7"},
 		} {
 			b.ask(tt.caller, tt.body)
 			if got := b.server.calls[len(b.server.calls)-1]; got != tt.want {
@@ -500,7 +505,7 @@ func TestWhoSharesASession(t *testing.T) {
 		<-time.After(maxIdle)
 		b.pool.expire()
 		synctest.Wait()
-		if len(b.server.ended) != 5 || b.pool.total != 0 {
+		if len(b.server.ended) != 7 || b.pool.total != 0 {
 			t.Errorf("ended %q, %d left", b.server.ended, b.pool.total)
 		}
 		perCall := newBench(t, func(o *Options) { o.PerCall = true })

@@ -1,0 +1,27 @@
+//go:build !race
+
+package govern
+
+import (
+	"testing"
+
+	"svc/server/api"
+)
+
+// TestArgumentConditionsDoNotAllocate: a call costs no allocation more than without
+// them, and nothing where no policy asks.
+func TestArgumentConditionsDoNotAllocate(t *testing.T) {
+	measure := func(policies ...api.GovernancePolicy) float64 {
+		b, err := Compile(bundle(policies...), plainDetectors{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		set, in := b.For("planner"), input(callWith(`{"path":"/srv/data","amount":12.5,"to":["a","b"]}`))
+		return testing.AllocsPerRun(100, func() { set.Judge(Request, in) })
+	}
+	none := measure(api.GovernancePolicy{Action: "block", Condition: api.Condition{Type: "tool_name", ToolName: "never"}})
+	some := measure(onArguments("block", `{"/amount":{"min":100},"/to/*":{"equals":"c"}}`))
+	if some > none {
+		t.Errorf("%v allocations with conditions, %v without", some, none)
+	}
+}

@@ -92,6 +92,7 @@ func (s *aside) Post(ctx context.Context, r *transport.Request) (*upstream.Respo
 		case "tell":
 			s.send(beside, `{"jsonrpc":"2.0","id":"ping","method":"ping"}`)
 			s.send(beside, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"aside"}}`)
+			<-time.After(time.Millisecond) // in the time of the test: the log has arrived when the answer is sent
 		}
 		text, _ := json.Marshal(strings.Join(given, " "))
 		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%s}]}}`, m.ID, text)

@@ -150,7 +150,11 @@ func refuseRevision(r *transport.Request, speaks generation.Finding) *upstream.R
 
 // opens reports whether a message begins a session.
 func opens(r *transport.Request) bool {
-	return r.Session.ID == "" && bytes.Contains(r.Body, []byte(`"`+mcp.MethodInitialize+`"`))
+	if r.Session.ID != "" || !bytes.Contains(r.Body, []byte(`"`+mcp.MethodInitialize+`"`)) {
+		return false
+	}
+	var m mcp.Message // an argument of a call may have that value
+	return mcp.Scan(r.Body, &m) == nil && m.Kind == mcp.Request && m.Method == mcp.MethodInitialize
 }
 
 // tryInitialize sends an initialize as it is to an upstream of which only the stateless
@@ -160,13 +164,20 @@ func (t *Transport) tryInitialize(ctx context.Context, r *transport.Request) (*u
 	if err != nil || resp.Status == http.StatusUnauthorized || resp.Status == http.StatusForbidden || resp.Status == http.StatusTooManyRequests || resp.Status >= 500 {
 		return resp, err
 	}
-	accepted := resp.Status == http.StatusOK && wire.Failure(resp).ErrorCode == 0
+	accepted := resp.Status == http.StatusOK && opened(wire.Answer(resp))
 	t.finder.Initialized(accepted)
 	if accepted {
 		return resp, nil
 	}
 	resp.Body.Close()
 	return t.postToModern(ctx, r)
+}
+
+// opened reports whether the answer to an initialize is one that begins a session. A 200
+// alone does not say so: it may hold an error, also as an event, or no message at all.
+func opened(m *mcp.Message) bool {
+	version, ok := mcp.StringValue(mcp.Find(m.Body, m.Spans.Result, "protocolVersion").Of(m.Body))
+	return ok && !mcp.Modern(version)
 }
 
 // postModern sends a message of 2026-07-28 as it is, unless the upstream turns out not to

@@ -28,7 +28,9 @@ type server struct {
 	modern, legacy bool
 	lies           bool // server/discover names both, whatever it speaks
 	hides          bool // server/discover names the stateless revision alone
-	performed      []string
+	// initialized answers initialize where the server is not legacy; nil for its own error.
+	initialized func(m *mcp.Message) *upstream.Response
+	performed   []string
 }
 
 func (s *server) Post(_ context.Context, r *transport.Request) (*upstream.Response, error) {
@@ -43,6 +45,8 @@ func (s *server) Post(_ context.Context, r *transport.Request) (*upstream.Respon
 	switch {
 	case m.Method == mcp.MethodDiscover && s.lies:
 		return result(`{"supportedVersions":["2026-07-28","2025-11-25"]}`)
+	case m.Method == mcp.MethodInitialize && s.initialized != nil:
+		return s.initialized(&m), nil
 	case asksModern && !s.modern, !asksModern && !s.legacy:
 		supported := `"2026-07-28"`
 		if s.legacy {

@@ -26,6 +26,38 @@ func Failure(resp *upstream.Response) *mcp.Message {
 	return m
 }
 
+// Answer returns the response that an answer holds, as its body or as an event; the zero
+// message for none. The body can be read again.
+func Answer(resp *upstream.Response) *mcp.Message {
+	var start bytes.Buffer
+	body := resp.Body
+	resp.Body = &again{io.TeeReader(body, &start), body}
+	m := response(NewMessages(resp, nil))
+	resp.Body = &again{io.MultiReader(&start, body), body}
+	return m
+}
+
+// response returns the first response of messages, within a bound.
+func response(messages *Messages) *mcp.Message {
+	for range maxBefore {
+		text, err := messages.Next()
+		m := new(mcp.Message)
+		if err != nil {
+			break
+		}
+		if _, err := mcp.ScanReplacing(text, m); err != nil {
+			break
+		}
+		if m.Kind == mcp.Response {
+			return m
+		}
+	}
+	return new(mcp.Message)
+}
+
+// maxBefore bounds the messages that are read before a response.
+const maxBefore = 100
+
 // FailureText returns the text of an error: the message of a JSON-RPC error, or the
 // first bytes of a body that holds none. The body can be read again.
 func FailureText(resp *upstream.Response, m *mcp.Message) string {
@@ -48,4 +80,11 @@ const maxText = 4 << 10
 type again struct {
 	io.Reader
 	io.Closer
+}
+
+// BeforeWait is [upstream.Response.BeforeWait].
+func (a *again) BeforeWait(f func()) {
+	if body, ok := a.Closer.(interface{ BeforeWait(f func()) }); ok {
+		body.BeforeWait(f)
+	}
 }

@@ -38,8 +38,9 @@ type call struct {
 
 	ctx    context.Context // ends with the call
 	cancel context.CancelCauseFunc
-	mu     sync.Mutex     // guards answer against Close
+	mu     sync.Mutex     // guards answer and asked against Close
 	answer *wire.Messages // of the last request
+	asked  *round         // the last questions; nil for none
 
 	before  func()   // of the Next that runs
 	queue   [][]byte // for the client, before anything else
@@ -423,10 +424,27 @@ func (c *call) fail(err error) []byte {
 	return mcp.AppendError(nil, c.message.ID, mcp.CodeInternal, text, "input_failed", c.request.RequestID)
 }
 
-// close ends everything that the call holds.
+// open makes a round the last questions of the call. A client that has left is asked
+// nothing.
+func (c *call) open(r *round) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked = r
+	if c.ctx.Err() != nil {
+		c.t.questions.remove(r)
+	}
+}
+
+// close ends everything that the call holds. Questions that the client did not read to the
+// end are not waited for, so that nothing else would forget them.
 func (c *call) close() {
 	c.cancel(nil)
 	c.forget()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.asked != nil {
+		c.t.questions.remove(c.asked)
+	}
 }
 
 // Close implements wire.Source.

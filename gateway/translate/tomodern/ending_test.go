@@ -159,3 +159,20 @@ func TestAnUpstreamThatFailsAfterAQuestion(t *testing.T) {
 		}
 	}
 }
+
+// A client that leaves before it has read its questions leaves none of them open.
+func TestAClientThatLeavesAmongItsQuestions(t *testing.T) {
+	s := &serving{serve: func(_ context.Context, _ int, m *mcp.Message) (*upstream.Response, error) {
+		return wire.Reply(200, wire.AppendResult(nil, m.ID, []byte(`{"resultType":"input_required","requestState":"s","inputRequests":{`+
+			`"a":{"method":"elicitation/create","params":{"message":"m"}},"b":{"method":"elicitation/create","params":{"message":"m"}}}}`))), nil
+	}}
+	c := connectTo(t, s)
+	resp := c.post(callTool)
+	if text, err := wire.NewMessages(resp, nil).Next(); err != nil || c.questions.bounds.Held(alice) != 2 {
+		t.Fatalf("%v: %s, %d questions are open", err, text, c.questions.bounds.Held(alice))
+	}
+	resp.Body.Close()
+	if held, open := c.questions.bounds.Held(alice), len(c.questions.open); held != 0 || open != 0 {
+		t.Errorf("%d questions are counted, %d are open", held, open)
+	}
+}

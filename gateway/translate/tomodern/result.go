@@ -65,6 +65,7 @@ func (c *call) ask(m *mcp.Message) error {
 	case err != nil:
 		return err
 	case len(requests) > 0:
+		c.open(round)
 		c.round, c.queue = round, append(c.queue, requests...)
 	case c.state == nil:
 		return errNothingAsked

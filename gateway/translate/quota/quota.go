@@ -26,6 +26,9 @@ func (q *Quota[K]) Take(key K, n int) bool {
 	if q.total+n > q.all || q.of[key]+n > q.each {
 		return false
 	}
+	if n == 0 { // Give would never come to forget the key
+		return true
+	}
 	q.total += n
 	q.of[key] += n
 	return true

@@ -28,3 +28,11 @@ func TestBoundsHoldInAllAndForEach(t *testing.T) {
 		t.Fatal("what was given back cannot be taken")
 	}
 }
+
+// Taking nothing leaves nothing behind.
+func TestNothingIsTaken(t *testing.T) {
+	q := New[string](5, 3)
+	if !q.Take("a", 0) || len(q.of) != 0 {
+		t.Errorf("after Take of nothing: %v", q.of)
+	}
+}

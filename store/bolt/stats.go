@@ -6,22 +6,15 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"slices"
-	"strings"
-	"time"
 
 	"svc/store"
+	"svc/store/figures"
 	"svc/store/rollup"
 )
 
-var dimensions = map[store.GroupBy]rollup.Dimension{
-	store.GroupNone: rollup.None, store.GroupByAgent: rollup.Agent,
-	store.GroupByModel: rollup.Model, store.GroupByEnvironment: rollup.Environment,
-}
-
 // Stats sums up the traces of a window.
 func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats, err error) {
-	by, ok := dimensions[q.GroupBy]
+	by, ok := figures.Dimension(q.GroupBy)
 	if !ok {
 		return out, store.FieldError(store.Invalid, "unknown dimension", "groupBy", "must be agent, model or environment")
 	}
@@ -62,16 +55,11 @@ func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats
 			if err != nil {
 				return err
 			}
-			group.Totals = totals(g)
+			group.Totals = figures.Totals(g)
 			out.Groups = append(out.Groups, group)
 		}
-		out.Summary = totals(&sum)
-		slices.SortFunc(out.Groups, func(a, b store.StatsGroup) int {
-			return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(b.Traces, a.Traces),
-				strings.Compare(a.AgentName, b.AgentName), strings.Compare(a.AgentID, b.AgentID),
-				strings.Compare(a.ModelProvider, b.ModelProvider), strings.Compare(a.ModelName, b.ModelName),
-				strings.Compare(a.Environment, b.Environment))
-		})
+		out.Summary = figures.Totals(&sum)
+		figures.Sort(out.Groups)
 		return nil
 	})
 	return out, err
@@ -155,16 +143,6 @@ func groupOf(text *dictReader, by rollup.Dimension, ref uint32) (g store.StatsGr
 		g.Environment = text.get(kindEnv, ref)
 	}
 	return g, err
-}
-
-func totals(s *rollup.Sum) store.Totals {
-	return store.Totals{
-		Traces: s.Traces, Errors: s.Errors, Blocked: s.Blocked,
-		InputTokens: s.InputTokens, OutputTokens: s.OutputTokens,
-		Cost: store.NanoUSD(s.Cost), DurationSum: time.Duration(s.Duration),
-		P50: s.Quantile(0.50), P95: s.Quantile(0.95), P99: s.Quantile(0.99),
-		P99Low: s.QuantileLow(0.99),
-	}
 }
 
 // PolicyFires returns how many traces say that policies fired.

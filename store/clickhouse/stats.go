@@ -1,22 +1,16 @@
 package clickhouse
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
 	"svc/store"
+	"svc/store/figures"
 	"svc/store/rollup"
 )
-
-var dimensions = map[store.GroupBy]rollup.Dimension{
-	store.GroupNone: rollup.None, store.GroupByAgent: rollup.Agent,
-	store.GroupByModel: rollup.Model, store.GroupByEnvironment: rollup.Environment,
-}
 
 // plan is which rows answer a question about a window.
 func (t *tenant) plan(ctx context.Context, sh *shard, q rollup.Query) (rollup.Plan, error) {
@@ -47,7 +41,7 @@ func within(p rollup.Plan) string {
 
 // Stats sums up the traces of a window.
 func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats, err error) {
-	by, ok := dimensions[q.GroupBy]
+	by, ok := figures.Dimension(q.GroupBy)
 	if !ok {
 		return out, store.FieldError(store.Invalid, "unknown dimension", "groupBy", "must be agent, model or environment")
 	}
@@ -68,15 +62,15 @@ func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats
 	for word, sum := range groups {
 		all.Merge(sum)
 		if by != rollup.None {
-			g := groupOf(by, word)
-			g.Totals = totals(sum)
+			g := figures.Group(by, word)
+			g.Totals = figures.Totals(sum)
 			out.Groups = append(out.Groups, g)
 			if g.AgentID != "" {
 				ids = append(ids, g.AgentID)
 			}
 		}
 	}
-	out.Summary = totals(&all)
+	out.Summary = figures.Totals(&all)
 	if len(ids) > 0 {
 		names, err := t.s.opts.Agents(t.id).AgentNames(ctx, ids)
 		if err != nil {
@@ -88,7 +82,7 @@ func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats
 			}
 		}
 	}
-	sortGroups(out.Groups)
+	figures.Sort(out.Groups)
 	return out, nil
 }
 
@@ -136,42 +130,6 @@ func (t *tenant) sum(ctx context.Context, sh *shard, p rollup.Plan, by rollup.Di
 		data = partial.Append(data[:0])
 		return of(word).Add(data, true)
 	})
-}
-
-// groupOf is the group of a word.
-func groupOf(by rollup.Dimension, word string) (g store.StatsGroup) {
-	switch by {
-	case rollup.Agent:
-		if name, ok := strings.CutPrefix(word, "n"); ok {
-			g.AgentName = name
-		} else {
-			g.AgentID = strings.TrimPrefix(word, "i")
-		}
-	case rollup.Model:
-		g.ModelProvider, g.ModelName, _ = strings.Cut(word, "\x00")
-	default:
-		g.Environment = word
-	}
-	return g
-}
-
-func sortGroups(list []store.StatsGroup) {
-	slices.SortFunc(list, func(a, b store.StatsGroup) int {
-		return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(b.Traces, a.Traces),
-			strings.Compare(a.AgentName, b.AgentName), strings.Compare(a.AgentID, b.AgentID),
-			strings.Compare(a.ModelProvider, b.ModelProvider), strings.Compare(a.ModelName, b.ModelName),
-			strings.Compare(a.Environment, b.Environment))
-	})
-}
-
-func totals(s *rollup.Sum) store.Totals {
-	return store.Totals{
-		Traces: s.Traces, Errors: s.Errors, Blocked: s.Blocked,
-		InputTokens: s.InputTokens, OutputTokens: s.OutputTokens,
-		Cost: store.NanoUSD(s.Cost), DurationSum: time.Duration(s.Duration),
-		P50: s.Quantile(0.50), P95: s.Quantile(0.95), P99: s.Quantile(0.99),
-		P99Low: s.QuantileLow(0.99),
-	}
 }
 
 // Spend is the cost of agents' traces in windows, of each trace once.

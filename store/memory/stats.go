@@ -1,14 +1,13 @@
 package memory
 
 import (
-	"cmp"
 	"context"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"svc/store"
+	"svc/store/figures"
 )
 
 // bounds moves a window outwards to whole minutes, to whole hours where the minutes
@@ -99,12 +98,7 @@ func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats
 		out.Groups = append(out.Groups, store.StatsGroup{AgentID: g.id, AgentName: g.name, ModelProvider: g.provider,
 			ModelName: g.model, Environment: g.environment, Totals: totals(list)})
 	}
-	slices.SortFunc(out.Groups, func(a, b store.StatsGroup) int {
-		return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(b.Traces, a.Traces),
-			strings.Compare(a.AgentName, b.AgentName), strings.Compare(a.AgentID, b.AgentID),
-			strings.Compare(a.ModelProvider, b.ModelProvider), strings.Compare(a.ModelName, b.ModelName),
-			strings.Compare(a.Environment, b.Environment))
-	})
+	figures.Sort(out.Groups)
 	return out, err
 }
 

@@ -1,21 +1,14 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"svc/store"
+	"svc/store/figures"
 	"svc/store/rollup"
 )
-
-var dimensions = map[store.GroupBy]rollup.Dimension{
-	store.GroupNone: rollup.None, store.GroupByAgent: rollup.Agent,
-	store.GroupByModel: rollup.Model, store.GroupByEnvironment: rollup.Environment,
-}
 
 // window is what statistics are asked about: all traces, or those of an agent.
 type window struct {
@@ -201,7 +194,7 @@ func (d *data) sums(w window) (p rollup.Plan, g *groups, err error) {
 
 // Stats sums up the traces of a window.
 func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats, err error) {
-	by, ok := dimensions[q.GroupBy]
+	by, ok := figures.Dimension(q.GroupBy)
 	if !ok {
 		return out, store.FieldError(store.Invalid, "unknown dimension", "groupBy", "must be agent, model or environment")
 	}
@@ -219,15 +212,15 @@ func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats
 		for word, sum := range g.words {
 			all.Merge(sum)
 			if by != rollup.None {
-				group := groupOf(by, word)
-				group.Totals = totals(sum)
+				group := figures.Group(by, word)
+				group.Totals = figures.Totals(sum)
 				out.Groups = append(out.Groups, group)
 			}
 		}
-		out.Summary = totals(&all)
+		out.Summary = figures.Totals(&all)
 		return d.nameGroups(out.Groups)
 	})
-	sortGroups(out.Groups)
+	figures.Sort(out.Groups)
 	return out, err
 }
 
@@ -246,40 +239,4 @@ func (d *data) nameGroups(list []store.StatsGroup) error {
 		}
 	}
 	return err
-}
-
-// groupOf is the group of a word.
-func groupOf(by rollup.Dimension, word string) (g store.StatsGroup) {
-	switch by {
-	case rollup.Agent:
-		if name, ok := strings.CutPrefix(word, "n"); ok {
-			g.AgentName = name
-		} else {
-			g.AgentID = strings.TrimPrefix(word, "i")
-		}
-	case rollup.Model:
-		g.ModelProvider, g.ModelName, _ = strings.Cut(word, "\x00")
-	default:
-		g.Environment = word
-	}
-	return g
-}
-
-func sortGroups(list []store.StatsGroup) {
-	slices.SortFunc(list, func(a, b store.StatsGroup) int {
-		return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(b.Traces, a.Traces),
-			strings.Compare(a.AgentName, b.AgentName), strings.Compare(a.AgentID, b.AgentID),
-			strings.Compare(a.ModelProvider, b.ModelProvider), strings.Compare(a.ModelName, b.ModelName),
-			strings.Compare(a.Environment, b.Environment))
-	})
-}
-
-func totals(s *rollup.Sum) store.Totals {
-	return store.Totals{
-		Traces: s.Traces, Errors: s.Errors, Blocked: s.Blocked,
-		InputTokens: s.InputTokens, OutputTokens: s.OutputTokens,
-		Cost: store.NanoUSD(s.Cost), DurationSum: time.Duration(s.Duration),
-		P50: s.Quantile(0.50), P95: s.Quantile(0.95), P99: s.Quantile(0.99),
-		P99Low: s.QuantileLow(0.99),
-	}
 }

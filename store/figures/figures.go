@@ -1,0 +1,71 @@
+// Package figures is what the engines with rollups share when they answer a query for
+// statistics: the dimension of a grouping, the group that a word of a dimension names, the
+// totals of a sum, and the order of the groups.
+package figures
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"svc/store"
+	"svc/store/rollup"
+)
+
+// Dimension is the dimension of the rollups by which a query groups; ok is false for a
+// grouping that does not exist.
+func Dimension(by store.GroupBy) (d rollup.Dimension, ok bool) {
+	switch by {
+	case store.GroupNone:
+		return rollup.None, true
+	case store.GroupByAgent:
+		return rollup.Agent, true
+	case store.GroupByModel:
+		return rollup.Model, true
+	case store.GroupByEnvironment:
+		return rollup.Environment, true
+	}
+	return rollup.None, false
+}
+
+// Group is the group that a word of a dimension names. The word of an agent is i and its
+// id, or n and its name where it has no id; that of a model is its provider, a zero byte
+// and its name.
+func Group(by rollup.Dimension, word string) (g store.StatsGroup) {
+	switch by {
+	case rollup.Agent:
+		if name, ok := strings.CutPrefix(word, "n"); ok {
+			g.AgentName = name
+		} else {
+			g.AgentID = strings.TrimPrefix(word, "i")
+		}
+	case rollup.Model:
+		g.ModelProvider, g.ModelName, _ = strings.Cut(word, "\x00")
+	default:
+		g.Environment = word
+	}
+	return g
+}
+
+// Totals are the figures of a sum of aggregate states.
+func Totals(s *rollup.Sum) store.Totals {
+	return store.Totals{
+		Traces: s.Traces, Errors: s.Errors, Blocked: s.Blocked,
+		InputTokens: s.InputTokens, OutputTokens: s.OutputTokens,
+		Cost: store.NanoUSD(s.Cost), DurationSum: time.Duration(s.Duration),
+		P50: s.Quantile(0.50), P95: s.Quantile(0.95), P99: s.Quantile(0.99),
+		P99Low: s.QuantileLow(0.99),
+	}
+}
+
+// Sort puts groups in the order of answers: the most expensive first, then those with the
+// most traces, then by name.
+func Sort(groups []store.StatsGroup) {
+	slices.SortFunc(groups, func(a, b store.StatsGroup) int {
+		return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(b.Traces, a.Traces),
+			strings.Compare(a.AgentName, b.AgentName), strings.Compare(a.AgentID, b.AgentID),
+			strings.Compare(a.ModelProvider, b.ModelProvider), strings.Compare(a.ModelName, b.ModelName),
+			strings.Compare(a.Environment, b.Environment))
+	})
+}

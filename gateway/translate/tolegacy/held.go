@@ -36,13 +36,14 @@ type held struct {
 
 // holding is one call that is held.
 type holding struct {
-	call  *call
-	timer *time.Timer
+	call     *call
+	question []byte // that it waits for, as the client gets it; nobody changes it
+	timer    *time.Timer
 }
 
-// add holds a call, and returns its name. When nobody has taken it within holdTime, late
-// is called.
-func (h *held) add(c *call, late func()) (name string, err error) {
+// add holds a call that waits for a question, and returns its name. When nobody has taken
+// it within holdTime, late is called.
+func (h *held) add(c *call, question []byte, late func()) (name string, err error) {
 	if !h.bounds.Take(c.principal, 1) {
 		return "", errHeld
 	}
@@ -52,7 +53,7 @@ func (h *held) add(c *call, late func()) (name string, err error) {
 		h.all = map[string]*holding{}
 	}
 	name = rand.Text()
-	h.all[name] = &holding{call: c, timer: time.AfterFunc(holdTime, func() {
+	h.all[name] = &holding{call: c, question: question, timer: time.AfterFunc(holdTime, func() {
 		if h.take(name) != nil {
 			late()
 		}
@@ -60,12 +61,13 @@ func (h *held) add(c *call, late func()) (name string, err error) {
 	return name, nil
 }
 
-// peek returns a held call, which stays held; nil when there is none of that name.
-func (h *held) peek(name string) *call {
+// peek returns the question of a held call, which stays held; nil when there is none of
+// that name. The call itself belongs to whoever takes it.
+func (h *held) peek(name string) (question []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if at := h.all[name]; at != nil {
-		return at.call
+		return at.question
 	}
 	return nil
 }

@@ -39,7 +39,8 @@ func (c *call) hold(beside bool) []byte {
 	c.state = waiting
 	c.mu.Unlock()
 	c.before = nil // it holds on to the answer to the client's request
-	name, err := c.t.held.add(c, func() { c.finish(cancelled) })
+	question := asClientGets(&c.question)
+	name, err := c.t.held.add(c, question, func() { c.finish(cancelled) })
 	if err != nil {
 		c.finish(cancelled)
 		return c.failed(err.Error())
@@ -47,17 +48,20 @@ func (c *call) hold(beside bool) []byte {
 	if !beside {
 		c.conn.stopListening()
 	}
-	return c.ask(want, name)
+	return ask(question, c.id, c.t.seal.seal(state{Digest: want, Held: name, Expires: c.t.opts.Now().Add(holdTime).Unix()}))
 }
 
-// ask is the result that asks the client the question of the call.
-func (c *call) ask(want digest, name string) []byte {
-	q := &c.question
-	question := mcp.AppendObject(nil, nil, mcp.Span{}, nil,
+// asClientGets returns a question of an upstream as 2026-07-28 has it.
+func asClientGets(q *mcp.Message) []byte {
+	return mcp.AppendObject(nil, nil, mcp.Span{}, nil,
 		mcp.Member{Name: "method", Value: mcp.AppendString(nil, q.Method)},
 		mcp.Member{Name: "params", Value: q.Spans.Params.Of(q.Body)})
-	text := c.t.seal.seal(state{Digest: want, Held: name, Expires: c.t.opts.Now().Add(holdTime).Unix()})
-	return wire.AppendResult(nil, c.id, inputRequired([]mcp.Member{{Name: questionName, Value: question}}, text))
+}
+
+// ask is the result that asks the client a question, also again where a retry lacks the
+// answer.
+func ask(question, id []byte, state string) []byte {
+	return wire.AppendResult(nil, id, inputRequired([]mcp.Member{{Name: questionName, Value: question}}, state))
 }
 
 // inputRequired is the result with questions and the state of their call.
@@ -118,7 +122,7 @@ func (t *Translator) retry(ctx context.Context, r *transport.Request, m *mcp.Mes
 		return wire.Reply(http.StatusOK, failed(m, m.ID, r.RequestID, errGone.Error())), nil
 	}
 	if !answer.Present() {
-		return wire.Reply(http.StatusOK, waiting.askAgain(m.ID, text)), nil
+		return wire.Reply(http.StatusOK, ask(waiting, m.ID, text)), nil
 	}
 	c := t.held.take(st.Held)
 	if c == nil { // another retry was first
@@ -136,15 +140,6 @@ func (t *Translator) Abandon(text string) {
 			c.finish(cancelled)
 		}
 	}
-}
-
-// askAgain is the result for a retry without the answer.
-func (c *call) askAgain(id []byte, text string) []byte {
-	q := &c.question
-	question := mcp.AppendObject(nil, nil, mcp.Span{}, nil,
-		mcp.Member{Name: "method", Value: mcp.AppendString(nil, q.Method)},
-		mcp.Member{Name: "params", Value: q.Spans.Params.Of(q.Body)})
-	return wire.AppendResult(nil, id, inputRequired([]mcp.Member{{Name: questionName, Value: question}}, text))
 }
 
 // goOn makes a request of the client the one that the call is answered to, and gives the

@@ -173,7 +173,7 @@ func (t *Translator) takeRetry(ctx context.Context, body []byte) {
 	}
 	waiting := t.held.peek(in.Held)
 	if waiting != nil && len(in.Answer) == 0 {
-		_ = reply(remoteMessage{Message: waiting.askAgain(in.ID, in.State)})
+		_ = reply(remoteMessage{Message: ask(waiting, in.ID, in.State)})
 		_ = reply(remoteMessage{End: true})
 		return
 	}

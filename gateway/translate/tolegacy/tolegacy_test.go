@@ -329,6 +329,22 @@ func TestTwoRetriesAtOnce(t *testing.T) {
 	}
 }
 
+// A retry without the answer reads nothing of a call that another retry goes on with
+// meanwhile. The race detector tells.
+func TestARetryWithoutTheAnswerMeanwhile(t *testing.T) {
+	b := newBench(t, nil)
+	_, answer := b.ask(who("alice"), calling(1, "forever", ""))
+	for range 100 {
+		state := b.state(answer)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() { b.ask(who("alice"), calling(2, "forever", `,"requestState":"`+state+`"`)) })
+		}
+		_, answer = b.ask(who("alice"), retry(3, "forever", state))
+		wg.Wait()
+	}
+}
+
 // A call whose question nobody answers is cancelled at the upstream after five minutes,
 // and its session ended; so are those beyond the bound, at once.
 func TestCallsAreNotHeldForEver(t *testing.T) {

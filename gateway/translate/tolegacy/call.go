@@ -357,12 +357,20 @@ const (
 
 // finish gives the session back, once.
 func (c *call) finish(how ending) {
+	if farewell := c.leave(how); farewell != nil && !c.t.opts.Background.Run(farewell) {
+		c.t.opts.Logger.Warn("an upstream was not notified that a call is cancelled: too many background calls", "upstream", c.t.opts.Upstream)
+	}
+}
+
+// leave is finish, but for what the upstream of a cancelled call is still to be told: that
+// is for the function to do that it returns, nil for nothing.
+func (c *call) leave(how ending) (farewell func(context.Context)) {
 	c.mu.Lock()
 	before, answer, detach, sent := c.state, c.answer, c.detach, c.sent
 	c.state, c.sent = ended, nil
 	c.mu.Unlock()
 	if before == ended {
-		return
+		return nil
 	}
 	if answer != nil {
 		answer.Close()
@@ -381,21 +389,18 @@ func (c *call) finish(how ending) {
 	}
 	if how == good && c.shared && !c.t.opts.PerCall {
 		c.t.pool.put(c.conn)
-		return
+		return nil
 	}
 	c.t.pool.drop(c.principal, before == running)
 	if how != cancelled {
 		c.t.discard(c.conn)
-		return
+		return nil
 	}
 	c.conn.stopListening()
 	notice := fmt.Appendf(nil, `{"jsonrpc":"2.0","method":%q,"params":{"requestId":%s,"reason":"the client has left"}}`, mcp.NotificationCancelled, c.sentID)
 	client := c.t.client(c.request.Caller.Clone(), c.request.Header.Get(upstream.HeaderHops))
-	ran := c.t.opts.Background.Run(func(ctx context.Context) {
+	return func(ctx context.Context) {
 		_ = client.Send(ctx, c.conn.session, notice)
 		client.End(ctx, c.conn.session)
-	})
-	if !ran {
-		c.t.opts.Logger.Warn("an upstream was not notified that a call is cancelled: too many background calls", "upstream", c.t.opts.Upstream)
 	}
 }

@@ -106,12 +106,14 @@ func (t *Translator) Run(ctx context.Context) {
 // Close cancels what is held and ends all sessions, within a bound.
 func (t *Translator) Close() {
 	t.close.Do(func() {
-		for _, c := range t.held.drain() {
-			c.finish(cancelled)
-		}
 		ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 		defer cancel()
 		var wg sync.WaitGroup
+		for _, c := range t.held.drain() { // not in the background, which has ended by now
+			if farewell := c.leave(cancelled); farewell != nil {
+				wg.Go(func() { farewell(ctx) })
+			}
+		}
 		for _, c := range t.pool.close() {
 			c.stopListening()
 			wg.Go(func() { t.client(nil, "").End(ctx, c.session) })

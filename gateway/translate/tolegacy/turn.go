@@ -158,6 +158,10 @@ func (c *call) resume() bool {
 	next.LastID = last
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.state == ended { // meanwhile, by another goroutine, which has closed the answer
+		next.Close()
+		return false
+	}
 	c.answer.Close()
 	c.answer = next
 	return true

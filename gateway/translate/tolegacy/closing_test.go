@@ -1,0 +1,94 @@
+package tolegacy
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"svc/gateway/mcp"
+	"svc/gateway/translate/wire"
+	"svc/gateway/transport"
+	"svc/gateway/upstream"
+)
+
+// punctual is a server that nothing reaches once its context has ended.
+type punctual struct{ *legacy }
+
+func (s punctual) Post(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return s.legacy.Post(ctx, r)
+}
+
+func (s punctual) End(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return s.legacy.End(ctx, r)
+}
+
+// A gateway that stops tells the upstream that the calls are cancelled which wait for an
+// answer, although its background calls have ended by then.
+func TestCloseCancelsCallsThatAreHeld(t *testing.T) {
+	b := newBench(t, nil)
+	b.opts.Transport = punctual{b.server}
+	_, answer := b.ask(who("alice"), calling(1, "ask", ""))
+	b.state(answer)
+	b.opts.Background.Stop()
+	b.Close()
+	b.server.mu.Lock()
+	defer b.server.mu.Unlock()
+	if got := strings.Join(b.server.notices, ", "); !strings.Contains(got, "s1 "+mcp.NotificationCancelled) || len(b.server.ended) != 1 {
+		t.Errorf("told %q, ended %q", got, b.server.ended)
+	}
+}
+
+// polled is a server that ends the stream of a call at once, so that its client resumes it.
+type polled struct {
+	*legacy
+	listen func() *upstream.Response
+}
+
+func (s polled) Post(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
+	var m mcp.Message
+	if err := mcp.Scan(r.Body, &m); err != nil {
+		return nil, err
+	}
+	if m.Method != mcp.MethodToolsCall {
+		return s.legacy.Post(ctx, r)
+	}
+	return events(io.NopCloser(strings.NewReader("id: 1\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":1,\"progress\":1}}\n\n"))), nil
+}
+
+func (s polled) Listen(context.Context, *transport.Request) (*upstream.Response, error) {
+	return s.listen(), nil
+}
+
+func events(body io.ReadCloser) *upstream.Response {
+	return &upstream.Response{Status: http.StatusOK, Header: upstream.Header{{Name: "Content-Type", Value: wire.EventStream}}, Body: body}
+}
+
+// A client that leaves while its stream is resumed leaves no stream open.
+func TestAClientThatLeavesWhileItsStreamIsResumed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, nil)
+		var resp *upstream.Response
+		closed := false
+		b.opts.Transport = polled{b.server, func() *upstream.Response {
+			resp.Body.Close()
+			return events(&closing{io.NopCloser(strings.NewReader("")), func() { closed = true }})
+		}}
+		resp, err := b.open(t.Context(), who("alice"), calling(1, "poll", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.ReadAll(resp.Body)
+		if !closed {
+			t.Error("the resumed stream stays open")
+		}
+	})
+}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"svc/gateway/auth"
 	"svc/gateway/mcp"
@@ -58,7 +59,7 @@ func newTranslator(t *testing.T, s *modern) *Translator {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(Options{Upstream: "u", Transport: s, Version: "1", Replicas: replicas, Questions: NewQuestions(), Logger: log})
+	return New(Options{Upstream: "u", Transport: s, Version: "1", Replicas: replicas, Questions: NewQuestions(), Logger: log, Now: time.Now})
 }
 
 var alice = session.NewID()

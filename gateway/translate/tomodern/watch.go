@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"svc/gateway/mcp"
 	"svc/gateway/session"
@@ -31,6 +32,34 @@ const listenID = `"svc-listen"`
 type watch struct {
 	uris     map[string]struct{}
 	listener *listener // of its GET stream; nil while none is open
+	used     time.Time // when something of it was last changed
+}
+
+// watch returns what a session is notified of, to be changed. Beyond the bound, that of the
+// session without a stream is forgotten which was used the longest time ago: clients may go
+// without ending their sessions. It is nil where all have a stream. t.mu is held.
+func (t *Translator) watch(id session.ID) *watch {
+	now := t.opts.Now()
+	if w := t.watching[id]; w != nil {
+		w.used = now
+		return w
+	}
+	if len(t.watching) >= maxWatching {
+		var oldest session.ID
+		var last *watch
+		for id, w := range t.watching {
+			if w.listener == nil && (last == nil || w.used.Before(last.used)) {
+				oldest, last = id, w
+			}
+		}
+		if last == nil {
+			return nil
+		}
+		delete(t.watching, oldest)
+	}
+	w := &watch{uris: map[string]struct{}{}, used: now}
+	t.watching[id] = w
+	return w
 }
 
 // subscribe performs resources/subscribe and resources/unsubscribe.
@@ -48,12 +77,8 @@ func (t *Translator) subscribe(r *transport.Request, m *mcp.Message) *upstream.R
 	defer t.mu.Unlock()
 	w := t.watching[r.Caller.Session]
 	if m.Method == mcp.MethodResourcesSubscribe {
-		if w == nil {
-			if len(t.watching) >= maxWatching {
-				return refuse("too many sessions have subscriptions")
-			}
-			w = &watch{uris: map[string]struct{}{}}
-			t.watching[r.Caller.Session] = w
+		if w = t.watch(r.Caller.Session); w == nil {
+			return refuse("too many sessions have subscriptions")
 		}
 		if len(w.uris) >= maxURIs {
 			return refuse("the session has too many subscriptions")
@@ -118,12 +143,7 @@ func (l *listener) attach() {
 	if who := l.request.Caller; who != nil && who.HasSession {
 		l.t.mu.Lock()
 		defer l.t.mu.Unlock()
-		w := l.t.watching[who.Session]
-		if w == nil && len(l.t.watching) < maxWatching {
-			w = &watch{uris: map[string]struct{}{}}
-			l.t.watching[who.Session] = w
-		}
-		if w != nil {
+		if w := l.t.watch(who.Session); w != nil {
 			w.listener = l
 		}
 	}
@@ -240,7 +260,7 @@ func (l *listener) Close() error {
 	if who := l.request.Caller; who != nil {
 		l.t.mu.Lock()
 		if w := l.t.watching[who.Session]; w != nil && w.listener == l {
-			w.listener = nil
+			w.listener, w.used = nil, l.t.opts.Now()
 			if len(w.uris) == 0 {
 				delete(l.t.watching, who.Session)
 			}

@@ -1,18 +1,19 @@
 // Agent frameworks, whichever generation they speak, use a server of 2026-07-28 alone
 // through the gateway. One that does not declare that it can be asked gets the server's
-// error in the place of a question.
+// error in the place of a question; one that does (Mastra) is asked, and cancels.
 //
-//   node generations.mjs SVC_BINARY
+//   node generations.mjs SVC_BINARY [Mastra] [mcp-use]
 import { check, expect, finish } from '../clients/checks.mjs';
 import { eventuallyListed, startGateway } from '../clients/gateway.mjs';
 import { startModern } from '../clients/modern.mjs';
-import { adapters } from './adapters.mjs';
+import { adapters, more } from './adapters.mjs';
 
-const binary = process.argv[2];
+const [binary, ...extra] = process.argv.slice(2);
 if (!binary) {
-  console.error('usage: node generations.mjs SVC_BINARY');
+  console.error('usage: node generations.mjs SVC_BINARY [Mastra] [mcp-use]');
   process.exit(2);
 }
+for (const name of extra) adapters[name] = more[name];
 const modern = await startModern('modern');
 const gateway = await startGateway(binary, { modern: { url: modern.url, keys: 'prefix: modern_' } }, '', '', { federation: '{enabled: true}' });
 await eventuallyListed(gateway, []);
@@ -28,7 +29,7 @@ const outcome = async (call) => {
 for (const [framework, open] of Object.entries(adapters)) {
   await check(`${framework}: a server of 2026-07-28`, async () => {
     const through = await open(gateway.url.href, gateway.headers);
-    for (const [tool, args, want] of [['echo', { message: 'hä' }, /Echo: hä/], ['structured', {}, /a\W+1/], ['fail', {}, /it failed/], ['ask', {}, /do not declare the required capability/]]) {
+    for (const [tool, args, want] of [['echo', { message: 'hä' }, /Echo: hä/], ['structured', {}, /a\W+1/], ['fail', {}, /it failed/], ['ask', {}, /do not declare the required capability|elicit\W+action\W+cancel/]]) {
       const got = await outcome(() => through.call(`modern_${tool}`, args));
       expect(want.test(got), `${tool}: ${got}`);
     }

@@ -85,8 +85,8 @@ func writeNDJSON(b *bytes.Buffer, traces []store.Trace, _ bool) error {
 // exportColumns are the columns of a CSV export.
 var exportColumns = []string{"id", "createdAt", "agentId", "agentName", "status", "blocked", "environment", "sessionId",
 	"modelProvider", "modelName", "toolName", "inputTokens", "outputTokens", "costUsd", "durationMs", "injectionScore",
-	"piiDetected", "policiesFired", "requestId", "client", "ruleId", "reason", "errorKind",
-	"cacheReadTokens", "cacheCreationTokens"}
+	"piiDetected", "policiesFired", "requestId", "principal", "ruleId", "reason", "errorKind",
+	"cacheReadTokens", "cacheCreationTokens", "client", "clientVersion"}
 
 // writeCSV writes a trace a record (RFC 4180), with the columns' names first. Lists
 // are joined by semicolons.
@@ -113,8 +113,9 @@ func writeCSV(b *bytes.Buffer, traces []store.Trace, first bool) error {
 			cell(t.Environment), cell(t.SessionID), cell(t.ModelProvider), cell(t.ModelName), cell(t.ToolName),
 			strconv.FormatInt(t.InputTokens, 10), strconv.FormatInt(t.OutputTokens, 10), number(t.CostUSD), number(t.DurationMs),
 			number(t.InjectionScore), cell(strings.Join(t.PIIDetected, ";")), cell(strings.Join(fired, ";")),
-			cell(t.RequestID), cell(t.Client), cell(t.RuleID), cell(t.Reason), cell(t.ErrorKind),
+			cell(t.RequestID), cell(t.Principal), cell(t.RuleID), cell(t.Reason), cell(t.ErrorKind),
 			strconv.FormatInt(t.CacheReadTokens, 10), strconv.FormatInt(t.CacheCreationTokens, 10),
+			cell(t.Client.Name), cell(t.Client.Version),
 		})
 		if err != nil {
 			return err

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -243,7 +244,8 @@ func (s *Server) fromWire(t *store.Trace, in *api.TraceInput) {
 		InjectionScore: in.InjectionScore,
 		PIIDetected:    in.PIIDetected,
 		CreatedAt:      in.CreatedAt.UTC(),
-		RequestID:      in.RequestID, Client: in.Client, RuleID: in.RuleID, Reason: in.Reason, ErrorKind: in.ErrorKind,
+		RequestID:      in.RequestID, Principal: cmp.Or(in.Principal, in.Client.Principal),
+		ClientName: in.Client.Name, ClientVersion: in.Client.Version, RuleID: in.RuleID, Reason: in.Reason, ErrorKind: in.ErrorKind,
 	}
 	if in.Blocked {
 		t.Status = store.TraceError

@@ -270,6 +270,44 @@ func TestIngestCachedTokens(t *testing.T) {
 	}
 }
 
+// The client of a trace is what the caller's program calls itself: bounded, read back
+// by every read, and found by its name.
+func TestIngestClient(t *testing.T) {
+	r := newRig(t)
+	const trace = `{"id":"c","agentName":"a","status":"success","principal":"alice","client":{"name":"claude-code","version":"2.1.0"}}`
+	r.ask(r.admin, "POST", "/api/traces", trace).want(201)
+	want := map[string]any{"name": "claude-code", "version": "2.1.0"}
+	for _, got := range []object{
+		r.ask(r.admin, "GET", "/api/traces/c", "").want(200).data(),
+		r.ask(r.admin, "GET", "/api/traces?client=claude-code", "").want(200).list()[0],
+		r.ask(r.admin, "GET", "/api/traces/export?client=claude-code", "").want(200).object(),
+	} {
+		got.is(t, "principal", "alice", "client", want)
+	}
+	csv := string(r.ask(r.admin, "GET", "/api/traces/export?format=csv", "").want(200).raw)
+	if !strings.HasSuffix(csv, ",claude-code,2.1.0\r\n") || !strings.Contains(csv, ",client,clientVersion\r\n") {
+		t.Error(csv)
+	}
+	for body, field := range map[string]string{
+		strings.Replace(trace, "claude-code", strings.Repeat("x", api.MaxClientName+1), 1): "client.name",
+		strings.Replace(trace, "2.1.0", strings.Repeat("9", api.MaxClientVersion+1), 1):    "client.version",
+		strings.Replace(trace, "claude-code", `a\u0000b`, 1):                               "client.name",
+		strings.Replace(trace, `"alice"`, `"`+strings.Repeat("x", api.MaxName+1)+`"`, 1):   "principal",
+		strings.Replace(trace, `"claude-code"`, `7`, 1):                                    "client.name",
+		strings.Replace(trace, `"version"`, `"vendor"`, 1):                                 "client.vendor",
+		strings.Replace(trace, `{"name":"claude-code","version":"2.1.0"}`, `["x"]`, 1):     "client",
+	} {
+		r.ask(r.admin, "POST", "/api/traces", body).wantDetail(field)
+		r.ask(r.admin, "POST", "/api/traces", batch(body)).wantDetail("traces[0]." + field)
+	}
+	// Gateways of earlier builds send the caller in place of the client.
+	r.ask(r.admin, "POST", "/api/traces", batch(`{"id":"old","agentName":"a","status":"success","client":"bob"}`)).want(201)
+	old := r.ask(r.admin, "GET", "/api/traces/old", "").want(200).data().is(t, "principal", "bob")
+	if _, there := old["client"]; there {
+		t.Errorf("a caller became a client: %v", old)
+	}
+}
+
 // A trace whose request a policy blocked has status error.
 func TestIngestBlockedIsAnError(t *testing.T) {
 	r := newRig(t)

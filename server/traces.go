@@ -20,7 +20,8 @@ func wireTraceItem(t store.Trace) api.TraceItem {
 		PIIDetected:   t.PIIDetected,
 		PoliciesFired: each(t.PoliciesFired, func(p store.PolicyFired) api.PolicyFired { return api.PolicyFired(p) }),
 		ToolName:      t.ToolName, Blocked: t.Blocked, CreatedAt: t.CreatedAt.UTC(),
-		RequestID: t.RequestID, Client: t.Client, RuleID: t.RuleID, Reason: t.Reason, ErrorKind: t.ErrorKind,
+		RequestID: t.RequestID, Principal: t.Principal, Client: api.TraceClient{Name: t.ClientName, Version: t.ClientVersion},
+		RuleID: t.RuleID, Reason: t.Reason, ErrorKind: t.ErrorKind,
 	}
 }
 
@@ -51,6 +52,7 @@ func traceFilter(q *query) store.TraceFilter {
 		RuleID:            q.text("ruleId"),
 		PolicyID:          q.text("policyId"),
 		PII:               q.text("pii"),
+		Principal:         q.text("principal"),
 		Client:            q.text("client"),
 		RequestID:         q.text("requestId"),
 	}

@@ -88,7 +88,8 @@ func seed(r *rig) []store.Trace {
 			t.Blocked, t.RuleID, t.Reason = i%14 == 0, "no-shell", "policy_denied"
 		}
 		if i%10 == 0 {
-			t.SessionID, t.Client, t.RequestID, t.ToolName = "s-1", "alice", fmt.Sprintf("request-%d", i), "search"
+			t.SessionID, t.Principal, t.RequestID, t.ToolName = "s-1", "alice", fmt.Sprintf("request-%d", i), "search"
+			t.ClientName, t.ClientVersion = "claude-code", "2.1.0"
 			t.PIIDetected, t.PoliciesFired = []string{"EMAIL"}, []store.PolicyFired{{ID: "pol_x", Name: "x", Action: "warn"}}
 			t.ErrorKind = "upstream_timeout"
 		}
@@ -130,7 +131,8 @@ func TestTraceFilters(t *testing.T) {
 		{"agentName=" + all[1].AgentName, func(t store.Trace, _ int) bool { return t.AgentName == all[1].AgentName }},
 		{"agentName=%20" + all[1].AgentName, func(t store.Trace, _ int) bool { return t.AgentName == all[1].AgentName }},
 		{"modelName=m2", func(_ store.Trace, i int) bool { return i >= 60 }},
-		{"toolName=search&pii=EMAIL&policyId=pol_x&client=alice", func(_ store.Trace, i int) bool { return i%10 == 0 }},
+		{"toolName=search&pii=EMAIL&policyId=pol_x&principal=alice&client=claude-code", func(_ store.Trace, i int) bool { return i%10 == 0 }},
+		{"client=alice", func(store.Trace, int) bool { return false }},
 		{"policyId=pol_y", func(store.Trace, int) bool { return false }},
 		{"ruleId=no-shell", func(_ store.Trace, i int) bool { return i%7 == 0 }},
 		{"requestId=request-50", func(_ store.Trace, i int) bool { return i == 50 }},

@@ -45,10 +45,14 @@ type Trace struct {
 	CacheCreationTokens int64
 	Cost                NanoUSD
 	Duration            time.Duration
-	// RequestID is the id under which the producer logged the request, Client the caller
-	// whom it knew.
+	// RequestID is the id under which the producer logged the request, Principal the
+	// caller whom it knew.
 	RequestID string
-	Client    string
+	Principal string
+	// ClientName and ClientVersion are what the caller's program calls itself. Nothing
+	// of it is verified.
+	ClientName    string
+	ClientVersion string
 	// RuleID is the gateway's rule that decided, Reason what the client was told
 	// (data.reason), and ErrorKind the error_kind of the audit line.
 	RuleID    string
@@ -118,7 +122,8 @@ type TraceFilter struct {
 	RuleID      string
 	PolicyID    string // a policy that fired
 	PII         string // an entity that was detected
-	Client      string
+	Principal   string
+	Client      string // the name that the caller's program has for itself
 	RequestID   string
 	MinDuration time.Duration // inclusive
 }
@@ -157,7 +162,8 @@ func (f *TraceFilter) matchDetails(t *Trace) bool {
 		(f.RuleID == "" || f.RuleID == t.RuleID) &&
 		(f.PolicyID == "" || slices.ContainsFunc(t.PoliciesFired, func(p PolicyFired) bool { return p.ID == f.PolicyID })) &&
 		(f.PII == "" || slices.Contains(t.PIIDetected, f.PII)) &&
-		(f.Client == "" || f.Client == t.Client) &&
+		(f.Principal == "" || f.Principal == t.Principal) &&
+		(f.Client == "" || f.Client == t.ClientName) &&
 		(f.RequestID == "" || f.RequestID == t.RequestID) &&
 		t.Duration >= f.MinDuration
 }

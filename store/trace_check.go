@@ -38,7 +38,8 @@ func CheckTrace(tr *Trace, now time.Time) (field, problem string) {
 	for _, s := range [...]struct{ field, value string }{
 		{"id", tr.ID}, {"agentId", tr.AgentID}, {"agentName", tr.AgentName}, {"agentName", tr.AgentNameSent}, {"environment", tr.Environment},
 		{"modelProvider", tr.ModelProvider}, {"modelName", tr.ModelName}, {"toolName", tr.ToolName},
-		{"sessionId", tr.SessionID}, {"requestId", tr.RequestID}, {"client", tr.Client},
+		{"sessionId", tr.SessionID}, {"requestId", tr.RequestID}, {"principal", tr.Principal},
+		{"client.name", tr.ClientName}, {"client.version", tr.ClientVersion},
 		{"ruleId", tr.RuleID}, {"reason", tr.Reason}, {"errorKind", tr.ErrorKind},
 	} {
 		if problem := badString(s.value); problem != "" {

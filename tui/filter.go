@@ -22,7 +22,7 @@ type term struct {
 
 // filterFields are the names that a term may begin with, in the order in which
 // help shows them.
-var filterFields = []string{"agent", "status", "tool", "model", "env", "policy", "pii", "session", "rule", "why", "client", "request", "id", "ms", "cost", "score"}
+var filterFields = []string{"agent", "status", "tool", "model", "env", "policy", "pii", "session", "rule", "why", "principal", "client", "request", "id", "ms", "cost", "score"}
 
 // outcomes are the values of status; their first letters are enough.
 var outcomes = []string{"ok", "success", "error", "blocked", "failed"}
@@ -189,8 +189,10 @@ func (r *row) field(name string) string {
 		return r.trace.RuleID
 	case "why":
 		return r.trace.Reason + " " + r.trace.ErrorKind
+	case "principal":
+		return r.trace.Principal
 	case "client":
-		return r.trace.Client
+		return r.trace.Client.String()
 	case "request":
 		return r.trace.RequestID
 	case "session":

@@ -46,7 +46,8 @@ func (t *helpPage) sections() []section {
 			{"-env:staging", "minus turns a term around"},
 			{"ms:>500 cost:<0.01", "figures: ms, cost (dollars), score (injection)"},
 			{"refund", "a word alone is looked for everywhere"},
-			{"fields", "agent status tool model env policy pii session rule why client request id"},
+			{"fields", "agent status tool model env policy pii session"},
+			{"", "rule why principal client request id"},
 		}},
 		{"Everywhere", append(screenKeys(t.s), []hint{
 			{"enter", "open the selected row"},

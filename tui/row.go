@@ -70,7 +70,7 @@ func newRow(ev Event) *row {
 	}
 	r.policies = clean(strings.Join(fired, ","))
 	r.text = strings.ToLower(strings.Join([]string{r.agent, r.tool, r.model, r.env, r.session, r.id, r.policies, r.pii, r.outcome.String(),
-		clean(t.RuleID), clean(t.Reason), clean(t.ErrorKind), clean(t.Client)}, "\x00"))
+		clean(t.RuleID), clean(t.Reason), clean(t.ErrorKind), clean(t.Principal), clean(t.Client.String())}, "\x00"))
 	return r
 }
 

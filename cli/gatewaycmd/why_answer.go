@@ -22,8 +22,9 @@ type decidedRequest struct {
 	ID          string            `json:"id,omitempty"`      // of the trace at the control plane
 	Trace       string            `json:"traceId,omitempty"` // W3C, of audit lines alone
 	At          time.Time         `json:"createdAt"`
-	Client      string            `json:"client,omitempty"`
-	ClientKind  string            `json:"clientKind,omitempty"` // of audit lines alone
+	Principal   string            `json:"principal,omitempty"`
+	Kind        string            `json:"principalKind,omitempty"` // of audit lines alone
+	Client      api.TraceClient   `json:"client,omitzero"`
 	Agent       string            `json:"agent,omitempty"`
 	Environment string            `json:"environment,omitempty"`
 	Session     string            `json:"session,omitempty"`
@@ -40,7 +41,7 @@ type decidedRequest struct {
 }
 
 func ofTrace(t *api.Trace) *decidedRequest {
-	q := &decidedRequest{Request: t.RequestID, ID: t.ID, At: t.CreatedAt, Client: t.Client, Agent: t.AgentName,
+	q := &decidedRequest{Request: t.RequestID, ID: t.ID, At: t.CreatedAt, Principal: t.Principal, Client: t.Client, Agent: t.AgentName,
 		Environment: t.Environment, Session: t.SessionID, Tool: t.ToolName, DurationMs: t.DurationMs, Outcome: t.Status,
 		Rule: t.RuleID, Reason: t.Reason, ErrorKind: t.ErrorKind, Policies: t.PoliciesFired}
 	if t.Status == "error" {
@@ -53,8 +54,9 @@ func ofTrace(t *api.Trace) *decidedRequest {
 }
 
 func ofLine(r *audit.Record) *decidedRequest {
-	q := &decidedRequest{Request: r.RequestID, Trace: r.TraceID, At: r.Time, Client: r.Principal, ClientKind: r.PrincipalKind,
-		Agent: r.Agent, Environment: r.Environment, Session: r.Session, Method: r.Method, Tool: r.Tool, Upstream: r.Upstream,
+	q := &decidedRequest{Request: r.RequestID, Trace: r.TraceID, At: r.Time, Principal: r.Principal, Kind: r.PrincipalKind,
+		Client: api.TraceClient{Name: r.ClientName, Version: r.ClientVersion},
+		Agent:  r.Agent, Environment: r.Environment, Session: r.Session, Method: r.Method, Tool: r.Tool, Upstream: r.Upstream,
 		HTTPStatus: r.Status, DurationMs: float64(r.Duration.Microseconds()) / 1000, Outcome: "success",
 		Rule: r.RuleID, Reason: refusal.ReasonOf(r.Action, r.ErrorKind), ErrorKind: r.ErrorKind}
 	for _, p := range r.PoliciesFired {
@@ -138,11 +140,12 @@ func writeWhy(w io.Writer, y *why) error {
 	}
 	line("request", cmp.Or(y.Request, y.ID))
 	line("time", fmt.Sprintf("%s, %s ms", output.Stamp(y.At), output.Number(y.DurationMs)))
-	caller := y.Client
-	if y.ClientKind != "" && caller != "" {
-		caller += " (" + y.ClientKind + ")"
+	caller := y.Principal
+	if y.Kind != "" && caller != "" {
+		caller += " (" + y.Kind + ")"
 	}
 	line("caller", cmp.Or(caller, "not known"))
+	line("client", y.Client.String())
 	line("agent", y.Agent)
 	line("environment", y.Environment)
 	line("session", y.Session)

@@ -46,7 +46,7 @@ func rulesOf(doc *config.Document, file *config.File, path string, q *decidedReq
 		ask.Method = mcp.MethodToolsCall // traces do not have the method
 	}
 	byPolicy := q.Rule == "" && q.Outcome == "blocked" && len(q.Policies) > 0 // its audit line has no rule
-	decided, noClaims := -1, q.ClientKind == "key" || q.ClientKind == "ip"    // nobody without a token meets claims
+	decided, noClaims := -1, q.Kind == "key" || q.Kind == "ip"                // nobody without a token meets claims
 	for i := range file.Policy.Rules {
 		if file.Policy.Rules[i].ID == q.Rule && q.Rule != "" {
 			decided = i

@@ -103,7 +103,7 @@ rules of svc.yaml:
 	if b.String() != want {
 		t.Errorf("got %s\nwant %s", b.String(), want)
 	}
-	key, err := rulesOf(doc, file, "svc.yaml", &decidedRequest{Tool: "pay", Method: "tools/call", ClientKind: "key", Rule: "no-pay"})
+	key, err := rulesOf(doc, file, "svc.yaml", &decidedRequest{Tool: "pay", Method: "tools/call", Kind: "key", Rule: "no-pay"})
 	if err != nil || len(key.Close) != 2 || key.Close[0].Rule != "small" || key.Close[1].Rule != "all" {
 		t.Errorf("a caller with a key meets no claims: %+v, %v", key, err)
 	}

@@ -100,7 +100,8 @@ func addTraceFilter(r *rest.Connection, cmd *cobra.Command, q *client.TraceFilte
 		{&q.RuleID, "rule", "only traces that this rule of a gateway decided"},
 		{&q.PolicyID, "policy-id", "only traces on which this policy fired"},
 		{&q.PII, "pii", "only traces in which this entity was detected, such as EMAIL"},
-		{&q.Client, "client", "only traces of this caller"},
+		{&q.Principal, "principal", "only traces of this caller"},
+		{&q.Client, "client", "only traces of the client that calls itself so, such as claude-code"},
 		{&q.RequestID, "request-id", "only the trace of this request"},
 	} {
 		f.StringVar(t.to, t.name, "", t.usage)

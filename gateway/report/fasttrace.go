@@ -41,6 +41,8 @@ func (m *mapper) appendTraceFast(dst []byte, g *audit.FastLine) ([]byte, outcome
 		(len(g.Session) == 0 || isName(g.Session)) && (len(g.Tool) == 0 || isName(g.Tool)) &&
 		(len(g.Principal) == 0 || isName(g.Principal)) && (len(g.RuleID) == 0 || isName(g.RuleID)) &&
 		(len(g.ErrorKind) == 0 || isName(g.ErrorKind)) &&
+		(len(g.ClientName) == 0 || len(g.ClientName) <= api.MaxClientName && isName(g.ClientName)) &&
+		(len(g.ClientVersion) == 0 || len(g.ClientVersion) <= api.MaxClientVersion && isName(g.ClientVersion)) &&
 		g.Agent[0] != ' ' && g.Agent[len(g.Agent)-1] != ' ' && string(g.Agent) != api.AllAgents &&
 		(len(g.InjectionScore) == 0 || isScore(g.InjectionScore))
 	for i := range g.NumSpans {
@@ -100,7 +102,11 @@ func (m *mapper) appendTraceFast(dst []byte, g *audit.FastLine) ([]byte, outcome
 	b = append(b, `,"requestId":"`...)
 	b = append(b, g.RequestID...)
 	b = append(b, '"')
-	b = appendMember(b, `,"client":"`, g.Principal)
+	b = appendMember(b, `,"principal":"`, g.Principal)
+	if len(g.ClientName)+len(g.ClientVersion) > 0 {
+		b = append(append(b, `,"client":{"name":"`...), g.ClientName...)
+		b = append(append(append(b, `","version":"`...), g.ClientVersion...), `"}`...)
+	}
 	b = appendMember(b, `,"ruleId":"`, g.RuleID)
 	if turnedAway || len(g.ErrorKind) > 0 {
 		b = appendMember(b, `,"reason":"`, refusal.ReasonOf(string(g.Action), string(g.ErrorKind)))

@@ -44,11 +44,12 @@ func (m *mapper) trace(r *audit.Record) api.TraceInput {
 		CreatedAt:      r.Time,
 		ToolName:       line(r.Tool),
 		Blocked:        Blocked(r),
-		Client:         line(r.Principal),
+		Principal:      line(r.Principal),
 		RuleID:         line(r.RuleID),
 		Reason:         refusal.ReasonOf(r.Action, r.ErrorKind),
 		ErrorKind:      line(r.ErrorKind),
 	}
+	t.Client.Name, t.Client.Version = cutLine(r.ClientName, api.MaxClientName), cutLine(r.ClientVersion, api.MaxClientVersion)
 	if api.ValidID(r.RequestID) {
 		t.RequestID = r.RequestID
 	}
@@ -128,8 +129,11 @@ func first(values ...string) string {
 }
 
 // line converts a string to a name: one line of printable text, bounded.
-func line(s string) string {
-	clean := utf8.ValidString(s) && len(s) <= api.MaxName &&
+func line(s string) string { return cutLine(s, api.MaxName) }
+
+// cutLine is line for texts of up to most bytes.
+func cutLine(s string, most int) string {
+	clean := utf8.ValidString(s) && len(s) <= most &&
 		strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 	if clean {
 		return s
@@ -140,7 +144,7 @@ func line(s string) string {
 		}
 		return utf8.RuneError
 	}, strings.ToValidUTF8(s, "\uFFFD"))
-	for len(s) > api.MaxName {
+	for len(s) > most {
 		_, size := utf8.DecodeLastRuneInString(s)
 		s = s[:len(s)-size]
 	}

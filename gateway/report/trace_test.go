@@ -47,6 +47,7 @@ func TestTraceOfALine(t *testing.T) {
 	cfg := Config{Environment: "staging", Agents: map[string]string{"ci": "builder"}}
 	rec := call(id(1))
 	rec.Session, rec.InjectionScore = "s1", 0.25
+	rec.ClientName, rec.ClientVersion = "claude\ncode", strings.Repeat("é", 20)
 	rec.PIIDetected = []string{"EMAIL", "not an entity"}
 	rec.PoliciesFired = []audit.PolicyFired{{ID: "pol_1", Name: "pii", Action: "warn"}, {ID: "pol 2", Action: "warn"}}
 	want := api.TraceInput{
@@ -54,7 +55,8 @@ func TestTraceOfALine(t *testing.T) {
 		DurationMs: 1.5, InjectionScore: 0.25, PIIDetected: []string{"EMAIL"},
 		PoliciesFired: []api.PolicyFired{{ID: "pol_1", Name: "pii", Action: "warn"}},
 		CreatedAt:     rec.Time, Spans: []api.Span{{Stage: "provider", DurationMs: 1}}, ToolName: "read_file",
-		RequestID: id(1), Client: "ci",
+		RequestID: id(1), Principal: "ci",
+		Client: api.InputClient{TraceClient: api.TraceClient{Name: "claude\uFFFDcode", Version: strings.Repeat("é", 16)}},
 	}
 	m := mapper{cfg}
 	if diff := cmp.Diff(want, m.trace(rec)); diff != "" {

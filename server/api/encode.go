@@ -84,7 +84,14 @@ func (e *encoder) trace(t *TraceInput) {
 		e.name(`"blocked":true`)
 	}
 	e.optional(`"requestId":`, t.RequestID)
-	e.optional(`"client":`, t.Client)
+	e.optional(`"principal":`, t.Principal)
+	if c := t.Client.TraceClient; c != (TraceClient{}) {
+		e.name(`"client":{"name":`)
+		e.text(c.Name)
+		e.name(`"version":`)
+		e.text(c.Version)
+		e.close()
+	}
 	e.optional(`"ruleId":`, t.RuleID)
 	e.optional(`"reason":`, t.Reason)
 	e.optional(`"errorKind":`, t.ErrorKind)

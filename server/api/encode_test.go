@@ -119,6 +119,10 @@ func TestAppendJSONIsEncodingJSON(t *testing.T) {
 				CreatedAt: time.Unix(rapid.Int64Range(-1<<36, 1<<38).Draw(t, "at"), rapid.Int64Range(0, 999_999_999).Draw(t, "ns")),
 				Blocked:   rapid.Bool().Draw(t, "blocked"),
 			}
+			if rapid.Bool().Draw(t, "told") {
+				one.RequestID, one.Principal, one.RuleID = text.Draw(t, "request"), text.Draw(t, "principal"), text.Draw(t, "rule")
+				one.Client.Name, one.Client.Version = text.Draw(t, "client"), text.Draw(t, "version")
+			}
 			if rapid.Bool().Draw(t, "priced") {
 				cost := number.Draw(t, "cost")
 				one.CostUSD = &cost

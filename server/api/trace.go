@@ -16,8 +16,8 @@ var TraceOutcomes = append(slices.Clone(TraceStatuses), "blocked", "failed")
 
 // TraceItem is a trace as lists show it: one proxied request. ToolName, Blocked
 // and what follows are absent when there is nothing to say: RequestID is the id under
-// which the gateway logged the request, Client its caller, RuleID the rule that decided,
-// Reason what the client was told (data.reason) and ErrorKind the error_kind of the
+// which the gateway logged the request, Principal its caller, Client what the caller's
+// program calls itself, RuleID the rule that decided, Reason what the client was told (data.reason) and ErrorKind the error_kind of the
 // audit line.
 type TraceItem struct {
 	ID            string `json:"id"`
@@ -42,7 +42,8 @@ type TraceItem struct {
 	ToolName            string        `json:"toolName,omitempty"`
 	Blocked             bool          `json:"blocked,omitempty"`
 	RequestID           string        `json:"requestId,omitempty"`
-	Client              string        `json:"client,omitempty"`
+	Principal           string        `json:"principal,omitempty"`
+	Client              TraceClient   `json:"client,omitzero"`
 	RuleID              string        `json:"ruleId,omitempty"`
 	Reason              string        `json:"reason,omitempty"`
 	ErrorKind           string        `json:"errorKind,omitempty"`
@@ -104,7 +105,8 @@ type TraceInput struct {
 	ToolName            string                           `json:"toolName,omitempty"`
 	Blocked             bool                             `json:"blocked,omitempty"`
 	RequestID           string                           `json:"requestId,omitempty"`
-	Client              string                           `json:"client,omitempty"`
+	Principal           string                           `json:"principal,omitempty"`
+	Client              InputClient                      `json:"client,omitzero"`
 	RuleID              string                           `json:"ruleId,omitempty"`
 	Reason              string                           `json:"reason,omitempty"`
 	ErrorKind           string                           `json:"errorKind,omitempty"`
@@ -195,7 +197,10 @@ func (t *TraceInput) check(c *check) {
 	c.text("modelName", t.ModelName, MaxName)
 	c.text("toolName", t.ToolName, MaxName)
 	c.text("requestId", t.RequestID, MaxName)
-	c.text("client", t.Client, MaxName)
+	c.text("principal", t.Principal, MaxName)
+	c.text("client", t.Client.Principal, MaxName)
+	c.text("client.name", t.Client.Name, MaxClientName)
+	c.text("client.version", t.Client.Version, MaxClientVersion)
 	c.text("ruleId", t.RuleID, MaxName)
 	c.text("reason", t.Reason, MaxName)
 	c.text("errorKind", t.ErrorKind, MaxName)

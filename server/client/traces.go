@@ -27,6 +27,7 @@ type TraceFilter struct {
 	RuleID            string
 	PolicyID          string
 	PII               string
+	Principal         string
 	Client            string
 	RequestID         string
 }
@@ -38,7 +39,7 @@ func (f TraceFilter) add(q query) query {
 		number("minInjectionScore", f.MinInjectionScore).number("minDurationMs", f.MinDurationMs).
 		set("sessionId", f.SessionID).set("agentName", f.AgentName).set("modelName", f.ModelName).
 		set("toolName", f.ToolName).set("ruleId", f.RuleID).set("policyId", f.PolicyID).set("pii", f.PII).
-		set("client", f.Client).set("requestId", f.RequestID)
+		set("principal", f.Principal).set("client", f.Client).set("requestId", f.RequestID)
 }
 
 // TraceQuery is a page of a filtered list of traces.

@@ -154,7 +154,7 @@ func (a *Assembler) trace(tenant string, nodes []node, tree []int) api.TraceInpu
 		ModelName:     first(model),
 		ToolName:      first(tool),
 		RequestID:     top.texts[requestID],
-		Client:        first(client),
+		Principal:     first(principal),
 		RuleID:        top.texts[rule],
 		CreatedAt:     instant(top.start),
 		DurationMs:    milliseconds(top.start, top.end),
@@ -168,6 +168,7 @@ func (a *Assembler) trace(tenant string, nodes []node, tree []int) api.TraceInpu
 	if !means(t.AgentName) {
 		t.AgentName = api.UnnamedAgent
 	}
+	t.Client.Name, t.Client.Version = clean(first(clientName), api.MaxClientName), clean(first(clientVersion), api.MaxClientVersion)
 	if t.SessionID == "" {
 		t.SessionID = hex.EncodeToString(top.trace[:])
 	}

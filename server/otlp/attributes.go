@@ -28,7 +28,9 @@ const (
 	operation
 	failure
 	requestID
-	client
+	principal
+	clientName
+	clientVersion
 	rule
 	decision
 	reason
@@ -88,8 +90,10 @@ var spellings = map[string]spelling{
 	"error.type": {failure, 1},
 
 	"svc.request_id":      {requestID, 1},
-	"mcp.principal":       {client, 1},
-	"enduser.id":          {client, 2},
+	"mcp.principal":       {principal, 1},
+	"enduser.id":          {principal, 2},
+	"mcp.client.name":     {clientName, 1},
+	"mcp.client.version":  {clientVersion, 1},
 	"mcp.policy.rule_id":  {rule, 1},
 	"mcp.policy.decision": {decision, 1},
 	"svc.reason":          {reason, 1},

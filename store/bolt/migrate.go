@@ -13,7 +13,7 @@ type migration func(tx *bbolt.Tx) error
 
 // migrations[i] leads from version i+1 to i+2; the newest version is one more
 // than their number.
-var migrations = []migration{addBuckets(2), versionRows, addBuckets(4), separateUnsignedHeads, addBuckets(6), detailedRecords}
+var migrations = []migration{addBuckets(2), versionRows, addBuckets(4), separateUnsignedHeads, addBuckets(6), detailedRecords, clientRecords}
 
 // versionRows leads to schema 3, whose rollup rows begin with a version and hold
 // the bounds of their durations. Older rows are read as they are and written again
@@ -23,6 +23,10 @@ func versionRows(*bbolt.Tx) error { return nil }
 // detailedRecords leads to schema 7, whose trace records may be of version 2. Older
 // records stay as they are; only older programs must not read the new ones.
 func detailedRecords(*bbolt.Tx) error { return nil }
+
+// clientRecords leads to schema 8, whose trace records may be of version 3. Older
+// records stay as they are; only older programs must not read the new ones.
+func clientRecords(*bbolt.Tx) error { return nil }
 
 // addBuckets gives every tenant the buckets that a schema version added.
 func addBuckets(version int) migration {

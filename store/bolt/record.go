@@ -13,7 +13,7 @@ import (
 
 // A trace is kept as a record, little-endian:
 //
-//	 0  version 1 or 2     28  duration, nanoseconds
+//	 0  version 1 to 3     28  duration, nanoseconds
 //	 1  flags              36  agent, number in dict
 //	 2  zero, 2 bytes      40  environment, number
 //	 4  createdAt, ns      44  model, number
@@ -26,11 +26,14 @@ import (
 // their length as a varint. The numbers at fixed offsets can be set after encoding.
 //
 // A record of version 2 has after the fired policies: request id (a packed string),
-// client, rule, reason, error kind (strings), cache read and cache creation tokens
-// (varints). A trace that has none of them is written as version 1.
+// principal, rule, reason, error kind (strings), cache read and cache creation tokens
+// (varints). A trace that has none of them is written as version 1. A record of version
+// 3 has all of them, and behind them the client's name and version (strings); a trace
+// without a client is written as an earlier version.
 const (
 	recVersion  = 1
 	recDetails  = 2 // the version of a record with the details above
+	recClient   = 3 // with details and the client
 	recTime     = 4
 	recCost     = 12
 	recScore    = 20
@@ -61,8 +64,10 @@ type refs struct {
 // appendRecord encodes a trace without its numbers and its checksum; see seal.
 func appendRecord(dst []byte, t *store.Trace) []byte {
 	le := binary.LittleEndian
-	version, detailed := byte(recVersion), hasDetails(t)
-	if detailed {
+	version := byte(recVersion)
+	if hasClient(t) {
+		version = recClient
+	} else if hasDetails(t) {
 		version = recDetails
 	}
 	dst = append(dst, version, traceFlags(t), 0, 0)
@@ -85,8 +90,11 @@ func appendRecord(dst []byte, t *store.Trace) []byte {
 		p := &t.PoliciesFired[i]
 		dst = appendString(appendString(appendString(dst, p.ID), p.Name), p.Action)
 	}
-	if detailed {
+	if version >= recDetails {
 		dst = appendDetails(dst, t)
+	}
+	if version >= recClient {
+		dst = appendString(appendString(dst, t.ClientName), t.ClientVersion)
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(t.QualityScores)))
 	for i := range t.QualityScores {
@@ -127,7 +135,7 @@ func seal(rec []byte, r refs) {
 func decodeRecord(rec []byte, detail bool) (t store.Trace, r refs, err error) {
 	le := binary.LittleEndian
 	body := len(rec) - 4
-	if body < recFixed || rec[0] != recVersion && rec[0] != recDetails || le.Uint32(rec[body:]) != crc32.Checksum(rec[:body], castagnoli) {
+	if body < recFixed || !knownVersion(rec[0]) || le.Uint32(rec[body:]) != crc32.Checksum(rec[:body], castagnoli) {
 		return t, r, errRecord
 	}
 	r = refs{agent: le.Uint32(rec[recAgent:]), env: le.Uint32(rec[recEnv:]),
@@ -157,8 +165,11 @@ func decodeRecord(rec []byte, detail bool) (t store.Trace, r refs, err error) {
 			t.PoliciesFired[i] = store.PolicyFired{ID: d.text(), Name: d.text(), Action: d.text()}
 		}
 	}
-	if rec[0] == recDetails {
+	if rec[0] >= recDetails {
 		d.details(&t)
+	}
+	if rec[0] >= recClient {
+		t.ClientName, t.ClientVersion = d.text(), d.text()
 	}
 	if !detail {
 		return t, r, d.err()
@@ -184,9 +195,12 @@ func decodeRecord(rec []byte, detail bool) (t store.Trace, r refs, err error) {
 	return t, r, d.err()
 }
 
+// knownVersion reports whether records of a version can be read.
+func knownVersion(v byte) bool { return v >= recVersion && v <= recClient }
+
 // recordID reads the packed id of a record, the key of trace_ids.
 func recordID(rec []byte) ([]byte, error) {
-	if len(rec) < recFixed+4 || rec[0] != recVersion && rec[0] != recDetails {
+	if len(rec) < recFixed+4 || !knownVersion(rec[0]) {
 		return nil, errRecord
 	}
 	d := decoder{data: rec[recFixed : len(rec)-4]}

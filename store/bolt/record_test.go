@@ -26,9 +26,12 @@ func TestRecordRoundTrip(t *testing.T) {
 		}
 		if rapid.Bool().Draw(t, "details") {
 			want.RequestID = rapid.OneOf(text, rapid.Just(want.ID)).Draw(t, "request")
-			want.Client, want.RuleID, want.Reason = text.Draw(t, "client"), text.Draw(t, "rule"), text.Draw(t, "reason")
+			want.Principal, want.RuleID, want.Reason = text.Draw(t, "principal"), text.Draw(t, "rule"), text.Draw(t, "reason")
 			want.ErrorKind = text.Draw(t, "kind")
 			want.CacheReadTokens, want.CacheCreationTokens = rapid.Int64Min(0).Draw(t, "read"), rapid.Int64Min(0).Draw(t, "creation")
+		}
+		if rapid.Bool().Draw(t, "client") {
+			want.ClientName, want.ClientVersion = text.Draw(t, "client name"), text.Draw(t, "client version")
 		}
 		if rapid.Bool().Draw(t, "error") {
 			want.Status, want.Blocked = store.TraceError, rapid.Bool().Draw(t, "blocked")
@@ -76,7 +79,7 @@ func FuzzDecodeRecord(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, rec []byte) {
 		if len(rec) >= recFixed+4 {
-			rec[0] = recVersion + rec[0]%2
+			rec[0] = recVersion + rec[0]%3
 			seal(rec, refs{})
 		}
 		tr, _, err := decodeRecord(rec, true)

@@ -8,9 +8,12 @@ import (
 
 // hasDetails reports whether a trace needs a record of version 2.
 func hasDetails(t *store.Trace) bool {
-	return t.RequestID != "" || t.Client != "" || t.RuleID != "" || t.Reason != "" || t.ErrorKind != "" ||
+	return t.RequestID != "" || t.Principal != "" || t.RuleID != "" || t.Reason != "" || t.ErrorKind != "" ||
 		t.CacheReadTokens != 0 || t.CacheCreationTokens != 0
 }
+
+// hasClient reports whether a trace needs a record of version 3.
+func hasClient(t *store.Trace) bool { return t.ClientName != "" || t.ClientVersion != "" }
 
 func appendDetails(dst []byte, t *store.Trace) []byte {
 	if t.RequestID == t.ID && t.ID != "" {
@@ -18,7 +21,7 @@ func appendDetails(dst []byte, t *store.Trace) []byte {
 	} else {
 		dst = appendPacked(dst, t.RequestID)
 	}
-	dst = appendString(appendString(dst, t.Client), t.RuleID)
+	dst = appendString(appendString(dst, t.Principal), t.RuleID)
 	dst = appendString(appendString(dst, t.Reason), t.ErrorKind)
 	dst = binary.AppendUvarint(dst, uint64(t.CacheReadTokens))
 	return binary.AppendUvarint(dst, uint64(t.CacheCreationTokens))
@@ -32,6 +35,6 @@ func (d *decoder) details(t *store.Trace) {
 	} else {
 		t.RequestID = d.packed()
 	}
-	t.Client, t.RuleID, t.Reason, t.ErrorKind = d.text(), d.text(), d.text(), d.text()
+	t.Principal, t.RuleID, t.Reason, t.ErrorKind = d.text(), d.text(), d.text(), d.text()
 	t.CacheReadTokens, t.CacheCreationTokens = int64(d.uvarint()), int64(d.uvarint())
 }

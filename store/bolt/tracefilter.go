@@ -26,12 +26,12 @@ type inRecord struct {
 // recordFilter is what a filter asks of records.
 func (d data) recordFilter(f *store.TraceFilter) inRecord {
 	c := inRecord{minDuration: f.MinDuration, exact: store.TraceFilter{SessionID: f.SessionID, ToolName: f.ToolName,
-		RuleID: f.RuleID, PolicyID: f.PolicyID, PII: f.PII, Client: f.Client, RequestID: f.RequestID}}
+		RuleID: f.RuleID, PolicyID: f.PolicyID, PII: f.PII, Principal: f.Principal, Client: f.Client, RequestID: f.RequestID}}
 	if f.AgentName != "" {
 		n, ok := d.lookup(dictEntry{kindName, f.AgentName, ""})
 		c.name, c.unknownName, c.byRecord = n, !ok, true
 	}
-	for _, s := range [...]string{f.ToolName, f.RuleID, f.PolicyID, f.PII, f.Client} {
+	for _, s := range [...]string{f.ToolName, f.RuleID, f.PolicyID, f.PII, f.Principal, f.Client} {
 		if s != "" {
 			c.needles = append(c.needles, appendString(nil, s))
 		}

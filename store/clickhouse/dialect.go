@@ -47,13 +47,17 @@ func (d dialect) settings(limit time.Duration) driver.Settings {
 }
 
 // table completes a statement of a migration: ENGINE is the engine of its table, and
-// the cluster follows the name where there is one. Replicated tables need a keeper.
+// the cluster follows the name where there is one. Replicated tables need a keeper. Old
+// versions have no IF NOT EXISTS for columns: see shard.migrate.
 func (d dialect) table(statement, database string) string {
 	engine, on := "MergeTree()", ""
 	if d.cluster != "" {
 		name := between(statement, "EXISTS ", " ")
 		engine = "ReplicatedMergeTree(" + quote("/clickhouse/tables/{shard}/"+database+"/"+name) + ", '{replica}')"
 		on = " ON CLUSTER " + identifier(d.cluster)
+	}
+	if d.modern {
+		statement = strings.ReplaceAll(statement, "ADD COLUMN", "ADD COLUMN IF NOT EXISTS")
 	}
 	statement = strings.ReplaceAll(statement, "ENGINE", "ENGINE = "+engine)
 	return strings.ReplaceAll(statement, " @CLUSTER", on)

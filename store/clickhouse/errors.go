@@ -13,6 +13,8 @@ import (
 
 // Codes of the engine's errors.
 const (
+	duplicateColumn = 15
+	illegalColumn   = 44 // what old versions answer for a column that is there
 	unknownTable    = 60
 	unknownDatabase = 81
 	timeoutExceeded = 159

@@ -53,7 +53,7 @@ func selection(tenant string, f *store.TraceFilter) (c *conditions, from, to int
 	}
 	for _, one := range [...]struct{ column, value string }{
 		{"agent", f.AgentID}, {"env", f.Environment}, {"session", f.SessionID}, {"agent_name", f.AgentName}, {"model", f.ModelName},
-		{"tool", f.ToolName}, {"rule", f.RuleID}, {"client", f.Client}, {"request", f.RequestID},
+		{"tool", f.ToolName}, {"rule", f.RuleID}, {"client", f.Principal}, {"client_name", f.Client}, {"request", f.RequestID},
 	} {
 		if one.value != "" {
 			c.and(one.column + " = " + quote(one.value))

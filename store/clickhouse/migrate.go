@@ -90,7 +90,11 @@ func (sh *shard) migrate(ctx context.Context, database string, list []migration)
 			continue
 		}
 		for _, statement := range m.statements {
-			if err := sh.exec(ctx, sh.dialect.table(statement, database)); err != nil {
+			err := sh.exec(ctx, sh.dialect.table(statement, database))
+			if c := code(err); (c == illegalColumn || c == duplicateColumn) && strings.Contains(statement, "ADD COLUMN") {
+				err = nil // an earlier attempt or another process has added it
+			}
+			if err != nil {
 				return 0, fmt.Errorf("migration %d: %w", m.version, err)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"svc/store"
 	"svc/store/postgres/postgrestest"
 )
 
@@ -64,5 +65,47 @@ func TestOnlyOlderProgramsRefuse(t *testing.T) {
 	}
 	if version, _, err := schemaOf(context.Background(), s.pool); version != newest+3 || err != nil {
 		t.Errorf("schema %d, %v", version, err)
+	}
+}
+
+// TestColumnsOfClients: traces of schema 1 are read after the migration that added the
+// client, and programs that know schema 1 alone write beside it.
+func TestColumnsOfClients(t *testing.T) {
+	ctx := context.Background()
+	url := postgrestest.Start(t).Database(t)
+	s := open(t, url, Options{})
+	info, _, err := s.CreateTenant(ctx, store.TenantCreate{Name: "t", Key: &store.KeyCreate{Name: "k", Digest: store.DigestKey("k")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ingest := func(tr store.Trace) {
+		t.Helper()
+		tr.AgentName, tr.Status = "a", store.TraceSuccess
+		if _, err := s.TracesOf(info.ID).Ingest(ctx, store.Batch{Traces: []store.Trace{tr}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ingest(store.Trace{ID: "old", Principal: "alice"})
+	for _, sql := range []string{`ALTER TABLE traces DROP COLUMN client_name, DROP COLUMN client_version`, `UPDATE svc_schema SET version = 1`} {
+		if _, err := s.pool.Exec(ctx, sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s = open(t, url, Options{})
+	ingest(store.Trace{ID: "new", ClientName: "cursor", ClientVersion: "1.2"})
+	// An older program names the columns that it knows.
+	if _, err := s.pool.Exec(ctx, `INSERT INTO traces (tenant, created, seq, id, agent, agent_name, error, blocked, env, session, provider, model, tool,
+		request, client, rule, reason, error_kind, input, output, cache_read, cache_made, cost, duration, score)
+		SELECT tenant, created, seq + 1, 'older', agent, agent_name, error, blocked, env, session, provider, model, tool,
+		request, client, rule, reason, error_kind, input, output, cache_read, cache_made, cost, duration, score FROM traces WHERE id = 'new'`); err != nil {
+		t.Fatal(err)
+	}
+	tr, err := s.TracesOf(info.ID).GetTrace(ctx, "old")
+	if err != nil || tr.Principal != "alice" || tr.ClientName+tr.ClientVersion != "" {
+		t.Errorf("a trace of schema 1: %+v, %v", tr, err)
+	}
+	list, _, err := s.TracesOf(info.ID).ListTraces(ctx, store.TraceFilter{Client: "cursor"}, store.Page{})
+	if err != nil || len(list) != 1 || list[0].ClientVersion != "1.2" {
+		t.Errorf("traces with a client: %+v, %v", list, err)
 	}
 }

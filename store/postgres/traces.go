@@ -60,7 +60,7 @@ var statusConditions = map[store.TraceStatus]string{
 func (q *selection) details(f *store.TraceFilter) {
 	for _, c := range [...]struct{ sql, value string }{
 		{`session = $%d AND session <> ''`, f.SessionID}, {`agent_name = $%d`, f.AgentName}, {`model = $%d`, f.ModelName}, {`tool = $%d`, f.ToolName}, {`rule = $%d`, f.RuleID},
-		{`$%d = ANY(policies)`, f.PolicyID}, {`$%d = ANY(pii)`, f.PII}, {`client = $%d`, f.Client}, {`request = $%d`, f.RequestID},
+		{`$%d = ANY(policies)`, f.PolicyID}, {`$%d = ANY(pii)`, f.PII}, {`client = $%d`, f.Principal}, {`client_name = $%d`, f.Client}, {`request = $%d`, f.RequestID},
 	} {
 		if c.value != "" {
 			q.and(c.sql, []byte(c.value))

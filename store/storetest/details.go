@@ -20,7 +20,10 @@ func testTraceDetails(t testing.TB, o Opened) {
 		tr := store.Trace{ID: fmt.Sprintf("0123456789abcdef%016x", i), AgentName: pick(i, "one", "two"), Status: store.TraceSuccess,
 			SessionID: pick(i, "", "s-1", "018f3c5e-7b1a-7c3d-9e2f-5a6b7c8d9e0f"), ModelProvider: pick(i, "a", "b", ""),
 			ModelName: pick(i, "claude", "gpt", "", "claude"), ToolName: pick(i, "", "search", "searching"),
-			Client: pick(i, "alice", "", "bob", "al"), Duration: time.Duration(i%9) * time.Millisecond, CreatedAt: base.Add(time.Duration(i) * time.Second)}
+			Principal: pick(i, "alice", "", "bob", "al"), ClientName: pick(i, "", "claude-code", "al"), Duration: time.Duration(i%9) * time.Millisecond, CreatedAt: base.Add(time.Duration(i) * time.Second)}
+		if i%6 == 2 {
+			tr.ClientVersion = "al" // a version is not a name
+		}
 		switch i % 5 {
 		case 0:
 			tr.Status, tr.Blocked, tr.RuleID, tr.Reason = store.TraceError, true, pick(i, "no-shell", "no"), "policy_denied"
@@ -50,6 +53,7 @@ func testTraceDetails(t testing.TB, o Opened) {
 		"rule":            func(f *store.TraceFilter) { f.RuleID = "no" },
 		"policy":          func(f *store.TraceFilter) { f.PolicyID = "pol_2" },
 		"PII":             func(f *store.TraceFilter) { f.PII = "EMAIL" },
+		"principal":       func(f *store.TraceFilter) { f.Principal = "al" },
 		"client":          func(f *store.TraceFilter) { f.Client = "al" },
 		"request":         func(f *store.TraceFilter) { f.RequestID = "request 3" },
 		"request, the id": func(f *store.TraceFilter) { f.RequestID = all[7].ID },
@@ -85,7 +89,8 @@ func testTraceDetails(t testing.TB, o Opened) {
 		}
 	}
 	for name, f := range map[string]store.TraceFilter{"agent": {AgentName: "nobody"}, "model": {ModelName: "none"}, "tool": {ToolName: "searc"},
-		"policy's name": {PolicyID: "p"}, "status": {Status: "neither"}, "reason in place of a rule": {RuleID: "policy_denied"}} {
+		"policy's name": {PolicyID: "p"}, "status": {Status: "neither"}, "reason in place of a rule": {RuleID: "policy_denied"},
+		"client, a caller": {Client: "alice"}, "caller, a client": {Principal: "claude-code"}} {
 		if list, n, err := tn.ListTraces(ctx, f, store.Page{}); list == nil || len(list)+n != 0 || err != nil {
 			t.Errorf("unknown %s: %d, %v", name, n, err)
 		}

@@ -36,104 +36,52 @@ func wireDeployment(d store.Deployment) api.Deployment {
 	}
 }
 
-// listAgents serves GET /api/agents.
-func (s *Server) listAgents(c *call) error {
-	q := c.query()
-	page, filter := q.cursorPage(agentsList, api.DefaultLimit), store.AgentFilter{Environment: q.text("environment")}
-	if err := q.err(); err != nil {
-		return err
-	}
-	agents, total, err := c.tenant.ListAgents(c.Context(), filter, page.withOneMore())
-	if err != nil {
-		return err
-	}
-	agents, next := cutPage(page, agents, func(a *store.Agent) store.Place { return store.Place{ID: a.ID} })
-	return nextPage(c, each(agents, wireAgentItem), total, page, next)
-}
-
-// getAgent serves GET /api/agents/:id, configuration included.
-func (s *Server) getAgent(c *call) error {
-	id, err := c.pathID("agent")
-	if err != nil {
-		return err
-	}
-	a, err := c.tenant.GetAgent(c.Context(), id)
-	if err != nil {
-		return err
-	}
-	c.etag(a.Object())
-	return c.data(http.StatusOK, wireAgent(a))
-}
-
-// createAgent serves POST /api/agents. A configuration that comes with it is
-// the agent's first deployment, by the user of the calling key.
-func (s *Server) createAgent(c *call) error {
-	var in api.AgentCreate
-	if err := c.decode(&in); err != nil {
-		return err
-	}
-	if err := c.uniqueAgent("", &in.Name); err != nil {
-		return err
-	}
-	return create(c, func(ctx context.Context) (store.Agent, error) {
-		return c.tenant.CreateAgent(ctx, store.AgentCreate{
+// agents are the agents of a tenant. A configuration that a new agent comes with is its
+// first deployment, by the user of the calling key; one that differs from the present one
+// appends a deployment. Traces, budgets and SLA targets keep the id and name of a deleted
+// agent; the answer warns of what still refers to it.
+var agents = &kind[store.Agent, api.AgentCreate, api.AgentUpdate]{
+	noun: "agent", cursor: agentsList,
+	echo: echo{fixed: []string{"id", "createdAt", "updatedAt"}},
+	find: func(c *call, q *query) func(store.Page) ([]store.Agent, int, error) {
+		filter := store.AgentFilter{Environment: q.text("environment")}
+		return func(p store.Page) ([]store.Agent, int, error) { return c.tenant.ListAgents(c.Context(), filter, p) }
+	},
+	read:      func(c *call, id string) (store.Agent, error) { return c.tenant.GetAgent(c.Context(), id) },
+	wire:      func(_ *call, a store.Agent) any { return wireAgent(a) },
+	item:      func(a store.Agent) any { return wireAgentItem(a) },
+	newName:   func(in *api.AgentCreate) *string { return &in.Name },
+	newNameOf: func(in *api.AgentUpdate) *string { return in.Name },
+	create: func(c *call, in *api.AgentCreate) error {
+		return create(c, func(ctx context.Context) (store.Agent, error) {
+			return c.tenant.CreateAgent(ctx, store.AgentCreate{
+				Name: in.Name, Description: in.Description,
+				ModelProvider: in.ModelProvider, ModelName: in.ModelName, Environment: in.Environment,
+				ConfigYAML: in.ConfigYAML, DeployedBy: c.key.CreatedBy,
+			})
+		}, func(a store.Agent) error {
+			return c.data(http.StatusCreated, api.AgentCreated{
+				ID: a.ID, Name: a.Name,
+				ModelProvider: a.ModelProvider, ModelName: a.ModelName, Environment: a.Environment,
+				CreatedAt: a.CreatedAt.UTC(), UpdatedAt: a.UpdatedAt.UTC(),
+			})
+		})
+	},
+	update: func(c *call, id string, in *api.AgentUpdate, _ before[store.Agent]) (store.Agent, []string, error) {
+		a, err := c.tenant.UpdateAgent(c.Context(), id, store.AgentUpdate{
 			Name: in.Name, Description: in.Description,
 			ModelProvider: in.ModelProvider, ModelName: in.ModelName, Environment: in.Environment,
 			ConfigYAML: in.ConfigYAML, DeployedBy: c.key.CreatedBy,
 		})
-	}, func(a store.Agent) error {
-		return c.data(http.StatusCreated, api.AgentCreated{
-			ID: a.ID, Name: a.Name,
-			ModelProvider: a.ModelProvider, ModelName: a.ModelName, Environment: a.Environment,
-			CreatedAt: a.CreatedAt.UTC(), UpdatedAt: a.UpdatedAt.UTC(),
-		})
-	})
-}
-
-// updateAgent serves PUT /api/agents/:id. A configuration that differs from the
-// present one appends a deployment.
-func (s *Server) updateAgent(c *call) error {
-	id, err := c.pathID("agent")
-	if err != nil {
-		return err
-	}
-	var in api.AgentUpdate
-	if _, err := c.decodeChange(&in, agentEcho, func() (any, error) {
-		a, err := c.tenant.GetAgent(c.Context(), id)
-		return wireAgent(a), err
-	}); err != nil {
-		return err
-	}
-	if err := c.uniqueAgent(id, in.Name); err != nil {
-		return err
-	}
-	a, err := c.tenant.UpdateAgent(c.Context(), id, store.AgentUpdate{
-		Name: in.Name, Description: in.Description,
-		ModelProvider: in.ModelProvider, ModelName: in.ModelName, Environment: in.Environment,
-		ConfigYAML: in.ConfigYAML, DeployedBy: c.key.CreatedBy,
-	})
-	if err != nil {
-		return err
-	}
-	c.etag(a.Object())
-	return c.data(http.StatusOK, wireAgent(a))
-}
-
-// deleteAgent serves DELETE /api/agents/:id. Traces, budgets and SLA targets
-// keep the agent's id and name; the answer warns of what still refers to it.
-func (s *Server) deleteAgent(c *call) error {
-	id, err := c.pathID("agent")
-	if err != nil {
-		return err
-	}
-	warnings, err := c.referencesTo(id)
-	if err != nil {
-		return err
-	}
-	if err := c.tenant.DeleteAgent(c.Context(), id); err != nil {
-		return err
-	}
-	return c.writeJSON(http.StatusOK, api.Success{Success: true, Warnings: warnings})
+		return a, nil, err
+	},
+	remove: func(c *call, id string) ([]string, error) {
+		warnings, err := c.referencesTo(id)
+		if err != nil {
+			return nil, err
+		}
+		return warnings, c.tenant.DeleteAgent(c.Context(), id)
+	},
 }
 
 // referencesTo names the policies, budgets and SLA targets that are left behind

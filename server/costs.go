@@ -65,19 +65,6 @@ func groupKey(by store.GroupBy, g store.StatsGroup) api.GroupKey {
 	return api.GroupKey{}
 }
 
-// wireBudgets adds to budgets what they have spent in the period that contains now.
-func wireBudgets(ctx context.Context, t store.TenantTraces, now time.Time, budgets ...store.Budget) ([]api.Budget, error) {
-	spent, err := spentOf(ctx, t, now, budgets)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]api.Budget, len(budgets))
-	for i, b := range budgets {
-		out[i] = wireBudget(b, spent[i], now)
-	}
-	return out, nil
-}
-
 func wireBudget(b store.Budget, spent store.NanoUSD, now time.Time) api.Budget {
 	_, to := b.Period.Window(now)
 	return api.Budget{
@@ -102,40 +89,64 @@ func percent(spent, limit store.NanoUSD) float64 {
 	return math.Round(100*float64(spent)/float64(limit)*1e6) / 1e6
 }
 
-// listBudgets serves GET /api/costs/budgets: data and total only.
-func (s *Server) listBudgets(c *call) error {
-	budgets, err := c.tenant.ListBudgets(c.Context())
-	if err != nil {
-		return err
-	}
-	out, err := wireBudgets(c.Context(), c.traces, c.now, budgets...)
-	if err != nil {
-		return err
-	}
-	return whole(c, out)
-}
-
-// createBudget serves POST /api/costs/budgets; its answer is the bare budget.
-func (s *Server) createBudget(c *call) error {
-	var in api.BudgetCreate
-	if err := c.decode(&in); err != nil {
-		return err
-	}
-	limit, err := limitUSD(*in.LimitUSD)
-	if err != nil {
-		return err
-	}
-	if err := c.uniqueBudget("", &in.Name); err != nil {
-		return err
-	}
-	period := store.BudgetPeriod(in.Period)
-	spent, err := spentOf(c.Context(), c.traces, c.now, []store.Budget{{AgentID: in.AgentID, Period: period}})
-	if err != nil {
-		return err
-	}
-	return create(c, func(ctx context.Context) (store.Budget, error) {
-		return c.tenant.CreateBudget(ctx, store.BudgetCreate{Name: in.Name, AgentID: in.AgentID, Period: period, Limit: limit})
-	}, func(b store.Budget) error { return c.writeJSON(http.StatusCreated, wireBudget(b, spent[0], c.now)) })
+// budgets are the budgets of a tenant. Their list has no pages, and POST answers with the
+// bare budget.
+var budgets = &kind[store.Budget, api.BudgetCreate, api.BudgetUpdate]{
+	noun: "budget",
+	echo: echo{fixed: []string{"id", "agentName"}, measured: []string{"currentUsd", "percentUsed", "resetAt"},
+		instead: map[string]string{"agentName": "agentId names the agent"}},
+	find: func(c *call, _ *query) func(store.Page) ([]store.Budget, int, error) {
+		return func(store.Page) ([]store.Budget, int, error) {
+			all, err := c.tenant.ListBudgets(c.Context())
+			return all, len(all), err
+		}
+	},
+	read: func(c *call, id string) (store.Budget, error) { return c.tenant.GetBudget(c.Context(), id) },
+	wire: func(c *call, b store.Budget) any { return wireBudget(b, 0, c.now) },
+	measured: func(c *call, budgets []store.Budget) ([]any, error) { // what they have spent in the period that contains now
+		spent, err := spentOf(c.Context(), c.traces, c.now, budgets)
+		if err != nil {
+			return nil, err
+		}
+		out := make([]any, len(budgets))
+		for i, b := range budgets {
+			out[i] = wireBudget(b, spent[i], c.now)
+		}
+		return out, nil
+	},
+	newName:   func(in *api.BudgetCreate) *string { return &in.Name },
+	newNameOf: func(in *api.BudgetUpdate) *string { return in.Name },
+	create: func(c *call, in *api.BudgetCreate) error {
+		limit, err := limitUSD(*in.LimitUSD)
+		if err != nil {
+			return err
+		}
+		period := store.BudgetPeriod(in.Period)
+		spent, err := spentOf(c.Context(), c.traces, c.now, []store.Budget{{AgentID: in.AgentID, Period: period}})
+		if err != nil {
+			return err
+		}
+		return create(c, func(ctx context.Context) (store.Budget, error) {
+			return c.tenant.CreateBudget(ctx, store.BudgetCreate{Name: in.Name, AgentID: in.AgentID, Period: period, Limit: limit})
+		}, func(b store.Budget) error { return c.writeJSON(http.StatusCreated, wireBudget(b, spent[0], c.now)) })
+	},
+	update: func(c *call, id string, in *api.BudgetUpdate, _ before[store.Budget]) (b store.Budget, _ []string, err error) {
+		up := store.BudgetUpdate{Name: in.Name, AgentID: in.AgentID}
+		if in.Period != nil {
+			p := store.BudgetPeriod(*in.Period)
+			up.Period = &p
+		}
+		if in.LimitUSD != nil {
+			limit, err := limitUSD(*in.LimitUSD)
+			if err != nil {
+				return b, nil, err
+			}
+			up.Limit = &limit
+		}
+		b, err = c.tenant.UpdateBudget(c.Context(), id, up)
+		return b, nil, err
+	},
+	remove: func(c *call, id string) ([]string, error) { return nil, c.tenant.DeleteBudget(c.Context(), id) },
 }
 
 // limitUSD turns a budget's limit into what is kept. Less than a nano-dollar
@@ -150,74 +161,4 @@ func limitUSD(usd float64) (store.NanoUSD, error) {
 
 func limitProblem() string {
 	return fmt.Sprintf("must be at least 0.000000001 and at most %d", api.MaxLimitUSD)
-}
-
-// getBudget serves GET /api/costs/budgets/:id.
-func (s *Server) getBudget(c *call) error {
-	id, err := c.pathID("budget")
-	if err != nil {
-		return err
-	}
-	b, err := c.tenant.GetBudget(c.Context(), id)
-	if err != nil {
-		return err
-	}
-	return c.budget(b)
-}
-
-// updateBudget serves PUT /api/costs/budgets/:id.
-func (s *Server) updateBudget(c *call) error {
-	id, err := c.pathID("budget")
-	if err != nil {
-		return err
-	}
-	var in api.BudgetUpdate
-	if _, err := c.decodeChange(&in, budgetEcho, func() (any, error) {
-		b, err := c.tenant.GetBudget(c.Context(), id)
-		return wireBudget(b, 0, c.now), err // what is spent is not compared
-	}); err != nil {
-		return err
-	}
-	if err := c.uniqueBudget(id, in.Name); err != nil {
-		return err
-	}
-	up := store.BudgetUpdate{Name: in.Name, AgentID: in.AgentID}
-	if in.Period != nil {
-		p := store.BudgetPeriod(*in.Period)
-		up.Period = &p
-	}
-	if in.LimitUSD != nil {
-		limit, err := limitUSD(*in.LimitUSD)
-		if err != nil {
-			return err
-		}
-		up.Limit = &limit
-	}
-	b, err := c.tenant.UpdateBudget(c.Context(), id, up)
-	if err != nil {
-		return err
-	}
-	return c.budget(b)
-}
-
-// budget answers with one budget and how it stands.
-func (c *call) budget(b store.Budget) error {
-	out, err := wireBudgets(c.Context(), c.traces, c.now, b)
-	if err != nil {
-		return err
-	}
-	c.etag(b.Object())
-	return c.data(http.StatusOK, out[0])
-}
-
-// deleteBudget serves DELETE /api/costs/budgets/:id.
-func (s *Server) deleteBudget(c *call) error {
-	id, err := c.pathID("budget")
-	if err != nil {
-		return err
-	}
-	if err := c.tenant.DeleteBudget(c.Context(), id); err != nil {
-		return err
-	}
-	return c.deleted()
 }

@@ -27,18 +27,6 @@ type echo struct {
 	instead map[string]string
 }
 
-// What PUT takes of each kind of object.
-var (
-	teamEcho = echo{fixed: []string{"id", "memberCount", "scopes", "createdAt"},
-		instead: map[string]string{"scopes": "PUT /api/teams/{id}/scopes replaces them"}}
-	agentEcho  = echo{fixed: []string{"id", "createdAt", "updatedAt"}}
-	budgetEcho = echo{fixed: []string{"id", "agentName"}, measured: []string{"currentUsd", "percentUsed", "resetAt"},
-		instead: map[string]string{"agentName": "agentId names the agent"}}
-	slaEcho = echo{fixed: []string{"id", "agentName"}, measured: []string{"currentP99Ms", "currentErrorRate", "status"},
-		instead: map[string]string{"agentName": "agentId names the agent"}}
-	policyEcho = echo{fixed: []string{"id", "createdAt", "updatedAt"}, counted: []string{"fireCount"}}
-)
-
 // decodeChange reads the body of a PUT into v, which has what can be set, after it has
 // checked and taken out what else GET answers. current is asked for the object as GET
 // answers it, only where the body has such a member. removed names the members that

@@ -13,8 +13,8 @@ import (
 
 // echoes are the kinds of objects that PUT changes, by path.
 var echoes = map[string]echo{
-	"/api/teams/{id}": teamEcho, "/api/agents/{id}": agentEcho, "/api/costs/budgets/{id}": budgetEcho,
-	"/api/costs/sla/{id}": slaEcho, "/api/policies/{id}": policyEcho,
+	"/api/teams/{id}": teams.echo, "/api/agents/{id}": agents.echo, "/api/costs/budgets/{id}": budgets.echo,
+	"/api/costs/sla/{id}": slas.echo, "/api/policies/{id}": policies.echo,
 }
 
 // What GET answers, PUT takes, and changes nothing; each read-only member that

@@ -19,15 +19,6 @@ func wirePolicy(p store.Policy, fires int64) api.Policy {
 	}
 }
 
-// wirePolicies adds to policies how often traces say that they fired.
-func (c *call) wirePolicies(policies ...store.Policy) ([]api.Policy, error) {
-	fires, err := c.traces.PolicyFires(c.Context(), each(policies, func(p store.Policy) string { return p.ID }))
-	if err != nil {
-		return nil, err
-	}
-	return each(policies, func(p store.Policy) api.Policy { return wirePolicy(p, fires[p.ID]) }), nil
-}
-
 // wireCondition shows the fields of the condition's type; a pii_detected that
 // means any entity says so with an empty list.
 func wireCondition(k store.PolicyCondition) api.Condition {
@@ -54,116 +45,63 @@ func compact(raw []byte) []byte {
 	return v
 }
 
-// listPolicies serves GET /api/policies.
-func (s *Server) listPolicies(c *call) error {
-	q := c.query()
-	page := q.cursorPage(policiesList, api.DefaultLimit)
-	filter := store.PolicyFilter{Phase: q.enum("phase", "", api.Phases), Enabled: q.boolean("enabled")}
-	if err := q.err(); err != nil {
-		return err
-	}
-	policies, total, err := c.tenant.ListPolicies(c.Context(), filter, page.withOneMore())
-	if err != nil {
-		return err
-	}
-	policies, next := cutPage(page, policies, func(p *store.Policy) store.Place { return store.Place{ID: p.ID} })
-	out, err := c.wirePolicies(policies...)
-	if err != nil {
-		return err
-	}
-	return nextPage(c, out, total, page, next)
-}
-
-// createPolicy serves POST /api/policies.
-func (s *Server) createPolicy(c *call) error {
-	var in api.PolicyCreate
-	if err := c.decode(&in); err != nil {
-		return err
-	}
-	if in.On != "" {
-		on, err := c.agentReference("on", in.On)
-		if err != nil {
-			return err
-		}
-		in.On = on
-	}
-	if err := c.uniquePolicy("", &in.Name); err != nil {
-		return err
-	}
-	p := store.PolicyCreate{
-		Name: in.Name, Phase: in.Phase, On: in.On, Condition: *storeCondition(in.Condition),
-		Action: in.Action, RedactionStrategy: in.RedactionStrategy, Message: in.Message, Enabled: in.Enabled == nil || *in.Enabled,
-	}
-	warnings := c.policyWarnings(asPolicy(p))
-	return create(c, func(ctx context.Context) ([]store.Policy, error) {
-		return c.tenant.CreatePolicies(ctx, p)
-	}, func(made []store.Policy) error {
-		return c.writeJSON(http.StatusCreated, api.Single[api.Policy]{Data: wirePolicy(made[0], 0), Warnings: warnings})
-	})
-}
-
-// getPolicy serves GET /api/policies/:id.
-func (s *Server) getPolicy(c *call) error {
-	id, err := c.pathID("policy")
-	if err != nil {
-		return err
-	}
-	p, err := c.tenant.GetPolicy(c.Context(), id)
-	if err != nil {
-		return err
-	}
-	out, err := c.wirePolicies(p)
-	if err != nil {
-		return err
-	}
-	c.etag(p.Object())
-	return c.data(http.StatusOK, out[0])
-}
-
-// updatePolicy serves PUT /api/policies/:id with any subset of the fields. What
-// comes out must be a policy that could have been created.
-func (s *Server) updatePolicy(c *call) error {
-	id, err := c.pathID("policy")
-	if err != nil {
-		return err
-	}
-	var in api.PolicyUpdate
-	if _, err := c.decodeChange(&in, policyEcho, func() (any, error) {
-		p, err := c.tenant.GetPolicy(c.Context(), id)
+// policies are the policies of a tenant. What a change leads to must be a policy that could
+// have been created. A policy that can match nothing as it is comes with a warning.
+var policies = &kind[store.Policy, api.PolicyCreate, api.PolicyUpdate]{
+	noun: "policy", cursor: policiesList,
+	echo: echo{fixed: []string{"id", "createdAt", "updatedAt"}, counted: []string{"fireCount"}},
+	find: func(c *call, q *query) func(store.Page) ([]store.Policy, int, error) {
+		filter := store.PolicyFilter{Phase: q.enum("phase", "", api.Phases), Enabled: q.boolean("enabled")}
+		return func(p store.Page) ([]store.Policy, int, error) { return c.tenant.ListPolicies(c.Context(), filter, p) }
+	},
+	read: func(c *call, id string) (store.Policy, error) { return c.tenant.GetPolicy(c.Context(), id) },
+	wire: func(_ *call, p store.Policy) any { return wirePolicy(p, 0) },
+	measured: func(c *call, policies []store.Policy) ([]any, error) { // how often traces say that they fired
+		fires, err := c.traces.PolicyFires(c.Context(), each(policies, func(p store.Policy) string { return p.ID }))
 		if err != nil {
 			return nil, err
 		}
-		out, err := c.wirePolicies(p)
-		if err != nil {
-			return nil, err
+		return each(policies, func(p store.Policy) any { return wirePolicy(p, fires[p.ID]) }), nil
+	},
+	newName:   func(in *api.PolicyCreate) *string { return &in.Name },
+	newNameOf: func(in *api.PolicyUpdate) *string { return in.Name },
+	create: func(c *call, in *api.PolicyCreate) error {
+		if in.On != "" {
+			on, err := c.agentReference("on", in.On)
+			if err != nil {
+				return err
+			}
+			in.On = on
 		}
-		return out[0], nil
-	}); err != nil {
-		return err
-	}
-	if in.On != nil {
-		on, err := c.agentReference("on", *in.On)
-		if err != nil {
-			return err
+		p := store.PolicyCreate{
+			Name: in.Name, Phase: in.Phase, On: in.On, Condition: *storeCondition(in.Condition),
+			Action: in.Action, RedactionStrategy: in.RedactionStrategy, Message: in.Message, Enabled: in.Enabled == nil || *in.Enabled,
 		}
-		in.On = &on
-	}
-	if err := c.uniquePolicy(id, in.Name); err != nil {
-		return err
-	}
-	p, err := c.tenant.UpdatePolicy(c.Context(), id, store.PolicyUpdate{
-		Name: in.Name, Phase: in.Phase, On: in.On, Condition: storeCondition(in.Condition),
-		Action: in.Action, RedactionStrategy: in.RedactionStrategy, Message: in.Message, Enabled: in.Enabled,
-	}, checkPolicy)
-	if err != nil {
-		return err
-	}
-	fires, err := c.traces.PolicyFires(c.Context(), []string{id})
-	if err != nil { // the change is done; a count that cannot be read must not look like a failure
-		s.log.Warn("the answer to a changed policy lacks its count", "request_id", c.id, "error", err)
-	}
-	c.etag(p.Object())
-	return c.writeJSON(http.StatusOK, api.Single[api.Policy]{Data: wirePolicy(p, fires[id]), Warnings: c.policyWarnings(p)})
+		warnings := c.policyWarnings(asPolicy(p))
+		return create(c, func(ctx context.Context) ([]store.Policy, error) {
+			return c.tenant.CreatePolicies(ctx, p)
+		}, func(made []store.Policy) error {
+			return c.writeJSON(http.StatusCreated, api.Single[api.Policy]{Data: wirePolicy(made[0], 0), Warnings: warnings})
+		})
+	},
+	update: func(c *call, id string, in *api.PolicyUpdate, _ before[store.Policy]) (store.Policy, []string, error) {
+		if in.On != nil {
+			on, err := c.agentReference("on", *in.On)
+			if err != nil {
+				return store.Policy{}, nil, err
+			}
+			in.On = &on
+		}
+		p, err := c.tenant.UpdatePolicy(c.Context(), id, store.PolicyUpdate{
+			Name: in.Name, Phase: in.Phase, On: in.On, Condition: storeCondition(in.Condition),
+			Action: in.Action, RedactionStrategy: in.RedactionStrategy, Message: in.Message, Enabled: in.Enabled,
+		}, checkPolicy)
+		if err != nil {
+			return p, nil, err
+		}
+		return p, c.policyWarnings(p), nil
+	},
+	remove: func(c *call, id string) ([]string, error) { return nil, c.tenant.DeletePolicy(c.Context(), id) },
 }
 
 // checkPolicy holds a changed policy to the rules of a new one. A name that was
@@ -179,16 +117,4 @@ func checkPolicy(p store.Policy) error {
 		return invalid(wrong)
 	}
 	return nil
-}
-
-// deletePolicy serves DELETE /api/policies/:id.
-func (s *Server) deletePolicy(c *call) error {
-	id, err := c.pathID("policy")
-	if err != nil {
-		return err
-	}
-	if err := c.tenant.DeletePolicy(c.Context(), id); err != nil {
-		return err
-	}
-	return c.deleted()
 }

@@ -11,16 +11,6 @@ import (
 	"svc/store"
 )
 
-// wireSLA adds its current figures to a target: status is computed when it is
-// read, over the evaluation period that ends now.
-func wireSLA(ctx context.Context, t store.TenantTraces, target store.SLATarget, now time.Time) (api.SLATarget, error) {
-	stats, err := t.Stats(ctx, evaluationWindow(target.AgentID, target.EvaluationPeriod, now))
-	if err != nil {
-		return api.SLATarget{}, err
-	}
-	return wireMeasured(target, &stats.Summary), nil
-}
-
 // evaluationWindow asks for the traces of an agent over the evaluation period that
 // ends now.
 func evaluationWindow(agentID, period string, now time.Time) store.StatsQuery {
@@ -38,112 +28,65 @@ func wireMeasured(target store.SLATarget, measured *store.Totals) api.SLATarget 
 	}
 }
 
-// listSLAs serves GET /api/costs/sla: data and total only.
-func (s *Server) listSLAs(c *call) error {
-	targets, err := c.tenant.ListSLAs(c.Context())
-	if err != nil {
-		return err
-	}
-	out := make([]api.SLATarget, 0, len(targets))
-	for _, t := range targets {
-		w, err := wireSLA(c.Context(), c.traces, t, c.now)
+// slas are the SLA targets of a tenant. Their list has no pages, and POST answers with the
+// bare target. The violations of a deleted target stay.
+var slas = &kind[store.SLATarget, api.SLACreate, api.SLAUpdate]{
+	noun: "SLA target",
+	echo: echo{fixed: []string{"id", "agentName"}, measured: []string{"currentP99Ms", "currentErrorRate", "status"},
+		instead: map[string]string{"agentName": "agentId names the agent"}},
+	find: func(c *call, _ *query) func(store.Page) ([]store.SLATarget, int, error) {
+		return func(store.Page) ([]store.SLATarget, int, error) {
+			all, err := c.tenant.ListSLAs(c.Context())
+			return all, len(all), err
+		}
+	},
+	read: func(c *call, id string) (store.SLATarget, error) { return c.tenant.GetSLA(c.Context(), id) },
+	wire: func(_ *call, t store.SLATarget) any { return wireMeasured(t, &store.Totals{}) },
+	// The status is computed when it is read, over the evaluation period that ends now.
+	measured: func(c *call, targets []store.SLATarget) ([]any, error) {
+		out := make([]any, len(targets))
+		for i, t := range targets {
+			stats, err := c.traces.Stats(c.Context(), evaluationWindow(t.AgentID, t.EvaluationPeriod, c.now))
+			if err != nil {
+				return nil, err
+			}
+			out[i] = wireMeasured(t, &stats.Summary)
+		}
+		return out, nil
+	},
+	create: func(c *call, in *api.SLACreate) error {
+		stats, err := c.traces.Stats(c.Context(), evaluationWindow(in.AgentID, in.EvaluationPeriod, c.now))
 		if err != nil {
 			return err
 		}
-		out = append(out, w)
-	}
-	return whole(c, out)
-}
-
-// createSLA serves POST /api/costs/sla; its answer is the bare target.
-func (s *Server) createSLA(c *call) error {
-	var in api.SLACreate
-	if err := c.decode(&in); err != nil {
-		return err
-	}
-	stats, err := c.traces.Stats(c.Context(), evaluationWindow(in.AgentID, in.EvaluationPeriod, c.now))
-	if err != nil {
-		return err
-	}
-	return create(c, func(ctx context.Context) (store.SLATarget, error) {
-		return c.tenant.CreateSLA(ctx, store.SLACreate{
+		return create(c, func(ctx context.Context) (store.SLATarget, error) {
+			return c.tenant.CreateSLA(ctx, store.SLACreate{
+				Name: in.Name, AgentID: in.AgentID, P99LatencyMs: in.P99LatencyMs,
+				ErrorRatePercent: in.ErrorRatePercent, EvaluationPeriod: in.EvaluationPeriod,
+			})
+		}, func(t store.SLATarget) error { return c.writeJSON(http.StatusCreated, wireMeasured(t, &stats.Summary)) })
+	},
+	update: func(c *call, id string, in *api.SLAUpdate, was before[store.SLATarget]) (t store.SLATarget, _ []string, err error) {
+		up, ctx := store.SLAUpdate{
 			Name: in.Name, AgentID: in.AgentID, P99LatencyMs: in.P99LatencyMs,
 			ErrorRatePercent: in.ErrorRatePercent, EvaluationPeriod: in.EvaluationPeriod,
-		})
-	}, func(t store.SLATarget) error { return c.writeJSON(http.StatusCreated, wireMeasured(t, &stats.Summary)) })
-}
-
-// getSLA serves GET /api/costs/sla/:id.
-func (s *Server) getSLA(c *call) error {
-	id, err := c.pathID("SLA target")
-	if err != nil {
-		return err
-	}
-	t, err := c.tenant.GetSLA(c.Context(), id)
-	if err != nil {
-		return err
-	}
-	return c.sla(t)
-}
-
-// updateSLA serves PUT /api/costs/sla/:id.
-func (s *Server) updateSLA(c *call) error {
-	id, err := c.pathID("SLA target")
-	if err != nil {
-		return err
-	}
-	var in api.SLAUpdate
-	var now store.SLATarget
-	removed, err := c.decodeChange(&in, slaEcho, func() (any, error) {
-		now, err = c.tenant.GetSLA(c.Context(), id)
-		return wireMeasured(now, &store.Totals{}), err // how it is met is not compared
-	})
-	if err != nil {
-		return err
-	}
-	up, ctx := store.SLAUpdate{
-		Name: in.Name, AgentID: in.AgentID, P99LatencyMs: in.P99LatencyMs,
-		ErrorRatePercent: in.ErrorRatePercent, EvaluationPeriod: in.EvaluationPeriod,
-		NoLatency: slices.Contains(removed, "p99LatencyMs"), NoErrorRate: slices.Contains(removed, "errorRatePercent"),
-	}, c.Context()
-	if len(removed) > 0 {
-		after := now
-		up.Apply(&after, c.now)
-		if after.P99LatencyMs == nil && after.ErrorRatePercent == nil {
-			return invalidField(removed[0], "p99LatencyMs or errorRatePercent is required: a target has at least one")
+			NoLatency: slices.Contains(was.removed, "p99LatencyMs"), NoErrorRate: slices.Contains(was.removed, "errorRatePercent"),
+		}, c.Context()
+		if len(was.removed) > 0 { // one of the two must stay, of the target as it is now
+			after := was.object
+			up.Apply(&after, c.now)
+			if after.P99LatencyMs == nil && after.ErrorRatePercent == nil {
+				return t, nil, invalidField(was.removed[0], "p99LatencyMs or errorRatePercent is required: a target has at least one")
+			}
+			if err := store.CheckMatch(ctx, was.object.Object()); err != nil {
+				return t, nil, err
+			}
+			ctx = store.IfMatch(ctx, []string{was.object.Object().Digest()})
 		}
-		if err := store.CheckMatch(ctx, now.Object()); err != nil {
-			return err
-		}
-		ctx = store.IfMatch(ctx, []string{now.Object().Digest()})
-	}
-	t, err := c.tenant.UpdateSLA(ctx, id, up)
-	if err != nil {
-		return err
-	}
-	return c.sla(t)
-}
-
-// sla answers with one SLA target and how it is met.
-func (c *call) sla(t store.SLATarget) error {
-	out, err := wireSLA(c.Context(), c.traces, t, c.now)
-	if err != nil {
-		return err
-	}
-	c.etag(t.Object())
-	return c.data(http.StatusOK, out)
-}
-
-// deleteSLA serves DELETE /api/costs/sla/:id. Its violations stay.
-func (s *Server) deleteSLA(c *call) error {
-	id, err := c.pathID("SLA target")
-	if err != nil {
-		return err
-	}
-	if err := c.tenant.DeleteSLA(c.Context(), id); err != nil {
-		return err
-	}
-	return c.deleted()
+		t, err = c.tenant.UpdateSLA(ctx, id, up)
+		return t, nil, err
+	},
+	remove: func(c *call, id string) ([]string, error) { return nil, c.tenant.DeleteSLA(c.Context(), id) },
 }
 
 // listViolations serves GET /api/costs/sla/violations: data and total only.

@@ -19,47 +19,29 @@ func wireMember(m store.Member) api.Member {
 	return api.Member{UserID: m.UserID, Email: m.Email, Role: m.Role, JoinedAt: m.JoinedAt.UTC()}
 }
 
-// listTeams serves GET /api/teams.
-func (s *Server) listTeams(c *call) error {
-	q := c.query()
-	page := q.cursorPage(teamsList, api.DefaultLimit)
-	if err := q.err(); err != nil {
-		return err
-	}
-	teams, total, err := c.tenant.ListTeams(c.Context(), page.withOneMore())
-	if err != nil {
-		return err
-	}
-	teams, next := cutPage(page, teams, func(t *store.Team) store.Place { return store.Place{ID: t.ID} })
-	return nextPage(c, each(teams, wireTeam), total, page, next)
-}
-
-// createTeam serves POST /api/teams.
-func (s *Server) createTeam(c *call) error {
-	var in api.TeamCreate
-	if err := c.decode(&in); err != nil {
-		return err
-	}
-	if err := c.uniqueTeam("", &in.Name); err != nil {
-		return err
-	}
-	return create(c, func(ctx context.Context) (store.Team, error) {
-		return c.tenant.CreateTeam(ctx, store.TeamCreate{Name: in.Name, Description: in.Description})
-	}, func(t store.Team) error { return c.data(http.StatusCreated, wireTeam(t)) })
-}
-
-// getTeam serves GET /api/teams/:id.
-func (s *Server) getTeam(c *call) error {
-	id, err := c.pathID("team")
-	if err != nil {
-		return err
-	}
-	t, err := c.tenant.GetTeam(c.Context(), id)
-	if err != nil {
-		return err
-	}
-	c.etag(t.Object())
-	return c.data(http.StatusOK, wireTeam(t))
+// teams are the teams of a tenant. Keys that a deleted team limited stop working.
+var teams = &kind[store.Team, api.TeamCreate, api.TeamUpdate]{
+	noun: "team", cursor: teamsList,
+	echo: echo{fixed: []string{"id", "memberCount", "scopes", "createdAt"},
+		instead: map[string]string{"scopes": "PUT /api/teams/{id}/scopes replaces them"}},
+	find: func(c *call, _ *query) func(store.Page) ([]store.Team, int, error) {
+		return func(p store.Page) ([]store.Team, int, error) { return c.tenant.ListTeams(c.Context(), p) }
+	},
+	read:      func(c *call, id string) (store.Team, error) { return c.tenant.GetTeam(c.Context(), id) },
+	wire:      func(_ *call, t store.Team) any { return wireTeam(t) },
+	lock:      func(c *call, id string) (func(), error) { return c.server.lockTeam(c, id) },
+	newName:   func(in *api.TeamCreate) *string { return &in.Name },
+	newNameOf: func(in *api.TeamUpdate) *string { return in.Name },
+	create: func(c *call, in *api.TeamCreate) error {
+		return create(c, func(ctx context.Context) (store.Team, error) {
+			return c.tenant.CreateTeam(ctx, store.TeamCreate{Name: in.Name, Description: in.Description})
+		}, func(t store.Team) error { return c.data(http.StatusCreated, wireTeam(t)) })
+	},
+	update: func(c *call, id string, in *api.TeamUpdate, _ before[store.Team]) (store.Team, []string, error) {
+		t, err := c.tenant.UpdateTeam(c.Context(), id, store.TeamUpdate{Name: in.Name, Description: in.Description})
+		return t, nil, err
+	},
+	remove: func(c *call, id string) ([]string, error) { return nil, c.tenant.DeleteTeam(c.Context(), id) },
 }
 
 // lockTeam makes the check that the caller's key may change a team, and the
@@ -84,53 +66,6 @@ func (s *Server) lockTeam(c *call, id string) (unlock func(), err error) {
 		return nil, forbidden("this key does not hold %s itself and cannot change a team that does", missing)
 	}
 	return s.scopesMu.Unlock, nil
-}
-
-// updateTeam serves PUT /api/teams/:id.
-func (s *Server) updateTeam(c *call) error {
-	id, err := c.pathID("team")
-	if err != nil {
-		return err
-	}
-	var in api.TeamUpdate
-	if _, err := c.decodeChange(&in, teamEcho, func() (any, error) {
-		t, err := c.tenant.GetTeam(c.Context(), id)
-		return wireTeam(t), err
-	}); err != nil {
-		return err
-	}
-	unlock, err := s.lockTeam(c, id)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if err := c.uniqueTeam(id, in.Name); err != nil {
-		return err
-	}
-	t, err := c.tenant.UpdateTeam(c.Context(), id, store.TeamUpdate{Name: in.Name, Description: in.Description})
-	if err != nil {
-		return err
-	}
-	c.etag(t.Object())
-	return c.data(http.StatusOK, wireTeam(t))
-}
-
-// deleteTeam serves DELETE /api/teams/:id. Keys that the team limits stop
-// working.
-func (s *Server) deleteTeam(c *call) error {
-	id, err := c.pathID("team")
-	if err != nil {
-		return err
-	}
-	unlock, err := s.lockTeam(c, id)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if err := c.tenant.DeleteTeam(c.Context(), id); err != nil {
-		return err
-	}
-	return c.deleted()
 }
 
 // replaceTeamScopes serves PUT /api/teams/:id/scopes. A key that is limited

@@ -7,6 +7,36 @@ import (
 	"time"
 )
 
+// MaxProblems bounds the fields that the refusal of a batch names. Backends share it.
+const MaxProblems = 20
+
+// Check calls take with a copy of each trace of the batch that keeps the rules of
+// [CheckTrace], in their order: what may be left out is filled in, and newID gives an id to
+// those that have none. Its error names what is wrong with the others; then nothing that take
+// was given is to be kept.
+func (b *Batch) Check(now time.Time, newID func() string, take func(i int, tr *Trace)) error {
+	problems := map[string]string{}
+	var tr Trace // one for all: what take is given is valid until it returns
+	for i := range b.Traces {
+		tr = b.Traces[i] // a copy: the caller's is not changed
+		if tr.ID == "" {
+			tr.ID = b.TraceID(i)
+		}
+		if tr.ID == "" {
+			tr.ID = newID()
+		}
+		if field, problem := CheckTrace(&tr, now); problem == "" {
+			take(i, &tr)
+		} else if len(problems) < MaxProblems {
+			problems[fmt.Sprintf("traces[%d].%s", i, field)] = problem
+		}
+	}
+	if len(problems) > 0 {
+		return &Error{Kind: Invalid, Message: "invalid traces", Fields: problems}
+	}
+	return nil
+}
+
 // CheckTrace holds a trace to the rules of [TenantTraces.Ingest] that need nothing but
 // the trace, and fills in what may be left out, but for its id. It returns the field
 // that is wrong and what is wrong with it. Backends share it.

@@ -55,6 +55,36 @@ type UserEvent struct {
 	OrgID       string
 }
 
+// SetProfile gives a user what an event says of its profile. Engines share it.
+func (ev *UserEvent) SetProfile(u *User) {
+	if ev.Email != "" {
+		u.Email = ev.Email
+	}
+	if ev.DisplayName != "" {
+		u.DisplayName = ev.DisplayName
+	}
+}
+
+// LinkedAddress is the address whose invitation an event gives to its user; ok is false when
+// it gives none. announced is the time of the newest user.created of the user, and known says
+// that an event about the user's state was applied before. Engines share it.
+//
+// Only the provider's announcement shows that a user had the address from the beginning; a
+// user who takes it later must not get what somebody else was invited to. A user who was never
+// announced and is suspended or deleted takes the invitation along, because its access ends
+// here.
+func (ev *UserEvent) LinkedAddress(u *User, announced time.Time, known bool) (email string, ok bool) {
+	switch {
+	case ev.Type == UserCreated, ev.CreatedAt.Before(announced):
+		return ev.Email, ev.Email != ""
+	case ev.Type != UserSuspended && ev.Type != UserRemoved, known:
+		return "", false
+	case ev.Email != "":
+		return ev.Email, true
+	}
+	return u.Email, u.Email != ""
+}
+
 // UserEventOutcome says what an event did.
 type UserEventOutcome struct {
 	Applied bool // false: a replay, older than what is known, or an unknown type

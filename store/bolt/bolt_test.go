@@ -2,7 +2,6 @@ package bolt
 
 import (
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,28 +20,11 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// testClock moves on by a millisecond with every reading.
-type testClock struct {
-	mu  sync.Mutex
-	now time.Time
-}
+// clockStart is when the clocks of these tests start.
+var clockStart = time.Date(2026, 3, 28, 22, 17, 31, 456_000_000, time.UTC)
 
-func newClock() *testClock {
-	return &testClock{now: time.Date(2026, 3, 28, 22, 17, 31, 456_000_000, time.UTC)}
-}
-
-func (c *testClock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(time.Millisecond)
-	return c.now
-}
-
-func (c *testClock) Advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
+// newClock returns a clock that moves on by a millisecond with every reading.
+func newClock() *storetest.Ticking { return storetest.NewClockAt(clockStart, time.Millisecond) }
 
 // openTemp opens an empty store that is closed when the test ends.
 func openTemp(t testing.TB, opts Options) *Store {
@@ -78,7 +60,7 @@ func TestRecordsOfTracesElsewhere(t *testing.T) {
 }
 
 // openFailing opens a store whose commits can be made to fail.
-func openFailing(t *testing.T) (s *Store, clock *testClock, fail func(func() error)) {
+func openFailing(t *testing.T) (s *Store, clock *storetest.Ticking, fail func(func() error)) {
 	clock = newClock()
 	var fault atomic.Pointer[func() error]
 	s = openTemp(t, Options{Now: clock.Now, MaxAutoAgents: 5, NoSync: true, fault: func() error {

@@ -199,7 +199,7 @@ func (w *writer) resolve(in *ingest) error {
 		}
 		if _, ok, err := w.r.agent(it.trace.AgentID, ""); err != nil {
 			return err
-		} else if !ok && len(unknown) < maxProblems {
+		} else if !ok && len(unknown) < store.MaxProblems {
 			unknown[fmt.Sprintf("traces[%d].agentId", it.index)] = "is not an agent of this tenant"
 		}
 	}

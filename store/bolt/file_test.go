@@ -31,7 +31,7 @@ func makeFile(t testing.TB) ([]byte, []string) {
 		t.Fatal(err)
 	}
 	tn := &tenant{s: s, id: "t"}
-	m := newTraceMaker(newClock().now.Add(-time.Hour), time.Second, false)
+	m := newTraceMaker(clockStart.Add(-time.Hour), time.Second, false)
 	var ids []string
 	for range 4 {
 		batch := m.batch(500)
@@ -40,7 +40,7 @@ func makeFile(t testing.TB) ([]byte, []string) {
 		}
 		mustIngest(t, tn, batch)
 	}
-	if res, err := tn.Expire(ctx, store.ExpireBounds{Traces: newClock().now.Add(-50 * time.Minute)}); err != nil || res.Traces == 0 {
+	if res, err := tn.Expire(ctx, store.ExpireBounds{Traces: clockStart.Add(-50 * time.Minute)}); err != nil || res.Traces == 0 {
 		t.Fatalf("trim: %+v, %v", res, err) // free pages exist
 	}
 	ids = ids[600:]
@@ -67,7 +67,7 @@ func exercise(t testing.TB, raw []byte, ids []string) error {
 		return err
 	}
 	ctx, tn := context.Background(), &tenant{s: s, id: "t"}
-	now := newClock().now
+	now := clockStart
 	var errs []error
 	for _, id := range []string{ids[0], ids[len(ids)/2], ids[len(ids)-1]} {
 		tr, err := tn.GetTrace(ctx, id)

@@ -2,7 +2,6 @@ package bolt
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -99,9 +98,6 @@ func (s *Store) enqueue(ctx context.Context, in *ingest) error {
 	}
 }
 
-// maxProblems bounds the fields that the refusal of a batch names.
-const maxProblems = 20
-
 // prepare checks and encodes a batch.
 func (t *tenant) prepare(ctx context.Context, batch *store.Batch) (*ingest, error) {
 	// That the tenant exists comes first: state is kept only of tenants that do.
@@ -110,37 +106,23 @@ func (t *tenant) prepare(ctx context.Context, batch *store.Batch) (*ingest, erro
 	}
 	in := &ingest{tenant: t.id, st: t.s.state(t.id), now: t.s.now(), done: make(chan struct{}),
 		items: make([]item, 0, len(batch.Traces))}
-	problems := map[string]string{}
 	seen := make(map[string]struct{}, len(batch.Traces))
 	arena := make([]byte, 0, 288*len(batch.Traces))
-	for i := range batch.Traces {
-		tr := batch.Traces[i] // a copy: the caller's is not changed
-		if tr.ID == "" {
-			tr.ID = batch.TraceID(i)
-		}
-		if tr.ID == "" {
-			tr.ID = t.s.ids.New(store.PrefixTrace, in.now)
-		}
-		if field, problem := store.CheckTrace(&tr, in.now); problem != "" {
-			if len(problems) < maxProblems {
-				problems[fmt.Sprintf("traces[%d].%s", i, field)] = problem
-			}
-			continue
-		}
+	err := batch.Check(in.now, func() string { return t.s.ids.New(store.PrefixTrace, in.now) }, func(i int, tr *store.Trace) {
 		if _, ok := seen[tr.ID]; ok {
 			in.repeat++
-			continue
+			return
 		}
 		seen[tr.ID] = struct{}{}
 		from := len(arena)
-		arena = appendRecord(arena, &tr)
+		arena = appendRecord(arena, tr)
 		rec := arena[from:len(arena):len(arena)]
 		from = len(arena)
 		arena = appendPackedKey(arena, tr.ID)
-		in.items = append(in.items, item{trace: tr, index: i, key: arena[from:len(arena):len(arena)], rec: rec})
-	}
-	if len(problems) > 0 {
-		return nil, &store.Error{Kind: store.Invalid, Message: "invalid traces", Fields: problems}
+		in.items = append(in.items, item{trace: *tr, index: i, key: arena[from:len(arena):len(arena)], rec: rec})
+	})
+	if err != nil {
+		return nil, err
 	}
 	in.st.mu.Lock()
 	in.gen = in.st.agentGen

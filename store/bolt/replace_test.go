@@ -238,11 +238,11 @@ func TestCompactReturnsTheSpaceOfRemovedData(t *testing.T) {
 	if _, _, err := s.CreateTenant(ctx, store.TenantCreate{ID: "t", Name: "t"}); err != nil {
 		t.Fatal(err)
 	}
-	m := newTraceMaker(newClock().now.Add(-time.Hour), 100*time.Millisecond, false)
+	m := newTraceMaker(clockStart.Add(-time.Hour), 100*time.Millisecond, false)
 	for range 20 {
 		mustIngest(t, s.TracesOf("t"), m.batch(1000))
 	}
-	cutoff := newClock().now.Add(-time.Hour + 1900*time.Second)
+	cutoff := clockStart.Add(-time.Hour + 1900*time.Second)
 	for more := true; more; {
 		res, err := s.TracesOf("t").Expire(ctx, store.ExpireBounds{Traces: cutoff})
 		if err != nil {
@@ -287,7 +287,7 @@ func TestCompactReturnsTheSpaceOfRemovedData(t *testing.T) {
 	if _, total, err := again.TracesOf("t").ListTraces(ctx, store.TraceFilter{}, store.Page{Limit: 1}); total != 1001 || err != nil { // those of the last 100 seconds and of the cutoff itself
 		t.Errorf("%d traces are left, %v", total, err)
 	}
-	stats, err := again.TracesOf("t").Stats(ctx, store.StatsQuery{From: newClock().now.Add(-2 * time.Hour), To: newClock().now})
+	stats, err := again.TracesOf("t").Stats(ctx, store.StatsQuery{From: clockStart.Add(-2 * time.Hour), To: clockStart})
 	if err != nil || stats.Summary.Traces != 20_000 {
 		t.Errorf("statistics of %d traces, %v", stats.Summary.Traces, err)
 	}

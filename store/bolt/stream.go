@@ -72,24 +72,7 @@ func (s *stream) Close() {}
 
 // Next waits for traces that match.
 func (s *stream) Next(ctx context.Context) ([]store.TraceEvent, error) {
-	for {
-		// Taken before the read, so that a commit between the two wakes.
-		changed := s.st.nextCommit()
-		events, more, err := s.read(ctx)
-		if err != nil || len(events) > 0 {
-			return events, err
-		}
-		if more {
-			continue
-		}
-		select {
-		case <-changed:
-		case <-s.t.s.closed:
-			return nil, store.ErrClosed
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
+	return store.Following{Changed: s.st.nextCommit, Read: s.read, Closed: s.t.s.closed}.Next(ctx)
 }
 
 // read returns the next traces that match, and whether there may be more behind

@@ -162,7 +162,7 @@ func (t *tenant) applyUserEvent(ctx context.Context, tx *bbolt.Tx, d data, ev st
 		u = userRecord{User: store.User{ID: ev.UserID, Role: store.DefaultRole, Status: store.UserActive, CreatedAt: now}}
 	}
 	oldEmail := u.Email
-	if email, ok := linkedAddress(ev, &u); ok {
+	if email, ok := ev.LinkedAddress(&u.User, u.Announced, !u.State.At.IsZero()); ok {
 		if err := t.linkInvited(d, email, &u); err != nil {
 			return err
 		}
@@ -174,11 +174,11 @@ func (t *tenant) applyUserEvent(ctx context.Context, tx *bbolt.Tx, d data, ev st
 	profile := ev.Type == store.UserCreated || ev.Type == store.UserUpdated
 	switch {
 	case profile && u.Profile.before(ev.CreatedAt, rank):
-		u.setProfile(ev)
+		ev.SetProfile(&u.User)
 		u.Profile = eventMark{ev.CreatedAt, rank}
 		out.Applied = true
 	case u.Profile.At.IsZero() && ev.Type != store.UserRemoved:
-		u.setProfile(ev) // the best that is known so far
+		ev.SetProfile(&u.User) // the best that is known so far
 	}
 	if profile && u.Status == store.UserInvited {
 		u.Status = store.UserActive
@@ -206,32 +206,6 @@ func (t *tenant) applyUserEvent(ctx context.Context, tx *bbolt.Tx, d data, ev st
 		return err
 	}
 	return t.changed(ctx, d, before, u.Object(), false)
-}
-
-func (u *userRecord) setProfile(ev store.UserEvent) {
-	if ev.Email != "" {
-		u.Email = ev.Email
-	}
-	if ev.DisplayName != "" {
-		u.DisplayName = ev.DisplayName
-	}
-}
-
-// linkedAddress is the address whose invitation an event gives to its user; ok is
-// false when it gives none. Only the provider's announcement shows that a user
-// had the address from the beginning; a user who takes it later must not get what
-// somebody else was invited to. A user who was never announced and is suspended
-// or deleted takes the invitation along, because its access ends here.
-func linkedAddress(ev store.UserEvent, u *userRecord) (email string, ok bool) {
-	switch {
-	case ev.Type == store.UserCreated, ev.CreatedAt.Before(u.Announced):
-		return ev.Email, ev.Email != ""
-	case ev.Type != store.UserSuspended && ev.Type != store.UserRemoved, !u.State.At.IsZero():
-		return "", false
-	case ev.Email != "":
-		return ev.Email, true
-	}
-	return u.Email, u.Email != ""
 }
 
 // invitedWith is the invited user with an address, the zero value when there is none.

@@ -20,50 +20,6 @@ import (
 	"svc/store/storetest"
 )
 
-// clock moves on a little with every reading.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func newClock() *clock { return &clock{now: time.Date(2026, 3, 4, 5, 6, 7, 890_123_456, time.UTC)} }
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(time.Microsecond)
-	return c.now
-}
-
-func (c *clock) Advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
-const maxAuto = 5
-
-// faults is a switch for Options.fault.
-type faults struct {
-	mu    sync.Mutex
-	fault func() error
-}
-
-func (f *faults) set(fault func() error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.fault = fault
-}
-
-func (f *faults) ask() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.fault == nil {
-		return nil
-	}
-	return f.fault()
-}
-
 // open opens a store whose agents another store knows.
 func open(t testing.TB, url string, records store.Records, opts Options) *Store {
 	t.Helper()
@@ -100,15 +56,15 @@ func TestConformance(t *testing.T) {
 	server := clickhousetest.Start(t)
 	database := sync.OnceValue(func() string { return postgrestest.Start(t).Database(t) })
 	storetest.Run(t, func(t *testing.T) storetest.Opened {
-		c, f := newClock(), &faults{}
+		c, f := storetest.NewClock(), &storetest.Faults{}
 		url := server.Database(t)
 		traces := func(t testing.TB, r store.Records) store.Traces {
-			return open(t, url, r, Options{Now: c.Now, fault: f.ask, MergeEvery: -1, Timeout: 2 * time.Minute})
+			return open(t, url, r, Options{Now: c.Now, fault: f.Ask, MergeEvery: -1, Timeout: 2 * time.Minute})
 		}
-		o := storetest.Opened{Clock: c, MaxAutoAgents: maxAuto}
+		o := storetest.Opened{Clock: c, MaxAutoAgents: storetest.MaxAutoAgents}
 		switch kind := os.Getenv(recordsVariable); kind {
 		case "bolt":
-			records, err := bolt.Open(filepath.Join(t.TempDir(), "svc.db"), bolt.Options{Now: c.Now, MaxAutoAgents: maxAuto, NoSync: true})
+			records, err := bolt.Open(filepath.Join(t.TempDir(), "svc.db"), bolt.Options{Now: c.Now, MaxAutoAgents: storetest.MaxAutoAgents, NoSync: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -117,7 +73,7 @@ func TestConformance(t *testing.T) {
 		case "postgres":
 			where := postgrestest.Schema(t, database())
 			opened := func(t testing.TB) store.Records {
-				records, err := postgres.Open(context.Background(), where, postgres.Options{Now: c.Now, MaxAutoAgents: maxAuto})
+				records, err := postgres.Open(context.Background(), where, postgres.Options{Now: c.Now, MaxAutoAgents: storetest.MaxAutoAgents})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -130,8 +86,8 @@ func TestConformance(t *testing.T) {
 				return r, traces(t, r)
 			}
 		case "", "memory":
-			records := memory.Open(memory.Options{Now: c.Now, MaxAutoAgents: maxAuto, Fault: f.ask})
-			o.Records, o.Fail = records, f.set
+			records := memory.Open(memory.Options{Now: c.Now, MaxAutoAgents: storetest.MaxAutoAgents, Fault: f.Ask})
+			o.Records, o.Fail = records, f.Set
 			o.Another = func(t testing.TB) (store.Records, store.Traces) {
 				r := records.Another()
 				return r, traces(t, r)

@@ -16,6 +16,7 @@ import (
 	"svc/store"
 	"svc/store/clickhouse/clickhousetest"
 	"svc/store/memory"
+	"svc/store/storetest"
 )
 
 var ctx = context.Background()
@@ -34,11 +35,11 @@ func must[T any](v T, err error) func(t testing.TB) T {
 type rig struct {
 	*Store
 	records *memory.Store
-	clock   *clock
+	clock   *storetest.Ticking
 }
 
 func newRig(t testing.TB, url string) rig {
-	c := newClock()
+	c := storetest.NewClock()
 	records := memory.Open(memory.Options{Now: c.Now})
 	return rig{open(t, url, records, Options{Now: c.Now, MergeEvery: -1, Timeout: time.Minute}), records, c}
 }
@@ -251,7 +252,7 @@ func TestShards(t *testing.T) {
 // are served, and what was acknowledged is there.
 func TestAway(t *testing.T) {
 	server := clickhousetest.Start(t)
-	c := newClock()
+	c := storetest.NewClock()
 	records := memory.Open(memory.Options{Now: c.Now})
 	r := rig{open(t, server.Database(t), records, Options{Now: c.Now, MergeEvery: -1, Timeout: time.Second}), records, c}
 	tn := r.tenant(t, "t")

@@ -17,9 +17,6 @@ type ingest struct {
 	res   store.IngestResult
 }
 
-// maxProblems bounds the fields that the refusal of a batch names.
-const maxProblems = 20
-
 // Ingest stores a batch of traces. A batch that is sent again finds the traces of the
 // first attempt by their ids.
 func (t *tenant) Ingest(ctx context.Context, batch store.Batch) (res store.IngestResult, err error) {
@@ -64,22 +61,9 @@ func (t *tenant) Ingest(ctx context.Context, batch store.Batch) (res store.Inges
 func (t *tenant) prepare(batch *store.Batch) (*ingest, error) {
 	now := t.s.opts.Now().UTC()
 	in := &ingest{t: t, list: make([]store.Trace, 0, len(batch.Traces))}
-	problems := map[string]string{}
-	for i := range batch.Traces {
-		tr := batch.Traces[i] // a copy: the caller's is not changed
-		if tr.ID == "" {
-			tr.ID = batch.TraceID(i)
-		}
-		if tr.ID == "" {
-			tr.ID = t.s.ids.New(store.PrefixTrace, now)
-		}
-		if field, problem := store.CheckTrace(&tr, now); problem != "" && len(problems) < maxProblems {
-			problems[fmt.Sprintf("traces[%d].%s", i, field)] = problem
-		}
-		in.list = append(in.list, tr)
-	}
-	if len(problems) > 0 {
-		return nil, &store.Error{Kind: store.Invalid, Message: "invalid traces", Fields: problems}
+	err := batch.Check(now, func() string { return t.s.ids.New(store.PrefixTrace, now) }, func(_ int, tr *store.Trace) { in.list = append(in.list, *tr) })
+	if err != nil {
+		return nil, err
 	}
 	return in, nil
 }
@@ -144,7 +128,7 @@ func (in *ingest) resolve(ctx context.Context) error {
 	problems := map[string]string{}
 	for k, a := range answers {
 		i := at[k]
-		if a.Unknown && len(problems) < maxProblems {
+		if a.Unknown && len(problems) < store.MaxProblems {
 			problems[fmt.Sprintf("traces[%d].agentId", i)] = "is not an agent of this tenant"
 		}
 		in.list[i].AgentID, in.list[i].AgentName = a.ID, a.Name

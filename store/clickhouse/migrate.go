@@ -3,53 +3,17 @@ package clickhouse
 import (
 	"context"
 	"embed"
-	"errors"
 	"fmt"
-	"io/fs"
-	"slices"
-	"strconv"
 	"strings"
+	"svc/store/migrations"
 )
 
 //go:embed migrations/*.sql
 var files embed.FS
 
-// migration brings a shard to a version. oldest is the version that a program has to
-// know at least to use the shard then. The engine has no transactions: every statement
-// may run again, and at two processes at once.
-type migration struct {
-	version    int
-	oldest     int
-	statements []string
-}
-
-// migrations are those of this package, in order.
-var migrations = mustRead(files)
-
-// mustRead reads migrations that are part of the program.
-func mustRead(from fs.FS) []migration {
-	names, err := fs.Glob(from, "migrations/*.sql")
-	if err != nil {
-		panic(err)
-	}
-	slices.Sort(names)
-	list := make([]migration, 0, len(names))
-	for i, name := range names {
-		text, err := fs.ReadFile(from, name)
-		if err != nil {
-			panic(err)
-		}
-		number, _, _ := strings.Cut(strings.TrimPrefix(name, "migrations/"), "_")
-		first, _, _ := strings.Cut(string(text), "\n")
-		version, err := strconv.Atoi(number)
-		oldest, oerr := strconv.Atoi(strings.TrimPrefix(first, "-- oldest: "))
-		if err := errors.Join(err, oerr); err != nil || version != i+1 || oldest < 1 || oldest > version {
-			panic(fmt.Sprintf("%s: want the number %d and a first line -- oldest: N: %v", name, i+1, err))
-		}
-		list = append(list, migration{version, oldest, statementsOf(string(text))})
-	}
-	return list
-}
+// schema are the migrations of this package, in order. The engine has no transactions:
+// every statement may run again, and at two processes at once.
+var schema = migrations.MustRead(files)
 
 // statementsOf splits a file at semicolons, and leaves comments out.
 func statementsOf(text string) (list []string) {
@@ -70,12 +34,12 @@ func statementsOf(text string) (list []string) {
 const schemaTable = "CREATE TABLE IF NOT EXISTS svc_schema @CLUSTER (version UInt32, oldest UInt32) ENGINE ORDER BY version"
 
 // migrate brings the shard to the newest of the migrations and returns its version.
-func (sh *shard) migrate(ctx context.Context, database string, list []migration) (int, error) {
+func (sh *shard) migrate(ctx context.Context, database string, list []migrations.Migration) (int, error) {
 	version, oldest, err := sh.schemaOf(ctx)
 	if err != nil {
 		return 0, err
 	}
-	newest := list[len(list)-1].version
+	newest := list[len(list)-1].Version
 	if oldest > newest {
 		return 0, fmt.Errorf("shard %s has schema %d, which programs use that know at least schema %d; this one knows %d: start a newer svc", sh.name, version, oldest, newest)
 	}
@@ -86,23 +50,23 @@ func (sh *shard) migrate(ctx context.Context, database string, list []migration)
 		return 0, err
 	}
 	for _, m := range list {
-		if m.version <= version {
+		if m.Version <= version {
 			continue
 		}
-		for _, statement := range m.statements {
+		for _, statement := range statementsOf(m.SQL) {
 			err := sh.exec(ctx, sh.dialect.table(statement, database))
 			if c := code(err); (c == illegalColumn || c == duplicateColumn) && strings.Contains(statement, "ADD COLUMN") {
 				err = nil // an earlier attempt or another process has added it
 			}
 			if err != nil {
-				return 0, fmt.Errorf("migration %d: %w", m.version, err)
+				return 0, fmt.Errorf("migration %d: %w", m.Version, err)
 			}
 		}
-		note := fmt.Sprintf("INSERT INTO svc_schema SELECT %d, %d", m.version, m.oldest)
+		note := fmt.Sprintf("INSERT INTO svc_schema SELECT %d, %d", m.Version, m.Oldest)
 		if err := sh.exec(ctx, note); err != nil {
 			return 0, err
 		}
-		version = m.version
+		version = m.Version
 	}
 	return version, nil
 }

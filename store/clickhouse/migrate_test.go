@@ -25,7 +25,7 @@ func TestColumnsOfClients(t *testing.T) {
 		}
 	}
 	for range 2 { // the second time all columns are there
-		if version, err := sh.migrate(ctx, "", migrations); err != nil || version != len(migrations) {
+		if version, err := sh.migrate(ctx, "", schema); err != nil || version != len(schema) {
 			t.Fatal(version, err)
 		}
 		if err := sh.exec(ctx, "DROP TABLE svc_schema"); err != nil {

@@ -76,7 +76,7 @@ func (sh *shard) begin(ctx context.Context, a *address) error {
 	if err := sh.readClock(ctx); err != nil {
 		return err
 	}
-	version, err := sh.migrate(ctx, a.database, migrations)
+	version, err := sh.migrate(ctx, a.database, schema)
 	sh.s.schema = version
 	return err
 }

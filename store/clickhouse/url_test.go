@@ -38,8 +38,8 @@ func TestURL(t *testing.T) {
 // TestReplicated: on a cluster every table is a replicated one, on all hosts.
 func TestReplicated(t *testing.T) {
 	d := dialectOf(26, "main")
-	for _, m := range migrations {
-		for _, statement := range append(m.statements, schemaTable) {
+	for _, m := range schema {
+		for _, statement := range append(statementsOf(m.SQL), schemaTable) {
 			got := d.table(statement, "db")
 			if !strings.Contains(got, " ON CLUSTER `main`") || strings.Contains(got, "@CLUSTER") ||
 				strings.Contains(statement, "ENGINE") != strings.Contains(got, "ENGINE = ReplicatedMergeTree('/clickhouse/tables/{shard}/db/") {

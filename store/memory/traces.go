@@ -61,9 +61,6 @@ func listed(t store.Trace) store.Trace {
 	return t
 }
 
-// maxProblems bounds the fields that the refusal of a batch names.
-const maxProblems = 20
-
 // Ingest stores a batch of traces.
 func (t *tenant) Ingest(ctx context.Context, batch store.Batch) (res store.IngestResult, err error) {
 	if err := store.CheckBatch(&batch); err != nil {
@@ -109,31 +106,17 @@ func (t *tenant) Ingest(ctx context.Context, batch store.Batch) (res store.Inges
 
 // checked returns copies of the traces of a batch with what may be left out.
 func (t *tenant) checked(ctx context.Context, batch *store.Batch) (list []store.Trace, err error) {
-	problems := map[string]string{}
 	err = t.s.read(ctx, func(e *engine) error {
 		if e.opts.Agents == nil && e.tenants.get(t.id) == nil {
 			return store.Missing("tenant")
 		}
 		now := e.now()
-		for i, tr := range batch.Traces {
-			tr = cloned(tr)
-			if tr.ID == "" {
-				tr.ID = batch.TraceID(i)
-			}
-			if tr.ID == "" {
-				tr.ID = e.ids.New(store.PrefixTrace, now)
-			}
-			if field, problem := store.CheckTrace(&tr, now); problem != "" && len(problems) < maxProblems {
-				problems[fmt.Sprintf("traces[%d].%s", i, field)] = problem
-			}
-			list = append(list, tr)
-		}
-		return nil
+		return batch.Check(now, func() string { return e.ids.New(store.PrefixTrace, now) }, func(_ int, tr *store.Trace) { list = append(list, cloned(*tr)) })
 	})
-	if len(problems) > 0 {
-		return nil, &store.Error{Kind: store.Invalid, Message: "invalid traces", Fields: problems}
+	if err != nil {
+		return nil, err
 	}
-	return list, err
+	return list, nil
 }
 
 // fresh says which traces of a batch are to be stored, and counts what becomes of it.
@@ -200,7 +183,7 @@ func (t *tenant) resolveElsewhere(ctx context.Context, agents store.AgentDirecto
 func unknownAgents(resolved map[int]store.ResolvedAgent) error {
 	problems := map[string]string{}
 	for i, a := range resolved {
-		if a.Unknown && len(problems) < maxProblems {
+		if a.Unknown && len(problems) < store.MaxProblems {
 			problems[fmt.Sprintf("traces[%d].agentId", i)] = "is not an agent of this tenant"
 		}
 	}

@@ -129,7 +129,7 @@ func (e *engine) applyEvent(ctx context.Context, d *tenantData, ev store.UserEve
 	if !known || tombstone {
 		u = &user{User: store.User{ID: ev.UserID, Role: store.DefaultRole, Status: store.UserActive, CreatedAt: now}}
 	}
-	if email, ok := linkedAddress(ev, u); ok {
+	if email, ok := ev.LinkedAddress(&u.User, u.announced, !u.state.at.IsZero()); ok {
 		d.linkInvited(email, u)
 	}
 	d.users.put(u.ID, u)
@@ -139,10 +139,10 @@ func (e *engine) applyEvent(ctx context.Context, d *tenantData, ev store.UserEve
 	isProfile := ev.Type == store.UserCreated || ev.Type == store.UserUpdated
 	switch {
 	case isProfile && u.profile.before(at):
-		u.setProfile(ev)
+		ev.SetProfile(&u.User)
 		u.profile, out.Applied = at, true
 	case u.profile.at.IsZero() && ev.Type != store.UserRemoved:
-		u.setProfile(ev) // the best that is known so far
+		ev.SetProfile(&u.User) // the best that is known so far
 	}
 	if isProfile && u.Status == store.UserInvited {
 		u.Status, out.Applied = store.UserActive, true
@@ -163,29 +163,6 @@ func (e *engine) applyEvent(ctx context.Context, d *tenantData, ev store.UserEve
 	}
 	out.User = u.User
 	e.changed(ctx, d, before, u.Object(), false)
-}
-
-func (u *user) setProfile(ev store.UserEvent) {
-	if ev.Email != "" {
-		u.Email = ev.Email
-	}
-	if ev.DisplayName != "" {
-		u.DisplayName = ev.DisplayName
-	}
-}
-
-// linkedAddress is the address whose invitation an event gives to its user; ok is
-// false when it gives none.
-func linkedAddress(ev store.UserEvent, u *user) (email string, ok bool) {
-	switch {
-	case ev.Type == store.UserCreated, ev.CreatedAt.Before(u.announced):
-		return ev.Email, ev.Email != ""
-	case ev.Type != store.UserSuspended && ev.Type != store.UserRemoved, !u.state.at.IsZero():
-		return "", false
-	case ev.Email != "":
-		return ev.Email, true
-	}
-	return u.Email, u.Email != ""
 }
 
 // linkInvited merges the invited user with an address, if there is one, into u:

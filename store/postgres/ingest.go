@@ -33,9 +33,6 @@ type item struct {
 	seq   int64 // 0: it is not to be stored
 }
 
-// maxProblems bounds the fields that the refusal of a batch names.
-const maxProblems = 20
-
 // What a batch is begun again for: what was known of the tenant has changed, or there
 // are agents to be registered.
 var (
@@ -91,33 +88,19 @@ func (t *tenant) prepare(ctx context.Context, batch *store.Batch) (*ingest, erro
 		return nil, err
 	}
 	in := &ingest{t: t, now: t.s.now(), items: make([]item, 0, len(batch.Traces))}
-	problems := map[string]string{}
 	seen := make(map[string]struct{}, len(batch.Traces))
-	for i := range batch.Traces {
-		tr := batch.Traces[i] // a copy: the caller's is not changed
-		if tr.ID == "" {
-			tr.ID = batch.TraceID(i)
-		}
-		if tr.ID == "" {
-			tr.ID = t.s.ids.New(store.PrefixTrace, in.now)
-		}
-		if field, problem := store.CheckTrace(&tr, in.now); problem != "" {
-			if len(problems) < maxProblems {
-				problems[fmt.Sprintf("traces[%d].%s", i, field)] = problem
-			}
-			continue
-		}
+	err := batch.Check(in.now, func() string { return t.s.ids.New(store.PrefixTrace, in.now) }, func(i int, tr *store.Trace) {
 		if _, ok := seen[tr.ID]; ok {
 			in.repeat++
-			continue
+			return
 		}
 		seen[tr.ID] = struct{}{}
-		in.items = append(in.items, item{trace: tr, index: i})
+		in.items = append(in.items, item{trace: *tr, index: i})
 		in.named = append(in.named, store.NamedAgent{ID: tr.AgentID, Name: tr.AgentName, NameSent: tr.AgentNameSent,
 			ModelProvider: tr.ModelProvider, ModelName: tr.ModelName, Environment: tr.Environment})
-	}
-	if len(problems) > 0 {
-		return nil, &store.Error{Kind: store.Invalid, Message: "invalid traces", Fields: problems}
+	})
+	if err != nil {
+		return nil, err
 	}
 	return in, nil
 }
@@ -188,7 +171,7 @@ func (in *ingest) remembered() bool {
 func (in *ingest) unknown() error {
 	problems := map[string]string{}
 	for i := range in.named {
-		if _, ok := in.view.names[in.named[i].ID]; in.named[i].ID != "" && !ok && len(problems) < maxProblems {
+		if _, ok := in.view.names[in.named[i].ID]; in.named[i].ID != "" && !ok && len(problems) < store.MaxProblems {
 			problems[fmt.Sprintf("traces[%d].agentId", in.items[i].index)] = "is not an agent of this tenant"
 		}
 	}

@@ -5,10 +5,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
-	"slices"
-	"strconv"
-	"strings"
+	"svc/store/migrations"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,42 +15,8 @@ import (
 //go:embed migrations/*.sql
 var files embed.FS
 
-// migration brings a database to a version. oldest is the version that a program has to
-// know at least to use the database then: a migration that only adds leaves it as it was,
-// one that takes something away comes a release after the one that stopped using it.
-type migration struct {
-	version int
-	oldest  int
-	sql     string
-}
-
-// migrations are those of this package, in order.
-var migrations = mustRead(files)
-
-// mustRead reads migrations that are part of the program.
-func mustRead(from fs.FS) []migration {
-	names, err := fs.Glob(from, "migrations/*.sql")
-	if err != nil {
-		panic(err)
-	}
-	slices.Sort(names)
-	list := make([]migration, 0, len(names))
-	for i, name := range names {
-		text, err := fs.ReadFile(from, name)
-		if err != nil {
-			panic(err)
-		}
-		number, _, _ := strings.Cut(strings.TrimPrefix(name, "migrations/"), "_")
-		first, _, _ := strings.Cut(string(text), "\n")
-		version, err := strconv.Atoi(number)
-		oldest, oerr := strconv.Atoi(strings.TrimPrefix(first, "-- oldest: "))
-		if err := errors.Join(err, oerr); err != nil || version != i+1 || oldest < 1 || oldest > version {
-			panic(fmt.Sprintf("%s: want the number %d and a first line -- oldest: N: %v", name, i+1, err))
-		}
-		list = append(list, migration{version, oldest, string(text)})
-	}
-	return list
-}
+// schema are the migrations of this package, in order.
+var schema = migrations.MustRead(files)
 
 // migrateTimeout bounds the migrations of a database, and the wait for another process
 // that makes them.
@@ -62,12 +25,12 @@ const migrateTimeout = 10 * time.Minute
 // migrate brings the database to the newest of the migrations and returns its version.
 // Of several processes that start at once one does; the others wait for the row that
 // it has locked.
-func (s *Store) migrate(ctx context.Context, list []migration) (version int, err error) {
+func (s *Store) migrate(ctx context.Context, list []migrations.Migration) (version int, err error) {
 	late, cancel := context.WithTimeout(ctx, migrateTimeout)
 	defer cancel()
 	newest := list[len(list)-1]
 	version, oldest, err := schemaOf(late, s.pool)
-	if err == nil && version < newest.version {
+	if err == nil && version < newest.Version {
 		for {
 			version, oldest, err = applyAll(late, s.pool, list)
 			// Two processes that make the first table at once: one is refused.
@@ -79,8 +42,8 @@ func (s *Store) migrate(ctx context.Context, list []migration) (version int, err
 	switch {
 	case err != nil:
 		return 0, s.wrapError(late, err)
-	case oldest > newest.version:
-		return 0, fmt.Errorf("the database %s has schema %d, which programs use that know at least schema %d; this one knows %d: start a newer svc", s.where, version, oldest, newest.version)
+	case oldest > newest.Version:
+		return 0, fmt.Errorf("the database %s has schema %d, which programs use that know at least schema %d; this one knows %d: start a newer svc", s.where, version, oldest, newest.Version)
 	}
 	return version, nil
 }
@@ -97,7 +60,7 @@ func schemaOf(ctx context.Context, from interface {
 }
 
 // applyAll makes what is missing of migrations in one transaction.
-func applyAll(ctx context.Context, pool *pgxpool.Pool, list []migration) (version, oldest int, err error) {
+func applyAll(ctx context.Context, pool *pgxpool.Pool, list []migrations.Migration) (version, oldest int, err error) {
 	const table = `CREATE TABLE IF NOT EXISTS svc_schema (one boolean PRIMARY KEY CHECK (one), version int NOT NULL, oldest int NOT NULL)`
 	if _, err := pool.Exec(ctx, table); err != nil {
 		return 0, 0, err
@@ -115,14 +78,14 @@ func applyAll(ctx context.Context, pool *pgxpool.Pool, list []migration) (versio
 			return err
 		}
 		for _, m := range list {
-			if m.version <= version {
+			if m.Version <= version {
 				continue
 			}
 			// Several statements in one message: without parameters.
-			if _, err := tx.Conn().PgConn().Exec(ctx, m.sql).ReadAll(); err != nil {
-				return fmt.Errorf("migration %d: %w", m.version, err)
+			if _, err := tx.Conn().PgConn().Exec(ctx, m.SQL).ReadAll(); err != nil {
+				return fmt.Errorf("migration %d: %w", m.Version, err)
 			}
-			version, oldest = m.version, max(oldest, m.oldest)
+			version, oldest = m.Version, max(oldest, m.Oldest)
 		}
 		_, err := tx.Exec(ctx, `UPDATE svc_schema SET version = $1, oldest = $2`, version, oldest)
 		return err

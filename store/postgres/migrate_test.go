@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"svc/store"
+	"svc/store/migrations"
 	"svc/store/postgres/postgrestest"
 )
 
@@ -40,10 +41,10 @@ func TestSeveralProcessesMigrate(t *testing.T) {
 func TestOnlyOlderProgramsRefuse(t *testing.T) {
 	url := postgrestest.Start(t).Database(t)
 	s := open(t, url, Options{})
-	newest := len(migrations)
-	added := append(append([]migration{}, migrations...),
-		migration{newest + 1, newest, `ALTER TABLE marks ADD COLUMN note text`},
-		migration{newest + 2, newest, `CREATE TABLE more (n int)`})
+	newest := len(schema)
+	added := append(append([]migrations.Migration{}, schema...),
+		migrations.Migration{Version: newest + 1, Oldest: newest, SQL: `ALTER TABLE marks ADD COLUMN note text`},
+		migrations.Migration{Version: newest + 2, Oldest: newest, SQL: `CREATE TABLE more (n int)`})
 	if version, err := s.migrate(context.Background(), added); err != nil || version != newest+2 {
 		t.Fatal(version, err)
 	}
@@ -51,7 +52,7 @@ func TestOnlyOlderProgramsRefuse(t *testing.T) {
 	if info, err := older.Info(context.Background()); err != nil || info.SchemaVersion != newest+2 {
 		t.Errorf("%+v, %v", info, err)
 	}
-	removed := append(added, migration{newest + 3, newest + 1, `ALTER TABLE marks DROP COLUMN note`})
+	removed := append(added, migrations.Migration{Version: newest + 3, Oldest: newest + 1, SQL: `ALTER TABLE marks DROP COLUMN note`})
 	if _, err := s.migrate(context.Background(), removed); err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +60,7 @@ func TestOnlyOlderProgramsRefuse(t *testing.T) {
 		t.Errorf("an older program: %v", err)
 	}
 	// A migration that fails leaves the schema as it was.
-	broken := append(removed, migration{newest + 4, 1, `CREATE TABLE half (n int); SELECT broken`})
+	broken := append(removed, migrations.Migration{Version: newest + 4, Oldest: 1, SQL: `CREATE TABLE half (n int); SELECT broken`})
 	if _, err := s.migrate(context.Background(), broken); err == nil {
 		t.Error("a broken migration was made")
 	}

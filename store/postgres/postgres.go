@@ -128,7 +128,7 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	if s.pool, err = pgxpool.NewWithConfig(context.WithoutCancel(ctx), config); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	if s.schema, err = s.migrate(ctx, migrations); err == nil {
+	if s.schema, err = s.migrate(ctx, schema); err == nil {
 		err = s.readClock(ctx)
 	}
 	if err == nil {

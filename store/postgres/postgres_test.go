@@ -4,7 +4,6 @@ package postgres
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"time"
 
@@ -12,50 +11,6 @@ import (
 	"svc/store/postgres/postgrestest"
 	"svc/store/storetest"
 )
-
-// clock moves on a little with every reading.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func newClock() *clock { return &clock{now: time.Date(2026, 3, 4, 5, 6, 7, 890_123_456, time.UTC)} }
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(time.Microsecond)
-	return c.now
-}
-
-func (c *clock) Advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
-const maxAuto = 5
-
-// faults is a switch for Options.fault.
-type faults struct {
-	mu    sync.Mutex
-	fault func() error
-}
-
-func (f *faults) set(fault func() error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.fault = fault
-}
-
-func (f *faults) ask() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.fault == nil {
-		return nil
-	}
-	return f.fault()
-}
 
 // open opens a store, and closes it when its test ends.
 func open(t testing.TB, url string, o Options) *Store {
@@ -75,10 +30,10 @@ func open(t testing.TB, url string, o Options) *Store {
 func TestConformance(t *testing.T) {
 	server := postgrestest.Start(t)
 	storetest.Run(t, func(t *testing.T) storetest.Opened {
-		c, f, url := newClock(), &faults{}, server.Database(t)
-		o := Options{Now: c.Now, MaxAutoAgents: maxAuto, FlushEvery: 50 * time.Millisecond, MergeEvery: 20 * time.Millisecond, mergeFrom: 1, fault: f.ask}
+		c, f, url := storetest.NewClock(), &storetest.Faults{}, server.Database(t)
+		o := Options{Now: c.Now, MaxAutoAgents: storetest.MaxAutoAgents, FlushEvery: 50 * time.Millisecond, MergeEvery: 20 * time.Millisecond, mergeFrom: 1, fault: f.Ask}
 		s := open(t, url, o)
-		return storetest.Opened{Records: s, Traces: s, Clock: c, MaxAutoAgents: maxAuto, Fail: f.set,
+		return storetest.Opened{Records: s, Traces: s, Clock: c, MaxAutoAgents: storetest.MaxAutoAgents, Fail: f.Set,
 			Another: func(t testing.TB) (store.Records, store.Traces) { h := open(t, url, o); return h, h }}
 	})
 }

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"strconv"
 	"strings"
 
@@ -88,26 +87,7 @@ func (s *stream) Close() {
 
 // Next waits for traces that match.
 func (s *stream) Next(ctx context.Context) ([]store.TraceEvent, error) {
-	for {
-		// Taken before the read, so that a commit between the two wakes.
-		changed := s.t.s.nextCommit(s.feed)
-		events, more, err := s.read(ctx)
-		if err != nil && !errors.Is(err, store.ErrUnavailable) || len(events) > 0 {
-			return events, err
-		}
-		if more {
-			continue
-		}
-		// While the engine cannot be reached there is nothing new. The poll wakes when it
-		// can be again.
-		select {
-		case <-changed:
-		case <-s.t.s.closed:
-			return nil, store.ErrClosed
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
+	return store.Following{Changed: func() <-chan struct{} { return s.t.s.nextCommit(s.feed) }, Read: s.read, Closed: s.t.s.closed}.Next(ctx)
 }
 
 // read returns the next traces that match, and whether there may be more behind what

@@ -13,6 +13,7 @@ import (
 
 	"svc/store"
 	"svc/store/postgres/postgrestest"
+	"svc/store/storetest"
 )
 
 // partitionsOf returns the days that have a partition.
@@ -40,7 +41,7 @@ func rowsIn(t *testing.T, s *Store, table string) (n int) {
 // TestRetentionDropsPartitions: the partition of a day goes when every tenant has
 // removed its traces of it; where another one keeps them rows are deleted.
 func TestRetentionDropsPartitions(t *testing.T) {
-	ctx, c := context.Background(), newClock()
+	ctx, c := context.Background(), storetest.NewClock()
 	s := open(t, postgrestest.Start(t).Database(t), Options{Now: c.Now})
 	now := c.Now()
 	cutoff := func(days int) store.ExpireBounds {
@@ -116,7 +117,7 @@ func TestRetentionDropsPartitions(t *testing.T) {
 // TestTracesOfADayWithoutPartition: where a long query keeps a partition from being
 // made, traces of its day are stored all the same.
 func TestTracesOfADayWithoutPartition(t *testing.T) {
-	ctx, c := context.Background(), newClock()
+	ctx, c := context.Background(), storetest.NewClock()
 	s := open(t, postgrestest.Start(t).Database(t), Options{Now: c.Now})
 	if _, _, err := s.CreateTenant(ctx, store.TenantCreate{ID: "t", Name: "t"}); err != nil {
 		t.Fatal(err)

@@ -90,7 +90,7 @@ func (d *data) applyEvent(ev store.UserEvent, rank int, now time.Time, out *stor
 	if !known || tombstone {
 		u = userRecord{User: store.User{ID: ev.UserID, Role: store.DefaultRole, Status: store.UserActive, CreatedAt: now}}
 	}
-	if email, ok := linkedAddress(ev, &u); ok {
+	if email, ok := ev.LinkedAddress(&u.User, u.Announced, !u.State.At.IsZero()); ok {
 		if err := d.linkInvited(email, &u); err != nil {
 			return err
 		}
@@ -116,10 +116,10 @@ func (d *data) takeEvent(ev store.UserEvent, at eventMark, u *userRecord, out *s
 	isProfile := ev.Type == store.UserCreated || ev.Type == store.UserUpdated
 	switch {
 	case isProfile && u.Profile.before(at):
-		u.setProfile(ev)
+		ev.SetProfile(&u.User)
 		u.Profile, out.Applied = at, true
 	case u.Profile.At.IsZero() && ev.Type != store.UserRemoved:
-		u.setProfile(ev) // the best that is known so far
+		ev.SetProfile(&u.User) // the best that is known so far
 	}
 	if isProfile && u.Status == store.UserInvited {
 		u.Status, out.Applied = store.UserActive, true
@@ -137,29 +137,6 @@ func (d *data) takeEvent(ev store.UserEvent, at eventMark, u *userRecord, out *s
 		u.Status = store.UserActive
 	}
 	return nil
-}
-
-func (u *userRecord) setProfile(ev store.UserEvent) {
-	if ev.Email != "" {
-		u.Email = ev.Email
-	}
-	if ev.DisplayName != "" {
-		u.DisplayName = ev.DisplayName
-	}
-}
-
-// linkedAddress is the address whose invitation an event gives to its user; ok is
-// false when it gives none.
-func linkedAddress(ev store.UserEvent, u *userRecord) (email string, ok bool) {
-	switch {
-	case ev.Type == store.UserCreated, ev.CreatedAt.Before(u.Announced):
-		return ev.Email, ev.Email != ""
-	case ev.Type != store.UserSuspended && ev.Type != store.UserRemoved, !u.State.At.IsZero():
-		return "", false
-	case ev.Email != "":
-		return ev.Email, true
-	}
-	return u.Email, u.Email != ""
 }
 
 // ListUserEvents returns recorded events, newest first.

@@ -49,41 +49,14 @@ func (r *recorder) Failed() bool {
 	return len(r.failures) > 0
 }
 
-// testClock moves on a little with every reading.
-type testClock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *testClock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(time.Microsecond)
-	return c.now
-}
-
-func (c *testClock) Advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
 // openModel opens the model with everything that a group can ask for; stop closes
 // all its handles.
 func openModel() (o Opened, stop func()) {
-	c := &testClock{now: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)}
+	c, f := NewClockAt(time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC), time.Microsecond), &Faults{}
 	var mu sync.Mutex
-	var fault func() error
-	s := memory.Open(memory.Options{Now: c.Now, MaxAutoAgents: 5, Fault: func() error {
-		mu.Lock()
-		defer mu.Unlock()
-		if fault == nil {
-			return nil
-		}
-		return fault()
-	}})
+	s := memory.Open(memory.Options{Now: c.Now, MaxAutoAgents: MaxAutoAgents, Fault: f.Ask})
 	handles := []*memory.Store{s}
-	o = Opened{Records: s, Traces: s, Clock: c, MaxAutoAgents: 5,
+	o = Opened{Records: s, Traces: s, Clock: c, MaxAutoAgents: MaxAutoAgents,
 		Another: func(testing.TB) (store.Records, store.Traces) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -91,11 +64,7 @@ func openModel() (o Opened, stop func()) {
 			handles = append(handles, h)
 			return h, h
 		},
-		Fail: func(f func() error) {
-			mu.Lock()
-			defer mu.Unlock()
-			fault = f
-		}}
+		Fail: f.Set}
 	return o, func() {
 		mu.Lock()
 		defer mu.Unlock()

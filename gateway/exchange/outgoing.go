@@ -68,6 +68,18 @@ func (ex *Exchange) Listen(ctx context.Context, t *transport.Upstream, s session
 	})
 }
 
+// NoteResponse records that there is a response: of the upstream, or of the gateway in its
+// place, where the message could not be translated.
+func (ex *Exchange) NoteResponse(resp *upstream.Response) {
+	ex.Executed, ex.Record.UpstreamDialect = true, resp.Dialect
+	if refused := resp.Refused; refused != nil {
+		ex.Executed, ex.Record.ErrorKind = refused.Kind == refusal.InputFailed.Kind, refused.Kind
+		fail := ex.FailureOf(ex.Upstream, upstream.Cause{Code: refused.Kind, Text: refused.Cause})
+		fail.Refused = true
+		ex.Services.Failures.Report(fail)
+	}
+}
+
 // RefuseUpstream turns a failed exchange with an upstream into its answer.
 func (ex *Exchange) RefuseUpstream(err error) *refusal.Refusal {
 	o := relay.OfError(err, ex.Context.Err() != nil)

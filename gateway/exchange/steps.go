@@ -118,10 +118,3 @@ func (ex *Exchange) OpenControl() *refusal.Refusal {
 	}
 	return nil
 }
-
-// EndSessions ends the client's session: those that the gateway opened for it at
-// other upstreams, and its merged stream. The default upstream was told.
-func (ex *Exchange) EndSessions() {
-	ex.Services.Sessions.End(ex.Context, ex.Session.Handle.ID, ex.Upstream)
-	ex.Services.Merged.End(ex.Session.Handle.ID)
-}

@@ -30,6 +30,22 @@ type Failure struct {
 	Status    int    // of the upstream's answer; 0 without one
 	Body      string // the beginning of a refused answer, printable
 	RequestID string
+	// Refused is set where the gateway did not pass the request on, so that the upstream
+	// has not failed. Code is the error_kind then.
+	Refused bool
+}
+
+// event is the message of the log for a failure, and for one that is repeated.
+func (f *Failure) event(repeated bool) string {
+	switch {
+	case f.Refused && repeated:
+		return "requests keep being refused"
+	case f.Refused:
+		return "request refused"
+	case repeated:
+		return "upstream keeps failing"
+	}
+	return "upstream failed"
 }
 
 // Log writes a WARN for each upstream and cause: the first failure at
@@ -112,13 +128,13 @@ func (f *Log) run() {
 	for {
 		select {
 		case fail := <-f.queue:
-			f.log.LogAttrs(context.Background(), slog.LevelWarn, "upstream failed", fail.attrs()...)
+			f.log.LogAttrs(context.Background(), slog.LevelWarn, fail.event(false), fail.attrs()...)
 		case <-sweep.C:
 			f.logRepeats()
 		case <-f.stop:
 			for len(f.queue) > 0 {
 				fail := <-f.queue
-				f.log.LogAttrs(context.Background(), slog.LevelWarn, "upstream failed", fail.attrs()...)
+				f.log.LogAttrs(context.Background(), slog.LevelWarn, fail.event(false), fail.attrs()...)
 			}
 			f.logRepeats()
 			return
@@ -142,7 +158,7 @@ func (f *Log) logRepeats() {
 	f.mu.Unlock()
 	for i := range lines {
 		attrs := append(lines[i].last.attrs(), slog.Uint64("repeats", lines[i].count), slog.String("within", interval.String()))
-		f.log.LogAttrs(context.Background(), slog.LevelWarn, "upstream keeps failing", attrs...)
+		f.log.LogAttrs(context.Background(), slog.LevelWarn, lines[i].last.event(true), attrs...)
 	}
 }
 
@@ -162,6 +178,9 @@ func (f *Failure) attrs() []slog.Attr {
 	attrs := []slog.Attr{slog.String("upstream", f.Upstream), slog.String("url", f.URL)}
 	if f.Status != 0 {
 		attrs = append(attrs, slog.Int("status", f.Status))
+	}
+	if f.Refused {
+		attrs = append(attrs, slog.String("error_kind", f.Code))
 	}
 	attrs = append(attrs, slog.String("cause", f.Cause))
 	if f.Body != "" {

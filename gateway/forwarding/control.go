@@ -55,6 +55,7 @@ func pass(ex *exchange.Exchange, lastID string) *refusal.Refusal {
 		return ex.RefuseUpstream(err)
 	}
 	defer resp.Body.Close()
+	ex.Record.UpstreamDialect = resp.Dialect
 	if resp.Status == http.StatusMethodNotAllowed {
 		return &refusal.NoStream
 	}
@@ -71,8 +72,7 @@ func End(ex *exchange.Exchange) *refusal.Refusal {
 		return &refusal.Audit
 	}
 	if ex.Session.Several() && ex.Session.Handle.Upstream == "" {
-		// The default upstream made no session: what there is to end the gateway
-		// has opened itself.
+		// The default upstream made no session; the gateway opened all there is to end.
 		endSessions(ex)
 		if err := ex.Account(http.StatusNoContent, 0); err != nil {
 			return &refusal.Audit

@@ -46,7 +46,7 @@ func Forward(ex *exchange.Exchange) *refusal.Refusal {
 		return ex.RefuseUpstream(err)
 	}
 	defer resp.Body.Close()
-	ex.Executed, ex.Record.UpstreamDialect = true, resp.Dialect
+	ex.NoteResponse(resp)
 	return relayAnswer(ex, resp)
 }
 

@@ -41,6 +41,23 @@ var (
 	ErrRejected = errors.New("refused")
 )
 
+// RejectedError is an ErrRejected with what the upstream answered.
+type RejectedError struct {
+	Status int // HTTP
+	Code   int // of the JSON-RPC error; 0 for none
+}
+
+// Error implements error.
+func (e *RejectedError) Error() string {
+	if e.Code != 0 {
+		return fmt.Sprintf("status %d: %v with code %d", e.Status, ErrRejected, e.Code)
+	}
+	return fmt.Sprintf("%v with status %d", ErrRejected, e.Status)
+}
+
+// Is makes it an ErrRejected.
+func (e *RejectedError) Is(target error) bool { return target == ErrRejected }
+
 // Client sends messages one at a time.
 type Client struct {
 	Transport transport.Transport
@@ -118,23 +135,29 @@ func (c *Client) Send(ctx context.Context, s mcp.Session, body []byte) error {
 	return resp.Body.Close()
 }
 
-// Respond posts a response to a request of the upstream. What the upstream answers to
-// that is not read.
+// Respond posts a response to a request of the upstream. An upstream that does not take it
+// (another status than 2xx) is a *RejectedError; the rest of what it answers is not read.
 func (c *Client) Respond(ctx context.Context, s mcp.Session, body []byte) error {
-	return c.post(ctx, s, "", body)
+	status, err := c.post(ctx, s, "", body)
+	if err == nil && (status < 200 || status >= 300) {
+		err = &RejectedError{Status: status}
+	}
+	return err
 }
 
 // notify sends a notification without parameters.
 func (c *Client) notify(ctx context.Context, s mcp.Session, method string) error {
-	return c.post(ctx, s, method, fmt.Appendf(nil, `{"jsonrpc":"2.0","method":%q}`, method))
+	_, err := c.post(ctx, s, method, fmt.Appendf(nil, `{"jsonrpc":"2.0","method":%q}`, method))
+	return err
 }
 
-func (c *Client) post(ctx context.Context, s mcp.Session, method string, body []byte) error {
+// post posts a message, and returns the status of what comes back.
+func (c *Client) post(ctx context.Context, s mcp.Session, method string, body []byte) (status int, err error) {
 	resp, err := c.Transport.Post(ctx, &transport.Request{Session: s, Caller: c.Caller, Header: c.header(s, method), Body: body})
 	if err != nil {
-		return err
+		return 0, err
 	}
-	return resp.Body.Close()
+	return resp.Status, resp.Body.Close()
 }
 
 // request returns the text of a request.
@@ -165,9 +188,9 @@ func (c *Client) call(ctx context.Context, s mcp.Session, method string, params 
 	}
 	switch {
 	case err == nil && m.IsError:
-		err = fmt.Errorf("status %d: %w with code %d", resp.Status, ErrRejected, m.ErrorCode)
+		err = &RejectedError{Status: resp.Status, Code: m.ErrorCode}
 	case resp.Status != http.StatusOK:
-		err = fmt.Errorf("%w with status %d", ErrRejected, resp.Status)
+		err = &RejectedError{Status: resp.Status}
 	case err != nil:
 	case m.Kind != mcp.Response || !m.Spans.Result.Present():
 		err = fmt.Errorf("%w: it is no response", ErrAnswer)

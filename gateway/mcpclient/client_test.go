@@ -160,20 +160,23 @@ func TestMessagesWithoutAnInterestingResponse(t *testing.T) {
 	s := mcp.Session{ID: "s", Version: mcp.Revision20250618}
 	refused := errors.New("refused")
 	for _, tt := range []struct {
-		name string
-		send func(c *Client) error
-		want string
+		name     string
+		send     func(c *Client) error
+		want     string
+		rejected bool // a status other than 2xx is an error
 	}{
 		{"a level", func(c *Client) error { return c.SetLevel(t.Context(), s, []byte(`{"level":"debug"}`)) },
-			`{"jsonrpc":"2.0","id":"me","method":"logging/setLevel","params":{"level":"debug"}}`},
-		{"a copy", func(c *Client) error { return c.Send(t.Context(), s, []byte(`{"x":1}`)) }, `{"x":1}`},
-		{"a response", func(c *Client) error { return c.Respond(t.Context(), s, []byte(`{"y":1}`)) }, `{"y":1}`},
+			`{"jsonrpc":"2.0","id":"me","method":"logging/setLevel","params":{"level":"debug"}}`, false},
+		{"a copy", func(c *Client) error { return c.Send(t.Context(), s, []byte(`{"x":1}`)) }, `{"x":1}`, false},
+		{"a response", func(c *Client) error { return c.Respond(t.Context(), s, []byte(`{"y":1}`)) }, `{"y":1}`, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			up := &answers{next: []answer{{status: 404, media: "text/plain", body: "what?"}, {err: refused}}}
 			c := Client{Transport: up, Name: "me"}
-			if err := tt.send(&c); err != nil {
-				t.Errorf("a status is an error: %v", err)
+			err := tt.send(&c)
+			var rejected *RejectedError
+			if errors.As(err, &rejected) != tt.rejected || tt.rejected && (rejected.Status != 404 || !errors.Is(err, ErrRejected)) || !tt.rejected && err != nil {
+				t.Errorf("the status 404: %v", err)
 			}
 			if err := tt.send(&c); !errors.Is(err, refused) {
 				t.Errorf("got %v, want %v", err, refused)

@@ -67,6 +67,12 @@ func (r Refusal) withReason(reason string) *Refusal {
 	return &r
 }
 
+// withMessage returns a copy with another message, which is its reason too.
+func (r Refusal) withMessage(message string) *Refusal {
+	r.Message, r.Reason, r.Kind = message, message, message
+	return &r
+}
+
 // WithChallenge returns a copy that asks for credentials with a WWW-Authenticate.
 func (r Refusal) WithChallenge(challenge string) *Refusal {
 	r.Challenge = challenge
@@ -235,6 +241,24 @@ var (
 		Message: "upstream_refused", Reason: "upstream_refused", Kind: "upstream_refused"})
 	UpstreamAuth = define(Refusal{Status: http.StatusBadGateway, Code: mcp.CodeInternal,
 		Message: "upstream_unauthorized", Reason: "upstream_unauthorized", Kind: "upstream_unauthorized"})
+
+	// What a translation between protocol generations refuses.
+	RequestState = define(*search.withMessage("request_state_mismatch"))
+	// A message, or a part of it, that the other generation does not have.
+	Generation = define(Refusal{Status: http.StatusNotFound, Code: mcp.CodeMethodNotFound,
+		Message: "generation_unsupported", Reason: "generation_unsupported", Kind: "generation_unsupported"})
+	ClientInfo         = define(*search.withMessage("client_info"))
+	ClientCapabilities = define(*search.withMessage("client_capabilities"))
+	InputResponses     = define(*search.withMessage("input_responses"))
+	Subscription       = define(*search.withMessage("subscription"))
+	MirroredHeader     = define(Refusal{Status: http.StatusBadRequest, Code: mcp.CodeHeaderMismatch,
+		Message: mcp.MessageHeaderMismatch, Reason: "header_mismatch_param", Kind: "header_mismatch_param"})
+	RequestID = define(Refusal{Status: http.StatusBadRequest, Code: mcp.CodeInvalidRequest,
+		Message: "request_id_in_use", Reason: "request_id_in_use", Kind: "request_id_in_use"})
+	// A call that cannot go on after a question of the upstream. Calls of tools get a tool
+	// error.
+	InputFailed = define(Refusal{Status: http.StatusOK, Code: mcp.CodeInternal,
+		Message: "input_failed", Reason: "input_failed", Kind: "input_failed"})
 
 	Version = define(Refusal{Status: http.StatusBadRequest, Code: mcp.CodeUnsupportedVersion,
 		Message: mcp.MessageUnsupportedVersion, Reason: "unsupported_protocol_version", Kind: "unsupported_protocol_version"})

@@ -31,7 +31,7 @@ type frames struct {
 }
 
 // Judge judges a frame by the snapshot of its moment, and records it.
-func (f *frames) Judge(m *mcp.Message, replaced int) (body []byte, final bool, err error) {
+func (f *frames) Judge(m *mcp.Message, dialect string, replaced int) (body []byte, final bool, err error) {
 	ex, live := f.ex, f.ex.Services.Live.Load()
 	if ex.Services.Federation.Announced(f.up.Name, m) { // clients are notified when the merged list changes
 		return nil, false, nil
@@ -41,7 +41,7 @@ func (f *frames) Judge(m *mcp.Message, replaced int) (body []byte, final bool, e
 	if ex.HTTP.Method == http.MethodPost && !t.Final { // else several upstreams share the exchange
 		ex.NoteGoverned(&t.Result)
 	}
-	if err := f.record(live, &t.Result, m, replaced); err != nil {
+	if err := f.record(live, &t.Result, m, dialect, replaced); err != nil {
 		return nil, false, err
 	}
 	if t.Final {
@@ -53,14 +53,14 @@ func (f *frames) Judge(m *mcp.Message, replaced int) (body []byte, final bool, e
 // record writes the line of a frame: of each that a rule matched, of each of a
 // listen stream, and of all where audit.frames says so. A frame whose line
 // cannot be written does not go on.
-func (f *frames) record(l *snapshot.Snapshot, j *verdict.Result, m *mcp.Message, replaced int) error {
+func (f *frames) record(l *snapshot.Snapshot, j *verdict.Result, m *mcp.Message, dialect string, replaced int) error {
 	ex := f.ex
 	if j.Action == "" && ex.Message.Method != mcp.MethodListen && l.Config.Audit.Frames != audit.FramesAll {
 		return nil
 	}
 	rec := audit.Record{
 		Kind: audit.KindFrame, Time: ex.Services.Now(), RPC: m.Kind.String(), Direction: directionDown,
-		BytesOut: int64(len(m.Body)), ReplacedSurrogates: replaced, SubscriptionID: m.SubscriptionID,
+		UpstreamDialect: dialect, BytesOut: int64(len(m.Body)), ReplacedSurrogates: replaced, SubscriptionID: m.SubscriptionID,
 	}
 	ex.Fill(&rec, m, f.up)
 	j.NoteAnswer(&rec, policy.Allow, m)

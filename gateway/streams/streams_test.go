@@ -99,7 +99,7 @@ type handler struct {
 	unsaved  error // of Answer
 }
 
-func (h *handler) Judge(m *mcp.Message, _ int) (body []byte, final bool, err error) {
+func (h *handler) Judge(m *mcp.Message, _ string, _ int) (body []byte, final bool, err error) {
 	text := string(m.Body)
 	h.seen = append(h.seen, text)
 	if strings.Contains(text, "panic") {

@@ -18,8 +18,9 @@ const keepBuffer = 256 << 10
 type Handler interface {
 	// Judge judges a message, and records what was decided. body is what the client
 	// gets, nil when the message is withheld; final is set for the answer to the
-	// request. With an error the stream ends.
-	Judge(m *mcp.Message, replaced int) (body []byte, final bool, err error)
+	// request. With an error the stream ends. dialect is that of the response, see
+	// [upstream.Response], and replaced the lone surrogates that were replaced.
+	Judge(m *mcp.Message, dialect string, replaced int) (body []byte, final bool, err error)
 	// Withhold returns what the client gets in the place of a message that was withheld
 	// and is not final, nil for nothing, and rejects a request at its upstream.
 	Withhold(m *mcp.Message) (body []byte)
@@ -32,6 +33,7 @@ type Handler interface {
 type Upstream struct {
 	client  *Client
 	handler Handler
+	dialect string     // of the response that is copied
 	tags    tag.Stream // whether ids are rewritten to name their upstream
 
 	msg mcp.Message
@@ -61,6 +63,7 @@ func (u *Upstream) Buffer() []byte { return u.out }
 func (u *Upstream) Copy(ctx context.Context, resp *upstream.Response) error {
 	u.bytes.Begin(u.client.opts.Bodies, u.client.opts.Caller)
 	defer u.bytes.End()
+	u.dialect = resp.Dialect
 	u.counted = bodies.CountedReader{Reader: resp.Body, Share: &u.bytes}
 	resp.BeforeWait(u.client.FlushPending)
 	// Closing the body ends a read that waits, whoever gives up.
@@ -115,7 +118,7 @@ func (u *Upstream) handleFrame(ev *mcp.Event) error {
 	if replaced > 0 {
 		u.client.replaced(replaced)
 	}
-	body, final, err := u.handler.Judge(&u.msg, replaced)
+	body, final, err := u.handler.Judge(&u.msg, u.dialect, replaced)
 	switch {
 	case err != nil:
 		return err

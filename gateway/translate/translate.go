@@ -18,6 +18,7 @@ import (
 	"svc/gateway/background"
 	"svc/gateway/generation"
 	"svc/gateway/mcp"
+	"svc/gateway/refusal"
 	"svc/gateway/session"
 	"svc/gateway/translate/handover"
 	"svc/gateway/translate/tolegacy"
@@ -142,10 +143,10 @@ func refuseRevision(r *transport.Request, speaks generation.Finding) *upstream.R
 	if mcp.Scan(r.Body, &m) != nil || m.Kind != mcp.Request || m.ProtocolVersion != v {
 		return nil
 	}
-	return wire.Reply(http.StatusBadRequest, mcp.AppendErrorBody(nil, &mcp.ErrorBody{
+	return wire.Refused(http.StatusBadRequest, mcp.AppendErrorBody(nil, &mcp.ErrorBody{
 		ID: m.ID, Code: mcp.CodeUnsupportedVersion, Message: mcp.MessageUnsupportedVersion, Reason: mcp.MessageUnsupportedVersion, RequestID: r.RequestID,
 		Supported: []string{mcp.Revision20260728}, Requested: v,
-	}))
+	}), &refusal.Version, "the upstream has sessions, and the request declares a revision that nobody knows")
 }
 
 // opens reports whether a message begins a session.

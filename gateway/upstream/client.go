@@ -54,9 +54,19 @@ type Response struct {
 	// Dialect is the protocol revision in which the upstream was asked, where the message
 	// was translated; empty where it was sent as it is.
 	Dialect string
+	// Refused is set where the gateway refused the message in the place of the upstream, or
+	// ended its call: the body is the gateway's own. It is nil for what the upstream
+	// answered.
+	Refused *Refused
 	// Parts returns what the answer was made of, where the gateway made it of what several
 	// upstreams sent; nil for all others.
 	Parts func() *Parts
+}
+
+// Refused is why the gateway answered in the place of the upstream.
+type Refused struct {
+	Kind  string // the error_kind of the audit line
+	Cause string // in words, for the log
 }
 
 // Parts are what several upstreams contribute to one answer. Each is judged as that

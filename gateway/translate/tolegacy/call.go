@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"svc/gateway/mcp"
+	"svc/gateway/refusal"
 	"svc/gateway/translate/wire"
 	"svc/gateway/transport"
 	"svc/gateway/upstream"
@@ -39,12 +40,13 @@ type call struct {
 	ctx    context.Context // ends with the call; a client that leaves for a question does not end it
 	cancel context.CancelFunc
 
-	mu     sync.Mutex
-	state  callState
-	turns  int         // requests of the client that were answered, or are being
-	detach func() bool // from the context of the client's request
-	answer *wire.Messages
-	sent   <-chan posted // of a request that was not answered yet, when something else came; else nil
+	mu       sync.Mutex
+	state    callState
+	turns    int         // requests of the client that were answered, or are being
+	detach   func() bool // from the context of the client's request
+	answer   *wire.Messages
+	rejected rejection
+	sent     <-chan posted // of a request that was not answered yet, when something else came; else nil
 
 	// beside is what comes on the standalone stream of the session; nil where that is not
 	// read. reading is the next message of answer, which another goroutine reads then; nil
@@ -179,6 +181,9 @@ func (t *Translator) start(ctx context.Context, r *transport.Request, m *mcp.Mes
 		resp, err = t.opts.Transport.Post(c.ctx, &out)
 	}
 	if err != nil {
+		if out := c.unanswered(); out != nil {
+			return nil, out, c, nil
+		}
 		how := bad
 		if ctx.Err() != nil || errors.Is(err, upstream.ErrTimeout) { // the upstream may still work on it
 			how = cancelled
@@ -314,10 +319,10 @@ func (c *call) asked(m *mcp.Message, beside bool) []byte {
 	question := m.Method == mcp.MethodElicit || m.Method == mcp.MethodSample
 	switch {
 	case m.Method == mcp.MethodPing:
-		c.respond(wire.AppendResult(nil, m.ID, []byte("{}")))
+		_ = c.client().Respond(c.ctx, c.conn.session, wire.AppendResult(nil, m.ID, []byte("{}")))
 		return nil
 	case !question || !mayAsk(c.message.Method) || !c.declares(m.Method):
-		c.respond(mcp.AppendError(nil, m.ID, mcp.CodeMethodNotFound, "the client cannot be asked this", ReasonUnsupported, c.requestID))
+		c.respond(mcp.AppendError(nil, m.ID, mcp.CodeMethodNotFound, "the client cannot be asked this", refusal.Generation.Reason, c.requestID))
 		return nil
 	}
 	c.question = *m
@@ -337,13 +342,6 @@ func (c *call) declares(method string) bool {
 		capability = "sampling"
 	}
 	return mcp.Find(c.declared, mcp.Span{End: len(c.declared)}, capability).Present()
-}
-
-// respond answers a request of the upstream. A failure shows in the call itself.
-func (c *call) respond(body []byte) {
-	if err := c.client().Respond(c.ctx, c.conn.session, body); err != nil && c.ctx.Err() == nil {
-		c.t.opts.Logger.Warn("an upstream was not sent the answer to its request", "upstream", c.t.opts.Upstream, "request_id", c.requestID, "error", err)
-	}
 }
 
 // ending is how the use of a session ends.

@@ -2,12 +2,14 @@ package tolegacy
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
 
 	"svc/gateway/mcp"
+	"svc/gateway/refusal"
 	"svc/gateway/translate/wire"
 	"svc/gateway/transport"
 	"svc/gateway/upstream"
@@ -24,11 +26,11 @@ func (c *call) hold(beside bool) []byte {
 	want, err := digestOf(c.principal, c.t.opts.Upstream, &c.message)
 	if err != nil {
 		c.finish(cancelled)
-		return c.failed("its arguments have no canonical form")
+		return c.failed("its arguments have no canonical form", wasCancelled)
 	}
 	if !c.t.pool.setApart(c.principal) {
 		c.finish(cancelled)
-		return c.failed(errHeld.Error())
+		return c.failed(errHeld.Error(), wasCancelled)
 	}
 	c.mu.Lock()
 	if c.state != running || !c.detach() { // the client has left
@@ -43,7 +45,7 @@ func (c *call) hold(beside bool) []byte {
 	name, err := c.t.held.add(c, question, func() { c.finish(cancelled) })
 	if err != nil {
 		c.finish(cancelled)
-		return c.failed(err.Error())
+		return c.failed(err.Error(), wasCancelled)
 	}
 	if !beside {
 		c.conn.stopListening()
@@ -72,42 +74,57 @@ func inputRequired(questions []mcp.Member, state string) []byte {
 		mcp.Member{Name: "requestState", Value: mcp.AppendString(nil, state)})
 }
 
-// failed is the answer of a call that cannot wait for an answer.
-func (c *call) failed(why string) []byte {
-	return failed(&c.message, c.id, c.requestID, why)
+// What became of a call, as far as the gateway knows.
+const (
+	wasCancelled = "The gateway has cancelled it. What it did before that may have had effects"
+	isUnknown    = "Whether it was completed is not known: it may have had effects, in part or in full"
+)
+
+// failed is the answer of a call that cannot go on, and what became of it.
+func (c *call) failed(why, became string) []byte {
+	return failed(&c.message, c.id, c.requestID, why, became)
 }
 
 // failed is the answer in the place of one that depends on a question.
-func failed(m *mcp.Message, id []byte, requestID, why string) []byte {
-	text := "The call could not be completed after a question of the upstream: " + why +
-		". The gateway has cancelled it. What it did before that may have had effects (request " + requestID + ")."
+func failed(m *mcp.Message, id []byte, requestID, why, became string) []byte {
+	text := "The call could not be completed after a question of the upstream: " + why + ". " + became + " (request " + requestID + ")."
 	if m.Method == mcp.MethodToolsCall {
 		return mcp.AppendToolError(nil, id, text, true)
 	}
-	return mcp.AppendError(nil, id, mcp.CodeInternal, text, "input_failed", requestID)
+	return mcp.AppendError(nil, id, refusal.InputFailed.Code, refusal.InputFailed.Message+": "+text, refusal.InputFailed.Reason, requestID)
 }
 
 // errGone says why there is no call for an answer.
 var errGone = errors.New("the call no longer waits for this answer: it was answered before, its time has passed, or the gateway was restarted")
 
+// gone answers a retry for whose answer there is no call.
+func gone(m *mcp.Message, requestID string) *upstream.Response {
+	return wire.Refused(http.StatusOK, failed(m, m.ID, requestID, errGone.Error(), isUnknown), &refusal.InputFailed, errGone.Error())
+}
+
 // retry takes the answers to a question, and goes on with its call.
 func (t *Translator) retry(ctx context.Context, r *transport.Request, m *mcp.Message, s *sender) (*upstream.Response, error) {
-	refuse := func(text string) *upstream.Response {
-		return wire.Reply(http.StatusBadRequest, mcp.AppendError(nil, m.ID, mcp.CodeInvalidParams, text, ReasonState, r.RequestID))
+	refuse := func(err error) (*upstream.Response, error) {
+		resp := wire.Refuse(&refusal.RequestState, 0, m.ID, notForThis, r.RequestID)
+		resp.Refused.Cause = err.Error()
+		return resp, nil
 	}
 	text, ok := mcp.StringValue(mcp.Find(m.Body, m.Spans.Params, "requestState").Of(m.Body))
 	if !ok {
-		return refuse("requestState is no string"), nil
+		return wire.Refuse(&refusal.RequestState, 0, m.ID, "requestState is no string", r.RequestID), nil
 	}
 	want, err := digestOf(s.principal, t.opts.Upstream, m)
 	if err != nil {
-		return refuse(errState.Error()), nil
+		return refuse(err)
 	}
 	st, err := t.seal.open(text, want)
 	if err != nil {
-		return refuse(err.Error()), nil
+		return refuse(err)
 	}
 	if st.Held == "" && !st.expired(t.opts.Now()) { // what was asked needs no answer here: the call begins again
+		if !t.visits.use(&st, t.opts.Now()) {
+			return refuse(errUsed)
+		}
 		return t.call(ctx, r, m, s)
 	}
 	answer := mcp.Find(m.Body, mcp.Find(m.Body, m.Spans.Params, "inputResponses"), questionName)
@@ -119,14 +136,14 @@ func (t *Translator) retry(ctx context.Context, r *transport.Request, m *mcp.Mes
 	}
 	waiting := t.held.peek(st.Held)
 	if waiting == nil || st.expired(t.opts.Now()) {
-		return wire.Reply(http.StatusOK, failed(m, m.ID, r.RequestID, errGone.Error())), nil
+		return gone(m, r.RequestID), nil
 	}
 	if !answer.Present() {
 		return wire.Reply(http.StatusOK, ask(waiting, m.ID, text)), nil
 	}
 	c := t.held.take(st.Held)
 	if c == nil { // another retry was first
-		return wire.Reply(http.StatusOK, failed(m, m.ID, r.RequestID, errGone.Error())), nil
+		return gone(m, r.RequestID), nil
 	}
 	c.goOn(ctx, r.RequestID, m.ID, answer.Of(m.Body))
 	return c.stream(), nil
@@ -147,7 +164,7 @@ func (t *Translator) Abandon(text string) {
 func (c *call) goOn(ctx context.Context, requestID string, id, answer []byte) {
 	c.id, c.requestID = slices.Clone(id), requestID
 	c.mu.Lock()
-	c.state = running
+	c.state, c.rejected = running, rejection{}
 	c.turns++
 	c.detach = context.AfterFunc(ctx, c.cancel)
 	c.mu.Unlock()
@@ -212,8 +229,8 @@ func (c *call) translateError(m *mcp.Message) (status int, body []byte) {
 	return status, append(out, '}')
 }
 
-// maxVisits bounds the addresses of one error.
-const maxVisits = 64
+// maxAddresses bounds the addresses of one error.
+const maxAddresses = 64
 
 // visit turns an error that asks the user to visit addresses into questions: nil when it
 // names none. The call has ended; the retry is a new one.
@@ -224,7 +241,7 @@ func (c *call) visit(m *mcp.Message) []byte {
 		return nil
 	}
 	var questions []mcp.Member
-	for it := mcp.Elements(m.Body, list); it.Next() && len(questions) < maxVisits; {
+	for it := mcp.Elements(m.Body, list); it.Next() && len(questions) < maxAddresses; {
 		params := it.Value().Of(m.Body)
 		if !json.Valid(params) || params[0] != '{' {
 			return nil
@@ -239,6 +256,6 @@ func (c *call) visit(m *mcp.Message) []byte {
 	if len(questions) == 0 {
 		return nil
 	}
-	text := c.t.seal.seal(state{Digest: want, Expires: c.t.opts.Now().Add(holdTime).Unix()})
+	text := c.t.seal.seal(state{Digest: want, Visit: rand.Text(), Expires: c.t.opts.Now().Add(holdTime).Unix()})
 	return wire.AppendResult(nil, c.id, inputRequired(questions, text))
 }

@@ -3,6 +3,7 @@ package tolegacy
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"svc/gateway/mcp"
+	"svc/gateway/refusal"
 	"svc/gateway/translate/wire"
 	"svc/gateway/transport"
 	"svc/gateway/upstream"
@@ -17,7 +19,9 @@ import (
 
 // Bounds on subscriptions/listen.
 const (
+	maxListening = 64 // of one principal
 	maxURIs      = 1000
+	maxURIBytes  = 256 << 10 // of all URIs of one subscription
 	minReopening = time.Second
 	maxReopening = 30 * time.Second
 )
@@ -49,11 +53,20 @@ type subscription struct {
 
 // listen answers subscriptions/listen.
 func (t *Translator) listen(ctx context.Context, r *transport.Request, m *mcp.Message, s *sender) (*upstream.Response, error) {
+	uris, cause := wanted(m)
+	if cause == "" && !t.listening.Take(s.principal, 1) {
+		cause = fmt.Sprintf("a caller has at most %d subscriptions/listen at an upstream, and all of its sessions together at most %d", maxListening, maxApart)
+	}
+	if cause != "" {
+		return wire.Refuse(&refusal.Subscription, 0, m.ID, cause, r.RequestID), nil
+	}
 	c, err := t.acquire(ctx, r, s, false)
 	if err != nil {
+		t.listening.Give(s.principal, 1)
 		return nil, err
 	}
 	if !t.pool.setApart(s.principal) { // it lasts, and is no call
+		t.listening.Give(s.principal, 1)
 		t.giveBack(c, s)
 		return nil, &upstream.Error{Upstream: t.opts.Upstream, Op: "session", Kind: upstream.ErrBusy}
 	}
@@ -61,13 +74,13 @@ func (t *Translator) listen(ctx context.Context, r *transport.Request, m *mcp.Me
 	l.request.Caller, l.request.Header, l.request.Body = r.Caller.Clone(), legacyHeader(r.Header), nil
 	l.info, l.declared, l.level = slices.Clone(l.info), slices.Clone(l.declared), nil
 	l.ctx, l.cancel = context.WithCancel(ctx)
-	l.agree(m)
+	l.agree(m, uris)
 	return wire.Stream(l), nil
 }
 
 // agree makes the acknowledgement: what the client asks for and the upstream offers. The
 // resources are subscribed to.
-func (l *subscription) agree(m *mcp.Message) {
+func (l *subscription) agree(m *mcp.Message, uris [][]byte) {
 	asked := mcp.Find(m.Body, m.Spans.Params, "notifications")
 	capabilities := mcp.Find(l.conn.opened.Body, l.conn.opened.Spans.Result, "capabilities")
 	var agreed []mcp.Member
@@ -82,7 +95,7 @@ func (l *subscription) agree(m *mcp.Message) {
 			l.methods = append(l.methods, kind.method)
 		}
 	}
-	if l.uris = l.subscribe(wanted(m, mcp.Find(m.Body, asked, "resourceSubscriptions"))); len(l.uris) > 0 {
+	if l.uris = l.subscribe(uris); len(l.uris) > 0 {
 		list := append(append([]byte{'['}, bytes.Join(l.uris, []byte{','})...), ']')
 		agreed = append(agreed, mcp.Member{Name: "resourceSubscriptions", Value: list})
 		l.methods = append(l.methods, mcp.NotificationResourceUpdated)
@@ -102,17 +115,25 @@ func (l *subscription) meta(body []byte, at mcp.Span) []byte {
 	return mcp.AppendObject(nil, body, at, nil, mcp.Member{Name: mcp.MetaSubscriptionID, Value: l.id})
 }
 
-// wanted returns the resources of a list, as they are written.
-func wanted(m *mcp.Message, list mcp.Span) (uris [][]byte) {
+// wanted returns the resources that a client wants to subscribe to, as they are written. A
+// list beyond the bounds is a cause.
+func wanted(m *mcp.Message) (uris [][]byte, cause string) {
+	list := mcp.Find(m.Body, mcp.Find(m.Body, m.Spans.Params, "notifications"), "resourceSubscriptions")
 	if !list.Present() || m.Body[list.Start] != '[' {
-		return nil
+		return nil, ""
 	}
-	for it := mcp.Elements(m.Body, list); it.Next() && len(uris) < maxURIs; {
-		if uri := it.Value().Of(m.Body); uri[0] == '"' {
-			uris = append(uris, slices.Clone(uri))
+	size := 0
+	for it := mcp.Elements(m.Body, list); it.Next(); {
+		uri := it.Value().Of(m.Body)
+		if uri[0] != '"' {
+			continue
 		}
+		if size += len(uri); len(uris) == maxURIs || size > maxURIBytes {
+			return nil, fmt.Sprintf("resourceSubscriptions has more than %d URIs or %d bytes", maxURIs, maxURIBytes)
+		}
+		uris = append(uris, slices.Clone(uri))
 	}
-	return uris
+	return uris, ""
 }
 
 // subscribe subscribes to resources, and returns those that the upstream accepted.
@@ -225,7 +246,7 @@ func (l *subscription) rest() {
 
 // reject answers a request of the upstream: nobody can be asked outside of a call.
 func (l *subscription) reject(m *mcp.Message) {
-	body := mcp.AppendError(nil, m.ID, mcp.CodeMethodNotFound, "the client cannot be asked outside of a call", ReasonUnsupported, l.request.RequestID)
+	body := mcp.AppendError(nil, m.ID, mcp.CodeMethodNotFound, "the client cannot be asked outside of a call", refusal.Generation.Reason, l.request.RequestID)
 	if m.Method == mcp.MethodPing {
 		body = wire.AppendResult(nil, m.ID, []byte("{}"))
 	}
@@ -245,6 +266,7 @@ func (l *subscription) Close() error {
 		l.answer.Close()
 	}
 	l.t.pool.drop(l.principal, false)
+	l.t.listening.Give(l.principal, 1)
 	l.t.discard(l.conn)
 	return nil
 }

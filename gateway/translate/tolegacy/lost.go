@@ -1,6 +1,8 @@
 package tolegacy
 
 import (
+	"errors"
+	"io"
 	"net/http"
 	"strings"
 
@@ -36,12 +38,27 @@ func lost(resp *upstream.Response, at mcp.Session) bool {
 // client is told that the call may have had effects; before, it is a failure of the
 // upstream like any other.
 func (c *turn) broken(err error) ([]byte, error) {
+	if out := c.unanswered(); out != nil {
+		return out, nil
+	}
 	if c.number == 0 || c.ctx.Err() != nil || !c.mine() {
 		return nil, err
 	}
 	c.t.opts.Logger.Warn("an upstream failed after a question was answered", "upstream", c.t.opts.Upstream, "request_id", c.requestID, "error", err)
 	c.finish(cancelled)
-	return c.failed("the upstream failed"), nil
+	return c.failed(inWords(err), isUnknown), nil
+}
+
+// inWords says for a client how an upstream failed.
+func inWords(err error) string {
+	var failure *upstream.Error
+	switch {
+	case errors.As(err, &failure):
+		return "the upstream failed: " + failure.Kind.Error()
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "the upstream ended its answer too early"
+	}
+	return "the upstream failed"
 }
 
 // Codes that servers of revisions with sessions have for a session that they do not know,

@@ -76,7 +76,7 @@ func (t *Translator) handOver(ctx context.Context, r *transport.Request, m *mcp.
 		Held: st.Held, Reply: o.box, ID: o.message.ID, RequestID: r.RequestID, State: text, Answer: slices.Clone(answer),
 	})
 	if err != nil {
-		return wire.Reply(200, failed(m, m.ID, r.RequestID, errGone.Error())), nil
+		return gone(m, r.RequestID), nil
 	}
 	o.ctx, o.cancel = context.WithCancel(ctx)
 	return wire.Stream(o), nil
@@ -102,10 +102,10 @@ func (o *remote) Next(before func()) ([]byte, error) {
 				continue
 			}
 			o.ended = true
-			return failed(&o.message, o.message.ID, o.request.RequestID, "the replica of the gateway that holds the call does not answer"), nil
+			return failed(&o.message, o.message.ID, o.request.RequestID, "the replica of the gateway that holds the call does not answer", isUnknown), nil
 		case in.Gone:
 			o.ended = true
-			return failed(&o.message, o.message.ID, o.request.RequestID, errGone.Error()), nil
+			return failed(&o.message, o.message.ID, o.request.RequestID, errGone.Error(), isUnknown), nil
 		case in.End:
 			o.ended = true
 			return nil, io.EOF
@@ -208,7 +208,7 @@ func (t *Translator) takeRetry(ctx context.Context, body []byte) {
 		message, err := source.Next(func() {})
 		if err != nil {
 			if !errors.Is(err, io.EOF) && ctx.Err() == nil {
-				_ = reply(remoteMessage{Message: c.failed("the upstream failed")})
+				_ = reply(remoteMessage{Message: c.failed("the upstream failed", isUnknown)})
 			}
 			stop()
 			_ = reply(remoteMessage{End: true})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"svc/gateway/mcp"
+	"svc/gateway/refusal"
 	"svc/gateway/translate/wire"
 	"svc/gateway/transport"
 	"svc/gateway/upstream"
@@ -188,7 +189,7 @@ func (s *standalone) deliver(ctx context.Context, m *mcp.Message) {
 	case <-closedIf(to == nil):
 	}
 	if m.Kind == mcp.Request {
-		s.reply(ctx, mcp.AppendError(nil, m.ID, mcp.CodeMethodNotFound, "the client cannot be asked outside of a call", ReasonUnsupported, s.request.RequestID))
+		s.reply(ctx, mcp.AppendError(nil, m.ID, mcp.CodeMethodNotFound, "the client cannot be asked outside of a call", refusal.Generation.Reason, s.request.RequestID))
 	}
 }
 

@@ -18,12 +18,16 @@ import (
 // maxState bounds a requestState that is read, in bytes.
 const maxState = 1 << 10
 
-// ReasonState is the data.reason of a retry whose requestState was not made for it.
-const ReasonState = "request_state_mismatch"
-
-// errState is the error of a requestState that was not made here, or not for this
+// notForThis is what a client is told whose requestState was not made here, or not for its
 // request.
-var errState = errors.New("requestState was not made for this request: send the same request again, with the answers to the questions that it was answered with, as the same caller")
+const notForThis = "requestState was not made for this request: send the same request again, with the answers to the questions that it was answered with, as the same caller"
+
+// Why a requestState is refused, for the log.
+var (
+	errForged = errors.New("requestState was not sealed with the key of this gateway: it is forged or damaged, or it is of a replica with another sessions.key_file")
+	errOther  = errors.New("requestState was made for another request: another caller, credential, upstream or method, or other parameters")
+	errUsed   = errors.New("requestState was used before: the addresses of an error -32042 are visited once")
+)
 
 // digest binds a requestState to a request: who sent it, and what.
 type digest [sha256.Size]byte
@@ -34,6 +38,8 @@ type state struct {
 	// Held names the call that waits for the answer; empty where the retry is a call of
 	// its own.
 	Held string `json:"h,omitempty"`
+	// Visit names the state where the retry is a call of its own, so that it is used once.
+	Visit string `json:"v,omitempty"`
 	// Instance is the process that holds the call.
 	Instance string `json:"i"`
 	Expires  int64  `json:"e"` // seconds since 1970
@@ -72,11 +78,15 @@ func (s *sealer) seal(st state) string {
 	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, text, nil))
 }
 
-// open reads what seal made for a request with this digest. Everything else is errState.
+// open reads what seal made for a request with this digest. Everything else is errForged
+// or errOther.
 func (s *sealer) open(text string, want digest) (st state, err error) {
 	st, ok := s.read(text)
-	if !ok || st.Digest != want {
-		return state{}, errState
+	switch {
+	case !ok:
+		return state{}, errForged
+	case st.Digest != want:
+		return state{}, errOther
 	}
 	return st, nil
 }

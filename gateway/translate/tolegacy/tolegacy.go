@@ -1,31 +1,24 @@
 package tolegacy
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"svc/gateway/background"
-	"svc/gateway/canonical"
 	"svc/gateway/mcp"
 	"svc/gateway/mcpclient"
+	"svc/gateway/refusal"
 	"svc/gateway/translate/handover"
+	"svc/gateway/translate/quota"
 	"svc/gateway/translate/wire"
 	"svc/gateway/transport"
 	"svc/gateway/upstream"
 )
-
-// ReasonUnsupported is the data.reason of what cannot be carried to the other
-// generation.
-const ReasonUnsupported = "generation_unsupported"
 
 // legacyRevision is what initialize asks for.
 const legacyRevision = mcp.Revision20251125
@@ -73,14 +66,17 @@ type Translator struct {
 	seal    *sealer
 	held    held
 	remotes remoteTurns
-	close   sync.Once
+	visits  visits
+	// listening counts the subscriptions of each principal.
+	listening *quota.Quota[poolKey]
+	close     sync.Once
 
 	standalone standaloneState
 }
 
 // New returns a Translator.
 func New(opts Options) (*Translator, error) {
-	t := &Translator{opts: opts, held: held{bounds: opts.Holds}}
+	t := &Translator{opts: opts, held: held{bounds: opts.Holds}, listening: quota.New[poolKey](maxApart, maxListening)}
 	t.pool = newPool(opts.Now, t.discard)
 	var err error
 	t.seal, err = newSealer(opts.Key, opts.Replicas.Instance())
@@ -141,100 +137,28 @@ func (t *Translator) discard(c *conn) {
 	}
 }
 
-// sender is who sends a request, as far as sessions and held calls are concerned.
-type sender struct {
-	key       poolKey // with clientInfo and capabilities
-	principal poolKey // without
-	shared    bool    // a session may be kept for it
-	info      []byte
-	declares  bool   // capabilities, an object
-	declared  []byte // those that a session declares
-	level     []byte // of logs, as it is written; nil for none
-}
-
-// asked is what a request has in its params beside what the method asks for.
-type asked struct{ responses, state, task mcp.Span }
-
-// readAsked reads it.
-func readAsked(m *mcp.Message) (a asked) {
-	if !m.Spans.Params.Present() || m.Body[m.Spans.Params.Start] != '{' {
-		return a
-	}
-	for it := mcp.Members(m.Body, m.Spans.Params); it.Next(); {
-		switch string(it.Name()) {
-		case "inputResponses":
-			a.responses = it.Value()
-		case "requestState":
-			a.state = it.Value()
-		case "task":
-			a.task = it.Value()
-		}
-	}
-	return a
-}
-
-// readSender reads who sends a request.
-func readSender(who *transport.Caller, m *mcp.Message) sender {
-	var s sender
-	caller, shared := who.CacheKey()
-	s.principal, s.shared = poolKey(caller), shared
-	if !shared && who != nil && who.Principal != nil {
-		s.principal = poolKey(sha256.Sum256(who.Principal.AppendKey(nil)))
-	}
-	var capabilities mcp.Span
-	for it := mcp.Members(m.Body, m.Spans.Meta); it.Next(); {
-		switch string(it.Name()) {
-		case mcp.MetaClientInfo:
-			s.info = it.Value().Of(m.Body)
-		case mcp.MetaClientCapabilities:
-			capabilities = it.Value()
-		case mcp.MetaLogLevel:
-			s.level = it.Value().Of(m.Body)
-		}
-	}
-	s.declares = capabilities.Present() && m.Body[capabilities.Start] == '{'
-	// Roots are never declared: the sessions of a pool have none.
-	s.declared = mcp.AppendObject(nil, m.Body, capabilities, func(name []byte) bool {
-		switch string(name) {
-		case "elicitation", "sampling", "experimental":
-			return false
-		}
-		return true
-	})
-	var room [512]byte
-	text := append(room[:0], s.principal[:]...)
-	text = append(strconv.AppendInt(text, int64(len(s.info)), 10), ':')
-	s.key = sha256.Sum256(append(append(text, s.info...), canonicalForm(s.declared)...))
-	return s
-}
-
-// canonicalForm returns the one spelling of a JSON object, so that clients that declare the
-// same in another order of members share a session. Most clients declare one member or
-// none, without white space; such a text is its own form and is not decoded.
-func canonicalForm(object []byte) []byte {
-	if !bytes.ContainsAny(object, ", \t\r\n\\0123456789") {
-		return object
-	}
-	form, err := canonical.JSON(object)
-	if err != nil {
-		return object // cannot happen: the message was scanned
-	}
-	return form
-}
-
 // Post sends a message of a client. m is r.Body, scanned. ErrNotLegacy is the error where
 // the upstream rejects initialize.
 func (t *Translator) Post(ctx context.Context, r *transport.Request, m *mcp.Message) (*upstream.Response, error) {
 	if m.Kind != mcp.Request { // the revision has no notifications of clients, and no answers
 		return wire.Empty(http.StatusAccepted), nil
 	}
-	var s sender
-	if m.Spans.Meta.Present() && m.Body[m.Spans.Meta.Start] == '{' {
-		s = readSender(r.Caller, m)
+	resp, err := t.post(ctx, r, m)
+	var declined *declinedError
+	switch {
+	case errors.As(err, &declined) && declined.status != 0:
+		return wire.Empty(declined.status), nil
+	case errors.As(err, &declined):
+		return wire.Refuse(&refusal.ClientInfo, 0, m.ID, declined.Error(), r.RequestID), nil
 	}
-	if !s.declares {
-		return wire.Reply(http.StatusBadRequest, mcp.AppendError(nil, m.ID, mcp.CodeInvalidParams,
-			"_meta lacks "+mcp.MetaClientCapabilities+", an object", "client_capabilities", r.RequestID)), nil
+	return resp, err
+}
+
+// post sends a request of a client.
+func (t *Translator) post(ctx context.Context, r *transport.Request, m *mcp.Message) (*upstream.Response, error) {
+	s, why, cause := readSender(r.Caller, m)
+	if why != nil {
+		return wire.Refuse(why, 0, m.ID, cause, r.RequestID), nil
 	}
 	switch m.Method {
 	case mcp.MethodDiscover:
@@ -249,11 +173,10 @@ func (t *Translator) Post(ctx context.Context, r *transport.Request, m *mcp.Mess
 		return t.refuse(r, m, "tasks of 2026-07-28 have no counterpart at an upstream of a revision before"), nil
 	}
 	if !validResponses(m.Body, a.responses) {
-		return wire.Reply(http.StatusBadRequest, mcp.AppendError(nil, m.ID, mcp.CodeInvalidParams,
-			"inputResponses is no object of objects", "input_responses", r.RequestID)), nil
+		return wire.Refuse(&refusal.InputResponses, 0, m.ID, "inputResponses is no object of objects", r.RequestID), nil
 	}
 	if name := malformedParam(r.Header); name != "" {
-		return wire.Reply(http.StatusBadRequest, mcp.AppendError(nil, m.ID, mcp.CodeHeaderMismatch, name+" has a malformed value in the base64 form", "header_mismatch_param", r.RequestID)), nil
+		return wire.Refuse(&refusal.MirroredHeader, 0, m.ID, fmt.Sprintf("%.100s has a malformed value in the base64 form", name), r.RequestID), nil
 	}
 	if a.state.Present() {
 		return t.retry(ctx, r, m, &s)
@@ -261,43 +184,12 @@ func (t *Translator) Post(ctx context.Context, r *transport.Request, m *mcp.Mess
 	return t.call(ctx, r, m, &s)
 }
 
-// validResponses reports whether the answers of a request, if it has any, are an object of
-// objects.
-func validResponses(body []byte, at mcp.Span) bool {
-	if !at.Present() {
-		return true
-	}
-	if body[at.Start] != '{' {
-		return false
-	}
-	for it := mcp.Members(body, at); it.Next(); {
-		if body[it.Value().Start] != '{' {
-			return false
-		}
-	}
-	return true
-}
-
-// malformedParam returns the name of a header that mirrors an argument and has a value in
-// the encoded form that is malformed; empty for none. Upstreams with sessions do not read
-// these headers, so that nobody else looks at them.
-func malformedParam(h upstream.Header) string {
-	for _, f := range h {
-		if len(f.Name) > len(mcp.HeaderParamPrefix) && strings.EqualFold(f.Name[:len(mcp.HeaderParamPrefix)], mcp.HeaderParamPrefix) {
-			if _, ok := mcp.DecodeHeader(f.Value); !ok {
-				return f.Name
-			}
-		}
-	}
-	return ""
-}
-
 // Listen answers GET, which the revision does not have.
 func (t *Translator) Listen() *upstream.Response { return wire.Empty(http.StatusMethodNotAllowed) }
 
 // refuse answers a request that has no counterpart.
 func (t *Translator) refuse(r *transport.Request, m *mcp.Message, message string) *upstream.Response {
-	return wire.Reply(http.StatusNotFound, mcp.AppendError(nil, m.ID, mcp.CodeMethodNotFound, message, ReasonUnsupported, r.RequestID))
+	return wire.Refuse(&refusal.Generation, 0, m.ID, message, r.RequestID)
 }
 
 // acquire returns a session for a call: one of the pool where reuse is set and the sender
@@ -324,24 +216,61 @@ func (t *Translator) acquire(ctx context.Context, r *transport.Request, s *sende
 func (t *Translator) open(ctx context.Context, r *transport.Request, s *sender) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
+	client := t.client(r.Caller, r.Header.Get(upstream.HeaderHops))
+	own := append(mcp.AppendString([]byte(`{"name":"svc","version":`), t.opts.Version), '}')
 	info := s.info
 	if len(info) == 0 {
-		info = append(mcp.AppendString([]byte(`{"name":"svc","version":`), t.opts.Version), '}')
+		info = own
 	}
-	params := mcp.AppendObject(nil, nil, mcp.Span{}, nil,
-		mcp.Member{Name: "protocolVersion", Value: []byte(`"` + legacyRevision + `"`)},
-		mcp.Member{Name: "capabilities", Value: s.declared},
-		mcp.Member{Name: "clientInfo", Value: info})
-	at, opened, err := t.client(r.Caller, r.Header.Get(upstream.HeaderHops)).Initialize(ctx, params, maxOpening)
-	if errors.Is(err, mcpclient.ErrRejected) || errors.Is(err, mcpclient.ErrAnswer) {
+	at, opened, err := client.Initialize(ctx, initializing(s.declared, info), maxOpening)
+	var rejected *mcpclient.RejectedError
+	switch {
+	case err == nil:
+		opened.Detach()
+		return &conn{session: at, opened: opened, key: s.key, principal: s.principal}, nil
+	case errors.As(err, &rejected) && saysNothing(rejected.Status):
+		return nil, &declinedError{status: rejected.Status, err: err}
+	case !errors.Is(err, mcpclient.ErrRejected) && !errors.Is(err, mcpclient.ErrAnswer):
+		return nil, err
+	case len(s.info) == 0 && string(s.declared) == "{}":
 		return nil, fmt.Errorf("%w: %w", ErrNotLegacy, err)
 	}
-	if err != nil {
-		return nil, err
+	// Whether it rejects sessions, or this client, shows where nothing is declared.
+	at, _, plain := client.Initialize(ctx, initializing([]byte("{}"), own), maxOpening)
+	if plain != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotLegacy, err)
 	}
-	opened.Detach()
-	return &conn{session: at, opened: opened, key: s.key, principal: s.principal}, nil
+	client.EndAfter(ctx, at)
+	return nil, &declinedError{err: err}
 }
+
+// initializing is the parameters of an initialize.
+func initializing(capabilities, info []byte) []byte {
+	return mcp.AppendObject(nil, nil, mcp.Span{}, nil,
+		mcp.Member{Name: "protocolVersion", Value: []byte(`"` + legacyRevision + `"`)},
+		mcp.Member{Name: "capabilities", Value: capabilities},
+		mcp.Member{Name: "clientInfo", Value: info})
+}
+
+// saysNothing reports whether a status says nothing about what the upstream supports.
+func saysNothing(status int) bool {
+	return status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusTooManyRequests || status >= 500
+}
+
+// declinedError is the error of a session that an upstream with sessions does not open.
+// Nothing but initialize was sent.
+type declinedError struct {
+	status int // of the answer that the client gets; 0 where the upstream rejects what the client declares
+	err    error
+}
+
+// Error implements error.
+func (e *declinedError) Error() string {
+	return fmt.Sprintf("the upstream does not open a session for what the client declares (clientInfo and capabilities): %.300s", e.err)
+}
+
+// Unwrap returns the error of the initialize.
+func (e *declinedError) Unwrap() error { return e.err }
 
 // giveBack ends the use of a session: it is kept where another call may use it.
 func (t *Translator) giveBack(c *conn, s *sender) {

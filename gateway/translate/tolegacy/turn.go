@@ -128,7 +128,7 @@ func (c *call) fromUpstream(m *mcp.Message, beside bool) []byte {
 // resume goes on with a stream that ended before its answer, behind the last event that
 // came: from 2025-11-25 on a server may close a stream so that its client polls.
 func (c *call) resume() bool {
-	if c.answer == nil {
+	if c.answer == nil || c.hasRejected() {
 		return false
 	}
 	last := c.answer.LastID

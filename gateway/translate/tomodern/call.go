@@ -14,6 +14,7 @@ import (
 
 	"svc/gateway/mcp"
 	"svc/gateway/mcpclient"
+	"svc/gateway/refusal"
 	"svc/gateway/translate/wire"
 	"svc/gateway/transport"
 	"svc/gateway/upstream"
@@ -60,7 +61,11 @@ func (t *Translator) call(ctx context.Context, r *transport.Request, m *mcp.Mess
 	c := &call{t: t, request: *r, message: *m, hello: h}
 	c.level = t.level(ctx, c.request.Caller)
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
-	c.forget = t.remember(c.request.Caller, m.ID, c.cancel)
+	var other bool
+	if c.forget, other = t.remember(c.request.Caller, m.ID, c.cancel); other {
+		c.cancel(nil)
+		return t.refuse(r, m, &refusal.RequestID, "another request of the session has this id and is not answered yet"), nil
+	}
 	resp, err := c.send(nil)
 	if err != nil {
 		defer c.close()
@@ -131,20 +136,25 @@ func (t *Translator) level(ctx context.Context, who *transport.Caller) []byte {
 	return mcp.Find(params, mcp.Span{End: len(params)}, "level").Of(params)
 }
 
-// remember makes a call one that its client can cancel. The function forgets it.
-func (t *Translator) remember(who *transport.Caller, id []byte, cancel context.CancelCauseFunc) (forget func()) {
+// remember makes a call one that its client can cancel. The function forgets it. other is
+// set, and nothing remembered, where another call has the id: which of them the client
+// cancels, and which an answer belongs to, could not be told.
+func (t *Translator) remember(who *transport.Caller, id []byte, cancel context.CancelCauseFunc) (forget func(), other bool) {
 	if who == nil || !who.HasSession {
-		return func() {}
+		return func() {}, false
 	}
 	key := callKey{who.Session, string(id)}
 	t.mu.Lock()
-	t.running[key] = cancel
-	t.mu.Unlock()
-	return func() {
-		t.mu.Lock()
-		delete(t.running, key)
-		t.mu.Unlock()
+	defer t.mu.Unlock()
+	if t.running[key] != nil {
+		return nil, true
 	}
+	t.running[key] = cancel
+	return sync.OnceFunc(func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.running, key)
+	}), false
 }
 
 // whole translates an answer of one message.
@@ -373,6 +383,10 @@ func (c *call) replace(given map[string]json.RawMessage) error {
 	c.state = nil
 	if err != nil {
 		return err
+	}
+	if resp.Status != http.StatusOK && resp.MediaType() != wire.JSON {
+		resp.Body.Close()
+		return fmt.Errorf("the upstream answered with status %d", resp.Status)
 	}
 	next := wire.NewMessages(resp, c.wait)
 	c.mu.Lock()

@@ -1,7 +1,11 @@
 package tomodern
 
 import (
+	"errors"
+	"slices"
+
 	"svc/gateway/mcp"
+	"svc/gateway/refusal"
 )
 
 // CodeResourceNotFound is the code that the revisions before 2026-07-28 have for a
@@ -23,7 +27,7 @@ func (c *call) translate(m *mcp.Message) []byte {
 		return nil
 	case mcp.ResultTask:
 		return c.end(mcp.AppendError(nil, c.message.ID, mcp.CodeMethodNotFound,
-			"the upstream answered with a task of 2026-07-28, which the client's revision does not have", ReasonUnsupported, c.request.RequestID))
+			refusal.Generation.Message+": the upstream answered with a task of 2026-07-28, which the client's revision does not have", refusal.Generation.Reason, c.request.RequestID))
 	}
 	if c.message.Method == mcp.MethodToolsList {
 		c.t.headers.learn(m.Spans.Result.Of(m.Body))
@@ -53,12 +57,18 @@ func (c *call) translateError(m *mcp.Message) []byte {
 	return append(out, '}')
 }
 
+// errStateType is the error of a requestState that the revision does not have.
+var errStateType = errors.New("the requestState of the upstream is no string")
+
 // ask puts the questions of a result into the queue. Without questions the upstream is
 // asked again after a pause.
 func (c *call) ask(m *mcp.Message) error {
-	c.state = append([]byte(nil), mcp.Find(m.Body, m.Spans.Result, "requestState").Of(m.Body)...)
-	if len(c.state) == 0 {
-		c.state = nil
+	c.state = nil
+	if at := mcp.Find(m.Body, m.Spans.Result, "requestState"); given(m.Body, at) {
+		if m.Body[at.Start] != '"' {
+			return errStateType
+		}
+		c.state = slices.Clone(at.Of(m.Body))
 	}
 	round, requests, err := c.t.questions.ask(c.request.Caller, &c.hello, m)
 	switch {

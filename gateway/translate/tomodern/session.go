@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"svc/gateway/mcp"
+	"svc/gateway/refusal"
 	"svc/gateway/session"
 )
 
@@ -31,21 +32,38 @@ var errHello = errors.New("clientInfo and capabilities are too large for a sessi
 // carried are the capabilities of a client that both generations have.
 var carried = []string{"elicitation", "sampling", "roots", "experimental"}
 
-// readHello reads the parameters of an initialize.
-func readHello(m *mcp.Message) hello {
-	h := hello{Version: m.InitializeVersion}
+// readHello reads the parameters of an initialize. What no upstream could be sent is a
+// refusal, with its cause in words.
+func readHello(m *mcp.Message) (h hello, why *refusal.Refusal, cause string) {
+	h.Version = m.InitializeVersion
 	if !slices.Contains(mcp.LegacyRevisions(), h.Version) {
 		h.Version = mcp.Revision20251125
 	}
 	params := m.Spans.Params
-	if info := mcp.Find(m.Body, params, "clientInfo"); info.Present() {
+	if info := mcp.Find(m.Body, params, "clientInfo"); given(m.Body, info) {
+		if m.Body[info.Start] != '{' {
+			return h, &refusal.ClientInfo, "clientInfo is no object"
+		}
 		h.Info = slices.Clone(info.Of(m.Body))
 	}
-	if at := mcp.Find(m.Body, params, "capabilities"); at.Present() {
-		h.Capabilities = mcp.AppendObject(nil, m.Body, at, func(name []byte) bool { return !slices.Contains(carried, string(name)) })
+	at := mcp.Find(m.Body, params, "capabilities")
+	if !given(m.Body, at) {
+		return h, nil, ""
 	}
-	return h
+	if m.Body[at.Start] != '{' {
+		return h, &refusal.ClientCapabilities, "capabilities is no object"
+	}
+	for it := mcp.Members(m.Body, at); it.Next(); {
+		if slices.Contains(carried, string(it.Name())) && m.Body[it.Value().Start] != '{' {
+			return h, &refusal.ClientCapabilities, "the capability " + string(it.Name()) + " is no object"
+		}
+	}
+	h.Capabilities = mcp.AppendObject(nil, m.Body, at, func(name []byte) bool { return !slices.Contains(carried, string(name)) })
+	return h, nil, ""
 }
+
+// given reports whether a member is there and is not null.
+func given(body []byte, at mcp.Span) bool { return at.Present() && body[at.Start] != 'n' }
 
 // id returns the session id that holds h. What does not fit is left out in the order of
 // its weight: first everything of clientInfo but name and version, then experimental

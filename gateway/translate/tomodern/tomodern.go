@@ -11,16 +11,13 @@ import (
 
 	"svc/gateway/mcp"
 	"svc/gateway/mcpclient"
+	"svc/gateway/refusal"
 	"svc/gateway/session"
 	"svc/gateway/translate/handover"
 	"svc/gateway/translate/wire"
 	"svc/gateway/transport"
 	"svc/gateway/upstream"
 )
-
-// ReasonUnsupported is the data.reason of what cannot be carried to the other
-// generation.
-const ReasonUnsupported = "generation_unsupported"
 
 // Options are what a Translator is made of.
 type Options struct {
@@ -51,6 +48,8 @@ type Translator struct {
 	mu       sync.Mutex
 	running  map[callKey]context.CancelCauseFunc
 	watching map[session.ID]*watch
+	// watchedBytes is the size of the URIs in watching.
+	watchedBytes int
 }
 
 // callKey names a call that its client may cancel.
@@ -96,7 +95,7 @@ func (t *Translator) Post(ctx context.Context, r *transport.Request, m *mcp.Mess
 		return t.subscribe(r, m), nil
 	}
 	if mcp.TaskFollowUp(m.Method) || m.Method == mcp.MethodTasksList || mcp.Find(m.Body, m.Spans.Params, "task").Present() {
-		return t.refuse(r, m, mcp.CodeMethodNotFound, "tasks of 2025-11-25 have no counterpart at an upstream of 2026-07-28"), nil
+		return t.refuse(r, m, &refusal.Generation, "tasks of 2025-11-25 have no counterpart at an upstream of 2026-07-28"), nil
 	}
 	return t.call(ctx, r, m, h)
 }
@@ -144,9 +143,10 @@ func (t *Translator) End(_ context.Context, r *transport.Request) (*upstream.Res
 	return wire.Empty(http.StatusNoContent), nil
 }
 
-// refuse answers a request that has no counterpart.
-func (t *Translator) refuse(r *transport.Request, m *mcp.Message, code int, message string) *upstream.Response {
-	return wire.Reply(http.StatusOK, mcp.AppendError(nil, m.ID, code, message, ReasonUnsupported, r.RequestID))
+// refuse answers a request in the place of the upstream, with an error inside of HTTP 200 as
+// clients with sessions expect it.
+func (t *Translator) refuse(r *transport.Request, m *mcp.Message, why *refusal.Refusal, detail string) *upstream.Response {
+	return wire.Refuse(why, http.StatusOK, m.ID, detail, r.RequestID)
 }
 
 // notified performs what a notification of the client asks for. The others have no
@@ -191,10 +191,13 @@ func (t *Translator) takeCancel(_ context.Context, body []byte) {
 
 // initialize answers with what server/discover returns.
 func (t *Translator) initialize(ctx context.Context, r *transport.Request, m *mcp.Message) (*upstream.Response, error) {
-	h := readHello(m)
+	h, why, cause := readHello(m)
+	if why != nil {
+		return t.refuse(r, m, why, cause), nil
+	}
 	id, err := h.id()
 	if err != nil {
-		return wire.Reply(http.StatusOK, mcp.AppendError(nil, m.ID, mcp.CodeInvalidParams, err.Error(), ReasonUnsupported, r.RequestID)), nil
+		return t.refuse(r, m, &refusal.ClientCapabilities, err.Error()), nil
 	}
 	params := mcp.AppendObject(nil, nil, mcp.Span{}, nil, mcp.Member{
 		Name: "_meta", Value: mcp.AppendObject(nil, nil, mcp.Span{}, nil, h.meta(t.opts.Version, nil)...),

@@ -328,14 +328,16 @@ func TestSessions(t *testing.T) {
 		if err := mcp.Scan([]byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":`+tt.capabilities+`,"clientInfo":`+tt.info+`}}`), &m); err != nil {
 			t.Fatal(err)
 		}
-		id, err := readHello(&m).id()
+		h, _, _ := readHello(&m)
+		id, err := h.id()
 		if err != nil {
 			if tt.want != "" {
 				t.Errorf("%s: %v", name, err)
 			}
 			continue
 		}
-		h, ok := openHello(id)
+		var ok bool
+		h, ok = openHello(id)
 		if got := string(h.Capabilities) + string(h.Info); !ok || got != tt.want || h.Version != "2025-06-18" || len(id) > session.MaxUpstreamID {
 			t.Errorf("%s: %s, want %s; %d bytes", name, got, tt.want, len(id))
 		}

@@ -3,6 +3,7 @@ package tomodern
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"svc/gateway/mcp"
+	"svc/gateway/refusal"
 	"svc/gateway/session"
 	"svc/gateway/translate/wire"
 	"svc/gateway/transport"
@@ -23,6 +25,9 @@ var errNothingAsked = errors.New("the upstream asks for input without a question
 const (
 	maxWatching = 10_000 // sessions with subscriptions
 	maxURIs     = 1000   // of one session
+	// Bytes of the URIs of one session, and of all at one upstream.
+	maxURIBytes    = 256 << 10
+	maxAllURIBytes = 32 << 20
 )
 
 // listenID is the id of the gateway's subscriptions/listen.
@@ -31,6 +36,7 @@ const listenID = `"svc-listen"`
 // watch is what one session of a client is notified of.
 type watch struct {
 	uris     map[string]struct{}
+	size     int       // bytes of uris
 	listener *listener // of its GET stream; nil while none is open
 	used     time.Time // when something of it was last changed
 }
@@ -44,29 +50,73 @@ func (t *Translator) watch(id session.ID) *watch {
 		w.used = now
 		return w
 	}
-	if len(t.watching) >= maxWatching {
-		var oldest session.ID
-		var last *watch
-		for id, w := range t.watching {
-			if w.listener == nil && (last == nil || w.used.Before(last.used)) {
-				oldest, last = id, w
-			}
-		}
-		if last == nil {
-			return nil
-		}
-		delete(t.watching, oldest)
+	if len(t.watching) >= maxWatching && !t.forgetOldest(nil) {
+		return nil
 	}
 	w := &watch{uris: map[string]struct{}{}, used: now}
 	t.watching[id] = w
 	return w
 }
 
+// forgetOldest forgets the session without a stream that was used the longest time ago, but
+// for one; false where all have a stream. t.mu is held.
+func (t *Translator) forgetOldest(but *watch) bool {
+	var oldest session.ID
+	var last *watch
+	for id, w := range t.watching {
+		if w != but && w.listener == nil && (last == nil || w.used.Before(last.used)) {
+			oldest, last = id, w
+		}
+	}
+	if last != nil {
+		t.forgetWatch(oldest)
+	}
+	return last != nil
+}
+
+// forgetWatch forgets what a session is notified of. t.mu is held.
+func (t *Translator) forgetWatch(id session.ID) {
+	if w := t.watching[id]; w != nil {
+		t.watchedBytes -= w.size
+		delete(t.watching, id)
+	}
+}
+
+// addURI adds a resource to what a session is notified of. Beyond a bound it adds nothing,
+// and returns which. t.mu is held.
+func (t *Translator) addURI(w *watch, uri string) (cause string) {
+	if _, ok := w.uris[uri]; ok {
+		return ""
+	}
+	switch {
+	case len(w.uris) >= maxURIs:
+		return fmt.Sprintf("the session has %d subscriptions already", maxURIs)
+	case w.size+len(uri) > maxURIBytes:
+		return fmt.Sprintf("the URIs of a session's subscriptions have at most %d bytes", maxURIBytes)
+	}
+	for t.watchedBytes+len(uri) > maxAllURIBytes {
+		if !t.forgetOldest(w) {
+			return fmt.Sprintf("the URIs of the subscriptions of all sessions have at most %d bytes", maxAllURIBytes)
+		}
+	}
+	w.uris[strings.Clone(uri)] = struct{}{}
+	w.size += len(uri)
+	t.watchedBytes += len(uri)
+	return ""
+}
+
+// removeURI takes a resource out of what a session is notified of. t.mu is held.
+func (t *Translator) removeURI(w *watch, uri string) {
+	if _, ok := w.uris[uri]; ok {
+		delete(w.uris, uri)
+		w.size -= len(uri)
+		t.watchedBytes -= len(uri)
+	}
+}
+
 // subscribe performs resources/subscribe and resources/unsubscribe.
 func (t *Translator) subscribe(r *transport.Request, m *mcp.Message) *upstream.Response {
-	refuse := func(text string) *upstream.Response {
-		return wire.Reply(http.StatusOK, mcp.AppendError(nil, m.ID, mcp.CodeInvalidParams, text, "subscription", r.RequestID))
-	}
+	refuse := func(cause string) *upstream.Response { return t.refuse(r, m, &refusal.Subscription, cause) }
 	if r.Caller == nil || !r.Caller.HasSession {
 		return refuse("a subscription needs a session")
 	}
@@ -78,16 +128,18 @@ func (t *Translator) subscribe(r *transport.Request, m *mcp.Message) *upstream.R
 	w := t.watching[r.Caller.Session]
 	if m.Method == mcp.MethodResourcesSubscribe {
 		if w = t.watch(r.Caller.Session); w == nil {
-			return refuse("too many sessions have subscriptions")
+			return refuse(fmt.Sprintf("%d sessions have subscriptions and a stream already", maxWatching))
 		}
-		if len(w.uris) >= maxURIs {
-			return refuse("the session has too many subscriptions")
+		if cause := t.addURI(w, m.URI); cause != "" {
+			if len(w.uris) == 0 && w.listener == nil {
+				t.forgetWatch(r.Caller.Session)
+			}
+			return refuse(cause)
 		}
-		w.uris[strings.Clone(m.URI)] = struct{}{}
 	} else if w != nil {
-		delete(w.uris, m.URI)
+		t.removeURI(w, m.URI)
 		if len(w.uris) == 0 && w.listener == nil {
-			delete(t.watching, r.Caller.Session)
+			t.forgetWatch(r.Caller.Session)
 		}
 	}
 	if w != nil && w.listener != nil {
@@ -100,7 +152,7 @@ func (t *Translator) subscribe(r *transport.Request, m *mcp.Message) *upstream.R
 func (t *Translator) unwatch(id session.ID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.watching, id)
+	t.forgetWatch(id)
 }
 
 // listener is the GET stream of a session. It is a [wire.Source].
@@ -262,7 +314,7 @@ func (l *listener) Close() error {
 		if w := l.t.watching[who.Session]; w != nil && w.listener == l {
 			w.listener, w.used = nil, l.t.opts.Now()
 			if len(w.uris) == 0 {
-				delete(l.t.watching, who.Session)
+				l.t.forgetWatch(who.Session)
 			}
 		}
 		l.t.mu.Unlock()

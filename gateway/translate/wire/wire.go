@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"svc/gateway/mcp"
+	"svc/gateway/refusal"
 	"svc/gateway/upstream"
 )
 
@@ -29,6 +30,23 @@ func Reply(status int, body []byte) *upstream.Response {
 		Status: status, Header: upstream.Header{{Name: "Content-Type", Value: JSON}},
 		ContentLength: int64(len(body)), Body: newText(body),
 	}
+}
+
+// Refuse returns an answer that the gateway gives in the place of the upstream. detail is
+// said to the client and in the log. status is that of the refusal where it is 0.
+func Refuse(why *refusal.Refusal, status int, id []byte, detail, requestID string) *upstream.Response {
+	if status == 0 {
+		status = why.Status
+	}
+	return Refused(status, mcp.AppendError(nil, id, why.Code, why.Message+": "+detail, why.Reason, requestID), why, detail)
+}
+
+// Refused returns an answer with a message that the gateway made in the place of the
+// upstream's.
+func Refused(status int, body []byte, why *refusal.Refusal, cause string) *upstream.Response {
+	resp := Reply(status, body)
+	resp.Refused = &upstream.Refused{Kind: why.Kind, Cause: cause}
+	return resp
 }
 
 // text is a body in memory.

@@ -1,0 +1,82 @@
+package tolegacy
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"svc/gateway/mcpclient"
+)
+
+// rejection is that of an answer to a question, by the upstream that asked it.
+type rejection struct {
+	status int  // HTTP; 0 for none
+	cut    bool // the gateway has ended the call because of it
+}
+
+// respond answers a request of the upstream. A connection that fails shows in the call
+// itself; an upstream that rejects the answer may wait for it for ever.
+func (c *call) respond(body []byte) {
+	err := c.client().Respond(c.ctx, c.conn.session, body)
+	if err == nil || c.ctx.Err() != nil {
+		return
+	}
+	c.t.opts.Logger.Warn("an upstream was not sent the answer to its request", "upstream", c.t.opts.Upstream, "request_id", c.requestID, "error", err)
+	var rejected *mcpclient.RejectedError
+	if errors.As(err, &rejected) {
+		c.endSoon(rejected.Status)
+	}
+}
+
+// rejectedGrace is how long an upstream that rejects the answer to its question has for the
+// answer to the call: it may have given the question up, and gone on without.
+const rejectedGrace = 2 * time.Second
+
+// endSoon ends the call, unless it ends by itself, because the upstream has rejected the
+// answer to its question.
+func (c *call) endSoon(status int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state != running {
+		return
+	}
+	c.rejected = rejection{status: status}
+	turn := c.turns
+	time.AfterFunc(rejectedGrace, func() {
+		c.mu.Lock()
+		answer, stuck := c.answer, c.state == running && c.turns == turn
+		c.rejected.cut = stuck
+		c.mu.Unlock()
+		if !stuck {
+			return
+		}
+		c.cancel() // ends whoever reads
+		if answer != nil {
+			answer.Close()
+		}
+	})
+}
+
+// hasRejected reports whether the upstream rejected the answer to its question.
+func (c *call) hasRejected() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rejected.status != 0
+}
+
+// unanswered is the answer of a call whose upstream has rejected the answer to its question:
+// nil for any other.
+func (c *call) unanswered() []byte {
+	c.mu.Lock()
+	rejected, runs := c.rejected, c.state == running
+	c.mu.Unlock()
+	if rejected.status == 0 || !runs {
+		return nil
+	}
+	became := isUnknown
+	if rejected.cut {
+		became = wasCancelled
+	}
+	c.finish(cancelled)
+	return c.failed(fmt.Sprintf("the upstream rejected the answer to its question with status %d", rejected.status), became)
+}

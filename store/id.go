@@ -51,7 +51,18 @@ func (g *IDs) New(prefix string, now time.Time) string {
 	var b [16]byte
 	_, _ = rand.Read(b[8:]) // never fails since Go 1.24
 	binary.BigEndian.PutUint64(b[:8], ms<<16|uint64(seq)<<4|uint64(b[8]>>4))
+	return idText(prefix, b)
+}
 
+// FirstID is not larger than any identifier that is made at a time or later, and larger
+// than those that were made a millisecond before it.
+func FirstID(prefix string, at time.Time) string {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:8], uint64(max(at.UnixMilli(), 0))<<16)
+	return idText(prefix, b)
+}
+
+func idText(prefix string, b [16]byte) string {
 	hi, lo := binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])
 	out := make([]byte, len(prefix)+26)
 	copy(out, prefix)

@@ -36,6 +36,7 @@ type Options struct {
 
 	migrations []migration  // nil: the package's
 	fault      func() error // fails commits in tests
+	indexLater bool         // in tests: Open does not start buildIndex
 }
 
 // Store is an opened file. Make one with Open.
@@ -62,7 +63,7 @@ type Store struct {
 	commits chan *ingest
 	mem     arena          // the committer's
 	senders sync.RWMutex   // held for reading while something is sent to commits
-	work    sync.WaitGroup // the committer and the flusher
+	work    sync.WaitGroup // the committer, the flusher and what makes the index
 }
 
 var _ store.Engine = (*Store)(nil)
@@ -131,6 +132,10 @@ func Open(path string, opts Options) (*Store, error) {
 		return nil, err
 	}
 	s.work.Add(2)
+	if !opts.indexLater {
+		s.work.Add(1)
+		go s.buildIndex()
+	}
 	go s.committer()
 	go s.flusher(opts.FlushEvery)
 	return s, nil

@@ -22,7 +22,8 @@
 //	data
 //	  <tenant id>
 //	    state                      counters, 8 bytes each: seq, traces, auto_agents,
-//	                               agent_changes, horizon, minutes_from, governance
+//	                               agent_changes, horizon, minutes_from, governance;
+//	                               audit_unindexed: id of the newest event that is not in the index
 //	    users                      id → user, JSON
 //	    user_emails                e-mail address → id
 //	    user_teams                 user id \0 team id → (empty)
@@ -53,6 +54,7 @@
 //	    audit_heads_unsigned       gateway \0 trail → end of its audit chain, JSON
 //	    audit_keys                 gateway → key that signs its heads, JSON
 //	    audit_events               id → event of a change, JSON
+//	    audit_index                facet of events ‖ id → (empty) (see eventindex.go)
 //	    audit_chain                last, trimmed → hash of the newest event, and of the newest that was removed
 //	    dict                       kind ‖ string → number, 4 bytes
 //	    dict_values                kind ‖ number → string
@@ -128,6 +130,7 @@ const (
 	inAuditUnsigned = "audit_heads_unsigned"
 	inAuditKeys     = "audit_keys"
 	inAuditEvents   = "audit_events"
+	inAuditIndex    = "audit_index"
 	inAuditChain    = "audit_chain"
 	inDict          = "dict"
 	inDictValues    = "dict_values"
@@ -147,6 +150,10 @@ const (
 	stateGovernance  = "governance"    // random, another one with each change that gateways have to know
 	stateMinutesFrom = "minutes_from"  // minute rollups before it have been trimmed, nanoseconds
 )
+
+// stateUnindexed is in the state of a tenant while events are not in the index that were
+// written before there was one: the newest of them.
+var stateUnindexed = []byte("audit_unindexed")
 
 // bucket describes a bucket of the file. One table serves initialize, migrations,
 // Check and the golden test, so that a new bucket cannot be forgotten in one of them.
@@ -210,6 +217,7 @@ var tenantBuckets = append([]bucket{
 	{name: inAuditUnsigned, kind: record, since: 5},
 	{name: inAuditKeys, kind: record, since: 5},
 	{name: inAuditEvents, kind: record, since: 6},
+	{name: inAuditIndex, since: 9},
 	{name: inAuditChain, since: 6},
 	{name: inDict},
 	{name: inDictValues},

@@ -37,6 +37,9 @@ func (t *tenant) changed(ctx context.Context, d data, before, after *store.Objec
 	if err := putJSON(d.in(inAuditEvents), e.ID, e); err != nil {
 		return err
 	}
+	if err := indexEvent(d, &e); err != nil {
+		return err
+	}
 	return chain.Put(chainLast, []byte(e.Hash))
 }
 
@@ -54,22 +57,20 @@ func (t *tenant) GovernanceRevision(ctx context.Context) (revision string, err e
 func (t *tenant) ListAuditEvents(ctx context.Context, f store.AuditEventFilter, page store.Page) (list []store.AuditEvent, before string, err error) {
 	err = t.view(ctx, func(d data) error {
 		list, before = []store.AuditEvent{}, ""
-		c := d.in(inAuditEvents).Cursor()
-		k, raw := c.Last()
-		if page.After.ID != "" {
-			if k, _ = c.Seek([]byte(page.After.ID)); k == nil {
-				k, raw = c.Last()
-			} else {
-				k, raw = c.Prev()
+		events, walk := d.in(inAuditEvents), walkEvents(d, &f, page.After.ID)
+		for n := 1; page.Limit <= 0 || len(list) < page.Limit; n++ {
+			id := walk.next()
+			if id == nil {
+				break
 			}
-		}
-		for ; k != nil; k, raw = c.Prev() {
+			if n%1024 == 0 && ctx.Err() != nil {
+				return ctx.Err()
+			}
 			var e store.AuditEvent
-			if err := json.Unmarshal(raw, &e); err != nil {
-				return fmt.Errorf("%w %q: %w", errUnreadable, k, err)
+			if err := json.Unmarshal(events.Get(id), &e); err != nil {
+				return fmt.Errorf("%w %q: %w", errUnreadable, id, err)
 			}
-			full := page.Limit > 0 && len(list) == page.Limit
-			if full || !f.Since.IsZero() && e.CreatedAt.Before(f.Since) {
+			if !f.Since.IsZero() && e.CreatedAt.Before(f.Since) {
 				break // event ids sort by time
 			}
 			if f.Match(&e) {
@@ -106,5 +107,10 @@ func trimAuditEvents(d data, before time.Time, limit int) (int, error) {
 	}
 	return trimRecords(d.in(inAuditEvents), limit,
 		func(e *store.AuditEvent) bool { return e.CreatedAt.Before(before) },
-		func(e *store.AuditEvent) error { return d.in(inAuditChain).Put(chainTrimmed, []byte(e.Hash)) })
+		func(e *store.AuditEvent) error {
+			if err := forgetEvent(d, e); err != nil {
+				return err
+			}
+			return d.in(inAuditChain).Put(chainTrimmed, []byte(e.Hash))
+		})
 }

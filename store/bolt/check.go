@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
+	"svc/store"
 	"svc/store/rollup"
 )
 
@@ -133,7 +134,40 @@ func (c *checker) tenant(id string, root *bbolt.Bucket) error {
 			return fmt.Errorf("tenant %s: bucket %s is missing", id, b.name)
 		}
 	}
+	if c.schema >= 9 {
+		if err := c.events(data{root}); err != nil {
+			return fmt.Errorf("tenant %s: %w", id, err)
+		}
+	}
 	return c.traces(data{root})
+}
+
+// events looks whether the index of events has each of them, and no other.
+func (c *checker) events(d data) error {
+	index, unindexed := d.in(inAuditIndex), d.in(inState).Get(stateUnindexed)
+	want := 0
+	err := d.in(inAuditEvents).ForEach(func(id, raw []byte) error {
+		if err := c.pause(); err != nil || bytes.Compare(id, unindexed) <= 0 {
+			return err
+		}
+		var e store.AuditEvent
+		if err := json.Unmarshal(raw, &e); err != nil {
+			return fmt.Errorf("audit_events: damaged record %q", id)
+		}
+		for _, f := range facetsOf(&e) {
+			if want++; index.Get(append(f, id...)) == nil {
+				return fmt.Errorf("audit_index: event %q is not in it", id)
+			}
+		}
+		return nil
+	})
+	if err != nil || unindexed != nil {
+		return err
+	}
+	if n := index.Stats().KeyN; n != want {
+		return fmt.Errorf("audit_index: %d entries, %d of events", n, want)
+	}
+	return nil
 }
 
 // traces decodes everything of a tenant's traces and compares their number with

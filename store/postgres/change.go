@@ -50,9 +50,6 @@ func (t *tenant) ListAuditEvents(ctx context.Context, f store.AuditEventFilter, 
 			args = append(args, arg)
 			where += ` AND ` + fmt.Sprintf(sql, len(args))
 		}
-		if f.Actor != "" {
-			add(`(key_id = $%[1]d OR user_id = $%[1]d)`, []byte(f.Actor))
-		}
 		if f.Kind != "" {
 			add(`kind = $%d`, []byte(f.Kind))
 		}
@@ -71,6 +68,15 @@ func (t *tenant) ListAuditEvents(ctx context.Context, f store.AuditEventFilter, 
 				(SELECT min(n) FROM audit_events WHERE tenant = $1 AND id > $%[1]d), 9223372036854775807)`, []byte(page.After.ID))
 		}
 		args = append(args, limitOf(page))
+		limit := fmt.Sprintf(` ORDER BY n DESC LIMIT $%d`, len(args))
+		query := `SELECT n, doc FROM audit_events WHERE tenant = $1` + where + limit
+		if f.Actor != "" {
+			// Each half is in the order of an index.
+			args = append(args, []byte(f.Actor))
+			key, user := fmt.Sprintf(` AND key_id = $%d`, len(args)), fmt.Sprintf(` AND user_id = $%[1]d AND key_id <> $%[1]d`, len(args))
+			half := `(SELECT n, doc FROM audit_events WHERE tenant = $1` + where
+			query = `SELECT n, doc FROM (` + half + key + limit + `) UNION ALL ` + half + user + limit + `)) AS e` + limit
+		}
 		list = []store.AuditEvent{}
 		var n int64
 		var doc []byte
@@ -81,7 +87,7 @@ func (t *tenant) ListAuditEvents(ctx context.Context, f store.AuditEventFilter, 
 			}
 			list = append(list, e)
 			return nil
-		}, `SELECT n, doc FROM audit_events WHERE tenant = $1`+where+fmt.Sprintf(` ORDER BY n DESC LIMIT $%d`, len(args)), args...)
+		}, query, args...)
 		if err != nil || len(list) == 0 {
 			return err
 		}

@@ -181,6 +181,7 @@ const maxPause = 30 * time.Second
 // among them; c is nil for the stream of a session.
 func (b *bridge) copyEvents(body io.Reader, p *position, c *call) (answered bool, err error) {
 	p.moved = false
+	notified := false
 	events := mcp.NewEventReader(body, b.o.MaxLine)
 	for {
 		e, err := events.Next()
@@ -204,7 +205,11 @@ func (b *bridge) copyEvents(body io.Reader, p *position, c *call) (answered bool
 		if c != nil && m.Kind == mcp.Response && mcp.SameID(m.ID, c.m.ID) {
 			b.observe(c, e.Data)
 			answered = true
+			if notified {
+				b.out.awaitRead(b.ctx)
+			}
 		}
+		notified = m.Kind == mcp.Notification
 		b.out.write(e.Data)
 		if answered {
 			return true, nil

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 )
 
 // inputLine is one line of the client, or the reason why there are no more.
@@ -66,6 +67,27 @@ type lines struct {
 	mu     sync.Mutex
 	w      io.Writer
 	failed func(error)
+}
+
+const (
+	// readTimeout bounds the wait for a client that does not read.
+	readTimeout = 250 * time.Millisecond
+	// readPoll is the pause between two looks, and the whole wait where it cannot be seen
+	// what the client has read.
+	readPoll = 2 * time.Millisecond
+)
+
+// awaitRead waits until the client has read what was written, within a bound. The official
+// clients of TypeScript handle a notification after the messages that they read together
+// with it, and know a request no longer whose answer is among them: progress that comes
+// right before the answer is lost there unless they read it alone.
+func (l *lines) awaitRead(ctx context.Context) {
+	for until := time.Now().Add(readTimeout); ; {
+		n, known := unread(l.w)
+		if known && n == 0 || !sleep(ctx, readPoll) || !known || time.Now().After(until) {
+			return
+		}
+	}
 }
 
 // write writes one message. Its line feeds, which JSON has between values alone, are

@@ -112,8 +112,7 @@ for (const [name, connect] of Object.entries(clients)) {
       ? await client.callTool(call, undefined, options)
       : await client.callTool(call, options);
     expect(textOf(result).length > 0, JSON.stringify(result));
-    // On stdio the clients lose a notification that they read together with the result.
-    expect(seen >= (name.includes('stdio') ? 2 : 3), `${seen} progress notifications`);
+    expect(seen === 3, `${seen} progress notifications`);
   });
   await check(`${name}: close`, async () => {
     await transport.terminateSession?.();

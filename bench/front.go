@@ -65,7 +65,7 @@ func frontRole(args []string) error {
 	} = ordinary
 	if *own {
 		server = front.New(front.Options{
-			Path: "/mcp", Handler: handler, Fallback: ordinary, BodyGrace: 30 * time.Second, BodyRate: 16 << 10,
+			Paths: []string{"/mcp"}, Handler: handler, Fallback: ordinary, BodyGrace: 30 * time.Second, BodyRate: 16 << 10,
 		})
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

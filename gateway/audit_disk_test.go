@@ -52,7 +52,7 @@ func byFront(t *testing.T, r *rig) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := front.New(front.Options{Path: Path, Handler: r.gateway, Fallback: &http.Server{Handler: r.gateway}, BodyRate: 1})
+	s := front.New(front.Options{Paths: []string{Path}, Handler: r.gateway, Fallback: &http.Server{Handler: r.gateway}, BodyRate: 1})
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = s.Serve(ln) }()
 	t.Cleanup(func() { s.Close(); <-ended })

@@ -27,7 +27,7 @@ func TestCallBudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := front.New(front.Options{Path: Path, Handler: r.gateway, Fallback: &http.Server{Handler: r.gateway}, BodyRate: 1})
+	server := front.New(front.Options{Paths: []string{Path}, Handler: r.gateway, Fallback: &http.Server{Handler: r.gateway}, BodyRate: 1})
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(near) }()
 	defer func() {

@@ -21,7 +21,7 @@ func (r *rig) fronted() string {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	server := front.New(front.Options{Path: Path, Handler: r.gateway, Fallback: &http.Server{Handler: r.gateway}, BodyRate: 1})
+	server := front.New(front.Options{Paths: []string{Path}, Handler: r.gateway, Fallback: &http.Server{Handler: r.gateway}, BodyRate: 1})
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(near) }()
 	r.t.Cleanup(func() {

@@ -42,8 +42,14 @@ const allowEverything = `policy: {default_action: allow, rules: []}`
 // connect opens a session of the official client.
 func (r *rig) connect(ctx context.Context, options *sdk.ClientOptions) *sdk.ClientSession {
 	r.t.Helper()
+	return r.connectTo(ctx, r.url, options)
+}
+
+// connectTo opens one at a URL of the gateway.
+func (r *rig) connectTo(ctx context.Context, url string, options *sdk.ClientOptions) *sdk.ClientSession {
+	r.t.Helper()
 	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, options)
-	session, err := client.Connect(ctx, &sdk.StreamableClientTransport{Endpoint: r.url, HTTPClient: &http.Client{Transport: bearer{r.key}}}, nil)
+	session, err := client.Connect(ctx, &sdk.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: bearer{r.key}}}, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -168,7 +168,7 @@ func (r *rig) serve(ln net.Listener) {
 	d.Go("gateway", r.gateway.Run)
 	opts := []daemon.ListenOption{daemon.MaxPerAddress(r.gateway.ConnectionLimit), daemon.OnRefusing(r.gateway.EndStreams), daemon.CutCause(ErrStopping)}
 	if !overHTTP {
-		opts = append(opts, daemon.Calls(Path))
+		opts = append(opts, daemon.Calls(r.gateway.Paths()...))
 	}
 	d.Serve("gateway", ln, r, r.gateway.TLSConfig(), opts...)
 	r.url = "http://" + ln.Addr().String() + "/mcp"

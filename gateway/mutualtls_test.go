@@ -26,7 +26,7 @@ func serveFront(t *testing.T, r *rig) string {
 	protocols.SetHTTP2(true)
 	conf := r.gateway.TLSConfig()
 	conf.NextProtos = []string{"h2", "http/1.1"}
-	server := front.New(front.Options{Path: "/mcp", Handler: r.gateway, TLS: conf,
+	server := front.New(front.Options{Paths: []string{"/mcp"}, Handler: r.gateway, TLS: conf,
 		Fallback: &http.Server{Handler: r.gateway, Protocols: &protocols}})
 	r.gateway.OnClientCA(server.Recheck)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -110,7 +110,7 @@ func TestTelemetryOffCostsNothing(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, basic(up.URL))
 	req := httptest.NewRequest(http.MethodPost, "/mcp", nil)
-	ex := exchange.Begin(&r.gateway.services, httptest.NewRecorder(), req)
+	ex := exchange.Begin(&r.gateway.services, httptest.NewRecorder(), req, nil)
 	defer ex.Release()
 	if n := testing.AllocsPerRun(100, func() {
 		ex.Observe()

@@ -30,6 +30,7 @@ import (
 	"svc/gateway/translate"
 	"svc/gateway/translate/handover"
 	"svc/gateway/transport"
+	"svc/gateway/views"
 )
 
 // openLimits opens the store of the rate limits. It lasts across reloads, so
@@ -176,6 +177,7 @@ func (g *Gateway) openFederation(cfg *config.File) (err error) {
 		return fmt.Errorf("federation: %w", err)
 	}
 	g.services.DefaultUpstream = federation.Name
+	g.services.Views = views.New(cfg.Views)
 	g.services.Targets[federation.Name] = &transport.Upstream{Name: federation.Name, Transport: g.services.Federation, Timeout: cfg.Federation.ListTimeout}
 	return nil
 }

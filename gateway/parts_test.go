@@ -2,9 +2,11 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -81,5 +83,68 @@ policy:
 				}
 			}
 		})
+	}
+}
+
+// A guardrail is asked about all parts of one answer at the same time, and what it says of
+// each is in the order of the upstreams.
+func TestAGuardrailIsAskedAboutAllPartsAtOnce(t *testing.T) {
+	const upstreams = 20
+	var (
+		mu       sync.Mutex
+		asked    int
+		together = make(chan struct{}) // closed when it is asked about all of them
+	)
+	guard := newGuard(t, func(body string) (int, string) {
+		if !strings.Contains(body, "secret") {
+			return 200, `{"action":"pass"}`
+		}
+		mu.Lock()
+		if asked++; asked == upstreams {
+			close(together)
+		}
+		mu.Unlock()
+		select {
+		case <-together:
+		case <-time.After(5 * time.Second):
+			return 500, ""
+		}
+		if strings.Contains(body, "u07_") {
+			return 200, `{"action":"reject"}`
+		}
+		return masks("secret", "***")(body)
+	})
+	var text, want strings.Builder
+	for i := range upstreams {
+		s := newToolServer(t, "none", true, fmt.Sprintf("x: The secret %d", i))
+		fmt.Fprintf(&text, "\n  - {name: u%02d, url: %s, prefix: u%02d_}", i, s.URL, i)
+		if i != 7 {
+			fmt.Fprintf(&want, "u%02d_x: The *** %d\n", i, i)
+		}
+	}
+	r := newRig(t, federated(text.String(), fmt.Sprintf(`
+guardrails: [{name: dlp, url: %s/check, timeout: 10s}]
+policy:
+  default_action: allow
+  rules: [{id: ask, action: guardrail, guardrail: dlp, when: {direction: server_to_client}}]`, guard.URL)))
+	got := r.post(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+	var list struct {
+		Result struct {
+			Tools []struct{ Name, Description string }
+		}
+	}
+	if err := json.Unmarshal([]byte(got.body), &list); err != nil {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	var tools strings.Builder
+	for _, tool := range list.Result.Tools {
+		fmt.Fprintf(&tools, "%s: %s\n", tool.Name, tool.Description)
+	}
+	if tools.String() != want.String() {
+		t.Errorf("tools:\n%s\nwant\n%s", tools.String(), want.String())
+	}
+	lines := r.all()
+	if last := lines[len(lines)-1]; fmt.Sprint(last["left_out"]) != "[map[rule_id:ask upstream:u07]]" || last["action"] != "redact" {
+		t.Errorf("line %v", last)
 	}
 }

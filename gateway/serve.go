@@ -8,46 +8,44 @@ import (
 	"svc/gateway/forwarding"
 	"svc/gateway/intake"
 	"svc/gateway/refusal"
+	"svc/gateway/views"
 )
 
 // ServeHTTP answers the gateway's paths (gateway specification, Endpoints).
 // Paths are compared after decoding, and exactly.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
-	case Path, Path + "/": // many write the slash
-		g.serveMCP(w, r)
 	case "/healthz":
 		g.health.ServeLive(w, r)
 	case "/readyz":
 		g.health.ServeReady(w, r)
 	default:
-		g.serveOther(w, r)
+		if v, ok := g.services.Views.At(r.URL); ok {
+			g.serveMCP(w, r, v)
+		} else {
+			g.serveOther(w, r)
+		}
 	}
 }
 
-func notFound(w http.ResponseWriter) {
-	w.Header()["Content-Type"] = []string{"application/json"}
-	w.WriteHeader(http.StatusNotFound)
-	w.Write([]byte(`{"error":"not found: the gateway serves /mcp, /healthz and /readyz"}` + "\n"))
-}
-
-// serveOther answers the paths that are not fixed: the metadata document of the
-// protected resource, which anyone may read (gateway specification, Endpoints).
+// serveOther answers the paths that are not fixed: the metadata documents of the
+// protected resources, which anyone may read (gateway specification, Endpoints).
 func (g *Gateway) serveOther(w http.ResponseWriter, r *http.Request) {
 	l := g.services.Live.Load()
-	resource := l.Callers.Resource()
-	if resource == nil || !resource.Serves(r.URL.Path) {
-		notFound(w)
+	resource := l.Callers.ResourceAt(r.URL.Path)
+	if resource == nil {
+		refusal.WriteNotFound(w)
 		return
 	}
 	addr := g.services.ClientAddr(r)
 	l.Admission.ServePublic(w, r, &admission.Client{Addr: addr, Address: addr.String()}, g.services.Now(), resource)
 }
 
-// serveMCP takes one request through the gateway. Whatever happens to it, it
-// leaves exactly one line in the audit file, or is counted in one.
-func (g *Gateway) serveMCP(w http.ResponseWriter, r *http.Request) {
-	ex := exchange.Begin(&g.services, w, r)
+// serveMCP takes one request through the gateway, at a view or, with nil, at all that
+// there is. Whatever happens to it, it leaves exactly one line in the audit file, or is
+// counted in one.
+func (g *Gateway) serveMCP(w http.ResponseWriter, r *http.Request, v *views.View) {
+	ex := exchange.Begin(&g.services, w, r, v)
 	defer ex.Release()
 	defer ex.Observe()
 	defer ex.Recovered()
@@ -113,5 +111,7 @@ func serve(ex *exchange.Exchange) *refusal.Refusal {
 }
 
 // Path is where messages are posted, and nearly all that a gateway is asked for.
-// The same path with a slash at its end means the same.
-const Path = "/mcp"
+const Path = views.Main
+
+// Paths returns the paths where messages are posted: Path, and those of views.
+func (g *Gateway) Paths() []string { return g.services.Views.Paths() }

@@ -74,7 +74,7 @@ func callsThroughTheFront(t *testing.T, protocol string, modern bool, calls int)
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := front.New(front.Options{Path: Path, Handler: r.gateway, Fallback: &http.Server{Handler: r.gateway}, BodyRate: 1})
+	server := front.New(front.Options{Paths: []string{Path}, Handler: r.gateway, Fallback: &http.Server{Handler: r.gateway}, BodyRate: 1})
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(near) }()
 	t.Cleanup(func() {

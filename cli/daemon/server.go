@@ -37,7 +37,7 @@ type server struct {
 	name    string
 	ln      net.Listener
 	tls     *tls.Config
-	calls   string                                                    // path that is served by package front; empty for none
+	calls   []string                                                  // paths that are served by package front; nil for none
 	recheck func(recheck func(valid func(*tls.ConnectionState) bool)) // may be nil
 	http    httpServer
 	cancel  context.CancelCauseFunc // of the requests of net/http
@@ -63,9 +63,9 @@ type httpServer interface {
 // ListenOption changes how a listener is served.
 type ListenOption func(*server)
 
-// Calls makes POST requests to path take the short way of package front. All others
+// Calls makes POST requests to paths take the short way of package front. All others
 // go the ordinary one; a client sees no difference.
-func Calls(path string) ListenOption { return func(s *server) { s.calls = path } }
+func Calls(paths ...string) ListenOption { return func(s *server) { s.calls = paths } }
 
 // Rechecked gives register a function that closes the TLS connections of the
 // listener that are no longer valid: see [front.Server.Recheck]. It needs Calls.
@@ -201,9 +201,9 @@ func (d *Daemon) Serve(name string, ln net.Listener, h http.Handler, conf *tls.C
 	}
 	watchUnused(ordinary)
 	s.http = ordinary
-	if s.calls != "" {
+	if s.calls != nil {
 		calls := front.New(front.Options{
-			Path: s.calls, Handler: h, TLS: s.tls, Fallback: ordinary,
+			Paths: s.calls, Handler: h, TLS: s.tls, Fallback: ordinary,
 			BodyGrace: bodyGrace, BodyRate: bodyRate,
 		})
 		if s.recheck != nil {
@@ -222,7 +222,7 @@ func (s *server) accept() net.Listener {
 	ln := socket.NewListener(s.ln, socket.Limits{
 		WriteTimeout: s.writeTimeout, PerAddress: s.perAddress, Refused: s.refuseOne,
 	})
-	if s.tls == nil || s.calls != "" { // which does TLS itself
+	if s.tls == nil || s.calls != nil { // which does TLS itself
 		return ln
 	}
 	return tls.NewListener(ln, s.tls)

@@ -215,7 +215,7 @@ func runGateway(ctx context.Context, env process.Env, o gatewayOptions) error {
 // ServedBy returns how a daemon serves and stops a gateway.
 func ServedBy(g *gateway.Gateway) []daemon.ListenOption {
 	return []daemon.ListenOption{
-		daemon.Calls(gateway.Path),
+		daemon.Calls(g.Paths()...),
 		daemon.MaxPerAddress(g.ConnectionLimit),
 		daemon.OnRefusing(g.EndStreams),
 		daemon.CutCause(gateway.ErrStopping),

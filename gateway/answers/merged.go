@@ -1,6 +1,8 @@
 package answers
 
 import (
+	"sync"
+
 	"svc/gateway/govern"
 	"svc/gateway/mcp"
 	"svc/gateway/upstream"
@@ -24,30 +26,81 @@ func (r *Request) ofParts(at Moment, m *mcp.Message, parts func() *upstream.Part
 	return t
 }
 
-// join judges the parts, and returns the answer made of what is left.
+// maxAtOnce bounds the parts of one answer that wait for guardrails at the same time.
+const maxAtOnce = 32
+
+// part is one part of an answer as it is judged.
+type part struct {
+	upstream string
+	message  mcp.Message
+	taken    Taken
+	scanned  bool
+	failure  any // of the goroutine that judged it: a panic
+}
+
+// join judges the parts, and returns the answer made of what is left. Parts that wait for
+// guardrails are judged at the same time, all others one after the other, so that limits
+// are taken in the order of the parts. What is noted and joined has that order too.
 func (r *Request) join(at Moment, parts *upstream.Parts, note func(*verdict.Result, *mcp.Message)) []byte {
 	one := *r
 	one.Pins = nil // the upstreams' lists were compared when they were read
 	one.Input.Filtered = true
-	left := make([][]byte, len(parts.List))
-	for i := range parts.List {
-		part := &parts.List[i]
+	one.Input.Snapshot = at.Snapshot
+	all := make([]part, len(parts.List))
+	var waiting sync.WaitGroup
+	slots := make(chan struct{}, maxAtOnce)
+	for i := range all {
+		p := &all[i]
+		p.upstream = parts.List[i].Upstream
 		body := append([]byte(`{"jsonrpc":"2.0","id":`), r.Input.Asked.ID...)
-		body = append(append(append(body, `,"result":`...), part.Result...), '}')
-		var m mcp.Message
-		if mcp.Scan(body, &m) != nil {
+		body = append(append(append(body, `,"result":`...), parts.List[i].Result...), '}')
+		if p.scanned = mcp.Scan(body, &p.message) == nil; !p.scanned {
 			continue // it was scanned when it was read: cannot happen
 		}
-		one.Input.Upstream = part.Upstream
-		t := one.take(Moment{Snapshot: at.Snapshot, Host: partHost{at.Host}}, &m, false, true, false)
-		if t.Refused == nil {
-			left[i] = m.Spans.Result.Of(m.Body)
-		} else { // which does not deny the request
-			t.LeaveOut(part.Upstream)
+		of := one.of(p)
+		if !of.Input.AwaitsGuardrail(&p.message) {
+			of.judge(at, p)
+			continue
 		}
-		note(&t.Result, &m)
+		slots <- struct{}{}
+		waiting.Go(func() {
+			defer func() {
+				p.failure = recover()
+				<-slots
+			}()
+			of.judge(at, p)
+		})
+	}
+	waiting.Wait()
+	left := make([][]byte, len(all))
+	for i := range all {
+		p := &all[i]
+		if p.failure != nil {
+			panic(p.failure) // of the request, as where the goroutine of the request judges
+		}
+		if !p.scanned {
+			continue
+		}
+		if p.taken.Refused == nil {
+			left[i] = p.message.Spans.Result.Of(p.message.Body)
+		} else { // which does not deny the request
+			p.taken.LeaveOut(p.upstream)
+		}
+		note(&p.taken.Result, &p.message)
 	}
 	return parts.Join(left)
+}
+
+// of returns the request for a part, which is the answer of its upstream.
+func (r *Request) of(p *part) *Request {
+	one := *r
+	one.Input.Upstream = p.upstream
+	return &one
+}
+
+// judge judges a part.
+func (r *Request) judge(at Moment, p *part) {
+	p.taken = r.take(Moment{Snapshot: at.Snapshot, Host: partHost{at.Host}}, &p.message, false, true, false)
 }
 
 // partHost performs for a part of an answer: only the whole is scored.

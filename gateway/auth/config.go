@@ -211,7 +211,7 @@ func (c *OAuthConfig) Validate(at diag.At) {
 	switch p := c.MetadataPath; {
 	case !strings.HasPrefix(p, "/") || p == "/" || strings.ContainsAny(p, "?#{}%\"\\") || !visible(p):
 		at.Field("metadata_path").Errorf("oauth-metadata-path", "must be an absolute path without characters that a URL has to escape")
-	case p == "/mcp" || p == "/mcp/" || p == "/healthz" || p == "/readyz":
+	case p == mainPath || p == mainPath+"/" || strings.HasPrefix(p, mainPath+"/v/") || p == "/healthz" || p == "/readyz":
 		at.Field("metadata_path").Errorf("oauth-metadata-path", "the gateway already serves another resource at %s", p)
 	}
 	positive(at.Field("cimd").Field("timeout"), c.CIMD.Timeout)

@@ -29,7 +29,7 @@ func TestSlowLorisIssuer(t *testing.T) {
 	r := newOAuthRig(t)
 	tokens := r.tokens(t)
 	known := r.token(t, nil)
-	if _, err := tokens.Verify(t.Context(), known); err != nil {
+	if _, err := tokens.Verify(t.Context(), known, ""); err != nil {
 		t.Fatal(err)
 	}
 	r.issuer.Answer(drip)
@@ -48,14 +48,14 @@ func TestSlowLorisIssuer(t *testing.T) {
 	without := make(chan outcome, 1)
 	go func() {
 		began := time.Now()
-		_, err := ct.Verify(t.Context(), known)
+		_, err := ct.Verify(t.Context(), known, "")
 		without <- outcome{err, time.Since(began)}
 	}()
 	waited := make(chan outcome, 32)
 	for range cap(waited) {
 		go func() {
 			began := time.Now()
-			_, err := tokens.Verify(t.Context(), strange)
+			_, err := tokens.Verify(t.Context(), strange, "")
 			waited <- outcome{err, time.Since(began)}
 		}()
 	}
@@ -64,7 +64,7 @@ func TestSlowLorisIssuer(t *testing.T) {
 		began := time.Now()
 		fresh := r.token(t, map[string]any{"jti": fmt.Sprint(i)})
 		for _, text := range []string{known, fresh} {
-			if _, err := tokens.Verify(t.Context(), text); err != nil {
+			if _, err := tokens.Verify(t.Context(), text, ""); err != nil {
 				t.Fatalf("a token of a known key: %v", err)
 			}
 		}
@@ -91,19 +91,19 @@ func TestSlowLorisIssuer(t *testing.T) {
 func TestOneBrokenFetchDoesNotHideARotation(t *testing.T) {
 	r := newOAuthRig(t)
 	tokens := r.tokens(t)
-	if _, err := tokens.Verify(t.Context(), r.token(t, nil)); err != nil {
+	if _, err := tokens.Verify(t.Context(), r.token(t, nil), ""); err != nil {
 		t.Fatal(err)
 	}
 	next := authtest.NewKey(t, "k2", "ES256")
 	fresh := next.Token(t, r.claims(nil), nil)
 	r.issuer.Publish(r.key, next)
 	r.issuer.Answer(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-	if _, err := tokens.Verify(t.Context(), fresh); !errors.Is(err, ErrNoKeys) || errors.Is(err, ErrInvalid) {
+	if _, err := tokens.Verify(t.Context(), fresh, ""); !errors.Is(err, ErrNoKeys) || errors.Is(err, ErrInvalid) {
 		t.Errorf("while the fetch fails: %v", err)
 	}
 	r.issuer.Answer(nil)
 	r.add(time.Second - time.Millisecond)
-	_, err := tokens.Verify(t.Context(), fresh)
+	_, err := tokens.Verify(t.Context(), fresh, "")
 	if e := (*UnavailableError)(nil); !errors.As(err, &e) || e.RetryAfter != time.Millisecond {
 		t.Errorf("a millisecond before the next fetch: %v", err)
 	}
@@ -112,13 +112,13 @@ func TestOneBrokenFetchDoesNotHideARotation(t *testing.T) {
 	}
 	r.add(time.Millisecond)
 	for _, text := range []string{fresh, r.token(t, map[string]any{"jti": "2"})} {
-		if _, err := tokens.Verify(t.Context(), text); err != nil {
+		if _, err := tokens.Verify(t.Context(), text, ""); err != nil {
 			t.Errorf("after a second: %v", err)
 		}
 	}
 	// That fetch succeeded, so a name that it lacks is one that the issuer does not have.
 	strange := r.key.Token(t, r.claims(nil), map[string]any{"kid": "strange"})
-	if _, err := tokens.Verify(t.Context(), strange); !errors.Is(err, errTokenKey) {
+	if _, err := tokens.Verify(t.Context(), strange, ""); !errors.Is(err, errTokenKey) {
 		t.Errorf("a name that the new set lacks: %v", err)
 	}
 	if n := r.issuer.Fetches(); n != 3 {
@@ -134,7 +134,7 @@ func TestFailedFetchesBackOff(t *testing.T) {
 			r := newOAuthRig(t)
 			r.cfg.JWKSCacheTTL = ttl
 			tokens := r.tokens(t)
-			if _, err := tokens.Verify(t.Context(), r.token(t, nil)); err != nil {
+			if _, err := tokens.Verify(t.Context(), r.token(t, nil), ""); err != nil {
 				t.Fatal(err)
 			}
 			settled := func() bool {
@@ -152,10 +152,10 @@ func TestFailedFetchesBackOff(t *testing.T) {
 			for _, after := range []time.Duration{0, time.Second - 1, 1, 2*time.Second - 1, 1, 4 * time.Second, 8 * time.Second, 14 * time.Second, time.Second} {
 				r.add(after)
 				if ttl == time.Hour {
-					if _, err := tokens.Verify(t.Context(), next.Token(t, r.claims(nil), nil)); !errors.Is(err, ErrNoKeys) {
+					if _, err := tokens.Verify(t.Context(), next.Token(t, r.claims(nil), nil), ""); !errors.Is(err, ErrNoKeys) {
 						t.Fatalf("the new key: %v", err)
 					}
-				} else if _, err := tokens.Verify(t.Context(), r.token(t, map[string]any{"jti": r.now().String()})); err != nil {
+				} else if _, err := tokens.Verify(t.Context(), r.token(t, map[string]any{"jti": r.now().String()}), ""); err != nil {
 					t.Fatalf("a known key: %v", err)
 				}
 				eventually(t, "the fetch ends", settled)
@@ -166,7 +166,7 @@ func TestFailedFetchesBackOff(t *testing.T) {
 			}
 			r.issuer.Answer(nil)
 			r.add(unknownPause)
-			if _, err := tokens.Verify(t.Context(), next.Token(t, r.claims(nil), nil)); err != nil {
+			if _, err := tokens.Verify(t.Context(), next.Token(t, r.claims(nil), nil), ""); err != nil {
 				t.Errorf("the new key: %v", err)
 			}
 		})
@@ -178,7 +178,7 @@ func TestFailedFetchesBackOff(t *testing.T) {
 func TestKeySetOfTenThousandKeys(t *testing.T) {
 	r := newOAuthRig(t)
 	tokens := r.tokens(t)
-	if _, err := tokens.Verify(t.Context(), r.token(t, nil)); err != nil {
+	if _, err := tokens.Verify(t.Context(), r.token(t, nil), ""); err != nil {
 		t.Fatal(err)
 	}
 	many := make([]map[string]any, 10_000)
@@ -188,10 +188,10 @@ func TestKeySetOfTenThousandKeys(t *testing.T) {
 	next := authtest.NewKey(t, "k2", "ES256")
 	many[9_999] = next.JWK()
 	r.issuer.PublishRaw(many...)
-	if _, err := tokens.Verify(t.Context(), next.Token(t, r.claims(nil), nil)); !errors.Is(err, ErrNoKeys) {
+	if _, err := tokens.Verify(t.Context(), next.Token(t, r.claims(nil), nil), ""); !errors.Is(err, ErrNoKeys) {
 		t.Errorf("a key of the set: %v", err)
 	}
-	if _, err := tokens.Verify(t.Context(), r.token(t, map[string]any{"jti": "2"})); err != nil {
+	if _, err := tokens.Verify(t.Context(), r.token(t, map[string]any{"jti": "2"}), ""); err != nil {
 		t.Errorf("a key known before: %v", err)
 	}
 	if n := len(tokens.keys.set.Load().keys); n != 1 {

@@ -69,7 +69,7 @@ func TestColdStartFailsClosed(t *testing.T) {
 			tokens := r.tokens(t)
 			text := r.token(t, nil)
 			for range 20 {
-				if _, err := tokens.Verify(t.Context(), text); !errors.Is(err, ErrNoKeys) {
+				if _, err := tokens.Verify(t.Context(), text, ""); !errors.Is(err, ErrNoKeys) {
 					t.Fatalf("got %v", err)
 				}
 			}
@@ -84,7 +84,7 @@ func TestColdStartFailsClosed(t *testing.T) {
 			}
 			r.issuer.Answer(nil)
 			r.add(coldPause)
-			if _, err := tokens.Verify(t.Context(), text); err != nil {
+			if _, err := tokens.Verify(t.Context(), text, ""); err != nil {
 				t.Error("after the issuer came back:", err)
 			}
 		})
@@ -95,19 +95,19 @@ func TestRotationRefetchesOnce(t *testing.T) {
 	r := newOAuthRig(t)
 	tokens := r.tokens(t)
 	old := r.token(t, nil)
-	if _, err := tokens.Verify(t.Context(), old); err != nil {
+	if _, err := tokens.Verify(t.Context(), old, ""); err != nil {
 		t.Fatal(err)
 	}
 	next := authtest.NewKey(t, "k2", "ES256")
 	r.issuer.Publish(next)
-	if _, err := tokens.Verify(t.Context(), next.Token(t, r.claims(nil), nil)); err != nil {
+	if _, err := tokens.Verify(t.Context(), next.Token(t, r.claims(nil), nil), ""); err != nil {
 		t.Fatal("a token of the new key:", err)
 	}
 	if n := r.issuer.Fetches(); n != 2 {
 		t.Errorf("%d fetches, want 2", n)
 	}
 	// The old key is withdrawn: what it signed is no longer good, remembered or not.
-	if _, err := tokens.Verify(t.Context(), old); !errors.Is(err, errTokenKey) {
+	if _, err := tokens.Verify(t.Context(), old, ""); !errors.Is(err, errTokenKey) {
 		t.Errorf("a token of the withdrawn key: %v", err)
 	}
 }
@@ -115,7 +115,7 @@ func TestRotationRefetchesOnce(t *testing.T) {
 func TestUnknownKidMakesOneRefetchIn15Seconds(t *testing.T) {
 	r := newOAuthRig(t)
 	tokens := r.tokens(t)
-	if _, err := tokens.Verify(t.Context(), r.token(t, nil)); err != nil {
+	if _, err := tokens.Verify(t.Context(), r.token(t, nil), ""); err != nil {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup
@@ -123,7 +123,7 @@ func TestUnknownKidMakesOneRefetchIn15Seconds(t *testing.T) {
 	for i := range 1000 {
 		text := r.key.Token(t, r.claims(nil), map[string]any{"kid": fmt.Sprint("bogus", i)})
 		wg.Go(func() {
-			if _, err := tokens.Verify(context.Background(), text); !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrBusy) {
+			if _, err := tokens.Verify(context.Background(), text, ""); !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrBusy) {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -137,12 +137,12 @@ func TestUnknownKidMakesOneRefetchIn15Seconds(t *testing.T) {
 	}
 	r.add(unknownPause - time.Nanosecond)
 	unknown := r.key.Token(t, r.claims(nil), map[string]any{"kid": "x"})
-	_, _ = tokens.Verify(t.Context(), unknown)
+	_, _ = tokens.Verify(t.Context(), unknown, "")
 	if n := r.issuer.Fetches(); n != 2 {
 		t.Errorf("%d fetches before 15 s had passed", n)
 	}
 	r.add(time.Nanosecond)
-	_, _ = tokens.Verify(t.Context(), unknown)
+	_, _ = tokens.Verify(t.Context(), unknown, "")
 	if n := r.issuer.Fetches(); n != 3 {
 		t.Errorf("%d fetches after 15 s", n)
 	}
@@ -152,14 +152,14 @@ func TestNoRequestWaitsLongerThanItsOwnDeadline(t *testing.T) {
 	r := newOAuthRig(t)
 	tokens := r.tokens(t)
 	known := r.token(t, nil)
-	if _, err := tokens.Verify(t.Context(), known); err != nil {
+	if _, err := tokens.Verify(t.Context(), known, ""); err != nil {
 		t.Fatal(err)
 	}
 	r.issuer.Answer(authtest.Hang)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	started := time.Now()
-	_, err := tokens.Verify(ctx, r.key.Token(t, r.claims(nil), map[string]any{"kid": "x"}))
+	_, err := tokens.Verify(ctx, r.key.Token(t, r.claims(nil), map[string]any{"kid": "x"}), "")
 	if !errors.Is(err, context.DeadlineExceeded) || time.Since(started) > 2*time.Second {
 		t.Errorf("after %s: %v", time.Since(started), err)
 	}
@@ -167,7 +167,7 @@ func TestNoRequestWaitsLongerThanItsOwnDeadline(t *testing.T) {
 	r.add(r.cfg.JWKSCacheTTL + time.Second)
 	for _, text := range []string{known, r.token(t, map[string]any{"sub": "bob"})} {
 		started = time.Now()
-		if _, err := tokens.Verify(t.Context(), text); err != nil || time.Since(started) > time.Second {
+		if _, err := tokens.Verify(t.Context(), text, ""); err != nil || time.Since(started) > time.Second {
 			t.Errorf("after %s: %v", time.Since(started), err)
 		}
 	}
@@ -176,13 +176,13 @@ func TestNoRequestWaitsLongerThanItsOwnDeadline(t *testing.T) {
 func TestStaleKeysAreKeptThroughAnOutage(t *testing.T) {
 	r := newOAuthRig(t)
 	tokens := r.tokens(t)
-	if _, err := tokens.Verify(t.Context(), r.token(t, nil)); err != nil {
+	if _, err := tokens.Verify(t.Context(), r.token(t, nil), ""); err != nil {
 		t.Fatal(err)
 	}
 	r.issuer.Answer(authtest.Fail(503))
 	for range 20 { // 20 minutes
 		r.add(time.Minute)
-		if _, err := tokens.Verify(t.Context(), r.token(t, map[string]any{"jti": r.now().String()})); err != nil {
+		if _, err := tokens.Verify(t.Context(), r.token(t, map[string]any{"jti": r.now().String()}), ""); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Millisecond)
@@ -195,7 +195,7 @@ func TestStaleKeysAreKeptThroughAnOutage(t *testing.T) {
 	r.add(unknownPause)
 	eventually(t, "the outage ends", func() bool {
 		r.add(unknownPause)
-		_, err := tokens.Verify(t.Context(), next.Token(t, r.claims(nil), nil))
+		_, err := tokens.Verify(t.Context(), next.Token(t, r.claims(nil), nil), "")
 		return err == nil
 	})
 }
@@ -207,19 +207,19 @@ func TestCacheTTL(t *testing.T) {
 	r.cfg.JWKSCacheTTL = time.Minute
 	tokens := r.tokens(t)
 	text := r.token(t, nil)
-	token, err := tokens.Verify(t.Context(), text)
+	token, err := tokens.Verify(t.Context(), text, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.add(time.Minute - time.Second)
-	_, _ = tokens.Verify(t.Context(), text)
+	_, _ = tokens.Verify(t.Context(), text, "")
 	if n := r.issuer.Fetches(); n != 1 {
 		t.Errorf("%d fetches within the time to live", n)
 	}
 	r.issuer.Publish(authtest.NewKey(t, "k2", "ES256"))
 	r.add(time.Second)
 	eventually(t, "the token of a withdrawn key is refused", func() bool {
-		_, err := tokens.Verify(t.Context(), text)
+		_, err := tokens.Verify(t.Context(), text, "")
 		return errors.Is(err, errTokenKey)
 	})
 	if err := tokens.Check(token); err == nil {
@@ -233,12 +233,12 @@ func TestKeysOfLongAgoAreFetchedBeforeTheyAreUsed(t *testing.T) {
 	r := newOAuthRig(t)
 	tokens := r.tokens(t)
 	text := r.token(t, nil)
-	if _, err := tokens.Verify(t.Context(), text); err != nil {
+	if _, err := tokens.Verify(t.Context(), text, ""); err != nil {
 		t.Fatal(err)
 	}
 	r.issuer.Publish(authtest.NewKey(t, "k2", "ES256"))
 	r.add(2 * r.cfg.JWKSCacheTTL)
-	if _, err := tokens.Verify(t.Context(), text); !errors.Is(err, errTokenKey) {
+	if _, err := tokens.Verify(t.Context(), text, ""); !errors.Is(err, errTokenKey) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -253,7 +253,7 @@ func TestCloseEndsFetches(t *testing.T) {
 	if d := time.Since(started); d > 2*time.Second {
 		t.Errorf("took %s", d)
 	}
-	if _, err := r.tokens(t).Verify(t.Context(), r.token(t, nil)); !errors.Is(err, ErrNoKeys) {
+	if _, err := r.tokens(t).Verify(t.Context(), r.token(t, nil), ""); !errors.Is(err, ErrNoKeys) {
 		t.Errorf("after the end: %v", err)
 	}
 }

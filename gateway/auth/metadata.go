@@ -10,9 +10,14 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// Resource describes the gateway to OAuth clients: its metadata document (RFC 9728) and
-// the challenges that refer to it (RFC 6750). It is immutable.
+// mainPath is the path of the gateway itself, beside those of views.
+const mainPath = "/mcp"
+
+// Resource describes the gateway, or a view of it, to OAuth clients: its metadata document
+// (RFC 9728) and the challenges that refer to it (RFC 6750). It is immutable.
 type Resource struct {
+	// URL is the identifier of the resource, which tokens for it may have as audience.
+	URL string
 	// Path is the path of Document; see Serves.
 	Path string
 	// Document is the metadata, as JSON.
@@ -21,11 +26,14 @@ type Resource struct {
 	// a credential (decision TOK12), with an invalid one, and with a token that lacks
 	// scopes.
 	Missing, Invalid, Scope string
+
+	view bool
 }
 
-// NewResource describes the gateway for a validated configuration. Without a public URL
-// the base URL is derived from listen and secure (TLS).
-func NewResource(cfg OAuthConfig, listen string, secure bool) (*Resource, error) {
+// NewResource describes what a gateway serves at a path, for a validated configuration.
+// Without a public URL the base URL is derived from listen and secure (TLS). The document
+// of a view is at the path that RFC 9728 gives it: behind that of the gateway's own.
+func NewResource(cfg OAuthConfig, listen string, secure bool, path string) (*Resource, error) {
 	base := strings.TrimRight(cfg.PublicURL, "/")
 	if base == "" {
 		base = derivedURL(listen, secure)
@@ -39,20 +47,25 @@ func NewResource(cfg OAuthConfig, listen string, secure bool) (*Resource, error)
 		Servers  []string `json:"authorization_servers"`
 		Scopes   []string `json:"scopes_supported"`
 		Methods  []string `json:"bearer_methods_supported"`
-	}{base + "/mcp", []string{cfg.Issuer}, scopes, []string{"header"}})
+	}{base + path, []string{cfg.Issuer}, scopes, []string{"header"}})
 	if err != nil {
 		return nil, err
 	}
-	found := `resource_metadata="` + quoted(base+cfg.MetadataPath) + `"`
+	document := cfg.MetadataPath
+	if path != mainPath {
+		document += path
+	}
+	found := `resource_metadata="` + quoted(base+document) + `"`
 	scope := ""
 	if len(scopes) > 0 {
 		scope = `, scope="` + quoted(strings.Join(scopes, " ")) + `"`
 	}
 	return &Resource{
-		Path: cfg.MetadataPath, Document: append(doc, '\n'),
+		URL: base + path, Path: document, Document: append(doc, '\n'),
 		Missing: "Bearer " + found + scope,
 		Invalid: "Bearer " + found + `, error="invalid_token"` + scope,
 		Scope:   `Bearer ` + found + `, error="insufficient_scope"` + scope,
+		view:    path != mainPath,
 	}, nil
 }
 
@@ -60,7 +73,10 @@ func NewResource(cfg OAuthConfig, listen string, secure bool) (*Resource, error)
 // the resource.
 func (r *Resource) Serves(path string) bool {
 	rest, ok := strings.CutPrefix(path, r.Path)
-	return ok && (rest == "" || rest == "/mcp" || rest == "/mcp/")
+	if r.view {
+		return ok && (rest == "" || rest == "/")
+	}
+	return ok && (rest == "" || rest == mainPath || rest == mainPath+"/")
 }
 
 // ServeHTTP answers GET and HEAD with the document. The path is the caller's business.

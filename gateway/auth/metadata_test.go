@@ -29,7 +29,7 @@ func TestResource(t *testing.T) {
 			var cfg OAuthConfig
 			cfg.SetDefaults()
 			cfg.Issuer, cfg.PublicURL, cfg.RequiredScopes = "https://issuer.example", tt.publicURL, []string{"read", "write"}
-			r, err := NewResource(cfg, tt.listen, tt.secure)
+			r, err := NewResource(cfg, tt.listen, tt.secure, "/mcp")
 			if err != nil {
 				t.Fatal(err)
 			}

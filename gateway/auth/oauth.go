@@ -145,11 +145,12 @@ func (t *Tokens) Activate() {
 	}
 }
 
-// Verify verifies the presented token. The error is [ErrMissing], [ErrInvalid],
+// Verify verifies the presented token. A token may be for the audience of the configuration,
+// or for the resource that was asked for, empty for no other. The error is [ErrMissing], [ErrInvalid],
 // [ErrExpired], [ErrScope] (then the token is returned too), [ErrNoKeys] or [ErrBusy], or
 // the context's error when the context ends while keys are fetched. A token that was
 // verified before costs one HMAC.
-func (t *Tokens) Verify(ctx context.Context, presented string) (*Token, error) {
+func (t *Tokens) Verify(ctx context.Context, presented, resource string) (*Token, error) {
 	if presented == "" {
 		return nil, ErrMissing
 	}
@@ -158,29 +159,54 @@ func (t *Tokens) Verify(ctx context.Context, presented string) (*Token, error) {
 	}
 	d := t.oauth.digester.sum(presented)
 	now := t.oauth.now()
-	shard := t.verified[d[0]%tokenShards]
-	if token, ok := shard.get(d, now); ok {
-		set, err := t.keys.current(ctx, t.cfg.JWKSCacheTTL)
+	// A token that is for the resource alone is kept under another digest, so that it is
+	// accepted nowhere else.
+	kept, n := [2]digest{d}, 1
+	if resource != "" {
+		kept[1], n = t.oauth.digester.sum(resource+" "+presented), 2
+	}
+	for _, d := range kept[:n] {
+		token, err := t.known(ctx, d, now)
 		if err != nil {
 			return nil, err
 		}
-		if set.has(token.signer) {
+		if token != nil {
 			return token, t.scoped(token)
 		}
-		shard.drop(d)
 	}
 	if err := t.refused.get(d, t.gen, now); err != nil {
 		return nil, err
 	}
-	token, err := t.verify(ctx, presented)
+	token, err := t.verify(ctx, presented, resource)
 	if err != nil {
 		if errors.Is(err, errTokenSignature) {
 			t.refused.put(d, t.gen, now, err)
 		}
 		return nil, err
 	}
-	shard.put(d, token, token.ExpiresAt.Add(t.cfg.Leeway))
+	if token.elsewhere {
+		d = kept[1]
+	}
+	t.verified[d[0]%tokenShards].put(d, token, token.ExpiresAt.Add(t.cfg.Leeway))
 	return token, t.scoped(token)
+}
+
+// known returns a token that was verified before; nil for none.
+func (t *Tokens) known(ctx context.Context, d digest, now time.Time) (*Token, error) {
+	shard := t.verified[d[0]%tokenShards]
+	token, ok := shard.get(d, now)
+	if !ok {
+		return nil, nil
+	}
+	set, err := t.keys.current(ctx, t.cfg.JWKSCacheTTL)
+	if err != nil {
+		return nil, err
+	}
+	if !set.has(token.signer) {
+		shard.drop(d)
+		return nil, nil
+	}
+	return token, nil
 }
 
 // Check reports whether a token that was verified under this or an earlier snapshot is
@@ -253,12 +279,16 @@ func (t *Tokens) scoped(token *Token) error {
 
 // verify verifies a token that is not cached: first the checks that need no key (decision
 // TOK2).
-func (t *Tokens) verify(ctx context.Context, presented string) (*Token, error) {
+func (t *Tokens) verify(ctx context.Context, presented, resource string) (*Token, error) {
 	p, err := parseToken(presented)
 	if err != nil {
 		return nil, err
 	}
-	expires, err := p.check(t.cfg.Issuer, t.cfg.Audience, t.oauth.now(), t.cfg.Leeway)
+	audiences := []string{t.cfg.Audience}
+	if resource != "" {
+		audiences = append(audiences, resource)
+	}
+	expires, err := p.check(t.cfg.Issuer, audiences, t.oauth.now(), t.cfg.Leeway)
 	if err != nil {
 		return nil, err
 	}
@@ -266,6 +296,7 @@ func (t *Tokens) verify(ctx context.Context, presented string) (*Token, error) {
 	if err != nil {
 		return nil, err
 	}
+	token.elsewhere = !p.hasAudience(t.cfg.Audience)
 	set, err := t.keys.current(ctx, t.cfg.JWKSCacheTTL)
 	if err != nil {
 		return nil, err

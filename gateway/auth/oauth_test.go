@@ -127,7 +127,7 @@ func TestTokenClaims(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := tokens.Verify(t.Context(), r.token(t, tt.changes))
+			_, err := tokens.Verify(t.Context(), r.token(t, tt.changes), "")
 			if !errors.Is(err, tt.want) || err == nil && tt.want != nil {
 				t.Errorf("got %v, want %v", err, tt.want)
 			}
@@ -204,7 +204,7 @@ func TestTokenHeadersAndHostileTokens(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := tokens.Verify(t.Context(), tt.token)
+			_, err := tokens.Verify(t.Context(), tt.token, "")
 			if !errors.Is(err, tt.want) || err == nil && tt.want != nil {
 				t.Errorf("got %v, want %v", err, tt.want)
 			}
@@ -219,7 +219,7 @@ func TestKeysThatTheTokenBringsAreIgnored(t *testing.T) {
 	evil := authtest.NewKey(t, "k1", "ES256")
 	attacker := authtest.NewIssuer(t, evil)
 	token := evil.Token(t, r.claims(nil), map[string]any{"jwk": evil.JWK(), "jku": attacker.JWKSURL(), "x5u": attacker.URL})
-	if _, err := tokens.Verify(t.Context(), token); !errors.Is(err, errTokenSignature) {
+	if _, err := tokens.Verify(t.Context(), token, ""); !errors.Is(err, errTokenSignature) {
 		t.Errorf("got %v", err)
 	}
 	if n := attacker.Fetches(); n != 0 {
@@ -237,7 +237,7 @@ func TestAlgorithms(t *testing.T) {
 	r.issuer.Publish(keys...)
 	tokens := r.tokens(t)
 	for i, alg := range algs {
-		if _, err := tokens.Verify(t.Context(), keys[i].Token(t, r.claims(nil), nil)); err != nil {
+		if _, err := tokens.Verify(t.Context(), keys[i].Token(t, r.claims(nil), nil), ""); err != nil {
 			t.Errorf("%s: %v", alg, err)
 		}
 	}
@@ -290,7 +290,7 @@ func TestKeysOfASet(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = tokens.Verify(t.Context(), tt.sign.Token(t, r.claims(nil), nil))
+			_, err = tokens.Verify(t.Context(), tt.sign.Token(t, r.claims(nil), nil), "")
 			if !errors.Is(err, tt.want) || err == nil && tt.want != nil {
 				t.Errorf("got %v, want %v", err, tt.want)
 			}
@@ -341,7 +341,7 @@ func TestIdentity(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			token, err := tokens.Verify(t.Context(), r.token(t, tt.changes))
+			token, err := tokens.Verify(t.Context(), r.token(t, tt.changes), "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -377,7 +377,7 @@ func TestRequiredScopes(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			text := r.token(t, tt.changes)
 			for range 2 { // verified, then remembered
-				token, err := tokens.Verify(t.Context(), text)
+				token, err := tokens.Verify(t.Context(), text, "")
 				if !errors.Is(err, tt.want) || err == nil && tt.want != nil {
 					t.Errorf("got %v, want %v", err, tt.want)
 				}
@@ -394,7 +394,7 @@ func TestTokenVerifiedBeforeCostsNoSignature(t *testing.T) {
 	tokens := r.tokens(t)
 	text := r.token(t, nil)
 	for range 100 {
-		if _, err := tokens.Verify(t.Context(), text); err != nil {
+		if _, err := tokens.Verify(t.Context(), text, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -402,17 +402,17 @@ func TestTokenVerifiedBeforeCostsNoSignature(t *testing.T) {
 		t.Errorf("%d signature checks", n)
 	}
 	r.add(time.Hour + 29*time.Second)
-	if _, err := tokens.Verify(t.Context(), text); err != nil {
+	if _, err := tokens.Verify(t.Context(), text, ""); err != nil {
 		t.Error("within the leeway:", err)
 	}
 	r.add(time.Second)
-	if _, err := tokens.Verify(t.Context(), text); !errors.Is(err, ErrExpired) {
+	if _, err := tokens.Verify(t.Context(), text, ""); !errors.Is(err, ErrExpired) {
 		t.Error("a remembered token outlived its time:", err)
 	}
 	// A reload begins anew.
 	fresh := r.token(t, nil)
 	for range 2 {
-		if _, err := r.tokens(t).Verify(t.Context(), fresh); err != nil {
+		if _, err := r.tokens(t).Verify(t.Context(), fresh, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -425,7 +425,7 @@ func TestFloodOfBadTokensIsCheap(t *testing.T) {
 	r := newOAuthRig(t)
 	tokens := r.tokens(t)
 	good := r.token(t, nil)
-	if _, err := tokens.Verify(t.Context(), good); err != nil {
+	if _, err := tokens.Verify(t.Context(), good, ""); err != nil {
 		t.Fatal(err)
 	}
 	other := authtest.NewKey(t, "k1", "ES256")
@@ -433,7 +433,7 @@ func TestFloodOfBadTokensIsCheap(t *testing.T) {
 	foreign := other.Token(t, r.claims(map[string]any{"iss": "https://elsewhere.example"}), nil)
 	for range 1000 {
 		for _, text := range []string{forged, foreign} {
-			if _, err := tokens.Verify(t.Context(), text); !errors.Is(err, ErrInvalid) {
+			if _, err := tokens.Verify(t.Context(), text, ""); !errors.Is(err, ErrInvalid) {
 				t.Fatal(err)
 			}
 		}
@@ -486,7 +486,7 @@ func TestCredentials(t *testing.T) {
 func TestStreamsAreCutWhenTheTokenIsNoLongerGood(t *testing.T) {
 	r := newOAuthRig(t)
 	tokens := r.tokens(t)
-	token, err := tokens.Verify(t.Context(), r.token(t, map[string]any{"scope": "read"}))
+	token, err := tokens.Verify(t.Context(), r.token(t, map[string]any{"scope": "read"}), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -522,7 +522,7 @@ func FuzzParseToken(f *testing.F) {
 		if algorithms[p.alg] == nil || len(text) > MaxTokenBytes {
 			t.Errorf("%q was read", text)
 		}
-		if _, err := p.check(r.issuer.URL, audience, epoch, 0); err != nil {
+		if _, err := p.check(r.issuer.URL, []string{audience}, epoch, 0); err != nil {
 			return
 		}
 		if token, err := tokens.token(p, epoch); err == nil && !recordable(token.principal.Value) {
@@ -557,12 +557,12 @@ func BenchmarkKnownToken(b *testing.B) {
 	tokens := r.tokens(b)
 	text := r.token(b, map[string]any{"scope": "read"})
 	ctx := context.Background()
-	if _, err := tokens.Verify(ctx, text); err != nil {
+	if _, err := tokens.Verify(ctx, text, ""); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := tokens.Verify(ctx, text); err != nil {
+		if _, err := tokens.Verify(ctx, text, ""); err != nil {
 			b.Fatal(err)
 		}
 	}

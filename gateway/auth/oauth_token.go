@@ -65,6 +65,7 @@ type Token struct {
 
 	principal Principal
 	signer    print
+	elsewhere bool // it is for a resource and not for the configured audience
 }
 
 // Principal returns the caller of the token. A token without such a claim is identified
@@ -159,13 +160,13 @@ func (p *parsed) header(raw []byte) error {
 	return nil
 }
 
-// check compares the claims with the requirements. It needs no key, so that a token for
-// others costs no signature check (decision TOK2).
-func (p *parsed) check(issuer, audience string, now time.Time, leeway time.Duration) (expires time.Time, err error) {
+// check compares the claims with the requirements; one of the audiences must be the token's.
+// It needs no key, so that a token for others costs no signature check (decision TOK2).
+func (p *parsed) check(issuer string, audiences []string, now time.Time, leeway time.Duration) (expires time.Time, err error) {
 	if iss, ok := text(p.claims["iss"]); !ok || iss != issuer {
 		return expires, errTokenIssuer
 	}
-	if !p.hasAudience(audience) {
+	if !slices.ContainsFunc(audiences, p.hasAudience) {
 		return expires, errTokenAudience
 	}
 	expires, ok := instant(p.claims["exp"])

@@ -19,6 +19,7 @@ import (
 
 	"svc/gateway/auth"
 	"svc/gateway/refusal"
+	"svc/gateway/views"
 )
 
 // ErrRevoked: a caller who was let in is so no longer.
@@ -32,10 +33,12 @@ var ErrTokenRevoked = fmt.Errorf("%w: its token is no longer good", ErrRevoked)
 // nobody.
 type Rules struct {
 	header    auth.Header
-	challenge string         // of a 401 where bearer tokens are not accepted
-	keyring   *auth.Keyring  // nil when authentication is off
-	tokens    *auth.Tokens   // nil when bearer tokens are not accepted
-	resource  *auth.Resource // nil too then
+	challenge string        // of a 401 where bearer tokens are not accepted
+	keyring   *auth.Keyring // nil when authentication is off
+	tokens    *auth.Tokens  // nil when bearer tokens are not accepted
+	// resources are the gateway itself, under the empty name, and its views by theirs; nil
+	// too then.
+	resources map[string]*auth.Resource
 }
 
 // Sources are what rules are made of beside the configuration. They last across its
@@ -47,6 +50,8 @@ type Sources struct {
 	// public URL clients are sent there.
 	Listen string
 	Secure bool
+	// Views are the names of the views.
+	Views []string
 }
 
 // New makes the rules of a validated configuration. They change nothing that runs
@@ -66,8 +71,15 @@ func New(cfg auth.Config, identity auth.Identity, s Sources) (*Rules, error) {
 	if r.tokens, err = s.OAuth.Tokens(cfg.OAuth, identity); err != nil {
 		return nil, fmt.Errorf("auth.oauth: %w", err)
 	}
-	if r.resource, err = auth.NewResource(cfg.OAuth, s.Listen, s.Secure); err != nil {
-		return nil, fmt.Errorf("auth.oauth: %w", err)
+	r.resources = make(map[string]*auth.Resource, 1+len(s.Views))
+	for _, view := range append([]string{""}, s.Views...) {
+		path := "/mcp"
+		if view != "" {
+			path = views.PathOf(view)
+		}
+		if r.resources[view], err = auth.NewResource(cfg.OAuth, s.Listen, s.Secure, path); err != nil {
+			return nil, fmt.Errorf("auth.oauth: %w", err)
+		}
 	}
 	return r, nil
 }
@@ -86,9 +98,25 @@ func (r *Rules) Activate() {
 // Open reports whether nobody is asked for credentials, and the caller is an address.
 func (r *Rules) Open() bool { return r.keyring == nil }
 
-// Resource describes the gateway to clients that look for a token; nil where bearer
-// tokens are not accepted.
-func (r *Rules) Resource() *auth.Resource { return r.resource }
+// ResourceAt returns what describes the gateway, or a view, to clients that look for a
+// token, by the path of its document; nil for other paths, and where bearer tokens are not
+// accepted.
+func (r *Rules) ResourceAt(path string) *auth.Resource {
+	for _, resource := range r.resources {
+		if resource.Serves(path) {
+			return resource
+		}
+	}
+	return nil
+}
+
+// resource describes a view, and the gateway itself where there is no such view.
+func (r *Rules) resource(view string) *auth.Resource {
+	if of := r.resources[view]; of != nil {
+		return of
+	}
+	return r.resources[""]
+}
 
 // TokenStats returns what is known of the token issuer; false where bearer tokens are
 // not accepted.
@@ -118,14 +146,15 @@ func ByAddress(address string) Identity {
 
 // Authenticate finds out who calls (gateway specification, Authentication). With an
 // error the caller is not let in, and Refuse has the answer: its principal is then the
-// address, or that of a verified token which lacks scopes.
-func (r *Rules) Authenticate(ctx context.Context, header http.Header, address string) (Identity, error) {
+// address, or that of a verified token which lacks scopes. At a view tokens are accepted
+// too whose audience is that view.
+func (r *Rules) Authenticate(ctx context.Context, header http.Header, address, view string) (Identity, error) {
 	id := ByAddress(address)
 	if r.keyring == nil {
 		return id, nil
 	}
 	if r.tokens != nil {
-		err := r.withTokens(ctx, header, &id, address)
+		err := r.withTokens(ctx, header, &id, address, view)
 		return id, err
 	}
 	presented, err := r.header.Key(header)
@@ -142,11 +171,15 @@ func (r *Rules) Authenticate(ctx context.Context, header http.Header, address st
 
 // withTokens authenticates where bearer tokens are accepted beside keys. Where both are
 // presented both must be good, and the token is the identity.
-func (r *Rules) withTokens(ctx context.Context, header http.Header, id *Identity, address string) error {
+func (r *Rules) withTokens(ctx context.Context, header http.Header, id *Identity, address, view string) error {
 	presented, err := r.header.Credentials(header)
 	var token *auth.Token
 	if err == nil && presented.Token != "" {
-		token, err = r.tokens.Verify(ctx, presented.Token)
+		resource := ""
+		if of := r.resources[view]; view != "" && of != nil {
+			resource = of.URL
+		}
+		token, err = r.tokens.Verify(ctx, presented.Token, resource)
 	}
 	var key *auth.Key
 	if presented.Key != "" && (err == nil || errors.Is(err, auth.ErrScope)) {
@@ -173,9 +206,9 @@ func (r *Rules) withTokens(ctx context.Context, header http.Header, id *Identity
 	return nil
 }
 
-// Refuse returns the answer to a request that Authenticate did not let in. The error
-// itself is for the log alone.
-func (r *Rules) Refuse(err error) *refusal.Refusal {
+// Refuse returns the answer to a request at a view that Authenticate did not let in. The
+// error itself is for the log alone.
+func (r *Rules) Refuse(err error, view string) *refusal.Refusal {
 	var unavailable *auth.UnavailableError
 	switch {
 	case errors.Is(err, auth.ErrBusy):
@@ -187,11 +220,11 @@ func (r *Rules) Refuse(err error) *refusal.Refusal {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return refusal.NoKeySet.After(time.Second)
 	case errors.Is(err, auth.ErrScope):
-		return refusal.Scope.WithChallenge(r.resource.Scope)
+		return refusal.Scope.WithChallenge(r.resource(view).Scope)
 	case errors.Is(err, auth.ErrMissing):
-		return refusal.Unauthorized.WithChallenge(r.resource.Missing)
+		return refusal.Unauthorized.WithChallenge(r.resource(view).Missing)
 	}
-	return refusal.Unauthorized.WithChallenge(r.resource.Invalid)
+	return refusal.Unauthorized.WithChallenge(r.resource(view).Invalid)
 }
 
 // Check returns nil while the credentials of a caller who was let in are accepted, by

@@ -135,7 +135,7 @@ func TestWhoSendsARequestIsFoundByItsHeader(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			id, err := tt.rules.Authenticate(t.Context(), tt.header, address)
+			id, err := tt.rules.Authenticate(t.Context(), tt.header, address, "")
 			if who := fmt.Sprintf("%s:%s/%s", id.Kind, id.Value, id.KeyID); who != tt.who {
 				t.Errorf("it is %s, want %s", who, tt.who)
 			}
@@ -151,7 +151,7 @@ func TestWhoSendsARequestIsFoundByItsHeader(t *testing.T) {
 				}
 				return
 			}
-			refused := tt.rules.Refuse(err)
+			refused := tt.rules.Refuse(err, "")
 			if refused.Kind != tt.kind || refused.Status != tt.status || refused.Challenge != tt.asks {
 				t.Errorf("refused with %s, %d, %s\nwant %s, %d, %s", refused.Kind, refused.Status, refused.Challenge, tt.kind, tt.status, tt.asks)
 			}
@@ -180,7 +180,7 @@ func TestWhoCannotBeVerifiedNowIsAskedToComeAgain(t *testing.T) {
 		{"no keys of the issuer, tried again soon", both, &auth.UnavailableError{}, refusal.NoKeySet.After(time.Second)},
 		{"the caller left", both, context.Canceled, refusal.NoKeySet.After(time.Second)},
 	} {
-		got := tt.rules.Refuse(tt.err)
+		got := tt.rules.Refuse(tt.err, "")
 		if got.Kind != tt.want.Kind || got.Status != tt.want.Status || got.RetryAfter != tt.want.RetryAfter || got.Challenge != "" {
 			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
 		}
@@ -192,11 +192,11 @@ func TestACallerIsCheckedByTheRulesOfTheMoment(t *testing.T) {
 	s := newSite(t)
 	s.cfg.OAuth.Enabled = true
 	before := s.rules(t)
-	withKey, err := before.Authenticate(t.Context(), header("X-Api-Key", s.ci), address)
+	withKey, err := before.Authenticate(t.Context(), header("X-Api-Key", s.ci), address, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	withToken, err := before.Authenticate(t.Context(), header("Authorization", "Bearer "+s.token(t, nil)), address)
+	withToken, err := before.Authenticate(t.Context(), header("Authorization", "Bearer "+s.token(t, nil)), address, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,11 +230,11 @@ func TestACallerIsCheckedByTheRulesOfTheMoment(t *testing.T) {
 
 func TestTheMetadataDocumentIsReadByGETAndHEADAlone(t *testing.T) {
 	s := newSite(t)
-	if s.rules(t).Resource() != nil {
+	if s.rules(t).ResourceAt(s.cfg.OAuth.MetadataPath) != nil {
 		t.Error("a document without tokens")
 	}
 	s.cfg.OAuth.Enabled = true
-	resource := s.rules(t).Resource()
+	resource := s.rules(t).ResourceAt(s.cfg.OAuth.MetadataPath)
 	for _, tt := range []struct {
 		method string
 		status int

@@ -97,6 +97,7 @@ var effects = []struct {
 	{"shutdown", Hot},
 	{"limits", Hot},
 	{"federation", Restart},
+	{"views", Restart},
 	{"pins", Restart}, // its path; what it holds is read at each reload
 	{"control_plane", Restart},
 	{"allowed_origins", Hot},

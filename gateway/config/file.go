@@ -14,6 +14,7 @@ import (
 	"svc/gateway/ratelimit"
 	"svc/gateway/report"
 	"svc/gateway/upstream"
+	"svc/gateway/views"
 )
 
 // DefaultPath is the path of the gateway's file without --config.
@@ -78,6 +79,9 @@ type File struct {
 
 	// Federation merges the lists of all upstreams into one.
 	Federation federation.Config `yaml:"federation"`
+	// Views are parts of the merged lists with a path of their own, /mcp/v/NAME. They need
+	// federation. Rules, limits and audit are those of /mcp.
+	Views []views.Config `yaml:"views"`
 	// Pins is the file of approved definitions of tools, prompts and instructions for
 	// upstreams[].pin_tools, which 'svc tools approve' writes. Empty means that the first
 	// list of each upstream is approved as it is, in state_dir.
@@ -156,6 +160,15 @@ func (f *File) FiltersLists() bool {
 		return *f.Policy.FilterLists
 	}
 	return f.Federation.Enabled
+}
+
+// ViewNames returns the names of the views.
+func (f *File) ViewNames() []string {
+	names := make([]string, len(f.Views))
+	for i := range f.Views {
+		names[i] = f.Views[i].Name
+	}
+	return names
 }
 
 // StateDirectory returns the directory for state: state_dir, or the audit path with

@@ -13,6 +13,7 @@ import (
 	"svc/gateway/federation"
 	"svc/gateway/policy"
 	"svc/gateway/upstream"
+	"svc/gateway/views"
 )
 
 // commentsJSON holds the doc comments of the sections' fields, by package, type and
@@ -27,6 +28,8 @@ var commentsJSON []byte
 var enums = map[string][]string{
 	"client_address_header":           {"", clientip.HeaderForwarded, clientip.HeaderXForwardedFor},
 	"federation.instructions":         {federation.InstructionsJoin, federation.InstructionsNone},
+	"views[].prompts":                 {views.All, views.None},
+	"views[].resources":               {views.All, views.None},
 	"audit.frames":                    {"matched", "all"},
 	"audit.fsync":                     {"never", "interval", "always"},
 	"audit.on_write_error":            {"refuse", "count"},
@@ -49,6 +52,7 @@ var requiredFields = map[string][]string{
 	"license":                 {"path"},
 	"upstreams[]":             {"name"},
 	"routes[]":                {"match", "upstream"},
+	"views[]":                 {"name", "upstreams"},
 	"auth.keys[]":             {"id", "hash"},
 	"policy.rules[]":          {"id", "action", "when"},
 	"policy.rules[].redact[]": {"regex"},

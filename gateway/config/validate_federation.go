@@ -1,6 +1,8 @@
 package config
 
 import (
+	"strings"
+
 	"svc/gateway/diag"
 	"svc/gateway/federation"
 	"svc/gateway/upstream"
@@ -18,6 +20,7 @@ func (f *File) validateFederation(at diag.At) {
 		names = append(names, federation.Name)
 	}
 	f.Policy.CheckUpstreams(at.Field("policy"), names)
+	f.validateViews(at.Field("views"))
 	for i := range f.Upstreams {
 		u, here := &f.Upstreams[i], at.Field("upstreams").Index(i)
 		if !f.Federation.Enabled {
@@ -45,6 +48,27 @@ func (f *File) validateFederation(at diag.At) {
 				here.Field("prefix").Hint("give each upstream a prefix of its own").
 					Errorf("duplicate", "%q is the prefix of upstreams[%d] already", u.Prefix, j)
 				break
+			}
+		}
+	}
+}
+
+// validateViews checks the views.
+func (f *File) validateViews(at diag.At) {
+	if len(f.Views) > 0 && !f.Federation.Enabled {
+		at.Hint("set federation: {enabled: true}, or remove the key").
+			Errorf("needs-federation", "has no effect without federation")
+	}
+	known := make([]string, len(f.Upstreams))
+	for i := range f.Upstreams {
+		known[i] = f.Upstreams[i].Name
+	}
+	for i := range f.Views {
+		f.Views[i].Validate(at.Index(i), known)
+		for j := range i {
+			if f.Views[i].Name != "" && strings.EqualFold(f.Views[i].Name, f.Views[j].Name) {
+				at.Index(i).Field("name").Hint("give each view a name of its own").
+					Errorf("duplicate", "%q is the name of views[%d] already, but for its case", f.Views[i].Name, j)
 			}
 		}
 	}

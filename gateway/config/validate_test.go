@@ -193,6 +193,12 @@ func TestSectionRules(t *testing.T) {
 			"auth: {header: X-Api-Key}\nforward_headers: [x-api-key]", []string{"header forward_headers[0]"}},
 		{"sse_keepalive 0 sends none", "o", "sse_keepalive: 0s", nil},
 		{"sse_keepalive range", "o", "sse_keepalive: 10ms", []string{"range sse_keepalive"}},
+
+		{"views", "o", "federation: {enabled: true}\nviews: [{name: a, upstreams: [tools]}, {name: b, upstreams: [tools], tools: ['x*'], prompts: none}]", nil},
+		{"views without federation", "o", "views: [{name: a, upstreams: [tools]}]", []string{"needs-federation views"}},
+		{"views of one name but for its case", "o", "federation: {enabled: true}\nviews: [{name: a, upstreams: [tools]}, {name: A, upstreams: [tools]}]", []string{"duplicate views[1].name"}},
+		{"a view of an unknown upstream", "o", "federation: {enabled: true}\nviews: [{name: a, upstreams: [svc]}]", []string{"unknown-upstream views[0].upstreams[0]"}},
+		{"a metadata path among views", "o", "auth: {oauth: {metadata_path: /mcp/v/x}}", []string{"oauth-metadata-path auth.oauth.metadata_path"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, found := Parse("svc.yaml", []byte(with(map[string]string{c.key: c.text})), environment)

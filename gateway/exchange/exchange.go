@@ -39,6 +39,7 @@ import (
 	"svc/gateway/transport"
 	"svc/gateway/upstream"
 	"svc/gateway/verdict"
+	"svc/gateway/views"
 )
 
 // Services are what requests use of their gateway and what outlives them. They are made
@@ -148,19 +149,19 @@ type Governed struct {
 
 var exchanges = sync.Pool{New: func() any { return new(Exchange) }}
 
-// Begin takes in a request. Release must be called when it has ended.
-func Begin(s *Services, w http.ResponseWriter, r *http.Request) *Exchange {
+// Begin takes in a request at a view, nil for all. Release must be called when it has ended.
+func Begin(s *Services, w http.ResponseWriter, r *http.Request, v *views.View) *Exchange {
 	ex := exchanges.Get().(*Exchange)
 	*ex = Exchange{Services: s, Live: s.Live.Load(), Writer: w, Context: r.Context(), Buffers: ex.Buffers}
 	ex.Books, ex.HTTP, ex.Start, ex.Spans = &s.Books, r, s.Now(), ex.SpanRoom
 	ex.ControlPlane, ex.Received, ex.Waiting = &ex.Live.Config.ControlPlane, &ex.Body, ex
 	ex.Body.Reset()
-	ex.Session = multiplex.Request{Sessions: s.Sessions, Header: r.Header, Who: &ex.Who.Principal, Message: &ex.Message}
+	ex.Session = multiplex.Request{Sessions: s.Sessions, Header: r.Header, Who: &ex.Who.Principal, Message: &ex.Message, View: v}
 	ex.Addr = s.ClientAddr(r)
 	ex.Address = clientip.Text(ex.Addr, r.RemoteAddr)
 	ex.Who = caller.ByAddress(ex.Address)
 	ex.Record.RequestID = requestid.New(ex.Start)
-	ex.Record.Time = ex.Start
+	ex.Record.Time, ex.Record.View = ex.Start, v.String()
 	return ex
 }
 

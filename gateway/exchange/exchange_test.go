@@ -60,7 +60,7 @@ func TestSteps(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := exchangetest.New(t, rules, unreachable(t))
-			ex := exchange.Begin(s.Services, httptest.NewRecorder(), post(c.body))
+			ex := exchange.Begin(s.Services, httptest.NewRecorder(), post(c.body), nil)
 			defer ex.Release()
 			var got *refusal.Refusal
 			for _, step := range []func() *refusal.Refusal{ex.Admit, ex.Authenticate, ex.Read, ex.ResolveDialect, ex.Judge, ex.Route} {
@@ -88,7 +88,7 @@ func TestSteps(t *testing.T) {
 func TestRefuse(t *testing.T) {
 	s := exchangetest.New(t, rules, unreachable(t))
 	w := httptest.NewRecorder()
-	ex := exchange.Begin(s.Services, w, post(call("other", "a")))
+	ex := exchange.Begin(s.Services, w, post(call("other", "a")), nil)
 	if refused := ex.Authenticate(); refused != nil {
 		t.Fatal(refused)
 	}
@@ -111,7 +111,7 @@ func TestRefuse(t *testing.T) {
 func TestAnswerInThePlaceOfAWrite(t *testing.T) {
 	s := exchangetest.New(t, rules, unreachable(t))
 	w := httptest.NewRecorder()
-	ex := exchange.Begin(s.Services, w, post(call("safe", "a")))
+	ex := exchange.Begin(s.Services, w, post(call("safe", "a")), nil)
 	defer ex.Release()
 	if refused := ex.Read(); refused != nil {
 		t.Fatal(refused)
@@ -128,7 +128,7 @@ func TestAnswerInThePlaceOfAWrite(t *testing.T) {
 func TestARequestIsCounted(t *testing.T) {
 	s := exchangetest.New(t, rules, unreachable(t))
 	s.Metrics = telemetry.NewMetrics("test", func() telemetry.State { return telemetry.State{} })
-	ex := exchange.Begin(s.Services, httptest.NewRecorder(), post(call("other", "a")))
+	ex := exchange.Begin(s.Services, httptest.NewRecorder(), post(call("other", "a")), nil)
 	ex.Refuse(&refusal.NoRoute)
 	ex.Observe()
 	ex.Release()
@@ -149,7 +149,7 @@ func TestReleaseForgetsTheRequest(t *testing.T) {
 			t.Error("the buffers are those of another request")
 		}
 	}
-	ex := exchange.Begin(s.Services, httptest.NewRecorder(), post(call("safe", "a")))
+	ex := exchange.Begin(s.Services, httptest.NewRecorder(), post(call("safe", "a")), nil)
 	if refused := ex.Read(); refused != nil {
 		t.Fatal(refused)
 	}

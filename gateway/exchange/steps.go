@@ -27,11 +27,11 @@ func (ex *Exchange) Admit() (refused *refusal.Refusal) {
 	return refused
 }
 
-// Authenticate finds out who calls.
+// Authenticate finds out who calls, and whether the caller may use the view.
 func (ex *Exchange) Authenticate() *refusal.Refusal {
 	var err error
-	if ex.Who, err = ex.Live.Callers.Authenticate(ex.Context, ex.HTTP.Header, ex.Address); err != nil {
-		refused := ex.Live.Callers.Refuse(err)
+	if ex.Who, err = ex.Live.Callers.Authenticate(ex.Context, ex.HTTP.Header, ex.Address, ex.Record.View); err != nil {
+		refused := ex.Live.Callers.Refuse(err, ex.Record.View)
 		if refused.Kind == refusal.Unauthorized.Kind {
 			ex.Services.Log.Debug("request is not let in", "request_id", ex.Record.RequestID, "reason", err)
 		}
@@ -39,7 +39,7 @@ func (ex *Exchange) Authenticate() *refusal.Refusal {
 	}
 	ex.Identified, ex.Session.Token = true, ex.Who.Token
 	ex.Record.OAuthClientName = ex.Who.ClientName
-	return nil
+	return ex.Session.View.Admit(&ex.Who.Principal)
 }
 
 // Read takes in the message.

@@ -233,7 +233,7 @@ func TestAnUpstreamThatAnnouncesNothing(t *testing.T) {
 		up := &announcing{status: http.StatusNotFound}
 		b := start(t, "", func(o *Options) { o.Upstreams[0].Announcing = up }, &server{modern: true, tools: []string{"x"}})
 		defer b.stop()
-		resp, err := b.Listen(t.Context(), nil)
+		resp, err := b.Listen(t.Context(), &transport.Request{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -61,8 +61,8 @@ func (f *Federation) Post(ctx context.Context, r *transport.Request) (*upstream.
 }
 
 // Listen opens the stream of list_changed notifications.
-func (f *Federation) Listen(ctx context.Context, _ *transport.Request) (*upstream.Response, error) {
-	_, resp := f.watch(ctx, catalog.Kinds[:], nil, nil)
+func (f *Federation) Listen(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
+	_, resp := f.watch(ctx, viewOf(r.Caller), catalog.Kinds[:], nil, nil)
 	return resp, nil
 }
 
@@ -87,9 +87,12 @@ type answer struct {
 	requestID string
 }
 
-// may reports whether the caller may ask for an item.
-func (a *answer) may(it *catalog.Item) bool {
-	return a.opts.May == nil || a.opts.May(a.caller, it.Kind, it.Upstream, it.Visible)
+// may reports whether the caller may ask for an item: it is in the caller's view, and the
+// rules allow it.
+func (a *answer) may(it *catalog.Item) bool { return a.mayAsk(it.Kind, it.Upstream, it.Visible) }
+
+func (a *answer) mayAsk(kind catalog.Kind, upstream, visible string) bool {
+	return viewOf(a.caller).Shows(kind, upstream, visible) && (a.opts.May == nil || a.opts.May(a.caller, kind, upstream, visible))
 }
 
 func respond(status int, body []byte) *upstream.Response {
@@ -140,7 +143,7 @@ func (a *answer) list(ctx context.Context, kind catalog.Kind) *upstream.Response
 			return a.fail(mcp.CodeInvalidParams, reasonCursor, err.Error(), http.StatusOK)
 		}
 	}
-	v := a.viewOf(ctx, a.caller, kind)
+	v := a.shownTo(ctx, a.caller, kind)
 	page, more, ok := v.catalog.Page(kind, after, pageSize, func(it *catalog.Item) bool {
 		return v.fits.of(it, a.modern) != nil && a.may(it)
 	})
@@ -205,16 +208,16 @@ func listParts(kind catalog.Kind, page []*catalog.Item, items [][]byte, whole fu
 	return parts
 }
 
-// scope is what a cursor holds for: the caller.
+// scope is what a cursor holds for: the view, and the caller.
 func (a *answer) scope() []byte {
 	if a.caller == nil || a.caller.Principal == nil {
 		return nil
 	}
-	return a.caller.Principal.AppendKey(nil)
+	return a.caller.Principal.AppendKey(a.caller.View.Scope())
 }
 
 // holds is the time that a client may keep a list.
-func (v *view) holds(down bool) time.Duration {
+func (v *shown) holds(down bool) time.Duration {
 	switch {
 	case down:
 		return downTTL
@@ -226,7 +229,7 @@ func (v *view) holds(down bool) time.Duration {
 
 // downOf returns the upstreams that are unavailable and of which the caller may use
 // something, as far as it is known what they offer.
-func (a *answer) downOf(v *view, kind catalog.Kind) []string {
+func (a *answer) downOf(v *shown, kind catalog.Kind) []string {
 	var out []string
 	for _, name := range v.down {
 		if a.uses(v, name) {
@@ -238,14 +241,14 @@ func (a *answer) downOf(v *view, kind catalog.Kind) []string {
 
 // uses reports whether the caller may use something of an upstream. Where nothing is
 // known of what it offers, a name with its prefix stands for all.
-func (a *answer) uses(v *view, upstream string) bool {
+func (a *answer) uses(v *shown, upstream string) bool {
 	known, may := a.known(v, upstream)
 	return may || !known
 }
 
 // known reports whether something is known of what an upstream offers, and whether the
 // caller may use something of that.
-func (a *answer) known(v *view, upstream string) (known, may bool) {
+func (a *answer) known(v *shown, upstream string) (known, may bool) {
 	for _, kind := range catalog.Kinds {
 		for _, it := range v.catalog.Items(kind) {
 			if it.Upstream != upstream {

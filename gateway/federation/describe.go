@@ -34,7 +34,7 @@ type described struct {
 
 // describe answers with what the gateway says of itself. What the upstreams contribute to
 // that are the parts of the answer.
-func (a *answer) describe(v *view, write func(description) string) *upstream.Response {
+func (a *answer) describe(v *shown, write func(description) string) *upstream.Response {
 	all := a.description(v)
 	return made(a.message([]byte(write(all))), func() *upstream.Parts {
 		parts := &upstream.Parts{Join: func(results [][]byte) []byte {
@@ -70,8 +70,11 @@ func (a *answer) describe(v *view, write func(description) string) *upstream.Res
 
 // description collects what the upstreams say of themselves. Instructions are those of
 // upstreams of which the caller may use something.
-func (a *answer) description(v *view) (all description) {
+func (a *answer) description(v *shown) (all description) {
 	for _, fd := range a.feeds {
+		if !viewOf(a.caller).Has(fd.name) {
+			continue
+		}
 		of := described{upstream: fd.name, capabilities: v.declared[fd.name]}
 		if offer := v.offers[fd.name]; offer != nil && a.opts.Config.Instructions != InstructionsNone {
 			if text := cleanInstructions(offer.Instructions); text != "" {
@@ -119,17 +122,20 @@ func (d description) capabilities(modern bool) string {
 	return string(out)
 }
 
-// describing is the view of the caller with which the gateway describes itself. The lists
+// describing is what the caller is shown, with which the gateway describes itself. The lists
 // that are the caller's own are read where an upstream with such lists has instructions,
 // which reach only callers who may use something of it.
-func (a *answer) describing(ctx context.Context) *view {
-	v := a.viewOf(ctx, a.caller)
+func (a *answer) describing(ctx context.Context) *shown {
+	v := a.shownTo(ctx, a.caller)
 	if a.opts.Config.Instructions == InstructionsNone {
 		return v
 	}
 	for name := range v.private {
+		if !viewOf(a.caller).Has(name) {
+			continue
+		}
 		if offer := v.offers[name]; offer != nil && offer.Instructions != "" {
-			return a.viewOf(ctx, a.caller, catalog.Kinds[:]...)
+			return a.shownTo(ctx, a.caller, catalog.Kinds[:]...)
 		}
 	}
 	return v

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"svc/gateway/catalog"
 	"svc/gateway/lister"
 	"svc/gateway/mcp"
+	"svc/gateway/views"
 )
 
 // Pauses between two readings of an upstream.
@@ -160,7 +162,9 @@ func (f *Federation) forgetPrivate(fd *feed) {
 		return
 	}
 	f.private.forget(fd.name)
-	f.watchers.notify(kinds)
+	f.watchers.notify(func(v *views.View) []catalog.Kind {
+		return slices.DeleteFunc(slices.Clone(kinds), func(k catalog.Kind) bool { return !v.Lists(k, fd.name) })
+	})
 }
 
 // wait returns after a pause, and earlier when the lists are wanted, but not before

@@ -6,6 +6,7 @@ import (
 	"svc/gateway/catalog"
 	"svc/gateway/mcp"
 	"svc/gateway/transport"
+	"svc/gateway/views"
 )
 
 // Found is where a request goes, and under which name. The zero value is a request
@@ -31,12 +32,16 @@ func (f *Found) Rename(body []byte) []byte {
 // Route returns where a message goes: one that names a tool, prompt or resource to its
 // owner, one that the gateway answers for all upstreams to the federation itself, and
 // everything else to default_upstream. routed is the upstream that a route leads a
-// tool to; empty without a route.
+// tool to; empty without a route. What is not in the caller's view goes nowhere, as if
+// nobody had it.
 func (f *Federation) Route(ctx context.Context, c *transport.Caller, m *mcp.Message, routed string) Found {
 	kind, visible, at, named := asks(m)
 	if !named {
 		if answers(m) {
 			return Found{Upstream: Name}
+		}
+		if v := viewOf(c); !v.Has(f.opts.Fallback) || v != nil && mustName(m.Method) {
+			return Found{} // of a view it is known only by the name whether it has an item
 		}
 		return Found{Upstream: f.opts.Fallback}
 	}
@@ -44,10 +49,18 @@ func (f *Federation) Route(ctx context.Context, c *transport.Caller, m *mcp.Mess
 		routed = ""
 	}
 	found, ok := f.find(ctx, c, kind, visible, at, routed)
-	if !ok && kind != catalog.Tool {
+	if !ok && kind != catalog.Tool && viewOf(c).Shows(kind, f.opts.Fallback, visible) {
 		return Found{Upstream: f.opts.Fallback}
 	}
 	return found
+}
+
+// viewOf returns the view that a client uses; nil for all.
+func viewOf(c *transport.Caller) *views.View {
+	if c == nil {
+		return nil
+	}
+	return c.View
 }
 
 // Announced takes an upstream's notification that one of its lists has changed, and
@@ -83,23 +96,36 @@ func asks(m *mcp.Message) (kind catalog.Kind, visible string, at mcp.Span, ok bo
 	return 0, "", mcp.Span{}, false
 }
 
+// mustName reports whether requests of a method ask for one item.
+func mustName(method string) bool {
+	switch method {
+	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe, mcp.MethodComplete:
+		return true
+	}
+	return false
+}
+
 // find returns the upstream that owns a name or uri. ok is false when nobody owns it,
-// or when the owner has nothing that is seen under the name.
+// when the owner has nothing that is seen under the name, or when it is not in the
+// caller's view: then the upstreams are asked once more too, so that the time of an
+// answer does not tell what others have.
 func (f *Federation) find(ctx context.Context, c *transport.Caller, kind catalog.Kind, visible string, at mcp.Span, routed string) (Found, bool) {
-	if routed != "" {
+	v := viewOf(c)
+	if routed != "" && v.Shows(kind, routed, visible) {
 		return f.at(routed, kind, visible, at)
 	}
 	f.now() // owners of a first list
-	if owner, ok := f.owner(kind, visible); ok {
+	owner, owned := f.owner(kind, visible)
+	if owned && routed == "" && v.Shows(kind, owner, visible) {
 		return f.at(owner, kind, visible, at)
 	}
-	if uri := kind == catalog.Resource || kind == catalog.Template; uri && c != nil && c.Principal != nil {
-		if owner, ok := f.seen.Upstream(ctx, c.Principal, visible); ok {
-			return f.at(owner, kind, visible, at)
+	if uri := kind == catalog.Resource || kind == catalog.Template; uri && !owned && c != nil && c.Principal != nil {
+		if by, ok := f.seen.Upstream(ctx, c.Principal, visible); ok && v.Shows(kind, by, visible) {
+			return f.at(by, kind, visible, at)
 		}
 	}
 	f.lookups.do(ctx, c, func() { f.ask(ctx, c) })
-	if owner, ok := f.owner(kind, visible); ok {
+	if owner, owned := f.owner(kind, visible); owned && routed == "" && v.Shows(kind, owner, visible) {
 		return f.at(owner, kind, visible, at)
 	}
 	return Found{}, false

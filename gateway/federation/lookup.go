@@ -33,7 +33,7 @@ func (f *Federation) LearnURIs(ctx context.Context, who *auth.Principal, upstrea
 }
 
 // lookups are when the upstreams were asked last on behalf of each caller, because of a name
-// that nobody is known to own.
+// that nobody is known to own, at each view of a caller by itself.
 type lookups struct {
 	now func() time.Time
 
@@ -57,7 +57,7 @@ func newLookups(now func() time.Time) lookups {
 func (l *lookups) do(ctx context.Context, who *transport.Caller, ask func()) {
 	key := ""
 	if who != nil && who.Principal != nil {
-		key = string(who.Principal.AppendKey(nil))
+		key = string(who.Principal.AppendKey(who.View.Scope()))
 	}
 	e, mine := l.begin(key)
 	if mine {
@@ -91,7 +91,7 @@ func (l *lookups) begin(key string) (e *lookup, mine bool) {
 	return e, true
 }
 
-// ask asks the upstreams for their lists on behalf of a caller: for its own at once, and for
+// ask asks the upstreams of the caller's view for their lists on behalf of it: for its own at once, and for
 // those that all callers see alike where they were not read less than minAnnounced ago. It
 // waits at most list_timeout. What they list has owners afterwards.
 func (f *Federation) ask(ctx context.Context, c *transport.Caller) {
@@ -99,7 +99,7 @@ func (f *Federation) ask(ctx context.Context, c *transport.Caller) {
 	defer cancel()
 	var waiting sync.WaitGroup
 	for _, fd := range f.feeds {
-		if fd.perCaller {
+		if fd.perCaller || !viewOf(c).Has(fd.name) {
 			continue
 		}
 		read := fd.nextReading()
@@ -114,6 +114,6 @@ func (f *Federation) ask(ctx context.Context, c *transport.Caller) {
 			}
 		})
 	}
-	f.viewOf(ctx, c, catalog.Kinds[:]...)
+	f.shownTo(ctx, c, catalog.Kinds[:]...)
 	waiting.Wait()
 }

@@ -45,6 +45,7 @@ func mergedKey(c *transport.Caller, kinds []catalog.Kind) privateKey {
 	for _, kind := range kinds {
 		text = append(text, byte(kind))
 	}
+	text = append(text, c.View.Scope()...)
 	return sha256.Sum256(text)
 }
 

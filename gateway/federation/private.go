@@ -163,24 +163,25 @@ func (p *privateLists) forget(upstream string) {
 	}
 }
 
-// view is what one caller sees at one moment.
-type view struct {
+// shown is what one caller sees at one moment.
+type shown struct {
 	*snapshot
 	catalog *catalog.Catalog
 	fits    fits
 	down    []string
-	ttl     time.Duration
-	hasTTL  bool
+	ttl     time.Duration // the smallest that a list of the caller states
+	hasTTL  bool          // false when none does
 }
 
-// Tools returns the tools that a caller is shown, whatever the rules say.
+// Tools returns the tools that a caller is shown, whatever the rules and its view say.
 func (f *Federation) Tools(ctx context.Context, c *transport.Caller) *catalog.Catalog {
-	return f.viewOf(ctx, c, catalog.Tool).catalog
+	return f.shownTo(ctx, c, catalog.Tool).catalog
 }
 
-// viewOf returns what a caller sees, of the kinds given. It waits at most
-// list_timeout for upstreams that were never read, and for private lists.
-func (f *Federation) viewOf(ctx context.Context, c *transport.Caller, kinds ...catalog.Kind) *view {
+// shownTo returns what a caller sees, of the kinds given, whatever the rules and its view
+// say. It waits at most list_timeout for upstreams that were never read, and for the private
+// lists of those in its view.
+func (f *Federation) shownTo(ctx context.Context, c *transport.Caller, kinds ...catalog.Kind) *shown {
 	ctx, cancel := context.WithTimeout(ctx, f.opts.Config.ListTimeout)
 	defer cancel()
 	select {
@@ -188,14 +189,22 @@ func (f *Federation) viewOf(ctx context.Context, c *transport.Caller, kinds ...c
 	case <-ctx.Done():
 	}
 	s := f.now()
-	if !f.begun.Load() { // nobody owns anything yet
-		return &view{snapshot: s, catalog: s.catalog, fits: s.fits, down: s.down}
+	v := &shown{snapshot: s, catalog: s.catalog, fits: s.fits, down: s.down}
+	if view := viewOf(c); view != nil {
+		v.down = slices.DeleteFunc(slices.Clone(s.down), func(name string) bool { return !view.Has(name) })
 	}
-	v := &view{snapshot: s, catalog: s.catalog, fits: s.fits, down: s.down, ttl: s.ttl, hasTTL: s.hasTTL}
+	if !f.begun.Load() { // nobody owns anything yet
+		return v
+	}
+	for name, ttl := range s.ttls {
+		if viewOf(c).Has(name) {
+			v.lower(ttl)
+		}
+	}
 	var waiting sync.WaitGroup
 	offers := make([]*lister.Offer, len(f.feeds))
 	for i, fd := range f.feeds {
-		if slices.ContainsFunc(s.private[fd.name], func(k catalog.Kind) bool { return slices.Contains(kinds, k) }) {
+		if viewOf(c).Has(fd.name) && slices.ContainsFunc(s.private[fd.name], func(k catalog.Kind) bool { return slices.Contains(kinds, k) }) {
 			waiting.Go(func() { offers[i] = f.readPrivate(ctx, fd, c) })
 		}
 	}
@@ -236,9 +245,16 @@ func (f *Federation) readPrivate(ctx context.Context, fd *feed, c *transport.Cal
 	return offer
 }
 
-// merge adds private lists to a view. offers are by the order of feeds, nil where none
+// lower takes over the time that a list holds.
+func (v *shown) lower(ttl time.Duration) {
+	if !v.hasTTL || ttl < v.ttl {
+		v.ttl, v.hasTTL = ttl, true
+	}
+}
+
+// merge adds private lists to what a caller is shown. offers are by the order of feeds, nil where none
 // was read. A caller whose lists are those of its request before is not merged again.
-func (f *Federation) merge(v *view, c *transport.Caller, offers []*lister.Offer, kinds []catalog.Kind) {
+func (f *Federation) merge(v *shown, c *transport.Caller, offers []*lister.Offer, kinds []catalog.Kind) {
 	var listings []catalog.Listing
 	added := false
 	for i, fd := range f.feeds {
@@ -255,12 +271,12 @@ func (f *Federation) merge(v *view, c *transport.Caller, offers []*lister.Offer,
 				if slices.Contains(private, l.Kind) && slices.Contains(kinds, l.Kind) {
 					listing.Items[l.Kind] = l.Items
 					added = true
-					if l.HasTTL && len(l.Items) > 0 && (!v.hasTTL || l.TTL < v.ttl) {
-						v.ttl, v.hasTTL = l.TTL, true
+					if l.HasTTL && len(l.Items) > 0 {
+						v.lower(l.TTL)
 					}
 				}
 			}
-		} else if slices.ContainsFunc(private, func(k catalog.Kind) bool { return slices.Contains(kinds, k) }) && !slices.Contains(v.down, fd.name) {
+		} else if viewOf(c).Has(fd.name) && slices.ContainsFunc(private, func(k catalog.Kind) bool { return slices.Contains(kinds, k) }) && !slices.Contains(v.down, fd.name) {
 			v.down = append(slices.Clip(v.down), fd.name)
 		}
 		listings = append(listings, listing)

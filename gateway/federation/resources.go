@@ -30,10 +30,10 @@ func (a *answer) ownersOf(ctx context.Context, uris []string) (at []subscribed, 
 	if len(uris) == 0 {
 		return nil, nil
 	}
-	a.viewOf(ctx, a.caller, catalog.Resource, catalog.Template) // what the caller alone is shown has owners then
+	a.shownTo(ctx, a.caller, catalog.Resource, catalog.Template) // what the caller alone is shown has owners then
 	for _, uri := range uris[:min(len(uris), maxSubscribed)] {
 		owner, ok := a.owner(catalog.Resource, uri)
-		if !ok || len(uri) > catalog.MaxKey || slices.Contains(all, uri) || a.opts.May != nil && !a.opts.May(a.caller, catalog.Resource, owner, uri) {
+		if !ok || len(uri) > catalog.MaxKey || slices.Contains(all, uri) || !a.mayAsk(catalog.Resource, owner, uri) {
 			continue
 		}
 		i := slices.IndexFunc(a.opts.Upstreams, func(u Upstream) bool { return u.Config.Name == owner })

@@ -7,6 +7,7 @@ import (
 	"svc/gateway/catalog"
 	"svc/gateway/itemcheck"
 	"svc/gateway/lister"
+	"svc/gateway/views"
 )
 
 // maxReported bounds the items that are reported one by one after a change.
@@ -24,9 +25,9 @@ type snapshot struct {
 	// down are the upstreams whose items are not known, or not known any longer, and
 	// those whose last reading failed.
 	down []string
-	// ttl is the smallest that a shared list states; hasTTL is false when none does.
-	ttl    time.Duration
-	hasTTL bool
+	// ttls are the smallest that the shared lists of each upstream state; without an entry
+	// where none does.
+	ttls map[string]time.Duration
 	// until is when an upstream's last items must no longer be listed; zero for never.
 	until time.Time
 	fits  fits
@@ -54,14 +55,14 @@ func (f *Federation) rebuild() *snapshot {
 	s := f.build(before)
 	f.current.Store(s)
 	f.report(before, s)
-	f.watchers.notify(changedKinds(before.catalog, s.catalog))
+	f.watchers.notify(func(v *views.View) []catalog.Kind { return changedKinds(v, before.catalog, s.catalog) })
 	f.reportStore()
 	f.save()
 	return s
 }
 
 func (f *Federation) build(before *snapshot) *snapshot {
-	s := &snapshot{offers: map[string]*lister.Offer{}, declared: map[string]members{}, private: map[string][]catalog.Kind{}}
+	s := &snapshot{offers: map[string]*lister.Offer{}, declared: map[string]members{}, private: map[string][]catalog.Kind{}, ttls: map[string]time.Duration{}}
 	now := f.opts.Now()
 	for _, fd := range f.feeds {
 		offer, at, failing := fd.last()
@@ -106,16 +107,11 @@ func (s *snapshot) add(fd *feed, offer *lister.Offer) {
 			continue
 		}
 		listing.Items[list.Kind] = list.Items
-		s.lower(list)
+		if ttl, has := s.ttls[fd.name]; list.HasTTL && len(list.Items) > 0 && (!has || list.TTL < ttl) {
+			s.ttls[fd.name] = list.TTL
+		}
 	}
 	s.listings = append(s.listings, listing)
-}
-
-// lower takes over the ttl of a list.
-func (s *snapshot) lower(list *lister.List) {
-	if list.HasTTL && len(list.Items) > 0 && (!s.hasTTL || list.TTL < s.ttl) {
-		s.ttl, s.hasTTL = list.TTL, true
-	}
 }
 
 // fitsOf finds out which items clients of each generation can read. What a snapshot
@@ -202,10 +198,16 @@ func (f *Federation) report(before, now *snapshot) {
 	}
 }
 
-// changedKinds returns the kinds whose items differ.
-func changedKinds(a, b *catalog.Catalog) (out []catalog.Kind) {
+// changedKinds returns the kinds whose items in a view differ.
+func changedKinds(v *views.View, a, b *catalog.Catalog) (out []catalog.Kind) {
+	in := func(items []*catalog.Item) []*catalog.Item {
+		if v == nil {
+			return items
+		}
+		return slices.DeleteFunc(slices.Clone(items), func(it *catalog.Item) bool { return !v.Shows(it.Kind, it.Upstream, it.Visible) })
+	}
 	for _, kind := range catalog.Kinds {
-		same := slices.EqualFunc(a.Items(kind), b.Items(kind), func(x, y *catalog.Item) bool {
+		same := slices.EqualFunc(in(a.Items(kind)), in(b.Items(kind)), func(x, y *catalog.Item) bool {
 			return x.Digest == y.Digest && x.Visible == y.Visible && x.Upstream == y.Upstream
 		})
 		if !same {

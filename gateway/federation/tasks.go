@@ -28,7 +28,7 @@ func (a *answer) upstreamsOf(ctx context.Context, handles []string) (at []watche
 		}
 		name := a.opts.Tasks().TaskUpstream(ctx, a.caller.Principal, handle)
 		i := slices.IndexFunc(a.opts.Upstreams, func(u Upstream) bool { return u.Config.Name == name })
-		if i < 0 || a.opts.Upstreams[i].Announcing == nil {
+		if i < 0 || a.opts.Upstreams[i].Announcing == nil || !a.caller.View.Has(name) {
 			continue
 		}
 		all = append(all, handle)

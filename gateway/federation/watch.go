@@ -12,6 +12,7 @@ import (
 	"svc/gateway/catalog"
 	"svc/gateway/mcp"
 	"svc/gateway/upstream"
+	"svc/gateway/views"
 )
 
 // notifyEvery is the shortest time between two notifications of one client.
@@ -67,14 +68,18 @@ func (ws *watchers) turn() {
 	}
 }
 
-// notify wakes the streams that watch one of the kinds.
-func (ws *watchers) notify(kinds []catalog.Kind) {
-	if len(kinds) == 0 {
-		return
-	}
+// notify wakes the streams that watch a kind of which what their view shows has changed.
+// changed returns these kinds, and is called once for each view.
+func (ws *watchers) notify(changed func(*views.View) []catalog.Kind) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
+	of := map[*views.View][]catalog.Kind{}
 	for w := range ws.all {
+		kinds, known := of[w.view]
+		if !known {
+			kinds = changed(w.view)
+			of[w.view] = kinds
+		}
 		w.changed(kinds)
 	}
 }
@@ -104,6 +109,7 @@ type watcher struct {
 	ctx          context.Context
 	close        context.CancelFunc
 	of           *watchers
+	view         *views.View // of the client
 	kinds        []catalog.Kind
 	subscription []byte // the id of subscriptions/listen as written; nil for GET
 
@@ -120,9 +126,9 @@ type watcher struct {
 	uris    []string // of resources that have changed
 }
 
-// watch opens a stream of changes of some kinds. first is the text before them.
-func (f *Federation) watch(ctx context.Context, kinds []catalog.Kind, subscription, first []byte) (*watcher, *upstream.Response) {
-	w := &watcher{of: &f.watchers, kinds: kinds, subscription: subscription, wake: make(chan struct{}, 1), messages: make(chan []byte)}
+// watch opens a stream of changes of some kinds at a view. first is the text before them.
+func (f *Federation) watch(ctx context.Context, view *views.View, kinds []catalog.Kind, subscription, first []byte) (*watcher, *upstream.Response) {
+	w := &watcher{of: &f.watchers, view: view, kinds: kinds, subscription: subscription, wake: make(chan struct{}, 1), messages: make(chan []byte)}
 	w.ctx, w.close = context.WithCancel(ctx)
 	if first != nil {
 		w.out = mcp.AppendEvent(nil, mcp.Event{Data: first, HasData: true})
@@ -269,7 +275,7 @@ func (a *answer) listen(ctx context.Context) *upstream.Response {
 	names, _ := json.Marshal(honored)
 	id := slices.Clone(a.m.ID)
 	first := (&watcher{subscription: id}).notification(mcp.NotificationAcknowledged, `,"notifications":`+string(names))
-	w, resp := a.watch(ctx, kinds, id, first)
+	w, resp := a.watch(ctx, viewOf(a.caller), kinds, id, first)
 	capabilities := json.RawMessage("{}")
 	meta := mcp.Find(a.m.Body, a.m.Spans.Params, "_meta")
 	if at := mcp.Find(a.m.Body, meta, mcp.MetaClientCapabilities); at.Present() && a.m.Body[at.Start] == '{' {

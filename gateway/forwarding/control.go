@@ -33,7 +33,7 @@ func Stream(ex *exchange.Exchange) *refusal.Refusal {
 		return streaming.Merge(ex, tag.UntagStanding(last))
 	}
 	// The answer to a POST broke off: the one upstream that gave it goes on.
-	if ex.Upstream, ok = ex.Services.Targets[name]; !ok {
+	if ex.Upstream, ok = ex.Services.Targets[name]; !ok || !ex.Session.View.Has(name) {
 		return &refusal.NoRoute
 	}
 	if err := ex.Session.Find(ex.Context, ex.Upstream); err != nil {

@@ -29,7 +29,7 @@ func take(t *testing.T, s *exchangetest.Services, method, body string, on func(*
 	w, r := httptest.NewRecorder(), httptest.NewRequest(method, "http://127.0.0.1/mcp", strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
-	ex := exchange.Begin(s.Services, w, r)
+	ex := exchange.Begin(s.Services, w, r, nil)
 	defer ex.Release()
 	var refused *refusal.Refusal
 	if method == http.MethodPost {

@@ -99,7 +99,7 @@ func (c *conn) serve() {
 		return
 	}
 	c.buf = make([]byte, maxHead)
-	c.head.line = c.srv.line
+	c.head.lines = c.srv.lines
 	c.resp.header, c.header = make(http.Header, 8), make(http.Header, 16)
 	c.body.c, c.resp.c = c, c
 	for {
@@ -280,9 +280,10 @@ func (c *conn) prepare() *http.Request {
 		c.request = new(http.Request).WithContext(c.ctx)
 	}
 	r := c.request
-	c.url = url.URL{Path: c.srv.opts.Path}
+	path := c.head.lines[c.head.at].path
+	c.url = url.URL{Path: path}
 	r.Method, r.URL, r.Proto, r.ProtoMajor, r.ProtoMinor = http.MethodPost, &c.url, "HTTP/1.1", 1, 1
-	r.Header, r.Host, r.RequestURI, r.RemoteAddr = c.header, c.head.host, c.srv.opts.Path, c.remote
+	r.Header, r.Host, r.RequestURI, r.RemoteAddr = c.header, c.head.host, path, c.remote
 	r.ContentLength, r.TransferEncoding, r.Close, r.TLS = c.head.length, nil, c.head.close, c.tls
 	r.Form, r.PostForm, r.MultipartForm, r.Trailer, r.Pattern = nil, nil, nil, nil, ""
 	r.Body = &c.body

@@ -1,6 +1,6 @@
 // Package front is the HTTP server that receives the gateway's calls (decision FAST1).
 //
-// It serves one form of request itself: a POST to one path, in HTTP/1.1, whose header has
+// It serves one form of request itself: a POST to one of its paths, in HTTP/1.1, whose header has
 // exactly one Host and one Content-Length and no field that changes the framing ([head]
 // has the grammar; decision FAST2). Agents send little else, and this form needs neither
 // the header parsing, the allocations nor the second goroutine of the general case. All

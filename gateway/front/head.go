@@ -37,7 +37,8 @@ const (
 // The head keeps the fields of the previous header. Most are the same in the next request
 // of the connection: these cost one comparison, and no memory.
 type head struct {
-	line   string  // the request line with CR LF
+	lines  []line  // the request lines that are served here
+	at     int     // the line of this header, among them
 	fields []field // of this header and of earlier ones
 	n      int     // number of fields of this header
 
@@ -50,6 +51,21 @@ type head struct {
 	start   int   // offset of the incomplete line
 	ends    []int // offsets after the line feeds of the complete lines
 	values  []string
+}
+
+// line is a request line that is served here.
+type line struct {
+	path string
+	text string // with CR LF
+}
+
+// linesOf returns the request lines of paths. None is the beginning of another one.
+func linesOf(paths []string) []line {
+	lines := make([]line, len(paths))
+	for i, path := range paths {
+		lines[i] = line{path, "POST " + path + " HTTP/1.1\r\n"}
+	}
+	return lines
 }
 
 // field is a line of the header.
@@ -122,13 +138,10 @@ func allIn[T string | []byte](set *[256]bool, b T) bool {
 // be called again with the same bytes and further ones.
 func (h *head) parse(b []byte) (int, verdict) {
 	if h.scanned == 0 {
-		n := min(len(b), len(h.line))
-		if string(b[:n]) != h.line[:n] {
-			return 0, fallback
+		if is := h.first(b); is != fast {
+			return 0, is
 		}
-		if n < len(h.line) {
-			return 0, incomplete
-		}
+		n := len(h.lines[h.at].text)
 		h.scanned, h.start, h.ends = n, n, h.ends[:0]
 	}
 	for {
@@ -158,6 +171,27 @@ func (h *head) parse(b []byte) (int, verdict) {
 	}
 }
 
+// first finds the request line. Most are the one of the previous request.
+func (h *head) first(b []byte) verdict {
+	if text := h.lines[h.at].text; len(b) >= len(text) && string(b[:len(text)]) == text {
+		return fast
+	}
+	is := fallback
+	for i := range h.lines {
+		text := h.lines[i].text
+		n := min(len(b), len(text))
+		switch {
+		case string(b[:n]) != text[:n]:
+		case n == len(text):
+			h.at = i
+			return fast
+		default:
+			is = incomplete
+		}
+	}
+	return is
+}
+
 // reset discards the state of an incomplete header.
 func (h *head) reset() { h.scanned = 0 }
 
@@ -165,7 +199,7 @@ func (h *head) reset() { h.scanned = 0 }
 func (h *head) read(b []byte) bool {
 	h.n, h.length, h.host, h.close = 0, -1, "", false
 	told := false // a Connection field was read
-	start := len(h.line)
+	start := len(h.lines[h.at].text)
 	for i, end := range h.ends {
 		line := b[start : end-2]
 		start = end

@@ -18,7 +18,7 @@ func request(lines ...string) string {
 
 const length = "Content-Length: 2"
 
-func parser() *head { return &head{line: "POST /mcp HTTP/1.1\r\n"} }
+func parser() *head { return &head{lines: linesOf([]string{"/mcp", "/mcp/v/one", "/mcp/v/one-more"})} }
 
 // heads are headers, and whether they are served here.
 var heads = []struct {
@@ -36,6 +36,11 @@ var heads = []struct {
 	{"zeros before a length", request("Host: a", "Content-Length: 007"), fast},
 	{"IPv6 host", request("Host: [::1]:80", length), fast},
 	{"host with another case", request("hOST: a", length), fast},
+
+	{"another path that is served", "POST /mcp/v/one-more HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n", fast},
+	{"a part of two paths", "POST /mcp/v/one", incomplete},
+	{"a path with another case", "POST /mcp/v/One HTTP/1.1\r\nHost: a", fallback},
+	{"a path that goes on", "POST /mcp/v/one/x HTTP/1.1\r\n", fallback},
 
 	{"nothing yet", "", incomplete},
 	{"a part of the first line", "POST /mc", incomplete},
@@ -152,7 +157,8 @@ func compare(t testing.TB, h *head, b []byte) {
 	}
 	got := http.Header{}
 	h.header(got)
-	if r.Method != "POST" || r.RequestURI != "/mcp" || r.URL.Path != "/mcp" || r.URL.RawPath != "" || r.URL.Host != "" || r.Proto != "HTTP/1.1" {
+	path := h.lines[h.at].path
+	if r.Method != "POST" || r.RequestURI != path || r.URL.Path != path || r.URL.RawPath != "" || r.URL.Host != "" || r.Proto != "HTTP/1.1" {
 		t.Fatalf("%q: net/http reads %s %s %s", b[:n], r.Method, r.RequestURI, r.Proto)
 	}
 	if !maps.EqualFunc(got, r.Header, slices.Equal) {

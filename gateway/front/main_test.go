@@ -55,7 +55,7 @@ func start(t testing.TB, h http.HandlerFunc, change ...func(*Options)) *running 
 	t.Helper()
 	r := &running{}
 	opts := Options{
-		Path: "/mcp", Handler: h, BodyGrace: 10 * time.Second, BodyRate: 16 << 10,
+		Paths: []string{"/mcp"}, Handler: h, BodyGrace: 10 * time.Second, BodyRate: 16 << 10,
 		Fallback: &http.Server{
 			Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute,
 			MaxHeaderBytes: 64 << 10, ErrorLog: log.New(&r.log, "", 0),

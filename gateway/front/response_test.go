@@ -279,7 +279,7 @@ func TestListenerThatHasNoSockets(t *testing.T) {
 	near, far := net.Pipe()
 	ln := &pipes{conns: make(chan net.Conn, 1), done: make(chan struct{})}
 	ln.conns <- near
-	s := New(Options{Path: "/mcp", Handler: http.HandlerFunc(echo), Fallback: &http.Server{Handler: http.HandlerFunc(echo)}})
+	s := New(Options{Paths: []string{"/mcp"}, Handler: http.HandlerFunc(echo), Fallback: &http.Server{Handler: http.HandlerFunc(echo)}})
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ln) }()
 	c := newClient(t, far)

@@ -14,16 +14,17 @@ import (
 
 // Options are the parameters of a server.
 type Options struct {
-	// Path is the path whose POST requests are served here, such as /mcp. It must need no
-	// escaping, because it is compared with the request line byte by byte.
-	Path string
+	// Paths are the paths whose POST requests are served here, such as /mcp; at least one.
+	// They must need no escaping, because they are compared with the request line byte by
+	// byte.
+	Paths []string
 	// Handler handles these requests.
 	Handler http.Handler
 	// TLS enables TLS when it is not nil. Its NextProtos may offer h2, which the fallback
 	// then serves.
 	TLS *tls.Config
 	// Fallback serves all connections with other requests. It must be complete and not
-	// yet running; its handler should also serve Path. Its ReadHeaderTimeout, IdleTimeout
+	// yet running; its handler should also serve Paths. Its ReadHeaderTimeout, IdleTimeout
 	// and ErrorLog apply to this server too.
 	Fallback *http.Server
 	// BodyGrace and BodyRate bound the time of a request body: the grace, plus the time
@@ -36,7 +37,7 @@ type Options struct {
 // same names, and are safe for concurrent use.
 type Server struct {
 	opts     Options
-	line     string    // the start of a request that is served here
+	lines    []line    // the starts of requests that are served here
 	epoch    time.Time // origin of the server's clock
 	date     atomic.Pointer[date]
 	fallback *fallbackListener
@@ -64,7 +65,7 @@ const newConnTime = time.Second
 // ConnState, and sets ConnContext.
 func New(opts Options) *Server {
 	s := &Server{
-		opts: opts, line: "POST " + opts.Path + " HTTP/1.1\r\n",
+		opts: opts, lines: linesOf(opts.Paths),
 		epoch: time.Now().Add(-time.Nanosecond), // no time on the clock is 0
 		conns: make(map[*conn]struct{}), changed: make(chan struct{}, 1),
 		fallback: newFallbackListener(), writeTimeout: writeTimeout,

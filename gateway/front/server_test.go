@@ -513,7 +513,7 @@ func TestAcceptGoesOn(t *testing.T) {
 	}
 	few := &exhausted{Listener: ln}
 	few.left.Store(3)
-	s := New(Options{Path: "/mcp", Handler: http.HandlerFunc(echo), BodyRate: 1,
+	s := New(Options{Paths: []string{"/mcp"}, Handler: http.HandlerFunc(echo), BodyRate: 1,
 		Fallback: &http.Server{Handler: http.HandlerFunc(echo), ErrorLog: log.New(io.Discard, "", 0)}})
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(few) }()

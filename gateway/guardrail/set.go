@@ -45,6 +45,9 @@ func New(configs []Config, log *slog.Logger, now func() time.Time) (*Set, error)
 // Get returns the endpoint with a name, nil when there is none.
 func (s *Set) Get(name string) *Endpoint { return s.endpoints[name] }
 
+// Len returns the number of endpoints.
+func (s *Set) Len() int { return len(s.endpoints) }
+
 // Close closes idle connections. Calls in flight continue.
 func (s *Set) Close() {
 	for _, e := range s.endpoints {

@@ -11,4 +11,10 @@ func claimsWithoutOAuth(p *pass) {
 				"rule %s matches nobody: claims come from OAuth tokens, and auth.oauth is off", r.quoted())
 		}
 	}
+	for i := range p.file.Views {
+		if v := &p.file.Views[i]; v.Claims != nil {
+			p.warn(p.root().Field("views").Index(i).Field("claims"), "enable auth.oauth, or remove the claims",
+				"nobody can use the view %q: claims come from OAuth tokens, and auth.oauth is off", v.Name)
+		}
+	}
 }

@@ -60,3 +60,38 @@ routes:
 		}
 	}
 }
+
+func TestPatternsOfViews(t *testing.T) {
+	for text, warned := range map[string]bool{
+		`{name: v, upstreams: [crm], tools: ["crm_*"]}`:         false,
+		`{name: v, upstreams: [crm], tools: ["crm_admin_x"]}`:   false,
+		`{name: v, upstreams: [crm], tools: ["*"]}`:             false,
+		`{name: v, upstreams: [crm], tools: ["cr*"]}`:           false,
+		`{name: v, upstreams: [crm], tools: ["?rm_x"]}`:         false,
+		`{name: v, upstreams: [crm], tools: ["cr"]}`:            true,
+		`{name: v, upstreams: [crm], tools: ["search"]}`:        true,
+		`{name: v, upstreams: [crm], tools: ["web_*"]}`:         true,
+		`{name: v, upstreams: [crm, plain], tools: ["search"]}`: false,
+		`{name: v, upstreams: [plain], tools: ["crm_*"]}`:       true,
+		`{name: v, upstreams: [plain], tools: ["c*"]}`:          false,
+		`{name: v, upstreams: [web], tools: ["web_long_x"]}`:    true,
+		`{name: v, upstreams: [long], tools: ["web_long_x"]}`:   false,
+		`{name: v, upstreams: [web, long], tools: ["web_lo*"]}`: false,
+	} {
+		example := `
+federation: {enabled: true}
+upstreams:
+  - {name: crm, url: "http://127.0.0.1:3000/mcp", prefix: crm_}
+  - {name: web, url: "http://127.0.0.1:3001/mcp", prefix: web_}
+  - {name: long, url: "http://127.0.0.1:3001/mcp", prefix: web_long_}
+  - {name: plain, url: "http://127.0.0.1:3002/mcp"}
+views:
+  - ` + text + "\n"
+		if got := slices.Contains(codesOf(example), "view-pattern"); got != warned {
+			t.Errorf("%s: warned %v, want %v: %q", text, got, warned, codesOf(example))
+		}
+	}
+	if got := codesOf("federation: {enabled: true}\nauth: {enabled: false}\nviews: [{name: v, upstreams: [tools], claims: {groups: [staff]}}]\n"); !slices.Contains(got, "claims-without-oauth") {
+		t.Errorf("%q", got)
+	}
+}

@@ -37,7 +37,7 @@ func checks() []check {
 		{"catch-all-allow", "a rule for everything opens methods that default deny keeps shut", nil, catchAllAllow},
 		{"catch-all-deny", "a deny for everything also stops clients' answers", nil, catchAllDeny},
 		{"claims-allow-without-default-deny", "some callers are allowed what all others may do as well", nil, claimsAllowWithoutDefaultDeny},
-		{"claims-without-oauth", "a rule asks for claims that nobody can present", []string{"auth"}, claimsWithoutOAuth},
+		{"claims-without-oauth", "a rule or a view asks for claims that nobody can present", []string{"auth"}, claimsWithoutOAuth},
 		{"default-action-omitted", "nobody can see what happens to the rest", nil, defaultActionOmitted},
 		{"direction-mismatch", "a rule waits for a method from the wrong side", nil, directionMismatch},
 		{"filter-lists", "clients see tools that they may not call (info)", nil, filterLists},
@@ -69,6 +69,7 @@ func checks() []check {
 		{"unreachable-route", "no tool call comes to a route", nil, unreachableRoute},
 		{"unused-guardrail", "no rule asks a guardrail", []string{"guardrails", "policy"}, unusedGuardrail},
 		{"unused-upstream", "nothing leads to an upstream", []string{"upstreams", "routes", "default_upstream"}, unusedUpstream},
+		{"view-pattern", "federation: no tool of a view can match one of its patterns", []string{"federation", "upstreams", "views"}, viewPattern},
 		{"wildcard-above-rate-limit", "a rule for everything precedes a rate limit", nil, wildcardAboveRateLimit},
 		{"wildcard-redact-above-deny", "a redact rule for everything precedes a deny", nil, wildcardRedactAboveDeny},
 	}

@@ -317,7 +317,7 @@ func TestUntag(t *testing.T) {
 		if err := mcp.Scan([]byte(tt.body), &m); err != nil {
 			t.Fatal(tt.body, err)
 		}
-		up, unknown, err := s.Untag(&m)
+		up, unknown, err := s.Untag(&m, nil)
 		got := ""
 		if up != nil {
 			got = up.Name

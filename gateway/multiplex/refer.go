@@ -5,13 +5,14 @@ import (
 	"svc/gateway/refusal"
 	"svc/gateway/tag"
 	"svc/gateway/transport"
+	"svc/gateway/views"
 )
 
 // Untag finds the upstream of a client's response to a server request, or of the
 // progress of one, and removes the tag from the message; nil for other messages. For
-// a tag that was never issued unknown says how the message is acknowledged: the
+// a tag that was never issued, or not at the view, unknown says how the message is acknowledged: the
 // message stays as it is, is judged like any other, but goes nowhere.
-func (s *Sessions) Untag(m *mcp.Message) (up *transport.Upstream, unknown *refusal.Refusal, err error) {
+func (s *Sessions) Untag(m *mcp.Message, v *views.View) (up *transport.Upstream, unknown *refusal.Refusal, err error) {
 	at, unknown := m.Spans.ID, &refusal.UnknownResponse
 	switch {
 	case m.Kind == mcp.Response:
@@ -24,7 +25,7 @@ func (s *Sessions) Untag(m *mcp.Message) (up *transport.Upstream, unknown *refus
 	if !tagged {
 		return nil, nil, nil
 	}
-	if up = s.opts.Upstreams[name]; !ok || up == nil {
+	if up = s.opts.Upstreams[name]; !ok || up == nil || !v.Has(name) {
 		return nil, unknown, nil
 	}
 	// One value in the place of another: this cannot fail.

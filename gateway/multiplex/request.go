@@ -12,6 +12,7 @@ import (
 	"svc/gateway/tag"
 	"svc/gateway/transport"
 	"svc/gateway/upstream"
+	"svc/gateway/views"
 )
 
 // Request is one request of a client, as far as sessions are concerned: the session
@@ -27,6 +28,8 @@ type Request struct {
 	Hops    string
 	Message *mcp.Message
 	Dialect mcp.Dialect
+	// View is the view that the request came to; nil for all that the gateway has.
+	View *views.View
 
 	Handle session.Handle
 	Joined bool // the request has a session, which is that of Handle
@@ -46,7 +49,7 @@ type Request struct {
 }
 
 // Join reads the session handle that the client presents. A handle that was not made
-// for this caller is answered like one that never was. The revision without sessions
+// for this caller, or at another view, is answered like one that never was. The revision without sessions
 // ignores a handle.
 func (r *Request) Join(ctx context.Context) *refusal.Refusal {
 	r.ClientInfo = mcp.ClientOf(r.Message)
@@ -57,7 +60,7 @@ func (r *Request) Join(ctx context.Context) *refusal.Refusal {
 	if text == "" || r.Dialect.Modern || r.Message.Method == mcp.MethodInitialize {
 		return nil
 	}
-	handle, err := r.Sessions.opts.Sealer.Open(text, r.owner())
+	handle, err := r.Sessions.opts.Sealer.Open(text, r.owner(), r.View.Scope())
 	if err != nil || r.Sessions.Ended(ctx, handle) {
 		return &refusal.Session
 	}
@@ -91,7 +94,7 @@ func (r *Request) Issue(ctx context.Context, sid string, up *transport.Upstream)
 		return ""
 	}
 	handle := session.Handle{ID: session.NewID(), Owner: r.owner(), Upstream: sid, Client: r.ClientInfo}
-	text, err := r.Sessions.opts.Sealer.Seal(handle)
+	text, err := r.Sessions.opts.Sealer.Seal(handle, r.View.Scope())
 	if err != nil {
 		r.Sessions.opts.Logger.Warn("upstream session id is too long to carry", "upstream", up.Name, "error", err)
 		return ""
@@ -102,7 +105,7 @@ func (r *Request) Issue(ctx context.Context, sid string, up *transport.Upstream)
 
 // Caller is the client of this request as transports know it.
 func (r *Request) Caller() transport.Caller {
-	return transport.Caller{Principal: r.Who, Token: r.Token, Header: r.Header, Session: r.Handle.ID, HasSession: r.Joined}
+	return transport.Caller{Principal: r.Who, Token: r.Token, Header: r.Header, View: r.View, Session: r.Handle.ID, HasSession: r.Joined}
 }
 
 // Client is the client's session as the sessions at upstreams are found by it.
@@ -133,7 +136,7 @@ func (r *Request) Untag() *refusal.Refusal {
 		return nil
 	}
 	var err error
-	if r.follows, r.Unknown, err = r.Sessions.Untag(r.Message); err != nil {
+	if r.follows, r.Unknown, err = r.Sessions.Untag(r.Message, r.View); err != nil {
 		return refusal.OfMessage(err)
 	}
 	return nil
@@ -151,7 +154,9 @@ func (r *Request) Follow(ctx context.Context) *transport.Upstream {
 		name, _ := s.inFlight.Upstream(ctx, r.Handle.ID, r.Message.Spans.RequestID.Of(r.Message.Body))
 		return s.opts.Upstreams[name]
 	case s.tasks != nil:
-		return s.opts.Upstreams[s.tasks.Of(ctx, r.Who, r.Message)]
+		if name := s.tasks.Of(ctx, r.Who, r.Message); r.View.Has(name) {
+			return s.opts.Upstreams[name]
+		}
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ type claimRule struct {
 // newClaimRule compiles a claims block. It returns nil for a block without conditions
 // (decision MSG22).
 func newClaimRule(c *ClaimsConfig) *claimRule {
-	if c.empty() {
+	if c.Empty() {
 		return nil
 	}
 	return &claimRule{
@@ -20,6 +20,15 @@ func newClaimRule(c *ClaimsConfig) *claimRule {
 		scopesIn:  newSet(c.ScopesIn),
 		subjectIn: newSet(c.SubjectIn),
 	}
+}
+
+// Matcher returns what reports whether a caller meets the conditions of a block; every
+// caller meets those of an empty one.
+func (c *ClaimsConfig) Matcher() func(*Claims) bool {
+	if r := newClaimRule(c); r != nil {
+		return r.match
+	}
+	return func(*Claims) bool { return true }
 }
 
 // match reports whether the caller meets all conditions. A caller without a verified

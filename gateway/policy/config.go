@@ -123,8 +123,8 @@ type ClaimsConfig struct {
 	SubjectIn []string `yaml:"subject_in"`
 }
 
-// empty reports whether the block has no conditions.
-func (c *ClaimsConfig) empty() bool {
+// Empty reports whether the block has no conditions.
+func (c *ClaimsConfig) Empty() bool {
 	return c == nil || len(c.Groups)+len(c.GroupsIn)+len(c.ScopesIn)+len(c.SubjectIn) == 0
 }
 

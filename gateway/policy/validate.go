@@ -234,13 +234,17 @@ func (w *When) validate(at diag.At) {
 		at.Field("upstream").Hint("remove it to match any upstream").Errorf("required", "upstream is empty")
 	}
 	notEmpty(at.Field("upstream"), w.Upstream)
-	if c := w.Claims; c != nil {
-		at := at.Field("claims")
-		notEmpty(at.Field("groups"), c.Groups)
-		notEmpty(at.Field("groups_in"), c.GroupsIn)
-		notEmpty(at.Field("scopes_in"), c.ScopesIn)
-		notEmpty(at.Field("subject_in"), c.SubjectIn)
+	if w.Claims != nil {
+		w.Claims.Validate(at.Field("claims"))
 	}
+}
+
+// Validate reports the errors of the conditions on an identity.
+func (c *ClaimsConfig) Validate(at diag.At) {
+	notEmpty(at.Field("groups"), c.Groups)
+	notEmpty(at.Field("groups_in"), c.GroupsIn)
+	notEmpty(at.Field("scopes_in"), c.ScopesIn)
+	notEmpty(at.Field("subject_in"), c.SubjectIn)
 }
 
 // validateArguments reports the errors of the conditions on arguments.

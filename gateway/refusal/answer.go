@@ -166,3 +166,10 @@ func (r *Refusal) Unidentified() bool {
 func CloseAfter(w http.ResponseWriter) {
 	w.Header()["Connection"] = []string{"close"}
 }
+
+// WriteNotFound answers a request for a path that the gateway does not serve.
+func WriteNotFound(w http.ResponseWriter) {
+	w.Header()["Content-Type"] = []string{"application/json"}
+	w.WriteHeader(http.StatusNotFound)
+	_, _ = w.Write([]byte(`{"error":"not found: the gateway serves /mcp, /healthz and /readyz"}` + "\n"))
+}

@@ -207,7 +207,11 @@ var (
 
 	NoRoute = define(Refusal{Status: http.StatusNotFound, Code: mcp.CodeMethodNotFound,
 		Message: "no_route", Reason: "no_route", Kind: "no_route"})
-	NoStream = define(Refusal{Status: http.StatusMethodNotAllowed, Code: mcp.CodeInvalidRequest,
+	// A request at the path of a view that there is not, or that is not for its caller. The
+	// answers are the same.
+	UnknownView = define(*NoRoute.withKind("unknown_view"))
+	ViewDenied  = define(*NoRoute.withKind("view_denied"))
+	NoStream    = define(Refusal{Status: http.StatusMethodNotAllowed, Code: mcp.CodeInvalidRequest,
 		Message: "method_not_allowed", Reason: "method_not_allowed", Kind: "method_not_allowed", Allow: "POST", NullID: true})
 	Unreachable = define(Refusal{Status: http.StatusBadGateway, Code: mcp.CodeInternal,
 		Message: "upstream_unreachable", Reason: "upstream_unreachable", Kind: "upstream_unreachable"})

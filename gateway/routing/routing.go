@@ -12,6 +12,7 @@ import (
 	"svc/gateway/toolsearch"
 	"svc/gateway/transport"
 	"svc/gateway/upstream"
+	"svc/gateway/views"
 )
 
 // Table is what decides where requests go. It does not change after the start.
@@ -22,6 +23,7 @@ type Table struct {
 	// Federation is the default upstream where lists are merged, else nil.
 	Federation *federation.Federation
 	Search     *toolsearch.Service // nil unless tools/list is answered here
+	Views      *views.Set          // nil for none
 	// Names are those of tools and prompts as clients see them, without federation; nil
 	// where they are the upstreams' own.
 	Names *catalog.Names

@@ -109,9 +109,9 @@ func NewSealer(key []byte) (*Sealer, error) {
 }
 
 // Seal returns the text of a handle: base64url, so visible ASCII as the
-// Mcp-Session-Id header asks. It fails when h.Upstream is longer than
-// MaxUpstreamID.
-func (s *Sealer) Seal(h Handle) (string, error) {
+// Mcp-Session-Id header asks. scope is what the handle is bound to; nil for a handle of
+// the whole gateway. It fails when h.Upstream is longer than MaxUpstreamID.
+func (s *Sealer) Seal(h Handle, scope []byte) (string, error) {
 	if len(h.Upstream) > MaxUpstreamID {
 		return "", fmt.Errorf("upstream session id of %d bytes is over the limit of %d", len(h.Upstream), MaxUpstreamID)
 	}
@@ -129,12 +129,12 @@ func (s *Sealer) Seal(h Handle) (string, error) {
 		plain = append(append(plain, name...), version...)
 	}
 	plain = append(plain, h.Upstream...)
-	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, plain, nil)), nil
+	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, plain, scope)), nil
 }
 
-// Open reads a handle that Seal made for owner. Every other text is
+// Open reads a handle that Seal made for owner and scope. Every other text is
 // ErrUnknown.
-func (s *Sealer) Open(handle string, owner Owner) (Handle, error) {
+func (s *Sealer) Open(handle string, owner Owner, scope []byte) (Handle, error) {
 	var h Handle
 	if len(handle) > maxHandle {
 		return h, ErrUnknown
@@ -143,7 +143,7 @@ func (s *Sealer) Open(handle string, owner Owner) (Handle, error) {
 	if err != nil {
 		return h, ErrUnknown
 	}
-	plain, err := s.aead.Open(nil, nil, sealed, nil)
+	plain, err := s.aead.Open(nil, nil, sealed, scope)
 	if err != nil || len(plain) < 1+len(h.ID)+len(h.Owner) {
 		return h, ErrUnknown
 	}

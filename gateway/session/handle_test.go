@@ -31,7 +31,7 @@ func TestHandleRoundTrip(t *testing.T) {
 		{Client: mcp.ClientInfo{Name: strings.Repeat("x", mcp.MaxClientName+1)}},
 		{Client: mcp.ClientInfo{Version: strings.Repeat("x", mcp.MaxClientVersion+1)}},
 	} {
-		if _, err := s.Seal(tooLong); err == nil {
+		if _, err := s.Seal(tooLong, nil); err == nil {
 			t.Errorf("what is too long was sealed: %.80v", tooLong)
 		}
 	}
@@ -39,7 +39,7 @@ func TestHandleRoundTrip(t *testing.T) {
 
 func roundTrip(t *testing.T, s *Sealer, want Handle) {
 	t.Helper()
-	text, err := s.Seal(want)
+	text, err := s.Seal(want, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func roundTrip(t *testing.T, s *Sealer, want Handle) {
 			t.Fatalf("handle holds byte %#x: not visible ASCII", c)
 		}
 	}
-	got, err := s.Open(text, want.Owner)
+	got, err := s.Open(text, want.Owner, nil)
 	if err != nil || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
@@ -57,11 +57,11 @@ func roundTrip(t *testing.T, s *Sealer, want Handle) {
 // A session survives a restart of the gateway because the key does.
 func TestHandleOpensAfterARestartWithTheSameKey(t *testing.T) {
 	alice := OwnerOf("key", "", "alice")
-	text, err := newSealer(t, 1).Seal(Handle{ID: NewID(), Owner: alice, Upstream: "up"})
+	text, err := newSealer(t, 1).Seal(Handle{ID: NewID(), Owner: alice, Upstream: "up"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newSealer(t, 1).Open(text, alice); err != nil {
+	if _, err := newSealer(t, 1).Open(text, alice, nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -69,7 +69,7 @@ func TestHandleOpensAfterARestartWithTheSameKey(t *testing.T) {
 func TestOpenRefuses(t *testing.T) {
 	s := newSealer(t, 1)
 	alice := OwnerOf("key", "", "alice")
-	text, err := s.Seal(Handle{ID: NewID(), Owner: alice, Upstream: "up"})
+	text, err := s.Seal(Handle{ID: NewID(), Owner: alice, Upstream: "up"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if _, err := tt.by.Open(tt.text, tt.owner); !errors.Is(err, ErrUnknown) {
+			if _, err := tt.by.Open(tt.text, tt.owner, nil); !errors.Is(err, ErrUnknown) {
 				t.Errorf("got %v, want ErrUnknown", err)
 			}
 		})
@@ -109,14 +109,14 @@ func TestOwnerOfKeepsPartsApart(t *testing.T) {
 func FuzzOpen(f *testing.F) {
 	s := newSealer(f, 1)
 	alice := OwnerOf("key", "", "alice")
-	good, err := s.Seal(Handle{ID: NewID(), Owner: alice, Upstream: "up"})
+	good, err := s.Seal(Handle{ID: NewID(), Owner: alice, Upstream: "up"}, nil)
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add("A" + good)
 	f.Add("")
 	f.Fuzz(func(t *testing.T, text string) {
-		if _, err := s.Open(text, alice); err == nil && text != good {
+		if _, err := s.Open(text, alice, nil); err == nil && text != good {
 			t.Errorf("opened %q", text)
 		}
 	})

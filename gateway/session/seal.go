@@ -12,7 +12,7 @@ const maxSealed = 32 << 10
 var errSealed = errors.New("not sealed by this gateway for this session")
 
 // additionalData is what a sealed text is bound to: a session and a field of it. A handle
-// is bound to nothing, so neither is ever taken for the other.
+// is bound to nothing, or to a view, so neither is ever taken for the other.
 func additionalData(id ID, field string) []byte {
 	out := make([]byte, 0, len("pairs")+len(id)+len(field))
 	out = append(out, "pairs"...)

@@ -75,7 +75,7 @@ func Build(cfg *config.File, from Sources) (*Snapshot, error) {
 		return nil, err
 	}
 	s.Callers, err = caller.New(cfg.Auth, auth.Identity(cfg.Identity), caller.Sources{
-		Verifier: from.Verifier, OAuth: from.OAuth, Listen: from.Listen, Secure: from.Secure,
+		Verifier: from.Verifier, OAuth: from.OAuth, Listen: from.Listen, Secure: from.Secure, Views: cfg.ViewNames(),
 	})
 	if err != nil {
 		return nil, err

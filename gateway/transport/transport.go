@@ -18,6 +18,7 @@ import (
 	"svc/gateway/mcp"
 	"svc/gateway/session"
 	"svc/gateway/upstream"
+	"svc/gateway/views"
 )
 
 // Transport carries messages to one upstream, and back. It is safe for concurrent
@@ -91,6 +92,8 @@ type Caller struct {
 	// Header is the client's own header, in which the text of the token is. Nothing of
 	// it may be sent to the upstream as it is.
 	Header http.Header
+	// View is the view that the client uses; nil for all that the gateway has.
+	View *views.View
 	// Session is the client's session; HasSession is false without one.
 	Session    session.ID
 	HasSession bool
@@ -119,7 +122,7 @@ func (c *Caller) Clone() *Caller {
 		return nil
 	}
 	who := *c.Principal
-	return &Caller{Principal: &who, Token: c.Token, Header: c.Header.Clone(), Session: c.Session, HasSession: c.HasSession}
+	return &Caller{Principal: &who, Token: c.Token, Header: c.Header.Clone(), View: c.View, Session: c.Session, HasSession: c.HasSession}
 }
 
 // Credentials authenticate the gateway at one upstream. They are safe for concurrent

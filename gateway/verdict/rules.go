@@ -158,6 +158,20 @@ func (in *Input) guard(rule *policy.Rule, m *mcp.Message, r *Result) {
 	}
 }
 
+// AwaitsGuardrail reports whether judging m waits for the answer of a guardrail. It does not
+// while the breaker of the guardrail is open, or tries one call.
+func (in *Input) AwaitsGuardrail(m *mcp.Message) bool {
+	if in.Snapshot.Guards == nil || in.Snapshot.Guards.Len() == 0 {
+		return false
+	}
+	decision, _ := in.decide(m)
+	if decision.Action != policy.Guardrail {
+		return false
+	}
+	guard := in.Snapshot.Guards.Get(decision.Rule.Guardrail)
+	return guard != nil && !guard.BreakerOpen()
+}
+
 // guardRefusal is the refusal of a message that a guardrail rejects, or about which it
 // could not be asked.
 func guardRefusal(said *guardrail.Result) *refusal.Refusal {

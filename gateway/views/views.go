@@ -1,0 +1,168 @@
+package views
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+
+	"svc/gateway/auth"
+	"svc/gateway/catalog"
+	"svc/gateway/glob"
+	"svc/gateway/policy"
+	"svc/gateway/refusal"
+)
+
+// Main is the path of all that a gateway has. The same path with a slash at its end means
+// the same, as it does for views: many write it.
+const Main = "/mcp"
+
+// prefix is what the paths of views begin with.
+const prefix = Main + "/v/"
+
+// PathOf returns the path of a view.
+func PathOf(name string) string { return prefix + name }
+
+// View is a part of the merged lists. It is immutable and safe for concurrent use. A nil
+// View is all of them.
+type View struct {
+	Name string
+
+	upstreams []string
+	tools     []*glob.Pattern // nil for all
+	prompts   bool
+	resources bool
+	admits    func(*policy.Claims) bool // nil for a view that there is not
+}
+
+// String returns the name of the view; empty for a nil View.
+func (v *View) String() string {
+	if v == nil {
+		return ""
+	}
+	return v.Name
+}
+
+// Has reports whether an upstream is one of the view.
+func (v *View) Has(upstream string) bool {
+	return v == nil || slices.Contains(v.upstreams, upstream)
+}
+
+// Shows reports whether an item of an upstream is in the view. visible is its visible
+// name, URI or template.
+func (v *View) Shows(kind catalog.Kind, upstream, visible string) bool {
+	if !v.Lists(kind, upstream) {
+		return false
+	}
+	return v == nil || kind != catalog.Tool || v.tools == nil ||
+		slices.ContainsFunc(v.tools, func(g *glob.Pattern) bool { return g.Match(visible) })
+}
+
+// Finds reports whether the tool search may show a tool of an upstream. Those of the search
+// itself, which have none, are in every view.
+func (v *View) Finds(upstream, tool string) bool {
+	return upstream == "" || v.Shows(catalog.Tool, upstream, tool)
+}
+
+// Lists reports whether the view may show items of a kind of an upstream.
+func (v *View) Lists(kind catalog.Kind, upstream string) bool {
+	if v == nil {
+		return true
+	}
+	if !v.Has(upstream) {
+		return false
+	}
+	switch kind {
+	case catalog.Tool:
+		return true
+	case catalog.Prompt:
+		return v.prompts
+	case catalog.Resource, catalog.Template:
+		return v.resources
+	}
+	return false
+}
+
+// Set is the views of a gateway. It is immutable and safe for concurrent use; a nil Set
+// has none.
+type Set struct {
+	byName map[string]*View
+	paths  []string
+}
+
+// New compiles validated entries; nil for none.
+func New(entries []Config) *Set {
+	if len(entries) == 0 {
+		return nil
+	}
+	s := &Set{byName: make(map[string]*View, len(entries)), paths: []string{Main}}
+	for i := range entries {
+		c := &entries[i]
+		v := &View{
+			Name: c.Name, upstreams: slices.Clone(c.Upstreams), prompts: c.Prompts != None, resources: c.Resources != None,
+			admits: c.Claims.Matcher(),
+		}
+		if c.Tools != nil {
+			v.tools = []*glob.Pattern{}
+		}
+		for _, pattern := range c.Tools {
+			if g, err := glob.Compile(pattern); err == nil { // it was validated
+				v.tools = append(v.tools, g)
+			}
+		}
+		s.byName[c.Name] = v
+		s.paths = append(s.paths, PathOf(c.Name))
+	}
+	return s
+}
+
+// Paths returns Main and the paths of the views.
+func (s *Set) Paths() []string {
+	if s == nil {
+		return []string{Main}
+	}
+	return s.paths
+}
+
+// At returns the view of a request, nil for Main; ok is false for other paths. For a view that there is not it returns one that shows nothing and admits nobody. A path with
+// escapes is that of no view that there is, so that a proxy that compares paths as they are
+// written cannot be passed by another spelling.
+func (s *Set) At(u *url.URL) (v *View, ok bool) {
+	if u.Path == Main || u.Path == Main+"/" {
+		return nil, true
+	}
+	name, ok := strings.CutPrefix(u.Path, prefix)
+	if s == nil || !ok {
+		return nil, false
+	}
+	name = strings.TrimSuffix(name, "/")
+	if u.RawPath != "" || !validName(name) {
+		return &View{}, true
+	}
+	if v = s.byName[name]; v == nil {
+		v = &View{Name: name}
+	}
+	return v, true
+}
+
+// Admit refuses a caller who may not use the view, exactly as if there were none.
+func (v *View) Admit(who *auth.Principal) *refusal.Refusal {
+	switch {
+	case v == nil:
+		return nil
+	case v.admits == nil:
+		return &refusal.UnknownView
+	case !v.admits(who.Claims):
+		return &refusal.ViewDenied
+	}
+	return nil
+}
+
+// Scope is what binds a text that a client keeps, such as a session handle, to the view;
+// nil for a nil View. No scope is the beginning of another one, or of the key of a
+// principal.
+func (v *View) Scope() []byte {
+	if v == nil {
+		return nil
+	}
+	return append(append([]byte("view "), v.Name...), '/')
+}

@@ -45,3 +45,44 @@ func TestReplayProgress(t *testing.T) {
 		}
 	}
 }
+
+// Every command that reads or writes much shows on a terminal how far it is, on standard
+// error alone, and takes the line away; elsewhere it shows nothing.
+func TestProgress(t *testing.T) {
+	dir := t.TempDir()
+	log := filepath.Join(dir, "audit.jsonl")
+	line := `{"seq":1,"ts":"2026-11-20T09:00:00.000000Z","kind":"checkpoint","event":"start"}` + "\n"
+	if err := os.WriteFile(log, []byte(strings.Repeat(line, 20_000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	data, backup := filepath.Join(dir, "data"), filepath.Join(dir, "backup.db")
+	if err := os.Mkdir(data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	env, _, errs := processtest.New(t)
+	if code := Main(env, []string{"tenant", "create", "acme", "--data-dir", data}); code != command.ExitOK {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	for _, tty := range []bool{true, false} {
+		for _, args := range [][]string{
+			{"audit", "verify", log}, {"policy", "report", log}, {"audit", "stats", log},
+			{"store", "backup", backup, "--data-dir", data}, {"store", "backup", "-", "--data-dir", data}, {"store", "check", backup},
+			{"store", "restore", backup, "--data-dir", data}, {"store", "compact", "--data-dir", data},
+		} {
+			env, out, errs := processtest.New(t)
+			env.StderrTTY = tty
+			now := env.Now()
+			env.Now = func() time.Time { now = now.Add(time.Second); return now }
+			code := Main(env, args)
+			shown := strings.Count(errs.String(), "\r\x1b[K")
+			// A store with few keys is checked and copied at once.
+			want := tty && args[1] != "check" && args[1] != "compact"
+			if shown > 0 != want || tty && shown == 1 || strings.Contains(out.String(), "\x1b[K") || code > 1 {
+				t.Errorf("%v on a terminal %t: exit code %d, %q", args, tty, code, errs)
+			}
+		}
+		if err := os.Remove(backup); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

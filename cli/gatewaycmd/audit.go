@@ -39,6 +39,15 @@ func auditFiles(args []string) ([]audit.Rotated, error) {
 	return audit.InOrder(args)
 }
 
+// paths are the paths of audit files.
+func paths(files []audit.Rotated) []string {
+	list := make([]string, len(files))
+	for i := range files {
+		list[i] = files[i].Path
+	}
+	return list
+}
+
 func newAuditVerifyCmd(env process.Env) *cobra.Command {
 	var publicKeys []string
 	var heads []string
@@ -101,7 +110,10 @@ not be read.`,
 			if err != nil {
 				return command.Usage(err, "")
 			}
+			p := output.NewProgress(env, paths(files))
+			o.Progress = p.Reached
 			v, err := audit.Verify(cmd.Context(), files, o)
+			p.End()
 			if err != nil {
 				return command.Usage(err, "")
 			}

@@ -38,6 +38,11 @@ hash somewhere else and give it with --head, and the chain must have it.`,
   svc audit events --actor key_01k… -o json
   svc audit events --verify --head "$(cat last-week.hash)"`,
 	}, rest.Columns[api.AuditEvent]{
+		Name:       func(e api.AuditEvent) string { return e.ID },
+		WideHeader: []string{"ID", "OBJECT ID", "ADDRESS", "REQUEST", "METHOD", "ROUTE", "BEFORE", "AFTER"},
+		WideRow: func(e api.AuditEvent) []string {
+			return []string{e.ID, e.Object.ID, output.Dash(e.Address), output.Dash(e.RequestID), output.Dash(e.Method), output.Dash(e.Route), output.Dash(e.Before), output.Dash(e.After)}
+		},
 		Header: []string{"TIME", "ACTOR", "CHANGE", "OBJECT", "NAME", "FIELDS"},
 		Row: func(e api.AuditEvent) []string {
 			fields := strings.Join(e.Changed, ",")

@@ -80,7 +80,13 @@ func (s *auditStats) run(ctx context.Context, env process.Env, args []string) er
 	sum := summary.New(fields...)
 	var r audit.Record
 	unread := uint64(0)
+	p := output.NewProgress(env, paths(files))
+	read, lines := int64(0), 0
 	done, err := audit.Scan(ctx, files, func(line []byte) error {
+		read += int64(len(line)) + 1
+		if lines++; lines%4096 == 0 {
+			p.Reached(read)
+		}
 		switch {
 		case audit.Decode(line, &r) != nil:
 			unread++
@@ -90,6 +96,7 @@ func (s *auditStats) run(ctx context.Context, env process.Env, args []string) er
 		}
 		return nil
 	})
+	p.End()
 	if err != nil {
 		return command.Usage(err, "")
 	}

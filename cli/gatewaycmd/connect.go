@@ -157,7 +157,7 @@ func listClients(env process.Env) error {
 		}
 		rows = append(rows, []string{c.Name, c.Title, path})
 	}
-	return output.WriteTable(env.Stdout, []string{"CLIENT", "WHAT IT IS", "ITS FILE"}, rows)
+	return output.ShowTable(env, []string{"CLIENT", "WHAT IT IS", "ITS FILE"}, rows)
 }
 
 func placeOf(env process.Env) clientfile.Place {

@@ -111,7 +111,7 @@ func writeProbed(env process.Env, probed []guardrail.Probed, f output.Format) er
 			rows[i][2] = "-"
 		}
 	}
-	return output.WriteTable(env.Stdout, []string{"ENDPOINT", "STATUS", "LATENCY"}, rows)
+	return output.ShowTable(env, []string{"ENDPOINT", "STATUS", "LATENCY"}, rows)
 }
 
 func probedStatus(p guardrail.Probed) string {

@@ -51,7 +51,7 @@ another reason.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t := newTried()
 			if len(args) > 0 {
-				if err := t.readFiles(cmd.Context(), args, o.since); err != nil {
+				if err := t.readFiles(cmd.Context(), env, args, o.since); err != nil {
 					return err
 				}
 			} else if err := t.readTraces(cmd.Context(), r, o.since, o.traces); err != nil {
@@ -148,13 +148,19 @@ func (t *tried) count(kind string, p *audit.PolicyFired, q *triedRequest) {
 }
 
 // readFiles adds up the lines of audit files.
-func (t *tried) readFiles(ctx context.Context, args []string, since time.Time) error {
+func (t *tried) readFiles(ctx context.Context, env process.Env, args []string, since time.Time) error {
 	files, err := auditFiles(args)
 	if err != nil {
 		return command.Usage(err, "")
 	}
 	var rec audit.Record
+	p := output.NewProgress(env, paths(files))
+	read, lines := int64(0), 0
 	_, err = audit.Scan(ctx, files, func(line []byte) error {
+		read += int64(len(line)) + 1
+		if lines++; lines%4096 == 0 {
+			p.Reached(read)
+		}
 		if audit.Decode(line, &rec) != nil || rec.Time.Before(since) {
 			return nil
 		}
@@ -179,6 +185,7 @@ func (t *tried) readFiles(ctx context.Context, args []string, since time.Time) e
 		t.add(&q)
 		return nil
 	})
+	p.End()
 	if err != nil {
 		return command.Usage(err, "")
 	}
@@ -246,7 +253,7 @@ func (t *tried) write(env process.Env, f output.Format) error {
 	for i, r := range t.Rows {
 		rows[i] = []string{r.Kind, cmp.Or(r.Name, r.ID), r.Would, r.Agent, r.Asked, output.Count(int64(r.Count)), output.Count(int64(r.New)), r.Last.UTC().Format(time.DateTime)}
 	}
-	if err := output.WriteTable(env.Stdout, []string{"KIND", "RULE OR POLICY", "ACTION", "AGENT", "TOOL", "COUNT", "ALLOWED NOW", "LAST (UTC)"}, rows); err != nil {
+	if err := output.ShowTable(env, []string{"KIND", "RULE OR POLICY", "ACTION", "AGENT", "TOOL", "COUNT", "ALLOWED NOW", "LAST (UTC)"}, rows); err != nil {
 		return err
 	}
 	note := fmt.Sprintf("%d requests; %d that passed would have been denied by rules, policies warned of %d", t.Requests, t.Denied, t.Warned)

@@ -180,7 +180,7 @@ func writeResults(env process.Env, f output.Format, results []probe.Result) erro
 	for i := range results {
 		rows[i] = resultRow(&results[i])
 	}
-	if err := output.WriteTable(env.Stdout, []string{"KIND", "NAME", "STATUS", "REVISION", "TOOLS", "PROMPTS", "RESOURCES", "TIME"}, rows); err != nil {
+	if err := output.ShowTable(env, []string{"KIND", "NAME", "STATUS", "REVISION", "TOOLS", "PROMPTS", "RESOURCES", "TIME"}, rows); err != nil {
 		return err
 	}
 	var b strings.Builder

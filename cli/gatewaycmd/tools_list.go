@@ -78,7 +78,7 @@ func (o *toolsCommand) list(ctx context.Context, cmd *cobra.Command) error {
 		for _, r := range rows {
 			table = append(table, []string{r.Upstream, r.Kind, output.Dash(output.Clean(r.Name)), output.Dash(output.Clean(r.Visible)), r.Status, output.Dash(output.Clean(r.Note))})
 		}
-		err = output.WriteTable(env.Stdout, []string{"UPSTREAM", "KIND", "NAME", "VISIBLE", "STATUS", "NOTE"}, table)
+		err = output.ShowTable(env, []string{"UPSTREAM", "KIND", "NAME", "VISIBLE", "STATUS", "NOTE"}, table)
 	}
 	if failed := o.failed(l); err == nil && failed {
 		return command.ErrReported

@@ -89,7 +89,7 @@ func writeLoginTable(env process.Env, list []loginStatus) error {
 		}
 		rows = append(rows, row)
 	}
-	return output.WriteTable(env.Stdout, []string{"NAME", "STATUS", "AUTHORIZATION SERVER", "SINCE", "ENDS", "SCOPES"}, rows)
+	return output.ShowTable(env, []string{"NAME", "STATUS", "AUTHORIZATION SERVER", "SINCE", "ENDS", "SCOPES"}, rows)
 }
 
 // statusOf reads the login at one upstream.

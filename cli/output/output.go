@@ -24,7 +24,13 @@ const (
 	FormatJSON   Format = "json"
 	FormatYAML   Format = "yaml"
 	FormatNDJSON Format = "ndjson" // one JSON object a line
+	FormatWide   Format = "wide"   // a table with more columns, nothing of which is shortened
+	FormatName   Format = "name"   // one name or id a line, as other commands take it
+	FormatCSV    Format = "csv"    // see CSVWriter
 )
+
+// ListFormats are the formats of commands that list.
+var ListFormats = []Format{FormatTable, FormatWide, FormatName, FormatCSV, FormatNDJSON, FormatJSON, FormatYAML}
 
 // formatValue is the flag that accepts one of the formats a command has.
 type formatValue struct {

@@ -9,7 +9,8 @@ import (
 	"svc/cli/process"
 )
 
-// Progress shows on a terminal how much of its input a command has read.
+// Progress shows on a terminal how much a command has read, or written. The line is on
+// standard error.
 type Progress struct {
 	env         process.Env
 	total, Done int64 // bytes; total is 0 when it is not known
@@ -31,6 +32,13 @@ func NewProgress(env process.Env, paths []string) *Progress {
 	return p
 }
 
+// NewOutputProgress returns the progress of what is written to standard output. None is
+// shown where that is the terminal.
+func NewOutputProgress(env process.Env) *Progress {
+	env.StderrTTY = env.StderrTTY && !env.StdoutTTY
+	return NewProgress(env, nil)
+}
+
 // Reader counts what is read of in.
 func (p *Progress) Reader(in io.Reader) io.Reader { return &progressReader{p, in} }
 
@@ -44,6 +52,26 @@ func (r *progressReader) Read(b []byte) (int, error) {
 	r.p.Done += int64(n)
 	r.p.Show()
 	return n, err
+}
+
+// Writer counts what is written to out.
+func (p *Progress) Writer(out io.Writer) io.Writer { return &progressWriter{p, out} }
+
+type progressWriter struct {
+	p   *Progress
+	out io.Writer
+}
+
+func (w *progressWriter) Write(b []byte) (int, error) {
+	n, err := w.out.Write(b)
+	w.p.Reached(w.p.Done + int64(n))
+	return n, err
+}
+
+// Reached shows that a command has read or written so many bytes.
+func (p *Progress) Reached(done int64) {
+	p.Done = done
+	p.Show()
 }
 
 // Show redraws the line, a few times a second.

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/mattn/go-runewidth"
+
+	"svc/cli/process"
 )
 
 // cells counts what a text takes on a terminal: two cells for wide characters and
@@ -24,7 +26,10 @@ type TableWriter struct {
 	Out io.Writer
 	// width is that of the terminal in cells, to which long cells are shortened; 0
 	// shortens nothing. Identifiers, in columns named ID, are never shortened.
-	Width  int
+	Width int
+	// Color colors what says how something is, such as STATUS.
+	Color  bool
+	header []string
 	fixed  []bool // columns of identifiers
 	widths []int
 }
@@ -36,6 +41,7 @@ func (t *TableWriter) Write(rows [][]string) error {
 	}
 	if t.widths == nil {
 		t.widths, t.fixed = make([]int, len(rows[0])), make([]bool, len(rows[0]))
+		t.header = rows[0]
 		for i, name := range rows[0] {
 			t.fixed[i] = name == "ID"
 		}
@@ -53,7 +59,11 @@ func (t *TableWriter) Write(rows [][]string) error {
 			if n := cells.StringWidth(cell); n > t.widths[i] {
 				cell = cells.Truncate(cell, t.widths[i], "…")
 			}
-			b.WriteString(cell)
+			if t.Color {
+				b.WriteString(paint(t.header[i], cell))
+			} else {
+				b.WriteString(cell)
+			}
 			if i < len(row)-1 {
 				b.WriteString(strings.Repeat(" ", max(t.widths[i]-cells.StringWidth(cell), 0)) + gap)
 			}
@@ -89,7 +99,18 @@ func (t *TableWriter) fit() {
 	}
 }
 
-// WriteTable writes rows under a header.
+// NewTable returns a table on standard output that fits the terminal, in color where that
+// is wanted.
+func NewTable(env process.Env) *TableWriter {
+	return &TableWriter{Out: env.Stdout, Width: env.TableWidth(), Color: env.Colour(env.StdoutTTY)}
+}
+
+// ShowTable writes rows under a header to standard output, as [NewTable] does.
+func ShowTable(env process.Env, header []string, rows [][]string) error {
+	return NewTable(env).Write(append([][]string{header}, rows...))
+}
+
+// WriteTable writes rows under a header, whole and without color.
 func WriteTable(w io.Writer, header []string, rows [][]string) error {
 	t := TableWriter{Out: w}
 	return t.Write(append([][]string{header}, rows...))

@@ -249,7 +249,7 @@ func writeApplied(env process.Env, format output.Format, applied api.Applied) er
 		}
 	}
 	if len(rows) > 1 {
-		t := output.TableWriter{Out: env.Stdout, Width: env.TableWidth()}
+		t := output.NewTable(env)
 		if err := t.Write(rows); err != nil {
 			return err
 		}

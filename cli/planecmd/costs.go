@@ -50,7 +50,7 @@ func newBreakdownCmd(r *rest.Connection) *cobra.Command {
 					output.Count(e.InputTokens), output.Count(e.OutputTokens), output.USD(e.AvgCostPerTrace)})
 			}
 			rows = append(rows, []string{fmt.Sprintf("all, %s", b.Period), output.USD(b.TotalCostUSD), "", "", "", ""})
-			return output.WriteTable(r.Env.Stdout, []string{"GROUP", "COST USD", "TRACES", "TOKENS IN", "TOKENS OUT", "USD/TRACE"}, rows)
+			return output.ShowTable(r.Env, []string{"GROUP", "COST USD", "TRACES", "TOKENS IN", "TOKENS OUT", "USD/TRACE"}, rows)
 		},
 	}
 	command.EnumFlag(cmd, &q.Period, "period", api.BreakdownPeriods, "how far back (default 30d)")

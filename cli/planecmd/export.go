@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/command"
+	"svc/cli/output"
 	"svc/cli/rest"
 	"svc/server/client"
 )
@@ -30,7 +31,9 @@ error, what was written is not the whole export.`,
 			if err != nil {
 				return err
 			}
-			return r.Explain(c.ExportTraces(cmd.Context(), f, format, r.Env.Stdout))
+			p := output.NewOutputProgress(r.Env)
+			defer p.End()
+			return r.Explain(c.ExportTraces(cmd.Context(), f, format, p.Writer(r.Env.Stdout)))
 		},
 	}
 	addTraceFilter(r, cmd, &f)

@@ -25,6 +25,10 @@ var policies = rest.Resource[api.Policy]{
 		Row: func(p api.Policy) []string {
 			return []string{p.ID, p.Name, p.On, p.Phase, conditionText(p.Condition), p.Action, output.YesNo(p.Enabled), output.Count(p.FireCount)}
 		},
+		WideHeader: []string{"STRATEGY", "MESSAGE", "CREATED", "UPDATED"},
+		WideRow: func(p api.Policy) []string {
+			return []string{output.Dash(p.RedactionStrategy), output.Dash(p.Message), output.Stamp(p.CreatedAt), output.Stamp(p.UpdatedAt)}
+		},
 	},
 	Fetch: func(ctx context.Context, c *client.Client, p client.Page) (api.Page[api.Policy], error) {
 		return c.ListPolicies(ctx, client.PolicyQuery{Page: p})

@@ -51,20 +51,17 @@ own program and its own --prices.`,
 				return command.Usage(err, "")
 			}
 			list := []price{}
-			var rows [][]string
 			for _, r := range table.Rows() {
 				p := price{r.Provider, r.Model, dollars(r.Input), dollars(r.Output), dollars(r.CacheRead), dollars(r.CacheWrite), r.AsOf, r.Source}
 				list = append(list, p)
-				rows = append(rows, []string{p.Provider, p.Model, p.Input, p.Output, p.CacheRead, p.CacheWrite, p.AsOf, p.Source})
 			}
-			if f != output.FormatTable {
-				return output.WriteValue(env.Stdout, f, list)
-			}
-			return output.WriteTable(env.Stdout, []string{"PROVIDER", "MODEL", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "AS OF", "SOURCE"}, rows)
+			return output.WriteList(env, f, []string{"PROVIDER", "MODEL", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "AS OF", "SOURCE"}, func(p price) []string {
+				return []string{p.Provider, p.Model, p.Input, p.Output, p.CacheRead, p.CacheWrite, p.AsOf, p.Source}
+			}, list)
 		},
 	}
 	cmd.Flags().StringVar(&file, "prices", "", "price file that is laid over the table")
-	output.AddFormatFlag(cmd, &f, output.FormatTable, output.FormatJSON, output.FormatYAML)
+	output.AddFormatFlag(cmd, &f, output.ListFormats...)
 	return cmd
 }
 

@@ -97,7 +97,7 @@ func showTraces(r *rest.Connection, f output.Format) func(api.TraceItem) error {
 	return func(t api.TraceItem) error {
 		rows := [][]string{traceColumns.Row(t)}
 		if table == nil {
-			table = &output.TableWriter{Out: r.Env.Stdout, Width: r.Env.TableWidth()}
+			table = output.NewTable(r.Env)
 			rows = [][]string{traceColumns.Header, rows[0]}
 		}
 		return table.Write(rows)

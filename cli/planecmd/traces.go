@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -39,6 +38,12 @@ var traceColumns = rest.Columns[api.TraceItem]{
 		}
 		return []string{output.Stamp(t.CreatedAt), t.ID, t.AgentName, output.Dash(t.ToolName), outcome(t), output.Dash(whyOf(t)),
 			output.Number(t.DurationMs), output.USD(t.CostUSD), output.Dash(strings.Join(fired, ","))}
+	},
+	WideHeader: []string{"PRINCIPAL", "CLIENT", "SESSION", "ENVIRONMENT", "MODEL", "TOKENS IN", "TOKENS OUT", "PII", "RULE", "REQUEST"},
+	WideRow: func(t api.TraceItem) []string {
+		return []string{output.Dash(t.Principal), output.Dash(t.Client.String()), output.Dash(t.SessionID), output.Dash(t.Environment),
+			output.Dash(model(t.ModelProvider, t.ModelName)), output.Count(t.InputTokens), output.Count(t.OutputTokens),
+			output.Dash(strings.Join(t.PIIDetected, ",")), output.Dash(t.RuleID), output.Dash(t.RequestID)}
 	},
 }
 
@@ -136,7 +141,7 @@ func newTraceStatsCmd(r *rest.Connection) *cobra.Command {
 			if f != output.FormatTable {
 				return output.WriteValue(r.Env.Stdout, f, stats)
 			}
-			return writeStats(r.Env.Stdout, stats)
+			return writeStats(r.Env, stats)
 		},
 	}
 	command.EnumFlag(cmd, &q.Period, "period", api.StatsPeriods, "how far back (default 24h)")
@@ -147,11 +152,11 @@ func newTraceStatsCmd(r *rest.Connection) *cobra.Command {
 	return cmd
 }
 
-func writeStats(w io.Writer, s api.TraceStats) error {
-	if err := output.WriteFields(w, s.Summary); err != nil || len(s.Groups) == 0 {
+func writeStats(env process.Env, s api.TraceStats) error {
+	if err := output.WriteFields(env.Stdout, s.Summary); err != nil || len(s.Groups) == 0 {
 		return err
 	}
-	if _, err := fmt.Fprintln(w); err != nil {
+	if _, err := fmt.Fprintln(env.Stdout); err != nil {
 		return err
 	}
 	rows := make([][]string, len(s.Groups))
@@ -160,7 +165,7 @@ func writeStats(w io.Writer, s api.TraceStats) error {
 			output.Number(g.ErrorRatePercent),
 			output.Number(g.AvgDurationMs), output.Number(g.P95DurationMs), output.USD(g.TotalCostUSD)}
 	}
-	return output.WriteTable(w, []string{"GROUP", "TRACES", "BLOCKED", "FAILED", "ERRORS %", "AVG MS", "P95 MS", "COST USD"}, rows)
+	return output.ShowTable(env, []string{"GROUP", "TRACES", "BLOCKED", "FAILED", "ERRORS %", "AVG MS", "P95 MS", "COST USD"}, rows)
 }
 
 // groupName shows what a row of statistics or costs is about.

@@ -17,6 +17,11 @@ import (
 type Columns[T any] struct {
 	Header []string
 	Row    func(T) []string
+	// Name is what -o name writes where it is neither NAME nor ID.
+	Name func(T) string
+	// WideHeader and WideRow are the columns that -o wide shows behind them.
+	WideHeader []string
+	WideRow    func(T) []string
 }
 
 // paging holds the flags of a list.
@@ -60,7 +65,7 @@ func NewListCmd[T any](r *Connection, cmd *cobra.Command, cols Columns[T], fetch
 	flags.IntVar(&p.offset, "offset", 0, "how many to leave out")
 	flags.BoolVar(&p.all, "all", false, "every one, page by page; waits while the rate is limited or the store is away")
 	cmd.MarkFlagsMutuallyExclusive("all", "limit")
-	output.AddFormatFlag(cmd, &f, output.FormatTable, output.FormatJSON, output.FormatYAML)
+	output.AddFormatFlag(cmd, &f, output.ListFormats...)
 	return cmd
 }
 
@@ -100,7 +105,7 @@ func newWholeListCmd[T any](r *Connection, cmd *cobra.Command, cols Columns[T], 
 	if cmd.Args == nil {
 		cmd.Args = command.NoArgs
 	}
-	output.AddFormatFlag(cmd, &f, output.FormatTable, output.FormatJSON, output.FormatYAML)
+	output.AddFormatFlag(cmd, &f, output.ListFormats...)
 	return cmd
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -115,29 +116,39 @@ func Wait(ctx context.Context, d time.Duration) error {
 }
 
 // listWriter writes the pages of a list as one document: an api.Page as JSON or
-// YAML, or a table.
+// YAML, a table, or a line for each item.
 type listWriter[T any] struct {
 	env    process.Env
 	format output.Format
 	cols   Columns[T]
 	whole  bool // the API gives the list whole: no limit and no offset
 	rows   int
-	table  output.TableWriter
+	table  *output.TableWriter
+	csv    *output.CSVWriter
 }
 
 // page writes the items of one page.
 func (w *listWriter[T]) page(items []T) error {
-	if w.format == output.FormatTable {
-		rows := make([][]string, len(items))
-		for i, v := range items {
-			rows[i] = w.cols.Row(v)
-		}
-		if w.table.Out == nil {
-			w.table = output.TableWriter{Out: w.env.Stdout, Width: w.env.TableWidth()}
-			rows = append([][]string{w.cols.Header}, rows...)
+	switch w.format {
+	case output.FormatTable, output.FormatWide:
+		return w.tabulate(items)
+	case output.FormatName:
+		return w.names(items)
+	case output.FormatCSV:
+		if w.csv == nil {
+			var example T
+			w.csv = output.NewCSVWriter(w.env.Stdout, example)
+			if err := w.csv.Header(); err != nil {
+				return err
+			}
 		}
 		w.rows += len(items)
-		return w.table.Write(rows)
+		for _, v := range items {
+			if err := w.csv.Write(v); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	for _, v := range items {
 		if err := w.item(v); err != nil {
@@ -147,14 +158,61 @@ func (w *listWriter[T]) page(items []T) error {
 	return nil
 }
 
-// item writes one item of a JSON or YAML document.
+// tabulate writes items as rows, with all columns where the table is wide.
+func (w *listWriter[T]) tabulate(items []T) error {
+	wide := w.format == output.FormatWide
+	rows := make([][]string, len(items))
+	for i, v := range items {
+		rows[i] = w.cols.Row(v)
+		if wide && w.cols.WideRow != nil {
+			rows[i] = append(rows[i], w.cols.WideRow(v)...)
+		}
+	}
+	if w.table == nil {
+		w.table = output.NewTable(w.env)
+		header := w.cols.Header
+		if wide {
+			w.table.Width = 0
+			header = slices.Concat(header, w.cols.WideHeader)
+		}
+		rows = append([][]string{header}, rows...)
+	}
+	w.rows += len(items)
+	return w.table.Write(rows)
+}
+
+// names writes what other commands take for each item: the name, or the id of what has
+// none.
+func (w *listWriter[T]) names(items []T) error {
+	column := slices.Index(w.cols.Header, "NAME")
+	if column < 0 {
+		column = max(slices.Index(w.cols.Header, "ID"), 0)
+	}
+	var b bytes.Buffer
+	for _, v := range items {
+		name := ""
+		if w.cols.Name != nil {
+			name = w.cols.Name(v)
+		} else {
+			name = w.cols.Row(v)[column]
+		}
+		b.WriteString(output.Clean(name) + "\n")
+	}
+	w.rows += len(items)
+	_, err := w.env.Stdout.Write(b.Bytes())
+	return err
+}
+
+// item writes one item of a JSON or YAML document, or a line of NDJSON.
 func (w *listWriter[T]) item(v T) error {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
 	var b bytes.Buffer
-	if w.format == output.FormatYAML {
+	if w.format == output.FormatNDJSON {
+		b.Write(append(data, '\n'))
+	} else if w.format == output.FormatYAML {
 		if w.rows == 0 {
 			b.WriteString("data:\n")
 		}
@@ -185,7 +243,7 @@ func (w *listWriter[T]) item(v T) error {
 
 // end writes what follows the items.
 func (w *listWriter[T]) end(total, limit, offset int) error {
-	if w.format == output.FormatTable {
+	if w.format != output.FormatJSON && w.format != output.FormatYAML {
 		if shown := offset + w.rows; shown < total && w.rows > 0 {
 			fmt.Fprintf(w.env.Stderr, "%d to %d of %d; --all shows every one\n", offset+1, shown, total)
 		}

@@ -23,7 +23,7 @@ type thing struct {
 	Text string `json:"text"`
 }
 
-var thingColumns = Columns[thing]{[]string{"ID", "TEXT"}, func(v thing) []string { return []string{v.ID, v.Text} }}
+var thingColumns = Columns[thing]{Header: []string{"ID", "TEXT"}, Row: func(v thing) []string { return []string{v.ID, v.Text} }}
 
 // things is a list of n things; fails is called before each page.
 func things(n int, fails func(page int) error) func(context.Context, client.Page) (api.Page[thing], error) {
@@ -166,5 +166,37 @@ func TestAllStopsAtTheTotal(t *testing.T) {
 	l, _, _ := testListing(output.FormatJSON, things(500, func(page int) error { asked = page; return nil }))
 	if err := l.all(t.Context(), 0); err != nil || asked != 1 {
 		t.Errorf("%d requests for one full page, %v", asked, err)
+	}
+}
+
+// Every format of a list has one line for each item, behind a header where it has one, and
+// is the same page by page.
+func TestListFormats(t *testing.T) {
+	line := `{"id":"t0","text":"a: \"b\"\nc"}` + "\n"
+	for f, want := range map[output.Format]string{
+		output.FormatTable:  "ID  TEXT\nt0  a: \"b\" c\nt1  a: \"b\" c\n",
+		output.FormatWide:   "ID  TEXT      LENGTH\nt0  a: \"b\" c  8\nt1  a: \"b\" c  8\n",
+		output.FormatName:   "t0\nt1\n",
+		output.FormatCSV:    "id,text\r\nt0,\"a: \"\"b\"\" c\"\r\nt1,\"a: \"\"b\"\" c\"\r\n",
+		output.FormatNDJSON: line + strings.Replace(line, "t0", "t1", 1),
+	} {
+		l, out, note := testListing(f, things(2, never))
+		l.out.cols.WideHeader, l.out.cols.WideRow = []string{"LENGTH"}, func(v thing) []string { return []string{fmt.Sprint(len(v.Text))} }
+		if err := l.all(t.Context(), 0); err != nil || out.String() != want || note.Len() > 0 {
+			t.Errorf("%s: %v, %s\n%q, want\n%q", f, err, note, out, want)
+		}
+		l, out, _ = testListing(f, things(1200, never))
+		lines := 1200
+		if f == output.FormatTable || f == output.FormatWide || f == output.FormatCSV {
+			lines++
+		}
+		if err := l.all(t.Context(), 0); err != nil || strings.Count(out.String(), "\n") != lines {
+			t.Errorf("%s: %v, %d lines", f, err, strings.Count(out.String(), "\n"))
+		}
+		// What was left out is told beside the list.
+		l, _, note = testListing(f, things(5, never))
+		if err := l.one(t.Context(), client.Page{Limit: 2}); err != nil || note.String() != "1 to 2 of 5; --all shows every one\n" {
+			t.Errorf("%s: %v, %q", f, err, note)
+		}
 	}
 }

@@ -47,7 +47,7 @@ this program. A database of PostgreSQL is asked directly, and not changed.`,
 			if f != output.FormatTable {
 				return output.WriteValue(env.Stdout, f, d)
 			}
-			return output.WriteTable(env.Stdout, []string{"KIND", "SCHEMA", "BYTES", "FREE", "LOCATION"},
+			return output.ShowTable(env, []string{"KIND", "SCHEMA", "BYTES", "FREE", "LOCATION"},
 				[][]string{{d.Kind, strconv.Itoa(d.SchemaVersion), strconv.FormatInt(d.SizeBytes, 10), strconv.FormatInt(d.FreeBytes, 10), d.Location}})
 		},
 	}

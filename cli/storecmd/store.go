@@ -47,7 +47,9 @@ is only read: one of an older version stays what it is.`,
 			if !env.Exists(path) {
 				return command.Usagef("", "there is no file %s", path)
 			}
-			found, err := bolt.Check(cmd.Context(), path)
+			p := output.NewProgress(env, nil)
+			found, err := bolt.Check(cmd.Context(), path, p.Reached)
+			p.End()
 			switch {
 			case errors.Is(err, bolt.ErrInUse):
 				return command.Failed(err, "check a backup: 'svc store backup FILE', then 'svc store check FILE'")
@@ -85,9 +87,14 @@ output when FILE is "-". Reads and writes of a running server go on meanwhile.`,
 					return err
 				}
 				if args[0] == "-" {
-					return copyTo(env.Stdout)
+					p := output.NewOutputProgress(env)
+					defer p.End()
+					return copyTo(p.Writer(env.Stdout))
 				}
-				if err := env.WriteStream(args[0], copyTo); err != nil {
+				p := output.NewProgress(env, nil)
+				err := env.WriteStream(args[0], func(w io.Writer) error { return copyTo(p.Writer(w)) })
+				p.End()
+				if err != nil {
 					return fmt.Errorf("back up to %s: %w", args[0], err)
 				}
 				fmt.Fprintf(env.Stderr, "%d bytes written to %s\n", n, args[0])
@@ -171,10 +178,7 @@ and needs as much free disk as the store has data.`,
 				return command.Usagef("name the data directory of the server with --data-dir", "there is no file %s", path)
 			}
 			p := output.NewProgress(env, nil)
-			before, after, err := bolt.Compact(cmd.Context(), path, func(copied int64) {
-				p.Done = copied
-				p.Show()
-			})
+			before, after, err := bolt.Compact(cmd.Context(), path, p.Reached)
 			p.End()
 			switch {
 			case errors.Is(err, bolt.ErrInUse):

@@ -110,19 +110,14 @@ func newTenantListCmd(env process.Env) *cobra.Command {
 				if err != nil {
 					return storeFailure(err)
 				}
-				if f != output.FormatTable {
-					return output.WriteValue(env.Stdout, f, ts)
-				}
-				rows := make([][]string, len(ts))
-				for i, t := range ts {
-					rows[i] = []string{t.ID, t.Name, t.OrgID, t.CreatedAt.Format(time.RFC3339)}
-				}
-				return output.WriteTable(env.Stdout, []string{"ID", "NAME", "ORG", "CREATED"}, rows)
+				return output.WriteList(env, f, []string{"ID", "NAME", "ORG", "CREATED"}, func(t api.Tenant) []string {
+					return []string{t.ID, t.Name, t.OrgID, t.CreatedAt.Format(time.RFC3339)}
+				}, ts)
 			})
 		},
 	}
 	so.addFlags(cmd)
-	output.AddFormatFlag(cmd, &f, output.FormatTable, output.FormatJSON, output.FormatYAML)
+	output.AddFormatFlag(cmd, &f, output.ListFormats...)
 	return cmd
 }
 

@@ -37,6 +37,8 @@ type VerifyOptions struct {
 	// Heads are lines that were recorded elsewhere: the log must contain them. They
 	// detect a log that was truncated or rewritten (decision AUD38).
 	Heads []Head
+	// Progress is told now and then how many bytes have been read; nil is nobody.
+	Progress func(read int64)
 }
 
 // Problem is one error in an audit log.
@@ -191,8 +193,13 @@ func (c *verifier) read(ctx context.Context, name string, f io.Reader) error {
 	c.name, c.line = name, 0
 	in := bufio.NewReaderSize(f, 4*MaxLine)
 	for {
-		if c.line%4096 == 0 && ctx.Err() != nil {
-			return ctx.Err()
+		if c.line%4096 == 0 {
+			if c.o.Progress != nil {
+				c.o.Progress(c.v.Bytes)
+			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
 		}
 		line, err := in.ReadSlice('\n')
 		c.line++

@@ -25,8 +25,9 @@ type Checked struct {
 // Check reads all of a file that no process has open for writing: keys are in
 // order, every bucket of the file's schema version exists, every record decodes,
 // traces are indexed and counted. What is damaged is a [*FileError]. The file is
-// opened for reading and stays as it is, its schema version included.
-func Check(ctx context.Context, path string) (found Checked, err error) {
+// opened for reading and stays as it is, its schema version included. progress is told now
+// and then how many bytes of keys and values have been read; nil is nobody.
+func Check(ctx context.Context, path string, progress func(read int64)) (found Checked, err error) {
 	if _, err := preflight(path, os.O_RDONLY); err != nil {
 		return found, err
 	}
@@ -41,7 +42,7 @@ func Check(ctx context.Context, path string) (found Checked, err error) {
 		if found.Schema, err = schemaOf(tx, path, found.Newest); err != nil {
 			return err
 		}
-		c := checker{ctx: ctx, schema: found.Schema}
+		c := checker{ctx: ctx, schema: found.Schema, progress: progress}
 		if err := tx.ForEach(func(name []byte, b *bbolt.Bucket) error { return c.tree(string(name), b) }); err != nil {
 			return err
 		}
@@ -83,11 +84,17 @@ type checker struct {
 	ctx    context.Context
 	schema int // of the file
 	seen   int
+
+	progress func(read int64)
+	read     int64
 }
 
 // pause notices now and then that nobody waits any more.
 func (c *checker) pause() error {
 	if c.seen++; c.seen%1024 == 0 {
+		if c.progress != nil {
+			c.progress(c.read)
+		}
 		return c.ctx.Err()
 	}
 	return nil
@@ -97,6 +104,7 @@ func (c *checker) pause() error {
 func (c *checker) tree(name string, b *bbolt.Bucket) error {
 	var last []byte
 	return b.ForEach(func(k, v []byte) error {
+		c.read += int64(len(k) + len(v))
 		if err := c.pause(); err != nil {
 			return err
 		}

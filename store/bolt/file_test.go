@@ -409,7 +409,7 @@ func TestCheck(t *testing.T) {
 		if err := os.WriteFile(path, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := Check(context.Background(), path)
+		_, err := Check(context.Background(), path, nil)
 		return err
 	}
 	if err := check(raw); err != nil {
@@ -447,7 +447,7 @@ func TestCheck(t *testing.T) {
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Check(stopped, path); !errors.Is(err, context.Canceled) {
+	if _, err := Check(stopped, path, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("with an ended context: %v", err)
 	}
 }

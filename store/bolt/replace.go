@@ -44,7 +44,7 @@ func Restore(ctx context.Context, r io.Reader, path string, now time.Time) (kept
 	if err != nil {
 		return "", fmt.Errorf("restore store %s: %w", path, err)
 	}
-	if _, err := Check(ctx, tmp); err != nil {
+	if _, err := Check(ctx, tmp, nil); err != nil {
 		return "", unusable(err)
 	}
 	if old.file == nil {
@@ -161,7 +161,7 @@ func Compact(ctx context.Context, path string, progress func(copied int64)) (bef
 	if err := copyStore(ctx, src, tmp, path, progress); err != nil {
 		return 0, 0, fmt.Errorf("compact store %s: %w", path, err)
 	}
-	if _, err := Check(ctx, tmp); err != nil {
+	if _, err := Check(ctx, tmp, nil); err != nil {
 		return 0, 0, fmt.Errorf("the compacted copy is not sound, the store is as it was: %w", err)
 	}
 	info, err := os.Stat(tmp)

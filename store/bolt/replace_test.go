@@ -178,7 +178,7 @@ func TestCheckLeavesAFileOfAnOlderVersionAsItIs(t *testing.T) {
 	if err := os.Chmod(path, 0o400); err != nil {
 		t.Fatal(err)
 	}
-	found, err := Check(ctx, path)
+	found, err := Check(ctx, path, nil)
 	if err != nil || found.Schema != 1 || found.Newest != len(migrations)+1 {
 		t.Errorf("%+v, %v", found, err)
 	}
@@ -205,7 +205,7 @@ func TestCheckReadsEveryBucket(t *testing.T) {
 		if err := errors.Join(err, s.Close()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Check(ctx, path); err == nil || !strings.Contains(err.Error(), b.name) {
+		if _, err := Check(ctx, path, nil); err == nil || !strings.Contains(err.Error(), b.name) {
 			t.Errorf("a spoiled value in %s: %v", b.name, err)
 		}
 	}
@@ -224,7 +224,7 @@ func TestCheckMissesNoBucket(t *testing.T) {
 	if err := errors.Join(err, s.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Check(ctx, path); err == nil || !strings.Contains(err.Error(), inAuditHeads) {
+	if _, err := Check(ctx, path, nil); err == nil || !strings.Contains(err.Error(), inAuditHeads) {
 		t.Errorf("a missing bucket: %v", err)
 	}
 }

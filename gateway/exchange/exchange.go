@@ -160,8 +160,7 @@ func Begin(s *Services, w http.ResponseWriter, r *http.Request, v *views.View) *
 	ex.Addr = s.ClientAddr(r)
 	ex.Address = clientip.Text(ex.Addr, r.RemoteAddr)
 	ex.Who = caller.ByAddress(ex.Address)
-	ex.Record.RequestID = requestid.New(ex.Start)
-	ex.Record.Time, ex.Record.View = ex.Start, v.String()
+	ex.Record.RequestID, ex.Record.Time, ex.Record.View = requestid.New(ex.Start), ex.Start, v.String()
 	return ex
 }
 

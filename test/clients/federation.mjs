@@ -77,12 +77,17 @@ const mixed = await startGateway(binary, {
   circle: { url: circle.url, keys: 'prefix: circle_' },
   flood: { url: flood.url, keys: 'prefix: flood_' },
   down: { url: down, keys: 'prefix: down_' },
-}, '', '', { federation });
+}, '', '', { federation, yaml: 'views: [{name: few, upstreams: [alpha, everything], tools: [alpha_alpha_echo, "every_e*", page0], prompts: none}]' });
 const stateless = await startGateway(binary, {
   alpha: { url: alpha.url, keys: 'prefix: one_' },
   beta: { url: beta.url },
   down: { url: down, keys: 'prefix: down_' },
 }, '', denied, { federation });
+const searched = await startGateway(binary, {
+  everything: { url: everything.url, keys: 'prefix: every_' },
+  beta: { url: beta.url, keys: 'prefix: beta_' },
+}, '', "{id: no-env, action: deny, when: {tool_name: every_get-env}}", { federation, yaml: `tool_search: {enabled: true, mode: synthesize}
+views: [{name: beta, upstreams: [beta]}]` });
 
 const one = () => ({ client: new LegacyClient(info, { capabilities: {} }), Transport: LegacyTransport });
 const two = (versionNegotiation) => () => ({ client: new Client(info, { capabilities: {}, versionNegotiation }), Transport: StreamableHTTPClientTransport });
@@ -252,6 +257,41 @@ for (const [name, make] of Object.entries(clients)) {
   }
 }
 
+for (const [name, make] of Object.entries(clients)) {
+  await check(`${name}: a view has its part of the lists, and calls that alone`, async () => {
+    const { client, close } = await connect(make, { ...mixed, url: `${mixed.url}/v/few` });
+    same('tools', (await all(client, 'listTools', 'tools')).map((t) => t.name), ['alpha_alpha_echo', 'every_echo']);
+    same('prompts', await all(client, 'listPrompts', 'prompts'), []);
+    const uris = (await all(client, 'listResources', 'resources')).map((r) => r.uri);
+    expect(uris.some((uri) => uri.startsWith('demo://')), JSON.stringify(uris));
+    same('echo', await client.callTool({ name: 'every_echo', arguments: { message: 'hello' } }), { content: said('Echo: hello').content });
+    for (const visible of ['every_add', 'circle_page0', 'page0', 'flood_drop', 'nothing']) {
+      const err = await client.callTool({ name: visible, arguments: {} }).then(JSON.stringify, (e) => `${e.message} ${JSON.stringify(e.data ?? '')}`);
+      expect(err.includes('no_route'), `${visible}: ${err}`);
+    }
+    await close();
+  });
+  for (const [where, url] of [['', `${searched.url}`], [' at a view', `${searched.url}/v/beta`]]) {
+    await check(`${name}: what a search finds is called by mcp_call${where}`, async () => {
+      const { client, close } = await connect(make, { ...searched, url });
+      same('tools', (await client.listTools()).tools.map((t) => t.name), ['mcp_search', 'mcp_call']);
+      const found = await client.callTool({ name: 'mcp_search', arguments: { query: 'echo' } });
+      const names = found.structuredContent.tools.map((t) => t.name);
+      expect(names.includes('beta_beta_echo') && names.includes('every_echo') === (where === ''), JSON.stringify(names));
+      const call = (named, args) => client.callTool({ name: 'mcp_call', arguments: { name: named, arguments: args } }).then(JSON.stringify, (e) => `${e.message} ${JSON.stringify(e.data ?? '')}`);
+      const echoed = await call('every_echo', { message: 'hello' });
+      expect(echoed.includes(where === '' ? 'Echo: hello' : 'no_route'), echoed);
+      const own = await call('beta_beta_echo', {});
+      expect(own.includes('"content"'), own);
+      for (const [named, why] of [['every_get-env', 'policy_denied'], ['mcp_call', 'call_name_invalid'], ['nothing', 'no_route']]) {
+        const refused = await call(named, {});
+        expect(refused.includes(why), `${named}: ${refused}`);
+      }
+      await close();
+    });
+  }
+}
+
 await check('the audit line of a renamed tool has its own name', async () => {
   const lines = mixed.audit().trim().split('\n').map((l) => JSON.parse(l));
   const line = lines.find((l) => l.tool === 'every_add' && l.kind === 'request');
@@ -270,7 +310,7 @@ await check('a server that announces changes without end is read at most every 5
   await client.listTools();
   await close();
 });
-for (const [title, gateway] of Object.entries({ mixed, stateless })) {
+for (const [title, gateway] of Object.entries({ mixed, stateless, searched })) {
   await check(`the ${title} gateway ends in order`, async () => {
     const code = await gateway.stop();
     expect(code === 0, `exit code ${code}:\n${gateway.log()}`);

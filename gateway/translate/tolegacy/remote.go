@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"svc/gateway/mcp"
+	"svc/gateway/refusal"
+	"svc/gateway/translate/handover"
 	"svc/gateway/translate/wire"
 	"svc/gateway/transport"
 	"svc/gateway/upstream"
@@ -75,8 +77,14 @@ func (t *Translator) handOver(ctx context.Context, r *transport.Request, m *mcp.
 	err := t.opts.Replicas.Send(ctx, st.Instance, t.kindRetry(), remoteRetry{
 		Held: st.Held, Reply: o.box, ID: o.message.ID, RequestID: r.RequestID, State: text, Answer: slices.Clone(answer),
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, handover.ErrNone):
 		return gone(m, r.RequestID), nil
+	case err != nil: // the call still waits there
+		resp := wire.Refuse(&refusal.SessionStore, 0, m.ID, "the answer was not handed over to the replica that holds the call: send it again", r.RequestID)
+		resp.Refused.Cause = "the answer of a client was not handed over to the replica that holds its call: " + err.Error()
+		resp.Header.Add("Retry-After", "1")
+		return resp, nil
 	}
 	o.ctx, o.cancel = context.WithCancel(ctx)
 	return wire.Stream(o), nil

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 
 const modules = join(import.meta.dirname, 'node_modules');
 
-async function freePort() {
+export async function freePort() {
   const free = createServer();
   await new Promise((done) => free.listen(0, '127.0.0.1', done));
   const { port } = free.address();
@@ -33,7 +33,7 @@ async function start(url, args, env = {}) {
 }
 
 // bridged puts a program on stdio behind supergateway.
-async function bridged(program, env) {
+export async function bridged(program, env) {
   const port = await freePort();
   const command = program.map((word) => `'${word}'`).join(' ');
   return start(`http://127.0.0.1:${port}/mcp`, [join(modules, 'supergateway/dist/index.js'), '--stdio', command,

@@ -1,9 +1,11 @@
 package gatewaycmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -86,12 +88,27 @@ hash somewhere else and give it with --head, and the chain must have it.`,
 	f.StringVar(&q.Actor, "actor", "", "only changes by this key or user (id)")
 	command.EnumFlag(cmd, &q.Object, "object", api.AuditObjectKinds, "only of this kind of object")
 	f.StringVar(&q.ObjectID, "object-id", "", "only of this object")
+	rest.CompleteFlag(r, cmd, "actor", completeEvents(func(e api.AuditEvent) (string, string) {
+		return cmp.Or(e.Actor.KeyID, e.Actor.UserID), e.Actor.KeyPrefix
+	}))
+	rest.CompleteFlag(r, cmd, "object-id", completeEvents(func(e api.AuditEvent) (string, string) { return e.Object.ID, e.Object.Kind + " " + e.Object.Name }))
 	f.Var(command.TimeValue{Value: &q.Since, Now: env.Now}, "since", "not before: a time, a date, or how long ago (1h, 7d)")
 	f.Var(command.TimeValue{Value: &q.Until, Now: env.Now}, "until", "not after: a time, a date, or how long ago")
 	f.BoolVar(&verify, "verify", false, "verify the hash chain of all events; filters do not matter")
 	f.StringVar(&head, "head", "", "with --verify: a hash that the chain must have")
 	r.AddFlags(cmd)
 	return cmd
+}
+
+// completeEvents lists what the newest events have, each once.
+func completeEvents(of func(api.AuditEvent) (value, about string)) rest.Completer {
+	return func(ctx context.Context, c *client.Client) ([]string, error) {
+		page, err := c.ListAuditEvents(ctx, client.EventQuery{Page: rest.FirstPage})
+		events := slices.DeleteFunc(page.Data, func(e api.AuditEvent) bool { value, _ := of(e); return value == "" })
+		values := rest.Described(events, of)
+		slices.Sort(values)
+		return slices.Compact(values), err
+	}
 }
 
 // verifyEvents reads all events, newest first, and checks that each is linked to the

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -24,9 +23,7 @@ type auditTail struct {
 	lines  int
 	follow bool
 	format output.Format
-
-	action, rule, tool, principal, kind string
-	failures                            bool
+	filter auditFilter
 }
 
 func newAuditTailCmd(env process.Env) *cobra.Command {
@@ -41,6 +38,7 @@ the whole audit log are shown.
 -o json prints the lines unchanged.`,
 		Example: `  svc audit tail /var/log/svc/audit.jsonl
   svc audit tail -f /var/log/svc/audit.jsonl --action deny
+  svc audit tail /var/log/svc/audit.jsonl --status failed --upstream billing --since 1h
   svc audit tail -n 100 -o json audit.jsonl | jq .duration_ms`,
 		Args: command.WantArgs("a FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -50,30 +48,9 @@ the whole audit log are shown.
 	flags := cmd.Flags()
 	flags.IntVarP(&t.lines, "lines", "n", t.lines, "how many lines to begin with")
 	flags.BoolVarP(&t.follow, "follow", "f", false, "go on with lines as they are written")
-	command.EnumFlag(cmd, &t.action, "action", audit.Actions(), "only lines with this action")
-	command.EnumFlag(cmd, &t.kind, "kind", []string{string(audit.KindRequest), string(audit.KindOpen), string(audit.KindFrame), string(audit.KindEvent), string(audit.KindSummary), string(audit.KindCheckpoint)}, "only lines of this kind")
-	flags.StringVar(&t.rule, "rule", "", "only lines that this rule decided")
-	flags.StringVar(&t.tool, "tool", "", "only calls of this tool")
-	flags.StringVar(&t.principal, "principal", "", "only requests of this caller")
-	flags.BoolVar(&t.failures, "failures", false, "only what was denied or went wrong")
+	t.filter.addFlags(cmd, env)
 	output.AddFormatFlag(cmd, &t.format, output.FormatText, output.FormatJSON)
 	return cmd
-}
-
-func (t *auditTail) filtered() bool {
-	return t.action != "" || t.kind != "" || t.rule != "" || t.tool != "" || t.principal != "" || t.failures
-}
-
-func (t *auditTail) match(r *audit.Record) bool {
-	is := func(want, got string) bool { return want == "" || want == got }
-	if r.Kind == audit.KindSummary {
-		return (t.action == "" || slices.ContainsFunc(r.Refused.Counts, func(c audit.KindCount) bool { return c.Action() == t.action })) &&
-			is(t.kind, string(r.Kind)) && t.rule == "" && t.tool == "" &&
-			(t.principal == "" || slices.ContainsFunc(r.Refused.Addresses, func(a audit.AddressCount) bool { return a.Address == t.principal }))
-	}
-	failed := r.Action == "deny" || r.Action == "rate_limit_blocked" || r.ErrorKind != "" || r.IsError || r.Status >= 400
-	return is(t.action, r.Action) && is(t.kind, string(r.Kind)) && is(t.rule, r.RuleID) && is(t.tool, r.Tool) &&
-		is(t.principal, r.Principal) && (!t.failures || failed)
 }
 
 func (t *auditTail) run(ctx context.Context, env process.Env, path string) error {
@@ -84,7 +61,7 @@ func (t *auditTail) run(ctx context.Context, env process.Env, path string) error
 	if err != nil {
 		return command.Usage(err, "name the file that audit.path of the gateway names")
 	}
-	if t.filtered() {
+	if t.filter.narrows() {
 		from = audit.Position{} // a match may be anywhere
 	}
 	reader := audit.NewReader(path, from)
@@ -140,7 +117,7 @@ func (t *auditTail) read(ctx context.Context, reader *audit.Reader, show func(st
 			return nil
 		case err != nil:
 			return command.Usage(err, "")
-		case audit.Decode(line.Bytes, &r) != nil || !t.match(&r):
+		case audit.Decode(line.Bytes, &r) != nil || !t.filter.match(&r):
 			continue
 		}
 		text := string(output.EscapeInvisible(line.Bytes)) + "\n"

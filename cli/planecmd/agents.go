@@ -2,6 +2,7 @@ package planecmd
 
 import (
 	"context"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -33,9 +34,10 @@ var agents = rest.Resource[api.AgentItem]{
 	Fetch: func(ctx context.Context, c *client.Client, p client.Page) (api.Page[api.AgentItem], error) {
 		return c.ListAgents(ctx, client.AgentQuery{Page: p})
 	},
-	Filter: func(_ *rest.Connection, cmd *cobra.Command) rest.Fetch[api.AgentItem] {
+	Filter: func(r *rest.Connection, cmd *cobra.Command) rest.Fetch[api.AgentItem] {
 		var q client.AgentQuery
 		cmd.Flags().StringVar(&q.Environment, "environment", "", "only agents of this environment")
+		rest.CompleteFlag(r, cmd, "environment", completeEnvironments)
 		return func(ctx context.Context, c *client.Client, p client.Page) (api.Page[api.AgentItem], error) {
 			q.Page = p
 			return c.ListAgents(ctx, q)
@@ -142,6 +144,23 @@ func newAgentToolsCmd(r *rest.Connection) *cobra.Command {
 		return c.ListAgentTools(ctx, id, p)
 	})
 	return agents.TakesName(r, cmd, &id)
+}
+
+// completeEnvironments lists the environments of agents.
+func completeEnvironments(ctx context.Context, c *client.Client) ([]string, error) {
+	page, err := c.ListAgents(ctx, client.AgentQuery{Page: rest.FirstPage})
+	var values []string
+	for _, a := range page.Data {
+		values = append(values, a.Environment)
+	}
+	slices.Sort(values)
+	return slices.DeleteFunc(slices.Compact(values), func(v string) bool { return v == "" }), err
+}
+
+// completeAgentNames lists the names of agents, and what means all of them.
+func completeAgentNames(ctx context.Context, c *client.Client) ([]string, error) {
+	page, err := c.ListAgents(ctx, client.AgentQuery{Page: rest.FirstPage})
+	return append(rest.Described(page.Data, func(a api.AgentItem) (string, string) { return a.Name, a.ID }), api.AllAgents+"\tall agents"), err
 }
 
 func newAgentHistoryCmd(r *rest.Connection) *cobra.Command {

@@ -113,6 +113,7 @@ func (p *policyFields) Flags(r *rest.Connection, cmd *cobra.Command) {
 	f.StringVar(&p.name, "name", "", "name, unique")
 	command.EnumFlag(cmd, &p.phase, "phase", api.Phases, "when it acts: on what goes up, or on what comes back")
 	f.StringVar(&p.on, "on", "", `name of an agent, or "*" for all`+forAll)
+	rest.CompleteFlag(r, cmd, "on", completeAgentNames)
 	command.EnumFlag(cmd, &p.condition, "condition", api.ConditionTypes, "when it fires")
 	f.Var(command.OptionalFloat{Value: &p.threshold}, "threshold", "injection_score: from 0 to 1")
 	f.StringSliceVar(&p.entities, "entities", nil, "pii_detected: which ones, comma-separated; none means any")
@@ -253,6 +254,7 @@ func newAddTemplateCmd(r *rest.Connection, use string) *cobra.Command {
 		return applied, err
 	})
 	cmd.Flags().StringVar(&in.AgentName, "agent", "", `agent that they are for (default "*", all)`)
+	rest.CompleteFlag(r, cmd, "agent", completeAgentNames)
 	command.BoolFlag(cmd, &in.Enabled, "enabled", "whether they act at once (default true)")
 	return cmd
 }

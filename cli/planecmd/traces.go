@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -112,6 +113,9 @@ func addTraceFilter(r *rest.Connection, cmd *cobra.Command, q *client.TraceFilte
 		f.StringVar(t.to, t.name, "", t.usage)
 	}
 	policies.CompleteFlag(r, cmd, "policy-id")
+	for flag, of := range traceValues {
+		rest.CompleteFlag(r, cmd, flag, completeTraceValues(of))
+	}
 }
 
 func newTraceGetCmd(r *rest.Connection) *cobra.Command {
@@ -183,6 +187,33 @@ func groupName(k api.GroupKey) string {
 		return output.Dash(model(text(k.ModelProvider), text(k.ModelName)))
 	}
 	return output.Dash(text(k.Environment))
+}
+
+// traceValues are the flags that ask for a value of traces, and where it is in one.
+var traceValues = map[string]func(api.TraceItem) []string{
+	"agent":       func(t api.TraceItem) []string { return []string{t.AgentName} },
+	"environment": func(t api.TraceItem) []string { return []string{t.Environment} },
+	"session":     func(t api.TraceItem) []string { return []string{t.SessionID} },
+	"model":       func(t api.TraceItem) []string { return []string{t.ModelName} },
+	"tool":        func(t api.TraceItem) []string { return []string{t.ToolName} },
+	"rule":        func(t api.TraceItem) []string { return []string{t.RuleID} },
+	"pii":         func(t api.TraceItem) []string { return t.PIIDetected },
+	"principal":   func(t api.TraceItem) []string { return []string{t.Principal} },
+	"client":      func(t api.TraceItem) []string { return []string{t.Client.Name} },
+	"request-id":  func(t api.TraceItem) []string { return []string{t.RequestID} },
+}
+
+// completeTraceValues lists the values that the newest traces have.
+func completeTraceValues(of func(api.TraceItem) []string) rest.Completer {
+	return func(ctx context.Context, c *client.Client) ([]string, error) {
+		page, err := c.ListTraces(ctx, client.TraceQuery{Page: rest.FirstPage})
+		var values []string
+		for _, t := range page.Data {
+			values = append(values, of(t)...)
+		}
+		slices.Sort(values)
+		return slices.DeleteFunc(slices.Compact(values), func(v string) bool { return v == "" }), err
+	}
 }
 
 func completeTraces(ctx context.Context, c *client.Client) ([]string, error) {

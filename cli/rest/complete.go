@@ -13,12 +13,12 @@ import (
 // completionTimeout bounds what a press of the tab key may wait for.
 const completionTimeout = time.Second
 
-// completer lists ids with a name each, "id\tname", for shells.
-type completer func(context.Context, *client.Client) ([]string, error)
+// Completer lists ids with a name each, "id\tname", or values alone, for shells.
+type Completer func(context.Context, *client.Client) ([]string, error)
 
 // CompleteIDs completes the first argument. Whatever goes wrong, it stays
 // silent: a shell shows nothing then.
-func CompleteIDs(r *Connection, list completer) cobra.CompletionFunc {
+func CompleteIDs(r *Connection, list Completer) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 || list == nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -45,8 +45,8 @@ func CompleteIDs(r *Connection, list completer) cobra.CompletionFunc {
 	}
 }
 
-// completeFlag completes the value of a flag that takes an id.
-func completeFlag(r *Connection, cmd *cobra.Command, flag string, list completer) {
+// CompleteFlag completes the value of a flag.
+func CompleteFlag(r *Connection, cmd *cobra.Command, flag string, list Completer) {
 	complete := CompleteIDs(r, list)
 	if err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
 		return complete(cmd, nil, word)

@@ -114,7 +114,7 @@ func (s Resource[I]) TakesID(r *Connection, use string, help Help) *cobra.Comman
 
 // CompleteFlag makes a flag take the id or the name of such a resource, and completes it.
 func (s Resource[I]) CompleteFlag(r *Connection, cmd *cobra.Command, flag string) {
-	completeFlag(r, cmd, flag, s.Complete)
+	CompleteFlag(r, cmd, flag, s.Complete)
 	s.flagTakesName(r, cmd, flag)
 }
 

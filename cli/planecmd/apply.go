@@ -204,7 +204,8 @@ func NewDiffCmd(env process.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "diff", Short: "Show what 'svc apply' would change",
 		Long: `Read documents as 'svc apply' does and show what differs at the control plane, without
-a change. The exit code is 0 where nothing differs, 1 where something does, and 2 where
+a change: of what would be updated the values before and after, without what looks like a
+secret. The exit code is 0 where nothing differs, 1 where something does, and 2 where
 it could not be found out.`,
 		Example: `  svc diff -f policies/ --set production --prune`,
 		Args:    command.NoArgs,
@@ -218,7 +219,15 @@ it could not be found out.`,
 			if err != nil {
 				return command.Usage(err, "")
 			}
-			if err := writeApplied(env, format, applied); err != nil {
+			c, err := r.Client()
+			if err != nil {
+				return command.Usage(err, "")
+			}
+			list, err := diffOf(cmd.Context(), c, in, applied)
+			if err != nil {
+				fmt.Fprintf(env.Stderr, "svc: values are not shown: %v\n", r.Explain(err))
+			}
+			if err := writeDiff(env, format, applied, list); err != nil {
 				return command.Usage(err, "")
 			}
 			for _, c := range applied.Data {

@@ -63,6 +63,7 @@ func checks() []check {
 		{"shadowed-rule", "a rule never decides", nil, shadowedRule},
 		{"skip-verify", "a certificate is not looked at", nil, skipVerify},
 		{"stdio-same-user", "a program runs as the user of the gateway", []string{"upstreams"}, stdioSameUser},
+		{"tool-search-off", "a mode of tool search is chosen, and tool search is off", []string{"tool_search"}, toolSearchOff},
 		{"tool-without-route", "tools that may pass go nowhere", []string{"upstreams", "routes", "policy"}, toolWithoutRoute},
 		{"trusted-proxies-everyone", "every client may state its own address", []string{"trusted_proxies"}, trustedProxiesEveryone},
 		{"unknown-method", "a method is written nearly like one of the protocol", nil, unknownMethod},

@@ -20,7 +20,11 @@ type Progress struct {
 
 // NewProgress returns the progress over files.
 func NewProgress(env process.Env, paths []string) *Progress {
-	p := &Progress{env: env, began: env.Now()}
+	p := &Progress{env: env}
+	if !env.StderrTTY {
+		return p // shows nothing
+	}
+	p.began = env.Now()
 	for _, path := range paths {
 		size, ok := env.Size(path)
 		if !ok {

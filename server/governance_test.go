@@ -106,6 +106,10 @@ func TestGovernancePermissions(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	r := newRig(t)
 	r.ask(r.admin, "POST", "/api/traces", batch(full, full)).want(201)
+	// What is sent again is not counted again.
+	outcomes := batch(traceAt("b1", "a", "error", r.clock.Now(), "blocked", "true"), traceAt("b2", "a", "error", r.clock.Now(), "blocked", "true"), traceAt("f", "a", "error", r.clock.Now()))
+	r.ask(r.admin, "POST", "/api/traces", outcomes).want(201)
+	r.ask(r.admin, "POST", "/api/traces", outcomes).want(201)
 	r.ask(r.admin, "GET", "/api/traces/some-id-of-the-wire", "").want(404)
 	r.ask(r.admin, "GET", "/api/unheard-of", "").want(404)
 	r.ask("", "BREW", "/api/traces", "").want(401)
@@ -122,12 +126,13 @@ func TestMetrics(t *testing.T) {
 	}
 	text := string(b)
 	for _, want := range []string{
-		`svc_traces_ingested_total{outcome="accepted"} 1`, `svc_traces_ingested_total{outcome="duplicate"} 1`,
+		`svc_traces_ingested_total{outcome="accepted"} 4`, `svc_traces_ingested_total{outcome="duplicate"} 4`,
+		`svc_traced_requests_total{outcome="blocked"} 2`, `svc_traced_requests_total{outcome="failed"} 1`, `svc_traced_requests_total{outcome="success"} 1`,
 		`svc_http_requests_total{method="GET",route="/api/traces/{id}",status="404"} 1`,
-		`svc_http_requests_total{method="POST",route="/api/traces",status="201"} 1`,
+		`svc_http_requests_total{method="POST",route="/api/traces",status="201"} 3`,
 		`svc_http_requests_total{method="other",route="unmatched",status="404"} 1`,
 		`svc_http_requests_total{method="other",route="unmatched",status="401"} 1`,
-		`svc_http_request_duration_seconds_count{method="POST",route="/api/traces"} 1`, "go_goroutines", "svc_trace_streams 0", "svc_store_size_bytes ",
+		`svc_http_request_duration_seconds_count{method="POST",route="/api/traces"} 3`, "go_goroutines", "svc_trace_streams 0", "svc_store_size_bytes ",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s", want)

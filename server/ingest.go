@@ -222,8 +222,8 @@ func (s *Server) storeTraces(ctx context.Context, t store.TenantTraces, id strin
 		total.Accepted += r.Accepted
 		total.Duplicates += r.Duplicates
 		total.Expired += r.Expired
+		s.metrics.ingested(r)
 	}
-	s.metrics.ingested(total)
 	return total, nil
 }
 

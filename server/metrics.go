@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"svc/server/api"
 	"svc/store"
 )
 
@@ -23,6 +22,7 @@ type metrics struct {
 	requests    *prometheus.CounterVec
 	seconds     *prometheus.HistogramVec
 	traces      *prometheus.CounterVec
+	outcomes    *prometheus.CounterVec
 	streams     prometheus.Gauge
 	slowStreams prometheus.Counter
 	bodies      *prometheus.CounterVec
@@ -40,6 +40,9 @@ func newMetrics(stores []store.Opened, bodies *bodyMemory, ready func(context.Co
 		}, []string{"route", "method"}),
 		traces: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "svc_traces_ingested_total", Help: "Traces taken in, by what became of them.",
+		}, []string{"outcome"}),
+		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "svc_traced_requests_total", Help: "Requests of traces that were accepted, by their outcome: success, blocked by a rule, a limit or a policy, or failed with another error.",
 		}, []string{"outcome"}),
 		streams: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "svc_trace_streams", Help: "Open streams of traces.",
@@ -81,10 +84,13 @@ func newMetrics(stores []store.Opened, bodies *bodyMemory, ready func(context.Co
 		}
 		return 1
 	})
-	m.registry.MustRegister(size, free, held, writable, m.requests, m.seconds, m.traces, m.streams, m.slowStreams, m.bodies,
+	m.registry.MustRegister(size, free, held, writable, m.requests, m.seconds, m.traces, m.outcomes, m.streams, m.slowStreams, m.bodies,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, outcome := range []string{"accepted", "duplicate", "expired"} {
 		m.traces.WithLabelValues(outcome)
+	}
+	for _, outcome := range []string{"success", "blocked", "failed"} {
+		m.outcomes.WithLabelValues(outcome)
 	}
 	for _, bound := range []string{boundTenant, boundAll} {
 		m.bodies.WithLabelValues(bound)
@@ -128,10 +134,13 @@ func (m *metrics) bodyRefused(err error) {
 }
 
 // ingested counts the traces of one request.
-func (m *metrics) ingested(r api.IngestResult) {
+func (m *metrics) ingested(r store.IngestResult) {
 	m.traces.WithLabelValues("accepted").Add(float64(r.Accepted))
 	m.traces.WithLabelValues("duplicate").Add(float64(r.Duplicates))
 	m.traces.WithLabelValues("expired").Add(float64(r.Expired))
+	m.outcomes.WithLabelValues("blocked").Add(float64(r.Blocked))
+	m.outcomes.WithLabelValues("failed").Add(float64(r.Failed))
+	m.outcomes.WithLabelValues("success").Add(float64(r.Accepted - r.Blocked - r.Failed))
 }
 
 // served counts a request that has been answered.

@@ -168,13 +168,28 @@ func (f *TraceFilter) matchDetails(t *Trace) bool {
 		t.Duration >= f.MinDuration
 }
 
-// IngestResult says what became of a batch. The three add up to its length.
+// IngestResult says what became of a batch. Accepted, Duplicates and Expired add up to its
+// length.
 type IngestResult struct {
 	Accepted   int
 	Duplicates int // the id is stored already, or occurs earlier in the batch
 	// Expired traces are older than what retention has already removed. They are
 	// neither stored nor counted: whether they are duplicates can no longer be told.
 	Expired int
+	// Blocked and Failed are those of Accepted that were refused by a rule, a limit or a
+	// policy, and that ended with an error that is no block.
+	Blocked, Failed int
+}
+
+// Accept counts a trace that is stored. Backends share it.
+func (r *IngestResult) Accept(t *Trace) {
+	r.Accepted++
+	switch {
+	case t.Blocked:
+		r.Blocked++
+	case t.Status == TraceError:
+		r.Failed++
+	}
 }
 
 // Limits of a trace that every backend enforces.

@@ -183,7 +183,7 @@ func (w *writer) apply(in *ingest) error {
 			if err := w.add(it); err != nil {
 				return err
 			}
-			in.result.Accepted++
+			in.result.Accept(&it.trace)
 		}
 	}
 	return nil

@@ -99,7 +99,7 @@ func (in *ingest) look(ctx context.Context, sh *shard, ids []string) error {
 		default:
 			in.fresh[i] = true
 			in.again[i] = was
-			in.res.Accepted++
+			in.res.Accept(tr)
 		}
 		before[tr.ID] = true
 	}

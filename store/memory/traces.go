@@ -134,7 +134,7 @@ func (t *traces) fresh(list []store.Trace) (fresh []bool, res store.IngestResult
 			res.Duplicates++
 		default:
 			fresh[i] = true
-			res.Accepted++
+			res.Accept(tr)
 		}
 		before[tr.ID] = true
 	}

@@ -35,8 +35,9 @@ func (in *ingest) fresh(d *data) (res store.IngestResult, err error) {
 	}
 	var seq int64
 	err = d.each([]any{&seq}, func() error {
-		in.items[seq&(maxPlaces-1)].seq = seq
-		res.Accepted++
+		it := &in.items[seq&(maxPlaces-1)]
+		it.seq = seq
+		res.Accept(&it.trace)
 		return nil
 	}, `WITH o AS (SELECT nextval('trace_order') AS n)
 		INSERT INTO trace_ids (tenant, id, created, seq) SELECT $1, u.id, u.created, o.n * 1024 + u.place

@@ -354,7 +354,7 @@ func (m *model) ingest(t *rapid.T) {
 		case m.has(tr.ID):
 			want.Duplicates++
 		default:
-			want.Accepted++
+			want.Accept(&tr)
 			accepted = append(accepted, modelTrace{tr, true})
 		}
 	}

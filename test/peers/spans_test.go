@@ -90,24 +90,27 @@ func TestCollectorSeesEveryAttribute(t *testing.T) {
 		stages     string
 		failed     bool
 	}{
-		{"allow", call(0, "safe", ""), 200, want{"mcp.upstream": "main"}, "policy_eval provider", false},
-		{"deny", call(1, "danger", ""), 403, want{"mcp.policy.decision": "deny", "mcp.policy.rule_id": "no-danger", "error.type": "policy_denied"}, "policy_eval", true},
+		{"allow", call(0, "safe", `,"_meta":{"io.modelcontextprotocol/clientInfo":{"name":"claude-code","version":"2.1.0"}}`), 200, want{"mcp.upstream": "main", "mcp.client.name": "claude-code", "mcp.client.version": "2.1.0"}, "policy_eval provider", false},
+		{"deny", call(1, "danger", ""), 403, want{"mcp.policy.decision": "deny", "mcp.policy.rule_id": "no-danger", "error.type": "policy_denied", "svc.reason": "policy_denied"}, "policy_eval", true},
 		{"redact", call(2, "masked", ""), 200, want{"mcp.policy.decision": "redact", "mcp.policy.rule_id": "masks", "mcp.upstream": "main"}, "policy_eval provider", false},
 		{"rate limit, allowed", call(3, "limited", ""), 200, want{"mcp.policy.rule_id": "slows", "mcp.upstream": "main"}, "policy_eval provider", false},
-		{"rate limit", call(4, "limited", ""), 429, want{"mcp.policy.decision": "rate_limit_blocked", "mcp.policy.rule_id": "slows", "error.type": "rate_limited"}, "policy_eval", true},
+		{"rate limit", call(4, "limited", ""), 429, want{"mcp.policy.decision": "rate_limit_blocked", "mcp.policy.rule_id": "slows", "error.type": "rate_limited", "svc.reason": "rate_limited"}, "policy_eval", true},
 		{"strip_app", call(5, "stripped", ""), 200, want{"mcp.policy.decision": "strip_app", "mcp.policy.rule_id": "strips", "mcp.upstream": "main"}, "policy_eval provider", false},
 		{"guardrail pass", call(6, "ask-yes", ""), 200, want{"mcp.policy.decision": "guardrail", "mcp.policy.rule_id": "asks", "mcp.guardrail.name": "dlp", "mcp.guardrail.verdict": "pass", "mcp.upstream": "main"}, "policy_eval guardrail provider", false},
 		{"guardrail mask", call(7, "ask-mask", ""), 200, want{"mcp.policy.decision": "guardrail", "mcp.policy.rule_id": "asks", "mcp.guardrail.name": "dlp", "mcp.guardrail.verdict": "mask", "mcp.upstream": "main"}, "policy_eval guardrail provider", false},
-		{"guardrail reject", call(8, "ask-no", ""), 403, want{"mcp.policy.decision": "guardrail", "mcp.policy.rule_id": "asks", "mcp.guardrail.name": "dlp", "mcp.guardrail.verdict": "reject", "error.type": "policy_denied"}, "policy_eval guardrail", true},
+		{"guardrail reject", call(8, "ask-no", ""), 403, want{"mcp.policy.decision": "guardrail", "mcp.policy.rule_id": "asks", "mcp.guardrail.name": "dlp", "mcp.guardrail.verdict": "reject", "error.type": "policy_denied", "svc.reason": "policy_denied"}, "policy_eval guardrail", true},
 		{"guardrail away, fail open", call(9, "away", ""), 200, want{"mcp.policy.decision": "guardrail", "mcp.policy.rule_id": "asks-away", "mcp.guardrail.name": "away", "mcp.guardrail.verdict": "error_failopen", "mcp.upstream": "main"}, "policy_eval guardrail provider", false},
 		{"task", `{"jsonrpc":"2.0","id":10,"method":"tasks/get","params":{"taskId":"task-7"}}`, 200, want{"mcp.task.handle": "task-7", "mcp.upstream": "main"}, "policy_eval provider", false},
 		{"task made", call(11, "start", ""), 200, want{"mcp.task.handle": "task-7", "mcp.upstream": "main"}, "policy_eval provider", false},
 	}
+	answers := make([]string, len(tests))
 	for i, tt := range tests {
 		parent, _ := parentOf(i, true)
-		if status, body := g.post(tt.body, "Authorization", bearer, "traceparent", parent); status != tt.status {
+		status, body := g.post(tt.body, "Authorization", bearer, "traceparent", parent)
+		if status != tt.status {
 			t.Fatalf("%s: %d %s\n%s", tt.name, status, body, g.log)
 		}
+		answers[i] = body
 	}
 	g.stop()
 	for pipeline, c := range map[string]*collector{"customer": customer, "operator": operator} {
@@ -125,10 +128,14 @@ func TestCollectorSeesEveryAttribute(t *testing.T) {
 				tt.want["mcp.principal"], tt.want["mcp.auth.oauth_client_name"] = "alice", "Planner"
 				tt.want["http.response.status_code"] = fmt.Sprint(tt.status)
 				for _, key := range []string{"mcp.policy.decision", "mcp.policy.rule_id", "mcp.upstream", "mcp.principal", "mcp.auth.oauth_client_name",
-					"mcp.task.handle", "mcp.guardrail.name", "mcp.guardrail.verdict", "http.response.status_code", "error.type"} {
+					"mcp.task.handle", "mcp.guardrail.name", "mcp.guardrail.verdict", "http.response.status_code", "error.type", "svc.reason", "mcp.client.name", "mcp.client.version"} {
 					if got := s.text(key); got != tt.want[key] {
 						t.Errorf("%s is %q, want %q", key, got, tt.want[key])
 					}
+				}
+				// The request is found by the id that its client was told.
+				if id := s.text("svc.request_id"); id == "" || tt.failed && !strings.Contains(answers[i], `"`+id+`"`) {
+					t.Errorf("svc.request_id is %q, the answer %s", id, answers[i])
 				}
 				latency, ok := s.Attributes().Get("mcp.guardrail.latency_ms")
 				if ok != (tt.want["mcp.guardrail.name"] != "") || ok && (latency.Type() != pcommon.ValueTypeDouble || latency.Double() < 0) {

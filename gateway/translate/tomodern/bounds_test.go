@@ -39,6 +39,7 @@ func TestOddDeclarations(t *testing.T) {
 		`"capabilities":{"roots":[]},"clientInfo":{"name":""}`:                   "client_capabilities",
 		`"capabilities":{"sampling":{"x":"` + strings.Repeat("x", 3<<20) + `"}}`: "client_capabilities",
 		`"clientInfo":null,"capabilities":null`:                                  "",
+		`"capabilities":{"elicitation":null,"tasks":7}`:                          "",
 		`"clientInfo":{"name":"c","version":"1"}`:                                "",
 	} {
 		asked := len(s.seen)

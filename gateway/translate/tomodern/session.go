@@ -53,12 +53,18 @@ func readHello(m *mcp.Message) (h hello, why *refusal.Refusal, cause string) {
 	if m.Body[at.Start] != '{' {
 		return h, &refusal.ClientCapabilities, "capabilities is no object"
 	}
+	var declared []string
 	for it := mcp.Members(m.Body, at); it.Next(); {
-		if slices.Contains(carried, string(it.Name())) && m.Body[it.Value().Start] != '{' {
-			return h, &refusal.ClientCapabilities, "the capability " + string(it.Name()) + " is no object"
+		name := string(it.Name())
+		if !slices.Contains(carried, name) || !given(m.Body, it.Value()) {
+			continue
 		}
+		if m.Body[it.Value().Start] != '{' {
+			return h, &refusal.ClientCapabilities, "the capability " + name + " is no object"
+		}
+		declared = append(declared, name)
 	}
-	h.Capabilities = mcp.AppendObject(nil, m.Body, at, func(name []byte) bool { return !slices.Contains(carried, string(name)) })
+	h.Capabilities = only(at.Of(m.Body), declared...)
 	return h, nil, ""
 }
 

@@ -55,7 +55,7 @@ type subscription struct {
 func (t *Translator) listen(ctx context.Context, r *transport.Request, m *mcp.Message, s *sender) (*upstream.Response, error) {
 	uris, cause := wanted(m)
 	if cause == "" && !t.listening.Take(s.principal, 1) {
-		cause = fmt.Sprintf("a caller has at most %d subscriptions/listen at an upstream, and all of its sessions together at most %d", maxListening, maxApart)
+		cause = fmt.Sprintf("at most %d subscriptions/listen of a caller, and %d of all callers, are open at an upstream", maxListening, maxApart)
 	}
 	if cause != "" {
 		return wire.Refuse(&refusal.Subscription, 0, m.ID, cause, r.RequestID), nil

@@ -22,6 +22,7 @@ import (
 	"svc/gateway/refused"
 	"svc/gateway/report"
 	"svc/gateway/requestid"
+	"svc/gateway/routing"
 	"svc/gateway/session"
 	"svc/gateway/snapshot"
 	"svc/gateway/targets"
@@ -130,7 +131,7 @@ func (g *Gateway) openSearch(cfg *config.File) {
 	g.services.Search = &toolsearch.Service{MaxResults: c.MaxResults, Call: c.Calls(cfg.Federation.Enabled), Refresher: toolsearch.New(toolsearch.Options{
 		Sources: sources, Route: g.services.Router.Match, Reserved: toolsearch.Name,
 		Interval: c.RefreshInterval, Version: g.version, Logger: g.services.Log,
-		State: filepath.Join(cfg.StateDirectory(), "tool-definitions.json"), Changed: g.toolChanged, Keep: g.services.Pins.Keep,
+		State: filepath.Join(cfg.StateDirectory(), "tool-definitions.json"), Changed: g.toolChanged, Keep: g.services.Named(g.services.Pins.Keep),
 	})}
 	if g.services.Federation != nil {
 		g.services.Search.Merged = g.services.Federation
@@ -163,7 +164,8 @@ func (g *Gateway) openObserver(cfg *config.File) (err error) {
 // the file asks for it.
 func (g *Gateway) openFederation(cfg *config.File) (err error) {
 	if !cfg.Federation.Enabled {
-		return nil
+		g.services.Names, err = routing.NamesOf(cfg.Upstreams)
+		return err
 	}
 	opts := federation.Options{
 		Config: cfg.Federation, Fallback: cfg.DefaultUpstream, StateDir: cfg.StateDirectory(), Key: g.sessionKey,
@@ -176,8 +178,7 @@ func (g *Gateway) openFederation(cfg *config.File) (err error) {
 	if g.services.Federation, err = federation.New(opts); err != nil {
 		return fmt.Errorf("federation: %w", err)
 	}
-	g.services.DefaultUpstream = federation.Name
-	g.services.Views = views.New(cfg.Views)
+	g.services.DefaultUpstream, g.services.Views = federation.Name, views.New(cfg.Views)
 	g.services.Targets[federation.Name] = &transport.Upstream{Name: federation.Name, Transport: g.services.Federation, Timeout: cfg.Federation.ListTimeout}
 	return nil
 }

@@ -203,7 +203,10 @@ func (a sdkAgent) call(ctx context.Context, tool string, n int) (string, error) 
 }
 
 // sessionAgent is a client of a revision with sessions.
-type sessionAgent struct{ url, key, session string }
+type sessionAgent struct {
+	url, key, session string
+	ids               int // of requests, of which a session has each once
+}
 
 func (a *sessionAgent) post(ctx context.Context, body string) (answer json.RawMessage, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, a.url, strings.NewReader(body))
@@ -246,7 +249,8 @@ func (a *sessionAgent) post(ctx context.Context, body string) (answer json.RawMe
 }
 
 func (a *sessionAgent) list(ctx context.Context) (tools []string, err error) {
-	text, err := a.post(ctx, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
+	a.ids++
+	text, err := a.post(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/list"}`, a.ids))
 	var got struct{ Tools []struct{ Name string } }
 	if err == nil {
 		err = json.Unmarshal(text, &got)
@@ -258,7 +262,8 @@ func (a *sessionAgent) list(ctx context.Context) (tools []string, err error) {
 }
 
 func (a *sessionAgent) call(ctx context.Context, tool string, n int) (string, error) {
-	text, err := a.post(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":%q,"arguments":{"n":%d}}}`, tool, n))
+	a.ids++
+	text, err := a.post(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":{"n":%d}}}`, a.ids, tool, n))
 	var got struct{ Content []struct{ Text string } }
 	if err == nil {
 		if err = json.Unmarshal(text, &got); err == nil && len(got.Content) != 1 {
@@ -346,7 +351,7 @@ audit: {path: %[2]s/audit.jsonl}
 			}
 			t.Cleanup(func() { _ = session.Close() })
 			legacy := &sessionAgent{url: url, key: key}
-			if _, err := legacy.post(ctx, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"agent","version":"1"}}}`); err != nil {
+			if _, err := legacy.post(ctx, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"agent","version":"1"}}}`); err != nil {
 				t.Fatal(err)
 			}
 			clients = append(clients, client{sdkAgent{session}, at.tools}, client{legacy, at.tools})

@@ -14,6 +14,7 @@ import (
 	"net/http"
 
 	"svc/gateway/auth"
+	"svc/gateway/catalog"
 	"svc/gateway/mcp"
 	"svc/gateway/multiplex"
 	"svc/gateway/refusal"
@@ -36,6 +37,8 @@ type Request struct {
 	Sessions *multiplex.Sessions
 	// Pins takes what is withheld out of lists; nil for nobody.
 	Pins Pins
+	// Names are those that clients see in the lists of upstreams; nil for the upstreams' own.
+	Names *catalog.Names
 	// Seen remembers which upstream has shown a URI; nil for nobody.
 	Seen Seen
 	// Callouts counts the guardrails that were asked; nil for nobody.
@@ -109,6 +112,9 @@ func (r *Request) take(at Moment, m *mcp.Message, frame, final, own bool) Taken 
 	// By what the upstream sent, before any rule rewrites it. The gateway's own answers
 	// have no upstream.
 	if r.Pins != nil && at.Upstream != nil && !r.Pins.Cut(in.Context, at.Upstream.Name, in.Asked, in.Resumed, m) {
+		return Taken{Result: verdict.Unreadable(), Final: final}
+	}
+	if at.Upstream != nil && !r.Names.Apply(at.Upstream.Name, in.Asked.Method, in.Resumed, m) {
 		return Taken{Result: verdict.Unreadable(), Final: final}
 	}
 	var uris []string

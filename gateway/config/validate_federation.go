@@ -28,7 +28,6 @@ func (f *File) validateFederation(at diag.At) {
 				here.Field(key).Hint("set federation: {enabled: true}, or remove the key").
 					Errorf("needs-federation", "has no effect without federation")
 			}
-			continue
 		}
 		// Each by itself, so that a finding is at its place.
 		naming := federation.NamingOf(u)
@@ -39,7 +38,7 @@ func (f *File) validateFederation(at diag.At) {
 			}
 			at.Field(err.Field).Errorf("naming", "%s", err.Err)
 		}
-		if u.Name == federation.Name {
+		if f.Federation.Enabled && u.Name == federation.Name {
 			here.Field("name").Hint("give it another name").
 				Errorf("reserved", "%q is the name of the gateway itself with federation", u.Name)
 		}
@@ -94,12 +93,6 @@ func (f *File) validatePerCaller(at diag.At) {
 
 // needingFederation returns the keys that an upstream has and that need federation.
 func needingFederation(u *upstream.Config) (keys []string) {
-	if u.Prefix != "" {
-		keys = append(keys, "prefix")
-	}
-	if !u.Tools.Empty() {
-		keys = append(keys, "tools")
-	}
 	if u.SharedLists {
 		keys = append(keys, "shared_lists")
 	}

@@ -30,7 +30,7 @@ func (ex *Exchange) input(way policy.Direction) verdict.Input {
 func (ex *Exchange) Answers() answers.Request {
 	return answers.Request{
 		Input: ex.input(policy.ServerToClient), Method: ex.HTTP.Method, Allowed: ex.Services.Versions,
-		Sessions: ex.Services.Sessions, Callouts: ex.Services.Callouts, Pins: ex.Services.Pins.For(ex.Session.Client().Caller), Seen: ex.Services.Federation,
+		Sessions: ex.Services.Sessions, Names: ex.Services.Names, Callouts: ex.Services.Callouts, Pins: ex.Services.Pins.For(ex.Session.Client().Caller), Seen: ex.Services.Federation,
 	}
 }
 

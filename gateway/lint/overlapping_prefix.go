@@ -5,9 +5,6 @@ import "strings"
 // overlappingPrefix warns of a prefix that begins with the prefix of another
 // upstream: what that one has under the longer prefix is left out.
 func overlappingPrefix(p *pass) {
-	if !p.file.Federation.Enabled {
-		return
-	}
 	for i := range p.file.Upstreams {
 		for j := range p.file.Upstreams {
 			long, short := &p.file.Upstreams[i], &p.file.Upstreams[j]

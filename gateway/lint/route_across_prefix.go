@@ -9,8 +9,9 @@ import (
 // their names: one without its prefix, or with the prefix of another upstream. Routes
 // are asked before prefixes, so these calls answer 404 no_route.
 func routeAcrossPrefix(p *pass) {
-	if !p.file.Federation.Enabled {
-		return
+	needless := ""
+	if p.file.Federation.Enabled {
+		needless = ", or remove the route: federation needs none"
 	}
 	for i := range p.routes {
 		r := &p.routes[i]
@@ -23,7 +24,7 @@ func routeAcrossPrefix(p *pass) {
 			v, tool := p.budget.Covers([]*nameset.Set{nameset.Prefix(to.Prefix)}, r.tools)
 			switch v {
 			case nameset.NotCovered:
-				p.warn(at, "match names that begin with "+to.Prefix+", or remove the route: federation needs none",
+				p.warn(at, "match names that begin with "+to.Prefix+needless,
 					"this route leads tools such as %q to the upstream %q, all of whose names begin with %q: they answer 404 no_route", tool, to.Name, to.Prefix)
 			case nameset.Unknown:
 				p.giveUp("routes[%d]", r.index)
@@ -36,7 +37,7 @@ func routeAcrossPrefix(p *pass) {
 				continue
 			}
 			if v, _ := p.budget.Covers([]*nameset.Set{r.tools}, nameset.Prefix(other.Prefix)); v == nameset.Covered {
-				p.warn(at, "match fewer names, or remove the route: federation needs none",
+				p.warn(at, "match fewer names"+needless,
 					"this route leads the tools that begin with %q, the prefix of the upstream %q, to the upstream %q: they answer 404 no_route", other.Prefix, other.Name, to.Name)
 				break
 			}

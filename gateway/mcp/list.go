@@ -88,6 +88,37 @@ func CutList(m *Message, member string, keep func(element []byte) bool) (body []
 	return Splice(nil, m.Body, Edit{At: list, With: kept}), true, true
 }
 
+// MapList returns the body of an answer whose list result.MEMBER has in the place of each
+// element what change returns, which is nil for an element that is left out; an answer
+// without the list is returned as it is. ok is false when the result could be read in two
+// ways; see [FilterList].
+func MapList(m *Message, member string, change func(element []byte) []byte) (body []byte, changed, ok bool) {
+	if m.Kind != Response || !m.Spans.Result.Present() || m.Body[m.Spans.Result.Start] != '{' {
+		return m.Body, false, true
+	}
+	list, ok := findList(m, member)
+	if !ok || !list.Present() {
+		return m.Body, false, ok
+	}
+	with := make([]byte, 1, list.End-list.Start)
+	with[0] = '['
+	for it := elements(m.Body, list); it.next(); {
+		element := change(it.value.Of(m.Body))
+		if element == nil {
+			continue
+		}
+		if len(with) > 1 {
+			with = append(with, ',')
+		}
+		with = append(with, element...)
+	}
+	with = append(with, ']')
+	if string(with) == string(list.Of(m.Body)) {
+		return m.Body, false, true
+	}
+	return Splice(nil, m.Body, Edit{At: list, With: with}), true, true
+}
+
 // keepElements returns the array at a span with the elements that keep takes; cut
 // reports whether any was left out. Each is kept with the text between it and
 // the one before.

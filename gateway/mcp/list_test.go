@@ -120,3 +120,35 @@ func BenchmarkFilterList(b *testing.B) {
 		FilterList(&m, "tools", true, func(name string) bool { return name[len(name)-1] != '7' })
 	}
 }
+
+func TestMapList(t *testing.T) {
+	upper := func(element []byte) []byte {
+		if strings.Contains(string(element), "no") {
+			return nil
+		}
+		return []byte(strings.ToUpper(string(element)))
+	}
+	for _, tt := range []struct {
+		result, want string
+		changed, ok  bool
+	}{
+		{`{"tools":[{"name":"A"} , {"X":1e400}],"t":1}`, `{"tools":[{"NAME":"A"},{"X":1E400}],"t":1}`, true, true},
+		{`{"tools":["A","B"]}`, `{"tools":["A","B"]}`, false, true},
+		{`{"tools":["no","b", "no"]}`, `{"tools":["B"]}`, true, true},
+		{`{"tools":["no"]}`, `{"tools":[]}`, true, true},
+		{`{"tools":[]}`, `{"tools":[]}`, false, true},
+		{`{"content":["b"]}`, `{"content":["b"]}`, false, true},
+		{`{"tools":[],"Tools":["no"]}`, "", false, false},
+		{`{"tools":{"name":"no"}}`, "", false, false},
+		{`[]`, `[]`, false, true},
+	} {
+		var m Message
+		if err := Scan([]byte(`{"jsonrpc":"2.0","id":1,"result":`+tt.result+`}`), &m); err != nil {
+			t.Fatal(err)
+		}
+		got, changed, ok := MapList(&m, "tools", upper)
+		if want := `{"jsonrpc":"2.0","id":1,"result":` + tt.want + `}`; ok != tt.ok || ok && (changed != tt.changed || string(got) != want) {
+			t.Errorf("%s: %s %v %v", tt.result, got, changed, ok)
+		}
+	}
+}

@@ -207,6 +207,32 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
+// A route leads nowhere where its upstream has no tool that clients see under the name.
+func TestRoutesAndVisibleNames(t *testing.T) {
+	const upstreams = `
+listen: 127.0.0.1:1
+license: {path: /l}
+audit: {path: /a.jsonl}
+upstreams:
+  - {name: crm, url: "http://127.0.0.1:3000/mcp", prefix: crm_, tools: {deny: [drop]}}
+  - {name: web, url: "http://127.0.0.1:3001/mcp", tools: {rename: {long: short}}}
+routes:
+  - {match: {tool_prefix: crm_}, upstream: crm}
+  - {match: {tool_name: astray}, upstream: crm}
+  - {match: {tool_name: "*"}, upstream: web}
+policy: {default_action: allow}
+`
+	for _, more := range []string{"", "federation: {enabled: true}\n"} {
+		e := load(t, upstreams+more)
+		for tool, want := range map[string]string{"crm_find": "crm", "crm_drop": "", "astray": "", "short": "web", "long": "", "other": "web"} {
+			a, err := e.Ask([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`"}}`), 0, nil, "")
+			if err != nil || a.Route.Upstream != want || a.Request.Upstream != want || want == "" && !strings.Contains(a.Route.Reason, "404 no_route") {
+				t.Errorf("%q %s: %+v, for rules %q, %v; want %q", more, tool, a.Route, a.Request.Upstream, err, want)
+			}
+		}
+	}
+}
+
 // TestCasesAreDocumented: the page on test cases names every key.
 func TestCasesAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/policy-cookbook.md")

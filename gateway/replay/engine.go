@@ -13,10 +13,12 @@ import (
 	"strconv"
 	"strings"
 
+	"svc/gateway/catalog"
 	"svc/gateway/config"
 	"svc/gateway/federation"
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
+	"svc/gateway/routing"
 	"svc/gateway/toolsearch"
 	"svc/gateway/upstream"
 )
@@ -30,6 +32,7 @@ type Engine struct {
 	searches        bool     // the gateway answers the search tool itself
 	prefixes        []prefix // of upstreams, the longest first; none without federation
 	federated       bool
+	names           *catalog.Names  // nil where they are the upstreams' own
 	keys            map[string]bool // nil when any caller may come
 }
 
@@ -51,6 +54,9 @@ func New(f *config.File) (*Engine, error) {
 			}
 		}
 		slices.SortStableFunc(e.prefixes, func(a, b prefix) int { return len(b.text) - len(a.text) })
+	}
+	if e.names, err = routing.NamesOf(f.Upstreams); err != nil {
+		return nil, err
 	}
 	for i := range f.Routes {
 		r, err := upstream.NewRouter(f.Routes[i : i+1])
@@ -110,8 +116,10 @@ type Route struct {
 func (e *Engine) upstreamOf(method, tool string) string {
 	if method == mcp.MethodToolsCall {
 		for _, r := range e.routes {
-			if name, ok := r.Match(tool); ok {
+			if name, ok := r.Match(tool); ok && e.has(name, tool) {
 				return name
+			} else if ok {
+				return ""
 			}
 		}
 		for _, p := range e.prefixes {
@@ -185,16 +193,29 @@ func (e *Engine) route(m *mcp.Message, d policy.Direction, a *Answer) Route {
 		return e.toDefault(m)
 	}
 	for i, r := range e.routes {
-		if name, ok := r.Match(m.Name); ok {
+		if name, ok := r.Match(m.Name); ok && !e.has(name, m.Name) {
+			return none("routes[" + strconv.Itoa(i) + "] leads to " + name + ", which has no tool that clients see as " + m.Name + ": 404 no_route")
+		} else if ok {
 			return Route{Upstream: name, Index: i, Reason: "routes[" + strconv.Itoa(i) + "]"}
 		}
 	}
 	for _, p := range e.prefixes {
-		if strings.HasPrefix(m.Name, p.text) {
+		if strings.HasPrefix(m.Name, p.text) && !e.has(p.upstream, m.Name) {
+			return none(p.upstream + " has no tool that clients see as " + m.Name + ": 404 no_route")
+		} else if strings.HasPrefix(m.Name, p.text) {
 			return Route{Upstream: p.upstream, Index: -1, Reason: "the prefix " + p.text}
 		}
 	}
 	return none(reasonNoRoute)
+}
+
+// has reports whether an upstream may have a tool that clients see under a name.
+func (e *Engine) has(upstream, visible string) bool {
+	if e.names == nil {
+		return true
+	}
+	_, ok := e.names.Own(upstream, catalog.Tool, visible)
+	return ok
 }
 
 const reasonNoRoute = "no route matches the tool: 404 no_route"

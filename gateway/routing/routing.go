@@ -4,9 +4,11 @@ package routing
 
 import (
 	"context"
+	"slices"
 
 	"svc/gateway/catalog"
 	"svc/gateway/federation"
+	"svc/gateway/lister"
 	"svc/gateway/mcp"
 	"svc/gateway/multiplex"
 	"svc/gateway/toolsearch"
@@ -27,6 +29,47 @@ type Table struct {
 	// Names are those of tools and prompts as clients see them, without federation; nil
 	// where they are the upstreams' own.
 	Names *catalog.Names
+}
+
+// NamesOf returns the names that clients see without federation; nil where they are the
+// upstreams' own.
+func NamesOf(upstreams []upstream.Config) (*catalog.Names, error) {
+	var naming []catalog.Naming
+	given := false
+	for i := range upstreams {
+		naming = append(naming, federation.NamingOf(&upstreams[i]))
+		given = given || upstreams[i].Prefix != "" || !upstreams[i].Tools.Empty()
+	}
+	if !given {
+		return nil, nil
+	}
+	return catalog.NewNames(naming)
+}
+
+// Named returns an upstream's offer with the names that clients see, after keep, which may be
+// nil.
+func (t *Table) Named(keep func(string, *lister.Offer) *lister.Offer) func(string, *lister.Offer) *lister.Offer {
+	if t.Names == nil {
+		return keep
+	}
+	return func(name string, o *lister.Offer) *lister.Offer {
+		if keep != nil {
+			o = keep(name, o)
+		}
+		named := *o
+		named.Lists = slices.Clone(o.Lists)
+		for i := range named.Lists {
+			list := &named.Lists[i]
+			items := make([][]byte, 0, len(list.Items))
+			for _, item := range list.Items {
+				if item = t.Names.Rename(name, list.Kind, item); item != nil {
+					items = append(items, item)
+				}
+			}
+			list.Items = items
+		}
+		return &named
+	}
 }
 
 // Found is where a request goes. Upstream is nil for one that goes nowhere.

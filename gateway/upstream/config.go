@@ -63,9 +63,9 @@ type Config struct {
 	ProcessConfig `yaml:",inline"`
 
 	// Prefix is put before the names of tools and prompts as clients see them, and
-	// taken off before the upstream sees them. It needs federation.
+	// taken off before the upstream sees them.
 	Prefix string `yaml:"prefix"`
-	// Tools selects and renames tools. It needs federation.
+	// Tools selects and renames tools.
 	Tools ToolsConfig `yaml:"tools"`
 	// PinTools is off, warn or block: what becomes of tools and prompts whose definition,
 	// and of instructions whose text, is not the one that was approved.

@@ -1,0 +1,32 @@
+package catalog
+
+import "svc/gateway/mcp"
+
+// Apply makes the answer m of an upstream one with the names that clients see, and without
+// the items that they do not see, where it lists a kind that has names. asked is the method of
+// the request; resumed is set when nobody knows what was asked. ok is false for an answer
+// that could be read in two ways. Nil Names change nothing.
+func (n *Names) Apply(upstream, asked string, resumed bool, m *mcp.Message) (ok bool) {
+	if n == nil || m.Kind != mcp.Response || m.IsError {
+		return true
+	}
+	for _, kind := range Kinds {
+		if !kindFacts[kind].named || !resumed && kind.Method() != asked {
+			continue
+		}
+		body, changed, ok := mcp.MapList(m, kind.Member(), func(element []byte) []byte { return n.Rename(upstream, kind, element) })
+		if !ok || changed && mcp.Scan(body, m) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Rename returns the definition of an item with the name that clients see; nil for one that
+// they do not see.
+func (n *Names) Rename(upstream string, kind Kind, definition []byte) []byte {
+	if it, why := newItem(n, upstream, kind, definition); why == "" {
+		return it.JSON
+	}
+	return nil
+}

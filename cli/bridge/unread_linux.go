@@ -2,7 +2,7 @@ package bridge
 
 import (
 	"io"
-	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -10,7 +10,7 @@ import (
 // unread returns how many bytes of a pipe, or of a socket of this machine, its reader has not
 // taken yet; false where that is not known.
 func unread(w io.Writer) (n int, known bool) {
-	f, ok := w.(*os.File)
+	f, ok := w.(syscall.Conn) // an *os.File
 	if !ok {
 		return 0, false
 	}

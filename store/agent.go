@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"time"
 )
 
@@ -18,6 +20,13 @@ type Agent struct {
 	Set            string `json:",omitempty"` // of the documents that declare it; empty: none
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
+}
+
+// ToolID is the id of a tool of an agent, in every engine alike. It is made of what never
+// changes of a tool.
+func ToolID(agent, tool string) string {
+	sum := sha256.Sum256([]byte(agent + "\x00" + tool))
+	return PrefixTool + hex.EncodeToString(sum[:13])
 }
 
 // AgentCreate asks for an agent. A ConfigYAML is its first deployment record, by

@@ -17,6 +17,12 @@ type IdempotentRequest struct {
 	Body  [sha256.Size]byte
 }
 
+// Digest names the request among those of its tenant, in every engine alike: stored
+// responses move with a store. None of its parts has zero bytes.
+func (r IdempotentRequest) Digest() [sha256.Size]byte {
+	return sha256.Sum256([]byte(r.KeyID + "\x00" + r.Route + "\x00" + r.Token))
+}
+
 // StoredResponse is what a retry gets. Secrets must be taken out of it.
 type StoredResponse struct {
 	Status      int

@@ -2,6 +2,7 @@ package storecmd
 
 import (
 	"cmp"
+	"fmt"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -10,6 +11,7 @@ import (
 	"svc/cli/output"
 	"svc/cli/process"
 	"svc/store"
+	"svc/store/clickhouse"
 	"svc/store/postgres"
 )
 
@@ -20,10 +22,17 @@ type storeDescription struct {
 	SchemaVersion int    `json:"schemaVersion" yaml:"schemaVersion"`
 	SizeBytes     int64  `json:"sizeBytes" yaml:"sizeBytes"`
 	FreeBytes     int64  `json:"freeBytes" yaml:"freeBytes"`
+	// TraceStore is where the traces are, unless they are in the store itself.
+	TraceStore *storeDescription `json:"traceStore,omitempty" yaml:"traceStore,omitempty"`
+}
+
+func (d *storeDescription) row() []string {
+	return []string{d.Kind, strconv.Itoa(d.SchemaVersion), strconv.FormatInt(d.SizeBytes, 10), strconv.FormatInt(d.FreeBytes, 10), d.Location}
 }
 
 func newInfoCmd(env process.Env) *cobra.Command {
 	var so StoreOptions
+	traceStore := ""
 	f := output.FormatTable
 	cmd := &cobra.Command{
 		Use:   "info",
@@ -31,7 +40,9 @@ func newInfoCmd(env process.Env) *cobra.Command {
 		Long: `Describe the store: its kind, where it is (without a password), the version of
 its schema and its size. A running server is asked through its socket in the data
 directory; without one the file is opened, which brings its schema to the version of
-this program. A database of PostgreSQL is asked directly, and not changed.`,
+this program. A database of PostgreSQL is asked directly, and not changed; so is the
+store of the traces where --trace-store or SVC_TRACE_STORE names one, which has a row
+of its own.`,
 		Example: `  svc store info --data-dir /var/lib/svc
   svc store info --store postgres://svc@db1,db2/svc -o json`,
 		Args: command.NoArgs,
@@ -43,15 +54,27 @@ this program. A database of PostgreSQL is asked directly, and not changed.`,
 			}
 			// A backend names itself; the URL of the embedded one begins with bbolt.
 			kind := cmp.Or(map[string]string{"bolt": "bbolt"}[info.Backend], info.Backend)
-			d := storeDescription{kind, info.Location, info.SchemaVersion, info.SizeBytes, info.FreeBytes}
+			d := storeDescription{Kind: kind, Location: info.Location, SchemaVersion: info.SchemaVersion, SizeBytes: info.SizeBytes, FreeBytes: info.FreeBytes}
+			rows := [][]string{d.row()}
+			if v := env.Getenv(command.SettingName("trace-store")); v != "" && !cmd.Flags().Changed("trace-store") {
+				traceStore = v
+			}
+			if traceStore != "" {
+				info, err := clickhouse.Describe(cmd.Context(), traceStore)
+				if err != nil {
+					return command.Failed(fmt.Errorf("store of the traces: %w", err), "look at hosts, ports, user and database of --trace-store")
+				}
+				d.TraceStore = &storeDescription{Kind: info.Backend, Location: info.Location, SchemaVersion: info.SchemaVersion, SizeBytes: info.SizeBytes}
+				rows = append(rows, d.TraceStore.row())
+			}
 			if f != output.FormatTable {
 				return output.WriteValue(env.Stdout, f, d)
 			}
-			return output.ShowTable(env, []string{"KIND", "SCHEMA", "BYTES", "FREE", "LOCATION"},
-				[][]string{{d.Kind, strconv.Itoa(d.SchemaVersion), strconv.FormatInt(d.SizeBytes, 10), strconv.FormatInt(d.FreeBytes, 10), d.Location}})
+			return output.ShowTable(env, []string{"KIND", "SCHEMA", "BYTES", "FREE", "LOCATION"}, rows)
 		},
 	}
 	so.addFlags(cmd)
+	cmd.Flags().StringVar(&traceStore, "trace-store", "", "store of the traces, clickhouse://user@host1,host2/database (default the store itself)")
 	output.AddFormatFlag(cmd, &f, output.FormatTable, output.FormatJSON, output.FormatYAML)
 	return cmd
 }

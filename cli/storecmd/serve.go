@@ -223,6 +223,7 @@ func (p *ControlPlane) Open(ctx context.Context, d *daemon.Daemon) (err error) {
 	if p.O.Store.maxAutoAgents = p.O.MaxAutoAgents; p.O.MaxAutoAgents == 0 {
 		p.O.Store.maxAutoAgents = -1 // none, where 0 means the usual bound
 	}
+	p.O.Store.serving = true
 	if p.St, err = p.O.Store.open(ctx, p.Env, p.Log); err != nil {
 		return err
 	}

@@ -16,11 +16,11 @@ import (
 )
 
 func NewStoreCmd(env process.Env) *cobra.Command {
-	return command.NewGroupCmd("store", "Back up, check, compact, restore and describe the store of the control plane",
+	return command.NewGroupCmd("store", "Back up, check, compact, restore, move and describe the store of the control plane",
 		`  svc store backup /backup/svc-monday.db --data-dir /var/lib/svc
   svc store check /backup/svc-monday.db
   svc store restore /backup/svc-monday.db --data-dir /var/lib/svc`,
-		newBackupCmd(env), newCheckCmd(env), newCompactCmd(env), newInfoCmd(env), newRestoreCmd(env))
+		newBackupCmd(env), newCheckCmd(env), newCompactCmd(env), newInfoCmd(env), newMigrateCmd(env), newRestoreCmd(env))
 }
 
 func newCheckCmd(env process.Env) *cobra.Command {

@@ -1,6 +1,7 @@
 package storecmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -25,8 +26,10 @@ const defaultDataDir = "/var/lib/svc"
 type StoreOptions struct {
 	DataDir string
 	url     string
+	flag    string // that the URL comes from; empty: store
 
-	maxAutoAgents int // as in bolt.Options
+	maxAutoAgents int  // as in bolt.Options
+	serving       bool // as in postgres.Options
 }
 
 func (o *StoreOptions) addFlags(cmd *cobra.Command) {
@@ -62,14 +65,16 @@ func (o *StoreOptions) path() (string, error) {
 	u, err := url.Parse(o.url)
 	switch {
 	case err != nil:
-		return "", command.Usagef(storeURLs, "--store is not a URL")
+		return "", command.Usagef(storeURLs, "%s is not a URL", o.flagName())
 	case u.Scheme != "bbolt":
-		return "", command.Usagef(storeURLs, "--store: unknown kind of store %q", u.Scheme)
+		return "", command.Usagef(storeURLs, "%s: unknown kind of store %q", o.flagName(), u.Scheme)
 	case u.Host != "" || u.Path == "" || u.RawQuery != "":
-		return "", command.Usagef("write three slashes: bbolt:///path/to.db", "--store: %q does not name a file", o.url)
+		return "", command.Usagef("write three slashes: bbolt:///path/to.db", "%s: %q does not name a file", o.flagName(), o.url)
 	}
 	return filepath.FromSlash(u.Path), nil
 }
+
+func (o *StoreOptions) flagName() string { return "--" + cmp.Or(o.flag, "store") }
 
 // storeURLs is what --store may be.
 const storeURLs = "write bbolt:///path/to.db or postgres://user@host/database"
@@ -92,7 +97,7 @@ type backupStore interface {
 // open opens the store, or makes a new one.
 func (o *StoreOptions) open(ctx context.Context, env process.Env, log *slog.Logger) (store.Engine, error) {
 	if o.onPostgres() {
-		st, err := postgres.Open(ctx, o.url, postgres.Options{Logger: log, MaxAutoAgents: o.maxAutoAgents})
+		st, err := postgres.Open(ctx, o.url, postgres.Options{Logger: log, MaxAutoAgents: o.maxAutoAgents, Serving: o.serving})
 		if errors.Is(err, store.ErrUnavailable) {
 			return nil, command.Failed(err, "start the database, and look at host, port, user and database of --store")
 		}

@@ -2,12 +2,11 @@ package bolt
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -204,16 +203,15 @@ func decodeTool(b []byte) (first, last, n uint64, err error) {
 	return 0, 0, 0, errors.New("damaged tool")
 }
 
-// toolID sorts by first call.
-func toolID(first uint64, agent, tool uint32) string {
-	id := binary.BigEndian.AppendUint64(make([]byte, 0, 16), first)
-	id = binary.BigEndian.AppendUint32(id, agent)
-	return store.PrefixTool + hex.EncodeToString(binary.BigEndian.AppendUint32(id, tool))
-}
-
 // ListTools returns the tools of an agent, newest first.
 func (t *tenant) ListTools(ctx context.Context, agentID string, page store.Page) (list []store.AgentTool, total int, err error) {
 	list = []store.AgentTool{}
+	type row struct {
+		store.AgentTool
+		first uint64
+		tool  uint32
+	}
+	var rows []row
 	err = t.view(ctx, func(d data) error {
 		agent, known := d.lookup(agentWord(agentID, ""))
 		if !known {
@@ -231,15 +229,16 @@ func (t *tenant) ListTools(ctx context.Context, agentID string, page store.Page)
 			if err != nil {
 				return err
 			}
-			list = append(list, store.AgentTool{
-				ID: toolID(first, agent, tool), AgentID: agentID, ToolName: text.get(kindTool, tool),
-				CallCount: int64(n), LastCalledAt: timeOf(last),
-			})
+			name := text.get(kindTool, tool)
+			rows = append(rows, row{store.AgentTool{ID: store.ToolID(agentID, name), AgentID: agentID, ToolName: name,
+				CallCount: int64(n), LastCalledAt: timeOf(last)}, first, tool})
 		}
-		slices.SortFunc(list, func(a, b store.AgentTool) int { return strings.Compare(b.ID, a.ID) })
-		total = len(list)
+		slices.SortFunc(rows, func(a, b row) int { return cmp.Or(cmp.Compare(b.first, a.first), cmp.Compare(b.tool, a.tool)) })
+		total = len(rows)
 		from, to := page.Bounds(total)
-		list = list[from:to]
+		for _, r := range rows[from:to] {
+			list = append(list, r.AgentTool)
+		}
 		return nil
 	})
 	return list, total, err

@@ -105,6 +105,15 @@ func (b block) add(rec []byte) block {
 	return b
 }
 
+// leaveOut appends an entry that is deleted.
+func (b block) leaveOut() block {
+	var e [entrySize]byte
+	e[entryFlags] = flagDeleted
+	b = append(b, e[:]...)
+	b.setCounts(b.count()+1, b.live())
+	return b
+}
+
 // remove marks an entry as deleted.
 func (b block) remove(i int) {
 	b.entry(i)[entryFlags] |= flagDeleted

@@ -123,7 +123,10 @@ func Open(path string, opts Options) (*Store, error) {
 	if s.db, err = openFile(path, opts.NoSync, int(max(4*size, 1<<32))); err != nil {
 		return nil, err
 	}
-	if s.schema, err = s.upgrade(opts.migrations); err != nil {
+	if s.schema, err = s.upgrade(opts.migrations); err == nil {
+		err = s.view(context.Background(), func(tx *bbolt.Tx) error { return unfinished(tx, path) })
+	}
+	if err != nil {
 		s.db.Close()
 		return nil, err
 	}

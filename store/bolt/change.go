@@ -1,10 +1,12 @@
 package bolt
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"time"
 
 	"svc/store"
@@ -37,7 +39,7 @@ func (t *tenant) changed(ctx context.Context, d data, before, after *store.Objec
 	if err := putJSON(d.in(inAuditEvents), e.ID, e); err != nil {
 		return err
 	}
-	if err := indexEvent(d, &e); err != nil {
+	if err := indexEvent(d, []byte(e.ID), &e); err != nil {
 		return err
 	}
 	return chain.Put(chainLast, []byte(e.Hash))
@@ -47,17 +49,39 @@ func (t *tenant) changed(ctx context.Context, d data, before, after *store.Objec
 // random number: a store that was restored from a backup never has one again.
 func (t *tenant) GovernanceRevision(ctx context.Context) (revision string, err error) {
 	err = t.view(ctx, func(d data) error {
-		revision = fmt.Sprintf("%016x", d.counter(stateGovernance))
+		revision = d.revision()
 		return nil
 	})
 	return revision, err
+}
+
+// revision is the text of the tenant's revision: that of a number, or one that another
+// engine has made.
+func (d data) revision() string {
+	if raw := d.in(inState).Get([]byte(stateGovernance)); len(raw) != 8 && len(raw) > 0 {
+		return string(raw)
+	}
+	return fmt.Sprintf("%016x", d.counter(stateGovernance))
+}
+
+// setRevision takes over the revision of another store.
+func (d data) setRevision(text string) error {
+	raw := []byte(text)
+	if n, err := strconv.ParseUint(text, 16, 64); err == nil && len(text) == 16 {
+		raw = bytes8(n)
+	}
+	return d.in(inState).Put([]byte(stateGovernance), raw)
 }
 
 // ListAuditEvents returns the events that pass the filter, newest first.
 func (t *tenant) ListAuditEvents(ctx context.Context, f store.AuditEventFilter, page store.Page) (list []store.AuditEvent, before string, err error) {
 	err = t.view(ctx, func(d data) error {
 		list, before = []store.AuditEvent{}, ""
-		events, walk := d.in(inAuditEvents), walkEvents(d, &f, page.After.ID)
+		after := ""
+		if page.After.ID != "" {
+			after = string(eventKey(d, page.After.ID))
+		}
+		events, walk := d.in(inAuditEvents), walkEvents(d, &f, after)
 		for n := 1; page.Limit <= 0 || len(list) < page.Limit; n++ {
 			id := walk.next()
 			if id == nil {
@@ -80,16 +104,41 @@ func (t *tenant) ListAuditEvents(ctx context.Context, f store.AuditEventFilter, 
 		if len(list) == 0 {
 			return nil
 		}
-		before, err = hashBefore(d, list[len(list)-1].ID)
+		before, err = hashBefore(d, eventKey(d, list[len(list)-1].ID))
 		return err
 	})
 	return list, before, err
 }
 
-// hashBefore is the hash of the event that was written just before one.
-func hashBefore(d data, id string) (string, error) {
+// aheadOfID separates the key of an event from its id, where the event comes behind one
+// in the chain whose id is greater: two processes with one store dated them, before the
+// store was moved into this file. The key is then that of the one before and the id.
+const aheadOfID = "~"
+
+// maxAhead bounds the events with greater ids that one of them is behind.
+const maxAhead = 1000
+
+// eventKey is the key of an event: its id, but where it is dated out of order. Of one that
+// is not there it is the id.
+func eventKey(d data, id string) []byte {
 	c := d.in(inAuditEvents).Cursor()
-	c.Seek([]byte(id))
+	k, _ := c.Seek([]byte(id))
+	for n := 0; k != nil && n < maxAhead; n++ {
+		if string(k) == id {
+			break
+		}
+		if bytes.HasSuffix(k, []byte(aheadOfID+id)) {
+			return bytes.Clone(k)
+		}
+		k, _ = c.Next()
+	}
+	return []byte(id)
+}
+
+// hashBefore is the hash of the event that was written just before the one with a key.
+func hashBefore(d data, key []byte) (string, error) {
+	c := d.in(inAuditEvents).Cursor()
+	c.Seek(key)
 	k, raw := c.Prev()
 	if k == nil {
 		return string(d.in(inAuditChain).Get(chainTrimmed)), nil
@@ -107,8 +156,8 @@ func trimAuditEvents(d data, before time.Time, limit int) (int, error) {
 	}
 	return trimRecords(d.in(inAuditEvents), limit,
 		func(e *store.AuditEvent) bool { return e.CreatedAt.Before(before) },
-		func(e *store.AuditEvent) error {
-			if err := forgetEvent(d, e); err != nil {
+		func(key []byte, e *store.AuditEvent) error {
+			if err := forgetEvent(d, key, e); err != nil {
 				return err
 			}
 			return d.in(inAuditChain).Put(chainTrimmed, []byte(e.Hash))

@@ -384,8 +384,9 @@ func (w *writer) finish() error {
 	tools := w.d.in(inTools)
 	now := w.s.now()
 	rows := cursorGetter{tools.Cursor()}
-	for _, k := range slices.Sorted(maps.Keys(w.tools)) {
-		if err := countTool(tools, rows, uint32(k>>32), uint32(k), w.tools[k], now); err != nil {
+	for i, k := range slices.Sorted(maps.Keys(w.tools)) {
+		// Tools that were first called at once keep their order in every engine.
+		if err := countTool(tools, rows, uint32(k>>32), uint32(k), w.tools[k], now.Add(time.Duration(i))); err != nil {
 			return err
 		}
 	}

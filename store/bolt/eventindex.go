@@ -64,22 +64,22 @@ func facetsAsked(f *store.AuditEventFilter) (list [][]byte) {
 	return list
 }
 
-// indexEvent adds an event to the index.
-func indexEvent(d data, e *store.AuditEvent) error {
+// indexEvent adds the event with a key to the index.
+func indexEvent(d data, key []byte, e *store.AuditEvent) error {
 	index := d.in(inAuditIndex)
 	for _, f := range facetsOf(e) {
-		if err := index.Put(append(f, e.ID...), nil); err != nil {
+		if err := index.Put(append(f, key...), nil); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// forgetEvent removes an event from the index.
-func forgetEvent(d data, e *store.AuditEvent) error {
+// forgetEvent removes the event with a key from the index.
+func forgetEvent(d data, key []byte, e *store.AuditEvent) error {
 	index := d.in(inAuditIndex)
 	for _, f := range facetsOf(e) {
-		if err := index.Delete(append(f, e.ID...)); err != nil {
+		if err := index.Delete(append(f, key...)); err != nil {
 			return err
 		}
 	}
@@ -244,7 +244,7 @@ func (s *Store) indexMore() (left bool, err error) {
 			if err := json.Unmarshal(d.in(inAuditEvents).Get(id), &e); err != nil {
 				return fmt.Errorf("%w %q: %w", errUnreadable, id, err)
 			}
-			if err := indexEvent(d, &e); err != nil {
+			if err := indexEvent(d, id, &e); err != nil {
 				return err
 			}
 			from = bytes.Clone(id)

@@ -49,7 +49,7 @@ func writeEvents(t testing.TB, s *Store, tenant string, n int, start time.Time) 
 				if err := putJSON(d.in(inAuditEvents), e.ID, e); err != nil {
 					return err
 				}
-				if err := indexEvent(d, &e); err != nil {
+				if err := indexEvent(d, []byte(e.ID), &e); err != nil {
 					return err
 				}
 				if err := chain.Put(chainLast, []byte(e.Hash)); err != nil {

@@ -31,7 +31,7 @@ type inFlight struct {
 }
 
 func (t *tenant) requestKey(r store.IdempotentRequest) requestKey {
-	return requestKey{t.id, sha256.Sum256(joined(r.KeyID, r.Route, r.Token))}
+	return requestKey{t.id, r.Digest()}
 }
 
 var errOtherBody = store.FieldError(store.Conflict, "the Idempotency-Key was used with another request body",

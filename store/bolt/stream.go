@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"strconv"
+	"strings"
 
 	"svc/store"
 )
@@ -52,13 +53,15 @@ func (t *tenant) StreamTraces(ctx context.Context, opts store.StreamOptions) (st
 // cursorOf is the place of a commit number: its digits.
 func cursorOf(seq uint64) store.Cursor { return store.Cursor(strconv.FormatUint(seq, 10)) }
 
-// parseCursor reads what cursorOf wrote; the empty cursor is 0.
+// parseCursor reads what cursorOf wrote; the empty cursor is 0. A place of PostgreSQL is
+// one here when the store was moved from there: traces keep their numbers.
 func parseCursor(c store.Cursor) (uint64, error) {
 	if c == "" {
 		return 0, nil
 	}
-	seq, err := strconv.ParseUint(string(c), 10, 64)
-	if err != nil || cursorOf(seq) != c {
+	digits := strings.TrimPrefix(string(c), "p")
+	seq, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil || string(cursorOf(seq)) != digits {
 		return 0, store.FieldError(store.Invalid, "bad cursor", "after", "must be a cursor of this store")
 	}
 	return seq, nil

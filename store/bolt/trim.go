@@ -72,7 +72,7 @@ func (t *tenant) anythingOld(d data, b store.RetentionBounds) bool {
 
 // trimRecords removes the JSON records that old accepts, from the oldest on to the
 // first that it does not.
-func trimRecords[T any](b *bbolt.Bucket, limit int, old func(*T) bool, also func(*T) error) (int, error) {
+func trimRecords[T any](b *bbolt.Bucket, limit int, old func(*T) bool, also func(key []byte, v *T) error) (int, error) {
 	var keys [][]byte
 	var gone []T
 	c := b.Cursor()
@@ -91,7 +91,7 @@ func trimRecords[T any](b *bbolt.Bucket, limit int, old func(*T) bool, also func
 			return 0, err
 		}
 		if also != nil {
-			if err := also(&gone[i]); err != nil {
+			if err := also(keys[i], &gone[i]); err != nil {
 				return 0, err
 			}
 		}
@@ -105,7 +105,7 @@ func trimViolations(d data, before time.Time, limit int) (int, error) {
 	}
 	return trimRecords(d.in(inViolations), limit,
 		func(v *store.SLAViolation) bool { return v.PeriodEnd.Before(before) },
-		func(v *store.SLAViolation) error { return d.in(inViolationKey).Delete(violationKey(v)) })
+		func(_ []byte, v *store.SLAViolation) error { return d.in(inViolationKey).Delete(violationKey(v)) })
 }
 
 func trimEvents(d data, before time.Time, limit int) (int, error) {

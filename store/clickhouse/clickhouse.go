@@ -242,11 +242,11 @@ func (s *Store) Info(ctx context.Context) (store.Info, error) {
 	info := store.Info{Backend: "clickhouse", Location: s.where, SchemaVersion: s.schema}
 	err := s.run(ctx, func() error {
 		for _, sh := range s.shards {
-			var bytes uint64
-			if err := sh.row(ctx, "SELECT toUInt64(sum(bytes_on_disk)) FROM system.parts WHERE active AND database = currentDatabase()", &bytes); err != nil {
+			bytes, err := sh.size(ctx)
+			if err != nil {
 				return err
 			}
-			info.SizeBytes += int64(bytes)
+			info.SizeBytes += bytes
 		}
 		return nil
 	})

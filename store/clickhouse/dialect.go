@@ -31,6 +31,11 @@ func (d dialect) settings(limit time.Duration) driver.Settings {
 		"max_execution_time": max(int(limit/time.Second), 1),
 		"max_query_size":     1 << 21, // ids of a whole batch are listed in one statement
 		"max_memory_usage":   4 << 30,
+		// Blocks are written as they come, to the table and then to what is made of it. Where
+		// the engine collects them, a process that is killed between the rows and the end of
+		// its statement leaves ids of traces that are not there.
+		"min_insert_block_size_rows":  0,
+		"min_insert_block_size_bytes": 0,
 	}
 	if d.modern {
 		maps.Copy(s, driver.Settings{

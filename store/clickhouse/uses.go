@@ -3,8 +3,6 @@ package clickhouse
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"math"
 	"slices"
@@ -85,12 +83,6 @@ func (t *tenant) PolicyFires(ctx context.Context, ids []string) (fires map[strin
 // maxTools bounds the tools that are kept of one agent: tool names come from outside.
 const maxTools = 1000
 
-// toolID is made of what never changes of a tool.
-func toolID(agent, tool string) string {
-	sum := sha256.Sum256([]byte(agent + "\x00" + tool))
-	return store.PrefixTool + hex.EncodeToString(sum[:13])
-}
-
 // ListTools returns the tools that traces of an agent named, newest first.
 func (t *tenant) ListTools(ctx context.Context, agentID string, page store.Page) (list []store.AgentTool, total int, err error) {
 	list = []store.AgentTool{}
@@ -113,7 +105,7 @@ func (t *tenant) ListTools(ctx context.Context, agentID string, page store.Page)
 		from, to := page.Bounds(total)
 		for _, name := range names[from:to] {
 			c := uses[use{agentID, name}]
-			list = append(list, store.AgentTool{ID: toolID(agentID, name), AgentID: agentID, ToolName: name, CallCount: c.calls, LastCalledAt: timeOf(c.last)})
+			list = append(list, store.AgentTool{ID: store.ToolID(agentID, name), AgentID: agentID, ToolName: name, CallCount: c.calls, LastCalledAt: timeOf(c.last)})
 		}
 		return nil
 	})

@@ -10,6 +10,12 @@ import (
 
 // background starts what a handle does by itself. Close waits for it.
 func (s *Store) background() {
+	if s.role != tool {
+		s.every("note that this process has the database open", handleEvery, s.renewHandle)
+	}
+	if s.role == exporting || s.role == importing {
+		return
+	}
 	s.every("write the uses of keys", s.opts.FlushEvery, s.flushUsed)
 	s.every("look for traces of other processes", followEvery, s.poll)
 	s.every("say that requests are in flight", renewEvery, s.renewRequests)

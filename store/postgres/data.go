@@ -44,6 +44,8 @@ type data struct {
 	revision       []byte
 	dirty          bool // the row is to be written
 	agents         bool // agents or their names have changed
+
+	wordNumbers map[string]int64 // of a migration that fills the tenant
 }
 
 // number finds the tenant's number, which never changes.

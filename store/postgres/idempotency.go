@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"time"
 
@@ -42,14 +41,7 @@ var errOtherBody = store.FieldError(store.Conflict, "the Idempotency-Key was use
 var errNotBegun = errors.New("the response to an idempotent request that was not begun")
 
 func (t *tenant) requestKey(r store.IdempotentRequest) requestKey {
-	h := sha256.New()
-	for _, part := range []string{r.KeyID, r.Route, r.Token} {
-		var size [8]byte
-		binary.BigEndian.PutUint64(size[:], uint64(len(part)))
-		h.Write(size[:])
-		h.Write([]byte(part))
-	}
-	return requestKey{t.id, [sha256.Size]byte(h.Sum(nil))}
+	return requestKey{t.id, r.Digest()}
 }
 
 // BeginAttempt claims a request or returns the response to an earlier one.

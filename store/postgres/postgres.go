@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,6 +46,9 @@ type Options struct {
 	// MergeEvery is how often statistics of new batches are merged; 0: 1 second, below
 	// 0: never.
 	MergeEvery time.Duration
+	// Serving notes the handle as that of a server: what needs the database for itself is
+	// refused while it is open.
+	Serving bool
 
 	mergeFrom int          // 0: mergeFrom batches
 	fault     func() error // fails commits in tests
@@ -59,6 +63,7 @@ type Store struct {
 	log     *slog.Logger
 	ids     store.IDs
 	handle  []byte // names this handle among those on the database
+	role    role
 	maxAuto int
 
 	offset atomic.Int64 // of the engine's clock to this process's
@@ -89,6 +94,13 @@ var _ store.Engine = (*Store)(nil)
 // Open opens the database that a URL names, postgres://user@host1,host2/db?sslmode=…,
 // and brings its schema to the version of this package.
 func Open(ctx context.Context, url string, opts Options) (*Store, error) {
+	if opts.Serving {
+		return openAs(ctx, url, opts, serving)
+	}
+	return openAs(ctx, url, opts, tool)
+}
+
+func openAs(ctx context.Context, url string, opts Options, r role) (*Store, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -107,6 +119,11 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	config, err := configOf(url)
 	if err != nil {
 		return nil, err
+	}
+	if r == exporting || r == importing {
+		for _, name := range []string{"statement_timeout", "idle_in_transaction_session_timeout"} {
+			config.ConnConfig.RuntimeParams[name] = strconv.Itoa(int(opts.Timeout.Milliseconds()))
+		}
 	}
 	s := &Store{
 		where: Location(url), opts: opts, log: opts.Logger, handle: []byte(rand.Text()),
@@ -130,6 +147,9 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	}
 	if s.schema, err = s.migrate(ctx, schema); err == nil {
 		err = s.readClock(ctx)
+	}
+	if err == nil {
+		err = s.enter(ctx, r)
 	}
 	if err == nil {
 		err = s.makeDaysAhead(ctx)
@@ -256,7 +276,7 @@ func (s *Store) Close() (err error) {
 		s.life.Lock() // nothing is running any more
 		defer s.life.Unlock()
 		err = s.flushUsed(context.Background())
-		err = errors.Join(err, s.releaseRequests())
+		err = errors.Join(err, s.releaseRequests(), s.leave())
 		timer.Stop()
 		s.ending()
 		s.pool.Close()

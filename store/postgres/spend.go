@@ -3,8 +3,6 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"math"
 	"slices"
@@ -139,12 +137,6 @@ func (d *data) allUnmerged() (*delta, error) {
 // maxTools bounds the tools that are kept of one agent: tool names come from outside.
 const maxTools = 1000
 
-// toolID is made of what never changes of a tool.
-func toolID(agent, tool string) string {
-	sum := sha256.Sum256([]byte(agent + "\x00" + tool))
-	return store.PrefixTool + hex.EncodeToString(sum[:13])
-}
-
 // ListTools returns the tools that traces of an agent named, newest first.
 func (t *tenant) ListTools(ctx context.Context, agentID string, page store.Page) (list []store.AgentTool, total int, err error) {
 	err = t.read(ctx, func(d *data) error {
@@ -179,7 +171,7 @@ func (t *tenant) ListTools(ctx context.Context, agentID string, page store.Page)
 		list = []store.AgentTool{}
 		for _, name := range names[from:to] {
 			u := uses[name]
-			list = append(list, store.AgentTool{ID: toolID(agentID, name), AgentID: agentID, ToolName: name, CallCount: u.calls, LastCalledAt: timeOf(u.last)})
+			list = append(list, store.AgentTool{ID: store.ToolID(agentID, name), AgentID: agentID, ToolName: name, CallCount: u.calls, LastCalledAt: timeOf(u.last)})
 		}
 		return nil
 	})

@@ -34,12 +34,12 @@ func cursorOf(seq int64) store.Cursor {
 	return store.Cursor("p" + strconv.FormatInt(seq, 10))
 }
 
-// parseCursor reads what cursorOf wrote.
+// parseCursor reads what cursorOf wrote. A place of bbolt, which is digits alone, is one
+// here when the store was moved from there: traces keep their numbers.
 func parseCursor(c store.Cursor) (seq int64, err error) {
-	if digits, ok := strings.CutPrefix(string(c), "p"); ok {
-		seq, err = strconv.ParseInt(digits, 10, 64)
-	}
-	if err != nil || seq < 0 || cursorOf(seq) != c {
+	digits := strings.TrimPrefix(string(c), "p")
+	seq, err = strconv.ParseInt(digits, 10, 64)
+	if err != nil || seq < 0 || strconv.FormatInt(seq, 10) != digits {
 		return 0, store.FieldError(store.Invalid, "bad cursor", "after", "must be a cursor of this store")
 	}
 	return seq, nil
@@ -159,8 +159,20 @@ func (d *data) commitsAfter(after int64) (list []committedTrace, more bool, err 
 	return list, batches == streamBatches, err
 }
 
-// tracesOf reads traces by their places, but for those that were removed.
+// tracesOf reads traces by their places, as lists show them, but for those that were
+// removed.
 func (d *data) tracesOf(list []committedTrace, horizon int64) (map[int64]store.Trace, error) {
+	var r traceRow
+	return d.tracesAt(list, horizon, listColumns, &r, r.list())
+}
+
+// wholeTracesOf is tracesOf of everything that is kept of a trace.
+func (d *data) wholeTracesOf(list []committedTrace, horizon int64) (map[int64]store.Trace, error) {
+	var r traceRow
+	return d.tracesAt(list, horizon, wholeColumns, &r, r.whole())
+}
+
+func (d *data) tracesAt(list []committedTrace, horizon int64, columns string, r *traceRow, into []any) (map[int64]store.Trace, error) {
 	traces := make(map[int64]store.Trace, len(list))
 	var created, seqs []int64
 	for _, c := range list {
@@ -171,11 +183,10 @@ func (d *data) tracesOf(list []committedTrace, horizon int64) (map[int64]store.T
 	if len(seqs) == 0 {
 		return traces, nil
 	}
-	var r traceRow
-	err := d.each(r.list(), func() error {
+	err := d.each(into, func() error {
 		tr, err := r.trace()
 		traces[r.seq] = tr
 		return err
-	}, `SELECT `+listColumns+` FROM unnest($2::bigint[], $3::bigint[]) AS k (c, s) JOIN traces ON tenant = $1 AND created = k.c AND seq = k.s`, d.n, created, seqs)
+	}, `SELECT `+columns+` FROM unnest($2::bigint[], $3::bigint[]) AS k (c, s) JOIN traces ON tenant = $1 AND created = k.c AND seq = k.s`, d.n, created, seqs)
 	return traces, err
 }

@@ -92,6 +92,16 @@ func (t Table) String() string {
 		"day_agent", "day_model", "day_environment", "unknown"}[min(t, NumTables)]
 }
 
+// TableNamed is the table with a name.
+func TableNamed(name string) (Table, bool) {
+	for t := range NumTables {
+		if t.String() == name {
+			return t, true
+		}
+	}
+	return NumTables, false
+}
+
 // Key names a row. Dimensions that the table does not carry are 0.
 type Key struct {
 	Table  Table

@@ -1,0 +1,327 @@
+package storecmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"svc/cli/command"
+	"svc/cli/output"
+	"svc/cli/process"
+	"svc/store"
+	"svc/store/bolt"
+	"svc/store/clickhouse"
+	"svc/store/postgres"
+	"svc/store/transfer"
+)
+
+// migrateOptions say what 'svc store migrate' moves where.
+type migrateOptions struct {
+	from, to   StoreOptions
+	traceStore string
+	dryRun     bool
+}
+
+func newMigrateCmd(env process.Env) *cobra.Command {
+	o := migrateOptions{from: StoreOptions{flag: "from"}, to: StoreOptions{flag: "to"}}
+	cmd := &cobra.Command{
+		Use:   "migrate --from URL --to URL",
+		Short: "Move everything in a store to another one, of the same engine or of another",
+		Long: `Move everything in a store to an empty one: tenants, users, teams, agents, budgets,
+SLA targets, policies, API keys, audit events with their chain, stored responses,
+traces and statistics, with their ids and times. With --trace-store the traces and
+what was counted of them go to ClickHouse.
+
+Every server on the source has to be stopped; a source that a server has open is
+refused, and so is a target that is not empty. The source is only read. A migration
+that was killed goes on where it was when the same command is run again. At the end
+both stores are read and compared, by number and digest of every kind of rows, of
+traces by tenant and day. Until then no server opens the target.
+
+Keep passwords out of the command line: PGPASSWORD and a password file work as for
+'svc serve', for both databases alike.`,
+		Example: `  svc store migrate --from bbolt:///var/lib/svc/svc.db --to postgres://svc@db1,db2/svc
+  svc store migrate --from bbolt:///var/lib/svc/svc.db --to postgres://svc@db1/svc \
+    --trace-store clickhouse://svc@ch1,ch2/svc --dry-run`,
+		Args: command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), env) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.from.url, "from", "", "store that is read, bbolt:///path/to.db or postgres://user@host1,host2/database")
+	f.StringVar(&o.to.url, "to", "", "store that is filled, empty or not there yet")
+	f.StringVar(&o.traceStore, "trace-store", "", "store that the traces go to, clickhouse://user@host1,host2/database (default that of --to)")
+	f.BoolVar(&o.dryRun, "dry-run", false, "count what would be moved and check the target, and move nothing")
+	command.RequireFlags(cmd, "from", "to")
+	return cmd
+}
+
+// closing is stores that were opened.
+type closing []func() error
+
+func (c closing) close() (err error) {
+	for i := len(c) - 1; i >= 0; i-- {
+		err = errors.Join(err, c[i]())
+	}
+	return err
+}
+
+func (o *migrateOptions) run(ctx context.Context, env process.Env) (err error) {
+	from, err := o.from.location()
+	if err != nil {
+		return err
+	}
+	to, err := o.to.location()
+	if err != nil {
+		return err
+	}
+	if from == to {
+		return command.Usagef("name an empty store with --to", "--from and --to are the same store")
+	}
+	var open closing
+	defer func() { err = errors.Join(err, open.close()) }()
+	source, err := o.openSource(ctx, env)
+	if err != nil {
+		return err
+	}
+	open = append(open, source.Close)
+	if o.dryRun {
+		return o.plan(ctx, env, source)
+	}
+	opts := transfer.Options{From: source, Base: env.Now().Add(-time.Hour).UnixNano()}
+	if opts.To, err = o.openTarget(ctx); err != nil {
+		return err
+	}
+	open = append(open, opts.To.Close)
+	if o.traceStore != "" {
+		traces, err := o.openTraces(ctx)
+		if err != nil {
+			return err
+		}
+		open = append(open, traces.Close)
+		opts.TracesTo = traces
+	}
+	unfinished, err := transfer.Check(ctx, opts)
+	if err != nil {
+		return explained(err)
+	}
+	if unfinished {
+		fmt.Fprintf(env.Stderr, "going on with an unfinished migration to %s\n", to)
+	}
+	p := &migrationProgress{env: env, began: env.Now(), last: env.Now()}
+	opts.Report = p.report
+	err = transfer.Run(ctx, opts)
+	p.end()
+	if err != nil {
+		return explained(err)
+	}
+	fmt.Fprintf(env.Stderr, "%d rows moved and compared in %v: start servers with --store %s%s\n",
+		p.step.Total, env.Now().Sub(p.began).Round(time.Second), to, withTraceStore(o.traceStore))
+	return nil
+}
+
+func withTraceStore(url string) string {
+	if url == "" {
+		return ""
+	}
+	return " --trace-store " + clickhouse.Location(url)
+}
+
+// explained says what to do about a migration that failed.
+func explained(err error) error {
+	switch {
+	case errors.Is(err, transfer.ErrNotEmpty):
+		return command.Failed(err, "name an empty database, or a file that does not exist yet")
+	case errors.Is(err, transfer.ErrOtherMigration):
+		return command.Failed(err, "name the stores that the unfinished migration was between, or empty the target")
+	case errors.Is(err, transfer.ErrDiffers):
+		return command.Failed(err, "empty the target and begin again; the source is as it was, unless a server wrote to it meanwhile")
+	case errors.Is(err, context.Canceled), errors.Is(err, store.ErrUnavailable):
+		return command.Failed(err, transfer.AdviceUnfinished)
+	}
+	return err
+}
+
+func (o *migrateOptions) openSource(ctx context.Context, env process.Env) (transfer.Source, error) {
+	if o.from.onPostgres() {
+		s, err := postgres.OpenSource(ctx, o.from.url, postgres.Options{})
+		switch {
+		case errors.Is(err, postgres.ErrInUse):
+			return nil, command.Failed(fmt.Errorf("--from: %w", err), "stop every 'svc serve' on it")
+		case err != nil:
+			return nil, fmt.Errorf("--from: %w", err)
+		}
+		return s, nil
+	}
+	path, err := o.from.path()
+	if err != nil {
+		return nil, err
+	}
+	if !env.Exists(path) {
+		return nil, command.Usagef("", "--from: there is no file %s", path)
+	}
+	s, err := bolt.OpenSource(path)
+	switch {
+	case errors.Is(err, bolt.ErrInUse):
+		return nil, command.Failed(fmt.Errorf("--from: %w", err), "stop the server first")
+	case err != nil:
+		return nil, fmt.Errorf("--from: %w", err)
+	}
+	return s, nil
+}
+
+func (o *migrateOptions) openTarget(ctx context.Context) (transfer.Target, error) {
+	if o.to.onPostgres() {
+		s, err := postgres.OpenTarget(ctx, o.to.url, postgres.Options{})
+		switch {
+		case errors.Is(err, postgres.ErrInUse):
+			return nil, command.Failed(fmt.Errorf("--to: %w", err), "name an empty database that no 'svc serve' uses")
+		case err != nil:
+			return nil, fmt.Errorf("--to: %w", err)
+		}
+		return s, nil
+	}
+	path, err := o.to.path()
+	if err != nil {
+		return nil, err
+	}
+	s, err := bolt.OpenTarget(path)
+	if err != nil {
+		return nil, fmt.Errorf("--to: %w", err)
+	}
+	return s, nil
+}
+
+func (o *migrateOptions) openTraces(ctx context.Context) (*clickhouse.Transfer, error) {
+	s, err := clickhouse.OpenTarget(ctx, o.traceStore, clickhouse.Options{Timeout: 10 * time.Minute})
+	if err != nil {
+		return nil, command.Failed(fmt.Errorf("--trace-store: %w", err), "look at hosts, ports, user and database of --trace-store")
+	}
+	return s, nil
+}
+
+// plan counts what would be moved, and checks the target where there is one.
+func (o *migrateOptions) plan(ctx context.Context, env process.Env, source transfer.Source) error {
+	counts, err := transfer.Count(ctx, source)
+	if err != nil {
+		return err
+	}
+	if err := o.checkTarget(ctx, env, source); err != nil {
+		return explained(err)
+	}
+	var rows [][]string
+	for _, kind := range transfer.Kinds {
+		rows = append(rows, []string{string(kind), strconv.FormatInt(counts[kind], 10)})
+	}
+	if err := output.ShowTable(env, []string{"KIND", "ROWS"}, rows); err != nil {
+		return err
+	}
+	fmt.Fprintln(env.Stderr, "nothing was moved")
+	return nil
+}
+
+// checkTarget opens the target where it exists. It makes none.
+func (o *migrateOptions) checkTarget(ctx context.Context, env process.Env, source transfer.Source) (err error) {
+	var open closing
+	defer func() { err = errors.Join(err, open.close()) }()
+	opts := transfer.Options{From: source}
+	if o.traceStore != "" {
+		info, err := clickhouse.Describe(ctx, o.traceStore)
+		if err != nil {
+			return fmt.Errorf("--trace-store: %w", err)
+		}
+		if info.SchemaVersion > 0 {
+			traces, err := o.openTraces(ctx)
+			if err != nil {
+				return err
+			}
+			open = append(open, traces.Close)
+			opts.TracesTo = traces
+		}
+	}
+	exists := false
+	if o.to.onPostgres() {
+		info, err := postgres.Describe(ctx, o.to.url)
+		if err != nil {
+			return fmt.Errorf("--to: %w", err)
+		}
+		exists = info.SchemaVersion > 0
+	} else {
+		path, err := o.to.path()
+		if err != nil {
+			return err
+		}
+		exists = env.Exists(path)
+	}
+	if !exists {
+		if opts.TracesTo != nil {
+			return opts.TracesTo.Empty(ctx)
+		}
+		return nil
+	}
+	if opts.To, err = o.openTarget(ctx); err != nil {
+		return err
+	}
+	open = append(open, opts.To.Close)
+	_, err = transfer.Check(ctx, opts)
+	return err
+}
+
+// migrationProgress shows how far a migration is: on a terminal in one line that is drawn
+// again, elsewhere in a line now and then.
+type migrationProgress struct {
+	env         process.Env
+	step        transfer.Step
+	began, last time.Time
+	first       int64 // rows that were there when it began, or when the comparison did
+	started     time.Time
+	comparing   bool
+	shown       bool
+}
+
+func (p *migrationProgress) report(s transfer.Step) {
+	now := p.env.Now()
+	if p.started.IsZero() || s.Comparing != p.comparing {
+		p.started, p.first, p.comparing = now, s.Done, s.Comparing
+	}
+	p.step = s
+	pause := 30 * time.Second
+	if p.env.StderrTTY {
+		pause = 200 * time.Millisecond
+	}
+	if now.Sub(p.last) < pause {
+		return
+	}
+	p.last = now
+	if p.env.StderrTTY {
+		fmt.Fprintf(p.env.Stderr, "\r\x1b[K%s", p.line(now))
+		p.shown = true
+		return
+	}
+	fmt.Fprintln(p.env.Stderr, p.line(now))
+}
+
+func (p *migrationProgress) line(now time.Time) string {
+	what := "moving " + string(p.step.Kind)
+	if p.step.Comparing {
+		what = "comparing"
+	}
+	text := fmt.Sprintf("%s: %d of %d rows", what, p.step.Done, max(p.step.Total, p.step.Done))
+	if s := now.Sub(p.started).Seconds(); s > 0.5 {
+		rate := float64(p.step.Done-p.first) / s
+		text += fmt.Sprintf(", %.0f/s", rate)
+		if left := p.step.Total - p.step.Done; left > 0 && rate > 0 {
+			text += fmt.Sprintf(", %v left", time.Duration(float64(left)/rate*float64(time.Second)).Round(time.Second))
+		}
+	}
+	return text
+}
+
+func (p *migrationProgress) end() {
+	if p.shown {
+		fmt.Fprint(p.env.Stderr, "\r\x1b[K")
+	}
+}

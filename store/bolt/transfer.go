@@ -1,0 +1,411 @@
+package bolt
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"go.etcd.io/bbolt"
+
+	"svc/store"
+	"svc/store/rollup"
+	"svc/store/transfer"
+)
+
+// Transfer is a store that is read or filled by a migration.
+type Transfer struct {
+	*Store
+	tenant string               // whose numbers are remembered
+	dict   map[dictEntry]uint32 // numbers of the tenant that were found or made
+}
+
+var (
+	_ transfer.Source = (*Transfer)(nil)
+	_ transfer.Target = (*Transfer)(nil)
+)
+
+// OpenSource opens the store at path to read all of it. Its lock keeps servers away. The
+// file is not changed, but where it has the schema of an older version: that is brought
+// to the one of this version first, as a server does.
+func OpenSource(path string) (*Transfer, error) {
+	if _, err := preflight(path, os.O_RDONLY); err != nil {
+		return nil, err
+	}
+	for upgraded := false; ; upgraded = true {
+		db, err := openToRead(path)
+		if err != nil {
+			return nil, err
+		}
+		t := transferOf(db, path)
+		err = t.view(context.Background(), func(tx *bbolt.Tx) (err error) {
+			if t.schema, err = schemaOf(tx, path, len(migrations)+1); err == nil {
+				err = unfinished(tx, path)
+			}
+			return err
+		})
+		if err == nil && t.schema == len(migrations)+1 {
+			return t, nil
+		}
+		if err = errors.Join(err, db.Close()); err != nil {
+			return nil, err
+		}
+		if upgraded {
+			return nil, &FileError{Path: path, Problem: fmt.Sprintf("has schema %d", t.schema), Advice: "start a server of this version on it once"}
+		}
+		s, err := Open(path, Options{})
+		if err == nil {
+			err = s.Close()
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// OpenTarget opens the store at path to fill it, or makes one.
+func OpenTarget(path string) (*Transfer, error) {
+	opts := Options{migrations: migrations}
+	_, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		err = create(path, opts)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", path, err)
+	}
+	size, err := preflight(path, os.O_RDWR)
+	if err != nil {
+		return nil, err
+	}
+	db, err := openFile(path, false, int(max(4*size, 1<<32)))
+	if err != nil {
+		return nil, err
+	}
+	t := transferOf(db, path)
+	if t.schema, err = t.upgrade(migrations); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return t, nil
+}
+
+func transferOf(db *bbolt.DB, path string) *Transfer {
+	return &Transfer{Store: &Store{db: db, path: path, log: slog.New(slog.DiscardHandler), closed: make(chan struct{})}}
+}
+
+// Close closes the file.
+func (t *Transfer) Close() error { return t.db.Close() }
+
+// keyMigration is the marker of an unfinished migration in meta.
+var keyMigration = []byte("migration")
+
+// unfinished refuses the target of a migration that has not ended.
+func unfinished(tx *bbolt.Tx, path string) error {
+	if tx.Bucket(bucketMeta).Get(keyMigration) == nil {
+		return nil
+	}
+	return &FileError{Path: path, Problem: transfer.ErrUnfinished.Error(), Advice: transfer.AdviceUnfinished, Err: transfer.ErrUnfinished}
+}
+
+// of runs fn with the data of a tenant.
+func (t *Transfer) of(ctx context.Context, tenantID string, fn func(tx *bbolt.Tx, d data) error) error {
+	return t.view(ctx, func(tx *bbolt.Tx) error {
+		if tenantID == "" {
+			return fn(tx, data{})
+		}
+		d, err := (&tenant{s: t.Store, id: tenantID}).data(tx)
+		if err != nil {
+			return err
+		}
+		return fn(tx, d)
+	})
+}
+
+// Export returns the next rows of a kind.
+func (t *Transfer) Export(ctx context.Context, tenantID string, kind transfer.Kind, after string, limit int) (list []transfer.Row, err error) {
+	k, ok := carried[kind]
+	if !ok {
+		return nil, fmt.Errorf("rows of kind %q are not known", kind)
+	}
+	err = t.of(ctx, tenantID, func(tx *bbolt.Tx, d data) error {
+		list = nil
+		return k.export(tx, d, tenantID, []byte(after), func(key []byte, v any) (bool, error) {
+			row, err := transfer.NewRow(key, v)
+			list = append(list, row)
+			return len(list) < limit, err
+		})
+	})
+	return list, err
+}
+
+// Count counts the rows of a kind.
+func (t *Transfer) Count(ctx context.Context, tenantID string, kind transfer.Kind) (n int64, err error) {
+	err = t.of(ctx, tenantID, func(tx *bbolt.Tx, d data) error {
+		n = 0
+		switch kind {
+		case transfer.Traces:
+			n, err = countTraces(d)
+			return err
+		case transfer.Statistics:
+			for table := range rollup.NumTables {
+				n += int64(d.in(inRollup + table.String()).Stats().KeyN)
+			}
+			return nil
+		}
+		k, ok := carried[kind]
+		if !ok {
+			return fmt.Errorf("rows of kind %q are not known", kind)
+		}
+		return k.export(tx, d, tenantID, nil, func([]byte, any) (bool, error) {
+			n++
+			return true, nil
+		})
+	})
+	return n, err
+}
+
+// countTraces counts the traces that are exported, by their blocks.
+func countTraces(d data) (n int64, err error) {
+	horizon := int64(d.counter(stateHorizon))
+	err = d.in(inTraceBlocks).ForEach(func(_, raw []byte) error {
+		b, err := asBlock(raw)
+		if err != nil {
+			return err
+		}
+		if b.minTime() >= horizon {
+			n += int64(b.live())
+			return nil
+		}
+		for i := range b.count() {
+			if e := b.entry(i); e[entryFlags]&flagDeleted == 0 && int64(binary.LittleEndian.Uint64(e[entryTime:])) >= horizon {
+				n++
+			}
+		}
+		return nil
+	})
+	return n, err
+}
+
+// ExportTraces returns the next traces in the order of commits. Those that retention has
+// begun to remove are left out.
+func (t *Transfer) ExportTraces(ctx context.Context, tenantID, after string, limit int) (list []transfer.Trace, err error) {
+	err = t.of(ctx, tenantID, func(_ *bbolt.Tx, d data) error {
+		list = make([]transfer.Trace, 0, limit)
+		horizon := int64(d.counter(stateHorizon))
+		text := dictReader{d: d}
+		c := d.in(inTraces).Cursor()
+		for k, rec := seekAfter(c, []byte(after)); k != nil && len(list) < limit; k, rec = c.Next() {
+			tr, r, err := decodeRecord(rec, true)
+			if err != nil {
+				return fmt.Errorf("trace %d: %w", number(k), err)
+			}
+			if tr.CreatedAt.UnixNano() < horizon {
+				continue
+			}
+			text.fill(&tr, r)
+			list = append(list, transfer.Trace{Key: string(k), Number: int64(number(k)), Trace: tr})
+		}
+		return nil
+	})
+	return list, err
+}
+
+// seekAfter moves a cursor behind a key, of the empty key to the first one.
+func seekAfter(c *bbolt.Cursor, after []byte) (k, v []byte) {
+	if len(after) == 0 {
+		return c.First()
+	}
+	if k, v = c.Seek(after); string(k) == string(after) {
+		return c.Next()
+	}
+	return k, v
+}
+
+// Marker returns the marker of an unfinished migration.
+func (t *Transfer) Marker(ctx context.Context) (marker []byte, err error) {
+	err = t.view(ctx, func(tx *bbolt.Tx) error {
+		if raw := tx.Bucket(bucketMeta).Get(keyMigration); raw != nil {
+			marker = append([]byte{}, raw...)
+		}
+		return nil
+	})
+	return marker, err
+}
+
+// Begin writes the first marker.
+func (t *Transfer) Begin(_ context.Context, marker []byte) error {
+	return t.commit(func(tx *bbolt.Tx) error {
+		for _, name := range [][]byte{bucketTenants, bucketMarks} {
+			if k, _ := tx.Bucket(name).Cursor().First(); k != nil {
+				return transfer.ErrNotEmpty
+			}
+		}
+		return tx.Bucket(bucketMeta).Put(keyMigration, marker)
+	})
+}
+
+// moveMarker replaces the marker by the next one.
+func moveMarker(tx *bbolt.Tx, from, to []byte) error {
+	b := tx.Bucket(bucketMeta)
+	if string(b.Get(keyMigration)) != string(from) {
+		return transfer.ErrOtherMigration
+	}
+	if to == nil {
+		return b.Delete(keyMigration)
+	}
+	return b.Put(keyMigration, to)
+}
+
+// Finish removes the marker.
+func (t *Transfer) Finish(_ context.Context, marker []byte) error {
+	return t.commit(func(tx *bbolt.Tx) error {
+		if err := moveMarker(tx, marker, nil); err != nil {
+			return err
+		}
+		all := tx.Bucket(bucketData)
+		return all.ForEachBucket(func(id []byte) error { return endBlocks(data{all.Bucket(id)}) })
+	})
+}
+
+// Import writes a batch with its marker.
+func (t *Transfer) Import(_ context.Context, b transfer.Batch) error {
+	if t.tenant != b.Tenant || t.dict == nil {
+		t.tenant, t.dict = b.Tenant, map[dictEntry]uint32{}
+	}
+	err := t.commit(func(tx *bbolt.Tx) error {
+		if err := moveMarker(tx, b.From, b.Marker); err != nil {
+			return err
+		}
+		if len(b.Rows)+len(b.Traces) == 0 {
+			return nil
+		}
+		w := &filler{tx: tx, tenant: b.Tenant, dict: t.dict}
+		if root := tx.Bucket(bucketData).Bucket([]byte(b.Tenant)); b.Tenant != "" && root != nil {
+			w.data = data{root}
+		}
+		if b.Kind == transfer.Traces {
+			return w.addTraces(b.Traces)
+		}
+		for _, row := range b.Rows {
+			if err := carried[b.Kind].put(w, row.Doc); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.dict = nil // it may have numbers that were not committed
+	}
+	return err
+}
+
+// filler fills a tenant in a transaction.
+type filler struct {
+	data
+	tx     *bbolt.Tx
+	tenant string
+	dict   map[dictEntry]uint32
+}
+
+// number is the number of a word.
+func (w *filler) number(e dictEntry) (uint32, error) {
+	if e.a == "" && e.b == "" {
+		return 0, nil
+	}
+	if n, ok := w.dict[e]; ok {
+		return n, nil
+	}
+	n, err := w.numberOf(e)
+	if len(w.dict) >= maxRemembered {
+		clear(w.dict)
+	}
+	w.dict[dictEntry{e.kind, strings.Clone(e.a), strings.Clone(e.b)}] = n
+	return n, err
+}
+
+// maxGap is up to how many numbers that are left out are entries of a block.
+const maxGap = 16
+
+// addTraces appends traces.
+func (w *filler) addTraces(list []transfer.Trace) error {
+	traces, ids, blocks := w.in(inTraces), w.in(inTraceIDs), w.in(inTraceBlocks)
+	traces.FillPercent, blocks.FillPercent, ids.FillPercent = 0.95, 0.95, 0.9
+	tail, tailKey := newBlock(0), uint64(list[0].Number)
+	if k, v := blocks.Cursor().Last(); k != nil {
+		b, err := asBlock(v)
+		if err != nil {
+			return err
+		}
+		tailKey, tail = number(k), append(make(block, 0, blockHeader+blockCap*entrySize), b...)
+	}
+	for i := range list {
+		rec, err := w.record(&list[i].Trace)
+		if err != nil {
+			return err
+		}
+		seq := uint64(list[i].Number)
+		next := tailKey + uint64(tail.count())
+		if seq < next {
+			return errBlock // numbers that go back
+		}
+		if gap := seq - next; gap > maxGap || int(gap)+tail.count() >= blockCap {
+			if err := blocks.Put(bytes8(tailKey), tail); err != nil {
+				return err
+			}
+			tail, tailKey = newBlock(tail.latest()), seq
+		} else {
+			for range gap {
+				tail = tail.leaveOut()
+			}
+		}
+		key := bytes8(seq)
+		if err := traces.Put(key, rec); err != nil {
+			return err
+		}
+		if err := ids.Put(packedKey(list[i].ID), key); err != nil {
+			return err
+		}
+		tail = tail.add(rec)
+	}
+	if err := blocks.Put(bytes8(tailKey), tail); err != nil {
+		return err
+	}
+	return w.setCounter(stateTraces, w.counter(stateTraces)+uint64(len(list)))
+}
+
+// endBlocks lets the last block end where the next trace is appended: retention may have
+// removed the newest ones.
+func endBlocks(d data) error {
+	blocks, next := d.in(inTraceBlocks), d.counter(stateSeq)+1
+	k, v := blocks.Cursor().Last()
+	if k == nil {
+		return nil
+	}
+	b, err := asBlock(v)
+	if err != nil || number(k)+uint64(b.count()) == next {
+		return err
+	}
+	return blocks.Put(bytes8(next), newBlock(b.latest()))
+}
+
+// record is a trace as it is kept.
+func (w *filler) record(tr *store.Trace) ([]byte, error) {
+	var r refs
+	for _, part := range []struct {
+		into *uint32
+		word dictEntry
+	}{
+		{&r.agent, agentWord(tr.AgentID, tr.AgentName)}, {&r.name, dictEntry{kindName, tr.AgentName, ""}},
+		{&r.env, dictEntry{kindEnv, tr.Environment, ""}}, {&r.model, dictEntry{kindModel, tr.ModelProvider, tr.ModelName}},
+	} {
+		var err error
+		if *part.into, err = w.number(part.word); err != nil {
+			return nil, err
+		}
+	}
+	rec := appendRecord(nil, tr)
+	seal(rec, r)
+	return rec, nil
+}

@@ -1,0 +1,474 @@
+package clickhouse
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"svc/store/rollup"
+	"svc/store/transfer"
+)
+
+// Transfer is a store of traces that a migration fills.
+type Transfer struct{ *Store }
+
+var _ transfer.TraceTarget = (*Transfer)(nil)
+
+// OpenTarget opens a store to fill it.
+func OpenTarget(ctx context.Context, url string, opts Options) (*Transfer, error) {
+	opts.MergeEvery = -1
+	s, err := Open(ctx, url, opts)
+	if err != nil {
+		return nil, err
+	}
+	return &Transfer{s}, nil
+}
+
+// transferWriter is the writer of all traces of a migration: their places are chosen by
+// it, so that a batch that is written again has the places that it had.
+const transferWriter = 1
+
+func (t *Transfer) of(ctx context.Context, id string, fn func(tn *tenant, sh *shard) error) error {
+	tn := &tenant{t.Store, id}
+	return tn.on(ctx, func(sh *shard) error { return fn(tn, sh) })
+}
+
+// Empty reports whether there is nothing on any shard.
+func (t *Transfer) Empty(ctx context.Context) error {
+	return t.run(ctx, func() error {
+		for _, sh := range t.shards {
+			for _, table := range []string{"traces", "rollups", "generations", "horizons", "homes"} {
+				var n uint64
+				if err := sh.row(ctx, "SELECT count() FROM "+table, &n); err != nil {
+					return err
+				}
+				if n > 0 {
+					return fmt.Errorf("%w: table %s on %s has %d rows", transfer.ErrNotEmpty, table, sh.name, n)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// ImportState writes what is hidden of a tenant.
+func (t *Transfer) ImportState(ctx context.Context, id string, state transfer.State) error {
+	if state.Horizon == 0 && state.MinutesFrom == 0 {
+		return nil
+	}
+	return t.of(ctx, id, func(_ *tenant, sh *shard) error {
+		if err := t.settleHome(ctx, sh, id); err != nil {
+			return err
+		}
+		return sh.exec(ctx, fmt.Sprintf("INSERT INTO horizons SELECT %s, toInt64(%d), toInt64(%d)", quote(id), state.Horizon, state.MinutesFrom))
+	})
+}
+
+// ImportTraces writes traces at their places.
+func (t *Transfer) ImportTraces(ctx context.Context, id string, place int64, list []transfer.Trace, again bool) error {
+	return t.of(ctx, id, func(_ *tenant, sh *shard) error {
+		if err := t.settleHome(ctx, sh, id); err != nil {
+			return err
+		}
+		there := map[int64]bool{}
+		if again {
+			var err error
+			if there, err = t.completed(ctx, sh, id, place, list); err != nil {
+				return err
+			}
+		}
+		rows := &traceRows{}
+		for i := range list {
+			seq := place + int64(i)
+			if there[seq] {
+				continue
+			}
+			if err := rows.add(id, seq, transferWriter, 0, &list[i].Trace); err != nil {
+				return err
+			}
+		}
+		if len(rows.id) == 0 {
+			return nil
+		}
+		return sh.insert(ctx, traceTarget, rows.columns())
+	})
+}
+
+// completed returns the places of a batch that are taken. Traces of an insert that the
+// engine did not end may be in one table and not in those that are made of it: what is
+// missing there is written.
+func (t *Transfer) completed(ctx context.Context, sh *shard, id string, place int64, list []transfer.Trace) (map[int64]bool, error) {
+	if err := awaitInserts(ctx, sh); err != nil {
+		return nil, err
+	}
+	low, high := list[0].CreatedAt.UnixNano(), list[0].CreatedAt.UnixNano()
+	for i := range list {
+		low, high = min(low, list[i].CreatedAt.UnixNano()), max(high, list[i].CreatedAt.UnixNano())
+	}
+	mine := fmt.Sprintf("tenant = %s AND writer = %d AND %s", quote(id), transferWriter, between64("seq", place, place+int64(len(list))-1))
+	traces := mine + " AND " + between64("created", low, high)
+	there, err := placesIn(ctx, sh, "traces", traces)
+	if err != nil || len(there) == 0 {
+		return there, err
+	}
+	for _, view := range []struct{ table, columns string }{
+		{"ids", "toUInt16(intDiv(day, 30)) AS month, tenant, id, created, seq, writer"},
+		{"feed", "committed, tenant, seq, writer, created, id, again, agent, agent_name, error, blocked, env, provider, model, " +
+			"input, output, cost, duration, bin, policies, call_tools, call_counts"},
+	} {
+		made, err := placesIn(ctx, sh, view.table, mine)
+		if err != nil {
+			return nil, err
+		}
+		var missing []int64
+		for seq := range there {
+			if !made[seq] {
+				missing = append(missing, seq)
+			}
+		}
+		if len(missing) == 0 {
+			continue
+		}
+		if err := sh.exec(ctx, fmt.Sprintf("INSERT INTO %s SELECT %s FROM traces WHERE %s AND seq IN (%s)", view.table, view.columns, traces, numbers(missing))); err != nil {
+			return nil, err
+		}
+	}
+	return there, nil
+}
+
+// awaitInserts waits until the engine has ended the statements of processes that were
+// killed.
+func awaitInserts(ctx context.Context, sh *shard) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var n uint64
+		err := sh.row(ctx, "SELECT count() FROM system.processes WHERE query LIKE 'INSERT INTO traces (%'", &n)
+		if err != nil || n == 0 {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func placesIn(ctx context.Context, sh *shard, table, where string) (map[int64]bool, error) {
+	list := map[int64]bool{}
+	var seq int64
+	err := sh.rows(ctx, "SELECT seq FROM "+table+" WHERE "+where, []any{&seq}, func() error {
+		list[seq] = true
+		return nil
+	})
+	return list, err
+}
+
+func numbers(list []int64) string {
+	b := make([]byte, 0, 20*len(list))
+	for i, n := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = fmt.Append(b, n)
+	}
+	return string(b)
+}
+
+// ImportStatistics writes a generation of everything up to a place. A generation that is
+// there already is complete: its row is written last.
+func (t *Transfer) ImportStatistics(ctx context.Context, id string, place int64, next func() (transfer.Kind, []transfer.Row, error)) error {
+	return t.of(ctx, id, func(tn *tenant, sh *shard) error {
+		old, err := tn.newestGeneration(ctx, sh)
+		if err != nil || old.version != 0 {
+			return err
+		}
+		w := &generationWriter{ctx: ctx, sh: sh, tenant: id, next: generation{seq: place, version: 1 + rand.Int64N(1<<62), days: map[uint16]int64{}}}
+		for {
+			kind, list, err := next()
+			if err != nil {
+				return err
+			}
+			if len(list) == 0 {
+				break
+			}
+			for _, row := range list {
+				if err := w.add(kind, row.Doc); err != nil {
+					return err
+				}
+			}
+		}
+		if err := w.flush(); err != nil || !w.some {
+			return err
+		}
+		if err := t.settleHome(ctx, sh, id); err != nil {
+			return err
+		}
+		for _, table := range []string{"rollups", "uses"} {
+			if err := removeOthers(ctx, sh, table, id, w.next.version); err != nil {
+				return err
+			}
+		}
+		days, versions := make([]uint16, 0, len(w.next.days)), make([]int64, 0, len(w.next.days))
+		for day, version := range w.next.days {
+			days, versions = append(days, day), append(versions, version)
+		}
+		return sh.insert(ctx, generationTarget, []any{[]string{id}, []int64{place}, []int64{w.next.version}, [][]uint16{days}, [][]int64{versions}})
+	})
+}
+
+// removeOthers removes what attempts have left that were killed.
+func removeOthers(ctx context.Context, sh *shard, table, tenant string, version int64) error {
+	where := fmt.Sprintf("tenant = %s AND version != %d", quote(tenant), version)
+	var n uint64
+	err := sh.row(ctx, "SELECT count() FROM "+table+" WHERE "+where, &n)
+	if err == nil && n > 0 {
+		err = sh.exec(ctx, "ALTER TABLE "+table+" DELETE WHERE "+where)
+	}
+	return err
+}
+
+// generationWriter collects the rows of a generation.
+type generationWriter struct {
+	ctx    context.Context
+	sh     *shard
+	tenant string
+	next   generation
+	rows   rollupRows
+	uses   useRows
+	some   bool
+}
+
+// useRows is uses of tools and policies, column by column.
+type useRows struct {
+	tenant, agent, tool         []string
+	version, first, last, calls []int64
+}
+
+func (w *generationWriter) add(kind transfer.Kind, doc []byte) error {
+	w.some = true
+	switch kind {
+	case transfer.Statistics:
+		var s transfer.Statistic
+		if err := json.Unmarshal(doc, &s); err != nil {
+			return err
+		}
+		t, ok := rollup.TableNamed(s.Table)
+		if !ok {
+			return fmt.Errorf("statistics of table %q are not known", s.Table)
+		}
+		day := dayOfTime(t.Level().Start(s.Bucket))
+		w.next.days[day] = w.next.version
+		if err := w.rows.add(w.tenant, day, w.next.version, rowKey{uint8(t), s.Bucket, string(s.Agent), string(s.Model), string(s.Env)}, string(s.Data)); err != nil {
+			return err
+		}
+	case transfer.Tools:
+		var u transfer.Tool
+		if err := json.Unmarshal(doc, &u); err != nil {
+			return err
+		}
+		w.use(string(u.Agent), string(u.Tool), u.First, u.Last, u.Calls)
+	case transfer.PolicyFires:
+		var f transfer.Fires
+		if err := json.Unmarshal(doc, &f); err != nil {
+			return err
+		}
+		w.use("", string(f.Policy), 0, 0, f.N)
+	}
+	if w.rows.len() >= maxRollupRows || len(w.uses.tenant) >= maxRollupRows {
+		return w.flush()
+	}
+	return nil
+}
+
+func (w *generationWriter) use(agent, tool string, first, last, calls int64) {
+	u := &w.uses
+	u.tenant, u.version = append(u.tenant, w.tenant), append(u.version, w.next.version)
+	u.agent, u.tool = append(u.agent, agent), append(u.tool, tool)
+	u.first, u.last, u.calls = append(u.first, first), append(u.last, last), append(u.calls, calls)
+}
+
+func (w *generationWriter) flush() error {
+	if w.rows.len() > 0 {
+		if err := w.sh.insert(w.ctx, rollupTarget, w.rows.columns()); err != nil {
+			return err
+		}
+	}
+	if u := &w.uses; len(u.tenant) > 0 {
+		if err := w.sh.insert(w.ctx, usesTarget, []any{u.tenant, u.version, u.agent, u.tool, u.first, u.last, u.calls}); err != nil {
+			return err
+		}
+	}
+	w.rows, w.uses = rollupRows{}, useRows{}
+	return nil
+}
+
+// Count counts the rows of a kind.
+func (t *Transfer) Count(ctx context.Context, id string, kind transfer.Kind) (n int64, err error) {
+	if kind == transfer.Traces {
+		err = t.of(ctx, id, func(_ *tenant, sh *shard) error {
+			var count uint64
+			err := sh.row(ctx, "SELECT count() FROM traces WHERE tenant = "+quote(id)+" AND created >= "+horizonOf(id), &count)
+			n = int64(count)
+			return err
+		})
+		return n, err
+	}
+	for after := ""; ; {
+		rows, err := t.Export(ctx, id, kind, after, 10_000)
+		if err != nil || len(rows) == 0 {
+			return n, err
+		}
+		n, after = n+int64(len(rows)), rows[len(rows)-1].Key
+	}
+}
+
+// Export returns the next rows of a kind that belongs to traces.
+func (t *Transfer) Export(ctx context.Context, id string, kind transfer.Kind, after string, limit int) (list []transfer.Row, err error) {
+	out := func(key, v any) error {
+		raw, err := json.Marshal(key)
+		if err != nil {
+			return err
+		}
+		row, err := transfer.NewRow(raw, v)
+		list = append(list, row)
+		return err
+	}
+	err = t.of(ctx, id, func(tn *tenant, sh *shard) error {
+		switch kind {
+		case transfer.TraceState:
+			var s transfer.State
+			if after != "" {
+				return nil
+			}
+			if err := sh.row(ctx, "SELECT max(created), max(minutes) FROM horizons WHERE tenant = "+quote(id), &s.Horizon, &s.MinutesFrom); err != nil {
+				return err
+			}
+			return out(1, s)
+		case transfer.Statistics:
+			return tn.exportStatistics(ctx, sh, after, limit, out)
+		case transfer.Tools:
+			return tn.exportUses(ctx, sh, "agent != ''", after, limit, out)
+		case transfer.PolicyFires:
+			return tn.exportUses(ctx, sh, "agent = ''", after, limit, out)
+		}
+		return fmt.Errorf("rows of kind %q are not here", kind)
+	})
+	return list, err
+}
+
+func (t *tenant) exportUses(ctx context.Context, sh *shard, which, after string, limit int, out func(key, v any) error) error {
+	g, err := t.newestGeneration(ctx, sh)
+	if err != nil {
+		return err
+	}
+	var from [2][]byte // JSON keeps any bytes
+	if after != "" {
+		if err := json.Unmarshal([]byte(after), &from); err != nil {
+			return err
+		}
+		which += fmt.Sprintf(" AND (agent > %[1]s OR agent = %[1]s AND tool > %[2]s)", quote(string(from[0])), quote(string(from[1])))
+	}
+	var u use
+	var c counted
+	return sh.rows(ctx, fmt.Sprintf("SELECT agent, tool, first, last, calls FROM uses WHERE tenant = %s AND version = %d AND %s ORDER BY agent, tool LIMIT %d",
+		quote(t.id), g.version, which, limit), []any{&u.agent, &u.tool, &c.first, &c.last, &c.calls}, func() error {
+		key := [2][]byte{[]byte(u.agent), []byte(u.tool)}
+		if u.agent == "" {
+			return out(key, transfer.Fires{Policy: key[1], N: c.calls})
+		}
+		return out(key, transfer.Tool{Agent: key[0], Tool: key[1], First: c.first, Last: c.last, Calls: c.calls})
+	})
+}
+
+// statisticsPage is how many rows of statistics are read at least: each page sorts those
+// behind it.
+const statisticsPage = 20_000
+
+func (t *tenant) exportStatistics(ctx context.Context, sh *shard, after string, limit int, out func(key, v any) error) error {
+	g, err := t.newestGeneration(ctx, sh)
+	if err != nil {
+		return err
+	}
+	days, some := g.rows(0, 1<<16-1)
+	if !some {
+		return nil
+	}
+	var minutes int64
+	if err := sh.row(ctx, "SELECT max(minutes) FROM horizons WHERE tenant = "+quote(t.id), &minutes); err != nil {
+		return err
+	}
+	type key struct {
+		Table, Bucket     uint32
+		Agent, Model, Env []byte
+	}
+	behind := ""
+	if after != "" {
+		var k key
+		if err := json.Unmarshal([]byte(after), &k); err != nil {
+			return err
+		}
+		behind = fmt.Sprintf(" AND (tbl > %[1]d OR tbl = %[1]d AND (bucket > %[2]d OR bucket = %[2]d AND (agent > %[3]s OR agent = %[3]s AND (model > %[4]s OR model = %[4]s AND env > %[5]s))))",
+			k.Table, k.Bucket, quote(string(k.Agent)), quote(string(k.Model)), quote(string(k.Env)))
+	}
+	var k rowKey
+	var data string
+	return sh.rows(ctx, fmt.Sprintf("SELECT tbl, bucket, agent, model, env, data FROM rollups WHERE tenant = %s AND %s AND (tbl != %d OR bucket >= %d)%s ORDER BY tbl, bucket, agent, model, env LIMIT %d",
+		quote(t.id), days, rollup.Minute, rollup.ByMinute.Bucket(timeOf(minutes)), behind, max(limit, statisticsPage)),
+		[]any{&k.table, &k.bucket, &k.agent, &k.model, &k.env, &data}, func() error {
+			s := transfer.Statistic{Table: rollup.Table(k.table).String(), Bucket: k.bucket, Agent: []byte(k.agent), Model: []byte(k.model), Env: []byte(k.env), Data: []byte(data)}
+			return out(key{uint32(k.table), k.bucket, s.Agent, s.Model, s.Env}, s)
+		})
+}
+
+// ExportTraces returns the next traces, by their creation: those of one time come
+// together. Each row is one, also where two have an id; a trace that is not among the ids
+// or not in the feed is an error.
+func (t *Transfer) ExportTraces(ctx context.Context, id, after string, limit int) (list []transfer.Trace, err error) {
+	err = t.of(ctx, id, func(_ *tenant, sh *shard) error {
+		from := int64(-1)
+		if after != "" {
+			from = int64(binary.BigEndian.Uint64([]byte(after)))
+		} else if err := countedAlike(ctx, sh, id); err != nil {
+			return err
+		}
+		where := fmt.Sprintf("tenant = %s AND created > %d AND created >= %s", quote(id), from, horizonOf(id))
+		// The day first: what is read of narrow columns is at most that of a day.
+		var day uint16
+		var n uint64
+		if err := sh.row(ctx, fmt.Sprintf("SELECT min(day), count() FROM traces WHERE %s AND day >= %d", where, dayOf(from)), &day, &n); err != nil || n == 0 {
+			return err
+		}
+		where += fmt.Sprintf(" AND day = %d", day)
+		var upTo int64
+		if err := sh.row(ctx, fmt.Sprintf("SELECT max(created) FROM (SELECT created FROM traces WHERE %s ORDER BY created LIMIT %d)", where, limit), &upTo); err != nil {
+			return err
+		}
+		var r traceRow
+		return sh.rows(ctx, fmt.Sprintf("SELECT %s FROM traces WHERE %s AND created <= %d ORDER BY created", wholeColumns, where, upTo), r.whole(), func() error {
+			tr, err := r.trace()
+			list = append(list, transfer.Trace{Key: string(binary.BigEndian.AppendUint64(nil, uint64(upTo))), Trace: tr})
+			return err
+		})
+	})
+	return list, err
+}
+
+// countedAlike refuses traces that are not in all tables that are made of them.
+func countedAlike(ctx context.Context, sh *shard, id string) error {
+	var counts [3]uint64
+	for i, table := range []string{"traces", "ids", "feed"} {
+		if err := sh.row(ctx, "SELECT count() FROM "+table+" WHERE tenant = "+quote(id), &counts[i]); err != nil {
+			return err
+		}
+	}
+	if slices.Min(counts[:]) != slices.Max(counts[:]) {
+		return fmt.Errorf("%w: tenant %s has %d traces, %d ids and %d commits", transfer.ErrDiffers, id, counts[0], counts[1], counts[2])
+	}
+	return nil
+}

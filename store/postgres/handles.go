@@ -1,0 +1,98 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"svc/store/transfer"
+)
+
+// role is what a handle does with the database.
+type role string
+
+const (
+	tool      role = ""        // a command of an operator: it has no row
+	serving   role = "server"  // until it is closed
+	exporting role = "migrate" // reads everything while no server writes
+	importing role = "target"  // fills the database
+)
+
+// The row of a handle is renewed every handleEvery and counts for handleTTL.
+const (
+	handleEvery = 5 * time.Second
+	handleTTL   = 30 * time.Second
+)
+
+// ErrInUse is why a database cannot be migrated: servers have it open.
+var ErrInUse = errors.New("servers have the database open")
+
+// ErrMigrating is why a server does not open a database: it is being copied.
+var ErrMigrating = errors.New("the database is the source of a migration now")
+
+// enter refuses a database that others have open in a way that does not go together, or
+// that is half filled, and notes this handle.
+func (s *Store) enter(ctx context.Context, r role) error {
+	s.role = r
+	return s.run(ctx, writing, func(ctx context.Context, tx pgx.Tx) error {
+		// Of several that start at once each sees those before it.
+		if err := lockAll(ctx, tx); err != nil {
+			return err
+		}
+		marker, err := markerOf(ctx, tx)
+		if err == nil && marker != nil && r != importing {
+			err = fmt.Errorf("the database %s is %w: %s", s.where, transfer.ErrUnfinished, transfer.AdviceUnfinished)
+		}
+		if err != nil || r == tool {
+			return err
+		}
+		now := s.now()
+		var others int64
+		var latest int64
+		other, refused := exporting, ErrMigrating
+		if r != serving {
+			other, refused = serving, ErrInUse
+		}
+		err = tx.QueryRow(ctx, `SELECT count(*), coalesce(max(until), 0) FROM handles WHERE kind = $1 AND until > $2`, []byte(other), now.UnixNano()).Scan(&others, &latest)
+		if err == nil && others > 0 {
+			err = fmt.Errorf("%w: end them first (one that was killed counts for another %v)", refused, timeOf(latest).Sub(now).Round(time.Second))
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `DELETE FROM handles WHERE until <= $1`, now.UnixNano()); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, `INSERT INTO handles (handle, kind, until) VALUES ($1, $2, $3)`, s.handle, []byte(r), now.Add(handleTTL).UnixNano())
+		return err
+	})
+}
+
+// renewHandle says that this handle still has the database open.
+func (s *Store) renewHandle(ctx context.Context) error {
+	return s.tries(ctx, writing, func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `INSERT INTO handles (handle, kind, until) VALUES ($1, $2, $3) ON CONFLICT (handle) DO UPDATE SET until = excluded.until`,
+			s.handle, []byte(s.role), s.now().Add(handleTTL).UnixNano())
+		return err
+	})
+}
+
+// leave removes the row of this handle.
+func (s *Store) leave() error {
+	if s.role == tool {
+		return nil
+	}
+	return s.tries(context.Background(), writing, func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `DELETE FROM handles WHERE handle = $1`, s.handle)
+		return err
+	})
+}
+
+// markerOf reads the marker of an unfinished migration.
+func markerOf(ctx context.Context, tx pgx.Tx) (marker []byte, err error) {
+	_, err = found(tx.QueryRow(ctx, `SELECT doc FROM migration`), &marker)
+	return marker, err
+}

@@ -1,0 +1,295 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"svc/store/transfer"
+)
+
+// Transfer is a database that is read or filled by a migration.
+type Transfer struct {
+	*Store
+	merged map[string]bool // tenants of which no batch has statistics of its own
+}
+
+var (
+	_ transfer.Source = (*Transfer)(nil)
+	_ transfer.Target = (*Transfer)(nil)
+)
+
+// transferTimeout bounds each transaction of a migration: some count millions of rows.
+const transferTimeout = 30 * time.Minute
+
+// OpenSource opens a database to read all of it. It returns [ErrInUse] where servers
+// have it open, and none opens it until it is closed.
+func OpenSource(ctx context.Context, url string, opts Options) (*Transfer, error) {
+	return openTransfer(ctx, url, opts, exporting)
+}
+
+// OpenTarget opens a database to fill it.
+func OpenTarget(ctx context.Context, url string, opts Options) (*Transfer, error) {
+	return openTransfer(ctx, url, opts, importing)
+}
+
+func openTransfer(ctx context.Context, url string, opts Options, r role) (*Transfer, error) {
+	opts.Timeout = transferTimeout
+	s, err := openAs(ctx, url, opts, r)
+	if err != nil {
+		return nil, err
+	}
+	return &Transfer{Store: s, merged: map[string]bool{}}, nil
+}
+
+// of runs fn with a tenant; the empty one is the database itself.
+func (t *Transfer) of(ctx context.Context, tenantID string, fn func(d *data) error) error {
+	if tenantID != "" {
+		return (&tenant{t.Store, tenantID}).read(ctx, fn)
+	}
+	return t.read(ctx, func(ctx context.Context, tx pgx.Tx) error { return fn(&data{ctx: ctx, tx: tx, s: t.Store}) })
+}
+
+// Export returns the next rows of a kind.
+func (t *Transfer) Export(ctx context.Context, tenantID string, kind transfer.Kind, after string, limit int) (list []transfer.Row, err error) {
+	c, ok := carried[kind]
+	if !ok || c.export == nil {
+		return nil, fmt.Errorf("rows of kind %q are not known", kind)
+	}
+	if kind == transfer.Statistics || kind == transfer.Tools || kind == transfer.PolicyFires {
+		if err := t.mergeAll(ctx, tenantID); err != nil {
+			return nil, err
+		}
+	}
+	err = t.of(ctx, tenantID, func(d *data) error {
+		list = nil
+		return c.export(d, []byte(after), limit, func(key []byte, v any) error {
+			row, err := transfer.NewRow(key, v)
+			list = append(list, row)
+			return err
+		})
+	})
+	return list, err
+}
+
+// mergeAll merges what batches of a tenant counted, as servers do now and then.
+func (t *Transfer) mergeAll(ctx context.Context, tenantID string) error {
+	if t.merged[tenantID] {
+		return nil
+	}
+	var n int32
+	err := t.of(ctx, tenantID, func(d *data) error {
+		n = d.n
+		return nil
+	})
+	for more := true; more && err == nil; {
+		more, err = t.merge(ctx, n)
+	}
+	t.merged[tenantID] = err == nil
+	return err
+}
+
+// Count counts the rows of a kind.
+func (t *Transfer) Count(ctx context.Context, tenantID string, kind transfer.Kind) (n int64, err error) {
+	c, ok := carried[kind]
+	if !ok {
+		return 0, fmt.Errorf("rows of kind %q are not known", kind)
+	}
+	err = t.of(ctx, tenantID, func(d *data) error {
+		args := []any{d.n}
+		if tenantID == "" {
+			args = nil
+		}
+		_, err := d.one([]any{&n}, c.count, args...)
+		return err
+	})
+	return n, err
+}
+
+// traceKey is the position of a trace in the order of commits: its number.
+func traceKey(n int64) string {
+	return string(binary.BigEndian.AppendUint64(nil, uint64(n)))
+}
+
+// ExportTraces returns the next traces in the order of commits. Those that are hidden are
+// left out.
+func (t *Transfer) ExportTraces(ctx context.Context, tenantID, after string, limit int) (list []transfer.Trace, err error) {
+	err = t.of(ctx, tenantID, func(d *data) error {
+		list = nil
+		from, horizon := int64(0), int64(0)
+		if after != "" {
+			from = int64(binary.BigEndian.Uint64([]byte(after)))
+		}
+		if _, err := d.one([]any{&horizon}, `SELECT horizon FROM trace_state WHERE tenant = $1`, d.n); err != nil {
+			return err
+		}
+		for len(list) < limit {
+			commits, more, err := d.commitsAfter(from)
+			if err != nil {
+				return err
+			}
+			traces, err := d.wholeTracesOf(commits, horizon)
+			if err != nil {
+				return err
+			}
+			for _, c := range commits {
+				from = c.n
+				if tr, ok := traces[c.seq]; ok {
+					list = append(list, transfer.Trace{Key: traceKey(c.n), Number: c.n, Trace: tr})
+				}
+			}
+			if !more {
+				return nil
+			}
+		}
+		return nil
+	})
+	return list, err
+}
+
+// Marker returns the marker of an unfinished migration.
+func (t *Transfer) Marker(ctx context.Context) (marker []byte, err error) {
+	err = t.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		marker, err = markerOf(ctx, tx)
+		return err
+	})
+	return marker, err
+}
+
+// Begin writes the first marker.
+func (t *Transfer) Begin(ctx context.Context, marker []byte) error {
+	return t.write(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if err := lockAll(ctx, tx); err != nil {
+			return err
+		}
+		var some bool
+		err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM tenants) OR EXISTS (SELECT 1 FROM marks)`).Scan(&some)
+		if err == nil && some {
+			err = transfer.ErrNotEmpty
+		}
+		if err == nil {
+			_, err = tx.Exec(ctx, `INSERT INTO migration (one, doc) VALUES (true, $1)`, marker)
+		}
+		return err
+	})
+}
+
+// Finish removes the marker.
+func (t *Transfer) Finish(ctx context.Context, marker []byte) error {
+	return t.write(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `DELETE FROM migration WHERE doc = $1`, marker)
+		if err == nil && tag.RowsAffected() != 1 {
+			err = transfer.ErrOtherMigration
+		}
+		return err
+	})
+}
+
+// Import writes a batch with its marker.
+func (t *Transfer) Import(ctx context.Context, b transfer.Batch) error {
+	if b.Kind == transfer.Traces {
+		days := map[int64]bool{}
+		for i := range b.Traces {
+			days[dayOf(b.Traces[i].CreatedAt.UnixNano())] = true
+		}
+		if err := t.makeDays(ctx, days); err != nil {
+			return err
+		}
+	}
+	return t.write(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `UPDATE migration SET doc = $2 WHERE doc = $1`, b.From, b.Marker)
+		if err == nil && tag.RowsAffected() != 1 {
+			err = transfer.ErrOtherMigration
+		}
+		if err != nil || len(b.Rows)+len(b.Traces) == 0 {
+			return err
+		}
+		d := &data{ctx: ctx, tx: tx, s: t.Store}
+		if b.Tenant != "" && b.Kind != transfer.Tenants {
+			if d.n, err = (&tenant{t.Store, b.Tenant}).number(ctx, tx); err != nil {
+				return err
+			}
+		}
+		if b.Kind == transfer.Traces {
+			return d.fill(b.Traces)
+		}
+		put := carried[b.Kind].put
+		for _, row := range b.Rows {
+			if err := put(d, row.Doc); err != nil {
+				return err
+			}
+		}
+		if d.agents {
+			d.exec(`UPDATE trace_state SET agents_gen = agents_gen + 1 WHERE tenant = $1`, d.n)
+		}
+		return d.flush()
+	})
+}
+
+// copiedIDs is the statement that fills trace_ids.
+const copiedIDs = `COPY trace_ids (tenant, id, created, seq) FROM STDIN BINARY`
+
+// filledBatch is how many traces count as one commit at most.
+const filledBatch = 1000
+
+// commitsOf are the parts of a list whose numbers leave none out.
+func commitsOf(list []transfer.Trace) (parts [][]transfer.Trace) {
+	from := 0
+	for i := range list {
+		if i > from && (i-from == filledBatch || list[i].Number != list[i-1].Number+1) {
+			parts, from = append(parts, list[from:i]), i
+		}
+	}
+	return append(parts, list[from:])
+}
+
+// fill appends traces. What was counted of them comes as rows of its own.
+func (d *data) fill(list []transfer.Trace) error {
+	commits := commitsOf(list)
+	orders := make([]int64, 0, len(commits))
+	var n int64
+	err := d.each([]any{&n}, func() error {
+		orders = append(orders, n)
+		return nil
+	}, `SELECT nextval('trace_order') FROM generate_series(1, $1)`, len(commits))
+	if err != nil {
+		return err
+	}
+	rows, ids := append(make([]byte, 0, 512*len(list)), copyHeader...), append(make([]byte, 0, 64*len(list)), copyHeader...)
+	for k, order := range orders {
+		batch := commits[k]
+		var created, seqs []byte
+		newest := int64(0)
+		for i := range batch {
+			tr := &batch[i].Trace
+			at, seq := tr.CreatedAt.UnixNano(), order*maxPlaces+int64(i)
+			if rows, err = appendRow(rows, d.n, seq, tr); err != nil {
+				return err
+			}
+			ids = binary.BigEndian.AppendUint16(ids, 4)
+			ids = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(ids, 4), uint32(d.n))
+			ids = appendInt(appendInt(appendText(ids, tr.ID), at), seq)
+			created = binary.BigEndian.AppendUint64(created, uint64(at))
+			seqs = binary.BigEndian.AppendUint64(seqs, uint64(seq))
+			newest = max(newest, at)
+		}
+		d.exec(`INSERT INTO trace_batches (tenant, n, traces, newest, created, seqs) VALUES ($1, $2, $3, $4, $5, $6)`,
+			d.n, batch[len(batch)-1].Number, len(batch), newest, created, seqs)
+	}
+	if err := d.flush(); err != nil {
+		return err
+	}
+	for _, c := range []struct {
+		sql  string
+		rows []byte
+	}{{copied, rows}, {copiedIDs, ids}} {
+		if _, err := d.tx.Conn().PgConn().CopyFrom(d.ctx, bytes.NewReader(append(c.rows, copyTrailer...)), c.sql); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -43,6 +43,35 @@ func TestWhatTheTranslationRefusesIsRecorded(t *testing.T) {
 	}
 }
 
+// So is a call that the gateway ends in a stream, after a question of its upstream.
+func TestACallThatEndsAfterAQuestionIsRecorded(t *testing.T) {
+	for _, stateless := range []bool{true, false} {
+		up := newGeneration(t, "up", stateless)
+		r := newRig(t, questionConfig(up.URL, stateless, false, "method: no/such"))
+		body := `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"up_ask","arguments":{},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` + asksForm + `}}}`
+		var got answer
+		if stateless { // the client does not declare what it is asked
+			headers := legacySession(r)
+			got = r.post(call("7", "up_sample"), headers...)
+		} else {
+			headers := append(modernHeaders("tools/call"), "Mcp-Name", "up_ask")
+			state := requestState.FindString(r.post(body, headers...).body)
+			up.CloseClientConnections()
+			got = r.post(strings.Replace(body, `"arguments":{},`, `"arguments":{},`+state+`,"inputResponses":{"question":{"action":"accept","content":{"ok":true}}},`, 1), headers...)
+		}
+		if got.status != http.StatusOK || !strings.Contains(got.body, "The call could not be completed") {
+			t.Fatalf("stateless %v: %d %s", stateless, got.status, got.body)
+		}
+		lines := r.kinds("request")
+		if last := lines[len(lines)-1]; last["error_kind"] != "input_failed" || last["is_error"] != true {
+			t.Errorf("stateless %v: line %v", stateless, last)
+		}
+		eventually(t, "the log does not say so", func() bool {
+			return strings.Contains(r.logs.String(), `msg="request refused"`) && strings.Contains(r.logs.String(), "error_kind=input_failed")
+		})
+	}
+}
+
 // The line of a frame has the revision in which its upstream was asked, as that of its
 // request has.
 func TestLinesOfTranslatedFrames(t *testing.T) {

@@ -72,12 +72,12 @@ func (ex *Exchange) Listen(ctx context.Context, t *transport.Upstream, s session
 // place, where the message could not be translated.
 func (ex *Exchange) NoteResponse(resp *upstream.Response) {
 	ex.Executed, ex.Record.UpstreamDialect = true, resp.Dialect
-	if refused := resp.Refused; refused != nil {
+	resp.OnRefused(func(refused *upstream.Refused) { // of a stream, when it comes to that
 		ex.Executed, ex.Record.ErrorKind = refused.Kind == refusal.InputFailed.Kind, refused.Kind
 		fail := ex.FailureOf(ex.Upstream, upstream.Cause{Code: refused.Kind, Text: refused.Cause})
 		fail.Refused = true
 		ex.Services.Failures.Report(fail)
-	}
+	})
 }
 
 // RefuseUpstream turns a failed exchange with an upstream into its answer.

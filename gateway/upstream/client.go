@@ -63,6 +63,17 @@ type Response struct {
 	Parts func() *Parts
 }
 
+// OnRefused calls f where the gateway answers in the place of the upstream: at once where it
+// has, or before the last message of a stream that it ends. The body is read afterwards, by
+// the same goroutine.
+func (r *Response) OnRefused(f func(*Refused)) {
+	if r.Refused != nil {
+		f(r.Refused)
+	} else if stream, ok := r.Body.(interface{ OnRefused(func(*Refused)) }); ok {
+		stream.OnRefused(f)
+	}
+}
+
 // Refused is why the gateway answered in the place of the upstream.
 type Refused struct {
 	Kind  string // the error_kind of the audit line

@@ -55,6 +55,7 @@ type call struct {
 	reading <-chan read
 
 	before      func() // of the Next that runs
+	refused     wire.Refusing
 	id          []byte // of the client's request that is being answered
 	requestID   string // of the same
 	question    mcp.Message

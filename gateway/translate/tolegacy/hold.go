@@ -40,10 +40,12 @@ func (c *call) hold(beside bool) []byte {
 	}
 	c.state = waiting
 	c.mu.Unlock()
-	c.before = nil // it holds on to the answer to the client's request
+	refused := c.refused
+	c.before, c.refused = nil, wire.Refusing{} // which hold on to the answer to the client's request
 	question := asClientGets(&c.question)
 	name, err := c.t.held.add(c, question, func() { c.finish(cancelled) })
 	if err != nil {
+		c.refused = refused
 		c.finish(cancelled)
 		return c.failed(err.Error(), wasCancelled)
 	}
@@ -82,6 +84,7 @@ const (
 
 // failed is the answer of a call that cannot go on, and what became of it.
 func (c *call) failed(why, became string) []byte {
+	c.refused.Refuse(&refusal.InputFailed, why)
 	return failed(&c.message, c.id, c.requestID, why, became)
 }
 

@@ -64,6 +64,7 @@ type remote struct {
 	cancel   context.CancelFunc
 	close    sync.Once
 	ended    bool // only Next changes it
+	wire.Refusing
 }
 
 // handOver hands a retry over to the replica that holds its call.
@@ -109,11 +110,9 @@ func (o *remote) Next(before func()) ([]byte, error) {
 				}
 				continue
 			}
-			o.ended = true
-			return failed(&o.message, o.message.ID, o.request.RequestID, "the replica of the gateway that holds the call does not answer", isUnknown), nil
+			return o.fail("the replica of the gateway that holds the call does not answer"), nil
 		case in.Gone:
-			o.ended = true
-			return failed(&o.message, o.message.ID, o.request.RequestID, errGone.Error(), isUnknown), nil
+			return o.fail(errGone.Error()), nil
 		case in.End:
 			o.ended = true
 			return nil, io.EOF
@@ -122,6 +121,13 @@ func (o *remote) Next(before func()) ([]byte, error) {
 		}
 		last = o.t.opts.Now()
 	}
+}
+
+// fail is the last message of a call that does not come back.
+func (o *remote) fail(why string) []byte {
+	o.ended = true
+	o.Refuse(&refusal.InputFailed, why)
+	return failed(&o.message, o.message.ID, o.request.RequestID, why, isUnknown)
 }
 
 func pauseFor(ctx context.Context, d time.Duration) {

@@ -44,6 +44,16 @@ func (t *turn) Close() error {
 	return nil
 }
 
+// OnRefused is [upstream.Response.OnRefused]. A call that waits for its client already belongs
+// to whoever takes it.
+func (t *turn) OnRefused(f func(*upstream.Refused)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.state != waiting && t.turns == t.number {
+		t.refused.OnRefused(f)
+	}
+}
+
 // wait is called before a read of the upstream waits.
 func (c *call) wait() {
 	if c.before != nil {

@@ -43,6 +43,7 @@ type call struct {
 	answer *wire.Messages // of the last request
 	asked  *round         // the last questions; nil for none
 
+	wire.Refusing
 	before  func()   // of the Next that runs
 	queue   [][]byte // for the client, before anything else
 	round   *round   // whose answers are waited for
@@ -190,6 +191,7 @@ func (c *call) whole(resp *upstream.Response) (*upstream.Response, error) {
 	}
 	c.close()
 	reply := wire.Reply(http.StatusOK, text)
+	reply.Refused = c.Refused()
 	if after := resp.Header.Get("Retry-After"); after != "" {
 		reply.Header.Add("Retry-After", after)
 	}
@@ -430,6 +432,9 @@ func (c *call) fail(err error) []byte {
 		text = "the upstream failed: " + failure.Kind.Error()
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		text = "the upstream ended its answer too early"
+	}
+	if !c.cancelled() {
+		c.Refuse(&refusal.InputFailed, text)
 	}
 	text = "The call could not be completed" + after + ": " + text + ". What it did before that may have had effects (request " + c.request.RequestID + ")."
 	if c.message.Method == mcp.MethodToolsCall {

@@ -177,6 +177,41 @@ type stream struct {
 // BeforeWait is [upstream.Response.BeforeWait].
 func (s *stream) BeforeWait(f func()) { s.before = f }
 
+// OnRefused is [upstream.Response.OnRefused], where the source has one.
+func (s *stream) OnRefused(f func(*upstream.Refused)) {
+	if source, ok := s.source.(interface {
+		OnRefused(func(*upstream.Refused))
+	}); ok {
+		source.OnRefused(f)
+	}
+}
+
+// Refusing takes what is called before the gateway ends a call in the place of its
+// upstream. The zero value is ready for use, by one goroutine at a time.
+type Refusing struct {
+	f func(*upstream.Refused)
+	// before is what ended the call before there was an f.
+	before *upstream.Refused
+}
+
+// OnRefused sets the function, and calls it where the call has ended so.
+func (o *Refusing) OnRefused(f func(*upstream.Refused)) {
+	if o.f = f; o.before != nil {
+		f(o.before)
+	}
+}
+
+// Refuse calls the function, now or when it is set.
+func (o *Refusing) Refuse(why *refusal.Refusal, cause string) {
+	o.before = &upstream.Refused{Kind: why.Kind, Cause: cause}
+	if o.f != nil {
+		o.f(o.before)
+	}
+}
+
+// Refused returns what ended the call; nil where nothing did.
+func (o *Refusing) Refused() *upstream.Refused { return o.before }
+
 // Read implements io.Reader.
 func (s *stream) Read(p []byte) (int, error) {
 	for len(s.left) == 0 {

@@ -11,11 +11,12 @@ import (
 
 // BenchmarkFederatedCall is one small tools/call through the handler, to one upstream that
 // answers canned bytes: by a route, and with federation by the owner of its prefix, which is
-// taken off the name. Compare the two of one run with another (-count 30).
+// taken off the name, at /mcp and at a view. Compare the two of one run with another (-count 30).
 func BenchmarkFederatedCall(b *testing.B) {
-	for _, bb := range []struct{ name, more, tool string }{
-		{"routed", "", "safe"},
-		{"federated", "federation: {enabled: true}\n", "u_safe"},
+	for _, bb := range []struct{ name, more, tool, path string }{
+		{"routed", "", "safe", "/mcp"},
+		{"federated", "federation: {enabled: true}\n", "u_safe", "/mcp"},
+		{"view", "federation: {enabled: true}\nviews: [{name: few, upstreams: [main], tools: [\"u_*\"]}]\n", "u_safe", "/mcp/v/few"},
 	} {
 		b.Run(bb.name, func(b *testing.B) {
 			text := basic(cannedUpstream(b)) + bb.more
@@ -28,7 +29,7 @@ func BenchmarkFederatedCall(b *testing.B) {
 			r := newRig(b, text)
 			body := []byte(call("1", bb.tool))
 			reader, w := bytes.NewReader(body), httptest.NewRecorder()
-			req := httptest.NewRequest(http.MethodPost, "/mcp", nil)
+			req := httptest.NewRequest(http.MethodPost, bb.path, nil)
 			req.Host, req.RemoteAddr = "127.0.0.1:8090", "127.0.0.1:5000"
 			req.Header.Set("Authorization", "Bearer "+r.key)
 			req.Header.Set("Content-Type", "application/json")

@@ -12,6 +12,8 @@ import (
 	"svc/gateway/catalog"
 	"svc/gateway/pins"
 	"svc/gateway/probe"
+	"svc/gateway/routing"
+	"svc/gateway/views"
 )
 
 // toolRow is one row of 'svc tools list'.
@@ -29,6 +31,7 @@ type toolRow struct {
 
 func newToolsListCmd(env process.Env) *cobra.Command {
 	o := toolsCommand{file: upstreamFile{env: env}, format: output.FormatText}
+	view := ""
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List what tool servers list, under which names, and whether it is approved",
@@ -37,23 +40,31 @@ that clients see, whether its definition is the approved one (pin_tools), and wh
 clients do not see it where they do not, such as a name that belongs to another
 upstream. Nothing is approved by asking.
 
+With --view only what clients see at that view is listed.
+
 STATUS is approved; changed, where another definition was approved; new, where none was;
 gone, where it is approved and not listed any more; or not pinned. The exit code is 1
 when an upstream could not be read.`,
 		Example: `  svc tools list --config svc.yaml
+  svc tools list --config svc.yaml --view support
   svc tools list --config svc.yaml -o json`,
 		Args: command.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.list(cmd.Context(), cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.list(cmd.Context(), cmd, view) },
 	}
 	o.addFlags(cmd)
+	cmd.Flags().StringVar(&view, "view", "", "name of a view: list what clients see there")
 	output.AddFormatFlag(cmd, &o.format, output.FormatText, output.FormatJSON)
 	return cmd
 }
 
-func (o *toolsCommand) list(ctx context.Context, cmd *cobra.Command) error {
+func (o *toolsCommand) list(ctx context.Context, cmd *cobra.Command, view string) error {
 	l, err := o.read(ctx, cmd)
 	if err != nil {
 		return err
+	}
+	at := views.New(l.file.Views).Named(view)
+	if view != "" && at == nil {
+		return command.Usagef("give the name of an entry of views", "the file has no view %q", view)
 	}
 	names := l.visible()
 	rows := []toolRow{}
@@ -66,8 +77,9 @@ func (o *toolsCommand) list(ctx context.Context, cmd *cobra.Command) error {
 			if d.now != nil {
 				row.SHA256 = d.now.Definition.Digest.String()
 			}
-			names.fill(&row, d)
-			rows = append(rows, row)
+			if names.fill(&row, d); inView(at, &row) {
+				rows = append(rows, row)
+			}
 		}
 	}
 	env := o.file.env
@@ -86,9 +98,21 @@ func (o *toolsCommand) list(ctx context.Context, cmd *cobra.Command) error {
 	return err
 }
 
+// kindsOf are the kinds of items by those of definitions.
+var kindsOf = map[pins.Kind]catalog.Kind{pins.Tool: catalog.Tool, pins.Prompt: catalog.Prompt}
+
+// inView reports whether clients see a row at a view; all rows are in a nil View.
+func inView(v *views.View, row *toolRow) bool {
+	if v == nil || row.Kind == string(pins.Instructions) {
+		return v.Has(row.Upstream)
+	}
+	return row.Visible != "" && v.Shows(kindsOf[pins.Kind(row.Kind)], row.Upstream, row.Visible)
+}
+
 // visibleNames are the names that clients see, and what of the lists they do not.
 type visibleNames struct {
 	merged  bool
+	names   *catalog.Names // without federation; nil where they are the upstreams' own
 	visible map[pins.Subject]string
 	left    map[pins.Subject]catalog.LeftOut
 }
@@ -97,11 +121,13 @@ func (l *listing) visible() visibleNames {
 	v := visibleNames{visible: map[pins.Subject]string{}, left: map[pins.Subject]catalog.LeftOut{}}
 	c := probe.Merge(l.file, l.lists)
 	if c == nil {
+		v.names, _ = routing.NamesOf(l.file.Upstreams) // the file is valid
 		return v
 	}
 	v.merged = true
-	kinds := map[catalog.Kind]pins.Kind{catalog.Tool: pins.Tool, catalog.Prompt: pins.Prompt}
-	for kind, pinned := range kinds {
+	kinds := map[catalog.Kind]pins.Kind{}
+	for pinned, kind := range kindsOf {
+		kinds[kind] = pinned
 		for _, it := range c.Items(kind) {
 			v.visible[pins.Subject{Upstream: it.Upstream, Kind: pinned, Name: it.Own}] = it.Visible
 		}
@@ -118,6 +144,11 @@ func (l *listing) visible() visibleNames {
 func (v *visibleNames) fill(row *toolRow, d definition) {
 	switch left, out := v.left[d.subject]; {
 	case d.now == nil, d.subject.Kind == pins.Instructions:
+	case !v.merged && v.names != nil:
+		var why catalog.Reason
+		if row.Visible, why = v.names.Visible(d.subject.Upstream, kindsOf[d.subject.Kind], d.subject.Name); why != "" {
+			row.Visible, row.Note = "", "left out: "+string(why)
+		}
 	case !v.merged:
 		row.Visible = d.subject.Name
 	case out && left.Reason == catalog.ReasonClaimed:

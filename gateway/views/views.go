@@ -123,6 +123,14 @@ func (s *Set) Paths() []string {
 	return s.paths
 }
 
+// Named returns the view of a name; nil for none.
+func (s *Set) Named(name string) *View {
+	if s == nil {
+		return nil
+	}
+	return s.byName[name]
+}
+
 // At returns the view of a request, nil for Main; ok is false for other paths. For a view that there is not it returns one that shows nothing and admits nobody. A path with
 // escapes is that of no view that there is, so that a proxy that compares paths as they are
 // written cannot be passed by another spelling.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -119,8 +121,16 @@ func (o *migrateOptions) run(ctx context.Context, env process.Env) (err error) {
 		return explained(err)
 	}
 	fmt.Fprintf(env.Stderr, "%d rows moved and compared in %v: start servers with --store %s%s\n",
-		p.step.Total, env.Now().Sub(p.began).Round(time.Second), to, withTraceStore(o.traceStore))
+		p.step.Total, env.Now().Sub(p.began).Round(time.Second), storeURL(to), withTraceStore(o.traceStore))
 	return nil
+}
+
+// storeURL is the location of a store as --store takes it.
+func storeURL(location string) string {
+	if strings.Contains(location, "://") {
+		return location
+	}
+	return "bbolt://" + filepath.ToSlash(location)
 }
 
 func withTraceStore(url string) string {
@@ -139,6 +149,8 @@ func explained(err error) error {
 		return command.Failed(err, "name the stores that the unfinished migration was between, or empty the target")
 	case errors.Is(err, transfer.ErrDiffers):
 		return command.Failed(err, "empty the target and begin again; the source is as it was, unless a server wrote to it meanwhile")
+	case errors.Is(err, postgres.ErrInUse):
+		return command.Failed(err, "stop every 'svc serve' on it")
 	case errors.Is(err, context.Canceled), errors.Is(err, store.ErrUnavailable):
 		return command.Failed(err, transfer.AdviceUnfinished)
 	}

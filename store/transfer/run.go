@@ -200,7 +200,11 @@ func (g *migration) open(ctx context.Context, write bool) (unfinished bool, err 
 	}
 	g.m = marker{Version: markerVersion, ID: rand.Text(), From: from.Location, TracesTo: tracesTo, Base: g.o.Base}
 	if !write {
-		return false, nil
+		tenants, err := g.o.To.ListTenants(ctx)
+		if err == nil && len(tenants) > 0 {
+			err = ErrNotEmpty
+		}
+		return false, err
 	}
 	g.saved = g.m.encode()
 	return false, g.o.To.Begin(ctx, g.saved)

@@ -109,7 +109,7 @@ func TestPairs(t *testing.T) {
 		var want []string
 		var places map[string]resumption
 		with(t, from.open, func(st store.Engine) {
-			fill(t, st, 1000, 40)
+			fill(t, st, 500, 16)
 			want, places = answers(t, st, st), resumptions(t, st)
 		})
 		everyKind(t, from)
@@ -358,7 +358,7 @@ func TestUnfinished(t *testing.T) {
 		t.Run(to.name, func(t *testing.T) {
 			from, other := boltAt(t), boltAt(t)
 			for _, p := range []place{from, other} {
-				with(t, p.open, func(st store.Engine) { fill(t, st, 300, 40) })
+				with(t, p.open, func(st store.Engine) { fill(t, st, 200, 8) })
 			}
 			stopped := errors.New("stopped")
 			for stop := 3; ; stop += 17 {

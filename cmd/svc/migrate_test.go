@@ -1,0 +1,249 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"svc/store/clickhouse/clickhousetest"
+	"svc/store/postgres/postgrestest"
+)
+
+// session is REST calls that are recorded.
+type session struct {
+	t    testing.TB
+	addr string
+}
+
+// call returns the status and the body of a response.
+func (s *session) call(method, path, body string, header ...string) (int, http.Header, string) {
+	s.t.Helper()
+	r, err := http.NewRequest(method, "http://"+s.addr+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+planeKey)
+	r.Header.Set("Content-Type", "application/json")
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return resp.StatusCode, resp.Header, string(text)
+}
+
+// made is call of a POST that has to succeed, and returns the id of what was made.
+func (s *session) made(path, body string, header ...string) string {
+	s.t.Helper()
+	status, _, text := s.call(http.MethodPost, path, body, header...)
+	var out struct {
+		ID   string
+		Data struct{ ID string }
+	}
+	if err := json.Unmarshal([]byte(text), &out); err != nil || status/100 != 2 {
+		s.t.Fatalf("POST %s: %d %s", path, status, text)
+	}
+	if out.ID != "" {
+		return out.ID
+	}
+	return out.Data.ID
+}
+
+// fill makes resources and n traces of the last 20 days.
+func (s *session) fill(n int) {
+	s.t.Helper()
+	agent := s.made("/api/agents", `{"name":"agent ü","environment":"prod","configYaml":"a: 1"}`)
+	s.made("/api/teams", `{"name":"team ☕"}`, "Idempotency-Key", "made-once")
+	s.made("/api/costs/budgets", fmt.Sprintf(`{"name":"budget","agentId":%q,"period":"monthly","limitUsd":1000}`, agent))
+	s.made("/api/costs/sla", fmt.Sprintf(`{"name":"sla","agentId":%q,"p99LatencyMs":100,"evaluationPeriod":"1h"}`, agent))
+	s.made("/api/policies", `{"name":"política","phase":"request","action":"block","condition":{"type":"pii_detected","entities":["EMAIL_ADDRESS"]}}`)
+	s.made("/api/keys", `{"name":"reporter","scope":"ingest"}`)
+	r := rand.New(rand.NewPCG(7, 7))
+	from := time.Now().Add(-20 * 24 * time.Hour)
+	for at := 0; at < n; at += 1000 {
+		var b bytes.Buffer
+		b.WriteString(`{"traces":[`)
+		for i := at; i < min(n, at+1000); i++ {
+			if i > at {
+				b.WriteByte(',')
+			}
+			status := []string{"success", "success", "success", "error"}[r.IntN(4)]
+			created := from.Add(time.Duration(float64(i) / float64(n) * float64(19*24*time.Hour))).Add(time.Duration(r.IntN(1e9)))
+			fmt.Fprintf(&b, `{"id":"trace_%d","agentName":"agent ü%s","status":%q,"environment":"prod","sessionId":"session %d","modelProvider":"p","modelName":"m%d","toolName":"tool %d",`+
+				`"inputTokens":%d,"outputTokens":%d,"costUsd":0.%06d,"durationMs":%d,"createdAt":%q,"qualityScores":[{"scorer":"s","score":0.5}]}`,
+				i, []string{"", " 2", " 3"}[r.IntN(3)], status, r.IntN(1000), r.IntN(3), r.IntN(5), r.IntN(5000), r.IntN(5000), r.IntN(1e6), r.IntN(3000), created.UTC().Format(time.RFC3339Nano))
+		}
+		b.WriteString(`]}`)
+		if status, _, text := s.call(http.MethodPost, "/api/traces", b.String()); status != http.StatusCreated {
+			s.t.Fatalf("ingest: %d %s", status, text)
+		}
+	}
+}
+
+// counted are members of lists that a store of traces need not count: section "What holds"
+// of docs/scale-out.md.
+var counted = regexp.MustCompile(`"total":\d+,|,"totalIsLowerBound":true`)
+
+// record makes the calls of a session and returns the answers.
+func (s *session) record() (list []string) {
+	s.t.Helper()
+	get := func(path string) string {
+		s.t.Helper()
+		status, header, text := s.call(http.MethodGet, path, "")
+		if status != http.StatusOK {
+			s.t.Fatalf("GET %s: %d %s", path, status, text)
+		}
+		if strings.HasPrefix(path, "/api/traces?") {
+			text = counted.ReplaceAllString(text, "")
+		}
+		list = append(list, path+" "+header.Get("ETag")+" "+text)
+		return text
+	}
+	for _, path := range []string{"/api/whoami", "/api/teams", "/api/agents", "/api/costs/budgets", "/api/costs/sla", "/api/costs/sla/violations", "/api/policies",
+		"/api/keys", "/api/governance", "/api/audit/heads", "/api/audit/events", "/api/traces/stats?period=30d",
+		"/api/traces/stats?period=30d&groupBy=agent", "/api/traces/stats?period=30d&groupBy=model", "/api/costs/breakdown?period=30d",
+		"/api/costs/breakdown?period=90d&groupBy=environment", "/api/traces?limit=100", "/api/traces?limit=50&offset=1234", "/api/traces?status=error&limit=20",
+		"/api/traces?sessionId=session+7&limit=100", "/api/traces?environment=prod&modelName=m1&limit=30", "/api/traces/trace_1", "/api/traces/trace_999"} {
+		get(path)
+	}
+	var agents struct{ Data []struct{ ID string } }
+	if err := json.Unmarshal([]byte(get("/api/agents?limit=100")), &agents); err != nil {
+		s.t.Fatal(err)
+	}
+	for _, a := range agents.Data {
+		get("/api/agents/" + a.ID)
+		get("/api/agents/" + a.ID + "/tools")
+		get("/api/agents/" + a.ID + "/history")
+		get("/api/traces?limit=10&agentId=" + a.ID)
+	}
+	after := ""
+	for range 20 { // pages behind cursors
+		path := "/api/traces?limit=500"
+		if after != "" {
+			path += "&after=" + url.QueryEscape(after)
+		}
+		var page struct{ Next string }
+		if err := json.Unmarshal([]byte(get(path)), &page); err != nil {
+			s.t.Fatal(err)
+		}
+		if after = page.Next; after == "" {
+			break
+		}
+	}
+	// The response to an idempotent request is stored.
+	status, _, text := s.call(http.MethodPost, "/api/teams", `{"name":"team ☕"}`, "Idempotency-Key", "made-once")
+	return append(list, fmt.Sprintf("%d %s", status, text))
+}
+
+// lastUse is when the key of the session was used, which the session changes.
+var lastUse = regexp.MustCompile(`"lastUsedAt":"[^"]*"`)
+
+// TestMigrateProcesses moves the store of a control plane from its file to PostgreSQL and
+// ClickHouse with 'svc store migrate', which is killed at random times, and compares the
+// answers to a session of REST calls before and after. It is short unless
+// SVC_TEST_MIGRATE_TRACES and SVC_TEST_MIGRATE_KILLS say otherwise.
+func TestMigrateProcesses(t *testing.T) {
+	n, kills := 3000, 3
+	for name, value := range map[string]*int{"SVC_TEST_MIGRATE_TRACES": &n, "SVC_TEST_MIGRATE_KILLS": &kills} {
+		if text := os.Getenv(name); text != "" {
+			*value, _ = strconv.Atoi(text)
+		}
+	}
+	dir := t.TempDir()
+	serve := func(env ...string) *process {
+		p := &process{t: t, bin: program(t), addr: freeAddr(t), ready: "/readyz", env: append(env, "SVC_BOOTSTRAP_API_KEY="+planeKey)}
+		p.args = []string{"serve", "--listen", p.addr, "--data-dir", dir, "--ingest-rate-limit", "1000000", "--rate-limit", "1000000"}
+		p.start()
+		t.Cleanup(p.kill)
+		return p
+	}
+	began := time.Now()
+	step := func(what string) {
+		t.Logf("%s: %v", what, time.Since(began).Round(time.Millisecond))
+		began = time.Now()
+	}
+	p := serve()
+	s := &session{t, p.addr}
+	s.fill(n)
+	step("filled")
+	before := s.record()
+	step("recorded")
+	p.stop()
+
+	db, traces := postgrestest.Start(t).Database(t), clickhousetest.Start(t).Database(t)
+	from := "bbolt://" + filepath.Join(dir, "svc.db")
+	migrate := func(args ...string) *exec.Cmd {
+		return exec.Command(program(t), append([]string{"store", "migrate", "--from", from, "--to", db, "--trace-store", traces}, args...)...)
+	}
+	if out, err := migrate("--dry-run").CombinedOutput(); err != nil || !strings.Contains(string(out), fmt.Sprintf("traces            %d\n", n)) {
+		t.Errorf("--dry-run: %v\n%s", err, out)
+	}
+	began = time.Now()
+	r := rand.New(rand.NewPCG(uint64(n), 1))
+	most := 300*time.Millisecond + time.Duration(n)*8*time.Microsecond // a part of what all of it takes
+	killed := 0
+	for killed < kills {
+		cmd := migrate()
+		var out bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &out
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		timer := time.AfterFunc(time.Duration(r.Int64N(int64(most))), func() { _ = cmd.Process.Kill() })
+		err := cmd.Wait()
+		timer.Stop()
+		if err == nil {
+			t.Logf("it ended after %d kills", killed)
+			break
+		}
+		if !strings.Contains(err.Error(), "killed") {
+			t.Fatalf("after %d kills: %v\n%s", killed, err, out.String())
+		}
+		killed++
+	}
+	step(fmt.Sprintf("killed %d times", killed))
+	if killed == kills {
+		out, err := migrate().CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		t.Logf("%s", bytes.TrimSpace(out))
+	}
+	step("moved and compared")
+
+	p = serve("SVC_STORE="+db, "SVC_TRACE_STORE="+traces)
+	after := (&session{t, p.addr}).record()
+	step("recorded")
+	for i := range before {
+		before[i], after[i] = lastUse.ReplaceAllString(before[i], ""), lastUse.ReplaceAllString(after[i], "")
+		if before[i] != after[i] {
+			t.Errorf("answers before and after (-before +after):\n%s", cmp.Diff(strings.SplitAfter(before[i], ","), strings.SplitAfter(after[i], ",")))
+		}
+	}
+	if !t.Failed() {
+		t.Logf("%d answers are the same", len(before))
+	}
+}

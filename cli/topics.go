@@ -20,7 +20,7 @@ import (
 var topicFiles embed.FS
 
 // topicNames are the topics in the order in which they are listed.
-var topicNames = []string{"rules", "governance", "audit", "authentication", "environment", "exit-codes"}
+var topicNames = []string{"rules", "governance", "audit", "authentication", "environment", "output", "exit-codes"}
 
 func topicText(name string) (string, error) {
 	text, err := topicFiles.ReadFile("topics/" + name + ".txt")

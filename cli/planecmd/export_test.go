@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"svc/cli/process"
 )
@@ -14,7 +15,8 @@ import (
 // cuts off fails.
 func TestTracesExport(t *testing.T) {
 	var asked string
-	cut := false
+	cut, errTTY, outTTY := false, false, false
+	var note bytes.Buffer
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked = r.URL.RequestURI()
 		_, _ = w.Write([]byte("{\"id\":\"1\"}\n"))
@@ -26,7 +28,8 @@ func TestTracesExport(t *testing.T) {
 	defer srv.Close()
 	run := func(args ...string) (string, error) {
 		var out bytes.Buffer
-		env := process.Env{Stdout: &out, Stderr: &bytes.Buffer{}, Stdin: strings.NewReader(""), LookupEnv: func(name string) (string, bool) {
+		note.Reset()
+		env := process.Env{Stdout: &out, Stderr: &note, StderrTTY: errTTY, StdoutTTY: outTTY, Now: time.Now, Stdin: strings.NewReader(""), LookupEnv: func(name string) (string, bool) {
 			v, ok := map[string]string{"SVC_URL": srv.URL, "SVC_API_KEY": "svc_api_0123456789012345678901234567890123456789012"}[name]
 			return v, ok
 		}}
@@ -37,6 +40,13 @@ func TestTracesExport(t *testing.T) {
 	}
 	if _, err := run("--status", "error", "--format", "csv"); err != nil || asked != "/api/traces/export?format=csv&status=error" {
 		t.Errorf("%v; asked %s", err, asked)
+	}
+	for _, tty := range [][2]bool{{false, false}, {true, false}, {true, true}} {
+		errTTY, outTTY = tty[0], tty[1]
+		out, err := run()
+		if shown := strings.HasSuffix(note.String(), "\r\x1b[K"); err != nil || shown != (errTTY && !outTTY) || out != "{\"id\":\"1\"}\n" {
+			t.Errorf("%v: progress %q beside %q, %v", tty, &note, out, err)
+		}
 	}
 	cut = true
 	if _, err := run(); err == nil {

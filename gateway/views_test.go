@@ -327,6 +327,32 @@ views:
 	}
 }
 
+// A subscription at a view is acknowledged for the resources of the view alone.
+func TestSubscriptionsAtAView(t *testing.T) {
+	r, _ := viewed(t, true, allowEverything)
+	for view, want := range map[string]string{"": `"resourceSubscriptions":["web://index","crm://index"]`, "/v/support": `"resourceSubscriptions":["crm://index"]`, "/v/Web": `"notifications":{"toolsListChanged":true}`} {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+view, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["web://index","crm://index"]},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range map[string]string{"Authorization": "Bearer " + r.key, "Content-Type": "application/json", "Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "subscriptions/listen"} {
+			req.Header.Set(name, value)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := make([]byte, 1000)
+		n, _ := resp.Body.Read(first)
+		if text := string(first[:n]); resp.StatusCode != 200 || !strings.Contains(text, want) {
+			t.Errorf("%q: %d %s, want %s", view, resp.StatusCode, text, want)
+		}
+		cancel()
+		resp.Body.Close()
+	}
+}
+
 // An upstream that lost a name to another one does not have it at a view without that
 // other one, nor by a call of a call.
 func TestTheLoserOfAClashAtAView(t *testing.T) {

@@ -1,12 +1,14 @@
 package federation
 
 import (
+	"slices"
 	"testing"
 
 	"svc/gateway/auth"
 	"svc/gateway/catalog"
 	"svc/gateway/lister"
 	"svc/gateway/transport"
+	"svc/gateway/views"
 )
 
 // A caller whose lists stayed is answered from what was merged before; another caller,
@@ -54,5 +56,44 @@ func TestMergedListsAreKeptForTheirCaller(t *testing.T) {
 	}
 	if l.get(mergedKey(caller("huge"), tools), s, one, build(maxMergedBytes+1)); l.bytes > maxMergedBytes {
 		t.Errorf("%d bytes are kept", l.bytes)
+	}
+}
+
+// A client that watches at a view is told of what changes there, and of nothing else.
+func TestWhatChangesAtAView(t *testing.T) {
+	names, err := catalog.NewNames([]catalog.Naming{{Upstream: "crm", Prefix: "crm_"}, {Upstream: "web"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	owners, err := catalog.OpenOwners("", []catalog.Identity{{Upstream: "crm"}, {Upstream: "web"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lists := func(crm, web string, prompt string) *catalog.Catalog {
+		listing := func(upstream, tool, prompt string) catalog.Listing {
+			l := catalog.Listing{Upstream: upstream}
+			l.Items[catalog.Tool] = [][]byte{[]byte(`{"name":"get","description":"` + tool + `"}`), []byte(`{"name":"set"}`)}
+			l.Items[catalog.Prompt] = [][]byte{[]byte(`{"name":"p","description":"` + prompt + `"}`)}
+			return l
+		}
+		return catalog.Build(names, owners, nil, []catalog.Listing{listing("crm", crm, prompt), listing("web", web, "")})
+	}
+	set := views.New([]views.Config{{Name: "crm", Upstreams: []string{"crm"}, Tools: []string{"crm_g*"}, Prompts: views.None, Resources: views.All}, {Name: "web", Upstreams: []string{"web"}}})
+	before := lists("1", "1", "1")
+	for _, tt := range []struct {
+		name         string
+		after        *catalog.Catalog
+		all, crm, of []catalog.Kind
+	}{
+		{"nothing", lists("1", "1", "1"), nil, nil, nil},
+		{"a tool of crm", lists("2", "1", "1"), []catalog.Kind{catalog.Tool}, []catalog.Kind{catalog.Tool}, nil},
+		{"a tool of web", lists("1", "2", "1"), []catalog.Kind{catalog.Tool}, nil, []catalog.Kind{catalog.Tool}},
+		{"a prompt of crm", lists("1", "1", "2"), []catalog.Kind{catalog.Prompt}, nil, nil},
+	} {
+		for view, want := range map[string][]catalog.Kind{"": tt.all, "crm": tt.crm, "web": tt.of} {
+			if got := changedKinds(set.Named(view), before, tt.after); !slices.Equal(got, want) {
+				t.Errorf("%s, at %q: %v, want %v", tt.name, view, got, want)
+			}
+		}
 	}
 }

@@ -120,8 +120,9 @@ func walkEvents(d data, f *store.AuditEventFilter, below string) *eventWalk {
 	return w
 }
 
-// clockSlack is by how much events may be dated out of order.
-const clockSlack = time.Minute
+// clockSlack is by how much an event may be dated before the time in its id, because the
+// clock had stepped back. All events of so long are read: thousands may come in a second.
+const clockSlack = 100 * time.Millisecond
 
 // next is the id of the next event, nil behind the last.
 func (w *eventWalk) next() []byte {

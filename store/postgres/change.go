@@ -57,11 +57,11 @@ func (t *tenant) ListAuditEvents(ctx context.Context, f store.AuditEventFilter, 
 			add(`object = $%d`, []byte(f.ObjectID))
 		}
 		if !f.Since.IsZero() {
-			// The place in the chain bounds what is read. Clocks of processes may differ by a minute.
-			add(`created >= $%[1]d AND n >= (SELECT n FROM audit_events WHERE tenant = $1 AND created >= $%[1]d - 60000000 ORDER BY created, n LIMIT 1)`, microsUp(f.Since))
+			// The place in the chain bounds what is read. Clocks of processes may differ by 2 s.
+			add(`created >= $%[1]d AND n >= (SELECT n FROM audit_events WHERE tenant = $1 AND created >= $%[1]d - 2000000 ORDER BY created, n LIMIT 1)`, microsUp(f.Since))
 		}
 		if !f.Until.IsZero() {
-			add(`created <= $%[1]d AND n <= (SELECT n FROM audit_events WHERE tenant = $1 AND created <= $%[1]d + 60000000 ORDER BY created DESC, n DESC LIMIT 1)`, nanos(f.Until)/1000)
+			add(`created <= $%[1]d AND n <= (SELECT n FROM audit_events WHERE tenant = $1 AND created <= $%[1]d + 2000000 ORDER BY created DESC, n DESC LIMIT 1)`, nanos(f.Until)/1000)
 		}
 		if page.After.ID != "" {
 			// The place of an event that was removed is that of its id.

@@ -276,7 +276,8 @@ func (s *Store) Close() (err error) {
 		s.life.Lock() // nothing is running any more
 		defer s.life.Unlock()
 		err = s.flushUsed(context.Background())
-		err = errors.Join(err, s.releaseRequests(), s.leave())
+		err = errors.Join(err, s.releaseRequests())
+		s.leave()
 		timer.Stop()
 		s.ending()
 		s.pool.Close()

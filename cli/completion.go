@@ -18,8 +18,8 @@ func newCompletionCmd(env process.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion SHELL",
 		Short: "Print the completion script of a shell",
-		Long: `Print a script that makes a shell complete svc's commands, flags and the ids
-of resources. SHELL is bash, zsh, fish or powershell.
+		Long: `Print a script that completes svc's commands, flags and ids of resources in a
+shell. SHELL is bash, zsh, fish or powershell.
 
   bash        svc completion bash > /etc/bash_completion.d/svc
   zsh         svc completion zsh > "${fpath[1]}/_svc"

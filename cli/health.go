@@ -32,15 +32,15 @@ func newHealthCmd(env process.Env) *cobra.Command {
 	o := healthOptions{env: env}
 	cmd := &cobra.Command{
 		Use:   "health [URL]",
-		Short: "Ask a running server whether it is healthy",
+		Short: "Check whether a running server is healthy",
 		Long: `Send a GET to /healthz, or with --ready to /readyz, of a running control plane or
-gateway. The exit code is 0 when the answer is 200, and 1 otherwise. It is made
-for the health checks of containers, whose image has no other program.
+gateway. The exit code is 0 when the response is 200, and 1 otherwise. It is meant
+for the health checks of containers whose image has no other program.
 
-Without a URL it is taken from SVC_HEALTH_URL, and without that the default
-addresses of svc serve and svc gateway on this machine are checked: it is enough
-that one of them is healthy. A URL with a path is used unchanged. The
-certificate of a loopback address is not verified.`,
+The URL is the argument or SVC_HEALTH_URL. Without either, the default addresses of
+'svc serve' and 'svc gateway' on this machine are checked, and the result is 0 if one
+of them is healthy. A URL with a path is used unchanged. The certificate of a
+loopback address is not verified.`,
 		Example: `  svc health
   svc health --ready https://svc.example.com`,
 		Args: command.AtMostOne("a URL"),
@@ -52,8 +52,8 @@ certificate of a loopback address is not verified.`,
 			return o.run(cmd.Context(), cmp.Or(given, env.Getenv("SVC_HEALTH_URL")))
 		},
 	}
-	cmd.Flags().BoolVar(&o.ready, "ready", false, "whether it takes traffic now, in place of whether it runs")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 3*time.Second, "how long to wait for the answer")
+	cmd.Flags().BoolVar(&o.ready, "ready", false, "check /readyz (ready for traffic) instead of /healthz (running)")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 3*time.Second, "how long to wait for the response")
 	return cmd
 }
 

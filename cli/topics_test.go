@@ -13,7 +13,7 @@ func TestTopics(t *testing.T) {
 	if err != nil || len(files) != len(topicNames) {
 		t.Errorf("%d files and %d names of topics: %v", len(files), len(topicNames), err)
 	}
-	command := regexp.MustCompile(`(?m)(?:^  |')svc ([a-z]+)(?: ([a-z]+))?`)
+	command := regexp.MustCompile(`(?m)(?:^  |')svc ([a-z]+)(?: ([a-z-]+))?`)
 	root := NewRoot()
 	for _, name := range topicNames {
 		text, err := topicText(name)

@@ -50,12 +50,12 @@ func NewDevCmd(env process.Env) *cobra.Command {
 		Use:   "dev",
 		Short: "Start everything on this machine: control plane, gateway, two demo tool servers",
 		Long: `Start the control plane, the gateway and two demo tool servers in one process on
-loopback, with keys and a license made for you, and print what to try first.
+loopback, create keys and a license, and print commands to try first.
 
-All state is in the data directory: keys, traces and rules are still there after
-a restart; delete the directory to start over. The rules are in gateway.yaml; edit
-them and send SIGHUP. dev.json holds addresses and keys for scripts, gateway.env
-the variables that gateway.yaml refers to.`,
+All state is in the data directory: keys, traces and rules survive a restart. To
+start over, delete the directory. To change the rules, edit gateway.yaml and send
+SIGHUP. dev.json has the addresses and keys for scripts, and gateway.env has the
+variables that gateway.yaml refers to.`,
 		Example: `  svc dev
   svc dev --data-dir /tmp/try-svc`,
 		Args: command.NoArgs,

@@ -15,7 +15,7 @@ import (
 )
 
 func NewAuditCmd(env process.Env) *cobra.Command {
-	return command.NewGroupCmd("audit", "Verify, follow and sum up audit files of gateways",
+	return command.NewGroupCmd("audit", "Verify, follow and summarize the audit files of gateways",
 		`  svc audit verify /var/log/svc/audit.jsonl --public-key checkpoint.pub
   svc audit tail -f /var/log/svc/audit.jsonl
   svc audit stats /var/log/svc/audit.jsonl --since 24h --by tool`,
@@ -57,28 +57,27 @@ func newAuditVerifyCmd(env process.Env) *cobra.Command {
 		Use:   "verify FILE...",
 		Short: "Check the hash chain and the checkpoints of audit files",
 		Long: `Read audit files from beginning to end and check that no line was changed,
-removed, added or moved. One FILE means the current file of a gateway and all
-that were rotated beside it; several are taken as one audit log, in the order of
-their first lines.
+removed, added or moved. One FILE means the current file of a gateway and its
+rotated files; several FILEs are one audit log, in the order of their first lines.
 
-Without --public-key and --head nothing is proven, and the result is
-"unverified": whoever can write the files can write another chain.
+Without --public-key and --head nothing is proven, and the result is "unverified":
+a person who can write the files can also write another chain.
 
-With --public-key the signatures of the checkpoints are checked: each covers all
-lines before it, its own count and the one before it. The audit log must begin with
-line 1 or with a signed checkpoint, each line must have a hash, no checkpoint may
-be missing, and no lines may be further apart than two checkpoint intervals
-without one between them. "proven" names the lines that signatures prove;
-"unproven" those that none does, such as the lines after the last checkpoint.
+With --public-key the signatures of the checkpoints are checked. A signature covers
+all lines before its checkpoint, the number of the checkpoint, and the checkpoint
+before it. The audit log must begin with line 1 or with a signed checkpoint, each
+line must have a hash, and no checkpoint may be missing. Two lines without a
+checkpoint between them may be at most two checkpoint intervals apart. "proven" has
+the lines that a signature covers; "unproven" has the others, such as the lines after
+the last checkpoint.
 
-With --head the audit log must have a line that is known from elsewhere, so that
-a truncated or rewritten file is detected: the last line
-that this command printed, the hash of a line that a sink received, or what 'svc
-audit heads' shows of a gateway. All lines before it are proven too. Several heads
-must all be present, except older ones in files that rotation deleted.
+With --head the audit log must contain a line that is known from elsewhere, so that
+a truncated or rewritten file is detected. Sources of a head are the last line that
+this command printed, the hash of a line that a sink received, and 'svc audit
+heads'. All lines before the head are proven too. If there are several heads, all of
+them must be present, except older ones in files that rotation deleted.
 
-The exit code is 1 when something is wrong with the audit log, and 2 when it could
-not be read.`,
+The exit code is 1 when the audit log is wrong, and 2 when it cannot be read.`,
 		Example: `  svc audit verify /var/log/svc/audit.jsonl
   svc audit verify /var/log/svc/audit.jsonl --public-key checkpoint.pub
   svc audit verify audit.jsonl --head 1204:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08`,
@@ -129,8 +128,8 @@ not be read.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringArrayVar(&publicKeys, "public-key", nil, "check the signatures of checkpoints with this Ed25519 key (PEM); repeated, with any of them")
-	cmd.Flags().DurationVar(&interval, "checkpoint-interval", time.Minute, "for signed checkpoints of older versions, which do not have it")
+	cmd.Flags().StringArrayVar(&publicKeys, "public-key", nil, "Ed25519 key (PEM) that verifies the signatures of checkpoints; may be repeated, and any of the keys may match")
+	cmd.Flags().DurationVar(&interval, "checkpoint-interval", time.Minute, "checkpoint interval for files of older versions, whose checkpoints do not have it")
 	cmd.Flags().StringArrayVar(&heads, "head", nil, "a line that the audit log must have, as NUMBER:HASH; may be repeated")
 	output.AddFormatFlag(cmd, &f, output.FormatText, output.FormatJSON, output.FormatYAML)
 	return cmd

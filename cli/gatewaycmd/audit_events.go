@@ -27,15 +27,15 @@ func newAuditEventsCmd(env process.Env) *cobra.Command {
 	var head string
 	cmd := rest.NewListCmd(r, &cobra.Command{
 		Use:   "events",
-		Short: "List what administrators changed at the control plane, newest first",
+		Short: "List administrators' changes at the control plane, newest first",
 		Long: `List the record of administrators' changes: who changed what, when, and with which
 request. Each record is written in the transaction of its change and continues the
 hash chain of the tenant. Secrets are never in it; BEFORE and AFTER in the JSON
 output are digests, as in the ETag of the object.
 
 With --verify the whole chain is read and verified instead, and the newest hash is
-printed. A chain alone does not show that its newest records were removed: keep the
-hash somewhere else and give it with --head, and the chain must have it.`,
+printed. A chain alone does not show that its newest records were removed. To detect
+this, keep the hash elsewhere and give it with --head: the chain must contain it.`,
 		Example: `  svc audit events --since 7d --object policy
   svc audit events --actor key_01k… -o json
   svc audit events --verify --head "$(cat last-week.hash)"`,
@@ -86,15 +86,15 @@ hash somewhere else and give it with --head, and the chain must have it.`,
 	f := cmd.Flags()
 	_ = f.MarkHidden("offset") // the list has cursors only
 	f.StringVar(&q.Actor, "actor", "", "only changes by this key or user (id)")
-	command.EnumFlag(cmd, &q.Object, "object", api.AuditObjectKinds, "only of this kind of object")
-	f.StringVar(&q.ObjectID, "object-id", "", "only of this object")
+	command.EnumFlag(cmd, &q.Object, "object", api.AuditObjectKinds, "only changes of this kind of object")
+	f.StringVar(&q.ObjectID, "object-id", "", "only changes of the object with this id")
 	rest.CompleteFlag(r, cmd, "actor", completeEvents(func(e api.AuditEvent) (string, string) {
 		return cmp.Or(e.Actor.KeyID, e.Actor.UserID), e.Actor.KeyPrefix
 	}))
 	rest.CompleteFlag(r, cmd, "object-id", completeEvents(func(e api.AuditEvent) (string, string) { return e.Object.ID, e.Object.Kind + " " + e.Object.Name }))
-	f.Var(command.TimeValue{Value: &q.Since, Now: env.Now}, "since", "not before: a time, a date, or how long ago (1h, 7d)")
-	f.Var(command.TimeValue{Value: &q.Until, Now: env.Now}, "until", "not after: a time, a date, or how long ago")
-	f.BoolVar(&verify, "verify", false, "verify the hash chain of all events; filters do not matter")
+	f.Var(command.TimeValue{Value: &q.Since, Now: env.Now}, "since", "start of the period: a time, a date, or how long ago (1h, 7d)")
+	f.Var(command.TimeValue{Value: &q.Until, Now: env.Now}, "until", "end of the period: a time, a date, or how long ago")
+	f.BoolVar(&verify, "verify", false, "verify the hash chain of all events; filters are ignored")
 	f.StringVar(&head, "head", "", "with --verify: a hash that the chain must have")
 	r.AddFlags(cmd)
 	return cmd

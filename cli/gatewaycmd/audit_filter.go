@@ -79,9 +79,9 @@ func (f *auditFilter) addFlags(cmd *cobra.Command, env process.Env) {
 	}
 	flags.IntVar(&f.httpStatus, "http-status", 0, "only lines with this HTTP status")
 	flags.DurationVar(&f.minDuration, "min-duration", 0, "only what took at least as long, such as 250ms")
-	flags.Var(command.TimeValue{Value: &f.since, Now: env.Now}, "since", "not before: a time, a date, or how long ago (1h, 7d)")
-	flags.Var(command.TimeValue{Value: &f.until, Now: env.Now}, "until", "not after: a time, a date, or how long ago")
-	flags.BoolVar(&f.failures, "failures", false, "only what was denied or went wrong")
+	flags.Var(command.TimeValue{Value: &f.since, Now: env.Now}, "since", "start of the period: a time, a date, or how long ago (1h, 7d)")
+	flags.Var(command.TimeValue{Value: &f.until, Now: env.Now}, "until", "end of the period: a time, a date, or how long ago")
+	flags.BoolVar(&f.failures, "failures", false, "only requests that were denied or failed")
 }
 
 // errorKinds are the error_kinds that lines may have, each once.

@@ -25,20 +25,19 @@ func newAuditHeadsCmd(env process.Env) *cobra.Command {
 		Use:   "heads",
 		Short: "List the chain head that each gateway last reported to the control plane",
 		Long: `List the chain head of each gateway: the last line of its audit log, as the
-gateway reported it at its start, each minute, and when it stopped. HEAD is what 'svc audit
-verify --head' takes; a file that does not hold that line was cut off, changed
-or replaced.
+gateway reported it at its start, every minute, and at its stop. Give HEAD to 'svc
+audit verify --head': a file without that line was truncated, changed or replaced.
 
 KEY is the checkpoint key that signed the head. A gateway's name is bound to the
-first one, and a report that another key signed is refused: "(+1 refused)" counts
+first key, and reports signed by another key are refused. "(+1 refused)" counts
 such keys, and 'svc audit heads accept' binds the name to one of them. Heads
-without a key are not signed: whoever has an ingest key can report them.
+without a key are not signed: any holder of an ingest key can report them.
 
-SUPERSEDED counts older heads that later heads continue, thinned with age: the
-file must have them too, which a rewritten chain does not. CONTRADICTED counts
-heads that a later report does not continue; that is expected after an operator
-moved an audit file away. If there are too many, the oldest and the highest are
-kept. All of them are in the JSON output.`,
+SUPERSEDED counts older heads that later heads continue; the older they are, the
+fewer are kept. The file must have these lines too; a rewritten chain does not.
+CONTRADICTED counts heads that a later report does not continue, which is expected
+after an operator moved an audit file away. If there are too many of them, the
+oldest and the highest are kept. The JSON output has all heads.`,
 		Example: `  svc audit heads
   svc audit verify audit.jsonl --public-key checkpoint.pub $(svc audit heads -o json |
     jq -r '.data[0] | [.] + .passed | .[] | "--head=\(.seq):\(.hash)"')
@@ -74,12 +73,12 @@ func newAuditAcceptCmd(r *rest.Connection) *cobra.Command {
 		Short: "Bind the name of a gateway to another checkpoint key",
 		Long: `Bind the name of a gateway to another checkpoint key, after
 audit.checkpoint_key_file was changed. Until then the heads that the gateway
-reports are refused: anybody with an ingest key could report them.
+reports are refused, because any holder of an ingest key could report them.
 
---public-key is the public half of the new key. --key names one of the keys whose
-reports were refused, as audit lines and 'svc audit heads -o json' do; compare it
-with the "key" of a checkpoint in the gateway's audit file first. Without either,
-the key that was refused is taken if it is the only one.`,
+--public-key is the public half of the new key. --key is the id of a key whose
+reports were refused, as in audit lines and in 'svc audit heads -o json'; first
+compare it with the "key" of a checkpoint in the gateway's audit file. Without
+either flag the refused key is accepted if there is only one.`,
 		Example: `  svc audit heads accept gateway-1 --public-key checkpoint.pub
   svc audit heads accept gateway-1 --key 97475c80245c85cc`,
 		Args: command.WantArgs("the NAME of a gateway"),

@@ -32,18 +32,19 @@ func newAuditStatsCmd(env process.Env) *cobra.Command {
 	s := auditStats{top: 10, format: output.FormatTable}
 	cmd := &cobra.Command{
 		Use:   "stats FILE...",
-		Short: "Sum up audit files: decisions, rules, tools, callers, latencies",
-		Long: `Add up the requests in audit files. One FILE means the current file of a
-gateway and all that were rotated beside it; several are read as they are named.
-Nothing is verified: that is what 'svc audit verify' is for.
+		Short: "Summarize audit files: decisions, rules, tools, callers, latencies",
+		Long: `Count the requests in audit files. One FILE means the current file of a gateway
+and its rotated files; several FILEs are read as named. Nothing is verified; use
+'svc audit verify' for that.
 
-Requests that were refused before their caller was identified have one line a
-second together once there are many. They count as requests and as denied, by
-action, error and principal (their address); nothing is known of their latency.
+When many requests are refused before their caller is identified, one summary line
+a second replaces their lines. They count as requests and as denied, by action,
+error and principal (their address), and have no latency.
 
-DENIED counts what was not let through, FAILED what was and came back as an
-error. Latencies are of whole requests, as the caller waited; quantiles are
-within 6 % of the exact value. At most 10,000 values of a field are distinguished.`,
+DENIED counts requests that were not forwarded. FAILED counts forwarded requests
+that ended with an error. Latencies cover the whole request as the caller sees it;
+quantiles are within 6 % of the exact value. At most 10,000 values of a field are
+distinguished.`,
 		Example: `  svc audit stats /var/log/svc/audit.jsonl
   svc audit stats /var/log/svc/audit.jsonl --since 24h --by tool --top 20
   svc audit stats audit-*.jsonl audit.jsonl -o json`,
@@ -59,8 +60,8 @@ within 6 % of the exact value. At most 10,000 values of a field are distinguishe
 	}
 	command.EnumFlag(cmd, &s.by, "by", names, "group requests by this field only, with latencies")
 	flags.IntVar(&s.top, "top", s.top, "how many groups to show")
-	flags.Var(command.TimeValue{Value: &s.since, Now: env.Now}, "since", "leave out what is older")
-	flags.Var(command.TimeValue{Value: &s.until, Now: env.Now}, "until", "leave out what is newer")
+	flags.Var(command.TimeValue{Value: &s.since, Now: env.Now}, "since", "start of the period: a time, a date, or how long ago (1h, 7d)")
+	flags.Var(command.TimeValue{Value: &s.until, Now: env.Now}, "until", "end of the period: a time, a date, or how long ago")
 	output.AddFormatFlag(cmd, &s.format, output.FormatTable, output.FormatJSON, output.FormatYAML)
 	return cmd
 }

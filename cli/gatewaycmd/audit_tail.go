@@ -31,8 +31,8 @@ func newAuditTailCmd(env process.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tail FILE",
 		Short: "Show the last lines of an audit file, and follow it",
-		Long: `Show the last lines of an audit file, across its rotated files, and with -f
-those that are added, through rotations. With a filter the last matching lines of
+		Long: `Show the last lines of an audit file and its rotated files. With -f also show the
+lines that are added, across rotations. With a filter the last matching lines of
 the whole audit log are shown.
 
 -o json prints the lines unchanged.`,
@@ -46,8 +46,8 @@ the whole audit log are shown.
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVarP(&t.lines, "lines", "n", t.lines, "how many lines to begin with")
-	flags.BoolVarP(&t.follow, "follow", "f", false, "go on with lines as they are written")
+	flags.IntVarP(&t.lines, "lines", "n", t.lines, "how many lines to show at the start")
+	flags.BoolVarP(&t.follow, "follow", "f", false, "show new lines as they are written")
 	t.filter.addFlags(cmd, env)
 	output.AddFormatFlag(cmd, &t.format, output.FormatText, output.FormatJSON)
 	return cmd

@@ -34,20 +34,21 @@ func NewConnectCmd(env process.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "connect [CLIENT]",
 		Short: "Connect an MCP client to a gateway",
-		Long: `Print what to paste into an MCP client so that it uses a gateway, or with --write
-put it into the client's file: the rest of the file stays as it is, comments and
-trailing commas too, and a copy of the old file is kept beside it. A file that
-cannot be parsed is not touched. Without CLIENT the clients are listed.
+		Long: `Print the configuration with which an MCP client uses a gateway. With --write, write
+it to the client's file: the rest of the file is kept, with comments and trailing
+commas, and the old file is copied beside it. A file that cannot be parsed is not
+changed. Without CLIENT the supported clients are listed.
 
-The key is never printed and never an argument. Clients take it from the variable
-of --key-env; those that only start programs, and all others with --key-file, start
-'svc connect --stdio', which reads it from the file (mode 0600). With --inline-key
-the key itself is written, read from --key-file or from the variable.
+The key is never printed and never an argument. Clients read it from the variable
+of --key-env. Clients that can only start programs, and every client with
+--key-file, start 'svc connect --stdio', which reads the key from the file (mode
+0600). With --inline-key the key itself is written to the client's file; it is read
+from --key-file or from the variable.
 
---stdio is what such a client starts: an MCP server on standard input and output in
-front of the gateway. Messages of all protocol revisions pass it unchanged. It
-waits for a gateway that restarts, opens another session in the place of a lost
-one, and reads the key again when it was rejected.
+With --stdio the command is an MCP server on standard input and output that forwards
+to the gateway. Messages of all protocol revisions are forwarded unchanged. It waits
+while the gateway restarts, opens a new session after one was lost, and reads the key
+again after it was rejected.
 
 SVC_GATEWAY_URL sets --url.`,
 		Example: `  svc connect
@@ -91,8 +92,8 @@ SVC_GATEWAY_URL sets --url.`,
 	f.BoolVar(&o.inlineKey, "inline-key", false, "write the key itself")
 	f.StringVar(&o.name, "name", "svc", "name of the server at the client")
 	f.BoolVar(&o.write, "write", false, "write to the client's file")
-	f.StringVar(&o.file, "file", "", "the client's file, where it is another than the usual one")
-	f.BoolVar(&o.stdio, "stdio", false, "be an MCP server on standard input and output in front of the gateway")
+	f.StringVar(&o.file, "file", "", "the client's file (default the usual file of the client)")
+	f.BoolVar(&o.stdio, "stdio", false, "run as an MCP server on standard input and output that forwards to the gateway")
 	return cmd
 }
 

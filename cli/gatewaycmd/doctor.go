@@ -14,15 +14,15 @@ func NewDoctorCmd(env process.Env) *cobra.Command {
 	o := gatewayOptions{format: output.FormatText}
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look for what keeps a gateway from working",
-		Long: `Check a gateway config and the files that it names, ask every server in it as
-'svc gateway --check --probe' does, and look at this machine besides: the clock,
-compared with the clocks of the servers, the limit of open files, and whether this
-user may write to the directories of the audit log and of the state, and how much
-room they have. Run it as the user of the gateway.
+		Short: "Diagnose why a gateway does not work",
+		Long: `Check a gateway config and the files that it names, and probe every server in it as
+'svc gateway --check --probe' does. Also check this machine: the clock against the
+clocks of the servers, the limit of open files, and write permission and free space
+of the directories of the audit log and of the state. Run it as the user of the
+gateway.
 
-Nothing is changed. Each failure has its cause and what to do. The exit code is 1
-when something failed, and 2 when the file cannot be read.`,
+Nothing is changed. Each failure is printed with its cause and what to do. The exit
+code is 1 when a check failed, and 2 when the config cannot be read.`,
 		Example: `  svc doctor --config /etc/svc/svc.yaml
   sudo -u svc-gateway svc doctor --config /etc/svc/svc.yaml -o json`,
 		Args: command.NoArgs,

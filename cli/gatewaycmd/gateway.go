@@ -39,17 +39,17 @@ func NewGatewayCmd(env process.Env) *cobra.Command {
 		Use:   "gateway",
 		Short: "Run the MCP gateway",
 		Long: `Run the gateway between MCP clients and their tool servers. Its config
-is one YAML file, which is validated as a whole at the start and again on SIGHUP;
-a reload of a file with errors changes nothing.
+is one YAML file, which is validated as a whole at the start and again on SIGHUP.
+If the file has errors, a reload changes nothing.
 
---check reads what a start reads: the file, its variables (also from the
-directory credentials-gateway beside it, from which the packaged unit gets its
-credentials), the license, keys and certificates. It connects to nothing.
-With --probe it also asks each upstream, guardrail, issuer, Redis and the control
-plane what a running gateway would ask them, and prints what each one has, why
-one fails and what to do. Nothing is changed, and no tool is pinned. An upstream
-with credentials.token_exchange is asked with the token of a caller, which is in
-the variable that --token-env names.
+--check reads the same files as a start: the config, its variables (also from the
+directory credentials-gateway beside it, where the packaged unit finds its
+credentials), the license, keys and certificates. It opens no connection.
+With --probe it also sends each upstream, guardrail, issuer, Redis and the control
+plane the requests of a starting gateway. It prints the result of each probe, and
+for a failure the cause and what to do. The probe changes nothing and pins no tool.
+For an upstream with credentials.token_exchange, --token-env names the variable
+that has the token of a caller.
 
 SVC_CONFIG, SVC_LOG_FORMAT, SVC_LOG_LEVEL and SVC_REQUIRE_AUTH set the flags of
 the same names; a flag overrides its variable.
@@ -85,8 +85,8 @@ within shutdown.grace. A second signal ends at once.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.config, "config", config.DefaultPath, "configuration file")
-	f.BoolVar(&o.check, "check", false, "check the file and the files that it names, print what is found and exit")
-	f.BoolVar(&o.probe, "probe", false, "with --check, ask the servers that the file names, and print what each has or why it fails")
+	f.BoolVar(&o.check, "check", false, "check the config and the files that it names, print the findings and exit")
+	f.BoolVar(&o.probe, "probe", false, "with --check, also send requests to the servers that the file names, and print each result")
 	addTokenEnv(cmd, &o.tokenEnv)
 	f.BoolVar(&o.requireAuth, "require-auth", false, "refuse a configuration with authentication off")
 	o.log.AddFlags(cmd)

@@ -39,12 +39,12 @@ func newGuardrailProbeCmd(env process.Env) *cobra.Command {
 		Use:   "probe FILE",
 		Short: "Check that every guardrail can be reached",
 		Long: `Send a plain GET to each endpoint under guardrails of a gateway config, within
-its own time-out. An answer with a status below 500 means that it is reachable.
+the endpoint's own timeout. A response with a status below 500 means reachable.
 The static headers are not attached, and redirects are not followed. The
 probe neither reads nor changes the circuit breakers of a running gateway.
 
-The exit code is 1 when an endpoint is unreachable, and 2 when one could not be
-checked: the file has errors, or names certificates that cannot be read.`,
+The exit code is 1 when an endpoint is unreachable, and 2 when an endpoint could not
+be checked because the config has errors or names certificates that cannot be read.`,
 		Example: `  svc guardrail probe /etc/svc/svc.yaml
   svc guardrail probe svc.yaml -o json`,
 		Args: command.WantArgs("a FILE"),

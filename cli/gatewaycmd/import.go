@@ -21,18 +21,19 @@ func NewImportCmd(env process.Env) *cobra.Command {
 	o := importOptions{from: foreign.Auto}
 	cmd := &cobra.Command{
 		Use:   "import FILE...",
-		Short: "Make a gateway config of the servers that other programs use",
+		Short: "Create a gateway config from the MCP server lists of other programs",
 		Long: `Read the lists of MCP servers of other programs, and write the configuration of a
 gateway in front of these servers: mcp.json of Claude Desktop, Claude Code, Cursor,
 Gemini CLI and Visual Studio Code (comments and trailing commas too), the
 configuration of agentgateway, and mcp_servers of LiteLLM.
 
-Several servers get a prefix each, made of their name. Secrets do not get into the
-configuration: each becomes a variable, and the list of what to set is printed,
-without the values; --env-file writes them to a file of mode 0600. What cannot be
-carried over is a comment with the reason. No file is ever overwritten.
+If there are several servers, each gets a prefix made from its name. Secrets are not
+written to the configuration: each becomes a variable. The variables to set are
+printed without their values; --env-file writes them with their values to a file of
+mode 0600. Settings that cannot be converted become comments with the reason. No file
+is ever overwritten.
 
-The rules allow every tool, as before; narrow them.`,
+The generated rules allow every tool. Narrow them before production use.`,
 		Example: `  svc import ~/.cursor/mcp.json --out svc.yaml --env-file svc.env
   svc import .mcp.json claude_desktop_config.json
   svc import config.yaml --from litellm`,
@@ -44,7 +45,7 @@ The rules allow every tool, as before; narrow them.`,
 		},
 		RunE: func(_ *cobra.Command, args []string) error { return o.run(env, args) },
 	}
-	command.EnumFlag(cmd, &o.from, "from", foreign.Forms, "what the files are of")
+	command.EnumFlag(cmd, &o.from, "from", foreign.Forms, "format of the files")
 	cmd.Flags().StringVar(&o.out, "out", "", "write the configuration to this new file instead of standard output")
 	cmd.Flags().StringVar(&o.envFile, "env-file", "", "write the variables with their values to this new file")
 	return cmd

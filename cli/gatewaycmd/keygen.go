@@ -41,15 +41,15 @@ func NewKeygenCmd(env process.Env) *cobra.Command {
 	o := keygenOptions{format: output.FormatText, cost: auth.DefaultParams()}
 	cmd := &cobra.Command{
 		Use:   "keygen",
-		Short: "Make a gateway API key and the hash that goes into its config",
-		Long: `Make a random API key for the gateway and its argon2id hash.
+		Short: "Create a gateway API key and the hash for the gateway config",
+		Long: `Create a random API key for the gateway and its argon2id hash.
 
 The key is shown once; give it to the client. The hash goes into auth.keys of
-the gateway's config. With --key-stdin the hash of a key that exists is made;
-the key is then not shown again.
+the gateway's config. With --key-stdin the hash of an existing key is created,
+and the key is not shown.
 
-With -o env the output is lines that a shell reads: SVC_GATEWAY_KEY is the key,
-SVC_CLIENT_HASH its hash, and auth.keys has hash: "${SVC_CLIENT_HASH}".`,
+With -o env the output is lines that a shell can source: SVC_GATEWAY_KEY is the key,
+and SVC_CLIENT_HASH is its hash. In auth.keys, write hash: "${SVC_CLIENT_HASH}".`,
 		Example: `  svc keygen --id ci-agent --expires-at 90d
   svc keygen --id ci-agent -o json
   (umask 077; svc keygen --id client -o env > key.env)
@@ -60,8 +60,8 @@ SVC_CLIENT_HASH its hash, and auth.keys has hash: "${SVC_CLIENT_HASH}".`,
 	f := cmd.Flags()
 	f.StringVar(&o.id, "id", "", "name of the key in audit lines (default a random one)")
 	f.BoolVar(&o.keyStdin, "key-stdin", false, "read an existing key from standard input")
-	f.StringSliceVar(&o.scopes, "scopes", nil, "scopes to note beside the key, comma-separated")
-	f.StringVar(&o.expiresAt, "expires-at", "", "end of the key: a time, a date, or a span such as 90d")
+	f.StringSliceVar(&o.scopes, "scopes", nil, "scopes in the printed config entry, comma-separated")
+	f.StringVar(&o.expiresAt, "expires-at", "", "expiry of the key: a time, a date, or a duration such as 90d")
 	f.Uint32Var(&o.cost.MemoryKiB, "memory", o.cost.MemoryKiB, "argon2id memory in KiB")
 	f.Uint32Var(&o.cost.Time, "time", o.cost.Time, "argon2id passes")
 	f.Uint8Var(&o.cost.Threads, "parallelism", o.cost.Threads, "argon2id lanes")

@@ -27,10 +27,10 @@ func newLicenseKeygenCmd(env process.Env) *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "keygen",
-		Short: "Make a key pair that signs and verifies licenses",
+		Short: "Create a key pair that signs and verifies licenses",
 		Long: `Write an Ed25519 key pair to a directory: license.key (mode 0600) signs
-licenses, license.pub verifies them and goes to the gateways. Keys that are
-there are never replaced.`,
+licenses, license.pub verifies them and goes to the gateways. Existing keys are
+never replaced.`,
 		Example: `  svc license keygen --out keys`,
 		Args:    command.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -52,7 +52,7 @@ func newLicenseIssueCmd(env process.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "issue",
 		Short:   "Sign a license",
-		Long:    "Sign a license and write it with mode 0600, as gateways ask for it.",
+		Long:    "Sign a license and write it with mode 0600, which gateways require.",
 		Example: `  svc license issue --key keys/license.key --subject "Acme Ltd" --days 365 --grace-days 14 --out license.jwt`,
 		Args:    command.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -70,7 +70,7 @@ func newLicenseIssueCmd(env process.Env) *cobra.Command {
 	}
 	addRequestFlags(cmd, &r)
 	flags := cmd.Flags()
-	flags.StringVar(&r.KeyFile, "key", "", "signing key, as 'svc license keygen' makes it")
+	flags.StringVar(&r.KeyFile, "key", "", "signing key that 'svc license keygen' created")
 	flags.StringVar(&r.Out, "out", license.FileName, "file to write")
 	output.AddFormatFlag(cmd, &f, output.FormatText, output.FormatJSON, output.FormatYAML)
 	command.RequireFlags(cmd, "key", "subject")
@@ -159,8 +159,8 @@ func licenseFailure(err error) error {
 // addRequestFlags adds the flags for the contents of a license.
 func addRequestFlags(cmd *cobra.Command, r *license.Request) {
 	flags := cmd.Flags()
-	flags.StringVar(&r.Subject, "subject", r.Subject, "who the license is for")
-	flags.StringVar(&r.Issuer, "issuer", license.Issuer, "who issues it")
-	flags.IntVar(&r.Days, "days", r.Days, "how many days it is valid")
-	flags.IntVar(&r.GraceDays, "grace-days", r.GraceDays, "how many more days it goes on to work")
+	flags.StringVar(&r.Subject, "subject", r.Subject, "holder of the license")
+	flags.StringVar(&r.Issuer, "issuer", license.Issuer, "issuer of the license")
+	flags.IntVar(&r.Days, "days", r.Days, "validity of the license in days")
+	flags.IntVar(&r.GraceDays, "grace-days", r.GraceDays, "grace period after the validity, in days")
 }

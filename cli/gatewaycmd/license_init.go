@@ -20,20 +20,20 @@ func newLicenseInitCmd(env process.Env) *cobra.Command {
 	f := output.FormatText
 	cmd := &cobra.Command{
 		Use:   "init",
-		Short: "Make a key pair and a license for gateways of your own",
+		Short: "Create a key pair and a license for your own gateways",
 		Long: `Write a key pair and a license that is signed with it to a directory, and
 print the lines for the gateway's config.
 
-A gateway starts only with a license file. It limits how long a gateway is in
-service without renewal: when the license and its grace period have ended, the
-gateway still serves requests but is no longer ready. Who runs gateways of
-their own issues the license themselves; nothing is sent anywhere.
+A gateway starts only with a license file. The license limits how long a gateway
+is in service without renewal: when the license and its grace period have ended,
+the gateway still serves requests but is no longer ready. If you run your own
+gateways, you issue the license yourself; nothing is sent anywhere.
 
   license.jwt  the license (mode 0600); the gateway's user must own it
   license.pub  verifies the license; the gateway reads it
   license.key  signs licenses (mode 0600); keep it secret, gateways do not need it
 
-Files that exist are never replaced. To renew a license before it ends, sign
+Existing files are never replaced. To renew a license before it ends, sign
 another one with the same key ('svc license issue').`,
 		Example: `  svc license init
   svc license init --dir /etc/svc/license --subject "Acme Ltd" --days 365 --grace-days 14`,

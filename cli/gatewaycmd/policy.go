@@ -13,7 +13,7 @@ import (
 )
 
 func NewPolicyCmd(env process.Env) *cobra.Command {
-	return command.NewGroupCmd("policy", "Check, test and try out the rules of a gateway",
+	return command.NewGroupCmd("policy", "Check and test the rules of a gateway",
 		`  svc policy lint /etc/svc/svc.yaml
   svc policy test svc.yaml
   svc policy explain svc.yaml --tool delete_order

@@ -33,9 +33,9 @@ func newPolicyTestCmd(env process.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test FILE",
 		Short: "Run test cases against the rules of a gateway config",
-		Long: `Run test cases against the rules and routes of a gateway config: who calls what,
-which rule must decide, and where the call must go. The cases are in a file
-beside the config, for svc.yaml in svc.policy-test.yaml, or in that of --cases:
+		Long: `Run test cases against the rules and routes of a gateway config. A case has a caller,
+a request, and the expected rule and upstream. The cases are in a file beside the
+config (for svc.yaml it is svc.policy-test.yaml) or in the file of --cases:
 
   cases:
     - name: staff may search
@@ -46,14 +46,14 @@ beside the config, for svc.yaml in svc.policy-test.yaml, or in that of --cases:
       request: {tool: delete_order}
       expect: {action: deny, rule: no-deletes}
 
-caller has subject, groups, scopes (an OAuth token) or key (the id of an API key).
-request has tool and arguments, method and params, or result; direction and
-result_type as rules have them. expect has action, rule (default_deny, or "" for
-the default that allows), upstream ("" for none), observed, and arguments, params
-or result as they go on after a redaction.
+caller has subject, groups and scopes (an OAuth token) or key (the id of an API key).
+request has tool and arguments, or method and params, or result, and the direction and
+result_type of rules. expect has action, rule (default_deny, or "" when the default
+allows), upstream ("" for none), observed, and arguments, params or result as they are
+after redaction.
 
-The exit code is 1 when a case fails, or fewer rules are reached than
---min-coverage asks for, and 2 when a file has errors.`,
+The exit code is 1 when a case fails or when the cases reach fewer rules than
+--min-coverage requires, and 2 when a file has errors.`,
 		Example: `  svc policy test svc.yaml
   svc policy test svc.yaml --cases cases/*.yaml --coverage
   svc policy test svc.yaml --min-coverage 100 -o junit >policy.xml`,
@@ -70,10 +70,10 @@ The exit code is 1 when a case fails, or fewer rules are reached than
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&o.cases, "cases", nil, "file with test cases; give it again for more (default FILE's name with .policy-test.yaml)")
+	f.StringSliceVar(&o.cases, "cases", nil, "file with test cases; may be repeated (default FILE's name with .policy-test.yaml)")
 	f.BoolVar(&o.coverage, "coverage", false, "list the rules that no case reaches")
-	f.Float64Var(&o.minCoverage, "min-coverage", 0, "fail when fewer rules, in percent, are reached")
-	f.BoolVarP(&o.verbose, "verbose", "v", false, "list the cases that pass, too")
+	f.Float64Var(&o.minCoverage, "min-coverage", 0, "fail when the cases reach a smaller share of the rules, in percent")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "also list the cases that pass")
 	output.AddFormatFlag(cmd, &o.format, output.FormatText, output.FormatJSON, formatJUnit)
 	if err := cmd.MarkFlagFilename("cases", "yaml", "yml"); err != nil {
 		panic(err) // only for a flag that the command does not have

@@ -32,18 +32,19 @@ func newPolicyExplainCmd(env process.Env) *cobra.Command {
 	o := explainOptions{format: output.FormatText, direction: policy.ClientToServer.String()}
 	cmd := &cobra.Command{
 		Use:   "explain FILE",
-		Short: "Say which rule decides on a request, and why the others do not",
-		Long: `Describe one request with flags, or hand in a whole JSON-RPC message with
---request, and see what the rules of a gateway config do with it: which rule
-decides, why each rule above it does not match, and where the request goes.
+		Short: "Show which rule decides a request, and why the other rules do not",
+		Long: `Evaluate one request against the rules of a gateway config. Describe the request with
+flags, or give a whole JSON-RPC message with --request. The output is the rule that
+decides, the reason why each rule above it does not match, and the upstream of the
+request.
 
-With --subject, --group or --scope the caller has an OAuth token; --key names an
-API key of the file; without any of them it is someone without either. Nothing is
-sent: no guardrail is asked, and no rate limit counts. Policies of the control
-plane are not in the file and not asked.
+With --subject, --group or --scope the caller has an OAuth token; with --key it has
+that API key of the config. Without any of them the caller is unauthenticated. Nothing
+is sent: guardrails are not called and rate limits do not count. Policies of the
+control plane are not part of the config and are not evaluated.
 
-The exit code is 0 whatever the decision, and 2 when the question makes no sense
-or the file has errors.`,
+The exit code is 0 whatever the decision, and 2 when the flags do not describe a
+request or the config has errors.`,
 		Example: `  svc policy explain svc.yaml --tool delete_order
   svc policy explain svc.yaml --tool search --subject alice --group staff --scope mcp
   svc policy explain svc.yaml --method elicitation/create --direction server_to_client
@@ -60,16 +61,16 @@ or the file has errors.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.tool, "tool", "", "tool of a tools/call")
-	f.StringVar(&o.method, "method", "", "JSON-RPC method other than tools/call")
+	f.StringVar(&o.method, "method", "", "JSON-RPC method (default tools/call)")
 	command.EnumFlag(cmd, &o.direction, "direction", []string{policy.ClientToServer.String(), policy.ServerToClient.String()}, "who sends the message")
-	f.StringVar(&o.resultType, "result-type", "", "result type of an answer, such as input_required")
-	f.StringVar(&o.upstream, "upstream", "", "upstream that the message is for, or comes from (default the one that routes and prefixes lead to)")
+	f.StringVar(&o.resultType, "result-type", "", "result type of a response, such as input_required")
+	f.StringVar(&o.upstream, "upstream", "", "upstream of the message (default the upstream that routes and prefixes select)")
 	f.StringVar(&o.arguments, "arguments", "", "arguments of the tool, as JSON")
-	f.StringVar(&o.request, "request", "", "file with a whole JSON-RPC message; - for standard input")
+	f.StringVar(&o.request, "request", "", "file with a whole JSON-RPC message, \"-\" for standard input")
 	f.StringVar(&o.key, "key", "", "id of the API key that the caller presents")
 	f.StringVar(&o.subject, "subject", "", "subject of the caller's token")
-	f.StringSliceVar(&o.groups, "group", nil, "group of the caller; give it again for more")
-	f.StringSliceVar(&o.scopes, "scope", nil, "scope of the caller's token; give it again for more")
+	f.StringSliceVar(&o.groups, "group", nil, "group of the caller; may be repeated")
+	f.StringSliceVar(&o.scopes, "scope", nil, "scope of the caller's token; may be repeated")
 	output.AddFormatFlag(cmd, &o.format, output.FormatText, output.FormatJSON)
 	cmd.MarkFlagsMutuallyExclusive("request", "tool")
 	cmd.MarkFlagsMutuallyExclusive("request", "method")

@@ -47,7 +47,7 @@ accept connections.
 
 A comment with a reason silences a warning for the entry that it belongs to:
 
-  # svc-lint: ignore redact-request-only answers never hold these
+  # svc-lint: ignore redact-request-only responses never contain cards
 
 The exit code is 1 when there are errors, or warnings with --strict, and 2 when
 the file cannot be read. docs/lint has a page for each warning.`,
@@ -63,7 +63,7 @@ the file cannot be read. docs/lint has a page for each warning.`,
 		},
 	}
 	cmd.Flags().BoolVar(&o.strict, "strict", false, "exit with 1 when there are warnings")
-	cmd.Flags().BoolVar(&o.checkFiles, "check-files", false, "check what the file names on this machine and in the network, too")
+	cmd.Flags().BoolVar(&o.checkFiles, "check-files", false, "also check the files and servers that the config names")
 	output.AddFormatFlag(cmd, &o.format, output.FormatText, output.FormatJSON, formatSARIF, formatGitHub)
 	return cmd
 }

@@ -31,14 +31,14 @@ another config would decide differently. The changes are printed in groups: from
 which action and rule to which, for which tools, for how many callers, with
 examples.
 
-An audit line does not have everything that a rule can match on. It lacks the
+An audit line does not have all properties that a rule can match. It lacks the
 groups and scopes of callers: if a rule with claims could match, the line is
-counted as undecidable. Lines that no rule decided on are left out and counted by
-reason. A rate limit or a guardrail is named as the decision; the replay does not
-show whether a call would have passed it.
+counted as undecidable. Lines that were not decided by a rule are skipped and
+counted by reason. If a rule applies a rate limit or a guardrail, that action is the
+decision; the replay does not show whether the call would have passed.
 
-Each AUDIT is read once from its beginning, in bounded memory, whatever its size;
-- is standard input. Rotated files are named like any other.`,
+Each AUDIT is read once from its beginning, in bounded memory; "-" is standard
+input. Rotated files are not added automatically: name each of them.`,
 		Example: `  svc policy replay new.yaml /var/log/svc/audit.jsonl
   svc policy replay new.yaml audit.jsonl* -o json
   zcat old.jsonl.gz | svc policy replay new.yaml - --exit-code`,

@@ -36,13 +36,13 @@ func newPolicyReportCmd(env process.Env) *cobra.Command {
 	r := &rest.Connection{Env: env}
 	cmd := &cobra.Command{
 		Use:   "report [FILE...]",
-		Short: "Show what observing rules and warning policies would have blocked or changed",
-		Long: `Show what would have been denied, or changed, by rules in mode observe and by
-policies with the action warn: by which of them, whose requests, how often.
+		Short: "Show requests that observing rules and warning policies would have blocked or changed",
+		Long: `Show the requests that rules in mode observe and policies with the action warn would
+have denied or changed: by rule or policy, with callers and counts.
 
-With FILEs it reads audit files; one FILE means the current file of a gateway
-and all that were rotated beside it. Without, it asks the control plane for the
-newest traces, which have the results of policies only, not those of rules.
+With FILEs the command reads audit files; one FILE means the current file of a
+gateway and its rotated files. Without FILEs it reads the newest traces of the
+control plane, which have the results of policies but not of rules.
 
 ALLOWED NOW counts requests that passed unchanged; the others were blocked for
 another reason.`,
@@ -61,8 +61,8 @@ another reason.`,
 		},
 	}
 	f := cmd.Flags()
-	f.Var(command.TimeValue{Value: &o.since, Now: env.Now}, "since", "not before: a time, a date, or how long ago (1h, 7d)")
-	f.IntVar(&o.traces, "traces", 5000, "how many of the newest traces to look at, without a FILE")
+	f.Var(command.TimeValue{Value: &o.since, Now: env.Now}, "since", "start of the period: a time, a date, or how long ago (1h, 7d)")
+	f.IntVar(&o.traces, "traces", 5000, "without a FILE: how many of the newest traces to read")
 	output.AddFormatFlag(cmd, &o.format, output.FormatTable, output.FormatJSON)
 	r.AddFlags(cmd)
 	return cmd

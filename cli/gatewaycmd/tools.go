@@ -19,7 +19,7 @@ import (
 
 // NewToolsCmd is 'svc tools'.
 func NewToolsCmd(env process.Env) *cobra.Command {
-	return command.NewGroupCmd("tools", "See and approve what tool servers list",
+	return command.NewGroupCmd("tools", "List and approve the definitions of tools, prompts and instructions",
 		`  svc tools list --config svc.yaml
   svc tools diff --config svc.yaml
   svc tools approve --config svc.yaml crm/find_customer

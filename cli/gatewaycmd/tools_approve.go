@@ -22,10 +22,10 @@ func newToolsDiffCmd(env process.Env) *cobra.Command {
 	o := toolsCommand{file: upstreamFile{env: env}, format: output.FormatText}
 	cmd := &cobra.Command{
 		Use:   "diff [UPSTREAM/NAME...]",
-		Short: "Show how definitions differ from the approved ones",
-		Long: `Ask every upstream, and show word by word how what it lists differs from what was
-approved: [-removed-] and {+added+}. Characters that cannot be seen are written as
-escapes. ` + toolsNames + `
+		Short: "Show differences between current and approved definitions",
+		Long: `Fetch the definitions from every upstream and show, word by word, how they differ from
+the approved definitions: [-removed-] and {+added+}. Invisible characters are written
+as escapes. ` + toolsNames + `
 
 The exit code is 1 when there are differences or an upstream could not be read, and 0
 when there are none.`,
@@ -115,13 +115,13 @@ func newToolsApproveCmd(env process.Env) *cobra.Command {
 	all := false
 	cmd := &cobra.Command{
 		Use:   "approve {UPSTREAM/NAME...|--all}",
-		Short: "Approve definitions as the tool servers list them now",
-		Long: `Ask the upstreams, and approve the named definitions as they are listed now: in the
-file that pins names in the configuration, or in state_dir without one. A running
-gateway takes it over at SIGHUP. Look at 'svc tools diff' before. ` + toolsNames + `
+		Short: "Approve the current definitions of tool servers",
+		Long: `Fetch the definitions from the upstreams and approve the named ones. The approval is
+written to the file of the setting pins, or to state_dir without that setting. A
+running gateway loads it at SIGHUP. Read 'svc tools diff' first. ` + toolsNames + `
 
-With --all everything is approved that upstreams with pin_tools list, and an upstream
-that could not be read keeps what it had; the exit code is 1 then.`,
+With --all all definitions of upstreams with pin_tools are approved. If an upstream
+cannot be read, its earlier approvals are kept and the exit code is 1.`,
 		Example: `  svc tools approve --config svc.yaml crm/find_customer
   svc tools approve --config svc.yaml crm/
   svc tools approve --config svc.yaml --all`,
@@ -133,7 +133,7 @@ that could not be read keeps what it had; the exit code is 1 then.`,
 		},
 	}
 	o.addFlags(cmd)
-	cmd.Flags().BoolVar(&all, "all", false, "approve all that upstreams with pin_tools list")
+	cmd.Flags().BoolVar(&all, "all", false, "approve all definitions of upstreams with pin_tools")
 	return cmd
 }
 
@@ -195,11 +195,12 @@ func newToolsReleaseCmd(env process.Env) *cobra.Command {
 	file := upstreamFile{env: env}
 	cmd := &cobra.Command{
 		Use:   "release UPSTREAM/NAME",
-		Short: "Free a name that an upstream owns",
-		Long: `Free a name, uri or template that belongs to an upstream of a federation, so that the
-next list that has it takes it. NAME is what clients see. The owner keeps a name while
-it is down or does not list it any more: without this, another upstream never gets it.
-A running gateway takes it over at SIGHUP, others at their next start.`,
+		Short: "Release a name that belongs to an upstream",
+		Long: `Release a name, uri or template that belongs to an upstream of a federation. It then
+belongs to the next upstream that lists it. NAME is the name that clients see. An
+upstream keeps its names while it is down and after it no longer lists them; only this
+command makes a name available to another upstream. A running gateway loads the change
+at SIGHUP, a stopped one at its next start.`,
 		Example: `  svc tools release --config svc.yaml crm/find_customer`,
 		Args:    command.WantArgs("an UPSTREAM/NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -34,17 +34,17 @@ func newToolsListCmd(env process.Env) *cobra.Command {
 	view := ""
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List what tool servers list, under which names, and whether it is approved",
-		Long: `Ask every upstream for its tools, prompts and instructions, and say of each: the name
-that clients see, whether its definition is the approved one (pin_tools), and why
-clients do not see it where they do not, such as a name that belongs to another
-upstream. Nothing is approved by asking.
+		Short: "List tools, prompts and instructions of upstreams, with names and approval",
+		Long: `Fetch the tools, prompts and instructions of every upstream. For each, show the name
+that clients see, whether its definition is the approved one (pin_tools), and, if it is
+hidden from clients, the reason, such as a name that belongs to another upstream. This
+command approves nothing.
 
-With --view only what clients see at that view is listed.
+With --view, the command lists only what clients see at that view.
 
-STATUS is approved; changed, where another definition was approved; new, where none was;
-gone, where it is approved and not listed any more; or not pinned. The exit code is 1
-when an upstream could not be read.`,
+STATUS is approved, changed (another definition was approved), new (none was approved),
+gone (approved, but no longer listed) or not pinned. The exit code is 1 when an upstream
+could not be read.`,
 		Example: `  svc tools list --config svc.yaml
   svc tools list --config svc.yaml --view support
   svc tools list --config svc.yaml -o json`,

@@ -25,7 +25,7 @@ import (
 
 // NewUpstreamCmd is 'svc upstream'.
 func NewUpstreamCmd(env process.Env) *cobra.Command {
-	return command.NewGroupCmd("upstream", "Log in at hosted tool servers",
+	return command.NewGroupCmd("upstream", "Manage logins at hosted tool servers",
 		`  svc upstream status --config svc.yaml
   svc upstream login crm --config svc.yaml
   svc upstream logout crm --config svc.yaml`,
@@ -91,16 +91,16 @@ func newUpstreamLoginCmd(env process.Env) *cobra.Command {
 		Long: `Log in at the authorization server of an upstream that has
 credentials.authorization_code. The address to open in a browser is printed; the
 browser returns to this command on loopback. Every caller of the gateway reaches
-the upstream with the account of whoever logs in.
+the upstream with the account of the person who logs in.
 
-The server is asked where to log in, and the gateway registers itself there, unless
-client_id is set. The tokens are in state_dir, mode 0600; a running gateway uses them
-at once, and renews them. Run it on the machine of the gateway, as its user or as
-root.
+The authorization server is discovered from the upstream, and the gateway registers
+itself there unless client_id is set. The tokens are stored in state_dir with mode
+0600; a running gateway uses them at once and renews them. Run this command on the
+machine of the gateway, as the gateway's user or as root.
 
-When the browser runs on another machine, either forward the port that is printed
-(ssh -L PORT:127.0.0.1:PORT), or paste the address to which the browser was sent, and
-could not open, into this command.`,
+If the browser runs on another machine, either forward the printed port
+(ssh -L PORT:127.0.0.1:PORT), or paste into this command the address to which the
+browser was redirected and which it could not open.`,
 		Example: `  svc upstream login crm --config svc.yaml
   sudo -u svc-gateway svc upstream login crm --config /etc/svc/svc.yaml`,
 		Args: command.WantArgs("a NAME"),
@@ -179,9 +179,9 @@ func newUpstreamLogoutCmd(env process.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logout NAME",
 		Short: "End a login at a hosted tool server",
-		Long: `Revoke the tokens at the authorization server, where it has an endpoint for that, and
-remove them from state_dir. A running gateway keeps its token in memory until that
-ends; restart it to end that too.`,
+		Long: `Revoke the tokens at the authorization server, if it has a revocation endpoint, and
+remove them from state_dir. A running gateway keeps its access token in memory until
+the token expires; restart the gateway to remove it at once.`,
 		Example: `  svc upstream logout crm --config svc.yaml`,
 		Args:    command.WantArgs("a NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -35,9 +35,9 @@ func newUpstreamStatusCmd(env process.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "List the logins at hosted tool servers",
-		Long: `List the upstreams with credentials.authorization_code, and whether somebody is
-logged in. No token is printed, and nothing is asked; 'svc gateway --check --probe'
-asks the upstreams. The exit code is 1 when a login is missing.`,
+		Long: `List the upstreams with credentials.authorization_code, and whether each has a login.
+No token is printed and no request is sent; 'svc gateway --check --probe' contacts the
+upstreams. The exit code is 1 when a login is missing.`,
 		Example: `  svc upstream status --config svc.yaml
   svc upstream status --config svc.yaml -o json`,
 		Args: command.NoArgs,

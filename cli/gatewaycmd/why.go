@@ -29,20 +29,19 @@ func NewWhyCmd(env process.Env) *cobra.Command {
 	o := whyOptions{rest: &rest.Connection{Env: env}, format: output.FormatText}
 	cmd := &cobra.Command{
 		Use:   "why ID",
-		Short: "Say why a request ended as it did, and what to do",
-		Long: `Say who asked for what, what was decided, by which rule or policy, which error there
-was, and what to do. ID is the request id, which every error of a gateway has, or the
-id of a trace.
+		Short: "Explain the result of a request, and what to do about it",
+		Long: `Explain a request: its caller and call, the decision with its rule or policy, the
+error, and what to do. ID is the request id, which every error of a gateway has, or
+the id of a trace.
 
-Without --audit the trace is read from the control plane. Requests that were refused
-before they were read have no trace: with --audit the request is looked up in audit
-files and their rotated files, and no control plane is needed; there ID may also be
+Without --audit the trace is read from the control plane. A request that was refused
+before its body was read has no trace. With --audit the request is read from audit
+files and their rotated files instead, without a control plane; ID may then also be
 the W3C trace id.
 
-With --config the rule is shown with its file and line, together with the conditions
-that matched and the rules that came close. What depends on the arguments of the call,
-or on the groups and scopes of its caller, is not in a trace and is reported as
-undecided.
+With --config the rule is shown with its file and line, the conditions that matched,
+and the rules that almost matched. A trace does not have the arguments of the call or
+the groups and scopes of its caller; conditions on them are reported as undecided.
 
 The exit code is 0 when the request was found, whatever was decided, and 1 when it
 was not.`,
@@ -53,8 +52,8 @@ was not.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args[0]) },
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&o.audit, "audit", nil, "audit file to look in, in place of the control plane; give it again for more")
-	f.StringVar(&o.config, "config", "", "gateway config whose rules explain the decision")
+	f.StringSliceVar(&o.audit, "audit", nil, "audit file to read instead of the control plane; may be repeated")
+	f.StringVar(&o.config, "config", "", "gateway config with the rules of the decision")
 	output.AddFormatFlag(cmd, &o.format, output.FormatText, output.FormatJSON)
 	o.rest.AddFlags(cmd)
 	return cmd

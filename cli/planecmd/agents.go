@@ -53,14 +53,14 @@ var agents = rest.Resource[api.AgentItem]{
 	ListHelp:   rest.Help{Short: "List agents, newest first", Example: `  svc agents list --environment production --all -o json`},
 	GetHelp:    rest.Help{Short: "Show an agent with its configuration", Example: `  svc agents get agt_01k… -o yaml`},
 	CreateHelp: rest.Help{Short: "Register an agent", Example: `  svc agents create support-bot --model-provider anthropic --model-name claude-sonnet-4-5`},
-	UpdateHelp: rest.Help{Short: "Change an agent; what is not given stays", Long: `Change an agent; what is not given stays. A changed configuration becomes a new
+	UpdateHelp: rest.Help{Short: "Change an agent; fields without a flag keep their values", Long: `Change an agent; fields without a flag keep their values. A changed configuration becomes a new
 deployment record.`, Example: `  svc agents update agt_01k… --config-file agent.yaml`},
 }
 
 // NewAgentsCmd returns the command 'svc agents'.
 func NewAgentsCmd(env process.Env) *cobra.Command {
 	r := &rest.Connection{Env: env}
-	cmd := command.NewGroupCmd("agents", "Agents: register, list, change, delete",
+	cmd := command.NewGroupCmd("agents", "Register, list, change and delete agents",
 		`  svc agents list --environment production
   svc agents create support-bot --environment production --config-file agent.yaml
   svc agents tools agt_01k…`, append(agents.Commands(r), newAgentToolsCmd(r), newAgentHistoryCmd(r))...)

@@ -33,8 +33,8 @@ type applyFlags struct {
 func (f *applyFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&f.files, "file", "f", nil, `file with documents, folder of such files, or "-" for standard input; may be given several times`)
-	flags.StringVar(&f.set, "set", "", "name of the documents as a whole; their resources carry it")
-	flags.BoolVar(&f.prune, "prune", false, "delete what carries the set and is in none of the documents")
+	flags.StringVar(&f.set, "set", "", "name of the set; the resources of the documents are labeled with it")
+	flags.BoolVar(&f.prune, "prune", false, "delete the resources of the set that are in none of the documents")
 	flags.IntVar(&f.pruneLimit, "prune-limit", 0, "how many resources --prune may delete (default: no teams, no agents, a third of each other kind)")
 	flags.BoolVar(&f.adopt, "adopt", false, "take over resources that exist outside of the set")
 	command.RequireFlags(cmd, "file")
@@ -150,14 +150,15 @@ func NewApplyCmd(env process.Env) *cobra.Command {
 	var dryRun bool
 	format := output.FormatTable
 	cmd := &cobra.Command{
-		Use: "apply", Short: "Make teams, agents, policies, budgets and SLA targets as documents declare them",
-		Long: `Read documents and make the resources of the control plane as they say: all of them
-or, where anything is wrong, none. A document has a kind (` + strings.Join(api.DocumentKinds, ", ") + `),
-a name and a spec; several in a file are separated by "---". What a spec does not have
-is as in a new resource. Documents that change nothing write nothing.
+		Use: "apply", Short: "Create and update teams, agents, policies, budgets and SLA targets from documents",
+		Long: `Create and update the resources of the control plane to match documents. Either all
+documents are applied or, after an error, none. A document has a kind
+(` + strings.Join(api.DocumentKinds, ", ") + `), a name and a spec. Documents in one
+file are separated by "---". A field that a spec omits gets the default of a new
+resource. A document that equals its resource writes nothing.
 
-With --set the resources carry the name of the set. --prune then deletes what carries
-it and is in none of the documents.`,
+With --set the resources are labeled with the name of the set. --prune then deletes
+the resources of the set that are in none of the documents.`,
 		Example: `  svc apply -f agents.yaml
   svc apply -f policies/ --set production --prune
   svc export Policy | svc apply --context staging -f -`,
@@ -203,10 +204,10 @@ func NewDiffCmd(env process.Env) *cobra.Command {
 	format := output.FormatTable
 	cmd := &cobra.Command{
 		Use: "diff", Short: "Show what 'svc apply' would change",
-		Long: `Read documents as 'svc apply' does and show what differs at the control plane, without
-a change: of what would be updated the values before and after, without what looks like a
-secret. The exit code is 0 where nothing differs, 1 where something does, and 2 where
-it could not be found out.`,
+		Long: `Read documents as 'svc apply' does and show the differences from the control plane.
+Nothing is changed. For each update the old and the new values are shown; values that
+look like secrets are hidden. The exit code is 0 if nothing differs, 1 if something
+differs, and 2 if the comparison failed.`,
 		Example: `  svc diff -f policies/ --set production --prune`,
 		Args:    command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -276,10 +277,10 @@ func NewExportCmd(env process.Env) *cobra.Command {
 	r := &rest.Connection{Env: env}
 	format := output.FormatYAML
 	cmd := &cobra.Command{
-		Use: "export [KIND...]", Short: "Write what the control plane has as documents for 'svc apply'",
+		Use: "export [KIND...]", Short: "Write the resources of the control plane as documents for 'svc apply'",
 		Long: `Write the teams, agents, policies, budgets and SLA targets of the control plane to
-standard output, as documents that 'svc apply' makes the same of. Policies come in the
-order in which they apply. Secrets, keys, members and traces are not exported.`,
+standard output, as documents from which 'svc apply' creates the same resources. Policies
+are in the order in which they apply. Secrets, keys, members and traces are not exported.`,
 		Example: `  svc export > production.yaml
   svc export Policy Budget
   svc export -o json | jq '.documents[].name'`,

@@ -26,9 +26,9 @@ var budgets = rest.Resource[api.Budget]{
 	Update: func() rest.Updater { return &budgetFields{} },
 	Delete: rest.Deleted((*client.Client).DeleteBudget),
 
-	ListHelp:   rest.Help{Short: "List budgets and what is left of them", Example: `  svc costs budgets list`},
+	ListHelp:   rest.Help{Short: "List budgets and their remaining amounts", Example: `  svc costs budgets list`},
 	CreateHelp: rest.Help{Short: "Create a budget", Example: `  svc costs budgets create support --agent-id agt_01k… --period monthly --limit-usd 500`},
-	UpdateHelp: rest.Help{Short: "Change a budget; what is not given stays", Example: `  svc costs budgets update bud_01k… --limit-usd 800`},
+	UpdateHelp: rest.Help{Short: "Change a budget; fields without a flag keep their values", Example: `  svc costs budgets update bud_01k… --limit-usd 800`},
 }
 
 // budgetFields are the fields of a budget as flags.
@@ -45,7 +45,7 @@ func (b *budgetFields) Flags(r *rest.Connection, cmd *cobra.Command) {
 	b.cmd = cmd
 	f := cmd.Flags()
 	f.StringVar(&b.name, "name", "", "name, unique")
-	f.StringVar(&b.agent, "agent-id", "", "agent that it is for")
+	f.StringVar(&b.agent, "agent-id", "", "id of the agent")
 	command.EnumFlag(cmd, &b.period, "period", api.BudgetPeriods, "when spending is reset, in UTC")
 	f.Var(command.OptionalFloat{Value: &b.limit}, "limit-usd", "limit in USD")
 	agents.CompleteFlag(r, cmd, "agent-id")

@@ -19,7 +19,7 @@ import (
 // NewContextCmd returns the commands on the file of contexts; none of them asks a
 // control plane.
 func NewContextCmd(env process.Env) *cobra.Command {
-	return command.NewGroupCmd("context", "Control planes by name, each with its API key",
+	return command.NewGroupCmd("context", "Manage named control planes and their API keys",
 		`  svc context add staging --url https://svc.staging.example.com --api-key-file key.txt
   svc context use staging
   svc agents list --context production`,
@@ -73,9 +73,9 @@ func newContextListCmd(env process.Env) *cobra.Command {
 func newContextUseCmd(env process.Env) *cobra.Command {
 	r := &rest.Connection{Env: env}
 	return &cobra.Command{
-		Use: "use NAME", Short: "Make a context the one that commands use",
-		Long: `Make a context the one that commands use where neither --context nor SVC_CONTEXT
-names another.`,
+		Use: "use NAME", Short: "Make a context the current one",
+		Long: `Make a context the current one. Commands use the current context unless --context or
+SVC_CONTEXT names another.`,
 		Example: `  svc context use staging`,
 		Args:    command.WantArgs("a NAME"), ValidArgsFunction: rest.CompleteContexts(r),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -103,12 +103,12 @@ func newContextAddCmd(env process.Env) *cobra.Command {
 	var use, replace bool
 	cmd := &cobra.Command{
 		Use: "add NAME", Short: "Add a control plane under a name",
-		Long: `Add a control plane under a name, with the API key for it. The key is read from
---api-key-file ("-" is standard input), or asked for on a terminal, and kept in
-contexts.yaml, which only its owner may read; it is sent to this URL alone. Without a
-key in the context, commands take SVC_API_KEY.
+		Long: `Add a context: the name of a control plane, its URL and its API key. The key is read
+from --api-key-file ("-" is standard input) or from a prompt on a terminal. It is
+stored in contexts.yaml, which only its owner can read, and is sent to this URL only.
+If a context has no key, commands use SVC_API_KEY.
 
-The first context becomes the one that commands use.`,
+The first context becomes the current one.`,
 		Example: `  svc context add staging --url https://svc.staging.example.com --api-key-file key.txt
   svc context add local --url http://127.0.0.1:8080 --use`,
 		Args: command.WantArgs("a NAME"),
@@ -148,10 +148,10 @@ The first context becomes the one that commands use.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&url, "url", "", "of the control plane")
+	f.StringVar(&url, "url", "", "URL of the control plane")
 	f.StringVar(&keyFile, "api-key-file", "", `file with the API key, "-" for standard input`)
 	f.StringVar(&key, "api-key", "", "API key; a file keeps it out of the process list")
-	f.BoolVar(&use, "use", false, "commands use it from now on")
+	f.BoolVar(&use, "use", false, "make the context the current one")
 	f.BoolVar(&replace, "replace", false, "replace the context of this name")
 	cmd.MarkFlagsMutuallyExclusive("api-key", "api-key-file")
 	command.RequireFlags(cmd, "url")
@@ -177,8 +177,8 @@ func newContextRemoveCmd(env process.Env) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "remove NAME", Aliases: []string{"rm"}, Short: "Remove a context and the key in it",
-		Long: `Remove a context and the key in it from contexts.yaml. The key stays good at the
-control plane: 'svc keys delete' ends it.`,
+		Long: `Remove a context and its key from contexts.yaml. The control plane still accepts the
+key; 'svc keys delete' revokes it.`,
 		Example: `  svc context remove staging --yes`,
 		Args:    command.WantArgs("a NAME"), ValidArgsFunction: rest.CompleteContexts(r),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -220,10 +220,10 @@ type connectionInUse struct {
 func newContextShowCmd(env process.Env) *cobra.Command {
 	r := &rest.Connection{Env: env}
 	cmd := rest.NewLocalValueCmd(r, &cobra.Command{
-		Use: "show [NAME]", Short: "Show what commands use: control plane, key, and where they are from",
-		Long: `Show which control plane and which API key commands use, with the same flags and
-variables, and where each is from; with a NAME, with that context. The key itself is
-never shown, and nothing is asked.`,
+		Use: "show [NAME]", Short: "Show which control plane and which key commands use, and the source of each",
+		Long: `Show which control plane and which API key commands use with the same flags and
+variables, and the source of each. With a NAME, show them for that context. The key
+itself is never shown, and no request is sent.`,
 		Example: `  svc context show
   svc context show staging -o json`,
 		Args: cobra.MaximumNArgs(1), ValidArgsFunction: rest.CompleteContexts(r),

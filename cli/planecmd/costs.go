@@ -15,11 +15,11 @@ import (
 
 func NewCostsCmd(env process.Env) *cobra.Command {
 	r := &rest.Connection{Env: env}
-	cmd := command.NewGroupCmd("costs", "Spending: breakdown, budgets and prices",
+	cmd := command.NewGroupCmd("costs", "Show spending and prices, and manage budgets",
 		`  svc costs breakdown --period 7d --group-by model
   svc costs budgets create support --agent-id agt_01k… --period monthly --limit-usd 500`,
 		newBreakdownCmd(r),
-		command.NewGroupCmd("budgets", "Budgets of agents", `  svc costs budgets list`, budgets.Commands(r)...),
+		command.NewGroupCmd("budgets", "Manage the budgets of agents", `  svc costs budgets list`, budgets.Commands(r)...),
 		newPricesCmd(env),
 	)
 	r.AddFlags(cmd)
@@ -30,7 +30,7 @@ func newBreakdownCmd(r *rest.Connection) *cobra.Command {
 	var q client.BreakdownQuery
 	f := output.FormatTable
 	cmd := &cobra.Command{
-		Use: "breakdown", Short: "What was spent, by agent, model or environment",
+		Use: "breakdown", Short: "Show spending by agent, model or environment",
 		Example: `  svc costs breakdown --period 7d --group-by model`, Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := r.Client()

@@ -18,11 +18,11 @@ func newTraceExportCmd(r *rest.Connection) *cobra.Command {
 	var f client.TraceFilter
 	var format string
 	cmd := &cobra.Command{
-		Use: "export", Short: "Write all traces that pass the filters, newest first",
-		Long: `Write all traces that pass the filters to standard output, newest first, as the
-control plane reads them: one JSON object a line, or CSV with a header. It is one
-request of the rate window, however many traces there are. Where it ends with an
-error, what was written is not the whole export.`,
+		Use: "export", Short: "Write all traces that match the filters, newest first",
+		Long: `Write all traces that match the filters to standard output, newest first, as a
+stream: one JSON object a line, or CSV with a header. The export counts as one request
+of the rate limit, however many traces it has. If the command ends with an error, the
+output is incomplete.`,
 		Example: `  svc traces export --since 7d > traces.ndjson
   svc traces export --since 2026-11-01 --until 2026-11-30 --format csv > november.csv`,
 		Args: command.NoArgs,

@@ -41,14 +41,14 @@ var keys = rest.Resource[api.KeyItem]{
 	Create: func() rest.Creator { return &keyFields{} },
 	Delete: rest.Deleted((*client.Client).DeleteKey),
 
-	ListHelp:   rest.Help{Short: "List API keys, newest first; never their secrets", Example: `  svc keys list --scope ingest`},
+	ListHelp:   rest.Help{Short: "List API keys without their secrets, newest first", Example: `  svc keys list --scope ingest`},
 	CreateHelp: rest.Help{Short: "Create an API key; its secret is shown once", Example: `  svc keys create gateway-1 --scope ingest -o json`},
 }
 
 // NewKeysCmd returns the command 'svc keys'.
 func NewKeysCmd(env process.Env) *cobra.Command {
 	r := &rest.Connection{Env: env}
-	cmd := command.NewGroupCmd("keys", "API keys of the control plane",
+	cmd := command.NewGroupCmd("keys", "Manage API keys of the control plane",
 		`  svc keys create ci --scope agent
   svc keys create gateway-1 --scope ingest -o json
   svc keys delete key_01k…`, keys.Commands(r)...)
@@ -63,7 +63,7 @@ type keyFields struct{ in api.KeyCreate }
 func (k *keyFields) Flags(r *rest.Connection, cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&k.in.Name, "name", "", "name")
-	command.EnumFlag(cmd, &k.in.Scope, "scope", api.KeyScopes, "api: everything; agent: read agents and traces; ingest: write traces")
+	command.EnumFlag(cmd, &k.in.Scope, "scope", api.KeyScopes, "api: all endpoints; agent: read agents and traces; ingest: write traces")
 	f.StringVar(&k.in.TeamID, "team-id", "", "limit the key to the scopes of a team")
 	f.StringVar(&k.in.UserID, "user-id", "", "create it for another user")
 	teams.CompleteFlag(r, cmd, "team-id")

@@ -51,7 +51,7 @@ var policies = rest.Resource[api.Policy]{
 	GetHelp:  rest.Help{Short: "Show a policy", Example: `  svc policies get pol_01k…`},
 	CreateHelp: rest.Help{Short: "Create a policy",
 		Example: `  svc policies create stop-injection --phase request --condition injection_score --threshold 0.8 --action block`},
-	UpdateHelp: rest.Help{Short: "Change a policy; what is not given stays",
+	UpdateHelp: rest.Help{Short: "Change a policy; fields without a flag keep their values",
 		Example: `  svc policies update pol_01k… --condition injection_score --threshold 0.9`},
 }
 
@@ -60,7 +60,7 @@ func NewPoliciesCmd(env process.Env) *cobra.Command {
 	r := &rest.Connection{Env: env}
 	former := newAddTemplateCmd(r, "apply") // its name before there was 'svc apply'
 	former.Hidden = true
-	cmd := command.NewGroupCmd("policies", "Governance policies that gateways enforce",
+	cmd := command.NewGroupCmd("policies", "Manage the governance policies that gateways enforce",
 		`  svc policies templates
   svc policies add-template pii-protection --agent support-bot
   svc policies create only-data --phase request --condition tool_arguments --tool-name read_file --arguments '{"/path": {"not": {"path_within": "/srv/data"}}}' --action block
@@ -111,23 +111,23 @@ func (p *policyFields) Flags(r *rest.Connection, cmd *cobra.Command) {
 		forAll, enabled = ` (default "*")`, " (default true)"
 	}
 	f.StringVar(&p.name, "name", "", "name, unique")
-	command.EnumFlag(cmd, &p.phase, "phase", api.Phases, "when it acts: on what goes up, or on what comes back")
+	command.EnumFlag(cmd, &p.phase, "phase", api.Phases, "when the policy applies: to requests or to responses")
 	f.StringVar(&p.on, "on", "", `name of an agent, or "*" for all`+forAll)
 	rest.CompleteFlag(r, cmd, "on", completeAgentNames)
-	command.EnumFlag(cmd, &p.condition, "condition", api.ConditionTypes, "when it fires")
-	f.Var(command.OptionalFloat{Value: &p.threshold}, "threshold", "injection_score: from 0 to 1")
-	f.StringSliceVar(&p.entities, "entities", nil, "pii_detected: which ones, comma-separated; none means any")
+	command.EnumFlag(cmd, &p.condition, "condition", api.ConditionTypes, "condition under which the policy fires")
+	f.Var(command.OptionalFloat{Value: &p.threshold}, "threshold", "for injection_score: lowest score that fires, from 0 to 1")
+	f.StringSliceVar(&p.entities, "entities", nil, "for pii_detected: entities, comma-separated; none means any")
 	if err := cmd.RegisterFlagCompletionFunc("entities", completeEntities); err != nil {
 		panic(err) // only when registered twice
 	}
-	f.StringVar(&p.toolName, "tool-name", "", "tool_name, tool_arguments: name or glob of a tool")
-	f.StringVar(&p.arguments, "arguments", "", "tool_arguments: JSON object from JSON Pointers to matchers")
-	f.StringVar(&p.argumentsFile, "arguments-file", "", `file with what --arguments takes, "-" for standard input`)
+	f.StringVar(&p.toolName, "tool-name", "", "for tool_name and tool_arguments: name or glob of a tool")
+	f.StringVar(&p.arguments, "arguments", "", "for tool_arguments: JSON object from JSON Pointers to matchers")
+	f.StringVar(&p.argumentsFile, "arguments-file", "", `file with the JSON of --arguments, "-" for standard input`)
 	cmd.MarkFlagsMutuallyExclusive("arguments", "arguments-file")
-	command.EnumFlag(cmd, &p.action, "action", api.Actions, "what it does")
-	command.EnumFlag(cmd, &p.strategy, "redaction-strategy", api.RedactionStrategies, "how redact takes a match out")
-	f.StringVar(&p.message, "message", "", "what the client is told when the policy blocks")
-	command.BoolFlag(cmd, &p.enabled, "enabled", "whether it acts at all"+enabled)
+	command.EnumFlag(cmd, &p.action, "action", api.Actions, "action when the condition holds")
+	command.EnumFlag(cmd, &p.strategy, "redaction-strategy", api.RedactionStrategies, "how redact replaces a match")
+	f.StringVar(&p.message, "message", "", "message for the client when the policy blocks")
+	command.BoolFlag(cmd, &p.enabled, "enabled", "whether the policy is enabled"+enabled)
 	if p.create {
 		command.RequireFlags(cmd, "phase", "condition", "action")
 	}
@@ -255,6 +255,6 @@ func newAddTemplateCmd(r *rest.Connection, use string) *cobra.Command {
 	})
 	cmd.Flags().StringVar(&in.AgentName, "agent", "", `agent that they are for (default "*", all)`)
 	rest.CompleteFlag(r, cmd, "agent", completeAgentNames)
-	command.BoolFlag(cmd, &in.Enabled, "enabled", "whether they act at once (default true)")
+	command.BoolFlag(cmd, &in.Enabled, "enabled", "whether the policies are enabled (default true)")
 	return cmd
 }

@@ -16,7 +16,7 @@ import (
 )
 
 func newPricesCmd(env process.Env) *cobra.Command {
-	return command.NewGroupCmd("prices", "The price table that traces without a cost are priced by",
+	return command.NewGroupCmd("prices", "Show or import the price table for traces without a cost",
 		`  svc costs prices list
   svc costs prices import model_prices_and_context_window.json >prices.json
   svc serve --prices prices.json`,
@@ -39,10 +39,10 @@ func newPricesListCmd(env process.Env) *cobra.Command {
 	file, f := "", output.FormatTable
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the prices, in US dollars per million tokens",
-		Long: `List the prices of this program's table, in US dollars per million tokens, each with
-the date by which it was collected and where to check it. With --prices the rows of a
-file of svc serve are laid over it. No control plane is asked: it uses the table of its
-own program and its own --prices.`,
+		Long: `List the built-in prices of this program in US dollars per million tokens, each with
+the date on which it was collected and the page to check it. With --prices the rows of
+a price file override the built-in ones. No request is sent: a control plane uses the
+table of its own version and its own --prices.`,
 		Example: `  svc costs prices list
   svc costs prices list --prices prices.json -o json`, Args: command.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -60,7 +60,7 @@ own program and its own --prices.`,
 			}, list)
 		},
 	}
-	cmd.Flags().StringVar(&file, "prices", "", "price file that is laid over the table")
+	cmd.Flags().StringVar(&file, "prices", "", "price file whose rows override the built-in ones")
 	output.AddFormatFlag(cmd, &f, output.ListFormats...)
 	return cmd
 }
@@ -77,13 +77,13 @@ func dollars(nano int64) string {
 
 func newPricesImportCmd(env process.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "import FILE", Short: "Make a price file of LiteLLM's price map",
+		Use: "import FILE", Short: "Create a price file from LiteLLM's price map",
 		Long: `Read LiteLLM's model_prices_and_context_window.json ("-" for standard input) and write a
-price file for svc serve --prices to standard output: prices for tokens in and out, read
-from a provider's cache and written to it, each as of today and with its source. Entries
-without prices for tokens are skipped, and resellers' entries for a model of another
-provider in the map; how many is written to standard error. An entry that cannot be read
-fails the whole import.`,
+price file for 'svc serve --prices' to standard output. It has the prices of input,
+output, cache-read and cache-write tokens, each with today's date and its source. Entries
+without token prices are skipped, and so are resellers' entries for a model of another
+provider in the map; the number of skipped entries is written to standard error. An entry
+that cannot be read fails the whole import.`,
 		Example: `  svc costs prices import model_prices_and_context_window.json >prices.json`,
 		Args:    command.WantArgs("a FILE"),
 		RunE: func(_ *cobra.Command, args []string) error {

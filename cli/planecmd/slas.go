@@ -30,13 +30,13 @@ var slas = rest.Resource[api.SLATarget]{
 
 	ListHelp:   rest.Help{Short: "List SLA targets and their status", Example: `  svc slas list`},
 	CreateHelp: rest.Help{Short: "Create an SLA target", Example: `  svc slas create fast --agent-id agt_01k… --p99-ms 800 --error-rate 1 --evaluation-period 24h`},
-	UpdateHelp: rest.Help{Short: "Change an SLA target; what is not given stays", Example: `  svc slas update sla_01k… --p99-ms 1000`},
+	UpdateHelp: rest.Help{Short: "Change an SLA target; fields without a flag keep their values", Example: `  svc slas update sla_01k… --p99-ms 1000`},
 }
 
 // NewSLAsCmd returns the command 'svc slas'.
 func NewSLAsCmd(env process.Env) *cobra.Command {
 	r := &rest.Connection{Env: env}
-	cmd := command.NewGroupCmd("slas", "SLA targets of agents, and their violations",
+	cmd := command.NewGroupCmd("slas", "Manage SLA targets of agents and list their violations",
 		`  svc slas create fast --agent-id agt_01k… --p99-ms 800 --evaluation-period 24h
   svc slas violations --period 7d`, append(slas.Commands(r), newViolationsCmd(r))...)
 	r.AddFlags(cmd)
@@ -65,10 +65,10 @@ func (s *slaFields) Flags(r *rest.Connection, cmd *cobra.Command) {
 	s.cmd = cmd
 	f := cmd.Flags()
 	f.StringVar(&s.name, "name", "", "name")
-	f.StringVar(&s.agent, "agent-id", "", "agent that it is for")
+	f.StringVar(&s.agent, "agent-id", "", "id of the agent")
 	f.Var(command.OptionalFloat{Value: &s.p99}, "p99-ms", "highest 99th percentile of the latency, in milliseconds")
 	f.Var(command.OptionalFloat{Value: &s.errorRate}, "error-rate", "highest share of errors, in percent")
-	command.EnumFlag(cmd, &s.period, "evaluation-period", api.EvaluationPeriods, "what is looked at")
+	command.EnumFlag(cmd, &s.period, "evaluation-period", api.EvaluationPeriods, "period that is evaluated")
 	agents.CompleteFlag(r, cmd, "agent-id")
 	if s.create {
 		command.RequireFlags(cmd, "agent-id", "evaluation-period")
@@ -94,7 +94,7 @@ func (s *slaFields) Update(ctx context.Context, c *client.Client, id string) (an
 func newViolationsCmd(r *rest.Connection) *cobra.Command {
 	var q client.ViolationQuery
 	cmd := rest.NewListAllCmd(r, &cobra.Command{
-		Use: "violations", Short: "List when targets were missed", Example: `  svc slas violations --period 7d`,
+		Use: "violations", Short: "List violations of SLA targets", Example: `  svc slas violations --period 7d`,
 	}, rest.Columns[api.SLAViolation]{
 		Header: []string{"FROM", "TO", "SLA", "AGENT", "TYPE", "P99 MS", "TARGET MS", "ERRORS %", "TARGET %"},
 		Row: func(v api.SLAViolation) []string {

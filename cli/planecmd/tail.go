@@ -28,13 +28,13 @@ func newTraceTailCmd(r *rest.Connection) *cobra.Command {
 	t := &traceTail{r: r, wait: rest.Wait}
 	f := output.FormatTable
 	cmd := &cobra.Command{
-		Use: "tail", Short: "Print traces as they come",
-		Long: `Print the traces that pass the filters as the control plane stores them, from now
-on. After a lost connection svc reconnects and goes on behind the last trace, so that
-none is missing; it waits as long as the control plane asks for (Retry-After). What
-happens to the connection is told on standard error.
+		Use: "tail", Short: "Print new traces as they are stored",
+		Long: `Print new traces that match the filters when the control plane stores them. After a
+lost connection the command reconnects and resumes after the last trace, so that none
+is missing; it waits as long as Retry-After requires. Changes of the connection are
+reported on standard error.
 
-Ctrl-C ends it, and so does the number of traces of -n.`,
+The command ends at Ctrl-C, or after the number of traces of -n.`,
 		Example: `  svc traces tail --status error
   svc traces tail --tool delete_order -o ndjson | jq .reason
   svc traces tail --agent support-bot -n 1`,
@@ -59,7 +59,7 @@ Ctrl-C ends it, and so does the number of traces of -n.`,
 		},
 	}
 	addTraceFilter(r, cmd, &t.filter)
-	cmd.Flags().IntVarP(&t.max, "max", "n", 0, "end after this many traces; 0 is no bound")
+	cmd.Flags().IntVarP(&t.max, "max", "n", 0, "end after this many traces; 0 means no limit")
 	output.AddFormatFlag(cmd, &f, tailFormats...)
 	return cmd
 }

@@ -35,13 +35,13 @@ var teams = rest.Resource[api.Team]{
 	ListHelp:   rest.Help{Short: "List teams, newest first", Example: `  svc teams list -o json`},
 	GetHelp:    rest.Help{Short: "Show a team", Example: `  svc teams get team_01k…`},
 	CreateHelp: rest.Help{Short: "Create a team", Example: `  svc teams create Platform`},
-	UpdateHelp: rest.Help{Short: "Change a team; what is not given stays", Example: `  svc teams update team_01k… --description "runs the agents"`},
+	UpdateHelp: rest.Help{Short: "Change a team; fields without a flag keep their values", Example: `  svc teams update team_01k… --description "runs the agents"`},
 }
 
 // NewTeamsCmd returns the command 'svc teams'.
 func NewTeamsCmd(env process.Env) *cobra.Command {
 	r := &rest.Connection{Env: env}
-	cmd := command.NewGroupCmd("teams", "Teams: members and what their keys may do",
+	cmd := command.NewGroupCmd("teams", "Manage teams, their members and the scopes of their keys",
 		`  svc teams create Platform --description "runs the agents"
   svc teams set-scopes team_01k… agents:read traces:read
   svc teams add-member team_01k… --email ada@example.com --role admin`,
@@ -77,8 +77,8 @@ func (t *teamFields) Update(ctx context.Context, c *client.Client, id string) (a
 
 func newTeamScopesCmd(r *rest.Connection) *cobra.Command {
 	return teams.TakesName(r, rest.NewValueCmd(r, &cobra.Command{
-		Use: "set-scopes ID [SCOPE...]", Short: "Replace the scopes of a team, all of them",
-		Long: `Replace the whole list of scopes of a team; without any it has none.
+		Use: "set-scopes ID [SCOPE...]", Short: "Replace all scopes of a team",
+		Long: `Replace the whole list of scopes of a team. Without a SCOPE the list becomes empty.
 
 Scopes: ` + strings.Join(api.TeamScopes[:7], ", ") + `,
 ` + strings.Join(api.TeamScopes[7:], ", ") + `.`,

@@ -19,7 +19,7 @@ import (
 
 func NewTracesCmd(env process.Env) *cobra.Command {
 	r := &rest.Connection{Env: env}
-	cmd := command.NewGroupCmd("traces", "Traces of what agents did, and their statistics",
+	cmd := command.NewGroupCmd("traces", "List, follow and export traces of agents, and show statistics",
 		`  svc traces list --since 1h --status error
   svc traces tail --tool delete_order
   svc traces get 0199c2a4-…
@@ -89,17 +89,17 @@ func addTraceFilter(r *rest.Connection, cmd *cobra.Command, q *client.TraceFilte
 	agents.CompleteFlag(r, cmd, "agent-id")
 	command.EnumFlag(cmd, &q.Status, "status", api.TraceOutcomes, "only traces with this outcome; blocked and failed are the parts of error")
 	f.StringVar(&q.Environment, "environment", "", "only traces of this environment")
-	f.Var(command.TimeValue{Value: &q.Start, Now: r.Env.Now}, "since", "not before: a time, a date, or how long ago (1h, 7d)")
-	f.Var(command.TimeValue{Value: &q.End, Now: r.Env.Now}, "until", "not after: a time, a date, or how long ago")
+	f.Var(command.TimeValue{Value: &q.Start, Now: r.Env.Now}, "since", "start of the period: a time, a date, or how long ago (1h, 7d)")
+	f.Var(command.TimeValue{Value: &q.End, Now: r.Env.Now}, "until", "end of the period: a time, a date, or how long ago")
 	f.Var(command.OptionalFloat{Value: &q.MinCostUSD}, "min-cost", "in USD")
 	f.Var(command.OptionalFloat{Value: &q.MaxCostUSD}, "max-cost", "in USD")
 	f.Var(command.OptionalFloat{Value: &q.MinInjectionScore}, "min-injection-score", "from 0 to 1")
-	f.Var(command.OptionalFloat{Value: &q.MinDurationMs}, "min-duration-ms", "at least as long")
+	f.Var(command.OptionalFloat{Value: &q.MinDurationMs}, "min-duration-ms", "shortest duration, in milliseconds")
 	for _, t := range []struct {
 		to          *string
 		name, usage string
 	}{
-		{&q.AgentName, "agent", "only traces of the agent of this name, as it was when the trace came"},
+		{&q.AgentName, "agent", "only traces of the agent with this name at the time of the trace"},
 		{&q.SessionID, "session", "only traces of this session"},
 		{&q.ModelName, "model", "only traces of this model, of any provider"},
 		{&q.ToolName, "tool", "only traces of this tool"},
@@ -107,7 +107,7 @@ func addTraceFilter(r *rest.Connection, cmd *cobra.Command, q *client.TraceFilte
 		{&q.PolicyID, "policy-id", "only traces on which this policy fired"},
 		{&q.PII, "pii", "only traces in which this entity was detected, such as EMAIL"},
 		{&q.Principal, "principal", "only traces of this caller"},
-		{&q.Client, "client", "only traces of the client that calls itself so, such as claude-code"},
+		{&q.Client, "client", "only traces of the client with this name, such as claude-code"},
 		{&q.RequestID, "request-id", "only the trace of this request"},
 	} {
 		f.StringVar(t.to, t.name, "", t.usage)
@@ -131,7 +131,7 @@ func newTraceStatsCmd(r *rest.Connection) *cobra.Command {
 	var q client.StatsQuery
 	f := output.FormatTable
 	cmd := &cobra.Command{
-		Use: "stats", Short: "Count, cost and latency of a period",
+		Use: "stats", Short: "Show count, cost and latency of traces in a period",
 		Example: `  svc traces stats --period 7d --group-by agent`, Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := r.Client()

@@ -29,15 +29,15 @@ func NewTUICmd(env process.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tui",
 		Short: "Watch traces live in the terminal, with statistics, policies and budgets",
-		Long: `Watch traces as they come in, open one to see its spans, filter them while you
-type, and look at statistics, agents, policies, budgets and SLA targets. Press ?
-for the keys; mouse wheel and clicks work too.
+		Long: `Watch new traces, open a trace to see its spans, filter while you type, and view
+statistics, agents, policies, budgets and SLA targets. Press ? for the keys; the mouse
+wheel and clicks work too.
 
 When the control plane is unavailable, svc tui shows that, reconnects by itself
 and continues without a gap. With --audit it follows an audit file of a gateway
 instead, through rotations, and needs no control plane and no key.
 
-Filters are words that must all hold: agent:support status:error,blocked
+A filter is a list of words that must all match: agent:support status:error,blocked
 tool:"delete order" -env:staging ms:>500 refund`,
 		Example: `  SVC_URL=https://svc.example.com SVC_API_KEY=svc_api_… svc tui
   svc tui --filter 'status:blocked'
@@ -48,9 +48,9 @@ tool:"delete order" -env:staging ms:>500 refund`,
 	o.AddFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.audit, "audit", "", "follow this audit file instead of a control plane")
-	f.StringVar(&o.filter, "filter", "", "begin with this filter")
+	f.StringVar(&o.filter, "filter", "", "filter at the start")
 	command.EnumFlag(cmd, &o.theme, "theme", []string{string(tui.Auto), string(tui.Dark), string(tui.Light)}, "background of the terminal")
-	f.BoolVar(&o.noMouse, "no-mouse", false, "leave the mouse to the terminal")
+	f.BoolVar(&o.noMouse, "no-mouse", false, "do not use the mouse, so that the terminal can select text")
 	for _, name := range []string{"url", "api-key", "filter", "timeout"} {
 		if err := cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions); err != nil {
 			panic(err) // only when registered twice

@@ -16,10 +16,9 @@ import (
 func NewWhoamiCmd(env process.Env) *cobra.Command {
 	r := &rest.Connection{Env: env}
 	cmd := rest.NewValueCmd(r, &cobra.Command{
-		Use: "whoami", Short: "Show what the API key is, and what it may do",
-		Long: `Ask the control plane about the API key in use: its tenant, its scope, the team that
-limits it, the user that it belongs to, and the rate limits of the tenant. Any key
-may ask.`,
+		Use: "whoami", Short: "Show the tenant, the scope and the limits of the API key in use",
+		Long: `Show the API key in use: its tenant, its scope, the team that limits it, the user that
+it belongs to, and the rate limits of the tenant. Every API key may read this.`,
 		Example: `  svc whoami
   svc whoami -o json | jq -r .tenant.id`,
 		Args: command.NoArgs,

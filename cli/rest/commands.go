@@ -62,8 +62,8 @@ func NewListCmd[T any](r *Connection, cmd *cobra.Command, cols Columns[T], fetch
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&p.limit, "limit", 0, "how many at most, 1 to 500 (default 50)")
-	flags.IntVar(&p.offset, "offset", 0, "how many to leave out")
-	flags.BoolVar(&p.all, "all", false, "every one, page by page; waits while the rate is limited or the store is away")
+	flags.IntVar(&p.offset, "offset", 0, "how many to skip")
+	flags.BoolVar(&p.all, "all", false, "list all, page by page; waits while the rate limit is reached or the store is unavailable")
 	cmd.MarkFlagsMutuallyExclusive("all", "limit")
 	output.AddFormatFlag(cmd, &f, output.ListFormats...)
 	return cmd

@@ -183,7 +183,7 @@ func (s Resource[I]) updateCmd(r *Connection) *cobra.Command {
 // of a resource that does not exist is rejected before the question.
 func (s Resource[I]) deleteCmd(r *Connection) *cobra.Command {
 	var yes bool
-	cmd := s.TakesID(r, "delete ID", Help{Short: "Delete " + s.Noun, Example: "  " + s.Path + " delete " + s.ID + " --yes"})
+	cmd := s.TakesID(r, "delete ID", Help{Short: "Delete the " + s.Noun + " with the given id", Example: "  " + s.Path + " delete " + s.ID + " --yes"})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := r.Client()
 		if err != nil {

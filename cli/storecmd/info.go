@@ -37,12 +37,12 @@ func newInfoCmd(env process.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "info",
 		Short: "Describe the store: its kind, schema and size",
-		Long: `Describe the store: its kind, where it is (without a password), the version of
-its schema and its size. A running server is asked through its socket in the data
-directory; without one the file is opened, which brings its schema to the version of
-this program. A database of PostgreSQL is asked directly, and not changed; so is the
-store of the traces where --trace-store or SVC_TRACE_STORE names one, which has a row
-of its own.`,
+		Long: `Describe the store: its kind, its location (without a password), the version of its
+schema and its size. If the server runs, the command asks it through the socket in the
+data directory. Otherwise it opens the file, which migrates the schema to the version
+of this program. A PostgreSQL database is read directly and not changed. The same holds
+for the store of the traces, which has a row of its own if --trace-store or
+SVC_TRACE_STORE names one.`,
 		Example: `  svc store info --data-dir /var/lib/svc
   svc store info --store postgres://svc@db1,db2/svc -o json`,
 		Args: command.NoArgs,

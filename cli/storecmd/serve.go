@@ -52,16 +52,16 @@ func NewServeCmd(env process.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the control plane",
-		Long: `Run the control plane: the REST API over an embedded store, which one process
-has open, or over a database of PostgreSQL, which several may share:
---store postgres://user@host1,host2/database. Traces may be in ClickHouse in place
-of that: --trace-store clickhouse://user@host1,host2/database, where each host is a
-shard. docs/scale-out.md says what has to be set up for that; keep the password out
-of the command line (PGPASSWORD, a password file, SVC_STORE or SVC_TRACE_STORE).
+		Long: `Run the control plane: a REST API over a store. The embedded store belongs to one
+process. A PostgreSQL database can be shared by several processes:
+--store postgres://user@host1,host2/database. Traces can be kept in ClickHouse
+instead: --trace-store clickhouse://user@host1,host2/database, where each host is a
+shard. docs/scale-out.md describes the setup. Keep the password out of the command
+line (PGPASSWORD, a password file, SVC_STORE or SVC_TRACE_STORE).
 
-On an empty store it creates the tenant "default" with one API key: the value
-of SVC_BOOTSTRAP_API_KEY, or a new one in DATA_DIR/bootstrap-key. Of several
-processes that start on one database one does.
+On an empty store the server creates the tenant "default" with one API key: the
+value of SVC_BOOTSTRAP_API_KEY, or a new key in DATA_DIR/bootstrap-key. If several
+processes start on one database, only one of them creates it.
 
 Every flag can also be set in the settings file (name: value) or by a variable
 (SVC_ and the name in capitals, _ for -). Flags override environment variables,
@@ -90,20 +90,20 @@ certificate.`,
 	f.String("config", defaultServeConfig, "settings file")
 	f.StringVar(&o.listen, "listen", "127.0.0.1:8080", "address of the API")
 	o.Store.addFlags(cmd)
-	f.StringVar(&o.traceStore, "trace-store", "", "store of the traces, clickhouse://user@host1,host2/database or clickhouse+http://… (default the store itself)")
+	f.StringVar(&o.traceStore, "trace-store", "", "store of the traces, clickhouse://user@host1,host2/database or clickhouse+http://… (default: traces are in --store)")
 	f.IntVar(&o.RateLimit, "rate-limit", server.DefaultRateLimit, "requests a minute for each tenant")
 	f.IntVar(&o.IngestRateLimit, "ingest-rate-limit", server.DefaultIngestRateLimit, "ingest requests a minute for each tenant")
 	f.StringVar(&o.redisURL, "redis-url", "", "Redis that counts requests for all control planes: redis://host:6379, several hosts for a cluster")
-	f.IntVar(&o.MaxAutoAgents, "max-auto-agents", store.DefaultMaxAutoAgents, "agents that traces may register by naming them, for each tenant")
-	command.DurationFlag(f, &o.Retention, "trace-retention", 90*24*time.Hour, "how long traces are kept, 0 for ever; statistics outlive them")
-	command.DurationFlag(f, &o.AuditRetention, "audit-retention", evaluate.DefaultAuditRetention, "how long the record of administrators' changes is kept, 0 for ever")
+	f.IntVar(&o.MaxAutoAgents, "max-auto-agents", store.DefaultMaxAutoAgents, "highest number of agents that traces register automatically, for each tenant")
+	command.DurationFlag(f, &o.Retention, "trace-retention", 90*24*time.Hour, "how long traces are kept; 0 keeps them forever; statistics are kept longer")
+	command.DurationFlag(f, &o.AuditRetention, "audit-retention", evaluate.DefaultAuditRetention, "how long the record of administrators' changes is kept; 0 keeps it forever")
 	command.DurationFlag(f, &o.Evaluate, "evaluate-interval", time.Minute, "how often SLA targets are evaluated")
 	f.StringVar(&o.tlsCert, "tls-cert", "", "certificate chain (PEM); with --tls-key the API is served over HTTPS")
 	f.StringVar(&o.tlsKey, "tls-key", "", "private key of the certificate (PEM)")
 	f.StringVar(&o.metricsListen, "metrics-listen", "", "address of Prometheus /metrics and /readyz?verbose; off unless set")
 	f.StringVar(&o.prices, "prices", "", "price table (JSON) that overrides the built-in one")
 	command.DurationFlag(f, &o.drainWindow, "drain-window", 0, "how long /readyz answers 503 before connections are refused")
-	command.DurationFlag(f, &o.grace, "grace", 30*time.Second, "how long requests in flight may take after that")
+	command.DurationFlag(f, &o.grace, "grace", 30*time.Second, "how long requests in flight may take after the drain window")
 	o.log.AddFlags(cmd)
 	return cmd
 }

@@ -28,10 +28,10 @@ func newCheckCmd(env process.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Check a whole store or backup for damage",
-		Long: `Read a whole store or backup: every key is in order, every record can be read,
-every trace is indexed and counted. Without FILE it is the store of the data
-directory, whose server must not run; check a backup of a running one. The file
-is only read: one of an older version stays what it is.`,
+		Long: `Check a whole store or backup: keys must be in order, every record must be readable,
+and every trace must be indexed and counted. Without FILE the store of the data
+directory is checked, and its server must not run; if it runs, check a backup. The
+file is only read: a file of an older version is not migrated.`,
 		Example: `  svc store check /backup/svc-monday.db
   svc store check --data-dir /var/lib/svc`,
 		Args: cobra.MaximumNArgs(1),
@@ -73,7 +73,7 @@ func newBackupCmd(env process.Env) *cobra.Command {
 		Use:   "backup FILE",
 		Short: "Write a consistent copy of the store, also while the server runs",
 		Long: `Write a consistent copy of the whole store to FILE (mode 0600), or to standard
-output when FILE is "-". Reads and writes of a running server go on meanwhile.`,
+output when FILE is "-". A running server continues to read and write meanwhile.`,
 		Example: `  svc store backup /backup/svc-monday.db --data-dir /var/lib/svc`,
 		Args:    command.WantArgs("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -110,10 +110,10 @@ func newRestoreCmd(env process.Env) *cobra.Command {
 	var so StoreOptions
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
-		Short: "Put a backup in the place of the store",
-		Long: `Check a backup and put it in the place of the store. The server must not run.
-The store that was there is kept beside it under another name. A kill or a power
-failure leaves the old store or the new one, never none.`,
+		Short: "Replace the store with a backup",
+		Long: `Check a backup and replace the store with it. The server must not run. The previous
+store is kept beside it under another name. After a kill or a power failure there is
+either the old store or the new one.`,
 		Example: `  svc store restore /backup/svc-monday.db --data-dir /var/lib/svc`,
 		Args:    command.WantArgs("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -161,11 +161,11 @@ func newCompactCmd(env process.Env) *cobra.Command {
 	var so StoreOptions
 	cmd := &cobra.Command{
 		Use:   "compact",
-		Short: "Return the space of removed data to the disk",
-		Long: `Rewrite the store without the free space that removed traces and other data
-left. A store never shrinks by itself: later writes use that space again. The
-server must not run. The copy is checked before it takes the place of the store,
-and needs as much free disk as the store has data.`,
+		Short: "Rewrite the store without the free space of removed data",
+		Long: `Rewrite the store without the free space of removed traces and other data. A store
+never shrinks by itself: later writes reuse the free space. The server must not run.
+The copy is checked before it replaces the store, and needs as much free disk space
+as the store has data.`,
 		Example: `  svc store compact --data-dir /var/lib/svc`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -15,7 +15,7 @@ import (
 )
 
 func NewTenantCmd(env process.Env) *cobra.Command {
-	return command.NewGroupCmd("tenant", "Create and list tenants and make keys for them, on the store itself",
+	return command.NewGroupCmd("tenant", "Create and list tenants and create their keys, directly in the store",
 		`  svc tenant create acme --org-id org_42 --data-dir /var/lib/svc
   svc tenant list --data-dir /var/lib/svc
   svc tenant key acme --data-dir /var/lib/svc`,
@@ -30,8 +30,8 @@ func newTenantCreateCmd(env process.Env) *cobra.Command {
 		Use:   "create NAME",
 		Short: "Create a tenant with its first user and API key",
 		Long: `Create a tenant, its user usr_admin and one API key of scope api, which is
-shown once. A running server is asked through its socket in the data
-directory; without one the store file is opened directly.`,
+shown once. If the server runs, the command uses the socket in the data directory;
+otherwise it opens the store file directly.`,
 		Example: `  svc tenant create acme --org-id org_42 --data-dir /var/lib/svc -o json`,
 		Args:    command.WantArgs("the tenant's NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -59,13 +59,13 @@ func newTenantKeyCmd(env process.Env) *cobra.Command {
 		Use:   "key TENANT",
 		Short: "Create a new unlimited API key of a tenant",
 		Long: `Create an API key of scope api, without a team, for the tenant with the given
-id or name. The key is shown once. It is the way back when the last such key
-of a tenant is lost, or its user was deactivated or deleted by the identity
-provider. The key belongs to the user usr_admin, or to a new owner where the
-provider deactivated or deleted that user.
+id or name. The key is shown once. Use it when the last such key of a tenant is
+lost, or when the identity provider deactivated or deleted the user of that key. The
+key belongs to the user usr_admin; if the provider deactivated or deleted that user,
+the key belongs to a new owner.
 
-A running server is asked through its socket in the data directory; without
-one the store file is opened directly.`,
+If the server runs, the command uses the socket in the data directory; otherwise it
+opens the store file directly.`,
 		Example: `  svc tenant key acme --data-dir /var/lib/svc -o json`,
 		Args:    command.WantArgs("the tenant's id or name"),
 		RunE: func(cmd *cobra.Command, args []string) error {

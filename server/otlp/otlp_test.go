@@ -71,10 +71,10 @@ func TestSpellings(t *testing.T) {
 		{"input tokens openinference", nil, []any{"llm.token_count.prompt", 8}, func(t api.TraceInput) (any, any) { return t.InputTokens, int64(8) }},
 		{"output tokens today", nil, []any{"gen_ai.usage.completion_tokens", 1, "gen_ai.usage.output_tokens", 2}, func(t api.TraceInput) (any, any) { return t.OutputTokens, int64(2) }},
 		{"output tokens older", nil, []any{"gen_ai.usage.completion_tokens", 3}, func(t api.TraceInput) (any, any) { return t.OutputTokens, int64(3) }},
-		{"the client", nil, []any{"mcp.client.name", "claude-code", "mcp.client.version", "2.1\n", "mcp.principal", "alice"}, func(t api.TraceInput) (any, any) {
+		{"the client", nil, []any{"gen_ai.operation.name", "execute_tool", "mcp.client.name", "claude-code", "mcp.client.version", "2.1\n", "mcp.principal", "alice"}, func(t api.TraceInput) (any, any) {
 			return [3]string{t.Client.Name, t.Client.Version, t.Principal}, [3]string{"claude-code", "2.1", "alice"}
 		}},
-		{"a long client", nil, []any{"mcp.client.name", strings.Repeat("é", 100)}, func(t api.TraceInput) (any, any) { return t.Client.Name, strings.Repeat("é", api.MaxClientName) }},
+		{"a long client", nil, []any{"gen_ai.operation.name", "execute_tool", "mcp.client.name", strings.Repeat("é", 100)}, func(t api.TraceInput) (any, any) { return t.Client.Name, strings.Repeat("é", api.MaxClientName) }},
 		{"tokens read from the cache", nil, []any{"gen_ai.usage.input_tokens", 100, "gen_ai.usage.cache_read.input_tokens", 60}, func(t api.TraceInput) (any, any) { return t.CacheReadTokens, int64(60) }},
 		{"tokens written to the cache", nil, []any{"gen_ai.usage.input_tokens", 100, "gen_ai.usage.cache_creation.input_tokens", 30, "gen_ai.usage.cache_creation_input_tokens", 7}, func(t api.TraceInput) (any, any) { return t.CacheCreationTokens, int64(30) }},
 		{"more cached tokens than there are", nil, []any{"gen_ai.usage.input_tokens", 10, "gen_ai.usage.cache_read.input_tokens", 8, "gen_ai.usage.cache_creation.input_tokens", 1 << 60}, func(t api.TraceInput) (any, any) {

@@ -171,6 +171,21 @@ func (d *data) agentNames(ids []string) (map[string]string, error) {
 	return names, err
 }
 
+// nameAgents sets the agent names of a list of resources. agent returns the agent id of one
+// of them and where its name belongs; the name of an unknown agent is empty.
+func nameAgents[T any](d *data, list []T, agent func(*T) (id string, name *string)) error {
+	ids := make([]string, len(list))
+	for i := range list {
+		ids[i], _ = agent(&list[i])
+	}
+	names, err := d.agentNames(ids)
+	for i := range list {
+		id, name := agent(&list[i])
+		*name = names[id]
+	}
+	return err
+}
+
 // knownAgent refuses an agent id in a body that is not the tenant's.
 func (d *data) knownAgent(id string) error {
 	known, err := d.exists(`SELECT 1 FROM agents WHERE tenant = $1 AND id = $2`, d.n, []byte(id))

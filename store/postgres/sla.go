@@ -10,15 +10,7 @@ import (
 var slas = &kind[store.SLATarget]{
 	noun: "SLA target", prefix: store.PrefixSLA, table: "slas", object: (*store.SLATarget).Object,
 	whole: func(d *data, list []store.SLATarget) error {
-		ids := make([]string, len(list))
-		for i := range list {
-			ids[i] = list[i].AgentID
-		}
-		names, err := d.agentNames(ids)
-		for i := range list {
-			list[i].AgentName = names[list[i].AgentID]
-		}
-		return err
+		return nameAgents(d, list, func(s *store.SLATarget) (string, *string) { return s.AgentID, &s.AgentName })
 	},
 }
 

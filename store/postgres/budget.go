@@ -10,15 +10,7 @@ import (
 var budgets = &kind[store.Budget]{
 	noun: "budget", prefix: store.PrefixBudget, table: "budgets", object: (*store.Budget).Object, unique: true, governs: true,
 	whole: func(d *data, list []store.Budget) error {
-		ids := make([]string, len(list))
-		for i := range list {
-			ids[i] = list[i].AgentID
-		}
-		names, err := d.agentNames(ids)
-		for i := range list {
-			list[i].AgentName = names[list[i].AgentID]
-		}
-		return err
+		return nameAgents(d, list, func(b *store.Budget) (string, *string) { return b.AgentID, &b.AgentName })
 	},
 }
 

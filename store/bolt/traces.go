@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
+	"math/bits"
 	"slices"
 
 	"svc/store"
@@ -87,19 +88,52 @@ func nanos(sec, ns int64) int64 {
 	return ns
 }
 
-// match reports whether a live entry passes.
-func (c *filter) match(e []byte) bool {
-	le := binary.LittleEndian
-	_ = e[entrySize-1]
-	flags := e[entryFlags]
-	if flags&flagDeleted != 0 || flags&c.statusMask != c.status ||
-		c.byModel && !slices.Contains(c.models, le.Uint32(e[entryModel:])) ||
-		c.byAgent && le.Uint32(e[entryAgent:]) != c.agent || c.byEnv && le.Uint32(e[entryEnv:]) != c.env {
-		return false
+// passing sets out to the places of a block's traces that pass, the newest commit first,
+// and returns how many there are. Millions of entries are read for one list, so nothing in
+// the loop branches on what an entry has: every difference sets a bit of wrong. Times,
+// costs and scores are not negative, and are compared as unsigned numbers.
+func (c *filter) passing(b block, key uint64, out *[blockCap]sortKey) (n int) {
+	if c.end < 0 || c.maxCost < 0 {
+		return 0
 	}
-	at, cost := int64(le.Uint64(e[entryTime:])), int64(le.Uint64(e[entryCost:]))
-	return at >= c.start && at <= c.end && cost >= c.minCost && cost <= c.maxCost &&
-		math.Float64frombits(le.Uint64(e[entryScore:])) >= c.minScore
+	le := binary.LittleEndian
+	start, end := uint64(max(c.start, 0)), uint64(c.end)
+	minCost, maxCost := uint64(max(c.minCost, 0)), uint64(c.maxCost)
+	minScore := math.Float64bits(max(c.minScore, 0))
+	agent, env, model := mask(c.byAgent), mask(c.byEnv), mask(c.byModel && len(c.models) == 1)
+	only := uint32(0)
+	if len(c.models) == 1 {
+		only = c.models[0]
+	}
+	for i := b.count() - 1; i >= 0; i-- {
+		e := b.entry(i)
+		_ = e[entrySize-1]
+		at, cost := le.Uint64(e[entryTime:]), le.Uint64(e[entryCost:])
+		score := le.Uint64(e[entryScore:]) &^ (1 << 63) // of -0
+		wrong := uint64((le.Uint32(e[entryAgent:])^c.agent)&agent | (le.Uint32(e[entryEnv:])^c.env)&env |
+			(le.Uint32(e[entryModel:])^only)&model | uint32((e[entryFlags]^c.status)&(c.statusMask|flagDeleted)))
+		wrong |= below(at, start) | below(end, at) | below(cost, minCost) | below(maxCost, cost) | below(score, minScore)
+		if len(c.models) > 1 && !slices.Contains(c.models, le.Uint32(e[entryModel:])) {
+			continue
+		}
+		out[n] = sortKey{int64(at), key + uint64(i)}
+		n += int((wrong - 1) >> 63)
+	}
+	return n
+}
+
+// mask has all bits set, or none.
+func mask(set bool) uint32 {
+	if set {
+		return math.MaxUint32
+	}
+	return 0
+}
+
+// below is 1 where a is less than b, else 0.
+func below(a, b uint64) uint64 {
+	_, borrow := bits.Sub64(a, b, 0)
+	return borrow
 }
 
 // matchRecord reports whether a record passes.
@@ -128,54 +162,6 @@ func newerFirst(a, b sortKey) int {
 	return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(b.seq, a.seq))
 }
 
-// newestPlaces keeps the newest places of many.
-type newestPlaces struct {
-	keep  int
-	list  []sortKey
-	floor int64 // once full: what is older cannot get in
-	full  bool
-
-	after  sortKey // where behind is set, what is newer, or this itself, does not get in
-	behind bool
-}
-
-// keepBehind keeps only what is behind a place. A trace that retention removed
-// meanwhile was the last one of its time: what is as old went with it.
-func (n *newestPlaces) keepBehind(d data, p store.Place) {
-	if p == (store.Place{}) {
-		return
-	}
-	n.behind = true
-	n.after = sortKey{at: nanos(p.At.Unix(), p.At.UnixNano())}
-	if seq := d.in(inTraceIDs).Get(packedKey(p.ID)); seq != nil {
-		n.after.seq = number(seq)
-	}
-}
-
-func (n *newestPlaces) add(p sortKey) {
-	if n.behind && newerFirst(n.after, p) >= 0 {
-		return
-	}
-	if n.full && p.at < n.floor {
-		return
-	}
-	n.list = append(n.list, p)
-	if len(n.list) >= 2*n.keep+64 {
-		n.shrink()
-	}
-}
-
-func (n *newestPlaces) shrink() {
-	slices.SortFunc(n.list, newerFirst)
-	if len(n.list) >= n.keep {
-		n.list = n.list[:n.keep]
-		if n.keep > 0 {
-			n.floor = n.list[n.keep-1].at
-		}
-		n.full = true
-	}
-}
-
 // ListTraces returns the traces that pass the filter, newest first.
 func (t *tenant) ListTraces(ctx context.Context, f store.TraceFilter, page store.Page) (list []store.Trace, total int, err error) {
 	list = []store.Trace{}
@@ -185,23 +171,13 @@ func (t *tenant) ListTraces(ctx context.Context, f store.TraceFilter, page store
 		if c.none {
 			return nil
 		}
-		stored := int(d.counter(stateTraces))
-		offset := max(page.Offset, 0)
-		want := newestPlaces{keep: stored}
-		if page.Limit > 0 && page.Limit < stored-min(offset, stored) {
-			want.keep = offset + page.Limit
-		}
-		if offset >= stored {
-			want.keep = 0 // only the total is wanted
-		}
-		want.keepBehind(d, page.After)
-		if total, err = scan(ctx, d, &c, &want, stored); err != nil {
+		var keys []sortKey
+		keys, total, err = newLister(ctx, d, &c, page).page()
+		if err != nil {
 			return err
 		}
-		want.shrink()
-		from, to := page.Bounds(len(want.list))
 		records, text := d.in(inTraces), dictReader{d: d}
-		for _, p := range want.list[from:to] {
+		for _, p := range keys {
 			tr, r, err := decodeRecord(records.Get(bytes8(p.seq)), false)
 			if err != nil {
 				return err
@@ -212,64 +188,6 @@ func (t *tenant) ListTraces(ctx context.Context, f store.TraceFilter, page store
 		return nil
 	})
 	return list, total, err
-}
-
-// scan counts the traces that pass and keeps the newest, block by block from the
-// newest commit on.
-func scan(ctx context.Context, d data, c *filter, want *newestPlaces, stored int) (total int, err error) {
-	le := binary.LittleEndian
-	all := c.timeOnly && c.start == math.MinInt64 && c.end == math.MaxInt64
-	cur, records := d.in(inTraceBlocks).Cursor(), backwards{c: d.in(inTraces).Cursor()}
-	visited := 0
-	for k, v := cur.Last(); k != nil; k, v = cur.Prev() {
-		if visited++; (visited%256 == 0 || c.byRecord) && ctx.Err() != nil {
-			return 0, ctx.Err()
-		}
-		b, err := asBlock(v)
-		if err != nil {
-			return 0, err
-		}
-		done := want.keep == 0 || want.full && b.latest() < want.floor
-		if all && done {
-			return stored, nil // neither this block nor an older one can add to the page
-		}
-		least, greatest, live := b.minTime(), b.maxTime(), b.live()
-		if live == 0 || greatest < c.start || least > c.end {
-			continue
-		}
-		if c.timeOnly && least >= c.start && greatest <= c.end {
-			total += live
-			if want.keep == 0 || want.full && greatest < want.floor || want.behind && least > want.after.at {
-				continue
-			}
-			for i := b.count() - 1; i >= 0; i-- {
-				if e := b.entry(i); e[entryFlags]&flagDeleted == 0 {
-					want.add(sortKey{int64(le.Uint64(e)), number(k) + uint64(i)})
-				}
-			}
-			continue
-		}
-		for i := b.count() - 1; i >= 0; i-- { // newest first: what is in order sorts fast
-			e := b.entry(i)
-			if !c.match(e) {
-				continue
-			}
-			if c.byRecord {
-				ok, err := c.matchDetails(records.get(number(k) + uint64(i)))
-				if err != nil {
-					return 0, err
-				}
-				if !ok {
-					continue
-				}
-			}
-			total++
-			if want.keep > 0 {
-				want.add(sortKey{int64(le.Uint64(e)), number(k) + uint64(i)})
-			}
-		}
-	}
-	return total, nil
 }
 
 // GetTrace returns everything of one trace.

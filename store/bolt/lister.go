@@ -1,0 +1,333 @@
+package bolt
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+
+	"go.etcd.io/bbolt"
+
+	"svc/store"
+)
+
+// lister finds one page of a list of traces. It counts first what passes of every block,
+// and then reads only the blocks that can have a part of the page: blocks that are wholly
+// newer than the page are skipped by their counts, so that a page far behind the first
+// costs little more than the first. Memory is bounded by the number of blocks and the
+// length of the page, whatever the offset.
+type lister struct {
+	ctx      context.Context
+	d        data
+	c        *filter
+	from, to int // the page, in the list of what passes and is behind after
+
+	after  sortKey // where behind is set, what is newer, or this itself, does not count
+	behind bool
+
+	few     int // fewKeys, but in tests
+	records backwards
+	block   [blockCap]sortKey
+	keys    []sortKey // of the block that is read
+	parts   []part
+	lo, hi  int64 // the times between which the page lies
+}
+
+// part is what of a block passes and is behind the place where the page begins.
+type part struct {
+	key             uint64 // of the block
+	count           int
+	least, greatest int64 // times
+}
+
+const (
+	// fewKeys is how many traces between the bounds of a page are sorted without
+	// narrowing the bounds before.
+	fewKeys = 1 << 16
+	// timeSlots is into how many slots of time the bounds of a page are divided to narrow
+	// them.
+	timeSlots = 1 << 12
+	// maxRounds bounds how often that is done. Traces of one time cannot be told apart by it.
+	maxRounds = 6
+)
+
+func newLister(ctx context.Context, d data, c *filter, p store.Page) *lister {
+	l := &lister{ctx: ctx, d: d, c: c, few: fewKeys, records: backwards{c: d.in(inTraces).Cursor()},
+		from: max(p.Offset, 0), to: math.MaxInt, lo: math.MinInt64, hi: math.MaxInt64}
+	if p.Limit > 0 && p.Limit < math.MaxInt-l.from {
+		l.to = l.from + p.Limit
+	}
+	if p.After != (store.Place{}) {
+		// A trace that retention removed meanwhile was the last one of its time: what is as
+		// old went with it.
+		l.behind, l.after = true, sortKey{at: nanos(p.After.At.Unix(), p.After.At.UnixNano())}
+		if seq := d.in(inTraceIDs).Get(packedKey(p.After.ID)); seq != nil {
+			l.after.seq = number(seq)
+		}
+	}
+	return l
+}
+
+// page returns the places of the traces on the page, and how many traces pass.
+func (l *lister) page() (keys []sortKey, total int, err error) {
+	if total, err = l.count(); err != nil {
+		return nil, 0, err
+	}
+	in := l.bound()
+	for round := 0; round < maxRounds && in > l.few && in/4 > l.to-l.from && l.lo < l.hi; round++ {
+		if in, err = l.narrow(); err != nil {
+			return nil, 0, err
+		}
+	}
+	newer := 0
+	err = l.each(func(passing []sortKey) {
+		for _, k := range passing {
+			if k.at > l.hi {
+				newer++
+			} else if k.at >= l.lo {
+				keys = append(keys, k)
+			}
+		}
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	slices.SortFunc(keys, newerFirst)
+	return keys[min(max(l.from-newer, 0), len(keys)):min(max(l.to-newer, 0), len(keys))], total, nil
+}
+
+// count makes parts of the blocks, from the newest commit on, and counts what passes.
+func (l *lister) count() (total int, err error) {
+	stored := int(l.d.counter(stateTraces))
+	all := l.c.timeOnly && l.c.start == math.MinInt64 && l.c.end == math.MaxInt64
+	if all && l.from >= stored {
+		return stored, nil
+	}
+	cur := l.d.in(inTraceBlocks).Cursor()
+	passed, look, visited := 0, l.to, 0
+	for k, v := cur.Last(); k != nil; k, v = cur.Prev() {
+		if visited++; (visited%256 == 0 || l.c.byRecord) && l.ctx.Err() != nil {
+			return 0, l.ctx.Err()
+		}
+		b, err := asBlock(v)
+		if err != nil {
+			return 0, err
+		}
+		latest := b.latest()
+		if latest < l.c.start {
+			break // nor can an older block have anything
+		}
+		if all && passed >= look {
+			if l.newerThan(latest) >= l.to {
+				break // neither this block nor an older one has a part of the page
+			}
+			look = passed + passed/8
+		}
+		p, passing, err := l.part(b, number(k))
+		if err != nil {
+			return 0, err
+		}
+		total += passing
+		if p.count > 0 {
+			passed += p.count
+			l.parts = append(l.parts, p)
+		}
+	}
+	if all {
+		total = stored
+	}
+	return total, nil
+}
+
+// part is what of a block passes, and how many of it pass anywhere in the list. Where the
+// block's own count and times answer that, its entries are not read.
+func (l *lister) part(b block, key uint64) (p part, passing int, err error) {
+	p = part{key: key, least: math.MaxInt64, greatest: math.MinInt64}
+	least, greatest, live := b.minTime(), b.maxTime(), b.live()
+	if live == 0 || greatest < l.c.start || least > l.c.end {
+		return p, 0, nil
+	}
+	if l.c.timeOnly && least >= l.c.start && greatest <= l.c.end {
+		switch {
+		case l.behind && least > l.after.at:
+			return p, live, nil
+		case !l.behind || greatest < l.after.at:
+			p.count, p.least, p.greatest = live, least, greatest
+			return p, live, nil
+		}
+	}
+	if passing, err = l.read(b, key); err != nil {
+		return p, 0, err
+	}
+	for _, k := range l.keys {
+		p.count, p.least, p.greatest = p.count+1, min(p.least, k.at), max(p.greatest, k.at)
+	}
+	return p, passing, nil
+}
+
+// read sets keys to what of a block passes and is behind the place where the page begins,
+// the newest commit first, and counts all that passes.
+func (l *lister) read(b block, key uint64) (passing int, err error) {
+	passed := l.block[:l.c.passing(b, key, &l.block)]
+	if !l.behind && !l.c.byRecord {
+		l.keys = passed
+		return len(passed), nil
+	}
+	l.keys = l.keys[:0]
+	for _, k := range passed {
+		if l.c.byRecord {
+			if ok, err := l.c.matchDetails(l.records.get(k.seq)); err != nil {
+				return 0, err
+			} else if !ok {
+				continue
+			}
+		}
+		passing++
+		if !l.behind || newerFirst(l.after, k) < 0 {
+			l.keys = append(l.keys, k)
+		}
+	}
+	return passing, nil
+}
+
+// newerThan counts the traces in parts of blocks that are wholly newer than a time.
+func (l *lister) newerThan(at int64) (n int) {
+	for i := range l.parts {
+		if l.parts[i].least > at {
+			n += l.parts[i].count
+		}
+	}
+	return n
+}
+
+// bound finds times between which the page lies from the parts' counts and times, and
+// returns how many traces the parts have that may be between them.
+//
+// Sorted by their greatest times, the parts before the one with which their counts exceed
+// from have all traces that are newer than its greatest time: at most from of them. So
+// the first trace of the page is no newer. The other bound is found in the same way from
+// the least times.
+func (l *lister) bound() (in int) {
+	type counted struct {
+		at    int64
+		count int
+	}
+	order := make([]counted, len(l.parts))
+	at := func(enough int, time func(*part) int64) (int64, bool) {
+		for i := range l.parts {
+			order[i] = counted{time(&l.parts[i]), l.parts[i].count}
+		}
+		slices.SortFunc(order, func(a, b counted) int { return cmp.Compare(b.at, a.at) })
+		for _, o := range order {
+			if enough -= o.count; enough <= 0 {
+				return o.at, true
+			}
+		}
+		return 0, false
+	}
+	hi, ok := at(l.from+1, func(p *part) int64 { return p.greatest })
+	if !ok {
+		l.parts = nil // the page is behind the end
+		return 0
+	}
+	lo, ok := at(l.to, func(p *part) int64 { return p.least })
+	if !ok {
+		lo = math.MinInt64
+	}
+	l.between(lo, hi)
+	for i := range l.parts {
+		in += l.parts[i].count
+	}
+	return in
+}
+
+// between notes narrower bounds of the page, and leaves the parts that have something
+// between them.
+func (l *lister) between(lo, hi int64) {
+	left, least, greatest := l.parts[:0], int64(math.MaxInt64), int64(math.MinInt64)
+	for _, p := range l.parts {
+		switch {
+		case p.least > hi:
+			l.from, l.to = l.from-p.count, less(l.to, p.count)
+		case p.greatest >= lo:
+			left = append(left, p)
+			least, greatest = min(least, p.least), max(greatest, p.greatest)
+		}
+	}
+	l.parts, l.lo, l.hi = left, max(lo, least), min(hi, greatest)
+}
+
+// less is the end of a page after some traces before it were left out.
+func less(to, n int) int {
+	if to == math.MaxInt {
+		return to
+	}
+	return to - n
+}
+
+// narrow reads the parts, divides the time between the bounds into slots, and moves the
+// bounds to the slots in which the page begins and ends. It returns how many traces are
+// between the new bounds.
+func (l *lister) narrow() (in int, err error) {
+	width := (uint64(l.hi)-uint64(l.lo))/timeSlots + 1
+	var slots [timeSlots]int
+	newer := 0
+	err = l.each(func(passing []sortKey) {
+		for _, k := range passing {
+			if k.at > l.hi {
+				newer++
+			} else if k.at >= l.lo {
+				slots[(uint64(k.at)-uint64(l.lo))/width]++
+			}
+		}
+	})
+	if err != nil {
+		return 0, err
+	}
+	first, last := len(slots)-1, 0
+	for i, n := len(slots)-1, newer; i >= 0; i-- {
+		if n += slots[i]; n <= l.from {
+			first = i - 1
+		}
+		if n >= l.to {
+			last = i
+			break
+		}
+	}
+	for i := last; i <= first; i++ {
+		in += slots[i]
+	}
+	whole := uint64(l.hi) - uint64(l.lo)
+	lo := l.lo + int64(uint64(last)*width)
+	hi := l.lo + int64(min(uint64(first+1)*width-1, whole))
+	l.between(lo, hi)
+	return in, nil
+}
+
+// each reads the blocks of the parts, and calls fn with what passes of each.
+func (l *lister) each(fn func(passing []sortKey)) error {
+	blocks := l.d.in(inTraceBlocks).Cursor()
+	for i := range l.parts {
+		if (i%256 == 255 || l.c.byRecord) && l.ctx.Err() != nil {
+			return l.ctx.Err()
+		}
+		b, err := blockAt(blocks, l.parts[i].key)
+		if err != nil {
+			return err
+		}
+		if _, err := l.read(b, l.parts[i].key); err != nil {
+			return err
+		}
+		fn(l.keys)
+	}
+	return nil
+}
+
+// blockAt reads the block with a first commit number.
+func blockAt(c *bbolt.Cursor, key uint64) (block, error) {
+	k, v := c.Seek(bytes8(key))
+	if number(k) != key {
+		return nil, errBlock
+	}
+	return asBlock(v)
+}

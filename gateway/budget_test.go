@@ -20,9 +20,20 @@ import (
 // of what goes out.
 const callBudget = 9
 
+// federatedBudget is callBudget of a call with federation. It needs three more: the message
+// with the upstream's own name of the tool, that name as JSON, and the count of messages
+// in flight.
+const federatedBudget = callBudget + 3
+
 // TestCallBudget holds the way of a call to it.
 func TestCallBudget(t *testing.T) {
-	r := newRig(t, basic(cannedUpstream(t)))
+	t.Run("routed", func(t *testing.T) { budget(t, basic(cannedUpstream(t)), "safe", callBudget) })
+	t.Run("federated", func(t *testing.T) { budget(t, federatedOf(cannedUpstream(t)), "u_safe", federatedBudget) })
+}
+
+// budget counts the allocations of calls to a tool.
+func budget(t *testing.T, text, tool string, most float64) {
+	r := newRig(t, text)
 	near, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +55,7 @@ func TestCallBudget(t *testing.T) {
 	// Two requests in turn, of other lengths and with other keys.
 	var requests [2][]byte
 	for i, key := range []string{r.key, r.other} {
-		body := call("1", "safe") + strings.Repeat(" ", i)
+		body := call("1", tool) + strings.Repeat(" ", i)
 		var b strings.Builder
 		req, err := http.NewRequest(http.MethodPost, "http://"+near.Addr().String()+Path, strings.NewReader(body))
 		if err != nil {
@@ -74,8 +85,8 @@ func TestCallBudget(t *testing.T) {
 	for range 10 {
 		once()
 	}
-	if got := testing.AllocsPerRun(1000, once); got > callBudget {
-		t.Errorf("%v allocations a call, want at most %d", got, callBudget)
+	if got := testing.AllocsPerRun(1000, once); got > most {
+		t.Errorf("%v allocations a call, want at most %v", got, most)
 	} else {
 		t.Logf("%v allocations a call", got)
 	}

@@ -13,20 +13,14 @@ import (
 // answers canned bytes: by a route, and with federation by the owner of its prefix, which is
 // taken off the name, at /mcp and at a view. Compare the two of one run with another (-count 30).
 func BenchmarkFederatedCall(b *testing.B) {
-	for _, bb := range []struct{ name, more, tool, path string }{
-		{"routed", "", "safe", "/mcp"},
-		{"federated", "federation: {enabled: true}\n", "u_safe", "/mcp"},
-		{"view", "federation: {enabled: true}\nviews: [{name: few, upstreams: [main], tools: [\"u_*\"]}]\n", "u_safe", "/mcp/v/few"},
+	upstream := cannedUpstream(b)
+	for _, bb := range []struct{ name, text, tool, path string }{
+		{"routed", basic(upstream), "safe", "/mcp"},
+		{"federated", federatedOf(upstream), "u_safe", "/mcp"},
+		{"view", federatedOf(upstream) + "views: [{name: few, upstreams: [main], tools: [\"u_*\"]}]\n", "u_safe", "/mcp/v/few"},
 	} {
 		b.Run(bb.name, func(b *testing.B) {
-			text := basic(cannedUpstream(b)) + bb.more
-			if bb.more != "" {
-				text = strings.Replace(text, "default_upstream: main\n", "", 1)
-				text = strings.Replace(text, "routes:\n  - match: {tool_name: \"*\"}\n    upstream: main\n", "", 1)
-				text = strings.Replace(text, "  - name: main\n", "  - name: main\n    prefix: u_\n", 1)
-				text = strings.Replace(text, "[safe, slow]", "[u_safe, slow]", 1)
-			}
-			r := newRig(b, text)
+			r := newRig(b, bb.text)
 			body := []byte(call("1", bb.tool))
 			reader, w := bytes.NewReader(body), httptest.NewRecorder()
 			req := httptest.NewRequest(http.MethodPost, bb.path, nil)
@@ -48,4 +42,14 @@ func BenchmarkFederatedCall(b *testing.B) {
 			}
 		})
 	}
+}
+
+// federatedOf returns the configuration of [basic] with federation: the upstream's tools have
+// the prefix u_.
+func federatedOf(upstream string) string {
+	text := basic(upstream) + "federation: {enabled: true}\n"
+	text = strings.Replace(text, "default_upstream: main\n", "", 1)
+	text = strings.Replace(text, "routes:\n  - match: {tool_name: \"*\"}\n    upstream: main\n", "", 1)
+	text = strings.Replace(text, "  - name: main\n", "  - name: main\n    prefix: u_\n", 1)
+	return strings.Replace(text, "[safe, slow]", "[u_safe, slow]", 1)
 }

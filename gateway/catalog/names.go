@@ -176,25 +176,45 @@ func (n *Names) Visible(upstream string, kind Kind, own string) (string, Reason)
 	if !kindFacts[kind].named {
 		return own, ""
 	}
-	name := own
-	if kind == Tool {
-		if !c.allows(own) {
-			return "", ReasonHidden
-		}
-		if to, ok := c.rename[own]; ok {
-			name = to
-		} else if _, taken := c.renamed[own]; taken {
-			return "", ReasonClaimed // the name was given to another tool of this upstream
-		}
+	name, why := c.renamedTo(kind, own)
+	if why != "" {
+		return "", why
 	}
 	name = c.prefix + name
-	if !validVisible(name) {
-		return "", ReasonName
-	}
-	if by, ok := n.ByPrefix(name); ok && by != upstream {
-		return "", ReasonClaimed
+	if why := n.refuses(upstream, name); why != "" {
+		return "", why
 	}
 	return name, ""
+}
+
+// renamedTo returns the name that the configuration of an upstream gives to its own tool or
+// prompt, without the prefix, or why clients do not see it.
+func (c *naming) renamedTo(kind Kind, own string) (string, Reason) {
+	if kind != Tool {
+		return own, ""
+	}
+	if !c.allows(own) {
+		return "", ReasonHidden
+	}
+	if to, ok := c.rename[own]; ok {
+		return to, ""
+	}
+	if _, taken := c.renamed[own]; taken {
+		return "", ReasonClaimed // the name was given to another tool of this upstream
+	}
+	return own, ""
+}
+
+// refuses returns why clients do not see a name, with the prefix, of an upstream; empty
+// where they do.
+func (n *Names) refuses(upstream, name string) Reason {
+	if !validVisible(name) {
+		return ReasonName
+	}
+	if by, ok := n.ByPrefix(name); ok && by != upstream {
+		return ReasonClaimed
+	}
+	return ""
 }
 
 // Own returns the upstream's own name of what clients see as visible: ok is false
@@ -207,15 +227,16 @@ func (n *Names) Own(upstream string, kind Kind, visible string) (own string, ok 
 	if !kindFacts[kind].named {
 		return visible, true
 	}
-	own, ok = strings.CutPrefix(visible, c.prefix)
-	if !ok || own == "" {
+	name, ok := strings.CutPrefix(visible, c.prefix)
+	if !ok || name == "" {
 		return "", false
 	}
-	if from, renamed := c.renamed[own]; kind == Tool && renamed {
+	own = name
+	if from, renamed := c.renamed[name]; kind == Tool && renamed {
 		own = from
 	}
-	back, why := n.Visible(upstream, kind, own)
-	return own, why == "" && back == visible
+	back, why := c.renamedTo(kind, own)
+	return own, why == "" && back == name && n.refuses(upstream, visible) == ""
 }
 
 // Prefix returns the prefix of an upstream, empty for none.

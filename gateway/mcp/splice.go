@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"slices"
 )
 
 // Edit replaces the bytes at a span.
@@ -13,6 +14,11 @@ type Edit struct {
 // Splice appends body with the edits made, which must be in ascending order
 // and not overlap. An edit of an absent span is left out.
 func Splice(dst, body []byte, edits ...Edit) []byte {
+	size := len(body)
+	for _, e := range edits {
+		size += len(e.With)
+	}
+	dst = slices.Grow(dst, size)
 	from := 0
 	for _, e := range edits {
 		if !e.At.Present() || e.At.Start < from || e.At.End > len(body) {

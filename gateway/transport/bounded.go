@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -50,7 +49,7 @@ func (b *bounded) Post(ctx context.Context, r *Request) (*upstream.Response, err
 		b.inFlight.Add(-1)
 		return nil, err
 	}
-	resp.Body = b.release(resp.Body)
+	resp.Body = &flight{ReadCloser: resp.Body, count: &b.inFlight}
 	return resp, nil
 }
 
@@ -80,7 +79,11 @@ func (b *bounded) watch(ctx context.Context, do func() (*upstream.Response, erro
 	}
 	result := breaker.Abandoned
 	defer func() { // also after a panic, so that a single trial always ends
-		if b.breaker.Report(version, result, b.now()) {
+		var now time.Time // only a failure opens the breaker, from now on
+		if result == breaker.Failed {
+			now = b.now()
+		}
+		if b.breaker.Report(version, result, now) {
 			b.log.Warn("upstream breaker opened: the upstream is not contacted", "upstream", b.name, "for", b.window)
 		}
 	}()
@@ -105,20 +108,20 @@ func (b *bounded) refuse(kind, cause error) error {
 
 var errMaxInFlight = errors.New("max_in_flight requests are there already")
 
-// release returns the body of a response, which ends the flight when it is closed.
-func (b *bounded) release(body io.ReadCloser) io.ReadCloser {
-	return &flight{body, sync.OnceFunc(func() { b.inFlight.Add(-1) })}
-}
-
-// flight is a body that counts as in flight until it is closed.
+// flight is the body of a response, whose message is in flight until the body is closed.
 type flight struct {
 	io.ReadCloser
-	done func()
+	count  *atomic.Int64
+	closed atomic.Bool
 }
 
-// Close ends the flight.
+// Close closes the body and takes the message off the count, once.
 func (f *flight) Close() error {
-	defer f.done()
+	defer func() {
+		if f.closed.CompareAndSwap(false, true) {
+			f.count.Add(-1)
+		}
+	}()
 	return f.ReadCloser.Close()
 }
 

@@ -75,6 +75,47 @@ func TestTracesOfAnotherEngine(t *testing.T) {
 	r.ask(r.admin, "GET", "/api/agents/"+agent, "").want(200)
 }
 
+// TestPoliciesWhileTracesAreUnavailable: a change of a policy or of a limit reaches
+// gateways, and budgets have spent what they had; only a budget that has not been compared
+// with traces before needs them.
+func TestPoliciesWhileTracesAreUnavailable(t *testing.T) {
+	var fault error
+	r := newRig(t, func(o *Options) { o.Traces = faulty{o.Traces, &fault} })
+	agent := r.agent(r.admin, "billing")
+	newBudget := func(period string) string {
+		return r.ask(r.admin, "POST", "/api/costs/budgets", fmt.Sprintf(`{"name":%q,"agentId":%q,"period":%[1]q,"limitUsd":2}`, period, agent)).want(201).object().id(t)
+	}
+	daily := newBudget("daily")
+	policy := r.ask(r.admin, "POST", "/api/policies", policyBody("x", "")).want(201).data().id(t)
+	r.traces(store.Trace{ID: "1", AgentID: agent, Status: store.TraceSuccess, Cost: 1.5e9, CreatedAt: epoch.Add(-time.Minute)})
+	governance := func(policies int, exceeded bool) {
+		t.Helper()
+		g := r.ask(r.admin, "GET", "/api/governance", "").want(200).object()
+		if list := g["policies"].([]any); len(list) != policies {
+			t.Errorf("%d policies, want %d", len(list), policies)
+		}
+		toObject(t, g["budgets"].([]any)[0]).is(t, "exceeded", exceeded)
+	}
+	governance(1, false)
+
+	fault = fmt.Errorf("spend: %w", store.ErrUnavailable)
+	r.ask(r.admin, "PUT", "/api/policies/"+policy, `{"enabled":false}`)
+	governance(0, false)
+	r.clock.advance(2 * budgetsLag)
+	r.ask(r.admin, "PUT", "/api/costs/budgets/"+daily, `{"limitUsd":1}`)
+	governance(0, true)
+	r.clock.advance(24 * time.Hour) // nothing is known of the next day
+	r.ask(r.admin, "GET", "/api/governance", "").want(503)
+	fault = nil
+	governance(0, false)
+
+	fault = fmt.Errorf("spend: %w", store.ErrUnavailable)
+	if _, err := r.store.Tenant("one").CreateBudget(context.Background(), store.BudgetCreate{Name: "monthly", AgentID: agent, Period: store.Monthly, Limit: 1}); err != nil {
+		t.Fatal(err)
+	}
+	r.ask(r.admin, "GET", "/api/governance", "").want(503)
+}
+
 // faulty is a store of traces that fails as long as there is a fault.
 type faulty struct {
 	store.Traces

@@ -61,8 +61,17 @@ type bundle struct {
 	tag      string
 	body     []byte
 	budgets  bool      // the standing of some is in it
+	spent    map[spending]store.NanoUSD // of all of them
 	until    time.Time // the end of the first of their periods
 	checked  time.Time
+}
+
+// spending names what a budget is compared with: the costs of an agent from the begin of a
+// period on.
+type spending struct {
+	agent  string
+	period store.BudgetPeriod
+	from   time.Time
 }
 
 // fresh reports whether a bundle still is what gateways are to be told.
@@ -82,7 +91,7 @@ func (s *Server) bundleOf(ctx context.Context, tenant store.Tenant, traces store
 	if known.fresh(revision, now) {
 		return known, nil
 	}
-	b, err := makeBundle(ctx, tenant, traces, now)
+	b, err := makeBundle(ctx, tenant, traces, now, known)
 	if errors.Is(err, store.ErrUnavailable) && known != nil && known.revision == revision && now.Before(known.until) {
 		return known, nil // what the budgets had spent when it could be asked
 	}
@@ -94,8 +103,9 @@ func (s *Server) bundleOf(ctx context.Context, tenant store.Tenant, traces store
 	return b, nil
 }
 
-// makeBundle reads what gateways enforce.
-func makeBundle(ctx context.Context, tenant store.Tenant, traces store.TenantTraces, now time.Time) (*bundle, error) {
+// makeBundle reads what gateways enforce. Changes of policies reach gateways also while
+// traces are unavailable: budgets then have spent what they had in the bundle before.
+func makeBundle(ctx context.Context, tenant store.Tenant, traces store.TenantTraces, now time.Time, before *bundle) (*bundle, error) {
 	on := true
 	policies, _, err := tenant.ListPolicies(ctx, store.PolicyFilter{Enabled: &on}, store.Page{})
 	if err != nil {
@@ -125,15 +135,20 @@ func makeBundle(ctx context.Context, tenant store.Tenant, traces store.TenantTra
 		Budgets: make([]api.BudgetState, 0, len(budgets)),
 		HashKey: base64.StdEncoding.EncodeToString(key),
 	}
-	b := &bundle{checked: now, budgets: len(budgets) > 0}
+	b := &bundle{checked: now, budgets: len(budgets) > 0, spent: make(map[spending]store.NanoUSD, len(budgets))}
 	var spent []store.NanoUSD
 	if b.budgets {
-		if spent, err = spentOf(ctx, traces, now, budgets); err != nil {
+		spent, err = spentOf(ctx, traces, now, budgets)
+		if errors.Is(err, store.ErrUnavailable) {
+			spent, err = before.spentBefore(now, budgets, err)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
 	for i, budget := range budgets {
-		_, to := budget.Period.Window(now)
+		from, to := budget.Period.Window(now)
+		b.spent[spending{budget.AgentID, budget.Period, from}] = spent[i]
 		if b.until.IsZero() || to.Before(b.until) {
 			b.until = to
 		}
@@ -145,6 +160,24 @@ func makeBundle(ctx context.Context, tenant store.Tenant, traces store.TenantTra
 	b.body = encode(out)
 	b.tag = tagOf(b.body)
 	return b, nil
+}
+
+// spentBefore is what budgets had spent in their present periods when a bundle was made.
+// It returns err where the bundle does not have all of them.
+func (b *bundle) spentBefore(now time.Time, budgets []store.Budget, err error) ([]store.NanoUSD, error) {
+	if b == nil {
+		return nil, err
+	}
+	spent := make([]store.NanoUSD, len(budgets))
+	for i, budget := range budgets {
+		from, _ := budget.Period.Window(now)
+		n, known := b.spent[spending{budget.AgentID, budget.Period, from}]
+		if !known {
+			return nil, err
+		}
+		spent[i] = n
+	}
+	return spent, nil
 }
 
 // tagOf is the ETag of a body.

@@ -43,7 +43,7 @@ func (v *verdict) note(format string, args ...any) {
 func (r *run) whole(limit time.Duration) error {
 	blocked := !r.blocked
 	for _, step := range []func() error{
-		r.c.db.whole, r.c.redisWhole, r.c.planesReady, r.c.gatewaysReady, r.writable, r.reachable,
+		r.c.db.whole, r.c.redisWhole, r.c.shardsWhole, r.c.planesReady, r.c.gatewaysReady, r.writable, r.reachable,
 	} {
 		begin := time.Now()
 		if err := until(limit, step); err != nil {
@@ -60,12 +60,14 @@ func (r *run) whole(limit time.Duration) error {
 
 // writable reports why one of the control planes does not take a write.
 func (r *run) writable() error {
-	for i := range r.admin.urls {
-		id := fmt.Sprintf("probe-%d", tokens.Add(1))
-		body := fmt.Sprintf(`{"id":%q,"agentName":"probe","status":"success","durationMs":1}`, id)
-		a := r.ingest.once(context.Background(), i, "POST", "/api/traces", r.ingest.header(), []byte(body))
-		if a.err != nil || a.status != 201 {
-			return fmt.Errorf("%s: %d %v %.200s", a.url, a.status, a.err, a.body)
+	for _, t := range r.tenants {
+		for i := range t.ingest.urls {
+			id := fmt.Sprintf("probe-%d", tokens.Add(1))
+			body := fmt.Sprintf(`{"id":%q,"agentName":"probe","status":"success","durationMs":1}`, id)
+			a := t.ingest.once(context.Background(), i, "POST", "/api/traces", t.ingest.header(), []byte(body))
+			if a.err != nil || a.status != 201 {
+				return fmt.Errorf("tenant %s at %s: %d %v %.200s", t.name, a.url, a.status, a.err, a.body)
+			}
 		}
 	}
 	return nil
@@ -124,8 +126,8 @@ type stored struct {
 	ID, AgentName, ToolName, Status string
 }
 
-// export returns the traces since a time, and how often each id is there.
-func (r *run) export(since time.Time) (list map[string]stored, count map[string]int, err error) {
+// export returns the traces of a tenant since a time, and how often each id is there.
+func (r *run) export(t *tenant, since time.Time) (list map[string]stored, count map[string]int, err error) {
 	query := "?format=ndjson"
 	if !since.IsZero() {
 		query += "&startDate=" + url.QueryEscape(since.UTC().Format(time.RFC3339Nano))
@@ -134,17 +136,17 @@ func (r *run) export(since time.Time) (list map[string]stored, count map[string]
 	err = until(30*time.Second, func() error {
 		clear(list)
 		clear(count)
-		a := r.admin.send(context.Background(), "GET", "/api/traces/export"+query, r.admin.header(), nil)
+		a := t.admin.send(context.Background(), "GET", "/api/traces/export"+query, t.admin.header(), nil)
 		if a.err != nil || a.status != http.StatusOK {
 			return fmt.Errorf("export: %d %v %.200s", a.status, a.err, a.body)
 		}
 		for line := range bytes.Lines(a.body) {
-			var t stored
-			if err := json.Unmarshal(line, &t); err != nil {
+			var s stored
+			if err := json.Unmarshal(line, &s); err != nil {
 				return fmt.Errorf("export: %w", err)
 			}
-			list[t.ID] = t
-			count[t.ID]++
+			list[s.ID] = s
+			count[s.ID]++
 		}
 		return nil
 	})
@@ -196,22 +198,30 @@ func (r *run) audited() error {
 
 // check compares what clients were told since a time with what is there.
 func (r *run) check(since time.Time) (v verdict) {
-	r.checkTraces(&v, since)
+	if err := r.audited(); err != nil {
+		v.miss("%v", err)
+		return v
+	}
+	for i, t := range r.tenants {
+		lines := r.lines
+		if i > 0 {
+			lines = nil // gateways report to the first
+		}
+		r.checkTraces(&v, t, lines, since)
+	}
 	r.checkRecords(&v)
-	r.checkBudget(&v)
+	for _, t := range r.tenants {
+		r.checkBudget(&v, t)
+	}
 	return v
 }
 
-// checkTraces waits until the gateways have reported everything, and compares.
-func (r *run) checkTraces(v *verdict, since time.Time) {
-	if err := r.audited(); err != nil {
-		v.note("%v", err)
-		v.lost++
-		return
-	}
+// checkTraces waits until the gateways have reported all lines, and compares the traces of
+// a tenant with what was sent.
+func (r *run) checkTraces(v *verdict, t *tenant, lines map[string]time.Time, since time.Time) {
 	r.ledger.mu.Lock()
 	sent := map[string]bool{}
-	for id, at := range r.ledger.traces {
+	for id, at := range r.ledger.of(t).acknowledged {
 		if at.After(since) {
 			sent[id] = true
 		}
@@ -220,7 +230,7 @@ func (r *run) checkTraces(v *verdict, since time.Time) {
 	missing := map[string]bool{}
 	var count map[string]int
 	err := until(40*time.Second, func() (err error) {
-		if _, count, err = r.export(since.Add(-2 * time.Second)); err != nil {
+		if _, count, err = r.export(t, since.Add(-2*time.Second)); err != nil {
 			return err
 		}
 		clear(missing)
@@ -229,7 +239,7 @@ func (r *run) checkTraces(v *verdict, since time.Time) {
 				missing[id] = true
 			}
 		}
-		for id, at := range r.lines {
+		for id, at := range lines {
 			if at.After(since) && count[id] == 0 {
 				missing[id] = true
 			}
@@ -243,11 +253,11 @@ func (r *run) checkTraces(v *verdict, since time.Time) {
 		v.miss("%v", err)
 	}
 	for id := range missing {
-		v.miss("trace %s is not there", id)
+		v.miss("trace %s of tenant %s is not there", id, t.name)
 	}
 	for id, n := range count {
 		if n > 1 {
-			v.twice("trace %s is there %d times", id, n)
+			v.twice("trace %s of tenant %s is there %d times", id, t.name, n)
 		}
 	}
 }
@@ -325,29 +335,25 @@ func (r *run) useKey(v *verdict, name, secret string, want int) {
 	}
 }
 
-// checkBudget compares what the budget of the agent has used with its traces, which are
+// checkBudget compares what the budget of a tenant has used with its traces, which are
 // counted before and after.
-func (r *run) checkBudget(v *verdict) {
-	count := func(attempted bool) float64 {
-		r.ledger.mu.Lock()
-		defer r.ledger.mu.Unlock()
-		if attempted {
-			return float64(r.ledger.attempts)
-		}
-		return float64(len(r.ledger.traces))
-	}
-	least := count(false) * traceCost
-	var budget struct{ CurrentUsd float64 }
-	if err := r.admin.must("GET", "/api/costs/budgets/"+r.budgetID, nil, &budget); err != nil {
+func (r *run) checkBudget(v *verdict, t *tenant) {
+	r.ledger.mu.Lock()
+	least := float64(len(r.ledger.of(t).acknowledged)) * traceCost
+	r.ledger.mu.Unlock()
+	used, err := t.used()
+	if err != nil {
 		v.miss("%v", err)
 		return
 	}
-	most := count(true) * traceCost
+	r.ledger.mu.Lock()
+	most := float64(r.ledger.of(t).attempts) * traceCost
+	r.ledger.mu.Unlock()
 	const rounding = traceCost / 2
-	if budget.CurrentUsd < least-rounding {
-		v.miss("the budget has %f USD of %f that were acknowledged", budget.CurrentUsd, least)
+	if used < least-rounding {
+		v.miss("the budget of tenant %s has %f USD of %f that were acknowledged", t.name, used, least)
 	}
-	if budget.CurrentUsd > most+rounding {
-		v.twice("the budget has %f USD of %f that were sent", budget.CurrentUsd, most)
+	if used > most+rounding {
+		v.twice("the budget of tenant %s has %f USD of %f that were sent", t.name, used, most)
 	}
 }

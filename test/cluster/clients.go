@@ -27,8 +27,9 @@ func (r *run) clients(ctx context.Context, wg *sync.WaitGroup) {
 	for i := range callerThreads {
 		wg.Go(func() { r.callTools(ctx, i) })
 	}
-	for i := range 2 {
-		wg.Go(func() { r.sendTraces(ctx, i) })
+	for i, t := range r.tenants {
+		wg.Go(func() { r.sendTraces(ctx, t, i) })
+		wg.Go(func() { r.readTraces(ctx, t, i) })
 	}
 	wg.Go(func() { r.changeRecords(ctx) })
 	wg.Go(func() { r.useWindow(ctx) })
@@ -145,9 +146,9 @@ func (r *run) useWindow(ctx context.Context) {
 	})
 }
 
-// sendTraces sends batches of traces, each again until it is acknowledged.
-func (r *run) sendTraces(ctx context.Context, i int) {
-	c := newREST(r.c, r.c.ingestKey)
+// sendTraces sends batches of traces of a tenant, each again until it is acknowledged.
+func (r *run) sendTraces(ctx context.Context, t *tenant, i int) {
+	c := newREST(r.c, t.ingestKey)
 	c.limit = 5 * time.Second
 	c.next.Add(int64(i))
 	defer c.close()
@@ -165,15 +166,43 @@ func (r *run) sendTraces(ctx context.Context, i int) {
 			return
 		}
 		r.ledger.mu.Lock()
-		r.ledger.attempts += batchSize
+		r.ledger.of(t).attempts += batchSize
 		r.ledger.mu.Unlock()
 		if n%8 == 7 { // all control planes are used
 			c.next.Add(1)
 		}
 		batch := fmt.Sprintf("batch-%d-%d", i, n)
-		r.again(ctx, "ingest", func() answer {
+		r.again(ctx, t.client("ingest"), func() answer {
 			return c.send(ctx, "POST", "/api/traces", c.header("Svc-Batch-Id", batch), body)
-		}, func(answer) { r.ledger.acknowledged(ids, at) })
+		}, func(answer) { r.ledger.acknowledged(t, ids, at) })
+	})
+}
+
+// readTraces reads the newest trace of a tenant that was acknowledged, at both control
+// planes in turn: it must be there at once.
+func (r *run) readTraces(ctx context.Context, t *tenant, i int) {
+	c := newREST(r.c, t.adminKey)
+	c.limit = 5 * time.Second
+	defer c.close()
+	every(ctx, 500*time.Millisecond, func(n int) {
+		r.ledger.mu.Lock()
+		id := r.ledger.of(t).newest
+		r.ledger.mu.Unlock()
+		if id == "" {
+			return
+		}
+		a := c.once(ctx, i+n, "GET", "/api/traces/"+id, c.header(), nil)
+		if ctx.Err() != nil {
+			return
+		}
+		if a.kind() != "" {
+			r.ledger.failed(t.client("read"), a.kind())
+		} else if got, err := member(string(a.body), "id"); err != nil || got != id {
+			r.ledger.unexpected("trace %s of tenant %s at %s: %.200s", id, t.name, a.url, a.body)
+		}
+		if err := specified(a); err != nil {
+			r.ledger.unexpected("read %s of tenant %s at %s: %v", id, t.name, a.url, err)
+		}
 	})
 }
 
@@ -219,7 +248,7 @@ func (r *run) changeRecords(ctx context.Context) {
 		case 1:
 			kind, path, body = "key", "/api/keys", map[string]any{"name": name, "scope": "api"}
 		case 2:
-			kind, path, body = "budget", "/api/costs/budgets", map[string]any{"name": name, "agentId": r.agentID, "limitUsd": 1000, "period": "monthly"}
+			kind, path, body = "budget", "/api/costs/budgets", map[string]any{"name": name, "agentId": r.tenants[0].agentID, "limitUsd": 1000, "period": "monthly"}
 		}
 		raw, err := json.Marshal(body)
 		if err != nil {

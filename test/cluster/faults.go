@@ -23,12 +23,26 @@ type fault struct {
 	// redis reports whether Redis may have failed over, or was away: a limit may then be
 	// exceeded by one burst.
 	redis bool
+	// shards are away meanwhile: what clients of their tenants get is compared with what
+	// is documented, and if governed, that a change of a policy reaches gateways.
+	shards   []*process
+	governed bool
+}
+
+// shardsOf returns the processes that are shards.
+func shardsOf(list ...*process) (shards []*process) {
+	for _, p := range list {
+		if p.role == "clickhouse" {
+			shards = append(shards, p)
+		}
+	}
+	return shards
 }
 
 // kill ends a process; whatever supervises it starts it again.
 func (c *cluster) kill(p *process) fault {
 	return fault{
-		name: "kill " + p.name, lasts: downFor, redis: p.role == "redis",
+		name: "kill " + p.name, lasts: downFor, redis: p.role == "redis", shards: shardsOf(p), governed: true,
 		begin: func() error { p.kill(); return nil },
 		end: func() error {
 			if p.role == "postgres" {
@@ -41,7 +55,7 @@ func (c *cluster) kill(p *process) fault {
 
 // freeze stops a process and goes on with it later.
 func (c *cluster) freeze(p *process) fault {
-	return fault{name: "freeze " + p.name, lasts: frozenFor, redis: p.role == "redis", begin: p.freeze, end: p.thaw}
+	return fault{name: "freeze " + p.name, lasts: frozenFor, redis: p.role == "redis", shards: shardsOf(p), begin: p.freeze, end: p.thaw}
 }
 
 // cutOff cuts pairs of roles off from one another.
@@ -50,6 +64,9 @@ func (c *cluster) cutOff(name string, pairs ...[2]string) fault {
 	f := fault{name: "cut " + name, lasts: cutFor}
 	for _, p := range pairs {
 		f.redis = f.redis || p[0] == "redis" || p[1] == "redis"
+		if p[0] == "plane" && p[1] == "clickhouse" {
+			f.shards = c.role("clickhouse")
+		}
 	}
 	f.begin = func() error {
 		heals = nil
@@ -76,7 +93,7 @@ func (c *cluster) cutOff(name string, pairs ...[2]string) fault {
 // faults are those of a full round. The primary and the standby are looked up when their
 // turn comes, so that each is killed and frozen whichever node has the role.
 func (c *cluster) faults() (list []fault) {
-	for _, role := range []string{"plane", "gateway", "tool", "redis"} {
+	for _, role := range []string{"plane", "gateway", "tool", "redis", "clickhouse"} {
 		for _, p := range c.role(role) {
 			list = append(list, c.kill(p), c.freeze(p))
 		}
@@ -85,16 +102,25 @@ func (c *cluster) faults() (list []fault) {
 		list = append(list, c.ofDatabase("kill", role), c.ofDatabase("freeze", role))
 	}
 	list = append(list, c.loseHost())
-	for _, p := range [][2]string{
+	pairs := [][2]string{
 		{"caller", "gateway"}, {"caller", "plane"}, {"gateway", "plane"}, {"gateway", "tool"}, {"gateway", "redis"},
 		{"plane", "postgres"}, {"plane", "redis"}, {"postgres", "postgres"}, {"redis", "redis"},
-	} {
-		list = append(list, c.cutOff(p[0]+" from "+p[1], p))
 	}
 	// Pairs without connections between them: nothing may happen.
-	return append(list, c.cutOff("roles without connections",
-		[2]string{"caller", "tool"}, [2]string{"caller", "postgres"}, [2]string{"caller", "redis"}, [2]string{"gateway", "postgres"}, [2]string{"gateway", "gateway"},
-		[2]string{"plane", "tool"}, [2]string{"plane", "plane"}, [2]string{"tool", "postgres"}, [2]string{"tool", "redis"}, [2]string{"tool", "tool"}, [2]string{"postgres", "redis"}))
+	apart := [][2]string{
+		{"caller", "tool"}, {"caller", "postgres"}, {"caller", "redis"}, {"gateway", "postgres"}, {"gateway", "gateway"},
+		{"plane", "tool"}, {"plane", "plane"}, {"tool", "postgres"}, {"tool", "redis"}, {"tool", "tool"}, {"postgres", "redis"},
+	}
+	if c.traces == inClickHouse {
+		pairs = append(pairs, [2]string{"plane", "clickhouse"})
+		for _, role := range []string{"caller", "gateway", "tool", "postgres", "redis", "clickhouse"} {
+			apart = append(apart, [2]string{role, "clickhouse"})
+		}
+	}
+	for _, p := range pairs {
+		list = append(list, c.cutOff(p[0]+" from "+p[1], p))
+	}
+	return append(list, c.cutOff("roles without connections", apart...))
 }
 
 // ofDatabase is a fault of the node that is the primary, or the standby, at its begin.

@@ -19,18 +19,24 @@ type ledger struct {
 	errors map[string]int // in the period, by client and kind
 	wrong  []string       // in the period
 
-	traces   map[string]time.Time // acknowledged, by id
-	attempts int                  // traces that were sent at least once
-	records  map[string]record    // acknowledged and not deleted, by name
-	answered map[string]int       // calls that were answered well, by tool
-	called   map[string]int       // calls that were sent, by tool
-	accepted []span               // requests of the limited tenant
-	passed   []span               // calls of the limited caller
+	sent     map[*tenant]*sent // traces
+	records  map[string]record // acknowledged and not deleted, by name
+	answered map[string]int    // calls that were answered well, by tool
+	called   map[string]int    // calls that were sent, by tool
+	accepted []span            // requests of the limited tenant
+	passed   []span            // calls of the limited caller
 
 	stored time.Time     // when traces were last acknowledged
 	pause  time.Duration // the longest time without that, in the period
 
 	sessions int // that had to be begun anew, in the period
+}
+
+// sent is the traces of a tenant that clients sent themselves.
+type sent struct {
+	acknowledged map[string]time.Time // by id
+	newest       string               // id of the newest that was acknowledged
+	attempts     int                  // that were sent at least once
 }
 
 // span is when a request was sent and when its answer was there.
@@ -40,7 +46,7 @@ type span struct{ sent, done time.Time }
 type record struct{ kind, id, secret string }
 
 func newLedger() *ledger {
-	return &ledger{errors: map[string]int{}, traces: map[string]time.Time{}, records: map[string]record{}, answered: map[string]int{}, called: map[string]int{}}
+	return &ledger{errors: map[string]int{}, sent: map[*tenant]*sent{}, records: map[string]record{}, answered: map[string]int{}, called: map[string]int{}}
 }
 
 // failed counts an error of a client.
@@ -59,12 +65,23 @@ func (l *ledger) unexpected(format string, args ...any) {
 	}
 }
 
-// acknowledged notes that traces are stored.
-func (l *ledger) acknowledged(ids []string, at time.Time) {
+// of returns the traces of a tenant. The caller holds mu.
+func (l *ledger) of(t *tenant) *sent {
+	s := l.sent[t]
+	if s == nil {
+		s = &sent{acknowledged: map[string]time.Time{}}
+		l.sent[t] = s
+	}
+	return s
+}
+
+// acknowledged notes that traces of a tenant are stored.
+func (l *ledger) acknowledged(t *tenant, ids []string, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	s := l.of(t)
 	for _, id := range ids {
-		l.traces[id] = at
+		s.acknowledged[id], s.newest = at, id
 	}
 	now := time.Now()
 	l.pause = max(l.pause, now.Sub(l.stored))

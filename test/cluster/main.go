@@ -24,11 +24,12 @@ type run struct {
 	ledger *ledger
 	seed   string // of Idempotency-Keys
 
-	admin, ingest *rest
-	probe         *caller
+	tenants []*tenant // those of c
+	admin   *rest     // of the first
+	probe   *caller
 
-	agentID, budgetID, policyID string
-	blocked                     bool
+	policyID string
+	blocked  bool
 
 	lastRedis time.Time // when Redis was last away, or had failed over
 
@@ -48,6 +49,7 @@ func main() {
 	short := flag.Bool("short", false, "some of the faults, in at most 3 minutes")
 	seed := flag.Uint64("seed", 1, "chooses the faults of a short round")
 	only := flag.String("only", "", "only the faults whose name contains this text")
+	traces := flag.String("traces", inClickHouse, "where traces are: "+inClickHouse+" (two shards) or "+inPostgres)
 	scale := flag.Bool("scale", false, "no faults: measure what two control planes ingest beside one, each held to a quarter of a core")
 	keep := flag.Bool("keep", false, "leave the folder with logs and data")
 	program := flag.String("svc", "", "the program; built from the tree when empty")
@@ -60,7 +62,11 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := round(ctx, options{*short, *scale, *keep, *seed, *only, *program}); err != nil {
+	if *traces != inClickHouse && *traces != inPostgres {
+		fmt.Fprintf(os.Stderr, "cluster: -traces is %s or %s\n", inClickHouse, inPostgres)
+		os.Exit(1)
+	}
+	if err := round(ctx, options{*short, *scale, *keep, *seed, *only, *program, *traces}); err != nil {
 		fmt.Fprintln(os.Stderr, "cluster:", err)
 		os.Exit(1)
 	}
@@ -71,6 +77,7 @@ type options struct {
 	short, scale, keep bool
 	seed               uint64
 	only, program      string
+	traces             string
 }
 
 func round(ctx context.Context, o options) (err error) {
@@ -99,7 +106,7 @@ func round(ctx context.Context, o options) (err error) {
 	begin := time.Now()
 	background, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c, err := newCluster(dir, program)
+	c, err := newCluster(dir, program, o.traces)
 	defer c.close()
 	if err != nil {
 		return err
@@ -117,7 +124,7 @@ func round(ctx context.Context, o options) (err error) {
 	if err := r.whole(wholeIn); err != nil {
 		return err
 	}
-	fmt.Printf("the cluster is whole after %.1f s: %d processes\n\n", time.Since(begin).Seconds(), len(c.list))
+	fmt.Printf("the cluster is whole after %.1f s: %d processes, traces in %s\n\n", time.Since(begin).Seconds(), len(c.list), o.traces)
 	var wg sync.WaitGroup
 	using, stopClients := context.WithCancel(background)
 	defer stopClients()
@@ -158,19 +165,17 @@ func round(ctx context.Context, o options) (err error) {
 
 // newRun makes what clients need.
 func newRun(c *cluster) (*run, error) {
-	r := &run{c: c, ledger: newLedger(), seed: rand.Text(), admin: newREST(c, c.adminKey), ingest: newREST(c, c.ingestKey), probe: newCaller(c, c.gatewayKey),
+	r := &run{c: c, ledger: newLedger(), seed: rand.Text(), tenants: c.tenants, admin: c.tenants[0].admin, probe: newCaller(c, c.gatewayKey),
 		lines: map[string]time.Time{}, lineOf: map[string]int{}, read: map[string]int64{}}
-	type made struct{ ID string }
-	var agent, budget, policy made
-	err := r.admin.must("POST", "/api/agents", map[string]any{"name": agentName}, &agent)
-	if err == nil {
-		err = r.admin.must("POST", "/api/costs/budgets", map[string]any{"name": "all", "agentId": agent.ID, "limitUsd": 100000, "period": "monthly"}, &budget)
+	for _, t := range r.tenants {
+		if err := t.makeBudget(); err != nil {
+			return nil, err
+		}
 	}
-	if err == nil {
-		err = r.admin.must("POST", "/api/policies", map[string]any{"name": "probe", "enabled": false, "phase": "request", "action": "block",
-			"condition": map[string]any{"type": "tool_name", "toolName": "tool1_probe"}}, &policy)
-	}
-	r.agentID, r.budgetID, r.policyID = agent.ID, budget.ID, policy.ID
+	var policy struct{ ID string }
+	err := r.admin.must("POST", "/api/policies", map[string]any{"name": "probe", "enabled": false, "phase": "request", "action": "block",
+		"condition": map[string]any{"type": "tool_name", "toolName": "tool1_probe"}}, &policy)
+	r.policyID = policy.ID
 	return r, err
 }
 
@@ -178,10 +183,17 @@ func newRun(c *cluster) (*run, error) {
 func (r *run) one(ctx context.Context, f fault) bool {
 	begin := time.Now()
 	err := f.begin()
+	over := time.After(f.lasts)
+	shardsBack := func() func() []string { return func() []string { return nil } }
+	if err == nil && len(f.shards) > 0 {
+		shardsBack = r.watchShards(f.shards)
+		err = r.govern(f)
+	}
 	select {
-	case <-time.After(f.lasts):
+	case <-over:
 	case <-ctx.Done():
 	}
+	lastAnswers := shardsBack()
 	err = errors.Join(err, f.end())
 	if err == nil && ctx.Err() == nil {
 		err = r.whole(wholeIn)
@@ -189,6 +201,7 @@ func (r *run) one(ctx context.Context, f fault) bool {
 	took := time.Since(begin)
 	v := r.check(begin)
 	kinds, wrong, sessions := r.ledger.period()
+	wrong = append(wrong, lastAnswers()...)
 	if sessions > 0 {
 		kinds = strings.TrimPrefix(kinds+fmt.Sprintf(", sessions begun anew %d", sessions), ", ")
 	}
@@ -238,14 +251,44 @@ func (r *run) last(stopClients func(), wg *sync.WaitGroup) bool {
 	stopClients()
 	wg.Wait()
 	v := r.check(time.Time{})
-	list, _, err := r.export(time.Time{})
+	lists := map[*tenant]map[string]stored{}
+	var err error
+	for _, t := range r.tenants {
+		list, _, e := r.export(t, time.Time{})
+		lists[t], err = list, errors.Join(err, e)
+	}
 	// A line is written before its trace is reported, so every trace has one by now.
 	if err := errors.Join(err, r.audited()); err != nil {
 		v.miss("%v", err)
 	}
+	all := 0
+	for t, list := range lists {
+		r.lastBudget(&v, t, list)
+		all += len(list)
+	}
+	r.ledger.mu.Lock()
+	defer r.ledger.mu.Unlock()
+	calls, sent := 0, 0
+	for _, s := range r.ledger.sent {
+		sent += len(s.acknowledged)
+	}
+	for tool, n := range r.ledger.answered {
+		if calls += n; r.lineOf[tool] < n {
+			v.miss("%d calls of %s were answered, %d were audited", n, tool, r.lineOf[tool])
+		}
+	}
+	fmt.Printf("%-32s %9s %9s %6d %8d  %d traces sent and %d calls answered, %d traces in all\n", "all of it", "", "", v.lost, v.doubled, sent, calls, all)
+	for _, text := range v.notes {
+		fmt.Println("    !", text)
+	}
+	return v.lost == 0 && v.doubled == 0 && len(v.notes) == 0
+}
+
+// lastBudget compares the traces of a tenant with audit lines and with what its budget has used.
+func (r *run) lastBudget(v *verdict, t *tenant, list map[string]stored) {
 	sent := 0
-	for id, t := range list {
-		switch t.AgentName {
+	for id, trace := range list {
+		switch trace.AgentName {
 		case agentName:
 			sent++
 		case "caller", "limited":
@@ -254,26 +297,30 @@ func (r *run) last(stopClients func(), wg *sync.WaitGroup) bool {
 			}
 		}
 	}
-	var budget struct{ CurrentUsd float64 }
-	if err := r.admin.must("GET", "/api/costs/budgets/"+r.budgetID, nil, &budget); err != nil {
+	used, err := t.used()
+	switch {
+	case err != nil:
 		v.miss("%v", err)
+	case int(used/traceCost+0.5) < sent:
+		v.miss("the budget of tenant %s has %.0f traces of %d", t.name, used/traceCost, sent)
+	case int(used/traceCost+0.5) > sent:
+		v.twice("the budget of tenant %s has %.0f traces of %d", t.name, used/traceCost, sent)
 	}
-	if used := int(budget.CurrentUsd/traceCost + 0.5); used < sent {
-		v.miss("the budget has %d traces of %d", used, sent)
-	} else if used > sent {
-		v.twice("the budget has %d traces of %d", used, sent)
+}
+
+// govern changes a policy while shards are away, which must reach the gateways: it needs
+// no traces.
+func (r *run) govern(f fault) error {
+	if !f.governed {
+		return nil
 	}
-	r.ledger.mu.Lock()
-	defer r.ledger.mu.Unlock()
-	calls := 0
-	for tool, n := range r.ledger.answered {
-		if calls += n; r.lineOf[tool] < n {
-			v.miss("%d calls of %s were answered, %d were audited", n, tool, r.lineOf[tool])
-		}
+	blocked := !r.blocked
+	if err := until(noticeIn, func() error { return r.block(blocked) }); err != nil {
+		return err
 	}
-	fmt.Printf("%-32s %9s %9s %6d %8d  %d traces sent and %d calls answered, %d traces in all\n", "all of it", "", "", v.lost, v.doubled, len(r.ledger.traces), calls, len(list))
-	for _, text := range v.notes {
-		fmt.Println("    !", text)
+	r.blocked = blocked
+	if err := until(noticeIn, func() error { return r.isBlocked(blocked) }); err != nil {
+		return fmt.Errorf("while a shard is away: %w", err)
 	}
-	return v.lost == 0 && v.doubled == 0 && len(v.notes) == 0
+	return nil
 }

@@ -98,7 +98,7 @@ func (c *cluster) ingestRate(ctx context.Context, replicas, round int) (float64,
 			client := newClient(c.caller, urls, 30*time.Second)
 			defer client.close()
 			for n := 0; ctx.Err() == nil; n++ {
-				header := (&rest{key: c.ingestKey}).header("Svc-Batch-Id", fmt.Sprintf("s-%d-%d-%d-%d", replicas, round, w, n))
+				header := (&rest{key: c.tenants[0].ingestKey}).header("Svc-Batch-Id", fmt.Sprintf("s-%d-%d-%d-%d", replicas, round, w, n))
 				a := client.once(ctx, w, "POST", "/api/traces", header, body)
 				switch {
 				case ctx.Err() != nil:

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,14 +20,16 @@ import (
 // cluster is everything that runs, and the two hosts from which it is used and watched.
 type cluster struct {
 	dir, svc string
+	traces   string // where they are: inPostgres or inClickHouse
 	network  *network
 	list     []*process
 	caller   *host // clients
 	operator *host // the failover manager, and the checks of this program
 	db       *database
 
-	adminKey, ingestKey, limitedKey string
-	gatewayKey, limitedGatewayKey   string
+	adminKey, limitedKey          string
+	gatewayKey, limitedGatewayKey string
+	tenants                       []*tenant // whose traces clients send; the first is that of the gateways
 
 	mu    sync.Mutex
 	notes []string
@@ -53,8 +56,8 @@ const (
 	callerThreads = 6
 )
 
-func newCluster(dir, svc string) (c *cluster, err error) {
-	c = &cluster{dir: dir, svc: svc}
+func newCluster(dir, svc, traces string) (c *cluster, err error) {
+	c = &cluster{dir: dir, svc: svc, traces: traces}
 	if c.network, err = newNetwork(); err != nil {
 		return c, err
 	}
@@ -85,7 +88,10 @@ func newCluster(dir, svc string) (c *cluster, err error) {
 		}
 		p.args = append([]string{self, "-serve-tool", p.name, "-listen", p.host.address + ":" + toolPort}, toolNames(p.name)...)
 	}
-	return c, nil
+	if traces == inClickHouse {
+		err = c.addShards()
+	}
+	return c, err
 }
 
 // toolNames lists the tools of a tool server: one for each caller, so that the traces of
@@ -134,12 +140,12 @@ func (c *cluster) start(ctx context.Context) error {
 	if err := c.db.make(); err != nil {
 		return fmt.Errorf("PostgreSQL: %w", err)
 	}
-	for _, p := range append(c.role("redis"), c.role("tool")...) {
+	for _, p := range slices.Concat(c.role("redis"), c.role("tool"), c.role("clickhouse")) {
 		if err := p.start(); err != nil {
 			return err
 		}
 	}
-	if err := errors.Join(until(20*time.Second, c.makeRedisCluster), until(20*time.Second, c.redisWhole)); err != nil {
+	if err := errors.Join(until(20*time.Second, c.makeRedisCluster), until(20*time.Second, c.redisWhole), c.makeTraceStore()); err != nil {
 		return err
 	}
 	go c.db.watch(ctx)
@@ -162,8 +168,7 @@ func (c *cluster) redisHosts() string {
 	return strings.Join(list, ",")
 }
 
-// startPlanes starts the control planes. Shards of a trace store are named here where
-// there are any: they are a role like the others, with a flag of their own.
+// startPlanes starts the control planes, and makes the tenants.
 func (c *cluster) startPlanes() error {
 	c.adminKey = "svc_api_" + rand.Text() + rand.Text()
 	for i := range planes {
@@ -174,7 +179,7 @@ func (c *cluster) startPlanes() error {
 		p.args = []string{c.svc, "serve", "--listen", p.host.address + ":" + planePort, "--data-dir", p.dir, "--store", c.storeURL(),
 			"--redis-url", "redis://" + c.redisHosts(), "--metrics-listen", p.host.address + ":" + metricsPort,
 			"--rate-limit", fmt.Sprint(restLimit), "--ingest-rate-limit", "100000", "--evaluate-interval", "5s", "--log-format", "json"}
-		p.env = []string{"SVC_BOOTSTRAP_API_KEY=" + c.adminKey}
+		p.env = []string{"SVC_BOOTSTRAP_API_KEY=" + c.adminKey, "SVC_TRACE_STORE=" + c.traceStoreURL()}
 		if err := p.start(); err != nil {
 			return err
 		}
@@ -182,18 +187,41 @@ func (c *cluster) startPlanes() error {
 	if err := until(30*time.Second, c.planesReady); err != nil {
 		return err
 	}
-	rest := newREST(c, c.adminKey)
-	defer rest.close()
-	var key struct {
-		Key string `json:"key"`
-	}
-	if err := rest.must("POST", "/api/keys", map[string]any{"name": "gateways", "scope": "ingest"}, &key); err != nil {
+	if err := c.makeTenants(); err != nil {
 		return err
 	}
-	c.ingestKey = key.Key
 	var err error
 	c.limitedKey, err = c.makeTenant("limited")
 	return err
+}
+
+// maxTenants bounds the tenants that are made until one is at home on another shard than
+// the first.
+const maxTenants = 30
+
+// makeTenants makes two tenants whose traces are on different shards.
+func (c *cluster) makeTenants() error {
+	first, err := c.newTenant("default", c.adminKey)
+	if err != nil {
+		return err
+	}
+	for i := range maxTenants {
+		name := fmt.Sprintf("other%d", i+1)
+		key, err := c.makeTenant(name)
+		if err != nil {
+			return err
+		}
+		t, err := c.newTenant(name, key)
+		if err != nil {
+			return err
+		}
+		if c.traces == inPostgres || t.home != first.home {
+			t.name = "other"
+			c.tenants = []*tenant{first, t}
+			return nil
+		}
+	}
+	return fmt.Errorf("%d tenants are all at home on %s", maxTenants, first.home.name)
 }
 
 // makeTenant makes a tenant from the command line and returns its key.
@@ -302,7 +330,7 @@ control_plane:
   traces: {timeout: 5s}
   governance: {enabled: true, refresh_interval: 10s}
 shutdown: {grace: 5s}
-`, bucketRate, bucketBurst, strings.Join(c.planeURLs(), ", "), c.ingestKey, p.name)
+`, bucketRate, bucketBurst, strings.Join(c.planeURLs(), ", "), c.tenants[0].ingestKey, p.name)
 	return b.String()
 }
 

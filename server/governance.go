@@ -60,9 +60,9 @@ type bundle struct {
 	revision string
 	tag      string
 	body     []byte
-	budgets  bool      // the standing of some is in it
+	budgets  bool                       // the standing of some is in it
 	spent    map[spending]store.NanoUSD // of all of them
-	until    time.Time // the end of the first of their periods
+	until    time.Time                  // the end of the first of their periods
 	checked  time.Time
 }
 

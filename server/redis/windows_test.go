@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"svc/gateway/ratelimit/redistest"
 )
 
@@ -123,6 +125,33 @@ func TestAFrozenRedisIsLeftAlone(t *testing.T) {
 	cancel()
 	if _, _, _, err := w.Take(gone, "x", 9, time.Hour); err == nil || w.Failing() {
 		t.Errorf("a client that left counts as a failure: %v", err)
+	}
+}
+
+// stopped is a hook for whose first call the process does not run until its time is over.
+type stopped struct{ calls atomic.Int64 }
+
+func (s *stopped) DialHook(next goredis.DialHook) goredis.DialHook { return next }
+func (s *stopped) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return next
+}
+func (s *stopped) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
+	return func(ctx context.Context, cmd goredis.Cmder) error {
+		if s.calls.Add(1) == 1 {
+			<-time.After(pausedFor + timeout)
+			cmd.SetErr(ctx.Err())
+			return ctx.Err()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// A process that did not run while its call waited asks again: Redis has not failed.
+func TestAPauseIsNoFailure(t *testing.T) {
+	w := open(t, redistest.Start(t).URL())
+	w.client.AddHook(&stopped{})
+	if taken, count, _, err := w.Take(t.Context(), "x", 9, time.Hour); err != nil || !taken || count != 1 || w.Failures() != 0 {
+		t.Errorf("after a pause: %v, %d, %v, %d failures", taken, count, err, w.Failures())
 	}
 }
 

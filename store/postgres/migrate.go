@@ -31,21 +31,52 @@ func (s *Store) migrate(ctx context.Context, list []migrations.Migration) (versi
 	newest := list[len(list)-1]
 	version, oldest, err := schemaOf(late, s.pool)
 	if err == nil && version < newest.Version {
-		for {
+		for try := 1; ; try++ {
 			version, oldest, err = applyAll(late, s.pool, list)
-			// Two processes that make the first table at once: one is refused.
-			if c := code(err); c != uniqueViolation && c != duplicateTable && c != duplicateObject && c != serializationFailure && c != deadlockDetected {
+			if try == maxMigrateTries || !migrateAgain(err) {
 				break
 			}
 		}
 	}
 	switch {
+	case exists(err):
+		return 0, fmt.Errorf("the schema of svc cannot be made in %s: %w: something else made that; give svc an empty database of its own, or, where this is a backup of svc that was restored, restore the table svc_schema too", s.where, err)
 	case err != nil:
 		return 0, s.wrapError(late, err)
 	case oldest > newest.Version:
 		return 0, fmt.Errorf("the database %s has schema %d, which programs use that know at least schema %d; this one knows %d: start a newer svc", s.where, version, oldest, newest.Version)
 	}
 	return version, nil
+}
+
+// maxMigrateTries bounds how often the migrations are begun again for the sake of another
+// process.
+const maxMigrateTries = 20
+
+// firstTable is an error of making the table svc_schema, before which no process has locked
+// its row.
+type firstTable struct{ error }
+
+func (e firstTable) Unwrap() error { return e.error }
+
+// migrateAgain reports whether migrations failed for the sake of another process. Of two
+// that make the first table at once one is refused. What exists later was made by
+// something else: the row is locked by then.
+func migrateAgain(err error) bool {
+	if c := code(err); c == serializationFailure || c == deadlockDetected {
+		return true
+	}
+	var first firstTable
+	return errors.As(err, &first) && exists(err)
+}
+
+// exists reports whether the engine refused to make what is there already.
+func exists(err error) bool {
+	switch code(err) {
+	case uniqueViolation, duplicateTable, duplicateObject, duplicateColumn, duplicateFunction:
+		return true
+	}
+	return false
 }
 
 // schemaOf is the version of a database, 0 of one without a schema.
@@ -62,11 +93,10 @@ func schemaOf(ctx context.Context, from interface {
 // applyAll makes what is missing of migrations in one transaction.
 func applyAll(ctx context.Context, pool *pgxpool.Pool, list []migrations.Migration) (version, oldest int, err error) {
 	const table = `CREATE TABLE IF NOT EXISTS svc_schema (one boolean PRIMARY KEY CHECK (one), version int NOT NULL, oldest int NOT NULL)`
-	if _, err := pool.Exec(ctx, table); err != nil {
-		return 0, 0, err
-	}
-	if _, err := pool.Exec(ctx, `INSERT INTO svc_schema VALUES (true, 0, 1) ON CONFLICT DO NOTHING`); err != nil {
-		return 0, 0, err
+	for _, first := range []string{table, `INSERT INTO svc_schema VALUES (true, 0, 1) ON CONFLICT DO NOTHING`} {
+		if _, err := pool.Exec(ctx, first); err != nil {
+			return 0, 0, firstTable{err}
+		}
 	}
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		for _, set := range []string{`SET LOCAL statement_timeout = 0`, `SET LOCAL lock_timeout = 0`} {

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"svc/store"
 	"svc/store/migrations"
@@ -34,6 +37,36 @@ func TestSeveralProcessesMigrate(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// TestSomethingIsThereAlready: a database that has a relation or a type with a name of the
+// schema is refused at once, with the name and what to do, and is left as it was.
+func TestSomethingIsThereAlready(t *testing.T) {
+	server := postgrestest.Start(t)
+	for name, tt := range map[string]struct{ make, want string }{
+		"a table":                {`CREATE TABLE policies (n int)`, `relation "policies" already exists`},
+		"an index":               {`CREATE TABLE x (n int); CREATE INDEX tenants ON x (n)`, `relation "tenants" already exists`},
+		"a type for the version": {`CREATE TYPE svc_schema AS ENUM ('a')`, `type "svc_schema" already exists`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, url := withTimeout(t, 30*time.Second), server.Database(t)
+			conn, err := pgx.Connect(ctx, url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close(ctx)
+			if _, err := conn.Exec(ctx, tt.make); err != nil {
+				t.Fatal(err)
+			}
+			_, err = Open(ctx, url, Options{})
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "an empty database of its own") {
+				t.Errorf("%v", err)
+			}
+			if version, _, err := schemaOf(ctx, conn); version != 0 || err != nil {
+				t.Errorf("schema %d, %v", version, err)
+			}
+		})
+	}
 }
 
 // TestOnlyOlderProgramsRefuse: a program works on a newer schema as long as that says

@@ -209,6 +209,8 @@ const (
 	undefinedTable       = "42P01"
 	duplicateTable       = "42P07"
 	duplicateObject      = "42710"
+	duplicateColumn      = "42701"
+	duplicateFunction    = "42723"
 	checkViolation       = "23514"
 )
 

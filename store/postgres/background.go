@@ -13,6 +13,9 @@ func (s *Store) background() {
 	if s.role != tool {
 		s.every("note that this process has the database open", handleEvery, s.renewHandle)
 	}
+	if s.role == serving {
+		s.work.Go(func() { s.watch(s.opts.watched) })
+	}
 	if s.role == exporting || s.role == importing {
 		return
 	}

@@ -5,8 +5,12 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"svc/store"
 	"svc/store/postgres/postgrestest"
@@ -52,6 +56,69 @@ func TestACommitThatNoStandbyHasIsNoSuccess(t *testing.T) {
 	}
 	if err := s.SetWatermark(ctx, "mark", time.Now()); err != nil {
 		t.Errorf("a commit after that: %v", err)
+	}
+}
+
+// TestFrozen: calls that wait for an engine that is frozen end when it is found to be, and
+// further ones are refused at once. Its return is noticed, and statements that merely take
+// long are waited for.
+func TestFrozen(t *testing.T) {
+	server := postgrestest.Start(t)
+	w := watching{every: 50 * time.Millisecond, answer: 200 * time.Millisecond, connect: 200 * time.Millisecond}
+	s := open(t, server.Database(t), Options{FlushEvery: time.Hour, MergeEvery: -1, Serving: true, watched: w})
+	ctx := withTimeout(t, 30*time.Second)
+	slow := func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Exec(ctx, `SELECT pg_sleep(0.6)`); return err }
+	if err := s.read(ctx, slow); err != nil {
+		t.Errorf("a slow statement: %v", err)
+	}
+	calls := map[string]func() error{
+		"a read":   func() error { _, err := s.ListTenants(ctx); return err },
+		"a write":  func() error { return s.SetWatermark(ctx, "mark", time.Now()) },
+		"a commit": func() error { return s.write(ctx, slow) },
+		"ready":    func() error { return s.Ready(ctx) },
+	}
+	freeze := func(sig syscall.Signal) {
+		for _, pid := range server.Processes() {
+			if err := syscall.Kill(pid, sig); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	freeze(syscall.SIGSTOP)
+	failed := make(chan error, len(calls))
+	for what, call := range calls {
+		go func() {
+			err := call()
+			if !errors.Is(err, store.ErrUnavailable) {
+				err = fmt.Errorf("%s at a frozen engine: %w", what, err)
+			} else {
+				err = nil
+			}
+			failed <- err
+		}()
+	}
+	for range calls {
+		if err := <-failed; err != nil {
+			t.Error(err)
+		}
+	}
+	if ctx.Err() != nil {
+		t.Fatal("the calls waited for their own deadline")
+	}
+	began := time.Now()
+	if err := s.SetWatermark(ctx, "mark", time.Now()); !errors.Is(err, store.ErrUnavailable) || time.Since(began) > w.answer/2 {
+		t.Errorf("a call after it was noticed: %v after %v", err, time.Since(began))
+	}
+	_, here := s.presence.state()
+	freeze(syscall.SIGCONT)
+	for s.SetWatermark(ctx, "mark", time.Now()) != nil && ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	if err := s.Ready(ctx); err != nil || here.Err() == nil {
+		t.Errorf("after its return: %v", err)
 	}
 }
 

@@ -51,6 +51,7 @@ type Options struct {
 	Serving bool
 
 	mergeFrom int          // 0: mergeFrom batches
+	watched   watching     // the zero value: watchedBy
 	fault     func() error // fails commits in tests
 }
 
@@ -66,7 +67,8 @@ type Store struct {
 	role    role
 	maxAuto int
 
-	offset atomic.Int64 // of the engine's clock to this process's
+	offset   atomic.Int64 // of the engine's clock to this process's
+	presence *presence    // of the engine
 
 	life    sync.RWMutex  // held for reading while calls are running
 	closed  chan struct{} // closed when Close begins
@@ -113,6 +115,9 @@ func openAs(ctx context.Context, url string, opts Options, r role) (*Store, erro
 	if opts.MergeEvery == 0 {
 		opts.MergeEvery = time.Second
 	}
+	if opts.watched == (watching{}) {
+		opts.watched = watchedBy
+	}
 	if opts.mergeFrom == 0 {
 		opts.mergeFrom = mergeFrom
 	}
@@ -127,6 +132,7 @@ func openAs(ctx context.Context, url string, opts Options, r role) (*Store, erro
 	}
 	s := &Store{
 		where: Location(url), opts: opts, log: opts.Logger, handle: []byte(rand.Text()),
+		presence: newPresence(),
 		closed:   make(chan struct{}),
 		numbers:  map[string]int32{},
 		views:    map[int32]*agentView{},

@@ -103,15 +103,23 @@ func (s *Store) run(ctx context.Context, how access, fn work) error {
 
 // tries is run of what Close waits for by itself.
 func (s *Store) tries(ctx context.Context, how access, fn work) error {
+	frozen, here := s.presence.state()
+	if frozen != nil {
+		return frozen
+	}
 	late, cancel := context.WithTimeout(ctx, s.opts.Timeout)
 	defer cancel()
 	defer context.AfterFunc(s.ended, cancel)()
+	defer context.AfterFunc(here, cancel)()
 	for try := 1; ; try++ {
 		err := s.once(late, how, fn)
 		if err == nil {
 			return nil
 		}
 		again := tryAgain(err, how.writes)
+		if here.Err() != nil && ctx.Err() == nil && s.ended.Err() == nil && errors.Is(err, context.Canceled) {
+			return s.givenUp(err)
+		}
 		if again == never || try >= again.tries() || late.Err() != nil {
 			return s.wrapError(ctx, err)
 		}
@@ -121,6 +129,15 @@ func (s *Store) tries(ctx context.Context, how access, fn work) error {
 			return s.wrapError(ctx, err)
 		}
 	}
+}
+
+// givenUp is the error of a transaction that was ended because the engine was found frozen.
+func (s *Store) givenUp(err error) error {
+	var failed *commitError
+	if errors.As(err, &failed) {
+		return fmt.Errorf("%w: %s did not answer during a commit, which may have been made", store.ErrUnavailable, s.where)
+	}
+	return fmt.Errorf("%w: %s does not answer", store.ErrUnavailable, s.where)
 }
 
 // once runs fn in one transaction.

@@ -36,7 +36,7 @@ type Options struct {
 
 	migrations []migration  // nil: the package's
 	fault      func() error // fails commits in tests
-	indexLater bool         // in tests: Open does not start buildIndex
+	indexLater bool         // in tests: Open starts neither buildIndex nor facetBuilder
 }
 
 // Store is an opened file. Make one with Open.
@@ -57,13 +57,14 @@ type Store struct {
 	used     map[usedKey]time.Time // key uses that are not written yet
 	inFlight map[requestKey]*inFlight
 
-	failure atomic.Pointer[error] // of the newest commit
-	closed  chan struct{}         // closed when Close begins
-	closing sync.Once
-	commits chan *ingest
-	mem     arena          // the committer's
-	senders sync.RWMutex   // held for reading while something is sent to commits
-	work    sync.WaitGroup // the committer, the flusher and what makes the index
+	failure   atomic.Pointer[error] // of the newest commit
+	closed    chan struct{}         // closed when Close begins
+	closing   sync.Once
+	commits   chan *ingest
+	committed chan struct{}  // has one while traces were committed that facetBuilder has not seen
+	mem       arena          // the committer's
+	senders   sync.RWMutex   // held for reading while something is sent to commits
+	work      sync.WaitGroup // the committer, the flusher and what makes the index
 }
 
 var _ store.Engine = (*Store)(nil)
@@ -105,11 +106,12 @@ func Open(path string, opts Options) (*Store, error) {
 	}
 	s := &Store{
 		path: path, now: opts.Now, log: opts.Logger, fault: opts.fault,
-		states:   make(map[string]*tenantState),
-		used:     make(map[usedKey]time.Time),
-		inFlight: make(map[requestKey]*inFlight),
-		closed:   make(chan struct{}),
-		commits:  make(chan *ingest, commitQueue),
+		states:    make(map[string]*tenantState),
+		used:      make(map[usedKey]time.Time),
+		inFlight:  make(map[requestKey]*inFlight),
+		closed:    make(chan struct{}),
+		commits:   make(chan *ingest, commitQueue),
+		committed: make(chan struct{}, 1),
 	}
 	s.expireRows.Store(defaultRows)
 	switch {
@@ -136,8 +138,9 @@ func Open(path string, opts Options) (*Store, error) {
 	}
 	s.work.Add(2)
 	if !opts.indexLater {
-		s.work.Add(1)
+		s.work.Add(2)
 		go s.buildIndex()
+		go s.facetBuilder()
 	}
 	go s.committer()
 	go s.flusher(opts.FlushEvery)

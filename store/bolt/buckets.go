@@ -61,6 +61,7 @@
 //	    traces                     commit number → record (see record.go)
 //	    trace_ids                  packed id → commit number
 //	    trace_blocks               first commit number → filter fields of up to 100 traces (see block.go)
+//	    trace_facets               first commit number → which traces of a full block have what (see facets.go)
 //	    rollup_minute, rollup_hour bucket ‖ agent ‖ model ‖ environment → partial (see store/rollup)
 //	    rollup_hour_agent, rollup_hour_model, rollup_hour_environment,
 //	    rollup_day_agent, rollup_day_model, rollup_day_environment
@@ -137,6 +138,7 @@ const (
 	inTraces        = "traces"
 	inTraceIDs      = "trace_ids"
 	inTraceBlocks   = "trace_blocks"
+	inTraceFacets   = "trace_facets"
 	inRollup        = "rollup_" // and the name of the table
 )
 
@@ -224,6 +226,7 @@ var tenantBuckets = append([]bucket{
 	{name: inTraces},
 	{name: inTraceIDs},
 	{name: inTraceBlocks},
+	{name: inTraceFacets, since: 10},
 }, rollupBuckets()...)
 
 func rollupBuckets() (list []bucket) {

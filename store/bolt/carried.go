@@ -116,7 +116,7 @@ var carried = map[transfer.Kind]carrier{
 			}
 			return nil
 		})},
-	transfer.Traces:      {buckets: []string{inTraces}, indexes: []string{inTraceIDs, inTraceBlocks, inDict, inDictValues}},
+	transfer.Traces:      {buckets: []string{inTraces}, indexes: []string{inTraceIDs, inTraceBlocks, inTraceFacets, inDict, inDictValues}},
 	transfer.Statistics:  {buckets: rollupNames(), indexes: []string{inDict, inDictValues}, export: exportStatistics, put: putOf(putStatistic)},
 	transfer.Tools:       {buckets: []string{inTools}, indexes: []string{inDict, inDictValues}, export: exportTools, put: putOf(putTool)},
 	transfer.PolicyFires: {buckets: []string{inPolicyFires}, export: exportFires, put: putOf(putFires)},

@@ -2,12 +2,14 @@ package bolt
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
+	"time"
 
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
@@ -183,12 +185,20 @@ func (c *checker) events(d data) error {
 func (c *checker) traces(d data) error {
 	stored := 0
 	ids := d.in(inTraceIDs)
-	err := d.in(inTraces).ForEach(func(seq, rec []byte) error {
+	details, err := c.facets(d)
+	if err != nil {
+		return err
+	}
+	err = d.in(inTraces).ForEach(func(seq, rec []byte) error {
 		stored++
 		if err := c.pause(); err != nil {
 			return err
 		}
-		if _, _, err := decodeRecord(rec, true); err != nil {
+		tr, r, err := decodeRecord(rec, true)
+		if err == nil {
+			err = details.has(number(seq), &tr, r)
+		}
+		if err != nil {
 			return fmt.Errorf("trace %d: %w", number(seq), err)
 		}
 		id, err := recordID(rec)
@@ -212,5 +222,82 @@ func (c *checker) traces(d data) error {
 	if err == nil && (live != stored || uint64(stored) != d.counter(stateTraces)) {
 		err = fmt.Errorf("%d records, %d in blocks, %d counted", stored, live, d.counter(stateTraces))
 	}
+	return err
+}
+
+// facets returns what compares the facets of a tenant's traces with their records.
+func (c *checker) facets(d data) (*facetChecker, error) {
+	if c.schema < 10 {
+		return &facetChecker{}, nil
+	}
+	blocks := d.in(inTraceBlocks)
+	err := d.in(inTraceFacets).ForEach(func(key, raw []byte) error {
+		if err := c.pause(); err != nil {
+			return err
+		}
+		f, err := asFacets(raw)
+		if err != nil {
+			return fmt.Errorf("facets %d: %w", number(key), err)
+		}
+		b, err := asBlock(blocks.Get(key))
+		if err == nil && (b.count() != f.traces() || b.count() != blockCap) {
+			err = fmt.Errorf("%d traces, %d in the block", f.traces(), b.count())
+		}
+		if err != nil {
+			return fmt.Errorf("facets %d: %w", number(key), err)
+		}
+		return nil
+	})
+	return &facetChecker{c: d.in(inTraceFacets).Cursor()}, err
+}
+
+// facetChecker walks facets beside the traces in the order of commits.
+type facetChecker struct {
+	c       *bbolt.Cursor // nil: there are no facets
+	started bool
+	key     uint64 // of what is read: 0 behind the last
+	facets  facets
+	next    uint64
+	after   facets
+}
+
+// move reads the next facets.
+func (f *facetChecker) move() {
+	var k, v []byte
+	if f.started {
+		k, v = f.c.Next()
+	} else {
+		k, v = f.c.First()
+		f.started = true
+	}
+	f.next, f.after = number(k), v
+}
+
+// has looks whether the facets of a trace's block, where it has some, have the trace.
+func (f *facetChecker) has(seq uint64, t *store.Trace, r refs) (err error) {
+	if f.c == nil {
+		return nil
+	}
+	if !f.started {
+		f.move()
+	}
+	for f.next != 0 && f.next <= seq {
+		f.key, f.facets = f.next, f.after
+		f.move()
+	}
+	if f.key == 0 || seq >= f.key+uint64(f.facets.traces()) {
+		return nil
+	}
+	i := int(seq - f.key)
+	if in, _ := f.facets.atLeast(t.Duration.Truncate(time.Millisecond)); !in.has(i) {
+		return errFacets
+	}
+	eachFacet(t, r, func(kind byte, value string) {
+		in, _, bad := f.facets.with(kind, value)
+		if bad == nil && !in.has(i) {
+			bad = errFacets
+		}
+		err = cmp.Or(err, bad)
+	})
 	return err
 }

@@ -92,6 +92,10 @@ func (s *Store) commitBatch(batch []*ingest) {
 		for _, w := range writers {
 			w.st.committed(&w.r)
 		}
+		select {
+		case s.committed <- struct{}{}:
+		default: // facetBuilder has yet to look
+		}
 	}
 	for _, in := range taken {
 		if err != nil {

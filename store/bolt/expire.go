@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -135,7 +136,7 @@ func trimTraces(d data, before time.Time, limit int) (int, error) {
 	if found == 0 {
 		return 0, nil
 	}
-	blocks, records, ids := d.in(inTraceBlocks), d.in(inTraces), d.in(inTraceIDs)
+	blocks, facets, records, ids := d.in(inTraceBlocks), d.in(inTraceFacets), d.in(inTraces), d.in(inTraceIDs)
 	last, _ := blocks.Cursor().Last()
 	last = bytes.Clone(last)
 	for _, t := range list {
@@ -155,7 +156,7 @@ func trimTraces(d data, before time.Time, limit int) (int, error) {
 		t.b.recomputeBounds()
 		var err error
 		if t.b.live() == 0 && !bytes.Equal(t.key, last) {
-			err = blocks.Delete(t.key)
+			err = errors.Join(blocks.Delete(t.key), facets.Delete(t.key))
 		} else {
 			err = blocks.Put(t.key, t.b)
 		}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -92,11 +94,24 @@ func fillLarge(b *testing.B, path string, n int) {
 // openLarge opens the large store, and returns one of its traces from the middle.
 func openLarge(b *testing.B) (*Store, *tenant, store.Trace) {
 	b.Helper()
-	s, err := Open(largePath(b), Options{Now: largeEnd})
+	s, err := Open(largePath(b), Options{Now: largeEnd, indexLater: true})
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { s.Close() })
+	began := time.Now()
+	for steps := 0; ; steps++ {
+		left, err := s.facetMore(facetStep)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if !left {
+			if steps > 0 {
+				fmt.Printf("made facets in %d steps and %v\n", steps, time.Since(began).Round(time.Second))
+			}
+			break
+		}
+	}
 	t := &tenant{s: s, id: "t"}
 	list, _, err := t.ListTraces(context.Background(), store.TraceFilter{}, store.Page{Limit: 1, Offset: *benchTraces / 3})
 	if err != nil || len(list) != 1 {
@@ -108,7 +123,7 @@ func openLarge(b *testing.B) (*Store, *tenant, store.Trace) {
 // measure reports the median and the 99th percentile of many runs.
 func measure(b *testing.B, name string, run func() error) {
 	b.Run(name, func(b *testing.B) {
-		took := make([]time.Duration, 0, b.N)
+		took, cpu := make([]time.Duration, 0, b.N), cpuTime()
 		for b.Loop() {
 			began := time.Now()
 			if err := run(); err != nil {
@@ -116,7 +131,9 @@ func measure(b *testing.B, name string, run func() error) {
 			}
 			took = append(took, time.Since(began))
 		}
+		cpu = cpuTime() - cpu
 		slices.Sort(took)
+		b.ReportMetric(float64(cpu)/float64(len(took))/1e6, "cpu-ms")
 		b.ReportMetric(float64(took[len(took)/2])/1e6, "p50-ms")
 		b.ReportMetric(float64(took[len(took)*99/100])/1e6, "p99-ms")
 		b.ReportMetric(float64(took[len(took)-1])/1e6, "max-ms")
@@ -201,4 +218,110 @@ func BenchmarkLargeStats(b *testing.B) {
 	}
 	measure(b, fmt.Sprintf("spend-of-%d-agents", len(month)), func() error { _, err := t.Spend(ctx, month); return err })
 	measure(b, "spend-of-one-agent", func() error { _, err := t.Spend(ctx, month[:1]); return err })
+}
+
+// BenchmarkLargeRetention ingests 10,000 traces a second into a copy of the large store
+// while as many become too old every second and a backlog of three fifths of the store has
+// to be removed, with the pauses of the server. An iteration is a second:
+//
+//	SVC_BENCH_LARGE=/var/tmp/large go test ./store/bolt -run '^$' -bench LargeRetention -benchtime 120x -traces 10000000
+//
+// It prints the backlog every ten seconds. Retention keeps pace where it shrinks.
+func BenchmarkLargeRetention(b *testing.B) {
+	if b.N == 1 {
+		return // testing tries every benchmark once
+	}
+	const rate, size = 10_000, 500
+	from, copied := largePath(b), filepath.Join(os.Getenv("SVC_BENCH_LARGE"), "retention.db")
+	if err := copyFile(copied, from); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { os.Remove(copied) })
+	ctx, n := context.Background(), *benchTraces
+	s, err := Open(copied, Options{Now: func() time.Time { return largeEnd().AddDate(1, 0, 0) }})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { s.Close() })
+	t, step := &tenant{s: s, id: "t"}, largeDays*24*time.Hour/time.Duration(n)
+	m := newTraceMaker(largeEnd(), step, false)
+	seconds, began := b.N, time.Now()
+	now := func() time.Time { return largeEnd().Add(step * time.Duration(time.Since(began).Seconds()*rate)) }
+	cutoff := func() time.Time { return now().Add(-step * time.Duration(n*2/5)) }
+	backlog := func() int {
+		_, n, err := t.ListTraces(ctx, store.TraceFilter{End: cutoff().Add(-1)}, store.Page{Limit: 1})
+		if err != nil {
+			b.Error(err)
+		}
+		return n
+	}
+	var removed, minutes atomic.Int64
+	stop, done := make(chan struct{}), make(chan struct{})
+	var longest time.Duration
+	go func() {
+		defer close(done)
+		for {
+			step := time.Now()
+			res, err := t.Expire(ctx, store.ExpireBounds{Traces: cutoff(), Minutes: now().Add(-48 * time.Hour), Budget: 25 * time.Millisecond})
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			took := time.Since(step)
+			longest = max(longest, took)
+			removed.Add(int64(res.Traces))
+			minutes.Add(int64(res.Minutes))
+			select {
+			case <-stop:
+				return
+			case <-time.After(took):
+			}
+		}
+	}()
+	first, stored := backlog(), 0
+	var took []time.Duration
+	start := time.Now()
+	for report := 10 * time.Second; stored < rate*seconds; stored += size {
+		batch := m.batch(size)
+		due := start.Add(time.Duration(stored) * time.Second / rate)
+		<-time.After(time.Until(due))
+		mustIngest(b, t, batch)
+		took = append(took, time.Since(due))
+		if since := time.Since(start); since > report {
+			info, _ := s.Info(ctx)
+			recent := slices.Sorted(slices.Values(took[max(len(took)-10*rate/size, 0):]))
+			fmt.Printf("%3.0f s: %d behind, %d removed, %d minutes; file %d MB, %d MB free; ingest p50 %v p99 %v max %v\n", since.Seconds(), backlog(), removed.Load(), minutes.Load(),
+				info.SizeBytes>>20, info.FreeBytes>>20, recent[len(recent)/2].Round(time.Millisecond), recent[len(recent)*99/100].Round(time.Millisecond), recent[len(recent)-1].Round(time.Millisecond))
+			report += 10 * time.Second
+		}
+	}
+	wall := time.Since(start)
+	close(stop)
+	<-done
+	last := backlog()
+	slices.Sort(took)
+	b.ReportMetric(float64(stored)/wall.Seconds(), "ingested/s")
+	b.ReportMetric(float64(removed.Load())/wall.Seconds(), "removed/s")
+	b.ReportMetric(float64(first), "behind-at-first")
+	b.ReportMetric(float64(last), "behind-at-last")
+	b.ReportMetric(float64(took[len(took)/2])/1e6, "ingest-p50-ms")
+	b.ReportMetric(float64(took[len(took)*99/100])/1e6, "ingest-p99-ms")
+	b.ReportMetric(float64(took[len(took)-1])/1e6, "ingest-max-ms")
+	b.ReportMetric(float64(longest)/1e6, "longest-expire-ms")
+	b.ReportMetric(0, "ns/op")
+}
+
+// copyFile copies a file.
+func copyFile(to, from string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
 }

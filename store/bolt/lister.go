@@ -27,6 +27,7 @@ type lister struct {
 
 	few     int // fewKeys, but in tests
 	records backwards
+	facets  descending
 	block   [blockCap]sortKey
 	keys    []sortKey // of the block that is read
 	parts   []part
@@ -52,7 +53,7 @@ const (
 )
 
 func newLister(ctx context.Context, d data, c *filter, p store.Page) *lister {
-	l := &lister{ctx: ctx, d: d, c: c, few: fewKeys, records: backwards{c: d.in(inTraces).Cursor()},
+	l := &lister{ctx: ctx, d: d, c: c, few: fewKeys, records: backwards{c: d.in(inTraces).Cursor()}, facets: descending{c: d.in(inTraceFacets).Cursor()},
 		from: max(p.Offset, 0), to: math.MaxInt, lo: math.MinInt64, hi: math.MaxInt64}
 	if p.Limit > 0 && p.Limit < math.MaxInt-l.from {
 		l.to = l.from + p.Limit
@@ -168,14 +169,33 @@ func (l *lister) part(b block, key uint64) (p part, passing int, err error) {
 // read sets keys to what of a block passes and is behind the place where the page begins,
 // the newest commit first, and counts all that passes.
 func (l *lister) read(b block, key uint64) (passing int, err error) {
+	l.keys = l.keys[:0]
+	in, sure := firstTraces(b.count()), !l.c.byRecord
+	if l.c.byRecord {
+		raw := l.facets.get(key)
+		if raw != nil {
+			f, err := asFacets(raw)
+			if err == nil {
+				in, sure, err = l.c.matchFacets(f)
+			}
+			if err != nil {
+				return 0, err
+			}
+			if in.empty() {
+				return 0, nil
+			}
+		}
+	}
 	passed := l.block[:l.c.passing(b, key, &l.block)]
 	if !l.behind && !l.c.byRecord {
 		l.keys = passed
 		return len(passed), nil
 	}
-	l.keys = l.keys[:0]
 	for _, k := range passed {
-		if l.c.byRecord {
+		if !in.has(int(k.seq - key)) {
+			continue
+		}
+		if !sure {
 			if ok, err := l.c.matchDetails(l.records.get(k.seq)); err != nil {
 				return 0, err
 			} else if !ok {
@@ -330,4 +350,26 @@ func blockAt(c *bbolt.Cursor, key uint64) (block, error) {
 		return nil, errBlock
 	}
 	return asBlock(v)
+}
+
+// descending reads values whose keys descend, and few keys lie between.
+type descending struct {
+	c    *bbolt.Cursor
+	k, v []byte
+}
+
+// get returns a value, nil when there is none.
+func (d *descending) get(key uint64) []byte {
+	if d.k == nil || number(d.k) < key { // the first, or the next pass
+		if d.k, d.v = d.c.Seek(bytes8(key)); d.k == nil {
+			d.k, d.v = d.c.Last()
+		}
+	}
+	for d.k != nil && number(d.k) > key {
+		d.k, d.v = d.c.Prev()
+	}
+	if d.k == nil || number(d.k) != key {
+		return nil
+	}
+	return d.v
 }

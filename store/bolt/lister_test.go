@@ -18,7 +18,7 @@ import (
 func TestPagesAnywhereInTheList(t *testing.T) {
 	ctx := context.Background()
 	clock := newClock()
-	s := openTemp(t, Options{Now: clock.Now, NoSync: true})
+	s := openTemp(t, Options{Now: clock.Now, NoSync: true, indexLater: true})
 	plain := memory.Open(memory.Options{Now: clock.Now})
 	t.Cleanup(func() { plain.Close() })
 	for tenantNo, name := range []string{"t", "u"} {
@@ -35,11 +35,16 @@ func TestPagesAnywhereInTheList(t *testing.T) {
 			batch := store.Batch{}
 			for i := range 430 {
 				tr := store.Trace{ID: fmt.Sprint(name, stored), AgentName: fmt.Sprint("agent", r.IntN(3)), Status: store.TraceSuccess,
-					SessionID: fmt.Sprint("session", r.IntN(4)), Environment: []string{"prod", "test"}[r.IntN(2)],
+					SessionID: fmt.Sprint("session", r.IntN(90)), ToolName: []string{"", "a", "b"}[r.IntN(3)],
+					RequestID: fmt.Sprint("request", stored), Duration: time.Duration(r.IntN(3000)) * 500 * time.Microsecond,
+					Environment:   []string{"prod", "test"}[r.IntN(2)],
 					ModelProvider: []string{"", "p"}[r.IntN(2)], ModelName: fmt.Sprint("m", r.IntN(2)), InjectionScore: float64(r.IntN(11)) / 10,
 					Cost: store.NanoUSD(r.IntN(1000)), CreatedAt: at(i)}
 				if r.IntN(10) == 0 {
 					tr.Status = store.TraceError
+				}
+				if r.IntN(20) == 0 {
+					tr.PIIDetected = []string{"EMAIL", fmt.Sprint("PII", r.IntN(stored+1))}
 				}
 				stored++
 				batch.Traces = append(batch.Traces, tr)
@@ -107,7 +112,7 @@ func TestPagesAnywhereInTheList(t *testing.T) {
 			}
 			for range 25 {
 				f, p := store.TraceFilter{}, store.Page{Limit: 1 + r.IntN(60), Offset: r.IntN(left)}
-				switch r.IntN(8) {
+				switch r.IntN(12) {
 				case 0:
 					f.Status = store.TraceSuccess
 				case 1:
@@ -118,6 +123,14 @@ func TestPagesAnywhereInTheList(t *testing.T) {
 					f.End = base.Add(-time.Duration(r.IntN(1800)) * time.Second)
 				case 4:
 					f.SessionID = "session2"
+				case 7:
+					f.ToolName, f.AgentName = "a", "agent1"
+				case 8:
+					f.PII = []string{"EMAIL", "PII7", "PHONE"}[r.IntN(3)]
+				case 9:
+					f.MinDuration = time.Duration(r.IntN(3000)) * 500 * time.Microsecond
+				case 10:
+					f.RequestID = fmt.Sprint("request", r.IntN(stored))
 				case 5:
 					low, high := store.NanoUSD(r.IntN(500)), store.NanoUSD(500+r.IntN(500))
 					f.MinCost, f.MaxCost = &low, &high
@@ -136,6 +149,12 @@ func TestPagesAnywhereInTheList(t *testing.T) {
 			}
 		}
 		pages()
+		for _, blocks := range []int{7, 1000} {
+			if left, err := s.facetMore(blocks); err != nil || !left {
+				t.Fatal(left, err)
+			}
+			pages()
+		}
 		for _, back := range []time.Duration{1500, 500} {
 			for _, traces := range []store.TenantTraces{tn, want} {
 				for more := true; more; {

@@ -13,7 +13,7 @@ type migration func(tx *bbolt.Tx) error
 
 // migrations[i] leads from version i+1 to i+2; the newest version is one more
 // than their number.
-var migrations = []migration{addBuckets(2), versionRows, addBuckets(4), separateUnsignedHeads, addBuckets(6), detailedRecords, clientRecords, indexEvents}
+var migrations = []migration{addBuckets(2), versionRows, addBuckets(4), separateUnsignedHeads, addBuckets(6), detailedRecords, clientRecords, indexEvents, addBuckets(10)}
 
 // versionRows leads to schema 3, whose rollup rows begin with a version and hold
 // the bounds of their durations. Older rows are read as they are and written again

@@ -20,6 +20,7 @@ type inRecord struct {
 	// needles are encoded strings that a record has somewhere when it passes. Most
 	// records that do not pass are found out by them without being decoded.
 	needles [][]byte
+	asked   []facetAsked // the same, of facets
 	exact   store.TraceFilter
 }
 
@@ -42,6 +43,7 @@ func (d data) recordFilter(f *store.TraceFilter) inRecord {
 		}
 	}
 	c.byRecord = c.byRecord || c.minDuration > 0 || len(c.needles) > 0
+	c.asked = c.facetsAsked()
 	return c
 }
 

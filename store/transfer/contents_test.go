@@ -58,7 +58,7 @@ func contentsOfPostgres(t testing.TB, url string) (list []string) {
 
 // numbered are the buckets whose keys or values have numbers in them that differ between
 // two files with the same contents; leases stay behind.
-const numbered = " dict dict_values traces trace_ids trace_blocks tools leases "
+const numbered = " dict dict_values traces trace_ids trace_blocks trace_facets tools leases "
 
 // contentsOfBolt is every key and value, but for numbers.
 func contentsOfBolt(t testing.TB, path string) (list []string) {

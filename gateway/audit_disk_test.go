@@ -14,7 +14,7 @@ import (
 	"svc/gateway/front"
 )
 
-// frozenDisk lets the writes of an audit file wait.
+// frozenDisk blocks the writes of an audit file until it is thawed.
 type frozenDisk struct {
 	frozen atomic.Pointer[chan struct{}]
 	waits  atomic.Int64
@@ -45,7 +45,7 @@ func (f frozenFile) Write(b []byte) (int, error) {
 	return f.File.Write(b)
 }
 
-// byFront serves the rig's gateway as it is deployed.
+// byFront serves the rig's gateway with gateway/front, as in production.
 func byFront(t *testing.T, r *rig) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -59,8 +59,8 @@ func byFront(t *testing.T, r *rig) string {
 	return "http://" + ln.Addr().String() + "/mcp"
 }
 
-// onFrozenDisk starts a gateway whose audit disk can freeze, and calls do with
-// the address of each server.
+// onFrozenDisk starts a gateway whose audit disk can freeze, and calls do with the address of
+// each HTTP server.
 func onFrozenDisk(t *testing.T, more string, do func(t *testing.T, r *rig, up *upstreamServer, d *frozenDisk, url string)) {
 	for _, server := range []string{"front", "net/http"} {
 		t.Run(server, func(t *testing.T) {
@@ -94,9 +94,9 @@ func onFrozenDisk(t *testing.T, more string, do func(t *testing.T, r *rig, up *u
 	}
 }
 
-// While the audit disk is frozen a call is refused after write_timeout, and says
-// that it was executed; the next ones are refused before the upstream is asked,
-// and probes are answered.
+// While the audit disk is frozen, a call is refused after write_timeout with an error that the
+// tool was executed. Later calls are refused before they reach the upstream, and probes are
+// answered.
 func TestAFrozenAuditDiskRefusesCallsInTime(t *testing.T) {
 	onFrozenDisk(t, "", func(t *testing.T, r *rig, up *upstreamServer, d *frozenDisk, url string) {
 		began := time.Now()
@@ -113,7 +113,7 @@ func TestAFrozenAuditDiskRefusesCallsInTime(t *testing.T) {
 			t.Errorf("a call behind a write that waits: %d %s", a.status, a.body)
 		}
 		if n := len(up.seen()); n != asked {
-			t.Errorf("the upstream was asked %d times more", n-asked)
+			t.Errorf("the upstream received %d further requests", n-asked)
 		}
 		if a := r.do(http.MethodGet, strings.TrimSuffix(url, "/mcp")+"/healthz", ""); a.status != http.StatusOK {
 			t.Errorf("/healthz: %d", a.status)
@@ -124,7 +124,7 @@ func TestAFrozenAuditDiskRefusesCallsInTime(t *testing.T) {
 	})
 }
 
-// With on_write_error: count calls pass, the first after write_timeout.
+// With on_write_error: count, calls pass: the first one after write_timeout.
 func TestAFrozenAuditDiskLetsCountedCallsPass(t *testing.T) {
 	onFrozenDisk(t, ", on_write_error: count", func(t *testing.T, r *rig, _ *upstreamServer, _ *frozenDisk, url string) {
 		for _, id := range []string{"2", "3"} {

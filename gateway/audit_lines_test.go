@@ -15,9 +15,8 @@ import (
 	"svc/gateway/audit"
 )
 
-// sharedFields are the fields of a record that the lines of a request have in
-// common, whatever their kind; ownFields are about the one line. A new field
-// belongs into one of the lists.
+// sharedFields are the fields of a record that all lines of a request have in common, whatever
+// their kind; ownFields describe a single line. A new field belongs in one of the lists.
 var (
 	sharedFields = []string{
 		"RequestID", "TraceID", "Upstream", "Principal", "PrincipalKind", "KeyID", "OAuthClientName",
@@ -31,7 +30,7 @@ var (
 	}
 )
 
-// records decodes the lines of the audit file but for checkpoints.
+// records decodes the lines of the audit file, without checkpoints.
 func (r *rig) records() []audit.Record {
 	r.t.Helper()
 	in := audit.NewReader(r.auditPath(), audit.Position{})
@@ -55,8 +54,8 @@ func (r *rig) records() []audit.Record {
 	}
 }
 
-// The opening line, the frames and the request line of a stream name the same
-// caller, request and gateway.
+// The opening line, the frame lines and the request line of a stream name the same caller,
+// request and gateway.
 func TestLinesOfAllKindsHaveTheSameIdentity(t *testing.T) {
 	for i := range reflect.TypeFor[audit.Record]().NumField() {
 		name := reflect.TypeFor[audit.Record]().Field(i).Name
@@ -129,8 +128,8 @@ func TestLinesOfAllKindsHaveTheSameIdentity(t *testing.T) {
 	}
 }
 
-// Every line has the dialect, also those of requests that declare no revision and
-// of requests that were refused before their body was read.
+// Every line has the dialect, also the lines of requests that declare no revision and of requests
+// that were refused before their body was read.
 func TestEveryLineHasTheDialect(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, open(up.URL)+"input_rate_limit: {enabled: true, requests_per_second: 0.001, burst: 8}\n")
@@ -164,8 +163,8 @@ func TestEveryLineHasTheDialect(t *testing.T) {
 	}
 }
 
-// The line of a request has the rule that admitted the answer, as the line of a
-// frame has, unless the request's own rule did more than allow.
+// The line of a request names the rule that admitted the answer, as the line of a frame does,
+// unless the request's own rule did more than allow.
 func TestLineHasTheRuleThatAdmittedTheAnswer(t *testing.T) {
 	const down = "    - {id: down, action: rate_limit, tokens_per_second: 1, burst: 9, when: {direction: server_to_client}}\n"
 	const allowDown = "    - {id: down, action: allow, when: {direction: server_to_client}}\n"
@@ -209,8 +208,8 @@ func TestLineHasTheRuleThatAdmittedTheAnswer(t *testing.T) {
 	}
 }
 
-// A strip_app that was applied and removed nothing is counted as zero, for an
-// answer as for a frame.
+// A strip_app that matched and removed nothing is recorded with count zero, for an answer as for
+// a frame.
 func TestStripAppThatRemovedNothingIsCounted(t *testing.T) {
 	const answer = `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"a"}]}}`
 	for _, tt := range []struct{ name, kind, body, rule, want string }{

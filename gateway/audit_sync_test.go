@@ -12,7 +12,7 @@ import (
 	"svc/gateway/audit"
 )
 
-// unsyncedFile is a file that takes writes and cannot bring them to the disk.
+// unsyncedFile is a file whose writes succeed and whose Sync fails.
 type unsyncedFile struct {
 	*os.File
 	fails *atomic.Bool
@@ -25,8 +25,8 @@ func (f unsyncedFile) Sync() error {
 	return f.File.Sync()
 }
 
-// With fsync: always and on_write_error: refuse, an answer whose line did not
-// reach the disk is not given.
+// With fsync: always and on_write_error: refuse, an answer whose line did not reach the disk is
+// withheld.
 func TestALineThatCannotBeSyncedRefusesTheAnswer(t *testing.T) {
 	for _, server := range []string{"front", "net/http"} {
 		t.Run(server, func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestALineThatCannotBeSyncedRefusesTheAnswer(t *testing.T) {
 			}
 			fails.Store(true)
 			a := r.do(http.MethodPost, url, call("2", "safe"))
-			fails.Store(false) // or the gateway could not close the file
+			fails.Store(false) // so that the gateway can close the file
 			if a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, `"message":"audit_unavailable"`) || !strings.Contains(a.body, `"id":2`) {
 				t.Errorf("%d %s", a.status, a.body)
 			}

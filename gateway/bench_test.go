@@ -13,22 +13,22 @@ import (
 	"svc/server/api"
 )
 
-// BenchmarkSmallCall is one small tools/call through the handler, without the
-// HTTP server before it: what the gateway itself costs, its upstream client
-// included. The upstream is a goroutine that answers canned bytes.
+// BenchmarkSmallCall is one small tools/call through the handler, without an HTTP server: the
+// cost of the gateway itself, with its upstream client. The upstream is a goroutine that sends
+// canned responses.
 func BenchmarkSmallCall(b *testing.B) { benchmarkCall(b, "", call("1", "safe"), nil) }
 
-// BenchmarkSmallCallObserved is the same with spans, which are encoded and thrown
-// away, and metrics.
+// BenchmarkSmallCallObserved is BenchmarkSmallCall with metrics, and with spans that are encoded
+// and discarded.
 func BenchmarkSmallCallObserved(b *testing.B) {
 	sink := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer sink.Close()
 	benchmarkCall(b, "telemetry: {metrics: {listen: '127.0.0.1:0'}, customer: {enabled: true, endpoint: '"+sink.URL+"'}}\n", call("1", "safe"), nil)
 }
 
-// BenchmarkSmallCallWithArguments is a small call with three arguments where no rule
-// asks for any, where a rule asks for those of another tool, and where rules decide by
-// two of them; the same with policies of the control plane.
+// BenchmarkSmallCallWithArguments is a small call with three arguments: without rules on
+// arguments, with a rule on the arguments of another tool, and with rules that match two of the
+// arguments; then the same with policies of the control plane.
 func BenchmarkSmallCallWithArguments(b *testing.B) {
 	const message = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"safe","arguments":{"path":"/srv/data/a.csv","limit":50,"columns":["id","name"]}}}`
 	rule := func(tool string) string {
@@ -67,14 +67,14 @@ func benchmarkCall(b *testing.B, more, message string, tune func(*Options)) {
 	}
 }
 
-// prepareCall starts a gateway with more configuration and returns a function that
-// sends it a message through its handler.
+// prepareCall starts a gateway with additional configuration and returns a function that sends it
+// a message through its handler.
 func prepareCall(b *testing.B, more, message string, tune func(*Options)) (r *rig, once func()) {
 	b.Helper()
 	return prepareCallTo(b, basic(cannedUpstream(b))+more, message, tune)
 }
 
-// prepareCallTo is prepareCall of a whole configuration.
+// prepareCallTo is prepareCall with a complete configuration.
 func prepareCallTo(b *testing.B, config, message string, tune func(*Options)) (r *rig, once func()) {
 	b.Helper()
 	r = newRigWith(b, config, tune)
@@ -100,7 +100,7 @@ func prepareCallTo(b *testing.B, config, message string, tune func(*Options)) (r
 	}
 }
 
-// cannedUpstream starts an upstream of canned answers and returns its URL.
+// cannedUpstream starts an upstream that sends canned responses and returns its URL.
 func cannedUpstream(t testing.TB) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -120,7 +120,7 @@ func cannedUpstream(t testing.TB) string {
 	return "http://" + ln.Addr().String() + "/mcp"
 }
 
-// canned answers every request on the connection; a request is one read.
+// canned answers every request on the connection. It takes one read for one request.
 func canned(c net.Conn) {
 	defer c.Close()
 	answer := []byte("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 48\r\n\r\n" +

@@ -13,19 +13,19 @@ import (
 	"svc/gateway/front"
 )
 
-// callBudget is how many allocations a small tools/call may cost, from the client's
-// bytes to the answer's, with key, rules, upstream and audit line. It needs eight: two
-// fields of its header that differ from the call before, the request id, two for who
-// waits for the client to leave, the upstream's answer and its header, and the length
-// of what goes out.
+// callBudget is the largest number of allocations of a small tools/call, from the client's bytes
+// to the response's, with key, rules, upstream and audit line. Eight are needed: two header
+// fields that differ from the previous call, the request id, two for the detection of a
+// disconnected client, the upstream's response and its header, and the Content-Length of the
+// response.
 const callBudget = 9
 
-// federatedBudget is callBudget of a call with federation. It needs three more: the message
-// with the upstream's own name of the tool, that name as JSON, and the count of messages
-// in flight.
+// federatedBudget is callBudget for a call with federation, which needs three more: the message
+// with the upstream's own name of the tool, that name as JSON, and the entry of the requests in
+// flight.
 const federatedBudget = callBudget + 3
 
-// TestCallBudget holds the way of a call to it.
+// TestCallBudget checks that a call stays within its budget.
 func TestCallBudget(t *testing.T) {
 	t.Run("routed", func(t *testing.T) { budget(t, basic(cannedUpstream(t)), "safe", callBudget) })
 	t.Run("federated", func(t *testing.T) { budget(t, federatedOf(cannedUpstream(t)), "u_safe", federatedBudget) })
@@ -52,7 +52,7 @@ func budget(t *testing.T, text, tool string, most float64) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	// Two requests in turn, of other lengths and with other keys.
+	// Two alternating requests with different lengths and keys.
 	var requests [2][]byte
 	for i, key := range []string{r.key, r.other} {
 		body := call("1", tool) + strings.Repeat(" ", i)
@@ -77,7 +77,7 @@ func budget(t *testing.T, text, tool string, most float64) {
 			t.Fatal(err)
 		}
 		n++
-		k, err := c.Read(buf) // the answer is one write
+		k, err := c.Read(buf) // the response is one write
 		if err != nil || !bytes.HasPrefix(buf[:k], []byte("HTTP/1.1 200 ")) {
 			t.Fatalf("%q %v", buf[:k], err)
 		}

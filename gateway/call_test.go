@@ -12,8 +12,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A client that calls only what is listed finds the tools of all upstreams and calls them,
-// under the rules of the call itself.
+// A client that calls only listed tools finds the tools of all upstreams with the tool search and
+// calls them through mcp_call, under the rules for the called tool.
 func TestToolsOfAllUpstreamsAreFoundAndCalled(t *testing.T) {
 	for _, stateless := range []bool{false, true} {
 		t.Run(fmt.Sprintf("stateless %v", stateless), func(t *testing.T) {
@@ -97,8 +97,8 @@ policy:
 	}
 }
 
-// The header of a client mirrors the message that it sends: one that mirrors the tool
-// inside is refused, and one of the message is not sent to the upstream.
+// The parameter headers of a client mirror the message that it sends, which is the mcp_call. A
+// header that mirrors the inner call is refused, and the headers of mcp_call are not forwarded.
 func TestHeadersOfACallInACall(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, federated(fmt.Sprintf(`

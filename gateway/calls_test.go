@@ -12,9 +12,8 @@ import (
 	"svc/gateway/session"
 )
 
-// A session that is opened at a further upstream after the client set the level
-// of its logs is told that level before it is called, also when the upstream lost
-// its session.
+// A session that is opened at a further upstream after the client set its log level receives that
+// level before the first call, also after the upstream lost its session.
 func TestLogLevelReachesSessionsOpenedLater(t *testing.T) {
 	first, second, r, sid := two(t)
 	level := func(id, level string) {
@@ -41,19 +40,19 @@ func TestLogLevelReachesSessionsOpenedLater(t *testing.T) {
 		t.Errorf("the second upstream was sent %q, want %q", got, want)
 	}
 	if sent := second.sent("logging/setLevel"); len(sent) != 1 || !strings.Contains(sent[0].body, `"params":{"level":"debug"}`) {
-		t.Errorf("the second upstream was told %v", sent)
+		t.Errorf("the second upstream got the levels %v", sent)
 	}
 	if n := len(first.sent("logging/setLevel")); n != 2 {
-		t.Errorf("the first upstream was told %d levels, want the client's two", n)
+		t.Errorf("the first upstream got %d levels, want the client's two", n)
 	}
 	second.forget()
 	r.post(call("4", "slow"), "Mcp-Session-Id", sid)
 	if sent := second.sent("logging/setLevel"); len(sent) != 2 || sent[1].header.Get("Mcp-Session-Id") != "s2" {
-		t.Errorf("after the upstream lost its session it was told %v", sent)
+		t.Errorf("after the upstream lost its session it got the levels %v", sent)
 	}
 }
 
-// A level that policy keeps from the upstreams is not repeated either.
+// A level that policy does not let pass to the upstreams is not replayed either.
 func TestDeniedLogLevelIsNotRepeated(t *testing.T) {
 	first, second := newScripted(t), newScripted(t)
 	r := newRig(t, twoUpstreams(first.URL, second.URL))
@@ -63,12 +62,12 @@ func TestDeniedLogLevelIsNotRepeated(t *testing.T) {
 	}
 	r.post(call("2", "slow"), "Mcp-Session-Id", sid)
 	if sent := second.sent("logging/setLevel"); len(sent) != 0 {
-		t.Errorf("the second upstream was told %v", sent)
+		t.Errorf("the second upstream got the levels %v", sent)
 	}
 }
 
-// A call whose stream broke before its answer is still cancelled where it runs:
-// when the upstream ended a stream that can be resumed, and when the client left.
+// A call whose stream broke before its answer can still be cancelled at its upstream: after the
+// upstream ended a resumable stream, and after the client disconnected.
 func TestCancellationOfACallWhoseStreamBroke(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -115,8 +114,7 @@ func TestCancellationOfACallWhoseStreamBroke(t *testing.T) {
 	}
 }
 
-// The sessions behind a client session that had to make room are ended at their
-// upstreams.
+// The upstream sessions of an evicted client session are ended at their upstreams.
 func TestEvictedSessionsAreEndedAtTheirUpstreams(t *testing.T) {
 	_, second, r, sid := two(t)
 	memory := session.NewMemory(1, r.gateway.services.Sessions.Discard)
@@ -127,14 +125,14 @@ func TestEvictedSessionsAreEndedAtTheirUpstreams(t *testing.T) {
 	}
 	r.begin()
 	eventually(t, "the session of the evicted one is still open", func() bool { return second.open() == 0 })
-	// It is opened again when its client comes back.
+	// The evicted session is opened again when its client comes back.
 	if got := r.post(call("2", "slow"), "Mcp-Session-Id", sid); got.status != 200 {
 		t.Errorf("got %d %s", got.status, got.body)
 	}
 }
 
-// A request whose session was opened again, and which fails then, is a failure of the
-// upstream like any other.
+// A request that fails after its session was opened again is recorded as a failure of the
+// upstream, like any other.
 func TestARequestFailsAfterItsSessionWasReopened(t *testing.T) {
 	_, second, r, sid := two(t)
 	r.post(call("1", "slow"), "Mcp-Session-Id", sid)

@@ -10,8 +10,8 @@ import (
 	"svc/gateway/mcp"
 )
 
-// What a client calls itself is in each audit line of its session, also after a restart of
-// the gateway, and in those of requests without sessions; as a label it needs a key.
+// The clientInfo of a client is in each audit line of its session, also after a restart of the
+// gateway, and in the lines of requests without a session. As a label it requires authentication.
 func TestClientsAreNamed(t *testing.T) {
 	up := newUpstream(t, func(w http.ResponseWriter, body string, _ *http.Request) {
 		var m mcp.Message

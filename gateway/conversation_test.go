@@ -19,11 +19,11 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expected parts of the conversations")
 
-// TestConversations plays the files under testdata/conversations. Each is a
-// txtar archive that reads from top to bottom: the rules, then for every
-// exchange what the client sends (request), what the upstream is to answer
-// (upstream), what it was sent (forwarded), what the client gets (answer), and
-// the audit lines. Ids and times that change from run to run are masked.
+// TestConversations runs the files under testdata/conversations. Each is a txtar archive in
+// reading order: the rules, then for every exchange the client's request (request), the
+// upstream's scripted response (upstream), the expected upstream request (forwarded), the
+// expected response to the client (answer), and the expected audit lines. Ids and times that
+// change from run to run are masked.
 func TestConversations(t *testing.T) {
 	files, err := filepath.Glob("testdata/conversations/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -39,11 +39,11 @@ func converse(t *testing.T, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var script atomic.Value // of a string; the tool search asks too, when it likes
+	var script atomic.Value // of a string; the tool search sends requests of its own at any time
 	script.Store("")
 	for _, f := range slices.Backward(archive.Files) {
 		if f.Name == "upstream" || strings.HasPrefix(f.Name, "upstream ") {
-			script.Store(string(f.Data)) // the first one, also for what asks before it stands in the file
+			script.Store(string(f.Data)) // the first script also answers requests that arrive before its place in the file
 		}
 	}
 	up := newUpstream(t, func(w http.ResponseWriter, _ string, _ *http.Request) { play(t, w, script.Load().(string)) })
@@ -94,8 +94,7 @@ func conversationConfig(a *txtar.Archive, url string) string {
 	return basic(url)
 }
 
-// play answers with a script: a status line, header lines, an empty line, the
-// body.
+// play answers with a script: a status line, header lines, an empty line, the body.
 func play(t *testing.T, w http.ResponseWriter, script string) {
 	head, body, _ := strings.Cut(script, "\n\n")
 	lines := strings.Split(head, "\n")
@@ -114,8 +113,8 @@ func play(t *testing.T, w http.ResponseWriter, script string) {
 	fmt.Fprint(w, body)
 }
 
-// say sends a request: header lines, an empty line, the body. A first line
-// without a colon is the HTTP method.
+// say sends a request: header lines, an empty line, the body. A first line without a colon is the
+// HTTP method.
 func (r *rig) say(text string) answer {
 	head, body, ok := strings.Cut(text, "\n\n")
 	if !ok {
@@ -161,7 +160,7 @@ func (a answer) text() string {
 
 var requestIDs = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
-// auditText shows of each line what a conversation is about.
+// auditText shows the members of each line that the conversations test.
 func auditText(t *testing.T, lines []map[string]any) string {
 	t.Helper()
 	var b strings.Builder

@@ -13,8 +13,8 @@ import (
 	"svc/gateway/origin"
 )
 
-// fronted serves the gateway of a rig as it is deployed, behind gateway/front, and
-// returns its base URL.
+// fronted serves the gateway of a rig with gateway/front, as in production, and returns its base
+// URL.
 func (r *rig) fronted() string {
 	r.t.Helper()
 	near, err := net.Listen("tcp", "127.0.0.1:0")
@@ -36,7 +36,7 @@ func (r *rig) fronted() string {
 
 const page = "https://app.example"
 
-// crossOrigin is what an answer says to a browser.
+// crossOrigin is the CORS part of a response.
 func crossOrigin(h http.Header) map[string]string {
 	got := map[string]string{}
 	for name, values := range h {
@@ -61,9 +61,8 @@ func same(got, want map[string]string) bool {
 
 var readable = map[string]string{"Allow-Origin": page, "Vary": "Origin", "Expose-Headers": "Mcp-Session-Id, WWW-Authenticate, Retry-After"}
 
-// A page of a listed origin may ask what it may send, and read all answers,
-// refusals included; a page of any other origin, listed or not by default, may
-// not.
+// A page of a listed origin gets its preflights answered and can read all responses, refusals
+// included. A page of any other origin cannot, also when its origin is permitted by default.
 func TestCORS(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, basic(up.URL)+"allowed_origins: [\""+page+"\"]\nforward_headers: [Access-Control-Allow-Origin, Access-Control-Allow-Credentials, Vary]\n")
@@ -131,7 +130,7 @@ func TestCORS(t *testing.T) {
 	}
 }
 
-// An upstream has no say in what a page may read.
+// CORS headers of an upstream are not forwarded.
 func TestUpstreamCORSIsNotForwarded(t *testing.T) {
 	up := newUpstream(t, func(w http.ResponseWriter, body string, r *http.Request) {
 		w.Header().Set("Access-Control-Allow-Origin", "*")
@@ -150,7 +149,7 @@ func TestUpstreamCORSIsNotForwarded(t *testing.T) {
 	}
 }
 
-// Event streams can be read by a page too.
+// A page can read event streams too.
 func TestCORSOfAStream(t *testing.T) {
 	up := newUpstream(t, events(t, func(w io.Writer, _ func(), _ string) { io.WriteString(w, "data: "+result+"\n\n") }))
 	r := newRig(t, basic(up.URL)+"allowed_origins: [\""+page+"\"]\n")
@@ -159,7 +158,7 @@ func TestCORSOfAStream(t *testing.T) {
 	}
 }
 
-// Loopback origins are permitted by default, but their pages cannot read answers.
+// Loopback origins are permitted by default, but pages of these origins cannot read responses.
 func TestCORSNeedsAListedOrigin(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, basic(up.URL))
@@ -172,8 +171,8 @@ func TestCORSNeedsAListedOrigin(t *testing.T) {
 	}
 }
 
-// A preflight takes a token of the input limit, and a page can read that it was
-// one too many.
+// A preflight takes a token of the input rate limit, and a page can read the refusal of a
+// preflight over the limit.
 func TestPreflightsAreLimited(t *testing.T) {
 	r := newRig(t, basic(newUpstream(t, echo).URL)+"allowed_origins: [\""+page+"\"]\ninput_rate_limit: {enabled: true, requests_per_second: 0.001, burst: 1}\n")
 	var status []int
@@ -187,7 +186,8 @@ func TestPreflightsAreLimited(t *testing.T) {
 	}
 }
 
-// A path that ends in a slash is the same, for all methods, through both servers.
+// A path with a trailing slash is treated like the path without it, for all methods, by both
+// servers.
 func TestPathWithASlash(t *testing.T) {
 	up, r, sid := onlyOne(t)
 	for _, base := range []string{strings.TrimSuffix(r.url, Path), r.fronted()} {
@@ -208,8 +208,8 @@ func TestPathWithASlash(t *testing.T) {
 	}
 }
 
-// A page finds the authorization server by the metadata document, which it asks
-// for with a header that needs a preflight.
+// A page finds the authorization server through the metadata document, which it requests with a
+// header that needs a preflight.
 func TestCORSOfTheMetadataDocument(t *testing.T) {
 	o := newOAuthRig(t, newUpstream(t, echo).URL, "", "allowed_origins: [\""+page+"\"]\n", allowAll, nil)
 	document := o.base + "/.well-known/oauth-protected-resource"

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// An upstream that takes tokens gets those of the gateway, whoever calls; the caller's
-// own credential is not passed on, and no secret is in an answer, an audit line or the log.
+// An upstream with client credentials receives the gateway's own tokens, whoever calls. The
+// caller's credential is not forwarded, and no secret is in a response, an audit line or the log.
 func TestAnUpstreamGetsATokenOfTheGateway(t *testing.T) {
 	var issued atomic.Int32
 	broken := atomic.Bool{}

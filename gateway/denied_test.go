@@ -12,8 +12,8 @@ import (
 	"svc/gateway/mcp"
 )
 
-// A denied tools/call is an error of HTTP, or with deny_as: tool_error a result that the
-// model reads. The message of the rule is in both; the audit line is the same.
+// A denied tools/call is an HTTP error, or with deny_as: tool_error a result that the model
+// reads. Both have the message of the rule; the audit line is the same.
 func TestDenialsThatAModelCanUse(t *testing.T) {
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -42,7 +42,7 @@ func TestDenialsThatAModelCanUse(t *testing.T) {
 		for _, tt := range []struct {
 			name, body string
 			headers    []string
-			text       string // of the result, in the place of the request's id a 0
+			text       string // of the result, with 0 for the request's id
 			message    string // error.data.message
 			stateless  bool
 		}{
@@ -96,7 +96,8 @@ func TestDenialsThatAModelCanUse(t *testing.T) {
 				t.Errorf("%s, %s: %s", as, tt.name, answer.Result.Content[0].Text)
 			}
 		}
-		// What is no denial, and no tools/call, stays what it was.
+		// Refusals that are no denials, and requests other than tools/call, are not changed by
+		// deny_as.
 		if got := r.post(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"delete"}}`, "Authorization", "Bearer nobody"); got.status != http.StatusUnauthorized {
 			t.Errorf("%s: a wrong key: %d %s", as, got.status, got.body)
 		}

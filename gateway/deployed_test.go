@@ -15,8 +15,8 @@ import (
 	"svc/gateway/ratelimit/redistest"
 )
 
-// everythingOn is a gateway with all that has metrics but a control plane: tokens,
-// a shared store, a guardrail, a pipeline. Its rule asks about mail.
+// everythingOn is a gateway with every part that has metrics, except a control plane: tokens, a
+// shared store, a guardrail, a pipeline. Its rule applies the guardrail to mail.
 func everythingOn(t *testing.T, upstream, guard, otlp string) *oauthRig {
 	t.Helper()
 	o := newOAuthRig(t, upstream, "", "", "    - {id: ask, action: guardrail, guardrail: dlp, when: {tool_name: mail}}\n"+
@@ -29,16 +29,16 @@ func everythingOn(t *testing.T, upstream, guard, otlp string) *oauthRig {
 	return o
 }
 
-// metrics scrapes the gateway, when the requests before are counted: they are behind
-// their answers.
+// metrics scrapes the gateway once the previous requests are counted: a request is counted after
+// its response.
 func (r *rig) metrics() string {
 	r.t.Helper()
 	eventually(r.t, "requests are in flight", func() bool { return r.inFlight.Load() == 0 })
 	return r.do(http.MethodGet, "http://"+r.gateway.observer.Addr().String()+"/metrics", "").body
 }
 
-// Guardrails, breakers, the shared store and the token issuer as Prometheus sees
-// them. Every label is a name of the configuration or one of a few words.
+// The metrics of guardrails, breakers, the shared store and the token issuer. Every label value
+// is a name of the configuration or one of a fixed set.
 func TestMetricsOfTheOutsideWorld(t *testing.T) {
 	up := newUpstream(t, echo)
 	guard := newGuard(t, says(200, `{"action":"pass"}`))
@@ -76,7 +76,7 @@ func TestMetricsOfTheOutsideWorld(t *testing.T) {
 	expect(`svc_gateway_guardrail_breaker_open{guardrail="dlp"} 0`)
 }
 
-// Each callout is counted: a request's, its answer's, and those of frames.
+// Each callout to a guardrail is counted: for a request, for its answer, and for frames.
 func TestGuardrailMetricsCountEveryCallout(t *testing.T) {
 	up := newUpstream(t, func(w http.ResponseWriter, _ string, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -96,8 +96,8 @@ func TestGuardrailMetricsCountEveryCallout(t *testing.T) {
 	}
 }
 
-// Labels stay bounded whatever comes over the wire: a thousand tools, callers,
-// methods and OAuth clients make no series.
+// The number of label values is bounded, whatever clients send: a thousand tools, callers,
+// methods and OAuth clients create no series.
 func TestMetricLabelsAreNotFromTheWire(t *testing.T) {
 	up := newUpstream(t, echo)
 	o := everythingOn(t, up.URL, "http://127.0.0.1:1", newOTLPCollector(t).URL)
@@ -118,7 +118,7 @@ func TestMetricLabelsAreNotFromTheWire(t *testing.T) {
 	}
 }
 
-// Whatever deploy/ asks of Prometheus exists.
+// Every metric that deploy/ queries exists.
 func TestDeployedMetricsExist(t *testing.T) {
 	up := newUpstream(t, echo)
 	guard := newGuard(t, says(200, `{"action":"pass"}`))
@@ -127,7 +127,7 @@ func TestDeployedMetricsExist(t *testing.T) {
 	federation := newRig(t, federated(fmt.Sprintf(`
   - {name: a, url: %s, prefix: a_, pin_tools: warn, max_in_flight: 9}
   - {name: b, command: [cat], prefix: b_}`, up.URL), allowEverything+"\ntelemetry: {metrics: {listen: '127.0.0.1:0'}}"))
-	// Those that need a control plane or the tool search to appear.
+	// Metrics that appear only with a control plane or the tool search.
 	known := map[string]bool{"svc_gateway_tool_search_backing_off": true, "svc_gateway_tool_definition_changed_total": true,
 		"svc_gateway_governance_known": true, "svc_gateway_governance_failing": true,
 		"svc_gateway_traces_failing": true, "svc_gateway_traces_dropped_total": true,

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// What is not the answer to the request never ends it.
+// A message that is not the answer to the request never ends the request.
 func TestAnswerToAnotherRequest(t *testing.T) {
 	foreign := `{"jsonrpc":"2.0","id":99,"result":{}}`
 	for _, tt := range []struct {
@@ -44,8 +44,8 @@ func TestAnswerToAnotherRequest(t *testing.T) {
 	}
 }
 
-// An error answer of the upstream's carries the request's id, whatever id the
-// upstream wrote: some servers write one of their own.
+// An error response of the upstream is given the request's id, whatever id the upstream wrote:
+// some servers write one of their own.
 func TestUpstreamErrorCarriesTheRequestsID(t *testing.T) {
 	for _, id := range []string{`"id":"server-error",`, `"id":null,`, ``} {
 		up := newUpstream(t, func(w http.ResponseWriter, _ string, _ *http.Request) {
@@ -61,8 +61,8 @@ func TestUpstreamErrorCarriesTheRequestsID(t *testing.T) {
 	}
 }
 
-// A stream that the client can resume, and a listen stream, may end without an
-// answer: nothing is put in its place.
+// A stream that the client can resume, and a listen stream, may end without an answer: no error
+// is put in its place.
 func TestStreamThatEndsInOrderGetsNoError(t *testing.T) {
 	for _, tt := range []struct{ name, body, sent string }{
 		{"a resumable stream", call("1", "slow"), "id: 1\ndata: \n\ndata: " + progress + "\n\n"},
@@ -93,8 +93,8 @@ func modernHeaders(method string) []string {
 	return []string{"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", method}
 }
 
-// A frame rate_limit: an excess notification is dropped, an excess answer
-// becomes an in-stream error -32001, and the line says rate_limit_blocked.
+// With a rate_limit on frames, an excess notification is dropped and an excess answer becomes an
+// in-stream error -32001; the audit line has rate_limit_blocked.
 func TestFrameRateLimit(t *testing.T) {
 	limit := func(when string) string {
 		return "    - id: few\n      action: rate_limit\n      tokens_per_second: 0.001\n      burst: 1\n      when: {direction: server_to_client, " + when + "}\n"
@@ -144,8 +144,8 @@ func TestRedactionThatBreaksAFrameIsRedactInvalid(t *testing.T) {
 	}
 }
 
-// A client that breaks off and resumes gets no more than it would have got at
-// once: a stream on GET is judged like the answer to the call.
+// A client that disconnects and resumes gets no more than without the disconnect: a stream on GET
+// is judged like the answer to the call.
 func TestResumedStreamIsJudgedLikeTheAnswer(t *testing.T) {
 	ui := `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"ui","x":1},{"type":"text","text":"t"}]}}`
 	ask := `{"jsonrpc":"2.0","id":2,"result":{"resultType":"input_required"}}`
@@ -165,7 +165,7 @@ func TestResumedStreamIsJudgedLikeTheAnswer(t *testing.T) {
 	}
 }
 
-// A frame whose line cannot be written does not go on, and the client is told.
+// A frame whose audit line cannot be written is withheld, and the client gets an error.
 func TestStreamEndsWhenItsLinesCannotBeWritten(t *testing.T) {
 	release := make(chan struct{})
 	up := newUpstream(t, events(t, func(w io.Writer, flush func(), _ string) {
@@ -189,8 +189,7 @@ func TestStreamEndsWhenItsLinesCannotBeWritten(t *testing.T) {
 	}
 }
 
-// Authentication that a reload switches on ends the streams of those who came
-// without a key.
+// A reload that enables authentication ends the streams of callers without a key.
 func TestAuthTurnedOnByReloadCutsAnonymousStreams(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -205,7 +204,7 @@ func TestAuthTurnedOnByReloadCutsAnonymousStreams(t *testing.T) {
 				}
 			}))
 			defer close(frames)
-			hashes := newRig(t, basic(up.URL)) // for a hash that is good
+			hashes := newRig(t, basic(up.URL)) // to have a valid hash
 			at := strings.Index(hashes.yaml, "auth:\n  enabled: true\n")
 			on := strings.SplitAfterN(hashes.yaml[at:], "\n", 6)
 			r := newRig(t, basic(up.URL)+"\nauth:\n  enabled: false\n  keys: []\n")
@@ -234,7 +233,7 @@ func TestAuthTurnedOnByReloadCutsAnonymousStreams(t *testing.T) {
 	}
 }
 
-// A key that expires ends its streams, silent ones too.
+// A key that expires ends its streams, idle ones too.
 func TestKeyThatExpiresCutsASilentStream(t *testing.T) {
 	release := make(chan struct{})
 	up := newUpstream(t, events(t, func(w io.Writer, flush func(), _ string) { <-release }))

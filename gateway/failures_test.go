@@ -12,7 +12,7 @@ import (
 	"svc/gateway/upstream"
 )
 
-// failureLines are the lines of a log about failures of upstreams.
+// failureLines are the log lines about failures of upstreams.
 func failureLines(log string) []string {
 	var lines []string
 	for line := range strings.Lines(log) {
@@ -23,8 +23,8 @@ func failureLines(log string) []string {
 	return lines
 }
 
-// Each way in which an upstream can fail is one line with its cause in words,
-// however often it is repeated, and the client is not told the cause.
+// Each kind of upstream failure is logged as one line with its cause, however often it is
+// repeated. The client does not receive the cause.
 func TestTheCauseOfAnUpstreamFailureIsLogged(t *testing.T) {
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -79,7 +79,7 @@ func TestTheCauseOfAnUpstreamFailureIsLogged(t *testing.T) {
 			if kind != tt.kind {
 				t.Errorf("error_kind %q, want %q", kind, tt.kind)
 			}
-			r.stop() // writes what waits
+			r.stop() // writes the suppressed lines
 			lines := failureLines(r.logs.String())
 			if len(lines) != 2 || !strings.Contains(lines[0], "upstream failed") || !strings.Contains(lines[1], "repeats=1") {
 				t.Fatalf("want one line and one with a repeat:\n%s", strings.Join(lines, ""))
@@ -102,7 +102,7 @@ func TestTheCauseOfAnUpstreamFailureIsLogged(t *testing.T) {
 	}
 }
 
-// An answer that is passed on is no failure.
+// An HTTP error that is forwarded is not logged as a failure.
 func TestUpstreamErrorsThatArePassedOnAreNotLogged(t *testing.T) {
 	up := newUpstream(t, func(w http.ResponseWriter, _ string, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -117,8 +117,8 @@ func TestUpstreamErrorsThatArePassedOnAreNotLogged(t *testing.T) {
 	}
 }
 
-// An upstream that holds back the body of a refusal delays its answer by the
-// bound of the log, not by the time-out of the upstream.
+// An upstream that delays the body of its error response delays the gateway's response by the
+// bound for log excerpts, not by the time-out of the upstream.
 func TestTheBodyOfARefusalIsNotWaitedFor(t *testing.T) {
 	release := make(chan struct{})
 	up := newUpstream(t, func(w http.ResponseWriter, _ string, _ *http.Request) {
@@ -139,7 +139,7 @@ func TestTheBodyOfARefusalIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// What an upstream says about itself cannot write into the log.
+// Text of an upstream cannot inject lines into the log.
 func TestFailureTextIsPrintable(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain":              "plain",

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// BenchmarkFederatedCall is one small tools/call through the handler, to one upstream that
-// answers canned bytes: by a route, and with federation by the owner of its prefix, which is
-// taken off the name, at /mcp and at a view. Compare the two of one run with another (-count 30).
+// BenchmarkFederatedCall is one small tools/call through the handler, to one upstream that sends
+// canned responses: by a route, and with federation by the owner of its prefix, which is removed
+// from the name, at /mcp and at a view. Compare the results within one run (-count 30).
 func BenchmarkFederatedCall(b *testing.B) {
 	upstream := cannedUpstream(b)
 	for _, bb := range []struct{ name, text, tool, path string }{

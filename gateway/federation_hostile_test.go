@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// A route that takes every name leads no call around the prefix of an upstream: a tool has
-// the one name that rules are written for.
+// A route that matches every name does not lead a call around the prefix of an upstream: a tool
+// has only the name that rules are written for.
 func TestACatchAllRouteDoesNotLeadAroundThePrefix(t *testing.T) {
 	crm, web := newToolServer(t, "crm", true, "search: Search", "delete: Delete"), newToolServer(t, "web", true, "open: Open")
 	r := newRig(t, federated(fmt.Sprintf(`
@@ -34,8 +34,8 @@ policy:
 	}
 }
 
-// An upstream that shows another definition to one caller alone is withheld from that
-// caller, and from no other one.
+// A tool whose definition an upstream changes for a single caller is withheld from that caller,
+// and from no other.
 func TestADefinitionThatChangesForOneCallerAlone(t *testing.T) {
 	var poison atomic.Bool
 	private := newUpstream(t, func(w http.ResponseWriter, body string, req *http.Request) {
@@ -80,8 +80,7 @@ func TestADefinitionThatChangesForOneCallerAlone(t *testing.T) {
 	}
 }
 
-// Whoever removes what was approved does not pass unnoticed: the next approval is a
-// warning.
+// After the loss of the state directory, the next automatic approval of tools logs a warning.
 func TestALostStateDirectoryIsReported(t *testing.T) {
 	shop := newToolServer(t, "shop", true, "buy: Buy a thing")
 	r := newRig(t, federated(fmt.Sprintf("  - {name: shop, url: %s, prefix: shop_, pin_tools: block, shared_lists: true}", shop.URL), allowEverything))
@@ -109,8 +108,7 @@ func TestALostStateDirectoryIsReported(t *testing.T) {
 	eventually(t, "no warning", pinned("WARN"))
 }
 
-// A cursor of another gateway, or of a state that nobody gave out, is refused like an
-// invented one.
+// A cursor of another gateway, or one with an unknown state, is refused like an invented one.
 func TestACursorOfAnotherGateway(t *testing.T) {
 	var tools []string
 	for i := range 1001 {
@@ -135,7 +133,7 @@ func TestACursorOfAnotherGateway(t *testing.T) {
 	if _, body := list(one, one.key, fmt.Sprintf(`"cursor":%q`, next)); !strings.Contains(body, "t1000") {
 		t.Errorf("%.200s", body)
 	}
-	// Replayed by its caller it is the same page.
+	// A cursor that its caller sends again returns the same page.
 	if _, body := list(one, one.key, fmt.Sprintf(`"cursor":%q`, next)); !strings.Contains(body, "t1000") {
 		t.Errorf("%.200s", body)
 	}

@@ -27,7 +27,7 @@ func (s *toolServer) offer(scheme string) {
 	s.mcp.AddResourceTemplate(&sdk.ResourceTemplate{Name: "doc", URITemplate: scheme + "://doc/{id}"}, read)
 }
 
-// federated is a configuration with federation over upstreams, given as lines of YAML.
+// federated is a configuration with federation of upstreams, given as lines of YAML.
 func federated(upstreams, rest string) string {
 	return fmt.Sprintf(`
 federation: {enabled: true, refresh_interval: 1s}
@@ -45,7 +45,7 @@ func (r *rig) connect(ctx context.Context, options *sdk.ClientOptions) *sdk.Clie
 	return r.connectTo(ctx, r.url, options)
 }
 
-// connectTo opens one at a URL of the gateway.
+// connectTo opens a session at a URL of the gateway.
 func (r *rig) connectTo(ctx context.Context, url string, options *sdk.ClientOptions) *sdk.ClientSession {
 	r.t.Helper()
 	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, options)
@@ -57,8 +57,8 @@ func (r *rig) connectTo(ctx context.Context, url string, options *sdk.ClientOpti
 	return session
 }
 
-// The official client uses everything of three servers through one URL, in both
-// protocol generations, without knowing of upstreams.
+// The official client uses every feature of three servers through one URL, in both protocol
+// generations, without a sign of the upstreams.
 func TestOneClientUsesEverythingOfAllUpstreams(t *testing.T) {
 	for _, stateless := range []bool{false, true} {
 		t.Run(fmt.Sprintf("stateless %v", stateless), func(t *testing.T) {
@@ -149,8 +149,8 @@ policy:
 	}
 }
 
-// One upstream that is down, and one whose cursors go in a circle, leave the lists of
-// the others as they are.
+// An upstream that is down, and one whose cursors form a cycle, do not affect the lists of the
+// others.
 func TestABrokenUpstreamHarmsNoOther(t *testing.T) {
 	good := newToolServer(t, "good", true, "read: Read")
 	circle := newUpstream(t, func(w http.ResponseWriter, body string, _ *http.Request) {
@@ -204,8 +204,8 @@ func TestABrokenUpstreamHarmsNoOther(t *testing.T) {
 	}
 }
 
-// A client is notified when the merged list changes, also by an upstream at which it
-// has no session.
+// A client is notified when the merged list changes, also by an upstream at which it has no
+// session.
 func TestClientsAreNotifiedOfChangesOfTheMergedList(t *testing.T) {
 	one, two := newToolServer(t, "one", true, "a: A"), newToolServer(t, "two", false, "b: B")
 	one.ttl, two.ttl = 1000, 1000
@@ -233,7 +233,7 @@ func TestClientsAreNotifiedOfChangesOfTheMergedList(t *testing.T) {
 	}
 }
 
-// A private list is read for each caller, and shown to it alone.
+// A private list is read for each caller, and returned to that caller alone.
 func TestPrivateListsAreShownToTheirCallersAlone(t *testing.T) {
 	shop := newToolServer(t, "shop", true, "buy: Buy")
 	var asked []string
@@ -282,7 +282,7 @@ func TestPrivateListsAreShownToTheirCallersAlone(t *testing.T) {
 	}
 }
 
-// The pages of a long list have cursors that hold for their caller and list alone.
+// The cursors of a long list are valid for their caller and list alone.
 func TestCursorsOfMergedLists(t *testing.T) {
 	var tools []string
 	for i := range 1500 {
@@ -326,7 +326,7 @@ func TestCursorsOfMergedLists(t *testing.T) {
 	}
 }
 
-// The name of the virtual upstream is kept from the file.
+// The configuration cannot use the name of the virtual upstream.
 func TestNoUpstreamHasTheNameOfTheFederation(t *testing.T) {
 	if federation.Name != "svc" {
 		t.Errorf("audit lines and documents name the upstream svc, not %q", federation.Name)

@@ -22,7 +22,7 @@ func listing(w http.ResponseWriter, body string, r *http.Request) {
 
 const listTools = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
 
-// A list shows each caller what the claims of its own token let it call.
+// A list has for each caller the tools that the claims of its token let it call.
 func TestFilterListsByClaims(t *testing.T) {
 	up := newUpstream(t, listing)
 	o := newOAuthRig(t, up.URL, "", "", `    - {id: admins, action: allow, when: {tool_prefix: admin_, claims: {groups: [admins]}}}
@@ -43,7 +43,7 @@ func TestFilterListsByClaims(t *testing.T) {
 	}
 }
 
-// Without filter_lists a list passes as it came.
+// Without filter_lists a list is forwarded unchanged.
 func TestFilterListsIsOffUnlessAskedFor(t *testing.T) {
 	up := newUpstream(t, listing)
 	r := newRig(t, basic(up.URL))
@@ -76,8 +76,8 @@ func TestFilterListsOnResumedStreams(t *testing.T) {
 	}
 }
 
-// A tool that a policy of the control plane blocks by its name is neither listed
-// nor found, for the agents that the policy is about.
+// A tool that a policy of the control plane blocks by name is neither listed nor found, for the
+// agents that the policy applies to.
 func TestListsHideWhatGovernanceBlocks(t *testing.T) {
 	shop := newToolServer(t, "shop", true, "order_get: tool", "order_delete: tool")
 	g := &governor{}

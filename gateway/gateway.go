@@ -1,11 +1,11 @@
-// Package gateway is the proxy between agents and tool servers: it takes each
-// request through admission, authentication, policy, routing and forwarding,
-// inspects what comes back, and leaves an audit line.
+// Package gateway is the MCP proxy between agents and tool servers. It takes each request through
+// admission, authentication, policy, routing and forwarding, inspects the upstream's response,
+// and writes an audit line.
 //
-// serve.go is the path of a request, from top to bottom; open.go makes what requests
-// use, and live.go replaces what a reload may. The request itself, and the steps that
-// take it on its way, are packages below this one, which know no gateway.
-// Listening, signals and the configuration's place belong to the caller.
+// serve.go has the steps of a request in their order; open.go builds the services that requests
+// use; live.go replaces the parts of the configuration that a reload may change. The request and
+// its steps are in packages below this one, which do not import it. The caller owns the listener,
+// the signals and the path of the configuration file.
 package gateway
 
 import (
@@ -44,61 +44,61 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Options are what a gateway is made of.
+// Options are the inputs of New.
 type Options struct {
 	// Config is the configuration to start with, as config.Load returned it.
 	Config *config.File
-	// Load reads the configuration again, for Reload. The error says all that
-	// is wrong with it.
+	// Load reads the configuration again, for Reload. Its error lists every problem of the
+	// configuration.
 	Load func() (*config.File, error)
-	// Logger receives what an operator should know; discards when nil.
+	// Logger receives log messages for operators; nil discards them.
 	Logger *slog.Logger
-	// Version is sent to upstreams that the gateway opens sessions at.
+	// Version is the version in the clientInfo that the gateway sends to upstreams.
 	Version string
-	// LicenseKey is the build's own public key in PEM, used when the
-	// configuration names none; may be empty.
+	// LicenseKey is the public key of the build, in PEM. It is used when the configuration names
+	// no key, and may be empty.
 	LicenseKey []byte
-	// Sink receives the traces; nil when none are reported.
+	// Sink receives the traces; nil when the gateway reports no traces.
 	Sink report.Sink
-	// Heads keeps the end of the audit chain; nil when nobody does.
+	// Heads receives the head of the audit chain; nil when it is not reported.
 	Heads report.HeadSink
-	// SinkStatus returns the HTTP status of an error of Sink, 0 when there was
-	// no answer, and how long it asked to wait. Needed with Sink.
+	// SinkStatus returns the HTTP status of an error of Sink, 0 when there was no response, and
+	// the delay of its Retry-After. It is required with Sink.
 	SinkStatus func(error) (status int, retryAfter time.Duration)
-	// Governance is asked for the policies of the control plane; nil when they are
-	// not enforced. It needs SinkStatus.
+	// Governance is the source of the control plane's policies; nil when they are not enforced.
+	// It requires SinkStatus.
 	Governance govern.Source
-	// Roots are the authorities that are trusted when the keys of a token issuer
-	// and client metadata are fetched; those of the system when nil.
+	// Roots are the certificate authorities that are trusted for fetching the keys of a token
+	// issuer and client metadata documents; nil means those of the system.
 	Roots *x509.CertPool
-	// Now returns the time; time.Now when nil.
+	// Now returns the time; nil means time.Now.
 	Now func() time.Time
 
-	openAudit audit.OpenFunc // of tests whose disk fails
+	openAudit audit.OpenFunc // for tests with a failing disk
 }
 
-// Gateway is an http.Handler. It is safe for concurrent use. What a reload may replace
-// is behind services.Live; everything else stays as it was at the start, is owned here
-// and reconciled by name.
+// Gateway is an http.Handler. It is safe for concurrent use. The state that a reload replaces is
+// in services.Live; all other state is created by New, belongs to the Gateway and is updated by
+// name.
 type Gateway struct {
-	// services are what requests use of the gateway.
+	// services is the state that requests use.
 	services exchange.Services
 
 	load    func() (*config.File, error)
 	version string
 	listen  string
 
-	upstreams  *translate.Upstreams // those of the targets that are configured
+	upstreams  *translate.Upstreams // translators, one for each configured upstream
 	license    *license.Checker
 	health     *health.Probes
 	verifier   *auth.Verifier
 	oauth      *auth.OAuth
 	redis      *ratelimit.Redis     // nil when limits are kept in memory
-	reporter   *report.Reporter     // nil when no traces are reported
-	heads      *report.HeadReporter // nil when nobody keeps audit heads
-	tls        *certificate.Store   // nil when plain HTTP is served
+	reporter   *report.Reporter     // nil when the gateway reports no traces
+	heads      *report.HeadReporter // nil when audit heads are not reported
+	tls        *certificate.Store   // nil when the gateway serves plain HTTP
 	observer   observer.Observer
-	sessionKey []byte // seals what clients keep
+	sessionKey []byte // encrypts handles and cursors that clients hold
 
 	endStreams context.CancelFunc
 	reloading  sync.Mutex
@@ -106,8 +106,8 @@ type Gateway struct {
 
 var _ http.Handler = (*Gateway)(nil)
 
-// New builds a gateway. Everything that can be wrong is found here: an error
-// means that nothing is left running or open.
+// New builds a gateway and validates everything that can be invalid. After an error no goroutine
+// runs and no file is open.
 func New(opts Options) (g *Gateway, err error) {
 	cfg := opts.Config
 	g = &Gateway{load: opts.Load, version: opts.Version, listen: cfg.Listen}
@@ -118,7 +118,7 @@ func New(opts Options) (g *Gateway, err error) {
 	}
 	on.Since = func(t time.Time) time.Duration { return on.Now().Sub(t) }
 	if on.Now == nil {
-		on.Now, on.Since = time.Now, time.Since // by the monotonic clock
+		on.Now, on.Since = time.Now, time.Since // time.Since uses the monotonic clock
 	}
 	on.DefaultUpstream, on.Versions = cfg.DefaultUpstream, mcp.Allowed(cfg.AllowedProtocolVersions)
 	on.Bodies, on.WriteTimeout, on.Merged.Pauses = bodies.New(), streams.DefaultWriteTimeout, streams.Reopening
@@ -126,7 +126,7 @@ func New(opts Options) (g *Gateway, err error) {
 	g.services.Stopping, g.endStreams = context.WithCancel(context.Background())
 	g.services.Background = background.New(g.services.Log)
 	g.oauth = auth.NewOAuth(auth.OAuthOptions{Now: g.services.Now, Logger: g.services.Log, Roots: opts.Roots})
-	defer func(built *Gateway) { // a return of nil has cleared g by then
+	defer func(built *Gateway) { // return nil, err has set g to nil by now
 		if err != nil {
 			_ = built.Close()
 		}
@@ -184,8 +184,8 @@ func New(opts Options) (g *Gateway, err error) {
 	return g, nil
 }
 
-// Run does the background work (license checks, reporting, telemetry) until ctx ends, and
-// returns when all of it has stopped.
+// Run does the background work (license checks, reports, telemetry) until ctx ends, and returns
+// when all of it has stopped.
 func (g *Gateway) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	var reported, observed error
@@ -214,14 +214,14 @@ func (g *Gateway) Run(ctx context.Context) error {
 	return observed
 }
 
-// ConnectionLimit returns how many connections may be open from an address, 0 for any
-// number. Behind loopback and trusted proxies are many clients.
+// ConnectionLimit returns the number of connections that may be open from an address. It is 0,
+// for no limit, for loopback and trusted proxies, because they carry many clients.
 func (g *Gateway) ConnectionLimit(a netip.Addr) int {
 	return g.services.Proxies.Limit(a, g.services.Live.Load().Config.Limits.ConnectionsPerAddress)
 }
 
-// TLSConfig returns the configuration to listen with, or nil for plain HTTP.
-// It follows reloads.
+// TLSConfig returns the TLS configuration of the listener, or nil for plain HTTP. Its certificate
+// follows reloads.
 func (g *Gateway) TLSConfig() *tls.Config {
 	if g.tls == nil {
 		return nil
@@ -229,16 +229,14 @@ func (g *Gateway) TLSConfig() *tls.Config {
 	return g.tls.Config()
 }
 
-// OnClientCA registers what closes connections: recheck is called after a reload
-// that changed tls.client_ca, and must end those for which valid returns false
-// after the request that they serve.
+// OnClientCA registers recheck, which is called after a reload that changed tls.client_ca. It
+// must close each connection for which valid returns false, after the request in flight on it.
 func (g *Gateway) OnClientCA(recheck func(valid func(*tls.ConnectionState) bool)) {
 	g.tls.OnClientCA(recheck)
 }
 
-// Close waits for background calls, and closes the audit file and the connections to
-// upstreams and to the rate-limit store. It must be called after the last
-// request has ended and Run has returned.
+// Close waits for background calls, and closes the audit file and the connections to upstreams
+// and to the rate-limit store. Call it after the last request has ended and Run has returned.
 func (g *Gateway) Close() error {
 	g.endStreams()
 	g.services.Background.Stop()
@@ -264,6 +262,6 @@ func (g *Gateway) Close() error {
 	return errors.Join(errs...)
 }
 
-// refusedPatience bounds how long the counts of refused requests may take to reach
-// the audit file when the gateway closes.
+// refusedPatience bounds how long Close waits until the counts of refused requests are in the
+// audit file.
 const refusedPatience = 4 * time.Second

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// answerAs returns a handler that answers every request with a result, as JSON
-// or as an event stream.
+// answerAs returns a handler that answers every request with a result, as JSON or as an event
+// stream.
 func answerAs(media, result string) func(http.ResponseWriter, string, *http.Request) {
 	return func(w http.ResponseWriter, body string, r *http.Request) {
 		var m struct{ ID json.RawMessage }
@@ -29,7 +29,7 @@ func answerAs(media, result string) func(http.ResponseWriter, string, *http.Requ
 
 var medias = []string{"application/json", "text/event-stream"}
 
-// message returns the last message of an answer, JSON or event stream.
+// message returns the last message of a response, JSON or event stream.
 func (a answer) message() string {
 	if at := strings.LastIndex("\n"+a.body, "\ndata: "); at >= 0 {
 		return strings.TrimSpace(a.body[at+len("data: "):])
@@ -37,8 +37,8 @@ func (a answer) message() string {
 	return a.body
 }
 
-// What server/discover offers is cut down to the revisions that are served,
-// whatever form the answer has: a client would choose one that is refused.
+// The revisions in the result of server/discover are limited to those that the gateway serves, in
+// either form of response: a client would choose one that is refused.
 func TestDiscoverOffersAllowedVersionsOnly(t *testing.T) {
 	const offered = `{"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25","2025-06-18"],"capabilities":{}}`
 	for _, media := range medias {
@@ -61,9 +61,8 @@ func TestDiscoverOffersAllowedVersionsOnly(t *testing.T) {
 	}
 }
 
-// An initialize that asks for a revision that is not served asks the upstream
-// for the newest legacy one that is; the answer goes back as it is, in either
-// form.
+// An initialize with a revision that is not served is forwarded with the newest legacy revision
+// that is. The response is not changed, in either form.
 func TestInitializeAsksForAnAllowedVersion(t *testing.T) {
 	const agreed = `{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"s","version":"1"}}`
 	for _, media := range medias {
@@ -81,9 +80,9 @@ func TestInitializeAsksForAnAllowedVersion(t *testing.T) {
 	}
 }
 
-// A revision that is not served is refused before policy and routing run, with
-// what is served and what was asked for: on POST with the request's id, on GET
-// and DELETE, which have none, with null.
+// A revision that is not served is refused before policy and routing, with the served and the
+// requested revisions: on POST with the request's id, on GET and DELETE, which have none, with
+// null.
 func TestVersionIsRefusedBeforePolicyAndRouting(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, strings.Replace(basic(up.URL), `{tool_name: "*"}`, `{tool_name: safe}`, 1)+"allowed_protocol_versions: [2025-06-18, 2026-07-28]\n")
@@ -122,8 +121,8 @@ func TestVersionIsRefusedBeforePolicyAndRouting(t *testing.T) {
 	}
 }
 
-// Without a list every revision is accepted; a request that declares none is of
-// the legacy dialect, and accepted also where a list is set.
+// Without a list every revision is accepted. A request that declares none is of the legacy
+// dialect, and accepted also where a list is set.
 func TestVersionsThatAreAccepted(t *testing.T) {
 	for _, tt := range []struct{ name, list, version string }{
 		{"no list, an old one", "", "2024-11-05"},
@@ -138,7 +137,7 @@ func TestVersionsThatAreAccepted(t *testing.T) {
 				t.Errorf("got %d %s", got.status, got.body)
 			}
 			if sent := up.seen()[0].header.Get("Mcp-Protocol-Version"); sent != tt.version {
-				t.Errorf("the upstream was told %q", sent)
+				t.Errorf("the upstream was sent %q", sent)
 			}
 			if line := r.lines(1)[0]; line["dialect"] != cmp.Or(tt.version, "legacy") {
 				t.Errorf("line %v", line)
@@ -147,9 +146,9 @@ func TestVersionsThatAreAccepted(t *testing.T) {
 	}
 }
 
-// A request of the stateless revision must repeat in its headers what its body
-// says; what does not agree never reaches the upstream. A notification is not
-// held to that, because clients do not.
+// The headers of a request of the stateless revision must match its body; a request that does not
+// match never reaches the upstream. Notifications are exempt, because clients send them without
+// these headers.
 func TestModernRequestNeedsItsHeaders(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, rules(basic(up.URL), taskRules))
@@ -186,14 +185,14 @@ func TestModernRequestNeedsItsHeaders(t *testing.T) {
 				t.Errorf("got %s", got.body)
 			}
 			if len(up.seen()) != before {
-				t.Error("the upstream was asked")
+				t.Error("the upstream received a request")
 			}
 		})
 	}
 }
 
-// initialize and ping, which the stateless revision has removed, are kept for
-// legacy clients, also where the list of revisions has only newer ones.
+// initialize and ping, which the stateless revision has removed, are still served for legacy
+// clients, also where the list of revisions has only newer ones.
 func TestLegacyInitializeAndPingAreKept(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, basic(up.URL)+"allowed_protocol_versions: [2025-06-18, 2026-07-28]\n")
@@ -207,9 +206,8 @@ func TestLegacyInitializeAndPingAreKept(t *testing.T) {
 	}
 }
 
-// Under default_action: deny the methods of discovery pass without a rule, and
-// nothing else does: other notifications, subscriptions/listen and tasks/* need
-// rules that name them.
+// Under default_action: deny the methods of discovery pass without a rule. Other notifications,
+// subscriptions/listen and tasks/* need rules that name them.
 func TestDefaultDenyAllowsDiscoveryOnly(t *testing.T) {
 	passes := []string{"initialize", "ping", "server/discover", "tools/list", "resources/list", "resources/templates/list", "prompts/list", "notifications/initialized", "notifications/cancelled"}
 	needsRule := []string{"subscriptions/listen", "tasks/get", "tasks/update", "tasks/cancel", "notifications/roots/list_changed", "resources/read", "prompts/get", "completion/complete", "logging/setLevel"}
@@ -241,7 +239,7 @@ func TestDefaultDenyAllowsDiscoveryOnly(t *testing.T) {
 	}
 }
 
-// Cache hints of lists, and all else of an allowed answer, pass as they came.
+// Cache hints of lists, and everything else in an allowed response, are forwarded unchanged.
 func TestCacheHintsPassUntouched(t *testing.T) {
 	const list = `{ "tools":[ ], "ttlMs" : 1500, "cacheScope":"public","resultType":"complete","nextCursor":""}`
 	for _, media := range medias {
@@ -255,8 +253,8 @@ func TestCacheHintsPassUntouched(t *testing.T) {
 	}
 }
 
-// A result that asks for input passes byte for byte, and so does the retry that
-// answers it: each is a request of its own, which the rules judge and count.
+// A result of type input_required is forwarded byte for byte, and so is the retry with the
+// answer: each is a request of its own, to which rules and rate limits apply.
 func TestInputRequiredAndItsRetry(t *testing.T) {
 	const ask = `{"resultType":"input_required","inputRequests":{"q\u00e9":{"method":"elicitation/create","params":{"message":"?"}}},"requestState":"a\/b =="}`
 	retry := modern("2", "tools/call", `"name":"slow","arguments":{},"inputResponses":{"q\u00e9":{"action":"accept"}},"requestState":"a\/b =="`)
@@ -286,7 +284,7 @@ func TestInputRequiredAndItsRetry(t *testing.T) {
 	}
 }
 
-// What a retry answers is judged like all that a caller sends.
+// The input responses of a retry are judged like all content that a caller sends.
 func TestRetryIsJudged(t *testing.T) {
 	up := newUpstream(t, answerAs("application/json", `{"resultType":"complete","content":[]}`))
 	r := newRig(t, rules(basic(up.URL), "    - {id: mask, action: redact, when: {tool_name: slow}, redact: [{regex: 'secret-[0-9]+', replacement: 'XXX'}]}\n"))
@@ -297,8 +295,8 @@ func TestRetryIsJudged(t *testing.T) {
 	}
 }
 
-// Each frame of a listen stream is judged, and its line carries the tag of the
-// subscription, a string or a number.
+// Each frame of a listen stream is judged, and its audit line has the subscription id, a string
+// or a number.
 func TestListenFramesAreJudged(t *testing.T) {
 	frame := func(method, tag string) string {
 		return fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}`, method, tag)
@@ -323,8 +321,7 @@ func TestListenFramesAreJudged(t *testing.T) {
 	}
 }
 
-// Frames that policy keeps back have arrived all the same: the stream on which
-// they come is not idle.
+// Frames that policy withholds count as received: the upstream stream is not idle.
 func TestDeniedFramesKeepAListenStreamAlive(t *testing.T) {
 	up := newUpstream(t, events(t, func(w io.Writer, flush func(), _ string) {
 		for range 9 {
@@ -341,8 +338,8 @@ func TestDeniedFramesKeepAListenStreamAlive(t *testing.T) {
 	}
 }
 
-// The stateless revision has no resumption: a Last-Event-ID is kept from the
-// upstream, and a listen stream that ended is asked for anew.
+// The stateless revision has no resumption: Last-Event-ID is not forwarded to the upstream, and a
+// listen stream that ended is requested again from the start.
 func TestListenIsAskedForAnewNotResumed(t *testing.T) {
 	frame := `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":1}}}`
 	up := newUpstream(t, events(t, func(w io.Writer, _ func(), _ string) { fmt.Fprintf(w, "id: 7\ndata: %s\n\n", frame) }))

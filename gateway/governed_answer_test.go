@@ -44,7 +44,7 @@ func TestGovernanceJudgesAnswers(t *testing.T) {
 	if a.status != 200 || strings.Contains(a.body, "bob") || strings.Count(a.body, "[EMAIL]") != 3 {
 		t.Errorf("event stream: %d %s", a.status, a.body)
 	}
-	lines := r.lines(6) // the plain one; opening, three frames, end
+	lines := r.lines(6) // the plain response; opening line, three frames, end
 	for _, l := range lines[2:] {
 		if l["action"] != "redact" || firedOf(l) != "pol_0:redact" || fmt.Sprint(l["pii_detected"]) != "[EMAIL]" {
 			t.Errorf("line: %v", l)
@@ -66,7 +66,7 @@ func TestGovernanceJudgesAnswers(t *testing.T) {
 		if strings.Contains(a.body, "bob") || !strings.Contains(a.body, "-32001") {
 			t.Errorf("event stream: %d %s", a.status, a.body)
 		}
-		await(t, func() bool { // the server's request was answered in the client's place
+		await(t, func() bool { // the gateway answered the server's request in place of the client
 			return slices.ContainsFunc(up.seen(), func(s seen) bool { return strings.Contains(s.body, `"id":9`) && strings.Contains(s.body, "-32001") })
 		})
 		all := r.all()
@@ -76,7 +76,7 @@ func TestGovernanceJudgesAnswers(t *testing.T) {
 	})
 }
 
-// A notification that is kept back leaves its call as it was.
+// A notification that is withheld does not affect its call.
 func TestGovernanceBlocksANotification(t *testing.T) {
 	up := newUpstream(t, func(w http.ResponseWriter, _ string, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -99,8 +99,8 @@ func TestGovernanceBlocksANotification(t *testing.T) {
 	}
 }
 
-// A client's answer to a server's request is judged as what it sends up; one that
-// is kept back is answered in its place, so that the server does not wait.
+// A client's answer to a server request is judged as client content. When it is withheld, the
+// gateway sends an error in its place, so that the server does not wait.
 func TestGovernanceJudgesClientAnswers(t *testing.T) {
 	up := newUpstream(t, echo)
 	g := &governor{}
@@ -116,8 +116,8 @@ func TestGovernanceJudgesClientAnswers(t *testing.T) {
 	}
 }
 
-// An answer on a stream that a client resumes is under the policies of any tool:
-// breaking off is no way around them.
+// An answer on a resumed stream is subject to the policies of any tool, so that disconnecting
+// does not bypass policies.
 func TestGovernanceOnResumedStreams(t *testing.T) {
 	up := newUpstream(t, func(w http.ResponseWriter, _ string, r *http.Request) {
 		w.Header().Set("Mcp-Session-Id", "s")
@@ -144,7 +144,8 @@ func TestGovernanceOnResumedStreams(t *testing.T) {
 	}
 }
 
-// Where a session has several upstreams, the one that asked is told.
+// Where a session has several upstreams, the gateway's error goes to the upstream that sent the
+// request.
 func TestGovernanceTellsTheUpstreamThatAsked(t *testing.T) {
 	first, second := newScripted(t), newScripted(t)
 	g := &governor{}
@@ -155,16 +156,16 @@ func TestGovernanceTellsTheUpstreamThatAsked(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, result)
 	}
-	if a := r.post(call("1", "slow"), "Mcp-Session-Id", sid); a.status != 200 { // opens the second
+	if a := r.post(call("1", "slow"), "Mcp-Session-Id", sid); a.status != 200 { // opens the session at the second upstream
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	id := string(tag.Value("second", []byte("5")))
 	if a := r.post(`{"jsonrpc":"2.0","id":`+id+`,"result":{"content":{"m":"bob@example.com"}}}`, "Mcp-Session-Id", sid); a.status != http.StatusForbidden {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	eventually(t, "the second upstream was not told", func() bool { return len(second.sent(`"id":5`)) == 1 })
+	eventually(t, "the second upstream got no error", func() bool { return len(second.sent(`"id":5`)) == 1 })
 	if got := second.sent(`"id":5`)[0]; !strings.Contains(got.body, "-32001") || strings.Contains(got.body, "bob") || got.header.Get("Mcp-Session-Id") != "s1" {
-		t.Errorf("it was told %s with %v", got.body, got.header)
+		t.Errorf("it got %s with %v", got.body, got.header)
 	}
 	if n := len(first.seen()); n != 1 {
 		t.Errorf("the first upstream got %d requests, want its initialize alone", n)

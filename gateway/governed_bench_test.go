@@ -21,10 +21,9 @@ func benchmarkGoverned(b *testing.B, message string, policies ...api.GovernanceP
 	})
 }
 
-// BenchmarkGoverned is the small call of BenchmarkSmallCall under no policy at
-// all, under one that looks at no text, and under those of the templates for
-// personal data and injections; then the same with four kilobytes of prose, and
-// with a number that is masked.
+// BenchmarkGoverned is the small call of BenchmarkSmallCall without policies, under a policy that
+// reads no text, and under the template policies for personal data and injections; then the same
+// with four kilobytes of prose, and with a number that is masked.
 func BenchmarkGoverned(b *testing.B) {
 	half := 0.5
 	tool := api.GovernancePolicy{Phase: "request", Action: "warn", Condition: api.Condition{Type: "tool_name", ToolName: "delete_*"}}
@@ -54,7 +53,7 @@ func BenchmarkGoverned(b *testing.B) {
 	}
 }
 
-// BenchmarkJudge is what policies alone cost, without a request around them.
+// BenchmarkJudge is the cost of policies alone, without a request around them.
 func BenchmarkJudge(b *testing.B) {
 	g := &governor{}
 	half := 0.5

@@ -12,9 +12,9 @@ import (
 	"svc/server/api"
 )
 
-// The official client and server work under policies, in both generations of the
-// protocol and with both kinds of answers: what is redacted arrives redacted, a
-// call that is blocked leaves the session alive.
+// The official client and server work under policies, in both protocol generations and with both
+// kinds of responses: redacted content arrives redacted, and a blocked call leaves the session
+// open.
 func TestGovernanceWithTheGoSDK(t *testing.T) {
 	for name, options := range map[string]sdk.StreamableHTTPOptions{
 		"2025 session, event streams":         {},

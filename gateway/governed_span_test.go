@@ -2,8 +2,7 @@ package gateway
 
 import "testing"
 
-// What policies do shows in spans: the decision, its reason, and how long texts
-// were looked at.
+// Spans have the decision of policies, its reason, and the time of the scan.
 func TestGovernanceSpans(t *testing.T) {
 	up := newUpstream(t, echo)
 	collector := newOTLPCollector(t)

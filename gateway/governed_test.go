@@ -17,7 +17,7 @@ import (
 	"svc/server/api"
 )
 
-// governor is a control plane that gives out policies.
+// governor is a control plane that serves policies.
 type governor struct {
 	mu     sync.Mutex
 	bundle *api.Governance // nil is an outage
@@ -37,7 +37,7 @@ func (g *governor) Governance(_ context.Context, etag string) (*api.Governance, 
 	return g.bundle, tag, nil
 }
 
-// give puts policies in the bundle, named by their place.
+// give puts policies in the bundle, with ids by their index.
 func (g *governor) give(policies ...api.GovernancePolicy) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -80,7 +80,7 @@ func governedRig(t testing.TB, config string, g *governor) *rig {
 	})
 }
 
-// open is a configuration whose own rules let everything pass.
+// open is a configuration whose own rules allow everything.
 func open(url string) string {
 	return strings.Replace(basic(url), "default_action: deny", "default_action: allow", 1)
 }
@@ -102,8 +102,8 @@ func callWith(arguments string) string {
 	return `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"safe","arguments":` + arguments + `}}`
 }
 
-// blocked checks a refusal by a policy: the caller learns that policy denied and
-// no more.
+// blocked checks a denial by a policy: the response says that a policy denied the request, and
+// gives no details.
 func (a answer) blocked(t *testing.T) {
 	t.Helper()
 	e := a.rpc(t)
@@ -111,7 +111,7 @@ func (a answer) blocked(t *testing.T) {
 		t.Errorf("answer %d %s, want a denial", a.status, a.body)
 	}
 	if strings.Contains(a.body, "pol_") {
-		t.Errorf("the answer tells which policy it was: %s", a.body)
+		t.Errorf("the response names the policy: %s", a.body)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestGovernanceBlocksRequests(t *testing.T) {
 
 	r.post(callWith(`{"to":"` + cardNumber + `"}`)).blocked(t)
 	if n := len(up.seen()); n != 0 {
-		t.Fatalf("the upstream was asked %d times", n)
+		t.Fatalf("the upstream received %d requests", n)
 	}
 	if a := r.post(callWith(`{"to":"nobody"}`)); a.status != 200 {
 		t.Errorf("a call with nothing in it: %d %s", a.status, a.body)
@@ -164,8 +164,8 @@ func TestGovernanceBlocksRequests(t *testing.T) {
 	}
 }
 
-// The message of a policy tells the client why it was blocked, as error data or as a result
-// that the model reads. What a control plane sends that no client should see is taken out.
+// The message of a policy gives the client the reason, as error data or as a result that the
+// model reads. Control characters in a message of the control plane are removed.
 func TestGovernanceTellsWhy(t *testing.T) {
 	up := newUpstream(t, echo)
 	g := &governor{}
@@ -173,7 +173,7 @@ func TestGovernanceTellsWhy(t *testing.T) {
 	policy.Message = "Never send\x1b card \"numbers\"." + strings.Repeat("é", 600)
 	g.give(policy)
 	want := "Never send card \"numbers\"."
-	want += strings.Repeat("é", 512-1-len(want)) // the escape counts too
+	want += strings.Repeat("é", 512-1-len(want)) // the removed escape character counts too
 	for _, as := range []string{"http", "tool_error"} {
 		r := governedRig(t, strings.Replace(open(up.URL), "policy:\n", "policy:\n  deny_as: "+as+"\n", 1)+governance, g)
 		a := r.post(callWith(`{"to":"` + cardNumber + `"}`))
@@ -197,8 +197,8 @@ func TestGovernanceTellsWhy(t *testing.T) {
 	}
 }
 
-// What a policy redacts is gone before the upstream sees it, from the headers
-// that mirror it too; everything else stays byte for byte.
+// Content that a policy redacts is removed before the upstream receives it, also from the headers
+// that mirror it; everything else is unchanged byte for byte.
 func TestGovernanceRedactsRequests(t *testing.T) {
 	up := newUpstream(t, echo)
 	g := &governor{}
@@ -230,7 +230,7 @@ func TestGovernanceRedactsRequests(t *testing.T) {
 			t.Errorf("the upstream got\n%s and %v, want\n%s", got.body, got.header, want)
 		}
 	})
-	t.Run("what cannot be taken out does not pass", func(t *testing.T) {
+	t.Run("a finding that cannot be redacted is denied", func(t *testing.T) {
 		r.post(callWith(`{"to":4111111111111111}`)).blocked(t)
 		if l := r.lines(2)[1]; l["error_kind"] != "governance_redact_invalid" || l["action"] != "deny" {
 			t.Errorf("line: %v", l)
@@ -238,8 +238,8 @@ func TestGovernanceRedactsRequests(t *testing.T) {
 	})
 }
 
-// A policy with a condition on arguments blocks and redacts by it; a redaction that
-// cannot judge an argument denies with its reason, and headers mirror what was judged.
+// A policy with a condition on arguments blocks and redacts by it. A redaction that cannot
+// evaluate an argument denies with a reason, and mirrored headers have the redacted value.
 func TestGovernanceLooksAtArguments(t *testing.T) {
 	up := newUpstream(t, echo)
 	g := &governor{}
@@ -268,7 +268,7 @@ func TestGovernanceLooksAtArguments(t *testing.T) {
 	}
 }
 
-// The gateway's own rules go first.
+// The gateway's own rules are evaluated first.
 func TestGovernanceComesAfterRules(t *testing.T) {
 	up := newUpstream(t, echo)
 	g := &governor{}
@@ -285,8 +285,8 @@ func TestGovernanceComesAfterRules(t *testing.T) {
 	}
 }
 
-// Without any bundle ever fetched nothing passes, unless fail_open; with one, a
-// revoked key or an outage stops nothing.
+// Until the first bundle is fetched no request passes, unless fail_open is set. With a bundle, a
+// revoked key or an outage stops no request.
 func TestGovernanceNeverFetched(t *testing.T) {
 	up := newUpstream(t, echo)
 	g := &governor{}
@@ -299,7 +299,7 @@ func TestGovernanceNeverFetched(t *testing.T) {
 		t.Errorf("GET answers %d", a.status)
 	}
 	if len(up.seen()) != 0 {
-		t.Error("the upstream was asked")
+		t.Error("the upstream received a request")
 	}
 	g.give()
 	await(t, func() bool { return r.post(callWith(`{}`)).status == 200 })
@@ -317,8 +317,8 @@ func TestGovernanceNeverFetched(t *testing.T) {
 	})
 }
 
-// A policy is in force within one refresh, without a reload, and a restart during
-// an outage keeps it.
+// A policy is in force within one refresh interval, without a reload, and still after a restart
+// during an outage.
 func TestGovernanceRefreshAndRestart(t *testing.T) {
 	up := newUpstream(t, echo)
 	g := &governor{}
@@ -358,7 +358,7 @@ func TestGovernanceIsByAgent(t *testing.T) {
 	}
 }
 
-// A spent budget blocks within one refresh, until it is reset.
+// A spent budget blocks within one refresh interval, until it is reset.
 func TestGovernanceBudget(t *testing.T) {
 	up := newUpstream(t, echo)
 	g := &governor{}
@@ -378,7 +378,8 @@ func TestGovernanceBudget(t *testing.T) {
 	}
 }
 
-// What observes and what fires is counted, without a name from the wire.
+// Matches of observing and enforcing policies are counted, with labels that contain no text of
+// requests.
 func TestGovernanceMetrics(t *testing.T) {
 	up := newUpstream(t, echo)
 	g := &governor{}
@@ -395,17 +396,17 @@ func TestGovernanceMetrics(t *testing.T) {
 	}
 }
 
-// await waits until something holds.
+// await waits until a condition holds.
 func await(t *testing.T, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Second); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("it did not come to that in 5 s")
+			t.Fatal("the condition did not hold within 5 s")
 		}
 	}
 }
 
-// awaitBlock waits until a request is refused, and checks how.
+// awaitBlock waits until a request is refused, and checks the refusal.
 func awaitBlock(t *testing.T, ask func() answer) {
 	t.Helper()
 	var a answer
@@ -413,8 +414,7 @@ func awaitBlock(t *testing.T, ask func() answer) {
 	a.blocked(t)
 }
 
-// A line has room for 32 policies: where more fire, the one that blocks is among
-// them.
+// A line has at most 32 policies: where more match, the one that blocks is among them.
 func TestLineNamesThePolicyThatBlocks(t *testing.T) {
 	up := newUpstream(t, echo)
 	g := &governor{}

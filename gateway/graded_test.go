@@ -14,7 +14,7 @@ import (
 	"svc/server/api"
 )
 
-// traceSink keeps the traces that it is given.
+// traceSink stores the traces that it receives.
 type traceSink struct {
 	mu     sync.Mutex
 	traces []api.TraceInput
@@ -44,9 +44,8 @@ func (s *traceSink) of(tool string) []api.TraceInput {
 	return list
 }
 
-// An answer is scored against the output schema of its tool, once a list that has
-// it has passed, on plain answers and on event streams; the trace has the score
-// and its stage.
+// An answer is scored against the output schema of its tool, once a list with the schema has
+// passed, on plain responses and on event streams. The trace has the score and the stage.
 func TestQualityScoreOfOutputSchema(t *testing.T) {
 	structured, stream := `{"n":1}`, false
 	up := newUpstream(t, func(w http.ResponseWriter, body string, _ *http.Request) {
@@ -67,9 +66,9 @@ func TestQualityScoreOfOutputSchema(t *testing.T) {
 	r := newRigWith(t, config, func(o *Options) {
 		o.Sink, o.SinkStatus = sink, func(error) (int, time.Duration) { return 0, 0 }
 	})
-	r.post(callWith(`{}`)) // not known yet
+	r.post(callWith(`{}`)) // the schema is not known yet
 	r.post(`{"jsonrpc":"2.0","id":7,"method":"tools/list"}`)
-	await(t, func() bool { // learned in the background
+	await(t, func() bool { // the schema is compiled in the background
 		r.post(callWith(`{}`))
 		all := r.all()
 		return all[len(all)-1]["quality_scores"] != nil
@@ -96,7 +95,7 @@ func TestQualityScoreOfOutputSchema(t *testing.T) {
 	}
 }
 
-// Nothing is learned and nothing scored where no traces are reported.
+// Without reporting of traces no schema is stored and no answer is scored.
 func TestQualityScoreNeedsTraces(t *testing.T) {
 	up := newUpstream(t, echo)
 	if r := newRig(t, basic(up.URL)); r.gateway.services.Quality != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// guardServer is a guardrail endpoint that records what it was asked.
+// guardServer is a guardrail endpoint that records the requests it receives.
 type guardServer struct {
 	*upstreamServer
 	mu    sync.Mutex
@@ -41,15 +41,15 @@ func says(status int, answer string) func(string) (int, string) {
 	return func(string) (int, string) { return status, answer }
 }
 
-// masks answers with the message, a text in it replaced.
+// masks returns a verdict with the message in which a text is replaced.
 func masks(old, new string) func(string) (int, string) {
 	return func(body string) (int, string) {
 		return 200, `{"action":"mask","body":` + strings.ReplaceAll(body, old, new) + `}`
 	}
 }
 
-// guardedBy is a configuration whose first rule asks a guardrail about mail, and
-// whose second would deny it.
+// guardedBy is a configuration whose first rule applies a guardrail to mail, and whose second
+// rule would deny mail.
 func guardedBy(upstream, guard, endpoint, rule string) string {
 	return fmt.Sprintf(`
 default_upstream: main
@@ -83,15 +83,15 @@ const (
 	hi        = `{"jsonrpc":"2.0","id":"m-1","method":"tools/call","params":{"name":"other","arguments":{}}}`
 )
 
-// TestGuardrailOutcomes: the rows of the gateway specification, Action:
-// guardrail, as the client, the upstream and the audit line see them.
+// TestGuardrailOutcomes: the rows of the gateway specification, Action: guardrail, as the client,
+// the upstream and the audit line see them.
 func TestGuardrailOutcomes(t *testing.T) {
 	const small = "    max_body_bytes: 20\n"
 	for _, c := range []struct {
 		name, endpoint string
 		reply          func(string) (int, string)
 		status         int
-		sent           string // what the upstream got; empty when it was not contacted
+		sent           string // the message that the upstream received; empty when it was not contacted
 		action         string
 		verdict, kind  string
 		asked          int
@@ -117,7 +117,7 @@ func TestGuardrailOutcomes(t *testing.T) {
 				t.Fatalf("status %d, want %d: %s", a.status, c.status, a.body)
 			}
 			if strings.Contains(a.body, "s3cret") || strings.Contains(a.body, "dlp") || strings.Contains(a.body, "ask") {
-				t.Errorf("the answer tells too much: %s", a.body)
+				t.Errorf("the response has details of the guardrail: %s", a.body)
 			}
 			if c.status == 403 {
 				e := a.rpc(t)
@@ -134,7 +134,7 @@ func TestGuardrailOutcomes(t *testing.T) {
 			}
 			seen := guard.seen()
 			if len(seen) != c.asked || c.asked == 1 && (seen[0].body != mail || seen[0].method != "POST") {
-				t.Errorf("the guardrail was asked %+v", seen)
+				t.Errorf("the guardrail received %+v", seen)
 			}
 			line := r.lines(1)[0]
 			kind, _ := line["error_kind"].(string)
@@ -158,8 +158,8 @@ func TestGuardrailOutcomes(t *testing.T) {
 	}
 }
 
-// TestGuardrailIsAskedEachTime: what is remembered is which rule decides, not
-// what its guardrail said.
+// TestGuardrailIsAskedEachTime: the cache holds which rule decides, not the verdict of its
+// guardrail.
 func TestGuardrailIsAskedEachTime(t *testing.T) {
 	up := newUpstream(t, echo)
 	guard := newGuard(t, says(200, `{"action":"pass"}`))
@@ -174,11 +174,11 @@ func TestGuardrailIsAskedEachTime(t *testing.T) {
 		}
 	}
 	if n := len(guard.seen()); n != 4 {
-		t.Errorf("asked %d times, want 4", n)
+		t.Errorf("%d callouts, want 4", n)
 	}
 }
 
-// TestGuardrailOnAnswers: a server_to_client rule on plain JSON answers.
+// TestGuardrailOnAnswers: a server_to_client rule on plain JSON responses.
 func TestGuardrailOnAnswers(t *testing.T) {
 	const answer = `{"jsonrpc":"2.0","id":"m-1","result":{"content":[{"type":"text","text":"ann"}]}}`
 	for _, c := range []struct {
@@ -218,8 +218,8 @@ func TestGuardrailOnAnswers(t *testing.T) {
 	}
 }
 
-// TestGuardrailOnFrames: a no-op on event streams, and with frames: true each
-// frame in its turn.
+// TestGuardrailOnFrames: a rule has no effect on event streams, unless frames: true, with which
+// each frame is checked in its order.
 func TestGuardrailOnFrames(t *testing.T) {
 	const final = `{"jsonrpc":"2.0","id":"m-1","result":{"content":[]}}`
 	frame := func(n int) string {
@@ -239,7 +239,8 @@ func TestGuardrailOnFrames(t *testing.T) {
 		}
 		return text
 	}
-	// The second frame takes longest: order is not that of the answers.
+	// The second verdict takes longest: the order of the frames does not depend on the order of
+	// the verdicts.
 	judge := func(body string) (int, string) {
 		switch {
 		case strings.Contains(body, "ann 0"):
@@ -268,7 +269,7 @@ func TestGuardrailOnFrames(t *testing.T) {
 			t.Errorf("got %s\nwant %s", a.body, want)
 		}
 		if n := len(guard.seen()); n != 4 {
-			t.Errorf("asked %d times, want 4", n)
+			t.Errorf("%d callouts, want 4", n)
 		}
 		var got []string
 		for _, line := range r.all() {
@@ -300,8 +301,8 @@ func TestGuardrailOnFrames(t *testing.T) {
 	})
 }
 
-// TestGuardrailReload: a reload starts every breaker closed, a broken section
-// changes nothing, and a call under way keeps the configuration it began with.
+// TestGuardrailReload: a reload closes every breaker, an invalid section changes nothing, and a
+// call in flight keeps the configuration that it began with.
 func TestGuardrailReload(t *testing.T) {
 	up := newUpstream(t, echo)
 	guard := newGuard(t, says(500, ``))
@@ -310,7 +311,7 @@ func TestGuardrailReload(t *testing.T) {
 		r.post(mail)
 	}
 	if n := len(guard.seen()); n != 2 {
-		t.Fatalf("asked %d times before the breaker opened, want 2", n)
+		t.Fatalf("%d callouts before the breaker opened, want 2", n)
 	}
 	for _, line := range r.lines(5)[2:] {
 		if line["error_kind"] != "guardrail_unreachable" || line["guardrail_verdict"] != "error_failclosed" {
@@ -353,7 +354,7 @@ func TestGuardrailReload(t *testing.T) {
 	}
 	close(release)
 	if a := <-done; a.status != 200 {
-		t.Errorf("the call under way: %d %s", a.status, a.body)
+		t.Errorf("the call in flight: %d %s", a.status, a.body)
 	}
 	if a := r.post(mail); a.status != 403 {
 		t.Errorf("after the second reload: %d", a.status)

@@ -29,7 +29,7 @@ import (
 	"svc/gateway/license"
 )
 
-// rig is a running gateway before upstreams of a test's own.
+// rig is a running gateway in front of upstreams of the test.
 type rig struct {
 	t       testing.TB
 	dir     string
@@ -38,7 +38,7 @@ type rig struct {
 	key     string // of key id "alice"
 	other   string // of key id "bob"
 	logs    *syncBuffer
-	// stop ends the gateway at once, terminate as SIGTERM does.
+	// stop closes the gateway at once; terminate shuts it down as SIGTERM does.
 	stop, terminate func()
 	tune            func(*Options) // may be nil
 
@@ -55,17 +55,17 @@ func (r *rig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.gateway.ServeHTTP(w, req)
 }
 
-// cheap makes hashes that tests can afford.
+// cheap has argon2id parameters that are fast enough for tests.
 var cheap = auth.Params{MemoryKiB: 64, Time: 1, Threads: 1}
 
-// newRig starts a gateway. The text is the configuration without listen,
-// license, audit path and auth, which the rig adds.
+// newRig starts a gateway. The text is the configuration without listen, license, audit path and
+// auth, which the rig adds.
 func newRig(t testing.TB, text string) *rig {
 	t.Helper()
 	return newRigWith(t, text, nil)
 }
 
-// newRigWith starts a gateway whose options are changed before.
+// newRigWith starts a gateway whose options are changed first.
 func newRigWith(t testing.TB, text string, tune func(*Options)) *rig {
 	t.Helper()
 	r := &rig{t: t, dir: t.TempDir(), logs: &syncBuffer{}, tune: tune}
@@ -104,8 +104,7 @@ func newRigWith(t testing.TB, text string, tune func(*Options)) *rig {
 	return r
 }
 
-// start runs a gateway with the configuration of the rig until stop, or the end
-// of the test.
+// start runs a gateway with the configuration of the rig until stop, or the end of the test.
 func (r *rig) start() {
 	r.t.Helper()
 	cfg, err := r.load()
@@ -130,8 +129,8 @@ func (r *rig) start() {
 	r.serve(ln)
 }
 
-// poison overwrites what a finished request has read and written, so that whatever
-// still refers to it shows: no answer, audit line or upstream may hold a part of it.
+// poison overwrites the buffers of a finished request, so that a reference that is kept too long
+// shows: no response, audit line or upstream may contain a part of them.
 func poison(b *exchange.Buffers) {
 	for _, p := range [][]byte{b.Body.Bytes, b.Answer, b.Own, b.FrameOut} {
 		p = p[:cap(p)]
@@ -142,12 +141,11 @@ func poison(b *exchange.Buffers) {
 	clear(b.SpanRoom[:cap(b.SpanRoom)])
 }
 
-// overHTTP says that the gateways of this run are served by net/http alone, and not
-// by package front as they are when they are deployed.
+// overHTTP reports whether the gateways of this run are served by net/http, and not by package
+// front as in production.
 var overHTTP bool
 
-// serve runs the gateway on a listener as 'svc gateway' does, until stop or the end
-// of the test.
+// serve runs the gateway on a listener as 'svc gateway' does, until stop or the end of the test.
 func (r *rig) serve(ln net.Listener) {
 	r.t.Helper()
 	if _, measures := r.t.(*testing.B); !measures {
@@ -202,7 +200,7 @@ func (r *rig) load() (*config.File, error) {
 	return f, errors.Join(errs...)
 }
 
-// edit changes the configuration text; reload reads it.
+// edit changes the configuration text, which the next reload reads.
 func (r *rig) edit(old, new string) {
 	r.t.Helper()
 	r.mu.Lock()
@@ -213,15 +211,15 @@ func (r *rig) edit(old, new string) {
 	r.yaml = strings.Replace(r.yaml, old, new, 1)
 }
 
-// answer is what came back for a request.
+// answer is the response to a request.
 type answer struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// post sends a body to /mcp with alice's key. Headers come in pairs; an empty
-// value removes one, and a + before the name adds a further one.
+// post sends a body to /mcp with alice's key. Headers come in pairs; an empty value removes one,
+// and a + before the name adds a further one.
 func (r *rig) post(body string, headers ...string) answer {
 	r.t.Helper()
 	return r.do(http.MethodPost, r.url, body, headers...)
@@ -261,7 +259,7 @@ func (r *rig) do(method, url, body string, headers ...string) answer {
 	return answer{resp.StatusCode, resp.Header, string(got)}
 }
 
-// rpcError is the error object of an answer.
+// rpcError is the error object of a response.
 type rpcError struct {
 	ID    json.RawMessage
 	Error struct {
@@ -280,7 +278,7 @@ func (a answer) rpc(t testing.TB) rpcError {
 	return e
 }
 
-// all returns the audit lines but for checkpoints, as they are now.
+// all returns the current audit lines, without checkpoints.
 func (r *rig) all() []map[string]any {
 	r.t.Helper()
 	data, err := os.ReadFile(r.auditPath())
@@ -318,7 +316,7 @@ func (r *rig) lines(n int) []map[string]any {
 	}
 }
 
-// upstreamServer is a fake upstream; it records what it was sent.
+// upstreamServer is a fake upstream that records the requests it receives.
 type upstreamServer struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -336,7 +334,7 @@ func newUpstream(t testing.TB, serve func(w http.ResponseWriter, body string, r 
 	u := &upstreamServer{}
 	u.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		if strings.Contains(string(body), `"id":"svc-generation"`) { // the gateway asks what it speaks
+		if strings.Contains(string(body), `"id":"svc-generation"`) { // the gateway's probe of the protocol revision
 			w.Header().Set("Content-Type", "application/json")
 			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":"svc-generation","result":{"supportedVersions":["2026-07-28","2025-11-25"]}}`)
 			return
@@ -359,8 +357,8 @@ func (u *upstreamServer) seen() []seen {
 	return append([]seen(nil), u.requests...)
 }
 
-// echo answers every request with its own id and an empty result, and accepts
-// what is none.
+// echo answers every request with its id and an empty result, and accepts notifications and
+// responses.
 func echo(w http.ResponseWriter, body string, _ *http.Request) {
 	var m struct {
 		ID     json.RawMessage
@@ -379,7 +377,7 @@ func call(id, tool string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":{}}}`, id, tool)
 }
 
-// syncBuffer is a bytes.Buffer for several goroutines.
+// syncBuffer is a bytes.Buffer that is safe for concurrent use.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

@@ -67,8 +67,8 @@ func TestResponseHeadersThatPass(t *testing.T) {
 	}
 }
 
-// Headers that stand twice where one may stand are refused, with the request's
-// id each time: what one request is refused for changes nothing for the next.
+// Headers that occur twice where one is allowed are refused, with the request's id each time: the
+// refusal of one request does not affect the next.
 func TestHeadersThatStandTwice(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, basic(up.URL))
@@ -156,7 +156,7 @@ func (r *rig) head(method, more string) string {
 	return fmt.Sprintf("%s /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n%s\r\n", method, r.key, more)
 }
 
-// Framing that two readers could read in two ways never reaches the upstream.
+// Ambiguous framing (request smuggling) never reaches the upstream.
 func TestAmbiguousFramingIsRefused(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, basic(up.URL))
@@ -184,7 +184,7 @@ func TestAmbiguousFramingIsRefused(t *testing.T) {
 	}
 }
 
-// A body that is shorter than it claimed to be is refused, not forwarded.
+// A body that is shorter than its Content-Length is refused, not forwarded.
 func TestLyingContentLength(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, basic(up.URL))
@@ -205,8 +205,8 @@ func TestLyingContentLength(t *testing.T) {
 	}
 }
 
-// A client that asks before it sends its body is refused without it, and not
-// waited for.
+// A client that sends Expect: 100-continue is refused without its body, and the gateway does not
+// wait for the body.
 func TestExpectContinueIsDeniedBeforeTheBody(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, basic(up.URL)+"input_rate_limit: {enabled: true, requests_per_second: 0.001, burst: 1}\n")
@@ -240,7 +240,7 @@ func TestSlowBodyOfARefusedRequestIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// A body on GET or DELETE is read and dropped; a large one is refused.
+// A body on GET or DELETE is read and discarded; a large one is refused.
 func TestBodiesOnGetAndDelete(t *testing.T) {
 	up := newUpstream(t, func(w http.ResponseWriter, _ string, r *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) })
 	r := newRig(t, basic(up.URL))
@@ -259,7 +259,7 @@ func TestBodiesOnGetAndDelete(t *testing.T) {
 	}
 }
 
-// GET that is answered with something else than a stream is no stream.
+// A GET whose response is not an event stream is refused.
 func TestGetAnsweredWithAPage(t *testing.T) {
 	up := newUpstream(t, func(w http.ResponseWriter, _ string, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
@@ -295,8 +295,7 @@ func TestParameterHeadersAreBounded(t *testing.T) {
 	}
 }
 
-// A Retry-After of a day is passed on, a longer one is not: the client gets the
-// shortest.
+// A Retry-After of a day is forwarded, a longer one is not: the client gets the shortest.
 func TestRetryAfterOfAnUpstreamIsBounded(t *testing.T) {
 	retryAfter := ""
 	up := newUpstream(t, func(w http.ResponseWriter, _ string, _ *http.Request) {
@@ -312,7 +311,7 @@ func TestRetryAfterOfAnUpstreamIsBounded(t *testing.T) {
 	}
 }
 
-// What was said in plain text keeps its status, and its Retry-After.
+// A plain-text error keeps its status and its Retry-After.
 func TestUpstreamRefusalInPlainText(t *testing.T) {
 	up := newUpstream(t, func(w http.ResponseWriter, _ string, r *http.Request) {
 		w.Header().Set("Retry-After", "7")
@@ -325,8 +324,8 @@ func TestUpstreamRefusalInPlainText(t *testing.T) {
 	}
 }
 
-// Where rules looked at the arguments of the body, a header that carries another value
-// does not reach the upstream, which may go by the header.
+// Where rules matched the arguments of the body, a parameter header with another value does not
+// reach the upstream, which might use the header.
 func TestParameterHeadersOfJudgedArguments(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, strings.Replace(basic(up.URL), "  rules:\n", "  rules:\n    - {id: data, action: allow, when: {tool_name: safe, arguments: {/path: {path_within: /srv/data}}}}\n", 1))

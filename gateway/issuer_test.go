@@ -10,14 +10,14 @@ import (
 	"svc/gateway/ratelimit/redistest"
 )
 
-// The same subject of two issuers is two callers: neither has the other's session,
-// tasks or rate limit.
+// The same subject of two issuers is two callers: neither has the other's session, tasks or rate
+// limit.
 func TestOneSubjectOfTwoIssuersIsTwoCallers(t *testing.T) {
 	first, second := newScripted(t), taskUpstream(t, jsonTask)
 	o := newOAuthRig(t, first.URL+"\n  - name: second\n    url: "+second.URL, "", "",
 		"    - {id: limit, action: rate_limit, tokens_per_second: 0.001, burst: 1, when: {tool_name: limited}}\n"+allowAll, nil)
 	o.edit("routes:\n", "routes:\n  - {match: {tool_name: slow}, upstream: second}\n")
-	o.edit("default_upstream: main", inRedis(redistest.Start(t).URL(), "operation_timeout: 5s")+"default_upstream: main") // which keeps tasks and buckets
+	o.edit("default_upstream: main", inRedis(redistest.Start(t).URL(), "operation_timeout: 5s")+"default_upstream: main") // Redis keeps tasks and buckets across the restart
 	o.stop()
 	o.start()
 	before := []string{"Authorization", "Bearer " + o.token(nil)}
@@ -40,7 +40,7 @@ func TestOneSubjectOfTwoIssuersIsTwoCallers(t *testing.T) {
 	}
 
 	o.stop()
-	o.start() // nothing is forgotten by that alone
+	o.start() // the refusal alone does not remove the session
 	if got := o.post(call("4", "safe"), append(before, "Mcp-Session-Id", sid)...); got.status != 200 {
 		t.Errorf("the session after a restart: %d %s", got.status, got.body)
 	}
@@ -68,7 +68,7 @@ func TestOneSubjectOfTwoIssuersIsTwoCallers(t *testing.T) {
 	limited(after, 429)
 }
 
-// askedAbout are the requests about a task that an upstream got.
+// askedAbout returns the requests about a task that an upstream received.
 func askedAbout(u *upstreamServer, handle string) (out []seen) {
 	for _, s := range u.seen() {
 		if strings.Contains(s.body, "tasks/get") && strings.Contains(s.body, handle) {

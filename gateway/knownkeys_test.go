@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// A key that was used before a restart costs no argon2id computation after it,
-// so that wrong keys cannot keep it out; one that was removed or replaced while
-// the gateway was stopped is refused.
+// A key that was used before a restart needs no argon2id computation after it, so that a flood of
+// wrong keys cannot delay it. A key that was removed or replaced while the gateway was stopped is
+// refused.
 func TestKnownKeysAreServedAtOnceAfterARestart(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, basic(up.URL))
@@ -18,7 +18,7 @@ func TestKnownKeysAreServedAtOnceAfterARestart(t *testing.T) {
 			t.Fatalf("status %d: %s", got.status, got.body)
 		}
 	}
-	// While it runs, for it may be killed.
+	// The file is written while the gateway runs, because the process may be killed.
 	path := filepath.Join(r.auditPath()+".state", "known-keys.json")
 	eventually(t, "the file of known keys has both", func() bool {
 		text, _ := os.ReadFile(path)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// licensed starts a gateway, with metrics, that many days after its license was
-// issued for 30 and 5 of grace. later moves its clock.
+// licensed starts a gateway, with metrics, the given number of days after its license was issued
+// for 30 days and 5 days of grace. later moves its clock.
 func licensed(t *testing.T, days int) (r *rig, later func(days int)) {
 	t.Helper()
 	var ahead atomic.Int64
@@ -23,7 +23,7 @@ func licensed(t *testing.T, days int) (r *rig, later func(days int)) {
 	return r, later
 }
 
-// ready asks both listeners why.
+// ready requests /readyz?verbose from both listeners.
 func (r *rig) ready() (main, metrics answer) {
 	r.t.Helper()
 	main = r.do(http.MethodGet, strings.TrimSuffix(r.url, Path)+"/readyz?verbose", "")
@@ -31,7 +31,7 @@ func (r *rig) ready() (main, metrics answer) {
 	return main, metrics
 }
 
-// A start in the grace period warns, and the time that is left is a metric.
+// A start in the grace period logs a warning, and the remaining time is a metric.
 func TestStartInTheGracePeriodWarns(t *testing.T) {
 	r, _ := licensed(t, 31)
 	if log := r.logs.String(); !strings.Contains(log, "level=WARN msg=\"license has expired and is in its grace period") || !strings.Contains(log, "days_left=4") {
@@ -49,7 +49,7 @@ func TestStartInTheGracePeriodWarns(t *testing.T) {
 	}
 }
 
-// Each change of the state is one line with its cause; the metrics listener says
+// Each change of the state is one log line with its cause. The metrics listener gives the reason
 // why /readyz is 503, and the gateway's own address does not.
 func TestLicenseTransitionsAreLogged(t *testing.T) {
 	r, later := licensed(t, 0)
@@ -57,7 +57,7 @@ func TestLicenseTransitionsAreLogged(t *testing.T) {
 		t.Helper()
 		before := len(r.logs.String())
 		later(days)
-		for range 2 { // the second changes nothing
+		for range 2 { // the second check changes nothing
 			if err := r.gateway.Reload(t.Context()); err != nil {
 				t.Fatal(err)
 			}

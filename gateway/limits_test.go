@@ -17,8 +17,8 @@ func sized(n int) string {
 	return strings.Replace(body, `""`, `"`+strings.Repeat("a", n-len(body))+`"`, 1)
 }
 
-// Limits, inbound request body: 16 MiB exactly passes, a byte more is 413 with
-// the request's id, whether its length is known or not.
+// Limits, inbound request body: exactly 16 MiB pass, one byte more is 413 with the request's id,
+// with and without Content-Length.
 func TestInboundRequestBodyLimit(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, basic(up.URL))
@@ -64,8 +64,7 @@ func impatient(url, timeout string) string {
 	return strings.Replace(basic(url), "    url: "+url+"\n", "    url: "+url+"\n    timeout: "+timeout+"\n", 1)
 }
 
-// Limits, upstream client time-out: to the first byte it is 504, error_kind
-// upstream_timeout.
+// Limits, upstream client time-out: before the first byte it is 504, error_kind upstream_timeout.
 func TestUpstreamTimeoutIs504(t *testing.T) {
 	up := newUpstream(t, func(w http.ResponseWriter, body string, r *http.Request) { <-r.Context().Done() })
 	r := newRig(t, impatient(up.URL, "100ms"))
@@ -78,8 +77,8 @@ func TestUpstreamTimeoutIs504(t *testing.T) {
 	}
 }
 
-// The time-out runs between bytes, not over all: a call that lasts several times
-// as long is not cut while frames or bytes flow, and one that falls silent is.
+// The time-out applies between bytes, not to the whole call: a call that lasts several times as
+// long is not cut while frames or bytes arrive, and an idle one is.
 func TestUpstreamTimeoutRunsBetweenBytes(t *testing.T) {
 	slowly := func(w http.ResponseWriter, text string, pieces int) {
 		size := (len(text) + pieces - 1) / pieces
@@ -124,8 +123,7 @@ func TestUpstreamTimeoutRunsBetweenBytes(t *testing.T) {
 	})
 }
 
-// The standalone stream and listen are silent by nature: the upstream time-out
-// does not cut them.
+// The standalone stream and listen streams may be idle: the upstream time-out does not cut them.
 func TestGetAndListenAreExemptFromTheUpstreamTimeout(t *testing.T) {
 	up := newUpstream(t, func(w http.ResponseWriter, body string, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -171,8 +169,8 @@ func TestMaxResponseBytes(t *testing.T) {
 	}
 }
 
-// subscriptions.idle_timeout: a listen stream on which no frame arrives is cut
-// with sse_truncated; comments are not frames, on either side.
+// subscriptions.idle_timeout: a listen stream without frames is cut with sse_truncated. Comments
+// are not frames, on either side.
 func TestListenIdleTimeoutCommentsAreNotFrames(t *testing.T) {
 	up := newUpstream(t, func(w http.ResponseWriter, body string, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -200,8 +198,8 @@ func TestListenIdleTimeoutCommentsAreNotFrames(t *testing.T) {
 	}
 }
 
-// subscriptions.max_frames, and the lines of a listen stream: one per frame,
-// with the subscription's tag.
+// subscriptions.max_frames, and the lines of a listen stream: one per frame, with the
+// subscription id.
 func TestListenMaxFramesAndFrameLines(t *testing.T) {
 	frame := `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"l"}}}`
 	up := newUpstream(t, events(t, func(w io.Writer, _ func(), _ string) {
@@ -220,8 +218,8 @@ func TestListenMaxFramesAndFrameLines(t *testing.T) {
 	}
 }
 
-// audit.frames: all writes a line for each frame of ordinary streams too; by
-// default only frames that a rule matched have one.
+// With audit.frames: all every frame of an ordinary stream has a line too; by default only frames
+// that a rule matched have one.
 func TestAuditFrames(t *testing.T) {
 	for frames, want := range map[string]int{"matched": 0, "all": 3} {
 		up := newUpstream(t, events(t, func(w io.Writer, _ func(), _ string) {
@@ -239,7 +237,8 @@ func TestAuditFrames(t *testing.T) {
 	}
 }
 
-// A client that never reads holds back its upstream; nothing piles up between.
+// A client that never reads holds back its upstream (flow control); the gateway does not buffer
+// in between.
 func TestBackPressureReachesTheUpstream(t *testing.T) {
 	var written atomic.Int64
 	frame := "data: " + strings.Replace(progress, `"progress":1`, `"progress":1,"message":"`+strings.Repeat("x", 8000)+`"`, 1) + "\n\n"
@@ -252,7 +251,7 @@ func TestBackPressureReachesTheUpstream(t *testing.T) {
 		}
 	}))
 	r := newRig(t, basic(up.URL))
-	r.open(http.MethodPost, call("1", "slow")) // and never read
+	r.open(http.MethodPost, call("1", "slow")) // and the client never reads
 	var before int64
 	for i := 0; ; i++ {
 		time.Sleep(300 * time.Millisecond)
@@ -267,7 +266,7 @@ func TestBackPressureReachesTheUpstream(t *testing.T) {
 	}
 }
 
-// No body, argument, result or credential stands in the audit file.
+// The audit file contains no body, argument, result or credential.
 func TestAuditHoldsNoBodyAndNoSecret(t *testing.T) {
 	up := newUpstream(t, events(t, func(w io.Writer, _ func(), _ string) {
 		fmt.Fprintf(w, "data: %s\n\ndata: %s\n\n", strings.Replace(progress, `"progress":1`, `"progress":1,"message":"canary-frame"`, 1),
@@ -293,7 +292,7 @@ func TestAuditHoldsNoBodyAndNoSecret(t *testing.T) {
 	}
 }
 
-// Rules that a reload brings judge the next frame of a stream that runs.
+// Rules of a reload apply to the next frame of a running stream.
 func TestReloadDuringAStream(t *testing.T) {
 	frames := make(chan string)
 	up := newUpstream(t, events(t, func(w io.Writer, flush func(), _ string) {

@@ -12,7 +12,7 @@ import (
 	"svc/gateway/snapshot"
 )
 
-// build makes the snapshot of a configuration. It changes nothing that runs.
+// build makes the snapshot of a configuration, without side effects on the running gateway.
 func (g *Gateway) build(cfg *config.File) (*snapshot.Snapshot, error) {
 	s, err := snapshot.Build(cfg, snapshot.Sources{
 		Listen: g.listen, Secure: g.tls != nil, OffersTools: g.services.Search != nil, Limits: g.services.Limits,
@@ -25,8 +25,7 @@ func (g *Gateway) build(cfg *config.File) (*snapshot.Snapshot, error) {
 	return s, nil
 }
 
-// activate makes l the configuration of every request from now on. It cannot
-// fail.
+// activate puts snapshot l in force for every later request. It cannot fail.
 func (g *Gateway) activate(l *snapshot.Snapshot) {
 	if old := g.services.Live.Swap(l); old != nil {
 		old.Verdict.Guards.Close()
@@ -38,17 +37,16 @@ func (g *Gateway) activate(l *snapshot.Snapshot) {
 	g.services.Log.Info("policy rules loaded", "order", l.Rules.Order(), "default_action", l.Config.Policy.DefaultActionName())
 }
 
-// Reload reads the configuration again and puts it in force (gateway
-// specification, Top-level configuration keys). An invalid one changes nothing;
-// the error says why. Fields that need a restart keep their old values and are
-// listed by /readyz.
+// Reload reads the configuration again and puts it in force (gateway specification, Top-level
+// configuration keys). An invalid configuration changes nothing and is returned as an error.
+// Fields that need a restart keep their old values and are listed by /readyz.
 func (g *Gateway) Reload(ctx context.Context) (err error) {
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
 	defer func() { g.observer.Reloaded(err) }()
 
-	// First, and whatever the file says: a log rotation by another program ends
-	// with this signal.
+	// The audit file is reopened first, also when the configuration is invalid, because an
+	// external log rotation (logrotate) ends with this signal.
 	if err := g.services.Audit.Reopen(); err != nil {
 		g.services.Log.Error("the audit file was not opened again", "error", err)
 	}
@@ -58,8 +56,8 @@ func (g *Gateway) Reload(ctx context.Context) (err error) {
 	}
 	old := g.services.Live.Load()
 	merged, pending := config.Apply(old.Config, loaded)
-	// What needs a restart kept its old value: the whole may be wrong though both
-	// files were right.
+	// Fields that need a restart keep their old value, so two valid files can merge into an
+	// invalid configuration: validate the result.
 	check := diag.New()
 	if merged.Validate(check.Root()); check.Err() != nil {
 		return fmt.Errorf("the running configuration stays in force: with %v as before the restart that they need: %w", pending, check.Err())
@@ -70,7 +68,7 @@ func (g *Gateway) Reload(ctx context.Context) (err error) {
 	}
 	certificate, err := g.tls.Read(merged.TLS)
 	if err != nil {
-		// The specification keeps the previous certificate and reloads the rest.
+		// The specification keeps the previous certificate and applies the rest of the reload.
 		g.services.Log.Error("certificate was not replaced: the previous one stays active", "error", err)
 	}
 	if err := g.services.Audit.Reconfigure(merged.Audit); err != nil {
@@ -79,14 +77,14 @@ func (g *Gateway) Reload(ctx context.Context) (err error) {
 	if err := errors.Join(g.services.Pins.Reload(), g.services.Federation.TakeReleases()); err != nil {
 		return fmt.Errorf("the running configuration stays in force: %w", err)
 	}
-	// From here on nothing can fail.
+	// No step from here on can fail.
 	if g.reporter != nil && merged.Audit.Path != old.Config.Audit.Path {
 		g.reporter.Follow(merged.Audit.Path)
 	}
 	g.tls.Use(certificate)
 	g.activate(next)
 	g.health.SetRestartPending(pending)
-	_ = g.license.Reload(merged.License) // the log says what is wrong
+	_ = g.license.Reload(merged.License) // Reload logs its errors
 	if len(pending) > 0 {
 		g.services.Log.Warn("some changes need a restart", "restart_pending", pending)
 	}
@@ -94,22 +92,21 @@ func (g *Gateway) Reload(ctx context.Context) (err error) {
 	return nil
 }
 
-// Drain makes /readyz answer 503 from now on. Requests are still served.
+// Drain makes /readyz respond 503 from now on. Requests are still served.
 func (g *Gateway) Drain() { g.health.Drain() }
 
-// ShutdownTimes returns how long /readyz answers 503 before connections are
-// refused, and how long requests in flight are then waited for (gateway
-// specification, shutdown).
+// ShutdownTimes returns how long /readyz responds 503 before the listener closes, and how long
+// the server then waits for requests in flight (gateway specification, shutdown).
 func (g *Gateway) ShutdownTimes() (window, grace time.Duration) {
 	s := g.services.Live.Load().Config.Shutdown
 	return s.DrainSignalWindow, s.Grace
 }
 
-// ErrStopping is the cause with which the server cancels the requests that are still
-// in flight when shutdown.grace is over.
+// ErrStopping is the cause with which the server cancels the requests that are still in flight
+// when shutdown.grace has passed.
 var ErrStopping = exchange.ErrStopping
 
-// EndStreams ends the streams that last as long as their clients: the standalone
-// ones of GET, and those of subscriptions/listen. The server calls it at a stop,
-// once it accepts no new connections; streams that begin later end at once.
+// EndStreams ends the long-lived streams: the standalone streams of GET, and those of
+// subscriptions/listen. The server calls it at shutdown, after the listener is closed. Streams
+// that begin later end at once.
 func (g *Gateway) EndStreams() { g.endStreams() }

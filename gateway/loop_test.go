@@ -9,8 +9,8 @@ import (
 	"svc/gateway/upstream"
 )
 
-// What goes out is one more than what came in, and what came in over the limit
-// goes nowhere.
+// The forwarded hop count is one more than the received one, and a request over the limit is not
+// forwarded.
 func TestHopsAreCounted(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, basic(up.URL))
@@ -61,7 +61,7 @@ func TestHopsAreCounted(t *testing.T) {
 	}
 }
 
-// GET, DELETE and the gateway's own requests at further upstreams count too.
+// GET, DELETE and the gateway's own requests at further upstreams have a hop count too.
 func TestHopsOfOtherRequests(t *testing.T) {
 	first, second, r, sid := two(t)
 	before := len(first.seen())
@@ -73,7 +73,7 @@ func TestHopsOfOtherRequests(t *testing.T) {
 	n := 0
 	for _, s := range append(second.seen(), first.seen()[before:]...) {
 		n++
-		// A session that the gateway ends by itself begins a chain of its own.
+		// A DELETE that the gateway sends by itself starts with the first hop.
 		got := s.header.Get(upstream.HeaderHops)
 		if own := s.method == http.MethodDelete && got == upstream.FirstHop; got != "3" && !own {
 			t.Errorf("%s %.80s was sent %q", s.method, s.body, got)
@@ -84,8 +84,7 @@ func TestHopsOfOtherRequests(t *testing.T) {
 	}
 }
 
-// A gateway that is its own upstream answers after five requests, with the id of
-// each.
+// A gateway that is its own upstream answers after five requests, with the id of each.
 func TestAGatewayThatIsItsOwnUpstream(t *testing.T) {
 	var r *rig
 	up := newUpstream(t, func(w http.ResponseWriter, body string, req *http.Request) {

@@ -13,12 +13,12 @@ import (
 	"svc/gateway/child"
 )
 
-// behindConnections are the tests of what gateways share in Redis, which wait for long and
-// meet nothing of how a connection is read: they run on one of the two HTTP servers alone.
+// behindConnections are the tests of state that gateways share in Redis. They take long and do
+// not depend on how connections are read, so they run on one of the two HTTP servers only.
 const behindConnections = "Redis|Replica|GatewaysShare|RateLimitStore|ReloadKeepsTheSharedStore|GatewayStartsWithoutItsStore"
 
-// TestMain runs the tests with each of the two HTTP servers. No test leaves a goroutine
-// behind: neither streams nor background calls nor watchdogs outlive their gateway.
+// TestMain runs the tests with each of the two HTTP servers, and fails when a goroutine is left:
+// no stream, background call or watchdog outlives its gateway.
 func TestMain(m *testing.M) {
 	switch args := os.Args[1:]; {
 	case child.IsHelper(args):
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 		code = m.Run()
 	}
 	http.DefaultClient.CloseIdleConnections()
-	// A session of the SDK's server that no client ended lives on.
+	// The SDK's server keeps a session that no client ended.
 	sdk := goleak.IgnoreAnyFunction("github.com/modelcontextprotocol/go-sdk/mcp.(*streamableServerConn).Read")
 	if err := goleak.Find(sdk); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)

@@ -12,8 +12,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// elicitor is a stateful upstream whose tool asks the user, and which can tell
-// its clients that its tools have changed.
+// elicitor is a stateful upstream whose tool sends an elicitation, and which can notify its
+// clients that its tools have changed.
 func elicitor(t *testing.T, tool string) (*sdk.Server, *httptest.Server) {
 	t.Helper()
 	server := sdk.NewServer(&sdk.Implementation{Name: tool, Version: "1"}, nil)
@@ -32,18 +32,18 @@ func elicitor(t *testing.T, tool string) (*sdk.Server, *httptest.Server) {
 	return server, h
 }
 
-// twoUpstreams is a configuration whose tool "safe" lives at the default
-// upstream and whose tool "slow" at the second.
+// twoUpstreams is a configuration whose tool "safe" is at the default upstream and whose tool
+// "slow" is at the second.
 func twoUpstreams(first, second string) string {
 	return strings.Replace(basic(first), "routes:\n", "  - name: second\n    url: "+second+"\nroutes:\n  - match: {tool_name: slow}\n    upstream: second\n", 1)
 }
 
-// legacyClients makes clients that know both generations use the one with sessions.
+// legacyClients makes clients that support both generations use the one with sessions.
 const legacyClients = "allowed_protocol_versions: [2025-11-25, 2025-06-18, 2025-03-26]\n"
 
-// One client session works with two stateful upstreams: a server request from
-// the second reaches the client and its answer the second; notifications of both
-// come over the one standalone stream; DELETE ends both.
+// One client session works with two stateful upstreams: a server request from the second reaches
+// the client and its answer the second; notifications of both arrive on the one standalone
+// stream; DELETE ends both.
 func TestSessionAcrossTwoUpstreams(t *testing.T) {
 	firstServer, first := elicitor(t, "safe")
 	secondServer, second := elicitor(t, "slow")
@@ -88,7 +88,8 @@ func TestSessionAcrossTwoUpstreams(t *testing.T) {
 			return nil, nil, nil
 		})
 	}
-	// The merged stream may still be opening at either upstream: add until heard.
+	// The merged stream may still be opening at either upstream: add tools until a notification
+	// arrives.
 	for i, s := range []*sdk.Server{firstServer, secondServer} {
 		before := changed.Load()
 		n := 0
@@ -112,8 +113,7 @@ func TestSessionAcrossTwoUpstreams(t *testing.T) {
 	await("DELETE left a session open", func() bool { return count(firstServer) == 0 && count(secondServer) == 0 })
 }
 
-// An upstream that lost its session is opened once more, and the call goes
-// through.
+// When an upstream lost its session, the gateway opens a new one, and the call succeeds.
 func TestLostUpstreamSessionIsOpenedAgain(t *testing.T) {
 	first := newSDKServer(t, "first", &sdk.StreamableHTTPOptions{})
 	var handler atomic.Pointer[http.Handler]

@@ -17,8 +17,7 @@ import (
 	"svc/test/certtest"
 )
 
-// serveFront serves the gateway over TLS as the daemon does, and returns its
-// address.
+// serveFront serves the gateway over TLS as the daemon does, and returns its address.
 func serveFront(t *testing.T, r *rig) string {
 	t.Helper()
 	var protocols http.Protocols
@@ -42,9 +41,8 @@ func serveFront(t *testing.T, r *rig) string {
 	return ln.Addr().String()
 }
 
-// After a reload that removes an authority, kept connections of its clients are
-// closed, in gateway/front, in net/http and over HTTP/2; those of other
-// authorities go on, also when nothing about client_ca has changed.
+// A reload that removes a CA closes the open connections of its clients, in gateway/front, in
+// net/http and over HTTP/2. Those of other CAs stay open, also when client_ca has not changed.
 func TestConnectionsEndWithTheirAuthority(t *testing.T) {
 	ca, partner := certtest.New(t, t.TempDir(), "ca"), certtest.New(t, t.TempDir(), "ca")
 	pemOf := func(a *certtest.Authority) []byte {

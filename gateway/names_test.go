@@ -72,8 +72,8 @@ policy:
 	}
 }
 
-// The prefix of default_upstream is before its prompts too, and the tool search knows the
-// names that clients see.
+// default_upstream's prefix applies to its prompts too, and the tool search uses the names that
+// clients see.
 func TestTheSearchKnowsVisibleNames(t *testing.T) {
 	main, web := newToolServer(t, "main", true, "search: Search the shop", "hidden: Search in secret"), newToolServer(t, "web", true, "search: Search the web")
 	main.offer("main")
@@ -118,8 +118,8 @@ tool_search: {enabled: true, mode: synthesize, call: true}
 	}
 }
 
-// A list that could be read in two ways passes in none, and one in a stream that a client
-// resumes, where nobody knows what was asked, has the names that clients see.
+// A list that parsers can read in two ways is refused. A list on a resumed stream, whose request
+// is not known, has the names that clients see.
 func TestListsThatEvadeNames(t *testing.T) {
 	answer := ""
 	up := newUpstream(t, func(w http.ResponseWriter, body string, req *http.Request) {
@@ -142,7 +142,7 @@ upstreams: [{name: main, url: %s, prefix: p_, tools: {deny: [hidden]}}]
 		`{"tools":[ {"x":1,"name":"hidd\u0065n"} , 7, {}, "s" ]}`: `{"tools":[]}`,
 		`{"tools":[{"name":"a"}],"Tools":[{"name":"hidden"}]}`:    "",
 		`{"tools":{"name":"hidden"}}`:                             "",
-		`{"prompts":[{"name":"a"}]}`:                              `{"prompts":[{"name":"a"}]}`, // nobody asked
+		`{"prompts":[{"name":"a"}]}`:                              `{"prompts":[{"name":"a"}]}`, // no known request
 	} {
 		answer = text
 		got := r.post(list)

@@ -27,7 +27,7 @@ import (
 	"svc/gateway/auth/authtest"
 )
 
-// oauthRig is a gateway that accepts the tokens of an issuer, and a key.
+// oauthRig is a gateway that accepts an API key and the tokens of an issuer.
 type oauthRig struct {
 	*rig
 	issuer *authtest.Issuer
@@ -36,8 +36,8 @@ type oauthRig struct {
 	base   string // public_url
 }
 
-// newOAuthRig starts one before an upstream. settings are further lines of
-// auth.oauth, header a line of auth, rules those of the policy with default deny.
+// newOAuthRig starts an oauthRig in front of an upstream. settings are further lines of
+// auth.oauth, header is a line of auth, and rules are those of the policy with default deny.
 func newOAuthRig(t *testing.T, upstream, settings, header, rules string, roots *x509.CertPool) *oauthRig {
 	t.Helper()
 	o := &oauthRig{key: authtest.NewKey(t, "k1", "ES256")}
@@ -77,7 +77,7 @@ policy:
 %s
 `, hash, o.issuer.URL, o.issuer.JWKSURL(), settings, header, upstream, rules))
 	o.stop()
-	// Once more, at an address that the configuration knows.
+	// Started again, with the address of the first start in the configuration.
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ policy:
 	return o
 }
 
-// token signs good claims with changes; nil removes a claim.
+// token signs valid claims with changes; nil removes a claim.
 func (o *oauthRig) token(changes map[string]any) string {
 	claims := map[string]any{"iss": o.issuer.URL, "aud": "https://gw.example/mcp", "sub": "alice", "exp": time.Now().Add(time.Hour).Unix()}
 	for name, value := range changes {
@@ -123,7 +123,7 @@ func TestOAuthCallers(t *testing.T) {
 		rig       *oauthRig
 		headers   []string
 		status    int
-		challenge string // parts behind resource_metadata
+		challenge string // path elements in resource_metadata
 		message   string
 		principal string
 		kind      string
@@ -178,7 +178,7 @@ func TestOAuthCallers(t *testing.T) {
 	}
 }
 
-// claims rules end to end, with default deny.
+// Claims in rules, end to end, with default deny.
 func TestOAuthClaimsRules(t *testing.T) {
 	up := newUpstream(t, echo)
 	o := newOAuthRig(t, up.URL, "", "", `    - {id: ops, action: allow, when: {tool_name: safe, claims: {groups_in: [ops, admin]}}}
@@ -207,7 +207,7 @@ func TestOAuthClaimsRules(t *testing.T) {
 				t.Errorf("status %d: %s", got.status, got.body)
 			}
 			if tt.status == 403 && (got.header.Get("WWW-Authenticate") != "" || got.rpc(t).Error.Message != "policy_denied") {
-				t.Errorf("a policy 403 must not challenge: %v %s", got.header, got.body)
+				t.Errorf("a 403 of a rule must have no challenge: %v %s", got.header, got.body)
 			}
 		})
 	}
@@ -267,7 +267,7 @@ func TestProtectedResourceMetadata(t *testing.T) {
 	}
 }
 
-// The input rate limit protects the document too.
+// The input rate limit applies to the metadata document too.
 func TestMetadataStandsBehindTheInputLimit(t *testing.T) {
 	up := newUpstream(t, echo)
 	o := newOAuthRig(t, up.URL, "", "", allowAll, nil)
@@ -284,8 +284,8 @@ func TestMetadataStandsBehindTheInputLimit(t *testing.T) {
 	}
 }
 
-// While the issuer's keys are not known nobody comes in by a token, and the
-// answer does not send clients to a new authorization.
+// While the issuer's keys are unavailable no token is accepted, and the response is no 401, so
+// that clients do not start a new authorization.
 func TestColdStartWithoutIssuer(t *testing.T) {
 	up := newUpstream(t, echo)
 	o := newOAuthRig(t, up.URL, "", "", allowAll, nil)
@@ -303,12 +303,12 @@ func TestColdStartWithoutIssuer(t *testing.T) {
 		t.Errorf("a key: status %d", got.status)
 	}
 	if n := len(up.seen()); n != 1 {
-		t.Errorf("the upstream was asked %d times", n)
+		t.Errorf("the upstream received %d requests", n)
 	}
 }
 
-// A token of a key that the issuer published while one fetch failed is not
-// refused as invalid: clients retry instead of asking their users to log in.
+// A token of a key that the issuer published while a fetch failed is not refused as invalid:
+// clients retry instead of asking their users to log in.
 func TestATokenOfANewKeyIsUnavailableWhileFetchesFail(t *testing.T) {
 	up := newUpstream(t, echo)
 	begin := time.Now()
@@ -338,7 +338,7 @@ func TestATokenOfANewKeyIsUnavailableWhileFetchesFail(t *testing.T) {
 
 func TestReloadOfOAuth(t *testing.T) {
 	up := newUpstream(t, echo)
-	t.Run("enabling it with empty fields that need a restart is refused", func(t *testing.T) {
+	t.Run("enabling tokens with empty fields that need a restart is refused", func(t *testing.T) {
 		r := newRig(t, basic(up.URL))
 		r.edit("auth:\n  enabled: true\n", "auth:\n  enabled: true\n  oauth: {enabled: true, issuer: 'https://i.example', audience: a, jwks_url: 'https://i.example/k'}\n")
 		if err := r.gateway.Reload(t.Context()); err == nil || !strings.Contains(err.Error(), "restart") {
@@ -365,7 +365,7 @@ func TestReloadOfOAuth(t *testing.T) {
 	})
 }
 
-// A long stream is cut when its token expires, and when a reload drops it.
+// A long stream is cut when its token expires, and when a reload makes the token invalid.
 func TestStreamsOfTokensAreCut(t *testing.T) {
 	for name, drop := range map[string]func(t *testing.T, o *oauthRig){
 		"the token expires": func(*testing.T, *oauthRig) {},
@@ -373,7 +373,7 @@ func TestStreamsOfTokensAreCut(t *testing.T) {
 			fresh := authtest.NewKey(t, "k2", "ES256")
 			o.issuer.Publish(fresh)
 			old := o.key
-			o.key = fresh // somebody else's first call brings the new set
+			o.key = fresh // the first call of another caller fetches the new key set
 			if got := o.post(`[]`, "Authorization", "Bearer "+o.token(nil)); got.status != 400 {
 				t.Errorf("a token of the new key: %d", got.status)
 			}
@@ -427,7 +427,7 @@ func TestStreamsOfTokensAreCut(t *testing.T) {
 	}
 }
 
-// A frame's line names the OAuth client like the request's.
+// The line of a frame has the same OAuth client as the line of its request.
 func TestFrameLinesNameTheOAuthClient(t *testing.T) {
 	var id string
 	host := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -452,8 +452,8 @@ func TestFrameLinesNameTheOAuthClient(t *testing.T) {
 	}
 }
 
-// A reload creates a fresh fetcher and cache: what was remembered of a client is
-// asked for anew, and until then it is not.
+// A reload creates a new fetcher and an empty cache: metadata of a client is fetched again, and
+// is not used until then.
 func TestReloadBeginsAFreshClientCache(t *testing.T) {
 	var id string
 	var name atomic.Value
@@ -483,7 +483,7 @@ func TestReloadBeginsAFreshClientCache(t *testing.T) {
 		o.post(call("1", "safe"), "Authorization", token)
 		name.Store("Two")
 		if line := o.lines(i + 1)[i]; line["oauth_client_name"] != step.want || asked.Load() != step.asked {
-			t.Errorf("step %d: %v, asked %d times", i, line["oauth_client_name"], asked.Load())
+			t.Errorf("step %d: %v, %d fetches", i, line["oauth_client_name"], asked.Load())
 		}
 	}
 }
@@ -511,8 +511,7 @@ func TestPublicURLWarning(t *testing.T) {
 	}
 }
 
-// oauth_client_name comes from the client's metadata document, and its absence
-// lets the request pass.
+// oauth_client_name is taken from the client's metadata document; a request without it passes.
 func TestOAuthClientName(t *testing.T) {
 	var id string
 	host := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -549,8 +548,8 @@ func TestOAuthClientName(t *testing.T) {
 	}
 }
 
-// The official Go client finds the issuer through the gateway, gets a token of
-// the scope that the challenge names, and calls with it.
+// The official Go client discovers the issuer through the gateway, gets a token with the scope of
+// the challenge, and calls with it.
 func TestGoSDKDiscoversTheIssuerThroughTheGateway(t *testing.T) {
 	up := newSDKServer(t, "up", nil)
 	o := newOAuthRig(t, up.URL, "    required_scopes: [mcp]", "", allowAll, nil)
@@ -604,6 +603,6 @@ func TestGoSDKDiscoversTheIssuerThroughTheGateway(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	if asked.Get("scope") != "mcp" || asked.Get("resource") != o.url {
-		t.Errorf("the client asked for %v", asked)
+		t.Errorf("the client requested %v", asked)
 	}
 }

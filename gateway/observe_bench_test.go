@@ -16,7 +16,7 @@ import (
 	"svc/gateway/verdict"
 )
 
-// processorTime is what the process has used so far, its exporters and
+// processorTime is the processor time that the process has used so far, its exporters and garbage
 // collections included.
 func processorTime(t testing.TB) time.Duration {
 	t.Helper()
@@ -27,9 +27,9 @@ func processorTime(t testing.TB) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// smallCaller returns a function that makes one small tools/call through the
-// handler of a gateway with more configuration, and one that waits until what it
-// left behind is exported.
+// smallCaller returns a function that makes one small tools/call through the handler of a gateway
+// with additional configuration, and a function that waits until the spans of the calls are
+// exported.
 func smallCaller(b *testing.B, more string) (once, settle func()) {
 	b.Helper()
 	r, once := prepareCall(b, more, call("1", "safe"), nil)
@@ -47,10 +47,10 @@ func smallCaller(b *testing.B, more string) (once, settle func()) {
 	return once, settle
 }
 
-// BenchmarkTelemetryRatio measures what telemetry costs: the same calls before a
-// gateway without and one with it, in turns, in one process, as processor time of
-// the process, exports included. on/off is the ratio; the endpoint that spans go
-// to throws them away, and its share counts as the gateway's too.
+// BenchmarkTelemetryRatio measures the cost of telemetry: the same calls through a gateway
+// without it and one with it, alternating, in one process, as processor time of the process,
+// exports included. on/off is the ratio. The endpoint of the spans discards them, and its share
+// counts as the gateway's too.
 func BenchmarkTelemetryRatio(b *testing.B) {
 	sink := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
 	defer sink.Close()
@@ -60,13 +60,13 @@ func BenchmarkTelemetryRatio(b *testing.B) {
 		{"spans", "telemetry: {" + customer + "}}\n"},
 		{"spans of one in ten", "telemetry: {" + customer + ", sample_ratio: 0.1}}\n"},
 		{"spans and metrics", "telemetry: {metrics: {listen: '127.0.0.1:0'}, " + customer + "}}\n"},
-		{"nothing, again", ""}, // what the measurement itself is worth
+		{"nothing, again", ""}, // the noise of the measurement
 	} {
 		b.Run(tt.name, func(b *testing.B) {
 			var once, settle [2]func()
 			once[0], settle[0] = smallCaller(b, "")
 			once[1], settle[1] = smallCaller(b, tt.more)
-			const round = 50_000 // long beside the second that an exporter may wait
+			const round = 50_000 // longer than the second that an exporter may wait
 			var used [2]time.Duration
 			var allocated [2]uint64
 			var rounds int
@@ -104,8 +104,7 @@ func BenchmarkTelemetryRatio(b *testing.B) {
 	}
 }
 
-// With telemetry off a request does nothing for it: no allocation, no trace id
-// drawn, nothing recorded.
+// With telemetry off a request allocates nothing for it, draws no trace id and records nothing.
 func TestTelemetryOffCostsNothing(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, basic(up.URL))

@@ -21,7 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// otlpCollector is an OTLP endpoint that reads with the generated types.
+// otlpCollector is an OTLP endpoint that decodes with the generated types.
 type otlpCollector struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -59,8 +59,8 @@ func newOTLPCollector(t testing.TB) *otlpCollector {
 	return c
 }
 
-// roots are the spans of requests, in the order of their start; children those
-// below one.
+// roots returns the spans of requests, in the order of their start; children returns the spans
+// below one span.
 func (c *otlpCollector) roots() []*tracepb.Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,7 +111,7 @@ const (
 	someParent = "00-" + someTrace + "-b7ad6b7169203331-01"
 )
 
-// observed is a policy with a rule of each decision.
+// observed is a policy with a rule for each decision.
 func observed(url string) string {
 	return strings.Replace(basic(url), "  rules:\n", `  rules:
     - id: masks
@@ -128,8 +128,8 @@ func observed(url string) string {
 `, 1)
 }
 
-// Spans: mcp.policy.decision, mcp.policy.rule_id, mcp.upstream, mcp.principal,
-// and what the conventions ask for.
+// The attributes of spans: mcp.policy.decision, mcp.policy.rule_id, mcp.upstream, mcp.principal,
+// and those that the semantic conventions require.
 func TestSpansOfRequests(t *testing.T) {
 	c := newOTLPCollector(t)
 	u := newUpstream(t, echo)
@@ -137,7 +137,7 @@ func TestSpansOfRequests(t *testing.T) {
 	tests := []struct {
 		body, name string
 		headers    []string
-		want       map[string]string // exactly these of those below
+		want       map[string]string // exactly these of the attributes below
 		stages     string
 		failed     bool
 	}{
@@ -157,7 +157,7 @@ func TestSpansOfRequests(t *testing.T) {
 		r.post(tt.body, tt.headers...)
 		time.Sleep(time.Millisecond) // in order of their start
 	}
-	for _, path := range []string{"/healthz", "/readyz"} { // make no spans
+	for _, path := range []string{"/healthz", "/readyz"} { // create no spans
 		r.do(http.MethodGet, strings.TrimSuffix(r.url, "/mcp")+path, "")
 	}
 	lines := r.lines(len(tests))
@@ -193,7 +193,7 @@ func TestSpansOfRequests(t *testing.T) {
 				if st := c.children(s)[name]; st != nil {
 					stages = strings.TrimSpace(stages + " " + name)
 					if st.StartTimeUnixNano < s.StartTimeUnixNano || st.EndTimeUnixNano > s.EndTimeUnixNano {
-						t.Errorf("%s stands beyond the request", name)
+						t.Errorf("%s exceeds the request", name)
 					}
 				}
 			}
@@ -207,8 +207,8 @@ func TestSpansOfRequests(t *testing.T) {
 	}
 }
 
-// W3C trace context: what comes in is continued, the upstream is told of our
-// span, and nothing is trusted beyond its format.
+// W3C trace context: an inbound trace is continued, the upstream receives the gateway's span as
+// parent, and only the format of the headers is trusted.
 func TestTraceContext(t *testing.T) {
 	meta := func(more string) string {
 		return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"safe","_meta":{` + more + `}}}`
@@ -222,9 +222,9 @@ func TestTraceContext(t *testing.T) {
 	}{
 		{"none", call("1", "safe"), nil, "", true, ""},
 		{"header", call("1", "safe"), []string{"traceparent", someParent, "tracestate", "a=b"}, someTrace, true, "a=b"},
-		{"header of who does not record", call("1", "safe"), []string{"traceparent", someParent[:53] + "00"}, someTrace, false, ""},
+		{"header of a caller that does not record", call("1", "safe"), []string{"traceparent", someParent[:53] + "00"}, someTrace, false, ""},
 		{"_meta", meta(`"progressToken":1,"traceparent":"` + someParent + `","tracestate":"c=d"`), nil, someTrace, true, "c=d"},
-		{"header and _meta alike", meta(`"traceparent":"` + someParent + `"`), []string{"traceparent", someParent}, someTrace, true, ""},
+		{"the same in header and _meta", meta(`"traceparent":"` + someParent + `"`), []string{"traceparent", someParent}, someTrace, true, ""},
 		{"header before _meta", meta(`"traceparent":"00-11111111111111111111111111111111-b7ad6b7169203331-01","tracestate":"c=d"`), []string{"traceparent", someParent}, someTrace, true, ""},
 		{"not a traceparent", call("1", "safe"), []string{"traceparent", "junk", "tracestate", "a=b"}, "", true, ""},
 		{"two traceparents", call("1", "safe"), []string{"traceparent", someParent, "+traceparent", someParent}, "", true, ""},
@@ -251,22 +251,22 @@ func TestTraceContext(t *testing.T) {
 			seen := u.seen()[i]
 			values := seen.header["Traceparent"]
 			if len(values) != 1 || len(values[0]) != 55 {
-				t.Fatalf("the upstream was told %q", values)
+				t.Fatalf("the upstream received %q", values)
 			}
 			told := values[0]
 			if tt.trace != "" && told[3:35] != tt.trace || tt.trace == "" && told[3:35] == someTrace {
-				t.Errorf("the upstream was told %s", told)
+				t.Errorf("the upstream received %s", told)
 			}
 			if tt.sampled != (spans[told[3:52]] != nil) || tt.sampled != strings.HasSuffix(told[53:], "1") && tt.trace != "" {
-				t.Errorf("the upstream was told %s; recorded %v", told, spans[told[3:52]])
+				t.Errorf("the upstream received %s; recorded %v", told, spans[told[3:52]])
 			}
 			if !tt.sampled && told != tt.headers[1] {
-				t.Errorf("who does not record became %s", told)
+				t.Errorf("the unset sampled flag became %s", told)
 			}
 			if got := seen.header.Get("Tracestate"); got != tt.state {
 				t.Errorf("tracestate %q, want %q", got, tt.state)
 			}
-			want := tt.body // what goes by _meta sees the same parent; nothing else changes
+			want := tt.body // _meta has the same parent; nothing else changes
 			if at := strings.Index(want, `"traceparent":"00-`+someTrace); at >= 0 {
 				at += len(`"traceparent":"`)
 				want = want[:at] + told + want[at+len(told):]
@@ -278,22 +278,22 @@ func TestTraceContext(t *testing.T) {
 	}
 }
 
-// With telemetry off trace context passes as it came.
+// With telemetry off trace context is forwarded unchanged.
 func TestTraceContextWithoutTelemetry(t *testing.T) {
 	u := newUpstream(t, echo)
 	r := newRig(t, basic(u.URL))
 	r.post(call("1", "safe"), "traceparent", someParent, "tracestate", "a=b")
 	r.post(call("2", "safe"))
 	if s := u.seen(); s[0].header.Get("Traceparent") != someParent || s[0].header.Get("Tracestate") != "a=b" || s[1].header["Traceparent"] != nil {
-		t.Errorf("the upstream was told %v, %v", s[0].header, s[1].header)
+		t.Errorf("the upstream received %v, %v", s[0].header, s[1].header)
 	}
 	if lines := r.lines(2); lines[0]["trace_id"] != someTrace || lines[1]["trace_id"] != nil {
 		t.Errorf("audit lines %v", lines)
 	}
 }
 
-// One trace through a client of the OpenTelemetry SDK and two gateways: every
-// span hangs below the one before.
+// One trace through a client of the OpenTelemetry SDK and two gateways: every span is a child of
+// the previous one.
 func TestTraceThroughTwoGateways(t *testing.T) {
 	c := newOTLPCollector(t)
 	u := newUpstream(t, echo)
@@ -333,16 +333,16 @@ func TestTraceThroughTwoGateways(t *testing.T) {
 		}
 		asked := c.children(next)["provider"]
 		if asked == nil || asked.Kind != tracepb.Span_SPAN_KIND_CLIENT {
-			t.Fatalf("gateway %d did not ask: %v", i, asked)
+			t.Fatalf("gateway %d did not call its upstream: %v", i, asked)
 		}
 		at = fmt.Sprintf("%x", asked.SpanId)
 	}
 	if told := u.seen()[0].header.Get("Traceparent"); !strings.Contains(told, at) {
-		t.Errorf("the upstream was told %s, want parent %s", told, at)
+		t.Errorf("the upstream received %s, want parent %s", told, at)
 	}
 }
 
-// Hot-reload: sample_ratio yes, the rest of telemetry no.
+// A reload applies sample_ratio and no other change of telemetry.
 func TestSampleRatioReloads(t *testing.T) {
 	customer, operator := newOTLPCollector(t), newOTLPCollector(t)
 	u := newUpstream(t, echo)
@@ -363,7 +363,7 @@ func TestSampleRatioReloads(t *testing.T) {
 	}
 }
 
-// An OTLP endpoint that hangs changes nothing for requests.
+// An OTLP endpoint that hangs does not affect requests.
 func TestHangingOTLPEndpoint(t *testing.T) {
 	release := make(chan struct{})
 	hang := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))

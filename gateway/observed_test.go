@@ -19,8 +19,8 @@ func observedOf(line map[string]any) string {
 	return strings.Join(list, " ")
 }
 
-// A rule in mode observe is decided and told, never enforced, and evaluation goes
-// on with the next rule; both ways, and again from the memory of decisions.
+// A rule in mode observe is evaluated and recorded, never enforced, and evaluation continues with
+// the next rule; in both directions, and also when the decision is cached.
 func TestObserveTellsAndEnforcesNothing(t *testing.T) {
 	up := newUpstream(t, func(w http.ResponseWriter, body string, _ *http.Request) {
 		if strings.Contains(body, "stream") {
@@ -59,7 +59,7 @@ func TestObserveTellsAndEnforcesNothing(t *testing.T) {
 	if a := r.post(call("7", "stream")); !strings.Contains(a.body, "notifications/message") {
 		t.Errorf("stream: %d %s", a.status, a.body)
 	}
-	lines := r.lines(9) // the last: opening, one frame, end
+	lines := r.lines(9) // the last lines: opening, one frame, end
 	for i, want := range []struct{ action, rule, observed string }{
 		{"allow", "tools", "would-deny:deny would-redact:redact"},
 		{"allow", "tools", "would-deny:deny would-redact:redact"},
@@ -79,7 +79,7 @@ func TestObserveTellsAndEnforcesNothing(t *testing.T) {
 	}
 }
 
-// A rule that strips app content in mode observe leaves resumed streams alone.
+// A rule that strips app content in mode observe does not change resumed streams.
 func TestObserveDoesNotStrip(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, strings.Replace(basic(up.URL), "  rules:", "  rules:\n    - {id: strip, action: strip_app, mode: observe, when: {tool_name: safe}}", 1))
@@ -91,8 +91,8 @@ func TestObserveDoesNotStrip(t *testing.T) {
 	}
 }
 
-// A rule for both ways is told once for a call, though it would have kept back the
-// request and the answer: what a report counts is requests.
+// A rule for both directions is recorded once for a call, also when it would have denied both the
+// request and the answer: reports count requests.
 func TestObserveBothWaysIsToldOnce(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, strings.Replace(basic(up.URL), "  rules:", `  rules:

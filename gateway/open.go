@@ -34,9 +34,8 @@ import (
 	"svc/gateway/views"
 )
 
-// openLimits opens the store of the rate limits. It lasts across reloads, so
-// that no bucket is reset. One that does not answer yet is no error: fail_open
-// decides until it does.
+// openLimits opens the store of the rate limits. It is kept across reloads, so that no bucket is
+// reset. A store that cannot be reached yet is no error: fail_open applies until it can.
 func (g *Gateway) openLimits(cfg *config.File) error {
 	if cfg.RateLimitStore.Type != ratelimit.TypeRedis {
 		g.services.Limits = ratelimit.NewMemory(0, g.services.Now())
@@ -56,8 +55,7 @@ func (g *Gateway) openLimits(cfg *config.File) error {
 	return nil
 }
 
-// openState opens what outlives the process: the audit trail and the
-// reporter's offset.
+// openState opens the state on disk: the audit log and the reporter's offset.
 func (g *Gateway) openState(cfg *config.File, opts Options) error {
 	logOptions := audit.Options{Now: g.services.Now, Logger: g.services.Log, StateDir: cfg.StateDirectory(), OpenFile: opts.openAudit}
 	reports := cfg.ControlPlane.Active() && opts.Sink != nil
@@ -88,7 +86,8 @@ func (g *Gateway) openState(cfg *config.File, opts Options) error {
 	return err
 }
 
-// openSessions opens the memory of the sessions that the gateway opens for clients.
+// openSessions opens the session state: upstream sessions, settings and tasks of clients'
+// sessions.
 func (g *Gateway) openSessions(cfg *config.File) error {
 	sealer, err := session.NewSealer(g.sessionKey)
 	if err != nil {
@@ -97,7 +96,7 @@ func (g *Gateway) openSessions(cfg *config.File) error {
 	state := multiplex.StateOptions{
 		Dir: cfg.StateDirectory(), MaxTasks: cfg.TaskAffinity.MaxEntries, TaskTTL: cfg.TaskAffinity.TTL, Now: g.services.Now,
 	}
-	if g.redis != nil { // replicas share sessions where they share their rate limits
+	if g.redis != nil { // replicas that share rate limits share sessions too
 		state.Replicas = &multiplex.Replicas{Sessions: g.redis.Records(), Tasks: g.redis}
 	}
 	g.services.Sessions = multiplex.Open(multiplex.Options{
@@ -107,7 +106,7 @@ func (g *Gateway) openSessions(cfg *config.File) error {
 	return nil
 }
 
-// warn says at the start what an operator may not have meant.
+// warn logs settings that are valid and probably not intended.
 func (g *Gateway) warn(cfg *config.File) {
 	if host, _, err := net.SplitHostPort(cfg.Listen); err == nil && !cfg.Auth.Enabled && !origin.IsLoopback(host) {
 		g.services.Log.Warn("AUTHENTICATION IS OFF and the gateway listens beyond loopback: anyone who reaches it may call every tool that policy allows",
@@ -115,16 +114,16 @@ func (g *Gateway) warn(cfg *config.File) {
 	}
 }
 
-// openSearch makes the tool search where the file asks for it. Passing lists
-// through needs no index, so none is built.
+// openSearch starts the tool search if the configuration enables it. In passthrough mode lists
+// are forwarded, so no index is built.
 func (g *Gateway) openSearch(cfg *config.File) {
 	c := &cfg.ToolSearch
 	if !c.Enabled || c.Mode != config.ToolSearchSynthesize {
 		return
 	}
 	var sources []toolsearch.Source
-	if !cfg.Federation.Enabled { // whose merged lists are searched
-		for _, name := range g.services.Router.Upstreams() { // no other upstream's tools can be called
+	if !cfg.Federation.Enabled { // the search reads the merged lists instead
+		for _, name := range g.services.Router.Upstreams() { // tools of other upstreams cannot be called
 			sources = append(sources, toolsearch.Source{Name: name, Transport: g.services.Targets[name].Direct})
 		}
 	}
@@ -138,8 +137,7 @@ func (g *Gateway) openSearch(cfg *config.File) {
 	}
 }
 
-// openObserver opens telemetry. What the parts say of themselves is read at a scrape,
-// when all of them are open.
+// openObserver opens telemetry. State is called at a scrape, when all parts are open.
 func (g *Gateway) openObserver(cfg *config.File) (err error) {
 	g.observer, err = observer.Open(&cfg.Telemetry, observer.Options{
 		Version: g.version, Logger: g.services.Log, Ready: g.health.ServeReason,
@@ -160,8 +158,8 @@ func (g *Gateway) openObserver(cfg *config.File) (err error) {
 	return err
 }
 
-// openFederation makes the upstream that stands for all others the default one, where
-// the file asks for it.
+// openFederation makes the virtual upstream with the merged lists the default upstream, if the
+// configuration enables federation.
 func (g *Gateway) openFederation(cfg *config.File) (err error) {
 	if !cfg.Federation.Enabled {
 		g.services.Names, err = routing.NamesOf(cfg.Upstreams)
@@ -183,8 +181,7 @@ func (g *Gateway) openFederation(cfg *config.File) (err error) {
 	return nil
 }
 
-// warnSearch says at the start that rules keep the search tool from everybody who
-// comes without claims.
+// warnSearch logs a warning when the rules deny the search tool to callers without claims.
 func (g *Gateway) warnSearch(l *snapshot.Snapshot) {
 	if g.services.Search != nil && !l.Verdict.MayAsk(new(auth.Principal), nil, g.services.SearchUpstream(), mcp.MethodToolsCall, toolsearch.Name) {
 		g.services.Log.Warn("the rules deny the search tool to callers without claims: tools/list is empty for them",
@@ -192,8 +189,8 @@ func (g *Gateway) warnSearch(l *snapshot.Snapshot) {
 	}
 }
 
-// toolChanged leaves a line in the audit file: a tool that was looked at when it
-// was approved may have become another one.
+// toolChanged writes an audit line for a tool whose definition differs from the one that was seen
+// before.
 func (g *Gateway) toolChanged(upstream, tool string) {
 	now := g.services.Now()
 	rec := audit.Record{
@@ -205,8 +202,7 @@ func (g *Gateway) toolChanged(upstream, tool string) {
 	}
 }
 
-// openGovernance opens the policies of the control plane, where they are asked
-// for.
+// openGovernance opens the policies of the control plane, if the configuration enables them.
 func (g *Gateway) openGovernance(cfg *config.File, opts Options) (err error) {
 	c := &cfg.ControlPlane
 	if !c.Governance.Enabled || opts.Governance == nil {
@@ -220,7 +216,8 @@ func (g *Gateway) openGovernance(cfg *config.File, opts Options) (err error) {
 	return err
 }
 
-// openUpstreams makes what the configured upstreams are reached by.
+// openUpstreams opens the transports of the configured upstreams, their pins and their
+// translators.
 func (g *Gateway) openUpstreams(cfg *config.File) (err error) {
 	if g.sessionKey, err = session.LoadKey(cfg.Sessions.KeyFile, cfg.StateDirectory()); err != nil {
 		return err

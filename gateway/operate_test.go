@@ -53,7 +53,7 @@ func serveTLS(t *testing.T, r *rig) string {
 	return "https://" + ln.Addr().String() + "/healthz"
 }
 
-// subject asks for /healthz and returns the common name of the certificate.
+// subject requests /healthz and returns the common name of the certificate.
 func subject(url string, conf *tls.Config) (string, error) {
 	transport := &http.Transport{TLSClientConfig: conf, DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()
@@ -66,8 +66,8 @@ func subject(url string, conf *tls.Config) (string, error) {
 	return resp.TLS.PeerCertificates[0].Subject.CommonName, err
 }
 
-// On SIGHUP the certificate files are read again; when that fails the previous
-// certificate stays active, and the rest of the reload goes on.
+// On SIGHUP the certificate files are read again. If that fails, the previous certificate stays
+// active, and the rest of the reload is applied.
 func TestCertificatesAreRereadOnReload(t *testing.T) {
 	ca := certtest.New(t, t.TempDir(), "ca")
 	issue := func(subject string) certtest.Pair {
@@ -143,7 +143,7 @@ func TestSwitchingTLSOnOrOffNeedsARestart(t *testing.T) {
 	}
 }
 
-// The license states and what /readyz says of them; /mcp serves throughout.
+// The license states and the responses of /readyz; /mcp is served throughout.
 func TestLicenseStates(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, basic(up.URL))
@@ -225,8 +225,8 @@ func TestTrustedProxyStatesTheClientAddress(t *testing.T) {
 	}
 }
 
-// Behind a proxy that maintains X-Forwarded-For and passes Forwarded on, a
-// client would choose its own address; the selected header prevents it.
+// Behind a proxy that maintains X-Forwarded-For and forwards Forwarded unchanged, a client could
+// choose its own address; the selected header prevents it.
 func TestAClientCannotChooseItsAddressInTheOtherHeader(t *testing.T) {
 	up := newUpstream(t, echo)
 	settings := "trusted_proxies: [127.0.0.0/8]\ninput_rate_limit: {enabled: true, requests_per_second: 0.001, burst: 3}\n"
@@ -256,7 +256,7 @@ func TestAClientCannotChooseItsAddressInTheOtherHeader(t *testing.T) {
 	}
 }
 
-// One subscriber has a whole /64 of IPv6 addresses: they share one bucket.
+// The addresses of one IPv6 /64 share one bucket, because a single subscriber has a whole /64.
 func TestInputRateLimitCountsNetworksOfIPv6(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, basic(up.URL)+"trusted_proxies: [127.0.0.0/8]\ninput_rate_limit: {enabled: true, requests_per_second: 0.001, burst: 3}\n")
@@ -272,7 +272,7 @@ func TestInputRateLimitCountsNetworksOfIPv6(t *testing.T) {
 	}
 }
 
-// Reloads under load fail no request, and leave no goroutine or file behind.
+// Reloads under load fail no request, and leak no goroutine or file.
 func TestReloadsUnderLoadFailNoRequest(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, basic(up.URL))
@@ -329,8 +329,8 @@ func TestReloadsUnderLoadFailNoRequest(t *testing.T) {
 	}
 }
 
-// SIGHUP ends a log rotation by another program: the path is opened again, even
-// with a configuration that cannot be read.
+// SIGHUP ends an external log rotation: the audit file is opened again, even with a configuration
+// that cannot be read.
 func TestReloadOpensAnAuditFileThatWasMovedAgain(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, basic(up.URL))
@@ -358,8 +358,8 @@ func TestReloadOpensAnAuditFileThatWasMovedAgain(t *testing.T) {
 	}
 }
 
-// Why a key was refused is in the log at level debug, with the id of the request,
-// and not in the answer.
+// The reason why a key was refused is logged at level debug, with the request id, and is not in
+// the response.
 func TestTheLogHasWhyAKeyWasRefused(t *testing.T) {
 	logs := &syncBuffer{}
 	r := newRigWith(t, basic(newUpstream(t, echo).URL), func(o *Options) {

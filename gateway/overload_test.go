@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Past the bound requests are answered 503 overloaded, whether their own body is too
-// much, the answer of their upstream, or an event of it.
+// Over the bound requests are refused with 503 overloaded, whether their own body exceeds it, the
+// response of their upstream, or an event of it.
 func TestBodiesBeyondTheBoundAreOverloaded(t *testing.T) {
 	large := strings.Repeat("a", 200<<10)
 	up := newUpstream(t, func(w http.ResponseWriter, body string, r *http.Request) {
@@ -44,7 +44,7 @@ func TestBodiesBeyondTheBoundAreOverloaded(t *testing.T) {
 			t.Errorf("behind %s: %d %s", name, got.status, got.body)
 		}
 	}
-	// limits.body_bytes is read with a reload.
+	// A reload applies limits.body_bytes.
 	r.edit("\ndefault_upstream", "\nlimits: {body_bytes: 67108864}\ndefault_upstream")
 	if err := r.gateway.Reload(t.Context()); err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func TestBodiesBeyondTheBoundAreOverloaded(t *testing.T) {
 	}
 }
 
-// Loopback and trusted proxies stand for many clients.
+// Loopback and trusted proxies have no limit, because they carry many clients.
 func TestConnectionLimit(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, "trusted_proxies: [10.1.0.0/16]\nlimits: {connections_per_address: 7}"+basic(up.URL))

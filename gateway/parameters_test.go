@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Parameters behind the path of a request to the gateway mean nothing: the answer
-// is that without them, for every method, and the upstream gets none of them.
+// Query parameters of the MCP endpoint are ignored: the response is the same as without them, for
+// every method, and none is forwarded.
 func TestUnknownParametersOfMCPAreIgnored(t *testing.T) {
 	var mu sync.Mutex
 	var queries []string
@@ -51,7 +51,7 @@ func TestUnknownParametersOfMCPAreIgnored(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if len(queries) != 4*6 { // all but the bodies that are no JSON and the method that there is not
+	if len(queries) != 4*6 { // all but the bodies that are not JSON and the method that is not allowed
 		t.Errorf("the upstream got %d requests: %q", len(queries), queries)
 	}
 	if slices.ContainsFunc(queries, func(uri string) bool { return uri != "/" }) {

@@ -13,8 +13,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Each upstream's items and instructions are judged as its own answer: a rule that denies
-// those of one leaves them out, one that redacts those of another changes them alone, and
+// Each upstream's items and instructions are judged as an answer of that upstream: a rule that
+// denies those of one omits them, a rule that redacts those of another changes them alone, and
 // the list is answered.
 func TestRulesJudgeThePartsOfMergedAnswers(t *testing.T) {
 	for _, stateless := range []bool{false, true} {
@@ -54,7 +54,7 @@ policy:
 			for _, tool := range got.Tools {
 				tools = append(tools, tool.Name+": "+tool.Description)
 			}
-			// What may not be called is not listed.
+			// A tool that may not be called is not listed.
 			if want := []string{"web_search: Search the *** web"}; !slices.Equal(tools, want) {
 				t.Errorf("tools: %q, want %q", tools, want)
 			}
@@ -86,14 +86,14 @@ policy:
 	}
 }
 
-// A guardrail is asked about all parts of one answer at the same time, and what it says of
-// each is in the order of the upstreams.
+// The parts of one answer are sent to the guardrail concurrently, and the results are in the
+// order of the upstreams.
 func TestAGuardrailIsAskedAboutAllPartsAtOnce(t *testing.T) {
 	const upstreams = 20
 	var (
 		mu       sync.Mutex
 		asked    int
-		together = make(chan struct{}) // closed when it is asked about all of them
+		together = make(chan struct{}) // closed when the guardrail has all parts
 	)
 	guard := newGuard(t, func(body string) (int, string) {
 		if !strings.Contains(body, "secret") {

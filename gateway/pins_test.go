@@ -15,7 +15,7 @@ import (
 	"svc/gateway/pins"
 )
 
-// listedTools returns the tools that a caller is listed, as they are.
+// listedTools returns the listed tools of a caller, as raw JSON.
 func (r *rig) listedTools(key string) map[string]json.RawMessage {
 	r.t.Helper()
 	got := r.do(http.MethodPost, r.url, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, "Authorization", "Bearer "+key)
@@ -47,9 +47,9 @@ func (r *rig) lastRequest() (changed bool, kind string) {
 	return false, ""
 }
 
-// A tool whose description changes is withheld where its upstream has pin_tools: block, and
-// called where it has warn, until the new definition is approved and the gateway reads
-// that, with federation and without. What is listed first is approved as it is.
+// A tool whose description changes is withheld if its upstream has pin_tools: block, and can be
+// called if it has warn, until the new definition is approved and the gateway reads the approval,
+// with federation and without. The first listed definition is approved automatically.
 func TestAChangedToolIsWithheldUntilItIsApproved(t *testing.T) {
 	for _, tt := range []struct {
 		name, config, visible string
@@ -125,7 +125,7 @@ func TestAChangedToolIsWithheldUntilItIsApproved(t *testing.T) {
 				t.Error("the log repeats what the upstream says")
 			}
 
-			// An operator approves what is listed now.
+			// An operator approves the current definitions.
 			direct := newRig(t, fmt.Sprintf("default_upstream: shop\nupstreams:\n  - {name: shop, url: %s}\n"+allowEverything, shop.URL))
 			cfg, err := r.load()
 			if err != nil {
@@ -165,8 +165,8 @@ func TestAChangedToolIsWithheldUntilItIsApproved(t *testing.T) {
 	}
 }
 
-// Nothing is approved by itself where the configuration names a file of pins: a file that
-// is not there is an error at the start with block, and at a reload.
+// Without automatic approval, which a configured file of pins turns off, a missing file is an
+// error at the start with block, and at a reload.
 func TestAFileOfPins(t *testing.T) {
 	shop := newToolServer(t, "shop", true, "buy: Buy a thing")
 	path := filepath.Join(t.TempDir(), "pins.json")

@@ -24,8 +24,8 @@ func inRedis(url string, more string) string {
 	return "rate_limit_store: {type: redis, url: \"" + url + "\", " + more + "}\n"
 }
 
-// Two gateways share a limit exactly, be it that of a rule or that of the input:
-// N of 2N requests are allowed. So it is on one server and on a cluster.
+// Two gateways share a limit exactly, that of a rule and that of the input: N of 2N requests are
+// allowed, on one Redis server and on a cluster.
 func TestGatewaysShareALimitExactly(t *testing.T) {
 	const n = 40
 	up := newUpstream(t, echo)
@@ -119,8 +119,7 @@ func TestRateLimitStoreFailure(t *testing.T) {
 	}
 }
 
-// A reload keeps the store and with it the buckets; a change of the section
-// waits for a restart.
+// A reload keeps the store and its buckets; a change of the section takes effect after a restart.
 func TestReloadKeepsTheSharedStore(t *testing.T) {
 	server := redistest.Start(t)
 	up := newUpstream(t, echo)
@@ -144,13 +143,13 @@ func TestReloadKeepsTheSharedStore(t *testing.T) {
 		t.Errorf("readyz %s", got.body)
 	}
 	keys, err := server.Do("KEYS", "*")
-	buckets := strings.ReplaceAll(fmt.Sprint(keys), "mcpgw:rl:{mail:replicas}", "") // by which replicas find each other
+	buckets := strings.ReplaceAll(fmt.Sprint(keys), "mcpgw:rl:{mail:replicas}", "") // the entries by which replicas find each other
 	if err != nil || strings.Count(buckets, "mcpgw:rl:{") != 1 || strings.Contains(buckets, "other:") {
 		t.Errorf("keys %v, %v", keys, err)
 	}
 }
 
-// A gateway starts without its store, says so, and uses it once it is there.
+// A gateway starts without its store, logs that, and uses the store once it is available.
 func TestGatewayStartsWithoutItsStore(t *testing.T) {
 	server := redistest.Start(t)
 	server.Kill()
@@ -175,7 +174,7 @@ func TestGatewayStartsWithoutItsStore(t *testing.T) {
 	}
 }
 
-// What New cannot use is an error, and leaves nothing behind.
+// Options that New cannot use are an error, after which nothing is left open.
 func TestStoreThatCannotBeOpened(t *testing.T) {
 	r := newRig(t, basic(newUpstream(t, echo).URL))
 	r.stop()

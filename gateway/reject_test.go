@@ -11,8 +11,9 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Whatever stops a client's answer to a server request, the server gets an error in
-// its place: at the upstream and in the session where it asked, under its own id.
+// When the gateway refuses a client's answer to a server request, for whatever reason, the server
+// gets an error in its place: at the upstream and in the session of the request, with the id of
+// the request.
 func TestAStoppedAnswerFailsTheUpstreamsRequest(t *testing.T) {
 	guard := newGuard(t, says(200, `{"action":"reject"}`))
 	for _, c := range []struct {
@@ -65,7 +66,7 @@ func TestAStoppedAnswerFailsTheUpstreamsRequest(t *testing.T) {
 	}
 }
 
-// Nothing is sent for a caller who was not identified, for what is no answer, and
+// No error is sent for a caller without valid credentials, for a message that is no answer, and
 // where the client has no session.
 func TestNoErrorIsSentWhereNobodyAsked(t *testing.T) {
 	first, second := newScripted(t), newScripted(t)
@@ -84,20 +85,19 @@ func TestNoErrorIsSentWhereNobodyAsked(t *testing.T) {
 		{answer, []string{"Mcp-Session-Id", sid, "Origin", "https://evil.example"}, 403},
 		{call("1", "slow"), []string{"Mcp-Session-Id", sid}, 403},
 		{`{"jsonrpc":"2.0","id":"svc~second~nope","result":{}}`, []string{"Mcp-Session-Id", sid}, 403},
-		{tagged, []string{"Mcp-Session-Id", sid}, 403}, // no session there
+		{tagged, []string{"Mcp-Session-Id", sid}, 403}, // no session at that upstream
 	} {
 		if got := r.post(c.body, c.headers...); got.status != c.status {
 			t.Errorf("%s: %d %s, want %d", c.body, got.status, got.body, c.status)
 		}
 	}
-	r.stop() // which waits for what runs in the background
+	r.stop() // waits for background calls
 	if n := len(first.seen()) + len(second.seen()); n != 1 {
 		t.Errorf("the upstreams got %d requests, want initialize alone: %v %v", n, first.seen(), second.seen())
 	}
 }
 
-// The tool whose elicitation was answered against a rule goes on at once, not with
-// somebody's time-out.
+// A tool whose elicitation answer is denied by a rule continues at once, without a time-out.
 func TestToolGoesOnWhenItsElicitationIsDenied(t *testing.T) {
 	told := make(chan error, 1)
 	server := sdk.NewServer(&sdk.Implementation{Name: "asks", Version: "1"}, nil)
@@ -124,13 +124,13 @@ func TestToolGoesOnWhenItsElicitationIsDenied(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer session.Close()
-	_, _ = session.CallTool(ctx, &sdk.CallToolParams{Name: "safe", Arguments: map[string]any{}}) // this client takes the 403 for the end of its session
+	_, _ = session.CallTool(ctx, &sdk.CallToolParams{Name: "safe", Arguments: map[string]any{}}) // this client treats the 403 as the end of its session
 	select {
 	case err := <-told:
 		if err == nil || !strings.Contains(err.Error(), "policy_denied") {
-			t.Errorf("the tool was told %v", err)
+			t.Errorf("the tool got %v", err)
 		}
 	case <-ctx.Done():
-		t.Error("the tool waits for the answer still")
+		t.Error("the tool still waits for the answer")
 	}
 }

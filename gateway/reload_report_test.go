@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// After a reload with another audit.path the traces of the new file are reported,
-// and those of the old one are not lost.
+// After a reload with another audit.path the traces of the new file are reported, and those of
+// the old file are not lost.
 func TestTracesFollowAnotherAuditPath(t *testing.T) {
 	up := newUpstream(t, echo)
 	sink := &traceSink{}

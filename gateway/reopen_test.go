@@ -17,7 +17,7 @@ import (
 	"svc/gateway/ratelimit/redistest"
 )
 
-// onlyOne starts a gateway before one scripted upstream and opens a session.
+// onlyOne starts a gateway in front of one scripted upstream and opens a session.
 func onlyOne(t *testing.T) (up *scripted, r *rig, sid string) {
 	t.Helper()
 	up = newScripted(t)
@@ -25,9 +25,9 @@ func onlyOne(t *testing.T) (up *scripted, r *rig, sid string) {
 	return up, r, r.begin()
 }
 
-// A client keeps its session when its only upstream, or the default one, restarts:
-// the session is opened again, once for all requests that find it lost, with what
-// the client had asked for and the level of logs that it had set.
+// A client keeps its session when its only upstream, or the default one, restarts: the upstream
+// session is opened again, once for all concurrent requests that find it lost, with the client's
+// initialize parameters and log level.
 func TestALostSessionAtTheDefaultUpstreamIsReopened(t *testing.T) {
 	for _, several := range []bool{false, true} {
 		name := "the only upstream"
@@ -74,8 +74,8 @@ func TestALostSessionAtTheDefaultUpstreamIsReopened(t *testing.T) {
 	}
 }
 
-// Only a handle that is valid opens a session again: not one whose client ended it,
-// nor one of another caller.
+// Only a valid handle opens a session again: not the handle of an ended session, nor another
+// caller's.
 func TestALostSessionIsNotReopenedForAnInvalidHandle(t *testing.T) {
 	up, r, sid := onlyOne(t)
 	if got := r.post(call("1", "safe"), "Mcp-Session-Id", sid, "Authorization", "Bearer "+r.other); got.status != 404 {
@@ -100,7 +100,7 @@ func TestALostSessionIsNotReopenedForAnInvalidHandle(t *testing.T) {
 	ended("after a restart of the gateway")
 }
 
-// After a restart of the gateway too a lost session is opened again.
+// A lost session is opened again after a restart of the gateway too.
 func TestALostSessionIsReopenedAfterARestartOfTheGateway(t *testing.T) {
 	up, r, sid := onlyOne(t)
 	r.stop()
@@ -111,8 +111,8 @@ func TestALostSessionIsReopenedAfterARestartOfTheGateway(t *testing.T) {
 	}
 }
 
-// An upstream that goes on saying 404 is asked twice and no more, and one that does
-// not open the session again leaves the client to begin a new one.
+// A request to an upstream that keeps responding 404 is sent twice and no more. After an upstream
+// that does not open the session again, the client has to begin a new one.
 func TestALostSessionIsReopenedOnce(t *testing.T) {
 	for _, refuses := range []bool{false, true} {
 		var started atomic.Bool
@@ -147,8 +147,8 @@ func TestALostSessionIsReopenedOnce(t *testing.T) {
 	}
 }
 
-// A client that opens its stream after a restart of the upstream gets one, without
-// the position of the session that was lost.
+// A client that opens its stream after a restart of the upstream gets a stream, without the
+// position of the lost session.
 func TestAStreamOfALostSessionIsReopened(t *testing.T) {
 	up, r, sid := onlyOne(t)
 	up.get = func(w http.ResponseWriter, r *http.Request) {
@@ -201,8 +201,7 @@ func TestGoSDKOverARestartOfTheUpstream(t *testing.T) {
 	}
 }
 
-// A session that one replica opened again at the default upstream is used by the
-// others.
+// A session that one replica opened again at the default upstream is used by the others.
 func TestReplicasShareAReopenedSession(t *testing.T) {
 	first, _, one, other, sid := twoReplicas(t, inRedis(redistest.Start(t).URL(), "operation_timeout: 5s"))
 	first.forget()
@@ -216,7 +215,7 @@ func TestReplicasShareAReopenedSession(t *testing.T) {
 	}
 }
 
-// An answer to another request opens no session.
+// A response with the id of another request opens no session.
 func TestAForeignAnswerToInitializeIsInvalid(t *testing.T) {
 	first := newScripted(t)
 	second := newUpstream(t, func(w http.ResponseWriter, _ string, _ *http.Request) {

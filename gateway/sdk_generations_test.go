@@ -16,15 +16,15 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// generation is a Go SDK server of one generation whose tools do what a client
-// can see.
+// generation is a Go SDK server of one generation with tools for each effect that a client can
+// observe.
 type generation struct {
 	*httptest.Server
 	server  *sdk.Server
 	waiting atomic.Int32
-	// cancelled counts the calls that the server was told to give up: with
-	// sessions by a notification, without them by a request that ends. The SDK's
-	// server does not act on the latter itself.
+	// cancelled counts the calls that were cancelled at the server: with sessions by a
+	// notification, without them by the end of the HTTP request. The SDK's server does not act on
+	// the latter itself.
 	cancelled atomic.Int32
 	release   chan struct{}
 }
@@ -103,9 +103,9 @@ func newGeneration(t *testing.T, name string, stateless bool) *generation {
 	return g
 }
 
-// The official Go client does all that a client does, in both generations,
-// through one gateway with two upstreams: connect, list, call at either, progress,
-// logs, questions, sampling, cancellation, listening to changes, close.
+// The official Go client uses all client features, in both generations, through one gateway with
+// two upstreams: connect, list, call at either, progress, logs, elicitation, sampling,
+// cancellation, subscriptions, close.
 func TestGoSDKDoesItAllBeforeTwoUpstreams(t *testing.T) {
 	for _, tt := range []struct {
 		version   string
@@ -202,7 +202,7 @@ policy: {default_action: allow}
 			if err := <-ended; err == nil {
 				t.Error("a cancelled call was answered")
 			}
-			eventually(t, "the upstream was not told of the cancellation", func() bool { return second.cancelled.Load() == 1 })
+			eventually(t, "the upstream did not receive the cancellation", func() bool { return second.cancelled.Load() == 1 })
 			heard := func(g *generation) {
 				t.Helper()
 				before, n := changed.Load(), 0

@@ -52,9 +52,9 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// The official Go client works through the gateway in both generations of the
-// protocol, with answers as JSON and as event streams: connect, list, call,
-// progress, a denied call that leaves the session alive, close.
+// The official Go client works through the gateway in both generations of the protocol, with
+// responses as JSON and as event streams: connect, list, call, progress, a denied call that
+// leaves the session open, close.
 func TestGoSDKThroughTheGateway(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -111,7 +111,7 @@ func TestGoSDKThroughTheGateway(t *testing.T) {
 			if _, err := session.CallTool(ctx, params); err != nil {
 				t.Fatal(err)
 			}
-			// The SDK handles notifications beside the call's answer.
+			// The SDK handles notifications concurrently with the response of the call.
 			for i := 0; !tt.options.JSONResponse && seen.Load() != 3; i++ {
 				if i == 200 {
 					t.Fatalf("%d progress notifications, want 3", seen.Load())
@@ -134,8 +134,8 @@ func TestGoSDKThroughTheGateway(t *testing.T) {
 	}
 }
 
-// A session belongs to the principal that opened it, and outlives a restart of
-// the gateway: SDKs do not begin a new one after a 404.
+// A session belongs to the principal that opened it, and outlives a restart of the gateway,
+// because SDKs do not begin a new session after a 404.
 func TestSessionBelongsToItsOwner(t *testing.T) {
 	up := newSDKServer(t, "up", &sdk.StreamableHTTPOptions{})
 	r := newRig(t, basic(up.URL))
@@ -164,8 +164,8 @@ func TestSessionBelongsToItsOwner(t *testing.T) {
 	}
 }
 
-// With several upstreams a routed call opens a session there for the client,
-// with the client's own parameters.
+// With several upstreams a routed call opens a session at its upstream for the client, with the
+// client's own parameters.
 func TestRoutedCallOpensASessionAtItsUpstream(t *testing.T) {
 	first := newSDKServer(t, "first", &sdk.StreamableHTTPOptions{})
 	second := newSDKServer(t, "second", &sdk.StreamableHTTPOptions{})
@@ -193,8 +193,8 @@ func TestRoutedCallOpensASessionAtItsUpstream(t *testing.T) {
 	}
 }
 
-// The newest legacy revision that is allowed takes the place of one that is
-// not, so that clients which ask for their newest connect at all.
+// An initialize with a revision that is not allowed is forwarded with the newest legacy revision
+// that is, so that clients which request their newest revision can connect.
 func TestAllowedVersionsAndInitialize(t *testing.T) {
 	up := newSDKServer(t, "up", &sdk.StreamableHTTPOptions{})
 	r := newRig(t, basic(up.URL)+"allowed_protocol_versions: [2025-06-18, 2025-03-26]\n")

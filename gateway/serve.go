@@ -11,8 +11,8 @@ import (
 	"svc/gateway/views"
 )
 
-// ServeHTTP answers the gateway's paths (gateway specification, Endpoints).
-// Paths are compared after decoding, and exactly.
+// ServeHTTP serves the gateway's paths (gateway specification, Endpoints). It compares decoded
+// paths, and only exact matches count.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/healthz":
@@ -28,8 +28,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveOther answers the paths that are not fixed: the metadata documents of the
-// protected resources, which anyone may read (gateway specification, Endpoints).
+// serveOther serves the protected resource metadata documents, which need no credentials (gateway
+// specification, Endpoints), and responds 404 for every other path.
 func (g *Gateway) serveOther(w http.ResponseWriter, r *http.Request) {
 	l := g.services.Live.Load()
 	resource := l.Callers.ResourceAt(r.URL.Path)
@@ -41,9 +41,8 @@ func (g *Gateway) serveOther(w http.ResponseWriter, r *http.Request) {
 	l.Admission.ServePublic(w, r, &admission.Client{Addr: addr, Address: addr.String()}, g.services.Now(), resource)
 }
 
-// serveMCP takes one request through the gateway, at a view or, with nil, at all that
-// there is. Whatever happens to it, it leaves exactly one line in the audit file, or is
-// counted in one.
+// serveMCP handles one MCP request, at view v or, if v is nil, at /mcp. Every request is recorded
+// by exactly one audit line, or counted in one.
 func (g *Gateway) serveMCP(w http.ResponseWriter, r *http.Request, v *views.View) {
 	ex := exchange.Begin(&g.services, w, r, v)
 	defer ex.Release()
@@ -57,9 +56,9 @@ func (g *Gateway) serveMCP(w http.ResponseWriter, r *http.Request, v *views.View
 	}
 }
 
-// serve is the path of a request in the order of the specification: input
-// limit, caller, dialect, policy, route, upstream and what comes back from it.
-// The first step that refuses ends it.
+// serve takes the request through the steps in the order of the specification: input limit,
+// caller, dialect, policy, route, upstream, and inspection of its response. The first step that
+// refuses the request ends it.
 func serve(ex *exchange.Exchange) *refusal.Refusal {
 	ex.Live.Admission.Origins.AllowOrigin(ex.Writer.Header(), ex.HTTP)
 	if refused := ex.Admit(); refused != nil {
@@ -110,8 +109,8 @@ func serve(ex *exchange.Exchange) *refusal.Refusal {
 	return forwarding.Forward(ex)
 }
 
-// Path is where messages are posted, and nearly all that a gateway is asked for.
+// Path is the path of the MCP endpoint.
 const Path = views.Main
 
-// Paths returns the paths where messages are posted: Path, and those of views.
+// Paths returns the paths that accept MCP messages: Path and the paths of views.
 func (g *Gateway) Paths() []string { return g.services.Views.Paths() }

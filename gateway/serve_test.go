@@ -58,8 +58,8 @@ func TestCredentialsNeverReachTheUpstream(t *testing.T) {
 	}
 }
 
-// Every answer that the gateway gives itself: status, code, message, the
-// request's own id, and its line.
+// Every response that the gateway generates itself: status, code, message, the request's own id,
+// and its audit line.
 func TestRefusals(t *testing.T) {
 	up := newUpstream(t, func(w http.ResponseWriter, body string, r *http.Request) {
 		switch {
@@ -196,7 +196,7 @@ func TestHealthAndReadiness(t *testing.T) {
 	if got := r.post(call("1", "safe")); got.status != 200 {
 		t.Errorf("a request while draining: %d", got.status)
 	}
-	r.lines(1) // probes leave no audit line
+	r.lines(1) // probes write no audit line
 }
 
 func TestReload(t *testing.T) {
@@ -323,7 +323,7 @@ func TestRedactRequest(t *testing.T) {
 func TestAuditRefusesTrafficThatCannotBeRecorded(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, basic(up.URL))
-	// Every later line fails: the log is closed under the gateway.
+	// Every later line fails: the audit log is closed.
 	if err := r.gateway.services.Audit.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +336,7 @@ func TestAuditRefusesTrafficThatCannotBeRecorded(t *testing.T) {
 func TestPanicIsAnsweredAndRecorded(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, basic(up.URL))
-	r.gateway.services.Targets["main"].Transport = nil // the next forward dereferences nil
+	r.gateway.services.Targets["main"].Transport = nil // the next forward panics with a nil dereference
 	got := r.post(call("1", "safe"))
 	if got.status != 500 || strings.Contains(got.body, "goroutine") {
 		t.Errorf("got %d %s", got.status, got.body)

@@ -24,8 +24,8 @@ import (
 	"svc/gateway/ratelimit/redistest"
 )
 
-// replicas starts two gateways with one configuration, one session key and one
-// store. The keys of clients are the same.
+// replicas starts two gateways with one configuration, one session key, one store and the same
+// keys of clients.
 func replicas(t *testing.T, text, store string) (one, other *rig) {
 	t.Helper()
 	key := filepath.Join(t.TempDir(), "session.key")
@@ -39,8 +39,8 @@ func replicas(t *testing.T, text, store string) (one, other *rig) {
 	return one, other
 }
 
-// twoReplicas starts two gateways before two scripted upstreams, and opens a
-// session at the one.
+// twoReplicas starts two gateways in front of two scripted upstreams, and opens a session at the
+// first gateway.
 func twoReplicas(t *testing.T, store string) (first, second *scripted, one, other *rig, sid string) {
 	t.Helper()
 	first, second = newScripted(t), newScripted(t)
@@ -48,7 +48,7 @@ func twoReplicas(t *testing.T, store string) (first, second *scripted, one, othe
 	return first, second, one, other, one.begin()
 }
 
-// balancer sends each request to the replica that pick says, with a key.
+// balancer sends each request to the replica that pick chooses, with a key.
 type balancer struct {
 	key  string
 	urls []string
@@ -78,9 +78,9 @@ func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// Clients of either generation whose requests come to two replicas in turn get the answers
-// to calls in which they are asked, also where the replica that a client answers is not the
-// one that holds the call, and the upstream speaks the other generation.
+// Clients of either generation whose requests alternate between two replicas get the responses to
+// calls with server requests, also when the answer arrives at another replica than the one with
+// the call, and when the upstream is of the other generation.
 func TestAnswersReachTheReplicaThatAsked(t *testing.T) {
 	for name, legacyClient := range map[string]bool{"legacy client": true, "client of 2026-07-28": false} {
 		t.Run(name, func(t *testing.T) {
@@ -134,8 +134,8 @@ policy: {default_action: allow}
 	}
 }
 
-// The cancellation of a legacy client's call ends it at a server of 2026-07-28, also where
-// it comes to another replica than the one that runs the call.
+// The cancellation of a legacy client's call ends it at a server of 2026-07-28, also when it
+// arrives at another replica than the one that runs the call.
 func TestACancellationReachesTheReplicaThatRunsTheCall(t *testing.T) {
 	modern := newGeneration(t, "modern", true)
 	one, other := replicas(t, fmt.Sprintf(`
@@ -156,13 +156,12 @@ policy: {default_action: allow}
 	if got := <-ended; !strings.Contains(got.body, "the client has cancelled it") {
 		t.Errorf("the call was answered with %d %s", got.status, got.body)
 	}
-	eventually(t, "the server hears of it", func() bool { return modern.cancelled.Load() > 0 })
+	eventually(t, "the server receives the cancellation", func() bool { return modern.cancelled.Load() > 0 })
 }
 
-// A real client whose requests come to two replicas in turn has one session at
-// both stateful upstreams: tools of both, questions of the servers that are
-// answered at the other replica, and an end that is the end everywhere. So it is
-// with one Redis and with a cluster.
+// A real client whose requests alternate between two replicas has one session at both stateful
+// upstreams: it uses tools of both, answers server requests at the other replica, and ends the
+// session everywhere. This holds with one Redis and with a cluster.
 func TestClientOfTwoReplicasHasOneSession(t *testing.T) {
 	var turn atomic.Int32
 	for name, pick := range map[string]func(method, body string) int{
@@ -220,7 +219,7 @@ func TestClientOfTwoReplicasHasOneSession(t *testing.T) {
 				}
 				for i := range b.used {
 					if b.used[i].Load() < 3 {
-						t.Errorf("replica %d was asked %d times", i, b.used[i].Load())
+						t.Errorf("replica %d received %d requests", i, b.used[i].Load())
 					}
 				}
 				if err := session.Close(); err != nil {
@@ -232,8 +231,7 @@ func TestClientOfTwoReplicasHasOneSession(t *testing.T) {
 	}
 }
 
-// A session that was ended at one replica is unknown at the other, and open
-// nowhere.
+// A session that was ended at one replica is unknown at the other, and open at no upstream.
 func TestSessionEndedAtOneReplicaIsUnknownAtTheOther(t *testing.T) {
 	first, second, one, other, sid := twoReplicas(t, inRedis(redistest.Start(t).URL(), "operation_timeout: 5s"))
 	for _, tool := range []string{"safe", "slow"} {
@@ -261,9 +259,8 @@ func TestSessionEndedAtOneReplicaIsUnknownAtTheOther(t *testing.T) {
 	}
 }
 
-// The other replica opens a session with the parameters that the client told the
-// one, tells it the level that the client set there, resumes what broke at the
-// one, and passes cancellations on.
+// The second replica opens a session with the client's initialize parameters and log level from
+// the first replica, resumes a stream that broke at the first, and forwards cancellations.
 func TestOtherReplicaContinuesASession(t *testing.T) {
 	first, second, one, other, sid := twoReplicas(t, inRedis(redistest.Start(t).URL(), "operation_timeout: 5s"))
 	one.post(`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"debug"}}`, "Mcp-Session-Id", sid)
@@ -274,7 +271,7 @@ func TestOtherReplicaContinuesASession(t *testing.T) {
 		t.Errorf("the second upstream was sent %v", sent)
 	}
 	if sent := second.sent("logging/setLevel"); len(sent) != 1 || !strings.Contains(sent[0].body, "debug") {
-		t.Errorf("the second upstream was told %v", sent)
+		t.Errorf("the second upstream received %v", sent)
 	}
 	second.get = func(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -300,8 +297,7 @@ func TestOtherReplicaContinuesASession(t *testing.T) {
 	if first.total() != 1 || second.total() != 1 {
 		t.Errorf("%d and %d sessions were opened, want one each", first.total(), second.total())
 	}
-	// The upstream loses its session: one replica opens it again, the other finds
-	// that out.
+	// The upstream loses its session: one replica opens it again, and the other uses the new one.
 	second.call = nil
 	second.forget()
 	for i, r := range []*rig{one, other, one} {
@@ -314,8 +310,8 @@ func TestOtherReplicaContinuesASession(t *testing.T) {
 	}
 }
 
-// The merged stream at one replica is joined by a session that the other opened,
-// and ends when the client ends its session there.
+// The merged stream at one replica includes a session that the other opened, and ends when the
+// client ends its session there.
 func TestMergedStreamFollowsTheOtherReplica(t *testing.T) {
 	_, second, one, other, sid := twoReplicas(t, inRedis(redistest.Start(t).URL(), "operation_timeout: 5s"))
 	second.get = func(w http.ResponseWriter, req *http.Request) {
@@ -340,10 +336,9 @@ func TestMergedStreamFollowsTheOtherReplica(t *testing.T) {
 	}
 }
 
-// While Redis does not answer a replica goes on with the sessions that it has
-// used. The other answers what it cannot know with an error after which clients
-// try again, at once, and keeps serving the default upstream. Afterwards there is
-// one session again.
+// While Redis is unavailable a replica continues with the sessions that it has used. The other
+// responds at once with an error after which clients retry, and keeps serving the default
+// upstream. Afterwards there is one session again.
 func TestSessionsWhileRedisIsAway(t *testing.T) {
 	for name, fail := range map[string]struct{ begin, end func(*redistest.Server) }{
 		"killed": {(*redistest.Server).Kill, (*redistest.Server).Restart},
@@ -393,8 +388,8 @@ func TestSessionsWhileRedisIsAway(t *testing.T) {
 	}
 }
 
-// A gateway that was restarted goes on with what it opened before, where Redis
-// keeps that, and with the parameters that its client told.
+// A restarted gateway continues with the upstream sessions in Redis, and with the initialize
+// parameters of their clients.
 func TestSessionsInRedisSurviveARestart(t *testing.T) {
 	_, second, one, _, sid := twoReplicas(t, inRedis(redistest.Start(t).URL(), "operation_timeout: 5s"))
 	if got := one.post(call("1", "slow"), "Mcp-Session-Id", sid); got.status != 200 {
@@ -413,8 +408,8 @@ func TestSessionsInRedisSurviveARestart(t *testing.T) {
 	}
 }
 
-// A session that a client ends while Redis does not answer is ended at once where
-// the client said so, and at the other replica when Redis is back.
+// A session that a client ends while Redis is unavailable ends at once at the replica that
+// received the DELETE, and at the other replica when Redis is back.
 func TestSessionEndedWhileRedisIsAway(t *testing.T) {
 	server := redistest.Start(t)
 	first, second, one, other, sid := twoReplicas(t, inRedis(server.URL(), "operation_timeout: 200ms"))
@@ -431,15 +426,15 @@ func TestSessionEndedWhileRedisIsAway(t *testing.T) {
 	}
 	server.Restart()
 	another := one.begin()
-	eventually(t, "the other replica was not told", func() bool {
-		one.post(call("3", "safe"), "Mcp-Session-Id", another) // any request brings Redis up to date
+	eventually(t, "the other replica still has the session", func() bool {
+		one.post(call("3", "safe"), "Mcp-Session-Id", another) // any request synchronizes Redis
 		return other.post(call("4", "slow"), "Mcp-Session-Id", sid).status == 404
 	})
 	eventually(t, "a session is open at the second upstream", func() bool { return second.open() == 0 })
 }
 
-// A store that was emptied while both replicas run leaves one session at each
-// upstream in the end, whoever comes first.
+// After the store was emptied while both replicas run, one session is left at each upstream in
+// the end, whichever replica opens one first.
 func TestSessionsAfterRedisWasFlushed(t *testing.T) {
 	server := redistest.Start(t)
 	_, second, one, other, sid := twoReplicas(t, inRedis(server.URL(), "operation_timeout: 5s"))
@@ -464,8 +459,7 @@ func TestSessionsAfterRedisWasFlushed(t *testing.T) {
 	}
 }
 
-// A session that was ended before a restart is unknown after it, without Redis
-// too.
+// A session that was ended before a restart is unknown after it, also without Redis.
 func TestEndedSessionIsUnknownAfterARestart(t *testing.T) {
 	first, second, r, sid := two(t)
 	kept := r.begin()

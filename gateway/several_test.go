@@ -16,16 +16,16 @@ import (
 	"svc/gateway/backoff"
 )
 
-// scripted is a stateful upstream of the legacy dialect, with one tool. It gives
-// out the sessions s1, s2, …, knows those alone, and records what it was sent.
+// scripted is a stateful upstream of the legacy dialect, with one tool. It issues the session ids
+// s1, s2, …, accepts only these, and records the requests it receives.
 type scripted struct {
 	*upstreamServer
 	mu    sync.Mutex
 	made  int
 	alive map[string]bool
-	// noise comes before the answer to initialize, on an event stream.
+	// noise is sent before the response to initialize, on an event stream.
 	noise bool
-	// opening holds initialize back until it is closed.
+	// opening delays the response to initialize until it is closed.
 	opening chan struct{}
 	// call answers tools/call.
 	call func(w http.ResponseWriter, body string, r *http.Request)
@@ -87,7 +87,7 @@ func (s *scripted) serve(w http.ResponseWriter, body string, r *http.Request) {
 	}
 }
 
-// forget loses all sessions, as a restart of the upstream does.
+// forget drops all sessions, as a restart of the upstream does.
 func (s *scripted) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,7 +107,7 @@ func (s *scripted) total() int {
 	return s.made
 }
 
-// sent returns the requests that hold text in their body.
+// sent returns the requests whose body contains text.
 func (s *scripted) sent(text string) (out []seen) {
 	for _, req := range s.seen() {
 		if strings.Contains(req.body, text) {
@@ -129,8 +129,8 @@ func eventually(t testing.TB, what string, ok func() bool) {
 
 const initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"elicitation":{}},"clientInfo":{"name":"t","version":"1"}}}`
 
-// two starts a gateway before two scripted upstreams and opens a session. The
-// tool "safe" is at the first, "slow" at the second.
+// two starts a gateway in front of two scripted upstreams and opens a session. The tool "safe" is
+// at the first, "slow" at the second.
 func two(t *testing.T) (first, second *scripted, r *rig, sid string) {
 	t.Helper()
 	first, second = newScripted(t), newScripted(t)
@@ -149,8 +149,8 @@ func (r *rig) begin() string {
 	return sid
 }
 
-// A session that the client ended with DELETE is unknown everywhere: no other
-// upstream begins a new one for it.
+// A session that the client ended with DELETE is unknown everywhere: no other upstream opens a
+// new one for it.
 func TestEndedSessionIsUnknownAtEveryUpstream(t *testing.T) {
 	first, second, r, sid := two(t)
 	if got := r.post(call("1", "slow"), "Mcp-Session-Id", sid); got.status != 200 {
@@ -171,12 +171,11 @@ func TestEndedSessionIsUnknownAtEveryUpstream(t *testing.T) {
 	}
 }
 
-// A session whose default upstream made none is ended where there is something
-// to end.
+// A session without a session at the default upstream is ended at the upstreams that have one.
 func TestDeleteWhereTheDefaultUpstreamHasNoSession(t *testing.T) {
 	first := newUpstream(t, func(w http.ResponseWriter, body string, r *http.Request) {
 		if r.Method == http.MethodDelete {
-			t.Error("the stateless upstream was asked to end a session")
+			t.Error("the stateless upstream received a DELETE")
 		}
 		w.Header().Set("Content-Type", "application/json")
 		io.WriteString(w, `{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-06-18","capabilities":{}}}`)
@@ -193,8 +192,8 @@ func TestDeleteWhereTheDefaultUpstreamHasNoSession(t *testing.T) {
 	eventually(t, "the second session is open", func() bool { return second.open() == 0 })
 }
 
-// A client that leaves while a session is being opened for it leaves that session
-// whole; one that ends its session meanwhile leaves none.
+// When a client disconnects while an upstream session is being opened for it, the session is
+// completed and used later. When it ends its session meanwhile, no upstream session is left.
 func TestClientThatLeavesWhileAPairIsOpened(t *testing.T) {
 	for _, ends := range []bool{false, true} {
 		t.Run(fmt.Sprintf("and ends its session: %v", ends), func(t *testing.T) {
@@ -239,9 +238,8 @@ func TestClientThatLeavesWhileAPairIsOpened(t *testing.T) {
 	}
 }
 
-// The answer to the gateway's own initialize may come after other messages, on
-// an event stream; the client's parameters are sent, and its own once the
-// gateway no longer knows them.
+// The response to the gateway's own initialize may follow other messages, on an event stream. The
+// client's parameters are sent, or the gateway's own when it does not have the client's.
 func TestPairIsOpenedWithTheClientsParameters(t *testing.T) {
 	_, second, r, sid := two(t)
 	second.noise = true
@@ -274,8 +272,8 @@ func restart(t *testing.T, r *rig) *rig {
 	return again
 }
 
-// What is meant for all upstreams of a session reaches all: the level of logs, a
-// changed list of roots.
+// Messages for all upstreams of a session reach all of them: the log level, a changed list of
+// roots.
 func TestFanOutToEveryUpstreamOfTheSession(t *testing.T) {
 	first, second, r, sid := two(t)
 	r.post(call("1", "slow"), "Mcp-Session-Id", sid)
@@ -289,8 +287,8 @@ func TestFanOutToEveryUpstreamOfTheSession(t *testing.T) {
 	}
 }
 
-// A cancellation follows its request; one of a request that is not under way is
-// for the default upstream. A stranger's cancels nothing.
+// A cancellation is routed to the upstream of its request, or to the default upstream when the
+// request is not in flight. The cancellation of another principal is refused.
 func TestCancellationFollowsItsRequest(t *testing.T) {
 	first, second, r, sid := two(t)
 	running, release := make(chan struct{}), make(chan struct{})
@@ -321,8 +319,8 @@ func TestCancellationFollowsItsRequest(t *testing.T) {
 	}
 }
 
-// Ids and progress tokens of a server's requests name their upstream on the way
-// to the client, and find back to it.
+// Ids and progress tokens of a server's requests are tagged with their upstream on the way to the
+// client, and are routed back by the tag.
 func TestServerRequestsAcrossUpstreams(t *testing.T) {
 	first, second, r, sid := two(t)
 	answered := make(chan struct{})
@@ -370,7 +368,7 @@ func TestServerRequestsAcrossUpstreams(t *testing.T) {
 	io.Copy(io.Discard, read)
 }
 
-// The answer to a POST that broke off is resumed at the upstream that gave it.
+// The response to a POST that was interrupted is resumed at the upstream that sent it.
 func TestResumeOfAPostStreamGoesToItsUpstream(t *testing.T) {
 	_, second, r, sid := two(t)
 	second.get = func(w http.ResponseWriter, req *http.Request) {
@@ -387,8 +385,8 @@ func TestResumeOfAPostStreamGoesToItsUpstream(t *testing.T) {
 	}
 }
 
-// The merged stream follows an upstream's session that was opened again, and a
-// client that opens it again takes it over.
+// The merged stream follows an upstream's session that was opened again, and moves to the newest
+// GET of the client.
 func TestMergedStream(t *testing.T) {
 	_, second, r, sid := two(t)
 	notify := make(chan string)
@@ -416,7 +414,7 @@ func TestMergedStream(t *testing.T) {
 		select {
 		case notify <- text:
 		case <-time.After(5 * time.Second):
-			t.Fatal("nobody listens at the second upstream")
+			t.Fatal("the second upstream has no stream")
 		}
 	}
 	next := func(read *bufio.Reader) string {
@@ -429,7 +427,7 @@ func TestMergedStream(t *testing.T) {
 		return line
 	}
 	one := bufio.NewReader(r.open(http.MethodGet, "", "Mcp-Session-Id", sid).Body)
-	r.post(call("1", "slow"), "Mcp-Session-Id", sid) // opens the pair: it joins
+	r.post(call("1", "slow"), "Mcp-Session-Id", sid) // opens the upstream session, which joins the stream
 	tell("a", 1)
 	if got := next(one); !strings.Contains(got, "a s1") {
 		t.Errorf("got %q", got)
@@ -464,9 +462,9 @@ func TestMergedStream(t *testing.T) {
 	}
 }
 
-// An upstream that restarted may refuse the position at which its stream is
-// opened again: it is opened once more without one, and the client, whose own
-// stream is whole, gets what comes next.
+// An upstream that restarted may refuse the position at which its stream is opened again. It is
+// opened once more without a position, and the client, whose own stream is not interrupted, gets
+// the next frames.
 func TestMergedStreamWhosePositionIsRefused(t *testing.T) {
 	for _, status := range []int{http.StatusBadRequest, http.StatusNotFound} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
@@ -514,8 +512,7 @@ func TestMergedStreamWhosePositionIsRefused(t *testing.T) {
 	}
 }
 
-// The stream of an upstream that keeps breaking is opened again after pauses
-// that grow.
+// A stream that keeps breaking is opened again after growing pauses (backoff).
 func TestMergedStreamPausesBetweenAttempts(t *testing.T) {
 	first, second := newScripted(t), newScripted(t)
 	now := time.Now()
@@ -545,7 +542,7 @@ func TestMergedStreamPausesBetweenAttempts(t *testing.T) {
 	}
 }
 
-// After a stream that lasted the pauses begin again, however long they were.
+// After a stream that lasted, the backoff starts again at its minimum.
 func TestMergedStreamThatLastedIsOpenedAgainAfterTheFirstPause(t *testing.T) {
 	first, second := newScripted(t), newScripted(t)
 	begin := time.Now()
@@ -573,8 +570,8 @@ func TestMergedStreamThatLastedIsOpenedAgainAfterTheFirstPause(t *testing.T) {
 	}
 }
 
-// What an upstream sends with the end of its stream reaches the client at once,
-// although the client's stream goes on and nothing else is sent.
+// The last frames of an upstream's stream reach the client at once, although the client's stream
+// continues and no further frame is sent.
 func TestTheLastFrameOfASourceIsNotHeldBack(t *testing.T) {
 	_, second, r, sid := two(t)
 	r.gateway.services.Merged.Pauses = backoff.Pauses{Min: time.Hour, Max: time.Hour}
@@ -613,8 +610,8 @@ func TestTheLastFrameOfASourceIsNotHeldBack(t *testing.T) {
 	}
 }
 
-// The stateless dialect knows no session: an inbound id is ignored, none is made,
-// none is forwarded, and GET and DELETE are 405.
+// The stateless dialect has no sessions: an inbound id is ignored, none is issued, none is
+// forwarded, and GET and DELETE are 405.
 func TestStatelessDialectIgnoresSessionIDs(t *testing.T) {
 	up := newUpstream(t, func(w http.ResponseWriter, body string, r *http.Request) {
 		w.Header().Set("Mcp-Session-Id", "made")

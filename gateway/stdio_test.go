@@ -58,13 +58,13 @@ func serveStdio(name string) int {
 	return 0
 }
 
-// stdioUpstream is the entry of upstreams for such a server.
+// stdioUpstream is the configuration of such a server.
 func stdioUpstream(name, rest string) string {
 	return fmt.Sprintf("  - {name: %s, command: [%q, %s, %s]%s}\n", name, os.Args[0], stdioServer, name, rest)
 }
 
-// The official client uses servers of the official SDK on stdio, alone, with routes and
-// with federation.
+// The official client uses servers of the official SDK on stdio, alone, with routes and with
+// federation.
 func TestProgramsAsUpstreams(t *testing.T) {
 	web := newSDKServer(t, "web", &sdk.StreamableHTTPOptions{})
 	routed := "\nroutes: [{match: {tool_name_in: [echo, work, pid, read, fail]}, upstream: files}]\n" + allowEverything + "\nupstreams:\n" + stdioUpstream("files", "")
@@ -103,7 +103,8 @@ func TestProgramsAsUpstreams(t *testing.T) {
 			if got, err := call(session, "echo", "hello"); err != nil || got != "files: hello" {
 				t.Fatalf("%q, %v\n%s", got, err, r.logs)
 			}
-			// Without a session a server cannot ask, and a caller has one process.
+			// Without a session server requests are not possible, and each caller has one
+			// process.
 			want := map[bool]string{true: "not asked", false: "accept"}[tt.stateless]
 			if got, err := call(session, "work", ""); err != nil || got != want {
 				t.Errorf("%q, %v, want %q", got, err, want)
@@ -123,7 +124,8 @@ func TestProgramsAsUpstreams(t *testing.T) {
 					t.Errorf("%v, %v", names, err)
 				}
 			}
-			// Nothing of the gateway's files, and a crash that says what it was.
+			// The process gets none of the gateway's open files, and the response to a call
+			// during a crash has its cause.
 			for _, path := range []string{r.auditPath(), r.dir + "/license.jwt"} {
 				if got, _ := call(session, "read", path); !strings.Contains(got, "permission denied") {
 					t.Errorf("%s: %q", path, got)

@@ -11,8 +11,8 @@ import (
 
 const shortGrace = "shutdown: {grace: 100ms}\n"
 
-// waiting is an upstream that answers nothing until the test ends; reached has one
-// element for each request.
+// waiting is an upstream that sends no response until the test ends; reached has one element for
+// each request.
 func waiting(t *testing.T, begin func(w http.ResponseWriter, method string)) (up *upstreamServer, reached chan struct{}) {
 	reached = make(chan struct{}, 16)
 	up = newUpstream(t, func(w http.ResponseWriter, _ string, r *http.Request) {
@@ -31,8 +31,8 @@ func beginEvents(w http.ResponseWriter, _ string) {
 	io.WriteString(w, "data: "+progress+"\n\n")
 }
 
-// What is still in flight when the grace is over gets its answer, with its id, and
-// the line of the audit log says why.
+// A request that is still in flight at the end of the grace period gets a response, with its id,
+// and its audit line has the reason.
 func TestRequestsCutAtTheEndOfGraceAreAnswered(t *testing.T) {
 	up, reached := waiting(t, nil)
 	r := newRig(t, basic(up.URL)+shortGrace)
@@ -68,8 +68,8 @@ func TestStreamsCutAtTheEndOfGraceGetALastEvent(t *testing.T) {
 	}
 }
 
-// A client that holds its standalone stream open does not make a stop take the
-// whole grace, whether its upstream has begun that stream or not.
+// A client with an open standalone stream does not delay shutdown until the end of the grace
+// period, whether its upstream has begun that stream or not.
 func TestStandaloneStreamsEndWhenConnectionsAreRefused(t *testing.T) {
 	for name, begin := range map[string]func(http.ResponseWriter, string){"begun": beginEvents, "not begun": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestStandaloneStreamsEndWhenConnectionsAreRefused(t *testing.T) {
 	}
 }
 
-// So does the merged stream of several upstreams.
+// The merged stream of several upstreams does not delay shutdown either.
 func TestMergedStreamsEndWhenConnectionsAreRefused(t *testing.T) {
 	first, second := newScripted(t), newScripted(t)
 	r := newRig(t, twoUpstreams(first.URL, second.URL)+"shutdown: {grace: 30s}\n")
@@ -119,8 +119,7 @@ func TestMergedStreamsEndWhenConnectionsAreRefused(t *testing.T) {
 	}
 }
 
-// A listen stream ends with the result of its request, while a call in flight is
-// waited for.
+// A listen stream ends with the result of its request, while shutdown waits for a call in flight.
 func TestListenStreamsEndWithTheirResult(t *testing.T) {
 	release := make(chan struct{})
 	up, reached := waiting(t, beginEvents)

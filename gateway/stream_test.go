@@ -34,7 +34,7 @@ const (
 	result   = `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`
 )
 
-// open posts a body and returns the answer, whose body the test reads on.
+// open posts a body and returns the response, whose body the test continues to read.
 func (r *rig) open(method, body string, headers ...string) *http.Response {
 	r.t.Helper()
 	req, err := http.NewRequest(method, r.url, strings.NewReader(body))
@@ -89,7 +89,7 @@ func TestStreamIsFlushedFrameByFrame(t *testing.T) {
 	}
 	lines := bufio.NewScanner(resp.Body)
 	for _, want := range []string{progress, progress, result} {
-		step <- struct{}{} // the next frame is sent only after the one before was read
+		step <- struct{}{} // the next frame is sent only after the previous one was read
 		var got string
 		for lines.Scan() {
 			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
@@ -110,7 +110,7 @@ func TestStreamIsFlushedFrameByFrame(t *testing.T) {
 	}
 }
 
-// What an upstream may put on the wire and what the client then reads.
+// The frames of an upstream and those that the client reads.
 func TestStreamFraming(t *testing.T) {
 	rules := `    - id: mask
       action: redact
@@ -137,7 +137,7 @@ func TestStreamFraming(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			up := newUpstream(t, events(t, func(w io.Writer, flush func(), _ string) {
-				for i := range len(tt.sent) { // byte by byte: reads split anywhere
+				for i := range len(tt.sent) { // byte by byte: reads end anywhere
 					io.WriteString(w, tt.sent[i:i+1])
 					if i%7 == 0 {
 						flush()
@@ -152,8 +152,8 @@ func TestStreamFraming(t *testing.T) {
 	}
 }
 
-// A stream that cannot go on ends with a JSON-RPC error for the request's id:
-// silence would leave the client waiting.
+// A stream that cannot continue ends with a JSON-RPC error for the request's id, because a client
+// without a response would wait.
 func TestStreamEndings(t *testing.T) {
 	deny := "    - id: no-answer\n      action: deny\n      when: {direction: server_to_client, result_type: input_required}\n"
 	tests := []struct {
@@ -198,7 +198,7 @@ func TestStreamEndings(t *testing.T) {
 	}
 }
 
-// kinds returns the lines of a kind that are in the file now; all for "".
+// kinds returns the current lines of a kind; all for "".
 func (r *rig) kinds(kind string) []map[string]any {
 	var out []map[string]any
 	for _, line := range r.all() {
@@ -294,8 +294,8 @@ func TestStreamIsCutWhenItsKeyIsRemoved(t *testing.T) {
 	}
 }
 
-// A request of the server that policy denies never reaches the client, and the
-// upstream is told, or its call would wait for ever.
+// A server request that policy denies never reaches the client, and the upstream gets an error,
+// because its call would wait for ever.
 func TestDeniedServerRequestIsAnsweredToTheUpstream(t *testing.T) {
 	told := make(chan string, 1)
 	up := newUpstream(t, func(w http.ResponseWriter, body string, r *http.Request) {
@@ -317,10 +317,10 @@ func TestDeniedServerRequestIsAnsweredToTheUpstream(t *testing.T) {
 	select {
 	case body := <-told:
 		if !strings.Contains(body, `"id":"e1"`) || !strings.Contains(body, "-32001") {
-			t.Errorf("upstream was told %s", body)
+			t.Errorf("upstream received %s", body)
 		}
 	case <-time.After(5 * time.Second):
-		t.Error("the upstream was not told")
+		t.Error("the upstream received no error")
 	}
 	frame := r.kinds("frame")
 	if len(frame) != 1 || frame[0]["rule_id"] != "no-elicit" || frame[0]["action"] != "deny" || frame[0]["method"] != "elicitation/create" {
@@ -328,7 +328,7 @@ func TestDeniedServerRequestIsAnsweredToTheUpstream(t *testing.T) {
 	}
 }
 
-// slowLimits is a store of rate limits that takes its time.
+// slowLimits is a store of rate limits whose lookups block.
 type slowLimits struct{ answer chan struct{} }
 
 func (s slowLimits) Allow(context.Context, ratelimit.Key, float64, int, time.Time) (bool, time.Duration, error) {
@@ -340,8 +340,8 @@ func (s slowLimits) Allow(context.Context, ratelimit.Key, float64, int, time.Tim
 	}
 }
 
-// The header of a stream does not wait while a shared store is asked about the
-// limit of a frame that came with it.
+// The header of a stream does not wait while a shared store is queried for the limit of a frame
+// that came with it.
 func TestHeaderOfAStreamDoesNotWaitForARateLimit(t *testing.T) {
 	up := newUpstream(t, func(w http.ResponseWriter, _ string, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -350,10 +350,10 @@ func TestHeaderOfAStreamDoesNotWaitForARateLimit(t *testing.T) {
 	r := newRig(t, rules(open(up.URL), "    - {id: slow, action: rate_limit, tokens_per_second: 1, burst: 1, when: {method: notifications/message, direction: server_to_client}}\n"))
 	slow := slowLimits{make(chan struct{})}
 	r.gateway.services.Limits = slow
-	resp := r.open("POST", `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"a","arguments":{}}}`) // returns with the header
+	resp := r.open("POST", `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"a","arguments":{}}}`) // returns when the header has arrived
 	defer resp.Body.Close()
 	select {
-	case slow.answer <- struct{}{}: // the store is still being asked
+	case slow.answer <- struct{}{}: // the store is still queried
 	case <-time.After(4 * time.Second):
 		t.Error("the header came after the store had answered")
 	}

@@ -19,19 +19,18 @@ import (
 	"testing"
 )
 
-// ceiling bounds how much there is of a package, and how much of it depends on itself.
-// Each number is the one of today and may only go down; whoever lowers one writes the
-// new number here.
+// ceiling bounds the size of a package and the cycles between its files. Each number is the
+// current one and may only go down; whoever lowers one writes the new number here.
 type ceiling struct {
 	files, lines int
 	largestFile  int // lines
-	circle       int // files that use each other in circles
-	methods      int // of the type named, where the steps of a request are methods
+	circle       int // files in the largest reference cycle
+	methods      int // methods of the type methodsOf, whose methods are the steps of a request
 	methodsOf    string
 }
 
-// ceilings are those of the root and of the packages that hold a request on its way. The
-// goals: 8 files, 1,500 lines, 300 in a file, and circles of 6.
+// ceilings has the root package and the packages of the request path. The goals: 8 files, 1,500
+// lines, 300 in a file, and cycles of 6.
 var ceilings = map[string]ceiling{
 	".":          {files: 4, lines: 742, largestFile: 270, circle: 3},
 	"snapshot":   {files: 1, lines: 106, largestFile: 106, circle: 1},
@@ -41,12 +40,12 @@ var ceilings = map[string]ceiling{
 	"forwarding": {files: 2, lines: 278, largestFile: 172, circle: 1},
 }
 
-// wantInterface is the number of methods of the largest interface in the packages that
-// the root uses, and in those above; goal: 8.
+// wantInterface is the number of methods of the largest interface in the packages that the root
+// uses, and in the packages of the request path; the goal is 8.
 const wantInterface = 7
 
-// linesSlack is how far the lines may be below their number before the number is to
-// be lowered: a comment that got shorter is no occasion.
+// linesSlack is how far the line count may be below its ceiling before the test demands a lower
+// ceiling, so that a shorter comment needs no edit here.
 const linesSlack = 60
 
 func TestTheStructureOfThisPackageOnlyGetsSimpler(t *testing.T) {
@@ -79,16 +78,16 @@ func checkStructure(t *testing.T, p *structure, want ceiling) {
 	check("methods of an interface", interfaceMethods, wantInterface, wantInterface, interfaceName)
 }
 
-// structure is a package without its tests, with types.
+// structure is a type-checked package without its tests.
 type structure struct {
 	fset  *token.FileSet
 	pkg   *types.Package
-	lines map[string]int             // of each file
+	lines map[string]int             // lines of each file
 	uses  map[string]map[string]bool // file → files whose declarations it uses
 }
 
-// loadStructure type-checks the package by the export data that the go command keeps
-// of what it imports.
+// loadStructure type-checks the package with the export data that the go command has for its
+// imports.
 func loadStructure(t *testing.T, dir string, exports map[string]string) *structure {
 	t.Helper()
 	fset := token.NewFileSet()
@@ -135,7 +134,7 @@ func loadStructure(t *testing.T, dir string, exports map[string]string) *structu
 	return p
 }
 
-// exportData returns the files with the export data of all that the package imports.
+// exportData returns the files with the export data of all packages that this one imports.
 func exportData(t *testing.T) map[string]string {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}", ".").Output()
@@ -167,8 +166,8 @@ func (p *structure) largestFile() (name string, lines int) {
 	return name, lines
 }
 
-// largestCircle returns the largest set of files each of which reaches all others by
-// what it uses, directly or not; at least one file.
+// largestCircle returns the largest strongly connected set of files: each reaches every other one
+// by the declarations that it uses. It has at least one file.
 func (p *structure) largestCircle() (largest []string) {
 	reached := make(map[string]map[string]bool)
 	for file := range p.uses {
@@ -209,8 +208,8 @@ func (p *structure) methodsOf(name string) int {
 	return declared.Type().(*types.Named).NumMethods()
 }
 
-// largestInterface returns the interface with most methods, of those that this
-// package and the packages of the gateway that it imports declare.
+// largestInterface returns the interface with the most methods among those that this package and
+// the gateway packages that it imports declare.
 func (p *structure) largestInterface() (name string, methods int) {
 	for _, pkg := range append([]*types.Package{p.pkg}, p.pkg.Imports()...) {
 		if !strings.HasPrefix(pkg.Path(), "svc/gateway") {

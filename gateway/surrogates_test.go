@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-// A client mirrors an argument with half a surrogate pair in a header as U+FFFD, for
-// UTF-8 has nothing else: the header is compared with the message that is sent, and
-// passes on.
+// A client mirrors an argument with half a surrogate pair in a header as U+FFFD, because UTF-8
+// cannot encode it. The header is compared with the message that is sent, and forwarded.
 func TestReplacedSurrogatesAgreeWithMirroredArguments(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, rules(basic(up.URL), "    - {id: mask, action: redact, when: {tool_name: mask}, redact: [{regex: secret, replacement: '-'}]}\n"))
@@ -22,7 +21,7 @@ func TestReplacedSurrogatesAgreeWithMirroredArguments(t *testing.T) {
 	}
 }
 
-// Policies of the control plane judge the text that is sent.
+// Policies of the control plane are applied to the text that is sent.
 func TestReplacedSurrogatesAreJudgedByPolicies(t *testing.T) {
 	up := newUpstream(t, echo)
 	g := &governor{}

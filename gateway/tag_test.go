@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A tag that holds more than one value was never issued. Nothing of it reaches an
-// upstream: spliced in, it would add members to a message that was judged already.
+// A tag that holds more than one value was not issued by the gateway. No part of it reaches an
+// upstream: unescaped, it would add members to a message that has already been judged.
 func TestForgedTagsReachNoUpstream(t *testing.T) {
 	const injected = `1},\"id\":77,\"x\":{\"y\":1`
 	for _, c := range []struct{ name, body, kind string }{
@@ -37,7 +37,7 @@ func TestForgedTagsReachNoUpstream(t *testing.T) {
 	}
 }
 
-// Rules judge a message that refers to a tag that was never issued like any other.
+// Rules apply to a message with a tag that was not issued like to any other.
 func TestForgedTagsAreJudgedByTheRules(t *testing.T) {
 	first, second := newScripted(t), newScripted(t)
 	r := newRig(t, twoUpstreams(first.URL, second.URL)+"    - {id: no-answers, action: deny, when: {}}\n")
@@ -55,7 +55,7 @@ func TestForgedTagsAreJudgedByTheRules(t *testing.T) {
 	}
 }
 
-// The rules judge a client's answer without its tag: as it is sent.
+// Rules are applied to a client's answer without its tag, as it is sent to the upstream.
 func TestTagIsRemovedBeforeTheRules(t *testing.T) {
 	first, second := newScripted(t), newScripted(t)
 	r := newRig(t, twoUpstreams(first.URL, second.URL)+"    - {id: mark, action: redact, when: {}, redact: [{regex: 'svc~second', replacement: 'x'}, {regex: 'secret', replacement: '-'}]}\n")

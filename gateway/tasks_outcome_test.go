@@ -10,7 +10,7 @@ import (
 	"svc/server/api"
 )
 
-// outcomeUpstream answers what is asked about tasks with what their tools said.
+// outcomeUpstream answers requests about tasks with the outputs of their tools.
 func outcomeUpstream(t *testing.T) *upstreamServer {
 	const said = `"content":[{"type":"ui","x":1},{"type":"text","text":"said"}]`
 	return newUpstream(t, func(w http.ResponseWriter, body string, _ *http.Request) {
@@ -24,7 +24,7 @@ func outcomeUpstream(t *testing.T) *upstreamServer {
 			io.WriteString(w, `data: {"jsonrpc":"2.0","id":2,"result":{"resultType":"complete"}}`+"\n\n")
 		case strings.Contains(body, `"running"`):
 			io.WriteString(w, `{"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","taskId":"running","status":"working"}}`)
-		case strings.Contains(body, `"twice"`): // some clients take the one, some the other
+		case strings.Contains(body, `"twice"`): // duplicate members: some parsers use the first, some the last
 			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","taskId":"t","result":{},"Result":{%s}}}`, said)
 		case strings.Contains(body, `"case"`):
 			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","taskId":"t","result":{%s}}}`, strings.Replace(said, "content", "Content", 1))
@@ -36,8 +36,7 @@ func outcomeUpstream(t *testing.T) *upstreamServer {
 
 const listenForTasks = `{"jsonrpc":"2.0","id":2,"method":"subscriptions/listen","params":{"notifications":{"taskIds":["t"]}}}`
 
-// What a rule or a policy does to the answers of tools it does to what their
-// tasks end with.
+// Rules and policies for the answers of tools apply to the outcomes of their tasks too.
 func TestStripAppOfTaskOutcomes(t *testing.T) {
 	up := outcomeUpstream(t)
 	r := newRig(t, rules(basic(up.URL), "    - {id: strip, action: strip_app, when: {tool_name: apps}}\n    - {id: all, action: allow, when: {}}\n"))

@@ -8,15 +8,14 @@ import (
 	"svc/gateway/ratelimit/redistest"
 )
 
-// Where the rate-limit store is Redis a task that one replica saw made is
-// followed by every other, and by one that was restarted; while the store is down
-// the one that saw it still follows it.
+// With Redis as the rate-limit store a task that was created through one replica is routed by
+// every other, and by a restarted one; while the store is down only the first replica routes it.
 func TestReplicasFollowEachOthersTasks(t *testing.T) {
 	server := redistest.Start(t)
 	first, second := taskUpstream(t, jsonTask), taskUpstream(t, jsonTask)
 	text := rules(twoUpstreams(first.URL, second.URL), taskRules) + inRedis(server.URL(), "operation_timeout: 5s, fail_open: true")
 	one := newRig(t, text)
-	other := newRig(t, text) // its keys are others, its principals the same
+	other := newRig(t, text) // has other API keys, with the same principals
 	one.makeTask("t1")
 	follows := func(name string, r *rig) {
 		t.Helper()

@@ -11,8 +11,8 @@ import (
 	"svc/gateway/affinity"
 )
 
-// taskUpstream makes a task for every tools/call, named by handle, and answers
-// whatever else it is asked, a listen with a stream that ends at once.
+// taskUpstream creates a task for every tools/call, named by handle. It answers every other
+// request; a listen gets a stream that ends at once.
 func taskUpstream(t testing.TB, made func(id, handle string) (media, body string)) *upstreamServer {
 	return newUpstream(t, func(w http.ResponseWriter, body string, r *http.Request) {
 		var m struct {
@@ -41,7 +41,7 @@ func jsonTask(id, handle string) (media, body string) {
 	return "application/json", fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"task","taskId":%q,"status":"working"}}`, id, handle)
 }
 
-// taskRules lets tasks pass beside what basic allows.
+// taskRules allow task methods in addition to the rules of basic.
 const taskRules = "    - {id: tasks, action: allow, when: {}}\n"
 
 // makeTask calls the tool "slow", which is at the second upstream.
@@ -53,13 +53,13 @@ func (r *rig) makeTask(handle string, headers ...string) {
 	}
 }
 
-// askTask asks about a task.
+// askTask sends a request about a task.
 func (r *rig) askTask(method, handle string, headers ...string) answer {
 	r.t.Helper()
 	return r.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":%q,"params":{"taskId":%q}}`, method, handle), headers...)
 }
 
-// asked counts the requests about a task that an upstream got.
+// asked counts the requests about a task that an upstream received.
 func (u *upstreamServer) asked(method, handle string) (n int) {
 	for _, req := range u.seen() {
 		if strings.Contains(req.body, fmt.Sprintf("%q", method)) && strings.Contains(req.body, fmt.Sprintf(`"taskId":%q`, handle)) {
@@ -69,8 +69,8 @@ func (u *upstreamServer) asked(method, handle string) (n int) {
 	return n
 }
 
-// What follows a task goes to the upstream that made it, however that upstream
-// told of the task.
+// Requests about a task go to the upstream that created it, in whatever form that upstream
+// returned the task.
 func TestTaskIsFollowedToItsUpstream(t *testing.T) {
 	_, modernAnswer := jsonTask("1", "t1")
 	legacy := `{"jsonrpc":"2.0","id":1,"result":{"task":{"taskId":"t1","status":"working"}}}`
@@ -85,7 +85,7 @@ func TestTaskIsFollowedToItsUpstream(t *testing.T) {
 			second := taskUpstream(t, func(string, string) (string, string) { return tt.media, tt.sent })
 			r := newRig(t, rules(twoUpstreams(first.URL, second.URL), taskRules))
 			if r.askTask("tasks/get", "t1"); first.asked("tasks/get", "t1") != 1 || second.asked("tasks/get", "t1") != 0 {
-				t.Error("an unknown task is not asked about at default_upstream")
+				t.Error("a request about an unknown task did not go to default_upstream")
 			}
 			r.makeTask("t1")
 			for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel", "tasks/result"} {
@@ -95,7 +95,7 @@ func TestTaskIsFollowedToItsUpstream(t *testing.T) {
 				}
 			}
 			if r.askTask("tasks/get", "t2"); first.asked("tasks/get", "t2") != 1 {
-				t.Error("another task is not asked about at default_upstream")
+				t.Error("a request about another task did not go to default_upstream")
 			}
 			lines := r.kinds("request")
 			if made := lines[1]; made["method"] != "tools/call" || made["task_handle"] != "t1" || made["upstream"] != "second" {
@@ -108,8 +108,8 @@ func TestTaskIsFollowedToItsUpstream(t *testing.T) {
 	}
 }
 
-// Tasks are those of one typed principal: what another one asks about under the
-// same handle goes to default_upstream.
+// A task belongs to one typed principal: another principal's request with the same handle goes to
+// default_upstream.
 func TestTaskAffinityIsPerPrincipal(t *testing.T) {
 	first, second := taskUpstream(t, jsonTask), taskUpstream(t, jsonTask)
 	r := newRig(t, rules(twoUpstreams(first.URL, second.URL), taskRules))
@@ -120,8 +120,8 @@ func TestTaskAffinityIsPerPrincipal(t *testing.T) {
 	}
 }
 
-// Affinity changes where a request goes, not whether it may: without a rule
-// that allows it tasks/get is denied, however well the task is known.
+// Affinity decides where a request goes, not whether it is allowed: without a rule that allows it
+// tasks/get is denied, also for a known task.
 func TestTaskAffinityIsNoAuthorization(t *testing.T) {
 	first, second := taskUpstream(t, jsonTask), taskUpstream(t, jsonTask)
 	r := newRig(t, twoUpstreams(first.URL, second.URL))
@@ -136,7 +136,7 @@ func TestTaskAffinityIsNoAuthorization(t *testing.T) {
 	}
 }
 
-// A task that policy keeps from its caller is not remembered.
+// The affinity of a task whose answer policy withholds is not stored.
 func TestDeniedTaskIsNotLearned(t *testing.T) {
 	first, second := taskUpstream(t, jsonTask), taskUpstream(t, jsonTask)
 	r := newRig(t, rules(twoUpstreams(first.URL, second.URL), taskRules+"    - {id: none, action: deny, when: {direction: server_to_client}}\n"))
@@ -149,7 +149,7 @@ func TestDeniedTaskIsNotLearned(t *testing.T) {
 	}
 }
 
-// max_entries and ttl bound the map, and what it has forgotten goes to
+// max_entries and ttl bound the map. Requests about evicted or expired tasks go to
 // default_upstream.
 func TestTaskAffinityBounds(t *testing.T) {
 	t.Run("max_entries", func(t *testing.T) {
@@ -172,16 +172,15 @@ func TestTaskAffinityBounds(t *testing.T) {
 			r.askTask("tasks/get", "t1")
 			return first.asked("tasks/get", "t1") > 0
 		})
-		r.makeTask("t1") // overwritten: it is good again
+		r.makeTask("t1") // overwritten: it is valid again
 		before := first.asked("tasks/get", "t1")
 		if r.askTask("tasks/get", "t1"); first.asked("tasks/get", "t1") != before {
-			t.Error("a task that was learned anew is not followed")
+			t.Error("a task that was stored again is not followed")
 		}
 	})
 }
 
-// With one upstream no task is looked up; the handle stands in the audit
-// lines all the same.
+// With one upstream no task is looked up; the audit lines have the handle all the same.
 func TestSingleUpstreamSkipsTheTaskMap(t *testing.T) {
 	up := taskUpstream(t, jsonTask)
 	r := newRig(t, rules(basic(up.URL), taskRules))
@@ -209,8 +208,8 @@ func TestUnknownTaskWithoutDefaultUpstreamHasNoRoute(t *testing.T) {
 	}
 }
 
-// A subscription to tasks alone goes to the upstream that has all of them; any
-// other to default_upstream.
+// A subscription only to tasks goes to the upstream that has all of them; any other goes to
+// default_upstream.
 func TestListenFollowsItsTasks(t *testing.T) {
 	for _, tt := range []struct{ name, notifications, upstream string }{
 		{"tasks of one upstream", `"taskIds":["t1","t2"]`, "second"},
@@ -244,8 +243,8 @@ func TestListenFollowsItsTasks(t *testing.T) {
 	}
 }
 
-// Tasks of a 2025-11-25 session are asked about in the session at the upstream
-// that made them.
+// Requests about tasks of a 2025-11-25 session are sent in the session at the upstream that
+// created them.
 func TestLegacyTaskIsFollowedInItsSession(t *testing.T) {
 	first, second, r, sid := two(t)
 	second.call = func(w http.ResponseWriter, _ string, _ *http.Request) {
@@ -260,8 +259,8 @@ func TestLegacyTaskIsFollowedInItsSession(t *testing.T) {
 	}
 }
 
-// The span of a call that makes a task, and those of what follows it, carry the
-// handle: also where the answer is an event stream, and under 2025-11-25.
+// The span of a call that creates a task, and the spans of later requests about it, have the
+// handle: also when the response is an event stream, and under 2025-11-25.
 func TestTaskHandleStandsInSpans(t *testing.T) {
 	for _, tt := range []struct{ name, media, sent string }{
 		{"2026-07-28", "text/event-stream", "data: " + `{"jsonrpc":"2.0","id":1,"result":{"resultType":"task","taskId":"t1"}}` + "\n\n"},

@@ -17,14 +17,14 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// exchanger is a token endpoint that issues a token of an upstream for one of a user.
+// exchanger is a token endpoint that exchanges a user's token for a token of an upstream.
 type exchanger struct {
 	*httptest.Server
 	asked atomic.Int32
-	// broken answers in the place of the endpoint when it is set.
+	// broken answers instead of the endpoint when it is set.
 	broken atomic.Pointer[http.HandlerFunc]
 	mu     sync.Mutex
-	// revoked are the tokens that the upstream takes no longer.
+	// revoked are the tokens that the upstream no longer accepts.
 	revoked map[string]bool
 }
 
@@ -53,7 +53,7 @@ func newExchanger(t *testing.T) *exchanger {
 	return e
 }
 
-// user returns whose token a request has; empty for none that the upstream takes.
+// user returns the user of a request's token; empty if the upstream does not accept the token.
 func (e *exchanger) user(r *http.Request) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -65,7 +65,7 @@ func (e *exchanger) user(r *http.Request) string {
 	return user
 }
 
-// newMailServer is a server of the official SDK that shows each user what is theirs.
+// newMailServer is a server of the official SDK with tools and results for each user.
 func newMailServer(t *testing.T, e *exchanger, stateless bool, foreign *syncBuffer) *httptest.Server {
 	servers := map[string]*sdk.Server{}
 	for _, user := range []string{"alice", "bob"} {
@@ -118,9 +118,9 @@ func toolsOf(t *testing.T, s *sdk.ClientSession) (names []string) {
 	return names
 }
 
-// Two users of one gateway reach an upstream as themselves, with sessions and without,
-// with federation and without: each sees its own tools and its own results. Their own
-// tokens reach the token endpoint alone, and no secret is written anywhere.
+// Two users of one gateway reach an upstream as themselves, with sessions and without, with
+// federation and without: each gets its own tools and its own results. Their own tokens reach
+// only the token endpoint, and no secret is in a log, an audit line or a response.
 func TestTwoUsersReachAnUpstreamAsThemselves(t *testing.T) {
 	for _, federated := range []bool{false, true} {
 		for _, stateless := range []bool{false, true} {
@@ -158,7 +158,7 @@ func TestTwoUsersReachAnUpstreamAsThemselves(t *testing.T) {
 					t.Errorf("%d exchanges for two users", n)
 				}
 
-				// The key has no user, so that nobody's mail is reached.
+				// An API key has no user, so no user's mail is reached.
 				before := reached.String()
 				if got := o.post(call("1", prefix+"read"), "Authorization", "Bearer "+o.apiKey); got.status != http.StatusForbidden || got.rpc(t).Error.Code != -32005 || got.rpc(t).Error.Message != "no_subject_token" {
 					t.Errorf("a key: %d %s", got.status, got.body)
@@ -194,8 +194,8 @@ func TestTwoUsersReachAnUpstreamAsThemselves(t *testing.T) {
 	}
 }
 
-// Clients of 2026-07-28 reach a server with sessions as themselves too, from the first
-// call on: the sessions that the gateway opens for them are of one user each.
+// Clients of 2026-07-28 reach a server with sessions as themselves too, from the first call on:
+// each session that the gateway opens is for one user.
 func TestTwoUsersReachAServerOfTheOtherGenerationAsThemselves(t *testing.T) {
 	var reached syncBuffer
 	e := newExchanger(t)
@@ -205,7 +205,8 @@ func TestTwoUsersReachAServerOfTheOtherGenerationAsThemselves(t *testing.T) {
 	modern := func(credential string) answer {
 		return o.post(body, "Authorization", "Bearer "+credential, "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "read")
 	}
-	// One who has no token comes first: that says nothing about the server.
+	// The first caller has no token; the failure must not be stored as the server's protocol
+	// generation.
 	if got := modern(o.apiKey); got.status != http.StatusForbidden {
 		t.Errorf("a key: %d %s", got.status, got.body)
 	}
@@ -222,8 +223,8 @@ func TestTwoUsersReachAServerOfTheOtherGenerationAsThemselves(t *testing.T) {
 	}
 }
 
-// What a token endpoint does reaches the caller as one error without its text, and a
-// caller with a good token is not harmed by it.
+// A failure of a token endpoint reaches the caller as one error without its text, and does not
+// affect callers with a valid token.
 func TestHostileExchangeEndpoints(t *testing.T) {
 	up := newUpstream(t, echo)
 	e := newExchanger(t)

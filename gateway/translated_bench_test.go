@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// BenchmarkCallBetweenGenerations is one small tools/call through the handler, in three
-// ways: as it is, and translated in both directions. The same server, which looks at the
-// method and the id alone, answers all of them; what it costs is in each figure.
+// BenchmarkCallBetweenGenerations is one small tools/call through the handler, untranslated and
+// translated in both directions. The same server, which reads only the method and the id, answers
+// all of them; its cost is part of each result.
 func BenchmarkCallBetweenGenerations(b *testing.B) {
 	for _, bb := range []struct {
 		name, protocol string

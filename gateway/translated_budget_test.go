@@ -16,19 +16,19 @@ import (
 	"svc/gateway/front"
 )
 
-// maxTranslated is how much of the processor time of an untranslated call a translated one
-// may take, as the median of the rounds; the client and the upstream of the test, which do
-// next to nothing, are in both.
+// maxTranslated is the largest processor time of a translated call, relative to that of an
+// untranslated call, as the median of the rounds. The client and the upstream of the test are
+// part of both and cost next to nothing.
 const maxTranslated = 1.5
 
-// TestTranslationBudget compares calls that are translated with calls that are not, in
-// rounds that have some of each.
+// TestTranslationBudget compares translated calls with untranslated ones, in rounds that have
+// some of each.
 func TestTranslationBudget(t *testing.T) {
 	const rounds, calls = 30, 200
 	kinds := []struct {
 		name, protocol string
 		modern         bool
-		untranslated   int // its index
+		untranslated   int // index of the untranslated case
 	}{
 		{"2026-07-28, as it is", "2026-07-28", true, 0},
 		{"2026-07-28 at a server with sessions", "2025-11-25", true, 0},
@@ -65,8 +65,8 @@ func TestTranslationBudget(t *testing.T) {
 	}
 }
 
-// callsThroughTheFront returns a function that makes calls over one connection to a
-// gateway whose upstream speaks one revision.
+// callsThroughTheFront returns a function that makes calls over one connection to a gateway whose
+// upstream has one revision.
 func callsThroughTheFront(t *testing.T, protocol string, modern bool, calls int) func() {
 	up := echoingUpstream(t)
 	r := newRig(t, strings.Replace(basic(up), "    url: "+up+"\n", "    url: "+up+"\n    protocol: "+protocol+"\n", 1))
@@ -115,7 +115,7 @@ func callsThroughTheFront(t *testing.T, protocol string, modern bool, calls int)
 			if _, err := c.Write(request); err != nil {
 				t.Fatal(err)
 			}
-			n, err := c.Read(buf) // the answer is one write
+			n, err := c.Read(buf) // the response is one write
 			if err != nil || !bytes.HasPrefix(buf[:n], []byte("HTTP/1.1 200 ")) || !bytes.Contains(buf[:n], []byte(`"content":[]`)) {
 				t.Fatalf("%q %v", buf[:n], err)
 			}
@@ -123,8 +123,8 @@ func callsThroughTheFront(t *testing.T, protocol string, modern bool, calls int)
 	}
 }
 
-// echoingUpstream answers as a server of either generation does, with next to no work: a
-// request is one read.
+// echoingUpstream answers as a server of either generation does, with next to no work. It takes
+// one read for one request.
 func echoingUpstream(t *testing.T) string {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

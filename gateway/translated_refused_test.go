@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// What the translation refuses is found by whoever operates the gateway: in the audit line
-// and in the log, with the cause that the client is not told.
+// A refusal by the translation is recorded in the audit line and in the log, with the cause,
+// which the client does not receive.
 func TestWhatTheTranslationRefusesIsRecorded(t *testing.T) {
 	up := newGeneration(t, "up", false)
 	r := newRig(t, questionConfig(up.URL, false, false, "method: no/such"))
@@ -43,14 +43,15 @@ func TestWhatTheTranslationRefusesIsRecorded(t *testing.T) {
 	}
 }
 
-// So is a call that the gateway ends in a stream, after a question of its upstream.
+// A call that the gateway ends in a stream, after a server request of its upstream, is recorded
+// in the same way.
 func TestACallThatEndsAfterAQuestionIsRecorded(t *testing.T) {
 	for _, stateless := range []bool{true, false} {
 		up := newGeneration(t, "up", stateless)
 		r := newRig(t, questionConfig(up.URL, stateless, false, "method: no/such"))
 		body := `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"up_ask","arguments":{},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` + asksForm + `}}}`
 		var got answer
-		if stateless { // the client does not declare what it is asked
+		if stateless { // the client does not declare the capability for the server request
 			headers := legacySession(r)
 			got = r.post(call("7", "up_sample"), headers...)
 		} else {
@@ -66,14 +67,13 @@ func TestACallThatEndsAfterAQuestionIsRecorded(t *testing.T) {
 		if last := lines[len(lines)-1]; last["error_kind"] != "input_failed" || last["is_error"] != true {
 			t.Errorf("stateless %v: line %v", stateless, last)
 		}
-		eventually(t, "the log does not say so", func() bool {
+		eventually(t, "the refusal is not logged", func() bool {
 			return strings.Contains(r.logs.String(), `msg="request refused"`) && strings.Contains(r.logs.String(), "error_kind=input_failed")
 		})
 	}
 }
 
-// The line of a frame has the revision in which its upstream was asked, as that of its
-// request has.
+// The line of a frame has the revision of the upstream, as the line of its request has.
 func TestLinesOfTranslatedFrames(t *testing.T) {
 	for _, stateless := range []bool{true, false} {
 		up := newGeneration(t, "up", stateless)
@@ -113,7 +113,7 @@ func legacySession(r *rig) []string {
 	return []string{"Mcp-Session-Id", opened.header.Get("Mcp-Session-Id"), "MCP-Protocol-Version", "2025-11-25"}
 }
 
-// A session that its client has ended is unknown, at a server that has none, too, so that
+// A session that its client has ended is unknown, also with a server without sessions, so that
 // the client begins another one.
 func TestAnEndedSessionAtAServerWithoutSessions(t *testing.T) {
 	for _, federated := range []bool{false, true} {

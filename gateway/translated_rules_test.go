@@ -11,9 +11,9 @@ const asksForm = `"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}
 
 var requestState = regexp.MustCompile(`"requestState":"[^"]*"`)
 
-// A question that is translated is judged once, as both its legacy method and a result of
-// type input_required: a rule for either denies it, in both directions of translation, with
-// and without federation. The call at the server ends, and is not left waiting.
+// A translated server request is judged once, both as its legacy method and as a result of type
+// input_required: a rule for either denies it, in both directions of translation, with and
+// without federation. The call at the server ends, and does not wait for an answer.
 func TestRulesOnQuestionsThatAreTranslated(t *testing.T) {
 	for name, when := range map[string]string{"by method": "method: elicitation/create", "by result type": "result_type: input_required", "another method": "method: sampling/createMessage"} {
 		for how, federated := range map[string]bool{"": false, ", in a federation": true} {
@@ -32,19 +32,19 @@ func TestRulesOnQuestionsThatAreTranslated(t *testing.T) {
 						headers = append(modernHeaders("tools/call"), "Mcp-Name", "up_ask")
 					}
 					if stateless && !denied {
-						return // the SDK clients answer, elsewhere
+						return // other tests cover it with SDK clients
 					}
 					got := r.post(body, headers...)
 					seen := strings.Contains(got.body, "may up go on?")
 					switch {
 					case seen == denied:
-						t.Errorf("the question: %d %s", got.status, got.body)
+						t.Errorf("the server request: %d %s", got.status, got.body)
 					case stateless && !strings.Contains(got.body, `"text":"cancel"`):
-						t.Errorf("the server was not told that nobody answers: %d %s", got.status, got.body)
+						t.Errorf("the server got no cancellation of its request: %d %s", got.status, got.body)
 					case !stateless && denied && !strings.Contains(got.body, `"reason":"policy_denied"`) && !strings.Contains(got.body, `"code":-32001`):
-						t.Errorf("the client was not told: %d %s", got.status, got.body)
+						t.Errorf("the client got no error: %d %s", got.status, got.body)
 					}
-					if !denied { // and the answer goes on with the call
+					if !denied { // and the answer continues the call
 						state := requestState.FindString(got.body)
 						retry := strings.Replace(body, `"arguments":{},`, `"arguments":{},`+state+`,"inputResponses":{"question":{"action":"accept","content":{"ok":true}}},`, 1)
 						if got := r.post(retry, headers...); !strings.Contains(got.body, `"text":"accept"`) {

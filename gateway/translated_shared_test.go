@@ -9,7 +9,8 @@ import (
 )
 
 // An answer that cannot be handed over to the replica that holds the call, because the store
-// fails, does not use the question up: the client is told to send it again.
+// fails, leaves the server request open: the client gets an error that lets it send the answer
+// again.
 func TestAnAnswerWhileTheStoreFails(t *testing.T) {
 	up := newGeneration(t, "up", false)
 	server := redistest.Start(t)

@@ -14,9 +14,9 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// The official Go client, in either generation, uses one upstream of each generation
-// behind one gateway: it lists, calls, is told of progress and logs, is asked and asked to
-// sample, cancels a call, hears of changed lists, and leaves nothing open.
+// The official Go client, in either generation, uses one upstream of each generation behind one
+// gateway: it lists, calls, receives progress and logs, answers elicitation and sampling, cancels
+// a call, receives list changes, and leaves no session open.
 func TestGoSDKAcrossGenerations(t *testing.T) {
 	for _, tt := range []struct{ client, first string }{
 		{"2025-11-25", "legacy"}, {"2025-11-25", "modern"}, {"2026-07-28", "legacy"}, {"2026-07-28", "modern"},
@@ -118,7 +118,7 @@ policy: {default_action: allow}
 				if err := <-ended; err == nil {
 					t.Error("a cancelled call was answered")
 				}
-				eventually(t, "the upstream was not told of the cancellation: "+name, func() bool { return g.cancelled.Load() == 1 })
+				eventually(t, "the upstream did not receive the cancellation: "+name, func() bool { return g.cancelled.Load() == 1 })
 			}
 			first := map[string]*generation{"modern": modern, "legacy": legacy}[tt.first]
 			before, n := changed.Load(), 0

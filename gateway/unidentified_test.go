@@ -11,8 +11,8 @@ import (
 	"svc/gateway/refusal"
 )
 
-// refusals returns how many lines of requests the trail has by error_kind, and the
-// summaries.
+// refusals returns the number of request lines in the audit log by error_kind, and those that the
+// summaries count.
 func (r *rig) refusals() (own map[string]int, counted map[string]uint64) {
 	r.t.Helper()
 	own, counted = map[string]int{}, map[string]uint64{}
@@ -41,15 +41,15 @@ func (r *rig) refusals() (own map[string]int, counted map[string]uint64) {
 	}
 }
 
-// stopped lets a gateway's clock stand still, so that all is one second.
+// stopped stops a gateway's clock, so that all requests are in one second.
 func stopped(o *Options) {
 	now := time.Now()
 	o.Now = func() time.Time { return now }
 }
 
-// A flood of requests without identity leaves ten lines and a count: without a
-// key, from a wrong origin, with a wrong method. What identified callers do has its
-// line each time, and metrics count every request.
+// A flood of requests without identity writes ten lines and a count: without a key, from a wrong
+// origin, with a wrong method. Each request of an identified caller has its line, and metrics
+// count every request.
 func TestAFloodOfUnidentifiedRequestsIsCounted(t *testing.T) {
 	for _, server := range []string{"front", "net/http"} {
 		t.Run(server, func(t *testing.T) {
@@ -98,8 +98,8 @@ func TestAFloodOfUnidentifiedRequestsIsCounted(t *testing.T) {
 	}
 }
 
-// A flood of preflights leaves ten lines and a count, and takes no line from
-// requests that are refused.
+// A flood of preflights writes ten lines and a count, and does not use up the lines of refused
+// requests.
 func TestAFloodOfPreflightsIsCounted(t *testing.T) {
 	const origin = "https://app.example"
 	for _, server := range []string{"front", "net/http"} {
@@ -130,7 +130,7 @@ func TestAFloodOfPreflightsIsCounted(t *testing.T) {
 	}
 }
 
-// The input limit comes before the key, so what it stops is counted too.
+// The input limit is checked before the key, so requests over it are counted too.
 func TestRequestsBeyondTheInputLimitAreCounted(t *testing.T) {
 	r := newRigWith(t, basic(newUpstream(t, echo).URL)+"input_rate_limit: {enabled: true, requests_per_second: 0.001, burst: 1}\n", stopped)
 	for range 26 {
@@ -142,7 +142,7 @@ func TestRequestsBeyondTheInputLimitAreCounted(t *testing.T) {
 	}
 }
 
-// Where nobody is asked for a key every request has its line.
+// Without authentication every request has its line.
 func TestWithoutAuthenticationNothingIsCounted(t *testing.T) {
 	r := newRigWith(t, basic(newUpstream(t, echo).URL)+"\nauth: {enabled: false}\n", stopped)
 	for range 25 {
@@ -154,8 +154,8 @@ func TestWithoutAuthenticationNothingIsCounted(t *testing.T) {
 	}
 }
 
-// A request that is only counted waits for no disk: while the disk is frozen it
-// gets its answer, and once the disk takes writes its count is in the trail.
+// A request that is only counted does not wait for the disk: while the disk is frozen it gets its
+// response, and its count is in the audit log after the disk accepts writes again.
 func TestACountedRefusalWaitsForNoDisk(t *testing.T) {
 	d := &frozenDisk{}
 	r := newRigWith(t, basic(newUpstream(t, echo).URL), func(o *Options) { stopped(o); o.openAudit = d.open })
@@ -194,8 +194,8 @@ func TestSummariesKnowTheActionOfEachRefusal(t *testing.T) {
 	}
 }
 
-// A caller whose token is valid and lacks a scope is known: each of its requests has
-// its line.
+// A caller whose token is valid and lacks a scope is identified: each of its requests has its
+// line.
 func TestACallerWithTooFewScopesHasALineForEachRequest(t *testing.T) {
 	o := newOAuthRig(t, newUpstream(t, echo).URL, "    required_scopes: [mcp]", "", allowAll, nil)
 	bearer := "Bearer " + o.token(map[string]any{"scope": "other"})

@@ -13,8 +13,8 @@ import (
 
 func mustAddr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
-// raw sends text to the gateway and returns all that comes back until the connection
-// ends, which the text should ask for.
+// raw sends text to the gateway and returns all bytes until the connection ends, which the text
+// should request.
 func (r *rig) raw(text string) string {
 	r.t.Helper()
 	c, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(r.url, "http://"), "/mcp"))
@@ -31,8 +31,7 @@ func (r *rig) raw(text string) string {
 	return string(got)
 }
 
-// A client that asks whether it should send its body is answered with the denial, and
-// not asked for the body.
+// A client with Expect: 100-continue gets the denial, and no 100 Continue.
 func TestExpectIsAnsweredWithTheDenial(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, basic(up.URL))
@@ -46,7 +45,7 @@ func TestExpectIsAnsweredWithTheDenial(t *testing.T) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
-	// One that may send it is asked.
+	// A client whose request is allowed gets 100 Continue.
 	body := call("1", "safe")
 	got := r.raw(head + "Authorization: Bearer " + r.key + fmt.Sprintf("\r\nConnection: close\r\nContent-Length: %d\r\n\r\n", len(body)) + body)
 	if !strings.HasPrefix(got, "HTTP/1.1 100 ") || !strings.Contains(got, "\r\nHTTP/1.1 200 ") {
@@ -54,8 +53,8 @@ func TestExpectIsAnsweredWithTheDenial(t *testing.T) {
 	}
 }
 
-// A denial does not wait for the body of a caller who is not known; what has come of
-// it tells the id.
+// A denial does not wait for the body of a caller who is not identified; the id is taken from the
+// bytes that have arrived.
 func TestADenialDoesNotWaitForTheBody(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, basic(up.URL))
@@ -77,7 +76,8 @@ func TestADenialDoesNotWaitForTheBody(t *testing.T) {
 	}
 }
 
-// A client that does not read its event stream is cut, and with it its upstream.
+// A client that does not read its event stream is disconnected, and its upstream request is
+// cancelled.
 func TestAnEventStreamThatIsNotReadIsCut(t *testing.T) {
 	cut := make(chan struct{})
 	frame := "data: " + strings.Replace(progress, `"progress":1`, `"progress":1,"message":"`+strings.Repeat("x", 64<<10)+`"`, 1) + "\n\n"

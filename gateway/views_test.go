@@ -15,7 +15,7 @@ import (
 	"svc/gateway/tag"
 )
 
-// viewed are three servers with everything, and two views of them.
+// viewed are three servers with every kind of item, and two views of them.
 func viewed(t *testing.T, stateless bool, rest string) (*rig, map[string]*toolServer) {
 	t.Helper()
 	servers := map[string]*toolServer{
@@ -42,8 +42,8 @@ views:
 	return r, servers
 }
 
-// A client at a view sees and uses what the view has; everything else is to it as if
-// nobody had it.
+// A client at a view sees and uses the items of the view; every other item is answered as one
+// that does not exist.
 func TestAViewIsAPartOfTheLists(t *testing.T) {
 	for _, stateless := range []bool{false, true} {
 		t.Run(fmt.Sprintf("stateless %v", stateless), func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestAViewIsAPartOfTheLists(t *testing.T) {
 			defer cancel()
 			for _, view := range []struct {
 				name, tools, prompts, resources, templates, instructions string
-				works, fails                                             []string // methods and what they name
+				works, fails                                             []string // methods and the items that they name
 			}{
 				{
 					name: "support", tools: "crm_search read", resources: "crm://index files://index", templates: "crm://doc/{id} files://doc/{id}", instructions: "crm files",
@@ -84,7 +84,7 @@ func TestAViewIsAPartOfTheLists(t *testing.T) {
 					method, what, _ := strings.Cut(use, " ")
 					err, unknown := useItem(ctx, session, use), useItem(ctx, session, method+" "+strings.Repeat("x", len(what)))
 					if err == nil || unknown == nil || strings.ReplaceAll(err.Error(), what, strings.Repeat("x", len(what))) != unknown.Error() {
-						t.Errorf("%s: %s: %v; of what nobody has: %v", view.name, use, err, unknown)
+						t.Errorf("%s: %s: %v; of an item that does not exist: %v", view.name, use, err, unknown)
 					}
 				}
 				for _, line := range r.all() {
@@ -153,14 +153,14 @@ func useItem(ctx context.Context, session *sdk.ClientSession, use string) (err e
 	case "complete":
 		_, err = session.Complete(ctx, &sdk.CompleteParams{Ref: &sdk.CompleteReference{Type: "ref/resource", URI: what}, Argument: sdk.CompleteParamsArgument{Name: "id", Value: "1"}})
 		if err != nil && !strings.Contains(err.Error(), "no_route") {
-			err = nil // the server, which has none, was asked
+			err = nil // the server, which does not have it, received the request
 		}
 	}
 	return err
 }
 
-// What a path has to be to be that of a view, and what is answered otherwise: exactly the
-// same, whatever there is at other spellings.
+// Which paths are paths of views. Other spellings get the same response, whether a view with a
+// similar name exists or not.
 func TestPathsOfViews(t *testing.T) {
 	r, _ := viewed(t, true, allowEverything)
 	list := `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
@@ -182,7 +182,7 @@ func TestPathsOfViews(t *testing.T) {
 		}
 		for _, method := range []string{http.MethodGet, http.MethodDelete} {
 			if want != 404 {
-				continue // a stream lasts
+				continue // a stream does not end by itself
 			}
 			if got := r.do(method, base+path, "", "MCP-Protocol-Version", "2025-06-18", "Accept", "text/event-stream"); got.status != 404 {
 				t.Errorf("%s %s: %d %s", method, path, got.status, got.body)
@@ -199,8 +199,8 @@ func TestPathsOfViews(t *testing.T) {
 	}
 }
 
-// What a client was given at one path is nothing at another one: sessions, cursors,
-// positions in streams, and ids of upstreams that the view does not have.
+// Handles that a client received at one path are invalid at another: sessions, cursors, stream
+// positions, and ids of upstreams that the view does not have.
 func TestWhatBelongsToAnotherView(t *testing.T) {
 	many := make([]string, 1001)
 	for i := range many {
@@ -302,8 +302,8 @@ views:
 	}
 }
 
-// default_upstream gets at a view what it has there, and no item of a kind that the view
-// does not have, however the request names it.
+// default_upstream receives at a view the requests for its items there, and no item of a kind
+// that the view does not have, in whatever form the request names it.
 func TestTheDefaultUpstreamAtAView(t *testing.T) {
 	web := newUpstream(t, echo)
 	r := newRig(t, federated(fmt.Sprintf("  - {name: web, url: %s}", web.URL), `
@@ -353,8 +353,8 @@ func TestSubscriptionsAtAView(t *testing.T) {
 	}
 }
 
-// An upstream that lost a name to another one does not have it at a view without that
-// other one, nor by a call of a call.
+// An upstream that lost a name to another upstream does not have it at a view without that other
+// one, nor through mcp_call.
 func TestTheLoserOfAClashAtAView(t *testing.T) {
 	first, second := newToolServer(t, "first", true, "search: Search"), newToolServer(t, "second", true, "search: Search", "other: Other")
 	r := newRig(t, federated(fmt.Sprintf("  - {name: first, url: %s}\n  - {name: second, url: %s}", first.URL, second.URL), `
@@ -397,12 +397,12 @@ tool_search: {enabled: true, mode: synthesize}
 		t.Error(err)
 	}
 	if err, unknown := call(view, "search"), call(view, "nobody"); err == nil || unknown == nil || err.Error() != unknown.Error() {
-		t.Errorf("%v; of what nobody has: %v", err, unknown)
+		t.Errorf("%v; of an item that does not exist: %v", err, unknown)
 	}
 }
 
-// A view is a resource of its own to OAuth: a token for it is good there alone, one for the
-// gateway everywhere, and callers who do not meet its claims find no view.
+// A view is a resource of its own in OAuth: a token for it is valid only there, and one for the
+// gateway everywhere. Callers whose claims do not match get 404.
 func TestTokensOfViews(t *testing.T) {
 	up := newToolServer(t, "main", true, "search: Search")
 	o := newOAuthRig(t, up.URL, "", "", allowAll+`
@@ -441,7 +441,7 @@ views:
 		{"an API key at a view without claims", "/v/open", o.apiKey, 200, nil},
 		{"no view", "/v/nobody", with(main, staff), 404, "unknown_view"},
 	} {
-		for range 2 { // the second is known from the first
+		for range 2 { // the second time the token is cached
 			got := o.do(http.MethodPost, o.url+tt.path, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, "Authorization", "Bearer "+tt.token)
 			lines := o.all()
 			if last := lines[len(lines)-1]; got.status != tt.status || last["error_kind"] != tt.kind {

@@ -13,8 +13,8 @@ import (
 	"svc/gateway/policy"
 )
 
-// A denied answer of the client's is refused with an empty id, which keeps every
-// SDK's session alive, and never reaches the upstream, which gets an error.
+// A denied answer of the client is refused with an empty id, which keeps every SDK's session
+// open, and never reaches the upstream, which gets an error.
 func TestDeniedClientAnswer(t *testing.T) {
 	up := newUpstream(t, echo)
 	r := newRig(t, rules(basic(up.URL), "    - {id: nothing, action: deny, when: {}}\n"))
@@ -31,7 +31,7 @@ func TestDeniedClientAnswer(t *testing.T) {
 	}
 }
 
-// The default never judges a client's answers: they pass for the owner of the
+// The default action does not apply to a client's answers: they pass for the owner of the
 // session.
 func TestClientAnswerPassesUnderDefaultDeny(t *testing.T) {
 	up := newUpstream(t, echo)
@@ -41,7 +41,7 @@ func TestClientAnswerPassesUnderDefaultDeny(t *testing.T) {
 	}
 }
 
-// HTTP/2 clients are served alike: calls, streams, refusals.
+// HTTP/2 clients are served in the same way: calls, streams, refusals.
 func TestHTTP2Clients(t *testing.T) {
 	up := newUpstream(t, events(t, func(w io.Writer, flush func(), _ string) {
 		fmt.Fprintf(w, "data: %s\n\n", progress)
@@ -90,12 +90,13 @@ func TestHTTP2Clients(t *testing.T) {
 	}
 }
 
-// A panic while a stream runs cuts it, leaves its line, and the process goes on.
+// A panic while a stream runs cuts the stream and writes its audit line, and the process
+// continues.
 func TestPanicDuringAStreamIsRecorded(t *testing.T) {
 	var r *rig
 	up := newUpstream(t, func(w http.ResponseWriter, _ string, _ *http.Request) {
 		broken := *r.gateway.services.Live.Load()
-		broken.Rules, broken.Verdict.Rules = nil, policy.NewMemory(nil) // judging a frame dereferences nil
+		broken.Rules, broken.Verdict.Rules = nil, policy.NewMemory(nil) // judging a frame panics with a nil dereference
 		r.gateway.services.Live.Store(&broken)
 		w.Header().Set("Content-Type", "text/event-stream")
 		fmt.Fprintf(w, "data: %s\n\n", progress)

@@ -1,5 +1,5 @@
-// Package accounting derives what is reported of a finished request from its audit
-// record.
+// Package accounting derives from the audit record of a finished request the attributes of its
+// spans and metrics.
 package accounting
 
 import (
@@ -9,21 +9,21 @@ import (
 	"svc/gateway/refusal"
 )
 
-// Decision is mcp.policy.decision: what a rule did to the request, if it did more
-// than let it pass. A refusal that no rule decided has none.
+// Decision returns mcp.policy.decision: the effect of a rule on the request, if the rule did more
+// than allow it. It is empty for a refusal that no rule caused.
 func Decision(r *audit.Record) string {
 	switch {
 	case r.GuardrailName != "":
 		return "guardrail"
 	case len(r.PoliciesFired) > 0 && r.Action != audit.ActionAllow:
-		return r.Action // of a policy, whatever rule let it pass
+		return r.Action // a policy of the control plane denied, whichever rule allowed the request
 	case r.RuleID == "" || r.Action == audit.ActionAllow:
 		return ""
 	}
 	return r.Action
 }
 
-// ErrorType is error.type: why the request failed, empty when it did not.
+// ErrorType returns error.type: why the request failed, empty when it did not.
 func ErrorType(r *audit.Record) string {
 	switch {
 	case r.ErrorKind != "":
@@ -35,7 +35,7 @@ func ErrorType(r *audit.Record) string {
 	case r.Status >= 500:
 		return strconv.Itoa(r.Status)
 	case r.IsError:
-		return "_OTHER" // the conventions' word for what has no name of its own
+		return "_OTHER" // the semantic conventions' value for errors without a name
 	}
 	return ""
 }

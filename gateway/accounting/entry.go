@@ -16,29 +16,28 @@ import (
 	"svc/gateway/transport"
 )
 
-// The stages of a request, as traces have them.
+// The names of a request's stages in traces.
 const (
 	stagePolicy    = "policy_eval"
 	stageGuardrail = "guardrail"
 	stageProvider  = "provider"
-	stageScan      = "pii_scan"      // texts were looked at
-	stageQuality   = "quality_score" // an answer was scored
+	stageScan      = "pii_scan"      // scan of texts by policies
+	stageQuality   = "quality_score" // score of an answer
 )
 
-// Books are where requests are recorded. They are safe for concurrent use.
+// Books are the sinks that requests are recorded in. They are safe for concurrent use.
 type Books struct {
 	Audit   *audit.Log
 	Tracer  *telemetry.Tracer  // nil when no spans are exported
 	Metrics *telemetry.Metrics // nil when no metrics are served
 	Log     *slog.Logger
-	// Since is the time since a moment by the gateway's clock.
+	// Since returns the time since t by the gateway's clock.
 	Since func(time.Time) time.Duration
 }
 
-// Entry is one request as its audit line, its spans and its metrics tell it: who sent
-// which message where to, how long each step took, and the record that grows with it.
-// The steps of the request fill it in. It belongs to the goroutine of the request;
-// [Entry.Fill] and [Entry.Now] only read.
+// Entry is the record of one request for its audit line, spans and metrics: who sent which
+// message to which upstream, and how long each step took. The steps of the request fill it in. It
+// belongs to the goroutine of the request; [Entry.Fill] and [Entry.Now] only read it.
 type Entry struct {
 	Books *Books
 	HTTP  *http.Request
@@ -46,47 +45,46 @@ type Entry struct {
 	Start   time.Time
 	Address string // of the client
 	Who     caller.Identity
-	// ControlPlane names the agent and the environment of the lines.
+	// ControlPlane has the agent and the environment of the lines.
 	ControlPlane *report.Config
 
-	Received   *intake.Body // what was read of the body
-	Message    mcp.Message  // what was judged, and what is sent
+	Received   *intake.Body // the bytes read of the body
+	Message    mcp.Message  // the message as it is judged and forwarded
 	HasMessage bool
 	Dialect    mcp.Dialect
 	Session    multiplex.Request
 	Upstream   *transport.Upstream
 
-	SentUp     time.Time // when the upstream was asked
-	JudgedFrom time.Time // when the rules were asked
+	SentUp     time.Time // when the request was sent to the upstream
+	JudgedFrom time.Time // when the evaluation of rules began
 	Judging    time.Duration
 	Asked      Asked
 	ScanFrom   time.Time
-	Scan       time.Duration // how long texts were looked at
+	Scan       time.Duration // duration of the scan of texts
 	Governing  time.Duration // how long policies judged the answer
 	Graded     time.Duration // how long the answer was scored
 
 	Record  audit.Record
-	Spans   []audit.Span // the room for those of Record
+	Spans   []audit.Span // the buffer of Record.Spans
 	Audited bool         // the request line is written
-	Counted bool         // a summary has the request; it has no line of its own
+	Counted bool         // the request is in a summary and has no line of its own
 	Began   bool         // the header of an event stream is sent
-	// Waiting answers the client while the goroutine of the request waits for the disk.
+	// Waiting responds to the client while the goroutine of the request waits for the disk.
 	Waiting audit.Caller
 
 	place place // in its trace
 }
 
-// Asked is how long guardrails were asked about a request, and about its answer.
+// Asked is the time that guardrails took for a request, and for its answer.
 type Asked struct{ Request, Answer time.Duration }
 
-// Now is the time, for telling how long something takes: the clock of the day is
-// not asked again.
+// Now returns the time for measuring durations: Start plus the monotonic time since.
 func (e *Entry) Now() time.Time { return e.Start.Add(e.Books.Since(e.Start)) }
 
-// Account completes the request line and hands it to the audit log. It returns
-// once the line has reached the file, before the last byte of the answer is
-// sent: a killed process leaves no answer without its line. The line of a
-// caller who has left is written all the same.
+// Account completes the request line and hands it to the audit log. It returns once the line has
+// reached the file, which is before the last byte of the response is sent, so that a killed
+// process leaves no complete response without its line. The line is also written when the client
+// has disconnected.
 func (e *Entry) Account(status, bytesOut int) error {
 	if e.Audited {
 		return nil
@@ -118,10 +116,9 @@ func (e *Entry) Account(status, bytesOut int) error {
 	return e.Write()
 }
 
-// Fill fills in the members that the lines of all kinds have in common: who
-// sent the request, and what message of which upstream the line is about. For the
-// line of a frame it only reads the exchange, because the frames of several
-// upstreams are recorded at the same time.
+// Fill fills in the members that lines of all kinds share: who sent the request, and the message
+// and the upstream of the line. For the line of a frame it only reads the entry, because the
+// frames of several upstreams are recorded concurrently.
 func (e *Entry) Fill(r *audit.Record, m *mcp.Message, up *transport.Upstream) {
 	r.RequestID, r.TraceID, r.Session = e.Record.RequestID, e.Record.TraceID, e.Record.Session
 	if r.TraceID == "" {
@@ -145,9 +142,9 @@ func (e *Entry) Fill(r *audit.Record, m *mcp.Message, up *transport.Upstream) {
 	r.Dialect = e.recordedDialect()
 }
 
-// recordedDialect is the dialect as audit lines have it: the declared revision, or
-// "legacy". A request that was refused before its dialect was resolved has the
-// one that its header, or what was read of its body, declares.
+// recordedDialect returns the dialect for audit lines: the declared revision, or "legacy". A
+// request that was refused before its dialect was resolved has the one that its header, or the
+// part of its body that was read, declares.
 func (e *Entry) recordedDialect() string {
 	if e.Dialect.Declared() {
 		return e.Dialect.Version
@@ -160,12 +157,12 @@ func (e *Entry) recordedDialect() string {
 func (e *Entry) Describe() {
 	e.Record.BytesIn = int64(len(e.Received.Bytes))
 	e.Fill(&e.Record, &e.Message, e.Upstream)
-	if e.Message.TaskID != "" { // else what the answer named, if it made a task
+	if e.Message.TaskID != "" { // otherwise the handle of the task that the answer created, if any
 		e.Record.TaskHandle = e.Message.TaskID
 	}
 }
 
-// Write appends the record; a failure is logged where it stops.
+// Write appends the record to the audit log, and logs a failure.
 func (e *Entry) Write() error {
 	var waiting audit.Caller
 	if !e.Began {

@@ -9,17 +9,17 @@ import (
 	"svc/gateway/upstream"
 )
 
-// place is the position of a request in its trace, as far as anyone has asked.
+// place is the position of a request in its trace. It is determined at the first use.
 type place struct {
 	telemetry.Trace
 	known      bool
-	fromHeader bool   // the caller's position stood in a header
-	state      string // the caller's tracestate, where it stood in the message
+	fromHeader bool   // the caller's traceparent was a header
+	state      string // the caller's tracestate in params._meta
 }
 
-// traced finds the request's place in its trace, once: behind the traceparent of
-// the header, or that of params._meta where the header is absent, or at the
-// beginning of a new trace. It is for gateways that trace.
+// traced returns the request's position in its trace, and determines it at the first call: the
+// child of the traceparent header, or of that in params._meta if there is no header, or the root
+// of a new trace. The gateway must have a tracer.
 func (e *Entry) traced() *place {
 	p := &e.place
 	if p.known {
@@ -37,7 +37,7 @@ func (e *Entry) traced() *place {
 	return p
 }
 
-// TraceID is the W3C trace id of the audit line.
+// TraceID returns the W3C trace id of the audit line.
 func (e *Entry) TraceID() string {
 	if e.Books.Tracer == nil {
 		return traceID(e.HTTP.Header["Traceparent"])
@@ -45,11 +45,10 @@ func (e *Entry) TraceID() string {
 	return e.traced().ID.String()
 }
 
-// PassTrace names the gateway's own span as the parent of what the upstream does,
-// in the header, and in the message where that carries the position too: an
-// upstream that goes by _meta sees the same parent. Without a pipeline the
-// caller's trace context has passed as it came. The tracestate goes along only
-// with the position that it belongs to.
+// PassTrace sets the gateway's own span as the parent of the upstream's spans: in the header, and
+// in params._meta if the message has the trace context there, for upstreams that read _meta.
+// Without a tracer the caller's trace context is forwarded unchanged. The tracestate is forwarded
+// only with the parent that it belongs to.
 func (e *Entry) PassTrace(h *upstream.Header) {
 	if e.Books.Tracer == nil {
 		return
@@ -69,19 +68,19 @@ func (e *Entry) PassTrace(h *upstream.Header) {
 	}
 }
 
-// Observe hands a finished request to spans and metrics. It runs after the
-// answer was given, on the request's goroutine, and never waits.
+// Observe records a finished request in spans and metrics. It runs on the request's goroutine
+// after the response, and never blocks.
 func (e *Entry) Observe() {
 	o := e.Books
 	if o.Tracer == nil && o.Metrics == nil {
 		return
 	}
-	if !e.Audited && !e.Counted { // its answer was cut short by a panic
+	if !e.Audited && !e.Counted { // a panic cut its response
 		e.Describe()
 		e.Record.Duration = e.Books.Since(e.Start)
 	}
 	if e.Record.ErrorKind == refusal.Audit.Kind && !e.Began {
-		e.Record.Status = refusal.Audit.Status // what was accounted for is not what was answered
+		e.Record.Status = refusal.Audit.Status // the accounted response was replaced by the error
 	}
 	end := e.Start.Add(e.Record.Duration)
 	var provider time.Duration
@@ -96,7 +95,7 @@ func (e *Entry) Observe() {
 	}
 }
 
-// count counts the request.
+// count updates the metrics of the request.
 func (e *Entry) count(provider time.Duration) {
 	r := &e.Record
 	asked := e.Asked.Request + e.Asked.Answer
@@ -122,7 +121,7 @@ func (e *Entry) span(end time.Time, provider time.Duration) {
 		Principal: r.Principal, OAuthClientName: r.OAuthClientName, ClientName: r.ClientName, ClientVersion: r.ClientVersion, TaskHandle: r.TaskHandle,
 		GuardrailName: r.GuardrailName, GuardrailVerdict: r.GuardrailVerdict, GuardrailLatency: r.GuardrailLatency,
 	}
-	// By the monotonic clock, so that no stage stands beyond its request.
+	// By the monotonic clock, so that no stage exceeds its request.
 	since := func(t time.Time) time.Time { return e.Start.Add(t.Sub(e.Start)) }
 	if e.Judging > 0 {
 		from := since(e.JudgedFrom)
@@ -145,8 +144,7 @@ func (e *Entry) span(end time.Time, provider time.Duration) {
 	e.Books.Tracer.Record(&s)
 }
 
-// traceID returns the trace id of a W3C traceparent header, or nothing when it
-// is not one.
+// traceID returns the trace id of a W3C traceparent header, or "" if it is malformed.
 func traceID(values []string) string {
 	if len(values) != 1 {
 		return ""

@@ -1,7 +1,6 @@
-// Package admission decides whether a request is let on to its authentication, by its
-// header and its client's address alone: the input rate limit, the web pages and host
-// names from which a gateway may be used, and whether the request goes in a circle of
-// gateways. Nothing of a body is read, and nobody is identified.
+// Package admission decides whether a request may proceed to authentication, by its header and
+// its client's address alone: the input rate limit, the allowed origins and host names, and the
+// detection of forwarding loops between gateways. It reads no body and identifies no caller.
 package admission
 
 import (
@@ -17,18 +16,18 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Rules decide by one configuration. They are immutable.
+// Rules is the compiled configuration of admission. It is immutable.
 type Rules struct {
 	Origins *origin.Rules
 	Limit   Limit
 }
 
-// Limit is the input rate limit per client address; without a store there is none.
+// Limit is the input rate limit per client address; a nil store means no limit.
 type Limit struct {
 	Store             ratelimit.Store
 	RequestsPerSecond float64
 	Burst             int
-	// FailOpen admits a request while the store cannot be asked.
+	// FailOpen admits a request while the store is unavailable.
 	FailOpen bool
 }
 
@@ -38,7 +37,7 @@ type Client struct {
 	Address string
 }
 
-// key is the bucket of a client. The addresses of one IPv6 network share theirs.
+// key returns the bucket of a client. The addresses of one IPv6 network share a bucket.
 func (c *Client) key() ratelimit.Key {
 	text := c.Address
 	if c.Addr.Is6() {
@@ -62,8 +61,8 @@ func (l *Limit) take(ctx context.Context, c *Client, now time.Time) *refusal.Ref
 	return nil
 }
 
-// Admit decides about a request for /mcp. hops is what upstreams are sent as
-// [upstream.HeaderHops] for it.
+// Admit decides about a request for /mcp. hops is the value of [upstream.HeaderHops] for requests
+// to upstreams.
 func (r *Rules) Admit(ctx context.Context, req *http.Request, c *Client, now time.Time) (hops string, refused *refusal.Refusal) {
 	if refused := r.Limit.take(ctx, c, now); refused != nil {
 		return "", refused
@@ -78,8 +77,8 @@ func (r *Rules) Admit(ctx context.Context, req *http.Request, c *Client, now tim
 	return hops, nil
 }
 
-// ServePublic has document answer a request that anyone may send, from any page that
-// the configuration lists, as often as the input limit admits.
+// ServePublic serves document to a request that needs no credentials, from any configured origin,
+// within the input rate limit.
 func (r *Rules) ServePublic(w http.ResponseWriter, req *http.Request, c *Client, now time.Time, document http.Handler) {
 	h := w.Header()
 	r.Origins.AllowOrigin(h, req)

@@ -21,7 +21,7 @@ func client(address string) *Client {
 	return &Client{Addr: netip.MustParseAddr(address), Address: address}
 }
 
-// request is one for /mcp from this machine, with header fields.
+// request is one for /mcp from loopback, with header fields.
 func request(method string, fields ...string) *http.Request {
 	r := httptest.NewRequest(method, "/mcp", nil)
 	r.Host = "127.0.0.1:8080"
@@ -31,7 +31,7 @@ func request(method string, fields ...string) *http.Request {
 	return r
 }
 
-// rules list one page, and admit one request a second of each address.
+// rules allow one origin, and admit one request a second of each address.
 func rules() *Rules {
 	return &Rules{
 		Origins: origin.New("127.0.0.1:8080", []string{"https://app.example"}, nil, "Authorization"),
@@ -39,7 +39,7 @@ func rules() *Rules {
 	}
 }
 
-// broken is a store that does not answer.
+// broken is a store that is unavailable.
 type broken struct{}
 
 func (broken) Allow(context.Context, ratelimit.Key, float64, int, time.Time) (bool, time.Duration, error) {
@@ -62,8 +62,8 @@ func TestWhatIsLetOnToAuthentication(t *testing.T) {
 		{"behind two gateways", []string{upstream.HeaderHops, "2"}, "", nil, "3", nil},
 		{"in a circle", []string{upstream.HeaderHops, "9"}, "", nil, "", &refusal.Loop},
 		{"no limit", nil, "", func(r *Rules) { r.Limit = Limit{} }, upstream.FirstHop, nil},
-		{"a store that does not answer", nil, "", func(r *Rules) { r.Limit.Store = broken{} }, "", &refusal.InputRateStore},
-		{"a store that does not answer, fail_open", nil, "", func(r *Rules) { r.Limit.Store, r.Limit.FailOpen = broken{}, true }, upstream.FirstHop, nil},
+		{"an unavailable store", nil, "", func(r *Rules) { r.Limit.Store = broken{} }, "", &refusal.InputRateStore},
+		{"an unavailable store, fail_open", nil, "", func(r *Rules) { r.Limit.Store, r.Limit.FailOpen = broken{}, true }, upstream.FirstHop, nil},
 	} {
 		r, req := rules(), request("POST", tt.fields...)
 		if tt.change != nil {
@@ -79,8 +79,8 @@ func TestWhatIsLetOnToAuthentication(t *testing.T) {
 	}
 }
 
-// An address has its tokens for itself, and one network of IPv6 has them together. The
-// limit is asked first: what it refuses costs nothing else.
+// An address has a bucket of its own, and the addresses of one IPv6 network share a bucket. The
+// limit is checked first: a request over it uses up nothing else.
 func TestTheInputLimitIsOfTheAddress(t *testing.T) {
 	r := rules()
 	for i, tt := range []struct {

@@ -1,10 +1,9 @@
-// Package affinity remembers at which upstream a task was made (gateway
-// specification, task_affinity), or a call is under way, so that what follows it
-// finds it.
+// Package affinity stores at which upstream a task was created (gateway specification,
+// task_affinity), or a call is in flight, so that later requests about it can be routed there.
 //
-// It owns the map: its keys, its bound and its expiry. What a task is, who may
-// ask for it and where unknown ones go is the gateway's business: an entry says
-// where to ask, never that one may.
+// It owns the map: its keys, its bound and its expiry. The definition of a task, authorization,
+// and the route of unknown tasks are the gateway's: an entry is a destination, and gives no
+// permission.
 package affinity
 
 import (
@@ -12,13 +11,13 @@ import (
 	"encoding/binary"
 )
 
-// Key names one task of one principal, or one call of one session. It has a
-// fixed size whatever the upstream calls the task.
+// Key identifies one task of one principal, or one call of one session. Its size is fixed,
+// whatever the length of the upstream's task id.
 type Key [16]byte
 
-// KeyOf digests the parts that make a principal (kind, issuer, value) and the
-// handle of a task. Each part is preceded by its length, so that no two lists
-// of parts collide by concatenation.
+// KeyOf returns the digest of the parts of a principal (kind, issuer, value) and the handle of a
+// task. Each part is preceded by its length, so that no two lists of parts are the same when
+// concatenated.
 func KeyOf(kind, issuer, principal, task string) Key {
 	h := sha256.New()
 	var n [8]byte

@@ -7,18 +7,16 @@ import (
 	"time"
 )
 
-// Memory is the map in this process. It holds at most as many entries as it was
-// made for: the least recently used goes first. An entry expires the given time
-// after it was learned or last overwritten; reading one makes it recently used
-// and does not lengthen its life. It is safe for concurrent use, and has no
-// goroutine: what has expired goes when it is found, or makes room like any
-// other.
+// Memory is a bounded LRU map in this process. An entry expires ttl after it was stored or last
+// overwritten; reading makes it recently used and does not extend its life. Memory is safe for
+// concurrent use, and has no goroutine: an expired entry is removed when it is read, or evicted
+// like any other.
 type Memory struct {
 	max int
 	ttl time.Duration
 	now func() time.Time
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	entries map[Key]*list.Element
 	order   *list.List // of *entry, most recently used first
 }
@@ -29,8 +27,8 @@ type entry struct {
 	expires  time.Time
 }
 
-// NewMemory returns an empty map of at most max entries, at least one, that
-// live for ttl. now returns the time.
+// NewMemory returns an empty map of at most max entries, at least one, that expire after ttl. now
+// returns the time.
 func NewMemory(max int, ttl time.Duration, now func() time.Time) *Memory {
 	if max < 1 {
 		max = 1
@@ -38,7 +36,7 @@ func NewMemory(max int, ttl time.Duration, now func() time.Time) *Memory {
 	return &Memory{max: max, ttl: ttl, now: now, entries: make(map[Key]*list.Element), order: list.New()}
 }
 
-// Learn remembers the upstream of a task, in the place of what was known of it.
+// Learn stores the upstream of a task, in place of the previous one.
 func (m *Memory) Learn(_ context.Context, key Key, upstream string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -55,8 +53,8 @@ func (m *Memory) Learn(_ context.Context, key Key, upstream string) {
 	m.entries[key] = m.order.PushFront(&entry{key, upstream, expires})
 }
 
-// Upstream returns the upstream of a task. ok is false when it was never
-// learned, has expired or had to make room.
+// Upstream returns the upstream of a task. ok is false when it was never stored, has expired or
+// was evicted.
 func (m *Memory) Upstream(_ context.Context, key Key) (upstream string, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -73,7 +71,7 @@ func (m *Memory) Upstream(_ context.Context, key Key) (upstream string, ok bool)
 	return e.upstream, true
 }
 
-// Forget drops what is known of a task.
+// Forget removes the entry of a task.
 func (m *Memory) Forget(_ context.Context, key Key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -82,15 +80,14 @@ func (m *Memory) Forget(_ context.Context, key Key) {
 	}
 }
 
-// Len returns how many entries are held, expired ones included that nobody has
-// asked for since.
+// Len returns the number of entries, including expired ones that were not read since.
 func (m *Memory) Len() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.entries)
 }
 
-// drop takes an entry out. The caller holds mu.
+// drop removes an entry. The caller holds mu.
 func (m *Memory) drop(el *list.Element) {
 	delete(m.entries, el.Value.(*entry).key)
 	m.order.Remove(el)

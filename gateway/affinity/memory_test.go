@@ -21,7 +21,7 @@ func newMemory(max int, ttl time.Duration) (*Memory, *clock) {
 	return NewMemory(max, ttl, c.now), c
 }
 
-// want checks what the map says of a task; "" means nothing.
+// want checks the upstream of a task in the map; "" means none.
 func want(t *testing.T, m *Memory, key Key, upstream string) {
 	t.Helper()
 	got, ok := m.Upstream(t.Context(), key)
@@ -43,11 +43,11 @@ func TestEntryExpiresAfterItWasLearned(t *testing.T) {
 	m, c := newMemory(10, time.Hour)
 	m.Learn(t.Context(), task("1"), "a")
 	c.advance(time.Hour - time.Nanosecond)
-	want(t, m, task("1"), "a") // reading it does not lengthen its life
+	want(t, m, task("1"), "a") // a read does not extend its life
 	c.advance(time.Nanosecond)
 	want(t, m, task("1"), "")
 	if m.Len() != 0 {
-		t.Error("an expired entry that was asked for is still held")
+		t.Error("an expired entry is still in the map after a read")
 	}
 }
 
@@ -68,7 +68,7 @@ func TestLeastRecentlyUsedMakesRoom(t *testing.T) {
 	for _, id := range []string{"1", "2", "3"} {
 		m.Learn(t.Context(), task(id), "a")
 	}
-	want(t, m, task("1"), "a") // now the second is the one unused for longest
+	want(t, m, task("1"), "a") // now the second is the least recently used
 	m.Learn(t.Context(), task("4"), "a")
 	want(t, m, task("2"), "")
 	for _, id := range []string{"1", "3", "4"} {
@@ -98,8 +98,8 @@ func TestMapIsBounded(t *testing.T) {
 	}
 }
 
-// A task belongs to one typed principal: neither another's, nor a key named like
-// a subject, nor another issuer's subject of the same name finds it.
+// A task belongs to one typed principal: it is not found for another principal, for a key named
+// like the subject, nor for the same subject of another issuer.
 func TestKeyIsOfOnePrincipal(t *testing.T) {
 	keys := map[Key]string{}
 	for _, parts := range [][4]string{

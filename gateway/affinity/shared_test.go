@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// kept is a store of a test's own; err makes it fail.
+// kept is a store in memory; err makes it fail.
 type kept struct {
 	texts map[string]string
 	ttl   time.Duration
@@ -42,13 +42,13 @@ func TestReplicasShareWhatTheyLearn(t *testing.T) {
 	one.Learn(t.Context(), task("1"), "a")
 	want(other, task("1"), "a")
 	want(other, task("2"), "")
-	other.Learn(t.Context(), task("1"), "b") // the newest is right everywhere
+	other.Learn(t.Context(), task("1"), "b") // the newest upstream is the one at every replica
 	want(one, task("1"), "b")
 	if store.ttl != time.Hour || len(store.texts) != 1 {
 		t.Errorf("the store has %v for %s", store.texts, store.ttl)
 	}
 	store.err = errors.New("down")
-	want(one, task("1"), "a") // what it learned itself
+	want(one, task("1"), "a") // the entry that it stored itself
 	one.Learn(t.Context(), task("3"), "a")
 	want(one, task("3"), "a")
 	want(other, task("3"), "")

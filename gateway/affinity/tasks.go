@@ -7,38 +7,36 @@ import (
 	"svc/gateway/mcp"
 )
 
-// Map remembers upstreams by key: [Memory], or [Shared].
+// Map stores upstreams by key: [Memory], or [Shared].
 type Map interface {
-	// Learn remembers the upstream of a task. What cannot be remembered is asked
-	// about at default_upstream.
+	// Learn stores the upstream of a task. Requests about a task that cannot be stored go to
+	// default_upstream.
 	Learn(ctx context.Context, key Key, upstream string)
 	// Upstream returns the upstream of a task; ok is false when it is unknown.
 	Upstream(ctx context.Context, key Key) (upstream string, ok bool)
 }
 
-// Tasks finds the upstreams of tasks (gateway specification, task_affinity). It
-// decides where a request goes, never whether it may: the rules have judged it before,
-// and the upstream asks for its own reasons.
+// Tasks finds the upstreams of tasks (gateway specification, task_affinity). It decides where a
+// request goes, never whether it is allowed: the rules have been applied before, and the upstream
+// does its own authorization.
 type Tasks struct{ Map Map }
 
-// MaxListenTasks bounds the tasks of one subscriptions/listen that are looked
-// up.
+// MaxListenTasks bounds the tasks of one subscriptions/listen that are looked up.
 const MaxListenTasks = 64
 
-// Learn remembers the upstream of a caller's task.
+// Learn stores the upstream of a caller's task.
 func (t *Tasks) Learn(ctx context.Context, who *auth.Principal, handle, upstream string) {
 	t.Map.Learn(ctx, taskKey(who, handle), upstream)
 }
 
-// taskKey names a task of a caller.
+// taskKey returns the key of a caller's task.
 func taskKey(who *auth.Principal, handle string) Key {
 	return KeyOf(who.Kind.String(), who.Issuer, who.Value, handle)
 }
 
-// Of returns the upstream of the task that a request asks about; empty when it asks
-// about none or its upstream is not known. A subscription belongs to the upstream that
-// has all its tasks, when it asks for nothing else: one stream comes from one
-// upstream.
+// Of returns the upstream of the task that a request is about; empty when it is about none or its
+// upstream is not known. A subscription is routed to the upstream that has all its tasks, if it
+// subscribes to nothing else: one stream comes from one upstream.
 func (t *Tasks) Of(ctx context.Context, who *auth.Principal, m *mcp.Message) (upstream string) {
 	switch {
 	case mcp.TaskFollowUp(m.Method):
@@ -59,7 +57,7 @@ func (t *Tasks) Of(ctx context.Context, who *auth.Principal, m *mcp.Message) (up
 	return ""
 }
 
-// At returns the upstream that has a task of a caller, empty when it is unknown.
+// At returns the upstream of a caller's task, empty when it is unknown.
 func (t *Tasks) At(ctx context.Context, who *auth.Principal, handle string) string {
 	if handle == "" {
 		return ""

@@ -1,12 +1,10 @@
-// Package answers takes what an upstream sends in answer to a request through all that
-// is a matter of policy, up to what the client gets: a whole JSON answer and a frame of
-// an event stream alike, so that an upstream cannot dodge a step by its choice of
-// content type.
+// Package answers applies policy to the messages that an upstream sends in response to a request,
+// and produces the message for the client. A whole JSON response and a frame of an event stream
+// take the same steps, so that an upstream cannot bypass a step by its choice of content type.
 //
-// A message is judged ([verdict.Judge]), the task that it makes is remembered, the
-// revisions that it offers are cut down to the allowed ones, and the answer to a request
-// gets that request's id. Nothing is sent or recorded here; what a record says of it is
-// in [Taken].
+// A message is judged ([verdict.Judge]), the upstream of a task that it creates is stored, the
+// revisions that it offers are limited to the allowed ones, and the answer to a request gets that
+// request's id. The package neither sends nor records: the data for the record are in [Taken].
 package answers
 
 import (
@@ -24,60 +22,61 @@ import (
 	"svc/gateway/verdict"
 )
 
-// Request is the request that is answered, as far as its answers are concerned. It is
-// only read: the upstreams of a merged stream answer it at the same time.
+// Request is the part of a request that the handling of its answers needs. It is only read,
+// because the upstreams of a merged stream answer concurrently.
 type Request struct {
-	// Input is what its answers are judged by, but for what is of the moment: snapshot
-	// and host.
+	// Input is the input of the verdict on each answer, without snapshot and host, which are in
+	// Moment.
 	Input verdict.Input
-	// Method is that of the HTTP request.
+	// Method is the method of the HTTP request.
 	Method string
 	// Allowed are the revisions that the gateway serves.
 	Allowed  mcp.Allowed
 	Sessions *multiplex.Sessions
-	// Pins takes what is withheld out of lists; nil for nobody.
+	// Pins removes withheld definitions from lists; nil when no upstream has pins.
 	Pins Pins
-	// Names are those that clients see in the lists of upstreams; nil for the upstreams' own.
+	// Names maps the names in upstreams' lists to those that clients see; nil leaves them
+	// unchanged.
 	Names *catalog.Names
-	// Seen remembers which upstream has shown a URI; nil for nobody.
+	// Seen stores which upstream returned a URI; nil when that is not needed.
 	Seen Seen
-	// Callouts counts the guardrails that were asked; nil for nobody.
+	// Callouts counts callouts to guardrails; may be nil.
 	Callouts verdict.Callouts
 }
 
-// Pins compares what upstreams list with the definitions that were approved
-// (upstreams[].pin_tools).
+// Pins compares the lists of upstreams with the approved definitions (upstreams[].pin_tools).
 type Pins interface {
-	// Cut takes what is withheld out of an upstream's answer m. resumed is set when nobody
-	// knows what was asked. ok is false for an answer that could be read in two ways.
+	// Cut removes the withheld definitions from an upstream's answer m. resumed is set when the
+	// request of the answer is not known. ok is false for an answer that parsers can read in two
+	// ways.
 	Cut(ctx context.Context, upstream string, asked *mcp.Message, resumed bool, m *mcp.Message) (ok bool)
 }
 
-// Seen remembers which upstream has shown a caller a URI that no list has.
+// Seen stores which upstream returned a URI to a caller that is in no list.
 type Seen interface {
-	// URIs returns those in a result, before rules rewrite it.
+	// URIs returns the URIs in a result, before rules rewrite it.
 	URIs(m *mcp.Message) []string
 	LearnURIs(ctx context.Context, who *auth.Principal, upstream string, uris []string)
 }
 
-// Moment is what a message is judged by that may be another for the next one.
+// Moment is the input of the verdict that may change between the messages of one request.
 type Moment struct {
 	Snapshot *verdict.Snapshot
 	Host     verdict.Host
 	Upstream *transport.Upstream
 }
 
-// Taken is a message that was taken through all steps.
+// Taken is the outcome of all steps for one message.
 type Taken struct {
 	verdict.Result
 	// Final is set for the answer to the request.
 	Final bool
-	// Body is what the client gets; nil for a message that is refused.
+	// Body is the message for the client; nil for a message that is refused.
 	Body []byte
 }
 
-// IsAnswer reports whether m is the answer to the request. One with an id of another is
-// not; an error without an id is.
+// IsAnswer reports whether m is the answer to the request. A response with the id of another
+// request is not; an error without an id is.
 func (r *Request) IsAnswer(m *mcp.Message) bool {
 	asked := r.Input.Asked
 	if m.Kind != mcp.Response || asked.Kind != mcp.Request || r.Method != http.MethodPost {
@@ -86,8 +85,8 @@ func (r *Request) IsAnswer(m *mcp.Message) bool {
 	return len(m.ID) == 0 || mcp.SameID(m.ID, asked.ID)
 }
 
-// Whole takes the whole answer m, which came with resp. m is what goes on. note is called
-// with what was decided about each part of an answer that the gateway made.
+// Whole handles the complete answer m of the response resp and changes m to the message that is
+// sent on. note is called with the verdict on each part of an answer that the gateway assembled.
 func (r *Request) Whole(at Moment, m *mcp.Message, resp *upstream.Response, note func(*verdict.Result, *mcp.Message)) Taken {
 	if resp.Parts != nil {
 		return r.ofParts(at, m, resp.Parts, note)
@@ -95,22 +94,21 @@ func (r *Request) Whole(at Moment, m *mcp.Message, resp *upstream.Response, note
 	return r.take(at, m, false, true, r.Input.Asked.Kind == mcp.Request || resp.Status >= 400)
 }
 
-// Frame takes a frame of an event stream. m is what goes on.
+// Frame handles a frame of an event stream and changes m to the message that is sent on.
 func (r *Request) Frame(at Moment, m *mcp.Message) Taken {
 	final := r.IsAnswer(m)
 	return r.take(at, m, true, final, final)
 }
 
-// take takes a message. own is set for what answers the request, so that it has the
-// request's id.
+// take handles a message. own is set for an answer to the request, which gets the request's id.
 func (r *Request) take(at Moment, m *mcp.Message, frame, final, own bool) Taken {
 	in := r.Input
 	in.Snapshot, in.Host, in.Frame = at.Snapshot, at.Host, frame
 	if at.Upstream != nil {
 		in.Upstream = at.Upstream.Name
 	}
-	// By what the upstream sent, before any rule rewrites it. The gateway's own answers
-	// have no upstream.
+	// Pins and names apply to the upstream's message, before rules rewrite it. The gateway's own
+	// answers have no upstream.
 	if r.Pins != nil && at.Upstream != nil && !r.Pins.Cut(in.Context, at.Upstream.Name, in.Asked, in.Resumed, m) {
 		return Taken{Result: verdict.Unreadable(), Final: final}
 	}
@@ -133,7 +131,7 @@ func (r *Request) take(at Moment, m *mcp.Message, frame, final, own bool) Taken 
 	}
 	t.Body = m.Body
 	if in.Asked.Method == mcp.MethodDiscover && m.Kind == mcp.Response {
-		// A client would choose a revision that its next request is refused for.
+		// A client might choose a revision that its next request would be refused for.
 		t.Body, _ = r.Allowed.FilterSupported(m)
 	}
 	if own {
@@ -142,8 +140,8 @@ func (r *Request) take(at Moment, m *mcp.Message, frame, final, own bool) Taken 
 	return t
 }
 
-// abandon tells whoever holds the call of a question that the client does not get to see
-// that nobody will answer it.
+// abandon ends the server request m, which the client does not receive, so that its call does not
+// wait for an answer.
 func abandon(up *transport.Upstream, m *mcp.Message) {
 	if up == nil || m.ResultType != mcp.ResultInputRequired {
 		return
@@ -154,12 +152,11 @@ func abandon(up *transport.Upstream, m *mcp.Message) {
 	}
 }
 
-// Withheld returns what takes the place of a message of a stream that is refused and
-// is not the answer to the stream's own request: what the client gets, nil for nothing,
-// and what the upstream is told, nil for nothing. A notification is dropped in silence.
-// A request of the server is dropped, and the upstream told, or its call would wait for
-// ever. An answer that is delivered on a resumed stream becomes an error there: silence
-// would leave the client waiting for its time-out.
+// Withheld returns the replacements of a refused stream message that is not the answer to the
+// stream's own request: the message for the client and the message for the upstream, each nil for
+// none. A notification is dropped. A server request is dropped, and the upstream gets an error,
+// because its call would wait for ever. An answer on a resumed stream becomes an error, because
+// the client would wait for its time-out.
 func Withheld(m *mcp.Message, requestID string) (client, toUpstream []byte) {
 	if m.Kind == mcp.Notification || len(m.ID) == 0 {
 		return nil, nil

@@ -21,7 +21,7 @@ import (
 	"svc/gateway/verdict"
 )
 
-// host judges by rules alone, and keeps what was scored.
+// host judges by rules alone, and stores the scored messages.
 type host struct{ scored []string }
 
 func (h *host) Policies() (*govern.Set, *refusal.Refusal) { return nil, nil }
@@ -37,7 +37,7 @@ func scan(t *testing.T, text string) *mcp.Message {
 	return m
 }
 
-// site is two upstreams, and a rule that hides a secret.
+// site is two upstreams, and a rule that redacts a secret.
 type site struct {
 	sessions *multiplex.Sessions
 	moment   Moment
@@ -81,8 +81,7 @@ func (s *site) request(t *testing.T, body string) *Request {
 
 const call = `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"add"}}`
 
-// What an upstream sends is the same to the client whether it comes as a whole answer
-// or as a frame.
+// A client receives the same message whether its upstream sends a whole answer or a frame.
 func TestAnswersAndFramesAreTakenThroughTheSameSteps(t *testing.T) {
 	for _, tt := range []struct{ name, asked, answer, want string }{
 		{"an answer", call, `{"jsonrpc":"2.0","id":7,"result":{"content":[]}}`, `{"jsonrpc":"2.0","id":7,"result":{"content":[]}}`},
@@ -110,8 +109,8 @@ func TestAnswersAndFramesAreTakenThroughTheSameSteps(t *testing.T) {
 	}
 }
 
-// The place of a task is known before its caller can ask for it, however its upstream
-// answered.
+// The upstream of a task is stored before its caller can send a request about it, in whatever
+// form its upstream answered.
 func TestTheUpstreamOfATaskIsRemembered(t *testing.T) {
 	for i, take := range []func(*Request, Moment, *mcp.Message) Taken{
 		func(r *Request, at Moment, m *mcp.Message) Taken {
@@ -128,7 +127,7 @@ func TestTheUpstreamOfATaskIsRemembered(t *testing.T) {
 		}
 		asks := multiplex.Request{Sessions: s.sessions, Who: r.Input.Caller, Message: scan(t, `{"jsonrpc":"2.0","id":8,"method":"tasks/get","params":{"taskId":"`+id+`"}}`)}
 		if up := asks.Follow(t.Context()); up == nil || up.Name != "b" {
-			t.Errorf("the task is looked for at %v", up)
+			t.Errorf("requests about the task go to %v", up)
 		}
 	}
 }

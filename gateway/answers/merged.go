@@ -9,12 +9,12 @@ import (
 	"svc/gateway/verdict"
 )
 
-// ofParts takes an answer m that the gateway made of what several upstreams sent. Each part
-// is judged as the answer of its own upstream: one that is refused is left out, and the
-// others stay. What is the gateway's own in the answer is not judged (decision FED30).
+// ofParts handles an answer m that the gateway assembled from several upstreams' answers. Each
+// part is judged as the answer of its own upstream: a refused part is omitted, and the others
+// remain. The gateway's own content is not judged (decision FED30).
 func (r *Request) ofParts(at Moment, m *mcp.Message, parts func() *upstream.Parts, note func(*verdict.Result, *mcp.Message)) Taken {
 	if at.Snapshot.Rules.JudgesServers() || !r.Input.Policies.Empty(govern.Response) {
-		if mcp.Scan(r.join(at, parts(), note), m) != nil { // spliced of what was scanned: cannot happen
+		if mcp.Scan(r.join(at, parts(), note), m) != nil { // assembled from scanned parts: cannot happen
 			return Taken{Result: verdict.Unreadable(), Final: true}
 		}
 	}
@@ -26,21 +26,21 @@ func (r *Request) ofParts(at Moment, m *mcp.Message, parts func() *upstream.Part
 	return t
 }
 
-// maxAtOnce bounds the parts of one answer that wait for guardrails at the same time.
+// maxAtOnce bounds the parts of one answer that wait for guardrails concurrently.
 const maxAtOnce = 32
 
-// part is one part of an answer as it is judged.
+// part is one part of an answer and its verdict.
 type part struct {
 	upstream string
 	message  mcp.Message
 	taken    Taken
 	scanned  bool
-	failure  any // of the goroutine that judged it: a panic
+	failure  any // a panic of the goroutine that judged the part
 }
 
-// join judges the parts, and returns the answer made of what is left. Parts that wait for
-// guardrails are judged at the same time, all others one after the other, so that limits
-// are taken in the order of the parts. What is noted and joined has that order too.
+// join judges the parts, and returns the answer assembled from those that remain. Parts that wait
+// for guardrails are judged concurrently, all others one after the other, so that rate limits are
+// taken in the order of the parts. note is called in that order, and the answer has it.
 func (r *Request) join(at Moment, parts *upstream.Parts, note func(*verdict.Result, *mcp.Message)) []byte {
 	one := *r
 	one.Pins = nil // the upstreams' lists were compared when they were read
@@ -55,7 +55,7 @@ func (r *Request) join(at Moment, parts *upstream.Parts, note func(*verdict.Resu
 		body := append([]byte(`{"jsonrpc":"2.0","id":`), r.Input.Asked.ID...)
 		body = append(append(append(body, `,"result":`...), parts.List[i].Result...), '}')
 		if p.scanned = mcp.Scan(body, &p.message) == nil; !p.scanned {
-			continue // it was scanned when it was read: cannot happen
+			continue // the part was scanned when it was read: cannot happen
 		}
 		of := one.of(p)
 		if !of.Input.AwaitsGuardrail(&p.message) {
@@ -76,14 +76,14 @@ func (r *Request) join(at Moment, parts *upstream.Parts, note func(*verdict.Resu
 	for i := range all {
 		p := &all[i]
 		if p.failure != nil {
-			panic(p.failure) // of the request, as where the goroutine of the request judges
+			panic(p.failure) // panics in the goroutine of the request, which recovers it
 		}
 		if !p.scanned {
 			continue
 		}
 		if p.taken.Refused == nil {
 			left[i] = p.message.Spans.Result.Of(p.message.Body)
-		} else { // which does not deny the request
+		} else { // a refused part does not deny the request
 			p.taken.LeaveOut(p.upstream)
 		}
 		note(&p.taken.Result, &p.message)
@@ -91,7 +91,7 @@ func (r *Request) join(at Moment, parts *upstream.Parts, note func(*verdict.Resu
 	return parts.Join(left)
 }
 
-// of returns the request for a part, which is the answer of its upstream.
+// of returns the request for a part, with the part's upstream.
 func (r *Request) of(p *part) *Request {
 	one := *r
 	one.Input.Upstream = p.upstream
@@ -103,7 +103,7 @@ func (r *Request) judge(at Moment, p *part) {
 	p.taken = r.take(Moment{Snapshot: at.Snapshot, Host: partHost{at.Host}}, &p.message, false, true, false)
 }
 
-// partHost performs for a part of an answer: only the whole is scored.
+// partHost is the host for a part of an answer: only the whole answer is scored.
 type partHost struct{ verdict.Host }
 
 func (partHost) Score(*mcp.Message) {}

@@ -9,8 +9,8 @@ import (
 	"svc/gateway/mcp"
 )
 
-// TestReadingDoesNotAllocate: the race detector makes a pool forget a part of what it is
-// given, so that nothing could be said there.
+// TestReadingDoesNotAllocate is not run with the race detector, under which a sync.Pool drops a
+// part of its values, so that allocations cannot be counted.
 func TestReadingDoesNotAllocate(t *testing.T) {
 	var p Plan
 	c, err := p.Add(Config{

@@ -8,7 +8,7 @@ import (
 	"svc/gateway/mcp"
 )
 
-// read scans a request with arguments and reads them for a plan.
+// read scans a request with arguments and reads the values of a plan's pointers.
 func read(t testing.TB, p *Plan, arguments string) *Values {
 	t.Helper()
 	body := []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`)
@@ -100,7 +100,7 @@ func TestDecide(t *testing.T) {
 		{`{"/a":{"not":{"prefix":"x"}}}`, `{}`, Missing},
 		{`{"/a":{"not":{"equals":"x"}}}`, `{"a":1}`, Holds},
 		{`{"/a":{"prefix":"/srv","not":{"prefix":"/srv/keys"}}}`, `{"a":"/srv/keys/x"}`, Fails},
-		// The whole, and steps.
+		// The whole value, and steps into it.
 		{`{"":{"max_length":1}}`, `{"a":1,"b":2}`, Fails},
 		{`{"":{"absent":true}}`, ``, Holds},
 		{`{"/a/b":{"equals":1}}`, `{"a":{"b":1}}`, Holds},
@@ -115,7 +115,7 @@ func TestDecide(t *testing.T) {
 		{`{"/":{"equals":1}}`, `{"":1}`, Holds},
 		{`{"/a":{"equals":1}}`, `[1]`, WrongType},
 		{`{"/0":{"equals":1}}`, `[1]`, Holds},
-		// Names that are the same to some programs.
+		// Names that some programs treat as equal.
 		{`{"/path":{"equals":"x"}}`, `{"path":"x","PATH":"y"}`, WrongType},
 		{`{"/path":{"not":{"equals":"x"}}}`, `{"path":"x","pAth":"y"}`, WrongType},
 		{`{"/path":{"type":"string"}}`, `{"\u0050ath":"y"}`, WrongType},
@@ -124,7 +124,7 @@ func TestDecide(t *testing.T) {
 		{`{"/é":{"equals":"x"}}`, `{"é":"x","e\u0301":"y"}`, WrongType},
 		{`{"/a/b":{"equals":1}}`, `{"a":{"b":1},"A":2}`, WrongType},
 		{`{"/a":{"equals":1},"/b":{"equals":1}}`, `{"a":1,"c":1,"C":2,"b":1}`, Holds},
-		// Several entries: one that fails decides, then one that is missing.
+		// Several entries: a failing one decides, then a missing one.
 		{`{"/a":{"equals":1},"/b":{"prefix":"x"}}`, `{"a":2,"b":7}`, Fails},
 		{`{"/a":{"equals":1},"/b":{"prefix":"x"}}`, `{"a":1,"b":7}`, WrongType},
 		{`{"/a":{"equals":1},"/b":{"prefix":"x"}}`, `{"b":7}`, Missing},
@@ -173,7 +173,7 @@ func TestWildcards(t *testing.T) {
 	}
 }
 
-// The work for one message is bounded; beyond, the outcome says so.
+// The work for one message is bounded; over the bound the outcome is TooMuch.
 func TestBounds(t *testing.T) {
 	list := func(n int, item string) string { return `{"a":[` + strings.Repeat(item+",", n-1) + item + `]}` }
 	for _, tt := range []struct {
@@ -238,7 +238,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Conditions of one plan share the walk, and what one finds is not that of another.
+// Conditions of one plan share the walk, and their values are separate.
 func TestPlanIsShared(t *testing.T) {
 	var p Plan
 	one := func(s string) json.RawMessage { return json.RawMessage(s) }
@@ -250,7 +250,7 @@ func TestPlanIsShared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 3 { // values are used again
+	for range 3 { // a pooled Values is used again
 		v := read(t, &p, `{"a":2,"b":{"c":1},"x":[3,1]}`)
 		if a.Decide(v) != Fails || b.Decide(v) != Holds {
 			t.Errorf("%d %d, want %d %d", a.Decide(v), b.Decide(v), Fails, Holds)

@@ -23,15 +23,15 @@ const (
 const (
 	maxValuesListed = 10_000
 	maxText         = 8 << 10
-	// maxRegex bounds the instructions of a compiled regex: repetitions can make many of few
-	// bytes.
+	// maxRegex bounds the instructions of a compiled regex: repetitions can turn a few bytes into
+	// many instructions.
 	maxRegex = 50_000
 )
 
 // typeNames are the values of type.
 var typeNames = []string{string(kindString), string(kindNumber), string(kindInteger), string(kindBoolean), string(kindNull), string(kindArray), string(kindObject)}
 
-// Check returns all that is wrong with a condition, in the order of its pointers.
+// Check returns all errors of a condition, in the order of its pointers.
 func Check(cfg Config) []*Error {
 	var errs []*Error
 	if cfg != nil && len(cfg) == 0 {
@@ -48,7 +48,7 @@ func Check(cfg Config) []*Error {
 	return errs
 }
 
-// checker reports what is wrong with the matcher of one pointer.
+// checker collects the errors in the matcher of one pointer.
 type checker struct {
 	pointer string
 	not     bool
@@ -88,7 +88,8 @@ func (c *checker) matcher(m *Matcher) {
 // empty reports whether a test has no members.
 func (t *Test) empty() bool { return len(t.keys()) == 0 }
 
-// keys returns the members that are set, and what type of value each takes: "" for any.
+// keys returns the members that are set, and the type of value that each compares: "" for any
+// type.
 func (t *Test) keys() map[string]kind {
 	out := map[string]kind{}
 	for key, is := range map[string]struct {
@@ -109,7 +110,7 @@ func (t *Test) keys() map[string]kind {
 	return out
 }
 
-// test reports what is wrong with the members of a test.
+// test reports errors in the members of a test.
 func (c *checker) test(t *Test) {
 	keys := t.keys()
 	kinds := map[kind]string{}
@@ -142,7 +143,7 @@ func (c *checker) test(t *Test) {
 	}
 }
 
-// values reports what is wrong with equals and one_of.
+// values reports errors in equals and one_of.
 func (c *checker) values(t *Test) {
 	if t.Equals != nil {
 		c.scalar("equals", t.Equals)
@@ -169,7 +170,7 @@ func (c *checker) scalar(key string, raw json.RawMessage) {
 	}
 }
 
-// number reports what is no number, or one that is written with an exponent beyond use.
+// number reports a value that is not a number, or one whose exponent is out of range.
 func (c *checker) number(key string, raw json.RawMessage) {
 	if kindOf(raw) != kindNumber || !json.Valid(raw) {
 		c.report(key, "write a number, as in 100 or 2.50", "%s is not a number", key)
@@ -180,7 +181,7 @@ func (c *checker) number(key string, raw json.RawMessage) {
 	}
 }
 
-// texts reports what is wrong with the members that take strings.
+// texts reports errors in the members that take strings.
 func (c *checker) texts(t *Test) {
 	for _, m := range []struct {
 		key   string
@@ -210,10 +211,10 @@ func (c *checker) texts(t *Test) {
 	c.hosts(t.HostIn)
 }
 
-// regex reports an expression that does not compile, or only to too many instructions.
+// regex reports an expression that does not compile, or that compiles to too many instructions.
 func (c *checker) regex(text string) {
 	if len(text) > maxText {
-		return // reported
+		return // already reported
 	}
 	// First without the anchors: "a)(b" is not an expression.
 	parsed, err := syntax.Parse(text, syntax.Perl)
@@ -230,7 +231,7 @@ func (c *checker) regex(text string) {
 	}
 }
 
-// instructions is about how many instructions an expression compiles to.
+// instructions estimates the number of instructions of a compiled expression.
 func instructions(re *syntax.Regexp) int {
 	n := 1
 	if re.Op == syntax.OpLiteral {
@@ -245,7 +246,7 @@ func instructions(re *syntax.Regexp) int {
 	return n
 }
 
-// hosts reports what is wrong with host_in.
+// hosts reports errors in host_in.
 func (c *checker) hosts(list []string) {
 	switch {
 	case list == nil:

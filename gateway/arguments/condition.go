@@ -23,8 +23,8 @@ type entry struct {
 	not      *test
 }
 
-// Error is what is wrong with a condition: at Pointer, in the member Key of its matcher
-// (Not: of its not), and what to do.
+// Error is an error in a condition: at Pointer, in the member Key of its matcher (Not: of its
+// not), and what to do.
 type Error struct {
 	Pointer, Key string
 	Not          bool
@@ -68,7 +68,7 @@ func (p *Plan) Add(cfg Config, all bool) (*Condition, error) {
 	return c, nil
 }
 
-// Decide returns what the condition says of a request's values. It does not allocate,
+// Decide returns the outcome of the condition for a request's values. It does not allocate,
 // except for strings with escapes, hosts and paths.
 func (c *Condition) Decide(v *Values) Outcome {
 	outcome := Holds
@@ -84,8 +84,8 @@ func (c *Condition) Decide(v *Values) Outcome {
 	return outcome
 }
 
-// Explain describes the first entry with an outcome as low as that of the condition; ""
-// for one that holds.
+// Explain describes the first entry with the outcome of the condition; "" for a condition that
+// holds.
 func (c *Condition) Explain(v *Values) string {
 	outcome := c.Decide(v)
 	if outcome == TooMuch {
@@ -117,7 +117,7 @@ func (c *Condition) Pointers() []string {
 // decide returns the outcome of one entry.
 func (e *entry) decide(v *Values) Outcome {
 	f := v.of[e.pointer]
-	// A value that is not there is a value to a matcher that asks for absence.
+	// For absent: true, a missing value is a value.
 	absent := Missing
 	if f.missing || f.first == 0 {
 		absent = e.one(v, mcp.Span{})
@@ -137,8 +137,8 @@ func (e *entry) decide(v *Values) Outcome {
 	return e.any(v, f, absent)
 }
 
-// every is the outcome where all values must match: one of a wrong type makes all of it
-// a wrong type.
+// every is the outcome if all values must match: one value of a wrong type makes the outcome
+// WrongType.
 func (e *entry) every(v *Values, f found, absent Outcome) Outcome {
 	outcome := Holds
 	if f.missing || f.first == 0 {
@@ -156,8 +156,8 @@ func (e *entry) every(v *Values, f found, absent Outcome) Outcome {
 	return outcome
 }
 
-// any is the outcome where one value must match. A value that is missing or of a wrong
-// type counts only where none matches.
+// any is the outcome if one value must match. A value that is missing or of a wrong type counts
+// only if no value matches.
 func (e *entry) any(v *Values, f found, absent Outcome) Outcome {
 	outcome := Fails
 	if f.missing || f.first == 0 {
@@ -172,8 +172,8 @@ func (e *entry) any(v *Values, f found, absent Outcome) Outcome {
 	return outcome
 }
 
-// one is the outcome for one value; the zero span stands for an absent one. A wrong type
-// for any member of the matcher is one for the matcher.
+// one is the outcome for one value; the zero span is an absent value. A wrong type for any member
+// of the matcher is a wrong type for the matcher.
 func (e *entry) one(v *Values, at mcp.Span) Outcome {
 	outcome := e.test.decide(v, at)
 	if e.not == nil || outcome == WrongType {

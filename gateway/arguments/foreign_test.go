@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// How Node and Python find the host of each value of a JSON array; null for none.
+// Programs that print the host that Node and Python find in each value of a JSON array; null for
+// none.
 const (
 	nodeHosts = `const values = JSON.parse(require('fs').readFileSync(0));
 console.log(JSON.stringify(values.map((v) => { try { return new URL(v).hostname; } catch { return null; } })));`
@@ -34,7 +35,7 @@ var urls = []string{
 	"\thttps://api.exam\nple.com/ ", "https:///api.example.com", "https://api.example.com:/", "https://faß.example",
 }
 
-// changed returns a value with a few random changes at which parsers differ.
+// changed returns a value with a few random changes of the kind on which parsers differ.
 func changed(r *rand.Rand) string {
 	const bits = "/\\@:.?#%[]0x1é。 \t\n-_~*'\"<>|^`{}+;,=&$!()ſK٠"
 	parts := []rune(bits)
@@ -65,8 +66,8 @@ func one(host string) string {
 	return host
 }
 
-// Where host_in reads a host in a URL, Node reads the same one; Python and Go read the
-// same one, or none, or one that no name has.
+// For a URL in which host_in finds a host, Node finds the same host; Python and Go find the same,
+// or none, or one that is not a valid name.
 func TestHostsAreThoseOfOtherParsers(t *testing.T) {
 	r := rand.New(rand.NewPCG(20, 26))
 	values := make([]string, 6000)
@@ -98,20 +99,20 @@ func TestHostsAreThoseOfOtherParsers(t *testing.T) {
 	read := 0
 	for i, v := range values {
 		got, ok := hostOf(v)
-		if !ok || !strings.Contains(v, "//") { // a bare host is no URL to others
+		if !ok || !strings.Contains(v, "//") { // other programs do not accept a bare host as a URL
 			continue
 		}
 		read++
-		// Of the schemes that it does not know Node maps no host.
+		// Node does not map the hosts of schemes that are not special.
 		scheme, _, _ := cutScheme(strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(strings.TrimSpace(v)))
 		if slices.Contains(special, scheme) && (node[i] == nil || one(*node[i]) != got) {
-			t.Errorf("%q is %s, Node reads %v", v, got, text(node[i]))
+			t.Errorf("%q is %s, Node finds %v", v, got, text(node[i]))
 		}
 		if p := python[i]; p != nil && *p != "" && !same(*p, got) {
-			t.Errorf("%q is %s, Python reads %q", v, got, *p)
+			t.Errorf("%q is %s, Python finds %q", v, got, *p)
 		}
 		if u, err := url.Parse(v); err == nil && u.Hostname() != "" && !same(u.Hostname(), got) {
-			t.Errorf("%q is %s, Go reads %q", v, got, u.Hostname())
+			t.Errorf("%q is %s, Go finds %q", v, got, u.Hostname())
 		}
 	}
 	if read < len(values)/4 {
@@ -119,8 +120,8 @@ func TestHostsAreThoseOfOtherParsers(t *testing.T) {
 	}
 }
 
-// same reports whether a program that found a host without mapping it goes to the one
-// that was read: after mapping it is the same, or it is none.
+// same reports whether a host that a program found without mapping it is, after mapping, the
+// expected host or invalid.
 func same(found, got string) bool {
 	host, ok := parseHost(found)
 	if !ok && strings.Contains(found, ":") {
@@ -136,7 +137,7 @@ func text(s *string) string {
 	return *s
 }
 
-// What comes out of a value is read as itself.
+// The parsed form of a value is parsed as itself.
 func FuzzPlaces(f *testing.F) {
 	for _, v := range urls {
 		f.Add(v)

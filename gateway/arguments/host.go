@@ -10,14 +10,14 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// maxHost bounds a host, in bytes: no name has more than 253.
+// maxHost bounds a host, in bytes: DNS names have at most 253.
 const maxHost = 4096
 
-// domains maps a host as the URL standard of WHATWG does (domain to ASCII, not strict).
+// domains maps a host as the WHATWG URL standard does (domain to ASCII, not strict).
 var domains = idna.New(idna.MapForLookup(), idna.Transitional(false), idna.StrictDomainName(false), idna.CheckHyphens(false), idna.CheckJoiners(true), idna.BidiRule(), idna.VerifyDNSLength(false))
 
-// special are the schemes whose URLs always have a host, in which \ is read as /. The
-// host of a file URL is not one that a request goes to, so file is not among them.
+// special are the schemes whose URLs always have a host, and in which \ is read as /. The host of
+// a file URL is not contacted, so file is not among them.
 var special = []string{"http", "https", "ws", "wss", "ftp"}
 
 // hosts is a compiled host_in.
@@ -45,7 +45,7 @@ func (h *hosts) has(host string) bool {
 	if h.exact[host] {
 		return true
 	}
-	// A host begins with no dot, so there is a label before each suffix.
+	// A host never begins with a dot, so there is a label before each suffix.
 	for at := strings.IndexByte(host, '.'); at > 0; {
 		if h.suffixes[host[at:]] {
 			return true
@@ -59,9 +59,9 @@ func (h *hosts) has(host string) bool {
 	return false
 }
 
-// hostOf returns the host that a value names, in one spelling: a URL with a host, a
-// host, or host:port. ok is false for what programs read in different ways, or cannot
-// read at all.
+// hostOf returns the host of a value in its canonical spelling. The value is a URL with a host, a
+// host, or host:port. ok is false for a value that programs parse in different ways, or that is
+// invalid.
 func hostOf(value string) (host string, ok bool) {
 	authority, ok := authorityOf(value)
 	if !ok || authority == "" || len(authority) > maxHost || strings.Contains(authority, "@") {
@@ -79,7 +79,7 @@ func hostOf(value string) (host string, ok bool) {
 	return parseHost(host)
 }
 
-// authorityOf returns what a value has where a URL has user information, host and port.
+// authorityOf returns the authority of a value: user information, host and port.
 func authorityOf(value string) (string, bool) {
 	value = strings.TrimFunc(value, func(r rune) bool { return r <= ' ' })
 	if strings.ContainsAny(value, "\t\n\r") {
@@ -89,8 +89,8 @@ func authorityOf(value string) (string, bool) {
 	switch {
 	case ok && slices.Contains(special, scheme):
 		rest = strings.TrimLeft(rest, `/\`)
-		// Programs that do not read \ as / take the text before an @ behind it for user
-		// information, and go to the host behind the @.
+		// Programs that do not read \ as / treat the text before a later @ as user information,
+		// and connect to the host after the @.
 		strict := rest
 		if i := strings.IndexAny(rest, "/?#"); i >= 0 {
 			strict = rest[:i]
@@ -111,11 +111,11 @@ func authorityOf(value string) (string, bool) {
 		}
 		return rest, true
 	}
-	// Without a scheme: a host or host:port, and nothing else.
+	// Without a scheme: only a host or host:port.
 	return value, !strings.ContainsAny(value, `/\?#`)
 }
 
-// cutScheme splits a value behind its scheme, which it returns in lower case.
+// cutScheme splits a value after its scheme, which it returns in lower case.
 func cutScheme(value string) (scheme, rest string, ok bool) {
 	for i := 0; i < len(value); i++ {
 		c := value[i] | 0x20
@@ -152,8 +152,8 @@ func digits(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < '0' || r > '9' })
 }
 
-// parseHost returns a host in one spelling: names in lower case and ASCII without a dot
-// at the end, addresses as [netip.Addr] writes them, IPv4 also where it is in IPv6.
+// parseHost returns the canonical spelling of a host: names in lower case and ASCII without a
+// trailing dot, addresses as [netip.Addr] writes them, IPv4-mapped IPv6 addresses as IPv4.
 func parseHost(host string) (string, bool) {
 	if inner, ok := strings.CutPrefix(host, "["); ok {
 		inner, ok = strings.CutSuffix(inner, "]")
@@ -181,13 +181,13 @@ func parseHost(host string) (string, bool) {
 	return parseIPv4(name)
 }
 
-// forbidden reports whether a character can occur in no domain.
+// forbidden reports whether a character is forbidden in domains.
 func forbidden(r rune) bool {
 	return r <= ' ' || r >= 0x7F || strings.ContainsRune(`#/:<>?@[\]^|%`, r)
 }
 
-// endsInNumber reports whether a host is an IPv4 address or none at all: its last label
-// is a number.
+// endsInNumber reports whether the last label of a host is a number, so that it is an IPv4
+// address or invalid.
 func endsInNumber(name string) bool {
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	if last == "" {
@@ -200,8 +200,8 @@ func endsInNumber(name string) bool {
 	return ok
 }
 
-// parseIPv4 reads an IPv4 address of one to four numbers, each decimal, octal or
-// hexadecimal; the last fills what is left.
+// parseIPv4 parses an IPv4 address of one to four numbers, each decimal, octal or hexadecimal;
+// the last number fills the remaining bytes.
 func parseIPv4(name string) (string, bool) {
 	parts := strings.Split(name, ".")
 	if len(parts) > 4 {
@@ -229,7 +229,7 @@ func parseIPv4(name string) (string, bool) {
 	return netip.AddrFrom4([4]byte{byte(address >> 24), byte(address >> 16), byte(address >> 8), byte(address)}).String(), true
 }
 
-// ipv4Number reads one number of an IPv4 address.
+// ipv4Number parses one number of an IPv4 address.
 func ipv4Number(s string) (uint64, bool) {
 	base := 10
 	switch {

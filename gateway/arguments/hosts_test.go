@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// hostRows are encodings of a few hosts; testdata/hosts.tsv has what each program makes
-// of them.
+// hostRows are encodings of a few hosts; testdata/hosts.tsv has the host that each program finds
+// in them.
 var hostRows = []string{
 	"http://api.example.com/x", "HTTP://API.EXAMPLE.COM/", "http://api.example.com:8080/x", "http://api.example.com:/", "http://api.example.com./", "http://api.example.com../", "http:api.example.com",
 	"http:/api.example.com", "http:///api.example.com", "http:////api.example.com", `http:\\api.example.com`, `http:/\api.example.com/`, `http://api.example.com\@evil.example/`, `http://evil.example\@api.example.com/`,
@@ -32,9 +32,8 @@ var hostRows = []string{
 	"api.example.com/x", "a@api.example.com", "javascript:api.example.com", "data:text/plain,api.example.com", "file://api.example.com/x", "ws://api.example.com/", "ftp://api.example.com/", "gopher://api.example.com/",
 }
 
-// TestHostTable: what host_in, Node, Python, Go and curl make of encodings of one host, in
-// a table to read. Curl's host is that of the request that it sends, to a socket of the
-// test.
+// TestHostTable: the hosts that host_in, Node, Python, Go and curl find in encodings of one host,
+// as a readable table. Curl's host is that of the request that it sends to a socket of the test.
 func TestHostTable(t *testing.T) {
 	if len(hostRows) < 80 {
 		t.Errorf("%d rows", len(hostRows))
@@ -70,14 +69,14 @@ func TestHostTable(t *testing.T) {
 		}
 		for program, got := range map[string]*string{"Python": python[i], "Go": read, "curl": asked} {
 			if got != nil && *got != "" && !same(*got, host) {
-				t.Errorf("%q is %s, %s reads %q", v, host, program, *got)
+				t.Errorf("%q is %s, %s finds %q", v, host, program, *got)
 			}
 		}
 	}
 	golden(t, "testdata/hosts.tsv", b.String())
 }
 
-// curlHost is the host that curl asks for; nil where it asks for none.
+// curlHost returns the host that curl requests; nil if it requests none.
 func curlHost(ctx context.Context, socket, v string) *string {
 	if strings.ContainsRune(v, 0) {
 		return nil // cannot be an argument

@@ -6,16 +6,16 @@ import (
 	"math"
 )
 
-// decimal is a number as JSON writes it, compared exactly: sign · 0.DIGITS · 10^point.
+// decimal is a JSON number in a form that compares exactly: sign · 0.DIGITS · 10^point.
 type decimal struct {
 	negative bool
-	// digits has no zero at either end; empty for zero. It may share memory with the text,
-	// where the digits are in one piece.
+	// digits has no zero at either end; empty for zero. It may share memory with the text, if the
+	// digits are contiguous there.
 	digits, more []byte
 	point        int64
 }
 
-// parseDecimal reads a JSON number, which must be well-formed.
+// parseDecimal parses a JSON number, which must be well-formed.
 func parseDecimal(text []byte) decimal {
 	var d decimal
 	if len(text) > 0 && text[0] == '-' {
@@ -46,8 +46,8 @@ func parseDecimal(text []byte) decimal {
 	return d
 }
 
-// exponent reads an exponent. One beyond any that a configuration may have is cut to a
-// bound beyond that.
+// exponent parses an exponent. One beyond the range of a configuration is limited to a value
+// outside that range.
 func exponent(text []byte) int64 {
 	negative := false
 	if len(text) > 0 && (text[0] == '-' || text[0] == '+') {

@@ -9,16 +9,15 @@ import (
 	"strings"
 )
 
-// names are the members of a matcher; a not has those of a test alone.
+// names are the members of a matcher; a not has only those of a test.
 var (
 	testNames = []string{"equals", "one_of", "prefix", "suffix", "contains", "glob", "regex", "min", "max", "max_length", "type", "absent",
 		"path_within", "host_in"}
 	matcherNames = append([]string{"not", "match"}, testNames...)
 )
 
-// Parse reads a condition that is written in JSON, and returns all that is wrong with
-// it. Names of members are compared byte for byte: a matcher that has one in another
-// case would be another matcher to other readers.
+// Parse parses a condition in JSON, and returns all its errors. Member names are compared byte
+// for byte, because other parsers would treat a member in another case as a different one.
 func Parse(raw []byte) (Config, []*Error) {
 	raw = bytes.TrimSpace(raw)
 	var matchers map[string]json.RawMessage
@@ -44,7 +43,7 @@ func Parse(raw []byte) (Config, []*Error) {
 	return cfg, nil
 }
 
-// parseMatcher reads the matcher of one pointer.
+// parseMatcher parses the matcher of one pointer.
 func parseMatcher(pointer string, raw json.RawMessage) (m Matcher, wrong *Error) {
 	members, wrong := membersOf(pointer, raw, false, matcherNames)
 	if wrong != nil {
@@ -61,7 +60,7 @@ func parseMatcher(pointer string, raw json.RawMessage) (m Matcher, wrong *Error)
 	return m, nil
 }
 
-// membersOf returns the members of a matcher, of which the names are known.
+// membersOf returns the members of a matcher and reports unknown ones.
 func membersOf(pointer string, raw json.RawMessage, not bool, names []string) (map[string]json.RawMessage, *Error) {
 	var members map[string]json.RawMessage
 	if kindOf(raw) != kindObject || json.Unmarshal(raw, &members) != nil {
@@ -69,7 +68,7 @@ func membersOf(pointer string, raw json.RawMessage, not bool, names []string) (m
 	}
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		if !slices.Contains(names, name) {
-			return nil, &Error{Pointer: pointer, Key: name, Not: not, Message: "the member is not known", Hint: "use one of " + strings.Join(names, ", ")}
+			return nil, &Error{Pointer: pointer, Key: name, Not: not, Message: "the member is unknown", Hint: "use one of " + strings.Join(names, ", ")}
 		}
 		if name != "equals" && kindOf(members[name]) == kindNull {
 			return nil, &Error{Pointer: pointer, Key: name, Not: not, Message: "the member is null", Hint: "remove it"}
@@ -78,7 +77,7 @@ func membersOf(pointer string, raw json.RawMessage, not bool, names []string) (m
 	return members, nil
 }
 
-// typeError names the member that has a value of another type.
+// typeError reports the member whose value has a wrong type.
 func typeError(pointer string, err error) *Error {
 	e := &Error{Pointer: pointer, Message: "a member has a value of another type", Hint: "docs/policy-arguments.md lists the type of each"}
 	if t, ok := err.(*json.UnmarshalTypeError); ok && t.Field != "" {
@@ -89,7 +88,7 @@ func typeError(pointer string, err error) *Error {
 	return e
 }
 
-// typeWords is the JSON name of a Go type of [Test].
+// typeWords has the JSON name of each Go type of [Test].
 func typeWords(goType string) string {
 	switch {
 	case strings.HasPrefix(goType, "[]"):

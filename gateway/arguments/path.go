@@ -7,17 +7,17 @@ import (
 	"unicode/utf8"
 )
 
-// decodings is how often percent escapes are decoded: a program may decode what another
-// has decoded before.
+// decodings is how often percent escapes are decoded, because a program may decode a value that
+// another has decoded before.
 const decodings = 3
 
-// cleanPath returns the path that a value names: an absolute path, or a URL that begins
-// with file:///. Percent escapes, dot segments and repeated slashes are resolved. ok is
-// false for a value that programs read in different ways.
+// cleanPath returns the path of a value: an absolute path, or a URL that begins with file:///.
+// Percent escapes, dot segments and repeated slashes are resolved. ok is false for a value that
+// programs parse in different ways.
 func cleanPath(value string) (clean string, ok bool) {
 	if len(value) >= 5 && strings.EqualFold(value[:5], "file:") {
-		// The text behind ? or # is no part of the path of a URL, and is one of the
-		// path of a program that only takes off the scheme; controls some programs drop.
+		// Text after ? or # is not part of the path of a URL, but is part of it for a program
+		// that only removes the scheme. Some programs drop control characters.
 		value = value[5:]
 		if !strings.HasPrefix(value, "///") || strings.ContainsAny(value, "?#") || strings.ContainsFunc(value, control) {
 			return "", false
@@ -44,29 +44,29 @@ func cleanPath(value string) (clean string, ok bool) {
 	return clean, true
 }
 
-// maxReadings bounds a path of which all readings are compared, in bytes. It is longer
-// than any that a file system takes.
+// maxReadings bounds, in bytes, a path of which all interpretations are compared. It is longer
+// than any path that a file system accepts.
 const maxReadings = 32 << 10
 
-// pathWithin reports whether a value is the path of a directory or of something in it. ok
-// is false for a value that programs read in different ways: one that is no clean path,
-// and one whose escapes hide separators or dot segments, where it is inside by one
-// reading and outside by another. A program that resolves dot segments and decodes
-// nothing reads /etc/passwd/%2e%2e/%2e%2e/srv%2fa%2fb%2fc%2fd/../../.. as /etc/passwd,
-// and one that decodes first as something in /srv.
+// pathWithin reports whether a value is the path of a directory or of something in it. ok is
+// false for a value that programs interpret in different ways: one that is no clean path, and one
+// whose escapes hide separators or dot segments such that it is inside in one interpretation and
+// outside in another. A program that resolves dot segments without decoding interprets
+// /etc/passwd/%2e%2e/%2e%2e/srv%2fa%2fb%2fc%2fd/../../.. as /etc/passwd, and one that decodes
+// first as a path in /srv.
 func pathWithin(root, value string) (in, ok bool) {
 	clean, ok := cleanPath(value)
 	if !ok {
 		return false, false
 	}
 	in = within(root, clean)
-	emptySteps := false // of a URL: .. takes off an empty step, and one of a path does not
+	emptySteps := false // in URLs .. removes an empty segment, in paths it does not
 	if len(value) >= 5 && strings.EqualFold(value[:5], "file:") {
 		value = value[len("file://"):]
 		emptySteps = strings.Contains(value, "//")
 	}
 	if !emptySteps && (strings.IndexByte(value, '%') < 0 || sameSteps(value, decodeAll(value))) {
-		return in, true // readings differ, if at all, in how names are written
+		return in, true // interpretations differ at most in the spelling of names
 	}
 	if len(value) > maxReadings {
 		return false, false
@@ -101,7 +101,7 @@ func sameSteps(a, b string) bool {
 	return true
 }
 
-// dots returns a dot segment as it is, and "" for a name.
+// dots returns a dot segment unchanged, and "" for a name.
 func dots(segment string) string {
 	if segment == "." || segment == ".." {
 		return segment
@@ -109,9 +109,9 @@ func dots(segment string) string {
 	return ""
 }
 
-// pathReadings returns the clean paths that programs may read: each decodes up to three
-// times, and before each time resolves dot segments, resolves them and escaped ones as
-// URL parsers do, or resolves none.
+// pathReadings returns the clean paths of all interpretations: each decodes up to three times,
+// and before each decoding resolves dot segments, resolves plain and escaped ones as URL parsers
+// do, or resolves none.
 func pathReadings(value string) []string {
 	var readings []string
 	texts := []string{value}
@@ -131,8 +131,8 @@ func pathReadings(value string) []string {
 	return readings
 }
 
-// resolveURL resolves dot segments as URL parsers do, escaped ones too: .. takes off the
-// step before it, also an empty one.
+// resolveURL resolves dot segments as URL parsers do, escaped ones too: .. removes the segment
+// before it, also an empty one.
 func resolveURL(value string) string {
 	var steps []string
 	for s := range strings.SplitSeq(strings.TrimPrefix(value, "/"), "/") {
@@ -152,7 +152,7 @@ func within(root, clean string) bool {
 	return clean == root || root == "/" || strings.HasPrefix(clean, root) && clean[len(root)] == '/'
 }
 
-// drive reports whether a path begins with the letter of a drive.
+// drive reports whether a path begins with a drive letter.
 func drive(p string) bool {
 	p = strings.TrimLeft(p, "/")
 	if len(p) < 2 || p[1] != ':' && p[1] != '|' {
@@ -172,7 +172,8 @@ func malformedEscape(s string) bool {
 	return false
 }
 
-// decodeEscapes decodes the percent escapes of a text once; a % that begins none stays.
+// decodeEscapes decodes the percent escapes of a text once; a % without two hexadecimal digits is
+// kept.
 func decodeEscapes(s string) string {
 	i := strings.IndexByte(s, '%')
 	if i < 0 {
@@ -207,5 +208,5 @@ func unhex(c byte) int {
 	return -1
 }
 
-// control reports whether a character is one that URL parsers drop or refuse.
+// control reports whether a character is one that URL parsers drop or reject.
 func control(r rune) bool { return r <= ' ' || r == 0x7F }

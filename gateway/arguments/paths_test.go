@@ -18,14 +18,13 @@ import (
 	"time"
 )
 
-var update = flag.Bool("update", false, "write testdata/paths.tsv and testdata/hosts.tsv anew")
+var update = flag.Bool("update", false, "write testdata/paths.tsv and testdata/hosts.tsv again")
 
 // pathRoot is the directory of path_within in the tests of this file.
 const pathRoot = "/srv/data"
 
-// How Node and Python read each path or file URL of a JSON array: first what they
-// resolve as it is, then what the URL names, then what they decode and resolve; null
-// where they refuse it.
+// Programs that print how Node and Python interpret each path or file URL of a JSON array: first
+// resolved without decoding, then as a URL, then decoded and resolved; null for an error.
 const (
 	nodePaths = `const values = JSON.parse(require('fs').readFileSync(0)), path = require('path'), url = require('url');
 const attempt = (f) => { try { return f(); } catch { return null; } };
@@ -45,7 +44,7 @@ print(json.dumps([[os.path.normpath("/" + bare(v)).replace("//", "/"),
     attempt(lambda: os.path.normpath("/" + urllib.parse.unquote(bare(v), errors="strict")).replace("//", "/"))] for v in json.load(sys.stdin)]))`
 )
 
-// goPaths reads a path as Go programs do.
+// goPaths interprets a path as Go programs do.
 func goPaths(v string) (readings []*string) {
 	bare := v
 	if len(v) >= 7 && strings.EqualFold(v[:7], "file://") {
@@ -61,7 +60,7 @@ func goPaths(v string) (readings []*string) {
 	return readings
 }
 
-// ask runs a program on values as a JSON array, and reads one answer for each.
+// ask runs a program with values as a JSON array, and returns one result for each.
 func ask[T any](t *testing.T, values []string, program string, args ...string) (answers []T) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {
@@ -83,7 +82,7 @@ func ask[T any](t *testing.T, values []string, program string, args ...string) (
 	return answers
 }
 
-// pieces are what random paths are made of.
+// pieces are the parts of random paths.
 var pieces = []string{"/", "/", "/", "..", ".", "srv", "data", "etc", "passwd", "x", "%2e", "%2E%2e", "%2f", "%2F", "%252e%252e", "%252f", "%25252f", "%2500",
 	"%64ata", "%73rv", "//", "/../", "/./", "%", "%zz", "\\", "%5c", "~", "C:", "é", "%c3%a9", "%00", "?", "#", " ", "..%2f..%2f", "srv%2fdata%2fa%2fb", "/srv/data/", "/etc/passwd/"}
 
@@ -96,9 +95,9 @@ func randomPath(r *rand.Rand) string {
 	return b.String()
 }
 
-// contradicts reports whether a program that reads a path as reading goes elsewhere than
-// what was decided: inside where the value is outside, or outside where it is inside. A
-// reading that differs in how names are written alone is that of the decoded name.
+// contradicts reports whether a program whose interpretation of a path is reading contradicts the
+// decision: it accesses the inside although the value is outside, or vice versa. A reading that
+// differs only in the spelling of names is that of the decoded name.
 func contradicts(reading string, in bool) bool {
 	if within(pathRoot, reading) == in {
 		return false
@@ -107,8 +106,8 @@ func contradicts(reading string, in bool) bool {
 	return !ok || !sameSteps(reading, decoded) || within(pathRoot, decoded) != in
 }
 
-// TestPathsAreThoseOfOtherParsers: where path_within decides about a path, Node, Python
-// and Go, whether they decode or not, go to the same side of the directory.
+// TestPathsAreThoseOfOtherParsers: if path_within decides about a path, then Node, Python and Go,
+// with and without decoding, access the same side of the directory boundary.
 func TestPathsAreThoseOfOtherParsers(t *testing.T) {
 	r := rand.New(rand.NewPCG(20, 26))
 	values := make([]string, 20_000)
@@ -128,7 +127,7 @@ func TestPathsAreThoseOfOtherParsers(t *testing.T) {
 		for program, readings := range map[string][]*string{"Node": node[i], "Python": python[i], "Go": goPaths(v)} {
 			for _, reading := range readings {
 				if reading != nil && contradicts(*reading, in) {
-					t.Errorf("%q is in %s: %v, %s reads %q", v, pathRoot, in, program, *reading)
+					t.Errorf("%q is in %s: %v, %s interprets it as %q", v, pathRoot, in, program, *reading)
 				}
 			}
 		}
@@ -138,8 +137,8 @@ func TestPathsAreThoseOfOtherParsers(t *testing.T) {
 	}
 }
 
-// slowWithin is path_within written plainly, as a list of the steps that every order of
-// decoding and resolving leads to.
+// slowWithin is a plain implementation of path_within: it lists the segments of every order of
+// decoding and resolving.
 func slowWithin(root, value string) (in, ok bool) {
 	bare := value
 	if strings.HasPrefix(strings.ToLower(value), "file:") {
@@ -154,7 +153,7 @@ func slowWithin(root, value string) (in, ok bool) {
 		bare = bare[2:]
 	}
 	if _, clean := cleanPath(value); !clean {
-		return false, false // its own table says which values are none
+		return false, false // its own table has the values that are no paths
 	}
 	resolve := func(s string, escaped bool) string {
 		var stack []string
@@ -201,7 +200,7 @@ func slowWithin(root, value string) (in, ok bool) {
 	return final, true
 }
 
-// steps is a path with its names left out.
+// steps is a path without its names.
 func steps(s string) string {
 	parts := strings.Split(s, "/")
 	for i, p := range parts {
@@ -228,8 +227,8 @@ func FuzzPathWithin(f *testing.F) {
 	})
 }
 
-// pathRows are encodings of a few paths and file URLs; testdata/paths.tsv has what each
-// program makes of them.
+// pathRows are encodings of a few paths and file URLs; testdata/paths.tsv has the interpretation
+// of each program.
 var pathRows = []string{
 	"/srv/data", "/srv/data/", "/srv/data/x", "/srv/data//x", "//srv/data/x", "///srv/data/x", "/srv/./data/x", "/srv/data/.", "/srv/data/..", "/srv/data/../data/x",
 	"/srv/data/../../etc/passwd", "/srv/data/...", "/srv/data/..x", "/srv/data/.. /x", "/srv/datax", "/srv/data x", "/SRV/data/x", "/srv/data/x/../../..",
@@ -246,7 +245,7 @@ var pathRows = []string{
 	`file:\\\srv\data\x`, `file:///srv\data\..\..\etc`, "file:///C:/srv/data/x", "file:///c|/srv/data/x", "file:///srv/data/%252e%252e/x", "file:///srv/data/é", "http:///srv/data/x", "data:/srv/data/x",
 }
 
-// show writes a reading in one cell.
+// show writes an interpretation in one cell.
 func show(s *string) string {
 	if s == nil {
 		return "-"
@@ -254,8 +253,8 @@ func show(s *string) string {
 	return fmt.Sprintf("%+q", *s)
 }
 
-// curlPath is the path that curl would ask a server or the file system for; nothing is
-// connected to.
+// curlPath returns the path that curl would request from a server or the file system; it does not
+// connect.
 func curlPath(ctx context.Context, v string) string {
 	if strings.ContainsRune(v, 0) {
 		return "-" // cannot be an argument
@@ -277,8 +276,8 @@ func curlPath(ctx context.Context, v string) string {
 	return fmt.Sprintf("%d %s", cmd.ProcessState.ExitCode(), bytes.TrimSpace(out))
 }
 
-// TestPathTable: what path_within, Node, Python, Go and curl make of encodings of one
-// path, in a table to read.
+// TestPathTable: how path_within, Node, Python, Go and curl interpret encodings of one path, as a
+// readable table.
 func TestPathTable(t *testing.T) {
 	if len(pathRows) < 80 {
 		t.Errorf("%d rows", len(pathRows))
@@ -299,7 +298,7 @@ func TestPathTable(t *testing.T) {
 			for _, reading := range readings {
 				cells = append(cells, show(reading))
 				if ok && reading != nil && contradicts(*reading, in) {
-					t.Errorf("%q is %s, and read as %q", v, decision, *reading)
+					t.Errorf("%q is %s, and interpreted as %q", v, decision, *reading)
 				}
 			}
 		}
@@ -307,7 +306,7 @@ func TestPathTable(t *testing.T) {
 		for _, reading := range goPaths(v) {
 			goes = append(goes, show(reading))
 			if ok && contradicts(*reading, in) {
-				t.Errorf("%q is %s, and Go reads %q", v, decision, *reading)
+				t.Errorf("%q is %s, and Go interprets it as %q", v, decision, *reading)
 			}
 		}
 		cells = append(cells, strings.Join(goes, " "), curlPath(ctx, v))
@@ -316,8 +315,8 @@ func TestPathTable(t *testing.T) {
 	golden(t, "testdata/paths.tsv", b.String())
 }
 
-// golden compares a table with the one that is kept. Other versions of the programs may
-// differ in cells; what must not differ is what this package decides.
+// golden compares a table with the golden file. Other versions of the programs may give other
+// cells; the decisions of this package must not differ.
 func golden(t *testing.T, file, got string) {
 	t.Helper()
 	if *update {

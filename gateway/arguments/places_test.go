@@ -2,7 +2,7 @@ package arguments
 
 import "testing"
 
-// The path of a value, or "-" for one that programs read in different ways.
+// The path of a value, or "-" for one that programs parse in different ways.
 func TestPaths(t *testing.T) {
 	for _, tt := range []struct{ value, want string }{
 		{"/srv/data", "/srv/data"},
@@ -80,7 +80,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// The host of a value, or "-" for one that programs read in different ways.
+// The host of a value, or "-" for one that programs parse in different ways.
 func TestHosts(t *testing.T) {
 	for _, tt := range []struct{ value, want string }{
 		{"https://api.example.com/x", "api.example.com"},

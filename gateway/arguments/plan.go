@@ -18,24 +18,24 @@ const (
 	maxEntries = 64 // pointers of one condition
 )
 
-// anyStep is the step of a pointer that stands for each element or member.
+// anyStep is the step of a pointer that matches each element or member.
 const anyStep = "*"
 
-// Plan has the pointers of all conditions of a set of rules. Conditions are added
-// first; from the first [Plan.Read] on it is immutable and safe for concurrent use.
+// Plan has the pointers of all conditions of a set of rules. Conditions are added first; from the
+// first [Plan.Read] on it is immutable and safe for concurrent use.
 type Plan struct {
 	root     node
 	pointers int
 	byText   map[string]int
 }
 
-// node is a step of some pointers.
+// node is a step that pointers share: a node of a trie.
 type node struct {
-	// ends are the pointers that end here, below all that end below.
+	// ends are the pointers that end at this node, below all that end below it.
 	ends, below []int
 	each        *node   // the step *
 	named       []child // in the order in which they were added
-	// folded leads from the folded name of a step to the indexes in named.
+	// folded maps the folded name of a step to its indexes in named.
 	folded map[string][]int
 	// elements are the indexes in named of the steps that can be the index of an array.
 	elements []int
@@ -71,7 +71,7 @@ func (p *Plan) add(pointer string) (id int, wildcard bool, err error) {
 	return id, wildcard, nil
 }
 
-// step returns the node behind a step, which it adds where it is new.
+// step returns the child for a step, and adds it if it is new.
 func (n *node) step(s step) *node {
 	if s.each {
 		if n.each == nil {
@@ -103,8 +103,7 @@ type step struct {
 	each bool
 }
 
-// parsePointer reads a JSON Pointer (RFC 6901) in which * stands for each element or
-// member.
+// parsePointer parses a JSON Pointer (RFC 6901) in which * matches each element or member.
 func parsePointer(pointer string) ([]step, error) {
 	switch {
 	case pointer == "":
@@ -139,8 +138,8 @@ func isIndex(name string) bool {
 	return err == nil && strconv.Itoa(n) == name && n >= 0
 }
 
-// fold returns a name in the form in which names that differ in case or in Unicode
-// composition alone are equal.
+// fold returns the form of a name in which names are equal that differ only in case or Unicode
+// composition.
 func fold(name []byte) []byte {
 	if ascii(name) {
 		return bytes.ToLower(name)

@@ -15,7 +15,7 @@ import (
 // test is a compiled [Test].
 type test struct {
 	absent bool
-	// values are those of equals and of one_of; each list that is there must have the value.
+	// values are the sets of equals and one_of; the value must be in each.
 	values []set
 	// text are the conditions on a string, number those on a number.
 	text     []func(string) Outcome
@@ -24,7 +24,7 @@ type test struct {
 	kind     string
 }
 
-// set holds values that are compared by what they are, not by how they are written.
+// set holds values that are compared by value, not by spelling.
 type set struct {
 	strings map[string]bool
 	numbers []decimal       // ascending
@@ -142,7 +142,7 @@ const (
 	kindNull    kind = "null"
 	kindArray   kind = "array"
 	kindObject  kind = "object"
-	// kindInteger is a name of a type alone: values are numbers.
+	// kindInteger is only a type name: the kind of a value is kindNumber.
 	kindInteger kind = "integer"
 )
 
@@ -165,8 +165,8 @@ func kindOf(raw []byte) kind {
 	return kindNumber
 }
 
-// decide returns what the test says of one value; the zero span stands for an absent
-// one, of which only absent knows something.
+// decide returns the outcome of the test for one value; the zero span is an absent value, on
+// which only absent can hold.
 func (t *test) decide(v *Values, at mcp.Span) Outcome {
 	if !at.Present() {
 		if t.absent {
@@ -190,7 +190,7 @@ func (t *test) decide(v *Values, at mcp.Span) Outcome {
 	return outcome
 }
 
-// untyped decides the members that know no wrong type.
+// untyped decides the members that accept values of every type.
 func (t *test) untyped(raw []byte, kind kind, text string) bool {
 	for i := range t.values {
 		if !t.values[i].has(raw, kind, text) {
@@ -200,7 +200,7 @@ func (t *test) untyped(raw []byte, kind kind, text string) bool {
 	return t.kind == "" || hasType(raw, kind, t.kind)
 }
 
-// typed decides the members that take values of one type.
+// typed decides the members that accept values of one type.
 func (t *test) typed(raw []byte, kind kind, text string) Outcome {
 	outcome := Holds
 	if len(t.text) > 0 {
@@ -237,8 +237,8 @@ func (t *test) typed(raw []byte, kind kind, text string) Outcome {
 	return outcome
 }
 
-// longer reports whether a value is longer than max_length; ok is false for one that has
-// no length.
+// longer reports whether a value is longer than max_length; ok is false for a value without a
+// length.
 func (t *test) longer(raw []byte, kind kind, text string) (longer, ok bool) {
 	var items mcp.Items
 	switch kind {

@@ -15,28 +15,27 @@ const (
 	maxBytes = 64 << 20
 )
 
-// Values are the values of one request at the pointers of a [Plan]. They refer to the
-// body of the request. They are used by one goroutine and go back to their plan's pool
-// with [Values.Release].
+// Values are the values of one request at the pointers of a [Plan]. They refer to the body of the
+// request. They are used by one goroutine, and [Values.Release] returns them to the plan's pool.
 type Values struct {
 	plan *Plan
 	body []byte
-	// of has what is known of each pointer.
+	// of has the result for each pointer.
 	of []found
-	// at holds the places of all pointers, each a list that begins in of.
+	// at holds the positions of all pointers' values, as linked lists that begin in of.
 	at []place
-	// open is the stack of steps that were found in objects that are still being read.
+	// open is the stack of the named steps of objects that are being read.
 	open []opened
 	fold []byte
 	// bytes and elements count the work.
 	bytes, elements int
-	// more is set when the arguments are beyond the bounds.
+	// more is set when the arguments exceed the bounds.
 	more bool
 }
 
-// found is what is known of a pointer: its first place (an index in Values.at plus 1; 0
-// for none), and whether somewhere a step was missing, or the argument was ambiguous or
-// behind a value of another type.
+// found is the result for a pointer: its first position (an index in Values.at plus 1; 0 for
+// none), and whether a step was missing somewhere, or the argument was ambiguous or below a value
+// of another type.
 type found struct {
 	first, last    int32
 	missing, wrong bool
@@ -47,8 +46,8 @@ type place struct {
 	next  int32
 }
 
-// opened is a named step of an object: where its value stands, if it has been found,
-// and whether another name is the same but for its case or composition.
+// opened is a named step of an object: the position of its value, if found, and whether the
+// object has another name that differs only in case or composition.
 type opened struct {
 	value     mcp.Span
 	ambiguous bool
@@ -56,8 +55,8 @@ type opened struct {
 
 var pool = sync.Pool{New: func() any { return new(Values) }}
 
-// Read finds the values of a request's arguments in a scanned body. A zero span means
-// that the request has no arguments.
+// Read finds the values of a request's arguments in a scanned body. A zero span means that the
+// request has no arguments.
 func (p *Plan) Read(body []byte, arguments mcp.Span) *Values {
 	v := pool.Get().(*Values)
 	v.plan, v.body, v.more, v.bytes, v.elements = p, body, false, 0, 0
@@ -78,9 +77,9 @@ func (p *Plan) Read(body []byte, arguments mcp.Span) *Values {
 	return v
 }
 
-// Release puts the values back. They must not be used afterwards.
+// Release returns the values to the pool. They must not be used afterwards.
 func (v *Values) Release() {
-	const keep = 4096 // places of a request with many values are not kept
+	const keep = 4096 // a large list of positions is not pooled
 	if cap(v.at) > keep || cap(v.open) > keep {
 		return
 	}
@@ -88,8 +87,7 @@ func (v *Values) Release() {
 	pool.Put(v)
 }
 
-// walk notes a value for the pointers that end at a node, and goes on into it for the
-// others.
+// walk records a value for the pointers that end at a node, and descends into it for the others.
 func (v *Values) walk(n *node, at mcp.Span) {
 	for _, id := range n.ends {
 		v.note(id, at)
@@ -107,7 +105,7 @@ func (v *Values) walk(n *node, at mcp.Span) {
 	}
 }
 
-// note adds a place of a pointer.
+// note adds a position for a pointer.
 func (v *Values) note(id int, at mcp.Span) {
 	if v.elements++; v.elements > maxValues {
 		v.more = true
@@ -124,8 +122,7 @@ func (v *Values) note(id int, at mcp.Span) {
 	f.last = this
 }
 
-// flag notes for all pointers that go on below a node that their values are not there,
-// or, with wrong, that they cannot be told.
+// flag marks the values of all pointers below a node as missing, or, with wrong, as ambiguous.
 func (v *Values) flag(n *node, wrong bool) {
 	for _, id := range n.below {
 		if wrong {
@@ -148,7 +145,7 @@ func (v *Values) flagStep(n *node, wrong bool) {
 	}
 }
 
-// object goes on into the members of an object.
+// object descends into the members of an object.
 func (v *Values) object(n *node, at mcp.Span) {
 	base := len(v.open)
 	for range n.named {
@@ -167,8 +164,8 @@ func (v *Values) object(n *node, at mcp.Span) {
 	v.goOn(n, base, any)
 }
 
-// goOn goes on into what was found of the named steps of a node in an object or array,
-// and takes them off the stack. items reports whether there was anything for a *.
+// goOn descends into the values found for the named steps of a node in an object or array, and
+// removes the steps from the stack. items reports whether there was a value for a *.
 func (v *Values) goOn(n *node, base int, items bool) {
 	for i, c := range n.named {
 		switch o := v.open[base+i]; {
@@ -210,8 +207,8 @@ func (v *Values) match(n *node, base int, name []byte, value mcp.Span) {
 	}
 }
 
-// array goes on into the elements of an array. A named step that is no index asks for
-// an object where there is an array.
+// array descends into the elements of an array. A named step that is no index is of a wrong type,
+// because it needs an object.
 func (v *Values) array(n *node, at mcp.Span) {
 	base := len(v.open)
 	for range n.named {
@@ -235,7 +232,7 @@ func (v *Values) array(n *node, at mcp.Span) {
 	v.goOn(n, base, count > 0)
 }
 
-// element goes on into one value under a *, which counts even where no pointer ends.
+// element descends into one value under a *, which counts as work also if no pointer ends there.
 func (v *Values) element(n *node, at mcp.Span) {
 	if len(n.ends) == 0 {
 		if v.elements++; v.elements > maxValues {
@@ -255,7 +252,7 @@ func index(name []byte) int {
 	return n
 }
 
-// take counts the bytes of a value that a matcher reads; false beyond the bound.
+// take counts the bytes of a value that a matcher reads; it returns false over the bound.
 func (v *Values) take(n int) bool {
 	if v.bytes += n + 1; v.bytes > maxBytes {
 		v.more = true

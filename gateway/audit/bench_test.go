@@ -55,7 +55,7 @@ func BenchmarkEncode(b *testing.B) {
 	}
 }
 
-// Reading a line back, as the reporter does.
+// Decoding a line, as the reporter does.
 func BenchmarkDecode(b *testing.B) {
 	line := lineOf(sample(1))
 	var r Record
@@ -68,7 +68,7 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// Verifying a trail of 64 MiB.
+// Verifying a log of 64 MiB.
 func BenchmarkVerify(b *testing.B) {
 	c := testConfig(b)
 	c.MaxSizeMB = 16

@@ -62,8 +62,8 @@ func TestEveryFieldComesBack(t *testing.T) {
 	}
 }
 
-// A strip_app that was applied is counted also where it removed nothing; a line
-// without one has no count.
+// A strip_app that was applied is counted also where it removed nothing; a line without one has
+// no count.
 func TestStrippedIsWrittenWhereNothingWasRemoved(t *testing.T) {
 	for _, row := range []struct {
 		name, want string
@@ -121,8 +121,8 @@ func TestHostileStringsStayOneLine(t *testing.T) {
 	}
 }
 
-// Whatever a record holds, its line is valid JSON, one line, bounded,
-// printable, and read back as what it says.
+// For every record the line is valid JSON, a single bounded printable line, and decodes to the
+// same values.
 func TestLineIsAlwaysSound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.String(), rapid.Just(strings.Repeat("\x00", 400)), rapid.Just(strings.Repeat("工", 400)),

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// disk lets writes fail: budget is how many bytes still fit.
+// disk makes writes fail: budget is the number of bytes that still fit.
 type disk struct {
 	budget  atomic.Int64
 	limited atomic.Bool
 	noSync  atomic.Bool
-	skips   atomic.Bool // syncs, for tests that close often
+	skips   atomic.Bool // syncs are skipped, for tests that close often
 	noTrunc atomic.Bool
 	writes  atomic.Int64
 }
@@ -108,7 +108,7 @@ func TestFullDiskRefusesAndRecovers(t *testing.T) {
 				t.Errorf("after space returned: %v", err)
 			}
 			mustClose(t, l)
-			// start, 1, recovered, 3, stop: no gap, and nothing of 2.
+			// start, 1, recovered, 3, stop: no gap, and no part of 2.
 			if v := checkChain(t, c.Path, VerifyOptions{}); v.Lines != 5 || v.Head.Seq != 5 {
 				t.Errorf("%d lines to %d", v.Lines, v.Head.Seq)
 			}
@@ -142,7 +142,7 @@ func TestFullDiskCountsWhereConfigured(t *testing.T) {
 	}
 	mustClose(t, l)
 	if v := checkChain(t, c.Path, VerifyOptions{}); v.Lost != 3 || v.Lines != 4 {
-		t.Errorf("the trail tells of %d lost in %d lines", v.Lost, v.Lines)
+		t.Errorf("the log reports %d lost in %d lines", v.Lost, v.Lines)
 	}
 }
 
@@ -164,14 +164,14 @@ func TestFailedWriteFailsAllWhoSharedIt(t *testing.T) {
 	wg.Wait()
 	d.limited.Store(false)
 	mustClose(t, l)
-	// Checkpoints are the log's own: start, stop, and one for each recovery.
+	// The log itself writes checkpoints: start, stop, and one for each recovery.
 	if v := checkChain(t, c.Path, VerifyOptions{}); int64(v.Lines-v.Checkpoints) != good.Load() {
-		t.Errorf("%d writes were acknowledged, %d lines stand", good.Load(), v.Lines-v.Checkpoints)
+		t.Errorf("%d writes were acknowledged, %d lines are in the file", good.Load(), v.Lines-v.Checkpoints)
 	}
 }
 
-// What the log does between two lines of a group parts them: each of them is
-// told what became of its own write.
+// A function between two lines of a group splits the group: each line gets the outcome of its own
+// write.
 func TestLinesAroundOtherWorkHaveTheirOwnOutcome(t *testing.T) {
 	d := &disk{}
 	c := testConfig(t)
@@ -194,7 +194,7 @@ func TestLinesAroundOtherWorkHaveTheirOwnOutcome(t *testing.T) {
 	d.limited.Store(false)
 	mustClose(t, l)
 	if v := checkChain(t, c.Path, VerifyOptions{}); v.Lines-v.Checkpoints != 1 {
-		t.Errorf("%d lines stand, one was acknowledged", v.Lines-v.Checkpoints)
+		t.Errorf("%d lines are in the file, one was acknowledged", v.Lines-v.Checkpoints)
 	}
 }
 
@@ -221,7 +221,7 @@ func TestRotationThatFailsGoesOnWriting(t *testing.T) {
 	c := testConfig(t)
 	c.MaxSizeMB = 1
 	l := mustOpen(t, c, Options{})
-	// A directory stands where the rotated file would go.
+	// A directory has the name of the rotated file.
 	if err := os.Mkdir(rotatedName(c.Path, 1), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func TestRotationThatFailsGoesOnWriting(t *testing.T) {
 	}
 }
 
-// Writers that come together share a write.
+// Concurrent writers share a write.
 func TestWaitingWritersShareOneWrite(t *testing.T) {
 	d := &disk{}
 	c := testConfig(t)
@@ -263,8 +263,8 @@ func TestWaitingWritersShareOneWrite(t *testing.T) {
 	}
 }
 
-// What a failed write left is removed before anything else is written, by
-// whomever: a line behind it would be acknowledged, and unreadable.
+// The remainder of a failed write is removed before anything else is written, by whatever part of
+// the log: a line after it would be acknowledged and unreadable.
 func TestNothingIsWrittenBehindAnUnfinishedLine(t *testing.T) {
 	for name, row := range map[string]struct {
 		prepare func(*testing.T, *Log)
@@ -298,7 +298,7 @@ func TestNothingIsWrittenBehindAnUnfinishedLine(t *testing.T) {
 			lines := readLines(t, c.Path)
 			var last Record
 			if err := Decode([]byte(lines[len(lines)-1]), &last); err != nil || last.Checkpoint == nil || last.Checkpoint.Event != EventStop {
-				t.Errorf("the trail does not end with its last checkpoint: %s", lines[len(lines)-1])
+				t.Errorf("the log does not end with its last checkpoint: %s", lines[len(lines)-1])
 			}
 		})
 	}

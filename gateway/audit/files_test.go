@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// rotatedTrail writes n lines over several files and returns the path.
+// rotatedTrail writes n lines over several files and returns the path of the log.
 func rotatedTrail(t *testing.T, n int) string {
 	t.Helper()
 	c := testConfig(t)
@@ -29,8 +29,8 @@ func rotatedTrail(t *testing.T, n int) string {
 	return c.Path
 }
 
-// What Before returns is where a reader finds exactly the last lines, also
-// those in rotated files.
+// A reader at the position that Before returns finds exactly the last lines, also those in
+// rotated files.
 func TestBeforeTheLastLines(t *testing.T) {
 	path := rotatedTrail(t, 4000)
 	last := seqsOf(t, NewReader(path, Position{}))
@@ -82,8 +82,8 @@ func TestBeforeRefusesWhatIsNoTrail(t *testing.T) {
 	}
 }
 
-// Scan hands on every line of every file in order, and counts what is none:
-// too long, not of the form, unfinished.
+// Scan passes on every line of every file in order, and counts the bytes that are no line: too
+// long, malformed, unfinished.
 func TestScanReadsWholeFiles(t *testing.T) {
 	path := rotatedTrail(t, 4000)
 	files, err := Files(path)
@@ -139,8 +139,8 @@ func TestScanReadsWholeFiles(t *testing.T) {
 	}
 }
 
-// Who reads a trail that is being rotated reads all of it: a file that was rotated
-// since it was listed is found under its new name.
+// A reader of a log that is being rotated reads all of it: a file that was rotated since it was
+// listed is found under its new name.
 func TestFilesThatAreRotatedWhileTheyAreRead(t *testing.T) {
 	path := rotatedTrail(t, 4000)
 	files, err := Files(path)
@@ -174,7 +174,7 @@ func TestFilesThatAreRotatedWhileTheyAreRead(t *testing.T) {
 	}
 }
 
-// A copy of a rotated file in the place of the current one is no rotation.
+// A copy of a rotated file in place of the current one is no rotation.
 func TestCopyOfARotatedFileIsFound(t *testing.T) {
 	path := rotatedTrail(t, 4000)
 	files, err := Files(path)

@@ -19,8 +19,7 @@ import (
 // interval.
 const pace = 500 * time.Millisecond
 
-// signedTrail writes a signed trail in which each third request is denied, and
-// returns its lines.
+// signedTrail writes a signed log in which each third request is denied, and returns its lines.
 func signedTrail(t testing.TB, keyFile string, first, requests int) []string {
 	t.Helper()
 	c := testConfig(t)
@@ -42,8 +41,8 @@ func signedTrail(t testing.TB, keyFile string, first, requests int) []string {
 	return readLines(t, c.Path)
 }
 
-// reforge gives lines numbers and a chain of their own from a line on, as someone
-// without the key can.
+// reforge gives lines numbers and a chain of their own from a line on, as an attacker without the
+// key can.
 func reforge(lines []string, from int) []string {
 	s := chainWriter{hashed: true, sha: sha256.New(), seq: uint64(from)}
 	if from > 0 {
@@ -58,7 +57,7 @@ func reforge(lines []string, from int) []string {
 	return out
 }
 
-// without returns the lines that hold none of the texts.
+// without returns the lines that contain none of the texts.
 func without(lines []string, texts ...string) []string {
 	var kept []string
 next:
@@ -73,7 +72,7 @@ next:
 	return kept
 }
 
-// replaced replaces a text in one line; it must be there.
+// replaced replaces a text in one line, which must contain it.
 func replaced(t *testing.T, lines []string, at int, from, to string) []string {
 	t.Helper()
 	if !strings.Contains(lines[at], from) {
@@ -102,7 +101,7 @@ const (
 	aDeny       = `"action":"deny"`
 )
 
-// Who has the file and not the key cannot make another one that verifies.
+// An attacker with the file and without the key cannot make another file that verifies.
 func TestAForgedTrailDoesNotVerifyWithAKey(t *testing.T) {
 	keyFile, public := signingKey(t)
 	genuine := signedTrail(t, keyFile, 0, 24)
@@ -203,15 +202,14 @@ func TestAForgedTrailDoesNotVerifyWithAKey(t *testing.T) {
 	}
 }
 
-// A checkpoint that was signed and is gone leaves a gap in the counts, also where
-// the chain goes on.
+// A removed signed checkpoint leaves a gap in the counts, also where the chain is consistent.
 func TestAMissingCheckpointLeavesAGap(t *testing.T) {
 	keyFile, public := signingKey(t)
 	c := testConfig(t)
 	c.CheckpointKeyFile = keyFile
 	l := mustOpen(t, c, Options{})
 	fill(t, l, 0, 2)
-	// As a gateway goes on that took over lines without their checkpoints.
+	// The chain state of a gateway that continued a log without its checkpoints.
 	if err := l.submit(item{do: func() error { l.writer.chain.count += 2; return nil }}); err != nil {
 		t.Fatal(err)
 	}
@@ -225,8 +223,8 @@ func TestAMissingCheckpointLeavesAGap(t *testing.T) {
 	}
 }
 
-// Lines after the last signature are named as what they are, and a trail whose
-// older files are gone is proven from its first checkpoint.
+// Lines after the last signature are reported as unproven, and a log whose older files were
+// deleted is proven from its first checkpoint.
 func TestProvenBeginsAtTheFirstAnchoredLine(t *testing.T) {
 	keyFile, public := signingKey(t)
 	genuine := signedTrail(t, keyFile, 0, 9)
@@ -244,15 +242,14 @@ func TestProvenBeginsAtTheFirstAnchoredLine(t *testing.T) {
 	if len(v.Unproven) != 1 || v.Unproven[0].Range != (Range{v.LastSigned + 1, v.Head.Seq}) {
 		t.Errorf("unproven: %+v", v.Unproven)
 	}
-	// A known line proves what the signatures leave.
+	// A known line proves the lines that the signatures do not cover.
 	v = verifyLines(t, genuine[at:len(genuine)-1], VerifyOptions{PublicKey: public, Heads: []Head{v.Head}})
 	if !v.OK() || len(v.Unproven) != 0 || v.KnownProven != (Range{uint64(at) + 1, v.Head.Seq}) {
 		t.Errorf("with the head: %+v", v)
 	}
 }
 
-// Without a key and without a known line nothing is verified, however whole the
-// chain is.
+// Without a key and without a known line nothing is verified, also with an unbroken chain.
 func TestWithoutAKeyNothingIsVerified(t *testing.T) {
 	keyFile, public := signingKey(t)
 	genuine := signedTrail(t, keyFile, 0, 5)
@@ -268,7 +265,7 @@ func TestWithoutAKeyNothingIsVerified(t *testing.T) {
 	}
 }
 
-// olderVersion signs the checkpoints of a trail as older versions did.
+// olderVersion signs the checkpoints of a log as older versions did.
 func olderVersion(t *testing.T, key ed25519.PrivateKey, lines []string) []string {
 	t.Helper()
 	s := chainWriter{hashed: true, sha: sha256.New()}
@@ -288,8 +285,8 @@ func olderVersion(t *testing.T, key ed25519.PrivateKey, lines []string) []string
 	return out
 }
 
-// The signatures of older versions prove the lines before them. What they do not
-// cover is missed where it can be: an interval is assumed.
+// The signatures of older versions prove the lines before them. A missing one is detected with an
+// assumed interval.
 func TestCheckpointsOfOlderVersionsProveTheLinesBefore(t *testing.T) {
 	keyFile, public := signingKey(t)
 	signer, err := loadSigner(keyFile)
@@ -314,8 +311,8 @@ func TestCheckpointsOfOlderVersionsProveTheLinesBefore(t *testing.T) {
 	}
 }
 
-// Lines behind a signature prove nothing and are no problem while they span at most
-// two of its intervals: the next checkpoint may be late, and not missing.
+// Lines after a signature are unproven, and no error while they span at most two of its
+// intervals: the next checkpoint may be late, and not missing.
 func TestLinesWithoutASignatureSpanAtMostTwoIntervals(t *testing.T) {
 	keyFile, public := signingKey(t)
 	first := signedTrail(t, keyFile, 0, 1)[:1] // a checkpoint with the interval 2*pace
@@ -334,8 +331,8 @@ func TestLinesWithoutASignatureSpanAtMostTwoIntervals(t *testing.T) {
 	}
 }
 
-// No two lines of a log are further apart than the interval without a checkpoint
-// between them, whatever the clock and the disk do.
+// A checkpoint is written between any two lines that are further apart than the interval,
+// whatever the clock and the disk do.
 func TestACheckpointIsDueBeforeALineOfAnotherTime(t *testing.T) {
 	keyFile, public := signingKey(t)
 	c := testConfig(t)

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// site is a gateway's audit file and its state directory, between runs of it.
+// site is a gateway's audit file and its state directory, across restarts.
 type site struct {
 	t      *testing.T
 	c      Config
@@ -51,7 +51,7 @@ func (s *site) write(lines []string) {
 	}
 }
 
-// headFile is where the head is kept.
+// headFile returns the path of the saved head.
 func (s *site) headFile() string {
 	s.t.Helper()
 	name, _, err := savedHeadName(s.state, s.c.Path)
@@ -61,7 +61,7 @@ func (s *site) headFile() string {
 	return name
 }
 
-// saved returns a function that puts a file back as it is now.
+// saved returns a function that restores the present content of a file.
 func (s *site) saved(name string) func() {
 	s.t.Helper()
 	b, err := os.ReadFile(name)
@@ -100,12 +100,12 @@ func remove(t *testing.T, names ...string) {
 	}
 }
 
-// At its start a gateway compares the file with the head that it kept. It serves
-// on whatever it finds, and the trail tells what that was.
+// At its start a gateway compares the file with its saved head. It starts whatever the result is,
+// and records the result in the log.
 func TestTheStartComparesTheFileWithTheHead(t *testing.T) {
 	for _, row := range []struct {
 		name  string
-		lines int // of the run before
+		lines int // of the previous run
 		alter func(s *site)
 		want  string // the broken checkpoint, or nothing
 	}{
@@ -195,7 +195,7 @@ func TestTheStartComparesTheFileWithTheHead(t *testing.T) {
 					t.Errorf("verified: %+v", v)
 				}
 			}
-			// It is noted once.
+			// It is recorded once.
 			s.run(20, 1)
 			if again := strings.Join(s.brokenIn(), " "); again != row.want || s.logged.Len() > 0 {
 				t.Errorf("noted again: %q\n%s", again, s.logged.String())
@@ -204,8 +204,8 @@ func TestTheStartComparesTheFileWithTheHead(t *testing.T) {
 	}
 }
 
-// A trail whose end was cut off verifies, with a warning; the lines that the
-// gateway found are not proven by its next signature.
+// A log whose end was removed verifies, with a warning. The lines that the gateway found are not
+// proven by its next signature.
 func TestLinesThatWereFoundAreNotProven(t *testing.T) {
 	s := newSite(t)
 	s.run(0, 5)
@@ -223,8 +223,8 @@ func TestLinesThatWereFoundAreNotProven(t *testing.T) {
 	}
 }
 
-// Where no signature is before the lines that were found, what is proven begins
-// behind them: a trail that was forged from its first line is not proven from it.
+// If no signature precedes the lines that were found, the proven range begins after them: a log
+// that was forged from its first line is not proven from that line.
 func TestWhatIsProvenBeginsBehindLinesThatWereFound(t *testing.T) {
 	s := newSite(t)
 	s.run(0, 5)
@@ -240,8 +240,8 @@ func TestWhatIsProvenBeginsBehindLinesThatWereFound(t *testing.T) {
 	}
 }
 
-// A process that was killed leaves lines after its last checkpoint, and a head
-// that lags behind the file. Neither is a mismatch.
+// A killed process leaves lines after its last checkpoint, and a saved head that is older than
+// the file. Neither is a mismatch.
 func TestAHeadMayLagBehindTheFile(t *testing.T) {
 	s := newSite(t)
 	s.run(0, 2)
@@ -252,7 +252,7 @@ func TestAHeadMayLagBehindTheFile(t *testing.T) {
 	killed := s.saved(s.c.Path) // as a kill would leave it
 	mustClose(t, l)
 	killed()
-	old() // several checkpoints behind
+	old() // several checkpoints older than the file
 	s.run(7, 1)
 	if s.logged.Len() > 0 || len(s.brokenIn()) > 0 {
 		t.Fatalf("noted %v\n%s", s.brokenIn(), s.logged.String())
@@ -263,7 +263,7 @@ func TestAHeadMayLagBehindTheFile(t *testing.T) {
 		t.Errorf("proven %v, unproven %+v", v.Proven, v.Unproven)
 	}
 
-	// The same with another trail of the same key, which has more checkpoints.
+	// The same with another log of the same key, which has more checkpoints.
 	theirs := newSite(t)
 	theirs.c.CheckpointKeyFile = s.c.CheckpointKeyFile
 	for i := range 5 {
@@ -277,8 +277,8 @@ func TestAHeadMayLagBehindTheFile(t *testing.T) {
 	}
 }
 
-// A rotation leaves a file that begins with a checkpoint, or none, and both are
-// as they were left.
+// After a rotation the current file begins with a checkpoint, or does not exist. Both match the
+// saved head.
 func TestTheStartAfterARotation(t *testing.T) {
 	s := newSite(t)
 	s.c.MaxSizeMB = 1
@@ -298,7 +298,7 @@ func TestTheStartAfterARotation(t *testing.T) {
 	if err != nil || len(files) != 1 {
 		t.Fatal(files, err)
 	}
-	// The file is gone, and with it what was written since.
+	// The current file is missing, with the lines written to it.
 	head := len(s.lines())
 	remove(t, s.c.Path)
 	s.run(0, 1)
@@ -311,8 +311,8 @@ func TestTheStartAfterARotation(t *testing.T) {
 	}
 }
 
-// Gateways that share a file and a key in turn, each with a state directory of its
-// own, find what the other wrote.
+// When two gateways use a file and a key alternately, each with a state directory of its own,
+// each detects the lines of the other.
 func TestTwoGatewaysInTurn(t *testing.T) {
 	s := newSite(t)
 	first, second := s.state, filepath.Join(t.TempDir(), "second")
@@ -324,13 +324,13 @@ func TestTwoGatewaysInTurn(t *testing.T) {
 		}
 		s.run(10*i, 2)
 	}
-	if got := fmt.Sprint(s.brokenIn()); got != "[no_head/0]" { // the second one's first start
+	if got := fmt.Sprint(s.brokenIn()); got != "[no_head/0]" { // the first start of the second gateway
 		t.Errorf("noted %s", got)
 	}
 	checkChain(t, s.c.Path, s.verify)
 }
 
-// A head that cannot be kept is warned of once, and the log serves.
+// If the head cannot be saved, the gateway logs one warning and keeps writing.
 func TestAHeadThatCannotBeKeptIsWarnedOf(t *testing.T) {
 	s := newSite(t)
 	if err := os.WriteFile(s.state, nil, 0o600); err != nil {
@@ -350,7 +350,7 @@ func TestAHeadThatCannotBeKeptIsWarnedOf(t *testing.T) {
 	}
 }
 
-// longFile is a file of so many bytes without a checkpoint.
+// longFile is a file with the given number of bytes without a checkpoint.
 type longFile struct {
 	size, read int64
 	line       []byte
@@ -367,7 +367,7 @@ func (f *longFile) ReadAt(p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-// However long a file is, so much of it is read at the start and no more.
+// At most maxReadBack bytes are read at the start, however long the file is.
 func TestTheStartReadsABoundedPart(t *testing.T) {
 	f := &longFile{size: 1 << 40, line: append(bytes.Repeat([]byte("x"), 4095), '\n')}
 	e, err := readBack(f, f.size, &savedHead{Seq: 1})
@@ -380,7 +380,7 @@ func TestTheStartReadsABoundedPart(t *testing.T) {
 	}
 }
 
-// Lines are met from the last to the first, wherever chunks begin.
+// Lines are visited from the last to the first, wherever chunks begin.
 func TestBackLines(t *testing.T) {
 	var file []byte
 	var want []string
@@ -397,14 +397,14 @@ func TestBackLines(t *testing.T) {
 		}
 		return true
 	}); err != nil || at != 0 {
-		t.Errorf("%d lines were not met, %v", at, err)
+		t.Errorf("%d lines were not visited, %v", at, err)
 	}
 	if len(file) < 2*backChunk {
 		t.Fatal("the file is too short to be read in chunks")
 	}
 }
 
-// A head is about one file and signed with one key.
+// A saved head belongs to one file and one key.
 func TestAHeadOfAnotherFileIsNotTaken(t *testing.T) {
 	s := newSite(t)
 	s.run(0, 1)

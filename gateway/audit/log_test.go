@@ -78,7 +78,7 @@ func readLines(t testing.TB, path string) []string {
 	return lines
 }
 
-// checkChain verifies the trail at path and returns the report.
+// checkChain verifies the log at path and returns the report.
 func checkChain(t testing.TB, path string, o VerifyOptions) *Verification {
 	t.Helper()
 	v, err := VerifyPath(context.Background(), path, o)
@@ -217,7 +217,7 @@ func TestEveryCutOfTheLastLineRecovers(t *testing.T) {
 		if v := checkChain(t, c.Path, VerifyOptions{}); t.Failed() || v.Lines == 0 {
 			t.Fatalf("cut at %d", cut)
 		}
-		// A rest that is kept would be met again.
+		// Otherwise the next run would find this file.
 		_ = os.Remove(c.Path + tornSuffix)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// loseOne opens a log under on_write_error: count, lets prepare see it while the
-// disk is good, and loses one line.
+// loseOne opens a log with on_write_error: count, calls prepare while the disk works, and loses
+// one line.
 func loseOne(t *testing.T, prepare func(*Log)) (*disk, *Log) {
 	t.Helper()
 	d := &disk{}
@@ -43,8 +43,7 @@ func long() *Record {
 	return r
 }
 
-// fillUp writes lines until one of sample fits in the file, and that of long
-// does not.
+// fillUp writes lines until a line of sample fits in the file, and a line of long does not.
 func fillUp(t *testing.T, l *Log) {
 	t.Helper()
 	line := int64(len(lineOf(long())))
@@ -67,8 +66,8 @@ func writeLong(t *testing.T, l *Log) {
 	}
 }
 
-// The number of lost lines of the trail is the number that the log counted,
-// whatever the first checkpoint after the loss is.
+// The number of lost lines in the file is the number that the log counted, whichever checkpoint
+// comes first after the loss.
 func TestEachLostLineIsReportedByOneCheckpoint(t *testing.T) {
 	for _, row := range []struct {
 		name    string
@@ -105,13 +104,13 @@ func TestEachLostLineIsReportedByOneCheckpoint(t *testing.T) {
 			row.then(t, l)
 			mustClose(t, l)
 			if v := checkChain(t, path, VerifyOptions{}); v.Lost != 1 {
-				t.Errorf("the trail reports %d lost lines, one was lost", v.Lost)
+				t.Errorf("the log reports %d lost lines, one was lost", v.Lost)
 			}
 		})
 	}
 }
 
-// A checkpoint that does not reach the file gives the number back to the next.
+// A checkpoint that does not reach the file leaves the number to the next.
 func TestLostLinesOfAFailedCheckpointAreReportedLater(t *testing.T) {
 	d, l := loseOne(t, nil)
 	d.limited.Store(true)
@@ -127,6 +126,6 @@ func TestLostLinesOfAFailedCheckpointAreReportedLater(t *testing.T) {
 	path := l.writer.cfg.Path
 	mustClose(t, l)
 	if v := checkChain(t, path, VerifyOptions{}); v.Lost != 2 {
-		t.Errorf("the trail reports %d lost lines, two were lost", v.Lost)
+		t.Errorf("the log reports %d lost lines, two were lost", v.Lost)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A newcomer whose directory is missing reads that, and what to do.
+// The error for a missing directory names the directory and the fix.
 func TestOpenNamesTheMissingDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "log")
 	_, err := Open(Config{Path: filepath.Join(dir, "audit.jsonl")}, Options{})

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A file that another program moves, deletes, replaces or cuts no longer takes
-// lines: the path is compared once a second.
+// A file that another program moves, deletes, replaces or truncates no longer receives lines: the
+// path is compared once a second.
 func TestAFileThatIsNoLongerUnderItsPathTakesNoLines(t *testing.T) {
 	for _, row := range []struct {
 		name, want string
@@ -48,7 +48,7 @@ func TestAFileThatIsNoLongerUnderItsPathTakesNoLines(t *testing.T) {
 					t.Fatalf("ready: %v", err)
 				}
 				if err := l.Write(context.Background(), sample(3)); err == nil {
-					t.Fatal("a line was written to a file that is gone")
+					t.Fatal("a line was written to a deleted file")
 				}
 				if got := logged.String(); !strings.Contains(got, row.want) || !strings.Contains(got, "lines_since_it_was_seen=1") {
 					t.Errorf("logged: %s", got)
@@ -61,7 +61,7 @@ func TestAFileThatIsNoLongerUnderItsPathTakesNoLines(t *testing.T) {
 				}
 				write(t, l, 4)
 				mustClose(t, l)
-				// continue, 4, stop: the chain goes on behind start, 1, 2.
+				// continue, 4, stop: the chain continues after start, 1, 2.
 				if v := checkChain(t, c.Path, VerifyOptions{}); v.First != 4 || v.Lines != 3 {
 					t.Errorf("%d lines from %d on", v.Lines, v.First)
 				}
@@ -70,8 +70,8 @@ func TestAFileThatIsNoLongerUnderItsPathTakesNoLines(t *testing.T) {
 	}
 }
 
-// With on_write_error: count the lines of the time without a file are counted,
-// and reported by the first line of the new one.
+// With on_write_error: count the lines of the time without a file are counted, and reported by
+// the first line of the new file.
 func TestLinesOfALostFileAreCounted(t *testing.T) {
 	c := testConfig(t)
 	c.OnWriteError = OnErrorCount
@@ -89,11 +89,11 @@ func TestLinesOfALostFileAreCounted(t *testing.T) {
 	}
 	mustClose(t, l)
 	if v := checkChain(t, c.Path, VerifyOptions{}); v.Lost != 2 || l.Lost() != 2 {
-		t.Errorf("the trail reports %d lost lines, the log %d, want 2", v.Lost, l.Lost())
+		t.Errorf("the log reports %d lost lines, the log %d, want 2", v.Lost, l.Lost())
 	}
 }
 
-// A file that comes back under its path is written on without a signal.
+// A file that is moved back to its path is used again without a signal.
 func TestAFileThatIsBackIsWrittenOn(t *testing.T) {
 	c := testConfig(t)
 	l := mustOpen(t, c, Options{})
@@ -124,7 +124,7 @@ func TestAFileThatIsBackIsWrittenOn(t *testing.T) {
 	}
 }
 
-// What another program put under the path is not written to.
+// A file that another program put at the path is not written to.
 func TestReopenRefusesAnotherTrail(t *testing.T) {
 	c := testConfig(t)
 	l := mustOpen(t, c, Options{})

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Lines that are not yet reported keep their file while no more of them wait than
-// the backlog allows; one more deletes it, with a warning.
+// Files with unreported lines are kept while their number is within the backlog; with one more
+// the oldest file is deleted, with a warning.
 func TestUnreportedLinesAreKeptUpToTheBacklog(t *testing.T) {
 	for _, row := range []struct {
 		name           string

@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// A write that waits in the kernel does not keep its processor: with one
-// processor, others go on and memory is collected.
+// A write that is blocked in the kernel does not block its processor: with one processor, other
+// goroutines run and the garbage collector too.
 func TestAWriteThatWaitsHoldsNoProcessor(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var ends [2]int
 	if err := syscall.Pipe2(ends[:], syscall.O_CLOEXEC); err != nil {
 		t.Fatal(err)
 	}
-	// Not in the poller: a write waits in the kernel, as for a disk.
+	// A file that is not in the runtime's poller: the write blocks in the kernel, as on a disk.
 	r, w := os.NewFile(uintptr(ends[0]), "reader"), os.NewFile(uintptr(ends[1]), "writer")
 	defer r.Close()
 	defer w.Close()
@@ -58,7 +58,7 @@ func TestAWriteThatWaitsHoldsNoProcessor(t *testing.T) {
 	mustClose(t, l)
 }
 
-// pipedFile lets each write wait until a pipe is read.
+// pipedFile blocks each write until a pipe is read.
 type pipedFile struct {
 	*os.File
 	pipe  *os.File

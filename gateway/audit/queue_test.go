@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// frozenDisk lets writes wait, as a file system that is frozen does.
+// frozenDisk blocks writes, as a frozen file system does.
 type frozenDisk struct {
 	frozen atomic.Pointer[chan struct{}]
 	writes atomic.Int64
@@ -42,7 +42,7 @@ func (f frozenFile) Write(b []byte) (int, error) {
 	return f.File.Write(b)
 }
 
-// openFrozen opens a log on a disk that freezes, in a bubble of fake time.
+// openFrozen opens a log on a disk that can freeze, in a bubble of fake time.
 func openFrozen(t *testing.T, onError string) (*frozenDisk, *Log) {
 	t.Helper()
 	d := &frozenDisk{}
@@ -52,12 +52,12 @@ func openFrozen(t *testing.T, onError string) (*frozenDisk, *Log) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	synctest.Wait() // for what is done at the start
+	synctest.Wait() // so that the work of the start is finished
 	return d, l
 }
 
-// A caller waits for the disk as long as write_timeout says, and who comes after
-// is refused at once, until the disk takes the line.
+// A caller waits for the disk for write_timeout. Later lines are refused at once, until the disk
+// has accepted the line.
 func TestAFrozenDiskHoldsUpWritersForWriteTimeoutOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, l := openFrozen(t, OnErrorRefuse)
@@ -73,7 +73,7 @@ func TestAFrozenDiskHoldsUpWritersForWriteTimeoutOnly(t *testing.T) {
 			}
 		}
 		if waited := time.Since(began); waited != 2*time.Second {
-			t.Errorf("they waited for %v", waited)
+			t.Errorf("they waited %v", waited)
 		}
 		if err := l.Ready(); !errors.Is(err, errPending) {
 			t.Errorf("ready on a frozen disk: %v", err)
@@ -95,8 +95,8 @@ func TestAFrozenDiskHoldsUpWritersForWriteTimeoutOnly(t *testing.T) {
 		write(t, l, 10)
 		path := l.writer.cfg.Path
 		mustClose(t, l)
-		// start, what was being written, recovered, 10, stop. Nothing else that was
-		// refused stands there, and the late lines are told of.
+		// start, the line that was being written, recovered, 10, stop. No other refused line is
+		// in the file, and the late lines are reported.
 		v := checkChain(t, path, VerifyOptions{})
 		late := int64(v.Lines) - 4
 		if late < 1 || late > 8 || v.Late != uint64(late) || v.Lost != 0 {
@@ -105,9 +105,9 @@ func TestAFrozenDiskHoldsUpWritersForWriteTimeoutOnly(t *testing.T) {
 	})
 }
 
-// With on_write_error: count lines are let pass after write_timeout, and those
-// that come while the write is pending at once. Each is counted once: as lost, or
-// as late when the disk took it after all.
+// With on_write_error: count lines pass after write_timeout, and lines that come while the write
+// is pending pass at once. Each is counted once: as lost, or as late if the disk accepted it
+// after all.
 func TestAFrozenDiskLetsCountedLinesPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, l := openFrozen(t, OnErrorCount)
@@ -133,7 +133,7 @@ func TestAFrozenDiskLetsCountedLinesPass(t *testing.T) {
 		path := l.writer.cfg.Path
 		mustClose(t, l)
 		if v := checkChain(t, path, VerifyOptions{}); v.Lost != 4 || v.Late != 1 {
-			t.Errorf("the trail reports %d lost and %d late lines, want 4 and 1", v.Lost, v.Late)
+			t.Errorf("the log reports %d lost and %d late lines, want 4 and 1", v.Lost, v.Late)
 		}
 	})
 }
@@ -146,7 +146,7 @@ func TestALateWriteThatFailsIsALostLine(t *testing.T) {
 		if err := l.Write(context.Background(), sample(1)); err != nil {
 			t.Fatal(err)
 		}
-		l.writer.f.(frozenFile).Close() // the write that waits will fail
+		l.writer.f.(frozenFile).Close() // the pending write will fail
 		d.thaw()
 		synctest.Wait()
 		if l.Lost() != 1 {
@@ -162,13 +162,13 @@ func TestALateWriteThatFailsIsALostLine(t *testing.T) {
 	})
 }
 
-// callerOf counts the answers that are given in the place of a write.
+// callerOf counts the calls of WriteOverdue.
 type callerOf struct{ answered atomic.Int64 }
 
 func (c *callerOf) WriteOverdue() { c.answered.Add(1) }
 
-// A request whose own goroutine waits in the write is answered meanwhile, once,
-// and its goroutine goes on when the disk does.
+// A request whose own goroutine is blocked in the write is answered by WriteOverdue, once, and
+// its goroutine continues when the disk does.
 func TestACallerThatWritesIsAnsweredWhileItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, l := openFrozen(t, OnErrorRefuse)
@@ -178,7 +178,7 @@ func TestACallerThatWritesIsAnsweredWhileItWaits(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- l.WriteFor(&first, sample(1)) }()
 		synctest.Wait()
-		if err := l.WriteFor(&second, sample(2)); !errors.Is(err, errPending) { // behind it
+		if err := l.WriteFor(&second, sample(2)); !errors.Is(err, errPending) { // queued after it
 			t.Errorf("got %v", err)
 		}
 		if waited := time.Since(began); waited != 2*time.Second {
@@ -186,7 +186,7 @@ func TestACallerThatWritesIsAnsweredWhileItWaits(t *testing.T) {
 		}
 		synctest.Wait()
 		if first.answered.Load() != 1 || second.answered.Load() != 0 {
-			t.Errorf("%d and %d were answered in the place of a write", first.answered.Load(), second.answered.Load())
+			t.Errorf("%d and %d calls of WriteOverdue", first.answered.Load(), second.answered.Load())
 		}
 		select {
 		case err := <-done:
@@ -208,11 +208,10 @@ func TestACallerThatWritesIsAnsweredWhileItWaits(t *testing.T) {
 	})
 }
 
-// Requests that can run at the same time share a write. Where the disk does not
-// take it, the one whose goroutine writes is answered in its place, and the others
-// by their own goroutines.
+// Concurrent requests share a write. If the disk blocks, the request whose goroutine writes is
+// answered by WriteOverdue, and the others by their own goroutines.
 func TestLinesOfRequestsThatRunTogetherShareAWrite(t *testing.T) {
-	// With one processor all goroutines are there before the first one writes.
+	// With one processor all goroutines have queued their lines before the first one writes.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const requests = 16
 	synctest.Test(t, func(t *testing.T) {
@@ -248,7 +247,7 @@ func TestLinesOfRequestsThatRunTogetherShareAWrite(t *testing.T) {
 			answered += callers[i].answered.Load()
 		}
 		if answered != 1 || len(errs) != requests-1 {
-			t.Errorf("%d requests were answered in the place of a write and %d by themselves", answered, len(errs))
+			t.Errorf("%d requests were answered by WriteOverdue and %d by themselves", answered, len(errs))
 		}
 		d.thaw()
 		for range callers {
@@ -264,7 +263,7 @@ func TestLinesOfRequestsThatRunTogetherShareAWrite(t *testing.T) {
 	})
 }
 
-// A log whose disk takes nothing is closed all the same.
+// A log whose disk is blocked can be closed.
 func TestCloseDoesNotWaitForAFrozenDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, l := openFrozen(t, OnErrorRefuse)

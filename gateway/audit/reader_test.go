@@ -78,7 +78,7 @@ func TestRotationBySizeContinuesTheChain(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	wantRun(t, readAll(t, NewReader(c.Path, Position{})), 1, v.Head.Seq)
-	// Without its oldest files the trail is sound still, and says where it begins.
+	// Without its oldest files the log still verifies, and the report has its first line.
 	if err := os.Remove(files[0].Path); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestRestartWithAnEmptyFileGoesOnFromTheRotatedOne(t *testing.T) {
 	l := mustOpen(t, c, Options{})
 	fill(t, l, 0, 2000)
 	mustClose(t, l)
-	// The kill came between the renaming and the new file.
+	// The process was killed between the rename and the new file.
 	end, err := recoverTail(c.Path)
 	if err != nil {
 		t.Fatal(err)
@@ -259,7 +259,7 @@ func TestReopenAfterAnotherProgramRenamedTheFile(t *testing.T) {
 func TestOldFilesGoOnceTheyAreReported(t *testing.T) {
 	c := testConfig(t)
 	c.MaxSizeMB, c.MaxBackups = 1, 1
-	o := Options{MaxBacklog: 1000} // less than a file holds
+	o := Options{MaxBacklog: 1000} // less than the size of a file
 	count := func() int {
 		files, err := ListRotated(c.Path)
 		if err != nil {
@@ -267,14 +267,14 @@ func TestOldFilesGoOnceTheyAreReported(t *testing.T) {
 		}
 		return len(files)
 	}
-	// settle waits until the background has done what was asked of it.
+	// settle waits until the background goroutine has finished its work.
 	settle := func(l *Log) { l.background.rotated(); mustClose(t, l) }
 
 	l := mustOpen(t, c, o)
 	fill(t, l, 0, 5000)
 	settle(l)
 	if n := count(); n < 4 {
-		t.Fatalf("%d files: deleted before the reporter said how far it is", n)
+		t.Fatalf("%d files: one was deleted before the first SetReported", n)
 	}
 	l = mustOpen(t, c, o)
 	l.SetReported(0)
@@ -293,7 +293,7 @@ func TestOldFilesGoOnceTheyAreReported(t *testing.T) {
 	fill(t, l, 9000, 2000)
 	n := count()
 	if n < 4 {
-		t.Errorf("%d files: lines that wait were deleted", n)
+		t.Errorf("%d files: unreported lines were deleted", n)
 	}
 	v := checkChain(t, c.Path, VerifyOptions{})
 	l.SetReported(v.Head.Seq)
@@ -315,7 +315,7 @@ func FuzzReader(f *testing.F) {
 	f.Add(b, int64(0), uint64(0))
 	f.Add(b, int64(10), uint64(1))
 	f.Add([]byte("{\"seq\":1,\n\n\x00"), int64(1), uint64(9))
-	path := f.TempDir() + "/audit.jsonl" // of each worker process
+	path := f.TempDir() + "/audit.jsonl" // of each fuzzing worker process
 	f.Fuzz(func(t *testing.T, content []byte, offset int64, seq uint64) {
 		if err := os.WriteFile(path, content, 0o600); err != nil {
 			t.Fatal(err)

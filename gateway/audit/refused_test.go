@@ -17,8 +17,8 @@ func refusedSample() *Refused {
 		Addresses: []AddressCount{{"192.0.2.1", 2}, {"2001:db8::/64", 40}}}
 }
 
-// The line of a summary has counts by error_kind, in the order of their names, and
-// the busiest addresses first.
+// The line of a summary has counts by error_kind, in the order of their names, and the busiest
+// addresses first.
 func TestLineOfASummary(t *testing.T) {
 	r := &Record{Kind: KindSummary, Time: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), Duration: time.Second, Refused: refusedSample()}
 	line := lineOf(r)
@@ -58,8 +58,8 @@ func TestLineOfASummary(t *testing.T) {
 	}
 }
 
-// A summary is a line of the chain; one that fails is not in the file and is not
-// counted as lost, whatever on_write_error says.
+// A summary is a line of the chain. One that fails is not in the file and not counted as lost,
+// whatever on_write_error is set to.
 func TestASummaryThatFailsIsNoLostLine(t *testing.T) {
 	for _, onError := range []string{OnErrorRefuse, OnErrorCount} {
 		d := &disk{}
@@ -105,8 +105,8 @@ func TestASummaryThatFailsIsNoLostLine(t *testing.T) {
 	}
 }
 
-// On a frozen disk a summary waits until it is certain what became of it; behind a
-// line that waits it is given back at once.
+// On a frozen disk a summary waits until its outcome is certain; behind a pending line it is
+// returned at once.
 func TestASummaryOnAFrozenDiskIsWrittenOnceOrNotAtAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, l := openFrozen(t, OnErrorRefuse)

@@ -12,13 +12,13 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// collector takes logs as an OpenTelemetry collector does.
+// collector accepts logs as an OpenTelemetry collector does.
 type collector struct {
 	*httptest.Server
 	mu      sync.Mutex
 	lines   []string
 	records []*logspb.LogRecord
-	answer  func(w http.ResponseWriter) bool // reports whether the batch is taken
+	answer  func(w http.ResponseWriter) bool // reports whether the batch is accepted
 }
 
 func newCollector(t testing.TB, answer func(w http.ResponseWriter) bool) *collector {
@@ -58,8 +58,8 @@ func otlpConfig(t testing.TB, url string) Config {
 	return c
 }
 
-// A collector gets every line as a record whose body is the line; a busy one is
-// asked again.
+// A collector receives every line as a record whose body is the line; after a 503 the batch is
+// sent again.
 func TestOTLPSinkGetsEveryLine(t *testing.T) {
 	busy := 2
 	server := newCollector(t, func(w http.ResponseWriter) bool {
@@ -99,7 +99,7 @@ func TestOTLPSinkGetsEveryLine(t *testing.T) {
 	}
 }
 
-// What a collector refuses for good is counted, and not sent again.
+// Records that a collector rejects permanently are counted as dropped, and not sent again.
 func TestOTLPSinkCountsWhatIsRefused(t *testing.T) {
 	var partial []byte
 	partial = protowire.AppendTag(partial, 1, protowire.VarintType)

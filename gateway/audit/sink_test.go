@@ -30,7 +30,7 @@ func withSink(t testing.TB, kind, url string) Config {
 	return c
 }
 
-// wantCopies checks that what a sink got is what the file holds.
+// wantCopies checks that the lines in a sink are those of the file.
 func wantCopies(t testing.TB, c Config, got []string) {
 	t.Helper()
 	want := readLines(t, c.Path)

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// signingKey writes a key pair and returns the private key's file and the
-// public key as its file gives it.
+// signingKey writes a key pair and returns the path of the private key and the public key as read
+// from its file.
 func signingKey(t testing.TB) (string, ed25519.PublicKey) {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(nil)
@@ -72,7 +72,7 @@ func TestVerifyFindsEveryTampering(t *testing.T) {
 	}
 	head := v.Head
 
-	// reforge gives lines a chain of their own, as someone without the key can.
+	// reforge gives lines a chain of their own, as an attacker without the key can.
 	reforge := func(lines []string) []string {
 		s := chainWriter{hashed: true, sha: sha256.New()}
 		out := make([]string, len(lines))
@@ -115,7 +115,7 @@ func TestVerifyFindsEveryTampering(t *testing.T) {
 			l[6] = l[6][:at] + l[6][len(l[6])-sealedTail:]
 			return reforge(l)
 		}, VerifyOptions{PublicKey: public}, "not signed"},
-		{"the end cut off, known from elsewhere", func(l []string) []string { return l[:9] }, VerifyOptions{Heads: []Head{head}}, "the end was cut off"},
+		{"the end cut off, with a known head", func(l []string) []string { return l[:9] }, VerifyOptions{Heads: []Head{head}}, "the end was cut off"},
 		{"older files are gone", func(l []string) []string { return l[2:] }, VerifyOptions{Heads: []Head{{Seq: 1}}}, "older than these files, which begin at line 3"},
 		{"another trail in its place", func(l []string) []string {
 			l[3] = strings.Replace(l[3], "read_file", "wipe_disk", 1)
@@ -144,7 +144,7 @@ func TestVerifyFindsEveryTampering(t *testing.T) {
 	}
 }
 
-// Changing any one byte is found.
+// A change of any one byte is detected.
 func TestVerifyFindsAnyChangedByte(t *testing.T) {
 	c := testConfig(t)
 	l := mustOpen(t, c, Options{})
@@ -166,7 +166,7 @@ func TestVerifyFindsAnyChangedByte(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.finish()
-		// The very last hash has no line after it, but its own line has it.
+		// No line follows the last hash, but its own line is checked against it.
 		if c.v.OK() {
 			t.Fatalf("byte %d may be changed from %q to %q", i, good[i], bad[i])
 		}
@@ -192,7 +192,7 @@ func TestVerifyErrs(t *testing.T) {
 
 func TestCheckpointsAreWrittenAtIntervals(t *testing.T) {
 	c := testConfig(t)
-	c.CheckpointInterval = 5 * time.Millisecond // below what Validate allows
+	c.CheckpointInterval = 5 * time.Millisecond // below the minimum of Validate
 	l := mustOpen(t, c, Options{})
 	if err := l.Write(context.Background(), sample(1)); err != nil {
 		t.Fatal(err)
@@ -205,7 +205,7 @@ func TestCheckpointsAreWrittenAtIntervals(t *testing.T) {
 			t.Fatal("no checkpoint")
 		}
 	}
-	// Nothing happens, so nothing is written.
+	// No request, so no checkpoint.
 	n := len(readLines(t, c.Path))
 	time.Sleep(50 * time.Millisecond)
 	if got := len(readLines(t, c.Path)); got > n+1 {
@@ -246,12 +246,12 @@ func TestReconfigure(t *testing.T) {
 	bad := c
 	bad.CheckpointKeyFile = "/nonexistent"
 	if err := l.Reconfigure(bad); err == nil {
-		t.Error("a key file that is not there is accepted")
+		t.Error("a missing key file is accepted")
 	}
 	bad = c
 	bad.Path = filepath.Join(c.Path, "below-a-file")
 	if err := l.Reconfigure(bad); err == nil {
-		t.Error("a path that cannot be is accepted")
+		t.Error("an impossible path is accepted")
 	}
 	fill(t, l, 3, 1)
 
@@ -269,7 +269,7 @@ func TestReconfigure(t *testing.T) {
 	if v := checkChain(t, moved.Path, VerifyOptions{PublicKey: public}); v.Lines != 4 || v.Proven != (Range{1, 4}) || v.Starts != 0 {
 		t.Errorf("%+v in the new file", v)
 	}
-	// Both locks are given back.
+	// Both locks are released.
 	mustOpen(t, c, Options{})
 	mustOpen(t, moved, Options{})
 }
@@ -285,7 +285,7 @@ func TestChainOff(t *testing.T) {
 			t.Errorf("%s", line)
 		}
 	}
-	// Turned on later, the chain begins there.
+	// When the chain is turned on later, it begins there.
 	c.Chain = true
 	l = mustOpen(t, c, Options{})
 	fill(t, l, 2, 2)
@@ -296,7 +296,7 @@ func TestChainOff(t *testing.T) {
 	}
 }
 
-// A trail that was signed with one key after the other verifies with both.
+// A log that was signed with one key and then another verifies with both.
 func TestVerifyTakesFormerKeys(t *testing.T) {
 	s := newSite(t)
 	l := s.open()
@@ -321,8 +321,8 @@ func TestVerifyTakesFormerKeys(t *testing.T) {
 	}
 }
 
-// A checkpoint tells the interval and the key of those after it, so a reload that
-// changes either writes one.
+// A checkpoint contains the interval and the key of those after it, so a reload that changes
+// either writes one.
 func TestAChangedIntervalIsSigned(t *testing.T) {
 	keyFile, public := signingKey(t)
 	c := testConfig(t)

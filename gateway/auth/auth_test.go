@@ -16,7 +16,7 @@ import (
 	"svc/gateway/diag"
 )
 
-// cheap are costs that let a test verify often; real ones are measured apart.
+// cheap are costs with which a test can verify often; real costs are measured separately.
 var cheap = Params{MemoryKiB: 64, Time: 1, Threads: 1}
 
 var epoch = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -495,7 +495,7 @@ func TestPHC(t *testing.T) {
 	}
 }
 
-// The reference implementation's own vector.
+// The test vector of the reference implementation.
 func TestHashOfAnotherProgram(t *testing.T) {
 	const phc = "$argon2id$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc"
 	h, err := parsePHC(phc)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A known key: what every request pays.
+// A known key: the cost of every request.
 func BenchmarkKnownKey(b *testing.B) {
 	text, entry := makeKey(b, "ci", cheap)
 	k := keyring(b, NewVerifier(time.Now), entry)
@@ -44,7 +44,7 @@ func BenchmarkKnownKeyOfMany(b *testing.B) {
 	}
 }
 
-// The computation that an unknown key costs, with the costs of keygen.
+// The computation for an unknown key, with the costs of keygen.
 func BenchmarkArgon2id(b *testing.B) {
 	text, entry := makeKey(b, "ci", DefaultParams())
 	h, err := parsePHC(entry.Hash)

@@ -39,15 +39,14 @@ func newClientHost(t *testing.T) *clientHost {
 
 func (h *clientHost) serve(f http.HandlerFunc) { h.answer.Store(&f) }
 
-// document answers with a metadata document.
+// document responds with a metadata document.
 func document(id, name string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(map[string]any{"client_id": id, "client_name": name, "redirect_uris": []string{"http://127.0.0.1/cb"}})
 	}
 }
 
-// names returns a fetcher that resolves every name to loopback, which is let
-// through by configuration.
+// names returns a fetcher that resolves every name to loopback, which the configuration allows.
 func (h *clientHost) names(t *testing.T, c *clock, cfg CIMDConfig) *clientNames {
 	t.Helper()
 	roots := x509.NewCertPool()
@@ -148,7 +147,7 @@ func TestClientMetadataCache(t *testing.T) {
 	h.serve(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
 	c.add(time.Hour)
 	ask("", 3)
-	ask("", 3) // a failure is remembered, for a short time
+	ask("", 3) // a failure is cached, for a short time
 	h.serve(document(id, "Three"))
 	c.add(failedClientTTL)
 	ask("Three", 4)
@@ -177,7 +176,7 @@ func TestLRU(t *testing.T) {
 	}
 }
 
-// A host that says nothing costs cimd.timeout, once, and lets the request pass.
+// A host that does not respond costs cimd.timeout, once, and the request passes.
 func TestSlowClientMetadataNeverBlocks(t *testing.T) {
 	h := newClientHost(t)
 	cfg := cimdDefaults()
@@ -208,7 +207,7 @@ func TestSlowClientMetadataNeverBlocks(t *testing.T) {
 	}
 }
 
-// No name and no way of writing an address leads inside.
+// No name and no form of address leads to a private network.
 func TestClientMetadataNeverReachesInside(t *testing.T) {
 	o := NewOAuth(OAuthOptions{Now: time.Now})
 	defer o.Close()
@@ -255,8 +254,8 @@ func TestClientMetadataNeverReachesInside(t *testing.T) {
 	}
 }
 
-// A name that resolves to a link-local address on the second look-up: the
-// address that was looked at is the one that is dialled.
+// A name that resolves to a link-local address on the second lookup: the address that was checked
+// is the one that is dialled.
 func TestClientMetadataDNSRebinding(t *testing.T) {
 	o := NewOAuth(OAuthOptions{Now: time.Now})
 	defer o.Close()
@@ -279,8 +278,8 @@ func TestClientMetadataDNSRebinding(t *testing.T) {
 	if len(dials) != 1 || dials[0] != "93.184.216.34:443" {
 		t.Errorf("dialled %v", dials)
 	}
-	// Decimal and other odd forms of addresses are names to Go, and go through
-	// the same look-up.
+	// Go treats decimal and other unusual forms of addresses as names, so the same lookup
+	// applies.
 	for _, id := range []string{"https://2130706433/x", "https://0x7f000001/x", "https://127.1/x"} {
 		if got := names.name(t.Context(), id); got != "" {
 			t.Errorf("%s is %q", id, got)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A look at a key set counts its usable keys, and tells a document of another kind from
+// A fetch of a key set counts its usable keys, and distinguishes a document of another kind from
 // a server that cannot be reached.
 func TestFetchKeysTellsWhatAnIssuerPublishes(t *testing.T) {
 	body := ""
@@ -34,6 +34,6 @@ func TestFetchKeysTellsWhatAnIssuerPublishes(t *testing.T) {
 	}
 	s.Close()
 	if _, err := o.FetchKeys(t.Context(), s.URL); err == nil || errors.Is(err, ErrKeySet) {
-		t.Errorf("a server that is gone: %v", err)
+		t.Errorf("an unreachable server: %v", err)
 	}
 }

@@ -20,8 +20,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// serverEnv makes the test binary a server that checks keys and does nothing
-// else, so that its memory can be measured from outside.
+// serverEnv makes the test binary a server that only checks keys, so that its memory can be
+// measured from outside.
 const serverEnv = "SVC_AUTH_TEST_HASH"
 
 func TestMain(m *testing.M) {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// serve answers until standard input ends.
+// serve serves until standard input ends.
 func serve(hash string) {
 	k, err := NewVerifier(time.Now).Keyring(Config{Enabled: true, Keys: []KeyConfig{{ID: "ci", Hash: hash}}})
 	if err != nil {
@@ -56,7 +56,7 @@ func serve(hash string) {
 	s.Close()
 }
 
-// rss returns a figure of /proc/PID/status in MiB.
+// rss returns a number of /proc/PID/status in MiB.
 func rss(t testing.TB, pid int, field string) float64 {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -76,9 +76,9 @@ func rss(t testing.TB, pid int, field string) float64 {
 	return 0
 }
 
-// With 16 clients sending wrong keys without pause (right id, wrong secret),
-// 500 requests a second of a known key are all served, and memory grows by no
-// more than 60 MiB. The hash has the costs that keygen uses.
+// While 16 clients send wrong keys without pause (valid id, wrong secret), 500 requests a second
+// of a known key are all served, and memory grows by at most 60 MiB. The hash has the costs that
+// keygen uses.
 func TestWrongKeyFlood(t *testing.T) {
 	if testing.Short() {
 		t.Skip("floods for some seconds")
@@ -129,7 +129,7 @@ func TestWrongKeyFlood(t *testing.T) {
 		_ = res.Body.Close()
 		return res.StatusCode
 	}
-	// The key is known, and the server has served for a while.
+	// The key is known, and the server has run for a while.
 	for range 500 {
 		if got := call(text); got != http.StatusOK {
 			t.Fatalf("the right key: %d", got)
@@ -187,7 +187,7 @@ func TestWrongKeyFlood(t *testing.T) {
 		t.Errorf("%d of %d requests of the known key were served", got, rate*seconds)
 	}
 	if answers[401].Load()+answers[429].Load() < 1000 || answers[200].Load() > 0 {
-		t.Error("the flood was none, or was let in")
+		t.Error("the flood did not happen, or was accepted")
 	}
 	if grown > 60 && !raceEnabled {
 		t.Errorf("memory grew by %.1f MiB", grown)

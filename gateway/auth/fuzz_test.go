@@ -8,8 +8,8 @@ import (
 	"svc/gateway/httpfield"
 )
 
-// What is accepted as a hash is within the bounds and is the text that its
-// parts give: there is one spelling of each hash.
+// An accepted hash is within the bounds and equal to its canonical text: each hash has one
+// spelling.
 func FuzzPHC(f *testing.F) {
 	const good = "$argon2id$v=19$m=64,t=1,p=1$c2FsdHNhbHQ$MDEyMzQ1Njc4OWFiY2RlZg"
 	for _, s := range []string{good, "", "$", "$argon2id$v=19$m=4194304,t=1,p=1$$", good + "=", strings.Replace(good, "m=64", "m=064", 1)} {
@@ -29,8 +29,8 @@ func FuzzPHC(f *testing.F) {
 	})
 }
 
-// A key that a header gives is visible ASCII within its bound, stands at the
-// end of the value, and names an id only in its one form.
+// A key from a header is visible ASCII within its bound, is the end of the value, and has an id
+// only in its one form.
 func FuzzKeyHeader(f *testing.F) {
 	f.Add("Bearer svc_gw_ci_"+strings.Repeat("A", 43), "Bearer")
 	f.Add("bearer   x", "Bearer")

@@ -12,7 +12,7 @@ import (
 	"svc/gateway/auth/authtest"
 )
 
-// drip answers for ever, a byte at a time.
+// drip sends a response without end, a byte at a time.
 func drip(w http.ResponseWriter, r *http.Request) {
 	for r.Context().Err() == nil {
 		fmt.Fprint(w, " ")
@@ -21,9 +21,8 @@ func drip(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// An issuer that sends its keys a byte at a time, for ever: who is known does not
-// notice, who is not waits no longer than a fetch may take, and one fetch is under
-// way whoever asks.
+// With an issuer that sends its keys a byte at a time, without end, callers with known tokens are
+// not delayed, others wait at most the time-out of a fetch, and only one fetch is in flight.
 func TestSlowLorisIssuer(t *testing.T) {
 	t.Parallel()
 	r := newOAuthRig(t)
@@ -38,7 +37,7 @@ func TestSlowLorisIssuer(t *testing.T) {
 		err  error
 		took time.Duration
 	}
-	// A gateway that has no key at all says so when the fetch has failed.
+	// A gateway without any key returns ErrNoKeys after the fetch has failed.
 	cold := NewOAuth(OAuthOptions{Now: r.now})
 	defer cold.Close()
 	ct, err := cold.Tokens(r.cfg, Identity{"sub", "groups"})
@@ -59,7 +58,7 @@ func TestSlowLorisIssuer(t *testing.T) {
 			waited <- outcome{err, time.Since(began)}
 		}()
 	}
-	r.add(r.cfg.JWKSCacheTTL + time.Second) // the known keys are past their time too
+	r.add(r.cfg.JWKSCacheTTL + time.Second) // the known keys have expired too
 	for i := range 100 {
 		began := time.Now()
 		fresh := r.token(t, map[string]any{"jti": fmt.Sprint(i)})
@@ -85,9 +84,9 @@ func TestSlowLorisIssuer(t *testing.T) {
 	}
 }
 
-// An issuer that breaks one connection, as when it is restarted with a new key:
-// tokens of the new key are answered as unavailable, not as invalid, until the
-// next fetch, a second later; known keys do not notice.
+// An issuer that breaks one connection, as when it restarts with a new key: tokens of the new key
+// are rejected as unavailable, not as invalid, until the next fetch, a second later; tokens of
+// known keys are accepted.
 func TestOneBrokenFetchDoesNotHideARotation(t *testing.T) {
 	r := newOAuthRig(t)
 	tokens := r.tokens(t)
@@ -116,7 +115,7 @@ func TestOneBrokenFetchDoesNotHideARotation(t *testing.T) {
 			t.Errorf("after a second: %v", err)
 		}
 	}
-	// That fetch succeeded, so a name that it lacks is one that the issuer does not have.
+	// That fetch succeeded, so a key id that is not in it is unknown to the issuer.
 	strange := r.key.Token(t, r.claims(nil), map[string]any{"kid": "strange"})
 	if _, err := tokens.Verify(t.Context(), strange, ""); !errors.Is(err, errTokenKey) {
 		t.Errorf("a name that the new set lacks: %v", err)
@@ -126,10 +125,10 @@ func TestOneBrokenFetchDoesNotHideARotation(t *testing.T) {
 	}
 }
 
-// While fetches fail, an unknown key name causes one after 1, 2, 4, 8 and then
-// each 15 seconds, also when tokens of known keys find the set past its time.
+// While fetches fail, an unknown key id causes a fetch after 1, 2, 4, 8 and then each 15 seconds,
+// also when tokens of known keys find the key set expired.
 func TestFailedFetchesBackOff(t *testing.T) {
-	for name, ttl := range map[string]time.Duration{"unknown key names": time.Hour, "a set past its time": time.Second} {
+	for name, ttl := range map[string]time.Duration{"unknown key names": time.Hour, "an expired set": time.Second} {
 		t.Run(name, func(t *testing.T) {
 			r := newOAuthRig(t)
 			r.cfg.JWKSCacheTTL = ttl
@@ -173,8 +172,8 @@ func TestFailedFetchesBackOff(t *testing.T) {
 	}
 }
 
-// A set of 10,000 keys is refused whole and the keys known before stay: a rotation
-// that goes wrong does not lock everybody out.
+// A set of 10,000 keys is rejected as a whole and the previous keys are kept, so that a failed
+// rotation does not lock out all callers.
 func TestKeySetOfTenThousandKeys(t *testing.T) {
 	r := newOAuthRig(t)
 	tokens := r.tokens(t)
@@ -199,8 +198,8 @@ func TestKeySetOfTenThousandKeys(t *testing.T) {
 	}
 }
 
-// Every form in which an IPv6 address carries an IPv4 one is judged: mapped,
-// compatible, translated, 6to4, NAT64, Teredo.
+// Every IPv6 form that embeds an IPv4 address is checked: mapped, compatible, translated, 6to4,
+// NAT64, Teredo.
 func TestAddressesInsideAddresses(t *testing.T) {
 	o := NewOAuth(OAuthOptions{Now: time.Now})
 	defer o.Close()

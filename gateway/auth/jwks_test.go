@@ -23,7 +23,7 @@ func mustJSON(t testing.TB, v any) []byte {
 	return b
 }
 
-// eventually waits for what happens on another goroutine.
+// eventually waits for a condition that another goroutine fulfills.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for range 500 {
@@ -35,8 +35,8 @@ func eventually(t *testing.T, what string, done func() bool) {
 	t.Fatal("did not happen:", what)
 }
 
-// A key set that cannot be had lets nobody in, and says so apart from bad
-// tokens; it is asked for again soon.
+// With an unavailable key set no token is accepted, with an error other than that of bad tokens,
+// and the fetch is soon repeated.
 func TestColdStartFailsClosed(t *testing.T) {
 	huge := strings.Repeat(" ", maxSetBytes+1)
 	many := make([]map[string]any, 10_000)
@@ -106,7 +106,7 @@ func TestRotationRefetchesOnce(t *testing.T) {
 	if n := r.issuer.Fetches(); n != 2 {
 		t.Errorf("%d fetches, want 2", n)
 	}
-	// The old key is withdrawn: what it signed is no longer good, remembered or not.
+	// The old key is withdrawn: its tokens are no longer valid, cached or not.
 	if _, err := tokens.Verify(t.Context(), old, ""); !errors.Is(err, errTokenKey) {
 		t.Errorf("a token of the withdrawn key: %v", err)
 	}
@@ -163,7 +163,7 @@ func TestNoRequestWaitsLongerThanItsOwnDeadline(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) || time.Since(started) > 2*time.Second {
 		t.Errorf("after %s: %v", time.Since(started), err)
 	}
-	// Known tokens and known keys do not wait at all, though the keys are old.
+	// Known tokens and known keys are not delayed by expired keys.
 	r.add(r.cfg.JWKSCacheTTL + time.Second)
 	for _, text := range []string{known, r.token(t, map[string]any{"sub": "bob"})} {
 		started = time.Now()
@@ -200,8 +200,8 @@ func TestStaleKeysAreKeptThroughAnOutage(t *testing.T) {
 	})
 }
 
-// jwks_cache_ttl: keys are asked for again in the background, and what was
-// withdrawn is dropped without anybody having presented an unknown key.
+// jwks_cache_ttl: keys are fetched again in the background, and withdrawn keys are dropped
+// without a request with an unknown key.
 func TestCacheTTL(t *testing.T) {
 	r := newOAuthRig(t)
 	r.cfg.JWKSCacheTTL = time.Minute
@@ -223,12 +223,12 @@ func TestCacheTTL(t *testing.T) {
 		return errors.Is(err, errTokenKey)
 	})
 	if err := tokens.Check(token); err == nil {
-		t.Error("a stream of a withdrawn key goes on")
+		t.Error("a stream of a withdrawn key continues")
 	}
 }
 
-// A gateway that was idle for long does not let in by keys of which nobody
-// asked for ages.
+// A gateway that was idle for long does not accept tokens by keys that were not refreshed for a
+// long time.
 func TestKeysOfLongAgoAreFetchedBeforeTheyAreUsed(t *testing.T) {
 	r := newOAuthRig(t)
 	tokens := r.tokens(t)

@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// openTestVerifier opens the verifier of a file, with its log.
+// openTestVerifier opens a verifier with a file, and returns its log.
 func openTestVerifier(path string) (*Verifier, *lockedBuffer) {
 	logs := &lockedBuffer{}
 	return OpenVerifier(newClock().now, path, slog.New(slog.NewTextHandler(logs, nil))), logs
 }
 
-// active returns the keyring in use of some keys.
+// active returns the active keyring of some keys.
 func active(t testing.TB, v *Verifier, keys ...KeyConfig) *Keyring {
 	t.Helper()
 	k := keyring(t, v, keys...)
@@ -45,8 +45,8 @@ func save(t testing.TB, path string, keys map[string]KeyConfig) {
 	v.Close()
 }
 
-// A key that verified before a restart is served after it while wrong keys under
-// its id fill the queue: it costs no argon2id computation.
+// A key that verified before a restart is served after it while wrong keys with its id fill the
+// queue: it costs no argon2id computation.
 func TestKnownKeysSurviveARestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state", "known-keys.json")
 	ci, entry := makeKey(t, "ci", cheap)
@@ -86,7 +86,7 @@ func TestKnownKeysSurviveARestart(t *testing.T) {
 	}
 }
 
-// What the configuration no longer says is not accepted because the file says it.
+// A key that the configuration no longer has is not accepted because of the file.
 func TestSavedKeysCountOnlyWithTheirConfiguredHash(t *testing.T) {
 	ci, entry := makeKey(t, "ci", cheap)
 	other, otherEntry := makeKey(t, "other", cheap)
@@ -101,7 +101,7 @@ func TestSavedKeysCountOnlyWithTheirConfiguredHash(t *testing.T) {
 		name  string
 		entry KeyConfig
 		want  error
-		busy  bool // the file does not help
+		busy  bool // the file has no effect
 	}{
 		{"the entry is gone", otherEntry, ErrInvalid, true},
 		{"another secret under the id", replaced, ErrInvalid, true},
@@ -121,7 +121,7 @@ func TestSavedKeysCountOnlyWithTheirConfiguredHash(t *testing.T) {
 				t.Errorf("computed: %t", computed)
 			}
 			v.Close()
-			// What did not fit is not in the file any more.
+			// Keys that did not match are no longer in the file.
 			again, _ := openTestVerifier(path)
 			for _, key := range again.known.read {
 				if key.ID != tt.entry.ID {
@@ -132,8 +132,8 @@ func TestSavedKeysCountOnlyWithTheirConfiguredHash(t *testing.T) {
 	}
 }
 
-// A key that a reload removed and another one brings back is verified again: the
-// file is read at the start alone.
+// A key that a reload removed and another one restores is verified again: the file is read only
+// at the start.
 func TestSavedKeysAreReadOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "known-keys.json")
 	ci, entry := makeKey(t, "ci", cheap)
@@ -147,8 +147,8 @@ func TestSavedKeysAreReadOnce(t *testing.T) {
 	}
 }
 
-// Secrets that people choose are guessed from an HMAC, not from argon2id: they
-// are not written.
+// Secrets chosen by people can be guessed from an HMAC, not from argon2id, so they are not
+// written.
 func TestOnlyGeneratedKeysAreSaved(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "known-keys.json")
 	hash, err := Hash("hunter2", cheap)

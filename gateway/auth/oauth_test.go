@@ -71,7 +71,7 @@ func (r *oauthRig) tokens(t testing.TB) *Tokens {
 	return tokens
 }
 
-// claims are good ones, with changes: nil removes a claim.
+// claims are valid claims with changes: nil removes a claim.
 func (r *oauthRig) claims(changes map[string]any) map[string]any {
 	c := map[string]any{"iss": r.issuer.URL, "aud": audience, "sub": "alice", "exp": r.now().Add(time.Hour).Unix()}
 	for name, value := range changes {
@@ -212,7 +212,7 @@ func TestTokenHeadersAndHostileTokens(t *testing.T) {
 	}
 }
 
-// The key that jku, x5u or jwk of the header offer is never looked at.
+// Keys that jku, x5u or jwk of the header refer to are never fetched.
 func TestKeysThatTheTokenBringsAreIgnored(t *testing.T) {
 	r := newOAuthRig(t)
 	tokens := r.tokens(t)
@@ -223,7 +223,7 @@ func TestKeysThatTheTokenBringsAreIgnored(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if n := attacker.Fetches(); n != 0 {
-		t.Errorf("the attacker was asked %d times", n)
+		t.Errorf("the attacker's server received %d requests", n)
 	}
 }
 
@@ -376,7 +376,7 @@ func TestRequiredScopes(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			text := r.token(t, tt.changes)
-			for range 2 { // verified, then remembered
+			for range 2 { // verified, then cached
 				token, err := tokens.Verify(t.Context(), text, "")
 				if !errors.Is(err, tt.want) || err == nil && tt.want != nil {
 					t.Errorf("got %v, want %v", err, tt.want)
@@ -407,9 +407,9 @@ func TestTokenVerifiedBeforeCostsNoSignature(t *testing.T) {
 	}
 	r.add(time.Second)
 	if _, err := tokens.Verify(t.Context(), text, ""); !errors.Is(err, ErrExpired) {
-		t.Error("a remembered token outlived its time:", err)
+		t.Error("a cached token was accepted after it expired:", err)
 	}
-	// A reload begins anew.
+	// A reload starts with an empty cache.
 	fresh := r.token(t, nil)
 	for range 2 {
 		if _, err := r.tokens(t).Verify(t.Context(), fresh, ""); err != nil {
@@ -500,7 +500,7 @@ func TestStreamsAreCutWhenTheTokenIsNoLongerGood(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := after.Check(token); !errors.Is(err, ErrScope) {
-		t.Error("a reload that demands more:", err)
+		t.Error("a reload that requires another scope:", err)
 	}
 	r.add(time.Hour + 30*time.Second)
 	if err := tokens.Check(token); !errors.Is(err, ErrExpired) {
@@ -546,7 +546,7 @@ func FuzzParseKeySet(f *testing.F) {
 			if k.key == nil || len(k.algs) == 0 || !set.has(k.print) {
 				t.Errorf("key %+v", k)
 			}
-			// Whatever the key, checking a signature with it must end.
+			// Verification of a signature terminates for every key.
 			_ = algorithms[k.algs[0]].Verify("a.b", []byte("not a signature"), k.key)
 		}
 	})

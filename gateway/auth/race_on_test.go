@@ -2,5 +2,5 @@
 
 package auth
 
-// raceEnabled tells that the race detector multiplies memory.
+// raceEnabled reports whether the race detector, which multiplies memory use, is on.
 const raceEnabled = true

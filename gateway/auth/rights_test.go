@@ -7,8 +7,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Tokens of the same caller have equal digests of rights when they differ only in what
-// changes with each token.
+// Tokens of the same caller have equal digests of rights when they differ only in claims that
+// change with each token.
 func TestRightsOfAToken(t *testing.T) {
 	claims := func(text string) (out map[string]jsontext.Value) {
 		if err := json.Unmarshal([]byte(text), &out); err != nil {

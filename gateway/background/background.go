@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Calls are short calls that outlive the request that caused them. They are
-// bounded in number, and waited for at the end.
+// Calls is a bounded set of short calls that outlive the request that caused them. It is safe for
+// concurrent use.
 type Calls struct {
 	log    *slog.Logger
 	ctx    context.Context
@@ -31,7 +31,8 @@ func New(log *slog.Logger) *Calls {
 	return c
 }
 
-// Run performs do in the background, unless too many already are.
+// Run runs do in the background, and reports false without running it when too many calls are
+// running.
 func (c *Calls) Run(do func(ctx context.Context)) bool {
 	select {
 	case c.slots <- struct{}{}:
@@ -52,7 +53,7 @@ func (c *Calls) Run(do func(ctx context.Context)) bool {
 	return true
 }
 
-// Stop cancels the calls that run, and waits for them.
+// Stop cancels the running calls, and waits for them.
 func (c *Calls) Stop() {
 	c.cancel()
 	c.wg.Wait()

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Background calls are bounded: one too many is refused and not started, and one
-// that ends makes room.
+// The number of background calls is bounded: a call beyond the bound is refused and not started,
+// and the end of a call frees a slot.
 func TestBackgroundCallsAreBounded(t *testing.T) {
 	calls := New(slog.New(slog.DiscardHandler))
 	release := make(chan struct{})
@@ -23,7 +23,7 @@ func TestBackgroundCallsAreBounded(t *testing.T) {
 		t.Errorf("%d were started, want %d", started, maxCalls)
 	}
 	if calls.Run(func(context.Context) { t.Error("one too many was started") }) {
-		t.Error("one too many was taken")
+		t.Error("one too many was accepted")
 	}
 	close(release)
 	calls.wg.Wait()
@@ -47,7 +47,7 @@ func TestAPanicInABackgroundCallIsLogged(t *testing.T) {
 		t.Errorf("log: %s", out.String())
 	}
 	if !calls.Run(func(context.Context) {}) {
-		t.Error("the next call was not taken")
+		t.Error("the next call was not accepted")
 	}
 	calls.Stop()
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// The pauses between attempts double up to a bound, and begin again after an
-// attempt that lasted as long as the pause that was due.
+// The pauses between attempts double up to a bound, and start again after an attempt that lasted
+// as long as the next pause.
 func TestBackoff(t *testing.T) {
 	const s = time.Second
 	for name, tt := range map[string]struct{ lasted, want []time.Duration }{
@@ -19,11 +19,11 @@ func TestBackoff(t *testing.T) {
 			[]time.Duration{0, 0, 0, 8 * s, 0, 0},
 			[]time.Duration{1 * s, 2 * s, 4 * s, 1 * s, 2 * s, 4 * s},
 		},
-		"one that lasted too little": {
+		"one that was too short": {
 			[]time.Duration{0, 0, 0, 8*s - 1, 0},
 			[]time.Duration{1 * s, 2 * s, 4 * s, 8 * s, 16 * s},
 		},
-		"one that lasted, after the longest pause": {
+		"a long one, after the longest pause": {
 			[]time.Duration{0, 0, 0, 0, 0, 0, 30*s - 1, 30 * s, 0},
 			[]time.Duration{1 * s, 2 * s, 4 * s, 8 * s, 16 * s, 30 * s, 30 * s, 1 * s, 2 * s},
 		},

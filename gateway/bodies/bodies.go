@@ -1,5 +1,5 @@
-// Package bodies bounds the bytes of bodies that are in memory, of requests and of
-// answers, for all callers together and for each of them.
+// Package bodies bounds the bytes of request and response bodies in memory, for all callers
+// together and for each caller.
 package bodies
 
 import (
@@ -16,22 +16,23 @@ import (
 var ErrOverloaded = errors.New("too many bytes of bodies are in memory")
 
 const (
-	// bodyGranule is what a share grows by: a small call asks for it once.
+	// bodyGranule is the step by which a share grows, so that a small call changes the counters
+	// once.
 	bodyGranule = 16 << 10
-	// bodyColumns is the width of the table in which the bytes of callers are counted.
+	// bodyColumns is the width of the table that counts the bytes of callers.
 	bodyColumns = 2048
-	// largestRequest is what one request may hold: its body and one of the largest
-	// size of an answer.
+	// largestRequest is the most that one request may hold: its body and a response, each of the
+	// largest size.
 	largestRequest = 2*mcp.MaxBody + bodyGranule
 )
 
-// Counter counts the bytes of bodies in memory, of requests and of answers, against
-// limits.body_bytes and the shares of it. No lock is taken: there is one counter for
-// all bytes, one for those of requests whose caller is not known yet, and for callers
-// a table of two rows of counters. A caller counts in one of each row, and holds at
-// most the smaller of the two: never less than it really holds, and more only while
-// it meets other callers in both rows, which no caller can arrange: the places depend
-// on a random seed.
+// Counter counts the bytes of request and response bodies in memory against limits.body_bytes and
+// the shares of it. It takes no lock and is safe for concurrent use. It has one counter for all
+// bytes, one for requests whose caller is not identified yet, and for callers a table with two
+// rows of counters (a count-min sketch). A caller is counted in one counter of each row, and its
+// estimate is the smaller of the two: never less than the caller holds, and more only while other
+// callers share both counters. No caller can cause that, because the positions depend on a random
+// seed.
 type Counter struct {
 	limit        atomic.Int64
 	total        atomic.Int64
@@ -46,29 +47,29 @@ func New() *Counter { return &Counter{seed: maphash.MakeSeed()} }
 // SetLimit sets the bytes that may be in memory.
 func (b *Counter) SetLimit(n int64) { b.limit.Store(n) }
 
-// Held returns the bytes that are counted now.
+// Held returns the number of bytes that are counted now.
 func (b *Counter) Held() int64 { return b.total.Load() }
 
-// Caller is whose bytes are counted.
+// Caller identifies whose bytes are counted.
 type Caller struct {
 	Who *auth.Principal
-	// Known is unset while nobody knows who calls.
+	// Known is unset until the caller is identified.
 	Known bool
-	// Open is set where nobody is asked for credentials, and Who is an address.
+	// Open is set when authentication is off, and Who is an address.
 	Open bool
 }
 
-// Share is what one request holds of it, or one source of a stream. It belongs to one
-// goroutine.
+// Share is the number of bytes that one request, or one source of a stream, holds. It is not safe
+// for concurrent use.
 type Share struct {
-	all   *Counter // nil before begin
+	all   *Counter // nil before Begin
 	rows  [2]*atomic.Int64
-	most  int64 // that its caller may hold
+	most  int64 // the bound of its caller
 	held  int64 // bytes
 	taken int64 // of the counters: held, rounded up
 }
 
-// Begin says whose bytes are counted from here on.
+// Begin sets the caller whose bytes are counted from here on.
 func (s *Share) Begin(b *Counter, by Caller) {
 	if s.all != nil {
 		return
@@ -88,7 +89,7 @@ func (s *Share) Begin(b *Counter, by Caller) {
 	s.rows = [2]*atomic.Int64{&b.callers[0][h%bodyColumns], &b.callers[1][h/bodyColumns%bodyColumns]}
 }
 
-// hash returns the place of a caller in the table.
+// hash returns the position of a caller in the table.
 func (b *Counter) hash(who *auth.Principal) uint64 {
 	h := maphash.String(b.seed, who.Value) + uint64(who.Kind)
 	if who.Issuer != "" {
@@ -97,7 +98,7 @@ func (b *Counter) hash(who *auth.Principal) uint64 {
 	return h
 }
 
-// Count adds n bytes that have arrived. The error is errOverloaded.
+// Count adds n bytes that have arrived. The error is ErrOverloaded.
 func (s *Share) Count(n int) error {
 	s.held += int64(n)
 	if s.held <= s.taken {
@@ -122,7 +123,7 @@ func (s *Share) Count(n int) error {
 	return ErrOverloaded
 }
 
-// Keep gives back what is held beyond n bytes.
+// Keep releases the bytes held beyond n.
 func (s *Share) Keep(n int) {
 	s.held = int64(n)
 	if over := s.taken - (s.held+bodyGranule-1)/bodyGranule*bodyGranule; over > 0 {
@@ -130,7 +131,7 @@ func (s *Share) Keep(n int) {
 	}
 }
 
-// End gives everything back.
+// End releases all bytes.
 func (s *Share) End() {
 	if s.all != nil {
 		s.Keep(0)
@@ -148,7 +149,7 @@ func (s *Share) give(n int64) {
 	}
 }
 
-// CountedReader counts what is read.
+// CountedReader counts the bytes that are read from a reader.
 type CountedReader struct {
 	io.Reader
 	Share *Share

@@ -11,7 +11,7 @@ import (
 	"svc/gateway/mcp"
 )
 
-// callerOf is a caller with a key, or one who is not known yet.
+// callerOf is a caller with a key, or one who is not identified yet.
 func callerOf(name string, known bool) Caller {
 	return Caller{Who: &auth.Principal{Kind: auth.KindKey, Value: name}, Known: known}
 }
@@ -22,7 +22,7 @@ func newBounded(limit int64) *Counter {
 	return b
 }
 
-// take has as many requests as possible hold size bytes each, at most 10,000.
+// take returns as many shares as possible that hold size bytes each, at most 10,000.
 func take(b *Counter, size int, who func(i int) Caller) (n int, end func()) {
 	var all []*Share
 	for n < 10_000 {
@@ -41,9 +41,9 @@ func take(b *Counter, size int, who func(i int) Caller) (n int, end func()) {
 	}
 }
 
-// One caller holds at most a quarter of the bytes, all callers together all of them,
-// those who are not known yet a sixteenth, and an address without authentication a
-// half. What is given back can be taken again.
+// One caller holds at most a quarter of the bytes, all callers together all of them, unidentified
+// callers a sixteenth, and an address without authentication a half. Released bytes can be used
+// again.
 func TestSharesOfTheBytesOfBodies(t *testing.T) {
 	const limit, size = 512 << 20, 1 << 20
 	b := newBounded(limit)
@@ -58,7 +58,7 @@ func TestSharesOfTheBytesOfBodies(t *testing.T) {
 		}{
 			"one caller":                     {alice, 128},
 			"many callers":                   {func(i int) Caller { return callerOf(strings.Repeat("x", i%100), true) }, 512},
-			"callers who are not known":      {func(i int) Caller { return callerOf(strings.Repeat("x", i%100), false) }, 32},
+			"unidentified callers":           {func(i int) Caller { return callerOf(strings.Repeat("x", i%100), false) }, 32},
 			"an address, authentication off": {open, 256},
 		} {
 			n, end := take(b, size, tt.who)
@@ -80,8 +80,8 @@ func TestSharesOfTheBytesOfBodies(t *testing.T) {
 	}
 }
 
-// With the least that can be configured a request and an answer of the largest size
-// fit, whoever sends them; and a caller who holds all it may leaves room for others.
+// With the smallest limit that can be configured a request and a response of the largest size
+// fit, whoever sends them, and a caller at its bound leaves space for others.
 func TestOneRequestAlwaysFits(t *testing.T) {
 	b := newBounded(config.MinBodyBytes)
 	for _, on := range []bool{true, false} {
@@ -104,7 +104,7 @@ func TestOneRequestAlwaysFits(t *testing.T) {
 	var s Share
 	s.Begin(b, callerOf("", false))
 	if err := s.Count(MaxPrefix); err != nil {
-		t.Error("what is read of a refused request does not fit")
+		t.Error("the part that is read of a refused request does not fit")
 	}
 }
 
@@ -131,12 +131,13 @@ func TestBytesOfBodiesAreCountedByManyAtOnce(t *testing.T) {
 	}
 }
 
-// An announced length is believed no further than bytes have come, and not exceeded.
+// The buffer does not grow to an announced length before the bytes have arrived, and does not
+// exceed it.
 func TestBuffersGrowWithWhatArrives(t *testing.T) {
 	for _, tt := range []struct{ have, length, least, most int }{
 		{0, 16 << 20, 4 << 10, 4 << 10}, {64 << 10, 16 << 20, 128 << 10, 128 << 10},
 		{64 << 10, 65 << 10, 65<<10 + 512, 65<<10 + 512}, {8 << 20, 16 << 20, 16 << 20, 16 << 20}, {16<<20 - 100, 16 << 20, 16<<20 + 512, 16<<20 + 512},
-		{64 << 10, 10, 128 << 10, 128 << 10}, // more came than was announced
+		{64 << 10, 10, 128 << 10, 128 << 10}, // more bytes arrived than were announced
 	} {
 		got := cap(grow(make([]byte, tt.have), int64(tt.length)))
 		if got < tt.least || got > tt.most {
@@ -145,7 +146,7 @@ func TestBuffersGrowWithWhatArrives(t *testing.T) {
 	}
 }
 
-// What counting costs a small call, in all.
+// The total cost of counting for a small call.
 func BenchmarkShareOfASmallCall(b *testing.B) {
 	all := newBounded(config.MinBodyBytes)
 	alice := callerOf("alice", true)

@@ -5,16 +5,16 @@ import (
 	"io"
 )
 
-// MaxPrefix is how much of a body is read for its id alone, after the request
-// was refused unread.
+// MaxPrefix bounds the part of a body that is read for its id alone, after the request was
+// refused.
 const MaxPrefix = 64 << 10
 
 // ErrTooLarge: a body is longer than its limit.
 var ErrTooLarge = errors.New("body is too large")
 
-// ReadAll appends what r holds to dst, at most limit bytes; more is
-// ErrTooLarge, with the first limit bytes read. What arrives is counted. length is
-// what the sender says that there is, or -1.
+// ReadAll appends the content of r to dst, at most limit bytes. Longer content is ErrTooLarge,
+// with the first limit bytes read. Bytes are counted as they arrive. length is the announced
+// length, or -1.
 func ReadAll(dst []byte, r io.Reader, limit, length int64, count *Share) ([]byte, error) {
 	if length < 0 || length > limit {
 		length = limit
@@ -44,10 +44,9 @@ func ReadAll(dst []byte, r io.Reader, limit, length int64, count *Share) ([]byte
 	}
 }
 
-// grow returns a buffer of twice the size with the bytes of b: with smaller steps the
-// buffers that were given up would be more memory than what a large one has to spare.
-// length is the most that is expected; it is not exceeded, but only what has come is
-// believed.
+// grow returns a buffer of twice the size with the bytes of b. With smaller steps the discarded
+// buffers would take more memory than the unused part of a large one. length is the largest
+// expected size; the buffer does not exceed it, and grows only with the bytes that have arrived.
 func grow(b []byte, length int64) []byte {
 	const step = 4 << 10
 	size := max(2*cap(b), step)

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestBreaker walks through the rows of the gateway specification, States and
-// transitions. A step is a call now: admitted or not, and what came of it.
+// TestBreaker walks through the rows of the gateway specification, States and transitions. A step
+// is a call: whether it is admitted, and its outcome.
 func TestBreaker(t *testing.T) {
 	const window = 5 * time.Second
 	type step struct {
@@ -41,7 +41,7 @@ func TestBreaker(t *testing.T) {
 			[]step{fail(false), {want: true, told: Abandoned}, {want: true, told: Abandoned}, fail(true)}},
 		{"a cancellation does not clear the run", 2, window,
 			[]step{fail(false), {want: true, told: Abandoned}, fail(true)}},
-		{"a canceled probe leaves its place", 1, window,
+		{"a canceled probe frees its slot", 1, window,
 			[]step{fail(true), after(window, step{want: true, told: Abandoned}), fail(true), skip}},
 		{"threshold 0 disables", 0, window,
 			[]step{fail(false), fail(false), fail(false), fail(false), pass}},
@@ -80,7 +80,7 @@ func TestBreakerHalfOpenAdmitsExactlyOneProbe(t *testing.T) {
 	}
 	for range 10 {
 		if _, ok := b.Allow(now.Add(time.Hour)); ok {
-			t.Fatal("a second call beside the probe")
+			t.Fatal("a second call during the probe")
 		}
 	}
 	b.Report(probe, Succeeded, now)
@@ -91,8 +91,8 @@ func TestBreakerHalfOpenAdmitsExactlyOneProbe(t *testing.T) {
 	}
 }
 
-// TestBreakerLateOutcomes: a call that began before a transition tells nothing
-// of the state after it.
+// TestBreakerLateOutcomes: the outcome of a call that began before a transition does not change
+// the state after it.
 func TestBreakerLateOutcomes(t *testing.T) {
 	b := Breaker{threshold: 1, window: time.Second}
 	now := time.Unix(1000, 0)
@@ -112,7 +112,7 @@ func TestBreakerLateOutcomes(t *testing.T) {
 		t.Fatal("a failure from before opened it again")
 	}
 	if _, ok := b.Allow(now); ok {
-		t.Fatal("a failure from before made room for a second probe")
+		t.Fatal("a failure from before allowed a second probe")
 	}
 	b.Report(probe, Succeeded, now)
 	if _, ok := b.Allow(now); !ok {
@@ -120,7 +120,7 @@ func TestBreakerLateOutcomes(t *testing.T) {
 	}
 }
 
-// TestBreakerModel compares it with the table, written as three states.
+// TestBreakerModel compares the breaker with the table, implemented as three states.
 func TestBreakerModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		threshold := rapid.IntRange(0, 4).Draw(t, "threshold")
@@ -129,7 +129,7 @@ func TestBreakerModel(t *testing.T) {
 		now := time.Unix(1000, 0)
 		type call struct {
 			era   uint64
-			model int // the state's number when it was admitted
+			model int // the version of the state when the call was admitted
 		}
 		state, number, run, probing := "closed", 0, 0, false
 		var opensAgain time.Time
@@ -137,7 +137,7 @@ func TestBreakerModel(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 6).Draw(t, "wait")))
 			if state == "open" && !now.Before(opensAgain) {
-				state = "half-open" // it is the same era until the probe has spoken
+				state = "half-open" // the version stays until the probe has reported
 			}
 			if len(under) == 0 || rapid.Bool().Draw(t, "begin") {
 				era, ok := b.Allow(now)

@@ -1,9 +1,9 @@
-// Package caller finds out who sends a request, by the credentials in its header: an
-// API key, a bearer token or both, or the client's address where nobody is asked. It
-// says which answer a request gets that is not let in, and whether a caller who was
-// let in still is.
+// Package caller authenticates requests by the credentials in their header: an API key, a bearer
+// token or both, or the client's address when authentication is off. It provides the response to
+// a request without valid credentials, and checks whether the credentials of an authenticated
+// caller are still valid.
 //
-// Keys and tokens are verified by package auth. Nothing here reads a body, answers or
+// Package auth verifies keys and tokens. This package reads no body and neither responds to nor
 // records a request.
 package caller
 
@@ -22,40 +22,39 @@ import (
 	"svc/gateway/views"
 )
 
-// ErrRevoked: a caller who was let in is so no longer.
-var ErrRevoked = errors.New("the caller is no longer let in")
+// ErrRevoked: the credentials of a caller are no longer valid.
+var ErrRevoked = errors.New("the caller's credentials are no longer valid")
 
-// ErrTokenRevoked is an ErrRevoked: the bearer token has expired, lacks a scope
-// that is required now, or its issuer has withdrawn the key that signed it.
-var ErrTokenRevoked = fmt.Errorf("%w: its token is no longer good", ErrRevoked)
+// ErrTokenRevoked is an ErrRevoked: the bearer token has expired, lacks a scope that is required
+// now, or its issuer has withdrawn the key that signed it.
+var ErrTokenRevoked = fmt.Errorf("%w: the token is no longer valid", ErrRevoked)
 
-// Rules say which credentials are accepted. They are immutable. The zero value asks
-// nobody.
+// Rules determine which credentials are accepted. They are immutable. The zero value requires no
+// credentials.
 type Rules struct {
 	header    auth.Header
-	challenge string        // of a 401 where bearer tokens are not accepted
+	challenge string        // of a 401 if bearer tokens are not accepted
 	keyring   *auth.Keyring // nil when authentication is off
 	tokens    *auth.Tokens  // nil when bearer tokens are not accepted
-	// resources are the gateway itself, under the empty name, and its views by theirs; nil
-	// too then.
+	// resources are the gateway itself, under the empty name, and its views by their names; nil
+	// if bearer tokens are not accepted.
 	resources map[string]*auth.Resource
 }
 
-// Sources are what rules are made of beside the configuration. They last across its
-// reloads.
+// Sources are the inputs of New beside the configuration. They outlive reloads.
 type Sources struct {
 	Verifier *auth.Verifier
 	OAuth    *auth.OAuth
-	// Listen is the address that is listened on, Secure whether with TLS: without a
-	// public URL clients are sent there.
+	// Listen is the listen address, and Secure whether it uses TLS. Without a public URL the URL
+	// for clients is derived from them.
 	Listen string
 	Secure bool
 	// Views are the names of the views.
 	Views []string
 }
 
-// New makes the rules of a validated configuration. They change nothing that runs
-// until they are activated.
+// New compiles the rules of a validated configuration. It has no effect on the running ones until
+// Activate.
 func New(cfg auth.Config, identity auth.Identity, s Sources) (*Rules, error) {
 	r := &Rules{header: auth.NewHeader(cfg.Header, cfg.Scheme), challenge: cfg.Scheme}
 	if r.challenge == "" {
@@ -84,7 +83,7 @@ func New(cfg auth.Config, identity auth.Identity, s Sources) (*Rules, error) {
 	return r, nil
 }
 
-// Activate puts the rules in force: keys and tokens that were verified by others are
+// Activate puts the rules in force: keys and tokens that were verified under other rules are
 // verified again.
 func (r *Rules) Activate() {
 	if r.keyring != nil {
@@ -95,12 +94,11 @@ func (r *Rules) Activate() {
 	}
 }
 
-// Open reports whether nobody is asked for credentials, and the caller is an address.
+// Open reports whether authentication is off, so that a caller is identified by its address.
 func (r *Rules) Open() bool { return r.keyring == nil }
 
-// ResourceAt returns what describes the gateway, or a view, to clients that look for a
-// token, by the path of its document; nil for other paths, and where bearer tokens are not
-// accepted.
+// ResourceAt returns the protected resource whose metadata document has the path; nil for other
+// paths, and if bearer tokens are not accepted.
 func (r *Rules) ResourceAt(path string) *auth.Resource {
 	for _, resource := range r.resources {
 		if resource.Serves(path) {
@@ -110,7 +108,7 @@ func (r *Rules) ResourceAt(path string) *auth.Resource {
 	return nil
 }
 
-// resource describes a view, and the gateway itself where there is no such view.
+// resource returns the resource of a view, or that of the gateway if there is no such view.
 func (r *Rules) resource(view string) *auth.Resource {
 	if of := r.resources[view]; of != nil {
 		return of
@@ -118,8 +116,8 @@ func (r *Rules) resource(view string) *auth.Resource {
 	return r.resources[""]
 }
 
-// TokenStats returns what is known of the token issuer; false where bearer tokens are
-// not accepted.
+// TokenStats returns the state of the token issuer's keys; false if bearer tokens are not
+// accepted.
 func (r *Rules) TokenStats() (auth.TokenStats, bool) {
 	if r.tokens == nil {
 		return auth.TokenStats{}, false
@@ -127,27 +125,28 @@ func (r *Rules) TokenStats() (auth.TokenStats, bool) {
 	return r.tokens.Stats(), true
 }
 
-// Identity is what is known of who sends a request.
+// Identity is the authenticated identity of a request's sender.
 type Identity struct {
 	auth.Principal
-	Key   *auth.Key   // that was presented and is good; nil without one
-	Token *auth.Token // likewise
-	// ClientName is the name of the OAuth client; empty where it has none.
+	Key   *auth.Key   // the valid key that was presented; nil without one
+	Token *auth.Token // the valid token that was presented; nil without one
+	// ClientName is the name of the OAuth client; empty if it has none.
 	ClientName string
 }
 
-// Known reports whether it is known who calls; where nobody is asked it is the address.
+// Known reports whether the caller is identified; when authentication is off, its address
+// identifies it.
 func (r *Rules) Known(id *Identity) bool { return r.Open() || id.Key != nil || id.Token != nil }
 
-// ByAddress is the identity of a caller of whom nothing else is known.
+// ByAddress returns the identity of a caller with no other identification than an address.
 func ByAddress(address string) Identity {
 	return Identity{Principal: auth.Principal{Kind: auth.KindIP, Value: address}}
 }
 
-// Authenticate finds out who calls (gateway specification, Authentication). With an
-// error the caller is not let in, and Refuse has the answer: its principal is then the
-// address, or that of a verified token which lacks scopes. At a view tokens are accepted
-// too whose audience is that view.
+// Authenticate identifies the caller (gateway specification, Authentication). After an error the
+// request must be refused with the result of Refuse; the principal of the identity is then the
+// address, or that of a verified token which lacks scopes. At a view, tokens with the view as
+// audience are accepted too.
 func (r *Rules) Authenticate(ctx context.Context, header http.Header, address, view string) (Identity, error) {
 	id := ByAddress(address)
 	if r.keyring == nil {
@@ -169,8 +168,8 @@ func (r *Rules) Authenticate(ctx context.Context, header http.Header, address, v
 	return id, nil
 }
 
-// withTokens authenticates where bearer tokens are accepted beside keys. Where both are
-// presented both must be good, and the token is the identity.
+// withTokens authenticates when bearer tokens are accepted in addition to keys. If both are
+// presented both must be valid, and the token is the identity.
 func (r *Rules) withTokens(ctx context.Context, header http.Header, id *Identity, address, view string) error {
 	presented, err := r.header.Credentials(header)
 	var token *auth.Token
@@ -185,7 +184,7 @@ func (r *Rules) withTokens(ctx context.Context, header http.Header, id *Identity
 	if presented.Key != "" && (err == nil || errors.Is(err, auth.ErrScope)) {
 		var wrong error
 		if key, wrong = r.keyring.Verify(ctx, presented.Key); wrong != nil {
-			token, err = nil, wrong // who is not let in is not told of scopes
+			token, err = nil, wrong // a request without valid credentials learns no scopes
 		}
 	}
 	if token != nil {
@@ -206,8 +205,8 @@ func (r *Rules) withTokens(ctx context.Context, header http.Header, id *Identity
 	return nil
 }
 
-// Refuse returns the answer to a request at a view that Authenticate did not let in. The
-// error itself is for the log alone.
+// Refuse returns the response to a request at a view that Authenticate rejected. The error itself
+// is only for the log.
 func (r *Rules) Refuse(err error, view string) *refusal.Refusal {
 	var unavailable *auth.UnavailableError
 	switch {
@@ -227,15 +226,14 @@ func (r *Rules) Refuse(err error, view string) *refusal.Refusal {
 	return refusal.Unauthorized.WithChallenge(r.resource(view).Invalid)
 }
 
-// Check returns nil while the credentials of a caller who was let in are accepted, by
-// whatever rules, and afterwards ErrRevoked, or ErrTokenRevoked where it is the token
-// that is not.
+// Check returns nil while the credentials of a caller are valid under these rules, and otherwise
+// ErrRevoked, or ErrTokenRevoked if the token is the reason.
 func (r *Rules) Check(id *Identity) error {
 	switch {
 	case r.keyring == nil:
 		return nil
 	case id.Key == nil && id.Token == nil:
-		return ErrRevoked // it came without
+		return ErrRevoked // the caller has no credentials
 	case id.Key != nil && r.keyring.Check(id.Key) != nil:
 		return ErrRevoked
 	case id.Token != nil && (r.tokens == nil || r.tokens.Check(id.Token) != nil):
@@ -244,7 +242,7 @@ func (r *Rules) Check(id *Identity) error {
 	return nil
 }
 
-// WarnPublicURL says when clients are sent to an address that most of them cannot
+// WarnPublicURL logs a warning when the URL for clients is an address that most of them cannot
 // reach.
 func (r *Rules) WarnPublicURL(log *slog.Logger, listen, publicURL string) {
 	host, _, err := net.SplitHostPort(listen)
@@ -252,7 +250,7 @@ func (r *Rules) WarnPublicURL(log *slog.Logger, listen, publicURL string) {
 		return
 	}
 	if a, err := netip.ParseAddr(host); host == "" || err == nil && a.IsUnspecified() {
-		log.Warn("auth.oauth.public_url is not set and the gateway listens on every address: clients elsewhere get a URL that leads nowhere",
+		log.Warn("auth.oauth.public_url is not set and the gateway listens on every address: clients on other machines get a URL that they cannot reach",
 			"listen", listen, "fix", "set auth.oauth.public_url to the base URL that clients use")
 	}
 }

@@ -22,7 +22,7 @@ const (
 	audience = "https://gateway.example/mcp"
 )
 
-// site is what rules are made from: two keys, and an issuer of tokens.
+// site has the sources of rules: two keys, and an issuer of tokens.
 type site struct {
 	cfg     auth.Config
 	sources Sources
@@ -111,7 +111,7 @@ func TestWhoSendsARequestIsFoundByItsHeader(t *testing.T) {
 		rules  *Rules
 		header http.Header
 		who    string // kind:value/key id
-		kind   string // of the refusal; empty when the caller is let in
+		kind   string // of the refusal; empty when the caller is accepted
 		status int
 		asks   string // WWW-Authenticate
 	}{
@@ -128,8 +128,8 @@ func TestWhoSendsARequestIsFoundByItsHeader(t *testing.T) {
 		{"a key and a token", both, header("X-Api-Key", s.ci, "Authorization", good), "oauth:alice/ci", "", 0, ""},
 		{"neither", both, nil, "ip:192.0.2.7/", "unauthorized", 401, found + `, scope="tools"`},
 		{"a forged token", both, header("Authorization", stranger), "ip:192.0.2.7/", "unauthorized", 401, found + `, error="invalid_token", scope="tools"`},
-		{"a wrong key and a good token", both, header("X-Api-Key", "wrong", "Authorization", good), "ip:192.0.2.7/", "unauthorized", 401, found + `, error="invalid_token", scope="tools"`},
-		{"a good key and a forged token", both, header("X-Api-Key", s.ci, "Authorization", stranger), "ip:192.0.2.7/", "unauthorized", 401, found + `, error="invalid_token", scope="tools"`},
+		{"a wrong key and a valid token", both, header("X-Api-Key", "wrong", "Authorization", good), "ip:192.0.2.7/", "unauthorized", 401, found + `, error="invalid_token", scope="tools"`},
+		{"a valid key and a forged token", both, header("X-Api-Key", s.ci, "Authorization", stranger), "ip:192.0.2.7/", "unauthorized", 401, found + `, error="invalid_token", scope="tools"`},
 		{"a token without the scope", both, header("Authorization", narrow), "oauth:alice/", "insufficient_scope", 403, found + `, error="insufficient_scope", scope="tools"`},
 		{"a wrong key and a token without the scope", both, header("X-Api-Key", "wrong", "Authorization", narrow), "ip:192.0.2.7/", "unauthorized", 401, found + `, error="invalid_token", scope="tools"`},
 	}
@@ -156,13 +156,14 @@ func TestWhoSendsARequestIsFoundByItsHeader(t *testing.T) {
 				t.Errorf("refused with %s, %d, %s\nwant %s, %d, %s", refused.Kind, refused.Status, refused.Challenge, tt.kind, tt.status, tt.asks)
 			}
 			if id.Key != nil || id.Token != nil {
-				t.Error("credentials are in the identity of a caller who is not let in")
+				t.Error("credentials are in the identity of a caller who is rejected")
 			}
 		})
 	}
 }
 
-// What is no fault of the caller asks it to come again, and never for other credentials.
+// An error that the caller did not cause has a Retry-After, and never a challenge for other
+// credentials.
 func TestWhoCannotBeVerifiedNowIsAskedToComeAgain(t *testing.T) {
 	s := newSite(t)
 	keys := s.rules(t)
@@ -187,7 +188,7 @@ func TestWhoCannotBeVerifiedNowIsAskedToComeAgain(t *testing.T) {
 	}
 }
 
-// A caller who was let in is asked about again, by the rules of the moment.
+// The credentials of an accepted caller are checked again, by the current rules.
 func TestACallerIsCheckedByTheRulesOfTheMoment(t *testing.T) {
 	s := newSite(t)
 	s.cfg.OAuth.Enabled = true

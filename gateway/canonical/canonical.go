@@ -1,8 +1,7 @@
-// Package canonical has one spelling for each JSON value, so that two texts have
-// the same bytes, and the same digest, when they mean the same: members sorted by
-// code point, strings with the fewest escapes, numbers as exact decimals, no white
-// space. Numbers are not rounded, unlike in RFC 8785: 9007199254740993 and
-// 9007199254740992 differ.
+// Package canonical defines one spelling for each JSON value, so that texts with the same value
+// have the same bytes and the same digest: members sorted by code point, strings with the fewest
+// escapes, numbers as exact decimals, no white space. Numbers are not rounded, unlike in RFC
+// 8785: 9007199254740993 and 9007199254740992 differ.
 package canonical
 
 import (
@@ -23,13 +22,12 @@ import (
 // ErrNotOneValue is the error of a text that is not exactly one JSON value.
 var ErrNotOneValue = errors.New("not exactly one JSON value")
 
-// maxExponent bounds the digits of an exponent. A number with a longer one keeps
-// its spelling, so that equal numbers of that kind may differ.
+// maxExponent bounds the digits of an exponent. A number with a longer exponent keeps its
+// spelling, so that equal numbers of that kind may differ.
 const maxExponent = 64
 
-// Value decodes one JSON value: objects as map[string]any, numbers as json.Number.
-// No object of raw may have a member twice, which [mcp.Scan] checks; of such
-// members the last one would count.
+// Value decodes one JSON value: objects as map[string]any, numbers as json.Number. raw must have
+// no duplicate members, which [mcp.Scan] checks; of duplicates the last one would be used.
 func Value(raw []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -87,9 +85,8 @@ func Append(dst []byte, v any) []byte {
 	panic(fmt.Sprintf("canonical: a %T is no decoded JSON value", v))
 }
 
-// Number returns the canonical form of a JSON number: an integer without zeros at
-// its end, and the power of ten that it is multiplied with (12, 12e-1, 12e3). The
-// value is exact; -0 is 0.
+// Number returns the canonical form of a JSON number: an integer without trailing zeros, and its
+// power of ten (12, 12e-1, 12e3). The value is exact; -0 is 0.
 func Number(s string) string {
 	mantissa, exponent := s, ""
 	if i := strings.IndexAny(s, "eE"); i >= 0 {

@@ -83,7 +83,7 @@ func TestNumberKeepsItsValue(t *testing.T) {
 	})
 }
 
-// The canonical form means what the text meant, and is its own canonical form.
+// The canonical form has the value of the text, and is its own canonical form.
 func FuzzJSON(f *testing.F) {
 	for _, s := range []string{`{"a":[1,2.50,"\u00e9"]}`, `"\ud83d\ude00"`, `1e400`, `[[[]]]`, `{"":null}`} {
 		f.Add([]byte(s))

@@ -5,26 +5,26 @@ import (
 	"slices"
 )
 
-// Listing is what one upstream lists now.
+// Listing is the present list of one upstream.
 type Listing struct {
 	Upstream string
-	// Items are the definitions of each kind in the upstream's order, each one JSON
-	// value of a message that was scanned.
+	// Items are the definitions of each kind in the upstream's order, each one JSON value of a
+	// scanned message.
 	Items [numKinds][][]byte
 }
 
-// LeftOut is an item that clients do not see, and why.
+// LeftOut is an item that is omitted from the merged lists, with the reason.
 type LeftOut struct {
 	Upstream string
 	Kind     Kind
-	Own      string // empty where the definition names nothing
-	Visible  string // the name that it would have, where it has one
+	Own      string // empty if the definition has no name
+	Visible  string // the name that it would have, if any
 	Reason   Reason
-	Owner    string // of a claimed name
+	Owner    string // for a name with an owner
 }
 
-// Catalog is what clients see of several upstreams at one moment. It is immutable
-// and safe for concurrent use.
+// Catalog is the merged lists of several upstreams at one moment. It is immutable and safe for
+// concurrent use.
 type Catalog struct {
 	names   *Names
 	items   [numKinds][]*Item // upstreams in the order of the file, items in that of the upstream
@@ -34,10 +34,10 @@ type Catalog struct {
 	gone    [numKinds]gone
 }
 
-// Build merges lists. Listings may come in any order; an upstream without one has
-// no items. previous is the catalog before, or nil: with it a cursor that was
-// given out goes on at its place. The owners decide which upstream keeps a name
-// that several list, and the order of the file where nobody owns it yet.
+// Build merges lists. Listings may come in any order; an upstream without one has no items.
+// previous is the previous catalog, or nil: with it a cursor of an earlier page continues at its
+// position. The owners decide which upstream keeps a name that several list; a name without an
+// owner goes to the first upstream in the order of the file.
 func Build(names *Names, owners *Owners, previous *Catalog, listings []Listing) *Catalog {
 	c := &Catalog{names: names}
 	owners.next()
@@ -46,7 +46,7 @@ func Build(names *Names, owners *Owners, previous *Catalog, listings []Listing) 
 	for _, kind := range Kinds {
 		c.byKey[kind] = map[string]*Item{}
 	}
-	var read [][]*Item // those of each list that can have an owner
+	var read [][]*Item // items whose name they can own
 	var all []*Item
 	for i := range listings {
 		for _, kind := range claimOrder {
@@ -68,12 +68,11 @@ func Build(names *Names, owners *Owners, previous *Catalog, listings []Listing) 
 	return c
 }
 
-// claimOrder is the order in which the lists of an upstream are claimed: templates own
-// uris too.
+// claimOrder is the order in which the lists of an upstream are claimed. Templates come before
+// resources, because they own uris too.
 var claimOrder = [...]Kind{Tool, Prompt, Template, Resource}
 
-// read returns the items of one upstream and kind that clients can be shown, and notes the
-// others as left out.
+// read returns the valid items of one upstream and kind, and records the others as left out.
 func (c *Catalog) read(l *Listing, kind Kind) (items []*Item) {
 	seen := map[string]bool{}
 	leave := func(it *Item, why Reason) {
@@ -114,8 +113,7 @@ func (c *Catalog) own(owners *Owners, items []*Item) {
 	}
 }
 
-// claim returns the owner of what an item is asked for by: its own upstream, when
-// nobody else has it.
+// claim returns the owner of an item's key: its own upstream, if the key had no owner.
 func (c *Catalog) claim(owners *Owners, it *Item) string {
 	switch it.Kind {
 	case Template:
@@ -135,22 +133,21 @@ func (c *Catalog) claim(owners *Owners, it *Item) string {
 	return owner
 }
 
-// LeftOut returns what clients do not see.
+// LeftOut returns the items that are omitted from the merged lists.
 func (c *Catalog) LeftOut() []LeftOut { return c.leftOut }
 
 // Items returns all items of a kind in their order.
 func (c *Catalog) Items(kind Kind) []*Item { return c.items[kind] }
 
-// Item returns the item that clients ask for as visible.
+// Item returns the item with a visible name.
 func (c *Catalog) Item(kind Kind, visible string) (*Item, bool) {
 	it, ok := c.byKey[kind][visible]
 	return it, ok
 }
 
-// Page returns up to limit items of a kind that the caller may see, beginning
-// behind the item named by after, or with the first one when after is empty. more
-// reports that further items follow. ok is false when after names nothing that was
-// ever in its place.
+// Page returns up to limit items of a kind that the caller may see, beginning after the item
+// named by after, or with the first one when after is empty. more reports that further items
+// follow. ok is false when after names no present or remembered item.
 func (c *Catalog) Page(kind Kind, after string, limit int, keep func(*Item) bool) (page []*Item, more, ok bool) {
 	from := 0
 	if after != "" {

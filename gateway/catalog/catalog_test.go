@@ -32,7 +32,7 @@ func cutKind(text string, kind Kind) (string, bool) {
 	return text[len(name):], true
 }
 
-// shown lists what clients see, with the upstream.
+// shown lists the merged items, with the upstream.
 func shown(c *Catalog, kind Kind) (out []string) {
 	for _, it := range c.Items(kind) {
 		out = append(out, it.Upstream+" "+it.Visible)
@@ -56,8 +56,8 @@ func equal(t *testing.T, what string, got []string, want ...string) {
 	}
 }
 
-// The order of the file decides at the first read, and never again: a name stays
-// with its owner while that is down, does not list it, or comes later.
+// The order of the file decides at the first read only: a name stays with its owner while the
+// owner is down, does not list the name, or responds later.
 func TestAnOwnerKeepsItsName(t *testing.T) {
 	names := mustNames(t, Naming{Upstream: "a"}, Naming{Upstream: "b"})
 	owners := memoryOwners(t)
@@ -80,8 +80,8 @@ func TestAnOwnerKeepsItsName(t *testing.T) {
 	equal(t, "released", shown(c, Tool), "b x")
 }
 
-// Owners survive a restart. What an upstream owned is free once it is removed or
-// is another one.
+// Owners survive a restart. The names of an upstream are released when it is removed or its
+// settings change.
 func TestOwnersSurviveARestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "owners.json")
 	names := mustNames(t, Naming{Upstream: "a"}, Naming{Upstream: "b"})
@@ -104,11 +104,11 @@ func TestOwnersSurviveARestart(t *testing.T) {
 		return append(shown(c, Tool), shown(c, Resource)...)
 	}
 	equal(t, "restarted", claim(open(both...)))
-	equal(t, "a is another server", claim(open(Identity{"a", "2"}, Identity{"b", "1"})), "b x", "b file:///é", "b file:///t/1")
+	equal(t, "a has other settings", claim(open(Identity{"a", "2"}, Identity{"b", "1"})), "b x", "b file:///é", "b file:///t/1")
 	equal(t, "a was removed", claim(open(Identity{"b", "1"})), "b x", "b file:///é", "b file:///t/1")
 }
 
-// Neither a uri nor a template takes over what another upstream has.
+// Neither a uri nor a template can take over a uri that another upstream owns.
 func TestTakeOverByTemplateOrURI(t *testing.T) {
 	names := mustNames(t, Naming{Upstream: "a"}, Naming{Upstream: "b"})
 	owners := memoryOwners(t)
@@ -126,7 +126,7 @@ func TestTakeOverByTemplateOrURI(t *testing.T) {
 			t.Errorf("%s is read at %q, want %q", uri, got, want)
 		}
 	}
-	// What a lists now stays with it although b owns the template around it.
+	// The uris that a lists now stay with a although b owns a template that matches them.
 	c = Build(names, owners, c, []Listing{list("a", "resource:db://a/1", "resource:db://a/9"), list("b", "template:db://{x}")})
 	equal(t, "resources later", shown(c, Resource), "a db://a/1")
 }
@@ -165,8 +165,8 @@ func TestTooManyItems(t *testing.T) {
 	}
 }
 
-// Whoever pages through lists that change meanwhile gets each item that stayed in
-// its place once.
+// A client that pages through lists that change meanwhile gets each item that kept its position
+// once.
 func TestPagesOfAListThatChanges(t *testing.T) {
 	names := mustNames(t, Naming{Upstream: "a", Prefix: "a_"}, Naming{Upstream: "b", Prefix: "b_"})
 	rapid.Check(t, func(t *rapid.T) {
@@ -174,7 +174,7 @@ func TestPagesOfAListThatChanges(t *testing.T) {
 			var items []string
 			for i := range 12 {
 				if rapid.Bool().Draw(t, label) {
-					items = append(items, fmt.Sprintf("tool:%02d", i)) // in one order always
+					items = append(items, fmt.Sprintf("tool:%02d", i)) // always in one order
 				}
 			}
 			return list(upstream, items...)
@@ -191,7 +191,7 @@ func TestPagesOfAListThatChanges(t *testing.T) {
 			}
 			page, rest, ok := c.Page(Tool, after, rapid.IntRange(1, 5).Draw(t, "limit"), func(*Item) bool { return true })
 			if !ok {
-				t.Fatalf("the place behind %q is lost", after)
+				t.Fatalf("the position after %q is lost", after)
 			}
 			for _, it := range page {
 				got = append(got, it.Visible)

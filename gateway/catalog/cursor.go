@@ -7,15 +7,14 @@ import (
 	"maps"
 )
 
-// maxGone bounds the places of vanished items of a kind that cursors may name.
+// maxGone bounds the remembered positions of removed items of a kind, which cursors may name.
 const maxGone = 2 * MaxItems
 
-// gone maps an item that is no longer listed to the one that stood behind it;
-// empty at the end of the list.
+// gone maps an item that is no longer listed to the one that followed it; empty at the end of the
+// list.
 type gone map[string]string
 
-// goneSince takes over what was gone before and adds what has vanished since
-// previous.
+// goneSince returns the removed items: those of the previous catalog and those removed since.
 func goneSince(previous, now *Catalog, kind Kind) gone {
 	if previous == nil {
 		return nil
@@ -41,7 +40,7 @@ func goneSince(previous, now *Catalog, kind Kind) gone {
 	return out
 }
 
-// behind returns the index that follows an item, also one that has vanished.
+// behind returns the index after an item, also after a removed one.
 func (c *Catalog) behind(kind Kind, after string) (index int, ok bool) {
 	if it := c.byKey[kind][after]; it != nil {
 		return it.index + 1, true
@@ -62,26 +61,25 @@ func (c *Catalog) behind(kind Kind, after string) (index int, ok bool) {
 	return 0, false
 }
 
-// ErrCursor is the error of a cursor that was not given out for this list and
-// caller.
-var ErrCursor = errors.New("the cursor was not given out for this list")
+// ErrCursor is the error of a cursor that was not issued for this list and caller.
+var ErrCursor = errors.New("the cursor was not issued for this list")
 
-// Cursors seals the places at which pages begin, so that a client can neither
-// read nor make one. It is safe for concurrent use.
+// Cursors encrypts the positions at which pages begin, so that a client can neither read nor
+// forge a cursor. It is safe for concurrent use.
 type Cursors struct {
 	// AEAD encrypts and authenticates. It must choose its own nonces, as
 	// [cipher.NewGCMWithRandomNonce] does.
 	AEAD cipher.AEAD
 }
 
-// Seal returns the cursor of the page behind an item. scope is what the cursor
-// holds for: the caller, the view and whatever else decides on the list.
+// Seal returns the cursor of the page after an item. scope is the additional data that the cursor
+// is bound to: the caller, the view and everything else that determines the list.
 func (s Cursors) Seal(scope []byte, it *Item) string {
 	sealed := s.AEAD.Seal(nil, nil, []byte(it.Visible), additionalData(scope, it.Kind))
 	return base64.RawURLEncoding.EncodeToString(sealed)
 }
 
-// Open returns the item that Seal was called with for the same scope and kind.
+// Open returns the item that Seal was called with, if scope and kind are the same.
 func (s Cursors) Open(scope []byte, kind Kind, cursor string) (after string, err error) {
 	if len(cursor) > 2*MaxKey {
 		return "", ErrCursor

@@ -54,7 +54,7 @@ func TestCursorsHoldForOneListAndCaller(t *testing.T) {
 	}
 }
 
-// A place that was never in the list, or that is long forgotten, is no place.
+// A position that was never in the list, or that is no longer remembered, is invalid.
 func TestUnknownPlaces(t *testing.T) {
 	names := mustNames(t, Naming{Upstream: "a"})
 	owners := memoryOwners(t)
@@ -62,12 +62,12 @@ func TestUnknownPlaces(t *testing.T) {
 	c = Build(names, owners, c, []Listing{list("a", "tool:y")})
 	all := func(*Item) bool { return true }
 	if page, more, ok := c.Page(Tool, "x", 10, all); !ok || more || len(page) != 1 || page[0].Own != "y" {
-		t.Errorf("behind what vanished: %v %v %v", page, more, ok)
+		t.Errorf("after a removed item: %v %v %v", page, more, ok)
 	}
 	if _, _, ok := c.Page(Tool, "z", 10, all); ok {
 		t.Error("z was never listed")
 	}
-	for i := range 5 { // each list replaces all items of the one before
+	for i := range 5 { // each list replaces all items of the previous one
 		l := Listing{Upstream: "a"}
 		for n := range MaxItems {
 			l.Items[Tool] = append(l.Items[Tool], fmt.Appendf(nil, `{"name":"t%d_%d"}`, i, n))
@@ -75,7 +75,7 @@ func TestUnknownPlaces(t *testing.T) {
 		c = Build(names, owners, c, []Listing{l})
 	}
 	if n := len(c.gone[Tool]); n > maxGone+MaxItems {
-		t.Errorf("%d places are kept", n)
+		t.Errorf("%d positions are kept", n)
 	}
 	if n := len(owners.owned); n > maxOwned {
 		t.Errorf("%d names are kept", n)

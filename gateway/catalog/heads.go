@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// heads are the literal heads of owned templates: an upstream owns the uris that
-// begin with one of its heads, the longest head first. No head of one upstream
-// begins with a head of another.
+// heads are the literal prefixes (heads) of owned templates: an upstream owns the uris that begin
+// with one of its heads; the longest matching head takes precedence. No head of one upstream is a
+// prefix of a head of another.
 type heads struct {
-	owner   map[string]string // by head
+	owner   map[string]string // upstream by head
 	sorted  []string
 	lengths []int // of the heads, each once, the longest first
 }
 
-// newHeads takes the owners of templates, by template.
+// newHeads returns the heads of templates, given as template → owner.
 func newHeads(templates map[string]string) *heads {
 	h := &heads{owner: make(map[string]string, len(templates))}
 	for template, upstream := range templates {
@@ -31,7 +31,7 @@ func newHeads(templates map[string]string) *heads {
 	return h
 }
 
-// add makes the upstream the owner of what begins with the head of a template.
+// add makes the upstream the owner of the uris that begin with the head of a template.
 func (h *heads) add(template, upstream string) {
 	text, ok := head(template)
 	if _, known := h.owner[text]; !ok || known {
@@ -45,7 +45,7 @@ func (h *heads) add(template, upstream string) {
 	}
 }
 
-// ownerOf returns the upstream that has the longest head of a uri.
+// ownerOf returns the owner of the longest head of a uri.
 func (h *heads) ownerOf(uri string) (upstream string, ok bool) {
 	for _, n := range h.lengths {
 		if n > len(uri) {
@@ -58,8 +58,7 @@ func (h *heads) ownerOf(uri string) (upstream string, ok bool) {
 	return "", false
 }
 
-// covers returns another upstream than this one of which a template covers, whole
-// or in part, what the given template covers.
+// covers returns another upstream with a template that overlaps the given template.
 func (h *heads) covers(template, upstream string) (other string, ok bool) {
 	text, has := head(template)
 	if !has {
@@ -77,8 +76,8 @@ func (h *heads) covers(template, upstream string) (other string, ok bool) {
 	return "", false
 }
 
-// head is the part of a template before its first expression. ok is false for a
-// template that owns nothing, because its head has no scheme.
+// head is the part of a template before its first expression. ok is false for a template that
+// owns nothing, because its head has no scheme.
 func head(template string) (h string, ok bool) {
 	h, _, _ = strings.Cut(template, "{")
 	scheme, _, found := strings.Cut(h, ":")

@@ -8,37 +8,36 @@ import (
 	"svc/gateway/mcp"
 )
 
-// Bounds on what one upstream lists.
+// Bounds on the lists of one upstream.
 const (
-	MaxItems = 10_000  // of one kind
+	MaxItems = 10_000  // items of one kind
 	MaxItem  = 1 << 20 // bytes of one definition
 	MaxKey   = 4096    // bytes of a name, uri or template
 )
 
-// Item is a tool, prompt, resource or template of one upstream as clients see it.
-// It does not change.
+// Item is a tool, prompt, resource or template of one upstream with the name that clients see. It
+// is immutable.
 type Item struct {
 	Kind     Kind
 	Upstream string
-	// Own is the upstream's name, uri or template, and Visible that of clients.
+	// Own is the upstream's name, uri or template, and Visible the one that clients see.
 	Own, Visible string
 	// JSON is the definition with the visible name.
 	JSON []byte
-	// Digest is that of the definition as the upstream wrote it.
+	// Digest is the digest of the upstream's definition.
 	Digest [sha256.Size]byte
 
-	index int // among the items of its kind
+	index int // index among the items of its kind
 }
 
-// key reads the member that an item is asked for by.
+// key returns the member that identifies an item in requests: name, uri or uriTemplate.
 func key(kind Kind, raw []byte) (at mcp.Span, value string, ok bool) {
 	at = mcp.Find(raw, mcp.Span{End: len(raw)}, kindFacts[kind].key)
 	value, ok = mcp.StringValue(at.Of(raw))
 	return at, strings.Clone(value), ok && value != "" && len(value) <= MaxKey
 }
 
-// newItem reads a definition. raw is one JSON value that was scanned with the
-// message that it came in.
+// newItem parses a definition. raw is one JSON value of a scanned message.
 func newItem(n *Names, upstream string, kind Kind, raw []byte) (*Item, Reason) {
 	raw = bytes.TrimSpace(raw)
 	switch {

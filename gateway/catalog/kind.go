@@ -18,12 +18,12 @@ const (
 // Kinds are all kinds, in the order of their values.
 var Kinds = [numKinds]Kind{Tool, Prompt, Resource, Template}
 
-// kindFacts holds what the protocol says about each kind.
+// kindFacts has the protocol's names for each kind.
 var kindFacts = [numKinds]struct {
-	name   string // as it is written in files and logs
-	method string // that lists it
-	list   string // the member of the result that holds the list
-	key    string // the member of an item that it is asked for by
+	name   string // name in files and logs
+	method string // method that lists the kind
+	list   string // member of the result that has the list
+	key    string // member of an item that identifies it in requests
 	named  bool   // the key is a name, which gets the upstream's prefix
 }{
 	Tool:     {"tool", mcp.MethodToolsList, "tools", "name", true},
@@ -32,13 +32,13 @@ var kindFacts = [numKinds]struct {
 	Template: {"template", mcp.MethodResourceTemplatesList, "resourceTemplates", "uriTemplate", false},
 }
 
-// String is the kind in lower case.
+// String returns the kind in lower case.
 func (k Kind) String() string { return kindFacts[k].name }
 
-// Method is the method that lists the kind.
+// Method returns the method that lists the kind.
 func (k Kind) Method() string { return kindFacts[k].method }
 
-// Member is the member of a result that holds the list.
+// Member returns the member of a result that has the list.
 func (k Kind) Member() string { return kindFacts[k].list }
 
 // KindOf returns the kind that a method lists.
@@ -51,7 +51,7 @@ func KindOf(method string) (Kind, bool) {
 	return 0, false
 }
 
-// parseKind reads what String wrote.
+// parseKind parses the result of String.
 func parseKind(s string) (Kind, bool) {
 	for _, k := range Kinds {
 		if kindFacts[k].name == s {

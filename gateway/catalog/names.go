@@ -10,46 +10,45 @@ import (
 
 // Bounds on visible names.
 const (
-	// MaxVisible is the longest name that clients see, in bytes: SDKs and model
-	// providers refuse longer ones.
+	// MaxVisible is the longest name that clients see, in bytes, because SDKs and model providers
+	// reject longer ones.
 	MaxVisible = 128
-	// LongVisible is the length above which some clients cut names.
+	// LongVisible is the length above which some clients truncate names.
 	LongVisible = 45
 )
 
-// Naming is how the items of one upstream are named for clients.
+// Naming determines the names of one upstream's items for clients.
 type Naming struct {
 	Upstream string
 	// Prefix is put before the names of tools and prompts; it may be empty.
 	Prefix string
-	// Allow and Deny are globs over the upstream's own tool names. Without Allow
-	// all are allowed; Deny takes precedence.
+	// Allow and Deny are globs for the upstream's own tool names. Without Allow all are allowed;
+	// Deny takes precedence.
 	Allow, Deny []string
-	// Rename maps an upstream's own tool name to the name that stands behind the
-	// prefix.
+	// Rename maps an upstream's own tool name to the name that follows the prefix.
 	Rename map[string]string
 }
 
-// Reason is why an item is left out of the merged lists.
+// Reason is the reason why an item is omitted from the merged lists.
 type Reason string
 
-// The reasons. ReasonHidden is the operator's own wish; the others are reported.
+// The reasons. ReasonHidden is configured; the others are reported.
 const (
 	ReasonHidden    Reason = "hidden"       // tools.allow or tools.deny
 	ReasonClaimed   Reason = "tool_claimed" // the name, uri or template belongs to another upstream
-	ReasonName      Reason = "name"         // no name that every client accepts
+	ReasonName      Reason = "name"         // not a name that every client accepts
 	ReasonTwice     Reason = "listed_twice" // the upstream lists it a second time
-	ReasonMalformed Reason = "malformed"    // no object, or without a name
+	ReasonMalformed Reason = "malformed"    // not an object, or without a name
 	ReasonTooLarge  Reason = "too_large"    // the definition is over MaxItem
 	ReasonTooMany   Reason = "too_many"     // the upstream lists more than MaxItems
 )
 
-// Names translates between the names of upstreams and those that clients see. It
-// is immutable and safe for concurrent use.
+// Names translates between the names of upstreams and those that clients see. It is immutable and
+// safe for concurrent use.
 type Names struct {
 	upstreams map[string]*naming
 	order     map[string]int // position in the file
-	prefixed  []*naming      // those with a prefix, the longest prefix first
+	prefixed  []*naming      // upstreams with a prefix, the longest prefix first
 }
 
 type naming struct {
@@ -60,8 +59,8 @@ type naming struct {
 	renamed     map[string]string // visible to own
 }
 
-// NewNames compiles the naming of all upstreams, in the order of the file. The
-// error names the upstream and the setting.
+// NewNames compiles the naming of all upstreams, in the order of the file. Its error names the
+// upstream and the setting.
 func NewNames(list []Naming) (*Names, error) {
 	n := &Names{upstreams: make(map[string]*naming, len(list)), order: make(map[string]int, len(list))}
 	for i := range list {
@@ -88,9 +87,9 @@ func NewNames(list []Naming) (*Names, error) {
 	return n, nil
 }
 
-// NamingError is the error of a Naming that is not valid.
+// NamingError is the error of an invalid Naming.
 type NamingError struct {
-	// Field is the key that is wrong: prefix, or allow, deny or rename of tools.
+	// Field is the invalid key: prefix, or allow, deny or rename of tools.
 	Field string
 	// Tools is set for the keys of tools.
 	Tools bool
@@ -148,8 +147,8 @@ func compileGlobs(patterns []string) ([]*glob.Pattern, error) {
 	return out, nil
 }
 
-// ValidPrefix reports whether a prefix has 1 to 32 of the characters that every
-// client accepts in names.
+// ValidPrefix reports whether a prefix has 1 to 32 of the characters that every client accepts in
+// names.
 func ValidPrefix(s string) bool { return len(s) <= 32 && validVisible(s) }
 
 // validVisible reports whether clients accept a name.
@@ -166,8 +165,8 @@ func validVisible(s string) bool {
 	return true
 }
 
-// Visible returns the name under which clients see an upstream's tool or prompt,
-// or why they do not see it. The keys of other kinds are not changed.
+// Visible returns the name under which clients see an upstream's tool or prompt, or why they do
+// not see it. The keys of other kinds are not changed.
 func (n *Names) Visible(upstream string, kind Kind, own string) (string, Reason) {
 	c := n.upstreams[upstream]
 	if c == nil {
@@ -187,8 +186,8 @@ func (n *Names) Visible(upstream string, kind Kind, own string) (string, Reason)
 	return name, ""
 }
 
-// renamedTo returns the name that the configuration of an upstream gives to its own tool or
-// prompt, without the prefix, or why clients do not see it.
+// renamedTo returns the configured name of an upstream's own tool or prompt, without the prefix,
+// or the reason why clients do not see it.
 func (c *naming) renamedTo(kind Kind, own string) (string, Reason) {
 	if kind != Tool {
 		return own, ""
@@ -200,13 +199,13 @@ func (c *naming) renamedTo(kind Kind, own string) (string, Reason) {
 		return to, ""
 	}
 	if _, taken := c.renamed[own]; taken {
-		return "", ReasonClaimed // the name was given to another tool of this upstream
+		return "", ReasonClaimed // another tool of this upstream has been renamed to the name
 	}
 	return own, ""
 }
 
-// refuses returns why clients do not see a name, with the prefix, of an upstream; empty
-// where they do.
+// refuses returns the reason why a name with its prefix cannot be a visible name of an upstream;
+// empty if it can.
 func (n *Names) refuses(upstream, name string) Reason {
 	if !validVisible(name) {
 		return ReasonName
@@ -217,8 +216,8 @@ func (n *Names) refuses(upstream, name string) Reason {
 	return ""
 }
 
-// Own returns the upstream's own name of what clients see as visible: ok is false
-// when the upstream has nothing that is seen under that name.
+// Own returns the upstream's own name for a visible name: ok is false when the upstream has
+// nothing with that visible name.
 func (n *Names) Own(upstream string, kind Kind, visible string) (own string, ok bool) {
 	c := n.upstreams[upstream]
 	if c == nil {

@@ -42,9 +42,9 @@ func TestVisibleNames(t *testing.T) {
 		{"web", Tool, "get", "web_get", ""},
 		{"web", Tool, "get_admin", "", ReasonHidden},
 		{"web", Tool, "put", "", ReasonHidden},
-		{"web", Prompt, "put", "web_put", ""}, // allow and deny are about tools
+		{"web", Prompt, "put", "web_put", ""}, // allow and deny apply to tools only
 		{"web", Tool, "very_long_name", "web_search", ""},
-		{"web", Tool, "getx", "", ReasonClaimed}, // the operator gave the name to b
+		{"web", Tool, "getx", "", ReasonClaimed}, // the configuration renames b to the name
 		{"web", Tool, "b", "web_getx", ""},
 		{"unknown", Tool, "a", "", ReasonHidden},
 	}
@@ -57,13 +57,12 @@ func TestVisibleNames(t *testing.T) {
 			continue
 		}
 		if own, ok := n.Own(tt.upstream, tt.kind, visible); !ok || own != tt.own {
-			t.Errorf("%s %s %q: back it is %q, %v", tt.upstream, tt.kind, visible, own, ok)
+			t.Errorf("%s %s %q: translated back it is %q, %v", tt.upstream, tt.kind, visible, own, ok)
 		}
 	}
 }
 
-// A tool has one visible name: neither its own name nor one without the prefix
-// leads to it.
+// A tool has one visible name: neither its own name nor one without the prefix refers to it.
 func TestOtherNamesLeadNowhere(t *testing.T) {
 	n := mustNames(t,
 		Naming{Upstream: "web", Prefix: "web_", Deny: []string{"admin"}, Rename: map[string]string{"long": "short"}},

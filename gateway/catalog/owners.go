@@ -11,48 +11,47 @@ import (
 	"svc/gateway/statefile"
 )
 
-// Bounds on what is kept about owners.
+// Bounds on the stored owners.
 const (
-	// maxOwned bounds the names of one upstream that are kept; the ones that it
-	// has not listed for the longest time are released first. Only the upstream
-	// itself can bring its names that far.
+	// maxOwned bounds the stored names of one upstream; the names that it has not listed for the
+	// longest time are released first. Only the upstream itself can make its names reach the
+	// bound.
 	maxOwned      = 4 * MaxItems
 	maxOwnersFile = 256 << 20
 	ownersVersion = 1
 )
 
-// Identity is what makes an upstream the same upstream as before. Its owned names
-// are released when any part changes.
+// Identity identifies an upstream across restarts. The names that it owns are released when any
+// part changes.
 type Identity struct {
 	Upstream string
-	// Digest covers the settings that decide what the upstream is and how its
-	// items are named: url or command, prefix and tools.
+	// Digest covers the settings that determine the upstream and the names of its items: url or
+	// command, prefix and tools.
 	Digest string
 }
 
-// Owners remembers which upstream owns a name, uri or template. The owner keeps
-// it while it is down or does not list it, so that no other upstream takes it
-// over. It is safe for concurrent use.
+// Owners stores which upstream owns a name, uri or template. The owner keeps it while it is down
+// or does not list it, so that no other upstream can take it over. It is safe for concurrent use.
 type Owners struct {
 	path   string
-	saving sync.Mutex // one at a time; taken before mu
+	saving sync.Mutex // serializes writes of the file; locked before mu
 
-	sharing   sync.Mutex // taken before mu; one conversation with the store at a time
+	sharing   sync.Mutex // serializes use of the store; locked before mu
 	shared    []*sharedMap
-	holders   []string // of this replica's upstreams
+	holders   []string // configured holders of this replica
 	sharedErr error
 
 	mu      sync.Mutex
-	turn    uint64 // counts the lists that were merged
+	turn    uint64 // number of merged lists
 	owned   map[ownerKey]*owned
 	count   map[string]int // by upstream
-	heads   *heads         // of all templates; nil when one has changed
+	heads   *heads         // heads of all templates; nil when one has changed
 	digests map[string]string
 	changed bool
-	// bornItems and bornTemplates name the content of the store that the owners in the
-	// file are of; empty for owners that are not shared.
+	// bornItems and bornTemplates identify the content of the store that the owners in the file
+	// were read from; empty for owners that are not shared.
 	bornItems, bornTemplates string
-	forgotten                []claimed // and not yet given up at the store
+	forgotten                []claimed // released here and not yet in the store
 }
 
 type ownerKey struct {
@@ -62,29 +61,29 @@ type ownerKey struct {
 
 type owned struct {
 	upstream string
-	turn     uint64 // of the last list that had it
-	pending  bool   // shared owners: not claimed at the store yet
-	foreign  bool   // shared owners: of an upstream of that name with other settings
+	turn     uint64 // merge counter at the last list that had the key
+	pending  bool   // shared owners: not yet claimed in the store
+	foreign  bool   // shared owners: owned by an upstream of that name with other settings
 }
 
-// ownersFile is the form on disk.
+// ownersFile is the content of the file.
 type ownersFile struct {
 	Version   int                           `json:"version"`
 	Upstreams map[string]ownersFileUpstream `json:"upstreams"`
-	// Items and Templates name the content of the shared store; empty without one.
+	// Items and Templates identify the content of the shared store; empty without one.
 	Items     string `json:"items,omitempty"`
 	Templates string `json:"templates,omitempty"`
 }
 
 type ownersFileUpstream struct {
 	Digest string              `json:"digest"`
-	Owned  map[string][]string `json:"owned"` // by kind
+	Owned  map[string][]string `json:"owned"` // keys by kind
 }
 
-// OpenOwners reads the owners from a file; an empty path keeps them in memory.
-// What belonged to upstreams that are not in identities, or that have changed, is
-// released. A file that cannot be read is an error, and the owners are empty:
-// whoever goes on without it lets the next lists decide again.
+// OpenOwners reads the owners from a file; an empty path keeps them in memory. The names of
+// upstreams that are not in identities, or that have changed, are released. If the file cannot be
+// read, OpenOwners returns an error and usable empty owners, with which the next lists decide
+// again.
 func OpenOwners(path string, identities []Identity) (*Owners, error) {
 	o := &Owners{path: path, owned: map[ownerKey]*owned{}, count: map[string]int{}, digests: make(map[string]string, len(identities))}
 	for _, id := range identities {
@@ -104,7 +103,7 @@ func OpenOwners(path string, identities []Identity) (*Owners, error) {
 		for name, keys := range u.Owned {
 			kind, ok := parseKind(name)
 			if !ok {
-				continue // of a later release
+				continue // written by a later release
 			}
 			for _, key := range keys {
 				o.add(ownerKey{kind, strings.Clone(key)}, upstream)
@@ -116,8 +115,8 @@ func OpenOwners(path string, identities []Identity) (*Owners, error) {
 	return o, nil
 }
 
-// ReadOwned returns the keys of every kind that an upstream owns according to a file of
-// owners; none where there is no file.
+// ReadOwned returns the keys of every kind that an upstream owns according to a file of owners;
+// none if there is no file.
 func ReadOwned(path, upstream string) (map[string]bool, error) {
 	file, err := readOwners(path)
 	if err != nil || file == nil {
@@ -132,7 +131,7 @@ func ReadOwned(path, upstream string) (map[string]bool, error) {
 	return owned, nil
 }
 
-// readOwners reads a file of owners; nil where there is none.
+// readOwners reads a file of owners; nil if there is none.
 func readOwners(path string) (*ownersFile, error) {
 	data, err := statefile.Read(path, maxOwnersFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -160,7 +159,7 @@ func (o *Owners) add(k ownerKey, upstream string) {
 	o.noteChange(k.kind)
 }
 
-// noteChange notes that a key of a kind has another owner. The caller holds mu.
+// noteChange records that a key of a kind has another owner. The caller holds mu.
 func (o *Owners) noteChange(kind Kind) {
 	o.changed = true
 	if kind == Template {
@@ -187,7 +186,7 @@ func (o *Owners) Of(kind Kind, key string) (upstream string, ok bool) {
 	return "", false
 }
 
-// Owner returns the upstream that is asked for a name or uri, listed now or not: by the
+// Owner returns the upstream that requests for a name or uri go to, listed now or not: by the
 // prefix of its name, by the owners, by the head of a template.
 func (n *Names) Owner(owners *Owners, kind Kind, visible string) (upstream string, ok bool) {
 	if kindFacts[kind].named {
@@ -237,7 +236,7 @@ func (o *Owners) claim(kind Kind, key, upstream string) (owner string) {
 	}
 	o.add(k, upstream)
 	if w := o.owned[k]; w != nil {
-		w.pending = o.shared != nil // the store did not answer
+		w.pending = o.shared != nil // the store was unavailable
 	}
 	return upstream
 }
@@ -259,8 +258,8 @@ func (o *Owners) templatesLocked() map[string]string {
 	return out
 }
 
-// forgetOldest releases what the upstream has not listed for the longest time, a
-// quarter at once. The caller holds mu.
+// forgetOldest releases the quarter of the upstream's names that it has not listed for the
+// longest time. The caller holds mu.
 func (o *Owners) forgetOldest(upstream string) {
 	oldest, n := o.turn, 0
 	for _, w := range o.owned {
@@ -282,9 +281,9 @@ func (o *Owners) forgetOldest(upstream string) {
 	}
 }
 
-// Release frees the keys of one upstream that are seen as key, of every kind, and
-// returns how many there were. The next list that has the key claims it. The error is that
-// of the store of shared owners: nothing was released then.
+// Release releases the keys of one upstream with the visible form key, of every kind, and returns
+// how many there were. The next list with the key claims it. After an error, which is that of the
+// store of shared owners, no key was released.
 func (o *Owners) Release(upstream, key string) (n int, err error) {
 	o.sharing.Lock()
 	defer o.sharing.Unlock()
@@ -307,7 +306,7 @@ func (o *Owners) Release(upstream, key string) (n int, err error) {
 	return n, nil
 }
 
-// Save writes the owners to their file when something has changed.
+// Save writes the owners to their file if they have changed.
 func (o *Owners) Save() error {
 	if o.path == "" {
 		return nil
@@ -331,8 +330,7 @@ func (o *Owners) Save() error {
 	return err
 }
 
-// snapshot returns the content of the file, and whether it differs from the last
-// one.
+// snapshot returns the content of the file, and whether it differs from the last one.
 func (o *Owners) snapshot() (*ownersFile, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -354,7 +352,7 @@ func (o *Owners) snapshot() (*ownersFile, bool) {
 	return file, true
 }
 
-// noteBorn takes over which content of the store the owners are of.
+// noteBorn records which content of the store the owners were read from.
 func (o *Owners) noteBorn() {
 	o.sharing.Lock()
 	defer o.sharing.Unlock()

@@ -2,10 +2,10 @@ package catalog
 
 import "svc/gateway/mcp"
 
-// Apply makes the answer m of an upstream one with the names that clients see, and without
-// the items that they do not see, where it lists a kind that has names. asked is the method of
-// the request; resumed is set when nobody knows what was asked. ok is false for an answer
-// that could be read in two ways. Nil Names change nothing.
+// Apply rewrites the list in the answer m of an upstream: names become those that clients see,
+// and hidden items are removed. Other answers are not changed. asked is the method of the
+// request; resumed is set when the request is not known. ok is false for an answer that parsers
+// can read in two ways. Nil Names change nothing.
 func (n *Names) Apply(upstream, asked string, resumed bool, m *mcp.Message) (ok bool) {
 	if n == nil || m.Kind != mcp.Response || m.IsError {
 		return true
@@ -22,8 +22,7 @@ func (n *Names) Apply(upstream, asked string, resumed bool, m *mcp.Message) (ok 
 	return true
 }
 
-// Rename returns the definition of an item with the name that clients see; nil for one that
-// they do not see.
+// Rename returns the definition of an item with the name that clients see; nil for a hidden item.
 func (n *Names) Rename(upstream string, kind Kind, definition []byte) []byte {
 	if it, why := newItem(n, upstream, kind, definition); why == "" {
 		return it.JSON

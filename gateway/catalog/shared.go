@@ -5,37 +5,38 @@ import (
 	"strings"
 )
 
-// SharedClaims are fields of which each has the holder that claimed it first, over all
-// replicas of a gateway. A holder is a digest, a space and the name of an upstream.
+// SharedClaims is a shared map from fields to holders, in which the first claim of a field takes
+// effect, over all replicas of a gateway. A holder is a digest, a space and the name of an
+// upstream.
 type SharedClaims interface {
-	// Claim gives each field that nobody holds to the holder at the same index, and
-	// returns who holds each, empty where no more can be stored. own are the holders that
-	// this replica is configured with. With a version the claims are made for that version
-	// alone: where before is another, nothing was claimed. before and after are the
-	// versions, before is empty where nothing was stored.
+	// Claim gives each field without a holder to the holder at the same index, and returns the
+	// holder of each field, empty when the store is full. own are the configured holders of this
+	// replica. A non-empty version makes the claims conditional (compare-and-swap): if before
+	// differs from it, nothing was claimed. before and after are the versions around the claim;
+	// before is empty if the store had no content.
 	Claim(ctx context.Context, own, fields, holders []string, version string) (kept []string, before, after string, err error)
-	// Load returns all fields with their holders, and the version that they have at least.
+	// Load returns all fields with their holders, and a version that is not newer than the
+	// fields.
 	Load(ctx context.Context) (fields map[string]string, version string, err error)
-	// Drop gives up fields, each where its holder has the name at the same index.
+	// Drop removes fields, each if its holder has the name at the same index.
 	Drop(ctx context.Context, fields, names []string) error
 }
 
-// Shared is where the replicas of a gateway keep owners in common. Templates are apart:
-// whether one can be claimed depends on all others.
+// Shared is the store in which the replicas of a gateway share owners. Templates have a map of
+// their own, because a claim of one depends on all others.
 type Shared struct{ Items, Templates SharedClaims }
 
-// maxSettle bounds how often templates are claimed again that were claimed for another
-// version.
+// maxSettle bounds how often claims of templates are repeated after a change of the version.
 const maxSettle = 5
 
-// sharedMap is a map of claims as it was seen last. It is guarded by Owners.sharing.
+// sharedMap is the local copy of a map of claims. Owners.sharing guards it.
 type sharedMap struct {
 	SharedClaims
 	kinds   []Kind
-	version string // empty while it was never read
+	version string // empty until it was read
 }
 
-// born is the part of a version that changes when the store has lost its content.
+// born returns the part of a version that changes when the store has lost its content.
 func born(version string) string {
 	if i := strings.LastIndexByte(version, '.'); i >= 0 {
 		return version[:i]
@@ -43,7 +44,7 @@ func born(version string) string {
 	return version
 }
 
-// claimed is what an upstream claims.
+// claimed is a key that an upstream claims.
 type claimed struct {
 	ownerKey
 	upstream string
@@ -51,10 +52,10 @@ type claimed struct {
 
 func (c *claimed) field() string { return c.kind.String() + " " + c.key }
 
-// Share keeps the owners in common with other replicas from here on: the first of them that
-// claims a name has it for all. It is called before the first Build. While the store does
-// not answer, this replica decides by itself on names that nobody is known to own, and
-// claims them when the store answers. The error is that of the store.
+// Share shares the owners with other replicas from here on: the first replica that claims a name
+// determines its owner for all. Share must be called before the first Build. While the store is
+// unavailable, this replica decides alone on names without a known owner, and claims them when
+// the store is available again. The error is that of the store.
 func (o *Owners) Share(s Shared) error {
 	o.sharing.Lock()
 	defer o.sharing.Unlock()
@@ -71,9 +72,9 @@ func (o *Owners) Share(s Shared) error {
 	return o.sharedErr
 }
 
-// Poll takes over what other replicas have claimed and released, and reports whether
-// something changed, so that the lists are to be merged anew. It says to the store that this
-// replica exists, and is called every few seconds. Without [Owners.Share] it does nothing.
+// Poll applies the claims and releases of other replicas, and reports whether the owners changed,
+// so that the lists must be merged again. It also refreshes this replica's entry in the store,
+// and must be called every few seconds. Without [Owners.Share] it does nothing.
 func (o *Owners) Poll() (changed bool, err error) {
 	o.sharing.Lock()
 	defer o.sharing.Unlock()
@@ -112,9 +113,9 @@ func (o *Owners) anyPending() bool {
 	return false
 }
 
-// load reads a map of claims, and corrects what is known by it. What this replica owns and
-// the map has not was released, unless the map is another than before: then it is claimed
-// again. The caller holds sharing.
+// load reads a map of claims and updates the local owners. A key that this replica owns and that
+// is not in the map was released by another replica, unless the store has lost its content: then
+// the key is claimed again. The caller holds sharing.
 func (o *Owners) load(m *sharedMap, isNew bool, version string) error {
 	fields := map[string]string{}
 	if !isNew {
@@ -160,12 +161,12 @@ func (m *sharedMap) has(kind Kind) bool {
 	return false
 }
 
-// assign takes over who holds a key at the store; claimant is the upstream that would have
-// it here, or empty. The caller holds mu.
+// assign applies the holder of a key in the store; claimant is the upstream that claimed it here,
+// or empty. The caller holds mu.
 func (o *Owners) assign(k ownerKey, holder, claimant string) {
 	digest, upstream, ok := strings.Cut(holder, " ")
 	known, configured := o.digests[upstream]
-	if !ok || !configured { // full, or an upstream of another configuration
+	if !ok || !configured { // the store is full, or the upstream has other settings
 		if claimant == "" {
 			return
 		}
@@ -189,8 +190,8 @@ func (o *Owners) assign(k ownerKey, holder, claimant string) {
 	}
 }
 
-// settle claims what items ask for and nobody is known to own here, and what was not claimed
-// yet, so that all replicas have the same owners. An error leaves the rest pending.
+// settle claims the keys of items without a known owner, and pending keys, so that all replicas
+// have the same owners. After an error the remaining keys stay pending.
 func (o *Owners) settle(items []*Item) {
 	o.sharing.Lock()
 	defer o.sharing.Unlock()
@@ -206,7 +207,7 @@ func (o *Owners) settleAll(items []*Item) error {
 	if len(open) == 0 {
 		return nil
 	}
-	for _, m := range o.shared { // what other replicas have is known before it is claimed
+	for _, m := range o.shared { // read the claims of other replicas before claiming
 		if m.version == "" {
 			if _, err := o.poll(); err != nil {
 				return err
@@ -245,7 +246,7 @@ func (o *Owners) settleAll(items []*Item) error {
 	return o.claimAt(o.shared[0], kept)
 }
 
-// open returns what was not claimed yet, in the order of the file.
+// open returns the keys to claim, in the order of the file.
 func (o *Owners) open(items []*Item) (out []claimed) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -268,8 +269,9 @@ func (o *Owners) has(c *claimed) bool {
 	return ok && owner == c.upstream
 }
 
-// settleTemplates claims templates. Which can be claimed depends on those that others have:
-// they are claimed for the version that was looked at, and again when it is another.
+// settleTemplates claims templates. Whether one can be claimed depends on the others, so the
+// claim is conditional on the version that was read, and is repeated when the version has
+// changed.
 func (o *Owners) settleTemplates(items []*Item) error {
 	m := o.shared[1]
 	for range maxSettle {
@@ -288,7 +290,7 @@ func (o *Owners) settleTemplates(items []*Item) error {
 				continue
 			}
 			if _, covered := heads.covers(c.key, c.upstream); covered {
-				if o.has(&c) { // decided here, and otherwise by a replica that was earlier
+				if o.has(&c) { // decided here, and differently by an earlier replica
 					o.mu.Lock()
 					o.forget(c.ownerKey)
 					o.mu.Unlock()
@@ -315,7 +317,7 @@ func (o *Owners) settleTemplates(items []*Item) error {
 			return err
 		}
 	}
-	return nil // the next lists are another attempt
+	return nil // the next merge tries again
 }
 
 // claimAt claims names and uris.
@@ -328,7 +330,7 @@ func (o *Owners) claimAt(m *sharedMap, claims []claimed) error {
 	if err != nil {
 		return err
 	}
-	if before == m.version { // else other replicas have changed something that Poll takes over
+	if before == m.version { // otherwise other replicas made changes, which Poll applies
 		m.version = after
 	}
 	o.record(claims, kept)
@@ -343,7 +345,7 @@ func (o *Owners) fieldsOf(claims []claimed) (fields, holders []string) {
 	return fields, holders
 }
 
-// record takes over who holds what was claimed.
+// record applies the holders that a claim returned.
 func (o *Owners) record(claims []claimed, kept []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -352,7 +354,8 @@ func (o *Owners) record(claims []claimed, kept []string) {
 	}
 }
 
-// dropForgotten gives up at the store what an upstream with too many names had to release.
+// dropForgotten removes from the store the names that an upstream with too many names had to
+// release.
 func (o *Owners) dropForgotten() {
 	o.mu.Lock()
 	dropped := o.forgotten
@@ -363,7 +366,7 @@ func (o *Owners) dropForgotten() {
 	}
 }
 
-// drop gives up keys at the store. The caller holds sharing.
+// drop removes keys from the store. The caller holds sharing.
 func (o *Owners) drop(keys []claimed) error {
 	for _, m := range o.shared {
 		var fields, names []string
@@ -379,7 +382,7 @@ func (o *Owners) drop(keys []claimed) error {
 	return nil
 }
 
-// SharedErr returns the last error of the store of shared owners, nil while it answers.
+// SharedErr returns the last error of the store of shared owners, nil after a success.
 func (o *Owners) SharedErr() error {
 	o.sharing.Lock()
 	defer o.sharing.Unlock()

@@ -13,13 +13,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// claims is a store of a test's own, as Redis is for a gateway. down makes it fail.
+// claims is a SharedClaims in memory, in place of Redis. down makes it fail.
 type claims struct {
 	fields    map[string]string
 	born      int
 	count     int
 	down      bool
-	onClaim   func() // before the next claim, once
+	onClaim   func() // called before the next claim, once
 	conflicts int
 }
 
@@ -32,7 +32,7 @@ func (c *claims) version() string {
 	return fmt.Sprintf("%d.%d", c.born, c.count)
 }
 
-// lose is what a store without its data does.
+// lose makes the store lose its data.
 func (c *claims) lose() {
 	c.fields, c.count = nil, 0
 	c.born++
@@ -107,12 +107,12 @@ func replica(t testing.TB, path string, s Shared, ids ...Identity) *Owners {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = o.Share(s) // that of a store that is down
+	_ = o.Share(s) // the error of a store that is down
 	return o
 }
 
-// What one replica has seen first stays with its owner at all of them, whatever they list
-// and in which order; also after a restart of both with nothing but the store.
+// The owner that one replica saw first is the owner at all of them, whatever they list and in
+// which order, also after a restart of both replicas with only the store.
 func TestReplicasHaveTheSameOwners(t *testing.T) {
 	names := mustNames(t, Naming{Upstream: "a"}, Naming{Upstream: "b"})
 	s, _, _ := store()
@@ -133,8 +133,8 @@ func TestReplicasHaveTheSameOwners(t *testing.T) {
 	}
 }
 
-// A replica that never saw an upstream knows from the others what it owns, and what an
-// operator has released at another one.
+// A replica that never reached an upstream reads from the store what the upstream owns, and what
+// an operator has released at another replica.
 func TestReplicasLearnFromEachOther(t *testing.T) {
 	names := mustNames(t, Naming{Upstream: "a"}, Naming{Upstream: "b"})
 	s, _, _ := store()
@@ -161,8 +161,8 @@ func TestReplicasLearnFromEachOther(t *testing.T) {
 	equal(t, "released", shown(Build(names, one, nil, []Listing{list("b", "tool:x")}), Tool), "b x")
 }
 
-// Two templates that cover the same cannot both be claimed, also when two replicas claim
-// them at the same time.
+// Two overlapping templates cannot both be claimed, also when two replicas claim them at the same
+// time.
 func TestTemplatesOfTwoReplicasAtTheSameTime(t *testing.T) {
 	names := mustNames(t, Naming{Upstream: "a"}, Naming{Upstream: "b"})
 	s, _, templates := store()
@@ -175,9 +175,9 @@ func TestTemplatesOfTwoReplicasAtTheSameTime(t *testing.T) {
 	}
 }
 
-// While the store is down each replica decides by itself; when it answers again, the first
-// that reports a name has it. What was owned before stays, also when the store has lost
-// everything, and over a restart with the file alone.
+// While the store is down each replica decides alone; when it is back, the first claim of a name
+// takes effect. Earlier owners stay, also when the store has lost everything, and after a restart
+// with only the file.
 func TestOwnersWithoutTheStore(t *testing.T) {
 	names := mustNames(t, Naming{Upstream: "a"}, Naming{Upstream: "b"})
 	s, items, templates := store()
@@ -202,7 +202,7 @@ func TestOwnersWithoutTheStore(t *testing.T) {
 		}
 		equal(t, "other", shown(Build(names, other, nil, []Listing{list("b", "tool:y", "tool:z")}), Tool), "b y", "b z")
 	}
-	one = replica(t, path, s, identities...) // y was decided at the other one meanwhile
+	one = replica(t, path, s, identities...) // y was decided at the other replica meanwhile
 	equal(t, "one", shown(Build(names, one, nil, []Listing{list("a", "tool:y"), list("b", "tool:x", "tool:y")}), Tool), "b y")
 	if owner, _ := one.Of(Tool, "x"); owner != "a" {
 		t.Errorf("x belongs to %q", owner)
@@ -218,8 +218,8 @@ func TestOwnersWithoutTheStore(t *testing.T) {
 	}
 }
 
-// An upstream of another configuration with the same name keeps its names until a replica
-// of the new one lists them.
+// An upstream with the same name and other settings keeps its names until a replica with the new
+// settings lists them.
 func TestReplicasOfTwoConfigurations(t *testing.T) {
 	names := mustNames(t, Naming{Upstream: "a"}, Naming{Upstream: "b"})
 	s, _, _ := store()
@@ -231,9 +231,9 @@ func TestReplicasOfTwoConfigurations(t *testing.T) {
 	equal(t, "a is not configured", shown(Build(mustNames(t, Naming{Upstream: "b"}), removed, nil, []Listing{list("b", "tool:x", "tool:y")}), Tool), "b x", "b y")
 }
 
-// Whatever replicas list, in whichever order, and whenever the store fails or loses its
-// data: once it answers, all have the same owners; and where it never failed, nobody's name
-// was ever taken.
+// Whatever replicas list, in whatever order, and whenever the store fails or loses its data: once
+// it is available, all have the same owners; and if it never failed, no name ever changed its
+// owner.
 func TestReplicasAgree(t *testing.T) {
 	names := mustNames(t, Naming{Upstream: "a"}, Naming{Upstream: "b"})
 	pool := []string{"tool:x", "tool:y", "prompt:x", "resource:f://s/1", "resource:f://t", "template:f://{p}", "template:f://s/{p}", "template:g://{p}"}
@@ -265,7 +265,7 @@ func TestReplicasAgree(t *testing.T) {
 					for _, it := range c.Items(kind) {
 						key := kind.String() + " " + it.Visible
 						if owner, ok := first[key]; ok && owner != it.Upstream && !failed {
-							t.Fatalf("%s was %s's and is %s's", key, owner, it.Upstream)
+							t.Fatalf("the owner of %s was %s and is %s", key, owner, it.Upstream)
 						}
 						first[key] = it.Upstream
 					}

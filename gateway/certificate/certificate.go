@@ -1,5 +1,5 @@
-// Package certificate holds what the gateway serves TLS with, and replaces it when a
-// reload finds other files.
+// Package certificate holds the TLS certificate and client CAs of the gateway's listener, and
+// replaces them on a reload.
 package certificate
 
 import (
@@ -14,24 +14,22 @@ import (
 	"svc/gateway/config"
 )
 
-// Store holds what the gateway serves TLS with (gateway specification,
-// tls). A nil value serves plain HTTP; switching between the two needs a
-// restart.
+// Store holds the TLS state of the listener (gateway specification, tls). A nil Store serves
+// plain HTTP; switching between the two needs a restart.
 type Store struct {
 	current atomic.Pointer[Served]
-	// recheck closes the connections that no longer verify; nil when nothing is
-	// served yet.
+	// recheck closes the connections whose client certificate no longer verifies; nil before the
+	// server has registered it.
 	recheck atomic.Pointer[func(valid func(*tls.ConnectionState) bool)]
 }
 
-// Served is what one reading of the files gave.
+// Served is the content of the files after one read.
 type Served struct {
 	*tls.Config
 	clientCA []byte // content of client_ca; empty without one
 }
 
-// verifies reports whether a client that has proved to own the certificate of its
-// connection would still be accepted.
+// verifies reports whether the client certificate of a connection would still be accepted.
 func (s *Served) verifies(state *tls.ConnectionState) bool {
 	if s.ClientCAs == nil {
 		return true
@@ -49,7 +47,7 @@ func (s *Served) verifies(state *tls.ConnectionState) bool {
 	return err == nil
 }
 
-// Load reads the files that cfg names; nil without cfg.
+// Load reads the files of cfg; nil without cfg.
 func Load(cfg *config.TLS) (*Store, error) {
 	if cfg == nil {
 		return nil, nil
@@ -63,7 +61,7 @@ func Load(cfg *config.TLS) (*Store, error) {
 	return c, nil
 }
 
-// Config returns a configuration whose every handshake uses what is current.
+// Config returns a configuration in which every handshake uses the current files.
 func (c *Store) Config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
@@ -73,7 +71,7 @@ func (c *Store) Config() *tls.Config {
 	}
 }
 
-// Read reads the files again without putting them to use.
+// Read reads the files again without using them.
 func (c *Store) Read(cfg *config.TLS) (*Served, error) {
 	if c == nil || cfg == nil {
 		return nil, nil
@@ -81,9 +79,9 @@ func (c *Store) Read(cfg *config.TLS) (*Served, error) {
 	return readCertificates(cfg)
 }
 
-// Use puts what reread returned to use; nil keeps what is in use. When client_ca
-// holds something else, connections whose certificate no longer verifies end
-// after their current request.
+// Use puts the result of Read in force; nil changes nothing. When the content of client_ca has
+// changed, connections whose certificate no longer verifies are closed after their current
+// request.
 func (c *Store) Use(next *Served) {
 	if c == nil || next == nil {
 		return
@@ -94,8 +92,8 @@ func (c *Store) Use(next *Served) {
 	}
 }
 
-// OnClientCA registers what closes connections: recheck is called after client_ca has
-// changed, and must end those for which valid returns false.
+// OnClientCA registers recheck, which is called after client_ca has changed, and must close the
+// connections for which valid returns false.
 func (c *Store) OnClientCA(recheck func(valid func(*tls.ConnectionState) bool)) {
 	if c != nil {
 		c.recheck.Store(&recheck)

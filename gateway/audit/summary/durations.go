@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// Durations counts durations in buckets that are an eighth of a power of two
-// wide: a quantile is off by at most a sixteenth. The zero value is empty.
+// Durations is a histogram of durations with buckets that are an eighth of a power of two wide,
+// so that a quantile is off by at most a sixteenth. The zero value is empty.
 type Durations struct {
-	buckets []uint32 // grown to the longest duration met
+	buckets []uint32 // grown to the bucket of the longest duration
 	n       uint64
 	max     time.Duration
 }
 
-// subBits is the base-two logarithm of the buckets in each power of two.
+// subBits is the base-two logarithm of the number of buckets in each power of two.
 const subBits = 3
 
-// bucketOf numbers the bucket of a duration, in microseconds.
+// bucketOf returns the bucket of a duration, in microseconds.
 func bucketOf(d time.Duration) int {
 	v := uint64(max(d, 0) / time.Microsecond)
 	if v < 1<<subBits {
@@ -47,11 +47,10 @@ func (h *Durations) Add(d time.Duration) {
 	h.max = max(h.max, d)
 }
 
-// Max returns the longest.
+// Max returns the longest duration.
 func (h *Durations) Max() time.Duration { return h.max }
 
-// Quantile returns the duration that the share q of all does not exceed, from
-// 0 to 1; 0 when there is none.
+// Quantile returns the q-quantile, for q from 0 to 1; 0 when there are no durations.
 func (h *Durations) Quantile(q float64) time.Duration {
 	if h.n == 0 {
 		return 0

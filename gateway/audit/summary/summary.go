@@ -1,5 +1,5 @@
-// Package summary adds up audit lines: how many requests, what became of them,
-// who made them, how long they took. Memory is bounded whatever the lines say.
+// Package summary aggregates audit lines: the number of requests by action, error, caller and so
+// on, and their durations. Its memory is bounded, whatever the lines contain.
 package summary
 
 import (
@@ -11,7 +11,7 @@ import (
 	"svc/gateway/audit"
 )
 
-// Field is what requests can be grouped by.
+// Field is a field that requests can be grouped by.
 type Field string
 
 // The fields.
@@ -28,23 +28,21 @@ const (
 	ByDialect   Field = "dialect"
 )
 
-// Fields are all of them.
+// Fields are all fields.
 func Fields() []Field {
 	return []Field{ByAction, ByRule, ByError, ByMethod, ByTool, ByUpstream, ByPrincipal, ByAgent, ByStatus, ByDialect}
 }
 
-// maxGroups bounds the values of one field; what comes later is counted in
-// Other.
+// maxGroups bounds the values of one field; requests with further values are counted in Other.
 const maxGroups = 10_000
 
-// Group is the requests with one value of a field.
+// Group has the counts of the requests with one value of a field.
 type Group struct {
 	Value    string
 	Requests uint64
-	// Denied counts those that were not let through: deny and
-	// rate_limit_blocked.
+	// Denied counts refused requests: deny and rate_limit_blocked.
 	Denied uint64
-	// Failed counts those let through whose answer was an error.
+	// Failed counts requests that were allowed and whose response was an error.
 	Failed   uint64
 	BytesIn  int64
 	BytesOut int64
@@ -64,7 +62,8 @@ func (g *Group) add(r *audit.Record) {
 	g.Duration.Add(r.Duration)
 }
 
-// addCounted counts requests of which nothing else is known.
+// addCounted counts requests without a line of their own, of which only the action and the error
+// are known.
 func (g *Group) addCounted(n uint64, denied bool) {
 	g.Requests += n
 	if denied {
@@ -72,23 +71,22 @@ func (g *Group) addCounted(n uint64, denied bool) {
 	}
 }
 
-// Summary is what lines add up to. The zero value is not usable: see [New]. It
-// is used by one goroutine at a time.
+// Summary is the aggregate of lines. Create it with [New]. It is not safe for concurrent use.
 type Summary struct {
-	// All is every request.
+	// All counts every request.
 	All Group
 	// First and Last are the times of the earliest and the latest request.
 	First, Last time.Time
-	// Lines counts all lines; Streams those that opened an event stream; Frames
-	// the frames that streams carried.
+	// Lines counts all lines; Streams those that opened an event stream; Frames the frames of
+	// streams.
 	Lines, Streams uint64
 	Frames         int64
-	// Checkpoints and Starts count the lines of the log itself, and processes.
+	// Checkpoints counts the checkpoint lines, Starts the processes that opened the log.
 	Checkpoints, Starts uint64
-	// Lost is how many lines could not be written, as checkpoints tell.
+	// Lost is the number of lines that could not be written, as reported by checkpoints.
 	Lost uint64
-	// Counted are the requests of All that have no line of their own. Nothing is
-	// known of their bytes and durations.
+	// Counted are the requests of All that have no line of their own. Their bytes and durations
+	// are not known.
 	Counted uint64
 
 	groups map[Field]map[string]*Group
@@ -104,7 +102,7 @@ func New(by ...Field) *Summary {
 	return s
 }
 
-// Add counts one line.
+// Add adds one line.
 func (s *Summary) Add(r *audit.Record) {
 	s.Lines++
 	switch r.Kind {
@@ -138,8 +136,8 @@ func (s *Summary) request(r *audit.Record) {
 	}
 }
 
-// refused counts the requests of a line of KindSummary: by action and error, and by
-// principal, which is the address of a caller who was not identified.
+// refused counts the requests of a line of KindSummary: by action and error, and by principal,
+// which is the address of an unidentified caller.
 func (s *Summary) refused(r *audit.Record) {
 	s.reach(r.Time, r.Time.Add(r.Duration))
 	n := r.Refused.Requests()
@@ -170,7 +168,7 @@ func (s *Summary) refused(r *audit.Record) {
 	}
 }
 
-// reach notes when requests came.
+// reach extends the time range of the requests.
 func (s *Summary) reach(from, to time.Time) {
 	if s.First.IsZero() || from.Before(s.First) {
 		s.First = from
@@ -180,7 +178,7 @@ func (s *Summary) reach(from, to time.Time) {
 	}
 }
 
-// group returns the group of a value, or the rest where there are too many.
+// group returns the group of a value, or the rest when there are too many values.
 func (s *Summary) group(field Field, value string) *Group {
 	groups := s.groups[field]
 	g := groups[value]
@@ -195,7 +193,7 @@ func (s *Summary) group(field Field, value string) *Group {
 	return s.rest(field)
 }
 
-// rest is the group of requests whose values are not told apart.
+// rest returns the group of the requests with further values.
 func (s *Summary) rest(field Field) *Group {
 	g := s.other[field]
 	if g == nil {
@@ -205,8 +203,8 @@ func (s *Summary) rest(field Field) *Group {
 	return g
 }
 
-// Top returns the n largest groups of a field, largest first, and how many
-// requests the rest has.
+// Top returns the n largest groups of a field, largest first, and the number of requests in the
+// others.
 func (s *Summary) Top(field Field, n int) (top []*Group, rest uint64) {
 	for _, g := range s.groups[field] {
 		top = append(top, g)

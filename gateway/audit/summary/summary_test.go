@@ -44,7 +44,7 @@ func TestRequestsAreCountedByWhatBecameOfThem(t *testing.T) {
 		t.Errorf("by status: %+v", top)
 	}
 	if top, _ := s.Top(ByRule, 10); top != nil {
-		t.Errorf("a field that was not asked for: %+v", top)
+		t.Errorf("a field that is not grouped by: %+v", top)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestQuantilesOfMany(t *testing.T) {
 	}
 }
 
-// Requests that have no line of their own are counted by what is known of them.
+// Requests without a line of their own are counted by the known fields.
 func TestCountedRequestsAreRequests(t *testing.T) {
 	s := New(ByAction, ByError, ByPrincipal, ByTool)
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)

@@ -1,5 +1,5 @@
-// Package authtest is a token issuer for tests: it signs tokens, publishes its
-// keys and misbehaves on demand. It knows nothing of what is tested with it.
+// Package authtest is a token issuer for tests: it signs tokens, publishes its keys and fails on
+// demand. It does not depend on the code under test.
 package authtest
 
 import (
@@ -23,16 +23,15 @@ import (
 
 // Key is a signing key of an issuer.
 type Key struct {
-	// Kid is its name.
+	// Kid is its key id.
 	Kid string
-	// Method signs with it.
+	// Method is its signature algorithm.
 	Method jwt.SigningMethod
-	// Private signs.
+	// Private is the private key.
 	Private crypto.Signer
 }
 
-// NewKey makes a key for an algorithm: RS256, PS256, ES256, ES384, ES512 or
-// EdDSA and their like.
+// NewKey makes a key for an algorithm: RS256, PS256, ES256, ES384, ES512, EdDSA and so on.
 func NewKey(t testing.TB, kid, alg string) *Key {
 	t.Helper()
 	k := &Key{Kid: kid, Method: jwt.GetSigningMethod(alg)}
@@ -57,7 +56,7 @@ func NewKey(t testing.TB, kid, alg string) *Key {
 
 func text64(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
-// JWK is the public key as a member of a key set.
+// JWK returns the public key as a member of a key set.
 func (k *Key) JWK() map[string]any {
 	out := map[string]any{"kid": k.Kid, "use": "sig"}
 	switch key := k.Private.Public().(type) {
@@ -77,8 +76,7 @@ func (k *Key) JWK() map[string]any {
 	return out
 }
 
-// Token signs claims. Members of header are added to the usual ones; a nil
-// value removes one.
+// Token signs claims. Members of header are added to the default header; a nil value removes one.
 func (k *Key) Token(t testing.TB, claims map[string]any, header map[string]any) string {
 	t.Helper()
 	token := jwt.NewWithClaims(k.Method, jwt.MapClaims(claims))
@@ -97,7 +95,7 @@ func (k *Key) Token(t testing.TB, claims map[string]any, header map[string]any) 
 	return signed
 }
 
-// Raw signs header and payload exactly as they are written.
+// Raw signs header and payload without changing them.
 func (k *Key) Raw(t testing.TB, header, payload string) string {
 	t.Helper()
 	text := text64([]byte(header)) + "." + text64([]byte(payload))
@@ -150,13 +148,13 @@ func (i *Issuer) serve(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"keys": keys})
 }
 
-// Handle adds an endpoint beside the keys. Patterns are those of [http.ServeMux].
+// Handle adds an endpoint beside the key set. Patterns are those of [http.ServeMux].
 func (i *Issuer) Handle(pattern string, h http.HandlerFunc) { i.mux.HandleFunc(pattern, h) }
 
-// JWKSURL is where the keys are.
+// JWKSURL returns the URL of the key set.
 func (i *Issuer) JWKSURL() string { return i.URL + "/jwks" }
 
-// Fetches counts how often the keys were asked for.
+// Fetches returns the number of requests for the keys.
 func (i *Issuer) Fetches() int { return int(i.fetches.Load()) }
 
 // Publish replaces the keys.
@@ -175,18 +173,18 @@ func (i *Issuer) PublishRaw(keys ...map[string]any) {
 	i.keys, i.answer = keys, nil
 }
 
-// Answer makes the issuer answer like this from now on; nil makes it publish
-// its keys again.
+// Answer makes the issuer respond with a handler from now on; nil makes it publish its keys
+// again.
 func (i *Issuer) Answer(h http.HandlerFunc) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.answer = h
 }
 
-// Hang answers nothing until the client gives up.
+// Hang sends no response until the client disconnects.
 func Hang(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
-// Fail answers with a status.
+// Fail responds with a status.
 func Fail(status int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
 }

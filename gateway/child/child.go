@@ -26,30 +26,30 @@ type Command struct {
 	Env []string `json:"env"`
 	// Dir is the working directory.
 	Dir string `json:"dir"`
-	// Account is whom the program runs as; nil for the account of this process.
+	// Account is the user that the program runs as; nil for that of this process.
 	Account *Account `json:"account,omitempty"`
 	// Hidden are the folders and files that the program cannot open, where the kernel has
 	// Landlock. They are absolute, exist, and have no symbolic links on their paths.
 	Hidden []string `json:"hidden,omitempty"`
 }
 
-// Account is an account of the system.
+// Account is a user of the operating system.
 type Account struct {
 	UID uint32 `json:"uid"`
 	GID uint32 `json:"gid"`
 }
 
-// Exit is how a program ended.
+// Exit describes how a program ended.
 type Exit struct {
 	// Code is the exit status; -1 for a program that a signal ended.
 	Code int `json:"code"`
 	// Signal is the name of the signal that ended the program; empty for none.
 	Signal string `json:"signal,omitempty"`
-	// Lost is set when the helper ended before the program, so that nothing else is known.
+	// Lost is set when the helper ended before the program, so that the exit status is not known.
 	Lost bool `json:"-"`
 }
 
-// String describes the end in words.
+// String describes the exit for messages.
 func (e Exit) String() string {
 	switch {
 	case e.Lost:
@@ -65,8 +65,8 @@ var ErrStart = errors.New("the program cannot be started")
 
 // Process is a program that was started.
 type Process struct {
-	// Stdin, Stdout and Stderr are the ends of its streams. Deadlines can be set on them.
-	// Whoever started the program closes them.
+	// Stdin, Stdout and Stderr are this process's ends of the program's pipes. They support
+	// deadlines. The caller of [Start] closes them.
 	Stdin, Stdout, Stderr *os.File
 
 	control control
@@ -79,7 +79,7 @@ type Process struct {
 // Exited is closed when the program itself has ended. Its descendants may still run.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// Gone is closed when nothing that the program started runs any more.
+// Gone is closed when the program and all its descendants have ended.
 func (p *Process) Gone() <-chan struct{} { return p.gone }
 
 // Exit returns how the program ended, once Exited is closed.
@@ -88,14 +88,14 @@ func (p *Process) Exit() Exit {
 	return p.exit
 }
 
-// The pauses of [Process.End].
+// The waits of [Process.End].
 const (
 	termAfter = 2 * time.Second
 	killAfter = 5 * time.Second
 )
 
-// End ends the program with all that it started, and returns when that is done: it
-// closes the standard input, asks with SIGTERM after 2 s, and kills after 5 s.
+// End ends the program and all its descendants, and returns when they have ended: it closes the
+// standard input, sends SIGTERM after 2 s and SIGKILL after 5 s.
 func (p *Process) End() {
 	p.Stdin.Close()
 	term, kill := time.NewTimer(termAfter), time.NewTimer(killAfter)
@@ -115,18 +115,18 @@ func (p *Process) End() {
 	}
 }
 
-// Kill ends the program and all that it started at once. It does not wait.
+// Kill kills the program and its descendants. It does not wait.
 func (p *Process) Kill() { p.killed.Do(p.control.kill) }
 
-// Isolation is what separates a program from the gateway here.
+// Isolation describes the means of isolation that this machine offers.
 type Isolation struct {
-	// Landlock is set where folders can be hidden from a program.
+	// Landlock is set if folders can be hidden from a program.
 	Landlock bool
-	// Accounts is set where programs can run as another user.
+	// Accounts is set if programs can run as another user.
 	Accounts bool
 }
 
-// streams are the pipes of a program: the ends of the gateway, and those of the program.
+// streams are the pipes of a program: the gateway's ends, and the program's ends.
 type streams struct {
 	ours, theirs [3]*os.File
 }
@@ -181,7 +181,7 @@ func valueOf(env []string, name string) string {
 	return ""
 }
 
-// LookPath finds a program in the directories of a PATH, as the start of a program does.
+// LookPath finds a program in the directories of a PATH, as execvp does.
 func LookPath(name, path string) (string, error) {
 	if strings.ContainsRune(name, os.PathSeparator) || strings.ContainsRune(name, '/') {
 		return name, nil
@@ -189,7 +189,7 @@ func LookPath(name, path string) (string, error) {
 	var denied error
 	for _, dir := range strings.Split(path, string(os.PathListSeparator)) {
 		if dir == "" {
-			continue // not the working directory, whatever that is
+			continue // an empty element would be the working directory
 		}
 		full, err := executable(dir, name)
 		switch {

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// roleGateway makes the test binary a process that starts one program and waits, as a
-// gateway does.
+// roleGateway makes the test binary a process that starts one program and waits, as a gateway
+// does.
 const roleGateway = "gateway"
 
 func TestMain(m *testing.M) {
@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beGateway starts a program that leaves descendants everywhere, prints what the
-// program prints, and waits to be killed.
+// beGateway starts a program that leaves descendants everywhere, prints the program's output, and
+// waits to be killed.
 func beGateway() int {
 	p, err := Start(shell("/", `
 		sleep 1000 &
@@ -50,7 +50,7 @@ func shell(dir, script string, hidden ...string) Command {
 	return Command{Args: []string{"sh", "-c", script}, Env: []string{"PATH=" + os.Getenv("PATH"), "MARK=here"}, Dir: dir, Hidden: hidden}
 }
 
-// run starts a script and returns what it printed and how it ended.
+// run starts a script and returns its output and its exit.
 func run(t *testing.T, c Command) (string, Exit) {
 	t.Helper()
 	p, err := Start(c)
@@ -71,7 +71,7 @@ func run(t *testing.T, c Command) (string, Exit) {
 	return string(out), p.Exit()
 }
 
-// A program has its arguments and its environment, three descriptors, and no rights.
+// A program gets its arguments, its environment and three descriptors, and no capabilities.
 func TestAProgramHasNothingOfTheGateway(t *testing.T) {
 	t.Setenv("GATEWAY_SECRET", "hidden")
 	secret, err := os.CreateTemp(t.TempDir(), "")
@@ -93,7 +93,7 @@ func TestAProgramHasNothingOfTheGateway(t *testing.T) {
 	}
 }
 
-// What is hidden cannot be opened, listed, written or replaced; its neighbors can.
+// Hidden files cannot be opened, listed, written or replaced; their neighbors can.
 func TestHiddenFolders(t *testing.T) {
 	if !Here().Landlock {
 		t.Skip("the kernel has no Landlock")
@@ -134,14 +134,14 @@ func TestHiddenFolders(t *testing.T) {
 		}
 	}
 	if strings.Contains(out, "text of single") || strings.Contains(out, "text of state") || strings.Contains(out, "svc/key") {
-		t.Errorf("what is hidden was read:\n%s", out)
+		t.Errorf("hidden files were read:\n%s", out)
 	}
 	if _, err := os.Stat(filepath.Join(root, "state/x/new")); err == nil {
 		t.Error("a file was written into a hidden folder")
 	}
 }
 
-// A program can neither signal this process nor its helper, nor read their memory.
+// A program can neither signal this process or its helper, nor read their memory.
 func TestAProgramCannotReachItsHelper(t *testing.T) {
 	if !Here().Landlock {
 		t.Skip("the kernel has no Landlock")
@@ -165,7 +165,7 @@ func TestAProgramCannotReachItsHelper(t *testing.T) {
 	}
 }
 
-// What cannot be started is an error that names the cause.
+// A program that cannot be started is an error with the cause.
 func TestAProgramThatCannotStart(t *testing.T) {
 	for name, tt := range map[string]struct {
 		command Command
@@ -187,7 +187,7 @@ func TestAProgramThatCannotStart(t *testing.T) {
 	}
 }
 
-// End closes the input first, and leaves nothing behind.
+// End closes the input first, and leaves no descendant.
 func TestEndOfAProgram(t *testing.T) {
 	for _, tt := range []struct {
 		name, script string
@@ -221,7 +221,7 @@ func TestEndOfAProgram(t *testing.T) {
 	}
 }
 
-// What a program leaves behind ends with it.
+// The descendants that a program leaves end when it has ended.
 func TestDescendantsEndWithTheirProgram(t *testing.T) {
 	p, err := Start(shell("/", `(setsid sh -c 'trap "" TERM; echo $$; sleep 1000; sleep 1000' &); read line; exit 0`))
 	if err != nil {
@@ -244,7 +244,7 @@ func TestDescendantsEndWithTheirProgram(t *testing.T) {
 	}
 }
 
-// Whatever kills the gateway, nothing that it started runs 2 s later.
+// However the gateway is killed, 2 s later no process that it started runs.
 func TestNothingOutlivesAKilledGateway(t *testing.T) {
 	rounds := 5
 	if testing.Short() {
@@ -283,8 +283,7 @@ func TestNothingOutlivesAKilledGateway(t *testing.T) {
 	}
 }
 
-// runs reports whether a process has not ended. One that has, and that nobody has asked
-// about, is still there.
+// runs reports whether a process has not ended. A zombie has ended and still exists.
 func runs(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(stat), ") Z ")
@@ -310,7 +309,7 @@ func below(t *testing.T, root int) (all []int) {
 	return all
 }
 
-// Another account has its own rights alone.
+// A program under another account has only the rights of that account.
 func TestAnotherAccount(t *testing.T) {
 	if !Here().Accounts {
 		t.Skip("needs the right to change accounts")

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Help does the work of a helper, and returns the exit status of the process.
+// Help runs a helper, and returns the exit status of the process.
 func Help(args []string) int {
 	if args[1] == roleLaunch {
 		return launch()
@@ -23,14 +23,14 @@ func Help(args []string) int {
 	return keep()
 }
 
-// The waits of a keeper. Together they stay below the 2 s after which nothing may run
-// that outlived the gateway.
+// The waits of a keeper. Their sum is below the 2 s within which all processes must end after the
+// gateway.
 const (
 	termPatience = 700 * time.Millisecond
 	killPause    = 10 * time.Millisecond
 )
 
-// keeper stands above one program.
+// keeper is the helper of one program.
 type keeper struct {
 	command Command
 	parent  int
@@ -49,17 +49,18 @@ type reaped struct {
 	status syscall.WaitStatus
 }
 
-// keep starts the program of the command that it reads, and returns when nothing that
-// it started runs any more.
+// keep starts the program of the command that it reads, and returns when the program and all its
+// descendants have ended.
 func keep() int {
-	// The program is killed when the thread that started it ends.
+	// The program's parent death signal is sent when the thread that started it ends, so the
+	// goroutine keeps its thread.
 	runtime.LockOSThread()
 	k := &keeper{
 		parent: os.Getppid(), report: os.NewFile(fdOut, "report"),
 		orders: make(chan byte), reaped: make(chan reaped), orphans: make(chan struct{}), signals: make(chan os.Signal, 8),
 	}
 	closeOnExec()
-	// Handlers, not SIG_IGN, which programs inherit.
+	// Handlers, not SIG_IGN, because programs inherit SIG_IGN.
 	signal.Notify(k.signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGPIPE)
 	if Harden() != nil || unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != nil {
 		return k.failed("the helper cannot adopt descendants")
@@ -78,8 +79,8 @@ func keep() int {
 	return 0
 }
 
-// closeOnExec keeps every descriptor but the streams from the next program, whoever
-// opened it.
+// closeOnExec makes every descriptor except the streams close-on-exec, including those opened by
+// other code.
 func closeOnExec() {
 	if unix.CloseRange(fdIn, ^uint(0), unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return
@@ -89,17 +90,17 @@ func closeOnExec() {
 	}
 }
 
-// failed reports that the program does not run.
+// failed reports to the gateway that the program does not run.
 func (k *keeper) failed(text string) int {
 	k.tell(launched{Error: text})
 	return 1
 }
 
-// tell reports to the gateway.
+// tell writes a report to the gateway.
 func (k *keeper) tell(v any) { _ = json.NewEncoder(k.report).Encode(v) }
 
-// start starts the program, and returns why it does not run. The streams belong to the
-// program alone afterwards.
+// start starts the program, and returns why it does not run. Afterwards only the program has its
+// streams.
 func (k *keeper) start() string {
 	var in, out [2]int
 	if unix.Pipe2(in[:], unix.O_CLOEXEC) != nil || unix.Pipe2(out[:], unix.O_CLOEXEC) != nil {
@@ -124,7 +125,7 @@ func (k *keeper) start() string {
 	to, from := os.NewFile(uintptr(in[1]), "to"), os.NewFile(uintptr(out[0]), "from")
 	err = json.NewEncoder(to).Encode(&k.command)
 	to.Close()
-	text, _ := io.ReadAll(io.LimitReader(from, 4096)) // its end is the start of the program
+	text, _ := io.ReadAll(io.LimitReader(from, 4096)) // the pipe is closed by the successful exec
 	from.Close()
 	if len(text) > 0 || err != nil {
 		_, _ = syscall.Wait4(pid, nil, 0, nil)
@@ -133,7 +134,7 @@ func (k *keeper) start() string {
 	return ""
 }
 
-// readOrders passes on what the gateway orders, until the gateway is gone.
+// readOrders passes on the orders of the gateway, until the gateway has ended.
 func (k *keeper) readOrders(in io.ByteReader) {
 	for {
 		b, err := in.ReadByte()
@@ -161,8 +162,8 @@ func (k *keeper) reap() {
 	}
 }
 
-// run follows orders until nothing is left. Whatever ends the program ends what it
-// started: SIGTERM, and SIGKILL soon after.
+// run executes orders until no process is left. When the program has ended, for whatever reason,
+// its descendants get SIGTERM, and SIGKILL soon after.
 func (k *keeper) run() {
 	var kill <-chan time.Time
 	ending := func() {
@@ -184,8 +185,8 @@ func (k *keeper) run() {
 				kill = time.After(0)
 			}
 		case <-k.signals:
-			// The thread of the gateway that started this process ended, and the gateway
-			// perhaps with it.
+			// The thread of the gateway that started this process has ended, and perhaps the
+			// gateway too.
 			if os.Getppid() != k.parent {
 				ending()
 			}
@@ -210,8 +211,8 @@ func exitOf(s syscall.WaitStatus) Exit {
 	return Exit{Code: s.ExitStatus()}
 }
 
-// signal sends a signal to processes. Those of another account need its own rights
-// where this process may take them and may not signal everybody.
+// signal sends a signal to processes. For processes of another account it takes the identity of
+// that account, if this process may change its identity but may not signal every process.
 func (k *keeper) signal(sig syscall.Signal, pids []int) {
 	var denied []int
 	for _, pid := range pids {
@@ -262,13 +263,13 @@ func (k *keeper) descendants() []int {
 	return all
 }
 
-// parentOf returns the parent of a process; 0 when the process is gone.
+// parentOf returns the parent of a process; 0 if the process does not exist.
 func parentOf(pid string) int {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
 		return 0
 	}
-	// The name before it may hold anything: PID (NAME) STATE PPID …
+	// The name in parentheses may contain any byte: PID (NAME) STATE PPID …
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 	if len(fields) < 2 {
 		return 0
@@ -276,7 +277,7 @@ func parentOf(pid string) int {
 	return number(fields[1])
 }
 
-// number reads a decimal number; -1 for other texts.
+// number parses a decimal number; it returns -1 for other texts.
 func number(s string) int {
 	n := 0
 	for _, c := range []byte(s) {

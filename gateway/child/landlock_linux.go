@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxRules bounds the folders and files beside those that are hidden.
+// maxRules bounds the number of folders and files beside the hidden ones.
 const maxRules = 100_000
 
-// landlockVersion returns the version of Landlock that the kernel has; 0 for none.
+// landlockVersion returns the kernel's version of Landlock; 0 if it has none.
 func landlockVersion() int {
 	v, _, e := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if e != 0 {
@@ -22,7 +22,7 @@ func landlockVersion() int {
 	return int(v)
 }
 
-// onFiles are the rights that a rule about a file can have.
+// onFiles are the rights that a rule for a file can have.
 const onFiles = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE |
 	unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 
@@ -41,7 +41,7 @@ func rightsOf(version int) uint64 {
 	return rights
 }
 
-// ruleset is a Landlock ruleset that is being made.
+// ruleset is a Landlock ruleset under construction.
 type ruleset struct {
 	fd     int
 	rights uint64
@@ -50,10 +50,9 @@ type ruleset struct {
 	above  map[string]bool // folders above these
 }
 
-// hide returns a ruleset that grants everything but the hidden paths: Landlock knows
-// only what is granted, so every neighbor of a hidden path, and of each folder above
-// it, gets a rule. The folders above cannot be listed. It is -1 where nothing is hidden
-// or the kernel has no Landlock.
+// hide returns a ruleset that grants everything except the hidden paths. Landlock can only grant,
+// so every neighbor of a hidden path, and of each folder above it, gets a rule, and the folders
+// above cannot be listed. It returns -1 if nothing is hidden or the kernel has no Landlock.
 func hide(hidden []string) (fd int, err error) {
 	version := landlockVersion()
 	if len(hidden) == 0 || version == 0 {
@@ -72,7 +71,7 @@ func hide(hidden []string) (fd int, err error) {
 	attr := unix.LandlockRulesetAttr{Handled_access_fs: s.rights}
 	size := unsafe.Offsetof(attr.Handled_access_net)
 	if version >= 6 {
-		// The program can signal what it started, and neither the gateway nor its helper.
+		// The program can signal its descendants, and neither the gateway nor its helper.
 		attr.Scoped = unix.LANDLOCK_SCOPE_SIGNAL
 		size = unsafe.Offsetof(attr.Quiet_access_fs)
 	}
@@ -89,7 +88,7 @@ func hide(hidden []string) (fd int, err error) {
 	return s.fd, nil
 }
 
-// grantIn grants what is in a folder above a hidden path.
+// grantIn grants the content of a folder above a hidden path.
 func (s *ruleset) grantIn(dir string) error {
 	names, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrPermission) || errors.Is(err, os.ErrNotExist) {
@@ -101,7 +100,7 @@ func (s *ruleset) grantIn(dir string) error {
 	for _, e := range names {
 		path := filepath.Join(dir, e.Name())
 		switch {
-		case s.hidden[path], e.Type()&os.ModeSymlink != 0: // what a link leads to has a path of its own
+		case s.hidden[path], e.Type()&os.ModeSymlink != 0: // the target of a link has a path of its own
 		case s.above[path]:
 			err = s.grantIn(path)
 		default:
@@ -117,11 +116,11 @@ func (s *ruleset) grantIn(dir string) error {
 // grant grants everything at and below a path.
 func (s *ruleset) grant(path string) error {
 	if s.rules++; s.rules > maxRules {
-		return fmt.Errorf("hiding folders: more than %d entries beside the folders that are hidden, the last of them in %s", maxRules, filepath.Dir(path))
+		return fmt.Errorf("hiding folders: more than %d entries beside the hidden folders, the last of them in %s", maxRules, filepath.Dir(path))
 	}
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil // it is gone, or out of reach for the program too
+		return nil // removed meanwhile, or inaccessible for the program too
 	}
 	defer unix.Close(fd)
 	var stat unix.Stat_t
@@ -133,7 +132,7 @@ func (s *ruleset) grant(path string) error {
 		rule.Allowed_access &= onFiles
 	}
 	_, _, e := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(s.fd), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&rule)), 0, 0, 0)
-	if e != 0 && e != unix.EBADFD { // a file system of the kernel's own takes no rules
+	if e != 0 && e != unix.EBADFD { // a pseudo file system (such as proc) accepts no rules
 		return fmt.Errorf("hiding folders: %s: %w", path, e)
 	}
 	return nil

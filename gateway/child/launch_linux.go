@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// launch gives up what the program must not have, and becomes the program. What it
-// gives up belongs to one thread, which is the one that becomes the program.
+// launch drops the privileges that the program must not have, and replaces this process by the
+// program. Privileges belong to a thread, so the thread that drops them is the one that executes
+// the program.
 func launch() int {
 	runtime.LockOSThread()
 	closeOnExec()
@@ -29,9 +30,9 @@ func launch() int {
 	return 1
 }
 
-// confine takes the rights of this thread that the program is not to have.
+// confine drops the privileges of this thread.
 func confine(c *Command, parent int) error {
-	rules, err := hide(c.Hidden) // before the account changes: the folders must be opened
+	rules, err := hide(c.Hidden) // before the account changes, because the folders must be opened
 	if err != nil {
 		return err
 	}
@@ -41,7 +42,7 @@ func confine(c *Command, parent int) error {
 			return fmt.Errorf("cannot become the user %d: %w", a.UID, err)
 		}
 	}
-	// After the account: its change takes the signal back.
+	// After the account, because its change resets the signal.
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return err
 	}
@@ -64,7 +65,7 @@ func confine(c *Command, parent int) error {
 		return fmt.Errorf("working directory %s: %w", c.Dir, err)
 	}
 	if tmp := valueOf(c.Env, "TMPDIR"); tmp != "" {
-		_ = unix.Mkdir(tmp, 0o700) // mostly it is there
+		_ = unix.Mkdir(tmp, 0o700) // usually this is the working directory
 	}
 	return nil
 }
@@ -78,8 +79,8 @@ func become(c *Command) error {
 	return fmt.Errorf("%s: %w", path, syscall.Exec(path, c.Args, c.Env))
 }
 
-// become changes the account of this thread alone: a change of all threads would
-// need the others, which end when the program starts.
+// become changes the account of this thread only: a change of all threads would wait for the
+// others, which end when the program is executed.
 func (a *Account) become() error {
 	groups := [1]uint32{a.GID}
 	if _, _, e := unix.RawSyscall(unix.SYS_SETGROUPS, 1, uintptr(unsafe.Pointer(&groups[0])), 0); e != 0 {
@@ -95,8 +96,8 @@ func (a *Account) become() error {
 	return nil
 }
 
-// dropBounding drops what a program could gain from a file, where that is allowed.
-// Without it nothing can be gained either: see PR_SET_NO_NEW_PRIVS.
+// dropBounding drops the capabilities that the program could gain by executing a file, if that is
+// allowed. Otherwise PR_SET_NO_NEW_PRIVS prevents the gain.
 func dropBounding() {
 	for c := range uintptr(unix.CAP_LAST_CAP) + 1 {
 		_ = unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
@@ -108,7 +109,7 @@ func dropCapabilities() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var has, none [2]unix.CapUserData
 	if unix.Capget(&header, &has[0]) == nil && has == none {
-		return nil // a filter of system calls may forbid the next one
+		return nil // a seccomp filter may forbid the next call
 	}
 	return unix.Capset(&header, &none[0])
 }

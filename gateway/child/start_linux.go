@@ -16,16 +16,16 @@ import (
 // self is the running binary, also after its file was replaced.
 const self = "/proc/self/exe"
 
-// The roles of a helper, its second argument.
+// The roles of a helper: its second argument.
 const (
 	roleKeep   = "keep"
 	roleLaunch = "launch"
 )
 
-// The descriptors of a helper beside the streams of its program.
+// The descriptors of a helper, in addition to the streams of its program.
 const (
-	fdIn  = 3 // its Command, and orders after it
-	fdOut = 4 // what becomes of the program
+	fdIn  = 3 // its Command, followed by orders
+	fdOut = 4 // reports about the program
 )
 
 // The orders that a keeper reads after its command.
@@ -34,24 +34,23 @@ const (
 	orderKill      = 'K'
 )
 
-// startPatience bounds how long a keeper may take until it has started the program.
+// startPatience bounds the time in which a keeper must have started the program.
 const startPatience = 20 * time.Second
 
-// launched is what a keeper writes first: whether the program runs.
+// launched is the first report of a keeper: whether the program runs.
 type launched struct {
 	Error string `json:"error,omitempty"`
 }
 
-// control are the orders to a keeper. When the pipe is closed the keeper ends
-// everything.
+// control is the pipe of orders to a keeper. When it is closed, the keeper ends all processes.
 type control struct{ orders *os.File }
 
 func (c control) terminate() { c.order(orderTerminate) }
 func (c control) kill()      { c.order(orderKill) }
 
-func (c control) order(b byte) { _, _ = c.orders.Write([]byte{b}) } // it is gone otherwise
+func (c control) order(b byte) { _, _ = c.orders.Write([]byte{b}) } // otherwise the keeper has ended
 
-// Start starts a program. The error is an ErrStart.
+// Start starts a program. The error wraps ErrStart.
 func Start(c Command) (*Process, error) {
 	p, err := start(c)
 	if err != nil {
@@ -75,14 +74,14 @@ func start(c Command) (*Process, error) {
 		orders.Close()
 		report.Close()
 		s.close()
-		_ = keeper.Process.Kill() // it has ended, or does not do its work
+		_ = keeper.Process.Kill() // it has ended, or does not respond
 		_ = keeper.Wait()
 		return nil, err
 	}
 	deadline := time.Now().Add(startPatience)
 	_, _ = orders.SetWriteDeadline(deadline), report.SetReadDeadline(deadline)
 	if err := json.NewEncoder(orders).Encode(&c); err != nil {
-		return fail(fmt.Errorf("the helper takes no command: %w", err))
+		return fail(fmt.Errorf("the helper does not read its command: %w", err))
 	}
 	answers := bufio.NewReader(report)
 	var first launched
@@ -98,7 +97,7 @@ func start(c Command) (*Process, error) {
 	return p, nil
 }
 
-// startKeeper starts the helper for a program. It has nothing of the environment.
+// startKeeper starts the helper of a program, without the gateway's environment.
 func startKeeper(s *streams) (orders, report *os.File, keeper *exec.Cmd, err error) {
 	in, orders, err := os.Pipe()
 	if err != nil {
@@ -124,8 +123,8 @@ func startKeeper(s *streams) (orders, report *os.File, keeper *exec.Cmd, err err
 	return orders, report, keeper, nil
 }
 
-// watch follows what the keeper reports until it ends, which it does when nothing that
-// the program started runs any more.
+// watch handles the keeper's reports until the keeper ends, which it does when the program and
+// its descendants have ended.
 func (p *Process) watch(keeper *exec.Cmd, answers *bufio.Reader, report *os.File) {
 	if readLine(answers, &p.exit) != nil {
 		p.exit = Exit{Code: -1, Lost: true}
@@ -146,13 +145,13 @@ func readLine(r *bufio.Reader, v any) error {
 	return json.Unmarshal(line, v)
 }
 
-// Here returns what this machine offers.
+// Here returns the means of isolation of this machine.
 func Here() Isolation {
 	return Isolation{Landlock: landlockVersion() > 0, Accounts: hasCapabilities(unix.CAP_SETUID, unix.CAP_SETGID)}
 }
 
-// Harden keeps other processes of the same user from reading the memory and the
-// environment of this one.
+// Harden prevents other processes of the same user from reading the memory and the environment of
+// this one.
 func Harden() error { return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
 
 // hasCapabilities reports whether this process has all of the capabilities.

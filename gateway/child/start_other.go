@@ -7,10 +7,10 @@ import (
 	"os/exec"
 )
 
-// Help is for systems with helpers: it fails.
+// Help fails: this system has no helpers.
 func Help([]string) int { return 1 }
 
-// Start starts a program. The error is an ErrStart.
+// Start starts a program. The error wraps ErrStart.
 func Start(c Command) (*Process, error) {
 	path, err := LookPath(c.Args[0], valueOf(c.Env, "PATH"))
 	if err != nil {
@@ -36,15 +36,15 @@ func Start(c Command) (*Process, error) {
 		_ = cmd.Wait()
 		p.exit = exitOf(cmd.ProcessState)
 		close(p.exited)
-		p.control.kill() // what the program left behind
+		p.control.kill() // the descendants of the program
 		close(p.gone)
 	}()
 	return p, nil
 }
 
-// Here returns what this machine offers.
+// Here returns the means of isolation of this machine.
 func Here() Isolation { return Isolation{} }
 
-// Harden keeps other processes of the same user from reading the memory and the
-// environment of this one, where the system can.
+// Harden prevents other processes of the same user from reading the memory and the environment of
+// this one, if the system can.
 func Harden() error { return nil }

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// control are the signals to the process group of a program.
+// control sends signals to the process group of a program.
 type control struct{ pid int }
 
 func (c control) terminate() { _ = unix.Kill(-c.pid, unix.SIGTERM) }

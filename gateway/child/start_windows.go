@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// control ends the program, without what it has started.
+// control ends the program, without its descendants.
 type control struct{ process *os.Process }
 
-func (c control) terminate() {} // there is no such signal
+func (c control) terminate() {} // Windows has no such signal
 func (c control) kill()      { _ = c.process.Kill() }
 
 func prepare(*exec.Cmd) {}
@@ -19,7 +19,7 @@ func controlOf(cmd *exec.Cmd) control { return control{cmd.Process} }
 
 func exitOf(state *os.ProcessState) Exit { return Exit{Code: state.ExitCode()} }
 
-// executable finds a program in a directory, with one of the usual endings.
+// executable finds a program in a directory, with one of the usual extensions.
 func executable(dir, name string) (string, error) {
 	endings := []string{""}
 	if filepath.Ext(name) == "" {

@@ -1,9 +1,8 @@
-// Package clientip finds the address of the client behind trusted reverse
-// proxies (gateway specification, trusted_proxies).
+// Package clientip determines the address of the client behind trusted reverse proxies (gateway
+// specification, trusted_proxies).
 //
-// It owns the reading of Forwarded (RFC 7239) and X-Forwarded-For. What the
-// address is used for (rate-limit buckets, the principal of anonymous callers,
-// the audit line) is the caller's business.
+// It parses Forwarded (RFC 7239) and X-Forwarded-For. Its callers use the address for rate-limit
+// buckets, the principal of anonymous callers, and the audit line.
 package clientip
 
 import (
@@ -12,8 +11,8 @@ import (
 	"strings"
 )
 
-// Bounds on what a proxy chain may look like; a longer one is treated as
-// invalid, and the TCP peer address stands.
+// Bounds of a proxy chain; a longer chain is invalid, so that the address of the TCP peer is
+// used.
 const (
 	maxHops        = 64
 	maxHeaderBytes = 8 << 10
@@ -27,16 +26,15 @@ const (
 	HeaderXForwardedFor = "x-forwarded-for"
 )
 
-// Resolver knows which peers may state a client address, and in which header.
-// The zero value trusts nobody. It is immutable and safe for concurrent use.
+// Resolver has the peers that may state a client address, and the header in which they do. The
+// zero value trusts no peer. It is immutable and safe for concurrent use.
 type Resolver struct {
 	trusted []netip.Prefix
 	header  string
 }
 
-// New compiles the CIDR strings of trusted_proxies and the value of
-// client_address_header. A bare address counts as a prefix of its full length.
-// The error names the first value that is none.
+// New compiles the CIDR strings of trusted_proxies and the value of client_address_header. A bare
+// address counts as a prefix of its full length. The error names the first invalid value.
 func New(cidrs []string, header string) (*Resolver, error) {
 	r := &Resolver{header: header}
 	if header != HeaderAny && header != HeaderForwarded && header != HeaderXForwardedFor {
@@ -59,13 +57,13 @@ func New(cidrs []string, header string) (*Resolver, error) {
 	return r, nil
 }
 
-// Client returns the address of the client of a request that came from peer
-// with the given values of the Forwarded and X-Forwarded-For headers.
+// Client returns the address of the client of a request that came from peer with the given values
+// of the Forwarded and X-Forwarded-For headers.
 //
-// The headers are read only when peer is trusted. Forwarded is preferred,
-// unless one of them is selected: then the other one is ignored. The chain is walked from right to left to the first address that is not
-// trusted; when all are, the leftmost is the client. A chain that cannot be
-// read, or that hides an address the walk would have to look at, is ignored.
+// The headers are read only when peer is trusted. Forwarded takes precedence, unless one of them
+// is selected: then the other one is ignored. The chain is walked from right to left to the first
+// address that is not trusted; when all are, the leftmost is the client. A chain that cannot be
+// parsed, or that hides an address that the walk needs, is ignored.
 func (r *Resolver) Client(peer netip.Addr, forwarded, xForwardedFor []string) netip.Addr {
 	peer = peer.Unmap().WithZone("")
 	if len(r.trusted) == 0 || !r.trusts(peer) {
@@ -87,9 +85,9 @@ func (r *Resolver) Client(peer netip.Addr, forwarded, xForwardedFor []string) ne
 	return peer
 }
 
-// Conflict reports whether a trusted peer sent both headers, with different
-// clients, while none of them is selected: proxies that maintain one of them
-// often pass the other one on as the client wrote it.
+// Conflict reports whether a trusted peer sent both headers, with different clients, while none
+// of them is selected: proxies that maintain one of them often forward the other one unchanged
+// from the client.
 func (r *Resolver) Conflict(peer netip.Addr, forwarded, xForwardedFor []string) bool {
 	if r.header != HeaderAny || len(forwarded) == 0 || len(xForwardedFor) == 0 {
 		return false
@@ -97,9 +95,8 @@ func (r *Resolver) Conflict(peer netip.Addr, forwarded, xForwardedFor []string) 
 	return r.Client(peer, forwarded, nil) != r.Client(peer, nil, xForwardedFor)
 }
 
-// Network returns the addresses that limits of unidentified callers count as
-// one client: an IPv4 address, or the /64 of an IPv6 address, which one
-// subscriber owns as a whole.
+// Network returns the addresses that count as one client in the limits of unidentified callers:
+// an IPv4 address, or the /64 of an IPv6 address, because one subscriber has the whole /64.
 func Network(a netip.Addr) netip.Prefix {
 	bits := a.BitLen()
 	if a.Is6() && !a.Is4In6() {
@@ -111,8 +108,8 @@ func Network(a netip.Addr) netip.Prefix {
 // Trusts reports whether an address is that of a trusted proxy.
 func (r *Resolver) Trusts(a netip.Addr) bool { return r.trusts(a.Unmap().WithZone("")) }
 
-// Limit returns limit for the address of one client, and 0, which is no limit, for one
-// behind which are many: loopback and trusted proxies.
+// Limit returns limit for the address of one client, and 0, which means no limit, for loopback
+// and trusted proxies, which carry many clients.
 func (r *Resolver) Limit(a netip.Addr, limit int) int {
 	if a.IsLoopback() || r.Trusts(a) {
 		return 0
@@ -129,9 +126,8 @@ func (r *Resolver) trusts(a netip.Addr) bool {
 	return false
 }
 
-// walk goes through the elements of all header values from the last to the
-// first. Every element must be readable, also those left of the answer: a
-// header that is partly rubbish states nothing.
+// walk goes through the elements of all header values from the last to the first. Every element
+// must be valid, also those left of the result: a partly invalid header is ignored.
 func (r *Resolver) walk(values []string, node func(string) (netip.Addr, bool)) (netip.Addr, bool) {
 	total := 0
 	for _, v := range values {
@@ -165,7 +161,7 @@ func (r *Resolver) walk(values []string, node func(string) (netip.Addr, bool)) (
 	return client, client.IsValid()
 }
 
-// forwardedNode reads the for= parameter of one Forwarded element.
+// forwardedNode parses the for= parameter of one Forwarded element.
 func forwardedNode(element string) (netip.Addr, bool) {
 	pairs, ok := splitQuoted(element, ';')
 	if !ok {
@@ -180,7 +176,7 @@ func forwardedNode(element string) (netip.Addr, bool) {
 		if !strings.EqualFold(name, "for") {
 			continue
 		}
-		if seen { // two for= in one element: nobody can say which is meant
+		if seen { // two for= in one element are ambiguous
 			return netip.Addr{}, false
 		}
 		node, seen = value, true
@@ -197,9 +193,8 @@ func forwardedNode(element string) (netip.Addr, bool) {
 	return parseNode(node)
 }
 
-// parseNode reads an address with or without a port: 192.0.2.1,
-// 192.0.2.1:4711, [2001:db8::1], [2001:db8::1]:4711, 2001:db8::1. Zones,
-// "unknown" and obfuscated names are refused.
+// parseNode parses an address with or without a port: 192.0.2.1, 192.0.2.1:4711, [2001:db8::1],
+// [2001:db8::1]:4711, 2001:db8::1. Zones, "unknown" and obfuscated names are rejected.
 func parseNode(s string) (netip.Addr, bool) {
 	if ap, err := netip.ParseAddrPort(s); err == nil {
 		return clean(ap.Addr())
@@ -224,8 +219,7 @@ func clean(a netip.Addr) (netip.Addr, bool) {
 	return a.Unmap(), true
 }
 
-// splitQuoted splits at sep outside of quoted strings. ok is false for an
-// unterminated quote.
+// splitQuoted splits at sep outside of quoted strings. ok is false for an unterminated quote.
 func splitQuoted(s string, sep byte) (parts []string, ok bool) {
 	quoted := false
 	start := 0
@@ -243,8 +237,8 @@ func splitQuoted(s string, sep byte) (parts []string, ok bool) {
 	return append(parts, s[start:]), !quoted
 }
 
-// Text returns the text of an address, which in most cases stands in the peer's
-// already.
+// Text returns the text of an address, which usually is a substring of peer, so that nothing is
+// allocated.
 func Text(a netip.Addr, peer string) string {
 	var room [64]byte
 	text := a.AppendTo(room[:0])

@@ -60,8 +60,8 @@ func TestNewNamesTheBadEntry(t *testing.T) {
 	}
 }
 
-// FuzzClient holds that any header ends in a valid address, and that an
-// untrusted peer is never talked out of its own.
+// FuzzClient checks that every header gives a valid address, and that an untrusted peer keeps its
+// own.
 func FuzzClient(f *testing.F) {
 	f.Add(`for="[2001:db8::17]:4711", for=10.0.0.1`, "203.0.113.2, 10.1.1.1")
 	f.Add(`for="\",`, ",,,")

@@ -184,8 +184,7 @@ func TestGuardrailDefaults(t *testing.T) {
 	}
 }
 
-// TestManyMistakes shows the rendering of a file in which nearly everything is
-// wrong.
+// TestManyMistakes shows the findings of a file in which nearly everything is wrong.
 func TestManyMistakes(t *testing.T) {
 	f, found := Parse("svc.yaml", []byte(readTestdata(t, "mistakes.yaml")), environment)
 	if f != nil {
@@ -214,7 +213,7 @@ func TestFindingsAreSortedAndComplete(t *testing.T) {
 			t.Errorf("incomplete finding: %+v", f)
 		}
 		if f.Pos.Line == 0 || f.Pos.Column == 0 || f.Excerpt == "" || f.Caret == 0 {
-			t.Errorf("finding without a place: %+v", f)
+			t.Errorf("finding without a position: %+v", f)
 		}
 		if i > 0 && (found[i-1].Pos.Line > f.Pos.Line) {
 			t.Errorf("not sorted: %v before %v", found[i-1].Pos, f.Pos)
@@ -256,8 +255,8 @@ func TestLoadSaysWhyAFileCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestSecretsFromTheEnvironmentAreInNoFinding puts a secret into every expanded
-// field of a file whose values are all wrong.
+// TestSecretsFromTheEnvironmentAreInNoFinding puts a secret into every expanded field of a file
+// whose values are all wrong.
 func TestSecretsFromTheEnvironmentAreInNoFinding(t *testing.T) {
 	const secret = "s3cr\"et\nvalue"
 	text := `
@@ -292,7 +291,7 @@ allowed_hosts: ["${S}"]
 	}
 }
 
-// A list that may be written as its only element is one either way, and the empty text
+// A list that may be written as its only element is decoded from either form, and the empty text
 // is the empty list.
 func TestTheControlPlanesURLIsOneOrAList(t *testing.T) {
 	env := func(name string) (string, bool) { return map[string]string{"B": "http://127.0.0.1:2"}[name], true }
@@ -310,7 +309,7 @@ func TestTheControlPlanesURLIsOneOrAList(t *testing.T) {
 		}
 	}
 	if f, _ := Parse("svc.yaml", []byte(readTestdata(t, "minimal.yaml")+"control_plane: {url: {a: b}}"), env); f != nil {
-		t.Error("a mapping is taken")
+		t.Error("a mapping is accepted")
 	}
 }
 
@@ -362,8 +361,8 @@ func TestLongLinesAreCutAroundTheCaret(t *testing.T) {
 	}
 }
 
-// TestPolicyNeverExpands walks the policy section: no field of it, nor of the
-// routes, may be marked for expansion.
+// TestPolicyNeverExpands checks that no field of the policy section, nor of the routes, is marked
+// for expansion.
 func TestPolicyNeverExpands(t *testing.T) {
 	var walk func(path string, ty reflect.Type)
 	walk = func(path string, ty reflect.Type) {
@@ -387,8 +386,8 @@ func TestPolicyNeverExpands(t *testing.T) {
 	}
 }
 
-// TestEveryFieldCanBeRead fails when a section declares a field that the file
-// cannot set, or of a type that the loader does not know.
+// TestEveryFieldCanBeRead fails when a section declares a field that the file cannot set, or of a
+// type that the loader does not support.
 func TestEveryFieldCanBeRead(t *testing.T) {
 	var walk func(path string, ty reflect.Type)
 	walk = func(path string, ty reflect.Type) {

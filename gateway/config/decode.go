@@ -144,8 +144,8 @@ func (l *loader) decodeList(n *yaml.Node, v reflect.Value, at *path, f field) {
 	v.Set(out)
 }
 
-// decodeOne decodes a value that stands for the list of it; the empty text is the empty
-// list.
+// decodeOne decodes a value that is written in place of the list of it; the empty text is the
+// empty list.
 func (l *loader) decodeOne(n *yaml.Node, v reflect.Value, at *path, f field) {
 	out := reflect.MakeSlice(v.Type(), 1, 1)
 	l.decode(n, out.Index(0), at, f)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestEveryFieldIsClassified fails when a field of the file has no row in the
-// table of effects, and when a row has no field.
+// TestEveryFieldIsClassified fails when a field of the file has no row in the table of effects,
+// and when a row has no field.
 func TestEveryFieldIsClassified(t *testing.T) {
 	rows := make(map[string]Effect)
 	for _, e := range effects {
@@ -27,7 +27,7 @@ func TestEveryFieldIsClassified(t *testing.T) {
 			path := strings.TrimPrefix(prefix+"."+f.name, ".")
 			effect, ok := rows[path]
 			if !ok {
-				t.Errorf("%s: does a reload change it? The table of effects does not say", path)
+				t.Errorf("%s has no row in the table of effects", path)
 			}
 			delete(rows, path)
 			if effect == Partial {
@@ -37,11 +37,11 @@ func TestEveryFieldIsClassified(t *testing.T) {
 	}
 	walk("", reflect.TypeFor[File]())
 	for path := range rows {
-		t.Errorf("%s has a row and no field, or one below a row that speaks for it", path)
+		t.Errorf("%s has a row and no field, or is below a row that applies to it", path)
 	}
 }
 
-// TestHotReloadColumn holds the table against the specification's column.
+// TestHotReloadColumn compares the table with the specification's column.
 func TestHotReloadColumn(t *testing.T) {
 	for path, want := range map[string]string{
 		"listen": "no", "tls": "partial", "input_rate_limit": "yes", "trusted_proxies": "no", "license": "no",
@@ -65,7 +65,7 @@ func TestHotReloadColumn(t *testing.T) {
 	}
 }
 
-// TestApply changes one thing at a time and reloads.
+// TestApply changes one field at a time and reloads.
 func TestApply(t *testing.T) {
 	for _, c := range []struct {
 		name, key, text string
@@ -119,7 +119,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// TestApplyMixesHotAndRestart reloads a file in which both kinds change.
+// TestApplyMixesHotAndRestart reloads a file in which both kinds of fields change.
 func TestApplyMixesHotAndRestart(t *testing.T) {
 	running := mustParse(t, with(nil))
 	next := mustParse(t, with(map[string]string{

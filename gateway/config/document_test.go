@@ -10,8 +10,8 @@ import (
 	"svc/gateway/diag"
 )
 
-// TestDocumentUnset: a variable that is not set is an error for the gateway and
-// an info for a check that runs elsewhere, which then says nothing of the field.
+// TestDocumentUnset: an unset variable is an error for the gateway and an info for a check that
+// runs elsewhere, which then does not validate the field.
 func TestDocumentUnset(t *testing.T) {
 	text := with(map[string]string{"upstreams": "upstreams: [{name: a, url: \"${NOT_SET}\"}]"})
 	if d := ParseDocument("f.yaml", []byte(text), Options{}); d.File() != nil {
@@ -27,7 +27,7 @@ func TestDocumentUnset(t *testing.T) {
 	}
 }
 
-// TestDocumentDraft: what could be read is there though something is wrong.
+// TestDocumentDraft: the part that could be read is available although the file has errors.
 func TestDocumentDraft(t *testing.T) {
 	d := ParseDocument("f.yaml", []byte(with(map[string]string{"x": "bogus: 1"})), Options{})
 	if d.File() != nil || d.Draft() == nil || len(d.Draft().Upstreams) != 1 {
@@ -41,7 +41,7 @@ func TestDocumentDraft(t *testing.T) {
 	}
 }
 
-// TestDocumentWritten: what stands in the file, before variables are expanded.
+// TestDocumentWritten: the text of the file, before variables are expanded.
 func TestDocumentWritten(t *testing.T) {
 	d := ParseDocument("f.yaml", []byte(readTestdata(t, "full.yaml")), Options{Getenv: environment})
 	for path, want := range map[string]string{
@@ -61,8 +61,8 @@ func TestDocumentWritten(t *testing.T) {
 	}
 }
 
-// TestDocumentComplete: findings get their place, lose what came from the
-// environment, and are left out where the field could not be read.
+// TestDocumentComplete: findings get their position, values of the environment are removed from
+// them, and they are dropped if the field could not be read.
 func TestDocumentComplete(t *testing.T) {
 	text := with(map[string]string{"x": "allowed_hosts: [\"${SEARCH_TOKEN}\"]\nstate_dir: 5"})
 	d := ParseDocument("f.yaml", []byte(text), Options{Getenv: environment})
@@ -160,7 +160,7 @@ func TestDecodeJSON(t *testing.T) {
 	}
 }
 
-// FuzzDirectives: whatever the text, every directive lies in it.
+// FuzzDirectives: every directive is a part of the text, whatever the text is.
 func FuzzDirectives(f *testing.F) {
 	data, err := os.ReadFile("testdata/full.yaml")
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"svc/gateway/diag"
 )
 
-// FuzzParse feeds any bytes to the loader. It must neither panic nor hang, must
-// return a file or an error, and must render what it found.
+// FuzzParse passes any bytes to the loader. It must neither panic nor hang, must return a file or
+// an error, and must render its findings.
 func FuzzParse(f *testing.F) {
 	files, err := filepath.Glob(filepath.Join("testdata", "*.yaml"))
 	if err != nil || len(files) == 0 {
@@ -42,7 +42,7 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, x := range found {
 			if x.Code == "" || x.Message == "" {
-				t.Errorf("a finding that says nothing: %+v", x)
+				t.Errorf("a finding without a message: %+v", x)
 			}
 		}
 		var out bytes.Buffer
@@ -58,8 +58,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestHostileFilesAreReadInTime parses large files that are made to be slow, and
-// looks at the time of the processor: other tests may run beside this one.
+// TestHostileFilesAreReadInTime parses large files that are made to be slow, and measures
+// processor time, because other tests may run concurrently.
 func TestHostileFilesAreReadInTime(t *testing.T) {
 	fill := func(s string) string { return strings.Repeat(s, (MaxBytes/4)/len(s)) }
 	for _, c := range []struct{ name, text string }{

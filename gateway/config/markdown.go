@@ -55,7 +55,7 @@ func (n *Node) section(b *strings.Builder) {
 	b.WriteString("| Key | Type | Default | Reload | |\n|---|---|---|---|---|\n")
 	for _, f := range n.Fields {
 		if f.Type == "any" {
-			continue // a field that its section refuses
+			continue // a field that its section always rejects
 		}
 		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s |\n", f.Name, f.typeCell(), f.defaultCell(), f.Effect, f.noteCell())
 	}

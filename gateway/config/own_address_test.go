@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// An upstream that is the gateway itself is found wherever the two texts can mean
-// nothing else, and nowhere else.
+// An upstream that is the gateway itself is found if the two texts must mean the same address,
+// and only then.
 func TestUpstreamAtTheGatewaysOwnAddress(t *testing.T) {
 	for _, tt := range []struct {
 		listen, url string
@@ -46,7 +46,7 @@ func TestUpstreamAtTheGatewaysOwnAddress(t *testing.T) {
 	}
 }
 
-// No configuration takes the mark of a loop away or forwards one of a client's.
+// No configuration removes the hop count of loop detection or forwards that of a client.
 func TestTheHopHeaderIsTheGatewaysOwn(t *testing.T) {
 	text := "listen: 127.0.0.1:1\nlicense: {path: /l}\nupstreams: [{name: a, url: \"http://h.example/\", headers: {svc-hops: \"0\"}}]\npolicy: {default_action: deny}\naudit: {path: /a}\nforward_headers: [SVC-HOPS]\n"
 	_, found := Parse("svc.yaml", []byte(text), nil)

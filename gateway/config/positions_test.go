@@ -9,8 +9,7 @@ import (
 	"svc/gateway/diag"
 )
 
-// TestPathsAreReadAsTheyWereWritten builds a path of any names and indexes and
-// takes it apart again.
+// TestPathsAreReadAsTheyWereWritten builds a path of any names and indexes and splits it again.
 func TestPathsAreReadAsTheyWereWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type step struct {
@@ -42,7 +41,7 @@ func TestPathsAreReadAsTheyWereWritten(t *testing.T) {
 	})
 }
 
-// TestPositions says where findings about fields point.
+// TestPositions checks the positions of findings about fields.
 func TestPositions(t *testing.T) {
 	const text = `listen: a
 tls:
@@ -65,14 +64,14 @@ empty: ""
 		{"a value", "listen", 1, 9},
 		{"a mapping, at its key", "tls", 2, 1},
 		{"a value in it", "tls.cert_file", 3, 14},
-		{"a field that is not there, at what would hold it", "tls.key_file", 2, 1},
+		{"a missing field, at its parent", "tls.key_file", 2, 1},
 		{"a list, at its key", "upstreams", 4, 1},
 		{"an element", "upstreams[0]", 5, 5},
 		{"a value of an element", "upstreams[1].name", 8, 12},
 		{"a name in quotes", `upstreams[0].headers["X.Y"]`, 7, 12},
-		{"an element that is not there", "upstreams[7].name", 4, 1},
+		{"a missing element", "upstreams[7].name", 4, 1},
 		{"an empty value, at its key", "empty", 9, 1},
-		{"a section that is not there", "audit.path", 0, 0},
+		{"a missing section", "audit.path", 0, 0},
 		{"the file", "", 0, 0},
 	} {
 		if got := locate(doc.Content[0], c.path); got.Line != c.line || got.Column != c.col {

@@ -14,8 +14,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// TestDocuments holds the generated documents against the code; -update rewrites
-// them.
+// TestDocuments compares the generated documents with the code; -update rewrites them.
 func TestDocuments(t *testing.T) {
 	for name, make := range map[string]func() ([]byte, error){
 		"configuration.md": Markdown,
@@ -80,9 +79,8 @@ func TestEveryFieldIsDescribed(t *testing.T) {
 	}
 }
 
-// TestEnumsAreThoseOfTheChecks gives each enumerated field a value that is not
-// listed: the checks must refuse it. The listed ones are accepted by the full
-// file and the tests of the sections.
+// TestEnumsAreThoseOfTheChecks gives each enumerated field a value that is not listed, which
+// validation must reject. The full file and the tests of the sections check the listed values.
 func TestEnumsAreThoseOfTheChecks(t *testing.T) {
 	for path := range enums {
 		text := readTestdata(t, "full.yaml")
@@ -104,7 +102,7 @@ func TestEnumsAreThoseOfTheChecks(t *testing.T) {
 	}
 }
 
-// TestSchemaAgreesWithTheLoader asks both about the same files.
+// TestSchemaAgreesWithTheLoader validates the same files with both.
 func TestSchemaAgreesWithTheLoader(t *testing.T) {
 	data, err := Schema()
 	if err != nil {
@@ -150,7 +148,7 @@ func TestSchemaAgreesWithTheLoader(t *testing.T) {
 			}
 			value, err := plainYAML(tc.text)
 			if err != nil {
-				return // YAML libraries refuse duplicate keys themselves
+				return // YAML libraries reject duplicate keys themselves
 			}
 			if err := schema.Validate(value); (err == nil) != tc.ok {
 				t.Errorf("the schema: %v", err)
@@ -159,7 +157,7 @@ func TestSchemaAgreesWithTheLoader(t *testing.T) {
 	}
 }
 
-// plainYAML reads YAML as an editor does, into what JSON knows; dates are text.
+// plainYAML decodes YAML as an editor does, into JSON types; dates are text.
 func plainYAML(text string) (any, error) {
 	var v any
 	if err := yaml.Unmarshal([]byte(text), &v); err != nil {

@@ -29,7 +29,7 @@ func (f *File) validateFederation(at diag.At) {
 					Errorf("needs-federation", "has no effect without federation")
 			}
 		}
-		// Each by itself, so that a finding is at its place.
+		// Each upstream by itself, so that a finding has its position.
 		naming := federation.NamingOf(u)
 		if err := naming.Check(); err != nil {
 			at := here
@@ -73,7 +73,7 @@ func (f *File) validateViews(at diag.At) {
 	}
 }
 
-// validatePerCaller checks what upstreams need that take the tokens of callers alone.
+// validatePerCaller checks the requirements of upstreams that accept only tokens of callers.
 func (f *File) validatePerCaller(at diag.At) {
 	for i := range f.Upstreams {
 		if !f.Upstreams[i].PerCaller() {
@@ -91,7 +91,7 @@ func (f *File) validatePerCaller(at diag.At) {
 	}
 }
 
-// needingFederation returns the keys that an upstream has and that need federation.
+// needingFederation returns the keys of an upstream that need federation.
 func needingFederation(u *upstream.Config) (keys []string) {
 	if u.SharedLists {
 		keys = append(keys, "shared_lists")

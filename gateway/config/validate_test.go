@@ -31,10 +31,9 @@ func with(sections map[string]string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// TestSectionRules has a row for each rule of the specification about a section
-// that this package owns, and about what refers from one section to another.
-// want is "code path" for each finding but those that a feature is not built;
-// nothing means that the file is valid.
+// TestSectionRules has a row for each rule of the specification about a section of this package,
+// and about references between sections. want is "code path" for each finding, without those
+// about features that are not built; empty means that the file is valid.
 func TestSectionRules(t *testing.T) {
 	guardrail := func(fields string) string {
 		return "guardrails:\n  - name: g\n    url: https://guard.example\n" + fields
@@ -165,7 +164,7 @@ func TestSectionRules(t *testing.T) {
 		{"guardrail tls keys while not enabled", "g", guardrail("    tls: {ca_file: a}"), []string{"unused guardrails[0].tls"}},
 		{"guardrail tls skip_verify warns", "g", guardrail("    tls: {enabled: true, skip_verify: true}"),
 			[]string{"tls-skip-verify guardrails[0].tls.skip_verify"}},
-		{"a rule names a guardrail that is none", "policy",
+		{"a rule names an unknown guardrail", "policy",
 			"policy: {rules: [{id: a, action: guardrail, guardrail: gard, when: {}}]}\nguardrails: [{name: guard, url: 'https://g'}]",
 			[]string{"unknown-guardrail policy.rules[0].guardrail"}},
 		{"a rule names a guardrail", "policy",
@@ -215,7 +214,7 @@ func TestSectionRules(t *testing.T) {
 	}
 }
 
-// TestWarningsStopNothing loads files that are odd and not wrong.
+// TestWarningsStopNothing loads files that have warnings and no errors.
 func TestWarningsStopNothing(t *testing.T) {
 	f, found := Parse("svc.yaml", []byte(with(map[string]string{"v": "allowed_protocol_versions: [draft]"})), environment)
 	if f == nil || len(found) != 1 || found[0].Severity != diag.Warning {
@@ -223,8 +222,8 @@ func TestWarningsStopNothing(t *testing.T) {
 	}
 }
 
-// TestSwitchedOffSectionsAreAllowed gives sections their default or off value, and
-// both modes of the tool search.
+// TestSwitchedOffSectionsAreAllowed gives sections their default or off value, and both modes of
+// the tool search.
 func TestSwitchedOffSectionsAreAllowed(t *testing.T) {
 	for _, text := range []string{
 		"tool_search: {enabled: true, mode: passthrough}",

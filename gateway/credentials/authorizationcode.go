@@ -16,9 +16,9 @@ import (
 	"svc/gateway/upstream"
 )
 
-// AuthorizationCode are tokens for the account of an operator, who has logged in at the
-// authorization server of the upstream with 'svc upstream login'. It is safe for
-// concurrent use, also by several processes.
+// AuthorizationCode provides tokens for the account of an operator, who has logged in at the
+// authorization server of the upstream with 'svc upstream login'. It is safe for concurrent use,
+// also by several processes.
 type AuthorizationCode struct {
 	upstream, url, resource string
 	config                  upstream.AuthorizationCode
@@ -39,14 +39,13 @@ func newAuthorizationCode(c *upstream.Config, o Options) *AuthorizationCode {
 	}
 }
 
-// ResourceOf returns the resource indicator of an upstream with authorization_code: its
-// URL, where the configuration names none.
+// ResourceOf returns the resource indicator (RFC 8707) of an upstream with authorization_code:
+// its URL, if the configuration names none.
 func ResourceOf(c *upstream.Config) string {
 	return cmp.Or(c.Credentials.AuthorizationCode.Resource, c.URL)
 }
 
-// Fields implements transport.Credentials. The token is that of the operator, whoever
-// calls.
+// Fields implements transport.Credentials. The token is the operator's, for every caller.
 func (a *AuthorizationCode) Fields(ctx context.Context, _ *transport.Caller) ([]upstream.Field, error) {
 	fields, err := a.token.get(ctx, a.now, a.ask)
 	if err != nil {
@@ -66,7 +65,7 @@ func (a *AuthorizationCode) Rejected(_ context.Context, _ *transport.Caller, fie
 	return true
 }
 
-// errLogin is why somebody has to log in.
+// errLogin returns an error that requires a new login.
 func errLogin(why string) error { return &loginError{why} }
 
 type loginError struct{ why string }
@@ -74,10 +73,10 @@ type loginError struct{ why string }
 func (e *loginError) Error() string { return e.why }
 func (e *loginError) Unwrap() error { return upstream.ErrLoginRequired }
 
-// ask returns the token of the grant, replaced where it ends. Another process may have
-// replaced it already.
+// ask returns the token of the grant, and replaces it when it has expired. Another process may
+// have replaced it already.
 func (a *AuthorizationCode) ask(ctx context.Context) (*token, error) {
-	// Without a grant there is nothing to lock, and maybe no folder.
+	// Without a grant there is nothing to lock, and the folder may not exist.
 	if _, err := a.file.Read(); errors.Is(err, grant.ErrNone) {
 		return nil, errLogin(err.Error())
 	}
@@ -110,7 +109,7 @@ func (a *AuthorizationCode) refresh(ctx context.Context, g *grant.Grant) (*token
 		return nil, errLogin("the token has ended, and the authorization server issued none to renew it with")
 	}
 	e := endpoint.Endpoint{URL: g.TokenEndpoint, ID: g.ClientID, Secret: cmp.Or(g.ClientSecret, a.config.ClientSecret), Method: g.AuthMethod, Client: a.client, Now: a.now}
-	// A refresh token may be good once: it is not spent where the next one cannot be saved.
+	// A refresh token may be valid only once: it is not used if the next one cannot be saved.
 	if err := a.file.Write(g); err != nil {
 		return nil, fmt.Errorf("the login cannot be saved, so that its token is not renewed: %w", err)
 	}

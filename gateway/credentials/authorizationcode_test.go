@@ -17,8 +17,8 @@ import (
 	"svc/gateway/upstream"
 )
 
-// rotating is a token endpoint whose refresh tokens are good once: one that is used again
-// ends the login, as authorization servers do.
+// rotating is a token endpoint whose refresh tokens are valid once: reuse of one ends the login,
+// as authorization servers do.
 type rotating struct {
 	mu      sync.Mutex
 	current string
@@ -46,7 +46,7 @@ func (s *rotating) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// clock is one that tests set.
+// clock is a clock that tests set.
 type clock struct{ at atomic.Int64 }
 
 func (c *clock) now() time.Time          { return time.Unix(c.at.Load(), 0) }
@@ -60,7 +60,7 @@ func hosted(edit func(*upstream.Config)) *upstream.Config {
 	return c
 }
 
-// loggedIn writes a grant, and returns what a process uses it with.
+// loggedIn writes a grant, and returns the credentials of a process with it.
 func loggedIn(t *testing.T, endpointURL, dir string, c *clock) grant.File {
 	t.Helper()
 	f := grant.FileOf(dir, "up/../x")
@@ -74,8 +74,8 @@ func loggedIn(t *testing.T, endpointURL, dir string, c *clock) grant.File {
 	return f
 }
 
-// Processes that share a state_dir renew a token once, although a refresh token that is
-// used twice ends the login.
+// Processes that share a state_dir refresh a token once, although reuse of a refresh token ends
+// the login.
 func TestProcessesShareALogin(t *testing.T) {
 	s := &rotating{current: "refresh-0"}
 	server := httptest.NewServer(s)
@@ -112,8 +112,8 @@ func TestProcessesShareALogin(t *testing.T) {
 	}
 }
 
-// A token that the upstream rejects is renewed before its end; one that another process
-// has renewed meanwhile is taken.
+// A token that the upstream rejects is refreshed before it expires; if another process has
+// refreshed it meanwhile, that token is used.
 func TestARejectedTokenOfALoginIsRenewed(t *testing.T) {
 	s := &rotating{current: "refresh-0"}
 	server := httptest.NewServer(s)
@@ -141,8 +141,8 @@ func TestARejectedTokenOfALoginIsRenewed(t *testing.T) {
 	}
 }
 
-// Without a login, and with one that is not for this server or has ended, a login is
-// required. One that is made meanwhile is used without a restart.
+// Without a login, and with one that is for another server or has ended, a login is required. A
+// new login is used without a restart.
 func TestALoginIsRequired(t *testing.T) {
 	s := &rotating{current: "another"}
 	server := httptest.NewServer(s)
@@ -181,7 +181,8 @@ func TestALoginIsRequired(t *testing.T) {
 	}
 }
 
-// An endpoint that is away for a moment ends no login, and a damaged file is no login.
+// An endpoint that is briefly unavailable does not end a login, and a damaged file is an error
+// other than a missing login.
 func TestALoginOutlastsItsServer(t *testing.T) {
 	s := &rotating{current: "refresh-0", broken: true}
 	server := httptest.NewServer(s)

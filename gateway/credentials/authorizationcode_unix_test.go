@@ -14,8 +14,8 @@ import (
 	"svc/gateway/upstream"
 )
 
-// On a full disk no refresh token is spent: the login is still good when there is room
-// again. A limit on the size of files stands for the disk.
+// On a full disk no refresh token is used: the login is still valid when there is space again. A
+// limit on the size of files simulates the disk.
 func TestAFullDiskEndsNoLogin(t *testing.T) {
 	s := &rotating{current: "refresh-0"}
 	server := httptest.NewServer(s)

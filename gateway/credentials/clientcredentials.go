@@ -10,8 +10,8 @@ import (
 	"svc/gateway/upstream"
 )
 
-// ClientCredentials are tokens of the gateway itself, by the OAuth grant
-// client_credentials (RFC 6749, section 4.4). It is safe for concurrent use.
+// ClientCredentials provides tokens of the gateway itself, by the OAuth grant client_credentials
+// (RFC 6749, section 4.4). It is safe for concurrent use.
 type ClientCredentials struct {
 	upstream string
 	config   upstream.ClientCredentials
@@ -25,7 +25,7 @@ func newClientCredentials(name string, c *upstream.ClientCredentials, now func()
 	return &ClientCredentials{upstream: name, config: *c, endpoint: newEndpoint(&c.TokenEndpoint, now)}
 }
 
-// Fields implements transport.Credentials. The token is the gateway's own, whoever calls.
+// Fields implements transport.Credentials. The token is the gateway's own, for every caller.
 func (c *ClientCredentials) Fields(ctx context.Context, _ *transport.Caller) ([]upstream.Field, error) {
 	fields, err := c.token.get(ctx, c.endpoint.Now, c.ask)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"svc/gateway/upstream"
 )
 
-// server answers like a token endpoint.
+// server responds like a token endpoint.
 type server struct {
 	asked  atomic.Int32
 	answer func(w http.ResponseWriter, r *http.Request, n int32)
@@ -79,7 +79,7 @@ func TestTheRequestForAToken(t *testing.T) {
 	}
 }
 
-// A token is kept until shortly before its end, and a short-lived one for half its time.
+// A token is used until shortly before it expires, and a short-lived one for half its lifetime.
 func TestATokenIsReplacedBeforeItEnds(t *testing.T) {
 	for _, tt := range []struct {
 		expires string
@@ -101,8 +101,8 @@ func TestATokenIsReplacedBeforeItEnds(t *testing.T) {
 	}
 }
 
-// Requests that need a token at the same time cause one request for it, and one that
-// gives up does not end it for the others.
+// Concurrent requests for a token cause one request to the endpoint, and a caller that gives up
+// does not cancel it for the others.
 func TestOneRequestForAllWhoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -133,7 +133,7 @@ func TestOneRequestForAllWhoWait(t *testing.T) {
 	})
 }
 
-// A rejected token is dropped once; one that was just issued stays.
+// A rejected token is dropped once; a token that was just issued is kept.
 func TestARejectedTokenIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCredentials(&server{answer: issue(`{"access_token":"t%d","token_type":"Bearer","expires_in":3600}`)})
@@ -151,7 +151,8 @@ func TestARejectedTokenIsReplaced(t *testing.T) {
 	})
 }
 
-// Whatever an endpoint answers: an error of one kind, bounded, without its text.
+// Every invalid response of an endpoint is an error of one kind, bounded, without the response's
+// text.
 func TestHostileTokenEndpoints(t *testing.T) {
 	reply := func(status int, media, body string) func(http.ResponseWriter, *http.Request, int32) {
 		return func(w http.ResponseWriter, _ *http.Request, _ int32) {
@@ -191,7 +192,7 @@ func TestHostileTokenEndpoints(t *testing.T) {
 				if strings.Contains(err.Error(), "s3cret") || len(err.Error()) > 300 {
 					t.Errorf("%v", err)
 				}
-				// The failure is the answer for a moment, then the endpoint is asked again.
+				// The failure is cached briefly, then the endpoint is requested again.
 				if _, err := c.Fields(t.Context(), nil); err == nil || e.asked.Load() != 1 {
 					t.Errorf("at once: %v after %d requests", err, e.asked.Load())
 				}
@@ -204,7 +205,7 @@ func TestHostileTokenEndpoints(t *testing.T) {
 	}
 }
 
-// Without the section nothing is asked.
+// Without the section no request is sent.
 func TestWithoutCredentials(t *testing.T) {
 	if _, ok := New(upstream.Config{}, Options{Now: time.Now}).(transport.StaticHeaders); !ok {
 		t.Error("there are credentials")

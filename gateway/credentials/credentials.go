@@ -1,7 +1,7 @@
-// Package credentials gets the tokens that the gateway presents at upstreams.
+// Package credentials provides the tokens that the gateway sends to upstreams.
 //
-// Tokens are in no log. They are kept in memory alone, except those of an operator's
-// login, which package grant keeps.
+// No token is logged. Tokens are only in memory, except those of an operator's login, which
+// package grant stores.
 package credentials
 
 import (
@@ -14,15 +14,14 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Options are what the caller takes from the process around it.
+// Options are the dependencies of New.
 type Options struct {
-	// StateDir is where the logins of operators are kept.
+	// StateDir is the directory with the logins of operators.
 	StateDir string
 	Now      func() time.Time
 }
 
-// New returns the credentials of an upstream with a validated configuration. Nothing is
-// sent.
+// New returns the credentials of an upstream with a validated configuration. It sends no request.
 func New(c upstream.Config, o Options) transport.Credentials {
 	switch s := c.Credentials; {
 	case s == nil:
@@ -41,7 +40,7 @@ func newEndpoint(c *upstream.TokenEndpoint, now func() time.Time) *endpoint.Endp
 	return &endpoint.Endpoint{URL: c.TokenURL, ID: c.ClientID, Secret: c.ClientSecret, Client: endpoint.NewClient(), Now: now}
 }
 
-// addTarget adds what a token is asked for.
+// addTarget adds the scopes and the resource of the requested token.
 func addTarget(form url.Values, c *upstream.TokenEndpoint) {
 	if len(c.Scopes) > 0 {
 		form.Set("scope", strings.Join(c.Scopes, " "))
@@ -51,7 +50,7 @@ func addTarget(form url.Values, c *upstream.TokenEndpoint) {
 	}
 }
 
-// failed is the error of an upstream without a token.
+// failed returns the error of an upstream without a token.
 func failed(name string, kind, err error) error {
 	return &upstream.Error{Upstream: name, Op: "credentials", Kind: kind, Err: err}
 }

@@ -11,24 +11,24 @@ import (
 )
 
 const (
-	// early is how long before its end a token is replaced; shorter-lived tokens are used
-	// for half of their time.
+	// early is how long before its expiry a token is replaced; shorter-lived tokens are used for
+	// half of their lifetime.
 	early = 30 * time.Second
-	// failureTime is how long a failure is the answer before the endpoint is asked again.
+	// failureTime is how long a failure is cached before the endpoint is requested again.
 	failureTime = time.Second
-	// freshTime is how long a new token that the upstream rejects is not replaced: another
-	// one would be rejected too.
+	// freshTime is the age below which a token that the upstream rejects is not replaced, because
+	// the next one would be rejected too.
 	freshTime = 5 * time.Second
 )
 
-// token is one that can be presented.
+// token is a token in the form in which it is sent.
 type token struct {
 	fields  []upstream.Field
 	fetched time.Time
-	until   time.Time // it is replaced before it ends
+	until   time.Time // time of replacement, before it expires
 }
 
-// newToken returns a token that was asked for at a time and is valid from then on.
+// newToken returns a token that was requested at a time and is valid for a duration from then on.
 func newToken(text string, asked time.Time, valid time.Duration) *token {
 	return &token{
 		fields:  []upstream.Field{{Name: "Authorization", Value: "Bearer " + text}},
@@ -36,8 +36,8 @@ func newToken(text string, asked time.Time, valid time.Duration) *token {
 	}
 }
 
-// held is the place of one token, which is asked for when it is needed. The zero value
-// is empty.
+// held holds one token and requests it when it is needed. The zero value is empty. It is safe for
+// concurrent use.
 type held struct {
 	mu      sync.Mutex
 	token   *token
@@ -46,14 +46,14 @@ type held struct {
 	fetch   *fetch // in flight
 }
 
-// fetch is a request to the endpoint that several requests may wait for.
+// fetch is a request to the endpoint that several callers may wait for.
 type fetch struct {
 	done  chan struct{}
 	token *token
 	err   error
 }
 
-// errLeft is the error of a request that ended while it waited.
+// errLeft is the error of a caller whose context ended while it waited.
 type errLeft struct{ cause error }
 
 func (e *errLeft) Error() string { return "the request ended while it waited for a token" }
@@ -70,8 +70,8 @@ func kindOf(err error) error {
 	return upstream.ErrCredentials
 }
 
-// get returns the fields of the token, which ask requests where there is none, or none
-// that is good for long enough.
+// get returns the fields of the token. If there is none, or it expires soon, get calls ask, once
+// for all concurrent callers.
 func (h *held) get(ctx context.Context, now func() time.Time, ask func(context.Context) (*token, error)) ([]upstream.Field, error) {
 	h.mu.Lock()
 	if at := now(); h.token != nil && at.Before(h.token.until) {
@@ -85,7 +85,7 @@ func (h *held) get(ctx context.Context, now func() time.Time, ask func(context.C
 	if f == nil {
 		f = &fetch{done: make(chan struct{})}
 		h.fetch = f
-		// It outlives the request that began it: others wait for it too.
+		// The fetch outlives the request that started it, because others wait for it too.
 		go h.run(context.WithoutCancel(ctx), f, now, ask)
 	}
 	h.mu.Unlock()
@@ -100,7 +100,7 @@ func (h *held) get(ctx context.Context, now func() time.Time, ask func(context.C
 	return f.token.fields, nil
 }
 
-// run asks the endpoint, and tells everybody who waits.
+// run requests a token, and delivers the outcome to all callers that wait.
 func (h *held) run(ctx context.Context, f *fetch, now func() time.Time, ask func(context.Context) (*token, error)) {
 	ctx, cancel := context.WithTimeout(ctx, endpoint.Timeout)
 	defer cancel()
@@ -116,9 +116,9 @@ func (h *held) run(ctx context.Context, f *fetch, now func() time.Time, ask func
 	close(f.done)
 }
 
-// rejected drops the token that an upstream rejected, and reports whether there will be
-// another one. A token that the endpoint has just issued stays: the upstream does not
-// accept what this client may have.
+// rejected drops the token that an upstream rejected, and reports whether a new one can be
+// expected. A token that the endpoint has just issued is kept: then the upstream rejects every
+// token of this client.
 func (h *held) rejected(fields []upstream.Field, now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -22,11 +22,11 @@ const (
 	typeJWT         = "urn:ietf:params:oauth:token-type:jwt"
 )
 
-// maxExchanged bounds the tokens that are kept, of one caller's token each.
+// maxExchanged bounds the number of cached tokens; each belongs to one token of a caller.
 const maxExchanged = 4096
 
-// TokenExchange are tokens of the callers for an upstream, which a token endpoint issues
-// for the tokens that they have presented here (RFC 8693). It is safe for concurrent use.
+// TokenExchange provides tokens of the callers for an upstream, which a token endpoint issues in
+// exchange for the callers' own tokens (RFC 8693). It is safe for concurrent use.
 type TokenExchange struct {
 	upstream string
 	config   upstream.TokenExchange
@@ -40,7 +40,7 @@ type TokenExchange struct {
 // digest is the SHA-256 of a caller's token.
 type digest [sha256.Size]byte
 
-// exchanged is the place of the token that is presented for one token of a caller.
+// exchanged is the cache entry for one token of a caller.
 type exchanged struct {
 	of digest
 	held
@@ -55,7 +55,7 @@ func newTokenExchange(name string, c *upstream.TokenExchange, now func() time.Ti
 	}
 }
 
-// subjectOf returns the verified token of a caller; empty where it has none.
+// subjectOf returns the verified token of a caller; empty if it has none.
 func subjectOf(c *transport.Caller) string {
 	if c == nil || c.Token == nil {
 		return ""
@@ -63,7 +63,7 @@ func subjectOf(c *transport.Caller) string {
 	return auth.BearerToken(c.Header)
 }
 
-// Fields implements transport.Credentials. The token is of the caller alone.
+// Fields implements transport.Credentials. The token belongs to the caller alone.
 func (x *TokenExchange) Fields(ctx context.Context, c *transport.Caller) ([]upstream.Field, error) {
 	subject := subjectOf(c)
 	if subject == "" {
@@ -88,7 +88,8 @@ func (x *TokenExchange) Rejected(_ context.Context, c *transport.Caller, fields 
 	return subject != "" && x.of(sha256.Sum256([]byte(subject))).rejected(fields, x.endpoint.Now())
 }
 
-// of returns the place of what is presented for a caller's token, and makes room for it.
+// of returns the entry for a caller's token, and creates it, with eviction of the least recently
+// used entry, if it is new.
 func (x *TokenExchange) of(d digest) *held {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -105,7 +106,7 @@ func (x *TokenExchange) of(d digest) *held {
 	return &e.held
 }
 
-// ask exchanges one token, which ends with that of the caller.
+// ask exchanges one token. The result expires no later than the caller's token.
 func (x *TokenExchange) ask(ctx context.Context, subject string, expires time.Time) (*token, error) {
 	form := url.Values{
 		"grant_type":           {grantExchange},

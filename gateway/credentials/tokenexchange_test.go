@@ -31,7 +31,7 @@ func with(subject string, valid time.Duration) *transport.Caller {
 	}
 }
 
-// exchange answers with a token that names the caller's one and the number of the request.
+// exchange responds with a token that contains the caller's token and the number of the request.
 func exchange(lifetime int) func(http.ResponseWriter, *http.Request, int32) {
 	return func(w http.ResponseWriter, r *http.Request, n int32) {
 		issue(fmt.Sprintf(`{"access_token":"for-%s-%%d","token_type":"Bearer","issued_token_type":%q,"expires_in":%d}`, r.PostFormValue("subject_token"), typeAccessToken, lifetime))(w, r, n)
@@ -47,7 +47,8 @@ func presented(t *testing.T, x *TokenExchange, c *transport.Caller) string {
 	return fields[0].Value
 }
 
-// The request has the form of RFC 8693, and the caller's own token goes nowhere else.
+// The request has the form of RFC 8693, and the caller's own token is sent only to the token
+// endpoint.
 func TestTheRequestForAnExchange(t *testing.T) {
 	x := newExchange(&server{answer: func(w http.ResponseWriter, r *http.Request, n int32) {
 		want := map[string]string{
@@ -69,7 +70,8 @@ func TestTheRequestForAnExchange(t *testing.T) {
 	}
 }
 
-// Each caller's token has one of its own, which is kept until the earlier of both ends.
+// Each caller's token has an exchanged token of its own, which is used until the earlier of both
+// expires.
 func TestAnExchangedTokenIsKeptForItsCaller(t *testing.T) {
 	for _, tt := range []struct {
 		own, issued, until time.Duration
@@ -92,7 +94,7 @@ func TestAnExchangedTokenIsKeptForItsCaller(t *testing.T) {
 	}
 }
 
-// A caller without a token, or with one that has ended, causes no request.
+// A caller without a token, or with an expired one, causes no request.
 func TestWithoutACallersTokenNothingIsAsked(t *testing.T) {
 	e := &server{answer: exchange(60)}
 	x := newExchange(e)
@@ -114,7 +116,7 @@ func TestWithoutACallersTokenNothingIsAsked(t *testing.T) {
 	}
 }
 
-// The failure and the rejection of one caller's token are nothing to other callers.
+// A failure or a rejection for one caller's token does not affect other callers.
 func TestCallersDoNotShareFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newExchange(&server{answer: func(w http.ResponseWriter, r *http.Request, n int32) {
@@ -141,7 +143,8 @@ func TestCallersDoNotShareFailures(t *testing.T) {
 	})
 }
 
-// What an endpoint may not issue is refused, and nothing of it is repeated.
+// A response with a token that the endpoint must not issue is refused, and no part of it is
+// repeated.
 func TestExchangesThatAreRefused(t *testing.T) {
 	for _, tt := range []struct{ name, answer, want string }{
 		{"no type", `"access_token":"s3cret","token_type":"Bearer"`, "does not name the type"},

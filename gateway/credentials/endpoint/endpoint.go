@@ -1,6 +1,6 @@
-// Package endpoint asks token endpoints of OAuth. Such an endpoint is another machine: its
-// answers are bounded in size and time, its redirects are not followed, and of what it
-// says in an error only the code of OAuth is repeated.
+// Package endpoint requests tokens from OAuth token endpoints. Such an endpoint is an external
+// server: its responses are bounded in size and time, its redirects are not followed, and of its
+// error responses only the OAuth error code is used.
 package endpoint
 
 import (
@@ -19,29 +19,29 @@ import (
 const (
 	// Timeout bounds one request to a token endpoint.
 	Timeout = 10 * time.Second
-	// MaxAnswer bounds the answer of a token endpoint, in bytes.
+	// MaxAnswer bounds the response of a token endpoint, in bytes.
 	MaxAnswer = 64 << 10
 	// maxToken bounds a token, in bytes.
 	maxToken = 16 << 10
-	// noExpiry is how long a token is used whose endpoint does not say when it ends.
+	// noExpiry is the lifetime of a token whose endpoint returns no expires_in.
 	noExpiry = 10 * time.Minute
-	// maxExpiry bounds how long a token is used, whatever the endpoint says.
+	// maxExpiry bounds the lifetime of a token, whatever the endpoint returns.
 	maxExpiry = 24 * time.Hour
 	// maxConnections bounds the connections to one endpoint: further requests wait.
 	maxConnections = 64
 )
 
-// The ways in which a client identifies itself (RFC 7591, token_endpoint_auth_method).
+// The client authentication methods (RFC 7591, token_endpoint_auth_method).
 const (
 	Basic = "client_secret_basic"
 	Post  = "client_secret_post"
 	None  = "none"
 )
 
-// Endpoint is a token endpoint, with an account there.
+// Endpoint is a token endpoint with the gateway's client account. It is safe for concurrent use.
 type Endpoint struct {
 	URL, ID, Secret string
-	// Method is Basic when it is empty.
+	// Method is the client authentication method; empty means Basic.
 	Method string
 	Client *http.Client
 	Now    func() time.Time
@@ -65,19 +65,19 @@ type Answer struct {
 	ExpiresIn       *json.Number `json:"expires_in"`
 	Code            string       `json:"error"`
 
-	// Asked is when the token was asked for, and Valid for how long it is used from then on.
+	// Asked is the time of the request, and Valid is the lifetime of the token from then on.
 	Asked time.Time     `json:"-"`
 	Valid time.Duration `json:"-"`
 }
 
-// Error is what an endpoint answered in the place of a token.
+// Error is an error response of a token endpoint.
 type Error struct {
 	Status int
-	// Code is that of OAuth; empty where it is none.
+	// Code is the OAuth error code; empty if there is none.
 	Code string
 }
 
-// Error names the status and the code.
+// Error returns the status and the code.
 func (e *Error) Error() string {
 	text := fmt.Sprintf("the token endpoint answered with status %d", e.Status)
 	if e.Code != "" {
@@ -105,7 +105,7 @@ func (e *Endpoint) Revoke(ctx context.Context, address, token string) error {
 	return nil
 }
 
-// request makes a request of the account.
+// request returns a request with the client authentication.
 func (e *Endpoint) request(ctx context.Context, address string, form url.Values) (*http.Request, error) {
 	if e.Method == Post || e.Method == None {
 		form.Set("client_id", e.ID)
@@ -149,7 +149,7 @@ func (e *Endpoint) Ask(ctx context.Context, form url.Values) (*Answer, error) {
 	return a, nil
 }
 
-// read checks an answer.
+// read parses and checks a response.
 func read(resp *http.Response, body []byte) (*Answer, error) {
 	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
 		return nil, fmt.Errorf("the token endpoint redirects (status %d), which is not followed", resp.StatusCode)
@@ -183,12 +183,12 @@ func read(resp *http.Response, body []byte) (*Answer, error) {
 	return &a, nil
 }
 
-// presentable reports whether a token has the form of one.
+// presentable reports whether a text can be sent as a token.
 func presentable(token string) bool {
 	return len(token) <= maxToken && !strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f })
 }
 
-// Code returns a code of OAuth, and empty for whatever else a server writes there.
+// Code returns an OAuth error code, and "" for any other text of a server.
 func Code(text string) string {
 	if len(text) > 64 || strings.ContainsFunc(text, func(r rune) bool { return (r < 'a' || r > 'z') && r != '_' }) {
 		return ""
@@ -196,7 +196,7 @@ func Code(text string) string {
 	return text
 }
 
-// withoutURL drops the URL of an error, which may hold a secret in its query.
+// withoutURL removes the URL from an error, because its query may contain a secret.
 func withoutURL(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {

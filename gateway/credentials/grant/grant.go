@@ -1,6 +1,6 @@
-// Package grant keeps what an operator was granted at the authorization server of an
-// upstream: one file for each upstream, with mode 0600 in state_dir. Processes that share
-// the folder share the grants: whoever replaces a token holds the lock of its file.
+// Package grant stores the grants of operators at the authorization servers of upstreams: one
+// file for each upstream, with mode 0600 in state_dir. Processes that share the folder share the
+// grants; a process that replaces a token holds the lock of its file.
 package grant
 
 import (
@@ -21,20 +21,20 @@ import (
 	"svc/gateway/statefile"
 )
 
-// version is that of the form of the file.
+// version is the version of the file format.
 const version = 1
 
 // maxFile bounds the file, in bytes.
 const maxFile = 256 << 10
 
-// ErrNone: nobody is logged in.
+// ErrNone: no operator is logged in.
 var ErrNone = errors.New("nobody is logged in")
 
-// Grant is what an operator was granted.
+// Grant is the grant of an operator: the tokens and the server that issued them.
 type Grant struct {
 	Version int `json:"version"`
-	// Upstream is the name of the upstream, and URL and Resource are what the tokens are
-	// for: they go nowhere else.
+	// Upstream is the name of the upstream. URL and Resource are its address and resource
+	// indicator; the tokens are sent to no other.
 	Upstream string `json:"upstream"`
 	URL      string `json:"url"`
 	Resource string `json:"resource"`
@@ -42,8 +42,8 @@ type Grant struct {
 	Issuer             string `json:"issuer"`
 	TokenEndpoint      string `json:"token_endpoint"`
 	RevocationEndpoint string `json:"revocation_endpoint,omitempty"`
-	// ClientID is the account of the gateway there. ClientSecret is empty where it has
-	// none, or where it is in the configuration.
+	// ClientID is the gateway's client account there. ClientSecret is empty if there is none, or
+	// if it is in the configuration.
 	ClientID     string   `json:"client_id"`
 	ClientSecret string   `json:"client_secret,omitempty"`
 	AuthMethod   string   `json:"token_endpoint_auth_method"`
@@ -58,7 +58,7 @@ type Grant struct {
 	Ended bool `json:"ended,omitempty"`
 }
 
-// Take takes over what an endpoint issued. Without a new refresh token the old one stays.
+// Take stores the tokens of a response. Without a new refresh token the old one is kept.
 func (g *Grant) Take(a *endpoint.Answer) {
 	g.AccessToken, g.Issued, g.Expires, g.Ended = a.AccessToken, a.Asked, a.Asked.Add(a.Valid), false
 	if a.RefreshToken != "" {
@@ -72,8 +72,8 @@ func (g *Grant) Take(a *endpoint.Answer) {
 // File is the file of one upstream's grant.
 type File string
 
-// FileOf returns the file of an upstream in a state_dir. Names of upstreams may have
-// characters that names of files cannot have.
+// FileOf returns the file of an upstream in a state_dir. Characters of the name that a file name
+// cannot have are encoded.
 func FileOf(stateDir, upstream string) File {
 	sum := sha256.Sum256([]byte(upstream))
 	plain := strings.Map(func(r rune) rune {
@@ -85,7 +85,7 @@ func FileOf(stateDir, upstream string) File {
 	return File(filepath.Join(stateDir, "upstream-login-"+plain[:min(len(plain), 40)]+"-"+hex.EncodeToString(sum[:4])+".json"))
 }
 
-// Read returns the grant; [ErrNone] where there is none.
+// Read returns the grant; [ErrNone] if there is none.
 func (f File) Read() (*Grant, error) {
 	data, err := statefile.Read(string(f), maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -101,8 +101,8 @@ func (f File) Read() (*Grant, error) {
 	return g, nil
 }
 
-// Write replaces the grant. The caller holds the lock. A file that root writes belongs to
-// the owner of the folder, who is the gateway's user.
+// Write replaces the grant. The caller holds the lock. A file that root writes is given to the
+// owner of the folder, which is the gateway's user.
 func (f File) Write(g *Grant) error {
 	g.Version = version
 	data, err := json.MarshalIndent(g, "", "  ")

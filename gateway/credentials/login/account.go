@@ -11,13 +11,13 @@ import (
 	"svc/gateway/credentials/endpoint"
 )
 
-// account is the gateway's account at an authorization server.
+// account is the gateway's client account at an authorization server.
 type account struct {
 	id, secret, method string
-	registered         bool // by this login
+	registered         bool // registered by this login
 }
 
-// account returns the configured account, or registers one.
+// account returns the configured client account, or registers one.
 func (l *login) account(ctx context.Context, f *found, redirect string) (*account, error) {
 	if l.config.ClientID != "" {
 		return &account{id: l.config.ClientID, secret: l.config.ClientSecret, method: methodFor(l.config.ClientSecret, f.server.AuthMethods)}, nil
@@ -26,14 +26,14 @@ func (l *login) account(ctx context.Context, f *found, redirect string) (*accoun
 		text := "the authorization server lets no client register itself: register the gateway there with the redirect address http://127.0.0.1:PORT" + callbackPath +
 			", and set client_id (and client_secret, if it has one) and redirect_port"
 		if f.server.DocumentClients {
-			text = "the authorization server knows clients by their metadata document: put one on an https address of yours, and set client_id to that address"
+			text = "the authorization server identifies clients by their metadata document: put one on an https address of yours, and set client_id to that address"
 		}
 		return nil, errors.New(text)
 	}
 	return l.register(ctx, f, redirect)
 }
 
-// methodFor returns how a client with a secret, or without, identifies itself.
+// methodFor returns the client authentication method for a client with a secret, or without.
 func methodFor(secret string, supported []string) string {
 	switch {
 	case secret == "":
@@ -44,7 +44,7 @@ func methodFor(secret string, supported []string) string {
 	return endpoint.Post
 }
 
-// register registers the gateway (RFC 7591).
+// register registers the gateway as a client (RFC 7591).
 func (l *login) register(ctx context.Context, f *found, redirect string) (*account, error) {
 	method := endpoint.None
 	if len(f.server.AuthMethods) > 0 && !slices.Contains(f.server.AuthMethods, endpoint.None) {

@@ -17,13 +17,13 @@ import (
 	"svc/gateway/credentials/endpoint"
 )
 
-// callbackPath is the path to which the browser returns.
+// callbackPath is the path of the redirect URI.
 const callbackPath = "/callback"
 
-// maxCode bounds the code of an authorization, in bytes.
+// maxCode bounds the authorization code, in bytes.
 const maxCode = 8 << 10
 
-// callback waits for the browser.
+// callback waits for the redirect of the browser.
 type callback struct {
 	redirect string
 	server   *http.Server
@@ -34,7 +34,7 @@ type callback struct {
 func listen(port int) (*callback, error) {
 	ln, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
-		return nil, fmt.Errorf("nothing can listen for the return of the browser: %w", err)
+		return nil, fmt.Errorf("cannot listen for the redirect of the browser: %w", err)
 	}
 	c := &callback{redirect: "http://" + ln.Addr().String() + callbackPath, returned: make(chan url.Values)}
 	mux := http.NewServeMux()
@@ -44,7 +44,7 @@ func listen(port int) (*callback, error) {
 	return c, nil
 }
 
-// close ends the listening, after the answer to the browser.
+// close closes the listener, after the response to the browser is sent.
 func (c *callback) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -53,7 +53,7 @@ func (c *callback) close() {
 	}
 }
 
-// take takes the return of a browser. Nothing of the request is in the page.
+// take handles the redirect of a browser. The page contains nothing of the request.
 func (c *callback) take(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")
@@ -70,11 +70,11 @@ func (c *callback) take(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// errForeign: something else than the awaited browser has returned.
+// errForeign: the request is not the awaited redirect.
 var errForeign = errors.New("the address does not belong to this login")
 
-// wait waits for the code. A return with another state is ignored: any page can send a
-// browser to loopback.
+// wait waits for the code. A redirect with another state is ignored, because any web page can
+// send a browser to loopback.
 func (c *callback) wait(ctx context.Context, pasted io.Reader, state string, f *found) (string, error) {
 	lines := make(chan url.Values)
 	if pasted != nil {
@@ -86,7 +86,7 @@ func (c *callback) wait(ctx context.Context, pasted io.Reader, state string, f *
 		case q = <-c.returned:
 		case q = <-lines:
 		case <-ctx.Done():
-			return "", errors.New("nobody has logged in: the time is over")
+			return "", errors.New("no login within the time limit")
 		}
 		code, err := codeOf(q, state, f)
 		if errors.Is(err, errForeign) {
@@ -112,7 +112,7 @@ func readPasted(ctx context.Context, r io.Reader, lines chan<- url.Values) {
 	}
 }
 
-// codeOf returns the code of an answer of the authorization server (RFC 6749, RFC 9207).
+// codeOf returns the code of an authorization response (RFC 6749, RFC 9207).
 func codeOf(q url.Values, state string, f *found) (string, error) {
 	if len(q["state"]) != 1 || subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(state)) != 1 {
 		return "", errForeign

@@ -21,9 +21,9 @@ import (
 // stepTimeout bounds one request of the discovery.
 const stepTimeout = 10 * time.Second
 
-// found is what was found out about an upstream.
+// found is the result of the discovery for an upstream.
 type found struct {
-	scopes []string // that the upstream asks for
+	scopes []string // that the upstream requires
 	server server
 }
 
@@ -84,10 +84,10 @@ func (l *login) discover(ctx context.Context) (*found, error) {
 
 var scopeForm = regexp.MustCompile(`^[\x21\x23-\x5b\x5d-\x7e]{1,256}$`)
 
-// parameter is one of the parameters of WWW-Authenticate that are looked for.
+// parameter matches the parameters of WWW-Authenticate that the login uses.
 var parameter = regexp.MustCompile(`(?i)[ ,](resource_metadata|scope)="([^"\\]+)"`)
 
-// protected returns what the upstream says of itself, nil where it says nothing, and the
+// protected returns the protected resource metadata of the upstream, nil if it has none, and the
 // scopes of its challenge.
 func (l *login) protected(ctx context.Context) (*protected, []string, error) {
 	challenge, err := l.challenge(ctx)
@@ -126,7 +126,7 @@ func (l *login) protected(ctx context.Context) (*protected, []string, error) {
 	return nil, scopes, nil
 }
 
-// covers reports whether a resource is that of a URL: the same one, or one above it.
+// covers reports whether a resource covers a URL: it is the same URL or a parent path.
 func covers(resource string, u *url.URL) bool {
 	r, err := url.Parse(resource)
 	if err != nil || !strings.EqualFold(r.Scheme, u.Scheme) || !strings.EqualFold(r.Host, u.Host) {
@@ -136,7 +136,8 @@ func covers(resource string, u *url.URL) bool {
 	return strings.HasPrefix(strings.TrimSuffix(u.EscapedPath(), "/")+"/", above)
 }
 
-// challenge asks the upstream for something without a credential.
+// challenge sends the upstream a request without credentials and returns the challenge of its
+// response.
 func (l *login) challenge(ctx context.Context) (string, error) {
 	const body = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"svc-login","version":"1"}}}`
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
@@ -156,12 +157,12 @@ func (l *login) challenge(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("the upstream redirects (status %d): write the address of the MCP endpoint itself into url", resp.StatusCode)
 	}
 	if resp.StatusCode != http.StatusUnauthorized {
-		return "", nil // some ask for a credential later on
+		return "", nil // some upstreams require credentials only for later requests
 	}
 	return " " + strings.Join(resp.Header.Values("WWW-Authenticate"), ", "), nil
 }
 
-// authorizationServer reads the metadata of an issuer, at the places of RFC 8414 and of
+// authorizationServer reads the metadata of an issuer, at the well-known paths of RFC 8414 and
 // OpenID Connect.
 func (l *login) authorizationServer(ctx context.Context, issuer string) (server, error) {
 	u, err := url.Parse(issuer)
@@ -192,7 +193,7 @@ func (l *login) authorizationServer(ctx context.Context, issuer string) (server,
 	return server{}, fmt.Errorf("%s has no metadata of an authorization server: set authorization_server to the issuer that the documentation of the upstream names", upstream.Printable(issuer, 200))
 }
 
-// usable reports why a login with an authorization server is not possible.
+// usable returns the reason why a login with an authorization server is not possible, or nil.
 func (l *login) usable(s *server) error {
 	if !slices.Contains(s.Challenges, "S256") {
 		return errors.New("the authorization server does not support PKCE with S256 (code_challenge_methods_supported), without which a code could be stolen")
@@ -214,7 +215,7 @@ func (l *login) usable(s *server) error {
 	return nil
 }
 
-// trusted reports why an address that a server names is not used.
+// trusted returns the reason why an address of a server must not be used, or nil.
 func (l *login) trusted(what, address string) error {
 	u, err := url.Parse(address)
 	switch {
@@ -226,7 +227,7 @@ func (l *login) trusted(what, address string) error {
 	return fmt.Errorf("%s is at %s, and must be https", what, upstream.Printable(upstream.LogURL(address), 200))
 }
 
-// errAbsent: there is nothing at a place.
+// errAbsent: there is no document at a path.
 var errAbsent = errors.New("there is nothing")
 
 // get reads a JSON document.
@@ -244,7 +245,7 @@ func (l *login) get(ctx context.Context, what, address string, into any) error {
 	return l.read(req, what, http.StatusOK, into)
 }
 
-// read sends a request and reads the JSON of its answer.
+// read sends a request and decodes the JSON of its response.
 func (l *login) read(req *http.Request, what string, status int, into any) error {
 	resp, err := l.client.Do(req)
 	if err != nil {
@@ -271,14 +272,14 @@ func (l *login) read(req *http.Request, what string, status int, into any) error
 	case len(body) > endpoint.MaxAnswer:
 		return fmt.Errorf("%s has more than %d bytes", what, endpoint.MaxAnswer)
 	case media != "application/json":
-		return errAbsent // web sites answer every address with a page
+		return errAbsent // web sites respond with a page at every address
 	case json.Unmarshal(body, into) != nil:
 		return fmt.Errorf("%s is no valid JSON", what)
 	}
 	return nil
 }
 
-// withoutURL drops the URL of an error.
+// withoutURL removes the URL from an error.
 func withoutURL(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {

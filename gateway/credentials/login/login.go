@@ -1,10 +1,10 @@
-// Package login logs an operator in at the authorization server of an upstream: it finds
-// the server (RFC 9728, RFC 8414), registers the gateway there where nobody has (RFC
-// 7591), asks for an authorization with PKCE (RFC 7636) for one resource (RFC 8707), waits
-// on loopback for the browser to return (RFC 8252) and exchanges the code for tokens.
+// Package login logs an operator in at the authorization server of an upstream: it discovers the
+// server (RFC 9728, RFC 8414), registers the gateway there if it has no client account (RFC
+// 7591), requests an authorization with PKCE (RFC 7636) for one resource (RFC 8707), waits on
+// loopback for the redirect of the browser (RFC 8252) and exchanges the code for tokens.
 //
-// What it reads comes from servers of others: every answer is bounded, redirects are not
-// followed, and no address is used but https ones, and loopback where the upstream is.
+// Its input comes from external servers: every response is bounded, redirects are not followed,
+// and only https addresses are used, or loopback ones if the upstream is on loopback.
 package login
 
 import (
@@ -27,20 +27,19 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Options are what a login is made of.
+// Options are the parameters of a login.
 type Options struct {
 	// Upstream has credentials.authorization_code, and is validated.
 	Upstream *upstream.Config
-	// Show shows the operator the address to open, and the one to which the browser
-	// returns.
+	// Show shows the operator the authorization URL to open, and the redirect URI.
 	Show func(address, redirect string)
-	// Pasted may hold the address to which a browser on another machine was sent back, in
-	// one line; nil for none.
+	// Pasted may hold the address to which a browser on another machine was redirected, in one
+	// line; nil for none.
 	Pasted io.Reader
 	Now    func() time.Time
 }
 
-// login is one login.
+// login is the state of one login.
 type login struct {
 	Options
 	config *upstream.AuthorizationCode
@@ -48,7 +47,7 @@ type login struct {
 	local  bool // the upstream is on loopback, so that other servers may be too
 }
 
-// Run logs in. It ends with the context. The grant is not saved yet.
+// Run logs in and returns the grant, which is not saved yet. It ends with the context.
 func Run(ctx context.Context, o Options) (*grant.Grant, error) {
 	l := &login{Options: o, config: o.Upstream.Credentials.AuthorizationCode, client: endpoint.NewClient()}
 	u, err := url.Parse(o.Upstream.URL)
@@ -86,12 +85,12 @@ func Run(ctx context.Context, o Options) (*grant.Grant, error) {
 // random returns 256 random bits.
 func random() string {
 	var b [32]byte
-	_, _ = rand.Read(b[:]) // it never fails
+	_, _ = rand.Read(b[:]) // crypto/rand never fails
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// scopes returns what is asked for: what the configuration names, else what the server
-// does; and what makes the authorization server issue a refresh token, where it has that.
+// scopes returns the scopes to request: those of the configuration, else those that the server
+// requires, with the scope for a refresh token if the server has it.
 func (l *login) scopes(f *found) []string {
 	scopes := slices.Clone(l.config.Scopes)
 	if len(scopes) == 0 {
@@ -106,7 +105,7 @@ func (l *login) scopes(f *found) []string {
 // offline is the scope of OpenID Connect for refresh tokens.
 const offline = "offline_access"
 
-// authorization returns the address that the operator opens.
+// authorization returns the authorization URL that the operator opens.
 func authorization(f *found, a *account, redirect, verifier, state string, scopes []string, resource string) (string, error) {
 	u, err := url.Parse(f.server.AuthorizationEndpoint)
 	if err != nil {
@@ -124,7 +123,7 @@ func authorization(f *found, a *account, redirect, verifier, state string, scope
 		q.Set("scope", strings.Join(scopes, " "))
 	}
 	if slices.Contains(scopes, offline) {
-		q.Set("prompt", "consent") // without, OpenID providers leave the scope out
+		q.Set("prompt", "consent") // otherwise OpenID providers ignore the scope
 	}
 	u.RawQuery = q.Encode()
 	return u.String(), nil

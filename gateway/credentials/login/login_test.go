@@ -21,12 +21,12 @@ import (
 // provider is a server that is a protected resource and its authorization server.
 type provider struct {
 	*httptest.Server
-	resource, metadata map[string]any // changes to what it says of itself
-	challenge          string         // of its 401; empty for that of RFC 9728
+	resource, metadata map[string]any // changes to its metadata
+	challenge          string         // challenge of its 401; empty for that of RFC 9728
 	registered         map[string]any
-	issued             string // the answer of the token endpoint
+	issued             string // response of the token endpoint
 	paths              map[string]http.HandlerFunc
-	pkce               string // the challenge of the authorization
+	pkce               string // PKCE challenge of the authorization
 	asked              url.Values
 }
 
@@ -91,7 +91,7 @@ func (p *provider) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// browser answers an authorization request by what edit makes of the good answer.
+// browser answers an authorization request with the valid response as changed by edit.
 func (p *provider) browser(t *testing.T, edit func(q url.Values)) func(address, redirect string) {
 	return func(address, redirect string) {
 		u, err := url.Parse(address)
@@ -109,7 +109,7 @@ func (p *provider) browser(t *testing.T, edit func(q url.Values)) func(address, 
 			edit(back)
 		}
 		go func() {
-			// A page that the operator happens to visit sends the browser here too.
+			// A web page that the operator visits redirects the browser here too.
 			for _, query := range []string{"code=evil&state=evil", "", back.Encode()} {
 				if resp, err := http.Get(redirect + "?" + query); err == nil {
 					body, _ := io.ReadAll(resp.Body)
@@ -132,8 +132,8 @@ func (p *provider) login(t *testing.T, c *upstream.AuthorizationCode, edit func(
 	})
 }
 
-// An empty section is enough: the servers say where to log in and for what, and the
-// gateway registers itself.
+// An empty section is sufficient: the servers' metadata have the authorization server and the
+// scopes, and the gateway registers itself.
 func TestLogin(t *testing.T) {
 	p := newProvider(t)
 	g, err := p.login(t, new(upstream.AuthorizationCode), nil)
@@ -154,7 +154,7 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// What the configuration says wins over what servers say.
+// The configuration takes precedence over the servers' metadata.
 func TestLoginWithAConfiguredClient(t *testing.T) {
 	p := newProvider(t)
 	p.metadata["registration_endpoint"] = nil
@@ -168,8 +168,8 @@ func TestLoginWithAConfiguredClient(t *testing.T) {
 	}
 }
 
-// Servers that could lead the operator or the tokens astray are refused, and an answer
-// that is not of this login is not taken.
+// Servers that could misdirect the operator or the tokens are refused, and a response that does
+// not belong to this login is ignored.
 func TestLoginsThatAreRefused(t *testing.T) {
 	page := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -188,10 +188,10 @@ func TestLoginsThatAreRefused(t *testing.T) {
 		{"a resource beside", func(p *provider) { p.resource["resource"] = p.URL + "/mc" }, nil, "which is not its url"},
 		{"another issuer", func(p *provider) { p.metadata["issuer"] = "https://bank.example" }, nil, "names another issuer"},
 		{"no PKCE", func(p *provider) { p.metadata["code_challenge_methods_supported"] = []string{"plain"} }, nil, "does not support PKCE"},
-		{"a token endpoint in the open", func(p *provider) { p.metadata["token_endpoint"] = "http://bank.example/token" }, nil, "must be https"},
+		{"a token endpoint without TLS", func(p *provider) { p.metadata["token_endpoint"] = "http://bank.example/token" }, nil, "must be https"},
 		{"a page that is no address", func(p *provider) { p.metadata["authorization_endpoint"] = "javascript:alert(1)" }, nil, "no valid address"},
-		{"an authorization server in the open", func(p *provider) { p.resource["authorization_servers"] = []string{"http://bank.example"} }, nil, "must be https"},
-		{"metadata in the open", func(p *provider) { p.challenge = `Bearer resource_metadata="http://bank.example/x"` }, nil, "must be https"},
+		{"an authorization server without TLS", func(p *provider) { p.resource["authorization_servers"] = []string{"http://bank.example"} }, nil, "must be https"},
+		{"metadata without TLS", func(p *provider) { p.challenge = `Bearer resource_metadata="http://bank.example/x"` }, nil, "must be https"},
 		{"metadata of a file", func(p *provider) { p.challenge = `Bearer resource_metadata="file:///etc/passwd"` }, nil, "no valid address"},
 		{"huge metadata", func(p *provider) { p.paths["/prm"] = page }, nil, "more than 65536 bytes"},
 		{"redirects", func(p *provider) { p.paths["/.well-known/oauth-authorization-server"] = redirects }, nil, "status 302"},
@@ -226,8 +226,7 @@ func TestLoginsThatAreRefused(t *testing.T) {
 	}
 }
 
-// A server of the revision that has no metadata of resources is its own authorization
-// server.
+// A server of the revision without protected resource metadata is its own authorization server.
 func TestLoginAtAServerWithoutMetadata(t *testing.T) {
 	p := newProvider(t)
 	p.challenge = "Bearer"
@@ -237,7 +236,7 @@ func TestLoginAtAServerWithoutMetadata(t *testing.T) {
 	}
 }
 
-// A browser on another machine cannot return; its address can be pasted.
+// A browser on another machine cannot reach the callback; its redirect address can be pasted.
 func TestThePastedAddressOfABrowser(t *testing.T) {
 	p := newProvider(t)
 	r, w := io.Pipe()
@@ -264,7 +263,7 @@ func TestNobodyLogsIn(t *testing.T) {
 		Upstream: &upstream.Config{Name: "mail", URL: p.URL + "/mcp", Credentials: &upstream.CredentialsConfig{AuthorizationCode: new(upstream.AuthorizationCode)}},
 		Show:     func(string, string) { cancel() }, Now: time.Now,
 	})
-	if err == nil || !strings.Contains(err.Error(), "nobody has logged in") {
+	if err == nil || !strings.Contains(err.Error(), "no login within the time limit") {
 		t.Errorf("%v", err)
 	}
 }
